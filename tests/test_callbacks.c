@@ -1,6 +1,7 @@
 /* Callbacks that are left by longjmp, as by a C++ exception: the next call is an error and no
  * crash, ct_error_clear clears it, and the context goes on as before. */
 #include "../src/autograd/tape.h"
+#include "../src/core/os.h"
 #include "../src/core/profile.h"
 
 #include "recompute_check.h"
@@ -328,6 +329,33 @@ START_TEST(callbacks_that_return) {
 }
 END_TEST
 
+/* A callback that goes on as a coroutine does, on a stack that the program has made and that lies
+ * above the one that it was called on: as if it had been called on a stack further down. */
+static ct_tensor *coroutine_forward(ct_call *c) {
+    enum { BELOW_ANY_STACK = 48 << 20 };
+    const uintptr_t mark = c->context->callback->stack;
+    c->context->callback->stack = mark - BELOW_ANY_STACK;
+    ct_tensor *y = ct_exp(ct_neg(c->in[0]));
+    c->context->callback->stack = mark;
+    return y;
+}
+static const ct_op coroutine = {.name = "coroutine", .forward = coroutine_forward};
+static void run_coroutine(void *arg) { /* on a thread, whose stack has an end */
+    ct_tensor **x = arg;
+    x[1] = ct_apply(&coroutine, x, 1, NULL);
+}
+
+START_TEST(on_another_stack) {
+    ct_tensor *x[2] = {new_input(context)};
+    cti_thread thread;
+    ck_assert(cti_thread_start(&thread, run_coroutine, x));
+    cti_thread_join(&thread);
+    no_error();
+    ck_assert(x[1] && ct_neg(x[1]));
+    works(context);
+}
+END_TEST
+
 /* ---- on_error ---- */
 
 static int told;
@@ -387,7 +415,8 @@ int main(void) {
     tcase_add_loop_test(ways_left, left, 0, WAYS * MANNERS);
     tcase_add_checked_fixture(rest, setup, teardown);
     const TTest *const tests[] = {gradients_after,  inside_another,        found_at_the_return,
-                                  found_from_below, callbacks_that_return, on_error_left};
+                                  found_from_below, callbacks_that_return, on_another_stack,
+                                  on_error_left};
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) tcase_add_test(rest, tests[i]);
     suite_add_tcase(suite, ways_left);
     suite_add_tcase(suite, rest);

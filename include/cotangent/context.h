@@ -21,8 +21,9 @@
  * in the context is CT_ERR_ARGUMENT ("mine: its forward was left by an exception or by longjmp"),
  * or that call has the error that is pending. It closes the scopes that were opened inside, and
  * ct_error_clear makes the context usable again, without what was being computed. (The next call
- * is found if it is made from the stack that the callback was left on, at most some 4 KB further
- * down; else a later one.)
+ * is found if it is made on the thread that the callback was left on, at most some 4 KB further
+ * down its stack; else a later one. On the stack of a coroutine, made by the program itself, none
+ * is found: then only ct_context_free helps.)
  *
  * An error that nobody has looked at is not lost: if it is pending when the context is freed, and
  * it was neither returned by ct_error or ct_error_message nor given to on_error since,

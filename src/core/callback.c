@@ -1,5 +1,6 @@
 /* Running callbacks, and finding those that were left. */
 #include "callback.h"
+#include "os.h"
 #include "profile.h"
 
 #include <cotangent/autograd.h>
@@ -8,8 +9,6 @@
 
 /* Bytes of stack between a call and the callback that it runs. */
 enum { GAP = 8192 };
-/* A call that is further from the mark than this is on another stack. */
-enum { FAR = 64 << 20 };
 
 /* Not on the stack that a sanitizer makes up to find uses of variables that have ended. */
 #define ON_THE_REAL_STACK __attribute__((noinline, no_sanitize("address")))
@@ -184,7 +183,7 @@ void cti_callback_report(ct_context *context, void (*call)(void *), void *arg) {
 
 static bool was_left(const cti_callback *record, uintptr_t here) {
     return record->thread == cti_this_thread() && here > record->stack &&
-           here - record->stack < FAR;
+           cti_os_on_stack(here, record->stack);
 }
 
 ON_THE_REAL_STACK void cti_callback_check(ct_context *context) {

@@ -15,8 +15,9 @@
  *
  *    Calls inside the callback are below the mark. A call that begins above it proves that the
  *    callback was left. After a callback was left, the program's next call is above the mark unless
- *    the program has gone further down than the gap; then a later call finds it. On another thread
- *    or far away, on another stack, a call proves nothing.
+ *    the program has gone further down than the gap; then a later call finds it. A call from
+ *    another thread proves nothing, and neither does one from or into a stack that the program has
+ *    made itself, as coroutines have them: such stacks lie below and above each other at random.
  *
  * The check costs the path of an op nothing, as cti_ready reads status and the number of callbacks
  * that are running as one number. */

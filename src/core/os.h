@@ -30,6 +30,10 @@ bool cti_os_count_forks(void);
 /* How many forks lie between this process and the one that began to count. */
 unsigned cti_os_forks(void);
 
+/* Whether both addresses lie on the stack that the system has given to this thread. False: one does
+ * not, such as a place on a stack that the program has made itself, or the system does not say. */
+bool cti_os_on_stack(uintptr_t a, uintptr_t b);
+
 /* Asks for the registers of AMX's tiles. False: the system does not grant them to this process. */
 bool cti_os_grants_amx(void);
 /* Whether XCR0 names AVX-512's registers only after a thread has used them. */

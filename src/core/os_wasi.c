@@ -38,6 +38,7 @@ uint64_t cti_os_process(void) {
 
 bool cti_os_count_forks(void) { return true; }
 unsigned cti_os_forks(void) { return 0; }
+bool cti_os_on_stack(uintptr_t a, uintptr_t b) { return (void)a, (void)b, true; } /* the only one */
 bool cti_os_grants_amx(void) { return false; }
 bool cti_os_saves_avx512_late(void) { return false; }
 double cti_os_pow(double x, double e) { return pow(x, e); }

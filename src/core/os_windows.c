@@ -101,6 +101,13 @@ uint64_t cti_os_entropy(void) {
 bool cti_os_count_forks(void) { return true; } /* there are none */
 unsigned cti_os_forks(void) { return 0; }
 
+/* Of a fiber: on the fiber's own. */
+bool cti_os_on_stack(uintptr_t a, uintptr_t b) {
+    ULONG_PTR low, high;
+    GetCurrentThreadStackLimits(&low, &high);
+    return a - low < high - low && b - low < high - low;
+}
+
 bool cti_os_grants_amx(void) { return false; }
 bool cti_os_saves_avx512_late(void) { return false; }
 
