@@ -267,8 +267,40 @@ START_TEST(one_bit_of_the_result) {
 }
 END_TEST
 
+/* ---- one element of a constant, of a dtype that has no NaN to look for ---- */
+
+static ct_tensor *of_constant(ct_tensor *const *in, int n, void *arg) {
+    (void)n;
+    ct_tensor *constant = arg;
+    switch (ct_dtype_of(constant)) {
+    case CT_BF16: return ct_linear(in[0], constant, NULL);
+    case CT_BOOL: return ct_masked_fill(in[0], constant, 0);
+    default: return ct_index_select(in[0], 0, constant);
+    }
+}
+
+/* In a tensor of zeros: only the graph tells, and not the result. */
+START_TEST(one_element_of_a_constant) {
+    static const ct_dtype dtypes[] = {CT_BF16, CT_BOOL, CT_I64};
+    enum { N = 15 };
+    for (int i = 0; i < 3 * (N + 1); i++) {
+        ct_scope scope = ct_scope_open(context);
+        const int at = i / 3; /* N: none */
+        const bool ids = dtypes[i % 3] == CT_I64;
+        ct_tensor *x = ct_set_requires_grad(ct_zeros(context, CT_F32, CT_SHAPE(3, 5)), true);
+        ct_tensor *constant = ct_zeros(context, dtypes[i % 3], ids ? CT_SHAPE(N) : CT_SHAPE(3, 5));
+        ct_tensor *y = ct_recompute(of_constant, constant, &x, 1);
+        if (at < N) constant->data[(size_t)at * cti_dtype_size(dtypes[i % 3])] = 1;
+        ck_assert_msg(ct_backward(ct_sum(y, CT_ALL, false)) == (at == N), "case %d", i);
+        if (at < N) expect(CT_ERR_GRAD, "from other constants", "recompute");
+        ct_scope_close(scope);
+    }
+}
+END_TEST
+
 int main(void) {
-    const TTest *const tests[] = {random_changes, changed_modules, changes_behind_zeros,
-                                  one_bit_of_the_result, NULL};
+    const TTest *const tests[] = {
+        random_changes,        changed_modules,           changes_behind_zeros,
+        one_bit_of_the_result, one_element_of_a_constant, NULL};
     return run_tests("recompute, repeated", tests);
 }
