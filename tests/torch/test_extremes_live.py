@@ -59,6 +59,10 @@ STYLES |= {f"offset {by:g}": accuracy.offset(by) for by in (1e3, -1e6)}
 CALM = ("zeros", "ties", "tiny", "denormal")
 TAME = dict(attention=(0, 1, 3), packed_attention=(0, 1), layer_norm=(1, 2), rms_norm=(1,))
 
+# Functions of each element, of which each value has a scale of its own, and a zero its sign. (Of the
+# maximum of 0 and -0 the sign is either.)
+EACH = accuracy.UNARY + accuracy.BINARY + ("neg", "sign", "floor", "clamp")
+
 # Linear in each input: what is a sum in them or in their gradients has the terms of the sizes.
 LINEAR = accuracy.SUMS + ("einsum", "add", "mul", "expand", "embedding", "gather",
                           "index_select", "index_add", "cat", "stack", "where")
@@ -324,7 +328,7 @@ def compare(context, line, style, seed, judge):
             continue
         turn = layouts[int(what[-1])].gradient if what != "value" else lambda g: g
         # Of a broadcast the gradient is a sum.
-        each = name in accuracy.UNARY + accuracy.BINARY and value.shape == want["value"].shape
+        each = name in EACH and value.shape == want["value"].shape
         scale = turn(terms[what]) if terms and not each else None
         if "cross_entropy" in name and what == "gradient 0" and value.numel():
             # Of equal logits nothing is left, which has no scale of its own.
