@@ -193,13 +193,13 @@ START_TEST(caches) {
     refused(mha, randn(CT_SHAPE(1, 3, 8)), NULL, NULL, (ct_mha_call){.cache = cache}, CT_ERR_SHAPE,
             "query (1, 3, 8)", "a batch of 2");
     refused(mha, randn(CT_SHAPE(2, 5, 8)), NULL, NULL, (ct_mha_call){.cache = cache}, CT_ERR_SHAPE,
-            "5 positions", "0 of 4");
+            "room for 4 positions and holds 0", "5 more do not fit");
     refused(mha, x, NULL, NULL, (ct_mha_call){.cache = cache, .mask = wrong}, CT_ERR_SHAPE,
             "(3, 5)", "(3, 3)");
     ck_assert_int_eq(ct_kv_cache_length(cache), 0);
     ck_assert_ptr_nonnull(ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){.cache = cache}).out);
-    refused(mha, x, NULL, NULL, (ct_mha_call){.cache = cache}, CT_ERR_SHAPE, "3 positions",
-            "3 of 4");
+    refused(mha, x, NULL, NULL, (ct_mha_call){.cache = cache}, CT_ERR_SHAPE,
+            "room for 4 positions and holds 3", "3 more do not fit");
     refused(mha, ct_narrow(x, 1, 0, 1), NULL, NULL, (ct_mha_call){.cache = cache, .mask = wrong},
             CT_ERR_SHAPE, "(3, 5)", "(1, 4)");
     ck_assert_int_eq(ct_kv_cache_length(cache), 3);
