@@ -16,7 +16,7 @@ static ct_tensor *leaf(ct_dtype dtype, ct_shape shape, const double *values) {
     return ct_set_requires_grad(ct_cast(ct_from_f64(context, shape, values), dtype), true);
 }
 
-static void read(ct_tensor *t, double *out, int64_t n) {
+static void read_values(ct_tensor *t, double *out, int64_t n) {
     ck_assert_msg(t && ct_to_f64(t, out, n), "%s", ct_error_message(context));
 }
 
@@ -39,7 +39,7 @@ START_TEST(targets_of_infinite_logits) {
                         weighted ? ct_full(context, (ct_dtype)dtype, CT_SCALAR, w) : NULL};
                 ck_assert(ct_backward(ct_bce_with_logits(
                     ct_cast(ct_from_f64(context, CT_SHAPE(N), x), (ct_dtype)dtype), target, opts)));
-                read(ct_grad(target), dt, N);
+                read_values(ct_grad(target), dt, N);
                 for (int i = 0; i < N; i++) {
                     const double soft = log1p(exp(-fabs(x[i]))) + fmax(-x[i], 0),
                                  want = x[i] == -INFINITY ? INFINITY : (w - 1) * soft - x[i];
@@ -72,7 +72,7 @@ START_TEST(hidden_beside_nan) {
                                                      dim),
                               *cotangent = ct_cast(ct_from_f64(context, shape, g), (ct_dtype)dtype);
                     ck_assert(ct_backward_with(&y, &cotangent, 1, (ct_backward_opts){0}));
-                    read(ct_grad(logits), dx, 2 * N);
+                    read_values(ct_grad(logits), dx, 2 * N);
                     for (int row = 0; row < 2; row++)
                         for (int i = 0; i < N; i++) {
                             const double d = dx[AT(row, i)];
@@ -108,7 +108,7 @@ START_TEST(norms_of_large_numbers) {
                                   rms ? ct_rms_norm(in, NULL, 0) : ct_layer_norm(in, NULL, NULL, 0),
                               *cotangent = ct_cast(ct_from_f64(context, shape, g), (ct_dtype)dtype);
                     ck_assert(ct_backward_with(&out, &cotangent, 1, (ct_backward_opts){0}));
-                    read(out, y, ROWS * n), read(ct_grad(in), dx, ROWS * n);
+                    read_values(out, y, ROWS * n), read_values(ct_grad(in), dx, ROWS * n);
                     for (int i = 0; i < ROWS * n; i++) {
                         const double by = scale[i / n], want = by < 0 ? -y[i % n] : y[i % n];
                         ck_assert_msg(fabs(y[i] - want) < eps, "%g: y[%d] is %g, not %g", by, i % n,
@@ -129,9 +129,9 @@ START_TEST(norms_of_infinities) {
             other_set(sets[s]);
             for (int i = 0; i < 3 * N; i++) x[i] = i % 6;
             x[N + 5] = nan ? NAN : INFINITY;
-            read(ct_layer_norm(leaf(CT_F32, CT_SHAPE(3, N), x), NULL, NULL, 1e-5), y, 3 * N);
+            read_values(ct_layer_norm(leaf(CT_F32, CT_SHAPE(3, N), x), NULL, NULL, 1e-5), y, 3 * N);
             for (int i = 0; i < 3 * N; i++) ck_assert_int_eq(!!isnan(y[i]), i / N == 1);
-            read(ct_rms_norm(leaf(CT_F32, CT_SHAPE(3, N), x), NULL, 1e-5), y, 3 * N);
+            read_values(ct_rms_norm(leaf(CT_F32, CT_SHAPE(3, N), x), NULL, 1e-5), y, 3 * N);
             for (int i = 0; i < 3 * N; i++)
                 ck_assert_int_eq(!!isnan(y[i]), i / N == 1 && (nan || i == N + 5));
         }
