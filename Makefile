@@ -21,10 +21,10 @@ OS_NAME  = $(if $(findstring mingw,$(MACHINE_TRIPLE))$(findstring windows,$(MACH
 OTHER_OS = $(filter-out %_$(OS_NAME).c,$(wildcard src/core/os_*.c examples/system_*.c))
 IS_MACOS = $(findstring macos,$(MACHINE_TRIPLE))$(findstring darwin,$(MACHINE_TRIPLE))
 # Test programs that a system cannot have: without --wrap of a linker nothing fails on purpose, and
-# those of files and threads wrap POSIX.
+# those of files and threads wrap POSIX. What is printed to stderr is seen by dup.
 POSIX_FAULTS = io_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
 WRAPPED  = $(POSIX_FAULTS) faults op_faults dist_faults graph gradcheck_html
-NOT_HERE = $(WASI_NOT_HERE)$(if $(filter windows,$(OS_NAME)),$(if $(IS_GCC),$(POSIX_FAULTS),$(WRAPPED)),$(if $(IS_MACOS),$(WRAPPED)))
+NOT_HERE = $(WASI_NOT_HERE) $(if $(filter windows wasi,$(OS_NAME)),unseen) $(if $(filter windows,$(OS_NAME)),$(if $(IS_GCC),$(POSIX_FAULTS),$(WRAPPED)),$(if $(IS_MACOS),$(WRAPPED)))
 # GCC keeps vectors of 32 and 64 bytes on Windows' stack, which is aligned to 16 (GCC bug 54412), so
 # its assembler makes moves of them unaligned. CTI_BUILD: the public functions are exported.
 ifeq ($(OS_NAME),windows)

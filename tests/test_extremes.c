@@ -77,7 +77,7 @@ START_TEST(hidden_beside_nan) {
                         for (int i = 0; i < N; i++) {
                             const double d = dx[AT(row, i)];
                             if (!mask[AT(row, i)]) ck_assert_msg(d == 0, "%d, %d: %g", row, i, d);
-                            else ck_assert_msg(isnan(d) == (row == 0), "%d, %d: %g", row, i, d);
+                            else ck_assert_msg(!isnan(d) == (row != 0), "%d, %d: %g", row, i, d);
                         }
 #undef AT
                 }
