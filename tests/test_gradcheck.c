@@ -491,8 +491,8 @@ START_TEST(the_report_is_for_people) {
                   "%s", text);
     report_of(HALF, false, text, sizeof text);
     const char *words[] = {
-        "gradcheck: wrong: input 0 (2, 3): it is 1/2 of what it must be: a factor of 2 is "
-        "missing\n",
+        "gradcheck: wrong: input 0 (2, 3): it is 1/2 of what it must be: a factor of 2 is ",
+        "is missing\n",
         "6 of 6 elements are wrong",
         "analytic",
         "0 (1, 1)  ",
