@@ -101,7 +101,8 @@ static const struct {
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
 /* (sin, cos and sums of f64 are the same bits in all sets.) A set with one other kernel, or one
- * number that orders sums, of another set has another number. */
+ * number that orders sums, of another set has another number. Where the compiler fuses no product,
+ * a formula as short as axpy's has the same bits in both sets: then f64's kernel replaces it. */
 START_TEST(one_kernel_of_another_set) {
     const cti_isa *plain = cti_isa_find("scalar"), *best = cti_isa_find("avx2");
     if (!best) return;
@@ -112,12 +113,15 @@ START_TEST(one_kernel_of_another_set) {
     ck_assert(cti_fingerprint(&isa, NULL) == number);
     for (int i = 0; i < KERNELS; i++) {
         const size_t at = kernels[i].offset, size = sizeof(void (*)(void));
-        table = *best->of[CT_F32];
-        const char *own = (const char *)best->of[CT_F32] + at,
-                   *other = (const char *)plain->of[CT_F32] + at;
-        memcpy((char *)&table + at, other, size);
-        if (memcmp(own, other, size) == 0) ((char *)&table)[at] ^= 1; /* a number */
-        ck_assert_msg(cti_fingerprint(&isa, NULL) != number, "%s", kernels[i].name);
+        uint64_t other = number;
+        for (int wide = 0; other == number && wide < 2; wide++) {
+            table = *best->of[CT_F32];
+            memcpy((char *)&table + at, (const char *)plain->of[wide] + at, size);
+            const bool same = memcmp(&table, best->of[CT_F32], sizeof table) == 0;
+            if (same) ((char *)&table)[at] ^= 1; /* a number */
+            other = cti_fingerprint(&isa, NULL);
+        }
+        ck_assert_msg(other != number, "%s", kernels[i].name);
     }
 }
 END_TEST
