@@ -126,23 +126,24 @@ void cti_nn_cache_read(const ct_kv_cache *cache, ct_tensor **k, ct_tensor **v) {
 
 /* ---- use by attention of one's own ---- */
 
-static const char append[] = "ct_kv_cache_append";
+static const char append_name[] = "ct_kv_cache_append";
 
 /* Is x, the keys or the values, (B, H_kv, T, d) of the cache's dtype? */
 static bool is_part(const ct_kv_cache *cache, const ct_tensor *x, const char *what) {
     ct_context *context = cache->context;
     const ct_tensor *all = cache->k;
     const int64_t *want = all->shape.dim;
-    if (!x) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", append, what);
-    if (!cti_tensor_in(x, context, append) || !cti_tensor_has_values(x, append)) return false;
+    if (!x) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", append_name, what);
+    if (!cti_tensor_in(x, context, append_name) || !cti_tensor_has_values(x, append_name))
+        return false;
     const int64_t *got = x->shape.dim;
     if (x->shape.ndim != 4 || got[0] != want[0] || got[1] != want[1] || got[3] != want[3])
         return ct_fail(context, CT_ERR_SHAPE,
-                       "%s: expected %s (%" PRId64 ", %" PRId64 ", T, %" PRId64 "), got %s", append,
-                       what, want[0], want[1], want[3], SHAPE(x->shape));
+                       "%s: expected %s (%" PRId64 ", %" PRId64 ", T, %" PRId64 "), got %s",
+                       append_name, what, want[0], want[1], want[3], SHAPE(x->shape));
     if (x->dtype != all->dtype)
         return ct_fail(context, CT_ERR_DTYPE, "%s: %s is %s and the cache %s; ct_cast converts",
-                       append, what, cti_dtype_name(x->dtype), cti_dtype_name(all->dtype));
+                       append_name, what, cti_dtype_name(x->dtype), cti_dtype_name(all->dtype));
     return true;
 }
 
@@ -150,26 +151,27 @@ static bool can_append(const ct_kv_cache *cache, const ct_tensor *k, const ct_te
     ct_context *context = cache->context;
     if (!is_part(cache, k, "key") || !is_part(cache, v, "value")) return false;
     if (!cti_shape_equal(k->shape, v->shape))
-        return ct_fail(context, CT_ERR_SHAPE, "%s: key %s with value %s", append, SHAPE(k->shape),
-                       SHAPE(v->shape));
+        return ct_fail(context, CT_ERR_SHAPE, "%s: key %s with value %s", append_name,
+                       SHAPE(k->shape), SHAPE(v->shape));
     if (k->shape.dim[2] > cache->max_length - cache->length)
         return ct_fail(context, CT_ERR_SHAPE,
                        "%s: the cache has room for %" PRId64 " positions and holds %" PRId64
                        "; %" PRId64 " more do not fit",
-                       append, cache->max_length, cache->length, k->shape.dim[2]);
+                       append_name, cache->max_length, cache->length, k->shape.dim[2]);
     if (cache->mha && cti_nn_mha_extra_keys(cti_nn_data(cache->mha)))
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: the cache ends with the keys of add_bias_kv or add_zero_attn, which "
                        "only its module can move",
-                       append);
+                       append_name);
     if (v->storage == cache->k->storage) /* keys are written first */
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: value is a view of the cache's keys", append);
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: value is a view of the cache's keys",
+                       append_name);
     return true;
 }
 
 bool ct_kv_cache_append(ct_kv_cache *cache, ct_tensor **k, ct_tensor **v) {
     ct_tensor *all_k = k ? *k : NULL, *all_v = v ? *v : NULL;
-    if (!cti_object_is_ready(cache ? &cache->object : NULL, append, "cache",
+    if (!cti_object_is_ready(cache ? &cache->object : NULL, append_name, "cache",
                              ct_context_of(all_k ? all_k : all_v)) ||
         !can_append(cache, all_k, all_v))
         return false;

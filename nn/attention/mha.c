@@ -121,7 +121,7 @@ ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
     return cti_nn_made(module);
 }
 
-static void describe(const ct_module *module, FILE *file) {
+static void mha_describe(const ct_module *module, FILE *file) {
     const ct_mha_opts *o = cti_nn_data(module);
     fprintf(file, "embed_dim=%" PRId64 ", num_heads=%" PRId64, o->embed_dim, o->num_heads);
     if (o->num_kv_heads != o->num_heads) fprintf(file, ", num_kv_heads=%" PRId64, o->num_kv_heads);
@@ -139,7 +139,7 @@ static void describe(const ct_module *module, FILE *file) {
 
 /* ---- projections ---- */
 
-static ct_tensor *rows(ct_tensor *x, int64_t start, int64_t length) {
+static ct_tensor *weight_rows(ct_tensor *x, int64_t start, int64_t length) {
     return x ? ct_narrow(x, 0, start, length) : NULL;
 }
 
@@ -171,20 +171,20 @@ static void project(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v)
         *v = ct_narrow(qkv, 2, 2 * e, e);
         return;
     }
-    ct_tensor *wq = weight ? rows(weight, 0, e) : cti_nn_param(mha, "q_proj_weight");
-    *q = ct_linear(*q, wq, rows(bias, 0, e));
+    ct_tensor *wq = weight ? weight_rows(weight, 0, e) : cti_nn_param(mha, "q_proj_weight");
+    *q = ct_linear(*q, wq, weight_rows(bias, 0, e));
     if (!*k) return;
     if (weight && *k == *v) {
         /* (B, S, 2E) */
-        ct_tensor *kv = ct_linear(*k, rows(weight, e, 2 * e), rows(bias, e, 2 * e));
+        ct_tensor *kv = ct_linear(*k, weight_rows(weight, e, 2 * e), weight_rows(bias, e, 2 * e));
         *k = ct_narrow(kv, 2, 0, e);
         *v = ct_narrow(kv, 2, e, e);
         return;
     }
-    ct_tensor *wk = weight ? rows(weight, e, e) : cti_nn_param(mha, "k_proj_weight");
-    ct_tensor *wv = weight ? rows(weight, 2 * e, e) : cti_nn_param(mha, "v_proj_weight");
-    *k = ct_linear(*k, wk, rows(bias, e, w));
-    *v = ct_linear(*v, wv, rows(bias, e + w, w));
+    ct_tensor *wk = weight ? weight_rows(weight, e, e) : cti_nn_param(mha, "k_proj_weight");
+    ct_tensor *wv = weight ? weight_rows(weight, 2 * e, e) : cti_nn_param(mha, "v_proj_weight");
+    *k = ct_linear(*k, wk, weight_rows(bias, e, w));
+    *v = ct_linear(*v, wv, weight_rows(bias, e + w, w));
 }
 
 /* Applies qk_norm and rope, if enabled, to queries or keys (B, H, T, d). The first row has position
@@ -201,7 +201,7 @@ static ct_tensor *norm_and_rotate(ct_module *mha, const char *norm, int64_t posi
 
 /* Appends the keys or values of add_bias_kv (bias_k or bias_v) and add_zero_attn (zeros): (B, H_kv,
  * S, d) -> (B, H_kv, S + extra, d). */
-static ct_tensor *append(const ct_module *mha, ct_tensor *x, const char *bias) {
+static ct_tensor *append_extra(const ct_module *mha, ct_tensor *x, const char *bias) {
     const ct_mha_opts *o = cti_nn_data(mha);
     if (!x || !cti_nn_mha_extra_keys(o)) return x;
     ct_shape one = x->shape;
@@ -218,8 +218,8 @@ static ct_tensor *append(const ct_module *mha, ct_tensor *x, const char *bias) {
 
 #define MOST_POSITION ((int64_t)1 << 53) /* ct_rope computes positions as doubles */
 
-static bool check_inputs(const ct_module *mha, const ct_tensor *q, const ct_tensor *k,
-                         const ct_tensor *v) {
+static bool mha_check_inputs(const ct_module *mha, const ct_tensor *q, const ct_tensor *k,
+                             const ct_tensor *v) {
     const ct_mha_opts *o = cti_nn_data(mha);
     ct_context *context = mha->context;
     const char *name = cti_nn_kind_name(mha);
@@ -261,8 +261,8 @@ static bool is_plain(const ct_module *mha, const ct_tensor *q, const ct_tensor *
 
 /* Replaces q, k and v by their projected heads (B, H, T, d), k and v including those in the cache,
  * and the call's masks by ones that fit. */
-static bool prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v,
-                    ct_mha_call *call) {
+static bool mha_prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v,
+                        ct_mha_call *call) {
     const ct_mha_opts *o = cti_nn_data(mha);
     const int64_t t = (*q)->shape.dim[1], s = (*k)->shape.dim[1];
     const int64_t offset = cti_nn_cache_offset(call->cache, *q, *k);
@@ -277,21 +277,21 @@ static bool prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v,
     else {
         *k = norm_and_rotate(mha, "k_norm", call->rope_offset + offset,
                              ct_split_heads(*k, o->num_kv_heads)); /* (B, H_kv, S, d) */
-        *k = append(mha, *k, "bias_k");
-        *v = append(mha, ct_split_heads(*v, o->num_kv_heads), "bias_v");
+        *k = append_extra(mha, *k, "bias_k");
+        *v = append_extra(mha, ct_split_heads(*v, o->num_kv_heads), "bias_v");
         if (call->cache && !cti_nn_cache_extend(call->cache, offset, k, v)) return false;
     }
     cti_nn_masks_prepare(mha, call, t, offset + s, offset);
     return true;
 }
 
-static ct_mha_out attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v,
-                         ct_mha_call call) {
+static ct_mha_out mha_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v,
+                             ct_mha_call call) {
     const ct_mha_opts *o = cti_nn_data(mha);
     const bool plain = is_plain(mha, q, k, v, &call);
     /* of the cache after this call */
     const int64_t length = cti_nn_cache_offset(call.cache, q, k) + k->shape.dim[1];
-    if (!plain && !prepare(mha, &q, &k, &v, &call)) return (ct_mha_out){0};
+    if (!plain && !mha_prepare(mha, &q, &k, &v, &call)) return (ct_mha_out){0};
     ct_attention_opts opts = {.mask = call.mask, .key_mask = call.key_mask, .causal = call.causal};
     opts.need_weights = call.need_weights, opts.mean_weights = !call.per_head;
     if (mha->training) opts.dropout = o->dropout;
@@ -324,7 +324,7 @@ static ct_mha_out check_and_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, c
         return none;
     }
     if (!k) k = v = q;
-    if (!cti_nn_cache_in(call.cache, mha, "ct_mha_forward") || !check_inputs(mha, q, k, v))
+    if (!cti_nn_cache_in(call.cache, mha, "ct_mha_forward") || !mha_check_inputs(mha, q, k, v))
         return none;
     const int64_t t = q->shape.dim[1], s = k->shape.dim[1],
                   offset = cti_nn_cache_offset(call.cache, q, k);
@@ -336,7 +336,7 @@ static ct_mha_out check_and_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, c
                 call.rope_offset);
         return none;
     }
-    return attend(mha, q, k, v, call);
+    return mha_attend(mha, q, k, v, call);
 }
 
 ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v,
@@ -353,13 +353,13 @@ ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor 
     return y;
 }
 
-static ct_tensor *forward(ct_module *mha, ct_tensor *x) {
+static ct_tensor *mha_forward(ct_module *mha, ct_tensor *x) {
     return ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){0}).out;
 }
 
 const cti_nn_kind cti_nn_mha_kind = {.name = "MultiheadAttention",
-                                     .forward = forward,
-                                     .describe = describe,
+                                     .forward = mha_forward,
+                                     .describe = mha_describe,
                                      .size = sizeof(ct_mha_opts)};
 
 /* ---- making caches of modules; their use is in kv_cache.c ---- */

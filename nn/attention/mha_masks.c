@@ -31,7 +31,7 @@ static ct_tensor *causal_mask(ct_context *context, int64_t t, int64_t s, int64_t
 }
 
 /* Widens a mask over s keys by `extra` keys that every query may attend to. */
-static ct_tensor *pad(ct_tensor *mask, int64_t s, int64_t extra) {
+static ct_tensor *pad_mask(ct_tensor *mask, int64_t s, int64_t extra) {
     if (!mask || !extra) return mask;
     ct_shape shape = mask->shape;
     if (!shape.ndim) shape.ndim = 1, shape.dim[0] = 1;
@@ -44,7 +44,7 @@ static ct_tensor *pad(ct_tensor *mask, int64_t s, int64_t extra) {
 }
 
 /* One mask that applies both: a float mask becomes -inf where the bool one is false. */
-static ct_tensor *combine(ct_tensor *bools, ct_tensor *mask) {
+static ct_tensor *combine_masks(ct_tensor *bools, ct_tensor *mask) {
     if (!mask || !bools) return bools;
     if (mask->dtype == CT_BOOL) return ct_logical_and(bools, mask);
     return ct_where(bools, mask, ct_full(mask->context, mask->dtype, CT_SCALAR, -INFINITY));
@@ -55,9 +55,9 @@ void cti_nn_masks_prepare(const ct_module *mha, ct_mha_call *call, int64_t t, in
     int64_t extra = cti_nn_mha_extra_keys(cti_nn_data(mha));
     if (call->causal && (extra || offset)) { /* otherwise opts.causal of ct_attention applies */
         if (s > offset + 1)
-            call->mask = combine(causal_mask(mha->context, t, s, offset), call->mask);
+            call->mask = combine_masks(causal_mask(mha->context, t, s, offset), call->mask);
         call->causal = false;
     }
-    call->mask = pad(call->mask, s, extra);
-    call->key_mask = pad(call->key_mask, s, extra);
+    call->mask = pad_mask(call->mask, s, extra);
+    call->key_mask = pad_mask(call->key_mask, s, extra);
 }

@@ -73,8 +73,8 @@ static bool weights_fit(ct_context *context, ct_dtype dtype, ct_shape scores,
 }
 
 /* scores is (B, H, T, S). If k and v are NULL, q has all three, packed. */
-static ct_attention_out fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_shape scores,
-                              const ct_attention_opts *opts) {
+static ct_attention_out attend_fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_shape scores,
+                                     const ct_attention_opts *opts) {
     cti_attention_attrs attrs = {.causal = opts->causal,
                                  .scale = opts->scale,
                                  .dropout = opts->dropout,
@@ -142,10 +142,10 @@ ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_atten
     const ct_shape scores = CT_SHAPE(n[0], n[1], t, s);
     if (!check_opts(context, &opts, q->dtype, scores)) return none;
     opts.scale = scale_or_default(opts.scale, n[3]);
-    if (!opts.need_weights) return fused(q, k, v, scores, &opts);
+    if (!opts.need_weights) return attend_fused(q, k, v, scores, &opts);
     const ct_scope scope = ct_scope_open(context);
     return close_scope(scope, is_composed(&opts, t, s) ? cti_attention_composed(q, k, v, &opts)
-                                                       : fused(q, k, v, scores, &opts));
+                                                       : attend_fused(q, k, v, scores, &opts));
 }
 
 static ct_attention_out packed_composed(ct_tensor *x, int64_t heads,
@@ -175,8 +175,9 @@ ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attenti
     const ct_shape scores = CT_SHAPE(b, num_heads, t, t);
     if (!check_opts(context, &opts, x->dtype, scores)) return none;
     opts.scale = scale_or_default(opts.scale, x->shape.dim[2] / 3 / num_heads);
-    if (!opts.need_weights) return fused(x, NULL, NULL, scores, &opts);
+    if (!opts.need_weights) return attend_fused(x, NULL, NULL, scores, &opts);
     const ct_scope scope = ct_scope_open(context);
-    return close_scope(scope, is_composed(&opts, t, t) ? packed_composed(x, num_heads, &opts)
-                                                       : fused(x, NULL, NULL, scores, &opts));
+    return close_scope(scope, is_composed(&opts, t, t)
+                                  ? packed_composed(x, num_heads, &opts)
+                                  : attend_fused(x, NULL, NULL, scores, &opts));
 }

@@ -42,7 +42,7 @@ typedef struct {
     bool shared_ranges; /* dmask is broadcast over T and S, so all pairs of a head add to it, too */
     char *workspaces;   /* one for each worker */
     size_t workspace_bytes;
-} backward;
+} backward_pass;
 
 /* A worker's buffers, for a block of queries and a range of keys. */
 typedef struct {
@@ -63,19 +63,19 @@ typedef struct {
     char *bias;    /* a panel (queries, nr) for masks; a row of dmask */
     char *ones;    /* (k_block): ones, from which the dropout kernel makes its factors */
     char *factors; /* dropout's factors against a block of keys (queries, k_block) */
-} workspace;
+} backward_buffers;
 
 /* Not k_block, which is 128: rows 512 or 1,024 bytes apart begin in 8 or 4 L1d sets and cause
  * conflict misses. With one panel of padding attention of 4,096 tokens is 1.04 times as fast. */
-static int64_t ds_row(const backward *f) { return f->schedule.k_block + f->a.nr; }
+static int64_t ds_row(const backward_pass *f) { return f->schedule.k_block + f->a.nr; }
 
-static workspace workspace_at(const backward *f, char *base, size_t *used) {
+static backward_buffers backward_buffers_at(const backward_pass *f, char *base, size_t *used) {
     const cti_attention_params *a = &f->a;
     const int64_t k_block = f->schedule.k_block, range = f->schedule.k_range;
     const int64_t padded = cti_round_up(range, a->nr);
     const int64_t queries = cti_min(CTI_ATTENTION_QUERY_BLOCK, f->schedule.q_range);
     const bool dropout = a->attrs.dropout > 0, masked = a->mask.data || a->key_mask.data;
-    workspace w;
+    backward_buffers w;
     w.kt_panels = cti_attention_reserve_columns(a, base, used, padded, a->d_bytes);
     w.vt_panels = cti_attention_reserve_columns(a, base, used, padded, a->dv_bytes);
     w.q = cti_attention_reserve(a, base, used, queries, a->d);
@@ -102,7 +102,7 @@ static workspace workspace_at(const backward *f, char *base, size_t *used) {
 }
 
 /* Where K's block of keys that begins at row `key` of the range is packed as a right factor. */
-static char *k_right_at(const backward *f, const workspace *w, int64_t key) {
+static char *k_right_at(const backward_pass *f, const backward_buffers *w, int64_t key) {
     const int64_t panels = cti_ceil_div(f->a.d, f->a.nr);
     return w->k_right + key / f->schedule.k_block * panels * cti_attention_right_panel(&f->a);
 }
@@ -118,8 +118,8 @@ typedef struct {
     int64_t gradient_stride;
 } sum_rows;
 
-static sum_rows sum_begin(const backward *f, const cti_attention_operand *to, int64_t b, int64_t h,
-                          int64_t first, int64_t n, int64_t cols, char *buffer) {
+static sum_rows sum_begin(const backward_pass *f, const cti_attention_operand *to, int64_t b,
+                          int64_t h, int64_t first, int64_t n, int64_t cols, char *buffer) {
     char *gradient = to->data ? cti_attention_at(&f->a, to, b, h, first, 0) : NULL;
     const bool in_place =
         gradient && !f->accumulate && cti_attention_in_place(&f->a, n, to->stride[2], cols);
@@ -129,16 +129,16 @@ static sum_rows sum_begin(const backward *f, const cti_attention_operand *to, in
                       .gradient_stride = to->stride[2]};
 }
 
-static char *sum_row(const backward *f, const sum_rows *s, int64_t i) {
+static char *sum_row(const backward_pass *f, const sum_rows *s, int64_t i) {
     return s->data + i * s->stride * f->a.size;
 }
 
-static void sum_clear(const backward *f, const sum_rows *s, int64_t begin, int64_t end,
+static void sum_clear(const backward_pass *f, const sum_rows *s, int64_t begin, int64_t end,
                       int64_t cols) {
     for (int64_t i = begin; i < end; i++) f->a.kernels->fill(cols, 0, sum_row(f, s, i));
 }
 
-static void sum_end(const backward *f, const sum_rows *s, int64_t n, int64_t cols) {
+static void sum_end(const backward_pass *f, const sum_rows *s, int64_t n, int64_t cols) {
     if (!s->gradient || s->gradient == s->data) return;
     f->a.kernels->copy2d(n, cols, s->data, s->stride, 1, s->gradient, s->gradient_stride, 1,
                          f->accumulate);
@@ -166,8 +166,8 @@ typedef struct {
 } query_block;
 
 /* dmask += dS, summed over the dims in which the mask is broadcast: there dmask's stride is 0. */
-static void add_mask_gradient(const backward *f, const workspace *w, const cti_attention_tile *t,
-                              int64_t mask_sum, const char *ds) {
+static void add_mask_gradient(const backward_pass *f, const backward_buffers *w,
+                              const cti_attention_tile *t, int64_t mask_sum, const char *ds) {
     const cti_kernels *kernels = f->a.kernels;
     const int64_t row = f->dmask.stride[2], col = f->dmask.stride[3];
     char *to = cti_attention_at(&f->a, &f->dmask, t->b, t->h, t->q0, t->k0) +
@@ -181,8 +181,8 @@ static void add_mask_gradient(const backward *f, const workspace *w, const cti_a
 }
 
 /* panel *= dropout's factors; `factors` is the tile's first one. */
-static void apply_dropout(const backward *f, const cti_attention_tile *t, const char *factors,
-                          char *panel) {
+static void drop_panel(const backward_pass *f, const cti_attention_tile *t, const char *factors,
+                       char *panel) {
     const cti_attention_params *a = &f->a;
     for (int64_t i = 0; i < t->nq; i++) {
         char *row = panel + i * a->nr * a->size;
@@ -204,7 +204,7 @@ static void load_scores(const cti_attention_params *a, const cti_attention_tile 
 }
 
 /* w->s = the scores of a tile that is one panel; `key` is its first key, counted in the range. */
-static void compute_scores(const cti_attention_params *a, const workspace *w,
+static void compute_scores(const cti_attention_params *a, const backward_buffers *w,
                            const cti_attention_tile *t, const cti_attention_rows *q, int64_t key) {
     const int64_t width = cti_attention_width(a, t->nk);
     if (a->scores) {
@@ -218,7 +218,7 @@ static void compute_scores(const cti_attention_params *a, const workspace *w,
 
 /* dV += P^T dO and dK += scale dS^T Q, of a tile that is one panel, with P in w->s; q and dout are
  * right factors. */
-static void add_key_gradients(const backward *f, const workspace *w, key_range *keys,
+static void add_key_gradients(const backward_pass *f, const backward_buffers *w, key_range *keys,
                               const cti_attention_tile *t, const cti_attention_rows *q,
                               const cti_attention_rows *dout, const char *ds) {
     const cti_attention_params *a = &f->a;
@@ -243,7 +243,7 @@ static void add_key_gradients(const backward *f, const workspace *w, key_range *
 
 /* dS in w->ds, and dV, dK and dmask, of a tile that is one panel: at most nr keys, and the queries
  * of the block that attend to any of them. */
-static void backprop_panel(const backward *f, const workspace *w, key_range *keys,
+static void backprop_panel(const backward_pass *f, const backward_buffers *w, key_range *keys,
                            const query_block *queries, const cti_attention_tile *t) {
     const cti_attention_params *a = &f->a;
     const int64_t width = cti_attention_width(a, t->nk), k_block = f->schedule.k_block;
@@ -260,10 +260,10 @@ static void backprop_panel(const backward *f, const workspace *w, key_range *key
     char *ds = w->ds + (row * ds_row(f) + col) * a->size;
     compute_scores(a, w, t, &q, key);
     cti_attention_panel_product(a, t->nq, width, a->dv, &dout, vt, 1, w->dp);
-    if (factors) apply_dropout(f, t, factors, w->dp);
+    if (factors) drop_panel(f, t, factors, w->dp);
     a->kernels->attention.softmax_backward(t->nq, width, w->s, w->dp, a->max + stat,
                                            a->inverse_sum + stat, dot, ds, ds_row(f));
-    if (factors) apply_dropout(f, t, factors, w->s);
+    if (factors) drop_panel(f, t, factors, w->s);
     if (f->dmask.data) add_mask_gradient(f, w, t, queries->mask_sum, ds);
     if (a->rounded) {
         q = cti_attention_rows_from(a, &queries->q_right, row);
@@ -277,8 +277,9 @@ static void backprop_panel(const backward *f, const workspace *w, key_range *key
 /* dQ += scale dS K for queries from `first` on; queries before it attend to no key of the block.
  * Summed over all k_block keys at once: for the nr keys of one panel, loading and storing dQ would
  * take about as long as the product. */
-static void add_query_gradients(const backward *f, const workspace *w, const key_range *keys,
-                                query_block *queries, const cti_attention_tile *t, int64_t first) {
+static void add_query_gradients(const backward_pass *f, const backward_buffers *w,
+                                const key_range *keys, query_block *queries,
+                                const cti_attention_tile *t, int64_t first) {
     const cti_attention_params *a = &f->a;
     const int64_t key = t->k0 - keys->k0; /* in the range */
     const cti_attention_rows k =
@@ -300,7 +301,7 @@ static void add_query_gradients(const backward *f, const workspace *w, const key
     queries->begun = true;
 }
 
-static void backprop_key_block(const backward *f, const workspace *w, key_range *keys,
+static void backprop_key_block(const backward_pass *f, const backward_buffers *w, key_range *keys,
                                query_block *queries, const cti_attention_tile *t) {
     const cti_attention_params *a = &f->a;
     const int64_t first = cti_attention_causal_hidden_queries(a, t);
@@ -320,7 +321,8 @@ static void backprop_key_block(const backward *f, const workspace *w, key_range 
     add_query_gradients(f, w, keys, queries, t, first);
 }
 
-static void draw_dropout(const backward *f, const workspace *w, const cti_attention_tile *t) {
+static void draw_dropout(const backward_pass *f, const backward_buffers *w,
+                         const cti_attention_tile *t) {
     const cti_attention_params *a = &f->a;
     for (int64_t i = 0; i < t->nq; i++) {
         const int64_t query = (t->b * a->heads + t->h) * a->t + t->q0 + i; /* in (B, H, T) */
@@ -345,7 +347,7 @@ static bool attends_to_nothing(const cti_attention_params *a, const cti_attentio
                                     : *(const double *)inverse_sum == 0;
 }
 
-static void backprop_query_block(const backward *f, const workspace *w, key_range *keys,
+static void backprop_query_block(const backward_pass *f, const backward_buffers *w, key_range *keys,
                                  const cti_attention_tile *t, int64_t mask_sum) {
     const cti_attention_params *a = &f->a;
     const int64_t end = cti_attention_causal_keys(a, t);
@@ -379,8 +381,8 @@ static void backprop_query_block(const backward *f, const workspace *w, key_rang
 
 /* Packs the range's values, then its keys. Both may need w->kv for rows that are not read in place;
  * the keys come second and keep it, as dQ += dS K reads their rows. */
-static void key_range_begin(const backward *f, const workspace *w, const cti_attention_tile *t,
-                            key_range *keys) {
+static void key_range_begin(const backward_pass *f, const backward_buffers *w,
+                            const cti_attention_tile *t, key_range *keys) {
     const cti_attention_params *a = &f->a;
     const int64_t kv = t->h / a->group;
     const cti_attention_rows v = cti_attention_gather_keys(a, &a->v, t, a->dv, w->kv);
@@ -398,7 +400,8 @@ static void key_range_begin(const backward *f, const workspace *w, const cti_att
     keys->dv = sum_begin(f, &f->dv, t->b, kv, t->k0, t->nk, a->dv, w->dv);
 }
 
-static void key_range_end(const backward *f, const cti_attention_tile *t, const key_range *keys) {
+static void key_range_end(const backward_pass *f, const cti_attention_tile *t,
+                          const key_range *keys) {
     const cti_attention_params *a = &f->a;
     for (int64_t k = 0; k < t->nk; k++) {
         if (keys->begun[k / a->nr] && !cti_attention_key_is_masked(a, t->b, t->k0 + k)) continue;
@@ -411,7 +414,7 @@ static void key_range_end(const backward *f, const cti_attention_tile *t, const 
 
 /* One pair: a range of queries, of all query heads that share key head kv, against the range of
  * keys that this step pairs it with. */
-static void backprop_pair(const backward *f, const workspace *w, int64_t b, int64_t kv,
+static void backprop_pair(const backward_pass *f, const backward_buffers *w, int64_t b, int64_t kv,
                           int64_t q_range, int64_t mask_sum) {
     const cti_attention_params *a = &f->a;
     const cti_attention_backward_schedule *s = &f->schedule;
@@ -434,7 +437,7 @@ static void backprop_pair(const backward *f, const workspace *w, int64_t b, int6
 /* ---- a step ---- */
 
 /* How many ranges of queries a piece of work has. */
-static int64_t ranges_of_piece(const backward *f) {
+static int64_t ranges_of_piece(const backward_pass *f) {
     return f->shared_ranges ? f->schedule.q_ranges : 1;
 }
 
@@ -442,13 +445,14 @@ static int64_t ranges_of_piece(const backward *f) {
  * to one partial sum. Pieces are numbered by (element group of dmask, partial sum, range of
  * queries), the last one fastest; a group is the heads that share elements of dmask. */
 static void pairs_task(void *arg, int64_t begin, int64_t end, int worker) {
-    const backward *f = arg;
+    const backward_pass *f = arg;
     const cti_attention_params *a = &f->a;
     const int64_t ranges = ranges_of_piece(f), pieces = f->schedule.q_ranges / ranges;
     const int64_t group_heads = f->shared_b * f->shared_h; /* key heads of all batches in a group */
     const int64_t groups_h = a->kv_heads / f->shared_h;    /* groups along the heads */
     size_t used = 0;
-    const workspace w = workspace_at(f, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
+    const backward_buffers w =
+        backward_buffers_at(f, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
     if (a->attrs.dropout > 0) a->kernels->fill(f->schedule.k_block, 1, w.ones);
     cti_attention_begin(a);
     for (int64_t item = begin; item < end; item++) {
@@ -467,12 +471,12 @@ static void pairs_task(void *arg, int64_t begin, int64_t end, int worker) {
     cti_attention_end(a);
 }
 
-static bool run_steps(ct_context *context, backward *f) {
+static bool run_steps(ct_context *context, backward_pass *f) {
     const cti_attention_params *a = &f->a;
     const int64_t groups = a->batch / f->shared_b * (a->kv_heads / f->shared_h);
     const int64_t grain = f->schedule.grain;
     const int64_t items = groups * f->mask_sums * (f->schedule.q_ranges / ranges_of_piece(f));
-    workspace_at(f, NULL, &f->workspace_bytes);
+    backward_buffers_at(f, NULL, &f->workspace_bytes);
     const size_t bytes =
         cti_bytes(items > grain ? cti_parallel_width(context) : 1, f->workspace_bytes);
     f->workspaces = cti_take(context, bytes);
@@ -489,7 +493,7 @@ static bool run_steps(ct_context *context, backward *f) {
 /* Sets shared_b, shared_h, shared_ranges and mask_sums, and makes the partial sums, which are
  * zeros: (mask_sums, the mask's dims). *sums is NULL if the mask wants no gradient. False: an
  * error. */
-static bool new_mask_sums(const ct_call *c, backward *f, bool empty, ct_tensor **sums) {
+static bool new_mask_sums(const ct_call *c, backward_pass *f, bool empty, ct_tensor **sums) {
     const cti_attention_params *a = &f->a;
     const ct_tensor *mask = c->in[CTI_ATTENTION_MASK];
     int64_t *dims = f->mask_dims;
@@ -522,8 +526,8 @@ static ct_tensor *new_gradient(const ct_call *c, const ct_tensor *x, bool zero) 
 }
 
 /* Makes the gradients of q, k and v, and sets f->dq, dk and dv to them. False: an error. */
-static bool new_gradients(const ct_call *c, backward *f, const cti_attention_tensors *x, bool zero,
-                          ct_tensor **grad) {
+static bool new_gradients(const ct_call *c, backward_pass *f, const cti_attention_tensors *x,
+                          bool zero, ct_tensor **grad) {
     const int64_t heads = f->a.attrs.packed_heads;
     ct_tensor *const of[3] = {x->q, x->k, x->v};
     cti_attention_operand *to[3] = {&f->dq, &f->dk, &f->dv};
@@ -563,8 +567,8 @@ bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_t
     cti_attention_tensors x;
     ct_tensor *dout = outputs_of(c, cotangents[0], &x), *mask_sums;
     if (!dout) return false;
-    backward f = {.a = cti_attention_params_of(c, &x),
-                  .dout = cti_attention_operand_of(dout, dout->shape)};
+    backward_pass f = {.a = cti_attention_params_of(c, &x),
+                       .dout = cti_attention_operand_of(dout, dout->shape)};
     const bool empty = c->out->numel == 0 || f.a.s == 0; /* then all gradients are zeros */
     if (!empty) f.schedule = cti_attention_schedule_backward(&f.a);
     f.accumulate = !empty && f.schedule.k_ranges > 1; /* if it is 1, so is q_ranges */

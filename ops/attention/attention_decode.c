@@ -16,7 +16,7 @@ typedef struct {
     const cti_attention_params *a;
     char *workspaces; /* one for each worker */
     size_t workspace_bytes;
-} decode;
+} decode_pass;
 
 /* A worker's buffers. keys is rounded up to a multiple of nr, as kernels read a row of scores as a
  * panel of keys / nr rows. */
@@ -25,14 +25,14 @@ typedef struct {
     char *bias; /* (keys) */
     char *max;  /* (nr): one number in every lane */
     char *sum;  /* (nr): partial sums */
-} workspace;
+} decode_buffers;
 
 /* Sized for the capacity of a KV cache, which is the distance from one head's keys to the next
  * head's, not for its present length: so every token takes a workspace of the same size. */
-static workspace workspace_at(const cti_attention_params *a, char *base, size_t *used) {
+static decode_buffers decode_buffers_at(const cti_attention_params *a, char *base, size_t *used) {
     const int64_t row = a->k.stride[2], capacity = row > 0 ? a->k.stride[1] / row : 0;
     const int64_t keys = cti_round_up(cti_max(a->s, capacity), a->nr);
-    workspace w;
+    decode_buffers w;
     w.s = cti_attention_reserve(a, base, used, keys, 1);
     w.bias = cti_attention_reserve(a, base, used, keys, 1);
     w.max = cti_attention_reserve(a, base, used, a->nr, 1);
@@ -40,11 +40,11 @@ static workspace workspace_at(const cti_attention_params *a, char *base, size_t 
     return w;
 }
 
-static double read_number(const cti_attention_params *a, const char *x) {
+static double stored_number(const cti_attention_params *a, const char *x) {
     return a->size == sizeof(float) ? (double)*(const float *)x : *(const double *)x;
 }
 
-static void write_number(const cti_attention_params *a, char *x, double value) {
+static void store_number(const cti_attention_params *a, char *x, double value) {
     if (a->size == sizeof(float)) *(float *)x = (float)value;
     else *(double *)x = value;
 }
@@ -62,7 +62,8 @@ static void row_product(const cti_attention_params *a, int64_t n, int64_t k, con
 }
 
 /* w->s = scale q k^T + masks, in units of log 2. */
-static void score(const cti_attention_params *a, const workspace *w, const cti_attention_tile *t) {
+static void score(const cti_attention_params *a, const decode_buffers *w,
+                  const cti_attention_tile *t) {
     a->kernels->fill(cti_round_up(t->nk, a->nr), -INFINITY, w->s);
     if (a->d > 0) {
         const char *q = cti_attention_at(a, &a->q, t->b, t->h, t->q0, 0);
@@ -75,7 +76,7 @@ static void score(const cti_attention_params *a, const workspace *w, const cti_a
     cti_attention_mask_row(a, t, w->s, w->bias);
 }
 
-static void keep_scores(const cti_attention_params *a, const workspace *w,
+static void keep_scores(const cti_attention_params *a, const decode_buffers *w,
                         const cti_attention_tile *t) {
     char *to = a->scores + cti_attention_stat_at(a, t->b, t->h, t->q0) * a->s;
     memcpy(to, w->s, (size_t)(t->nk * a->size));
@@ -108,16 +109,18 @@ static void sum_values(const cti_attention_params *a, const cti_attention_tile *
 
 /* Turns the row of scores into weights and returns their sum. The kernel reads the row as a panel:
  * every lane is given the maximum of the whole row, and its sum is a partial sum. */
-static double softmax(const cti_attention_params *a, const workspace *w, int64_t n, double max) {
+static double softmax_of_row(const cti_attention_params *a, const decode_buffers *w, int64_t n,
+                             double max) {
     a->kernels->fill(a->nr, max, w->max);
     a->kernels->fill(a->nr, 0, w->sum);
     a->kernels->attention.online_softmax_update(cti_ceil_div(n, a->nr), a->nr, w->s, w->max, w->sum,
                                                 0, NULL);
     a->kernels->sum(a->nr, 1, w->sum, 1, w->bias);
-    return read_number(a, w->bias);
+    return stored_number(a, w->bias);
 }
 
-static void attend(const cti_attention_params *a, const workspace *w, const cti_attention_tile *t) {
+static void decode_query(const cti_attention_params *a, const decode_buffers *w,
+                         const cti_attention_tile *t) {
     const int64_t stat = cti_attention_stat_at(a, t->b, t->h, t->q0);
     const int64_t index = stat / a->size * a->s; /* of the query's first score, in (B, H, T, S) */
     char *out = cti_attention_at(a, &a->out, t->b, t->h, t->q0, 0);
@@ -125,30 +128,31 @@ static void attend(const cti_attention_params *a, const workspace *w, const cti_
     if (t->nk > 0) {
         score(a, w, t);
         a->kernels->max(t->nk, 1, w->s, 1, w->max);
-        max = read_number(a, w->max);
+        max = stored_number(a, w->max);
         if (a->scores) keep_scores(a, w, t);
     }
     a->kernels->fill(a->dv, 0, out);
     if (max != -INFINITY) {
-        sum = softmax(a, w, t->nk, max);
+        sum = softmax_of_row(a, w, t->nk, max);
         if (a->attrs.dropout > 0)
             a->kernels->dropout(t->nk, index, a->attrs.random, a->attrs.dropout, w->s, w->s);
         sum_values(a, t, w->s, 1 / sum, out);
     }
-    write_number(a, a->max + stat, max == -INFINITY ? 0 : max);
-    write_number(a, a->inverse_sum + stat, sum == 0 ? 0 : 1 / sum);
+    store_number(a, a->max + stat, max == -INFINITY ? 0 : max);
+    store_number(a, a->inverse_sum + stat, sum == 0 ? 0 : 1 / sum);
 }
 
-static void attend_task(void *arg, int64_t begin, int64_t end, int worker) {
-    const decode *f = arg;
+static void decode_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const decode_pass *f = arg;
     const cti_attention_params *a = f->a;
     size_t used = 0;
-    const workspace w = workspace_at(a, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
+    const decode_buffers w =
+        decode_buffers_at(a, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
     for (int64_t i = begin; i < end; i++) {
         const cti_attention_tile head = cti_attention_head(a, i / a->t);
         cti_attention_tile t = cti_attention_tile_part(&head, i % a->t, 1, 0, a->s);
         t.nk = cti_attention_causal_keys(a, &t);
-        attend(a, &w, &t);
+        decode_query(a, &w, &t);
     }
 }
 
@@ -156,13 +160,13 @@ bool cti_attention_decode(ct_context *context, const cti_attention_params *a) {
     const int64_t queries = a->batch * a->heads * a->t;
     const int64_t grain = cti_op_grain((a->s + 8) * (a->d + a->dv + 16) / 8);
     if (queries == 0) return true;
-    decode f = {.a = a};
-    workspace_at(a, NULL, &f.workspace_bytes);
+    decode_pass f = {.a = a};
+    decode_buffers_at(a, NULL, &f.workspace_bytes);
     const size_t bytes = cti_bytes(cti_parallel_width(context), f.workspace_bytes);
     f.workspaces = cti_take(context, bytes);
     if (!f.workspaces) return false;
     if (context->observed) cti_attention_count(context, a, a->d + a->dv);
-    cti_parallel(context, queries, grain, attend_task, &f);
+    cti_parallel(context, queries, grain, decode_task, &f);
     cti_give(context, f.workspaces, bytes);
     return true;
 }

@@ -25,7 +25,7 @@ typedef struct {
     cti_attention_forward_schedule schedule;
     char *workspaces; /* one for each worker */
     size_t workspace_bytes;
-} forward;
+} forward_pass;
 
 /* A worker's buffers. */
 typedef struct {
@@ -40,14 +40,14 @@ typedef struct {
     char *bias;             /* a panel (k_block, nr): a mask's numbers, or dropout's factors */
     char *rows; /* (nr, k_block): the same by queries, before it is transposed into bias */
     char *ones; /* (k_block): ones, from which the dropout kernel makes its factors */
-} workspace;
+} forward_buffers;
 
-static workspace workspace_at(const forward *f, char *base, size_t *used) {
+static forward_buffers forward_buffers_at(const forward_pass *f, char *base, size_t *used) {
     const cti_attention_params *a = &f->a;
     const int64_t queries = cti_round_up(f->schedule.q_range, a->nr), keys = f->schedule.k_block;
     const bool dropout = a->attrs.dropout > 0;
     const bool has_rows = dropout || (a->mask.data && a->mask_is_bool);
-    workspace w;
+    forward_buffers w;
     w.q = cti_attention_reserve_columns(a, base, used, queries, a->d_bytes);
     w.o = cti_attention_reserve(a, base, used, queries, a->dv);
     w.max = cti_attention_reserve(a, base, used, queries, 1);
@@ -66,8 +66,8 @@ static workspace workspace_at(const forward *f, char *base, size_t *used) {
 
 /* Multiplies the weights of a panel by dropout's factors. A factor's random number is that of its
  * index in (B, H, T, S), so they are drawn along the keys of each query, then transposed. */
-static void apply_dropout(const cti_attention_params *a, const workspace *w,
-                          const cti_attention_tile *t) {
+static void drop_weights(const cti_attention_params *a, const forward_buffers *w,
+                         const cti_attention_tile *t) {
     for (int64_t i = 0; i < t->nq; i++) {
         const int64_t query = (t->b * a->heads + t->h) * a->t + t->q0 + i; /* in (B, H, T) */
         const int64_t index = query * a->s + t->k0;                        /* in (B, H, T, S) */
@@ -79,7 +79,7 @@ static void apply_dropout(const cti_attention_params *a, const workspace *w,
 }
 
 /* One panel of queries, from row `panel` of the range on, against a block of keys. */
-static void attend_panel(const cti_attention_params *a, const workspace *w,
+static void attend_panel(const cti_attention_params *a, const forward_buffers *w,
                          const cti_attention_tile *t, int64_t panel, const cti_attention_rows *k,
                          const cti_attention_rows *v) {
     const int64_t width = cti_attention_width(a, t->nq), at = panel * a->size;
@@ -89,7 +89,7 @@ static void attend_panel(const cti_attention_params *a, const workspace *w,
     cti_attention_mask_panel(a, t, true, w->s, w->bias, w->rows);
     const bool begun = a->kernels->attention.online_softmax_update(t->nk, width, w->s, w->max + at,
                                                                    w->sum + at, a->dv, o);
-    if (a->attrs.dropout > 0) apply_dropout(a, w, t);
+    if (a->attrs.dropout > 0) drop_weights(a, w, t);
     const cti_attention_band p = {.data = w->s, /* P (queries, keys) */
                                   .row = 1,
                                   .col = a->nr,
@@ -101,7 +101,7 @@ static void attend_panel(const cti_attention_params *a, const workspace *w,
 }
 
 /* A range of queries against a block of keys. */
-static void attend_keys(const cti_attention_params *a, const workspace *w,
+static void attend_keys(const cti_attention_params *a, const forward_buffers *w,
                         const cti_attention_tile *t) {
     cti_attention_rows k = cti_attention_gather_keys(a, &a->k, t, a->d, w->k);
     cti_attention_rows v = cti_attention_gather_keys(a, &a->v, t, a->dv, w->v);
@@ -117,7 +117,8 @@ static void attend_keys(const cti_attention_params *a, const workspace *w,
 }
 
 /* A range of queries against all keys. */
-static void attend(const forward *f, const workspace *w, const cti_attention_tile *all) {
+static void attend_range(const forward_pass *f, const forward_buffers *w,
+                         const cti_attention_tile *all) {
     const cti_attention_params *a = &f->a;
     const int64_t nq = all->nq, padded = cti_round_up(nq, a->nr);
     const int64_t end = cti_attention_causal_keys(a, all);
@@ -141,33 +142,34 @@ static void attend(const forward *f, const workspace *w, const cti_attention_til
 /* The pieces of one head follow each other, so that its keys stay in cache. Within a head the last
  * range of queries comes first: under a causal mask it has the most keys, and a long piece at the
  * end leaves the other threads without work. */
-static void attend_task(void *arg, int64_t begin, int64_t end, int worker) {
-    const forward *f = arg;
+static void forward_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const forward_pass *f = arg;
     const cti_attention_params *a = &f->a;
     const int64_t ranges = f->schedule.q_ranges, range = f->schedule.q_range;
     size_t used = 0;
-    const workspace w = workspace_at(f, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
+    const forward_buffers w =
+        forward_buffers_at(f, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
     if (a->attrs.dropout > 0) a->kernels->fill(f->schedule.k_block, 1, w.ones);
     cti_attention_begin(a);
     for (int64_t i = begin; i < end; i++) {
         const int64_t q0 = (ranges - 1 - i % ranges) * range;
         const cti_attention_tile head = cti_attention_head(a, i / ranges);
         const cti_attention_tile t = cti_attention_tile_part(&head, q0, range, 0, a->s);
-        attend(f, &w, &t);
+        attend_range(f, &w, &t);
     }
     cti_attention_end(a);
 }
 
-static bool attend_all(ct_context *context, forward *f) {
+static bool attend_all(ct_context *context, forward_pass *f) {
     const int64_t heads = f->a.batch * f->a.heads;
     if (heads * f->a.t == 0) return true;
     f->schedule = cti_attention_schedule_forward(&f->a);
-    workspace_at(f, NULL, &f->workspace_bytes);
+    forward_buffers_at(f, NULL, &f->workspace_bytes);
     const size_t bytes = cti_bytes(cti_parallel_width(context), f->workspace_bytes);
     f->workspaces = cti_take(context, bytes);
     if (!f->workspaces) return false;
     if (context->observed) cti_attention_count(context, &f->a, f->a.d + f->a.dv);
-    cti_parallel(context, heads * f->schedule.q_ranges, f->schedule.grain, attend_task, f);
+    cti_parallel(context, heads * f->schedule.q_ranges, f->schedule.grain, forward_task, f);
     cti_give(context, f->workspaces, bytes);
     return true;
 }
@@ -208,7 +210,7 @@ static ct_tensor *fused_forward(ct_call *c) {
     if (c->n_outs > 1) c->outs[1] = x.stats;
     else c->saved[0] = x.stats;
     c->saved[1] = x.scores;
-    forward f = {.a = cti_attention_params_of(c, &x)};
+    forward_pass f = {.a = cti_attention_params_of(c, &x)};
     const bool done = decode ? cti_attention_decode(c->context, &f.a) : attend_all(c->context, &f);
     return done ? y : NULL;
 }

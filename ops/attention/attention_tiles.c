@@ -132,9 +132,9 @@ bool cti_attention_in_place(const cti_attention_params *a, int64_t n, int64_t st
     return dense || n <= ROWS_PER_OFFSET * cti_l1d_offsets(distance * a->size);
 }
 
-static cti_attention_rows gather(const cti_attention_params *a, const cti_attention_operand *x,
-                                 int64_t b, int64_t h, int64_t first, int64_t n, int64_t cols,
-                                 char *buffer) {
+static cti_attention_rows gather_rows(const cti_attention_params *a, const cti_attention_operand *x,
+                                      int64_t b, int64_t h, int64_t first, int64_t n, int64_t cols,
+                                      char *buffer) {
     const char *from = cti_attention_at(a, x, b, h, first, 0);
     if (x->stride[3] == 1 && cti_attention_in_place(a, n, x->stride[2], cols))
         return (cti_attention_rows){.data = from, .stride = x->stride[2]};
@@ -146,7 +146,7 @@ cti_attention_rows cti_attention_gather_queries(const cti_attention_params *a,
                                                 const cti_attention_operand *x,
                                                 const cti_attention_tile *t, int64_t cols,
                                                 char *buffer) {
-    return gather(a, x, t->b, t->h, t->q0, t->nq, cols, buffer);
+    return gather_rows(a, x, t->b, t->h, t->q0, t->nq, cols, buffer);
 }
 
 cti_attention_rows cti_attention_gather_keys(const cti_attention_params *a,
@@ -155,7 +155,7 @@ cti_attention_rows cti_attention_gather_keys(const cti_attention_params *a,
                                              char *buffer) {
     const int64_t h = t->h / a->group;
     if (cti_attention_visible_keys(a, t) == CTI_KEYS_ALL)
-        return gather(a, x, t->b, h, t->k0, t->nk, cols, buffer);
+        return gather_rows(a, x, t->b, h, t->k0, t->nk, cols, buffer);
     const bool *flags = cti_attention_key_flags(a, t->b, t->k0);
     for (int64_t i = 0; i < t->nk; i++) {
         char *to = buffer + i * cols * a->size;
@@ -172,13 +172,13 @@ cti_attention_rows cti_attention_gather_keys(const cti_attention_params *a,
 typedef struct {
     const char *data;
     int64_t row, col;
-} matrix;
+} tile_matrix;
 
 /* C (m, n) = alpha A (m, k) B (k, n), or C += with accumulate. B's rows are b_row apart: nr for a
  * packed panel. Columns of B and of C are consecutive. All products of attention but those of
  * attention_decode.c are calls of this function. */
 static void gemm(const cti_attention_params *a, int64_t m, int64_t n, int64_t k, double alpha,
-                 const matrix *x, const char *b, int64_t b_row, bool accumulate, char *c,
+                 const tile_matrix *x, const char *b, int64_t b_row, bool accumulate, char *c,
                  int64_t c_row) {
     const cti_gemm_params params = {.k = k,
                                     .a_row = x->row,
@@ -206,7 +206,7 @@ void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64
         cti_attention_rounded_panel(a, m, width, k, rows, b, alpha, panel);
         return;
     }
-    const matrix x = {.data = rows->data, .row = rows->stride, .col = 1};
+    const tile_matrix x = {.data = rows->data, .row = rows->stride, .col = 1};
     gemm(a, m, width, k, alpha, &x, b, a->nr, false, panel, a->nr);
 }
 
@@ -235,9 +235,9 @@ void cti_attention_band_product(const cti_attention_params *a, const cti_attenti
         const int64_t begin = cti_max(0, cti_min(i + band->low, band->k));
         const int64_t end = cti_min(band->k, i + m - 1 + band->high), k = cti_max(0, end - begin);
         const cti_attention_rows rows = cti_attention_rows_from(a, b, begin);
-        const matrix x = {.data = band->data + (i * band->row + begin * band->col) * a->size,
-                          .row = band->row,
-                          .col = band->col};
+        const tile_matrix x = {.data = band->data + (i * band->row + begin * band->col) * a->size,
+                               .row = band->row,
+                               .col = band->col};
         gemm(a, m, cols, k, alpha, &x, rows.data, rows.stride, accumulate, c + i * c_row * a->size,
              c_row);
     }

@@ -15,7 +15,7 @@
 #include "../update/update.h"
 
 /* The fused op's inputs, without v, and its statistics. */
-enum { STATS = CTI_ATTENTION_INPUTS, INPUTS };
+enum { WEIGHTS_STATS = CTI_ATTENTION_INPUTS, WEIGHTS_INPUTS };
 
 /* A tile's weights (240 x 256) stay in L2, and a panel of a block's scores (120 x nr) in L1d. */
 enum { TILE_QUERIES = 240, TILE_KEYS = 256, BLOCK_QUERIES = 120 };
@@ -26,7 +26,7 @@ typedef struct {
     int64_t q_tiles, k_tiles;
     char *workspaces; /* one for each worker */
     size_t workspace_bytes;
-} weights;
+} weights_pass;
 
 /* A worker's buffers. */
 typedef struct {
@@ -36,12 +36,12 @@ typedef struct {
     char *k;         /* a tile's keys (keys, d), unless they are read in place */
     char *s;         /* a panel (queries, nr): scores, then weights */
     char *bias;      /* a panel (queries, nr) for masks */
-} workspace;
+} weights_buffers;
 
-static workspace workspace_at(const cti_attention_params *a, char *base, size_t *used) {
+static weights_buffers weights_buffers_at(const cti_attention_params *a, char *base, size_t *used) {
     const int64_t queries = cti_min(BLOCK_QUERIES, a->t), keys = cti_min(TILE_KEYS, a->s);
     const bool masked = a->mask.data || a->key_mask.data;
-    workspace w;
+    weights_buffers w;
     w.kt_panels =
         cti_attention_reserve_columns(a, base, used, cti_round_up(keys, a->nr), a->d_bytes);
     w.q = cti_attention_reserve(a, base, used, queries, a->d);
@@ -53,7 +53,7 @@ static workspace workspace_at(const cti_attention_params *a, char *base, size_t 
 }
 
 /* y += the weights of a tile that is one panel; `key` is its first key, counted in kt_panels. */
-static void add_panel(const weights *f, const workspace *w, const cti_attention_tile *t,
+static void add_panel(const weights_pass *f, const weights_buffers *w, const cti_attention_tile *t,
                       int64_t key, const cti_attention_rows *q) {
     const cti_attention_params *a = &f->a;
     const int64_t width = cti_attention_width(a, t->nk);
@@ -69,7 +69,8 @@ static void add_panel(const weights *f, const workspace *w, const cti_attention_
 }
 
 /* A block of queries against the tile's keys. */
-static void add_block(const weights *f, const workspace *w, const cti_attention_tile *t) {
+static void add_block(const weights_pass *f, const weights_buffers *w,
+                      const cti_attention_tile *t) {
     const cti_attention_params *a = &f->a;
     cti_attention_rows q = cti_attention_gather_queries(a, &a->q, t, a->d, w->q);
     if (a->rounded) q = cti_attention_left(a, &q, t->nq, a->d, w->q_left);
@@ -85,7 +86,7 @@ static void add_block(const weights *f, const workspace *w, const cti_attention_
     }
 }
 
-static void add_tile(const weights *f, const workspace *w, const cti_attention_tile *t) {
+static void add_tile(const weights_pass *f, const weights_buffers *w, const cti_attention_tile *t) {
     const cti_attention_params *a = &f->a;
     if (cti_attention_visible_keys(a, t) == CTI_KEYS_NONE || cti_attention_causal_keys(a, t) <= 0)
         return;
@@ -98,11 +99,12 @@ static void add_tile(const weights *f, const workspace *w, const cti_attention_t
 }
 
 static void tiles_task(void *arg, int64_t begin, int64_t end, int worker) {
-    const weights *f = arg;
+    const weights_pass *f = arg;
     const cti_attention_params *a = &f->a;
     const int64_t summed_heads = a->attrs.mean_weights ? a->heads : 1;
     size_t used = 0;
-    const workspace w = workspace_at(a, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
+    const weights_buffers w =
+        weights_buffers_at(a, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
     cti_attention_begin(a);
     for (int64_t i = begin; i < end; i++) {
         const int64_t q_tile = i / f->k_tiles % f->q_tiles, k_tile = i % f->k_tiles;
@@ -117,7 +119,7 @@ static void tiles_task(void *arg, int64_t begin, int64_t end, int worker) {
     cti_attention_end(a);
 }
 
-static bool compute_tiles(ct_context *context, weights *f) {
+static bool compute_tiles(ct_context *context, weights_pass *f) {
     const cti_attention_params *a = &f->a;
     f->q_tiles = cti_ceil_div(a->t, TILE_QUERIES);
     f->k_tiles = cti_ceil_div(a->s, TILE_KEYS);
@@ -127,7 +129,7 @@ static bool compute_tiles(ct_context *context, weights *f) {
     const double keys = (double)cti_min(TILE_KEYS, a->s);
     const double cost = queries * keys * (double)(a->d + 16) * (double)summed_heads;
     const int64_t grain = 1 + (int64_t)(CTI_ATTENTION_THREAD_COST / cost);
-    workspace_at(a, NULL, &f->workspace_bytes);
+    weights_buffers_at(a, NULL, &f->workspace_bytes);
     const size_t bytes =
         cti_bytes(items > grain ? cti_parallel_width(context) : 1, f->workspace_bytes);
     f->workspaces = cti_take(context, bytes);
@@ -140,10 +142,10 @@ static bool compute_tiles(ct_context *context, weights *f) {
 
 static ct_tensor *weights_forward(ct_call *c) {
     cti_attention_tensors x;
-    c->drop = CT_DROP_OUT | CT_DROP_IN(STATS);
+    c->drop = CT_DROP_OUT | CT_DROP_IN(WEIGHTS_STATS);
     if (!cti_attention_tensors_of(c, &x)) return NULL;
-    x.stats = c->in[STATS];
-    weights f = {.a = cti_attention_params_of(c, &x)};
+    x.stats = c->in[WEIGHTS_STATS];
+    weights_pass f = {.a = cti_attention_params_of(c, &x)};
     const cti_attention_params *a = &f.a;
     const bool mean = a->attrs.mean_weights;
     const ct_shape shape =
@@ -197,18 +199,18 @@ static bool weights_backward(const ct_call *c, ct_tensor *const *cotangents, ct_
            cti_op_sum_to_input(c, CTI_ATTENTION_MASK, ds, &grad[CTI_ATTENTION_MASK]);
 }
 
-static const ct_op op = {.name = "attention_weights",
-                         .attrs_size = sizeof(cti_attention_attrs),
-                         .forward = weights_forward,
-                         .backward = weights_backward,
-                         .flags = CT_OP_STRIDED | CT_OP_OPTIONAL};
+static const ct_op weights_op = {.name = "attention_weights",
+                                 .attrs_size = sizeof(cti_attention_attrs),
+                                 .forward = weights_forward,
+                                 .backward = weights_backward,
+                                 .flags = CT_OP_STRIDED | CT_OP_OPTIONAL};
 
 ct_tensor *cti_attention_weights(ct_tensor *const in[CTI_ATTENTION_INPUTS], ct_tensor *stats,
                                  const cti_attention_attrs *attrs) {
-    ct_tensor *inputs[INPUTS] = {[CTI_ATTENTION_Q] = in[CTI_ATTENTION_Q],
-                                 [CTI_ATTENTION_K] = in[CTI_ATTENTION_K],
-                                 [CTI_ATTENTION_MASK] = in[CTI_ATTENTION_MASK],
-                                 [CTI_ATTENTION_KEY_MASK] = in[CTI_ATTENTION_KEY_MASK],
-                                 [STATS] = stats};
-    return cti_apply(&op, inputs, INPUTS, attrs);
+    ct_tensor *inputs[WEIGHTS_INPUTS] = {[CTI_ATTENTION_Q] = in[CTI_ATTENTION_Q],
+                                         [CTI_ATTENTION_K] = in[CTI_ATTENTION_K],
+                                         [CTI_ATTENTION_MASK] = in[CTI_ATTENTION_MASK],
+                                         [CTI_ATTENTION_KEY_MASK] = in[CTI_ATTENTION_KEY_MASK],
+                                         [WEIGHTS_STATS] = stats};
+    return cti_apply(&weights_op, inputs, WEIGHTS_INPUTS, attrs);
 }
