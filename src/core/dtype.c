@@ -1,8 +1,16 @@
 #include "dtype.h"
 
+#include "../kernels/kernels.h"
+
 const cti_dtype_info cti_dtype_table[CTI_DTYPES] = {
-    /*           name    file    size  real   computed */
-    [CT_F32] = {"f32", "F32", 4, true, CT_F32},     [CT_F64] = {"f64", "F64", 8, true, CT_F64},
-    [CT_I64] = {"i64", "I64", 8, false, CT_I64},    [CT_BOOL] = {"bool", "BOOL", 1, false, CT_BOOL},
-    [CT_BF16] = {"bf16", "BF16", 2, false, CT_F32},
+    /*           name    file    size  real   computed  statistics */
+    [CT_F32] = {"f32", "F32", 4, true, CT_F32, CT_F32},
+    [CT_F64] = {"f64", "F64", 8, true, CT_F64, CT_F64},
+    [CT_I64] = {"i64", "I64", 8, false, CT_I64, CT_I64},
+    [CT_BOOL] = {"bool", "BOOL", 1, false, CT_BOOL, CT_BOOL},
+    [CT_BF16] = {"bf16", "BF16", 2, false, CT_F32, CT_F32},
 };
+
+#define ENTRIES(type, array) (sizeof((type *)0)->array / sizeof *((type *)0)->array)
+_Static_assert(ENTRIES(cti_kernels, cast) == CTI_DTYPES, "a kernel casts to each dtype");
+_Static_assert(ENTRIES(cti_isa, of) == CTI_DTYPES, "an instruction set has a table for each dtype");

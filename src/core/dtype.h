@@ -7,14 +7,18 @@
 
 #include <math.h>
 
+#include "assert.h"
+
 enum { CTI_DTYPES = CT_BF16 + 1 };
 
 typedef struct {
-    const char *name;   /* "f32": in messages and names of functions */
-    const char *file;   /* "F32": in a safetensors file */
-    unsigned char size; /* of an element, in bytes */
-    bool real;          /* what ops compute in: tensors of it can have gradients */
-    ct_dtype computed;  /* the type that products compute in: itself, or a wider one */
+    const char *name;    /* "f32": in messages and names of functions */
+    const char *file;    /* "F32": in a safetensors file */
+    unsigned char size;  /* bytes of an element */
+    bool real;           /* whether ops compute in this dtype; its tensors can have gradients */
+    ct_dtype computed;   /* the dtype of a product's result: itself, or a wider one */
+    ct_dtype statistics; /* the dtype of a mean, a maximum or 1 / a sum that a kernel keeps of a
+                          * row: `real` in src/kernels/simd.h */
 } cti_dtype_info;
 
 extern const cti_dtype_info cti_dtype_table[CTI_DTYPES];
@@ -24,10 +28,14 @@ static inline size_t cti_dtype_size(ct_dtype dtype) { return cti_dtype_table[dty
 static inline ct_dtype cti_dtype_computed(ct_dtype dtype) {
     return cti_dtype_table[dtype].computed;
 }
+static inline ct_dtype cti_dtype_statistics(ct_dtype dtype) {
+    return cti_dtype_table[dtype].statistics;
+}
 static inline bool cti_is_real(ct_dtype dtype) { return cti_dtype_table[dtype].real; }
 
-/* Element i of an array of a real dtype. One at a time: for checks and tables of a few numbers. */
+/* Element i of an array of f32 or f64. They serve checks and tables of a few numbers. */
 static inline double cti_real_get(ct_dtype dtype, const void *x, int64_t i) {
+    CTI_ASSERT(dtype == CT_F32 || dtype == CT_F64);
     switch (dtype) {
     case CT_F32: return (double)((const float *)x)[i];
     case CT_F64: return ((const double *)x)[i];
@@ -40,6 +48,7 @@ static inline double cti_real_get(ct_dtype dtype, const void *x, int64_t i) {
 
 /* to[i] += from[j] */
 static inline void cti_real_add(ct_dtype dtype, void *to, int64_t i, const void *from, int64_t j) {
+    CTI_ASSERT(dtype == CT_F32 || dtype == CT_F64);
     switch (dtype) {
     case CT_F32: ((float *)to)[i] += ((const float *)from)[j]; break;
     case CT_F64: ((double *)to)[i] += ((const double *)from)[j]; break;
@@ -50,6 +59,7 @@ static inline void cti_real_add(ct_dtype dtype, void *to, int64_t i, const void 
 }
 
 static inline void cti_real_set(ct_dtype dtype, void *x, int64_t i, double value) {
+    CTI_ASSERT(dtype == CT_F32 || dtype == CT_F64);
     switch (dtype) {
     case CT_F32: ((float *)x)[i] = (float)value; break;
     case CT_F64: ((double *)x)[i] = value; break;
