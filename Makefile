@@ -47,9 +47,10 @@ WARN = -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -
 FACTS := $(shell echo __FLT_EVAL_METHOD__ __SIZEOF_POINTER__ __i386__ | $(CC) -std=c11 -E -P -x c - 2>/dev/null)
 IS_I386 := $(filter 1,$(word 3,$(FACTS)))
 EXCESS = $(if $(IS_I386),-msse2 -mfpmath=sse,$(if $(filter 1 2,$(firstword $(FACTS))),-fexcess-precision=fast))
+SANITIZED = $(if $(findstring -fsanitize,$(SANITIZE))$(findstring --coverage,$(SANITIZE)),-DCTI_ASSERTS)
 STD ?= c11
 BASE = -std=$(STD) $(EXCESS) $(SYSTEM_FLAGS) -Iinclude -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-trapping-math
-ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(CFLAGS)
+ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(SANITIZED) $(CFLAGS)
 KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CFLAGS)
 LIBS = -lm $(SYSTEM_LIBS)
 $(if $(filter -ffast-math -Ofast -ffinite-math-only -funsafe-math-optimizations,$(CC) $(OPT) $(CFLAGS)),$(error cotangent cannot be compiled with -ffast-math or -Ofast: masks are infinities$(comma) and sums have an order))
@@ -87,6 +88,11 @@ CHAR_LM  = gpt gpt_write plot run run_log
 COURSE   = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%$(EXE),$(filter-out $(NOT_HERE:%=tests/test_%.c),$(wildcard tests/test_*.c)))
 STATIC   = $(BUILD)/libcotangent.a
+# What the Check programs link: the kernels' objects, and the others compiled once more with the invariants of src/core/assert.h checked.
+# With -O1, which has the same bits outside of src/kernels and takes half the time. Sanitized and measured libraries check them themselves.
+ASSERTED = $(if $(SANITIZED)$(AMALGAMATED),$(STATIC),$(BUILD)/asserts/libcotangent.a)
+ASSERTED_OBJ = $(patsubst $(BUILD)/obj/%,$(BUILD)/obj/asserts/%,$(filter-out $(KOBJ),$(OBJ)))
+at_O1 = $(patsubst -O3,-O1,$(patsubst -O2,-O1,$(1)))
 
 # The shared library under its full name, the name that programs ask for, and the name that they link.
 ifeq ($(OS_NAME),windows)
@@ -122,7 +128,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
 # Its text says how far this build is optimised: the last -O counts.
-$(BUILD)/obj/src/core/kernel_bits.o: ALL_CFLAGS += $(patsubst %,'-DCTI_OPTIMISED="%"',$(lastword $(filter -O%,$(OPT) $(CFLAGS))))
+$(BUILD)/obj/src/core/kernel_bits.o $(BUILD)/obj/asserts/src/core/kernel_bits.o: ALL_CFLAGS += $(patsubst %,'-DCTI_OPTIMISED="%"',$(lastword $(filter -O%,$(OPT) $(CFLAGS))))
 
 AMALGAMATION = $(BUILD)/amalgamation
 amalgamation: $(AMALGAMATION)/cotangent.c ## the library as two files, in build/amalgamation/
@@ -163,6 +169,15 @@ $(foreach i,$(ISAS),$(foreach t,f32 f64,$(eval $(call real_kernels,$(i),$(t)))))
 $(STATIC): $(OBJ)
 	@rm -f $@
 	$(call if_quiet,AR)$(AR) rcs $@ $(OBJ)
+
+$(BUILD)/obj/asserts/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call if_quiet,CC)$(CC) $(call at_O1,$(ALL_CFLAGS)) -DCTI_ASSERTS -MMD -MP -c $< -o $@
+
+$(BUILD)/asserts/libcotangent.a: $(ASSERTED_OBJ) $(KOBJ)
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(call if_quiet,AR)$(AR) rcs $@ $(ASSERTED_OBJ) $(KOBJ)
 
 $(SHARED): $(OBJ)
 	$(call if_quiet,LD)$(CC) -shared $(SHARED_FLAGS) $(SANITIZE) $(OBJ) -o $@ $(LIBS)
@@ -226,7 +241,7 @@ CHECK_LIBS   += -mexception-handling
 endif
 
 # Tests are compiled with -O1, which takes half the time of -O2 and -O3, but for those that contain kernels.
-TEST_CFLAGS = $(if $(filter $(COMPUTING:%=tests/test_%.c),$<),$(ALL_CFLAGS),$(patsubst -O3,-O1,$(patsubst -O2,-O1,$(ALL_CFLAGS))))
+TEST_CFLAGS = $(if $(filter $(COMPUTING:%=tests/test_%.c),$<),$(ALL_CFLAGS),$(call at_O1,$(ALL_CFLAGS)))
 COMPUTING = amx amx_avx512 gemm stored
 
 # Of each file by name: make 3.81 would take the first rule that fits, $(BUILD)/obj/%.o.
@@ -258,9 +273,9 @@ $(BUILD)/tests/test_run_log$(EXE): $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 $(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 DIST_TESTS = $(filter $(BUILD)/tests/test_dist%,$(TESTS))
 $(DIST_TESTS): $(BUILD)/obj/tests/thread_comm.o
-$(BUILD)/tests/%$(EXE): $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(STATIC)
+$(BUILD)/tests/%$(EXE): $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(ASSERTED)
 	@mkdir -p $(@D)
-	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(CHECK_LIBS) $(LIBS) $(LDFLAGS_$(basename $(@F)))
+	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(ASSERTED) -o $@ $(CHECK_LIBS) $(LIBS) $(LDFLAGS_$(basename $(@F)))
 
 EXAMPLES_TEST = $(BUILD)/tests/test_examples
 COURSE_TEST   = $(BUILD)/tests/test_course
@@ -323,7 +338,7 @@ COVERAGE = --coverage -fprofile-update=atomic -Dalways_inline=
 # Left out: the course, and what trains or compiles programs, which unoptimised takes longer than all else.
 COVERING = CK_FORK=no $(MAKE) BUILD=$(BUILD)/coverage OPT="-O0 -g1" SANITIZE="$(COVERAGE)" COURSE_TEST= EXAMPLES_TEST= INSTALL_TEST=
 COVERED  = $(foreach d,src ops nn,-d $(BUILD)/coverage/obj/$(d))
-BRANCH   = --rc lcov_branch_coverage=1 --rc genhtml_branch_coverage=1
+BRANCH   = --rc lcov_branch_coverage=1 --rc genhtml_branch_coverage=1 --rc 'lcov_excl_br_line=LCOV_EXCL_BR_LINE|CTI_ASSERT'
 coverage: ## lines and branches that the Check suites reach: build/coverage/html; needs lcov; SUITES=io KEEP=1 adds those of io
 	@command -v lcov >/dev/null || { echo "make coverage needs lcov: apt-get install lcov"; exit 1; }
 	+$(COVERING) build-suite
@@ -380,7 +395,7 @@ $(BUILD)/mutation/venv/ready: tests/mutation/requirements.txt
 
 mutate: $(TESTS) $(BUILD)/mutation/venv/ready ## do the tests notice changes of the backward code? See tests/mutation/README.md; SAMPLE=150 SEED=1, or FILE=ops/gelu.c
 	@$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g1" SANITIZE="$(ASAN)" tests
-	@BUILD=$(BUILD) CC='$(CC)' FLAGS='$(BASE) $(OPT)' SANITIZED='$(BASE) -O1 -g1 $(ASAN)' WARN='$(WARN)' LIBRARIES='$(CHECK_LIBS) $(LIBS)' \
+	@BUILD=$(BUILD) CC='$(CC)' FLAGS='$(BASE) $(OPT)' SANITIZED='$(BASE) -O1 -g1 $(ASAN)' WARN='$(WARN)' LIBRARY='$(ASSERTED)' LIBRARIES='$(CHECK_LIBS) $(LIBS)' \
 	    $(foreach v,$(filter LDFLAGS_test_%,$(.VARIABLES)),$(v)='$($(v))') $(BUILD)/mutation/venv/bin/python tests/mutation/mutate.py
 
 layers: $(STATIC) $(SHARED) ## fail on an include, a circle of calls or a global name that the architecture does not allow

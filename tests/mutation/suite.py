@@ -58,7 +58,7 @@ class Suite:
         build, self.folder = (f"{BUILD}/asan", f"{HERE}/suite_asan") if sanitized else (BUILD, f"{HERE}/suite")
         os.makedirs(self.folder, exist_ok=True)
         self.library = f"{self.folder}/library.a"
-        run(["objcopy", "-g", f"{build}/libcotangent.a", self.library])
+        run(["objcopy", "-g", f"{build}/libcotangent.a" if sanitized else os.environ["LIBRARY"], self.library])
         self.programs = sorted(Path(p).stem for p in Path("tests").glob("test_*.c"))
         self.sha, objects = {}, {}
         for program in self.programs + ["cases"]:
