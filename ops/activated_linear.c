@@ -13,41 +13,42 @@
 
 typedef struct {
     ct_activation activation;
-} attributes;
+} activated_linear_attrs;
 
 typedef struct {
     cti_unary *f;
     cti_unary_backward *backward;
     cti_unary_both *both;
-} functions;
+} activation_functions;
 
-static functions functions_of(const ct_call *c) {
+static activation_functions activation_of(const ct_call *c) {
     const cti_kernels *k = kernels(c);
-    switch (((const attributes *)c->attrs)->activation) {
+    switch (((const activated_linear_attrs *)c->attrs)->activation) {
     /* from x as from y: both are positive or neither is */
-    case CT_RELU: return (functions){k->relu, k->relu_backward, k->relu_both};
-    case CT_GELU: return (functions){k->gelu, k->gelu_backward, k->gelu_both};
-    case CT_GELU_TANH: return (functions){k->gelu_tanh, k->gelu_tanh_backward, k->gelu_tanh_both};
-    case CT_SILU: return (functions){k->silu, k->silu_backward, k->silu_both};
+    case CT_RELU: return (activation_functions){k->relu, k->relu_backward, k->relu_both};
+    case CT_GELU: return (activation_functions){k->gelu, k->gelu_backward, k->gelu_both};
+    case CT_GELU_TANH:
+        return (activation_functions){k->gelu_tanh, k->gelu_tanh_backward, k->gelu_tanh_both};
+    case CT_SILU: return (activation_functions){k->silu, k->silu_backward, k->silu_both};
     }
-    return (functions){0};
+    return (activation_functions){0};
 }
 
-static cti_matrix matrix(const ct_tensor *t, int64_t cols) { return cti_matrix_of(t, cols, 1); }
-static cti_matrix transposed(const ct_tensor *t, int64_t cols) { return cti_matrix_of(t, 1, cols); }
+static cti_matrix by_rows(const ct_tensor *t, int64_t cols) { return cti_matrix_of(t, cols, 1); }
+static cti_matrix by_columns(const ct_tensor *t, int64_t cols) { return cti_matrix_of(t, 1, cols); }
 
-static int64_t rows_of(const ct_tensor *x) {
+static int64_t activated_linear_rows(const ct_tensor *x) {
     int64_t rows = 1;
     for (int d = 0; d < x->shape.ndim - 1; d++) rows *= x->shape.dim[d];
     return rows;
 }
 
-static bool check(ct_call *c, ct_shape *shape) {
+static bool activated_linear_check(ct_call *c, ct_shape *shape) {
     const ct_tensor *x = c->in[0], *w = c->in[1], *bias = c->in[2], *residual = c->in[3];
     if (!cti_op_is_real(c, 0)) return false; /* other dtypes have no activations at all */
-    if (!functions_of(c).f)
+    if (!activation_of(c).f)
         return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: no activation %d",
-                       (int)((const attributes *)c->attrs)->activation);
+                       (int)((const activated_linear_attrs *)c->attrs)->activation);
     if (!w) return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: weight is NULL");
     if (!cti_op_same_dtype_or_bf16(c, 1)) return false;
     if (w->shape.ndim != 2 || x->shape.ndim == 0 ||
@@ -73,10 +74,10 @@ typedef struct {
     const cti_kernels *kernels;
     const char *residual, *y;
     int64_t row; /* bytes */
-} sum;
+} residual_sum;
 
 static void add_residual(void *arg, const cti_matrix *y, int64_t rows, int64_t cols) {
-    const sum *s = arg;
+    const residual_sum *s = arg;
     int64_t at = (char *)y->data - s->y;
     for (int64_t i = 0; i < rows; i++, at += s->row) {
         char *to = (char *)y->data + i * s->row;
@@ -84,44 +85,44 @@ static void add_residual(void *arg, const cti_matrix *y, int64_t rows, int64_t c
     }
 }
 
-static ct_tensor *forward(ct_call *c) {
+static ct_tensor *activated_linear_forward(ct_call *c) {
     const ct_tensor *x = c->in[0], *w = c->in[1], *bias = c->in[2], *residual = c->in[3];
     ct_shape shape;
-    if (!check(c, &shape)) return NULL;
+    if (!activated_linear_check(c, &shape)) return NULL;
     c->drop = CT_DROP_OUT | CT_DROP_IN(2) | CT_DROP_IN(3) | (c->wants[0] ? 0 : CT_DROP_IN(1));
     if (!c->wants[0] && !c->wants[1]) c->drop |= CT_DROP_IN(0);
     ct_tensor *y = cti_op_new(c, x->dtype, shape),
-              *h = y ? cti_op_unary(c, c->in[0], functions_of(c).f) : NULL;
+              *h = y ? cti_op_unary(c, c->in[0], activation_of(c).f) : NULL;
     if (!h) return NULL;
     const int64_t in = w->shape.dim[1], out = w->shape.dim[0],
                   size = (int64_t)cti_dtype_size(x->dtype);
-    sum s = {kernels(c), residual ? residual->data : NULL, y->data, out * size};
+    residual_sum s = {kernels(c), residual ? residual->data : NULL, y->data, out * size};
     const cti_gemm_epilogue end = {
         .bias = bias ? bias->data : NULL, .apply = residual ? add_residual : NULL, .arg = &s};
     const cti_gemm_args product = {.batch = 1,
-                                   .m = rows_of(x),
+                                   .m = activated_linear_rows(x),
                                    .n = out,
                                    .k = in,
                                    .alpha = 1,
                                    .epilogue = &end,
-                                   .a = matrix(h, in),
-                                   .b = transposed(w, in),
-                                   .c = matrix(y, out)};
+                                   .a = by_rows(h, in),
+                                   .b = by_columns(w, in),
+                                   .c = by_rows(y, out)};
     return cti_gemm(c->context, &product) ? y : NULL;
 }
 
 /* ---- backward ---- */
 
 typedef struct {
-    functions f;
+    activation_functions f;
     const char *x;
     char *dx, *h;
     int64_t x_row, row; /* bytes */
-} blocks;
+} gradient_blocks;
 
 /* dh of a block becomes dx, and h beside it. */
 static void through_activation(void *arg, const cti_matrix *dh, int64_t rows, int64_t cols) {
-    const blocks *b = arg;
+    const gradient_blocks *b = arg;
     int64_t at = (char *)dh->data - b->dx, at_x = at / b->row * b->x_row + at % b->row;
     for (int64_t i = 0; i < rows; i++, at += b->row, at_x += b->x_row) {
         if (b->h) b->f.both(cols, b->x + at_x, b->dx + at, b->h + at, b->dx + at);
@@ -132,7 +133,7 @@ static void through_activation(void *arg, const cti_matrix *dh, int64_t rows, in
 /* A tensor like x that products read by columns. Where its rows would begin at one or two offsets
  * of an L1d way (conflict misses, src/core/cache_sets.h), they are 16 elements longer: 64 bytes in
  * f32, 128 in f64. 1.03 times as fast for a step of width 128. */
-static ct_tensor *new_padded(const ct_call *c, const ct_tensor *x, int64_t in) {
+static ct_tensor *new_padded_like(const ct_call *c, const ct_tensor *x, int64_t in) {
     const bool conflicts = cti_l1d_offsets(in * (int64_t)cti_dtype_size(x->dtype)) <= 2;
     if (!conflicts) return cti_op_new(c, x->dtype, x->shape);
     ct_shape shape = x->shape;
@@ -144,32 +145,32 @@ static ct_tensor *new_padded(const ct_call *c, const ct_tensor *x, int64_t in) {
     return cti_tensor_view(y, y->data, x->shape, stride);
 }
 
-static bool backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+static bool activated_linear_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const ct_tensor *x = c->in[0], *w = c->in[1];
-    const int64_t rows = rows_of(x), in = w->shape.dim[1], out = w->shape.dim[0];
+    const int64_t rows = activated_linear_rows(x), in = w->shape.dim[1], out = w->shape.dim[0];
     ct_tensor *h = NULL;
     int64_t row = in; /* from one of h to the next */
     if (c->wants[0]) {
-        grad[0] = new_padded(c, x, in);
-        if (c->wants[1]) h = new_padded(c, x, in);
+        grad[0] = new_padded_like(c, x, in);
+        if (c->wants[1]) h = new_padded_like(c, x, in);
         if (!grad[0] || (c->wants[1] && !h)) return false;
         row = x->shape.ndim > 1 ? grad[0]->stride[x->shape.ndim - 2] : in;
         const int64_t size = (int64_t)cti_dtype_size(x->dtype);
-        blocks b = {functions_of(c),    x->data,   grad[0]->data,
-                    h ? h->data : NULL, in * size, row * size};
+        gradient_blocks b = {activation_of(c),   x->data,   grad[0]->data,
+                             h ? h->data : NULL, in * size, row * size};
         const cti_gemm_args product = {
             .batch = 1,
             .m = rows,
             .n = in,
             .k = out,
             .alpha = 1,
-            .a = matrix(g[0], out),
-            .b = matrix(w, in),
-            .c = matrix(grad[0], row),
+            .a = by_rows(g[0], out),
+            .b = by_rows(w, in),
+            .c = by_rows(grad[0], row),
             .epilogue = &(cti_gemm_epilogue){.apply = through_activation, .arg = &b}};
         if (!cti_gemm(c->context, &product)) return false;
     } else if (c->wants[1]) {
-        h = cti_op_unary(c, c->in[0], functions_of(c).f);
+        h = cti_op_unary(c, c->in[0], activation_of(c).f);
         if (!h) return false;
     }
     if (c->wants[1]) {
@@ -182,22 +183,23 @@ static bool backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
                                        .k = rows,
                                        .alpha = 1,
                                        .epilogue = &(cti_gemm_epilogue){.add = add},
-                                       .a = transposed(g[0], out),
-                                       .b = matrix(h, row),
-                                       .c = matrix(grad[1], in)};
+                                       .a = by_columns(g[0], out),
+                                       .b = by_rows(h, row),
+                                       .c = by_rows(grad[1], in)};
         if (!cti_gemm(c->context, &product)) return false;
     }
     if (c->wants[3]) grad[3] = g[0];
     return !c->wants[2] || cti_op_sum_to_input(c, 2, g[0], &grad[2]);
 }
 
-static const ct_op op = {.name = "activated_linear",
-                         .attrs_size = sizeof(attributes),
-                         .forward = forward,
-                         .backward = backward,
-                         .flags = CT_OP_OPTIONAL};
+static const ct_op activated_linear_op = {.name = "activated_linear",
+                                          .attrs_size = sizeof(activated_linear_attrs),
+                                          .forward = activated_linear_forward,
+                                          .backward = activated_linear_backward,
+                                          .flags = CT_OP_OPTIONAL};
 
 ct_tensor *ct_activated_linear(ct_tensor *x, ct_activation activation, ct_tensor *weight,
                                ct_tensor *bias, ct_tensor *residual) {
-    return cti_apply(&op, (ct_tensor *[]){x, weight, bias, residual}, 4, &(attributes){activation});
+    return cti_apply(&activated_linear_op, (ct_tensor *[]){x, weight, bias, residual}, 4,
+                     &(activated_linear_attrs){activation});
 }

@@ -11,11 +11,11 @@ typedef struct {
     double scale;
     const char *x, *t, *w, *g; /* g NULL: forward; w NULL: 1 */
     char *y, *dt;              /* y or dx */
-} bce;
+} bce_elements;
 
 static void bce_range(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const bce *b = arg;
+    const bce_elements *b = arg;
     const cti_strided_loop *loop = &b->walk;
     while (begin < end) {
         const int64_t left = cti_strided_loop_left(loop, begin),
@@ -34,7 +34,7 @@ static void bce_range(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 /* What does not depend on the direction; g NULL: forward. */
-static void each_element(const ct_call *c, bce b, const ct_tensor *g) {
+static void bce_each_element(const ct_call *c, bce_elements b, const ct_tensor *g) {
     const ct_tensor *x = c->in[0], *w = c->n > 2 ? c->in[2] : NULL;
     if (x->numel == 0) return;
     b.k = kernels(c);
@@ -45,7 +45,7 @@ static void each_element(const ct_call *c, bce b, const ct_tensor *g) {
     cti_parallel(c->context, x->numel, cti_op_grain(4), bce_range, &b);
 }
 
-static ct_reduction reduction_of(const ct_call *c) {
+static ct_reduction bce_reduction(const ct_call *c) {
     return ((const ct_bce_opts *)c->attrs)->reduction;
 }
 
@@ -53,7 +53,7 @@ static ct_tensor *bce_forward(ct_call *c) {
     const ct_tensor *x = c->in[0], *t = c->in[1], *w = c->n > 2 ? c->in[2] : NULL;
     c->drop = CT_DROP_OUT;
     if (!cti_op_is_real(c, 0) || !cti_op_same_dtype(c) ||
-        !cti_op_reduction_check(c, reduction_of(c), false))
+        !cti_op_reduction_check(c, bce_reduction(c), false))
         return NULL;
     if (!cti_shape_equal(x->shape, t->shape))
         return ct_fail(c->context, CT_ERR_SHAPE, "bce_with_logits: shapes differ: %s and target %s",
@@ -64,18 +64,18 @@ static ct_tensor *bce_forward(ct_call *c) {
                        SHAPE(x->shape));
     ct_tensor *losses = cti_op_new(c, x->dtype, x->shape);
     if (!losses) return NULL;
-    each_element(c, (bce){.y = losses->data}, NULL);
-    return cti_op_loss_reduced(c, losses, reduction_of(c));
+    bce_each_element(c, (bce_elements){.y = losses->data}, NULL);
+    return cti_op_loss_reduced(c, losses, bce_reduction(c));
 }
 
 static bool bce_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const ct_tensor *x = c->in[0];
     if (!cti_op_new_grads(c, 2, grad)) return false;
-    each_element(c,
-                 (bce){.scale = cti_op_loss_share(c, x->numel, reduction_of(c)),
-                       .y = c->wants[0] ? grad[0]->data : NULL,
-                       .dt = c->wants[1] ? grad[1]->data : NULL},
-                 g[0]);
+    bce_each_element(c,
+                     (bce_elements){.scale = cti_op_loss_share(c, x->numel, bce_reduction(c)),
+                                    .y = c->wants[0] ? grad[0]->data : NULL,
+                                    .dt = c->wants[1] ? grad[1]->data : NULL},
+                     g[0]);
     return true;
 }
 

@@ -51,13 +51,13 @@ static bool cross_entropy_backward(const ct_call *c, ct_tensor *const *g, ct_ten
     return true;
 }
 
-static const ct_op cross_entropy = {.name = "cross_entropy",
-                                    .attrs_size = sizeof(ct_cross_entropy_opts),
-                                    .forward = cross_entropy_forward,
-                                    .backward = cross_entropy_backward};
+static const ct_op cross_entropy_op = {.name = "cross_entropy",
+                                       .attrs_size = sizeof(ct_cross_entropy_opts),
+                                       .forward = cross_entropy_forward,
+                                       .backward = cross_entropy_backward};
 
 ct_tensor *ct_cross_entropy(ct_tensor *logits, ct_tensor *targets, ct_cross_entropy_opts opts) {
     ct_tensor *weight = cti_op_constant(opts.weight);
-    return cti_apply(&cross_entropy, (ct_tensor *[]){logits, targets, weight}, weight ? 3 : 2,
+    return cti_apply(&cross_entropy_op, (ct_tensor *[]){logits, targets, weight}, weight ? 3 : 2,
                      &opts);
 }

@@ -12,14 +12,14 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { A, B, OUT, OPERANDS };
-
 /* The letters of each operand's dims. */
 typedef struct {
-    char of[OPERANDS][CT_MAX_DIMS + 1];
-} letters;
+    char of[CTI_OPERANDS][CT_MAX_DIMS + 1];
+} einsum_letters;
 
-static bool has(const char *text, char letter) { return letter && strchr(text, letter) != NULL; }
+static bool has_letter(const char *text, char letter) {
+    return letter && strchr(text, letter) != NULL;
+}
 
 /* ---- the equation ---- */
 
@@ -38,7 +38,7 @@ static const char *read_letters(ct_context *context, const char *equation, const
                            "einsum: \"%.64s\" is not like \"ab,bc->ac\": '%c' at %d", equation, *at,
                            (int)(at - equation));
         to[n] = '\0';
-        if (has(to, *at))
+        if (has_letter(to, *at))
             return ct_fail(context, CT_ERR_ARGUMENT,
                            "einsum: \"%.64s\": '%c' stands twice in one operand; diagonals are not "
                            "supported",
@@ -52,34 +52,34 @@ static const char *read_letters(ct_context *context, const char *equation, const
     return at;
 }
 
-static bool read_equation(ct_context *context, const char *equation, letters *l) {
+static bool read_equation(ct_context *context, const char *equation, einsum_letters *l) {
     const char *comma = strchr(equation, ','), *arrow = strstr(equation, "->");
     if (!comma || (arrow && comma > arrow))
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "einsum: \"%.64s\" has not two operands, as \"ab,bc->ac\"", equation);
-    if (!read_letters(context, equation, equation, ",", l->of[A]) ||
-        !read_letters(context, equation, comma + 1, "->", l->of[B]))
+    if (!read_letters(context, equation, equation, ",", l->of[CTI_A]) ||
+        !read_letters(context, equation, comma + 1, "->", l->of[CTI_B]))
         return false;
-    if (arrow) return read_letters(context, equation, arrow + 2, NULL, l->of[OUT]) != NULL;
+    if (arrow) return read_letters(context, equation, arrow + 2, NULL, l->of[CTI_C]) != NULL;
     int n = 0;
     for (int code = 'A'; code <= 'z'; code++) {
         const char letter = (char)code;
-        if (has(l->of[A], letter) == has(l->of[B], letter)) continue;
+        if (has_letter(l->of[CTI_A], letter) == has_letter(l->of[CTI_B], letter)) continue;
         if (n == CT_MAX_DIMS)
             return ct_fail(context, CT_ERR_SHAPE,
                            "einsum: \"%.64s\": a result of more than %d dims", equation,
                            CT_MAX_DIMS);
-        l->of[OUT][n++] = letter;
+        l->of[CTI_C][n++] = letter;
     }
-    l->of[OUT][n] = '\0';
+    l->of[CTI_C][n] = '\0';
     return true;
 }
 
 /* x without the dims whose letters neither the other operand nor the result has. */
-static ct_tensor *without_lone(ct_tensor *x, const letters *l, int own) {
+static ct_tensor *without_lone(ct_tensor *x, const einsum_letters *l, int own) {
     ct_shape lone = CT_SCALAR;
     for (int d = 0; l->of[own][d]; d++)
-        if (!has(l->of[1 - own], l->of[own][d]) && !has(l->of[OUT], l->of[own][d]))
+        if (!has_letter(l->of[1 - own], l->of[own][d]) && !has_letter(l->of[CTI_C], l->of[own][d]))
             lone.dim[lone.ndim++] = d;
     return lone.ndim ? ct_sum(x, lone, false) : x;
 }
@@ -88,35 +88,36 @@ static ct_tensor *without_lone(ct_tensor *x, const letters *l, int own) {
 
 /* The size of a letter's dim in x, 1 where it has none, and the step along it, 0 where it repeats.
  */
-static int64_t size_of(const ct_tensor *x, const char *own, char letter) {
-    return has(own, letter) ? x->shape.dim[strchr(own, letter) - own] : 1;
+static int64_t letter_size(const ct_tensor *x, const char *own, char letter) {
+    return has_letter(own, letter) ? x->shape.dim[strchr(own, letter) - own] : 1;
 }
-static int64_t step_of(const ct_tensor *x, const char *own, char letter) {
-    return size_of(x, own, letter) == 1 ? 0 : x->stride[strchr(own, letter) - own];
+static int64_t letter_step(const ct_tensor *x, const char *own, char letter) {
+    return letter_size(x, own, letter) == 1 ? 0 : x->stride[strchr(own, letter) - own];
 }
 
 /* z = x y, or z += x y: what z has no step for is summed over. Letters that step in x and z alone,
  * in y and z, and in x and y are m's, n's and k's, of which one each is the product's; the others
  * are of the batch, and join what they can there. */
-static bool product(const ct_call *c, const ct_tensor *const tensor[OPERANDS],
-                    const char *const own[OPERANDS], bool add) {
+static bool einsum_product(const ct_call *c, const ct_tensor *const tensor[CTI_OPERANDS],
+                           const char *const own[CTI_OPERANDS], bool add) {
     cti_contract_dim of[3] = {{1, {0}}, {1, {0}}, {1, {0}}}, batch[CT_MAX_DIMS];
     bool taken[3] = {false, false, false};
     int dims = 0;
-    char seen[OPERANDS * CT_MAX_DIMS + 1] = "";
-    for (int x = OPERANDS - 1; x >= 0; x--)
+    char seen[CTI_OPERANDS * CT_MAX_DIMS + 1] = "";
+    for (int x = CTI_OPERANDS - 1; x >= 0; x--)
         for (int d = (int)strlen(own[x]) - 1; d >= 0; d--) { /* the innermost are the product's */
             const char letter = own[x][d];
-            if (has(seen, letter)) continue;
+            if (has_letter(seen, letter)) continue;
             seen[strlen(seen)] = letter;
             cti_contract_dim dim = {1, {0}};
-            for (int o = A; o < OPERANDS; o++) {
-                const int64_t size = size_of(tensor[o], own[o], letter);
+            for (int o = CTI_A; o < CTI_OPERANDS; o++) {
+                const int64_t size = letter_size(tensor[o], own[o], letter);
                 if (size != 1) dim.size = size;
-                dim.step[o] = step_of(tensor[o], own[o], letter);
+                dim.step[o] = letter_step(tensor[o], own[o], letter);
             }
             if (dim.size == 1) continue;
-            const bool in_a = dim.step[A] != 0, in_b = dim.step[B] != 0, out = dim.step[OUT] != 0;
+            const bool in_a = dim.step[CTI_A] != 0, in_b = dim.step[CTI_B] != 0,
+                       out = dim.step[CTI_C] != 0;
             const int kind = in_a && out && !in_b ? 0 : in_b && out && !in_a ? 1 : 2;
             if (!taken[kind] && (kind < 2 || (in_a && in_b && !out))) {
                 of[kind] = dim;
@@ -128,50 +129,52 @@ static bool product(const ct_call *c, const ct_tensor *const tensor[OPERANDS],
                 batch[dims++] = dim;
             }
         }
-    return cti_contract(c->context, &of[0], &of[1], &of[2], batch, dims, tensor[A], tensor[B],
-                        &(cti_gemm_epilogue){.add = add}, tensor[OUT]);
+    return cti_contract(c->context, &of[0], &of[1], &of[2], batch, dims, tensor[CTI_A],
+                        tensor[CTI_B], &(cti_gemm_epilogue){.add = add}, tensor[CTI_C]);
 }
 
 static ct_tensor *einsum_forward(ct_call *c) {
     const ct_tensor *a = c->in[0], *b = c->in[1];
-    const letters *l = c->attrs;
+    const einsum_letters *l = c->attrs;
     if (!cti_op_is_real(c, 0) || !cti_op_same_dtype(c)) return NULL;
     c->drop = CT_DROP_OUT | (c->wants[0] ? 0 : CT_DROP_IN(1)) | (c->wants[1] ? 0 : CT_DROP_IN(0));
-    for (int d = 0; l->of[A][d]; d++) {
-        const int64_t of_a = a->shape.dim[d], of_b = size_of(b, l->of[B], l->of[A][d]);
+    for (int d = 0; l->of[CTI_A][d]; d++) {
+        const int64_t of_a = a->shape.dim[d], of_b = letter_size(b, l->of[CTI_B], l->of[CTI_A][d]);
         if (of_a != of_b && of_a != 1 && of_b != 1)
             return ct_fail(c->context, CT_ERR_SHAPE,
-                           "einsum: '%c' is %lld in %s \"%s\" and %lld in %s \"%s\"", l->of[A][d],
-                           (long long)of_a, SHAPE(a->shape), l->of[A], (long long)of_b,
-                           SHAPE(b->shape), l->of[B]);
+                           "einsum: '%c' is %lld in %s \"%s\" and %lld in %s \"%s\"",
+                           l->of[CTI_A][d], (long long)of_a, SHAPE(a->shape), l->of[CTI_A],
+                           (long long)of_b, SHAPE(b->shape), l->of[CTI_B]);
     }
-    ct_shape shape = {.ndim = (int)strlen(l->of[OUT])};
+    ct_shape shape = {.ndim = (int)strlen(l->of[CTI_C])};
     for (int d = 0; d < shape.ndim; d++) {
-        const int64_t of_a = size_of(a, l->of[A], l->of[OUT][d]);
-        shape.dim[d] = of_a == 1 ? size_of(b, l->of[B], l->of[OUT][d]) : of_a;
+        const int64_t of_a = letter_size(a, l->of[CTI_A], l->of[CTI_C][d]);
+        shape.dim[d] = of_a == 1 ? letter_size(b, l->of[CTI_B], l->of[CTI_C][d]) : of_a;
     }
     ct_tensor *y = cti_op_new(c, a->dtype, shape);
-    return y && product(c, (const ct_tensor *const[]){a, b, y},
-                        (const char *const[]){l->of[A], l->of[B], l->of[OUT]}, false)
+    return y && einsum_product(c, (const ct_tensor *const[]){a, b, y},
+                               (const char *const[]){l->of[CTI_A], l->of[CTI_B], l->of[CTI_C]},
+                               false)
                ? y
                : NULL;
 }
 
 static bool einsum_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    const letters *l = c->attrs;
+    const einsum_letters *l = c->attrs;
     for (int i = 0; i < 2; i++) {
         bool add;
         if (!c->wants[i]) continue;
         grad[i] = cti_grad_writable(c, i, &add);
-        if (!grad[i] || !product(c, (const ct_tensor *const[]){g[0], c->in[1 - i], grad[i]},
-                                 (const char *const[]){l->of[OUT], l->of[1 - i], l->of[i]}, add))
+        if (!grad[i] ||
+            !einsum_product(c, (const ct_tensor *const[]){g[0], c->in[1 - i], grad[i]},
+                            (const char *const[]){l->of[CTI_C], l->of[1 - i], l->of[i]}, add))
             return false;
     }
     return true;
 }
 
 static const ct_op einsum = {.name = "einsum",
-                             .attrs_size = sizeof(letters),
+                             .attrs_size = sizeof(einsum_letters),
                              .forward = einsum_forward,
                              .backward = einsum_backward,
                              .flags = CT_OP_STRIDED};
@@ -179,14 +182,14 @@ static const ct_op einsum = {.name = "einsum",
 /* ---- the call ---- */
 
 /* The operands have the dims that the equation names, and the result's letters are theirs. */
-static bool check(ct_context *context, const char *equation, const letters *l,
-                  ct_tensor *const x[2]) {
-    for (int i = A; i <= B; i++)
+static bool einsum_check(ct_context *context, const char *equation, const einsum_letters *l,
+                         ct_tensor *const x[2]) {
+    for (int i = CTI_A; i <= CTI_B; i++)
         if ((int)strlen(l->of[i]) != x[i]->shape.ndim)
             return ct_fail(context, CT_ERR_SHAPE, "einsum: \"%.64s\": operand %d is \"%s\" and %s",
                            equation, i, l->of[i], SHAPE(x[i]->shape));
-    for (const char *at = l->of[OUT]; *at; at++)
-        if (!has(l->of[A], *at) && !has(l->of[B], *at))
+    for (const char *at = l->of[CTI_C]; *at; at++)
+        if (!has_letter(l->of[CTI_A], *at) && !has_letter(l->of[CTI_B], *at))
             return ct_fail(context, CT_ERR_ARGUMENT, "einsum: \"%.64s\": no operand has '%c'",
                            equation, *at);
     return true;
@@ -194,20 +197,21 @@ static bool check(ct_context *context, const char *equation, const letters *l,
 
 ct_tensor *ct_einsum(const char *equation, ct_tensor *a, ct_tensor *b) {
     ct_tensor *x[2] = {a, b}, *sum[2];
-    letters l = {{{0}}};
+    einsum_letters l = {{{0}}};
     ct_context *context = cti_tensors_context(x, 2);
     if (!a || !b) return cti_apply(&einsum, x, 2, &l); /* which says so */
     if (!cti_tensors_in(x, 2, context, "einsum") || !cti_ready(context)) return NULL;
     if (!equation) return ct_fail(context, CT_ERR_ARGUMENT, "einsum: the equation is NULL");
-    if (!read_equation(context, equation, &l) || !check(context, equation, &l, x)) return NULL;
+    if (!read_equation(context, equation, &l) || !einsum_check(context, equation, &l, x))
+        return NULL;
     cti_frame frame;
     cti_frame_open(context, &frame, false);
-    for (int i = A; i <= B; i++) sum[i] = without_lone(x[i], &l, i);
-    letters left = {{{0}}};
-    for (int i = A; i < OPERANDS; i++)
+    for (int i = CTI_A; i <= CTI_B; i++) sum[i] = without_lone(x[i], &l, i);
+    einsum_letters left = {{{0}}};
+    for (int i = CTI_A; i < CTI_OPERANDS; i++)
         for (int d = 0, n = 0; l.of[i][d]; d++) {
             const char letter = l.of[i][d];
-            if (i == OUT || has(l.of[1 - i], letter) || has(l.of[OUT], letter))
+            if (i == CTI_C || has_letter(l.of[1 - i], letter) || has_letter(l.of[CTI_C], letter))
                 left.of[i][n++] = letter;
         }
     return cti_frame_return(context, &frame, cti_apply(&einsum, sum, 2, &left));

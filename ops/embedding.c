@@ -7,7 +7,7 @@
 
 /* least columns in a piece of backward's work. Work is divided by columns, so that each column of
  * dW has one thread even if ids repeat */
-enum { COLUMNS = 64 };
+enum { EMBEDDING_COLUMNS = 64 };
 
 typedef struct {
     const cti_kernels *k;
@@ -16,11 +16,11 @@ typedef struct {
     size_t size;
     char *weight, *rows;                              /* W or dW; y or g */
     void (*widen)(int64_t n, const void *x, void *y); /* of a W of bf16, to f32; or NULL */
-} lookup;
+} embedding_lookup;
 
-static void copy_rows(void *arg, int64_t begin, int64_t end, int worker) {
+static void look_up_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const lookup *a = arg;
+    const embedding_lookup *a = arg;
     const size_t row = (size_t)a->n * a->size;
     for (int64_t i = begin; a->widen && i < end; i++)
         a->widen(a->n, a->weight + (size_t)a->ids[i] * row, a->rows + (size_t)i * 2 * row);
@@ -28,9 +28,9 @@ static void copy_rows(void *arg, int64_t begin, int64_t end, int worker) {
         memcpy(a->rows + (size_t)i * row, a->weight + (size_t)a->ids[i] * row, row);
 }
 
-static void add_columns(void *arg, int64_t begin, int64_t end, int worker) {
+static void add_gradient_columns(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const lookup *a = arg;
+    const embedding_lookup *a = arg;
     const size_t row = (size_t)a->n * a->size, at = (size_t)begin * a->size;
     for (int64_t i = 0; i < a->tokens; i++)
         a->k->axpy(end - begin, 1, a->rows + (size_t)i * row + at,
@@ -54,13 +54,14 @@ static ct_tensor *embedding_forward(ct_call *c) {
     shape.dim[shape.ndim++] = weight->shape.dim[1];
     ct_tensor *y = cti_op_new(c, cti_dtype_computed(weight->dtype), shape);
     if (y)
-        cti_parallel(c->context, ids->numel, cti_op_grain(weight->shape.dim[1]), copy_rows,
-                     &(lookup){.ids = (const int64_t *)ids->data,
-                               .n = weight->shape.dim[1],
-                               .size = cti_dtype_size(weight->dtype),
-                               .widen = bf16 ? c->context->isa->of[CT_BF16]->cast[CT_F32] : NULL,
-                               .weight = weight->data,
-                               .rows = y->data});
+        cti_parallel(
+            c->context, ids->numel, cti_op_grain(weight->shape.dim[1]), look_up_rows,
+            &(embedding_lookup){.ids = (const int64_t *)ids->data,
+                                .n = weight->shape.dim[1],
+                                .size = cti_dtype_size(weight->dtype),
+                                .widen = bf16 ? c->context->isa->of[CT_BF16]->cast[CT_F32] : NULL,
+                                .weight = weight->data,
+                                .rows = y->data});
     return y;
 }
 
@@ -72,14 +73,15 @@ static bool embedding_backward(const ct_call *c, ct_tensor *const *g, ct_tensor 
     grad[1] = dw;
     if (!dw) return false;
     if (ids->numel == 0) return true;
-    lookup a = {.ids = (const int64_t *)ids->data,
-                .tokens = ids->numel,
-                .n = dw->shape.dim[1],
-                .weight = dw->data,
-                .rows = g[0]->data};
+    embedding_lookup a = {.ids = (const int64_t *)ids->data,
+                          .tokens = ids->numel,
+                          .n = dw->shape.dim[1],
+                          .weight = dw->data,
+                          .rows = g[0]->data};
     a.k = c->context->isa->of[dw->dtype];
     a.size = cti_dtype_size(dw->dtype);
-    cti_parallel(c->context, a.n, COLUMNS * cti_op_grain(a.tokens * COLUMNS), add_columns, &a);
+    cti_parallel(c->context, a.n, EMBEDDING_COLUMNS * cti_op_grain(a.tokens * EMBEDDING_COLUMNS),
+                 add_gradient_columns, &a);
     return true;
 }
 

@@ -5,13 +5,11 @@
 
 #include "../src/gemm/contract.h"
 
-enum { A, B, C }; /* the operands of a product, Y = X W' or one of its gradients */
-
 /* The rows of a tensor `in`, which are all its dims but the last, as dims of a product in which
  * `in` is operand x and `out` is operand y: the last one is m, the others are batch dims. Returns
  * how many those are. */
-static int rows_of(const ct_tensor *in, const ct_tensor *out, int x, int y, cti_contract_dim *m,
-                   cti_contract_dim batch[CT_MAX_DIMS]) {
+static int rows_as_dims(const ct_tensor *in, const ct_tensor *out, int x, int y,
+                        cti_contract_dim *m, cti_contract_dim batch[CT_MAX_DIMS]) {
     const int rows = in->shape.ndim - 1;
     *m = (cti_contract_dim){1, {0}};
     for (int i = 0; i < rows; i++) {
@@ -48,9 +46,9 @@ static ct_tensor *linear_forward(ct_call *c) {
     ct_tensor *y = cti_op_new(c, x->dtype, shape);
     if (!y) return NULL;
     cti_contract_dim m, batch[CT_MAX_DIMS];
-    cti_contract_dim n = {out_features, {[B] = w->stride[0], [C] = 1}},
-                     k = {w->shape.dim[1], {[A] = x->stride[last], [B] = w->stride[1]}};
-    int dims = rows_of(x, y, A, C, &m, batch);
+    cti_contract_dim n = {out_features, {[CTI_B] = w->stride[0], [CTI_C] = 1}},
+                     k = {w->shape.dim[1], {[CTI_A] = x->stride[last], [CTI_B] = w->stride[1]}};
+    int dims = rows_as_dims(x, y, CTI_A, CTI_C, &m, batch);
     if (bias) {
         bias = cti_tensor_dense(bias);
         if (!bias) return NULL;
@@ -68,9 +66,9 @@ static bool linear_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     if (c->wants[0]) { /* (..., out) @ (out, in) */
         grad[0] = cti_grad_writable(c, 0, &add);
         if (!grad[0]) return false;
-        int dims = rows_of(g[0], grad[0], A, C, &m, batch);
-        cti_contract_dim n = {in, {[B] = w->stride[1], [C] = 1}},
-                         k = {out, {[A] = g[0]->stride[last], [B] = w->stride[0]}};
+        int dims = rows_as_dims(g[0], grad[0], CTI_A, CTI_C, &m, batch);
+        cti_contract_dim n = {in, {[CTI_B] = w->stride[1], [CTI_C] = 1}},
+                         k = {out, {[CTI_A] = g[0]->stride[last], [CTI_B] = w->stride[0]}};
         if (!cti_contract(c->context, &m, &n, &k, batch, dims, g[0], w,
                           &(cti_gemm_epilogue){.add = add}, grad[0]))
             return false;
@@ -78,9 +76,9 @@ static bool linear_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     if (c->wants[1]) { /* (out, ...) @ (..., in): rows are summed over */
         grad[1] = cti_grad_writable(c, 1, &add);
         if (!grad[1]) return false;
-        int dims = rows_of(g[0], x, A, B, &m, batch);
-        cti_contract_dim of_out = {out, {[A] = g[0]->stride[last], [C] = in}},
-                         of_in = {in, {[B] = x->stride[last], [C] = 1}};
+        int dims = rows_as_dims(g[0], x, CTI_A, CTI_B, &m, batch);
+        cti_contract_dim of_out = {out, {[CTI_A] = g[0]->stride[last], [CTI_C] = in}},
+                         of_in = {in, {[CTI_B] = x->stride[last], [CTI_C] = 1}};
         if (!cti_contract(c->context, &of_out, &of_in, &m, batch, dims, g[0], x,
                           &(cti_gemm_epilogue){.add = add}, grad[1]))
             return false;

@@ -14,7 +14,7 @@
 /* A block has as many rows as have this many logits together, but at least this many rows. */
 enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_ROWS = 128 };
 
-static bool check(const ct_call *c) {
+static bool linear_cross_entropy_check(const ct_call *c) {
     const ct_tensor *x = c->in[0], *weight = c->in[1];
     if (!cti_op_is_real(c, 0)) return false;
     if (x->dtype != weight->dtype && !(x->dtype == CT_F32 && weight->dtype == CT_BF16))
@@ -42,8 +42,8 @@ static cti_matrix rows_from(const ct_tensor *x, int64_t first) {
 }
 
 /* C = A B, or C += with add. */
-static bool multiply(const ct_call *c, int64_t m, int64_t n, int64_t k, cti_matrix a, cti_matrix b,
-                     cti_matrix to, bool add) {
+static bool block_product(const ct_call *c, int64_t m, int64_t n, int64_t k, cti_matrix a,
+                          cti_matrix b, cti_matrix to, bool add) {
     const cti_gemm_args args = {.batch = 1,
                                 .m = m,
                                 .n = n,
@@ -73,7 +73,7 @@ static bool all_blocks(const ct_call *c, ct_tensor *losses, cti_loss_scale scale
         const int64_t m = cti_min(block, rows - at);
         const size_t offset = (size_t)at * cti_dtype_size(x->dtype);
         const cti_matrix x_block = rows_from(x, at);
-        if (!multiply(c, m, classes, width, x_block, cti_matrix_transposed(&w), logits, false))
+        if (!block_product(c, m, classes, width, x_block, cti_matrix_transposed(&w), logits, false))
             return false;
         const cti_loss_scale of_block = {.by = scale.by,
                                          .each = scale.each ? scale.each + offset : NULL};
@@ -87,25 +87,26 @@ static bool all_blocks(const ct_call *c, ct_tensor *losses, cti_loss_scale scale
                                          .max = stats->data,
                                          .inverse = cti_op_second_half(stats),
                                          .dx = dx || dw ? z->data : NULL});
-        if (dx && !multiply(c, m, width, classes, logits, w, rows_from(dx, at), false))
+        if (dx && !block_product(c, m, width, classes, logits, w, rows_from(dx, at), false))
             return false;
-        if (dw && !multiply(c, classes, width, m, cti_matrix_transposed(&logits), x_block,
-                            cti_matrix_of(dw, width, 1), at > 0))
+        if (dw && !block_product(c, classes, width, m, cti_matrix_transposed(&logits), x_block,
+                                 cti_matrix_of(dw, width, 1), at > 0))
             return false;
     }
     return true;
 }
 
-static bool of_each_row(const ct_call *c) {
+static bool has_loss_of_each_row(const ct_call *c) {
     return ((const ct_cross_entropy_opts *)c->attrs)->reduction == CT_NONE;
 }
 
 static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
     ct_tensor *x = c->in[0], *weight = c->in[1], *targets = c->in[2];
-    c->drop = of_each_row(c) ? CT_DROP_OUT : CT_DROP_INPUTS | CT_DROP_OUT;
-    if (!check(c)) return NULL;
+    c->drop = has_loss_of_each_row(c) ? CT_DROP_OUT : CT_DROP_INPUTS | CT_DROP_OUT;
+    if (!linear_cross_entropy_check(c)) return NULL;
     const double scale = cti_op_loss_weight(c, 2);
-    const bool want_x = c->wants[0] && !of_each_row(c), want_w = c->wants[1] && !of_each_row(c);
+    const bool want_x = c->wants[0] && !has_loss_of_each_row(c),
+               want_w = c->wants[1] && !has_loss_of_each_row(c);
     ct_tensor *losses = cti_op_new(c, x->dtype, targets->shape);
     ct_tensor *dx = c->saved[0] = want_x ? cti_op_new(c, x->dtype, x->shape) : NULL;
     ct_tensor *dw = c->saved[1] = want_w ? cti_op_new(c, x->dtype, weight->shape) : NULL;
@@ -125,7 +126,7 @@ static bool gradient_of_each_row(const ct_call *c, ct_tensor *g, ct_tensor **gra
 }
 
 static bool linear_cross_entropy_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    if (of_each_row(c)) return gradient_of_each_row(c, g[0], grad);
+    if (has_loss_of_each_row(c)) return gradient_of_each_row(c, g[0], grad);
     const double by = ct_item(g[0]);
     for (int i = 0; i < 2; i++) {
         if (!c->wants[i]) continue;

@@ -10,24 +10,28 @@
 typedef struct {
     cti_contract_dim m, n, k, batch[CT_MAX_DIMS]; /* steps in A, B and C */
     int dims;                                     /* of the batch */
-} product;
+} matmul_product;
 
-static int batch_dims(const ct_tensor *x) { return x->shape.ndim > 2 ? x->shape.ndim - 2 : 0; }
+static int matmul_batch_dims(const ct_tensor *x) {
+    return x->shape.ndim > 2 ? x->shape.ndim - 2 : 0;
+}
 
 /* The size of a batch dim, counted from the last one back, and its step: 0 if it is broadcast. */
-static int64_t batch_size(const ct_tensor *x, int back) {
-    return back < batch_dims(x) ? x->shape.dim[batch_dims(x) - 1 - back] : 1;
+static int64_t matmul_batch_size(const ct_tensor *x, int back) {
+    return back < matmul_batch_dims(x) ? x->shape.dim[matmul_batch_dims(x) - 1 - back] : 1;
 }
-static int64_t batch_step(const ct_tensor *x, int back) {
-    return batch_size(x, back) == 1 ? 0 : x->stride[batch_dims(x) - 1 - back];
+static int64_t matmul_batch_step(const ct_tensor *x, int back) {
+    return matmul_batch_size(x, back) == 1 ? 0 : x->stride[matmul_batch_dims(x) - 1 - back];
 }
 
 /* Sets *p field by field, without clearing it first: clearing and copying a struct of this size
  * takes as long as computing a small product. */
-static void describe(product *p, const ct_tensor *a, const ct_tensor *b, const ct_tensor *c) {
+static void describe_matmul(matmul_product *p, const ct_tensor *a, const ct_tensor *b,
+                            const ct_tensor *c) {
     const int a_row = a->shape.ndim > 1,
               b_col = b->shape.ndim > 1; /* 0: a vector, without that dim */
-    const int at_a = batch_dims(a), at_b = batch_dims(b), dims = at_a > at_b ? at_a : at_b;
+    const int at_a = matmul_batch_dims(a), at_b = matmul_batch_dims(b),
+              dims = at_a > at_b ? at_a : at_b;
     p->dims = dims;
     p->m = a_row ? (cti_contract_dim){a->shape.dim[at_a], {a->stride[at_a], 0, c->stride[dims]}}
                  : (cti_contract_dim){1, {0}};
@@ -38,14 +42,15 @@ static void describe(product *p, const ct_tensor *a, const ct_tensor *b, const c
                               {a->stride[at_a + a_row], b->stride[at_b], 0}};
     for (int i = 0; i < dims; i++) {
         const int64_t size = c->shape.dim[dims - 1 - i];
-        p->batch[i] = (cti_contract_dim){
-            size, {batch_step(a, i), batch_step(b, i), size == 1 ? 0 : c->stride[dims - 1 - i]}};
+        p->batch[i] = (cti_contract_dim){size,
+                                         {matmul_batch_step(a, i), matmul_batch_step(b, i),
+                                          size == 1 ? 0 : c->stride[dims - 1 - i]}};
     }
 }
 
 /* Renames the operands: x, y and z of the product become A, B and C. So a gradient is described by
  * the dims of the forward product. */
-static void permute_operands(product *p, int x, int y, int z) {
+static void permute_operands(matmul_product *p, int x, int y, int z) {
     cti_contract_dim *all[] = {&p->m, &p->n, &p->k};
     for (int i = 0; i < 3 + p->dims; i++) {
         cti_contract_dim *d = i < 3 ? all[i] : &p->batch[i - 3];
@@ -55,18 +60,19 @@ static void permute_operands(product *p, int x, int y, int z) {
 
 /* Any operands but two matrices that fit, with the checks. noinline, so that two matrices do not
  * pay for this stack frame. */
-__attribute__((noinline)) static ct_tensor *batched_forward(const ct_call *c, const ct_tensor *a,
-                                                            const ct_tensor *b) {
+__attribute__((noinline)) static ct_tensor *
+matmul_batched_forward(const ct_call *c, const ct_tensor *a, const ct_tensor *b) {
     if (a->shape.ndim == 0 || b->shape.ndim == 0)
         return ct_fail(c->context, CT_ERR_SHAPE, "matmul: a scalar has no inner size: %s @ %s",
                        SHAPE(a->shape), SHAPE(b->shape));
-    if (a->shape.dim[a->shape.ndim - 1] != b->shape.dim[batch_dims(b)])
+    if (a->shape.dim[a->shape.ndim - 1] != b->shape.dim[matmul_batch_dims(b)])
         return ct_fail(c->context, CT_ERR_SHAPE, "matmul: inner sizes differ: %s @ %s",
                        SHAPE(a->shape), SHAPE(b->shape));
-    const int dims = batch_dims(a) > batch_dims(b) ? batch_dims(a) : batch_dims(b);
+    const int dims =
+        matmul_batch_dims(a) > matmul_batch_dims(b) ? matmul_batch_dims(a) : matmul_batch_dims(b);
     ct_shape shape = {.ndim = dims};
     for (int i = 0; i < dims; i++) {
-        const int64_t of_a = batch_size(a, i), of_b = batch_size(b, i);
+        const int64_t of_a = matmul_batch_size(a, i), of_b = matmul_batch_size(b, i);
         if (of_a != of_b && of_a != 1 && of_b != 1)
             return ct_fail(c->context, CT_ERR_SHAPE, "matmul: batch dims do not broadcast: %s @ %s",
                            SHAPE(a->shape), SHAPE(b->shape));
@@ -77,8 +83,8 @@ __attribute__((noinline)) static ct_tensor *batched_forward(const ct_call *c, co
 
     ct_tensor *out = cti_tensor_of(c->context, a->dtype, &shape);
     if (!out) return NULL;
-    product p;
-    describe(&p, a, b, out);
+    matmul_product p;
+    describe_matmul(&p, a, b, out);
     return cti_contract(c->context, &p.m, &p.n, &p.k, p.batch, p.dims, a, b, NULL, out) ? out
                                                                                         : NULL;
 }
@@ -90,9 +96,9 @@ static ct_tensor *matmul_forward(ct_call *c) {
     if (!cti_op_is_real(c, 0) || !cti_op_same_dtype(c)) return NULL;
     c->drop = CT_DROP_OUT | (c->wants[0] ? 0 : CT_DROP_IN(1)) | (c->wants[1] ? 0 : CT_DROP_IN(0));
     if (a->shape.ndim != 2 || b->shape.ndim != 2 || a->shape.dim[1] != b->shape.dim[0])
-        return batched_forward(c, a, b);
+        return matmul_batched_forward(c, a, b);
     const int64_t m = a->shape.dim[0], n = b->shape.dim[1], k = b->shape.dim[0];
-    ct_shape shape; /* as describe() */
+    ct_shape shape; /* as describe_matmul() */
     shape.ndim = 2, shape.dim[0] = m, shape.dim[1] = n;
     ct_tensor *out = cti_tensor_of(c->context, a->dtype, &shape);
     if (!out) return NULL;
@@ -114,8 +120,8 @@ static bool matmul_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     if (c->wants[0]) {
         grad[0] = cti_grad_writable(c, 0, &add);
         if (!grad[0]) return false;
-        product p;
-        describe(&p, grad[0], b, g[0]);
+        matmul_product p;
+        describe_matmul(&p, grad[0], b, g[0]);
         permute_operands(&p, 2, 1, 0);
         if (!cti_contract(c->context, &p.m, &p.k, &p.n, p.batch, p.dims, g[0], b,
                           &(cti_gemm_epilogue){.add = add}, grad[0]))
@@ -124,8 +130,8 @@ static bool matmul_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     if (c->wants[1]) {
         grad[1] = cti_grad_writable(c, 1, &add);
         if (!grad[1]) return false;
-        product p;
-        describe(&p, a, grad[1], g[0]);
+        matmul_product p;
+        describe_matmul(&p, a, grad[1], g[0]);
         permute_operands(&p, 0, 2, 1);
         if (!cti_contract(c->context, &p.k, &p.n, &p.m, p.batch, p.dims, a, g[0],
                           &(cti_gemm_epilogue){.add = add}, grad[1]))

@@ -43,11 +43,11 @@ ct_tensor *cti_op_loss_reduced(const ct_call *c, ct_tensor *losses, ct_reduction
 
 /* ---- cross_entropy and linear_cross_entropy ---- */
 
-static const ct_tensor *class_weight(const ct_call *c, int i) {
+static const ct_tensor *loss_class_weight(const ct_call *c, int i) {
     return i + 1 < c->n ? c->in[i + 1] : NULL;
 }
 
-static ct_reduction reduction_of(const ct_call *c) {
+static ct_reduction cross_entropy_reduction(const ct_call *c) {
     return ((const ct_cross_entropy_opts *)c->attrs)->reduction;
 }
 
@@ -72,8 +72,8 @@ bool cti_op_loss_check(const ct_call *c, int i, int64_t rows, int64_t classes) {
     if (!(smoothing >= 0 && smoothing <= 1))
         return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: the label smoothing is %g, not in [0, 1]",
                        c->op->name, smoothing);
-    if (!cti_op_reduction_check(c, reduction_of(c), false)) return false;
-    const ct_tensor *weight = class_weight(c, i);
+    if (!cti_op_reduction_check(c, cross_entropy_reduction(c), false)) return false;
+    const ct_tensor *weight = loss_class_weight(c, i);
     if (weight && weight->dtype != c->in[0]->dtype) return cti_op_refuse_dtypes(c, i + 1);
     if (weight && (weight->shape.ndim != 1 || weight->shape.dim[0] != classes))
         return ct_fail(c->context, CT_ERR_SHAPE, "%s: weights %s for %lld classes", c->op->name,
@@ -82,7 +82,7 @@ bool cti_op_loss_check(const ct_call *c, int i, int64_t rows, int64_t classes) {
 }
 
 double cti_op_loss_weight(const ct_call *c, int i) {
-    const ct_tensor *targets = c->in[i], *weight = class_weight(c, i);
+    const ct_tensor *targets = c->in[i], *weight = loss_class_weight(c, i);
     const int64_t *target = (const int64_t *)targets->data;
     double count = 0, sum = 0;
     for (int64_t r = 0; r < targets->numel; r++) {
@@ -91,11 +91,11 @@ double cti_op_loss_weight(const ct_call *c, int i) {
         sum += weight ? cti_real_get(weight->dtype, weight->data, target[r]) : 1;
     }
     if (count == 0) return 0;
-    return reduction_of(c) == CT_MEAN ? 1 / sum : 1;
+    return cross_entropy_reduction(c) == CT_MEAN ? 1 / sum : 1;
 }
 
 ct_tensor *cti_op_loss_total(const ct_call *c, ct_tensor *losses, double weight) {
-    if (reduction_of(c) == CT_NONE) return losses;
+    if (cross_entropy_reduction(c) == CT_NONE) return losses;
     ct_tensor *y = cti_op_new(c, losses->dtype, CT_SCALAR);
     if (!y) return NULL;
     kernels(c)->sum(losses->numel, 1, losses->data, 1, y->data);
@@ -104,7 +104,8 @@ ct_tensor *cti_op_loss_total(const ct_call *c, ct_tensor *losses, double weight)
 }
 
 cti_loss_scale cti_op_loss_scale(const ct_call *c, ct_tensor *g, double weight) {
-    if (reduction_of(c) == CT_NONE) return (cti_loss_scale){.by = weight, .each = g->data};
+    if (cross_entropy_reduction(c) == CT_NONE)
+        return (cti_loss_scale){.by = weight, .each = g->data};
     return (cti_loss_scale){.by = ct_item(g) * weight};
 }
 
@@ -142,7 +143,7 @@ static void weighted_gradient(const cti_loss_rows *a, ct_dtype dtype, int64_t r,
     cti_real_set(dtype, dx, t, of_t);
 }
 
-static void each_row(void *arg, int64_t begin, int64_t end, int worker) {
+static void loss_rows_task(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const cti_loss_rows *a = arg;
     const ct_dtype dtype = a->size == sizeof(float) ? CT_F32 : CT_F64;
@@ -172,5 +173,5 @@ void cti_op_loss_rows(const ct_call *c, int64_t rows, cti_loss_rows a) {
     a.smoothing = ((const ct_cross_entropy_opts *)c->attrs)->label_smoothing;
     for (int64_t j = 0; weight && j < weight->numel; j++) a.total += weight_of(&a, j);
     /* each element costs an exponential and a division */
-    cti_parallel(c->context, rows, cti_op_grain(4 * a.classes), each_row, &a);
+    cti_parallel(c->context, rows, cti_op_grain(4 * a.classes), loss_rows_task, &a);
 }

@@ -5,10 +5,13 @@
 
 #include "gemm.h"
 
+/* The operands of a product. */
+enum { CTI_A, CTI_B, CTI_C, CTI_OPERANDS };
+
 /* A dim of a product, with its stride in A, B and C, in elements: 0 in an operand that does not
  * have this dim, or is broadcast along it. */
 typedef struct {
-    int64_t size, step[3];
+    int64_t size, step[CTI_OPERANDS];
 } cti_contract_dim;
 
 /* C = A B, or as the epilogue says. m has steps in A and C, n in B and C, k in A and B; a batch dim

@@ -15,21 +15,21 @@ typedef struct {
     const cti_gemm_plan *plan;
     const cti_gemm_kernels *kernels;
     int64_t across; /* gemv and dots: how many tasks of nc columns make all n columns */
-} gemm_run;
+} planned_product;
 
-static bool adds(const cti_gemm_args *g) { return g->epilogue && g->epilogue->add; }
+static bool adds_to_c(const cti_gemm_args *g) { return g->epilogue && g->epilogue->add; }
 
 /* ---- K = 0 ---- */
 
 static void zero_rows(void *arg, int64_t begin, int64_t end, int worker) {
-    const gemm_run *r = arg;
+    const planned_product *r = arg;
     const cti_gemm_args *g = r->g;
     const int64_t size = (int64_t)cti_dtype_size(g->c.dtype),
                   cols = g->c.col == 1 ? g->n : 1; /* cleared by one memset */
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t item = i / g->m, row = i % g->m;
-        for (int64_t col = 0; col < g->n && !adds(g); col += cols)
+        for (int64_t col = 0; col < g->n && !adds_to_c(g); col += cols)
             memset(cti_matrix_at(&g->c, item, row, col), 0, (size_t)(cols * size));
         cti_gemm_apply(g, r->plan, item, row, 0, 1, g->n);
     }
@@ -38,8 +38,8 @@ static void zero_rows(void *arg, int64_t begin, int64_t end, int worker) {
 /* ---- gemv, dots ---- */
 
 /* A task is nc columns of all rows of one matrix. */
-static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
-    const gemm_run *r = arg;
+static void gemm_columns_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const planned_product *r = arg;
     const cti_gemm_args *g = r->g;
     const cti_matrix *a = &g->a, *b = &g->b, *c = &g->c;
     const int64_t across = r->across;
@@ -51,7 +51,7 @@ static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
         for (int64_t k = 0; k < g->k; k += r->plan->kc) {
             const int64_t kl = cti_min(r->plan->kc, g->k - k);
             const void *from = cti_matrix_at(a, item, 0, k), *by = cti_matrix_at(b, item, k, n);
-            const bool add = k > 0 || adds(g);
+            const bool add = k > 0 || adds_to_c(g);
             if (r->plan->kind == CTI_GEMM_GEMV)
                 r->kernels->gemv(cols, kl, from, a->col, by, b->row, b->col, g->alpha, add, to,
                                  c->col);
@@ -65,28 +65,28 @@ static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* ---- direct ---- */
 
-static void direct(const gemm_run *r) {
+static void direct_product(const planned_product *r) {
     const cti_gemm_args *g = r->g;
     const int64_t panel = r->kernels->nr * (int64_t)cti_dtype_size(g->b.dtype);
     for (int64_t k = 0; k < g->k; k += r->plan->kc) {
         const int64_t kl = cti_min(r->plan->kc, g->k - k);
         cti_gemm_macro_kernel(r->kernels, g, k, kl, cti_matrix_at(&g->b, 0, k, 0), g->b.row, panel,
-                              k > 0 || adds(g));
+                              k > 0 || adds_to_c(g));
     }
     cti_gemm_apply(g, r->plan, 0, 0, 0, g->m, g->n);
 }
 
 /* The same with all K blocks of B packed on the stack. noinline: other products do not need this
  * stack frame of 20 KB. */
-__attribute__((noinline)) static void direct_packed(const cti_isa *isa, const cti_gemm_args *g,
-                                                    int64_t kc) {
+__attribute__((noinline)) static void direct_product_packed(const cti_isa *isa,
+                                                            const cti_gemm_args *g, int64_t kc) {
     _Alignas(CTI_ALIGN) char packed[CTI_GEMM_STACK_B];
     const cti_gemm_kernels *kernels = cti_gemm_kernels_of(isa, g);
     const int64_t nr = kernels->nr, row = nr * kernels->packed_bytes;
     kernels->pack_b(g->k, g->n, g->b.data, g->b.row, g->b.col, packed);
     for (int64_t k = 0; k < g->k; k += kc)
         cti_gemm_macro_kernel(kernels, g, k, cti_min(kc, g->k - k), packed + k * row, nr,
-                              row * g->k, k > 0 || adds(g));
+                              row * g->k, k > 0 || adds_to_c(g));
 }
 
 /* ---- small products ---- */
@@ -104,8 +104,8 @@ bool cti_gemm_small(ct_context *context, const cti_gemm_args *g) {
                         g->m * t->dots_k_per_m > g->k;
     if (gemv)
         kernels->gemv(g->n, g->k, g->a.data, g->a.col, g->b.data, g->b.row, g->b.col, g->alpha,
-                      adds(g), g->c.data, g->c.col);
-    else if (packed) direct_packed(context->isa, g, g->k);
+                      adds_to_c(g), g->c.data, g->c.col);
+    else if (packed) direct_product_packed(context->isa, g, g->k);
     else return cti_gemm_planned(context, g);
     if (e && e->apply) e->apply(e->arg, &g->c, g->m, g->n);
     return true;
@@ -160,7 +160,7 @@ bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
         onto_bias.epilogue = &add;
         g = &onto_bias;
     }
-    gemm_run run = {.g = g, .plan = &plan, .kernels = machine.kernels};
+    planned_product run = {.g = g, .plan = &plan, .kernels = machine.kernels};
     switch (plan.kind) {
     case CTI_GEMM_ZERO:
         cti_parallel(context, g->batch * g->m,
@@ -169,14 +169,14 @@ bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
     case CTI_GEMM_GEMV:
     case CTI_GEMM_DOTS:
         run.across = cti_ceil_div(g->n, plan.nc);
-        cti_parallel(context, g->batch * run.across, plan.grain, row_task, &run);
+        cti_parallel(context, g->batch * run.across, plan.grain, gemm_columns_task, &run);
         return true;
     case CTI_GEMM_DIRECT:
         if (plan.b == CTI_B_IN_PLACE) {
-            direct(&run);
+            direct_product(&run);
             return true;
         }
-        direct_packed(context->isa, g, plan.kc);
+        direct_product_packed(context->isa, g, plan.kc);
         cti_gemm_apply(g, &plan, 0, 0, 0, g->m, g->n);
         return true;
     case CTI_GEMM_BLOCKED:

@@ -29,24 +29,26 @@ typedef struct {
     char *packed_a, *packed_b, *sums;
     /* This pass: K [k0, k0 + kl), matrices [item0, item0 + items), rows [m0, m0 + ml). */
     int64_t k0, kl, item0, items, m0, ml;
-} gemm_run;
+} blocked_product;
 
-static bool is_split_k(const gemm_run *r) { return r->plan->kind == CTI_GEMM_SPLIT_K; }
-static int64_t k_blocks(const gemm_run *r) {
-    return is_split_k(r) ? cti_ceil_div(r->kl, r->plan->kc) : 1;
+static bool blocked_is_split_k(const blocked_product *r) {
+    return r->plan->kind == CTI_GEMM_SPLIT_K;
+}
+static int64_t blocked_k_blocks(const blocked_product *r) {
+    return blocked_is_split_k(r) ? cti_ceil_div(r->kl, r->plan->kc) : 1;
 }
 
 /* ---- packing ---- */
 
 /* Where row m of a matrix is in packed A: panels of mr rows and kl columns. m - m0 is a multiple of
  * mr. */
-static char *packed_rows(const gemm_run *r, int64_t item, int64_t m) {
+static char *packed_rows(const blocked_product *r, int64_t item, int64_t m) {
     return r->packed_a + ((item - r->item0) * cti_round_up(r->ml, r->kernels->mr) + (m - r->m0)) *
                              cti_gemm_packed(r->kernels, r->kl);
 }
 
 static void pack_a_task(void *arg, int64_t begin, int64_t end, int worker) {
-    const gemm_run *r = arg;
+    const blocked_product *r = arg;
     const cti_matrix *a = &r->g->a;
     const int64_t rows = r->kernels->tuning.a_task_tiles * r->kernels->mr,
                   tasks = cti_ceil_div(r->ml, rows); /* of a matrix */
@@ -60,7 +62,8 @@ static void pack_a_task(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* Packs k x n of a B of bf16 by kernels that round f32: a part of a panel at a time is converted to
  * f32, which stays in L1d, and packed from there. */
-static void pack_widened(const gemm_run *r, int64_t k, int64_t n, const char *from, char *packed) {
+static void pack_widened(const blocked_product *r, int64_t k, int64_t n, const char *from,
+                         char *packed) {
     enum { K_CHUNK = 128 }; /* a multiple of every k_unit, so that a chunk is a part of a panel */
     const cti_matrix *b = &r->g->b;
     const int64_t nr = r->kernels->nr, row = b->row * (int64_t)sizeof(uint16_t),
@@ -83,18 +86,19 @@ static void pack_widened(const gemm_run *r, int64_t k, int64_t n, const char *fr
     }
 }
 
-static void pack_b(const gemm_run *r, int64_t k, int64_t n, const char *from, char *packed) {
+static void pack_panels_of_b(const blocked_product *r, int64_t k, int64_t n, const char *from,
+                             char *packed) {
     if (r->widen) pack_widened(r, k, n, from, packed);
     else r->kernels->pack_b(k, n, from, r->g->b.row, r->g->b.col, packed);
 }
 
 /* Columns [begin, end) of the B that all threads share; begin is a multiple of nr. */
 static void pack_b_task(void *arg, int64_t begin, int64_t end, int worker) {
-    const gemm_run *r = arg;
+    const blocked_product *r = arg;
     const cti_matrix *b = &r->g->b;
     (void)worker;
-    pack_b(r, r->kl, end - begin, cti_matrix_at(b, 0, r->k0, begin),
-           r->packed_b + begin * cti_gemm_packed(r->kernels, r->kl));
+    pack_panels_of_b(r, r->kl, end - begin, cti_matrix_at(b, 0, r->k0, begin),
+                     r->packed_b + begin * cti_gemm_packed(r->kernels, r->kl));
 }
 
 /* ---- tasks ---- */
@@ -107,7 +111,7 @@ typedef struct {
     cti_matrix c;
 } k_range;
 
-static k_range range_of(const gemm_run *r, int64_t k_block) {
+static k_range k_range_of(const blocked_product *r, int64_t k_block) {
     const cti_gemm_args *g = r->g;
     const cti_gemm_epilogue *e = g->epilogue;
     const int64_t k = k_block * r->plan->kc;
@@ -117,7 +121,7 @@ static k_range range_of(const gemm_run *r, int64_t k_block) {
         return (k_range){.k = k, .kl = cti_min(r->plan->kc, r->kl - k), .c = c};
     }
     return (k_range){.k = 0,
-                     .kl = is_split_k(r) ? cti_min(r->plan->kc, r->kl) : r->kl,
+                     .kl = blocked_is_split_k(r) ? cti_min(r->plan->kc, r->kl) : r->kl,
                      .add = r->k0 > 0 || (e && e->add),
                      .bias = e ? e->bias : NULL,
                      .c = g->c};
@@ -133,7 +137,7 @@ typedef struct {
 
 /* The panels of a task's columns, from n on. A B that is in place or shared is ready. Else the
  * worker packs them, unless they are those of its task before (`last`). */
-static b_panels panels_of(const gemm_run *r, const k_range *k, int64_t item, int64_t n,
+static b_panels panels_of(const blocked_product *r, const k_range *k, int64_t item, int64_t n,
                           const b_panels *last, int worker) {
     const cti_matrix *b = &r->g->b;
     const int64_t nr = r->kernels->nr, cols = cti_min(r->plan->nc, r->g->n - n);
@@ -148,13 +152,13 @@ static b_panels panels_of(const gemm_run *r, const k_range *k, int64_t item, int
     const int64_t column = cti_gemm_packed(r->kernels, k->kl);
     char *packed = r->packed_b + (shared ? n * column : worker * r->plan->b_bytes);
     if (!shared && (last->source != source || last->cols != cols))
-        pack_b(r, k->kl, cols, source, packed);
+        pack_panels_of_b(r, k->kl, cols, source, packed);
     return (b_panels){
         .data = packed, .panel = nr * column, .row = nr, .n = n, .cols = cols, .source = source};
 }
 
 /* C's rows [m, m + rows), at most mr of them, over the panels' columns. */
-static void multiply_rows(const gemm_run *r, const k_range *k, int64_t item, int64_t m,
+static void multiply_rows(const blocked_product *r, const k_range *k, int64_t item, int64_t m,
                           int64_t rows, const b_panels *b) {
     const cti_matrix *a = &r->g->a;
     const bool packed = r->plan->pack_a;
@@ -178,7 +182,7 @@ static void multiply_rows(const gemm_run *r, const k_range *k, int64_t item, int
 /* Tasks that use the same panels of B are consecutive: first all rows of a matrix, then all
  * matrices, which may share B. */
 static void tile_task(void *arg, int64_t begin, int64_t end, int worker) {
-    const gemm_run *r = arg;
+    const blocked_product *r = arg;
     const int64_t mr = r->kernels->mr, mc = r->plan->mc, nc = r->plan->nc;
     const int64_t down = cti_ceil_div(r->ml, mc), across = cti_ceil_div(r->g->n, nc);
     b_panels b = {0};
@@ -186,7 +190,7 @@ static void tile_task(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; i++) {
         const int64_t item = r->item0 + i / down % r->items, first = i % down * mc,
                       column = i / down / r->items;
-        const k_range k = range_of(r, column / across);
+        const k_range k = k_range_of(r, column / across);
         b = panels_of(r, &k, item, column % across * nc, &b, worker);
         for (int64_t m = first, last = cti_min(first + mc, r->ml); m < last; m += mr)
             multiply_rows(r, &k, item, r->m0 + m, cti_min(mr, last - m), &b);
@@ -196,10 +200,10 @@ static void tile_task(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* Rows [begin, end) of split-K's partial sums are added to C, in the order of the K blocks. */
 static void add_sums_task(void *arg, int64_t begin, int64_t end, int worker) {
-    const gemm_run *r = arg;
+    const blocked_product *r = arg;
     (void)worker;
-    for (int64_t block = 1; block < k_blocks(r); block++) {
-        const k_range k = range_of(r, block);
+    for (int64_t block = 1; block < blocked_k_blocks(r); block++) {
+        const k_range k = k_range_of(r, block);
         for (int64_t m = begin; m < end; m++) {
             void *c = cti_matrix_at(&r->g->c, 0, m, 0);
             r->add(r->g->n, c, 1, cti_matrix_at(&k.c, 0, m, 0), 1, c);
@@ -209,18 +213,18 @@ static void add_sums_task(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* ---- passes ---- */
 
-static void run_rows(ct_context *context, gemm_run *r) {
+static void run_rows(ct_context *context, blocked_product *r) {
     const cti_gemm_plan *plan = r->plan;
     if (plan->pack_a) {
         const int64_t rows = r->kernels->tuning.a_task_tiles * r->kernels->mr;
         cti_parallel(context, r->items * cti_ceil_div(r->ml, rows), 1, pack_a_task, r);
     }
-    const int64_t tasks =
-        k_blocks(r) * r->items * cti_ceil_div(r->ml, plan->mc) * cti_ceil_div(r->g->n, plan->nc);
+    const int64_t tasks = blocked_k_blocks(r) * r->items * cti_ceil_div(r->ml, plan->mc) *
+                          cti_ceil_div(r->g->n, plan->nc);
     cti_parallel(context, tasks, plan->grain, tile_task, r);
 }
 
-static void run_pass(ct_context *context, gemm_run *r) {
+static void run_pass(ct_context *context, blocked_product *r) {
     const cti_gemm_args *g = r->g;
     const cti_gemm_plan *plan = r->plan;
     if (plan->b == CTI_B_SHARED) {
@@ -235,7 +239,7 @@ static void run_pass(ct_context *context, gemm_run *r) {
             run_rows(context, r);
         }
     }
-    if (is_split_k(r))
+    if (blocked_is_split_k(r))
         cti_parallel(context, g->m, cti_ceil_div(r->kernels->tuning.sum_task_elements, g->n),
                      add_sums_task, r);
 }
@@ -245,14 +249,14 @@ bool cti_gemm_blocked(ct_context *context, const cti_gemm_args *g, const cti_gem
     const size_t bytes = cti_bytes(cti_gemm_workspace(plan), 1);
     char *workspace = bytes ? cti_take(context, bytes) : NULL;
     if (bytes && !workspace) return false;
-    gemm_run run = {.g = g,
-                    .plan = plan,
-                    .kernels = plan->kernels,
-                    .add = context->isa->of[type]->add,
-                    .widen = plan->rounded && g->b.dtype == CT_BF16
-                                 ? context->isa->of[CT_BF16]->cast[CT_F32]
-                                 : NULL,
-                    .size = (int64_t)cti_dtype_size(type)};
+    blocked_product run = {.g = g,
+                           .plan = plan,
+                           .kernels = plan->kernels,
+                           .add = context->isa->of[type]->add,
+                           .widen = plan->rounded && g->b.dtype == CT_BF16
+                                        ? context->isa->of[CT_BF16]->cast[CT_F32]
+                                        : NULL,
+                           .size = (int64_t)cti_dtype_size(type)};
     if (workspace) {
         run.packed_a = workspace;
         run.packed_b = run.packed_a + plan->a_bytes;

@@ -17,11 +17,13 @@ typedef struct {
     const cti_gemm_kernels *kernels;
     const cti_gemm_tuning *tuning;
     int64_t size; /* bytes of an element of the computed type */
-} problem;
+} plan_problem;
 
 static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
 /* In double, as int64_t might overflow. */
-static double product(int64_t a, int64_t b, int64_t c) { return (double)a * (double)b * (double)c; }
+static double multiply_adds(int64_t a, int64_t b, int64_t c) {
+    return (double)a * (double)b * (double)c;
+}
 
 /* C' = B' A' */
 static cti_gemm_args transposed_of(const cti_gemm_args *g) {
@@ -45,7 +47,7 @@ static bool is_transposed(const cti_gemm_args *g) {
 /* As few K blocks as the kernels' kc allows, of equal length (a multiple of 8 and
  * of the padding of panels) but the last. A product that split-K could compute has at least two,
  * even on one thread, so that the bits are those of split-K. */
-static int64_t k_block(const problem *p) {
+static int64_t plan_k_block(const plan_problem *p) {
     const cti_gemm_args *g = p->g;
     const bool may_split = g->k >= CTI_GEMM_DEEP && g->k > g->m && g->k > g->n &&
                            g->m <= p->tuning->split_k_c_bytes / p->size / g->n;
@@ -56,24 +58,24 @@ static int64_t k_block(const problem *p) {
 
 /* May A and B be rounded, and does that pay? Both are then packed. A product that is small enough
  * to be direct is not rounded in a batch either: alone or in a batch it has the same bits. */
-static bool is_rounded(const problem *p) {
+static bool plan_is_rounded(const plan_problem *p) {
     const cti_gemm_args *g = p->g;
     const cti_gemm_kernels *rounded = p->machine->rounded;
     return rounded && cti_min(g->m, g->n) >= rounded->tuning.rounded_lines &&
-           product(g->m, g->n, g->k) > (double)rounded->tuning.rounded_flops;
+           multiply_adds(g->m, g->n, g->k) > (double)rounded->tuning.rounded_flops;
 }
 
 /* Is C computed as dot products along K? A and B are dense along K, and there are so few rows that
  * adding up the lanes of each sum costs less than packing B. */
-static bool is_dots(const problem *p) {
+static bool is_dots(const plan_problem *p) {
     const cti_gemm_args *g = p->g;
     return g->b.col != 1 && g->b.row == 1 && g->a.col == 1 && g->m <= p->tuning->dots_max_m &&
            g->m <= g->k / p->tuning->dots_k_per_m;
 }
 
-static cti_gemm_kind sum_kind(const problem *p) {
+static cti_gemm_kind sum_kind(const plan_problem *p) {
     if (p->g->k <= 0) return CTI_GEMM_ZERO;
-    if (is_dots(p) && !is_rounded(p)) return CTI_GEMM_DOTS;
+    if (is_dots(p) && !plan_is_rounded(p)) return CTI_GEMM_DOTS;
     return p->g->m == 1 ? CTI_GEMM_GEMV : CTI_GEMM_BLOCKED;
 }
 
@@ -81,21 +83,21 @@ static cti_gemm_kind sum_kind(const problem *p) {
 
 /* A task is nc columns of all rows of C. nc is doubled until a task has row_task_flops; if all n
  * columns together have fewer, a worker takes several tasks (of a batch) at once. */
-static void plan_rows(const problem *p, cti_gemm_plan *plan) {
+static void plan_rows(const plan_problem *p, cti_gemm_plan *plan) {
     const cti_gemm_args *g = p->g;
     const double least = (double)p->tuning->row_task_flops;
     const bool dots = plan->kind == CTI_GEMM_DOTS;
     const int64_t share = g->n / (p->tuning->dots_tasks_per_thread * p->machine->threads);
     plan->nc = dots ? p->tuning->dots_columns : p->tuning->gemv_columns;
-    while (plan->nc < g->n && product(plan->nc, g->m, g->k) < least) plan->nc *= 2;
+    while (plan->nc < g->n && multiply_adds(plan->nc, g->m, g->k) < least) plan->nc *= 2;
     while (dots && plan->nc <= share / 2) plan->nc *= 2;
-    const double flops = product(cti_min(plan->nc, g->n), g->m, g->k);
+    const double flops = multiply_adds(cti_min(plan->nc, g->n), g->m, g->k);
     plan->grain = flops < least ? (int64_t)(least / flops) : 1;
 }
 
 /* ---- direct ---- */
 
-static bool plan_direct(const problem *p, cti_gemm_plan *plan) {
+static bool plan_direct(const plan_problem *p, cti_gemm_plan *plan) {
     const cti_gemm_args *g = p->g;
     if (g->batch != 1 || !cti_gemm_is_small(g->m, g->n, g->k)) return false;
     if (g->b.col == 1 && g->b.dtype != CT_BF16) plan->b = CTI_B_IN_PLACE;
@@ -110,7 +112,7 @@ static bool plan_direct(const problem *p, cti_gemm_plan *plan) {
 /* Is B read in place? It must be of the computed type, and its rows dense. Then packing does not
  * pay if few tiles of rows of A read it, or if all of it stays in L2 and its rows do not cause
  * conflict misses in L1d. */
-static bool b_stays_in_place(const problem *p) {
+static bool b_stays_in_place(const plan_problem *p) {
     const cti_gemm_args *g = p->g;
     const cti_gemm_tuning *t = p->tuning;
     if (g->b.col != 1 || g->b.dtype == CT_BF16) return false;
@@ -126,7 +128,7 @@ static bool b_stays_in_place(const problem *p) {
 /* Is A packed? Each panel of B reads all of A again. In place that is slow if A's lines evict each
  * other (conflict misses), or if its columns are so far apart that each line has one element of a
  * row tile. Packing pays if C has more panels than the table says for A's strides. */
-static bool a_is_packed(const problem *p, int64_t kc) {
+static bool a_is_packed(const plan_problem *p, int64_t kc) {
     const cti_gemm_args *g = p->g;
     const cti_gemm_pack_a_panels *limit =
         &p->tuning->a_panels[p->machine->l1d_ways > p->tuning->a_few_ways];
@@ -141,17 +143,18 @@ static bool a_is_packed(const problem *p, int64_t kc) {
     return g->n > panels * nr;
 }
 
-static int64_t k_blocks(const cti_gemm_plan *plan) {
+static int64_t plan_k_blocks(const cti_gemm_plan *plan) {
     return plan->kind == CTI_GEMM_SPLIT_K ? cti_ceil_div(plan->k_pass, plan->kc) : 1;
 }
 
 /* Multiply-adds of a task. */
 static double task_flops(const cti_gemm_plan *plan) {
-    return product(plan->mc, plan->nc, plan->kind == CTI_GEMM_SPLIT_K ? plan->kc : plan->k_pass);
+    return multiply_adds(plan->mc, plan->nc,
+                         plan->kind == CTI_GEMM_SPLIT_K ? plan->kc : plan->k_pass);
 }
 
-static int64_t task_count(const problem *p, const cti_gemm_plan *plan) {
-    return k_blocks(plan) * plan->batch_pass * cti_ceil_div(plan->m_pass, plan->mc) *
+static int64_t task_count(const plan_problem *p, const cti_gemm_plan *plan) {
+    return plan_k_blocks(plan) * plan->batch_pass * cti_ceil_div(plan->m_pass, plan->mc) *
            cti_ceil_div(p->g->n, plan->nc);
 }
 
@@ -159,11 +162,11 @@ static int64_t task_count(const problem *p, const cti_gemm_plan *plan) {
  * that one that starts late costs little. And the work must be at least min_useful of what all
  * threads could do in as many rounds: the rest of their time goes to tiles that are cut off at an
  * edge, and to threads without a task in the last round. */
-static bool is_balanced(const problem *p, const cti_gemm_plan *plan) {
+static bool is_balanced(const plan_problem *p, const cti_gemm_plan *plan) {
     const int threads = p->machine->threads;
     const int64_t count = task_count(p, plan), rounds = cti_ceil_div(count, threads);
     const double work =
-        (double)(k_blocks(plan) * plan->batch_pass) * (double)plan->m_pass * (double)p->g->n;
+        (double)(plan_k_blocks(plan) * plan->batch_pass) * (double)plan->m_pass * (double)p->g->n;
     const double least = p->tuning->min_useful * (double)rounds * (double)threads *
                          (double)plan->mc * (double)plan->nc;
     return count >= p->tuning->tasks_per_thread * threads && work >= least;
@@ -176,7 +179,7 @@ static bool is_balanced(const problem *p, const cti_gemm_plan *plan) {
  *      packs B, this stops at mc_min_tiles_private_b, as a packing pays off over many rows only.
  *   2. nc shrinks by an eighth at a time, at least by a panel, down to nc_min_panels.
  *   3. mc is halved again, down to mc_min_tiles. */
-static void choose_tile(const problem *p, cti_gemm_plan *plan) {
+static void choose_tile(const plan_problem *p, cti_gemm_plan *plan) {
     const cti_gemm_tuning *t = p->tuning;
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, n = p->g->n;
     const bool private_b = plan->b == CTI_B_PER_WORKER;
@@ -204,14 +207,14 @@ static void choose_tile(const problem *p, cti_gemm_plan *plan) {
  * order. That gives the bits of a blocked product for alpha 1 only: with another alpha the
  * micro-kernel may round alpha * sum + C once (FMA), and split-K rounds twice. Nor with an apply:
  * no task of split-K completes a tile of C. */
-static bool is_split_k(const problem *p, int64_t kc, int64_t k_pass) {
+static bool plan_is_split_k(const plan_problem *p, int64_t kc, int64_t k_pass) {
     const cti_gemm_args *g = p->g;
     const bool applies = g->epilogue && g->epilogue->apply;
     return g->alpha == 1 && k_pass > kc && g->c.col == 1 && !applies &&
            g->m * g->n * p->size <= p->tuning->split_k_c_bytes;
 }
 
-static void plan_packing(const problem *p, bool several_threads, cti_gemm_plan *plan) {
+static void plan_packing(const plan_problem *p, bool several_threads, cti_gemm_plan *plan) {
     const cti_gemm_args *g = p->g;
     const cti_gemm_tuning *t = p->tuning;
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr;
@@ -233,7 +236,7 @@ static void plan_packing(const problem *p, bool several_threads, cti_gemm_plan *
         cti_min(g->batch, cti_ceil_div(bytes, cti_ceil_div(plan->m_pass, mr) * panel));
 }
 
-static void plan_workspace(const problem *p, cti_gemm_plan *plan) {
+static void plan_workspace(const plan_problem *p, cti_gemm_plan *plan) {
     const cti_gemm_args *g = p->g;
     const bool split_k = plan->kind == CTI_GEMM_SPLIT_K;
     if (plan->pack_a)
@@ -246,24 +249,24 @@ static void plan_workspace(const problem *p, cti_gemm_plan *plan) {
         plan->b_bytes = cti_round_up(
             columns * cti_gemm_packed(p->kernels, split_k ? plan->kc : plan->k_pass), CTI_ALIGN);
     }
-    if (split_k) plan->sum_bytes = (k_blocks(plan) - 1) * g->m * g->n * p->size;
+    if (split_k) plan->sum_bytes = (plan_k_blocks(plan) - 1) * g->m * g->n * p->size;
 }
 
-static void plan_blocked(problem *p, cti_gemm_plan *plan) {
-    if (is_rounded(p)) {
+static void plan_blocked(plan_problem *p, cti_gemm_plan *plan) {
+    if (plan_is_rounded(p)) {
         plan->rounded = true;
         p->kernels = plan->kernels = p->machine->rounded;
         p->tuning = &p->kernels->tuning;
-        plan->kc = k_block(p);
+        plan->kc = plan_k_block(p);
     }
     const cti_gemm_args *g = p->g;
     const int threads = p->machine->threads;
     const double least = (double)p->tuning->task_flops;
     const bool several_threads =
-        threads > 1 && g->batch == 1 && product(g->m, g->n, g->k) > 2 * least;
+        threads > 1 && g->batch == 1 && multiply_adds(g->m, g->n, g->k) > 2 * least;
     const int64_t split_k_pass =
         cti_min(g->k, p->tuning->split_k_pass_bytes / (plan->kc * p->size) * plan->kc);
-    const bool split_k = several_threads && is_split_k(p, plan->kc, split_k_pass);
+    const bool split_k = several_threads && plan_is_split_k(p, plan->kc, split_k_pass);
     plan->kind = split_k ? CTI_GEMM_SPLIT_K : CTI_GEMM_BLOCKED;
     plan->k_pass = split_k ? split_k_pass : cti_min(g->k, plan->kc);
     plan_packing(p, several_threads, plan);
@@ -278,7 +281,7 @@ static void plan_blocked(problem *p, cti_gemm_plan *plan) {
 
 /* Field by field, which compiles to six vector stores. (cti_gemm_plan){0} compiles to rep stos,
  * which takes longer than all of the planning for a vector times a small matrix. */
-static void clear(cti_gemm_plan *plan) {
+static void clear_plan(cti_gemm_plan *plan) {
     plan->kind = CTI_GEMM_ZERO;
     plan->transposed = plan->bias_first = plan->rounded = plan->pack_a = false;
     plan->b = CTI_B_IN_PLACE;
@@ -290,19 +293,19 @@ static void clear(cti_gemm_plan *plan) {
 
 const cti_gemm_args *cti_plan_gemm(const cti_gemm_args *args, const cti_gemm_machine *machine,
                                    cti_gemm_plan *plan, cti_gemm_args *transposed) {
-    problem p = {.g = args,
-                 .machine = machine,
-                 .kernels = machine->kernels,
-                 .tuning = &machine->kernels->tuning,
-                 .size = (int64_t)cti_dtype_size(cti_gemm_computed_type(args))};
-    clear(plan);
+    plan_problem p = {.g = args,
+                      .machine = machine,
+                      .kernels = machine->kernels,
+                      .tuning = &machine->kernels->tuning,
+                      .size = (int64_t)cti_dtype_size(cti_gemm_computed_type(args))};
+    clear_plan(plan);
     plan->kernels = p.kernels;
     plan->transposed = is_transposed(args);
     if (plan->transposed) {
         *transposed = transposed_of(args);
         p.g = transposed;
     }
-    plan->kc = k_block(&p);
+    plan->kc = plan_k_block(&p);
     plan->kind = sum_kind(&p);
     if (plan->kind == CTI_GEMM_DOTS) plan->kc = p.g->k;
     const bool bias = args->epilogue && args->epilogue->bias && !args->epilogue->add;

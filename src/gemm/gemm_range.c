@@ -15,10 +15,10 @@ typedef struct {
     int64_t rows, cols;
     const cti_gemm_kernels *kernels;
     _Atomic uint32_t least, most; /* bits of magnitudes */
-} scan;
+} magnitude_scan;
 
-static void scan_task(void *arg, int64_t begin, int64_t end, int worker) {
-    scan *s = arg;
+static void scan_magnitudes(void *arg, int64_t begin, int64_t end, int worker) {
+    magnitude_scan *s = arg;
     uint32_t least = UINT32_MAX, most = 0;
     (void)worker;
     for (int64_t i = begin; i < end; i++)
@@ -33,33 +33,34 @@ static void scan_task(void *arg, int64_t begin, int64_t end, int worker) {
 /* The least magnitude that is not 0, infinite if all are, and the greatest. */
 typedef struct {
     double least, most;
-} range;
+} magnitude_range;
 
-static range range_of(ct_context *context, const cti_matrix *x, int64_t batch, int64_t rows,
-                      int64_t cols, const cti_gemm_kernels *kernels) {
+static magnitude_range magnitude_range_of(ct_context *context, const cti_matrix *x, int64_t batch,
+                                          int64_t rows, int64_t cols,
+                                          const cti_gemm_kernels *kernels) {
     enum { TASK_ELEMENTS = 1 << 15 };
     const cti_matrix by_columns = cti_matrix_transposed(x);
     const bool dense = x->col == 1 || x->row != 1;
-    scan s = {.x = dense ? x : &by_columns,
-              .rows = dense ? rows : cols,
-              .cols = dense ? cols : rows,
-              .kernels = kernels};
+    magnitude_scan s = {.x = dense ? x : &by_columns,
+                        .rows = dense ? rows : cols,
+                        .cols = dense ? cols : rows,
+                        .kernels = kernels};
     atomic_init(&s.least, UINT32_MAX);
     atomic_init(&s.most, 0);
     cti_parallel(context, (x->batch == 0 ? 1 : batch) * s.rows, cti_ceil_div(TASK_ELEMENTS, s.cols),
-                 scan_task, &s);
+                 scan_magnitudes, &s);
     const uint32_t bits[2] = {atomic_load(&s.least), atomic_load(&s.most)};
     float magnitude[2];
     memcpy(magnitude, bits, sizeof magnitude);
-    return (range){.least = bits[0] == UINT32_MAX ? INFINITY : (double)magnitude[0],
-                   .most = (double)magnitude[1]};
+    return (magnitude_range){.least = bits[0] == UINT32_MAX ? INFINITY : (double)magnitude[0],
+                             .most = (double)magnitude[1]};
 }
 
 bool cti_gemm_in_range(ct_context *context, const cti_gemm_args *g,
                        const cti_gemm_kernels *kernels) {
-    const range a = range_of(context, &g->a, g->batch, g->m, g->k, kernels);
+    const magnitude_range a = magnitude_range_of(context, &g->a, g->batch, g->m, g->k, kernels);
     if (!(a.least >= 0x1p-103 && a.most < 0x1p127)) return false;
-    const range b = range_of(context, &g->b, g->batch, g->k, g->n, kernels);
+    const magnitude_range b = magnitude_range_of(context, &g->b, g->batch, g->k, g->n, kernels);
     return b.least >= 0x1p-103 && b.most < 0x1p127 && a.least * b.least >= 0x1p-103 &&
            a.most * b.most * (double)g->k < 0x1p127;
 }

@@ -10,10 +10,10 @@ typedef struct {
     int64_t lines, length; /* of a matrix: rows, or columns where those are dense */
     bool by_columns;
     const cti_kernels *kernels;
-} widening;
+} matrix_widening;
 
 static void widen_lines(void *arg, int64_t begin, int64_t end, int worker) {
-    const widening *w = arg;
+    const matrix_widening *w = arg;
     const int64_t step = w->by_columns ? w->from->row : w->from->col;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
@@ -28,15 +28,15 @@ static void widen_lines(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 /* Replaces *x, rows x cols, by a copy. *bytes: of the copy; 0: there is none. */
-static bool widen(ct_context *context, cti_matrix *x, int64_t batch, int64_t rows, int64_t cols,
-                  size_t *bytes) {
+static bool widen_matrix(ct_context *context, cti_matrix *x, int64_t batch, int64_t rows,
+                         int64_t cols, size_t *bytes) {
     *bytes = 0;
     if (x->dtype != CT_BF16) return true;
     const int64_t items = x->batch ? batch : 1;
     const cti_matrix from = *x;
-    widening w = {.from = &from,
-                  .by_columns = x->col != 1 && x->row == 1,
-                  .kernels = context->isa->of[CT_BF16]};
+    matrix_widening w = {.from = &from,
+                         .by_columns = x->col != 1 && x->row == 1,
+                         .kernels = context->isa->of[CT_BF16]};
     const ct_shape shape = CT_SHAPE(items, rows, cols);
     int64_t numel;
     if (!cti_shape_fits(context, "a product's copy of an operand", &shape, sizeof(float), &numel))
@@ -64,8 +64,8 @@ static bool widen(ct_context *context, cti_matrix *x, int64_t batch, int64_t row
 
 bool cti_gemm_widen(ct_context *context, const cti_gemm_args *g, cti_gemm_widened *wide) {
     *wide = (cti_gemm_widened){.args = *g};
-    if (widen(context, &wide->args.a, g->batch, g->m, g->k, &wide->a_bytes) &&
-        widen(context, &wide->args.b, g->batch, g->k, g->n, &wide->b_bytes))
+    if (widen_matrix(context, &wide->args.a, g->batch, g->m, g->k, &wide->a_bytes) &&
+        widen_matrix(context, &wide->args.b, g->batch, g->k, g->n, &wide->b_bytes))
         return true;
     cti_gemm_widened_end(context, wide);
     return false;

@@ -27,88 +27,90 @@
 #endif
 
 enum {
-    TILE_ROWS = 16,
-    TILE_BYTES = 64, /* of a row */
-    AMX_ROWS = 32,   /* the micro-kernel's tile of C, mr and nr */
-    CHUNK_BYTES = AMX_ROWS * CHUNK * (int)sizeof(bf16),
-    MOST_PRODUCTS = 6,
+    AMX_TILE_ROWS = 16,
+    AMX_TILE_BYTES = 64, /* of a row */
+    AMX_ROWS = 32,       /* the micro-kernel's tile of C, mr and nr */
+    AMX_CHUNK_BYTES = AMX_ROWS * BF16_CHUNK * (int)sizeof(bf16_bits),
+    AMX_MOST_PRODUCTS = 6,
 };
 _Static_assert((int)AMX_ROWS <= (int)CTI_GEMM_ROUNDED_NR, "src/gemm has so wide a buffer");
 
 /* ---- tiles' registers ---- */
 
-static void begin(void) {
+static void amx_begin(void) {
     static const struct {
         uint8_t palette, start_row, reserved[14];
         uint16_t row_bytes[16];
         uint8_t rows[16];
     } config = {.palette = 1,
-                .row_bytes = {TILE_BYTES, TILE_BYTES, TILE_BYTES, TILE_BYTES, TILE_BYTES,
-                              TILE_BYTES, TILE_BYTES, TILE_BYTES},
-                .rows = {TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS,
-                         TILE_ROWS, TILE_ROWS}};
+                .row_bytes = {AMX_TILE_BYTES, AMX_TILE_BYTES, AMX_TILE_BYTES, AMX_TILE_BYTES,
+                              AMX_TILE_BYTES, AMX_TILE_BYTES, AMX_TILE_BYTES, AMX_TILE_BYTES},
+                .rows = {AMX_TILE_ROWS, AMX_TILE_ROWS, AMX_TILE_ROWS, AMX_TILE_ROWS, AMX_TILE_ROWS,
+                         AMX_TILE_ROWS, AMX_TILE_ROWS, AMX_TILE_ROWS}};
     _Static_assert(sizeof config == 64, "as ldtilecfg reads it");
     tile_configure(&config);
 }
 
-static void end(void) { tile_release(); }
+static void amx_end(void) { tile_release(); }
 
 /* ---- packing ---- */
 
 /* The pieces of A and of B that each product takes, in the order of summation. */
 typedef struct {
     int count;
-    int a[MOST_PRODUCTS], b[MOST_PRODUCTS];
-} piece_products;
-static const piece_products one_product = {1, {0}, {0}};
-static const piece_products three_products = {3, {1, 0, 0}, {0, 1, 0}};
-static const piece_products six_products = {6, {2, 1, 0, 1, 0, 0}, {0, 1, 2, 0, 1, 0}};
+    int a[AMX_MOST_PRODUCTS], b[AMX_MOST_PRODUCTS];
+} amx_products;
+static const amx_products amx_one_product = {1, {0}, {0}};
+static const amx_products amx_three_products = {3, {1, 0, 0}, {0, 1, 0}};
+static const amx_products amx_six_products = {6, {2, 1, 0, 1, 0, 0}, {0, 1, 2, 0, 1, 0}};
 
 /* Packs one panel of n lines for each product: a piece is computed once, and copied where a later
  * product takes it again. */
-INLINE void pack_products(const bf16_layout layout, int count, const int *pieces, int64_t n,
-                          int64_t k, const float *x, int64_t line, int64_t step, char *packed) {
-    const int64_t chunks = (k + CHUNK - 1) / CHUNK;
-    const int64_t panel = chunks * count * CHUNK_BYTES;
+INLINE void amx_pack_products(const bf16_layout layout, int count, const int *pieces, int64_t n,
+                              int64_t k, const float *x, int64_t line, int64_t step, char *packed) {
+    const int64_t chunks = (k + BF16_CHUNK - 1) / BF16_CHUNK;
+    const int64_t panel = chunks * count * AMX_CHUNK_BYTES;
     const int64_t panels = (n + AMX_ROWS - 1) / AMX_ROWS;
     int first[3] = {-1, -1, -1}; /* the product whose chunks have this piece */
     for (int p = 0; p < count; p++) {
-        char *to = packed + p * CHUNK_BYTES;
+        char *to = packed + p * AMX_CHUNK_BYTES;
         const int from = first[pieces[p]];
         for (int64_t i = 0; from >= 0 && i < panels * chunks; i++)
-            memcpy(to + i * count * CHUNK_BYTES, packed + (i * count + from) * CHUNK_BYTES,
-                   CHUNK_BYTES);
+            memcpy(to + i * count * AMX_CHUNK_BYTES, packed + (i * count + from) * AMX_CHUNK_BYTES,
+                   AMX_CHUNK_BYTES);
         if (from >= 0) continue;
         first[pieces[p]] = p;
-#define PACK(its_piece)                                                                            \
+#define AMX_PACK(its_piece)                                                                        \
     {                                                                                              \
         const bf16_panels of = {.width = AMX_ROWS,                                                 \
                                 .layout = layout,                                                  \
-                                .unit = CHUNK,                                                     \
+                                .unit = BF16_CHUNK,                                                \
                                 .piece = (its_piece),                                              \
-                                .chunk = count * CHUNK};                                           \
-        pack_panels(&of, n, k, x, line, step, (bf16 *)to, panel / (int64_t)sizeof(bf16));          \
+                                .chunk = count * BF16_CHUNK};                                      \
+        bf16_pack_panels(&of, n, k, x, line, step, (bf16_bits *)to,                                \
+                         panel / (int64_t)sizeof(bf16_bits));                                      \
     }
         switch (pieces[p]) {
-        case 0: PACK(0); break;
-        case 1: PACK(1); break;
-        case 2: PACK(2); break;
+        case 0: AMX_PACK(0); break;
+        case 1: AMX_PACK(1); break;
+        case 2: AMX_PACK(2); break;
         }
-#undef PACK
+#undef AMX_PACK
     }
 }
 
-static void pack_left(const piece_products *of, int64_t m, int64_t k, const void *a, int64_t row,
-                      int64_t col, void *packed) {
-    pack_products(BY_LINE, of->count, of->a, m, k, a, row, col, packed);
+static void amx_pack_left(const amx_products *of, int64_t m, int64_t k, const void *a, int64_t row,
+                          int64_t col, void *packed) {
+    amx_pack_products(BF16_BY_LINE, of->count, of->a, m, k, a, row, col, packed);
 }
-static void pack_right(const piece_products *of, int64_t k, int64_t n, const void *b, int64_t row,
-                       int64_t col, void *packed) {
-    pack_products(BY_PAIR, of->count, of->b, n, k, b, col, row, packed);
+static void amx_pack_right(const amx_products *of, int64_t k, int64_t n, const void *b, int64_t row,
+                           int64_t col, void *packed) {
+    amx_pack_products(BF16_BY_PAIR, of->count, of->b, n, k, b, col, row, packed);
 }
 
 /* Split operands must lose nothing to the ends of the range: see cti_gemm_kernels. */
-static void magnitudes(int64_t n, const void *x_, int64_t step, uint32_t *least, uint32_t *most) {
+static void amx_magnitudes(int64_t n, const void *x_, int64_t step, uint32_t *least,
+                           uint32_t *most) {
     const char *x = x_;
     uint32_t low = *least, high = *most;
     for (int64_t i = 0; i < n; i++) {
@@ -126,92 +128,93 @@ static void magnitudes(int64_t n, const void *x_, int64_t step, uint32_t *least,
 /* ---- the macro-kernel ---- */
 
 /* The sums of rows x cols tiles, 1 or 2 each, into rows of AMX_ROWS numbers. */
-INLINE void multiply_tiles(const int rows, const int cols, int64_t chunks, const char *a,
-                           const char *b, float *sum) {
-    enum { SUM_ROW = AMX_ROWS * (int)sizeof(float), B_ROW = 2 * TILE_BYTES };
+INLINE void amx_multiply_tiles(const int rows, const int cols, int64_t chunks, const char *a,
+                               const char *b, float *sum) {
+    enum { SUM_ROW = AMX_ROWS * (int)sizeof(float), B_ROW = 2 * AMX_TILE_BYTES };
     tile_zero(0);
     if (cols > 1) tile_zero(1);
     if (rows > 1) tile_zero(2);
     if (rows > 1 && cols > 1) tile_zero(3);
-    for (; chunks > 0; chunks--, a += CHUNK_BYTES, b += CHUNK_BYTES) {
-        tile_load(4, a, TILE_BYTES);
+    for (; chunks > 0; chunks--, a += AMX_CHUNK_BYTES, b += AMX_CHUNK_BYTES) {
+        tile_load(4, a, AMX_TILE_BYTES);
         tile_load(6, b, B_ROW);
         tile_multiply(0, 4, 6);
-        if (cols > 1) tile_load(7, b + TILE_BYTES, B_ROW);
+        if (cols > 1) tile_load(7, b + AMX_TILE_BYTES, B_ROW);
         if (cols > 1) tile_multiply(1, 4, 7);
-        if (rows > 1) tile_load(5, a + TILE_ROWS * TILE_BYTES, TILE_BYTES);
+        if (rows > 1) tile_load(5, a + AMX_TILE_ROWS * AMX_TILE_BYTES, AMX_TILE_BYTES);
         if (rows > 1) tile_multiply(2, 5, 6);
         if (rows > 1 && cols > 1) tile_multiply(3, 5, 7);
     }
     tile_store(0, sum, SUM_ROW);
     if (cols > 1) tile_store(1, sum + 16, SUM_ROW);
-    if (rows > 1) tile_store(2, sum + TILE_ROWS * AMX_ROWS, SUM_ROW);
-    if (rows > 1 && cols > 1) tile_store(3, sum + TILE_ROWS * AMX_ROWS + 16, SUM_ROW);
+    if (rows > 1) tile_store(2, sum + AMX_TILE_ROWS * AMX_ROWS, SUM_ROW);
+    if (rows > 1 && cols > 1) tile_store(3, sum + AMX_TILE_ROWS * AMX_ROWS + 16, SUM_ROW);
 }
 
 /* m and n are at most AMX_ROWS. */
-static void tile(const cti_gemm_params *params, int64_t chunks, int64_t m, int64_t n, const char *a,
-                 const char *b, const float *base, float *c) {
+static void amx_tile(const cti_gemm_params *params, int64_t chunks, int64_t m, int64_t n,
+                     const char *a, const char *b, const float *base, float *c) {
     _Alignas(64) float sum[AMX_ROWS * AMX_ROWS];
-    if (m > 16 && n > 16) multiply_tiles(2, 2, chunks, a, b, sum);
-    else if (m > 16) multiply_tiles(2, 1, chunks, a, b, sum);
-    else if (n > 16) multiply_tiles(1, 2, chunks, a, b, sum);
-    else multiply_tiles(1, 1, chunks, a, b, sum);
+    if (m > 16 && n > 16) amx_multiply_tiles(2, 2, chunks, a, b, sum);
+    else if (m > 16) amx_multiply_tiles(2, 1, chunks, a, b, sum);
+    else if (n > 16) amx_multiply_tiles(1, 2, chunks, a, b, sum);
+    else amx_multiply_tiles(1, 1, chunks, a, b, sum);
     bf16_store_sums(params, m, n, sum, AMX_ROWS, base, c);
 }
 
-INLINE void product(int products, const cti_gemm_params *params, int64_t m, int64_t n,
-                    const void *a, const void *b, int64_t panel, const float *base, float *c) {
-    const int64_t chunks = (params->k + CHUNK - 1) / CHUNK * products;
+INLINE void amx_product(int products, const cti_gemm_params *params, int64_t m, int64_t n,
+                        const void *a, const void *b, int64_t panel, const float *base, float *c) {
+    const int64_t chunks = (params->k + BF16_CHUNK - 1) / BF16_CHUNK * products;
     for (int64_t j = 0; j < n; j += AMX_ROWS) {
         const int64_t at = j * params->col;
-        tile(params, chunks, m, n - j < AMX_ROWS ? n - j : AMX_ROWS, a,
-             (const char *)b + j / AMX_ROWS * panel, base ? base + at : NULL, c + at);
+        amx_tile(params, chunks, m, n - j < AMX_ROWS ? n - j : AMX_ROWS, a,
+                 (const char *)b + j / AMX_ROWS * panel, base ? base + at : NULL, c + at);
     }
 }
 
 /* ---- the tables ---- */
 
 /* Functions of `its` products, named by `name`. */
-#define PRODUCTS(name, its)                                                                        \
-    static void pack_a_##name(int64_t m, int64_t k, const void *a, int64_t row, int64_t col,       \
-                              void *packed) {                                                      \
-        pack_left(&(its), m, k, a, row, col, packed);                                              \
+#define AMX_PRODUCTS(name, its)                                                                    \
+    static void amx_pack_a_##name(int64_t m, int64_t k, const void *a, int64_t row, int64_t col,   \
+                                  void *packed) {                                                  \
+        amx_pack_left(&(its), m, k, a, row, col, packed);                                          \
     }                                                                                              \
-    static void pack_b_##name(int64_t k, int64_t n, const void *b, int64_t row, int64_t col,       \
-                              void *packed) {                                                      \
-        pack_right(&(its), k, n, b, row, col, packed);                                             \
+    static void amx_pack_b_##name(int64_t k, int64_t n, const void *b, int64_t row, int64_t col,   \
+                                  void *packed) {                                                  \
+        amx_pack_right(&(its), k, n, b, row, col, packed);                                         \
     }                                                                                              \
-    static void product_##name(const cti_gemm_params *params, int64_t m, int64_t n, const void *a, \
-                               const void *b, int64_t panel, const void *base, void *c) {          \
-        product((its).count, params, m, n, a, b, panel, base, c);                                  \
+    static void amx_product_##name(const cti_gemm_params *params, int64_t m, int64_t n,            \
+                                   const void *a, const void *b, int64_t panel, const void *base,  \
+                                   void *c) {                                                      \
+        amx_product((its).count, params, m, n, a, b, panel, base, c);                              \
     }
-PRODUCTS(x1, one_product)
-PRODUCTS(x3, three_products)
-PRODUCTS(x6, six_products)
+AMX_PRODUCTS(x1, amx_one_product)
+AMX_PRODUCTS(x3, amx_three_products)
+AMX_PRODUCTS(x6, amx_six_products)
 
 /* K blocks of the same 64 KB a panel, but for multiples of chunks: a third panel fits L2. */
-#define TABLE(name, products, its_kc, its_magnitudes)                                              \
+#define AMX_TABLE(name, products, its_kc, its_magnitudes)                                          \
     {.mr = AMX_ROWS,                                                                               \
      .nr = AMX_ROWS,                                                                               \
      .lanes = 16,                                                                                  \
      .mr_narrow = AMX_ROWS,                                                                        \
      .kc = (its_kc),                                                                               \
      .tuning = GEMM_TUNING,                                                                        \
-     .packed_bytes = (products) * (int)sizeof(bf16),                                               \
-     .k_unit = CHUNK,                                                                              \
-     .begin = begin,                                                                               \
-     .end = end,                                                                                   \
+     .packed_bytes = (products) * (int)sizeof(bf16_bits),                                          \
+     .k_unit = BF16_CHUNK,                                                                         \
+     .begin = amx_begin,                                                                           \
+     .end = amx_end,                                                                               \
      .magnitudes = (its_magnitudes),                                                               \
-     .pack_a = pack_a_##name,                                                                      \
-     .pack_b = pack_b_##name,                                                                      \
-     .macro_kernel = product_##name}
-static const cti_gemm_kernels of_bf16 = TABLE(x1, 1, 1024, NULL);
-static const cti_gemm_kernels of_bf16x3 = TABLE(x3, 3, 512, magnitudes);
-static const cti_gemm_kernels of_bf16x6 = TABLE(x6, 6, 256, magnitudes);
+     .pack_a = amx_pack_a_##name,                                                                  \
+     .pack_b = amx_pack_b_##name,                                                                  \
+     .macro_kernel = amx_product_##name}
+static const cti_gemm_kernels amx_bf16 = AMX_TABLE(x1, 1, 1024, NULL);
+static const cti_gemm_kernels amx_bf16x3 = AMX_TABLE(x3, 3, 512, amx_magnitudes);
+static const cti_gemm_kernels amx_bf16x6 = AMX_TABLE(x6, 6, 256, amx_magnitudes);
 
 void cti_kernels_amx(cti_kernels *table) {
-    table->bf16 = &of_bf16;
-    table->bf16x3 = &of_bf16x3;
-    table->bf16x6 = &of_bf16x6;
+    table->bf16 = &amx_bf16;
+    table->bf16x3 = &amx_bf16x3;
+    table->bf16x6 = &amx_bf16x6;
 }

@@ -3,28 +3,28 @@
 #include "bf16.h"
 #include "bf16_product_tmpl.h"
 
-#define TILE_ARGUMENTS                                                                             \
+#define BF16_TILE_ARGUMENTS                                                                        \
     const cti_gemm_params *params, int64_t n, const uint32_t *a, const char *b, const float *base, \
         float *c
 
 /* How many pairs one iteration of the micro-kernel's loop does. */
 #if defined __clang__
-enum { PAIRS = 1 }; /* clang interleaves several, and spills */
+enum { BF16_PAIRS = 1 }; /* clang interleaves several, and spills */
 #else
-enum { PAIRS = 4 };
+enum { BF16_PAIRS = 4 };
 #endif
 
 /* clang 16 recurses without end on a splat that is cast to bf16 (VectorCombine): hide the splat. */
 #if defined __clang_major__ && __clang_major__ == 16
-#define HIDE(x) __asm__("" : "+v"(x))
+#define HIDE_SPLAT(x) __asm__("" : "+v"(x))
 #else
-#define HIDE(x) ((void)0)
+#define HIDE_SPLAT(x) ((void)0)
 #endif
 
 /* One pair of k. The barrier keeps GCC from interleaving two, which needs more registers than there
  * are. */
-INLINE void add_pair(const int rows, const int vectors, const uint32_t *a, const char *b,
-                     __m512 sum[BF16_MR][BF16_NV]) {
+INLINE void bf16_add_pair(const int rows, const int vectors, const uint32_t *a, const char *b,
+                          __m512 sum[BF16_MR][BF16_NV]) {
     __m512bh y[BF16_NV];
     __asm__ volatile("" ::: "memory");
     UNROLL
@@ -32,7 +32,7 @@ INLINE void add_pair(const int rows, const int vectors, const uint32_t *a, const
     UNROLL
     for (int i = 0; i < rows; i++) {
         __m512i pair = _mm512_set1_epi32((int)a[i]);
-        HIDE(pair);
+        HIDE_SPLAT(pair);
         const __m512bh x = (__m512bh)pair;
         UNROLL
         for (int j = 0; j < vectors; j++) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], x, y[j]);
@@ -40,7 +40,7 @@ INLINE void add_pair(const int rows, const int vectors, const uint32_t *a, const
 }
 
 /* rows and vectors are compile-time constants. */
-INLINE void micro_kernel(const int rows, const int vectors, TILE_ARGUMENTS) {
+INLINE void bf16_micro_kernel(const int rows, const int vectors, BF16_TILE_ARGUMENTS) {
     __m512 sum[BF16_MR][BF16_NV];
     UNROLL
     for (int i = 0; i < rows; i++) {
@@ -48,17 +48,18 @@ INLINE void micro_kernel(const int rows, const int vectors, TILE_ARGUMENTS) {
         for (int j = 0; j < vectors; j++) sum[i][j] = _mm512_setzero_ps();
     }
     int64_t pairs = (params->k + 1) / 2;
-    for (; pairs >= PAIRS; pairs -= PAIRS) {
+    for (; pairs >= BF16_PAIRS; pairs -= BF16_PAIRS) {
         UNROLL
-        for (int u = 0; u < PAIRS; u++)
-            add_pair(rows, vectors, a + u * BF16_MR, b + u * BF16_NV * 64, sum);
-        a += PAIRS * BF16_MR;
-        b += PAIRS * BF16_NV * 64;
+        for (int u = 0; u < BF16_PAIRS; u++)
+            bf16_add_pair(rows, vectors, a + u * BF16_MR, b + u * BF16_NV * 64, sum);
+        a += BF16_PAIRS * BF16_MR;
+        b += BF16_PAIRS * BF16_NV * 64;
     }
-    for (; pairs > 0; pairs--, a += BF16_MR, b += BF16_NV * 64) add_pair(rows, vectors, a, b, sum);
+    for (; pairs > 0; pairs--, a += BF16_MR, b += BF16_NV * 64)
+        bf16_add_pair(rows, vectors, a, b, sum);
 
     const __m512 alpha = _mm512_set1_ps((float)params->alpha);
-    const __mmask16 last = first_of_16(n - (vectors - 1) * 16);
+    const __mmask16 last = bf16_first_of_16(n - (vectors - 1) * 16);
     UNROLL
     for (int i = 0; i < rows; i++) {
         for (int j = 0; j < vectors; j++) { /* unrolled: clang 14 to 16 warn where UNROLL asks */
@@ -73,52 +74,52 @@ INLINE void micro_kernel(const int rows, const int vectors, TILE_ARGUMENTS) {
     }
 }
 
-#define ROWS(rows)                                                                                 \
+#define BF16_ROWS(rows)                                                                            \
     case rows:                                                                                     \
-        if (n > 16) micro_kernel(rows, 2, params, n, a, b, base, c);                               \
-        else micro_kernel(rows, 1, params, n, a, b, base, c);                                      \
+        if (n > 16) bf16_micro_kernel(rows, 2, params, n, a, b, base, c);                          \
+        else bf16_micro_kernel(rows, 1, params, n, a, b, base, c);                                 \
         break
-__attribute__((noinline)) static void narrow_tile(int64_t m, TILE_ARGUMENTS) {
+__attribute__((noinline)) static void bf16_narrow_tile(int64_t m, BF16_TILE_ARGUMENTS) {
     switch (m) {
-        ROWS(1);
-        ROWS(2);
-        ROWS(3);
-        ROWS(4);
-        ROWS(5);
-        ROWS(6);
-        ROWS(7);
-        ROWS(8);
-        ROWS(9);
-        ROWS(10);
-        ROWS(11);
-        ROWS(12);
+        BF16_ROWS(1);
+        BF16_ROWS(2);
+        BF16_ROWS(3);
+        BF16_ROWS(4);
+        BF16_ROWS(5);
+        BF16_ROWS(6);
+        BF16_ROWS(7);
+        BF16_ROWS(8);
+        BF16_ROWS(9);
+        BF16_ROWS(10);
+        BF16_ROWS(11);
+        BF16_ROWS(12);
     }
 }
-#undef ROWS
+#undef BF16_ROWS
 
-__attribute__((noinline)) static void full_tile(TILE_ARGUMENTS) {
-    micro_kernel(BF16_MR, BF16_NV, params, n, a, b, base, c);
+__attribute__((noinline)) static void bf16_full_tile(BF16_TILE_ARGUMENTS) {
+    bf16_micro_kernel(BF16_MR, BF16_NV, params, n, a, b, base, c);
 }
 
-__attribute__((noinline)) static void strided_tile(int64_t m, TILE_ARGUMENTS) {
+__attribute__((noinline)) static void bf16_strided_tile(int64_t m, BF16_TILE_ARGUMENTS) {
     float sum[BF16_MR * BF16_NR];
     const cti_gemm_params dense = {.k = params->k, .row = BF16_NR, .col = 1, .alpha = 1};
-    narrow_tile(m, &dense, n, a, b, NULL, sum);
+    bf16_narrow_tile(m, &dense, n, a, b, NULL, sum);
     bf16_store_tile(params, m, n, sum, base, c);
 }
 
-static void tile(const cti_gemm_params *params, int64_t m, int64_t n, const void *a, const void *b,
-                 const float *base, float *c) {
-    if (params->col != 1) strided_tile(m, params, n, a, b, base, c);
-    else if (m == BF16_MR && n > 16) full_tile(params, n, a, b, base, c);
-    else narrow_tile(m, params, n, a, b, base, c);
+static void bf16_tile(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
+                      const void *b, const float *base, float *c) {
+    if (params->col != 1) bf16_strided_tile(m, params, n, a, b, base, c);
+    else if (m == BF16_MR && n > 16) bf16_full_tile(params, n, a, b, base, c);
+    else bf16_narrow_tile(m, params, n, a, b, base, c);
 }
 
-static void product(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
-                    const void *b, int64_t panel, const void *base, void *c) {
-    bf16_panels_of_b(params, m, n, a, b, panel, base, c, tile);
+static void bf16_product(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
+                         const void *b, int64_t panel, const void *base, void *c) {
+    bf16_panels_of_b(params, m, n, a, b, panel, base, c, bf16_tile);
 }
 
-static const cti_gemm_kernels kernels = BF16_KERNELS(product);
+static const cti_gemm_kernels avx512bf16_kernels = BF16_KERNELS(bf16_product);
 
-void cti_kernels_avx512bf16(cti_kernels *table) { table->bf16 = &kernels; }
+void cti_kernels_avx512bf16(cti_kernels *table) { table->bf16 = &avx512bf16_kernels; }

@@ -8,7 +8,7 @@
 /* x y + s, rounded once, of x and y in bf16: fmaf, which in MinGW's libm overflows between. In f64
  * the product is exact. The sum is rounded to odd, so that to round it again to f32 is right (Boldo
  * and Melquiond, 2008). */
-static float fused(float x, float y, float s) {
+static float bf16_scalar_fma(float x, float y, float s) {
     const double product = (double)x * (double)y, sum = product + (double)s;
     const double part = sum - product, error = (product - (sum - part)) + ((double)s - part);
     if (!(error < 0 || error > 0)) return (float)sum; /* exact, infinite or NaN */
@@ -20,27 +20,28 @@ static float fused(float x, float y, float s) {
     return (float)odd;
 }
 
-static float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
+static float bf16_scalar_flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
 
-static void tile(const cti_gemm_params *params, int64_t m, int64_t n, const void *a_,
-                 const void *b_, const float *base, float *c) {
-    const bf16 *a = a_, *b = b_;
+static void bf16_scalar_tile(const cti_gemm_params *params, int64_t m, int64_t n, const void *a_,
+                             const void *b_, const float *base, float *c) {
+    const bf16_bits *a = a_, *b = b_;
     float sum[BF16_MR * BF16_NR] = {0};
     for (int64_t pair = 0; pair < (params->k + 1) / 2; pair++)
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = 0; j < n; j++) {
-                const bf16 *x = a + (pair * BF16_MR + i) * 2, *y = b + (pair * BF16_NR + j) * 2;
+                const bf16_bits *x = a + (pair * BF16_MR + i) * 2,
+                                *y = b + (pair * BF16_NR + j) * 2;
                 float s = sum[i * BF16_NR + j];
-                s = flushed(fused(float_of(x[1]), float_of(y[1]), s));
-                s = flushed(fused(float_of(x[0]), float_of(y[0]), s));
+                s = bf16_scalar_flushed(bf16_scalar_fma(bf16_value(x[1]), bf16_value(y[1]), s));
+                s = bf16_scalar_flushed(bf16_scalar_fma(bf16_value(x[0]), bf16_value(y[0]), s));
                 sum[i * BF16_NR + j] = s;
             }
     bf16_store_tile(params, m, n, sum, base, c);
 }
 
-static void product(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
-                    const void *b, int64_t panel, const void *base, void *c) {
-    bf16_panels_of_b(params, m, n, a, b, panel, base, c, tile);
+static void bf16_scalar_product(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
+                                const void *b, int64_t panel, const void *base, void *c) {
+    bf16_panels_of_b(params, m, n, a, b, panel, base, c, bf16_scalar_tile);
 }
 
-const cti_gemm_kernels cti_bf16_scalar = BF16_KERNELS(product);
+const cti_gemm_kernels cti_bf16_scalar = BF16_KERNELS(bf16_scalar_product);

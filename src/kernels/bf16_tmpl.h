@@ -2,12 +2,14 @@
  * bf16. Compiled with AVX512-BF16 for the instruction sets that have it, and in plain C as their
  * specification. As in gemm_pack_tmpl.h a "line" is a row of A or a column of B.
  *
- * Two layouts. BY_PAIR: for each pair of k, 2p and 2p + 1, the elements of all lines, a line's two
- * side by side, as vdpbf16ps and the B tiles of AMX read them. BY_LINE: for each CHUNK of k, the
- * chunk's elements of each line, as the A tiles of AMX read them.
+ * There are two layouts. In BF16_BY_PAIR a panel has, for each pair of k, 2p and 2p + 1, the
+ * elements of all lines, the two of a line side by side, as vdpbf16ps and the B tiles of AMX read
+ * them. In BF16_BY_LINE it has, for each BF16_CHUNK of k, the chunk's elements of each line, as the
+ * A tiles of AMX read them.
  *
- *     BY_PAIR  line 0: k 0, k 1 | line 1: k 0, k 1 | ...     BY_LINE  line 0: k 0 ... k 31 |
- *              line 0: k 2, k 3 | line 1: k 2, k 3 | ...              line 1: k 0 ... k 31 | ...
+ *     BF16_BY_PAIR                                BF16_BY_LINE
+ *     line 0: k 0, k 1 | line 1: k 0, k 1 | ...   line 0: k 0 ... k 31 |
+ *     line 0: k 2, k 3 | line 1: k 2, k 3 | ...   line 1: k 0 ... k 31 | ...
  *
  * A panel is padded with zeros to whole lines, and along K to whole pairs or chunks. */
 #ifndef CTI_KERNELS_BF16_TMPL_H
@@ -20,25 +22,25 @@
 #include "kernels.h"
 #include "simd.h"
 
-typedef uint16_t bf16;
-typedef enum { BY_PAIR, BY_LINE } bf16_layout;
-enum { CHUNK = 32 /* k: a row of an A tile, and one vector of bf16 */ };
+typedef uint16_t bf16_bits;
+typedef enum { BF16_BY_PAIR, BF16_BY_LINE } bf16_layout;
+enum { BF16_CHUNK = 32 /* k: a row of an A tile, and one vector of bf16 */ };
 
 /* ---- rounding ---- */
 
 /* The nearest bf16, of two the even one. A NaN stays one (quiet); what is too large becomes an
  * infinity; what is smaller than 2^-126, the least normal number, becomes a zero of its sign. This
  * is vcvtneps2bf16. */
-INLINE bf16 bf16_of(float x) {
+INLINE bf16_bits bf16_of(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     const uint32_t magnitude = bits & 0x7FFFFFFF;
-    if (magnitude > 0x7F800000) return (bf16)(bits >> 16 | 0x40);
-    if (magnitude < 0x00800000) return (bf16)(bits >> 16 & 0x8000);
-    return (bf16)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+    if (magnitude > 0x7F800000) return (bf16_bits)(bits >> 16 | 0x40);
+    if (magnitude < 0x00800000) return (bf16_bits)(bits >> 16 & 0x8000);
+    return (bf16_bits)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-INLINE float float_of(bf16 x) {
+INLINE float bf16_value(bf16_bits x) {
     const uint32_t bits = (uint32_t)x << 16;
     float y;
     memcpy(&y, &bits, sizeof y);
@@ -47,13 +49,13 @@ INLINE float float_of(bf16 x) {
 
 /* x is the sum of its pieces 0, 1 and 2, up to 2^-24 of it: each piece is the bf16 of what those
  * before it leave. Piece 0 is bf16_of(x). */
-INLINE bf16 bf16_piece(float x, const int piece) {
-    for (int i = 0; i < piece; i++) x -= float_of(bf16_of(x));
+INLINE bf16_bits bf16_piece(float x, const int piece) {
+    for (int i = 0; i < piece; i++) x -= bf16_value(bf16_of(x));
     return bf16_of(x);
 }
 
 #if defined __AVX512BF16__
-INLINE __m512 piece_of(__m512 x, const int piece) {
+INLINE __m512 bf16_piece_of_16(__m512 x, const int piece) {
     UNROLL
     for (int i = 0; i < piece; i++)
         x = _mm512_sub_ps(x, _mm512_castsi512_ps(_mm512_slli_epi32(
@@ -63,23 +65,26 @@ INLINE __m512 piece_of(__m512 x, const int piece) {
 
 /* The bf16 of low's 16 numbers, then of high's. */
 INLINE __m512i bf16_of_two(__m512 low, __m512 high, const int piece) {
-    return (__m512i)_mm512_cvtne2ps_pbh(piece_of(high, piece), piece_of(low, piece));
+    return (__m512i)_mm512_cvtne2ps_pbh(bf16_piece_of_16(high, piece),
+                                        bf16_piece_of_16(low, piece));
 }
 
 /* Bits for the first n lanes of 16. */
-INLINE __mmask16 first_of_16(int64_t n) {
+INLINE __mmask16 bf16_first_of_16(int64_t n) {
     return n >= 16 ? 0xFFFF : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
 }
 
-/* A line's first n numbers, n <= CHUNK, then zeros, as 16 pairs. */
-INLINE __m512i pairs_of_line(const float *x, int64_t n, const int piece) {
-    return n >= CHUNK ? bf16_of_two(_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16), piece)
-                      : bf16_of_two(_mm512_maskz_loadu_ps(first_of_16(n), x),
-                                    _mm512_maskz_loadu_ps(first_of_16(n - 16), x + 16), piece);
+/* A line's first n numbers, n <= BF16_CHUNK, then zeros, as 16 pairs. */
+INLINE __m512i bf16_pairs_of_line(const float *x, int64_t n, const int piece) {
+    return n >= BF16_CHUNK
+               ? bf16_of_two(_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16), piece)
+               : bf16_of_two(_mm512_maskz_loadu_ps(bf16_first_of_16(n), x),
+                             _mm512_maskz_loadu_ps(bf16_first_of_16(n - 16), x + 16), piece);
 }
 
 /* The pair (x[i], y[i]) of each line i < n, n <= 16; y NULL: zeros. */
-INLINE __m512i pair_of_lines(const float *x, const float *y, __mmask16 lines, const int piece) {
+INLINE __m512i bf16_pair_of_lines(const float *x, const float *y, __mmask16 lines,
+                                  const int piece) {
     static const uint16_t order[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                        21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
                                        11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -90,7 +95,7 @@ INLINE __m512i pair_of_lines(const float *x, const float *y, __mmask16 lines, co
 }
 
 /* Transposes 16 vectors of 16 elements of 32 bits. */
-INLINE void transpose_pairs(__m512i x[16]) {
+INLINE void bf16_transpose_pairs(__m512i x[16]) {
     __m512i y[16];
     UNROLL
     for (int i = 0; i < 16; i += 2) { /* 2 x 2 blocks of elements */
@@ -126,28 +131,29 @@ INLINE void transpose_pairs(__m512i x[16]) {
 typedef struct {
     int width; /* lines of a panel */
     bf16_layout layout;
-    int unit;  /* k to a multiple of which a panel is padded: 2 or CHUNK */
+    int unit;  /* k to a multiple of which a panel is padded: 2 or BF16_CHUNK */
     int piece; /* of each element: see bf16_piece */
     int chunk; /* elements from a line's chunk to its next, for each line of the panel */
 } bf16_panels;
 
-/* Packs k numbers, k <= CHUNK, of n lines, n <= width, into one chunk of a panel. */
-INLINE void pack_chunk_plain(const bf16_panels *p, int64_t n, int64_t k, const float *x,
-                             int64_t line, int64_t step, bf16 *packed) {
-    const int64_t padded = p->unit == 2 ? (k + 1) / 2 * 2 : CHUNK;
+/* Packs k numbers, k <= BF16_CHUNK, of n lines, n <= width, into one chunk of a panel. */
+INLINE void bf16_pack_chunk_plain(const bf16_panels *p, int64_t n, int64_t k, const float *x,
+                                  int64_t line, int64_t step, bf16_bits *packed) {
+    const int64_t padded = p->unit == 2 ? (k + 1) / 2 * 2 : BF16_CHUNK;
     for (int64_t i = 0; i < p->width; i++)
         for (int64_t j = 0; j < padded; j++) {
-            const bf16 value = i < n && j < k ? bf16_piece(x[i * line + j * step], p->piece) : 0;
-            packed[p->layout == BY_LINE ? i * CHUNK + j : (j / 2 * p->width + i) * 2 + j % 2] =
-                value;
+            const bf16_bits value =
+                i < n && j < k ? bf16_piece(x[i * line + j * step], p->piece) : 0;
+            packed[p->layout == BF16_BY_LINE ? i * BF16_CHUNK + j
+                                             : (j / 2 * p->width + i) * 2 + j % 2] = value;
         }
 }
 
 #if defined __AVX512BF16__
 /* The same for 16 lines of a panel, or for its last ones, from `first` on. Either lines or k are
  * dense. */
-INLINE void pack_16_lines(const bf16_panels *p, const int first, int64_t n, int64_t k,
-                          const float *x, int64_t line, int64_t step, bf16 *packed) {
+INLINE void bf16_pack_16_lines(const bf16_panels *p, const int first, int64_t n, int64_t k,
+                               const float *x, int64_t line, int64_t step, bf16_bits *packed) {
     const int count = p->width - first < 16 ? p->width - first : 16;
     const bool by_line = step == 1;
     __m512i block[16];
@@ -155,20 +161,21 @@ INLINE void pack_16_lines(const bf16_panels *p, const int first, int64_t n, int6
     for (int i = 0; i < 16; i++) {
         const float *at = by_line ? x + i * line : x + 2 * i * step;
         if (by_line)
-            block[i] = i < count && i < n ? pairs_of_line(at, k, p->piece) : _mm512_setzero_si512();
+            block[i] =
+                i < count && i < n ? bf16_pairs_of_line(at, k, p->piece) : _mm512_setzero_si512();
         else
-            block[i] = 2 * i < k ? pair_of_lines(at, 2 * i + 1 < k ? at + step : NULL,
-                                                 first_of_16(n), p->piece)
+            block[i] = 2 * i < k ? bf16_pair_of_lines(at, 2 * i + 1 < k ? at + step : NULL,
+                                                      bf16_first_of_16(n), p->piece)
                                  : _mm512_setzero_si512();
     }
-    if (by_line == (p->layout == BY_PAIR)) transpose_pairs(block);
-    if (p->layout == BY_LINE) {
+    if (by_line == (p->layout == BF16_BY_PAIR)) bf16_transpose_pairs(block);
+    if (p->layout == BF16_BY_LINE) {
         UNROLL
         for (int i = 0; i < 16; i++)
-            if (i < count) _mm512_storeu_si512(packed + (first + i) * CHUNK, block[i]);
+            if (i < count) _mm512_storeu_si512(packed + (first + i) * BF16_CHUNK, block[i]);
         return;
     }
-    const int64_t pairs = p->unit == 2 ? (k + 1) / 2 : CHUNK / 2;
+    const int64_t pairs = p->unit == 2 ? (k + 1) / 2 : BF16_CHUNK / 2;
     UNROLL
     for (int i = 0; i < 16; i++)
         if (i < pairs)
@@ -177,39 +184,39 @@ INLINE void pack_16_lines(const bf16_panels *p, const int first, int64_t n, int6
 }
 #endif
 
-INLINE void pack_chunk(const bf16_panels *p, int64_t n, int64_t k, const float *x, int64_t line,
-                       int64_t step, bf16 *packed) {
+INLINE void bf16_pack_chunk(const bf16_panels *p, int64_t n, int64_t k, const float *x,
+                            int64_t line, int64_t step, bf16_bits *packed) {
 #if defined __AVX512BF16__
     if (line == 1 || step == 1) {
         UNROLL
         for (int first = 0; first < p->width; first += 16)
-            pack_16_lines(p, first, n - first, k, x + first * line, line, step, packed);
+            bf16_pack_16_lines(p, first, n - first, k, x + first * line, line, step, packed);
         return;
     }
 #endif
-    pack_chunk_plain(p, n, k, x, line, step, packed);
+    bf16_pack_chunk_plain(p, n, k, x, line, step, packed);
 }
 
 #if defined __AVX512BF16__
-/* The panels of a matrix whose lines are dense, BY_PAIR: each row of the source before the next, as
- * all panels have a part of it. */
-INLINE void pack_dense_lines(const bf16_panels *p, int64_t n, int64_t k, const float *x,
-                             int64_t step, bf16 *packed, int64_t panel) {
+/* The panels of a matrix whose lines are dense, BF16_BY_PAIR: each row of the source before the
+ * next, as all panels have a part of it. */
+INLINE void bf16_pack_dense_lines(const bf16_panels *p, int64_t n, int64_t k, const float *x,
+                                  int64_t step, bf16_bits *packed, int64_t panel) {
     enum { AHEAD = 8 }; /* rows that are prefetched, as in gemm_pack_tmpl.h */
     const int64_t padded = (k + p->unit - 1) / p->unit * p->unit;
     for (int64_t j = 0; j < padded; j += 2, x += 2 * step) {
-        bf16 *to = packed + j / CHUNK * p->chunk * p->width + j % CHUNK * p->width;
+        bf16_bits *to = packed + j / BF16_CHUNK * p->chunk * p->width + j % BF16_CHUNK * p->width;
         for (int64_t i = 0; i < n; i += p->width, to += panel) {
             UNROLL
             for (int first = 0; first < p->width; first += 16) {
                 const int count = p->width - first < 16 ? p->width - first : 16;
                 const float *at = x + i + first;
                 const __mmask16 written = (__mmask16)((1u << count) - 1);
-                const __mmask16 lines = j < k ? written & first_of_16(n - i - first) : 0;
+                const __mmask16 lines = j < k ? written & bf16_first_of_16(n - i - first) : 0;
                 __builtin_prefetch(at + AHEAD * step);
                 __builtin_prefetch(at + (AHEAD + 1) * step);
                 const __m512i pair =
-                    pair_of_lines(at, j + 1 < k ? at + step : NULL, lines, p->piece);
+                    bf16_pair_of_lines(at, j + 1 < k ? at + step : NULL, lines, p->piece);
                 if (count == 16) _mm512_storeu_si512(to + first * 2, pair);
                 else _mm512_mask_storeu_epi32(to + first * 2, written, pair);
             }
@@ -219,20 +226,20 @@ INLINE void pack_dense_lines(const bf16_panels *p, int64_t n, int64_t k, const f
 #endif
 
 /* Packs n lines of k numbers into panels. `panel` elements are from one panel to the next. */
-INLINE void pack_panels(const bf16_panels *p, int64_t n, int64_t k, const float *x, int64_t line,
-                        int64_t step, bf16 *packed, int64_t panel) {
+INLINE void bf16_pack_panels(const bf16_panels *p, int64_t n, int64_t k, const float *x,
+                             int64_t line, int64_t step, bf16_bits *packed, int64_t panel) {
 #if defined __AVX512BF16__
-    if (line == 1 && p->layout == BY_PAIR) {
-        pack_dense_lines(p, n, k, x, step, packed, panel);
+    if (line == 1 && p->layout == BF16_BY_PAIR) {
+        bf16_pack_dense_lines(p, n, k, x, step, packed, panel);
         return;
     }
 #endif
     for (int64_t i = 0; i < n; i += p->width, packed += panel) {
         const int64_t lines = n - i < p->width ? n - i : p->width;
-        bf16 *to = packed;
-        for (int64_t j = 0; j < k; j += CHUNK, to += p->chunk * p->width)
-            pack_chunk(p, lines, k - j < CHUNK ? k - j : CHUNK, x + i * line + j * step, line, step,
-                       to);
+        bf16_bits *to = packed;
+        for (int64_t j = 0; j < k; j += BF16_CHUNK, to += p->chunk * p->width)
+            bf16_pack_chunk(p, lines, k - j < BF16_CHUNK ? k - j : BF16_CHUNK,
+                            x + i * line + j * step, line, step, to);
     }
 }
 

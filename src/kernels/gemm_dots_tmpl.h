@@ -45,7 +45,7 @@ INLINE void gemm_dots_step(const gemm_source of, const int rows, const int cols,
     }
 }
 
-enum { LINE = 64, INTO_L2 = 2 }; /* of a prefetch: bytes, and its hint */
+enum { DOTS_LINE = 64, DOTS_INTO_L2 = 2 }; /* of a prefetch: bytes, and its hint */
 
 /* What all tiles of a product have alike. */
 typedef struct {
@@ -71,10 +71,10 @@ INLINE void gemm_dots_tile(const gemm_source of, const int rows, const int cols,
     for (int j = 0; j < cols; j++) columns[j] = j < n ? b + j * g->b_bytes : b;
     for (; p + LANES <= g->k; p += LANES) {
         const int64_t at = p * gemm_source_size(of);
-        if (ahead && at % LINE == 0) {
+        if (ahead && at % DOTS_LINE == 0) {
             UNROLL
             for (int j = 0; j < cols; j++)
-                __builtin_prefetch(ahead + cols * at + j * LINE, 0, INTO_L2);
+                __builtin_prefetch(ahead + cols * at + j * DOTS_LINE, 0, DOTS_INTO_L2);
         }
         gemm_dots_step(of, rows, cols, false, LANES, &of_a, columns, p, sum);
         gemm_advance(4, rows, &of_a, LANES * (int64_t)sizeof(real));
@@ -103,8 +103,8 @@ INLINE void gemm_dots_row(const gemm_source of, const gemm_dots_args *g, int64_t
             gemm_vec v = sum[j];
             for (; p + LANES <= g->k; p += LANES) {
                 const int64_t at = p * gemm_source_size(of);
-                if (of == OF_BF16 && at % LINE == 0) /* f32 is as fast without */
-                    __builtin_prefetch(b + at + DOT_AHEAD, 0, INTO_L2);
+                if (of == OF_BF16 && at % DOTS_LINE == 0) /* f32 is as fast without */
+                    __builtin_prefetch(b + at + DOT_AHEAD, 0, DOTS_INTO_L2);
                 v += gemm_load(a + p) * gemm_load_b(of, b, p, false, LANES);
             }
             if (p < g->k)
