@@ -209,7 +209,7 @@ void cti_comm_lose(ct_comm *comm, int peer, const char *says) {
 /* The peer may be there still and wait for this rank, and others for the peer, so that going on
  * could be a circle: this rank leaves. state: what test has returned. */
 static void fail(ct_comm *comm, int peer, ct_transfer_state state) {
-    char words[MOST_REASON + 1], says[CTI_FAULT_SIZE];
+    char words[MOST_REASON + 1], says[CTI_LOSS_SIZE];
     if (state == CT_TRANSFER_FAILED) {
         engine_reason(comm, words);
     } else {

@@ -19,7 +19,7 @@ struct cti_transfer {
     bool pending, done;        /* done: it has ended well */
 };
 
-enum { CTI_FAULT_SIZE = 200 };
+enum { CTI_FAULT_SIZE = 200, CTI_LOSS_SIZE = CTI_FAULT_SIZE - 24 }; /* without "rank N " */
 
 /* What a rank that waits says when the roll is called: see roll_call.h. */
 enum { CTI_ROLL_TAG = 255, CTI_ROLL_PEERS = 8 };

@@ -9,7 +9,7 @@
 /* ---- whom to give up ---- */
 
 static void lose(ct_comm *comm, int peer) {
-    char says[CTI_FAULT_SIZE];
+    char says[CTI_LOSS_SIZE];
     snprintf(says, sizeof says, "has not answered for %g s", comm->timeout);
     cti_comm_lose(comm, peer, says);
 }
