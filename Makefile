@@ -400,6 +400,7 @@ mutate: $(TESTS) $(BUILD)/mutation/venv/ready ## do the tests notice changes of 
 
 layers: $(STATIC) $(SHARED) ## fail on an include, a circle of calls or a global name that the architecture does not allow
 	@tests/layers $(OBJ)
+	@CC='$(CC)' tests/made_up_dtype
 	@! nm -D --defined-only $(SHARED) | awk '{print $$3}' | grep -v '^ct_\|^_' || { echo "layers: the shared library exports these"; exit 1; }
 
 headers: $(BUILD)/flags ## every public header compiles alone, as C11, C++11 and C++20, and the README's program as C++20

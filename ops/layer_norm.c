@@ -10,18 +10,18 @@
 typedef struct {
     const cti_kernels *k;
     int64_t n;
-    size_t size;
+    size_t size, stat_size; /* bytes of an element of x, and of a mean */
     const char *x, *w, *b;
     double eps;
     char *y, *mean, *rstd;
-} norm;
+} layer_norm_args;
 
-static void forward_rows(void *arg, int64_t begin, int64_t end, int worker) {
+static void layer_norm_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const norm *a = arg;
-    const size_t one = (size_t)begin * a->size, row = one * (size_t)a->n;
-    a->k->layer_norm(end - begin, a->n, a->x + row, a->w, a->b, a->eps, a->y + row, a->mean + one,
-                     a->rstd + one);
+    const layer_norm_args *a = arg;
+    const size_t row = (size_t)(begin * a->n) * a->size, stat = (size_t)begin * a->stat_size;
+    a->k->layer_norm(end - begin, a->n, a->x + row, a->w, a->b, a->eps, a->y + row, a->mean + stat,
+                     a->rstd + stat);
 }
 
 static ct_tensor *layer_norm_forward(ct_call *c) {
@@ -29,14 +29,23 @@ static ct_tensor *layer_norm_forward(ct_call *c) {
     c->drop = CT_DROP_OUT | CT_DROP_IN(2);
     if (!cti_op_norm_check(c)) return NULL;
     const int64_t rows = cti_op_row_count(x->shape), n = x->shape.dim[x->shape.ndim - 1];
+    const ct_dtype statistics = cti_dtype_statistics(x->dtype);
     ct_tensor *y = cti_op_new(c, x->dtype, x->shape);
-    ct_tensor *mean = c->saved[0] = cti_op_new(c, x->dtype, CT_SHAPE(rows)),
-              *rstd = c->saved[1] = cti_op_new(c, x->dtype, CT_SHAPE(rows));
+    ct_tensor *mean = c->saved[0] = cti_op_new(c, statistics, CT_SHAPE(rows)),
+              *rstd = c->saved[1] = cti_op_new(c, statistics, CT_SHAPE(rows));
     if (!y || !mean || !rstd) return NULL;
-    cti_parallel(c->context, rows, cti_op_grain(n), forward_rows,
-                 &(norm){kernels(c), n, cti_dtype_size(x->dtype), x->data, w ? w->data : NULL,
-                         b ? b->data : NULL, *(const double *)c->attrs, y->data, mean->data,
-                         rstd->data});
+    cti_parallel(c->context, rows, cti_op_grain(n), layer_norm_rows,
+                 &(layer_norm_args){.k = kernels(c),
+                                    .n = n,
+                                    .size = cti_dtype_size(x->dtype),
+                                    .stat_size = cti_dtype_size(statistics),
+                                    .x = x->data,
+                                    .w = w ? w->data : NULL,
+                                    .b = b ? b->data : NULL,
+                                    .eps = *(const double *)c->attrs,
+                                    .y = y->data,
+                                    .mean = mean->data,
+                                    .rstd = rstd->data});
     return y;
 }
 

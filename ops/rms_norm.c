@@ -8,17 +8,17 @@
 typedef struct {
     const cti_kernels *k;
     int64_t n;
-    size_t size;
+    size_t size, stat_size; /* bytes of an element of x, and of an rstd */
     const char *x, *w;
     double eps;
     char *y, *rstd;
-} norm;
+} rms_norm_args;
 
-static void forward_rows(void *arg, int64_t begin, int64_t end, int worker) {
+static void rms_norm_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const norm *a = arg;
-    const size_t one = (size_t)begin * a->size, row = one * (size_t)a->n;
-    a->k->rms_norm(end - begin, a->n, a->x + row, a->w, a->eps, a->y + row, a->rstd + one);
+    const rms_norm_args *a = arg;
+    const size_t row = (size_t)(begin * a->n) * a->size, stat = (size_t)begin * a->stat_size;
+    a->k->rms_norm(end - begin, a->n, a->x + row, a->w, a->eps, a->y + row, a->rstd + stat);
 }
 
 static ct_tensor *rms_norm_forward(ct_call *c) {
@@ -26,12 +26,20 @@ static ct_tensor *rms_norm_forward(ct_call *c) {
     c->drop = CT_DROP_OUT;
     if (!cti_op_norm_check(c)) return NULL;
     const int64_t rows = cti_op_row_count(x->shape), n = x->shape.dim[x->shape.ndim - 1];
+    const ct_dtype statistics = cti_dtype_statistics(x->dtype);
     ct_tensor *y = cti_op_new(c, x->dtype, x->shape),
-              *rstd = c->saved[0] = cti_op_new(c, x->dtype, CT_SHAPE(rows));
+              *rstd = c->saved[0] = cti_op_new(c, statistics, CT_SHAPE(rows));
     if (!y || !rstd) return NULL;
-    cti_parallel(c->context, rows, cti_op_grain(n), forward_rows,
-                 &(norm){kernels(c), n, cti_dtype_size(x->dtype), x->data, w ? w->data : NULL,
-                         *(const double *)c->attrs, y->data, rstd->data});
+    cti_parallel(c->context, rows, cti_op_grain(n), rms_norm_rows,
+                 &(rms_norm_args){.k = kernels(c),
+                                  .n = n,
+                                  .size = cti_dtype_size(x->dtype),
+                                  .stat_size = cti_dtype_size(statistics),
+                                  .x = x->data,
+                                  .w = w ? w->data : NULL,
+                                  .eps = *(const double *)c->attrs,
+                                  .y = y->data,
+                                  .rstd = rstd->data});
     return y;
 }
 

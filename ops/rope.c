@@ -9,39 +9,40 @@
 typedef struct {
     const cti_kernels *k;
     int64_t n, positions;
-    size_t size;
+    size_t size, angle_size; /* bytes of an element of x, and of a cosine */
     const char *x, *cos, *sin;
     bool interleaved;
-    double sign;
+    double sign; /* -1 turns back */
     char *y;
-} turning;
+} rope_args;
 
-static void turn_rows(void *arg, int64_t begin, int64_t end, int worker) {
+static void rope_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const turning *a = arg;
+    const rope_args *a = arg;
     for (int64_t r = begin; r < end; r++) {
         const size_t row = (size_t)(r * a->n) * a->size,
-                     angles = (size_t)(r % a->positions * (a->n / 2)) * a->size;
+                     angles = (size_t)(r % a->positions * (a->n / 2)) * a->angle_size;
         a->k->rope(a->n, a->x + row, a->cos + angles, a->sin + angles, a->interleaved, a->sign,
                    a->y + row);
     }
 }
 
-static ct_tensor *turn(const ct_call *c, ct_tensor *x, double sign) {
+static ct_tensor *rope_turn(const ct_call *c, ct_tensor *x, double sign) {
     ct_tensor *y = cti_op_new(c, x->dtype, x->shape);
     if (y && y->numel > 0) {
         const int64_t n = x->shape.dim[x->shape.ndim - 1];
-        turning a = {kernels(c),
-                     n,
-                     x->shape.dim[x->shape.ndim - 2],
-                     cti_dtype_size(x->dtype),
-                     x->data,
-                     c->saved[0]->data,
-                     c->saved[1]->data,
-                     ((const ct_rope_opts *)c->attrs)->interleaved,
-                     sign,
-                     y->data};
-        cti_parallel(c->context, y->numel / n, cti_op_grain(n), turn_rows, &a);
+        rope_args a = {.k = kernels(c),
+                       .n = n,
+                       .positions = x->shape.dim[x->shape.ndim - 2],
+                       .size = cti_dtype_size(x->dtype),
+                       .angle_size = cti_dtype_size(c->saved[0]->dtype),
+                       .x = x->data,
+                       .cos = c->saved[0]->data,
+                       .sin = c->saved[1]->data,
+                       .interleaved = ((const ct_rope_opts *)c->attrs)->interleaved,
+                       .sign = sign,
+                       .y = y->data};
+        cti_parallel(c->context, y->numel / n, cti_op_grain(n), rope_rows, &a);
     }
     return y;
 }
@@ -51,11 +52,11 @@ typedef struct {
     int64_t half;
     double offset;
     ct_tensor *cos, *sin;
-} table;
+} angle_table;
 
-static void fill_table(void *arg, int64_t begin, int64_t end, int worker) {
+static void fill_angles(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const table *t = arg;
+    const angle_table *t = arg;
     for (int64_t p = begin; p < end; p++)
         for (int64_t j = 0; j < t->half; j++) {
             const double angle = ((double)p + t->offset) * t->rate[j], c = cos(angle),
@@ -79,18 +80,23 @@ static ct_tensor *rope_forward(ct_call *c) {
     const int64_t positions = x->shape.dim[x->shape.ndim - 2],
                   half = x->shape.dim[x->shape.ndim - 1] / 2;
     ct_tensor *rate = cti_op_new(c, CT_F64, CT_SHAPE(half));
-    c->saved[0] = cti_op_new(c, x->dtype, CT_SHAPE(positions, half));
-    c->saved[1] = cti_op_new(c, x->dtype, CT_SHAPE(positions, half));
+    const ct_dtype statistics = cti_dtype_statistics(x->dtype); /* kernels compute in it */
+    c->saved[0] = cti_op_new(c, statistics, CT_SHAPE(positions, half));
+    c->saved[1] = cti_op_new(c, statistics, CT_SHAPE(positions, half));
     if (!rate || !c->saved[0] || !c->saved[1]) return NULL;
     double *r = (double *)rate->data;
     for (int64_t j = 0; j < half; j++) r[j] = pow(opts->base, -(double)j / (double)half);
-    cti_parallel(c->context, positions, cti_op_grain(half * 16), fill_table,
-                 &(table){r, half, (double)opts->offset, c->saved[0], c->saved[1]});
-    return turn(c, x, 1);
+    cti_parallel(c->context, positions, cti_op_grain(half * 16), fill_angles,
+                 &(angle_table){.rate = r,
+                                .half = half,
+                                .offset = (double)opts->offset,
+                                .cos = c->saved[0],
+                                .sin = c->saved[1]});
+    return rope_turn(c, x, 1);
 }
 
 static bool rope_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    return (grad[0] = turn(c, g[0], -1)) != NULL;
+    return (grad[0] = rope_turn(c, g[0], -1)) != NULL;
 }
 
 static const ct_op rope = {.name = "rope",

@@ -4,16 +4,16 @@
 #include "norm.h"
 #include "along.h"
 
-enum { BLOCK = 32 }; /* rows */
+enum { NORM_BLOCK = 32 }; /* rows */
 
 typedef struct {
     const cti_kernels *k;
     int64_t n, rows;
-    size_t size;
-    const char *x, *w, *g, *mean, *rstd; /* w, mean may be NULL */
-    const char *base;                    /* a gradient to add dx to; NULL: none */
+    size_t size, stat_size;              /* bytes of an element of x, and of an rstd */
+    const char *x, *w, *g, *mean, *rstd; /* w and mean may be NULL */
+    const char *base;                    /* a gradient to which dx is added; NULL if none */
     char *dx, *dw, *db;                  /* dw, db: one row for each block; any may be NULL */
-} norm;
+} norm_backward_args;
 
 bool cti_op_norm_check(const ct_call *c) {
     static const char *const names[] = {"x", "weight", "bias"};
@@ -29,23 +29,24 @@ bool cti_op_norm_check(const ct_call *c) {
     return true;
 }
 
-static void backward_blocks(void *arg, int64_t begin, int64_t end, int worker) {
-    const norm *a = arg;
+static void norm_backward_blocks(void *arg, int64_t begin, int64_t end, int worker) {
+    const norm_backward_args *a = arg;
     const size_t row = (size_t)a->n * a->size;
     (void)worker;
     for (int64_t b = begin; b < end; b++) {
-        const int64_t first = b * BLOCK, m = a->rows - first < BLOCK ? a->rows - first : BLOCK;
-        const size_t one = (size_t)first * a->size, at = one * (size_t)a->n;
+        const int64_t first = b * NORM_BLOCK,
+                      m = a->rows - first < NORM_BLOCK ? a->rows - first : NORM_BLOCK;
+        const size_t at = (size_t)(first * a->n) * a->size, stat = (size_t)first * a->stat_size;
         const char *base = a->base ? a->base + at : NULL;
         char *dx = a->dx ? a->dx + at : NULL, *dw = a->dw ? a->dw + (size_t)b * row : NULL,
              *db = a->db ? a->db + (size_t)b * row : NULL;
         if (dw) a->k->fill(a->n, 0, dw);
         if (db) a->k->fill(a->n, 0, db);
         if (a->mean)
-            a->k->layer_norm_backward(m, a->n, a->x + at, a->w, a->g + at, a->mean + one,
-                                      a->rstd + one, base, dx, dw, db);
+            a->k->layer_norm_backward(m, a->n, a->x + at, a->w, a->g + at, a->mean + stat,
+                                      a->rstd + stat, base, dx, dw, db);
         else
-            a->k->rms_norm_backward(m, a->n, a->x + at, a->w, a->g + at, a->rstd + one, base, dx,
+            a->k->rms_norm_backward(m, a->n, a->x + at, a->w, a->g + at, a->rstd + stat, base, dx,
                                     dw);
     }
 }
@@ -71,11 +72,13 @@ bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_te
                           ct_tensor **grad) {
     ct_tensor *x = c->in[0], *w = c->in[1];
     const bool want_w = c->wants[1], want_b = c->n > 2 && c->wants[2];
-    const int64_t rows = cti_op_row_count(x->shape), blocks = rows / BLOCK + (rows % BLOCK != 0);
-    norm a = {.k = kernels(c),
-              .n = x->shape.dim[x->shape.ndim - 1],
-              .rows = rows,
-              .size = cti_dtype_size(x->dtype)};
+    const int64_t rows = cti_op_row_count(x->shape),
+                  blocks = rows / NORM_BLOCK + (rows % NORM_BLOCK != 0);
+    norm_backward_args a = {.k = kernels(c),
+                            .n = x->shape.dim[x->shape.ndim - 1],
+                            .rows = rows,
+                            .size = cti_dtype_size(x->dtype),
+                            .stat_size = cti_dtype_size(rstd->dtype)};
     a.x = x->data, a.w = w ? w->data : NULL, a.g = g->data, a.mean = mean ? mean->data : NULL,
     a.rstd = rstd->data;
     ct_tensor *base = NULL;
@@ -88,7 +91,7 @@ bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_te
         a.dx = grad[0]->data;
     }
     a.base = base ? base->data : NULL;
-    cti_parallel(c->context, blocks, cti_op_grain(BLOCK * a.n), backward_blocks, &a);
+    cti_parallel(c->context, blocks, cti_op_grain(NORM_BLOCK * a.n), norm_backward_blocks, &a);
     return (!want_w || sum_blocks(c, 1, blocks, a.dw, grad)) &&
            (!want_b || sum_blocks(c, 2, blocks, a.db, grad));
 }

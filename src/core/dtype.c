@@ -11,6 +11,7 @@ const cti_dtype_info cti_dtype_table[CTI_DTYPES] = {
     [CT_BF16] = {"bf16", "BF16", 2, false, CT_F32, CT_F32},
 };
 
-#define ENTRIES(type, array) (sizeof((type *)0)->array / sizeof *((type *)0)->array)
-_Static_assert(ENTRIES(cti_kernels, cast) == CTI_DTYPES, "a kernel casts to each dtype");
-_Static_assert(ENTRIES(cti_isa, of) == CTI_DTYPES, "an instruction set has a table for each dtype");
+#define TABLE_ENTRIES(type, array) (sizeof((type *)0)->array / sizeof *((type *)0)->array)
+_Static_assert(TABLE_ENTRIES(cti_kernels, cast) == CTI_DTYPES, "a kernel casts to each dtype");
+_Static_assert(TABLE_ENTRIES(cti_isa, of) == CTI_DTYPES,
+               "an instruction set has a table for each dtype");
