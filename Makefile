@@ -18,7 +18,8 @@ TEXT   ?= $(wildcard include/cotangent/*.h src/*/*.c src/*/*.h ops/*.c ops/*/*.c
 # The system that is compiled for, as CC says it: what differs is in files named after one of these.
 MACHINE_TRIPLE := $(shell $(CC) -dumpmachine)
 OS_NAME  = $(if $(findstring mingw,$(MACHINE_TRIPLE))$(findstring windows,$(MACHINE_TRIPLE)),windows,$(if $(findstring wasi,$(MACHINE_TRIPLE)),wasi,posix))
-OTHER_OS = $(filter-out %_$(OS_NAME).c,$(wildcard src/core/os_*.c examples/system_*.c))
+OF_OS    = $(foreach n,$(OS_NAME) $(if $(filter posix wasi,$(OS_NAME)),unix),src/os/os_$(n)% examples/system_$(n).c)
+OTHER_OS = $(filter-out $(OF_OS),$(wildcard src/os/os_*.c examples/system_*.c))
 IS_MACOS = $(findstring macos,$(MACHINE_TRIPLE))$(findstring darwin,$(MACHINE_TRIPLE))
 # Test programs that a system cannot have: without --wrap of a linker nothing fails on purpose, and
 # those of files and threads wrap POSIX. What is printed to stderr is seen by dup.

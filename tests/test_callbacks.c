@@ -1,7 +1,7 @@
 /* Callbacks that are left by longjmp, as by a C++ exception: the next call is an error and no
  * crash, ct_error_clear clears it, and the context goes on as before. */
 #include "../src/autograd/tape.h"
-#include "../src/core/os.h"
+#include "../src/os/os.h"
 #include "../src/core/profile.h"
 
 #include "recompute_check.h"

@@ -1,10 +1,10 @@
-/* What differs between systems: src/core/os.h, and through it files with names beyond ASCII, of
+/* What differs between systems: src/os/os.h, and through it files with names beyond ASCII, of
  * more than 2 GiB, of any bytes, and replaced while they are open. */
 #include "files.h"
 
 #include <errno.h>
 
-#include "../src/core/os.h"
+#include "../src/os/os.h"
 
 static int64_t size_of(const char *path) {
     cti_os_about about;

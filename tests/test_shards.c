@@ -5,7 +5,7 @@
 #include "files.h"
 #include "suite.h"
 
-#include "../src/core/os.h"
+#include "../src/os/os.h"
 
 #define INDEX "model.safetensors.index.json"
 

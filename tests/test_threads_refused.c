@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include "../src/core/os.h"
+#include "../src/os/os.h"
 #include "op_check.h"
 
 static int calls, fails_at, fails_from; /* of the call that is watched; 0: never */

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "../core/os.h"
+#include "../os/os.h"
 #include "roll_call.h"
 
 /* ---- whom to give up ---- */

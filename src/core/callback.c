@@ -1,6 +1,6 @@
 /* Running callbacks, and finding those that were left. */
 #include "callback.h"
-#include "os.h"
+#include "../os/os.h"
 #include "profile.h"
 
 #include <cotangent/autograd.h>

@@ -1,7 +1,7 @@
 #include "kernel_bits.h"
 #include "context.h"
 #include "int_math.h"
-#include "os.h"
+#include "../os/os.h"
 
 #include <errno.h>
 #include <inttypes.h>

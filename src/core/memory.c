@@ -18,7 +18,7 @@
 
 #include "context.h"
 #include "int_math.h"
-#include "os.h"
+#include "../os/os.h"
 
 #include <stdlib.h>
 #include <string.h>

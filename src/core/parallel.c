@@ -9,7 +9,7 @@
 #include "context.h"
 #include "float_mode.h"
 #include "int_math.h"
-#include "os.h"
+#include "../os/os.h"
 
 #include <stdatomic.h>
 #include <string.h>

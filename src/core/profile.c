@@ -1,6 +1,6 @@
 /* Records a profile: spans, the rows that they add to, and the trace's events. */
 #include "profile.h"
-#include "os.h"
+#include "../os/os.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 #include <cotangent/autograd.h>
 
 #include "../core/int_math.h"
-#include "../core/os.h"
+#include "../os/os.h"
 
 enum {
     ROWS = 400,      /* the most lines that are drawn */

@@ -8,7 +8,7 @@
 #ifndef CTI_IO_TEMPORARY_H
 #define CTI_IO_TEMPORARY_H
 
-#include "../core/os.h"
+#include "../os/os.h"
 
 enum { CTI_TEMPORARY_NAME = 40 }; /* bytes of the longest name, with its NUL */
 

@@ -10,7 +10,7 @@
 #include <cpuid.h>
 #endif
 
-#include "../core/os.h"
+#include "../os/os.h"
 #include "bf16.h"
 #include "kernels.h"
 

@@ -4,7 +4,7 @@
 #ifndef CTI_KERNELS_UNARY_TMPL_H
 #define CTI_KERNELS_UNARY_TMPL_H
 
-#include "../core/os.h"
+#include "libm.h"
 #include "double_tmpl.h"
 #include "vmath.h"
 
@@ -205,7 +205,7 @@ INLINE void powers(int64_t n, const stored *x, double e, double scale, const sto
                 power[i] = double_exp2(low > 1000 ? 1000 : low);
             }
         } else {
-            for (int i = 0; i < count; i++) power[i] = cti_os_pow((double)get(x + at + i), e);
+            for (int i = 0; i < count; i++) power[i] = cti_libm_pow((double)get(x + at + i), e);
         }
         if (g)
             for (int i = 0; i < count; i++)

@@ -6,7 +6,7 @@
 #ifndef CTI_KERNELS_VMATH_H
 #define CTI_KERNELS_VMATH_H
 
-#include "../core/os.h"
+#include "libm.h"
 #include "simd.h"
 
 /* Phi(x), the normal distribution's, and the slope of x Phi(x), which is Phi(x) + x phi(x) */
@@ -20,7 +20,7 @@ static real libm_exp(real x) { return LIBM(exp)(x); }
 static real libm_exp2(real x) { return LIBM(exp2)(x); }
 static real libm_log(real x) { return LIBM(log)(x); }
 /* glibc's tanhf is off by over 2 ulp */
-static real libm_tanh(real x) { return (real)cti_os_tanh((double)x); }
+static real libm_tanh(real x) { return (real)cti_libm_tanh((double)x); }
 /* Not inline: its product is never made one instruction with a sum elsewhere, so that it is the
  * same bits everywhere. */
 __attribute__((noinline)) static real libm_normal_cdf(real x) {

@@ -1,12 +1,12 @@
 /* What differs between systems: cores and caches, memory, clocks, threads, files. os_posix.c
- * implements it for Linux and macOS, os_windows.c for Windows, os_wasi.c for WebAssembly;
- * os_unix_tmpl.h is what POSIX and WASI share. Everything else in the library is C11 and includes
- * no header of a system.
+ * implements it for Linux and macOS, os_wasi.c for WebAssembly, os_unix.c what these share;
+ * os_windows*.c for Windows. Everything else in the library is C11 and includes no header of a
+ * system.
  *
  * Paths are UTF-8 on every system. A function that fails sets errno. Calls that a signal interrupts
  * are repeated. */
-#ifndef CTI_CORE_OS_H
-#define CTI_CORE_OS_H
+#ifndef CTI_OS_OS_H
+#define CTI_OS_OS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -38,10 +38,6 @@ bool cti_os_on_stack(uintptr_t a, uintptr_t b);
 bool cti_os_grants_amx(void);
 /* Whether XCR0 names AVX-512's registers only after a thread has used them. */
 bool cti_os_saves_avx512_late(void);
-
-/* x^e to about 1 ulp, tanh to 2: the functions of some C libraries are further off. */
-double cti_os_pow(double x, double e);
-double cti_os_tanh(double x);
 
 /* ---- memory ---- */
 

@@ -4,6 +4,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* realpath, getentropy */
 #endif
+#include "../kernels/libm.h"
 #include "os.h"
 
 #include <dirent.h>
@@ -15,8 +16,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "os_unix_tmpl.h"
 
 /* ---- the machine and the process ---- */
 
@@ -41,8 +40,7 @@ unsigned cti_os_forks(void) { return 0; }
 bool cti_os_on_stack(uintptr_t a, uintptr_t b) { return (void)a, (void)b, true; } /* the only one */
 bool cti_os_grants_amx(void) { return false; }
 bool cti_os_saves_avx512_late(void) { return false; }
-double cti_os_pow(double x, double e) { return pow(x, e); }
-double cti_os_tanh(double x) { return tanh(x); }
+double cti_libm_tanh(double x) { return tanh(x); }
 
 /* ---- memory ---- */
 
@@ -96,62 +94,7 @@ bool cti_os_real_path(const char *path, char *out) {
     return size <= CTI_OS_PATH;
 }
 
-/* wasi-libc takes an empty path for the current folder. */
-static bool is_named(const char *path) {
-    if (*path) return true;
-    errno = ENOENT;
-    return false;
-}
-
-/* ---- what a path or an open file is ---- */
-
-static bool tell(int status, const struct stat *from, cti_os_about *to) {
-    if (status != 0) return false;
-    *to = (cti_os_about){.kind = kind_of(from->st_mode),
-                         .size = from->st_size,
-                         .device = (uint64_t)from->st_dev,
-                         .number = (uint64_t)from->st_ino,
-                         .modified_s = from->st_mtim.tv_sec,
-                         .modified_ns = from->st_mtim.tv_nsec};
-    return true;
-}
-
-bool cti_os_about_file(int fd, cti_os_about *about) {
-    struct stat found;
-    return tell(fstat(fd, &found), &found, about);
-}
-
-bool cti_os_about_path(const char *path, cti_os_about *about) {
-    struct stat found;
-    return is_named(path) && tell(stat(path, &found), &found, about);
-}
-
-bool cti_os_about_link(const char *path, cti_os_about *about) {
-    struct stat found;
-    return is_named(path) && tell(lstat(path, &found), &found, about);
-}
-
 /* ---- files ---- */
-
-int cti_os_open(const char *path) {
-    return is_named(path) ? open(path, O_RDONLY | O_NONBLOCK) : -1;
-}
-int cti_os_open_folder(const char *path) {
-    return is_named(path) ? open(path, O_RDONLY | O_DIRECTORY) : -1;
-}
-int cti_os_create(const char *path, unsigned mode) {
-    if (!is_named(path)) return -1;
-    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, (mode_t)mode);
-}
-void cti_os_close(int fd) { close(fd); }
-
-int64_t cti_os_read_at(int fd, int64_t offset, void *out, size_t size) {
-    return pread(fd, out, size, offset);
-}
-int64_t cti_os_write(int fd, const void *data, size_t size) { return write(fd, data, size); }
-int64_t cti_os_write_at(int fd, int64_t offset, const void *data, size_t size) {
-    return pwrite(fd, data, size, offset);
-}
 
 /* A runtime that cannot sync a folder says EBADF, ENOTSUP or EACCES. */
 bool cti_os_sync(int fd) {
@@ -166,15 +109,6 @@ bool cti_os_sync(int fd) {
 const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old) {
     (void)fd, (void)path, (void)old;
     return NULL;
-}
-
-bool cti_os_make_folder(const char *path) { return is_named(path) && mkdir(path, 0777) == 0; }
-
-void cti_os_error(char *words, size_t size) {
-    const char *text = strerror(errno);
-    const size_t length = strlen(text) < size ? strlen(text) : size - 1;
-    memcpy(words, text, length);
-    words[length] = '\0';
 }
 
 /* ---- locks: there are none, so the temporary file of a killed writer stays ---- */

@@ -1,13 +1,15 @@
-/* Replacing a file on Windows; os_windows.c includes it after its headers, its function fail and
- * SHARED. `path`, `from` and `to` are as from wide.
+/* Replacing a file on Windows.
  *
  * NTFS renames over a file that is open. FAT, network file systems and Wine do not: there the old
  * file is moved aside, the new one gets its name, and the old one is removed. In between there is
  * no file of that name, for which this waits. */
+#include "os_windows.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 /* A file that was moved aside has this behind its name, and perhaps a digit. */
 static const wchar_t aside_end[] = L".replaced";
-enum { ATTEMPTS = 10, PAUSE = 20 /* ms */ }; /* to wait for another program */
 
 /* The path with aside_end and one more character (0: none) behind it, and room for that; for
  * free(). NULL: no memory. */
@@ -30,8 +32,7 @@ static bool is_moved_aside(const wchar_t *path) {
     return find != INVALID_HANDLE_VALUE && FindClose(find);
 }
 
-/* Whether a file that was not there is back, or will be in a moment. */
-static bool reappears(const wchar_t *path) {
+bool cti_windows_reappears(const wchar_t *path) {
     return is_moved_aside(path) || GetFileAttributesW(path) != INVALID_FILE_ATTRIBUTES;
 }
 
@@ -40,8 +41,8 @@ static bool reappears(const wchar_t *path) {
 static bool rename_open(const wchar_t *from, const wchar_t *to) {
     enum { INFO_EX = 22, REPLACES = 1, POSIX = 2 }; /* FileRenameInfoEx */
     const size_t length = wcslen(to) * sizeof *to, bytes = sizeof(FILE_RENAME_INFO) + length;
-    const HANDLE file = CreateFileW(from, DELETE | GENERIC_WRITE, SHARED, NULL, OPEN_EXISTING,
-                                    FILE_FLAG_OPEN_REPARSE_POINT, NULL);
+    const HANDLE file = CreateFileW(from, DELETE | GENERIC_WRITE, CTI_WINDOWS_SHARED, NULL,
+                                    OPEN_EXISTING, FILE_FLAG_OPEN_REPARSE_POINT, NULL);
     if (file == INVALID_HANDLE_VALUE) return false;
     FILE_RENAME_INFO *info = calloc(1, bytes);
     if (info) {
@@ -85,24 +86,24 @@ static bool replace_in_two_steps(const wchar_t *from, const wchar_t *to) {
 }
 
 /* Whether rename_over may succeed in a moment: another program has `to` open, or replaces it. */
-static bool is_held(const wchar_t *to, DWORD error) {
+static bool is_target_held(const wchar_t *to, DWORD error) {
     if (error != ERROR_ACCESS_DENIED && error != ERROR_SHARING_VIOLATION) return false;
     const DWORD attributes = GetFileAttributesW(to);
-    if (attributes == INVALID_FILE_ATTRIBUTES) return reappears(to);
+    if (attributes == INVALID_FILE_ATTRIBUTES) return cti_windows_reappears(to);
     return !(attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_READONLY));
 }
 
 /* A virus scanner or the like has a file open for a moment alone, so this tries ATTEMPTS times
  * before it moves the old file aside. As many attempts follow, since another program may be
  * replacing the file too. */
-static bool replace(const wchar_t *from, const wchar_t *to) {
+bool cti_windows_replace(const wchar_t *from, const wchar_t *to) {
     DWORD error = 0;
-    for (int i = 0; i < 2 * ATTEMPTS; i++) {
-        if (i > 0) Sleep(PAUSE);
+    for (int i = 0; i < 2 * CTI_WINDOWS_ATTEMPTS; i++) {
+        if (i > 0) Sleep(CTI_WINDOWS_PAUSE);
         if (rename_over(from, to)) return true;
         error = GetLastError();
-        if (!is_held(to, error)) break;
-        if (i + 1 >= ATTEMPTS && replace_in_two_steps(from, to)) return true;
+        if (!is_target_held(to, error)) break;
+        if (i + 1 >= CTI_WINDOWS_ATTEMPTS && replace_in_two_steps(from, to)) return true;
     }
-    return fail(error);
+    return cti_windows_fail(error);
 }

@@ -1,4 +1,4 @@
-/* os.h on POSIX systems: Linux, macOS and others. */
+/* os.h on POSIX systems, Linux, macOS and others: what WASI does not share (os_unix.c). */
 #ifndef __LP64__
 #define _FILE_OFFSET_BITS 64
 #define _TIME_BITS        64 /* files of 2038 and later can be opened */
@@ -9,6 +9,7 @@
 #ifndef _DARWIN_C_SOURCE
 #define _DARWIN_C_SOURCE /* sysctlbyname, F_FULLFSYNC */
 #endif
+#include "../kernels/libm.h"
 #include "os.h"
 
 #include <dirent.h>
@@ -31,8 +32,6 @@
 #include <sys/syscall.h>
 #endif
 
-#include "os_unix_tmpl.h"
-
 /* ---- the machine and the process ---- */
 
 int cti_os_cores(void) {
@@ -45,7 +44,7 @@ int cti_os_cores(void) {
 }
 
 #ifdef __APPLE__
-static int64_t number_of(const char *name) {
+static int64_t sysctl_number(const char *name) {
     int64_t value = 0;
     size_t size = sizeof value;
     return sysctlbyname(name, &value, &size, NULL, 0) == 0 && value > 0 ? value : 0;
@@ -53,10 +52,10 @@ static int64_t number_of(const char *name) {
 
 int64_t cti_os_l2_bytes(void) {
     /* of the fast cores, if the system tells fast from slow ones; several cores share it */
-    const int64_t bytes = number_of("hw.perflevel0.l2cachesize"),
-                  sharing = number_of("hw.perflevel0.cpusperl2");
+    const int64_t bytes = sysctl_number("hw.perflevel0.l2cachesize"),
+                  sharing = sysctl_number("hw.perflevel0.cpusperl2");
     if (bytes > 0) return sharing > 0 ? bytes / sharing : bytes;
-    return number_of("hw.l2cachesize");
+    return sysctl_number("hw.l2cachesize");
 }
 
 int64_t cti_os_l1d_ways(void) { return 0; }
@@ -85,17 +84,17 @@ void cti_os_sleep(int64_t ns) {
 
 uint64_t cti_os_process(void) { return (uint64_t)getpid(); }
 
-static unsigned forks;
-static bool forks_are_counted;
-static void count_fork(void) { forks++; }
-static void count_forks(void) { forks_are_counted = !pthread_atfork(NULL, NULL, count_fork); }
+static unsigned fork_count;
+static bool forks_counted;
+static void count_fork(void) { fork_count++; }
+static void count_forks(void) { forks_counted = !pthread_atfork(NULL, NULL, count_fork); }
 
 bool cti_os_count_forks(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    return pthread_once(&once, count_forks) == 0 && forks_are_counted;
+    return pthread_once(&once, count_forks) == 0 && forks_counted;
 }
 
-unsigned cti_os_forks(void) { return forks; }
+unsigned cti_os_forks(void) { return fork_count; }
 
 /* From the lowest address on. False: not known. */
 static bool thread_stack(uintptr_t *low, size_t *size) {
@@ -145,12 +144,10 @@ bool cti_os_grants_amx(void) {
 #endif
 }
 
-double cti_os_pow(double x, double e) { return pow(x, e); }
-
 #if defined __GLIBC__ || defined __APPLE__
-double cti_os_tanh(double x) { return tanh(x); }
+double cti_libm_tanh(double x) { return tanh(x); }
 #else /* the tanh of zig's musl is off by 2.004 ulp at -0.2159 */
-double cti_os_tanh(double x) { return (double)tanhl(x); }
+double cti_libm_tanh(double x) { return (double)tanhl(x); }
 #endif
 
 /* ---- memory ---- */
@@ -193,7 +190,7 @@ void cti_cond_signal(cti_cond *cond) { pthread_cond_signal(cond_of(cond)); }
 void cti_cond_broadcast(cti_cond *cond) { pthread_cond_broadcast(cond_of(cond)); }
 void cti_cond_free(cti_cond *cond) { pthread_cond_destroy(cond_of(cond)); }
 
-static void *begin(void *arg) {
+static void *begin_pthread(void *arg) {
     const cti_thread *thread = arg;
     thread->work(thread->arg);
     return NULL;
@@ -211,7 +208,7 @@ bool cti_thread_start(cti_thread *thread, void (*work)(void *arg), void *arg) {
     thread->work = work;
     thread->arg = arg;
     pthread_t id;
-    const bool ok = pthread_create(&id, NULL, begin, thread) == 0;
+    const bool ok = pthread_create(&id, NULL, begin_pthread, thread) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (ok) memcpy(&thread->opaque, &id, sizeof id);
     return ok;
@@ -250,85 +247,7 @@ bool cti_os_real_path(const char *path, char *out) {
     return realpath(path, out) != NULL;
 }
 
-/* ---- what a path or an open file is ---- */
-
-#ifdef __APPLE__
-#define MODIFIED st_mtimespec
-#else
-#define MODIFIED st_mtim
-#endif
-
-static bool tell(int status, const struct stat *from, cti_os_about *to) {
-    if (status != 0) return false;
-    *to = (cti_os_about){.kind = kind_of(from->st_mode),
-                         .size = from->st_size,
-                         .device = (uint64_t)from->st_dev,
-                         .number = (uint64_t)from->st_ino,
-                         .modified_s = from->MODIFIED.tv_sec,
-                         .modified_ns = from->MODIFIED.tv_nsec,
-                         .mode = from->st_mode & 07777,
-                         .owner = from->st_uid,
-                         .group = from->st_gid};
-    return true;
-}
-
-bool cti_os_about_file(int fd, cti_os_about *about) {
-    struct stat found;
-    return tell(fstat(fd, &found), &found, about);
-}
-
-bool cti_os_about_path(const char *path, cti_os_about *about) {
-    struct stat found;
-    return tell(stat(path, &found), &found, about);
-}
-
-bool cti_os_about_link(const char *path, cti_os_about *about) {
-    struct stat found;
-    return tell(lstat(path, &found), &found, about);
-}
-
 /* ---- files ---- */
-
-/* bytes of one read or write; Linux transfers at most 2^31 - 4096, macOS refuses 2^31 */
-enum { AT_ONCE = 1 << 30 };
-static size_t at_once(size_t size) { return size < AT_ONCE ? size : AT_ONCE; }
-
-static int open_repeated(const char *path, int flags, mode_t mode) {
-    int fd;
-    do fd = open(path, flags | O_CLOEXEC, mode);
-    while (fd < 0 && errno == EINTR);
-    return fd;
-}
-
-int cti_os_open(const char *path) {
-    return open_repeated(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, 0);
-}
-int cti_os_open_folder(const char *path) { return open_repeated(path, O_RDONLY | O_DIRECTORY, 0); }
-int cti_os_create(const char *path, unsigned mode) {
-    return open_repeated(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, (mode_t)mode);
-}
-void cti_os_close(int fd) { close(fd); }
-
-int64_t cti_os_read_at(int fd, int64_t offset, void *out, size_t size) {
-    ssize_t n;
-    do n = pread(fd, out, at_once(size), (off_t)offset);
-    while (n < 0 && errno == EINTR);
-    return n;
-}
-
-int64_t cti_os_write(int fd, const void *data, size_t size) {
-    ssize_t n;
-    do n = write(fd, data, at_once(size));
-    while (n < 0 && errno == EINTR);
-    return n;
-}
-
-int64_t cti_os_write_at(int fd, int64_t offset, const void *data, size_t size) {
-    ssize_t n;
-    do n = pwrite(fd, data, at_once(size), (off_t)offset);
-    while (n < 0 && errno == EINTR);
-    return n;
-}
 
 bool cti_os_sync(int fd) {
 #ifdef F_FULLFSYNC /* macOS's fsync leaves what the drive has in its own memory */
@@ -363,23 +282,6 @@ const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old
     return "cannot keep its mode";
 }
 
-bool cti_os_make_folder(const char *path) { return mkdir(path, 0777) == 0; }
-
-/* strerror_r returns a number or, GNU's, the words. */
-static const char *by_number(int failed, const char *words) { return failed ? NULL : words; }
-static const char *by_words(const char *found, const char *words) { return words ? found : NULL; }
-
-void cti_os_error(char *words, size_t size) {
-    char found[128];
-    const char *text = _Generic(strerror_r(errno, found, sizeof found),
-        int: by_number,
-        char *: by_words)(strerror_r(errno, found, sizeof found), found);
-    if (!text) text = "unknown error";
-    const size_t length = strlen(text) < size ? strlen(text) : size - 1;
-    memcpy(words, text, length);
-    words[length] = '\0';
-}
-
 /* ---- locks, and the files in a folder that nobody locks ---- */
 
 /* Locks the whole file, or fails at once. */
@@ -393,14 +295,14 @@ static bool set_lock(int fd, short type, cti_lock kind) {
     return false;
 }
 
-static bool is_held(int error) { return error == EAGAIN || error == EACCES; }
+static bool is_lock_refused(int error) { return error == EAGAIN || error == EACCES; }
 
 bool cti_os_lock(int fd, cti_lock *lock) {
     static const cti_lock kinds[] = {CTI_LOCK_DESCRIPTION, CTI_LOCK_PROCESS};
     for (int i = 0; i < 2; i++) {
         *lock = kinds[i];
         if (set_lock(fd, F_WRLCK, *lock)) return true;
-        if (is_held(errno)) return false;
+        if (is_lock_refused(errno)) return false;
     }
     *lock = CTI_LOCK_NONE;
     return true;

@@ -1,6 +1,10 @@
-/* Paths on Windows; os_windows.c includes it after its headers and its functions fail and done. A
- * path is UTF-8, with / or \, of any length: on a drive, on a share (\\server\share), or with the
- * prefix \\?\. */
+/* Paths on Windows: UTF-8 to and from what the system takes. */
+#include "os_windows.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Whether a path is handed to the file system as it is (\\?\), or names a device (\\.\). */
 static bool is_literal(const wchar_t *path) {
@@ -13,14 +17,14 @@ static wchar_t *prefixed(const wchar_t *path) {
     static const wchar_t drive[] = L"\\\\?\\", share[] = L"\\\\?\\UNC";
     enum { PREFIX = sizeof share / sizeof *share - 1 };
     const DWORD room = GetFullPathNameW(path, 0, NULL, NULL);
-    if (room == 0) return fail(GetLastError()), NULL;
+    if (room == 0) return cti_windows_fail(GetLastError()), NULL;
     wchar_t *out = malloc((PREFIX + (size_t)room) * sizeof *out);
-    if (!out) return fail(ERROR_OUTOFMEMORY), NULL;
+    if (!out) return cti_windows_fail(ERROR_OUTOFMEMORY), NULL;
     wchar_t *whole = out + PREFIX;
     const DWORD units = GetFullPathNameW(path, room, whole, NULL);
     if (units == 0 || units >= room) { /* another thread has changed the current folder */
         free(out);
-        return fail(ERROR_PATH_NOT_FOUND), NULL;
+        return cti_windows_fail(ERROR_PATH_NOT_FOUND), NULL;
     }
     const wchar_t *prefix = drive;
     if (is_literal(whole)) { /* the name of a device becomes \\.\NUL */
@@ -35,13 +39,12 @@ static wchar_t *prefixed(const wchar_t *path) {
     return out;
 }
 
-/* A path in UTF-16, for free(). NULL: failed. */
-static wchar_t *wide(const char *path) {
+wchar_t *cti_windows_path(const char *path) {
     enum { SHORT_PATH = MAX_PATH - 13 }; /* folders leave room for a name of 8.3 */
     const int units = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, NULL, 0);
-    if (units <= 0) return done(FALSE), NULL;
+    if (units <= 0) return cti_windows_done(FALSE), NULL;
     wchar_t *out = malloc((size_t)units * sizeof *out);
-    if (!out) return fail(ERROR_OUTOFMEMORY), NULL;
+    if (!out) return cti_windows_fail(ERROR_OUTOFMEMORY), NULL;
     MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, units);
     if (is_literal(out)) { /* only \ separates there; no name contains a slash */
         for (wchar_t *at = out; *at; at++)
@@ -55,20 +58,17 @@ static wchar_t *wide(const char *path) {
     return whole;
 }
 
-/* UTF-16 as UTF-8; false with ERANGE where it is longer than `room` bytes. */
-static bool to_utf8(const wchar_t *path, char *out, size_t room) {
+bool cti_windows_utf8(const wchar_t *path, char *out, size_t room) {
     const int most = room > INT_MAX ? INT_MAX : (int)room;
     if (WideCharToMultiByte(CP_UTF8, 0, path, -1, out, most, NULL, NULL) > 0) return true;
     errno = ERANGE;
     return false;
 }
 
-/* The same for a path that a call of the system has written to an array of CTI_OS_PATH units;
- * `units` is what it returned: 0: it failed; CTI_OS_PATH or more: the path did not fit. */
-static bool answer_to_utf8(const wchar_t *path, DWORD units, char *out, size_t room) {
-    if (units == 0) return fail(GetLastError());
-    if (units >= CTI_OS_PATH) return fail(ERROR_FILENAME_EXCED_RANGE);
-    return to_utf8(path, out, room);
+bool cti_windows_answer(const wchar_t *path, DWORD units, char *out, size_t room) {
+    if (units == 0) return cti_windows_fail(GetLastError());
+    if (units >= CTI_OS_PATH) return cti_windows_fail(ERROR_FILENAME_EXCED_RANGE);
+    return cti_windows_utf8(path, out, room);
 }
 
 bool cti_os_is_separator(char c) { return c == '/' || c == '\\'; }
@@ -90,5 +90,5 @@ bool cti_os_is_absolute(const char *path) { return cti_os_is_separator(*path) ||
 bool cti_os_current_folder(char *out, size_t room) {
     wchar_t folder[CTI_OS_PATH];
     const DWORD units = GetCurrentDirectoryW(CTI_OS_PATH, folder);
-    return answer_to_utf8(folder, units, out, room);
+    return cti_windows_answer(folder, units, out, room);
 }
