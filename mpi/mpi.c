@@ -56,7 +56,7 @@ static void free_comm(cti_mpi *m) {
 }
 
 /* Returns once all have parted, or not at all. */
-static void part(cti_mpi *m, bool failed) {
+static void part_comm(cti_mpi *m, bool failed) {
     if (!cti_mpi_part(m, failed)) abort_all(m->comm);
     MPI_Comm_free(&m->comm);
 }
@@ -76,7 +76,7 @@ void cti_mpi_close(cti_mpi *m, bool failed) {
         cti_mpi_leave(m);
         return;
     }
-    part(m, false);
+    part_comm(m, false);
     free_comm(m);
     end_mpi();
 }
@@ -85,12 +85,13 @@ void cti_mpi_close(cti_mpi *m, bool failed) {
  * ct_error_die has ended the program. */
 static void part_all(void) {
     if (started_by != getpid() || aborting) return;
-    for (cti_mpi *m = open_comms; m; m = m->next) part(m, m->failed); /* freed when it is closed */
+    for (cti_mpi *m = open_comms; m; m = m->next)
+        part_comm(m, m->failed); /* freed when it is closed */
     open_comms = NULL;
     while (failed_comms) {
         cti_mpi *m = failed_comms;
         failed_comms = m->next;
-        part(m, true);
+        part_comm(m, true);
         free_comm(m);
     }
 }
@@ -145,7 +146,7 @@ static bool start_mpi(ct_context *context) {
 }
 
 /* False: not all ranks have come. */
-static bool wait_for(MPI_Request *request, double until) {
+static bool wait_request(MPI_Request *request, double until) {
     for (int done = 0;; cti_mpi_nap()) {
         if (MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
         if (done) return true;
@@ -179,7 +180,7 @@ static cti_mpi *new_comm(ct_context *context) {
 }
 
 /* A rank that has an error takes part too, so that the others hear of it. */
-static bool join(ct_context *context, MPI_Comm *comm) {
+static bool agree_on_comm(ct_context *context, MPI_Comm *comm) {
     double until = MPI_Wtime() + MINUTES * 60;
     char message[MESSAGE];
     int own = 0, size = 0, who = 0;
@@ -189,12 +190,12 @@ static bool join(ct_context *context, MPI_Comm *comm) {
     snprintf(message, sizeof message, "%s", ct_error_message(context));
     if (ct_error(context) == CT_OK) own = size;
     abandoned = MPI_Comm_idup(MPI_COMM_WORLD, comm, &request) != MPI_SUCCESS ||
-                !wait_for(&request, until) ||
+                !wait_request(&request, until) ||
                 MPI_Iallreduce(&own, &who, 1, MPI_INT, MPI_MIN, *comm, &request) != MPI_SUCCESS ||
-                !wait_for(&request, until);
+                !wait_request(&request, until);
     if (!abandoned && who < size)
         abandoned = MPI_Ibcast(message, MESSAGE, MPI_CHAR, who, *comm, &request) != MPI_SUCCESS ||
-                    !wait_for(&request, until);
+                    !wait_request(&request, until);
     if (abandoned)
         return ct_fail(context, CT_ERR_IO,
                        "ct_mpi_comm: not all ranks have called it within %d minutes", MINUTES);
@@ -207,7 +208,7 @@ ct_comm *ct_mpi_comm(ct_context *context) {
     MPI_Comm comm;
     if (!context || !start_mpi(context)) return NULL;
     cti_mpi *m = new_comm(context);
-    if (!join(context, &comm)) {
+    if (!agree_on_comm(context, &comm)) {
         free_comm(m);
         return NULL;
     }

@@ -36,11 +36,11 @@ $(BUILD)/$(MPI_SHARED): $(MPI_OBJ) $(SHARED)
 $(BUILD)/char_lm_mpi: $(patsubst %,$(BUILD)/obj/examples/%.o,char_lm common $(CHAR_LM)) $(BUILD)/obj/mpi/world_mpi.o $(SYSTEM_OBJ) $(MPI_STATIC) $(STATIC)
 	$(call if_quiet,LD)$(mpicc) $(SANITIZE) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
 
-# The engine once more, with messages cut so small that the tests have several pieces.
+# The engine once more, with messages cut so small that the tests have several segments.
 MPI_SMALL = $(BUILD)/obj/mpi/tests/small_engine.o
 $(MPI_SMALL): mpi/mpi_engine.c $(BUILD)/mpi_flags
 	@mkdir -p $(@D)
-	$(call if_quiet,CC)$(mpicc) $(ALL_CFLAGS) -DCTI_MPI_PIECE=100000 -Impi/include -MMD -MP -c $< -o $@
+	$(call if_quiet,CC)$(mpicc) $(ALL_CFLAGS) -DCTI_MPI_SEGMENT=100000 -Impi/include -MMD -MP -c $< -o $@
 $(MPI)/transfers: $(MPI_SMALL) $(BUILD)/obj/mpi/mpi.o
 
 $(MPI)/%: $(BUILD)/obj/mpi/tests/%.o $(MPI_STATIC) $(STATIC)

@@ -5,45 +5,45 @@
 #include <time.h>
 #include <unistd.h>
 
-/* MPI counts in int, so more bytes are sent in pieces. */
-#ifndef CTI_MPI_PIECE
-#define CTI_MPI_PIECE ((size_t)1 << 30)
+/* MPI counts in int, so more bytes are sent in segments. */
+#ifndef CTI_MPI_SEGMENT
+#define CTI_MPI_SEGMENT ((size_t)1 << 30)
 #endif
 
 enum { LEAVE = 256, OVER }; /* tags after those of transfers */
 enum { ROLL = 255 };        /* the tag of what a rank listens to all the time */
 
 static const double patience[2] = {5, 60}; /* s, for others to part after a failure */
-static const double moment = 1;            /* s, for a message that is under way */
+static const double grace = 1;             /* s, for a message that is under way */
 static const double glance = 0.02;         /* s, to find one that has come */
 
 /* A transfer's state. */
-struct cti_mpi_pieces {
-    cti_mpi_pieces *next; /* of those that are lost */
+struct cti_mpi_segments {
+    cti_mpi_segments *next; /* of those that are lost */
     double started;
     bool cancelled;
     int n;
     MPI_Status *statuses;
     MPI_Request requests[];
 };
-typedef cti_mpi_pieces pieces;
+typedef cti_mpi_segments segments;
 
 /* ---- reasons ---- */
 
-static bool fail(cti_mpi *m, const char *reason) {
+static bool mpi_fail(cti_mpi *m, const char *reason) {
     snprintf(m->reason, sizeof m->reason, "%s", reason);
     m->failed = true;
     return false;
 }
 
-static bool fail_mpi(cti_mpi *m, int error) {
+static bool mpi_fail_code(cti_mpi *m, int error) {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
     if (MPI_Error_string(error, text, &length) != MPI_SUCCESS || !*text)
         snprintf(text, sizeof text, "MPI error %d", error);
     for (char *c = text; *c; c++)
         if (*c == '\n') *c = ' '; /* MPICH's have lines */
-    return fail(m, text);
+    return mpi_fail(m, text);
 }
 
 /* One by one, as MPI_Testall leaves open which have ended when one fails. True: all have ended. */
@@ -83,7 +83,7 @@ static void take_leaves(cti_mpi *m) {
     }
 }
 
-static void tell(cti_mpi *m, int tag, MPI_Request *requests) {
+static void announce(cti_mpi *m, int tag, MPI_Request *requests) {
     for (int r = 0; r < m->size; r++)
         if (r != m->rank) MPI_Isend(NULL, 0, MPI_BYTE, r, tag, m->comm, &requests[r]);
 }
@@ -113,18 +113,18 @@ static void discard(cti_mpi *m) {
     }
 }
 
-static void free_pieces(pieces *p) {
+static void free_segments(segments *p) {
     free(p->statuses);
     free(p);
 }
 
 static void end_lost(cti_mpi *m) {
     int error = MPI_SUCCESS;
-    for (pieces **link = &m->lost; *link;) {
-        pieces *p = *link;
+    for (segments **link = &m->lost; *link;) {
+        segments *p = *link;
         if (test_all(p->n, p->requests, NULL, &error)) {
             *link = p->next;
-            free_pieces(p);
+            free_segments(p);
         } else link = &p->next;
     }
 }
@@ -132,10 +132,10 @@ static void end_lost(cti_mpi *m) {
 /* Others cancel what they were sending here as soon as they see that this rank has left, and what
  * this rank has cancelled may end, as the memory of its data is still there. */
 void cti_mpi_leave(cti_mpi *m) {
-    double until = MPI_Wtime() + moment;
+    double until = MPI_Wtime() + grace;
     bool all = false;
     m->leaves = true;
-    tell(m, LEAVE, m->leaving);
+    announce(m, LEAVE, m->leaving);
     while (!all && MPI_Wtime() < until) {
         cti_mpi_nap();
         discard(m);
@@ -156,7 +156,7 @@ bool cti_mpi_part(cti_mpi *m, bool failed) {
     double until = MPI_Wtime() + seconds_to_part(m);
     int error = MPI_SUCCESS;
     m->parts = true;
-    tell(m, OVER, m->parting);
+    announce(m, OVER, m->parting);
     for (;; cti_mpi_nap()) {
         /* With a transfer lost MPI is not called any more: it could use data that is gone by now.
          */
@@ -171,18 +171,18 @@ bool cti_mpi_part(cti_mpi *m, bool failed) {
 
 /* ---- transfers ---- */
 
-static void release(ct_transfer *t) {
-    pieces *p = t->state;
+static void release_segments(ct_transfer *t) {
+    segments *p = t->state;
     t->state = NULL;
-    free_pieces(p);
+    free_segments(p);
 }
 
-static size_t piece_size(const ct_transfer *t, int i) {
-    size_t left = t->size - (size_t)i * CTI_MPI_PIECE;
-    return left < CTI_MPI_PIECE ? left : CTI_MPI_PIECE;
+static size_t segment_size(const ct_transfer *t, int i) {
+    size_t left = t->size - (size_t)i * CTI_MPI_SEGMENT;
+    return left < CTI_MPI_SEGMENT ? left : CTI_MPI_SEGMENT;
 }
 
-static void cancel_receives(pieces *p) {
+static void cancel_receives(segments *p) {
     for (int i = 0; i < p->n; i++)
         if (p->requests[i] != MPI_REQUEST_NULL) MPI_Cancel(&p->requests[i]);
     p->cancelled = true;
@@ -192,8 +192,8 @@ static void cancel_receives(pieces *p) {
  * matched with the rest of its message. A send ends when its peer takes it, or discards it as it
  * has left. If the peer does not answer, MPI has the transfer until the program ends, and could
  * still use its data if the peer comes back before that. */
-static void end(cti_mpi *m, ct_transfer *t) {
-    pieces *p = t->state;
+static void mpi_end(cti_mpi *m, ct_transfer *t) {
+    segments *p = t->state;
     const double start = MPI_Wtime();
     double now = start;
     int error = MPI_SUCCESS;
@@ -202,12 +202,12 @@ static void end(cti_mpi *m, ct_transfer *t) {
     bool done = test_all(p->n, p->requests, NULL, &error);
     for (; !done; now = MPI_Wtime()) {
         take_leaves(m);
-        if (now - start > (t->receives || m->left[t->peer] ? moment : glance)) break;
+        if (now - start > (t->receives || m->left[t->peer] ? grace : glance)) break;
         cti_mpi_nap();
         done = test_all(p->n, p->requests, NULL, &error);
     }
     if (done) {
-        release(t);
+        release_segments(t);
     } else {
         p->next = m->lost;
         m->lost = p;
@@ -225,36 +225,36 @@ static bool has_mpi(const cti_mpi *m) {
 
 static bool usable(cti_mpi *m) {
     if (!has_mpi(m))
-        return fail(m,
-                    m->process == getpid() ? "MPI has been ended" : "a child of fork has no MPI");
-    if (m->leaves || m->parts) return fail(m, "this rank has left");
+        return mpi_fail(m, m->process == getpid() ? "MPI has been ended"
+                                                  : "a child of fork has no MPI");
+    if (m->leaves || m->parts) return mpi_fail(m, "this rank has left");
     m->reason[0] = 0;
     return true;
 }
 
-static bool start(ct_comm *comm, ct_transfer *t) {
+static bool mpi_start(ct_comm *comm, ct_transfer *t) {
     cti_mpi *m = ct_comm_data(comm);
     if (!usable(m)) return false;
-    size_t n = t->size / CTI_MPI_PIECE + (t->size % CTI_MPI_PIECE != 0 || t->size == 0);
-    pieces *p = malloc(sizeof *p + n * sizeof *p->requests);
+    size_t n = t->size / CTI_MPI_SEGMENT + (t->size % CTI_MPI_SEGMENT != 0 || t->size == 0);
+    segments *p = malloc(sizeof *p + n * sizeof *p->requests);
     MPI_Status *statuses = malloc(n * sizeof *statuses);
     if (!p || !statuses) {
         free(p);
         free(statuses);
-        return fail(m, "out of memory");
+        return mpi_fail(m, "out of memory");
     }
-    *p = (pieces){.started = MPI_Wtime(), .statuses = statuses};
+    *p = (segments){.started = MPI_Wtime(), .statuses = statuses};
     t->state = p;
     for (size_t i = 0; i < n; i++) {
-        char *data = t->size ? (char *)t->data + i * CTI_MPI_PIECE : NULL;
-        int size = (int)piece_size(t, (int)i);
+        char *data = t->size ? (char *)t->data + i * CTI_MPI_SEGMENT : NULL;
+        int size = (int)segment_size(t, (int)i);
         MPI_Request *request = &p->requests[i];
         int error = t->receives
                         ? MPI_Irecv(data, size, MPI_BYTE, t->peer, t->tag, m->comm, request)
                         : MPI_Isend(data, size, MPI_BYTE, t->peer, t->tag, m->comm, request);
         if (error != MPI_SUCCESS) {
-            fail_mpi(m, error);
-            end(m, t);
+            mpi_fail_code(m, error);
+            mpi_end(m, t);
             return false;
         }
         p->n++;
@@ -262,9 +262,9 @@ static bool start(ct_comm *comm, ct_transfer *t) {
     return true;
 }
 
-/* All pieces have ended. */
-static ct_transfer_state outcome(cti_mpi *m, const ct_transfer *t) {
-    const pieces *p = t->state;
+/* All segments have ended. */
+static ct_transfer_state transfer_outcome(cti_mpi *m, const ct_transfer *t) {
+    const segments *p = t->state;
     for (int i = 0; t->receives && i < p->n; i++) {
         int cancelled = 0, size = 0;
         MPI_Test_cancelled(&p->statuses[i], &cancelled);
@@ -273,9 +273,9 @@ static ct_transfer_state outcome(cti_mpi *m, const ct_transfer *t) {
             return CT_TRANSFER_LEFT;
         }
         MPI_Get_count(&p->statuses[i], MPI_BYTE, &size);
-        if ((size_t)size != piece_size(t, i)) {
+        if ((size_t)size != segment_size(t, i)) {
             snprintf(m->reason, sizeof m->reason, "it sent %d bytes where %zu were expected", size,
-                     piece_size(t, i));
+                     segment_size(t, i));
             m->failed = true;
             return CT_TRANSFER_FAILED;
         }
@@ -283,20 +283,20 @@ static ct_transfer_state outcome(cti_mpi *m, const ct_transfer *t) {
     return CT_TRANSFER_DONE;
 }
 
-static void cancel(ct_comm *comm, ct_transfer *t) {
+static void mpi_cancel(ct_comm *comm, ct_transfer *t) {
     cti_mpi *m = ct_comm_data(comm);
     if (!t->state) return;
-    if (has_mpi(m)) end(m, t);
-    else release(t);
+    if (has_mpi(m)) mpi_end(m, t);
+    else release_segments(t);
 }
 
-static ct_transfer_state test(ct_comm *comm, ct_transfer *t) {
+static ct_transfer_state mpi_test(ct_comm *comm, ct_transfer *t) {
     cti_mpi *m = ct_comm_data(comm);
-    pieces *p = t->state;
+    segments *p = t->state;
     int error = MPI_SUCCESS;
     bool done;
     if (!usable(m)) {
-        cancel(comm, t);
+        mpi_cancel(comm, t);
         return CT_TRANSFER_FAILED;
     }
     done = test_all(p->n, p->requests, p->statuses, &error);
@@ -308,17 +308,17 @@ static ct_transfer_state test(ct_comm *comm, ct_transfer *t) {
         }
     }
     if (error != MPI_SUCCESS) {
-        fail_mpi(m, error);
-        end(m, t);
+        mpi_fail_code(m, error);
+        mpi_end(m, t);
         return CT_TRANSFER_FAILED;
     }
     if (!done) return CT_TRANSFER_PENDING;
-    ct_transfer_state state = outcome(m, t);
-    release(t);
+    ct_transfer_state state = transfer_outcome(m, t);
+    release_segments(t);
     return state;
 }
 
-static const char *reason(ct_comm *comm) {
+static const char *mpi_reason(ct_comm *comm) {
     const cti_mpi *m = ct_comm_data(comm);
     return m->reason;
 }
@@ -327,9 +327,9 @@ static void close_comm(ct_comm *comm, bool failed) { cti_mpi_close(ct_comm_data(
 
 const ct_comm_engine cti_mpi_engine = {
     .name = "MPI",
-    .start = start,
-    .test = test,
-    .cancel = cancel,
-    .reason = reason,
+    .start = mpi_start,
+    .test = mpi_test,
+    .cancel = mpi_cancel,
+    .reason = mpi_reason,
     .close = close_comm,
 };

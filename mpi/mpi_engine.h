@@ -20,7 +20,7 @@
 #include <sys/types.h>
 
 typedef struct cti_mpi cti_mpi;
-typedef struct cti_mpi_pieces cti_mpi_pieces;
+typedef struct cti_mpi_segments cti_mpi_segments;
 struct cti_mpi {
     MPI_Comm comm; /* MPI_COMM_NULL: all have parted */
     int rank, size;
@@ -31,10 +31,10 @@ struct cti_mpi {
     MPI_Request *leaving, *parting; /* [size] */
     MPI_Request discard;            /* of a message that is received into discarded */
     void *discarded;
-    cti_mpi_pieces *lost; /* of transfers that were cancelled, but are pending in MPI */
-    bool failed;          /* a transfer has failed, or its peer has left */
-    double waited;        /* s, the longest that a cancelled transfer had been pending */
-    double looked;        /* when it was last looked for who has left */
+    cti_mpi_segments *lost; /* of transfers that were cancelled, but are pending in MPI */
+    bool failed;            /* a transfer has failed, or its peer has left */
+    double waited;          /* s, the longest that a cancelled transfer had been pending */
+    double looked;          /* when it was last looked for who has left */
     char reason[MPI_MAX_ERROR_STRING + 128];
     cti_mpi *next; /* on a list of mpi.c */
 };

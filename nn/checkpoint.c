@@ -45,7 +45,7 @@ static const char *optim_key(int64_t i, char key[PREFIX]) {
 
 /* Collects everything except the metadata. In the optimisers' place are copies of them, which are
  * drafts for a load, or none (NULL). */
-static bool gather(cti_nn_state *state, const ct_checkpoint *checkpoint, ct_optim *copies) {
+static bool gather_state(cti_nn_state *state, const ct_checkpoint *checkpoint, ct_optim *copies) {
     if (!cti_nn_state_add_module(state, "model.", checkpoint->module)) return false;
     const int64_t first = first_optim(checkpoint);
     for (int64_t i = first; i < checkpoint->n_optims; i++) {
@@ -56,7 +56,7 @@ static bool gather(cti_nn_state *state, const ct_checkpoint *checkpoint, ct_opti
     for (int64_t i = 0; i < checkpoint->n_tensors; i++) {
         const ct_named *named = &checkpoint->tensors[i];
         if (!cti_nn_state_add(state, "tensor.", named->name, named->tensor)) return false;
-        state->item[state->n - 1].exact = true;
+        state->record[state->n - 1].exact = true;
     }
     return true;
 }
@@ -164,7 +164,8 @@ static bool check_dist(ct_context *context, const char *op, const ct_checkpoint 
 
 /* Checks the arguments. Returns the context; NULL if one is wrong, with an error recorded if an
  * object gives a context to record it in. */
-static ct_context *check(const char *op, const char *path, const ct_checkpoint *checkpoint) {
+static ct_context *checkpoint_check(const char *op, const char *path,
+                                    const ct_checkpoint *checkpoint) {
     ct_context *context = context_of(checkpoint);
     if (!context || !are_together(op, checkpoint)) return NULL;
     if (!path || !checkpoint->module)
@@ -238,7 +239,7 @@ static bool write(ct_context *context, const char *op, const char *path,
         *at++ = "step", *at++ = step, *at++ = "seed", *at++ = seed;
         *at++ = "stream", *at++ = stream;
         *at++ = fingerprint_key, *at++ = fingerprint, *at++ = NULL;
-        ok = gather(&state, checkpoint, list->copy) &&
+        ok = gather_state(&state, checkpoint, list->copy) &&
              cti_safetensors_save_checked(context, op, path, state.named, state.n, metadata);
     }
     cti_nn_state_free(&state);
@@ -248,7 +249,7 @@ static bool write(ct_context *context, const char *op, const char *path,
 }
 
 static ct_context *check_save(const char *op, const char *path, const ct_checkpoint *checkpoint) {
-    ct_context *context = check(op, path, checkpoint);
+    ct_context *context = checkpoint_check(op, path, checkpoint);
     if (!context) return NULL;
     if (!has_optim(checkpoint) && !checkpoint->n_tensors)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: optim and optims are NULL", op, path);
@@ -326,8 +327,8 @@ static void compare_fingerprints(const cti_shards *file, read_numbers *numbers) 
              here);
 }
 
-static bool read_metadata(const cti_shards *file, const ct_checkpoint *checkpoint,
-                          const optim_list *list, read_numbers *numbers) {
+static bool checkpoint_metadata(const cti_shards *file, const ct_checkpoint *checkpoint,
+                                const optim_list *list, read_numbers *numbers) {
     const cti_text *kind = cti_shards_metadata(file, cti_text_of("format"));
     if (!kind || cti_text_compare(*kind, cti_text_of(format)) != 0)
         return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: metadata \"format\" is not \"%s\"",
@@ -361,13 +362,13 @@ static bool read_metadata(const cti_shards *file, const ct_checkpoint *checkpoin
 
 /* Makes the drafts, and collects all that is to be loaded. */
 static bool make_drafts(cti_nn_state *state, const ct_checkpoint *checkpoint,
-                        const optim_list *list, const unsigned char *found, bool parts) {
+                        const optim_list *list, const unsigned char *found, bool cut) {
     const unsigned char *at = found;
     for (int64_t i = 0; i < list->n; i++) {
-        if (!cti_nn_draft_begin(&list->copy[i], list->optim[i], at, parts)) return false;
+        if (!cti_nn_draft_begin(&list->copy[i], list->optim[i], at, cut)) return false;
         at += list->optim[i]->count;
     }
-    return gather(state, checkpoint, list->copy);
+    return gather_state(state, checkpoint, list->copy);
 }
 
 /* Reads everything: the optimisers into their drafts, the rest into new tensors. */
@@ -409,7 +410,8 @@ static bool receive_found(ct_dist *dist, cti_nn_state *state, const ct_checkpoin
 }
 
 /* file NULL: rank 0 has it. `ok`: whether this rank has got so far. */
-static bool load(ct_context *context, const cti_shards *file, ct_checkpoint *checkpoint, bool ok) {
+static bool checkpoint_load(ct_context *context, const cti_shards *file, ct_checkpoint *checkpoint,
+                            bool ok) {
     ct_dist *dist = checkpoint->dist;
     read_numbers numbers = {0};
     optim_list list = {0};
@@ -426,7 +428,7 @@ static bool load(ct_context *context, const cti_shards *file, ct_checkpoint *che
     cti_frame frame;
     cti_frame_open(context, &frame, true);
     if (file)
-        ok = ok && read_metadata(file, checkpoint, &list, &numbers) &&
+        ok = ok && checkpoint_metadata(file, checkpoint, &list, &numbers) &&
              read_all(&state, &match, checkpoint, &list, found);
     if (dist && dist->comm)
         ok = receive_found(dist, &state, checkpoint, &list, &numbers, found, ok);
@@ -458,14 +460,14 @@ bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
         return false;
     }
     const bool reads = cti_dist_is_first(dist);
-    ct_context *context = check(op, path || reads ? path : "", checkpoint);
+    ct_context *context = checkpoint_check(op, path || reads ? path : "", checkpoint);
     bool ok = cti_ready(context);
     if (!ok && !dist) return false;
     if (!context) context = dist->context;
     cti_shards file;
     const bool opened = ok && reads && cti_shards_open_checked(context, op, path, &file);
     ok = ok && opened == reads;
-    if (ok || dist) ok = load(context, opened ? &file : NULL, checkpoint, ok);
+    if (ok || dist) ok = checkpoint_load(context, opened ? &file : NULL, checkpoint, ok);
     if (opened) cti_shards_close(&file);
     return ok;
 }

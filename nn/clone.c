@@ -39,7 +39,7 @@ static ct_tensor *copied_before(const trees *t, const ct_tensor *tensor) {
     return copy || !buffer.tensor ? copy : cti_nn_find(t->to, buffer.name);
 }
 
-static ct_tensor *copy_of(const trees *t, const ct_tensor *tensor) {
+static ct_tensor *clone_tensor(const trees *t, const ct_tensor *tensor) {
     ct_tensor *before = copied_before(t, tensor);
     if (before) return before;
     ct_tensor *copy = ct_empty(tensor->context, tensor->dtype, tensor->shape);
@@ -49,11 +49,11 @@ static ct_tensor *copy_of(const trees *t, const ct_tensor *tensor) {
 
 static bool copy_tensors(const trees *t, ct_module *to, const ct_module *from) {
     for (const cti_nn_entry *entry = from->params; entry; entry = entry->next) {
-        ct_tensor *param = ct_module_add_param(to, entry->name, copy_of(t, entry->tensor));
+        ct_tensor *param = ct_module_add_param(to, entry->name, clone_tensor(t, entry->tensor));
         if (!param || !ct_set_requires_grad(param, ct_requires_grad(entry->tensor))) return false;
     }
     for (const cti_nn_entry *entry = from->buffers; entry; entry = entry->next) {
-        ct_tensor *buffer = copy_of(t, entry->tensor);
+        ct_tensor *buffer = clone_tensor(t, entry->tensor);
         const bool trained = ct_requires_grad(buffer); /* it has become a parameter too */
         if (trained) ct_set_requires_grad(buffer, false);
         if (!ct_module_add_buffer(to, entry->name, buffer, entry->persistent)) return false;

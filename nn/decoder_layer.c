@@ -11,8 +11,8 @@ ct_module *ct_decoder_layer_new(ct_context *context, ct_layer_opts opts) {
     return cti_nn_layer_new(context, &decoder_kind, opts, true);
 }
 
-static ct_layer_out run(ct_module *layer, ct_tensor *x, ct_tensor *memory, ct_mha_call self,
-                        ct_mha_call cross) {
+static ct_layer_out decoder_layer_run(ct_module *layer, ct_tensor *x, ct_tensor *memory,
+                                      ct_mha_call self, ct_mha_call cross) {
     ct_layer_out y = {0};
     const int64_t length = ct_kv_cache_length(self.cache);
     cti_nn_scope scope;
@@ -28,10 +28,10 @@ static ct_layer_out run(ct_module *layer, ct_tensor *x, ct_tensor *memory, ct_mh
     return cti_nn_layer_return(layer->context, &scope, self.cache, length, y);
 }
 
-static ct_tensor *run_recomputed(ct_tensor *const *in, int n, void *arg) {
+static ct_tensor *decoder_layer_rerun(ct_tensor *const *in, int n, void *arg) {
     cti_nn_layer_call call;
     return cti_nn_layer_unpack(&call, &decoder_kind, in, n, arg)
-               ? run(call.layer, call.x, call.memory, call.self, call.cross).out
+               ? decoder_layer_run(call.layer, call.x, call.memory, call.self, call.cross).out
                : NULL;
 }
 
@@ -43,6 +43,6 @@ ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor 
         return (ct_layer_out){0};
     const cti_nn_layer_call call = {
         .layer = layer, .x = x, .memory = memory, .self = self, .cross = cross};
-    return cti_nn_layer_recomputes(&call) ? cti_nn_layer_recompute(run_recomputed, call)
-                                          : run(layer, x, memory, self, cross);
+    return cti_nn_layer_recomputes(&call) ? cti_nn_layer_recompute(decoder_layer_rerun, call)
+                                          : decoder_layer_run(layer, x, memory, self, cross);
 }

@@ -2,18 +2,18 @@
  * i64 ids. */
 #include "module.h"
 
-static ct_tensor *forward(ct_module *module, ct_tensor *ids) {
+static ct_tensor *forward_embedding(ct_module *module, ct_tensor *ids) {
     return ct_embedding(ids, ct_module_get(module, "weight"));
 }
 
-static void describe(const ct_module *module, FILE *file) {
+static void describe_embedding(const ct_module *module, FILE *file) {
     const ct_embedding_opts *o = cti_nn_data(module);
     fprintf(file, "%" PRId64 ", %" PRId64, o->num_embeddings, o->embedding_dim);
 }
 
 static const cti_nn_kind embedding_kind = {.name = "Embedding",
-                                           .forward = forward,
-                                           .describe = describe,
+                                           .forward = forward_embedding,
+                                           .describe = describe_embedding,
                                            .size = sizeof(ct_embedding_opts)};
 
 ct_module *ct_embedding_new(ct_context *context, ct_embedding_opts o) {

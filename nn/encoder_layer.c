@@ -2,12 +2,12 @@
 #include "attention/mha.h"
 #include "layer.h"
 
-static ct_tensor *forward(ct_module *layer, ct_tensor *x) {
+static ct_tensor *forward_encoder_layer(ct_module *layer, ct_tensor *x) {
     return ct_encoder_layer_forward(layer, x, (ct_mha_call){0}).out;
 }
 
 static const cti_nn_kind encoder_kind = {.name = "TransformerEncoderLayer",
-                                         .forward = forward,
+                                         .forward = forward_encoder_layer,
                                          .describe = cti_nn_layer_describe,
                                          .size = sizeof(ct_layer_opts)};
 
@@ -15,7 +15,7 @@ ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts) {
     return cti_nn_layer_new(context, &encoder_kind, opts, false);
 }
 
-static ct_layer_out run(ct_module *layer, ct_tensor *x, ct_mha_call self) {
+static ct_layer_out encoder_layer_run(ct_module *layer, ct_tensor *x, ct_mha_call self) {
     ct_layer_out y = {0};
     const int64_t length = ct_kv_cache_length(self.cache);
     cti_nn_scope scope;
@@ -27,10 +27,10 @@ static ct_layer_out run(ct_module *layer, ct_tensor *x, ct_mha_call self) {
     return cti_nn_layer_return(layer->context, &scope, self.cache, length, y);
 }
 
-static ct_tensor *run_recomputed(ct_tensor *const *in, int n, void *arg) {
+static ct_tensor *encoder_layer_rerun(ct_tensor *const *in, int n, void *arg) {
     cti_nn_layer_call call;
     return cti_nn_layer_unpack(&call, &encoder_kind, in, n, arg)
-               ? run(call.layer, call.x, call.self).out
+               ? encoder_layer_run(call.layer, call.x, call.self).out
                : NULL;
 }
 
@@ -39,6 +39,6 @@ ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_cal
         !cti_nn_cache_in(self.cache, layer, "ct_encoder_layer_forward"))
         return (ct_layer_out){0};
     const cti_nn_layer_call call = {.layer = layer, .x = x, .self = self};
-    return cti_nn_layer_recomputes(&call) ? cti_nn_layer_recompute(run_recomputed, call)
-                                          : run(layer, x, self);
+    return cti_nn_layer_recomputes(&call) ? cti_nn_layer_recompute(encoder_layer_rerun, call)
+                                          : encoder_layer_run(layer, x, self);
 }

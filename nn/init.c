@@ -20,7 +20,7 @@ static bool fans(ct_tensor *tensor, const char *name, double *in, double *out) {
     return true;
 }
 
-static bool number(ct_tensor *tensor, const char *name, const char *option, double value) {
+static bool init_check(ct_tensor *tensor, const char *name, const char *option, double value) {
     return cti_tensor_ready(tensor, name) &&
            cti_nn_check_number(tensor->context, name, option, value);
 }
@@ -30,7 +30,7 @@ static double per_root(double a, double fan) { return sqrt(a / fan); }
 
 bool ct_init_xavier_uniform(ct_tensor *tensor, double gain) {
     double in, out;
-    if (!number(tensor, "xavier_uniform", "gain", gain) ||
+    if (!init_check(tensor, "xavier_uniform", "gain", gain) ||
         !fans(tensor, "xavier_uniform", &in, &out))
         return false;
     double a = gain * per_root(6, in + out);
@@ -39,14 +39,16 @@ bool ct_init_xavier_uniform(ct_tensor *tensor, double gain) {
 
 bool ct_init_xavier_normal(ct_tensor *tensor, double gain) {
     double in, out;
-    if (!number(tensor, "xavier_normal", "gain", gain) || !fans(tensor, "xavier_normal", &in, &out))
+    if (!init_check(tensor, "xavier_normal", "gain", gain) ||
+        !fans(tensor, "xavier_normal", &in, &out))
         return false;
     return cti_op_fill_normal(tensor, 0, gain * per_root(2, in + out));
 }
 
 bool ct_init_kaiming_uniform(ct_tensor *tensor, double a) {
     double in, out;
-    if (!number(tensor, "kaiming_uniform", "a", a) || !fans(tensor, "kaiming_uniform", &in, &out))
+    if (!init_check(tensor, "kaiming_uniform", "a", a) ||
+        !fans(tensor, "kaiming_uniform", &in, &out))
         return false;
     double b = per_root(6, (1 + a * a) * in);
     return cti_op_fill_uniform(tensor, -b, b);
@@ -60,7 +62,7 @@ bool ct_init_uniform(ct_tensor *tensor, double low, double high) {
 }
 
 bool ct_init_normal(ct_tensor *tensor, double mean, double std) {
-    return number(tensor, "init_normal", "std", std) && cti_op_fill_normal(tensor, mean, std);
+    return init_check(tensor, "init_normal", "std", std) && cti_op_fill_normal(tensor, mean, std);
 }
 
 bool ct_init_constant(ct_tensor *tensor, double value) {

@@ -54,8 +54,8 @@ static bool is_below(const ct_module *root, const ct_param *at, list of, const c
 }
 
 /* position[0]: the entry returned last; position[1]: whether the iteration is over. */
-static bool next(const ct_module *module, ct_param *param, list of, bool every_name,
-                 const char *function) {
+static bool iterate(const ct_module *module, ct_param *param, list of, bool every_name,
+                    const char *function) {
     if (!module || !param || param->position[1]) return false;
     if (!cti_object_is_open(&module->object, function)) return false;
     cti_nn_entry *entry = (cti_nn_entry *)(uintptr_t)param->position[0];
@@ -71,19 +71,19 @@ static bool next(const ct_module *module, ct_param *param, list of, bool every_n
 }
 
 bool ct_module_next(const ct_module *module, ct_param *param) {
-    return next(module, param, PARAMS, false, "ct_module_next");
+    return iterate(module, param, PARAMS, false, "ct_module_next");
 }
 
 bool cti_nn_next_name(const ct_module *module, ct_param *param) {
-    return next(module, param, PARAMS, true, "cti_nn_next_name");
+    return iterate(module, param, PARAMS, true, "cti_nn_next_name");
 }
 
 bool ct_module_next_buffer(const ct_module *module, ct_param *buffer) {
-    return next(module, buffer, BUFFERS, false, "ct_module_next_buffer");
+    return iterate(module, buffer, BUFFERS, false, "ct_module_next_buffer");
 }
 
 bool cti_nn_next_buffer_name(const ct_module *module, ct_param *buffer) {
-    return next(module, buffer, BUFFERS, true, "cti_nn_next_buffer_name");
+    return iterate(module, buffer, BUFFERS, true, "cti_nn_next_buffer_name");
 }
 
 int64_t ct_module_count(const ct_module *module) {

@@ -65,12 +65,12 @@ void cti_nn_layer_describe(const ct_module *layer, FILE *file) {
             o->dropout, cti_nn_bool(o->norm_first));
 }
 
-static ct_tensor *before(ct_module *layer, const char *norm, ct_tensor *x) {
+static ct_tensor *layer_before(ct_module *layer, const char *norm, ct_tensor *x) {
     const ct_layer_opts *o = cti_nn_data(layer);
     return o->norm_first ? cti_nn_forward(layer, norm, x, o->embed_dim) : x;
 }
 
-static ct_tensor *after(ct_module *layer, const char *norm, ct_tensor *x, ct_tensor *fx) {
+static ct_tensor *layer_after(ct_module *layer, const char *norm, ct_tensor *x, ct_tensor *fx) {
     const ct_layer_opts *o = cti_nn_data(layer);
     ct_tensor *sum = fx ? ct_add(x, cti_nn_dropout(layer, fx, o->dropout)) : NULL;
     return o->norm_first ? sum : cti_nn_forward(layer, norm, sum, o->embed_dim);
@@ -79,10 +79,10 @@ static ct_tensor *after(ct_module *layer, const char *norm, ct_tensor *x, ct_ten
 ct_tensor *cti_nn_layer_attend(ct_module *layer, const char *attention, const char *norm,
                                ct_tensor *x, ct_tensor *memory, ct_mha_call call,
                                ct_tensor **weights) {
-    ct_mha_out y = ct_mha_forward(ct_module_child(layer, attention), before(layer, norm, x), memory,
-                                  memory, call);
+    ct_mha_out y = ct_mha_forward(ct_module_child(layer, attention), layer_before(layer, norm, x),
+                                  memory, memory, call);
     *weights = y.weights;
-    return after(layer, norm, x, y.out);
+    return layer_after(layer, norm, x, y.out);
 }
 
 ct_tensor *cti_nn_layer_feed(ct_module *layer, const char *norm, ct_tensor *x) {
@@ -94,9 +94,9 @@ ct_tensor *cti_nn_layer_feed(ct_module *layer, const char *norm, ct_tensor *x) {
                                 .activation = o->activation,
                                 .dropout = o->dropout,
                                 .width = o->embed_dim};
-    ct_tensor *in = before(layer, norm, x);
+    ct_tensor *in = layer_before(layer, norm, x);
     if (o->dropout > 0 && layer->training)
-        return after(layer, norm, x, cti_nn_feed(layer, feed, in, NULL));
+        return layer_after(layer, norm, x, cti_nn_feed(layer, feed, in, NULL));
     ct_tensor *sum = cti_nn_feed(layer, feed, in, x);
     return o->norm_first ? sum : cti_nn_forward(layer, norm, sum, o->embed_dim);
 }
@@ -128,10 +128,10 @@ ct_layer_out cti_nn_layer_return(ct_context *context, cti_nn_scope *scope, ct_kv
 /* ---- recompute ---- */
 
 /* The inputs of the function that runs again. */
-enum { X, MEMORY, SELF_MASK, SELF_KEY_MASK, CROSS_MASK, CROSS_KEY_MASK, INPUTS };
+enum { X, MEMORY, SELF_MASK, SELF_KEY_MASK, CROSS_MASK, CROSS_KEY_MASK, N_LAYER_INPUTS };
 _Static_assert(sizeof(cti_nn_layer_call) <= CTI_RECOMPUTE_ARG, "the node has room for a copy");
 
-static void inputs(const cti_nn_layer_call *c, ct_tensor *in[INPUTS]) {
+static void inputs(const cti_nn_layer_call *c, ct_tensor *in[N_LAYER_INPUTS]) {
     in[X] = c->x, in[MEMORY] = c->memory;
     in[SELF_MASK] = c->self.mask, in[SELF_KEY_MASK] = c->self.key_mask;
     in[CROSS_MASK] = c->cross.mask, in[CROSS_KEY_MASK] = c->cross.key_mask;
@@ -143,18 +143,18 @@ bool cti_nn_layer_recomputes(const cti_nn_layer_call *c) {
     if (!o->recompute || !c->layer->training || !c->x || c->self.cache || c->cross.cache ||
         c->self.need_weights || c->cross.need_weights)
         return false;
-    ct_tensor *in[INPUTS];
+    ct_tensor *in[N_LAYER_INPUTS];
     inputs(c, in);
     bool good = true;
-    for (int i = 0; i < INPUTS; i++)
+    for (int i = 0; i < N_LAYER_INPUTS; i++)
         good &= !in[i] || (in[i]->self == in[i] && in[i]->context == c->layer->context);
     return good;
 }
 
 ct_layer_out cti_nn_layer_recompute(ct_fn run, cti_nn_layer_call c) {
-    ct_tensor *in[INPUTS];
+    ct_tensor *in[N_LAYER_INPUTS];
     inputs(&c, in);
-    return (ct_layer_out){.out = cti_recompute(run, &c, sizeof c, in, INPUTS)};
+    return (ct_layer_out){.out = cti_recompute(run, &c, sizeof c, in, N_LAYER_INPUTS)};
 }
 
 bool cti_nn_layer_unpack(cti_nn_layer_call *c, const cti_nn_kind *kind, ct_tensor *const *in, int n,

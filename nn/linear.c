@@ -3,18 +3,20 @@
 
 #include <math.h>
 
-static ct_tensor *forward(ct_module *module, ct_tensor *x) {
+static ct_tensor *forward_linear(ct_module *module, ct_tensor *x) {
     return ct_linear(x, ct_module_get(module, "weight"), cti_nn_param(module, "bias"));
 }
 
-static void describe(const ct_module *module, FILE *file) {
+static void describe_linear(const ct_module *module, FILE *file) {
     const ct_linear_opts *o = cti_nn_data(module);
     fprintf(file, "in_features=%" PRId64 ", out_features=%" PRId64 ", bias=%s", o->in_features,
             o->out_features, cti_nn_bool(!o->no_bias));
 }
 
-const cti_nn_kind cti_nn_linear_kind = {
-    .name = "Linear", .forward = forward, .describe = describe, .size = sizeof(ct_linear_opts)};
+const cti_nn_kind cti_nn_linear_kind = {.name = "Linear",
+                                        .forward = forward_linear,
+                                        .describe = describe_linear,
+                                        .size = sizeof(ct_linear_opts)};
 
 ct_module *ct_linear_new(ct_context *context, ct_linear_opts o) {
     if (!cti_nn_check_size(context, &cti_nn_linear_kind, "in_features", o.in_features, 1) ||

@@ -8,8 +8,8 @@
 
 /* ---- pieces ---- */
 
-static bool add_piece(cti_nn_state *state, const cti_nn_match *match, const ct_load_map *entry,
-                      int64_t source, cti_text text) {
+static bool map_add_piece(cti_nn_state *state, const cti_nn_match *match, const ct_load_map *entry,
+                          int64_t source, cti_text text) {
     char *name = cti_name_map_file(state->context, entry, text);
     if (!name) return false;
     const int64_t j = cti_shards_find(match->file, cti_text_of(name));
@@ -37,7 +37,7 @@ static bool add_pieces(cti_nn_state *state, const cti_nn_match *match, const cti
             if (!cti_name_map_matches(entry, state->source[s].name, &text)) continue;
             used[k] = true;
             if (called && strcmp(entry->param, state->source[s].name) != 0) continue;
-            if (!add_piece(state, match, entry, s, text)) return false;
+            if (!map_add_piece(state, match, entry, s, text)) return false;
         }
     }
     return true;
@@ -61,7 +61,7 @@ bool cti_nn_map_apply(cti_nn_state *state, const cti_nn_match *match) {
 
 /* ---- do they fill the parameter? ---- */
 
-static int64_t rows_of(ct_shape shape) { return shape.ndim ? shape.dim[0] : 1; }
+static int64_t leading_dim(ct_shape shape) { return shape.ndim ? shape.dim[0] : 1; }
 
 /* The file's shape, the other way round if transposed. False: it cannot be. */
 static bool shape_of(const cti_nn_piece *piece, ct_shape *shape) {
@@ -87,7 +87,7 @@ static bool rows_fit(const cti_nn_piece *piece, const ct_tensor *tensor, ct_shap
 static bool piece_fits(cti_nn_piece *piece, const ct_tensor *tensor) {
     ct_shape shape;
     if (!rows_fit(piece, tensor, &shape)) return false;
-    const int64_t has = rows_of(shape), wants = rows_of(tensor->shape);
+    const int64_t has = leading_dim(shape), wants = leading_dim(tensor->shape);
     if (piece->file_start > has || piece->param_start > wants) return false;
     if (!piece->rows) piece->rows = has - piece->file_start;
     return piece->rows <= has - piece->file_start && piece->rows <= wants - piece->param_start;
@@ -132,7 +132,7 @@ static cti_nn_found check_there(const cti_nn_state *state, const cti_nn_source *
 
 cti_nn_found cti_nn_map_check(cti_nn_state *state, int64_t s, char what[CTI_NN_MAP_FAULT]) {
     const cti_nn_source *source = &state->source[s];
-    const ct_tensor *tensor = state->named[source->item].tensor;
+    const ct_tensor *tensor = state->named[source->record].tensor;
     cti_nn_piece *piece = &state->piece[source->piece];
     const cti_nn_found there = check_there(state, source, what);
     if (there != CTI_NN_GOOD) return there;
@@ -148,9 +148,9 @@ cti_nn_found cti_nn_map_check(cti_nn_state *state, int64_t s, char what[CTI_NN_M
         }
         filled += piece[k].rows;
     }
-    if (filled == rows_of(tensor->shape)) return CTI_NN_GOOD;
+    if (filled == leading_dim(tensor->shape)) return CTI_NN_GOOD;
     snprintf(what, CTI_NN_MAP_FAULT, "%s: the map fills %" PRId64 " of its %" PRId64 " rows",
-             source->name, filled, rows_of(tensor->shape));
+             source->name, filled, leading_dim(tensor->shape));
     return CTI_NN_MISFIT;
 }
 
@@ -175,8 +175,8 @@ static bool has_transposed_sibling(const cti_nn_state *state, const cti_file_ten
 }
 
 bool cti_nn_map_forgets(const cti_nn_state *state, int64_t i) {
-    if (state->item[i].source < 0) return false;
-    const cti_nn_source *source = &state->source[state->item[i].source];
+    if (state->record[i].source < 0) return false;
+    const cti_nn_source *source = &state->source[state->record[i].source];
     if (has_transposed_sibling(state, source->from)) return true;
     for (int64_t k = 0; k < source->pieces; k++) {
         const cti_nn_piece *piece = &state->piece[source->piece + k];

@@ -19,7 +19,7 @@ typedef struct {
 } mismatches;
 
 /* Reserves room for op, for at least PATH_SHOWN bytes of the path, and for "; and N more". */
-static void begin(mismatches *m, const cti_shards *file) {
+static void mismatches_begin(mismatches *m, const cti_shards *file) {
     const size_t path = strlen(file->path), shown = path < PATH_SHOWN ? path : PATH_SHOWN;
     const size_t around = strlen(file->op) + strlen(": : ") + shown + MORE_SHOWN;
     m->out = (cti_writer){m->text, sizeof m->text - around, 0};
@@ -48,11 +48,11 @@ static void add_mismatch(mismatches *m, const char *heading, const char *what) {
 
 static bool dtype_fits(const cti_nn_state *state, int64_t i, cti_file_dtype from) {
     const ct_dtype dtype = state->named[i].tensor->dtype;
-    return state->item[i].exact ? !strcmp(cti_file_dtype_name(from), cti_dtype_table[dtype].file)
-                                : cti_safetensors_fits(from, dtype);
+    return state->record[i].exact ? !strcmp(cti_file_dtype_name(from), cti_dtype_table[dtype].file)
+                                  : cti_safetensors_fits(from, dtype);
 }
 
-static bool fits(const cti_nn_state *state, int64_t i, const cti_file_tensor *from) {
+static bool tensor_fits(const cti_nn_state *state, int64_t i, const cti_file_tensor *from) {
     return from->ndim <= CT_MAX_DIMS &&
            cti_shape_equal(state->named[i].tensor->shape, from->shape) &&
            dtype_fits(state, i, from->dtype);
@@ -78,7 +78,7 @@ static void describe_misfit(const ct_tensor *tensor, const cti_file_tensor *from
 }
 
 /* Records the error; false if there was no mismatch. */
-static bool end(const mismatches *m, const cti_shards *file) {
+static bool mismatches_end(const mismatches *m, const cti_shards *file) {
     if (!m->heading) return false;
     char more[MORE_SHOWN] = "", path[CTI_MESSAGE_SIZE];
     if (m->omitted) snprintf(more, sizeof more, "; and %" PRId64 " more", m->omitted);
@@ -93,7 +93,7 @@ static bool end(const mismatches *m, const cti_shards *file) {
 
 enum { REPORT_NAMES = 4, REPORT_NAME = sizeof((ct_load_report *)0)->loaded_names[0] };
 
-static void count(int64_t *n, char names[REPORT_NAMES][REPORT_NAME], const char *name) {
+static void report_name(int64_t *n, char names[REPORT_NAMES][REPORT_NAME], const char *name) {
     if (*n < REPORT_NAMES) cti_shorten(names[*n], REPORT_NAME - 1, name, strlen(name));
     ++*n;
 }
@@ -126,8 +126,8 @@ static cti_nn_found check_source(cti_nn_state *state, int64_t s, char what[CTI_N
     const cti_nn_source *source = &state->source[s];
     if (source->pieces) return cti_nn_map_check(state, s, what);
     if (!source->from) return CTI_NN_ABSENT;
-    if (fits(state, source->item, source->from)) return CTI_NN_GOOD;
-    describe_misfit(state->named[source->item].tensor, source->from, what);
+    if (tensor_fits(state, source->record, source->from)) return CTI_NN_GOOD;
+    describe_misfit(state->named[source->record].tensor, source->from, what);
     return CTI_NN_MISFIT;
 }
 
@@ -205,7 +205,7 @@ static void find_sources(matching *m) {
     for (int64_t i = 0; i < state->n; i++) {
         int64_t s = i;
         while (s >= 0 && state->source[s].found != CTI_NN_GOOD) s = state->source[s].next;
-        state->item[i].source = s;
+        state->record[i].source = s;
     }
 }
 
@@ -220,8 +220,8 @@ static int64_t count_found(const cti_nn_state *state, int64_t i, cti_nn_found fo
 static void check_missing(matching *m, int64_t i) {
     cti_nn_state *state = m->state;
     char what[CTI_NN_MAP_FAULT];
-    if (state->item[i].source < 0 && !count_found(state, i, CTI_NN_MISFIT))
-        count(&m->report->missing, m->report->missing_names, state->named[i].name);
+    if (state->record[i].source < 0 && !count_found(state, i, CTI_NN_MISFIT))
+        report_name(&m->report->missing, m->report->missing_names, state->named[i].name);
     const bool any = count_found(state, i, CTI_NN_GOOD) || count_found(state, i, CTI_NN_PART) ||
                      count_found(state, i, CTI_NN_MISFIT);
     for (int64_t s = i; s >= 0; s = state->source[s].next) {
@@ -236,12 +236,12 @@ static void check_missing(matching *m, int64_t i) {
 static void check_misfits(matching *m, int64_t i) {
     cti_nn_state *state = m->state;
     char what[CTI_NN_MAP_FAULT];
-    if (m->match->load.partial && state->item[i].source >= 0) return;
+    if (m->match->load.partial && state->record[i].source >= 0) return;
     for (int64_t s = i; s >= 0; s = state->source[s].next) {
         if (state->source[s].found != CTI_NN_MISFIT) continue;
         check_source(state, s, what);
         add_mismatch(&m->mismatches, "", what);
-        count(&m->report->mismatched, m->report->mismatched_names, state->named[i].name);
+        report_name(&m->report->mismatched, m->report->mismatched_names, state->named[i].name);
     }
 }
 
@@ -252,11 +252,11 @@ static void check_others(matching *m, const bool *taken) {
         if (taken[j] || m->match->ignore_others) continue;
         const char *name = file->tensor[j]->name.at;
         if (is_ignored(m->match, file->tensor[j])) {
-            count(&report->ignored, report->ignored_names, name);
+            report_name(&report->ignored, report->ignored_names, name);
             continue;
         }
         add_mismatch(&m->mismatches, "unexpected: ", NAME(file->tensor[j]->name));
-        count(&report->unexpected, report->unexpected_names, name);
+        report_name(&report->unexpected, report->unexpected_names, name);
     }
 }
 
@@ -264,7 +264,7 @@ static void check_others(matching *m, const bool *taken) {
 
 /* Whether a source has the values that were read for its item. */
 static bool compare_source(const cti_nn_state *state, int64_t s, bool *equal) {
-    ct_tensor *values = state->item[state->source[s].item].read;
+    ct_tensor *values = state->record[state->source[s].record].read;
     cti_frame frame;
     cti_frame_open(state->context, &frame, true);
     ct_tensor *other = cti_tensor_new(state->context, values->dtype, values->shape);
@@ -287,18 +287,19 @@ static const char *source_text(const cti_nn_state *state, int64_t s, char text[2
 /* The names of a shared tensor must have the same values. Of two, neither is loaded. */
 static bool compare_names(matching *m, int64_t i) {
     cti_nn_state *state = m->state;
-    cti_nn_item *item = &state->item[i];
+    cti_nn_record *record = &state->record[i];
     const ct_tensor *tensor = state->named[i].tensor;
-    const int64_t first = item->source;
+    const int64_t first = record->source;
     bool differ = false;
     for (int64_t s = first < 0 ? -1 : state->source[first].next; s >= 0;
          s = state->source[s].next) {
         char what[CTI_NN_MAP_FAULT + 4 * CTI_NAME_TEXT];
         bool equal;
         if (state->source[s].found != CTI_NN_GOOD) continue;
-        if (!item->read) {
-            item->read = cti_tensor_new(state->context, tensor->dtype, tensor->shape);
-            if (!item->read || !cti_nn_state_read_source(state, first, item->read)) return false;
+        if (!record->read) {
+            record->read = cti_tensor_new(state->context, tensor->dtype, tensor->shape);
+            if (!record->read || !cti_nn_state_read_source(state, first, record->read))
+                return false;
         }
         if (!compare_source(state, s, &equal)) return false;
         if (equal) continue;
@@ -311,9 +312,9 @@ static bool compare_names(matching *m, int64_t i) {
         add_mismatch(&m->mismatches, "", what);
     }
     if (differ) {
-        count(&m->report->mismatched, m->report->mismatched_names, state->named[i].name);
-        item->source = -1;
-        item->read = NULL;
+        report_name(&m->report->mismatched, m->report->mismatched_names, state->named[i].name);
+        record->source = -1;
+        record->read = NULL;
     }
     return true;
 }
@@ -337,10 +338,10 @@ static bool match_all(matching *m) {
 
 static void report_loaded(const cti_nn_state *state, ct_load_report *report) {
     for (int64_t i = 0; i < state->n; i++) {
-        if (state->item[i].source < 0) continue;
-        count(&report->loaded, report->loaded_names, state->named[i].name);
+        if (state->record[i].source < 0) continue;
+        report_name(&report->loaded, report->loaded_names, state->named[i].name);
         if (cti_nn_map_forgets(state, i))
-            count(&report->square, report->square_names, state->named[i].name);
+            report_name(&report->square, report->square_names, state->named[i].name);
     }
 }
 
@@ -352,10 +353,10 @@ bool cti_nn_state_match(cti_nn_state *state, const cti_nn_match *match) {
     if (!cti_nn_state_add_sources(state, match->prefix, match->module) ||
         !cti_nn_map_apply(state, match))
         return false;
-    begin(&m.mismatches, match->file);
+    mismatches_begin(&m.mismatches, match->file);
     if (!match_all(&m)) return false;
     report_loaded(state, m.report);
-    if (!match->load.partial && end(&m.mismatches, match->file)) return false;
+    if (!match->load.partial && mismatches_end(&m.mismatches, match->file)) return false;
     if (match->load.partial && state->n > 0 && m.report->loaded == 0)
         return ct_fail(state->context, CT_ERR_FORMAT, "%s: %s: nothing in it fits the module",
                        match->file->op, match->file->path);

@@ -1,7 +1,7 @@
 /* mlp: proj(dropout(activation(fc(x)))), gated: proj(dropout(activation(gate(x)) fc(x))). */
 #include "module.h"
 
-static ct_tensor *forward(ct_module *module, ct_tensor *x) {
+static ct_tensor *forward_mlp(ct_module *module, ct_tensor *x) {
     const ct_mlp_opts *o = cti_nn_data(module);
     return cti_nn_feed(module,
                        (cti_nn_feed_forward){.in = "fc",
@@ -12,14 +12,14 @@ static ct_tensor *forward(ct_module *module, ct_tensor *x) {
                        x, NULL);
 }
 
-static void describe(const ct_module *module, FILE *file) {
+static void describe_mlp(const ct_module *module, FILE *file) {
     const ct_mlp_opts *o = cti_nn_data(module);
     fprintf(file, "activation=%s, dropout=%g%s", cti_nn_activation_name(o->activation), o->dropout,
             o->gated ? ", gated=True" : "");
 }
 
 static const cti_nn_kind mlp_kind = {
-    .name = "MLP", .forward = forward, .describe = describe, .size = sizeof(ct_mlp_opts)};
+    .name = "MLP", .forward = forward_mlp, .describe = describe_mlp, .size = sizeof(ct_mlp_opts)};
 
 ct_module *ct_mlp_new(ct_context *context, ct_mlp_opts o) {
     if (!cti_nn_check_size(context, &mlp_kind, "dim", o.dim, 1) ||

@@ -52,14 +52,14 @@ const char *cti_nn_kind_name(const ct_module *module) {
     return module->label ? module->label : module->kind->name;
 }
 
-static ct_tensor *named(const cti_nn_entry *entry, const char *name) {
+static ct_tensor *entry_named(const cti_nn_entry *entry, const char *name) {
     for (; entry; entry = entry->next)
         if (!strcmp(entry->name, name)) return entry->tensor;
     return NULL;
 }
 
 ct_tensor *cti_nn_param(const ct_module *module, const char *name) {
-    return named(module->params, name);
+    return entry_named(module->params, name);
 }
 
 ct_module *cti_nn_child(const ct_module *module, const char *name) {
@@ -120,7 +120,8 @@ static bool name_is_free(const ct_module *module, const char *name, size_t below
                 cti_nn_kind_name(module), name ? name : "NULL");
         return false;
     }
-    if (cti_nn_param(module, name) || named(module->buffers, name) || cti_nn_child(module, name)) {
+    if (cti_nn_param(module, name) || entry_named(module->buffers, name) ||
+        cti_nn_child(module, name)) {
         ct_fail(context, CT_ERR_ARGUMENT, "%s: there is a \"%s\" already", cti_nn_kind_name(module),
                 name);
         return false;
@@ -143,7 +144,7 @@ const char *cti_nn_full_name(const ct_module *root, const ct_module *owner, cons
     return at;
 }
 
-static const char *name_of(const cti_namer *namer, char buffer[CTI_NAME_SIZE]) {
+static const char *entry_name(const cti_namer *namer, char buffer[CTI_NAME_SIZE]) {
     const cti_nn_entry *entry = (const cti_nn_entry *)namer;
     return cti_nn_full_name(root_of(entry->module), entry->module, entry->name, buffer);
 }
@@ -193,12 +194,12 @@ static bool is_running(const ct_module *module) {
     return false;
 }
 
-static void end(ct_module *module) {
+static void module_end(ct_module *module) {
     ct_context *context = module->context;
     char text[CTI_OBJECT_NAME] = "";
     if (context->debug) write_name(module, text);
     while (module->dependents) module->dependents->end(module->dependents);
-    while (module->children) end(module->children);
+    while (module->children) module_end(module->children);
     free_entries(context, module->params);
     free_entries(context, module->buffers);
     unlink_child(module);
@@ -210,7 +211,7 @@ static void end(ct_module *module) {
 void ct_module_free(ct_module *module) {
     if (!module || module->object.self != &module->object) return;
     cti_check_callbacks(module->context);
-    if (!is_running(module)) end(module);
+    if (!is_running(module)) module_end(module);
     else
         ct_fail(module->context, CT_ERR_ARGUMENT,
                 "ct_module_free: the %s is running: free it when its forward has returned",
@@ -240,12 +241,12 @@ static bool can_hold(const ct_module *module, const char *noun, const char *name
 }
 
 /* Appends an entry to one of the module's lists; the module then holds the tensor. */
-static cti_nn_entry *append(ct_module *module, cti_nn_entry **list, const char *name,
-                            ct_tensor *tensor) {
+static cti_nn_entry *append_entry(ct_module *module, cti_nn_entry **list, const char *name,
+                                  ct_tensor *tensor) {
     ct_context *context = module->context;
     cti_nn_entry *entry = cti_take(context, sizeof *entry);
     if (!entry) return NULL;
-    *entry = (cti_nn_entry){.namer = {name_of},
+    *entry = (cti_nn_entry){.namer = {entry_name},
                             .module = module,
                             .tensor = tensor,
                             .name = cti_take_string(context, name)};
@@ -272,7 +273,7 @@ ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *t
         return ct_fail(module->context, CT_ERR_DTYPE,
                        "%s: %s is %s; a parameter is f32, f64 or bf16", cti_nn_kind_name(module),
                        name, cti_dtype_name(tensor->dtype));
-    if (!append(module, &module->params, name, tensor)) return NULL;
+    if (!append_entry(module, &module->params, name, tensor)) return NULL;
     cti_nn_changed(module);
     return tensor;
 }
@@ -285,7 +286,7 @@ ct_tensor *ct_module_add_buffer(ct_module *module, const char *name, ct_tensor *
         return ct_fail(module->context, CT_ERR_ARGUMENT,
                        "%s: %s requires a gradient; a buffer has none", cti_nn_kind_name(module),
                        name);
-    cti_nn_entry *entry = append(module, &module->buffers, name, tensor);
+    cti_nn_entry *entry = append_entry(module, &module->buffers, name, tensor);
     if (!entry) return NULL;
     entry->persistent = persistent;
     return tensor;
@@ -411,7 +412,7 @@ ct_tensor *cti_nn_find(const ct_module *module, const char *name) {
     const ct_module *owner = owner_of(module, name, &last);
     if (!owner) return NULL;
     ct_tensor *param = cti_nn_param(owner, last);
-    return param ? param : named(owner->buffers, last);
+    return param ? param : entry_named(owner->buffers, last);
 }
 
 ct_tensor *ct_module_get(ct_module *module, const char *name) {

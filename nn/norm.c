@@ -1,24 +1,24 @@
 /* layer_norm and rms_norm over the last dim; weight starts as ones, bias as zeros. */
 #include "module.h"
 
-static bool check(ct_context *context, const cti_nn_kind *kind, int64_t dim, double *eps) {
+static bool norm_check(ct_context *context, const cti_nn_kind *kind, int64_t dim, double *eps) {
     *eps = cti_option(*eps, 1e-5);
     return cti_nn_check_size(context, kind, "dim", dim, 1) &&
            cti_nn_check_number(context, kind->name, "eps", *eps);
 }
 
-static bool fits(const ct_module *module, const ct_tensor *x, int64_t dim) {
+static bool norm_fits(const ct_module *module, const ct_tensor *x, int64_t dim) {
     if (x->shape.ndim > 0 && x->shape.dim[x->shape.ndim - 1] == dim) return true;
     ct_fail(module->context, CT_ERR_SHAPE, "%s: expected (..., %" PRId64 "), got %s",
             module->kind->name, dim, SHAPE(x->shape));
     return false;
 }
 
-static ct_tensor *layer_norm(ct_module *module, ct_tensor *x) {
+static ct_tensor *forward_layer_norm(ct_module *module, ct_tensor *x) {
     const ct_layer_norm_opts *o = cti_nn_data(module);
-    return fits(module, x, o->dim) ? ct_layer_norm(x, cti_nn_param(module, "weight"),
-                                                   cti_nn_param(module, "bias"), o->eps)
-                                   : NULL;
+    return norm_fits(module, x, o->dim) ? ct_layer_norm(x, cti_nn_param(module, "weight"),
+                                                        cti_nn_param(module, "bias"), o->eps)
+                                        : NULL;
 }
 
 static void describe_layer_norm(const ct_module *module, FILE *file) {
@@ -28,12 +28,12 @@ static void describe_layer_norm(const ct_module *module, FILE *file) {
 }
 
 static const cti_nn_kind layer_norm_kind = {.name = "LayerNorm",
-                                            .forward = layer_norm,
+                                            .forward = forward_layer_norm,
                                             .describe = describe_layer_norm,
                                             .size = sizeof(ct_layer_norm_opts)};
 
 ct_module *ct_layer_norm_new(ct_context *context, ct_layer_norm_opts o) {
-    if (!check(context, &layer_norm_kind, o.dim, &o.eps)) return NULL;
+    if (!norm_check(context, &layer_norm_kind, o.dim, &o.eps)) return NULL;
     ct_module *module = cti_nn_new(context, &layer_norm_kind);
     if (!module) return NULL;
     *(ct_layer_norm_opts *)cti_nn_data(module) = o;
@@ -42,9 +42,10 @@ ct_module *ct_layer_norm_new(ct_context *context, ct_layer_norm_opts o) {
     return cti_nn_made(module);
 }
 
-static ct_tensor *rms_norm(ct_module *module, ct_tensor *x) {
+static ct_tensor *forward_rms_norm(ct_module *module, ct_tensor *x) {
     const ct_rms_norm_opts *o = cti_nn_data(module);
-    return fits(module, x, o->dim) ? ct_rms_norm(x, cti_nn_param(module, "weight"), o->eps) : NULL;
+    return norm_fits(module, x, o->dim) ? ct_rms_norm(x, cti_nn_param(module, "weight"), o->eps)
+                                        : NULL;
 }
 
 static void describe_rms_norm(const ct_module *module, FILE *file) {
@@ -53,12 +54,12 @@ static void describe_rms_norm(const ct_module *module, FILE *file) {
 }
 
 static const cti_nn_kind rms_norm_kind = {.name = "RMSNorm",
-                                          .forward = rms_norm,
+                                          .forward = forward_rms_norm,
                                           .describe = describe_rms_norm,
                                           .size = sizeof(ct_rms_norm_opts)};
 
 ct_module *ct_rms_norm_new(ct_context *context, ct_rms_norm_opts o) {
-    if (!check(context, &rms_norm_kind, o.dim, &o.eps)) return NULL;
+    if (!norm_check(context, &rms_norm_kind, o.dim, &o.eps)) return NULL;
     ct_module *module = cti_nn_new(context, &rms_norm_kind);
     if (!module) return NULL;
     *(ct_rms_norm_opts *)cti_nn_data(module) = o;

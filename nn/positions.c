@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-static ct_tensor *add(ct_module *module, ct_tensor *x, int64_t first) {
+static ct_tensor *positions_add(ct_module *module, ct_tensor *x, int64_t first) {
     const ct_positions_opts *o = cti_nn_data(module);
     int n = x->shape.ndim;
     if (n < 2 || x->shape.dim[n - 1] != o->embed_dim || x->shape.dim[n - 2] > o->max_length)
@@ -23,17 +23,19 @@ static ct_tensor *add(ct_module *module, ct_tensor *x, int64_t first) {
     return cti_nn_dropout(module, ct_add(x, rows), o->dropout);
 }
 
-static ct_tensor *forward(ct_module *module, ct_tensor *x) { return add(module, x, 0); }
+static ct_tensor *forward_positions(ct_module *module, ct_tensor *x) {
+    return positions_add(module, x, 0);
+}
 
-static void describe(const ct_module *module, FILE *file) {
+static void describe_positions(const ct_module *module, FILE *file) {
     const ct_positions_opts *o = cti_nn_data(module);
     fprintf(file, "max_length=%" PRId64 ", embed_dim=%" PRId64 ", learned=%s, dropout=%g",
             o->max_length, o->embed_dim, cti_nn_bool(o->learned), o->dropout);
 }
 
 static const cti_nn_kind positions_kind = {.name = "Positions",
-                                           .forward = forward,
-                                           .describe = describe,
+                                           .forward = forward_positions,
+                                           .describe = describe_positions,
                                            .size = sizeof(ct_positions_opts)};
 
 ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t first) {
@@ -43,7 +45,7 @@ ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t firs
     cti_nn_enter(positions, &scope);
     ct_tensor *y = NULL;
     if (!x) ct_fail(context, CT_ERR_ARGUMENT, "Positions: x is NULL");
-    else if (cti_tensor_in(x, context, "Positions")) y = add(positions, x, first);
+    else if (cti_tensor_in(x, context, "Positions")) y = positions_add(positions, x, first);
     return cti_nn_leave(context, &scope, y);
 }
 

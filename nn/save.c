@@ -7,8 +7,8 @@
 #include "match.h"
 
 /* The further names of shared tensors are only needed for a map. */
-static bool save(cti_nn_state *state, const ct_module *module, const char *path,
-                 ct_save_opts opts) {
+static bool save_module(cti_nn_state *state, const ct_module *module, const char *path,
+                        ct_save_opts opts) {
     ct_context *context = state->context;
     if (!cti_nn_state_add_module(state, "", module)) return false;
     if (opts.n_map && !cti_nn_state_add_sources(state, "", module)) return false;
@@ -18,7 +18,7 @@ static bool save(cti_nn_state *state, const ct_module *module, const char *path,
     if (!other) return false;
     for (int64_t k = 0; k < others; k++) {
         const cti_nn_source *source = &state->source[state->n + k];
-        other[k] = (cti_other_name){source->name, source->item};
+        other[k] = (cti_other_name){source->name, source->record};
     }
     const bool ok =
         cti_save_mapped(context, "save", path, state->named, state->n, other, others, opts);
@@ -31,12 +31,12 @@ bool ct_save(ct_module *module, const char *path, ct_save_opts opts) {
     ct_context *context = module->context;
     if (!path) return ct_fail(context, CT_ERR_ARGUMENT, "save: path is NULL");
     cti_nn_state state = {.context = context};
-    const bool ok = save(&state, module, path, opts);
+    const bool ok = save_module(&state, module, path, opts);
     cti_nn_state_free(&state);
     return ok;
 }
 
-static bool load(ct_module *module, const cti_shards *file, ct_load_opts opts) {
+static bool load_module(ct_module *module, const cti_shards *file, ct_load_opts opts) {
     cti_nn_state state = {.context = module->context};
     const cti_nn_match match = {.file = file, .module = module, .prefix = "", .load = opts};
     cti_frame frame;
@@ -56,7 +56,7 @@ bool ct_load(ct_module *module, const char *path, ct_load_opts opts) {
     if (!path) return ct_fail(context, CT_ERR_ARGUMENT, "load: path is NULL");
     cti_shards file;
     if (!cti_shards_open(context, "load", path, &file)) return false;
-    const bool ok = load(module, &file, opts);
+    const bool ok = load_module(module, &file, opts);
     if (!ok && opts.report) { /* nothing was loaded */
         opts.report->loaded = 0;
         memset(opts.report->loaded_names, 0, sizeof opts.report->loaded_names);

@@ -5,12 +5,12 @@
 
 #include "attention/mha.h"
 
-static ct_tensor *forward(ct_module *encoder, ct_tensor *x) {
+static ct_tensor *forward_encoder(ct_module *encoder, ct_tensor *x) {
     return ct_encoder_forward(encoder, x, (ct_stack_call){0});
 }
 
 const cti_nn_kind cti_nn_encoder_kind = {
-    .name = "TransformerEncoder", .forward = forward, .size = sizeof(ct_layer_opts)};
+    .name = "TransformerEncoder", .forward = forward_encoder, .size = sizeof(ct_layer_opts)};
 const cti_nn_kind cti_nn_decoder_kind = {.name = "TransformerDecoder",
                                          .size = sizeof(ct_layer_opts)};
 
@@ -89,7 +89,7 @@ bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length, ct_kv
 
 /* Is there a list of layers, has each a cache, all of the same length, and does the call leave
  * self.cache, cross.cache and need_weights unset, which a stack sets for each layer? */
-static bool check(ct_module *stack, const ct_stack_call *call) {
+static bool stack_check(ct_module *stack, const ct_stack_call *call) {
     ct_context *context = stack->context;
     const char *name = cti_nn_kind_name(stack);
     if (!has_list(stack)) return false;
@@ -143,9 +143,9 @@ static ct_tensor *run_layers(ct_module *stack, ct_tensor *x, ct_tensor *memory,
     return cti_nn_child(stack, "norm") ? cti_nn_forward(stack, "norm", y, o->embed_dim) : y;
 }
 
-static ct_tensor *run(ct_module *stack, ct_tensor *x, ct_tensor *memory, ct_stack_call call) {
+static ct_tensor *stack_run(ct_module *stack, ct_tensor *x, ct_tensor *memory, ct_stack_call call) {
     ct_context *context = stack->context;
-    if (!check(stack, &call)) return NULL;
+    if (!stack_check(stack, &call)) return NULL;
     const int64_t layers = cti_nn_stack_layers(stack),
                   length = call.caches && layers ? call.caches[0]->length : 0;
     cti_nn_scope scope;
@@ -175,7 +175,7 @@ ct_tensor *ct_encoder_forward(ct_module *encoder, ct_tensor *x, ct_stack_call ca
     if (call.cross_weights)
         return ct_fail(encoder->context, CT_ERR_ARGUMENT, "%s: there are no cross_weights",
                        cti_nn_kind_name(encoder));
-    return run(encoder, x, NULL, call);
+    return stack_run(encoder, x, NULL, call);
 }
 
 ct_tensor *ct_decoder_forward(ct_module *decoder, ct_tensor *x, ct_tensor *memory,
@@ -183,5 +183,5 @@ ct_tensor *ct_decoder_forward(ct_module *decoder, ct_tensor *x, ct_tensor *memor
     if (!cti_nn_is(decoder, &cti_nn_decoder_kind, "ct_decoder_forward", x) ||
         !cti_nn_layer_takes(decoder, x, "x") || !cti_nn_layer_takes(decoder, memory, "memory"))
         return NULL;
-    return run(decoder, x, memory, call);
+    return stack_run(decoder, x, memory, call);
 }

@@ -8,31 +8,31 @@
 
 /* ---- collecting ---- */
 
-/* A block for twice the room, with the n items that are there. */
-static void *grown(ct_context *context, void *items, int64_t n, int64_t room, int64_t more,
+/* A block for twice the room, with the n records that are there. */
+static void *grown(ct_context *context, void *records, int64_t n, int64_t room, int64_t more,
                    size_t size) {
     void *block = cti_take(context, cti_bytes(more, size));
     if (!block) return NULL;
-    if (n) memcpy(block, items, (size_t)n * size);
-    cti_give(context, items, (size_t)room * size);
+    if (n) memcpy(block, records, (size_t)n * size);
+    cti_give(context, records, (size_t)room * size);
     return block;
 }
 
-static bool make_room(cti_nn_state *state) {
+static bool state_grow(cti_nn_state *state) {
     if (state->n < state->room) return true;
     const int64_t more = state->room ? 2 * state->room : 64;
     ct_named *named = cti_take(state->context, cti_bytes(more, sizeof *named));
     if (!named) return false;
-    cti_nn_item *item =
-        grown(state->context, state->item, state->n, state->room, more, sizeof *item);
-    if (!item) {
+    cti_nn_record *record =
+        grown(state->context, state->record, state->n, state->room, more, sizeof *record);
+    if (!record) {
         cti_give(state->context, named, (size_t)more * sizeof *named);
         return false;
     }
     if (state->n) memcpy(named, state->named, (size_t)state->n * sizeof *named);
     cti_give(state->context, state->named, (size_t)state->room * sizeof *named);
     state->named = named;
-    state->item = item;
+    state->record = record;
     state->room = more;
     return true;
 }
@@ -49,11 +49,11 @@ static char *full_name(ct_context *context, const char *prefix, const char *name
 
 bool cti_nn_state_add(cti_nn_state *state, const char *prefix, const char *name,
                       ct_tensor *tensor) {
-    if (!make_room(state)) return false;
+    if (!state_grow(state)) return false;
     char *full = full_name(state->context, prefix, name);
     if (!full) return false;
     state->named[state->n] = (ct_named){.name = full, .tensor = tensor};
-    state->item[state->n++] = (cti_nn_item){0};
+    state->record[state->n++] = (cti_nn_record){0};
     return true;
 }
 
@@ -61,7 +61,7 @@ bool cti_nn_state_add_number(cti_nn_state *state, const char *prefix, const char
                              ct_dtype dtype, void *value) {
     ct_tensor *number = cti_number_new(state->context, dtype, value);
     if (!number || !cti_nn_state_add(state, prefix, name, number)) return false;
-    state->item[state->n - 1].value = value;
+    state->record[state->n - 1].value = value;
     return true;
 }
 
@@ -92,13 +92,13 @@ static bool add_source(cti_nn_state *state, cti_nn_source source) {
 
 /* Adds a further name of a shared tensor, behind its others. */
 static bool add_other_name(cti_nn_state *state, const char *prefix, const ct_param *param,
-                           int64_t items) {
+                           int64_t records) {
     int64_t i = 0;
-    while (i < items && state->named[i].tensor != param->tensor) i++;
-    if (i == items) return true; /* a buffer that is not saved */
+    while (i < records && state->named[i].tensor != param->tensor) i++;
+    if (i == records) return true; /* a buffer that is not saved */
     char *name = full_name(state->context, prefix, param->name);
     if (!name) return false;
-    if (!add_source(state, (cti_nn_source){.name = name, .item = i, .next = -1})) {
+    if (!add_source(state, (cti_nn_source){.name = name, .record = i, .next = -1})) {
         cti_path_free(state->context, name);
         return false;
     }
@@ -111,24 +111,25 @@ static bool add_other_name(cti_nn_state *state, const char *prefix, const ct_par
 /* Items are in the order of the iteration, so each name is either the next item's own or another
  * name of an item before. */
 static bool add_names(cti_nn_state *state, const char *prefix, const ct_module *module,
-                      bool (*next)(const ct_module *, ct_param *), int64_t *items) {
+                      bool (*next)(const ct_module *, ct_param *), int64_t *records) {
     const size_t before = strlen(prefix);
     for (ct_param param = {0}; next(module, &param);) {
-        if (*items < state->n && !strcmp(state->named[*items].name + before, param.name)) ++*items;
-        else if (!add_other_name(state, prefix, &param, *items)) return false;
+        if (*records < state->n && !strcmp(state->named[*records].name + before, param.name))
+            ++*records;
+        else if (!add_other_name(state, prefix, &param, *records)) return false;
     }
     return true;
 }
 
 bool cti_nn_state_add_sources(cti_nn_state *state, const char *prefix, const ct_module *module) {
     for (int64_t i = 0; i < state->n; i++) {
-        const cti_nn_source own = {.name = state->named[i].name, .item = i, .next = -1};
+        const cti_nn_source own = {.name = state->named[i].name, .record = i, .next = -1};
         if (!add_source(state, own)) return false;
-        state->item[i].source = -1;
+        state->record[i].source = -1;
     }
-    int64_t items = 0;
-    return add_names(state, prefix, module, cti_nn_next_name, &items) &&
-           add_names(state, prefix, module, cti_nn_next_buffer_name, &items);
+    int64_t records = 0;
+    return add_names(state, prefix, module, cti_nn_next_name, &records) &&
+           add_names(state, prefix, module, cti_nn_next_buffer_name, &records);
 }
 
 bool cti_nn_state_add_piece(cti_nn_state *state, cti_nn_piece piece) {
@@ -153,7 +154,7 @@ void cti_nn_state_free(cti_nn_state *state) {
     for (int64_t k = state->n; k < state->sources; k++)
         cti_path_free(context, (char *)state->source[k].name);
     cti_give(context, state->named, (size_t)state->room * sizeof *state->named);
-    cti_give(context, state->item, (size_t)state->room * sizeof *state->item);
+    cti_give(context, state->record, (size_t)state->room * sizeof *state->record);
     cti_give(context, state->source, (size_t)state->source_room * sizeof *state->source);
     cti_give(context, state->piece, (size_t)state->piece_room * sizeof *state->piece);
     *state = (cti_nn_state){.context = context};
@@ -194,29 +195,30 @@ bool cti_nn_state_read_source(const cti_nn_state *state, int64_t source, ct_tens
 
 bool cti_nn_state_read(cti_nn_state *state) {
     for (int64_t i = 0; i < state->n; i++) {
-        cti_nn_item *item = &state->item[i];
-        if (item->source < 0 || item->read) continue;
+        cti_nn_record *record = &state->record[i];
+        if (record->source < 0 || record->read) continue;
         ct_tensor *tensor = state->named[i].tensor;
-        item->read =
-            item->direct ? tensor : cti_tensor_new(state->context, tensor->dtype, tensor->shape);
-        if (!item->read || !cti_nn_state_read_source(state, item->source, item->read)) return false;
+        record->read =
+            record->direct ? tensor : cti_tensor_new(state->context, tensor->dtype, tensor->shape);
+        if (!record->read || !cti_nn_state_read_source(state, record->source, record->read))
+            return false;
     }
     return true;
 }
 
 void cti_nn_state_write_numbers(cti_nn_state *state) {
     for (int64_t i = 0; i < state->n; i++) {
-        const cti_nn_item *item = &state->item[i];
-        if (item->read && item->value) cti_number_get(item->read, item->value);
+        const cti_nn_record *record = &state->record[i];
+        if (record->read && record->value) cti_number_get(record->read, record->value);
     }
 }
 
 void cti_nn_state_commit(cti_nn_state *state) {
     for (int64_t i = 0; i < state->n; i++) {
-        const cti_nn_item *item = &state->item[i];
+        const cti_nn_record *record = &state->record[i];
         ct_tensor *tensor = state->named[i].tensor;
-        if (!item->read || item->value || item->direct) continue;
-        cti_tensor_copy(tensor, item->read, false);
+        if (!record->read || record->value || record->direct) continue;
+        cti_tensor_copy(tensor, record->read, false);
         cti_tensor_wrote(tensor);
     }
 }

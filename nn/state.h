@@ -12,7 +12,7 @@ typedef struct {
     bool exact;      /* dtypes must be equal, not only fit */
     int64_t source;  /* that it is loaded from; -1: none */
     ct_tensor *read; /* the values, before they are copied */
-} cti_nn_item;
+} cti_nn_record;
 
 /* Rows of a parameter from rows of a file's tensor, which is transposed first. */
 typedef struct {
@@ -28,8 +28,8 @@ typedef enum { CTI_NN_GOOD, CTI_NN_ABSENT, CTI_NN_PART, CTI_NN_MISFIT } cti_nn_f
 
 /* One name of an item, and the values that the file has for it: one tensor, or pieces. */
 typedef struct {
-    const char *name;   /* the item's own; of a shared tensor another one, which is the state's */
-    int64_t item, next; /* next: of the item, its further names in turn; -1: no more */
+    const char *name;     /* the item's own; of a shared tensor another one, which is the state's */
+    int64_t record, next; /* next: of the item, its further names in turn; -1: no more */
     const cti_file_tensor *from; /* the tensor of that name; NULL: none, or pieces */
     int64_t piece, pieces;       /* [piece, piece + pieces) of the state's; 0: none */
     cti_nn_found found;
@@ -37,8 +37,8 @@ typedef struct {
 
 typedef struct {
     ct_context *context;
-    ct_named *named;   /* [n] the names are the state's */
-    cti_nn_item *item; /* [n] */
+    ct_named *named;       /* [n] the names are the state's */
+    cti_nn_record *record; /* [n] */
     int64_t n, room;
     cti_nn_source *source; /* [sources]; source i < n is that of item i's own name */
     int64_t sources, source_room;

@@ -13,7 +13,7 @@ static bool is_matrix(const ct_tensor *t, ct_dtype dtype) {
 }
 
 /* How many parameters are converted; -1: an error. */
-static int64_t count(const ct_module *module, const char *function, ct_dtype from) {
+static int64_t count_matrices(const ct_module *module, const char *function, ct_dtype from) {
     int64_t n = 0;
     for (ct_param p = {0}; ct_module_next(module, &p);) {
         if (is_matrix(p.tensor, CT_F64))
@@ -34,21 +34,21 @@ static bool make_copies(const ct_module *module, ct_dtype from, ct_dtype to, pai
     return true;
 }
 
-static void exchange(const pair *pairs, int64_t n) {
+static void exchange_storage(const pair *pairs, int64_t n) {
     for (int64_t i = 0; i < n; i++) cti_tensor_exchange(pairs[i].param, pairs[i].copy);
 }
 
 /* Those of f32 require a gradient again, those of bf16 have none. Refused memory: all are as they
  * were. */
 static bool exchange_with_gradients(const pair *pairs, int64_t n, bool required) {
-    exchange(pairs, n);
+    exchange_storage(pairs, n);
     for (int64_t i = 0; i < n; i++) {
         if (ct_set_requires_grad(pairs[i].param, required)) continue;
         while (i-- > 0) {
             cti_grad_slot_disown(pairs[i].param->slot);
             pairs[i].param->slot = NULL;
         }
-        exchange(pairs, n);
+        exchange_storage(pairs, n);
         return false;
     }
     return true;
@@ -60,7 +60,7 @@ static bool convert(ct_module *module, const char *function, ct_dtype from, ct_d
     if (context->running)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: an op is running, which may read the parameters", function);
-    const int64_t n = count(module, function, from);
+    const int64_t n = count_matrices(module, function, from);
     if (n <= 0) return n == 0;
     const size_t bytes = cti_bytes(n, sizeof(pair));
     pair *pairs = cti_take(context, bytes);

@@ -283,9 +283,9 @@ static void look(ct_context *c, ct_comm *comm, int rank, void *arg) {
     seen.ok[rank] = model_step(&m, dist, p, &loss);
     int64_t bytes = 0;
     for (int64_t i = 0; i < optim->count; i++) {
-        for (int k = 0; k < 2 && optim->slots[i].state[k]; k++)
-            seen.elements[rank][k] += ct_numel(optim->slots[i].state[k]);
-        bytes += ct_numel(optim->slots[i].param) * (ct_dtype_of(optim->slots[i].param) ? 8 : 4);
+        for (int k = 0; k < 2 && optim->items[i].state[k]; k++)
+            seen.elements[rank][k] += ct_numel(optim->items[i].state[k]);
+        bytes += ct_numel(optim->items[i].param) * (ct_dtype_of(optim->items[i].param) ? 8 : 4);
     }
     if (rank == 0) seen.bytes = bytes;
     first.out[rank].sent = ct_dist_sent(dist);

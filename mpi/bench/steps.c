@@ -27,12 +27,12 @@ static const gpt_size sizes[] = {
 };
 
 static gpt_size size;
-static int64_t threads = 1, batch = 8, micro = 1, shares = 1, *tokens;
-static ct_context *context;
-static ct_module *root, *wte, *wpe, *h[MAX_LAYERS], *norm;
+static int64_t n_threads = 1, batch = 8, micro = 1, shares = 1, *tokens;
+static ct_context *bench_context;
+static ct_module *root, *wte, *wpe, *h[MAX_LAYERS], *final_norm;
 
-static void make(void) {
-    root = ct_module_new(context, "GPT");
+static void make_gpt(void) {
+    root = ct_module_new(bench_context, "GPT");
     ct_layer_opts layer = {.embed_dim = size.width,
                            .num_heads = size.heads,
                            .activation = CT_GELU,
@@ -40,28 +40,28 @@ static void make(void) {
     ct_embedding_opts embedding = {.num_embeddings = size.vocabulary, .embedding_dim = size.width};
     ct_positions_opts positions = {
         .max_length = size.positions, .embed_dim = size.width, .learned = true};
-    wte = ct_module_add_child(root, "wte", ct_embedding_new(context, embedding));
-    wpe = ct_module_add_child(root, "wpe", ct_positions_new(context, positions));
+    wte = ct_module_add_child(root, "wte", ct_embedding_new(bench_context, embedding));
+    wpe = ct_module_add_child(root, "wpe", ct_positions_new(bench_context, positions));
     for (int64_t i = 0; i < size.layers; i++)
-        h[i] = ct_module_append(root, "h", ct_encoder_layer_new(context, layer));
+        h[i] = ct_module_append(root, "h", ct_encoder_layer_new(bench_context, layer));
     ct_layer_norm_opts last = {.dim = size.width};
-    norm = ct_module_add_child(root, "ln_f", ct_layer_norm_new(context, last));
+    final_norm = ct_module_add_child(root, "ln_f", ct_layer_norm_new(bench_context, last));
     int64_t n = batch * size.length;
-    tokens = ct_data_i64(ct_empty(context, CT_I64, CT_SHAPE(n + 1)));
+    tokens = ct_data_i64(ct_empty(bench_context, CT_I64, CT_SHAPE(n + 1)));
     for (int64_t i = 0; i <= n; i++) tokens[i] = i * i % 7919 % size.vocabulary;
 }
 
 /* The loss of a micro-batch, times scale in backward. */
-static double learn(double scale) {
+static double run_micro_batch(double scale) {
     int64_t n = batch * size.length;
-    ct_scope scope = ct_scope_open(context);
-    ct_tensor *x = ct_from_i64(context, CT_SHAPE(batch, size.length), tokens);
+    ct_scope scope = ct_scope_open(bench_context);
+    ct_tensor *x = ct_from_i64(bench_context, CT_SHAPE(batch, size.length), tokens);
     x = ct_forward(wpe, ct_forward(wte, x));
     for (int64_t i = 0; i < size.layers; i++)
         x = ct_encoder_layer_forward(h[i], x, (ct_mha_call){.causal = true}).out;
-    x = ct_reshape(ct_forward(norm, x), CT_SHAPE(n, size.width));
+    x = ct_reshape(ct_forward(final_norm, x), CT_SHAPE(n, size.width));
     ct_tensor *loss = ct_linear_cross_entropy(x, ct_module_get(wte, "weight"),
-                                              ct_from_i64(context, CT_SHAPE(n), tokens + 1),
+                                              ct_from_i64(bench_context, CT_SHAPE(n), tokens + 1),
                                               (ct_cross_entropy_opts){0});
     ct_backward(scale == 1 ? loss : ct_scale(loss, scale));
     double value = ct_item(loss);
@@ -72,14 +72,14 @@ static double learn(double scale) {
 static double step_plain(ct_optim *optim) {
     double loss = 0;
     ct_optim_zero_grad(optim);
-    for (int64_t i = 0; i < micro; i++) loss += learn(1 / (double)micro);
+    for (int64_t i = 0; i < micro; i++) loss += run_micro_batch(1 / (double)micro);
     ct_optim_step(optim);
     return loss / (double)micro;
 }
 
 static double step_dist(ct_dist *dist) {
     double loss = 0;
-    for (int64_t i; ct_dist_next(dist, &i);) loss += learn(1);
+    for (int64_t i; ct_dist_next(dist, &i);) loss += run_micro_batch(1);
     ct_dist_step(dist);
     ct_dist_sum(dist, &loss, 1);
     return loss / (double)micro;
@@ -99,7 +99,7 @@ int main(int argc, char **argv) {
         long long value = 0;
         char name[16];
         if (sscanf(argv[i], "%15[a-z]=%lld", name, &value) != 2) size.layers = 0;
-        else if (!strcmp(name, "threads")) threads = value;
+        else if (!strcmp(name, "threads")) n_threads = value;
         else if (!strcmp(name, "batch")) batch = value;
         else if (!strcmp(name, "micro")) micro = value;
         else if (!strcmp(name, "shares")) shares = value;
@@ -112,10 +112,10 @@ int main(int argc, char **argv) {
                                "[batch=8] [micro=1] [shares=1] [length=...] [mpi=1]\n"),
                2;
 
-    context = ct_context_new(
-        (ct_context_opts){.seed = 1, .threads = (int)threads, .on_error = ct_error_die});
-    ct_comm *comm = mpi ? ct_mpi_comm(context) : NULL;
-    make();
+    bench_context = ct_context_new(
+        (ct_context_opts){.seed = 1, .threads = (int)n_threads, .on_error = ct_error_die});
+    ct_comm *comm = mpi ? ct_mpi_comm(bench_context) : NULL;
+    make_gpt();
     ct_optim *optim = ct_adamw_new(
         root, (ct_adamw_opts){
                   .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.1, .clip_norm = 1});
@@ -144,6 +144,6 @@ int main(int argc, char **argv) {
                (long long)sent.parameters, (long long)sent.other);
         fflush(stdout);
     }
-    ct_context_free(context);
+    ct_context_free(bench_context);
     return 0;
 }

@@ -16,12 +16,12 @@
 enum { LARGE = 9000001 }; /* bytes: sent only once its receiver is there; several pieces */
 
 static const ct_comm_engine *const engine = &cti_mpi_engine;
-static ct_context *context;
+static ct_context *test_context;
 static ct_comm *comm;
 static int rank, ranks;
 static unsigned char *large[2];
 
-static void say(const char *text) {
+static void say_line(const char *text) {
     printf("rank %d: %s\n", rank, text);
     fflush(stdout);
 }
@@ -33,13 +33,13 @@ static void require(bool right, const char *what) {
     abort();
 }
 
-static ct_transfer begin(bool receives, int peer, int tag, void *data, size_t size) {
+static ct_transfer begin_transfer(bool receives, int peer, int tag, void *data, size_t size) {
     ct_transfer t = {.peer = peer, .receives = receives, .tag = tag, .data = data, .size = size};
     require(engine->start(comm, &t), engine->reason(comm));
     return t;
 }
 
-static ct_transfer_state wait_for(ct_transfer *t) {
+static ct_transfer_state wait_end(ct_transfer *t) {
     ct_transfer_state state;
     do state = engine->test(comm, t);
     while (state == CT_TRANSFER_PENDING);
@@ -53,7 +53,7 @@ static void wait_ms(int ms) {
 static bool one(void) { return rank == 1; }
 
 /* Every pair, several messages of one tag at once, from empty ones to several pieces; in order. */
-static void exchange(void) {
+static void exchange_all(void) {
     static const size_t sizes[] = {0, 1, 100000, 100001, 1234567};
     enum { N = sizeof sizes / sizeof *sizes };
     for (int peer = 0; peer < ranks; peer++) {
@@ -66,12 +66,12 @@ static void exchange(void) {
             memset(to[i], 99, sizes[i] + 1);
             for (size_t j = 0; j < sizes[i]; j++)
                 from[i][j] = (unsigned char)(j * 7 + (size_t)(i + 10 * rank + 50 * peer));
-            in[i] = begin(true, peer, i / 2, to[i], sizes[i]);
-            out[i] = begin(false, peer, i / 2, from[i], sizes[i]);
+            in[i] = begin_transfer(true, peer, i / 2, to[i], sizes[i]);
+            out[i] = begin_transfer(false, peer, i / 2, from[i], sizes[i]);
         }
         for (int i = N - 1; i >= 0; i--) {
-            require(wait_for(&in[i]) == CT_TRANSFER_DONE, "a receive is done");
-            require(wait_for(&out[i]) == CT_TRANSFER_DONE, "a send is done");
+            require(wait_end(&in[i]) == CT_TRANSFER_DONE, "a receive is done");
+            require(wait_end(&out[i]) == CT_TRANSFER_DONE, "a send is done");
             for (size_t j = 0; j < sizes[i]; j++)
                 require(to[i][j] == (unsigned char)(j * 7 + (size_t)(i + 10 * peer + 50 * rank)),
                         "the bytes of the peer");
@@ -84,28 +84,28 @@ static void exchange(void) {
 /* Rank 1 leaves. What it sent before arrives; what it has not sent never comes. */
 static void left(void) {
     if (one()) {
-        ct_transfer t = begin(false, 0, 3, large[0], LARGE);
-        require(wait_for(&t) == CT_TRANSFER_DONE, "the last message");
+        ct_transfer t = begin_transfer(false, 0, 3, large[0], LARGE);
+        require(wait_end(&t) == CT_TRANSFER_DONE, "the last message");
     } else {
-        ct_transfer never = begin(true, 1, 4, large[1], LARGE);
-        ct_transfer last = begin(true, 1, 3, large[0], LARGE);
-        require(wait_for(&last) == CT_TRANSFER_DONE, "the last message");
-        require(wait_for(&never) == CT_TRANSFER_LEFT, "rank 1 has left");
+        ct_transfer never = begin_transfer(true, 1, 4, large[1], LARGE);
+        ct_transfer last = begin_transfer(true, 1, 3, large[0], LARGE);
+        require(wait_end(&last) == CT_TRANSFER_DONE, "the last message");
+        require(wait_end(&never) == CT_TRANSFER_LEFT, "rank 1 has left");
     }
 }
 
 /* Rank 1 closes at once, so that the message is on its way when the leave is there. */
 static void left_late(void) {
     if (one()) {
-        ct_transfer t = begin(false, 0, 3, large[0], LARGE);
+        ct_transfer t = begin_transfer(false, 0, 3, large[0], LARGE);
         ct_comm_close(comm);
         (void)t;
     } else {
         wait_ms(300);
-        ct_transfer last = begin(true, 1, 3, large[1], LARGE),
-                    never = begin(true, 1, 3, rank + large[0], 1);
-        require(wait_for(&never) == CT_TRANSFER_LEFT, "rank 1 has left");
-        require(wait_for(&last) == CT_TRANSFER_DONE, "the message before the leave");
+        ct_transfer last = begin_transfer(true, 1, 3, large[1], LARGE),
+                    never = begin_transfer(true, 1, 3, rank + large[0], 1);
+        require(wait_end(&never) == CT_TRANSFER_LEFT, "rank 1 has left");
+        require(wait_end(&last) == CT_TRANSFER_DONE, "the message before the leave");
         require(large[1][LARGE - 1] == 1, "its last byte");
     }
 }
@@ -113,11 +113,11 @@ static void left_late(void) {
 /* Messages to a rank that has left end. */
 static void sent_to_left(void) {
     if (one()) return;
-    ct_transfer never = begin(true, 1, 0, large[1], 1);
-    require(wait_for(&never) == CT_TRANSFER_LEFT, "rank 1 has left");
+    ct_transfer never = begin_transfer(true, 1, 0, large[1], 1);
+    require(wait_end(&never) == CT_TRANSFER_LEFT, "rank 1 has left");
     for (int i = 0; i < 5; i++) {
-        ct_transfer t = begin(false, 1, i, large[0], i % 2 ? LARGE : 10);
-        require(wait_for(&t) == CT_TRANSFER_DONE, "it is discarded there");
+        ct_transfer t = begin_transfer(false, 1, i, large[0], i % 2 ? LARGE : 10);
+        require(wait_end(&t) == CT_TRANSFER_DONE, "it is discarded there");
     }
 }
 
@@ -125,8 +125,8 @@ static void sent_to_left(void) {
  * then has an end to its send, and the memory is its own again. */
 static void cancelled(void) {
     int peer = 1 - rank;
-    ct_transfer out = begin(false, peer, 1, large[0], LARGE),
-                in = begin(true, peer, 2, large[1], LARGE);
+    ct_transfer out = begin_transfer(false, peer, 1, large[0], LARGE),
+                in = begin_transfer(true, peer, 2, large[1], LARGE);
     require(engine->test(comm, &in) == CT_TRANSFER_PENDING, "nothing comes");
     require(engine->test(comm, &out) == CT_TRANSFER_PENDING, "nobody takes it");
     wait_ms(300 + 300 * rank);
@@ -135,17 +135,18 @@ static void cancelled(void) {
     const cti_mpi *m = ct_comm_data(comm);
     if (one()) require(!m->lost && !out.state, "it has ended");
     engine->close(comm, true);
-    say("has failed");
+    say_line("has failed");
     exit(7);
 }
 
 /* Cancelling a receive alone leaves the comm as it was. */
 static void cancelled_receive(void) {
     unsigned char a = (unsigned char)rank, b = 99;
-    ct_transfer never = begin(true, 1 - rank, 2, large[1], LARGE);
+    ct_transfer never = begin_transfer(true, 1 - rank, 2, large[1], LARGE);
     engine->cancel(comm, &never);
-    ct_transfer out = begin(false, 1 - rank, 2, &a, 1), in = begin(true, 1 - rank, 2, &b, 1);
-    require(wait_for(&in) == CT_TRANSFER_DONE && wait_for(&out) == CT_TRANSFER_DONE, "goes on");
+    ct_transfer out = begin_transfer(false, 1 - rank, 2, &a, 1),
+                in = begin_transfer(true, 1 - rank, 2, &b, 1);
+    require(wait_end(&in) == CT_TRANSFER_DONE && wait_end(&out) == CT_TRANSFER_DONE, "goes on");
     require(b == 1 - rank, "the byte of the peer");
 }
 
@@ -153,102 +154,102 @@ static void cancelled_receive(void) {
 static void stuck(void) {
     if (one())
         for (;;) pause();
-    ct_transfer out = begin(false, 1, 1, large[0], LARGE);
+    ct_transfer out = begin_transfer(false, 1, 1, large[0], LARGE);
     for (int i = 0; i < 1000; i++) engine->test(comm, &out);
     engine->cancel(comm, &out);
     engine->close(comm, true);
-    say("gives up");
+    say_line("gives up");
     exit(7);
 }
 
 static void sizes_differ(void) {
     unsigned char bytes[20] = {0};
-    ct_transfer t = begin(one(), 1 - rank, 1, bytes, one() ? 20 : 10);
-    ct_transfer u = begin(one(), 1 - rank, 1, bytes, one() ? 10 : 20);
-    ct_transfer_state less = wait_for(&t);
-    if (!one()) return (void)wait_for(&u);
+    ct_transfer t = begin_transfer(one(), 1 - rank, 1, bytes, one() ? 20 : 10);
+    ct_transfer u = begin_transfer(one(), 1 - rank, 1, bytes, one() ? 10 : 20);
+    ct_transfer_state less = wait_end(&t);
+    if (!one()) return (void)wait_end(&u);
     require(less == CT_TRANSFER_FAILED, "too few bytes");
-    say(engine->reason(comm));
-    require(wait_for(&u) == CT_TRANSFER_FAILED, "too many bytes");
-    say(engine->reason(comm));
+    say_line(engine->reason(comm));
+    require(wait_end(&u) == CT_TRANSFER_FAILED, "too many bytes");
+    say_line(engine->reason(comm));
 }
 
 /* Rank 1 exits with an error and closes nothing. */
 static void exits(void) {
     if (one()) {
-        say("exits");
+        say_line("exits");
         exit(3);
     }
-    ct_transfer never = begin(true, 1, 0, large[1], 1);
-    require(wait_for(&never) == CT_TRANSFER_LEFT, "rank 1 has left");
-    say("rank 1 has left");
+    ct_transfer never = begin_transfer(true, 1, 0, large[1], 1);
+    require(wait_end(&never) == CT_TRANSFER_LEFT, "rank 1 has left");
+    say_line("rank 1 has left");
     exit(4);
 }
 
 /* Both fail, and rank 0 takes its time to say so. */
 static void both_fail(void) {
     if (!one()) {
-        ct_transfer never = begin(true, 1, 0, large[1], 1);
-        require(wait_for(&never) == CT_TRANSFER_LEFT, "rank 1 has left");
+        ct_transfer never = begin_transfer(true, 1, 0, large[1], 1);
+        require(wait_end(&never) == CT_TRANSFER_LEFT, "rank 1 has left");
     }
     engine->close(comm, true);
     if (!one()) sleep(2);
-    say("has failed");
+    say_line("has failed");
     exit(3);
 }
 
 static void twice(void) {
-    ct_comm *second = ct_mpi_comm(context);
+    ct_comm *second = ct_mpi_comm(test_context);
     require(second && ct_comm_rank(second) == rank && ct_comm_size(second) == ranks, "a second");
     ct_comm_close(comm);
     comm = second;
-    exchange();
-    ct_context_free(context);
+    exchange_all();
+    ct_context_free(test_context);
     int over = 0;
     MPI_Finalized(&over);
     require(over, "MPI ends with the last comm");
-    context = ct_context_new((ct_context_opts){.threads = 1});
-    require(!ct_mpi_comm(context), "MPI has been ended");
-    say(ct_error_message(context));
+    test_context = ct_context_new((ct_context_opts){.threads = 1});
+    require(!ct_mpi_comm(test_context), "MPI has been ended");
+    say_line(ct_error_message(test_context));
 }
 
 static void *from_thread(void *unused) {
     (void)unused;
-    require(!ct_mpi_comm(context), "another thread");
-    say(ct_error_message(context));
+    require(!ct_mpi_comm(test_context), "another thread");
+    say_line(ct_error_message(test_context));
     return NULL;
 }
 
-static void threads(void) {
+static void other_thread(void) {
     pthread_t thread;
     require(!pthread_create(&thread, NULL, from_thread, NULL), "a thread");
     pthread_join(thread, NULL);
 }
 
-static void forks(void) {
+static void fork_child(void) {
     pid_t child = fork();
     if (!child) {
         ct_transfer t = {.peer = 0, .data = large[0], .size = 1};
         require(!engine->start(comm, &t), "a child has no MPI");
-        ct_context_free(context);
+        ct_context_free(test_context);
         exit(0);
     }
     int status = 1;
     require(waitpid(child, &status, 0) == child && status == 0, "the child ends well");
-    exchange();
+    exchange_all();
 }
 
 static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
-    {"exchange", exchange},   {"left", left},
-    {"left_late", left_late}, {"sent_to_left", sent_to_left},
-    {"cancelled", cancelled}, {"cancelled_receive", cancelled_receive},
-    {"stuck", stuck},         {"sizes_differ", sizes_differ},
-    {"exits", exits},         {"both_fail", both_fail},
-    {"twice", twice},         {"threads", threads},
-    {"forks", forks},
+    {"exchange", exchange_all}, {"left", left},
+    {"left_late", left_late},   {"sent_to_left", sent_to_left},
+    {"cancelled", cancelled},   {"cancelled_receive", cancelled_receive},
+    {"stuck", stuck},           {"sizes_differ", sizes_differ},
+    {"exits", exits},           {"both_fail", both_fail},
+    {"twice", twice},           {"threads", other_thread},
+    {"forks", fork_child},
 };
 
 /* Contexts in turn in a program that has started MPI itself; the third has an error. */
@@ -256,14 +257,15 @@ static void own_mpi(void) {
     int over = 0;
     MPI_Init(NULL, NULL);
     for (int i = 0; i < 3; i++) {
-        context = ct_context_new((ct_context_opts){.threads = 1});
-        if (i == 2 && rank == ranks - 1) ct_fail(context, CT_ERR_IO, "cannot open %s", "a file");
-        comm = ct_mpi_comm(context);
+        test_context = ct_context_new((ct_context_opts){.threads = 1});
+        if (i == 2 && rank == ranks - 1)
+            ct_fail(test_context, CT_ERR_IO, "cannot open %s", "a file");
+        comm = ct_mpi_comm(test_context);
         rank = ct_comm_rank(comm), ranks = ct_comm_size(comm);
         if (i == 2) MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-        if (comm) exchange();
-        else say(ct_error_message(context));
-        ct_context_free(context);
+        if (comm) exchange_all();
+        else say_line(ct_error_message(test_context));
+        ct_context_free(test_context);
         MPI_Finalized(&over);
         require(!over, "MPI is the program's");
         MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -274,9 +276,9 @@ static void own_mpi(void) {
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     if (!strcmp(name, "own_mpi")) return own_mpi(), 0;
-    context = ct_context_new((ct_context_opts){.threads = 1});
-    comm = ct_mpi_comm(context);
-    if (!comm) return say(ct_error_message(context)), 1;
+    test_context = ct_context_new((ct_context_opts){.threads = 1});
+    comm = ct_mpi_comm(test_context);
+    if (!comm) return say_line(ct_error_message(test_context)), 1;
     rank = ct_comm_rank(comm), ranks = ct_comm_size(comm);
     for (int i = 0; i < 2; i++) {
         large[i] = malloc(LARGE + 1);
@@ -285,8 +287,8 @@ int main(int argc, char **argv) {
     }
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (!strcmp(name, cases[i].name)) cases[i].run();
-    ct_context_free(context);
+    ct_context_free(test_context);
     free(large[0]), free(large[1]);
-    say("ends");
+    say_line("ends");
     return 0;
 }

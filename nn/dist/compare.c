@@ -10,11 +10,11 @@
 typedef struct {
     char key[CTI_NN_NAME_SIZE + 32], value[CTI_SHAPE_TEXT + 64];
     char more[64]; /* for the error, beside the value; it may differ where values are equal */
-} item;
+} property;
 
-static item *say(item *it, const char *key, const char *name, const char *format, ...)
+static property *say(property *it, const char *key, const char *name, const char *format, ...)
     CT_FORMAT(4, 5);
-static item *say(item *it, const char *key, const char *name, const char *format, ...) {
+static property *say(property *it, const char *key, const char *name, const char *format, ...) {
     va_list args;
     snprintf(it->key, sizeof it->key, "%s%s", key, name);
     va_start(args, format);
@@ -28,9 +28,9 @@ static item *say(item *it, const char *key, const char *name, const char *format
 
 enum { OPTIONS = 7, PER_PARAM = 4, PER_BUFFER = 2 };
 
-static const char *name_of(const cti_nn_slot *slot) { return slot->names->text; }
+static const char *item_name(const cti_nn_item *item) { return item->names->text; }
 
-static item *say_option(const ct_dist *dist, int64_t i, item *it) {
+static property *say_option(const ct_dist *dist, int64_t i, property *it) {
     const ct_context *context = dist->context;
     const ct_dist_opts *o = &dist->opts;
     switch (i) {
@@ -47,7 +47,7 @@ static item *say_option(const ct_dist *dist, int64_t i, item *it) {
     }
 }
 
-static item *say_number(const ct_optim *optim, const cti_nn_number *number, item *it) {
+static property *say_number(const ct_optim *optim, const cti_nn_number *number, property *it) {
     const char *at = (const char *)optim + number->offset;
     double value = 0;
     int64_t count = 0;
@@ -64,22 +64,22 @@ static item *say_number(const ct_optim *optim, const cti_nn_number *number, item
     return it;
 }
 
-static item *say_param(const cti_nn_slot *slot, int64_t i, item *it) {
-    const ct_tensor *t = slot->param;
+static property *say_param(const cti_nn_item *item, int64_t i, property *it) {
+    const ct_tensor *t = item->param;
     switch (i) {
-    case 0: return say(it, "the parameter ", name_of(slot), "%s", SHAPE(t->shape));
-    case 1: return say(it, "the dtype of ", name_of(slot), "%s", cti_dtype_name(t->dtype));
+    case 0: return say(it, "the parameter ", item_name(item), "%s", SHAPE(t->shape));
+    case 1: return say(it, "the dtype of ", item_name(item), "%s", cti_dtype_name(t->dtype));
     case 2:
-        return say(it, "the step of ", name_of(slot), "%" PRId64 "%s", slot->step,
+        return say(it, "the step of ", item_name(item), "%" PRId64 "%s", item->step,
                    t->slot ? "" : ", and it requires no gradient");
     default:
-        return say(it, "the group of ", name_of(slot), "(lr_scale %.17g, weight_decay %.17g%s%s)",
-                   slot->lr_scale, slot->weight_decay, slot->frozen ? ", frozen" : "",
-                   slot->grouped ? "" : ", none");
+        return say(it, "the group of ", item_name(item), "(lr_scale %.17g, weight_decay %.17g%s%s)",
+                   item->lr_scale, item->weight_decay, item->frozen ? ", frozen" : "",
+                   item->grouped ? "" : ", none");
     }
 }
 
-static item *say_buffer(const ct_module *module, int64_t i, item *it) {
+static property *say_buffer(const ct_module *module, int64_t i, property *it) {
     ct_param buffer = {0};
     for (int64_t at = i / PER_BUFFER; ct_module_next_buffer(module, &buffer) && at > 0;) at--;
     const ct_tensor *t = buffer.tensor;
@@ -89,14 +89,14 @@ static item *say_buffer(const ct_module *module, int64_t i, item *it) {
 }
 
 /* Item i; NULL after the last. */
-static item *item_at(const ct_dist *dist, int64_t i, item *it) {
+static property *property_at(const ct_dist *dist, int64_t i, property *it) {
     const ct_optim *optim = dist->optim;
     if (i < OPTIONS) return say_option(dist, i, it);
     i -= OPTIONS;
     for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
         if (i-- == 0) return say_number(optim, number, it);
     if (i < PER_PARAM * optim->count)
-        return say_param(&optim->slots[i / PER_PARAM], i % PER_PARAM, it);
+        return say_param(&optim->items[i / PER_PARAM], i % PER_PARAM, it);
     return say_buffer(optim->module, i - PER_PARAM * optim->count, it);
 }
 
@@ -105,17 +105,17 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
     for (; *text; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
     return hash;
 }
-static uint64_t hash_of(const item *it) {
+static uint64_t property_hash(const property *it) {
     return hash_text(hash_text(UINT64_C(0xcbf29ce484222325), it->key) ^ '=', it->value);
 }
 
 /* ---- comparing ---- */
 
 /* The error of this rank's item against rank 0's words for it, "" where it has none. */
-static bool refuse(const ct_dist *dist, int64_t i, const item *first) {
-    item it;
+static bool refuse_property(const ct_dist *dist, int64_t i, const property *first) {
+    property it;
     const int rank = dist->rank;
-    if (!item_at(dist, i, &it))
+    if (!property_at(dist, i, &it))
         return ct_fail(dist->context, CT_ERR_ARGUMENT,
                        "dist_new: rank 0 has %s %s, rank %d has not", first->key, first->value,
                        rank);
@@ -131,22 +131,23 @@ static bool refuse(const ct_dist *dist, int64_t i, const item *first) {
 /* The lowest rank with a difference, and its item. */
 typedef struct {
     cti_agreement head;
-    int64_t rank, item; /* rank -1: none */
+    int64_t rank, property; /* rank -1: none */
 } difference;
 
 static void merge_difference(void *mine, const void *theirs, size_t size) {
     difference *a = mine;
     const difference *b = theirs;
     (void)size;
-    if (b->rank >= 0 && (a->rank < 0 || b->rank < a->rank)) a->rank = b->rank, a->item = b->item;
+    if (b->rank >= 0 && (a->rank < 0 || b->rank < a->rank))
+        a->rank = b->rank, a->property = b->property;
 }
 
 bool cti_dist_compare(ct_dist *dist) {
     ct_context *context = dist->context;
     const cti_place place = {.call = CTI_CALL_NEW, .dist = dist->number};
     int64_t count = 0, first;
-    item it;
-    while (item_at(dist, count, &it)) count++;
+    property it;
+    while (property_at(dist, count, &it)) count++;
     first = count;
     cti_dist_broadcast_bytes(dist, &first, sizeof first);
     const size_t bytes = cti_bytes(first, sizeof(uint64_t));
@@ -155,21 +156,22 @@ bool cti_dist_compare(ct_dist *dist) {
         cti_give(context, hash, bytes);
         return false;
     }
-    for (int64_t i = 0; dist->rank == 0 && item_at(dist, i, &it); i++) hash[i] = hash_of(&it);
+    for (int64_t i = 0; dist->rank == 0 && property_at(dist, i, &it); i++)
+        hash[i] = property_hash(&it);
     cti_dist_broadcast_bytes(dist, hash, bytes);
     int64_t same = 0;
-    while (same < first && item_at(dist, same, &it) && hash[same] == hash_of(&it)) same++;
+    while (same < first && property_at(dist, same, &it) && hash[same] == property_hash(&it)) same++;
     cti_give(context, hash, bytes);
     difference all = {.rank = -1}, room;
-    if (same < first || count != first) all.rank = dist->rank, all.item = same;
+    if (same < first || count != first) all.rank = dist->rank, all.property = same;
     cti_agreement_begin(&all.head, dist->comm, place, true);
     dist->sent.other += cti_agree(dist->comm, CTI_DIST_CONTROL, &all.head, &room.head, sizeof all,
                                   merge_difference);
     if (!cti_agreement_holds(dist->comm, &all.head, place)) return false;
     if (all.rank < 0) return true;
     memset(&it, 0, sizeof it);
-    if (dist->rank == 0) item_at(dist, all.item, &it);
+    if (dist->rank == 0) property_at(dist, all.property, &it);
     cti_dist_broadcast_bytes(dist, &it, sizeof it);
     return cti_dist_meet(dist, CTI_CALL_NEW, 0,
-                         dist->rank != all.rank || refuse(dist, all.item, &it));
+                         dist->rank != all.rank || refuse_property(dist, all.property, &it));
 }

@@ -7,7 +7,7 @@ enum { MOST_MICRO_BATCHES = 1 << 18 }; /* each has random streams of its own: se
 
 static bool is_power_of_two(int64_t n) { return n > 0 && !(n & (n - 1)); }
 
-static bool check(ct_context *context, int ranks, const ct_dist_opts *o) {
+static bool dist_check(ct_context *context, int ranks, const ct_dist_opts *o) {
     if (!is_power_of_two(o->shares) || o->shares % ranks)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "dist_new: shares is %" PRId64
@@ -42,7 +42,7 @@ static int log2_of(int64_t n) {
 
 /* ---- making and ending ---- */
 
-static void end(ct_dist *dist) {
+static void dist_end(ct_dist *dist) {
     ct_comm *comm = dist->comm;
     cti_dist_watch(dist, false);
     /* A closed comm has cancelled its transfers. */
@@ -50,14 +50,14 @@ static void end(ct_dist *dist) {
     for (int64_t i = 0; dist->bucket && i < dist->buckets; i++)
         pending |= dist->bucket[i].send.pending || dist->bucket[i].receive.pending;
     if (pending) cti_comm_break(comm, "the optimiser of a step was freed before its end");
-    for (int64_t i = 0; i < dist->optim->count; i++) dist->optim->slots[i].part = NULL;
+    for (int64_t i = 0; i < dist->optim->count; i++) dist->optim->items[i].range = NULL;
     dist->optim->dist = NULL;
     cti_dist_layout_free(dist);
     cti_object_end(&dist->object, "");
 }
 
 /* All of a ct_dist that needs no other rank. NULL with an error recorded. */
-static ct_dist *make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
+static ct_dist *dist_make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     const int ranks = comm ? comm->size : 1;
     if (!cti_object_is_ready(optim ? &optim->object : NULL, "ct_dist_new", "optimiser",
                              comm ? comm->context : NULL) ||
@@ -70,7 +70,7 @@ static ct_dist *make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
         return ct_fail(optim->context, CT_ERR_ARGUMENT,
                        "dist_new: the optimiser has a ct_dist already");
     opts = with_defaults(opts, ranks);
-    if (!check(optim->context, ranks, &opts)) return NULL;
+    if (!dist_check(optim->context, ranks, &opts)) return NULL;
     ct_dist *dist = cti_object_new(optim->context, sizeof *dist, "ct_dist");
     if (!dist) return NULL;
     dist->optim = optim;
@@ -82,9 +82,9 @@ static ct_dist *make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     dist->opts = opts;
     if (dist->comm) dist->fingerprint = ct_fingerprint(optim->context);
     optim->dist = dist;
-    optim->end_dist = end;
+    optim->end_dist = dist_end;
     if (cti_dist_layout(dist)) return dist;
-    end(dist);
+    dist_end(dist);
     return NULL;
 }
 
@@ -107,22 +107,23 @@ ct_dist *ct_dist_new(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     if (comm && !is_power_of_two(comm->size))
         return ct_fail(comm->context, CT_ERR_ARGUMENT,
                        "dist_new: %d ranks, their number must be a power of two", comm->size);
-    ct_dist *dist = make(optim, comm, opts);
+    ct_dist *dist = dist_make(optim, comm, opts);
     if (!comm || comm->size == 1) return dist;
     bool ok;
     if (dist) {
         dist->number = comm->dists;
         ok = cti_dist_meet(dist, CTI_CALL_NEW, 0, true) && cti_dist_compare(dist) &&
-             cti_dist_share(dist);
+             cti_dist_broadcast_all(dist);
     } else {
         ok = meet_without(comm, opts);
     }
     comm->dists++;
     if (ok) {
-        for (int64_t i = 0; i < dist->params; i++) dist->param[i].slot->part = &dist->param[i].part;
+        for (int64_t i = 0; i < dist->params; i++)
+            dist->param[i].item->range = &dist->param[i].range;
         return dist;
     }
-    if (dist) end(dist);
+    if (dist) dist_end(dist);
     return NULL;
 }
 

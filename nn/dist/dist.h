@@ -28,8 +28,8 @@ enum { CTI_DIST_CONTROL = 0, CTI_DIST_BULK = 1, CTI_DIST_TAGS = 2 };
 
 /* A parameter that is trained: it required a gradient when the ct_dist was made. */
 typedef struct {
-    cti_nn_slot *slot;
-    cti_nn_part part;
+    cti_nn_item *item;
+    cti_nn_range range;
     int64_t bucket, at; /* elements [at, at + numel) of the bucket */
     int64_t unit;       /* of its squares: the first of all parameters' */
     int64_t uses;       /* in backward: edges to it of nodes that have not run */
@@ -115,11 +115,11 @@ static inline int cti_dist_tag(const ct_dist *dist, bool parameters) {
 bool cti_dist_layout(ct_dist *dist);
 void cti_dist_layout_free(ct_dist *dist);
 /* Elements [*from, *to) of a bucket that rank r has before stage k of the exchange. */
-void cti_dist_range(const ct_dist *dist, const cti_dist_bucket *bucket, int rank, int stage,
-                    int64_t *from, int64_t *to);
+void cti_dist_bucket_range(const ct_dist *dist, const cti_dist_bucket *bucket, int rank, int stage,
+                           int64_t *from, int64_t *to);
 /* Elements [*start, *start + *length) of the parameter are rank r's. */
-void cti_dist_part(const ct_dist *dist, const cti_dist_param *param, int rank, int64_t *start,
-                   int64_t *length);
+void cti_dist_param_range(const ct_dist *dist, const cti_dist_param *param, int rank,
+                          int64_t *start, int64_t *length);
 
 /* ---- gradients.c: sums of shares, and their exchange ---- */
 
@@ -146,7 +146,7 @@ bool cti_dist_compare(ct_dist *dist);
 /* ---- share.c: from rank 0 to all ---- */
 
 /* Gives all ranks rank 0's parameters, buffers, states and generator, and cuts the states. */
-bool cti_dist_share(ct_dist *dist);
+bool cti_dist_broadcast_all(ct_dist *dist);
 /* Sends a tensor of rank 0, or bytes, to all. */
 void cti_dist_broadcast(ct_dist *dist, ct_tensor *tensor);
 void cti_dist_broadcast_bytes(ct_dist *dist, void *data, size_t size);

@@ -13,19 +13,19 @@
 
 /* ---- whether the step may begin ---- */
 
-static const char *name_of(const cti_dist_param *p) { return p->slot->names->text; }
+static const char *dist_param_name(const cti_dist_param *p) { return p->item->names->text; }
 
 /* A parameter that requires a gradient now is one of dist's. */
 static bool trains_what_it_did(const ct_dist *dist) {
     int64_t next = 0;
     for (int64_t i = 0; i < dist->optim->count; i++) {
-        const cti_nn_slot *slot = &dist->optim->slots[i];
-        if (next < dist->params && dist->param[next].slot == slot) next++;
-        else if (slot->param->slot && !slot->frozen)
+        const cti_nn_item *item = &dist->optim->items[i];
+        if (next < dist->params && dist->param[next].item == item) next++;
+        else if (item->param->slot && !item->frozen)
             return ct_fail(dist->context, CT_ERR_ARGUMENT,
                            "dist_step: %s requires a gradient since ct_dist_new; make the "
                            "optimiser and its ct_dist anew",
-                           slot->names->text);
+                           item->names->text);
     }
     return true;
 }
@@ -36,11 +36,11 @@ static bool has_late_gradient(const ct_dist *dist) {
         const cti_dist_bucket *bucket = &dist->bucket[b];
         for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
             const cti_dist_param *p = &dist->param[i];
-            if (!p->slot->param->slot || !p->slot->param->slot->sum) continue;
+            if (!p->item->param->slot || !p->item->param->slot->sum) continue;
             ct_fail(dist->context, CT_ERR_ARGUMENT,
                     "dist_step: %s has got a gradient after its sum was sent: the last "
                     "micro-batch of a step has one backward, of one loss",
-                    name_of(p));
+                    dist_param_name(p));
             return true;
         }
     }
@@ -77,10 +77,10 @@ static cti_dist_numbers numbers_of(const ct_dist *dist) {
     for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
         hash = add_number(hash, number, optim);
     for (int64_t i = 0; i < optim->count; i++) {
-        const cti_nn_slot *slot = &optim->slots[i];
-        const bool flags[] = {slot->grouped, slot->param->slot != NULL};
-        for (int k = 0; k < CTI_NN_SLOT_NUMBERS; k++)
-            hash = add_number(hash, &cti_nn_slot_numbers[k], slot);
+        const cti_nn_item *item = &optim->items[i];
+        const bool flags[] = {item->grouped, item->param->slot != NULL};
+        for (int k = 0; k < CTI_NN_ITEM_NUMBERS; k++)
+            hash = add_number(hash, &cti_nn_item_numbers[k], item);
         hash = add_hash(hash, flags, sizeof flags);
     }
     return (cti_dist_numbers){.digest = hash,
@@ -116,16 +116,16 @@ static void fill_squares(ct_dist *dist, double *squares) {
     ct_optim *optim = dist->optim;
     int64_t n = 0;
     for (int64_t i = 0; i < dist->params; i++)
-        if (!dist->param[i].slot->frozen)
-            optim->steps[n++] = (cti_op_step){.g = dist->param[i].part.grad};
+        if (!dist->param[i].item->frozen)
+            optim->steps[n++] = (cti_op_step){.g = dist->param[i].range.grad};
     const double *own = dist->own_squares;
     cti_op_unit_squares(optim->steps, n, dist->own_squares);
     for (int64_t i = 0; i < dist->params; i++) {
         const cti_dist_param *p = &dist->param[i];
-        if (p->slot->frozen) continue;
-        const int64_t units = cti_op_squares_units(p->part.length);
+        if (p->item->frozen) continue;
+        const int64_t units = cti_op_squares_units(p->range.length);
         if (units) /* at element 0 where there is none */
-            memcpy(squares + p->unit + p->part.start / CTI_OP_SQUARES_UNIT, own,
+            memcpy(squares + p->unit + p->range.start / CTI_OP_SQUARES_UNIT, own,
                    (size_t)units * sizeof *own);
         own += units;
     }
@@ -133,7 +133,7 @@ static void fill_squares(ct_dist *dist, double *squares) {
 
 /* Whether all ranks have the same numbers; then which parameters have a gradient is known, and the
  * norm. */
-static bool agree(ct_dist *dist, double *norm) {
+static bool agree_on_step(ct_dist *dist, double *norm) {
     cti_dist_block *block = dist->block;
     const cti_place place = {.call = CTI_CALL_STEP, .dist = dist->number, .step = dist->steps};
     const bool measures = cti_nn_step_needs_norm(dist->optim);
@@ -169,7 +169,7 @@ static bool agree(ct_dist *dist, double *norm) {
                        "rank 0",
                        block->differs);
     for (int64_t i = 0; i < dist->params; i++)
-        dist->param[i].part.present = block->bits[i / 64] >> i % 64 & 1;
+        dist->param[i].range.present = block->bits[i / 64] >> i % 64 & 1;
     *norm = measures ? sqrt(cti_op_add_units(squares, dist->units)) : (double)NAN;
     return true;
 }
@@ -177,19 +177,19 @@ static bool agree(ct_dist *dist, double *norm) {
 /* ---- parameters ---- */
 
 /* This rank's parts of the parameters, as the step changes a copy of them. */
-static void copy_parts(ct_dist *dist) {
+static void copy_ranges(ct_dist *dist) {
     for (int64_t i = 0; i < dist->params; i++) {
         const cti_dist_param *p = &dist->param[i];
-        cti_op_range_copy(p->part.param, 0, p->slot->param, p->part.start, p->part.length);
+        cti_op_range_copy(p->range.param, 0, p->item->param, p->range.start, p->range.length);
     }
 }
 
 static void write_params(ct_dist *dist) {
     for (int64_t i = 0; i < dist->params; i++) {
         const cti_dist_param *p = &dist->param[i];
-        if (!p->slot->grad) continue;
-        cti_op_range_copy(p->slot->param, 0, dist->bucket[p->bucket].work, p->at,
-                          p->slot->param->numel);
+        if (!p->item->grad) continue;
+        cti_op_range_copy(p->item->param, 0, dist->bucket[p->bucket].work, p->at,
+                          p->item->param->numel);
     }
 }
 
@@ -199,10 +199,10 @@ static void write_params(ct_dist *dist) {
 static bool step_together(ct_dist *dist) {
     ct_optim *optim = dist->optim;
     double norm = (double)NAN;
-    if (!agree(dist, &norm)) return false;
+    if (!agree_on_step(dist, &norm)) return false;
     cti_nn_step_collect(optim);
     if (!cti_nn_step_measured(optim, norm)) return true;
-    copy_parts(dist);
+    copy_ranges(dist);
     const bool prepared = cti_nn_step_prepare(optim);
     if (!cti_dist_meet(dist, CTI_CALL_STEP, 1, prepared)) {
         cti_nn_step_undo(optim);

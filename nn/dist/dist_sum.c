@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Rank r begins with its own values at r n, and after round k has those of 2^(k + 1) ranks. */
-static void gather(ct_dist *dist, double *all, int64_t n) {
+static void gather_values(ct_dist *dist, double *all, int64_t n) {
     ct_comm *comm = dist->comm;
     for (int bit = 1; bit < comm->size; bit *= 2) {
         const int mine = comm->rank & -bit, peer = comm->rank ^ bit, theirs = peer & -bit;
@@ -28,7 +28,7 @@ bool ct_dist_sum(ct_dist *dist, double *values, int64_t n) {
     double *all = ok ? cti_take_zeroed(context, bytes) : NULL;
     if (cti_dist_meet(dist, CTI_CALL_SUM, n, all)) {
         if (n) memcpy(all + dist->rank * n, values, (size_t)n * sizeof *all);
-        gather(dist, all, n);
+        gather_values(dist, all, n);
         ok = cti_dist_meet(dist, CTI_CALL_SUM, n, true);
         for (int64_t i = 0; ok && i < n; i++) {
             values[i] = 0;

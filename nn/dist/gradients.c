@@ -7,22 +7,22 @@
  * binary counter. A gradient that is missing is -0, to which x is added as x: so it changes no bit
  * where it is left out. */
 
-static ct_tensor *grad_of(const cti_dist_param *p) {
-    return p->slot->param->slot ? ct_grad(p->slot->param) : NULL;
+static ct_tensor *param_grad(const cti_dist_param *p) {
+    return p->item->param->slot ? ct_grad(p->item->param) : NULL;
 }
 
 /* to[at ...] = or += the gradient. */
-static void take(cti_dist_param *p, ct_tensor *to, bool add) {
-    ct_tensor *grad = grad_of(p);
-    const int64_t n = p->slot->param->numel;
+static void take_grad(cti_dist_param *p, ct_tensor *to, bool add) {
+    ct_tensor *grad = param_grad(p);
+    const int64_t n = p->item->param->numel;
     p->present |= grad != NULL;
     if (grad && add) cti_op_range_add(to, p->at, grad, 0, n);
     else if (grad) cti_op_range_copy(to, p->at, grad, 0, n);
     else if (!add) cti_op_range_fill(to, p->at, n, -0.0);
 }
 
-static void drop(cti_dist_param *p) {
-    if (p->slot->param->slot) cti_grad_slot_empty(p->slot->param->slot);
+static void drop_grad(cti_dist_param *p) {
+    if (p->item->param->slot) cti_grad_slot_empty(p->item->param->slot);
 }
 
 void cti_dist_carry(ct_dist *dist, int64_t share) {
@@ -31,8 +31,8 @@ void cti_dist_carry(ct_dist *dist, int64_t share) {
     for (int64_t b = 0; b < dist->buckets; b++) {
         cti_dist_bucket *bucket = &dist->bucket[b];
         for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
-            take(&dist->param[i], bucket->set[0], ones > 0);
-            drop(&dist->param[i]);
+            take_grad(&dist->param[i], bucket->set[0], ones > 0);
+            drop_grad(&dist->param[i]);
         }
         for (int k = 1; k < ones; k++)
             cti_op_range_add(bucket->set[k], 0, bucket->set[k - 1], 0, bucket->numel);
@@ -45,7 +45,7 @@ void cti_dist_carry(ct_dist *dist, int64_t share) {
 
 /* A gradient of -0 for a parameter that had one in earlier shares only. */
 static bool make_grad(cti_dist_param *p) {
-    ct_tensor *param = p->slot->param;
+    ct_tensor *param = p->item->param;
     ct_context *context = param->context;
     if (!p->present || !param->slot) return true;
     cti_frame frame;
@@ -61,9 +61,9 @@ bool cti_dist_carry_last(ct_dist *dist) {
     for (int64_t i = 0; i < dist->params; i++) {
         cti_dist_param *p = &dist->param[i];
         const cti_dist_bucket *bucket = &dist->bucket[p->bucket];
-        const int64_t n = p->slot->param->numel;
-        if (!grad_of(p) && !make_grad(p)) return false;
-        ct_tensor *grad = grad_of(p);
+        const int64_t n = p->item->param->numel;
+        if (!param_grad(p) && !make_grad(p)) return false;
+        ct_tensor *grad = param_grad(p);
         if (!grad) continue;
         for (int k = 0; k < dist->levels; k++) cti_op_range_add(grad, 0, bucket->set[k], p->at, n);
         if (dist->opts.micro_batches > 1) cti_op_range_scale(grad, 0, n, mean);
@@ -74,8 +74,8 @@ bool cti_dist_carry_last(ct_dist *dist) {
 void cti_dist_stage(ct_dist *dist) {
     cti_dist_bucket *bucket = &dist->bucket[dist->staged++];
     for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
-        take(&dist->param[i], bucket->work, false);
-        drop(&dist->param[i]); /* what is left of the backward has its memory */
+        take_grad(&dist->param[i], bucket->work, false);
+        drop_grad(&dist->param[i]); /* what is left of the backward has its memory */
     }
     for (int k = 0; k < dist->levels; k++)
         cti_op_range_add(bucket->work, 0, bucket->set[k], 0, bucket->numel);
@@ -85,20 +85,21 @@ void cti_dist_stage(ct_dist *dist) {
 
 typedef struct {
     int64_t from, to;
-} range;
-static range at_stage(const ct_dist *dist, const cti_dist_bucket *bucket, int rank, int stage) {
-    range r;
-    cti_dist_range(dist, bucket, rank, stage, &r.from, &r.to);
+} bucket_span;
+static bucket_span at_stage(const ct_dist *dist, const cti_dist_bucket *bucket, int rank,
+                            int stage) {
+    bucket_span r;
+    cti_dist_bucket_range(dist, bucket, rank, stage, &r.from, &r.to);
     return r;
 }
 
-static void start(ct_dist *dist, cti_dist_bucket *bucket) {
+static void exchange_start(ct_dist *dist, cti_dist_bucket *bucket) {
     const bool sums = bucket->stage < dist->stages;
     const int k = sums ? bucket->stage : 2 * dist->stages - 1 - bucket->stage,
               peer = dist->rank ^ 1 << k, tag = cti_dist_tag(dist, !sums);
-    const range mine = at_stage(dist, bucket, dist->rank, k + 1),
-                theirs = at_stage(dist, bucket, peer, k + 1);
-    const range out = sums ? theirs : mine, in = sums ? mine : theirs;
+    const bucket_span mine = at_stage(dist, bucket, dist->rank, k + 1),
+                      theirs = at_stage(dist, bucket, peer, k + 1);
+    const bucket_span out = sums ? theirs : mine, in = sums ? mine : theirs;
     const int64_t sent = cti_comm_start(dist->comm, &bucket->send, tag, peer, false, bucket->work,
                                         out.from, out.to - out.from);
     cti_comm_start(dist->comm, &bucket->receive, tag, peer, true,
@@ -108,10 +109,10 @@ static void start(ct_dist *dist, cti_dist_bucket *bucket) {
 }
 
 /* Adds what has been received. The last sum stays in scratch, and becomes the mean. */
-static void end(ct_dist *dist, cti_dist_bucket *bucket) {
+static void exchange_end(ct_dist *dist, cti_dist_bucket *bucket) {
     bucket->runs = false;
     if (bucket->stage++ >= dist->stages) return;
-    const range r = at_stage(dist, bucket, dist->rank, bucket->stage);
+    const bucket_span r = at_stage(dist, bucket, dist->rank, bucket->stage);
     const int64_t n = r.to - r.from;
     if (bucket->stage < dist->stages) {
         cti_op_range_add(bucket->work, r.from, bucket->scratch, 0, n);
@@ -134,8 +135,8 @@ bool cti_dist_advance(ct_dist *dist, int stage) {
         cti_dist_bucket *bucket = &dist->bucket[b];
         while (bucket->stage < stage) {
             if (bucket->runs && (bucket->send.pending || bucket->receive.pending)) break;
-            if (bucket->runs) end(dist, bucket);
-            else if (b == 0 || has_begun(bucket - 1, bucket->stage)) start(dist, bucket);
+            if (bucket->runs) exchange_end(dist, bucket);
+            else if (b == 0 || has_begun(bucket - 1, bucket->stage)) exchange_start(dist, bucket);
             else break;
         }
         all &= bucket->stage >= stage;
@@ -155,7 +156,7 @@ void cti_dist_finish(ct_dist *dist, int stage) {
 static cti_dist_param *param_of(const ct_dist *dist, const cti_grad_slot *slot) {
     if (!slot || !slot->watched || slot->watched > dist->params) return NULL;
     cti_dist_param *p = &dist->param[slot->watched - 1];
-    return p->slot->param->slot == slot ? p : NULL;
+    return p->item->param->slot == slot ? p : NULL;
 }
 
 static ct_dist *dist_of(cti_backward_watch *watch) {
@@ -170,13 +171,13 @@ static void stage_finished(ct_dist *dist) {
     cti_dist_advance(dist, dist->stages);
 }
 
-static void begin(cti_backward_watch *watch, bool retain_graph) {
+static void watch_begin(cti_backward_watch *watch, bool retain_graph) {
     ct_dist *dist = dist_of(watch);
     dist->early = !retain_graph; /* another backward may come */
     for (int64_t i = 0; i < dist->params; i++) {
         dist->param[i].uses = 0;
-        if (dist->param[i].slot->param->slot)
-            dist->param[i].slot->param->slot->watched = (unsigned)i + 1;
+        if (dist->param[i].item->param->slot)
+            dist->param[i].item->param->slot->watched = (unsigned)i + 1;
     }
     for (int64_t b = 0; b < dist->buckets; b++) dist->bucket[b].unfinished = 0;
     for (const cti_node *node = dist->context->tape_last; node; node = node->prev) {
@@ -188,7 +189,7 @@ static void begin(cti_backward_watch *watch, bool retain_graph) {
     }
 }
 
-static void ran(cti_backward_watch *watch, const cti_node *node) {
+static void watch_ran(cti_backward_watch *watch, const cti_node *node) {
     ct_dist *dist = dist_of(watch);
     bool finished = false;
     if (!dist->early) return;
@@ -201,7 +202,7 @@ static void ran(cti_backward_watch *watch, const cti_node *node) {
 
 void cti_dist_watch(ct_dist *dist, bool on) {
     ct_context *context = dist->context;
-    dist->watch = (cti_backward_watch){.begin = begin, .ran = ran};
+    dist->watch = (cti_backward_watch){.begin = watch_begin, .ran = watch_ran};
     if (on && !context->watch) context->watch = &dist->watch;
     if (!on && context->watch == &dist->watch) context->watch = NULL;
 }

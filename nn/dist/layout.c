@@ -5,19 +5,21 @@
 
 /* ---- parameters and buckets ---- */
 
-static size_t bytes_of(const ct_tensor *t) { return (size_t)t->numel * cti_dtype_size(t->dtype); }
+static size_t param_bytes(const ct_tensor *t) {
+    return (size_t)t->numel * cti_dtype_size(t->dtype);
+}
 
 /* Fills in param, or counts them. Units are numbered in order of the slots, as the sum of all
  * squares adds them. */
 static void list_params(ct_dist *dist) {
     dist->params = dist->units = 0;
     for (int64_t i = 0; i < dist->optim->count; i++) {
-        cti_nn_slot *slot = &dist->optim->slots[i];
-        if (!slot->param->slot) continue;
+        cti_nn_item *item = &dist->optim->items[i];
+        if (!item->param->slot) continue;
         if (dist->param)
-            dist->param[dist->params] = (cti_dist_param){.slot = slot, .unit = dist->units};
+            dist->param[dist->params] = (cti_dist_param){.item = item, .unit = dist->units};
         dist->params++;
-        dist->units += cti_op_squares_units(slot->param->numel);
+        dist->units += cti_op_squares_units(item->param->numel);
     }
 }
 
@@ -26,13 +28,13 @@ static void list_params(ct_dist *dist) {
 static void list_buckets(ct_dist *dist) {
     int64_t n = 0, end = dist->params;
     while (end > 0) {
-        const ct_tensor *last = dist->param[end - 1].slot->param;
-        size_t bytes = bytes_of(last);
+        const ct_tensor *last = dist->param[end - 1].item->param;
+        size_t bytes = param_bytes(last);
         int64_t first = end - 1;
         for (; first > 0; first--) {
-            const ct_tensor *more = dist->param[first - 1].slot->param;
+            const ct_tensor *more = dist->param[first - 1].item->param;
             if (more->dtype != last->dtype) break;
-            bytes += bytes_of(more);
+            bytes += param_bytes(more);
             if (bytes > (size_t)dist->opts.bucket_bytes) break;
         }
         if (dist->bucket) {
@@ -41,7 +43,7 @@ static void list_buckets(ct_dist *dist) {
             for (int64_t i = first; i < end; i++) {
                 dist->param[i].bucket = n;
                 dist->param[i].at = bucket->numel;
-                bucket->numel += dist->param[i].slot->param->numel;
+                bucket->numel += dist->param[i].item->param->numel;
             }
         }
         n++;
@@ -56,7 +58,7 @@ static void list_buckets(ct_dist *dist) {
 static int64_t nearest_unit(const ct_dist *dist, const cti_dist_bucket *bucket, int64_t at) {
     for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
         const cti_dist_param *p = &dist->param[i];
-        const int64_t numel = p->slot->param->numel, inside = at - p->at;
+        const int64_t numel = p->item->param->numel, inside = at - p->at;
         if (inside >= numel) continue;
         const int64_t below = inside / CTI_OP_SQUARES_UNIT * CTI_OP_SQUARES_UNIT,
                       above = cti_min(below + CTI_OP_SQUARES_UNIT, numel);
@@ -76,8 +78,8 @@ static void cut_between(const ct_dist *dist, cti_dist_bucket *bucket, int low, i
     cut_between(dist, bucket, middle, high);
 }
 
-void cti_dist_range(const ct_dist *dist, const cti_dist_bucket *bucket, int rank, int stage,
-                    int64_t *from, int64_t *to) {
+void cti_dist_bucket_range(const ct_dist *dist, const cti_dist_bucket *bucket, int rank, int stage,
+                           int64_t *from, int64_t *to) {
     int low = 0, width = dist->ranks;
     for (int k = 0; k < stage; k++) {
         width /= 2;
@@ -87,12 +89,12 @@ void cti_dist_range(const ct_dist *dist, const cti_dist_bucket *bucket, int rank
     *to = bucket->cut[low + width];
 }
 
-void cti_dist_part(const ct_dist *dist, const cti_dist_param *param, int rank, int64_t *start,
-                   int64_t *length) {
+void cti_dist_param_range(const ct_dist *dist, const cti_dist_param *param, int rank,
+                          int64_t *start, int64_t *length) {
     int64_t from, to;
-    cti_dist_range(dist, &dist->bucket[param->bucket], rank, dist->stages, &from, &to);
+    cti_dist_bucket_range(dist, &dist->bucket[param->bucket], rank, dist->stages, &from, &to);
     const int64_t begin = cti_min(cti_max(from, param->at), to),
-                  end = cti_max(begin, cti_min(to, param->at + param->slot->param->numel));
+                  end = cti_max(begin, cti_min(to, param->at + param->item->param->numel));
     *start = end > begin ? begin - param->at : 0;
     *length = end - begin;
 }
@@ -127,7 +129,7 @@ static bool make_sets(ct_dist *dist, cti_dist_bucket *bucket, ct_dtype dtype) {
 }
 
 static bool make_bucket(ct_dist *dist, cti_dist_bucket *bucket) {
-    const ct_dtype dtype = dist->param[bucket->first].slot->param->dtype;
+    const ct_dtype dtype = dist->param[bucket->first].item->param->dtype;
     if (!make_sets(dist, bucket, dtype)) return false;
     if (dist->ranks == 1) return true;
     int64_t from, to;
@@ -135,18 +137,18 @@ static bool make_bucket(ct_dist *dist, cti_dist_bucket *bucket) {
     if (!bucket->cut) return false;
     bucket->cut[dist->ranks] = bucket->numel;
     cut_between(dist, bucket, 0, dist->ranks);
-    cti_dist_range(dist, bucket, dist->rank, 1, &from, &to);
+    cti_dist_bucket_range(dist, bucket, dist->rank, 1, &from, &to);
     bucket->work = own_zeros(dist, dtype, bucket->numel);
     bucket->scratch = bucket->work ? own_zeros(dist, dtype, to - from) : NULL;
     if (!bucket->scratch) return false;
-    cti_dist_range(dist, bucket, dist->rank, dist->stages, &from, &to);
+    cti_dist_bucket_range(dist, bucket, dist->rank, dist->stages, &from, &to);
     for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
         cti_dist_param *p = &dist->param[i];
-        cti_dist_part(dist, p, dist->rank, &p->part.start, &p->part.length);
-        const int64_t length = p->part.length, at = length ? p->at + p->part.start : from;
-        p->part.param = own_range(bucket->work, at, length);
-        p->part.grad = p->part.param ? own_range(bucket->scratch, at - from, length) : NULL;
-        if (!p->part.grad) return false;
+        cti_dist_param_range(dist, p, dist->rank, &p->range.start, &p->range.length);
+        const int64_t length = p->range.length, at = length ? p->at + p->range.start : from;
+        p->range.param = own_range(bucket->work, at, length);
+        p->range.grad = p->range.param ? own_range(bucket->scratch, at - from, length) : NULL;
+        if (!p->range.grad) return false;
     }
     return true;
 }
@@ -174,8 +176,8 @@ bool cti_dist_layout(ct_dist *dist) {
 void cti_dist_layout_free(ct_dist *dist) {
     ct_context *context = dist->context;
     for (int64_t i = 0; dist->param && i < dist->params; i++) {
-        end_tensor(&dist->param[i].part.param);
-        end_tensor(&dist->param[i].part.grad);
+        end_tensor(&dist->param[i].range.param);
+        end_tensor(&dist->param[i].range.grad);
     }
     for (int64_t i = 0; dist->bucket && i < dist->buckets; i++) {
         cti_dist_bucket *bucket = &dist->bucket[i];

@@ -10,10 +10,10 @@
 
 #include <math.h>
 
-static void set(const ct_optim *optim, const cti_nn_slot *slot, const cti_op_numbers *before,
-                cti_op_numbers *numbers) {
+static void adam_set(const ct_optim *optim, const cti_nn_item *item, const cti_op_numbers *before,
+                     cti_op_numbers *numbers) {
     cti_adam_numbers *n = &numbers->adam;
-    n->t = slot->step + 1;
+    n->t = item->step + 1;
     if (before && before->adam.t == n->t) { /* mostly: two powers take 250 instructions */
         n->bias1 = before->adam.bias1;
         n->bias2 = before->adam.bias2;
@@ -21,8 +21,8 @@ static void set(const ct_optim *optim, const cti_nn_slot *slot, const cti_op_num
         n->bias1 = 1 - pow(n->beta1, (double)n->t);
         n->bias2 = 1 - pow(n->beta2, (double)n->t);
     }
-    n->weight_decay = cti_nn_decay(optim, slot, n->weight_decay);
-    n->lr = cti_nn_lr(optim, slot);
+    n->weight_decay = cti_nn_decay(optim, item, n->weight_decay);
+    n->lr = cti_nn_lr(optim, item);
     n->grad_scale = optim->grad_scale;
 }
 
@@ -36,12 +36,18 @@ static const cti_nn_number numbers[] = {
     CTI_NN_COMMON_NUMBERS,
     {0},
 };
-static const cti_nn_rule adam_rule = {
-    .name = "Adam", .state = {"m", "v"}, .set = set, .step = cti_op_adam_step, .numbers = numbers};
-static const cti_nn_rule adamw_rule = {
-    .name = "AdamW", .state = {"m", "v"}, .set = set, .step = cti_op_adam_step, .numbers = numbers};
+static const cti_nn_rule adam_rule = {.name = "Adam",
+                                      .state = {"m", "v"},
+                                      .set = adam_set,
+                                      .step = cti_op_adam_step,
+                                      .numbers = numbers};
+static const cti_nn_rule adamw_rule = {.name = "AdamW",
+                                       .state = {"m", "v"},
+                                       .set = adam_set,
+                                       .step = cti_op_adam_step,
+                                       .numbers = numbers};
 
-static ct_optim *make(ct_module *module, const cti_nn_rule *rule, ct_adamw_opts o) {
+static ct_optim *adam_make(ct_module *module, const cti_nn_rule *rule, ct_adamw_opts o) {
     if (!cti_nn_ready(module, rule->name, NULL)) return NULL;
     const cti_adam_numbers adam = {.beta1 = cti_option(o.beta1, 0.9),
                                    .beta2 = cti_option(o.beta2, 0.999),
@@ -56,8 +62,8 @@ static ct_optim *make(ct_module *module, const cti_nn_rule *rule, ct_adamw_opts 
 }
 
 ct_optim *ct_adam_new(ct_module *module, ct_adam_opts opts) {
-    return make(module, &adam_rule, opts);
+    return adam_make(module, &adam_rule, opts);
 }
 ct_optim *ct_adamw_new(ct_module *module, ct_adamw_opts opts) {
-    return make(module, &adamw_rule, opts);
+    return adam_make(module, &adamw_rule, opts);
 }

@@ -7,12 +7,12 @@ static bool matches_any(const char *pattern, const cti_nn_name *name) {
     return name;
 }
 
-static void join(cti_nn_slot *slot, const cti_nn_slot *group) {
-    slot->lr_scale = group->lr_scale;
-    slot->weight_decay = group->weight_decay;
-    slot->frozen = group->frozen;
-    slot->grouped = true;
-    if (slot->frozen) cti_nn_slot_reset(slot);
+static void join_group(cti_nn_item *item, const cti_nn_item *group) {
+    item->lr_scale = group->lr_scale;
+    item->weight_decay = group->weight_decay;
+    item->frozen = group->frozen;
+    item->grouped = true;
+    if (item->frozen) cti_nn_item_reset(item);
 }
 
 bool ct_optim_group(ct_optim *optim, const char *pattern, ct_group_opts opts) {
@@ -20,17 +20,17 @@ bool ct_optim_group(ct_optim *optim, const char *pattern, ct_group_opts opts) {
     const char *op = optim->rule->name;
     if (!pattern)
         return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: the pattern of a group is NULL", op);
-    const cti_nn_slot group = {.lr_scale = cti_option(opts.lr_scale, 1),
+    const cti_nn_item group = {.lr_scale = cti_option(opts.lr_scale, 1),
                                .weight_decay = cti_option(opts.weight_decay, 0),
                                .frozen = opts.frozen};
-    const cti_nn_fault fault = cti_nn_slot_fault(&group);
+    const cti_nn_fault fault = cti_nn_item_fault(&group);
     if (fault.name)
         return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: %s of \"%s\" is %s, must be %s", op,
                        fault.name, pattern, fault.value, fault.must);
     bool any = false;
-    for (cti_nn_slot *slot = optim->slots, *end = slot + optim->count; slot < end; slot++) {
-        if (!matches_any(pattern, slot->names)) continue;
-        join(slot, &group);
+    for (cti_nn_item *item = optim->items, *end = item + optim->count; item < end; item++) {
+        if (!matches_any(pattern, item->names)) continue;
+        join_group(item, &group);
         any = true;
     }
     return any || ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: no parameter is called \"%s\"", op,

@@ -7,39 +7,39 @@
 
 /* ---- parameters and their state ---- */
 
-bool cti_nn_slot_start(const cti_nn_rule *rule, cti_nn_slot *slot) {
-    const ct_tensor *of = slot->part ? slot->part->param : slot->param;
+bool cti_nn_item_start(const cti_nn_rule *rule, cti_nn_item *item) {
+    const ct_tensor *of = item->range ? item->range->param : item->param;
     for (int i = 0; i < CTI_NN_STATES && rule->state[i]; i++) {
-        slot->state[i] = ct_zeros(of->context, of->dtype, of->shape);
-        if (!slot->state[i]) {
-            cti_nn_slot_reset(slot);
+        item->state[i] = ct_zeros(of->context, of->dtype, of->shape);
+        if (!item->state[i]) {
+            cti_nn_item_reset(item);
             return false;
         }
-        cti_tensor_disown(slot->state[i]);
+        cti_tensor_disown(item->state[i]);
     }
     return true;
 }
 
-void cti_nn_slot_reset(cti_nn_slot *slot) {
+void cti_nn_item_reset(cti_nn_item *item) {
     for (int i = 0; i < CTI_NN_STATES; i++)
-        if (slot->state[i]) cti_tensor_end(slot->state[i]);
-    memset(slot->state, 0, sizeof slot->state);
-    slot->step = 0;
+        if (item->state[i]) cti_tensor_end(item->state[i]);
+    memset(item->state, 0, sizeof item->state);
+    item->step = 0;
 }
 
-static void slot_end(ct_context *context, cti_nn_slot *slot) {
-    if (slot->param && --slot->param->parameter == 0) cti_tensor_end(slot->param);
-    cti_nn_slot_reset(slot);
-    for (cti_nn_name *name = slot->names, *next; name; name = next) {
+static void item_end(ct_context *context, cti_nn_item *item) {
+    if (item->param && --item->param->parameter == 0) cti_tensor_end(item->param);
+    cti_nn_item_reset(item);
+    for (cti_nn_name *name = item->names, *next; name; name = next) {
         next = name->next;
         cti_give(context, name, sizeof *name + strlen(name->text) + 1);
     }
 }
 
 /* Appends a name to the slot's. */
-static bool add_name(ct_context *context, cti_nn_slot *slot, const char *text) {
+static bool add_name(ct_context *context, cti_nn_item *item, const char *text) {
     const size_t size = strlen(text) + 1;
-    cti_nn_name *name = cti_take(context, sizeof *name + size), **end = &slot->names;
+    cti_nn_name *name = cti_take(context, sizeof *name + size), **end = &item->names;
     if (!name) return false;
     name->next = NULL;
     memcpy(name->text, text, size);
@@ -51,35 +51,35 @@ static bool add_name(ct_context *context, cti_nn_slot *slot, const char *text) {
 /* Fills in parameters and names. In a walk over all names the first ones come in the order of the
  * slots, and further ones after the first of their slot. */
 static bool add_params(ct_optim *optim, const ct_module *module) {
-    cti_nn_slot *slots = optim->slots;
+    cti_nn_item *items = optim->items;
     int64_t made = 0;
     for (ct_param param = {0}; ct_module_next(module, &param); made++) {
-        slots[made] = (cti_nn_slot){.param = param.tensor, .lr_scale = 1};
+        items[made] = (cti_nn_item){.param = param.tensor, .lr_scale = 1};
         param.tensor->parameter++;
     }
     int64_t named = 0;
     for (ct_param param = {0}; cti_nn_next_name(module, &param);) {
-        cti_nn_slot *slot = &slots[named];
-        if (named < made && slot->param == param.tensor) named++;
+        cti_nn_item *item = &items[named];
+        if (named < made && item->param == param.tensor) named++;
         else do
-                slot--;
-            while (slot->param != param.tensor);
-        if (!add_name(optim->context, slot, param.name)) return false;
+                item--;
+            while (item->param != param.tensor);
+        if (!add_name(optim->context, item, param.name)) return false;
     }
     return true;
 }
 
 /* ---- checks of numbers ---- */
 
-const cti_nn_number cti_nn_slot_numbers[CTI_NN_SLOT_NUMBERS] = {
-    {"step", CT_I64, offsetof(cti_nn_slot, step), CTI_NN_COUNT},
-    {"lr_scale", CT_F64, offsetof(cti_nn_slot, lr_scale), CTI_NN_AT_LEAST_0},
-    {"weight_decay", CT_F64, offsetof(cti_nn_slot, weight_decay), CTI_NN_AT_LEAST_0},
-    {"frozen", CT_BOOL, offsetof(cti_nn_slot, frozen), CTI_NN_BOOL},
+const cti_nn_number cti_nn_item_numbers[CTI_NN_ITEM_NUMBERS] = {
+    {"step", CT_I64, offsetof(cti_nn_item, step), CTI_NN_COUNT},
+    {"lr_scale", CT_F64, offsetof(cti_nn_item, lr_scale), CTI_NN_AT_LEAST_0},
+    {"weight_decay", CT_F64, offsetof(cti_nn_item, weight_decay), CTI_NN_AT_LEAST_0},
+    {"frozen", CT_BOOL, offsetof(cti_nn_item, frozen), CTI_NN_BOOL},
 };
 
-static bool in_range(cti_nn_range range, double x) {
-    switch (range) {
+static bool in_bounds(cti_nn_bounds bounds, double x) {
+    switch (bounds) {
     case CTI_NN_AT_LEAST_0: return x >= 0 && isfinite(x);
     case CTI_NN_OVER_0: return x > 0 && isfinite(x);
     case CTI_NN_BELOW_1: return x >= 0 && x < 1;
@@ -101,11 +101,11 @@ static cti_nn_fault number_fault(const cti_nn_number *number, const void *object
         [CTI_NN_BOOL] = NULL, /* either value is valid */
     };
     const char *at = (const char *)object + number->offset;
-    cti_nn_fault fault = {.name = number->name, .must = must[number->range]};
+    cti_nn_fault fault = {.name = number->name, .must = must[number->bounds]};
     if (number->dtype == CT_F64) {
         double value;
         memcpy(&value, at, sizeof value);
-        if (in_range(number->range, value)) return (cti_nn_fault){0};
+        if (in_bounds(number->bounds, value)) return (cti_nn_fault){0};
         snprintf(fault.value, sizeof fault.value, "%g", value);
     } else {
         int64_t count = 0;
@@ -124,16 +124,16 @@ cti_nn_fault cti_nn_optim_fault(const ct_optim *optim) {
     return optim->rule->conflict ? optim->rule->conflict(optim) : (cti_nn_fault){0};
 }
 
-cti_nn_fault cti_nn_slot_fault(const cti_nn_slot *slot) {
-    for (int i = 0; i < CTI_NN_SLOT_NUMBERS; i++) {
-        const cti_nn_fault fault = number_fault(&cti_nn_slot_numbers[i], slot);
+cti_nn_fault cti_nn_item_fault(const cti_nn_item *item) {
+    for (int i = 0; i < CTI_NN_ITEM_NUMBERS; i++) {
+        const cti_nn_fault fault = number_fault(&cti_nn_item_numbers[i], item);
         if (fault.name) return fault;
     }
     return (cti_nn_fault){0};
 }
 
 /* The error of a constructor or of ct_optim_set. */
-static bool check(const ct_optim *optim) {
+static bool optim_check(const ct_optim *optim) {
     const cti_nn_fault fault = cti_nn_optim_fault(optim);
     if (!fault.name) return true;
     return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: %s is %s, must be %s", optim->rule->name,
@@ -149,7 +149,7 @@ static bool can_train(const ct_optim *optim, const ct_param *param) {
 
 /* ---- making and freeing ---- */
 
-static void end(cti_nn_dependent *self) {
+static void optim_end(cti_nn_dependent *self) {
     ct_optim_free((ct_optim *)((char *)self - offsetof(ct_optim, dependent)));
 }
 
@@ -166,7 +166,7 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, cti_nn_op
         .grad_norm = NAN,
         .grad_scale = 1,
     };
-    if (!cti_ready(context) || !check(&made)) return NULL;
+    if (!cti_ready(context) || !optim_check(&made)) return NULL;
     for (ct_param param = {0}; ct_module_next(module, &param); made.count++)
         if (!can_train(&made, &param)) return NULL;
     if (!made.count)
@@ -175,11 +175,11 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, cti_nn_op
     ct_optim *optim = cti_object_new(context, sizeof *optim, "optimiser");
     if (!optim) return NULL;
     made.object = optim->object;
-    made.slots = cti_take_zeroed(context, cti_bytes(made.count, sizeof(cti_nn_slot)));
+    made.items = cti_take_zeroed(context, cti_bytes(made.count, sizeof(cti_nn_item)));
     made.steps = cti_take(context, cti_bytes(made.count, sizeof(cti_op_step)));
     *optim = made;
-    cti_nn_dependent_add(module, &optim->dependent, end);
-    if (optim->slots && optim->steps && add_params(optim, module)) return optim;
+    cti_nn_dependent_add(module, &optim->dependent, optim_end);
+    if (optim->items && optim->steps && add_params(optim, module)) return optim;
     ct_optim_free(optim);
     return NULL;
 }
@@ -190,9 +190,9 @@ void ct_optim_free(ct_optim *optim) {
     if (optim->dist && cti_in_engine(context, "ct_optim_free")) return;
     if (optim->dist) optim->end_dist(optim->dist);
     cti_nn_dependent_remove(optim->module, &optim->dependent);
-    if (optim->slots) {
-        for (int64_t i = 0; i < optim->count; i++) slot_end(context, &optim->slots[i]);
-        cti_give(context, optim->slots, cti_bytes(optim->count, sizeof(cti_nn_slot)));
+    if (optim->items) {
+        for (int64_t i = 0; i < optim->count; i++) item_end(context, &optim->items[i]);
+        cti_give(context, optim->items, cti_bytes(optim->count, sizeof(cti_nn_item)));
     }
     if (optim->steps) cti_give(context, optim->steps, cti_bytes(optim->count, sizeof(cti_op_step)));
     cti_object_end(&optim->object, optim->rule->name);
@@ -206,7 +206,7 @@ bool cti_nn_step_is_complete(ct_optim *optim) {
     for (ct_param param = {0}; ct_module_next(optim->module, &param);) {
         if (!can_train(optim, &param)) return false;
         int64_t tried = 0; /* from where the last one was, as the order is mostly the same */
-        while (tried < optim->count && optim->slots[i % optim->count].param != param.tensor)
+        while (tried < optim->count && optim->items[i % optim->count].param != param.tensor)
             tried++, i++;
         if (tried == optim->count)
             return ct_fail(optim->context, CT_ERR_ARGUMENT,
@@ -217,19 +217,19 @@ bool cti_nn_step_is_complete(ct_optim *optim) {
     return true;
 }
 
-static ct_tensor *grad_of(const cti_nn_slot *slot) {
-    if (slot->frozen) return NULL;
-    if (!slot->part) return ct_grad(slot->param);
-    return slot->part->present ? slot->part->grad : NULL;
+static ct_tensor *item_grad(const cti_nn_item *item) {
+    if (item->frozen) return NULL;
+    if (!item->range) return ct_grad(item->param);
+    return item->range->present ? item->range->grad : NULL;
 }
 
 void cti_nn_step_collect(ct_optim *optim) {
     int64_t n = 0;
-    for (cti_nn_slot *slot = optim->slots, *end = slot + optim->count; slot < end; slot++) {
-        slot->grad = grad_of(slot);
-        if (slot->grad)
-            optim->steps[n++] = (cti_op_step){.p = slot->part ? slot->part->param : slot->param,
-                                              .g = slot->grad,
+    for (cti_nn_item *item = optim->items, *end = item + optim->count; item < end; item++) {
+        item->grad = item_grad(item);
+        if (item->grad)
+            optim->steps[n++] = (cti_op_step){.p = item->range ? item->range->param : item->param,
+                                              .g = item->grad,
                                               .numbers = optim->numbers};
     }
     optim->n_steps = n;
@@ -246,11 +246,11 @@ bool cti_nn_step_measured(ct_optim *optim, double norm) {
 
 bool cti_nn_step_prepare(ct_optim *optim) {
     cti_op_step *step = optim->steps;
-    for (cti_nn_slot *slot = optim->slots, *end = slot + optim->count; slot < end; slot++) {
-        if (!slot->grad) continue;
-        if (slot->step == 0 && !cti_nn_slot_start(optim->rule, slot)) return false;
-        memcpy(step->state, slot->state, sizeof step->state);
-        optim->rule->set(optim, slot, step > optim->steps ? &step[-1].numbers : NULL,
+    for (cti_nn_item *item = optim->items, *end = item + optim->count; item < end; item++) {
+        if (!item->grad) continue;
+        if (item->step == 0 && !cti_nn_item_start(optim->rule, item)) return false;
+        memcpy(step->state, item->state, sizeof step->state);
+        optim->rule->set(optim, item, step > optim->steps ? &step[-1].numbers : NULL,
                          &step->numbers);
         step++;
     }
@@ -259,9 +259,9 @@ bool cti_nn_step_prepare(ct_optim *optim) {
 
 /* Counts the step. A parameter that has stopped requiring a gradient loses its state. */
 static void finish(ct_optim *optim) {
-    for (cti_nn_slot *slot = optim->slots, *end = slot + optim->count; slot < end; slot++) {
-        if (slot->grad) slot->step += slot->step < CTI_NN_LAST_STEP;
-        else if (slot->step > 0 && !ct_requires_grad(slot->param)) cti_nn_slot_reset(slot);
+    for (cti_nn_item *item = optim->items, *end = item + optim->count; item < end; item++) {
+        if (item->grad) item->step += item->step < CTI_NN_LAST_STEP;
+        else if (item->step > 0 && !ct_requires_grad(item->param)) cti_nn_item_reset(item);
     }
 }
 
@@ -273,7 +273,7 @@ bool cti_nn_step_run(ct_optim *optim) {
 
 void cti_nn_step_undo(ct_optim *optim) {
     for (int64_t i = 0; i < optim->count; i++)
-        if (optim->slots[i].step == 0) cti_nn_slot_reset(&optim->slots[i]);
+        if (optim->items[i].step == 0) cti_nn_item_reset(&optim->items[i]);
 }
 
 bool cti_nn_step_alone(ct_optim *optim) {
@@ -309,7 +309,7 @@ int64_t ct_optim_skipped(const ct_optim *optim) {
 
 void ct_optim_zero_grad(ct_optim *optim) {
     if (!cti_nn_optim_ready(optim, "ct_optim_zero_grad")) return;
-    for (int64_t i = 0; i < optim->count; i++) ct_zero_grad(optim->slots[i].param);
+    for (int64_t i = 0; i < optim->count; i++) ct_zero_grad(optim->items[i].param);
 }
 
 /* ---- options of an optimiser that is made ---- */
@@ -343,7 +343,7 @@ static bool set_option(ct_optim *optim, const cti_nn_number *option, double valu
     const bool flag = value == 1;
     if (option->dtype == CT_BOOL) memcpy(at, &flag, sizeof flag);
     else memcpy(at, &value, sizeof value);
-    if (!check(&changed)) return false;
+    if (!optim_check(&changed)) return false;
     optim->opts = changed.opts;
     optim->numbers = changed.numbers;
     return true;

@@ -22,12 +22,12 @@ typedef struct {
     int64_t start, length;
     ct_tensor *param, *grad; /* the part of a copy, and the mean of all ranks' gradients of it */
     bool present;            /* whether any rank has a gradient in this step */
-} cti_nn_part;
+} cti_nn_range;
 
 /* A parameter and its state. The optimiser holds a reference, so the tensor outlives its module. */
 typedef struct {
     ct_tensor *param;
-    cti_nn_part *part; /* ct_dist's; NULL: all of it */
+    cti_nn_range *range; /* ct_dist's; NULL: all of it */
     /* one for each name in rule->state, of the parameter's shape and dtype, of a part (length),
      * initially zero. They are there while step > 0 and the rule has such a state, else NULL */
     ct_tensor *state[CTI_NN_STATES];
@@ -38,7 +38,7 @@ typedef struct {
     bool frozen;
     bool grouped;
     cti_nn_name *names; /* its first one, by which checkpoints call it, and further ones */
-} cti_nn_slot;
+} cti_nn_item;
 
 /* The allowed range of a number, which must be finite. A bool has no range. */
 typedef enum {
@@ -48,18 +48,18 @@ typedef enum {
     CTI_NN_IS_0,
     CTI_NN_COUNT, /* of an i64: [0, CTI_NN_LAST_STEP] */
     CTI_NN_BOOL
-} cti_nn_range;
+} cti_nn_bounds;
 
 /* The largest step count, chosen so that step + 1 does not overflow; counting stops there. */
 #define CTI_NN_LAST_STEP (INT64_MAX - 1)
 
-/* A field of ct_optim or of cti_nn_slot, f64, i64 or bool, that is checked and stored in a
+/* A field of ct_optim or of cti_nn_item, f64, i64 or bool, that is checked and stored in a
  * checkpoint. */
 typedef struct {
     const char *name;
     ct_dtype dtype;
     size_t offset;
-    cti_nn_range range;
+    cti_nn_bounds bounds;
 } cti_nn_number;
 
 /* The first number out of its range, and the words for what it must be. */
@@ -75,7 +75,7 @@ typedef struct {
     const char *state[CTI_NN_STATES];
     /* fills in what the slot's next step needs beyond the optimiser's numbers. before: the numbers
      * of the slot before it in this step; NULL: it is the first */
-    void (*set)(const ct_optim *optim, const cti_nn_slot *slot, const cti_op_numbers *before,
+    void (*set)(const ct_optim *optim, const cti_nn_item *item, const cti_op_numbers *before,
                 cti_op_numbers *numbers);
     bool (*step)(cti_op_step *all, int64_t n);
     const cti_nn_number *numbers; /* including CTI_NN_COMMON_NUMBERS; ends with a NULL name */
@@ -108,7 +108,7 @@ struct ct_optim {
     double grad_norm, grad_scale;
     int64_t changes; /* the module's when its parameters were last looked at */
     int64_t count;   /* of slots */
-    cti_nn_slot *slots;
+    cti_nn_item *items;
     cti_op_step *steps; /* scratch of count elements: the parameters, or parts, of a step */
     int64_t n_steps;    /* how many it updates */
 };
@@ -129,11 +129,11 @@ static inline bool cti_nn_optim_ready(const ct_optim *optim, const char *functio
 /* Check the numbers in rule->numbers, or those of a slot. Used by constructors, ct_optim_set_lr,
  * ct_optim_group and checkpoints. */
 cti_nn_fault cti_nn_optim_fault(const ct_optim *optim);
-cti_nn_fault cti_nn_slot_fault(const cti_nn_slot *slot);
+cti_nn_fault cti_nn_item_fault(const cti_nn_item *item);
 
 /* The numbers of a slot: step, and then those of its group. */
-enum { CTI_NN_SLOT_NUMBERS = 4, CTI_NN_GROUP_NUMBERS = 1 };
-extern const cti_nn_number cti_nn_slot_numbers[CTI_NN_SLOT_NUMBERS];
+enum { CTI_NN_ITEM_NUMBERS = 4, CTI_NN_GROUP_NUMBERS = 1 };
+extern const cti_nn_number cti_nn_item_numbers[CTI_NN_ITEM_NUMBERS];
 
 /* An optimiser of the module's parameters, each once, in ct_module_next's order. NULL with an error
  * recorded. */
@@ -141,9 +141,9 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, cti_nn_op
                            cti_op_numbers numbers);
 
 /* New states of zeros in the innermost scope. False with an error recorded: none is there. */
-bool cti_nn_slot_start(const cti_nn_rule *rule, cti_nn_slot *slot);
+bool cti_nn_item_start(const cti_nn_rule *rule, cti_nn_item *item);
 /* Gives the states back; the slot's next update is a first one. */
-void cti_nn_slot_reset(cti_nn_slot *slot);
+void cti_nn_item_reset(cti_nn_item *item);
 
 /* ---- a step in its parts, in this order ---- */
 
@@ -174,13 +174,13 @@ double cti_nn_clip_scale(double norm, double max_norm);
 
 /* The learning rate and the weight decay of this parameter: those of its group, or the optimiser's,
  * of a vector 0 under decay_matrices_only. */
-static inline double cti_nn_lr(const ct_optim *optim, const cti_nn_slot *slot) {
-    return optim->opts.lr * slot->lr_scale;
+static inline double cti_nn_lr(const ct_optim *optim, const cti_nn_item *item) {
+    return optim->opts.lr * item->lr_scale;
 }
-static inline double cti_nn_decay(const ct_optim *optim, const cti_nn_slot *slot,
+static inline double cti_nn_decay(const ct_optim *optim, const cti_nn_item *item,
                                   double weight_decay) {
-    if (slot->grouped) return slot->weight_decay;
-    return optim->opts.decay_matrices_only && slot->param->shape.ndim < 2 ? 0 : weight_decay;
+    if (item->grouped) return item->weight_decay;
+    return optim->opts.decay_matrices_only && item->param->shape.ndim < 2 ? 0 : weight_decay;
 }
 
 #endif

@@ -9,7 +9,7 @@ enum { NAME_ROOM = 64 + CTI_NN_NAME_SIZE };
 /* ---- collecting ---- */
 
 /* Whether the file has the tensor KEY.FIELD.NAME. */
-static bool has(const cti_shards *file, const char *key, const char *field, const char *name) {
+static bool file_has(const cti_shards *file, const char *key, const char *field, const char *name) {
     char full[NAME_ROOM];
     snprintf(full, sizeof full, "%s.%s.%s", key, field, name);
     return cti_shards_find(file, cti_text_of(full)) >= 0;
@@ -23,17 +23,17 @@ static bool gather_number(cti_nn_state *state, const char *key, const cti_nn_num
                                    (char *)object + number->offset);
 }
 
-static bool gather_slot(cti_nn_state *state, const char *key, const cti_nn_rule *rule,
-                        cti_nn_slot *slot) {
-    const char *name = slot->names->text;
-    const int numbers = slot->grouped ? CTI_NN_SLOT_NUMBERS : CTI_NN_GROUP_NUMBERS;
+static bool gather_item(cti_nn_state *state, const char *key, const cti_nn_rule *rule,
+                        cti_nn_item *item) {
+    const char *name = item->names->text;
+    const int numbers = item->grouped ? CTI_NN_ITEM_NUMBERS : CTI_NN_GROUP_NUMBERS;
     for (int i = 0; i < numbers; i++)
-        if (!gather_number(state, key, &cti_nn_slot_numbers[i], slot, name)) return false;
-    for (int k = 0; k < CTI_NN_STATES && slot->state[k]; k++) {
+        if (!gather_number(state, key, &cti_nn_item_numbers[i], item, name)) return false;
+    for (int k = 0; k < CTI_NN_STATES && item->state[k]; k++) {
         char prefix[64];
         snprintf(prefix, sizeof prefix, "%s.%s.", key, rule->state[k]);
-        if (!cti_nn_state_add(state, prefix, name, slot->state[k])) return false;
-        state->item[state->n - 1].direct = true;
+        if (!cti_nn_state_add(state, prefix, name, item->state[k])) return false;
+        state->record[state->n - 1].direct = true;
     }
     return true;
 }
@@ -42,7 +42,7 @@ bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim) 
     for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
         if (!gather_number(state, key, number, optim, NULL)) return false;
     for (int64_t i = 0; i < optim->count; i++)
-        if (!gather_slot(state, key, optim->rule, &optim->slots[i])) return false;
+        if (!gather_item(state, key, optim->rule, &optim->items[i])) return false;
     return true;
 }
 
@@ -50,8 +50,8 @@ bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim) 
 
 static bool has_group(const cti_shards *file, const char *key, const char *name) {
     bool any = false;
-    for (int i = CTI_NN_GROUP_NUMBERS; i < CTI_NN_SLOT_NUMBERS; i++)
-        any |= has(file, key, cti_nn_slot_numbers[i].name, name);
+    for (int i = CTI_NN_GROUP_NUMBERS; i < CTI_NN_ITEM_NUMBERS; i++)
+        any |= file_has(file, key, cti_nn_item_numbers[i].name, name);
     return any;
 }
 
@@ -59,14 +59,14 @@ static bool has_state(const cti_shards *file, const char *key, const cti_nn_rule
                       const char *name) {
     bool any = false;
     for (int k = 0; k < CTI_NN_STATES && rule->state[k]; k++)
-        any |= has(file, key, rule->state[k], name);
+        any |= file_has(file, key, rule->state[k], name);
     return any;
 }
 
 void cti_nn_look_up(const ct_optim *optim, const char *key, const cti_shards *file,
                     unsigned char *found) {
     for (int64_t i = 0; i < optim->count; i++) {
-        const char *name = optim->slots[i].names->text;
+        const char *name = optim->items[i].names->text;
         *found++ =
             (unsigned char)((has_group(file, key, name) ? CTI_NN_HAS_GROUP : 0) |
                             (has_state(file, key, optim->rule, name) ? CTI_NN_HAS_STATE : 0));
@@ -74,24 +74,24 @@ void cti_nn_look_up(const ct_optim *optim, const char *key, const cti_shards *fi
 }
 
 bool cti_nn_draft_begin(ct_optim *draft, const ct_optim *optim, const unsigned char *found,
-                        bool parts) {
+                        bool cut) {
     *draft = *optim;
-    draft->slots = cti_take_zeroed(optim->context, cti_bytes(optim->count, sizeof(cti_nn_slot)));
-    if (!draft->slots) return false;
+    draft->items = cti_take_zeroed(optim->context, cti_bytes(optim->count, sizeof(cti_nn_item)));
+    if (!draft->items) return false;
     for (int64_t i = 0; i < optim->count; i++) {
-        cti_nn_slot *slot = &draft->slots[i];
-        *slot = (cti_nn_slot){.param = optim->slots[i].param,
-                              .part = parts ? optim->slots[i].part : NULL,
-                              .names = optim->slots[i].names,
+        cti_nn_item *item = &draft->items[i];
+        *item = (cti_nn_item){.param = optim->items[i].param,
+                              .range = cut ? optim->items[i].range : NULL,
+                              .names = optim->items[i].names,
                               .lr_scale = 1,
                               .grouped = found[i] & CTI_NN_HAS_GROUP};
-        if (found[i] & CTI_NN_HAS_STATE && !cti_nn_slot_start(optim->rule, slot)) return false;
+        if (found[i] & CTI_NN_HAS_STATE && !cti_nn_item_start(optim->rule, item)) return false;
     }
     return true;
 }
 
-static bool refuse(const cti_shards *file, const char *key, const char *field, const char *name,
-                   const char *says) {
+static bool refuse_item(const cti_shards *file, const char *key, const char *field,
+                        const char *name, const char *says) {
     return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %s.%s%s%s %s", file->op, file->path, key,
                    field, name ? "." : "", name ? name : "", says);
 }
@@ -100,20 +100,20 @@ static bool refuse_fault(const cti_shards *file, const char *key, const char *na
                          const cti_nn_fault *fault) {
     char says[128];
     snprintf(says, sizeof says, "is %s, must be %s", fault->value, fault->must);
-    return refuse(file, key, fault->name, name, says);
+    return refuse_item(file, key, fault->name, name, says);
 }
 
-static bool check_slot(const ct_optim *draft, const cti_nn_slot *slot, const char *key,
+static bool check_item(const ct_optim *draft, const cti_nn_item *item, const char *key,
                        const cti_shards *file) {
-    const char *name = slot->names->text, *state = draft->rule->state[0];
-    const cti_nn_fault fault = cti_nn_slot_fault(slot);
+    const char *name = item->names->text, *state = draft->rule->state[0];
+    const cti_nn_fault fault = cti_nn_item_fault(item);
     if (fault.name) return refuse_fault(file, key, name, &fault);
-    if (slot->frozen && slot->state[0])
-        return refuse(file, key, state, name, "is there, but the parameter is frozen");
-    if (slot->frozen && slot->step > 0)
-        return refuse(file, key, "step", name, "is not 0, but the parameter is frozen");
-    if (state && slot->step > 0 && !slot->state[0])
-        return refuse(file, key, state, name, "is missing, but the parameter was updated");
+    if (item->frozen && item->state[0])
+        return refuse_item(file, key, state, name, "is there, but the parameter is frozen");
+    if (item->frozen && item->step > 0)
+        return refuse_item(file, key, "step", name, "is not 0, but the parameter is frozen");
+    if (state && item->step > 0 && !item->state[0])
+        return refuse_item(file, key, state, name, "is missing, but the parameter was updated");
     return true;
 }
 
@@ -121,7 +121,7 @@ bool cti_nn_draft_check(const ct_optim *draft, const char *key, const cti_shards
     const cti_nn_fault fault = cti_nn_optim_fault(draft);
     if (fault.name) return refuse_fault(file, key, NULL, &fault);
     for (int64_t i = 0; i < draft->count; i++)
-        if (!check_slot(draft, &draft->slots[i], key, file)) return false;
+        if (!check_item(draft, &draft->items[i], key, file)) return false;
     return true;
 }
 
@@ -131,18 +131,18 @@ void cti_nn_draft_adopt(ct_optim *draft, ct_optim *optim) {
     optim->numbers = draft->numbers;
     optim->skipped = draft->skipped;
     for (int64_t i = 0; i < optim->count; i++) {
-        cti_nn_slot *from = &draft->slots[i], *to = &optim->slots[i];
-        if (from->step == 0) cti_nn_slot_reset(from);
-        cti_nn_slot_reset(to);
-        from->part = to->part;
+        cti_nn_item *from = &draft->items[i], *to = &optim->items[i];
+        if (from->step == 0) cti_nn_item_reset(from);
+        cti_nn_item_reset(to);
+        from->range = to->range;
         *to = *from;
         memset(from->state, 0, sizeof from->state);
     }
 }
 
 void cti_nn_draft_end(ct_optim *draft) {
-    if (!draft->slots) return;
-    for (int64_t i = 0; i < draft->count; i++) cti_nn_slot_reset(&draft->slots[i]);
-    cti_give(draft->context, draft->slots, cti_bytes(draft->count, sizeof(cti_nn_slot)));
-    draft->slots = NULL;
+    if (!draft->items) return;
+    for (int64_t i = 0; i < draft->count; i++) cti_nn_item_reset(&draft->items[i]);
+    cti_give(draft->context, draft->items, cti_bytes(draft->count, sizeof(cti_nn_item)));
+    draft->items = NULL;
 }

@@ -26,7 +26,7 @@ bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim);
 /* Makes a draft of the optimiser for what was found. With `parts` its states are those of the
  * slots' parts. Ended by cti_nn_draft_end, also where this fails. */
 bool cti_nn_draft_begin(ct_optim *draft, const ct_optim *optim, const unsigned char *found,
-                        bool parts);
+                        bool cut);
 /* Whether what was read passes the checks of the constructor and of ct_optim_group, and states,
  * steps and groups agree. False with CT_ERR_FORMAT. */
 bool cti_nn_draft_check(const ct_optim *draft, const char *key, const cti_shards *file);

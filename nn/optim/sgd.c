@@ -5,13 +5,13 @@
  *     p -= lr (nesterov ? g + momentum b : b) */
 #include "optim.h"
 
-static void set(const ct_optim *optim, const cti_nn_slot *slot, const cti_op_numbers *before,
-                cti_op_numbers *numbers) {
+static void sgd_set(const ct_optim *optim, const cti_nn_item *item, const cti_op_numbers *before,
+                    cti_op_numbers *numbers) {
     cti_sgd_numbers *n = &numbers->sgd;
     (void)before;
-    n->first = slot->step == 0;
-    n->weight_decay = cti_nn_decay(optim, slot, n->weight_decay);
-    n->lr = cti_nn_lr(optim, slot);
+    n->first = item->step == 0;
+    n->weight_decay = cti_nn_decay(optim, item, n->weight_decay);
+    n->lr = cti_nn_lr(optim, item);
     n->grad_scale = optim->grad_scale;
 }
 
@@ -37,13 +37,13 @@ static cti_nn_fault conflict(const ct_optim *optim) {
 
 static const cti_nn_rule plain_rule = {.name = "SGD",
                                        .state = {NULL},
-                                       .set = set,
+                                       .set = sgd_set,
                                        .step = cti_op_sgd_step,
                                        .numbers = plain_numbers,
                                        .conflict = conflict};
 static const cti_nn_rule momentum_rule = {.name = "SGD",
                                           .state = {"momentum"},
-                                          .set = set,
+                                          .set = sgd_set,
                                           .step = cti_op_sgd_step,
                                           .numbers = momentum_numbers,
                                           .conflict = conflict};

@@ -208,7 +208,7 @@ void cti_comm_lose(ct_comm *comm, int peer, const char *says) {
 
 /* The peer may be there still and wait for this rank, and others for the peer, so that going on
  * could be a circle: this rank leaves. state: what test has returned. */
-static void fail(ct_comm *comm, int peer, ct_transfer_state state) {
+static void comm_fail(ct_comm *comm, int peer, ct_transfer_state state) {
     char words[MOST_REASON + 1], says[CTI_LOSS_SIZE];
     if (state == CT_TRANSFER_FAILED) {
         engine_reason(comm, words);
@@ -229,7 +229,7 @@ int64_t cti_comm_start_bytes(ct_comm *comm, cti_transfer *transfer, int tag, int
         .transfer = {.peer = peer, .receives = receives, .tag = tag, .data = data, .size = size}};
     if (!size || !comm->engine || comm->lost[peer]) return 0;
     if (!engine_start(comm, &transfer->transfer)) {
-        fail(comm, peer, CT_TRANSFER_FAILED);
+        comm_fail(comm, peer, CT_TRANSFER_FAILED);
         return 0;
     }
     transfer->pending = true;
@@ -261,7 +261,7 @@ static bool end_transfer(ct_comm *comm, cti_transfer *transfer, ct_transfer_stat
         return !roll;
     case CT_TRANSFER_FAILED: break;
     }
-    fail(comm, peer, state);
+    comm_fail(comm, peer, state);
     return true;
 }
 

@@ -16,7 +16,7 @@ static void lose(ct_comm *comm, int peer) {
 
 /* Gives up the ranks that the roll call has shown: not those that only wait for them. Without any,
  * as one has answered meanwhile, it is the first that was waited for. */
-static void settle(ct_comm *comm) {
+static void settle_roll(ct_comm *comm) {
     comm->settled = true;
     for (int r = cti_roll_silent(comm, -1); r >= 0; r = cti_roll_silent(comm, r)) lose(comm, r);
     const cti_roll_note *own = &comm->roll[comm->rank].note;
@@ -24,7 +24,7 @@ static void settle(ct_comm *comm) {
 }
 
 /* Gives up the peers of all transfers of the tag. */
-static void give_up(ct_comm *comm, int tag) {
+static void give_up_peers(ct_comm *comm, int tag) {
     cti_transfer *t = comm->pending;
     while (t) {
         const bool lost = t->transfer.tag == tag;
@@ -35,21 +35,21 @@ static void give_up(ct_comm *comm, int tag) {
 
 /* A wait of so many seconds listens. Whoever has called the roll waits four times as long for
  * answers, as another rank may have begun to wait just before, and be slow. */
-static double moment(const ct_comm *comm) { return comm->timeout < 8 ? comm->timeout / 8 : 1; }
+static double listen_time(const ct_comm *comm) { return comm->timeout < 8 ? comm->timeout / 8 : 1; }
 
 /* What a wait of so many seconds does besides waiting. */
 static void look_around(ct_comm *comm, cti_wait *wait, double waited) {
     if (!comm->called) {
-        if (waited > moment(comm) && !comm->listens) cti_roll_listen(comm);
+        if (waited > listen_time(comm) && !comm->listens) cti_roll_listen(comm);
         if (waited <= comm->timeout && !(comm->listens && cti_roll_is_called(comm))) return;
         cti_roll_call(comm, wait->tag);
         wait->called = cti_os_now();
     } else if (!comm->settled) {
-        if ((double)(cti_os_now() - wait->called) <= 4 * moment(comm) * 1e9) return;
-        settle(comm);
+        if ((double)(cti_os_now() - wait->called) <= 4 * listen_time(comm) * 1e9) return;
+        settle_roll(comm);
         wait->turns = 0;
     } else if (waited > comm->timeout) {
-        give_up(comm, wait->tag);
+        give_up_peers(comm, wait->tag);
         wait->turns = 0;
     }
 }
@@ -68,7 +68,7 @@ void cti_wait_turn(ct_comm *comm, cti_wait *wait) {
     enum { TESTS = 64, YIELDS = 4096, LEAST = 20000, MOST = 1000000 };
     if (cti_comm_poll(comm)) {
         wait->turns = 0;
-        if (comm->called && !comm->settled) settle(comm);
+        if (comm->called && !comm->settled) settle_roll(comm);
         return;
     }
     const int64_t turn = wait->turns++;

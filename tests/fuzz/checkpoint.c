@@ -38,9 +38,9 @@ static ct_checkpoint all(training *t) {
 static bool is_valid(const ct_optim *optim) {
     bool valid = !cti_nn_optim_fault(optim).name && optim->skipped >= 0;
     for (int64_t i = 0; i < optim->count; i++) {
-        const cti_nn_slot *slot = &optim->slots[i];
+        const cti_nn_item *slot = &optim->items[i];
         const bool has_state = optim->rule->state[0] && slot->step > 0;
-        valid &= !cti_nn_slot_fault(slot).name && (slot->state[0] != NULL) == has_state &&
+        valid &= !cti_nn_item_fault(slot).name && (slot->state[0] != NULL) == has_state &&
                  !(slot->frozen && slot->step) && (slot->grouped || slot->lr_scale == 1);
     }
     return valid;

@@ -33,43 +33,43 @@ void cti_dist_broadcast_bytes(ct_dist *dist, void *data, size_t size) {
 
 static void share_module(ct_dist *dist) {
     ct_optim *optim = dist->optim;
-    for (int64_t i = 0; i < optim->count; i++) cti_dist_broadcast(dist, optim->slots[i].param);
+    for (int64_t i = 0; i < optim->count; i++) cti_dist_broadcast(dist, optim->items[i].param);
     for (ct_param buffer = {0}; ct_module_next_buffer(optim->module, &buffer);)
         cti_dist_broadcast(dist, buffer.tensor);
     cti_dist_broadcast_bytes(dist, &dist->context->rng, sizeof dist->context->rng);
 }
 
 /* States that are there become those of the parts: `cut` are slots with new ones. */
-static void share_states(ct_dist *dist, cti_nn_slot *cut) {
+static void share_states(ct_dist *dist, cti_nn_item *cut) {
     for (int64_t i = 0; i < dist->params; i++) {
-        cti_nn_slot *slot = dist->param[i].slot;
-        const cti_nn_part *part = &dist->param[i].part;
-        for (int k = 0; k < CTI_NN_STATES && slot->state[k]; k++) {
-            ct_tensor *whole = slot->state[k];
+        cti_nn_item *item = dist->param[i].item;
+        const cti_nn_range *range = &dist->param[i].range;
+        for (int k = 0; k < CTI_NN_STATES && item->state[k]; k++) {
+            ct_tensor *whole = item->state[k];
             cti_dist_broadcast(dist, whole);
-            cti_op_range_copy(cut[i].state[k], 0, whole, part->start, part->length);
+            cti_op_range_copy(cut[i].state[k], 0, whole, range->start, range->length);
             cti_tensor_end(whole);
-            slot->state[k] = cut[i].state[k];
+            item->state[k] = cut[i].state[k];
         }
         memset(cut[i].state, 0, sizeof cut[i].state);
     }
 }
 
-bool cti_dist_share(ct_dist *dist) {
-    const size_t bytes = cti_bytes(dist->params, sizeof(cti_nn_slot));
-    cti_nn_slot *cut = cti_take_zeroed(dist->context, bytes);
+bool cti_dist_broadcast_all(ct_dist *dist) {
+    const size_t bytes = cti_bytes(dist->params, sizeof(cti_nn_item));
+    cti_nn_item *cut = cti_take_zeroed(dist->context, bytes);
     bool ok = cut;
     for (int64_t i = 0; ok && i < dist->params; i++) {
         cti_dist_param *p = &dist->param[i];
-        cut[i] = (cti_nn_slot){.param = p->slot->param, .part = &p->part};
-        if (p->slot->step > 0) ok = cti_nn_slot_start(dist->optim->rule, &cut[i]);
+        cut[i] = (cti_nn_item){.param = p->item->param, .range = &p->range};
+        if (p->item->step > 0) ok = cti_nn_item_start(dist->optim->rule, &cut[i]);
     }
     ok = cti_dist_meet(dist, CTI_CALL_NEW, 0, ok);
     if (ok) {
         share_module(dist);
         share_states(dist, cut);
     }
-    for (int64_t i = 0; cut && i < dist->params; i++) cti_nn_slot_reset(&cut[i]);
+    for (int64_t i = 0; cut && i < dist->params; i++) cti_nn_item_reset(&cut[i]);
     cti_give(dist->context, cut, bytes);
     return ok && cti_dist_meet(dist, CTI_CALL_NEW, 1, true);
 }
