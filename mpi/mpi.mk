@@ -9,16 +9,19 @@ MPI_SHARED = libcotangent_mpi.so.$(VERSION)
 MPI_TESTS = $(patsubst mpi/tests/%.c,$(MPI)/%,$(wildcard mpi/tests/*.c))
 # Both names of the variable that says which compiler mpicc runs.
 mpicc     = OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC)
-has_mpi   = command -v $(MPICC) >/dev/null || { echo "$@ needs $(MPICC): apt-get install libopenmpi-dev openmpi-bin"; exit 1; }
+has_mpi   = command -v $(MPICC) >/dev/null || \
+    { echo "$@ needs $(MPICC): apt-get install libopenmpi-dev openmpi-bin"; exit 1; }
 # What a program is linked with besides, where it is linked statically: mpicc's own line, but for the compiler.
 mpi_libs  = $(filter -L% -l% -Wl%,$(shell $(MPICC) -show 2>/dev/null))
 
-mpi: $(MPI_STATIC) $(BUILD)/$(MPI_SHARED) $(BUILD)/char_lm_mpi ## libcotangent_mpi, ranks as processes of MPI, and char_lm_mpi, in build/; needs mpicc, or MPICC=mpicc.mpich
+mpi: $(MPI_STATIC) $(BUILD)/$(MPI_SHARED) $(BUILD)/char_lm_mpi \
+    ## libcotangent_mpi, ranks as processes of MPI, and char_lm_mpi, in build/; needs mpicc, or MPICC=mpicc.mpich
 
 $(BUILD)/mpi_flags: FORCE
 	@$(has_mpi)
 	@mkdir -p $(@D)
-	@flags='$(MPICC) $(shell $(MPICC) -show 2>/dev/null) $(ALL_CFLAGS)'; echo "$$flags" | cmp -s - $@ || echo "$$flags" > $@
+	@flags='$(MPICC) $(shell $(MPICC) -show 2>/dev/null) $(ALL_CFLAGS)'; \
+	    echo "$$flags" | cmp -s - $@ || echo "$$flags" > $@
 
 $(BUILD)/obj/mpi/%.o: mpi/%.c $(BUILD)/mpi_flags
 	@mkdir -p $(@D)
@@ -29,11 +32,13 @@ $(MPI_STATIC): $(MPI_OBJ)
 	$(call if_quiet,AR)$(AR) rcs $@ $(MPI_OBJ)
 
 $(BUILD)/$(MPI_SHARED): $(MPI_OBJ) $(SHARED)
-	$(call if_quiet,LD)$(mpicc) -shared -Wl,-soname,$(MPI_SONAME) -Wl,--no-undefined $(SANITIZE) $(MPI_OBJ) -o $@ -L$(BUILD) -lcotangent $(LIBS)
+	$(call if_quiet,LD)$(mpicc) -shared -Wl,-soname,$(MPI_SONAME) -Wl,--no-undefined $(SANITIZE) $(MPI_OBJ) \
+	    -o $@ -L$(BUILD) -lcotangent $(LIBS)
 	@ln -sf $(@F) $(BUILD)/$(MPI_SONAME)
 	@ln -sf $(MPI_SONAME) $(BUILD)/libcotangent_mpi.so
 
-$(BUILD)/char_lm_mpi: $(patsubst %,$(BUILD)/obj/examples/%.o,char_lm common $(CHAR_LM)) $(BUILD)/obj/mpi/world_mpi.o $(SYSTEM_OBJ) $(MPI_STATIC) $(STATIC)
+CHAR_LM_MPI = $(patsubst %,$(BUILD)/obj/examples/%.o,char_lm common $(CHAR_LM)) $(BUILD)/obj/mpi/world_mpi.o
+$(BUILD)/char_lm_mpi: $(CHAR_LM_MPI) $(SYSTEM_OBJ) $(MPI_STATIC) $(STATIC)
 	$(call if_quiet,LD)$(mpicc) $(SANITIZE) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
 
 # The engine once more, with messages cut so small that the tests have several segments.
@@ -58,7 +63,8 @@ bench-mpi: $(MPI)/steps ## what several ranks cost, in time and bytes; needs mpi
 
 # The core's install does not know of these.
 MPI_HEADERS = $(notdir $(wildcard mpi/include/cotangent/*.h))
-mpi-install: mpi ## libcotangent_mpi, its header and cotangent_mpi.pc, beside what install has put there (PREFIX, DESTDIR)
+mpi-install: mpi \
+    ## libcotangent_mpi, its header and cotangent_mpi.pc, beside what install has put there (PREFIX, DESTDIR)
 	@$(absolute)install -d "$(TO_INCLUDE)" "$(TO_LIB)/pkgconfig"
 	install -m 644 mpi/include/cotangent/*.h "$(TO_INCLUDE)"
 	install -m 644 $(MPI_STATIC) "$(TO_LIB)"
@@ -68,10 +74,12 @@ mpi-install: mpi ## libcotangent_mpi, its header and cotangent_mpi.pc, beside wh
 	ln -sf $(MPI_SONAME) "$(TO_LIB)/libcotangent_mpi.so"
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: cotangent_mpi' \
 	    'Description: ranks of MPI for cotangent' 'Version: $(VERSION)' 'Requires: cotangent = $(VERSION)' \
-	    'Cflags: -I"$${includedir}"' 'Libs: -L"$${libdir}" -lcotangent_mpi$(RPATH)' 'Libs.private: $(mpi_libs) $(LIBS)' > "$(TO_LIB)/pkgconfig/cotangent_mpi.pc"
+	    'Cflags: -I"$${includedir}"' 'Libs: -L"$${libdir}" -lcotangent_mpi$(RPATH)' 'Libs.private: $(mpi_libs) $(LIBS)' \
+	    > ""$(TO_LIB)/pkgconfig/cotangent_mpi.pc"
 	@chmod 644 "$(TO_LIB)/pkgconfig/cotangent_mpi.pc"
 mpi-uninstall: ## remove what mpi-install put there
 	@$(absolute)cd "$(TO_INCLUDE)" 2>/dev/null && rm -f $(MPI_HEADERS) || true
-	@cd "$(TO_LIB)" 2>/dev/null && rm -f $(notdir $(MPI_STATIC)) $(MPI_SHARED) $(MPI_SONAME) libcotangent_mpi.so pkgconfig/cotangent_mpi.pc || true
+	@cd "$(TO_LIB)" 2>/dev/null && rm -f $(notdir $(MPI_STATIC)) $(MPI_SHARED) \
+	    $(MPI_SONAME) libcotangent_mpi.so pkgconfig/cotangent_mpi.pc || true
 
 .PHONY: bench-mpi mpi mpi-install mpi-uninstall test-mpi

@@ -12,15 +12,20 @@ CROSS_RUN = $(call machine_column,4)
 # Where Debian has Check for the machine.
 CROSS_CHECK = /usr/lib/$(patsubst %-gcc,%,$(firstword $(call machine_column,2)))/pkgconfig
 ON_MACHINE = $(if $(CROSS_RUN),RUN="$(CROSS_RUN)" CK_EXCLUDE_TAGS=forks) CK_FORK=no PKG_CONFIG_LIBDIR=$(CROSS_CHECK) \
-    $(MAKE) BUILD=$(BUILD)/$(TARGET) CC="$(CROSS_CC)" AR="$(CROSS_AR)" CFLAGS="$(strip $(call machine_column,6) $(CFLAGS))" \
+    $(MAKE) BUILD=$(BUILD)/$(TARGET) CC="$(CROSS_CC)" AR="$(CROSS_AR)" \
+    CFLAGS="$(strip $(call machine_column,6) $(CFLAGS))" \
     $(if $(wildcard $(CROSS_CHECK)/check.pc),,OWN_CHECK=1) COURSE_TEST= \
     $(if $(zig_if_asked),NOT_HERE="$(ON_STATIC_NOT)" EXAMPLES_TEST= INSTALL_TEST=)
 # In a static program --wrap also catches calls inside the C library (opendir's open fails), and zig's linker
-# also those inside one object file. The strtoll of zig's musl stops in a number beyond 64 bits, on which the examples' test fails.
+# also those inside one object file. The strtoll of zig's musl stops in a number beyond 64 bits, on which the
+# examples' test fails.
 ON_STATIC_NOT = io_faults shard_faults disk_model op_faults
 zig_if_asked = $(if $(findstring ZIG,$(call machine_column,2)),$(ZIG)/ready)
 
-cross: cross-tools ## the suite but for the course on another machine: TARGET=aarch64, arm, i386, musl, musl-static, riscv64 or s390x; see make cross-help
+cross: cross-tools \
+    ## the suite but for the course on another machine: \
+    TARGET=aarch64, arm, i386, musl, musl-static, riscv64 or s390x; \
+    see make cross-help
 	+$(ON_MACHINE) test
 cross-build: cross-tools ## everything built for TARGET, nothing run
 	+$(ON_MACHINE) all tests
@@ -28,7 +33,8 @@ cross-demo: cross-tools ## the demo on TARGET=musl-static: programs that need no
 	+$(ON_MACHINE) demo
 cross-tools:
 	@$(known_target)
-	@$(if $(zig_if_asked),$(MAKE) -s $(zig_if_asked),command -v $(firstword $(CROSS_CC)) >/dev/null)$(if $(CROSS_RUN), && command -v $(firstword $(CROSS_RUN)) >/dev/null) || { $(MAKE) -s cross-help; exit 1; }
+	@$(if $(zig_if_asked),$(MAKE) -s $(zig_if_asked),command -v $(firstword $(CROSS_CC)) >/dev/null) \
+	    $(if $(CROSS_RUN),&& command -v $(firstword $(CROSS_RUN)) >/dev/null) || { $(MAKE) -s cross-help; exit 1; }
 cross-help:
 	@$(known_target)
 	@echo "For TARGET=$(TARGET), on Debian:"
@@ -39,15 +45,21 @@ CROSS_PART ?= $(MACHINES)
 SEED_OF_COMMIT = $(shell git rev-parse HEAD 2>/dev/null | cksum | cut -d ' ' -f 1)
 cross-part: ## a few suites, PART=6, on each machine of CROSS_PART="arm musl"; SEED chooses them, by default the commit
 	+@seed=$(or $(SEED),$(SEED_OF_COMMIT),1); for target in $(CROSS_PART); do \
-	    suites=$$(for file in $(filter-out $(LONG_SUITES:%=tests/test_%.c),$(wildcard tests/test_*.c)); do echo $${file#tests/test_}; done | \
-	        awk -v seed=$$seed$${#target} 'BEGIN {srand(seed)} {sub(/\.c$$/, ""); print rand(), $$0}' | sort | awk -v n=$(or $(PART),6) 'NR <= n {print $$2}'); \
+	    suites=$$(printf '%s\n' $(SHORT_SUITES) | \
+	        awk -v seed=$$seed$${#target} 'BEGIN {srand(seed)} {print rand(), $$0}' | sort | \
+	        awk -v n=$(or $(PART),6) 'NR <= n {print $$2}'); \
 	    echo "== $$target, SEED=$$seed:" $$suites; \
-	    $(MAKE) BUILD=$(BUILD)/part ZIG=$(ZIG) PAGES= cross TARGET=$$target SUITES="$$(echo $$suites)" OPT=-O1 || exit 1; done
+	    $(MAKE) BUILD=$(BUILD)/part ZIG=$(ZIG) PAGES= cross TARGET=$$target SUITES="$$(echo $$suites)" OPT=-O1 || exit 1; \
+	done
 # Each takes longer than a minute in qemu.
 LONG_SUITES = op_faults faults ops ops_more attention_fused gemm gradcheck_mutants gradcheck_right disk_model io_faults
+SHORT_SUITES = $(filter-out $(LONG_SUITES),$(patsubst tests/test_%.c,%,$(wildcard tests/test_*.c)))
 
 .PHONY: cross cross-build cross-demo cross-tools cross-help cross-part
 
-compilers: ## everything by every installed GCC and clang, -O0 to -O3, C11 and C23, LTO, -m32, without warnings: COMPILERS="gcc-11" WAYS="O3-c11"; hours
-	+@BUILD=$(BUILD) $(if $(wildcard $(ZIG)/ready),ZIG="$(zig)") $(if $(WAYS),WAYS="$(WAYS)") TESTS="$(TESTS_RUN)" packaging/compilers $(COMPILERS)
+compilers: \
+    ## everything by every installed GCC and clang, -O0 to -O3, C11 and C23, LTO, -m32, without warnings: \
+    COMPILERS="gcc-11" WAYS="O3-c11"; hours
+	+@BUILD=$(BUILD) $(if $(wildcard $(ZIG)/ready),ZIG="$(zig)") $(if $(WAYS),WAYS="$(WAYS)") TESTS="$(TESTS_RUN)" \
+	    packaging/compilers $(COMPILERS)
 .PHONY: compilers

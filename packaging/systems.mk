@@ -17,7 +17,8 @@ $(MACS:%=macos-%): macos-%: $(ZIG)/ready
 MINGW = x86_64-w64-mingw32
 ON_WINDOWS = $(MAKE) BUILD=$(BUILD)/windows CC=$(MINGW)-gcc AR=$(MINGW)-ar
 windows: ## everything for Windows, x86_64, with MinGW-w64
-	@command -v $(MINGW)-gcc >/dev/null || { echo "make windows needs MinGW-w64: apt-get install gcc-mingw-w64-x86-64"; exit 1; }
+	@command -v $(MINGW)-gcc >/dev/null || \
+	    { echo "make windows needs MinGW-w64: apt-get install gcc-mingw-w64-x86-64"; exit 1; }
 	+$(ON_WINDOWS) all tests
 windows-zig: $(ZIG)/ready ## the same with zig
 	+$(MAKE) BUILD=$(BUILD)/windows-zig CC="$(zig) cc -target x86_64-windows-gnu" AR="$(zig) ar" all tests

@@ -9,7 +9,8 @@ OWN_CHECK = 1
 export CK_EXCLUDE_TAGS ?= forks posix threads locks full-folder proc
 SYSTEM_FLAGS = -D_GNU_SOURCE
 SYSTEM_LIBS = -Wl,-z,stack-size=8388608
-WASI_CHECK = -Itests/portable/wasi -include tests/portable/wasi.h -mexception-handling -mllvm -wasm-enable-sjlj -mllvm -wasm-use-legacy-eh=false
+WASI_CHECK = -Itests/portable/wasi -include tests/portable/wasi.h -mexception-handling \
+    -mllvm -wasm-enable-sjlj -mllvm -wasm-use-legacy-eh=false
 WASI_NOT_HERE = $(WRAPPED) $(patsubst tests/test_%.c,%,$(wildcard tests/test_dist*.c))
 endif
 
@@ -37,5 +38,6 @@ $(BUILD)/obj/examples/%.o: ALL_CFLAGS += -D_WASI_EMULATED_SIGNAL # for sig_atomi
 endif
 
 # A module without main (reactor): the page calls its exported functions.
-$(BUILD)/seq2seq_web.wasm: $(BUILD)/obj/examples/web/seq2seq_web.o $(BUILD)/obj/examples/seq2seq_model.o $(BUILD)/obj/examples/common.o $(BUILD)/obj/examples/system_wasi.o $(STATIC)
+WEB_OBJ = $(patsubst %,$(BUILD)/obj/examples/%.o,web/seq2seq_web seq2seq_model common system_wasi)
+$(BUILD)/seq2seq_web.wasm: $(WEB_OBJ) $(STATIC)
 	$(call if_quiet,LD)$(CC) -mexec-model=reactor $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) -Wl,--strip-debug

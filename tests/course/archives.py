@@ -15,7 +15,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 COURSE = ROOT / "examples/course"
-GIVEN_AWAY = re.compile(r"solution|wrong_|\.change|^tests|^bench")  # what must be in neither
+# What must be in neither. Of tests/ and bench/ they have the makefiles, which the Makefile includes.
+GIVEN_AWAY = re.compile(r"solution|wrong_|\.change|^(tests|bench)/.*(?<!\.mk)$")
 
 
 def load_kit():
@@ -35,7 +36,7 @@ def kit(build):
         has = {}
         for name, for_students in (("handout", True), ("autograder", False)):
             kit.lay_out(target, [course / "03_softmax"], build.folder, for_students)
-            has[name] = {str(path.relative_to(target)) for path in target.rglob("*")}
+            has[name] = {str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()}
         solution = HERE / "03_softmax/solution.c"
         texts = [path for path in target.rglob("*.c") if path.read_bytes() == solution.read_bytes()]
         shutil.copy(solution, course / "03_softmax/exercise.c")

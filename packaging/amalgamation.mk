@@ -1,0 +1,14 @@
+# The library as two files, and the ways in which another project can use it.
+
+AMALGAMATION = $(BUILD)/amalgamation
+LIBRARY_FILES = $(wildcard include/cotangent/*.h src/*/*.[ch] ops/*.[ch] ops/*/*.[ch] nn/*.[ch] nn/*/*.[ch])
+amalgamation: $(AMALGAMATION)/cotangent.c ## the library as two files, in build/amalgamation/
+$(AMALGAMATION)/cotangent.c: packaging/amalgamate src/kernels/sets.txt $(LIBRARY_FILES)
+	CC='$(CC)' packaging/amalgamate $(@D)
+$(AMALGAMATION)/cotangent.o: $(AMALGAMATION)/cotangent.c $(BUILD)/flags
+	$(call if_quiet,CC)$(CC) -O3 -fPIC -fvisibility=hidden -Wall -Wextra -Werror \
+	    -DCTI_WITHOUT_memory -DCTI_WITHOUT_handle -DCTI_WITHOUT_isa -c $< -o $@
+packaging-check: all $(BUILD)/obj/tests/cases.o \
+    ## the amalgamation, find_package and FetchContent, from projects outside of this tree; needs cmake
+	BUILD=$(abspath $(BUILD)) CC='$(CC)' packaging/check
+.PHONY: amalgamation packaging-check

@@ -1,0 +1,111 @@
+# Tests of other kinds than a run of the suite.
+
+course-test: course \
+    ## the course, its archives and its grader, with every wrong submission; make test grades five of each exercise
+	@BUILD=$(BUILD) tests/course/check
+
+$(BUILD)/tests/libcases.so: $(BUILD)/obj/tests/cases.o $(SHARED)
+	@mkdir -p $(@D)
+	$(call if_quiet,LD)$(CC) -shared $< -o $@ -L$(BUILD) -lcotangent -Wl,-rpath,'$$ORIGIN/..'
+
+$(BUILD)/venv/ready: tests/torch/requirements.txt
+	python3 -m venv $(BUILD)/venv
+	$(BUILD)/venv/bin/pip install -q -r $<
+	@touch $@
+
+test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so \
+    ## values and gradients against PyTorch, live; makes build/venv
+	BUILD=$(BUILD) $(BUILD)/venv/bin/python -m pytest -q -p no:cacheprovider -p no:logging tests/torch
+
+golden: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so ## make tests/golden/ anew from PyTorch
+	BUILD=$(BUILD) $(BUILD)/venv/bin/python tests/golden/make.py
+
+# One process for a program's tests: a sanitized one forks slowly.
+ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+asan: ## the suite under AddressSanitizer, with leaks, and UndefinedBehaviorSanitizer
+	CK_FORK=no $(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g1" SANITIZE="$(ASAN)" test
+ubsan: ## the suite under UndefinedBehaviorSanitizer alone
+	CK_FORK=no $(MAKE) BUILD=$(BUILD)/ubsan OPT="-O1 -g1" SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" test
+tsan: ## the suite under ThreadSanitizer, but for the course and what is tagged as of one thread
+	CK_FORK=no CK_EXCLUDE_TAGS=one-thread \
+	    $(MAKE) BUILD=$(BUILD)/tsan OPT="-O2 -g1" SANITIZE="-fsanitize=thread" COURSE_TEST= test
+
+# Branches are counted as the source has them: without optimisation, which merges some, and without inlining, as each
+# copy of a function would count its branches again; without those of asserts, of which one is never taken. A program's
+# tests are one process, as each process writes the counters of all files; test_engine, in which one test ends its
+# process, runs once more. The objects of one source for several instruction sets and dtypes count as one, over those
+# sets that this machine runs. Needs gcc, and the gcov of its version.
+LINES    = 97
+BRANCHES = 90
+COVERAGE = --coverage -fprofile-update=atomic -Dalways_inline=
+# Left out: the course, and the tests that train or compile programs, which would take longest.
+COVERING = CK_FORK=no $(MAKE) BUILD=$(BUILD)/coverage OPT="-O0 -g1" SANITIZE="$(COVERAGE)" \
+    COURSE_TEST= EXAMPLES_TEST= INSTALL_TEST=
+COVERED  = $(foreach d,src ops nn,-d $(BUILD)/coverage/obj/$(d))
+BRANCH   = --rc lcov_branch_coverage=1 --rc genhtml_branch_coverage=1 \
+    --rc 'lcov_excl_br_line=LCOV_EXCL_BR_LINE|CTI_ASSERT'
+coverage: \
+    ## lines and branches that the Check suites reach: build/coverage/html; needs lcov; \
+    SUITES=io KEEP=1 adds those of io
+	@command -v lcov >/dev/null || { echo "make coverage needs lcov: apt-get install lcov"; exit 1; }
+	+$(COVERING) build-suite
+	@rm -rf $(BUILD)/coverage/html; find $(BUILD)/coverage/obj -name '*.gcda' | while read -r counters; do \
+	    [ -n "$(KEEP)" ] && [ "$$counters" -nt "$${counters%.gcda}.gcno" ] || rm "$$counters"; done
+	+$(COVERING) run-suite
+	@lcov -q --capture $(BRANCH) $(COVERED) -b . --no-external \
+	    -o $(BUILD)/coverage/trace.info 2> $(BUILD)/coverage/lcov.log && \
+	    genhtml -q $(BRANCH) -p $(CURDIR) -o $(BUILD)/coverage/html $(BUILD)/coverage/trace.info \
+	        2>> $(BUILD)/coverage/lcov.log || \
+	    { cat $(BUILD)/coverage/lcov.log; exit 1; }
+	@python3 tests/coverage/report.py $(BUILD)/coverage/trace.info $(if $(SUITES),,$(LINES) $(BRANCHES))
+build-suite: $(SUITE)
+run-suite: $(SUITE)
+	@BUILD=$(BUILD) tests/run $(SUITE)
+	@$(if $(filter %/test_engine,$(SUITE)),CK_FORK=yes $(BUILD)/tests/test_engine > $(BUILD)/tests/test_engine.log 2>&1 \
+	    || { cat $(BUILD)/tests/test_engine.log; exit 1; })
+
+KILLS ?= 1000
+kill: $(BUILD)/char_lm \
+    ## ends trainings at random moments, KILLS=1000 times by SIGKILL \
+    and some by pipes, limits and second runs, SEED=1: each goes on and ends with the same bytes
+	@command -v python3 >/dev/null || { echo "make kill needs python3"; exit 2; }
+	@KILLS=$(KILLS) SEED=$(or $(SEED),1) tests/kill/run $(BUILD)/char_lm
+
+valgrind: $(or $(CHOSEN),$(TESTS)) \
+    ## the suite under valgrind (slow); with line numbers: BUILD=build/debug OPT="-O3 -g1"
+	@BUILD=$(BUILD) VALGRIND=1 tests/run $^
+
+$(BUILD)/mutation/venv/ready: tests/mutation/requirements.txt
+	python3 -m venv $(BUILD)/mutation/venv
+	$(BUILD)/mutation/venv/bin/pip install -q -r $<
+	@touch $@
+
+mutate: $(TESTS) $(BUILD)/mutation/venv/ready \
+    ## do the tests notice changes of the backward code? See tests/mutation/README.md; \
+    SAMPLE=150 SEED=1, or FILE=ops/gelu.c
+	@$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g1" SANITIZE="$(ASAN)" tests
+	@BUILD=$(BUILD) CC='$(CC)' FLAGS='$(BASE) $(OPT)' SANITIZED='$(BASE) -O1 -g1 $(ASAN)' WARN='$(WARN)' \
+	    LIBRARY='$(ASSERTED)' LIBRARIES='$(CHECK_LIBS) $(LIBS)' \
+	    $(foreach v,$(filter LDFLAGS_test_%,$(.VARIABLES)),$(v)='$($(v))') \
+	    $(BUILD)/mutation/venv/bin/python tests/mutation/mutate.py
+
+layers: $(STATIC) $(SHARED) \
+    ## fail on an include, a circle of calls or a global name that the architecture does not allow
+	@tests/layers $(OBJ)
+	@CC='$(CC)' tests/made_up_dtype
+	@! nm -D --defined-only $(SHARED) | awk '{print $$3}' | grep -v '^ct_\|^_' || \
+	    { echo "layers: the shared library exports these"; exit 1; }
+
+INCLUDES = -Iinclude -Impi/include
+headers: $(BUILD)/flags \
+    ## every public header compiles alone, as C11, C++11 and C++20, and the README's program as C++20
+	@for h in include/cotangent/*.h mpi/include/cotangent/*.h; do \
+	    printf '#include <cotangent/%s>\n' $${h##*/} | \
+	        $(CC) -std=c11 $(WARN) -Wpedantic -Werror $(INCLUDES) -c -x c - -o $(BUILD)/header.o || exit 1; \
+	    ! command -v c++ >/dev/null || for std in c++11 c++20; do \
+	        printf '#include <cotangent/%s>\n' $${h##*/} | \
+	            c++ -std=$$std -Wall -Wextra -Wpedantic -Werror $(INCLUDES) -fsyntax-only -x c++ - || exit 1; done; \
+	done
+	@! command -v c++ >/dev/null || c++ -std=c++20 -Wall -Werror -Iinclude -fsyntax-only -x c++ examples/mha.c
+	@echo "headers: each compiles alone"
+.PHONY: course-test test-torch golden asan ubsan tsan coverage build-suite run-suite kill valgrind mutate layers headers

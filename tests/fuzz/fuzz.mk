@@ -1,0 +1,27 @@
+# Fuzzing by libFuzzer, of clang.
+
+# Of the kernels the scalar ones alone, without coverage: the search is for paths of the engine.
+SECONDS ?= 60
+FUZZ     = load checkpoint program tokens log dist
+FUZZING  = BUILD=$(BUILD)/fuzz CC=clang ISAS=scalar OPT="-O1 -g1" KERNEL_SANITIZE=-fsanitize=address \
+           SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
+fuzz: ## hostile files, checkpoints, token files, logs of runs and programs of calls, SECONDS=60 each; needs clang
+	$(MAKE) $(FUZZING) $(FUZZ:%=$(BUILD)/fuzz/fuzz_%)
+	@folder=$$(mktemp -d /dev/shm/cotangent-fuzz-XXXXXX 2>/dev/null || mktemp -d) && \
+	trap 'rm -rf "$$folder"' EXIT INT TERM && \
+	for target in $(FUZZ); do \
+	    mkdir -p $(BUILD)/fuzz/corpus/$$target && echo "== $$target" && \
+	    FUZZ_FOLDER=$$folder $(BUILD)/fuzz/fuzz_$$target -seed_inputs=$$(tests/fuzz/seeds $$target $(BUILD)/fuzz/seeds) \
+	        -max_total_time=$(SECONDS) -print_final_stats=1 -verbosity=0 -print_funcs=0 \
+	        -artifact_prefix=$(BUILD)/fuzz/$$target- $(BUILD)/fuzz/corpus/$$target || exit 1; \
+	done
+FUZZ_OBJ = $(FUZZ:%=$(BUILD)/obj/tests/fuzz/%.o)
+$(FUZZ_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/fuzz_log: $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
+LDFLAGS_fuzz_program = $(LDFLAGS_test_faults)
+$(BUILD)/fuzz_dist: $(BUILD)/obj/bench/thread_comm.o
+$(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(STATIC)
+	$(call if_quiet,LD)$(CC) $(SANITIZE) -fsanitize=fuzzer $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) $(LDFLAGS_$(@F))
+.PHONY: fuzz

@@ -1,0 +1,39 @@
+# clang-format, clang-tidy, and the commands of the compiler for clangd.
+
+# For clangd. Kernels as for the widest instruction set, in f32.
+WIDEST = $(lastword $(ISAS))
+COMMANDS_KERNELS = $($(WIDEST)_FLAGS) -DCTI_TABLE=cti_kernels_$(WIDEST)_f32 -DCTI_RANDOM=cti_random_$(WIDEST)_f32
+COMMANDS_FILES = $(wildcard docs/*.c src/*/*.c ops/*.c ops/*/*.c nn/*.c nn/*/*.c \
+    examples/*.c examples/course/*.c examples/course/*/*.c tests/*.c)
+json = $(subst ",\",$(subst \,\\,$(1)))
+flags_of = $(ALL_CFLAGS) $(if $(filter src/kernels/real.c src/kernels/random.c,$(1)),$(COMMANDS_KERNELS)) \
+    $(if $(filter src/kernels/isa.c,$(1)),$(HAVE)) \
+    $(if $(filter $(HEIRS:%=src/kernels/%.c),$(1)),$($(patsubst src/kernels/%.c,%,$(1))_FLAGS)) \
+    $(if $(filter src/kernels/bf16_scalar.c,$(1)),$(scalar_FLAGS)) $(if $(filter tests/%,$(1)),-I. $(CHECK_CFLAGS))
+command_of = {"directory": "$(call json,$(CURDIR))", "file": "$(1)", \
+    "command": "$(strip $(call json,$(CC) $(call flags_of,$(1)) -c $(1)))"}
+compile_commands.json: FORCE
+	$(file >$@,[$(call command_of,$(firstword $(COMMANDS_FILES))))
+	$(foreach f,$(wordlist 2,9999,$(COMMANDS_FILES)),$(file >>$@,$(comma)$(call command_of,$(f))))
+	$(file >>$@,])
+	@echo "wrote $@ for $(words $(COMMANDS_FILES)) sources"
+
+# The versions of tests/style/requirements.txt, as another version lays some lines out otherwise.
+STYLE = $(BUILD)/style/venv
+$(STYLE)/ready: tests/style/requirements.txt
+	python3 -m venv $(STYLE)
+	$(STYLE)/bin/pip install -q -r $<
+	@touch $@
+
+C_FOLDERS = docs include/cotangent src/* ops ops/* nn nn/* examples examples/web examples/course examples/course/* \
+    tests tests/fuzz tests/mutation tests/course/* bench mpi mpi/include/cotangent mpi/tests
+C_FILES = $(foreach d,$(C_FOLDERS),$(wildcard $(d)/*.c $(d)/*.h))
+format: $(STYLE)/ready ## clang-format in place
+	$(STYLE)/bin/clang-format -i $(C_FILES)
+format-check: $(STYLE)/ready ## fail where clang-format would change something
+	@$(STYLE)/bin/clang-format --dry-run -Werror $(C_FILES) && echo "format: as .clang-format says"
+
+tidy: $(STYLE)/ready compile_commands.json ## clang-tidy, the checks of .clang-tidy, which are errors
+	@printf '%s\n' $(filter-out $(OTHER_OS),$(wildcard src/*/*.c ops/*.c ops/*/*.c nn/*.c nn/*/*.c examples/*.c)) | \
+	    xargs -P $(shell nproc) -n 8 $(STYLE)/bin/clang-tidy --quiet -p . && echo "tidy: clean"
+.PHONY: format format-check tidy

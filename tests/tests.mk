@@ -1,0 +1,78 @@
+# How the Check programs are compiled and linked, and which of them a system has.
+
+# Test programs that a system cannot have: without --wrap of a linker nothing fails on purpose, and
+# those of files and threads wrap POSIX. What is printed to stderr is seen by dup.
+POSIX_FAULTS = io_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
+WRAPPED  = $(POSIX_FAULTS) faults op_faults dist_faults graph gradcheck_html
+NOT_HERE = $(WASI_NOT_HERE) $(if $(filter windows wasi,$(OS_NAME)),unseen) \
+    $(if $(filter windows,$(OS_NAME)),$(if $(IS_GCC),$(POSIX_FAULTS),$(WRAPPED)),$(if $(IS_MACOS),$(WRAPPED)))
+
+# Where there is no Check, OWN_CHECK=1 takes the part of it in tests/portable.
+OWN_CHECK ?= $(if $(filter windows,$(OS_NAME)),1)
+CHECK_CFLAGS = $(if $(OWN_CHECK),-Itests/portable,$(shell pkg-config --cflags check))
+CHECK_LIBS   = $(if $(OWN_CHECK),,$(shell pkg-config --libs check))
+# What POSIX has and the tests use, for Windows.
+ifeq ($(OS_NAME),windows)
+CHECK_CFLAGS += -Itests/portable/windows -include tests/portable/windows.h
+CHECK_LIBS   += -static -lpthread
+else ifneq (,$(IS_MACOS))
+CHECK_CFLAGS += -D_DARWIN_C_SOURCE
+else ifeq ($(OS_NAME),wasi)
+CHECK_CFLAGS += $(WASI_CHECK)
+CHECK_LIBS   += -mexception-handling
+endif
+
+# Tests are compiled with -O1, which takes half the time of -O2 and -O3, but for those that contain kernels.
+TEST_CFLAGS = $(if $(filter $(COMPUTING:%=tests/test_%.c),$<),$(ALL_CFLAGS),$(call at_O1,$(ALL_CFLAGS)))
+COMPUTING = amx amx_avx512 gemm stored
+
+# Of each file by name: make 3.81 would take the first rule that fits, $(BUILD)/obj/%.o.
+TEST_OBJ = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/*.c))
+$(TEST_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@[ -n "$(OWN_CHECK)" ] || pkg-config --exists check || \
+	    { echo "The tests need Check: apt-get install check pkg-config"; exit 1; }
+	$(call if_quiet,CC)$(CC) $(TEST_CFLAGS) -I. $(CHECK_CFLAGS) -MMD -MP -c $< -o $@
+
+# glibc's names of calls with offsets and times, where a long has 32 bits (_FILE_OFFSET_BITS, _TIME_BITS).
+WIDE_OFFSETS := $(if $(filter 4,$(word 2,$(FACTS))),$(findstring linux-gnu,$(MACHINE_TRIPLE)))
+OFFSETS := $(if $(WIDE_OFFSETS),open openat pread pwrite ftruncate fstat fstatat lstat stat fcntl)
+TIMES := $(if $(WIDE_OFFSETS),fstat fstatat lstat stat)
+wrapped = $(foreach f,$(1),-Wl$(comma)--wrap=$(f) $(if $(filter $(f),$(OFFSETS)),-Wl$(comma)--wrap=$(f)64) \
+    $(if $(filter $(f),$(TIMES)),-Wl$(comma)--wrap=__$(f)64_time64) \
+    $(if $(filter fcntl,$(f)),-Wl$(comma)--wrap=__fcntl_time64))
+CHECK_CFLAGS += $(if $(OFFSETS),-include tests/portable/wide_offsets.h)
+LDFLAGS_test_io_faults = $(call wrapped,open openat pread write pwrite close fsync rename mkdir unlink unlinkat \
+    fstat fstatat lstat stat fchmod fchown fcntl realpath cti_take_any cti_take_zeroed cti_handle_take_any)
+LDFLAGS_test_io_races = $(LDFLAGS_test_io_faults)
+LDFLAGS_test_shard_faults = $(LDFLAGS_test_io_faults)
+LDFLAGS_test_profile_faults = $(LDFLAGS_test_io_faults)
+LDFLAGS_test_token_faults = $(LDFLAGS_test_io_faults)
+LDFLAGS_test_disk_model = $(call wrapped,open openat pread write pwrite ftruncate close fsync rename mkdir unlink \
+    unlinkat fstat lstat stat)
+LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any)
+LDFLAGS_test_dist_faults = $(LDFLAGS_test_faults)
+LDFLAGS_test_op_faults = $(LDFLAGS_test_faults)
+LDFLAGS_test_threads_refused = $(patsubst %,-Wl$(comma)--wrap=%,\
+    pthread_mutex_init pthread_cond_init pthread_create pthread_once)
+LDFLAGS_test_graph = $(LDFLAGS_test_faults)
+LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
+$(BUILD)/tests/test_run_log$(EXE): $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
+$(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
+DIST_TESTS = $(filter $(BUILD)/tests/test_dist%,$(TESTS))
+$(DIST_TESTS): $(BUILD)/obj/tests/thread_comm.o
+
+EXAMPLES_TEST = $(BUILD)/tests/test_examples
+COURSE_TEST   = $(BUILD)/tests/test_course
+INSTALL_TEST  = $(BUILD)/tests/test_install
+$(EXAMPLES_TEST): $(EXAMPLES)
+$(COURSE_TEST): $(STATIC) $(COURSE)
+$(INSTALL_TEST): $(STATIC) $(SHARED)
+$(EXAMPLES_TEST) $(COURSE_TEST) $(INSTALL_TEST):
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nexec tests/%s/check $(if $(filter %course,$@),quick)\n' $(@F:test_%=%) > $@ && chmod +x $@
+
+# What Windows cannot have.
+ifeq ($(OS_NAME),windows)
+export CK_EXCLUDE_TAGS ?= forks posix exact-sin
+endif
