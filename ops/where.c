@@ -10,11 +10,11 @@ typedef struct {
     const char *a, *b;
     char *y;
     int64_t size;
-} choice;
+} where_choice;
 
 static void where_range(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const choice *c = arg;
+    const where_choice *c = arg;
     const cti_strided_loop *w = &c->walk;
     while (begin < end) {
         int64_t left = cti_strided_loop_left(w, begin), n = left < end - begin ? left : end - begin,
@@ -38,12 +38,12 @@ static ct_tensor *where_forward(ct_call *c) {
     if (!cti_shape_broadcast(c->context, "where", cond->shape, shape, &shape)) return NULL;
     ct_tensor *y = cti_op_new(c, a->dtype, shape);
     if (!y || !y->numel) return y;
-    choice w = {.k = c->context->isa->of[a->dtype],
-                .cond = (const bool *)cond->data,
-                .a = a->data,
-                .b = b->data,
-                .y = y->data,
-                .size = (int64_t)cti_dtype_size(a->dtype)};
+    where_choice w = {.k = c->context->isa->of[a->dtype],
+                      .cond = (const bool *)cond->data,
+                      .a = a->data,
+                      .b = b->data,
+                      .y = y->data,
+                      .size = (int64_t)cti_dtype_size(a->dtype)};
     cti_strided_loop_over(&w.walk, shape, 3, (const ct_tensor *const *)c->in);
     cti_parallel(c->context, y->numel, cti_op_grain(1), where_range, &w);
     return y;

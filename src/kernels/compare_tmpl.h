@@ -1,15 +1,17 @@
-/* Comparisons of elements of any dtype, into bool. The file that includes this has defined
- * `element` and NUMBER (data_tmpl.h). */
+/* Comparisons of elements of any dtype, into bool. */
 #ifndef CTI_KERNELS_COMPARE_TMPL_H
 #define CTI_KERNELS_COMPARE_TMPL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "element_tmpl.h"
+
 /* One loop for each pair of strides that is common, so that the compiler makes vectors of them. */
-static inline __attribute__((always_inline)) void compare(int64_t n, const void *a, int64_t sa,
-                                                          const void *b, int64_t sb, void *y,
-                                                          bool (*f)(element, element)) {
+static inline __attribute__((always_inline)) void compare_arrays(int64_t n, const void *a,
+                                                                 int64_t sa, const void *b,
+                                                                 int64_t sb, void *y,
+                                                                 bool (*f)(element, element)) {
     const element *from_a = a, *from_b = b;
     bool *to = y;
     if (sa && sb) {
@@ -23,28 +25,28 @@ static inline __attribute__((always_inline)) void compare(int64_t n, const void 
     }
 }
 
-static inline bool is_eq(element a, element b) { return NUMBER(a) == NUMBER(b); }
-static inline bool is_ne(element a, element b) { return NUMBER(a) != NUMBER(b); }
-static inline bool is_lt(element a, element b) { return NUMBER(a) < NUMBER(b); }
-static inline bool is_le(element a, element b) { return NUMBER(a) <= NUMBER(b); }
+static inline bool is_eq(element a, element b) { return value_of(a) == value_of(b); }
+static inline bool is_ne(element a, element b) { return value_of(a) != value_of(b); }
+static inline bool is_lt(element a, element b) { return value_of(a) < value_of(b); }
+static inline bool is_le(element a, element b) { return value_of(a) <= value_of(b); }
 
 static void compare_eq(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) {
-    compare(n, a, sa, b, sb, y, is_eq);
+    compare_arrays(n, a, sa, b, sb, y, is_eq);
 }
 static void compare_ne(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) {
-    compare(n, a, sa, b, sb, y, is_ne);
+    compare_arrays(n, a, sa, b, sb, y, is_ne);
 }
 static void compare_lt(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) {
-    compare(n, a, sa, b, sb, y, is_lt);
+    compare_arrays(n, a, sa, b, sb, y, is_lt);
 }
 static void compare_le(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) {
-    compare(n, a, sa, b, sb, y, is_le);
+    compare_arrays(n, a, sa, b, sb, y, is_le);
 }
 static void compare_gt(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) {
-    compare(n, b, sb, a, sa, y, is_lt);
+    compare_arrays(n, b, sb, a, sa, y, is_lt);
 }
 static void compare_ge(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) {
-    compare(n, b, sb, a, sa, y, is_le);
+    compare_arrays(n, b, sb, a, sa, y, is_le);
 }
 
 #endif

@@ -78,7 +78,7 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const stored *x, in
         for (; p < k; p++) {
             int64_t i = 0;
             for (; i + 4 <= n; i += 4) get_all(4, x + p * k_stride + i, packed + p * width + i);
-            for (; i < n; i++) packed[p * width + i] = get(x + p * k_stride + i);
+            for (; i < n; i++) packed[p * width + i] = get_one(x + p * k_stride + i);
         }
         return;
     }
@@ -117,7 +117,7 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const stored *x, in
 #endif
     for (; p < k; p++) {
         for (int64_t i = 0; i < n; i++)
-            packed[p * width + i] = get(x + i * line_stride + p * k_stride);
+            packed[p * width + i] = get_one(x + i * line_stride + p * k_stride);
         for (int64_t i = n; i < width; i++) packed[p * width + i] = 0;
     }
 }

@@ -17,7 +17,7 @@ INLINE real gemm_get_b(const gemm_source of, const char *x, int64_t i) {
     if (of == OF_BF16) return get_bf16((const bf16_stored *)(const void *)x + i);
 #endif
     (void)of;
-    return get((const stored *)(const void *)x + i);
+    return get_one((const stored *)(const void *)x + i);
 }
 
 /* The vector from element i on; with by_part its first n lanes, n < LANES, and zeros. */

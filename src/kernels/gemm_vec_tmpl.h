@@ -31,7 +31,7 @@ INLINE void gemm_store_if(real *p, gemm_vec v, bool by_part, int64_t n) {
 }
 #else
 INLINE gemm_vec gemm_load_real(const real *p) { return *p; }
-INLINE gemm_vec gemm_load_stored(const stored *p) { return get(p); }
+INLINE gemm_vec gemm_load_stored(const stored *p) { return get_one(p); }
 #define gemm_load(p)                BY_POINTER(p, gemm_load)(p)
 #define gemm_load_if(p, by_part, n) ((void)(by_part), (void)(n), gemm_load(p))
 INLINE void gemm_store(real *p, gemm_vec v) { *p = v; }

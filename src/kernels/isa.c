@@ -135,7 +135,7 @@ static const cti_isa *row_above(int row, const char *name) {
     return NULL;
 }
 
-static void prepare(void) {
+static void prepare_isas(void) {
     for (int i = 0; i < BUILT; i++) built[i].here = built[i].runs();
     for (int i = 1; i < BUILT; i++) { /* the first has nothing above it */
         built_isa *child = &built[i];
@@ -150,21 +150,21 @@ static void prepare(void) {
     }
 }
 
-static const built_isa *rows(void) {
+static const built_isa *isa_rows(void) {
     static cti_once once;
-    cti_once_run(&once, prepare);
+    cti_once_run(&once, prepare_isas);
     return built;
 }
 
 const cti_isa *cti_isa_at(int index) {
-    const built_isa *row = rows();
+    const built_isa *row = isa_rows();
     for (int i = 0; i < BUILT; i++)
         if (row[i].here && index-- == 0) return &row[i].isa;
     return NULL;
 }
 
 const cti_isa *cti_isa_find(const char *name) {
-    const built_isa *row = rows();
+    const built_isa *row = isa_rows();
     for (int i = BUILT - 1; i >= 0; i--)
         if (row[i].here && (!name || strcmp(name, row[i].isa.name) == 0)) return &row[i].isa;
     return NULL;

@@ -8,7 +8,7 @@
 
 /* A number that stands for all lanes, or the elements from i on. */
 INLINE vec one_or_each(const stored *p, int64_t step, int64_t i, int64_t n) {
-    return step ? load_part(p + i, n) : splat(get(p));
+    return step ? load_part(p + i, n) : splat(get_one(p));
 }
 
 /* log(1 + e^-x) from e = e^-|x|; what rounding takes from 1 + e is made good. NaN comes by e */
@@ -19,7 +19,7 @@ INLINE vec softplus_of_minus(vec x, vec e) {
 }
 
 /* (1 - t) x + (1 + (w - 1) t) log(1 + e^-x) */
-static void bce(int64_t n, const void *x, const void *t, const void *w, int64_t sw, void *y) {
+static void loss_bce(int64_t n, const void *x, const void *t, const void *w, int64_t sw, void *y) {
     const stored *logit = x, *target = t, *weight = w;
     for (int64_t i = 0; i < n; i += LANES) {
         const vec a = load_part(logit + i, n - i), b = load_part(target + i, n - i);
@@ -30,8 +30,8 @@ static void bce(int64_t n, const void *x, const void *t, const void *w, int64_t 
     }
 }
 
-static void bce_backward(int64_t n, const void *x, const void *t, const void *w, int64_t sw,
-                         const void *g, int64_t sg, double scale, void *dx, void *dt) {
+static void loss_bce_backward(int64_t n, const void *x, const void *t, const void *w, int64_t sw,
+                              const void *g, int64_t sg, double scale, void *dx, void *dt) {
     const stored *logit = x, *target = t, *weight = w;
     for (int64_t i = 0; i < n; i += LANES) {
         const vec a = load_part(logit + i, n - i), b = load_part(target + i, n - i);
@@ -69,22 +69,23 @@ INLINE vec v_kl_div_log(vec x, vec t) { return v_exp(t) * (t - x); }
 /* the slope of t log t, as torch has it: log t + t / t */
 INLINE vec v_entropy_slope(vec t) { return blend(t == REAL(0.0), splat(0), v_log(t)) + t / t; }
 
-static void kl_div(int64_t n, const void *x, int64_t sx, const void *t, int64_t st, void *y) {
+static void loss_kl_div(int64_t n, const void *x, int64_t sx, const void *t, int64_t st, void *y) {
     pairs(n, x, sx, t, st, y, v_kl_div);
 }
-static void kl_div_log(int64_t n, const void *x, int64_t sx, const void *t, int64_t st, void *y) {
+static void loss_kl_div_log(int64_t n, const void *x, int64_t sx, const void *t, int64_t st,
+                            void *y) {
     pairs(n, x, sx, t, st, y, v_kl_div_log);
 }
-static void entropy_slope(int64_t n, const void *t, void *y) { map(n, t, y, v_entropy_slope); }
+static void loss_entropy_slope(int64_t n, const void *t, void *y) { map(n, t, y, v_entropy_slope); }
 
 /* sum w[i] (x[at] - x[i]) */
 INLINE vec t_gap(vec x, vec w, vec c, const terms *t) {
     (void)c;
     return w * (t->s - x);
 }
-static double weighted_gap(int64_t n, const void *x, const void *w, int64_t at) {
+static double loss_weighted_gap(int64_t n, const void *x, const void *w, int64_t at) {
     const stored *from = x;
-    return (double)sum_terms(n, &(terms){.a = from, .b = w, .s = splat(get(from + at))}, t_gap);
+    return (double)sum_terms(n, &(terms){.a = from, .b = w, .s = splat(get_one(from + at))}, t_gap);
 }
 
 #endif

@@ -89,7 +89,7 @@ INLINE vec t_affine(vec x, vec w, vec b, const terms *t) { return xhat(x, t) * w
 INLINE void norm_write(const norm_batch *b, stored *y, real *mean, real *rstd) {
     for (int64_t r = 0; r < b->rows; r++) {
         const terms t = norm_row(b, r);
-        row(b->n, &t, y + r * b->n, t_affine);
+        row_map(b->n, &t, y + r * b->n, t_affine);
     }
     if (mean) store_part(mean, load(b->mean), b->rows);
     store_part(rstd, load(b->rstd), b->rows);
@@ -103,7 +103,7 @@ static double scaled_squares(int64_t n, const stored *x, double mean, double *su
     double squares = 0;
     *sum = 0;
     for (int64_t i = 0; i < n; i++) {
-        const double d = (double)get(x + i) * NORM_SCALE - mean;
+        const double d = (double)get_one(x + i) * NORM_SCALE - mean;
         *sum += d;
         squares += d * d;
     }
@@ -128,8 +128,8 @@ static real rms_norm_of_large(int64_t n, const stored *x, double eps) {
 }
 static bool overflows(double squares) { return !(squares <= DBL_MAX); }
 
-static void layer_norm(int64_t rows, int64_t n, const void *x, const void *w, const void *b,
-                       double eps, void *y, void *mean, void *rstd) {
+static void row_layer_norm(int64_t rows, int64_t n, const void *x, const void *w, const void *b,
+                           double eps, void *y, void *mean, void *rstd) {
     const int64_t step = norm_rows(rows, n);
     const double share = 1 / (double)n;
     for (int64_t i = 0; i < rows; i += step) {
@@ -153,8 +153,8 @@ static void layer_norm(int64_t rows, int64_t n, const void *x, const void *w, co
     }
 }
 
-static void rms_norm(int64_t rows, int64_t n, const void *x, const void *w, double eps, void *y,
-                     void *rstd) {
+static void row_rms_norm(int64_t rows, int64_t n, const void *x, const void *w, double eps, void *y,
+                         void *rstd) {
     const int64_t step = norm_rows(rows, n);
     for (int64_t i = 0; i < rows; i += step) {
         norm_batch a = {.rows = rows - i < step ? rows - i : step,
@@ -210,9 +210,9 @@ INLINE void norm_backward_rows(const norm_batch *b, const real mean_h[LANES],
     }
 }
 
-static void layer_norm_backward(int64_t rows, int64_t n, const void *x, const void *w,
-                                const void *g, const void *mean, const void *rstd, const void *base,
-                                void *dx, void *dw, void *db) {
+static void row_layer_norm_backward(int64_t rows, int64_t n, const void *x, const void *w,
+                                    const void *g, const void *mean, const void *rstd,
+                                    const void *base, void *dx, void *dw, void *db) {
     const int64_t step = norm_rows(rows, n);
     const double share = 1 / (double)n;
     for (int64_t i = 0; i < rows; i += step) {
@@ -238,8 +238,9 @@ static void layer_norm_backward(int64_t rows, int64_t n, const void *x, const vo
     }
 }
 
-static void rms_norm_backward(int64_t rows, int64_t n, const void *x, const void *w, const void *g,
-                              const void *rstd, const void *base, void *dx, void *dw) {
+static void row_rms_norm_backward(int64_t rows, int64_t n, const void *x, const void *w,
+                                  const void *g, const void *rstd, const void *base, void *dx,
+                                  void *dw) {
     const int64_t step = norm_rows(rows, n);
     for (int64_t i = 0; i < rows; i += step) {
         norm_batch a = {.rows = rows - i < step ? rows - i : step,

@@ -25,7 +25,7 @@ typedef uint64_t words __attribute__((vector_size(16)));
 enum { WORDS = sizeof(words) / 8 };
 
 /* The 64-bit product of the low halves. The compiler does not find the instruction by itself. */
-static inline words multiply(words a, uint32_t b) {
+static inline words philox_multiply(words a, uint32_t b) {
     const words both = (words){0} + b;
 #if CTI_VECTOR_BYTES == 64 && defined __AVX512F__
     return (words)_mm512_mul_epu32((__m512i)a, (__m512i)both);
@@ -46,7 +46,7 @@ static inline void philox(uint64_t seed, uint64_t stream, uint64_t first,
         words c[4] = {count, count >> 32, (words){0} + stream, (words){0} + (stream >> 32)};
         uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
         for (int round = 0; round < PHILOX_ROUNDS; round++, key0 += PHILOX_W0, key1 += PHILOX_W1) {
-            const words p = multiply(c[0], PHILOX_M0), q = multiply(c[2], PHILOX_M1);
+            const words p = philox_multiply(c[0], PHILOX_M0), q = philox_multiply(c[2], PHILOX_M1);
             c[0] = (q >> 32) ^ c[1] ^ key0;
             c[1] = q;
             c[2] = (p >> 32) ^ c[3] ^ key1;

@@ -22,9 +22,9 @@ enum {
 typedef struct {
     uint64_t group;
     int64_t from, to, at;
-} part;
+} group_range;
 
-static bool next_part(part *p, int64_t n, int64_t start, int64_t size) {
+static bool next_group_range(group_range *p, int64_t n, int64_t start, int64_t size) {
     p->at += p->to - p->from;
     if (p->at >= n) return false;
     const uint64_t i = (uint64_t)start + (uint64_t)p->at;
@@ -47,7 +47,7 @@ static inline double unit64(uint32_t high, uint32_t low) {
 }
 
 /* As many numbers in [0, 1) as a group has, of 24 or of 53 bits. */
-static void units(const uint32_t word[4][PHILOX_BLOCKS], real unit[GROUP]) {
+static void random_units(const uint32_t word[4][PHILOX_BLOCKS], real unit[GROUP]) {
 #ifdef CTI_F64_KERNELS
     for (int b = 0; b < PHILOX_BLOCKS; b++) {
         unit[b] = unit64(word[0][b], word[1][b]);
@@ -67,27 +67,29 @@ static inline real between(real u, real low, real high, real last) {
     return most < low ? low : most;
 }
 
-static void uniform(int64_t n, int64_t start, cti_random r, double from, double to, void *out) {
+static void random_uniform(int64_t n, int64_t start, cti_random r, double from, double to,
+                           void *out) {
     const real low = (real)from, high = (real)to,
                last = high > low ? LIBM(nextafter)(high, low) : low;
     stored *y = out;
     uint32_t word[4][PHILOX_BLOCKS];
     real value[GROUP];
-    for (part p = {0}; next_part(&p, n, start, GROUP);) {
+    for (group_range p = {0}; next_group_range(&p, n, start, GROUP);) {
         group_words(r, p.group, word);
-        units(word, value);
+        random_units(word, value);
         for (int k = 0; k < GROUP; k++) value[k] = between(value[k], low, high, last);
-        for (int64_t k = p.from; k < p.to; k++) put(y + p.at + k - p.from, value[k]);
+        for (int64_t k = p.from; k < p.to; k++) put_one(y + p.at + k - p.from, value[k]);
     }
 }
 
 /* Box and Muller 1958: sqrt(-2 log u) cos and sin of 2 pi v, u in (0, 1], in f64 for both
  * dtypes. */
-static void normal(int64_t n, int64_t start, cti_random r, double mean, double std, void *out) {
+static void random_normal(int64_t n, int64_t start, cti_random r, double mean, double std,
+                          void *out) {
     stored *y = out;
     uint32_t word[4][PHILOX_BLOCKS];
     double value[GROUP64];
-    for (part p = {0}; next_part(&p, n, start, GROUP64);) {
+    for (group_range p = {0}; next_group_range(&p, n, start, GROUP64);) {
         group_words(r, p.group, word);
         for (int b = 0; b < PHILOX_BLOCKS; b++) {
             const double radius = std * sqrt(-2 * double_log_e(1 - unit64(word[0][b], word[1][b])));
@@ -97,14 +99,15 @@ static void normal(int64_t n, int64_t start, cti_random r, double mean, double s
             value[b + PHILOX_BLOCKS] = mean + radius * sine;
         }
         if (p.to - p.from == GROUP64)
-            for (int k = 0; k < GROUP64; k++) put(y + p.at + k, (real)value[k]);
+            for (int k = 0; k < GROUP64; k++) put_one(y + p.at + k, (real)value[k]);
         else
-            for (int64_t k = p.from; k < p.to; k++) put(y + p.at + k - p.from, (real)value[k]);
+            for (int64_t k = p.from; k < p.to; k++) put_one(y + p.at + k - p.from, (real)value[k]);
     }
 }
 
 /* The same mask for both dtypes: dropped where the element's word is below p 2^32. */
-static void dropout(int64_t n, int64_t start, cti_random r, double p, const void *in, void *out) {
+static void random_dropout(int64_t n, int64_t start, cti_random r, double p, const void *in,
+                           void *out) {
     const stored *x = in;
     const real scale = (real)(1 / (1 - p));
     stored *y = out;
@@ -115,22 +118,23 @@ static void dropout(int64_t n, int64_t start, cti_random r, double p, const void
     }
     const uint32_t below = threshold > 0 ? (uint32_t)threshold : 0;
     uint32_t word[4][PHILOX_BLOCKS];
-    for (part q = {0}; next_part(&q, n, start, GROUP32);) {
+    for (group_range q = {0}; next_group_range(&q, n, start, GROUP32);) {
         group_words(r, q.group, word);
         const uint32_t *w = &word[0][0];
         if (q.to - q.from == GROUP32) {
             for (int k = 0; k < GROUP32; k++) {
-                const real scaled = get(x + q.at + k) * scale;
-                put(y + q.at + k, w[k] < below ? 0 : scaled);
+                const real scaled = get_one(x + q.at + k) * scale;
+                put_one(y + q.at + k, w[k] < below ? 0 : scaled);
             }
         } else {
             for (int64_t k = q.from; k < q.to; k++) {
-                const real scaled = get(x + q.at + k - q.from) * scale;
-                put(y + q.at + k - q.from, w[k] < below ? 0 : scaled);
+                const real scaled = get_one(x + q.at + k - q.from) * scale;
+                put_one(y + q.at + k - q.from, w[k] < below ? 0 : scaled);
             }
         }
     }
 }
 
 extern const cti_random_kernels CTI_RANDOM;
-const cti_random_kernels CTI_RANDOM = {.uniform = uniform, .normal = normal, .dropout = dropout};
+const cti_random_kernels CTI_RANDOM = {
+    .uniform = random_uniform, .normal = random_normal, .dropout = random_dropout};

@@ -2,13 +2,6 @@
 #include "kernels.h"
 #include "random.h"
 #include "simd.h"
-#include "to_int64_tmpl.h"
-
-typedef stored element;
-#define NUMBER(x) to_real(x)
-INLINE element element_of(double value) { return to_stored((real)value); }
-INLINE int64_t whole(element x) { return whole_of((double)to_real(x)); }
-INLINE element plus(element a, element b) { return to_stored(to_real(a) + to_real(b)); }
 
 #include "attention_tmpl.h"
 #include "compare_tmpl.h"
@@ -26,12 +19,12 @@ INLINE element plus(element a, element b) { return to_stored(to_real(a) + to_rea
 #include "scan_tmpl.h"
 #include "loss_tmpl.h"
 
-static void arange(int64_t n, int64_t begin, double start, double step, void *y) {
+static void real_arange(int64_t n, int64_t begin, double start, double step, void *y) {
     for (int64_t i = 0; i < n; i++)
-        put((stored *)y + i, (real)(start + (double)(begin + i) * step));
+        put_one((stored *)y + i, (real)(start + (double)(begin + i) * step));
 }
 
-static void axpy(int64_t n, double a, const void *x, void *y) {
+static void real_axpy(int64_t n, double a, const void *x, void *y) {
     const stored *from = x;
     const real scale = (real)a;
     stored *to = y;
@@ -45,24 +38,25 @@ static void axpy(int64_t n, double a, const void *x, void *y) {
 INLINE void lerp_near(const bool near, int64_t n, const stored *x, const stored *end, int64_t se,
                       real factor, stored *y) {
     for (int64_t i = 0; i < n; i += LANES) {
-        const vec a = load_part(x + i, n - i), b = se ? load_part(end + i, n - i) : splat(get(end));
+        const vec a = load_part(x + i, n - i),
+                  b = se ? load_part(end + i, n - i) : splat(get_one(end));
         store_part(y + i, (near ? a : b) + factor * (b - a), n - i);
     }
 }
-static void lerp(int64_t n, const void *x, const void *end, int64_t se, double w, void *y) {
+static void real_lerp(int64_t n, const void *x, const void *end, int64_t se, double w, void *y) {
     const real weight = (real)w;
     if (weight > REAL(-0.5) && weight < REAL(0.5)) lerp_near(true, n, x, end, se, weight, y);
     else lerp_near(false, n, x, end, se, weight - 1, y);
 }
 
 extern const cti_random_kernels CTI_RANDOM;
-static void uniform(int64_t n, int64_t start, cti_random r, double low, double high, void *y) {
+static void real_uniform(int64_t n, int64_t start, cti_random r, double low, double high, void *y) {
     CTI_RANDOM.uniform(n, start, r, low, high, y);
 }
-static void normal(int64_t n, int64_t start, cti_random r, double mean, double std, void *y) {
+static void real_normal(int64_t n, int64_t start, cti_random r, double mean, double std, void *y) {
     CTI_RANDOM.normal(n, start, r, mean, std, y);
 }
-static void dropout(int64_t n, int64_t start, cti_random r, double p, const void *x, void *y) {
+static void real_dropout(int64_t n, int64_t start, cti_random r, double p, const void *x, void *y) {
     CTI_RANDOM.dropout(n, start, r, p, x, y);
 }
 
@@ -86,22 +80,22 @@ const cti_kernels CTI_TABLE = {
     .floor = map_floor,
 
     /* their backward from y, then from x; value and backward at once */
-    .exp_backward = exp_backward,
-    .sqrt_backward = sqrt_backward,
-    .tanh_backward = tanh_backward,
-    .sigmoid_backward = sigmoid_backward,
-    .relu_backward = relu_backward,
-    .log_backward = log_backward,
-    .abs_backward = abs_backward,
-    .silu_backward = silu_backward,
-    .gelu_backward = gelu_backward,
-    .gelu_tanh_backward = gelu_tanh_backward,
-    .sin_backward = sin_backward,
-    .cos_backward = cos_backward,
-    .relu_both = relu_both,
-    .silu_both = silu_both,
-    .gelu_both = gelu_both,
-    .gelu_tanh_both = gelu_tanh_both,
+    .exp_backward = map_exp_backward,
+    .sqrt_backward = map_sqrt_backward,
+    .tanh_backward = map_tanh_backward,
+    .sigmoid_backward = map_sigmoid_backward,
+    .relu_backward = map_relu_backward,
+    .log_backward = map_log_backward,
+    .abs_backward = map_abs_backward,
+    .silu_backward = map_silu_backward,
+    .gelu_backward = map_gelu_backward,
+    .gelu_tanh_backward = map_gelu_tanh_backward,
+    .sin_backward = map_sin_backward,
+    .cos_backward = map_cos_backward,
+    .relu_both = map_relu_both,
+    .silu_both = map_silu_both,
+    .gelu_both = map_gelu_both,
+    .gelu_tanh_both = map_gelu_tanh_both,
 
     /* elementwise, two arrays */
     .add = zip_add,
@@ -110,8 +104,8 @@ const cti_kernels CTI_TABLE = {
     .div = zip_div,
     .maximum = zip_maximum,
     .minimum = zip_minimum,
-    .maximum_backward = maximum_backward,
-    .minimum_backward = minimum_backward,
+    .maximum_backward = zip_maximum_backward,
+    .minimum_backward = zip_minimum_backward,
     .eq = compare_eq,
     .ne = compare_ne,
     .lt = compare_lt,
@@ -123,14 +117,14 @@ const cti_kernels CTI_TABLE = {
     .scale = map_scale,
     .add_scalar = map_add_scalar,
     .pow = map_pow,
-    .pow_backward = pow_backward,
-    .clamp = clamp,
-    .clamp_backward = clamp_backward,
+    .pow_backward = map_pow_backward,
+    .clamp = map_clamp,
+    .clamp_backward = map_clamp_backward,
     .where = data_where,
     .fill = data_fill,
-    .arange = arange,
-    .axpy = axpy,
-    .lerp = lerp,
+    .arange = real_arange,
+    .axpy = real_axpy,
+    .lerp = real_lerp,
     .copy2d = data_copy2d,
     .cast = {cast_f32, cast_f64, cast_i64, cast_bool, cast_bf16},
 
@@ -141,46 +135,46 @@ const cti_kernels CTI_TABLE = {
     .max = reduce_max,
     .min = reduce_min,
     .argmax = reduce_argmax,
-    .max_backward = max_backward,
-    .moments = moments,
-    .var_backward = var_backward,
-    .sum_squares = sum_squares,
-    .has_nan = has_nan,
+    .max_backward = reduce_max_backward,
+    .moments = scan_moments,
+    .var_backward = scan_var_backward,
+    .sum_squares = reduce_sum_squares,
+    .has_nan = reduce_has_nan,
 
     /* rows and columns */
-    .softmax_columns = softmax_columns,
-    .softmax_columns_backward = softmax_columns_backward,
-    .softmax = softmax,
-    .log_softmax = log_softmax,
-    .softmax_backward = softmax_backward,
-    .log_softmax_backward = log_softmax_backward,
-    .masked_softmax = masked_softmax,
-    .masked_softmax_backward = masked_softmax_backward,
-    .logsumexp = logsumexp,
-    .logsumexp_backward = logsumexp_backward,
-    .layer_norm = layer_norm,
-    .layer_norm_backward = layer_norm_backward,
-    .rms_norm = rms_norm,
-    .rms_norm_backward = rms_norm_backward,
-    .cross_entropy = cross_entropy,
-    .cross_entropy_backward = cross_entropy_backward,
-    .weighted_gap = weighted_gap,
-    .bce = bce,
-    .bce_backward = bce_backward,
-    .kl_div = kl_div,
-    .kl_div_log = kl_div_log,
-    .entropy_slope = entropy_slope,
-    .rope = rope,
-    .cumsum = cumsum,
+    .softmax_columns = columns_softmax,
+    .softmax_columns_backward = columns_softmax_backward,
+    .softmax = row_softmax,
+    .log_softmax = row_log_softmax,
+    .softmax_backward = row_softmax_backward,
+    .log_softmax_backward = row_log_softmax_backward,
+    .masked_softmax = row_masked_softmax,
+    .masked_softmax_backward = row_masked_softmax_backward,
+    .logsumexp = row_logsumexp,
+    .logsumexp_backward = row_logsumexp_backward,
+    .layer_norm = row_layer_norm,
+    .layer_norm_backward = row_layer_norm_backward,
+    .rms_norm = row_rms_norm,
+    .rms_norm_backward = row_rms_norm_backward,
+    .cross_entropy = row_cross_entropy,
+    .cross_entropy_backward = row_cross_entropy_backward,
+    .weighted_gap = loss_weighted_gap,
+    .bce = loss_bce,
+    .bce_backward = loss_bce_backward,
+    .kl_div = loss_kl_div,
+    .kl_div_log = loss_kl_div_log,
+    .entropy_slope = loss_entropy_slope,
+    .rope = row_rope,
+    .cumsum = scan_cumsum,
 
     /* random */
-    .uniform = uniform,
-    .normal = normal,
-    .dropout = dropout,
+    .uniform = real_uniform,
+    .normal = real_normal,
+    .dropout = real_dropout,
 
     /* optimisers */
-    .adam = adam,
-    .sgd = sgd,
+    .adam = update_adam,
+    .sgd = update_sgd,
 
     /* matrix products and attention */
     .gemm = GEMM_KERNELS,

@@ -16,7 +16,7 @@ static void reduce_sum(int64_t n, int64_t inner, const void *x, int64_t stride, 
     const stored *from = x;
     stored *to = y;
     if (inner == 1 && stride == 1) {
-        put(to, row_sum(n, from));
+        put_one(to, row_sum(n, from));
         return;
     }
     int64_t j = 0;
@@ -34,7 +34,7 @@ static void reduce_max(int64_t n, int64_t inner, const void *x, int64_t stride, 
     const stored *from = x;
     stored *to = y;
     if (inner == 1 && stride == 1) {
-        put(to, row_max(n, from));
+        put_one(to, row_max(n, from));
         return;
     }
     for (int64_t j = 0; j < inner; j += LANES) {
@@ -72,7 +72,7 @@ static void reduce_min(int64_t n, int64_t inner, const void *x, int64_t stride, 
         vec least = splat((real)INFINITY);
         for (int64_t i = 0; i < n; i += LANES)
             least = v_min(least, blend(first_lanes(n - i), load_part(from + i, n - i), least));
-        put(to, fold_lanes(least, v_min));
+        put_one(to, fold_lanes(least, v_min));
         return;
     }
     for (int64_t j = 0; j < inner; j += LANES) {
@@ -83,16 +83,16 @@ static void reduce_min(int64_t n, int64_t inner, const void *x, int64_t stride, 
     }
 }
 
-INLINE bool same(real a, real b) { return a == b || (a != a && b != b); }
-INLINE ivec v_same(vec a, vec b) { return (a == b) | ((a != a) & (b != b)); }
+INLINE bool same_real(real a, real b) { return a == b || (a != a && b != b); }
+INLINE ivec same_lanes(vec a, vec b) { return (a == b) | ((a != a) & (b != b)); }
 
 /* The first place of the row's maximum. */
 static int64_t row_argmax(int64_t n, const stored *x) {
     const real top = row_max(n, x);
     const vec tops = splat(top);
     int64_t i = 0;
-    while (i + LANES <= n && !any_lane(v_same(load(x + i), tops))) i += LANES;
-    while (i < n && !same(get(x + i), top)) i++;
+    while (i + LANES <= n && !any_lane(same_lanes(load(x + i), tops))) i += LANES;
+    while (i < n && !same_real(get_one(x + i), top)) i++;
     return i;
 }
 
@@ -107,26 +107,27 @@ static void reduce_argmax(int64_t n, int64_t inner, const void *x, int64_t strid
     for (int64_t j = 0; j < inner; j += BLOCK) {
         const int width = inner - j < BLOCK ? (int)(inner - j) : BLOCK;
         real top[BLOCK];
-        for (int k = 0; k < width; k++) top[k] = get(from + j + k), to[j + k] = 0;
+        for (int k = 0; k < width; k++) top[k] = get_one(from + j + k), to[j + k] = 0;
         for (int64_t i = 1; i < n; i++)
             for (int k = 0; k < width; k++) {
-                const real v = get(from + i * stride + j + k);
+                const real v = get_one(from + i * stride + j + k);
                 if (v > top[k] || (v != v && top[k] == top[k])) top[k] = v, to[j + k] = i;
             }
     }
 }
 
 /* y, g and x may hold what dx overwrites only at its own place, so the count comes first. */
-static void max_backward(int64_t n, int64_t inner, const void *x, int64_t stride, const void *y,
-                         const void *g, void *dx) {
+static void reduce_max_backward(int64_t n, int64_t inner, const void *x, int64_t stride,
+                                const void *y, const void *g, void *dx) {
     const stored *from = x, *top = y, *cotangent = g;
     stored *to = dx;
     if (inner == 1 && stride == 1) {
         int64_t count = 0;
-        const real t = get(top);
-        for (int64_t i = 0; i < n; i++) count += same(get(from + i), t);
-        const real share = get(cotangent) / (real)count;
-        for (int64_t i = 0; i < n; i++) put(to + i, same(get(from + i), t) ? share : 0);
+        const real t = get_one(top);
+        for (int64_t i = 0; i < n; i++) count += same_real(get_one(from + i), t);
+        const real share = get_one(cotangent) / (real)count;
+        for (int64_t i = 0; i < n; i++)
+            put_one(to + i, same_real(get_one(from + i), t) ? share : 0);
         return;
     }
     for (int64_t j = 0; j < inner; j += LANES) {
@@ -134,31 +135,33 @@ static void max_backward(int64_t n, int64_t inner, const void *x, int64_t stride
         const vec t = load_part(top + j, left);
         vec count = {0};
         for (int64_t i = 0; i < n; i++)
-            count += keep(v_same(load_part(from + i * stride + j, left), t), splat(1));
+            count += keep(same_lanes(load_part(from + i * stride + j, left), t), splat(1));
         const vec share = load_part(cotangent + j, left) / count;
         for (int64_t i = 0; i < n; i++) {
             stored *at = to + i * stride + j;
-            store_part(at, keep(v_same(load_part(from + i * stride + j, left), t), share), left);
+            store_part(at, keep(same_lanes(load_part(from + i * stride + j, left), t), share),
+                       left);
         }
     }
 }
 
-static double sum_squares(int64_t n, const void *x) {
+static double reduce_sum_squares(int64_t n, const void *x) {
     const stored *from = x;
     enum { WIDTH = 32 };
     double sum[WIDTH] = {0};
     int64_t i = 0;
     for (; i + WIDTH <= n; i += WIDTH) {
         for (int l = 0; l < WIDTH; l += 64 / (int)sizeof(stored)) fetch(from + i + l);
-        for (int l = 0; l < WIDTH; l++) sum[l] += (double)get(from + i + l) * get(from + i + l);
+        for (int l = 0; l < WIDTH; l++)
+            sum[l] += (double)get_one(from + i + l) * get_one(from + i + l);
     }
-    for (int l = 0; i + l < n; l++) sum[l] += (double)get(from + i + l) * get(from + i + l);
+    for (int l = 0; i + l < n; l++) sum[l] += (double)get_one(from + i + l) * get_one(from + i + l);
     for (int half = WIDTH / 2; half; half /= 2)
         for (int l = 0; l < half; l++) sum[l] += sum[l + half];
     return sum[0];
 }
 
-static bool has_nan(int64_t n, const void *x) {
+static bool reduce_has_nan(int64_t n, const void *x) {
     const stored *from = x;
     ivec found = {0};
     int64_t i = 0;

@@ -21,16 +21,17 @@ static void rope_pairs(int64_t half, const stored *x, const real *cosine, const 
     for (int64_t j = 0; j < half; j += LANES) {
         const int left = half - j < LANES ? (int)(half - j) : LANES;
         vec p = {0}, q = {0};
-        for (int l = 0; l < left; l++) p[l] = get(x + 2 * (j + l)), q[l] = get(x + 2 * (j + l) + 1);
+        for (int l = 0; l < left; l++)
+            p[l] = get_one(x + 2 * (j + l)), q[l] = get_one(x + 2 * (j + l) + 1);
         const vec c = load_part(cosine + j, left), s = sign * load_part(sine + j, left);
         const vec turned_p = p * c - q * s, turned_q = q * c + p * s;
         for (int l = 0; l < left; l++)
-            put(y + 2 * (j + l), turned_p[l]), put(y + 2 * (j + l) + 1, turned_q[l]);
+            put_one(y + 2 * (j + l), turned_p[l]), put_one(y + 2 * (j + l) + 1, turned_q[l]);
     }
 }
 
-static void rope(int64_t n, const void *x, const void *cosine, const void *sine, bool interleaved,
-                 double sign, void *y) {
+static void row_rope(int64_t n, const void *x, const void *cosine, const void *sine,
+                     bool interleaved, double sign, void *y) {
     (interleaved ? rope_pairs : rope_halves)(n / 2, x, cosine, sine, (real)sign, y);
 }
 

@@ -23,7 +23,7 @@ INLINE vec term_at(const terms *t, int64_t i, int64_t n, term *f) {
 }
 
 /* y[i] = term i. y may be one of the arrays. */
-INLINE void row(int64_t n, const terms *t, stored *y, term *f) {
+INLINE void row_map(int64_t n, const terms *t, stored *y, term *f) {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) store(y + i, term_at(t, i, LANES, f));
     if (i < n) store_part(y + i, term_at(t, i, n - i, f), n - i);

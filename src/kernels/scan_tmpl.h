@@ -7,7 +7,8 @@
 
 /* What each addition rounds off is added up too (Neumaier 1974), so a sum's error does not grow
  * with its length. */
-static void cumsum(int64_t n, int64_t inner, const void *x, int64_t stride, bool reverse, void *y) {
+static void scan_cumsum(int64_t n, int64_t inner, const void *x, int64_t stride, bool reverse,
+                        void *y) {
     enum { BLOCK = 64 };
     const stored *from = x;
     stored *to = y;
@@ -17,11 +18,11 @@ static void cumsum(int64_t n, int64_t inner, const void *x, int64_t stride, bool
         for (int64_t k = 0; k < n; k++) {
             const int64_t at = (reverse ? n - 1 - k : k) * stride + j;
             for (int c = 0; c < width; c++) {
-                const double a = sum[c], b = (double)get(from + at + c), s = a + b, of_b = s - a,
-                             off = (a - (s - of_b)) + (b - of_b);
+                const double a = sum[c], b = (double)get_one(from + at + c), s = a + b,
+                             of_b = s - a, off = (a - (s - of_b)) + (b - of_b);
                 sum[c] = s;
                 lost[c] += off - off == 0 ? off : 0; /* infinities leave no rest */
-                put(to + at + c, (real)(s + lost[c]));
+                put_one(to + at + c, (real)(s + lost[c]));
             }
         }
     }
@@ -30,35 +31,37 @@ static void cumsum(int64_t n, int64_t inner, const void *x, int64_t stride, bool
 /* A count of numbers, their mean and the sum of their squares about it. */
 typedef struct {
     double count, mean, squares;
-} moment;
+} moment_sums;
 
 /* Of two such sets together (Chan, Golub, LeVeque 1983). */
-static inline moment moment_plus(moment a, moment b) {
+static inline moment_sums moment_plus(moment_sums a, moment_sums b) {
     const double count = a.count + b.count, apart = b.mean - a.mean;
     if (a.count == 0) return b;
     if (b.count == 0) return a;
-    return (moment){count, a.mean + apart * (b.count / count),
-                    a.squares + b.squares + apart * apart * (a.count * b.count / count)};
+    return (moment_sums){count, a.mean + apart * (b.count / count),
+                         a.squares + b.squares + apart * apart * (a.count * b.count / count)};
 }
 
 /* Columns [0, width) of n <= 128 rows: the mean first, then the squares about it. */
 enum { MOMENT_ROWS = 128, MOMENT_COLUMNS = 16 };
-INLINE void moments_of_block(int64_t n, int width, const stored *x, int64_t stride, moment *all) {
+INLINE void moments_of_block(int64_t n, int width, const stored *x, int64_t stride,
+                             moment_sums *all) {
     double sum[MOMENT_COLUMNS] = {0}, squares[MOMENT_COLUMNS] = {0}, rest[MOMENT_COLUMNS] = {0};
     for (int64_t i = 0; i < n; i++)
-        for (int c = 0; c < width; c++) sum[c] += (double)get(x + i * stride + c);
+        for (int c = 0; c < width; c++) sum[c] += (double)get_one(x + i * stride + c);
     for (int c = 0; c < width; c++) sum[c] /= (double)n;
     for (int64_t i = 0; i < n; i++)
         for (int c = 0; c < width; c++) {
-            const double d = (double)get(x + i * stride + c) - sum[c];
+            const double d = (double)get_one(x + i * stride + c) - sum[c];
             squares[c] += d * d, rest[c] += d;
         }
     for (int c = 0; c < width; c++) /* rest: n times what rounding has left in the mean */
-        all[c] = moment_plus(all[c], (moment){(double)n, sum[c] + rest[c] / (double)n,
-                                              squares[c] - rest[c] * rest[c] / (double)n});
+        all[c] = moment_plus(all[c], (moment_sums){(double)n, sum[c] + rest[c] / (double)n,
+                                                   squares[c] - rest[c] * rest[c] / (double)n});
 }
-INLINE void moments_of_columns(int64_t n, int width, const stored *x, int64_t stride, moment *all) {
-    for (int c = 0; c < width; c++) all[c] = (moment){0, 0, 0};
+INLINE void moments_of_columns(int64_t n, int width, const stored *x, int64_t stride,
+                               moment_sums *all) {
+    for (int c = 0; c < width; c++) all[c] = (moment_sums){0, 0, 0};
     for (int64_t i = 0; i < n; i += MOMENT_ROWS) {
         const int64_t rows = n - i < MOMENT_ROWS ? n - i : MOMENT_ROWS;
         if (width == MOMENT_COLUMNS)
@@ -67,12 +70,12 @@ INLINE void moments_of_columns(int64_t n, int width, const stored *x, int64_t st
     }
 }
 
-static void moments(int64_t n, int64_t inner, const void *x, int64_t stride, double *mean,
-                    double *squares) {
+static void scan_moments(int64_t n, int64_t inner, const void *x, int64_t stride, double *mean,
+                         double *squares) {
     const stored *from = x;
-    moment all[MOMENT_COLUMNS];
+    moment_sums all[MOMENT_COLUMNS];
     if (inner == 1 && stride == 1) { /* a row: as so many columns, then what is left over */
-        moment sum = {0, 0, 0}, left;
+        moment_sums sum = {0, 0, 0}, left;
         moments_of_columns(n / MOMENT_COLUMNS, MOMENT_COLUMNS, from, MOMENT_COLUMNS, all);
         for (int c = 0; c < MOMENT_COLUMNS; c++) sum = moment_plus(sum, all[c]);
         const int64_t whole_rows = n - n % MOMENT_COLUMNS;
@@ -88,14 +91,14 @@ static void moments(int64_t n, int64_t inner, const void *x, int64_t stride, dou
     }
 }
 
-static void var_backward(int64_t n, int64_t inner, const void *x, int64_t stride,
-                         const double *mean, const void *g, double factor, void *dx) {
+static void scan_var_backward(int64_t n, int64_t inner, const void *x, int64_t stride,
+                              const double *mean, const void *g, double factor, void *dx) {
     const stored *from = x, *cotangent = g;
     stored *to = dx;
     for (int64_t i = 0; i < n; i++)
         for (int64_t j = 0; j < inner; j++) {
-            const double d = (double)get(from + i * stride + j) - mean[j];
-            put(to + i * stride + j, (real)(d * (factor * (double)get(cotangent + j))));
+            const double d = (double)get_one(from + i * stride + j) - mean[j];
+            put_one(to + i * stride + j, (real)(d * (factor * (double)get_one(cotangent + j))));
         }
 }
 

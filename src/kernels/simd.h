@@ -80,8 +80,8 @@ INLINE real to_real(stored x) { return x; }
 INLINE stored to_stored(real x) { return x; }
 #endif
 
-INLINE real get(const stored *p) { return to_real(*p); }
-INLINE void put(stored *p, real x) { *p = to_stored(x); }
+INLINE real get_one(const stored *p) { return to_real(*p); }
+INLINE void put_one(stored *p, real x) { *p = to_stored(x); }
 
 INLINE vec splat(real x) { return x - (vec){0}; }
 INLINE vec load_real(const real *p) {
@@ -93,7 +93,7 @@ INLINE void store_real(real *p, vec v) { memcpy(p, &v, sizeof v); }
 /* to[i] = from[i], i < n */
 INLINE void get_all(int64_t n, const stored *from, real *to) {
 #ifdef CTI_STORED_APART
-    for (int64_t i = 0; i < n; i++) to[i] = get(from + i);
+    for (int64_t i = 0; i < n; i++) to[i] = get_one(from + i);
 #else
     memcpy(to, from, (size_t)n * sizeof *to);
 #endif
@@ -158,12 +158,12 @@ INLINE void store_real_part(real *p, vec v, int64_t n) {
 INLINE vec load_stored_part(const stored *p, int64_t n) {
     real lanes[LANES] = {0};
     for (int l = 0; l < LANES; l++)
-        if (l < n) lanes[l] = get(p + l);
+        if (l < n) lanes[l] = get_one(p + l);
     return load_real(lanes);
 }
 INLINE void store_stored_part(stored *p, vec v, int64_t n) {
     for (int l = 0; l < LANES; l++)
-        if (l < n) put(p + l, v[l]);
+        if (l < n) put_one(p + l, v[l]);
 }
 INLINE vec load_stored(const stored *p) { return load_stored_part(p, LANES); }
 INLINE void store_stored(stored *p, vec v) { store_stored_part(p, v, LANES); }
@@ -254,7 +254,7 @@ INLINE vec v_abs(vec x) { return (vec)((ivec)x & ~(ivec)splat(REAL(-0.0))); }
 INLINE vec copy_sign(vec x, vec sign) { return (vec)((ivec)x | sign_bit(sign)); } /* of an x >= 0 */
 
 /* f lane by lane. Where one instruction does it and errno is not asked for, compilers take that. */
-INLINE vec lanes(vec x, real (*f)(real)) {
+INLINE vec each_lane(vec x, real (*f)(real)) {
     for (int l = 0; l < LANES; l++) x[l] = f(x[l]);
     return x;
 }
@@ -270,7 +270,7 @@ INLINE vec v_sqrt(vec x) {
 #elif CTI_VECTOR_BYTES == 32
     return (vec)_mm256_sqrt_ps((__m256)x);
 #else
-    return lanes(x, LIBM(sqrt));
+    return each_lane(x, LIBM(sqrt));
 #endif
 }
 

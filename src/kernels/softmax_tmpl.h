@@ -2,8 +2,8 @@
  *
  *     softmax = e^(x - m) / sum e^(x - m)
  *
- * A function t_... is a term, which row() and the sums of row_sum_tmpl.h apply to the vectors of a
- * row: of arrays a, b, c and constants t->s, t->t, t->u. */
+ * A function t_... is a term, which row_map() and the sums of row_sum_tmpl.h apply to the vectors
+ * of a row: of arrays a, b, c and constants t->s, t->t, t->u. */
 #ifndef CTI_KERNELS_SOFTMAX_TMPL_H
 #define CTI_KERNELS_SOFTMAX_TMPL_H
 
@@ -68,13 +68,13 @@ static void log_sums(int count, int64_t n, const stored *x, double sum[LANES], r
         sum[l] = double_log_1p((double)ones[l] - 1 + (double)others[l], &inverse[l]);
 }
 
-static void softmax(int64_t n, const void *x, void *y) {
-    row(n, &(terms){.a = x, .s = splat(row_max(n, x))}, y, t_exp);
-    row(n, &(terms){.a = y, .s = splat(1 / row_sum(n, y))}, y, t_scale);
+static void row_softmax(int64_t n, const void *x, void *y) {
+    row_map(n, &(terms){.a = x, .s = splat(row_max(n, x))}, y, t_exp);
+    row_map(n, &(terms){.a = y, .s = splat(1 / row_sum(n, y))}, y, t_scale);
 }
 
 /* Of each column. The n elements of a column are `stride` apart; QUAD columns at a time. */
-static void softmax_columns(int64_t n, int64_t inner, const void *x, int64_t stride, void *y) {
+static void columns_softmax(int64_t n, int64_t inner, const void *x, int64_t stride, void *y) {
     for (int64_t j = 0; j < inner; j += QUAD) {
         const stored *from = (const stored *)x + j;
         stored *to = (stored *)y + j;
@@ -102,10 +102,10 @@ INLINE vec t_softmax_backward(vec y, vec g, vec c, const terms *t) {
     (void)c;
     return y * (g - t->s);
 }
-static void softmax_backward(int64_t n, const void *y, const void *g, void *dx) {
+static void row_softmax_backward(int64_t n, const void *y, const void *g, void *dx) {
     terms t = {.a = y, .b = g};
     t.s = splat(sum_terms(n, &t, t_dot));
-    row(n, &t, dx, t_softmax_backward);
+    row_map(n, &t, dx, t_softmax_backward);
 }
 
 /* The same, but 0 for a weight of 0, as a hidden element's is, also if the row has a NaN. */
@@ -113,13 +113,13 @@ INLINE vec t_masked_softmax_backward(vec y, vec g, vec c, const terms *t) {
     const vec dx = t_softmax_backward(y, g, c, t);
     return keep((y != REAL(0.0)) | (dx == dx), dx);
 }
-static void masked_softmax_backward(int64_t n, const void *y, const void *g, void *dx) {
+static void row_masked_softmax_backward(int64_t n, const void *y, const void *g, void *dx) {
     terms t = {.a = y, .b = g};
     t.s = splat(sum_terms(n, &t, t_dot));
-    row(n, &t, dx, t_masked_softmax_backward);
+    row_map(n, &t, dx, t_masked_softmax_backward);
 }
 
-static void softmax_columns_backward(int64_t n, int64_t inner, const void *y, const void *g,
+static void columns_softmax_backward(int64_t n, int64_t inner, const void *y, const void *g,
                                      int64_t stride, void *dx) {
     for (int64_t j = 0; j < inner; j += QUAD) {
         const terms t = {.a = (const stored *)y + j, .b = (const stored *)g + j};
@@ -138,12 +138,12 @@ static void softmax_columns_backward(int64_t n, int64_t inner, const void *y, co
     }
 }
 
-static void log_softmax(int64_t n, const void *x, void *y) {
+static void row_log_softmax(int64_t n, const void *x, void *y) {
     if (n <= 0) return;
     real max;
     double inverse;
     const double sum = log_sum(n, x, &max, &inverse);
-    row(n, &(terms){.a = x, .s = splat(max), .t = splat((real)sum)}, y, t_shift);
+    row_map(n, &(terms){.a = x, .s = splat(max), .t = splat((real)sum)}, y, t_shift);
 }
 
 /* g - e^y sum g */
@@ -151,14 +151,14 @@ INLINE vec t_log_softmax_backward(vec y, vec g, vec c, const terms *t) {
     (void)c;
     return g - v_exp(y) * t->s;
 }
-static void log_softmax_backward(int64_t n, const void *y, const void *g, void *dx) {
-    row(n, &(terms){.a = y, .b = g, .s = splat(row_sum(n, g))}, dx, t_log_softmax_backward);
+static void row_log_softmax_backward(int64_t n, const void *y, const void *g, void *dx) {
+    row_map(n, &(terms){.a = y, .b = g, .s = splat(row_sum(n, g))}, dx, t_log_softmax_backward);
 }
 
 /* Backward computes softmax again from max and 1 / sum. They are saved as two numbers: max + log
  * sum would be rounded to the last place of a large max. */
-static void logsumexp(int64_t rows, int64_t n, const void *x_, void *y_, void *max_,
-                      void *inverse_) {
+static void row_logsumexp(int64_t rows, int64_t n, const void *x_, void *y_, void *max_,
+                          void *inverse_) {
     const stored *x = x_;
     stored *y = y_;
     real *to_max = max_, *to_inverse = inverse_, max[LANES] = {-(real)INFINITY};
@@ -170,7 +170,7 @@ static void logsumexp(int64_t rows, int64_t n, const void *x_, void *y_, void *m
         else if (n > 0) sum[0] = log_sum(n, x + r * n, max, inverse);
         for (int l = 0; l < count; l++) {
             const bool one = isinf(max[l]);
-            put(y + r + l, one ? max[l] : (real)((double)max[l] + sum[l]));
+            put_one(y + r + l, one ? max[l] : (real)((double)max[l] + sum[l]));
             if (to_max) to_max[r + l] = max[l], to_inverse[r + l] = one ? 1 : (real)inverse[l];
         }
     }
@@ -182,11 +182,11 @@ INLINE vec t_logsumexp_backward(vec x, vec b, vec c, const terms *t) {
     (void)c;
     return t->t * v_exp(x - t->s);
 }
-static void logsumexp_backward(int64_t n, const void *x, const void *max_, const void *inverse,
-                               const void *g, void *dx) {
-    const real max = *(const real *)max_, share = get(g) * *(const real *)inverse;
+static void row_logsumexp_backward(int64_t n, const void *x, const void *max_, const void *inverse,
+                                   const void *g, void *dx) {
+    const real max = *(const real *)max_, share = get_one(g) * *(const real *)inverse;
     if (max == -(real)INFINITY) memset(dx, 0, (size_t)n * sizeof(stored));
-    else row(n, &(terms){.a = x, .s = splat(max), .t = splat(share)}, dx, t_logsumexp_backward);
+    else row_map(n, &(terms){.a = x, .s = splat(max), .t = splat(share)}, dx, t_logsumexp_backward);
 }
 
 /* x where the mask is true, else -inf: also where x is NaN. */
@@ -194,7 +194,7 @@ INLINE vec kept(const stored *x, const bool *mask, int64_t i, int64_t n) {
     return blend(load_mask(mask + i, n - i), load_part(x + i, n - i), splat(-(real)INFINITY));
 }
 
-static void masked_softmax(int64_t n, const void *x, const bool *mask, int64_t sk, void *y) {
+static void row_masked_softmax(int64_t n, const void *x, const bool *mask, int64_t sk, void *y) {
     const stored *from = x;
     stored *to = y;
     vec top = splat(-(real)INFINITY);
@@ -205,7 +205,7 @@ static void masked_softmax(int64_t n, const void *x, const bool *mask, int64_t s
     if (max == -(real)INFINITY) {
         memset(to, 0, (size_t)n * sizeof(stored));
     } else if (!sk) {
-        softmax(n, x, y);
+        row_softmax(n, x, y);
     } else {
         for (int64_t i = 0; i < n; i += LANES)
             store_part(to + i, v_exp(kept(from, mask, i, n) - max), n - i);
@@ -224,8 +224,8 @@ INLINE vec t_below(vec a, vec b, vec c, const terms *t) {
     (void)c;
     return t->s - a;
 }
-static void cross_entropy(int64_t rows, int64_t n, const void *x, const int64_t *target,
-                          double smoothing, void *loss, void *max_, void *inverse) {
+static void row_cross_entropy(int64_t rows, int64_t n, const void *x, const int64_t *target,
+                              double smoothing, void *loss, void *max_, void *inverse) {
     const stored *from = x;
     stored *losses = loss;
     /* LANES rows at a time: their maxima and sums fold together. */
@@ -258,11 +258,11 @@ static void cross_entropy(int64_t rows, int64_t n, const void *x, const int64_t 
             const bool counts = target[r + l] >= 0;
             const double y =
                 counts ? sum[l] + (1 - smoothing) *
-                                      (max - (double)get(from + (r + l) * n + target[r + l]))
+                                      (max - (double)get_one(from + (r + l) * n + target[r + l]))
                        : 0;
-            put(losses + r + l,
-                (real)(counts && smoothing != 0 ? y + smoothing * (double)under[l] / (double)n
-                                                : y));
+            put_one(losses + r + l,
+                    (real)(counts && smoothing != 0 ? y + smoothing * (double)under[l] / (double)n
+                                                    : y));
         }
     }
 }
@@ -275,8 +275,9 @@ INLINE vec t_cross_entropy_backward(vec x, vec b, vec c, const terms *t) {
     (void)c;
     return t->u * (v_exp(x - t->s) - t->t);
 }
-static void cross_entropy_backward(int64_t n, const void *x, int64_t target, double smoothing,
-                                   const void *max, const void *inverse_, double scale, void *dx) {
+static void row_cross_entropy_backward(int64_t n, const void *x, int64_t target, double smoothing,
+                                       const void *max, const void *inverse_, double scale,
+                                       void *dx) {
     const double inverse = (double)*(const real *)inverse_;
     const double even = smoothing != 0 ? smoothing / (double)n : 0;
     const real shift = smoothing != 0 ? (real)(even / inverse) : 0;
@@ -285,11 +286,11 @@ static void cross_entropy_backward(int64_t n, const void *x, int64_t target, dou
                      .t = splat(shift),
                      .u = splat((real)(scale * inverse))};
     const real own =
-        smoothing != 0 ? v_exp(splat(get(t.a + target)) - t.s)[0] : 0; /* x may be dx */
+        smoothing != 0 ? v_exp(splat(get_one(t.a + target)) - t.s)[0] : 0; /* x may be dx */
     stored *to = (stored *)dx + target;
-    row(n, &t, dx, t_cross_entropy_backward);
-    put(to, smoothing != 0 ? (real)(scale * (((double)own * inverse - even) - (1 - smoothing)))
-                           : get(to) - (real)scale);
+    row_map(n, &t, dx, t_cross_entropy_backward);
+    put_one(to, smoothing != 0 ? (real)(scale * (((double)own * inverse - even) - (1 - smoothing)))
+                               : get_one(to) - (real)scale);
 }
 
 #endif

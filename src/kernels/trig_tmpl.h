@@ -40,15 +40,15 @@ static inline angle reduce_near(double x) {
 /* A product of two numbers of 64 bits, and a sum that stays below 2^128. */
 typedef struct {
     uint64_t high, low;
-} wide;
-static inline wide wide_product(uint64_t a, uint64_t b) {
+} two_words;
+static inline two_words wide_product(uint64_t a, uint64_t b) {
     const uint64_t half = 0xffffffff, a1 = a >> 32, a0 = a & half, b1 = b >> 32, b0 = b & half;
     const uint64_t low = a0 * b0, mid = a1 * b0 + (low >> 32), cross = a0 * b1 + (mid & half);
-    return (wide){a1 * b1 + (mid >> 32) + (cross >> 32), cross << 32 | (low & half)};
+    return (two_words){a1 * b1 + (mid >> 32) + (cross >> 32), cross << 32 | (low & half)};
 }
-static inline wide wide_sum(wide a, uint64_t b) {
+static inline two_words wide_sum(two_words a, uint64_t b) {
     const uint64_t low = a.low + b;
-    return (wide){a.high + (low < b), low};
+    return (two_words){a.high + (low < b), low};
 }
 
 /* Any other x. Payne and Hanek 1983: x = m 2^e, m < 2^53, times those 192 bits of 2/pi that are
@@ -85,8 +85,8 @@ static angle reduce_far(double x) {
         window[i] = skip % 64 ? from[i] << skip % 64 | from[i + 1] >> (64 - skip % 64) : from[i];
 
     /* m window modulo 2^192: two bits of quarters, 190 of a fraction */
-    const wide low = wide_product(m, window[2]),
-               mid = wide_sum(wide_product(m, window[1]), low.high);
+    const two_words low = wide_product(m, window[2]),
+                    mid = wide_sum(wide_product(m, window[1]), low.high);
     const uint64_t w0 = m * window[0] + mid.high, w1 = mid.low, w2 = low.low;
     uint64_t f0 = w0 << 2 | w1 >> 62, f1 = w1 << 2 | w2 >> 62, f2 = w2 << 2;
     const bool over = f0 >> 63; /* a half or more: to the next quarter, less 1 - fraction */
@@ -105,8 +105,9 @@ static angle reduce_far(double x) {
 
     /* times pi/2, of which the first 128 bits are 2^-127 each; the upper 128 bits of the product */
     const uint64_t half_pi = 0xc90fdaa22168c234u, more = 0xc4c6628b80dc1cd1u;
-    const wide product = wide_sum(wide_sum(wide_product(f0, half_pi), wide_product(f0, more).high),
-                                  wide_product(f1, half_pi).high);
+    const two_words product =
+        wide_sum(wide_sum(wide_product(f0, half_pi), wide_product(f0, more).high),
+                 wide_product(f1, half_pi).high);
     const uint64_t upper = product.high, rest = product.low;
     const double unit = double_of((uint64_t)(1023 - 63 - zeros) << 52); /* of upper's last bit */
     const double a = (double)(upper >> 11) * 0x1p11,
@@ -146,26 +147,27 @@ INLINE void sines(int64_t n, const stored *x, uint64_t quarters, const stored *g
         const int count = n - at < CHUNK ? (int)(n - at) : CHUNK;
         double of[CHUNK], value[CHUNK];
         int far = 0;
-        for (int i = 0; i < CHUNK; i++) of[i] = i < count ? (double)get(x + at + i) : 0;
+        for (int i = 0; i < CHUNK; i++) of[i] = i < count ? (double)get_one(x + at + i) : 0;
         for (int i = 0; i < CHUNK; i++) far |= !(of[i] >= -TURN_NEAR && of[i] <= TURN_NEAR);
         for (int i = 0; i < CHUNK; i++) value[i] = sine_of(reduce_near(of[i]), quarters);
         for (int i = 0; far && i < CHUNK; i++)
             if (!(of[i] >= -TURN_NEAR && of[i] <= TURN_NEAR))
                 value[i] = sine_of(reduce_far(of[i]), quarters);
         if (g) {
-            for (int i = 0; i < count; i++) put(y + at + i, get(g + at + i) * (real)value[i]);
+            for (int i = 0; i < count; i++)
+                put_one(y + at + i, get_one(g + at + i) * (real)value[i]);
         } else {
-            for (int i = 0; i < count; i++) put(y + at + i, (real)value[i]);
+            for (int i = 0; i < count; i++) put_one(y + at + i, (real)value[i]);
         }
     }
 }
 
 static void map_sin(int64_t n, const void *x, void *y) { sines(n, x, 0, NULL, y); }
 static void map_cos(int64_t n, const void *x, void *y) { sines(n, x, 1, NULL, y); }
-static void sin_backward(int64_t n, const void *x, const void *g, void *dx) {
+static void map_sin_backward(int64_t n, const void *x, const void *g, void *dx) {
     sines(n, x, 1, g, dx);
 }
-static void cos_backward(int64_t n, const void *x, const void *g, void *dx) {
+static void map_cos_backward(int64_t n, const void *x, const void *g, void *dx) {
     sines(n, x, 2, g, dx);
 }
 

@@ -77,16 +77,16 @@ INLINE both b_gelu_tanh(vec x, vec g) {
     return (both){x * p.s, g * (p.s + c * p.s * p.rest * slope)};
 }
 
-static void relu_both(int64_t n, const void *x, const void *g, void *y, void *dx) {
+static void map_relu_both(int64_t n, const void *x, const void *g, void *y, void *dx) {
     map_both(n, x, g, y, dx, b_relu);
 }
-static void silu_both(int64_t n, const void *x, const void *g, void *y, void *dx) {
+static void map_silu_both(int64_t n, const void *x, const void *g, void *y, void *dx) {
     map_both(n, x, g, y, dx, b_silu);
 }
-static void gelu_both(int64_t n, const void *x, const void *g, void *y, void *dx) {
+static void map_gelu_both(int64_t n, const void *x, const void *g, void *y, void *dx) {
     map_both(n, x, g, y, dx, b_gelu);
 }
-static void gelu_tanh_both(int64_t n, const void *x, const void *g, void *y, void *dx) {
+static void map_gelu_tanh_both(int64_t n, const void *x, const void *g, void *y, void *dx) {
     map_both(n, x, g, y, dx, b_gelu_tanh);
 }
 
@@ -126,34 +126,34 @@ INLINE vec d_silu(vec x, vec g) { return b_silu(x, g).dx; }
 INLINE vec d_gelu(vec x, vec g) { return b_gelu(x, g).dx; }
 INLINE vec d_gelu_tanh(vec x, vec g) { return b_gelu_tanh(x, g).dx; }
 
-static void exp_backward(int64_t n, const void *y, const void *g, void *dx) {
+static void map_exp_backward(int64_t n, const void *y, const void *g, void *dx) {
     map_backward(n, y, g, dx, d_exp);
 }
-static void sqrt_backward(int64_t n, const void *y, const void *g, void *dx) {
+static void map_sqrt_backward(int64_t n, const void *y, const void *g, void *dx) {
     map_backward(n, y, g, dx, d_sqrt);
 }
-static void tanh_backward(int64_t n, const void *y, const void *g, void *dx) {
+static void map_tanh_backward(int64_t n, const void *y, const void *g, void *dx) {
     map_backward(n, y, g, dx, d_tanh);
 }
-static void sigmoid_backward(int64_t n, const void *y, const void *g, void *dx) {
+static void map_sigmoid_backward(int64_t n, const void *y, const void *g, void *dx) {
     map_backward(n, y, g, dx, d_sigmoid);
 }
-static void relu_backward(int64_t n, const void *y, const void *g, void *dx) {
+static void map_relu_backward(int64_t n, const void *y, const void *g, void *dx) {
     map_backward(n, y, g, dx, d_relu);
 }
-static void log_backward(int64_t n, const void *x, const void *g, void *dx) {
+static void map_log_backward(int64_t n, const void *x, const void *g, void *dx) {
     map_backward(n, x, g, dx, d_log);
 }
-static void abs_backward(int64_t n, const void *x, const void *g, void *dx) {
+static void map_abs_backward(int64_t n, const void *x, const void *g, void *dx) {
     map_backward(n, x, g, dx, d_abs);
 }
-static void silu_backward(int64_t n, const void *x, const void *g, void *dx) {
+static void map_silu_backward(int64_t n, const void *x, const void *g, void *dx) {
     map_backward(n, x, g, dx, d_silu);
 }
-static void gelu_backward(int64_t n, const void *x, const void *g, void *dx) {
+static void map_gelu_backward(int64_t n, const void *x, const void *g, void *dx) {
     map_backward(n, x, g, dx, d_gelu);
 }
-static void gelu_tanh_backward(int64_t n, const void *x, const void *g, void *dx) {
+static void map_gelu_tanh_backward(int64_t n, const void *x, const void *g, void *dx) {
     map_backward(n, x, g, dx, d_gelu_tanh);
 }
 
@@ -194,7 +194,7 @@ INLINE void powers(int64_t n, const stored *x, double e, double scale, const sto
         bool plain = sizeof(real) == 4 && fabs(e) < 1e6;
         if (plain) {
             int odd = 0;
-            for (int i = 0; i < CHUNK; i++) power[i] = i < count ? (double)get(x + at + i) : 1;
+            for (int i = 0; i < CHUNK; i++) power[i] = i < count ? (double)get_one(x + at + i) : 1;
             for (int i = 0; i < CHUNK; i++)
                 odd |= !(power[i] >= (double)FLT_MIN && power[i] <= (double)FLT_MAX);
             plain = !odd;
@@ -205,13 +205,13 @@ INLINE void powers(int64_t n, const stored *x, double e, double scale, const sto
                 power[i] = double_exp2(low > 1000 ? 1000 : low);
             }
         } else {
-            for (int i = 0; i < count; i++) power[i] = cti_libm_pow((double)get(x + at + i), e);
+            for (int i = 0; i < count; i++) power[i] = cti_libm_pow((double)get_one(x + at + i), e);
         }
         if (g)
             for (int i = 0; i < count; i++)
-                put(y + at + i, get(g + at + i) * (real)(scale * power[i]));
+                put_one(y + at + i, get_one(g + at + i) * (real)(scale * power[i]));
         else
-            for (int i = 0; i < count; i++) put(y + at + i, (real)(scale * power[i]));
+            for (int i = 0; i < count; i++) put_one(y + at + i, (real)(scale * power[i]));
     }
 }
 
@@ -237,7 +237,7 @@ INLINE vec d_inverse(vec x, vec g) {
 }
 INLINE vec d_root(vec x, vec g) { return g * (REAL(0.5) / v_sqrt(x)); }
 
-static void pow_backward(int64_t n, const void *x, double e, const void *g, void *dx) {
+static void map_pow_backward(int64_t n, const void *x, double e, const void *g, void *dx) {
     if (e == 0.0) map_backward(n, x, g, dx, d_none);
     else if (e == 2.0) map_backward(n, x, g, dx, d_square);
     else if (e == 3.0) map_backward(n, x, g, dx, d_cube);
@@ -262,7 +262,7 @@ static void map_sign(int64_t n, const void *x, void *y) { map(n, x, y, v_sign); 
 static void map_floor(int64_t n, const void *x, void *y) { map(n, x, y, v_floor); }
 
 /* NaN stays, and a bound that is NaN wins; of bounds that cross the upper one wins. */
-static void clamp(int64_t n, const void *x, double low, double high, void *y) {
+static void map_clamp(int64_t n, const void *x, double low, double high, void *y) {
     const stored *from = x;
     const vec least = splat((real)low), most = splat((real)high);
     for (int64_t i = 0; i < n; i += LANES) {
@@ -270,8 +270,8 @@ static void clamp(int64_t n, const void *x, double low, double high, void *y) {
         store_part((stored *)y + i, v_min(most, v_max(least, v)), n - i);
     }
 }
-static void clamp_backward(int64_t n, const void *x, double low, double high, const void *g,
-                           void *dx) {
+static void map_clamp_backward(int64_t n, const void *x, double low, double high, const void *g,
+                               void *dx) {
     const stored *from = x, *cotangent = g;
     for (int64_t i = 0; i < n; i += LANES) {
         const vec v = load_part(from + i, n - i);

@@ -7,7 +7,7 @@
 
 /* x, but 0 where it is smaller than any normal number. The moments of a gradient that has become
  * zero fade to there, and arithmetic on what is below takes a hundred times as long. */
-INLINE vec flushed(vec x) {
+INLINE vec zero_if_tiny(vec x) {
     const real least = sizeof(real) == 4 ? (real)FLT_MIN : (real)DBL_MIN;
     return keep(~(v_abs(x) < least), x);
 }
@@ -24,8 +24,8 @@ INLINE void adam_vec(const adam_factors *f, int64_t left, stored *param, const s
     vec m = load_part(moment1, left), v = load_part(moment2, left);
     if (f->decay != 0) g += f->decay * p;
     p *= f->shrink;
-    m = flushed(m + f->keep1 * (g - m));
-    v = flushed(f->beta2 * v + rounded(f->keep2 * g * g));
+    m = zero_if_tiny(m + f->keep1 * (g - m));
+    v = zero_if_tiny(f->beta2 * v + rounded(f->keep2 * g * g));
     p -= rounded(f->step * (m / (v_sqrt(v) * f->root + f->eps)));
     store_part(moment1, m, left);
     store_part(moment2, v, left);
@@ -38,8 +38,8 @@ INLINE void adam_vec(const adam_factors *f, int64_t left, stored *param, const s
  *
  * Whole vectors have a loop without masks, and small arrays one without prefetches: 4,192
  * parameters take .56 of the instructions (AVX2). */
-static void adam(int64_t n, void *parameter, const void *gradient, void *first, void *second,
-                 const cti_adam_numbers *a) {
+static void update_adam(int64_t n, void *parameter, const void *gradient, void *first, void *second,
+                        const cti_adam_numbers *a) {
     stored *param = parameter, *moment1 = first, *moment2 = second;
     const stored *grad = gradient;
     const adam_factors f = {.shrink = (real)(a->decoupled ? 1 - a->lr * a->weight_decay : 1),
@@ -65,8 +65,8 @@ static void adam(int64_t n, void *parameter, const void *gradient, void *first, 
 
 /* g += wd p;  b = momentum b + (1 - dampening) g, at first g;  p -= lr (nesterov ? g + momentum b :
  * b) */
-static void sgd(int64_t n, void *parameter, const void *gradient, void *velocity,
-                const cti_sgd_numbers *a) {
+static void update_sgd(int64_t n, void *parameter, const void *gradient, void *velocity,
+                       const cti_sgd_numbers *a) {
     stored *param = parameter, *buffer = a->momentum != 0 ? velocity : NULL;
     const stored *grad = gradient;
     const real momentum = (real)a->momentum, fresh = (real)(1 - a->dampening),

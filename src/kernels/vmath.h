@@ -27,12 +27,12 @@ __attribute__((noinline)) static real libm_normal_cdf(real x) {
     return (real)(0.5 * erfc(-(double)x * 0.70710678118654752440));
 }
 
-INLINE vec v_exp(vec x) { return lanes(x, libm_exp); }
-INLINE vec v_exp2_below(vec x) { return lanes(x, libm_exp2); }
-INLINE vec v_log(vec x) { return lanes(x, libm_log); }
-INLINE vec v_tanh(vec x) { return lanes(x, libm_tanh); }
+INLINE vec v_exp(vec x) { return each_lane(x, libm_exp); }
+INLINE vec v_exp2_below(vec x) { return each_lane(x, libm_exp2); }
+INLINE vec v_log(vec x) { return each_lane(x, libm_log); }
+INLINE vec v_tanh(vec x) { return each_lane(x, libm_tanh); }
 /* In f64 the rounding of x / sqrt 2 costs up to 2 x^2 units of the last place in the lower tail. */
-INLINE vec v_normal_cdf(vec x) { return lanes(x, libm_normal_cdf); }
+INLINE vec v_normal_cdf(vec x) { return each_lane(x, libm_normal_cdf); }
 INLINE normal_pair v_normal_pair(vec x) {
     const vec cdf = v_normal_cdf(x);
     return (normal_pair){cdf, cdf + x * v_exp(REAL(-0.5) * x * x) * REAL(0.39894228040143267794)};
