@@ -24,7 +24,7 @@ typedef struct {
     axis axis[CT_MAX_DIMS]; /* from the largest step to the smallest */
     int n;
     int64_t inverse; /* of the last but one step modulo the last, each without their gcd */
-} layout;
+} distinct_layout;
 
 static int64_t gcd(int64_t a, int64_t b) {
     while (b) {
@@ -66,14 +66,14 @@ static int64_t mod_inverse(int64_t a, int64_t m) {
 /* ---- the axes ---- */
 
 /* Adds an axis at its place by the step. */
-static void insert(layout *l, int64_t step, int64_t most) {
+static void insert(distinct_layout *l, int64_t step, int64_t most) {
     int at = l->n++;
     for (; at > 0 && l->axis[at - 1].step < step; at--) l->axis[at] = l->axis[at - 1];
     l->axis[at] = (axis){.step = step, .most = most};
 }
 
 /* False: a step of 0, or offsets that are too large. */
-static bool read_axes(layout *l, const ct_shape *shape, const int64_t *stride) {
+static bool read_axes(distinct_layout *l, const ct_shape *shape, const int64_t *stride) {
     int64_t reach = 0;
     l->n = 0;
     for (int d = 0; d < shape->ndim; d++) {
@@ -87,7 +87,7 @@ static bool read_axes(layout *l, const ct_shape *shape, const int64_t *stride) {
 }
 
 /* Whether d[i] is 0 in every solution. */
-static bool is_fixed(const layout *l, int i) {
+static bool is_fixed(const distinct_layout *l, int i) {
     const int64_t step = l->axis[i].step;
     int64_t reach = 0, divisor = 0;
     for (int k = 0; k < l->n; k++)
@@ -98,7 +98,7 @@ static bool is_fixed(const layout *l, int i) {
     return step > reach || divisor / gcd(divisor, step) > l->axis[i].most;
 }
 
-static void drop_fixed(layout *l) {
+static void drop_fixed(distinct_layout *l) {
     for (int i = 0; i < l->n;) {
         if (!is_fixed(l, i)) {
             i++;
@@ -111,7 +111,7 @@ static void drop_fixed(layout *l) {
 }
 
 /* Whether there are more indices than offsets. */
-static bool is_crowded(const layout *l) {
+static bool is_crowded(const distinct_layout *l) {
     int64_t indices = 1;
     for (int i = 0; i < l->n; i++) {
         if (l->axis[i].most >= (l->axis[0].reach + 1) / indices) return true;
@@ -120,7 +120,7 @@ static bool is_crowded(const layout *l) {
     return false;
 }
 
-static void prepare_axes(layout *l) {
+static void prepare_axes(distinct_layout *l) {
     int64_t reach = 0, divisor = 0;
     for (int i = l->n - 1; i >= 0; i--) {
         axis *a = &l->axis[i];
@@ -135,7 +135,7 @@ static void prepare_axes(layout *l) {
 
 /* Whether sum + x p + y q = 0 has a solution for the last two axes, where p->divisor divides sum.
  * `zero`: all differences so far are 0, and these must not be. */
-static bool solve_last(const layout *l, int64_t sum, bool zero) {
+static bool solve_last(const distinct_layout *l, int64_t sum, bool zero) {
     const axis *p = &l->axis[l->n - 2], *q = p + 1;
     const int64_t a = p->step / p->divisor, b = q->step / p->divisor, c = -sum / p->divisor;
     if (zero) return b <= p->most && a <= q->most;
@@ -146,7 +146,7 @@ static bool solve_last(const layout *l, int64_t sum, bool zero) {
 }
 
 /* Whether differences of the axes from i on take the sum to 0. */
-static bool solve(const layout *l, int i, int64_t sum, bool zero) {
+static bool solve(const distinct_layout *l, int i, int64_t sum, bool zero) {
     const axis *a = &l->axis[i];
     if (sum > a->reach || sum < -a->reach || sum % a->divisor) return false;
     if (i == l->n - 2) return solve_last(l, sum, zero);
@@ -159,7 +159,7 @@ static bool solve(const layout *l, int i, int64_t sum, bool zero) {
 }
 
 bool cti_offsets_are_distinct(const ct_shape *shape, const int64_t *stride) {
-    layout l;
+    distinct_layout l;
     for (int d = 0; d < shape->ndim; d++)
         if (shape->dim[d] == 0) return true;
     if (!read_axes(&l, shape, stride)) return false;

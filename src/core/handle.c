@@ -3,19 +3,19 @@
 #include "int_math.h"
 
 enum {
-    QUEUE_MIN = 128,           /* slots in the queue before its oldest is used again */
+    HANDLE_QUEUE_MIN = 128,    /* slots in the queue before its oldest is used again */
     QUEUE_MIN_DEBUG = 1 << 16, /* the same in debug mode */
     CHUNK_MIN = 8,             /* slots made at once: as many as the context has, */
     CHUNK_MAX = 128            /* within these limits */
 };
-_Static_assert(QUEUE_MIN *CTI_SLOT_OFFSETS >= 4096, "what handle.h says");
+_Static_assert(HANDLE_QUEUE_MIN *CTI_SLOT_OFFSETS >= 4096, "what handle.h says");
 
 /* With a memory limit, which may not have room for debug mode's 32 MB of queued slots, debug mode
  * uses the short queue. */
 void cti_handles_init(ct_context *context) {
     const bool queue_all = context->debug && !context->pool.limit;
     context->handles.offset_mask = queue_all ? 0 : CTI_SLOT_OFFSETS - 1;
-    context->handles.queue_min = queue_all ? QUEUE_MIN_DEBUG : QUEUE_MIN;
+    context->handles.queue_min = queue_all ? QUEUE_MIN_DEBUG : HANDLE_QUEUE_MIN;
 }
 
 /* The address of a slot's handle after which it is queued: see cti_slot_is_last. */
@@ -47,11 +47,11 @@ static bool add_slots(ct_context *context, int64_t queue, int64_t free) {
 
 /* Adds slots to the free list. The first time, it also fills the queue to its length, so that this
  * needs no memory later. */
-static void grow(ct_context *context) {
+static void grow_handles(ct_context *context) {
     const cti_handles *handles = &context->handles;
     const bool fill = !handles->slots && handles->offset_mask && !context->pool.limit;
     const int64_t free = cti_min(cti_max(handles->slots, CHUNK_MIN), CHUNK_MAX);
-    if (!fill || !add_slots(context, QUEUE_MIN, free)) add_slots(context, 0, free);
+    if (!fill || !add_slots(context, HANDLE_QUEUE_MIN, free)) add_slots(context, 0, free);
 }
 
 static ct_tensor *dequeue(cti_handles *handles) {
@@ -64,7 +64,7 @@ static ct_tensor *dequeue(cti_handles *handles) {
 
 ct_tensor *cti_handle_take_any(ct_context *context) {
     cti_handles *handles = &context->handles;
-    if (!handles->free && handles->queued <= handles->queue_min) grow(context);
+    if (!handles->free && handles->queued <= handles->queue_min) grow_handles(context);
     ct_tensor *ended = handles->free;
     if (ended) handles->free = ended->next;
     else if (handles->queued) ended = dequeue(handles); /* out of memory: a shorter queue */

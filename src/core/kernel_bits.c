@@ -14,7 +14,11 @@
 
 #include "../kernels/libm.h"
 
-enum { N = 83, ROWS = 3, ROOM = 400 }; /* elements of an input, rows of it, elements of a result */
+enum {
+    N = 83,
+    PROBE_ROWS = 3,
+    ROOM = 400
+}; /* elements of an input, rows of it, elements of a result */
 
 typedef struct {
     const cti_kernels *k;
@@ -22,17 +26,17 @@ typedef struct {
     double a[N], b[N], positive[N], small[N]; /* inputs, of the table's dtype */
     double one[ROOM], two[ROOM], three[N];    /* results */
     uint64_t hash;
-} probe;
+} bits_probe;
 
 /* ---- numbers in, and hashed out ---- */
 
-static void put_number(const probe *p, void *array, int64_t i, double value) {
+static void put_probe_number(const bits_probe *p, void *array, int64_t i, double value) {
     const float narrow = (float)value;
     if (p->size == sizeof narrow) memcpy((char *)array + i * 4, &narrow, sizeof narrow);
     else memcpy((char *)array + i * 8, &value, sizeof value);
 }
 
-static void copy_number(const probe *p, void *array, int64_t i, const void *from, int64_t j) {
+static void copy_number(const bits_probe *p, void *array, int64_t i, const void *from, int64_t j) {
     memcpy((char *)array + (size_t)i * p->size, (const char *)from + (size_t)j * p->size, p->size);
 }
 
@@ -42,36 +46,37 @@ static double next_number(uint32_t *state) {
     return (double)(*state >> 16);
 }
 
-static void fill_inputs(probe *p, uint32_t seed) {
+static void fill_inputs(bits_probe *p, uint32_t seed) {
     uint32_t state = seed;
     for (int64_t i = 0; i < N; i++) {
-        put_number(p, p->a, i, next_number(&state) / 8000 - 4);
-        put_number(p, p->b, i, next_number(&state) / 16000 - 2);
-        put_number(p, p->positive, i, (next_number(&state) + 1) / 66000);
-        put_number(p, p->small, i, next_number(&state) * (p->size == 4 ? 0x1p-145 : 0x1p-1070));
+        put_probe_number(p, p->a, i, next_number(&state) / 8000 - 4);
+        put_probe_number(p, p->b, i, next_number(&state) / 16000 - 2);
+        put_probe_number(p, p->positive, i, (next_number(&state) + 1) / 66000);
+        put_probe_number(p, p->small, i,
+                         next_number(&state) * (p->size == 4 ? 0x1p-145 : 0x1p-1070));
     }
-    put_number(p, p->a, 7, 40); /* beyond what most functions care about */
-    put_number(p, p->a, 8, -100);
+    put_probe_number(p, p->a, 7, 40); /* beyond what most functions care about */
+    put_probe_number(p, p->a, 8, -100);
 }
 
-static void zero_results(probe *p) {
+static void zero_results(bits_probe *p) {
     memset(p->one, 0, sizeof p->one);
     memset(p->two, 0, sizeof p->two);
     memset(p->three, 0, sizeof p->three);
 }
 
-static void hash_word(probe *p, uint64_t word) {
+static void hash_word(bits_probe *p, uint64_t word) {
     p->hash = (p->hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
     p->hash ^= p->hash >> 29;
 }
 
-static void hash_double(probe *p, double value) {
+static void hash_double(bits_probe *p, double value) {
     uint64_t word = 1;
     if (!isnan(value)) memcpy(&word, &value, sizeof word);
     hash_word(p, word);
 }
 
-static void hash_elements(probe *p, const void *array, int64_t n) {
+static void hash_elements(bits_probe *p, const void *array, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         float narrow = 0;
         double wide = 0;
@@ -80,13 +85,13 @@ static void hash_elements(probe *p, const void *array, int64_t n) {
         hash_double(p, p->size == sizeof narrow ? (double)narrow : wide);
     }
 }
-static void hash_one(probe *p, int64_t n) { hash_elements(p, p->one, n); }
-static void hash_two(probe *p, int64_t n) { hash_elements(p, p->two, n); }
-static void hash_three(probe *p, int64_t n) { hash_elements(p, p->three, n); }
+static void hash_one(bits_probe *p, int64_t n) { hash_elements(p, p->one, n); }
+static void hash_two(bits_probe *p, int64_t n) { hash_elements(p, p->two, n); }
+static void hash_three(bits_probe *p, int64_t n) { hash_elements(p, p->three, n); }
 
 /* ---- elementwise ---- */
 
-static void probe_unary(probe *p) {
+static void probe_unary(bits_probe *p) {
     const cti_kernels *k = p->k;
     cti_unary *const f[] = {k->exp,  k->log,       k->sqrt, k->tanh, k->sigmoid,      k->silu,
                             k->gelu, k->gelu_tanh, k->sin,  k->cos,  k->entropy_slope};
@@ -105,7 +110,7 @@ static void probe_unary(probe *p) {
         both[i](N, p->a, p->b, p->one, p->two), hash_one(p, N), hash_two(p, N);
 }
 
-static void probe_binary(probe *p) {
+static void probe_binary(bits_probe *p) {
     const cti_kernels *k = p->k;
     cti_binary *const f[] = {k->add, k->sub, k->mul, k->div, k->kl_div, k->kl_div_log};
     for (size_t i = 0; i < sizeof f / sizeof *f; i++)
@@ -132,15 +137,16 @@ static void probe_binary(probe *p) {
     }
 }
 
-/* ---- rows and columns: N elements as one row, or ROWS rows; columns as INNER side by side ---- */
+/* ---- rows and columns: N elements as one row, or PROBE_ROWS rows; columns as INNER side by side
+ * ---- */
 
-static void probe_sums(probe *p) {
+static void probe_sums(bits_probe *p) {
     enum { INNER = 7, LONG = N / INNER };
     const cti_kernels *k = p->k;
     double mean[INNER], squares[INNER];
     k->sum(N, 1, p->a, 1, p->one), hash_one(p, 1);
     k->sum(LONG, INNER, p->a, INNER, p->one), hash_one(p, INNER);
-    k->sum_rows(ROWS, N / ROWS, p->a, p->one), hash_one(p, ROWS);
+    k->sum_rows(PROBE_ROWS, N / PROBE_ROWS, p->a, p->one), hash_one(p, PROBE_ROWS);
     k->cumsum(LONG, INNER, p->a, INNER, false, p->one), hash_one(p, LONG * INNER);
     k->cumsum(N, 1, p->a, 1, true, p->one), hash_one(p, N);
     k->moments(LONG, INNER, p->a, INNER, mean, squares);
@@ -155,9 +161,9 @@ static void probe_sums(probe *p) {
     hash_one(p, LONG * INNER);
 }
 
-static void probe_softmax(probe *p) {
+static void probe_softmax(bits_probe *p) {
     const cti_kernels *k = p->k;
-    const int64_t target[ROWS] = {2, 0, 7}, n = N / ROWS;
+    const int64_t target[PROBE_ROWS] = {2, 0, 7}, n = N / PROBE_ROWS;
     bool keep[N];
     for (int i = 0; i < N; i++) keep[i] = i % 5 != 2;
     k->softmax(N, p->a, p->one), hash_one(p, N);
@@ -166,16 +172,16 @@ static void probe_softmax(probe *p) {
     k->softmax_backward(N, p->positive, p->b, p->one), hash_one(p, N);
     k->log_softmax_backward(N, p->a, p->b, p->one), hash_one(p, N);
     k->masked_softmax(N, p->a, keep, 1, p->one), hash_one(p, N);
-    k->logsumexp(ROWS, n, p->a, p->one, p->two, p->three);
-    hash_one(p, ROWS), hash_two(p, ROWS), hash_three(p, ROWS);
+    k->logsumexp(PROBE_ROWS, n, p->a, p->one, p->two, p->three);
+    hash_one(p, PROBE_ROWS), hash_two(p, PROBE_ROWS), hash_three(p, PROBE_ROWS);
     k->logsumexp_backward(n, p->a, p->two, p->three, p->b, p->one), hash_one(p, n);
-    k->cross_entropy(ROWS, n, p->a, target, 0.1, p->one, p->two, p->three);
-    hash_one(p, ROWS), hash_two(p, ROWS), hash_three(p, ROWS);
+    k->cross_entropy(PROBE_ROWS, n, p->a, target, 0.1, p->one, p->two, p->three);
+    hash_one(p, PROBE_ROWS), hash_two(p, PROBE_ROWS), hash_three(p, PROBE_ROWS);
     k->cross_entropy_backward(n, p->a, 4, 0.1, p->two, p->three, 0.7, p->one), hash_one(p, n);
 }
 
 /* With few long rows and with many short ones, which are computed otherwise. */
-static void probe_norms(probe *p) {
+static void probe_norms(bits_probe *p) {
     const cti_kernels *k = p->k;
     for (int64_t rows = 1; rows <= 20; rows = 3 * rows + 1) {
         const int64_t n = N / rows;
@@ -194,7 +200,7 @@ static void probe_norms(probe *p) {
 
 /* ---- the rest ---- */
 
-static void probe_updates(probe *p) {
+static void probe_updates(bits_probe *p) {
     const cti_kernels *k = p->k;
     const cti_random stream = {42, 7};
     k->uniform(N, 5, stream, -1, 3, p->one), hash_one(p, N);
@@ -226,7 +232,7 @@ static void probe_updates(probe *p) {
 }
 
 /* A product of M rows and nr columns by each kernel that sums: packed, dots and gemv. */
-static void probe_gemm(probe *p, const cti_gemm_kernels *g) {
+static void probe_gemm(bits_probe *p, const cti_gemm_kernels *g) {
     enum { M = 3, K = 20, MOST_NR = 64, MOST_MR = 32, MOST_PACKED = 8 * (K + 12) };
     _Static_assert(M * MOST_NR <= ROOM && K * M <= N, "C and A fit");
     const int64_t nr = g->nr, panel = cti_gemm_packed(g, K), /* and what orders sums: */
@@ -255,7 +261,7 @@ static void probe_gemm(probe *p, const cti_gemm_kernels *g) {
     g->gemv(nr, K, p->a, 1, whole, nr, 1, 0.7, false, p->one, 1), hash_one(p, nr);
 }
 
-static void probe_attention(probe *p) {
+static void probe_attention(bits_probe *p) {
     enum { KEYS = 5, D = 3, DOTS = 6, MOST_WIDTH = 64 };
     _Static_assert(KEYS * MOST_WIDTH <= ROOM && (int)MOST_WIDTH <= (int)N, "panels fit");
     const cti_attention_kernels *a = &p->k->attention;
@@ -264,11 +270,11 @@ static void probe_attention(probe *p) {
     if (width > MOST_WIDTH) return;
     zero_results(p);
     for (int64_t i = 0; i < KEYS * width; i++) copy_number(p, p->one, i, p->a, i * 5 % N);
-    for (int64_t i = 0; i < width; i++) put_number(p, max, i, -INFINITY);
+    for (int64_t i = 0; i < width; i++) put_probe_number(p, max, i, -INFINITY);
     a->add_bias(KEYS, width, p->one, p->b, 0);
     a->online_softmax_update(KEYS, width, p->one, max, sum, D, p->two);
     hash_one(p, KEYS * width), hash_elements(p, sum, width);
-    for (int64_t i = 0; i < width * D; i++) put_number(p, p->two, i, (double)i / 16 - 1);
+    for (int64_t i = 0; i < width * D; i++) put_probe_number(p, p->two, i, (double)i / 16 - 1);
     a->online_softmax_finalize(width, D, max, sum, p->two, y, D);
     hash_elements(p, y, width * D), hash_elements(p, sum, width);
     a->row_dots(DOTS, D, p->a, D, p->b, D, y), hash_elements(p, y, DOTS);
@@ -278,7 +284,7 @@ static void probe_attention(probe *p) {
 }
 
 /* What ops ask the C library for: schedules, angles, corrections of moments. */
-static void probe_library(probe *p) {
+static void probe_library(bits_probe *p) {
     for (int i = 1; i < N; i++) {
         volatile double x = 0.013 * i; /* so that it is computed now */
         hash_double(p, cti_libm_pow(x, 1.7)), hash_double(p, pow(0.999, 10 * x));
@@ -290,7 +296,7 @@ static void probe_library(probe *p) {
 /* ---- all of them ---- */
 
 uint64_t cti_fingerprint(const cti_isa *isa, const cti_gemm_kernels *rounded) {
-    probe p = {.hash = UINT64_C(0xcbf29ce484222325)};
+    bits_probe p = {.hash = UINT64_C(0xcbf29ce484222325)};
     for (int wide = 0; wide < 2; wide++) {
         p.k = isa->of[wide];
         p.size = wide ? sizeof(double) : sizeof(float);

@@ -36,24 +36,25 @@ struct cti_block {
 };
 
 enum {
-    HEADER = CTI_ALIGN,
-    OVERHEAD = HEADER + CTI_ALIGN, /* bytes asked of the allocator for header and alignment */
+    BLOCK_HEADER = CTI_ALIGN,
+    OVERHEAD = BLOCK_HEADER + CTI_ALIGN, /* bytes asked of the allocator for header and alignment */
     HUGE_PAGE = 2 << 20,
     SMALL_MAX = 2048, /* bytes of a small block */
     MEDIUM_MAX = HUGE_PAGE / 16 * 15,
 };
 
-_Static_assert(sizeof(cti_block) <= HEADER, "data begins HEADER bytes behind an aligned address");
+_Static_assert(sizeof(cti_block) <= BLOCK_HEADER,
+               "data begins HEADER bytes behind an aligned address");
 _Static_assert(offsetof(cti_block, link) == 0, "sort_by_address sorts blocks by their links");
 _Static_assert(sizeof(cti_free_block) <= CTI_ALIGN, "a free block of any class holds its link");
 _Static_assert(SMALL_MAX <= (int)CTI_LINEAR_MAX, "small blocks have linear classes");
 _Static_assert(SMALL_MAX % CTI_ALIGN == 0, "the largest small block fills its class");
 
 static cti_block *next_of(const cti_block *block) { return (cti_block *)block->link.next; }
-static char *data_of(cti_block *block) { return (char *)block + HEADER; }
+static char *data_of_block(cti_block *block) { return (char *)block + BLOCK_HEADER; }
 
 /* The header of the large block with this data. */
-static cti_block *block_of(void *data) { return (cti_block *)((char *)data - HEADER); }
+static cti_block *block_of(void *data) { return (cti_block *)((char *)data - BLOCK_HEADER); }
 
 /* Bytes behind the header. */
 static size_t capacity(const cti_block *block) { return block->total - OVERHEAD; }
@@ -158,8 +159,8 @@ static cti_block *block_new(cti_pool *pool, size_t size, bool slab) {
                          .raw = raw,
                          .total = total,
                          .slab = slab};
-    if (pool->poison) memset(data_of(block), 0xff, size);
-    asan_poison(pool, data_of(block), size);
+    if (pool->poison) memset(data_of_block(block), 0xff, size);
+    asan_poison(pool, data_of_block(block), size);
     if (pool->blocks) pool->blocks->prev = block;
     pool->blocks = block;
     pool->held += (int64_t)total;
@@ -193,14 +194,14 @@ static void push_free(cti_pool *pool, void *block, size_t bytes, int class) {
 /* Cuts the rest of a slab into small free blocks. A rest above SMALL_MAX becomes waste: it need not
  * be of the size of a class. */
 static void retire_slab(cti_pool *pool, cti_slab *slab) {
-    enum { PIECE = 8 * CTI_ALIGN };
+    enum { CHUNK = 8 * CTI_ALIGN };
     size_t rest = (size_t)(slab->end - slab->next);
     if (rest > SMALL_MAX) {
         slab->block->waste += rest;
         return;
     }
     while (rest > 0) {
-        const size_t bytes = rest < PIECE ? rest : PIECE; /* a multiple of CTI_ALIGN, as rest is */
+        const size_t bytes = rest < CHUNK ? rest : CHUNK; /* a multiple of CTI_ALIGN, as rest is */
         size_t same;
         push_free(pool, slab->next, bytes, class_of(bytes, &same));
         slab->next += bytes;
@@ -220,7 +221,7 @@ static void *cut_from_slab(cti_pool *pool, cti_slab *slab, size_t bytes, size_t 
             block = block_new(pool, bytes, true);
             if (!block) return NULL;
             block->waste = guard;
-            return data_of(block);
+            return data_of_block(block);
         }
         if (!block) {
             slab_size = 2 * SMALL_MAX;
@@ -229,7 +230,7 @@ static void *cut_from_slab(cti_pool *pool, cti_slab *slab, size_t bytes, size_t 
         if (!block) return NULL;
         if (slab->block) retire_slab(pool, slab);
         slab->block = block;
-        slab->next = data_of(block);
+        slab->next = data_of_block(block);
         slab->end = slab->next + slab_size;
     }
     void *data = slab->next;
@@ -255,7 +256,7 @@ static void *take_new(cti_pool *pool, size_t bytes) {
         return cut_from_slab(pool, &pool->medium, bytes, GUARD, (size_t)total - OVERHEAD);
     }
     cti_block *block = block_new(pool, bytes, false);
-    return block ? data_of(block) : NULL;
+    return block ? data_of_block(block) : NULL;
 }
 
 /* Best fit for large blocks: the class itself, or the next class that has a free block, up to 4
@@ -312,8 +313,8 @@ void *cti_take_lasting(ct_context *context, size_t size) {
     }
     if (!block) return NULL;
     pool->lasting += (int64_t)block->total;
-    asan_unpoison(data_of(block), size);
-    return data_of(block);
+    asan_unpoison(data_of_block(block), size);
+    return data_of_block(block);
 }
 
 void *cti_take_zeroed(ct_context *context, size_t size) {
@@ -359,7 +360,7 @@ static cti_free_block *split_run(cti_free_block *list) {
 }
 
 /* Appends the merge of two sorted lists, of which b may be empty, at *end; returns the new end. */
-static cti_free_block **merge(cti_free_block **end, cti_free_block *a, cti_free_block *b) {
+static cti_free_block **merge_blocks(cti_free_block **end, cti_free_block *a, cti_free_block *b) {
     while (a && b) {
         cti_free_block **lower = (uintptr_t)a < (uintptr_t)b ? &a : &b;
         *end = *lower;
@@ -381,7 +382,7 @@ static cti_free_block *sort_by_address(cti_free_block *list) {
             cti_free_block *a = rest, *b = split_run(a);
             rest = b ? split_run(b) : NULL;
             if (rest) sorted = false;
-            end = merge(end, a, b);
+            end = merge_blocks(end, a, b);
         }
     }
     return list;

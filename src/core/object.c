@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { QUEUE_MIN = 4096 }; /* in the queue before the oldest is used again */
+enum { OBJECT_QUEUE_MIN = 4096 }; /* in the queue before the oldest is used again */
 _Static_assert(sizeof(cti_object) + CTI_OBJECT_NAME <= CTI_OBJECT_BYTES, "a name fits");
 
 static char *name_of(const cti_object *ended) { return (char *)(ended + 1); }
@@ -16,7 +16,7 @@ void *cti_object_new(ct_context *context, size_t size, const char *noun) {
     cti_object *object = queue->oldest;
     if (size > CTI_OBJECT_BYTES)
         return ct_fail(context, CT_ERR_MEMORY, "%s: %zu bytes in a struct", noun, size);
-    if (queue->queued > QUEUE_MIN) {
+    if (queue->queued > OBJECT_QUEUE_MIN) {
         queue->oldest = object->next;
         queue->queued--;
         context->pool.live += CTI_OBJECT_BYTES;

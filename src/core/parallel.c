@@ -1,7 +1,7 @@
-/* A thread pool with work stealing. A job is divided into pieces of equal size. Each thread owns a
- * share of consecutive pieces, so that from job to job it works on the same rows, which its cache
- * still holds; when its share is done it steals pieces of the other shares. The caller works as
- * thread 0. At the end it waits only for threads that have joined the job.
+/* A thread pool with work stealing. A job is divided into chunks of equal size. Each thread owns
+ * consecutive chunks, so that from job to job it works on the same rows, which its cache still
+ * holds; when these are done it steals chunks of the other threads. The caller works as thread 0.
+ * At the end it waits only for threads that have joined the job.
  *
  * Workers spin for a while before they sleep, so that the hundreds of jobs of a training step do
  * not each pay for a wake-up. */
@@ -20,8 +20,8 @@ typedef struct {
     cti_workers *pool;
     cti_thread thread;
     int index;
-    atomic_int_least64_t next; /* the first piece of its share that is not taken; may pass end */
-    int64_t end;               /* of its share, in pieces */
+    atomic_int_least64_t next; /* the first of its chunks that is not taken; may pass end */
+    int64_t end;               /* one past its last chunk */
     char padding[LINE];        /* against false sharing of `next` */
 } worker;
 
@@ -56,34 +56,34 @@ static void pause_core(void) {
 #endif
 }
 
-static int64_t take_piece(worker *share) {
-    return atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed);
+static int64_t take_chunk(worker *owner) {
+    return atomic_fetch_add_explicit(&owner->next, 1, memory_order_relaxed);
 }
 
-/* Works on the thread's own share, then on the others'. */
-static void run_pieces(cti_workers *pool, int index) {
+/* Works on the thread's own chunks, then on those of the other threads. */
+static void run_chunks(cti_workers *pool, int index) {
     for (int i = 0; i <= pool->count; i++) {
-        worker *share = &pool->worker[(index + i) % (pool->count + 1)];
-        for (int64_t p = take_piece(share); p < share->end; p = take_piece(share)) {
+        worker *owner = &pool->worker[(index + i) % (pool->count + 1)];
+        for (int64_t p = take_chunk(owner); p < owner->end; p = take_chunk(owner)) {
             const int64_t begin = p * pool->grain;
             pool->task(pool->arg, begin, begin + cti_min(pool->grain, pool->n - begin), index);
         }
     }
 }
 
-static void divide(cti_workers *pool) {
-    const int64_t pieces = cti_ceil_div(pool->n, pool->grain), shares = pool->count + 1;
-    /* the first `longer` shares have one piece more */
-    const int64_t least = pieces / shares, longer = pieces % shares;
-    int64_t piece = 0;
-    for (int64_t i = 0; i < shares; i++) {
-        atomic_store_explicit(&pool->worker[i].next, piece, memory_order_relaxed);
-        piece += least + (i < longer);
-        pool->worker[i].end = piece;
+static void divide_range(cti_workers *pool) {
+    const int64_t chunks = cti_ceil_div(pool->n, pool->grain), threads = pool->count + 1;
+    /* the first `longer` threads own one chunk more */
+    const int64_t least = chunks / threads, longer = chunks % threads;
+    int64_t chunk = 0;
+    for (int64_t i = 0; i < threads; i++) {
+        atomic_store_explicit(&pool->worker[i].next, chunk, memory_order_relaxed);
+        chunk += least + (i < longer);
+        pool->worker[i].end = chunk;
     }
 }
 
-static void work(void *arg) {
+static void worker_loop(void *arg) {
     worker *self = arg;
     cti_workers *pool = self->pool;
     unsigned last = 0; /* the last job that this thread has seen */
@@ -101,7 +101,7 @@ static void work(void *arg) {
         if (stop) return;
         if (!join) continue;
         cti_float_mode_set(&pool->mode);
-        run_pieces(pool, self->index);
+        run_chunks(pool, self->index);
         cti_mutex_lock(&pool->lock);
         if (atomic_fetch_sub(&pool->inside, 1) == 1) cti_cond_signal(&pool->idle);
         cti_mutex_unlock(&pool->lock);
@@ -127,7 +127,7 @@ static cti_workers *start(ct_context *context) {
         worker *w = &pool->worker[pool->count + 1];
         w->pool = pool;
         w->index = pool->count + 1;
-        if (!cti_thread_start(&w->thread, work, w)) break;
+        if (!cti_thread_start(&w->thread, worker_loop, w)) break;
     }
     return pool;
 
@@ -181,13 +181,13 @@ void cti_parallel(ct_context *context, int64_t n, int64_t grain, cti_task *task,
     pool->n = n;
     pool->grain = grain;
     pool->mode = cti_float_mode_get();
-    divide(pool);
+    divide_range(pool);
     pool->open = true;
     atomic_fetch_add(&pool->job, 1);
     cti_cond_broadcast(&pool->wake);
     cti_mutex_unlock(&pool->lock);
 
-    run_pieces(pool, 0);
+    run_chunks(pool, 0);
 
     for (int i = 0; i < SPINS && atomic_load(&pool->inside); i++) pause_core();
     cti_mutex_lock(&pool->lock);

@@ -13,7 +13,7 @@ typedef struct {
     bool scientific, brief;
 } printer;
 
-static double value_at(const ct_tensor *t, int64_t offset) {
+static double printed_value(const ct_tensor *t, int64_t offset) {
     double value;
     t->context->isa->of[t->dtype]->cast[CT_F64](
         1, t->data + offset * (int64_t)cti_dtype_size(t->dtype), &value);
@@ -57,19 +57,19 @@ static void visit(printer *p, int d, int64_t offset, void (*each)(printer *, int
 }
 
 static void find_scale(printer *p, int64_t offset) {
-    double a = fabs(value_at(p->tensor, offset));
+    double a = fabs(printed_value(p->tensor, offset));
     if (isfinite(a) && a != 0 && (a >= 1e5 || a < 1e-4)) p->scientific = true;
 }
 
 static void find_width(printer *p, int64_t offset) {
     char text[64];
-    int width = text_of(p, value_at(p->tensor, offset), offset, text, sizeof text);
+    int width = text_of(p, printed_value(p->tensor, offset), offset, text, sizeof text);
     if (width > p->width) p->width = width;
 }
 
-static void print_element(printer *p, int64_t offset) {
+static void print_tensor_element(printer *p, int64_t offset) {
     char text[64];
-    text_of(p, value_at(p->tensor, offset), offset, text, sizeof text);
+    text_of(p, printed_value(p->tensor, offset), offset, text, sizeof text);
     fprintf(p->file, "%*s", p->width, text);
 }
 
@@ -82,7 +82,7 @@ static void print_separator(const printer *p, int d, int indent) {
 static void print_dim(printer *p, int d, int64_t offset, int indent) {
     const ct_tensor *t = p->tensor;
     if (d == t->shape.ndim) {
-        print_element(p, offset);
+        print_tensor_element(p, offset);
         return;
     }
     const int64_t n = t->shape.dim[d], shown = shown_count(p, n);

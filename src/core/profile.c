@@ -132,7 +132,7 @@ void cti_profile_add_flops(ct_context *context, double flops) {
 
 /* ---- shapes ---- */
 
-static int put_shapes(int64_t *to, ct_tensor *const *tensor, int n) {
+static int record_shapes(int64_t *to, ct_tensor *const *tensor, int n) {
     int count = 0;
     for (int i = 0; i < n && count < CTI_PROFILE_MOST_SHAPES; i++) {
         const ct_tensor *t = tensor[i];
@@ -148,9 +148,9 @@ void cti_span_shapes(ct_context *context, cti_span *span, ct_tensor *const *in, 
     cti_profile *p = context->profile;
     if (p->events_count == CT_PROFILE_EVENTS || p->shapes_count > CTI_PROFILE_SHAPES - ROOM) return;
     int64_t *to = p->shapes + p->shapes_count;
-    int count = put_shapes(to, in, n);
+    int count = record_shapes(to, in, n);
     to[count++] = CTI_SHAPE_ARROW;
-    count += put_shapes(to + count, out, n_out);
+    count += record_shapes(to + count, out, n_out);
     span->shapes = (uint32_t)p->shapes_count;
     span->shapes_count = (uint32_t)count;
     p->shapes_count += count;
@@ -159,7 +159,7 @@ void cti_span_shapes(ct_context *context, cti_span *span, ct_tensor *const *in, 
 /* ---- start and stop ---- */
 
 /* Whether a forward or a backward is running: it may have begun without a span. */
-static bool is_inside(const ct_context *context) {
+static bool is_inside_region(const ct_context *context) {
     for (const cti_frame *frame = context->frame; frame != &context->root; frame = frame->outer)
         if (!frame->pooled) return true;
     return false;
@@ -167,7 +167,7 @@ static bool is_inside(const ct_context *context) {
 
 bool ct_profile_start(ct_context *context) {
     if (!cti_ready(context)) return false;
-    if (is_inside(context))
+    if (is_inside_region(context))
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "profile_start: called inside a forward or a backward");
     cti_profile *p = context->profile;

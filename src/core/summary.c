@@ -10,14 +10,14 @@
 enum { SHOWN = 8 }; /* elements that are written one by one */
 
 /* The element at an offset in elements. */
-static double value_at(const ct_tensor *t, int64_t offset) {
+static double summary_value(const ct_tensor *t, int64_t offset) {
     double value;
     t->context->isa->of[t->dtype]->cast[CT_F64](
         1, t->data + offset * (int64_t)cti_dtype_size(t->dtype), &value);
     return value;
 }
 
-static void count(cti_summary *s, double value) {
+static void count_value(cti_summary *s, double value) {
     if (isnan(value)) {
         s->nans++;
     } else if (isinf(value)) {
@@ -30,7 +30,7 @@ static void count(cti_summary *s, double value) {
 }
 
 /* Adds to the sums of value / largest and of its square. */
-static void add(cti_summary *s, double value, double largest) {
+static void add_scaled(cti_summary *s, double value, double largest) {
     if (!isfinite(value)) return;
     const double scaled = value / largest;
     s->mean += scaled;
@@ -47,9 +47,9 @@ cti_summary cti_summarize(const ct_tensor *t) {
             int64_t offset[CTI_STRIDED_MOST];
             cti_strided_loop_at(&loop, row, offset);
             for (int64_t i = 0; i < loop.n; i++) {
-                const double value = value_at(t, offset[0] + i * loop.step[0]);
-                if (pass == 0) count(&s, value);
-                else add(&s, value, largest);
+                const double value = summary_value(t, offset[0] + i * loop.step[0]);
+                if (pass == 0) count_value(&s, value);
+                else add_scaled(&s, value, largest);
             }
         }
         largest = fmax(fabs(s.min), fabs(s.max));
@@ -60,8 +60,8 @@ cti_summary cti_summarize(const ct_tensor *t) {
     return s;
 }
 
-static void print_element(const ct_tensor *t, int64_t offset, FILE *file) {
-    const double value = value_at(t, offset);
+static void print_summary_element(const ct_tensor *t, int64_t offset, FILE *file) {
+    const double value = summary_value(t, offset);
     switch (t->dtype) {
     case CT_BOOL: fputs(value != 0 ? "true" : "false", file); return;
     case CT_I64:
@@ -91,7 +91,7 @@ static void print_all(const ct_tensor *t, FILE *file) {
         }
         fputs(i ? ", " : "", file);
         for (int b = 0; b < begins; b++) fputc('[', file);
-        print_element(t, offset, file);
+        print_summary_element(t, offset, file);
         for (int e = 0; e < ends; e++) fputc(']', file);
     }
 }

@@ -7,9 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-/* A storage and its data are one block: the struct, then from byte HEADER on the data. */
-enum { HEADER = CTI_ALIGN };
-_Static_assert(sizeof(cti_storage) <= HEADER, "the data begins behind the struct");
+/* A storage and its data are one block: the struct, then from byte STORAGE_HEADER on the data. */
+enum { STORAGE_HEADER = CTI_ALIGN };
+_Static_assert(sizeof(cti_storage) <= STORAGE_HEADER, "the data begins behind the struct");
 
 static bool is_dense(const ct_tensor *t) {
     int64_t step = 1;
@@ -23,10 +23,11 @@ static bool is_dense(const ct_tensor *t) {
 }
 
 static inline cti_storage *storage_new(ct_context *context, size_t data_bytes) {
-    size_t bytes = HEADER + data_bytes;
+    size_t bytes = STORAGE_HEADER + data_bytes;
     cti_storage *storage = cti_take(context, bytes);
     if (storage)
-        *storage = (cti_storage){.refs = 1, .data = (char *)storage + HEADER, .bytes = bytes};
+        *storage =
+            (cti_storage){.refs = 1, .data = (char *)storage + STORAGE_HEADER, .bytes = bytes};
     return storage;
 }
 
@@ -207,7 +208,7 @@ bool cti_tensors_in(ct_tensor *const *tensors, int n, ct_context *context, const
 bool cti_tensor_is_sole(const ct_tensor *tensor) {
     const cti_storage *storage = tensor->storage;
     return tensor->contiguous && storage->refs == 1 &&
-           storage->data == (const char *)storage + HEADER;
+           storage->data == (const char *)storage + STORAGE_HEADER;
 }
 
 void cti_tensor_exchange(ct_tensor *a, ct_tensor *b) {
@@ -223,7 +224,7 @@ void cti_tensor_exchange(ct_tensor *a, ct_tensor *b) {
 /* The strided loop over both tensors goes by single rows, or if it has dims besides the row by 2-d
  * blocks of rows along the last of them, which copy2d copies cache line by cache line. */
 
-enum { TO, FROM };
+enum { COPY_TO, COPY_FROM };
 
 typedef struct {
     cti_strided_loop loop;
@@ -241,8 +242,9 @@ static void copy_block(const copy *c, int64_t i, int64_t m, int64_t n) {
     const int64_t *row = loop->ndim ? loop->stride[loop->ndim - 1] : none;
     int64_t at[CTI_STRIDED_MOST];
     cti_strided_loop_at(loop, i, at);
-    c->kernels->copy2d(m, n, c->from + at[FROM] * c->size, row[FROM], loop->step[FROM],
-                       c->to + at[TO] * c->size, row[TO], loop->step[TO], c->add);
+    c->kernels->copy2d(m, n, c->from + at[COPY_FROM] * c->size, row[COPY_FROM],
+                       loop->step[COPY_FROM], c->to + at[COPY_TO] * c->size, row[COPY_TO],
+                       loop->step[COPY_TO], c->add);
 }
 
 static void copy_range(void *arg, int64_t begin, int64_t end, int worker) {
@@ -250,7 +252,7 @@ static void copy_range(void *arg, int64_t begin, int64_t end, int worker) {
     copy_block(arg, begin, 1, end - begin);
 }
 
-static void copy_rows(void *arg, int64_t begin, int64_t end, int worker) {
+static void copy_row_range(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const cti_strided_loop *loop = &((copy *)arg)->loop;
     int64_t rows = loop->dim[loop->ndim - 1]; /* of a block */
@@ -263,7 +265,7 @@ static void copy_rows(void *arg, int64_t begin, int64_t end, int worker) {
 
 void cti_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add) {
     /* at least 64 rows, so that a transpose reads whole cache lines */
-    enum { PIECE = 16384, ROWS = 64 };
+    enum { CHUNK = 16384, ROWS = 64 };
     if (to->numel == 0) return;
     ct_context *context = to->context;
     copy c = {.to = to->data,
@@ -272,10 +274,10 @@ void cti_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add) {
               .kernels = context->isa->of[to->dtype],
               .add = add};
     cti_strided_loop_over(&c.loop, to->shape, 2,
-                          (const ct_tensor *const[]){[TO] = to, [FROM] = from});
+                          (const ct_tensor *const[]){[COPY_TO] = to, [COPY_FROM] = from});
     int64_t n = c.loop.n;
-    if (c.loop.ndim == 0) cti_parallel(context, n, PIECE, copy_range, &c);
-    else cti_parallel(context, to->numel / n, cti_max(PIECE / n, ROWS), copy_rows, &c);
+    if (c.loop.ndim == 0) cti_parallel(context, n, CHUNK, copy_range, &c);
+    else cti_parallel(context, to->numel / n, cti_max(CHUNK / n, ROWS), copy_row_range, &c);
 }
 
 ct_tensor *cti_tensor_dense(ct_tensor *tensor) {
@@ -327,7 +329,7 @@ static void *data_of_copy(ct_tensor *t, ct_dtype dtype) {
     return fresh->data;
 }
 
-static void *data_of(ct_tensor *t, ct_dtype dtype) {
+static void *typed_data(ct_tensor *t, ct_dtype dtype) {
     if (!t || !cti_tensor_has_values(t, "data")) return NULL;
     if (t->dtype == dtype && t->contiguous) return t->data;
     const bool first = cti_ready(t->context);
@@ -341,15 +343,15 @@ static void *data_of(ct_tensor *t, ct_dtype dtype) {
     return first && t->context->data_copies ? data_of_copy(t, dtype) : NULL;
 }
 
-float *ct_data_f32(ct_tensor *t) { return data_of(t, CT_F32); }
-double *ct_data_f64(ct_tensor *t) { return data_of(t, CT_F64); }
-int64_t *ct_data_i64(ct_tensor *t) { return data_of(t, CT_I64); }
-bool *ct_data_bool(ct_tensor *t) { return data_of(t, CT_BOOL); }
-uint16_t *ct_data_bf16(ct_tensor *t) { return data_of(t, CT_BF16); }
+float *ct_data_f32(ct_tensor *t) { return typed_data(t, CT_F32); }
+double *ct_data_f64(ct_tensor *t) { return typed_data(t, CT_F64); }
+int64_t *ct_data_i64(ct_tensor *t) { return typed_data(t, CT_I64); }
+bool *ct_data_bool(ct_tensor *t) { return typed_data(t, CT_BOOL); }
+uint16_t *ct_data_bf16(ct_tensor *t) { return typed_data(t, CT_BF16); }
 
 /* Copies strided rows through a small buffer on the stack, as reading must not fail for want of
  * memory. */
-static bool read_as(const ct_tensor *t, ct_dtype dtype, void *out, int64_t count) {
+static bool read_values_as(const ct_tensor *t, ct_dtype dtype, void *out, int64_t count) {
     if (!t || !cti_tensor_has_values(t, "to")) return false;
     if (count != t->numel || (count && !out)) {
         ct_fail(t->context, CT_ERR_ARGUMENT, "to_%s: %s into %s of %lld elements",
@@ -385,16 +387,16 @@ static bool read_as(const ct_tensor *t, ct_dtype dtype, void *out, int64_t count
 }
 
 bool ct_to_f32(const ct_tensor *t, float *out, int64_t count) {
-    return read_as(t, CT_F32, out, count);
+    return read_values_as(t, CT_F32, out, count);
 }
 bool ct_to_f64(const ct_tensor *t, double *out, int64_t count) {
-    return read_as(t, CT_F64, out, count);
+    return read_values_as(t, CT_F64, out, count);
 }
 bool ct_to_i64(const ct_tensor *t, int64_t *out, int64_t count) {
-    return read_as(t, CT_I64, out, count);
+    return read_values_as(t, CT_I64, out, count);
 }
 bool ct_to_bool(const ct_tensor *t, bool *out, int64_t count) {
-    return read_as(t, CT_BOOL, out, count);
+    return read_values_as(t, CT_BOOL, out, count);
 }
 
 double ct_item(const ct_tensor *t) {

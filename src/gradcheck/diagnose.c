@@ -17,14 +17,14 @@ bool cti_suspect_say(cti_suspect *s, ct_mistake mistake, const char *format, ...
     return true;
 }
 
-static double distance(const double *a, const double *b, int64_t count) {
+static double distance_between(const double *a, const double *b, int64_t count) {
     double sum = 0;
     for (int64_t e = 0; e < count; e++) sum += (a[e] - b[e]) * (a[e] - b[e]);
     return sqrt(sum);
 }
 
 bool cti_suspect_fits(const cti_suspect *s) {
-    return distance(s->a, s->p, s->rows * s->n) <= s->fit * s->error;
+    return distance_between(s->a, s->p, s->rows * s->n) <= s->fit * s->error;
 }
 
 double cti_suspect_ratio(const cti_suspect *s, const double *of, const double *to) {
@@ -142,7 +142,7 @@ bool cti_check_diagnose(cti_check *k, cti_checked *c) {
         for (int64_t e = 0; e < s.rows * s.n; e++)
             s.size += s.j[e] * s.j[e], most = fmax(most, fabs(s.j[e]));
         s.size = sqrt(s.size);
-        s.error = distance(s.a, s.j, s.rows * s.n);
+        s.error = distance_between(s.a, s.j, s.rows * s.n);
         s.tiny = fmax(k->opts.atol, most * (k->coarse ? 1e-3 : 1e-8));
         hypothesize(&s);
         ok = cti_ready(k->context);

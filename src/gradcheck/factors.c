@@ -149,7 +149,7 @@ static bool is_scaled_mask(const cti_suspect *s, double *v) {
 }
 
 /* The whole number that v is, or 0. */
-static double whole(double v, double part) {
+static double whole_number(double v, double part) {
     return v > 1.5 && close_to(round(v), v, part) ? round(v) : 0;
 }
 
@@ -164,8 +164,8 @@ static void guess_reason(const cti_suspect *s, double c, double number, char *te
 }
 
 static bool say_constant(cti_suspect *s, double c) {
-    const double size = fabs(c), part = s->k->coarse ? 0.02 : 1e-5, times = whole(size, part),
-                 over = whole(1 / size, part);
+    const double size = fabs(c), part = s->k->coarse ? 0.02 : 1e-5,
+                 times = whole_number(size, part), over = whole_number(1 / size, part);
     char what[128], reason[160];
     if (over)
         snprintf(what, sizeof what, "1/%.0f of what it must be: a factor of %.0f is missing", over,

@@ -42,7 +42,7 @@ static bool first_call(cti_check *k) {
 }
 
 /* Chooses the cotangents and directions, and allocates the matrices. */
-static bool prepare(cti_check *k) {
+static bool prepare_check(cti_check *k) {
     /* The limits on a row for each element of the output: rows, and entries of all matrices. */
     enum { MOST_ROWS = 1024, MOST = 1 << 18 };
     int64_t columns = 1;
@@ -85,7 +85,7 @@ static bool prepare(cti_check *k) {
     return true;
 }
 
-static bool run(cti_check *k) {
+static bool run_check(cti_check *k) {
     ct_gradcheck_opts *o = &k->opts;
     if (!copy_inputs(k) || !cti_check_fingerprints(k) || !first_call(k)) return false;
     o->eps = cti_option(o->eps, k->coarse ? 1e-2 : 1e-6);
@@ -94,7 +94,8 @@ static bool run(cti_check *k) {
     if (!(o->eps > 0))
         return ct_fail(k->context, CT_ERR_ARGUMENT, "gradcheck: eps is %g, must be greater than 0",
                        o->eps);
-    if (!prepare(k) || !cti_check_value(k, k->y) || !cti_check_backwards(k, k->checked, k->count))
+    if (!prepare_check(k) || !cti_check_value(k, k->y) ||
+        !cti_check_backwards(k, k->checked, k->count))
         return false;
     for (int64_t j = 0; j < k->m; j++)
         if (isfinite(k->y[j])) k->rounding = fmax(k->rounding, fabs(k->y[j]));
@@ -171,7 +172,7 @@ ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int 
     k.in = cti_take(k.context, in_bytes);
     k.checked = cti_take(k.context, checked_bytes);
     k.prints = cti_take(k.context, print_bytes);
-    k.result.ran = k.in && k.checked && k.prints && run(&k);
+    k.result.ran = k.in && k.checked && k.prints && run_check(&k);
     if (*k.refused) {
         k.result.ran = true;
         say_refused(&k);

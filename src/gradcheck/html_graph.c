@@ -12,25 +12,25 @@
 #include "../os/os.h"
 
 enum {
-    ROWS = 400,      /* the most lines that are drawn */
-    ROW_HEIGHT = 20, /* in pixels, also in html.c's style */
-    FARTHEST = 20    /* rows; longer arcs do not reach further to the left */
+    GRAPH_ROWS = 400, /* the most lines that are drawn */
+    ROW_HEIGHT = 20,  /* in pixels, also in html.c's style */
+    FARTHEST = 20     /* rows; longer arcs do not reach further to the left */
 };
 
 typedef struct {
     FILE *file; /* NULL: the arcs are only measured */
     int rows;
-    int gutter;                       /* width beside the text, in pixels */
-    int op[ROWS + 1], leaf[ROWS + 1]; /* the row of %id and of xid; -1: none so far */
+    int gutter;                                   /* width beside the text, in pixels */
+    int op[GRAPH_ROWS + 1], leaf[GRAPH_ROWS + 1]; /* the row of %id and of xid; -1: none so far */
 } drawing;
 
 /* Reads "%12" or "x3" and returns its entry; NULL: there is none. */
-static int *entry(drawing *d, const char *text, const char **end) {
+static int *graph_row(drawing *d, const char *text, const char **end) {
     if ((*text != '%' && *text != 'x') || !isdigit((unsigned char)text[1])) return NULL;
     char *after;
     const long id = strtol(text + 1, &after, 10);
     *end = after;
-    return id > ROWS ? NULL : &(*text == '%' ? d->op : d->leaf)[id];
+    return id > GRAPH_ROWS ? NULL : &(*text == '%' ? d->op : d->leaf)[id];
 }
 
 /* From the row of a result down to that of a use: the longer, the further to the left. */
@@ -48,14 +48,14 @@ static void put_arc(drawing *d, int from, int to) {
  */
 static void put_line_arcs(drawing *d, const char *line, int row) {
     const char *at = line;
-    int *own = entry(d, line, &at);
+    int *own = graph_row(d, line, &at);
     if (d->file)
         fprintf(d->file, "<circle cx=\"%d\" cy=\"%d\" r=\"3\"/>\n", d->gutter - 8,
                 row * ROW_HEIGHT + ROW_HEIGHT / 2);
     for (; *line == '%' && *at && *at != '\n'; at++) {
         if (*at != '(' && *at != ' ') continue;
         const char *end = at;
-        const int *from = entry(d, at + 1, &end);
+        const int *from = graph_row(d, at + 1, &end);
         if (from && *from >= 0 && strchr(",).", *end)) put_arc(d, *from, row);
     }
     if (own) *own = row;
@@ -86,14 +86,14 @@ static void put_line(FILE *file, const char *line) {
 
 /* The arcs of all lines. */
 static void put_arcs(drawing *d, const char *line) {
-    for (int i = 0; i <= ROWS; i++) d->op[i] = d->leaf[i] = -1;
+    for (int i = 0; i <= GRAPH_ROWS; i++) d->op[i] = d->leaf[i] = -1;
     for (int row = 0; row < d->rows; row++, line = next_line(line)) put_line_arcs(d, line, row);
 }
 
-static void draw(FILE *file, const char *text) {
+static void draw_graph(FILE *file, const char *text) {
     int64_t lines = 0;
     for (const char *line = text; *line; line = next_line(line)) lines++;
-    drawing d = {.rows = (int)cti_min(lines, ROWS), .gutter = 18};
+    drawing d = {.rows = (int)cti_min(lines, GRAPH_ROWS), .gutter = 18};
     put_arcs(&d, text);
     d.file = file;
     fprintf(file,
@@ -105,8 +105,8 @@ static void draw(FILE *file, const char *text) {
     const char *line = text;
     for (int row = 0; row < d.rows; row++, line = next_line(line)) put_line(file, line);
     fputs("</pre></div></div>\n", file);
-    if (lines > ROWS)
-        fprintf(file, "<p class=\"dim\">%lld lines more.</p>\n", (long long)(lines - ROWS));
+    if (lines > GRAPH_ROWS)
+        fprintf(file, "<p class=\"dim\">%lld lines more.</p>\n", (long long)(lines - GRAPH_ROWS));
 }
 
 /* The text of the graph, from malloc, as a stream in memory is the C library's; NULL: the function
@@ -133,7 +133,7 @@ void cti_html_graph(cti_check *k) {
     fputs("<h2>The recorded graph</h2>\n<p class=\"dim\">One line for each result, in the order of "
           "computation. An arc goes from a result down to its use; gradients go back up.</p>\n",
           k->opts.html);
-    if (text) draw(k->opts.html, text);
+    if (text) draw_graph(k->opts.html, text);
     else fputs("<p>It could not be recorded again.</p>\n", k->opts.html);
     free(text);
 }

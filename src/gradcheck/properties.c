@@ -32,7 +32,7 @@ static void gradients(cti_check *k, double *out) {
     for (int q = 0; q < k->count; q++) ct_zero_grad(k->in[k->checked[q].input]);
 }
 
-static bool run(cti_check *k, outcome *o) {
+static bool run_property(cti_check *k, outcome *o) {
     ct_tensor *y = cti_check_call(k);
     if (!y || !cti_shape_same(&y->shape, &k->shape) || !cti_is_real(y->dtype)) return false;
     ct_tensor *cotangent = cti_tensor_new(k->context, y->dtype, y->shape);
@@ -52,7 +52,7 @@ static bool outcome_of(cti_check *k, outcome *o) {
     cti_frame frame;
     cti_held_errors held = cti_check_hold_errors(k);
     cti_frame_open(k->context, &frame, false);
-    bool ok = run(k, o);
+    bool ok = run_property(k, o);
     cti_frame_close(k->context, &frame);
     k->refused[0] = 0;
     return cti_check_drop_errors(k, held) && ok;
@@ -65,7 +65,7 @@ static bool same_bits(const double *a, const double *b, int64_t n) {
     return true;
 }
 
-static double largest(const double *a, int64_t n) {
+static double largest_difference(const double *a, int64_t n) {
     double most = 0;
     for (int64_t i = 0; i < n; i++)
         if (isfinite(a[i])) most = fmax(most, fabs(a[i]));
@@ -74,7 +74,7 @@ static double largest(const double *a, int64_t n) {
 
 /* Equal up to rounding: within `part` of the largest element. */
 static bool near(const double *a, const double *b, int64_t n, double part) {
-    double allowed = part * fmax(largest(a, n), 1e-2);
+    double allowed = part * fmax(largest_difference(a, n), 1e-2);
     for (int64_t i = 0; i < n; i++)
         if (a[i] != b[i] && !(isnan(a[i]) && isnan(b[i])) && !(fabs(a[i] - b[i]) <= allowed))
             return false;
@@ -146,11 +146,11 @@ static ct_tensor *in_dtype(cti_check *k, const ct_tensor *of, ct_dtype dtype) {
     return x ? ct_set_requires_grad(x, true) : NULL;
 }
 
-typedef enum { STRIDED, EXPANDED, REPEATED, IN_F32, IN_F64 } layout;
+typedef enum { STRIDED, EXPANDED, REPEATED, IN_F32, IN_F64 } input_layout;
 
 /* Runs the function with every checked input in that layout. False: it fails, or an input has no
  * such layout. What ct_data_* refused meanwhile is in refused[]. */
-static bool outcome_in(cti_check *k, layout as, outcome *o, char refused[256]) {
+static bool outcome_in(cti_check *k, input_layout as, outcome *o, char refused[256]) {
     cti_frame frame;
     cti_held_errors held = cti_check_hold_errors(k);
     cti_frame_open(k->context, &frame, false);

@@ -181,7 +181,7 @@ const char *cti_check_verdict(const ct_gradcheck_result *r) {
 }
 
 /* printf shows a NaN's sign, which means nothing */
-static double shown(double x) { return isnan(x) ? (double)NAN : x; }
+static double shown_row(double x) { return isnan(x) ? (double)NAN : x; }
 
 void cti_check_report(const cti_check *k) {
     const ct_gradcheck_result *r = &k->result;
@@ -211,8 +211,8 @@ void cti_check_report(const cti_check *k) {
         snprintf(cotangent, sizeof cotangent, "%s%s", cti_check_cotangent(e->output),
                  e->output >= 0 ? CTI_POSITION(k->shape, e->output) : "");
         fprintf(file, "  %-16s %-16s %15.9g %15.9g %9.2g %9.2g %9.2g\n", input, cotangent,
-                shown(e->analytic), shown(e->numeric), shown(e->error), shown(e->relative),
-                shown(e->noise));
+                shown_row(e->analytic), shown_row(e->numeric), shown_row(e->error),
+                shown_row(e->relative), shown_row(e->noise));
     }
     if (!*r->map) return;
     fprintf(file,

@@ -101,7 +101,7 @@ static double not_of_columns(const cti_check *k, const cti_checked *c, const cti
     return fmax(0, fabs(off) - all);
 }
 
-static bool probe(cti_check *k, const cti_checked *c, probes *p) {
+static bool probe_step(cti_check *k, const cti_checked *c, probes *p) {
     const int64_t n = c->x->numel;
     cti_steps s;
     cti_checked along = *c;
@@ -184,7 +184,7 @@ static bool judge(cti_check *k, cti_checked *c, int64_t i, const cti_steps *s, p
              : is_undefined(k, c, i) ? CTI_NOT_FINITE
                                      : weigh(k, c, i, s, p);
     if (*state != CTI_WRONG || p->measured) return true;
-    if (!probe(k, c, p)) return false;
+    if (!probe_step(k, c, p)) return false;
     *state = weigh(k, c, i, s, p);
     return true;
 }

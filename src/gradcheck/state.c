@@ -10,7 +10,7 @@
 
 /* The other inputs: the elements in reversed order, those of checked inputs times 3/4. What these
  * do to a function's domain is not known, so other choices follow. */
-typedef enum { REVERSED, REVERSED_CHECKED, SCALED, CHOICES } choice;
+typedef enum { REVERSED, REVERSED_CHECKED, SCALED, CHOICES } other_choice;
 
 static const double shrunk = 0.75;
 
@@ -31,7 +31,7 @@ static bool is_checked(const cti_check *k, int input) {
 }
 
 /* NULL: out of memory. */
-static ct_tensor *other_input(cti_check *k, int input, choice how) {
+static ct_tensor *other_input(cti_check *k, int input, other_choice how) {
     ct_tensor *given = k->in[input];
     const bool checked = is_checked(k, input);
     if (!given || (!checked && how != REVERSED)) return given;
@@ -78,12 +78,12 @@ static void take_gradients(cti_check *k, double *out) {
 }
 
 /* What runs between the forward and the backward that is looked at. */
-typedef enum { NOTHING, FORWARD, FORWARD_AND_BACKWARD } between;
+typedef enum { NOTHING, FORWARD, FORWARD_AND_BACKWARD } run_between;
 
 /* RAN: the gradients are in `out`. NOT_THERE: the function fails at the other inputs. */
 typedef enum { RAN, FAILED, NOT_THERE } run_outcome;
 
-static run_outcome run_with(cti_check *k, ct_tensor **other, between what, double *out) {
+static run_outcome run_with(cti_check *k, ct_tensor **other, run_between what, double *out) {
     cti_frame frame;
     run_outcome outcome = NOT_THERE;
     cti_held_errors held = cti_check_hold_errors(k);
@@ -111,7 +111,7 @@ static bool same_gradients(const double *a, const double *b, int64_t n) {
 static void interleave(cti_check *k, ct_tensor **other, int64_t n, double *usual, double *now,
                        bool *decided) {
     *decided = run_with(k, other, NOTHING, usual) != RAN;
-    for (between what = FORWARD; !*decided && what <= FORWARD_AND_BACKWARD; what++) {
+    for (run_between what = FORWARD; !*decided && what <= FORWARD_AND_BACKWARD; what++) {
         const run_outcome outcome = run_with(k, other, what, now);
         if (outcome == NOT_THERE) {
             *decided = what == FORWARD_AND_BACKWARD;
@@ -167,7 +167,7 @@ bool cti_check_state(cti_check *k) {
     const size_t bytes = cti_bytes(k->n, sizeof *k->in);
     ct_tensor **other = usual && now ? cti_take(k->context, bytes) : NULL;
     bool ok = other != NULL;
-    for (choice how = 0; ok && how < CHOICES && !decided; how++) {
+    for (other_choice how = 0; ok && how < CHOICES && !decided; how++) {
         for (int i = 0; ok && i < k->n; i++) {
             other[i] = other_input(k, i, how);
             ok = other[i] || !k->in[i];

@@ -27,7 +27,7 @@ static bool in_one_row(const cti_suspect *s, int dim, int64_t r, int64_t i) {
     return true;
 }
 
-static void fill(const cti_suspect *s, sum_term term, double *out) {
+static void fill_term(const cti_suspect *s, sum_term term, double *out) {
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t i = 0; i < s->n; i++)
             out[r * s->n + i] = in_one_row(s, term.dim, r, i)
@@ -71,7 +71,7 @@ static int best_term(const cti_suspect *s, const sum_term *list, int count, cons
     int best = 0;
     double most = -1;
     for (int t = 0; t < count; t++) {
-        fill(s, list[t], term);
+        fill_term(s, list[t], term);
         memcpy(trial, left, (size_t)n * sizeof *trial);
         const double gone = take(trial, term, taken, have, n);
         if (gone > most * (1 + 1e-9)) most = gone, best = t;
@@ -110,7 +110,7 @@ bool cti_suspect_other_sum(cti_suspect *s) {
         double *term = taken[have] = cti_check_numbers(s->k, 1, n);
         if (!term) return false;
         found[have] = list[best_term(s, list, count, left, taken, have, term, trial)];
-        fill(s, found[have], term);
+        fill_term(s, found[have], term);
         take(left, term, taken, have, n);
         if (sqrt(dot(left, left, n)) > s->fit * s->error) continue;
         char text[200];

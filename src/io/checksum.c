@@ -7,19 +7,19 @@
 #include "crc64.h"
 
 /* What is between the header's length and the digits. */
-static const char before[] = "{\"__metadata__\":{\"" CTI_CHECKSUM_KEY "\":\"";
+static const char before_digits[] = "{\"__metadata__\":{\"" CTI_CHECKSUM_KEY "\":\"";
 enum {
     LENGTH = 8, /* bytes of the header's length */
-    BEFORE = sizeof before - 1,
+    BEFORE = sizeof before_digits - 1,
     AT = LENGTH + BEFORE, /* of the first digit */
-    DIGITS = sizeof CTI_CHECKSUM_ZEROS - 1,
-    CHUNK = 1 << 16 /* bytes that are read at a time */
+    CHECKSUM_DIGITS = sizeof CTI_CHECKSUM_ZEROS - 1,
+    CHECKSUM_CHUNK = 1 << 16 /* bytes that are read at a time */
 };
 
-static void write_digits(const cti_crc64 *crc, char digits[DIGITS]) {
+static void write_digits(const cti_crc64 *crc, char digits[CHECKSUM_DIGITS]) {
     const uint64_t value = cti_crc64_value(crc);
-    for (int i = 0; i < DIGITS; i++)
-        digits[i] = "0123456789abcdef"[value >> 4 * (DIGITS - 1 - i) & 15];
+    for (int i = 0; i < CHECKSUM_DIGITS; i++)
+        digits[i] = "0123456789abcdef"[value >> 4 * (CHECKSUM_DIGITS - 1 - i) & 15];
 }
 
 /* ---- writing ---- */
@@ -31,7 +31,7 @@ bool cti_checksum_begin(cti_file_new *file) {
 }
 
 bool cti_checksum_end(const cti_file_new *file) {
-    char digits[DIGITS];
+    char digits[CHECKSUM_DIGITS];
     write_digits(file->crc, digits);
     return cti_file_new_write_at(file, AT, digits, sizeof digits);
 }
@@ -40,16 +40,16 @@ bool cti_checksum_end(const cti_file_new *file) {
 
 bool cti_checksum_is_there(const cti_file *file, bool *ok) {
     char found[BEFORE];
-    if (file->size < AT + DIGITS) return false;
+    if (file->size < AT + CHECKSUM_DIGITS) return false;
     *ok = cti_file_read(file, LENGTH, found, sizeof found);
-    return *ok && memcmp(found, before, sizeof found) == 0;
+    return *ok && memcmp(found, before_digits, sizeof found) == 0;
 }
 
-static bool compare(const cti_file *file, cti_crc64 *crc, char *chunk) {
-    char expected[DIGITS], found[DIGITS];
+static bool compare_checksum(const cti_file *file, cti_crc64 *crc, char *chunk) {
+    char expected[CHECKSUM_DIGITS], found[CHECKSUM_DIGITS];
     cti_crc64_begin(crc);
-    for (int64_t at = 0; at < file->size; at += CHUNK) {
-        const size_t size = (size_t)cti_min(file->size - at, CHUNK);
+    for (int64_t at = 0; at < file->size; at += CHECKSUM_CHUNK) {
+        const size_t size = (size_t)cti_min(file->size - at, CHECKSUM_CHUNK);
         if (!cti_file_read(file, at, chunk, size)) return false;
         if (at == 0) {
             memcpy(expected, chunk + AT, sizeof expected);
@@ -59,7 +59,7 @@ static bool compare(const cti_file *file, cti_crc64 *crc, char *chunk) {
     }
     write_digits(crc, found);
     if (memcmp(expected, found, sizeof found) == 0) return true;
-    for (int i = 0; i < DIGITS; i++) /* for the message */
+    for (int i = 0; i < CHECKSUM_DIGITS; i++) /* for the message */
         if (expected[i] < ' ' || expected[i] > '~') expected[i] = '?';
     return ct_fail(file->context, CT_ERR_FORMAT,
                    "%s: %s: is damaged: checksum %.16s expected, %.16s found", file->op, file->path,
@@ -68,9 +68,9 @@ static bool compare(const cti_file *file, cti_crc64 *crc, char *chunk) {
 
 bool cti_checksum_compare(const cti_file *file) {
     cti_crc64 *crc = cti_take(file->context, sizeof *crc);
-    char *chunk = crc ? cti_take(file->context, CHUNK) : NULL;
-    const bool ok = chunk && compare(file, crc, chunk);
-    cti_give(file->context, chunk, CHUNK);
+    char *chunk = crc ? cti_take(file->context, CHECKSUM_CHUNK) : NULL;
+    const bool ok = chunk && compare_checksum(file, crc, chunk);
+    cti_give(file->context, chunk, CHECKSUM_CHUNK);
     cti_give(file->context, crc, sizeof *crc);
     return ok;
 }

@@ -18,14 +18,14 @@ void cti_crc64_begin(cti_crc64 *crc) {
     crc->value = UINT64_MAX;
 }
 
-static inline uint64_t little(const unsigned char *at) {
+static inline uint64_t word_at(const unsigned char *at) {
     uint64_t x = 0;
     for (int i = 0; i < 8; i++) x |= (uint64_t)at[i] << 8 * i;
     return x;
 }
 
 /* The lookups of 8 bytes, the last of which has `after` bytes behind it. */
-static inline uint64_t look_up(const cti_crc64 *crc, uint64_t x, int after) {
+static inline uint64_t crc_of_word(const cti_crc64 *crc, uint64_t x, int after) {
     return crc->table[after + 7][x & 0xFF] ^ crc->table[after + 6][x >> 8 & 0xFF] ^
            crc->table[after + 5][x >> 16 & 0xFF] ^ crc->table[after + 4][x >> 24 & 0xFF] ^
            crc->table[after + 3][x >> 32 & 0xFF] ^ crc->table[after + 2][x >> 40 & 0xFF] ^
@@ -36,7 +36,7 @@ void cti_crc64_add(cti_crc64 *crc, const void *data, size_t size) {
     const unsigned char *at = data;
     uint64_t value = crc->value;
     for (; size >= CTI_CRC64_SLICES; size -= CTI_CRC64_SLICES, at += CTI_CRC64_SLICES)
-        value = look_up(crc, value ^ little(at), 8) ^ look_up(crc, little(at + 8), 0);
+        value = crc_of_word(crc, value ^ word_at(at), 8) ^ crc_of_word(crc, word_at(at + 8), 0);
     for (; size > 0; size--, at++) value = value >> 8 ^ crc->table[0][(value ^ *at) & 0xFF];
     crc->value = value;
 }

@@ -111,7 +111,7 @@ void cti_file_new_remove_dead(const cti_file_new *file) {
 }
 
 /* Whether a write has written something; else an error was recorded. */
-static bool written(const cti_file_new *file, int64_t n) {
+static bool count_written(const cti_file_new *file, int64_t n) {
     if (n > 0) return true;
     if (n == 0) errno = EIO;
     return cti_file_fail(file->context, file->op, file->path, "cannot write");
@@ -122,7 +122,7 @@ bool cti_file_new_write(const cti_file_new *file, const void *data, size_t size)
     if (file->crc) cti_crc64_add(file->crc, data, size);
     for (size_t done = 0; done < size;) {
         const int64_t n = cti_os_write(file->fd, at + done, size - done);
-        if (!written(file, n)) return false;
+        if (!count_written(file, n)) return false;
         done += (size_t)n;
     }
     return true;
@@ -134,7 +134,7 @@ bool cti_file_new_write_at(const cti_file_new *file, int64_t offset, const void 
     for (size_t done = 0; done < size;) {
         const int64_t to = offset + (int64_t)done,
                       n = cti_os_write_at(file->fd, to, at + done, size - done);
-        if (!written(file, n)) return false;
+        if (!count_written(file, n)) return false;
         done += (size_t)n;
     }
     return true;
@@ -181,7 +181,7 @@ static bool sync_folder(int fd) {
  * the rename the new file is complete; a failed sync of the folder means only that the rename may
  * not survive a loss of power, and the error says so. The temporary file stays open, and so locked,
  * until the rename. */
-static bool commit(cti_file_new *file) {
+static bool commit_file(cti_file_new *file) {
     if (!keep_access(file) || !cti_file_new_sync(file)) return false;
     int fd = open_folder(file->context, file->op, file->path, file->target,
                          cti_os_folder_length(file->target));
@@ -222,7 +222,7 @@ bool cti_file_remove(ct_context *context, const char *op, const char *path) {
 }
 
 bool cti_file_new_commit(cti_file_new *file) {
-    bool ok = commit(file);
+    bool ok = commit_file(file);
     cti_file_new_drop(file);
     return ok;
 }

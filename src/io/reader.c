@@ -14,9 +14,9 @@ struct ct_safetensors {
 };
 _Static_assert(sizeof(ct_safetensors) <= CTI_OBJECT_BYTES, "a reader is an object");
 
-static const char op[] = "safetensors";
+static const char reader_op[] = "safetensors";
 
-static void end(cti_closer *closer) {
+static void reader_end(cti_closer *closer) {
     ct_safetensors_close(
         (ct_safetensors *)((char *)closer - offsetof(struct ct_safetensors, closer)));
 }
@@ -25,14 +25,14 @@ ct_safetensors *ct_safetensors_open(ct_context *context, const char *path) {
     if (!cti_ready(context)) return NULL;
     if (!path) return ct_fail(context, CT_ERR_ARGUMENT, "safetensors_open: path is NULL");
     cti_shards shards;
-    if (!cti_shards_open(context, op, path, &shards)) return NULL;
+    if (!cti_shards_open(context, reader_op, path, &shards)) return NULL;
     ct_safetensors *file = cti_object_new(context, sizeof *file, "file");
     if (!file) {
         cti_shards_close(&shards);
         return NULL;
     }
     file->shards = shards;
-    file->closer.close = end;
+    file->closer.close = reader_end;
     cti_closer_add(&context->closers, &file->closer);
     return file;
 }
@@ -60,7 +60,7 @@ bool ct_safetensors_next(ct_safetensors *file, ct_safetensors_entry *entry) {
 }
 
 /* The dtype that tensors of the file's are read into. False: none holds it. */
-static bool read_as(cti_file_dtype from, ct_dtype *to) {
+static bool reader_read_as(cti_file_dtype from, ct_dtype *to) {
     static const ct_dtype order[] = {CT_F32, CT_I64, CT_BOOL};
     *to = CT_F64;
     if (from == CTI_FILE_F64) return true;
@@ -71,17 +71,17 @@ static bool read_as(cti_file_dtype from, ct_dtype *to) {
     return false;
 }
 
-static ct_tensor *read_tensor(const cti_file_tensor *from) {
+static ct_tensor *reader_read_tensor(const cti_file_tensor *from) {
     const cti_file *file = &from->header->file;
     ct_dtype dtype;
-    if (!read_as(from->dtype, &dtype))
+    if (!reader_read_as(from->dtype, &dtype))
         return ct_fail(file->context, CT_ERR_DTYPE,
-                       "%s: %s: tensor \"%s\" is %s, which no dtype of a tensor here holds", op,
-                       file->path, NAME(from->name), cti_file_dtype_name(from->dtype));
+                       "%s: %s: tensor \"%s\" is %s, which no dtype of a tensor here holds",
+                       reader_op, file->path, NAME(from->name), cti_file_dtype_name(from->dtype));
     if (from->ndim > CT_MAX_DIMS)
         return ct_fail(file->context, CT_ERR_SHAPE,
-                       "%s: %s: tensor \"%s\" has %lld dims, a tensor at most %d", op, file->path,
-                       NAME(from->name), (long long)from->ndim, CT_MAX_DIMS);
+                       "%s: %s: tensor \"%s\" has %lld dims, a tensor at most %d", reader_op,
+                       file->path, NAME(from->name), (long long)from->ndim, CT_MAX_DIMS);
     ct_tensor *to = cti_tensor_new(file->context, dtype, from->shape);
     return to && cti_safetensors_read(from, 0, from->numel, to, 0) ? to : NULL;
 }
@@ -93,11 +93,11 @@ ct_tensor *ct_safetensors_read(ct_safetensors *file, const char *name) {
     if (!name) return ct_fail(context, CT_ERR_ARGUMENT, "safetensors_read: name is NULL");
     const int64_t i = cti_shards_find(&file->shards, cti_text_of(name));
     if (i < 0)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: no tensor \"%s\"", op, file->shards.path,
-                       NAME(cti_text_of(name)));
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: no tensor \"%s\"", reader_op,
+                       file->shards.path, NAME(cti_text_of(name)));
     cti_frame frame;
     cti_frame_open(context, &frame, true);
-    return cti_frame_return(context, &frame, read_tensor(file->shards.tensor[i]));
+    return cti_frame_return(context, &frame, reader_read_tensor(file->shards.tensor[i]));
 }
 
 const char *ct_safetensors_metadata(ct_safetensors *file, const char *key) {

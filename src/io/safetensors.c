@@ -15,9 +15,9 @@ typedef struct {
     const char *name;
     int bits;
 } dtype_info;
-#define CTI_FILE_DTYPE(name, bits) {#name, bits},
-static const dtype_info dtypes[] = {CTI_FILE_DTYPES(CTI_FILE_DTYPE)};
-#undef CTI_FILE_DTYPE
+#define DTYPE_INFO(name, bits) {#name, bits},
+static const dtype_info dtypes[] = {CTI_FILE_DTYPES(DTYPE_INFO)};
+#undef DTYPE_INFO
 
 const char *cti_file_dtype_name(cti_file_dtype dtype) { return dtypes[dtype].name; }
 int cti_file_dtype_bits(cti_file_dtype dtype) { return dtypes[dtype].bits; }
@@ -92,7 +92,7 @@ static bool read_offsets(cti_json *json, cti_file_tensor *tensor) {
     return true;
 }
 
-static bool read_tensor(cti_json *json, cti_file_tensor *tensor) {
+static bool read_tensor_entry(cti_json *json, cti_file_tensor *tensor) {
     static bool (*const read[])(cti_json *, cti_file_tensor *) = {read_dtype, read_shape,
                                                                   read_offsets};
     static const char *const keys[] = {"dtype", "shape", "data_offsets"};
@@ -116,7 +116,7 @@ static bool read_tensor(cti_json *json, cti_file_tensor *tensor) {
 }
 
 /* Whether the offsets are inside the data part and their bytes are those of the shape. */
-static bool check_tensor(const cti_safetensors *header, const cti_file_tensor *tensor) {
+static bool check_range(const cti_safetensors *header, const cti_file_tensor *tensor) {
     long long begin = tensor->begin, end = tensor->end;
     if (end < begin)
         return refuse(&header->file,
@@ -146,7 +146,8 @@ static bool check_tensor(const cti_safetensors *header, const cti_file_tensor *t
 
 /* An array with space for one more than n items: `items`, or a copy of twice the capacity. NULL,
  * with `items` as it was: out of memory. */
-static void *grow(ct_context *context, void *items, int64_t n, int64_t *capacity, size_t size) {
+static void *grow_tensors(ct_context *context, void *items, int64_t n, int64_t *capacity,
+                          size_t size) {
     if (n < *capacity) return items;
     int64_t more = *capacity ? 2 * *capacity : 16;
     void *block = cti_take(context, cti_bytes(more, size));
@@ -161,8 +162,8 @@ static bool read_metadata(cti_safetensors *header, cti_json *json) {
     for (bool first = cti_json_open(json, '{'); cti_json_next(json, '}', &first);) {
         cti_file_pair pair;
         if (!cti_json_key(json, &pair.key) || !cti_json_string(json, &pair.value)) break;
-        void *items = grow(header->file.context, header->pair, header->pairs,
-                           &header->pair_capacity, sizeof pair);
+        void *items = grow_tensors(header->file.context, header->pair, header->pairs,
+                                   &header->pair_capacity, sizeof pair);
         if (!items) return false;
         header->pair = items;
         header->pair[header->pairs++] = pair;
@@ -184,13 +185,13 @@ static bool read_members(cti_safetensors *header) {
             if (!json.fault && !read_metadata(header, &json)) return false;
             continue;
         }
-        if (!read_tensor(&json, &tensor)) {
+        if (!read_tensor_entry(&json, &tensor)) {
             return refuse(&header->file, "header: tensor \"%s\": %s at byte %lld",
                           NAME(tensor.name), json.fault, (long long)(8 + (json.at - json.text)));
         }
-        if (!check_tensor(header, &tensor)) return false;
-        void *items = grow(header->file.context, header->tensor, header->tensors,
-                           &header->tensor_capacity, sizeof tensor);
+        if (!check_range(header, &tensor)) return false;
+        void *items = grow_tensors(header->file.context, header->tensor, header->tensors,
+                                   &header->tensor_capacity, sizeof tensor);
         if (!items) return false;
         header->tensor = items;
         header->tensor[header->tensors++] = tensor;
@@ -200,7 +201,7 @@ static bool read_members(cti_safetensors *header) {
     return !json.fault || refuse_json(header, &json);
 }
 
-static int by_name(const void *a, const void *b) {
+static int tensor_by_name(const void *a, const void *b) {
     return cti_text_compare(((const cti_file_tensor *)a)->name, ((const cti_file_tensor *)b)->name);
 }
 static int by_key(const void *a, const void *b) {
@@ -224,9 +225,9 @@ static bool check_names(const cti_safetensors *header, const void **order, const
         }
     }
     for (int64_t i = 0; i < header->tensors; i++) order[i] = &header->tensor[i];
-    cti_sort(order, scratch, header->tensors, by_name);
+    cti_sort(order, scratch, header->tensors, tensor_by_name);
     for (int64_t i = 1; i < header->tensors; i++) {
-        if (by_name(order[i - 1], order[i]) == 0) {
+        if (tensor_by_name(order[i - 1], order[i]) == 0) {
             return refuse(&header->file, "tensor \"%s\" is there twice",
                           NAME(((const cti_file_tensor *)order[i])->name));
         }
@@ -318,7 +319,7 @@ static bool check_kind(const cti_file *file, const unsigned char first[9]) {
            !cti_kind_refuse(file, begin, n, "a safetensors file");
 }
 
-static bool read_header(cti_safetensors *header) {
+static bool read_safetensors_header(cti_safetensors *header) {
     const cti_file *file = &header->file;
     unsigned char first[9] = {0};
     if (file->size == 0) return refuse(file, NO_FILE "the file is empty");
@@ -340,7 +341,7 @@ bool cti_safetensors_open(ct_context *context, const char *op, const char *path,
                           cti_safetensors *header) {
     *header = (cti_safetensors){0};
     if (!cti_file_open(context, op, path, &header->file)) return false;
-    if (read_header(header)) return true;
+    if (read_safetensors_header(header)) return true;
     cti_safetensors_close(header);
     return false;
 }
@@ -351,7 +352,8 @@ bool cti_safetensors_open_checked(ct_context *context, const char *op, const cha
     if (!cti_file_open(context, op, path, &header->file)) return false;
     bool ok = true;
     header->checked = cti_checksum_is_there(&header->file, &ok);
-    if (ok && (!header->checked || cti_checksum_compare(&header->file)) && read_header(header))
+    if (ok && (!header->checked || cti_checksum_compare(&header->file)) &&
+        read_safetensors_header(header))
         return true;
     cti_safetensors_close(header);
     return false;

@@ -66,7 +66,7 @@ static int64_t fitting(const ct_named *named, int64_t n, ct_save_opts opts) {
 }
 
 /* Sets the shards' tensors and names. */
-static bool divide(shard_set *set, const ct_named *named, int64_t n, ct_save_opts opts) {
+static bool divide_shards(shard_set *set, const ct_named *named, int64_t n, ct_save_opts opts) {
     set->n = n == 0;
     for (int64_t at = 0; at < n; set->n++) at += fitting(named + at, n - at, opts);
     if (set->n > MOST_SHARDS) {
@@ -151,7 +151,7 @@ static bool new_index(const shard_set *set, cti_file_new *file) {
 
 /* Renames everything. While shards of an old set are being replaced there is no index, so that no
  * reader takes some of each. */
-static bool commit(shard_set *set, cti_file_new *index) {
+static bool commit_shards(shard_set *set, cti_file_new *index) {
     bool replaces = false, ok = true;
     for (int64_t i = 0; i < set->n; i++) replaces |= set->shard[i].file.replaces;
     if (replaces && index->replaces) ok = cti_file_remove(set->context, set->op, index->target);
@@ -168,8 +168,9 @@ static bool save_shards(ct_context *context, const char *op, const char *path,
                         const ct_named *named, int64_t n, ct_save_opts opts) {
     shard_set set = {.context = context, .op = op, .path = path};
     cti_file_new index;
-    const bool ok = divide(&set, named, n, opts) && make_folder(&set) && write_shards(&set, opts) &&
-                    new_index(&set, &index) && commit(&set, &index);
+    const bool ok = divide_shards(&set, named, n, opts) && make_folder(&set) &&
+                    write_shards(&set, opts) && new_index(&set, &index) &&
+                    commit_shards(&set, &index);
     for (int64_t i = 0; set.shard && i < set.n; i++) {
         if (set.shard[i].open) cti_file_new_drop(&set.shard[i].file);
         cti_path_free(context, set.shard[i].path);

@@ -33,7 +33,7 @@ static void *index_room(const cti_index *index, void *items, int64_t n, int64_t 
     return block;
 }
 
-static bool add(cti_index *index, cti_index_entry entry) {
+static bool add_shard_tensor(cti_index *index, cti_index_entry entry) {
     const cti_file *file = index->file;
     if (!is_plain_name(entry.file))
         return ct_fail(file->context, CT_ERR_FORMAT,
@@ -87,7 +87,7 @@ static bool read_map(cti_index *index, cti_json *json) {
     for (bool first = cti_json_open(json, '{'); cti_json_next(json, '}', &first);) {
         cti_index_entry entry;
         if (!cti_json_key(json, &entry.name) || !cti_json_string(json, &entry.file)) break;
-        if (!add(index, entry)) return false;
+        if (!add_shard_tensor(index, entry)) return false;
     }
     return !json->fault || refuse(index, json);
 }

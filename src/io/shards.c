@@ -116,7 +116,7 @@ static bool open_file(cti_shards *shards, char *path) {
                            : cti_safetensors_open)(shards->context, shards->op, path, file);
 }
 
-static int by_name(const void *a, const void *b) {
+static int shard_tensor_by_name(const void *a, const void *b) {
     const cti_file_tensor *const *x = a, *const *y = b;
     return cti_text_compare((*x)->name, (*y)->name);
 }
@@ -126,11 +126,11 @@ static bool sort_names(cti_shards *shards) {
     const void **scratch = cti_take(shards->context, bytes);
     if (!scratch) return false;
     for (int64_t i = 0; i < shards->tensors; i++) shards->by_name[i] = &shards->tensor[i];
-    cti_sort(shards->by_name, scratch, shards->tensors, by_name);
+    cti_sort(shards->by_name, scratch, shards->tensors, shard_tensor_by_name);
     cti_give(shards->context, scratch, bytes);
     for (int64_t i = 1; i < shards->tensors; i++) {
         const cti_file_tensor *const *tensor = shards->by_name[i];
-        if (by_name(shards->by_name[i - 1], tensor) == 0)
+        if (shard_tensor_by_name(shards->by_name[i - 1], tensor) == 0)
             return ct_fail(shards->context, CT_ERR_FORMAT, "%s: %s: tensor \"%s\" is there twice",
                            shards->op, shards->path, NAME((*tensor)->name));
     }

@@ -3,12 +3,14 @@
 #include <errno.h>
 #include <string.h>
 
-/* A name is the stem, TAG hex digits that all names of one process share, DIGITS - TAG random ones,
- * and an end. */
+/* A name is the stem, TAG hex digits that all names of one process share, TEMPORARY_DIGITS - TAG
+ * random ones, and an end. */
 static const char stem[] = ".cotangent-", locked_end[] = ".tmp", unlocked_end[] = ".part";
-enum { STEM = sizeof stem - 1, TAG = 8, DIGITS = 16 };
-_Static_assert(STEM + DIGITS + sizeof locked_end <= CTI_TEMPORARY_NAME, "a locked name fits");
-_Static_assert(STEM + DIGITS + sizeof unlocked_end <= CTI_TEMPORARY_NAME, "an unlocked one fits");
+enum { STEM = sizeof stem - 1, TAG = 8, TEMPORARY_DIGITS = 16 };
+_Static_assert(STEM + TEMPORARY_DIGITS + sizeof locked_end <= CTI_TEMPORARY_NAME,
+               "a locked name fits");
+_Static_assert(STEM + TEMPORARY_DIGITS + sizeof unlocked_end <= CTI_TEMPORARY_NAME,
+               "an unlocked one fits");
 
 enum {
     ATTEMPTS = 100,  /* at a name that is free */
@@ -42,10 +44,10 @@ static uint64_t random_digits(const void *here, int attempt) {
 }
 
 static bool is_temporary(const char *name) {
-    if (strlen(name) != STEM + DIGITS + sizeof locked_end - 1 || memcmp(name, stem, STEM))
+    if (strlen(name) != STEM + TEMPORARY_DIGITS + sizeof locked_end - 1 || memcmp(name, stem, STEM))
         return false;
-    return strspn(name + STEM, "0123456789abcdef") == DIGITS &&
-           !strcmp(name + STEM + DIGITS, locked_end);
+    return strspn(name + STEM, "0123456789abcdef") == TEMPORARY_DIGITS &&
+           !strcmp(name + STEM + TEMPORARY_DIGITS, locked_end);
 }
 
 /* ---- creating ---- */
@@ -58,8 +60,8 @@ int cti_temporary_open(char *path, size_t folder, unsigned mode, cti_lock *lock)
     memcpy(name, stem, STEM);
     write_tag(name + STEM);
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-        write_hex(name + STEM + TAG, random_digits(&mode, attempt), DIGITS - TAG);
-        strcpy(name + STEM + DIGITS, locks ? locked_end : unlocked_end);
+        write_hex(name + STEM + TAG, random_digits(&mode, attempt), TEMPORARY_DIGITS - TAG);
+        strcpy(name + STEM + TEMPORARY_DIGITS, locks ? locked_end : unlocked_end);
         const int fd = cti_os_create(path, mode);
         if (fd < 0 && errno != EEXIST) return -1;
         if (fd < 0) continue;

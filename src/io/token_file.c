@@ -7,44 +7,44 @@
 #include "../core/context.h"
 #include "kind.h"
 
-static const char op[] = "tokens";
+static const char token_op[] = "tokens";
 
 /* ---- the header ---- */
 
 /* llm.c's header: 256 little-endian i32, of which the first three say something. The first one is
  * MAGIC_GPT2 or MAGIC_LLAMA3. A file of u16 that begins so without being one would begin with the
  * ids 55432 or 55713, which GPT-2's vocabulary of 50257 does not have. */
-enum { HEADER = 1024, MAGIC_GPT2 = 20240520, MAGIC_LLAMA3 = 20240801 };
+enum { TOKEN_HEADER = 1024, MAGIC_GPT2 = 20240520, MAGIC_LLAMA3 = 20240801 };
 
 static bool has_header(const unsigned char first[12]) {
     const int64_t magic = cti_token_at(first, 4, 0);
     return magic == MAGIC_GPT2 || magic == MAGIC_LLAMA3;
 }
 
-static bool read_header(cti_token_file *file, const unsigned char first[12], int asked) {
+static bool read_token_header(cti_token_file *file, const unsigned char first[12], int asked) {
     ct_context *context = file->file.context;
     const long long version = cti_token_at(first, 4, 1), count = cti_token_at(first, 4, 2),
-                    rest = file->file.size - HEADER;
+                    rest = file->file.size - TOKEN_HEADER;
     if (rest < 0)
         return ct_fail(context, CT_ERR_FORMAT,
-                       "%s: %s: the file ends at byte %lld, inside llm.c's header of %d bytes", op,
-                       file->path, (long long)file->file.size, HEADER);
+                       "%s: %s: the file ends at byte %lld, inside llm.c's header of %d bytes",
+                       token_op, file->path, (long long)file->file.size, TOKEN_HEADER);
     if (version != 1 && version != 7)
         return ct_fail(context, CT_ERR_FORMAT,
                        "%s: %s: byte 4: version %lld of llm.c's header, not 1 (ids of 2 bytes) or "
                        "7 (ids of 4)",
-                       op, file->path, version);
+                       token_op, file->path, version);
     file->bytes = version == 1 ? 2 : 4;
     if (asked && asked != file->bytes)
         return ct_fail(context, CT_ERR_FORMAT,
-                       "%s: %s: byte 4: ids of %d bytes by llm.c's header, of %d by .bytes", op,
-                       file->path, file->bytes, asked);
+                       "%s: %s: byte 4: ids of %d bytes by llm.c's header, of %d by .bytes",
+                       token_op, file->path, file->bytes, asked);
     if (count * file->bytes != rest)
         return ct_fail(context, CT_ERR_FORMAT,
                        "%s: %s: byte 8: llm.c's header says %lld ids of %d bytes, and %lld bytes "
                        "follow it",
-                       op, file->path, count, file->bytes, rest);
-    file->data = HEADER;
+                       token_op, file->path, count, file->bytes, rest);
+    file->data = TOKEN_HEADER;
     file->ids = count;
     return true;
 }
@@ -53,11 +53,11 @@ static bool read_layout(cti_token_file *file, int asked) {
     unsigned char first[CTI_KIND_BYTES] = {0};
     const int64_t size = file->file.size, n = size < CTI_KIND_BYTES ? size : CTI_KIND_BYTES;
     if (!cti_file_read(&file->file, 0, first, (size_t)n)) return false;
-    if (has_header(first)) return read_header(file, first, asked);
+    if (has_header(first)) return read_token_header(file, first, asked);
     const cti_kind *kind = cti_kind_of(first, (size_t)n, size, true);
     if (kind)
-        return ct_fail(file->file.context, CT_ERR_FORMAT, "%s: %s: is %s, not a file of ids%s", op,
-                       file->path, kind->name, kind->ids);
+        return ct_fail(file->file.context, CT_ERR_FORMAT, "%s: %s: is %s, not a file of ids%s",
+                       token_op, file->path, kind->name, kind->ids);
     file->bytes = asked ? asked : 2;
     file->data = 0;
     file->ids = size / file->bytes;
@@ -65,7 +65,7 @@ static bool read_layout(cti_token_file *file, int asked) {
     return ct_fail(file->file.context, CT_ERR_FORMAT,
                    "%s: %s: its %lld bytes are no whole number of ids of %d bytes: the last one is "
                    "cut at byte %lld",
-                   op, file->path, (long long)size, file->bytes,
+                   token_op, file->path, (long long)size, file->bytes,
                    (long long)(file->ids * file->bytes));
 }
 
@@ -102,9 +102,9 @@ bool cti_token_file_open(ct_context *context, const char *path, int bytes, cti_t
     *file = (cti_token_file){.file = {.context = context, .fd = -1}};
     file->path = absolute(context, path);
     if (!file->path) return false;
-    bool ok = cti_file_open(context, op, file->path, &file->file);
+    bool ok = cti_file_open(context, token_op, file->path, &file->file);
     if (ok && !cti_os_about_file(file->file.fd, &file->about))
-        ok = cti_file_fail(context, op, file->path, "cannot read its size");
+        ok = cti_file_fail(context, token_op, file->path, "cannot read its size");
     if (ok) {
         file->file.size = file->about.size;
         ok = read_layout(file, bytes);
@@ -130,24 +130,24 @@ static bool is_unchanged(const cti_token_file *file, long long offset) {
     if (!cti_os_about_path(file->path, &now)) {
         char what[80];
         snprintf(what, sizeof what, "cannot find it any more, for the ids at byte %lld", offset);
-        return cti_file_fail(context, op, file->path, what);
+        return cti_file_fail(context, token_op, file->path, what);
     }
     /* the number of an inode is used again: that of a file that was closed, perhaps by a folder */
     if (now.device != then->device || now.number != then->number || now.kind != CTI_OS_FILE)
         return ct_fail(context, CT_ERR_IO,
                        "%s: %s: has been replaced since it was opened, found when the ids at byte "
                        "%lld were read",
-                       op, file->path, offset);
+                       token_op, file->path, offset);
     if (now.size != then->size)
         return ct_fail(context, CT_ERR_FORMAT,
                        "%s: %s: had %lld bytes when it was opened and has %lld now, found when the "
                        "ids at byte %lld were read",
-                       op, file->path, (long long)then->size, (long long)now.size, offset);
+                       token_op, file->path, (long long)then->size, (long long)now.size, offset);
     if (now.modified_s != then->modified_s || now.modified_ns != then->modified_ns)
         return ct_fail(context, CT_ERR_IO,
                        "%s: %s: has been written to since it was opened, found when the ids at "
                        "byte %lld were read",
-                       op, file->path, offset);
+                       token_op, file->path, offset);
     return true;
 }
 
@@ -155,8 +155,9 @@ static bool is_unchanged(const cti_token_file *file, long long offset) {
  * after each read, so that what was read is what the file had when it was opened. */
 bool cti_token_file_read(cti_token_file *file, int64_t first, int64_t count, void *out) {
     const int64_t offset = file->data + first * file->bytes;
-    if (file->file.fd < 0 && (!is_unchanged(file, offset) ||
-                              !cti_file_open(file->file.context, op, file->path, &file->file)))
+    if (file->file.fd < 0 &&
+        (!is_unchanged(file, offset) ||
+         !cti_file_open(file->file.context, token_op, file->path, &file->file)))
         return false;
     return cti_file_read(&file->file, offset, out, (size_t)(count * file->bytes)) &&
            is_unchanged(file, offset);

@@ -41,7 +41,7 @@ static void release(ct_context *context, ct_tokens *tokens, int opened) {
     cti_give(context, tokens->before, cti_bytes((int64_t)tokens->n + 1, sizeof *tokens->before));
 }
 
-static void end(cti_closer *closer) {
+static void tokens_end(cti_closer *closer) {
     ct_tokens_close((ct_tokens *)((char *)closer - offsetof(struct ct_tokens, closer)));
 }
 
@@ -107,7 +107,7 @@ ct_tokens *ct_tokens_open(ct_context *context, const char *const *paths, int n,
         return NULL;
     }
     files.object = tokens->object;
-    files.closer.close = end;
+    files.closer.close = tokens_end;
     *tokens = files;
     cti_closer_add(&context->closers, &tokens->closer);
     return tokens;

@@ -7,7 +7,7 @@
 #include "../kernels/half.h"
 #include "safetensors.h"
 
-enum { CHUNK = 1 << 16 }; /* bytes read and converted at a time */
+enum { VALUES_CHUNK = 1 << 16 }; /* bytes read and converted at a time */
 
 bool cti_safetensors_fits(cti_file_dtype from, ct_dtype to) {
     switch (to) {
@@ -25,7 +25,7 @@ bool cti_safetensors_fits(cti_file_dtype from, ct_dtype to) {
     return false;
 }
 
-static inline uint64_t little(const unsigned char *byte, int size) {
+static inline uint64_t read_little(const unsigned char *byte, int size) {
     uint64_t bits = 0;
     for (int i = 0; i < size; i++) bits |= (uint64_t)byte[i] << 8 * i;
     return bits;
@@ -48,10 +48,10 @@ static void to_f32(cti_file_dtype from, const unsigned char *in, char *out, int6
         uint32_t bits = 0;
         float value;
         switch (from) {
-        case CTI_FILE_F16: bits = cti_f16_widen((uint32_t)little(in + 2 * i, 2)); break;
-        case CTI_FILE_BF16: bits = cti_bf16_widen((uint32_t)little(in + 2 * i, 2)); break;
-        case CTI_FILE_F32: bits = (uint32_t)little(in + 4 * i, 4); break;
-        default: value = (float)as_double(little(in + 8 * i, 8)); memcpy(&bits, &value, 4);
+        case CTI_FILE_F16: bits = cti_f16_widen((uint32_t)read_little(in + 2 * i, 2)); break;
+        case CTI_FILE_BF16: bits = cti_bf16_widen((uint32_t)read_little(in + 2 * i, 2)); break;
+        case CTI_FILE_F32: bits = (uint32_t)read_little(in + 4 * i, 4); break;
+        default: value = (float)as_double(read_little(in + 8 * i, 8)); memcpy(&bits, &value, 4);
         }
         memcpy(out + 4 * i, &bits, 4);
     }
@@ -59,10 +59,10 @@ static void to_f32(cti_file_dtype from, const unsigned char *in, char *out, int6
 
 static double real_of(cti_file_dtype from, const unsigned char *in) {
     switch (from) {
-    case CTI_FILE_F16: return (double)as_float(cti_f16_widen((uint32_t)little(in, 2)));
-    case CTI_FILE_BF16: return (double)as_float(cti_bf16_widen((uint32_t)little(in, 2)));
-    case CTI_FILE_F32: return (double)as_float((uint32_t)little(in, 4));
-    default: return as_double(little(in, 8));
+    case CTI_FILE_F16: return (double)as_float(cti_f16_widen((uint32_t)read_little(in, 2)));
+    case CTI_FILE_BF16: return (double)as_float(cti_bf16_widen((uint32_t)read_little(in, 2)));
+    case CTI_FILE_F32: return (double)as_float((uint32_t)read_little(in, 4));
+    default: return as_double(read_little(in, 8));
     }
 }
 
@@ -78,7 +78,7 @@ static void to_f64(cti_file_dtype from, const unsigned char *in, char *out, int6
 static void to_bf16(cti_file_dtype from, const unsigned char *in, char *out, int64_t n) {
     const int64_t size = cti_file_dtype_bits(from) / 8;
     for (int64_t i = 0; i < n; i++) {
-        const uint16_t bits = from == CTI_FILE_BF16 ? (uint16_t)little(in + 2 * i, 2)
+        const uint16_t bits = from == CTI_FILE_BF16 ? (uint16_t)read_little(in + 2 * i, 2)
                                                     : cti_bf16_narrow(real_of(from, in + size * i));
         memcpy(out + 2 * i, &bits, 2);
     }
@@ -90,7 +90,7 @@ static int64_t to_i64(cti_file_dtype from, const unsigned char *in, char *out, i
     const int size = cti_file_dtype_bits(from) / 8;
     const uint64_t sign = UINT64_C(1) << (8 * size - 1);
     for (int64_t i = 0; i < n; i++) {
-        uint64_t bits = little(in + size * i, size);
+        uint64_t bits = read_little(in + size * i, size);
         if (from == CTI_FILE_U64 && bits > INT64_MAX) return i;
         if (is_signed) bits = (bits ^ sign) - sign;
         memcpy(out + 8 * i, &bits, 8);
@@ -127,10 +127,10 @@ bool cti_safetensors_read(const cti_file_tensor *from, int64_t first, int64_t co
                           int64_t at) {
     if (count == 0) return true;
     const cti_safetensors *header = from->header;
-    unsigned char *chunk = cti_take(header->file.context, CHUNK);
+    unsigned char *chunk = cti_take(header->file.context, VALUES_CHUNK);
     if (!chunk) return false;
     const int64_t from_size = cti_file_dtype_bits(from->dtype) / 8, /* of an element */
-        to_size = (int64_t)cti_dtype_size(to->dtype), step = CHUNK / from_size;
+        to_size = (int64_t)cti_dtype_size(to->dtype), step = VALUES_CHUNK / from_size;
     bool ok = true;
     for (int64_t done = 0, n; ok && done < count; done += n) {
         n = cti_min(count - done, step);
@@ -146,7 +146,7 @@ bool cti_safetensors_read(const cti_file_tensor *from, int64_t first, int64_t co
         case CT_BF16: to_bf16(from->dtype, chunk, out, n); break;
         case CT_I64:
             wrong = to_i64(from->dtype, chunk, out, n);
-            ok = wrong == n || refuse_u64(from, little(chunk + 8 * wrong, 8), i + wrong);
+            ok = wrong == n || refuse_u64(from, read_little(chunk + 8 * wrong, 8), i + wrong);
             break;
         case CT_BOOL:
             wrong = to_bool(chunk, out, n);
@@ -154,7 +154,7 @@ bool cti_safetensors_read(const cti_file_tensor *from, int64_t first, int64_t co
             break;
         }
     }
-    cti_give(header->file.context, chunk, CHUNK);
+    cti_give(header->file.context, chunk, VALUES_CHUNK);
     return ok;
 }
 

@@ -7,7 +7,7 @@
 #include "safetensors.h"
 #include "sort.h"
 
-enum { CHUNK = 1 << 16 }; /* bytes converted and written at a time */
+enum { WRITE_CHUNK = 1 << 16 }; /* bytes converted and written at a time */
 
 /* ---- checks ---- */
 
@@ -57,8 +57,8 @@ static bool check_metadata(ct_context *context, const char *op, const char *path
     return ok;
 }
 
-static bool check_tensor(ct_context *context, const char *op, const char *path,
-                         const ct_named *named, int64_t i) {
+static bool check_written_tensor(ct_context *context, const char *op, const char *path,
+                                 const ct_named *named, int64_t i) {
     if (!named->name)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: the name of tensor %lld is NULL", op,
                        path, (long long)i);
@@ -82,7 +82,7 @@ bool cti_safetensors_check(ct_context *context, const char *op, const char *path
                        op, path, (long long)opts.shard_bytes);
     if (!check_metadata(context, op, path, opts.metadata)) return false;
     for (int64_t i = 0; i < n; i++)
-        if (!check_tensor(context, op, path, &named[i], i)) return false;
+        if (!check_written_tensor(context, op, path, &named[i], i)) return false;
     size_t bytes = cti_bytes(n, sizeof(void *));
     const void **name = cti_take(context, bytes);
     if (!name) return false;
@@ -207,7 +207,7 @@ static bool little_endian(void) {
 }
 
 /* Copies elements [first, first + n) of a tensor, in row-major order, into out. */
-static void gather(const ct_tensor *tensor, int64_t first, int64_t n, char *out) {
+static void gather_elements(const ct_tensor *tensor, int64_t first, int64_t n, char *out) {
     const size_t size = cti_dtype_size(tensor->dtype);
     if (tensor->contiguous) {
         memcpy(out, tensor->data + (size_t)first * size, (size_t)n * size);
@@ -273,13 +273,13 @@ static uint64_t encode(ct_dtype from, cti_file_dtype to, const char *at) {
 
 /* Converts in the chunk: upwards, or where elements become larger (bf16) from the last one on. */
 static bool write_converted(const cti_file_new *file, const ct_tensor *tensor, cti_file_dtype to) {
-    char *chunk = cti_take(file->context, CHUNK);
+    char *chunk = cti_take(file->context, WRITE_CHUNK);
     bool ok = chunk != NULL;
     const int64_t size = (int64_t)cti_dtype_size(tensor->dtype),
-                  bytes = cti_file_dtype_bits(to) / 8, step = CHUNK / cti_max(size, bytes);
+                  bytes = cti_file_dtype_bits(to) / 8, step = WRITE_CHUNK / cti_max(size, bytes);
     for (int64_t i = 0; ok && i < tensor->numel; i += step) {
         const int64_t n = cti_min(tensor->numel - i, step);
-        gather(tensor, i, n, chunk);
+        gather_elements(tensor, i, n, chunk);
         for (int64_t j = 0; j < n; j++) {
             const int64_t at = bytes > size ? n - 1 - j : j;
             const uint64_t bits = encode(tensor->dtype, to, chunk + at * size);
@@ -288,7 +288,7 @@ static bool write_converted(const cti_file_new *file, const ct_tensor *tensor, c
         }
         ok = cti_file_new_write(file, chunk, (size_t)(n * bytes));
     }
-    cti_give(file->context, chunk, CHUNK);
+    cti_give(file->context, chunk, WRITE_CHUNK);
     return ok;
 }
 

@@ -9,7 +9,7 @@ static double milliseconds(int64_t nanoseconds) { return (double)nanoseconds * 1
 static int64_t total_time(const cti_profile_row *row) { return row->time[0] + row->time[1]; }
 
 /* A name with spaces before it, padded to `width`. */
-static void put_name(FILE *file, int indent, const char *name, int width) {
+static void print_region_name(FILE *file, int indent, const char *name, int width) {
     fprintf(file, "%*s", indent, "");
     for (const char *c = name; *c; c++)
         fputc((unsigned char)*c < ' ' || *c == 127 ? '?' : *c, file);
@@ -22,7 +22,7 @@ static void put_count(FILE *file, int64_t count) {
     if (count) fprintf(file, "  %8lld", (long long)count);
     else fprintf(file, "  %8s", "-");
 }
-static void put_number(FILE *file, int width, int digits, bool shown, double number) {
+static void print_number(FILE *file, int width, int digits, bool shown, double number) {
     if (shown) fprintf(file, "  %*.*f", width, digits, number);
     else fprintf(file, "  %*s", width, "-");
 }
@@ -42,19 +42,19 @@ static int name_width(const cti_profile_table *table) {
     return width;
 }
 
-static void put_op(FILE *file, const cti_profile_row *row, int width, int64_t wall) {
+static void print_op(FILE *file, const cti_profile_row *row, int width, int64_t wall) {
     const int64_t time = total_time(row);
-    put_name(file, 0, row->name, width);
+    print_region_name(file, 0, row->name, width);
     for (int b = 0; b < 2; b++) {
         put_count(file, row->calls[b]);
-        put_number(file, 9, 2, row->calls[b], milliseconds(row->time[b]));
+        print_number(file, 9, 2, row->calls[b], milliseconds(row->time[b]));
     }
     put_share(file, time, wall);
-    put_number(file, 7, 1, row->flops > 0 && time > 0, row->flops / (double)time);
-    put_number(file, 7, 1, row->flops == 0 && row->bytes && time > 0,
-               (double)row->bytes / (double)time);
-    put_number(file, 8, 2, row->made, (double)row->made * 1e-6);
-    put_number(file, 8, 2, row->kept, (double)row->kept * 1e-6);
+    print_number(file, 7, 1, row->flops > 0 && time > 0, row->flops / (double)time);
+    print_number(file, 7, 1, row->flops == 0 && row->bytes && time > 0,
+                 (double)row->bytes / (double)time);
+    print_number(file, 8, 2, row->made, (double)row->made * 1e-6);
+    print_number(file, 8, 2, row->kept, (double)row->kept * 1e-6);
     fputc('\n', file);
 }
 
@@ -81,9 +81,9 @@ static void put_ops(FILE *file, const cti_profile *p, int64_t wall) {
     for (int i = longest(table, listed); i >= 0; i = longest(table, listed)) {
         listed[i] = true;
         inside += total_time(&table->row[i]);
-        put_op(file, &table->row[i], width, wall);
+        print_op(file, &table->row[i], width, wall);
     }
-    put_name(file, 0, "outside ops", width);
+    print_region_name(file, 0, "outside ops", width);
     fprintf(file, "  %8s  %9.2f  %8s  %9s", "", milliseconds(wall - inside), "", "");
     put_share(file, wall - inside, wall);
     fputc('\n', file);
@@ -95,12 +95,12 @@ static void put_ops(FILE *file, const cti_profile *p, int64_t wall) {
 typedef struct {
     int64_t time[2];
     int depth;
-} whole;
+} module_total;
 
-static void sum_modules(const cti_profile_table *table, whole *sum) {
+static void sum_modules(const cti_profile_table *table, module_total *sum) {
     for (int i = 0; i < table->count; i++) {
         const cti_profile_row *row = &table->row[i];
-        sum[i] = (whole){.time = {row->time[0], row->time[1]}};
+        sum[i] = (module_total){.time = {row->time[0], row->time[1]}};
         if (i >= CTI_PROFILE_FIRST && row->parent) sum[i].depth = sum[row->parent].depth + 1;
     }
     for (int i = table->count - 1; i >= CTI_PROFILE_FIRST; i--) {
@@ -123,12 +123,12 @@ static int next_in_tree(const cti_profile_table *table, int i) {
     return next;
 }
 
-static void put_module(FILE *file, const cti_profile_row *row, const whole *sum, int width,
+static void put_module(FILE *file, const cti_profile_row *row, const module_total *sum, int width,
                        int64_t wall) {
-    put_name(file, 2 * sum->depth, row->name, width);
+    print_region_name(file, 2 * sum->depth, row->name, width);
     put_count(file, row->calls[0] + row->calls[1]);
     for (int b = 0; b < 2; b++)
-        put_number(file, 9, 2, sum->time[b] > 0, milliseconds(sum->time[b]));
+        print_number(file, 9, 2, sum->time[b] > 0, milliseconds(sum->time[b]));
     put_share(file, sum->time[0] + sum->time[1], wall);
     fprintf(file, "  %9.2f", milliseconds(total_time(row)));
     put_share(file, total_time(row), wall);
@@ -137,7 +137,7 @@ static void put_module(FILE *file, const cti_profile_row *row, const whole *sum,
 
 static void put_modules(FILE *file, const cti_profile *p, int64_t wall) {
     const cti_profile_table *table = &p->modules;
-    whole sum[CT_PROFILE_MODULES + CTI_PROFILE_FIRST];
+    module_total sum[CT_PROFILE_MODULES + CTI_PROFILE_FIRST];
     const int width = name_width(table) + 8;
     sum_modules(table, sum);
     fprintf(file, "\n%*s  %8s  %29s  %18s\n", width, "", "", "with all inside", "its own");

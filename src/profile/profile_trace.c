@@ -53,7 +53,7 @@ static void put_time(trace *t, const char *key, int64_t time) {
 }
 
 /* (4, 8), (16, 8) -> (4, 16) */
-static void put_shapes(trace *t, const int64_t *at, int count) {
+static void trace_shapes(trace *t, const int64_t *at, int count) {
     for (int i = 0; i < count;) {
         const int64_t ndim = at[i++];
         if (ndim == CTI_SHAPE_ARROW) {
@@ -85,7 +85,7 @@ static void put_event(trace *t, const cti_profile *p, const cti_profile_event *e
     put_string(t, module);
     if (e->shapes_count) {
         put(t, ",\"shapes\":\"");
-        put_shapes(t, p->shapes + e->shapes, e->shapes_count);
+        trace_shapes(t, p->shapes + e->shapes, e->shapes_count);
         put(t, "\"");
     }
     put(t, "}}");
@@ -97,7 +97,7 @@ static void put_memory(trace *t, const cti_profile_event *e) {
     put(t, ",\"args\":{\"bytes\":%" PRId64 "}}", e->live);
 }
 
-static void put_all(trace *t, const ct_context *context) {
+static void trace_all(trace *t, const ct_context *context) {
     const cti_profile *p = context->profile;
     int64_t live = -1;
     put(t, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"isa\":\"%s\",\"threads\":%d,",
@@ -130,7 +130,7 @@ bool ct_profile_trace(ct_context *context, const char *path) {
         t->out = (cti_writer){.at = t->buffer, .size = BUFFER};
         t->ok = true;
         cti_file_new_remove_dead(&file);
-        put_all(t, context);
+        trace_all(t, context);
         ok = t->ok && cti_file_new_commit(&file);
         if (!t->ok) cti_file_new_drop(&file);
     }
