@@ -2,7 +2,7 @@
  * whatever the sizes. */
 #include "suite.h"
 
-#include "../ops/attention/attention.h"
+#include "../ops/attention/attention_schedule.h"
 
 typedef struct {
     int64_t size, batch, kv_heads, t, s, d, dv;

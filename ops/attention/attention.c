@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "attention_masks.h"
+#include "attention_products.h"
 
 /* ---- checks; false: an error ---- */
 

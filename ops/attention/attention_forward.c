@@ -20,12 +20,15 @@
 #include <math.h>
 #include <string.h>
 
+#include "attention_masks.h"
+#include "attention_products.h"
+#include "attention_schedule.h"
+#include "attention_workspace.h"
+
 typedef struct {
-    cti_attention_params a;
+    const cti_attention_params *a;
     cti_attention_forward_schedule schedule;
-    char *workspaces; /* one for each worker */
-    size_t workspace_bytes;
-} forward_pass;
+} forward_call;
 
 /* A worker's buffers. */
 typedef struct {
@@ -41,39 +44,35 @@ typedef struct {
     char *rows; /* (nr, k_block): the same by queries, before it is transposed into bias */
     char *ones; /* (k_block): ones, from which the dropout kernel makes its factors */
 } forward_buffers;
+_Static_assert(sizeof(forward_buffers) <= CTI_ATTENTION_BUFFERS * sizeof(char *), "buffers");
 
-static forward_buffers forward_buffers_at(const forward_pass *f, char *base, size_t *used) {
-    const cti_attention_params *a = &f->a;
+static void forward_reserve(const void *call, cti_attention_workspace *space, void *buffers) {
+    const forward_call *f = call;
+    const cti_attention_params *a = f->a;
     const int64_t queries = cti_round_up(f->schedule.q_range, a->nr), keys = f->schedule.k_block;
     const bool dropout = a->attrs.dropout > 0;
     const bool has_rows = dropout || (a->mask.data && a->mask_is_bool);
-    forward_buffers w;
-    w.q = cti_attention_reserve_columns(a, base, used, queries, a->d_bytes);
-    w.o = cti_attention_reserve(a, base, used, queries, a->dv);
-    w.max = cti_attention_reserve(a, base, used, queries, 1);
-    w.sum = cti_attention_reserve(a, base, used, queries, 1);
-    w.k = cti_attention_reserve(a, base, used, keys, a->d);
-    w.v = cti_attention_reserve(a, base, used, keys, a->dv);
-    w.s = cti_attention_reserve(a, base, used, keys, a->nr);
-    w.bias = cti_attention_reserve(a, base, used, keys, a->nr);
-    w.rows = cti_attention_reserve(a, base, used, has_rows ? a->nr : 0, keys);
-    w.ones = cti_attention_reserve(a, base, used, dropout ? keys : 0, 1);
-    if (!a->rounded) return w;
-    w.k_left = cti_attention_reserve_left(a, base, used, keys, a->d);
-    w.v_right = cti_attention_reserve_right(a, base, used, a->dv);
-    return w;
+    forward_buffers *w = buffers;
+    w->q = cti_attention_reserve_columns(space, queries, a->d_bytes);
+    w->o = cti_attention_reserve(space, queries, a->dv);
+    w->max = cti_attention_reserve(space, queries, 1);
+    w->sum = cti_attention_reserve(space, queries, 1);
+    w->k = cti_attention_reserve(space, keys, a->d);
+    w->v = cti_attention_reserve(space, keys, a->dv);
+    w->s = cti_attention_reserve(space, keys, a->nr);
+    w->bias = cti_attention_reserve(space, keys, a->nr);
+    w->rows = cti_attention_reserve(space, has_rows ? a->nr : 0, keys);
+    w->ones = cti_attention_reserve_ones(space, dropout ? keys : 0);
+    if (!a->rounded) return;
+    w->k_left = cti_attention_reserve_left(space, keys, a->d);
+    w->v_right = cti_attention_reserve_right(space, a->dv);
 }
 
-/* Multiplies the weights of a panel by dropout's factors. A factor's random number is that of its
- * index in (B, H, T, S), so they are drawn along the keys of each query, then transposed. */
+/* Multiplies the weights of a panel by dropout's factors, which are drawn along the keys of each
+ * query, then transposed. */
 static void drop_weights(const cti_attention_params *a, const forward_buffers *w,
                          const cti_attention_tile *t) {
-    for (int64_t i = 0; i < t->nq; i++) {
-        const int64_t query = (t->b * a->heads + t->h) * a->t + t->q0 + i; /* in (B, H, T) */
-        const int64_t index = query * a->s + t->k0;                        /* in (B, H, T, S) */
-        a->kernels->dropout(t->nk, index, a->attrs.random, a->attrs.dropout, w->ones,
-                            w->rows + i * t->nk * a->size);
-    }
+    cti_attention_dropout(a, t, w->ones, t->nk, w->rows);
     cti_attention_pack(a, t->nk, t->nq, w->rows, 1, t->nk, w->bias);
     a->kernels->mul(t->nk * a->nr, w->s, 1, w->bias, 1, w->s);
 }
@@ -90,13 +89,14 @@ static void attend_panel(const cti_attention_params *a, const forward_buffers *w
     const bool begun = a->kernels->attention.online_softmax_update(t->nk, width, w->s, w->max + at,
                                                                    w->sum + at, a->dv, o);
     if (a->attrs.dropout > 0) drop_weights(a, w, t);
+    const cti_attention_diagonals seen = cti_attention_diagonals_of(a, t);
     const cti_attention_band p = {.data = w->s, /* P (queries, keys) */
                                   .row = 1,
                                   .col = a->nr,
                                   .m = t->nq,
                                   .k = t->nk,
-                                  .low = -t->nq,
-                                  .high = a->attrs.causal ? t->q0 + 1 - t->k0 : t->nk};
+                                  .low = seen.low,
+                                  .high = seen.high};
     cti_attention_band_product(a, &p, a->dv, v, 1, begun, o, a->dv);
 }
 
@@ -110,68 +110,61 @@ static void attend_keys(const cti_attention_params *a, const forward_buffers *w,
         v = cti_attention_right(a, &v, t->nk, a->dv, w->v_right);
     }
     for (int64_t i = 0; i < t->nq; i += a->nr) {
-        cti_attention_tile part = cti_attention_tile_part(t, i, a->nr, 0, t->nk);
-        part.nk = cti_attention_causal_keys(a, &part);
-        if (part.nk > 0) attend_panel(a, w, &part, i, &k, &v);
+        cti_attention_tile panel = cti_attention_subtile(t, i, a->nr, 0, t->nk);
+        panel.nk = cti_attention_key_end(a, &panel);
+        if (panel.nk > 0) attend_panel(a, w, &panel, i, &k, &v);
     }
 }
 
 /* A range of queries against all keys. */
-static void attend_range(const forward_pass *f, const forward_buffers *w,
+static void attend_range(const forward_call *f, const forward_buffers *w,
                          const cti_attention_tile *all) {
-    const cti_attention_params *a = &f->a;
+    const cti_attention_params *a = f->a;
     const int64_t nq = all->nq, padded = cti_round_up(nq, a->nr);
-    const int64_t end = cti_attention_causal_keys(a, all);
+    const int64_t end = cti_attention_key_end(a, all);
     const char *q = cti_attention_at(a, &a->q, all->b, all->h, all->q0, 0);
     cti_attention_pack_columns(a, a->d, nq, q, a->q.stride[3], a->q.stride[2], w->q);
     a->kernels->fill(padded, -INFINITY, w->max);
     a->kernels->fill(padded, 0, w->sum);
     for (int64_t k0 = 0; k0 < end; k0 += f->schedule.k_block) {
         const int64_t nk = cti_min(f->schedule.k_block, end - k0);
-        const cti_attention_tile t = cti_attention_tile_part(all, 0, nq, k0, nk);
+        const cti_attention_tile t = cti_attention_subtile(all, 0, nq, k0, nk);
         if (cti_attention_visible_keys(a, &t) != CTI_KEYS_NONE) attend_keys(a, w, &t);
     }
     char *out = cti_attention_at(a, &a->out, all->b, all->h, all->q0, 0);
     a->kernels->attention.online_softmax_finalize(nq, a->dv, w->max, w->sum, w->o, out,
                                                   a->out.stride[2]);
-    const int64_t at = cti_attention_stat_at(a, all->b, all->h, all->q0);
-    memcpy(a->max + at, w->max, (size_t)(nq * a->size));
-    memcpy(a->inverse_sum + at, w->sum, (size_t)(nq * a->size)); /* finalize left 1 / sum there */
+    const int64_t first = cti_attention_query(a, all, 0) * a->stat_size;
+    memcpy(a->max + first, w->max, (size_t)(nq * a->stat_size));
+    memcpy(a->inverse_sum + first, w->sum, (size_t)(nq * a->stat_size)); /* by finalize: 1 / sum */
 }
 
-/* The pieces of one head follow each other, so that its keys stay in cache. Within a head the last
- * range of queries comes first: under a causal mask it has the most keys, and a long piece at the
- * end leaves the other threads without work. */
-static void forward_task(void *arg, int64_t begin, int64_t end, int worker) {
-    const forward_pass *f = arg;
-    const cti_attention_params *a = &f->a;
+/* An item is a range of queries. Those of one head follow each other, so that its keys stay in
+ * cache. Within a head the last range comes first: under a causal mask it has the most keys, and a
+ * long item at the end leaves the other threads without work. */
+static void forward_item(const void *call, const void *buffers, int64_t item) {
+    const forward_call *f = call;
     const int64_t ranges = f->schedule.q_ranges, range = f->schedule.q_range;
-    size_t used = 0;
-    const forward_buffers w =
-        forward_buffers_at(f, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
-    if (a->attrs.dropout > 0) a->kernels->fill(f->schedule.k_block, 1, w.ones);
-    cti_attention_begin(a);
-    for (int64_t i = begin; i < end; i++) {
-        const int64_t q0 = (ranges - 1 - i % ranges) * range;
-        const cti_attention_tile head = cti_attention_head(a, i / ranges);
-        const cti_attention_tile t = cti_attention_tile_part(&head, q0, range, 0, a->s);
-        attend_range(f, &w, &t);
-    }
-    cti_attention_end(a);
+    const int64_t q0 = (ranges - 1 - item % ranges) * range;
+    const cti_attention_tile head = cti_attention_head(f->a, item / ranges);
+    const cti_attention_tile t = cti_attention_subtile(&head, q0, range, 0, f->a->s);
+    attend_range(f, buffers, &t);
 }
 
-static bool attend_all(ct_context *context, forward_pass *f) {
-    const int64_t heads = f->a.batch * f->a.heads;
-    if (heads * f->a.t == 0) return true;
-    f->schedule = cti_attention_schedule_forward(&f->a);
-    forward_buffers_at(f, NULL, &f->workspace_bytes);
-    const size_t bytes = cti_bytes(cti_parallel_width(context), f->workspace_bytes);
-    f->workspaces = cti_take(context, bytes);
-    if (!f->workspaces) return false;
-    if (context->observed) cti_attention_count(context, &f->a, f->a.d + f->a.dv);
-    cti_parallel(context, heads * f->schedule.q_ranges, f->schedule.grain, forward_task, f);
-    cti_give(context, f->workspaces, bytes);
-    return true;
+static bool attend_tiles(ct_context *context, const cti_attention_params *a) {
+    const int64_t heads = a->batch * a->heads;
+    if (heads * a->t == 0) return true;
+    const forward_call f = {.a = a, .schedule = cti_attention_schedule_forward(a)};
+    const cti_attention_pass pass = {.a = a,
+                                     .call = &f,
+                                     .reserve = forward_reserve,
+                                     .run = forward_item,
+                                     .items = heads * f.schedule.q_ranges,
+                                     .grain = f.schedule.grain,
+                                     .steps = 1,
+                                     .steady = true,
+                                     .flops = a->d + a->dv};
+    return cti_attention_run(context, &pass);
 }
 
 /* ---- the op ---- */
@@ -201,7 +194,7 @@ static ct_tensor *fused_forward(ct_call *c) {
     if (!y) return NULL;
     /* Nothing to compute. Not only a shortcut: if d and dv are 0, T and S may be of any size. */
     if (y->numel == 0 && c->n_outs == 1) return y;
-    x.stats = cti_op_new(c, y->dtype, CT_SHAPE(2, q[0], q[1], q[2]));
+    x.stats = cti_op_new(c, cti_dtype_statistics(y->dtype), CT_SHAPE(2, q[0], q[1], q[2]));
     if (!x.stats) return NULL;
     if (decode && wants_gradient(c)) {
         x.scores = cti_op_new(c, y->dtype, CT_SHAPE(q[0], q[1], q[2], k[2]));
@@ -210,8 +203,8 @@ static ct_tensor *fused_forward(ct_call *c) {
     if (c->n_outs > 1) c->outs[1] = x.stats;
     else c->saved[0] = x.stats;
     c->saved[1] = x.scores;
-    forward_pass f = {.a = cti_attention_params_of(c, &x)};
-    const bool done = decode ? cti_attention_decode(c->context, &f.a) : attend_all(c->context, &f);
+    const cti_attention_params a = cti_attention_params_of(c, &x);
+    const bool done = decode ? cti_attention_decode(c->context, &a) : attend_tiles(c->context, &a);
     return done ? y : NULL;
 }
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "attention.h"
+#include "attention_products.h"
 
 bool cti_attention_check_masks(ct_context *context, const char *name, const ct_tensor *mask,
                                const ct_tensor *key_mask, ct_dtype dtype, ct_shape scores) {
@@ -26,6 +26,25 @@ bool cti_attention_check_masks(ct_context *context, const char *name, const ct_t
     return true;
 }
 
+/* ---- which pairs are seen ---- */
+
+cti_attention_keys cti_attention_flagged_keys(const cti_attention_params *a,
+                                              const cti_attention_tile *t) {
+    const bool *flag = cti_attention_key_flags(a, t->b, t->k0);
+    const bool first = flag[0];
+    for (int64_t i = 1; i < t->nk; i++)
+        if (!flag[i * a->key_mask.stride[3]] != !first) return CTI_KEYS_SOME;
+    return first ? CTI_KEYS_ALL : CTI_KEYS_NONE;
+}
+
+double cti_attention_pairs(const cti_attention_params *a) {
+    if (!a->attrs.causal) return (double)a->t * (double)a->s;
+    const int64_t seeing_all = cti_max(0, a->t - a->s), others = a->t - seeing_all;
+    return (double)others * (double)(others + 1) / 2 + (double)seeing_all * (double)a->s;
+}
+
+/* ---- scores ---- */
+
 /* bias[i] = 0 where flag i is true, else -inf, for n keys; flags are `stride` apart. Lanes from n
  * to `width` become zeros: kernels compute them too, so they must not be undefined memory. */
 static void flags_to_bias(const cti_attention_params *a, const void *flags, int64_t stride,
@@ -46,8 +65,6 @@ static const char *mask_at(const cti_attention_params *a, const cti_attention_ti
     const int64_t head = t->b * stride[0] + t->h * stride[1];
     return a->mask.data + (head + t->q0 * stride[2] + t->k0 * stride[3]) * size;
 }
-
-/* ---- panels ---- */
 
 /* bias = the tile's part of the mask, as a panel of numbers to add to the scores. */
 static void mask_to_panel(const cti_attention_params *a, const cti_attention_tile *t,
@@ -91,19 +108,13 @@ void cti_attention_mask_panel(const cti_attention_params *a, const cti_attention
         mask_to_panel(a, t, transposed, bias, stage);
         f->add_bias(rows, width, panel, bias, a->nr);
     }
-    const bool crosses_diagonal =
-        t->k0 + t->nk - 1 > t->q0; /* is the last key after the first query? */
-    if (a->attrs.causal && crosses_diagonal) {
-        /* Transposed: in the row of key k0 + i, queries before that key are hidden. Else: in the
-         * row of query q0 + i, keys after that query. */
-        const int64_t first = transposed ? t->k0 - t->q0 : t->q0 + 1 - t->k0;
-        f->mask_causal(rows, width, first, transposed, panel);
-    }
+    /* Transposed: in the row of key k0 + i, queries before that key are hidden. Else: in the row of
+     * query q0 + i, keys after that query. */
+    const int64_t high = cti_attention_diagonals_of(a, t).high;
+    if (high < t->nk) f->mask_causal(rows, width, transposed ? 1 - high : high, transposed, panel);
     if (cti_attention_visible_keys(a, t) != CTI_KEYS_ALL)
         mask_keys(a, t, transposed, width, panel, bias);
 }
-
-/* ---- one query ---- */
 
 void cti_attention_mask_row(const cti_attention_params *a, const cti_attention_tile *t,
                             char *scores, char *bias) {

@@ -1,7 +1,7 @@
 /* Products of attention whose operands are rounded to bf16 (CT_MATMUL_BF16): which calls, their
  * factors, and the products. The weights P and their gradients dS are rounded as the products that
  * read them pack them; the softmax between stays f32. */
-#include "attention.h"
+#include "attention_products.h"
 
 /* Bytes of the rows of a band's A that are packed at once. */
 enum { BAND_BYTES = 32 * CTI_ATTENTION_RIGHT_ROWS * 2 };

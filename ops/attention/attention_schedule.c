@@ -1,6 +1,8 @@
-/* Cuts attention into pieces of work, by sizes alone, so that no sum depends on the number of
- * threads. */
-#include "attention.h"
+/* Cuts attention into pieces of work. */
+#include "attention_schedule.h"
+
+/* Multiplications from which waking a thread pays off. */
+enum { THREAD_COST = 1 << 20 };
 
 /* ---- forward ---- */
 
@@ -24,13 +26,13 @@ cti_attention_forward_schedule cti_attention_schedule_forward(const cti_attentio
     while (range > 128 && heads * cti_ceil_div(a->t, range) < FORWARD_PIECES) range /= 2;
     range = cti_max(range, a->nr);
     /* Ranges of equal length, in whole panels. */
-    const int64_t share = cti_ceil_div(a->t, cti_ceil_div(a->t, range));
-    cti_attention_forward_schedule s = {.q_range = cti_min(cti_round_up(share, a->nr), a->t),
+    const int64_t queries = cti_ceil_div(a->t, cti_ceil_div(a->t, range));
+    cti_attention_forward_schedule s = {.q_range = cti_min(cti_round_up(queries, a->nr), a->t),
                                         .k_block = FORWARD_KEYS};
     s.q_ranges = cti_ceil_div(a->t, s.q_range);
     /* In multiplications; the constants stand for the work around each row, column and score. */
     const double cost = ((double)s.q_range + 8) * (double)(a->s + 8) * (double)(row + 16);
-    s.grain = cost < CTI_ATTENTION_THREAD_COST ? (int64_t)(CTI_ATTENTION_THREAD_COST / cost) : 1;
+    s.grain = cost < THREAD_COST ? (int64_t)(THREAD_COST / cost) : 1;
     return s;
 }
 
@@ -64,11 +66,24 @@ cti_attention_backward_schedule cti_attention_schedule_backward(const cti_attent
     /* As in forward. */
     const double cost =
         (double)(s.q_range + 8) * (double)(s.k_range + 8) * (double)(row + 16) * (double)a->group;
-    s.grain = 1 + (int64_t)(CTI_ATTENTION_THREAD_COST / cost);
+    s.grain = 1 + (int64_t)(THREAD_COST / cost);
     return s;
 }
 
 int64_t cti_attention_keys_of_step(const cti_attention_backward_schedule *s, int64_t q_range,
                                    int64_t step) {
     return (q_range * (s->k_ranges / s->q_ranges) + step) % s->k_ranges;
+}
+
+/* ---- weights ---- */
+
+cti_attention_weights_schedule cti_attention_schedule_weights(const cti_attention_params *a) {
+    const double queries = (double)cti_min(CTI_ATTENTION_WEIGHTS_QUERIES, a->t);
+    const double keys = (double)cti_min(CTI_ATTENTION_WEIGHTS_KEYS, a->s);
+    const double summed_heads = a->attrs.mean_weights ? (double)a->heads : 1;
+    const double cost = queries * keys * (double)(a->d + 16) * summed_heads;
+    return (cti_attention_weights_schedule){
+        .q_tiles = cti_ceil_div(a->t, CTI_ATTENTION_WEIGHTS_QUERIES),
+        .k_tiles = cti_ceil_div(a->s, CTI_ATTENTION_WEIGHTS_KEYS),
+        .grain = 1 + (int64_t)(THREAD_COST / cost)};
 }

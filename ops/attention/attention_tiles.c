@@ -1,12 +1,12 @@
-/* A call's operands, the rows of a tile, and the products of a tile. */
-#include "attention.h"
+/* A call's tensors and operands, and the rows of a tile. */
+#include "attention_tiles.h"
 
 #include <string.h>
 
 #include "../../src/core/cache_sets.h"
-#include "../../src/core/profile.h"
+#include "attention_masks.h"
 
-/* ---- the call ---- */
+/* ---- tensors and operands ---- */
 
 bool cti_attention_unpack(ct_tensor *x, int64_t heads, ct_tensor *third[3]) {
     const int64_t width = x->shape.dim[2] / 3;
@@ -49,6 +49,8 @@ cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attenti
         .mr = f->gemm.mr,
         .mr_narrow = f->gemm.mr_narrow,
         .size = (int64_t)cti_dtype_size(x->q->dtype),
+        .dtype = x->q->dtype,
+        .stats_dtype = cti_dtype_statistics(x->q->dtype),
         .batch = q[0],
         .heads = q[1],
         .t = q[2],
@@ -60,9 +62,10 @@ cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attenti
         .k = cti_attention_operand_of(x->k, x->k->shape),
     };
     a.score_scale = a.attrs.scale * 1.44269504088896340736;
+    a.stat_size = (int64_t)cti_dtype_size(a.stats_dtype);
     if (x->stats) {
         a.max = x->stats->data;
-        a.inverse_sum = a.max + a.batch * a.heads * a.t * a.size;
+        a.inverse_sum = cti_op_second_half(x->stats);
     }
     if (x->scores) a.scores = x->scores->data;
     if (x->v) a.v = cti_attention_operand_of(x->v, x->v->shape);
@@ -99,24 +102,13 @@ ct_tensor *cti_attention_new_like(const ct_call *c, const ct_tensor *x, int64_t 
 
 /* ---- tiles ---- */
 
-cti_attention_keys cti_attention_visible_keys(const cti_attention_params *a,
-                                              const cti_attention_tile *t) {
-    if (!a->key_mask.data || t->nk <= 0) return CTI_KEYS_ALL;
-    const bool *flag = cti_attention_key_flags(a, t->b, t->k0);
-    const bool first = flag[0];
-    for (int64_t i = 1; i < t->nk; i++)
-        if (!flag[i * a->key_mask.stride[3]] != !first) return CTI_KEYS_SOME;
-    return first ? CTI_KEYS_ALL : CTI_KEYS_NONE;
-}
-
-/* ---- workspace ---- */
-
-char *cti_attention_reserve(const cti_attention_params *a, char *base, size_t *used, int64_t rows,
-                            int64_t cols) {
-    const size_t bytes = cti_bytes(rows, cti_bytes(cols, (size_t)a->size)), at = *used;
-    const bool fits = bytes < SIZE_MAX / 4 && at < SIZE_MAX / 4;
-    *used = fits ? at + (bytes + CTI_ALIGN - 1) / CTI_ALIGN * CTI_ALIGN : SIZE_MAX;
-    return base && fits ? base + at : NULL;
+void cti_attention_dropout(const cti_attention_params *a, const cti_attention_tile *t,
+                           const char *x, int64_t row, char *y) {
+    for (int64_t i = 0; i < t->nq; i++) {
+        const int64_t index = cti_attention_query(a, t, i) * a->s + t->k0; /* in (B, H, T, S) */
+        a->kernels->dropout(t->nk, index, a->attrs.random, a->attrs.dropout, x,
+                            y + i * row * a->size);
+    }
 }
 
 /* ---- rows ---- */
@@ -164,81 +156,4 @@ cti_attention_rows cti_attention_gather_keys(const cti_attention_params *a,
         else a->kernels->copy2d(1, cols, from, cols, x->stride[3], to, cols, 1, false);
     }
     return (cti_attention_rows){.data = buffer, .stride = cols};
-}
-
-/* ---- products ---- */
-
-/* Element (i, j) is at i row + j col, in elements. */
-typedef struct {
-    const char *data;
-    int64_t row, col;
-} tile_matrix;
-
-/* C (m, n) = alpha A (m, k) B (k, n), or C += with accumulate. B's rows are b_row apart: nr for a
- * packed panel. Columns of B and of C are consecutive. All products of attention but those of
- * attention_decode.c are calls of this function. */
-static void gemm(const cti_attention_params *a, int64_t m, int64_t n, int64_t k, double alpha,
-                 const tile_matrix *x, const char *b, int64_t b_row, bool accumulate, char *c,
-                 int64_t c_row) {
-    const cti_gemm_params params = {.k = k,
-                                    .a_row = x->row,
-                                    .a_col = x->col,
-                                    .b_row = b_row,
-                                    .row = c_row,
-                                    .col = 1,
-                                    .base_row = c_row,
-                                    .alpha = alpha};
-    a->kernels->gemm.macro_kernel(&params, m, n, x->data, b, a->nr * a->size, accumulate ? c : NULL,
-                                  c);
-}
-
-void cti_attention_pack(const cti_attention_params *a, int64_t k, int64_t n, const char *b,
-                        int64_t row, int64_t col, char *packed) {
-    for (int64_t j = 0; j < n; j += a->nr)
-        a->kernels->gemm.pack_b(k, cti_min(a->nr, n - j), b + j * col * a->size, row, col,
-                                packed + j * k * a->size);
-}
-
-void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64_t width, int64_t k,
-                                 const cti_attention_rows *rows, const char *b, double alpha,
-                                 char *panel) {
-    if (a->rounded) {
-        cti_attention_rounded_panel(a, m, width, k, rows, b, alpha, panel);
-        return;
-    }
-    const tile_matrix x = {.data = rows->data, .row = rows->stride, .col = 1};
-    gemm(a, m, width, k, alpha, &x, b, a->nr, false, panel, a->nr);
-}
-
-void cti_attention_count(ct_context *context, const cti_attention_params *a, int64_t per_pair) {
-    const int64_t t = a->t, s = a->s, seeing_all = cti_max(0, t - s);
-    const double triangle = (double)(t - seeing_all) * (double)(t - seeing_all + 1) / 2;
-    const double causal = triangle + (double)seeing_all * (double)s;
-    const double pairs = a->attrs.causal ? causal : (double)t * (double)s;
-    cti_profile_add_flops(context, 2 * (double)(a->batch * a->heads) * pairs * (double)per_pair);
-}
-
-/* One macro-kernel call for each micro-kernel tile of rows: so few rows share a range of columns
- * that little time goes to the zeros beside the band. */
-void cti_attention_band_product(const cti_attention_params *a, const cti_attention_band *band,
-                                int64_t cols, const cti_attention_rows *b, double alpha,
-                                bool accumulate, char *c, int64_t c_row) {
-    if (band->m <= 0) return;
-    if (a->rounded) {
-        cti_attention_rounded_band(a, band, cols, b, alpha, accumulate, c, c_row);
-        return;
-    }
-    const int64_t most = cols > a->kernels->attention.lanes ? a->mr : a->mr_narrow;
-    const int64_t share = cti_ceil_div(band->m, cti_ceil_div(band->m, most));
-    for (int64_t i = 0; i < band->m; i += share) {
-        const int64_t m = cti_min(share, band->m - i);
-        const int64_t begin = cti_max(0, cti_min(i + band->low, band->k));
-        const int64_t end = cti_min(band->k, i + m - 1 + band->high), k = cti_max(0, end - begin);
-        const cti_attention_rows rows = cti_attention_rows_from(a, b, begin);
-        const tile_matrix x = {.data = band->data + (i * band->row + begin * band->col) * a->size,
-                               .row = band->row,
-                               .col = band->col};
-        gemm(a, m, cols, k, alpha, &x, rows.data, rows.stride, accumulate, c + i * c_row * a->size,
-             c_row);
-    }
 }

@@ -13,20 +13,22 @@
 #include <math.h>
 
 #include "../update/update.h"
+#include "attention_masks.h"
+#include "attention_products.h"
+#include "attention_schedule.h"
+#include "attention_workspace.h"
 
 /* The fused op's inputs, without v, and its statistics. */
 enum { WEIGHTS_STATS = CTI_ATTENTION_INPUTS, WEIGHTS_INPUTS };
 
-/* A tile's weights (240 x 256) stay in L2, and a panel of a block's scores (120 x nr) in L1d. */
-enum { TILE_QUERIES = 240, TILE_KEYS = 256, BLOCK_QUERIES = 120 };
+enum { BLOCK_QUERIES = 120 }; /* of a tile: a panel of their scores stays in L1d */
 
 typedef struct {
     cti_attention_params a;
+    cti_attention_weights_schedule schedule;
     cti_attention_operand y; /* (B, H, T, S); for a mean the stride over heads is 0 */
-    int64_t q_tiles, k_tiles;
-    char *workspaces; /* one for each worker */
-    size_t workspace_bytes;
-} weights_pass;
+    int64_t summed_heads;    /* of an item: 1, or H for a mean */
+} weights_call;
 
 /* A worker's buffers. */
 typedef struct {
@@ -37,27 +39,28 @@ typedef struct {
     char *s;         /* a panel (queries, nr): scores, then weights */
     char *bias;      /* a panel (queries, nr) for masks */
 } weights_buffers;
+_Static_assert(sizeof(weights_buffers) <= CTI_ATTENTION_BUFFERS * sizeof(char *), "buffers");
 
-static weights_buffers weights_buffers_at(const cti_attention_params *a, char *base, size_t *used) {
-    const int64_t queries = cti_min(BLOCK_QUERIES, a->t), keys = cti_min(TILE_KEYS, a->s);
+static void weights_reserve(const void *call, cti_attention_workspace *space, void *buffers) {
+    const cti_attention_params *a = &((const weights_call *)call)->a;
+    const int64_t queries = cti_min(BLOCK_QUERIES, a->t);
+    const int64_t keys = cti_min(CTI_ATTENTION_WEIGHTS_KEYS, a->s);
     const bool masked = a->mask.data || a->key_mask.data;
-    weights_buffers w;
-    w.kt_panels =
-        cti_attention_reserve_columns(a, base, used, cti_round_up(keys, a->nr), a->d_bytes);
-    w.q = cti_attention_reserve(a, base, used, queries, a->d);
-    w.k = cti_attention_reserve(a, base, used, keys, a->d);
-    w.s = cti_attention_reserve(a, base, used, queries, a->nr);
-    w.bias = cti_attention_reserve(a, base, used, masked ? queries : 0, a->nr);
-    if (a->rounded) w.q_left = cti_attention_reserve_left(a, base, used, queries, a->d);
-    return w;
+    weights_buffers *w = buffers;
+    w->kt_panels = cti_attention_reserve_columns(space, cti_round_up(keys, a->nr), a->d_bytes);
+    w->q = cti_attention_reserve(space, queries, a->d);
+    w->k = cti_attention_reserve(space, keys, a->d);
+    w->s = cti_attention_reserve(space, queries, a->nr);
+    w->bias = cti_attention_reserve(space, masked ? queries : 0, a->nr);
+    if (a->rounded) w->q_left = cti_attention_reserve_left(space, queries, a->d);
 }
 
 /* y += the weights of a tile that is one panel; `key` is its first key, counted in kt_panels. */
-static void add_panel(const weights_pass *f, const weights_buffers *w, const cti_attention_tile *t,
+static void add_panel(const weights_call *f, const weights_buffers *w, const cti_attention_tile *t,
                       int64_t key, const cti_attention_rows *q) {
     const cti_attention_params *a = &f->a;
     const int64_t width = cti_attention_width(a, t->nk);
-    const int64_t stat = cti_attention_stat_at(a, t->b, t->h, t->q0), *stride = f->y.stride;
+    const int64_t *stride = f->y.stride, stat = cti_attention_query(a, t, 0) * a->stat_size;
     const double factor = a->attrs.mean_weights ? 1 / (double)a->heads : 1;
     const char *kt = w->kt_panels + key * a->d_bytes;
     char *y = cti_attention_at(a, &f->y, t->b, t->h, t->q0, t->k0);
@@ -69,14 +72,14 @@ static void add_panel(const weights_pass *f, const weights_buffers *w, const cti
 }
 
 /* A block of queries against the tile's keys. */
-static void add_block(const weights_pass *f, const weights_buffers *w,
+static void add_block(const weights_call *f, const weights_buffers *w,
                       const cti_attention_tile *t) {
     const cti_attention_params *a = &f->a;
     cti_attention_rows q = cti_attention_gather_queries(a, &a->q, t, a->d, w->q);
     if (a->rounded) q = cti_attention_left(a, &q, t->nq, a->d, w->q_left);
     for (int64_t k = 0; k < t->nk; k += a->nr) {
-        cti_attention_tile panel = cti_attention_tile_part(t, 0, t->nq, k, a->nr);
-        const int64_t hidden = cti_attention_causal_hidden_queries(a, &panel);
+        cti_attention_tile panel = cti_attention_subtile(t, 0, t->nq, k, a->nr);
+        const int64_t hidden = cti_attention_first_query(a, &panel);
         const int64_t first = a->rounded ? hidden / a->row_unit * a->row_unit : hidden;
         if (hidden >= t->nq) break;
         const cti_attention_rows rows = cti_attention_rows_from(a, &q, first);
@@ -86,58 +89,45 @@ static void add_block(const weights_pass *f, const weights_buffers *w,
     }
 }
 
-static void add_tile(const weights_pass *f, const weights_buffers *w, const cti_attention_tile *t) {
+static void add_tile(const weights_call *f, const weights_buffers *w, const cti_attention_tile *t) {
     const cti_attention_params *a = &f->a;
-    if (cti_attention_visible_keys(a, t) == CTI_KEYS_NONE || cti_attention_causal_keys(a, t) <= 0)
+    if (cti_attention_visible_keys(a, t) == CTI_KEYS_NONE || cti_attention_key_end(a, t) <= 0)
         return;
     const cti_attention_rows k = cti_attention_gather_keys(a, &a->k, t, a->d, w->k);
     cti_attention_pack_columns(a, a->d, t->nk, k.data, 1, k.stride, w->kt_panels);
     for (int64_t q = 0; q < t->nq; q += BLOCK_QUERIES) {
-        const cti_attention_tile block = cti_attention_tile_part(t, q, BLOCK_QUERIES, 0, t->nk);
+        const cti_attention_tile block = cti_attention_subtile(t, q, BLOCK_QUERIES, 0, t->nk);
         add_block(f, w, &block);
     }
 }
 
-static void tiles_task(void *arg, int64_t begin, int64_t end, int worker) {
-    const weights_pass *f = arg;
+static void weights_item(const void *call, const void *buffers, int64_t item) {
+    const weights_call *f = call;
     const cti_attention_params *a = &f->a;
-    const int64_t summed_heads = a->attrs.mean_weights ? a->heads : 1;
-    size_t used = 0;
-    const weights_buffers w =
-        weights_buffers_at(a, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
-    cti_attention_begin(a);
-    for (int64_t i = begin; i < end; i++) {
-        const int64_t q_tile = i / f->k_tiles % f->q_tiles, k_tile = i % f->k_tiles;
-        const cti_attention_tile head =
-            cti_attention_head(a, i / f->k_tiles / f->q_tiles * summed_heads);
-        cti_attention_tile t = cti_attention_tile_part(&head, q_tile * TILE_QUERIES, TILE_QUERIES,
-                                                       k_tile * TILE_KEYS, TILE_KEYS);
-        for (int64_t q = t.q0; q < t.q0 + t.nq; q++)
-            a->kernels->fill(t.nk, 0, cti_attention_at(a, &f->y, t.b, t.h, q, t.k0));
-        for (; t.h < head.h + summed_heads; t.h++) add_tile(f, &w, &t);
-    }
-    cti_attention_end(a);
+    const int64_t q_tiles = f->schedule.q_tiles, k_tiles = f->schedule.k_tiles;
+    const int64_t q_tile = item / k_tiles % q_tiles, k_tile = item % k_tiles;
+    const cti_attention_tile head =
+        cti_attention_head(a, item / k_tiles / q_tiles * f->summed_heads);
+    cti_attention_tile t = cti_attention_subtile(
+        &head, q_tile * CTI_ATTENTION_WEIGHTS_QUERIES, CTI_ATTENTION_WEIGHTS_QUERIES,
+        k_tile * CTI_ATTENTION_WEIGHTS_KEYS, CTI_ATTENTION_WEIGHTS_KEYS);
+    for (int64_t q = t.q0; q < t.q0 + t.nq; q++)
+        a->kernels->fill(t.nk, 0, cti_attention_at(a, &f->y, t.b, t.h, q, t.k0));
+    for (; t.h < head.h + f->summed_heads; t.h++) add_tile(f, buffers, &t);
 }
 
-static bool compute_tiles(ct_context *context, weights_pass *f) {
+static bool compute_tiles(ct_context *context, const weights_call *f) {
     const cti_attention_params *a = &f->a;
-    f->q_tiles = cti_ceil_div(a->t, TILE_QUERIES);
-    f->k_tiles = cti_ceil_div(a->s, TILE_KEYS);
-    const int64_t summed_heads = a->attrs.mean_weights ? a->heads : 1;
-    const int64_t items = a->batch * a->heads / summed_heads * f->q_tiles * f->k_tiles;
-    const double queries = (double)cti_min(TILE_QUERIES, a->t);
-    const double keys = (double)cti_min(TILE_KEYS, a->s);
-    const double cost = queries * keys * (double)(a->d + 16) * (double)summed_heads;
-    const int64_t grain = 1 + (int64_t)(CTI_ATTENTION_THREAD_COST / cost);
-    weights_buffers_at(a, NULL, &f->workspace_bytes);
-    const size_t bytes =
-        cti_bytes(items > grain ? cti_parallel_width(context) : 1, f->workspace_bytes);
-    f->workspaces = cti_take(context, bytes);
-    if (!f->workspaces) return false;
-    if (context->observed) cti_attention_count(context, a, a->d);
-    cti_parallel(context, items, grain, tiles_task, f);
-    cti_give(context, f->workspaces, bytes);
-    return true;
+    const int64_t tiles = f->schedule.q_tiles * f->schedule.k_tiles;
+    const cti_attention_pass pass = {.a = a,
+                                     .call = f,
+                                     .reserve = weights_reserve,
+                                     .run = weights_item,
+                                     .items = a->batch * a->heads / f->summed_heads * tiles,
+                                     .grain = f->schedule.grain,
+                                     .steps = 1,
+                                     .flops = a->d};
+    return cti_attention_run(context, &pass);
 }
 
 static ct_tensor *weights_forward(ct_call *c) {
@@ -145,7 +135,7 @@ static ct_tensor *weights_forward(ct_call *c) {
     c->drop = CT_DROP_OUT | CT_DROP_IN(WEIGHTS_STATS);
     if (!cti_attention_tensors_of(c, &x)) return NULL;
     x.stats = c->in[WEIGHTS_STATS];
-    weights_pass f = {.a = cti_attention_params_of(c, &x)};
+    weights_call f = {.a = cti_attention_params_of(c, &x)};
     const cti_attention_params *a = &f.a;
     const bool mean = a->attrs.mean_weights;
     const ct_shape shape =
@@ -155,6 +145,8 @@ static ct_tensor *weights_forward(ct_call *c) {
     if (a->heads == 0) return cti_op_fill(y, NAN) ? y : NULL; /* a mean of nothing */
     f.y = (cti_attention_operand){.data = y->data,
                                   .stride = {y->stride[0], mean ? 0 : a->t * a->s, a->s, 1}};
+    f.schedule = cti_attention_schedule_weights(a);
+    f.summed_heads = mean ? a->heads : 1;
     return compute_tiles(c->context, &f) ? y : NULL;
 }
 

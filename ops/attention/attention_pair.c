@@ -1,0 +1,381 @@
+/* A pair of attention's backward: a block of queries against a panel of keys, a block of keys and
+ * the range, from the inside outwards. Panels of scores are not transposed: a key is a lane. */
+#include "attention_pair.h"
+
+#include <string.h>
+
+#include "attention_masks.h"
+#include "attention_products.h"
+
+/* A worker's buffers, for a block of queries and a range of keys. */
+typedef struct {
+    char *kt_panels; /* K^T (d, keys), packed in panels */
+    char *vt_panels; /* V^T (dv, keys), packed in panels */
+    char *kv;        /* V (keys, dv) while it is packed, then K (keys, d); unless read in place */
+    char *q;         /* Q (queries, d), unless read in place */
+    char *dout;      /* dO (queries, dv), unless read in place */
+    /* Factors of products that round: Q, dO of a block of queries, K of each block of keys. */
+    char *q_left, *q_right, *dout_left, *dout_right, *k_right;
+    char *dq;      /* dQ (queries, d), unless summed in place */
+    char *dk;      /* dK (keys, d), unless summed in place */
+    char *dv;      /* dV (keys, dv), unless summed in place */
+    char *dot;     /* D (queries) */
+    char *s;       /* a panel (queries, nr): scores, then P */
+    char *dp;      /* a panel (queries, nr): dP */
+    char *ds;      /* dS against a block of keys (queries, k_block), rows ds_row apart */
+    char *bias;    /* a panel (queries, nr) for masks; a row of dmask */
+    char *ones;    /* (k_block): ones, from which the dropout kernel makes its factors */
+    char *factors; /* dropout's factors against a block of keys (queries, k_block) */
+} pair_buffers;
+_Static_assert(sizeof(pair_buffers) <= CTI_ATTENTION_BUFFERS * sizeof(char *), "buffers");
+
+/* Not k_block, which is 128: rows 512 or 1,024 bytes apart begin in 8 or 4 L1d sets and cause
+ * conflict misses. With one panel of padding attention of 4,096 tokens is 1.04 times as fast. */
+static int64_t ds_row(const cti_attention_backward_call *f) {
+    return f->schedule.k_block + f->a.nr;
+}
+
+void cti_attention_pair_reserve(const void *call, cti_attention_workspace *space, void *buffers) {
+    const cti_attention_backward_call *f = call;
+    const cti_attention_params *a = &f->a;
+    const int64_t k_block = f->schedule.k_block, range = f->schedule.k_range;
+    const int64_t padded = cti_round_up(range, a->nr);
+    const int64_t queries = cti_min(CTI_ATTENTION_QUERY_BLOCK, f->schedule.q_range);
+    const bool dropout = a->attrs.dropout > 0, masked = a->mask.data || a->key_mask.data;
+    pair_buffers *w = buffers;
+    w->kt_panels = cti_attention_reserve_columns(space, padded, a->d_bytes);
+    w->vt_panels = cti_attention_reserve_columns(space, padded, a->dv_bytes);
+    w->q = cti_attention_reserve(space, queries, a->d);
+    w->dout = cti_attention_reserve(space, queries, a->dv);
+    w->kv = cti_attention_reserve(space, range, cti_max(a->d, a->dv));
+    w->dq = cti_attention_reserve(space, queries, a->d);
+    w->dk = cti_attention_reserve(space, range, a->d);
+    w->dv = cti_attention_reserve(space, range, a->dv);
+    w->dot = cti_attention_reserve(space, queries, 1);
+    w->s = cti_attention_reserve(space, queries, a->nr);
+    w->dp = cti_attention_reserve(space, queries, a->nr);
+    w->ds = cti_attention_reserve(space, queries, ds_row(f));
+    w->bias = cti_attention_reserve(space, masked ? queries : 0, a->nr);
+    w->ones = cti_attention_reserve_ones(space, dropout ? k_block : 0);
+    w->factors = cti_attention_reserve(space, dropout ? queries : 0, k_block);
+    if (!a->rounded) return;
+    w->q_left = cti_attention_reserve_left(space, queries, a->d);
+    w->q_right = cti_attention_reserve_right(space, a->d);
+    w->dout_left = cti_attention_reserve_left(space, queries, a->dv);
+    w->dout_right = cti_attention_reserve_right(space, a->dv);
+    w->k_right = cti_attention_reserve_right(space, cti_ceil_div(range, k_block) *
+                                                        cti_round_up(a->d, a->nr));
+}
+
+/* Where K's block of keys that begins at row `key` of the range is packed as a right factor. */
+static char *k_right_at(const cti_attention_backward_call *f, const pair_buffers *w, int64_t key) {
+    const int64_t panels = cti_ceil_div(f->a.d, f->a.nr);
+    return w->k_right + key / f->schedule.k_block * panels * cti_attention_right_panel(&f->a);
+}
+
+/* ---- sums of gradients ---- */
+
+/* Rows of a gradient while they are summed: in the gradient itself, or in the workspace, from which
+ * sum_end copies or adds them to the gradient. */
+typedef struct {
+    char *data;
+    int64_t stride; /* from row to row, in elements */
+    char *gradient; /* the same rows of the gradient; NULL: not wanted */
+    int64_t gradient_stride;
+} sum_rows;
+
+static sum_rows sum_begin(const cti_attention_backward_call *f, const cti_attention_operand *to,
+                          int64_t b, int64_t h, int64_t first, int64_t n, int64_t cols,
+                          char *buffer) {
+    char *gradient = to->data ? cti_attention_at(&f->a, to, b, h, first, 0) : NULL;
+    const bool in_place =
+        gradient && !f->accumulate && cti_attention_in_place(&f->a, n, to->stride[2], cols);
+    return (sum_rows){.data = in_place ? gradient : buffer,
+                      .stride = in_place ? to->stride[2] : cols,
+                      .gradient = gradient,
+                      .gradient_stride = to->stride[2]};
+}
+
+static char *sum_row(const cti_attention_backward_call *f, const sum_rows *s, int64_t i) {
+    return s->data + i * s->stride * f->a.size;
+}
+
+static void sum_clear(const cti_attention_backward_call *f, const sum_rows *s, int64_t begin,
+                      int64_t end, int64_t cols) {
+    for (int64_t i = begin; i < end; i++) f->a.kernels->fill(cols, 0, sum_row(f, s, i));
+}
+
+static void sum_end(const cti_attention_backward_call *f, const sum_rows *s, int64_t n,
+                    int64_t cols) {
+    if (!s->gradient || s->gradient == s->data) return;
+    f->a.kernels->copy2d(n, cols, s->data, s->stride, 1, s->gradient, s->gradient_stride, 1,
+                         f->accumulate);
+}
+
+/* ---- a block of queries against a panel of keys ---- */
+
+/* A range of one head's keys. */
+typedef struct {
+    int64_t k0;
+    cti_attention_rows k; /* (keys, d); not rounded: a right factor */
+    sum_rows dk, dv;      /* (keys, d), (keys, dv) */
+    /* For each panel of keys (nr is at least 4): have its rows of dk and dv been written? */
+    bool begun[CTI_ATTENTION_MOST_KEYS / 4];
+} key_range;
+
+/* A block of one head's queries. */
+typedef struct {
+    int64_t q0;
+    int64_t mask_sum;                       /* the partial sum of dmask that it adds to */
+    cti_attention_rows q, dout;             /* (queries, d), (queries, dv), left factors */
+    cti_attention_rows q_right, dout_right; /* right factors; only if products are rounded */
+    sum_rows dq;                            /* (queries, d) */
+    bool begun;                             /* has dq been written? */
+} query_block;
+
+/* dmask += dS, summed over the dims in which the mask is broadcast: there dmask's stride is 0. */
+static void add_mask_gradient(const cti_attention_backward_call *f, const pair_buffers *w,
+                              const cti_attention_tile *t, int64_t mask_sum, const char *ds) {
+    const cti_kernels *kernels = f->a.kernels;
+    const int64_t row = f->dmask.stride[2], col = f->dmask.stride[3];
+    char *to = cti_attention_at(&f->a, &f->dmask, t->b, t->h, t->q0, t->k0) +
+               mask_sum * f->mask_stride * f->a.size;
+    if (row != 0) {
+        kernels->copy2d(t->nq, t->nk, ds, ds_row(f), 1, to, row, col, true);
+    } else {
+        kernels->sum(t->nq, t->nk, ds, ds_row(f), w->bias);
+        kernels->copy2d(1, t->nk, w->bias, t->nk, 1, to, t->nk, col, true);
+    }
+}
+
+/* panel *= dropout's factors; `factors` is the tile's first one. */
+static void drop_panel(const cti_attention_backward_call *f, const cti_attention_tile *t,
+                       const char *factors, char *panel) {
+    const cti_attention_params *a = &f->a;
+    for (int64_t i = 0; i < t->nq; i++) {
+        char *row = panel + i * a->nr * a->size;
+        a->kernels->mul(t->nk, row, 1, factors + i * f->schedule.k_block * a->size, 1, row);
+    }
+}
+
+/* Copies the scores that attention_decode.c has saved into a panel. Lanes beyond the keys are
+ * zeros, as after a product with a padded panel. */
+static void load_scores(const cti_attention_params *a, const cti_attention_tile *t, int64_t width,
+                        char *panel) {
+    for (int64_t i = 0; i < t->nq; i++) {
+        const char *scores = a->scores + (cti_attention_query(a, t, i) * a->s + t->k0) * a->size;
+        char *row = panel + i * a->nr * a->size;
+        memcpy(row, scores, (size_t)(t->nk * a->size));
+        memset(row + t->nk * a->size, 0, (size_t)((width - t->nk) * a->size));
+    }
+}
+
+/* w->s = the scores of a tile that is one panel; `key` is its first key, counted in the range. */
+static void compute_scores(const cti_attention_params *a, const pair_buffers *w,
+                           const cti_attention_tile *t, const cti_attention_rows *q, int64_t key) {
+    const int64_t width = cti_attention_width(a, t->nk);
+    if (a->scores) {
+        load_scores(a, t, width, w->s);
+    } else {
+        const char *kt = w->kt_panels + key * a->d_bytes;
+        cti_attention_panel_product(a, t->nq, width, a->d, q, kt, a->score_scale, w->s);
+        cti_attention_mask_panel(a, t, false, w->s, w->bias, NULL);
+    }
+}
+
+/* dV += P^T dO and dK += scale dS^T Q, of a tile that is one panel, with P in w->s; q and dout are
+ * right factors. */
+static void add_key_gradients(const cti_attention_backward_call *f, const pair_buffers *w,
+                              key_range *keys, const cti_attention_tile *t,
+                              const cti_attention_rows *q, const cti_attention_rows *dout,
+                              const char *ds) {
+    const cti_attention_params *a = &f->a;
+    const int64_t key = t->k0 - keys->k0; /* in the range */
+    bool *begun = &keys->begun[key / a->nr];
+    char *dk = sum_row(f, &keys->dk, key), *dv = sum_row(f, &keys->dv, key);
+    const cti_attention_diagonals seen = cti_attention_transposed(cti_attention_diagonals_of(a, t));
+    cti_attention_band band = {.data = w->s,
+                               .row = 1,
+                               .col = a->nr,
+                               .m = t->nk,
+                               .k = t->nq,
+                               .low = seen.low,
+                               .high = seen.high};
+    cti_attention_band_product(a, &band, a->dv, dout, 1, *begun, dv, keys->dv.stride);
+    band.data = ds;
+    band.col = ds_row(f);
+    cti_attention_band_product(a, &band, a->d, q, a->attrs.scale, *begun, dk, keys->dk.stride);
+    *begun = true;
+}
+
+/* dS in w->ds, and dV, dK and dmask, of a tile that is one panel: at most nr keys, and the queries
+ * of the block that attend to any of them. */
+static void backprop_panel(const cti_attention_backward_call *f, const pair_buffers *w,
+                           key_range *keys, const query_block *queries,
+                           const cti_attention_tile *t) {
+    const cti_attention_params *a = &f->a;
+    const int64_t width = cti_attention_width(a, t->nk), k_block = f->schedule.k_block;
+    const int64_t row = t->q0 - queries->q0; /* in the block of queries */
+    const int64_t key = t->k0 - keys->k0;    /* in the range of keys */
+    const int64_t col = key % k_block;       /* in the block of keys */
+    const int64_t stat = cti_attention_query(a, t, 0) * a->stat_size;
+    cti_attention_rows q = cti_attention_rows_from(a, &queries->q, row);
+    cti_attention_rows dout = cti_attention_rows_from(a, &queries->dout, row);
+    const char *vt = w->vt_panels + key * a->dv_bytes;
+    const char *dot = w->dot + row * a->size;
+    const char *factors =
+        a->attrs.dropout > 0 ? w->factors + (row * k_block + col) * a->size : NULL;
+    char *ds = w->ds + (row * ds_row(f) + col) * a->size;
+    compute_scores(a, w, t, &q, key);
+    cti_attention_panel_product(a, t->nq, width, a->dv, &dout, vt, 1, w->dp);
+    if (factors) drop_panel(f, t, factors, w->dp);
+    a->kernels->attention.softmax_backward(t->nq, width, w->s, w->dp, a->max + stat,
+                                           a->inverse_sum + stat, dot, ds, ds_row(f));
+    if (factors) drop_panel(f, t, factors, w->s);
+    if (f->dmask.data) add_mask_gradient(f, w, t, queries->mask_sum, ds);
+    if (a->rounded) {
+        q = cti_attention_rows_from(a, &queries->q_right, row);
+        dout = cti_attention_rows_from(a, &queries->dout_right, row);
+    }
+    add_key_gradients(f, w, keys, t, &q, &dout, ds);
+}
+
+/* ---- a block of queries against a block of keys ---- */
+
+/* dQ += scale dS K for queries from `first` on; queries before it attend to no key of the block.
+ * Summed over all k_block keys at once: for the nr keys of one panel, loading and storing dQ would
+ * take about as long as the product. */
+static void add_query_gradients(const cti_attention_backward_call *f, const pair_buffers *w,
+                                const key_range *keys, query_block *queries,
+                                const cti_attention_tile *t, int64_t first) {
+    const cti_attention_params *a = &f->a;
+    const int64_t key = t->k0 - keys->k0; /* in the range */
+    const cti_attention_rows k =
+        a->rounded
+            ? (cti_attention_rows){.data = k_right_at(f, w, key), .stride = queries->q_right.stride}
+            : cti_attention_rows_from(a, &keys->k, key);
+    const cti_attention_tile rows = cti_attention_subtile(t, first, t->nq, 0, t->nk);
+    const cti_attention_diagonals seen = cti_attention_diagonals_of(a, &rows);
+    const cti_attention_band band = {.data = w->ds + first * ds_row(f) * a->size,
+                                     .row = ds_row(f),
+                                     .col = 1,
+                                     .m = rows.nq,
+                                     .k = rows.nk,
+                                     .low = seen.low,
+                                     .high = seen.high};
+    if (!queries->begun) sum_clear(f, &queries->dq, 0, first, a->d);
+    cti_attention_band_product(a, &band, a->d, &k, a->attrs.scale, queries->begun,
+                               sum_row(f, &queries->dq, first), queries->dq.stride);
+    queries->begun = true;
+}
+
+static void backprop_key_block(const cti_attention_backward_call *f, const pair_buffers *w,
+                               key_range *keys, query_block *queries, const cti_attention_tile *t) {
+    const cti_attention_params *a = &f->a;
+    const int64_t first = cti_attention_first_query(a, t);
+    for (int64_t p = 0; p < t->nk; p += a->nr) {
+        cti_attention_tile panel = cti_attention_subtile(t, 0, t->nq, p, a->nr);
+        const int64_t hidden = cti_attention_first_query(a, &panel);
+        const int64_t skip = a->rounded ? hidden / a->row_unit * a->row_unit : hidden;
+        if (hidden >= t->nq) break;
+        /* The band product of dS reads these columns of a few rows before `skip` too, as one
+         * micro-kernel computes them together: memory must hold zeros there. */
+        const sum_rows columns = {.data = w->ds + p * a->size, .stride = ds_row(f)};
+        sum_clear(f, &columns, cti_max(first, skip - a->mr_narrow), skip, panel.nk);
+        panel.q0 += skip;
+        panel.nq -= skip;
+        backprop_panel(f, w, keys, queries, &panel);
+    }
+    add_query_gradients(f, w, keys, queries, t, first);
+}
+
+/* ---- a block of queries against a range of keys ---- */
+
+/* Gradients of hidden keys, and of queries whose keys are all hidden, are set to +0 at the end. A
+ * product may have written to such a row, if others of its tile are visible, and then it is -0 if
+ * the scale is negative: the bits would depend on the sizes of tiles. */
+
+static void backprop_query_block(const cti_attention_backward_call *f, const pair_buffers *w,
+                                 key_range *keys, const cti_attention_tile *t, int64_t mask_sum) {
+    const cti_attention_params *a = &f->a;
+    const int64_t end = cti_attention_key_end(a, t);
+    query_block queries = {.q0 = t->q0, .mask_sum = mask_sum};
+    queries.q = cti_attention_gather_queries(a, &a->q, t, a->d, w->q);
+    queries.dout = cti_attention_gather_queries(a, &f->dout, t, a->dv, w->dout);
+    queries.dq = sum_begin(f, &f->dq, t->b, t->h, t->q0, t->nq, a->d, w->dq);
+    a->kernels->attention.row_dots(t->nq, a->dv, queries.dout.data, queries.dout.stride,
+                                   cti_attention_at(a, &a->out, t->b, t->h, t->q0, 0),
+                                   a->out.stride[2], w->dot);
+    if (a->rounded) {
+        queries.q_right = cti_attention_right(a, &queries.q, t->nq, a->d, w->q_right);
+        queries.q = cti_attention_left(a, &queries.q, t->nq, a->d, w->q_left);
+        queries.dout_right = cti_attention_right(a, &queries.dout, t->nq, a->dv, w->dout_right);
+        queries.dout = cti_attention_left(a, &queries.dout, t->nq, a->dv, w->dout_left);
+    }
+    for (int64_t k = 0; k < end; k += f->schedule.k_block) {
+        const cti_attention_tile block = cti_attention_subtile(t, 0, t->nq, k, f->schedule.k_block);
+        if (cti_attention_visible_keys(a, &block) == CTI_KEYS_NONE) continue;
+        if (a->attrs.dropout > 0)
+            cti_attention_dropout(a, &block, w->ones, f->schedule.k_block, w->factors);
+        backprop_key_block(f, w, keys, &queries, &block);
+    }
+    for (int64_t i = 0; i < t->nq; i++)
+        if (!queries.begun || cti_attention_sees_nothing(a, t, i))
+            sum_clear(f, &queries.dq, i, i + 1, a->d);
+    sum_end(f, &queries.dq, t->nq, a->d);
+}
+
+/* ---- a pair ---- */
+
+/* Packs the range's values, then its keys. Both may need w->kv for rows that are not read in place;
+ * the keys come second and keep it, as dQ += dS K reads their rows. */
+static void key_range_begin(const cti_attention_backward_call *f, const pair_buffers *w,
+                            const cti_attention_tile *t, key_range *keys) {
+    const cti_attention_params *a = &f->a;
+    const int64_t kv = t->h / a->group;
+    const cti_attention_rows v = cti_attention_gather_keys(a, &a->v, t, a->dv, w->kv);
+    cti_attention_pack_columns(a, a->dv, t->nk, v.data, 1, v.stride, w->vt_panels);
+    keys->k0 = t->k0;
+    keys->k = cti_attention_gather_keys(a, &a->k, t, a->d, w->kv);
+    if (!a->scores)
+        cti_attention_pack_columns(a, a->d, t->nk, keys->k.data, 1, keys->k.stride, w->kt_panels);
+    for (int64_t i = 0; i < t->nk && a->rounded; i += f->schedule.k_block) {
+        const cti_attention_rows rows = cti_attention_rows_from(a, &keys->k, i);
+        cti_attention_right(a, &rows, cti_min(f->schedule.k_block, t->nk - i), a->d,
+                            k_right_at(f, w, i));
+    }
+    keys->dk = sum_begin(f, &f->dk, t->b, kv, t->k0, t->nk, a->d, w->dk);
+    keys->dv = sum_begin(f, &f->dv, t->b, kv, t->k0, t->nk, a->dv, w->dv);
+}
+
+static void key_range_end(const cti_attention_backward_call *f, const cti_attention_tile *t,
+                          const key_range *keys) {
+    const cti_attention_params *a = &f->a;
+    for (int64_t k = 0; k < t->nk; k++) {
+        if (keys->begun[k / a->nr] && !cti_attention_key_is_masked(a, t->b, t->k0 + k)) continue;
+        sum_clear(f, &keys->dk, k, k + 1, a->d);
+        sum_clear(f, &keys->dv, k, k + 1, a->dv);
+    }
+    sum_end(f, &keys->dk, t->nk, a->d);
+    sum_end(f, &keys->dv, t->nk, a->dv);
+}
+
+void cti_attention_backprop_pair(const cti_attention_backward_call *f, const void *buffers,
+                                 const cti_attention_pair *pair) {
+    const cti_attention_params *a = &f->a;
+    const cti_attention_backward_schedule *s = &f->schedule;
+    const int64_t first = pair->kv * a->group; /* query head */
+    const cti_attention_tile head = {.b = pair->b, .h = first, .nq = a->t, .nk = a->s};
+    cti_attention_tile t = cti_attention_subtile(&head, pair->q_range * s->q_range, s->q_range,
+                                                 pair->k_range * s->k_range, s->k_range);
+    if (cti_attention_key_end(a, &t) <= 0) return;
+    key_range keys = {0};
+    key_range_begin(f, buffers, &t, &keys);
+    for (; t.h < first + a->group; t.h++)
+        for (int64_t q = 0; q < t.nq; q += CTI_ATTENTION_QUERY_BLOCK) {
+            const cti_attention_tile block =
+                cti_attention_subtile(&t, q, CTI_ATTENTION_QUERY_BLOCK, 0, t.nk);
+            backprop_query_block(f, buffers, &keys, &block, pair->mask_sum);
+        }
+    key_range_end(f, &t, &keys);
+}

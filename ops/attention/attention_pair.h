@@ -1,0 +1,36 @@
+/* A pair of attention's backward: a range of queries, of all query heads that share one key head,
+ * against a range of keys. All five products of its blocks are computed there. */
+#ifndef CTI_OPS_ATTENTION_ATTENTION_PAIR_H
+#define CTI_OPS_ATTENTION_ATTENTION_PAIR_H
+
+#include "attention_schedule.h"
+#include "attention_workspace.h"
+
+/* What all pairs of a backward have in common. */
+typedef struct {
+    cti_attention_params a;
+    cti_attention_backward_schedule schedule;
+    cti_attention_operand dout, dq, dk, dv; /* data NULL: not wanted */
+    /* dq, dk and dv hold zeros or earlier steps' sums and are added to; else they are undefined. */
+    bool accumulate;
+    cti_attention_operand dmask;    /* of the first partial sum; data NULL: not wanted */
+    int64_t mask_dims[4];           /* of dmask; 1 in a dim that is broadcast */
+    int64_t mask_sums, mask_stride; /* how many partial sums, and elements from one to the next */
+    /* How many batches, and how many key heads, add to one element of dmask: 1 or all. */
+    int64_t shared_b, shared_h;
+    bool shared_ranges; /* dmask is broadcast over T and S, so all pairs of a head add to it, too */
+    int64_t items;      /* of a step */
+} cti_attention_backward_call;
+
+typedef struct {
+    int64_t b, kv;            /* batch, key head */
+    int64_t q_range, k_range; /* their numbers */
+    int64_t mask_sum;         /* the partial sum of dmask to which it adds */
+} cti_attention_pair;
+
+/* A worker's buffers for a pair; call is a cti_attention_backward_call. */
+void cti_attention_pair_reserve(const void *call, cti_attention_workspace *w, void *buffers);
+void cti_attention_backprop_pair(const cti_attention_backward_call *f, const void *buffers,
+                                 const cti_attention_pair *pair);
+
+#endif

@@ -1,0 +1,48 @@
+/* How attention is cut into pieces of work: by sizes only, so that no sum depends on the number of
+ * threads. */
+#ifndef CTI_OPS_ATTENTION_ATTENTION_SCHEDULE_H
+#define CTI_OPS_ATTENTION_ATTENTION_SCHEDULE_H
+
+#include "attention_tiles.h"
+
+enum {
+    CTI_ATTENTION_QUERY_BLOCK = 120, /* backward: a multiple of every micro-kernel's rows */
+    CTI_ATTENTION_MOST_KEYS = 1024,  /* backward: the longest range of keys */
+    /* A tile's weights (240 x 256) stay in L2, and a panel of a block's scores (120 x nr) in L1d.
+     */
+    CTI_ATTENTION_WEIGHTS_QUERIES = 240,
+    CTI_ATTENTION_WEIGHTS_KEYS = 256,
+};
+
+/* Forward: a piece of work is a range of q_range queries of one head against all keys, k_block of
+ * them at a time. */
+typedef struct {
+    int64_t q_ranges, q_range, k_block;
+    int64_t grain; /* pieces that a thread takes at once */
+} cti_attention_forward_schedule;
+cti_attention_forward_schedule cti_attention_schedule_forward(const cti_attention_params *a);
+
+/* Backward: a piece of work is a pair of a range of q_range queries and a range of k_range keys.
+ * There are q_ranges x k_ranges pairs; the last range of each is shorter. Inside a pair, blocks of
+ * CTI_ATTENTION_QUERY_BLOCK queries meet blocks of k_block keys. */
+typedef struct {
+    int64_t q_ranges, q_range, k_ranges, k_range, k_block;
+    int64_t grain; /* pairs of ranges that a thread takes at once */
+} cti_attention_backward_schedule;
+/* Neither B, H, T nor S is 0. */
+cti_attention_backward_schedule cti_attention_schedule_backward(const cti_attention_params *a);
+
+/* Which key range a query range is paired with in a step, 0 <= step < k_ranges. Over all steps each
+ * pair occurs once; within a step no two query ranges have the same key range. */
+int64_t cti_attention_keys_of_step(const cti_attention_backward_schedule *s, int64_t q_range,
+                                   int64_t step);
+
+/* Weights: a piece of work is a tile of CTI_ATTENTION_WEIGHTS_QUERIES x CTI_ATTENTION_WEIGHTS_KEYS
+ * of one head or, for a mean, of all heads one after the other. */
+typedef struct {
+    int64_t q_tiles, k_tiles;
+    int64_t grain; /* tiles that a thread takes at once */
+} cti_attention_weights_schedule;
+cti_attention_weights_schedule cti_attention_schedule_weights(const cti_attention_params *a);
+
+#endif

@@ -1,0 +1,82 @@
+/* Lays out the workspace of attention, and runs its passes on all threads. */
+#include "attention_workspace.h"
+
+#include "../../src/core/profile.h"
+#include "attention_masks.h"
+#include "attention_products.h"
+
+/* ---- the workspace ---- */
+
+char *cti_attention_reserve(cti_attention_workspace *w, int64_t rows, int64_t cols) {
+    const size_t bytes = cti_bytes(rows, cti_bytes(cols, (size_t)w->a->size)), at = w->used;
+    const bool fits = bytes < SIZE_MAX / 4 && at < SIZE_MAX / 4;
+    w->used = fits ? at + (bytes + CTI_ALIGN - 1) / CTI_ALIGN * CTI_ALIGN : SIZE_MAX;
+    return w->base && fits ? w->base + at : NULL;
+}
+
+char *cti_attention_reserve_ones(cti_attention_workspace *w, int64_t n) {
+    char *ones = cti_attention_reserve(w, n, 1);
+    if (ones && n > 0) w->a->kernels->fill(n, 1, ones);
+    return ones;
+}
+
+char *cti_attention_reserve_columns(cti_attention_workspace *w, int64_t n, int64_t bytes) {
+    return cti_attention_reserve(w, n, (int64_t)((size_t)bytes / (size_t)w->a->size));
+}
+
+char *cti_attention_reserve_left(cti_attention_workspace *w, int64_t n, int64_t cols) {
+    return cti_attention_reserve(w, cti_round_up(n, w->a->row_unit),
+                                 cti_gemm_packed(w->a->rounded, cols) / w->a->size);
+}
+
+char *cti_attention_reserve_right(cti_attention_workspace *w, int64_t cols) {
+    return cti_attention_reserve(w, cti_ceil_div(cols, w->a->nr),
+                                 cti_attention_right_panel(w->a) / w->a->size);
+}
+
+/* ---- the driver ---- */
+
+/* One step of a pass. */
+typedef struct {
+    const cti_attention_pass *pass;
+    char *workspaces; /* one for each worker */
+    size_t bytes;     /* of one */
+    int64_t first;    /* item of the step */
+} pass_step;
+
+static void pass_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const pass_step *step = arg;
+    const cti_attention_pass *pass = step->pass;
+    const cti_gemm_kernels *rounded = pass->a->rounded;
+    char *buffers[CTI_ATTENTION_BUFFERS];
+    cti_attention_workspace w = {.a = pass->a,
+                                 .base = step->workspaces + (size_t)worker * step->bytes};
+    pass->reserve(pass->call, &w, buffers);
+    CTI_ASSERT(w.used == step->bytes);
+    if (rounded && rounded->begin) rounded->begin();
+    for (int64_t i = begin; i < end; i++) pass->run(pass->call, buffers, step->first + i);
+    if (rounded && rounded->end) rounded->end();
+}
+
+/* Counts for a profile the work of the pairs that are not hidden by diagonals. */
+static void count_flops(ct_context *context, const cti_attention_pass *pass) {
+    const cti_attention_params *a = pass->a;
+    cti_profile_add_flops(context, 2 * (double)(a->batch * a->heads) * cti_attention_pairs(a) *
+                                       (double)pass->flops);
+}
+
+bool cti_attention_run(ct_context *context, const cti_attention_pass *pass) {
+    char *unset[CTI_ATTENTION_BUFFERS];
+    cti_attention_workspace counted = {.a = pass->a};
+    pass->reserve(pass->call, &counted, unset);
+    const bool all = pass->steady || pass->items > pass->grain;
+    const size_t bytes = cti_bytes(all ? cti_parallel_width(context) : 1, counted.used);
+    pass_step step = {.pass = pass, .bytes = counted.used};
+    step.workspaces = cti_take(context, bytes);
+    if (!step.workspaces) return false;
+    if (context->observed) count_flops(context, pass);
+    for (int64_t i = 0; i < pass->steps; i++, step.first += pass->items)
+        cti_parallel(context, pass->items, pass->grain, pass_task, &step);
+    cti_give(context, step.workspaces, bytes);
+    return true;
+}
