@@ -1,10 +1,10 @@
-/* What the tests of failing system calls share: wrappers that let the n-th call fail, and a module
- * with an optimiser to save and load. Link with -Wl,--wrap for each of the calls below and for
- * cti_take_any, which every cti_take is here, cti_take_zeroed and cti_handle_take_any. */
+/* Helpers of the tests of failing system calls: wrappers that a fault strikes, and a module with an
+ * optimiser to save and load. The Makefile links what includes this with --wrap of each of the
+ * calls below and of those of memory_faults.h. */
 #ifndef IO_FAULTS_H
 #define IO_FAULTS_H
 
-#include "suite.h"
+#include "fault_sweep.h"
 #include <cotangent/cotangent.h>
 #include <dirent.h>
 #include <errno.h>
@@ -17,22 +17,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../src/core/context.h"
+#include "memory_faults.h"
 
 /* ---- the calls ---- */
 
-/* INTERRUPT: every other call that a signal can interrupt; INTERRUPT_ONCE: call `at` of these;
- * SHORT: reads and writes transfer one byte; SHRINK: the file is truncated before a read;
- * MEANWHILE: meanwhile() is called before call `at`, as another program may do something there */
-typedef enum { NONE, FAIL, INTERRUPT, SHORT, SHRINK, INTERRUPT_ONCE, MEANWHILE } fault_mode;
-static struct {
-    fault_mode mode;
-    int64_t calls, at;  /* calls so far, and the number of the one that fails */
-    bool memory;        /* cti_take fails, not the system */
-    const char *failed; /* name of the call that failed */
-    int interrupts;
-    int error; /* errno of what fails; 0: EIO */
-} fault;
+/* How all calls go, beside the one that a fault strikes. INTERRUPTED: a signal interrupts every
+ * other call that can be; SHORT: reads and writes transfer one byte. */
+static enum { WHOLE, INTERRUPTED, SHORT } transfers;
 
 static char folder[64], path[128], link_path[128], stale_path[128];
 
@@ -42,23 +33,23 @@ static int names_taken; /* so many new files are refused, as if others had those
 static bool no_reading; /* a file in the folder can be opened for writing only */
 static int no_locks;    /* 1: no locks of open file descriptions; 2: no locks at all */
 
-static void (*meanwhile)(void);
+static void (*meanwhile)(void); /* what FAULT_MEANWHILE runs */
 
 static inline bool fails(const char *call) {
-    if (fault.mode == MEANWHILE && ++fault.calls == fault.at) {
-        fault.mode = NONE;
+    if (fault_strikes(FAULT_MEANWHILE, call)) {
+        fault.kind = FAULT_NONE;
         meanwhile();
     }
-    if (fault.mode != FAIL || fault.memory || ++fault.calls != fault.at) return false;
-    fault.failed = call;
+    if (!fault_strikes(FAULT_CALL, call)) return false;
     errno = fault.error ? fault.error : EIO;
     return true;
 }
 
-static inline bool interrupted(void) {
-    if (fault.mode != INTERRUPT && fault.mode != INTERRUPT_ONCE) return false;
-    const int before = fault.interrupts++;
-    if (fault.mode == INTERRUPT ? before % 2 : before + 1 != fault.at) return false;
+static inline bool interrupted(const char *call) {
+    static bool every_other;
+    if (transfers == INTERRUPTED) every_other = !every_other;
+    if (!(transfers == INTERRUPTED && !every_other) && !fault_strikes(FAULT_SIGNAL, call))
+        return false;
     errno = EINTR;
     return true;
 }
@@ -66,7 +57,7 @@ static inline bool interrupted(void) {
 int __real_open(const char *name, int flags, ...);
 int __wrap_open(const char *name, int flags, ...);
 int __wrap_open(const char *name, int flags, ...) {
-    if (fails("open") || interrupted()) return -1;
+    if (fails("open") || interrupted("open")) return -1;
     if (flags & O_EXCL && names_taken > 0) {
         names_taken--;
         errno = EEXIST;
@@ -85,9 +76,9 @@ int __wrap_open(const char *name, int flags, ...) {
 ssize_t __real_pread(int fd, void *out, size_t size, off_t offset);
 ssize_t __wrap_pread(int fd, void *out, size_t size, off_t offset);
 ssize_t __wrap_pread(int fd, void *out, size_t size, off_t offset) {
-    if (fails("pread") || interrupted()) return -1;
-    if (fault.mode == SHRINK && ++fault.calls == fault.at && truncate(path, offset)) return -1;
-    return __real_pread(fd, out, fault.mode == SHORT && size > 1 ? 1 : size, offset);
+    if (fails("pread") || interrupted("pread")) return -1;
+    if (fault_strikes(FAULT_SHRINK, "pread") && truncate(path, offset)) return -1;
+    return __real_pread(fd, out, transfers == SHORT && size > 1 ? 1 : size, offset);
 }
 
 ssize_t __real_write(int fd, const void *data, size_t size);
@@ -96,21 +87,21 @@ ssize_t __wrap_write(int fd, const void *data, size_t size) {
     void (*hook)(int) = before_write;
     before_write = NULL;
     if (hook) hook(fd);
-    if (fails("write") || interrupted()) return -1;
-    return __real_write(fd, data, fault.mode == SHORT && size > 1 ? 1 : size);
+    if (fails("write") || interrupted("write")) return -1;
+    return __real_write(fd, data, transfers == SHORT && size > 1 ? 1 : size);
 }
 
 ssize_t __real_pwrite(int fd, const void *data, size_t size, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *data, size_t size, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *data, size_t size, off_t offset) {
-    if (fails("pwrite") || interrupted()) return -1;
-    return __real_pwrite(fd, data, fault.mode == SHORT && size > 1 ? 1 : size, offset);
+    if (fails("pwrite") || interrupted("pwrite")) return -1;
+    return __real_pwrite(fd, data, transfers == SHORT && size > 1 ? 1 : size, offset);
 }
 
 int __real_openat(int at, const char *name, int flags, ...);
 int __wrap_openat(int at, const char *name, int flags, ...);
 int __wrap_openat(int at, const char *name, int flags, ...) { /* never to create */
-    if (fails("openat") || interrupted()) return -1;
+    if (fails("openat") || interrupted("openat")) return -1;
     if (no_reading && (flags & O_ACCMODE) == O_RDONLY) {
         errno = EACCES;
         return -1;
@@ -140,7 +131,7 @@ int __wrap_fcntl(int fd, int command, ...) { /* to lock only */
 int __real_close(int fd);
 int __wrap_close(int fd);
 int __wrap_close(int fd) {
-    bool fail = fails("close"), stop = interrupted();
+    bool fail = fails("close"), stop = interrupted("close");
     int status = __real_close(fd);
     if (fail) errno = EIO;
     if (stop) errno = EINTR;
@@ -154,7 +145,7 @@ int __wrap_close(int fd) {
 int __wrap_fsync(int fd);
 int __wrap_fsync(int fd) { /* does not sync, which would take long */
     (void)fd;
-    return fails("fsync") || interrupted() ? -1 : 0;
+    return fails("fsync") || interrupted("fsync") ? -1 : 0;
 }
 WRAP(rename, (const char *from, const char *to), (from, to))
 WRAP(unlink, (const char *name), (name))
@@ -179,29 +170,6 @@ char *__wrap_realpath(const char *name, char *out) {
     return fails("realpath") ? NULL : __real_realpath(name, out);
 }
 
-void *__real_cti_take_any(ct_context *c, size_t size);
-void *__wrap_cti_take_any(ct_context *c, size_t size);
-ct_tensor *__real_cti_handle_take_any(ct_context *c);
-ct_tensor *__wrap_cti_handle_take_any(ct_context *c);
-void *__real_cti_take_zeroed(ct_context *c, size_t size);
-void *__wrap_cti_take_zeroed(ct_context *c, size_t size);
-
-static inline bool refused(ct_context *c) {
-    if (fault.mode != FAIL || !fault.memory || ++fault.calls != fault.at) return false;
-    fault.failed = "cti_take";
-    ct_fail(c, CT_ERR_MEMORY, "injected: out of memory");
-    return true;
-}
-void *__wrap_cti_take_any(ct_context *c, size_t size) {
-    return refused(c) ? NULL : __real_cti_take_any(c, size);
-}
-ct_tensor *__wrap_cti_handle_take_any(ct_context *c) {
-    return refused(c) ? NULL : __real_cti_handle_take_any(c);
-}
-void *__wrap_cti_take_zeroed(ct_context *c, size_t size) {
-    return refused(c) ? NULL : __real_cti_take_zeroed(c, size);
-}
-
 /* ---- the module and optimiser that are saved ---- */
 
 static ct_context *context;
@@ -216,6 +184,7 @@ static inline int count_entries(const char *where) {
     closedir(dir);
     return n;
 }
+static inline int open_files(void) { return count_entries("/proc/self/fd"); }
 
 typedef struct {
     char bytes[1 << 15];
@@ -237,10 +206,7 @@ static inline bool equal(const content *a, const content *b) {
 static inline void snapshot(content *out) {
     char name[128];
     snprintf(name, sizeof name, "%s/snapshot", folder);
-    fault_mode was = fault.mode;
-    fault.mode = NONE;
     ck_assert_msg(ct_checkpoint_save(name, &checkpoint), "%s", ct_error_message(context));
-    fault.mode = was;
     FILE *file = fopen(name, "rb");
     out->size = fread(out->bytes, 1, sizeof out->bytes, file);
     fclose(file);
@@ -265,8 +231,7 @@ static inline void setup(void) {
     snprintf(link_path, sizeof link_path, "%s/link", folder);
     ck_assert_int_eq(symlink("file", link_path), 0);
     snprintf(stale_path, sizeof stale_path, "%s/.cotangent-0123456789abcdef.tmp", folder);
-    context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1});
-    context->pool.plain = false; /* no inline allocation, so that --wrap sees every request */
+    context = new_with((ct_context_opts){.seed = 1, .threads = 1});
     module = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 5});
     optim = ct_adamw_new(module, (ct_adamw_opts){.lr = 0.01});
     static ct_named named[2];
@@ -285,7 +250,8 @@ static inline void setup(void) {
 }
 
 static inline void teardown(void) {
-    fault.mode = NONE;
+    fault_disarm();
+    transfers = WHOLE;
     no_locks = 0;
     ct_context_free(context);
     unlink(path);
@@ -309,11 +275,12 @@ static inline bool load_metadata(void) {
 static inline bool save_all(void) { return ct_checkpoint_save(path, &checkpoint); }
 static inline bool load_all(void) { return ct_checkpoint_load(path, &checkpoint); }
 
-static const struct {
+typedef struct {
     const char *name;
     bool (*prepare)(void), (*run)(void);
     bool writes;
-} operations[] = {
+} operation;
+static const operation operations[] = {
     {"save", save, save, true},
     {"save through a link", save, save_link, true},
     {"save, nothing there", NULL, save, true},
@@ -343,11 +310,10 @@ static inline mode_t mode_of(const char *name) { return about(name).st_mode & 07
 
 /* Prepares an operation: trains one step, and makes the old file with an unusual mode and, if we
  * are root, another owner and group. */
-static inline void begin(int i) {
-    fault.mode = NONE;
+static inline void begin(const operation *o) {
     unlink(path);
-    if (operations[i].prepare) {
-        ck_assert_msg(operations[i].prepare(), "%s", ct_error_message(context));
+    if (o->prepare) {
+        ck_assert_msg(o->prepare(), "%s", ct_error_message(context));
         read_file(&old_file);
         ck_assert(chown(path, 2, 3) == 0 || geteuid() != 0);
         ck_assert_int_eq(chmod(path, 0661), 0);

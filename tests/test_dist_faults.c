@@ -1,35 +1,11 @@
 /* Request number n for memory fails on one rank, for every n, while it makes a ct_dist, trains,
  * adds numbers, saves or loads: then all ranks have the error, none has changed anything, and after
  * ct_error_clear all go on to the same bits as without it. */
-#include "memory_wraps.h"
+#include "memory_faults.h"
 
 #include "dist_model.h"
+#include "fault_sweep.h"
 #include "files.h"
-
-/* ---- requests that fail, of the thread that arms them ---- */
-
-static _Thread_local struct {
-    int64_t calls, at; /* at 0: none fails */
-} fault;
-
-static bool refuses(ct_context *c) {
-    if (!fault.at || ++fault.calls != fault.at) return false;
-    ct_fail(c, CT_ERR_MEMORY, "injected: out of memory");
-    return true;
-}
-
-void *__wrap_cti_take_any(ct_context *c, size_t size) {
-    return refuses(c) ? NULL : __real_cti_take_any(c, size);
-}
-void *__wrap_cti_take_zeroed(ct_context *c, size_t size) {
-    return refuses(c) ? NULL : __real_cti_take_zeroed(c, size);
-}
-char *__wrap_cti_take_string(ct_context *c, const char *string) {
-    return refuses(c) ? NULL : __real_cti_take_string(c, string);
-}
-ct_tensor *__wrap_cti_handle_take_any(ct_context *c) {
-    return refuses(c) ? NULL : __real_cti_handle_take_any(c);
-}
 
 /* ---- a run of which one phase fails ---- */
 
@@ -40,8 +16,8 @@ static struct {
     bool files; /* it saves and loads */
     int64_t at;
     int bad;
-    bool reached[MOST_RANKS]; /* the fault */
-    bool failed[MOST_RANKS];  /* the phase */
+    bool reached;            /* the fault, by the bad rank, which is the only one that writes it */
+    bool failed[MOST_RANKS]; /* the phase */
     uint64_t hash[MOST_RANKS];
     char wrong[MOST_RANKS][1200]; /* "" if all is well */
 } run;
@@ -56,14 +32,13 @@ static void complain(int rank, const char *says, const char *more) {
     if (!*run.wrong[rank]) snprintf(run.wrong[rank], sizeof run.wrong[0], "%s: %s", says, more);
 }
 
-/* Before what is to fail, and behind it. */
+/* Before what is to fail, and behind it. Each rank is a thread, and has a fault of its own. */
 static void arm(const attempt *a, phase p) {
-    fault.calls = 0;
-    fault.at = p == run.phase && a->rank == run.bad ? run.at : 0;
+    fault_arm(FAULT_TAKE, p == run.phase && a->rank == run.bad ? run.at : 0);
 }
 static bool fails(attempt *a, phase p, bool done) {
-    run.reached[a->rank] |= fault.at && fault.calls >= fault.at;
-    fault.at = 0;
+    if (fault.struck) run.reached = true;
+    fault_disarm();
     if (done == (ct_error(a->c) != CT_OK)) complain(a->rank, "a result without its error", "");
     if (done) return false;
     run.failed[a->rank] = true;
@@ -131,8 +106,33 @@ static void run_phase(const plan *p, phase at_phase, int64_t at, int bad, bool f
                (void *)p);
 }
 
+typedef struct {
+    const plan *plan;
+    phase phase;
+    int bad; /* the rank that has the fault */
+    uint64_t want;
+} world;
+
+static bool run_world(void *arg) {
+    const world *w = arg;
+    run_phase(w->plan, w->phase, fault.at, w->bad, w->phase >= SAVE);
+    if (run.reached) fault.struck = "cti_take";
+    return !run.failed[0];
+}
+
+static void check_world(const fault_end *end, void *arg) {
+    const world *w = arg;
+    for (int r = 0; r < w->plan->ranks; r++) {
+        ck_assert_msg(!*run.wrong[r], "phase %d, request %d, rank %d: %s", (int)w->phase,
+                      (int)end->at, r, run.wrong[r]);
+        ck_assert_msg(run.failed[r] == run.failed[0], "phase %d, request %d: only one rank",
+                      (int)w->phase, (int)end->at);
+        ck_assert_msg(run.hash[r] == w->want, "phase %d, request %d: other parameters",
+                      (int)w->phase, (int)end->at);
+    }
+}
+
 START_TEST(memory_runs_out) {
-    const phase at_phase = (phase)(NEW + _i / 2);
     const plan p = {.ranks = 2,
                     .threads = 1,
                     .shares = 4,
@@ -141,26 +141,18 @@ START_TEST(memory_runs_out) {
                     .bucket_bytes = 100000,
                     .clip = 1,
                     .groups = true};
-    run_phase(&p, NONE, 0, 0, at_phase >= SAVE);
+    world w = {.plan = &p, .phase = (phase)(NEW + _i / 2), .bad = _i % 2};
+    run_phase(&p, NONE, 0, 0, w.phase >= SAVE);
     ck_assert_msg(!*run.wrong[0] && !*run.wrong[1], "%s%s", run.wrong[0], run.wrong[1]);
-    const uint64_t want = run.hash[0];
-    int64_t failures = 0;
-    bool reached = true;
-    for (int64_t at = 1; reached; at += 1 + at / (at_phase < SAVE ? 12 : 6)) {
-        run_phase(&p, at_phase, at, _i % 2, at_phase >= SAVE);
-        reached = run.reached[_i % 2];
-        failures += run.failed[0];
-        for (int r = 0; r < p.ranks; r++) {
-            ck_assert_msg(!*run.wrong[r], "phase %d, request %d, rank %d: %s", (int)at_phase,
-                          (int)at, r, run.wrong[r]);
-            ck_assert_msg(run.failed[r] == run.failed[0], "phase %d, request %d: one rank alone",
-                          (int)at_phase, (int)at);
-            ck_assert_msg(run.hash[r] == want, "phase %d, request %d: other parameters",
-                          (int)at_phase, (int)at);
-        }
-    }
-    /* what a rank that is not the first needs for a save, it has */
-    ck_assert_int_ge(failures, at_phase == SUM || at_phase == SAVE ? 1 : 5);
+    w.want = run.hash[0];
+    fault_sweep(&(fault_case){.name = "a rank",
+                              .kind = FAULT_TAKE,
+                              .arg = &w,
+                              .run = run_world,
+                              .end = check_world,
+                              /* what a rank that is not the first needs for a save, it has */
+                              .least = w.phase == SUM || w.phase == SAVE ? 1 : 5,
+                              .sparse = w.phase < SAVE ? 12 : 6});
 }
 END_TEST
 

@@ -1,7 +1,6 @@
 /* The n-th request for memory fails, once or from then on, for every n: no crash, no leak, no
  * partial result, and the context works after ct_error_clear. The pool rarely calls the allocator,
  * so cti_take itself is made to fail too (memory_faults.h). */
-#include "suite.h"
 #include <cotangent/cotangent.h>
 #include <dirent.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "cases.h"
+#include "fault_sweep.h"
 #include "memory_faults.h"
 
 static ct_context *new_context(int threads) {
@@ -28,50 +28,56 @@ typedef struct {
 /* resets the generator and computes everything; true: all succeeded */
 typedef bool program(ct_context *context, result *out);
 
-static const char *modes[] = {"the allocator, once", "the allocator, for ever", "cti_take, once",
-                              "cti_take, for ever"};
+typedef struct {
+    program *run;
+    int threads;
+    result want, got;
+} subject;
+
+static ct_context *context; /* of the run */
+
+/* A context of the run's own, as what it sets up once is refused, too. */
+static bool run_anew(void *arg) {
+    subject *s = arg;
+    context = new_context(s->threads);
+    return context && s->run(context, &s->got);
+}
+
+static void check_result(const fault_end *end, void *arg) {
+    const subject *s = arg;
+    FAULT_CK(end, !end->done || !memcmp(s->got.value, s->want.value, sizeof s->want.value));
+    if (!context) ck_assert_int_eq(allocated.bytes, 0);
+}
+
+static bool run_again(void *arg) {
+    subject *s = arg;
+    if (!context) return true;
+    const bool done = s->run(context, &s->got);
+    ck_assert_msg(done, "afterwards: %s", ct_error_message(context));
+    ck_assert_msg(!memcmp(s->got.value, s->want.value, sizeof s->want.value),
+                  "afterwards the result is another");
+    ct_context_free(context);
+    context = NULL;
+    ck_assert_int_eq(allocated.bytes, 0);
+    return true;
+}
 
 static void sweep(program *run, int threads) {
-    static result want, got;
-    fault.at = 0;
-    ct_context *c = new_context(threads);
-    ck_assert_msg(run(c, &want), "without a fault: %s", ct_error_message(c));
-    ct_context_free(c);
-    ck_assert_int_eq(fault.bytes, 0);
-    for (int mode = 0; mode < 4; mode++) {
-        fault.forever = mode & 1, fault.take = mode & 2;
-        int64_t failures = 0;
-        for (int64_t at = 1;; at++) {
-            fault.calls = 0, fault.at = at;
-            c = new_context(threads);
-            if (c) {
-                bool done = run(c, &got);
-                bool failed = fault.calls >= at;
-                failures += !done;
-                ck_assert_msg(done || ct_error(c) == CT_ERR_MEMORY, "%s, %d: status %d: %s",
-                              modes[mode], (int)at, (int)ct_error(c), ct_error_message(c));
-                ck_assert_msg(failed || done, "%s, %d: an error without a fault: %s", modes[mode],
-                              (int)at, ct_error_message(c));
-                if (done)
-                    ck_assert_msg(ct_error(c) == CT_OK, "%s, %d: done, with an error: %s",
-                                  modes[mode], (int)at, ct_error_message(c));
-                if (done)
-                    ck_assert_msg(!memcmp(got.value, want.value, sizeof want.value),
-                                  "%s, %d: done, with another result", modes[mode], (int)at);
-                fault.at = 0;
-                ct_error_clear(c);
-                ck_assert_msg(run(c, &got), "%s, %d: afterwards: %s", modes[mode], (int)at,
-                              ct_error_message(c));
-                ck_assert_msg(!memcmp(got.value, want.value, sizeof want.value),
-                              "%s, %d: afterwards the result is another", modes[mode], (int)at);
-                ct_context_free(c);
-                ck_assert_msg(fault.bytes == 0, "%s, %d: %d bytes leak", modes[mode], (int)at,
-                              (int)fault.bytes);
-                if (!failed) break;
-            }
-            ck_assert_int_eq(fault.bytes, 0);
-        }
-        ck_assert_msg(failures > 0 || mode == 0, "%s: no fault was ever felt", modes[mode]);
+    static const fault_case modes[] = {
+        {.name = "the allocator, once", .kind = FAULT_ALLOCATOR, .may_succeed = true},
+        {.name = "the allocator, for ever", .kind = FAULT_ALLOCATOR, .forever = true},
+        {.name = "cti_take, once", .kind = FAULT_TAKE},
+        {.name = "cti_take, for ever", .kind = FAULT_TAKE, .forever = true}};
+    static subject s;
+    s = (subject){.run = run, .threads = threads};
+    ck_assert_msg(run_anew(&s), "without a fault: %s", ct_error_message(context));
+    s.want = s.got;
+    ck_assert(run_again(&s));
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        fault_case f = modes[i];
+        f.context = &context, f.arg = &s;
+        f.run = run_anew, f.end = check_result, f.again = run_again;
+        fault_sweep(&f);
     }
 }
 
@@ -271,31 +277,37 @@ static ct_module *make(ct_context *c, int kind) {
     }
 }
 
+static ct_module *made;
+
+static void begin_constructor(void *kind) {
+    context = new_context(1);
+    ct_module_free(make(context, *(int *)kind)); /* what a context sets up once */
+}
+static bool construct(void *kind) {
+    made = make(context, *(int *)kind);
+    return made;
+}
+static void check_constructor(const fault_end *end, void *kind) {
+    (void)kind;
+    FAULT_CK(end, end->done == !end->struck);
+    ct_error_clear(context);
+    ct_module_free(made);
+    ck_assert_msg(ct_memory(context).live == end->live,
+                  "%d bytes are left behind by a module that was freed",
+                  (int)(ct_memory(context).live - end->live));
+    ct_context_free(context);
+    context = NULL;
+    ck_assert_int_eq(allocated.bytes, 0);
+}
+
 START_TEST(a_constructor) {
-    fault.take = true, fault.forever = false;
-    for (int64_t at = 1;; at++) {
-        fault.at = 0;
-        ct_context *c = new_context(1);
-        ct_module_free(make(c, _i)); /* what a context sets up once */
-        int64_t before = ct_memory(c).live;
-        fault.calls = 0, fault.at = at;
-        ct_module *module = make(c, _i);
-        bool failed = fault.calls >= at;
-        fault.at = 0;
-        ck_assert_msg(!module == (ct_error(c) != CT_OK) && !module == failed, "fault %d: %s",
-                      (int)at, ct_error_message(c));
-        if (!module)
-            ck_assert_msg(ct_memory(c).live == before, "fault %d: %d bytes are left behind",
-                          (int)at, (int)(ct_memory(c).live - before));
-        ct_error_clear(c);
-        ct_module_free(module);
-        ck_assert_msg(ct_memory(c).live == before,
-                      "%d bytes are left behind by a module that was freed",
-                      (int)(ct_memory(c).live - before));
-        ct_context_free(c);
-        ck_assert_int_eq(fault.bytes, 0);
-        if (!failed) break;
-    }
+    fault_sweep(&(fault_case){.name = "a constructor",
+                              .kind = FAULT_TAKE,
+                              .context = &context,
+                              .arg = &_i,
+                              .begin = begin_constructor,
+                              .run = construct,
+                              .end = check_constructor});
 }
 END_TEST
 
@@ -370,7 +382,6 @@ static bool load(ct_context *c, result *out) {
 }
 
 START_TEST(a_load) {
-    fault.at = 0;
     ct_context *plain = ct_context_new((ct_context_opts){.threads = 1});
     ck_assert(ct_save(two_layers(plain, 2), path, (ct_save_opts){0}));
     ct_context_free(plain);

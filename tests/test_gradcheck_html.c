@@ -8,6 +8,7 @@
 
 #include <cotangent/cotangent.h>
 
+#include "fault_sweep.h"
 #include "memory_faults.h"
 
 static ct_context *context;
@@ -421,28 +422,48 @@ START_TEST(a_file_that_cannot_be_written) {
 }
 END_TEST
 
+static ct_tensor *checked;
+static ct_gradcheck_result checked_result;
+
 /* In debug mode each request is counted. */
+static void begin_page(void *arg) {
+    (void)arg;
+    context = ct_context_new((ct_context_opts){
+        .seed = 3, .threads = 1, .debug = true, .allocator = {allocate, release, NULL}});
+    checked = numbers(CT_SHAPE(2));
+}
+static bool write_page(void *arg) {
+    square s = {.factor = 2};
+    (void)arg;
+    checked_result = check(&s, &checked, 1, (ct_gradcheck_opts){.gradient_only = true});
+    return ct_error(context) == CT_OK;
+}
+static void check_page(const fault_end *end, void *arg) {
+    const ct_gradcheck_result r = checked_result;
+    (void)arg;
+    FAULT_CK(end, end->done == !end->struck);
+    FAULT_CK(end, end->struck || (r.ran && !r.ok));
+    has("</html>\n");
+    has(r.ran ? "The recorded graph" : "<b>failed</b>");
+    if (r.ran) has(end->struck ? "It could not be recorded again." : "<svg ");
+    ct_error_clear(context);
+    ct_context_free(context);
+    context = NULL;
+    ck_assert_int_eq(allocated.bytes, 0);
+}
+
 START_TEST(memory_that_runs_out) {
     ct_context_free(context);
-    for (int64_t at = 1, failed = 1; failed; at++) {
-        context = ct_context_new((ct_context_opts){
-            .seed = 3, .threads = 1, .debug = true, .allocator = {allocate, release, NULL}});
-        ct_tensor *x = numbers(CT_SHAPE(2));
-        square s = {.factor = 2};
-        fault.take = true, fault.forever = at % 2, fault.calls = 0, fault.at = at;
-        const ct_gradcheck_result r = check(&s, &x, 1, (ct_gradcheck_opts){.gradient_only = true});
-        failed = fault.calls >= at;
-        fault.at = 0;
-        ck_assert_int_eq(ct_error(context), failed ? CT_ERR_MEMORY : CT_OK);
-        ck_assert(failed || (r.ran && !r.ok));
-        has("</html>\n");
-        has(r.ran ? "The recorded graph" : "<b>failed</b>");
-        if (r.ran) has(failed ? "It could not be recorded again." : "<svg ");
-        ct_error_clear(context);
-        ct_context_free(context);
-        ck_assert_int_eq(fault.bytes, 0);
-        ck_assert(at < 2000 && (failed || at > 20));
-    }
+    for (int forever = 0; forever < 2; forever++)
+        fault_sweep(&(fault_case){.name = "a page",
+                                  .kind = FAULT_TAKE,
+                                  .forever = forever,
+                                  .context = &context,
+                                  .begin = begin_page,
+                                  .run = write_page,
+                                  .end = check_page,
+                                  .least = 20,
+                                  .most = 2000});
     setup();
 }
 END_TEST

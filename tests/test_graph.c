@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fault_sweep.h"
 #include "memory_faults.h"
 
 static ct_context *context;
@@ -438,6 +439,18 @@ START_TEST(without_options_it_is_graph_dot) {
 }
 END_TEST
 
+static bool draw(void *y) {
+    FILE *file = fmemopen(text, sizeof text, "w");
+    const bool done = ct_graph_dot_with(y, file, both);
+    fclose(file);
+    return done;
+}
+static void numbers_are_cleared(const fault_end *end, void *y) {
+    FAULT_CK(end, end->done == !end->struck);
+    ct_error_clear(context);
+    prints(y, "x1 = leaf (2) f32\n%1 = neg(x1) (2) f32\n");
+}
+
 START_TEST(what_fails_with_numbers) {
     ct_tensor *x = leaf(CT_SHAPE(2)), *y = ct_neg(x), *ended = ones(CT_SHAPE(2));
     ct_release(ended);
@@ -455,21 +468,14 @@ START_TEST(what_fails_with_numbers) {
         ct_error_clear(context);
         fclose(full);
     }
-    int failures = 0;
-    for (bool failed = true; failed; failures += failed) {
-        FILE *file = fmemopen(text, sizeof text, "w");
-        ck_assert_ptr_nonnull(file);
-        fault.take = true, fault.calls = 0, fault.at = failures + 1;
-        failed = !ct_graph_dot_with(y, file, both);
-        const int64_t at = fault.at;
-        fault.at = 0;
-        fclose(file);
-        ck_assert_int_eq(ct_error(context), failed ? CT_ERR_MEMORY : CT_OK);
-        ct_error_clear(context);
-        ck_assert_msg(at < 10, "it never succeeds");
-        prints(y, "x1 = leaf (2) f32\n%1 = neg(x1) (2) f32\n"); /* nodes' numbers are cleared */
-    }
-    ck_assert_int_eq(failures, 2);
+    fault_sweep(&(fault_case){.name = "a graph",
+                              .kind = FAULT_TAKE,
+                              .context = &context,
+                              .arg = y,
+                              .run = draw,
+                              .end = numbers_are_cleared,
+                              .least = 2,
+                              .most = 2});
     const ct_memory_stats before = ct_memory(context);
     shows(y, "\\n[-1, -1]\"");
     ck_assert_int_eq(ct_memory(context).live, before.live);

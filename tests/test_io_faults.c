@@ -4,95 +4,102 @@
 #include "io_faults.h"
 
 static content now;
+static int files; /* in the folder, before a run */
 
-static void sweep(int i, bool memory, int error) {
-    int64_t failures = 0;
-    for (int64_t at = 1;; at++) {
-        begin(i);
-        unlink(stale_path);
-        int64_t live = ct_memory(context).live;
-        int files = count_entries(folder), fds = count_entries("/proc/self/fd");
-        if (operations[i].writes) touch(stale_path);
-        fault.calls = 0, fault.at = at, fault.memory = memory, fault.failed = NULL,
-        fault.error = error, fault.mode = FAIL;
-        bool done = operations[i].run();
-        fault.mode = NONE;
-        const char *failed = fault.failed, *message = ct_error_message(context);
-#define CK(condition)                                                                              \
-    ck_assert_msg(condition, "%s, fault %lld (%s): %s: %s", operations[i].name, (long long)at,     \
-                  failed ? failed : "none", #condition, message)
-        const bool swept = unlink(stale_path) != 0;
-        CK(done == (ct_error(context) == CT_OK));
-        CK(ct_memory(context).live == live);
-        CK(count_entries("/proc/self/fd") == fds);
-        if (!failed) {
-            CK(done);
-            CK(swept);
-            if (operations[i].writes && operations[i].prepare) {
-                CK(mode_of(path) == 0661);
-                CK(geteuid() != 0 || (about(path).st_uid == 2 && about(path).st_gid == 3));
-            }
-            break;
-        }
-        failures++;
-        /* calls whose failure does not make a save fail */
-        static const char *const helpful[] = {"openat", "fstatat", "unlinkat", "fcntl", "fchown"};
-        /* whether what is read is a folder: opening it will tell */
-        bool harmless = !strcmp(failed, "stat") && !operations[i].writes;
-        /* closing a file that was read */
-        harmless |= !strcmp(failed, "close") && (done || !operations[i].writes);
-        for (int h = 0; h < 5; h++) harmless |= !strcmp(failed, helpful[h]);
-        /* the save made another temporary file */
-        if (!strcmp(failed, "fstat") && operations[i].writes) harmless |= done;
-        if (operations[i].writes && operations[i].prepare) CK((mode_of(path) & ~0661u) == 0);
-        /* the folder's fsync failed after the new file was in place */
-        bool after = strstr(message, "written, but") != NULL;
-        CK(harmless ? done : !done);
-        CK(done || ct_error(context) == (memory ? CT_ERR_MEMORY : CT_ERR_IO));
-        CK(done || memory || strstr(message, folder) != NULL);
-        CK(done || memory || strstr(message, strerror(error)) != NULL);
-        if (!done && !after) {
-            if (operations[i].prepare) {
-                CK(count_entries(folder) == files);
-                read_file(&now);
-                CK(equal(&now, &old_file));
-            } else {
-                CK(count_entries(folder) == files);
-            }
-        }
-        ct_error_clear(context);
-        snapshot(&now);
-        if (operations[i].writes || !done) CK(equal(&now, &old_state));
-        ck_assert_msg(operations[i].run(), "%s", ct_error_message(context));
-    }
-    ck_assert_int_ge(failures, 5);
+static void begin_run(void *arg) {
+    const operation *o = arg;
+    begin(o);
+    unlink(stale_path);
+    files = count_entries(folder);
+    if (o->writes) touch(stale_path);
 }
 
-START_TEST(every_call_fails) { sweep(_i, false, EIO); }
+static bool run(void *arg) { return ((const operation *)arg)->run(); }
+
+/* Whether a call may fail without that the operation does. */
+static bool is_harmless(const char *call, bool writes, bool done) {
+    static const char *const helpful[] = {"openat", "fstatat", "unlinkat", "fcntl", "fchown"};
+    for (int i = 0; i < 5; i++)
+        if (!strcmp(call, helpful[i])) return true;
+    /* whether what is read is a folder: opening it will tell */
+    if (!strcmp(call, "stat")) return !writes;
+    if (!strcmp(call, "close")) return done || !writes; /* of a file that was read */
+    return !strcmp(call, "fstat") && writes && done;    /* it made another temporary file */
+}
+
+static void after_no_fault(const fault_end *end, const operation *o, bool swept) {
+    FAULT_CK(end, swept);
+    if (!o->writes || !o->prepare) return;
+    FAULT_CK(end, mode_of(path) == 0661);
+    FAULT_CK(end, geteuid() != 0 || (about(path).st_uid == 2 && about(path).st_gid == 3));
+}
+
+static void after_fault(const fault_end *end, const operation *o) {
+    /* the folder's fsync failed after the new file was in place */
+    const bool after = strstr(end->message, "written, but") != NULL;
+    if (o->writes && o->prepare) FAULT_CK(end, (mode_of(path) & ~0661u) == 0);
+    FAULT_CK(end, end->done == is_harmless(end->struck, o->writes, end->done));
+    if (!end->done && !after) {
+        FAULT_CK(end, count_entries(folder) == files);
+        if (o->prepare) {
+            read_file(&now);
+            FAULT_CK(end, equal(&now, &old_file));
+        }
+    }
+}
+
+static int expected_error; /* 0: of a request for memory */
+
+static void check_run(const fault_end *end, void *arg) {
+    const operation *o = arg;
+    const bool swept = unlink(stale_path) != 0, named = end->done || !expected_error;
+    FAULT_CK(end, ct_memory(context).live == end->live);
+    FAULT_CK(end, named || strstr(end->message, folder) != NULL);
+    FAULT_CK(end, named || strstr(end->message, strerror(expected_error)) != NULL);
+    if (end->struck) after_fault(end, o);
+    else after_no_fault(end, o, swept);
+    ct_error_clear(context);
+    snapshot(&now);
+    if (end->struck && (o->writes || !end->done)) FAULT_CK(end, equal(&now, &old_state));
+}
+
+static void sweep(int i, fault_kind kind, int error) {
+    expected_error = error;
+    fault_sweep(&(fault_case){.name = operations[i].name,
+                              .kind = kind,
+                              .error = error,
+                              .context = &context,
+                              .arg = (void *)&operations[i],
+                              .begin = begin_run,
+                              .run = run,
+                              .end = check_run,
+                              .again = run,
+                              .unchanged = open_files,
+                              .least = 5});
+}
+
+START_TEST(every_call_fails) { sweep(_i, FAULT_CALL, EIO); }
 END_TEST
-START_TEST(every_request_for_memory_fails) { sweep(_i, true, EIO); }
+START_TEST(every_request_for_memory_fails) { sweep(_i, FAULT_TAKE, 0); }
 END_TEST
 
 /* A full disk, a quota, and a file system that cannot be written. */
 START_TEST(no_room) {
     static const int errors[] = {ENOSPC, EDQUOT, EROFS};
-    for (int i = 0; i < 3; i++) sweep(_i, false, errors[i]);
+    for (int i = 0; i < 3; i++) sweep(_i, FAULT_CALL, errors[i]);
 }
 END_TEST
 
 /* Interrupted calls are repeated, and short reads and writes are continued. */
 START_TEST(interrupted_and_short) {
-    begin(_i);
-    ck_assert(operations[_i].run());
+    const operation *o = &operations[_i];
+    begin(o);
+    ck_assert(o->run());
     read_file(&old_file);
     snapshot(&old_state);
-    for (fault_mode mode = INTERRUPT; mode <= SHORT; mode++) {
-        fault.interrupts = 0;
-        fault.mode = mode;
-        bool done = operations[_i].run();
-        fault.mode = NONE;
-        ck_assert_msg(done, "%s, %s: %s", operations[_i].name,
-                      mode == SHORT ? "short" : "interrupted", ct_error_message(context));
+    for (transfers = INTERRUPTED; transfers <= SHORT; transfers++) {
+        ck_assert_msg(o->run(), "%s, %s: %s", o->name, transfers == SHORT ? "short" : "interrupted",
+                      ct_error_message(context));
         read_file(&now);
         ck_assert(equal(&now, &old_file));
         snapshot(&now);
@@ -101,41 +108,47 @@ START_TEST(interrupted_and_short) {
 }
 END_TEST
 
+static void begin_plainly(void *arg) { begin(arg); }
+
+static void check_interrupted(const fault_end *end, void *arg) {
+    FAULT_CK(end, end->done);
+    snapshot(&now);
+    if (((const operation *)arg)->writes) FAULT_CK(end, equal(&now, &old_state));
+}
+
 START_TEST(each_call_is_interrupted) {
-    int64_t at = 1;
-    for (bool more = true; more; at++) {
-        begin(_i);
-        fault.interrupts = 0, fault.at = at, fault.mode = INTERRUPT_ONCE;
-        const bool done = operations[_i].run();
-        fault.mode = NONE;
-        more = fault.interrupts >= at;
-        ck_assert_msg(done, "%s, call %lld: %s", operations[_i].name, (long long)at,
-                      ct_error_message(context));
-        snapshot(&now);
-        if (operations[_i].writes) ck_assert(equal(&now, &old_state));
-    }
-    ck_assert_int_ge(at, 4);
+    fault_sweep(&(fault_case){.name = operations[_i].name,
+                              .kind = FAULT_SIGNAL,
+                              .context = &context,
+                              .arg = (void *)&operations[_i],
+                              .begin = begin_plainly,
+                              .run = run,
+                              .end = check_interrupted,
+                              .least = 3,
+                              .may_succeed = true});
 }
 END_TEST
 
+static void check_shrunk(const fault_end *end, void *arg) {
+    (void)arg;
+    FAULT_CK(end, end->done == !end->struck);
+    if (end->done) return;
+    FAULT_CK(end, strstr(end->message, "while being read"));
+    ct_error_clear(context);
+    snapshot(&now);
+    FAULT_CK(end, equal(&now, &old_state));
+}
+
 START_TEST(file_shrinks_while_it_is_read) {
-    int64_t at = 1;
-    for (;; at++) {
-        begin(6);
-        fault.calls = 0, fault.at = at, fault.mode = SHRINK;
-        bool done = load_all();
-        fault.mode = NONE;
-        if (fault.calls < at) {
-            ck_assert(done);
-            break;
-        }
-        ck_assert(!done && ct_error(context) == CT_ERR_FORMAT);
-        ck_assert_ptr_nonnull(strstr(ct_error_message(context), "while being read"));
-        ct_error_clear(context);
-        snapshot(&now);
-        ck_assert(equal(&now, &old_state));
-    }
-    ck_assert_int_gt(at, 10);
+    fault_sweep(&(fault_case){.name = "a file that shrinks",
+                              .kind = FAULT_SHRINK,
+                              .status = CT_ERR_FORMAT,
+                              .context = &context,
+                              .arg = (void *)&operations[6],
+                              .begin = begin_plainly,
+                              .run = run,
+                              .end = check_shrunk,
+                              .least = 10});
 }
 END_TEST
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "cases.h"
+#include "fault_sweep.h"
 #include "memory_faults.h"
-#include "suite.h"
 
 /* ---- each line of ops.def, forward and backward ---- */
 
@@ -30,50 +30,53 @@ static void zero_gradients(ct_tensor *const *in, int n) {
         if (in[i]) ct_zero_grad(in[i]);
 }
 
-/* Value and gradients, with request number `at` refused (0: none). True: all succeeded. */
-static bool op_once(ct_context *c, const case_line *line, ct_tensor *const *in,
-                    ct_tensor *const *cotangent, int64_t at) {
-    fault.calls = 0, fault.at = at;
-    ct_tensor *y = case_run(c, line, in);
-    const bool done =
-        y && (!ct_requires_grad(y) || ct_backward_with(&y, cotangent, 1, (ct_backward_opts){0}));
-    fault.at = 0;
+typedef struct {
+    ct_context *c;
+    const case_line *line;
+    ct_tensor *const *in, *cotangent;
+    int n;
+    double bits[MOST];
+} op_run;
+
+/* Value and gradients. */
+static bool run_op(void *arg) {
+    op_run *r = arg;
+    ct_scope scope = ct_scope_open(r->c);
+    ct_tensor *y = case_run(r->c, r->line, r->in);
+    const bool done = y && (!ct_requires_grad(y) ||
+                            ct_backward_with(&y, &r->cotangent, 1, (ct_backward_opts){0}));
+    ct_scope_close(scope);
     return done;
+}
+
+static void check_op(const fault_end *end, void *arg) {
+    op_run *r = arg;
+    FAULT_CK(end, end->done == !end->struck);
+    FAULT_CK(end, !end->done || gradients(r->in, r->n, r->bits, true));
+    ct_error_clear(r->c);
+    zero_gradients(r->in, r->n);
+    FAULT_CK(end, ct_memory(r->c).live == end->live);
 }
 
 /* Every request of the line on these inputs is refused once. */
 static void refuse_each(ct_context *c, const case_line *line, ct_tensor *const *in, int n) {
-    static double bits[MOST];
-    fault.at = 0, fault.take = true;
+    static op_run r;
     ct_scope scope = ct_scope_open(c);
-    ct_tensor *y = case_run(c, line, in),
-              *g = ct_requires_grad(y) ? case_cotangent(y, 3, false) : NULL;
-    ck_assert_msg(op_once(c, line, in, &g, 0), "%s: %s", line->call, ct_error_message(c));
-    gradients(in, n, bits, false);
-    for (int mode = 0; mode < 2; mode++) {
-        fault.forever = mode;
-        bool refused = true;
-        for (int64_t at = 1; refused; at++) {
-            zero_gradients(in, n);
-            const int64_t live = ct_memory(c).live;
-            ct_scope inner = ct_scope_open(c);
-            const bool done = op_once(c, line, in, &g, at);
-            refused = fault.calls >= at;
-            ck_assert_msg(done == (ct_error(c) == CT_OK) &&
-                              (done || (refused && ct_error(c) == CT_ERR_MEMORY)),
-                          "%s, request %d %s: %s", line->call, (int)at,
-                          refused ? "refused" : "not reached", ct_error_message(c));
-            ct_error_clear(c);
-            ck_assert_msg(!done || gradients(in, n, bits, true), "%s, request %d: other gradients",
-                          line->call, (int)at);
-            ct_scope_close(inner);
-            zero_gradients(in, n);
-            ck_assert_msg(ct_memory(c).live == live, "%s, request %d: %d bytes are left behind",
-                          line->call, (int)at, (int)(ct_memory(c).live - live));
-        }
-        ck_assert_msg(op_once(c, line, in, &g, 0) && gradients(in, n, bits, true),
-                      "%s: afterwards: %s", line->call, ct_error_message(c));
-    }
+    ct_tensor *y = case_run(c, line, in);
+    r = (op_run){.c = c, .line = line, .in = in, .n = n};
+    if (ct_requires_grad(y)) r.cotangent = case_cotangent(y, 3, false);
+    ck_assert_msg(run_op(&r), "%s: %s", line->call, ct_error_message(c));
+    gradients(in, n, r.bits, false);
+    zero_gradients(in, n);
+    for (int forever = 0; forever < 2; forever++)
+        fault_sweep(&(fault_case){.name = line->call,
+                                  .kind = FAULT_TAKE,
+                                  .forever = forever,
+                                  .context = &r.c,
+                                  .arg = &r,
+                                  .run = run_op,
+                                  .end = check_op,
+                                  .grows = true});
     ct_scope_close(scope);
 }
 
@@ -88,7 +91,6 @@ static void each_wish(int index, ct_context_opts opts,
         const int n = case_inputs(line, v, 1, input);
         for (int alone = -1; alone < n; alone++) {
             ct_tensor *in[CASE_INPUTS] = {0};
-            fault.at = 0;
             ct_context *c = new_with(opts);
             ct_scope scope = ct_scope_open(c);
             ck_assert(case_build(c, input, n, (case_build_opts){.dtype = CT_F64, .seed = 2}, in));
@@ -99,7 +101,7 @@ static void each_wish(int index, ct_context_opts opts,
             if (any) f(c, line, in, n);
             ct_scope_close(scope);
             ct_context_free(c);
-            ck_assert_int_eq(fault.bytes, 0);
+            ck_assert_int_eq(allocated.bytes, 0);
         }
     }
 }

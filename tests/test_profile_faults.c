@@ -3,15 +3,11 @@
 #include "../src/core/profile.h"
 #include "io_faults.h"
 
-static void inject(int64_t at, bool memory) {
-    fault.calls = 0, fault.at = at, fault.memory = memory, fault.failed = NULL, fault.mode = FAIL;
-}
-
 START_TEST(no_memory_to_start) {
     const int64_t before = ct_memory(context).live;
-    inject(1, true);
+    fault_arm(FAULT_TAKE, 1);
     ck_assert(!ct_profile_start(context));
-    fault.mode = NONE;
+    fault_disarm();
     ck_assert_int_eq(ct_error(context), CT_ERR_MEMORY);
     ct_error_clear(context);
     ck_assert(ct_memory(context).live == before && !context->observed);
@@ -19,81 +15,85 @@ START_TEST(no_memory_to_start) {
     ct_error_clear(context);
     ck_assert(ct_profile_start(context));
     train(1);
-    inject(1, true); /* the second start needs none */
+    fault_arm(FAULT_TAKE, 1); /* the second start needs none */
     ck_assert(ct_profile_start(context) && fault.calls == 0);
-    fault.mode = NONE;
+    fault_disarm();
 }
 END_TEST
+
+static bool step(void *input) {
+    ct_scope scope = ct_scope_open(context);
+    ct_optim_zero_grad(optim);
+    const bool done =
+        ct_backward(ct_mse_loss(ct_forward(module, input), input)) && ct_optim_step(optim);
+    ct_scope_close(scope);
+    return done;
+}
+static void end_step(const fault_end *end, void *input) {
+    (void)input;
+    FAULT_CK(end, end->done == !end->struck);
+    FAULT_CK(end, !context->profile->open);
+}
 
 /* Each request fails while a step is profiled: the spans of what fails end. */
 START_TEST(no_memory_in_a_step) {
-    ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(4, 3));
     ck_assert(ct_profile_start(context));
-    bool done = false;
-    for (int64_t at = 1; !done; at++) {
-        ct_scope scope = ct_scope_open(context);
-        ct_optim_zero_grad(optim);
-        inject(at, true);
-        done = ct_backward(ct_mse_loss(ct_forward(module, x), x)) && ct_optim_step(optim);
-        fault.mode = NONE;
-        ck_assert(done == !fault.failed);
-        ct_error_clear(context);
-        ck_assert_ptr_null(context->profile->open);
-        ct_scope_close(scope);
-    }
+    fault_sweep(&(fault_case){.name = "a profiled step",
+                              .kind = FAULT_TAKE,
+                              .context = &context,
+                              .arg = ct_randn(context, CT_F32, CT_SHAPE(4, 3)),
+                              .run = step,
+                              .end = end_step,
+                              .grows = true});
 }
 END_TEST
 
-static void sweep(bool memory) {
+static int files; /* in the folder */
+
+static bool trace(void *arg) { return (void)arg, ct_profile_trace(context, path); }
+
+static void check_trace(const fault_end *end, void *arg) {
     static content now;
+    (void)arg;
+    FAULT_CK(end, ct_memory(context).live == end->live);
+    FAULT_CK(end, count_entries(folder) == files);
+    if (!end->done && !strstr(end->message, "written, but")) {
+        FAULT_CK(end, ct_error(context) == CT_ERR_MEMORY || strstr(end->message, path));
+        read_file(&now);
+        FAULT_CK(end, equal(&now, &old_file));
+    }
+    if (end->done) touch(path);
+}
+
+static void sweep(fault_kind kind, int64_t least) {
     touch(path);
     read_file(&old_file);
+    files = count_entries(folder);
     ck_assert(ct_profile_start(context));
     train(40); /* more than one buffer of the trace */
     ck_assert(ct_profile_stop(context));
-    int64_t failures = 0;
-    for (int64_t at = 1;; at++) {
-        const int64_t before = ct_memory(context).live;
-        const int files = count_entries(folder), fds = count_entries("/proc/self/fd");
-        inject(at, memory);
-        const bool done = ct_profile_trace(context, path);
-        fault.mode = NONE;
-        ck_assert(done == (ct_error(context) == CT_OK));
-        ck_assert(ct_memory(context).live == before);
-        ck_assert_int_eq(count_entries("/proc/self/fd"), fds);
-        ck_assert_int_eq(count_entries(folder), files);
-        if (!fault.failed) break;
-        failures++;
-        const char *message = ct_error_message(context);
-        if (!done && !strstr(message, "written, but")) {
-            ck_assert_int_eq(ct_error(context), memory ? CT_ERR_MEMORY : CT_ERR_IO);
-            ck_assert(memory || strstr(message, path));
-            read_file(&now);
-            ck_assert_msg(equal(&now, &old_file), "fault %lld (%s)", (long long)at, fault.failed);
-        }
-        ct_error_clear(context);
-        if (done) touch(path);
-    }
-    ck_assert_int_ge(failures, memory ? 4 : 8);
+    fault_sweep(&(fault_case){.name = "a trace",
+                              .kind = kind,
+                              .context = &context,
+                              .run = trace,
+                              .end = check_trace,
+                              .unchanged = open_files,
+                              .least = least});
 }
 
-START_TEST(no_memory_for_the_trace) { sweep(true); }
+START_TEST(no_memory_for_the_trace) { sweep(FAULT_TAKE, 4); }
 END_TEST
-START_TEST(calls_that_fail) { sweep(false); }
+START_TEST(calls_that_fail) { sweep(FAULT_CALL, 8); }
 END_TEST
 
 START_TEST(interrupted_and_short) {
+    static content now;
     ck_assert(ct_profile_start(context));
     train(1);
     ck_assert(ct_profile_stop(context) && ct_profile_trace(context, path));
     read_file(&old_file);
-    for (fault_mode mode = INTERRUPT; mode <= SHORT; mode++) {
-        static content now;
-        fault.interrupts = 0;
-        fault.mode = mode;
-        const bool done = ct_profile_trace(context, path);
-        fault.mode = NONE;
-        ck_assert_msg(done, "%s", ct_error_message(context));
+    for (transfers = INTERRUPTED; transfers <= SHORT; transfers++) {
+        ck_assert_msg(ct_profile_trace(context, path), "%s", ct_error_message(context));
         read_file(&now);
         ck_assert(equal(&now, &old_file));
     }

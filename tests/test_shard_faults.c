@@ -17,6 +17,13 @@ static void *must(void *made) {
     return made;
 }
 
+/* The path of the set. */
+static const char *set_path(void) {
+    static char full[200];
+    snprintf(full, sizeof full, "%s/set", folder);
+    return full;
+}
+
 static const char *in_set(const char *name) {
     static char full[4][400];
     static int turn;
@@ -49,7 +56,8 @@ static void begin_all(void) {
 }
 
 static void end_all(void) {
-    fault.mode = NONE;
+    fault_disarm();
+    transfers = WHOLE;
     clear_set();
     teardown();
 }
@@ -57,9 +65,7 @@ static void end_all(void) {
 /* ---- the operations ---- */
 
 static bool save_set(int64_t bytes) {
-    char set[200];
-    snprintf(set, sizeof set, "%s/set", folder);
-    return ct_save(module, set, (ct_save_opts){.shard_bytes = bytes});
+    return ct_save(module, set_path(), (ct_save_opts){.shard_bytes = bytes});
 }
 static bool same_number(void) { return save_set(64); }
 static bool other_number(void) { return save_set(1000); }
@@ -69,33 +75,23 @@ static bool save_by_map(void) {
         {.param = "fc.weight", .file = "fc.weight", .rows = 2},
         {.param = "fc.weight", .file = "fc.weight", .param_start = 2, .file_start = 2},
         {.param = "proj.*", .file = "proj.*"}};
-    char set[200];
-    snprintf(set, sizeof set, "%s/set", folder);
-    return ct_save(module, set, (ct_save_opts){.shard_bytes = 64, .map = map, .n_map = 3});
+    return ct_save(module, set_path(), (ct_save_opts){.shard_bytes = 64, .map = map, .n_map = 3});
 }
 static bool save_tensors(void) {
     static const char *const names[] = {"a", "b", "c", "d"};
     ct_named named[4];
     for (int i = 0; i < 4; i++) named[i] = (ct_named){names[i], tensors[i]};
-    char set[200];
-    snprintf(set, sizeof set, "%s/set", folder);
-    return ct_tensors_save(context, set, named, 4,
+    return ct_tensors_save(context, set_path(), named, 4,
                            (ct_save_opts){.floats = CT_FILE_F16, .shard_bytes = 80});
 }
-static bool load_set(void) {
-    char set[200];
-    snprintf(set, sizeof set, "%s/set", folder);
-    return ct_load(target, set, (ct_load_opts){0});
-}
+static bool load_set(void) { return ct_load(target, set_path(), (ct_load_opts){0}); }
 static bool load_mapped(void) {
     static const ct_load_map map[] = {
         {.param = "fc.weight", .file = "fc.weight", .rows = 2},
         {.param = "fc.weight", .file = "fc.weight", .param_start = 2, .file_start = 2},
         {.param = "proj.weight", .file = "fc.weight", .transposed = true}};
-    char set[200];
-    snprintf(set, sizeof set, "%s/set", folder);
     const ct_load_opts opts = {.map = map, .n_map = 3, .partial = true, .report = &report};
-    return ct_load(target, set, opts);
+    return ct_load(target, set_path(), opts);
 }
 /* The two names of a parameter are compared, one by pieces. */
 static bool load_tied(void) {
@@ -104,10 +100,8 @@ static bool load_tied(void) {
         {.param = "tied.weight", .file = "fc.weight", .rows = 2},
         {.param = "tied.weight", .file = "fc.weight", .param_start = 2, .file_start = 2}};
     static const char *const ignore[] = {"none", "s??n", NULL};
-    char set[200];
-    snprintf(set, sizeof set, "%s/set", folder);
     const ct_load_opts opts = {.map = map, .n_map = 3, .report = &report, .ignore = ignore};
-    return ct_load(target, set, opts) && report.loaded == 5;
+    return ct_load(target, set_path(), opts) && report.loaded == 5;
 }
 /* A file of another kind is refused by its name, if it can be read. */
 static bool load_pointer(void) {
@@ -122,10 +116,8 @@ static bool load_pointer(void) {
     return true;
 }
 static bool read_set(void) {
-    char set[200];
-    snprintf(set, sizeof set, "%s/set", folder);
     ct_scope scope = ct_scope_open(context);
-    ct_safetensors *file = ct_safetensors_open(context, set);
+    ct_safetensors *file = ct_safetensors_open(context, set_path());
     const bool done =
         file && ct_safetensors_read(file, "fc.weight") && ct_safetensors_read(file, "seen");
     ct_safetensors_close(file);
@@ -140,11 +132,12 @@ static bool add_buffer(void) {
     return done;
 }
 
-static const struct {
+typedef struct {
     const char *name;
     bool (*run)(void);
     bool there, writes; /* a set of save_set(64) is there */
-} runs[] = {
+} shard_run;
+static const shard_run runs[] = {
     {"save where nothing is", same_number, false, true},
     {"save over as many files", same_number, true, true},
     {"save over fewer files", other_number, true, true},
@@ -167,11 +160,11 @@ static float first_of(ct_module *m) {
 static void put_first(float value) { ct_init_constant(ct_module_get(module, "fc.weight"), value); }
 
 /* Both modules' weights, old and new. */
-static void prepare(int i) {
-    fault.mode = NONE;
+static void prepare(void *arg) {
     clear_set();
     put_first(1);
-    if (runs[i].there) ck_assert_msg(same_number(), "%s", ct_error_message(context));
+    if (((const shard_run *)arg)->there)
+        ck_assert_msg(same_number(), "%s", ct_error_message(context));
     put_first(2);
     ct_init_constant(ct_module_get(target, "fc.weight"), 3);
 }
@@ -186,90 +179,91 @@ static int temporaries(void) {
     return n;
 }
 
-static void sweep_runs(int i, bool memory) {
-    int64_t failures = 0;
-    for (int64_t at = 1;; at++) {
-        prepare(i);
-        const int64_t live = ct_memory(context).live;
-        const int fds = count_entries("/proc/self/fd");
-        fault.calls = 0, fault.at = at, fault.memory = memory, fault.failed = NULL;
-        fault.mode = FAIL;
-        const bool done = runs[i].run();
-        fault.mode = NONE;
-        const char *failed = fault.failed, *message = ct_error_message(context);
-#define CK(condition)                                                                              \
-    ck_assert_msg(condition, "%s, fault %lld (%s): %s: %s", runs[i].name, (long long)at,           \
-                  failed ? failed : "none", #condition, message)
-        CK(done == (ct_error(context) == CT_OK));
-        CK(ct_memory(context).live == live);
-        CK(count_entries("/proc/self/fd") == fds);
-        /* a temporary file whose own removal failed stays */
-        CK(temporaries() == 0 || (failed && !strcmp(failed, "unlink")));
-        CK(done || ct_error(context) == (memory ? CT_ERR_MEMORY : CT_ERR_IO));
-        CK(done || memory || strstr(message, folder));
-        /* one that looks whether the path is a folder leaves it to open */
-        CK(done || memory || strstr(message, strerror(EIO)) || !strcmp(failed, "stat"));
-        if (!runs[i].writes)
-            CK(first_of(target) == (done && runs[i].there && runs[i].run != read_set ? 1 : 3));
-        ct_error_clear(context);
-        if (runs[i].writes && runs[i].run != save_tensors) {
-            /* the old set, the new one, or no index */
-            const bool index = access(in_set(INDEX), F_OK) == 0;
-            const bool loads = load_set();
-            CK(loads == index);
-            CK(!done || loads);
-            if (loads)
-                CK(first_of(target) == 2 || (!done && runs[i].there && first_of(target) == 1));
-            /* only renames and syncs of the folder leave no index */
-            if (!index && runs[i].there)
-                CK(memory || !strcmp(failed, "rename") || !strcmp(failed, "fsync") ||
-                   !strcmp(failed, "lstat") || !strcmp(failed, "fstat") ||
-                   !strcmp(failed, "open") || !strcmp(failed, "fchmod"));
-            ct_error_clear(context);
-        }
-        if (!failed) {
-            CK(done);
-            break;
-        }
-        failures++;
-        ck_assert_msg(runs[i].run(), "%s, again: %s", runs[i].name, ct_error_message(context));
-    }
-    ck_assert_int_ge(failures, runs[i].run == load_pointer ? 2 : 8);
+static bool run(void *arg) { return ((const shard_run *)arg)->run(); }
+
+/* The old set is there, the new one, or no index. */
+static void check_set(const fault_end *end, const shard_run *r) {
+    const bool index = access(in_set(INDEX), F_OK) == 0;
+    const bool loads = load_set();
+    FAULT_CK(end, loads == index);
+    FAULT_CK(end, !end->done || loads);
+    if (loads)
+        FAULT_CK(end, first_of(target) == 2 || (!end->done && r->there && first_of(target) == 1));
+    if (index || !r->there || !strncmp(end->struck, "cti_take", 8)) return;
+    /* only renames, syncs of the folder and what they need leave no index */
+    static const char *const calls[] = {"rename", "fsync", "lstat", "fstat", "open", "fchmod"};
+    bool may = false;
+    for (int i = 0; i < 6; i++) may |= !strcmp(end->struck, calls[i]);
+    FAULT_CK(end, may);
 }
 
-START_TEST(every_call_fails) { sweep_runs(_i, false); }
+static void check_run(const fault_end *end, void *arg) {
+    const shard_run *r = arg;
+    const bool named = end->done || ct_error(context) == CT_ERR_MEMORY;
+    FAULT_CK(end, ct_memory(context).live == end->live);
+    /* a temporary file whose own removal failed stays */
+    FAULT_CK(end, temporaries() == 0 || (end->struck && !strcmp(end->struck, "unlink")));
+    FAULT_CK(end, named || strstr(end->message, folder));
+    /* one that looks whether the path is a folder leaves it to open */
+    FAULT_CK(end, named || strstr(end->message, strerror(EIO)) || !strcmp(end->struck, "stat"));
+    if (!r->writes)
+        FAULT_CK(end, first_of(target) == (end->done && r->there && r->run != read_set ? 1 : 3));
+    ct_error_clear(context);
+    if (r->writes && r->run != save_tensors) check_set(end, r);
+}
+
+static void sweep(int i, fault_kind kind) {
+    fault_sweep(&(fault_case){.name = runs[i].name,
+                              .kind = kind,
+                              .context = &context,
+                              .arg = (void *)&runs[i],
+                              .begin = prepare,
+                              .run = run,
+                              .end = check_run,
+                              .again = run,
+                              .unchanged = open_files,
+                              .least = runs[i].run == load_pointer ? 2 : 8});
+}
+
+START_TEST(every_call_fails) { sweep(_i, FAULT_CALL); }
 END_TEST
-START_TEST(every_request_for_memory_fails) { sweep_runs(_i, true); }
+START_TEST(every_request_for_memory_fails) { sweep(_i, FAULT_TAKE); }
 END_TEST
 
+static bool add_buffer_in_scope(void *arg) {
+    (void)arg;
+    ct_scope scope = ct_scope_open(context);
+    const bool done = add_buffer();
+    ct_scope_close(scope);
+    return done;
+}
+
+static void check_memory(const fault_end *end, void *arg) {
+    (void)arg;
+    FAULT_CK(end, end->done == !end->struck);
+    FAULT_CK(end, ct_memory(context).live == end->live);
+}
+
 START_TEST(a_buffer_without_memory) {
-    int64_t at = 1;
-    for (bool done = false; !done; at++) {
-        const int64_t live = ct_memory(context).live;
-        ct_scope scope = ct_scope_open(context);
-        fault.calls = 0, fault.at = at, fault.memory = true, fault.mode = FAIL;
-        done = add_buffer();
-        fault.mode = NONE;
-        ck_assert(done || ct_error(context) == CT_ERR_MEMORY);
-        ct_error_clear(context);
-        ct_scope_close(scope);
-        ck_assert_int_eq(ct_memory(context).live, live);
-    }
-    ck_assert_int_gt(at, 3);
+    fault_sweep(&(fault_case){.name = "a buffer",
+                              .kind = FAULT_TAKE,
+                              .context = &context,
+                              .run = add_buffer_in_scope,
+                              .end = check_memory,
+                              .least = 3});
 }
 END_TEST
 
 START_TEST(interrupted_and_short) {
-    for (fault_mode mode = INTERRUPT; mode <= SHORT; mode++) {
-        prepare(_i);
-        fault.interrupts = 0;
-        fault.mode = mode;
-        const bool done = runs[_i].run();
-        fault.mode = NONE;
-        ck_assert_msg(done, "%s: %s", runs[_i].name, ct_error_message(context));
-        if (runs[_i].run == save_tensors || runs[_i].run == load_pointer) continue;
+    const shard_run *r = &runs[_i];
+    for (int how = INTERRUPTED; how <= SHORT; how++) {
+        transfers = WHOLE;
+        prepare((void *)r);
+        transfers = how;
+        ck_assert_msg(r->run(), "%s: %s", r->name, ct_error_message(context));
+        if (r->run == save_tensors || r->run == load_pointer) continue;
         ck_assert(load_set());
-        ck_assert(first_of(target) == (runs[_i].writes ? 2 : 1));
+        ck_assert(first_of(target) == (r->writes ? 2 : 1));
     }
 }
 END_TEST
@@ -283,9 +277,7 @@ static void fill(ct_module *m, double value) {
     for (ct_param p = {0}; ct_module_next(m, &p);) ct_init_constant(p.tensor, value);
 }
 static void save_by_writer(void) {
-    char set[200];
-    snprintf(set, sizeof set, "%s/set", folder);
-    ck_assert(ct_save(writer, set, (ct_save_opts){.shard_bytes = writer_bytes}));
+    ck_assert(ct_save(writer, set_path(), (ct_save_opts){.shard_bytes = writer_bytes}));
 }
 /* The one value of all elements. */
 static float value_of(ct_module *m) {
@@ -296,31 +288,45 @@ static float value_of(ct_module *m) {
     return value;
 }
 
+typedef struct {
+    ct_module *module;
+    int seen[3]; /* how many loads had the set of that number */
+    bool fewer;  /* shards are in the set that comes */
+} replacement;
+
+static void begin_replacement(void *arg) {
+    clear_set();
+    fill(writer, 1);
+    writer_bytes = 64;
+    save_by_writer();
+    fill(writer, 2);
+    writer_bytes = ((replacement *)arg)->fewer ? 1000 : 64;
+}
+static bool load_replaced(void *arg) {
+    return ct_load(((replacement *)arg)->module, set_path(), (ct_load_opts){0});
+}
+static void check_replaced(const fault_end *end, void *arg) {
+    replacement *r = arg;
+    FAULT_CK(end, end->done);
+    r->seen[(int)value_of(r->module)]++;
+}
+
 /* A set is replaced before each call of a load in turn. The load has the old set or the new one. */
 START_TEST(replaced_meanwhile) {
     ct_context *other = ct_context_new((ct_context_opts){.threads = 1});
-    ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 5});
-    char set[200];
-    snprintf(set, sizeof set, "%s/set", folder);
+    replacement r = {.module = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 5}),
+                     .fewer = !_i};
     writer = ct_mlp_new(other, (ct_mlp_opts){.dim = 3, .hidden = 5});
     meanwhile = save_by_writer;
-    int seen[3] = {0};
-    for (int64_t at = 1;; at++) {
-        clear_set();
-        fill(writer, 1);
-        writer_bytes = 64;
-        save_by_writer();
-        fill(writer, 2);
-        writer_bytes = _i ? 64 : 1000; /* as many shards, or fewer */
-        fault.calls = 0, fault.at = at;
-        fault.mode = MEANWHILE;
-        const bool done = ct_load(m, set, (ct_load_opts){0}), replaced = fault.mode == NONE;
-        fault.mode = NONE;
-        ck_assert_msg(done, "call %d: %s", (int)at, ct_error_message(context));
-        seen[(int)value_of(m)]++;
-        if (!replaced) break;
-    }
-    ck_assert(seen[1] > 1 && seen[2] > 5);
+    fault_sweep(&(fault_case){.name = "a set that is replaced",
+                              .kind = FAULT_MEANWHILE,
+                              .context = &context,
+                              .arg = &r,
+                              .begin = begin_replacement,
+                              .run = load_replaced,
+                              .end = check_replaced,
+                              .may_succeed = true});
+    ck_assert(r.seen[1] > 1 && r.seen[2] > 5);
     ct_context_free(other);
 }
 END_TEST
@@ -335,11 +341,9 @@ static void *save_often(void *unused) {
     (void)unused;
     ct_context *mine = ct_context_new((ct_context_opts){.threads = 1});
     ct_module *m = ct_mlp_new(mine, (ct_mlp_opts){.dim = 3, .hidden = 5});
-    char set[200];
-    snprintf(set, sizeof set, "%s/set", folder);
     for (saved = 0; saved < SAVES || (!loaded && saved < MOST_SAVES); saved++) {
         fill(m, saved);
-        ct_save(m, set, (ct_save_opts){.shard_bytes = saved % 3 ? 64 : 1000});
+        ct_save(m, set_path(), (ct_save_opts){.shard_bytes = saved % 3 ? 64 : 1000});
     }
     ct_context_free(mine);
     written = true;
@@ -349,14 +353,12 @@ static void *save_often(void *unused) {
 /* Never some of one save and some of another. */
 START_TEST(never_mixed) {
     ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 5});
-    char set[200];
-    snprintf(set, sizeof set, "%s/set", folder);
     written = false;
     loaded = 0;
     pthread_t saver;
     ck_assert_int_eq(pthread_create(&saver, NULL, save_often, NULL), 0);
     while (!written) {
-        if (!ct_load(m, set, (ct_load_opts){0})) {
+        if (!ct_load(m, set_path(), (ct_load_opts){0})) {
             ck_assert_msg(ct_error(context) == CT_ERR_IO, "%s", ct_error_message(context));
             ct_error_clear(context);
             continue;
@@ -365,7 +367,7 @@ START_TEST(never_mixed) {
         value_of(m);
     }
     ck_assert_int_eq(pthread_join(saver, NULL), 0);
-    ck_assert(ct_load(m, set, (ct_load_opts){0}) && first_of(m) == (float)(saved - 1));
+    ck_assert(ct_load(m, set_path(), (ct_load_opts){0}) && first_of(m) == (float)(saved - 1));
     ck_assert_int_gt(loaded, 0);
 }
 END_TEST

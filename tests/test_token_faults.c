@@ -28,7 +28,6 @@ static void begin_files(void) {
 }
 
 static void end_files(void) {
-    fault.mode = NONE;
     unlink(second);
     teardown();
 }
@@ -49,81 +48,87 @@ static bool is_right(void) {
     return true;
 }
 
-static void sweep(bool memory) {
-    int failures = 0;
-    for (bool failed = true; failed; failures++) {
-        ct_scope scope = ct_scope_open(context);
-        ct_tensor *const before = ct_zeros(context, CT_F32, CT_SCALAR);
-        const int fds = count_entries("/proc/self/fd");
-        const int64_t live = ct_memory(context).live;
-        x = y = before;
-        fault.calls = 0, fault.at = failures + 1, fault.memory = memory, fault.failed = NULL;
-        fault.mode = FAIL;
-        const bool done = open_and_read();
-        fault.mode = NONE;
-        failed = fault.failed != NULL;
-        const char *message = ct_error_message(context);
-        ck_assert_int_eq(count_entries("/proc/self/fd"), fds);
-        if (done) {
-            /* a failure to close what was read is harmless */
-            ck_assert(!failed || !strcmp(fault.failed, "close"));
-            ck_assert(is_right());
-        } else {
-            ck_assert_msg(ct_error(context) == (memory ? CT_ERR_MEMORY : CT_ERR_IO), "%s", message);
-            ck_assert_msg(memory || (strstr(message, path) && strstr(message, strerror(EIO))), "%s",
-                          message);
-            ck_assert_msg(memory || strcmp(fault.failed, "pread") != 0 || strstr(message, "byte "),
-                          "%s", message);
-            ck_assert(x == before && y == before);
-            ck_assert_int_eq(ct_memory(context).live, live);
-            ct_error_clear(context);
-            ck_assert(open_and_read() && is_right());
-        }
-        ct_scope_close(scope);
-    }
-    ck_assert_int_gt(failures, memory ? 6 : 12);
+static ct_scope scope;
+static ct_tensor *before; /* x and y before a run */
+
+static void begin_run(void *arg) {
+    (void)arg;
+    scope = ct_scope_open(context);
+    x = y = before = ct_zeros(context, CT_F32, CT_SCALAR);
+}
+static bool run(void *arg) { return (void)arg, open_and_read(); }
+static bool run_again(void *arg) {
+    const bool done = run(arg) && is_right();
+    ct_scope_close(scope);
+    return done;
 }
 
-START_TEST(every_call_fails) { sweep(false); }
+static void check_run(const fault_end *end, void *arg) {
+    (void)arg;
+    if (end->done) {
+        /* a failure to close what was read is harmless */
+        FAULT_CK(end, !end->struck || !strcmp(end->struck, "close"));
+        FAULT_CK(end, is_right());
+        return;
+    }
+    FAULT_CK(end, x == before && y == before);
+    if (ct_error(context) == CT_ERR_MEMORY) return;
+    FAULT_CK(end, strstr(end->message, path) && strstr(end->message, strerror(EIO)));
+    FAULT_CK(end, strcmp(end->struck, "pread") != 0 || strstr(end->message, "byte "));
+}
+
+static void sweep(fault_kind kind, int64_t least) {
+    fault_sweep(&(fault_case){.name = "tokens",
+                              .kind = kind,
+                              .context = &context,
+                              .begin = begin_run,
+                              .run = run,
+                              .end = check_run,
+                              .again = run_again,
+                              .unchanged = open_files,
+                              .least = least});
+}
+
+START_TEST(every_call_fails) { sweep(FAULT_CALL, 12); }
 END_TEST
-START_TEST(every_request_for_memory_fails) { sweep(true); }
+START_TEST(every_request_for_memory_fails) { sweep(FAULT_TAKE, 6); }
 END_TEST
 
 START_TEST(interrupted_and_short) {
-    for (fault_mode mode = INTERRUPT; mode <= SHORT; mode++) {
-        fault.interrupts = 0;
-        fault.mode = mode;
-        const bool done = open_and_read();
-        fault.mode = NONE;
-        ck_assert_msg(done, "%s", ct_error_message(context));
+    for (transfers = INTERRUPTED; transfers <= SHORT; transfers++) {
+        ck_assert_msg(open_and_read(), "%s", ct_error_message(context));
         ck_assert(is_right());
     }
 }
 END_TEST
 
+static void begin_cut(void *arg) {
+    put_ids(path, 0);
+    begin_run(arg);
+}
+static void check_cut(const fault_end *end, void *arg) {
+    (void)arg;
+    /* what is read is another file, and this one is not, or not any more */
+    if (end->done) {
+        FAULT_CK(end, end->struck || is_right());
+    } else {
+        FAULT_CK(end, x == before && y == before);
+        FAULT_CK(end, strstr(end->message, path) && strstr(end->message, "byte"));
+    }
+    ct_scope_close(scope);
+}
+
 /* The first file is cut where it is about to be read. */
 START_TEST(cut_while_it_is_read) {
-    int cut = 0;
-    for (int at = 1; at < 30; at++) {
-        put_ids(path, 0);
-        ct_tensor *const before = ct_zeros(context, CT_F32, CT_SCALAR);
-        x = y = before;
-        fault.calls = 0, fault.at = at, fault.mode = SHRINK;
-        const bool done = open_and_read();
-        fault.mode = NONE;
-        if (fault.calls < at) {
-            ck_assert(done && is_right());
-            break;
-        }
-        cut++;
-        const char *message = ct_error_message(context);
-        /* what is read is another file, and this one is not, or not any more */
-        if (done) continue;
-        ck_assert(x == before && y == before && ct_error(context) == CT_ERR_FORMAT);
-        ck_assert_msg(strstr(message, path) && strstr(message, "byte"), "%s", message);
-        ct_error_clear(context);
-    }
-    ck_assert_int_ge(cut, 4);
+    fault_sweep(&(fault_case){.name = "a file that is cut",
+                              .kind = FAULT_SHRINK,
+                              .status = CT_ERR_FORMAT,
+                              .context = &context,
+                              .begin = begin_cut,
+                              .run = run,
+                              .end = check_cut,
+                              .least = 4,
+                              .most = 30});
 }
 END_TEST
 

@@ -549,22 +549,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length) {
     if (!*fuzz_folder) fuzz_begin();
     if (length < 4) return 0;
     memset(&p, 0, sizeof p);
-    memset(&fault, 0, sizeof fault);
-    fault.largest = 1 << 26;
+    allocated.bytes = 0;
+    allocated.largest = 1 << 26;
     p.at = data + 4;
     p.end = data + length;
-    fault.forever = data[2] & 1;
-    fault.take = data[2] & 2;
     const bool goes_on = data[2] & 4; /* errors are cleared after each call; else they stay */
-    fault.at = data[0] | data[1] << 8;
-    p.context = ct_context_new((ct_context_opts){.seed = 1,
-                                                 .threads = 1,
-                                                 .debug = data[2] & 8,
-                                                 .memory_limit = data[2] & 16 ? data[3] << 10 : 0,
-                                                 .allocator = {allocate, release, NULL}});
+    fault_arm(data[2] & 2 ? FAULT_TAKE : FAULT_ALLOCATOR, data[0] | data[1] << 8);
+    fault.forever = data[2] & 1;
+    p.context = new_with((ct_context_opts){.seed = 1,
+                                           .threads = 1,
+                                           .debug = data[2] & 8,
+                                           .memory_limit = data[2] & 16 ? data[3] << 10 : 0,
+                                           .allocator = {allocate, release, NULL}});
     if (p.context) {
-        /* no inline allocation, so that --wrap sees every request */
-        p.context->pool.plain = false;
         for (int i = 0; i < CALLS && p.at < p.end; i++) {
             call();
             MUST((ct_error(p.context) == CT_OK) == !*ct_error_message(p.context));
@@ -572,6 +569,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length) {
         }
         ct_context_free(p.context);
     }
-    MUST(fault.bytes == 0);
+    MUST(allocated.bytes == 0);
     return 0;
 }
