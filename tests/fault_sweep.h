@@ -46,6 +46,7 @@ static inline fault_end fault_run(const fault_case *f, int64_t at) {
     if (f->begin) f->begin(f->arg);
     ct_context *const before = f->context ? *f->context : NULL;
     end.live = before ? ct_memory(before).live : 0;
+    if (f->kind == FAULT_ALLOCATOR) ct_memory_trim(before); /* so that the allocator is asked */
     const int number = f->unchanged ? f->unchanged() : 0;
     fault_arm(f->kind, at);
     fault.forever = f->forever, fault.error = f->error, fault.only = f->only;

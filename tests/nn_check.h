@@ -1,5 +1,5 @@
-/* Helpers of the suites of modules: a context for each test, checks of values and errors, and an
- * allocator that runs out of memory. */
+/* Helpers of the suites of modules: a context for each test, checks of values and errors, and runs
+ * without memory. */
 #ifndef NN_CHECK_H
 #define NN_CHECK_H
 
@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fault_sweep.h"
 #include "one_context.h"
 
 static inline double *values(ct_tensor *t) { /* the caller frees them */
@@ -34,20 +35,17 @@ static inline double distance(ct_tensor *a, ct_tensor *b) {
 
 static inline ct_tensor *randn(ct_shape shape) { return ct_randn(context, CT_F64, shape); }
 
-/* An allocator with `left` more blocks. Large blocks are requested one by one, so each of them can
- * be the one that is refused. */
-typedef struct {
-    int64_t left;
-} budget;
+/* A context whose allocator can be refused. Large blocks are requested one by one, so each of them
+ * can be the one that is. */
+static inline ct_context *refusing_context(void) {
+    return ct_context_new((ct_context_opts){.threads = 1, .allocator = {allocate, release, NULL}});
+}
 
-static inline void *count_down(void *data, size_t size) {
-    return ((budget *)data)->left-- > 0 ? malloc(size) : NULL;
-}
-static inline void give_back(void *data, void *block, size_t size) {
-    (void)data, (void)size, free(block);
-}
-static inline ct_context *budget_context(budget *b) {
-    return ct_context_new((ct_context_opts){.threads = 1, .allocator = {count_down, give_back, b}});
+/* Runs f with no more memory from each of its requests to the allocator on. */
+static inline void memory_sweep(fault_case f) {
+    f.kind = FAULT_ALLOCATOR;
+    f.forever = true;
+    fault_sweep(&f);
 }
 
 /* Runs a list of tests that ends with NULL. */
@@ -60,31 +58,39 @@ static inline int run_tests(const char *name, const TTest *const *tests) {
     return run_suite(suite);
 }
 
+typedef struct {
+    ct_context *c;
+    ct_module *(*make)(ct_context *c, int which);
+    int which;
+    ct_module *made;
+} construction;
+
+static inline bool construct(void *arg) {
+    construction *t = arg;
+    t->made = t->make(t->c, t->which);
+    return t->made != NULL;
+}
+static inline void free_constructed(const fault_end *end, void *arg) {
+    construction *t = arg;
+    ct_error_clear(t->c);
+    ct_module_free(t->made);
+    FAULT_CK(end, ct_memory(t->c).live == end->live);
+}
+
 /* Constructors that run out of memory at any of their requests (at least `least`) fail with an
  * error and free everything. */
 static inline void constructors_leave_nothing(ct_module *(*make)(ct_context *c, int which),
-                                              int count, int least) {
-    for (int which = 0; which < count; which++) {
-        budget b = {1000000};
-        ct_context *c = budget_context(&b);
-        int64_t before = ct_memory(c).live, failures = 0;
-        ct_module *module = NULL;
-        for (int64_t n = 0; n < 200 && !module; n++) {
-            ct_memory_trim(c);
-            b.left = n;
-            module = make(c, which);
-            if (module) break;
-            failures++;
-            ck_assert_int_eq(ct_error(c), CT_ERR_MEMORY);
-            ck_assert_int_eq(ct_memory(c).live, before);
-            ct_error_clear(c);
-        }
-        ck_assert_ptr_nonnull(module);
-        ck_assert_int_ge(failures, least);
-        ct_module_free(module);
-        ck_assert_int_eq(ct_memory(c).live, before);
-        ct_context_free(c);
-    }
+                                              int count, int64_t least) {
+    construction t = {.c = refusing_context(), .make = make};
+    for (; t.which < count; t.which++)
+        memory_sweep((fault_case){.name = "a constructor",
+                                  .context = &t.c,
+                                  .arg = &t,
+                                  .run = construct,
+                                  .end = free_constructed,
+                                  .least = least,
+                                  .most = 200});
+    ct_context_free(t.c);
 }
 
 #endif

@@ -3,6 +3,7 @@
 #include "files.h"
 
 #include "cases.h"
+#include "fault_sweep.h"
 #include "../src/kernels/kernels.h"
 
 #include <math.h>
@@ -208,40 +209,47 @@ START_TEST(half_the_memory) {
 }
 END_TEST
 
-/* Memory that is refused at any point changes nothing. */
-static int64_t left;
-static void *limited(void *arg, size_t bytes) {
-    (void)arg;
-    return left-- > 0 ? malloc(bytes) : NULL;
+typedef struct {
+    ct_context *c;
+    ct_module *model;
+    bool to_f32;
+} conversion;
+
+static void begin_conversion(void *arg) {
+    conversion *t = arg;
+    t->c = ct_context_new(
+        (ct_context_opts){.seed = 1, .threads = 1, .allocator = {allocate, release, NULL}});
+    t->model = gpt(t->c);
+    if (t->to_f32) ck_assert(ct_module_to_bf16(t->model));
 }
-static void unlimited_free(void *arg, void *p, size_t bytes) {
-    (void)arg, (void)bytes;
-    free(p);
+static bool convert(void *arg) {
+    const conversion *t = arg;
+    return t->to_f32 ? ct_module_to_f32(t->model) : ct_module_to_bf16(t->model);
+}
+static void check_conversion(const fault_end *end, void *arg) {
+    conversion *t = arg;
+    const ct_dtype is = end->done != t->to_f32 ? CT_BF16 : CT_F32;
+    for (ct_param p = {0}; ct_module_next(t->model, &p);) {
+        FAULT_CK(end, ct_dtype_of(p.tensor) == (ct_ndim(p.tensor) == 2 ? is : CT_F32));
+        FAULT_CK(end, ct_requires_grad(p.tensor) == (ct_dtype_of(p.tensor) == CT_F32));
+    }
+    ct_context_free(t->c);
+    t->c = NULL;
 }
 
+/* Memory that is refused at any point changes nothing. */
 START_TEST(refused_memory_changes_nothing) {
     for (int to_f32 = 0; to_f32 < 2; to_f32++) {
-        bool done = false;
-        for (int64_t blocks = 0; !done; blocks++) {
-            left = 1 << 20;
-            ct_context *c = ct_context_new((ct_context_opts){
-                .seed = 1, .threads = 1, .allocator = {.alloc = limited, .free = unlimited_free}});
-            ct_module *m = gpt(c);
-            if (to_f32) ck_assert(ct_module_to_bf16(m));
-            ck_assert_int_eq(ct_error(c), CT_OK);
-            ct_memory_trim(c);
-            left = blocks;
-            done = to_f32 ? ct_module_to_f32(m) : ct_module_to_bf16(m);
-            left = 1 << 20;
-            const ct_dtype is = done != to_f32 ? CT_BF16 : CT_F32;
-            for (ct_param p = {0}; ct_module_next(m, &p);) {
-                ck_assert(ct_dtype_of(p.tensor) == (ct_ndim(p.tensor) == 2 ? is : CT_F32));
-                ck_assert(ct_requires_grad(p.tensor) == (ct_dtype_of(p.tensor) == CT_F32));
-            }
-            ck_assert(done || ct_error(c) == CT_ERR_MEMORY);
-            ct_context_free(c);
-            ck_assert_int_lt(blocks, 1000);
-        }
+        conversion t = {.to_f32 = to_f32};
+        fault_sweep(&(fault_case){.name = to_f32 ? "to_f32" : "to_bf16",
+                                  .kind = FAULT_ALLOCATOR,
+                                  .forever = true,
+                                  .context = &t.c,
+                                  .arg = &t,
+                                  .begin = begin_conversion,
+                                  .run = convert,
+                                  .end = check_conversion,
+                                  .most = 1000});
     }
 }
 END_TEST

@@ -261,35 +261,43 @@ START_TEST(a_cache_may_outlive_its_module) {
 }
 END_TEST
 
+typedef struct {
+    ct_context *c;
+    ct_module *layer;
+    ct_mha_call call;
+    ct_tensor *x, *y;
+} cached_forward;
+
+static bool forward_seven(void *arg) {
+    cached_forward *f = arg;
+    f->y = ct_encoder_layer_forward(f->layer, ct_narrow(f->x, 1, 5, 7), f->call).out;
+    return f->y != NULL;
+}
+static void check_length(const fault_end *end, void *arg) {
+    const cached_forward *f = arg;
+    FAULT_CK(end, ct_kv_cache_length(f->call.cache) == (end->done ? 12 : 5));
+}
+
 /* Whichever request for memory fails, the cache keeps its length and the next forward is right. */
 START_TEST(a_failed_forward_leaves_the_cache) {
-    budget b = {1000000};
-    ct_context *c = budget_context(&b);
+    ct_context *c = refusing_context();
     ct_module *layer = ct_encoder_layer_new(
         c, (ct_layer_opts){.embed_dim = 96, .num_heads = 2, .rope = true, .dtype = CT_F64});
     ct_kv_cache *cache = ct_kv_cache_new(ct_module_child(layer, "self_attn"), 1, 12);
     ct_tensor *x = ct_randn(c, CT_F64, CT_SHAPE(1, 12, 96)),
-              *whole = ct_encoder_layer_forward(layer, x, (ct_mha_call){.causal = true}).out,
-              *y = NULL;
-    ct_mha_call call = {.causal = true, .cache = cache};
-    ck_assert_ptr_nonnull(ct_encoder_layer_forward(layer, ct_narrow(x, 1, 0, 5), call).out);
-    int64_t failures = 0;
-    for (int64_t n = 0; n < 100 && !y; n++) {
-        ct_memory_trim(c);
-        b.left = n;
-        y = ct_encoder_layer_forward(layer, ct_narrow(x, 1, 5, 7), call).out;
-        if (y) break;
-        failures++;
-        ck_assert_int_eq(ct_error(c), CT_ERR_MEMORY);
-        ct_error_clear(c);
-        ck_assert_int_eq(ct_kv_cache_length(cache), 5);
-    }
-    b.left = 1000000;
-    ck_assert_int_ge(failures, 5);
-    ck_assert_ptr_nonnull(y);
-    ck_assert_int_eq(ct_kv_cache_length(cache), 12);
+              *whole = ct_encoder_layer_forward(layer, x, (ct_mha_call){.causal = true}).out;
+    cached_forward f = {c, layer, {.causal = true, .cache = cache}, x, NULL};
+    ck_assert_ptr_nonnull(ct_encoder_layer_forward(layer, ct_narrow(x, 1, 0, 5), f.call).out);
+    memory_sweep((fault_case){.name = "a forward with a cache",
+                              .context = &f.c,
+                              .arg = &f,
+                              .run = forward_seven,
+                              .end = check_length,
+                              .grows = true,
+                              .least = 5,
+                              .most = 100});
     ck_assert_double_lt(
-        ct_item(ct_max(ct_abs(ct_sub(y, ct_narrow(whole, 1, 5, 7))), CT_ALL, false)), 1e-12);
+        ct_item(ct_max(ct_abs(ct_sub(f.y, ct_narrow(whole, 1, 5, 7))), CT_ALL, false)), 1e-12);
     ct_kv_cache_free(cache);
     ct_context_free(c);
 }

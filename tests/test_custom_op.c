@@ -2,6 +2,7 @@
  * and never a crash, with and without debug mode. Under AddressSanitizer these tests also find
  * stray accesses. */
 #include "custom_op.h"
+#include "fault_sweep.h"
 
 /* What the op below does wrong, or unusual but correct. */
 typedef enum {
@@ -169,10 +170,10 @@ START_TEST(every_way_to_do_it) {
     const int64_t live = ct_memory(context).live;
     for (int round = 0; round < 2; round++)
         for (way w = RIGHT; w < WAYS; w++) {
-            const int fault = fault_of(w);
+            const int row = fault_of(w);
             const bool ok = run(w, g);
             const char *message = ct_error_message(context);
-            if (fault < 0) {
+            if (row < 0) {
                 const double want[] = {[RIGHT] = 6,
                                        [RESULT_IS_INPUT] = 6,
                                        [RESULT_IS_OUTSIDE] = 6,
@@ -191,8 +192,8 @@ START_TEST(every_way_to_do_it) {
                 ck_assert_msg(g[2] == want[w], "way %d: %g", (int)w, g[2]);
             } else {
                 ck_assert_msg(!ok, "way %d works", (int)w);
-                ck_assert_msg(ct_error(context) == faults[fault].status &&
-                                  strstr(message, "mine") && strstr(message, faults[fault].words),
+                ck_assert_msg(ct_error(context) == faults[row].status && strstr(message, "mine") &&
+                                  strstr(message, faults[row].words),
                               "way %d: %d, \"%s\"", (int)w, (int)ct_error(context), message);
                 const bool foreign = strstr(message, "another context");
                 ck_assert_msg(!ct_error(other) == !foreign, "way %d: \"%s\"", (int)w,
@@ -349,21 +350,6 @@ END_TEST
 
 /* ---- out of memory at every request ---- */
 
-static int64_t requests, refuse_at, held;
-
-static void *allocate(void *data, size_t size) {
-    (void)data;
-    /* refuses from then on, as a single refusal would be served from the pool */
-    if (++requests >= refuse_at) return NULL;
-    held += (int64_t)size;
-    return malloc(size);
-}
-static void release(void *data, void *block, size_t size) {
-    (void)data;
-    held -= (int64_t)size;
-    free(block);
-}
-
 enum { LARGE = 5000 }; /* large enough that each tensor is a request of its own */
 
 static ct_tensor *large_forward(ct_call *c) {
@@ -379,35 +365,50 @@ static bool large_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
 
 static const ct_op large = {.name = "large", .forward = large_forward, .backward = large_backward};
 
-START_TEST(out_of_memory_in_the_middle) {
-    bool done = false;
-    int failures = 0;
-    unsetenv("CT_DEBUG");
-    for (refuse_at = 2; !done; refuse_at++) {
-        requests = 0;
-        ct_context *c = ct_context_new(
-            (ct_context_opts){.threads = 1, .debug = _i, .allocator = {allocate, release, NULL}});
-        ck_assert_ptr_nonnull(c);
-        ct_tensor *x = ct_set_requires_grad(ct_ones(c, CT_F32, CT_SHAPE(LARGE)), true);
-        ct_tensor *y = ct_apply(&large, &x, 1, NULL);
-        done = y && ct_backward(ct_sum(ct_apply(&large, &y, 1, NULL), CT_ALL, false));
-        failures += !done;
-        ck_assert_msg(ct_error(c) == (done ? CT_OK : CT_ERR_MEMORY), "request %d: %s",
-                      (int)refuse_at, ct_error_message(c));
-        /* the context still works, and the failed backward has added either everything or nothing
-         */
-        if (!done && y) {
-            ct_error_clear(c);
-            requests = INT64_MIN;
-            ct_tensor *z = ct_apply(&large, &x, 1, NULL);
-            ck_assert(ct_zero_grad(x) && z && ct_backward(ct_sum(z, CT_ALL, false)));
-            const double s = ct_item(ct_select(ct_sigmoid(x), 0, 0));
-            ck_assert_double_eq_tol(ct_data_f32(ct_grad(x))[LARGE - 1], s + s * (1 - s), 1e-6);
-        }
-        ct_context_free(c);
-        ck_assert_int_eq(held, 0);
+static struct {
+    ct_context *c;
+    bool debug;
+    ct_tensor *x, *y;
+} middle;
+
+static bool apply_twice(void *arg) {
+    (void)arg;
+    middle.x = middle.y = NULL;
+    middle.c = ct_context_new((ct_context_opts){
+        .threads = 1, .debug = middle.debug, .allocator = {allocate, release, NULL}});
+    if (!middle.c) return false;
+    middle.x = ct_set_requires_grad(ct_ones(middle.c, CT_F32, CT_SHAPE(LARGE)), true);
+    middle.y = ct_apply(&large, &middle.x, 1, NULL);
+    return middle.y && ct_backward(ct_sum(ct_apply(&large, &middle.y, 1, NULL), CT_ALL, false));
+}
+
+/* The context still works, and the failed backward has added either everything or nothing. */
+static bool apply_once(void *arg) {
+    ct_tensor *x = middle.x;
+    (void)arg;
+    if (middle.y) {
+        ct_tensor *z = ct_apply(&large, &x, 1, NULL);
+        ck_assert(ct_zero_grad(x) && z && ct_backward(ct_sum(z, CT_ALL, false)));
+        const double s = ct_item(ct_select(ct_sigmoid(x), 0, 0));
+        ck_assert_double_eq_tol(ct_data_f32(ct_grad(x))[LARGE - 1], s + s * (1 - s), 1e-6);
     }
-    ck_assert_int_gt(failures, 10);
+    ct_context_free(middle.c);
+    middle.c = NULL;
+    ck_assert_int_eq(allocated.bytes, 0);
+    return true;
+}
+
+/* The allocator refuses from then on, as a single refusal would be served from the pool. */
+START_TEST(out_of_memory_in_the_middle) {
+    unsetenv("CT_DEBUG");
+    middle.debug = _i;
+    fault_sweep(&(fault_case){.name = "an op applied twice",
+                              .kind = FAULT_ALLOCATOR,
+                              .forever = true,
+                              .context = &middle.c,
+                              .run = apply_twice,
+                              .again = apply_once,
+                              .least = 10});
 }
 END_TEST
 

@@ -199,34 +199,47 @@ START_TEST(a_cache_that_is_given_is_the_one) {
 }
 END_TEST
 
+typedef struct {
+    ct_context *c;
+    ct_module *decoder;
+    ct_tensor *x, *memory, *y;
+    ct_stack_call call;
+} decoding;
+
+static bool decode_all(void *arg) {
+    decoding *d = arg;
+    d->y = ct_decoder_forward(d->decoder, d->x, d->memory, d->call);
+    return d->y != NULL;
+}
+static void check_lengths(const fault_end *end, void *arg) {
+    const decoding *d = arg;
+    for (int i = 0; i < LAYERS; i++)
+        FAULT_CK(end, end->done || ct_kv_cache_length(d->call.caches[i]) == 0);
+}
+
 /* Whichever request for memory fails, the caches keep their length and the next forward is right.
  */
 START_TEST(a_failed_token_leaves_the_caches) {
-    budget b = {1000000};
-    ct_context *c = budget_context(&b);
+    ct_context *c = refusing_context();
     ct_layer_opts opts = {.embed_dim = 96, .num_heads = 2, .dtype = CT_F64};
-    ct_module *decoder = ct_decoder_new(c, opts, LAYERS, true);
-    ct_tensor *x = ct_randn(c, CT_F64, CT_SHAPE(1, 12, 96)),
-              *memory = ct_randn(c, CT_F64, CT_SHAPE(1, 9, 96)), *y = NULL;
-    ct_stack_call call = {.self.causal = true};
-    ct_tensor *whole = ct_decoder_forward(decoder, x, memory, call);
+    decoding d = {.c = c,
+                  .decoder = ct_decoder_new(c, opts, LAYERS, true),
+                  .x = ct_randn(c, CT_F64, CT_SHAPE(1, 12, 96)),
+                  .memory = ct_randn(c, CT_F64, CT_SHAPE(1, 9, 96)),
+                  .call = {.self.causal = true}};
+    ct_tensor *whole = ct_decoder_forward(d.decoder, d.x, d.memory, d.call);
     ct_kv_cache *caches[LAYERS];
-    ck_assert(ct_kv_caches_new(decoder, 1, 12, caches, LAYERS));
-    call.caches = caches;
-    int64_t failures = 0;
-    for (int64_t n = 0; n < 300 && !y; n++) {
-        ct_memory_trim(c);
-        b.left = n;
-        if ((y = ct_decoder_forward(decoder, x, memory, call))) break;
-        failures++;
-        ck_assert_int_eq(ct_error(c), CT_ERR_MEMORY);
-        ct_error_clear(c);
-        for (int i = 0; i < LAYERS; i++) ck_assert_int_eq(ct_kv_cache_length(caches[i]), 0);
-    }
-    b.left = 1000000;
-    ck_assert_int_ge(failures, 10);
-    ck_assert_ptr_nonnull(y);
-    ck_assert_double_lt(ct_item(ct_max(ct_abs(ct_sub(y, whole)), CT_ALL, false)), 1e-12);
+    ck_assert(ct_kv_caches_new(d.decoder, 1, 12, caches, LAYERS));
+    d.call.caches = caches;
+    memory_sweep((fault_case){.name = "a forward with caches",
+                              .context = &d.c,
+                              .arg = &d,
+                              .run = decode_all,
+                              .end = check_lengths,
+                              .grows = true,
+                              .least = 10,
+                              .most = 300});
+    ck_assert_double_lt(ct_item(ct_max(ct_abs(ct_sub(d.y, whole)), CT_ALL, false)), 1e-12);
     for (int i = 0; i < LAYERS; i++) ct_kv_cache_free(caches[i]);
     ct_context_free(c);
 }

@@ -241,43 +241,51 @@ START_TEST(of_the_op) {
 }
 END_TEST
 
+typedef struct {
+    ct_context *c;
+    ct_module *mha;
+    ct_tensor *q, *k, *v;
+    ct_mha_call call;
+    ct_mha_out y;
+} mha_run;
+
+static bool run_mha(void *arg) {
+    mha_run *r = arg;
+    r->y = ct_mha_forward(r->mha, r->q, r->k, r->v, r->call);
+    return r->y.out != NULL;
+}
+static void check_mha(const fault_end *end, void *arg) {
+    const mha_run *r = arg;
+    FAULT_CK(end, (r->y.weights != NULL) == (end->done && r->call.need_weights));
+}
+
 /* Each allocation is refused in turn, in a call that clears hidden rows, appends keys and pads
  * masks: no memory is left, and the next call works. */
 START_TEST(memory) {
     for (int which = 0; which < 4; which++) {
-        budget b = {1000000};
-        ct_context *c = budget_context(&b);
-        ct_module *m = ct_mha_new(c, (ct_mha_opts){.embed_dim = 96,
-                                                   .num_heads = 4,
-                                                   .num_kv_heads = 2,
-                                                   .add_bias_kv = true,
-                                                   .rope = true,
-                                                   .qk_norm = true,
-                                                   .dtype = CT_F64});
-        ct_tensor *q = ct_randn(c, CT_F64, CT_SHAPE(2, 12, 96)),
-                  *k = ct_randn(c, CT_F64, CT_SHAPE(2, 20, 96));
-        ct_tensor *v = which & 2 ? ct_randn(c, CT_F64, CT_SHAPE(2, 20, 96)) : k,
-                  *mask = ct_randn(c, CT_F64, CT_SHAPE(2, 4, 12, 20));
-        ct_mha_call call = {.mask = mask,
-                            .key_mask = ct_ones(c, CT_BOOL, CT_SHAPE(2, 20)),
-                            .causal = true,
-                            .need_weights = which & 1};
-        int64_t failures = 0;
-        ct_mha_out y = {0};
-        for (int64_t n = 0; n < 200 && !y.out; n++) {
-            ct_memory_trim(c);
-            const int64_t live = ct_memory(c).live;
-            b.left = n;
-            y = ct_mha_forward(m, q, k, v, call);
-            if (y.out) break;
-            failures++;
-            ck_assert_ptr_null(y.weights);
-            ck_assert_int_eq(ct_error(c), CT_ERR_MEMORY);
-            ct_error_clear(c);
-            ck_assert_int_eq(ct_memory(c).live, live);
-        }
-        ck_assert(y.out && !y.weights == !(which & 1));
-        ck_assert_int_ge(failures, 10);
+        ct_context *c = refusing_context();
+        mha_run r = {.c = c,
+                     .mha = ct_mha_new(c, (ct_mha_opts){.embed_dim = 96,
+                                                        .num_heads = 4,
+                                                        .num_kv_heads = 2,
+                                                        .add_bias_kv = true,
+                                                        .rope = true,
+                                                        .qk_norm = true,
+                                                        .dtype = CT_F64})};
+        r.q = ct_randn(c, CT_F64, CT_SHAPE(2, 12, 96));
+        r.k = ct_randn(c, CT_F64, CT_SHAPE(2, 20, 96));
+        r.v = which & 2 ? ct_randn(c, CT_F64, CT_SHAPE(2, 20, 96)) : r.k;
+        r.call = (ct_mha_call){.mask = ct_randn(c, CT_F64, CT_SHAPE(2, 4, 12, 20)),
+                               .key_mask = ct_ones(c, CT_BOOL, CT_SHAPE(2, 20)),
+                               .causal = true,
+                               .need_weights = which & 1};
+        memory_sweep((fault_case){.name = "mha_forward",
+                                  .context = &r.c,
+                                  .arg = &r,
+                                  .run = run_mha,
+                                  .end = check_mha,
+                                  .least = 10,
+                                  .most = 200});
         ct_context_free(c);
     }
 }

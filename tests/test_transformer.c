@@ -402,25 +402,32 @@ static ct_module *make_any(ct_context *c, int which) {
 START_TEST(a_failed_constructor_leaves_nothing) { constructors_leave_nothing(make_any, 3, 5); }
 END_TEST
 
-START_TEST(caches_that_cannot_be_leave_none) { /* wherever memory ends */
-    budget b = {1000000};
-    ct_context *c = budget_context(&b);
-    ct_module *stack = ct_encoder_new(c, plain, 2, false);
+typedef struct {
+    ct_module *stack;
     ct_kv_cache *caches[2];
-    int64_t failures = 0;
-    const int64_t live = ct_memory(c).live;
-    for (bool made = false; !made; failures++) {
-        ct_memory_trim(c);
-        b.left = failures;
-        caches[0] = caches[1] = (ct_kv_cache *)&b; /* anything */
-        if ((made = ct_kv_caches_new(stack, 2, 100, caches, 2))) break;
-        ck_assert(!caches[0] && !caches[1]);
-        ck_assert_int_eq(ct_error(c), CT_ERR_MEMORY);
-        ct_error_clear(c);
-        ck_assert_int_eq(ct_memory(c).live, live);
-    }
-    ck_assert_int_ge(failures, 4);
-    free_all(caches, 2);
+} stack_caches;
+
+static bool make_caches(void *arg) {
+    stack_caches *s = arg;
+    s->caches[0] = s->caches[1] = arg; /* anything */
+    return ct_kv_caches_new(s->stack, 2, 100, s->caches, 2);
+}
+static void check_caches(const fault_end *end, void *arg) {
+    const stack_caches *s = arg;
+    FAULT_CK(end, end->done || (!s->caches[0] && !s->caches[1]));
+}
+
+START_TEST(caches_that_cannot_be_leave_none) {
+    ct_context *c = refusing_context();
+    stack_caches s = {.stack = ct_encoder_new(c, plain, 2, false)};
+    memory_sweep((fault_case){.name = "caches",
+                              .context = &c,
+                              .arg = &s,
+                              .run = make_caches,
+                              .end = check_caches,
+                              .least = 4,
+                              .most = 100});
+    free_all(s.caches, 2);
     ct_context_free(c);
 }
 END_TEST
