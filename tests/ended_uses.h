@@ -42,42 +42,21 @@ static const ct_op passing = {.name = "passing", .forward = pass},
                                       .forward = pass,
                                       .backward = give_it};
 
-/* y is ended; it was f32 (2, 3). After each call `check` is handed its text and the name that its
- * error begins with, and clears the error. */
-static inline void each_use_of(ct_tensor *y,
-                               void (*check)(const char *call, const char *function)) {
+typedef struct {
+    ct_tensor *y; /* has ended; it was f32 (2, 3) */
+    void (*check)(const char *call, const char *function);
+    ct_tensor *x, *row, *leaf, *q, *three, *ids, *mask, *index; /* what goes with it */
+} ended_use;
+
 #define USE(call, function)                                                                        \
     do {                                                                                           \
         (void)(call);                                                                              \
-        check(#call, function);                                                                    \
+        u->check(#call, function);                                                                 \
     } while (0)
-    ct_context *c = context;
-    const ct_layer_opts layer = {.embed_dim = 3, .num_heads = 1};
-    const ct_attention_opts none = {0};
-    const ct_mha_call plain = {0};
-    ct_tensor *x = ct_ones(c, CT_F32, CT_SHAPE(2, 3)), *row = ct_ones(c, CT_F32, CT_SHAPE(3)),
-              *leaf = ct_set_requires_grad(ct_ones(c, CT_F32, CT_SCALAR), true),
-              *loss = ct_scale(leaf, 2), *q = ct_ones(c, CT_F32, CT_SHAPE(1, 1, 2, 3)),
-              *three = ct_ones(c, CT_F32, CT_SHAPE(1, 2, 3)),
-              *ids = ct_zeros(c, CT_I64, CT_SHAPE(2)), *mask = ct_ones(c, CT_BOOL, CT_SHAPE(2, 3)),
-              *index = ct_zeros(c, CT_I64, CT_SHAPE(2, 3)), *parts[3];
-    ct_module *linear = ct_linear_new(c, (ct_linear_opts){.in_features = 3, .out_features = 3}),
-              *mha = ct_mha_new(c, (ct_mha_opts){.embed_dim = 3, .num_heads = 1}),
-              *encoder = ct_encoder_layer_new(c, layer), *decoder = ct_decoder_layer_new(c, layer),
-              *module = ct_module_new(c, "mine"), *encoders = ct_encoder_new(c, layer, 1, false),
-              *decoders = ct_decoder_new(c, layer, 1, false),
-              *both = ct_transformer_new(c, (ct_transformer_opts){.layer = layer,
-                                                                  .num_encoder_layers = 1,
-                                                                  .num_decoder_layers = 1}),
-              *positions =
-                  ct_positions_new(c, (ct_positions_opts){.max_length = 4, .embed_dim = 3});
-    float out[6];
-    double wide[6];
-    int64_t whole[6];
-    bool flag[6];
-    char text[256];
-    no_error();
-    /* elementwise, comparison */
+
+/* Elementwise ops and comparisons. */
+static inline void use_in_elementwise(const ended_use *u) {
+    ct_tensor *y = u->y, *x = u->x, *mask = u->mask;
     USE(ct_add(y, x), "add");
     USE(ct_add(x, y), "add");
     USE(ct_sub(x, y), "sub");
@@ -119,7 +98,11 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_logical_or(y, mask), "logical_or");
     USE(ct_where(mask, y, x), "where");
     USE(ct_logical_not(y), "logical_not");
-    /* reductions, softmax */
+}
+
+/* Reductions and softmax. */
+static inline void use_in_reductions(const ended_use *u) {
+    ct_tensor *y = u->y, *x = u->x, *mask = u->mask;
     USE(ct_sum(y, CT_ALL, false), "sum");
     USE(ct_mean(y, CT_DIMS(0), true), "mean");
     USE(ct_max(y, CT_ALL, false), "max");
@@ -141,7 +124,12 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_masked_softmax(x, y, 1), "masked_softmax");
     USE(ct_masked_softmax(y, NULL, 1), "masked_softmax");
     USE(ct_masked_softmax(x, y, 0), "masked_softmax");
-    /* products, norms, losses */
+}
+
+/* Products, norms and what selects by indices. */
+static inline void use_in_products(const ended_use *u) {
+    ct_context *c = context;
+    ct_tensor *y = u->y, *x = u->x, *row = u->row, *ids = u->ids, *index = u->index;
     USE(ct_matmul(y, x), "matmul");
     USE(ct_linear(x, y, NULL), "linear");
     USE(ct_linear(y, x, NULL), "linear");
@@ -168,6 +156,12 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_embedding(ids, y), "embedding");
     USE(ct_dropout(y, 0.5, true), "dropout");
     USE(ct_dropout(y, 0, false), "dropout");
+}
+
+/* Losses and sampling. */
+static inline void use_in_losses(const ended_use *u) {
+    int64_t whole[6];
+    ct_tensor *y = u->y, *x = u->x, *ids = u->ids;
     USE(ct_mse_loss(x, y), "mse_loss");
     USE(ct_cross_entropy(y, ids, (ct_cross_entropy_opts){0}), "cross_entropy");
     USE(ct_cross_entropy(x, y, (ct_cross_entropy_opts){0}), "cross_entropy");
@@ -185,7 +179,11 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_linear_cross_entropy(x, y, ids, (ct_cross_entropy_opts){0}), "linear_cross_entropy");
     USE(ct_rope(y, (ct_rope_opts){0}), "rope");
     USE(ct_sample(y, (ct_sample_opts){0}, whole, 2), "sample");
-    /* shapes */
+}
+
+/* Ops that make dims or move them. */
+static inline void use_in_shapes(const ended_use *u) {
+    ct_tensor *y = u->y, *x = u->x, *parts[3];
     USE(ct_view(y, CT_SHAPE(6)), "view");
     USE(ct_reshape(y, CT_SHAPE(6)), "reshape");
     USE(ct_transpose(y, 0, 1), "transpose");
@@ -208,7 +206,12 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_split(y, 1, 1, parts, 3), "split");
     USE(ct_split_heads(y, 1), "split_heads");
     USE(ct_combine_heads(y), "combine_heads");
-    /* attention */
+}
+
+/* Attention. */
+static inline void use_in_attention(const ended_use *u) {
+    const ct_attention_opts none = {0};
+    ct_tensor *y = u->y, *q = u->q, *three = u->three;
     USE(ct_attention(y, q, q, none).out, "attention");
     USE(ct_attention(q, y, q, none).out, "attention");
     USE(ct_attention(q, q, y, none).out, "attention");
@@ -218,7 +221,16 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_packed_attention(three, 1, (ct_attention_opts){.mask = y}).out, "packed_attention");
     USE(ct_packed_attention(three, 1, (ct_attention_opts){.key_mask = y}).out, "packed_attention");
     USE(ct_attention(y, q, q, (ct_attention_opts){.need_weights = true}).out, "attention");
-    /* what reads a tensor */
+}
+
+/* What reads a tensor. */
+static inline void use_in_reading(const ended_use *u) {
+    float out[6];
+    double wide[6];
+    int64_t whole[6];
+    bool flag[6];
+    char text[256];
+    ct_tensor *y = u->y;
     USE(ct_data_f32(y), "data");
     USE(ct_data_i64(y), "data");
     USE(ct_data_f64(y), "data");
@@ -237,7 +249,12 @@ static inline void each_use_of(ct_tensor *y,
     FILE *file = fmemopen(text, sizeof text, "w");
     USE(ct_print(y, file), "print");
     fclose(file);
-    /* differentiation */
+}
+
+/* Differentiation. */
+static inline void use_in_differentiation(const ended_use *u) {
+    char text[256];
+    ct_tensor *y = u->y, *x = u->x, *leaf = u->leaf, *loss = ct_scale(leaf, 2), *parts[3];
     USE(ct_backward(y), "backward");
     USE(ct_backward_with(&loss, &y, 1, (ct_backward_opts){0}), "backward");
     USE(ct_backward_with(&y, &leaf, 1, (ct_backward_opts){0}), "backward");
@@ -261,17 +278,26 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_apply(&returning, &x, 1, &y), "returning");
     USE(ct_apply(&saving, &leaf, 1, &y), "saving");
     USE(ct_backward(ct_apply(&differentiating, &leaf, 1, &y)), "differentiating");
-    file = fmemopen(text, sizeof text, "w");
+    FILE *file = fmemopen(text, sizeof text, "w");
     USE(ct_graph_print(y, file), "graph");
     USE(ct_graph_dot(y, file), "graph");
     fclose(file);
-    /* scopes */
+}
+
+/* Scopes. */
+static inline void use_in_scopes(const ended_use *u) {
+    ct_context *c = context;
+    ct_tensor *y = u->y;
     USE(ct_keep(y), "keep");
     ct_scope scope = ct_scope_open(c);
     USE(ct_scope_keep(scope, y), "scope_keep");
     USE(ct_scope_return(scope, y), "scope_keep");
     USE(ct_release(y), "release");
-    /* in place */
+}
+
+/* Changes in place. */
+static inline void use_in_place(const ended_use *u) {
+    ct_tensor *y = u->y, *x = u->x;
     USE(ct_init_constant(y, 1), "fill");
     USE(ct_init_uniform(y, 0, 1), "init_uniform");
     USE(ct_init_normal(y, 0, 1), "init_normal");
@@ -286,7 +312,25 @@ static inline void each_use_of(ct_tensor *y,
     USE(cti_op_sgd_step(
             &(cti_op_step){.p = x, .g = y, .state = {NULL}, .numbers = {.sgd = {.lr = 1}}}, 1),
         "sgd_step");
-    /* modules */
+}
+
+/* Modules. */
+static inline void use_in_modules(const ended_use *u) {
+    ct_context *c = context;
+    const ct_layer_opts layer = {.embed_dim = 3, .num_heads = 1};
+    const ct_mha_call plain = {0};
+    ct_tensor *y = u->y, *x = u->x, *three = u->three;
+    ct_module *linear = ct_linear_new(c, (ct_linear_opts){.in_features = 3, .out_features = 3}),
+              *mha = ct_mha_new(c, (ct_mha_opts){.embed_dim = 3, .num_heads = 1}),
+              *encoder = ct_encoder_layer_new(c, layer), *decoder = ct_decoder_layer_new(c, layer),
+              *module = ct_module_new(c, "mine"), *encoders = ct_encoder_new(c, layer, 1, false),
+              *decoders = ct_decoder_new(c, layer, 1, false),
+              *both = ct_transformer_new(c, (ct_transformer_opts){.layer = layer,
+                                                                  .num_encoder_layers = 1,
+                                                                  .num_decoder_layers = 1}),
+              *positions =
+                  ct_positions_new(c, (ct_positions_opts){.max_length = 4, .embed_dim = 3});
+    no_error();
     USE(ct_module_add_param(module, "weight", y), "mine");
     USE(ct_module_add_buffer(module, "table", y, true), "mine");
     USE(ct_forward(ct_module_set_forward(module, the_users, y), x), "mine");
@@ -314,7 +358,13 @@ static inline void each_use_of(ct_tensor *y,
         "Transformer");
     USE(ct_decoder_layer_forward(decoder, three, three, plain, (ct_mha_call){.key_mask = y}).out,
         "multihead_attn: MultiheadAttention");
-    /* files: nothing is written */
+}
+
+/* Files, of which none is written, and a cache. */
+static inline void use_in_files(const ended_use *u) {
+    ct_context *c = context;
+    ct_tensor *y = u->y, *q = u->q;
+    ct_module *linear = ct_linear_new(c, (ct_linear_opts){.in_features = 3, .out_features = 3});
     const ct_named named = {"y", y};
     USE(ct_tensors_save(c, "nowhere", &named, 1, (ct_save_opts){0}), "tensors_save");
     USE(ct_checkpoint_save("nowhere",
@@ -328,7 +378,38 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_kv_cache_append(cache, &k, &v), "ct_kv_cache_append");
     USE(ct_kv_cache_append(cache, &v, &k), "ct_kv_cache_append");
     ct_kv_cache_free(cache);
+}
+
 #undef USE
+
+/* y is ended; it was f32 (2, 3). After each call `check` is handed its text and the name that its
+ * error begins with, and clears the error. */
+static inline void each_use_of(ct_tensor *y,
+                               void (*check)(const char *call, const char *function)) {
+    ct_context *c = context;
+    const ended_use u = {.y = y,
+                         .check = check,
+                         .x = ct_ones(c, CT_F32, CT_SHAPE(2, 3)),
+                         .row = ct_ones(c, CT_F32, CT_SHAPE(3)),
+                         .leaf = ct_set_requires_grad(ct_ones(c, CT_F32, CT_SCALAR), true),
+                         .q = ct_ones(c, CT_F32, CT_SHAPE(1, 1, 2, 3)),
+                         .three = ct_ones(c, CT_F32, CT_SHAPE(1, 2, 3)),
+                         .ids = ct_zeros(c, CT_I64, CT_SHAPE(2)),
+                         .mask = ct_ones(c, CT_BOOL, CT_SHAPE(2, 3)),
+                         .index = ct_zeros(c, CT_I64, CT_SHAPE(2, 3))};
+    no_error();
+    use_in_elementwise(&u);
+    use_in_reductions(&u);
+    use_in_products(&u);
+    use_in_losses(&u);
+    use_in_shapes(&u);
+    use_in_attention(&u);
+    use_in_reading(&u);
+    use_in_differentiation(&u);
+    use_in_scopes(&u);
+    use_in_place(&u);
+    use_in_modules(&u);
+    use_in_files(&u);
 }
 
 #endif

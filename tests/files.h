@@ -1,9 +1,8 @@
-/* Helpers of the tests of files: a folder and a context for each test, files of given bytes, and
- * the check of a refusal. */
+/* Helpers of the tests of files: a folder and a context for each test, and files of given bytes. */
 #ifndef CT_TESTS_FILES_H
 #define CT_TESTS_FILES_H
 
-#include "suite.h"
+#include "refused.h"
 #include <cotangent/cotangent.h>
 #include <dirent.h>
 #include <stdlib.h>
@@ -44,16 +43,6 @@ static void teardown(void) {
         if (entry->d_name[0] != '.' || strlen(entry->d_name) > 2) remove(in_folder(entry->d_name));
     closedir(dir);
     ck_assert_int_eq(rmdir(folder), 0);
-}
-
-static inline void ck_refused(bool done, ct_status status, const char *path, const char *says) {
-    ck_assert_msg(!done, "accepted; it should say \"%s\"", says);
-    ck_assert_msg(ct_error(context) == status, "status %d: %s", ct_error(context),
-                  ct_error_message(context));
-    ck_assert_msg(strstr(ct_error_message(context), path) != NULL, "%s", ct_error_message(context));
-    ck_assert_msg(strstr(ct_error_message(context), says) != NULL, "\"%s\" is not in: %s", says,
-                  ct_error_message(context));
-    ct_error_clear(context);
 }
 
 /* Do both modules have the same parameter names and bits? */

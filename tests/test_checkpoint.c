@@ -73,100 +73,111 @@ START_TEST(resume_is_bit_identical) {
 }
 END_TEST
 
-START_TEST(checkpoint_refuses) {
-    const char *path = in_folder("checkpoint"), *before = in_folder("before"),
-               *after = in_folder("after");
-    training adam = begin(context, 3), momentum = begin(context, 1), plain = begin(context, 0);
+/* ---- what a checkpoint is refused for ---- */
+
+static ct_checkpoint target; /* what is loaded into: a module with SGD, and the step 3 */
+
+static void begin_target(void) {
+    const training t = begin(context, 1);
+    train(context, t, 0, 2);
+    target = (ct_checkpoint){.module = t.module, .optim = t.optim, .step = 3};
+}
+
+START_TEST(checkpoints_of_another_optimiser) {
+    const char *path = in_folder("checkpoint"), *before = in_folder("before");
+    const training adam = begin(context, 3), plain = begin(context, 0);
+    training small = begin(context, 1);
+    begin_target();
     train(context, adam, 0, 2);
-    train(context, momentum, 0, 2);
     ck_assert(ct_checkpoint_save(
         path, &(ct_checkpoint){.module = adam.module, .optim = adam.optim, .step = 7}));
-    ct_checkpoint to = {.module = momentum.module, .optim = momentum.optim, .step = 3};
-    ck_assert(ct_checkpoint_save(before, &to));
-
-    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path,
+    ck_assert(ct_checkpoint_save(before, &target));
+    ck_refused(ct_checkpoint_load(path, &target), CT_ERR_FORMAT, path,
                "the optimiser is SGD, the file's is AdamW");
     ct_checkpoint without = {.module = plain.module, .optim = plain.optim, .step = 3};
     ck_refused(ct_checkpoint_load(before, &without), CT_ERR_FORMAT, before,
                "unexpected: optim.momentum.fc.weight, optim.momentum.fc.bias, ");
-    training small = begin(context, 1);
     small.module = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 4});
     small.optim = ct_sgd_new(small.module, (ct_sgd_opts){.momentum = 0.9});
     ck_refused(
         ct_checkpoint_load(before, &(ct_checkpoint){.module = small.module, .optim = small.optim}),
         CT_ERR_FORMAT, before, "model.fc.weight has shape (4, 3), file has (5, 3)");
-    ck_assert(ct_save(momentum.module, path, (ct_save_opts){0}));
-    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "\"format\"");
-    static const char *numbers[] = {"step", "seed", "stream"};
+    ck_assert(ct_save(target.module, path, (ct_save_opts){0}));
+    ck_refused(ct_checkpoint_load(path, &target), CT_ERR_FORMAT, path, "\"format\"");
+}
+END_TEST
+
+/* A file of the target's module with this metadata is refused. */
+static void metadata_refused(const char *const *metadata, const char *says) {
+    const char *path = in_folder("checkpoint");
+    ck_assert(ct_save(target.module, path, (ct_save_opts){.metadata = metadata}));
+    seal_file(path);
+    ck_refused(ct_checkpoint_load(path, &target), CT_ERR_FORMAT, path, says);
+}
+
+#define OF_A_CHECKPOINT CHECKSUM, "format", "cotangent checkpoint 1"
+
+START_TEST(metadata_of_a_checkpoint) {
+    static const char *const numbers[] = {"step", "seed", "stream"},
+                             *const texts[] = {NULL, "", "-1", "7x", "18446744073709551616", "/"};
+    begin_target();
     for (int i = 0; i < 3; i++)
         for (int wrong = 0; wrong < 6; wrong++) { /* missing, or no number */
-            const char *value[] = {"7", "7", "7"},
-                       *texts[] = {NULL, "", "-1", "7x", "18446744073709551616", "/"};
-            value[i] = texts[wrong];
-            const char *metadata[13] = {CHECKSUM, "format", "cotangent checkpoint 1", "optim",
-                                        "SGD"};
-            for (int k = 0, at = 6; k < 3; k++)
-                if (value[k]) metadata[at++] = numbers[k], metadata[at++] = value[k];
-            ck_assert(ct_save(momentum.module, path, (ct_save_opts){.metadata = metadata}));
-            seal_file(path);
+            const char *metadata[13] = {OF_A_CHECKPOINT, "optim", "SGD"};
+            for (int k = 0, at = 6; k < 3; k++) {
+                const char *value = k == i ? texts[wrong] : "7";
+                if (value) metadata[at++] = numbers[k], metadata[at++] = value;
+            }
             char says[64];
             snprintf(says, sizeof says, "metadata \"%s\" is no whole number", numbers[i]);
-            ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, says);
+            metadata_refused(metadata, says);
         }
-    static const char *large[] = {CHECKSUM,
-                                  "format",
-                                  "cotangent checkpoint 1",
-                                  "optim",
-                                  "SGD",
-                                  "step",
-                                  "9223372036854775807",
-                                  "seed",
-                                  "7",
-                                  "stream",
-                                  "7",
-                                  NULL};
-    ck_assert(ct_save(momentum.module, path, (ct_save_opts){.metadata = large}));
-    seal_file(path);
-    ck_refused(
-        ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path,
+    metadata_refused(
+        (const char *[]){OF_A_CHECKPOINT, "optim", "SGD", "step", "9223372036854775807", "seed",
+                         "7", "stream", "7", NULL},
         "metadata \"step\" is no whole number of at most 9223372036854775806: 9223372036854775807");
-    static const char *unnamed[] = {CHECKSUM, "format", "cotangent checkpoint 1", NULL};
-    ck_assert(ct_save(momentum.module, path, (ct_save_opts){.metadata = unnamed}));
-    seal_file(path);
-    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path,
-               "the optimiser is SGD, the file's is missing");
-    ck_refused(ct_checkpoint_load(in_folder("none"), &to), CT_ERR_IO, "none", "No such file");
-    ck_refused(ct_checkpoint_load(NULL, &to), CT_ERR_ARGUMENT, "checkpoint_load", "NULL");
-    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){.module = momentum.module, .step = 3}),
-               CT_ERR_ARGUMENT, "checkpoint_save", "NULL");
-    ck_refused(
-        ct_checkpoint_save(
-            path, &(ct_checkpoint){.module = momentum.module, .optim = momentum.optim, .step = -3}),
-        CT_ERR_ARGUMENT, "checkpoint_save", "step is -3");
+    metadata_refused((const char *[]){OF_A_CHECKPOINT, NULL},
+                     "the optimiser is SGD, the file's is missing");
+}
+END_TEST
+
+START_TEST(arguments_of_checkpoints) {
+    const char *path = in_folder("checkpoint");
+    begin_target();
+    ct_checkpoint wrong = target;
+    ck_refused(ct_checkpoint_load(in_folder("none"), &target), CT_ERR_IO, "none", "No such file");
+    ck_refused(ct_checkpoint_load(NULL, &target), CT_ERR_ARGUMENT, "checkpoint_load", "NULL");
+    wrong.optim = NULL;
+    ck_refused(ct_checkpoint_save(path, &wrong), CT_ERR_ARGUMENT, "checkpoint_save", "NULL");
+    wrong = target, wrong.step = -3;
+    ck_refused(ct_checkpoint_save(path, &wrong), CT_ERR_ARGUMENT, "checkpoint_save", "step is -3");
     ct_context *other = ct_context_new((ct_context_opts){.threads = 1});
-    const training theirs = begin(other, 1);
-    ck_refused(
-        ct_checkpoint_save(
-            path, &(ct_checkpoint){.module = momentum.module, .optim = theirs.optim, .step = 3}),
-        CT_ERR_ARGUMENT, "checkpoint_save", "two contexts");
+    wrong = target, wrong.optim = begin(other, 1).optim;
+    ck_refused(ct_checkpoint_save(path, &wrong), CT_ERR_ARGUMENT, "checkpoint_save",
+               "two contexts");
     ct_context_free(other);
     ck_assert(!ct_checkpoint_save(path, NULL) && !ct_checkpoint_load(path, &(ct_checkpoint){0}));
+}
+END_TEST
 
-    /* cut short anywhere: refused, and nothing is changed */
-    ck_assert(ct_checkpoint_save(before, &to));
+/* A checkpoint that is cut short anywhere is refused, and nothing is changed. */
+START_TEST(a_checkpoint_that_is_cut) {
+    static char bytes[1 << 16], now[1 << 16];
+    const char *path = in_folder("checkpoint"), *before = in_folder("before"),
+               *after = in_folder("after");
+    begin_target();
+    ck_assert(ct_checkpoint_save(before, &target));
     FILE *file = fopen(before, "rb");
-    static char bytes[1 << 16];
-    size_t size = fread(bytes, 1, sizeof bytes, file);
+    const size_t size = fread(bytes, 1, sizeof bytes, file);
     fclose(file);
     for (size_t n = 0; n < size; n += n < 64 ? 1 : 37) {
         file = fopen(path, "wb");
         fwrite(bytes, 1, n, file);
         fclose(file);
-        ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "");
+        ck_refused(ct_checkpoint_load(path, &target), CT_ERR_FORMAT, path, "");
     }
-    ck_assert_int_eq(to.step, 3);
-    ck_assert(ct_checkpoint_save(after, &to));
-    static char now[1 << 16];
+    ck_assert_int_eq(target.step, 3);
+    ck_assert(ct_checkpoint_save(after, &target));
     file = fopen(after, "rb");
     ck_assert_uint_eq(fread(now, 1, sizeof now, file), size);
     fclose(file);
@@ -453,7 +464,10 @@ int main(void) {
     TCase *checkpoint = tcase_create("checkpoints");
     tcase_add_checked_fixture(checkpoint, setup, teardown);
     tcase_add_loop_test(checkpoint, resume_is_bit_identical, 0, 4);
-    tcase_add_test(checkpoint, checkpoint_refuses);
+    tcase_add_test(checkpoint, checkpoints_of_another_optimiser);
+    tcase_add_test(checkpoint, metadata_of_a_checkpoint);
+    tcase_add_test(checkpoint, arguments_of_checkpoints);
+    tcase_add_test(checkpoint, a_checkpoint_that_is_cut);
     tcase_add_test(checkpoint, what_a_checkpoint_holds);
     tcase_add_test(checkpoint, refusals_name_the_file);
     tcase_add_loop_test(checkpoint, numbers_that_no_constructor_takes, 0,

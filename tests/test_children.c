@@ -99,8 +99,7 @@ START_TEST(other_widths) {
     ct_module *layer = ct_encoder_layer_new(context, layer_opts(false, false));
     ct_tensor *x = randn(CT_SHAPE(2, 5, 6));
     ct_module_free(ct_module_set_child(layer, "linear1", ct_linear_new(context, wide)));
-    ck_assert_ptr_null(ct_forward(layer, x));
-    expect(CT_ERR_SHAPE, "(2, 5, 9)", "(6, 10)");
+    ck_refused(ct_forward(layer, x), CT_ERR_SHAPE, "(2, 5, 9)", "(6, 10)");
     ct_module_free(ct_module_set_child(layer, "linear2", ct_linear_new(context, back)));
     ct_tensor *y = ct_forward(layer, x);
     no_error();
@@ -134,18 +133,18 @@ START_TEST(results_of_another_shape) {
             snprintf(path, sizeof path, "layers.1.%s", paths[i]);
             ct_module *wrapper = wrap(stack, path);
             ct_module_set_forward(wrapper, forwards[f], wrapper);
-            ck_assert_ptr_null(ct_forward(stack, randn(CT_SHAPE(2, 5, 6))));
-            expect(CT_ERR_SHAPE, "layers.1", "(2, ");
+            ck_refused(ct_forward(stack, randn(CT_SHAPE(2, 5, 6))), CT_ERR_SHAPE, "layers.1",
+                       "(2, ");
             ct_module_free(stack);
         }
     ct_module *stack = ct_encoder_new(context, layer_opts(false, false), 1, true);
     ct_module_set_forward(wrap(stack, "norm"), narrow_forward, NULL);
-    ck_assert_ptr_null(ct_forward(stack, randn(CT_SHAPE(2, 5, 6))));
-    expect(CT_ERR_SHAPE, "norm made (2, 5, 1) of (2, 5, 6)", "must be 6");
+    ck_refused(ct_forward(stack, randn(CT_SHAPE(2, 5, 6))), CT_ERR_SHAPE,
+               "norm made (2, 5, 1) of (2, 5, 6)", "must be 6");
     ct_module *silent = ct_module_new(context, "Silent");
     ct_module_free(ct_module_set_child(stack, "layers.0.linear2", silent));
-    ck_assert_ptr_null(ct_forward(stack, randn(CT_SHAPE(2, 5, 6))));
-    expect(CT_ERR_ARGUMENT, "layers.0.linear2", "Silent has no forward");
+    ck_refused(ct_forward(stack, randn(CT_SHAPE(2, 5, 6))), CT_ERR_ARGUMENT, "layers.0.linear2",
+               "Silent has no forward");
 }
 END_TEST
 
@@ -180,8 +179,7 @@ START_TEST(a_child_takes_its_place) {
     ck_assert_ptr_eq(ct_module_child(layer, "linear1"), old);
     ct_module_free(fresh);
     ct_module_free(old); /* one that is freed leaves the tree as always */
-    ck_assert_ptr_null(ct_module_child(layer, "linear1"));
-    expect(CT_ERR_ARGUMENT, "no child", "linear1");
+    ck_refused(ct_module_child(layer, "linear1"), CT_ERR_ARGUMENT, "no child", "linear1");
 }
 END_TEST
 
@@ -193,35 +191,34 @@ START_TEST(set_child_refused) {
     ct_module *owner = ct_module_new(context, "Owner");
     ct_module_add_child(owner, "drop", owned);
     ct_module *before = ct_module_child(root, "layers.0.linear1");
-    ck_assert_ptr_null(ct_module_set_child(root, "layers.0.linear3", loose));
-    expect(CT_ERR_ARGUMENT, "no child", "layers.0.linear3");
-    ck_assert_ptr_null(ct_module_set_child(root, "layers.7.linear1", loose));
-    expect(CT_ERR_ARGUMENT, "no child", "layers.7.linear1");
-    ck_assert_ptr_null(ct_module_set_child(root, NULL, loose));
-    expect(CT_ERR_ARGUMENT, "no child", "NULL");
-    ck_assert_ptr_null(ct_module_set_child(root, "layers.0.linear1", NULL));
-    expect(CT_ERR_ARGUMENT, "linear1", "NULL");
-    ck_assert_ptr_null(ct_module_set_child(NULL, "layers.0.linear1", loose));
-    expect(CT_ERR_ARGUMENT, "ct_module_set_child", "module is NULL");
-    ck_assert_ptr_null(ct_module_set_child(root, "layers.0.linear1", owned));
-    expect(CT_ERR_ARGUMENT, "Dropout", "has a parent");
-    ck_assert_ptr_null(ct_module_set_child(root, "layers.0.linear1", root));
-    expect(CT_ERR_ARGUMENT, "inside itself", "");
-    ck_assert_ptr_null(ct_module_set_child(root, "layers.0.linear1", before));
-    expect(CT_ERR_ARGUMENT, "Linear", "has a parent");
+    ck_refused(ct_module_set_child(root, "layers.0.linear3", loose), CT_ERR_ARGUMENT, "no child",
+               "layers.0.linear3");
+    ck_refused(ct_module_set_child(root, "layers.7.linear1", loose), CT_ERR_ARGUMENT, "no child",
+               "layers.7.linear1");
+    ck_refused(ct_module_set_child(root, NULL, loose), CT_ERR_ARGUMENT, "no child", "NULL");
+    ck_refused(ct_module_set_child(root, "layers.0.linear1", NULL), CT_ERR_ARGUMENT, "linear1",
+               "NULL");
+    ck_refused(ct_module_set_child(NULL, "layers.0.linear1", loose), CT_ERR_ARGUMENT,
+               "ct_module_set_child", "module is NULL");
+    ck_refused(ct_module_set_child(root, "layers.0.linear1", owned), CT_ERR_ARGUMENT, "Dropout",
+               "has a parent");
+    ck_refused(ct_module_set_child(root, "layers.0.linear1", root), CT_ERR_ARGUMENT,
+               "inside itself", "");
+    ck_refused(ct_module_set_child(root, "layers.0.linear1", before), CT_ERR_ARGUMENT, "Linear",
+               "has a parent");
     ct_context *other = ct_context_new((ct_context_opts){.threads = 1});
-    ck_assert_ptr_null(ct_module_set_child(root, "layers.0.linear1", ct_dropout_new(other, 0.1)));
-    expect(CT_ERR_ARGUMENT, "another context", "");
+    ck_refused(ct_module_set_child(root, "layers.0.linear1", ct_dropout_new(other, 0.1)),
+               CT_ERR_ARGUMENT, "another context", "");
     ct_context_free(other);
     char longest[251];
     memset(longest, 'x', 250), longest[250] = 0;
     ct_module *deep = ct_module_new(context, "Deep");
     ct_module_add_param(deep, longest, ct_zeros(context, CT_F32, CT_SHAPE(1)));
-    ck_assert_ptr_null(ct_module_set_child(root, "layers.0.linear1", deep));
-    expect(CT_ERR_ARGUMENT, "full name", "255");
+    ck_refused(ct_module_set_child(root, "layers.0.linear1", deep), CT_ERR_ARGUMENT, "full name",
+               "255");
     ct_module_free(loose);
-    ck_assert_ptr_null(ct_module_set_child(root, "layers.0.linear1", loose));
-    expect(CT_ERR_ARGUMENT, "ct_module_set_child", "freed");
+    ck_refused(ct_module_set_child(root, "layers.0.linear1", loose), CT_ERR_ARGUMENT,
+               "ct_module_set_child", "freed");
     ck_assert_ptr_eq(ct_module_child(root, "layers.0.linear1"), before);
     ck_assert_int_eq(ct_module_count(deep), 1);
 }
@@ -232,8 +229,7 @@ START_TEST(an_optimiser_of_the_old_parameters) {
     ct_optim *optim = ct_sgd_new(layer, (ct_sgd_opts){.lr = 0.1});
     ct_linear_opts opts = {.in_features = 6, .out_features = 10, .dtype = CT_F64};
     ct_module *old = ct_module_set_child(layer, "linear1", ct_linear_new(context, opts));
-    ck_assert(!ct_optim_step(optim));
-    expect(CT_ERR_ARGUMENT, "SGD", "linear1.weight");
+    ck_refused(ct_optim_step(optim), CT_ERR_ARGUMENT, "SGD", "linear1.weight");
     ct_module_free(ct_module_set_child(layer, "linear1", old));
     ck_assert(ct_optim_step(optim));
 }
@@ -360,8 +356,7 @@ START_TEST(separate_names_and_values) {
     const double bound = sqrt(6.0 / (64 + 32)), most = largest(ct_module_get(mha, "k_proj.weight"));
     ck_assert(most <= bound && most > 0.98 * bound);
     ct_module *plain = ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 4});
-    ck_assert_ptr_null(ct_module_child(plain, "q_proj"));
-    expect(CT_ERR_ARGUMENT, "no child", "q_proj");
+    ck_refused(ct_module_child(plain, "q_proj"), CT_ERR_ARGUMENT, "no child", "q_proj");
 }
 END_TEST
 
@@ -454,8 +449,7 @@ START_TEST(clones_of_a_part) {
     ct_kv_cache_free(cache);
     ck_assert_ptr_null(ct_module_clone(NULL));
     no_error();
-    ck_assert_ptr_null(ct_module_clone(layer));
-    expect(CT_ERR_ARGUMENT, "ct_module_clone", "freed");
+    ck_refused(ct_module_clone(layer), CT_ERR_ARGUMENT, "ct_module_clone", "freed");
 }
 END_TEST
 
@@ -470,8 +464,8 @@ START_TEST(a_clones_forward) {
     ct_module_set_forward(m, own_forward, &of_the_caller);
     ct_module *clone = ct_module_clone(m);
     ck_assert_ptr_nonnull(clone);
-    ck_assert_ptr_null(ct_forward(clone, ct_ones(context, CT_F32, CT_SHAPE(2))));
-    expect(CT_ERR_ARGUMENT, "a clone has no forward", "ct_module_set_forward");
+    ck_refused(ct_forward(clone, ct_ones(context, CT_F32, CT_SHAPE(2))), CT_ERR_ARGUMENT,
+               "a clone has no forward", "ct_module_set_forward");
     ct_module_set_forward(clone, own_forward, clone);
     ck_assert_double_eq(
         ct_item(ct_sum(ct_forward(clone, ct_ones(context, CT_F32, CT_SHAPE(2))), CT_ALL, false)),

@@ -19,9 +19,8 @@ START_TEST(mlp_is_its_parts) {
         ck_assert_double_eq(distance(ct_forward(m, x), ct_forward(ct_module_child(m, "proj"), h)),
                             0);
     }
-    ck_assert_ptr_null(
-        ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .activation = (ct_activation)9}));
-    expect(CT_ERR_ARGUMENT, "MLP", "activation");
+    ck_refused(ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .activation = (ct_activation)9}),
+               CT_ERR_ARGUMENT, "MLP", "activation");
 }
 END_TEST
 
@@ -37,8 +36,8 @@ START_TEST(positions) {
             ck_assert_double_eq_tol(got[p * e + i], i % 2 ? cos(angle) : sin(angle), 1e-13);
         }
     free(got);
-    ck_assert_ptr_null(ct_forward(m, ct_zeros(context, CT_F64, CT_SHAPE(1, n + 1, e))));
-    expect(CT_ERR_SHAPE, "up to 40", "(1, 41, 7)");
+    ck_refused(ct_forward(m, ct_zeros(context, CT_F64, CT_SHAPE(1, n + 1, e))), CT_ERR_SHAPE,
+               "up to 40", "(1, 41, 7)");
     ct_module *learned = ct_positions_new(
         context, (ct_positions_opts){.max_length = 500, .embed_dim = 20, .learned = true});
     ck_assert(is_named(learned, "weight"));
@@ -57,12 +56,9 @@ START_TEST(heads) {
     ck_assert_int_eq(ct_dim(h, 2), 3);
     ck_assert_double_eq(distance(ct_select(h, 1, 2), ct_narrow(x, 2, 4, 2)), 0);
     ck_assert_double_eq(distance(ct_combine_heads(h), x), 0);
-    ck_assert_ptr_null(ct_split_heads(x, 3));
-    expect(CT_ERR_SHAPE, "split_heads", "(2, 3, 8)");
-    ck_assert_ptr_null(ct_split_heads(x, 0));
-    expect(CT_ERR_SHAPE, "split_heads", "(2, 3, 8)");
-    ck_assert_ptr_null(ct_combine_heads(x));
-    expect(CT_ERR_SHAPE, "combine_heads", "(2, 3, 8)");
+    ck_refused(ct_split_heads(x, 3), CT_ERR_SHAPE, "split_heads", "(2, 3, 8)");
+    ck_refused(ct_split_heads(x, 0), CT_ERR_SHAPE, "split_heads", "(2, 3, 8)");
+    ck_refused(ct_combine_heads(x), CT_ERR_SHAPE, "combine_heads", "(2, 3, 8)");
 }
 END_TEST
 
@@ -84,35 +80,32 @@ START_TEST(modules_refuse_shapes) {
         context, (ct_positions_opts){.max_length = 5, .embed_dim = 3, .dtype = CT_F64});
     ct_module *all[] = {norm, rms, table};
     for (int i = 0; i < 3; i++) {
-        ck_assert_ptr_null(ct_forward(all[i], randn(CT_SCALAR)));
-        expect(CT_ERR_SHAPE, "expected (..., ", "got ()");
-        ck_assert_ptr_null(ct_forward(all[i], randn(CT_SHAPE(3, 4))));
-        expect(CT_ERR_SHAPE, "expected (..., ", "got (3, 4)");
+        ck_refused(ct_forward(all[i], randn(CT_SCALAR)), CT_ERR_SHAPE, "expected (..., ", "got ()");
+        ck_refused(ct_forward(all[i], randn(CT_SHAPE(3, 4))), CT_ERR_SHAPE, "expected (..., ",
+                   "got (3, 4)");
         ck_assert_ptr_nonnull(ct_forward(all[i], randn(CT_SHAPE(5, 3))));
         no_error();
     }
-    ck_assert_ptr_null(ct_forward(table, randn(CT_SHAPE(3))));
-    expect(CT_ERR_SHAPE, "expected (..., T, 3)", "got (3)");
-    ck_assert_ptr_null(ct_positions_forward(table, randn(CT_SHAPE(2, 3)), 4));
-    expect(CT_ERR_SHAPE, "from position 4", "max_length 5");
+    ck_refused(ct_forward(table, randn(CT_SHAPE(3))), CT_ERR_SHAPE, "expected (..., T, 3)",
+               "got (3)");
+    ck_refused(ct_positions_forward(table, randn(CT_SHAPE(2, 3)), 4), CT_ERR_SHAPE,
+               "from position 4", "max_length 5");
     ck_assert_ptr_nonnull(ct_positions_forward(table, randn(CT_SHAPE(2, 3)), 3));
     /* (..., T, E): all dims before T are batch dims */
     ck_assert_ptr_nonnull(ct_positions_forward(table, randn(CT_SHAPE(7, 2, 3, 3)), 2));
-    ck_assert_ptr_null(ct_positions_new(
-        context, (ct_positions_opts){.max_length = INT64_MAX / 2, .embed_dim = 4}));
-    expect(CT_ERR_MEMORY, "Positions", "");
-    ck_assert_ptr_null(
-        ct_positions_new(context, (ct_positions_opts){.max_length = -1, .embed_dim = 3}));
-    expect(CT_ERR_ARGUMENT, "Positions", "max_length is -1");
-    ck_assert_ptr_null(
-        ct_positions_new(context, (ct_positions_opts){.max_length = 5, .embed_dim = -1}));
-    expect(CT_ERR_ARGUMENT, "Positions", "embed_dim is -1");
-    ck_assert_ptr_null(ct_positions_new(
-        context, (ct_positions_opts){.max_length = 5, .embed_dim = 3, .dropout = 2}));
-    expect(CT_ERR_ARGUMENT, "Positions", "dropout");
-    ck_assert_ptr_null(ct_positions_new(
-        context, (ct_positions_opts){.max_length = 5, .embed_dim = 3, .dtype = CT_I64}));
-    expect(CT_ERR_DTYPE, "Positions", "f32 or f64");
+    ck_refused(
+        ct_positions_new(context, (ct_positions_opts){.max_length = INT64_MAX / 2, .embed_dim = 4}),
+        CT_ERR_MEMORY, "Positions", "");
+    ck_refused(ct_positions_new(context, (ct_positions_opts){.max_length = -1, .embed_dim = 3}),
+               CT_ERR_ARGUMENT, "Positions", "max_length is -1");
+    ck_refused(ct_positions_new(context, (ct_positions_opts){.max_length = 5, .embed_dim = -1}),
+               CT_ERR_ARGUMENT, "Positions", "embed_dim is -1");
+    ck_refused(ct_positions_new(context,
+                                (ct_positions_opts){.max_length = 5, .embed_dim = 3, .dropout = 2}),
+               CT_ERR_ARGUMENT, "Positions", "dropout");
+    ck_refused(ct_positions_new(
+                   context, (ct_positions_opts){.max_length = 5, .embed_dim = 3, .dtype = CT_I64}),
+               CT_ERR_DTYPE, "Positions", "f32 or f64");
 }
 END_TEST
 
@@ -154,9 +147,9 @@ START_TEST(dropout_of_a_layer) {
         ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(1, 3, 8));
         ck_assert_double_eq(distance(ct_forward(layer, x), x), 0);
     }
-    ck_assert_ptr_null(ct_encoder_layer_new(
-        context, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .dropout = 1.5}));
-    expect(CT_ERR_ARGUMENT, "TransformerEncoderLayer", "dropout");
+    ck_refused(ct_encoder_layer_new(
+                   context, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .dropout = 1.5}),
+               CT_ERR_ARGUMENT, "TransformerEncoderLayer", "dropout");
 }
 END_TEST
 
@@ -224,11 +217,10 @@ START_TEST(layers_are_torchs) {
     }
     ct_module *d = ct_decoder_layer_new(
         context, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .dtype = CT_F64});
-    ck_assert_ptr_null(ct_decoder_layer_forward(d, x, NULL, self, cross).out);
-    expect(CT_ERR_ARGUMENT, "TransformerDecoderLayer", "memory");
-    ck_assert_ptr_null(
-        ct_decoder_layer_forward(d, x, randn(CT_SHAPE(2, 8)), self, cross).self_weights);
-    expect(CT_ERR_SHAPE, "memory (B, T, 8)", "(2, 8)");
+    ck_refused(ct_decoder_layer_forward(d, x, NULL, self, cross).out, CT_ERR_ARGUMENT,
+               "TransformerDecoderLayer", "memory");
+    ck_refused(ct_decoder_layer_forward(d, x, randn(CT_SHAPE(2, 8)), self, cross).self_weights,
+               CT_ERR_SHAPE, "memory (B, T, 8)", "(2, 8)");
 }
 END_TEST
 
@@ -296,24 +288,21 @@ START_TEST(init_functions) {
     ck_assert(ct_init_normal(t, 0, 0.5) && (normal_with(t, 0.5), true));
     ck_assert(ct_init_constant(t, -2));
     ck_assert_double_eq(ct_item(ct_mean(t, CT_ALL, false)), -2);
-    ck_assert(!ct_init_xavier_uniform(randn(CT_SHAPE(3)), 1));
-    expect(CT_ERR_SHAPE, "xavier_uniform", "(3)");
-    ck_assert(!ct_init_xavier_uniform(t, NAN));
-    expect(CT_ERR_ARGUMENT, "xavier_uniform", "gain");
-    ck_assert(!ct_init_xavier_normal(t, -1));
-    expect(CT_ERR_ARGUMENT, "xavier_normal: gain is -1, must be a number of at least 0", "");
-    ck_assert(!ct_init_xavier_normal(randn(CT_SHAPE(3)), 1));
-    expect(CT_ERR_SHAPE, "xavier_normal: needs at least 2 dims, got (3)", "");
-    ck_assert(!ct_init_kaiming_uniform(t, -1));
-    expect(CT_ERR_ARGUMENT, "kaiming_uniform: a is -1, must be a number of at least 0", "");
-    ck_assert(!ct_init_kaiming_uniform(randn(CT_SHAPE(3)), 1));
-    expect(CT_ERR_SHAPE, "kaiming_uniform: needs at least 2 dims, got (3)", "");
-    ck_assert(!ct_init_uniform(t, 1, 0));
-    expect(CT_ERR_ARGUMENT, "init_uniform", "");
-    ck_assert(!ct_init_normal(t, 0, -1));
-    expect(CT_ERR_ARGUMENT, "init_normal", "std");
-    ck_assert(!ct_init_normal(ct_zeros(context, CT_I64, CT_SHAPE(2)), 0, 1));
-    expect(CT_ERR_DTYPE, "i64", "");
+    ck_refused(ct_init_xavier_uniform(randn(CT_SHAPE(3)), 1), CT_ERR_SHAPE, "xavier_uniform",
+               "(3)");
+    ck_refused(ct_init_xavier_uniform(t, NAN), CT_ERR_ARGUMENT, "xavier_uniform", "gain");
+    ck_refused(ct_init_xavier_normal(t, -1), CT_ERR_ARGUMENT,
+               "xavier_normal: gain is -1, must be a number of at least 0", "");
+    ck_refused(ct_init_xavier_normal(randn(CT_SHAPE(3)), 1), CT_ERR_SHAPE,
+               "xavier_normal: needs at least 2 dims, got (3)", "");
+    ck_refused(ct_init_kaiming_uniform(t, -1), CT_ERR_ARGUMENT,
+               "kaiming_uniform: a is -1, must be a number of at least 0", "");
+    ck_refused(ct_init_kaiming_uniform(randn(CT_SHAPE(3)), 1), CT_ERR_SHAPE,
+               "kaiming_uniform: needs at least 2 dims, got (3)", "");
+    ck_refused(ct_init_uniform(t, 1, 0), CT_ERR_ARGUMENT, "init_uniform", "");
+    ck_refused(ct_init_normal(t, 0, -1), CT_ERR_ARGUMENT, "init_normal", "std");
+    ck_refused(ct_init_normal(ct_zeros(context, CT_I64, CT_SHAPE(2)), 0, 1), CT_ERR_DTYPE, "i64",
+               "");
     static const int64_t empty[][2] = {{0, 0}, {0, 3}, {3, 0}};
     for (int i = 0; i < 3; i++) {
         ct_tensor *none = ct_empty(context, CT_F32, CT_SHAPE(empty[i][0], empty[i][1]));
@@ -322,8 +311,8 @@ START_TEST(init_functions) {
     }
     /* a range of one number */
     ck_assert(ct_init_uniform(t, 2, 2) && ct_item(ct_max(t, CT_ALL, false)) == 2);
-    ck_assert(!ct_init_uniform(t, -INFINITY, 0));
-    expect(CT_ERR_ARGUMENT, "init_uniform: no range from -inf to 0", "");
+    ck_refused(ct_init_uniform(t, -INFINITY, 0), CT_ERR_ARGUMENT,
+               "init_uniform: no range from -inf to 0", "");
     ck_assert(!ct_init_constant(NULL, 1) && !ct_init_uniform(NULL, 0, 1) &&
               !ct_init_normal(NULL, 0, 1));
     ck_assert(!ct_init_xavier_uniform(NULL, 1) && !ct_init_xavier_normal(NULL, 1) &&

@@ -6,8 +6,7 @@ static ct_module *mha, *grouped;
 /* Checks that these options are refused. */
 static void no_module(ct_mha_opts opts, ct_status status, const char *word1, const char *word2) {
     const int64_t live = ct_memory(context).live;
-    ck_assert_ptr_null(ct_mha_new(context, opts));
-    expect(status, word1, word2);
+    ck_refused(ct_mha_new(context, opts), status, word1, word2);
     ck_assert_int_eq(ct_memory(context).live, live);
 }
 
@@ -40,9 +39,8 @@ START_TEST(options) {
               "num_kv_heads is -1", "");
     /* caches outlive the module */
     const int64_t live = ct_memory(context).live;
-    ck_assert_ptr_null(
-        ct_decoder_layer_new(context, (ct_layer_opts){.embed_dim = 10, .num_heads = 4}));
-    expect(CT_ERR_ARGUMENT, "embed_dim 10", "num_heads 4");
+    ck_refused(ct_decoder_layer_new(context, (ct_layer_opts){.embed_dim = 10, .num_heads = 4}),
+               CT_ERR_ARGUMENT, "embed_dim 10", "num_heads 4");
     ck_assert_int_eq(ct_memory(context).live, live);
 }
 END_TEST
@@ -127,10 +125,10 @@ START_TEST(inputs) {
             "MultiheadAttention: the mask is f64", "bool or f32");
     refused(mha, q, k, k, (ct_mha_call){.mask = ct_zeros(context, CT_I64, CT_SHAPE(3, 5))},
             CT_ERR_DTYPE, "the mask is i64", "bool or f64");
-    ck_assert_ptr_null(ct_mha_forward(NULL, q, NULL, NULL, none).out);
-    expect(CT_ERR_ARGUMENT, "ct_mha_forward: module is NULL", "");
-    ck_assert_ptr_null(ct_mha_forward(ct_module_child(mha, "out_proj"), q, NULL, NULL, none).out);
-    expect(CT_ERR_ARGUMENT, "ct_mha_forward: expected a MultiheadAttention", "Linear");
+    ck_refused(ct_mha_forward(NULL, q, NULL, NULL, none).out, CT_ERR_ARGUMENT,
+               "ct_mha_forward: module is NULL", "");
+    ck_refused(ct_mha_forward(ct_module_child(mha, "out_proj"), q, NULL, NULL, none).out,
+               CT_ERR_ARGUMENT, "ct_mha_forward: expected a MultiheadAttention", "Linear");
 }
 END_TEST
 

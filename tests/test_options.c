@@ -113,10 +113,10 @@ START_TEST(gradcheck) {
         ck_assert(ct_gradcheck(exponential, NULL, &x, 1, opts).ok == (zero != 3));
     }
     no_error();
-    ck_assert(!ct_gradcheck(exponential, NULL, &x, 1, (ct_gradcheck_opts){.eps = CT_ZERO}).ok);
-    expect(CT_ERR_ARGUMENT, "gradcheck: eps is 0", "must be greater than 0");
-    ck_assert(!ct_gradcheck(exponential, NULL, &x, 1, (ct_gradcheck_opts){.eps = NAN}).ok);
-    expect(CT_ERR_ARGUMENT, "gradcheck: eps is nan", "");
+    ck_refused(ct_gradcheck(exponential, NULL, &x, 1, (ct_gradcheck_opts){.eps = CT_ZERO}).ok,
+               CT_ERR_ARGUMENT, "gradcheck: eps is 0", "must be greater than 0");
+    ck_refused(ct_gradcheck(exponential, NULL, &x, 1, (ct_gradcheck_opts){.eps = NAN}).ok,
+               CT_ERR_ARGUMENT, "gradcheck: eps is nan", "");
 }
 END_TEST
 

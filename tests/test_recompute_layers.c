@@ -217,35 +217,35 @@ START_TEST(a_layer_that_cannot_do_it_again) {
     ct_module *m = ct_encoder_layer_new(context, opts_of(true));
     ct_tensor *x = input(T), *y = ct_encoder_layer_forward(m, x, (ct_mha_call){0}).out;
     ct_module_train(m, false);
-    ck_assert(!ct_backward(ct_sum(y, CT_ALL, false)));
-    expect(CT_ERR_GRAD, "second run: TransformerEncoderLayer: ", "in training");
+    ck_refused(ct_backward(ct_sum(y, CT_ALL, false)), CT_ERR_GRAD,
+               "second run: TransformerEncoderLayer: ", "in training");
     ct_module_train(m, true);
     ck_assert_msg(ct_backward(ct_sum(y, CT_ALL, false)), "%s", ct_error_message(context));
     y = ct_encoder_layer_forward(m, x, (ct_mha_call){0}).out;
     ct_module_free(m);
-    ck_assert(!ct_backward(ct_sum(y, CT_ALL, false)));
-    expect(CT_ERR_ARGUMENT, "second run: TransformerEncoderLayer: ", "freed");
+    ck_refused(ct_backward(ct_sum(y, CT_ALL, false)), CT_ERR_ARGUMENT,
+               "second run: TransformerEncoderLayer: ", "freed");
 }
 END_TEST
 
 START_TEST(errors_name_the_layer) {
     ct_module *m = ct_decoder_new(context, opts_of(true), 2, false);
     ct_tensor *x = input(T);
-    ck_assert(!ct_decoder_layer_forward(ct_module_child(m, "layers.1"), x, NULL, (ct_mha_call){0},
+    ck_refused(ct_decoder_layer_forward(ct_module_child(m, "layers.1"), x, NULL, (ct_mha_call){0},
                                         (ct_mha_call){0})
-                   .out);
-    expect(CT_ERR_ARGUMENT, "layers.1: TransformerDecoderLayer: ", "memory is NULL");
-    ck_assert(!ct_decoder_layer_forward(ct_module_child(m, "layers.1"), NULL, x, (ct_mha_call){0},
+                   .out,
+               CT_ERR_ARGUMENT, "layers.1: TransformerDecoderLayer: ", "memory is NULL");
+    ck_refused(ct_decoder_layer_forward(ct_module_child(m, "layers.1"), NULL, x, (ct_mha_call){0},
                                         (ct_mha_call){0})
-                   .out);
-    expect(CT_ERR_ARGUMENT, "layers.1: TransformerDecoderLayer: ", "x is NULL");
+                   .out,
+               CT_ERR_ARGUMENT, "layers.1: TransformerDecoderLayer: ", "x is NULL");
     ct_tensor *wide = ct_ones(context, CT_F32, CT_SHAPE(B, T, E + 1));
-    ck_assert(!ct_decoder_forward(m, x, wide, (ct_stack_call){0}));
-    expect(CT_ERR_SHAPE, "memory", "(2, 5, 13)");
-    ck_assert(!ct_decoder_layer_forward(ct_module_child(m, "layers.1"), wide, x, (ct_mha_call){0},
+    ck_refused(ct_decoder_forward(m, x, wide, (ct_stack_call){0}), CT_ERR_SHAPE, "memory",
+               "(2, 5, 13)");
+    ck_refused(ct_decoder_layer_forward(ct_module_child(m, "layers.1"), wide, x, (ct_mha_call){0},
                                         (ct_mha_call){0})
-                   .out);
-    expect(CT_ERR_SHAPE, "layers.1: TransformerDecoderLayer: ", "(2, 5, 13)");
+                   .out,
+               CT_ERR_SHAPE, "layers.1: TransformerDecoderLayer: ", "(2, 5, 13)");
 }
 END_TEST
 

@@ -12,24 +12,18 @@ START_TEST(shapes_that_cannot_be) {
     ct_tensor *x = ct_zeros(context, CT_F32, CT_SHAPE(1, 2, 1, 2, 1, 2, 1, 2));
     ck_assert_int_eq(ct_ndim(x), 8);
     ck_assert_int_eq(ct_numel(x), 16);
-    ck_assert_ptr_null(ct_zeros(context, CT_F32, (ct_shape){.ndim = 9}));
-    expect(CT_ERR_SHAPE, "zeros", "9");
-    ck_assert_ptr_null(ct_zeros(context, CT_F32, (ct_shape){.ndim = -1}));
-    expect(CT_ERR_SHAPE, "zeros", "-1");
-    ck_assert_ptr_null(ct_unsqueeze(x, 0));
-    expect(CT_ERR_SHAPE, "unsqueeze", "");
-    ck_assert_ptr_null(ct_ones(context, CT_F32, CT_SHAPE(2, -3)));
-    expect(CT_ERR_SHAPE, "ones", "(2, -3)");
+    ck_refused(ct_zeros(context, CT_F32, (ct_shape){.ndim = 9}), CT_ERR_SHAPE, "zeros", "9");
+    ck_refused(ct_zeros(context, CT_F32, (ct_shape){.ndim = -1}), CT_ERR_SHAPE, "zeros", "-1");
+    ck_refused(ct_unsqueeze(x, 0), CT_ERR_SHAPE, "unsqueeze", "");
+    ck_refused(ct_ones(context, CT_F32, CT_SHAPE(2, -3)), CT_ERR_SHAPE, "ones", "(2, -3)");
     int64_t huge[] = {INT64_MAX, INT64_C(1) << 62, INT64_C(1) << 40, INT64_C(1) << 32};
     for (int i = 0; i < 4; i++) {
-        ck_assert_ptr_null(ct_zeros(context, CT_F64, CT_SHAPE(huge[i], huge[i])));
-        expect(CT_ERR_MEMORY, "zeros", "");
+        ck_refused(ct_zeros(context, CT_F64, CT_SHAPE(huge[i], huge[i])), CT_ERR_MEMORY, "zeros",
+                   "");
         /* strides would overflow */
-        ck_assert_ptr_null(ct_empty(context, CT_F64, CT_SHAPE(0, huge[0], 3)));
-        expect(CT_ERR_MEMORY, "empty", "");
+        ck_refused(ct_empty(context, CT_F64, CT_SHAPE(0, huge[0], 3)), CT_ERR_MEMORY, "empty", "");
     }
-    ck_assert_ptr_null(ct_zeros(context, (ct_dtype)9, CT_SHAPE(1)));
-    expect(CT_ERR_DTYPE, "zeros", "");
+    ck_refused(ct_zeros(context, (ct_dtype)9, CT_SHAPE(1)), CT_ERR_DTYPE, "zeros", "");
     ck_assert_int_eq(ct_dim(x, -1), 2);
     ck_assert_int_eq(ct_dim(x, 0), 1);
     ck_assert_int_eq(ct_dim(x, 8), -1);
@@ -48,12 +42,12 @@ START_TEST(sizes_are_checked_against_the_machine) {
                               CT_SHAPE(1 << 16, 1 << 16), CT_SHAPE(0, 1LL << 48),
                               CT_SHAPE(1LL << 32, 1LL << 32)};
     for (int i = 0; i < 5; i++) {
-        ck_assert(!cti_shape_fits_in(most, context, "zeros", &large[i], 4, &numel));
-        expect(CT_ERR_MEMORY, "zeros: the size of", "overflows");
+        ck_refused(cti_shape_fits_in(most, context, "zeros", &large[i], 4, &numel), CT_ERR_MEMORY,
+                   "zeros: the size of", "overflows");
     }
     ck_assert(CTI_MOST_BYTES <= (size_t)PTRDIFF_MAX / 4);
-    ck_assert_ptr_null(ct_zeros(context, CT_BOOL, CT_SHAPE((int64_t)CTI_MOST_BYTES + 1)));
-    expect(CT_ERR_MEMORY, "zeros: the size of", "overflows");
+    ck_refused(ct_zeros(context, CT_BOOL, CT_SHAPE((int64_t)CTI_MOST_BYTES + 1)), CT_ERR_MEMORY,
+               "zeros: the size of", "overflows");
     ck_assert(cti_bytes(-1, 8) == SIZE_MAX && cti_bytes(INT64_MAX, 3) == SIZE_MAX);
 }
 END_TEST
@@ -73,15 +67,12 @@ START_TEST(values_of_new_tensors) {
     ck_assert_int_eq(ct_numel(ct_arange(context, CT_F32, 3, 3, 1)), 0);
     double bad[][3] = {{0, 1, 0}, {0, 1, -1}, {1, 0, 1}, {0, INFINITY, 1}, {NAN, 1, 1}};
     for (int k = 0; k < 5; k++) {
-        ck_assert_ptr_null(ct_arange(context, CT_F32, bad[k][0], bad[k][1], bad[k][2]));
-        expect(CT_ERR_ARGUMENT, "arange", "");
+        ck_refused(ct_arange(context, CT_F32, bad[k][0], bad[k][1], bad[k][2]), CT_ERR_ARGUMENT,
+                   "arange", "");
     }
-    ck_assert_ptr_null(ct_arange(context, CT_BOOL, 0, 1, 1));
-    expect(CT_ERR_DTYPE, "arange", "bool");
-    ck_assert_ptr_null(ct_arange(context, CT_F32, 0, 1e30, 1));
-    expect(CT_ERR_MEMORY, "arange", "");
-    ck_assert_ptr_null(ct_from_f32(context, CT_SHAPE(2), NULL));
-    expect(CT_ERR_ARGUMENT, "from_f32", "(2)");
+    ck_refused(ct_arange(context, CT_BOOL, 0, 1, 1), CT_ERR_DTYPE, "arange", "bool");
+    ck_refused(ct_arange(context, CT_F32, 0, 1e30, 1), CT_ERR_MEMORY, "arange", "");
+    ck_refused(ct_from_f32(context, CT_SHAPE(2), NULL), CT_ERR_ARGUMENT, "from_f32", "(2)");
     ck_assert_int_eq(ct_numel(ct_from_i64(context, CT_SHAPE(2, 0), NULL)), 0);
     no_error();
 }
@@ -123,8 +114,7 @@ START_TEST(wrapping_with_any_strides) {
     ck_assert(ct_data_f64(x) == data && ct_data_f64(x)[0] == 100);
     data[0] = 0;
     x = ct_wrap(context, CT_F64, CT_SHAPE(4, 3), (int64_t[]){1, 4}, data); /* transposed */
-    ck_assert_ptr_null(ct_data_f64(x));
-    expect(CT_ERR_ARGUMENT, "contiguous", "(4, 3)");
+    ck_refused(ct_data_f64(x), CT_ERR_ARGUMENT, "contiguous", "(4, 3)");
     ck_assert(ct_to_f64(x, out, 12) && out[1] == 4 && out[3] == 1 && out[11] == 11);
     x = ct_wrap(context, CT_F64, CT_SHAPE(2, 3), (int64_t[]){-4, -1}, data + 11); /* from the end */
     ck_assert(ct_to_f64(x, out, 6) && out[0] == 11 && out[2] == 9 && out[3] == 7 && out[5] == 5);
@@ -136,10 +126,9 @@ START_TEST(wrapping_with_any_strides) {
     /* a stride that is never used */
     x = ct_wrap(context, CT_F64, CT_SHAPE(1, 4), (int64_t[]){77, 1}, data);
     ck_assert_ptr_nonnull(ct_data_f64(x));
-    ck_assert_ptr_null(ct_wrap(context, CT_F64, CT_SHAPE(2), NULL, NULL));
-    expect(CT_ERR_ARGUMENT, "wrap", "(2)");
-    ck_assert_ptr_null(ct_wrap(context, CT_F64, CT_SHAPE(1), NULL, (char *)data + 1));
-    expect(CT_ERR_ARGUMENT, "wrap", "align");
+    ck_refused(ct_wrap(context, CT_F64, CT_SHAPE(2), NULL, NULL), CT_ERR_ARGUMENT, "wrap", "(2)");
+    ck_refused(ct_wrap(context, CT_F64, CT_SHAPE(1), NULL, (char *)data + 1), CT_ERR_ARGUMENT,
+               "wrap", "align");
     ck_assert_ptr_null(
         ct_wrap(context, CT_F64, CT_SHAPE(1 << 20), (int64_t[]){INT64_MAX / 2}, data));
     ck_assert_int_ne(ct_error(context), CT_OK);
@@ -198,13 +187,11 @@ START_TEST(reading_with_a_cast) {
     ck_assert(ct_to_f64(ct_from_bool(context, CT_SHAPE(2), (bool[]){true, false}), d, 2) &&
               d[0] == 1 && d[1] == 0);
     ck_assert(ct_to_f64(ct_from_i64(context, CT_SCALAR, (int64_t[]){-3}), d, 1) && d[0] == -3);
-    ck_assert(!ct_to_f32(x, f, 3));
-    expect(CT_ERR_ARGUMENT, "(2, 2)", "3");
+    ck_refused(ct_to_f32(x, f, 3), CT_ERR_ARGUMENT, "(2, 2)", "3");
     ck_assert(ct_item(ct_select(ct_select(x, 0, 1), 0, 0)) == 2.5);
     ck_assert(isnan(ct_item(x)));
     expect(CT_ERR_SHAPE, "item", "(2, 2)");
-    ck_assert_ptr_null(ct_data_f32(x));
-    expect(CT_ERR_DTYPE, "f32", "f64");
+    ck_refused(ct_data_f32(x), CT_ERR_DTYPE, "f32", "f64");
     ct_tensor *large =
         ct_transpose(ct_view(ct_arange(context, CT_I64, 0, 1200, 1), CT_SHAPE(2, 600)), 0, 1);
     int64_t all[1200];
@@ -276,8 +263,7 @@ START_TEST(streams) {
     ck_assert_int_eq(ct_rng_get(context).stream, before);
     ct_dropout(a, 0.5, true);
     ck_assert_int_eq(ct_rng_get(context).stream, before + 1);
-    ck_assert_ptr_null(ct_rand(context, CT_I64, CT_SHAPE(1)));
-    expect(CT_ERR_DTYPE, "rand", "i64");
+    ck_refused(ct_rand(context, CT_I64, CT_SHAPE(1)), CT_ERR_DTYPE, "rand", "i64");
 }
 END_TEST
 

@@ -231,121 +231,153 @@ START_TEST(caches_change_nothing) {
 }
 END_TEST
 
-START_TEST(calls_are_checked) {
-    enum { LAYERS = 2 };
-    ct_module *e = ct_encoder_new(context, plain, LAYERS, true),
-              *d = ct_decoder_new(context, plain, LAYERS, true);
-    ct_module *t = ct_transformer_new(
+/* What the tests below call: stacks of two layers, a transformer, an input that fits, and a mask
+ * that does not. */
+static struct {
+    ct_module *encoder, *decoder, *transformer;
+    ct_tensor *x, *mask;
+} two;
+
+static void make_two(void) {
+    two.encoder = ct_encoder_new(context, plain, 2, true);
+    two.decoder = ct_decoder_new(context, plain, 2, true);
+    two.transformer = ct_transformer_new(
         context,
         (ct_transformer_opts){.layer = plain, .num_encoder_layers = 1, .num_decoder_layers = 1});
-    ct_tensor *x = randn(CT_SHAPE(2, 3, 8)), *weights[LAYERS];
-    ct_kv_cache *caches[LAYERS], *one;
-    ck_assert(!ct_kv_caches_new(e, 2, 4, caches, 3));
-    expect(CT_ERR_ARGUMENT, "3 caches", "2 layers");
-    ck_assert(!ct_kv_caches_new(layer_of(e, 0), 2, 4, caches, 1));
-    expect(CT_ERR_ARGUMENT, "TransformerEncoderLayer", "TransformerDecoder");
-    ck_assert(!ct_kv_caches_new(e, 2, 4, NULL, 2));
-    expect(CT_ERR_ARGUMENT, "0 caches", "2 layers");
-    ck_assert(!ct_kv_caches_new(NULL, 2, 4, caches, LAYERS));
-    int64_t live = ct_memory(context).live;
-    caches[0] = caches[1] = (ct_kv_cache *)weights; /* anything */
-    ck_assert(!ct_kv_caches_new(e, 2, -4, caches, LAYERS));
-    expect(CT_ERR_ARGUMENT, "-4", "");
+    two.x = randn(CT_SHAPE(2, 3, 8));
+    two.mask = ct_ones(context, CT_BOOL, CT_SHAPE(3, 3));
+    no_error();
+}
+
+START_TEST(caches_are_checked) {
+    make_two();
+    ct_module *e = two.encoder;
+    ct_kv_cache *caches[2];
+    ck_refused(ct_kv_caches_new(e, 2, 4, caches, 3), CT_ERR_ARGUMENT, "3 caches", "2 layers");
+    ck_refused(ct_kv_caches_new(layer_of(e, 0), 2, 4, caches, 1), CT_ERR_ARGUMENT,
+               "TransformerEncoderLayer", "TransformerDecoder");
+    ck_refused(ct_kv_caches_new(e, 2, 4, NULL, 2), CT_ERR_ARGUMENT, "0 caches", "2 layers");
+    ck_assert(!ct_kv_caches_new(NULL, 2, 4, caches, 2));
+    const int64_t live = ct_memory(context).live;
+    caches[0] = caches[1] = (ct_kv_cache *)&two; /* anything */
+    ck_refused(ct_kv_caches_new(e, 2, -4, caches, 2), CT_ERR_ARGUMENT, "-4", "");
     ck_assert(!caches[0] && !caches[1]);
     ck_assert_int_eq(ct_memory(context).live, live);
-    ck_assert(ct_kv_caches_new(e, 2, 4, caches, LAYERS));
-    one = caches[1];
+    ck_assert(ct_kv_caches_new(e, 2, 4, caches, 2));
+    free_all(caches, 2);
+}
+END_TEST
 
+START_TEST(calls_with_caches_are_checked) {
+    make_two();
+    ct_module *e = two.encoder;
+    ct_tensor *x = two.x, *weights[2];
+    ct_kv_cache *caches[2];
+    ck_assert(ct_kv_caches_new(e, 2, 4, caches, 2));
+    ct_kv_cache *const one = caches[1];
     caches[1] = NULL;
-    ck_assert_ptr_null(ct_encoder_forward(e, x, (ct_stack_call){.caches = caches}));
-    expect(CT_ERR_ARGUMENT, "layer 1 is NULL", "");
+    ck_refused(ct_encoder_forward(e, x, (ct_stack_call){.caches = caches}), CT_ERR_ARGUMENT,
+               "layer 1 is NULL", "");
     caches[1] = caches[0]; /* an error only when layer 1 runs */
-    ck_assert_ptr_null(
-        ct_encoder_forward(e, x, (ct_stack_call){.caches = caches, .self_weights = weights}));
-    expect(CT_ERR_ARGUMENT, "another module", "");
+    ck_refused(ct_encoder_forward(e, x, (ct_stack_call){.caches = caches, .self_weights = weights}),
+               CT_ERR_ARGUMENT, "another module", "");
     ck_assert_int_eq(ct_kv_cache_length(caches[0]), 0);
     ck_assert(!weights[0] && !weights[1]);
     caches[1] = one;
     ck_assert_ptr_nonnull(ct_encoder_forward(e, x, (ct_stack_call){.caches = caches}));
     ck_assert(ct_kv_cache_truncate(caches[1], 1));
-    ck_assert_ptr_null(
-        ct_encoder_forward(e, ct_narrow(x, 1, 0, 1), (ct_stack_call){.caches = caches}));
-    expect(CT_ERR_ARGUMENT, "layers 0 and 1", "3 and 1");
+    ck_refused(ct_encoder_forward(e, ct_narrow(x, 1, 0, 1), (ct_stack_call){.caches = caches}),
+               CT_ERR_ARGUMENT, "layers 0 and 1", "3 and 1");
     ck_assert(ct_kv_cache_truncate(caches[0], 1));
-    ct_tensor *mask = ct_ones(context, CT_BOOL, CT_SHAPE(3, 3));
-    ck_assert_ptr_null(
-        ct_encoder_forward(e, x, (ct_stack_call){.caches = caches, .self.mask = mask}));
-    expect(CT_ERR_SHAPE, "the mask is (3, 3)", "(3, 4)");
+    ck_refused(ct_encoder_forward(e, x, (ct_stack_call){.caches = caches, .self.mask = two.mask}),
+               CT_ERR_SHAPE, "the mask is (3, 3)", "(3, 4)");
+    ck_refused(ct_encoder_forward(e, x, (ct_stack_call){.self.cache = caches[0]}), CT_ERR_ARGUMENT,
+               "TransformerEncoder", "caches");
+    ck_refused(ct_transformer_forward(two.transformer, x, x, (ct_stack_call){.caches = caches},
+                                      (ct_stack_call){0}),
+               CT_ERR_ARGUMENT, "without caches", "");
+    free_all(caches, 2);
+}
+END_TEST
 
-    ck_assert_ptr_null(ct_encoder_forward(e, x, (ct_stack_call){.self.cache = caches[0]}));
-    expect(CT_ERR_ARGUMENT, "TransformerEncoder", "caches");
-    ck_assert_ptr_null(ct_encoder_forward(e, x, (ct_stack_call){.self.need_weights = true}));
-    expect(CT_ERR_ARGUMENT, "need_weights", "self_weights");
-    ck_assert_ptr_null(ct_encoder_forward(e, x, (ct_stack_call){.cross_weights = weights}));
-    expect(CT_ERR_ARGUMENT, "cross_weights", "");
-    ck_assert_ptr_null(ct_encoder_forward(d, x, (ct_stack_call){0}));
-    expect(CT_ERR_ARGUMENT, "ct_encoder_forward", "TransformerDecoder");
-    ck_assert_ptr_null(ct_decoder_forward(d, x, NULL, (ct_stack_call){0}));
-    expect(CT_ERR_ARGUMENT, "TransformerDecoder", "memory is NULL");
-    ck_assert_ptr_null(ct_encoder_forward(e, randn(CT_SHAPE(2, 3, 7)), (ct_stack_call){0}));
-    expect(CT_ERR_SHAPE, "TransformerEncoder:", "(2, 3, 7)");
-    ck_assert_ptr_null(ct_transformer_forward(t, x, randn(CT_SHAPE(2, 8)), (ct_stack_call){0},
-                                              (ct_stack_call){0}));
-    expect(CT_ERR_SHAPE, "Transformer: expected tgt", "(2, 8)");
-    ck_assert_ptr_null(ct_transformer_forward(t, randn(CT_SHAPE(2, 8)), x, (ct_stack_call){0},
-                                              (ct_stack_call){0}));
-    expect(CT_ERR_SHAPE, "Transformer: expected src", "(2, 8)");
-    ck_assert_ptr_null(ct_decoder_forward(d, x, randn(CT_SHAPE(2, 3, 8, 1)), (ct_stack_call){0}));
-    expect(CT_ERR_SHAPE, "TransformerDecoder: expected memory", "(2, 3, 8, 1)");
-    ck_assert_ptr_null(ct_decoder_forward(d, randn(CT_SHAPE(2, 3)), x, (ct_stack_call){0}));
-    expect(CT_ERR_SHAPE, "TransformerDecoder: expected x", "(2, 3)");
-    ck_assert_ptr_null(ct_decoder_layer_forward(layer_of(d, 0), randn(CT_SHAPE(2, 3)), x,
-                                                (ct_mha_call){0}, (ct_mha_call){0})
-                           .out);
-    expect(CT_ERR_SHAPE, "TransformerDecoderLayer: expected x", "(2, 3)");
-    ck_assert_ptr_null(ct_decoder_layer_forward(layer_of(d, 0), x, randn(CT_SHAPE(2, 3)),
-                                                (ct_mha_call){0}, (ct_mha_call){0})
-                           .out);
-    expect(CT_ERR_SHAPE, "TransformerDecoderLayer: expected memory", "(2, 3)");
-    ct_tensor *misfit = ct_ones(context, CT_BOOL, CT_SHAPE(3, 3));
-    const ct_layer_out none =
-        ct_decoder_layer_forward(layer_of(d, 0), x, x, (ct_mha_call){.need_weights = true},
-                                 (ct_mha_call){.need_weights = true, .key_mask = misfit});
+START_TEST(calls_are_checked) {
+    make_two();
+    ct_module *e = two.encoder, *d = two.decoder, *t = two.transformer;
+    ct_tensor *x = two.x, *weights[2];
+    ck_refused(ct_encoder_forward(e, x, (ct_stack_call){.self.need_weights = true}),
+               CT_ERR_ARGUMENT, "need_weights", "self_weights");
+    ck_refused(ct_encoder_forward(e, x, (ct_stack_call){.cross_weights = weights}), CT_ERR_ARGUMENT,
+               "cross_weights", "");
+    ck_refused(ct_encoder_forward(d, x, (ct_stack_call){0}), CT_ERR_ARGUMENT, "ct_encoder_forward",
+               "TransformerDecoder");
+    ck_refused(ct_decoder_forward(d, x, NULL, (ct_stack_call){0}), CT_ERR_ARGUMENT,
+               "TransformerDecoder", "memory is NULL");
+    ck_refused(ct_encoder_forward(e, randn(CT_SHAPE(2, 3, 7)), (ct_stack_call){0}), CT_ERR_SHAPE,
+               "TransformerEncoder:", "(2, 3, 7)");
+    ck_refused(
+        ct_transformer_forward(t, x, randn(CT_SHAPE(2, 8)), (ct_stack_call){0}, (ct_stack_call){0}),
+        CT_ERR_SHAPE, "Transformer: expected tgt", "(2, 8)");
+    ck_refused(
+        ct_transformer_forward(t, randn(CT_SHAPE(2, 8)), x, (ct_stack_call){0}, (ct_stack_call){0}),
+        CT_ERR_SHAPE, "Transformer: expected src", "(2, 8)");
+    ck_refused(ct_decoder_forward(d, x, randn(CT_SHAPE(2, 3, 8, 1)), (ct_stack_call){0}),
+               CT_ERR_SHAPE, "TransformerDecoder: expected memory", "(2, 3, 8, 1)");
+    ck_refused(ct_decoder_forward(d, randn(CT_SHAPE(2, 3)), x, (ct_stack_call){0}), CT_ERR_SHAPE,
+               "TransformerDecoder: expected x", "(2, 3)");
+    ck_refused(ct_decoder_layer_forward(layer_of(d, 0), randn(CT_SHAPE(2, 3)), x, (ct_mha_call){0},
+                                        (ct_mha_call){0})
+                   .out,
+               CT_ERR_SHAPE, "TransformerDecoderLayer: expected x", "(2, 3)");
+    ck_refused(ct_decoder_layer_forward(layer_of(d, 0), x, randn(CT_SHAPE(2, 3)), (ct_mha_call){0},
+                                        (ct_mha_call){0})
+                   .out,
+               CT_ERR_SHAPE, "TransformerDecoderLayer: expected memory", "(2, 3)");
+    ck_refused(
+        ct_encoder_layer_forward(layer_of(e, 0), randn(CT_SHAPE(2, 3)), (ct_mha_call){0}).out,
+        CT_ERR_SHAPE, "TransformerEncoderLayer: expected x", "(2, 3)");
+}
+END_TEST
+
+/* A call that fails in its middle gives back what it had made. */
+START_TEST(a_call_that_fails_leaves_nothing) {
+    make_two();
+    ct_module *t = two.transformer;
+    ct_tensor *x = two.x, *mask = two.mask, *weights[2];
+    const ct_layer_out none = ct_decoder_layer_forward(
+        layer_of(two.decoder, 0), x, x, (ct_mha_call){.need_weights = true},
+        (ct_mha_call){.need_weights = true, .key_mask = mask});
     ck_assert(!none.out && !none.self_weights && !none.cross_weights);
     expect(CT_ERR_SHAPE, "the key mask is (3, 3)", "(2, 3)");
-    ck_assert_ptr_null(
-        ct_encoder_layer_forward(layer_of(e, 0), randn(CT_SHAPE(2, 3)), (ct_mha_call){0}).out);
-    expect(CT_ERR_SHAPE, "TransformerEncoderLayer: expected x", "(2, 3)");
-    ck_assert_ptr_null(
-        ct_transformer_forward(t, x, x, (ct_stack_call){.caches = caches}, (ct_stack_call){0}));
-    expect(CT_ERR_ARGUMENT, "without caches", "");
     ct_scope scope = ct_scope_open(context);
-    live = ct_memory(context).live; /* if the decoder fails, the encoder's result is freed */
-    ck_assert_ptr_null(
-        ct_transformer_forward(t, x, x, (ct_stack_call){.self_weights = weights},
-                               (ct_stack_call){.cross.mask = mask, .self.key_mask = mask}));
-    expect(CT_ERR_SHAPE, "the key mask is (3, 3)", "(2, 3)");
+    const int64_t live =
+        ct_memory(context).live; /* if the decoder fails, the encoder's result is freed */
+    ck_refused(ct_transformer_forward(t, x, x, (ct_stack_call){.self_weights = weights},
+                                      (ct_stack_call){.cross.mask = mask, .self.key_mask = mask}),
+               CT_ERR_SHAPE, "the key mask is (3, 3)", "(2, 3)");
     ck_assert_ptr_null(weights[0]);
     ck_assert_int_eq(ct_memory(context).live, live);
-    ck_assert_ptr_null(ct_transformer_forward(t, x, x, (ct_stack_call){0},
-                                              (ct_stack_call){.self.key_mask = mask}));
-    expect(CT_ERR_SHAPE, "the key mask is (3, 3)", "(2, 3)");
+    ck_refused(
+        ct_transformer_forward(t, x, x, (ct_stack_call){0}, (ct_stack_call){.self.key_mask = mask}),
+        CT_ERR_SHAPE, "the key mask is (3, 3)", "(2, 3)");
     ct_scope_close(scope);
-    free_all(caches, LAYERS);
+}
+END_TEST
 
-    live = ct_memory(context).live;
-    ck_assert_ptr_null(ct_encoder_new(context, plain, 0, true));
-    expect(CT_ERR_ARGUMENT, "num_layers is 0", "at least 1");
-    ck_assert_ptr_null(ct_decoder_new(
-        context, (ct_layer_opts){.embed_dim = 6, .num_heads = 2, .rope = true}, 2, true));
-    expect(CT_ERR_ARGUMENT, "head_dim", "odd");
-    ck_assert_ptr_null(ct_encoder_new(
-        context, (ct_layer_opts){.embed_dim = 8, .num_heads = 4, .num_kv_heads = 3}, 2, true));
-    expect(CT_ERR_ARGUMENT, "num_heads 4", "num_kv_heads 3");
-    ck_assert_ptr_null(ct_transformer_new(
-        context,
-        (ct_transformer_opts){.layer = plain, .num_encoder_layers = -1, .num_decoder_layers = 2}));
-    expect(CT_ERR_ARGUMENT, "num_encoder_layers", "-1");
+START_TEST(constructors_are_checked) {
+    const int64_t live = ct_memory(context).live;
+    ck_refused(ct_encoder_new(context, plain, 0, true), CT_ERR_ARGUMENT, "num_layers is 0",
+               "at least 1");
+    ck_refused(ct_decoder_new(
+                   context, (ct_layer_opts){.embed_dim = 6, .num_heads = 2, .rope = true}, 2, true),
+               CT_ERR_ARGUMENT, "head_dim", "odd");
+    ck_refused(ct_encoder_new(context,
+                              (ct_layer_opts){.embed_dim = 8, .num_heads = 4, .num_kv_heads = 3}, 2,
+                              true),
+               CT_ERR_ARGUMENT, "num_heads 4", "num_kv_heads 3");
+    ck_refused(ct_transformer_new(context, (ct_transformer_opts){.layer = plain,
+                                                                 .num_encoder_layers = -1,
+                                                                 .num_decoder_layers = 2}),
+               CT_ERR_ARGUMENT, "num_encoder_layers", "-1");
     ck_assert_int_eq(ct_memory(context).live, live);
 }
 END_TEST
@@ -438,7 +470,11 @@ int main(void) {
                                   a_transformer_is_both,
                                   gated_layers,
                                   caches_change_nothing,
+                                  caches_are_checked,
+                                  calls_with_caches_are_checked,
                                   calls_are_checked,
+                                  a_call_that_fails_leaves_nothing,
+                                  constructors_are_checked,
                                   tokens_allocate_nothing,
                                   layers_give_their_inputs_back,
                                   a_failed_constructor_leaves_nothing,

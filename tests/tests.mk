@@ -42,15 +42,16 @@ wrapped = $(foreach f,$(1),-Wl$(comma)--wrap=$(f) $(if $(filter $(f),$(OFFSETS))
     $(if $(filter $(f),$(TIMES)),-Wl$(comma)--wrap=__$(f)64_time64) \
     $(if $(filter fcntl,$(f)),-Wl$(comma)--wrap=__fcntl_time64))
 CHECK_CFLAGS += $(if $(OFFSETS),-include tests/portable/wide_offsets.h)
+TAKES = cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any
 LDFLAGS_test_io_faults = $(call wrapped,open openat pread write pwrite close fsync rename mkdir unlink unlinkat \
-    fstat fstatat lstat stat fchmod fchown fcntl realpath cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any)
+    fstat fstatat lstat stat fchmod fchown fcntl realpath $(TAKES))
 LDFLAGS_test_io_races = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_shard_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_profile_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_token_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_disk_model = $(call wrapped,open openat pread write pwrite ftruncate close fsync rename mkdir unlink \
     unlinkat fstat lstat stat)
-LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any)
+LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,$(TAKES))
 LDFLAGS_test_dist_faults = $(LDFLAGS_test_faults)
 LDFLAGS_test_op_faults = $(LDFLAGS_test_faults)
 LDFLAGS_test_threads_refused = $(patsubst %,-Wl$(comma)--wrap=%,\

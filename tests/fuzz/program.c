@@ -371,6 +371,54 @@ static void grad_call(void) {
     }
 }
 
+static ct_module *make_module(ct_context *c, int64_t e) {
+    switch (below(6)) {
+    case 0: return ct_mlp_new(c, (ct_mlp_opts){.dim = e, .hidden = size(), .gated = below(2)});
+    case 1: return ct_linear_new(c, (ct_linear_opts){.in_features = e, .out_features = size()});
+    case 2:
+        return ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = e,
+                                                       .num_heads = below(3),
+                                                       .hidden = 3,
+                                                       .rope = below(2),
+                                                       .recompute = below(2)});
+    case 3:
+        return ct_mha_new(
+            c, (ct_mha_opts){
+                   .embed_dim = e, .num_heads = 2, .add_bias_kv = below(2), .qk_norm = below(2)});
+    case 4: return ct_module_new(c, "Own");
+    default:
+        return ct_encoder_new(
+            c, (ct_layer_opts){.embed_dim = e, .num_heads = 1, .hidden = 2, .dropout = 0.5},
+            below(3), true);
+    }
+}
+
+static ct_optim *make_optim(ct_module *m) {
+    switch (below(3)) {
+    case 0: return ct_sgd_new(m, (ct_sgd_opts){.momentum = number(), .nesterov = below(2)});
+    case 1: return ct_adam_new(m, (ct_adam_opts){.beta1 = number(), .clip_norm = number()});
+    default: return ct_adamw_new(m, (ct_adamw_opts){.lr = number(), .skip_nonfinite = below(2)});
+    }
+}
+
+static void set_group(ct_optim *o) {
+    static const char *const patterns[] = {"*", "*weight", "?ias", "own0"};
+    const ct_group_opts group = {
+        .lr_scale = number(), .weight_decay = number(), .frozen = below(2)};
+    if (o) done(ct_optim_group(o, patterns[below(4)], group));
+}
+
+static void save_and_load(ct_module *m, ct_optim *o) {
+    if (o) {
+        ct_checkpoint checkpoint = {.module = m, .optim = o, .step = 1};
+        ct_checkpoint_save(fuzz_path("saved"), &checkpoint);
+        ct_checkpoint_load(fuzz_path("saved"), &checkpoint);
+    } else {
+        ct_save(m, fuzz_path("saved"), (ct_save_opts){0});
+        ct_load(m, fuzz_path("saved"), (ct_load_opts){0});
+    }
+}
+
 static void module_call(void) {
     ct_context *c = p.context;
     const int i = below(MODULES);
@@ -383,35 +431,8 @@ static void module_call(void) {
     case 1: {
         const int64_t e = 2 + 2 * below(2);
         if (m) break;
-        switch (below(6)) {
-        case 0:
-            m = ct_mlp_new(c, (ct_mlp_opts){.dim = e, .hidden = size(), .gated = below(2)});
-            break;
-        case 1:
-            m = ct_linear_new(c, (ct_linear_opts){.in_features = e, .out_features = size()});
-            break;
-        case 2:
-            m = ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = e,
-                                                        .num_heads = below(3),
-                                                        .hidden = 3,
-                                                        .rope = below(2),
-                                                        .recompute = below(2)});
-            break;
-        case 3:
-            m = ct_mha_new(c, (ct_mha_opts){.embed_dim = e,
-                                            .num_heads = 2,
-                                            .add_bias_kv = below(2),
-                                            .qk_norm = below(2)});
-            break;
-        case 4: m = ct_module_new(c, "Own"); break;
-        case 5:
-            m = ct_encoder_new(
-                c, (ct_layer_opts){.embed_dim = e, .num_heads = 1, .hidden = 2, .dropout = 0.5},
-                below(3), true);
-            break;
-        }
+        p.trained[i].module = m = make_module(c, e);
         MUST(m ? ok() : !ok());
-        p.trained[i].module = m;
         break;
     }
     case 2:
@@ -422,29 +443,16 @@ static void module_call(void) {
         break;
     case 6:
         if (!m || o) break;
-        switch (below(3)) {
-        case 0: o = ct_sgd_new(m, (ct_sgd_opts){.momentum = number(), .nesterov = below(2)}); break;
-        case 1: o = ct_adam_new(m, (ct_adam_opts){.beta1 = number(), .clip_norm = number()}); break;
-        case 2:
-            o = ct_adamw_new(m, (ct_adamw_opts){.lr = number(), .skip_nonfinite = below(2)});
-            break;
-        }
+        p.trained[i].optim = o = make_optim(m);
         MUST(o ? ok() : !ok());
-        p.trained[i].optim = o;
         break;
     case 7:
     case 8:
         if (o) done(ct_optim_step(o));
         break;
     case 9:
-        if (below(2)) {
-            static const char *const patterns[] = {"*", "*weight", "?ias", "own0"};
-            const ct_group_opts group = {
-                .lr_scale = number(), .weight_decay = number(), .frozen = below(2)};
-            if (o) done(ct_optim_group(o, patterns[below(4)], group));
-        } else {
-            ct_optim_zero_grad(o);
-        }
+        if (below(2)) set_group(o);
+        else ct_optim_zero_grad(o);
         break;
     case 10: ct_clip_grad_norm(m, number()); break;
     case 11:
@@ -464,15 +472,7 @@ static void module_call(void) {
         break;
     case 14: ct_module_train(m, below(2)); break;
     case 15:
-        if (!m) break;
-        if (o) {
-            ct_checkpoint checkpoint = {.module = m, .optim = o, .step = 1};
-            ct_checkpoint_save(fuzz_path("saved"), &checkpoint);
-            ct_checkpoint_load(fuzz_path("saved"), &checkpoint);
-        } else {
-            ct_save(m, fuzz_path("saved"), (ct_save_opts){0});
-            ct_load(m, fuzz_path("saved"), (ct_load_opts){0});
-        }
+        if (m) save_and_load(m, o);
         break;
     }
 }
