@@ -89,6 +89,9 @@ mutate: $(TESTS) $(BUILD)/mutation/venv/ready \
 	    $(foreach v,$(filter LDFLAGS_test_%,$(.VARIABLES)),$(v)='$($(v))') \
 	    $(BUILD)/mutation/venv/bin/python tests/mutation/mutate.py
 
+prose: ## count phrases that make comments and pages hard to read; see tests/prose
+	@tests/prose
+
 layers: $(STATIC) $(SHARED) \
     ## fail on an include, a circle of calls or a global name that the architecture does not allow
 	@tests/layers $(OBJ)
