@@ -93,7 +93,8 @@ static property *property_at(const ct_dist *dist, int64_t i, property *it) {
     const ct_optim *optim = dist->optim;
     if (i < OPTIONS) return say_option(dist, i, it);
     i -= OPTIONS;
-    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
+    for (const cti_nn_number *number = optim->rule->numbers; number;
+         number = cti_nn_number_after(number))
         if (i-- == 0) return say_number(optim, number, it);
     if (i < PER_PARAM * optim->count)
         return say_param(&optim->items[i / PER_PARAM], i % PER_PARAM, it);

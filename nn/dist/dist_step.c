@@ -74,7 +74,8 @@ static uint64_t add_number(uint64_t hash, const cti_nn_number *number, const voi
 static cti_dist_numbers numbers_of(const ct_dist *dist) {
     const ct_optim *optim = dist->optim;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
+    for (const cti_nn_number *number = optim->rule->numbers; number;
+         number = cti_nn_number_after(number))
         hash = add_number(hash, number, optim);
     for (int64_t i = 0; i < optim->count; i++) {
         const cti_nn_item *item = &optim->items[i];

@@ -27,25 +27,24 @@ static void adam_set(const ct_optim *optim, const cti_nn_item *item, const cti_o
 }
 
 /* As in torch eps may be 0, where v = 0 gives NaN. */
-static const cti_nn_number numbers[] = {
+static const cti_nn_number adam_numbers[] = {
     {"beta1", CT_F64, offsetof(ct_optim, numbers.adam.beta1), CTI_NN_BELOW_1},
     {"beta2", CT_F64, offsetof(ct_optim, numbers.adam.beta2), CTI_NN_BELOW_1},
     {"eps", CT_F64, offsetof(ct_optim, numbers.adam.eps), CTI_NN_AT_LEAST_0},
     {"weight_decay", CT_F64, offsetof(ct_optim, numbers.adam.weight_decay), CTI_NN_AT_LEAST_0},
     {"decay_matrices_only", CT_BOOL, offsetof(ct_optim, opts.decay_matrices_only), CTI_NN_BOOL},
-    CTI_NN_COMMON_NUMBERS,
     {0},
 };
 static const cti_nn_rule adam_rule = {.name = "Adam",
                                       .state = {"m", "v"},
                                       .set = adam_set,
                                       .step = cti_op_adam_step,
-                                      .numbers = numbers};
+                                      .numbers = adam_numbers};
 static const cti_nn_rule adamw_rule = {.name = "AdamW",
                                        .state = {"m", "v"},
                                        .set = adam_set,
                                        .step = cti_op_adam_step,
-                                       .numbers = numbers};
+                                       .numbers = adam_numbers};
 
 static ct_optim *adam_make(ct_module *module, const cti_nn_rule *rule, ct_adamw_opts o) {
     if (!cti_nn_ready(module, rule->name, NULL)) return NULL;

@@ -78,6 +78,21 @@ const cti_nn_number cti_nn_item_numbers[CTI_NN_ITEM_NUMBERS] = {
     {"frozen", CT_BOOL, offsetof(cti_nn_item, frozen), CTI_NN_BOOL},
 };
 
+enum { COMMON = 4 };
+static const cti_nn_number common_numbers[COMMON + 1] = {
+    {"lr", CT_F64, offsetof(ct_optim, opts.lr), CTI_NN_AT_LEAST_0},
+    {"clip_norm", CT_F64, offsetof(ct_optim, opts.clip_norm), CTI_NN_AT_LEAST_0},
+    {"skip_nonfinite", CT_BOOL, offsetof(ct_optim, opts.skip_nonfinite), CTI_NN_BOOL},
+    {"skipped", CT_I64, offsetof(ct_optim, skipped), CTI_NN_COUNT},
+    {0},
+};
+
+const cti_nn_number *cti_nn_number_after(const cti_nn_number *number) {
+    number++;
+    if (number->name) return number;
+    return number == &common_numbers[COMMON] ? NULL : common_numbers;
+}
+
 static bool in_bounds(cti_nn_bounds bounds, double x) {
     switch (bounds) {
     case CTI_NN_AT_LEAST_0: return x >= 0 && isfinite(x);
@@ -117,7 +132,8 @@ static cti_nn_fault number_fault(const cti_nn_number *number, const void *object
 }
 
 cti_nn_fault cti_nn_optim_fault(const ct_optim *optim) {
-    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++) {
+    for (const cti_nn_number *number = optim->rule->numbers; number;
+         number = cti_nn_number_after(number)) {
         const cti_nn_fault fault = number_fault(number, optim);
         if (fault.name) return fault;
     }
@@ -317,15 +333,17 @@ void ct_optim_zero_grad(ct_optim *optim) {
 /* A count, such as `skipped`, is no option. */
 static const cti_nn_number *option_named(const ct_optim *optim, const char *name) {
     const cti_nn_number *option = optim->rule->numbers;
-    while (option->name && (option->dtype == CT_I64 || strcmp(option->name, name) != 0)) option++;
-    return option->name ? option : NULL;
+    while (option && (option->dtype == CT_I64 || strcmp(option->name, name) != 0))
+        option = cti_nn_number_after(option);
+    return option;
 }
 
 /* The error for a name that is no option's, with all that are. */
 static bool refuse_option(const ct_optim *optim, const char *name) {
     char known[160] = "";
     size_t used = 0;
-    for (const cti_nn_number *option = optim->rule->numbers; option->name; option++)
+    for (const cti_nn_number *option = optim->rule->numbers; option;
+         option = cti_nn_number_after(option))
         if (option->dtype != CT_I64 && used < sizeof known)
             used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "",
                                      option->name);

@@ -78,7 +78,8 @@ typedef struct {
     void (*set)(const ct_optim *optim, const cti_nn_item *item, const cti_op_numbers *before,
                 cti_op_numbers *numbers);
     bool (*step)(cti_op_step *all, int64_t n);
-    const cti_nn_number *numbers; /* including CTI_NN_COMMON_NUMBERS; ends with a NULL name */
+    const cti_nn_number
+        *numbers; /* the numbers that only this rule has; a NULL name ends the list */
     /* checks combinations of numbers that are valid one by one; NULL: any combination is valid */
     cti_nn_fault (*conflict)(const ct_optim *optim);
 } cti_nn_rule;
@@ -114,12 +115,9 @@ struct ct_optim {
 };
 _Static_assert(sizeof(ct_optim) <= CTI_OBJECT_BYTES, "an optimiser is an object");
 
-#define CTI_NN_COMMON_NUMBERS                                                                      \
-    {"lr", CT_F64, offsetof(ct_optim, opts.lr), CTI_NN_AT_LEAST_0},                                \
-        {"clip_norm", CT_F64, offsetof(ct_optim, opts.clip_norm), CTI_NN_AT_LEAST_0},              \
-        {"skip_nonfinite", CT_BOOL, offsetof(ct_optim, opts.skip_nonfinite), CTI_NN_BOOL}, {       \
-        "skipped", CT_I64, offsetof(ct_optim, skipped), CTI_NN_COUNT                               \
-    }
+/* The number after one of an optimiser's: the numbers of its rule begin at rule->numbers, and the
+ * numbers that every optimiser has follow them. NULL after the last. */
+const cti_nn_number *cti_nn_number_after(const cti_nn_number *number);
 
 /* Whether a function may begin with an optimiser that a caller hands in. */
 static inline bool cti_nn_optim_ready(const ct_optim *optim, const char *function) {

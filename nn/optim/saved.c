@@ -39,7 +39,8 @@ static bool gather_item(cti_nn_state *state, const char *key, const cti_nn_rule 
 }
 
 bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim) {
-    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
+    for (const cti_nn_number *number = optim->rule->numbers; number;
+         number = cti_nn_number_after(number))
         if (!gather_number(state, key, number, optim, NULL)) return false;
     for (int64_t i = 0; i < optim->count; i++)
         if (!gather_item(state, key, optim->rule, &optim->items[i])) return false;

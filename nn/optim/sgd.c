@@ -15,18 +15,21 @@ static void sgd_set(const ct_optim *optim, const cti_nn_item *item, const cti_op
     n->grad_scale = optim->grad_scale;
 }
 
-/* Made without momentum, an optimiser has no buffer, so its momentum must stay 0. */
-#define NUMBERS(momentum_range)                                                                    \
-    {                                                                                              \
-        {"momentum", CT_F64, offsetof(ct_optim, numbers.sgd.momentum), momentum_range},            \
-        {"dampening", CT_F64, offsetof(ct_optim, numbers.sgd.dampening), CTI_NN_AT_LEAST_0},       \
-        {"weight_decay", CT_F64, offsetof(ct_optim, numbers.sgd.weight_decay), CTI_NN_AT_LEAST_0}, \
-        {"nesterov", CT_BOOL, offsetof(ct_optim, numbers.sgd.nesterov), CTI_NN_BOOL},              \
-        CTI_NN_COMMON_NUMBERS,                                                                     \
-        {0},                                                                                       \
-    }
-static const cti_nn_number plain_numbers[] = NUMBERS(CTI_NN_IS_0),
-                           momentum_numbers[] = NUMBERS(CTI_NN_OVER_0);
+/* An optimiser that was made without momentum has no buffer for it, so its momentum stays 0. */
+static const cti_nn_number plain_numbers[] = {
+    {"momentum", CT_F64, offsetof(ct_optim, numbers.sgd.momentum), CTI_NN_IS_0},
+    {"dampening", CT_F64, offsetof(ct_optim, numbers.sgd.dampening), CTI_NN_AT_LEAST_0},
+    {"weight_decay", CT_F64, offsetof(ct_optim, numbers.sgd.weight_decay), CTI_NN_AT_LEAST_0},
+    {"nesterov", CT_BOOL, offsetof(ct_optim, numbers.sgd.nesterov), CTI_NN_BOOL},
+    {0},
+};
+static const cti_nn_number momentum_numbers[] = {
+    {"momentum", CT_F64, offsetof(ct_optim, numbers.sgd.momentum), CTI_NN_OVER_0},
+    {"dampening", CT_F64, offsetof(ct_optim, numbers.sgd.dampening), CTI_NN_AT_LEAST_0},
+    {"weight_decay", CT_F64, offsetof(ct_optim, numbers.sgd.weight_decay), CTI_NN_AT_LEAST_0},
+    {"nesterov", CT_BOOL, offsetof(ct_optim, numbers.sgd.nesterov), CTI_NN_BOOL},
+    {0},
+};
 
 static cti_nn_fault conflict(const ct_optim *optim) {
     const cti_sgd_numbers *n = &optim->numbers.sgd;

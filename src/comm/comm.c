@@ -57,22 +57,15 @@ bool cti_comm_is_inside(ct_comm *comm, const char *function) {
     return true;
 }
 
-/* Of a transfer only the state is the engine's. */
-static bool engine_start(ct_comm *comm, ct_transfer *transfer) {
+/* Starts or tests a transfer. The engine may change its state and nothing else of it. */
+static ct_transfer_state engine_run(ct_comm *comm, ct_transfer *transfer, bool starts) {
+    const ct_comm_engine *engine = comm->engine;
     const ct_transfer given = *transfer;
+    ct_transfer_state state;
     comm->context->engine_misuse = NULL;
     engine_enter(comm);
-    const bool ok = comm->engine->start(comm, transfer);
-    engine_leave(comm);
-    transfer->peer = given.peer, transfer->receives = given.receives, transfer->tag = given.tag;
-    return ok && !comm->context->engine_misuse;
-}
-
-static ct_transfer_state engine_test(ct_comm *comm, ct_transfer *transfer) {
-    const ct_transfer given = *transfer;
-    comm->context->engine_misuse = NULL;
-    engine_enter(comm);
-    const ct_transfer_state state = comm->engine->test(comm, transfer);
+    if (starts) state = engine->start(comm, transfer) ? CT_TRANSFER_PENDING : CT_TRANSFER_FAILED;
+    else state = engine->test(comm, transfer);
     engine_leave(comm);
     transfer->peer = given.peer, transfer->receives = given.receives, transfer->tag = given.tag;
     return comm->context->engine_misuse ? CT_TRANSFER_FAILED : state;
@@ -228,7 +221,7 @@ int64_t cti_comm_start_bytes(ct_comm *comm, cti_transfer *transfer, int tag, int
     *transfer = (cti_transfer){
         .transfer = {.peer = peer, .receives = receives, .tag = tag, .data = data, .size = size}};
     if (!size || !comm->engine || comm->lost[peer]) return 0;
-    if (!engine_start(comm, &transfer->transfer)) {
+    if (engine_run(comm, &transfer->transfer, true) == CT_TRANSFER_FAILED) {
         comm_fail(comm, peer, CT_TRANSFER_FAILED);
         return 0;
     }
@@ -273,7 +266,7 @@ bool cti_comm_poll(ct_comm *comm) {
             t = t->next;
             continue;
         }
-        const ct_transfer_state state = engine_test(comm, &t->transfer);
+        const ct_transfer_state state = engine_run(comm, &t->transfer, false);
         cti_transfer *next = t->next;
         if (state != CT_TRANSFER_PENDING && end_transfer(comm, t, state)) {
             ended = true;
