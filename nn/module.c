@@ -1,5 +1,6 @@
 /* The tree of modules: construction, names, lookup, destruction. */
 #include "module.h"
+#include "../src/core/assert.h"
 
 #include <math.h>
 #include <string.h>
@@ -39,7 +40,10 @@ static void unlink_child(ct_module *child) {
     if (!child->parent) return;
     cti_nn_changed(child->parent);
     ct_module **link = &child->parent->children;
-    while (*link != child) link = &(*link)->next;
+    while (*link != child) {
+        CTI_ASSERT(*link);
+        link = &(*link)->next;
+    }
     *link = child->next;
     child->parent = child->next = NULL;
     give_string(child->context, child->name);
@@ -139,6 +143,7 @@ const char *cti_nn_full_name(const ct_module *root, const ct_module *owner, cons
         size_t length = strlen(owner->name);
         *--at = '.';
         at -= length;
+        CTI_ASSERT(at >= buffer);
         memcpy(at, owner->name, length);
     }
     return at;
@@ -179,6 +184,7 @@ static void write_name(const ct_module *module, char text[CTI_OBJECT_NAME]) {
 static void free_entries(ct_context *context, cti_nn_entry *entry) {
     for (cti_nn_entry *next; entry; entry = next) {
         next = entry->next;
+        CTI_ASSERT(entry->tensor->parameter > 0);
         if (entry->tensor->namer == &entry->namer) entry->tensor->namer = NULL;
         if (--entry->tensor->parameter == 0) cti_tensor_end(entry->tensor);
         give_string(context, entry->name);
@@ -203,6 +209,7 @@ static void module_end(ct_module *module) {
     free_entries(context, module->params);
     free_entries(context, module->buffers);
     unlink_child(module);
+    CTI_ASSERT(!module->parent && !module->name);
     give_string(context, module->label);
     cti_give(context, module->kind_data, module->kind->size);
     cti_object_end(&module->object, text);

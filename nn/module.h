@@ -12,6 +12,7 @@
 #include <cotangent/optim.h>
 
 #include "../ops/update/update.h"
+#include "../src/core/assert.h"
 #include "../src/core/option.h"
 #include "../src/core/profile.h"
 #include "../src/autograd/tape.h"
@@ -105,7 +106,10 @@ static inline void cti_nn_dependent_add(ct_module *module, cti_nn_dependent *dep
 }
 static inline void cti_nn_dependent_remove(ct_module *module, cti_nn_dependent *dependent) {
     cti_nn_dependent **link = &module->dependents;
-    while (*link != dependent) link = &(*link)->next;
+    while (*link != dependent) {
+        CTI_ASSERT(*link);
+        link = &(*link)->next;
+    }
     *link = dependent->next;
 }
 

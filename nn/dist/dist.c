@@ -1,5 +1,6 @@
 /* Making a ct_dist and its end, and which micro-batch comes next. */
 #include "dist.h"
+#include "../../src/core/assert.h"
 
 enum { MOST_MICRO_BATCHES = 1 << 18 }; /* each has random streams of its own: see stream_of */
 
@@ -83,6 +84,7 @@ static ct_dist *dist_make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     if (dist->comm) dist->fingerprint = ct_fingerprint(optim->context);
     optim->dist = dist;
     optim->end_dist = dist_end;
+    CTI_ASSERT(1 << dist->stages == ranks && ranks << dist->levels == opts.shares);
     if (cti_dist_layout(dist)) return dist;
     dist_end(dist);
     return NULL;
@@ -152,6 +154,7 @@ bool ct_dist_next(ct_dist *dist, int64_t *micro_batch) {
     const int64_t count = cti_dist_micro_batches(dist),
                   share = dist->opts.micro_batches / dist->opts.shares;
     if (dist->finished) return false;
+    CTI_ASSERT(dist->begun == (dist->next > 0) && dist->next <= count);
     if (dist->next == count) {
         dist->context->rng = dist->rng;
         dist->begun = false;

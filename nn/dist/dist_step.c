@@ -7,6 +7,7 @@
  *     the step
  *     parameters, which are written when all have come */
 #include "dist.h"
+#include "../../src/core/assert.h"
 
 #include <math.h>
 #include <string.h>
@@ -188,6 +189,7 @@ static void copy_ranges(ct_dist *dist) {
 static void write_params(ct_dist *dist) {
     for (int64_t i = 0; i < dist->params; i++) {
         const cti_dist_param *p = &dist->param[i];
+        CTI_ASSERT(dist->bucket[p->bucket].stage == 2 * dist->stages);
         if (!p->item->grad) continue;
         cti_op_range_copy(p->item->param, 0, dist->bucket[p->bucket].work, p->at,
                           p->item->param->numel);
@@ -203,6 +205,7 @@ static bool step_together(ct_dist *dist) {
     if (!agree_on_step(dist, &norm)) return false;
     cti_nn_step_collect(optim);
     if (!cti_nn_step_measured(optim, norm)) return true;
+    CTI_ASSERT(dist->staged == dist->buckets);
     copy_ranges(dist);
     const bool prepared = cti_nn_step_prepare(optim);
     if (!cti_dist_meet(dist, CTI_CALL_STEP, 1, prepared)) {

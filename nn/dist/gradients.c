@@ -1,5 +1,6 @@
 /* Gradients: the sums of this rank's shares, and the exchange of buckets. */
 #include "dist.h"
+#include "../../src/core/assert.h"
 
 /* ---- shares ---- */
 
@@ -28,6 +29,7 @@ static void drop_grad(cti_dist_param *p) {
 void cti_dist_carry(ct_dist *dist, int64_t share) {
     int ones = 0; /* at the end of share in binary: sums to add up */
     while (share >> ones & 1) ones++;
+    CTI_ASSERT(ones < dist->levels);
     for (int64_t b = 0; b < dist->buckets; b++) {
         cti_dist_bucket *bucket = &dist->bucket[b];
         for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
@@ -72,7 +74,9 @@ bool cti_dist_carry_last(ct_dist *dist) {
 }
 
 void cti_dist_stage(ct_dist *dist) {
+    CTI_ASSERT(dist->staged < dist->buckets);
     cti_dist_bucket *bucket = &dist->bucket[dist->staged++];
+    CTI_ASSERT(bucket->stage == 0 && !bucket->runs);
     for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
         take_grad(&dist->param[i], bucket->work, false);
         drop_grad(&dist->param[i]); /* what is left of the backward has its memory */
@@ -94,6 +98,7 @@ static bucket_span at_stage(const ct_dist *dist, const cti_dist_bucket *bucket, 
 }
 
 static void exchange_start(ct_dist *dist, cti_dist_bucket *bucket) {
+    CTI_ASSERT(!bucket->runs && bucket->stage < 2 * dist->stages);
     const bool sums = bucket->stage < dist->stages;
     const int k = sums ? bucket->stage : 2 * dist->stages - 1 - bucket->stage,
               peer = dist->rank ^ 1 << k, tag = cti_dist_tag(dist, !sums);
@@ -110,6 +115,7 @@ static void exchange_start(ct_dist *dist, cti_dist_bucket *bucket) {
 
 /* Adds what has been received. The last sum stays in scratch, and becomes the mean. */
 static void exchange_end(ct_dist *dist, cti_dist_bucket *bucket) {
+    CTI_ASSERT(bucket->runs && !bucket->send.pending && !bucket->receive.pending);
     bucket->runs = false;
     if (bucket->stage++ >= dist->stages) return;
     const bucket_span r = at_stage(dist, bucket, dist->rank, bucket->stage);
@@ -195,7 +201,9 @@ static void watch_ran(cti_backward_watch *watch, const cti_node *node) {
     if (!dist->early) return;
     for (int i = 0; i < node->call.n; i++) {
         cti_dist_param *p = param_of(dist, node->edge[i]);
-        if (p && !--p->uses) finished |= !--dist->bucket[p->bucket].unfinished;
+        if (!p) continue;
+        CTI_ASSERT(p->uses > 0 && dist->bucket[p->bucket].unfinished > 0);
+        if (!--p->uses) finished |= !--dist->bucket[p->bucket].unfinished;
     }
     if (finished || dist->comm->pending) stage_finished(dist);
 }

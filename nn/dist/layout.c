@@ -1,5 +1,6 @@
 /* Which parameter lies in which bucket, where buckets are cut, and their memory. */
 #include "dist.h"
+#include "../../src/core/assert.h"
 
 #include "../../src/core/int_math.h"
 
@@ -96,6 +97,7 @@ void cti_dist_param_range(const ct_dist *dist, const cti_dist_param *param, int 
     const int64_t begin = cti_min(cti_max(from, param->at), to),
                   end = cti_max(begin, cti_min(to, param->at + param->item->param->numel));
     *start = end > begin ? begin - param->at : 0;
+    CTI_ASSERT(*start % CTI_OP_SQUARES_UNIT == 0);
     *length = end - begin;
 }
 
@@ -137,6 +139,7 @@ static bool make_bucket(ct_dist *dist, cti_dist_bucket *bucket) {
     if (!bucket->cut) return false;
     bucket->cut[dist->ranks] = bucket->numel;
     cut_between(dist, bucket, 0, dist->ranks);
+    for (int r = 0; r < dist->ranks; r++) CTI_ASSERT(bucket->cut[r] <= bucket->cut[r + 1]);
     cti_dist_bucket_range(dist, bucket, dist->rank, 1, &from, &to);
     bucket->work = own_zeros(dist, dtype, bucket->numel);
     bucket->scratch = bucket->work ? own_zeros(dist, dtype, to - from) : NULL;

@@ -1,6 +1,7 @@
 /* Code common to all optimisers: they hold parameters and their state, and step those that have a
  * gradient. */
 #include "optim.h"
+#include "../../src/core/assert.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 bool cti_nn_item_start(const cti_nn_rule *rule, cti_nn_item *item) {
     const ct_tensor *of = item->range ? item->range->param : item->param;
     for (int i = 0; i < CTI_NN_STATES && rule->state[i]; i++) {
+        CTI_ASSERT(!item->state[i]);
         item->state[i] = ct_zeros(of->context, of->dtype, of->shape);
         if (!item->state[i]) {
             cti_nn_item_reset(item);
@@ -28,6 +30,7 @@ void cti_nn_item_reset(cti_nn_item *item) {
 }
 
 static void item_end(ct_context *context, cti_nn_item *item) {
+    CTI_ASSERT(!item->param || item->param->parameter > 0);
     if (item->param && --item->param->parameter == 0) cti_tensor_end(item->param);
     cti_nn_item_reset(item);
     for (cti_nn_name *name = item->names, *next; name; name = next) {
@@ -270,6 +273,7 @@ bool cti_nn_step_prepare(ct_optim *optim) {
                          &step->numbers);
         step++;
     }
+    CTI_ASSERT(step == optim->steps + optim->n_steps);
     return true;
 }
 
@@ -278,6 +282,7 @@ static void finish(ct_optim *optim) {
     for (cti_nn_item *item = optim->items, *end = item + optim->count; item < end; item++) {
         if (item->grad) item->step += item->step < CTI_NN_LAST_STEP;
         else if (item->step > 0 && !ct_requires_grad(item->param)) cti_nn_item_reset(item);
+        CTI_ASSERT((item->state[0] != NULL) == (item->step > 0 && optim->rule->state[0]));
     }
 }
 
@@ -293,6 +298,7 @@ void cti_nn_step_undo(ct_optim *optim) {
 }
 
 bool cti_nn_step_alone(ct_optim *optim) {
+    CTI_ASSERT(!optim->items[0].range);
     cti_nn_step_collect(optim);
     const double norm = cti_nn_step_needs_norm(optim)
                             ? sqrt(cti_op_sum_squares(optim->steps, optim->n_steps))

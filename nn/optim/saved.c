@@ -1,5 +1,6 @@
 /* The tensors of an optimiser in a checkpoint, and its load through a draft. */
 #include "saved.h"
+#include "../../src/core/assert.h"
 
 #include <string.h>
 
@@ -133,6 +134,7 @@ void cti_nn_draft_adopt(ct_optim *draft, ct_optim *optim) {
     optim->skipped = draft->skipped;
     for (int64_t i = 0; i < optim->count; i++) {
         cti_nn_item *from = &draft->items[i], *to = &optim->items[i];
+        CTI_ASSERT(from->param == to->param);
         if (from->step == 0) cti_nn_item_reset(from);
         cti_nn_item_reset(to);
         from->range = to->range;

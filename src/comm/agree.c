@@ -1,5 +1,6 @@
 /* Agreement of all ranks, by recursive doubling. */
 #include "agree.h"
+#include "../core/assert.h"
 #include "wait.h"
 
 #include <inttypes.h>
@@ -45,6 +46,7 @@ static bool same_place(const cti_place *a, const cti_place *b) {
 
 /* upper is of higher ranks than lower; the result goes to lower. */
 static void merge_head(cti_agreement *lower, const cti_agreement *upper) {
+    CTI_ASSERT(lower->rank < upper->rank);
     if (lower->elsewhere < 0 && !same_place(&lower->place, &upper->place)) {
         lower->elsewhere = upper->rank;
         lower->other = upper->place;
@@ -62,6 +64,7 @@ static void merge_head(cti_agreement *lower, const cti_agreement *upper) {
 int64_t cti_agree(ct_comm *comm, int tag, cti_agreement *mine, cti_agreement *theirs, size_t size,
                   cti_merge *merge) {
     int64_t sent = 0;
+    CTI_ASSERT((comm->size & (comm->size - 1)) == 0);
     for (int bit = 1; bit < comm->size; bit *= 2) {
         const int peer = comm->rank ^ bit;
         cti_transfer send, receive;

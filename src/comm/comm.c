@@ -1,5 +1,6 @@
 /* Transfers of a comm, and its end. */
 #include "comm.h"
+#include "../core/assert.h"
 
 #include "../core/message.h"
 
@@ -145,6 +146,7 @@ void *ct_comm_data(const ct_comm *comm) {
 }
 
 static void unlink_transfer(ct_comm *comm, cti_transfer *transfer) {
+    CTI_ASSERT(transfer->pending);
     *(transfer->next ? &transfer->next->prev : &comm->last) = transfer->prev;
     *(transfer->prev ? &transfer->prev->next : &comm->pending) = transfer->next;
     transfer->pending = false;
@@ -169,6 +171,7 @@ static void close_engine(ct_comm *comm) {
     const bool failed = comm->pending || *comm->fault;
     while (comm->pending) cti_comm_cancel(comm, comm->pending);
     engine_close(comm, failed);
+    CTI_ASSERT(!comm->pending && !comm->last);
 }
 
 void ct_comm_close(ct_comm *comm) {
@@ -220,6 +223,7 @@ int64_t cti_comm_start_bytes(ct_comm *comm, cti_transfer *transfer, int tag, int
                              bool receives, void *data, size_t size) {
     *transfer = (cti_transfer){
         .transfer = {.peer = peer, .receives = receives, .tag = tag, .data = data, .size = size}};
+    CTI_ASSERT(peer >= 0 && peer < comm->size && peer != comm->rank);
     if (!size || !comm->engine || comm->lost[peer]) return 0;
     if (engine_run(comm, &transfer->transfer, true) == CT_TRANSFER_FAILED) {
         comm_fail(comm, peer, CT_TRANSFER_FAILED);
@@ -259,6 +263,7 @@ static bool end_transfer(ct_comm *comm, cti_transfer *transfer, ct_transfer_stat
 }
 
 bool cti_comm_poll(ct_comm *comm) {
+    CTI_ASSERT(comm->engine || !comm->pending);
     bool ended = false;
     cti_transfer *t = comm->pending;
     while (t) {

@@ -1,5 +1,6 @@
 /* Notes of ranks that wait, and whom they lead to; see the header. */
 #include "roll_call.h"
+#include "../core/assert.h"
 
 static bool has_said(const cti_roll *roll) { return roll->note.n >= 0 && !roll->receive.pending; }
 
@@ -29,6 +30,7 @@ static void add_peer(cti_roll_note *note, int peer) {
 
 void cti_roll_call(ct_comm *comm, int tag) {
     cti_roll_note *own = &comm->roll[comm->rank].note;
+    CTI_ASSERT(!comm->called);
     if (!comm->listens) cti_roll_listen(comm);
     comm->called = true;
     own->n = 0;

@@ -1,5 +1,6 @@
 /* Waiting for transfers; see the header. */
 #include "wait.h"
+#include "../core/assert.h"
 
 #include <stdio.h>
 
@@ -17,6 +18,7 @@ static void lose(ct_comm *comm, int peer) {
 /* Gives up the ranks that the roll call has shown: not those that only wait for them. Without any,
  * as one has answered meanwhile, it is the first that was waited for. */
 static void settle_roll(ct_comm *comm) {
+    CTI_ASSERT(comm->called && !comm->settled);
     comm->settled = true;
     for (int r = cti_roll_silent(comm, -1); r >= 0; r = cti_roll_silent(comm, r)) lose(comm, r);
     const cti_roll_note *own = &comm->roll[comm->rank].note;
