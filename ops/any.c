@@ -23,14 +23,14 @@ static ct_tensor *truth_of(ct_call *c, bool all) {
 static ct_tensor *any_forward(ct_call *c) { return truth_of(c, false); }
 static ct_tensor *all_forward(ct_call *c) { return truth_of(c, true); }
 
-static const ct_op any = {
+static const ct_op any_op = {
     .name = "any", .attrs_size = sizeof(cti_reduce_attrs), .forward = any_forward};
-static const ct_op all = {
+static const ct_op all_op = {
     .name = "all", .attrs_size = sizeof(cti_reduce_attrs), .forward = all_forward};
 
 ct_tensor *ct_any(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return cti_apply(&any, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+    return cti_apply(&any_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }
 ct_tensor *ct_all(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return cti_apply(&all, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+    return cti_apply(&all_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }

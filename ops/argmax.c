@@ -14,9 +14,9 @@ static ct_tensor *argmax_forward(ct_call *c) {
     return cti_reduce_dims(c, kernels(c)->argmax, NULL, CT_I64, x, 1u << dim, false);
 }
 
-static const ct_op argmax = {
+static const ct_op argmax_op = {
     .name = "argmax", .attrs_size = sizeof(int), .forward = argmax_forward};
 
 ct_tensor *ct_argmax(ct_tensor *x, int dim) {
-    return cti_apply(&argmax, (ct_tensor *[]){x}, 1, &dim);
+    return cti_apply(&argmax_op, (ct_tensor *[]){x}, 1, &dim);
 }

@@ -7,10 +7,10 @@
 typedef struct {
     int dim;
     bool descending;
-} order;
+} argsort_attrs;
 
 static ct_tensor *argsort_forward(ct_call *c) {
-    const order *o = c->attrs;
+    const argsort_attrs *o = c->attrs;
     const ct_tensor *x = c->in[0];
     if (x->dtype == CT_BF16) return cti_op_refuse(c, x->dtype), NULL;
     const int dim = cti_op_dim_or_scalar("argsort", x, o->dim);
@@ -19,9 +19,9 @@ static ct_tensor *argsort_forward(ct_call *c) {
     return y && cti_rank(c, x, dim, o->descending, y) ? y : NULL;
 }
 
-static const ct_op argsort = {
-    .name = "argsort", .attrs_size = sizeof(order), .forward = argsort_forward};
+static const ct_op argsort_op = {
+    .name = "argsort", .attrs_size = sizeof(argsort_attrs), .forward = argsort_forward};
 
 ct_tensor *ct_argsort(ct_tensor *x, int dim, bool descending) {
-    return cti_apply(&argsort, (ct_tensor *[]){x}, 1, &(order){dim, descending});
+    return cti_apply(&argsort_op, (ct_tensor *[]){x}, 1, &(argsort_attrs){dim, descending});
 }

@@ -7,7 +7,7 @@ typedef struct {
     const ct_tensor *x, *y;
 } casting;
 
-static void cast_piece(void *arg, int64_t begin, int64_t end, int worker) {
+static void cast_chunk(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const casting *t = arg;
     t->kernel(end - begin, t->x->data + (size_t)begin * cti_dtype_size(t->x->dtype),
@@ -21,7 +21,7 @@ static ct_tensor *cast_forward(ct_call *c) {
     if (dtype == x->dtype) return cti_tensor_view(x, x->data, x->shape, x->stride);
     ct_tensor *y = cti_op_new(c, dtype, x->shape), *dense = y ? cti_tensor_dense(x) : NULL;
     if (!dense) return NULL;
-    cti_parallel(c->context, y->numel, cti_op_grain(1), cast_piece,
+    cti_parallel(c->context, y->numel, cti_op_grain(1), cast_chunk,
                  &(casting){kernels(c)->cast[dtype], dense, y});
     return y;
 }
@@ -30,15 +30,15 @@ static bool cast_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gra
     return (grad[0] = ct_cast(g[0], c->in[0]->dtype)) != NULL;
 }
 
-static const ct_op cast_to_real = {.name = "cast",
-                                   .attrs_size = sizeof(ct_dtype),
-                                   .forward = cast_forward,
-                                   .backward = cast_backward,
-                                   .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
-static const ct_op cast_to_whole = {.name = "cast",
-                                    .attrs_size = sizeof(ct_dtype),
-                                    .forward = cast_forward,
-                                    .flags = CT_OP_STRIDED};
+static const ct_op cast_to_real_op = {.name = "cast",
+                                      .attrs_size = sizeof(ct_dtype),
+                                      .forward = cast_forward,
+                                      .backward = cast_backward,
+                                      .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
+static const ct_op cast_to_whole_op = {.name = "cast",
+                                       .attrs_size = sizeof(ct_dtype),
+                                       .forward = cast_forward,
+                                       .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype) {
     if (!cti_tensor_ready(x, "cast")) return NULL;
@@ -47,6 +47,6 @@ ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype) {
         return ct_fail(x->context, CT_ERR_GRAD,
                        "cast: no gradient flows through bf16, and %s requires one: ct_detach",
                        SHAPE(x->shape));
-    return cti_apply(cti_is_real(dtype) ? &cast_to_real : &cast_to_whole, (ct_tensor *[]){x}, 1,
-                     &dtype);
+    return cti_apply(cti_is_real(dtype) ? &cast_to_real_op : &cast_to_whole_op, (ct_tensor *[]){x},
+                     1, &dtype);
 }

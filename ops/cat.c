@@ -26,9 +26,9 @@ static ct_tensor *cat_forward(ct_call *c) {
     int64_t at = 0;
     for (int i = 0; y && i < c->n; i++) {
         const int64_t size = c->in[i]->shape.dim[dim];
-        ct_tensor *part = ct_narrow(y, dim, at, size);
-        if (!part) return NULL;
-        cti_tensor_copy(part, c->in[i], false);
+        ct_tensor *slice = ct_narrow(y, dim, at, size);
+        if (!slice) return NULL;
+        cti_tensor_copy(slice, c->in[i], false);
         at += size;
     }
     return y;
@@ -49,12 +49,12 @@ static bool cat_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
     return true;
 }
 
-static const ct_op cat = {.name = "cat",
-                          .attrs_size = sizeof(int),
-                          .forward = cat_forward,
-                          .backward = cat_backward,
-                          .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
+static const ct_op cat_op = {.name = "cat",
+                             .attrs_size = sizeof(int),
+                             .forward = cat_forward,
+                             .backward = cat_backward,
+                             .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_cat(ct_tensor *const *tensors, int n, int dim) {
-    return tensors && n > 0 ? cti_apply(&cat, tensors, n, &dim) : NULL;
+    return tensors && n > 0 ? cti_apply(&cat_op, tensors, n, &dim) : NULL;
 }

@@ -7,19 +7,19 @@
 
 typedef struct {
     double low, high;
-} bounds;
+} clamp_attrs;
 
 typedef struct {
     const cti_kernels *k;
-    bounds to;
+    clamp_attrs to;
     const char *x, *g; /* g NULL: forward */
     char *y;
     size_t size;
-} clamping;
+} clamp_args;
 
 static void clamp_range(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const clamping *a = arg;
+    const clamp_args *a = arg;
     const size_t at = (size_t)begin * a->size;
     if (!a->g) a->k->clamp(end - begin, a->x + at, a->to.low, a->to.high, a->y + at);
     else a->k->clamp_backward(end - begin, a->x + at, a->to.low, a->to.high, a->g + at, a->y + at);
@@ -30,19 +30,19 @@ static ct_tensor *clamped(const ct_call *c, const char *g) {
     ct_tensor *y = cti_op_new(c, x->dtype, x->shape);
     if (y)
         cti_parallel(c->context, y->numel, cti_op_grain(1), clamp_range,
-                     &(clamping){.k = kernels(c),
-                                 .to = *(const bounds *)c->attrs,
-                                 .x = x->data,
-                                 .g = g,
-                                 .y = y->data,
-                                 .size = cti_dtype_size(x->dtype)});
+                     &(clamp_args){.k = kernels(c),
+                                   .to = *(const clamp_attrs *)c->attrs,
+                                   .x = x->data,
+                                   .g = g,
+                                   .y = y->data,
+                                   .size = cti_dtype_size(x->dtype)});
     return y;
 }
 
 static bool is_whole(double bound) { return bound == trunc(bound); /* infinities too */ }
 
 static ct_tensor *clamp_forward(ct_call *c) {
-    const bounds *to = c->attrs;
+    const clamp_attrs *to = c->attrs;
     c->drop = CT_DROP_OUT;
     if (!kernels(c)->clamp) return cti_op_refuse(c, c->in[0]->dtype), NULL;
     if (c->in[0]->dtype == CT_I64 && !(is_whole(to->low) && is_whole(to->high)))
@@ -55,12 +55,12 @@ static bool clamp_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
     return (grad[0] = clamped(c, g[0]->data)) != NULL;
 }
 
-static const ct_op clamp = {.name = "clamp",
-                            .attrs_size = sizeof(bounds),
-                            .forward = clamp_forward,
-                            .backward = clamp_backward,
-                            .flags = CTI_OP_EXACT_ATTRS};
+static const ct_op clamp_op = {.name = "clamp",
+                               .attrs_size = sizeof(clamp_attrs),
+                               .forward = clamp_forward,
+                               .backward = clamp_backward,
+                               .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_clamp(ct_tensor *x, double lo, double hi) {
-    return cti_apply(&clamp, (ct_tensor *[]){x}, 1, &(bounds){lo, hi});
+    return cti_apply(&clamp_op, (ct_tensor *[]){x}, 1, &(clamp_attrs){lo, hi});
 }

@@ -14,28 +14,28 @@ static ct_tensor *le_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->l
 static ct_tensor *gt_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->gt, CT_BOOL); }
 static ct_tensor *ge_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->ge, CT_BOOL); }
 
-static const ct_op eq = {.name = "eq", .forward = eq_forward};
-static const ct_op ne = {.name = "ne", .forward = ne_forward};
-static const ct_op lt = {.name = "lt", .forward = lt_forward};
-static const ct_op le = {.name = "le", .forward = le_forward};
-static const ct_op gt = {.name = "gt", .forward = gt_forward};
-static const ct_op ge = {.name = "ge", .forward = ge_forward};
+static const ct_op eq_op = {.name = "eq", .forward = eq_forward};
+static const ct_op ne_op = {.name = "ne", .forward = ne_forward};
+static const ct_op lt_op = {.name = "lt", .forward = lt_forward};
+static const ct_op le_op = {.name = "le", .forward = le_forward};
+static const ct_op gt_op = {.name = "gt", .forward = gt_forward};
+static const ct_op ge_op = {.name = "ge", .forward = ge_forward};
 
 ct_tensor *ct_eq(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&eq, (ct_tensor *[]){a, b}, 2, NULL);
+    return cti_apply(&eq_op, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_ne(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&ne, (ct_tensor *[]){a, b}, 2, NULL);
+    return cti_apply(&ne_op, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_lt(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&lt, (ct_tensor *[]){a, b}, 2, NULL);
+    return cti_apply(&lt_op, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_le(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&le, (ct_tensor *[]){a, b}, 2, NULL);
+    return cti_apply(&le_op, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_gt(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&gt, (ct_tensor *[]){a, b}, 2, NULL);
+    return cti_apply(&gt_op, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_ge(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&ge, (ct_tensor *[]){a, b}, 2, NULL);
+    return cti_apply(&ge_op, (ct_tensor *[]){a, b}, 2, NULL);
 }

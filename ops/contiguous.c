@@ -16,11 +16,11 @@ static bool contiguous_backward(const ct_call *c, ct_tensor *const *g, ct_tensor
     return true;
 }
 
-static const ct_op contiguous = {.name = "contiguous",
-                                 .forward = contiguous_forward,
-                                 .backward = contiguous_backward,
-                                 .flags = CT_OP_STRIDED};
+static const ct_op contiguous_op = {.name = "contiguous",
+                                    .forward = contiguous_forward,
+                                    .backward = contiguous_backward,
+                                    .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_contiguous(ct_tensor *x) {
-    return cti_apply(&contiguous, (ct_tensor *[]){x}, 1, NULL);
+    return cti_apply(&contiguous_op, (ct_tensor *[]){x}, 1, NULL);
 }

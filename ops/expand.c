@@ -26,12 +26,12 @@ static bool expand_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     return (grad[0] = ct_sum_to(g[0], c->in[0]->shape)) != NULL;
 }
 
-static const ct_op expand = {.name = "expand",
-                             .attrs_size = sizeof(ct_shape),
-                             .forward = expand_forward,
-                             .backward = expand_backward,
-                             .flags = CT_OP_STRIDED};
+static const ct_op expand_op = {.name = "expand",
+                                .attrs_size = sizeof(ct_shape),
+                                .forward = expand_forward,
+                                .backward = expand_backward,
+                                .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_expand(ct_tensor *x, ct_shape shape) {
-    return cti_apply(&expand, (ct_tensor *[]){x}, 1, &shape);
+    return cti_apply(&expand_op, (ct_tensor *[]){x}, 1, &shape);
 }

@@ -20,10 +20,10 @@ typedef struct {
 /* Converts a fibre's number to an index along each dim, and to its offsets in x and in y. */
 typedef struct {
     int64_t i[CT_MAX_DIMS], x_at, at;
-} place;
+} gather_place;
 
-static place locate(const fibres *a, int64_t fibre) {
-    place p = {.x_at = 0};
+static gather_place gather_locate(const fibres *a, int64_t fibre) {
+    gather_place p = {.x_at = 0};
     for (int d = a->other.ndim - 1; d >= 0; d--) {
         p.i[d] = fibre % a->other.dim[d];
         fibre /= a->other.dim[d];
@@ -34,7 +34,7 @@ static place locate(const fibres *a, int64_t fibre) {
 }
 
 /* at most to the end of the last dim */
-static void advance(const fibres *a, place *p, int64_t count) {
+static void gather_advance(const fibres *a, gather_place *p, int64_t count) {
     for (int d = a->other.ndim - 1; d >= 0; d--, count = 1) {
         p->x_at += count * a->x_stride[d];
         p->at += count * a->stride[d];
@@ -50,22 +50,22 @@ static void advance(const fibres *a, place *p, int64_t count) {
  * are adjacent in memory. */
 typedef struct {
     int64_t count, m, n, x_step; /* fibres; and how far x goes on beside its index */
-} run;
+} gather_run;
 
-static run run_at(const fibres *a, const place *p, int64_t left) {
+static gather_run gather_run_at(const fibres *a, const gather_place *p, int64_t left) {
     const int last = a->other.ndim - 1;
     const int64_t row = last < 0 ? 1 : a->other.dim[last] - p->i[last],
                   count = row < left ? row : left;
-    return a->step > 1 ? (run){count, a->n, count, 1} : (run){1, 1, a->n, 0};
+    return a->step > 1 ? (gather_run){count, a->n, count, 1} : (gather_run){1, 1, a->n, 0};
 }
 
-static void look_up(void *arg, int64_t begin, int64_t end, int worker) {
+static void gather_look_up(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const fibres *a = arg;
     const size_t size = cti_dtype_size(a->dtype);
-    place p = locate(a, begin);
+    gather_place p = gather_locate(a, begin);
     for (int64_t f = begin; f < end;) {
-        const run r = run_at(a, &p, end - f);
+        const gather_run r = gather_run_at(a, &p, end - f);
         const char *x = a->x + (size_t)p.x_at * size;
         for (int64_t i = 0; i < r.m; i++) {
             const int64_t at = p.at + i * a->step, *index = a->index + at;
@@ -82,17 +82,17 @@ static void look_up(void *arg, int64_t begin, int64_t end, int worker) {
             else
                 for (int64_t j = 0; j < r.n; j++) y[j] = x[index[j] * a->x_step + j * r.x_step];
         }
-        advance(a, &p, r.count);
+        gather_advance(a, &p, r.count);
         f += r.count;
     }
 }
 
-static void add_up(void *arg, int64_t begin, int64_t end, int worker) {
+static void gather_add_up(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const fibres *a = arg;
-    place p = locate(a, begin);
+    gather_place p = gather_locate(a, begin);
     for (int64_t f = begin; f < end;) {
-        const run r = run_at(a, &p, end - f);
+        const gather_run r = gather_run_at(a, &p, end - f);
         for (int64_t i = 0; i < r.m; i++) {
             const int64_t at = p.at + i * a->step, *index = a->index + at;
             for (int64_t j = 0; j < r.n; j++) {
@@ -100,14 +100,14 @@ static void add_up(void *arg, int64_t begin, int64_t end, int worker) {
                 cti_real_add(a->dtype, a->x, to, a->y, at + j);
             }
         }
-        advance(a, &p, r.count);
+        gather_advance(a, &p, r.count);
         f += r.count;
     }
 }
 
 /* A scalar is one fibre of one element. */
-static void each_fibre(const ct_call *c, ct_shape x, char *x_data, char *y_data, ct_dtype dtype,
-                       cti_task *task) {
+static void gather_each_fibre(const ct_call *c, ct_shape x, char *x_data, char *y_data,
+                              ct_dtype dtype, cti_task *task) {
     ct_tensor *index = c->in[1];
     if (index->numel == 0) return;
     fibres a = {.dtype = dtype,
@@ -126,7 +126,7 @@ static void each_fibre(const ct_call *c, ct_shape x, char *x_data, char *y_data,
     cti_parallel(c->context, cti_shape_numel(a.other), cti_op_grain(a.n * 4), task, &a);
 }
 
-static bool indices_inside(const ct_call *c) {
+static bool gather_indices_inside(const ct_call *c) {
     const ct_tensor *x = c->in[0];
     const int asked = *(const int *)c->attrs, dim = asked < 0 ? asked + x->shape.ndim : asked;
     return cti_op_indices_inside(c, c->in[1], "index", x->shape.ndim > 0 ? x->shape.dim[dim] : 1,
@@ -145,26 +145,26 @@ static ct_tensor *gather_forward(ct_call *c) {
         return ct_fail(c->context, CT_ERR_SHAPE,
                        "gather: the index %s does not fit %s along dim %d", SHAPE(index->shape),
                        SHAPE(x->shape), dim);
-    if (!indices_inside(c)) return NULL;
+    if (!gather_indices_inside(c)) return NULL;
     ct_tensor *y = cti_op_new(c, x->dtype, index->shape);
-    if (y) each_fibre(c, x->shape, x->data, y->data, x->dtype, look_up);
+    if (y) gather_each_fibre(c, x->shape, x->data, y->data, x->dtype, gather_look_up);
     return y;
 }
 
 static bool gather_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    if (!indices_inside(c))
+    if (!gather_indices_inside(c))
         return false; /* checked again: the index may be in a caller's buffer that has changed */
     ct_tensor *dx = cti_op_grad_sum(c, 0);
-    if (dx) each_fibre(c, dx->shape, dx->data, g[0]->data, dx->dtype, add_up);
+    if (dx) gather_each_fibre(c, dx->shape, dx->data, g[0]->data, dx->dtype, gather_add_up);
     return (grad[0] = dx) != NULL;
 }
 
-static const ct_op gather = {.name = "gather",
-                             .attrs_size = sizeof(int),
-                             .forward = gather_forward,
-                             .backward = gather_backward,
-                             .flags = CTI_OP_EXACT_ATTRS};
+static const ct_op gather_op = {.name = "gather",
+                                .attrs_size = sizeof(int),
+                                .forward = gather_forward,
+                                .backward = gather_backward,
+                                .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_gather(ct_tensor *x, int dim, ct_tensor *index) {
-    return cti_apply(&gather, (ct_tensor *[]){x, index}, 2, &dim);
+    return cti_apply(&gather_op, (ct_tensor *[]){x, index}, 2, &dim);
 }

@@ -8,7 +8,7 @@
 
 typedef struct {
     int64_t heads;
-} count;
+} split_heads_attrs;
 
 ct_tensor *cti_op_heads(ct_tensor *x, int64_t heads, int64_t start, int64_t width) {
     const int64_t *n = x->shape.dim, *step = x->stride, d = width / heads;
@@ -17,64 +17,64 @@ ct_tensor *cti_op_heads(ct_tensor *x, int64_t heads, int64_t start, int64_t widt
                            (int64_t[]){step[0], d * step[2], step[1], step[2]});
 }
 
-static ct_tensor *split(ct_tensor *x, int64_t heads) {
+static ct_tensor *heads_split(ct_tensor *x, int64_t heads) {
     return cti_op_heads(x, heads, 0, x->shape.dim[2]);
 }
 
-static ct_tensor *combine(ct_tensor *x) {
+static ct_tensor *heads_combine(ct_tensor *x) {
     const int64_t *n = x->shape.dim, *step = x->stride;
     const ct_shape shape = CT_SHAPE(n[0], n[2], n[1] * n[3]);
     if (n[1] == 1 || step[1] == n[3] * step[3])
         return cti_tensor_view(x, x->data, shape, (int64_t[]){step[0], step[2], step[3]});
     ct_tensor *y = cti_tensor_new(x->context, x->dtype, shape);
-    ct_tensor *heads = y && y->numel ? split(y, n[1]) : y;
+    ct_tensor *heads = y && y->numel ? heads_split(y, n[1]) : y;
     if (heads && y->numel) cti_tensor_copy(heads, x, false);
     return heads ? y : NULL;
 }
 
-static ct_tensor *split_forward(ct_call *c) {
+static ct_tensor *split_heads_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
-    const int64_t heads = ((const count *)c->attrs)->heads;
+    const int64_t heads = ((const split_heads_attrs *)c->attrs)->heads;
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     if (x->shape.ndim != 3 || heads < 1 || x->shape.dim[2] % heads)
         return ct_fail(c->context, CT_ERR_SHAPE,
                        "split_heads: expected (B, T, E) with E divisible by %" PRId64
                        " heads, got %s",
                        heads, SHAPE(x->shape));
-    return split(x, heads);
+    return heads_split(x, heads);
 }
 
-static bool split_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+static bool split_heads_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     (void)c;
-    return (grad[0] = combine(g[0])) != NULL;
+    return (grad[0] = heads_combine(g[0])) != NULL;
 }
 
-static ct_tensor *combine_forward(ct_call *c) {
+static ct_tensor *combine_heads_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    if (c->in[0]->shape.ndim == 4) return combine(c->in[0]);
+    if (c->in[0]->shape.ndim == 4) return heads_combine(c->in[0]);
     return ct_fail(c->context, CT_ERR_SHAPE, "combine_heads: expected (B, H, T, d), got %s",
                    SHAPE(c->in[0]->shape));
 }
 
-static bool combine_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+static bool combine_heads_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const int64_t heads = c->in[0]->shape.dim[1];
-    return (grad[0] = heads ? split(g[0], heads)
+    return (grad[0] = heads ? heads_split(g[0], heads)
                             : ct_zeros(c->context, g[0]->dtype, c->in[0]->shape)) != NULL;
 }
 
-static const ct_op splitting = {.name = "split_heads",
-                                .attrs_size = sizeof(count),
-                                .forward = split_forward,
-                                .backward = split_backward,
-                                .flags = CT_OP_STRIDED};
-static const ct_op combining = {.name = "combine_heads",
-                                .forward = combine_forward,
-                                .backward = combine_backward,
-                                .flags = CT_OP_STRIDED};
+static const ct_op split_heads_op = {.name = "split_heads",
+                                     .attrs_size = sizeof(split_heads_attrs),
+                                     .forward = split_heads_forward,
+                                     .backward = split_heads_backward,
+                                     .flags = CT_OP_STRIDED};
+static const ct_op combine_heads_op = {.name = "combine_heads",
+                                       .forward = combine_heads_forward,
+                                       .backward = combine_heads_backward,
+                                       .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_split_heads(ct_tensor *x, int64_t num_heads) {
-    return cti_apply(&splitting, (ct_tensor *[]){x}, 1, &(count){num_heads});
+    return cti_apply(&split_heads_op, (ct_tensor *[]){x}, 1, &(split_heads_attrs){num_heads});
 }
 ct_tensor *ct_combine_heads(ct_tensor *x) {
-    return cti_apply(&combining, (ct_tensor *[]){x}, 1, NULL);
+    return cti_apply(&combine_heads_op, (ct_tensor *[]){x}, 1, NULL);
 }

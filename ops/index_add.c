@@ -36,12 +36,12 @@ static bool index_add_backward(const ct_call *c, ct_tensor *const *g, ct_tensor 
     return (grad[2] = dsrc) != NULL;
 }
 
-static const ct_op index_add = {.name = "index_add",
-                                .attrs_size = sizeof(int),
-                                .forward = index_add_forward,
-                                .backward = index_add_backward,
-                                .flags = CTI_OP_EXACT_ATTRS};
+static const ct_op index_add_op = {.name = "index_add",
+                                   .attrs_size = sizeof(int),
+                                   .forward = index_add_forward,
+                                   .backward = index_add_backward,
+                                   .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_index_add(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src) {
-    return cti_apply(&index_add, (ct_tensor *[]){x, index, src}, 3, &dim);
+    return cti_apply(&index_add_op, (ct_tensor *[]){x, index, src}, 3, &dim);
 }

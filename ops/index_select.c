@@ -25,12 +25,12 @@ static bool index_select_backward(const ct_call *c, ct_tensor *const *g, ct_tens
     return (grad[0] = dx) != NULL;
 }
 
-static const ct_op index_select = {.name = "index_select",
-                                   .attrs_size = sizeof(int),
-                                   .forward = index_select_forward,
-                                   .backward = index_select_backward,
-                                   .flags = CTI_OP_EXACT_ATTRS};
+static const ct_op index_select_op = {.name = "index_select",
+                                      .attrs_size = sizeof(int),
+                                      .forward = index_select_forward,
+                                      .backward = index_select_backward,
+                                      .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_index_select(ct_tensor *x, int dim, ct_tensor *index) {
-    return cti_apply(&index_select, (ct_tensor *[]){x, index}, 2, &dim);
+    return cti_apply(&index_select_op, (ct_tensor *[]){x, index}, 2, &dim);
 }

@@ -53,12 +53,12 @@ static bool layer_norm_backward(const ct_call *c, ct_tensor *const *g, ct_tensor
     return cti_op_norm_backward(c, g[0], c->saved[0], c->saved[1], grad);
 }
 
-static const ct_op layer_norm = {.name = "layer_norm",
-                                 .attrs_size = sizeof(double),
-                                 .forward = layer_norm_forward,
-                                 .backward = layer_norm_backward,
-                                 .flags = CT_OP_OPTIONAL | CTI_OP_EXACT_ATTRS};
+static const ct_op layer_norm_op = {.name = "layer_norm",
+                                    .attrs_size = sizeof(double),
+                                    .forward = layer_norm_forward,
+                                    .backward = layer_norm_backward,
+                                    .flags = CT_OP_OPTIONAL | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_layer_norm(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, double eps) {
-    return cti_apply(&layer_norm, (ct_tensor *[]){x, weight, bias}, 3, &eps);
+    return cti_apply(&layer_norm_op, (ct_tensor *[]){x, weight, bias}, 3, &eps);
 }

@@ -10,7 +10,7 @@ static bool log_softmax_backward(const ct_call *c, ct_tensor *const *g, ct_tenso
     return cti_op_rows_backward(c, c->out, g[0], kernels(c)->log_softmax_backward, &grad[0]);
 }
 
-static const ct_op log_softmax = {
+static const ct_op log_softmax_op = {
     .name = "log_softmax", .forward = log_softmax_forward, .backward = log_softmax_backward};
 
-ct_tensor *ct_log_softmax(ct_tensor *x, int dim) { return cti_op_along(&log_softmax, x, dim); }
+ct_tensor *ct_log_softmax(ct_tensor *x, int dim) { return cti_op_along(&log_softmax_op, x, dim); }

@@ -67,7 +67,7 @@ static bool logsumexp_backward(const ct_call *c, ct_tensor *const *g, ct_tensor 
     return (grad[0] = dx) != NULL;
 }
 
-static const ct_op logsumexp = {
+static const ct_op logsumexp_op = {
     .name = "logsumexp", .forward = logsumexp_forward, .backward = logsumexp_backward};
 
-ct_tensor *ct_logsumexp(ct_tensor *x, int dim) { return cti_op_along(&logsumexp, x, dim); }
+ct_tensor *ct_logsumexp(ct_tensor *x, int dim) { return cti_op_along(&logsumexp_op, x, dim); }

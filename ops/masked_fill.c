@@ -18,12 +18,12 @@ static bool masked_fill_backward(const ct_call *c, ct_tensor *const *g, ct_tenso
     return (grad[0] = ct_masked_fill(g[0], c->in[1], 0));
 }
 
-static const ct_op masked_fill = {.name = "masked_fill",
-                                  .attrs_size = sizeof(double),
-                                  .forward = masked_fill_forward,
-                                  .backward = masked_fill_backward,
-                                  .flags = CTI_OP_EXACT_ATTRS};
+static const ct_op masked_fill_op = {.name = "masked_fill",
+                                     .attrs_size = sizeof(double),
+                                     .forward = masked_fill_forward,
+                                     .backward = masked_fill_backward,
+                                     .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_masked_fill(ct_tensor *x, ct_tensor *mask, double value) {
-    return cti_apply(&masked_fill, (ct_tensor *[]){x, mask}, 2, &value);
+    return cti_apply(&masked_fill_op, (ct_tensor *[]){x, mask}, 2, &value);
 }

@@ -14,11 +14,11 @@ typedef struct {
     const char *x;
     char *y;
     const bool *mask;
-} rows;
+} masked_softmax_args;
 
 static void masked_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const rows *a = arg;
+    const masked_softmax_args *a = arg;
     for (int64_t r = begin; r < end; r++) {
         const size_t at = (size_t)(r * a->n) * a->size;
         int64_t offset = 0, rest = r;
@@ -37,12 +37,12 @@ static ct_tensor *masked_softmax_forward(ct_call *c) {
     if (!cti_op_is_real(c, 0) || (mask && !cti_op_is(c, 1, CT_BOOL))) return NULL;
     ct_tensor *x = cti_tensor_dense(c->in[0]), *y = x ? cti_op_new(c, x->dtype, x->shape) : NULL;
     if (!y) return NULL;
-    rows a = {.k = kernels(c),
-              .lead = x->shape,
-              .size = cti_dtype_size(x->dtype),
-              .x = x->data,
-              .y = y->data,
-              .mask = &all};
+    masked_softmax_args a = {.k = kernels(c),
+                             .lead = x->shape,
+                             .size = cti_dtype_size(x->dtype),
+                             .x = x->data,
+                             .y = y->data,
+                             .mask = &all};
     a.n = a.lead.dim[--a.lead.ndim];
     if (mask && mask->shape.ndim > 0) {
         const int last = mask->shape.ndim - 1, grown = a.lead.ndim - last;
@@ -66,11 +66,11 @@ static bool masked_softmax_backward(const ct_call *c, ct_tensor *const *cotangen
     return g && cti_op_rows_backward(c, c->out, g, kernels(c)->masked_softmax_backward, &grad[0]);
 }
 
-static const ct_op masked_softmax = {.name = "masked_softmax",
-                                     .forward = masked_softmax_forward,
-                                     .backward = masked_softmax_backward,
-                                     .flags = CT_OP_STRIDED | CT_OP_OPTIONAL};
+static const ct_op masked_softmax_op = {.name = "masked_softmax",
+                                        .forward = masked_softmax_forward,
+                                        .backward = masked_softmax_backward,
+                                        .flags = CT_OP_STRIDED | CT_OP_OPTIONAL};
 
 ct_tensor *ct_masked_softmax(ct_tensor *x, ct_tensor *mask, int dim) {
-    return cti_op_along_masked(&masked_softmax, x, mask, dim);
+    return cti_op_along_masked(&masked_softmax_op, x, mask, dim);
 }

@@ -5,11 +5,11 @@
 
 static ct_tensor *max_forward(ct_call *c) { return cti_reduce_extremum(c, kernels(c)->max); }
 
-static const ct_op max = {.name = "max",
-                          .attrs_size = sizeof(cti_reduce_attrs),
-                          .forward = max_forward,
-                          .backward = cti_reduce_extremum_backward};
+static const ct_op max_op = {.name = "max",
+                             .attrs_size = sizeof(cti_reduce_attrs),
+                             .forward = max_forward,
+                             .backward = cti_reduce_extremum_backward};
 
 ct_tensor *ct_max(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return cti_apply(&max, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+    return cti_apply(&max_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }

@@ -18,18 +18,18 @@ static ct_tensor *mean_forward(ct_call *c) {
 
 static bool mean_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const cti_reduce_attrs *attrs = c->attrs;
-    ct_tensor *share;
+    ct_tensor *quotient;
     unsigned set;
     return cti_dim_set(c->context, "mean", attrs->dims, c->in[0]->shape.ndim, &set) &&
-           (share = divided(c, g[0], set)) &&
-           (grad[0] = cti_reduce_expand(share, c->in[0]->shape, set));
+           (quotient = divided(c, g[0], set)) &&
+           (grad[0] = cti_reduce_expand(quotient, c->in[0]->shape, set));
 }
 
-static const ct_op mean = {.name = "mean",
-                           .attrs_size = sizeof(cti_reduce_attrs),
-                           .forward = mean_forward,
-                           .backward = mean_backward};
+static const ct_op mean_op = {.name = "mean",
+                              .attrs_size = sizeof(cti_reduce_attrs),
+                              .forward = mean_forward,
+                              .backward = mean_backward};
 
 ct_tensor *ct_mean(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return cti_apply(&mean, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+    return cti_apply(&mean_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }

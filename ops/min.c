@@ -5,11 +5,11 @@
 
 static ct_tensor *min_forward(ct_call *c) { return cti_reduce_extremum(c, kernels(c)->min); }
 
-static const ct_op min = {.name = "min",
-                          .attrs_size = sizeof(cti_reduce_attrs),
-                          .forward = min_forward,
-                          .backward = cti_reduce_extremum_backward};
+static const ct_op min_op = {.name = "min",
+                             .attrs_size = sizeof(cti_reduce_attrs),
+                             .forward = min_forward,
+                             .backward = cti_reduce_extremum_backward};
 
 ct_tensor *ct_min(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return cti_apply(&min, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+    return cti_apply(&min_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }

@@ -19,9 +19,9 @@ static bool mse_loss_backward(const ct_call *c, ct_tensor *const *g, ct_tensor *
     return dx && (!c->wants[1] || (grad[1] = ct_neg(dx)));
 }
 
-static const ct_op mse_loss = {
+static const ct_op mse_loss_op = {
     .name = "mse_loss", .forward = mse_loss_forward, .backward = mse_loss_backward};
 
 ct_tensor *ct_mse_loss(ct_tensor *x, ct_tensor *target) {
-    return cti_apply(&mse_loss, (ct_tensor *[]){x, target}, 2, NULL);
+    return cti_apply(&mse_loss_op, (ct_tensor *[]){x, target}, 2, NULL);
 }

@@ -6,10 +6,10 @@
 typedef struct {
     int64_t n;
     ct_dtype dtype;
-} width;
+} one_hot_attrs;
 
 static ct_tensor *one_hot_forward(ct_call *c) {
-    const width *w = c->attrs;
+    const one_hot_attrs *w = c->attrs;
     const ct_tensor *ids = c->in[0];
     ct_shape shape = ids->shape;
     if (!cti_op_is(c, 0, CT_I64)) return NULL;
@@ -30,12 +30,12 @@ static ct_tensor *one_hot_forward(ct_call *c) {
     return y;
 }
 
-static const ct_op one_hot = {
-    .name = "one_hot", .attrs_size = sizeof(width), .forward = one_hot_forward};
+static const ct_op one_hot_op = {
+    .name = "one_hot", .attrs_size = sizeof(one_hot_attrs), .forward = one_hot_forward};
 
 ct_tensor *ct_one_hot(ct_tensor *ids, int64_t n, ct_dtype dtype) {
     if (ids &&
         (!cti_tensor_ready(ids, "one_hot") || !cti_dtype_check(ids->context, "one_hot", dtype)))
         return NULL;
-    return cti_apply(&one_hot, (ct_tensor *[]){ids}, 1, &(width){n, dtype});
+    return cti_apply(&one_hot_op, (ct_tensor *[]){ids}, 1, &(one_hot_attrs){n, dtype});
 }

@@ -7,17 +7,17 @@ typedef struct {
     int dim;
     int64_t before, after;
     double value;
-} padding;
+} pad_attrs;
 
 /* The same where a part of dim is value. */
-static bool fill(ct_tensor *y, int dim, int64_t start, int64_t length, ct_tensor *value) {
-    ct_tensor *part = length > 0 ? ct_narrow(y, dim, start, length) : NULL;
-    ct_tensor *all = part ? ct_expand(value, part->shape) : NULL;
-    if (all) cti_tensor_copy(part, all, false);
+static bool pad_fill(ct_tensor *y, int dim, int64_t start, int64_t length, ct_tensor *value) {
+    ct_tensor *slice = length > 0 ? ct_narrow(y, dim, start, length) : NULL;
+    ct_tensor *all = slice ? ct_expand(value, slice->shape) : NULL;
+    if (all) cti_tensor_copy(slice, all, false);
     return all || length <= 0;
 }
 
-static ct_tensor *padded(const ct_call *c, ct_tensor *x, padding p) {
+static ct_tensor *padded(const ct_call *c, ct_tensor *x, pad_attrs p) {
     ct_shape shape = x->shape;
     const int64_t n = shape.dim[p.dim], cut_before = p.before < 0 ? -p.before : 0,
                   cut_after = p.after < 0 ? -p.after : 0, kept = n - cut_before - cut_after;
@@ -32,13 +32,14 @@ static ct_tensor *padded(const ct_call *c, ct_tensor *x, padding p) {
     ct_tensor *from = ct_narrow(x, p.dim, cut_before, kept), *to = ct_narrow(y, p.dim, at, kept);
     if (!from || !to) return NULL;
     cti_tensor_copy(to, from, false);
-    return fill(y, p.dim, 0, p.before, value) && fill(y, p.dim, at + kept, p.after, value) ? y
-                                                                                           : NULL;
+    return pad_fill(y, p.dim, 0, p.before, value) && pad_fill(y, p.dim, at + kept, p.after, value)
+               ? y
+               : NULL;
 }
 
 static ct_tensor *pad_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
-    padding p = *(const padding *)c->attrs;
+    pad_attrs p = *(const pad_attrs *)c->attrs;
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     p.dim = cti_dim_index(c->context, "pad", p.dim, x->shape.ndim);
     if (p.dim < 0) return NULL;
@@ -51,17 +52,17 @@ static ct_tensor *pad_forward(ct_call *c) {
 }
 
 static bool pad_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    const padding p = *(const padding *)c->attrs;
+    const pad_attrs p = *(const pad_attrs *)c->attrs;
     const int dim = p.dim < 0 ? p.dim + c->in[0]->shape.ndim : p.dim;
-    return (grad[0] = padded(c, g[0], (padding){dim, -p.before, -p.after, 0})) != NULL;
+    return (grad[0] = padded(c, g[0], (pad_attrs){dim, -p.before, -p.after, 0})) != NULL;
 }
 
-static const ct_op pad = {.name = "pad",
-                          .attrs_size = sizeof(padding),
-                          .forward = pad_forward,
-                          .backward = pad_backward,
-                          .flags = CT_OP_STRIDED};
+static const ct_op pad_op = {.name = "pad",
+                             .attrs_size = sizeof(pad_attrs),
+                             .forward = pad_forward,
+                             .backward = pad_backward,
+                             .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_pad(ct_tensor *x, int dim, int64_t before, int64_t after, double value) {
-    return cti_apply(&pad, (ct_tensor *[]){x}, 1, &(padding){dim, before, after, value});
+    return cti_apply(&pad_op, (ct_tensor *[]){x}, 1, &(pad_attrs){dim, before, after, value});
 }

@@ -29,12 +29,12 @@ static bool permute_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **
     return (grad[0] = ct_permute(g[0], inverse)) != NULL;
 }
 
-static const ct_op permute = {.name = "permute",
-                              .attrs_size = sizeof(ct_shape),
-                              .forward = permute_forward,
-                              .backward = permute_backward,
-                              .flags = CT_OP_STRIDED};
+static const ct_op permute_op = {.name = "permute",
+                                 .attrs_size = sizeof(ct_shape),
+                                 .forward = permute_forward,
+                                 .backward = permute_backward,
+                                 .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_permute(ct_tensor *x, ct_shape dims) {
-    return cti_apply(&permute, (ct_tensor *[]){x}, 1, &dims);
+    return cti_apply(&permute_op, (ct_tensor *[]){x}, 1, &dims);
 }

@@ -47,12 +47,12 @@ static bool rms_norm_backward(const ct_call *c, ct_tensor *const *g, ct_tensor *
     return cti_op_norm_backward(c, g[0], NULL, c->saved[0], grad);
 }
 
-static const ct_op rms_norm = {.name = "rms_norm",
-                               .attrs_size = sizeof(double),
-                               .forward = rms_norm_forward,
-                               .backward = rms_norm_backward,
-                               .flags = CT_OP_OPTIONAL | CTI_OP_EXACT_ATTRS};
+static const ct_op rms_norm_op = {.name = "rms_norm",
+                                  .attrs_size = sizeof(double),
+                                  .forward = rms_norm_forward,
+                                  .backward = rms_norm_backward,
+                                  .flags = CT_OP_OPTIONAL | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_rms_norm(ct_tensor *x, ct_tensor *weight, double eps) {
-    return cti_apply(&rms_norm, (ct_tensor *[]){x, weight}, 2, &eps);
+    return cti_apply(&rms_norm_op, (ct_tensor *[]){x, weight}, 2, &eps);
 }

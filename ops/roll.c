@@ -5,18 +5,19 @@
 typedef struct {
     int dim;
     int64_t shift;
-} turn;
+} roll_attrs;
 
 static ct_tensor *rolled(const ct_call *c, ct_tensor *x, bool back) {
-    turn t = *(const turn *)c->attrs;
+    roll_attrs t = *(const roll_attrs *)c->attrs;
     t.dim = cti_dim_index(c->context, "roll", t.dim, x->shape.ndim);
     if (t.dim < 0) return NULL;
     const int64_t n = x->shape.dim[t.dim];
     int64_t front = n ? t.shift % n : 0; /* how many of the last come to the front */
     if (front < 0) front += n;
     if (back && front) front = n - front;
-    ct_tensor *part[2] = {ct_narrow(x, t.dim, n - front, front), ct_narrow(x, t.dim, 0, n - front)};
-    return part[0] && part[1] ? ct_cat(part, 2, t.dim) : NULL;
+    ct_tensor *halves[2] = {ct_narrow(x, t.dim, n - front, front),
+                            ct_narrow(x, t.dim, 0, n - front)};
+    return halves[0] && halves[1] ? ct_cat(halves, 2, t.dim) : NULL;
 }
 
 static ct_tensor *roll_forward(ct_call *c) {
@@ -28,12 +29,12 @@ static bool roll_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gra
     return (grad[0] = rolled(c, g[0], true)) != NULL;
 }
 
-static const ct_op roll = {.name = "roll",
-                           .attrs_size = sizeof(turn),
-                           .forward = roll_forward,
-                           .backward = roll_backward,
-                           .flags = CT_OP_STRIDED};
+static const ct_op roll_op = {.name = "roll",
+                              .attrs_size = sizeof(roll_attrs),
+                              .forward = roll_forward,
+                              .backward = roll_backward,
+                              .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_roll(ct_tensor *x, int64_t shift, int dim) {
-    return cti_apply(&roll, (ct_tensor *[]){x}, 1, &(turn){dim, shift});
+    return cti_apply(&roll_op, (ct_tensor *[]){x}, 1, &(roll_attrs){dim, shift});
 }

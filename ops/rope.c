@@ -99,10 +99,10 @@ static bool rope_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gra
     return (grad[0] = rope_turn(c, g[0], -1)) != NULL;
 }
 
-static const ct_op rope = {.name = "rope",
-                           .attrs_size = sizeof(ct_rope_opts),
-                           .forward = rope_forward,
-                           .backward = rope_backward};
+static const ct_op rope_op = {.name = "rope",
+                              .attrs_size = sizeof(ct_rope_opts),
+                              .forward = rope_forward,
+                              .backward = rope_backward};
 
 ct_tensor *ct_rope(ct_tensor *x, ct_rope_opts opts) {
     if (!cti_tensor_ready(x, "rope")) return NULL;
@@ -110,5 +110,5 @@ ct_tensor *ct_rope(ct_tensor *x, ct_rope_opts opts) {
     if (!(opts.base > 0) || isinf(opts.base))
         return ct_fail(x->context, CT_ERR_ARGUMENT,
                        "rope: the base is %g, must be finite and more than 0", opts.base);
-    return cti_apply(&rope, (ct_tensor *[]){x}, 1, &opts);
+    return cti_apply(&rope_op, (ct_tensor *[]){x}, 1, &opts);
 }

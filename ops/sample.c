@@ -13,33 +13,33 @@ typedef struct {
 
 /* By logit, largest first, then by index. A total order, so that the draw does not depend on the
  * sorting algorithm. */
-static bool before(const candidate *a, const candidate *b) {
+static bool sample_before(const candidate *a, const candidate *b) {
     return a->logit > b->logit || (a->logit == b->logit && a->index < b->index);
 }
 
-/* A binary heap: no candidate is before() its parent. */
-static void sift_down(candidate *heap, int64_t n, int64_t i) {
+/* A binary heap: no candidate is sample_before() its parent. */
+static void sample_sift_down(candidate *heap, int64_t n, int64_t i) {
     const candidate moved = heap[i];
     for (int64_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && before(&heap[child + 1], &heap[child])) child++;
-        if (!before(&heap[child], &moved)) break;
+        if (child + 1 < n && sample_before(&heap[child + 1], &heap[child])) child++;
+        if (!sample_before(&heap[child], &moved)) break;
         heap[i] = heap[child];
     }
     heap[i] = moved;
 }
 
 /* Heap-selects the k first in that order and moves them to the end of c, in reverse order. */
-static void select_first(candidate *c, int64_t n, int64_t k) {
-    for (int64_t i = n / 2 - 1; i >= 0; i--) sift_down(c, n, i);
+static void sample_select_first(candidate *c, int64_t n, int64_t k) {
+    for (int64_t i = n / 2 - 1; i >= 0; i--) sample_sift_down(c, n, i);
     for (int64_t last = n - 1; last >= n - k; last--) {
         const candidate top = c[0];
         c[0] = c[last];
         c[last] = top;
-        sift_down(c, last, 0);
+        sample_sift_down(c, last, 0);
     }
 }
 
-static int64_t largest(const double *logit, int64_t n) {
+static int64_t sample_largest(const double *logit, int64_t n) {
     int64_t best = 0;
     for (int64_t i = 1; i < n; i++)
         if (logit[i] > logit[best]) best = i;
@@ -47,9 +47,9 @@ static int64_t largest(const double *logit, int64_t n) {
 }
 
 /* The index where the running sum of weights passes u of the whole, u in [0, 1). */
-static int64_t draw(const double *logit, int64_t n, const ct_sample_opts *opts, double u,
-                    candidate *c) {
-    const double max = logit[largest(logit, n)];
+static int64_t sample_draw(const double *logit, int64_t n, const ct_sample_opts *opts, double u,
+                           candidate *c) {
+    const double max = logit[sample_largest(logit, n)];
     for (int64_t i = 0; i < n;
          i++) /* x == max gives weight 1 also for +inf, where x - max is NaN */
         c[i] = (candidate){logit[i],
@@ -60,7 +60,7 @@ static int64_t draw(const double *logit, int64_t n, const ct_sample_opts *opts, 
     double total = 0;
     if (some || nucleus) {
         begin = n - (some ? opts->top_k : n);
-        select_first(c, n, n - begin);
+        sample_select_first(c, n, n - begin);
     }
     for (int64_t i = n - 1; i >= begin; i--) total += c[i].weight;
     if (nucleus) {
@@ -80,8 +80,8 @@ static int64_t draw(const double *logit, int64_t n, const ct_sample_opts *opts, 
     return c[chosen].index;
 }
 
-static bool check(const ct_tensor *logits, const ct_sample_opts *opts, const int64_t *out,
-                  int64_t n) {
+static bool sample_check(const ct_tensor *logits, const ct_sample_opts *opts, const int64_t *out,
+                         int64_t n) {
     ct_context *context = logits->context;
     if (!cti_is_real(logits->dtype))
         return ct_fail(context, CT_ERR_DTYPE, "sample: takes f32 or f64, not %s",
@@ -104,7 +104,7 @@ static bool check(const ct_tensor *logits, const ct_sample_opts *opts, const int
     return true;
 }
 
-static bool check_row(ct_context *context, const double *logit, int64_t n, int64_t row) {
+static bool sample_check_row(ct_context *context, const double *logit, int64_t n, int64_t row) {
     bool any = false;
     for (int64_t i = 0; i < n; i++) {
         if (isnan(logit[i]))
@@ -122,19 +122,19 @@ static bool sample_rows(const ct_tensor *logits, const ct_sample_opts *opts, int
     const int64_t size = logits->shape.dim[1];
     if (!ct_to_f64(logits, values, logits->numel)) return false;
     for (int64_t r = 0; r < n; r++)
-        if (!check_row(context, values + r * size, size, r)) return false;
+        if (!sample_check_row(context, values + r * size, size, r)) return false;
     if (opts->temperature == 0) {
-        for (int64_t r = 0; r < n; r++) out[r] = largest(values + r * size, size);
+        for (int64_t r = 0; r < n; r++) out[r] = sample_largest(values + r * size, size);
         return true;
     }
     const ct_rng next = cti_rng_next(context);
     context->isa->of[CT_F64]->uniform(n, 0, (cti_random){next.seed, next.stream}, 0, 1, u);
-    for (int64_t r = 0; r < n; r++) out[r] = draw(values + r * size, size, opts, u[r], c);
+    for (int64_t r = 0; r < n; r++) out[r] = sample_draw(values + r * size, size, opts, u[r], c);
     return true;
 }
 
 bool ct_sample(ct_tensor *logits, ct_sample_opts opts, int64_t *out, int64_t n) {
-    if (!cti_tensor_ready(logits, "sample") || !check(logits, &opts, out, n)) return false;
+    if (!cti_tensor_ready(logits, "sample") || !sample_check(logits, &opts, out, n)) return false;
     ct_context *context = logits->context;
     const size_t values_size = cti_bytes(logits->numel, sizeof(double)),
                  u_size = cti_bytes(n, sizeof(double));

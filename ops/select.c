@@ -4,25 +4,25 @@
 typedef struct {
     int dim;
     int64_t index;
-} choice;
+} select_attrs;
 
 /* Converts a negative dim and index. */
-static bool resolve(ct_context *context, ct_shape shape, choice *s) {
+static bool select_resolve(ct_context *context, ct_shape shape, select_attrs *s) {
     const int dim = cti_dim_index(context, "select", s->dim, shape.ndim);
     if (dim < 0) return false;
     const int64_t size = shape.dim[dim], index = s->index < 0 ? s->index + size : s->index;
     if (index < 0 || index >= size)
         return ct_fail(context, CT_ERR_SHAPE, "select: index %lld is outside dim %d of %s",
                        (long long)s->index, dim, SHAPE(shape));
-    *s = (choice){dim, index};
+    *s = (select_attrs){dim, index};
     return true;
 }
 
 static ct_tensor *select_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
-    choice s = *(const choice *)c->attrs;
+    select_attrs s = *(const select_attrs *)c->attrs;
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    if (!resolve(c->context, x->shape, &s)) return NULL;
+    if (!select_resolve(c->context, x->shape, &s)) return NULL;
     ct_shape shape = {.ndim = x->shape.ndim - 1};
     int64_t stride[CT_MAX_DIMS] = {0};
     for (int d = 0; d < shape.ndim; d++) {
@@ -34,18 +34,18 @@ static ct_tensor *select_forward(ct_call *c) {
 }
 
 static bool select_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    choice s = *(const choice *)c->attrs;
-    if (!resolve(c->context, c->in[0]->shape, &s)) return false;
+    select_attrs s = *(const select_attrs *)c->attrs;
+    if (!select_resolve(c->context, c->in[0]->shape, &s)) return false;
     ct_tensor *slice = ct_unsqueeze(g[0], s.dim);
     return slice && cti_grad_accumulate_slice(c, 0, s.dim, s.index, 1, slice, &grad[0]);
 }
 
-static const ct_op selection = {.name = "select",
-                                .attrs_size = sizeof(choice),
+static const ct_op select_op = {.name = "select",
+                                .attrs_size = sizeof(select_attrs),
                                 .forward = select_forward,
                                 .backward = select_backward,
                                 .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_select(ct_tensor *x, int dim, int64_t index) {
-    return cti_apply(&selection, (ct_tensor *[]){x}, 1, &(choice){dim, index});
+    return cti_apply(&select_op, (ct_tensor *[]){x}, 1, &(select_attrs){dim, index});
 }

@@ -4,17 +4,17 @@
 #include "support/along.h"
 #include "support/shape_ops.h"
 
-static ct_tensor *rows_forward(ct_call *c) {
+static ct_tensor *softmax_rows_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS;
     return cti_op_rows(c, c->in[0], kernels(c)->softmax);
 }
 
-static bool rows_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+static bool softmax_rows_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     return cti_op_rows_backward(c, c->out, g[0], kernels(c)->softmax_backward, &grad[0]);
 }
 
-static const ct_op softmax_rows = {
-    .name = "softmax", .forward = rows_forward, .backward = rows_backward};
+static const ct_op softmax_rows_op = {
+    .name = "softmax", .forward = softmax_rows_forward, .backward = softmax_rows_backward};
 
 /* ---- columns: (outer, n, inner) ---- */
 
@@ -23,10 +23,10 @@ typedef struct {
     int64_t n, inner, width, blocks, size; /* inner: in blocks of columns, each width wide */
     const char *x, *g;                     /* forward: x, NULL; backward: y, g */
     char *y;
-} columns;
+} softmax_columns_args;
 
-static void columns_task(void *arg, int64_t begin, int64_t end, int worker) {
-    const columns *a = arg;
+static void softmax_columns_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const softmax_columns_args *a = arg;
     (void)worker;
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t column = unit % a->blocks * a->width, left = a->inner - column,
@@ -38,46 +38,46 @@ static void columns_task(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-static ct_tensor *along_columns(const ct_call *c, const ct_tensor *x, const char *g) {
+static ct_tensor *softmax_along_columns(const ct_call *c, const ct_tensor *x, const char *g) {
     const int dim = *(const int *)c->attrs;
     if (!cti_op_is_real(c, 0)) return NULL;
     ct_tensor *y = cti_op_new(c, x->dtype, x->shape);
     if (!y || y->numel == 0) return y;
-    columns a = {.k = kernels(c),
-                 .n = x->shape.dim[dim],
-                 .inner = 1,
-                 .size = (int64_t)cti_dtype_size(x->dtype),
-                 .x = x->data,
-                 .g = g,
-                 .y = y->data};
+    softmax_columns_args a = {.k = kernels(c),
+                              .n = x->shape.dim[dim],
+                              .inner = 1,
+                              .size = (int64_t)cti_dtype_size(x->dtype),
+                              .x = x->data,
+                              .g = g,
+                              .y = y->data};
     for (int d = dim + 1; d < x->shape.ndim; d++) a.inner *= x->shape.dim[d];
     a.width = a.inner < 256 ? a.inner : 256;
     a.blocks = (a.inner + a.width - 1) / a.width;
     cti_parallel(c->context, x->numel / (a.n * a.inner) * a.blocks, cti_op_grain(a.n * a.width),
-                 columns_task, &a);
+                 softmax_columns_task, &a);
     return y;
 }
 
-static ct_tensor *columns_forward(ct_call *c) {
+static ct_tensor *softmax_columns_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS;
-    return along_columns(c, c->in[0], NULL);
+    return softmax_along_columns(c, c->in[0], NULL);
 }
 
-static bool columns_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    return (grad[0] = along_columns(c, c->out, g[0]->data)) != NULL;
+static bool softmax_columns_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return (grad[0] = softmax_along_columns(c, c->out, g[0]->data)) != NULL;
 }
 
-static const ct_op softmax_columns = {.name = "softmax",
-                                      .attrs_size = sizeof(int),
-                                      .forward = columns_forward,
-                                      .backward = columns_backward,
-                                      .flags = CTI_OP_EXACT_ATTRS};
+static const ct_op softmax_columns_op = {.name = "softmax",
+                                         .attrs_size = sizeof(int),
+                                         .forward = softmax_columns_forward,
+                                         .backward = softmax_columns_backward,
+                                         .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_softmax(ct_tensor *x, int dim) {
     /* which records the error */
-    if (!x || !cti_tensor_ready(x, "softmax")) return cti_op_along(&softmax_rows, x, dim);
+    if (!x || !cti_tensor_ready(x, "softmax")) return cti_op_along(&softmax_rows_op, x, dim);
     dim = cti_op_dim_or_scalar("softmax", x, dim);
     if (dim < 0) return NULL;
-    return dim >= x->shape.ndim - 1 ? cti_op_along(&softmax_rows, x, dim)
-                                    : cti_apply(&softmax_columns, (ct_tensor *[]){x}, 1, &dim);
+    return dim >= x->shape.ndim - 1 ? cti_op_along(&softmax_rows_op, x, dim)
+                                    : cti_apply(&softmax_columns_op, (ct_tensor *[]){x}, 1, &dim);
 }

@@ -23,12 +23,12 @@ static bool squeeze_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **
     return (grad[0] = whole ? g[0] : ct_unsqueeze(g[0], *(const int *)c->attrs)) != NULL;
 }
 
-static const ct_op squeeze = {.name = "squeeze",
-                              .attrs_size = sizeof(int),
-                              .forward = squeeze_forward,
-                              .backward = squeeze_backward,
-                              .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
+static const ct_op squeeze_op = {.name = "squeeze",
+                                 .attrs_size = sizeof(int),
+                                 .forward = squeeze_forward,
+                                 .backward = squeeze_backward,
+                                 .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_squeeze(ct_tensor *x, int dim) {
-    return cti_apply(&squeeze, (ct_tensor *[]){x}, 1, &dim);
+    return cti_apply(&squeeze_op, (ct_tensor *[]){x}, 1, &dim);
 }

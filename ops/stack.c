@@ -18,9 +18,9 @@ static ct_tensor *stack_forward(ct_call *c) {
         shape.dim[d] = d == dim ? c->n : one.dim[d < dim ? d : d - 1];
     ct_tensor *y = cti_op_new(c, c->in[0]->dtype, shape);
     for (int i = 0; y && i < c->n; i++) {
-        ct_tensor *part = ct_select(y, dim, i);
-        if (!part) return NULL;
-        cti_tensor_copy(part, c->in[i], false);
+        ct_tensor *slice = ct_select(y, dim, i);
+        if (!slice) return NULL;
+        cti_tensor_copy(slice, c->in[i], false);
     }
     return y;
 }
@@ -34,12 +34,12 @@ static bool stack_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
     return true;
 }
 
-static const ct_op stack = {.name = "stack",
-                            .attrs_size = sizeof(int),
-                            .forward = stack_forward,
-                            .backward = stack_backward,
-                            .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
+static const ct_op stack_op = {.name = "stack",
+                               .attrs_size = sizeof(int),
+                               .forward = stack_forward,
+                               .backward = stack_backward,
+                               .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_stack(ct_tensor *const *tensors, int n, int dim) {
-    return tensors && n > 0 ? cti_apply(&stack, tensors, n, &dim) : NULL;
+    return tensors && n > 0 ? cti_apply(&stack_op, tensors, n, &dim) : NULL;
 }

@@ -19,11 +19,11 @@ static bool sum_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
            (grad[0] = cti_reduce_expand(g[0], c->in[0]->shape, set));
 }
 
-static const ct_op sum = {.name = "sum",
-                          .attrs_size = sizeof(cti_reduce_attrs),
-                          .forward = sum_forward,
-                          .backward = sum_backward};
+static const ct_op sum_op = {.name = "sum",
+                             .attrs_size = sizeof(cti_reduce_attrs),
+                             .forward = sum_forward,
+                             .backward = sum_backward};
 
 ct_tensor *ct_sum(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return cti_apply(&sum, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+    return cti_apply(&sum_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }

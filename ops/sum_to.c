@@ -32,14 +32,14 @@ static bool sum_to_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     return (grad[0] = ct_expand(g[0], c->in[0]->shape));
 }
 
-static const ct_op sum_to = {.name = "sum_to",
-                             .attrs_size = sizeof(ct_shape),
-                             .forward = sum_to_forward,
-                             .backward = sum_to_backward,
-                             .flags = CT_OP_STRIDED};
+static const ct_op sum_to_op = {.name = "sum_to",
+                                .attrs_size = sizeof(ct_shape),
+                                .forward = sum_to_forward,
+                                .backward = sum_to_backward,
+                                .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_sum_to(ct_tensor *x, ct_shape shape) {
-    return cti_apply(&sum_to, (ct_tensor *[]){x}, 1, &shape);
+    return cti_apply(&sum_to_op, (ct_tensor *[]){x}, 1, &shape);
 }
 
 bool cti_op_sum_to_input(const ct_call *c, int i, ct_tensor *g, ct_tensor **grad) {

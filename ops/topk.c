@@ -11,10 +11,10 @@
 typedef struct {
     int64_t k;
     int dim;
-} choice;
+} topk_attrs;
 
 static ct_tensor *topk_forward(ct_call *c) {
-    const choice *a = c->attrs;
+    const topk_attrs *a = c->attrs;
     ct_tensor *x = c->in[0];
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     const int dim = cti_op_dim_or_scalar("topk", x, a->dim);
@@ -39,10 +39,10 @@ typedef struct {
     const char *g;
     char *dx;
     size_t size;
-} placing;
+} topk_backward_args;
 
-static void place_columns(const void *arg, int64_t o, int64_t j, int64_t width) {
-    const placing *p = arg;
+static void topk_place_columns(const void *arg, int64_t o, int64_t j, int64_t width) {
+    const topk_backward_args *p = arg;
     for (int64_t i = 0; i < p->k; i++)
         for (int64_t c = j; c < j + width; c++) {
             const int64_t from = (o * p->k + i) * p->of.inner + c,
@@ -53,30 +53,30 @@ static void place_columns(const void *arg, int64_t o, int64_t j, int64_t width) 
 
 static bool topk_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const ct_tensor *x = c->in[0], *index = c->saved[0];
-    const int dim = cti_op_dim_or_scalar("topk", x, ((const choice *)c->attrs)->dim);
+    const int dim = cti_op_dim_or_scalar("topk", x, ((const topk_attrs *)c->attrs)->dim);
     const int64_t n = x->shape.ndim ? x->shape.dim[dim] : 1;
     /* the caller has the indices, too, and may have changed them */
     if (!cti_op_indices_inside(c, index, "index", n, 0)) return false;
     ct_tensor *dx = grad[0] = ct_zeros(c->context, g[0]->dtype, x->shape);
     if (!dx) return false;
-    const placing p = {.of = cti_columns_along(x->shape, dim),
-                       .k = index->shape.ndim ? index->shape.dim[dim] : 1,
-                       .index = (const int64_t *)index->data,
-                       .g = g[0]->data,
-                       .dx = dx->data,
-                       .size = cti_dtype_size(dx->dtype)};
-    if (index->numel) cti_columns_each(c->context, &p.of, 1, place_columns, &p);
+    const topk_backward_args p = {.of = cti_columns_along(x->shape, dim),
+                                  .k = index->shape.ndim ? index->shape.dim[dim] : 1,
+                                  .index = (const int64_t *)index->data,
+                                  .g = g[0]->data,
+                                  .dx = dx->data,
+                                  .size = cti_dtype_size(dx->dtype)};
+    if (index->numel) cti_columns_each(c->context, &p.of, 1, topk_place_columns, &p);
     return true;
 }
 
-static const ct_op topk = {.name = "topk",
-                           .attrs_size = sizeof(choice),
-                           .forward = topk_forward,
-                           .backward = topk_backward,
-                           .outputs = 2};
+static const ct_op topk_op = {.name = "topk",
+                              .attrs_size = sizeof(topk_attrs),
+                              .forward = topk_forward,
+                              .backward = topk_backward,
+                              .outputs = 2};
 
 ct_topk_out ct_topk(ct_tensor *x, int64_t k, int dim) {
     ct_tensor *out[2] = {NULL, NULL};
-    cti_apply_many(&topk, (ct_tensor *[]){x}, 1, &(choice){k, dim}, out);
+    cti_apply_many(&topk_op, (ct_tensor *[]){x}, 1, &(topk_attrs){k, dim}, out);
     return (ct_topk_out){out[0], out[1]};
 }

@@ -27,12 +27,12 @@ static bool transpose_backward(const ct_call *c, ct_tensor *const *g, ct_tensor 
     return (grad[0] = ct_transpose(g[0], asked->dim[0], asked->dim[1])) != NULL;
 }
 
-static const ct_op transpose = {.name = "transpose",
-                                .attrs_size = sizeof(swapped),
-                                .forward = transpose_forward,
-                                .backward = transpose_backward,
-                                .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
+static const ct_op transpose_op = {.name = "transpose",
+                                   .attrs_size = sizeof(swapped),
+                                   .forward = transpose_forward,
+                                   .backward = transpose_backward,
+                                   .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_transpose(ct_tensor *x, int dim0, int dim1) {
-    return cti_apply(&transpose, (ct_tensor *[]){x}, 1, &(swapped){{dim0, dim1}});
+    return cti_apply(&transpose_op, (ct_tensor *[]){x}, 1, &(swapped){{dim0, dim1}});
 }

@@ -12,7 +12,7 @@ typedef struct {
     char *y;
 } triangle;
 
-static void some_rows(void *arg, int64_t begin, int64_t end, int worker) {
+static void tril_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const triangle *t = arg;
     for (int64_t r = begin; r < end; r++) {
@@ -37,7 +37,7 @@ static ct_tensor *lower(const ct_call *c, const ct_tensor *x) {
                   .x = x->data,
                   .y = y->data};
     t.row = (size_t)cols * t.size;
-    cti_parallel(c->context, x->numel / cols, cti_op_grain(cols), some_rows, &t);
+    cti_parallel(c->context, x->numel / cols, cti_op_grain(cols), tril_rows, &t);
     return y;
 }
 
@@ -53,12 +53,12 @@ static bool tril_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gra
     return (grad[0] = lower(c, g[0])) != NULL;
 }
 
-static const ct_op tril = {.name = "tril",
-                           .attrs_size = sizeof(int64_t),
-                           .forward = tril_forward,
-                           .backward = tril_backward,
-                           .flags = CTI_OP_EXACT_ATTRS};
+static const ct_op tril_op = {.name = "tril",
+                              .attrs_size = sizeof(int64_t),
+                              .forward = tril_forward,
+                              .backward = tril_backward,
+                              .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_tril(ct_tensor *x, int64_t diagonal) {
-    return cti_apply(&tril, (ct_tensor *[]){x}, 1, &diagonal);
+    return cti_apply(&tril_op, (ct_tensor *[]){x}, 1, &diagonal);
 }

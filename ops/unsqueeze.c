@@ -23,12 +23,12 @@ static bool unsqueeze_backward(const ct_call *c, ct_tensor *const *g, ct_tensor 
     return (grad[0] = ct_squeeze(g[0], *(const int *)c->attrs)) != NULL;
 }
 
-static const ct_op unsqueeze = {.name = "unsqueeze",
-                                .attrs_size = sizeof(int),
-                                .forward = unsqueeze_forward,
-                                .backward = unsqueeze_backward,
-                                .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
+static const ct_op unsqueeze_op = {.name = "unsqueeze",
+                                   .attrs_size = sizeof(int),
+                                   .forward = unsqueeze_forward,
+                                   .backward = unsqueeze_backward,
+                                   .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_unsqueeze(ct_tensor *x, int dim) {
-    return cti_apply(&unsqueeze, (ct_tensor *[]){x}, 1, &dim);
+    return cti_apply(&unsqueeze_op, (ct_tensor *[]){x}, 1, &dim);
 }

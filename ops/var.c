@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-enum { PIECE = 65536, COLUMNS = 256 };
+enum { VAR_CHUNK = 65536, VAR_COLUMNS = 256 };
 
 typedef struct {
     ct_shape dims;
@@ -17,65 +17,66 @@ typedef struct {
     bool keepdim;
 } var_attrs;
 
-/* The columns' rows are cut in pieces, by size alone. */
+/* The columns' rows are cut in chunks, by size alone. */
 typedef struct {
     const cti_kernels *k;
     cti_columns of;
-    int64_t rows, pieces; /* of a piece, but the last; of a column */
+    int64_t rows, chunks; /* of a chunk, but the last; of a column */
     size_t size;
     double factor;
     const char *x, *g;
-    double *mean, *squares; /* forward: of each piece */
+    double *mean, *squares; /* forward: of each chunk */
     char *dx;
-} variance;
+} var_args;
 
-static variance cut(const ct_call *c, const ct_tensor *x, cti_columns of) {
-    variance v = {.k = kernels(c),
+static var_args var_cut(const ct_call *c, const ct_tensor *x, cti_columns of) {
+    var_args v = {.k = kernels(c),
                   .of = of,
-                  .rows = PIECE / (of.inner < COLUMNS ? of.inner : COLUMNS),
+                  .rows = VAR_CHUNK / (of.inner < VAR_COLUMNS ? of.inner : VAR_COLUMNS),
                   .size = cti_dtype_size(x->dtype),
                   .x = x->data};
-    v.pieces = (of.n + v.rows - 1) / v.rows;
+    v.chunks = (of.n + v.rows - 1) / v.rows;
     return v;
 }
 
-static void each_piece(const ct_call *c, const variance *v, cti_columns_task *f) {
-    const cti_columns of = {v->of.outer * v->pieces, v->rows < v->of.n ? v->rows : v->of.n,
+static void var_each_chunk(const ct_call *c, const var_args *v, cti_columns_task *f) {
+    const cti_columns of = {v->of.outer * v->chunks, v->rows < v->of.n ? v->rows : v->of.n,
                             v->of.inner};
     cti_columns_each(c->context, &of, 2, f, v);
 }
 
-/* Rows of a piece, where they begin in x, and the column's number. */
-static int64_t rows_of(const variance *v, int64_t piece, int64_t j, size_t *at, int64_t *column) {
-    const int64_t o = piece / v->pieces, first = piece % v->pieces * v->rows,
+/* Rows of a chunk, where they begin in x, and the column's number. */
+static int64_t var_rows_of(const var_args *v, int64_t chunk, int64_t j, size_t *at,
+                           int64_t *column) {
+    const int64_t o = chunk / v->chunks, first = chunk % v->chunks * v->rows,
                   left = v->of.n - first;
     *at = (size_t)((o * v->of.n + first) * v->of.inner + j) * v->size;
     *column = o * v->of.inner + j;
     return left < v->rows ? left : v->rows;
 }
 
-static void moments_of_piece(const void *arg, int64_t piece, int64_t j, int64_t width) {
-    const variance *v = arg;
+static void moments_of_chunk(const void *arg, int64_t chunk, int64_t j, int64_t width) {
+    const var_args *v = arg;
     size_t at;
     int64_t column;
-    const int64_t n = rows_of(v, piece, j, &at, &column), to = piece * v->of.inner + j;
+    const int64_t n = var_rows_of(v, chunk, j, &at, &column), to = chunk * v->of.inner + j;
     v->k->moments(n, width, v->x + at, v->of.inner, v->mean + to, v->squares + to);
 }
 
-static void gradient_of_piece(const void *arg, int64_t piece, int64_t j, int64_t width) {
-    const variance *v = arg;
+static void gradient_of_chunk(const void *arg, int64_t chunk, int64_t j, int64_t width) {
+    const var_args *v = arg;
     size_t at;
     int64_t column;
-    const int64_t n = rows_of(v, piece, j, &at, &column);
+    const int64_t n = var_rows_of(v, chunk, j, &at, &column);
     v->k->var_backward(n, width, v->x + at, v->of.inner, v->mean + column,
                        v->g + (size_t)column * v->size, v->factor, v->dx + at);
 }
 
-/* The pieces of column j of o together, in their order. */
-static void combine(const variance *v, int64_t o, int64_t j, double *mean, double *squares) {
+/* The chunks of column j of o together, in their order. */
+static void var_combine(const var_args *v, int64_t o, int64_t j, double *mean, double *squares) {
     double count = 0, m = 0, s = 0;
-    for (int64_t p = 0; p < v->pieces; p++) {
-        const int64_t at = (o * v->pieces + p) * v->of.inner + j, left = v->of.n - p * v->rows;
+    for (int64_t p = 0; p < v->chunks; p++) {
+        const int64_t at = (o * v->chunks + p) * v->of.inner + j, left = v->of.n - p * v->rows;
         const double n = (double)(left < v->rows ? left : v->rows), apart = v->mean[at] - m;
         if (p == 0) {
             count = n, m = v->mean[at], s = v->squares[at];
@@ -88,7 +89,7 @@ static void combine(const variance *v, int64_t o, int64_t j, double *mean, doubl
     *mean = m, *squares = s;
 }
 
-static double divisor(const var_attrs *attrs, double n) {
+static double var_divisor(const var_attrs *attrs, double n) {
     return n > attrs->correction ? n - attrs->correction : 0;
 }
 
@@ -110,17 +111,17 @@ static ct_tensor *var_forward(ct_call *c) {
     if (!y || !mean) return NULL;
     x = cti_reduce_as_columns(x, set, &of, &back);
     if (!x) return NULL;
-    variance v = cut(c, x, of);
-    ct_tensor *pieces = cti_op_new(c, CT_F64, CT_SHAPE(2, of.outer, v.pieces, of.inner));
-    if (!pieces) return NULL;
-    v.mean = (double *)pieces->data;
-    v.squares = (double *)cti_op_second_half(pieces);
-    each_piece(c, &v, moments_of_piece);
-    const double by = divisor(attrs, (double)of.n);
+    var_args v = var_cut(c, x, of);
+    ct_tensor *chunks = cti_op_new(c, CT_F64, CT_SHAPE(2, of.outer, v.chunks, of.inner));
+    if (!chunks) return NULL;
+    v.mean = (double *)chunks->data;
+    v.squares = (double *)cti_op_second_half(chunks);
+    var_each_chunk(c, &v, moments_of_chunk);
+    const double by = var_divisor(attrs, (double)of.n);
     for (int64_t o = 0, at = 0; o < of.outer; o++)
         for (int64_t j = 0; j < of.inner; j++, at++) {
             double squares;
-            combine(&v, o, j, &((double *)mean->data)[at], &squares);
+            var_combine(&v, o, j, &((double *)mean->data)[at], &squares);
             ((double *)y->data)[at] = squares / by;
         }
     c->saved[0] = mean;
@@ -139,20 +140,20 @@ static bool var_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
     if (!x) return false;
     ct_tensor *dx = cti_op_new(c, x->dtype, x->shape);
     if (!dx) return false;
-    variance v = cut(c, x, of);
+    var_args v = var_cut(c, x, of);
     v.mean = (double *)c->saved[0]->data;
     v.g = g[0]->data;
-    v.factor = 2 / divisor(attrs, (double)of.n);
+    v.factor = 2 / var_divisor(attrs, (double)of.n);
     v.dx = dx->data;
-    each_piece(c, &v, gradient_of_piece);
+    var_each_chunk(c, &v, gradient_of_chunk);
     return (grad[0] = back.ndim ? ct_permute(dx, back) : dx) != NULL;
 }
 
-static const ct_op var = {.name = "var",
-                          .attrs_size = sizeof(var_attrs),
-                          .forward = var_forward,
-                          .backward = var_backward};
+static const ct_op var_op = {.name = "var",
+                             .attrs_size = sizeof(var_attrs),
+                             .forward = var_forward,
+                             .backward = var_backward};
 
 ct_tensor *ct_var(ct_tensor *x, ct_shape dims, double correction, bool keepdim) {
-    return cti_apply(&var, (ct_tensor *[]){x}, 1, &(var_attrs){dims, correction, keepdim});
+    return cti_apply(&var_op, (ct_tensor *[]){x}, 1, &(var_attrs){dims, correction, keepdim});
 }

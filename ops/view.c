@@ -20,12 +20,12 @@ static bool view_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gra
     return (grad[0] = ct_reshape(g[0], c->in[0]->shape)) != NULL;
 }
 
-static const ct_op view = {.name = "view",
-                           .attrs_size = sizeof(ct_shape),
-                           .forward = view_forward,
-                           .backward = view_backward,
-                           .flags = CT_OP_STRIDED};
+static const ct_op view_op = {.name = "view",
+                              .attrs_size = sizeof(ct_shape),
+                              .forward = view_forward,
+                              .backward = view_backward,
+                              .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_view(ct_tensor *x, ct_shape shape) {
-    return cti_apply(&view, (ct_tensor *[]){x}, 1, &shape);
+    return cti_apply(&view_op, (ct_tensor *[]){x}, 1, &shape);
 }

@@ -10,11 +10,11 @@ typedef struct {
     const char *a, *b;
     char *y;
     int64_t size;
-} where_choice;
+} where_args;
 
 static void where_range(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const where_choice *c = arg;
+    const where_args *c = arg;
     const cti_strided_loop *w = &c->walk;
     while (begin < end) {
         int64_t left = cti_strided_loop_left(w, begin), n = left < end - begin ? left : end - begin,
@@ -38,12 +38,12 @@ static ct_tensor *where_forward(ct_call *c) {
     if (!cti_shape_broadcast(c->context, "where", cond->shape, shape, &shape)) return NULL;
     ct_tensor *y = cti_op_new(c, a->dtype, shape);
     if (!y || !y->numel) return y;
-    where_choice w = {.k = c->context->isa->of[a->dtype],
-                      .cond = (const bool *)cond->data,
-                      .a = a->data,
-                      .b = b->data,
-                      .y = y->data,
-                      .size = (int64_t)cti_dtype_size(a->dtype)};
+    where_args w = {.k = c->context->isa->of[a->dtype],
+                    .cond = (const bool *)cond->data,
+                    .a = a->data,
+                    .b = b->data,
+                    .y = y->data,
+                    .size = (int64_t)cti_dtype_size(a->dtype)};
     cti_strided_loop_over(&w.walk, shape, 3, (const ct_tensor *const *)c->in);
     cti_parallel(c->context, y->numel, cti_op_grain(1), where_range, &w);
     return y;
@@ -58,8 +58,9 @@ static bool where_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
     return true;
 }
 
-static const ct_op where = {.name = "where", .forward = where_forward, .backward = where_backward};
+static const ct_op where_op = {
+    .name = "where", .forward = where_forward, .backward = where_backward};
 
 ct_tensor *ct_where(ct_tensor *cond, ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&where, (ct_tensor *[]){cond, a, b}, 3, NULL);
+    return cti_apply(&where_op, (ct_tensor *[]){cond, a, b}, 3, NULL);
 }

@@ -1,6 +1,6 @@
 #include "columns.h"
 
-enum { WIDTH = 256 };
+enum { COLUMNS_WIDTH = 256 };
 
 cti_columns cti_columns_along(ct_shape shape, int dim) {
     cti_columns all = {1, 1, 1};
@@ -14,11 +14,11 @@ typedef struct {
     int64_t width, blocks;
     cti_columns_task *f;
     const void *arg;
-} work;
+} columns_args;
 
-static void each_block(void *arg, int64_t begin, int64_t end, int worker) {
+static void columns_each_block(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const work *w = arg;
+    const columns_args *w = arg;
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t j = unit % w->blocks * w->width, left = w->of->inner - j;
         w->f(w->arg, unit / w->blocks, j, left < w->width ? left : w->width);
@@ -28,8 +28,8 @@ static void each_block(void *arg, int64_t begin, int64_t end, int worker) {
 void cti_columns_each(ct_context *context, const cti_columns *of, int64_t cost, cti_columns_task *f,
                       const void *arg) {
     if (of->outer == 0 || of->inner == 0) return;
-    work w = {of, of->inner < WIDTH ? of->inner : WIDTH, 0, f, arg};
+    columns_args w = {of, of->inner < COLUMNS_WIDTH ? of->inner : COLUMNS_WIDTH, 0, f, arg};
     w.blocks = (of->inner + w.width - 1) / w.width;
-    cti_parallel(context, of->outer * w.blocks, cti_op_grain(of->n * w.width * cost), each_block,
-                 &w);
+    cti_parallel(context, of->outer * w.blocks, cti_op_grain(of->n * w.width * cost),
+                 columns_each_block, &w);
 }

@@ -11,11 +11,11 @@ typedef struct {
     const int64_t *index;
     char *x, *y;
     size_t size;
-} rows;
+} index_rows_args;
 
-static void copy_rows(void *arg, int64_t begin, int64_t end, int worker) {
+static void copy_index_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const rows *a = arg;
+    const index_rows_args *a = arg;
     const size_t bytes = (size_t)a->of.inner * a->size;
     for (int64_t r = begin; r < end; r++) {
         const char *from = a->x + (size_t)(r / a->count * a->of.n + a->index[r % a->count]) * bytes;
@@ -26,36 +26,37 @@ static void copy_rows(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-static void add_columns(const void *arg, int64_t o, int64_t j, int64_t width) {
-    const rows *a = arg;
+static void add_index_columns(const void *arg, int64_t o, int64_t j, int64_t width) {
+    const index_rows_args *a = arg;
     for (int64_t i = 0; i < a->count; i++)
         a->k->axpy(width, 1, a->y + (size_t)((o * a->count + i) * a->of.inner + j) * a->size,
                    a->x + (size_t)((o * a->of.n + a->index[i]) * a->of.inner + j) * a->size);
 }
 
-static rows rows_of(const ct_call *c, int dim, const ct_tensor *index, const ct_tensor *x,
-                    const ct_tensor *y) {
-    return (rows){.k = c->context->isa->of[x->dtype],
-                  .of = cti_columns_along(x->shape, dim),
-                  .count = index->numel,
-                  .index = (const int64_t *)index->data,
-                  .x = x->data,
-                  .y = y->data,
-                  .size = cti_dtype_size(x->dtype)};
+static index_rows_args index_rows_of(const ct_call *c, int dim, const ct_tensor *index,
+                                     const ct_tensor *x, const ct_tensor *y) {
+    return (index_rows_args){.k = c->context->isa->of[x->dtype],
+                             .of = cti_columns_along(x->shape, dim),
+                             .count = index->numel,
+                             .index = (const int64_t *)index->data,
+                             .x = x->data,
+                             .y = y->data,
+                             .size = cti_dtype_size(x->dtype)};
 }
 
 void cti_index_rows(const ct_call *c, int dim, const ct_tensor *index, const ct_tensor *x,
                     ct_tensor *y) {
-    rows a = rows_of(c, dim, index, x, y);
+    index_rows_args a = index_rows_of(c, dim, index, x, y);
     if (y->numel)
-        cti_parallel(c->context, a.of.outer * a.count, cti_op_grain(a.of.inner), copy_rows, &a);
+        cti_parallel(c->context, a.of.outer * a.count, cti_op_grain(a.of.inner), copy_index_rows,
+                     &a);
 }
 
 void cti_index_rows_add(const ct_call *c, int dim, const ct_tensor *index, ct_tensor *x,
                         const ct_tensor *y) {
-    const rows a = rows_of(c, dim, index, x, y);
+    const index_rows_args a = index_rows_of(c, dim, index, x, y);
     const cti_columns of = {a.of.outer, a.count, a.of.inner};
-    if (y->numel) cti_columns_each(c->context, &of, 2, add_columns, &a);
+    if (y->numel) cti_columns_each(c->context, &of, 2, add_index_columns, &a);
 }
 
 bool cti_index_rows_check(const ct_call *c, int dim) {

@@ -52,19 +52,19 @@ static void norm_backward_blocks(void *arg, int64_t begin, int64_t end, int work
 }
 
 /* A new tensor's data, or NULL where it is not wanted. False: out of memory. */
-static bool parts(const ct_call *c, bool wanted, int64_t rows, int64_t n, char **data) {
+static bool norm_block_sums(const ct_call *c, bool wanted, int64_t rows, int64_t n, char **data) {
     ct_tensor *t = wanted ? cti_op_new(c, c->in[0]->dtype, CT_SHAPE(rows, n)) : NULL;
     *data = t ? t->data : NULL;
     return t || !wanted;
 }
 
-static bool sum_blocks(const ct_call *c, int i, int64_t blocks, const char *parts,
-                       ct_tensor **grad) {
+static bool norm_sum_blocks(const ct_call *c, int i, int64_t blocks, const char *norm_block_sums,
+                            ct_tensor **grad) {
     ct_tensor *x = c->in[0];
     const int64_t n = x->shape.dim[x->shape.ndim - 1];
     grad[i] = cti_op_new(c, x->dtype, CT_SHAPE(n));
     if (!grad[i]) return false;
-    kernels(c)->sum(blocks, n, parts, n, grad[i]->data);
+    kernels(c)->sum(blocks, n, norm_block_sums, n, grad[i]->data);
     return true;
 }
 
@@ -82,7 +82,8 @@ bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_te
     a.x = x->data, a.w = w ? w->data : NULL, a.g = g->data, a.mean = mean ? mean->data : NULL,
     a.rstd = rstd->data;
     ct_tensor *base = NULL;
-    if (!parts(c, want_w, blocks, a.n, &a.dw) || !parts(c, want_b, blocks, a.n, &a.db))
+    if (!norm_block_sums(c, want_w, blocks, a.n, &a.dw) ||
+        !norm_block_sums(c, want_b, blocks, a.n, &a.db))
         return false;
     /* last, as nothing may fail once base's memory is written to */
     if (c->wants[0]) {
@@ -92,6 +93,6 @@ bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_te
     }
     a.base = base ? base->data : NULL;
     cti_parallel(c->context, blocks, cti_op_grain(NORM_BLOCK * a.n), norm_backward_blocks, &a);
-    return (!want_w || sum_blocks(c, 1, blocks, a.dw, grad)) &&
-           (!want_b || sum_blocks(c, 2, blocks, a.db, grad));
+    return (!want_w || norm_sum_blocks(c, 1, blocks, a.dw, grad)) &&
+           (!want_b || norm_sum_blocks(c, 2, blocks, a.db, grad));
 }

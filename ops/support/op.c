@@ -37,11 +37,11 @@ typedef struct {
     char *y;
     double a;
     int64_t size, length; /* of an element; of a row, 1 for an elementwise loop */
-} loop;
+} op_loop;
 
 static void map_range(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const loop *l = arg;
+    const op_loop *l = arg;
     int64_t at = begin * l->size;
     if (l->map) l->map(end - begin, l->x + at, l->y + at);
     else if (l->scalar) l->scalar(end - begin, l->x + at, l->a, l->y + at);
@@ -50,7 +50,7 @@ static void map_range(void *arg, int64_t begin, int64_t end, int worker) {
 
 static void row_range(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const loop *l = arg;
+    const op_loop *l = arg;
     for (int64_t row = begin; row < end; row++) {
         int64_t at = row * l->length * l->size;
         if (l->map) l->map(l->length, l->x + at, l->y + at);
@@ -59,7 +59,7 @@ static void row_range(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 /* Makes the output and runs the loop over elements, or over rows of the last dim. */
-static ct_tensor *run(const ct_call *c, ct_tensor *x, loop *l, bool rows) {
+static ct_tensor *op_run(const ct_call *c, ct_tensor *x, op_loop *l, bool rows) {
     if (!l->map && !l->backward && !l->scalar) {
         cti_op_refuse(c, x->dtype);
         return NULL;
@@ -76,23 +76,23 @@ static ct_tensor *run(const ct_call *c, ct_tensor *x, loop *l, bool rows) {
 }
 
 ct_tensor *cti_op_unary(const ct_call *c, ct_tensor *x, cti_unary *f) {
-    return run(c, x, &(loop){.map = f}, false);
+    return op_run(c, x, &(op_loop){.map = f}, false);
 }
 ct_tensor *cti_op_rows(const ct_call *c, ct_tensor *x, cti_unary *f) {
-    return run(c, x, &(loop){.map = f}, true);
+    return op_run(c, x, &(op_loop){.map = f}, true);
 }
 ct_tensor *cti_op_unary_scalar(const ct_call *c, ct_tensor *x, cti_unary_scalar *f, double a) {
-    return run(c, x, &(loop){.scalar = f, .a = a}, false);
+    return op_run(c, x, &(op_loop){.scalar = f, .a = a}, false);
 }
 
 bool cti_op_unary_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, cti_unary_backward *f,
                            ct_tensor **dx) {
-    return (*dx = run(c, xy, &(loop){.backward = f, .g = g->data}, false)) != NULL;
+    return (*dx = op_run(c, xy, &(op_loop){.backward = f, .g = g->data}, false)) != NULL;
 }
 
 bool cti_op_rows_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, cti_unary_backward *f,
                           ct_tensor **dx) {
-    return (*dx = run(c, xy, &(loop){.backward = f, .g = g->data}, true)) != NULL;
+    return (*dx = op_run(c, xy, &(op_loop){.backward = f, .g = g->data}, true)) != NULL;
 }
 
 /* ---- two inputs that broadcast ---- */

@@ -7,10 +7,10 @@
 typedef struct {
     uint64_t key;
     int64_t index;
-} entry;
+} ranking_entry;
 
 /* No two are equal, so the order does not depend on the algorithm. */
-static bool before(const entry *a, const entry *b) {
+static bool ranking_before(const ranking_entry *a, const ranking_entry *b) {
     return a->key < b->key || (a->key == b->key && a->index < b->index);
 }
 
@@ -37,11 +37,11 @@ static uint64_t key_of(ct_dtype dtype, const char *x, int64_t i) {
 }
 
 /* A heap: no entry comes before its child, so the last of all is on top. */
-static void sift_down(entry *heap, int64_t n, int64_t i) {
-    const entry moved = heap[i];
+static void ranking_sift_down(ranking_entry *heap, int64_t n, int64_t i) {
+    const ranking_entry moved = heap[i];
     for (int64_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && before(&heap[child], &heap[child + 1])) child++;
-        if (!before(&moved, &heap[child])) break;
+        if (child + 1 < n && ranking_before(&heap[child], &heap[child + 1])) child++;
+        if (!ranking_before(&moved, &heap[child])) break;
         heap[i] = heap[child];
     }
     heap[i] = moved;
@@ -54,30 +54,30 @@ typedef struct {
     uint64_t flip; /* all bits where the largest is first */
     const char *x;
     int64_t *index;
-    entry *heaps; /* k for each worker */
+    ranking_entry *heaps; /* k for each worker */
 } ranking;
 
 /* The k first of what has been seen are the heap; then it is taken apart from the top. */
 static void rank_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const ranking *r = arg;
     const int64_t n = r->of.n, inner = r->of.inner, k = r->k;
-    entry *heap = r->heaps + worker * k;
+    ranking_entry *heap = r->heaps + worker * k;
     for (int64_t row = begin; row < end; row++) {
         const int64_t first = row / inner * n * inner + row % inner;
         for (int64_t i = 0; i < n; i++) {
-            const entry e = {key_of(r->dtype, r->x, first + i * inner) ^ r->flip, i};
+            const ranking_entry e = {key_of(r->dtype, r->x, first + i * inner) ^ r->flip, i};
             if (i < k) heap[i] = e;
             if (i == k - 1)
-                for (int64_t h = k / 2 - 1; h >= 0; h--) sift_down(heap, k, h);
-            if (i < k || !before(&e, heap)) continue;
+                for (int64_t h = k / 2 - 1; h >= 0; h--) ranking_sift_down(heap, k, h);
+            if (i < k || !ranking_before(&e, heap)) continue;
             heap[0] = e;
-            sift_down(heap, k, 0);
+            ranking_sift_down(heap, k, 0);
         }
         int64_t *to = r->index + row / inner * k * inner + row % inner;
         for (int64_t left = k; left > 0; left--) {
             to[(left - 1) * inner] = heap[0].index;
             heap[0] = heap[left - 1];
-            sift_down(heap, left - 1, 0);
+            ranking_sift_down(heap, left - 1, 0);
         }
     }
 }

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { UNIT = 32768, COLUMNS = 1024, FEW = 16 };
+enum { REDUCE_UNIT = 32768, REDUCE_COLUMNS = 1024, REDUCE_FEW = 16 };
 
 cti_reduce_runs cti_reduce_runs_of(ct_shape shape, unsigned set) {
     cti_reduce_runs runs = {.count = 0};
@@ -43,26 +43,26 @@ typedef struct {
     const char *x;
     char *y;
     int64_t x_size, y_size, n, inner, x_row; /* x_row: stride of n in x, in elements */
-    /* rows of a unit and the number of such pieces in n; columns of a unit and the number of such
+    /* rows of a unit and the number of such chunks in n; columns of a unit and the number of such
      * blocks in inner */
-    int64_t rows, pieces, width, blocks;
+    int64_t rows, chunks, width, blocks;
 } pass;
 
 static void pass_task(void *arg, int64_t begin, int64_t end, int worker) {
     const pass *p = arg;
     (void)worker;
-    if (p->whole_rows && p->inner == 1 && p->pieces == 1) {
+    if (p->whole_rows && p->inner == 1 && p->chunks == 1) {
         p->whole_rows(end - begin, p->n, p->x + begin * p->n * p->x_size, p->y + begin * p->y_size);
         return;
     }
     for (int64_t unit = begin; unit < end; unit++) {
-        /* piece: of all outer x pieces */
-        int64_t column = unit % p->blocks * p->width, piece = unit / p->blocks;
-        int64_t row = piece % p->pieces * p->rows, o = piece / p->pieces;
+        /* chunk: of all outer x chunks */
+        int64_t column = unit % p->blocks * p->width, chunk = unit / p->blocks;
+        int64_t row = chunk % p->chunks * p->rows, o = chunk / p->chunks;
         int64_t rows = p->n - row < p->rows ? p->n - row : p->rows,
                 width = p->inner - column < p->width ? p->inner - column : p->width;
         p->f(rows, width, p->x + ((o * p->n + row) * p->x_row + column) * p->x_size, p->x_row,
-             p->y + (piece * p->inner + column) * p->y_size);
+             p->y + (chunk * p->inner + column) * p->y_size);
     }
 }
 
@@ -76,24 +76,24 @@ static bool reduce_run(const ct_call *c, cti_reduce *f, cti_reduce *again, ct_dt
               .y_size = (int64_t)cti_dtype_size(to),
               .inner = inner,
               .x_row = x_row};
-    p.width = inner < COLUMNS ? inner : COLUMNS;
+    p.width = inner < REDUCE_COLUMNS ? inner : REDUCE_COLUMNS;
     p.blocks = (inner + p.width - 1) / p.width;
-    for (p.pieces = 0; p.pieces != 1;
-         n = p.pieces, f = again, p.x = p.y, p.x_size = p.y_size, p.x_row = inner) {
-        bool cut = again && outer * p.blocks < FEW && n >= 2 * (UNIT / p.width);
+    for (p.chunks = 0; p.chunks != 1;
+         n = p.chunks, f = again, p.x = p.y, p.x_size = p.y_size, p.x_row = inner) {
+        bool cut = again && outer * p.blocks < REDUCE_FEW && n >= 2 * (REDUCE_UNIT / p.width);
         const cti_kernels *k = c->context->isa->of[f == again ? to : from];
         p.f = f;
         p.whole_rows = f == k->sum ? k->sum_rows : f == k->max ? k->max_rows : NULL;
         p.n = n;
-        p.rows = cut ? UNIT / p.width : n;
-        p.pieces = (n + p.rows - 1) / p.rows;
+        p.rows = cut ? REDUCE_UNIT / p.width : n;
+        p.chunks = (n + p.rows - 1) / p.rows;
         p.y = y;
         if (cut) {
-            ct_tensor *pieces = cti_op_new(c, to, CT_SHAPE(outer, p.pieces, inner));
-            if (!pieces) return false;
-            p.y = pieces->data;
+            ct_tensor *chunks = cti_op_new(c, to, CT_SHAPE(outer, p.chunks, inner));
+            if (!chunks) return false;
+            p.y = chunks->data;
         }
-        cti_parallel(c->context, outer * p.pieces * p.blocks, cti_op_grain(p.rows * p.width),
+        cti_parallel(c->context, outer * p.chunks * p.blocks, cti_op_grain(p.rows * p.width),
                      pass_task, &p);
     }
     return true;
@@ -127,14 +127,14 @@ ct_tensor *cti_reduce_dims(const ct_call *c, cti_reduce *f, cti_reduce *again, c
     for (;;) {
         int64_t outer, n, inner;
         int last = cti_reduce_last(&runs, &outer, &n, &inner);
-        ct_tensor *part = last < 2 ? y : cti_op_new(c, dtype, CT_SHAPE(outer, inner));
-        if (!part || !reduce_run(c, f, again, from, dtype, data, step ? step : inner, outer, n,
-                                 inner, part->data))
+        ct_tensor *reduced = last < 2 ? y : cti_op_new(c, dtype, CT_SHAPE(outer, inner));
+        if (!reduced || !reduce_run(c, f, again, from, dtype, data, step ? step : inner, outer, n,
+                                    inner, reduced->data))
             return NULL;
         if (last < 2) return y;
         runs.count = last;
         runs.size[last - 1] *= inner; /* the kept runs on both sides are adjacent now */
-        data = part->data;
+        data = reduced->data;
         from = dtype;
         f = again;
         step = 0;

@@ -18,26 +18,26 @@ typedef struct {
     const char *x, *y, *g;
     char *dx;
     int64_t size;
-} share;
+} extremum_args;
 
-static void share_columns(const void *arg, int64_t o, int64_t j, int64_t width) {
-    const share *s = arg;
+static void extremum_columns(const void *arg, int64_t o, int64_t j, int64_t width) {
+    const extremum_args *s = arg;
     const int64_t at = (o * s->of.n * s->of.inner + j) * s->size,
                   one = (o * s->of.inner + j) * s->size;
     s->k->max_backward(s->of.n, width, s->x + at, s->of.inner, s->y + one, s->g + one, s->dx + at);
 }
 
-static ct_tensor *shared(const ct_call *c, ct_tensor *x, ct_tensor *g, cti_columns of) {
+static ct_tensor *share_gradient(const ct_call *c, ct_tensor *x, ct_tensor *g, cti_columns of) {
     ct_tensor *dx = cti_op_new(c, x->dtype, x->shape);
     if (!dx || !dx->numel) return dx;
-    const share s = {.k = kernels(c),
-                     .of = of,
-                     .x = x->data,
-                     .y = c->out->data,
-                     .g = g->data,
-                     .dx = dx->data,
-                     .size = (int64_t)cti_dtype_size(x->dtype)};
-    cti_columns_each(c->context, &s.of, 1, share_columns, &s);
+    const extremum_args s = {.k = kernels(c),
+                             .of = of,
+                             .x = x->data,
+                             .y = c->out->data,
+                             .g = g->data,
+                             .dx = dx->data,
+                             .size = (int64_t)cti_dtype_size(x->dtype)};
+    cti_columns_each(c->context, &s.of, 1, extremum_columns, &s);
     return dx;
 }
 
@@ -48,6 +48,7 @@ bool cti_reduce_extremum_backward(const ct_call *c, ct_tensor *const *g, ct_tens
     ct_shape back;
     unsigned set;
     return cti_dim_set(c->context, c->op->name, attrs->dims, x->shape.ndim, &set) &&
-           (x = cti_reduce_as_columns(x, set, &of, &back)) && (dx = shared(c, x, g[0], of)) &&
+           (x = cti_reduce_as_columns(x, set, &of, &back)) &&
+           (dx = share_gradient(c, x, g[0], of)) &&
            (grad[0] = back.ndim ? ct_permute(dx, back) : dx);
 }

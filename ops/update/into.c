@@ -24,7 +24,7 @@ bool cti_op_writes_from(ct_tensor *to, const ct_tensor *from, const char *name) 
 }
 
 /* The bytes from *low up to *high hold all elements. */
-static void extent(const ct_tensor *t, uintptr_t *low, uintptr_t *high) {
+static void address_range(const ct_tensor *t, uintptr_t *low, uintptr_t *high) {
     const int64_t size = (int64_t)cti_dtype_size(t->dtype);
     *low = (uintptr_t)t->data;
     *high = *low + (uintptr_t)size;
@@ -37,8 +37,8 @@ static void extent(const ct_tensor *t, uintptr_t *low, uintptr_t *high) {
 bool cti_op_may_overlap(const ct_tensor *to, const ct_tensor *from) {
     uintptr_t low[2], high[2];
     if (!to->numel || !from->numel) return false;
-    extent(to, &low[0], &high[0]);
-    extent(from, &low[1], &high[1]);
+    address_range(to, &low[0], &high[0]);
+    address_range(from, &low[1], &high[1]);
     return low[0] < high[1] && low[1] < high[0];
 }
 

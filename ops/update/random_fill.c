@@ -9,21 +9,21 @@ typedef struct {
     void (*kernel)(int64_t n, int64_t start, cti_random random, double a, double b, void *y);
     cti_random random;
     double a, b;
-} filling;
+} random_fill_args;
 
-static void fill_piece(void *arg, int64_t begin, int64_t end, int worker) {
+static void random_fill_chunk(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const filling *f = arg;
+    const random_fill_args *f = arg;
     f->kernel(end - begin, begin, f->random, f->a, f->b,
               f->t->data + (size_t)begin * cti_dtype_size(f->t->dtype));
 }
 
-static bool fill(filling f) {
+static bool random_fill(random_fill_args f) {
     const ct_rng next = cti_rng_next(f.t->context);
     f.random = (cti_random){next.seed, next.stream};
     cti_span span;
     cti_update_begin(f.t->context, &span, "random_fill");
-    cti_parallel(f.t->context, f.t->numel, cti_op_grain(1), fill_piece, &f);
+    cti_parallel(f.t->context, f.t->numel, cti_op_grain(1), random_fill_chunk, &f);
     cti_tensor_wrote(f.t);
     cti_update_end(f.t->context, &span, cti_profile_bytes(f.t));
     return true;
@@ -31,12 +31,12 @@ static bool fill(filling f) {
 
 bool cti_op_fill_uniform(ct_tensor *t, double low, double high) {
     if (!cti_op_updatable(t, "fill_uniform", true)) return false;
-    return fill(
-        (filling){.t = t, .kernel = t->context->isa->of[t->dtype]->uniform, .a = low, .b = high});
+    return random_fill((random_fill_args){
+        .t = t, .kernel = t->context->isa->of[t->dtype]->uniform, .a = low, .b = high});
 }
 
 bool cti_op_fill_normal(ct_tensor *t, double mean, double std) {
     if (!cti_op_updatable(t, "fill_normal", true)) return false;
-    return fill(
-        (filling){.t = t, .kernel = t->context->isa->of[t->dtype]->normal, .a = mean, .b = std});
+    return random_fill((random_fill_args){
+        .t = t, .kernel = t->context->isa->of[t->dtype]->normal, .a = mean, .b = std});
 }

@@ -9,41 +9,41 @@ typedef struct {
     const char *from;
     double a;
     int64_t size; /* of an element */
-} range;
+} range_args;
 
-static void copy_piece(void *arg, int64_t begin, int64_t end, int worker) {
+static void copy_range_chunk(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const range *r = arg;
+    const range_args *r = arg;
     r->kernels->copy2d(1, end - begin, r->from + begin * r->size, 0, 1, r->to + begin * r->size, 0,
                        1, false);
 }
-static void add_piece(void *arg, int64_t begin, int64_t end, int worker) {
+static void add_range_chunk(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const range *r = arg;
+    const range_args *r = arg;
     char *to = r->to + begin * r->size;
     r->kernels->add(end - begin, to, 1, r->from + begin * r->size, 1, to);
 }
-static void fill_piece(void *arg, int64_t begin, int64_t end, int worker) {
+static void fill_range_chunk(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const range *r = arg;
+    const range_args *r = arg;
     r->kernels->fill(end - begin, r->a, r->to + begin * r->size);
 }
-static void scale_piece(void *arg, int64_t begin, int64_t end, int worker) {
+static void scale_range_chunk(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const range *r = arg;
+    const range_args *r = arg;
     char *to = r->to + begin * r->size;
     r->kernels->scale(end - begin, to, r->a, to);
 }
 
-static void run(const char *name, cti_task *task, int64_t arrays, ct_tensor *to, int64_t at,
-                const ct_tensor *from, int64_t start, int64_t n, double a) {
+static void run_range(const char *name, cti_task *task, int64_t arrays, ct_tensor *to, int64_t at,
+                      const ct_tensor *from, int64_t start, int64_t n, double a) {
     ct_context *context = to->context;
     const int64_t size = (int64_t)cti_dtype_size(to->dtype);
-    range r = {.kernels = context->isa->of[to->dtype],
-               .to = to->data + at * size,
-               .from = from ? from->data + start * size : NULL,
-               .a = a,
-               .size = size};
+    range_args r = {.kernels = context->isa->of[to->dtype],
+                    .to = to->data + at * size,
+                    .from = from ? from->data + start * size : NULL,
+                    .a = a,
+                    .size = size};
     cti_span span;
     if (n == 0) return;
     cti_update_begin(context, &span, name);
@@ -53,14 +53,14 @@ static void run(const char *name, cti_task *task, int64_t arrays, ct_tensor *to,
 }
 
 void cti_op_range_copy(ct_tensor *to, int64_t at, const ct_tensor *from, int64_t start, int64_t n) {
-    run("copy_range", copy_piece, 2, to, at, from, start, n, 0);
+    run_range("copy_range", copy_range_chunk, 2, to, at, from, start, n, 0);
 }
 void cti_op_range_add(ct_tensor *to, int64_t at, const ct_tensor *from, int64_t start, int64_t n) {
-    run("add_range", add_piece, 3, to, at, from, start, n, 0);
+    run_range("add_range", add_range_chunk, 3, to, at, from, start, n, 0);
 }
 void cti_op_range_fill(ct_tensor *to, int64_t at, int64_t n, double value) {
-    run("fill_range", fill_piece, 1, to, at, NULL, 0, n, value);
+    run_range("fill_range", fill_range_chunk, 1, to, at, NULL, 0, n, value);
 }
 void cti_op_range_scale(ct_tensor *to, int64_t at, int64_t n, double a) {
-    run("scale_range", scale_piece, 2, to, at, NULL, 0, n, a);
+    run_range("scale_range", scale_range_chunk, 2, to, at, NULL, 0, n, a);
 }

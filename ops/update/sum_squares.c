@@ -1,10 +1,11 @@
-/* sum_i g_i^2 over all gradients, in f64: the sums of fixed pieces, added in their order. */
+/* sum_i g_i^2 over all gradients, in f64: the sums of fixed chunks, added in their order. */
 #include "../support/op.h"
 #include "update.h"
 
 #include <math.h>
 
-static void sum_piece(void *arg, const cti_op_step *s, int64_t first, int64_t at, int64_t count) {
+static void sum_squares_chunk(void *arg, const cti_op_step *s, int64_t first, int64_t at,
+                              int64_t count) {
     const ct_tensor *g = s->g;
     ((double *)arg)[first] = g->context->isa->of[g->dtype]->sum_squares(
         count, g->data + (size_t)at * cti_dtype_size(g->dtype));
@@ -16,7 +17,7 @@ void cti_op_unit_squares(cti_op_step *all, int64_t n, double *sums) {
                                       .arrays = 1,
                                       .unit = CTI_OP_SQUARES_UNIT,
                                       .grain = 1,
-                                      .task = sum_piece,
+                                      .task = sum_squares_chunk,
                                       .arg = sums});
 }
 

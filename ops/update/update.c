@@ -16,13 +16,13 @@ bool cti_op_updatable(ct_tensor *t, const char *name, bool real) {
 
 /* Four of these for each parameter: one condition decides, and the checks below only say what is
  * wrong. */
-static bool fits(const ct_tensor *t, const ct_tensor *u) {
+static bool update_fits(const ct_tensor *t, const ct_tensor *u) {
     return u && u->self == u && u->context == t->context && u->storage && u->contiguous &&
            u->dtype == t->dtype && cti_shape_same(&u->shape, &t->shape);
 }
 
 bool cti_op_updates_with(ct_tensor *t, ct_tensor *u, const char *name) {
-    if (fits(t, u)) return true;
+    if (update_fits(t, u)) return true;
     if (!u) return ct_fail(t->context, CT_ERR_ARGUMENT, "%s: a tensor is NULL", name);
     if (!cti_tensor_in(u, t->context, name)) return false;
     if (!cti_shape_equal(u->shape, t->shape))
@@ -52,19 +52,19 @@ typedef struct {
     const cti_op_step *all;
     int64_t n;
     const cti_op_step_job *job;
-} row;
+} step_row;
 
-static int64_t units(int64_t count, int64_t unit) { return count / unit + (count % unit != 0); }
+static int64_t units_of(int64_t count, int64_t unit) { return count / unit + (count % unit != 0); }
 
 int64_t cti_op_step_units(const cti_op_step *all, int64_t n, int64_t unit) {
     int64_t sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += units(all[i].g->numel, unit);
+    for (int64_t i = 0; i < n; i++) sum += units_of(all[i].g->numel, unit);
     return sum;
 }
 
 /* The tensor that a unit belongs to: the last whose first unit is at most that one. Empty tensors
  * share their first unit with the next tensor, so the last is the one with elements. */
-static int64_t step_at(const row *r, int64_t unit) {
+static int64_t step_at(const step_row *r, int64_t unit) {
     int64_t low = 0, high = r->n;
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
@@ -74,11 +74,11 @@ static int64_t step_at(const row *r, int64_t unit) {
     return low;
 }
 
-static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
-    const row *r = arg;
+static void step_row_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const step_row *r = arg;
     (void)worker;
     for (int64_t i = step_at(r, begin), count; begin < end;
-         i++, begin += units(count, r->job->unit)) {
+         i++, begin += units_of(count, r->job->unit)) {
         const cti_op_step *s = &r->all[i];
         const int64_t at = (begin - s->first) * r->job->unit, left = s->g->numel - at,
                       most = (end - begin) * r->job->unit;
@@ -87,7 +87,7 @@ static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-static int64_t bytes_of(const cti_op_step *all, int64_t n) {
+static int64_t step_bytes(const cti_op_step *all, int64_t n) {
     int64_t bytes = 0;
     for (int64_t i = 0; i < n; i++) bytes += cti_profile_bytes(all[i].g);
     return bytes;
@@ -97,14 +97,14 @@ void cti_op_step_all(cti_op_step *all, int64_t n, cti_op_step_job job) {
     int64_t sum = 0;
     for (int64_t i = 0; i < n; i++) {
         all[i].first = sum;
-        sum += units(all[i].g->numel, job.unit);
+        sum += units_of(all[i].g->numel, job.unit);
     }
     if (sum < job.grain + job.grain / 2)
-        job.grain = sum; /* less than half a piece more is not worth another thread */
+        job.grain = sum; /* less than half a chunk more is not worth another thread */
     if (sum == 0) return;
     ct_context *context = all[0].g->context;
     cti_span span;
     cti_update_begin(context, &span, job.name);
-    cti_parallel(context, sum, job.grain, row_task, &(row){all, n, &job});
-    if (context->observed) cti_update_ended(context, &span, job.arrays * bytes_of(all, n));
+    cti_parallel(context, sum, job.grain, step_row_task, &(step_row){all, n, &job});
+    if (context->observed) cti_update_ended(context, &span, job.arrays * step_bytes(all, n));
 }

@@ -1,6 +1,6 @@
 /* Updates in place without a gradient, used by initialisation, loading and optimisers. Each counts
  * as a write, so that backward through values saved before is an error. Work is divided into fixed
- * pieces, so any number of threads gives the same bits. False with an error recorded: nothing was
+ * chunks, so any number of threads gives the same bits. False with an error recorded: nothing was
  * changed. All take contiguous tensors, except ct_copy_into and ct_lerp_into of tensor.h. */
 #ifndef CTI_OPS_UPDATE_UPDATE_H
 #define CTI_OPS_UPDATE_UPDATE_H
@@ -74,7 +74,7 @@ typedef void cti_op_step_task(void *arg, const cti_op_step *step, int64_t first,
 typedef struct {
     const char *name;
     int64_t arrays;
-    int64_t unit, grain; /* elements of a unit, units of a piece */
+    int64_t unit, grain; /* elements of a unit, units of a chunk */
     cti_op_step_task *task;
     void *arg;
 } cti_op_step_job;

@@ -4,9 +4,9 @@
 
 /* Checks the inputs `given`. Sets in[i] to each or, for an op without CT_OP_STRIDED, to a dense
  * copy; wants[i] to whether its gradient is wanted, and *wanted to whether any is. */
-static inline __attribute__((always_inline)) bool prepare(ct_call *c, ct_tensor *const *given,
-                                                          ct_tensor **in, bool *wants,
-                                                          bool recording, bool *wanted) {
+static inline __attribute__((always_inline)) bool apply_prepare(ct_call *c, ct_tensor *const *given,
+                                                                ct_tensor **in, bool *wants,
+                                                                bool recording, bool *wanted) {
     const ct_op *op = c->op;
     ct_context *context = c->context;
     for (int i = 0, n = c->n; i < n; i++) {
@@ -63,8 +63,8 @@ static ct_tensor *own_forward(ct_call *c) {
                                                                                         : NULL;
 }
 
-static inline __attribute__((always_inline)) bool compute(ct_call *c, ct_tensor *const *given,
-                                                          cti_frame *frame, bool own) {
+static inline __attribute__((always_inline)) bool apply_compute(ct_call *c, ct_tensor *const *given,
+                                                                cti_frame *frame, bool own) {
     const cti_running running = {
         .outer = c->context->running, .given = given, .n = c->n, .call = c, .frame = frame};
     c->context->running = &running;
@@ -86,8 +86,8 @@ static bool has_gradient(const ct_call *c) {
 
 /* Runs the op in a frame. True: the outputs are in the outer scope. False, with an error recorded:
  * they are NULL. */
-static inline __attribute__((always_inline)) bool run(ct_call *c, ct_tensor *const *given,
-                                                      ct_tensor **in, bool *wants, bool own) {
+static inline __attribute__((always_inline)) bool apply_run(ct_call *c, ct_tensor *const *given,
+                                                            ct_tensor **in, bool *wants, bool own) {
     ct_context *context = c->context;
     const bool recording = !context->frame->no_grad && c->op->backward;
     bool wanted = false;
@@ -95,7 +95,8 @@ static inline __attribute__((always_inline)) bool run(ct_call *c, ct_tensor *con
     cti_frame frame;
     cti_frame_open(context, &frame, true);
     context->op = c->op->name;
-    bool done = prepare(c, given, in, wants, recording, &wanted) && compute(c, given, &frame, own);
+    bool done = apply_prepare(c, given, in, wants, recording, &wanted) &&
+                apply_compute(c, given, &frame, own);
     if (done && wanted && has_gradient(c)) done = cti_tape_record(c, given);
     if (own && done && wanted && has_gradient(c)) context->tape_last->special = CTI_NODE_OWN;
     if (done && context->observed) done = cti_observe_result(c, given);
@@ -143,7 +144,7 @@ apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs, ct_tensor
                     .wants = wants,
                     .outs = outs,
                     .n_outs = op->outputs > 1 ? op->outputs : 1};
-    const bool done = run(&call, in, call_in, wants, own);
+    const bool done = apply_run(&call, in, call_in, wants, own);
     if (bytes) cti_give(context, call_in, bytes);
     if (context->observed) cti_observe_leave(context, &span);
     return done;

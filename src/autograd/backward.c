@@ -137,9 +137,9 @@ static bool node_backward(cti_node *node, int *pending, bool retain_graph, cti_s
     cti_frame_open(context, &frame, true);
     context->op = context->backward = c->op->name;
     node->last = !retain_graph;
-    const bool watched = context->observed && cti_observe_node(node, span);
+    const bool clean = context->observed && cti_observe_node(node, span);
     bool done = call_backward(node, run, cotangent, grad, &frame, pending);
-    if (context->observed) done = cti_observe_node_end(node, span, watched, done);
+    if (context->observed) done = cti_observe_node_end(node, span, clean, done);
     for (int i = 0; i < n; i++)
         if (node->edge[i]) cti_grad_slot_end_loans(node->edge[i]);
     context->op = "backward";
@@ -160,7 +160,7 @@ static void clear_pending(cti_node *node, int *pending) {
 
 /* After a failure: clears what is pending, from `node` to older ones; false. It holds a reference
  * to the node it is at, since unreferencing one node may free older ones. */
-static bool give_up(cti_node *node, int pending) {
+static bool backward_give_up(cti_node *node, int pending) {
     cti_node_ref(node);
     while (pending) {
         if (node->pending) {
@@ -177,7 +177,7 @@ static bool give_up(cti_node *node, int pending) {
 }
 
 /* A backward was left by a callback: as after a failure, for all that is on the tape. */
-static void give_up_left(ct_context *context) {
+static void backward_give_up_left(ct_context *context) {
     int pending = 0;
     for (cti_node *node = context->tape_first; node; node = node->next) {
         if (!node->pending) continue;
@@ -185,7 +185,7 @@ static void give_up_left(ct_context *context) {
         for (int i = 0; i < node->call.n; i++)
             if (node->edge[i]) cti_grad_slot_end_loans(node->edge[i]);
     }
-    if (pending) give_up(context->tape_last, pending);
+    if (pending) backward_give_up(context->tape_last, pending);
 }
 
 /* Runs backward of the pending nodes, from `node` to older ones. The span is the caller's, and this
@@ -196,7 +196,8 @@ __attribute__((noinline)) static bool run_pending(cti_node *node, int pending, b
     while (pending) {
         cti_node *older;
         if (node->pending) {
-            if (!node_backward(node, &pending, retain_graph, span)) return give_up(node, pending);
+            if (!node_backward(node, &pending, retain_graph, span))
+                return backward_give_up(node, pending);
             clear_pending(node, &pending);
             /* read only now, as node_backward may have freed older nodes, or put some here */
             older = node->prev;
@@ -286,7 +287,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     cti_span span; /* of the node that is running */
     cti_frame_open(context, &frame, true);
     context->backward = "backward";
-    context->give_up_backward = give_up_left;
+    context->give_up_backward = backward_give_up_left;
     if (context->watch) context->watch->begin(context->watch, opts.retain_graph);
     int pending = 0;
     bool ok = true;
@@ -296,7 +297,8 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
                               : ct_ones(context, outs[i]->dtype, outs[i]->shape);
         ok = seed && receive(outs[i]->slot, seed, &frame, &pending);
     }
-    ok = ok ? run_pending(newest, pending, opts.retain_graph, &span) : give_up(newest, pending);
+    ok = ok ? run_pending(newest, pending, opts.retain_graph, &span)
+            : backward_give_up(newest, pending);
     cti_frame_close(context, &frame);
     context->backward = NULL;
     context->op = outer_op;
@@ -353,12 +355,12 @@ ct_tensor *ct_retain_grad(ct_tensor *t) {
 }
 
 /* The gradient that ct_grad returns. */
-static ct_tensor **shown(cti_grad_slot *slot) {
+static ct_tensor **shown_grad(cti_grad_slot *slot) {
     return cti_node_of(slot)->call.op ? &slot->retained : &slot->sum;
 }
 
 ct_tensor *ct_grad(ct_tensor *t) {
-    return t && cti_tensor_has_values(t, "grad") && t->slot ? *shown(t->slot) : NULL;
+    return t && cti_tensor_has_values(t, "grad") && t->slot ? *shown_grad(t->slot) : NULL;
 }
 
 bool ct_zero_grad(ct_tensor *t) {
@@ -369,7 +371,7 @@ bool ct_zero_grad(ct_tensor *t) {
     if (t->context->draft)
         return ct_fail(t->context, CT_ERR_GRAD,
                        "zero_grad: called inside a function of ct_recompute");
-    ct_tensor **grad = t->slot ? shown(t->slot) : NULL;
+    ct_tensor **grad = t->slot ? shown_grad(t->slot) : NULL;
     if (grad && *grad) {
         cti_tensor_end(*grad);
         *grad = NULL;

@@ -60,20 +60,20 @@ static bool find_nan_gathered(const cti_grad_slot *slot, ct_shape *index) {
     const int64_t start = slot->start, end = slot->end;
     if (!t || start >= end) return find_nan(t, index);
     const int dim = slot->dim;
-    ct_tensor part = *t;
-    part.contiguous = false;
-    part.shape.dim[dim] = start;
-    part.numel = cti_shape_numel(part.shape);
-    if (find_nan(&part, index)) return true;
-    part.data += end * t->stride[dim] * (int64_t)cti_dtype_size(t->dtype);
-    part.shape.dim[dim] = t->shape.dim[dim] - end;
-    part.numel = cti_shape_numel(part.shape);
-    if (!find_nan(&part, index)) return false;
+    ct_tensor side = *t;
+    side.contiguous = false;
+    side.shape.dim[dim] = start;
+    side.numel = cti_shape_numel(side.shape);
+    if (find_nan(&side, index)) return true;
+    side.data += end * t->stride[dim] * (int64_t)cti_dtype_size(t->dtype);
+    side.shape.dim[dim] = t->shape.dim[dim] - end;
+    side.numel = cti_shape_numel(side.shape);
+    if (!find_nan(&side, index)) return false;
     index->dim[dim] += end;
     return true;
 }
 
-bool cti_debug_watches(const cti_node *node) {
+bool cti_debug_node_is_clean(const cti_node *node) {
     ct_shape ignored;
     bool clean = !node->tainted;
     for (int k = 0; clean && k < node->call.n_outs; k++)

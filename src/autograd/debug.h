@@ -14,7 +14,7 @@
 bool cti_debug_result(const ct_call *call);
 
 /* Before an op's backward: whether nothing that it reads or adds to has a NaN. */
-bool cti_debug_watches(const cti_node *node);
+bool cti_debug_node_is_clean(const cti_node *node);
 /* After such a backward. False, with an error recorded: a gradient of an input has a NaN. */
 bool cti_debug_gradients(const cti_node *node);
 

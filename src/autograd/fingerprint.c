@@ -1,6 +1,6 @@
 /* Fingerprints of tensors. The elements are taken as words of 32 bits. Each word is shifted by a
  * number that depends on its index, and the squares of the results are summed modulo 2^64. A sum
- * can be made in pieces and in any order; a square because the compiler makes vector code of it. */
+ * can be made in chunks and in any order; a square because the compiler makes vector code of it. */
 #include "fingerprint.h"
 #include "../core/int_math.h"
 #include "../core/strided_loop.h"
@@ -116,9 +116,9 @@ uint64_t cti_fingerprint_type(uint64_t print, const ct_tensor *t) {
 }
 
 uint64_t cti_fingerprint_values(uint64_t print, const ct_tensor *t) {
-    enum { PIECE = 1 << 17 };
+    enum { CHUNK_ELEMENTS = 1 << 17 };
     if (!t->contiguous) return cti_fingerprint_add(print, sum_of_rows(t));
     values v = {.tensor = t};
-    cti_parallel(t->context, t->numel, PIECE, add_elements, &v);
+    cti_parallel(t->context, t->numel, CHUNK_ELEMENTS, add_elements, &v);
     return cti_fingerprint_add(print, atomic_load(&v.sum));
 }

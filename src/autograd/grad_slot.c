@@ -79,14 +79,14 @@ bool cti_grad_slot_retain(cti_grad_slot *slot, const cti_frame *frame) {
 /* ---- for the library's ops ---- */
 
 /* The slot of input i: call is the first member of its node. */
-static cti_grad_slot *slot_of(const ct_call *call, int i) {
+static cti_grad_slot *input_slot(const ct_call *call, int i) {
     return ((const cti_node *)call)->edge[i];
 }
 
 /* As cti_grad_writable, but the slot may stay PARTIAL. */
 static ct_tensor *lend(const ct_call *call, int i, bool *add) {
     const ct_tensor *in = call->in[i];
-    cti_grad_slot *slot = slot_of(call, i);
+    cti_grad_slot *slot = input_slot(call, i);
     *add = slot && slot->sum && cti_tensor_is_sole(slot->sum);
     if (*add) {
         slot->lent++;
@@ -104,12 +104,12 @@ static ct_tensor *lend(const ct_call *call, int i, bool *add) {
 
 ct_tensor *cti_grad_writable(const ct_call *call, int i, bool *accumulate) {
     ct_tensor *sum = lend(call, i, accumulate);
-    if (*accumulate) cti_grad_slot_fill(slot_of(call, i));
+    if (*accumulate) cti_grad_slot_fill(input_slot(call, i));
     return sum;
 }
 
 ct_tensor *cti_grad_writable_onto(const ct_call *call, int i, ct_tensor **base) {
-    cti_grad_slot *slot = slot_of(call, i);
+    cti_grad_slot *slot = input_slot(call, i);
     ct_tensor *sum = slot && !is_leaf(slot) ? slot->sum : NULL;
     if (!sum || cti_tensor_is_sole(sum) || !sum->contiguous) {
         bool add;
@@ -144,7 +144,7 @@ static bool claim_slice(cti_grad_slot *slot, int dim, int64_t start, int64_t end
 
 bool cti_grad_accumulate_slice(const ct_call *call, int i, int dim, int64_t start, int64_t length,
                                const ct_tensor *g, ct_tensor **grad) {
-    cti_grad_slot *slot = slot_of(call, i);
+    cti_grad_slot *slot = input_slot(call, i);
     bool add;
     ct_tensor *sum = lend(call, i, &add);
     if (!sum) return false;

@@ -1,6 +1,6 @@
 /* The recorded graph as text and for Graphviz, in two passes along the tape: from the root to older
  * nodes, which numbers the nodes that are reached, and back, which writes them. There is no
- * recursion, and a `written` of 24 bytes for each node.
+ * recursion, and a graph_entry of 24 bytes for each node.
  *
  * A node does not hold its result. Its values are those of any tensor that is alive and has them: a
  * handle in an open scope, a leaf's tensor, or what the node or a user of the result has saved for
@@ -15,7 +15,7 @@ typedef struct {
     const ct_tensor *saved;
     int64_t id;    /* in the text, from 1, ops and leaves separately; 0: not written yet */
     int64_t first; /* of its outputs, in `value`; 0: not numbered yet */
-} written;
+} graph_entry;
 
 typedef struct {
     const ct_tensor *tensor;
@@ -24,7 +24,7 @@ typedef struct {
     ct_graph_opts opts;
     cti_node *root, *oldest;                /* the first and last op that are reached */
     int64_t count;                          /* of nodes that are reached, with leaves */
-    written *of;                            /* [count], of node n at n->number - 1 */
+    graph_entry *of;                        /* [count], of node n at n->number - 1 */
     const ct_tensor **value;                /* [1 + outputs] with opts.values; NULL: not kept */
     int64_t outputs;                        /* of all nodes; each has a number from 1 */
     int64_t op_ids, leaf_ids, constant_ids; /* the last ones given */
@@ -33,7 +33,7 @@ typedef struct {
 /* ---- the first pass ---- */
 
 /* Sets `number` of the root and of every node that it was computed from. */
-static void reach(graph *g) {
+static void graph_reach(graph *g) {
     g->root->number = 1;
     g->count = 1;
     /* ops that have a number and that the loop has not visited */
@@ -73,7 +73,7 @@ static void clear_numbers(graph *g) {
 /* ---- the second pass ---- */
 
 /* A name between double quotes. In a label Graphviz also reads HTML's entities. */
-static void put_name(const graph *g, const char *name) {
+static void graph_put_name(const graph *g, const char *name) {
     for (; *name; name++) {
         if (*name == '"' || *name == '\\') fputc('\\', g->file);
         fputc((unsigned char)*name < ' ' || *name == 127 ? '?' : *name, g->file);
@@ -86,7 +86,7 @@ static void put_type(FILE *file, const ct_tensor *t) {
 }
 
 /* A tensor with the shape and dtype of the node's output. */
-static const ct_tensor *type_of(const graph *g, const written *w) {
+static const ct_tensor *type_of(const graph *g, const graph_entry *w) {
     return w->saved ? w->saved : g->tensor;
 }
 
@@ -138,14 +138,14 @@ static void put_end(const graph *g, bool finite, const char *attributes) {
 /* ---- nodes ---- */
 
 static void put_leaf(graph *g, const cti_node *node) {
-    written *w = &g->of[node->number - 1];
+    graph_entry *w = &g->of[node->number - 1];
     char buffer[CTI_NAME_SIZE];
     const cti_namer *namer = node->owner && node->owner->parameter > 0 ? node->owner->namer : NULL;
     const char *name = namer ? namer->name(namer, buffer) : NULL;
     w->id = ++g->leaf_ids;
     fprintf(g->file, g->dot ? "    x%lld [label=\"" : "x%lld = ", (long long)w->id);
     if (name && !g->dot) fputs("parameter \"", g->file);
-    put_name(g, name ? name : "leaf");
+    graph_put_name(g, name ? name : "leaf");
     if (name && !g->dot) fputc('"', g->file);
     fputs(g->dot ? "\\n" : " ", g->file);
     put_type(g->file, type_of(g, w));
@@ -188,17 +188,17 @@ static void put_result(const graph *g, const cti_node *node) {
     else put_type(g->file, type_of(g, &g->of[node->number - 1]));
 }
 
-static void put_op(graph *g, const cti_node *node) {
+static void graph_put_op(graph *g, const cti_node *node) {
     FILE *file = g->file;
     const ct_call *c = &node->call;
-    written *w = &g->of[node->number - 1];
+    graph_entry *w = &g->of[node->number - 1];
     for (int i = 0; i < c->n; i++)
         if (node->edge[i] && !cti_node_of(node->edge[i])->call.op &&
             !g->of[cti_node_of(node->edge[i])->number - 1].id)
             put_leaf(g, cti_node_of(node->edge[i]));
     w->id = ++g->op_ids;
     fprintf(file, g->dot ? "    n%lld [label=\"" : "%%%lld = ", (long long)w->id);
-    put_name(g, c->op->name);
+    graph_put_name(g, c->op->name);
     if (g->dot) {
         fputs(cti_node_is_released(node) ? " (released)\\n" : "\\n", file);
         put_result(g, node);
@@ -216,7 +216,7 @@ static void put_op(graph *g, const cti_node *node) {
     fputc('\n', file);
 }
 
-static void put_all(graph *g) {
+static void graph_put_all(graph *g) {
     if (g->dot)
         fputs("digraph cotangent {\n"
               "    label=\"Data flows down the arrows. Gradients flow back up the solid ones.",
@@ -236,7 +236,7 @@ static void put_all(graph *g) {
     } else if (!g->oldest) {
         put_leaf(g, g->root);
     }
-    for (cti_node *node = g->oldest; node; node = next_op(g, node)) put_op(g, node);
+    for (cti_node *node = g->oldest; node; node = next_op(g, node)) graph_put_op(g, node);
     if (g->dot) fputs("}\n", g->file);
 }
 
@@ -246,7 +246,7 @@ static void find_saved(graph *g) {
         for (int i = 0; i < node->call.n; i++) {
             if (!node->edge[i]) continue;
             const cti_grad_slot *slot = node->edge[i];
-            written *w = &g->of[cti_node_of(slot)->number - 1];
+            graph_entry *w = &g->of[cti_node_of(slot)->number - 1];
             w->saved = node->call.in[i];
             if (g->value && w->saved->storage) g->value[w->first + slot->index] = w->saved;
         }
@@ -275,14 +275,14 @@ static void find_alive(graph *g) {
 }
 
 static void number_outputs(graph *g, const cti_node *node) {
-    written *w = &g->of[node->number - 1];
+    graph_entry *w = &g->of[node->number - 1];
     if (w->first) return;
     w->first = g->outputs + 1;
     g->outputs += node->call.n_outs;
 }
 
 /* Allocates; false: out of memory, recorded. */
-static bool prepare(graph *g) {
+static bool graph_prepare(graph *g) {
     ct_context *context = g->tensor->context;
     g->of = cti_take_zeroed(context, cti_bytes(g->count, sizeof *g->of));
     if (!g->of) return false;
@@ -310,9 +310,9 @@ static bool write_graph(const ct_tensor *tensor, FILE *file, bool dot, ct_graph_
                .dot = dot,
                .opts = opts,
                .root = tensor->slot ? cti_node_of(tensor->slot) : NULL};
-    if (g.root) reach(&g);
-    const bool able = !g.root || prepare(&g);
-    if (able) put_all(&g);
+    if (g.root) graph_reach(&g);
+    const bool able = !g.root || graph_prepare(&g);
+    if (able) graph_put_all(&g);
     if (g.root) clear_numbers(&g);
     cti_give(context, g.value, cti_bytes(g.outputs + 1, sizeof *g.value));
     cti_give(context, g.of, cti_bytes(g.count, sizeof *g.of));

@@ -56,14 +56,14 @@ bool cti_observe_result(const ct_call *c, ct_tensor *const *given) {
 
 bool cti_observe_node(const cti_node *node, cti_span *span) {
     const ct_call *c = &node->call;
-    const bool watched = c->context->debug && cti_debug_watches(node);
+    const bool clean = c->context->debug && cti_debug_node_is_clean(node);
     if (cti_profile_is_running(c->context)) {
         ct_tensor *out[CT_MAX_OUTPUTS];
         for (int k = 0; k < c->n_outs; k++) out[k] = node->slot[k].sum;
         cti_span_begin_backward(c->context, span, c->op->name, node->mark);
         cti_span_shapes(c->context, span, c->in, c->n, out, c->n_outs);
     }
-    return watched;
+    return clean;
 }
 
 void cti_observe_gradients(const cti_node *node, ct_tensor *const *cotangents,
@@ -84,8 +84,8 @@ void cti_observe_gradients(const cti_node *node, ct_tensor *const *cotangents,
     if (written) span->bytes = read + written;
 }
 
-bool cti_observe_node_end(const cti_node *node, cti_span *span, bool watched, bool done) {
-    if (done && watched) done = cti_debug_gradients(node);
+bool cti_observe_node_end(const cti_node *node, cti_span *span, bool clean, bool done) {
+    if (done && clean) done = cti_debug_gradients(node);
     cti_span_end(node->call.context, span);
     return done;
 }

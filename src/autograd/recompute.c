@@ -33,23 +33,23 @@ typedef struct {
     uint64_t values; /* fingerprint of the first run's result */
     uint64_t graph;  /* fingerprint of the nodes by which the first run computed it */
     _Alignas(16) char copy[CTI_RECOMPUTE_ARG];
-} attributes;
+} recompute_attrs;
 
 /* ---- a run ---- */
 
 typedef struct {
-    const attributes *of;
+    const recompute_attrs *of;
     ct_tensor *const *in;
     ct_tensor *y;
 } run_call;
 static void call_fn(void *arg) {
     run_call *call = arg;
-    const attributes *a = call->of;
+    const recompute_attrs *a = call->of;
     call->y = a->fn(call->in, a->n, a->copied ? (void *)a->copy : a->arg);
 }
 
-static ct_tensor *run(ct_context *context, const attributes *a, ct_tensor *const *in,
-                      cti_frame *frame) {
+static ct_tensor *run_function(ct_context *context, const recompute_attrs *a, ct_tensor *const *in,
+                               cti_frame *frame) {
     const cti_running running = {.outer = context->running, .given = in, .n = a->n, .frame = frame};
     context->running = &running;
     run_call call = {.of = a, .in = in};
@@ -71,14 +71,14 @@ static ct_tensor *run(ct_context *context, const attributes *a, ct_tensor *const
 typedef struct {
     uint64_t mark; /* sequence of the last node before the run */
     const cti_frame *frame;
-} extent;
+} recompute_extent;
 
-static bool is_inside(const cti_grad_slot *slot, extent e) {
+static bool is_inside_run(const cti_grad_slot *slot, recompute_extent e) {
     return cti_node_of(slot)->sequence > e.mark;
 }
 
 /* Outside, or NULL: a leaf that the run has made and that ends with it. */
-static cti_grad_slot *outside(cti_grad_slot *slot, extent e) {
+static cti_grad_slot *outside(cti_grad_slot *slot, recompute_extent e) {
     const cti_node *node = slot ? cti_node_of(slot) : NULL;
     if (!node || node->sequence > e.mark) return NULL;
     const ct_tensor *leaf = node->call.op ? NULL : node->owner;
@@ -92,7 +92,7 @@ static void know(const cti_grad_slot *slot) { cti_node_of(slot)->number |= 1 << 
 static void forget(const cti_grad_slot *slot) { cti_node_of(slot)->number &= ~(1 << slot->index); }
 
 /* The next older node inside; NULL: none. */
-static cti_node *next_inside(const cti_node *node, extent e) {
+static cti_node *next_inside(const cti_node *node, recompute_extent e) {
     cti_node *older = node->prev;
     while (older && older->sequence > e.mark && !older->number) older = older->prev;
     return older && older->sequence > e.mark ? older : NULL;
@@ -100,14 +100,14 @@ static cti_node *next_inside(const cti_node *node, extent e) {
 
 /* Reaches the nodes inside, and gets to know the slots outside. Returns how many of these were not
  * known before. */
-static int64_t reach(const ct_tensor *y, extent e) {
+static int64_t collect_nodes(const ct_tensor *y, recompute_extent e) {
     int64_t found = 0;
     int reached = 1;
     cti_node_of(y->slot)->number = reached;
     for (cti_node *node = cti_node_of(y->slot); node; node = next_inside(node, e))
         for (int i = 0; i < node->call.n; i++) {
             cti_grad_slot *edge = node->edge[i], *slot = outside(edge, e);
-            if (edge && is_inside(edge, e) && !cti_node_of(edge)->number)
+            if (edge && is_inside_run(edge, e) && !cti_node_of(edge)->number)
                 cti_node_of(edge)->number = ++reached;
             if (!slot || is_known(slot)) continue;
             know(slot);
@@ -119,10 +119,11 @@ static int64_t reach(const ct_tensor *y, extent e) {
 /* Fingerprint of one input of a node inside. A gradient goes on to another node inside, or to a
  * slot outside, which is the same in both runs. Other inputs are constants: backward reads the
  * values of those that were saved. */
-static uint64_t print_input(uint64_t print, const ct_tensor *in, cti_grad_slot *edge, extent e) {
+static uint64_t print_input(uint64_t print, const ct_tensor *in, cti_grad_slot *edge,
+                            recompute_extent e) {
     if (!in) return cti_fingerprint_add(print, 0);
     print = cti_fingerprint_type(print, in);
-    if (edge && is_inside(edge, e)) {
+    if (edge && is_inside_run(edge, e)) {
         print = cti_fingerprint_add(print, (uint64_t)cti_node_of(edge)->number);
         return cti_fingerprint_add(print, edge->index);
     }
@@ -141,7 +142,7 @@ static uint64_t print_attrs(uint64_t print, const ct_call *c) {
 }
 
 /* Fingerprint of the nodes inside, while they are numbered. */
-static uint64_t print_graph(const ct_tensor *y, extent e) {
+static uint64_t print_graph(const ct_tensor *y, recompute_extent e) {
     uint64_t print = cti_fingerprint_add(CTI_FINGERPRINT, y->slot->index);
     for (const cti_node *node = cti_node_of(y->slot); node; node = next_inside(node, e)) {
         print = cti_fingerprint_add(print, (uintptr_t)node->call.op);
@@ -199,7 +200,7 @@ static void add_outside(cti_node *node, int i, cti_grad_slot *slot, const ct_ten
 
 /* Walks along again: adds the slots that are still known to the node, from input n on, and forgets
  * all. node NULL: only forgets. */
-static void add_all_outside(cti_node *node, const ct_tensor *y, extent e, int n) {
+static void add_all_outside(cti_node *node, const ct_tensor *y, recompute_extent e, int n) {
     cti_node *next;
     for (cti_node *inside = cti_node_of(y->slot); inside; inside = next) {
         for (int i = 0; i < inside->call.n; i++) {
@@ -214,10 +215,10 @@ static void add_all_outside(cti_node *node, const ct_tensor *y, extent e, int n)
 }
 
 /* Gets to know the slots outside but for those of the inputs; returns how many. */
-static int64_t reach_others(const ct_tensor *y, extent e, ct_tensor *const *in, int n) {
+static int64_t collect_others(const ct_tensor *y, recompute_extent e, ct_tensor *const *in, int n) {
     for (int i = 0; i < n; i++)
         if (in[i] && in[i]->slot) know(in[i]->slot);
-    const int64_t others = reach(y, e);
+    const int64_t others = collect_nodes(y, e);
     for (int i = 0; i < n; i++)
         if (in[i] && in[i]->slot) forget(in[i]->slot);
     return others;
@@ -225,9 +226,9 @@ static int64_t reach_others(const ct_tensor *y, extent e, ct_tensor *const *in, 
 
 /* Records the node that stands for all nodes inside, and makes y its result. Nothing is known while
  * it allocates: on_error may draw a graph, which needs the numbers too. */
-static cti_node *record(ct_context *context, attributes *a, ct_tensor *const *in, ct_tensor *y,
-                        extent e) {
-    const int64_t others = reach_others(y, e, in, a->n);
+static cti_node *record_recompute(ct_context *context, recompute_attrs *a, ct_tensor *const *in,
+                                  ct_tensor *y, recompute_extent e) {
+    const int64_t others = collect_others(y, e, in, a->n);
     a->graph = print_graph(y, e);
     add_all_outside(NULL, y, e, 0);
     const bool fits = others <= INT_MAX - a->n;
@@ -240,7 +241,7 @@ static cti_node *record(ct_context *context, attributes *a, ct_tensor *const *in
     if (!fits) ct_fail(context, CT_ERR_MEMORY, "recompute: more than %d tensors", INT_MAX);
     if (!node) return NULL;
     add_given(node, in, a->n);
-    reach_others(y, e, in, a->n);
+    collect_others(y, e, in, a->n);
     add_all_outside(node, y, e, a->n);
     memset((bool *)node->call.wants, 0, (size_t)call.n * sizeof(bool));
     node->slot[0] = (cti_grad_slot){.retain = y->slot->retain};
@@ -251,7 +252,7 @@ static cti_node *record(ct_context *context, attributes *a, ct_tensor *const *in
     return node;
 }
 
-static void observe(cti_node *node, ct_tensor *const *in, int n, ct_tensor *y) {
+static void observe_recompute(cti_node *node, ct_tensor *const *in, int n, ct_tensor *y) {
     ct_context *context = node->call.context;
     cti_span *span = cti_span_open(context);
     if (!span) return;
@@ -272,7 +273,7 @@ static uint64_t writes_to(ct_tensor *const *in, int n) {
 
 /* Whether a leaf was changed in place after a node of this run has used it. One that is strided is
  * left out, as the node may have used a copy. */
-static bool wrote_to_leaf(const ct_context *context, extent e) {
+static bool wrote_to_leaf(const ct_context *context, recompute_extent e) {
     bool wrote = false;
     for (const cti_node *node = context->tape_last; node && node->sequence > e.mark;
          node = node->prev)
@@ -285,24 +286,24 @@ static bool wrote_to_leaf(const ct_context *context, extent e) {
     return wrote;
 }
 
-static ct_tensor *first_run(ct_context *context, attributes *a, ct_tensor *const *in,
+static ct_tensor *first_run(ct_context *context, recompute_attrs *a, ct_tensor *const *in,
                             cti_frame *frame) {
-    if (frame->no_grad) return run(context, a, in, frame);
-    const extent e = {.mark = context->sequence, .frame = frame};
+    if (frame->no_grad) return run_function(context, a, in, frame);
+    const recompute_extent e = {.mark = context->sequence, .frame = frame};
     const uint64_t writes = writes_to(in, a->n);
     const bool draft = context->draft;
     context->draft = true;
-    ct_tensor *y = run(context, a, in, frame);
+    ct_tensor *y = run_function(context, a, in, frame);
     context->draft = draft;
     /* nothing inside has a gradient, or fn returns a tensor of outside: as without ct_recompute */
-    if (!y || !y->slot || !is_inside(y->slot, e)) return y;
+    if (!y || !y->slot || !is_inside_run(y->slot, e)) return y;
     if (writes_to(in, a->n) != writes || wrote_to_leaf(context, e))
         return ct_fail(context, CT_ERR_GRAD,
                        "recompute: the function has changed an input, or a leaf that it uses, in "
                        "place, so its second run would begin with other values");
     a->values = cti_fingerprint_values(CTI_FINGERPRINT, y);
-    cti_node *node = record(context, a, in, y, e);
-    if (node && context->observed) observe(node, in, a->n, y);
+    cti_node *node = record_recompute(context, a, in, y, e);
+    if (node && context->observed) observe_recompute(node, in, a->n, y);
     return node ? y : NULL;
 }
 
@@ -313,12 +314,12 @@ ct_tensor *cti_recompute(ct_fn fn, void *arg, size_t arg_size, ct_tensor *const 
         if (in[i] && !cti_tensor_has_values(in[i], "recompute")) return NULL;
     if (!cti_ready(context)) return NULL;
     if (!fn) return ct_fail(context, CT_ERR_ARGUMENT, "recompute: the function is NULL");
-    attributes a = {.fn = fn,
-                    .arg = arg,
-                    .copied = arg_size > 0,
-                    .n = n,
-                    .rng = context->rng,
-                    .matmul = context->matmul};
+    recompute_attrs a = {.fn = fn,
+                         .arg = arg,
+                         .copied = arg_size > 0,
+                         .n = n,
+                         .rng = context->rng,
+                         .matmul = context->matmul};
     if (arg_size) memcpy(a.copy, arg, arg_size);
     cti_span span;
     if (context->observed && !cti_observe_enter(context, &cti_op_recompute, &span)) return NULL;
@@ -351,7 +352,7 @@ static ct_tensor *input_again(const cti_node *node, int i) {
 
 static ct_tensor *run_again(const cti_node *node, cti_frame *frame) {
     enum { ON_STACK = 8 };
-    const attributes *a = node->call.attrs;
+    const recompute_attrs *a = node->call.attrs;
     ct_context *context = node->call.context;
     ct_tensor *const *saved = node->call.in;
     ct_tensor *stack_in[ON_STACK], **in = stack_in;
@@ -370,7 +371,7 @@ static ct_tensor *run_again(const cti_node *node, cti_frame *frame) {
     const ct_matmul_precision matmul = context->matmul;
     context->rng = a->rng;
     cti_set_matmul(context, a->matmul);
-    ct_tensor *y = able ? run(context, a, in, frame) : NULL;
+    ct_tensor *y = able ? run_function(context, a, in, frame) : NULL;
     context->rng = rng;
     cti_set_matmul(context, matmul);
     if (a->n > ON_STACK) cti_give(context, in, bytes);
@@ -393,7 +394,7 @@ static ct_tensor *second_run(const cti_node *node, cti_frame *frame) {
 }
 
 /* Whether the second run's result is of the first's shape and dtype, and was recorded. */
-static bool is_same(const ct_tensor *y, const ct_tensor *cotangent, extent e) {
+static bool is_same(const ct_tensor *y, const ct_tensor *cotangent, recompute_extent e) {
     ct_context *context = y->context;
     if (!cti_shape_same(&y->shape, &cotangent->shape) || y->dtype != cotangent->dtype)
         return ct_fail(context, CT_ERR_GRAD,
@@ -401,7 +402,7 @@ static bool is_same(const ct_tensor *y, const ct_tensor *cotangent, extent e) {
                        "first",
                        SHAPE(y->shape), cti_dtype_name(y->dtype), SHAPE(cotangent->shape),
                        cti_dtype_name(cotangent->dtype));
-    if (!y->slot || !is_inside(y->slot, e))
+    if (!y->slot || !is_inside_run(y->slot, e))
         return ct_fail(context, CT_ERR_GRAD,
                        "recompute: the result %s of the function's second run was not computed "
                        "from anything that requires a gradient, and that of the first was",
@@ -426,8 +427,8 @@ static bool leaves_have_their_storage(const cti_node *node) {
 
 /* Forgets the slots that the nodes inside have edges to. Returns how many of the node's slots are
  * not among them; those of fn's inputs, which it need not use, are not counted. */
-static int64_t forget_used(const cti_node *node, const ct_tensor *y, extent e) {
-    const attributes *a = node->call.attrs;
+static int64_t forget_used(const cti_node *node, const ct_tensor *y, recompute_extent e) {
+    const recompute_attrs *a = node->call.attrs;
     int64_t unused = 0;
     for (const cti_node *inside = cti_node_of(y->slot); inside; inside = next_inside(inside, e))
         for (int i = 0; i < inside->call.n; i++)
@@ -463,11 +464,11 @@ static bool refuse_run(ct_context *context, int64_t others, int64_t unused, bool
 /* Moves the nodes inside to the older side of this one, if they are those of the first run. Where
  * their edges lead is older still, or the loop of backward would not come to it: that is so for
  * what the first run has used. */
-static bool move_nodes(cti_node *node, const ct_tensor *y, extent e) {
-    const attributes *a = node->call.attrs;
+static bool move_nodes(cti_node *node, const ct_tensor *y, recompute_extent e) {
+    const recompute_attrs *a = node->call.attrs;
     for (int i = 0; i < node->call.n; i++)
         if (node->edge[i]) know(node->edge[i]);
-    const int64_t others = reach(y, e);
+    const int64_t others = collect_nodes(y, e);
     const bool same_graph = print_graph(y, e) == a->graph;
     const int64_t unused = forget_used(node, y, e);
     const bool same_values = cti_fingerprint_values(CTI_FINGERPRINT, y) == a->values;
@@ -483,13 +484,13 @@ static bool move_nodes(cti_node *node, const ct_tensor *y, extent e) {
     return same || refuse_run(node->call.context, others, unused, same_values);
 }
 
-static bool backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
+static bool recompute_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
     (void)grad; /* c->wants says that none is wanted */
     cti_node *node = (cti_node *)c;
     cti_frame frame;
     cti_frame_open(c->context, &frame, false);
     frame.no_grad = false; /* although the frame of backward around it records nothing */
-    const extent e = {.mark = c->context->sequence, .frame = &frame};
+    const recompute_extent e = {.mark = c->context->sequence, .frame = &frame};
     ct_tensor *y = leaves_have_their_storage(node) ? second_run(node, &frame) : NULL;
     const bool done = y && is_same(y, cotangents[0], e) && move_nodes(node, y, e) &&
                       cti_backward_continue(y->slot, cotangents[0]);
@@ -498,6 +499,6 @@ static bool backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor *
 }
 
 const ct_op cti_op_recompute = {.name = "recompute",
-                                .attrs_size = sizeof(attributes),
-                                .backward = backward,
+                                .attrs_size = sizeof(recompute_attrs),
+                                .backward = recompute_backward,
                                 .flags = CT_OP_STRIDED | CTI_OP_HIDES_LEAVES};

@@ -12,7 +12,7 @@ static size_t aligned(size_t size) { return (size + 15) & ~(size_t)15; }
 /* Makes a saved tensor: with a reference to the values, or with shape and dtype only. `volatile`
  * keeps the compiler from copying dims and strides by wide loads, which would be store-forwarding
  * stalls (docs/design.md). */
-static void save(ct_tensor *to, const ct_tensor *tensor, bool with_values) {
+static void tape_save(ct_tensor *to, const ct_tensor *tensor, bool with_values) {
     const volatile int64_t *dim = tensor->shape.dim, *stride = tensor->stride;
     to->context = tensor->context;
     to->self = to;
@@ -80,7 +80,7 @@ static inline cti_node *new_node(const ct_call *c, size_t attrs_size, size_t sav
     return node;
 }
 
-static inline void append(cti_node *node) {
+static inline void tape_append(cti_node *node) {
     ct_context *context = node->call.context;
     node->sequence = ++context->sequence;
     node->prev = context->tape_last;
@@ -90,7 +90,7 @@ static inline void append(cti_node *node) {
 
 /* Inlined for one output, which most ops have, so that its loops over outputs fold: 0.3 % of the
  * instructions of a step of small ops. */
-static inline bool record(const ct_call *c, ct_tensor *const *given, int n_outs) {
+static inline bool tape_record(const ct_call *c, ct_tensor *const *given, int n_outs) {
     const bool with_outs = !(c->drop & CT_DROP_OUT);
     size_t saved = (size_t)c->n + (with_outs ? (size_t)n_outs : 0);
     for (int k = 0; k < 4; k++) {
@@ -105,7 +105,7 @@ static inline bool record(const ct_call *c, ct_tensor *const *given, int n_outs)
     for (int i = 0; i < c->n; i++) {
         const bool drop = c->drop & CT_DROP_INPUTS || (i < 30 && c->drop & CT_DROP_IN(i));
         in[i] = NULL;
-        if (c->in[i]) save(in[i] = tensor++, c->in[i], !drop);
+        if (c->in[i]) tape_save(in[i] = tensor++, c->in[i], !drop);
         else (tensor++)->storage = NULL;
         wants[i] = c->wants[i];
         edge[i] = wants[i] ? given[i]->slot : NULL;
@@ -114,7 +114,7 @@ static inline bool record(const ct_call *c, ct_tensor *const *given, int n_outs)
     for (int k = 0; k < n_outs; k++) {
         node->slot[k] = (cti_grad_slot){.index = (unsigned char)k};
         node->call.outs[k] = NULL;
-        if (with_outs) save(node->call.outs[k] = tensor++, c->outs[k], true);
+        if (with_outs) tape_save(node->call.outs[k] = tensor++, c->outs[k], true);
         if (!cti_is_real(c->outs[k]->dtype)) continue;
         c->outs[k]->slot = &node->slot[k];
         node->refs++;
@@ -122,23 +122,23 @@ static inline bool record(const ct_call *c, ct_tensor *const *given, int n_outs)
     node->call.out = node->call.outs[0];
     for (int k = 0; k < 4; k++) {
         node->call.saved[k] = NULL;
-        if (c->saved[k]) save(node->call.saved[k] = tensor++, c->saved[k], true);
+        if (c->saved[k]) tape_save(node->call.saved[k] = tensor++, c->saved[k], true);
     }
-    append(node);
+    tape_append(node);
     return true;
 }
 
 bool cti_tape_record(const ct_call *call, ct_tensor *const *given) {
-    return call->n_outs == 1 ? record(call, given, 1) : record(call, given, call->n_outs);
+    return call->n_outs == 1 ? tape_record(call, given, 1) : tape_record(call, given, call->n_outs);
 }
 
 cti_node *cti_tape_node(const ct_call *call) {
     return new_node(call, call->op->attrs_size, (size_t)call->n, 1);
 }
 
-void cti_tape_save(ct_tensor *to, const ct_tensor *tensor) { save(to, tensor, true); }
+void cti_tape_save(ct_tensor *to, const ct_tensor *tensor) { tape_save(to, tensor, true); }
 
-void cti_tape_append(cti_node *node) { append(node); }
+void cti_tape_append(cti_node *node) { tape_append(node); }
 
 /* Takes a node out of the tape. */
 static void unlink_node(cti_node *node) {
