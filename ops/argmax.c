@@ -1,14 +1,13 @@
 /* argmax: index of the largest element along dim, i64; the first of equal ones; NaN counts as the
  * largest; no gradient. i64 too */
 #include "support/reduce.h"
+#include "support/shape_ops.h"
 
 static ct_tensor *argmax_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
-    int ndim = x->shape.ndim;
-    /* a scalar counts as having one dim, as in torch */
-    int dim = cti_dim_index(c->context, "argmax", *(const int *)c->attrs, ndim ? ndim : 1);
+    const int dim = cti_op_dim_or_scalar("argmax", x, *(const int *)c->attrs);
     if (dim < 0) return NULL;
-    if (ndim && !x->shape.dim[dim])
+    if (x->shape.ndim && !x->shape.dim[dim])
         return ct_fail(c->context, CT_ERR_SHAPE, "argmax: dim %d of %s has no element", dim,
                        SHAPE(x->shape));
     return cti_reduce_dims(c, kernels(c)->argmax, NULL, CT_I64, x, 1u << dim, false);

@@ -14,7 +14,7 @@ typedef struct {
 
 static void cumsum_columns(const void *arg, int64_t o, int64_t j, int64_t width) {
     const cumsum_args *r = arg;
-    const int64_t at = (o * r->of.n * r->of.inner + j) * r->size;
+    const int64_t at = cti_columns_start(&r->of, o, j) * r->size;
     r->k->cumsum(r->of.n, width, r->x + at, r->of.inner, r->reverse, r->y + at);
 }
 

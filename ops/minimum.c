@@ -9,11 +9,7 @@ static ct_tensor *minimum_forward(ct_call *c) {
 }
 
 static bool minimum_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    for (int i = 0; i < 2; i++)
-        if (c->wants[i] &&
-            !cti_op_extremum_backward(c, kernels(c)->minimum_backward, i, g[0], &grad[i]))
-            return false;
-    return true;
+    return cti_op_extremum_backward(c, kernels(c)->minimum_backward, g[0], grad);
 }
 
 static const ct_op minimum_op = {

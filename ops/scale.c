@@ -1,14 +1,11 @@
 /* scale: y = a x;   dx = a g.   i64 too, for a whole a */
 #include "support/op.h"
 
-#include <math.h>
-
 static ct_tensor *scale_forward(ct_call *c) {
     double a = *(const double *)c->attrs;
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    if (c->in[0]->dtype == CT_I64 && !(fabs(a) < 0x1p63 && a == floor(a)))
-        return ct_fail(c->context, CT_ERR_ARGUMENT, "scale: i64 needs a whole number, not %g", a);
-    return cti_op_unary_scalar(c, c->in[0], kernels(c)->scale, a);
+    return cti_op_takes_number(c, a) ? cti_op_unary_scalar(c, c->in[0], kernels(c)->scale, a)
+                                     : NULL;
 }
 
 static bool scale_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {

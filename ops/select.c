@@ -23,12 +23,9 @@ static ct_tensor *select_forward(ct_call *c) {
     select_attrs s = *(const select_attrs *)c->attrs;
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     if (!select_resolve(c->context, x->shape, &s)) return NULL;
-    ct_shape shape = {.ndim = x->shape.ndim - 1};
-    int64_t stride[CT_MAX_DIMS] = {0};
-    for (int d = 0; d < shape.ndim; d++) {
-        shape.dim[d] = x->shape.dim[d < s.dim ? d : d + 1];
-        stride[d] = x->stride[d < s.dim ? d : d + 1];
-    }
+    ct_shape shape;
+    int64_t stride[CT_MAX_DIMS];
+    cti_op_without_dim(x, s.dim, &shape, stride);
     return cti_tensor_view(
         x, x->data + s.index * x->stride[s.dim] * (int64_t)cti_dtype_size(x->dtype), shape, stride);
 }

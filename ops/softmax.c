@@ -2,6 +2,7 @@
  *
  * Along the last dim row by row; along another dim by blocks of columns, in memory order. */
 #include "support/along.h"
+#include "support/columns.h"
 #include "support/shape_ops.h"
 
 static ct_tensor *softmax_rows_forward(ct_call *c) {
@@ -16,45 +17,36 @@ static bool softmax_rows_backward(const ct_call *c, ct_tensor *const *g, ct_tens
 static const ct_op softmax_rows_op = {
     .name = "softmax", .forward = softmax_rows_forward, .backward = softmax_rows_backward};
 
-/* ---- columns: (outer, n, inner) ---- */
+/* ---- along another dim ---- */
 
 typedef struct {
     const cti_kernels *k;
-    int64_t n, inner, width, blocks, size; /* inner: in blocks of columns, each width wide */
-    const char *x, *g;                     /* forward: x, NULL; backward: y, g */
+    cti_columns of;
+    int64_t size;
+    const char *x, *g; /* forward: x, NULL; backward: y, g */
     char *y;
 } softmax_columns_args;
 
-static void softmax_columns_task(void *arg, int64_t begin, int64_t end, int worker) {
+static void softmax_some_columns(const void *arg, int64_t o, int64_t j, int64_t width) {
     const softmax_columns_args *a = arg;
-    (void)worker;
-    for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t column = unit % a->blocks * a->width, left = a->inner - column,
-                      width = left < a->width ? left : a->width;
-        const int64_t at = (unit / a->blocks * a->n * a->inner + column) * a->size;
-        if (a->g)
-            a->k->softmax_columns_backward(a->n, width, a->x + at, a->g + at, a->inner, a->y + at);
-        else a->k->softmax_columns(a->n, width, a->x + at, a->inner, a->y + at);
-    }
+    const int64_t at = cti_columns_start(&a->of, o, j) * a->size;
+    if (a->g)
+        a->k->softmax_columns_backward(a->of.n, width, a->x + at, a->g + at, a->of.inner,
+                                       a->y + at);
+    else a->k->softmax_columns(a->of.n, width, a->x + at, a->of.inner, a->y + at);
 }
 
 static ct_tensor *softmax_along_columns(const ct_call *c, const ct_tensor *x, const char *g) {
-    const int dim = *(const int *)c->attrs;
     if (!cti_op_is_real(c, 0)) return NULL;
     ct_tensor *y = cti_op_new(c, x->dtype, x->shape);
     if (!y || y->numel == 0) return y;
-    softmax_columns_args a = {.k = kernels(c),
-                              .n = x->shape.dim[dim],
-                              .inner = 1,
-                              .size = (int64_t)cti_dtype_size(x->dtype),
-                              .x = x->data,
-                              .g = g,
-                              .y = y->data};
-    for (int d = dim + 1; d < x->shape.ndim; d++) a.inner *= x->shape.dim[d];
-    a.width = a.inner < 256 ? a.inner : 256;
-    a.blocks = (a.inner + a.width - 1) / a.width;
-    cti_parallel(c->context, x->numel / (a.n * a.inner) * a.blocks, cti_op_grain(a.n * a.width),
-                 softmax_columns_task, &a);
+    const softmax_columns_args a = {.k = kernels(c),
+                                    .of = cti_columns_along(x->shape, *(const int *)c->attrs),
+                                    .size = (int64_t)cti_dtype_size(x->dtype),
+                                    .x = x->data,
+                                    .g = g,
+                                    .y = y->data};
+    cti_columns_each(c->context, &a.of, 1, softmax_some_columns, &a);
     return y;
 }
 

@@ -9,12 +9,9 @@ static ct_tensor *squeeze_forward(ct_call *c) {
     if (dim < 0) return NULL;
     if (x->shape.ndim == 0 || x->shape.dim[dim] != 1)
         return cti_tensor_view(x, x->data, x->shape, x->stride);
-    ct_shape shape = {.ndim = x->shape.ndim - 1};
-    int64_t stride[CT_MAX_DIMS] = {0};
-    for (int d = 0; d < shape.ndim; d++) {
-        shape.dim[d] = x->shape.dim[d < dim ? d : d + 1];
-        stride[d] = x->stride[d < dim ? d : d + 1];
-    }
+    ct_shape shape;
+    int64_t stride[CT_MAX_DIMS];
+    cti_op_without_dim(x, dim, &shape, stride);
     return cti_tensor_view(x, x->data, shape, stride);
 }
 

@@ -11,8 +11,13 @@ typedef struct {
     int64_t outer, n, inner;
 } cti_columns;
 
-/* As those along one dim; a scalar has one column of one. */
+/* The columns along one dim. A scalar has one column of one element. */
 cti_columns cti_columns_along(ct_shape shape, int dim);
+
+/* The index of the first element of column (o, j). */
+static inline int64_t cti_columns_start(const cti_columns *of, int64_t o, int64_t j) {
+    return o * of->n * of->inner + j;
+}
 
 /* Runs f for all columns, `width` of them from column j of o on. The first argument of f's is arg.
  * cost: of an element. */

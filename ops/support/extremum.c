@@ -24,7 +24,7 @@ static ct_tensor *stretched(ct_tensor *t, ct_shape shape, int64_t *stride) {
                                                              : ct_contiguous(ct_expand(t, shape));
 }
 
-bool cti_op_extremum_backward(const ct_call *c, cti_binary_backward *f, int i, ct_tensor *g,
+static bool gradient_of_input(const ct_call *c, cti_binary_backward *f, int i, ct_tensor *g,
                               ct_tensor **grad) {
     extremum e = {.f = f, .g = g->data, .size = (int64_t)cti_dtype_size(g->dtype)};
     ct_tensor *a = stretched(c->in[i], g->shape, &e.sa),
@@ -36,4 +36,11 @@ bool cti_op_extremum_backward(const ct_call *c, cti_binary_backward *f, int i, c
     e.da = da->data;
     cti_parallel(c->context, g->numel, cti_op_grain(1), extremum_task, &e);
     return cti_op_sum_to_input(c, i, da, grad);
+}
+
+bool cti_op_extremum_backward(const ct_call *c, cti_binary_backward *f, ct_tensor *g,
+                              ct_tensor **grad) {
+    for (int i = 0; i < 2; i++)
+        if (c->wants[i] && !gradient_of_input(c, f, i, g, &grad[i])) return false;
+    return true;
 }

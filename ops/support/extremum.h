@@ -4,9 +4,10 @@
 
 #include "op.h"
 
-/* The gradient of in[i] of an op with two inputs that broadcast. f is the kernel for the gradient
- * of the first input; as the op is symmetric, that of the second is f with the inputs exchanged. */
-bool cti_op_extremum_backward(const ct_call *c, cti_binary_backward *f, int i, ct_tensor *g,
+/* The gradients of an op with two inputs that broadcast. f is the kernel for the gradient of the
+ * first input; because the op is symmetric, f with the inputs exchanged gives that of the second.
+ */
+bool cti_op_extremum_backward(const ct_call *c, cti_binary_backward *f, ct_tensor *g,
                               ct_tensor **grad);
 
 #endif

@@ -1,6 +1,8 @@
 #include "op.h"
 #include "../../src/core/strided_loop.h"
 
+#include <math.h>
+
 /* ---- checks ---- */
 
 bool cti_op_refuse(const ct_call *c, ct_dtype dtype) {
@@ -12,6 +14,12 @@ bool cti_op_is(const ct_call *c, int i, ct_dtype dtype) {
     if (c->in[i]->dtype == dtype) return true;
     return ct_fail(c->context, CT_ERR_DTYPE, "%s: input %d must be %s and is %s", c->op->name, i,
                    cti_dtype_name(dtype), cti_dtype_name(c->in[i]->dtype));
+}
+
+bool cti_op_is_whole(const ct_call *c, double a) {
+    if (fabs(a) < 0x1p63 && a == floor(a)) return true;
+    return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: i64 needs a whole number, not %g", c->op->name,
+                   a);
 }
 
 bool cti_op_refuse_dtypes(const ct_call *c, int i) {

@@ -72,6 +72,10 @@ bool cti_op_is(const ct_call *c, int i, ct_dtype dtype);     /* in[i] has that d
 static inline bool cti_op_is_real(const ct_call *c, int i) { /* in[i] is f32 or f64 */
     return cti_is_real(c->in[i]->dtype) || cti_op_refuse(c, c->in[i]->dtype);
 }
+bool cti_op_is_whole(const ct_call *c, double a); /* a is a whole number of i64 */
+static inline bool cti_op_takes_number(const ct_call *c, double a) { /* i64 takes whole ones */
+    return c->in[0]->dtype != CT_I64 || cti_op_is_whole(c, a);
+}
 /* all inputs (that are not NULL) have in[0]'s dtype */
 static inline bool cti_op_same_dtype(const ct_call *c) {
     for (int i = 1; i < c->n; i++)

@@ -46,10 +46,10 @@ typedef struct {
     /* rows of a unit and the number of such chunks in n; columns of a unit and the number of such
      * blocks in inner */
     int64_t rows, chunks, width, blocks;
-} pass;
+} reduce_pass;
 
-static void pass_task(void *arg, int64_t begin, int64_t end, int worker) {
-    const pass *p = arg;
+static void reduce_pass_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const reduce_pass *p = arg;
     (void)worker;
     if (p->whole_rows && p->inner == 1 && p->chunks == 1) {
         p->whole_rows(end - begin, p->n, p->x + begin * p->n * p->x_size, p->y + begin * p->y_size);
@@ -66,35 +66,43 @@ static void pass_task(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* (outer, n, inner) -> (outer, inner), none of them 0. Each pass leaves at most 1/32 of the
- * elements. */
-static bool reduce_run(const ct_call *c, cti_reduce *f, cti_reduce *again, ct_dtype from,
-                       ct_dtype to, const char *x, int64_t x_row, int64_t outer, int64_t n,
-                       int64_t inner, char *y) {
-    pass p = {.x = x,
-              .x_size = (int64_t)cti_dtype_size(from),
-              .y_size = (int64_t)cti_dtype_size(to),
-              .inner = inner,
-              .x_row = x_row};
-    p.width = inner < REDUCE_COLUMNS ? inner : REDUCE_COLUMNS;
-    p.blocks = (inner + p.width - 1) / p.width;
+/* A reduced run of x: (outer, n, inner) -> (outer, inner), none of them 0. */
+typedef struct {
+    cti_reduce *f, *again; /* again combines partial results; NULL: they cannot be combined */
+    ct_dtype from, to;
+    int64_t outer, n, inner, x_row; /* x_row: the stride of n in x, in elements */
+    const char *x;
+    char *y;
+} reduced_run;
+
+/* Each pass leaves at most 1/32 of the elements. */
+static bool reduce_run(const ct_call *c, reduced_run r) {
+    CTI_ASSERT(r.outer > 0 && r.n > 0 && r.inner > 0);
+    reduce_pass p = {.x = r.x,
+                     .x_size = (int64_t)cti_dtype_size(r.from),
+                     .y_size = (int64_t)cti_dtype_size(r.to),
+                     .inner = r.inner,
+                     .x_row = r.x_row};
+    p.width = r.inner < REDUCE_COLUMNS ? r.inner : REDUCE_COLUMNS;
+    p.blocks = (r.inner + p.width - 1) / p.width;
     for (p.chunks = 0; p.chunks != 1;
-         n = p.chunks, f = again, p.x = p.y, p.x_size = p.y_size, p.x_row = inner) {
-        bool cut = again && outer * p.blocks < REDUCE_FEW && n >= 2 * (REDUCE_UNIT / p.width);
-        const cti_kernels *k = c->context->isa->of[f == again ? to : from];
-        p.f = f;
-        p.whole_rows = f == k->sum ? k->sum_rows : f == k->max ? k->max_rows : NULL;
-        p.n = n;
-        p.rows = cut ? REDUCE_UNIT / p.width : n;
-        p.chunks = (n + p.rows - 1) / p.rows;
-        p.y = y;
+         r.n = p.chunks, r.f = r.again, p.x = p.y, p.x_size = p.y_size, p.x_row = r.inner) {
+        const bool cut =
+            r.again && r.outer * p.blocks < REDUCE_FEW && r.n >= 2 * (REDUCE_UNIT / p.width);
+        const cti_kernels *k = c->context->isa->of[r.f == r.again ? r.to : r.from];
+        p.f = r.f;
+        p.whole_rows = r.f == k->sum ? k->sum_rows : r.f == k->max ? k->max_rows : NULL;
+        p.n = r.n;
+        p.rows = cut ? REDUCE_UNIT / p.width : r.n;
+        p.chunks = (r.n + p.rows - 1) / p.rows;
+        p.y = r.y;
         if (cut) {
-            ct_tensor *chunks = cti_op_new(c, to, CT_SHAPE(outer, p.chunks, inner));
+            ct_tensor *chunks = cti_op_new(c, r.to, CT_SHAPE(r.outer, p.chunks, r.inner));
             if (!chunks) return false;
             p.y = chunks->data;
         }
-        cti_parallel(c->context, outer * p.chunks * p.blocks, cti_op_grain(p.rows * p.width),
-                     pass_task, &p);
+        cti_parallel(c->context, r.outer * p.chunks * p.blocks, cti_op_grain(p.rows * p.width),
+                     reduce_pass_task, &p);
     }
     return true;
 }
@@ -118,26 +126,25 @@ ct_tensor *cti_reduce_dims(const ct_call *c, cti_reduce *f, cti_reduce *again, c
     ct_tensor *y = cti_op_new(c, dtype, cti_shape_reduced(x->shape, set, keepdim));
     if (!y || !y->numel) return y;
     if (!x->numel) return memset(y->data, 0, (size_t)y->numel * cti_dtype_size(dtype)), y;
-    int64_t step = x->contiguous ? 0 : row_step(x, set);
+    CTI_ASSERT(again || __builtin_popcount(set) == 1);
+    const int64_t step = x->contiguous ? 0 : row_step(x, set);
     if (!step) x = cti_tensor_dense(x);
     if (!x) return NULL;
     cti_reduce_runs runs = cti_reduce_runs_of(x->shape, set);
-    ct_dtype from = x->dtype;
-    const char *data = x->data;
-    for (;;) {
-        int64_t outer, n, inner;
-        int last = cti_reduce_last(&runs, &outer, &n, &inner);
-        ct_tensor *reduced = last < 2 ? y : cti_op_new(c, dtype, CT_SHAPE(outer, inner));
-        if (!reduced || !reduce_run(c, f, again, from, dtype, data, step ? step : inner, outer, n,
-                                    inner, reduced->data))
-            return NULL;
+    reduced_run r = {.f = f, .again = again, .from = x->dtype, .to = dtype, .x = x->data};
+    for (bool first = true;; first = false) {
+        const int last = cti_reduce_last(&runs, &r.outer, &r.n, &r.inner);
+        ct_tensor *reduced = last < 2 ? y : cti_op_new(c, dtype, CT_SHAPE(r.outer, r.inner));
+        if (!reduced) return NULL;
+        r.y = reduced->data;
+        r.x_row = first && step ? step : r.inner;
+        if (!reduce_run(c, r)) return NULL;
         if (last < 2) return y;
         runs.count = last;
-        runs.size[last - 1] *= inner; /* the kept runs on both sides are adjacent now */
-        data = reduced->data;
-        from = dtype;
-        f = again;
-        step = 0;
+        runs.size[last - 1] *= r.inner; /* the kept runs on both sides are adjacent now */
+        r.x = reduced->data;
+        r.from = dtype;
+        r.f = again;
     }
 }
 

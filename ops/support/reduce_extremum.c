@@ -22,7 +22,7 @@ typedef struct {
 
 static void extremum_columns(const void *arg, int64_t o, int64_t j, int64_t width) {
     const extremum_args *s = arg;
-    const int64_t at = (o * s->of.n * s->of.inner + j) * s->size,
+    const int64_t at = cti_columns_start(&s->of, o, j) * s->size,
                   one = (o * s->of.inner + j) * s->size;
     s->k->max_backward(s->of.n, width, s->x + at, s->of.inner, s->y + one, s->g + one, s->dx + at);
 }

@@ -54,6 +54,15 @@ int cti_op_dim_or_scalar(const char *name, const ct_tensor *x, int64_t dim) {
     return cti_dim_index(x->context, name, dim, x->shape.ndim > 0 ? x->shape.ndim : 1);
 }
 
+void cti_op_without_dim(const ct_tensor *x, int dim, ct_shape *shape, int64_t *stride) {
+    CTI_ASSERT(dim >= 0 && dim < x->shape.ndim);
+    shape->ndim = x->shape.ndim - 1;
+    for (int d = 0; d < shape->ndim; d++) {
+        shape->dim[d] = x->shape.dim[d < dim ? d : d + 1];
+        stride[d] = x->stride[d < dim ? d : d + 1];
+    }
+}
+
 ct_tensor *cti_op_grad_sum(const ct_call *c, int i) {
     bool add;
     ct_tensor *place = cti_grad_writable(c, i, &add);

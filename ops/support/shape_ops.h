@@ -14,6 +14,9 @@ bool cti_op_view_strides(const ct_tensor *x, ct_shape shape, int64_t stride[CT_M
 /* dim as 0 ... ndim - 1, where a scalar counts as having one dim, as in torch. -1 with an error. */
 int cti_op_dim_or_scalar(const char *name, const ct_tensor *x, int64_t dim);
 
+/* x's shape and strides without a dim, which counts from the front. */
+void cti_op_without_dim(const ct_tensor *x, int dim, ct_shape *shape, int64_t *stride);
+
 /* The memory in which in[i]'s gradient accumulates, zeroed if nothing has been added yet. NULL with
  * an error. */
 ct_tensor *cti_op_grad_sum(const ct_call *c, int i);

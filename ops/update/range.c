@@ -35,32 +35,72 @@ static void scale_range_chunk(void *arg, int64_t begin, int64_t end, int worker)
     r->kernels->scale(end - begin, to, r->a, to);
 }
 
-static void run_range(const char *name, cti_task *task, int64_t arrays, ct_tensor *to, int64_t at,
-                      const ct_tensor *from, int64_t start, int64_t n, double a) {
-    ct_context *context = to->context;
+/* A range of an update in place, and how a profile counts it. */
+typedef struct {
+    const char *name;
+    cti_task *task;
+    int64_t arrays; /* arrays of n elements that are read or written */
+    ct_tensor *to;
+    const ct_tensor *from; /* NULL: the update reads no other tensor */
+    int64_t at, start, n;
+    double a;
+} range_update;
+
+static void run_range(const range_update *u) {
+    ct_tensor *to = u->to;
     const int64_t size = (int64_t)cti_dtype_size(to->dtype);
-    range_args r = {.kernels = context->isa->of[to->dtype],
-                    .to = to->data + at * size,
-                    .from = from ? from->data + start * size : NULL,
-                    .a = a,
+    CTI_ASSERT(cti_is_real(to->dtype) && to->contiguous);
+    CTI_ASSERT(u->at >= 0 && u->n >= 0 && u->n <= to->numel - u->at);
+    CTI_ASSERT(!u->from || (u->from->dtype == to->dtype && u->from->contiguous));
+    CTI_ASSERT(!u->from || (u->start >= 0 && u->n <= u->from->numel - u->start));
+    range_args r = {.kernels = to->context->isa->of[to->dtype],
+                    .to = to->data + u->at * size,
+                    .from = u->from ? u->from->data + u->start * size : NULL,
+                    .a = u->a,
                     .size = size};
     cti_span span;
-    if (n == 0) return;
-    cti_update_begin(context, &span, name);
-    cti_parallel(context, n, cti_op_grain(1), task, &r);
+    if (u->n == 0) return;
+    cti_update_begin(to->context, &span, u->name);
+    cti_parallel(to->context, u->n, cti_op_grain(1), u->task, &r);
     cti_tensor_wrote(to);
-    cti_update_end(context, &span, arrays * n * size);
+    cti_update_end(to->context, &span, u->arrays * u->n * size);
 }
 
 void cti_op_range_copy(ct_tensor *to, int64_t at, const ct_tensor *from, int64_t start, int64_t n) {
-    run_range("copy_range", copy_range_chunk, 2, to, at, from, start, n, 0);
+    run_range(&(range_update){.name = "copy_range",
+                              .task = copy_range_chunk,
+                              .arrays = 2,
+                              .to = to,
+                              .from = from,
+                              .at = at,
+                              .start = start,
+                              .n = n});
 }
 void cti_op_range_add(ct_tensor *to, int64_t at, const ct_tensor *from, int64_t start, int64_t n) {
-    run_range("add_range", add_range_chunk, 3, to, at, from, start, n, 0);
+    run_range(&(range_update){.name = "add_range",
+                              .task = add_range_chunk,
+                              .arrays = 3,
+                              .to = to,
+                              .from = from,
+                              .at = at,
+                              .start = start,
+                              .n = n});
 }
 void cti_op_range_fill(ct_tensor *to, int64_t at, int64_t n, double value) {
-    run_range("fill_range", fill_range_chunk, 1, to, at, NULL, 0, n, value);
+    run_range(&(range_update){.name = "fill_range",
+                              .task = fill_range_chunk,
+                              .arrays = 1,
+                              .to = to,
+                              .at = at,
+                              .n = n,
+                              .a = value});
 }
 void cti_op_range_scale(ct_tensor *to, int64_t at, int64_t n, double a) {
-    run_range("scale_range", scale_range_chunk, 2, to, at, NULL, 0, n, a);
+    run_range(&(range_update){.name = "scale_range",
+                              .task = scale_range_chunk,
+                              .arrays = 2,
+                              .to = to,
+                              .at = at,
+                              .n = n,
+                              .a = a});
 }
