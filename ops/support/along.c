@@ -2,6 +2,7 @@
 #include "shape_ops.h"
 
 int64_t cti_op_row_count(ct_shape shape) {
+    CTI_ASSERT(shape.ndim > 0);
     shape.ndim--;
     return cti_shape_numel(shape);
 }

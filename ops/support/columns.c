@@ -27,6 +27,7 @@ static void columns_each_block(void *arg, int64_t begin, int64_t end, int worker
 
 void cti_columns_each(ct_context *context, const cti_columns *of, int64_t cost, cti_columns_task *f,
                       const void *arg) {
+    CTI_ASSERT(of->outer >= 0 && of->n >= 0 && of->inner >= 0 && cost > 0);
     if (of->outer == 0 || of->inner == 0) return;
     columns_args w = {of, of->inner < COLUMNS_WIDTH ? of->inner : COLUMNS_WIDTH, 0, f, arg};
     w.blocks = (of->inner + w.width - 1) / w.width;

@@ -6,6 +6,7 @@ static inline bool inside(int64_t value, int64_t limit, int64_t also) {
 
 bool cti_op_indices_inside(const ct_call *c, const ct_tensor *index, const char *noun,
                            int64_t limit, int64_t also) {
+    CTI_ASSERT(index->dtype == CT_I64 && index->contiguous);
     const int64_t *value = (const int64_t *)index->data;
     int64_t outside = 0, i = 0;
     /* no early exit, so that the compiler can vectorise the loop */

@@ -35,6 +35,8 @@ static void add_index_columns(const void *arg, int64_t o, int64_t j, int64_t wid
 
 static index_rows_args index_rows_of(const ct_call *c, int dim, const ct_tensor *index,
                                      const ct_tensor *x, const ct_tensor *y) {
+    CTI_ASSERT(index->dtype == CT_I64 && index->contiguous && x->dtype == y->dtype);
+    CTI_ASSERT(x->contiguous && y->contiguous && dim >= 0);
     return (index_rows_args){.k = c->context->isa->of[x->dtype],
                              .of = cti_columns_along(x->shape, dim),
                              .count = index->numel,

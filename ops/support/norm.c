@@ -74,6 +74,8 @@ bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_te
     const bool want_w = c->wants[1], want_b = c->n > 2 && c->wants[2];
     const int64_t rows = cti_op_row_count(x->shape),
                   blocks = rows / NORM_BLOCK + (rows % NORM_BLOCK != 0);
+    CTI_ASSERT(rstd->dtype == cti_dtype_statistics(x->dtype) && rstd->numel == rows);
+    CTI_ASSERT(!mean || (mean->dtype == rstd->dtype && mean->numel == rows));
     norm_backward_args a = {.k = kernels(c),
                             .n = x->shape.dim[x->shape.ndim - 1],
                             .rows = rows,

@@ -72,6 +72,7 @@ static ct_tensor *op_run(const ct_call *c, ct_tensor *x, op_loop *l, bool rows) 
         cti_op_refuse(c, x->dtype);
         return NULL;
     }
+    CTI_ASSERT(x->contiguous);
     ct_tensor *y = cti_op_new(c, x->dtype, x->shape);
     if (!y || y->numel == 0) return y;
     l->x = x->data;
@@ -95,11 +96,13 @@ ct_tensor *cti_op_unary_scalar(const ct_call *c, ct_tensor *x, cti_unary_scalar 
 
 bool cti_op_unary_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, cti_unary_backward *f,
                            ct_tensor **dx) {
+    CTI_ASSERT(g->contiguous && g->dtype == xy->dtype && g->numel == xy->numel);
     return (*dx = op_run(c, xy, &(op_loop){.backward = f, .g = g->data}, false)) != NULL;
 }
 
 bool cti_op_rows_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, cti_unary_backward *f,
                           ct_tensor **dx) {
+    CTI_ASSERT(g->contiguous && g->dtype == xy->dtype && g->numel == xy->numel);
     return (*dx = op_run(c, xy, &(op_loop){.backward = f, .g = g->data}, true)) != NULL;
 }
 
@@ -136,7 +139,8 @@ ct_tensor *cti_op_binary(const ct_call *c, cti_binary *f, ct_dtype out) {
         return NULL;
     ct_tensor *y = same ? cti_op_new(c, out, a->shape) : cti_op_new(c, out, shape);
     if (!y || y->numel == 0) return y;
-    if (same && y->numel <= cti_op_grain(1)) { /* small, and both are dense */
+    if (same && y->numel <= cti_op_grain(1)) { /* small */
+        CTI_ASSERT(a->contiguous && b->contiguous);
         f(y->numel, a->data, 1, b->data, 1, y->data);
         return y;
     }

@@ -39,6 +39,7 @@ static inline bool cti_op_new_grads(const ct_call *c, int n, ct_tensor **grad) {
 
 /* The start of the second half of a dense tensor, as in (2, rows): maxima, then 1 / sums. */
 static inline char *cti_op_second_half(const ct_tensor *t) {
+    CTI_ASSERT(t->contiguous && t->numel % 2 == 0);
     return t->data + (size_t)(t->numel / 2) * cti_dtype_size(t->dtype);
 }
 

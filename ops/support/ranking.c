@@ -31,8 +31,9 @@ static uint64_t key_of(ct_dtype dtype, const char *x, int64_t i) {
     case CT_F64: return key_of_real(cti_real_get(dtype, x, i));
     case CT_I64: return (uint64_t)((const int64_t *)x)[i] ^ TOP_BIT;
     case CT_BOOL: return ((const bool *)x)[i];
-    case CT_BF16: break; /* refused before */
+    case CT_BF16: break;
     }
+    CTI_ASSERT(false); /* topk and argsort refuse other dtypes */
     return 0;
 }
 
@@ -83,6 +84,8 @@ static void rank_rows(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 bool cti_rank(const ct_call *c, const ct_tensor *x, int dim, bool descending, ct_tensor *index) {
+    CTI_ASSERT(x->contiguous && index->dtype == CT_I64 && index->contiguous);
+    CTI_ASSERT(index->shape.ndim == x->shape.ndim);
     if (index->numel == 0) return true;
     ranking r = {.dtype = x->dtype,
                  .of = cti_columns_along(x->shape, dim),
@@ -90,6 +93,7 @@ bool cti_rank(const ct_call *c, const ct_tensor *x, int dim, bool descending, ct
                  .flip = descending ? UINT64_MAX : 0,
                  .x = x->data,
                  .index = (int64_t *)index->data};
+    CTI_ASSERT(r.k > 0 && r.k <= r.of.n);
     const int64_t rows = r.of.outer * r.of.inner, grain = cti_op_grain(8 * r.of.n);
     const int64_t heaps = rows > grain ? cti_parallel_width(c->context) : 1;
     const size_t bytes = cti_bytes(r.k, (size_t)heaps * sizeof *r.heaps);

@@ -80,6 +80,7 @@ static void step_row_task(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t i = step_at(r, begin), count; begin < end;
          i++, begin += units_of(count, r->job->unit)) {
         const cti_op_step *s = &r->all[i];
+        CTI_ASSERT(i < r->n && begin >= s->first);
         const int64_t at = (begin - s->first) * r->job->unit, left = s->g->numel - at,
                       most = (end - begin) * r->job->unit;
         count = left < most ? left : most;

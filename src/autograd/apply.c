@@ -98,6 +98,7 @@ static inline __attribute__((always_inline)) bool apply_run(ct_call *c, ct_tenso
     bool done = apply_prepare(c, given, in, wants, recording, &wanted) &&
                 apply_compute(c, given, &frame, own);
     if (done && wanted && has_gradient(c)) done = cti_tape_record(c, given);
+    CTI_ASSERT(own || context->frame == &frame);
     if (own && done && wanted && has_gradient(c)) context->tape_last->special = CTI_NODE_OWN;
     if (done && context->observed) done = cti_observe_result(c, given);
     for (int k = 1; k < c->n_outs; k++) {

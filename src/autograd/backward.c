@@ -53,6 +53,7 @@ static bool receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame *frame
         cti_node_ref(node);
         ++*pending;
     }
+    CTI_ASSERT(*pending > 0 || !node->call.op);
     return true;
 }
 
@@ -105,10 +106,12 @@ static bool call_backward(cti_node *node, backward_fn run, ct_tensor **cotangent
         cti_tensor_own(c->context->frame, cotangent[k]);
         node->slot[k].sum = NULL;
     }
-    for (int i = 0; i < c->n; i++)
-        if (c->wants[i] &&
-            (!is_gradient_of(c, i, grad[i]) || !receive(node->edge[i], grad[i], frame, pending)))
+    for (int i = 0; i < c->n; i++) {
+        if (!c->wants[i]) continue;
+        CTI_ASSERT(cti_node_may_be_older(cti_node_of(node->edge[i]), node));
+        if (!is_gradient_of(c, i, grad[i]) || !receive(node->edge[i], grad[i], frame, pending))
             return false;
+    }
     return true;
 }
 
@@ -140,8 +143,11 @@ static bool node_backward(cti_node *node, int *pending, bool retain_graph, cti_s
     const bool clean = context->observed && cti_observe_node(node, span);
     bool done = call_backward(node, run, cotangent, grad, &frame, pending);
     if (context->observed) done = cti_observe_node_end(node, span, clean, done);
-    for (int i = 0; i < n; i++)
-        if (node->edge[i]) cti_grad_slot_end_loans(node->edge[i]);
+    for (int i = 0; i < n; i++) {
+        if (!node->edge[i]) continue;
+        CTI_ASSERT(!done || !node->edge[i]->lent); /* all that was borrowed came back */
+        cti_grad_slot_end_loans(node->edge[i]);
+    }
     context->op = "backward";
     cti_frame_close(context, &frame);
     if (n > ON_STACK) cti_give(context, grad, bytes);
@@ -153,6 +159,7 @@ static bool node_backward(cti_node *node, int *pending, bool retain_graph, cti_s
 /* ---- along the tape ---- */
 
 static void clear_pending(cti_node *node, int *pending) {
+    CTI_ASSERT(node->pending && *pending > 0);
     node->pending = false;
     --*pending;
     for (int k = 0; k < node->call.n_outs; k++) cti_grad_slot_empty(&node->slot[k]);
@@ -163,6 +170,7 @@ static void clear_pending(cti_node *node, int *pending) {
 static bool backward_give_up(cti_node *node, int pending) {
     cti_node_ref(node);
     while (pending) {
+        CTI_ASSERT(node);
         if (node->pending) {
             clear_pending(node, &pending);
             node->refs--; /* not the last: this function holds one */
@@ -194,6 +202,7 @@ __attribute__((noinline)) static bool run_pending(cti_node *node, int pending, b
                                                   cti_span *span) {
     node->call.context->pending = &pending;
     while (pending) {
+        CTI_ASSERT(node); /* older nodes are left while one is pending */
         cti_node *older;
         if (node->pending) {
             if (!node_backward(node, &pending, retain_graph, span))
@@ -299,6 +308,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     }
     ok = ok ? run_pending(newest, pending, opts.retain_graph, &span)
             : backward_give_up(newest, pending);
+    CTI_ASSERT(cti_tape_pending(context) == 0);
     cti_frame_close(context, &frame);
     context->backward = NULL;
     context->op = outer_op;

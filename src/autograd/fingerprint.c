@@ -94,6 +94,7 @@ static uint64_t sum_of_rows(const ct_tensor *t) {
     enum { CHUNK = 256 };
     uint64_t buffer[CHUNK], sum = 0;
     const int64_t size = (int64_t)cti_dtype_size(t->dtype);
+    CTI_ASSERT(size <= (int64_t)sizeof *buffer);
     const cti_kernels *kernels = t->context->isa->of[t->dtype];
     cti_strided_loop loop;
     cti_strided_loop_over(&loop, t->shape, 1, &t);

@@ -16,6 +16,7 @@ static void write_zeros(ct_tensor *t, int dim, int64_t start, int64_t end) {
 }
 
 void cti_grad_slot_write_rest(cti_grad_slot *slot) {
+    CTI_ASSERT(cti_grad_slot_is_partial(slot) && slot->sum);
     write_zeros(slot->sum, slot->dim, slot->start, slot->end);
     slot->start = slot->end = 0;
 }
@@ -38,6 +39,8 @@ static ct_tensor *move_in(ct_tensor *grad, const cti_frame *frame, bool shown) {
 /* Gives sum the memory of `from`, a row-major tensor, and ends `from`. The handle `sum` stays, as a
  * caller of ct_grad may have it. */
 static void replace_memory(ct_tensor *sum, ct_tensor *from) {
+    CTI_ASSERT(from->contiguous && from->dtype == sum->dtype);
+    CTI_ASSERT(cti_shape_same(&from->shape, &sum->shape));
     cti_storage *storage = sum->storage;
     sum->storage = from->storage;
     sum->data = from->data;
@@ -60,6 +63,8 @@ static bool accumulate(ct_tensor *sum, const ct_tensor *grad) {
 }
 
 bool cti_grad_slot_receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame *frame) {
+    cti_grad_slot_assert(slot);
+    CTI_ASSERT(!is_leaf(slot) || !cti_grad_slot_is_partial(slot));
     if (slot->sum == grad && slot->lent) { /* backward wrote into it */
         slot->lent--;
         return true;
@@ -71,6 +76,7 @@ bool cti_grad_slot_receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame
 }
 
 bool cti_grad_slot_retain(cti_grad_slot *slot, const cti_frame *frame) {
+    CTI_ASSERT(slot->sum && !cti_grad_slot_is_partial(slot));
     if (slot->retained) return accumulate(slot->retained, slot->sum);
     slot->retained = move_in(slot->sum, frame, true);
     return slot->retained != NULL;
@@ -87,6 +93,7 @@ static cti_grad_slot *input_slot(const ct_call *call, int i) {
 static ct_tensor *lend(const ct_call *call, int i, bool *add) {
     const ct_tensor *in = call->in[i];
     cti_grad_slot *slot = input_slot(call, i);
+    CTI_ASSERT(call->wants[i]);
     *add = slot && slot->sum && cti_tensor_is_sole(slot->sum);
     if (*add) {
         slot->lent++;
@@ -129,6 +136,7 @@ ct_tensor *cti_grad_writable_onto(const ct_call *call, int i, ct_tensor **base) 
 /* If [start, end) of the dim is at an end of the range that is not written yet, marks it as written
  * and returns true: the slice can be stored, not added. Else makes the slot FULL. */
 static bool claim_slice(cti_grad_slot *slot, int dim, int64_t start, int64_t end) {
+    CTI_ASSERT(start <= end && end <= slot->sum->shape.dim[dim]);
     const bool same = dim == slot->dim;
     if (same && start == slot->start && end <= slot->end) {
         slot->start = end;
@@ -170,6 +178,7 @@ bool cti_grad_accumulate_slice(const ct_call *call, int i, int dim, int64_t star
 ct_tensor *cti_saved_writable(const ct_call *call, int k) {
     cti_node *node = (cti_node *)call;
     ct_tensor *saved = call->saved[k];
+    CTI_ASSERT(saved && saved->storage); /* not taken in this backward already */
     if (node->last && cti_tensor_is_sole(saved)) {
         ct_tensor *taken = cti_tensor_view(saved, saved->data, saved->shape, NULL);
         if (!taken) return NULL;

@@ -37,6 +37,20 @@ struct cti_grad_slot {
     ct_tensor *retained; /* with retain: what ct_grad shows */
 };
 
+static inline bool cti_grad_slot_is_partial(const cti_grad_slot *slot) {
+    return slot->start < slot->end;
+}
+
+/* Asserts that the slot is in one of the three states. */
+static inline void cti_grad_slot_assert(const cti_grad_slot *slot) {
+    CTI_ASSERT(slot->lent >= 0 && slot->start <= slot->end);
+    CTI_ASSERT(slot->sum || (slot->start == slot->end && !slot->lent && !slot->fresh));
+    CTI_ASSERT(!slot->sum || !slot->sum->frame);
+    CTI_ASSERT(!cti_grad_slot_is_partial(slot) || slot->sum->contiguous);
+    CTI_ASSERT(!cti_grad_slot_is_partial(slot) ||
+               (slot->start >= 0 && slot->end <= slot->sum->shape.dim[slot->dim]));
+}
+
 /* ---- for backward.c ---- */
 
 /* Adds a gradient to the slot. `frame` is the frame of the op's backward: its tensors can be moved
@@ -45,7 +59,7 @@ bool cti_grad_slot_receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame
 
 void cti_grad_slot_write_rest(cti_grad_slot *slot);
 static inline void cti_grad_slot_fill(cti_grad_slot *slot) { /* PARTIAL becomes FULL */
-    if (slot->start < slot->end) cti_grad_slot_write_rest(slot);
+    if (cti_grad_slot_is_partial(slot)) cti_grad_slot_write_rest(slot);
 }
 /* Adds the sum to `retained`, for ct_retain_grad. False: out of memory, recorded. */
 bool cti_grad_slot_retain(cti_grad_slot *slot, const cti_frame *frame);
@@ -59,6 +73,7 @@ static inline void cti_grad_slot_end_loans(cti_grad_slot *slot) {
     if (slot->fresh && slot->lent) cti_grad_slot_empty(slot);
     slot->lent = 0;
     slot->fresh = false;
+    cti_grad_slot_assert(slot);
 }
 
 /* ---- for the backward of the library's ops ---- */

@@ -34,6 +34,7 @@ typedef struct {
 
 /* Sets `number` of the root and of every node that it was computed from. */
 static void graph_reach(graph *g) {
+    CTI_ASSERT(!g->root->number); /* no other walk is under way */
     g->root->number = 1;
     g->count = 1;
     /* ops that have a number and that the loop has not visited */

@@ -85,6 +85,7 @@ static cti_grad_slot *outside(cti_grad_slot *slot, recompute_extent e) {
     return leaf && leaf->frame && leaf->frame->id >= e.frame->id ? NULL : slot;
 }
 
+_Static_assert(CT_MAX_OUTPUTS < sizeof(int) * 8, "a node's number has a bit for each slot");
 static bool is_known(const cti_grad_slot *slot) {
     return cti_node_of(slot)->number & 1 << slot->index;
 }
@@ -101,6 +102,7 @@ static cti_node *next_inside(const cti_node *node, recompute_extent e) {
 /* Reaches the nodes inside, and gets to know the slots outside. Returns how many of these were not
  * known before. */
 static int64_t collect_nodes(const ct_tensor *y, recompute_extent e) {
+    CTI_ASSERT(is_inside_run(y->slot, e) && !cti_node_of(y->slot)->number);
     int64_t found = 0;
     int reached = 1;
     cti_node_of(y->slot)->number = reached;
@@ -212,6 +214,7 @@ static void add_all_outside(cti_node *node, const ct_tensor *y, recompute_extent
         next = next_inside(inside, e);
         inside->number = 0;
     }
+    CTI_ASSERT(!node || n == node->call.n);
 }
 
 /* Gets to know the slots outside but for those of the inputs; returns how many. */
@@ -314,6 +317,7 @@ ct_tensor *cti_recompute(ct_fn fn, void *arg, size_t arg_size, ct_tensor *const 
         if (in[i] && !cti_tensor_has_values(in[i], "recompute")) return NULL;
     if (!cti_ready(context)) return NULL;
     if (!fn) return ct_fail(context, CT_ERR_ARGUMENT, "recompute: the function is NULL");
+    CTI_ASSERT(arg_size <= CTI_RECOMPUTE_ARG);
     recompute_attrs a = {.fn = fn,
                          .arg = arg,
                          .copied = arg_size > 0,

@@ -84,6 +84,7 @@ static inline void tape_append(cti_node *node) {
     ct_context *context = node->call.context;
     node->sequence = ++context->sequence;
     node->prev = context->tape_last;
+    CTI_ASSERT(!node->prev || (!node->prev->next && cti_node_may_be_older(node->prev, node)));
     *(node->prev ? &node->prev->next : &context->tape_first) = node;
     context->tape_last = node;
 }
@@ -109,6 +110,7 @@ static inline bool tape_record(const ct_call *c, ct_tensor *const *given, int n_
         else (tensor++)->storage = NULL;
         wants[i] = c->wants[i];
         edge[i] = wants[i] ? given[i]->slot : NULL;
+        CTI_ASSERT(!edge[i] || cti_node_of(edge[i])->refs > 0);
         if (edge[i]) cti_node_ref(cti_node_of(edge[i]));
     }
     for (int k = 0; k < n_outs; k++) {
@@ -143,12 +145,15 @@ void cti_tape_append(cti_node *node) { tape_append(node); }
 /* Takes a node out of the tape. */
 static void unlink_node(cti_node *node) {
     ct_context *context = node->call.context;
+    CTI_ASSERT((node->next ? node->next->prev : context->tape_last) == node);
+    CTI_ASSERT((node->prev ? node->prev->next : context->tape_first) == node);
     if (node->next) node->next->prev = node->prev;
     else context->tape_last = node->prev;
     *(node->prev ? &node->prev->next : &context->tape_first) = node->next;
 }
 
 void cti_tape_move(cti_node *node, cti_node *before) {
+    CTI_ASSERT(node != before && !node->moved && before->sequence);
     unlink_node(node);
     node->next = before;
     node->prev = before->prev;
@@ -190,7 +195,9 @@ void cti_node_release(cti_node *node) {
  * inner call only puts its node on context->to_free, and the outermost call frees that list in a
  * loop: the depth stays 2 however long a chain of nodes is. */
 void cti_node_unref(cti_node *node) {
+    CTI_ASSERT(node->refs > 0);
     if (--node->refs) return;
+    CTI_ASSERT(!node->pending); /* which holds a reference */
     ct_context *context = node->call.context;
     if (node->sequence) unlink_node(node);
     node->next = context->to_free;

@@ -91,6 +91,20 @@ void cti_tape_move(cti_node *node, cti_node *before);
 
 /* ---- nodes ---- */
 
+/* The order of the tape, for asserts. A leaf is not on the tape; of a node that was moved, or of
+ * one beside it, the sequence does not tell. */
+static inline bool cti_node_may_be_older(const cti_node *node, const cti_node *than) {
+    return !node->call.op || node->moved || than->moved || node->sequence < than->sequence;
+}
+
+/* The number of pending nodes on the tape, for asserts. */
+static inline int64_t cti_tape_pending(const ct_context *context) {
+    int64_t pending = 0;
+    for (const cti_node *node = context->tape_first; node; node = node->next)
+        pending += node->pending;
+    return pending;
+}
+
 /* A leaf: a node without an op. NULL: out of memory, recorded. */
 cti_node *cti_tape_leaf(ct_tensor *owner);
 
