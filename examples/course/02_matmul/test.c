@@ -160,13 +160,15 @@ static ct_tensor *left(ct_context *context, ct_shape shape, course_set bits) {
     return ct_from_f64(context, shape, one);
 }
 
-/* bits == 0: the library's product */
-static ct_tensor *variant(ct_tensor *const *in, int n, void *transpose, course_set bits) {
-    (void)n;
-    const bool turn = *(bool *)transpose;
-    ct_tensor *a = in[0], *b = in[1];
-    if (!bits) return librarys(a, b, turn);
-    const ct_shape shape = ct_shape_of(librarys(a, b, turn));
+typedef struct {
+    ct_tensor *a, *b; /* NULL: a mistake would read what is not there */
+    int64_t inner;    /* K */
+} factor_pair;
+
+/* a and b as they are read: `turn` is the exercise's `transpose`, `columns` the result's. */
+static factor_pair read_factors(ct_tensor *a, ct_tensor *b, bool turn, int64_t columns,
+                                course_set bits) {
+    const factor_pair none = {0};
     if (bits >> A_TRANSPOSED & 1) a = ct_transpose(a, -1, -2);
     if (bits >> A_OF_MEMORY & 1) a = of_memory(a);
     if (bits >> B_OF_MEMORY & 1) b = of_memory(b);
@@ -179,18 +181,23 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *transpose, course_s
         a = by_steps(a, inner, row ? inner : 1);
         b = by_steps(b, ct_dim(b, -1), row ? ct_dim(b, -1) : 1);
     }
-    if (!a || !b) return NULL;
+    if (!a || !b) return none;
     if (turn && !(bits >> TRANSPOSE_IGNORED & 1)) b = ct_transpose(b, -1, -2);
     if (bits >> A_STEP_ROWS & 1) a = by_steps(a, rows, rows * inner);
-    if (bits >> A_STEP_COLUMNS & 1) a = by_steps(a, shape.dim[shape.ndim - 1], rows * inner);
+    if (bits >> A_STEP_COLUMNS & 1) a = by_steps(a, columns, rows * inner);
     if (bits >> B_TRANSPOSED & 1) b = turn ? NULL : ct_transpose(b, -1, -2);
-    if (!a || !b) return NULL;
+    if (!a || !b) return none;
     if (bits >> NOT_ADVANCED_A & 1) a = ct_ndim(b) == 3 && ct_dim(b, 0) > 1 ? NULL : first_of(a);
     if (a && bits >> NOT_ADVANCED_B & 1)
         b = ct_ndim(a) == 3 && ct_dim(a, 0) > 1 ? NULL : first_of(b);
-    if (!a || !b) return NULL;
+    if (!a || !b) return none;
     if (bits >> SQUARED & 1) a = ct_mul(a, a);
-    if (bits >> ELEMENTS & 1) return ct_mul(a, b);
+    return (factor_pair){a, b, inner};
+}
+
+/* The sum over k, or what is computed instead of it. f->a becomes what is multiplied. */
+static ct_tensor *summed(factor_pair *f, course_set bits) {
+    ct_tensor *a = f->a, *b = f->b;
     if (bits >> A_OF_FIRST & 1) a = first_of(a);
     if (bits >> B_OF_FIRST & 1) b = first_of(b);
     if (bits >> ABSOLUTE & 1) a = ct_abs(a), b = ct_abs(b);
@@ -199,24 +206,23 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *transpose, course_s
                   to = bits >> FIRST_ALONE & 1 ? 1 : k - (bits >> LAST_LOST & 1);
     if (from != 0 || to != k)
         a = ct_narrow(a, -1, from, to - from), b = ct_narrow(b, -2, from, to - from);
-    ct_tensor *y;
     if (bits >> MIDDLE_LOST & 1) {
         double one[256];
-        if (inner > 256) return NULL;
-        for (int64_t i = 0; i < inner; i++) one[i] = i % 2 == 0;
-        a = ct_mul(a, ct_from_f64(ct_context_of(a), CT_SHAPE(inner), one));
+        if (f->inner > 256) return NULL;
+        for (int64_t i = 0; i < f->inner; i++) one[i] = i % 2 == 0;
+        a = ct_mul(a, ct_from_f64(ct_context_of(a), CT_SHAPE(f->inner), one));
     }
-    if (bits >> LARGEST & 1) {
-        y = ct_max(ct_mul(ct_unsqueeze(a, -1), ct_unsqueeze(b, -3)), CT_DIMS(-2), false);
-        return y;
-    }
-    if (bits >> ORDER & 1) y = ct_matmul(b, a);
-    else if (bits >> SUMMANDS & 1)
-        y = ct_add(ct_scale(ct_sum(a, CT_DIMS(-1), true), 1), ct_sum(b, CT_DIMS(-2), true));
-    else y = ct_matmul(a, b);
-    if (!y) return NULL;
-    if (bits >> MEAN_OF_PRODUCTS & 1) y = ct_scale(y, 1 / (double)inner);
-    if (bits >> ROOT_OF_INNER & 1) y = ct_scale(y, 1 / sqrt((double)inner));
+    f->a = a;
+    if (bits >> LARGEST & 1)
+        return ct_max(ct_mul(ct_unsqueeze(a, -1), ct_unsqueeze(b, -3)), CT_DIMS(-2), false);
+    if (bits >> ORDER & 1) return ct_matmul(b, a);
+    if (bits >> SUMMANDS & 1)
+        return ct_add(ct_scale(ct_sum(a, CT_DIMS(-1), true), 1), ct_sum(b, CT_DIMS(-2), true));
+    return ct_matmul(a, b);
+}
+
+/* The sums y as they are written into a result of this shape. */
+static ct_tensor *written(ct_tensor *y, ct_tensor *a, ct_shape shape, course_set bits) {
     if (bits >> NEGATED & 1) y = ct_neg(y);
     if (bits >> SUM_FROM_ONE & 1) y = ct_add_scalar(y, 1);
     if (bits >> ONE_COLUMN_FOR_ALL & 1) y = ct_expand(ct_narrow(y, -1, 0, 1), shape);
@@ -241,6 +247,22 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *transpose, course_s
     if (bits >> Y_TRANSPOSED & 1) y = ct_transpose(y, -1, -2);
     if (bits >> Y_OF_MEMORY & 1) y = ct_reshape(ct_contiguous(ct_transpose(y, -1, -2)), shape);
     return y;
+}
+
+/* bits == 0: the library's product */
+static ct_tensor *variant(ct_tensor *const *in, int n, void *transpose, course_set bits) {
+    (void)n;
+    const bool turn = *(bool *)transpose;
+    if (!bits) return librarys(in[0], in[1], turn);
+    const ct_shape shape = ct_shape_of(librarys(in[0], in[1], turn));
+    factor_pair f = read_factors(in[0], in[1], turn, shape.dim[shape.ndim - 1], bits);
+    if (!f.a) return NULL;
+    if (bits >> ELEMENTS & 1) return ct_mul(f.a, f.b);
+    ct_tensor *y = summed(&f, bits);
+    if (!y || bits >> LARGEST & 1) return y;
+    if (bits >> MEAN_OF_PRODUCTS & 1) y = ct_scale(y, 1 / (double)f.inner);
+    if (bits >> ROOT_OF_INNER & 1) y = ct_scale(y, 1 / sqrt((double)f.inner));
+    return written(y, f.a, shape, bits);
 }
 static double element(ct_tensor *a, ct_tensor *b, bool turn, int64_t e) {
     ct_tensor *y = yours(a, b, turn);

@@ -228,94 +228,125 @@ static ct_tensor *by_column(batch b, const double *counts, double count) {
     return ct_scale(ct_sum(all, CT_ALL, false), 1 / count);
 }
 
+/* The rows as a loss with mistakes reads them. */
+typedef struct {
+    int64_t rows, target[8];
+    double counts[8];    /* each row's weight in the sum */
+    int64_t count, last; /* how many rows count, and the last of them */
+    bool other_rows;     /* a target is read in another row */
+} row_list;
+
+/* False: it would refuse them. */
+static bool read_rows(row_list *r, int64_t classes, int64_t ignore_index, course_set bits) {
+    const bool negative = bits >> IGNORE_NEGATIVE & 1;
+    bool ended = false;
+    int64_t given[8];
+    memcpy(given, r->target, sizeof given);
+    for (int64_t i = 0; i < r->rows; i++) {
+        const bool in_range = given[i] >= 0 && given[i] < classes;
+        bool ignored = negative ? given[i] < 0 : given[i] == ignore_index;
+        if (bits >> IGNORED_COUNTED & 1 && in_range) ignored = false;
+        if (bits >> IGNORED_ALONE & 1) ignored = !ignored;
+        if (ignored && !in_range && bits >> IGNORED_ALONE & 1) return false;
+        if (!ignored && !in_range) return false;
+        if (bits >> AFTER_IGNORED_LOST & 1 && i && given[i - 1] == ignore_index) ignored = true;
+        if (bits >> IGNORE_FIRST_CLASS & 1 && given[i] == 0) ignored = true;
+        ended |= ignored && bits >> STOPS_AT_IGNORED & 1;
+        r->counts[i] = !ignored && !ended;
+        if (r->counts[i] != 0) r->last = i, r->count++;
+        if (bits >> FIRST_TARGET & 1) r->target[i] = r->target[0];
+        if (bits >> TARGET_OF_NEXT_ROW & 1 && i + 1 < r->rows) r->target[i] = given[i + 1];
+        if (bits >> TARGET_OF_ROW_BEFORE & 1 && i) r->target[i] = given[i - 1];
+        if (bits >> TARGET_OF_ROW_NUMBER & 1) r->target[i] = i;
+        if (bits >> TARGET_FROM_END & 1) r->target[i] = classes - 1 - given[i];
+        if (bits >> TARGET_BY_COLUMN & 1) {
+            r->target[i] =
+                given[i] * r->rows + i - i * classes; /* counted from the start of row i */
+            if (r->counts[i] != 0 && (r->target[i] < 0 || r->target[i] >= classes))
+                r->other_rows = true;
+        }
+        r->target[i] += (bits >> NEXT_TARGET & 1) - (bits >> TARGET_BEFORE & 1);
+        r->target[i] = ((r->target[i] % classes) + classes) % classes;
+    }
+    return true;
+}
+
+static void weigh_rows(row_list *r, course_set bits) {
+    int64_t so_far = 0;
+    for (int64_t i = 0; i < r->rows; i++) {
+        if ((bits >> FIRST_ROW & 1 && i != 0) || (bits >> LAST_ROW & 1 && i != r->last))
+            r->counts[i] = 0;
+        if ((bits >> FIRST_ROW_LOST & 1 && i == 0) ||
+            (bits >> LAST_ROW_LOST & 1 && i == r->rows - 1))
+            r->counts[i] = 0;
+        so_far += r->counts[i] != 0;
+        if (bits >> DIVIDED_AS_COUNTED & 1 && r->counts[i] != 0) r->counts[i] = 1 / (double)so_far;
+        if (bits >> RUNNING_HALVES & 1 && r->counts[i] != 0)
+            r->counts[i] = pow(0.5, (double)(r->count - so_far + 1));
+    }
+}
+
+/* The losses that are summed, (N, C), of which the target's are not 0. */
+static ct_tensor *losses_of_targets(ct_tensor *logits, const row_list *r, course_set bits) {
+    ct_context *context = ct_context_of(logits);
+    ct_tensor *x = logits;
+    ct_tensor *hot =
+        ct_one_hot(ct_from_i64(context, CT_SHAPE(r->rows), r->target), ct_dim(logits, 1), CT_F64);
+    if (bits >> NOT_ADVANCED & 1) {
+        int64_t from[8];
+        for (int64_t i = 0, next = 0; i < r->rows; i++) from[i] = r->counts[i] != 0 ? next++ : i;
+        x = ct_index_select(x, 0, ct_from_i64(context, CT_SHAPE(r->rows), from));
+    }
+    ct_tensor *all = losses(x, bits);
+    if (bits >> SQUARES & 1) all = ct_sub(ct_softmax(logits, -1), hot), all = ct_mul(all, all);
+    else if (bits >> BINARY & 1) {
+        ct_tensor *p = ct_softmax(logits, -1),
+                  *off = ct_sub(ct_ones(context, CT_F64, CT_SCALAR), hot);
+        all = ct_sub(ct_mul(all, hot), ct_mul(off, ct_log(ct_add_scalar(ct_neg(p), 1))));
+    } else if (!(bits >> ALL_CLASSES & 1))
+        all = ct_masked_fill(all, ct_eq(hot, ct_scale(hot, 0)), 0);
+    return all;
+}
+
+/* What the sum is divided by. */
+static double divisor(const row_list *r, int64_t classes, course_set bits) {
+    const double number = (double)r->count;
+    return bits >> SUM_FOR_MEAN & 1       ? 1
+           : bits >> OVER_ALL_ROWS & 1    ? (double)r->rows
+           : bits >> OVER_CLASSES & 1     ? (double)classes
+           : bits >> OVER_LOGITS & 1      ? (double)(r->count * classes)
+           : bits >> OVER_COUNT_MORE & 1  ? number + 1
+           : bits >> OVER_ONE_LESS & 1    ? number - 1
+           : bits >> ROOT & 1             ? sqrt(number)
+           : bits >> MEAN_TWICE & 1       ? number * number
+           : bits >> COUNT_OF_IGNORED & 1 ? (double)(r->rows - r->count)
+           : bits & (COURSE_BIT(FIRST_ROW) | COURSE_BIT(DIVIDED_AS_COUNTED) |
+                     COURSE_BIT(RUNNING_HALVES))
+               ? 1
+               : number;
+}
+
 /* bits == 0: the library's loss */
 static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
     batch b = *(const batch *)arg;
     (void)n;
     b.logits = in[0];
     if (!bits) return library_loss(b);
-    ct_context *context = ct_context_of(in[0]);
-    const int64_t rows = ct_dim(in[0], 0), classes = ct_dim(in[0], 1);
-    int64_t target[8], count = 0, last = 0;
-    double counts[8];
-    bool other_rows = false;
-    if (rows > 8 || rows == 0 || !ct_to_i64(b.targets, target, rows)) return NULL;
-    const bool negative = bits >> IGNORE_NEGATIVE & 1;
-    bool ended = false;
-    int64_t given[8], so_far = 0;
-    memcpy(given, target, sizeof given);
-    for (int64_t i = 0; i < rows; i++) {
-        const bool in_range = given[i] >= 0 && given[i] < classes;
-        bool ignored = negative ? given[i] < 0 : given[i] == b.attrs.ignore_index;
-        if (bits >> IGNORED_COUNTED & 1 && in_range) ignored = false;
-        if (bits >> IGNORED_ALONE & 1) ignored = !ignored;
-        if (ignored && !in_range && bits >> IGNORED_ALONE & 1) return NULL;
-        if (!ignored && !in_range) return NULL;
-        if (bits >> AFTER_IGNORED_LOST & 1 && i && given[i - 1] == b.attrs.ignore_index)
-            ignored = true;
-        if (bits >> IGNORE_FIRST_CLASS & 1 && given[i] == 0) ignored = true;
-        ended |= ignored && bits >> STOPS_AT_IGNORED & 1;
-        counts[i] = !ignored && !ended;
-        if (counts[i] != 0) last = i, count++;
-        if (bits >> FIRST_TARGET & 1) target[i] = target[0];
-        if (bits >> TARGET_OF_NEXT_ROW & 1 && i + 1 < rows) target[i] = given[i + 1];
-        if (bits >> TARGET_OF_ROW_BEFORE & 1 && i) target[i] = given[i - 1];
-        if (bits >> TARGET_OF_ROW_NUMBER & 1) target[i] = i;
-        if (bits >> TARGET_FROM_END & 1) target[i] = classes - 1 - given[i];
-        if (bits >> TARGET_BY_COLUMN & 1) {
-            target[i] = given[i] * rows + i - i * classes; /* counted from the start of row i */
-            if (counts[i] != 0 && (target[i] < 0 || target[i] >= classes)) other_rows = true;
-        }
-        target[i] += (bits >> NEXT_TARGET & 1) - (bits >> TARGET_BEFORE & 1);
-        target[i] = ((target[i] % classes) + classes) % classes;
-    }
-    for (int64_t i = 0; i < rows; i++) {
-        if ((bits >> FIRST_ROW & 1 && i != 0) || (bits >> LAST_ROW & 1 && i != last)) counts[i] = 0;
-        if ((bits >> FIRST_ROW_LOST & 1 && i == 0) || (bits >> LAST_ROW_LOST & 1 && i == rows - 1))
-            counts[i] = 0;
-        so_far += counts[i] != 0;
-        if (bits >> DIVIDED_AS_COUNTED & 1 && counts[i] != 0) counts[i] = 1 / (double)so_far;
-        if (bits >> RUNNING_HALVES & 1 && counts[i] != 0)
-            counts[i] = pow(0.5, (double)(count - so_far + 1));
-    }
-    ct_tensor *hot = ct_one_hot(ct_from_i64(context, CT_SHAPE(rows), target), classes, CT_F64);
-    ct_tensor *x = in[0];
-    if (other_rows) return by_column(b, counts, (double)count);
-    if (bits >> NOT_ADVANCED & 1) {
-        int64_t from[8];
-        for (int64_t i = 0, next = 0; i < rows; i++) from[i] = counts[i] != 0 ? next++ : i;
-        x = ct_index_select(x, 0, ct_from_i64(context, CT_SHAPE(rows), from));
-    }
-    ct_tensor *all = losses(x, bits);
-    if (bits >> SQUARES & 1) all = ct_sub(ct_softmax(in[0], -1), hot), all = ct_mul(all, all);
-    else if (bits >> BINARY & 1) {
-        ct_tensor *p = ct_softmax(in[0], -1),
-                  *off = ct_sub(ct_ones(context, CT_F64, CT_SCALAR), hot);
-        all = ct_sub(ct_mul(all, hot), ct_mul(off, ct_log(ct_add_scalar(ct_neg(p), 1))));
-    } else if (!(bits >> ALL_CLASSES & 1))
-        all = ct_masked_fill(all, ct_eq(hot, ct_scale(hot, 0)), 0);
-    ct_tensor *row = ct_sum(all, CT_DIMS(-1), false),
-              *weights = ct_from_f64(context, CT_SHAPE(rows), counts);
+    const int64_t classes = ct_dim(in[0], 1);
+    row_list r = {.rows = ct_dim(in[0], 0)};
+    if (r.rows > 8 || r.rows == 0 || !ct_to_i64(b.targets, r.target, r.rows) ||
+        !read_rows(&r, classes, b.attrs.ignore_index, bits))
+        return NULL;
+    weigh_rows(&r, bits);
+    if (r.other_rows) return by_column(b, r.counts, (double)r.count);
+    ct_tensor *row = ct_sum(losses_of_targets(in[0], &r, bits), CT_DIMS(-1), false),
+              *weights = ct_from_f64(ct_context_of(in[0]), CT_SHAPE(r.rows), r.counts);
     if (bits >> SQUARED & 1) row = ct_mul(row, row);
     if (bits >> LARGEST_LOSS & 1) return ct_max(ct_mul(row, weights), CT_ALL, false);
     ct_tensor *sum = ct_sum(ct_mul(row, weights), CT_ALL, false);
     if (bits >> SIGN & 1) sum = ct_neg(sum);
     if (bits >> DOUBLED & 1) sum = ct_scale(sum, 2);
-    const double number = (double)count;
-    const double over = bits >> SUM_FOR_MEAN & 1       ? 1
-                        : bits >> OVER_ALL_ROWS & 1    ? (double)rows
-                        : bits >> OVER_CLASSES & 1     ? (double)classes
-                        : bits >> OVER_LOGITS & 1      ? (double)(count * classes)
-                        : bits >> OVER_COUNT_MORE & 1  ? number + 1
-                        : bits >> OVER_ONE_LESS & 1    ? number - 1
-                        : bits >> ROOT & 1             ? sqrt(number)
-                        : bits >> MEAN_TWICE & 1       ? number * number
-                        : bits >> COUNT_OF_IGNORED & 1 ? (double)(rows - count)
-                        : bits & (COURSE_BIT(FIRST_ROW) | COURSE_BIT(DIVIDED_AS_COUNTED) |
-                                  COURSE_BIT(RUNNING_HALVES))
-                            ? 1
-                            : number;
-    return ct_scale(sum, 1 / over);
+    return ct_scale(sum, 1 / divisor(&r, classes, bits));
 }
 
 /* -ln softmax of a row at its target */
