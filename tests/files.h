@@ -45,6 +45,17 @@ static void teardown(void) {
     ck_assert_int_eq(rmdir(folder), 0);
 }
 
+/* The text that ct_load_report_print prints. */
+static inline const char *printed_report(const ct_load_report *report) {
+    static char text[1024];
+    FILE *file = fopen(in_folder("report"), "w+");
+    ct_load_report_print(report, file);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    return text;
+}
+
 /* Do both modules have the same parameter names and bits? */
 static inline bool same(const ct_module *a, const ct_module *b) {
     ct_param p = {0}, q = {0};

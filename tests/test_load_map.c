@@ -251,12 +251,7 @@ START_TEST(the_report) {
     ck_assert_uint_eq(strlen(report.unexpected_names[0]), 127);
     ck_assert_ptr_nonnull(strstr(report.unexpected_names[0], "xx...xx"));
 
-    char printed[1024];
-    FILE *file = fopen(in_folder("report"), "w+");
-    ct_load_report_print(&report, file);
-    rewind(file);
-    printed[fread(printed, 1, sizeof printed - 1, file)] = 0;
-    fclose(file);
+    const char *printed = printed_report(&report);
     ck_assert_ptr_nonnull(
         strstr(printed, "loaded 1: fits\nmissing 7: mapped, missing0, missing1, missing2, ...\n"
                         "unexpected 1: xxx"));

@@ -18,6 +18,16 @@ static bool adam(ct_tensor *p, ct_tensor *g, ct_tensor *m, ct_tensor *v, cti_ada
     return cti_op_adam_step(
         &(cti_op_step){.p = p, .g = g, .state = {m, v}, .numbers = {.adam = numbers}}, 1);
 }
+/* The numbers of a first step with beta1 = 0.9 and beta2 = 0.99. */
+static cti_adam_numbers first_step(double lr) {
+    return (cti_adam_numbers){.lr = lr,
+                              .beta1 = 0.9,
+                              .beta2 = 0.99,
+                              .eps = 1e-8,
+                              .bias1 = 0.1,
+                              .bias2 = 0.01,
+                              .grad_scale = 1};
+}
 static void *bytes_of(ct_tensor *t) {
     return ct_dtype_of(t) == CT_F32 ? (void *)ct_data_f32(t) : ct_data_f64(t);
 }
@@ -133,13 +143,7 @@ START_TEST(steps_of_many) {
                 for (int j = 0; j < 4; j++)
                     ck_assert((t[j] = of(dtype, CT_SHAPE(size[i]))) &&
                               cti_op_fill_uniform(t[j], 0.5, 1));
-                cti_adam_numbers a = {.lr = 0.1 * i,
-                                      .beta1 = 0.9,
-                                      .beta2 = 0.99,
-                                      .eps = 1e-8,
-                                      .bias1 = 0.1,
-                                      .bias2 = 0.01,
-                                      .grad_scale = 1};
+                const cti_adam_numbers a = first_step(0.1 * i);
                 all[k][i] = (cti_op_step){
                     .p = t[0], .g = t[1], .state = {t[2], t[3]}, .numbers = {.adam = a}};
                 if (k == 0) squares[0] += cti_op_sum_squares(&all[0][i], 1);
@@ -182,13 +186,8 @@ START_TEST(moments_fade_to_zero) {
         const double least = dtype == CT_F32 ? FLT_MIN : DBL_MIN;
         ck_assert(cti_op_fill(p, 1) && cti_op_fill(g, 0) && cti_op_fill(m, -1.05 * least) &&
                   cti_op_fill(v, 3 * least));
-        cti_adam_numbers a = {.lr = 0.1,
-                              .beta1 = 0.9,
-                              .beta2 = 0.5,
-                              .eps = 1e-8,
-                              .bias1 = 0.1,
-                              .bias2 = 0.01,
-                              .grad_scale = 1};
+        cti_adam_numbers a = first_step(0.1);
+        a.beta2 = 0.5;
         ck_assert(adam(p, g, m, v, a));
         for (int i = 0; i < 17; i++) {
             /* would be 0.945 of the smallest normal number */
@@ -211,13 +210,7 @@ START_TEST(threads_write_the_same_bits) {
         ct_tensor *p = of(CT_F32, CT_SHAPE(N)), *g = of(CT_F32, CT_SHAPE(N)),
                   *m = of(CT_F32, CT_SHAPE(N)), *v = of(CT_F32, CT_SHAPE(N));
         ck_assert(cti_op_fill_normal(p, 0, 1) && cti_op_fill_uniform(g, -1, 1));
-        cti_adam_numbers a = {.lr = 0.1,
-                              .beta1 = 0.9,
-                              .beta2 = 0.99,
-                              .eps = 1e-8,
-                              .bias1 = 0.1,
-                              .bias2 = 0.01,
-                              .grad_scale = 1};
+        const cti_adam_numbers a = first_step(0.1);
         ck_assert(adam(p, g, m, v, a) && cti_op_scale_in_place(p, 3));
         ck_assert(ct_to_f32(ct_dropout(p, 0.2, true), now, N));
         const double s = squares_of(p);
