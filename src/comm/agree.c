@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of another version or byte order it is another number. */
+/* A library of another version, or a machine of another byte order, has another number. */
 static const uint64_t version = UINT64_C(0x636f74616e676500) + CT_VERSION_MAJOR * 10000 +
                                 CT_VERSION_MINOR * 100 + CT_VERSION_PATCH;
 
@@ -44,7 +44,7 @@ static bool same_place(const cti_place *a, const cti_place *b) {
     return a->call == b->call && a->dist == b->dist && a->step == b->step && a->count == b->count;
 }
 
-/* upper is of higher ranks than lower; the result goes to lower. */
+/* `upper` is the block of higher ranks than `lower`. The result is in `lower`. */
 static void merge_head(cti_agreement *lower, const cti_agreement *upper) {
     CTI_ASSERT(lower->rank < upper->rank);
     if (lower->elsewhere < 0 && !same_place(&lower->place, &upper->place)) {
@@ -92,7 +92,8 @@ bool cti_agreement_holds(ct_comm *comm, const cti_agreement *all, cti_place plac
     const char *call = cti_call_name(place.call);
     const cti_place *a = &all->place, *b = &all->other;
     const bool dist = a->dist != b->dist, apart = a->call != b->call || a->step != b->step || dist;
-    /* A rank that sees that ranks are apart leaves, so that others may see both. */
+    /* A rank that finds ranks in different calls leaves the run. Another rank may find both the
+     * difference and the loss; the difference is the better error. */
     if (all->lost && all->elsewhere < 0) {
         ct_fail(context, CT_ERR_IO, "%s: %s; this rank is in step %" PRId64, call, all->message,
                 place.step);

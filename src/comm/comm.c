@@ -1,4 +1,4 @@
-/* Transfers of a comm, and its end. */
+/* Transfers of a comm, and how it is closed; comm.h has the states. */
 #include "comm.h"
 #include "../core/assert.h"
 
@@ -9,9 +9,9 @@
 
 /* ---- calls of the engine ---- */
 
-enum { MOST_NAME = 40, MOST_REASON = 120 }; /* bytes of a fault */
+enum { MOST_NAME = 40, MOST_REASON = 120 }; /* most bytes in a fault */
 
-/* How many bytes the UTF-8 sequence at `s` has; 0: it is none. */
+/* Returns the number of bytes of the UTF-8 sequence at `s`; 0 if the bytes are not UTF-8. */
 static int utf8_length(const unsigned char *s) {
     const int length = s[0] < 0x80                   ? 1
                        : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
@@ -23,7 +23,7 @@ static int utf8_length(const unsigned char *s) {
     return length;
 }
 
-/* Copies a text of the engine, of any length and bytes, as a part of a line of UTF-8. */
+/* Copies a text of the engine, which may have any length and any bytes, to a line of UTF-8. */
 static void copy_words(char *out, size_t most, const char *text) {
     const size_t length = cti_shorten(out, most, text, strlen(text));
     for (size_t i = 0; i < length;) {
@@ -37,8 +37,9 @@ static void copy_name(const ct_comm *comm, char name[MOST_NAME + 1]) {
     copy_words(name, MOST_NAME, comm->engine->name ? comm->engine->name : "without a name");
 }
 
-/* A function of the engine runs between these two. One that is left otherwise, as by longjmp,
- * counts as running for ever, so that nothing of the comm is used again. */
+/* engine_enter and engine_leave enclose every call of an engine's function. If the function is left
+ * otherwise, by longjmp for instance, it counts as running for ever, so the comm is not used
+ * again. */
 static void engine_enter(ct_comm *comm) {
     comm->inside = true;
     comm->context->engines++;
@@ -58,7 +59,7 @@ bool cti_comm_is_inside(ct_comm *comm, const char *function) {
     return true;
 }
 
-/* Starts or tests a transfer. The engine may change its state and nothing else of it. */
+/* Starts or tests a transfer. The engine may change `state` and no other field of it. */
 static ct_transfer_state engine_run(ct_comm *comm, ct_transfer *transfer, bool starts) {
     const ct_comm_engine *engine = comm->engine;
     const ct_transfer given = *transfer;
@@ -86,7 +87,7 @@ static void engine_close(ct_comm *comm, bool failed) {
     comm->data = NULL;
 }
 
-/* Why the last transfer failed. */
+/* Writes the engine's reason for the last failure. */
 static void engine_reason(ct_comm *comm, char words[MOST_REASON + 1]) {
     char name[MOST_NAME + 1];
     copy_name(comm, name);
@@ -202,8 +203,8 @@ void cti_comm_lose(ct_comm *comm, int peer, const char *says) {
     }
 }
 
-/* The peer may be there still and wait for this rank, and others for the peer, so that going on
- * could be a circle: this rank leaves. state: what test has returned. */
+/* Handles a failure of the engine. The peer may be alive and waiting for us; continuing could
+ * deadlock, so this rank leaves. `state` is the result of the engine's test. */
 static void comm_fail(ct_comm *comm, int peer, ct_transfer_state state) {
     char words[MOST_REASON + 1], says[CTI_LOSS_SIZE];
     if (state == CT_TRANSFER_FAILED) {
@@ -243,8 +244,9 @@ int64_t cti_comm_start(ct_comm *comm, cti_transfer *transfer, int tag, int peer,
                                 tensor->data + (size_t)at * size, (size_t)n * size);
 }
 
-/* A transfer has ended so. Whether that is news: not for the roll, as a rank that has left says
- * nothing. */
+/* Unlinks a transfer that has ended with this state. Returns whether the caller should look at its
+ * transfers again. For a transfer of the roll call the answer is no, because a rank that has left
+ * sends no roll message. */
 static bool end_transfer(ct_comm *comm, cti_transfer *transfer, ct_transfer_state state) {
     const int peer = transfer->transfer.peer;
     const bool roll = transfer->transfer.tag == CTI_ROLL_TAG;
@@ -275,7 +277,7 @@ bool cti_comm_poll(ct_comm *comm) {
         cti_transfer *next = t->next;
         if (state != CT_TRANSFER_PENDING && end_transfer(comm, t, state)) {
             ended = true;
-            /* others of the peer may have ended too, `next` among them */
+            /* other transfers with this peer may have ended too, including `next` */
             if (state != CT_TRANSFER_DONE) next = comm->pending;
         }
         t = next;

@@ -1,10 +1,31 @@
-/* Messages between ranks: transfers that are under way. wait.h waits for them.
+/* Messages between ranks: the transfers of a comm. wait.h waits for them; agree.h makes all ranks
+ * decide alike.
  *
- * A peer that has left or does not answer is *lost*: its transfers end with undefined data, later
- * ones with it do at once, and the comm has a fault, the sentence that says so. So a caller
- * exchanges what it has to without looking, and all ranks then agree on whether any had a fault
- * (agree.h). After that the comm is broken: it is closed, which the other ranks see, and only says
- * why. Where the engine fails it is broken at once. */
+ *     WORKING ---- a peer has left or does not answer ----> FAULTY
+ *        |                                                    |
+ *        | the engine fails, or                               | the ranks agree that a rank
+ *        | ranks are in different calls                       | was lost, or the step ends
+ *        v                                                    |
+ *     BROKEN <------------------------------------------------'
+ *
+ *     state      fault    engine     transfers with lost peers        other transfers
+ *     WORKING    ""       set        (no peer is lost)                run
+ *     FAULTY     set      set        end at once, data undefined      run
+ *     BROKEN     set      NULL       end at once, data undefined      end at once, data undefined
+ *
+ * (1) comm->pending lists the transfers whose `pending` is true, in the order in which they were
+ * started.
+ *
+ * (2) No transfer with a lost peer is pending.
+ *
+ * (3) A broken comm has no pending transfer and never calls its engine.
+ *
+ * (4) The first fault stays until cti_comm_break replaces it.
+ *
+ * (5) `inside` is true while a function of the engine runs. The comm is not used or closed then.
+ *
+ * A caller therefore exchanges all messages of a call without looking at the state. The agreement
+ * at the call's end finds every fault. */
 #ifndef CTI_COMM_COMM_H
 #define CTI_COMM_COMM_H
 
@@ -15,22 +36,22 @@
 typedef struct cti_transfer cti_transfer;
 struct cti_transfer {
     ct_transfer transfer;
-    cti_transfer *next, *prev; /* on comm->pending */
-    bool pending, done;        /* done: it has ended well */
+    cti_transfer *next, *prev; /* neighbours in comm->pending */
+    bool pending, done;        /* done: the transfer has ended and its data is valid */
 };
 
 enum { CTI_FAULT_SIZE = 200, CTI_LOSS_SIZE = CTI_FAULT_SIZE - 24 }; /* without "rank N " */
 
-/* What a rank that waits says when the roll is called: see roll_call.h. */
+/* The message of the roll call (roll_call.h): the ranks that the sender waits for. */
 enum { CTI_ROLL_TAG = 255, CTI_ROLL_PEERS = 8 };
 typedef struct {
-    int32_t n; /* -1: nothing yet */
+    int32_t n; /* -1: no message has come */
     int32_t peer[CTI_ROLL_PEERS];
 } cti_roll_note;
 typedef struct {
     cti_transfer send, receive;
-    cti_roll_note note; /* of that rank; of the own one what it has sent */
-    bool posted;        /* the receive, once: an engine need not give its message to another */
+    cti_roll_note note; /* the message of that rank; in the own entry, the message that was sent */
+    bool posted;        /* `receive` was started, which happens once */
     bool reached;
 } cti_roll;
 
@@ -40,46 +61,47 @@ struct ct_comm {
         ct_context *context;
     };
     cti_closer closer;
-    const ct_comm_engine *engine;  /* NULL: the comm is broken */
-    void *data;                    /* the engine's */
-    cti_transfer *pending, *last;  /* in the order in which they were started */
+    const ct_comm_engine *engine;  /* NULL when the comm is broken */
+    void *data;                    /* belongs to the engine */
+    cti_transfer *pending, *last;  /* oldest and newest, by start */
     bool *lost;                    /* [size] */
     cti_roll *roll;                /* [size] */
-    bool listens, called, settled; /* to the roll; has called it; has given up whom it has shown */
+    bool listens, called, settled; /* states of the roll call */
     bool inside;                   /* a function of the engine is running */
     double timeout;
     int rank, size;
-    int dists;                  /* how many ct_dist it has had */
-    char fault[CTI_FAULT_SIZE]; /* "rank 3 has left the run"; "" if there is none */
+    int dists;                  /* number of ct_dist that were made on this comm */
+    char fault[CTI_FAULT_SIZE]; /* "rank 3 has left the run"; "" without a fault */
 };
 _Static_assert(sizeof(ct_comm) <= CTI_OBJECT_BYTES, "a comm is an object");
 
-/* Starts the transfer of elements [at, at + n) of a row-major tensor, or of bytes. Returns how many
- * bytes that is. It is not pending afterwards if it has no bytes or the peer is lost. */
+/* Starts to send or receive elements [at, at + n) of a row-major tensor, or bytes. Returns the
+ * number of bytes. With 0 bytes, a lost peer or a broken comm it returns 0 and the transfer is not
+ * pending. */
 int64_t cti_comm_start(ct_comm *comm, cti_transfer *transfer, int tag, int peer, bool receives,
                        ct_tensor *tensor, int64_t at, int64_t n);
 int64_t cti_comm_start_bytes(ct_comm *comm, cti_transfer *transfer, int tag, int peer,
                              bool receives, void *data, size_t size);
 
-/* Whether a function of the comm's engine is running, which is an error of the function that asks:
- * the comm cannot be used or closed while it waits for its engine. A transfer that is being started
- * or tested fails by that. */
+/* Is a function of the comm's engine running? If so, that is recorded as an error of `function`:
+ * the comm cannot be used or closed while it waits for its engine. The transfer that the engine
+ * starts or tests fails by this error. */
 bool cti_comm_is_inside(ct_comm *comm, const char *function);
 
-/* Tests every transfer once, without waiting. Whether any has ended. */
+/* Tests every pending transfer once, without waiting. Returns whether any has ended. */
 bool cti_comm_poll(ct_comm *comm);
 
-/* Takes a transfer back that is pending, if it is. */
+/* Cancels the transfer if it is pending. */
 void cti_comm_cancel(ct_comm *comm, cti_transfer *transfer);
 
-/* Ends all transfers with a peer. The first fault stays; says: "has left the run". */
+/* Declares a peer lost and cancels all transfers with it. `says` continues "rank 3 ...": "has left
+ * the run". It becomes the fault unless the comm has one. */
 void cti_comm_lose(ct_comm *comm, int peer, const char *says);
 
-/* Takes back what is pending of the roll call. */
+/* Cancels the transfers of the roll call. */
 void cti_comm_hush(ct_comm *comm);
 
-/* Closes the engine, with its transfers: from now on the comm only says this fault, or if it is
- * NULL the one that it has. */
+/* Cancels all transfers and closes the engine. A fault that is not NULL replaces the comm's. */
 void cti_comm_break(ct_comm *comm, const char *fault);
 
 #endif

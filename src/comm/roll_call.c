@@ -1,4 +1,4 @@
-/* Notes of ranks that wait, and whom they lead to; see the header. */
+/* The roll call; roll_call.h has the states. */
 #include "roll_call.h"
 #include "../core/assert.h"
 
@@ -21,7 +21,7 @@ bool cti_roll_is_called(const ct_comm *comm) {
     return false;
 }
 
-/* Adds a peer that is not in the note yet, if it has room. */
+/* Adds a peer to the note, unless it is in it or the note is full. */
 static void add_peer(cti_roll_note *note, int peer) {
     for (int i = 0; i < note->n; i++)
         if (note->peer[i] == peer) return;
@@ -42,7 +42,7 @@ void cti_roll_call(ct_comm *comm, int tag) {
                                  sizeof *own);
 }
 
-/* Marks whom the rank waits for. */
+/* Marks the ranks that `rank` waits for as reached. Returns whether any is new. */
 static bool reach_from(ct_comm *comm, int rank) {
     const cti_roll_note *note = &comm->roll[rank].note;
     bool more = false;

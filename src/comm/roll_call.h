@@ -1,25 +1,35 @@
-/* Who is to blame for a time-out.
+/* Which ranks are lost after a time-out.
  *
  *     rank 0 waits for 1, which waits for 3, which does not answer
  *
- * Rank 0 sees that 1 is silent, and no more. So a rank whose time is up calls the roll: it tells
- * every other rank for whom it waits, and listens for a while. A rank that waits too, hears that
- * and does the same; one that does not answer says nothing. Who is reached from the ranks that one
- * waits for, and has said nothing, is given up; those that have answered will go on.
+ * Rank 0 has received nothing from rank 1, but rank 1 is not lost. So a rank whose time is up calls
+ * the roll: it sends every rank the list of the ranks it waits for, and receives their lists for a
+ * while. A rank that is waiting too sends its list when a call reaches it.
  *
- * A rank listens once it has waited for a moment, so that most waits cost nothing. Whoever has
- * called has a fault, and leaves the run; so there is one call at most, and no old one is heard. */
+ * Then follow "waits for" from this rank's peers: every rank that did not answer is declared lost.
+ * A rank that answered is only waiting, and stays.
+ *
+ *     QUIET --- waits for a moment ---> LISTENING --- time is up, or a list arrives ---> CALLED
+ * ---> SETTLED ^                                   |
+ *       '--------- the wait ends -----------'
+ *
+ * (1) A rank listens only after it has waited for a moment, so a short wait costs no message.
+ *
+ * (2) A rank calls the roll once at most. Then it has a fault and leaves the run. No list of an
+ * earlier call is ever received.
+ *
+ * (3) A list that has arrived is kept. Its receive is started once for each peer. */
 #ifndef CTI_COMM_ROLL_CALL_H
 #define CTI_COMM_ROLL_CALL_H
 
 #include "comm.h"
 
-/* Receives what others say. */
+/* LISTENING: starts to receive the lists of the other ranks. */
 void cti_roll_listen(ct_comm *comm);
-bool cti_roll_is_called(const ct_comm *comm); /* by another rank, as far as was heard */
-/* Says for which peers of transfers with the tag this rank waits. */
+bool cti_roll_is_called(const ct_comm *comm); /* another rank's list has arrived */
+/* CALLED: sends the list of peers of this rank's transfers with the tag. */
 void cti_roll_call(ct_comm *comm, int tag);
-/* A rank to give up after one was before, or -1 at first; -1: there is none any more. */
+/* The first lost rank after rank `after`, or of all for -1. Returns -1 after the last. */
 int cti_roll_silent(ct_comm *comm, int after);
 
 #endif

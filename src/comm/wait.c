@@ -7,7 +7,7 @@
 #include "../os/os.h"
 #include "roll_call.h"
 
-/* ---- whom to give up ---- */
+/* ---- lost ranks ---- */
 
 static void lose(ct_comm *comm, int peer) {
     char says[CTI_LOSS_SIZE];
@@ -15,8 +15,8 @@ static void lose(ct_comm *comm, int peer) {
     cti_comm_lose(comm, peer, says);
 }
 
-/* Gives up the ranks that the roll call has shown: not those that only wait for them. Without any,
- * as one has answered meanwhile, it is the first that was waited for. */
+/* SETTLED: declares the ranks lost that the roll call has found. If all of them have answered
+ * meanwhile, the first peer in this rank's own list is lost. */
 static void settle_roll(ct_comm *comm) {
     CTI_ASSERT(comm->called && !comm->settled);
     comm->settled = true;
@@ -25,7 +25,7 @@ static void settle_roll(ct_comm *comm) {
     if (!*comm->fault && own->n > 0) lose(comm, own->peer[0]);
 }
 
-/* Gives up the peers of all transfers of the tag. */
+/* Declares the peers of all transfers of the tag lost. */
 static void give_up_peers(ct_comm *comm, int tag) {
     cti_transfer *t = comm->pending;
     while (t) {
@@ -35,11 +35,11 @@ static void give_up_peers(ct_comm *comm, int tag) {
     }
 }
 
-/* A wait of so many seconds listens. Whoever has called the roll waits four times as long for
- * answers, as another rank may have begun to wait just before, and be slow. */
+/* Seconds of waiting after which a rank listens. After a call a rank receives lists for four times
+ * as long, because a slow rank may have begun to wait just before. */
 static double listen_time(const ct_comm *comm) { return comm->timeout < 8 ? comm->timeout / 8 : 1; }
 
-/* What a wait of so many seconds does besides waiting. */
+/* Takes the step of the roll call that is due after `waited` seconds. */
 static void look_around(ct_comm *comm, cti_wait *wait, double waited) {
     if (!comm->called) {
         if (waited > listen_time(comm) && !comm->listens) cti_roll_listen(comm);
@@ -59,13 +59,13 @@ static void look_around(ct_comm *comm, cti_wait *wait, double waited) {
 /* ---- waiting ---- */
 
 cti_wait cti_wait_begin(ct_comm *comm, int tag) {
-    comm->listens = comm->called; /* no longer, after a wait that has ended */
+    comm->listens = comm->called; /* an earlier wait's listening ends here */
     return (cti_wait){.tag = tag};
 }
 
-/* A message between two processes of a machine takes about a microsecond, so a few turns only
- * test. Then whoever else has work gets the core, and after some milliseconds this rank sleeps: 20
- * us, up to a millisecond in the end. */
+/* A message between two processes of a machine takes about a microsecond, so the first turns only
+ * test. Later turns yield the core to other threads. After some milliseconds this rank sleeps, 20
+ * us at first and 1 ms at most. */
 void cti_wait_turn(ct_comm *comm, cti_wait *wait) {
     enum { TESTS = 64, YIELDS = 4096, LEAST = 20000, MOST = 1000000 };
     if (cti_comm_poll(comm)) {
