@@ -1,4 +1,4 @@
-/* What rank 0 has, for all ranks. */
+/* Broadcasts from rank 0 to all ranks. */
 #include "dist.h"
 
 #include <string.h>
@@ -29,7 +29,7 @@ void cti_dist_broadcast_bytes(ct_dist *dist, void *data, size_t size) {
     pass_on(dist, data, size, NULL);
 }
 
-/* ---- what a ct_dist begins with ---- */
+/* ---- the initial values of a ct_dist ---- */
 
 static void share_module(ct_dist *dist) {
     ct_optim *optim = dist->optim;
@@ -39,7 +39,7 @@ static void share_module(ct_dist *dist) {
     cti_dist_broadcast_bytes(dist, &dist->context->rng, sizeof dist->context->rng);
 }
 
-/* States that are there become those of the parts: `cut` are slots with new ones. */
+/* Replaces whole states by the states of the ranges: `cut` are items with new, cut states. */
 static void share_states(ct_dist *dist, cti_nn_item *cut) {
     for (int64_t i = 0; i < dist->params; i++) {
         cti_nn_item *item = dist->param[i].item;

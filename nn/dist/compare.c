@@ -1,5 +1,6 @@
-/* What must be the same on all ranks, as a list of items in words. Rank 0 sends a hash of each; the
- * lowest rank that has another one, and rank 0's words for that item, make the error. */
+/* The properties that must be equal on all ranks, each with a name and a value in words. Rank 0
+ * sends a hash of each property. The lowest rank with another hash, and rank 0's words for that
+ * property, make the error. */
 #include "dist.h"
 
 #include "../../src/core/kernel_bits.h"
@@ -9,7 +10,7 @@
 
 typedef struct {
     char key[CTI_NN_NAME_SIZE + 32], value[CTI_SHAPE_TEXT + 64];
-    char more[64]; /* for the error, beside the value; it may differ where values are equal */
+    char more[64]; /* detail for the error only; it may differ if values are equal */
 } property;
 
 static property *say(property *it, const char *key, const char *name, const char *format, ...)
@@ -88,7 +89,7 @@ static property *say_buffer(const ct_module *module, int64_t i, property *it) {
                           : say(it, "the buffer ", buffer.name, "%s", SHAPE(t->shape));
 }
 
-/* Item i; NULL after the last. */
+/* Property i; NULL after the last. */
 static property *property_at(const ct_dist *dist, int64_t i, property *it) {
     const ct_optim *optim = dist->optim;
     if (i < OPTIONS) return say_option(dist, i, it);
@@ -112,7 +113,8 @@ static uint64_t property_hash(const property *it) {
 
 /* ---- comparing ---- */
 
-/* The error of this rank's item against rank 0's words for it, "" where it has none. */
+/* Records the error of this rank's property i against rank 0's; `first` has "" if rank 0 has no
+ * such property. */
 static bool refuse_property(const ct_dist *dist, int64_t i, const property *first) {
     property it;
     const int rank = dist->rank;
@@ -129,10 +131,10 @@ static bool refuse_property(const ct_dist *dist, int64_t i, const property *firs
                    *first->key ? first->value : "");
 }
 
-/* The lowest rank with a difference, and its item. */
+/* The lowest rank with a difference, and the number of its property. */
 typedef struct {
     cti_agreement head;
-    int64_t rank, property; /* rank -1: none */
+    int64_t rank, property; /* rank -1: no difference */
 } difference;
 
 static void merge_difference(void *mine, const void *theirs, size_t size) {

@@ -1,8 +1,8 @@
-/* Making a ct_dist and its end, and which micro-batch comes next. */
+/* Makes and frees a ct_dist, and hands out micro-batches. */
 #include "dist.h"
 #include "../../src/core/assert.h"
 
-enum { MOST_MICRO_BATCHES = 1 << 18 }; /* each has random streams of its own: see stream_of */
+enum { MOST_MICRO_BATCHES = 1 << 18 }; /* each has its own random streams: see stream_of */
 
 /* ---- options ---- */
 
@@ -46,7 +46,7 @@ static int log2_of(int64_t n) {
 static void dist_end(ct_dist *dist) {
     ct_comm *comm = dist->comm;
     cti_dist_watch(dist, false);
-    /* A closed comm has cancelled its transfers. */
+    /* A comm that was closed has cancelled its transfers. */
     bool pending = false;
     for (int64_t i = 0; dist->bucket && i < dist->buckets; i++)
         pending |= dist->bucket[i].send.pending || dist->bucket[i].receive.pending;
@@ -57,7 +57,7 @@ static void dist_end(ct_dist *dist) {
     cti_object_end(&dist->object, "");
 }
 
-/* All of a ct_dist that needs no other rank. NULL with an error recorded. */
+/* Makes a ct_dist without any message to other ranks. NULL with an error recorded. */
 static ct_dist *dist_make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     const int ranks = comm ? comm->size : 1;
     if (!cti_object_is_ready(optim ? &optim->object : NULL, "ct_dist_new", "optimiser",
@@ -90,7 +90,7 @@ static ct_dist *dist_make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     return NULL;
 }
 
-/* The other ranks wait for this one even where it has none. */
+/* Meets the other ranks for a call that failed here before a ct_dist was made; they are waiting. */
 static bool meet_without(ct_comm *comm, ct_dist_opts opts) {
     ct_dist none = {.object = {.context = comm->context},
                     .comm = comm,
@@ -131,15 +131,15 @@ ct_dist *ct_dist_new(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
 
 /* ---- the next micro-batch ---- */
 
-/* The first random stream of a micro-batch. Bit 63 keeps them apart from the others; a micro-batch
- * has 2^20, there are 2^18 of them in a step, and steps begin anew after 2^25. */
+/* The first random stream of a micro-batch. Bit 63 separates these streams from all others. A
+ * micro-batch has 2^20 streams and a step 2^18 micro-batches; step numbers repeat after 2^25. */
 static uint64_t stream_of(int64_t step, int64_t micro_batch) {
     return UINT64_C(1) << 63 | ((uint64_t)step & 0x1ffffff) << 38 | (uint64_t)micro_batch << 20;
 }
 
 static void begin_step(ct_dist *dist) {
     ct_optim_zero_grad(dist->optim);
-    dist->sent = (ct_dist_traffic){0}; /* by then of other calls */
+    dist->sent = (ct_dist_traffic){0}; /* until now, bytes of other calls */
     dist->rng = dist->context->rng;
     dist->begun = true;
 }

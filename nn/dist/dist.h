@@ -1,20 +1,42 @@
-/* The struct behind ct_dist: which parameters are trained, and the buckets in which their gradients
- * are added up over the ranks.
+/* The struct behind ct_dist: the trained parameters, and the buckets in which their gradients are
+ * added up over the ranks.
  *
- * A bucket is one flat array of a few parameters, and is cut into as many consecutive parts as
- * there are ranks, at multiples of CTI_OP_SQUARES_UNIT elements of a parameter, so that a norm is
- * the sum of the same numbers whoever computes them. With 4 ranks, of which rank 2 is followed:
+ * A bucket is one flat array of a few parameters. It is cut into as many consecutive ranges as
+ * there are ranks, at multiples of CTI_OP_SQUARES_UNIT elements of a parameter; so a norm is the
+ * sum of the same numbers for any number of ranks. With 4 ranks, seen from rank 2:
  *
- *     stage 0    |. . . .|x x x x|  wait: rank r keeps the half that bit 0 of r says, 0 the lower,
- *                                   sends the other one to r ^ 1, and adds what it receives
- *     stage 1    the same with a half of its half, bit 1 and r ^ 2
- *     -          the part is this rank's: it steps it
- *     stage 2    what it has to r ^ 2, and theirs from it
- *     stage 3    the same with r ^ 1: now it has the whole bucket
+ *     stage 0    |. . . .|x x x x|  rank r keeps the half that bit 0 of r selects (0: lower half),
+ *                                   sends the other half to r ^ 1, and adds the half it receives
+ *     stage 1    the same with a half of that half, bit 1 and r ^ 2
+ *     -          the remaining range is this rank's: the optimiser steps it
+ *     stage 2    sends its range to r ^ 2, and receives the range of r ^ 2
+ *     stage 3    the same with r ^ 1; now this rank has the whole bucket
  *
- * After stage k each range has the sum over 2^(k + 1) consecutive ranks, so the sums are those of
- * the binary tree over all shares: 0 + 1, 2 + 3, then the sum of both. Addition commutes, so both
- * of a pair would compute the same. */
+ * The states of a bucket, with K = log2(ranks). A step moves it to the right and end_step back:
+ *
+ *     unstaged --stage--> stage 0 --> ... --> stage K --step--> stage K --> ... --> stage 2K
+ *                         '--- sums of gradients ---'           '----- parameters -----'
+ *
+ * In each stage `runs` is false, then true while the two transfers are under way; then the next
+ * stage begins.
+ *
+ * (1) After stage k < K a range has the sum over 2^(k+1) consecutive ranks. So the sums are the
+ * binary tree over all shares: 0 + 1, 2 + 3, then the sum of both. Addition commutes, so both ranks
+ * of a pair would compute the same bits.
+ *
+ * (2) Buckets are staged in the order of `bucket`: the first `staged` ones have begun, or will
+ * next.
+ *
+ * (3) Bucket b begins a stage only after bucket b - 1 has begun it. So all ranks start the
+ * transfers of one stage in the same order; messages between two ranks have no other order.
+ *
+ * (4) cut[0] <= cut[1] <= ... <= cut[ranks]. Every range begins at a unit of a parameter.
+ *
+ * (5) In a step parameters change only in write_params, after all ranks have agreed and every
+ * bucket has reached stage 2K.
+ *
+ * (6) All ranks make the same calls in the same order, with an error too. A rank with an error
+ * exchanges undefined data, and all agree afterwards (src/comm/agree.h). */
 #ifndef CTI_NN_DIST_DIST_H
 #define CTI_NN_DIST_DIST_H
 
@@ -22,48 +44,51 @@
 #include "../../src/comm/wait.h"
 #include "../optim/optim.h"
 
-/* Tags of messages. Control has one tag for all of a comm's ct_dist, so that two that are in calls
- * of two of them meet; bulk data has two for each of the last 64. */
+/* Tags of messages. Control messages of all ct_dist of a comm have one tag, so two ranks in calls
+ * of two different ct_dist meet and find the difference. Bulk data has two tags for each of the
+ * last 64 ct_dist. */
 enum { CTI_DIST_CONTROL = 0, CTI_DIST_BULK = 1, CTI_DIST_TAGS = 2 };
 
-/* A parameter that is trained: it required a gradient when the ct_dist was made. */
+/* A trained parameter: it required a gradient when the ct_dist was made. */
 typedef struct {
     cti_nn_item *item;
     cti_nn_range range;
     int64_t bucket, at; /* elements [at, at + numel) of the bucket */
-    int64_t unit;       /* of its squares: the first of all parameters' */
-    int64_t uses;       /* in backward: edges to it of nodes that have not run */
-    bool present;       /* this rank has had a gradient of it in this step */
+    int64_t unit;       /* its first unit of squares, among the units of all parameters */
+    int64_t uses;       /* during a backward: edges to the parameter from nodes that have not run */
+    bool present;       /* this rank has had a gradient of the parameter in this step */
 } cti_dist_param;
 
 typedef struct {
-    int64_t first, count; /* of cti_dist.param */
+    int64_t first, count; /* in cti_dist.param */
     int64_t numel;
-    /* The sum of the shares, then its ranges; while parameters are handed over, their values. */
+    /* The sum of this rank's shares, then sums of ranges; in stages K ... 2K the parameters'
+     * values. */
     ct_tensor *work;
-    ct_tensor *scratch; /* what is received; after the last sum this rank's part of the gradient */
+    ct_tensor *scratch; /* received data; from stage K on this rank's range of the mean gradient */
     ct_tensor **set;    /* [levels] sums of 1, 2, 4, ... consecutive shares of this rank */
-    int64_t *cut;       /* [ranks + 1] its parts begin there */
-    int64_t unfinished; /* parameters with uses */
-    int stage;          /* the one that runs or is next */
+    int64_t *cut;       /* [ranks + 1] the first elements of the ranges */
+    int64_t unfinished; /* number of parameters with uses > 0 */
+    int stage;          /* the stage that runs or is next */
     bool runs;
     cti_transfer send, receive;
 } cti_dist_bucket;
 
-/* What ranks bring to a step: numbers that must be the same, which parameters have a gradient, and
- * the squares of their parts. */
+/* A rank's block in the agreement on a step: numbers that must be equal, a bit for each parameter
+ * that has a gradient, and the sums of squares of the rank's ranges. */
 typedef struct {
-    uint64_t digest; /* of the optimiser's numbers, groups and step counts */
+    uint64_t digest; /* hash of the optimiser's numbers, groups and step counts */
     uint64_t seed;
     double lr;
     int64_t matmul; /* ct_matmul_precision */
 } cti_dist_numbers;
 typedef struct {
     cti_agreement head;
-    cti_dist_numbers numbers, other; /* of the lowest rank, and of the first that differs */
-    int32_t differs;                 /* that rank; -1: none does */
-    int32_t words;                   /* of bits: one bit for each parameter */
-    uint64_t bits[];                 /* [words], and then units as f64, in which 0 is not mine */
+    cti_dist_numbers numbers,
+        other;       /* numbers of the lowest rank, and of the first rank that differs */
+    int32_t differs; /* the rank that differs; -1: none */
+    int32_t words;   /* number of words in bits: one bit for each parameter */
+    uint64_t bits[]; /* [words], then one f64 for each unit; 0 in units of other ranks */
 } cti_dist_block;
 
 struct ct_dist {
@@ -73,25 +98,26 @@ struct ct_dist {
     };
     cti_backward_watch watch;
     ct_optim *optim;
-    ct_comm *comm;           /* NULL: this process alone */
-    int number;              /* of the comm's ct_dist */
-    int ranks, rank, stages; /* stages: log2 ranks */
-    int levels;              /* log2 of this rank's shares */
+    ct_comm *comm;           /* NULL: this process is the only rank */
+    int number;              /* number of this ct_dist on its comm */
+    int ranks, rank, stages; /* stages: log2 of ranks, K above */
+    int levels;              /* log2 of the number of this rank's shares */
     ct_dist_opts opts;
-    uint64_t fingerprint;    /* ct_fingerprint when it was made */
-    cti_dist_param *param;   /* [params], in order of the optimiser's slots */
+    uint64_t fingerprint;    /* ct_fingerprint when the ct_dist was made */
+    cti_dist_param *param;   /* [params], in the order of the optimiser's items */
     cti_dist_bucket *bucket; /* [buckets], from the last parameters to the first */
     int64_t params, buckets, units;
-    cti_dist_block *block, *peer_block; /* for agreement on a step: this rank's, and room */
+    cti_dist_block *block,
+        *peer_block; /* blocks of the agreement on a step: this rank's, and scratch for a peer's */
     size_t block_bytes;
     double *own_squares; /* [units] */
-    /* where this rank is in a step */
+    /* this rank's progress in the step */
     int64_t steps;
-    int64_t next;   /* how many of its micro-batches were handed out */
-    bool begun;     /* the generator is a micro-batch's: `rng` is to be restored */
+    int64_t next;   /* micro-batches that ct_dist_next has returned */
+    bool begun;     /* the generator is a micro-batch's; `rng` has the one to restore */
     bool finished;  /* ct_dist_next has returned false */
-    bool early;     /* in the running backward buckets may start */
-    int64_t staged; /* buckets whose exchange has begun, or is about to */
+    bool early;     /* the running backward may stage buckets */
+    int64_t staged; /* number of staged buckets */
     ct_rng rng;
     ct_dist_traffic sent, last_sent;
 };
@@ -108,59 +134,63 @@ static inline int cti_dist_tag(const ct_dist *dist, bool parameters) {
     return CTI_DIST_TAGS + dist->number % 64 * 2 + parameters;
 }
 
-/* ---- layout.c: buckets, parts and all memory ---- */
+/* ---- layout.c: buckets, ranges and all memory ---- */
 
-/* Divides the parameters and takes all memory of the steps. False with an error recorded;
- * cti_dist_layout_free frees what there is. */
+/* Divides the parameters into buckets and takes all memory of the steps. False with an error
+ * recorded; cti_dist_layout_free frees the memory that was taken. */
 bool cti_dist_layout(ct_dist *dist);
 void cti_dist_layout_free(ct_dist *dist);
-/* Elements [*from, *to) of a bucket that rank r has before stage k of the exchange. */
+/* Sets the elements [*from, *to) of a bucket that the rank is responsible for before this stage of
+ * sums. */
 void cti_dist_bucket_range(const ct_dist *dist, const cti_dist_bucket *bucket, int rank, int stage,
                            int64_t *from, int64_t *to);
-/* Elements [*start, *start + *length) of the parameter are rank r's. */
+/* Sets the elements [*start, *start + *length) of a parameter that the rank steps. */
 void cti_dist_param_range(const ct_dist *dist, const cti_dist_param *param, int rank,
                           int64_t *start, int64_t *length);
 
 /* ---- gradients.c: sums of shares, and their exchange ---- */
 
-/* Adds the gradients of this rank's share number `share`, not its last one, to the sums that wait,
- * as a binary counter carries, and ends them. */
+/* Adds the gradients of this rank's share number `share`, which is not its last one, to the waiting
+ * sums as a binary counter carries, and empties the gradients. */
 void cti_dist_carry(ct_dist *dist, int64_t share);
-/* The last share without other ranks: its gradients become the sum of all. */
+/* The last share of a single rank: its gradients become the mean of all. */
 bool cti_dist_carry_last(ct_dist *dist);
-/* The same of several ranks, to bucket->work, of one bucket more; its exchange may begin. */
+/* The last share of several ranks: stages the next bucket, with the rank's sum in bucket->work. */
 void cti_dist_stage(ct_dist *dist);
-/* Goes on with the exchange of all staged buckets, up to a stage. Whether all have reached it. */
+/* Continues the exchange of all staged buckets, up to a stage. Returns whether all buckets have
+ * reached it. */
 bool cti_dist_advance(ct_dist *dist, int stage);
-/* Waits for that. */
+/* Waits until all buckets have reached the stage. */
 void cti_dist_finish(ct_dist *dist, int stage);
-/* To start buckets early: for the last micro-batch's backward. */
+/* Turns on the watch of the last micro-batch's backward, which stages buckets as soon as their
+ * gradients are final. */
 void cti_dist_watch(ct_dist *dist, bool on);
 
-/* ---- compare.c: what must be the same on all ranks ---- */
+/* ---- compare.c: properties that must be equal on all ranks ---- */
 
-/* Whether the optimiser, its parameters and the options are those of rank 0. Else the first
- * difference is an error on all ranks. */
+/* Does this rank have rank 0's options, optimiser and parameters? If not, the first difference is
+ * an error on all ranks. */
 bool cti_dist_compare(ct_dist *dist);
 
-/* ---- share.c: from rank 0 to all ---- */
+/* ---- broadcast.c: from rank 0 to all ---- */
 
-/* Gives all ranks rank 0's parameters, buffers, states and generator, and cuts the states. */
+/* Sends rank 0's parameters, buffers, states and generator to all ranks, and cuts the states to
+ * ranges. */
 bool cti_dist_broadcast_all(ct_dist *dist);
-/* Sends a tensor of rank 0, or bytes, to all. */
+/* Sends a tensor, or bytes, of rank 0 to all ranks. */
 void cti_dist_broadcast(ct_dist *dist, ct_tensor *tensor);
 void cti_dist_broadcast_bytes(ct_dist *dist, void *data, size_t size);
 
 /* ---- meet.c ---- */
 
-/* Whether this rank has the file of a checkpoint; also without a dist. */
+/* Does this rank read and write the file of a checkpoint? A process without a ct_dist does. */
 static inline bool cti_dist_is_first(const ct_dist *dist) { return !dist || dist->rank == 0; }
 
-/* Whether all ranks are in this call with the same count, and all are `ok`. Else all have the
- * error. Without other ranks, or a dist: ok. */
+/* Are all ranks in this call with the same count, and all `ok`? If not, all ranks record the error.
+ * With no other ranks, or without a ct_dist, the answer is `ok`. */
 bool cti_dist_meet(ct_dist *dist, cti_comm_call call, int64_t count, bool ok);
-/* Whether a call may begin that all ranks take part in: neither the dist (not NULL) nor its comm
- * has ended, and no rank was lost. */
+/* May a call of all ranks begin? Neither the ct_dist, which is not NULL, nor its comm may have
+ * ended, and no rank may be lost. */
 bool cti_dist_is_usable(const ct_dist *dist, cti_comm_call call);
 
 #endif

@@ -1,17 +1,16 @@
-/* A checkpoint of several ranks. A save gathers the parts of states to rank 0, which then writes
- * the file that a process alone would write. A load is rank 0's, which has read everything; the
- * others get it, the states in parts. */
+/* A checkpoint of several ranks. Its file is the same as the file of a single process. The header
+ * has the protocol. */
 #include "dist_checkpoint.h"
 
 #include <string.h>
 
-/* ---- states between their parts and rank 0 ---- */
+/* ---- states: whole on rank 0, cut on each rank ---- */
 
 typedef struct {
-    ct_dist *dist; /* of the optimiser */
+    ct_dist *dist; /* the ct_dist of the optimiser */
     ct_optim *whole;
     ct_optim *cut;
-    bool gathers; /* else scatters */
+    bool gathers; /* true: cut to whole; false: whole to cut */
 } state_exchange;
 
 static cti_nn_item *item_of(const state_exchange *e, const ct_optim *optim,
@@ -19,7 +18,7 @@ static cti_nn_item *item_of(const state_exchange *e, const ct_optim *optim,
     return &optim->items[p->item - e->dist->optim->items];
 }
 
-/* Rank 0's own part. */
+/* Copies rank 0's own range. */
 static void copy_own(const state_exchange *e, const cti_dist_param *p, int k) {
     ct_tensor *whole = item_of(e, e->whole, p)->state[k], *own = item_of(e, e->cut, p)->state[k];
     if (e->gathers) cti_op_range_copy(whole, p->range.start, own, 0, p->range.length);
@@ -53,8 +52,8 @@ static void exchange_states(const state_exchange *e) {
 
 /* ---- saving ---- */
 
-/* A copy of the optimiser with whole states, whose values are still undefined. Rank 0's; the others
- * need none. */
+/* Makes rank 0's copy of the optimiser with whole states, whose values are still undefined. On
+ * other ranks the copy shares the items. */
 static bool make_whole(ct_optim *whole, ct_optim *optim) {
     ct_context *context = optim->context;
     const ct_dist *dist = optim->dist;
@@ -73,12 +72,12 @@ static bool make_whole(ct_optim *whole, ct_optim *optim) {
     return true;
 }
 
-/* What must be equal on all ranks that save. */
+/* The facts that must be equal on all ranks of a save. */
 typedef struct {
     int64_t step, optims, items;
 } save_facts;
 
-/* Whether this rank has rank 0's. */
+/* Does this rank have rank 0's facts? */
 static bool has_first_facts(ct_dist *dist, ct_optim *const *optims, int64_t n, int64_t step) {
     save_facts mine = {.step = step, .optims = n};
     for (int64_t i = 0; i < n; i++) mine.items += optims[i]->count;
@@ -117,7 +116,7 @@ void cti_dist_gathered_free(ct_optim *const *optims, int64_t n, ct_optim *whole)
 
 /* ---- loading ---- */
 
-/* New states for the parts, where rank 0's draft has whole ones. */
+/* Makes this rank's cut states for a draft that has whole states. */
 static bool make_cut(ct_optim *cut, const ct_optim *draft, const ct_dist *dist) {
     *cut = *draft;
     cut->items = cti_take_zeroed(draft->context, cti_bytes(draft->count, sizeof(cti_nn_item)));
@@ -148,7 +147,8 @@ static void swap_states(ct_optim *a, ct_optim *b) {
     }
 }
 
-/* A hash of the names, dtypes and shapes of what is loaded; states have their parameters'. */
+/* A hash of the names, dtypes and shapes that are loaded. States are left out; they have their
+ * parameters' shapes. */
 static uint64_t state_hash(const cti_nn_state *state) {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (int64_t i = 0; i < state->n; i++) {
@@ -165,7 +165,7 @@ static uint64_t state_hash(const cti_nn_state *state) {
     return hash;
 }
 
-/* New tensors on the ranks that have read no file. */
+/* Makes the tensors that receive values, on the ranks that have read no file. */
 static bool make_tensors(const ct_dist *dist, cti_nn_state *state) {
     for (int64_t i = 0; dist->rank != 0 && i < state->n; i++) {
         cti_nn_record *record = &state->record[i];
@@ -177,7 +177,7 @@ static bool make_tensors(const ct_dist *dist, cti_nn_state *state) {
     return true;
 }
 
-/* Of what is in no part. */
+/* Sends the states of items that have no range. */
 static void send_whole_states(ct_dist *dist, const ct_optim *optim, ct_optim *draft) {
     for (int64_t i = 0; i < draft->count; i++)
         for (int k = 0; k < CTI_NN_STATES && draft->items[i].state[k]; k++)

@@ -1,11 +1,19 @@
-/* The end of a step: agreement, the optimiser's step of this rank's parts, and parameters to all.
+/* The end of a step of several ranks, in five phases. A rank with an error takes part in phases 1
+ * and 2, because others wait for it.
  *
- *     all ranks are here, perhaps with an error
- *     gradients are added up; that is also done after an error, as others wait for them
- *     numbers that must be equal, presence of gradients and squares
- *     states, new ones at a first step; all ranks have them
- *     the step
- *     parameters, which are written when all have come */
+ *     phase                          transfers           fails on all ranks if
+ *     1 meet                         control             one has an error or makes another call
+ *     2 sums of gradients            stages 0 ... K - 1  (phase 3 finds a lost rank)
+ *     3 agree on numbers, gradients  control             numbers differ, or a rank was lost
+ *       present, squares
+ *     4 make states, meet            control             a rank has no memory
+ *     5 step ranges, exchange        stages K ... 2K - 1 (no agreement follows: a rank that
+ *       parameters                                       fails here leaves the run)
+ *
+ * (1) Until phase 5 no state and no parameter changes; states made in phase 4 are freed on failure.
+ *
+ * (2) The step changes a copy of the range, bucket->work. Parameters are written from it after all
+ * ranges have arrived. */
 #include "dist.h"
 #include "../../src/core/assert.h"
 
@@ -16,7 +24,7 @@
 
 static const char *dist_param_name(const cti_dist_param *p) { return p->item->names->text; }
 
-/* A parameter that requires a gradient now is one of dist's. */
+/* Is every parameter that requires a gradient now one of dist's? */
 static bool trains_what_it_did(const ct_dist *dist) {
     int64_t next = 0;
     for (int64_t i = 0; i < dist->optim->count; i++) {
@@ -31,7 +39,7 @@ static bool trains_what_it_did(const ct_dist *dist) {
     return true;
 }
 
-/* What was sent in backward has no gradient now. */
+/* Has a parameter got a gradient after its bucket was sent? */
 static bool has_late_gradient(const ct_dist *dist) {
     for (int64_t b = 0; b < dist->staged; b++) {
         const cti_dist_bucket *bucket = &dist->bucket[b];
@@ -113,7 +121,7 @@ static void merge_block(void *mine, const void *theirs, size_t size) {
     for (size_t i = 0; i < units; i++) squares[i] += add[i];
 }
 
-/* Squares of this rank's parts, at the places of their units. */
+/* Writes the sums of squares of this rank's ranges at the indices of their units. */
 static void fill_squares(ct_dist *dist, double *squares) {
     ct_optim *optim = dist->optim;
     int64_t n = 0;
@@ -126,14 +134,14 @@ static void fill_squares(ct_dist *dist, double *squares) {
         const cti_dist_param *p = &dist->param[i];
         if (p->item->frozen) continue;
         const int64_t units = cti_op_squares_units(p->range.length);
-        if (units) /* at element 0 where there is none */
+        if (units) /* a range without elements has start 0 */
             memcpy(squares + p->unit + p->range.start / CTI_OP_SQUARES_UNIT, own,
                    (size_t)units * sizeof *own);
         own += units;
     }
 }
 
-/* Whether all ranks have the same numbers; then which parameters have a gradient is known, and the
+/* Agrees with all ranks on equal numbers, on the parameters that have a gradient, and on the
  * norm. */
 static bool agree_on_step(ct_dist *dist, double *norm) {
     cti_dist_block *block = dist->block;
@@ -178,7 +186,7 @@ static bool agree_on_step(ct_dist *dist, double *norm) {
 
 /* ---- parameters ---- */
 
-/* This rank's parts of the parameters, as the step changes a copy of them. */
+/* Copies this rank's ranges of the parameters; the step changes the copy. */
 static void copy_ranges(ct_dist *dist) {
     for (int64_t i = 0; i < dist->params; i++) {
         const cti_dist_param *p = &dist->param[i];
@@ -198,7 +206,7 @@ static void write_params(ct_dist *dist) {
 
 /* ---- the step ---- */
 
-/* Of several ranks, when gradients are there. */
+/* Phases 3 to 5, when the sums of gradients are complete. */
 static bool step_together(ct_dist *dist) {
     ct_optim *optim = dist->optim;
     double norm = (double)NAN;
@@ -217,7 +225,7 @@ static bool step_together(ct_dist *dist) {
         return false;
     }
     cti_dist_finish(dist, 2 * dist->stages);
-    if (*dist->comm->fault) { /* others see that this rank has left */
+    if (*dist->comm->fault) { /* to other ranks this rank is lost now */
         ct_fail(dist->context, CT_ERR_IO, "dist_step: %s; this rank is in step %" PRId64,
                 dist->comm->fault, dist->steps);
         cti_comm_break(dist->comm, NULL);
@@ -241,8 +249,8 @@ static bool alone(ct_dist *dist) {
     return may_begin(dist) && cti_dist_carry_last(dist) && cti_nn_step_alone(dist->optim);
 }
 
-/* All is as before the first micro-batch. The next call may be ct_dist_step again, where a rank
- * comes with an error. */
+/* Resets to the state before the first micro-batch. After an error the next call may be
+ * ct_dist_step again. */
 static void end_step(ct_dist *dist) {
     for (int64_t i = 0; i < dist->params; i++) dist->param[i].present = false;
     for (int64_t b = 0; b < dist->buckets; b++) dist->bucket[b].stage = 0;

@@ -1,9 +1,10 @@
-/* Numbers added up over the ranks. */
+/* Sums of numbers over the ranks. */
 #include "dist.h"
 
 #include <string.h>
 
-/* Rank r begins with its own values at r n, and after round k has those of 2^(k + 1) ranks. */
+/* Gathers the values of all ranks. Rank r begins with its own values at r n; after round k it has
+ * the values of 2^(k+1) ranks. */
 static void gather_values(ct_dist *dist, double *all, int64_t n) {
     ct_comm *comm = dist->comm;
     for (int bit = 1; bit < comm->size; bit *= 2) {

@@ -1,18 +1,18 @@
-/* Gradients: the sums of this rank's shares, and the exchange of buckets. */
+/* Gradients: the sums of this rank's shares, and the exchange of buckets. dist.h has the states. */
 #include "dist.h"
 #include "../../src/core/assert.h"
 
 /* ---- shares ---- */
 
-/* The gradient of the shares so far is in set[k] of a bucket where bit k of their number is 1, as a
- * binary counter. A gradient that is missing is -0, to which x is added as x: so it changes no bit
- * where it is left out. */
+/* The sums of the shares so far are kept as the digits of a binary counter: set[k] is in use if bit
+ * k of the number of shares is 1. A missing gradient is -0, because -0 + x has the bits of x; so it
+ * may be left out of a sum. */
 
 static ct_tensor *param_grad(const cti_dist_param *p) {
     return p->item->param->slot ? ct_grad(p->item->param) : NULL;
 }
 
-/* to[at ...] = or += the gradient. */
+/* Copies or adds the gradient to to[at ...]. */
 static void take_grad(cti_dist_param *p, ct_tensor *to, bool add) {
     ct_tensor *grad = param_grad(p);
     const int64_t n = p->item->param->numel;
@@ -27,7 +27,7 @@ static void drop_grad(cti_dist_param *p) {
 }
 
 void cti_dist_carry(ct_dist *dist, int64_t share) {
-    int ones = 0; /* at the end of share in binary: sums to add up */
+    int ones = 0; /* ones at the end of `share` in binary: sums to add up */
     while (share >> ones & 1) ones++;
     CTI_ASSERT(ones < dist->levels);
     for (int64_t b = 0; b < dist->buckets; b++) {
@@ -45,7 +45,7 @@ void cti_dist_carry(ct_dist *dist, int64_t share) {
     }
 }
 
-/* A gradient of -0 for a parameter that had one in earlier shares only. */
+/* Makes a gradient of -0 for a parameter that had one in earlier shares only. */
 static bool make_grad(cti_dist_param *p) {
     ct_tensor *param = p->item->param;
     ct_context *context = param->context;
@@ -79,7 +79,7 @@ void cti_dist_stage(ct_dist *dist) {
     CTI_ASSERT(bucket->stage == 0 && !bucket->runs);
     for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
         take_grad(&dist->param[i], bucket->work, false);
-        drop_grad(&dist->param[i]); /* what is left of the backward has its memory */
+        drop_grad(&dist->param[i]); /* the rest of the backward may use its memory */
     }
     for (int k = 0; k < dist->levels; k++)
         cti_op_range_add(bucket->work, 0, bucket->set[k], 0, bucket->numel);
@@ -113,7 +113,7 @@ static void exchange_start(ct_dist *dist, cti_dist_bucket *bucket) {
     bucket->runs = true;
 }
 
-/* Adds what has been received. The last sum stays in scratch, and becomes the mean. */
+/* Ends a stage: adds the received data. After the last stage of sums, scratch has the mean. */
 static void exchange_end(ct_dist *dist, cti_dist_bucket *bucket) {
     CTI_ASSERT(bucket->runs && !bucket->send.pending && !bucket->receive.pending);
     bucket->runs = false;
@@ -129,8 +129,7 @@ static void exchange_end(ct_dist *dist, cti_dist_bucket *bucket) {
         cti_op_range_scale(bucket->scratch, 0, n, 1 / (double)dist->opts.micro_batches);
 }
 
-/* Whether the bucket has begun a stage. All ranks begin the stages of one number in the order of
- * the buckets, as messages between two ranks have no other order. */
+/* Has the bucket begun this stage? See invariant (3) of dist.h. */
 static bool has_begun(const cti_dist_bucket *bucket, int stage) {
     return bucket->stage > stage || (bucket->stage == stage && bucket->runs);
 }
@@ -157,8 +156,8 @@ void cti_dist_finish(ct_dist *dist, int stage) {
 
 /* ---- in backward ---- */
 
-/* Parameters are numbered from 1 in their leaves' slots, where another ct_dist may have left a
- * number of its own. */
+/* `watched` in a leaf's grad slot is the parameter's number, from 1. It may be a number of another
+ * ct_dist. */
 static cti_dist_param *param_of(const ct_dist *dist, const cti_grad_slot *slot) {
     if (!slot || !slot->watched || slot->watched > dist->params) return NULL;
     cti_dist_param *p = &dist->param[slot->watched - 1];
@@ -169,7 +168,7 @@ static ct_dist *dist_of(cti_backward_watch *watch) {
     return (ct_dist *)((char *)watch - offsetof(ct_dist, watch));
 }
 
-/* Stages the buckets whose gradients are final, in their order. */
+/* Stages the buckets whose gradients are final, in order. */
 static void stage_finished(ct_dist *dist) {
     while (dist->staged < dist->buckets && !dist->bucket[dist->staged].unfinished)
         cti_dist_stage(dist);
@@ -179,7 +178,7 @@ static void stage_finished(ct_dist *dist) {
 
 static void watch_begin(cti_backward_watch *watch, bool retain_graph) {
     ct_dist *dist = dist_of(watch);
-    dist->early = !retain_graph; /* another backward may come */
+    dist->early = !retain_graph; /* after retain_graph another backward may follow */
     for (int64_t i = 0; i < dist->params; i++) {
         dist->param[i].uses = 0;
         if (dist->param[i].item->param->slot)

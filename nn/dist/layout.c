@@ -1,4 +1,4 @@
-/* Which parameter lies in which bucket, where buckets are cut, and their memory. */
+/* The division of parameters into buckets and ranges, and the memory of the steps. */
 #include "dist.h"
 #include "../../src/core/assert.h"
 
@@ -10,8 +10,8 @@ static size_t param_bytes(const ct_tensor *t) {
     return (size_t)t->numel * cti_dtype_size(t->dtype);
 }
 
-/* Fills in param, or counts them. Units are numbered in order of the slots, as the sum of all
- * squares adds them. */
+/* Fills in param, or only counts. Units are numbered in the order of the items, in which the sum of
+ * all squares adds them. */
 static void list_params(ct_dist *dist) {
     dist->params = dist->units = 0;
     for (int64_t i = 0; i < dist->optim->count; i++) {
@@ -24,8 +24,8 @@ static void list_params(ct_dist *dist) {
     }
 }
 
-/* Divides the parameters from the last to the first, or counts the buckets. One with one dtype is
- * full when another parameter would make it larger than opts.bucket_bytes. */
+/* Divides the parameters from the last to the first, or only counts the buckets. A bucket has one
+ * dtype; it is full when the next parameter would make it larger than opts.bucket_bytes. */
 static void list_buckets(ct_dist *dist) {
     int64_t n = 0, end = dist->params;
     while (end > 0) {
@@ -68,7 +68,8 @@ static int64_t nearest_unit(const ct_dist *dist, const cti_dist_bucket *bucket, 
     return bucket->numel;
 }
 
-/* Cuts between two that are there, each time nearest to the middle. */
+/* Makes the cuts between `low` and `high`, each as near as possible to the middle of its
+ * neighbours. */
 static void cut_between(const ct_dist *dist, cti_dist_bucket *bucket, int low, int high) {
     if (high - low < 2) return;
     const int middle = low + (high - low) / 2;
@@ -108,7 +109,8 @@ static void end_tensor(ct_tensor **tensor) {
     *tensor = NULL;
 }
 
-/* Zeros that no scope owns. The memory is sent before it is written where a rank has failed. */
+/* Zeros that no scope owns. They are zeros because a rank with an error sends this memory
+ * unwritten. */
 static ct_tensor *own_zeros(ct_dist *dist, ct_dtype dtype, int64_t numel) {
     ct_tensor *t = ct_zeros(dist->context, dtype, CT_SHAPE(numel));
     if (t) cti_tensor_disown(t);

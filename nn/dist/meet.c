@@ -1,4 +1,4 @@
-/* Whether all ranks are in one call. */
+/* Meeting: do all ranks make the same call? */
 #include "dist.h"
 
 bool cti_dist_is_usable(const ct_dist *dist, cti_comm_call call) {

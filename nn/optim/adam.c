@@ -14,7 +14,8 @@ static void adam_set(const ct_optim *optim, const cti_nn_item *item, const cti_o
                      cti_op_numbers *numbers) {
     cti_adam_numbers *n = &numbers->adam;
     n->t = item->step + 1;
-    if (before && before->adam.t == n->t) { /* mostly: two powers take 250 instructions */
+    if (before &&
+        before->adam.t == n->t) { /* the usual case; two calls of pow take 250 instructions */
         n->bias1 = before->adam.bias1;
         n->bias2 = before->adam.bias2;
     } else {
@@ -26,7 +27,7 @@ static void adam_set(const ct_optim *optim, const cti_nn_item *item, const cti_o
     n->grad_scale = optim->grad_scale;
 }
 
-/* As in torch eps may be 0, where v = 0 gives NaN. */
+/* eps may be 0 as in torch; then v = 0 gives NaN. */
 static const cti_nn_number adam_numbers[] = {
     {"beta1", CT_F64, offsetof(ct_optim, numbers.adam.beta1), CTI_NN_BELOW_1},
     {"beta2", CT_F64, offsetof(ct_optim, numbers.adam.beta2), CTI_NN_BELOW_1},

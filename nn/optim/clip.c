@@ -1,5 +1,5 @@
-/* clip_grad_norm: c = max_norm / (norm + 1e-6); all gradients *= c if c < 1. As in torch, a norm
- * that is not finite makes the gradients NaN or zero; the caller sees it in the returned norm. */
+/* clip_grad_norm: c = max_norm / (norm + 1e-6); if c < 1, every gradient is multiplied by c. As in
+ * torch, a norm that is not finite makes the gradients NaN or zero; the returned norm shows it. */
 #include "optim.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Parameter groups: what a pattern of names decides for the parameters it matches. */
+/* Parameter groups: options for the parameters whose names match a pattern. */
 #include "../../src/io/name_map.h"
 #include "optim.h"
 

@@ -1,5 +1,5 @@
-/* Code common to all optimisers: they hold parameters and their state, and step those that have a
- * gradient. */
+/* Code that all optimisers share: they hold parameters and their states, and step the parameters
+ * that have a gradient. */
 #include "optim.h"
 #include "../../src/core/assert.h"
 
@@ -39,7 +39,7 @@ static void item_end(ct_context *context, cti_nn_item *item) {
     }
 }
 
-/* Appends a name to the slot's. */
+/* Appends a name to the item's list. */
 static bool add_name(ct_context *context, cti_nn_item *item, const char *text) {
     const size_t size = strlen(text) + 1;
     cti_nn_name *name = cti_take(context, sizeof *name + size), **end = &item->names;
@@ -51,8 +51,8 @@ static bool add_name(ct_context *context, cti_nn_item *item, const char *text) {
     return true;
 }
 
-/* Fills in parameters and names. In a walk over all names the first ones come in the order of the
- * slots, and further ones after the first of their slot. */
+/* Fills in parameters and names. In a walk over all names, the first names are in the order of the
+ * items; a further name follows the first name of its tensor. */
 static bool add_params(ct_optim *optim, const ct_module *module) {
     cti_nn_item *items = optim->items;
     int64_t made = 0;
@@ -108,7 +108,7 @@ static bool in_bounds(cti_nn_bounds bounds, double x) {
     return false;
 }
 
-/* Checks a number of an object. */
+/* Checks one number of an optimiser or an item. */
 static cti_nn_fault number_fault(const cti_nn_number *number, const void *object) {
     static const char *const must[] = {
         [CTI_NN_AT_LEAST_0] = "a number of at least 0",
@@ -151,7 +151,7 @@ cti_nn_fault cti_nn_item_fault(const cti_nn_item *item) {
     return (cti_nn_fault){0};
 }
 
-/* The error of a constructor or of ct_optim_set. */
+/* Records a fault of the numbers as the error of a constructor or of ct_optim_set. */
 static bool optim_check(const ct_optim *optim) {
     const cti_nn_fault fault = cti_nn_optim_fault(optim);
     if (!fault.name) return true;
@@ -224,7 +224,8 @@ bool cti_nn_step_is_complete(ct_optim *optim) {
     int64_t i = 0;
     for (ct_param param = {0}; ct_module_next(optim->module, &param);) {
         if (!can_train(optim, &param)) return false;
-        int64_t tried = 0; /* from where the last one was, as the order is mostly the same */
+        int64_t tried =
+            0; /* the search starts at the previous match, because both orders are mostly equal */
         while (tried < optim->count && optim->items[i % optim->count].param != param.tensor)
             tried++, i++;
         if (tried == optim->count)
@@ -277,7 +278,7 @@ bool cti_nn_step_prepare(ct_optim *optim) {
     return true;
 }
 
-/* Counts the step. A parameter that has stopped requiring a gradient loses its state. */
+/* Counts the step. An item whose parameter no longer requires a gradient loses its states. */
 static void finish(ct_optim *optim) {
     for (cti_nn_item *item = optim->items, *end = item + optim->count; item < end; item++) {
         if (item->grad) item->step += item->step < CTI_NN_LAST_STEP;
@@ -336,7 +337,7 @@ void ct_optim_zero_grad(ct_optim *optim) {
 
 /* ---- options of an optimiser that is made ---- */
 
-/* A count, such as `skipped`, is no option. */
+/* Finds an option by its name. A count such as `skipped` is not an option. */
 static const cti_nn_number *option_named(const ct_optim *optim, const char *name) {
     const cti_nn_number *option = optim->rule->numbers;
     while (option && (option->dtype == CT_I64 || strcmp(option->name, name) != 0))
@@ -344,7 +345,7 @@ static const cti_nn_number *option_named(const ct_optim *optim, const char *name
     return option;
 }
 
-/* The error for a name that is no option's, with all that are. */
+/* Records the error for an unknown option, with the names of all options. */
 static bool refuse_option(const ct_optim *optim, const char *name) {
     char known[160] = "";
     size_t used = 0;

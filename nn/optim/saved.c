@@ -1,15 +1,15 @@
-/* The tensors of an optimiser in a checkpoint, and its load through a draft. */
+/* The tensors of an optimiser in a checkpoint, and a load by way of a draft; see the header. */
 #include "saved.h"
 #include "../../src/core/assert.h"
 
 #include <string.h>
 
-/* Room for "optims.123.", a number's or a state's name, ".", and a parameter's. */
+/* Bytes for "optims.123.", a number's or state's name, "." and a parameter's name. */
 enum { NAME_ROOM = 64 + CTI_NN_NAME_SIZE };
 
 /* ---- collecting ---- */
 
-/* Whether the file has the tensor KEY.FIELD.NAME. */
+/* Has the file the tensor KEY.FIELD.NAME? */
 static bool file_has(const cti_shards *file, const char *key, const char *field, const char *name) {
     char full[NAME_ROOM];
     snprintf(full, sizeof full, "%s.%s.%s", key, field, name);
@@ -127,7 +127,7 @@ bool cti_nn_draft_check(const ct_optim *draft, const char *key, const cti_shards
     return true;
 }
 
-/* Version 0.1.0 wrote states before the first step too, which were zeros. */
+/* Version 0.1.0 also wrote states before the first update. They were zeros, so they are dropped. */
 void cti_nn_draft_adopt(ct_optim *draft, ct_optim *optim) {
     optim->opts = draft->opts;
     optim->numbers = draft->numbers;

@@ -6,7 +6,7 @@
 #include "../../src/core/option.h"
 
 double ct_lr_cosine(ct_lr_cosine_opts o, int64_t step) {
-    if (o.total <= 0) return NAN; /* forgotten: ct_optim_set_lr refuses it */
+    if (o.total <= 0) return NAN; /* `total` was forgotten; ct_optim_set_lr refuses NaN */
     o.peak = cti_option(o.peak, 0), o.floor = cti_option(o.floor, 0);
     if (step < 0) step = 0;
     if (step < o.warmup) return o.peak * ((double)step + 1) / ((double)o.warmup + 1);

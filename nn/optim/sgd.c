@@ -15,7 +15,7 @@ static void sgd_set(const ct_optim *optim, const cti_nn_item *item, const cti_op
     n->grad_scale = optim->grad_scale;
 }
 
-/* An optimiser that was made without momentum has no buffer for it, so its momentum stays 0. */
+/* Without momentum there is no buffer for it, so such an optimiser's momentum must stay 0. */
 static const cti_nn_number plain_numbers[] = {
     {"momentum", CT_F64, offsetof(ct_optim, numbers.sgd.momentum), CTI_NN_IS_0},
     {"dampening", CT_F64, offsetof(ct_optim, numbers.sgd.dampening), CTI_NN_AT_LEAST_0},
