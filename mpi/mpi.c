@@ -1,4 +1,5 @@
-/* ct_mpi_comm: starts MPI, makes a comm that all ranks agree on, and ends MPI after the last. */
+/* ct_mpi_comm: starts MPI, makes a comm that all ranks agree on, and ends MPI after the last comm.
+ * mpi_engine.h has the states of a comm. */
 #include <cotangent/mpi.h>
 #include <cotangent/autograd.h>
 #include <cotangent/context.h>
@@ -11,26 +12,28 @@
 #include <unistd.h>
 
 enum {
-    MESSAGE = 1024, /* of an error */
-    MINUTES = 10,   /* to wait until all ranks have called */
-    SECONDS = 5     /* for MPI_Abort */
+    MESSAGE = 1024, /* bytes of an error message */
+    MINUTES = 10,   /* longest wait for all ranks to call ct_mpi_comm */
+    SECONDS = 5     /* longest time for MPI_Abort */
 };
 
-/* MPI is one for the process, so this is too; only the thread that started MPI comes here. */
-static cti_mpi *open_comms, *failed_comms; /* the latter are closed, but have not parted */
+/* A process has one MPI, so these variables are global. Only the thread that started MPI uses
+ * them. */
+static cti_mpi *open_comms,
+    *failed_comms; /* failed_comms: closed after a failure, with "over" still to be sent */
 static bool started_here;
-static bool abandoned; /* a collective call has not ended, so MPI_Finalize would not either */
+static bool abandoned; /* a collective call has not ended, so MPI_Finalize would wait for ever */
 static bool aborting;
-static pid_t started_by; /* the process, which a child of fork is not */
+static pid_t started_by; /* the process that started MPI; a child of fork is another */
 
 /* ---- the end ---- */
 
-/* Ends all ranks. MPI_Abort may come by at_exit; and with a send pending that of MPICH 4.0 over UCX
- * does not return, so that a signal has to end this rank, and the launcher the others. */
+/* Ends all ranks. MPI_Abort may run at_exit. MPI_Abort of MPICH 4.0 over UCX does not return while
+ * a send is pending; then a signal ends this rank, and the launcher ends the others. */
 static void abort_all(MPI_Comm comm) {
     sigset_t alarms;
     aborting = true;
-    fflush(NULL); /* what was said of the failure */
+    fflush(NULL); /* messages about the failure */
     signal(SIGALRM, SIG_DFL);
     sigemptyset(&alarms);
     sigaddset(&alarms, SIGALRM);
@@ -55,15 +58,15 @@ static void free_comm(cti_mpi *m) {
     free(m);
 }
 
-/* Returns once all have parted, or not at all. */
+/* Returns when all ranks have parted; otherwise the program ends. */
 static void part_comm(cti_mpi *m, bool failed) {
     if (!cti_mpi_part(m, failed)) abort_all(m->comm);
     MPI_Comm_free(&m->comm);
 }
 
 void cti_mpi_close(cti_mpi *m, bool failed) {
-    if (m->process != getpid()) return; /* it is the parent's */
-    if (m->comm == MPI_COMM_NULL) {     /* MPI has ended before */
+    if (m->process != getpid()) return; /* the comm is the parent process's */
+    if (m->comm == MPI_COMM_NULL) {     /* MPI has already ended */
         free_comm(m);
         return;
     }
@@ -81,12 +84,12 @@ void cti_mpi_close(cti_mpi *m, bool failed) {
     end_mpi();
 }
 
-/* The program ends, or its MPI_Finalize begins. Others wait for a rank with an open comm, as when
- * ct_error_die has ended the program. */
+/* Runs at the end of the program or of MPI. A comm may still be open, for instance when
+ * ct_error_die has ended the program; other ranks are waiting for its "over". */
 static void part_all(void) {
     if (started_by != getpid() || aborting) return;
     for (cti_mpi *m = open_comms; m; m = m->next)
-        part_comm(m, m->failed); /* freed when it is closed */
+        part_comm(m, m->failed); /* the comm is freed when it is closed */
     open_comms = NULL;
     while (failed_comms) {
         cti_mpi *m = failed_comms;
@@ -130,7 +133,7 @@ static bool start_mpi(ct_context *context) {
         int key = MPI_KEYVAL_INVALID;
         started_by = getpid();
         atexit(at_exit);
-        /* MPI_Finalize first frees MPI_COMM_SELF, which calls this. */
+        /* MPI_Finalize frees MPI_COMM_SELF before everything else, which calls at_finalize */
         MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_finalize, &key, NULL);
         MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
     }
@@ -145,7 +148,7 @@ static bool start_mpi(ct_context *context) {
                                   "started MPI");
 }
 
-/* False: not all ranks have come. */
+/* Returns false if the request has failed, or has not ended in time. */
 static bool wait_request(MPI_Request *request, double until) {
     for (int done = 0;; cti_mpi_nap()) {
         if (MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
@@ -179,7 +182,8 @@ static cti_mpi *new_comm(ct_context *context) {
     return ct_fail(context, CT_ERR_MEMORY, "ct_mpi_comm: out of memory");
 }
 
-/* A rank that has an error takes part too, so that the others hear of it. */
+/* Duplicates MPI_COMM_WORLD, with all ranks. A rank with an error takes part too, and its message
+ * becomes every rank's error. */
 static bool agree_on_comm(ct_context *context, MPI_Comm *comm) {
     double until = MPI_Wtime() + MINUTES * 60;
     char message[MESSAGE];

@@ -1,25 +1,26 @@
-/* Transfers by MPI_Isend and MPI_Irecv, and how ranks part; see the header. */
+/* Transfers by MPI_Isend and MPI_Irecv, and how ranks part; the header has the states. */
 #include "mpi_engine.h"
 
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
-/* MPI counts in int, so more bytes are sent in segments. */
+/* MPI's counts are ints, so a longer message is sent in segments. */
 #ifndef CTI_MPI_SEGMENT
 #define CTI_MPI_SEGMENT ((size_t)1 << 30)
 #endif
 
-enum { LEAVE = 256, OVER }; /* tags after those of transfers */
-enum { ROLL = 255 };        /* the tag of what a rank listens to all the time */
+enum { LEAVE = 256, OVER }; /* the tags of transfers are smaller */
+enum { ROLL = 255 };        /* tag of the roll call, whose receives are pending all the time */
 
-static const double patience[2] = {5, 60}; /* s, for others to part after a failure */
-static const double grace = 1;             /* s, for a message that is under way */
-static const double glance = 0.02;         /* s, to find one that has come */
+static const double patience[2] = {
+    5, 60};                    /* s, shortest and longest wait for others to part after a failure */
+static const double grace = 1; /* s, longest wait for a message that is under way */
+static const double glance = 0.02; /* s, longest wait for a message that has arrived */
 
-/* A transfer's state. */
+/* The state of a transfer. */
 struct cti_mpi_segments {
-    cti_mpi_segments *next; /* of those that are lost */
+    cti_mpi_segments *next; /* next in cti_mpi.lost */
     double started;
     bool cancelled;
     int n;
@@ -42,11 +43,12 @@ static bool mpi_fail_code(cti_mpi *m, int error) {
     if (MPI_Error_string(error, text, &length) != MPI_SUCCESS || !*text)
         snprintf(text, sizeof text, "MPI error %d", error);
     for (char *c = text; *c; c++)
-        if (*c == '\n') *c = ' '; /* MPICH's have lines */
+        if (*c == '\n') *c = ' '; /* MPICH's texts have line ends */
     return mpi_fail(m, text);
 }
 
-/* One by one, as MPI_Testall leaves open which have ended when one fails. True: all have ended. */
+/* Tests the requests one by one, because after an error MPI_Testall does not tell which of them
+ * have ended. Returns whether all have ended. */
 static bool test_all(int n, MPI_Request *requests, MPI_Status *statuses, int *error) {
     bool all = true;
     for (int i = 0; i < n; i++) {
@@ -68,7 +70,8 @@ static void has_left(cti_mpi *m, int rank, int tag) {
     if (tag == OVER) m->staying--;
 }
 
-/* Looks who has left, once in a millisecond, as transfers that are pending are tested often. */
+/* Receives "leave" and "over" messages, at most once in a millisecond, because pending transfers
+ * are tested often. */
 static void take_leaves(cti_mpi *m) {
     const double now = MPI_Wtime();
     if (now - m->looked < 1e-3) return;
@@ -88,7 +91,7 @@ static void announce(cti_mpi *m, int tag, MPI_Request *requests) {
         if (r != m->rank) MPI_Isend(NULL, 0, MPI_BYTE, r, tag, m->comm, &requests[r]);
 }
 
-/* Receives what no transfer waits for, one message at a time. */
+/* Receives and discards messages that no transfer waits for, one at a time. */
 static void discard(cti_mpi *m) {
     for (;;) {
         int there = 0, size = 0, ended = 0;
@@ -105,7 +108,7 @@ static void discard(cti_mpi *m) {
             !there)
             return;
         MPI_Get_count(&status, MPI_BYTE, &size);
-        /* Without memory it is cut to nothing, which ends it too. */
+        /* without memory the message is truncated to 0 bytes, which ends its send too */
         m->discarded = size > 0 ? malloc((size_t)size) : NULL;
         if (!m->discarded) size = 0;
         MPI_Imrecv(m->discarded, size, MPI_BYTE, &message, &m->discard);
@@ -129,8 +132,8 @@ static void end_lost(cti_mpi *m) {
     }
 }
 
-/* Others cancel what they were sending here as soon as they see that this rank has left, and what
- * this rank has cancelled may end, as the memory of its data is still there. */
+/* Other ranks cancel their sends to this rank when they receive "leave". The transfers that this
+ * rank has cancelled may still end, because their memory is still valid here. */
 void cti_mpi_leave(cti_mpi *m) {
     double until = MPI_Wtime() + grace;
     bool all = false;
@@ -145,8 +148,8 @@ void cti_mpi_leave(cti_mpi *m) {
     }
 }
 
-/* How long others get to part after a failure. Without an answer that was waited for, they may be
- * computing, for as long as that takes. */
+/* Seconds that other ranks get to part after a failure. If this rank never waited for an answer,
+ * they may be computing, which can take long. */
 static double seconds_to_part(const cti_mpi *m) {
     if (m->waited == 0 || m->waited > patience[1]) return patience[1];
     return m->waited > patience[0] ? m->waited : patience[0];
@@ -158,8 +161,8 @@ bool cti_mpi_part(cti_mpi *m, bool failed) {
     m->parts = true;
     announce(m, OVER, m->parting);
     for (;; cti_mpi_nap()) {
-        /* With a transfer lost MPI is not called any more: it could use data that is gone by now.
-         */
+        /* While a transfer is lost MPI is not called: it could use memory that is no longer
+         * valid. */
         if (failed && MPI_Wtime() > until) return false;
         if (m->lost) continue;
         discard(m);
@@ -188,10 +191,12 @@ static void cancel_receives(segments *p) {
     p->cancelled = true;
 }
 
-/* Ends what is pending of a transfer. A receive that is not matched ends at once, and one that is
- * matched with the rest of its message. A send ends when its peer takes it, or discards it as it
- * has left. If the peer does not answer, MPI has the transfer until the program ends, and could
- * still use its data if the peer comes back before that. */
+/* Ends the pending requests of a transfer:
+ *
+ * - A receive without a matching message ends at once; a matched one ends with its message.
+ * - A send ends when the peer receives it, or discards it after it has left.
+ * - If the peer does not answer, the request stays with MPI until the program ends, on the list
+ * `lost`. MPI may still use its data if the peer answers later. */
 static void mpi_end(cti_mpi *m, ct_transfer *t) {
     segments *p = t->state;
     const double start = MPI_Wtime();
@@ -215,7 +220,7 @@ static void mpi_end(cti_mpi *m, ct_transfer *t) {
     }
 }
 
-/* MPI may be called with the comm. */
+/* May MPI be called with the comm? */
 static bool has_mpi(const cti_mpi *m) {
     int over = 0;
     if (m->process != getpid() || m->comm == MPI_COMM_NULL) return false;
@@ -262,7 +267,7 @@ static bool mpi_start(ct_comm *comm, ct_transfer *t) {
     return true;
 }
 
-/* All segments have ended. */
+/* The result of a transfer whose segments have all ended. */
 static ct_transfer_state transfer_outcome(cti_mpi *m, const ct_transfer *t) {
     const segments *p = t->state;
     for (int i = 0; t->receives && i < p->n; i++) {

@@ -1,5 +1,5 @@
 /* Steps of a GPT, by the ordinary loop or by ct_dist. For each number on rank 0's stdin it runs
- * that many steps and prints a line of JSON, so that a script can run two such programs in turns:
+ * that many steps and prints a line of JSON, so a script can run two such programs alternately:
  *
  *     echo 3 | build/mpi/steps char_baby plain threads=2 batch=8 micro=2
  *     echo 3 | mpiexec -n 2 build/mpi/steps char_baby dist threads=1 batch=8 micro=2 shares=2

@@ -1,11 +1,12 @@
-/* A tiny GPT trained by any number of ranks, and what may go wrong with one of them. `run` starts
- * it, and compares the last line of each rank, a hash of all parameters and of the summed losses.
+/* A tiny GPT trained by any number of ranks, with faults. `run` starts it, and compares the last
+ * line of each rank: a hash of all parameters and of the summed losses.
  *
  *     train [steps=6] [threads=1] [micro=16] [shares=8] [bucket=0] [timeout=60] [save=PATH]
  *           [load=PATH] [at=STEP] [own=0] [fault=NAME] [by=RANK]
  *
- * `save` writes a checkpoint after each step, or with `at` after that one alone. A fault is that of
- * rank `by`, in step 3 where it has one. With own=1 the program starts and ends MPI itself. */
+ * `save` writes a checkpoint after each step, or with `at` only after that step. Rank `by` has the
+ * fault, in step 3 if the fault belongs to a step. With own=1 the program starts and ends MPI
+ * itself. */
 #include <cotangent/cotangent.h>
 #include <cotangent/mpi.h>
 
@@ -81,7 +82,7 @@ static bool train_refuse(const ct_call *c, ct_tensor *const *cotangents, ct_tens
 }
 static const ct_op refusing = {.name = "refuse", .forward = same, .backward = train_refuse};
 
-/* Micro-batch i of a step; text that is a function of both. */
+/* Micro-batch i of a step; its text is a function of both numbers. */
 static double learn_text(int64_t step, int64_t i) {
     int64_t input[BATCH * T], target[BATCH * T];
     uint64_t x = (uint64_t)(step * MAX_MICRO + i) + 1;
@@ -153,7 +154,7 @@ static bool train(ct_optim *optim, ct_dist *dist) {
         if (*text("save") && (option_number("at") < 0 || option_number("at") == checkpoint.step))
             ct_checkpoint_save(text("save"), &checkpoint);
     }
-    /* A number that is drawn between steps is the same for all. */
+    /* A random number that is drawn between steps is equal on all ranks. */
     ct_rng rng = ct_rng_get(train_context);
     uint64_t h =
         hash_of_parameters(hash(hash(14695981039346656037u, &sum, sizeof sum), &rng, sizeof rng));

@@ -1,5 +1,6 @@
-/* The engine alone: transfers between ranks, how they end, and how ranks part. `run` starts it with
- * the name of a case, and checks the lines and the exit codes of all ranks. */
+/* The engine without the library above it: transfers between ranks, how they end, and how ranks
+ * part. `run` starts the program with the name of a case, and checks the lines and the exit codes
+ * of all ranks. */
 #include <cotangent/mpi.h>
 #include <cotangent/context.h>
 #include <cotangent/autograd.h>
@@ -13,7 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LARGE = 9000001 }; /* bytes: sent only once its receiver is there; several pieces */
+enum {
+    LARGE = 9000001
+}; /* bytes: MPI sends so many only after the receive is posted, in several segments */
 
 static const ct_comm_engine *const engine = &cti_mpi_engine;
 static ct_context *test_context;
@@ -52,7 +55,8 @@ static void wait_ms(int ms) {
 
 static bool one(void) { return rank == 1; }
 
-/* Every pair, several messages of one tag at once, from empty ones to several pieces; in order. */
+/* Every pair of ranks exchanges several messages of one tag at once, from empty ones to several
+ * segments. They arrive in order. */
 static void exchange_all(void) {
     static const size_t sizes[] = {0, 1, 100000, 100001, 1234567};
     enum { N = sizeof sizes / sizeof *sizes };
@@ -81,7 +85,8 @@ static void exchange_all(void) {
     }
 }
 
-/* Rank 1 leaves. What it sent before arrives; what it has not sent never comes. */
+/* Rank 1 leaves. A message that it has sent before arrives; a message that it has not sent never
+ * does. */
 static void left(void) {
     if (one()) {
         ct_transfer t = begin_transfer(false, 0, 3, large[0], LARGE);
@@ -94,7 +99,7 @@ static void left(void) {
     }
 }
 
-/* Rank 1 closes at once, so that the message is on its way when the leave is there. */
+/* Rank 1 closes at once. Its message is still under way when its "over" has arrived. */
 static void left_late(void) {
     if (one()) {
         ct_transfer t = begin_transfer(false, 0, 3, large[0], LARGE);
@@ -110,7 +115,7 @@ static void left_late(void) {
     }
 }
 
-/* Messages to a rank that has left end. */
+/* Messages to a rank that has left are discarded, so the sends end. */
 static void sent_to_left(void) {
     if (one()) return;
     ct_transfer never = begin_transfer(true, 1, 0, large[1], 1);
@@ -121,8 +126,8 @@ static void sent_to_left(void) {
     }
 }
 
-/* Transfers that never meet are cancelled on both sides. Rank 0 closes as after a failure; rank 1
- * then has an end to its send, and the memory is its own again. */
+/* Transfers that never match are cancelled on both sides. Rank 0 closes as after a failure. That
+ * ends rank 1's send, and rank 1 owns the memory again. */
 static void cancelled(void) {
     int peer = 1 - rank;
     ct_transfer out = begin_transfer(false, peer, 1, large[0], LARGE),
@@ -139,7 +144,7 @@ static void cancelled(void) {
     exit(7);
 }
 
-/* Cancelling a receive alone leaves the comm as it was. */
+/* After a receive is cancelled the comm works as before. */
 static void cancelled_receive(void) {
     unsigned char a = (unsigned char)rank, b = 99;
     ct_transfer never = begin_transfer(true, 1 - rank, 2, large[1], LARGE);
@@ -150,7 +155,7 @@ static void cancelled_receive(void) {
     require(b == 1 - rank, "the byte of the peer");
 }
 
-/* Rank 1 answers no more: rank 0 gives up a message to it, and ends the run. */
+/* Rank 1 does not answer any more. Rank 0 cancels a message to it and ends the run. */
 static void stuck(void) {
     if (one())
         for (;;) pause();
@@ -186,7 +191,7 @@ static void exits(void) {
     exit(4);
 }
 
-/* Both fail, and rank 0 takes its time to say so. */
+/* Both ranks fail, and rank 0 prints its error late. */
 static void both_fail(void) {
     if (!one()) {
         ct_transfer never = begin_transfer(true, 1, 0, large[1], 1);
@@ -252,7 +257,8 @@ static const struct {
     {"forks", fork_child},
 };
 
-/* Contexts in turn in a program that has started MPI itself; the third has an error. */
+/* A program that starts MPI itself makes three contexts in turn. In the third a rank has an
+ * error. */
 static void own_mpi(void) {
     int over = 0;
     MPI_Init(NULL, NULL);

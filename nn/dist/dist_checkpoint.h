@@ -8,7 +8,8 @@
  *
  * (1) Only rank 0 has a file. The others send it their states, or receive theirs.
  *
- * (2) After a meeting that fails no rank has changed anything, and all ranks have the same error.
+ * (2) After a meeting that fails no rank has changed anything. All ranks have the same error, if no
+ * rank was lost.
  *
  * (3) Every transfer is between two meetings that all ranks reach. A rank with an error reports it
  * at the next meeting. */
