@@ -1,5 +1,5 @@
-/* A checkpoint: one safetensors file with everything that resumed training needs to give the same
- * bits as if it had not stopped.
+/* A checkpoint: one safetensors file. Training that resumes from it gives the same bits as training
+ * that did not stop.
  *
  *     model.NAME            the parameters and persistent buffers
  *     optim.lr, ...         the optimiser: optim/saved.h lists its tensors
@@ -9,7 +9,13 @@
  *                           optim.dist etc., the steps of an optimiser's ct_dist; fingerprint,
  *                           the kernels' number and what made it (src/core/kernel_bits.h)
  *
- * With a ct_dist rank 0 alone has a file. */
+ * With a ct_dist only rank 0 has a file.
+ *
+ * (1) A save writes nothing before all arguments are checked. A load reads and checks the whole
+ * file before it changes anything; the steps after that cannot fail.
+ *
+ * (2) With a ct_dist all ranks save or load together (dist/dist_checkpoint.h): all succeed or all
+ * fail. */
 #include <cotangent/io.h>
 
 #include <string.h>
@@ -43,8 +49,8 @@ static const char *optim_key(int64_t i, char key[PREFIX]) {
 
 /* ---- collecting ---- */
 
-/* Collects everything except the metadata. In the optimisers' place are copies of them, which are
- * drafts for a load, or none (NULL). */
+/* Collects everything except the metadata. `copies` replace the optimisers: gathered copies for a
+ * save, drafts for a load. NULL: the optimisers themselves. */
 static bool gather_state(cti_nn_state *state, const ct_checkpoint *checkpoint, ct_optim *copies) {
     if (!cti_nn_state_add_module(state, "model.", checkpoint->module)) return false;
     const int64_t first = first_optim(checkpoint);
@@ -63,7 +69,8 @@ static bool gather_state(cti_nn_state *state, const ct_checkpoint *checkpoint, c
 
 /* ---- arguments ---- */
 
-/* The objects have the numbers MODULE, DIST, -1 for .optim, and 0 ... n_optims - 1. */
+/* Arguments that are objects have the numbers MODULE, DIST, -1 for .optim, and 0 ... n_optims -
+ * 1. */
 enum { MODULE = -3, DIST };
 
 static const cti_object *object_at(const ct_checkpoint *checkpoint, int64_t i) {
@@ -79,7 +86,7 @@ static int64_t tensors_end(const ct_checkpoint *checkpoint) {
     return checkpoint->tensors ? checkpoint->n_tensors : 0;
 }
 
-/* Of the first object; NULL: there is none. */
+/* The context of the first object; NULL if there is no object. */
 static ct_context *context_of(const ct_checkpoint *checkpoint) {
     const cti_object *first = NULL;
     for (int64_t i = MODULE; checkpoint && !first && i < objects_end(checkpoint); i++)
@@ -87,7 +94,7 @@ static ct_context *context_of(const ct_checkpoint *checkpoint) {
     return first ? first->context : NULL;
 }
 
-/* Whether an object (or else a tensor) is of the contexts of all arguments. */
+/* Is an object, or if that is NULL a tensor, of the contexts of all arguments? */
 static bool is_in_all(const ct_checkpoint *checkpoint, const char *op, const cti_object *object,
                       const ct_tensor *tensor) {
     bool in = true;
@@ -105,8 +112,8 @@ static bool is_in_all(const ct_checkpoint *checkpoint, const char *op, const cti
     return in;
 }
 
-/* Whether no argument has ended and all are of one context; else the error is recorded in the
- * contexts of all. */
+/* Is every argument open, and are all of one context? If not, the error is recorded in the contexts
+ * of all. */
 static bool are_together(const char *op, const ct_checkpoint *checkpoint) {
     const ct_context *context = context_of(checkpoint);
     for (int64_t i = MODULE; context && i < objects_end(checkpoint); i++) {
@@ -145,7 +152,8 @@ static bool check_tensors(ct_context *context, const char *op, const ct_checkpoi
     return true;
 }
 
-/* An optimiser with a ct_dist is saved and loaded by all ranks, between two steps. */
+/* Checks that every optimiser with a ct_dist is between two steps, and that .dist is one of
+ * them. */
 static bool check_dist(ct_context *context, const char *op, const ct_checkpoint *checkpoint) {
     const ct_dist *dist = checkpoint->dist;
     bool found = !dist;
@@ -178,11 +186,11 @@ static ct_context *checkpoint_check(const char *op, const char *path,
 
 /* ---- lists of the optimisers ---- */
 
-/* Pointers to them, and room for a copy and for a count of each. */
+/* Pointers to the optimisers, a copy of each, and the number of steps of each. */
 typedef struct {
     ct_optim *copy;
     ct_optim **optim;
-    uint64_t *steps; /* of its ct_dist */
+    uint64_t *steps; /* steps of each optimiser's ct_dist */
     int64_t n;
     size_t bytes;
 } optim_list;
@@ -204,7 +212,7 @@ static bool list_optims(ct_context *context, const ct_checkpoint *checkpoint, op
 
 /* ---- saving ---- */
 
-/* Numbers as texts, of metadata. */
+/* Texts for one optimiser's metadata. */
 typedef struct {
     char key[PREFIX], dist_key[PREFIX + 8], dist[24];
 } optim_texts;
@@ -263,7 +271,8 @@ bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
     static const char op[] = "checkpoint_save";
     ct_dist *dist = checkpoint ? checkpoint->dist : NULL;
     if (dist && !cti_dist_is_usable(dist, CTI_CALL_SAVE)) {
-        are_together(op, checkpoint); /* the contexts of other arguments have the error too */
+        are_together(op,
+                     checkpoint); /* records the error in the contexts of the other arguments too */
         return false;
     }
     ct_context *context = check_save(op, path, checkpoint);
@@ -284,7 +293,7 @@ bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
 
 /* ---- loading ---- */
 
-/* Reads a decimal of at most `most` from the metadata. */
+/* Reads a decimal number up to `most` from the metadata. */
 static bool read_decimal(const cti_shards *file, const char *key, uint64_t most, uint64_t *out) {
     const cti_text *text = cti_shards_metadata(file, cti_text_of(key));
     bool ok = text && text->size > 0;
@@ -301,21 +310,21 @@ static bool read_decimal(const cti_shards *file, const char *key, uint64_t most,
     return ok;
 }
 
-/* Whether the file has an optimiser, and none is given to load it into. */
+/* Has the file an optimiser, although none is given to load it into? */
 static bool is_for_inference(const cti_shards *file, const ct_checkpoint *checkpoint) {
     return !has_optim(checkpoint) && (cti_shards_metadata(file, cti_text_of("optim")) ||
                                       cti_shards_metadata(file, cti_text_of("optims.0")));
 }
 
-/* What rank 0 has read besides tensors. */
+/* The numbers that rank 0 reads and sends to the others. */
 typedef struct {
     ct_rng rng;
     uint64_t step, found_bytes;
     char other_bits[sizeof((ct_checkpoint *)0)->other_bits];
 } read_numbers;
 
-/* The words for kernels that give other bits than those of the save; none in a file without their
- * number, as earlier versions wrote. */
+/* Writes other_bits if the file was saved with kernels of another fingerprint. Earlier versions
+ * wrote no fingerprint. */
 static void compare_fingerprints(const cti_shards *file, read_numbers *numbers) {
     char here[CTI_FINGERPRINT_TEXT], saved[CTI_FINGERPRINT_TEXT];
     const cti_text *text = cti_shards_metadata(file, cti_text_of(fingerprint_key));
@@ -360,7 +369,7 @@ static bool checkpoint_metadata(const cti_shards *file, const ct_checkpoint *che
            read_decimal(file, "stream", UINT64_MAX, &numbers->rng.stream);
 }
 
-/* Makes the drafts, and collects all that is to be loaded. */
+/* Makes the drafts, and collects all tensors to load. */
 static bool make_drafts(cti_nn_state *state, const ct_checkpoint *checkpoint,
                         const optim_list *list, const unsigned char *found, bool cut) {
     const unsigned char *at = found;
@@ -371,7 +380,7 @@ static bool make_drafts(cti_nn_state *state, const ct_checkpoint *checkpoint,
     return gather_state(state, checkpoint, list->copy);
 }
 
-/* Reads everything: the optimisers into their drafts, the rest into new tensors. */
+/* Reads everything: the optimisers into drafts, the other tensors into new ones. */
 static bool read_all(cti_nn_state *state, const cti_nn_match *match,
                      const ct_checkpoint *checkpoint, const optim_list *list,
                      unsigned char *found) {
@@ -392,7 +401,8 @@ static bool read_all(cti_nn_state *state, const cti_nn_match *match,
     return true;
 }
 
-/* The ranks that have read nothing prepare for what rank 0 has found. */
+/* Sends rank 0's numbers and tensors to all ranks, which make the same drafts. Returns whether all
+ * ranks have everything. */
 static bool receive_found(ct_dist *dist, cti_nn_state *state, const ct_checkpoint *checkpoint,
                           const optim_list *list, read_numbers *numbers, unsigned char *found,
                           bool ok) {
@@ -409,7 +419,8 @@ static bool receive_found(ct_dist *dist, cti_nn_state *state, const ct_checkpoin
     return cti_dist_scatter(dist, list->optim, list->n, list->copy, state, ok);
 }
 
-/* file NULL: rank 0 has it. `ok`: whether this rank has got so far. */
+/* Loads from the file; NULL on ranks other than 0. `ok` is false if this rank already has an
+ * error. */
 static bool checkpoint_load(ct_context *context, const cti_shards *file, ct_checkpoint *checkpoint,
                             bool ok) {
     ct_dist *dist = checkpoint->dist;

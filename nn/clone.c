@@ -1,5 +1,5 @@
-/* clone: a copy of a tree of modules with parameters and buffers of its own, as copy.deepcopy of a
- * torch module. */
+/* clone: a copy of a tree of modules that shares no parameter and no buffer with it, as
+ * copy.deepcopy of a torch module. */
 #include <string.h>
 
 #include "module.h"
@@ -13,8 +13,8 @@ static ct_tensor *no_forward(void *self, ct_tensor *x) {
                    "ct_module_set_forward");
 }
 
-/* A forward is told by `self` what to run. Nothing or the module itself has its like in the clone;
- * a caller's struct names the original's modules. */
+/* Sets the forward of a copy. If `self` is NULL or the module, the copy has an equivalent.
+ * Otherwise it is a caller's struct, which may point to the original's modules. */
 static void copy_forward(ct_module *to, const ct_module *from) {
     if (!from->forward) return;
     const bool known = !from->self || from->self == from;
@@ -32,7 +32,7 @@ typedef struct {
 /* The clone's tensor for one that has been copied under an earlier name (tied weights). */
 static ct_tensor *copied_before(const trees *t, const ct_tensor *tensor) {
     if (tensor->parameter == 1) return NULL;
-    ct_param param = {0}, buffer = {0}; /* its first names; it may be both */
+    ct_param param = {0}, buffer = {0}; /* its first names; it may be a parameter and a buffer */
     while (ct_module_next(t->from, &param) && param.tensor != tensor) {}
     while (ct_module_next_buffer(t->from, &buffer) && buffer.tensor != tensor) {}
     ct_tensor *copy = param.tensor ? cti_nn_find(t->to, param.name) : NULL;
@@ -54,7 +54,7 @@ static bool copy_tensors(const trees *t, ct_module *to, const ct_module *from) {
     }
     for (const cti_nn_entry *entry = from->buffers; entry; entry = entry->next) {
         ct_tensor *buffer = clone_tensor(t, entry->tensor);
-        const bool trained = ct_requires_grad(buffer); /* it has become a parameter too */
+        const bool trained = ct_requires_grad(buffer); /* it is a parameter under another name */
         if (trained) ct_set_requires_grad(buffer, false);
         if (!ct_module_add_buffer(to, entry->name, buffer, entry->persistent)) return false;
         if (trained) ct_set_requires_grad(buffer, true);

@@ -13,7 +13,7 @@ bool cti_nn_is(const ct_module *module, const cti_nn_kind *kind, const char *fun
     return false;
 }
 
-/* A module of the program: its forward is a callback. */
+/* A user's module; its forward is a callback. */
 typedef struct {
     const ct_module *module;
     ct_tensor *x, *y;

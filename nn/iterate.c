@@ -1,4 +1,4 @@
-/* Walks along the tree of modules: parameters, buffers, training mode. */
+/* Walks over the tree of modules: parameters, buffers, training mode. */
 #include "module.h"
 
 /* Depth first as torch's named_parameters: a module's own parameters, then its children's, each in
@@ -29,7 +29,7 @@ static cti_nn_entry *entry_after(const ct_module *root, cti_nn_entry *entry, ct_
     return next;
 }
 
-/* Does the same tensor have an earlier name in the tree below root? Then it is skipped. */
+/* Has the same tensor an earlier name in the tree below root? Then this name is skipped. */
 static bool named_before(const ct_module *root, const cti_nn_entry *entry, list of) {
     if (entry->tensor->parameter == 1) return false;
     ct_module *owner = (ct_module *)root;
@@ -39,8 +39,8 @@ static bool named_before(const ct_module *root, const cti_nn_entry *entry, list 
     return before != entry;
 }
 
-/* Whether the entry that an iteration has reached is still one of the tree below root: its owner
- * may have been freed, or taken out of the tree, between two calls. */
+/* Is the entry that an iteration has reached still in the tree below root? Its owner may have been
+ * freed or removed from the tree between two calls. */
 static bool is_below(const ct_module *root, const ct_param *at, list of, const char *function) {
     const ct_module *module = at->owner;
     if (!cti_object_is_open(&module->object, function)) return false;
@@ -53,7 +53,7 @@ static bool is_below(const ct_module *root, const ct_param *at, list of, const c
                    cti_nn_kind_name(at->owner), cti_nn_kind_name(root));
 }
 
-/* position[0]: the entry returned last; position[1]: whether the iteration is over. */
+/* position[0] is the entry that was returned last; position[1] is true after the last. */
 static bool iterate(const ct_module *module, ct_param *param, list of, bool every_name,
                     const char *function) {
     if (!module || !param || param->position[1]) return false;

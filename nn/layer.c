@@ -137,7 +137,8 @@ static void inputs(const cti_nn_layer_call *c, ct_tensor *in[N_LAYER_INPUTS]) {
     in[CROSS_MASK] = c->cross.mask, in[CROSS_KEY_MASK] = c->cross.key_mask;
 }
 
-/* Not with a tensor that the layer refuses, as the layer's message is the better one. */
+/* Is the call recomputed? A tensor that the layer refuses is left to the layer, whose message is
+ * better. */
 bool cti_nn_layer_recomputes(const cti_nn_layer_call *c) {
     const ct_layer_opts *o = cti_nn_data(c->layer);
     if (!o->recompute || !c->layer->training || !c->x || c->self.cache || c->cross.cache ||

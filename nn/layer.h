@@ -1,4 +1,4 @@
-/* What encoder and decoder layers share: the constructor, and sublayers with a residual and a
+/* Code that encoder and decoder layers share: the constructor, and sublayers with a residual and a
  * norm. */
 #ifndef CTI_NN_LAYER_H
 #define CTI_NN_LAYER_H
@@ -28,7 +28,7 @@ bool cti_nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *
 
 /* ---- ct_layer_opts.recompute ---- */
 
-/* A call of a layer; of an encoder's memory and cross are empty. */
+/* A call of a layer. For an encoder layer memory and cross are empty. */
 typedef struct {
     ct_module *layer;
     ct_tensor *x, *memory;
@@ -36,14 +36,15 @@ typedef struct {
 } cti_nn_layer_call;
 
 bool cti_nn_layer_recomputes(const cti_nn_layer_call *call);
-/* `run` is called with the call's tensors as inputs, and gets the call back by cti_nn_layer_unpack.
- * That is false, with an error recorded, if the layer cannot do again what it did. */
+/* Runs the call as `run`, which gets the call's tensors as inputs and the call itself by
+ * cti_nn_layer_unpack. That returns false, with an error recorded, if the layer can no longer do
+ * the same computation. */
 ct_layer_out cti_nn_layer_recompute(ct_fn run, cti_nn_layer_call call);
 bool cti_nn_layer_unpack(cti_nn_layer_call *call, const cti_nn_kind *kind, ct_tensor *const *in,
                          int n, const void *arg);
 
-/* Moves the results out of the frame and closes it. While an error is pending all results are NULL
- * and the cache gets its earlier `length` back. */
+/* Moves the results out of the frame and closes it. If an error is pending, all results are NULL
+ * and the cache gets its former `length`. */
 ct_layer_out cti_nn_layer_return(ct_context *context, cti_nn_scope *scope, ct_kv_cache *cache,
                                  int64_t length, ct_layer_out y);
 

@@ -26,7 +26,7 @@ static bool map_add_piece(cti_nn_state *state, const cti_nn_match *match, const 
                                                  .transposed = entry->transposed});
 }
 
-/* Sets used[k] for each entry that names a tensor, by any of its names. */
+/* Sets used[k] for each entry that matches a tensor, under any of the tensor's names. */
 static bool add_pieces(cti_nn_state *state, const cti_nn_match *match, const cti_name_map *map,
                        bool *used) {
     cti_text text;
@@ -63,7 +63,8 @@ bool cti_nn_map_apply(cti_nn_state *state, const cti_nn_match *match) {
 
 static int64_t leading_dim(ct_shape shape) { return shape.ndim ? shape.dim[0] : 1; }
 
-/* The file's shape, the other way round if transposed. False: it cannot be. */
+/* Sets the file's shape, with dims exchanged if transposed. False if the tensor cannot be
+ * transposed. */
 static bool shape_of(const cti_nn_piece *piece, ct_shape *shape) {
     *shape = piece->from->shape;
     if (piece->from->ndim > CT_MAX_DIMS) return false;
@@ -73,7 +74,7 @@ static bool shape_of(const cti_nn_piece *piece, ct_shape *shape) {
     return true;
 }
 
-/* Whether the file's rows are those of the tensor but for their number. */
+/* Have the file's rows the shape and dtype of the tensor's rows? */
 static bool rows_fit(const cti_nn_piece *piece, const ct_tensor *tensor, ct_shape *shape) {
     if (!shape_of(piece, shape) || !cti_safetensors_fits(piece->from->dtype, tensor->dtype) ||
         shape->ndim != tensor->shape.ndim)
@@ -83,7 +84,7 @@ static bool rows_fit(const cti_nn_piece *piece, const ct_tensor *tensor, ct_shap
     return true;
 }
 
-/* Whether the piece's rows are inside both tensors. Sets rows where the entry means all. */
+/* Are the piece's rows inside both tensors? Sets `rows` if the entry means all rows. */
 static bool piece_fits(cti_nn_piece *piece, const ct_tensor *tensor) {
     ct_shape shape;
     if (!rows_fit(piece, tensor, &shape)) return false;
@@ -97,7 +98,7 @@ static bool overlap(const cti_nn_piece *a, const cti_nn_piece *b) {
     return a->param_start < b->param_start + b->rows && b->param_start < a->param_start + a->rows;
 }
 
-/* What would make a piece fit, as the end of a message. */
+/* The end of the message: the change by which the piece would fit, if there is one. */
 static const char *remedy(const cti_nn_piece *piece, const ct_tensor *tensor) {
     cti_nn_piece other = *piece;
     other.transposed = !piece->transposed;
@@ -115,7 +116,7 @@ static cti_nn_found misfit(const cti_nn_source *source, const cti_nn_piece *piec
     return CTI_NN_MISFIT;
 }
 
-/* Whether each piece's tensor is there. */
+/* Has the file the tensor of every piece? */
 static cti_nn_found check_there(const cti_nn_state *state, const cti_nn_source *source,
                                 char what[CTI_NN_MAP_FAULT]) {
     const cti_nn_piece *piece = &state->piece[source->piece], *missing = NULL;
@@ -161,7 +162,7 @@ bool cti_nn_is_transpose(const ct_tensor *tensor, const cti_file_tensor *from) {
            from->shape.dim[0] == tensor->shape.dim[1] && from->shape.dim[1] == tensor->shape.dim[0];
 }
 
-/* Whether a matrix is square, and another one with a side of this length is transposed. */
+/* Is the matrix square, and another one with a side of this length transposed? */
 static bool has_transposed_sibling(const cti_nn_state *state, const cti_file_tensor *from) {
     if (!from || from->ndim != 2 || from->shape.dim[0] != from->shape.dim[1]) return false;
     const int64_t side = from->shape.dim[0];

@@ -1,4 +1,4 @@
-/* Matching by name, shape and dtype: every mismatch in one message, and in the caller's report. */
+/* Matching by name, shape and dtype. One message, and the caller's report, have all mismatches. */
 #include "match.h"
 
 #include <string.h>
@@ -14,11 +14,12 @@ enum { PATH_SHOWN = 200, MORE_SHOWN = 40 };
 typedef struct {
     cti_writer out;
     char text[CTI_MESSAGE_SIZE];
-    const char *heading; /* of the last mismatch: "missing: ", "unexpected: " or "" */
+    const char *heading; /* heading of the last mismatch: "missing: ", "unexpected: " or "" */
     int64_t omitted;     /* mismatches that did not fit the message */
 } mismatches;
 
-/* Reserves room for op, for at least PATH_SHOWN bytes of the path, and for "; and N more". */
+/* Reserves room in the message for op, at least PATH_SHOWN bytes of the path, and "; and N
+ * more". */
 static void mismatches_begin(mismatches *m, const cti_shards *file) {
     const size_t path = strlen(file->path), shown = path < PATH_SHOWN ? path : PATH_SHOWN;
     const size_t around = strlen(file->op) + strlen(": : ") + shown + MORE_SHOWN;
@@ -27,7 +28,7 @@ static void mismatches_begin(mismatches *m, const cti_shards *file) {
     m->omitted = 0;
 }
 
-/* Appends one mismatch. One that does not fit is counted instead; the very first is shortened. */
+/* Appends a mismatch. If it does not fit it is counted instead; the very first one is shortened. */
 static void add_mismatch(mismatches *m, const char *heading, const char *what) {
     const bool first = !m->heading, same = !first && !strcmp(m->heading, heading);
     const size_t used = m->out.used;
@@ -120,8 +121,8 @@ void ct_load_report_print(const ct_load_report *report, FILE *file) {
 
 /* ---- what the file has for each name ---- */
 
-/* Whether tensors of a source are in the file, and fit. `what` says what is wrong: of a source that
- * is not good, but for one whose tensor is missing. */
+/* Are the tensors of a source in the file, and do they fit? Otherwise `what` has the reason, except
+ * for a single tensor that is missing. */
 static cti_nn_found check_source(cti_nn_state *state, int64_t s, char what[CTI_NN_MAP_FAULT]) {
     const cti_nn_source *source = &state->source[s];
     if (source->pieces) return cti_nn_map_check(state, s, what);
@@ -137,7 +138,8 @@ static bool is_ignored(const cti_nn_match *match, const cti_file_tensor *tensor)
     return pattern && *pattern;
 }
 
-/* Of what the file has for a source: the number of tensors, and of those not to be ignored. */
+/* Counts the tensors that the file has for a source, and in *needed the tensors that are not to be
+ * ignored. */
 static int64_t count_tensors(const cti_nn_state *state, const cti_nn_match *match,
                              const cti_nn_source *source, int64_t *needed) {
     int64_t n = source->from != NULL;
@@ -150,8 +152,8 @@ static int64_t count_tensors(const cti_nn_state *state, const cti_nn_match *matc
     return n;
 }
 
-/* Of a shared tensor's names those that the file has but is to ignore are as if they were not
- * there, if it has another one. */
+/* Leaves out the names of a shared tensor that are to be ignored, if the file has another name of
+ * it. */
 static void leave_out_ignored(cti_nn_state *state, const cti_nn_match *match, int64_t i) {
     int64_t needed;
     bool any = false;
@@ -172,8 +174,8 @@ static void mark_taken(const cti_nn_match *match, const cti_file_tensor *from, b
     if (j >= 0) taken[j] = true;
 }
 
-/* Sets the tensors of sources that no piece fills, and taken[j] for each tensor of the file that
- * one or more sources have. */
+/* Sets the tensor of each source without pieces, and taken[j] for each tensor of the file that a
+ * source uses. */
 static void match_names(cti_nn_state *state, const cti_nn_match *match, bool *taken) {
     for (int64_t s = 0; s < state->sources; s++) {
         cti_nn_source *source = &state->source[s];
@@ -196,7 +198,7 @@ typedef struct {
     ct_load_report *report;
 } matching;
 
-/* Sets what was found for each source. The first good one is the item's. */
+/* Sets `found` of each source. A record is loaded from its first good source. */
 static void find_sources(matching *m) {
     cti_nn_state *state = m->state;
     char what[CTI_NN_MAP_FAULT];
@@ -209,14 +211,15 @@ static void find_sources(matching *m) {
     }
 }
 
-/* How many of an item's sources are so. */
+/* Counts the sources of a record with this result. */
 static int64_t count_found(const cti_nn_state *state, int64_t i, cti_nn_found found) {
     int64_t n = 0;
     for (int64_t s = i; s >= 0; s = state->source[s].next) n += state->source[s].found == found;
     return n;
 }
 
-/* Of an item with several names one is enough, but no other may lack a part. */
+/* Reports missing tensors. A record with several names needs only one of them, but no name may be
+ * incomplete. */
 static void check_missing(matching *m, int64_t i) {
     cti_nn_state *state = m->state;
     char what[CTI_NN_MAP_FAULT];
@@ -232,7 +235,7 @@ static void check_missing(matching *m, int64_t i) {
     }
 }
 
-/* Partial, a name that fits is enough. */
+/* Reports tensors that do not fit. In a partial load one name that fits is enough. */
 static void check_misfits(matching *m, int64_t i) {
     cti_nn_state *state = m->state;
     char what[CTI_NN_MAP_FAULT];
@@ -262,7 +265,7 @@ static void check_others(matching *m, const bool *taken) {
 
 /* ---- several tensors for one ---- */
 
-/* Whether a source has the values that were read for its item. */
+/* Compares the values of a source with the values that were read for its record. */
 static bool compare_source(const cti_nn_state *state, int64_t s, bool *equal) {
     ct_tensor *values = state->record[state->source[s].record].read;
     cti_frame frame;
@@ -284,7 +287,8 @@ static const char *source_text(const cti_nn_state *state, int64_t s, char text[2
     return text;
 }
 
-/* The names of a shared tensor must have the same values. Of two, neither is loaded. */
+/* Checks that the names of a shared tensor have the same values in the file. If they differ none is
+ * loaded. */
 static bool compare_names(matching *m, int64_t i) {
     cti_nn_state *state = m->state;
     cti_nn_record *record = &state->record[i];

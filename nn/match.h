@@ -1,4 +1,4 @@
-/* Matching the tensors of a file with those of a state. */
+/* Matches the tensors of a file with the tensors of a state. */
 #ifndef CTI_NN_MATCH_H
 #define CTI_NN_MATCH_H
 
@@ -7,17 +7,21 @@
 typedef struct {
     const cti_shards *file;
     const ct_module *module;
-    const char *prefix; /* of the module's names in the file */
+    const char *prefix; /* prefix of the module's names in the file */
     ct_load_opts load;
-    bool ignore_others; /* tensors of the file that nothing asks for are no error */
+    bool ignore_others; /* unused tensors of the file are not an error */
 } cti_nn_match;
 
-/* Finds for each tensor of the state its own in the file, by its name, or what the map says; for a
- * shared tensor of the module by any of its names. Unless partial, the file must have exactly these
- * tensors, with the same shapes, and for several names of one the same values; otherwise
- * CT_ERR_FORMAT lists all that are missing, unexpected, of another shape or of two values. Partial:
- * what does not fit is left out, and if nothing fits that is CT_ERR_FORMAT. Fills in the report.
- * Values that were compared are read already, into tensors of the innermost scope. */
+/* Finds the values of each tensor of the state in the file, by its name or by the map; for a shared
+ * tensor, by any of its names.
+ *
+ * The file must have exactly these tensors with equal shapes, and for several names of one tensor
+ * equal values. Otherwise CT_ERR_FORMAT lists all mismatches: missing, unexpected, of another
+ * shape, of different values. In a partial load mismatches are left out, and it is CT_ERR_FORMAT
+ * only if nothing fits.
+ *
+ * Fills in the report. Values that were compared have been read, into tensors of the innermost
+ * scope. */
 bool cti_nn_state_match(cti_nn_state *state, const cti_nn_match *match);
 
 #endif

@@ -104,9 +104,9 @@ static size_t longest_name(const ct_module *module) {
     return longest;
 }
 
-/* Does the full name from the root fit ct_param.buffer? That also bounds the depth of a tree, and
- * so the recursion in longest_name and print_at. `below` is the length of the longest name below.
- */
+/* Does the full name from the root fit ct_param.buffer? This check also bounds the depth of a tree,
+ * and with it the recursion in longest_name and print_at. `below` is the length of the longest name
+ * below. */
 static bool name_fits(const ct_module *module, const char *name, size_t below) {
     size_t length = strlen(name) + (below ? 1 + below : 0);
     for (const ct_module *m = module; m->parent; m = m->parent) length += strlen(m->name) + 1;
@@ -133,8 +133,8 @@ static bool name_is_free(const ct_module *module, const char *name, size_t below
     return name_fits(module, name, below);
 }
 
-/* Writes the full name at the end of the buffer, from its last part to its first. It fits, as
- * name_is_free has checked. */
+/* Writes the full name at the end of the buffer, from its last component to its first. It fits,
+ * because name_is_free has checked its length. */
 const char *cti_nn_full_name(const ct_module *root, const ct_module *owner, const char *name,
                              char buffer[CTI_NN_NAME_SIZE]) {
     char *at = buffer + CTI_NN_NAME_SIZE - 1 - strlen(name);
@@ -174,7 +174,7 @@ void cti_nn_begin_span(const ct_module *module, cti_span *span) {
 
 /* ---- ending ---- */
 
-/* Debug mode calls a module that has ended by its kind and full name: "Linear layers.2.linear1". */
+/* The name of a freed module in debug mode: its kind and full name, "Linear layers.2.linear1". */
 static void write_name(const ct_module *module, char text[CTI_OBJECT_NAME]) {
     char buffer[CTI_NAME_SIZE];
     const char *name = path_of(&module->namer, buffer);
@@ -192,7 +192,7 @@ static void free_entries(ct_context *context, cti_nn_entry *entry) {
     }
 }
 
-/* Whether a forward of the module, or of one below it, has begun and not returned. */
+/* Is a forward of the module, or of a module below it, running? */
 static bool is_running(const ct_module *module) {
     for (const cti_frame *frame = module->context->frame; frame; frame = frame->outer)
         for (const ct_module *m = frame->module ? module_of(frame->module) : NULL; m; m = m->parent)
@@ -227,7 +227,7 @@ void ct_module_free(ct_module *module) {
 
 /* ---- building a tree ---- */
 
-/* Whether a tensor may be held under that name. `noun` is what it is to be. */
+/* May the module hold the tensor under that name? `noun` is "parameter" or "buffer". */
 static bool can_hold(const ct_module *module, const char *noun, const char *name,
                      const ct_tensor *tensor) {
     ct_context *context = module->context;
@@ -307,8 +307,7 @@ ct_tensor *cti_nn_param_new(ct_module *module, const char *name, ct_dtype dtype,
     return tensor;
 }
 
-/* Whether neither has ended and no error is pending; a NULL module is an error in the child's
- * context. */
+/* Are both open, and is no error pending? A NULL module is an error of the child's context. */
 static bool can_add(const ct_module *module, const char *function, const ct_module *child) {
     ct_context *beside = child ? child->context : NULL;
     if (module && child && child->object.self != &child->object)
@@ -317,7 +316,7 @@ static bool can_add(const ct_module *module, const char *function, const ct_modu
            cti_object_is_ready(module ? &module->object : NULL, function, "module", beside);
 }
 
-/* Whether the child belongs to no module yet, and may to this one. */
+/* May the module own the child? It must have no parent, and be of the same context. */
 static bool can_own(const ct_module *module, const char *name, const ct_module *child) {
     ct_context *context = module->context;
     const char *kind = cti_nn_kind_name(module);
@@ -368,7 +367,7 @@ ct_module *ct_module_append(ct_module *module, const char *list, ct_module *chil
         return ct_fail(module->context, CT_ERR_ARGUMENT, "%s: \"%s\" is a %s, not a list",
                        cti_nn_kind_name(module), list, cti_nn_kind_name(children));
     int64_t last = -1;
-    /* names that are no number leave `last` as it is */
+    /* a name that is not a number leaves `last` unchanged */
     for (ct_module *m = children->children; m; m = m->next) sscanf(m->name, "%" SCNd64, &last);
     char name[24];
     snprintf(name, sizeof name, "%" PRId64, last + 1);

@@ -1,6 +1,17 @@
-/* The struct behind ct_module, and the helpers that module kinds are built from. Errors are sticky,
- * so a constructor is a plain list of steps: after a failure the later steps do nothing, and
- * cti_nn_made at the end frees the incomplete module. */
+/* The struct behind ct_module, and helpers for the kinds of modules. Errors are sticky, so a
+ * constructor is a plain list of steps: after a failure the later steps do nothing, and cti_nn_made
+ * at the end frees the incomplete module.
+ *
+ * (1) Modules form a tree: a module has one parent or none, and is in its parent's list of children
+ * exactly if it has one.
+ *
+ * (2) A name of a parameter, buffer or child is unique in its module, has no dot, and its full name
+ * from the root fits CTI_NN_NAME_SIZE.
+ *
+ * (3) tensor->parameter counts the entries and optimisers that hold the tensor. The tensor ends
+ * with the last one.
+ *
+ * (4) `changes` of a module grows with each change of the parameters or children in its tree. */
 #ifndef CTI_NN_MODULE_H
 #define CTI_NN_MODULE_H
 
@@ -20,30 +31,31 @@
 /* A kind of module, like a class: one static instance for Linear, one for LayerNorm, ... */
 typedef struct {
     const char *name;
-    /* runs in its own scope; NULL: the kind has no forward of one input */
+    /* computes y from x in a scope of its own; NULL if the kind has no forward of one input */
     ct_tensor *(*forward)(ct_module *module, ct_tensor *x);
-    /* prints the options between the parentheses of torch's repr; NULL: none */
+    /* prints the options between the parentheses of torch's repr; may be NULL */
     void (*describe)(const ct_module *module, FILE *file);
-    /* bytes of the kind's data */
+    /* size of the kind's data in bytes */
     size_t size;
 } cti_nn_kind;
 
-/* A name for a parameter or a buffer. One tensor may have several (tied weights):
- * tensor->parameter counts them. */
+/* A name of a parameter or a buffer. A tensor may have several names (tied weights). */
 typedef struct cti_nn_entry {
     cti_namer namer; /* must be first: the tape casts it back to the entry for the name */
     const ct_module *module;
     struct cti_nn_entry *next;
     ct_tensor *tensor;
     char *name;
-    bool persistent; /* of a buffer: it is saved */
+    bool persistent; /* a buffer is saved */
 } cti_nn_entry;
 
-/* In what is told that a module ends but is not its child: an optimiser, a cache. */
+/* Embedded in objects that must hear when a module is freed but are not its children: optimisers
+ * and caches. */
 typedef struct cti_nn_dependent cti_nn_dependent;
 struct cti_nn_dependent {
     cti_nn_dependent *next;
-    void (*end)(cti_nn_dependent *self); /* also removes it */
+    void (*end)(
+        cti_nn_dependent *self); /* called when the module is freed; removes the dependent */
 };
 
 struct ct_module {
@@ -51,24 +63,26 @@ struct ct_module {
         cti_object object; /* must be first */
         ct_context *context;
     };
-    cti_namer namer; /* finds its full name */
+    cti_namer namer; /* has the function that returns the module's full name */
     const cti_nn_kind *kind;
     ct_module *parent, *next; /* next: the next sibling */
-    ct_module *children;      /* in the order in which they were added, as are the parameters */
+    ct_module *children; /* children, parameters and buffers are in the order of their addition */
     cti_nn_entry *params, *buffers;
-    cti_nn_dependent *dependents; /* optimisers, which are freed with the module, and caches */
-    char *name;                   /* under its parent; NULL: it has no parent */
-    char *label;                  /* the kind name of a user's module; NULL: use kind->name */
+    cti_nn_dependent *dependents; /* optimisers and caches */
+    char *name;                   /* name in the parent; NULL without a parent */
+    char *label;                  /* kind name of a user's module; NULL: use kind->name */
     ct_tensor *(*forward)(void *self, ct_tensor *x); /* set by ct_module_set_forward */
     void *self;
     void *kind_data; /* kind->size bytes */
     bool training;
-    /* of the tree under it: parameters and children added, children removed, dtypes */
+    /* count of changes of the tree: parameters or children added, children removed, dtypes
+     * changed */
     int64_t changes;
 };
 _Static_assert(sizeof(ct_module) <= CTI_OBJECT_BYTES, "a module is an object");
 
-/* Counts a change of the module's parameters or children, for it and those above. */
+/* Counts a change of the module's parameters or children, in the module and all modules above
+ * it. */
 void cti_nn_changed(ct_module *module);
 
 enum { CTI_NN_NAME_SIZE = sizeof(((ct_param *)0)->buffer) };
@@ -89,8 +103,8 @@ ct_tensor *cti_nn_param_new(ct_module *module, const char *name, ct_dtype dtype,
 /* Takes ownership of the child; on failure frees it. */
 ct_module *cti_nn_child_add(ct_module *module, const char *name, ct_module *child);
 
-/* Checks of options: value >= least; a probability in [0, 1]; finite and >= 0. False with an error
- * recorded that names the option. */
+/* Check options: value >= least; a probability in [0, 1]; finite and >= 0. False with an error
+ * recorded that has the option's name. */
 bool cti_nn_check_size(ct_context *context, const cti_nn_kind *kind, const char *option,
                        int64_t value, int64_t least);
 bool cti_nn_check_chance(ct_context *context, const cti_nn_kind *kind, const char *option,
@@ -115,15 +129,15 @@ static inline void cti_nn_dependent_remove(ct_module *module, cti_nn_dependent *
 
 /* ---- using ---- */
 
-/* Whether a function may begin with a module that a caller hands in: see cti_object_is_ready.
- * `beside` is a tensor that was handed in too, or NULL. */
+/* May the function use this module? See cti_object_is_ready. `beside` is another argument, a tensor
+ * or NULL. */
 static inline bool cti_nn_ready(const ct_module *module, const char *function,
                                 const ct_tensor *beside) {
     return cti_object_is_ready(module ? &module->object : NULL, function, "module",
                                ct_context_of(beside));
 }
 
-/* The same, and whether it is of the kind. */
+/* The same, and the module must be of the kind. */
 bool cti_nn_is(const ct_module *module, const cti_nn_kind *kind, const char *function,
                const ct_tensor *beside);
 /* The module's own parameter or child of that name, not its children's. NULL, without an error, if
@@ -134,8 +148,8 @@ ct_module *cti_nn_child(const ct_module *module, const char *name);
  * none. */
 ct_tensor *cti_nn_find(const ct_module *module, const char *name);
 
-/* Around a module's forward: a frame, in which errors begin with the module's full name, and a span
- * of the profile. */
+/* The scope of a module's forward: a frame, in which errors begin with the module's full name, and
+ * a span of the profile. */
 typedef struct {
     cti_frame frame;
     cti_span span; /* undefined unless a profile runs */
@@ -154,26 +168,27 @@ static inline ct_tensor *cti_nn_leave(ct_context *context, cti_nn_scope *scope, 
     return y;
 }
 
-/* The name below root of what is called `name` in its owner, at the end of the buffer. */
+/* Writes the full name of `name` in its owner, relative to root, at the end of the buffer and
+ * returns its begin. */
 const char *cti_nn_full_name(const ct_module *root, const ct_module *owner, const char *name,
                              char buffer[CTI_NN_NAME_SIZE]);
-/* As ct_module_next and ct_module_next_buffer, but a tensor comes once for each of its names. */
+/* As ct_module_next and ct_module_next_buffer, but with every name of a tensor. */
 bool cti_nn_next_name(const ct_module *module, ct_param *param);
 bool cti_nn_next_buffer_name(const ct_module *module, ct_param *buffer);
-/* Whether the buffer that an iteration has reached is saved. */
+/* Is the buffer that an iteration has reached saved? */
 static inline bool cti_nn_is_persistent(const ct_param *buffer) {
     return ((const cti_nn_entry *)(uintptr_t)buffer->position[0])->persistent;
 }
 
-/* Runs a child, whatever stands there (ct_module_set_child). Its result must have x's dims but for
- * the last one, `width`; 0: any. */
+/* Runs the child, which may have been replaced (ct_module_set_child). The result must have x's dims
+ * except for the last one, which is `width`; with width 0 any. */
 ct_tensor *cti_nn_forward(ct_module *module, const char *child, ct_tensor *x, int64_t width);
 ct_tensor *cti_nn_dropout(const ct_module *module, ct_tensor *x, double p); /* in training */
 
-/* Linear: a child of that kind may be computed as part of another op, from its weight and bias. */
+/* Linear. A child of this kind may be computed inside another op, from its weight and bias. */
 extern const cti_nn_kind cti_nn_linear_kind;
 
-/* What ct_module_append makes. */
+/* The kind of the lists that ct_module_append makes. */
 extern const cti_nn_kind cti_nn_list_kind;
 
 bool cti_nn_activation_check(ct_context *context, const cti_nn_kind *kind,
@@ -186,7 +201,7 @@ typedef struct {
     const char *in, *gate, *out; /* names of children; gate NULL: no gate */
     ct_activation activation;
     double dropout;
-    int64_t width; /* of the result; 0: any */
+    int64_t width; /* last dim of the result; 0: any */
 } cti_nn_feed_forward;
 ct_tensor *cti_nn_feed(ct_module *module, cti_nn_feed_forward f, ct_tensor *x, ct_tensor *residual);
 

@@ -6,7 +6,7 @@
 #include "../src/io/save_map.h"
 #include "match.h"
 
-/* The further names of shared tensors are only needed for a map. */
+/* Saves a module. Only a map needs the further names of shared tensors. */
 static bool save_module(cti_nn_state *state, const ct_module *module, const char *path,
                         ct_save_opts opts) {
     ct_context *context = state->context;

@@ -1,6 +1,6 @@
-/* torch.nn.TransformerEncoder and TransformerDecoder: layers.0, layers.1, ... in sequence,
- * then norm. Each layer's input is released as soon as the layer has run; the tape keeps what
- * backward needs. */
+/* torch.nn.TransformerEncoder and TransformerDecoder: layers.0, layers.1, ... in sequence, then
+ * norm. Each layer's input is released as soon as the layer has run; the tape keeps the tensors
+ * that backward needs. */
 #include "stack.h"
 
 #include "attention/mha.h"
@@ -87,8 +87,9 @@ bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length, ct_kv
     return false;
 }
 
-/* Is there a list of layers, has each a cache, all of the same length, and does the call leave
- * self.cache, cross.cache and need_weights unset, which a stack sets for each layer? */
+/* Checks a call: there is a list of layers, each has a cache, and all caches have the same length.
+ * self.cache, cross.cache and need_weights are unset, because the stack sets them for each
+ * layer. */
 static bool stack_check(ct_module *stack, const ct_stack_call *call) {
     ct_context *context = stack->context;
     const char *name = cti_nn_kind_name(stack);
@@ -118,8 +119,9 @@ static bool stack_check(ct_module *stack, const ct_stack_call *call) {
 
 /* ---- running ---- */
 
-/* A child of a caller's may return a tensor that is the caller's, which stays, and may replace the
- * layer that it runs in, which then has no `next` any more. */
+/* Runs the layers and the norm. A user's layer may return a tensor of the user, which is not
+ * released here. It may also replace itself; then its `next` is no longer valid, so that is read
+ * before it runs. */
 static ct_tensor *run_layers(ct_module *stack, ct_tensor *x, ct_tensor *memory,
                              const ct_stack_call *call, int64_t layers) {
     const cti_frame *frame = stack->context->frame;
@@ -150,7 +152,7 @@ static ct_tensor *stack_run(ct_module *stack, ct_tensor *x, ct_tensor *memory, c
                   length = call.caches && layers ? call.caches[0]->length : 0;
     cti_nn_scope scope;
     cti_nn_enter(stack, &scope);
-    for (int64_t i = 0; i < layers; i++) { /* also of one that is freed before its turn */
+    for (int64_t i = 0; i < layers; i++) { /* a layer may be freed before its turn */
         if (call.self_weights) call.self_weights[i] = NULL;
         if (call.cross_weights) call.cross_weights[i] = NULL;
     }

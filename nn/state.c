@@ -8,7 +8,7 @@
 
 /* ---- collecting ---- */
 
-/* A block for twice the room, with the n records that are there. */
+/* Returns a larger block for `more` items, with a copy of the first n, and frees the old one. */
 static void *grown(ct_context *context, void *records, int64_t n, int64_t room, int64_t more,
                    size_t size) {
     void *block = cti_take(context, cti_bytes(more, size));
@@ -90,7 +90,7 @@ static bool add_source(cti_nn_state *state, cti_nn_source source) {
     return true;
 }
 
-/* Adds a further name of a shared tensor, behind its others. */
+/* Adds a further name of a shared tensor, after its other names. */
 static bool add_other_name(cti_nn_state *state, const char *prefix, const ct_param *param,
                            int64_t records) {
     int64_t i = 0;
@@ -108,8 +108,8 @@ static bool add_other_name(cti_nn_state *state, const char *prefix, const ct_par
     return true;
 }
 
-/* Items are in the order of the iteration, so each name is either the next item's own or another
- * name of an item before. */
+/* Adds the further names of shared tensors. Records are in the order of the iteration, so a name is
+ * either the next record's own or a further name of an earlier record. */
 static bool add_names(cti_nn_state *state, const char *prefix, const ct_module *module,
                       bool (*next)(const ct_module *, ct_param *), int64_t *records) {
     const size_t before = strlen(prefix);
@@ -162,7 +162,8 @@ void cti_nn_state_free(cti_nn_state *state) {
 
 /* ---- reading ---- */
 
-/* Rows that the file has as columns: all of its tensor is read, and a transposed view copied. */
+/* Reads rows that the file has as columns: reads the whole tensor, and copies from a transposed
+ * view. */
 static bool read_transposed(const cti_nn_piece *piece, ct_tensor *to) {
     ct_context *context = to->context;
     cti_frame frame;

@@ -1,18 +1,18 @@
-/* to_bf16, to_f32: the matrices of a tree of modules, in half the memory and back. A parameter
- * stays the tensor that it is and exchanges its storage with a converted copy, so whoever holds it
- * (a name, tied weights, a caller) sees the new values. All copies are made before any exchange. */
+/* to_bf16, to_f32: convert the matrices of a tree of modules to half the memory and back. A
+ * parameter stays the same tensor and exchanges its storage with a converted copy, so every name
+ * and every pointer to it has the new values. All copies are made before the first exchange. */
 #include "module.h"
 
 typedef struct {
     ct_tensor *param, *copy;
-    ct_module *owner; /* under its first name */
+    ct_module *owner; /* the module of its first name */
 } pair;
 
 static bool is_matrix(const ct_tensor *t, ct_dtype dtype) {
     return t->shape.ndim == 2 && t->dtype == dtype;
 }
 
-/* How many parameters are converted; -1: an error. */
+/* Counts the parameters to convert; -1 with an error recorded. */
 static int64_t count_matrices(const ct_module *module, const char *function, ct_dtype from) {
     int64_t n = 0;
     for (ct_param p = {0}; ct_module_next(module, &p);) {
@@ -38,8 +38,8 @@ static void exchange_storage(const pair *pairs, int64_t n) {
     for (int64_t i = 0; i < n; i++) cti_tensor_exchange(pairs[i].param, pairs[i].copy);
 }
 
-/* Those of f32 require a gradient again, those of bf16 have none. Refused memory: all are as they
- * were. */
+/* Exchanges the storages. Matrices of f32 require a gradient again; matrices of bf16 do not. If
+ * there is no memory for a gradient, nothing has changed. */
 static bool exchange_with_gradients(const pair *pairs, int64_t n, bool required) {
     exchange_storage(pairs, n);
     for (int64_t i = 0; i < n; i++) {

@@ -24,7 +24,7 @@ ct_module *ct_transformer_new(ct_context *context, ct_transformer_opts o) {
     return cti_nn_made(module);
 }
 
-/* Weights of n layers that a caller has asked for; NULL where the forward has failed. */
+/* Moves the weights of n layers out of the frame; NULL after an error. */
 static void hand_out_all(ct_context *context, const cti_nn_scope *scope, ct_tensor **weights,
                          int64_t n, bool good) {
     for (int64_t i = 0; weights && i < n; i++)
@@ -45,7 +45,7 @@ ct_tensor *ct_transformer_forward(ct_module *transformer, ct_tensor *src, ct_ten
               *second = ct_module_child(transformer, "decoder");
     if (!first || !second) return NULL;
     const int64_t layers[2] = {cti_nn_stack_layers(first), cti_nn_stack_layers(second)};
-    cti_nn_scope scope; /* owns memory, as the tape holds what backward needs */
+    cti_nn_scope scope; /* the frame owns `memory`; the tape keeps it for backward */
     cti_nn_enter(transformer, &scope);
     ct_tensor *memory = ct_encoder_forward(first, src, encoder);
     ct_tensor *y = memory ? ct_decoder_forward(second, tgt, memory, decoder) : NULL;
