@@ -5,7 +5,7 @@
  * (ct_kv_cache_new_of) is filled by ct_kv_cache_append. */
 #include "mha.h"
 
-/* ---- making ---- */
+/* ---- making and freeing ---- */
 
 static ct_tensor *buffer_new(ct_context *context, ct_dtype dtype, ct_shape shape) {
     ct_tensor *tensor = ct_zeros(context, dtype, shape);
@@ -13,7 +13,8 @@ static ct_tensor *buffer_new(ct_context *context, ct_dtype dtype, ct_shape shape
     return tensor;
 }
 
-ct_kv_cache *cti_nn_cache_new(ct_context *context, const char *function, ct_dtype dtype,
+/* A cache of no module, for max_length positions, with buffers of that shape. */
+static ct_kv_cache *cache_new(ct_context *context, const char *function, ct_dtype dtype,
                               ct_shape shape, int64_t max_length) {
     const int64_t batch = shape.dim[0];
     if (batch < 0 || max_length < 0)
@@ -42,8 +43,52 @@ ct_kv_cache *ct_kv_cache_new_of(ct_context *context, ct_dtype dtype, int64_t bat
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: kv_heads %" PRId64 " and head_dim %" PRId64 " must be at least 1", name,
                        kv_heads, head_dim);
-    return cti_nn_cache_new(context, name, dtype, CT_SHAPE(batch, kv_heads, max_length, head_dim),
-                            max_length);
+    return cache_new(context, name, dtype, CT_SHAPE(batch, kv_heads, max_length, head_dim),
+                     max_length);
+}
+
+/* The module is freed; the cache is not, as it is the caller's. */
+static void cache_let_go(cti_nn_dependent *self) {
+    ct_kv_cache *cache = (ct_kv_cache *)((char *)self - offsetof(ct_kv_cache, dependent));
+    cti_nn_dependent_remove(cache->mha, self);
+    cache->mha = NULL;
+}
+
+ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) {
+    if (!cti_nn_is(mha, &cti_nn_mha_kind, "ct_kv_cache_new", NULL)) return NULL;
+    ct_context *context = mha->context;
+    const ct_mha_opts *o = cti_nn_data(mha);
+    int64_t rows = 0;
+    if (__builtin_add_overflow(max_length, cti_nn_mha_extra_keys(o), &rows))
+        return ct_fail(context, CT_ERR_MEMORY, "ct_kv_cache_new: a length of %" PRId64 " overflows",
+                       max_length);
+    ct_kv_cache *cache =
+        cache_new(context, "ct_kv_cache_new", o->dtype,
+                  CT_SHAPE(batch, o->num_kv_heads, rows, o->embed_dim / o->num_heads), max_length);
+    if (!cache) return NULL;
+    cache->mha = mha;
+    cti_nn_dependent_add(mha, &cache->dependent, cache_let_go);
+    return cache;
+}
+
+void ct_kv_cache_free(ct_kv_cache *cache) {
+    if (!cache || cache->object.self != &cache->object) return;
+    if (cache->mha) cti_nn_dependent_remove(cache->mha, &cache->dependent);
+    ct_kv_cache_free(cache->memory);
+    if (cache->k) cti_tensor_end(cache->k);
+    if (cache->v) cti_tensor_end(cache->v);
+    cti_object_end(&cache->object, "of keys and values");
+}
+
+ct_kv_cache *cti_nn_cache_of_memory(ct_kv_cache *self, ct_module *cross, const ct_tensor *memory,
+                                    bool anew) {
+    if (anew || (self->memory && self->memory->mha != cross)) {
+        ct_kv_cache_free(self->memory);
+        self->memory = NULL;
+    }
+    if (!self->memory)
+        self->memory = ct_kv_cache_new(cross, memory->shape.dim[0], memory->shape.dim[1]);
+    return self->memory;
 }
 
 /* ---- length ---- */
@@ -61,67 +106,6 @@ bool ct_kv_cache_truncate(ct_kv_cache *cache, int64_t length) {
                        cache->length);
     cache->length = length;
     return true;
-}
-
-void ct_kv_cache_free(ct_kv_cache *cache) {
-    if (!cache || cache->object.self != &cache->object) return;
-    if (cache->mha) cti_nn_dependent_remove(cache->mha, &cache->dependent);
-    ct_kv_cache_free(cache->memory);
-    if (cache->k) cti_tensor_end(cache->k);
-    if (cache->v) cti_tensor_end(cache->v);
-    cti_object_end(&cache->object, "of keys and values");
-}
-
-/* ---- use by a module ---- */
-
-bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q,
-                        const ct_tensor *k) {
-    ct_context *context = mha->context;
-    const int64_t s = k->shape.dim[1], offset = cti_nn_cache_offset(cache, q, k);
-    if (cache->mha != mha)
-        ct_fail(context, CT_ERR_ARGUMENT,
-                "MultiheadAttention: the cache was made for another module, or for none");
-    if (q->shape.dim[0] != cache->batch)
-        ct_fail(context, CT_ERR_SHAPE,
-                "MultiheadAttention: query %s with a cache for a batch of %" PRId64,
-                SHAPE(q->shape), cache->batch);
-    if (k != q && cache->length && s != cache->length)
-        ct_fail(context, CT_ERR_SHAPE,
-                "MultiheadAttention: key %s with a cache that holds the %" PRId64
-                " keys of another sequence",
-                SHAPE(k->shape), cache->length);
-    if (s > cache->max_length - offset)
-        ct_fail(context, CT_ERR_SHAPE,
-                "MultiheadAttention: the cache has room for %" PRId64
-                " positions and holds %" PRId64 "; %" PRId64 " more do not fit",
-                cache->max_length, offset, s);
-    return cti_ready(context);
-}
-
-/* A child that makes another dtype is an error, as it is without a cache, and is not converted. */
-static ct_tensor *extend(ct_tensor *buffer, int64_t length, ct_tensor *x) {
-    if (!x) return NULL;
-    if (x->dtype != buffer->dtype)
-        return ct_fail(buffer->context, CT_ERR_DTYPE,
-                       "MultiheadAttention: the cache is %s, the keys or values are %s",
-                       cti_dtype_name(buffer->dtype), cti_dtype_name(x->dtype));
-    const int64_t t = x->shape.dim[2];
-    return ct_copy_into(ct_narrow(buffer, 2, length, t), x) ? ct_narrow(buffer, 2, 0, length + t)
-                                                            : NULL;
-}
-
-bool cti_nn_cache_extend(ct_kv_cache *cache, int64_t n, ct_tensor **k, ct_tensor **v) {
-    if (!cti_object_is_open(&cache->object, "MultiheadAttention")) return false;
-    *k = extend(cache->k, n, *k);
-    *v = extend(cache->v, n, *v);
-    return *k && *v;
-}
-
-void cti_nn_cache_read(const ct_kv_cache *cache, ct_tensor **k, ct_tensor **v) {
-    if (!cti_object_is_open(&cache->object, "MultiheadAttention")) return;
-    const int64_t rows = cache->length + cti_nn_mha_extra_keys(cti_nn_data(cache->mha));
-    *k = ct_narrow(cache->k, 2, 0, rows);
-    *v = ct_narrow(cache->v, 2, 0, rows);
 }
 
 /* ---- use by attention of one's own ---- */

@@ -41,10 +41,6 @@ struct ct_kv_cache {
     ct_kv_cache *memory;
 };
 
-/* A cache of no module, for max_length positions, with buffers of that shape. */
-ct_kv_cache *cti_nn_cache_new(ct_context *context, const char *function, ct_dtype dtype,
-                              ct_shape shape, int64_t max_length);
-
 /* Whether a cache that a caller hands in, or NULL, has not been freed and is of the module's
  * context; else the function's error. */
 static inline bool cti_nn_cache_in(const ct_kv_cache *cache, const ct_module *module,
