@@ -26,30 +26,23 @@ enum { MASK_SUMS = 8 }; /* partial sums of a broadcast mask's gradient, at most 
 
 /* ---- steps ---- */
 
-/* How many ranges of queries an item has. */
-static int64_t ranges_of_item(const cti_attention_backward_call *f) {
-    return f->shared_ranges ? f->schedule.q_ranges : 1;
-}
-
 /* An item is one pair, or, if heads add to the same elements of dmask, all pairs that add to one
  * partial sum. Items of a step are numbered by (element group of dmask, partial sum, range of
  * queries), the last one fastest; a group is the heads that share elements of dmask. */
 static void backward_item(const void *call, const void *buffers, int64_t item) {
     const cti_attention_backward_call *f = call;
-    const cti_attention_params *a = &f->a;
-    const int64_t step = item / f->items, in_step = item % f->items;
-    const int64_t ranges = ranges_of_item(f), per_sum = f->schedule.q_ranges / ranges;
+    const int64_t step = item < f->items ? 0 : item / f->items, in_step = item - step * f->items;
     const int64_t group_heads = f->shared_b * f->shared_h; /* key heads of all batches in a group */
-    const int64_t groups_h = a->kv_heads / f->shared_h;    /* groups along the heads */
-    const int64_t q_range = in_step % per_sum * ranges, sum = in_step / per_sum % f->mask_sums;
-    const int64_t group = in_step / per_sum / f->mask_sums;
+    const int64_t q_range = in_step % f->sum_items * f->item_ranges;
+    const int64_t sum = in_step / f->sum_items % f->mask_sums;
+    const int64_t group = in_step / f->sum_items / f->mask_sums;
     const int64_t last = group_heads * (sum + 1) / f->mask_sums;
     for (int64_t n = group_heads * sum / f->mask_sums; n < last; n++)
-        for (int64_t q = q_range; q < q_range + ranges; q++) {
+        for (int64_t q = q_range; q < q_range + f->item_ranges; q++) {
             /* Either all batches are in one group, or each is in another: one summand is 0. The
              * same for heads. */
-            const cti_attention_pair pair = {.b = n / f->shared_h + group / groups_h,
-                                             .kv = n % f->shared_h + group % groups_h,
+            const cti_attention_pair pair = {.b = n / f->shared_h + group / f->groups_h,
+                                             .kv = n % f->shared_h + group % f->groups_h,
                                              .q_range = q,
                                              .k_range =
                                                  cti_attention_keys_of_step(&f->schedule, q, step),
@@ -60,8 +53,10 @@ static void backward_item(const void *call, const void *buffers, int64_t item) {
 
 static bool run_steps(ct_context *context, cti_attention_backward_call *f) {
     const cti_attention_params *a = &f->a;
-    const int64_t groups = a->batch / f->shared_b * (a->kv_heads / f->shared_h);
-    f->items = groups * f->mask_sums * (f->schedule.q_ranges / ranges_of_item(f));
+    f->item_ranges = f->shared_ranges ? f->schedule.q_ranges : 1;
+    f->sum_items = f->schedule.q_ranges / f->item_ranges;
+    f->groups_h = a->kv_heads / f->shared_h;
+    f->items = a->batch / f->shared_b * f->groups_h * f->mask_sums * f->sum_items;
     const cti_attention_pass pass = {.a = a,
                                      .call = f,
                                      .reserve = cti_attention_pair_reserve,

@@ -19,7 +19,10 @@ typedef struct {
     /* How many batches, and how many key heads, add to one element of dmask: 1 or all. */
     int64_t shared_b, shared_h;
     bool shared_ranges; /* dmask is broadcast over T and S, so all pairs of a head add to it, too */
-    int64_t items;      /* of a step */
+    int64_t groups_h;   /* groups of heads with the same elements of dmask, along the heads */
+    int64_t item_ranges; /* ranges of queries of an item: 1, or all */
+    int64_t sum_items;   /* items that add to one partial sum of dmask */
+    int64_t items;       /* of a step */
 } cti_attention_backward_call;
 
 typedef struct {
