@@ -172,6 +172,7 @@ bool ct_kv_cache_append(ct_kv_cache *cache, ct_tensor **k, ct_tensor **v) {
             cache->memory = NULL;
         }
         cache->length = length;
+        CTI_ASSERT(cti_nn_cache_is_sound(cache));
     }
     cti_frame_close(cache->context, &frame);
     return done;

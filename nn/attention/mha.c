@@ -307,7 +307,10 @@ static ct_mha_out mha_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tens
     ct_mha_out y = {.out = cti_nn_dropout(mha, cti_nn_forward(mha, "out_proj", a.out, o->embed_dim),
                                           o->out_dropout),
                     .weights = a.weights};
-    if (call.cache && cti_ready(mha->context)) call.cache->length = length;
+    if (call.cache && cti_ready(mha->context)) {
+        call.cache->length = length;
+        CTI_ASSERT(cti_nn_cache_is_sound(call.cache));
+    }
     return y;
 }
 

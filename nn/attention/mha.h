@@ -41,6 +41,14 @@ struct ct_kv_cache {
     ct_kv_cache *memory;
 };
 
+/* Its invariants, for asserts. */
+static inline bool cti_nn_cache_is_sound(const ct_kv_cache *cache) {
+    const int64_t extra = cache->mha ? cti_nn_mha_extra_keys(cti_nn_data(cache->mha)) : 0;
+    return 0 <= cache->length && cache->length <= cache->max_length &&
+           cache->k->shape.dim[2] >= cache->max_length + extra &&
+           cti_shape_equal(cache->k->shape, cache->v->shape);
+}
+
 /* Whether a cache that a caller hands in, or NULL, has not been freed and is of the module's
  * context; else the function's error. */
 static inline bool cti_nn_cache_in(const ct_kv_cache *cache, const ct_module *module,

@@ -33,6 +33,7 @@ static ct_tensor *extend(ct_tensor *buffer, int64_t length, ct_tensor *x) {
                        "MultiheadAttention: the cache is %s, the keys or values are %s",
                        cti_dtype_name(buffer->dtype), cti_dtype_name(x->dtype));
     const int64_t t = x->shape.dim[2];
+    CTI_ASSERT(0 <= length && length + t <= buffer->shape.dim[2]);
     return ct_copy_into(ct_narrow(buffer, 2, length, t), x) ? ct_narrow(buffer, 2, 0, length + t)
                                                             : NULL;
 }

@@ -141,6 +141,7 @@ static void decode_query(const cti_attention_params *a, const decode_buffers *w,
     }
     cti_real_set(a->stats_dtype, a->max, query, max == -INFINITY ? 0 : max);
     cti_real_set(a->stats_dtype, a->inverse_sum, query, sum == 0 ? 0 : 1 / sum);
+    CTI_ASSERT(cti_attention_stats_are_sound(a, t, 0));
 }
 
 /* An item is a query. */
@@ -154,6 +155,7 @@ static void decode_item(const void *call, const void *buffers, int64_t item) {
 
 bool cti_attention_decode(ct_context *context, const cti_attention_params *a) {
     const int64_t queries = a->batch * a->heads * a->t;
+    CTI_ASSERT(a->t <= CTI_ATTENTION_DECODE_QUERIES && !a->rounded);
     if (queries == 0) return true;
     const cti_attention_pass pass = {
         .a = a,

@@ -137,6 +137,7 @@ static void attend_range(const forward_call *f, const forward_buffers *w,
     const int64_t first = cti_attention_query(a, all, 0) * a->stat_size;
     memcpy(a->max + first, w->max, (size_t)(nq * a->stat_size));
     memcpy(a->inverse_sum + first, w->sum, (size_t)(nq * a->stat_size)); /* by finalize: 1 / sum */
+    for (int64_t i = 0; i < nq; i++) CTI_ASSERT(cti_attention_stats_are_sound(a, all, i));
 }
 
 /* An item is a range of queries. Those of one head follow each other, so that its keys stay in

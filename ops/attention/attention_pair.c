@@ -191,6 +191,7 @@ static void add_key_gradients(const cti_attention_backward_call *f, const pair_b
                               const char *ds) {
     const cti_attention_params *a = &f->a;
     const int64_t key = t->k0 - keys->k0; /* in the range */
+    CTI_ASSERT(key % a->nr == 0 && key / a->nr < COUNT(keys->begun));
     bool *begun = &keys->begun[key / a->nr];
     char *dk = sum_row(f, &keys->dk, key), *dv = sum_row(f, &keys->dv, key);
     const cti_attention_diagonals seen = cti_attention_transposed(cti_attention_diagonals_of(a, t));
@@ -221,6 +222,7 @@ static void backprop_panel(const cti_attention_backward_call *f, const pair_buff
     const int64_t stat = cti_attention_query(a, t, 0) * a->stat_size;
     cti_attention_rows q = cti_attention_rows_from(a, &queries->q, row);
     cti_attention_rows dout = cti_attention_rows_from(a, &queries->dout, row);
+    CTI_ASSERT(row % a->row_unit == 0 && t->nk <= a->nr);
     const char *vt = w->vt_panels + key * a->dv_bytes;
     const char *dot = w->dot + row * a->size;
     const char *factors =

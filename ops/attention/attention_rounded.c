@@ -29,6 +29,7 @@ cti_attention_rows cti_attention_left(const cti_attention_params *a, const cti_a
 
 cti_attention_rows cti_attention_right(const cti_attention_params *a, const cti_attention_rows *x,
                                        int64_t n, int64_t cols, char *buffer) {
+    CTI_ASSERT(n <= CTI_ATTENTION_RIGHT_ROWS);
     for (int64_t j = 0; j < cols; j += a->nr)
         a->rounded->pack_b(n, cti_min(a->nr, cols - j), x->data + j * a->size, x->stride, 1,
                            buffer + j / a->nr * cti_attention_right_panel(a));

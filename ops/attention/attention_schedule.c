@@ -30,6 +30,7 @@ cti_attention_forward_schedule cti_attention_schedule_forward(const cti_attentio
     cti_attention_forward_schedule s = {.q_range = cti_min(cti_round_up(queries, a->nr), a->t),
                                         .k_block = FORWARD_KEYS};
     s.q_ranges = cti_ceil_div(a->t, s.q_range);
+    CTI_ASSERT(s.q_range % a->nr == 0 || s.q_range == a->t); /* ranges are whole panels */
     /* In multiplications; the constants stand for the work around each row, column and score. */
     const double cost = ((double)s.q_range + 8) * (double)(a->s + 8) * (double)(row + 16);
     s.grain = cost < THREAD_COST ? (int64_t)(THREAD_COST / cost) : 1;
@@ -63,6 +64,10 @@ cti_attention_backward_schedule cti_attention_schedule_backward(const cti_attent
     s.q_ranges = cti_min(most, cti_ceil_div(BACKWARD_PIECES, heads));
     s.q_range = cti_ceil_div(a->t, s.q_ranges);
     s.k_block = cti_min(BACKWARD_KEYS / a->nr * a->nr, cti_round_up(s.k_range, a->nr));
+    CTI_ASSERT(s.q_ranges <= s.k_ranges); /* else two pairs of a step share keys */
+    CTI_ASSERT(s.k_range % a->nr == 0 || s.k_range == a->s);
+    CTI_ASSERT(s.k_range <= CTI_ATTENTION_MOST_KEYS || s.k_range == a->nr);
+    CTI_ASSERT(s.k_block % a->nr == 0 && s.k_block <= BACKWARD_KEYS);
     /* As in forward. */
     const double cost =
         (double)(s.q_range + 8) * (double)(s.k_range + 8) * (double)(row + 16) * (double)a->group;
@@ -72,6 +77,7 @@ cti_attention_backward_schedule cti_attention_schedule_backward(const cti_attent
 
 int64_t cti_attention_keys_of_step(const cti_attention_backward_schedule *s, int64_t q_range,
                                    int64_t step) {
+    CTI_ASSERT(0 <= q_range && q_range < s->q_ranges && 0 <= step && step < s->k_ranges);
     return (q_range * (s->k_ranges / s->q_ranges) + step) % s->k_ranges;
 }
 

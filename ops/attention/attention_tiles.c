@@ -87,6 +87,11 @@ cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attenti
         a.key_mask = (cti_attention_operand){
             .data = x->key_mask->data,
             .stride = {[0] = x->key_mask->stride[0], [3] = x->key_mask->stride[1]}};
+    CTI_ASSERT(a.heads == a.kv_heads * a.group && a.mr <= a.mr_narrow);
+    CTI_ASSERT(a.nr % f->attention.lanes == 0);
+    CTI_ASSERT(!x->stats || (x->stats->dtype == a.stats_dtype && x->stats->contiguous &&
+                             x->stats->numel == 2 * a.batch * a.heads * a.t));
+    CTI_ASSERT(!x->scores || x->scores->numel == a.batch * a.heads * a.t * a.s);
     return a;
 }
 

@@ -90,6 +90,7 @@ static inline cti_attention_tile cti_attention_head(const cti_attention_params *
  * are counted from q0 and k0. */
 static inline cti_attention_tile cti_attention_subtile(const cti_attention_tile *t, int64_t q,
                                                        int64_t nq, int64_t k, int64_t nk) {
+    CTI_ASSERT(0 <= q && q <= t->nq && 0 <= k && k <= t->nk);
     return (cti_attention_tile){.b = t->b,
                                 .h = t->h,
                                 .q0 = t->q0 + q,
@@ -101,7 +102,19 @@ static inline cti_attention_tile cti_attention_subtile(const cti_attention_tile 
 /* The number, in (B, H, T), of the tile's query i. */
 static inline int64_t cti_attention_query(const cti_attention_params *a,
                                           const cti_attention_tile *t, int64_t i) {
+    CTI_ASSERT(0 <= t->b && t->b < a->batch && 0 <= t->h && t->h < a->heads);
+    CTI_ASSERT(0 <= i && i < t->nq && t->q0 + t->nq <= a->t && t->k0 + t->nk <= a->s);
     return (t->b * a->heads + t->h) * a->t + t->q0 + i;
+}
+
+/* Whether the statistics of the tile's query i can be those of a softmax: the largest score has the
+ * weight 1, so a sum is at least 1. Both numbers are 0 if the query sees nothing. For asserts. */
+static inline bool cti_attention_stats_are_sound(const cti_attention_params *a,
+                                                 const cti_attention_tile *t, int64_t i) {
+    const int64_t query = cti_attention_query(a, t, i);
+    const double inverse_sum = cti_real_get(a->stats_dtype, a->inverse_sum, query);
+    if (inverse_sum == 0) return !(cti_real_get(a->stats_dtype, a->max, query) < 0);
+    return !(inverse_sum < 0) && !(inverse_sum > 1); /* it may be NaN */
 }
 
 /* Row i of y, `row` elements apart, is x (nk) times dropout's factors for the weights of the tile's
@@ -111,6 +124,7 @@ void cti_attention_dropout(const cti_attention_params *a, const cti_attention_ti
 
 /* The `width` of a panel of which n lanes are used: one vector, or nr. */
 static inline int64_t cti_attention_width(const cti_attention_params *a, int64_t n) {
+    CTI_ASSERT(0 < n && n <= a->nr);
     return n <= a->kernels->attention.lanes ? a->kernels->attention.lanes : a->nr;
 }
 

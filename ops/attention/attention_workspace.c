@@ -68,6 +68,7 @@ static void count_flops(ct_context *context, const cti_attention_pass *pass) {
 bool cti_attention_run(ct_context *context, const cti_attention_pass *pass) {
     char *unset[CTI_ATTENTION_BUFFERS];
     cti_attention_workspace counted = {.a = pass->a};
+    CTI_ASSERT(pass->items > 0 && pass->grain > 0 && pass->steps > 0);
     pass->reserve(pass->call, &counted, unset);
     const bool all = pass->steady || pass->items > pass->grain;
     const size_t bytes = cti_bytes(all ? cti_parallel_width(context) : 1, counted.used);
