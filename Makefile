@@ -11,7 +11,7 @@ LIBDIR ?= $(PREFIX)/lib
 OPT    ?= -O3
 CFLAGS ?=
 SANITIZE ?=
-# Of kernels: instrumented in full, one takes minutes to compile.
+# The same for kernels, of which one takes half a minute and more to compile with sanitizers.
 KERNEL_SANITIZE ?= $(SANITIZE)
 .DEFAULT_GOAL := all
 
@@ -25,10 +25,10 @@ WARN = -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -
     -Werror=vla -Werror=switch -Werror=incompatible-pointer-types
 BASE = -std=$(STD) $(EXCESS) $(SYSTEM_FLAGS) -Iinclude -fvisibility=hidden \
     -ffp-contract=off -fno-math-errno -fno-trapping-math
-# Sanitizers and coverage are of a library that checks its invariants (src/core/assert.h).
-ASSERTS = $(if $(findstring -fsanitize,$(SANITIZE))$(findstring --coverage,$(SANITIZE)),-DCTI_ASSERTS)
+# Sanitizers and coverage are of a library that checks its invariants (src/core/assert.h). ASSERTS=-DCTI_ASSERTS makes
+# another build one with checks.
+ASSERTS ?= $(if $(findstring -fsanitize,$(SANITIZE))$(findstring --coverage,$(SANITIZE)),-DCTI_ASSERTS)
 ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(ASSERTS) $(CFLAGS)
-KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CFLAGS)
 LIBS = -lm $(SYSTEM_LIBS)
 FAST_MATH = -ffast-math -Ofast -ffinite-math-only -funsafe-math-optimizations
 $(if $(filter $(FAST_MATH),$(CC) $(OPT) $(CFLAGS)),$(error \
@@ -48,12 +48,12 @@ ifdef AMALGAMATED
 OBJ = $(AMALGAMATION)/cotangent.o $(addprefix $(BUILD)/obj/src/,core/memory.o core/handle.o kernels/isa.o)
 endif
 STATIC   = $(BUILD)/libcotangent.a
-# What the Check programs link: the kernels' objects, and the others compiled once more, with asserts. With -O1, which
-# has the same bits outside of src/kernels and takes half the time.
+# The Check programs link the kernels' objects and the others compiled once more, with asserts. -O1 gives the same bits
+# outside of src/kernels and takes half the time.
 ASSERTED = $(if $(ASSERTS)$(AMALGAMATED),$(STATIC),$(BUILD)/asserts/libcotangent.a)
 ASSERTED_OBJ = $(patsubst $(BUILD)/obj/%,$(BUILD)/obj/asserts/%,$(filter-out $(KOBJ),$(OBJ)))
 at_O1    = $(patsubst -O3,-O1,$(patsubst -O2,-O1,$(1)))
-# What char_lm is linked with, besides common.o and either world_one.o or world_mpi.o.
+# char_lm is linked with these, common.o and either world_one.o or world_mpi.o.
 CHAR_LM  = gpt gpt_write plot run run_log
 NO_MAIN  = common plot $(CHAR_LM) world_one seq2seq_model system_%
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%$(EXE),$(filter-out $(NO_MAIN:%=examples/%.c),$(wildcard examples/*.c)))
@@ -82,7 +82,7 @@ $(BUILD)/obj/asserts/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call if_quiet,CC)$(CC) $(call at_O1,$(ALL_CFLAGS)) -DCTI_ASSERTS -MMD -MP -c $< -o $@
 
-# Its text says how far this build is optimised: the last -O counts.
+# A text in it says how far this build is optimised: the last -O counts.
 OPTIMISED = $(lastword $(filter -O%,$(OPT) $(CFLAGS)))
 $(foreach d,obj obj/asserts,$(BUILD)/$(d)/src/core/kernel_bits.o): ALL_CFLAGS += $(OPTIMISED:%='-DCTI_OPTIMISED="%"')
 
@@ -112,8 +112,9 @@ $(BUILD)/char_lm$(EXE): $(CHAR_LM:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/exam
 $(BUILD)/%$(EXE): $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(SYSTEM_OBJ) $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
 
-# What the demo trains on; what `make losses` trains on.
-TEXT ?= $(wildcard include/cotangent/*.h src/*/*.c src/*/*.h ops/*.c ops/*/*.c ops/*/*.h nn/*.c nn/*.h nn/*/*.c examples/*.c)
+# The demo and `make losses` train on this text.
+TEXT ?= $(wildcard include/cotangent/*.h src/*/*.c src/*/*.h ops/*.c ops/*/*.c ops/*/*.h nn/*.c nn/*.h nn/*/*.c \
+    examples/*.c)
 demo: $(BUILD)/seq2seq$(EXE) $(BUILD)/char_lm$(EXE) \
 	## train two transformers, about a minute: digits to their reverse, and this project's own source code
 	@mkdir -p $(BUILD)/demo
@@ -182,7 +183,8 @@ uninstall: ## remove what install put there, with the same PREFIX and DESTDIR
 clean: ## remove build/
 	rm -rf $(BUILD)
 
-include tests/checks.mk tests/fuzz/fuzz.mk tests/style/style.mk docs/docs.mk bench/bench.mk mpi/mpi.mk packaging/cross.mk
+include tests/checks.mk tests/fuzz/fuzz.mk tests/style/style.mk docs/docs.mk bench/bench.mk mpi/mpi.mk
+include packaging/cross.mk
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
 .PHONY: all help demo tests test install uninstall clean FORCE

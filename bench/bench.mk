@@ -1,6 +1,6 @@
 # Speed and memory; bench/README.md.
 
-# Each with what is linked into it besides the library.
+# Each program with the objects that it links besides the library.
 BENCH = $(addprefix $(BUILD)/bench/,rows gemm ops peak vmath gradcheck_eps)
 bench_object = $(addprefix $(BUILD)/obj/bench/,$(addsuffix .o,$(1)))
 MACHINE = $(call bench_object,machine timing $(ISAS:%=fma_%))

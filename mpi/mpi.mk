@@ -7,11 +7,11 @@ MPI_STATIC = $(BUILD)/libcotangent_mpi.a
 MPI_SONAME = $(subst libcotangent,libcotangent_mpi,$(SONAME))
 MPI_SHARED = libcotangent_mpi.so.$(VERSION)
 MPI_TESTS = $(patsubst mpi/tests/%.c,$(MPI)/%,$(wildcard mpi/tests/*.c))
-# Both names of the variable that says which compiler mpicc runs.
+# OMPI_CC and MPICH_CC name the compiler that mpicc runs.
 mpicc     = OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC)
 has_mpi   = command -v $(MPICC) >/dev/null || \
     { echo "$@ needs $(MPICC): apt-get install libopenmpi-dev openmpi-bin"; exit 1; }
-# What a program is linked with besides, where it is linked statically: mpicc's own line, but for the compiler.
+# A statically linked program needs these too: mpicc's own line without the compiler.
 mpi_libs  = $(filter -L% -l% -Wl%,$(shell $(MPICC) -show 2>/dev/null))
 
 mpi: $(MPI_STATIC) $(BUILD)/$(MPI_SHARED) $(BUILD)/char_lm_mpi \
@@ -61,7 +61,7 @@ $(MPI)/steps: $(BUILD)/obj/mpi/bench/steps.o $(MPI_STATIC) $(STATIC)
 bench-mpi: $(MPI)/steps ## what several ranks cost, in time and bytes; needs mpicc and python3
 	@MPI=$(MPI) MPICC='$(MPICC)' mpi/bench/run
 
-# The core's install does not know of these.
+# `make install` does not install these.
 MPI_HEADERS = $(notdir $(wildcard mpi/include/cotangent/*.h))
 mpi-install: mpi \
     ## libcotangent_mpi, its header and cotangent_mpi.pc, beside what install has put there (PREFIX, DESTDIR)

@@ -9,7 +9,7 @@ known_target = $(if $(filter $(MACHINES),$(TARGET)),true,echo "TARGET is one of 
 CROSS_CC  = $(patsubst ZIG,$(zig),$(call machine_column,2))
 CROSS_AR  = $(patsubst ZIG,$(zig),$(call machine_column,3))
 CROSS_RUN = $(call machine_column,4)
-# Where Debian has Check for the machine.
+# Debian's Check for the machine, if there is one.
 CROSS_CHECK = /usr/lib/$(patsubst %-gcc,%,$(firstword $(call machine_column,2)))/pkgconfig
 ON_MACHINE = $(if $(CROSS_RUN),RUN="$(CROSS_RUN)" CK_EXCLUDE_TAGS=forks) CK_FORK=no PKG_CONFIG_LIBDIR=$(CROSS_CHECK) \
     $(MAKE) BUILD=$(BUILD)/$(TARGET) CC="$(CROSS_CC)" AR="$(CROSS_AR)" \

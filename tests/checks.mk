@@ -1,7 +1,7 @@
 # Tests of other kinds than a run of the suite.
 
 course-test: course \
-    ## the course, its archives and its grader, with every wrong submission; make test grades five of each exercise
+    ## the course, its archives and its grader, with every wrong submission; make test grades two of each exercise
 	@BUILD=$(BUILD) tests/course/check
 
 $(BUILD)/tests/libcases.so: $(BUILD)/obj/tests/cases.o $(SHARED)
@@ -20,10 +20,11 @@ test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so \
 golden: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so ## make tests/golden/ anew from PyTorch
 	BUILD=$(BUILD) $(BUILD)/venv/bin/python tests/golden/make.py
 
-# One process for a program's tests: a sanitized one forks slowly.
+# CK_FORK=no runs a program's tests in one process, because a sanitized process forks slowly.
 ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+WITH_ASAN = $(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g1" SANITIZE="$(ASAN)"
 asan: ## the suite under AddressSanitizer, with leaks, and UndefinedBehaviorSanitizer
-	CK_FORK=no $(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g1" SANITIZE="$(ASAN)" test
+	+CK_FORK=no $(WITH_ASAN) test
 ubsan: ## the suite under UndefinedBehaviorSanitizer alone
 	CK_FORK=no $(MAKE) BUILD=$(BUILD)/ubsan OPT="-O1 -g1" SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" test
 tsan: ## the suite under ThreadSanitizer, but for the course and what is tagged as of one thread
@@ -83,7 +84,7 @@ $(BUILD)/mutation/venv/ready: tests/mutation/requirements.txt
 mutate: $(TESTS) $(BUILD)/mutation/venv/ready \
     ## do the tests notice changes of the backward code? See tests/mutation/README.md; \
     SAMPLE=150 SEED=1, or FILE=ops/gelu.c
-	@$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g1" SANITIZE="$(ASAN)" tests
+	@+$(WITH_ASAN) tests
 	@BUILD=$(BUILD) CC='$(CC)' FLAGS='$(BASE) $(OPT)' SANITIZED='$(BASE) -O1 -g1 $(ASAN)' WARN='$(WARN)' \
 	    LIBRARY='$(ASSERTED)' LIBRARIES='$(CHECK_LIBS) $(LIBS)' \
 	    $(foreach v,$(filter LDFLAGS_test_%,$(.VARIABLES)),$(v)='$($(v))') \

@@ -1,17 +1,17 @@
 # How the Check programs are compiled and linked, and which of them a system has.
 
-# Test programs that a system cannot have: without --wrap of a linker nothing fails on purpose, and
-# those of files and threads wrap POSIX. What is printed to stderr is seen by dup.
+# Test programs that a system cannot have: WRAPPED need a linker with --wrap to make functions fail on purpose,
+# POSIX_FAULTS wrap functions of POSIX, and test_unseen reads stderr by dup.
 POSIX_FAULTS = io_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
 WRAPPED  = $(POSIX_FAULTS) faults op_faults dist_faults graph gradcheck_html
 NOT_HERE = $(WASI_NOT_HERE) $(if $(filter windows wasi,$(OS_NAME)),unseen) \
     $(if $(filter windows,$(OS_NAME)),$(if $(IS_GCC),$(POSIX_FAULTS),$(WRAPPED)),$(if $(IS_MACOS),$(WRAPPED)))
 
-# Where there is no Check, OWN_CHECK=1 takes the part of it in tests/portable.
+# If there is no Check, OWN_CHECK=1 takes the part of it in tests/portable.
 OWN_CHECK ?= $(if $(filter windows,$(OS_NAME)),1)
 CHECK_CFLAGS = $(if $(OWN_CHECK),-Itests/portable,$(shell pkg-config --cflags check))
 CHECK_LIBS   = $(if $(OWN_CHECK),,$(shell pkg-config --libs check))
-# What POSIX has and the tests use, for Windows.
+# Functions of POSIX that the tests use, for Windows.
 ifeq ($(OS_NAME),windows)
 CHECK_CFLAGS += -Itests/portable/windows -include tests/portable/windows.h
 CHECK_LIBS   += -static -lpthread
@@ -22,11 +22,18 @@ CHECK_CFLAGS += $(WASI_CHECK)
 CHECK_LIBS   += -mexception-handling
 endif
 
-# Tests are compiled with -O1, which takes half the time of -O2 and -O3, but for those that contain kernels.
-TEST_CFLAGS = $(if $(filter $(COMPUTING:%=tests/test_%.c),$<),$(ALL_CFLAGS),$(call at_O1,$(ALL_CFLAGS)))
-COMPUTING = amx amx_avx512 gemm stored
+# Tests are compiled with -O0, which takes half the time of -O1, but for those that compute much themselves (-O1) and
+# those that contain kernels or their models (-O2).
+TEST_OPT = $(if $(call is_one_of,$(MODELS)),at_O2,$(if $(call is_one_of,$(COMPUTING)),at_O1,at_O0))
+TEST_CFLAGS = $(call $(TEST_OPT),$(ALL_CFLAGS))
+is_one_of = $(filter $(1:%=tests/test_%.c),$<)
+at_O0 = $(patsubst -O3,-O0,$(patsubst -O2,-O0,$(1)))
+at_O2 = $(patsubst -O3,-O2,$(1))
+MODELS = amx amx_avx512 gemm
+COMPUTING = attention_fused attention_hidden attention_rounded checksum disk_model dist_faults faults graph \
+    kernel_rows kernels ops ops_more rounded rows shard_faults stored
 
-# Of each file by name: make 3.81 would take the first rule that fits, $(BUILD)/obj/%.o.
+# A rule for each file by name, because make 3.81 would take the first pattern that fits, $(BUILD)/obj/%.o.
 TEST_OBJ = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/*.c))
 $(TEST_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -73,7 +80,7 @@ $(EXAMPLES_TEST) $(COURSE_TEST) $(INSTALL_TEST):
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec tests/%s/check $(if $(filter %course,$@),quick)\n' $(@F:test_%=%) > $@ && chmod +x $@
 
-# What Windows cannot have.
+# Tests with these tags need what Windows lacks.
 ifeq ($(OS_NAME),windows)
 export CK_EXCLUDE_TAGS ?= forks posix exact-sin
 endif

@@ -1,6 +1,10 @@
 # The course: grading, and what a teacher gives away.
 
 COURSE = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
+$(COURSE): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call if_quiet,CC)$(CC) $(call at_O1,$(ALL_CFLAGS)) -MMD -MP -c $< -o $@
+
 EX ?= all
 course: $(STATIC) $(COURSE) ## what grading needs, built
 grade: course \

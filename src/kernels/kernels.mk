@@ -19,6 +19,8 @@ KERNELS = $(BUILD)/obj/src/kernels
 KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KERNELS)/random_$(i)_$(t).o)) \
     $(HEIRS:%=$(KERNELS)/%.o) $(foreach k,bf16_scalar i64 bool bfloat16 isa,$(KERNELS)/$(k).o)
 
+KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CFLAGS)
+
 # The kernels of one source for a set and a type, with the flags of both.
 define kernel_object
 $(KERNELS)/$(1).o: src/kernels/$(2).c $(BUILD)/flags

@@ -1,6 +1,6 @@
 # Fuzzing by libFuzzer, of clang.
 
-# Of the kernels the scalar ones alone, without coverage: the search is for paths of the engine.
+# Only the scalar kernels are built, without coverage: the search is for paths of the engine.
 SECONDS ?= 60
 FUZZ     = load checkpoint program tokens log dist
 FUZZING  = BUILD=$(BUILD)/fuzz CC=clang ISAS=scalar OPT="-O1 -g1" KERNEL_SANITIZE=-fsanitize=address \

@@ -1,6 +1,6 @@
 # clang-format, clang-tidy, and the commands of the compiler for clangd.
 
-# For clangd. Kernels as for the widest instruction set, in f32.
+# compile_commands.json is for clangd. Its kernels are those of the widest instruction set, in f32.
 WIDEST = $(lastword $(ISAS))
 COMMANDS_KERNELS = $($(WIDEST)_FLAGS) -DCTI_TABLE=cti_kernels_$(WIDEST)_f32 -DCTI_RANDOM=cti_random_$(WIDEST)_f32
 COMMANDS_FILES = $(wildcard docs/*.c src/*/*.c ops/*.c ops/*/*.c nn/*.c nn/*/*.c \
@@ -18,7 +18,7 @@ compile_commands.json: FORCE
 	$(file >>$@,])
 	@echo "wrote $@ for $(words $(COMMANDS_FILES)) sources"
 
-# The versions of tests/style/requirements.txt, as another version lays some lines out otherwise.
+# The versions are those of tests/style/requirements.txt, because other versions format some lines differently.
 STYLE = $(BUILD)/style/venv
 $(STYLE)/ready: tests/style/requirements.txt
 	python3 -m venv $(STYLE)
