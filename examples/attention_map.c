@@ -1,17 +1,18 @@
-/* Draws what a GPT attends to: the weights of every head of every layer over one text, as one SVG.
- * The model is one that char_lm saved, or without an argument a small untrained one. A row is a
+/* Draws the attention of a GPT: the weights of every head of every layer over one text, in one SVG.
+ * The model was saved by char_lm; without an argument it is a small untrained one. A row is a
  * query, a column is a key. */
 #include "gpt.h"
 
 #include <math.h>
 
-enum { SIDE = 260 };                     /* of one map, at least */
+enum { SIDE = 260 };                     /* smallest side of one map */
 enum { GAP = 68, LEFT = 96, TOP = 128 }; /* margins */
 
 static const char *prompt = "static int64_t length(const row *r)";
 static const char *out = "attention_map.svg";
 
-/* The weights of each layer, (1, H, n, n), for the first n characters of the prompt. */
+/* Computes the attention weights of each layer, (1, H, n, n): each of the first n characters of the
+ * prompt attends to the characters before it. */
 static void attend(const gpt *m, int64_t n, ct_tensor **weights) {
     ct_tensor *ids = ct_zeros(m->context, CT_I64, CT_SHAPE(1, n));
     check(m->context, EXIT_FAILED);
@@ -23,10 +24,11 @@ static void attend(const gpt *m, int64_t n, ct_tensor **weights) {
 
 /* ---- the picture ---- */
 
-/* The side of one weight. */
+/* The side of one weight in the picture. */
 static int cell_of(int n) { return n < SIDE / 13 ? SIDE / n : 13; }
 
-/* White for 0 to dark blue for 1. By the root, as most weights are small. */
+/* White for 0 to dark blue for 1. The colour follows the square root, because most weights are
+ * small. */
 static void print_colour(FILE *file, double weight) {
     double v = sqrt(fmin(fmax(weight, 0), 1));
     unsigned red = (unsigned)(255 - 247 * v);
@@ -84,7 +86,7 @@ static void print_head(FILE *file, const gpt *m, int layer, int head, int n, con
     fprintf(file, "</g>\n");
 }
 
-/* What colour is which weight. */
+/* The legend: the colours of some weights. */
 static void print_scale(FILE *file, int x, int y) {
     const double marks[] = {0, 0.1, 0.4, 1};
     fprintf(file, "<g font-size=\"12\"><text x=\"%d\" y=\"%d\" text-anchor=\"end\">weight</text>\n",

@@ -1,10 +1,11 @@
-/* A GPT on the bytes of text files: trains it, measures its loss, and writes text with it. The
- * defaults are nanoGPT's recipe for a CPU. The alphabet is the set of bytes that occur in the text;
- * the id of a byte is its index in the alphabet. The last tenth of the text is not trained on: it
- * is for validation.
+/* A GPT on the bytes of text files: the program trains it, measures its loss, and writes text with
+ * it. The defaults are nanoGPT's recipe for a CPU.
  *
- * One process trains, or several that share the work (ranks: see world.h); both end with the same
- * bits. All of them run this program. Rank 0 alone prints, logs and writes files. */
+ * The alphabet is the set of bytes that occur in the text; the id of a byte is its index in the
+ * alphabet. The last tenth of the text is held back for validation.
+ *
+ * One process trains, or several processes share the work (ranks: see world.h). Both end with the
+ * same bits. All ranks run this program; only rank 0 prints, logs and writes files. */
 #include "gpt.h"
 #include "gpt_write.h"
 #include "plot.h"
@@ -14,9 +15,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MEASURED = 32 }; /* windows in a batch of a validation */
+enum { MEASURED = 32 }; /* windows in one batch of a validation */
 
-/* What the flags set. The model's sizes are in gpt, and the options of writing in gpt_write.c. */
+/* Values of flags. The sizes of the model are in `gpt`, and the options of writing in
+ * gpt_write.c. */
 static struct {
     long long batch, micro_batches, shares, steps, warmup, eval_every, eval_windows;
     double lr, min_lr, beta1, beta2, weight_decay, clip;
@@ -63,16 +65,17 @@ static contents read_text(gpt *m, run *r, int files, char **paths) {
 
 /* ---- the loss ---- */
 
-/* What is trained on. */
+/* The part of the text that the model learns. */
 typedef struct {
     const unsigned char *ids;
     int64_t n;      /* how many */
-    uint64_t phase; /* where the first window begins, in 2^-64 of the text */
+    uint64_t phase; /* begin of the first window, in 2^-64 of the text */
 } training_text;
 
-/* Window i of all steps: t ids and the one behind them. Steps of the golden ratio cover a text more
- * evenly than random starts do. As a window depends on i alone, ranks need not talk about who reads
- * which, and a run that goes on need not draw the earlier ones. */
+/* Window i, counted over all steps: t ids and the id after them. Each window begins a golden ratio
+ * of the text after the one before, which covers the text more evenly than random begins do. A
+ * window depends only on i. So ranks need no messages to divide the windows, and a run that
+ * continues need not draw the earlier ones. */
 static const unsigned char *window_at(const training_text *text, int64_t i, int64_t t) {
     uint64_t at =
         text->phase + (uint64_t)(i + 1) * 0x9e3779b97f4a7c15u; /* 2^64 over the golden ratio */
@@ -80,8 +83,8 @@ static const unsigned char *window_at(const training_text *text, int64_t i, int6
     return text->ids + (int64_t)(share * (double)(text->n - t));
 }
 
-/* Forward and backward of micro-batch i of a step. Returns the loss; the gradients are in the
- * model. An error stays pending until the step ends, where all ranks hear of it. */
+/* Forward and backward of micro-batch i of a step. Returns the loss; backward adds the gradients to
+ * the parameters. An error stays pending until the step ends and becomes an error of all ranks. */
 static double learn(const gpt *m, const training_text *text, int64_t step, int64_t i) {
     ct_scope scope = ct_scope_open(m->context);
     int64_t k = option.batch / option.micro_batches;
@@ -95,22 +98,23 @@ static double learn(const gpt *m, const training_text *text, int64_t step, int64
     return value;
 }
 
-/* What validations measure: the same windows every time. */
+/* The text of a validation, always with the same windows. */
 typedef struct {
     const unsigned char *ids;
     int64_t n;      /* how many */
-    int64_t spread; /* that many windows, evenly spread; 0: all of the ids, window by window */
+    int64_t spread; /* number of windows, evenly spread; 0: all ids, window by window */
 } held_text;
 
 static held_text make_held_text(const contents *t, int64_t window) {
     held_text h = {.n = t->length / 10, .spread = option.eval_windows};
     h.ids = t->bytes + t->length - h.n;
-    if (h.spread >= (h.n - 1) / window) h.spread = 0; /* there are no more */
+    if (h.spread >= (h.n - 1) / window) h.spread = 0; /* the text has no more windows */
     return h;
 }
 
-/* Where window i begins, and how many ids of it are predicted: `window`, or fewer in the last one
- * of a whole text, as the last id has none that follows it. 0: there is no such window. */
+/* Sets the begin of window i and returns the number of ids to predict: `window`, or fewer in the
+ * last window of the whole text, because no id follows the last one. Returns 0 after the last
+ * window. */
 static int64_t held_window(const held_text *h, int64_t window, int64_t i, int64_t *begin) {
     if (h->spread > 0) {
         *begin = (2 * i + 1) * (h->n - 1 - window) / (2 * h->spread);
@@ -122,9 +126,9 @@ static int64_t held_window(const held_text *h, int64_t window, int64_t i, int64_
     return left > 0 ? left : 0;
 }
 
-/* The sum of the losses over the windows from `first` on that make up a batch: up to MEASURED of
- * one length. Adds their ids to *ids and returns the window behind them. Nothing is recorded for
- * backward. */
+/* Computes the sum of the losses over one batch: up to MEASURED windows of equal length, from
+ * `first` on. Adds the number of their ids to *ids and returns the next window. Nothing is recorded
+ * for backward. */
 static int64_t measure_batch(const gpt *m, const held_text *h, int64_t first, bool here,
                              double *sum, int64_t *ids) {
     int64_t begin[MEASURED], k = 0;
@@ -140,12 +144,13 @@ static int64_t measure_batch(const gpt *m, const held_text *h, int64_t first, bo
     return first + k;
 }
 
-/* The mean loss over the held text; each rank measures some of the batches. */
+/* The mean loss over the held text. The ranks share the batches. */
 static double measure(const gpt *m, const run *r, const held_text *h) {
     int64_t room = (h->n - 1) / (MEASURED * m->window) + h->spread / MEASURED + 3;
     ct_scope scope = ct_scope_open(m->context);
-    double *sums = ct_data_f64(ct_zeros(m->context, CT_F64, CT_SHAPE(room))); /* of each batch */
-    ct_module_train(m->root, false);                                          /* no dropout */
+    /* One sum for each batch. */
+    double *sums = ct_data_f64(ct_zeros(m->context, CT_F64, CT_SHAPE(room)));
+    ct_module_train(m->root, false); /* no dropout */
     int64_t batches = 0, ids = 0, before = -1;
     for (int64_t i = 0; sums && i != before; batches++) {
         before = i;
@@ -153,7 +158,7 @@ static double measure(const gpt *m, const run *r, const held_text *h) {
         i = measure_batch(m, h, i, here, &sums[batches], &ids);
     }
     ct_module_train(m->root, true);
-    ct_dist_sum(r->dist, sums, batches); /* now all ranks have all of them */
+    ct_dist_sum(r->dist, sums, batches); /* now all ranks have all the sums */
     check(m->context, EXIT_FAILED);
     double sum = 0;
     for (int64_t i = 0; i < batches; i++) sum += sums[i];
@@ -174,10 +179,10 @@ static void print_measured(const held_text *h, int64_t window, double loss) {
 
 /* The two curves of the picture. */
 typedef struct {
-    double *losses;        /* of each training step */
-    double *at, *measured; /* validation: after how many steps, and the loss */
+    double *losses;        /* loss of each training step */
+    double *at, *measured; /* validation: the step and its loss */
     int64_t points;        /* how many of these */
-    double seconds;        /* of the run so far, without pauses */
+    double seconds;        /* run time so far, without pauses */
 } history;
 
 static history make_history(ct_context *context) {
@@ -186,13 +191,14 @@ static history make_history(ct_context *context) {
         .losses = ct_data_f64(ct_zeros(context, CT_F64, CT_SHAPE(room))),
         .at = ct_data_f64(ct_zeros(context, CT_F64, CT_SHAPE(room))),
         .measured = ct_data_f64(ct_zeros(context, CT_F64, CT_SHAPE(room))),
-        .points = 1, /* the first is of the untrained model */
+        .points = 1, /* the first point is the untrained model's */
     };
     check(context, EXIT_FAILED);
     return h; /* the context frees it */
 }
 
-/* What a step adds, also one of a run that goes on, from its log. */
+/* Adds a step's line of the log to the curves; also for the logged steps of a run that
+ * continues. */
 static void add_step(void *to, const log_line *line) {
     history *h = to;
     if (line->step > option.steps) return;
@@ -218,12 +224,12 @@ static ct_optim *make_optim(const gpt *m) {
         .beta2 = option.beta2,
         .weight_decay = option.weight_decay,
         .decay_matrices_only = true,
-        .clip_norm = option.clip > 0 ? option.clip : 1e300, /* so that a step has a norm to log */
+        .clip_norm = option.clip > 0 ? option.clip : 1e300, /* with a limit the norm is measured */
     };
     return ct_adamw_new(m->root, adamw);
 }
 
-/* Rises during the warm-up, then falls along a cosine. */
+/* The learning rate rises during the warm-up, then falls along a cosine. */
 static double learning_rate(int64_t step) {
     ct_lr_cosine_opts schedule = {
         .peak = option.lr,
@@ -234,8 +240,8 @@ static double learning_rate(int64_t step) {
     return ct_lr_cosine(schedule, step);
 }
 
-/* A step of all ranks: each learns from its micro-batches, then the parameters move. Returns the
- * loss; *ends is whether a rank was interrupted. Both are the same on all ranks. */
+/* A training step of all ranks: each computes its micro-batches, then the parameters change.
+ * Returns the loss; *ends is set if a rank was interrupted. Both are the same on all ranks. */
 static double train_step(const gpt *m, ct_dist *dist, const training_text *text, int64_t step,
                          bool *ends) {
     const int64_t n = option.micro_batches;
@@ -423,7 +429,7 @@ int main(int argc, char **argv) {
     };
     m.context = ct_context_new(opts);
     check(m.context, EXIT_USAGE);
-    option.matmul = ct_get_matmul(m.context); /* what checkpoints say, also if CT_MATMUL set it */
+    option.matmul = ct_get_matmul(m.context); /* CT_MATMUL may have changed it */
     r.context = m.context;
     r.world = example_world(m.context);
     check(m.context, EXIT_FAILED);

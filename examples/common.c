@@ -1,4 +1,4 @@
-/* What the examples share; see common.h. Plain C. */
+/* Code that the examples share; see common.h. Plain C. */
 #include "common.h"
 #include "system.h"
 
@@ -15,7 +15,7 @@ static bool bar_shown;             /* the cursor stands behind a progress bar */
 static volatile sig_atomic_t stop; /* Ctrl-C was pressed */
 
 static void say(const char *format, va_list args) {
-    char text[4096]; /* written at once, as several ranks may have one stderr */
+    char text[4096]; /* written by one call, because several ranks may share stderr */
     vsnprintf(text, sizeof text, format, args);
     progress_end();
     fflush(stdout);
@@ -128,7 +128,7 @@ static _Noreturn void print_help(const flag *flags, int n, const char *usage) {
     exit(0);
 }
 
-/* Fails where the text is more than a number, or the number (read as `number`) out of range. */
+/* Fails if the text is not only a number, or the number (read as `number`) is out of range. */
 static void check_number(const flag *f, const char *text, const char *end, double number) {
     const char *whole = f->kind == INTEGER ? "whole " : "";
     if (end == text || *end)
@@ -207,7 +207,7 @@ static void note_read(const flag *f) {
 static int read_flag(int argc, char **argv, int i, const flag *flags, int n) {
     const char *equals = strchr(argv[i], '=');
     int length = equals ? (int)(equals - argv[i]) : 31;
-    char name[32]; /* what is cut short is no flag either */
+    char name[32]; /* a truncated name is not the name of a flag */
     snprintf(name, sizeof name, "%.*s", length, argv[i]);
 
     bool dashes = !strncmp(name, "--", 2);
@@ -233,14 +233,15 @@ static int read_flag(int argc, char **argv, int i, const flag *flags, int n) {
     return i + 1;
 }
 
-/* Bytes of a path's folder, with its separator; 0: it has none. */
+/* The length of a path's folder with its separator; 0 without a folder. */
 static int folder_length(const char *path) {
     int length = (int)strlen(path);
     while (length > 0 && !system_is_separator(path[length - 1])) length--;
     return length;
 }
 
-/* The end, however it comes: no part of a file stays, and output that is lost is an error. */
+/* Runs at every end of the program: removes a file that is not complete, and reports output that
+ * could not be written. */
 static void at_exit(void) {
     output_remove();
     errno = 0;
@@ -274,7 +275,7 @@ typedef struct {
     char *path;
     bool written, known; /* known: the path leads to an ordinary file, or to a place for one */
     system_file file;
-    bool (*fits)(const char *name); /* of a series: the names of its files; else NULL */
+    bool (*fits)(const char *name); /* accepts a series' names; NULL: one file */
 } named_file;
 
 static named_file *named; /* [n_named] all that were named so far */

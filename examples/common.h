@@ -1,5 +1,5 @@
-/* What the examples share: flags, the files that they read and write, a progress bar and Ctrl-C.
- * None of it is about transformers. */
+/* Code that the examples share: flags, input and output files, a progress bar and Ctrl-C. None of
+ * it is about transformers. */
 #ifndef EXAMPLES_COMMON_H
 #define EXAMPLES_COMMON_H
 
@@ -12,24 +12,24 @@ enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 /* ---- ending. Each prints "program: message" to stderr. ---- */
 _Noreturn void fail(int exit_code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-void warn(const char *format, ...) __attribute__((format(printf, 1, 2))); /* and goes on */
+void warn(const char *format, ...) __attribute__((format(printf, 1, 2))); /* prints and returns */
 
 /* Fails with the pending error, if there is one. */
 void check(const ct_context *context, int exit_code);
 
-/* From here on these messages name the rank, where there are several, and what ranks but 0 print to
- * stdout goes nowhere. */
+/* With several ranks: adds the rank to these messages from now on, and drops the standard output of
+ * all ranks but 0. */
 void speak_as(int rank, int ranks);
 
 /* ---- flags: --name value, --name=value, and --name or --no-name for a SWITCH ---- */
 typedef struct {
     enum { HEADING, INTEGER, REAL, TEXT, SWITCH, CHOICE } kind;
     const char *name;
-    void *value;       /* the default, and what the flag sets */
-    const char *word;  /* what --help calls the value */
-    const char *words; /* of a CHOICE: "reverse|sort" */
+    void *value;       /* the variable, which has the default before read_flags */
+    const char *word;  /* name of the value in --help */
+    const char *words; /* words of a CHOICE: "reverse|sort" */
     const char *help;
-    double low, high; /* of a number, both included */
+    double low, high; /* bounds of a number, both included */
 } flag;
 
 flag flag_integer(const char *name, long long *value, double low, double high, const char *help);
@@ -42,14 +42,15 @@ flag flag_choice(const char *name, long long *value, const char *words, const ch
 flag flag_matmul(long long *value);  /* --matmul; the value is a ct_matmul_precision */
 flag flag_heading(const char *help); /* a line of --help */
 
-/* The length of word i of a CHOICE's words, from 1 on, and where it begins; 0 where there is none.
- */
+/* Returns the length of word i of a CHOICE, from 1 on, and sets *word to its begin. Returns 0 after
+ * the last word. */
 int flag_word(const char *words, long long i, const char **word);
 
-/* Sets the values and moves what is no flag to the front of argv + 1; returns how many those are.
- * --help prints and exits with 0; anything wrong is a message and exit code 2. */
+/* Sets the values of the flags and moves all other arguments to the front of argv + 1; returns
+ * their number. --help prints the flags and exits with 0. After a wrong flag the program prints a
+ * message and exits with 2. */
 int read_flags(int argc, char **argv, const flag *flags, int n, const char *usage);
-bool flag_was_read(const char *name); /* whether the program was started with it */
+bool flag_was_read(const char *name); /* was the program started with this flag? */
 
 /* ---- files ----
  * A program names every file that it reads and every file that it writes, before it reads any. If
@@ -62,22 +63,22 @@ void input_paths(int n, char **paths); /* "-" is standard input */
  * Fails at once if the file cannot be written. */
 const char *output_path(const char *folder, const char *name);
 
-/* A folder in which every file whose name fits is an output, as a run's checkpoints are. Makes the
- * folder if it is missing. */
+/* Declares that every file in the folder whose name fits is an output, such as a run's checkpoints.
+ * Makes the folder if it is missing. */
 void output_series(const char *folder, bool (*fits)(const char *name));
 
 typedef struct {
-    unsigned char *bytes; /* for free() */
+    unsigned char *bytes; /* the caller frees them */
     int64_t length, capacity;
 } contents;
 contents read_files(int n, char **paths); /* one after the other; fails if one is empty */
 
-/* A file that is written under a temporary name beside its path, and gets its own name when it is
- * complete; if the program ends before, the temporary file is removed. What is no ordinary file,
- * such as /dev/stdout, is written directly; if that is not allowed it is an error. */
+/* A file that is written under a temporary name beside its path, and renamed to its path when it is
+ * complete. If the program ends before, the temporary file is removed. A path such as /dev/stdout,
+ * which is no ordinary file, is written directly, or is an error if only_ordinary is set. */
 typedef struct {
     FILE *file; /* to write to */
-    int fd;     /* of the temporary file; -1: there is none */
+    int fd;     /* descriptor of the temporary file; -1: none */
     const char *path;
     char target[4096], temporary[4096]; /* target is path without links; temporary may be "" */
 } output;
@@ -97,8 +98,8 @@ bool interrupted(void);
 
 /* ---- progress: a bar with the time left on a terminal, else a line now and then ---- */
 typedef struct {
-    int64_t total, first; /* first: done already before it began */
-    double per_step;      /* units a step, for the rate */
+    int64_t total, first; /* first: steps that were done before */
+    double per_step;      /* units of a step; the bar shows units per second */
     const char *unit;
     double begun; /* now() */
     double drawn; /* when the bar was last drawn; starts as 0 */

@@ -11,7 +11,7 @@ typedef struct {
 
 static ct_tensor *swish_forward(ct_call *c) {
     const swish_attrs *a = c->attrs;
-    c->saved[0] = ct_sigmoid(ct_scale(c->in[0], a->beta)); /* kept for backward, as the result is */
+    c->saved[0] = ct_sigmoid(ct_scale(c->in[0], a->beta)); /* kept for backward, like the result */
     c->drop = CT_DROP_INPUTS;                              /* not x itself: x s is the result */
     return ct_mul(c->in[0], c->saved[0]);
 }

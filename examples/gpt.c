@@ -27,7 +27,7 @@ void gpt_prompt(const gpt *m, const char *prompt) {
     }
 }
 
-/* N(0, 0.02^2), smaller where a layer adds to the residual stream; biases zero. */
+/* Weights are N(0, 0.02^2), smaller in layers that add to the residual stream. Biases are zero. */
 static void initialise(const gpt *m) {
     ct_param p = {0};
     while (ct_module_next(m->root, &p)) {

@@ -12,14 +12,14 @@ typedef struct {
 
     /* The sizes. */
     long long layers, heads, width;
-    long long window; /* bytes it sees at once */
-    long long bias;   /* of linear layers and norms: 1 or 0 */
+    long long window; /* the longest input in bytes */
+    long long bias;   /* biases of linear layers and norms: 1 or 0 */
     double dropout;
     bool separate; /* q_proj, k_proj and v_proj in each attention instead of in_proj_weight */
 
     /* The alphabet. */
-    int letters;               /* how many bytes have an id */
-    int id[256];               /* of each byte; -1: it has none */
+    int letters;               /* number of bytes that have an id */
+    int id[256];               /* id of each byte; -1 for a byte without an id */
     unsigned char letter[256]; /* the byte of each id */
 
     /* The modules: token embedding, positions and blocks are children of root. */
@@ -39,7 +39,7 @@ void gpt_load(gpt *m, const char *path);
  * them. The logits are the products with the rows of the embedding, wte.weight. */
 ct_tensor *gpt_features(const gpt *m, ct_tensor *ids, ct_stack_call call);
 
-/* k windows of t ids, and after each id the one that follows it. */
+/* k windows of t ids, and for each id the next one. */
 typedef struct {
     ct_tensor *input;  /* i64 (k, t) */
     ct_tensor *target; /* i64 (k t) */

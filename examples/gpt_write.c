@@ -44,11 +44,12 @@ static void print_id(const gpt *m, int64_t id) {
     fflush(stdout);
 }
 
-/* Prints the prompt and what the model makes of it, one character at a time.
+/* Prints the prompt and the model's text, one character at a time.
  *
- * The model has learned positions, so it reads at most one window. When the window is full, a new
- * one begins with the last half of the old one, which is read again: about one more character for
- * each one written. Without caches the whole window is read for each character. */
+ * The model has learned positions, so its input is at most one window. When the window is full, a
+ * new one begins with the last half of the old one. That half is read again, which costs about one
+ * more character for each one written. Without caches the whole window is read for each
+ * character. */
 void gpt_write(const gpt *m, const writing *w) {
     int64_t room = w->length + 1;
     if (w->prompt) room += (int64_t)strlen(w->prompt);

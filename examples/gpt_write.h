@@ -5,14 +5,14 @@
 #include "gpt.h"
 
 typedef struct {
-    const char *prompt;        /* what the text begins with, or NULL */
-    long long length;          /* characters to write behind it */
-    double temperature, top_p; /* how the next one is drawn: see ct_sample_opts */
-    long long top_k;           /* likewise */
-    long long cached;          /* whether keys and values are kept: 1 or 0 */
+    const char *prompt;        /* the begin of the text, or NULL */
+    long long length;          /* number of characters to write */
+    double temperature, top_p; /* how a character is drawn: see ct_sample_opts */
+    long long top_k;           /* another option of ct_sample_opts */
+    long long cached;          /* 1: keys and values are kept in caches; 0: computed again */
 } writing;
 
-/* Prints the prompt, what the model makes of it, and how fast that was. Ends early on Ctrl-C. */
+/* Prints the prompt, the text of the model, and its speed. Ends early on Ctrl-C. */
 void gpt_write(const gpt *m, const writing *w);
 
 #endif

@@ -1,10 +1,11 @@
-/* LoRA (Hu et al. 2021, arXiv:2106.09685): teaches a GPT that char_lm has saved another text by
- * training two thin matrices beside some of its weights, which stay as they are:
+/* LoRA (Hu et al. 2021, arXiv:2106.09685): a GPT that char_lm has saved learns another text. Its
+ * weights stay as they are; the training changes two thin matrices beside some of them:
  *
  *     y = W x + scale B A x,    A (rank, in), B (out, rank), B zero at first
  *
- * Here W are the projections of queries and values. Writes the adapter, which is all that was
- * trained, and the merged model, W + scale B A, with which char_lm goes on as with any other. */
+ * Here W are the projections of queries and values. The program writes the adapter, which is
+ * everything that was trained, and the merged model W + scale B A. char_lm continues with the
+ * merged model as with any other. */
 #include "gpt.h"
 
 #include <math.h>
@@ -21,7 +22,7 @@ enum { QUERIES, KEYS, VALUES, ADAPTERS = 2, PATH = 128 };
 
 static const struct {
     const char *name;
-    int rows; /* which third of in_proj_weight it is in a model without adapters */
+    int rows; /* third of in_proj_weight in a model without adapters */
 } adapted[ADAPTERS] = {{"q_proj", QUERIES}, {"v_proj", VALUES}};
 
 /* ---- a Linear with an adapter ---- */
@@ -65,7 +66,7 @@ static void load_adapted(gpt *m, const char *path) {
     check(m->context, EXIT_USAGE);
 }
 
-/* The adapters are what is trained. */
+/* Only the adapters are trained. */
 static void save_adapters(const gpt *m, const char *path) {
     static char names[2 * ADAPTERS * MAX_LAYERS][256];
     ct_named named[2 * ADAPTERS * MAX_LAYERS];
@@ -99,7 +100,7 @@ static void merge(const gpt *to, const gpt *from) {
 
 /* ---- the text ---- */
 
-/* Replaces bytes by ids. A byte without an id, as the model has never seen it, is left out. */
+/* Replaces bytes by ids. A byte that the model's alphabet lacks is left out. */
 static void to_ids(const gpt *m, contents *t) {
     int64_t n = 0;
     for (int64_t i = 0; i < t->length; i++) {
@@ -140,7 +141,7 @@ static double measure(const gpt *m, const unsigned char *ids, int64_t n) {
 
 static void train(const gpt *m, const unsigned char *ids, int64_t n) {
     ct_adamw_opts adamw = {.lr = option.lr, .clip_norm = 1};
-    ct_optim *optim = ct_adamw_new(m->root, adamw); /* what is frozen has no state */
+    ct_optim *optim = ct_adamw_new(m->root, adamw); /* frozen parameters have no state */
     check(m->context, EXIT_FAILED);
     ct_module_train(m->root, true);
     progress bar = {
@@ -166,7 +167,7 @@ static void train(const gpt *m, const unsigned char *ids, int64_t n) {
 
 /* ---- what comes out is the same ---- */
 
-/* The largest difference of the logits of two models, as a part of the largest logit. */
+/* The largest difference of the logits of two models, relative to the largest logit. */
 static double difference(const gpt *a, const gpt *b, const unsigned char *ids) {
     ct_scope scope = ct_scope_open_no_grad(a->context);
     gpt_batch batch = gpt_batch_make(a, 1, a->window);
@@ -230,7 +231,7 @@ int main(int argc, char **argv) {
            measure(&m, t.bytes + n, held));
     save_adapters(&m, adapter_path);
 
-    /* from the files alone: the base again with the adapter, then both in one */
+    /* the same from the saved files: base and adapter, then the merged model */
     gpt loaded = {.context = m.context}, merged = {.context = m.context};
     load_adapted(&loaded, base_path);
     ct_load(loaded.root, adapter_path, (ct_load_opts){.partial = true});

@@ -78,8 +78,9 @@ static ct_tensor *llama(ct_module *m, ct_tensor *ids) {
 
 /* ---- encoder-decoder ---- */
 
-/* Sinusoidal positions, norms after each block, one embedding for source, target and output. Its
- * rows are as small as an output layer's, so what is looked up is scaled by sqrt E. */
+/* Sinusoidal positions, norms after each block, one embedding for source, target and output. The
+ * rows of the embedding are as small as an output layer's, so embedded tokens are multiplied by
+ * sqrt E. */
 
 static ct_module *seq2seq_new(ct_context *c) {
     ct_positions_opts positions = {.max_length = LENGTH, .embed_dim = WIDTH, .dropout = 0.1};

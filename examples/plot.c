@@ -27,7 +27,7 @@ static void svg_end(output *o) {
     output_end(o);
 }
 
-/* A range, in steps of 1, 2 or 5 times a power of ten, and where it lies in the picture. */
+/* A range of numbers with steps of 1, 2 or 5 times a power of ten, and its place in the picture. */
 typedef struct {
     double low, high, step, from, to;
 } axis;
@@ -59,9 +59,9 @@ static double position(axis a, double value) {
 
 static double x_of(const curve *c, int64_t i) { return c->x ? c->x[i] : (double)(i + 1); }
 
-/* The mean of y[i] and half points to either side. Near an end, where there are fewer on one side,
- * a mean of them all would lie too far inside, and a mean of fewer would follow the noise of the
- * last points: there it is the line that fits the outermost 2 half + 1 points best. */
+/* The mean of y[i] and `half` points to either side. Near an end one side has fewer points: a mean
+ * of all of them would lie too far inside, and a mean of fewer would follow the noise. So near an
+ * end the result is on the line that fits the outermost 2 half + 1 points best. */
 static double running_mean(const curve *c, int64_t i, int64_t half) {
     int64_t middle = i;
     if (middle < half) middle = half;
@@ -146,7 +146,7 @@ enum { CELL = 44 };
 
 static void svg_cell(FILE *file, int row, int column, double value) {
     double v = fmin(fmax(value, 0), 1);
-    if (v < 0.005) return; /* it would be printed as 0.00 */
+    if (v < 0.005) return; /* the number would be printed as 0.00 */
     const char *ink = v > 0.4 ? "#fff" : "#234";
     int x = CELL * column, y = CELL * row;
     fprintf(file, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" ", x, y, CELL - 1, CELL - 1);

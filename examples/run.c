@@ -14,7 +14,7 @@ enum { PATH = 1200 };
 
 bool run_is_first(const run *r) { return ct_comm_rank(r->world) == 0; }
 
-/* Adds values up over the ranks. An error of one is an error of all here. */
+/* Adds up values over the ranks. An error of one rank becomes an error of all. */
 static void share(const run *r, double *values, int64_t n, int exit_code) {
     ct_dist_sum(r->dist, values, n);
     check(r->context, exit_code);
@@ -31,7 +31,7 @@ static run_item *add_item(run *r, const char *prefix, const char *name, void *nu
     return item;
 }
 
-/* Whether names, which have spaces between them, have this one. */
+/* Is this name in the list, which has spaces between names? */
 static bool is_listed(const char *names, const char *name) {
     const size_t length = strlen(name);
     const char *at = names;
@@ -109,8 +109,8 @@ static void print_number(const run_item *item, const void *number, char text[40]
     else snprintf(text, 40, "%.10g", real);
 }
 
-/* Whether all ranks have rank 0's flags and text. A number is sent as two of 32 bits, as the sum of
- * doubles keeps 53. */
+/* Checks that all ranks have rank 0's flags and text. A number is sent as two halves of 32 bits,
+ * because a sum of doubles is exact up to 53 bits. */
 static void compare_ranks(const run *r) {
     double halves[2 * RUN_ITEMS] = {0};
     uint64_t bits;
@@ -133,9 +133,9 @@ static void compare_ranks(const run *r) {
     share(r, NULL, 0, EXIT_USAGE);
 }
 
-/* Whether all ranks save, and after the same steps: a save is a call that all make. */
+/* Checks that all ranks save after the same steps, because all ranks take part in a save. */
 static void compare_saving(const run *r) {
-    const double mine = r->folder ? (double)r->every : 0; /* 0: it saves nothing */
+    const double mine = r->folder ? (double)r->every : 0; /* 0: no checkpoints */
     double first = run_is_first(r) ? mine : 0;
     share(r, &first, 1, EXIT_USAGE);
     if (first != mine && (first == 0 || mine == 0))
@@ -147,7 +147,7 @@ static void compare_saving(const run *r) {
     share(r, NULL, 0, EXIT_USAGE);
 }
 
-/* Fails where the tensors, read from a checkpoint, have another number that must be the same. */
+/* Fails if a checkpoint has another value of a number that must be the same. */
 static void check_same(const run *r, const char *path) {
     for (int i = 0; i < r->n_items; i++) {
         const run_item *item = &r->items[i];
@@ -168,7 +168,7 @@ static void checkpoint_path(const run *r, int64_t step, char path[PATH]) {
     snprintf(path, PATH, "%s/step-%08lld.safetensors", r->folder, (long long)step);
 }
 
-/* The step in the name of a checkpoint; -1: it is none. */
+/* The step in the name of a checkpoint; -1 if it is another name. */
 static int64_t step_of(const char *name) {
     long long step = -1;
     char again[64];
@@ -201,7 +201,7 @@ static void add_step(void *to, const char *name) {
     list->n++;
 }
 
-/* The steps of the checkpoints in the folder, the newest first, for free(). */
+/* The steps of the checkpoints in the folder, the newest first. The caller frees the list. */
 static int64_t *list_steps(const run *r, int *n) {
     step_list list = {0};
     if (!system_list(r->folder, add_step, &list))
@@ -213,8 +213,8 @@ static int64_t *list_steps(const run *r, int *n) {
 
 /* ---- loading ---- */
 
-/* Whether the file of this step is whole; its numbers are in the tensors then. A module without
- * parameters takes nothing else from it, but the load compares the checksum of the whole file. */
+/* Is the file of this step complete? If so, its numbers are in the tensors. A load into a module
+ * without parameters reads nothing else, but compares the checksum of the whole file. */
 static bool is_whole(run *r, const char *path) {
     ct_module *nothing = ct_module_new(r->context, "Nothing");
     ct_checkpoint numbers = {
@@ -254,7 +254,7 @@ static int64_t find_newest(run *r, char path[PATH]) {
 static bool load_newest(run *r) {
     char path[PATH] = "";
     const int64_t step = run_is_first(r) ? find_newest(r, path) : -1;
-    double found = step >= 0; /* then rank 0 reads it, and sends it to the others */
+    double found = step >= 0; /* rank 0 reads it and sends it to the others */
     share(r, &found, 1, EXIT_FAILED);
     if (found == 0) return false;
     if (!ct_checkpoint_load(path, &r->all)) check(r->context, EXIT_FAILED);
@@ -303,8 +303,8 @@ static void mark_whole(run *r, int64_t step) {
         if (r->damaged[i] == step) r->damaged[i] = -1;
 }
 
-/* Removes all up to the step that was saved but the newest of those that are whole. One that cannot
- * be removed does no harm. */
+/* Removes old checkpoints. The newest complete ones stay. A checkpoint that cannot be removed does
+ * no harm. */
 static void remove_old(const run *r) {
     int n = 0;
     int64_t *steps = list_steps(r, &n);
@@ -328,13 +328,13 @@ void run_save(run *r, int64_t step) {
     checkpoint_path(r, step, path);
     put_numbers(r);
     r->all.step = step;
-    /* lines up to here must be there whenever the checkpoint is */
+    /* the log must have these lines on the disk before the checkpoint is there */
     if (run_is_first(r) && !run_log_sync(&r->log)) fail(EXIT_FAILED, "%s", r->log.fault);
     if (!ct_checkpoint_save(path, &r->all)) check(r->context, EXIT_FAILED);
     r->saved = step;
     if (!run_is_first(r)) return;
     mark_whole(r, step);
-    remove_old(r); /* not earlier: the new one is on the disk now */
+    remove_old(r); /* only now, when the new checkpoint is on the disk */
 }
 
 void run_step(run *r, const log_line *line) {
@@ -345,8 +345,8 @@ void run_step(run *r, const log_line *line) {
 
 /* ---- the run ---- */
 
-/* Removes what a run that was killed behind its last save has left to remove. Its save may not be
- * on the disk yet. */
+/* Finishes the work of a run that was killed during its last save: brings the checkpoint to the
+ * disk, and removes old ones. */
 static void tidy(run *r) {
     char path[PATH];
     checkpoint_path(r, r->saved, path);
@@ -357,7 +357,7 @@ static void tidy(run *r) {
 
 static bool is_checkpoint(const char *name) { return step_of(name) >= 0; }
 
-/* The log goes into the folder too unless it has another place. */
+/* The log is in the folder, unless --log has another path. */
 void run_files(run *r) {
     if (r->folder) output_series(r->folder, is_checkpoint);
     if (r->log_path) r->log_path = output_path(NULL, r->log_path);
@@ -369,8 +369,8 @@ static void sync_folder(const run *r) {
         fail(EXIT_FAILED, "cannot sync the folder of %s: %s", r->folder, strerror(errno));
 }
 
-/* Two runs in one folder would go on from each other's checkpoints, and remove them. The lock ends
- * with the process, however it ends, and leaves no file. */
+/* Two runs in one folder would load and remove each other's checkpoints. The lock ends with the
+ * process and leaves no file. */
 static void lock_folder(run *r) {
     r->folder_fd = system_lock_folder(r->folder);
     if (r->folder_fd >= 0) return;

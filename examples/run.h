@@ -1,8 +1,8 @@
-/* A run that cannot be lost: checkpoints in a folder, a log with a line for each step, and what
- * SIGUSR1 asks for. A program that is started again with the same flags goes on from the newest
- * checkpoint that is whole, and ends with the same bits as one that was never stopped.
+/* A run that survives a crash: checkpoints in a folder, a log with a line for each step, and a
+ * profile on SIGUSR1. Started again with the same flags, a program continues from the newest
+ * complete checkpoint, and ends with the same bits as a run that was never stopped.
  *
- * Where several ranks train, all make the same calls. Rank 0 alone has the folder and the log. */
+ * With several ranks all make the same calls. Only rank 0 has the folder and the log. */
 #ifndef EXAMPLES_RUN_H
 #define EXAMPLES_RUN_H
 
@@ -16,20 +16,20 @@ typedef struct {
     char name[40];
     void *number;      /* an int64_t or a double */
     bool whole;        /* it is an int64_t */
-    bool same;         /* it must be the same when the run goes on; else it is restored */
-    const char *words; /* of a flag that is one of some words; else NULL */
+    bool same;         /* it must be equal when the run continues; otherwise it is restored */
+    const char *words; /* the words of a CHOICE flag; else NULL */
     ct_tensor *tensor;
 } run_item;
 
 typedef struct {
-    /* What flags say: NULL folder: no checkpoints; NULL log_path: folder/log.jsonl, or no log, once
-     * run_files has been called. */
+    /* Values of flags. folder NULL: no checkpoints. log_path NULL: the log is folder/log.jsonl, or
+     * there is no log; run_files decides. */
     const char *folder, *log_path;
     long long every, keep;
 
     ct_context *context;
-    ct_comm *world; /* the ranks; NULL: this process alone */
-    ct_dist *dist;  /* of the optimiser; set before run_start */
+    ct_comm *world; /* the ranks; NULL: a single process */
+    ct_dist *dist;  /* the optimiser's ct_dist; set before run_start */
     run_item items[RUN_ITEMS];
     int n_items;
     ct_checkpoint all;
@@ -37,7 +37,7 @@ typedef struct {
     run_log log;
     int folder_fd; /* locked; -1: not open */
     int64_t text_bytes, text_hash;
-    double loss;      /* of the last step; tells this run's log from another's */
+    double loss;      /* the last step's loss; distinguishes this run's log from another's */
     int64_t saved;    /* the step of the newest checkpoint; -1: there is none */
     int64_t *damaged; /* [n_damaged] steps of checkpoints that are not whole */
     int n_damaged;
@@ -45,37 +45,42 @@ typedef struct {
 
 /* ---- before the start: the numbers in checkpoints ---- */
 
-/* Flags that decide what is learned, by their names with spaces between them. A run does not go on
- * with others. */
+/* Flags that change the result of the training, as names with spaces between them. A run does not
+ * continue with other values. */
 void run_same_flags(run *r, const flag *flags, int n, const char *names);
-void run_same_text(run *r, const contents *text); /* nor with another text */
+void run_same_text(run *r, const contents *text); /* the text must be the same, too */
 void run_restore(run *r, const char *name, double *number);
 
 /* Names the outputs of the run, makes its folder, and sets log_path; of rank 0 only. */
 void run_files(run *r);
 
-/* ---- the run. Each fails with a message, on one rank too: the others see that it has left ---- */
+/* ---- the run. A function that fails prints a message and exits; to other ranks this rank is
+ * lost */
 
-bool run_is_first(const run *r); /* whether this is rank 0 */
+bool run_is_first(const run *r); /* is this rank 0? */
 
-/* Loads the newest checkpoint that is whole, says on stderr which are not, hands the lines of the
- * log up to there to `each`, and cuts the log behind. Returns the step after which the run goes on.
- * Where there is no checkpoint it makes one of step 0, so that the run begins the same way again,
- * and returns 0; a log that is there then is not written over. A folder that another run has locked
- * is refused. A rank whose flags or text are not
- * those of rank 0, or that saves at other steps, is an error on all. Where the checkpoint was saved
- * by a build or an instruction set that rounds otherwise, a line on stderr says so. */
+/* Loads the newest complete checkpoint, and prints on stderr the names of incomplete ones. Then
+ * calls `each` with the lines of the log up to its step, and cuts the lines after them. Returns
+ * that step.
+ *
+ * If there is no checkpoint, makes one of step 0, so that the run can begin the same way again, and
+ * returns 0; a log that exists then is not replaced.
+ *
+ * It is an error if another run has locked the folder, or if a rank has other flags, another text
+ * or other steps to save at than rank 0. If the checkpoint comes from a build or an instruction set
+ * that rounds differently, a line on stderr reports it. */
 int64_t run_start(run *r, ct_module *module, ct_optim *optim,
                   void (*each)(void *to, const log_line *line), void *to);
 bool run_is_logged(const run *r);
-void run_step(run *r, const log_line *line); /* appends the line; saves every so many steps */
-/* Saves a checkpoint unless there is one of this step, and then removes all but the newest. */
+void run_step(run *r,
+              const log_line *line); /* appends the line, and saves a checkpoint if one is due */
+/* Saves a checkpoint unless this step has one, and then removes all but the newest. */
 void run_save(run *r, int64_t step);
 void run_end(run *r);
 
 /* ---- SIGUSR1 ---- */
 
-void run_profile_catch(void);               /* from here on the signal does not kill */
-void run_profile_show(ct_context *context); /* prints the profile so far, if it was asked for */
+void run_profile_catch(void);               /* SIGUSR1 does not end the program from now on */
+void run_profile_show(ct_context *context); /* prints the profile if SIGUSR1 has asked for it */
 
 #endif

@@ -13,8 +13,8 @@
 
 static const struct {
     const char *key;
-    bool whole; /* an int64_t, and never null */
-    size_t at;  /* of the field in log_line */
+    bool whole; /* an int64_t, which is never null */
+    size_t at;  /* offset of the field in log_line */
 } fields[] = {
     {"step", true, offsetof(log_line, step)},
     {"loss", false, offsetof(log_line, loss)},
@@ -27,7 +27,7 @@ static const struct {
 };
 enum { FIELDS = sizeof fields / sizeof *fields, NUMBER = 32 /* bytes of the longest number */ };
 
-/* With 15 digits, or 16 or 17 where fewer are another double. */
+/* Prints a number with as few digits, 15 to 17, as give back the same double. */
 static void print_real(double value, char text[NUMBER]) {
     if (!isfinite(value)) {
         strcpy(text, "null");
@@ -54,7 +54,7 @@ int log_line_print(const log_line *line, char text[LOG_LINE]) {
 
 static const char *skip_spaces(const char *at) { return at + strspn(at, " \t\r"); }
 
-/* JSON's numbers: strtod takes more, such as 0x1p3, inf and 01. Returns the end; NULL: none. */
+/* Finds the end of a JSON number; NULL if it is none. (strtod accepts more: 0x1p3, inf and 01.) */
 static const char *number_end(const char *at) {
     const char *digits = "0123456789";
     at += *at == '-';
@@ -76,7 +76,7 @@ static const char *number_end(const char *at) {
     return at;
 }
 
-/* Reads the value of field i. Returns the end; NULL: it is no such value. */
+/* Reads the value of field i. Returns its end; NULL if it is no valid value. */
 static const char *read_value(const char *at, int i, log_line *line) {
     char *field = (char *)line + fields[i].at;
     if (!fields[i].whole && !strncmp(at, "null", 4)) {
@@ -96,7 +96,7 @@ static const char *read_value(const char *at, int i, log_line *line) {
     return end;
 }
 
-/* The field whose key is next, in quotes; -1: another, or none. */
+/* Reads a key in quotes and returns its field; -1 if it is none. */
 static int find_field(const char **at) {
     for (int i = 0; i < FIELDS; i++) {
         const size_t length = strlen(fields[i].key);
@@ -108,7 +108,7 @@ static int find_field(const char **at) {
     return -1;
 }
 
-/* Reads one key and its value; returns what is wrong, or NULL. */
+/* Reads one key and its value. Returns the fault, or NULL. */
 static const char *read_member(const char **at, bool seen[FIELDS], log_line *line) {
     const int i = find_field(at);
     if (i < 0) return "a key that is no log's";
@@ -153,7 +153,8 @@ static bool refuse_call(run_log *log, const char *what) {
 bool sync_entry(const char *path) {
     char folder[1200];
     size_t length = strlen(path);
-    while (length > 1 && system_is_separator(path[length - 1])) length--; /* of a folder */
+    while (length > 1 && system_is_separator(path[length - 1]))
+        length--; /* separators at the end */
     while (length > 0 && !system_is_separator(path[length - 1])) length--;
     if (length + 2 > sizeof folder) {
         errno = ENAMETOOLONG;
@@ -202,7 +203,7 @@ bool run_log_append(run_log *log, const log_line *line) {
         if (n == 0) errno = EIO;
         if (n <= 0) {
             refuse_call(log, "write");
-            /* if this fails too, the torn line is cut when the run goes on */
+            /* if this fails too, the incomplete line is cut when the run continues */
             if (log->ordinary && done > 0) system_cut(log->fd, log->size);
             return false;
         }
@@ -214,10 +215,10 @@ bool run_log_append(run_log *log, const log_line *line) {
 
 /* ---- going on ---- */
 
-/* The file from its begin, by its descriptor: another one, once closed, would end the lock. */
+/* Reads the file from its begin by the same descriptor: closing another one would end the lock. */
 typedef struct {
     run_log *log;
-    int64_t offset; /* in the file, of what is read next */
+    int64_t offset; /* file offset of the next read */
     size_t used, filled;
     char bytes[1 << 16];
 } reader;

@@ -13,7 +13,8 @@
 
 typedef struct {
     int64_t step, peak_bytes;
-    double loss, validation, lr, grad_norm; /* what is not finite is null, which reads as NaN */
+    double loss, validation, lr,
+        grad_norm; /* NaN and infinities are written as null, which is read as NaN */
     double tokens_per_s, seconds;
 } log_line;
 
@@ -22,29 +23,31 @@ enum { LOG_LINE = 512 }; /* bytes of the longest line, with its end */
 /* Writes a line with its newline; returns its length. Numbers have as many digits as it takes to
  * read back the same bits. */
 int log_line_print(const log_line *line, char text[LOG_LINE]);
-/* Reads a line without its newline: every key once, in any order. False, with what is wrong. */
+/* Reads a line without its newline. Every key stands once, in any order. If the line is wrong,
+ * returns false and sets *fault. */
 bool log_line_parse(const char *text, log_line *line, const char **fault);
 
 /* Functions that return false have set fault, a sentence with the path. */
 typedef struct {
     const char *path;
     int fd;
-    bool ordinary; /* a file, and no terminal or pipe, which only a run that begins can write to */
+    bool ordinary; /* a file; a terminal or a pipe can only be the log of a new run */
     int64_t size;  /* bytes of whole lines */
     char fault[1400];
 } run_log;
 
-/* Opens the file, which is made where it is missing, and locks it: another run's is refused. */
+/* Opens and locks the file, and makes it if it is missing. Fails if another run has locked it. */
 bool run_log_open(run_log *log, const char *path);
-/* For a run that begins: false where the file is not empty. */
+/* For a new run: returns false if the file is not empty. */
 bool run_log_is_new(run_log *log);
-/* For a run that goes on after so many steps: hands their lines to each, and cuts what follows. If
- * one is missing or no line of that step, the fault has its number and the file stays as it is. */
+/* For a run that continues after so many steps: calls `each` with their lines, and cuts the lines
+ * after them. If a line is missing or wrong, the fault has its number and the file stays as it
+ * is. */
 bool run_log_resume(run_log *log, int64_t steps, void (*each)(void *to, const log_line *line),
                     void *to);
 /* Appends a line by one write; if the disk is full none of it stays. */
 bool run_log_append(run_log *log, const log_line *line);
-bool run_log_sync(run_log *log); /* what was appended survives a loss of power */
+bool run_log_sync(run_log *log); /* lines that were appended survive a loss of power */
 void run_log_close(run_log *log);
 
 /* Makes the entry of a path in its folder survive a loss of power. False: see errno. */

@@ -15,7 +15,7 @@ static int64_t train(ct_context *context, const model *m, bool sort, int64_t ste
                      double *losses) {
     ct_optim *optim = make_optim(m);
     progress bar = {.total = steps, .per_step = 1, .unit = "steps/s", .begun = now()};
-    double mean = 0; /* of some batches' share of exact answers: steadier than one batch's */
+    double mean = 0; /* share of exact answers, averaged over several batches */
     int64_t done = 0;
     while (done < steps && !interrupted()) {
         double exact = 0;

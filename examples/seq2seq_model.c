@@ -191,7 +191,7 @@ void attention_of(ct_context *context, const model *m, const sequence *s, double
     /* The weights of each layer, the mean of its heads: (1, T, S). */
     ct_tensor *layers[LAYERS] = {NULL};
     decode(m, b.input, encode(m, &b), b.real, (ct_stack_call){.cross_weights = layers});
-    ct_tensor *cross = ct_select(layers[LAYERS - 1], 0, 0); /* of the last layer: (T, S) */
+    ct_tensor *cross = ct_select(layers[LAYERS - 1], 0, 0); /* the last layer: (T, S) */
     cross = ct_narrow(cross, 0, 0, written);                /* without the padding */
     cross = ct_narrow(cross, 1, 0, s->length);
     ct_to_f64(cross, weights, written * s->length);

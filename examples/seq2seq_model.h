@@ -1,9 +1,9 @@
 /* An encoder-decoder that reads 4 to 12 digits and writes them reversed, or sorted (Vaswani et al.
  * 2017, arXiv:1706.03762).
  *
- *     source  7 2 9 4 . .     read by the encoder; a key mask hides the padding
- *     input   > 4 9 2 7 .     given to the decoder: the answer shifted by one, so that it sees only
- * what is already written
+ *     source  7 2 9 4 . .     input of the encoder; a key mask hides the padding
+ *     input   > 4 9 2 7 .     input of the decoder: the answer shifted by one, so that each
+ *                             position has only the digits before it
  *     target  4 9 2 7 < .     the correct output: the next digit, and the end */
 #ifndef EXAMPLES_SEQ2SEQ_MODEL_H
 #define EXAMPLES_SEQ2SEQ_MODEL_H
@@ -21,13 +21,13 @@ typedef struct {
     int64_t digits[LONGEST], answer[LONGEST];
 } sequence;
 
-void set_answer(sequence *s, bool sort); /* of its digits */
+void set_answer(sequence *s, bool sort); /* sets `answer` from `digits` */
 
 /* Draws a sequence of the test set, or of the training set, which has none of the test set's. */
 sequence draw_sequence(ct_context *context, bool sort, bool test);
 
 typedef struct {
-    ct_module *root; /* all the others are in its tree: it counts, trains and saves them as one */
+    ct_module *root; /* the root of the tree: counts, trains and saves all the others */
     ct_module *embedding, *positions, *encoder, *decoder, *head;
 } model;
 

@@ -1,6 +1,6 @@
-/* What differs between systems: arguments, terminals, signals, files. system_posix.c implements it
- * for Linux and macOS, system_windows.c for Windows, system_wasi.c for WebAssembly. POSIX and WASI
- * share system_unix_tmpl.h. Paths are UTF-8. A function that fails sets errno. */
+/* Functions that differ between systems: arguments, terminals, signals, files. system_posix.c
+ * implements them for Linux and macOS, system_windows.c for Windows, system_wasi.c for WebAssembly.
+ * POSIX and WASI share system_unix_tmpl.h. Paths are UTF-8. A function that fails sets errno. */
 #ifndef EXAMPLES_SYSTEM_H
 #define EXAMPLES_SYSTEM_H
 
@@ -12,11 +12,11 @@
 /* Call it first: makes arguments UTF-8, and output bytes that nothing converts. A write beyond a
  * limit of a file's size fails, where the system would end the program. */
 void system_begin(int argc, char **argv);
-double system_seconds(void);     /* of a clock that only moves forward */
+double system_seconds(void);     /* seconds of a clock that never goes back */
 double system_peak_memory(void); /* the most bytes that were resident; NaN: not known */
 
 bool system_is_terminal(void); /* stdout */
-int system_columns(void);      /* of that terminal; 0: not known */
+int system_columns(void);      /* columns of the terminal; 0: not known */
 
 /* Calls a handler at Ctrl-C or a request to end; once: the next one ends the program. */
 void system_on_interrupt(void (*handler)(int), bool once);
@@ -30,18 +30,18 @@ bool system_remove(const char *path);
 bool system_rename(const char *from, const char *to); /* replaces what is there */
 /* Calls each(to, name) for every name in the folder. False: it cannot be read. */
 bool system_list(const char *folder, void (*each)(void *to, const char *name), void *to);
-/* Syncs a folder, so that what was made or renamed in it survives a loss of power. */
+/* Syncs a folder, so that files made or renamed in it survive a loss of power. */
 bool system_sync_folder(const char *folder);
-/* Which file a path leads to, so that two paths can be compared. */
+/* Identifies the file that a path leads to, so that two paths can be compared. */
 typedef struct {
     bool exists;
-    uint64_t device, number;        /* of the file, if it exists */
+    uint64_t device, number;        /* identify the file, if it exists */
     bool in_folder;                 /* the next three are known */
-    uint64_t folder_device, folder; /* of the folder that the file is in, or would be made in */
+    uint64_t folder_device, folder; /* identify the folder that has the file, or would have it */
     char name[256];                 /* the file's name in that folder */
 } system_file;
-/* Follows all links, also one to a file that does not exist; path NULL: standard input. False: what
- * is there is no ordinary file, or nothing can be found out. */
+/* Follows all links, also a link to a file that does not exist. path NULL: standard input. False if
+ * the file is no ordinary file, or cannot be identified. */
 bool system_find_file(const char *path, system_file *file);
 bool system_find_folder(const char *path, system_file *file); /* sets its own as folder; no name */
 bool system_same_file(const system_file *a, const system_file *b);
@@ -51,7 +51,7 @@ bool system_same_folder(const system_file *a, const system_file *b);
 int system_lock_folder(const char *folder);
 
 /* ---- open files ---- */
-int system_open_log(const char *path); /* to read and append; made where it is missing */
+int system_open_log(const char *path); /* opens for reading and appending; makes a missing file */
 bool system_look_at(int fd, bool *ordinary, int64_t *size);
 /* A lock that ends with the process. False: another process has it. */
 bool system_lock(int fd);

@@ -125,7 +125,7 @@ bool system_cut(int fd, int64_t size) {
     return status == 0;
 }
 
-/* A file system that cannot sync such a file says EINVAL. */
+/* EINVAL: the file system cannot sync such a file. */
 bool system_sync(int fd) {
 #ifdef F_FULLFSYNC /* macOS's fsync leaves what the drive has in its own memory */
     if (fcntl(fd, F_FULLFSYNC) == 0) return true;

@@ -123,8 +123,8 @@ FILE *system_fopen(const char *path, const char *mode) {
 
 static bool done(BOOL ok) { return ok || fail(GetLastError()); }
 
-/* Opens the folder with the right to make files in it: _waccess looks at the read-only attribute
- * alone, which says nothing of a folder. */
+/* Opens the folder with the right to make files in it. _waccess would test only the read-only
+ * attribute, which has no meaning for a folder. */
 bool system_may_write_in(const char *folder) {
     const DWORD share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
     const HANDLE handle = CreateFileW(wide(folder), FILE_ADD_FILE, share, NULL, OPEN_EXISTING,
@@ -168,7 +168,7 @@ bool system_list(const char *folder, void (*each)(void *to, const char *name), v
     return error == ERROR_NO_MORE_FILES || fail(error);
 }
 
-/* The system syncs by itself what is made and renamed in a folder. */
+/* The system itself syncs changes in a folder. */
 bool system_sync_folder(const char *folder) { return (void)folder, true; }
 
 /* ---- open files ---- */
@@ -288,7 +288,7 @@ bool system_lock(int fd) {
 
 int64_t system_read_at(int fd, int64_t offset, void *out, size_t size) {
     OVERLAPPED where = {.Offset = (DWORD)offset, .OffsetHigh = (DWORD)(offset >> 32)};
-    const int64_t before = _telli64(fd); /* which the read moves */
+    const int64_t before = _telli64(fd); /* the read changes this position */
     DWORD n = 0;
     const bool ok = ReadFile(handle_of(fd), out, (DWORD)size, &n, &where);
     const DWORD error = ok ? 0 : GetLastError();

@@ -1,4 +1,4 @@
-/* A process that trains alone; see world.h. */
+/* A single process; see world.h. */
 #include "world.h"
 
 ct_comm *example_world(ct_context *context) {

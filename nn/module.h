@@ -54,8 +54,7 @@ typedef struct cti_nn_entry {
 typedef struct cti_nn_dependent cti_nn_dependent;
 struct cti_nn_dependent {
     cti_nn_dependent *next;
-    void (*end)(
-        cti_nn_dependent *self); /* called when the module is freed; removes the dependent */
+    void (*end)(cti_nn_dependent *self); /* removes itself, too */
 };
 
 struct ct_module {

@@ -224,8 +224,7 @@ bool cti_nn_step_is_complete(ct_optim *optim) {
     int64_t i = 0;
     for (ct_param param = {0}; ct_module_next(optim->module, &param);) {
         if (!can_train(optim, &param)) return false;
-        int64_t tried =
-            0; /* the search starts at the previous match, because both orders are mostly equal */
+        int64_t tried = 0; /* the search starts at the previous match */
         while (tried < optim->count && optim->items[i % optim->count].param != param.tensor)
             tried++, i++;
         if (tried == optim->count)
