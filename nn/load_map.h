@@ -16,8 +16,8 @@ cti_nn_found cti_nn_map_check(cti_nn_state *state, int64_t source, char what[CTI
 /* Has the file the tensor's shape with its two dims exchanged? */
 bool cti_nn_is_transpose(const ct_tensor *tensor, const cti_file_tensor *from);
 
-/* Whether the item is loaded from a square matrix as it is, although other matrices with a side of
- * this length are transposed: a map that leaves this one out would not be noticed. */
+/* Is the record loaded from a square matrix as it is, although other matrices with a side of this
+ * length are transposed? A map that forgets this matrix would load it without an error. */
 bool cti_nn_map_forgets(const cti_nn_state *state, int64_t i);
 
 #endif

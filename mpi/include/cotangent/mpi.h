@@ -1,5 +1,5 @@
-/* Ranks that are processes of MPI, for ct_dist_new (cotangent/dist.h). A library of its own,
- * libcotangent_mpi; `make mpi` builds it for the MPI whose mpicc is found. */
+/* Ranks that are processes of MPI, for ct_dist_new (cotangent/dist.h). They are in a library of
+ * their own, libcotangent_mpi; `make mpi` builds it for the MPI whose mpicc is found. */
 #ifndef CT_MPI_H
 #define CT_MPI_H
 
@@ -9,23 +9,24 @@
 extern "C" {
 #endif
 
-/* The ranks of MPI_COMM_WORLD, by a duplicate of it: messages of the program's own do not mix with
- * the library's. Without mpirun it is one rank. Every rank calls it, as often and in the same order
- * as the others, from the thread that started MPI. Ends with its context, or by ct_comm_close.
+/* Returns a comm of the ranks of MPI_COMM_WORLD. It uses a duplicate of that communicator, so the
+ * program's own messages do not mix with the library's. Without mpirun there is one rank. All ranks
+ * call the function equally often and in the same order, from the thread that started MPI. The comm
+ * ends with its context, or by ct_comm_close.
  *
- * Starts MPI (MPI_THREAD_FUNNELED) where the program has not. What it has started it ends with the
- * last of its comms; as MPI starts once in a process, a call after that is an error. A program that
- * wants contexts one after the other calls MPI_Init itself before the first and MPI_Finalize after
+ * If the program has not started MPI, the function starts it (MPI_THREAD_FUNNELED), and the end of
+ * the last comm ends it. MPI starts once in a process, so a call after that is an error. A program
+ * that uses several contexts in turn calls MPI_Init itself before the first and MPI_Finalize after
  * the last.
  *
- * Closing a comm waits until all ranks have closed theirs, as MPI_Finalize does. After a failure
- * (a rank has died, left, or not answered in time) it waits for as long as was waited for the
- * answer, from 5 to 60 seconds, so that the others can report it too; then MPI_Abort ends them all.
- * A program that exits with a comm open leaves it by the same rules.
+ * Closing a comm waits until all ranks have closed theirs, as MPI_Finalize does. After a failure (a
+ * rank has died, has left, or has not answered in time) the wait is as long as the wait for the
+ * answer was, between 5 and 60 seconds, so that other ranks can report the failure too. Then
+ * MPI_Abort ends all ranks. A program that exits with an open comm closes it by the same rules.
  *
- * NULL: an error is pending, on this rank or on another; out of memory; another thread; MPI has
- * been ended; not all ranks have called it within ten minutes. Each is an error on all ranks that
- * call. */
+ * Returns NULL if an error is pending on any rank, memory is exhausted, another thread calls, MPI
+ * has ended, or not all ranks have called within ten minutes. Each of these is an error on all
+ * ranks that call. */
 CT_API ct_comm *ct_mpi_comm(ct_context *context);
 
 #ifdef __cplusplus
