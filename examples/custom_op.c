@@ -44,7 +44,8 @@ static const ct_op wrong_op = {
     .backward = wrong_backward,
 };
 
-/* What is checked is a function of tensors. arg is handed through: here the op. */
+/* The checker differentiates a function of tensors. It hands `arg` to that function; here arg is
+ * the op. */
 static ct_tensor *swish(ct_tensor *const *in, int n, void *arg) {
     return ct_apply(arg, in, n, &(swish_attrs){.beta = 1.5});
 }

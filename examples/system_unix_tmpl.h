@@ -1,4 +1,5 @@
-/* What POSIX and WASI share. system_posix.c and system_wasi.c include it after their headers. */
+/* Code that POSIX and WASI share. system_posix.c and system_wasi.c include it after their
+ * headers. */
 
 double system_seconds(void) {
     struct timespec t = {0};

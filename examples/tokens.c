@@ -29,7 +29,7 @@ static double train_step(const gpt *m, ct_tokens *tokens, ct_optim *optim, int64
     ct_optim_set_lr(optim, option.lr * fmin(1, (double)(step + 1) / 100)); /* a warm-up */
     ct_optim_step(optim);
     const double value = ct_item(loss);
-    check(m->context, EXIT_FAILED); /* also reports an error in the data, with file and offset */
+    check(m->context, EXIT_FAILED); /* an error in the data has file and offset */
     ct_scope_close(scope);
     return value;
 }

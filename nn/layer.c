@@ -1,5 +1,5 @@
-/* What torch's TransformerEncoderLayer and TransformerDecoderLayer have in common: options,
- * children, and sublayers with their residual and norm. */
+/* Code common to torch's TransformerEncoderLayer and TransformerDecoderLayer: options, children,
+ * and sublayers with their residual and norm. */
 #include "layer.h"
 #include "../src/autograd/recompute.h"
 #include "attention/mha.h"

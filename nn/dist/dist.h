@@ -123,7 +123,7 @@ struct ct_dist {
 };
 _Static_assert(sizeof(ct_dist) <= CTI_OBJECT_BYTES, "a ct_dist is an object");
 
-static inline int64_t cti_dist_micro_batches(const ct_dist *dist) { /* of this rank */
+static inline int64_t cti_dist_micro_batches(const ct_dist *dist) { /* micro-batches of this rank */
     return dist->opts.micro_batches / dist->ranks;
 }
 static inline int64_t cti_dist_words(const ct_dist *dist) { return (dist->params + 63) / 64; }
