@@ -13,10 +13,9 @@
 enum { LEAVE = 256, OVER }; /* the tags of transfers are smaller */
 enum { ROLL = 255 };        /* tag of the roll call, whose receives are pending all the time */
 
-static const double patience[2] = {
-    5, 60};                    /* s, shortest and longest wait for others to part after a failure */
-static const double grace = 1; /* s, longest wait for a message that is under way */
-static const double glance = 0.02; /* s, longest wait for a message that has arrived */
+static const double patience[2] = {5, 60}; /* s, shortest and longest wait for others to part */
+static const double grace = 1;             /* s, longest wait for a message that is under way */
+static const double glance = 0.02;         /* s, longest wait for a message that has arrived */
 
 /* The state of a transfer. */
 struct cti_mpi_segments {
