@@ -23,7 +23,7 @@ typedef struct {
     int mask; /* 0: none; else the index of its shape, bool or float */
     bool mask_is_bool;
     double dropout, scale;
-    int layout[3];   /* of q, k, v: 0 dense, 1 split heads, 2 transposed, 3 expanded */
+    int layout[3];   /* layouts of q, k, v: 0 dense, 1 split heads, 2 transposed, 3 expanded */
     bool transposed; /* is the cotangent transposed? */
     uint64_t seed;
 } problem;
@@ -100,7 +100,7 @@ static inline ct_tensor *laid_out(ct_tensor *x, int layout, int64_t b, int64_t h
     }
 }
 
-/* Keys or values (b, kv, s, d) for each query head: zeros where a key is hidden, each head repeated
+/* Keys or values (b, kv, s, d) for each query head: zeros for a hidden key, each head repeated
  * for the query heads of its group. */
 static inline ct_tensor *as_seen(ct_tensor *x, ct_tensor *keys, int64_t h) {
     const ct_shape n = ct_shape_of(x);
@@ -299,7 +299,7 @@ static inline const char *isa_of(int i) {
 }
 
 /* Compares fused attention in f64 and in f32 with composed attention in f64, on the same values,
- * without weights, with those of each head, or with their mean. */
+ * without weights, with each head's weights, or with their mean. */
 static inline void agree(const problem *p, const char *isa) {
     const int weights = (int)((p->seed + (uint64_t)p->causal) % 3);
     const how written = {CT_F64, .composed = true, .weights = weights};

@@ -77,7 +77,7 @@ static results attend(const cti_isa *isa, int threads, ct_matmul_precision forwa
     if (p->key_mask) {
         opts.key_mask =
             ct_gt(ct_randn(c, CT_F32, CT_SHAPE(p->b, p->s)), ct_full(c, CT_F32, CT_SCALAR, -0.7));
-        ct_tensor *hidden = ct_logical_not(opts.key_mask); /* NaN at keys that nobody sees */
+        ct_tensor *hidden = ct_logical_not(opts.key_mask); /* NaN at keys that no query sees */
         ct_tensor *nan = ct_full(c, CT_F32, CT_SCALAR, NAN);
         hidden = ct_unsqueeze(ct_unsqueeze(hidden, 1), -1);
         k = ct_where(hidden, nan, k);

@@ -138,8 +138,8 @@ static void distinct(uint64_t *state, double low, double high, int64_t n, double
 static void values(const case_input *input, uint64_t seed, bool single, int64_t n, double *out) {
     uint64_t state = seed;
     double span = input->high - input->low;
-    /* after this many normal numbers the rest repeat earlier ones, as a logarithm and a cosine
-     * take long */
+    /* after this many normal numbers the rest repeat earlier ones (a logarithm and a cosine take
+     * long) */
     enum { DRAWN = 4096 };
     if (input->kind == 'D') distinct(&state, input->low, input->high, n, out);
     for (int64_t i = 0; i < n; i++) {

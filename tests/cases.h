@@ -6,7 +6,7 @@
 
 #include <cotangent/cotangent.h>
 
-enum { CASE_INPUTS = 6 }; /* at most, of one call */
+enum { CASE_INPUTS = 6 }; /* the most inputs of a call */
 
 typedef struct {
     const char *name, *call, *torch, *inputs;
@@ -35,7 +35,7 @@ CT_API int case_inputs(const case_line *line, int variant, int64_t scale,
 typedef enum { CASE_DENSE, CASE_TRANSPOSED, CASE_STEPPED, CASE_REVERSED, CASE_LAYOUTS } case_layout;
 
 typedef struct {
-    ct_dtype dtype; /* of the real inputs */
+    ct_dtype dtype; /* dtype of the real inputs */
     case_layout layout;
     uint64_t seed;
     /* values that f32 represents exactly, also in f64, so that both dtypes compute on the same

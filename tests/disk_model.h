@@ -1,7 +1,7 @@
 /* A model of a disk under a writer. It knows what of a folder is durable: of a file what it had at
  * its last fsync, of a folder the entries at its last fsync. Whatever came later may be lost when
- * the power fails: each sector of 512 bytes may be that of any write since then, a file may have
- * any of its sizes, with zeros or garbage where nothing of a sector reached the disk; each change
+ * the power fails: each sector of 512 bytes may come from any write since then, a file may have
+ * any of its sizes, with zeros or garbage for sectors that never reached the disk; each change
  * of an entry (create, rename, unlink, mkdir) may have happened or not, in any order.
  *
  * Before every call that changes something the model hands states in which the disk may be left,
@@ -30,7 +30,7 @@ typedef struct {
     unsigned char *bytes;
 } file_bytes;
 
-/* versions[0] is durable, the last one is what a program reads. */
+/* versions[0] is durable, programs read the last one. */
 typedef struct {
     bool is_folder;
     int n;
@@ -67,9 +67,9 @@ static struct {
 
     int outcomes; /* states that are tried before each call */
     uint64_t random;
-    int64_t calls; /* that change something, so far */
+    int64_t calls; /* calls so far that change something */
     int64_t tried;
-    char crashed[64];                  /* where a state is laid out */
+    char crashed[64];                  /* the folder that a state is written to */
     void (*look)(const char *crashed); /* looks at it */
     bool no_file_sync, no_folder_sync; /* broken writers: fsync does nothing */
     int64_t fail_at;                   /* this call of all calls fails; 0: none */
@@ -243,7 +243,7 @@ static inline void crash_once(void) {
     static entry_list entries;
     int order[MOST_PENDING], n = 0;
     entries = disk.durable;
-    const uint32_t kept = draw(5); /* of four changes; in one of five cases all are */
+    const uint32_t kept = draw(5); /* of every four changes; 4: all are kept */
     for (int i = 0; i < disk.n_pending; i++)
         if (draw(4) < kept) order[n++] = i;
     if (draw(2)) /* in another order */
@@ -301,7 +301,7 @@ static inline void import_folder(int folder, const char *path) {
     closedir(list);
 }
 
-/* Starts with what is in the folder, all of it durable. */
+/* Starts with the folder's files, all of them durable. */
 static inline void disk_begin(const char *root, int outcomes, uint64_t seed,
                               void (*look)(const char *crashed)) {
     for (int i = 0; i < disk.inodes; i++)

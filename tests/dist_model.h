@@ -20,7 +20,7 @@ typedef struct {
     rule rule;
     double clip;
     bool skip_nonfinite, groups;
-    int nan_step; /* of this step, from 1, micro-batch 1 gives NaN; 0: none does */
+    int nan_step; /* the step, counted from 1, of which micro-batch 1 gives NaN; 0: none does */
     size_t eager;
 } plan;
 

@@ -14,7 +14,7 @@ static inline ct_tensor *the_argument(ct_tensor *const *in, int n, void *arg) {
 }
 static inline ct_tensor *the_users(void *self, ct_tensor *x) { return (void)x, self; }
 
-/* Ops that hand over the tensor that is their attribute, at each place where an op can. */
+/* Ops that hand over the tensor that is their attribute, at each place that allows it. */
 static inline ct_tensor *pass(ct_call *c) { return c->in[0]; }
 static inline ct_tensor *return_it(ct_call *c) { return *(ct_tensor *const *)c->attrs; }
 static inline ct_tensor *save_it(ct_call *c) {
@@ -45,7 +45,7 @@ static const ct_op passing = {.name = "passing", .forward = pass},
 typedef struct {
     ct_tensor *y; /* has ended; it was f32 (2, 3) */
     void (*check)(const char *call, const char *function);
-    ct_tensor *x, *row, *leaf, *q, *three, *ids, *mask, *index; /* what goes with it */
+    ct_tensor *x, *row, *leaf, *q, *three, *ids, *mask, *index; /* the call's other tensors */
 } ended_use;
 
 #define USE(call, function)                                                                        \
@@ -126,7 +126,7 @@ static inline void use_in_reductions(const ended_use *u) {
     USE(ct_masked_softmax(x, y, 0), "masked_softmax");
 }
 
-/* Products, norms and what selects by indices. */
+/* Products, norms and ops that select by indices. */
 static inline void use_in_products(const ended_use *u) {
     ct_context *c = context;
     ct_tensor *y = u->y, *x = u->x, *row = u->row, *ids = u->ids, *index = u->index;

@@ -1,5 +1,5 @@
 /* The driver of all tests of faults: a program runs with its first request struck, then with its
- * second, and so on, until it ends before the one that would be. */
+ * second, and so on, until it makes fewer requests than that. */
 #ifndef FAULT_SWEEP_H
 #define FAULT_SWEEP_H
 
@@ -8,7 +8,7 @@
 
 /* How a run ended. */
 typedef struct {
-    const char *name;    /* of the case */
+    const char *name;    /* the case's name */
     int64_t at, live;    /* the request's number; bytes that the context had before the run */
     bool done;           /* the run's result */
     const char *struck;  /* the request that was struck; NULL: there are fewer requests */
@@ -19,21 +19,21 @@ typedef struct {
     const char *name;
     fault_kind kind;
     bool forever;
-    int error;        /* errno of FAULT_CALL; 0: EIO */
-    const char *only; /* if set, the only call that is struck */
-    ct_status status; /* the error of a run that fails; CT_OK: the one that is usual for the kind */
+    int error;            /* errno of FAULT_CALL; 0: EIO */
+    const char *only;     /* if set, the only call that is struck */
+    ct_status status;     /* the error of a run that fails; CT_OK: the usual one for the kind */
     ct_context **context; /* the run's, which may make it; NULL: the run checks its errors itself */
-    void *arg;            /* of the functions */
+    void *arg;            /* argument of the functions below */
     void (*begin)(void *arg);                     /* makes what the run needs; NULL: nothing */
     bool (*run)(void *arg);                       /* false: it has failed, and recorded an error */
     void (*end)(const fault_end *end, void *arg); /* checks what a run leaves; NULL: nothing */
     bool (*again)(void *arg);                     /* a run without a fault afterwards; NULL: none */
-    int (*unchanged)(void); /* a number that no run changes, as that of open files; NULL: none */
-    int64_t least;          /* the fewest requests that there must be */
-    int64_t most;           /* the most; 0: any number */
-    bool grows;             /* a run that fails may leave memory, which `end` gives back */
-    bool may_succeed;       /* that no fault makes a run fail is right */
-    int64_t sparse;         /* of n requests, after this many only every (n / sparse)-th; 0: all */
+    int (*unchanged)(void);                       /* a count that no run changes (open files) */
+    int64_t least;                                /* the fewest requests that there must be */
+    int64_t most;                                 /* the most; 0: any number */
+    bool grows;       /* a run that fails may leave memory, which `end` gives back */
+    bool may_succeed; /* every run may succeed in spite of its fault */
+    int64_t sparse;   /* beyond this many requests only some are struck; 0: all */
 } fault_case;
 
 #define FAULT_CK(end, condition)                                                                   \
@@ -46,7 +46,7 @@ static inline fault_end fault_run(const fault_case *f, int64_t at) {
     if (f->begin) f->begin(f->arg);
     ct_context *const before = f->context ? *f->context : NULL;
     end.live = before ? ct_memory(before).live : 0;
-    if (f->kind == FAULT_ALLOCATOR) ct_memory_trim(before); /* so that the allocator is asked */
+    if (f->kind == FAULT_ALLOCATOR) ct_memory_trim(before); /* requests then reach the allocator */
     const int number = f->unchanged ? f->unchanged() : 0;
     fault_arm(f->kind, at);
     fault.forever = f->forever, fault.error = f->error, fault.only = f->only;

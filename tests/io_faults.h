@@ -1,6 +1,6 @@
 /* Helpers of the tests of failing system calls: wrappers that a fault strikes, and a module with an
  * optimiser to save and load. The Makefile links what includes this with --wrap of each of the
- * calls below and of those of memory_faults.h. */
+ * calls below and of memory_faults.h. */
 #ifndef IO_FAULTS_H
 #define IO_FAULTS_H
 
@@ -21,7 +21,7 @@
 
 /* ---- the calls ---- */
 
-/* How all calls go, beside the one that a fault strikes. INTERRUPTED: a signal interrupts every
+/* How all other calls go while a fault strikes one. INTERRUPTED: a signal interrupts every
  * other call that can be; SHORT: reads and writes transfer one byte. */
 static enum { WHOLE, INTERRUPTED, SHORT } transfers;
 
@@ -29,11 +29,11 @@ static char folder[64], path[128], link_path[128], stale_path[128];
 
 /* Called once during a save: before the next write, before the next lock. */
 static void (*before_write)(int fd), (*before_lock)(int fd, int command);
-static int names_taken; /* so many new files are refused, as if others had those names */
+static int names_taken; /* the number of new files that are refused because their names are taken */
 static bool no_reading; /* a file in the folder can be opened for writing only */
 static int no_locks;    /* 1: no locks of open file descriptions; 2: no locks at all */
 
-static void (*meanwhile)(void); /* what FAULT_MEANWHILE runs */
+static void (*meanwhile)(void); /* the function that FAULT_MEANWHILE runs */
 
 static inline bool fails(const char *call) {
     if (fault_strikes(FAULT_MEANWHILE, call)) {
@@ -202,7 +202,7 @@ static inline bool equal(const content *a, const content *b) {
     return a->size == b->size && !memcmp(a->bytes, b->bytes, a->size);
 }
 
-/* The state of module and optimiser, as the bytes of a checkpoint. */
+/* The state of module and optimiser: the bytes of a checkpoint. */
 static inline void snapshot(content *out) {
     char name[128];
     snprintf(name, sizeof name, "%s/snapshot", folder);

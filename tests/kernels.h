@@ -112,7 +112,7 @@ static inline bool wide_is_wider(void) {
     return one + little != one;
 }
 
-/* |got - want| in units of the last place of want, or of magnitude where that is larger. */
+/* |got - want| in units of the last place of want, or of magnitude if it is larger. */
 static inline double error_in_ulp(table t, double got, wide want, double magnitude) {
     if (isnan(want)) return isnan(got) ? 0 : INFINITY;
     const wide limit = t.dtype ? (wide)DBL_MAX : (wide)FLT_MAX;

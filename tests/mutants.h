@@ -12,12 +12,12 @@
 typedef struct {
     int64_t n, m; /* elements of input 0 and of the output */
     const double *x[3];
-    double *y;       /* of the forward; zeros before */
+    double *y;       /* the forward's output; zeros before */
     const double *g; /* the cotangent */
     double *dx[3];   /* zeros before */
 } numbers;
 
-/* The mutations met so far in the backward that runs, and the one that is chosen (-1: none). */
+/* The mutations met so far in the backward that runs, and the chosen one (-1: none). */
 enum { MOST_MUTATIONS = 64 };
 static const char *met[MOST_MUTATIONS];
 static int met_count, chosen = -1;

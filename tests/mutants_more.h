@@ -25,7 +25,7 @@ OP(group_norm_back) {
                         M("rows: a group twice", 1, g == 2 ? 2 : 1);
     }
 }
-OP(cosine) { /* of rows of (3, 4) with rows of (3, 4) */
+OP(cosine) { /* cosines of rows of (3, 4) with rows of (3, 4) */
     EACH(r, 3) {
         double ab = 0, aa = 0, bb = 0;
         EACH(c, 4)
@@ -94,7 +94,7 @@ OP(gru_back) {
         DC[i] = M("exchanged: c has a's", DC[i], DB[i]);
     }
 }
-OP(inverse2) { /* of a matrix (2, 2) */
+OP(inverse2) { /* the inverse of a matrix (2, 2) */
     const double det = X[0] * X[3] - X[1] * X[2];
     Y[0] = X[3] / det, Y[1] = -X[1] / det, Y[2] = -X[2] / det, Y[3] = X[0] / det;
 }
@@ -157,7 +157,7 @@ OP(logits_back) {
         }
     }
 }
-OP(distances) { /* of each of (3, 2) from each of (4, 2) */
+OP(distances) { /* distances of each of (3, 2) from each of (4, 2) */
     EACH(i, 3)
     EACH(j, 4)
     Y[i * 4 + j] = sqrt(pow(X[i * 2] - B[j * 2], 2) + pow(X[i * 2 + 1] - B[j * 2 + 1], 2));

@@ -66,7 +66,7 @@ static inline void says(const char *part) {
 
 /* ---- an op made of others ---- */
 
-static ct_module *inside; /* what its forward calls, or NULL */
+static ct_module *inside; /* the module that its forward calls, or NULL */
 static bool (*in_forward)(ct_context *);
 
 static inline ct_tensor *twice_forward(ct_call *c) {

@@ -41,9 +41,9 @@ static inline void result_same(const result *want, const result *got) {
 
 typedef struct {
     ct_tensor *w, *b; /* parameters that fn uses beside its inputs */
-    int runs;         /* so far */
-    int odd_run;      /* the run that does something else; 0: none */
-    ct_tensor *kept;  /* what fn keeps out of its last run */
+    int runs;         /* the runs so far */
+    int odd_run;      /* the run that differs; 0: none */
+    ct_tensor *kept;  /* a tensor of the last run that fn keeps */
 } part;
 
 /* dropout(silu(x W^T + b)) + x + x: parameters, random numbers, an input used three times */

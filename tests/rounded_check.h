@@ -1,4 +1,4 @@
-/* What products with rounded operands must be, whatever kernels compute them: included by the
+/* Properties of products with rounded operands, for any kernels: included by the
  * suites of plain kernels (test_rounded.c) and of the model of AMX (test_amx.c). */
 #ifndef ROUNDED_CHECK_H
 #define ROUNDED_CHECK_H
@@ -91,7 +91,7 @@ static void rounded_multiply(ct_context *context, const rounded_case *p, const o
                                                  .epilogue = &e}));
 }
 
-/* Against sums in f64 of the products of rounded operands: what is left is the rounding of sums in
+/* Against sums in f64 of the products of rounded operands: the rest is the rounding of sums in
  * f32. Products of bf16 are exact in f32. */
 static void check_values(const rounding_isa *isa) {
     static const rounded_case list[] = {
@@ -118,7 +118,7 @@ static void check_values(const rounding_isa *isa) {
         float *before = malloc((size_t)count * sizeof *before);
         memcpy(before, o.c, (size_t)count * sizeof *before);
         rounded_multiply(context, p, &o, o.c);
-        int rounded = 0; /* elements that are not those of unrounded operands */
+        int rounded = 0; /* elements that differ from the product of unrounded operands */
         for (int64_t at = 0; at < count; at++) {
             const int64_t item = at / p->m / p->n, m = at / p->n % p->m, n = at % p->n;
             double sum = 0, bound = 0, exact = 0;
@@ -177,7 +177,7 @@ static void check_threads(const rounding_isa *isa, ct_matmul_precision precision
     }
 }
 
-/* Infinities and NaN go where they go in f32, and nowhere else; large numbers stay finite. */
+/* Infinities and NaN appear in the same elements as in f32; large numbers stay finite. */
 static void check_not_finite(const rounding_isa *isa, ct_matmul_precision precision) {
     const rounded_case p = {1, 70, 75, 66, .alpha = 1};
     ct_context *context = rounding_context(isa, 1, precision);
@@ -203,7 +203,7 @@ static void check_not_finite(const rounding_isa *isa, ct_matmul_precision precis
     ct_context_free(context);
 }
 
-/* Products of a batch, and of any part of it, have the bits of each alone. */
+/* Products of a batch, and of any part of it, have the bits of single products. */
 static void check_alone(const rounding_isa *isa, ct_matmul_precision precision) {
     static const rounded_case list[] = {{4, 70, 66, 90, .alpha = 1},
                                         {3, 64, 64, 64, false, true, .alpha = 1}, /* small */

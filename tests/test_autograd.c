@@ -1,4 +1,4 @@
-/* The tape: what backward adds up, what it keeps and releases, and which mistakes are errors. */
+/* The tape: sums of gradients, memory that is kept and released, and mistakes that are errors. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,7 +120,8 @@ START_TEST(through_views_and_broadcasts) {
 END_TEST
 
 /* Slices of a result, in any order, adjacent, overlapping or with gaps, of rows or columns, empty
- * or whole: the gradient is the sum of theirs and zero elsewhere, whatever the memory held before.
+ * or whole: the gradient is the sum of theirs and zero elsewhere, for any earlier content of the
+ * memory.
  */
 START_TEST(gradients_of_slices) {
     enum { M = 4, N = 6, MOST = 6 };
@@ -330,7 +331,7 @@ END_TEST
 
 START_TEST(nothing_to_go_back_through) {
     ck_refused(ct_backward(sum(VECTOR(1, 2))), CT_ERR_GRAD, "backward", "");
-    ck_assert(!ct_backward(NULL)); /* no tensor, so no context to record the error in */
+    ck_assert(!ct_backward(NULL)); /* without a tensor there is no context for the error */
     no_error();
 }
 END_TEST

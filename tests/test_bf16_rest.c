@@ -1,5 +1,5 @@
 /* Weights at rest in bf16: products, lookups and modules give the bits of the same module in f32
- * whose matrices were rounded; memory, files, gradients, and what is refused. */
+ * whose matrices were rounded; memory, files, gradients, and refusals. */
 #include "files.h"
 
 #include "cases.h"
@@ -264,7 +264,7 @@ START_TEST(cast_rounds_to_nearest_even) {
     enum { N = sizeof x / sizeof *x };
     ct_tensor *half = ct_cast(ct_from_f32(context, CT_SHAPE(N), x), CT_BF16);
     for (int i = 0; i < N; i++) ck_assert_int_eq(ct_data_bf16(half)[i], bits[i]);
-    /* from f64 once, not by f32: just above the tie between 1 and the next bf16 */
+    /* f64 is rounded once, not by way of f32: just above the tie between 1 and the next bf16 */
     ct_tensor *wide = ct_full(context, CT_F64, CT_SCALAR, 1.00390625 + 0x1p-40);
     ck_assert_int_eq(ct_data_bf16(ct_cast(wide, CT_BF16))[0], 0x3F81);
     ck_assert(ct_item(ct_cast(ct_full(context, CT_I64, CT_SCALAR, -257), CT_BF16)) == -256);

@@ -145,7 +145,7 @@ START_TEST(lifetime) {
 }
 END_TEST
 
-/* Steps leave buffers alone. */
+/* Steps do not change buffers. */
 START_TEST(not_trained) {
     ct_module *m = ct_module_new(context, "M");
     ct_tensor *w = ct_module_add_param(m, "w", ct_ones(context, CT_F32, CT_SHAPE(3)));

@@ -6,7 +6,7 @@ enum { B = 2, N = 11, E = 12, H = 6, KV = 3, D = E / H };
 /* ---- the attention of a module, written out, with a cache ---- */
 
 typedef struct {
-    ct_tensor *weight[3], *bias[3]; /* of queries, keys and values */
+    ct_tensor *weight[3], *bias[3]; /* parameters of the projections to q, k, v */
     ct_module *out;
 } own;
 
@@ -122,7 +122,7 @@ START_TEST(all_so_far) {
 }
 END_TEST
 
-/* The oldest position leaves: what is appended are views of what it is appended to. */
+/* The oldest position leaves: the appended tensors are views of the cache. */
 START_TEST(a_window_that_slides) {
     ct_kv_cache *cache = ct_kv_cache_new_of(context, CT_F32, 1, 1, 4, 1);
     for (int i = 0; i < 9; i++) {

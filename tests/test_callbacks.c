@@ -205,7 +205,7 @@ START_TEST(left) {
 }
 END_TEST
 
-/* Gradients after a backward that was left are those of one that never was. */
+/* Gradients after a backward that was left equal the gradients of a backward that was not. */
 START_TEST(gradients_after) {
     how = COMPUTES;
     for (int way = 1; way <= 3; way += 2) {
@@ -284,7 +284,7 @@ START_TEST(found_at_the_return) {
 }
 END_TEST
 
-/* The next call comes from further down the stack than the one that was left. */
+/* The next call comes from further down the stack than the call that was left. */
 static ct_tensor *deeper(ct_context *c, int bytes) {
     volatile char below[1024];
     below[0] = 0;
@@ -322,7 +322,7 @@ START_TEST(callbacks_that_return) {
         ct_tensor *x = new_input(context), *copy = ct_scale(x, 1);
         ck_assert(ct_backward(
             ct_sum(ct_recompute(releasing_fn, (void *)&deep, &copy, 1), CT_ALL, false)));
-        ck_assert_ptr_null(ct_neg(copy)); /* which fn has released */
+        ck_assert_ptr_null(ct_neg(copy)); /* the tensor that fn has released */
         expect(CT_ERR_ARGUMENT, "has ended", "");
         ck_assert(ct_grad(x) && !context->callback);
     }
@@ -330,7 +330,7 @@ START_TEST(callbacks_that_return) {
 END_TEST
 
 /* A callback that goes on as a coroutine does, on a stack that the program has made and that lies
- * above the one that it was called on: as if it had been called on a stack further down. */
+ * above its caller's, as if it had been called on a stack further down. */
 static ct_tensor *coroutine_forward(ct_call *c) {
     enum { BELOW_ANY_STACK = 48 << 20 };
     const uintptr_t mark = c->context->callback->stack;

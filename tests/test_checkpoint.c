@@ -75,7 +75,7 @@ END_TEST
 
 /* ---- what a checkpoint is refused for ---- */
 
-static ct_checkpoint target; /* what is loaded into: a module with SGD, and the step 3 */
+static ct_checkpoint target; /* the target of loads: a module with SGD, and the step 3 */
 
 static void begin_target(void) {
     const training t = begin(context, 1);
@@ -234,7 +234,8 @@ START_TEST(what_a_checkpoint_holds) {
                        "is -1, must be at least 0");
             counts++, at++;
         }
-        ck_assert_int_ge(counts, 5); /* of the mlp's four parameters and one without a gradient */
+        /* one each of the mlp's four parameters and of one without a gradient */
+        ck_assert_int_ge(counts, 5);
     }
 }
 END_TEST
@@ -275,7 +276,7 @@ END_TEST
 /* ---- numbers that constructors refuse ---- */
 
 static const struct {
-    int kind; /* of begin */
+    int kind; /* the optimiser's number in begin */
     const char *name;
     double value;
     const char *says;

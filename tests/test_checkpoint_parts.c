@@ -81,7 +81,7 @@ START_TEST(resume_is_bit_identical) {
     ct_context *other = ct_context_new((ct_context_opts){.seed = 99, .threads = 1});
     run resumed = begin(other);
     train(&resumed, 1);
-    copy_params(whole.other, resumed.other); /* which the checkpoint does not hold */
+    copy_params(whole.other, resumed.other); /* a tensor that the checkpoint does not hold */
     ct_checkpoint checkpoint = all(&resumed, -1);
     ck_assert_msg(ct_checkpoint_load(path, &checkpoint), "%s", ct_error_message(other));
     ck_assert_int_eq(checkpoint.step, 4);
@@ -135,7 +135,7 @@ START_TEST(inference) {
     ck_assert(ct_checkpoint_load(path, &some));
     ck_assert(!memcmp(ct_data_i64(a.tensor[1]), ct_data_i64(b.tensor[1]), 24));
     ck_assert(*ct_data_f64(b.tensor[0]) == 0);
-    /* but what is asked for must be there */
+    /* tensors that are asked for must be in the file */
     ct_named none = {"none", b.tensor[0]};
     some.tensors = &none;
     ck_refused(ct_checkpoint_load(path, &some), CT_ERR_FORMAT, path, "missing: tensor.none");

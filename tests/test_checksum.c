@@ -1,8 +1,8 @@
-/* The checksum of checkpoints: whatever bit, byte or block of a file changes, a load refuses it and
- * says so, before anything has changed. */
+/* The checksum of checkpoints: a load refuses a file of which any bit, byte or block has changed
+ * and says so, before anything has changed. */
 #include "files.h"
 
-enum { ROOM = 1 << 19, DIGITS_AT = 37 }; /* of the file the first digit's offset */
+enum { ROOM = 1 << 19, DIGITS_AT = 37 }; /* the first digit's offset in the file */
 
 static char good[ROOM], bad[ROOM], after[ROOM];
 static size_t size;
@@ -96,7 +96,7 @@ START_TEST(another_length) {
 }
 END_TEST
 
-/* The message has both: what the file says, and what its bytes give. */
+/* The message has both: the sum in the file, and the sum of its bytes. */
 START_TEST(what_it_says) {
     char expected[17] = "", says[128];
     memcpy(expected, good + DIGITS_AT, 16);
@@ -121,7 +121,7 @@ START_TEST(what_it_says) {
 }
 END_TEST
 
-/* The digits are those of a CRC-64 that goes bit by bit, whatever the size of the file is. */
+/* The digits equal a CRC-64 that goes bit by bit, for files of any size. */
 START_TEST(sizes) {
     ck_assert_uint_eq(crc64("123456789", 9), 0x995DC9BBDF1939FAu); /* the published check value */
     ct_tensor *bytes[40];

@@ -24,7 +24,7 @@ static ct_module *wrap(ct_module *root, const char *path) {
 
 static ct_tensor *narrow_forward(void *self, ct_tensor *x) {
     (void)self;
-    return ct_narrow(x, 2, 0, 1); /* what a sum with a residual would broadcast */
+    return ct_narrow(x, 2, 0, 1); /* a sum with a residual would broadcast this */
 }
 static ct_tensor *first_row_forward(void *self, ct_tensor *x) {
     return ct_narrow(ct_forward(ct_module_child(self, "base"), x), 1, 0, 1);
@@ -92,7 +92,7 @@ START_TEST(feed_forward_of_an_mlp) {
 }
 END_TEST
 
-/* Another inner width is the caller's right; so is another output where there is no residual. */
+/* Another inner width is the caller's right; so is another output without a residual. */
 START_TEST(other_widths) {
     ct_linear_opts wide = {.in_features = 6, .out_features = 9, .dtype = CT_F64},
                    back = {.in_features = 9, .out_features = 6, .dtype = CT_F64};

@@ -1,5 +1,5 @@
 /* copy_into, lerp_into and clone: their values against a loop over the elements, for destinations
- * and sources of many layouts, and what of memory that they share. */
+ * and sources of many layouts, and of memory that they share. */
 #include "op_check.h"
 
 static void refused(bool done, ct_status status, const char *message) {
@@ -203,7 +203,7 @@ static ct_tensor *wrapped(int64_t start, int64_t rows, int64_t row, int64_t colu
                    memory + start);
 }
 
-/* The result is that of a copy of from, whatever of it `to` covers. */
+/* The result equals a copy of from, also if `to` covers parts of it. */
 START_TEST(from_is_read_first) {
     const struct {
         int64_t to[4], from[4];

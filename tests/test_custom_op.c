@@ -47,7 +47,7 @@ typedef enum {
 
 typedef struct {
     way way;
-    ct_tensor *outside; /* of the op's shape */
+    ct_tensor *outside; /* a tensor of the op's shape */
     ct_tensor **loss;
     ct_scope scope;
 } attrs;
@@ -117,7 +117,7 @@ static const ct_op mine = {.name = "mine",
 static const struct {
     way way;
     ct_status status;
-    const char *words; /* "": those of "mine: " alone */
+    const char *words; /* "": only "mine: " */
 } faults[] = {
     {NO_RESULT, CT_ERR_ARGUMENT, "forward returned nothing"},
     {FAILS, CT_ERR_IO, "reasons"},
@@ -398,7 +398,7 @@ static bool apply_once(void *arg) {
     return true;
 }
 
-/* The allocator refuses from then on, as a single refusal would be served from the pool. */
+/* The allocator refuses from then on: the pool would serve a single refusal. */
 START_TEST(out_of_memory_in_the_middle) {
     unsetenv("CT_DEBUG");
     middle.debug = _i;

@@ -56,7 +56,7 @@ START_TEST(several_outputs) {
     for (int i = 0; i < 2; i++) ct_set_requires_grad(in[i], true);
     const int64_t live = ct_memory(context).live;
     double g[2];
-    for (int subset = 1; subset < 16; subset++) { /* which outputs are used */
+    for (int subset = 1; subset < 16; subset++) { /* the outputs that are used */
         if (subset & 4) continue;
         /* the correct variants: 0, 3, 4 */
         for (int kind = 0; kind < 5; kind += kind == 0 ? 3 : 1) {

@@ -25,7 +25,7 @@ static ct_tensor *sum(ct_tensor *x) { return ct_sum(x, CT_ALL, false); }
 /* ---- memory ---- */
 
 START_TEST(what_is_freed_is_all_ones) {
-    /* of a slab, and large */
+    /* a block of a slab, and a large one */
     ct_tensor *f32 = ct_ones(context, CT_F32, CT_SHAPE(3)),
               *f64 = ct_ones(context, CT_F64, CT_SHAPE(1000));
     ct_tensor *i64 = ct_ones(context, CT_I64, CT_SHAPE(3)),

@@ -1,4 +1,4 @@
-/* Debug mode names the op whose backward made the first NaN, also where that backward calls other
+/* Debug mode names the op whose backward made the first NaN, also if that backward calls other
  * ops. All lines of ops.def on hostile numbers, and ops of one's own. */
 #include "../src/autograd/tape.h"
 
@@ -43,9 +43,9 @@ typedef struct {
 typedef struct {
     bool ran;         /* forward succeeded, from inputs and to a result without a NaN */
     bool nan;         /* a gradient has one */
-    ct_status status; /* of backward */
+    ct_status status; /* the error of backward */
     char message[200];
-    char names[400]; /* of the ops on the tape: " mul sum " */
+    char names[400]; /* names of the ops on the tape: " mul sum " */
 } outcome;
 
 static ct_tensor *run_case(ct_tensor *const *in, int n, void *arg) {

@@ -1,4 +1,4 @@
-/* Power fails at every point of a save, on a disk that loses whatever was not synced, in any order:
+/* Power fails at every point of a save, on a disk that loses unsynced data, in any order:
  * files, checkpoints, sets of shards, and the folder and log of a run. A load then finds the old
  * or the new, and after the save has returned the new. Writers that leave out a sync are caught.
  * Then each call fails once in the run's code: a full disk, a quota, a file system that is
@@ -38,7 +38,7 @@ void output_series(const char *folder, bool (*fits)(const char *name)) {
         fail(EXIT_USAGE, "cannot make the folder %s: %s", folder, strerror(errno));
 }
 const char *output_path(const char *folder, const char *name) {
-    static char paths[2][MODEL_PATH]; /* of the run under the model, and of one after a crash */
+    static char paths[2][MODEL_PATH]; /* a run under the model has the second */
     char *path = paths[disk.on];
     if (!folder) return name;
     snprintf(path, MODEL_PATH, "%s/%s", folder, name);
@@ -76,7 +76,7 @@ static void set_value(ct_module *m, double value) {
     for (ct_param p = {0}; ct_module_next(m, &p);) ct_init_constant(p.tensor, value);
 }
 
-/* States that should not be are counted, as a broken writer must have some. */
+/* States that should not be are counted: a broken writer must have some. */
 static int64_t ruined;
 static char first_ruin[2500];
 static void ruin(const char *format, ...) {
@@ -91,7 +91,7 @@ static void ruin(const char *format, ...) {
 typedef enum { FILE_NEW, FILE_OVER, CHECKPOINT_OVER, SHARDS_NEW, SHARDS_OVER, SHARDS_FEWER } kind;
 static kind saved_kind;
 static bool returned;      /* the save has */
-static bool log_elsewhere; /* of a run: in another folder than the checkpoints */
+static bool log_elsewhere; /* a run's log is in another folder than the checkpoints */
 
 static bool is_shards(kind k) { return k >= SHARDS_NEW; }
 
@@ -129,7 +129,7 @@ static void look_at_file(const char *crashed) {
 }
 
 static void begin(void) {
-    /* in memory where it can be: some hundred thousand files are made */
+    /* in memory if possible: some hundred thousand files are made */
     snprintf(root, sizeof root, "%s/cotangent-disk-XXXXXX",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     ck_assert_ptr_nonnull(mkdtemp(root));
@@ -193,7 +193,7 @@ typedef struct {
     ct_optim *optim;
     double mark;
     char folder[MODEL_PATH], log[MODEL_PATH];
-    int64_t lines; /* that were read */
+    int64_t lines; /* lines that were read */
 } training;
 
 static log_line line_of(int64_t step) {

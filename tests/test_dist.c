@@ -59,7 +59,7 @@ static ct_rng stream_of(int64_t step, int64_t i) {
 }
 
 /* sum[k] of the gradients of all parameters, one behind the other, as if each missing one were 0;
- * returns the number of elements. Sums in double, rounded to the dtype, are those of the dtype. */
+ * returns the number of elements. Sums in double, rounded to the dtype, equal sums in the dtype. */
 static int64_t add_grads(ct_module *root, double *sum, const double *more) {
     int64_t at = 0;
     for (ct_param p = {0}; ct_module_next(root, &p); at += ct_numel(p.tensor)) {
@@ -118,7 +118,7 @@ static uint64_t by_hand(const plan *p) {
     for (int64_t step = 0; step < STEPS; step++) {
         double *sum = calloc(60000, sizeof *sum);
         tree(&m, step, 0, p->micro_batches, p->micro_batches / p->shares, sum);
-        for (int64_t i = 0; i < p->micro_batches; i++) /* so that each parameter has a gradient */
+        for (int64_t i = 0; i < p->micro_batches; i++) /* each parameter has a gradient then */
             ct_backward(model_loss(&m, i, false));
         set_grads(m.root, sum, 1 / (double)p->micro_batches);
         ct_rng_set(c, rng);
@@ -268,8 +268,8 @@ END_TEST
 /* ---- several ranks: three of them are refused, what is sent, states, and another ct_dist ---- */
 
 static struct {
-    int64_t elements[MOST_RANKS][2]; /* of m and v */
-    int64_t bytes;                   /* of gradients */
+    int64_t elements[MOST_RANKS][2]; /* elements of m and of v */
+    int64_t bytes;                   /* bytes of gradients */
     double sum[MOST_RANKS][2];
     bool ok[MOST_RANKS];
 } seen;

@@ -1,4 +1,4 @@
-/* Checkpoints with a ct_dist: one file whatever the number of ranks is, and a run that goes on with
+/* Checkpoints with a ct_dist: one file for any number of ranks, and a run that goes on with
  * another number. */
 #include "dist_model.h"
 #include "files.h"
@@ -97,7 +97,7 @@ static char *bytes_of(const char *path, size_t *size) {
     return bytes;
 }
 
-/* The same bytes, whoever writes. */
+/* Every rank writes the same bytes. */
 START_TEST(file_knows_no_ranks) {
     plan p = {.threads = 1, .shares = 8, .micro_batches = 8, .rule = ADAMW, .groups = true};
     char path[2][600];

@@ -14,8 +14,8 @@ static struct {
     const char *at; /* the function of the engine that does it; NULL: none does */
     void (*act)(void);
     int acted, starts;
-    bool worked; /* what must be refused was done */
-} bad;           /* of the last rank */
+    bool worked; /* a call that must be refused succeeded */
+} bad;           /* the last rank, whose engine acts */
 
 static void closes(void) { ct_comm_close(bad.comm); }
 static void makes_another(void) { ct_dist_new(bad.optim, bad.comm, (ct_dist_opts){0}); }
@@ -73,7 +73,7 @@ static bool act_within(ct_comm *comm, const char *function) {
 
 static struct {
     ct_status status;
-    bool first, stepped, later; /* which steps and the sum behind them succeeded */
+    bool first, stepped, later; /* whether each step, and the sum behind them, succeeded */
     ct_status after_all;
     uint64_t before, after;
     char message[1100];
@@ -128,7 +128,7 @@ START_TEST(an_engine_calls_the_library) {
 }
 END_TEST
 
-/* ---- what an engine returns: this rank alone, of two ---- */
+/* ---- results of an engine on one rank of two ---- */
 
 typedef struct {
     ct_transfer_state state;

@@ -25,7 +25,7 @@ static struct {
 typedef struct {
     ct_context *c;
     int rank;
-    bool done; /* of the last try */
+    bool done; /* the result of the last try */
 } attempt;
 
 static void complain(int rank, const char *says, const char *more) {
@@ -54,7 +54,7 @@ static void train(ct_context *c, ct_comm *comm, int rank, void *arg) {
     char path[200];
     double loss, values[20] = {1, rank};
     snprintf(path, sizeof path, "%s/checkpoint", folder);
-    c->pool.plain = false; /* so that the wrappers see every request */
+    c->pool.plain = false; /* the wrappers see every request then */
     model m = model_new(c);
     ct_optim *optim = model_optim(&m, p);
     const int64_t live = ct_memory(c).live;
@@ -150,7 +150,7 @@ START_TEST(memory_runs_out) {
                               .arg = &w,
                               .run = run_world,
                               .end = check_world,
-                              /* what a rank that is not the first needs for a save, it has */
+                              /* a later rank needs no memory for a save */
                               .least = w.phase == SUM || w.phase == SAVE ? 1 : 5,
                               .sparse = w.phase < SAVE ? 12 : 6});
 }

@@ -22,7 +22,7 @@ typedef struct {
     const char *name;
     void (*run)(rank_state *s); /* up to the error */
     ct_status status;
-    /* in the message on the ranks that did nothing wrong, and on the one that did, NULL: the same;
+    /* in the message on the ranks that did nothing wrong, and on the other, NULL: the same;
      * %d is that rank */
     const char *says, *says_bad;
     /* The rank leaves the run. Each other rank leaves when it sees that a rank has left, and names
@@ -98,7 +98,7 @@ static void matmul_differs(rank_state *s) {
 }
 static void rounding_differs(rank_state *s) {
 #ifdef FE_UPWARD
-    if (s->bad) fesetround(FE_UPWARD); /* of this rank's thread */
+    if (s->bad) fesetround(FE_UPWARD); /* the rounding of this rank's thread */
 #else
     if (s->bad) ct_set_matmul(s->c, CT_MATMUL_BF16X3);
 #endif
@@ -170,7 +170,7 @@ static void step_is_early(rank_state *s) {
     else micro_batches(s);
     ct_dist_step(s->dist);
 }
-/* One rank has no error, the other comes without a micro-batch. */
+/* One rank has no error, the other has no micro-batch. */
 static void step_without_a_batch(rank_state *s) {
     make_and_step(s);
     if (!s->bad) micro_batches(s);

@@ -1,4 +1,4 @@
-/* A rank that does not answer is the one that all others name, also those that only wait for ranks
+/* All others name a rank that does not answer, also ranks that only wait for ranks
  * that wait for it, and wherever in a step it stops. */
 #include "dist_model.h"
 

@@ -38,7 +38,7 @@ static int64_t shared(ct_shape shape, const int64_t *stride) {
     return twice;
 }
 
-/* Up to `most` elements. Strides are any, or almost those of merged dims. */
+/* Up to `most` elements. Strides are any, or almost the strides of merged dims. */
 static ct_shape random_layout(int64_t most, int64_t *stride) {
     ct_shape shape = {.ndim = (int)below(CT_MAX_DIMS + 1)};
     const int64_t size = 2 + below(6), far = 3 + below(100);

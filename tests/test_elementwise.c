@@ -71,7 +71,7 @@ END_TEST
 /* ---- i64 and bool ---- */
 
 START_TEST(integers) {
-    int64_t big = ((int64_t)1 << 53) + 1; /* which no double holds */
+    int64_t big = ((int64_t)1 << 53) + 1; /* a number that no double holds */
     ct_tensor *a = I64(big, -3, 5), *b = I64(2, -4, 5);
     ct_tensor *sum = ct_add(a, b), *one = ct_sub(ct_add_scalar(ct_neg(a), 1), ct_scale(a, -1));
     ck_assert_int_eq(ct_data_i64(sum)[0], big + 2);

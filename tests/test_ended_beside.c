@@ -1,5 +1,5 @@
-/* Handles and modules that have ended, of a context that is not that of a call's other arguments:
- * the error is in both, as the caller may look at either, and nothing crashes. */
+/* Handles and modules that have ended, of another context than the call's other arguments:
+ * the error is in both(the caller may look at either), and nothing crashes. */
 #include "ended_uses.h"
 
 static ct_context *other;
@@ -155,7 +155,7 @@ START_TEST(objects) {
 }
 END_TEST
 
-/* Objects that live, of two contexts, also with an error pending in that of the object. */
+/* Objects that live, of two contexts, also with an error pending in the object's context. */
 START_TEST(objects_of_two_contexts) {
     const ct_linear_opts square = {.in_features = 3, .out_features = 3};
     ct_tensor *x = ct_ones(context, CT_F32, CT_SHAPE(1, 2, 3)), *k = x, *v = x;

@@ -31,7 +31,7 @@ START_TEST(their_memory_is_used_again) {
     for (int i = 0; i < 2 * QUEUED; i++) ck_assert_ptr_nonnull(ct_module_child(all[i], "child"));
     for (int i = 0; i < 2 * QUEUED; i++) ct_module_free(all[i]);
     ck_assert_int_eq(live(), before);
-    ct_module *m = make(); /* of memory that had others in it: like new */
+    ct_module *m = make(); /* a module in memory of ended ones is like new */
     ck_assert(ct_module_training(m) && ct_module_count(m) == 0 && ct_module_child(m, "child"));
     ck_assert_int_gt(live(), before);
     ct_module_free(m);

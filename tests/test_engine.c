@@ -197,7 +197,7 @@ END_TEST
 /* ---- scopes ---- */
 
 START_TEST(closing_a_scope_ends_what_is_in_it) {
-    ct_scope scope = ct_scope_open(context); /* so that the pool's first slabs are not counted */
+    ct_scope scope = ct_scope_open(context); /* the pool's first slabs are not counted then */
     ct_zeros(context, CT_F32, CT_SHAPE(10));
     ct_scope_close(scope);
     int64_t before = live();
@@ -353,10 +353,10 @@ START_TEST(on_error_cannot_clear) {
         ck_assert_int_eq(ct_error(c), CT_ERR_ARGUMENT);
         ct_error_clear(c);
         ck_assert_int_eq(ct_error(c), CT_OK);
-        ct_scope_close(m.scope); /* by now it may be closed */
+        ct_scope_close(m.scope); /* it may be closed by now */
         ck_assert(!ct_mha_new(c, (ct_mha_opts){.embed_dim = 6, .num_heads = 4}));
         ct_error_clear(c);
-        /* and what was made is freed */
+        /* everything that was made is freed */
         ck_assert(!ct_encoder_new(c, (ct_layer_opts){.embed_dim = 6, .num_heads = 4}, 2, true));
         ct_error_clear(c);
         ck_assert_int_eq(ct_memory(c).live, live_before);

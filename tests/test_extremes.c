@@ -121,7 +121,7 @@ START_TEST(norms_of_large_numbers) {
 }
 END_TEST
 
-/* An infinity or a NaN in a row makes NaN there and nowhere else. */
+/* An infinity or a NaN in a row makes NaN in this row only. */
 START_TEST(norms_of_infinities) {
     for (int s = 0; s < SETS; s++)
         for (int nan = 0; nan < 2; nan++) {

@@ -34,9 +34,9 @@ typedef struct {
     result want, got;
 } subject;
 
-static ct_context *context; /* of the run */
+static ct_context *context; /* the run's context */
 
-/* A context of the run's own, as what it sets up once is refused, too. */
+/* A context of the run's own: requests of its first use are refused, too. */
 static bool run_anew(void *arg) {
     subject *s = arg;
     context = new_context(s->threads);
@@ -281,7 +281,7 @@ static ct_module *made;
 
 static void begin_constructor(void *kind) {
     context = new_context(1);
-    ct_module_free(make(context, *(int *)kind)); /* what a context sets up once */
+    ct_module_free(make(context, *(int *)kind)); /* a context sets up some things once */
 }
 static bool construct(void *kind) {
     made = make(context, *(int *)kind);
@@ -420,7 +420,7 @@ END_TEST
 
 /* ---- changes in place ---- */
 
-/* What fails changes nothing; what is done is copied out. */
+/* A call that fails changes nothing; results are copied out. */
 static bool write_in_place(ct_context *c, result *out, int which) {
     ct_tensor *x = ct_arange(c, CT_F32, 0, 60, 1), *base = ct_view(x, CT_SHAPE(6, 10));
     ct_tensor *columns = ct_transpose(base, 0, 1), *all = ct_narrow(columns, 0, 1, 6),

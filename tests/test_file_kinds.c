@@ -11,8 +11,8 @@
 typedef struct {
     const char *begin;
     size_t n, size;
-    const char *name; /* what loads call it */
-    bool ids;         /* so do token files */
+    const char *name; /* the kind's name in errors of loads */
+    bool ids;         /* whether token files use this name too */
 } sample;
 #define BYTES(text) (text), sizeof(text) - 1
 #define NPY                                                                                        \

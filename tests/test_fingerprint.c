@@ -1,5 +1,5 @@
 /* ct_fingerprint: equal for contexts that compute the same bits, another number for kernels, builds
- * and modes that do not; and where it is compared. */
+ * and modes that do not; and the loads that compare it. */
 #include <fenv.h>
 #include <inttypes.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ END_TEST
 
 START_TEST(another_for_a_mode) {
 #ifdef FE_UPWARD
-    volatile double three = 3, nearest, here; /* volatile: computed where they stand */
+    volatile double three = 3, nearest, here; /* volatile: computed at run time, here */
     const uint64_t number = number_of((ct_context_opts){.threads = 1});
     nearest = 1 / three;
     fesetround(FE_UPWARD);
@@ -168,7 +168,7 @@ START_TEST(a_load_by_other_kernels) {
 }
 END_TEST
 
-/* Puts a text over that of the checkpoint's fingerprint, or the key, and blanks behind it. */
+/* Writes a text over the checkpoint's fingerprint, or the key, and blanks behind it. */
 static void write_words(const char *was, const char *words) {
     static char bytes[1 << 14];
     const size_t size = read_all(path, bytes, sizeof bytes - 1);

@@ -37,7 +37,7 @@ static void put(void *data, ct_dtype dtype, int64_t i, double x) {
 
 static size_t size_of(ct_dtype dtype) { return dtype == CT_F32 ? 4 : 8; }
 
-/* n elements of noise in a block of just that size: what reads or writes past it is
+/* n elements of noise in a block of just that size: reads or writes past it are
  * AddressSanitizer's to find. */
 static void *filled(ct_dtype dtype, int64_t n) {
     void *data = malloc((size_t)n * size_of(dtype) + 1);
@@ -60,8 +60,8 @@ static double *widened(ct_dtype dtype, cti_matrix x, int64_t item, int64_t rows,
     return to;
 }
 
-/* The largest error, in units of what rounding may do: the sum of |a b| and of what was there,
- * times eps. */
+/* The largest error, in units of the rounding allowed: the sum of |a b| and of the old value, times
+ * eps. */
 static double error_of(const void *got, const void *before, const void *bias, ct_dtype dtype,
                        problem p, cti_matrix a, cti_matrix b, cti_matrix c) {
     double worst = 0, eps = dtype == CT_F32 ? 0x1p-23 : 0x1p-52;
@@ -338,7 +338,7 @@ START_TEST(strides) {
 }
 END_TEST
 
-/* A product alone, which may be done at once, has the bits of each in a batch of them, which is
+/* A single product, which may be done at once, has the bits of each in a batch of them, which is
  * not. */
 START_TEST(alone) {
     static const problem list[] = {{4, 16, 16, 16, .alpha = 1},
@@ -433,12 +433,12 @@ START_TEST(threads) {
 }
 END_TEST
 
-/* An element does not depend on where in C it lies, nor on how large C is: rows alone are rows of
+/* An element does not depend on where in C it lies, nor on how large C is: single rows are rows of
  * the whole. */
 START_TEST(part_of_whole) {
     enum { M = 61, N = 83, K = 450 };
-    static const int some[] = {N - 5, 72,
-                               66}; /* of the columns: the last ones lie in a smaller block then */
+    static const int some[] = {
+        N - 5, 72, 66}; /* columns of C, of which the last ones lie in a smaller block then */
     for (int isa = 0; cti_isa_at(isa); isa++) {
         ct_context *context = context_of(cti_isa_at(isa)->name, 2);
         float *a = filled(CT_F32, M * K), *b = filled(CT_F32, K * N), *c = filled(CT_F32, M * N),
@@ -463,8 +463,8 @@ START_TEST(part_of_whole) {
 }
 END_TEST
 
-/* Few rows, A and B dense along K: a row has the same bits alone, among any number of others, and
- * whether columns of B follow each other or have a gap between them. */
+/* Few rows, A and B dense along K: a row has the same bits by itself, among any number of others,
+ * and whether columns of B follow each other or have a gap between them. */
 START_TEST(few_rows) {
     enum { M = 32, N = 83, K = 701, GAP = 5 };
     for (int i = 0; cti_isa_at(i / 2); i++) {

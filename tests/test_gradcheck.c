@@ -21,7 +21,7 @@ typedef enum {
     RIGHT,
     HALF, /* x^2 with half its gradient */
     FORWARD_DRIFTS,
-    BACKWARD_DRIFTS, /* from run to run */
+    BACKWARD_DRIFTS, /* the gradient differs from run to run */
     SPENDS_SAVED,    /* backward changes a saved tensor, so a second one gives something else */
     WRITES_INPUT,
     WRITES_COTANGENT,
@@ -277,7 +277,7 @@ START_TEST(a_kink_is_named) {
 END_TEST
 
 typedef struct {
-    double at_zero; /* what a relu's backward gives there */
+    double at_zero; /* the derivative that a relu's backward gives at zero */
 } kinked;
 static ct_tensor *kinked_forward(ct_call *c) { return ct_relu(c->in[0]); }
 static bool kinked_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {

@@ -12,7 +12,7 @@
 #include "memory_faults.h"
 
 static ct_context *context;
-static char *page; /* of the last check */
+static char *page; /* the page of the last check */
 
 static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 3, .threads = 1}); }
 static void teardown(void) {
@@ -28,7 +28,7 @@ typedef struct {
     int64_t at;     /* element whose gradient is not 2 x g ... */
     double factor;  /* ... but this times it; NaN too */
     bool refuses;   /* backward fails */
-    int fails_from; /* from this call on the function fails; 0: never */
+    int fails_from; /* the first call at which the function fails; 0: never */
     int calls, negations;
 } square;
 

@@ -125,7 +125,7 @@ enum { OPS = sizeof ops / sizeof *ops };
 /* ---- which diagnosis fits which kind of mutation ---- */
 
 #define IS(mistake) (1ull << CT_MISTAKE_##mistake)
-/* What is wrong in the formula, in whatever way the numbers show it. */
+/* A mistake of the formula, in any way that the numbers show it. */
 #define FORMULAS                                                                                   \
     (IS(FORMULA) | IS(TERM) | IS(CHAIN) | IS(ROWS) | IS(FACTOR) | IS(PRODUCT_RULE) |               \
      IS(FORWARD_VALUE) | IS(RESIDUAL) | IS(SIGN) | IS(OPERAND) | IS(SCALE))
@@ -174,7 +174,7 @@ static bool is_held_out(const char *op, const char *mutation) {
     return (hash >> 32) % 3 == 0;
 }
 
-/* A derivative that is a function of the output alone is the same whatever x is. */
+/* A derivative that is a function of the output only is the same for every x. */
 static bool is_equivalent(const char *op, const char *mutation) {
     return !strcmp(mutation, "value: y for x") &&
            (!strcmp(op, "tangent") || !strcmp(op, "sigmoid") || !strcmp(op, "exponential"));

@@ -123,7 +123,7 @@ typedef struct {
     wanted wanted;
     ct_shape shape;
     double x[6];     /* all elements of a smaller shape, else repeated; NAN first: random */
-    double other[6]; /* of the second input */
+    double other[6]; /* elements of the second input */
     int inputs;
 } point;
 

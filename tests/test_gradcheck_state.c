@@ -17,7 +17,7 @@ typedef enum {
     FIRST,         /* a static that only the first forward sets */
     IN_ATTRS,      /* attrs point to it */
     MASK,          /* a random mask that forward drew */
-    MASK_OF_FIRST, /* that of the first forward */
+    MASK_OF_FIRST, /* the mask of the first forward */
     STACK,         /* forward pushes, backward pops */
     QUEUE,         /* forward appends, backward takes the first */
     TAKEN          /* backward takes it away */

@@ -386,7 +386,7 @@ START_TEST(values_of_parameters) {
 }
 END_TEST
 
-/* A leaf shows what it holds now; what backward of an op has kept of it too. */
+/* A leaf shows its present values, and so does an op's kept copy of it. */
 START_TEST(a_leaf_that_has_changed) {
     ct_tensor *x = leaf(CT_SHAPE(2)), *y = ct_mul(x, x);
     ct_data_f32(x)[0] = ct_data_f32(x)[1] = 3;

@@ -23,7 +23,7 @@ static bool is_harmless(const char *call, bool writes, bool done) {
         if (!strcmp(call, helpful[i])) return true;
     /* whether what is read is a folder: opening it will tell */
     if (!strcmp(call, "stat")) return !writes;
-    if (!strcmp(call, "close")) return done || !writes; /* of a file that was read */
+    if (!strcmp(call, "close")) return done || !writes; /* the file was only read */
     return !strcmp(call, "fstat") && writes && done;    /* it made another temporary file */
 }
 

@@ -50,7 +50,7 @@ START_TEST(killed_saves) {
     }
     ck_assert(save_beside());
     ck_assert_int_eq(temporary_files(), 0);
-    /* also when the target exists and is not readable */
+    /* the same if the target exists and is not readable */
     ck_assert(WIFSIGNALED(save_in_child(die)));
     ck_assert(save() && chmod(path, 0200) == 0 && WIFSIGNALED(save_in_child(die)) && save());
     ck_assert_int_eq(temporary_files(), 0);
@@ -92,7 +92,7 @@ START_TEST(live_saves_stay) {
 }
 END_TEST
 
-/* ---- races: what another save does between two calls of this one ---- */
+/* ---- races: another save between two calls of this one ---- */
 
 static void remove_temporary(int fd, int command) {
     (void)fd, (void)command;
@@ -182,7 +182,7 @@ START_TEST(renamed_before_it_was_locked) {
     snprintf(name, sizeof name, "%s.renamed", path);
     ck_assert(S_ISREG(about(name).st_mode) && S_ISREG(about(stale_path).st_mode));
     ck_assert_int_eq(unlink(name), 0);
-    ck_assert(save()); /* which removes the one that is left */
+    ck_assert(save()); /* the next save removes the file that is left */
     ck_assert_int_eq(temporary_files(), 0);
 }
 END_TEST

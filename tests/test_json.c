@@ -83,7 +83,7 @@ START_TEST(strings_that_are_none) {
         cti_text text;
         ck_assert_msg(!cti_json_string(&json, &text), "%s is taken", cases[i].json);
         ck_assert_msg(!strcmp(json.fault, cases[i].fault), "%s: %s", cases[i].json, json.fault);
-        /* the first fault stays, whatever is asked for then */
+        /* the first fault stays through later calls */
         int64_t number;
         bool first = true;
         ck_assert(!cti_json_open(&json, '{') && !cti_json_next(&json, '}', &first) &&
@@ -235,7 +235,7 @@ START_TEST(keys_that_are_skipped) {
 }
 END_TEST
 
-/* RFC 3629: the bounds of each length, what is overlong, surrogates, and what is cut off. */
+/* RFC 3629: the bounds of each length, overlong forms, surrogates and cut sequences. */
 START_TEST(utf8) {
     static const struct {
         const char *text;

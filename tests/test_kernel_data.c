@@ -112,7 +112,8 @@ START_TEST(copies) {
             for (int layouts = 0; layouts < 9; layouts++)
                 for (int add = 0; add < 2; add++) {
                     const int64_t m = sizes[s][0], n = sizes[s][1];
-                    /* by rows; by columns; every second element of rows that are three too long */
+                    /* layouts: by rows; by columns; every second element of rows that are three too
+                     * long */
                     const int64_t strides[][2] = {{n, 1}, {1, m}, {2 * n + 3, 2}},
                                   room = m * (2 * n + 3) + 1;
                     const int64_t xr = strides[layouts % 3][0], xc = strides[layouts % 3][1];
@@ -136,7 +137,7 @@ START_TEST(copies) {
 }
 END_TEST
 
-/* Many rows at once: the bits of each alone, of every length around the vector's. */
+/* Many rows at once: the bits of single rows, of every length around the vector's. */
 START_TEST(rows_at_once) {
     table t;
     for (int i = 0; table_at(i, &t); i++)

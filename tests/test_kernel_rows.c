@@ -1,10 +1,10 @@
 /* Kernels of rows and columns, every table against long double: sums of badly conditioned numbers,
  * extrema with NaN and ties, softmax and its relatives, norms, the loss, rotary positions; every
- * length around the vector's; what masks hide leaves no trace. */
+ * length around the vector's; masked elements leave no trace. */
 #include "kernels.h"
 
-/* |got - want| <= ulps units of the last place of want, or of magnitude where that is larger. Where
- * e^(x - m) is what is compared the rounding of x - m alone costs |x - m| / 2 units. */
+/* |got - want| <= ulps units of the last place of want, or of magnitude if it is larger. If
+ * e^(x - m) is compared, the mere rounding of x - m costs |x - m| / 2 units. */
 static void near(table t, const char *what, int64_t n, double got, wide want, double magnitude,
                  double ulps) {
     const double error = error_in_ulp(t, got, want, magnitude);
@@ -26,7 +26,7 @@ START_TEST(sum_of_bad_condition) {
     table t;
     for (int i = 0; table_at(i, &t); i++) {
         array x = filled(t, N, 0.5, 1.5),
-              y = output(t, 1); /* large of both signs: the sum is a thousandth of what is summed */
+              y = output(t, 1); /* a thousandth of the sum of its terms' sizes */
         for (int64_t j = 0; j < N; j++) put(t, x.p, j, get(t, x.p, j) * (j % 2 ? -1000 : 1000) + 1);
         wide want = 0, size = 0;
         for (int64_t j = 0; j < N; j++)
@@ -193,7 +193,7 @@ START_TEST(softmaxes) {
 }
 END_TEST
 
-/* Rows together have the bits that each has alone. */
+/* Rows together have the bits of single rows. */
 START_TEST(rows_together) {
     enum { ROWS = 21 };
     table t;
@@ -385,13 +385,13 @@ END_TEST
 
 /* ---- norms ---- */
 
-/* x[j] less the centre of what is drawn, from which the mean is counted here: a mean of 10,000 has
- * too few digits left even when wide */
+/* x[j] less the centre of the drawn numbers, from which the mean is counted here: a mean of 10,000
+ * has too few digits left even when wide */
 static wide apart(table t, array x, int64_t j, double centre) {
     return (wide)get(t, x.p, j) - (wide)centre;
 }
 
-/* Rows one behind the other, of one size. Sums over rows are added to what was there. */
+/* Rows one behind the other, of one size. Sums over rows are added to the old values. */
 static void norm_of(table t, int64_t rows, int64_t n, double centre, bool weight, bool bias,
                     bool rms) {
     const int64_t all = rows * n;
@@ -444,7 +444,7 @@ static void norm_of(table t, int64_t rows, int64_t n, double centre, bool weight
         if (!rms) near(t, "norm db", n, get(t, db.p, j), want_b[j], (double)(rows + 1), 4);
     }
     array base = filled(t, all, -1, 1),
-          sum = output(t, all); /* dw alone, dx onto something, dx over g, y over x */
+          sum = output(t, all); /* only dw, dx added to something, dx over g, y over x */
     if (rms) t.k->rms_norm_backward(rows, n, x.p, wp, g.p, rstd.p, NULL, NULL, only.p);
     else t.k->layer_norm_backward(rows, n, x.p, wp, g.p, mean.p, rstd.p, NULL, NULL, only.p, NULL);
     EXPECT(memcmp(only.p, dw.p, dw.bytes) == 0, "%s: dw alone", t.isa);

@@ -36,8 +36,8 @@ static wide d_gelu_tanh(wide x) {
     return s + x * s * of_sigmoid(-tanh_u2(x)) * 2 * root_2_over_pi * (1 + 3 * 0.044715L * x * x);
 }
 
-/* The error allowed: ulp[dtype] of the result or, for what cancels or underflows on the way, of
- * magnitude. */
+/* The error allowed: ulp[dtype] of the result or, for results that cancel or underflow on the way,
+ * of magnitude. */
 typedef struct {
     const char *name;
     size_t field;
@@ -96,7 +96,7 @@ static void *field(table t, const function *f, void *pointer, size_t size) {
     return pointer;
 }
 
-static const double specials[] = {/* for f32 some become 0 or infinity */
+static const double specials[] = {/* some become 0 or infinity in f32 */
                                   NAN,      INFINITY, -INFINITY, 0.0,        -0.0,       1.0,
                                   -1.0,     1e-40,    -1e-40,    1e-45,      1e-310,     -1e-310,
                                   5e-324,   FLT_MIN,  -FLT_MIN,  FLT_MAX,    DBL_MAX,    88.7,
@@ -238,7 +238,7 @@ START_TEST(derivatives_far_out) {
 }
 END_TEST
 
-/* Every length around the vector's: in place, alone, and within others the same bits. */
+/* Every length around the vector's: the same bits in place, apart, and within others. */
 START_TEST(map_lengths) {
     enum { LONGEST = 70 };
     const function *f = &maps[_i];

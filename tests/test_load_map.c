@@ -101,7 +101,7 @@ START_TEST(pieces_fill_a_parameter) {
 }
 END_TEST
 
-/* Transposed, and rows of what is transposed, of other dtypes too. */
+/* Transposed tensors and rows of them, of other dtypes too. */
 START_TEST(transposed) {
     enum { IN = 5, OUT = 9 };
     ct_tensor *theirs = random_of(CT_SHAPE(IN, OUT)), *t = ct_transpose(theirs, 0, 1);
@@ -269,7 +269,7 @@ START_TEST(the_report) {
     ct_error_clear(context);
     ck_assert(report.missing == 0 && !*report.missing_names[0]);
 
-    /* of a mapped parameter all pieces or none */
+    /* either all pieces of a mapped parameter are read, or none */
     const ct_load_map map[] = {AS("mapped", "fits"), AS("mapped", "gone", .param_start = 2)};
     opts = (ct_load_opts){.partial = true, .map = map, .n_map = 2, .report = &report};
     ck_assert_msg(ct_load(m, path, opts), "%s", ct_error_message(context));

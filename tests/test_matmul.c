@@ -11,7 +11,7 @@
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 /* The element of an f64 tensor that stands at this index of 8 dims: the last ones are its own, and
- * those of size 1 repeat. */
+ * dims of size 1 repeat. */
 static double *element(ct_tensor *x, const int64_t *index) {
     int64_t offset = 0;
     for (int d = 0; d < ct_ndim(x); d++)
@@ -189,7 +189,7 @@ START_TEST(activated_linear_is_both) {
     for (int i = 0; i < 6 * COUNT(shapes); i++) {
         const ct_shape shape = shapes[i / 6];
         const ct_activation f = activations[i % COUNT(activations)];
-        const bool inner = i % 2, wanted[] = {i / 2 % 3 != 1, i / 2 % 3 != 2}; /* of x, of w */
+        const bool inner = i % 2, wanted[] = {i / 2 % 3 != 1, i / 2 % 3 != 2}; /* dx, dw */
         ct_scope scope = ct_scope_open(context);
         /* cut into blocks of columns */
         const int64_t in = shape.dim[shape.ndim - 1], out = in / 1000 == 4 ? 64 : 7;

@@ -1,4 +1,4 @@
-/* The allocator: size classes, slabs, trimming, limits, and what the statistics say. */
+/* The allocator: size classes, slabs, trimming, limits, and statistics. */
 #include "../src/core/context.h"
 
 #include "one_context.h"
@@ -326,7 +326,7 @@ END_TEST
  * limit, or because they overflow. */
 START_TEST(sizes_beyond_32_bits) {
     ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .memory_limit = 32 << 20});
-    enum { ROWS = 1 << 16, COLS = (1 << 14) + 1 }; /* of f32: 2^32 + 2^18 bytes */
+    enum { ROWS = 1 << 16, COLS = (1 << 14) + 1 }; /* a matrix of f32 has 2^32 + 2^18 bytes */
     ct_tensor *one = ct_ones(c, CT_F32, CT_SHAPE(1)), *rows = ct_ones(c, CT_F32, CT_SHAPE(ROWS, 1)),
               *cols = ct_ones(c, CT_F32, CT_SHAPE(1, COLS)),
               *ids = ct_zeros(c, CT_I64, CT_SHAPE(ROWS));

@@ -79,7 +79,7 @@ START_TEST(unknown_conversions) {
     CUT("%lc", (wint_t)'w');
     CUT("%C", (wint_t)'w');
 #undef CUT
-    print("%lc and %s|end", (wint_t)'w', "short"); /* what fits is printf's own */
+    print("%lc and %s|end", (wint_t)'w', "short"); /* a text that fits is printf's own */
     ck_assert_str_eq(message, "w and short|end");
 }
 END_TEST

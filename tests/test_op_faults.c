@@ -11,7 +11,7 @@
 
 enum { MOST = 16384 }; /* elements of all gradients together */
 
-/* The gradients of the inputs, as doubles. wanted: compares them with those already there. */
+/* The gradients of the inputs, as doubles. wanted: compares them with `bits`. */
 static bool gradients(ct_tensor *const *in, int n, double *bits, bool wanted) {
     for (int i = 0, at = 0; i < n; i++) {
         ct_tensor *grad = in[i] ? ct_grad(in[i]) : NULL;
@@ -80,8 +80,8 @@ static void refuse_each(ct_context *c, const case_line *line, ct_tensor *const *
     ct_scope_close(scope);
 }
 
-/* Runs f on each list of inputs of a line: with all gradients wanted, then with that of one input
- * alone. */
+/* Runs f on each list of inputs of a line: with all gradients wanted, then with only the gradient
+ * of one input at a time. */
 static void each_wish(int index, ct_context_opts opts,
                       void (*f)(ct_context *c, const case_line *line, ct_tensor *const *in,
                                 int n)) {

@@ -1,4 +1,4 @@
-/* What ops refuse, one condition at a time: of several that lead to one message each alone is
+/* What ops refuse, one condition at a time: each of several conditions that lead to one message is
  * enough. */
 #include "op_check.h"
 
@@ -132,11 +132,11 @@ START_TEST(shapes) {
     FAILS(ct_split_heads(REAL(1, 2, 3), 0), CT_ERR_SHAPE, "split_heads");
     FAILS(ct_split_heads(REAL(1, 2, 3), 2), CT_ERR_SHAPE, "split_heads");
     FAILS(ct_cat((ct_tensor *[]){scalar}, 1, 0), CT_ERR_SHAPE, "cat: a scalar has no dim");
-    ck_assert_ptr_null(ct_cat(NULL, 1, 0)); /* no tensor, so no context to say so in */
+    ck_assert_ptr_null(ct_cat(NULL, 1, 0)); /* without a tensor there is no context for the error */
     ck_assert_ptr_null(ct_cat((ct_tensor *[]){x}, 0, 0));
     ck_assert_ptr_null(ct_stack(NULL, 1, 0));
     ck_assert_ptr_null(ct_stack((ct_tensor *[]){x}, 0, 0));
-    const int64_t half = (int64_t)(PTRDIFF_MAX / 8) + 1; /* of bools, of which none is there */
+    const int64_t half = (int64_t)(PTRDIFF_MAX / 8) + 1; /* a dim of bools without elements */
     ct_tensor *wide = NEW(CT_BOOL, 0, half),
               *all[8] = {wide, wide, wide, wide, wide, wide, wide, wide};
     FAILS(ct_cat(all, 8, 1), CT_ERR_MEMORY,

@@ -27,7 +27,7 @@ static ct_module *model(void) { return model_in(context); }
 
 static double gradient(int k, int i, int t) { return cos(3 * i + 7 * k + t) + 0.1 * k; }
 
-/* Sets the gradient of parameter k to that of step t. */
+/* Sets the gradient of parameter k to its value of step t. */
 static void give(ct_module *m, int k, int t) {
     ct_tensor *p = ct_module_get(m, names[k]);
     ct_context *c = ct_context_of(p);
@@ -244,7 +244,7 @@ START_TEST(characters_and_time) {
 }
 END_TEST
 
-/* Any name of tied weights counts, as they were when the optimiser was made. */
+/* Any name of tied weights that they had when the optimiser was made counts. */
 START_TEST(any_name_counts) {
     for (int tied = 0; tied < 4; tied++) {
         ct_module *m = model(), *head = ct_module_new(context, "Head");
@@ -350,7 +350,7 @@ START_TEST(states_of_those_that_are_updated) {
     r[1].frozen = true, r[2].frozen = false;
     update(&r[2], 2, ADAMW, 0.05, 1, 1);
     is(m, r);
-    ct_set_requires_grad(bias, false); /* which gives its gradient back, and the step its state */
+    ct_set_requires_grad(bias, false); /* this gives back its gradient, and the step its state */
     const int64_t with_state = live();
     ck_assert(ct_optim_step(optim) && live() < with_state);
     ct_set_requires_grad(bias, true);

@@ -70,7 +70,7 @@ START_TEST(modules) {
         ck_assert(fabs(largest(ct_forward(ct_layer_norm_new(context, norm), x)) - zero) < 1e-4);
         ck_assert(fabs(largest(ct_forward(ct_rms_norm_new(context, rms), x)) - zero) < 1e-4);
     }
-    /* in a layer's norms, and in those of queries and keys: NaN of a query that is 0 */
+    /* in a layer's norms, and in the norms of queries and keys: NaN of a query that is 0 */
     ct_layer_opts layer = {.embed_dim = 2, .num_heads = 1, .eps = CT_ZERO, .norm_first = true};
     ct_tensor *zeros = ct_zeros(context, CT_F32, CT_SHAPE(1, 1, 2));
     ck_assert(isinf(largest(ct_forward(ct_encoder_layer_new(context, layer), zeros))));
@@ -83,7 +83,7 @@ START_TEST(modules) {
 }
 END_TEST
 
-/* A scale of 0: every key alike, or as the mask alone says, on each way of computing. */
+/* A scale of 0: all keys are equal but for the mask, on each way of computing. */
 START_TEST(attention) {
     for (int64_t t = 1; t < 200; t = 5 * t + 1)
         for (int weights = 0; weights < 2; weights++) {

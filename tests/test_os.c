@@ -99,7 +99,7 @@ START_TEST(long_paths) {
 }
 END_TEST
 
-/* A path without links is what a save of a link goes on with: on Windows \\?\ stands before it. */
+/* A path without links is the target of a save to a link: on Windows \\?\ stands before it. */
 START_TEST(real_paths) {
     char path[CTI_OS_PATH + 64];
     ck_assert(cti_os_real_path(folder, path));
@@ -163,7 +163,7 @@ START_TEST(any_bytes) {
     for (int i = 0; i < 1024; i++) bytes[i] = (char)(i % 3 ? i : "\r\n\x1A\n"[i / 3 % 4]);
     const int fd = cti_os_create(in_folder("bytes"), 0600);
     ck_assert_int_eq(cti_os_write(fd, bytes, 1000), 1000);
-    /* over what is there; what follows is written behind all the same */
+    /* over existing bytes; later bytes are appended all the same */
     ck_assert_int_eq(cti_os_write_at(fd, 10, "0123456789", 10), 10);
     ck_assert_int_eq(cti_os_write(fd, bytes + 1000, 24), 24);
     ck_assert(cti_os_sync(fd));
@@ -224,7 +224,7 @@ START_TEST(replaced_while_open) {
 }
 END_TEST
 
-/* A save over a file that a reader holds; the reader goes on with what it opened. */
+/* A save over a file that a reader holds; the reader goes on with the old file. */
 START_TEST(saved_while_read) {
     ct_module *module = two_numbers();
     const char *path = in_folder(SIZE);
@@ -243,7 +243,8 @@ START_TEST(saved_while_read) {
 }
 END_TEST
 
-/* Several readers, each of what was there when it opened, and what a killed program left beside. */
+/* Several readers, each of the file that it opened, and a killed program's temporary file beside
+ * it. */
 START_TEST(saved_while_several_read) {
     enum { READERS = 4 };
     ct_module *module = two_numbers();

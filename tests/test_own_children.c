@@ -1,5 +1,5 @@
 /* What a caller's modules do inside built-in layers while these run: they free and replace modules,
- * and return tensors that are not theirs; and what a caller has left of a layer's children. */
+ * and return tensors that are not theirs; and layers of which a caller has freed children. */
 #include "nn_check.h"
 
 static const ct_layer_opts opts = {.embed_dim = 6, .num_heads = 3, .hidden = 10, .dtype = CT_F64};
@@ -56,7 +56,7 @@ START_TEST(a_running_module_stays) {
     ck_refused(ct_forward(root, input()), CT_ERR_ARGUMENT, "ct_module_free", "the Own is running");
     ck_assert_ptr_nonnull(ct_forward(root, input())); /* it was replaced */
 
-    ct_module *once = own(free_own_child); /* what is not running may be freed */
+    ct_module *once = own(free_own_child); /* a module that is not running may be freed */
     ct_module_add_child(once, "base", ct_dropout_new(context, 0));
     ck_assert_ptr_nonnull(ct_forward(once, input()));
     no_error();

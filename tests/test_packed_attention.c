@@ -86,7 +86,7 @@ START_TEST(is_attention_of_its_thirds) {
 }
 END_TEST
 
-/* Without x's gradient there is the mask's alone. */
+/* Without x's gradient there is only the mask's. */
 START_TEST(a_mask_alone) {
     ct_tensor *x = ct_randn(context, CT_F64, CT_SHAPE(2, 4, 12)),
               *mask = make((kind){.dtype = CT_F64}, CT_SHAPE(4, 4));

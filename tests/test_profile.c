@@ -1,4 +1,4 @@
-/* The profile: what is counted under which op and module, exactly; how time is divided; when it
+/* The profile: the exact counts of each op and module; how time is divided; when it
  * starts and stops; and that it changes no bit. */
 #include "../ops/update/update.h"
 #include "profile_check.h"
@@ -65,7 +65,7 @@ START_TEST(bytes_made_and_kept) {
     ck_assert_int_eq(op("add")->made, n);
     ck_assert_int_eq(op("add")->kept, 0);
     ck_assert_int_eq(op("exp")->kept, n); /* its output */
-    ck_assert_int_eq(op("mul")->kept, n); /* y for dx alone, and nothing without a gradient */
+    ck_assert_int_eq(op("mul")->kept, n); /* only y for dx, and nothing without a gradient */
     ck_assert_int_eq(op("mul")->made, 2 * n);
     ck_assert_int_eq(op("view")->made + op("view")->bytes, 0);
     calls(op("view"), 2, 0);

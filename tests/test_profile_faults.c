@@ -35,7 +35,7 @@ static void end_step(const fault_end *end, void *input) {
     FAULT_CK(end, !context->profile->open);
 }
 
-/* Each request fails while a step is profiled: the spans of what fails end. */
+/* Each request fails while a step is profiled: the spans of ops that fail end. */
 START_TEST(no_memory_in_a_step) {
     ck_assert(ct_profile_start(context));
     fault_sweep(&(fault_case){.name = "a profiled step",

@@ -1,4 +1,4 @@
-/* The profile's limits, and what it writes: tables and a trace. */
+/* The profile's limits and its output: tables and a trace. */
 #include <unistd.h>
 
 #include "profile_check.h"
@@ -97,7 +97,7 @@ START_TEST(tables_that_are_printed) {
     ct_exp(x);
     apply(x);
     stop();
-    says("\ntw\"i\\c?e?\xff"); /* what a terminal would obey is a ? */
+    says("\ntw\"i\\c?e?\xff"); /* control characters are printed as ? */
     says("outside ops");
     says(" 1 thread\n");
     says("\nTransformerEncoder  ");

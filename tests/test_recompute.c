@@ -1,4 +1,4 @@
-/* ct_recompute: the same bits as without it, the memory it keeps, who gets gradients.
+/* ct_recompute: the same bits as without it, the memory it keeps, the leaves that get gradients.
  * What is refused is in
  * test_recompute_refused.c, layers with ct_layer_opts.recompute in test_recompute_layers.c. */
 #include "../src/autograd/recompute.h"
@@ -24,7 +24,7 @@ static ct_tensor *apply(ct_fn fn, void *arg, ct_tensor *const *in, int n) {
 /* ---- the same bits ---- */
 
 /* A graph in which a leaf, results and parameters are used inside and outside, before and after:
- * gradients of everything, and the loss. `inner` is what ct_recompute runs. */
+ * gradients of everything, and the loss. ct_recompute runs `inner`. */
 static void graph(ct_fn inner, result *out) {
     ct_seed(context, 9);
     ct_scope scope = ct_scope_open(context);
@@ -168,7 +168,7 @@ START_TEST(inputs_twice_and_none) {
 }
 END_TEST
 
-/* ---- who gets gradients ---- */
+/* ---- leaves that get gradients ---- */
 
 static ct_tensor *lookup(ct_tensor *const *in, int n, void *arg) {
     (void)n;
@@ -251,7 +251,7 @@ START_TEST(nothing_is_recorded) {
     no_error();
     ck_assert(!ct_requires_grad(y) && p.runs == 1 && !context->tape_last);
     ct_release(y);
-    ck_assert_int_eq(live(), before); /* what is made in fn has ended */
+    ck_assert_int_eq(live(), before); /* tensors that fn made have ended */
     ct_scope_close(scope);
 }
 END_TEST
@@ -369,7 +369,7 @@ START_TEST(drawn_as_one_node) {
 END_TEST
 
 /* A gradient leaves the node's edges only after its own backward, through nodes that stand before
- * it then: what counts the uses of a leaf can see both. */
+ * it then: code that counts the uses of a leaf can see both. */
 static const cti_node *watched;
 static ct_tensor *watch(ct_tensor *const *in, int n, void *arg) {
     ct_tensor *y = block(in, n, arg);

@@ -1,5 +1,5 @@
-/* ct_layer_opts.recompute: every kind of layer, alone and in stacks, gives the same bits as without
- * it, and keeps less. */
+/* ct_layer_opts.recompute: every kind of layer, single and in stacks, gives the same bits as
+ * without it, and keeps less. */
 #include "../src/autograd/recompute.h"
 
 #include "recompute_check.h"
@@ -156,7 +156,7 @@ START_TEST(memory) {
 }
 END_TEST
 
-/* ---- where it does nothing ---- */
+/* ---- runs that record nothing ---- */
 
 START_TEST(evaluation_caches_and_weights) {
     ct_module *m = ct_encoder_new(context, opts_of(true), 2, false);
@@ -199,7 +199,7 @@ static void own_child(bool recompute, result *out) {
             ct_set_requires_grad(p.tensor, false);
     ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(B, T, E)), /* has no gradient */
         *y = ct_encoder_forward(m, x, (ct_stack_call){0});
-    ck_assert_int_eq(recomputed(), recompute); /* of layer 0 nothing has a gradient */
+    ck_assert_int_eq(recomputed(), recompute); /* nothing of layer 0 has a gradient */
     finish(out, m, y, NULL, 0);
     ct_module_free(m);
     ct_scope_close(scope);

@@ -1,4 +1,4 @@
-/* ct_recompute: arguments it refuses, and what a first or a second run may not do. */
+/* ct_recompute: arguments that it refuses, and mistakes of a first or a second run. */
 #include "../src/autograd/recompute.h"
 
 #include "recompute_check.h"
@@ -86,7 +86,7 @@ static ct_tensor *acts(ct_tensor *const *in, int n, void *arg) {
     return y;
 }
 
-/* Whether forward and backward of it succeed; *a has what it was run with. */
+/* Whether forward and backward of it succeed; *a holds its arguments. */
 static bool run_actor(actor *a, act what, int odd_run) {
     *a = (actor){.part = part_of(3), .act = what};
     a->part.odd_run = odd_run;
@@ -164,7 +164,7 @@ START_TEST(what_a_run_may_do) {
     actor a;
     for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++)
         for (int odd = EACH_RUN; odd <= 2; odd++) {
-            /* by other ops in one of two runs, though the result is the same */
+            /* other ops in one of two runs are an error, even with the same result */
             const bool differs = odd > 0 && allowed[i] != RELEASES_INPUT;
             const bool done = run_actor(&a, allowed[i], odd);
             ck_assert_msg(done != differs, "%d in run %d: %s", (int)i, odd,
@@ -197,7 +197,7 @@ START_TEST(changes_in_place) {
         part p = part_of(3);
         ct_tensor *x = ct_neg(parameter(CT_SHAPE(2, 3))), *y = ct_recompute(block, &p, &x, 1);
         if (which == 0) ct_init_constant(p.w, 1);
-        if (which == 1) ct_init_constant(p.b, 1); /* which linear does not read in its backward */
+        if (which == 1) ct_init_constant(p.b, 1); /* linear's backward does not read it */
         if (which == 2) ct_copy_into(x, ct_ones(context, CT_F32, CT_SHAPE(2, 3)));
         if (which == 3) ct_copy_into(y, x); /* the result is not kept */
         ck_assert_int_eq(ct_backward(ct_sum(y, CT_ALL, false)), which == 3);

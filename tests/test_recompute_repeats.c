@@ -25,7 +25,7 @@ enum { STEPS = 5, SIDE = 3 };
 typedef struct {
     kind step[STEPS];
     ct_tensor *a, *b, *constant, *outside;
-    double p; /* of dropout */
+    double p; /* the probability of dropout */
 } steps;
 
 static ct_tensor *run_steps(ct_tensor *const *in, int n, void *arg) {
@@ -72,7 +72,7 @@ static void change(steps *s) {
     }
 }
 
-/* Gradients of x, a and b, as far as they are there. */
+/* Gradients of x, a and b, if they have one. */
 static void gradients(steps s, ct_tensor *x, bool recompute, bool changes, result *r) {
     ct_tensor *a = s.a, *b = s.b;
     ct_rng_set(context, (ct_rng){.seed = 5});

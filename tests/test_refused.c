@@ -1,4 +1,4 @@
-/* What tensors, ops of one's own, scopes, backward and printing refuse, and what each says of a
+/* Refusals of tensors, ops of one's own, scopes, backward and printing, and each one's error for a
  * tensor that has no values or has ended. */
 #include "../src/core/context.h"
 
@@ -234,7 +234,7 @@ START_TEST(variables) {
 }
 END_TEST
 
-/* Each element is printed in its own way, at both ends of what is not scientific. */
+/* Each element is printed in its own way, at both ends of the range without an exponent. */
 START_TEST(printing) {
     const struct {
         ct_tensor *tensor;

@@ -13,7 +13,7 @@ static uint32_t bits_of(float x) {
     return bits;
 }
 
-/* Kernels that round: the specification, and those of this machine's instruction sets. */
+/* Kernels that round: the specification, and the kernels of this machine's instruction sets. */
 static int rounding_isas(rounding_isa list[4]) {
     int n = 0;
     rounding_isa_of(&list[n++], "scalar", "the specification", &cti_bf16_scalar, NULL, NULL);
@@ -229,7 +229,7 @@ START_TEST(alone) {
 }
 END_TEST
 
-/* An instruction set without such kernels has f32's bits whatever is set; so have small products,
+/* An instruction set without such kernels has f32's bits with any setting; so have small products,
  * and f64, with each. */
 START_TEST(not_rounded) {
     static const int64_t sizes[] = {5, 64, 200}; /* the last is large */

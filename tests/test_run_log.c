@@ -148,7 +148,7 @@ static bool resume(int64_t steps) {
 
 #define THREE LINE("1") "\n" LINE("2") "\n" LINE("3") "\n"
 
-/* What is behind the step is cut, whatever it is, and the next line follows. */
+/* Everything behind the step is cut, and the next line follows. */
 START_TEST(cut_and_gone_on) {
     static const char *const behind[] = {
         "",   "{\"step\":4,\"lo",       LINE("4") "\n", LINE("4") "\n" LINE("5") "\n" LINE("6"),
@@ -208,7 +208,7 @@ START_TEST(another_log) {
 }
 END_TEST
 
-/* Longer than what is read at once. */
+/* Longer than one read. */
 START_TEST(many_lines) {
     enum { N = 3000 };
     FILE *file = fopen(path, "wb");
@@ -240,7 +240,7 @@ END_TEST
 
 START_TEST(what_is_no_file) {
     ck_assert(!run_log_open(&the_log, "/dev/null/log") && strstr(the_log.fault, "Not a directory"));
-    /* what is no file can be written by a run that begins */
+    /* a run that begins can write to a device or pipe */
     ck_assert_msg(run_log_open(&the_log, "/dev/null"), "%s", the_log.fault);
     ck_assert(run_log_is_new(&the_log) && run_log_append(&the_log, &(log_line){.step = 1}) &&
               run_log_sync(&the_log));
@@ -276,7 +276,7 @@ static bool is_there(const char *file) {
     return found != NULL;
 }
 
-/* A program that is stopped removes its temporary file while that is open; where one could not, a
+/* A program that is stopped removes its temporary file while that is open; if one could not, a
  * later program, which may have the same number, takes another name. */
 START_TEST(a_file_beside) {
     char target[256], left[256], name[256];
@@ -299,7 +299,7 @@ START_TEST(folders) {
     char none[128];
     snprintf(none, sizeof none, "%s/none", folder);
     ck_assert(!system_may_write_in(none) && errno == ENOENT);
-    /* who has locked a folder lists it, and writes, renames and removes in it */
+    /* a program that has locked a folder lists it, and writes, renames and removes in it */
     const int lock = system_lock_folder(folder);
     put("x", 1);
     bool found = false;

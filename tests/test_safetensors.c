@@ -1,5 +1,6 @@
 /* Tensors of one's own in files: ct_tensors_save writes what ct_safetensors_read gives back, floats
- * are rounded to narrower ones as they should be, and what cannot be read says why. */
+ * are rounded to narrower ones as they should be, and unreadable files are errors that give the
+ * reason. */
 #include <math.h>
 
 #include "files.h"
@@ -119,7 +120,7 @@ static double value_of(unsigned bits, int fraction, int bias) {
     return sign * ldexp(part + (1 << fraction), exponent - bias - fraction);
 }
 
-/* Each 16-bit float comes back as it is, and what lies between two of them goes to the nearer one
+/* Each 16-bit float comes back as it is, and a number between two of them goes to the nearer one
  * or, from the middle, to the even one. _i: f16 or bf16, from f32 or f64. */
 START_TEST(rounds_to_nearest_even) {
     const int fraction = _i & 1 ? 7 : 10, bias = _i & 1 ? 127 : 15;

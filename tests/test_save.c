@@ -1,4 +1,4 @@
-/* Writing files: what is written is read back to the same bits, a target is replaced whole or not
+/* Writing files: tensors are read back to the same bits, a target is replaced whole or not
  * at all, and temporary files that a killed save has left are removed. */
 #include <pthread.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
-/* Saves by a map: what a load by the same map has read goes back under its own names, in its own
- * shapes, to the same bits. */
+/* Saves by a map: tensors that a load by the same map has read go back under their own names, in
+ * its own shapes, to the same bits. */
 #include "files.h"
 #include "suite.h"
 

@@ -83,7 +83,7 @@ START_TEST(viewed_or_refused) {
                 ck_assert_msg(ct_to_f64(copy, place, 12), "%s", ct_error_message(context));
                 ck_assert_mem_eq(want, place, sizeof want);
                 /* values are places: along each dim of size n a view must step by one difference,
-                 * whatever the other dims are */
+                 * for any other dims */
                 bool regular = true;
                 int64_t inner = 1;
                 for (int d = shapes[s].ndim - 1; d >= 0; inner *= shapes[s].dim[d--])

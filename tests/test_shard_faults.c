@@ -1,6 +1,6 @@
-/* Every call into the system and every request for memory fails once, in what writes and reads sets
- * of shards and tensors: errors say so, nothing is left open or behind, and the set that was there
- * is whole, or there is none. */
+/* Every call into the system and every request for memory fails once, in code that writes and reads
+ * sets of shards and tensors: errors say so, nothing is left open or behind, and the set that was
+ * there is whole, or there is none. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -8,7 +8,7 @@
 
 #define INDEX "model.safetensors.index.json"
 
-static ct_module *target; /* what is loaded into */
+static ct_module *target; /* the target of loads */
 static ct_tensor *tensors[4];
 static ct_load_report report;
 
@@ -69,7 +69,7 @@ static bool save_set(int64_t bytes) {
 }
 static bool same_number(void) { return save_set(64); }
 static bool other_number(void) { return save_set(1000); }
-/* Rows and transposed matrices, put together to what they were. */
+/* Rows and transposed matrices, put together again. */
 static bool save_by_map(void) {
     static const ct_load_map map[] = {
         {.param = "fc.weight", .file = "fc.weight", .rows = 2},
@@ -190,7 +190,7 @@ static void check_set(const fault_end *end, const shard_run *r) {
     if (loads)
         FAULT_CK(end, first_of(target) == 2 || (!end->done && r->there && first_of(target) == 1));
     if (index || !r->there || !strncmp(end->struck, "cti_take", 8)) return;
-    /* only renames, syncs of the folder and what they need leave no index */
+    /* only failures of these calls leave no index */
     static const char *const calls[] = {"rename", "fsync", "lstat", "fstat", "open", "fchmod"};
     bool may = false;
     for (int i = 0; i < 6; i++) may |= !strcmp(end->struck, calls[i]);
@@ -270,7 +270,7 @@ END_TEST
 
 /* ---- a set that is replaced while it is opened ---- */
 
-static ct_module *writer; /* of another context */
+static ct_module *writer; /* a module of another context */
 static int64_t writer_bytes;
 
 static void fill(ct_module *m, double value) {

@@ -1,4 +1,4 @@
-/* Sets of shards: what ct_save divides is loaded again by folder and by index, sets replace each
+/* Sets of shards: the shards of ct_save are loaded by folder and by index, sets replace each
  * other whole, and hostile indices are refused. */
 #include <sys/stat.h>
 
@@ -134,7 +134,7 @@ START_TEST(a_set_of_nothing) {
 }
 END_TEST
 
-/* With as many files as before or another number, the new set is what is read; a reader that was
+/* With as many files as before or another number, the new set is read; a reader that was
  * open keeps the old one. */
 START_TEST(a_set_replaces_another) {
     ct_module *to = some();
@@ -203,7 +203,7 @@ START_TEST(accepted_index) {
         ck_assert_msg(ct_load(two_numbers(), in_folder("set"), (ct_load_opts){0}), "%zu: %s", i,
                       ct_error_message(context));
     }
-    /* what the index leaves out is not there */
+    /* tensors that the index leaves out are missing */
     make_set("{\"weight_map\":{}}");
     ck_refused(ct_load(two_numbers(), in_folder("set"), (ct_load_opts){0}), CT_ERR_FORMAT, "set",
                "missing: w");

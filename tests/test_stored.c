@@ -1,7 +1,7 @@
 /* Kernels whose stored type is not their computed type: f32 in memory, f64 in arithmetic, f32 being
  * a struct that C does not convert by itself. No dtype of the library is like that yet; a 16-bit
- * one would be. Each kernel is compared with that of f64 on the same numbers: what it writes must
- * be the f64 result, rounded to f32 where it is stored. */
+ * one would be. Each kernel is compared with f64's on the same numbers: its results must
+ * be the f64 result, rounded to f32 when stored. */
 #define CTI_F64_KERNELS
 #define CTI_STORED_APART
 #if defined __x86_64__ && !defined __clang__ /* clang has no target for a part of a file */

@@ -1,5 +1,5 @@
-/* Values in a few numbers, as the drawn graph shows them: every element up to eight, then counts
- * and extremes; what is not finite is counted apart. */
+/* Values in a few numbers, for the drawn graph: every element up to eight, then counts
+ * and extremes; infinities and NaN are counted apart. */
 #include "../src/core/context.h"
 #include "../src/core/summary.h"
 

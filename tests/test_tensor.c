@@ -31,7 +31,7 @@ START_TEST(shapes_that_cannot_be) {
 }
 END_TEST
 
-/* The checks of a 32-bit machine: sizes are 64 bits and are compared with the largest size_t there.
+/* The checks of a 32-bit machine: sizes are 64 bits and are compared with its largest size_t.
  */
 START_TEST(sizes_are_checked_against_the_machine) {
     int64_t numel;
@@ -116,7 +116,7 @@ START_TEST(wrapping_with_any_strides) {
     x = ct_wrap(context, CT_F64, CT_SHAPE(4, 3), (int64_t[]){1, 4}, data); /* transposed */
     ck_refused(ct_data_f64(x), CT_ERR_ARGUMENT, "contiguous", "(4, 3)");
     ck_assert(ct_to_f64(x, out, 12) && out[1] == 4 && out[3] == 1 && out[11] == 11);
-    x = ct_wrap(context, CT_F64, CT_SHAPE(2, 3), (int64_t[]){-4, -1}, data + 11); /* from the end */
+    x = ct_wrap(context, CT_F64, CT_SHAPE(2, 3), (int64_t[]){-4, -1}, data + 11); /* backwards */
     ck_assert(ct_to_f64(x, out, 6) && out[0] == 11 && out[2] == 9 && out[3] == 7 && out[5] == 5);
     /* one row, three times */
     x = ct_wrap(context, CT_F64, CT_SHAPE(3, 2), (int64_t[]){0, 2}, data);

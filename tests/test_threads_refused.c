@@ -72,7 +72,8 @@ START_TEST(no_help) {
 }
 END_TEST
 
-/* A caller's handlers run in its own threads, but that of a fault runs where the fault is. */
+/* A caller's handlers run in its own threads, but a handler of a fault runs in the thread of the
+ * fault. */
 static void get_mask(void *arg) { pthread_sigmask(SIG_SETMASK, NULL, arg); }
 
 START_TEST(signals_of_a_thread) {

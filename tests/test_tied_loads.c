@@ -288,7 +288,7 @@ START_TEST(ignored_names) {
     opts.ignore = all;
     path = put_tied((ct_tensor *[]){w, other, NULL}, "", false);
     ck_refused(ct_load(m, path, opts), CT_ERR_FORMAT, path, "wte.weight and head.weight are one");
-    /* by a map */
+    /* a load by a map */
     static const char *const theirs[] = {"_orig_mod.wte.*", NULL};
     static const ct_load_map map[] = {AS("*", "_orig_mod.*")};
     path = put_tied((ct_tensor *[]){w, other, NULL}, "_orig_mod.", false);

@@ -108,7 +108,7 @@ static void begin_cut(void *arg) {
 }
 static void check_cut(const fault_end *end, void *arg) {
     (void)arg;
-    /* what is read is another file, and this one is not, or not any more */
+    /* another file is read, and this one is not, or no longer */
     if (end->done) {
         FAULT_CK(end, end->struck || is_right());
     } else {
@@ -118,7 +118,7 @@ static void check_cut(const fault_end *end, void *arg) {
     ct_scope_close(scope);
 }
 
-/* The first file is cut where it is about to be read. */
+/* The first file is cut just before each of its reads. */
 START_TEST(cut_while_it_is_read) {
     fault_sweep(&(fault_case){.name = "a file that is cut",
                               .kind = FAULT_SHRINK,

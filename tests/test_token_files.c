@@ -175,7 +175,7 @@ static const struct {
 };
 enum { CHANGES = sizeof changes / sizeof *changes };
 
-/* Whether the file is open or, as one of 65, has been closed again. */
+/* Whether the file is open; one of 65 has been closed again. */
 START_TEST(files_that_change) {
     const int k = _i % CHANGES, files = _i < CHANGES ? 1 : 65;
     for (int f = files; f-- > 0;) changed = put_ids(f, f ? 0 : IDS, 2, 0);

@@ -80,8 +80,8 @@ START_TEST(shuffle_is_uniform) {
 }
 END_TEST
 
-/* Where items go says nothing about where they were, their neighbours are not theirs before, and
- * another seed or epoch is another order. */
+/* The places of items do not depend on their old places, their neighbours are not theirs before,
+ * and another seed or epoch is another order. */
 START_TEST(shuffle_shuffles) {
     enum { N = 10007 };
     double product = 0;
@@ -232,7 +232,7 @@ START_TEST(a_batch_depends_on_its_index_alone) {
 }
 END_TEST
 
-/* Epochs and seeds differ in their order; an epoch that begins inside a batch begins there. */
+/* Epochs and seeds differ in their order; an epoch may begin inside a batch. */
 START_TEST(epochs_differ) {
     put_ids(0, 50 * T + 1, 2, 0);
     ct_tokens *tokens = open_ids(context, 1, (ct_tokens_opts){0});

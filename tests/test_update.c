@@ -225,12 +225,12 @@ static ct_tensor *saved_by(int which, ct_tensor *x, ct_tensor *ids) {
     switch (which) {
     case 0: return ct_layer_norm(x, NULL, NULL, 1e-5);
     case 1: return ct_cross_entropy(x, ids, (ct_cross_entropy_opts){0});
-    case 2: return ct_mul(ct_select(x, 0, 0), ct_select(x, 0, 1)); /* a view of what changes */
+    case 2: return ct_mul(ct_select(x, 0, 0), ct_select(x, 0, 1)); /* views of the tensor */
     default: return ct_logsumexp(x, -1);
     }
 }
 
-/* Writing to what backward reads is an error of that backward; writing to anything else is not. */
+/* A write to a tensor that backward reads is an error of that backward; other writes are not. */
 START_TEST(values_changed_since) {
     ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(2, 3)), true),
               *ids = I64(0, 2);

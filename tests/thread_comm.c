@@ -10,7 +10,7 @@ typedef struct message message;
 struct message {
     message *next;
     int tag;
-    int64_t number; /* among those of its tag */
+    int64_t number; /* its place among messages of its tag */
     size_t size;
     const void *data; /* the sender's, or behind the struct */
     bool received, owned;

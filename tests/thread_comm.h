@@ -13,8 +13,8 @@ typedef struct {
     /* Call number `fail_at` of start, from 1, of rank `fail_rank` fails; 0: none does. */
     int64_t fail_at;
     int fail_rank;
-    bool dies; /* all later ones fail too, and to others the rank has left, as one that is killed */
-    const char *last_isa; /* of the last rank's context; NULL: that of all */
+    bool dies; /* all later calls fail too, and for others the rank has left like a killed one */
+    const char *last_isa; /* the set of the last rank's context; NULL: the set of all ranks */
     /* Called at the begin of each of the engine's functions, with its name; false: start fails.
      * NULL: nothing is called */
     bool (*within)(ct_comm *comm, const char *function);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 typedef struct {
-    /* of input 0, its last dim the columns; elements of input 0 and of the output */
+    /* sizes of input 0, whose last dim is the columns; elements of input 0 and of the output */
     int64_t rows, columns, n, m;
     const double *x[2];
     double *y;
