@@ -27,7 +27,7 @@
 
 enum { NONCE = 32 };
 static int result;
-static double seconds; /* of work that the test may take */
+static double seconds; /* the time limit of the test */
 static bool sanitized;
 static unsigned long memory_mib;
 static ct_context *context;
@@ -90,7 +90,7 @@ static void end_as_failed(int points, const failure *t) {
     end(verdict, t);
 }
 
-/* The hint is the diagnosis, or else `word`, or else the sentence itself. */
+/* The diagnosis is the hint; without one it is `word`; without that, the sentence itself. */
 static void fail_with(int points, const char *word, const char *report, const char *format,
                       va_list args) {
     char said[2048], sentence[2048 + 64];
@@ -100,7 +100,7 @@ static void fail_with(int points, const char *word, const char *report, const ch
                                 : &(failure){word ? word : said, sentence, "", report});
 }
 
-/* Fails with a word that is said where there is no hint. */
+/* Fails with a word that is said without a hint. */
 static void fail_reporting(const char *word, const char *report, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 static void fail_reporting(const char *word, const char *report, const char *format, ...) {
@@ -135,8 +135,8 @@ void course_hint(const char *format, ...) {
 
 /* ---- memory ---- */
 
-/* The linker hands malloc and its like here. What is new holds NaN, and what is not there ends
- * the test. */
+/* The linker hands malloc and its like here. New memory holds NaN, and memory that cannot be had
+ * ends the test. */
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
@@ -200,7 +200,7 @@ static double *values_of(const char *what, ct_tensor *tensor) {
 
 static double number(double x) { return isnan(x) ? fabs(x) : x; } /* printf knows a -nan */
 
-/* How far off, in units of what is allowed. */
+/* The error in units of the tolerance. */
 static double excess(double got, double expected, double tolerance) {
     if (got == expected || (isnan(got) && isnan(expected))) return 0;
     if (!isfinite(got) || !isfinite(expected)) return INFINITY;
@@ -208,7 +208,7 @@ static double excess(double got, double expected, double tolerance) {
     return error <= allowed ? 0 : error / fmax(allowed, 1e-300);
 }
 
-/* Both tensors as ct_print shows them, where they are small. */
+/* Both tensors as ct_print shows them, if they are small. */
 static void show(FILE *report, ct_tensor *got, ct_tensor *expected) {
     if (!report || ct_numel(got) > 40) return;
     fprintf(report, "got\n"), ct_print(got, report);
@@ -394,7 +394,7 @@ void course_gradient_is(const char *what, const ct_op *op, const void *attrs, ct
     }
 }
 
-static const char *timed; /* what of which backward runs */
+static const char *timed; /* the name of the function whose backward is timed */
 static double allowed_seconds;
 
 static void too_long(int signal) {
@@ -413,7 +413,7 @@ static void time_limit(double after) {
 
 static double work(void) { return (double)clock() / CLOCKS_PER_SEC; }
 
-/* fn(in), and grad[i] of sum(weights fn(in)), NULL where there is none; weights are made if there
+/* fn(in), and grad[i] of sum(weights fn(in)), NULL if there is none; weights are made if there
  * are none. */
 static ct_tensor *gradients_of(const char *what, ct_fn fn, void *arg, ct_tensor *const *in, int n,
                                ct_tensor **weights, bool limited, ct_tensor *grad[MOST_INPUTS]) {
@@ -472,7 +472,7 @@ static bool limit(int what, unsigned long soft, unsigned long hard) {
     return setrlimit(what, &(struct rlimit){soft, hard}) == 0;
 }
 
-/* No network, and every file system read-only, for this process alone. */
+/* No network, and every file system read-only, for this process only. */
 static bool namespaces(void) {
 #ifdef __linux__
     enum { MOUNT_SETATTR = 442, RECURSIVE = 0x8000 };

@@ -9,7 +9,7 @@ typedef struct {
     const char *name; /* "backward", an identifier */
     int points;
     void (*run)(ct_context *context); /* passed when it returns with no error pending */
-    bool hidden; /* students do not see how it ends; may be left out, as the next line allows */
+    bool hidden; /* students do not see how it ends; may be left out, which the next line allows */
 } course_test;
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
@@ -26,7 +26,7 @@ void course_fail(const char *format, ...) __attribute__((format(printf, 1, 2), n
 void course_partial(int points, const char *format, ...)
     __attribute__((format(printf, 2, 3), noreturn));
 
-/* The diagnosis of this test's failure, should it fail from here on: what the mistake looks like.
+/* The diagnosis of this test's failure, should it fail from here on: the mistake in a few words.
  * It stands before the sentence of that failure. Each call replaces the last one's; an empty one
  * takes it back. */
 void course_hint(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -43,18 +43,17 @@ void course_value(const char *what, ct_tensor *got, ct_tensor *expected, double 
 
 /* ---- wrong forwards that have a name ---- */
 
-/* A mistake that a forward may have: mistakes[i] is in a set where its bit i is. */
+/* A mistake that a forward may have: a set has mistakes[i] if its bit i is 1. */
 typedef struct {
-    const char
-        *what;   /* continues "this is what comes out ", as in "without the scale 1 / sqrt d" */
-    bool easier; /* the gradient is then easier than the right one: it gets no points */
+    const char *what; /* ends "this is what comes out ": "without the scale 1 / sqrt d" */
+    bool easier;      /* the gradient is then easier than the right one: it gets no points */
 } course_mistake;
 __extension__ typedef unsigned __int128 course_set;
 #define COURSE_BIT(mistake) ((course_set)1 << (mistake))
 static inline bool course_has(course_set set, int mistake) { return set >> mistake & 1; }
 
-/* The right forward (the empty set, 0), or what the mistakes of the set make of it, by the
- * library's ops, so that it can be differentiated. NULL where these inputs do not allow the
+/* The right forward (the empty set, 0), or the forward with the mistakes of the set, by the
+ * library's ops, so that it can be differentiated. NULL if these inputs do not allow the
  * mistake; an error is cleared. */
 typedef ct_tensor *(*course_variant)(ct_tensor *const *in, int n, void *arg, course_set mistakes);
 
@@ -73,28 +72,29 @@ typedef struct {
     course_variant variant;
     const course_mistake *mistakes;
     int count;
-    const char *const *inputs; /* "k: sequence, key, column", the name and what its last dims count;
-                                * of each input, then of the result. NULL: they have numbers */
-    course_probe probe;        /* or NULL */
-    course_explain explain;    /* or NULL */
+    /* "k: sequence, key, column", the name and the meaning of its last dims; of each input, then of
+     * the result. NULL: they have numbers */
+    const char *const *inputs;
+    course_probe probe;     /* or NULL */
+    course_explain explain; /* or NULL */
 } course_function;
 #define COURSE_FUNCTION(yours, variant, mistakes, ...)                                             \
     {yours, variant, mistakes, sizeof(mistakes) / sizeof *(mistakes), __VA_ARGS__}
 
-/* As course_value of f->yours(in) and f->variant(in, 0), with the same random numbers. Where they
+/* As course_value of f->yours(in) and f->variant(in, 0), with the same random numbers. If they
  * differ it is said which mistake gives the same to nine digits: one of the table; an input, or the
  * result, of which only the first or last of a dim is read, or whose dims are exchanged; or two of
- * the table. Else it is said what `explain` finds, and which elements depend on what they must
- * not, or do not on what they must. */
+ * the table. Otherwise the words of `explain` are said, and the elements that depend on inputs that
+ * they must not, or do not on inputs that they must. */
 void course_forward(const char *what, const course_function *f, void *arg, ct_tensor *const *in,
                     int n, double tolerance);
 
 /* The same at the beginning of a gradient's test. A forward whose mistakes have a name, none of
  * them one that makes the gradient easier, does not end the test: it goes on with the gradient of
- * what was written, and ends with about half of its points if that is right.
+ * the forward that was written, and ends with about half of its points if that is right.
  *
  * This cannot be had for less work: an op that gives its input, zeros, or anything that is not
- * known by name gets nothing, and the gradient is compared with that of the variant
+ * known by name gets nothing, and the gradient is compared with the gradient of the variant
  * (course_as_yours) at the same large inputs. */
 void course_forward_first(const char *what, const course_function *f, void *arg,
                           ct_tensor *const *in, int n, double tolerance);
@@ -118,11 +118,11 @@ void course_gradient_is(const char *what, const ct_op *op, const void *attrs, ct
                         int n, ct_tensor *const *expected, double tolerance);
 
 /* The gradients of two functions at the same inputs, with one random cotangent: they must agree to
- * `tolerance` of an input's largest. For tens of thousands of inputs, where a backward that takes
- * differences of its own forward runs out of time: a fifth of the test's, and a hundred forwards;
- * or for inputs where differences lose more digits than `tolerance` allows. Inputs that are NULL or
- * not f64 have no gradient. Where the functions themselves differ (another test's matter) only the
- * time counts. */
+ * `tolerance` of an input's largest. For tens of thousands of inputs, for which a backward that
+ * takes differences of its own forward runs out of time: a fifth of the test's, and a hundred
+ * forwards; or for inputs where differences lose more digits than `tolerance` allows. Inputs that
+ * are NULL or not f64 have no gradient. Where the functions themselves differ (another test's
+ * matter) only the time counts. */
 void course_gradient_as(const char *what, ct_fn yours, ct_fn librarys, void *arg,
                         ct_tensor *const *in, int n, double tolerance);
 

@@ -1,4 +1,4 @@
-/* What wrong values look like, told from them and the right ones alone: all zeros, a constant
+/* Descriptions of wrong values, told only from them and the right ones: all zeros, a constant
  * factor, transposed, only the first row right ... Every sentence is a fact about the numbers, to
  * nine digits. Part of course.c. */
 #ifndef COURSE_LIKENESS_H
@@ -25,7 +25,7 @@ typedef struct {
 
 static bool near(double a, double b) { return a == b || fabs(a - b) <= 1e-9 * fmax(1, fabs(b)); }
 
-/* ---- what each wrong number is, of the one that it must be ---- */
+/* ---- each wrong number as a function of the right one ---- */
 
 static double minus(double x) { return -x; }
 static double inverse(double x) { return 1 / x; }
@@ -148,7 +148,7 @@ static bool nearly_right(likeness *l) {
                                (int)floor(-log10(worst)));
 }
 
-/* ---- where they are ---- */
+/* ---- the places of wrong numbers ---- */
 
 static int64_t step_of(ct_shape shape, int d) {
     int64_t step = 1;
@@ -170,7 +170,7 @@ static bool moved(const likeness *l, int d, bool reversed, int64_t by) {
     return true;
 }
 
-/* Dims a and b exchanged: as got's shape has it (equal sizes), or in memory alone. */
+/* Dims a and b exchanged: as got's shape has it (equal sizes), or only in memory. */
 static bool exchanged(const likeness *l, int a, int b, bool in_memory) {
     if (!in_memory && l->shape.dim[a] != l->shape.dim[b]) return false;
     ct_shape other = l->shape;
@@ -256,7 +256,7 @@ static bool by_rows(likeness *l) {
     return false;
 }
 
-/* Appended to what is said: which are wrong, where all of an index are or none. */
+/* Appends the places of wrong elements, if all elements of an index are wrong or none. */
 static void append_where(likeness *l) {
     const size_t at = strlen(l->said);
     const char *join = at ? "; " : "";
@@ -362,8 +362,8 @@ static bool as_before(likeness *l) {
            SAY(l, "this is what the call before gave, for other inputs: does it keep something?");
 }
 
-/* Also to be called of right ones, which as_before must know. Nothing is said of what looks like
- * nothing known. */
+/* Also to be called with right values, which as_before must know. Nothing is said of values without
+ * a known pattern. */
 static void looks_like(const double *got, const double *expected, ct_shape shape,
                        const bool *is_wrong, int64_t wrong, char *said, size_t size) {
     int64_t n = 1;

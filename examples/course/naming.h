@@ -1,5 +1,5 @@
-/* Wrong forwards: which mistake gives the same numbers, and what can be found out where none does.
- * Part of course.c. */
+/* Wrong forwards: the mistake that gives the same numbers; if none does, whatever else can be found
+ * out. Part of course.c. */
 #ifndef COURSE_NAMING_H
 #define COURSE_NAMING_H
 
@@ -32,7 +32,7 @@ static reading reading_of(int number, int n) {
     return r;
 }
 
-/* x as it is read, or NULL where it cannot be. */
+/* x as it is read, or NULL if it cannot be. */
 static ct_tensor *read_so(ct_tensor *x, const reading *r) {
     if (!x || r->other > ct_ndim(x) || r->dim > ct_ndim(x)) return NULL;
     const int dim = ct_ndim(x) - r->dim, other = ct_ndim(x) - r->other;
@@ -113,14 +113,14 @@ typedef struct {
     int reading; /* its number and one more; 0: none */
 } guess;
 
-static guess wrongs; /* of the forward whose gradient is asked for */
+static guess wrongs; /* the mistakes of the forward whose gradient is asked for */
 static char wrongs_hint[sizeof hint];
-/* What fits here, but not at the probe: said where nothing else can be. */
+/* A mistake that fits here, but not at the probe: said if nothing fits better. */
 static char only_here[sizeof hint];
 
 static bool nothing(guess g) { return g.mistakes == 0 && g.reading == 0; }
 
-/* NULL where there is none. */
+/* NULL if there is none. */
 static ct_tensor *guessed(const course_function *f, void *arg, ct_tensor *const *in, int n,
                           guess g) {
     ct_tensor *out =
@@ -137,8 +137,8 @@ ct_tensor *course_as_yours(const course_function *f, ct_tensor *const *in, int n
 
 enum { MOST_FOUND = 64, MOST_SAID = 2 };
 
-/* A forward that gave a wrong value, and what it gives for random inputs of the same shapes and for
- * those of the probe. */
+/* A forward that gave a wrong value, and its values for random inputs of the same shapes and for
+ * the inputs of the probe. */
 typedef struct {
     const course_function *f;
     void *arg;
@@ -171,8 +171,8 @@ static bool fits_probe(const suspicion *s, guess g) {
            course_same(s->got_of_probe, guessed_again(s, s->probe, s->probe_arg, g), s->tolerance);
 }
 
-/* Adds the guess to those found, where it gives `got` and not what is right; and what was got for
- * random inputs, too: in an example's numbers much is the same by chance. */
+/* Adds the guess to the found ones if it gives `got` and not the right values, for random inputs,
+ * too: in an example's numbers much is the same by chance. */
 static void suspect(suspicion *s, guess g) {
     ct_scope scope = ct_scope_open_no_grad(context);
     ct_tensor *other = guessed_again(s, s->in, s->arg, g);
@@ -211,7 +211,7 @@ static void name_guess(const suspicion *s, guess g, char *said, size_t size) {
 static bool tells_nothing(ct_tensor *got) {
     return ct_numel(got) == 1 && ct_item(got) == rint(ct_item(got));
 }
-/* Zeros, NaN and infinities alone: two mistakes can make that of anything. */
+/* Only zeros, NaN and infinities: two mistakes can make such values of anything. */
 static bool no_numbers(ct_tensor *got) {
     double *values = values_of("comparing", got);
     int64_t i = 0;
@@ -249,7 +249,7 @@ static void suspect_pairs(suspicion *s, course_set with) {
 }
 
 /* Whether one or two mistakes, or readings, give all that was got, here and at the probe; those
- * that fit only here are left where there are no others. */
+ * that fit only here are left if there are no others. */
 static bool search(suspicion *s) {
     for (int i = 0; i < s->f->count; i++) suspect(s, (guess){COURSE_BIT(i), 0});
     if (keep_probed(s) || (s->count && !s->got_of_probe)) return true;
@@ -266,11 +266,12 @@ static bool search(suspicion *s) {
     return false;
 }
 
-/* What gives all that was got, or nothing where nothing does, or several. The hint says which. */
+/* The mistake that gives all values that were got; none if no mistake or several do. The hint names
+ * them. */
 static guess mistake_of(suspicion *s) {
     char first[320], second[320];
     const guess none = {0, 0};
-    if (!nothing(wrongs)) { /* of several that fit, those that other inputs have shown */
+    if (!nothing(wrongs)) { /* a guess that other inputs have shown comes before others that fit */
         suspect(s, wrongs);
         if (s->count) course_hint("%s", wrongs_hint);
         if (s->count) return wrongs;
@@ -297,12 +298,13 @@ static bool is_input(ct_tensor *got, ct_tensor *in) {
     return course_same(ct_reshape(got, CT_SHAPE(-1)), ct_reshape(in, CT_SHAPE(-1)), 0);
 }
 
-/* ---- what depends on what ---- */
+/* ---- dependences ---- */
 
 enum { MOST_MOVED = 256 };
 
-/* Moves one number of an input: what moves in your result and in the right one. The inputs are the
- * random ones, where nothing is as large, or as equal, that it would make no difference. */
+/* Moves one number of an input, and compares the numbers that move in your result and in the right
+ * one. The inputs are the random ones, of which none is so large, or so equal to another, that a
+ * move would make no difference. */
 typedef struct {
     const suspicion *s;
     const double *got, *right; /* before */
@@ -349,7 +351,8 @@ static void add_place(char *list, size_t size, ct_shape shape, int64_t at) {
     else if (list[end - 1] != '.') snprintf(list + end, size - end, " ...");
 }
 
-/* Of the first element of the result that depends on what it must not, or not on what it must. */
+/* The sentence about the first element of the result that depends on an input that it must not, or
+ * not on one that it must. */
 static void find_dependence(const suspicion *s, char *said, size_t size) {
     const int64_t n = ct_numel(s->got);
     unsigned char *way[MOST_INPUTS] = {NULL};
@@ -391,7 +394,7 @@ static void find_dependence(const suspicion *s, char *said, size_t size) {
 
 /* ---- all of it ---- */
 
-/* What can be said where no mistake is known: what `explain` finds, and what depends on what. */
+/* The diagnosis without a known mistake: the words of `explain`, and dependences. */
 static void explain(const suspicion *s) {
     if (ct_numel(s->got) == 0 || !same_shape(s->got, s->right)) return;
     if (s->f->explain) {
@@ -435,7 +438,7 @@ static guess forward(const char *what, const course_function *f, void *arg, ct_t
                      int n, double tolerance, bool go_on) {
     const ct_rng rng = ct_rng_get(context);
     ct_tensor *kept[MOST_INPUTS];
-    for (int i = 0; i < n; i++) /* for yours to write to, if it does */
+    for (int i = 0; i < n; i++) /* copies, if your forward writes to its inputs */
         kept[i] =
             in[i] && ct_dtype_of(in[i]) == CT_F64 ? made(ct_scale(ct_detach(in[i]), 1)) : in[i];
     ct_tensor *right = made(f->variant(in, n, arg, 0));
@@ -451,7 +454,7 @@ static guess forward(const char *what, const course_function *f, void *arg, ct_t
 void course_forward(const char *what, const course_function *f, void *arg, ct_tensor *const *in,
                     int n, double tolerance) {
     forward(what, f, arg, in, n, tolerance, false);
-    course_hint("%s", ""); /* what was found is of this forward */
+    course_hint("%s", ""); /* the hint was about this forward only */
 }
 
 void course_forward_first(const char *what, const course_function *f, void *arg,

@@ -186,7 +186,7 @@ static const course_mistake mistakes[] = {
     [PLACE_PLUS_ONE] = {"when each number of what is repeated is the next one, the first last"},
 };
 
-/* x in the result's shape, as the mistakes have it. */
+/* x in the result's shape, with the mistakes. */
 static ct_tensor *spread(ct_tensor *x, ct_shape shape, course_set bits) {
     int64_t from[512], n = ct_numel(x), count = 1;
     for (int d = 0; d < shape.ndim; d++) count *= shape.dim[d];
@@ -379,7 +379,7 @@ static void neuron_gradient(ct_context *context) {
 
 /* ---- add and mul ---- */
 
-/* Shapes that broadcast; what each shows stands beside it. */
+/* Shapes that broadcast, each with its purpose. */
 typedef struct {
     ct_shape a, b;
     const char *what;

@@ -130,7 +130,7 @@ static ct_tensor *first_of(ct_tensor *x) {
                                                : x;
 }
 
-/* x with rows that begin `row` numbers apart, and matrices `matrix`; NULL where that leaves it. */
+/* x with rows that begin `row` numbers apart, and matrices `matrix`; NULL if that leaves it. */
 static ct_tensor *by_steps(ct_tensor *x, int64_t row, int64_t matrix) {
     const int64_t rows = ct_dim(x, -2), columns = ct_dim(x, -1), n = ct_numel(x);
     int64_t from[1024];
@@ -144,7 +144,7 @@ static ct_tensor *by_steps(ct_tensor *x, int64_t row, int64_t matrix) {
                       ct_shape_of(x));
 }
 
-/* 1 for what is left, else 0, in the last dims (rows, columns). */
+/* 1 for elements that are left and 0 for others, in the last dims (rows, columns). */
 static ct_tensor *left(ct_context *context, ct_shape shape, course_set bits) {
     double one[1024];
     int64_t n = 1;
@@ -195,7 +195,8 @@ static factor_pair read_factors(ct_tensor *a, ct_tensor *b, bool turn, int64_t c
     return (factor_pair){a, b, inner};
 }
 
-/* The sum over k, or what is computed instead of it. f->a becomes what is multiplied. */
+/* The sum over k, or the value that stands in its place. f->a becomes the factor that is
+ * multiplied. */
 static ct_tensor *summed(factor_pair *f, course_set bits) {
     ct_tensor *a = f->a, *b = f->b;
     if (bits >> A_OF_FIRST & 1) a = first_of(a);
@@ -317,7 +318,7 @@ static ct_tensor *by_library(ct_tensor *const *in, int n, void *transpose) {
     return course_as_yours(&function, in, n, transpose);
 }
 
-/* Values, and where asked for the gradient: that of another function would say nothing. */
+/* Values and, if asked for, the gradient: another function's gradient would say nothing. */
 static void try(ct_context *context, pair p, bool transpose, bool gradient) {
     ct_tensor *in[] = {course_randn(context, p.a), course_randn(context, p.b)};
     (gradient ? course_forward_first : course_forward)(p.what, &function, &transpose, in, 2, 1e-13);

@@ -143,7 +143,7 @@ static const course_mistake mistakes[] = {
     [LOG_OF_SOFTMAX] = {"when the logarithm is taken of a softmax that is 0 already"},
 };
 
-/* The rows of x (..., 1), each with what the rows before it have: their maximum, or the row's. */
+/* The rows of x (..., 1), each with the maximum of the rows before it, or the row's. */
 static ct_tensor *of_rows(ct_tensor *x, bool largest) {
     ct_tensor *flat = ct_reshape(x, CT_SHAPE(-1));
     const int64_t n = ct_numel(flat);
@@ -271,7 +271,8 @@ static void probe(ct_context *context, ct_tensor **in, void **arg) {
     in[0] = ct_scale(course_randn(context, CT_SHAPE(2, 3, 4)), 2);
 }
 
-/* a where y is e^(a x - c), or a x - c; NAN where it is neither, or two numbers alone would fit. */
+/* a of y = e^(a x - c) or y = a x - c; NAN if y is neither, or has only two numbers, which always
+ * fit. */
 static double slope_of(const double *x, const double *y, int64_t columns, bool logarithm) {
     double slope = NAN;
     for (int64_t i = 1; i < columns; i++) {

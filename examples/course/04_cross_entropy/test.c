@@ -24,7 +24,7 @@ static ct_tensor *loss(batch b) {
     return ct_apply(&cross_entropy, (ct_tensor *[]){b.logits, b.targets}, 2, &b.attrs);
 }
 
-/* The library ignores -100 alone: so that is what the ignored targets become for it. */
+/* The library ignores only -100: the ignored targets become that for it. */
 static ct_tensor *library_loss(batch b) {
     ct_tensor *ignored = ct_eq(b.targets, ct_full(ct_context_of(b.targets), CT_I64, CT_SCALAR,
                                                   (double)b.attrs.ignore_index));
@@ -490,7 +490,7 @@ static void gradient(ct_context *context) {
     large_gradient(context, "3 rows of 20,000", (int64_t[]){7, 19999, 0});
 }
 
-/* Also an index that is a class, as that of a padding token. */
+/* Also an index that is a class, such as a padding token. */
 static void ignored_rows(ct_context *context) {
     ct_tensor *logits = course_randn(context, CT_SHAPE(5, 4));
     value("rows 1 and 4 ignored by -100",

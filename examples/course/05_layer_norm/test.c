@@ -192,7 +192,7 @@ static ct_tensor *carried(ct_tensor *sum, double over, bool result) {
     return ct_reshape(ct_cat(row, (int)n, 0), shape);
 }
 
-/* What a sum over the row leaves out, and what its sum is divided by. */
+/* The elements that a sum over the row leaves out, and the sum's divisor. */
 static ct_tensor *row_mean(ct_tensor *x, ct_shape dims, bool no_first, bool no_last, bool over_rows,
                            bool goes_on, bool sum_goes_on) {
     const int64_t n = ct_dim(x, -1);
@@ -348,7 +348,7 @@ static void explain(ct_tensor *const *in, int n, void *attrs, ct_tensor *got, ct
             wrong = fmax(wrong, fabs(y[i] - must[i]));
         }
         const double r = zx / var, m = mean - zs / r, root = 1 / sqrt(var + eps);
-        int64_t others = 0; /* two numbers alone fit any m and r */
+        int64_t others = 0; /* just two numbers fit any m and r */
         for (int64_t i = 0; i < d; i++) others += x[i] != x[0] && x[i] != x[d - 1];
         if (wrong < 1e-9 || others == 0 || !isfinite(m)) continue;
         for (int64_t i = 0; i < d; i++)
@@ -494,7 +494,7 @@ static void gradient_of_x(ct_context *context) {
     large_gradient(context, 0, "x of rows of 20,000");
 }
 
-/* All three at once, as in training: what is set for one must not spoil another. */
+/* All three at once, as in training: work for one must not spoil another. */
 static void gradients_together(ct_context *context) {
     first_as_the_library(random_operands(context, CT_SHAPE(3, 5)));
     operands o = random_operands(context, CT_SHAPE(3, 5));

@@ -393,7 +393,8 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
     return bits >> RESIDUAL & 1 ? ct_add(x, out) : out;
 }
 
-/* Tries simpler parameters: where it is right with these, the mistake is in what they make simple.
+/* Tries simpler parameters: if the result is right with these, the mistake is in the part that they
+ * make simple.
  */
 static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_tensor *right,
                     char *said, size_t size) {

@@ -1,4 +1,4 @@
-/* dropout: which elements go is known, as the test can draw the same numbers again. */
+/* dropout: the test draws the same numbers again, so it knows which elements go. */
 #include "../course.h"
 #include "exercise.h"
 
@@ -235,7 +235,7 @@ static ct_tensor *dropped(ct_tensor *x, double p, bool training, course_set bits
                                   : ct_masked_fill(kept, gone, bits >> DROPPED_ONE & 1 ? 1 : 0);
 }
 
-/* Which are dropped, and what the others are multiplied by. */
+/* The elements that are dropped, and the factor of the others. */
 static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_tensor *right,
                     char *said, size_t size) {
     const call *c = arg;
@@ -266,7 +266,7 @@ static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_t
     else if (kept) snprintf(said + at, size - at, "; what is not 0 is not x times one number");
 }
 
-/* bits == 0: what must come out */
+/* bits == 0: the right result */
 static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
     const call *c = arg;
     ct_context *context = ct_context_of(in[0]);
@@ -340,7 +340,7 @@ static void mean_is_kept(ct_context *context) {
         course_fail("with p = 0.2, the mean of 10,000 ones is %g after dropout, not about 1", mean);
 }
 
-/* Fails also where nothing is dropped, or all: the gradient of that is no question. */
+/* Fails also if nothing is dropped, or all: the gradient is trivial then. */
 static void must_drop(ct_context *context, double p) {
     const ct_rng before = ct_rng_get(context);
     ct_tensor *y = apply(ct_ones(context, CT_F64, CT_SHAPE(100)), p, true);
@@ -380,7 +380,7 @@ static ct_tensor *two_calls(ct_tensor *const *in, int n, void *arg) {
     return ct_add(apply(in[0], 0.3, true), apply(in[1], 0.6, true));
 }
 
-/* Backward runs when both forwards are over: what each drew must be its own. */
+/* Backward runs when both forwards are over: each must have kept its own mask. */
 static void gradient_of_two_calls(ct_context *context) {
     must_drop(context, 0.3);
     ct_tensor *in[] = {course_randn(context, CT_SHAPE(3, 5)),

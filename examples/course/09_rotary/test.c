@@ -1,4 +1,5 @@
-/* rotary against the library's rope, against numbers made by hand, and for what it is good for. */
+/* rotary against the library's rope, against numbers made by hand, and its purpose: scores depend
+ * on distances. */
 #include "../course.h"
 #include "exercise.h"
 

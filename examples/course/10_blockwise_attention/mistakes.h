@@ -146,7 +146,7 @@ static const course_mistake mistakes[] = {
         {"when a causal query sees a whole block if it sees the block's first key", true},
     [UNSUMMED_VALUES] = {"when out gets v, and not e^(score - max) v", true},
 };
-/* The mistakes that can be made in attend_block alone. */
+/* The mistakes that can be made in attend_block only. */
 #define STEP_MISTAKES                                                                              \
     (COURSE_BIT(SUM_NOT_MOVED) | COURSE_BIT(OUT_NOT_MOVED) | COURSE_BIT(NOTHING_MOVED) |           \
      COURSE_BIT(MOVED_BACK) | COURSE_BIT(MAXIMUM_KEPT) | COURSE_BIT(SUM_ASSIGNED) |                \

@@ -126,7 +126,7 @@ static void step_by_hand(ct_context *context) {
                  must[] = {3, exp(-2) + 1, 5 * exp(-2), 7};
     ct_tensor *got = course_f64(context, CT_SHAPE(4), first),
               *right = course_f64(context, CT_SHAPE(4), must);
-    /* what is wrong after one block may have a name after two */
+    /* a mistake without a name after one block may have one after two */
     if (!course_same(got, right, 1e-14)) course_forward(what, &state_function, NULL, in, 2, 1e-14);
     course_value("max, sum and out (elements 0, 1, and 2 to 3) after scores 1 and 3", got, right,
                  1e-14);
@@ -314,8 +314,8 @@ enum { LONG = 1024 };
 /* bytes; all that is needed is less than half a megabyte */
 static const double limit = 2 << 20, matrix = 8.0 * LONG * LONG;
 
-/* What was taken beyond `live`, from the library or by any other way, since the process had at most
- * `peak`. */
+/* The memory taken beyond `live`, from the library or in any other way, from when the process had
+ * at most `peak`. */
 static void check_memory(ct_context *context, const char *what, int64_t live, double peak) {
     const double taken = (double)(ct_memory(context).peak - live), grown = process_peak() - peak;
     if (fmax(taken, grown) > limit)

@@ -47,7 +47,7 @@ typedef struct {
     const char *what;
     int64_t b, t, e, h;
     ct_tensor *x, *w_in, *b_in, *w_out, *b_out, *q, *k, *v, *P, *O, *dy;
-    ct_tensor *right[STEPS]; /* what each step must be when all are right */
+    ct_tensor *right[STEPS]; /* the right result of each step */
     ct_tensor *yours[STEPS];
 } problem;
 

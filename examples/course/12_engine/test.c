@@ -34,7 +34,7 @@ static void expect(const char *what, double got, double expected) {
 static void data(const tape *t, const char *what, value a, double expected) {
     expect(what, value_data(t, a), expected);
 }
-/* `mistake` is what a known mistake makes of it; NAN: none is known. */
+/* `mistake` is its value with a known mistake; NAN: none is known. */
 static void gradient(const tape *t, const char *what, value a, double expected, double mistake,
                      const char *hint) {
     course_hint("%s", close_to(value_grad(t, a), mistake) ? hint : "");

@@ -188,7 +188,7 @@ enum { POINTS = 64, HIDDEN = 16, PARAMS = 4 };
 typedef struct {
     ct_context *context;
     ct_tensor *x, *targets, *param[PARAMS + 1]; /* the last takes part late, or never */
-    int calls, late, fails;                     /* at these calls, counted from 0; -1: never */
+    int calls, late, fails; /* calls so far; the calls at which the last joins, the loss fails */
 } moons;
 
 static moons new_moons(ct_context *context) {
