@@ -425,80 +425,77 @@ static bool refused(ct_context *context, const case_line *line, ct_tensor *const
     return y == NULL;
 }
 
-START_TEST(null_inputs_are_errors) {
-    const case_line *line = case_at(_i);
+/* Calls `check` with each list of inputs of a line, in f32. */
+static void each_list(int index, void (*check)(ct_context *context, const case_line *line,
+                                               const case_input *input, ct_tensor **in, int n)) {
+    const case_line *line = case_at(index);
     ct_context *context = context_of(NULL, 1);
     for (int v = 0; v < case_variants(line); v++) {
-        name_case(_i, v);
+        name_case(index, v);
         case_input input[CASE_INPUTS];
         ct_tensor *in[CASE_INPUTS] = {0};
         ct_scope scope = ct_scope_open(context);
-        int n =
+        const int n =
             build(context, line, v, 1, (case_build_opts){.dtype = CT_F32, .seed = 2}, input, in);
-        for (int i = 0; i < n; i++) {
-            ct_tensor *was = in[i];
-            int others = 0; /* without any there is no context to record the error in */
-            for (int j = 0; j < n; j++) others += j != i && in[j];
-            if (others) in[i] = NULL;
-            if (others && was && refused(context, line, in, "NULL", i) == false)
-                ck_assert_msg(i > 0, "%s: the first input may not be NULL", what);
-            in[i] = was;
-        }
-        ct_fail(context, CT_ERR_IO, "an earlier fault");
-        ck_assert_msg(case_run(context, line, in) == NULL, "%s: computes while an error is pending",
-                      what);
-        ck_assert_str_eq(ct_error_message(context), "an earlier fault");
-        ck_assert_int_eq(ct_error(context), CT_ERR_IO);
-        ct_error_clear(context);
-        /* no context: NULL and no crash; only for calls with tensor inputs */
-        if (n) {
-            ct_tensor *none[CASE_INPUTS] = {0};
-            ck_assert_msg(line->run(NULL, none) == NULL, "%s: a result of nothing", what);
-        }
-        ct_scope_close(scope);
-    }
-    ct_context_free(context);
-}
-END_TEST
-
-START_TEST(other_dtypes_are_errors) {
-    const case_line *line = case_at(_i);
-    ct_context *context = context_of(NULL, 1);
-    for (int v = 0; v < case_variants(line); v++) {
-        name_case(_i, v);
-        case_input input[CASE_INPUTS];
-        ct_tensor *in[CASE_INPUTS] = {0};
-        ct_scope scope = ct_scope_open(context);
-        int n = build(context, line, v, 1, (case_build_opts){.dtype = CT_F32, .seed = 2}, input,
-                      in),
-            reals = 0;
-        for (int i = 0; i < n; i++)
-            reals += in[i] && real(ct_dtype_of(in[i])) && collects(&input[i]);
-        for (int i = 0; i < n; i++) {
-            ct_tensor *was = in[i];
-            if (!was) continue;
-            for (ct_dtype dtype = CT_F32; dtype <= CT_BOOL; dtype++) {
-                if (dtype == ct_dtype_of(was)) continue;
-                in[i] = ct_ones(context, dtype, input[i].shape);
-                bool no = refused(context, line, in, "of another dtype", i);
-                if (reals > 1 && collects(&input[i]))
-                    ck_assert_msg(no, "%s: mixes dtypes: input %d", what, i);
-            }
-            in[i] = was;
-        }
-        for (ct_dtype dtype = CT_I64; dtype <= CT_BOOL; dtype++) { /* all real inputs together */
-            ct_tensor *other[CASE_INPUTS] = {0};
-            for (int i = 0; i < n; i++)
-                other[i] = in[i] && real(ct_dtype_of(in[i]))
-                               ? ct_ones(context, dtype, input[i].shape)
-                               : in[i];
-            refused(context, line, other, "and all real ones of another dtype", 0);
-        }
+        check(context, line, input, in, n);
         ct_scope_close(scope);
         no_error(context);
     }
     ct_context_free(context);
 }
+
+static void refuse_null(ct_context *context, const case_line *line, const case_input *input,
+                        ct_tensor **in, int n) {
+    (void)input;
+    for (int i = 0; i < n; i++) {
+        ct_tensor *was = in[i];
+        int others = 0; /* without any there is no context to record the error in */
+        for (int j = 0; j < n; j++) others += j != i && in[j];
+        if (others) in[i] = NULL;
+        if (others && was && refused(context, line, in, "NULL", i) == false)
+            ck_assert_msg(i > 0, "%s: the first input may not be NULL", what);
+        in[i] = was;
+    }
+    ct_fail(context, CT_ERR_IO, "an earlier fault");
+    ck_assert_msg(case_run(context, line, in) == NULL, "%s: computes while an error is pending",
+                  what);
+    ck_assert_str_eq(ct_error_message(context), "an earlier fault");
+    ck_assert_int_eq(ct_error(context), CT_ERR_IO);
+    ct_error_clear(context);
+    /* no context: NULL and no crash; only for calls with tensor inputs */
+    if (n) {
+        ct_tensor *none[CASE_INPUTS] = {0};
+        ck_assert_msg(line->run(NULL, none) == NULL, "%s: a result of nothing", what);
+    }
+}
+START_TEST(null_inputs_are_errors) { each_list(_i, refuse_null); }
+END_TEST
+
+static void refuse_dtypes(ct_context *context, const case_line *line, const case_input *input,
+                          ct_tensor **in, int n) {
+    int reals = 0;
+    for (int i = 0; i < n; i++) reals += in[i] && real(ct_dtype_of(in[i])) && collects(&input[i]);
+    for (int i = 0; i < n; i++) {
+        ct_tensor *was = in[i];
+        if (!was) continue;
+        for (ct_dtype dtype = CT_F32; dtype <= CT_BOOL; dtype++) {
+            if (dtype == ct_dtype_of(was)) continue;
+            in[i] = ct_ones(context, dtype, input[i].shape);
+            bool no = refused(context, line, in, "of another dtype", i);
+            if (reals > 1 && collects(&input[i]))
+                ck_assert_msg(no, "%s: mixes dtypes: input %d", what, i);
+        }
+        in[i] = was;
+    }
+    for (ct_dtype dtype = CT_I64; dtype <= CT_BOOL; dtype++) { /* all real inputs together */
+        ct_tensor *other[CASE_INPUTS] = {0};
+        for (int i = 0; i < n; i++)
+            other[i] =
+                in[i] && real(ct_dtype_of(in[i])) ? ct_ones(context, dtype, input[i].shape) : in[i];
+        refused(context, line, other, "and all real ones of another dtype", 0);
+    }
+}
+START_TEST(other_dtypes_are_errors) { each_list(_i, refuse_dtypes); }
 END_TEST
 
 START_TEST(large_lists_are_used) {
