@@ -100,9 +100,12 @@ static int64_t letter_step(const ct_tensor *x, const char *own, char letter) {
  * are of the batch, and join what they can there. */
 static bool einsum_product(const ct_call *c, const ct_tensor *const tensor[CTI_OPERANDS],
                            const char *const own[CTI_OPERANDS], bool add) {
-    cti_contract_dim of[3] = {{1, {0}}, {1, {0}}, {1, {0}}}, batch[CT_MAX_DIMS];
-    bool taken[3] = {false, false, false};
-    int dims = 0;
+    enum { OF_M, OF_N, OF_K };
+    cti_contraction p;
+    cti_contract_dim *of[] = {[OF_M] = &p.m, [OF_N] = &p.n, [OF_K] = &p.k};
+    bool taken[] = {false, false, false};
+    p.m = p.n = p.k = (cti_contract_dim){.size = 1};
+    p.dims = 0;
     char seen[CTI_OPERANDS * CT_MAX_DIMS + 1] = "";
     for (int x = CTI_OPERANDS - 1; x >= 0; x--)
         for (int d = (int)strlen(own[x]) - 1; d >= 0; d--) { /* the innermost are the product's */
@@ -118,19 +121,18 @@ static bool einsum_product(const ct_call *c, const ct_tensor *const tensor[CTI_O
             if (dim.size == 1) continue;
             const bool in_a = dim.step[CTI_A] != 0, in_b = dim.step[CTI_B] != 0,
                        out = dim.step[CTI_C] != 0;
-            const int kind = in_a && out && !in_b ? 0 : in_b && out && !in_a ? 1 : 2;
-            if (!taken[kind] && (kind < 2 || (in_a && in_b && !out))) {
-                of[kind] = dim;
+            const int kind = in_a && out && !in_b ? OF_M : in_b && out && !in_a ? OF_N : OF_K;
+            if (!taken[kind] && (kind != OF_K || (in_a && in_b && !out))) {
+                *of[kind] = dim;
                 taken[kind] = true;
-            } else if (dims == CT_MAX_DIMS) {
+            } else if (p.dims == CT_MAX_DIMS) {
                 return ct_fail(c->context, CT_ERR_SHAPE, "einsum: more than %d letters in all",
                                CT_MAX_DIMS + 3);
             } else {
-                batch[dims++] = dim;
+                p.batch[p.dims++] = dim;
             }
         }
-    return cti_contract(c->context, &of[0], &of[1], &of[2], batch, dims, tensor[CTI_A],
-                        tensor[CTI_B], &(cti_gemm_epilogue){.add = add}, tensor[CTI_C]);
+    return cti_contract(c->context, &p, tensor, &(cti_gemm_epilogue){.add = add});
 }
 
 static ct_tensor *einsum_forward(ct_call *c) {

@@ -45,42 +45,42 @@ static ct_tensor *linear_forward(ct_call *c) {
     shape.dim[last] = out_features;
     ct_tensor *y = cti_op_new(c, x->dtype, shape);
     if (!y) return NULL;
-    cti_contract_dim m, batch[CT_MAX_DIMS];
-    cti_contract_dim n = {out_features, {[CTI_B] = w->stride[0], [CTI_C] = 1}},
-                     k = {w->shape.dim[1], {[CTI_A] = x->stride[last], [CTI_B] = w->stride[1]}};
-    int dims = rows_as_dims(x, y, CTI_A, CTI_C, &m, batch);
+    cti_contraction p;
+    p.n = (cti_contract_dim){out_features, {[CTI_B] = w->stride[0], [CTI_C] = 1}};
+    p.k = (cti_contract_dim){w->shape.dim[1], {[CTI_A] = x->stride[last], [CTI_B] = w->stride[1]}};
+    p.dims = rows_as_dims(x, y, CTI_A, CTI_C, &p.m, p.batch);
     if (bias) {
         bias = cti_tensor_dense(bias);
         if (!bias) return NULL;
     }
     const cti_gemm_epilogue end = {.bias = bias ? bias->data : NULL};
-    return cti_contract(c->context, &m, &n, &k, batch, dims, x, w, &end, y) ? y : NULL;
+    return cti_contract(c->context, &p, (const ct_tensor *const[]){x, w, y}, &end) ? y : NULL;
 }
 
 static bool linear_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const ct_tensor *x = c->in[0], *w = c->in[1];
     const int last = x->shape.ndim - 1;
     const int64_t in = x->shape.dim[last], out = g[0]->shape.dim[last];
-    cti_contract_dim m, batch[CT_MAX_DIMS];
+    cti_contraction p;
     bool add;
     if (c->wants[0]) { /* (..., out) @ (out, in) */
         grad[0] = cti_grad_writable(c, 0, &add);
         if (!grad[0]) return false;
-        int dims = rows_as_dims(g[0], grad[0], CTI_A, CTI_C, &m, batch);
-        cti_contract_dim n = {in, {[CTI_B] = w->stride[1], [CTI_C] = 1}},
-                         k = {out, {[CTI_A] = g[0]->stride[last], [CTI_B] = w->stride[0]}};
-        if (!cti_contract(c->context, &m, &n, &k, batch, dims, g[0], w,
-                          &(cti_gemm_epilogue){.add = add}, grad[0]))
+        p.n = (cti_contract_dim){in, {[CTI_B] = w->stride[1], [CTI_C] = 1}};
+        p.k = (cti_contract_dim){out, {[CTI_A] = g[0]->stride[last], [CTI_B] = w->stride[0]}};
+        p.dims = rows_as_dims(g[0], grad[0], CTI_A, CTI_C, &p.m, p.batch);
+        if (!cti_contract(c->context, &p, (const ct_tensor *const[]){g[0], w, grad[0]},
+                          &(cti_gemm_epilogue){.add = add}))
             return false;
     }
     if (c->wants[1]) { /* (out, ...) @ (..., in): rows are summed over */
         grad[1] = cti_grad_writable(c, 1, &add);
         if (!grad[1]) return false;
-        int dims = rows_as_dims(g[0], x, CTI_A, CTI_B, &m, batch);
-        cti_contract_dim of_out = {out, {[CTI_A] = g[0]->stride[last], [CTI_C] = in}},
-                         of_in = {in, {[CTI_B] = x->stride[last], [CTI_C] = 1}};
-        if (!cti_contract(c->context, &of_out, &of_in, &m, batch, dims, g[0], x,
-                          &(cti_gemm_epilogue){.add = add}, grad[1]))
+        p.m = (cti_contract_dim){out, {[CTI_A] = g[0]->stride[last], [CTI_C] = in}};
+        p.n = (cti_contract_dim){in, {[CTI_B] = x->stride[last], [CTI_C] = 1}};
+        p.dims = rows_as_dims(g[0], x, CTI_A, CTI_B, &p.k, p.batch);
+        if (!cti_contract(c->context, &p, (const ct_tensor *const[]){g[0], x, grad[1]},
+                          &(cti_gemm_epilogue){.add = add}))
             return false;
     }
     return !c->wants[2] || cti_op_sum_to_input(c, 2, g[0], &grad[2]);

@@ -7,11 +7,6 @@
 
 #include "../src/gemm/contract.h"
 
-typedef struct {
-    cti_contract_dim m, n, k, batch[CT_MAX_DIMS]; /* steps in A, B and C */
-    int dims;                                     /* of the batch */
-} matmul_product;
-
 static int matmul_batch_dims(const ct_tensor *x) {
     return x->shape.ndim > 2 ? x->shape.ndim - 2 : 0;
 }
@@ -26,7 +21,7 @@ static int64_t matmul_batch_step(const ct_tensor *x, int back) {
 
 /* Sets *p field by field, without clearing it first: clearing and copying a struct of this size
  * takes as long as computing a small product. */
-static void describe_matmul(matmul_product *p, const ct_tensor *a, const ct_tensor *b,
+static void describe_matmul(cti_contraction *p, const ct_tensor *a, const ct_tensor *b,
                             const ct_tensor *c) {
     const int a_row = a->shape.ndim > 1,
               b_col = b->shape.ndim > 1; /* 0: a vector, without that dim */
@@ -48,13 +43,18 @@ static void describe_matmul(matmul_product *p, const ct_tensor *a, const ct_tens
     }
 }
 
-/* Renames the operands: x, y and z of the product become A, B and C. So a gradient is described by
- * the dims of the forward product. */
-static void permute_operands(matmul_product *p, int x, int y, int z) {
-    cti_contract_dim *all[] = {&p->m, &p->n, &p->k};
+/* Makes of a product the one that computes the gradient of x, CTI_A or CTI_B: C and x change
+ * places, and so do k and the dim that x has not. */
+static void exchange_with_c(cti_contraction *p, int x) {
+    cti_contract_dim *outer = x == CTI_A ? &p->n : &p->m, *all[] = {&p->m, &p->n, &p->k};
+    const cti_contract_dim k = p->k;
+    p->k = *outer;
+    *outer = k;
     for (int i = 0; i < 3 + p->dims; i++) {
         cti_contract_dim *d = i < 3 ? all[i] : &p->batch[i - 3];
-        *d = (cti_contract_dim){d->size, {d->step[x], d->step[y], d->step[z]}};
+        const int64_t step = d->step[x];
+        d->step[x] = d->step[CTI_C];
+        d->step[CTI_C] = step;
     }
 }
 
@@ -83,10 +83,9 @@ matmul_batched_forward(const ct_call *c, const ct_tensor *a, const ct_tensor *b)
 
     ct_tensor *out = cti_tensor_of(c->context, a->dtype, &shape);
     if (!out) return NULL;
-    matmul_product p;
+    cti_contraction p;
     describe_matmul(&p, a, b, out);
-    return cti_contract(c->context, &p.m, &p.n, &p.k, p.batch, p.dims, a, b, NULL, out) ? out
-                                                                                        : NULL;
+    return cti_contract(c->context, &p, (const ct_tensor *const[]){a, b, out}, NULL) ? out : NULL;
 }
 
 /* Two matrices go to cti_gemm without a description and a search for dims that merge, which would
@@ -115,27 +114,19 @@ static ct_tensor *matmul_forward(ct_call *c) {
 }
 
 static bool matmul_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    const ct_tensor *a = c->in[0], *b = c->in[1];
-    bool add;
-    if (c->wants[0]) {
-        grad[0] = cti_grad_writable(c, 0, &add);
-        if (!grad[0]) return false;
-        matmul_product p;
-        describe_matmul(&p, grad[0], b, g[0]);
-        permute_operands(&p, 2, 1, 0);
-        if (!cti_contract(c->context, &p.m, &p.k, &p.n, p.batch, p.dims, g[0], b,
-                          &(cti_gemm_epilogue){.add = add}, grad[0]))
-            return false;
-    }
-    if (c->wants[1]) {
-        grad[1] = cti_grad_writable(c, 1, &add);
-        if (!grad[1]) return false;
-        matmul_product p;
-        describe_matmul(&p, a, grad[1], g[0]);
-        permute_operands(&p, 0, 2, 1);
-        if (!cti_contract(c->context, &p.k, &p.n, &p.m, p.batch, p.dims, a, g[0],
-                          &(cti_gemm_epilogue){.add = add}, grad[1]))
-            return false;
+    for (int x = CTI_A; x <= CTI_B; x++) {
+        bool add;
+        if (!c->wants[x]) continue;
+        grad[x] = cti_grad_writable(c, x, &add);
+        if (!grad[x]) return false;
+        const ct_tensor *operand[CTI_OPERANDS] = {c->in[CTI_A], c->in[CTI_B], g[0]};
+        cti_contraction p;
+        operand[x] = grad[x];
+        describe_matmul(&p, operand[CTI_A], operand[CTI_B], g[0]);
+        exchange_with_c(&p, x);
+        operand[x] = g[0];
+        operand[CTI_C] = grad[x];
+        if (!cti_contract(c->context, &p, operand, &(cti_gemm_epilogue){.add = add})) return false;
     }
     return true;
 }

@@ -551,15 +551,17 @@ START_TEST(end_of_sum) {
     const double bias[N] = {1, 2, 3, 4, 5};
     uint8_t times[P * M * N] = {0};
     witness w = {CT_F64, (char *)c, (char *)seen, times};
-    cti_contract_dim batch[] = {{R, {P * M * (K + 1), (K + 1) * N, 0}},
-                                {P, {M * (K + 1), 0, M * N}}};
+    const cti_contraction product = {
+        .m = {M, {K + 1, 0, N}},
+        .n = {N, {0, 1, 1}},
+        .k = {K, {1, N, 0}},
+        .batch = {{R, {P * M * (K + 1), (K + 1) * N, 0}}, {P, {M * (K + 1), 0, M * N}}},
+        .dims = 2};
     const ct_tensor of_a = {.data = (char *)a, .dtype = CT_F64},
                     of_b = {.data = (char *)b, .dtype = CT_F64};
     const ct_tensor of_c = {.data = (char *)c, .dtype = CT_F64};
-    ck_assert(cti_contract(context, &(cti_contract_dim){M, {K + 1, 0, N}},
-                           &(cti_contract_dim){N, {0, 1, 1}}, &(cti_contract_dim){K, {1, N, 0}},
-                           batch, 2, &of_a, &of_b,
-                           &(cti_gemm_epilogue){.bias = bias, .apply = look, .arg = &w}, &of_c));
+    ck_assert(cti_contract(context, &product, (const ct_tensor *const[]){&of_a, &of_b, &of_c},
+                           &(cti_gemm_epilogue){.bias = bias, .apply = look, .arg = &w}));
     for (int i = 0; i < P * M * N; i++) {
         double sum = bias[i % N];
         for (int r = 0; r < R; r++)

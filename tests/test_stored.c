@@ -331,10 +331,24 @@ START_TEST(products) {
                             f->nr * K * (int64_t)sizeof(real), NULL, c + i * COLS);
         }
         for (int i = 0; i < M * COLS; i++) ck_assert(fabs(c[i] - want[i]) < 1e-13);
-        f->gemv(COLS, K, a.d, a_col, b.s, b_row, b_col, 1, false, row_, 1);
+        cti_gemm_rows rows = {.m = 1,
+                              .n = COLS,
+                              .k = K,
+                              .a_row = a_row,
+                              .a_col = a_col,
+                              .b_row = b_row,
+                              .b_col = b_col,
+                              .row = COLS,
+                              .col = 1,
+                              .a = a.d,
+                              .b = b.s,
+                              .c = row_,
+                              .alpha = 1};
+        f->gemv(&rows);
         for (int i = 0; i < COLS; i++) ck_assert(fabs(row_[i] - want[i]) < 1e-13);
         if (a_col != 1 || b_row != 1) continue;
-        f->dots(M, COLS, K, a.d, a_row, b.s, b_col, 1, false, c, COLS, 1);
+        rows.m = M, rows.c = c;
+        f->dots(&rows);
         for (int i = 0; i < M * COLS; i++) ck_assert(fabs(c[i] - want[i]) < 1e-13);
     }
 }

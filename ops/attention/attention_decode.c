@@ -50,9 +50,18 @@ static void vector_product(const cti_attention_params *a, const vector_matrix *p
                            bool accumulate, char *y) {
     const int64_t kc = a->kernels->gemm.kc;
     for (int64_t i = 0; i < p->k; i += kc)
-        a->kernels->gemm.gemv(p->n, cti_min(kc, p->k - i), p->x + i * p->x_stride * a->size,
-                              p->x_stride, p->b + i * p->row * a->size, p->row, p->col, alpha,
-                              accumulate || i > 0, y, 1);
+        a->kernels->gemm.gemv(&(cti_gemm_rows){.m = 1,
+                                               .n = p->n,
+                                               .k = cti_min(kc, p->k - i),
+                                               .a_col = p->x_stride,
+                                               .b_row = p->row,
+                                               .b_col = p->col,
+                                               .col = 1,
+                                               .a = p->x + i * p->x_stride * a->size,
+                                               .b = p->b + i * p->row * a->size,
+                                               .c = y,
+                                               .alpha = alpha,
+                                               .add = accumulate || i > 0});
 }
 
 /* w->s = scale q k^T + masks, in units of log 2. */

@@ -257,8 +257,34 @@ static void probe_gemm(bits_probe *p, const cti_gemm_kernels *g) {
     if (g->end) g->end();
     hash_one(p, M * nr);
     if (!g->dots) return;
-    g->dots(M, M, K, p->a, K, p->a, K, 0.7, false, p->one, M, 1), hash_one(p, M * M);
-    g->gemv(nr, K, p->a, 1, whole, nr, 1, 0.7, false, p->one, 1), hash_one(p, nr);
+    cti_gemm_rows dots = {.m = M,
+                          .n = M,
+                          .k = K,
+                          .a_row = K,
+                          .a_col = 1,
+                          .b_row = 1,
+                          .b_col = K,
+                          .row = M,
+                          .col = 1,
+                          .a = p->a,
+                          .b = p->a,
+                          .c = p->one,
+                          .alpha = 0.7};
+    cti_gemm_rows gemv = {.m = 1,
+                          .n = nr,
+                          .k = K,
+                          .a_row = K,
+                          .a_col = 1,
+                          .b_row = nr,
+                          .b_col = 1,
+                          .row = nr,
+                          .col = 1,
+                          .a = p->a,
+                          .b = whole,
+                          .c = p->one,
+                          .alpha = 0.7};
+    g->dots(&dots), hash_one(p, M * M);
+    g->gemv(&gemv), hash_one(p, nr);
 }
 
 static void probe_attention(bits_probe *p) {

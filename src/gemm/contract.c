@@ -30,57 +30,53 @@ static bool merge_dim(cti_contract_dim *into, cti_contract_dim dim) {
     return true;
 }
 
-/* Merges batch dims into m, n, k or each other where it can; returns how many are left. keep_n:
- * none merges into n. */
-static int merge_all(cti_contract_dim *m, cti_contract_dim *n, cti_contract_dim *k,
-                     cti_contract_dim *batch, int dims, bool keep_n) {
-    for (int i = 0; i < dims;) {
-        const cti_contract_dim d = batch[i];
-        bool merged = d.size == 1 ||
-                      (d.step[CTI_B] == 0 && d.step[CTI_C] != 0 && merge_dim(m, d)) ||
-                      (d.step[CTI_A] == 0 && d.step[CTI_C] != 0 && !keep_n && merge_dim(n, d)) ||
-                      (d.step[CTI_C] == 0 && merge_dim(k, d));
-        for (int other = 0; other < dims && !merged; other++)
-            merged = other != i && merge_dim(&batch[other], d);
+/* Merges batch dims into m, n, k or each other if it can. keep_n: none merges into n. */
+static void merge_all(cti_contraction *p, bool keep_n) {
+    for (int i = 0; i < p->dims;) {
+        const cti_contract_dim d = p->batch[i];
+        const bool in_a = d.step[CTI_A] != 0, in_b = d.step[CTI_B] != 0, in_c = d.step[CTI_C] != 0;
+        bool merged = d.size == 1 || (!in_b && in_c && merge_dim(&p->m, d)) ||
+                      (!in_a && in_c && !keep_n && merge_dim(&p->n, d)) ||
+                      (!in_c && merge_dim(&p->k, d));
+        for (int other = 0; other < p->dims && !merged; other++)
+            merged = other != i && merge_dim(&p->batch[other], d);
         if (!merged) {
             i++;
             continue;
         }
-        for (dims--; i < dims; i++) batch[i] = batch[i + 1];
+        for (p->dims--; i < p->dims; i++) p->batch[i] = p->batch[i + 1];
         i = 0; /* a dim that has grown may merge with another now */
     }
-    return dims;
 }
 
 /* One matrix product; data[] has the first element of A, B and C. Inlined into both of its callers,
  * so that the args of a small product stay in registers: a step of `bench/rows micro` (4,192
  * parameters) takes 0.4 % fewer instructions. */
 static inline __attribute__((always_inline)) bool
-matrix_product(ct_context *context, const cti_contract_dim *batch, const cti_contract_dim *m,
-               const cti_contract_dim *n, const cti_contract_dim *k,
-               const ct_tensor *const tensor[CTI_OPERANDS], char *const data[CTI_OPERANDS],
+matrix_product(ct_context *context, const cti_contraction *p, const cti_contract_dim *batch,
+               const ct_tensor *const operand[CTI_OPERANDS], char *const data[CTI_OPERANDS],
                const cti_gemm_epilogue *epilogue) {
     const cti_gemm_args g = {.batch = batch->size,
-                             .m = m->size,
-                             .n = n->size,
-                             .k = k->size,
+                             .m = p->m.size,
+                             .n = p->n.size,
+                             .k = p->k.size,
                              .alpha = 1,
                              .epilogue = epilogue,
                              .a = {.data = data[CTI_A],
-                                   .row = m->step[CTI_A],
-                                   .col = k->step[CTI_A],
+                                   .row = p->m.step[CTI_A],
+                                   .col = p->k.step[CTI_A],
                                    .batch = batch->step[CTI_A],
-                                   .dtype = tensor[CTI_A]->dtype},
+                                   .dtype = operand[CTI_A]->dtype},
                              .b = {.data = data[CTI_B],
-                                   .row = k->step[CTI_B],
-                                   .col = n->step[CTI_B],
+                                   .row = p->k.step[CTI_B],
+                                   .col = p->n.step[CTI_B],
                                    .batch = batch->step[CTI_B],
-                                   .dtype = tensor[CTI_B]->dtype},
+                                   .dtype = operand[CTI_B]->dtype},
                              .c = {.data = data[CTI_C],
-                                   .row = m->step[CTI_C],
-                                   .col = n->step[CTI_C],
+                                   .row = p->m.step[CTI_C],
+                                   .col = p->n.step[CTI_C],
                                    .batch = batch->step[CTI_C],
-                                   .dtype = tensor[CTI_C]->dtype}};
+                                   .dtype = operand[CTI_C]->dtype}};
     return cti_gemm(context, &g);
 }
 
@@ -102,49 +98,51 @@ static bool next_index(int64_t *index, const cti_contract_dim *dim, int dims) {
     return false;
 }
 
-bool cti_contract(ct_context *context, const cti_contract_dim *of_m, const cti_contract_dim *of_n,
-                  const cti_contract_dim *of_k, const cti_contract_dim *batch, int dims,
-                  const ct_tensor *a, const ct_tensor *b, const cti_gemm_epilogue *epilogue,
-                  const ct_tensor *c) {
+bool cti_contract(ct_context *context, const cti_contraction *p,
+                  const ct_tensor *const operand[CTI_OPERANDS], const cti_gemm_epilogue *epilogue) {
     static const cti_contract_dim single = {.size = 1};
-    const ct_tensor *const tensor[CTI_OPERANDS] = {a, b, c};
-    char *const start[CTI_OPERANDS] = {a->data, b->data, c->data};
-    if (dims == 0)
-        return matrix_product(context, &single, of_m, of_n, of_k, tensor, start, epilogue);
-    cti_contract_dim m = *of_m, n = *of_n, k = *of_k, left[CT_MAX_DIMS], items = single;
-    bool empty = m.size == 0 || n.size == 0, no_terms = k.size == 0;
-    for (int i = 0; i < dims; i++) {
-        left[i] = batch[i];
-        if (left[i].size == 0 && left[i].step[CTI_C] != 0) empty = true;
-        if (left[i].size == 0 && left[i].step[CTI_C] == 0) no_terms = true;
+    char *const start[CTI_OPERANDS] = {operand[CTI_A]->data, operand[CTI_B]->data,
+                                       operand[CTI_C]->data};
+    if (p->dims == 0) return matrix_product(context, p, &single, operand, start, epilogue);
+    cti_contraction left;
+    cti_contract_dim items = single;
+    left.m = p->m, left.n = p->n, left.k = p->k, left.dims = p->dims;
+    bool empty = left.m.size == 0 || left.n.size == 0, no_terms = left.k.size == 0;
+    for (int i = 0; i < p->dims; i++) {
+        const cti_contract_dim d = p->batch[i];
+        left.batch[i] = d;
+        if (d.size == 0 && d.step[CTI_C] != 0) empty = true;
+        if (d.size == 0 && d.step[CTI_C] == 0) no_terms = true;
     }
-    if (empty) return true;                    /* C has no element */
-    for (int i = 0; i < dims && no_terms; i++) /* K is 0: add the zeros once, not for each index */
-        if (left[i].step[CTI_C] == 0) left[i].size = 1;
-    if (no_terms) k.size = 0;
-    dims = merge_all(&m, &n, &k, left, dims, epilogue && (epilogue->apply || epilogue->bias));
-    const int wide = widest(left, dims);
+    if (empty) return true; /* C has no element */
+    /* K is 0: the zeros are added once, not for each index. */
+    for (int i = 0; i < left.dims && no_terms; i++)
+        if (left.batch[i].step[CTI_C] == 0) left.batch[i].size = 1;
+    if (no_terms) left.k.size = 0;
+    merge_all(&left, epilogue && (epilogue->apply || epilogue->bias));
+    const int wide = widest(left.batch, left.dims);
     if (wide >= 0) {
-        items = left[wide];
-        left[wide] = left[--dims];
+        items = left.batch[wide];
+        left.batch[wide] = left.batch[--left.dims];
     }
 
     int64_t index[CT_MAX_DIMS] = {0};
     do {
         char *data[CTI_OPERANDS] = {start[CTI_A], start[CTI_B], start[CTI_C]};
-        cti_gemm_epilogue part = epilogue ? *epilogue : (cti_gemm_epilogue){0};
-        for (int i = 0; i < dims; i++) {
+        cti_gemm_epilogue of_term = epilogue ? *epilogue : (cti_gemm_epilogue){0};
+        for (int i = 0; i < left.dims; i++) {
+            const cti_contract_dim *d = &left.batch[i];
             for (int x = CTI_A; x <= CTI_C; x++)
-                data[x] += index[i] * left[i].step[x] * (int64_t)cti_dtype_size(tensor[x]->dtype);
-            const bool summed = left[i].step[CTI_C] == 0;
+                data[x] += index[i] * d->step[x] * (int64_t)cti_dtype_size(operand[x]->dtype);
+            const bool summed = d->step[CTI_C] == 0;
             /* The first term of a sum writes C, later ones add, and the last one completes it. */
             if (summed && index[i] > 0) {
-                part.add = true;
-                part.bias = NULL;
+                of_term.add = true;
+                of_term.bias = NULL;
             }
-            if (summed && index[i] < left[i].size - 1) part.apply = NULL;
+            if (summed && index[i] < d->size - 1) of_term.apply = NULL;
         }
-        if (!matrix_product(context, &items, &m, &n, &k, tensor, data, &part)) return false;
-    } while (next_index(index, left, dims));
+        if (!matrix_product(context, &left, &items, operand, data, &of_term)) return false;
+    } while (next_index(index, left.batch, left.dims));
     return true;
 }

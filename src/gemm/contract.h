@@ -14,17 +14,20 @@ typedef struct {
     int64_t size, step[CTI_OPERANDS];
 } cti_contract_dim;
 
-/* C = A B, or as the epilogue says. m has steps in A and C, n in B and C, k in A and B; a batch dim
- * has steps in any of them. A batch dim with step 0 in C is summed over, in a fixed order. There
- * are at most 8 batch dims. Of a, b and c only data and dtype are read, as the dims have the
- * strides.
+/* A product of tensors. m has steps in A and C, n in B and C, k in A and B; a batch dim has steps
+ * in any of them. A batch dim with step 0 in C is summed over, in a fixed order. */
+typedef struct {
+    cti_contract_dim m, n, k, batch[CT_MAX_DIMS];
+    int dims; /* of the batch */
+} cti_contraction;
+
+/* Computes C = A B, or what the epilogue says. Of the operands only data and dtype are read,
+ * because the dims have the strides.
  *
- * With a bias or an apply, columns of C are those of n alone, so that a bias has n elements. Rows
+ * With a bias or an apply the columns of C are those of n only, so that a bias has n elements. Rows
  * of a tile may be those of m merged with batch dims, as for a dense x (..., in) times a weight;
  * batch dims that cannot be merged have tiles of their own. False: CT_ERR_MEMORY. */
-bool cti_contract(ct_context *context, const cti_contract_dim *m, const cti_contract_dim *n,
-                  const cti_contract_dim *k, const cti_contract_dim *batch, int dims,
-                  const ct_tensor *a, const ct_tensor *b, const cti_gemm_epilogue *epilogue,
-                  const ct_tensor *c);
+bool cti_contract(ct_context *context, const cti_contraction *p,
+                  const ct_tensor *const operand[CTI_OPERANDS], const cti_gemm_epilogue *epilogue);
 
 #endif

@@ -50,14 +50,22 @@ static void gemm_columns_task(void *arg, int64_t begin, int64_t end, int worker)
         void *to = cti_matrix_at(c, item, 0, n);
         for (int64_t k = 0; k < g->k; k += r->plan->kc) {
             const int64_t kl = cti_min(r->plan->kc, g->k - k);
-            const void *from = cti_matrix_at(a, item, 0, k), *by = cti_matrix_at(b, item, k, n);
-            const bool add = k > 0 || adds_to_c(g);
-            if (r->plan->kind == CTI_GEMM_GEMV)
-                r->kernels->gemv(cols, kl, from, a->col, by, b->row, b->col, g->alpha, add, to,
-                                 c->col);
-            else
-                r->kernels->dots(g->m, cols, kl, from, a->row, by, b->col, g->alpha, add, to,
-                                 c->row, c->col);
+            const cti_gemm_rows rows = {.m = g->m,
+                                        .n = cols,
+                                        .k = kl,
+                                        .a_row = a->row,
+                                        .a_col = a->col,
+                                        .b_row = b->row,
+                                        .b_col = b->col,
+                                        .row = c->row,
+                                        .col = c->col,
+                                        .a = cti_matrix_at(a, item, 0, k),
+                                        .b = cti_matrix_at(b, item, k, n),
+                                        .c = to,
+                                        .alpha = g->alpha,
+                                        .add = k > 0 || adds_to_c(g)};
+            if (r->plan->kind == CTI_GEMM_GEMV) r->kernels->gemv(&rows);
+            else r->kernels->dots(&rows);
         }
         cti_gemm_apply(g, r->plan, item, 0, n, g->m, cols);
     }
@@ -103,8 +111,20 @@ bool cti_gemm_small(ct_context *context, const cti_gemm_args *g) {
     const bool packed = g->m > 1 && g->n > 1 && g->c.col == 1 && packed_bytes <= CTI_GEMM_STACK_B &&
                         g->m * t->dots_k_per_m > g->k;
     if (gemv)
-        kernels->gemv(g->n, g->k, g->a.data, g->a.col, g->b.data, g->b.row, g->b.col, g->alpha,
-                      adds_to_c(g), g->c.data, g->c.col);
+        kernels->gemv(&(cti_gemm_rows){.m = 1,
+                                       .n = g->n,
+                                       .k = g->k,
+                                       .a_row = g->a.row,
+                                       .a_col = g->a.col,
+                                       .b_row = g->b.row,
+                                       .b_col = g->b.col,
+                                       .row = g->c.row,
+                                       .col = g->c.col,
+                                       .a = g->a.data,
+                                       .b = g->b.data,
+                                       .c = g->c.data,
+                                       .alpha = g->alpha,
+                                       .add = adds_to_c(g)});
     else if (packed) direct_product_packed(context->isa, g, g->k);
     else return cti_gemm_planned(context, g);
     if (e && e->apply) e->apply(e->arg, &g->c, g->m, g->n);

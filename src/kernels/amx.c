@@ -64,12 +64,25 @@ static const amx_products amx_one_product = {1, {0}, {0}};
 static const amx_products amx_three_products = {3, {1, 0, 0}, {0, 1, 0}};
 static const amx_products amx_six_products = {6, {2, 1, 0, 1, 0, 0}, {0, 1, 2, 0, 1, 0}};
 
-/* Packs one panel of n lines for each product: a piece is computed once, and copied where a later
- * product takes it again. */
+/* Packs a piece of each number of n lines into one of every `count` chunks of their panels. layout
+ * and piece are compile-time constants of the caller. */
+INLINE void amx_pack_piece(const bf16_layout layout, const int piece, int count, int64_t n,
+                           int64_t k, const float *x, int64_t line, int64_t step, char *packed) {
+    const bf16_panels of = {.width = AMX_ROWS,
+                            .layout = layout,
+                            .unit = BF16_CHUNK,
+                            .piece = piece,
+                            .chunk = count * BF16_CHUNK};
+    const int64_t chunks = (k + BF16_CHUNK - 1) / BF16_CHUNK;
+    bf16_pack_panels(&of, n, k, x, line, step, (bf16_bits *)packed,
+                     chunks * count * AMX_CHUNK_BYTES / (int64_t)sizeof(bf16_bits));
+}
+
+/* Packs n lines into panels that have, for each chunk of k, a chunk for each product: a piece is
+ * computed once, and copied for later products that take it again. */
 INLINE void amx_pack_products(const bf16_layout layout, int count, const int *pieces, int64_t n,
                               int64_t k, const float *x, int64_t line, int64_t step, char *packed) {
     const int64_t chunks = (k + BF16_CHUNK - 1) / BF16_CHUNK;
-    const int64_t panel = chunks * count * AMX_CHUNK_BYTES;
     const int64_t panels = (n + AMX_ROWS - 1) / AMX_ROWS;
     int first[3] = {-1, -1, -1}; /* the product whose chunks have this piece */
     for (int p = 0; p < count; p++) {
@@ -80,22 +93,11 @@ INLINE void amx_pack_products(const bf16_layout layout, int count, const int *pi
                    AMX_CHUNK_BYTES);
         if (from >= 0) continue;
         first[pieces[p]] = p;
-#define AMX_PACK(its_piece)                                                                        \
-    {                                                                                              \
-        const bf16_panels of = {.width = AMX_ROWS,                                                 \
-                                .layout = layout,                                                  \
-                                .unit = BF16_CHUNK,                                                \
-                                .piece = (its_piece),                                              \
-                                .chunk = count * BF16_CHUNK};                                      \
-        bf16_pack_panels(&of, n, k, x, line, step, (bf16_bits *)to,                                \
-                         panel / (int64_t)sizeof(bf16_bits));                                      \
-    }
         switch (pieces[p]) {
-        case 0: AMX_PACK(0); break;
-        case 1: AMX_PACK(1); break;
-        case 2: AMX_PACK(2); break;
+        case 0: amx_pack_piece(layout, 0, count, n, k, x, line, step, to); break;
+        case 1: amx_pack_piece(layout, 1, count, n, k, x, line, step, to); break;
+        case 2: amx_pack_piece(layout, 2, count, n, k, x, line, step, to); break;
         }
-#undef AMX_PACK
     }
 }
 

@@ -3,10 +3,6 @@
 #include "bf16.h"
 #include "bf16_product_tmpl.h"
 
-#define BF16_TILE_ARGUMENTS                                                                        \
-    const cti_gemm_params *params, int64_t n, const uint32_t *a, const char *b, const float *base, \
-        float *c
-
 /* How many pairs one iteration of the micro-kernel's loop does. */
 #if defined __clang__
 enum { BF16_PAIRS = 1 }; /* clang interleaves several, and spills */
@@ -40,7 +36,9 @@ INLINE void bf16_add_pair(const int rows, const int vectors, const uint32_t *a, 
 }
 
 /* rows and vectors are compile-time constants. */
-INLINE void bf16_micro_kernel(const int rows, const int vectors, BF16_TILE_ARGUMENTS) {
+INLINE void bf16_micro_kernel(const int rows, const int vectors, const cti_gemm_params *params,
+                              int64_t n, const uint32_t *a, const char *b, const float *base,
+                              float *c) {
     __m512 sum[BF16_MR][BF16_NV];
     UNROLL
     for (int i = 0; i < rows; i++) {
@@ -74,34 +72,42 @@ INLINE void bf16_micro_kernel(const int rows, const int vectors, BF16_TILE_ARGUM
     }
 }
 
-#define BF16_ROWS(rows)                                                                            \
-    case rows:                                                                                     \
-        if (n > 16) bf16_micro_kernel(rows, 2, params, n, a, b, base, c);                          \
-        else bf16_micro_kernel(rows, 1, params, n, a, b, base, c);                                 \
-        break
-__attribute__((noinline)) static void bf16_narrow_tile(int64_t m, BF16_TILE_ARGUMENTS) {
+/* A tile of `rows` rows, a compile-time constant of the caller. */
+INLINE void bf16_tile_of_rows(const int rows, const cti_gemm_params *params, int64_t n,
+                              const uint32_t *a, const char *b, const float *base, float *c) {
+    if (n > 16) bf16_micro_kernel(rows, 2, params, n, a, b, base, c);
+    else bf16_micro_kernel(rows, 1, params, n, a, b, base, c);
+}
+
+__attribute__((noinline)) static void bf16_narrow_tile(int64_t m, const cti_gemm_params *params,
+                                                       int64_t n, const uint32_t *a, const char *b,
+                                                       const float *base, float *c) {
     switch (m) {
-        BF16_ROWS(1);
-        BF16_ROWS(2);
-        BF16_ROWS(3);
-        BF16_ROWS(4);
-        BF16_ROWS(5);
-        BF16_ROWS(6);
-        BF16_ROWS(7);
-        BF16_ROWS(8);
-        BF16_ROWS(9);
-        BF16_ROWS(10);
-        BF16_ROWS(11);
-        BF16_ROWS(12);
+    case 1: bf16_tile_of_rows(1, params, n, a, b, base, c); break;
+    case 2: bf16_tile_of_rows(2, params, n, a, b, base, c); break;
+    case 3: bf16_tile_of_rows(3, params, n, a, b, base, c); break;
+    case 4: bf16_tile_of_rows(4, params, n, a, b, base, c); break;
+    case 5: bf16_tile_of_rows(5, params, n, a, b, base, c); break;
+    case 6: bf16_tile_of_rows(6, params, n, a, b, base, c); break;
+    case 7: bf16_tile_of_rows(7, params, n, a, b, base, c); break;
+    case 8: bf16_tile_of_rows(8, params, n, a, b, base, c); break;
+    case 9: bf16_tile_of_rows(9, params, n, a, b, base, c); break;
+    case 10: bf16_tile_of_rows(10, params, n, a, b, base, c); break;
+    case 11: bf16_tile_of_rows(11, params, n, a, b, base, c); break;
+    case 12: bf16_tile_of_rows(12, params, n, a, b, base, c); break;
     }
 }
-#undef BF16_ROWS
+_Static_assert((int)BF16_MR <= 12, "bf16_narrow_tile has a case for each number of rows");
 
-__attribute__((noinline)) static void bf16_full_tile(BF16_TILE_ARGUMENTS) {
+__attribute__((noinline)) static void bf16_full_tile(const cti_gemm_params *params, int64_t n,
+                                                     const uint32_t *a, const char *b,
+                                                     const float *base, float *c) {
     bf16_micro_kernel(BF16_MR, BF16_NV, params, n, a, b, base, c);
 }
 
-__attribute__((noinline)) static void bf16_strided_tile(int64_t m, BF16_TILE_ARGUMENTS) {
+__attribute__((noinline)) static void bf16_strided_tile(int64_t m, const cti_gemm_params *params,
+                                                        int64_t n, const uint32_t *a, const char *b,
+                                                        const float *base, float *c) {
     float sum[BF16_MR * BF16_NR];
     const cti_gemm_params dense = {.k = params->k, .row = BF16_NR, .col = 1, .alpha = 1};
     bf16_narrow_tile(m, &dense, n, a, b, NULL, sum);
@@ -117,7 +123,7 @@ static void bf16_tile(const cti_gemm_params *params, int64_t m, int64_t n, const
 
 static void bf16_product(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
                          const void *b, int64_t panel, const void *base, void *c) {
-    bf16_panels_of_b(params, m, n, a, b, panel, base, c, bf16_tile);
+    bf16_panels_of_b(&(bf16_block){params, m, n, a, b, panel, base, c}, bf16_tile);
 }
 
 static const cti_gemm_kernels avx512bf16_kernels = BF16_KERNELS(bf16_product);

@@ -39,15 +39,28 @@ static void bf16_store_tile(const cti_gemm_params *params, int64_t m, int64_t n,
     bf16_store_sums(params, m, n, sum, BF16_NR, base, c);
 }
 
-/* The macro-kernel: all panels of B for one panel of A. `tile` computes one of them. */
-INLINE void bf16_panels_of_b(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
-                             const char *b, int64_t panel, const float *base, float *c,
-                             void (*tile)(const cti_gemm_params *params, int64_t m, int64_t n,
-                                          const void *a, const void *b, const float *base,
-                                          float *c)) {
-    for (int64_t j = 0; j < n; j += BF16_NR, b += panel) {
-        const int64_t at = j * params->col;
-        tile(params, m, n - j < BF16_NR ? n - j : BF16_NR, a, b, base ? base + at : NULL, c + at);
+/* A call of the macro-kernel: C (m, n) = base + alpha A B. A is one panel; the panels of B are
+ * `panel` bytes apart. */
+typedef struct {
+    const cti_gemm_params *params;
+    int64_t m, n;
+    const void *a;
+    const char *b;
+    int64_t panel;
+    const float *base; /* NULL: zero */
+    float *c;
+} bf16_block;
+
+/* Computes the tile of one panel of B, n <= BF16_NR. */
+typedef void bf16_tile_kernel(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
+                              const void *b, const float *base, float *c);
+
+INLINE void bf16_panels_of_b(const bf16_block *x, bf16_tile_kernel *tile) {
+    const char *b = x->b;
+    for (int64_t j = 0; j < x->n; j += BF16_NR, b += x->panel) {
+        const int64_t at = j * x->params->col;
+        tile(x->params, x->m, x->n - j < BF16_NR ? x->n - j : BF16_NR, x->a, b,
+             x->base ? x->base + at : NULL, x->c + at);
     }
 }
 

@@ -41,7 +41,7 @@ static void bf16_scalar_tile(const cti_gemm_params *params, int64_t m, int64_t n
 
 static void bf16_scalar_product(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
                                 const void *b, int64_t panel, const void *base, void *c) {
-    bf16_panels_of_b(params, m, n, a, b, panel, base, c, bf16_scalar_tile);
+    bf16_panels_of_b(&(bf16_block){params, m, n, a, b, panel, base, c}, bf16_scalar_tile);
 }
 
 const cti_gemm_kernels cti_bf16_scalar = BF16_KERNELS(bf16_scalar_product);

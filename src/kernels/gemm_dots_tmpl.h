@@ -5,6 +5,7 @@
 #define CTI_KERNELS_GEMM_DOTS_TMPL_H
 
 #include "gemm_source_tmpl.h"
+#include "kernels.h"
 
 /* ---- dot products ---- */
 
@@ -15,7 +16,9 @@
 /* A tile is `rows` rows of A by `cols` columns of B. Its accumulators are vectors of partial sums
  * along K, whose lanes are added at the end. Few rows take up to DOT_COLS columns, so that a vector
  * of A is loaded once for all of them; more rows take fewer, DOT_SUMS accumulators in all. */
-#define GEMM_DOTS_COLS(rows) (DOT_SUMS / (rows) < DOT_COLS ? DOT_SUMS / (rows) : DOT_COLS)
+INLINE int gemm_dots_cols(const int rows) {
+    return DOT_SUMS / rows < DOT_COLS ? DOT_SUMS / rows : DOT_COLS;
+}
 
 /* Lane i of the result is the sum of x[i]'s lanes, added in the same order for each i. x is
  * overwritten. */
@@ -47,20 +50,20 @@ INLINE void gemm_dots_step(const gemm_source of, const int rows, const int cols,
 
 enum { DOTS_LINE = 64, DOTS_INTO_L2 = 2 }; /* of a prefetch: bytes, and its hint */
 
-/* What all tiles of a product have alike. */
-typedef struct {
-    int64_t k, a_row, b_bytes; /* b_bytes: from a column of B to the next */
-    real alpha;
-    bool add;
-    int64_t row, col; /* of C */
-} gemm_dots_args;
+/* Bytes from a column of B to the next. */
+INLINE int64_t gemm_dots_column(const gemm_source of, const cti_gemm_rows *g) {
+    return g->b_col * gemm_source_size(of);
+}
 
 /* rows and cols are compile-time constants of the caller. If n < cols, the first column is computed
  * again in place of the missing ones, and not stored. ahead: each step prefetches into L2 as many
  * cache lines from there on as it reads of B; or NULL. */
 INLINE void gemm_dots_tile(const gemm_source of, const int rows, const int cols,
-                           const gemm_dots_args *g, int64_t n, const real *a, const char *b,
+                           const cti_gemm_rows *g, int64_t n, const real *a, const char *b,
                            const char *ahead, real *c) {
+    const real alpha = (real)g->alpha;
+    const int64_t column = gemm_dots_column(of, g);
+    const bool add = g->add;
     enum { ALL = (DOT_SUMS + LANES - 1) / LANES * LANES };
     gemm_vec sum[ALL] = {0};
     const char *columns[DOT_COLS];
@@ -68,7 +71,7 @@ INLINE void gemm_dots_tile(const gemm_source of, const int rows, const int cols,
     real out[ALL];
     int64_t p = 0;
     UNROLL
-    for (int j = 0; j < cols; j++) columns[j] = j < n ? b + j * g->b_bytes : b;
+    for (int j = 0; j < cols; j++) columns[j] = j < n ? b + j * column : b;
     for (; p + LANES <= g->k; p += LANES) {
         const int64_t at = p * gemm_source_size(of);
         if (ahead && at % DOTS_LINE == 0) {
@@ -84,79 +87,90 @@ INLINE void gemm_dots_tile(const gemm_source of, const int rows, const int cols,
     for (int i = 0; i < rows * cols; i += LANES) gemm_store(out + i, gemm_sums(sum + i));
     for (int i = 0; i < rows; i++) {
         for (int64_t j = 0; j < n; j++) {
-            real *to = c + i * g->row + j * g->col, x = g->alpha * out[i * cols + j];
-            *to = g->add ? *to + x : x;
+            real *to = c + i * g->row + j * g->col, x = alpha * out[i * cols + j];
+            *to = add ? *to + x : x;
         }
     }
 }
 
 /* One row of A: one column of B after the other, and LANES columns' accumulators are added at once.
  * Each sum adds the same terms in the same order as in gemm_dots_tile. */
-INLINE void gemm_dots_row(const gemm_source of, const gemm_dots_args *g, int64_t n, const real *a,
-                          const char *b, real *c) {
+INLINE void gemm_dots_row(const gemm_source of, const cti_gemm_rows *g) {
+    const real *a = g->a, alpha = (real)g->alpha;
+    const char *b = g->b;
+    const int64_t n = g->n, k = g->k, col = g->col, column = gemm_dots_column(of, g);
+    const bool add = g->add;
+    real *c = g->c;
     for (int64_t first = 0; first < n; first += LANES) {
         const int64_t columns = n - first < LANES ? n - first : LANES;
         gemm_vec sum[LANES] = {0};
         real out[LANES];
-        for (int64_t j = 0; j < columns; j++, b += g->b_bytes) {
+        for (int64_t j = 0; j < columns; j++, b += column) {
             int64_t p = 0;
             gemm_vec v = sum[j];
-            for (; p + LANES <= g->k; p += LANES) {
+            for (; p + LANES <= k; p += LANES) {
                 const int64_t at = p * gemm_source_size(of);
                 if (of == OF_BF16 && at % DOTS_LINE == 0) /* f32 is as fast without */
                     __builtin_prefetch(b + at + DOT_AHEAD, 0, DOTS_INTO_L2);
                 v += gemm_load(a + p) * gemm_load_b(of, b, p, false, LANES);
             }
-            if (p < g->k)
-                v += gemm_load_if(a + p, true, g->k - p) * gemm_load_b(of, b, p, true, g->k - p);
+            if (p < k) v += gemm_load_if(a + p, true, k - p) * gemm_load_b(of, b, p, true, k - p);
             sum[j] = v;
         }
         gemm_store(out, gemm_sums(sum));
-        for (int64_t j = 0; j < columns; j++, c += g->col) {
-            const real x = g->alpha * out[j];
-            *c = g->add ? *c + x : x;
+        for (int64_t j = 0; j < columns; j++, c += col) {
+            const real x = alpha * out[j];
+            *c = add ? *c + x : x;
         }
     }
 }
 
-/* The rows of A are cut into parts of at most DOT_ROWS. With several parts a group of columns that
- * stays in L2 goes through all of them, each of which stays in L1d meanwhile; the first part
- * prefetches the next group. */
-INLINE void gemm_dots_of(const gemm_source of, int64_t m, int64_t n, const gemm_dots_args *g,
-                         const real *a, const char *b, real *c) {
-    const int64_t parts = (m + DOT_ROWS - 1) / DOT_ROWS, rows = (m + parts - 1) / parts,
-                  cols = GEMM_DOTS_COLS(rows), tile = cols * g->b_bytes;
-    if (m == 1 && LANES * gemm_source_size(of) >= DOT_ROW_BYTES) {
-        gemm_dots_row(of, g, n, a, b, c);
+/* A tile of `rows` rows, a compile-time constant of the caller. */
+INLINE void gemm_dots_tile_of(const gemm_source of, const int rows, const cti_gemm_rows *g,
+                              int64_t n, const real *a, const char *b, const char *ahead, real *c) {
+    if (rows <= DOT_ROWS) gemm_dots_tile(of, rows, gemm_dots_cols(rows), g, n, a, b, ahead, c);
+}
+
+/* A tile of 1 to DOT_ROWS rows. */
+INLINE void gemm_dots_any_tile(const gemm_source of, int64_t rows, const cti_gemm_rows *g,
+                               int64_t n, const real *a, const char *b, const char *ahead,
+                               real *c) {
+    switch (rows) {
+    case 1: gemm_dots_tile_of(of, 1, g, n, a, b, ahead, c); break;
+    case 2: gemm_dots_tile_of(of, 2, g, n, a, b, ahead, c); break;
+    case 3: gemm_dots_tile_of(of, 3, g, n, a, b, ahead, c); break;
+    case 4: gemm_dots_tile_of(of, 4, g, n, a, b, ahead, c); break;
+    case 5: gemm_dots_tile_of(of, 5, g, n, a, b, ahead, c); break;
+    case 6: gemm_dots_tile_of(of, 6, g, n, a, b, ahead, c); break;
+    case 7: gemm_dots_tile_of(of, 7, g, n, a, b, ahead, c); break;
+    case 8: gemm_dots_tile_of(of, 8, g, n, a, b, ahead, c); break;
+    }
+}
+_Static_assert((int)DOT_ROWS <= 8, "gemm_dots_any_tile has a case for each number of rows");
+
+/* The rows of A are cut into equal ranges of at most DOT_ROWS. With several ranges a group of
+ * columns that stays in L2 goes through all of them, and each of them stays in L1d meanwhile; the
+ * first range prefetches the next group. */
+INLINE void gemm_dots_of(const gemm_source of, const cti_gemm_rows *g) {
+    if (g->m == 1 && LANES * gemm_source_size(of) >= DOT_ROW_BYTES) {
+        gemm_dots_row(of, g);
         return;
     }
-    const bool dense = g->b_bytes == g->k * gemm_source_size(of);
-    const int64_t group = parts == 1 || !dense ? n : cols * (1 + DOT_GROUP / (tile + 1)),
-                  lead = parts == 1 ? tile + DOT_AHEAD : group * g->b_bytes;
-    for (int64_t first = 0; first < n; first += group) {
-        const int64_t end = n - first < group ? n : first + group;
-        for (int64_t i = 0; i < m; i += rows) {
+    const int64_t ranges = (g->m + DOT_ROWS - 1) / DOT_ROWS, rows = (g->m + ranges - 1) / ranges,
+                  cols = gemm_dots_cols((int)rows), column = gemm_dots_column(of, g),
+                  tile = cols * column;
+    const bool dense = column == g->k * gemm_source_size(of);
+    const int64_t group = ranges == 1 || !dense ? g->n : cols * (1 + DOT_GROUP / (tile + 1)),
+                  lead = ranges == 1 ? tile + DOT_AHEAD : group * column;
+    for (int64_t first = 0; first < g->n; first += group) {
+        const int64_t end = g->n - first < group ? g->n : first + group;
+        for (int64_t i = 0; i < g->m; i += rows) {
             for (int64_t j = first; j < end; j += cols) {
-                const int64_t columns = end - j < cols ? end - j : cols;
-                const real *ai = a + i * g->a_row;
-                const char *bj = b + j * g->b_bytes, *ahead = dense && i == 0 ? bj + lead : NULL;
-                real *to = c + i * g->row + j * g->col;
-#define DOTS(rows)                                                                                 \
-    case rows:                                                                                     \
-        if ((rows) <= DOT_ROWS)                                                                    \
-            gemm_dots_tile(of, rows, GEMM_DOTS_COLS(rows), g, columns, ai, bj, ahead, to);         \
-        break
-                switch (m - i < rows ? m - i : rows) {
-                    DOTS(1);
-                    DOTS(2);
-                    DOTS(3);
-                    DOTS(4);
-                    DOTS(5);
-                    DOTS(6);
-                    DOTS(7);
-                    DOTS(8);
-                }
-#undef DOTS
+                const char *b = (const char *)g->b + j * column;
+                gemm_dots_any_tile(
+                    of, g->m - i < rows ? g->m - i : rows, g, end - j < cols ? end - j : cols,
+                    (const real *)g->a + i * g->a_row, b, dense && i == 0 ? b + lead : NULL,
+                    (real *)g->c + i * g->row + j * g->col);
             }
         }
     }
@@ -207,56 +221,41 @@ INLINE real gemv_column(const gemm_source of, int64_t k, const real *x, const ch
     return gemv_plain(k, x, (const stored *)(const void *)b, step);
 }
 
-INLINE void gemm_gemv_of(const gemm_source of, int64_t n, int64_t k, const real *x,
-                         int64_t x_stride, const char *b, int64_t b_row, int64_t b_col, real alpha,
-                         bool add, real *y, int64_t y_stride) {
-    const int64_t size = gemm_source_size(of);
-    real dense[KC];
-    if (x_stride != 1) {
-        for (int64_t p = 0; p < k; p++) dense[p] = x[p * x_stride];
+INLINE void gemm_gemv_of(const gemm_source of, const cti_gemm_rows *g) {
+    const int64_t size = gemm_source_size(of), n = g->n, k = g->k;
+    const real *x = g->a, alpha = (real)g->alpha;
+    const char *b = g->b;
+    real dense[KC], *y = g->c;
+    if (g->a_col != 1) {
+        for (int64_t p = 0; p < k; p++) dense[p] = x[p * g->a_col];
         x = dense;
     }
     int64_t j = 0;
-    if (b_col == 1 && y_stride == 1) {
+    if (g->b_col == 1 && g->col == 1) {
         for (; j + GEMV_VECTORS * LANES <= n; j += GEMV_VECTORS * LANES)
-            gemv_columns(of, GEMV_VECTORS, k, x, b + j * size, b_row * size, alpha, add, y + j);
+            gemv_columns(of, GEMV_VECTORS, k, x, b + j * size, g->b_row * size, alpha, g->add,
+                         y + j);
         for (; j + LANES <= n; j += LANES)
-            gemv_columns(of, 1, k, x, b + j * size, b_row * size, alpha, add, y + j);
-    } else if (b_row == 1) {
-        const gemm_dots_args g = {
-            .k = k, .b_bytes = b_col * size, .alpha = alpha, .add = add, .col = y_stride};
-        gemm_dots_of(of, 1, n, &g, x, b, y);
+            gemv_columns(of, 1, k, x, b + j * size, g->b_row * size, alpha, g->add, y + j);
+    } else if (g->b_row == 1) {
+        cti_gemm_rows of_dense = *g;
+        of_dense.m = 1, of_dense.a = x;
+        gemm_dots_of(of, &of_dense);
         return;
     }
     for (; j < n; j++) {
-        const real sum = gemv_column(of, k, x, b + j * b_col * size, b_row);
-        y[j * y_stride] = add ? y[j * y_stride] + alpha * sum : alpha * sum;
+        const real sum = gemv_column(of, k, x, b + j * g->b_col * size, g->b_row);
+        y[j * g->col] = g->add ? y[j * g->col] + alpha * sum : alpha * sum;
     }
 }
 
 /* ---- the kernels, for each type of B ---- */
 
-#define GEMM_DOTS_OF(name, of)                                                                     \
-    static void gemm_dots##name(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row,     \
-                                const void *b, int64_t b_col, double alpha, bool add, void *c,     \
-                                int64_t row, int64_t col) {                                        \
-        const gemm_dots_args g = {.k = k,                                                          \
-                                  .a_row = a_row,                                                  \
-                                  .b_bytes = b_col * gemm_source_size(of),                         \
-                                  .alpha = (real)alpha,                                            \
-                                  .add = add,                                                      \
-                                  .row = row,                                                      \
-                                  .col = col};                                                     \
-        gemm_dots_of(of, m, n, &g, a, b, c);                                                       \
-    }                                                                                              \
-    static void gemm_gemv##name(int64_t n, int64_t k, const void *x, int64_t x_stride,             \
-                                const void *b, int64_t b_row, int64_t b_col, double alpha,         \
-                                bool add, void *y, int64_t y_stride) {                             \
-        gemm_gemv_of(of, n, k, x, x_stride, b, b_row, b_col, (real)alpha, add, y, y_stride);       \
-    }
-GEMM_DOTS_OF(, OF_STORED)
+static void gemm_dots(const cti_gemm_rows *g) { gemm_dots_of(OF_STORED, g); }
+static void gemm_gemv(const cti_gemm_rows *g) { gemm_gemv_of(OF_STORED, g); }
 #ifndef CTI_F64_KERNELS
-GEMM_DOTS_OF(_bf16, OF_BF16)
+static void gemm_dots_bf16(const cti_gemm_rows *g) { gemm_dots_of(OF_BF16, g); }
+static void gemm_gemv_bf16(const cti_gemm_rows *g) { gemm_gemv_of(OF_BF16, g); }
 #endif
 
 #endif

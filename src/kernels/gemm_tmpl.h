@@ -34,6 +34,13 @@
  * but needs no software prefetch: the hardware prefetcher follows it. */
 typedef enum { A_STRIDED, A_DENSE_ROWS, A_DENSE_COLUMNS, A_PACKED } gemm_a_layout;
 
+/* What a micro-kernel is compiled for: all fields are compile-time constants. */
+typedef struct {
+    int rows, vectors; /* its tile of C, in rows and in vectors of columns */
+    bool masked;       /* the last vector may have fewer than LANES columns */
+    gemm_a_layout layout;
+} gemm_micro;
+
 INLINE bool gemm_by_columns(const gemm_a_layout layout) {
     return layout == A_DENSE_COLUMNS || layout == A_PACKED;
 }
@@ -62,35 +69,34 @@ INLINE gemm_vec gemm_fma(const bool x_once, gemm_vec sum, gemm_vec x, gemm_vec b
 /* A rank-1 update, the u-th of an iteration: sum += a column of A times a row of B. Where B is
  * masked its last vector has n columns. The barrier keeps compilers from interleaving two updates,
  * which needs more registers than there are. */
-INLINE void gemm_rank_1(const int rows, const int vectors, const bool masked,
-                        const gemm_a_layout layout, const int per_base, int64_t n,
-                        const gemm_lines *a, const gemm_lines *b, const int u,
-                        gemm_vec sum[MR_NARROW][NV]) {
+INLINE void gemm_rank_1(const gemm_micro of, const int per_base, int64_t n, const gemm_lines *a,
+                        const gemm_lines *b, const int u, gemm_vec sum[MR_NARROW][NV]) {
     gemm_vec bp[NV];
     __asm__ volatile("" ::: "memory");
     UNROLL
-    for (int j = 0; j < vectors; j++)
-        bp[j] = gemm_load_if(gemm_real_line(4, b, u) + j * LANES, masked && j == vectors - 1, n);
+    for (int j = 0; j < of.vectors; j++)
+        bp[j] =
+            gemm_load_if(gemm_real_line(4, b, u) + j * LANES, of.masked && j == of.vectors - 1, n);
     UNROLL
-    for (int i = 0; i < rows; i++) {
-        const gemm_vec x = (gemm_by_columns(layout) ? gemm_real_line(per_base, a, u)[i]
-                                                    : gemm_real_line(per_base, a, i)[u]) -
+    for (int i = 0; i < of.rows; i++) {
+        const gemm_vec x = (gemm_by_columns(of.layout) ? gemm_real_line(per_base, a, u)[i]
+                                                       : gemm_real_line(per_base, a, i)[u]) -
                            (gemm_vec){0};
         UNROLL
-        for (int j = 0; j < vectors; j++) sum[i][j] = gemm_fma(vectors == 1, sum[i][j], x, bp[j]);
+        for (int j = 0; j < of.vectors; j++)
+            sum[i][j] = gemm_fma(of.vectors == 1, sum[i][j], x, bp[j]);
     }
 }
 
 /* Prefetches the tile of C, which is read and written at the end, so that its lines are not missed
  * all at once (EPYC: 1.03). Not with AVX-512: those cores have larger store buffers, and 24
  * prefetches delay the loads of A and B (Xeon: 1.00 to 1.08 without them). */
-INLINE void gemm_prefetch_c(const int rows, const int vectors, const cti_gemm_params *params,
-                            real *c) {
+INLINE void gemm_prefetch_c(const gemm_micro of, const cti_gemm_params *params, real *c) {
     if (CTI_VECTOR_BYTES == 64) return;
     UNROLL
-    for (int i = 0; i < rows; i++) {
+    for (int i = 0; i < of.rows; i++) {
         UNROLL
-        for (int at = 0; at < vectors * (int)sizeof(gemm_vec); at += 64)
+        for (int at = 0; at < of.vectors * (int)sizeof(gemm_vec); at += 64)
             __builtin_prefetch((char *)(c + i * params->row) + at, 1);
     }
 }
@@ -101,21 +107,20 @@ INLINE void gemm_add_to(const real *base, gemm_vec v, real *c, bool masked, int6
 }
 
 /* C = base + alpha sum */
-INLINE void gemm_store_tile(const int rows, const int vectors, const bool masked,
-                            const cti_gemm_params *params, int64_t last,
+INLINE void gemm_store_tile(const gemm_micro of, const cti_gemm_params *params, int64_t last,
                             gemm_vec sum[MR_NARROW][NV], const real *base, real *c) {
     const real alpha = (real)params->alpha;
     const int64_t row = params->row, base_row = params->base_row;
     if (alpha != 1) {
         UNROLL
-        for (int i = 0; i < rows * vectors; i++) sum[i / vectors][i % vectors] *= alpha;
+        for (int i = 0; i < of.rows * of.vectors; i++) sum[i / of.vectors][i % of.vectors] *= alpha;
     }
     UNROLL
-    for (int i = 0; i < rows; i++) {
+    for (int i = 0; i < of.rows; i++) {
         UNROLL
-        for (int j = 0; j < vectors; j++)
+        for (int j = 0; j < of.vectors; j++)
             gemm_add_to(base ? base + j * LANES : NULL, sum[i][j], c + j * LANES,
-                        masked && j == vectors - 1, last);
+                        of.masked && j == of.vectors - 1, last);
         c += row;
         if (base) base += base_row;
         /* Keeps one addition a row: else compilers precompute addresses of later rows. */
@@ -123,27 +128,25 @@ INLINE void gemm_store_tile(const int rows, const int vectors, const bool masked
     }
 }
 
-/* The micro-kernel for a tile of `rows` rows and `vectors` vectors of columns: C = base + alpha A
- * B. rows, vectors, masked and layout are compile-time constants of the caller. masked: the last
- * vector may have fewer than LANES columns. */
-INLINE void gemm_micro_kernel(const int rows, const int vectors, const bool masked,
-                              const gemm_a_layout layout, const cti_gemm_params *params, int64_t n,
+/* The micro-kernel: C = base + alpha A B for a tile of n columns. */
+INLINE void gemm_micro_kernel(const gemm_micro of, const cti_gemm_params *params, int64_t n,
                               const real *a, const real *b, const real *base, real *c) {
-    const int unroll = layout == A_STRIDED ? 1 : UNROLL_K,
-              lines = gemm_by_columns(layout) ? unroll : rows;
-    const int64_t last = n - (vectors - 1) * LANES; /* columns of the last vector */
+    const int unroll = of.layout == A_STRIDED ? 1 : UNROLL_K,
+              lines = gemm_by_columns(of.layout) ? unroll : of.rows;
+    const int64_t last = n - (of.vectors - 1) * LANES; /* columns of the last vector */
     const int64_t size = sizeof(real);
     const int64_t to_row = params->a_row * size,
-                  to_k = layout == A_DENSE_ROWS ? size : params->a_col * size,
+                  to_k = of.layout == A_DENSE_ROWS ? size : params->a_col * size,
                   b_to_k = params->b_row * size;
     /* An FMA with an indexed memory operand splits into two micro-ops. AVX-512 tiles of one vector
      * have such operands, so there each column of A has its own base pointer (1.03 to 1.04). */
-    const int per_base = CTI_VECTOR_BYTES == 64 && vectors == 1 && gemm_by_columns(layout) ? 1 : 4;
-    gemm_lines of_a = gemm_lines_of(per_base, lines, a, gemm_by_columns(layout) ? to_k : to_row),
+    const int per_base =
+        CTI_VECTOR_BYTES == 64 && of.vectors == 1 && gemm_by_columns(of.layout) ? 1 : 4;
+    gemm_lines of_a = gemm_lines_of(per_base, lines, a, gemm_by_columns(of.layout) ? to_k : to_row),
                of_b = gemm_lines_of(4, unroll, b, b_to_k);
     const char *ahead = (const char *)a + PREFETCH_K * to_k;
     gemm_vec sum[MR_NARROW][NV] = {0};
-    gemm_prefetch_c(rows, vectors, params, c);
+    gemm_prefetch_c(of, params, c);
     const uint64_t k = (uint64_t)params->k,
                    unrolled = unroll; /* unsigned: the division is a shift */
     for (uint64_t iterations = k / unrolled; iterations > 0; iterations--) {
@@ -152,11 +155,11 @@ INLINE void gemm_micro_kernel(const int rows, const int vectors, const bool mask
         for (int u = 0; u < unroll; u++) {
             /* Of each column of A the first cache line, and of a strided one the last: all MR
              * broadcasts of the column would wait for them. */
-            if (vectors > 1 && (layout == A_STRIDED || layout == A_DENSE_COLUMNS))
-                __builtin_prefetch(ahead + (layout == A_DENSE_COLUMNS ? of_a.to[u] : 0));
-            if (vectors > 1 && layout == A_STRIDED && rows > 3)
-                __builtin_prefetch(ahead + (rows - 1) * to_row);
-            gemm_rank_1(rows, vectors, masked, layout, per_base, last, &of_a, &of_b, u, sum);
+            if (of.vectors > 1 && (of.layout == A_STRIDED || of.layout == A_DENSE_COLUMNS))
+                __builtin_prefetch(ahead + (of.layout == A_DENSE_COLUMNS ? of_a.to[u] : 0));
+            if (of.vectors > 1 && of.layout == A_STRIDED && of.rows > 3)
+                __builtin_prefetch(ahead + (of.rows - 1) * to_row);
+            gemm_rank_1(of, per_base, last, &of_a, &of_b, u, sum);
         }
         gemm_advance(per_base, lines, &of_a, unroll * to_k);
         gemm_advance(4, unroll, &of_b, unroll * b_to_k);
@@ -164,93 +167,122 @@ INLINE void gemm_micro_kernel(const int rows, const int vectors, const bool mask
     }
     for (uint64_t left = k % unrolled; left > 0;
          left--, gemm_advance(per_base, lines, &of_a, to_k), gemm_advance(4, unroll, &of_b, b_to_k))
-        gemm_rank_1(rows, vectors, masked, layout, per_base, last, &of_a, &of_b, 0, sum);
-    gemm_store_tile(rows, vectors, masked, params, last, sum, base, c);
+        gemm_rank_1(of, per_base, last, &of_a, &of_b, 0, sum);
+    gemm_store_tile(of, params, last, sum, base, c);
 }
 
 /* ---- tiles ---- */
 
 /* Micro-kernels are inlined into the gemm_tile_... functions, one for each size of a tile and
- * layout. Those are not inlined, as each uses all registers. */
+ * layout. Those are not inlined, because each uses all registers. The rows and vectors of a tile
+ * become compile-time constants by the cases of two switches. */
 
-#define TILE_ARGUMENTS                                                                             \
-    const cti_gemm_params *params, int64_t m, int64_t n, const real *a, const real *b,             \
-        const real *base, real *c
-#define TILE_CALL(f) f(params, m, n, a, b, base, c)
-#define TILE(rows, vectors, masked, layout)                                                        \
-    gemm_micro_kernel(rows, vectors, masked, layout, params, n, a, b, base, c)
-
-#define TILE_SWITCH(masked, layout)                                                                \
-    switch (m) {                                                                                   \
-        TILE_ROWS(1, masked, layout);                                                              \
-        TILE_ROWS(2, masked, layout);                                                              \
-        TILE_ROWS(3, masked, layout);                                                              \
-        TILE_ROWS(4, masked, layout);                                                              \
-        TILE_ROWS(5, masked, layout);                                                              \
-        TILE_ROWS(6, masked, layout);                                                              \
-        TILE_ROWS(7, masked, layout);                                                              \
-        TILE_ROWS(8, masked, layout);                                                              \
-        TILE_ROWS(9, masked, layout);                                                              \
-        TILE_ROWS(10, masked, layout);                                                             \
-        TILE_ROWS(11, masked, layout);                                                             \
-        TILE_ROWS(12, masked, layout);                                                             \
-        TILE_ROWS(13, masked, layout);                                                             \
-        TILE_ROWS(14, masked, layout);                                                             \
-        TILE_ROWS(15, masked, layout);                                                             \
-        TILE_ROWS(16, masked, layout);                                                             \
-    }
-#define TILE_ROWS(rows, masked, layout)                                                            \
-    case rows:                                                                                     \
-        switch ((n + LANES - 1) / LANES) {                                                         \
-            TILE_COLUMNS(rows, 1, masked, layout);                                                 \
-            TILE_COLUMNS(rows, 2, masked, layout);                                                 \
-            TILE_COLUMNS(rows, 3, masked, layout);                                                 \
-            TILE_COLUMNS(rows, 4, masked, layout);                                                 \
-        }                                                                                          \
-        break
-#define TILE_COLUMNS(rows, vectors, masked, layout)                                                \
-    case vectors:                                                                                  \
-        if (((masked) || (rows) != MR || (vectors) != NV) && (vectors) <= NV &&                    \
-            (rows) <= ((vectors) == 1 ? MR_NARROW : MR))                                           \
-            TILE(rows, vectors, masked, layout);                                                   \
-        break
-
-/* Tiles smaller than MR x NR that have whole vectors of columns, for A dense along K ... */
-__attribute__((noinline)) static void gemm_tile_a_rows(TILE_ARGUMENTS) {
-    TILE_SWITCH(false, A_DENSE_ROWS)
+/* Whether tiles of this size are needed: gemm_tile_full computes those of MR x NR without a mask.
+ */
+INLINE bool gemm_has_tile(const gemm_micro of) {
+    return of.vectors <= NV && of.rows <= (of.vectors == 1 ? MR_NARROW : MR) &&
+           (of.masked || of.rows != MR || of.vectors != NV);
 }
 
-/* ... and for A dense along M. */
-__attribute__((noinline)) static void gemm_tile_a_columns(TILE_ARGUMENTS) {
-    TILE_SWITCH(false, A_DENSE_COLUMNS)
+INLINE void gemm_tile_of_size(const gemm_micro of, const cti_gemm_params *params, int64_t n,
+                              const real *a, const real *b, const real *base, real *c) {
+    if (gemm_has_tile(of)) gemm_micro_kernel(of, params, n, a, b, base, c);
+}
+
+/* A tile of `rows` rows. */
+INLINE void gemm_tile_of_rows(const int rows, const bool masked, const gemm_a_layout layout,
+                              const cti_gemm_params *params, int64_t n, const real *a,
+                              const real *b, const real *base, real *c) {
+    switch ((n + LANES - 1) / LANES) {
+    case 1:
+        gemm_tile_of_size((gemm_micro){rows, 1, masked, layout}, params, n, a, b, base, c);
+        break;
+    case 2:
+        gemm_tile_of_size((gemm_micro){rows, 2, masked, layout}, params, n, a, b, base, c);
+        break;
+    case 3:
+        gemm_tile_of_size((gemm_micro){rows, 3, masked, layout}, params, n, a, b, base, c);
+        break;
+    case 4:
+        gemm_tile_of_size((gemm_micro){rows, 4, masked, layout}, params, n, a, b, base, c);
+        break;
+    }
+}
+_Static_assert((int)NV <= 4, "gemm_tile_of_rows has a case for each number of vectors");
+
+INLINE void gemm_tile_of(const bool masked, const gemm_a_layout layout,
+                         const cti_gemm_params *params, int64_t m, int64_t n, const real *a,
+                         const real *b, const real *base, real *c) {
+    switch (m) {
+    case 1: gemm_tile_of_rows(1, masked, layout, params, n, a, b, base, c); break;
+    case 2: gemm_tile_of_rows(2, masked, layout, params, n, a, b, base, c); break;
+    case 3: gemm_tile_of_rows(3, masked, layout, params, n, a, b, base, c); break;
+    case 4: gemm_tile_of_rows(4, masked, layout, params, n, a, b, base, c); break;
+    case 5: gemm_tile_of_rows(5, masked, layout, params, n, a, b, base, c); break;
+    case 6: gemm_tile_of_rows(6, masked, layout, params, n, a, b, base, c); break;
+    case 7: gemm_tile_of_rows(7, masked, layout, params, n, a, b, base, c); break;
+    case 8: gemm_tile_of_rows(8, masked, layout, params, n, a, b, base, c); break;
+    case 9: gemm_tile_of_rows(9, masked, layout, params, n, a, b, base, c); break;
+    case 10: gemm_tile_of_rows(10, masked, layout, params, n, a, b, base, c); break;
+    case 11: gemm_tile_of_rows(11, masked, layout, params, n, a, b, base, c); break;
+    case 12: gemm_tile_of_rows(12, masked, layout, params, n, a, b, base, c); break;
+    case 13: gemm_tile_of_rows(13, masked, layout, params, n, a, b, base, c); break;
+    case 14: gemm_tile_of_rows(14, masked, layout, params, n, a, b, base, c); break;
+    case 15: gemm_tile_of_rows(15, masked, layout, params, n, a, b, base, c); break;
+    case 16: gemm_tile_of_rows(16, masked, layout, params, n, a, b, base, c); break;
+    }
+}
+_Static_assert((int)MR_NARROW <= 16, "gemm_tile_of has a case for each number of rows");
+
+/* Tiles smaller than MR x NR that have whole vectors of columns, for A dense along K. */
+__attribute__((noinline)) static void gemm_tile_a_rows(const cti_gemm_params *params, int64_t m,
+                                                       int64_t n, const real *a, const real *b,
+                                                       const real *base, real *c) {
+    gemm_tile_of(false, A_DENSE_ROWS, params, m, n, a, b, base, c);
+}
+
+/* The same tiles for A dense along M. */
+__attribute__((noinline)) static void gemm_tile_a_columns(const cti_gemm_params *params, int64_t m,
+                                                          int64_t n, const real *a, const real *b,
+                                                          const real *base, real *c) {
+    gemm_tile_of(false, A_DENSE_COLUMNS, params, m, n, a, b, base, c);
 }
 
 /* Tiles with a masked vector, or with an A strided in both dims. */
-__attribute__((noinline)) static void gemm_tile_edge(TILE_ARGUMENTS) {
-    TILE_SWITCH(true, A_STRIDED)
-}
-#undef TILE_COLUMNS
-#undef TILE_ROWS
-#undef TILE_SWITCH
-
-/* Tiles of MR x NR. */
-__attribute__((noinline)) static void gemm_tile_full(TILE_ARGUMENTS) {
-    (void)m;
-    if (params->a_col == 1) TILE(MR, NV, false, A_DENSE_ROWS);
-    else if (params->a_row == 1 && params->a_col == MR) TILE(MR, NV, false, A_PACKED);
-    else if (params->a_row == 1) TILE(MR, NV, false, A_DENSE_COLUMNS);
-    else TILE(MR, NV, false, A_STRIDED);
+__attribute__((noinline)) static void gemm_tile_edge(const cti_gemm_params *params, int64_t m,
+                                                     int64_t n, const real *a, const real *b,
+                                                     const real *base, real *c) {
+    gemm_tile_of(true, A_STRIDED, params, m, n, a, b, base, c);
 }
 
-INLINE void gemm_tile_c_dense(TILE_ARGUMENTS) {
-    if (m == MR && n == NR) TILE_CALL(gemm_tile_full);
-    else if (n % LANES == 0 && params->a_col == 1) TILE_CALL(gemm_tile_a_rows);
-    else if (n % LANES == 0 && params->a_row == 1) TILE_CALL(gemm_tile_a_columns);
-    else TILE_CALL(gemm_tile_edge);
+/* A tile of MR x NR. */
+INLINE void gemm_tile_full_of(const gemm_a_layout layout, const cti_gemm_params *params, int64_t n,
+                              const real *a, const real *b, const real *base, real *c) {
+    const gemm_micro of = {MR, NV, false, layout};
+    gemm_micro_kernel(of, params, n, a, b, base, c);
+}
+__attribute__((noinline)) static void gemm_tile_full(const cti_gemm_params *params, int64_t n,
+                                                     const real *a, const real *b, const real *base,
+                                                     real *c) {
+    if (params->a_col == 1) gemm_tile_full_of(A_DENSE_ROWS, params, n, a, b, base, c);
+    else if (params->a_row == 1 && params->a_col == MR)
+        gemm_tile_full_of(A_PACKED, params, n, a, b, base, c);
+    else if (params->a_row == 1) gemm_tile_full_of(A_DENSE_COLUMNS, params, n, a, b, base, c);
+    else gemm_tile_full_of(A_STRIDED, params, n, a, b, base, c);
+}
+
+INLINE void gemm_tile_c_dense(const cti_gemm_params *params, int64_t m, int64_t n, const real *a,
+                              const real *b, const real *base, real *c) {
+    if (m == MR && n == NR) gemm_tile_full(params, n, a, b, base, c);
+    else if (n % LANES == 0 && params->a_col == 1) gemm_tile_a_rows(params, m, n, a, b, base, c);
+    else if (n % LANES == 0 && params->a_row == 1) gemm_tile_a_columns(params, m, n, a, b, base, c);
+    else gemm_tile_edge(params, m, n, a, b, base, c);
 }
 
 /* Computes a dense tile on the stack, then adds or copies it to a C whose columns are strided. */
-__attribute__((noinline)) static void gemm_tile_c_strided(TILE_ARGUMENTS) {
+__attribute__((noinline)) static void gemm_tile_c_strided(const cti_gemm_params *params, int64_t m,
+                                                          int64_t n, const real *a, const real *b,
+                                                          const real *base, real *c) {
     real tile[MR_NARROW * NR];
     cti_gemm_params dense = *params;
     dense.row = NR, dense.col = 1;
@@ -263,13 +295,11 @@ __attribute__((noinline)) static void gemm_tile_c_strided(TILE_ARGUMENTS) {
         }
 }
 
-INLINE void gemm_tile(TILE_ARGUMENTS) {
-    if (params->col == 1) TILE_CALL(gemm_tile_c_dense);
-    else TILE_CALL(gemm_tile_c_strided);
+INLINE void gemm_tile(const cti_gemm_params *params, int64_t m, int64_t n, const real *a,
+                      const real *b, const real *base, real *c) {
+    if (params->col == 1) gemm_tile_c_dense(params, m, n, a, b, base, c);
+    else gemm_tile_c_strided(params, m, n, a, b, base, c);
 }
-#undef TILE
-#undef TILE_CALL
-#undef TILE_ARGUMENTS
 
 /* The rows of each tile if m rows are cut into equal tiles of at most `most` rows. The divisions
  * are of 32 bits, which take fewer cycles. */

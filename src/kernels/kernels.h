@@ -54,6 +54,16 @@ typedef struct {
     double alpha;
 } cti_gemm_params;
 
+/* C (m, n) = alpha A (m, k) B (k, n), or C += with add, computed by dots or gemv. Element (i, j) of
+ * A is at i a_row + j a_col, of B at i b_row + j b_col, of C at i row + j col. */
+typedef struct {
+    int64_t m, n, k, a_row, a_col, b_row, b_col, row, col;
+    const void *a, *b;
+    void *c;
+    double alpha;
+    bool add;
+} cti_gemm_rows;
+
 /* Numbers of the tuning table that inlined code and the size of an array need as constants. */
 enum {
     CTI_GEMM_DEEP = 512, /* a product with K under this is one K block, on every ISA */
@@ -125,16 +135,10 @@ typedef struct {
      * its columns have C's stride. All are of the computed type. */
     void (*macro_kernel)(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
                          const void *b, int64_t panel, const void *base, void *c);
-    /* C[m x n] = alpha A B, or += with add, any m and n: dot products of A's rows and B's
-     * columns, both dense along K. In dots and gemv B is of the table's dtype, A and C of the
-     * computed type. */
-    void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, const void *b,
-                 int64_t b_col, double alpha, bool add, void *c, int64_t row_stride,
-                 int64_t col_stride);
-    /* y[j] = alpha sum over p < k <= kc of x[p x_stride] B[p, j], or += with add: a vector times a
-     * matrix, nothing packed */
-    void (*gemv)(int64_t n, int64_t k, const void *x, int64_t x_stride, const void *b,
-                 int64_t b_row, int64_t b_col, double alpha, bool add, void *y, int64_t y_stride);
+    /* Products for which nothing is packed. dots computes any m and n by dot products of A's rows
+     * and B's columns, both dense along K. gemv computes one row, m = 1, for k <= kc and any
+     * strides. B is of the table's dtype, A and C are of the computed type. */
+    void (*dots)(const cti_gemm_rows *), (*gemv)(const cti_gemm_rows *);
 } cti_gemm_kernels;
 
 /* Bytes that K takes in a panel, for each of its rows of A or columns of B. */
