@@ -99,16 +99,10 @@ static ct_tensor *activated_linear_forward(ct_call *c) {
     residual_sum s = {kernels(c), residual ? residual->data : NULL, y->data, out * size};
     const cti_gemm_epilogue end = {
         .bias = bias ? bias->data : NULL, .apply = residual ? add_residual : NULL, .arg = &s};
-    const cti_gemm_args product = {.batch = 1,
-                                   .m = activated_linear_rows(x),
-                                   .n = out,
-                                   .k = in,
-                                   .alpha = 1,
-                                   .epilogue = &end,
-                                   .a = by_rows(h, in),
-                                   .b = by_columns(w, in),
-                                   .c = by_rows(y, out)};
-    return cti_gemm(c->context, &product) ? y : NULL;
+    const cti_matrix of_h = by_rows(h, in), of_w = by_columns(w, in), of_y = by_rows(y, out);
+    return cti_gemm_single(c->context, activated_linear_rows(x), out, in, &of_h, &of_w, &of_y, &end)
+               ? y
+               : NULL;
 }
 
 /* ---- backward ---- */
@@ -158,17 +152,10 @@ static bool activated_linear_backward(const ct_call *c, ct_tensor *const *g, ct_
         const int64_t size = (int64_t)cti_dtype_size(x->dtype);
         gradient_blocks b = {activation_of(c),   x->data,   grad[0]->data,
                              h ? h->data : NULL, in * size, row * size};
-        const cti_gemm_args product = {
-            .batch = 1,
-            .m = rows,
-            .n = in,
-            .k = out,
-            .alpha = 1,
-            .a = by_rows(g[0], out),
-            .b = by_rows(w, in),
-            .c = by_rows(grad[0], row),
-            .epilogue = &(cti_gemm_epilogue){.apply = through_activation, .arg = &b}};
-        if (!cti_gemm(c->context, &product)) return false;
+        const cti_gemm_epilogue end = {.apply = through_activation, .arg = &b};
+        const cti_matrix of_g = by_rows(g[0], out), of_w = by_rows(w, in),
+                         of_dx = by_rows(grad[0], row);
+        if (!cti_gemm_single(c->context, rows, in, out, &of_g, &of_w, &of_dx, &end)) return false;
     } else if (c->wants[1]) {
         h = cti_op_unary(c, c->in[0], activation_of(c).f);
         if (!h) return false;
@@ -177,16 +164,11 @@ static bool activated_linear_backward(const ct_call *c, ct_tensor *const *g, ct_
         bool add;
         grad[1] = cti_grad_writable(c, 1, &add);
         if (!grad[1]) return false;
-        const cti_gemm_args product = {.batch = 1,
-                                       .m = out,
-                                       .n = in,
-                                       .k = rows,
-                                       .alpha = 1,
-                                       .epilogue = &(cti_gemm_epilogue){.add = add},
-                                       .a = by_columns(g[0], out),
-                                       .b = by_rows(h, row),
-                                       .c = by_rows(grad[1], in)};
-        if (!cti_gemm(c->context, &product)) return false;
+        const cti_matrix of_g = by_columns(g[0], out), of_h = by_rows(h, row),
+                         of_dw = by_rows(grad[1], in);
+        if (!cti_gemm_single(c->context, out, in, rows, &of_g, &of_h, &of_dw,
+                             &(cti_gemm_epilogue){.add = add}))
+            return false;
     }
     if (c->wants[3]) grad[3] = g[0];
     return !c->wants[2] || cti_op_sum_to_input(c, 2, g[0], &grad[2]);

@@ -85,6 +85,6 @@ static const ct_op bce_with_logits = {.name = "bce_with_logits",
                                       .backward = bce_backward};
 
 ct_tensor *ct_bce_with_logits(ct_tensor *x, ct_tensor *target, ct_bce_opts opts) {
-    ct_tensor *weight = cti_op_constant(opts.pos_weight);
-    return cti_apply(&bce_with_logits, (ct_tensor *[]){x, target, weight}, weight ? 3 : 2, &opts);
+    return cti_op_weighted_loss(&bce_with_logits, (ct_tensor *[3]){x, target}, 2, opts.pos_weight,
+                                &opts);
 }

@@ -19,34 +19,28 @@ static ct_tensor *cross_entropy_forward(ct_call *c) {
                        SHAPE(x->shape), cti_op_loss_hint(x, hint));
     if (!cti_op_loss_check(c, 1, x->shape.dim[0], x->shape.dim[1])) return NULL;
     ct_tensor *losses = cti_op_new(c, x->dtype, targets->shape);
-    ct_tensor *stats = c->saved[0] = cti_op_new(c, x->dtype, CT_SHAPE(2, targets->numel));
-    if (!losses || !stats) return NULL;
-    cti_op_loss_rows(c, x->shape.dim[0],
-                     (cti_loss_rows){.classes = x->shape.dim[1],
-                                     .class_weight = c->n > 2 ? c->in[2] : NULL,
-                                     .target = (const int64_t *)targets->data,
-                                     .x = x->data,
-                                     .loss = losses->data,
-                                     .max = stats->data,
-                                     .inverse = cti_op_second_half(stats)});
+    ct_tensor *statistics = c->saved[0] = cti_op_loss_statistics(c, targets->numel);
+    if (!losses || !statistics) return NULL;
+    cti_op_loss_rows(
+        c, 1, x->shape.dim[0],
+        &(cti_loss_rows){
+            .classes = x->shape.dim[1], .x = x->data, .losses = losses, .statistics = statistics});
     return cti_op_loss_total(c, losses, cti_op_loss_weight(c, 1));
 }
 
 static bool cross_entropy_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    ct_tensor *x = c->in[0], *targets = c->in[1];
+    ct_tensor *x = c->in[0];
     /* checked again: the indices may be in a caller's buffer that has changed */
     if (!cti_op_loss_check(c, 1, x->shape.dim[0], x->shape.dim[1])) return false;
     ct_tensor *dx = cti_op_new(c, x->dtype, x->shape);
     if (!dx) return false;
-    cti_op_loss_rows(c, x->shape.dim[0],
-                     (cti_loss_rows){.classes = x->shape.dim[1],
-                                     .scale = cti_op_loss_scale(c, g[0], cti_op_loss_weight(c, 1)),
-                                     .class_weight = c->n > 2 ? c->in[2] : NULL,
-                                     .target = (const int64_t *)targets->data,
-                                     .x = x->data,
-                                     .max = c->saved[0]->data,
-                                     .inverse = cti_op_second_half(c->saved[0]),
-                                     .dx = dx->data});
+    cti_op_loss_rows(
+        c, 1, x->shape.dim[0],
+        &(cti_loss_rows){.classes = x->shape.dim[1],
+                         .x = x->data,
+                         .statistics = c->saved[0],
+                         .dx = dx->data,
+                         .scale = cti_op_loss_scale(c, g[0], cti_op_loss_weight(c, 1))});
     grad[0] = dx;
     return true;
 }
@@ -57,7 +51,6 @@ static const ct_op cross_entropy_op = {.name = "cross_entropy",
                                        .backward = cross_entropy_backward};
 
 ct_tensor *ct_cross_entropy(ct_tensor *logits, ct_tensor *targets, ct_cross_entropy_opts opts) {
-    ct_tensor *weight = cti_op_constant(opts.weight);
-    return cti_apply(&cross_entropy_op, (ct_tensor *[]){logits, targets, weight}, weight ? 3 : 2,
-                     &opts);
+    return cti_op_weighted_loss(&cross_entropy_op, (ct_tensor *[3]){logits, targets}, 2,
+                                opts.weight, &opts);
 }

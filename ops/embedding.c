@@ -13,7 +13,7 @@ typedef struct {
     const cti_kernels *k;
     const int64_t *ids;
     int64_t tokens, n;
-    size_t size;
+    size_t size, row_size;                            /* of an element of weight, and of rows */
     char *weight, *rows;                              /* W or dW; y or g */
     void (*widen)(int64_t n, const void *x, void *y); /* of a W of bf16, to f32; or NULL */
 } embedding_lookup;
@@ -21,11 +21,11 @@ typedef struct {
 static void look_up_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const embedding_lookup *a = arg;
-    const size_t row = (size_t)a->n * a->size;
+    const size_t row = (size_t)a->n * a->size, to = (size_t)a->n * a->row_size;
     for (int64_t i = begin; a->widen && i < end; i++)
-        a->widen(a->n, a->weight + (size_t)a->ids[i] * row, a->rows + (size_t)i * 2 * row);
+        a->widen(a->n, a->weight + (size_t)a->ids[i] * row, a->rows + (size_t)i * to);
     for (int64_t i = begin; !a->widen && i < end; i++)
-        memcpy(a->rows + (size_t)i * row, a->weight + (size_t)a->ids[i] * row, row);
+        memcpy(a->rows + (size_t)i * to, a->weight + (size_t)a->ids[i] * row, row);
 }
 
 static void add_gradient_columns(void *arg, int64_t begin, int64_t end, int worker) {
@@ -59,6 +59,7 @@ static ct_tensor *embedding_forward(ct_call *c) {
             &(embedding_lookup){.ids = (const int64_t *)ids->data,
                                 .n = weight->shape.dim[1],
                                 .size = cti_dtype_size(weight->dtype),
+                                .row_size = cti_dtype_size(y->dtype),
                                 .widen = bf16 ? c->context->isa->of[CT_BF16]->cast[CT_F32] : NULL,
                                 .weight = weight->data,
                                 .rows = y->data});

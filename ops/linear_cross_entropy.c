@@ -41,57 +41,43 @@ static cti_matrix rows_from(const ct_tensor *x, int64_t first) {
                         .dtype = all.dtype};
 }
 
-/* C = A B, or C += with add. */
-static bool block_product(const ct_call *c, int64_t m, int64_t n, int64_t k, cti_matrix a,
-                          cti_matrix b, cti_matrix to, bool add) {
-    const cti_gemm_args args = {.batch = 1,
-                                .m = m,
-                                .n = n,
-                                .k = k,
-                                .alpha = 1,
-                                .a = a,
-                                .b = b,
-                                .c = to,
-                                .epilogue = &(cti_gemm_epilogue){.add = add}};
-    return cti_gemm(c->context, &args);
-}
-
 /* Writes the losses (rows), and the gradients dx and dw where they are not NULL. */
 static bool all_blocks(const ct_call *c, ct_tensor *losses, cti_loss_scale scale, ct_tensor *dx,
                        ct_tensor *dw) {
-    ct_tensor *x = c->in[0], *weight = c->in[1], *targets = c->in[2];
+    ct_tensor *x = c->in[0], *weight = c->in[1];
     const int64_t rows = x->shape.dim[0], width = x->shape.dim[1], classes = weight->shape.dim[0];
     const int64_t fits = BLOCK_ELEMENTS / cti_max(classes, 1);
     const int64_t block = cti_min(cti_max(fits, BLOCK_ROWS), rows);
     ct_tensor *z = cti_op_new(c, x->dtype, CT_SHAPE(block, classes));
-    /* max and 1 / sum of a block's rows */
-    ct_tensor *stats = cti_op_new(c, x->dtype, CT_SHAPE(2, block));
-    if (!z || !stats || (dw && rows == 0 && !cti_op_fill(dw, 0))) return false;
+    ct_tensor *statistics = cti_op_loss_statistics(c, block);
+    if (!z || !statistics || (dw && rows == 0 && !cti_op_fill(dw, 0))) return false;
 
-    const cti_matrix logits = cti_matrix_of(z, classes, 1), w = cti_matrix_of(weight, width, 1);
+    const cti_matrix logits = cti_matrix_of(z, classes, 1), w = cti_matrix_of(weight, width, 1),
+                     logits_t = cti_matrix_transposed(&logits), w_t = cti_matrix_transposed(&w);
     for (int64_t at = 0; at < rows; at += block) {
         const int64_t m = cti_min(block, rows - at);
-        const size_t offset = (size_t)at * cti_dtype_size(x->dtype);
         const cti_matrix x_block = rows_from(x, at);
-        if (!block_product(c, m, classes, width, x_block, cti_matrix_transposed(&w), logits, false))
+        if (!cti_gemm_single(c->context, m, classes, width, &x_block, &w_t, &logits, NULL))
             return false;
-        const cti_loss_scale of_block = {.by = scale.by,
-                                         .each = scale.each ? scale.each + offset : NULL};
-        cti_op_loss_rows(c, m,
-                         (cti_loss_rows){.classes = classes,
-                                         .scale = of_block,
-                                         .class_weight = c->n > 3 ? c->in[3] : NULL,
-                                         .target = (const int64_t *)targets->data + at,
-                                         .x = z->data,
-                                         .loss = losses->data + offset,
-                                         .max = stats->data,
-                                         .inverse = cti_op_second_half(stats),
-                                         .dx = dx || dw ? z->data : NULL});
-        if (dx && !block_product(c, m, width, classes, logits, w, rows_from(dx, at), false))
-            return false;
-        if (dw && !block_product(c, classes, width, m, cti_matrix_transposed(&logits), x_block,
-                                 cti_matrix_of(dw, width, 1), at > 0))
-            return false;
+        cti_op_loss_rows(c, 2, m,
+                         &(cti_loss_rows){.first = at,
+                                          .classes = classes,
+                                          .x = z->data,
+                                          .losses = losses,
+                                          .statistics = statistics,
+                                          .dx = dx || dw ? z->data : NULL,
+                                          .scale = scale});
+        if (dx) {
+            const cti_matrix dx_block = rows_from(dx, at);
+            if (!cti_gemm_single(c->context, m, width, classes, &logits, &w, &dx_block, NULL))
+                return false;
+        }
+        if (dw) {
+            const cti_matrix of_dw = cti_matrix_of(dw, width, 1);
+            if (!cti_gemm_single(c->context, classes, width, m, &logits_t, &x_block, &of_dw,
+                                 &(cti_gemm_epilogue){.add = at > 0}))
+                return false;
+        }
     }
     return true;
 }
@@ -111,7 +97,7 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
     ct_tensor *dx = c->saved[0] = want_x ? cti_op_new(c, x->dtype, x->shape) : NULL;
     ct_tensor *dw = c->saved[1] = want_w ? cti_op_new(c, x->dtype, weight->shape) : NULL;
     if (!losses || (want_x && !dx) || (want_w && !dw) ||
-        !all_blocks(c, losses, (cti_loss_scale){scale, NULL}, dx, dw))
+        !all_blocks(c, losses, (cti_loss_scale){.by = scale}, dx, dw))
         return NULL;
     return cti_op_loss_total(c, losses, scale);
 }
@@ -143,7 +129,6 @@ static const ct_op linear_cross_entropy = {.name = "linear_cross_entropy",
 
 ct_tensor *ct_linear_cross_entropy(ct_tensor *x, ct_tensor *weight, ct_tensor *targets,
                                    ct_cross_entropy_opts opts) {
-    ct_tensor *of_classes = cti_op_constant(opts.weight);
-    return cti_apply(&linear_cross_entropy, (ct_tensor *[]){x, weight, targets, of_classes},
-                     of_classes ? 4 : 3, &opts);
+    return cti_op_weighted_loss(&linear_cross_entropy, (ct_tensor *[4]){x, weight, targets}, 3,
+                                opts.weight, &opts);
 }

@@ -101,16 +101,10 @@ static ct_tensor *matmul_forward(ct_call *c) {
     shape.ndim = 2, shape.dim[0] = m, shape.dim[1] = n;
     ct_tensor *out = cti_tensor_of(c->context, a->dtype, &shape);
     if (!out) return NULL;
-    const cti_gemm_args g = {.batch = 1,
-                             .m = m,
-                             .n = n,
-                             .k = k,
-                             .alpha = 1,
-                             .epilogue = NULL,
-                             .a = cti_matrix_of(a, a->stride[0], a->stride[1]),
-                             .b = cti_matrix_of(b, b->stride[0], b->stride[1]),
-                             .c = cti_matrix_of(out, n, 1)};
-    return cti_gemm(c->context, &g) ? out : NULL;
+    const cti_matrix of_a = cti_matrix_of(a, a->stride[0], a->stride[1]),
+                     of_b = cti_matrix_of(b, b->stride[0], b->stride[1]),
+                     of_out = cti_matrix_of(out, n, 1);
+    return cti_gemm_single(c->context, m, n, k, &of_a, &of_b, &of_out, NULL) ? out : NULL;
 }
 
 static bool matmul_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {

@@ -104,74 +104,104 @@ ct_tensor *cti_op_loss_total(const ct_call *c, ct_tensor *losses, double weight)
 }
 
 cti_loss_scale cti_op_loss_scale(const ct_call *c, ct_tensor *g, double weight) {
-    if (cross_entropy_reduction(c) == CT_NONE)
-        return (cti_loss_scale){.by = weight, .each = g->data};
+    if (cross_entropy_reduction(c) == CT_NONE) return (cti_loss_scale){.by = weight, .each = g};
     return (cti_loss_scale){.by = ct_item(g) * weight};
 }
 
-static double weight_of(const cti_loss_rows *a, int64_t class) {
-    return cti_real_get(a->class_weight->dtype, a->class_weight->data, class);
+/* What all rows of a block have in common. */
+typedef struct {
+    const cti_kernels *k;
+    const cti_loss_rows *block;
+    ct_dtype dtype;             /* of logits, losses, gradients and the factors in scale.each */
+    size_t size, stat_size;     /* of an element of that dtype, and of a statistic */
+    double smoothing, total;    /* total: the sum of the classes' weights */
+    const ct_tensor *weight;    /* of the classes, or NULL */
+    const int64_t *target;      /* of the block's rows */
+    char *loss, *max, *inverse; /* the same */
+} loss_rows_job;
+
+static double weight_of(const loss_rows_job *a, int64_t class) {
+    CTI_ASSERT(class >= 0 && class < a->block->classes);
+    return cti_real_get(a->weight->dtype, a->weight->data, class);
 }
 
-/* From lse - x_t, which stands there: (1 - s) w_t of it, and s / C sum_j w_j (lse - x_j). */
-static void weigh_loss(const cti_loss_rows *a, ct_dtype dtype, int64_t r) {
-    const int64_t t = a->target[r];
-    const double own = cti_real_get(dtype, a->loss, r);
+/* From lse - x_t, which the kernel has written to the loss: (1 - s) w_t of it, and
+ * s / C sum_j w_j (lse - x_j). */
+static void weigh_loss(const loss_rows_job *a, int64_t r) {
+    const int64_t t = a->target[r], classes = a->block->classes;
+    const double own = cti_real_get(a->dtype, a->loss, r);
     double loss = (1 - a->smoothing) * weight_of(a, t) * own;
     if (a->smoothing != 0)
-        loss += a->smoothing / (double)a->classes *
-                (a->total * own + a->k->weighted_gap(a->classes,
-                                                     a->x + (size_t)(r * a->classes) * a->size,
-                                                     a->class_weight->data, t));
-    cti_real_set(dtype, a->loss, r, loss);
+        loss += a->smoothing / (double)classes *
+                (a->total * own + a->k->weighted_gap(classes,
+                                                     a->block->x + (size_t)(r * classes) * a->size,
+                                                     a->weight->data, t));
+    cti_real_set(a->dtype, a->loss, r, loss);
 }
 
 /* scale ((own + even) softmax(x)_j - own [j = t] - s / C w_j), own = (1 - s) w_t, even = s / C
  * times the sum of weights: from (own + even) (softmax(x)_j - [j = t]). The target's own weight is
  * taken from the sum first, so that of one class nothing is left. */
-static void weighted_gradient(const cti_loss_rows *a, ct_dtype dtype, int64_t r, double scale) {
-    const int64_t t = a->target[r];
-    const size_t one = (size_t)r * a->size, row = one * (size_t)a->classes;
-    const double share = a->smoothing / (double)a->classes, weight = weight_of(a, t),
+static void weighted_gradient(const loss_rows_job *a, int64_t r, double scale) {
+    const int64_t t = a->target[r], classes = a->block->classes;
+    const size_t one = (size_t)r * a->stat_size, row = (size_t)(r * classes) * a->size;
+    const double share = a->smoothing / (double)classes, weight = weight_of(a, t),
                  own = (1 - a->smoothing) * weight, even = share * a->total;
-    char *dx = a->dx + row;
-    a->k->cross_entropy_backward(a->classes, a->x + row, t, 0, a->max + one, a->inverse + one,
+    char *dx = a->block->dx + row;
+    a->k->cross_entropy_backward(classes, a->block->x + row, t, 0, a->max + one, a->inverse + one,
                                  scale * (own + even), dx);
     if (a->smoothing == 0) return;
-    const double of_t = cti_real_get(dtype, dx, t) + scale * share * (a->total - weight);
-    a->k->axpy(a->classes, -scale * share, a->class_weight->data, dx);
-    cti_real_set(dtype, dx, t, of_t);
+    const double of_t = cti_real_get(a->dtype, dx, t) + scale * share * (a->total - weight);
+    a->k->axpy(classes, -scale * share, a->weight->data, dx);
+    cti_real_set(a->dtype, dx, t, of_t);
+}
+
+static void gradient_of_row(const loss_rows_job *a, int64_t r) {
+    const int64_t classes = a->block->classes;
+    const cti_loss_scale *s = &a->block->scale;
+    const size_t one = (size_t)r * a->stat_size, row = (size_t)(r * classes) * a->size;
+    const double each =
+        s->each ? cti_real_get(s->each->dtype, s->each->data, a->block->first + r) : 1;
+    if (a->target[r] == CTI_IGNORED) a->k->fill(classes, 0, a->block->dx + row);
+    else if (a->weight) weighted_gradient(a, r, s->by * each);
+    else
+        a->k->cross_entropy_backward(classes, a->block->x + row, a->target[r], a->smoothing,
+                                     a->max + one, a->inverse + one, s->by * each,
+                                     a->block->dx + row);
 }
 
 static void loss_rows_task(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const cti_loss_rows *a = arg;
-    const ct_dtype dtype = a->size == sizeof(float) ? CT_F32 : CT_F64;
-    const size_t first = (size_t)begin * a->size;
+    const loss_rows_job *a = arg;
+    const size_t first = (size_t)begin * a->size, stat = (size_t)begin * a->stat_size;
     if (a->loss)
-        a->k->cross_entropy(end - begin, a->classes, a->x + first * (size_t)a->classes,
-                            a->target + begin, a->class_weight ? 0 : a->smoothing, a->loss + first,
-                            a->max + first, a->inverse + first);
-    for (int64_t r = begin; a->loss && a->class_weight && r < end; r++)
-        if (a->target[r] != CTI_IGNORED) weigh_loss(a, dtype, r);
-    for (int64_t r = begin; a->dx && r < end; r++) {
-        const size_t one = (size_t)r * a->size, row = one * (size_t)a->classes;
-        const double scale =
-            a->scale.by * (a->scale.each ? cti_real_get(dtype, a->scale.each, r) : 1);
-        if (a->target[r] == CTI_IGNORED) a->k->fill(a->classes, 0, a->dx + row);
-        else if (a->class_weight) weighted_gradient(a, dtype, r, scale);
-        else
-            a->k->cross_entropy_backward(a->classes, a->x + row, a->target[r], a->smoothing,
-                                         a->max + one, a->inverse + one, scale, a->dx + row);
-    }
+        a->k->cross_entropy(end - begin, a->block->classes,
+                            a->block->x + first * (size_t)a->block->classes, a->target + begin,
+                            a->weight ? 0 : a->smoothing, a->loss + first, a->max + stat,
+                            a->inverse + stat);
+    for (int64_t r = begin; a->loss && a->weight && r < end; r++)
+        if (a->target[r] != CTI_IGNORED) weigh_loss(a, r);
+    for (int64_t r = begin; a->block->dx && r < end; r++) gradient_of_row(a, r);
 }
 
-void cti_op_loss_rows(const ct_call *c, int64_t rows, cti_loss_rows a) {
-    const ct_tensor *weight = a.class_weight;
-    a.k = kernels(c);
-    a.size = cti_dtype_size(c->in[0]->dtype);
-    a.smoothing = ((const ct_cross_entropy_opts *)c->attrs)->label_smoothing;
-    for (int64_t j = 0; weight && j < weight->numel; j++) a.total += weight_of(&a, j);
+void cti_op_loss_rows(const ct_call *c, int i, int64_t rows, const cti_loss_rows *block) {
+    const ct_tensor *statistics = block->statistics;
+    const ct_dtype dtype = c->in[0]->dtype;
+    loss_rows_job a = {.k = kernels(c),
+                       .block = block,
+                       .dtype = dtype,
+                       .size = cti_dtype_size(dtype),
+                       .stat_size = cti_dtype_size(statistics->dtype),
+                       .smoothing = ((const ct_cross_entropy_opts *)c->attrs)->label_smoothing,
+                       .weight = loss_class_weight(c, i),
+                       .target = (const int64_t *)c->in[i]->data + block->first,
+                       .max = statistics->data,
+                       .inverse = cti_op_second_half(statistics)};
+    CTI_ASSERT(statistics->dtype == cti_dtype_statistics(dtype) && statistics->numel >= 2 * rows);
+    CTI_ASSERT(!block->losses || block->losses->dtype == dtype);
+    CTI_ASSERT(block->first + rows <= c->in[i]->numel);
+    if (block->losses) a.loss = block->losses->data + (size_t)block->first * a.size;
+    for (int64_t j = 0; a.weight && j < a.weight->numel; j++) a.total += weight_of(&a, j);
     /* each element costs an exponential and a division */
-    cti_parallel(c->context, rows, cti_op_grain(4 * a.classes), loss_rows_task, &a);
+    cti_parallel(c->context, rows, cti_op_grain(4 * block->classes), loss_rows_task, &a);
 }

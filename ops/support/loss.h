@@ -21,6 +21,13 @@ static inline ct_tensor *cti_op_constant(ct_tensor *t) {
     return constant ? constant : t;
 }
 
+/* Calls a loss of n inputs and, if it is not NULL, a weight as input n. `in` has room for it. */
+static inline ct_tensor *cti_op_weighted_loss(const ct_op *op, ct_tensor **in, int n,
+                                              ct_tensor *weight, const void *opts) {
+    in[n] = cti_op_constant(weight);
+    return cti_apply(op, in, in[n] ? n + 1 : n, opts);
+}
+
 /* ---- cross_entropy and linear_cross_entropy ---- */
 
 enum { CTI_IGNORED = -100 }; /* target of a row that is left out of the loss, as in torch */
@@ -41,27 +48,31 @@ double cti_op_loss_weight(const ct_call *c, int i);
 /* The sum of the losses (rows), in the fixed order of the kernel's sum; with CT_NONE the losses. */
 ct_tensor *cti_op_loss_total(const ct_call *c, ct_tensor *losses, double weight);
 
-/* The factor of a row's gradient; g is the op's cotangent. */
+/* The factors of the rows' gradients: `by`, times the row's element of `each` if that is not NULL.
+ * g is the op's cotangent, weight cti_op_loss_weight's. */
 typedef struct {
     double by;
-    const char *each; /* a factor for each row besides; NULL: none */
+    const ct_tensor *each;
 } cti_loss_scale;
 cti_loss_scale cti_op_loss_scale(const ct_call *c, ct_tensor *g, double weight);
 
-/* Processes one block of rows of logits. If loss is not NULL, writes losses, maxima and 1 / sum
- * e^(x - max); if dx is not NULL (it may be x), writes gradients scale (softmax - target). An
- * ignored row has loss 0 and gradient 0. class_weight: in[i + 1] of cti_op_loss_check, or NULL. */
+/* A new tensor (2, rows) for the statistics of rows of logits: maxima, and 1 / sum e^(x - max). */
+static inline ct_tensor *cti_op_loss_statistics(const ct_call *c, int64_t rows) {
+    return cti_op_new(c, cti_dtype_statistics(c->in[0]->dtype), CT_SHAPE(2, rows));
+}
+
+/* A block of rows of logits: rows first, first + 1, ... of all. x, dx and the statistics have only
+ * these rows, the losses and the factors in `scale` all of them. */
 typedef struct {
-    const cti_kernels *k;
-    int64_t classes;
-    size_t size;
-    double smoothing, total; /* of the classes' weights */
+    int64_t first, classes;
+    const char *x;         /* logits of in[0]'s dtype */
+    ct_tensor *losses;     /* are written, and the statistics with them; or NULL */
+    ct_tensor *statistics; /* of cti_op_loss_statistics */
+    char *dx;              /* receives scale (softmax - target); or NULL. It may be x */
     cti_loss_scale scale;
-    const ct_tensor *class_weight;
-    const int64_t *target;
-    const char *x;
-    char *loss, *max, *inverse, *dx;
 } cti_loss_rows;
-void cti_op_loss_rows(const ct_call *c, int64_t rows, cti_loss_rows a);
+
+/* Computes a block. An ignored row has loss 0 and gradient 0. i: see cti_op_loss_check. */
+void cti_op_loss_rows(const ct_call *c, int i, int64_t rows, const cti_loss_rows *block);
 
 #endif

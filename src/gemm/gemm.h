@@ -137,4 +137,21 @@ static inline bool cti_gemm(ct_context *context, const cti_gemm_args *g) {
     return true;
 }
 
+/* The product C (m, n) = A (m, k) B (k, n) of single matrices. Always inline, so that the args of a
+ * small product stay in registers. */
+static inline __attribute__((always_inline)) bool
+cti_gemm_single(ct_context *context, int64_t m, int64_t n, int64_t k, const cti_matrix *a,
+                const cti_matrix *b, const cti_matrix *c, const cti_gemm_epilogue *epilogue) {
+    const cti_gemm_args g = {.batch = 1,
+                             .m = m,
+                             .n = n,
+                             .k = k,
+                             .alpha = 1,
+                             .epilogue = epilogue,
+                             .a = *a,
+                             .b = *b,
+                             .c = *c};
+    return cti_gemm(context, &g);
+}
+
 #endif
