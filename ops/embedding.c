@@ -80,7 +80,8 @@ static bool embedding_backward(const ct_call *c, ct_tensor *const *g, ct_tensor 
                           .weight = dw->data,
                           .rows = g[0]->data};
     a.k = c->context->isa->of[dw->dtype];
-    a.size = cti_dtype_size(dw->dtype);
+    a.size = a.row_size = cti_dtype_size(dw->dtype);
+    CTI_ASSERT(g[0]->dtype == dw->dtype);
     cti_parallel(c->context, a.n, EMBEDDING_COLUMNS * cti_op_grain(a.tokens * EMBEDDING_COLUMNS),
                  add_gradient_columns, &a);
     return true;

@@ -101,6 +101,8 @@ static bool next_index(int64_t *index, const cti_contract_dim *dim, int dims) {
 bool cti_contract(ct_context *context, const cti_contraction *p,
                   const ct_tensor *const operand[CTI_OPERANDS], const cti_gemm_epilogue *epilogue) {
     static const cti_contract_dim single = {.size = 1};
+    CTI_ASSERT(p->dims >= 0 && p->dims <= CT_MAX_DIMS);
+    CTI_ASSERT(p->m.step[CTI_B] == 0 && p->n.step[CTI_A] == 0 && p->k.step[CTI_C] == 0);
     char *const start[CTI_OPERANDS] = {operand[CTI_A]->data, operand[CTI_B]->data,
                                        operand[CTI_C]->data};
     if (p->dims == 0) return matrix_product(context, p, &single, operand, start, epilogue);

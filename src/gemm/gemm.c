@@ -45,6 +45,7 @@ static void gemm_columns_task(void *arg, int64_t begin, int64_t end, int worker)
     const int64_t across = r->across;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
+        CTI_ASSERT(r->plan->kc <= r->kernels->kc || r->plan->kind == CTI_GEMM_DOTS);
         const int64_t item = i / across, n = i % across * r->plan->nc,
                       cols = cti_min(r->plan->nc, g->n - n);
         void *to = cti_matrix_at(c, item, 0, n);
@@ -91,6 +92,7 @@ __attribute__((noinline)) static void direct_product_packed(const cti_isa *isa,
     _Alignas(CTI_ALIGN) char packed[CTI_GEMM_STACK_B];
     const cti_gemm_kernels *kernels = cti_gemm_kernels_of(isa, g);
     const int64_t nr = kernels->nr, row = nr * kernels->packed_bytes;
+    CTI_ASSERT(cti_round_up(g->n, nr) * g->k * kernels->packed_bytes <= CTI_GEMM_STACK_B);
     kernels->pack_b(g->k, g->n, g->b.data, g->b.row, g->b.col, packed);
     for (int64_t k = 0; k < g->k; k += kc)
         cti_gemm_macro_kernel(kernels, g, k, cti_min(kc, g->k - k), packed + k * row, nr,

@@ -7,6 +7,7 @@
 #ifndef CTI_GEMM_GEMM_H
 #define CTI_GEMM_GEMM_H
 
+#include "../core/assert.h"
 #include "../core/profile.h"
 
 /* A batch of matrices: element (i, j) of matrix b is data[b batch + i row + j col]. Strides are in
@@ -118,6 +119,10 @@ __attribute__((cold)) void cti_gemm_count(ct_context *context, int64_t batch, in
  * only the other branches copy them to memory. Against args that are always in memory an
  * 8 x 8 x 8 product is 1.01 times as fast, with AVX-512 1.05. */
 static inline bool cti_gemm(ct_context *context, const cti_gemm_args *g) {
+    CTI_ASSERT(g->batch >= 0 && g->m >= 0 && g->n >= 0 && g->k >= 0);
+    CTI_ASSERT(g->c.dtype == cti_gemm_computed_type(g));
+    CTI_ASSERT(g->b.dtype == CT_BF16 || g->b.dtype == g->c.dtype);
+    CTI_ASSERT(!g->epilogue || !g->epilogue->add || !g->epilogue->bias);
     if (context->observed) cti_gemm_count(context, g->batch, g->m, g->n, g->k);
     const bool small = g->batch == 1 && g->k > 0 && g->k < CTI_GEMM_DEEP &&
                        cti_gemm_is_small(g->m, g->n, g->k); /* one K block */

@@ -43,6 +43,8 @@ static int64_t blocked_k_blocks(const blocked_product *r) {
 /* Where row m of a matrix is in packed A: panels of mr rows and kl columns. m - m0 is a multiple of
  * mr. */
 static char *packed_rows(const blocked_product *r, int64_t item, int64_t m) {
+    CTI_ASSERT(m >= r->m0 && m < r->m0 + r->ml && (m - r->m0) % r->kernels->mr == 0);
+    CTI_ASSERT(item >= r->item0 && item < r->item0 + r->items);
     return r->packed_a + ((item - r->item0) * cti_round_up(r->ml, r->kernels->mr) + (m - r->m0)) *
                              cti_gemm_packed(r->kernels, r->kl);
 }
@@ -69,6 +71,7 @@ static void pack_widened(const blocked_product *r, int64_t k, int64_t n, const c
     const int64_t nr = r->kernels->nr, row = b->row * (int64_t)sizeof(uint16_t),
                   col = b->col * (int64_t)sizeof(uint16_t);
     float wide[CTI_GEMM_ROUNDED_NR * K_CHUNK];
+    CTI_ASSERT(nr <= CTI_GEMM_ROUNDED_NR && K_CHUNK % r->kernels->k_unit == 0);
     for (int64_t j = 0; j < n; j += nr, packed += nr * cti_gemm_packed(r->kernels, k)) {
         const int64_t columns = cti_min(nr, n - j);
         for (int64_t p = 0; p < k; p += K_CHUNK) {
@@ -97,6 +100,7 @@ static void pack_b_task(void *arg, int64_t begin, int64_t end, int worker) {
     const blocked_product *r = arg;
     const cti_matrix *b = &r->g->b;
     (void)worker;
+    CTI_ASSERT(begin % r->kernels->nr == 0);
     pack_panels_of_b(r, r->kl, end - begin, cti_matrix_at(b, 0, r->k0, begin),
                      r->packed_b + begin * cti_gemm_packed(r->kernels, r->kl));
 }
@@ -149,6 +153,8 @@ static b_panels panels_of(const blocked_product *r, const k_range *k, int64_t it
                           .n = n,
                           .cols = cols};
     const bool shared = r->plan->b == CTI_B_SHARED;
+    CTI_ASSERT(shared || worker < r->plan->workers);
+    CTI_ASSERT(n % nr == 0);
     const int64_t column = cti_gemm_packed(r->kernels, k->kl);
     char *packed = r->packed_b + (shared ? n * column : worker * r->plan->b_bytes);
     if (!shared && (last->source != source || last->cols != cols))
@@ -162,6 +168,7 @@ static void multiply_rows(const blocked_product *r, const k_range *k, int64_t it
                           int64_t rows, const b_panels *b) {
     const cti_matrix *a = &r->g->a;
     const bool packed = r->plan->pack_a;
+    CTI_ASSERT(rows <= r->kernels->mr);
     const char *from =
         packed ? packed_rows(r, item, m) + r->kernels->mr * cti_gemm_packed(r->kernels, k->k)
                : cti_matrix_at(a, item, m, r->k0 + k->k);
@@ -245,6 +252,8 @@ static void run_pass(ct_context *context, blocked_product *r) {
 }
 
 bool cti_gemm_blocked(ct_context *context, const cti_gemm_args *g, const cti_gemm_plan *plan) {
+    CTI_ASSERT(plan->kind == CTI_GEMM_BLOCKED || plan->kind == CTI_GEMM_SPLIT_K);
+    CTI_ASSERT(plan->kind != CTI_GEMM_SPLIT_K || g->batch == 1);
     const ct_dtype type = cti_gemm_computed_type(g);
     const size_t bytes = cti_bytes(cti_gemm_workspace(plan), 1);
     char *workspace = bytes ? cti_take(context, bytes) : NULL;

@@ -291,6 +291,37 @@ static void clear_plan(cti_gemm_plan *plan) {
     plan->workers = 1;
 }
 
+/* The invariants of plans that gemm.c and gemm_blocked.c rely on. */
+static void check_order_of_sums(const plan_problem *p, const cti_gemm_plan *plan) {
+    const int64_t k = p->g->k, unit = cti_max(8, plan->kernels->k_unit);
+    CTI_ASSERT((plan->kind == CTI_GEMM_ZERO) == (k <= 0));
+    CTI_ASSERT(plan->kind != CTI_GEMM_GEMV || p->g->m == 1);
+    CTI_ASSERT(plan->kind != CTI_GEMM_DOTS || (p->g->a.col == 1 && p->g->b.row == 1));
+    if (plan->kind == CTI_GEMM_ZERO || plan->kind == CTI_GEMM_DOTS) return;
+    CTI_ASSERT(plan->kc > 0 && plan->kc <= plan->kernels->kc);
+    CTI_ASSERT(plan->kc == k || plan->kc % unit == 0);
+}
+
+static void check_blocked(const plan_problem *p, const cti_gemm_plan *plan) {
+    const cti_gemm_args *g = p->g;
+    const int64_t mr = plan->kernels->mr, nr = plan->kernels->nr;
+    const bool split_k = plan->kind == CTI_GEMM_SPLIT_K;
+    CTI_ASSERT(plan->mc > 0 && (plan->mc == plan->m_pass || plan->mc % mr == 0));
+    CTI_ASSERT(plan->nc > 0 && plan->nc % nr == 0);
+    CTI_ASSERT(plan->grain > 0 && plan->workers > 0);
+    CTI_ASSERT(plan->workers == 1 || plan->workers == p->machine->threads);
+    CTI_ASSERT(plan->m_pass > 0 && (plan->m_pass == g->m || plan->m_pass % mr == 0));
+    CTI_ASSERT(plan->batch_pass > 0 && plan->batch_pass <= g->batch);
+    CTI_ASSERT(plan->pack_a || (plan->m_pass == g->m && plan->batch_pass == g->batch));
+    CTI_ASSERT(split_k ? plan->k_pass > plan->kc : plan->k_pass <= plan->kc);
+    CTI_ASSERT(plan->k_pass == g->k || plan->k_pass % plan->kc == 0);
+    CTI_ASSERT(!split_k || (g->batch == 1 && g->alpha == 1 && g->c.col == 1));
+    CTI_ASSERT(!plan->rounded || (plan->pack_a && plan->b != CTI_B_IN_PLACE));
+    CTI_ASSERT(plan->b != CTI_B_ON_STACK && (plan->b != CTI_B_SHARED || g->batch == 1));
+    CTI_ASSERT(plan->a_bytes % CTI_ALIGN == 0 && plan->b_bytes % CTI_ALIGN == 0);
+    CTI_ASSERT(plan->pack_a == (plan->a_bytes > 0));
+}
+
 const cti_gemm_args *cti_plan_gemm(const cti_gemm_args *args, const cti_gemm_machine *machine,
                                    cti_gemm_plan *plan, cti_gemm_args *transposed) {
     plan_problem p = {.g = args,
@@ -313,6 +344,8 @@ const cti_gemm_args *cti_plan_gemm(const cti_gemm_args *args, const cti_gemm_mac
         bias && (plan->transposed || p.g->c.col != 1 || plan->kind != CTI_GEMM_BLOCKED);
     if (plan->kind == CTI_GEMM_GEMV || plan->kind == CTI_GEMM_DOTS) plan_rows(&p, plan);
     else if (plan->kind == CTI_GEMM_BLOCKED && !plan_direct(&p, plan)) plan_blocked(&p, plan);
+    check_order_of_sums(&p, plan);
+    if (plan->kind == CTI_GEMM_BLOCKED || plan->kind == CTI_GEMM_SPLIT_K) check_blocked(&p, plan);
     return p.g;
 }
 
