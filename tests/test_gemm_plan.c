@@ -1,5 +1,5 @@
-/* The plans of products as a table: what is asked, of which machine, and the plan in words. No
- * product is computed here. Rows of an instruction set that this machine lacks are skipped. */
+/* The plans of products as a table: the inputs of a plan and its choices. No product is computed
+ * here. Rows of an instruction set that this machine lacks are skipped. */
 #include "suite.h"
 #include <stdio.h>
 #include <string.h>
@@ -8,8 +8,33 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* What else is asked: alpha 0.5, a bias, a call for each complete tile. */
+/* Inputs besides sizes and strides: alpha 0.5, a bias, a call for each complete tile. */
 enum { ALPHA = 1, BIAS = 2, APPLY = 4 };
+
+enum {
+    ZERO = CTI_GEMM_ZERO,
+    GEMV = CTI_GEMM_GEMV,
+    DOTS = CTI_GEMM_DOTS,
+    DIRECT = CTI_GEMM_DIRECT,
+    BLOCKED = CTI_GEMM_BLOCKED,
+    SPLIT_K = CTI_GEMM_SPLIT_K
+};
+enum {
+    IN_PLACE = CTI_B_IN_PLACE,
+    ON_STACK = CTI_B_ON_STACK,
+    PER_WORKER = CTI_B_PER_WORKER,
+    SHARED = CTI_B_SHARED
+};
+
+/* What a plan chooses; a number that its kind does not use is 0. */
+typedef struct {
+    int kind;
+    bool transposed, bias_first, pack_a;
+    int b;
+    int64_t kc, k_pass, m_pass, batch_pass, mc, nc, grain;
+    int workers;
+    int64_t bytes; /* of the workspace */
+} choices;
 
 typedef struct {
     const char *isa;
@@ -18,155 +43,126 @@ typedef struct {
     int64_t m, k, n, batch;
     int64_t l2_kb, ways;
     int threads, more;
-    const char *plan;
+    choices choose;
 } row;
 
 /* clang-format off */
 static const row table[] = {
-    /* isa     type    abc     m     k     n  batch   L2  ways threads */
+    /* isa     type    ABC      m     k      n  batch L2 ways threads, more
+     * kind, transposed, bias first, A packed, B,
+     *                                 kc k_pass m_pass batch_pass mc nc grain workers bytes */
     /* no sum; a row, a column; few rows with A and B dense along K */
-    {"scalar", CT_F32, "NNN",     3,    0,     5,   1,  1024,   8, 1, 0, "zero"},
-    {"scalar", CT_F32, "NNN",     3,    0,     5,   1,  1024,   8, 1, BIAS, "zero, bias first"},
-    {"scalar", CT_F32, "NNN",     1,  500,  1100,   3,  1024,   8, 1, 0,
-     "gemv: kc 500, tasks of 256 columns, grain 1"},
-    {"scalar", CT_F32, "NNN",   400,   70,     1,   1,  1024,   8, 1, 0,
-     "dots, transposed: kc 70, tasks of 512 columns, grain 2"},
-    {"scalar", CT_F32, "NNN",     1,   64,    64,   1,  1024,   8, 1, BIAS,
-     "gemv, bias first: kc 64, tasks of 256 columns, grain 16"},
-    {"scalar", CT_F32, "NTN",    20,  512,   512,   1,  1024,   8, 1, 0,
-     "dots: kc 512, tasks of 64 columns, grain 1"},
-    {"scalar", CT_F64, "NTN",    26,  512,   512,   1,  1024,   8, 1, 0,
-     "blocked: A packed, B per worker; "
-     "kc 512, 26 rows x 1 at once, tasks of 26 x 88, grain 1; 1 workers, 475136 bytes"},
-    {"scalar", CT_F32, "NTN",     2, 1100,    40,   1,  1024,   8, 2, 0,
-     "dots: kc 1100, tasks of 64 columns, grain 1"},
-    {"scalar", CT_F32, "NTN",     1,  768, 50257,   1,  1024,   8, 2, 0,
-     "dots: kc 768, tasks of 1024 columns, grain 1"},
-    {"scalar", CT_F32, "TTN",     1,   16,   300,   1,  1024,   8, 2, 0,
-     "gemv: kc 16, tasks of 512 columns, grain 13"},
+    {"scalar", CT_F32, "NNN",    3,    0,     5,  1, 1024,  8, 1, 0,
+     {ZERO,    0, 0, 0, IN_PLACE,      0,    0,    0,  0,    0,    0,  0, 1,       0}},
+    {"scalar", CT_F32, "NNN",    3,    0,     5,  1, 1024,  8, 1, BIAS,
+     {ZERO,    0, 1, 0, IN_PLACE,      0,    0,    0,  0,    0,    0,  0, 1,       0}},
+    {"scalar", CT_F32, "NNN",    1,  500,  1100,  3, 1024,  8, 1, 0,
+     {GEMV,    0, 0, 0, IN_PLACE,    500,    0,    0,  0,    0,  256,  1, 1,       0}},
+    {"scalar", CT_F32, "NNN",  400,   70,     1,  1, 1024,  8, 1, 0,
+     {DOTS,    1, 0, 0, IN_PLACE,     70,    0,    0,  0,    0,  512,  2, 1,       0}},
+    {"scalar", CT_F32, "NNN",    1,   64,    64,  1, 1024,  8, 1, BIAS,
+     {GEMV,    0, 1, 0, IN_PLACE,     64,    0,    0,  0,    0,  256, 16, 1,       0}},
+    {"scalar", CT_F32, "NTN",   20,  512,   512,  1, 1024,  8, 1, 0,
+     {DOTS,    0, 0, 0, IN_PLACE,    512,    0,    0,  0,    0,   64,  1, 1,       0}},
+    {"scalar", CT_F64, "NTN",   26,  512,   512,  1, 1024,  8, 1, 0,
+     {BLOCKED, 0, 0, 1, PER_WORKER,  512,  512,   26,  1,   26,   88,  1, 1,  475136}},
+    {"scalar", CT_F32, "NTN",    2, 1100,    40,  1, 1024,  8, 2, 0,
+     {DOTS,    0, 0, 0, IN_PLACE,   1100,    0,    0,  0,    0,   64,  1, 1,       0}},
+    {"scalar", CT_F32, "NTN",    1,  768, 50257,  1, 1024,  8, 2, 0,
+     {DOTS,    0, 0, 0, IN_PLACE,    768,    0,    0,  0,    0, 1024,  1, 1,       0}},
+    {"scalar", CT_F32, "TTN",    1,   16,   300,  1, 1024,  8, 2, 0,
+     {GEMV,    0, 0, 0, IN_PLACE,     16,    0,    0,  0,    0,  512, 13, 1,       0}},
     /* small: B in place, on the stack; too large for it; a batch is not small */
-    {"scalar", CT_F32, "NNN",    16,   16,    16,   1,  1024,   8, 1, 0,
-     "direct: B in place; kc 16"},
-    {"scalar", CT_F32, "NTN",    16,   16,    16,   1,  1024,   8, 1, 0,
-     "direct: B on the stack; kc 16"},
-    {"scalar", CT_F32, "NTN",    32,  128,    64,   1,  1024,   8, 1, 0,
-     "blocked: A in place, B per worker; "
-     "kc 128, tasks of 32 x 64, grain 1; 1 workers, 32768 bytes"},
-    {"scalar", CT_F32, "NNN",    16,   16,    16,   4,  1024,   8, 1, 0,
-     "blocked: A in place, B in place; kc 16, tasks of 16 x 16, grain 64; 1 workers, 0 bytes"},
-    {"scalar", CT_F32, "NNT",    16,   16,    20,   1,  1024,   8, 1, BIAS,
-     "direct, transposed, bias first: B on the stack; kc 16"},
-    {"scalar", CT_F32, "NNN",    16,  900,    16,   1,  1024,   8, 1, 0,
-     "direct: B in place; kc 456"},
+    {"scalar", CT_F32, "NNN",   16,   16,    16,  1, 1024,  8, 1, 0,
+     {DIRECT,  0, 0, 0, IN_PLACE,     16,    0,    0,  0,    0,    0,  0, 1,       0}},
+    {"scalar", CT_F32, "NTN",   16,   16,    16,  1, 1024,  8, 1, 0,
+     {DIRECT,  0, 0, 0, ON_STACK,     16,    0,    0,  0,    0,    0,  0, 1,       0}},
+    {"scalar", CT_F32, "NTN",   32,  128,    64,  1, 1024,  8, 1, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  128,  128,   32,  1,   32,   64,  1, 1,   32768}},
+    {"scalar", CT_F32, "NNN",   16,   16,    16,  4, 1024,  8, 1, 0,
+     {BLOCKED, 0, 0, 0, IN_PLACE,     16,   16,   16,  4,   16,   16, 64, 1,       0}},
+    {"scalar", CT_F32, "NNT",   16,   16,    20,  1, 1024,  8, 1, BIAS,
+     {DIRECT,  1, 1, 0, ON_STACK,     16,    0,    0,  0,    0,    0,  0, 1,       0}},
+    {"scalar", CT_F32, "NNN",   16,  900,    16,  1, 1024,  8, 1, 0,
+     {DIRECT,  0, 0, 0, IN_PLACE,    456,    0,    0,  0,    0,    0,  0, 1,       0}},
     /* K blocks: deeper than kc; two where threads may split K, on every machine */
-    {"scalar", CT_F32, "NNN",  2000, 1600,    64,   1,  1024,   8, 1, 0,
-     "blocked: A in place, B per worker; "
-     "kc 536, tasks of 2000 x 64, grain 1; 1 workers, 137216 bytes"},
-    {"scalar", CT_F64, "NNN",  2000, 1600,    64,   1,  1024,   8, 1, 0,
-     "blocked: A in place, B per worker; "
-     "kc 400, tasks of 2000 x 64, grain 1; 1 workers, 204800 bytes"},
-    {"scalar", CT_F32, "TNN",    70, 2600,    50,   1,  1024,   8, 1, 0,
-     "blocked: A packed, B in place; "
-     "kc 656, 70 rows x 1 at once, tasks of 70 x 52, grain 1; 1 workers, 188928 bytes"},
-    {"scalar", CT_F32, "TNN",    70, 2600,    50,   1,  1024,   8, 2, 0,
-     "split-K: A in place, B in place; "
-     "kc 656 of 1968, tasks of 12 x 52, grain 1; 2 workers, 28000 bytes"},
-    {"scalar", CT_F32, "TNN",    70, 2600,    50,   1,  1024,   8, 2, ALPHA,
-     "blocked: A packed, B in place; "
-     "kc 656, 70 rows x 1 at once, tasks of 12 x 52, grain 1; 2 workers, 188928 bytes"},
-    {"scalar", CT_F32, "TNN",    70, 2600,    50,   1,  1024,   8, 2, APPLY,
-     "blocked: A packed, B in place; "
-     "kc 656, 70 rows x 1 at once, tasks of 12 x 52, grain 1; 2 workers, 188928 bytes"},
-    {"scalar", CT_F32, "TNN",    70,  520,    50,   1,  1024,   8, 2, 0,
-     "split-K: A in place, B in place; "
-     "kc 264 of 520, tasks of 36 x 52, grain 1; 2 workers, 14000 bytes"},
+    {"scalar", CT_F32, "NNN", 2000, 1600,    64,  1, 1024,  8, 1, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  536,  536, 2000,  1, 2000,   64,  1, 1,  137216}},
+    {"scalar", CT_F64, "NNN", 2000, 1600,    64,  1, 1024,  8, 1, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  400,  400, 2000,  1, 2000,   64,  1, 1,  204800}},
+    {"scalar", CT_F32, "TNN",   70, 2600,    50,  1, 1024,  8, 1, 0,
+     {BLOCKED, 0, 0, 1, IN_PLACE,    656,  656,   70,  1,   70,   52,  1, 1,  188928}},
+    {"scalar", CT_F32, "TNN",   70, 2600,    50,  1, 1024,  8, 2, 0,
+     {SPLIT_K, 0, 0, 0, IN_PLACE,    656, 1968,   70,  1,   12,   52,  1, 2,   28000}},
+    {"scalar", CT_F32, "TNN",   70, 2600,    50,  1, 1024,  8, 2, ALPHA,
+     {BLOCKED, 0, 0, 1, IN_PLACE,    656,  656,   70,  1,   12,   52,  1, 2,  188928}},
+    {"scalar", CT_F32, "TNN",   70, 2600,    50,  1, 1024,  8, 2, APPLY,
+     {BLOCKED, 0, 0, 1, IN_PLACE,    656,  656,   70,  1,   12,   52,  1, 2,  188928}},
+    {"scalar", CT_F32, "TNN",   70,  520,    50,  1, 1024,  8, 2, 0,
+     {SPLIT_K, 0, 0, 0, IN_PLACE,    264,  520,   70,  1,   36,   52,  1, 2,   14000}},
     /* threads share a packed B, or each packs its own */
-    {"scalar", CT_F32, "NTN",  2048,  384,   384,   1,  1024,   8, 2, 0,
-     "blocked: A in place, B shared; kc 384, tasks of 256 x 384, grain 1; 2 workers, 589824 bytes"},
-    {"scalar", CT_F32, "NTN",    60,  384,   384,   1,  1024,   8, 2, 0,
-     "blocked: A in place, B per worker; "
-     "kc 384, tasks of 60 x 28, grain 1; 2 workers, 86016 bytes"},
+    {"scalar", CT_F32, "NTN", 2048,  384,   384,  1, 1024,  8, 2, 0,
+     {BLOCKED, 0, 0, 0, SHARED,      384,  384, 2048,  1,  256,  384,  1, 2,  589824}},
+    {"scalar", CT_F32, "NTN",   60,  384,   384,  1, 1024,  8, 2, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  384,  384,   60,  1,   60,   28,  1, 2,   86016}},
     /* AVX2, 512 KB and 8 ways (EPYC): squares and the benchmark's shapes */
-    {"avx2",   CT_F32, "NNN",   128,  128,   128,   1,   512,   8, 1, 0,
-     "blocked: A in place, B in place; kc 128, tasks of 128 x 128, grain 1; 1 workers, 0 bytes"},
-    {"avx2",   CT_F32, "TNN",   128,  128,   128,   1,   512,   8, 1, 0,
-     "blocked: A packed, B in place; "
-     "kc 128, 128 rows x 1 at once, tasks of 128 x 128, grain 1; 1 workers, 67584 bytes"},
-    {"avx2",   CT_F32, "NNN",   384,  384,   384,   1,   512,   8, 1, 0,
-     "blocked: A in place, B per worker; "
-     "kc 384, tasks of 384 x 128, grain 1; 1 workers, 196608 bytes"},
-    {"avx2",   CT_F32, "NNN",  1024, 1024,  1024,   1,   512,   8, 1, 0,
-     "blocked: A packed, B per worker; "
-     "kc 512, 1024 rows x 1 at once, tasks of 1024 x 96, grain 1; 1 workers, 2297856 bytes"},
-    {"avx2",   CT_F32, "TNN",  1024, 1024,  1024,   1,   512,   8, 1, 0,
-     "blocked: A packed, B per worker; "
-     "kc 512, 1024 rows x 1 at once, tasks of 1024 x 96, grain 1; 1 workers, 2297856 bytes"},
-    {"avx2",   CT_F32, "NTN",   768,  128,   384,   1,   512,   8, 1, 0,
-     "blocked: A in place, B per worker; "
-     "kc 128, tasks of 768 x 384, grain 1; 1 workers, 196608 bytes"},
-    {"avx2",   CT_F32, "NTN",  2048,  384,  1152,   1,   512,   8, 1, 0,
-     "blocked: A in place, B per worker; "
-     "kc 384, tasks of 2048 x 128, grain 1; 1 workers, 196608 bytes"},
-    {"avx2",   CT_F32, "NTN",   256,  768, 50257,   1,   512,   8, 1, 0,
-     "blocked: A in place, B per worker; "
-     "kc 768, tasks of 256 x 64, grain 1; 1 workers, 196608 bytes"},
-    {"avx2",   CT_F32, "NTN",   256,  768,  2304,   1,   512,   8, 2, 0,
-     "blocked: A in place, B per worker; "
-     "kc 768, tasks of 256 x 64, grain 1; 2 workers, 393216 bytes"},
-    {"avx2",   CT_F32, "NTN",  2048,  384,  1152,   1,   512,   8, 2, 0,
-     "blocked: A in place, B per worker; "
-     "kc 384, tasks of 1026 x 128, grain 1; 2 workers, 393216 bytes"},
-    {"avx2",   CT_F32, "TNN",   384, 2048,  1152,   1,   512,   8, 2, 0,
-     "blocked: A packed, B per worker; "
-     "kc 688, 384 rows x 1 at once, tasks of 384 x 64, grain 1; 2 workers, 1409024 bytes"},
-    {"avx2",   CT_F32, "NTN",    64,   33,    66,  20,   512,   8, 2, 0,
-     "blocked: A in place, B per worker; kc 33, tasks of 64 x 80, grain 1; 2 workers, 21120 bytes"},
-    {"avx2",   CT_F64, "TNN",  1024, 1024,    64,   1,   512,   8, 1, 0,
-     "blocked: A packed, B per worker; "
-     "kc 512, 516 rows x 1 at once, tasks of 516 x 32, grain 1; 1 workers, 2244608 bytes"},
-    {"avx2",   CT_F64, "TNN",  1000, 1024,   128,   1,   512,   8, 1, 0,
-     "blocked: A packed, B per worker; "
-     "kc 512, 516 rows x 1 at once, tasks of 516 x 48, grain 1; 1 workers, 2310144 bytes"},
+    {"avx2",   CT_F32, "NNN",  128,  128,   128,  1,  512,  8, 1, 0,
+     {BLOCKED, 0, 0, 0, IN_PLACE,    128,  128,  128,  1,  128,  128,  1, 1,       0}},
+    {"avx2",   CT_F32, "TNN",  128,  128,   128,  1,  512,  8, 1, 0,
+     {BLOCKED, 0, 0, 1, IN_PLACE,    128,  128,  128,  1,  128,  128,  1, 1,   67584}},
+    {"avx2",   CT_F32, "NNN",  384,  384,   384,  1,  512,  8, 1, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  384,  384,  384,  1,  384,  128,  1, 1,  196608}},
+    {"avx2",   CT_F32, "NNN", 1024, 1024,  1024,  1,  512,  8, 1, 0,
+     {BLOCKED, 0, 0, 1, PER_WORKER,  512,  512, 1024,  1, 1024,   96,  1, 1, 2297856}},
+    {"avx2",   CT_F32, "TNN", 1024, 1024,  1024,  1,  512,  8, 1, 0,
+     {BLOCKED, 0, 0, 1, PER_WORKER,  512,  512, 1024,  1, 1024,   96,  1, 1, 2297856}},
+    {"avx2",   CT_F32, "NTN",  768,  128,   384,  1,  512,  8, 1, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  128,  128,  768,  1,  768,  384,  1, 1,  196608}},
+    {"avx2",   CT_F32, "NTN", 2048,  384,  1152,  1,  512,  8, 1, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  384,  384, 2048,  1, 2048,  128,  1, 1,  196608}},
+    {"avx2",   CT_F32, "NTN",  256,  768, 50257,  1,  512,  8, 1, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  768,  768,  256,  1,  256,   64,  1, 1,  196608}},
+    {"avx2",   CT_F32, "NTN",  256,  768,  2304,  1,  512,  8, 2, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  768,  768,  256,  1,  256,   64,  1, 2,  393216}},
+    {"avx2",   CT_F32, "NTN", 2048,  384,  1152,  1,  512,  8, 2, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  384,  384, 2048,  1, 1026,  128,  1, 2,  393216}},
+    {"avx2",   CT_F32, "TNN",  384, 2048,  1152,  1,  512,  8, 2, 0,
+     {BLOCKED, 0, 0, 1, PER_WORKER,  688,  688,  384,  1,  384,   64,  1, 2, 1409024}},
+    {"avx2",   CT_F32, "NTN",   64,   33,    66, 20,  512,  8, 2, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,   33,   33,   64, 20,   64,   80,  1, 2,   21120}},
+    {"avx2",   CT_F64, "TNN", 1024, 1024,    64,  1,  512,  8, 1, 0,
+     {BLOCKED, 0, 0, 1, PER_WORKER,  512,  512,  516,  1,  516,   32,  1, 1, 2244608}},
+    {"avx2",   CT_F64, "TNN", 1000, 1024,   128,  1,  512,  8, 1, 0,
+     {BLOCKED, 0, 0, 1, PER_WORKER,  512,  512,  516,  1,  516,   48,  1, 1, 2310144}},
     /* AVX-512, 1 MB and 12 ways (Xeon): squares and the benchmark's shapes */
-    {"avx512", CT_F32, "NNN",   128,  128,   128,   1,  1024,  12, 1, 0,
-     "blocked: A in place, B in place; kc 128, tasks of 128 x 128, grain 1; 1 workers, 0 bytes"},
-    {"avx512", CT_F32, "TNN",   128,  128,   128,   1,  1024,  12, 1, 0,
-     "blocked: A in place, B in place; kc 128, tasks of 128 x 128, grain 1; 1 workers, 0 bytes"},
-    {"avx512", CT_F32, "NNN",   384,  384,   384,   1,  1024,  12, 1, 0,
-     "blocked: A in place, B per worker; "
-     "kc 384, tasks of 384 x 192, grain 1; 1 workers, 294912 bytes"},
-    {"avx512", CT_F32, "NNN",  1024, 1024,  1024,   1,  1024,  12, 1, 0,
-     "blocked: A in place, B per worker; "
-     "kc 512, tasks of 1024 x 192, grain 1; 1 workers, 393216 bytes"},
-    {"avx512", CT_F32, "TNN",  1024, 1024,  1024,   1,  1024,  12, 1, 0,
-     "blocked: A packed, B per worker; "
-     "kc 512, 1024 rows x 1 at once, tasks of 1024 x 192, grain 1; 1 workers, 2506752 bytes"},
-    {"avx512", CT_F32, "NTN",   768,  128,   384,   1,  1024,  12, 1, 0,
-     "blocked: A in place, B per worker; "
-     "kc 128, tasks of 768 x 384, grain 1; 1 workers, 196608 bytes"},
-    {"avx512", CT_F32, "NTN",  2048,  384,  1152,   1,  1024,  12, 1, 0,
-     "blocked: A in place, B per worker; "
-     "kc 384, tasks of 2048 x 256, grain 1; 1 workers, 393216 bytes"},
-    {"avx512", CT_F32, "NTN",   256,  768, 50257,   1,  1024,  12, 1, 0,
-     "blocked: A in place, B per worker; "
-     "kc 768, tasks of 256 x 128, grain 1; 1 workers, 393216 bytes"},
-    {"avx512", CT_F32, "NTN",   256,  768,  2304,   1,  1024,  12, 2, 0,
-     "blocked: A in place, B per worker; "
-     "kc 768, tasks of 256 x 128, grain 1; 2 workers, 786432 bytes"},
-    {"avx512", CT_F32, "NTN",  2048,  384,  1152,   1,  1024,  12, 2, 0,
-     "blocked: A in place, B per worker; "
-     "kc 384, tasks of 132 x 192, grain 1; 2 workers, 589824 bytes"},
-    {"avx512", CT_F32, "TNN",   384, 2048,  1152,   1,  1024,  12, 2, 0,
-     "blocked: A packed, B per worker; "
-     "kc 688, 384 rows x 1 at once, tasks of 192 x 128, grain 1; 2 workers, 1761280 bytes"},
-    {"avx512", CT_F32, "NTN",    64,   33,    66,  20,  1024,  12, 2, 0,
-     "blocked: A in place, B per worker; kc 33, tasks of 64 x 96, grain 1; 2 workers, 25344 bytes"},
-    {"avx512", CT_F64, "TNN",  1024, 1024,    64,   1,  1024,  12, 1, 0,
-     "blocked: A packed, B per worker; "
-     "kc 512, 1024 rows x 1 at once, tasks of 1024 x 64, grain 1; 1 workers, 4489216 bytes"},
-    {"avx512", CT_F64, "TNN",  1000, 1024,   128,   1,  1024,  12, 1, 0,
-     "blocked: A in place, B per worker; "
-     "kc 512, tasks of 1000 x 64, grain 1; 1 workers, 262144 bytes"},
+    {"avx512", CT_F32, "NNN",  128,  128,   128,  1, 1024, 12, 1, 0,
+     {BLOCKED, 0, 0, 0, IN_PLACE,    128,  128,  128,  1,  128,  128,  1, 1,       0}},
+    {"avx512", CT_F32, "TNN",  128,  128,   128,  1, 1024, 12, 1, 0,
+     {BLOCKED, 0, 0, 0, IN_PLACE,    128,  128,  128,  1,  128,  128,  1, 1,       0}},
+    {"avx512", CT_F32, "NNN",  384,  384,   384,  1, 1024, 12, 1, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  384,  384,  384,  1,  384,  192,  1, 1,  294912}},
+    {"avx512", CT_F32, "NNN", 1024, 1024,  1024,  1, 1024, 12, 1, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  512,  512, 1024,  1, 1024,  192,  1, 1,  393216}},
+    {"avx512", CT_F32, "TNN", 1024, 1024,  1024,  1, 1024, 12, 1, 0,
+     {BLOCKED, 0, 0, 1, PER_WORKER,  512,  512, 1024,  1, 1024,  192,  1, 1, 2506752}},
+    {"avx512", CT_F32, "NTN",  768,  128,   384,  1, 1024, 12, 1, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  128,  128,  768,  1,  768,  384,  1, 1,  196608}},
+    {"avx512", CT_F32, "NTN", 2048,  384,  1152,  1, 1024, 12, 1, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  384,  384, 2048,  1, 2048,  256,  1, 1,  393216}},
+    {"avx512", CT_F32, "NTN",  256,  768, 50257,  1, 1024, 12, 1, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  768,  768,  256,  1,  256,  128,  1, 1,  393216}},
+    {"avx512", CT_F32, "NTN",  256,  768,  2304,  1, 1024, 12, 2, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  768,  768,  256,  1,  256,  128,  1, 2,  786432}},
+    {"avx512", CT_F32, "NTN", 2048,  384,  1152,  1, 1024, 12, 2, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  384,  384, 2048,  1,  132,  192,  1, 2,  589824}},
+    {"avx512", CT_F32, "TNN",  384, 2048,  1152,  1, 1024, 12, 2, 0,
+     {BLOCKED, 0, 0, 1, PER_WORKER,  688,  688,  384,  1,  192,  128,  1, 2, 1761280}},
+    {"avx512", CT_F32, "NTN",   64,   33,    66, 20, 1024, 12, 2, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,   33,   33,   64, 20,   64,   96,  1, 2,   25344}},
+    {"avx512", CT_F64, "TNN", 1024, 1024,    64,  1, 1024, 12, 1, 0,
+     {BLOCKED, 0, 0, 1, PER_WORKER,  512,  512, 1024,  1, 1024,   64,  1, 1, 4489216}},
+    {"avx512", CT_F64, "TNN", 1000, 1024,   128,  1, 1024, 12, 1, 0,
+     {BLOCKED, 0, 0, 0, PER_WORKER,  512,  512, 1000,  1, 1000,   64,  1, 1,  262144}},
 };
 /* clang-format on */
 
@@ -181,7 +177,7 @@ static cti_matrix stored(char by, int64_t rows, int64_t cols, ct_dtype type) {
                         .dtype = type};
 }
 
-static void plan_of(const row *r, const cti_kernels *kernels, char text[CTI_GEMM_PLAN_TEXT]) {
+static cti_gemm_plan plan_of(const row *r, const cti_kernels *kernels) {
     static const double bias[1];
     const cti_gemm_epilogue epilogue = {.bias = r->more & BIAS ? bias : NULL,
                                         .apply = r->more & APPLY ? apply : NULL};
@@ -202,17 +198,49 @@ static void plan_of(const row *r, const cti_kernels *kernels, char text[CTI_GEMM
     cti_gemm_args transposed;
     ck_assert(cti_plan_gemm(&g, &machine, &plan, &transposed) ==
               (plan.transposed ? &transposed : &g));
-    cti_gemm_plan_text(&plan, text);
+    ck_assert(plan.kernels == &kernels->gemm && !plan.rounded);
+    return plan;
+}
+
+static choices choices_of(const cti_gemm_plan *p) {
+    return (choices){.kind = (int)p->kind,
+                     .transposed = p->transposed,
+                     .bias_first = p->bias_first,
+                     .pack_a = p->pack_a,
+                     .b = (int)p->b,
+                     .kc = p->kc,
+                     .k_pass = p->k_pass,
+                     .m_pass = p->m_pass,
+                     .batch_pass = p->batch_pass,
+                     .mc = p->mc,
+                     .nc = p->nc,
+                     .grain = p->grain,
+                     .workers = p->workers,
+                     .bytes = cti_gemm_workspace(p)};
+}
+
+/* Prints choices as a row of the table has them, so that a failure shows the line to paste. */
+enum { LINE_SIZE = 200 };
+static void print_choices(const choices *c, char line[LINE_SIZE]) {
+    static const char *const kind[] = {"ZERO", "GEMV", "DOTS", "DIRECT", "BLOCKED", "SPLIT_K"};
+    static const char *const b[] = {"IN_PLACE", "ON_STACK", "PER_WORKER", "SHARED"};
+    snprintf(line, LINE_SIZE,
+             "{%s, %d, %d, %d, %s, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %d, %lld}",
+             kind[c->kind], c->transposed, c->bias_first, c->pack_a, b[c->b], (long long)c->kc,
+             (long long)c->k_pass, (long long)c->m_pass, (long long)c->batch_pass, (long long)c->mc,
+             (long long)c->nc, (long long)c->grain, c->workers, (long long)c->bytes);
 }
 
 START_TEST(plans) {
     for (int i = 0; i < COUNT(table); i++) {
         const cti_isa *isa = cti_isa_find(table[i].isa);
-        char text[CTI_GEMM_PLAN_TEXT];
         if (!isa) continue;
-        plan_of(&table[i], isa->of[table[i].type], text);
-        ck_assert_msg(!strcmp(text, table[i].plan), "row %d: the plan is \"%s\", not \"%s\"", i,
-                      text, table[i].plan);
+        const cti_gemm_plan plan = plan_of(&table[i], isa->of[table[i].type]);
+        const choices chosen = choices_of(&plan);
+        char seen[LINE_SIZE], expected[LINE_SIZE];
+        print_choices(&chosen, seen);
+        print_choices(&table[i].choose, expected);
+        ck_assert_msg(!strcmp(seen, expected), "row %d: the plan is %s, not %s", i, seen, expected);
     }
 }
 END_TEST
@@ -224,22 +252,54 @@ START_TEST(order_of_sums) {
     for (int i = 0; i < COUNT(table); i++) {
         const cti_isa *isa = cti_isa_find(table[i].isa);
         if (!isa) continue;
-        const cti_kernels *kernels = isa->of[table[i].type];
-        char first[CTI_GEMM_PLAN_TEXT] = "";
+        const choices *c = &table[i].choose;
         for (int machine = 0; machine < 18; machine++) {
             row r = table[i];
             r.l2_kb = l2_kb[machine % 3], r.ways = ways[machine / 3 % 2],
             r.threads = 1 + machine / 6;
-            char text[CTI_GEMM_PLAN_TEXT], order[CTI_GEMM_PLAN_TEXT];
-            plan_of(&r, kernels, text);
-            const char *kc = strstr(text, "kc ");
-            snprintf(order, sizeof order, "%.4s %.*s",
-                     strncmp(text, "split-K", 7) ? text : "blocked",
-                     kc ? (int)strcspn(kc + 3, " ,") + 3 : 0, kc ? kc : "");
-            if (machine == 0) strcpy(first, order);
-            ck_assert_msg(!strcmp(first, order), "row %d: %s on one machine, %s on another", i,
-                          first, order);
+            const cti_gemm_plan plan = plan_of(&r, isa->of[r.type]);
+            const int kind = plan.kind == CTI_GEMM_SPLIT_K ? BLOCKED : (int)plan.kind;
+            ck_assert_msg(plan.kc == c->kc && kind == (c->kind == SPLIT_K ? BLOCKED : c->kind),
+                          "row %d: another order of sums on machine %d", i, machine);
         }
+    }
+}
+END_TEST
+
+/* A plan in words. */
+START_TEST(text_of_plan) {
+    static const struct {
+        const char *abc;
+        int64_t m, k, n;
+        int threads, more;
+        const char *text;
+    } in_words[] = {
+        {"NNN", 3, 0, 5, 1, BIAS, "zero, bias first"},
+        {"NNN", 400, 70, 1, 1, 0, "dots, transposed: kc 70, tasks of 512 columns, grain 2"},
+        {"TTN", 1, 16, 300, 2, 0, "gemv: kc 16, tasks of 512 columns, grain 13"},
+        {"NTN", 16, 16, 16, 1, 0, "direct: B on the stack; kc 16"},
+        {"TNN", 70, 2600, 50, 2, 0,
+         "split-K: A in place, B in place; "
+         "kc 656 of 1968, tasks of 12 x 52, grain 1; 2 workers, 28000 bytes"},
+        {"TNN", 70, 2600, 50, 1, 0,
+         "blocked: A packed, B in place; "
+         "kc 656, 70 rows x 1 at once, tasks of 70 x 52, grain 1; 1 workers, 188928 bytes"},
+    };
+    const cti_kernels *kernels = cti_isa_find("scalar")->of[CT_F32];
+    for (int i = 0; i < COUNT(in_words); i++) {
+        const row r = {.type = CT_F32,
+                       .abc = in_words[i].abc,
+                       .m = in_words[i].m,
+                       .k = in_words[i].k,
+                       .n = in_words[i].n,
+                       .batch = 1,
+                       .l2_kb = 1024,
+                       .ways = 8,
+                       .threads = in_words[i].threads,
+                       .more = in_words[i].more};
+        char text[CTI_GEMM_PLAN_TEXT];
+        const cti_gemm_plan plan = plan_of(&r, kernels);
+        ck_assert_str_eq(cti_gemm_plan_text(&plan, text), in_words[i].text);
     }
 }
 END_TEST
@@ -272,6 +332,7 @@ int main(void) {
     TCase *tcase = tcase_create("gemm plans");
     tcase_add_test(tcase, plans);
     tcase_add_test(tcase, order_of_sums);
+    tcase_add_test(tcase, text_of_plan);
     tcase_add_test(tcase, long_text);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
