@@ -6,11 +6,11 @@
 
 typedef struct {
     const cti_kernels *k;
-    cti_strided_loop walk; /* along w and g */
+    cti_strided_loop walk; /* the loop along w and g */
     size_t size;
     double scale;
-    const char *x, *t, *w, *g; /* g NULL: forward; w NULL: 1 */
-    char *y, *dt;              /* y or dx */
+    const char *x, *t, *w, *g; /* g is NULL in forward; w is NULL if it is 1 */
+    char *y, *dt;              /* y is dx in backward */
 } bce_elements;
 
 static void bce_range(void *arg, int64_t begin, int64_t end, int worker) {
@@ -33,7 +33,7 @@ static void bce_range(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* What does not depend on the direction; g NULL: forward. */
+/* Runs a direction; g is NULL in forward. */
 static void bce_each_element(const ct_call *c, bce_elements b, const ct_tensor *g) {
     const ct_tensor *x = c->in[0], *w = c->n > 2 ? c->in[2] : NULL;
     if (x->numel == 0) return;

@@ -30,7 +30,8 @@ static ct_tensor *cross_entropy_forward(ct_call *c) {
 
 static bool cross_entropy_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     ct_tensor *x = c->in[0];
-    /* checked again: the indices may be in a caller's buffer that has changed */
+    /* the targets are checked again, because they may be in a buffer of the caller that has
+     * changed */
     if (!cti_op_loss_check(c, 1, x->shape.dim[0], x->shape.dim[1])) return false;
     ct_tensor *dx = cti_op_new(c, x->dtype, x->shape);
     if (!dx) return false;

@@ -23,7 +23,8 @@ static bool has_letter(const char *text, char letter) {
 
 /* ---- the equation ---- */
 
-/* Reads letters up to `end`, or to the end; returns what is behind them, NULL with an error. */
+/* Reads letters up to `end`, or to the end if that is NULL. Returns the text behind them, or NULL
+ * with an error. */
 static const char *read_letters(ct_context *context, const char *equation, const char *at,
                                 const char *end, char to[CT_MAX_DIMS + 1]) {
     int n = 0;
@@ -75,7 +76,7 @@ static bool read_equation(ct_context *context, const char *equation, einsum_lett
     return true;
 }
 
-/* x without the dims whose letters neither the other operand nor the result has. */
+/* Sums x over the dims whose letters neither the other operand nor the result has. */
 static ct_tensor *without_lone(ct_tensor *x, const einsum_letters *l, int own) {
     ct_shape lone = CT_SCALAR;
     for (int d = 0; l->of[own][d]; d++)
@@ -86,8 +87,7 @@ static ct_tensor *without_lone(ct_tensor *x, const einsum_letters *l, int own) {
 
 /* ---- the products ---- */
 
-/* The size of a letter's dim in x, 1 where it has none, and the step along it, 0 where it repeats.
- */
+/* The size of the dim of a letter in x, 1 if x has none, and the step along it, 0 if it repeats. */
 static int64_t letter_size(const ct_tensor *x, const char *own, char letter) {
     return has_letter(own, letter) ? x->shape.dim[strchr(own, letter) - own] : 1;
 }
@@ -95,9 +95,9 @@ static int64_t letter_step(const ct_tensor *x, const char *own, char letter) {
     return letter_size(x, own, letter) == 1 ? 0 : x->stride[strchr(own, letter) - own];
 }
 
-/* z = x y, or z += x y: what z has no step for is summed over. Letters that step in x and z alone,
- * in y and z, and in x and y are m's, n's and k's, of which one each is the product's; the others
- * are of the batch, and join what they can there. */
+/* Computes z = x y, or z += x y: letters for which z has no step are summed over. Letters that step
+ * only in x and z, only in y and z, or only in x and y fit m, n and k. One of each becomes that dim
+ * of the product; the others are batch dims, and merge if they can. */
 static bool einsum_product(const ct_call *c, const ct_tensor *const tensor[CTI_OPERANDS],
                            const char *const own[CTI_OPERANDS], bool add) {
     enum { OF_M, OF_N, OF_K };
@@ -183,7 +183,8 @@ static const ct_op einsum = {.name = "einsum",
 
 /* ---- the call ---- */
 
-/* The operands have the dims that the equation names, and the result's letters are theirs. */
+/* Do the operands have as many dims as the equation names, and does the result have only their
+ * letters? */
 static bool einsum_check(ct_context *context, const char *equation, const einsum_letters *l,
                          ct_tensor *const x[2]) {
     for (int i = CTI_A; i <= CTI_B; i++)

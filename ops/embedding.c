@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* least columns in a piece of backward's work. Work is divided by columns, so that each column of
- * dW has one thread even if ids repeat */
+/* the least columns of a task of backward. Work is divided by columns, so that each column of dW
+ * has one thread even if ids repeat */
 enum { EMBEDDING_COLUMNS = 64 };
 
 typedef struct {
@@ -15,7 +15,7 @@ typedef struct {
     int64_t tokens, n;
     size_t size, row_size;                            /* of an element of weight, and of rows */
     char *weight, *rows;                              /* W or dW; y or g */
-    void (*widen)(int64_t n, const void *x, void *y); /* of a W of bf16, to f32; or NULL */
+    void (*widen)(int64_t n, const void *x, void *y); /* bf16 to f32 if W is of bf16; or NULL */
 } embedding_lookup;
 
 static void look_up_rows(void *arg, int64_t begin, int64_t end, int worker) {
@@ -68,7 +68,7 @@ static ct_tensor *embedding_forward(ct_call *c) {
 
 static bool embedding_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     ct_tensor *ids = c->in[0];
-    /* checked again: the ids may be in a caller's buffer that has changed */
+    /* the ids are checked again, because they may be in a buffer of the caller that has changed */
     if (!cti_op_indices_inside(c, ids, "index", c->in[1]->shape.dim[0], 0)) return false;
     ct_tensor *dw = cti_op_grad_sum(c, 1);
     grad[1] = dw;

@@ -5,9 +5,9 @@
 
 #include "../src/gemm/contract.h"
 
-/* The rows of a tensor `in`, which are all its dims but the last, as dims of a product in which
- * `in` is operand x and `out` is operand y: the last one is m, the others are batch dims. Returns
- * how many those are. */
+/* Describes the rows of a tensor `in`, all its dims but the last, as dims of a product in which
+ * `in` is operand x and `out` is operand y. The last of them becomes *m, the others batch dims,
+ * whose number is returned. */
 static int rows_as_dims(const ct_tensor *in, const ct_tensor *out, int x, int y,
                         cti_contract_dim *m, cti_contract_dim batch[CT_MAX_DIMS]) {
     const int rows = in->shape.ndim - 1;

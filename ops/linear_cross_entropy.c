@@ -32,7 +32,7 @@ static bool linear_cross_entropy_check(const ct_call *c) {
     return cti_op_loss_check(c, 2, x->shape.dim[0], weight->shape.dim[0]);
 }
 
-/* A matrix (N, D), from row `first` on. */
+/* Returns the rows of a matrix (N, D) from `first` on. */
 static cti_matrix rows_from(const ct_tensor *x, int64_t first) {
     const cti_matrix all = cti_matrix_of(x, x->shape.dim[1], 1);
     return (cti_matrix){.data = cti_matrix_at(&all, 0, first, 0),
@@ -41,7 +41,7 @@ static cti_matrix rows_from(const ct_tensor *x, int64_t first) {
                         .dtype = all.dtype};
 }
 
-/* Writes the losses (rows), and the gradients dx and dw where they are not NULL. */
+/* Writes the losses (rows), and the gradients dx and dw if they are not NULL. */
 static bool all_blocks(const ct_call *c, ct_tensor *losses, cti_loss_scale scale, ct_tensor *dx,
                        ct_tensor *dw) {
     ct_tensor *x = c->in[0], *weight = c->in[1];

@@ -11,7 +11,8 @@ static int matmul_batch_dims(const ct_tensor *x) {
     return x->shape.ndim > 2 ? x->shape.ndim - 2 : 0;
 }
 
-/* The size of a batch dim, counted from the last one back, and its step: 0 if it is broadcast. */
+/* The size of a batch dim, counted from the last one back, and its step, which is 0 if it is
+ * broadcast. */
 static int64_t matmul_batch_size(const ct_tensor *x, int back) {
     return back < matmul_batch_dims(x) ? x->shape.dim[matmul_batch_dims(x) - 1 - back] : 1;
 }
@@ -19,8 +20,8 @@ static int64_t matmul_batch_step(const ct_tensor *x, int back) {
     return matmul_batch_size(x, back) == 1 ? 0 : x->stride[matmul_batch_dims(x) - 1 - back];
 }
 
-/* Sets *p field by field, without clearing it first: clearing and copying a struct of this size
- * takes as long as computing a small product. */
+/* Describes the product. *p is set field by field without clearing it first: clearing and copying a
+ * struct of this size takes as long as computing a small product. */
 static void describe_matmul(cti_contraction *p, const ct_tensor *a, const ct_tensor *b,
                             const ct_tensor *c) {
     const int a_row = a->shape.ndim > 1,
@@ -58,8 +59,8 @@ static void exchange_with_c(cti_contraction *p, int x) {
     }
 }
 
-/* Any operands but two matrices that fit, with the checks. noinline, so that two matrices do not
- * pay for this stack frame. */
+/* Computes and checks all operands but two matrices that fit. It is not inlined, so that two
+ * matrices do not pay for this stack frame. */
 __attribute__((noinline)) static ct_tensor *
 matmul_batched_forward(const ct_call *c, const ct_tensor *a, const ct_tensor *b) {
     if (a->shape.ndim == 0 || b->shape.ndim == 0)
@@ -97,7 +98,7 @@ static ct_tensor *matmul_forward(ct_call *c) {
     if (a->shape.ndim != 2 || b->shape.ndim != 2 || a->shape.dim[1] != b->shape.dim[0])
         return matmul_batched_forward(c, a, b);
     const int64_t m = a->shape.dim[0], n = b->shape.dim[1], k = b->shape.dim[0];
-    ct_shape shape; /* as describe_matmul() */
+    ct_shape shape; /* the shape that matmul_batched_forward would make */
     shape.ndim = 2, shape.dim[0] = m, shape.dim[1] = n;
     ct_tensor *out = cti_tensor_of(c->context, a->dtype, &shape);
     if (!out) return NULL;

@@ -26,7 +26,7 @@ enum {
     SHARED = CTI_B_SHARED
 };
 
-/* What a plan chooses; a number that its kind does not use is 0. */
+/* The choices of a plan; a number that its kind does not use is 0. */
 typedef struct {
     int kind;
     bool transposed, bias_first, pack_a;
@@ -245,8 +245,8 @@ START_TEST(plans) {
 }
 END_TEST
 
-/* What decides the order of a sum, the kind by which it is made and its K blocks, is the same on
- * every machine; only blocked products may be split-K on some, which has the same order. */
+/* The kind of a product and its K blocks decide the order of a sum. They are the same on every
+ * machine; only blocked products may be split-K on some, which has the same order. */
 START_TEST(order_of_sums) {
     static const int64_t l2_kb[] = {256, 1024, 4096}, ways[] = {8, 12};
     for (int i = 0; i < COUNT(table); i++) {

@@ -108,7 +108,7 @@ cti_loss_scale cti_op_loss_scale(const ct_call *c, ct_tensor *g, double weight) 
     return (cti_loss_scale){.by = ct_item(g) * weight};
 }
 
-/* What all rows of a block have in common. */
+/* The inputs of the tasks, which each compute some rows of a block. */
 typedef struct {
     const cti_kernels *k;
     const cti_loss_rows *block;
@@ -117,7 +117,7 @@ typedef struct {
     double smoothing, total;    /* total: the sum of the classes' weights */
     const ct_tensor *weight;    /* of the classes, or NULL */
     const int64_t *target;      /* of the block's rows */
-    char *loss, *max, *inverse; /* the same */
+    char *loss, *max, *inverse; /* of the block's rows */
 } loss_rows_job;
 
 static double weight_of(const loss_rows_job *a, int64_t class) {

@@ -6,16 +6,16 @@
 
 /* ---- losses of elements ---- */
 
-/* Whether it is one of ct_reduction's, CT_BATCH_MEAN only with `batch`; else false, with the error
+/* Is it a ct_reduction that the op takes, CT_BATCH_MEAN only with `batch`? If not, an error is
  * recorded. */
 bool cti_op_reduction_check(const ct_call *c, ct_reduction reduction, bool batch);
 
-/* The losses reduced; and the factor of each loss in the result. */
+/* Returns the losses reduced; and the factor of each loss in the result. */
 ct_tensor *cti_op_loss_reduced(const ct_call *c, ct_tensor *losses, ct_reduction reduction);
 double cti_op_loss_share(const ct_call *c, int64_t losses, ct_reduction reduction);
 
-/* A weight has no gradient: t detached, or t itself if it requires none. One that cannot be used
- * stays, so that ct_apply says why. */
+/* A weight has no gradient: returns t detached, or t itself if it requires none. A t that cannot be
+ * used stays, so that ct_apply says why. */
 static inline ct_tensor *cti_op_constant(ct_tensor *t) {
     ct_tensor *constant = t && t->self == t && t->slot ? ct_detach(t) : NULL;
     return constant ? constant : t;
@@ -30,22 +30,23 @@ static inline ct_tensor *cti_op_weighted_loss(const ct_op *op, ct_tensor **in, i
 
 /* ---- cross_entropy and linear_cross_entropy ---- */
 
-enum { CTI_IGNORED = -100 }; /* target of a row that is left out of the loss, as in torch */
+enum { CTI_IGNORED = -100 }; /* the target of a row that has no loss; the same in torch */
 
-/* For the error of x that has not two dims: "; ct_reshape to (10, 8), and of the targets to (10),
- * would fit", or "" if it would not. */
+/* Writes, for the error of an x that has not two dims, "; ct_reshape to (10, 8), and of the targets
+ * to (10), would fit", or "" if that would not fit. */
 enum { CTI_LOSS_HINT = 128 };
 const char *cti_op_loss_hint(const ct_tensor *x, char buffer[CTI_LOSS_HINT]);
 
-/* targets, in[i], are i64 (rows), each CTI_IGNORED or in [0, classes), the smoothing is in [0, 1],
- * and in[i + 1], if there is one, the weights of the classes. */
+/* Checks that the targets, in[i], are i64 (rows), each CTI_IGNORED or in [0, classes), that the
+ * smoothing is in [0, 1], and that in[i + 1], if the call has it, is the weights of the classes. */
 bool cti_op_loss_check(const ct_call *c, int i, int64_t rows, int64_t classes);
 
-/* The factor of each row's loss: for a mean 1 / the number of rows that are not ignored, or 1 / the
- * sum of the weights of their targets, in[i]; 0 if all are ignored; else 1. */
+/* Returns the factor of each row's loss: for a mean 1 / the number of rows that are not ignored, or
+ * 1 / the sum of the weights of their targets, in[i]; 0 if all are ignored; otherwise 1. */
 double cti_op_loss_weight(const ct_call *c, int i);
 
-/* The sum of the losses (rows), in the fixed order of the kernel's sum; with CT_NONE the losses. */
+/* Returns the sum of the losses (rows), in the fixed order of the kernel; with CT_NONE the
+ * losses. */
 ct_tensor *cti_op_loss_total(const ct_call *c, ct_tensor *losses, double weight);
 
 /* The factors of the rows' gradients: `by`, times the row's element of `each` if that is not NULL.

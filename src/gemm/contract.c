@@ -14,7 +14,7 @@ static bool can_merge(cti_contract_dim outer, cti_contract_dim inner) {
     return true;
 }
 
-/* Merges `dim` into `into`, as its outer or its inner part. False: they cannot merge. */
+/* Merges `dim` into `into`, as the outer or the inner dim. False: they cannot merge. */
 static bool merge_dim(cti_contract_dim *into, cti_contract_dim dim) {
     if (dim.size == 1) return true;
     if (into->size == 1) {
@@ -30,7 +30,7 @@ static bool merge_dim(cti_contract_dim *into, cti_contract_dim dim) {
     return true;
 }
 
-/* Merges batch dims into m, n, k or each other if it can. keep_n: none merges into n. */
+/* Merges batch dims into m, n, k or each other if it can. With keep_n none merges into n. */
 static void merge_all(cti_contraction *p, bool keep_n) {
     for (int i = 0; i < p->dims;) {
         const cti_contract_dim d = p->batch[i];
@@ -80,8 +80,8 @@ matrix_product(ct_context *context, const cti_contraction *p, const cti_contract
     return cti_gemm(context, &g);
 }
 
-/* The dim to use as cti_gemm's batch: the largest that steps in C. One that is summed over cannot
- * be it, as its products are added to the same C. -1: none. */
+/* Returns the dim that becomes the batch of cti_gemm: the largest that steps in C, or -1 if there
+ * is none. A dim that is summed over cannot be it, because its products are added to the same C. */
 static int widest(const cti_contract_dim *dim, int dims) {
     int at = -1;
     for (int i = 0; i < dims; i++)
@@ -89,7 +89,7 @@ static int widest(const cti_contract_dim *dim, int dims) {
     return at;
 }
 
-/* The next index of the loop over dims, the last one fastest. False: it was the last. */
+/* Sets the next index of the loop over dims, the last one fastest. False: it was the last. */
 static bool next_index(int64_t *index, const cti_contract_dim *dim, int dims) {
     for (int i = dims - 1; i >= 0; i--) {
         if (++index[i] < dim[i].size) return true;

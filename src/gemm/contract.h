@@ -1,11 +1,11 @@
-/* Products of tensors with batch dims, computed by as few and as large matrix products as their
+/* A product of tensors with batch dims is computed by as few and as large matrix products as their
  * strides allow. */
 #ifndef CTI_GEMM_CONTRACT_H
 #define CTI_GEMM_CONTRACT_H
 
 #include "gemm.h"
 
-/* The operands of a product. */
+/* the operands of a product */
 enum { CTI_A, CTI_B, CTI_C, CTI_OPERANDS };
 
 /* A dim of a product, with its stride in A, B and C, in elements: 0 in an operand that does not
@@ -21,12 +21,13 @@ typedef struct {
     int dims; /* of the batch */
 } cti_contraction;
 
-/* Computes C = A B, or what the epilogue says. Of the operands only data and dtype are read,
- * because the dims have the strides.
+/* Computes C = A B; the epilogue says what C starts from and what follows. Only data and dtype of
+ * the operands are read, because the dims have the strides.
  *
- * With a bias or an apply the columns of C are those of n only, so that a bias has n elements. Rows
- * of a tile may be those of m merged with batch dims, as for a dense x (..., in) times a weight;
- * batch dims that cannot be merged have tiles of their own. False: CT_ERR_MEMORY. */
+ * With a bias or an apply the columns of C are only those of n, so that a bias has n elements. Rows
+ * of a tile may be those of m merged with batch dims, for example if a dense x (..., in) is
+ * multiplied by a weight; batch dims that cannot be merged have tiles of their own. False:
+ * CT_ERR_MEMORY. */
 bool cti_contract(ct_context *context, const cti_contraction *p,
                   const ct_tensor *const operand[CTI_OPERANDS], const cti_gemm_epilogue *epilogue);
 

@@ -1,4 +1,4 @@
-/* Carries out plans. Those of kind blocked and split-K are carried out by gemm_blocked.c. */
+/* This file carries out plans; gemm_blocked.c does that for the kinds blocked and split-K. */
 #include "gemm.h"
 
 #include "../core/int_math.h"
@@ -9,12 +9,12 @@
 
 #include <string.h>
 
-/* What the tasks of a product read. */
+/* The inputs of the tasks of a product. */
 typedef struct {
     const cti_gemm_args *g;
     const cti_gemm_plan *plan;
     const cti_gemm_kernels *kernels;
-    int64_t across; /* gemv and dots: how many tasks of nc columns make all n columns */
+    int64_t across; /* gemv and dots: the number of tasks of nc columns that make all n columns */
 } planned_product;
 
 static bool adds_to_c(const cti_gemm_args *g) { return g->epilogue && g->epilogue->add; }
@@ -85,8 +85,8 @@ static void direct_product(const planned_product *r) {
     cti_gemm_apply(g, r->plan, 0, 0, 0, g->m, g->n);
 }
 
-/* The same with all K blocks of B packed on the stack. noinline: other products do not need this
- * stack frame of 20 KB. */
+/* Computes a direct product with all K blocks of B packed on the stack. It is not inlined, because
+ * other products do not need this stack frame of 20 KB. */
 __attribute__((noinline)) static void direct_product_packed(const cti_isa *isa,
                                                             const cti_gemm_args *g, int64_t kc) {
     _Alignas(CTI_ALIGN) char packed[CTI_GEMM_STACK_B];
@@ -139,7 +139,7 @@ void cti_gemm_count(ct_context *context, int64_t batch, int64_t m, int64_t n, in
 
 /* ---- planned products ---- */
 
-/* Sets every row of the caller's C, not of C', to the bias. */
+/* Sets every row of the C of the caller, not of C', to the bias. */
 static void fill_with_bias(const cti_kernels *kernels, const cti_gemm_args *args) {
     for (int64_t i = 0; i < args->batch; i++)
         kernels->copy2d(args->m, args->n, args->epilogue->bias, 0, 1,

@@ -35,14 +35,14 @@ static inline void *cti_matrix_at(const cti_matrix *x, int64_t item, int64_t row
            (item * x->batch + row * x->row + col * x->col) * (int64_t)cti_dtype_size(x->dtype);
 }
 
-/* What C starts from, and what is done to it when it is complete. C starts from zero, from its
- * present values (add: C +=) or from a bias. A tile of C is complete when all of K has been summed;
- * then the worker that computed it calls apply, while the tile is in its core's cache. The tile is
- * rows x cols, its first element at c->data, with the strides of C. Every element of C is in
- * exactly one tile. apply neither fails nor allocates. */
+/* What C starts from, and a function that completes it. C starts from zero, from its present values
+ * (add: C +=) or from a bias. A tile of C is complete when all of K has been summed; then the
+ * worker that computed it calls apply, while the tile is in the cache of its core. The tile is rows
+ * x cols, its first element at c->data, with the strides of C. Every element of C is in exactly one
+ * tile. apply neither fails nor allocates. */
 typedef struct {
     bool add;
-    const void *bias; /* n elements, one row for all rows of C; or NULL. Not with add */
+    const void *bias; /* NULL, or n elements, from which every row of C starts; then add is false */
     void (*apply)(void *arg, const cti_matrix *c, int64_t rows, int64_t cols); /* or NULL */
     void *arg;
 } cti_gemm_epilogue;
@@ -53,11 +53,11 @@ typedef struct {
     int64_t batch, m, n, k;
     double alpha;
     cti_matrix a, b, c;
-    const cti_gemm_epilogue *epilogue; /* NULL: C starts from zero, and nothing is called */
+    const cti_gemm_epilogue *epilogue; /* NULL if C starts from zero and nothing is called */
 } cti_gemm_args;
 
-/* The type of the arithmetic, f32 or f64, and so of packed panels and partial sums. C has it, and A
- * and B have it or are of bf16, computed in f32. */
+/* The computed type, f32 or f64, is the type of the arithmetic, of packed panels and of partial
+ * sums. C has it; A and B have it or are of bf16, and are then computed in f32. */
 static inline ct_dtype cti_gemm_computed_type(const cti_gemm_args *g) {
     return cti_dtype_computed(g->a.dtype);
 }
@@ -66,7 +66,7 @@ static inline bool cti_gemm_has_bf16(const cti_gemm_args *g) {
     return g->a.dtype == CT_BF16 || g->b.dtype == CT_BF16;
 }
 
-/* The kernels for A of the computed type and B of its own. */
+/* Returns the kernels that take A in the computed type and B in its own. */
 static inline const cti_gemm_kernels *cti_gemm_kernels_of(const cti_isa *isa,
                                                           const cti_gemm_args *g) {
     const cti_kernels *kernels = isa->of[cti_gemm_computed_type(g)];
@@ -82,9 +82,10 @@ static inline bool cti_gemm_is_small(int64_t m, int64_t n, int64_t k) {
     return (m | n | k) < CTI_GEMM_SMALL && m * n * k <= CTI_GEMM_SMALL;
 }
 
-/* Sums the K block [k0, k0 + kl) into all of C, by one call of the macro-kernel. b is the block's
- * first row of B, in place or packed: rows are b_row elements apart, panels of nr columns `panel`
- * bytes apart. add: to C's present values; else C starts from the bias, or from zero. */
+/* Sums the K block [k0, k0 + kl) into all of C by one call of the macro-kernel. b is the first row
+ * of the block in B, in place or packed: rows are b_row elements apart, panels of nr columns
+ * `panel` bytes apart. With add it is summed to the present values of C; otherwise C starts from
+ * the bias, or from zero. */
 static inline void cti_gemm_macro_kernel(const cti_gemm_kernels *kernels, const cti_gemm_args *g,
                                          int64_t k0, int64_t kl, const void *b, int64_t b_row,
                                          int64_t panel, bool add) {
@@ -101,23 +102,22 @@ static inline void cti_gemm_macro_kernel(const cti_gemm_kernels *kernels, const 
                           g->c.data);
 }
 
-/* Small products that cti_gemm does not compute inline: gemv for a row times a matrix, and the
- * macro-kernel with B packed on the stack where rows of B are not dense, or are of bf16. Others
+/* Computes small products that cti_gemm does not compute inline: by gemv if A is a row, and by the
+ * macro-kernel with B packed on the stack if rows of B are not dense or are of bf16. Others
  * (columns of C not dense, dot products) go to cti_gemm_planned. */
 bool cti_gemm_small(ct_context *context, const cti_gemm_args *g);
 
-/* Counts the work of a product for a profile. */
+/* Adds the work of a product to a profile. */
 __attribute__((cold)) void cti_gemm_count(ct_context *context, int64_t batch, int64_t m, int64_t n,
                                           int64_t k);
 
-/* Computes a product. A matrix of bf16 is what the same numbers in f32 would be: C has the same
- * bits. The order in which an element of C is summed follows from sizes and strides,
- * never from threads, from caches or from which of the three functions computes it. False:
- * CT_ERR_MEMORY.
+/* Computes a product. A matrix of bf16 gives C the bits that the same numbers in f32 give. The
+ * order in which an element of C is summed follows from sizes and strides, never from threads, from
+ * caches or from the choice among the three functions. False: CT_ERR_MEMORY.
  *
- * The inline branch does not take the address of *g, so that a caller's args stay in registers;
- * only the other branches copy them to memory. Against args that are always in memory an
- * 8 x 8 x 8 product is 1.01 times as fast, with AVX-512 1.05. */
+ * The inline branch does not take the address of *g, so that the args of a caller stay in
+ * registers; only the other branches copy them to memory. An 8 x 8 x 8 product is 1.01 times as
+ * fast as with args that are always in memory, with AVX-512 1.05. */
 static inline bool cti_gemm(ct_context *context, const cti_gemm_args *g) {
     CTI_ASSERT(g->batch >= 0 && g->m >= 0 && g->n >= 0 && g->k >= 0);
     CTI_ASSERT(g->c.dtype == cti_gemm_computed_type(g));

@@ -20,14 +20,15 @@ typedef struct {
     const cti_gemm_args *g;
     const cti_gemm_plan *plan;
     const cti_gemm_kernels *kernels; /* the plan's */
-    cti_binary *add;                 /* y = a + b, of the computed type */
+    cti_binary *add;                 /* y = a + b in the computed type */
     void (*widen)(int64_t n, const void *x,
-                  void *y); /* for a B of bf16 that is rounded; else NULL */
-    int64_t size;           /* bytes of an element of the computed type */
-    /* The workspace: packed A; packed B, one for all or one for each worker; partial sums, each a
-     * dense m x n matrix. */
+                  void *y); /* bf16 to f32, if B is of bf16 and rounded; or NULL */
+    int64_t size;           /* the bytes of an element of the computed type */
+    /* The parts of the workspace: packed A; packed B, one copy for all or one for each worker;
+     * partial sums, each a dense m x n matrix. */
     char *packed_a, *packed_b, *sums;
-    /* This pass: K [k0, k0 + kl), matrices [item0, item0 + items), rows [m0, m0 + ml). */
+    /* The ranges of this pass: K [k0, k0 + kl), matrices [item0, item0 + items), rows [m0, m0 +
+     * ml). */
     int64_t k0, kl, item0, items, m0, ml;
 } blocked_product;
 
@@ -40,8 +41,8 @@ static int64_t blocked_k_blocks(const blocked_product *r) {
 
 /* ---- packing ---- */
 
-/* Where row m of a matrix is in packed A: panels of mr rows and kl columns. m - m0 is a multiple of
- * mr. */
+/* Returns the address of row m of a matrix in packed A, which has panels of mr rows and kl columns.
+ * m - m0 is a multiple of mr. */
 static char *packed_rows(const blocked_product *r, int64_t item, int64_t m) {
     CTI_ASSERT(m >= r->m0 && m < r->m0 + r->ml && (m - r->m0) % r->kernels->mr == 0);
     CTI_ASSERT(item >= r->item0 && item < r->item0 + r->items);
@@ -53,7 +54,7 @@ static void pack_a_task(void *arg, int64_t begin, int64_t end, int worker) {
     const blocked_product *r = arg;
     const cti_matrix *a = &r->g->a;
     const int64_t rows = r->kernels->tuning.a_task_tiles * r->kernels->mr,
-                  tasks = cti_ceil_div(r->ml, rows); /* of a matrix */
+                  tasks = cti_ceil_div(r->ml, rows); /* tasks of a matrix */
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t item = r->item0 + i / tasks, at = i % tasks * rows, m = r->m0 + at;
@@ -62,11 +63,14 @@ static void pack_a_task(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* Packs k x n of a B of bf16 by kernels that round f32: a part of a panel at a time is converted to
- * f32, which stays in L1d, and packed from there. */
+/* Packs k x n of a B of bf16 by kernels that round f32: a chunk of a panel at a time is converted
+ * to f32, which stays in L1d, and packed from f32. */
 static void pack_widened(const blocked_product *r, int64_t k, int64_t n, const char *from,
                          char *packed) {
-    enum { K_CHUNK = 128 }; /* a multiple of every k_unit, so that a chunk is a part of a panel */
+    enum {
+        K_CHUNK = 128
+    }; /* a multiple of every k_unit, so that chunks of a panel lie one behind
+        * the other */
     const cti_matrix *b = &r->g->b;
     const int64_t nr = r->kernels->nr, row = b->row * (int64_t)sizeof(uint16_t),
                   col = b->col * (int64_t)sizeof(uint16_t);
@@ -95,7 +99,7 @@ static void pack_panels_of_b(const blocked_product *r, int64_t k, int64_t n, con
     else r->kernels->pack_b(k, n, from, r->g->b.row, r->g->b.col, packed);
 }
 
-/* Columns [begin, end) of the B that all threads share; begin is a multiple of nr. */
+/* Packs columns [begin, end) of the B that all threads share; begin is a multiple of nr. */
 static void pack_b_task(void *arg, int64_t begin, int64_t end, int worker) {
     const blocked_product *r = arg;
     const cti_matrix *b = &r->g->b;
@@ -107,7 +111,8 @@ static void pack_b_task(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* ---- tasks ---- */
 
-/* What a task sums, K [k, k + kl) counted from the pass's k0, and the matrix it is written to. */
+/* The terms that a task sums, K [k, k + kl) counted from the k0 of the pass, and the matrix to
+ * which it writes the sums. */
 typedef struct {
     int64_t k, kl;
     bool add;
@@ -119,7 +124,7 @@ static k_range k_range_of(const blocked_product *r, int64_t k_block) {
     const cti_gemm_args *g = r->g;
     const cti_gemm_epilogue *e = g->epilogue;
     const int64_t k = k_block * r->plan->kc;
-    if (k_block > 0) { /* split-K: a partial sum of its own */
+    if (k_block > 0) { /* split-K: the block has a partial sum of its own */
         char *sums = r->sums + (k_block - 1) * g->m * g->n * r->size;
         const cti_matrix c = {.data = sums, .row = g->n, .col = 1, .dtype = g->c.dtype};
         return (k_range){.k = k, .kl = cti_min(r->plan->kc, r->kl - k), .c = c};
@@ -134,13 +139,14 @@ static k_range k_range_of(const blocked_product *r, int64_t k_block) {
 /* Columns [n, n + cols) of B over one K range, in place or as packed panels. */
 typedef struct {
     const char *data;
-    int64_t panel, row; /* bytes from one panel to the next, elements from one row to the next */
+    int64_t panel, row; /* bytes from one panel to the next; elements from one row to the next */
     int64_t n, cols;
-    const char *source; /* their first element in B; NULL: read in place */
+    const char *source; /* the address of their first element in B; NULL if they are read in
+                         * place */
 } b_panels;
 
-/* The panels of a task's columns, from n on. A B that is in place or shared is ready. Else the
- * worker packs them, unless they are those of its task before (`last`). */
+/* Returns the panels of the columns of a task, from n on. A B in place or shared is ready;
+ * otherwise the worker packs the panels, unless the task before (`last`) had the same. */
 static b_panels panels_of(const blocked_product *r, const k_range *k, int64_t item, int64_t n,
                           const b_panels *last, int worker) {
     const cti_matrix *b = &r->g->b;
@@ -163,7 +169,7 @@ static b_panels panels_of(const blocked_product *r, const k_range *k, int64_t it
         .data = packed, .panel = nr * column, .row = nr, .n = n, .cols = cols, .source = source};
 }
 
-/* C's rows [m, m + rows), at most mr of them, over the panels' columns. */
+/* Computes rows [m, m + rows) of C, at most mr of them, over the columns of the panels. */
 static void multiply_rows(const blocked_product *r, const k_range *k, int64_t item, int64_t m,
                           int64_t rows, const b_panels *b) {
     const cti_matrix *a = &r->g->a;
@@ -186,7 +192,7 @@ static void multiply_rows(const blocked_product *r, const k_range *k, int64_t it
     if (r->k0 + r->kl == r->g->k) cti_gemm_apply(r->g, r->plan, item, m, b->n, rows, b->cols);
 }
 
-/* Tasks that use the same panels of B are consecutive: first all rows of a matrix, then all
+/* Tasks that use the same panels of B are consecutive: first come all rows of a matrix, then all
  * matrices, which may share B. */
 static void tile_task(void *arg, int64_t begin, int64_t end, int worker) {
     const blocked_product *r = arg;
@@ -205,7 +211,7 @@ static void tile_task(void *arg, int64_t begin, int64_t end, int worker) {
     if (r->kernels->end) r->kernels->end();
 }
 
-/* Rows [begin, end) of split-K's partial sums are added to C, in the order of the K blocks. */
+/* Adds rows [begin, end) of the partial sums of split-K to C, in the order of the K blocks. */
 static void add_sums_task(void *arg, int64_t begin, int64_t end, int worker) {
     const blocked_product *r = arg;
     (void)worker;

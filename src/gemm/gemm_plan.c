@@ -1,6 +1,6 @@
-/* Plans a product, in this order: whether it is computed transposed; the length of a K block; the
- * kind; and for blocked products what is packed, by which threads, and which tiles of C are tasks.
- * All thresholds, and what was measured for each, are in the tuning table
+/* A product is planned in this order: whether it is computed transposed; the length of a K block;
+ * the kind; and, for blocked products, which operands are packed by which threads, and which tiles
+ * of C are tasks. All thresholds and their measurements are in the tuning table
  * (src/kernels/gemm_tuning_tmpl.h). */
 #include "gemm_plan.h"
 
@@ -16,16 +16,16 @@ typedef struct {
     const cti_gemm_machine *machine;
     const cti_gemm_kernels *kernels;
     const cti_gemm_tuning *tuning;
-    int64_t size; /* bytes of an element of the computed type */
+    int64_t size; /* the bytes of an element of the computed type */
 } plan_problem;
 
 static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
-/* In double, as int64_t might overflow. */
+/* Multiply-adds of a product. They are counted in double, because int64_t might overflow. */
 static double multiply_adds(int64_t a, int64_t b, int64_t c) {
     return (double)a * (double)b * (double)c;
 }
 
-/* C' = B' A' */
+/* Returns C' = B' A'. */
 static cti_gemm_args transposed_of(const cti_gemm_args *g) {
     return (cti_gemm_args){.batch = g->batch,
                            .m = g->n,
@@ -44,9 +44,9 @@ static bool is_transposed(const cti_gemm_args *g) {
     return g->m > 1 && (g->n == 1 || (g->c.col != 1 && g->c.row == 1));
 }
 
-/* As few K blocks as the kernels' kc allows, of equal length (a multiple of 8 and
- * of the padding of panels) but the last. A product that split-K could compute has at least two,
- * even on one thread, so that the bits are those of split-K. */
+/* There are as few K blocks as the kc of the kernels allows. All but the last have the same length,
+ * a multiple of 8 and of the padding of panels. A product that split-K could compute has at least
+ * two, even on one thread, so that the bits are those of split-K. */
 static int64_t plan_k_block(const plan_problem *p) {
     const cti_gemm_args *g = p->g;
     const bool may_split = g->k >= CTI_GEMM_DEEP && g->k > g->m && g->k > g->n &&
@@ -57,7 +57,7 @@ static int64_t plan_k_block(const plan_problem *p) {
 }
 
 /* May A and B be rounded, and does that pay? Both are then packed. A product that is small enough
- * to be direct is not rounded in a batch either: alone or in a batch it has the same bits. */
+ * to be direct is not rounded in a batch either: its bits are the same with and without a batch. */
 static bool plan_is_rounded(const plan_problem *p) {
     const cti_gemm_args *g = p->g;
     const cti_gemm_kernels *rounded = p->machine->rounded;
@@ -147,7 +147,7 @@ static int64_t plan_k_blocks(const cti_gemm_plan *plan) {
     return plan->kind == CTI_GEMM_SPLIT_K ? cti_ceil_div(plan->k_pass, plan->kc) : 1;
 }
 
-/* Multiply-adds of a task. */
+/* The multiply-adds of a task. */
 static double task_flops(const cti_gemm_plan *plan) {
     return multiply_adds(plan->mc, plan->nc,
                          plan->kind == CTI_GEMM_SPLIT_K ? plan->kc : plan->k_pass);
@@ -159,9 +159,9 @@ static int64_t task_count(const plan_problem *p, const cti_gemm_plan *plan) {
 }
 
 /* Does the tile divide the pass evenly among the threads? Each thread must have several tasks, so
- * that one that starts late costs little. And the work must be at least min_useful of what all
- * threads could do in as many rounds: the rest of their time goes to tiles that are cut off at an
- * edge, and to threads without a task in the last round. */
+ * that a thread that starts late costs little. And the work must be at least min_useful of the work
+ * that all threads could do in as many rounds: the rest of their time goes to tiles that are cut
+ * off at an edge, and to threads without a task in the last round. */
 static bool is_balanced(const plan_problem *p, const cti_gemm_plan *plan) {
     const int threads = p->machine->threads;
     const int64_t count = task_count(p, plan), rounds = cti_ceil_div(count, threads);
@@ -291,7 +291,7 @@ static void clear_plan(cti_gemm_plan *plan) {
     plan->workers = 1;
 }
 
-/* The invariants of plans that gemm.c and gemm_blocked.c rely on. */
+/* These are the invariants of plans that gemm.c and gemm_blocked.c rely on. */
 static void check_order_of_sums(const plan_problem *p, const cti_gemm_plan *plan) {
     const int64_t k = p->g->k, unit = cti_max(8, plan->kernels->k_unit);
     CTI_ASSERT((plan->kind == CTI_GEMM_ZERO) == (k <= 0));

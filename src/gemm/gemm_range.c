@@ -1,6 +1,6 @@
-/* A number of 24 bits is three pieces of 8; the last has 2^-23 of it, or is 0. Below 2^-126 tiles
- * take a piece, or a product of pieces, for 0: so each |a| and |b| that is not 0 must be at least
- * 2^-103, and each |a b| 2^-103. And K max |a| max |b| must stay below 2^127, in any order of
+/* A number of 24 bits is three pieces of 8; the last piece has 2^-23 of it, or is 0. Tiles take a
+ * piece, or a product of pieces, below 2^-126 for 0: so each |a| and |b| that is not 0 must be at
+ * least 2^-103, and each |a b| 2^-103. And K max |a| max |b| must stay below 2^127, in any order of
  * summation. Infinities and NaN are above every bound. */
 #include "gemm_range.h"
 
@@ -14,7 +14,7 @@ typedef struct {
     const cti_matrix *x;
     int64_t rows, cols;
     const cti_gemm_kernels *kernels;
-    _Atomic uint32_t least, most; /* bits of magnitudes */
+    _Atomic uint32_t least, most; /* the bits of magnitudes */
 } magnitude_scan;
 
 static void scan_magnitudes(void *arg, int64_t begin, int64_t end, int worker) {
@@ -30,7 +30,7 @@ static void scan_magnitudes(void *arg, int64_t begin, int64_t end, int worker) {
          most > old && !atomic_compare_exchange_weak(&s->most, &old, most);) {}
 }
 
-/* The least magnitude that is not 0, infinite if all are, and the greatest. */
+/* The least magnitude that is not 0 (infinite if all are 0), and the greatest. */
 typedef struct {
     double least, most;
 } magnitude_range;

@@ -1,4 +1,4 @@
-/* Copies matrices of bf16 to f32. What remains for that is rare. */
+/* This file copies matrices of bf16 to f32. Few products still need that. */
 #include "gemm_widened.h"
 
 #include "../core/int_math.h"
@@ -7,7 +7,7 @@
 typedef struct {
     const cti_matrix *from;
     cti_matrix to;
-    int64_t lines, length; /* of a matrix: rows, or columns where those are dense */
+    int64_t lines, length; /* the rows of a matrix, or its columns if those are dense */
     bool by_columns;
     const cti_kernels *kernels;
 } matrix_widening;
@@ -27,7 +27,8 @@ static void widen_lines(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* Replaces *x, rows x cols, by a copy. *bytes: of the copy; 0: there is none. */
+/* Replaces *x, a matrix of rows x cols, by a copy. *bytes is the size of the copy, or 0 if x is not
+ * of bf16. */
 static bool widen_matrix(ct_context *context, cti_matrix *x, int64_t batch, int64_t rows,
                          int64_t cols, size_t *bytes) {
     *bytes = 0;
@@ -56,7 +57,7 @@ static bool widen_matrix(ct_context *context, cti_matrix *x, int64_t batch, int6
                         .col = w.by_columns ? rows : 1,
                         .batch = x->batch ? rows * cols : 0,
                         .dtype = CT_F32};
-    enum { ELEMENTS = 16384 }; /* of a task, at least */
+    enum { ELEMENTS = 16384 }; /* the least elements of a task */
     cti_parallel(context, items * w.lines, cti_ceil_div(ELEMENTS, w.length), widen_lines, &w);
     *x = w.to;
     return true;

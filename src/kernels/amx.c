@@ -1,15 +1,17 @@
-/* AMX-BF16: products of bf16 panels by tiles of 16 rows of 64 bytes. A tile of C is 16 x 16 f32, of
- * A 16 rows of 32 k, of B 16 pairs of k of 16 columns. The micro-kernel computes 32 x 32 of C in
- * four tiles, from two tiles of A and two of B for each chunk of 32 k: so each tile that is loaded
- * is used twice.
+/* AMX-BF16: products of bf16 panels are computed by tiles of 16 rows of 64 bytes. A tile of C is 16
+ * x 16 f32, a tile of A 16 rows of 32 k, a tile of B 16 pairs of k of 16 columns. The micro-kernel
+ * computes 32 x 32 of C in four tiles, from two tiles of A and two of B for each chunk of 32 k: so
+ * each tile that is loaded is used twice.
  *
  * tdpbf16ps sums the even k of a chunk and its odd k apart, each in order and by FMA, adds the two
- * sums, and adds that to C; each step rounds to nearest, and what is below 2^-126 counts as zero.
+ * sums, and adds the result to C; each step rounds to nearest, and a number below 2^-126 counts as
+ * zero.
  *
  * BF16X3 and X6 (Henry, Tang & Heinecke 2019, arXiv:1904.06376): an operand is split into pieces of
- * bf16, a = a0 + a1 + a2, each the rounding of what those before it leave. Of the nine products of
- * pieces the three, or six, largest are summed, the smallest first. Panels hold a chunk of k once
- * for each product, with the pieces that it takes, so that the micro-kernel is the same.
+ * bf16, a = a0 + a1 + a2, each the rounding of the rest that the pieces before it leave. Of the
+ * nine products of pieces the three, or six, largest are summed, the smallest first. Panels hold a
+ * chunk of k once for each product, with the pieces that it takes, so that the micro-kernel is the
+ * same.
  *
  * tests/test_amx.c runs this file on a model of the tiles in plain C. */
 #include "bf16.h"
@@ -28,7 +30,7 @@
 
 enum {
     AMX_TILE_ROWS = 16,
-    AMX_TILE_BYTES = 64, /* of a row */
+    AMX_TILE_BYTES = 64, /* bytes of a row of a tile */
     AMX_ROWS = 32,       /* the micro-kernel's tile of C, mr and nr */
     AMX_CHUNK_BYTES = AMX_ROWS * BF16_CHUNK * (int)sizeof(bf16_bits),
     AMX_MOST_PRODUCTS = 6,
@@ -110,7 +112,7 @@ static void amx_pack_right(const amx_products *of, int64_t k, int64_t n, const v
     amx_pack_products(BF16_BY_PAIR, of->count, of->b, n, k, b, col, row, packed);
 }
 
-/* Split operands must lose nothing to the ends of the range: see cti_gemm_kernels. */
+/* Split operands must lose nothing at the ends of the range: see cti_gemm_kernels. */
 static void amx_magnitudes(int64_t n, const void *x_, int64_t step, uint32_t *least,
                            uint32_t *most) {
     const char *x = x_;
@@ -129,7 +131,7 @@ static void amx_magnitudes(int64_t n, const void *x_, int64_t step, uint32_t *le
 
 /* ---- the macro-kernel ---- */
 
-/* The sums of rows x cols tiles, 1 or 2 each, into rows of AMX_ROWS numbers. */
+/* Writes the sums of rows x cols tiles, 1 or 2 each, into rows of AMX_ROWS numbers. */
 INLINE void amx_multiply_tiles(const int rows, const int cols, int64_t chunks, const char *a,
                                const char *b, float *sum) {
     enum { SUM_ROW = AMX_ROWS * (int)sizeof(float), B_ROW = 2 * AMX_TILE_BYTES };
@@ -176,7 +178,7 @@ INLINE void amx_product(int products, const cti_gemm_params *params, int64_t m, 
 
 /* ---- the tables ---- */
 
-/* Functions of `its` products, named by `name`. */
+/* The functions of `its` products, named by `name`. */
 #define AMX_PRODUCTS(name, its)                                                                    \
     static void amx_pack_a_##name(int64_t m, int64_t k, const void *a, int64_t row, int64_t col,   \
                                   void *packed) {                                                  \
@@ -195,7 +197,7 @@ AMX_PRODUCTS(x1, amx_one_product)
 AMX_PRODUCTS(x3, amx_three_products)
 AMX_PRODUCTS(x6, amx_six_products)
 
-/* K blocks of the same 64 KB a panel, but for multiples of chunks: a third panel fits L2. */
+/* K blocks have the same 64 KB for each panel, rounded to chunks: a third panel fits L2. */
 #define AMX_TABLE(name, products, its_kc, its_magnitudes)                                          \
     {.mr = AMX_ROWS,                                                                               \
      .nr = AMX_ROWS,                                                                               \

@@ -1,24 +1,25 @@
-/* AVX512-BF16: a micro-kernel of 12 rows by 2 vectors of columns, as with AVX-512, but for each
- * pair of k a broadcast pair of A and two vectors of pairs of B. */
+/* AVX512-BF16: the micro-kernel has 12 rows by 2 vectors of columns, like that of AVX-512, but
+ * takes for each pair of k a broadcast pair of A and two vectors of pairs of B. */
 #include "bf16.h"
 #include "bf16_product_tmpl.h"
 
-/* How many pairs one iteration of the micro-kernel's loop does. */
+/* The number of pairs that one iteration of the loop of the micro-kernel does. */
 #if defined __clang__
 enum { BF16_PAIRS = 1 }; /* clang interleaves several, and spills */
 #else
 enum { BF16_PAIRS = 4 };
 #endif
 
-/* clang 16 recurses without end on a splat that is cast to bf16 (VectorCombine): hide the splat. */
+/* clang 16 recurses without end on a splat that is cast to bf16 (VectorCombine): the splat is
+ * hidden. */
 #if defined __clang_major__ && __clang_major__ == 16
 #define HIDE_SPLAT(x) __asm__("" : "+v"(x))
 #else
 #define HIDE_SPLAT(x) ((void)0)
 #endif
 
-/* One pair of k. The barrier keeps GCC from interleaving two, which needs more registers than there
- * are. */
+/* Adds one pair of k. The barrier keeps GCC from interleaving two pairs, which needs more registers
+ * than there are. */
 INLINE void bf16_add_pair(const int rows, const int vectors, const uint32_t *a, const char *b,
                           __m512 sum[BF16_MR][BF16_NV]) {
     __m512bh y[BF16_NV];
@@ -60,7 +61,8 @@ INLINE void bf16_micro_kernel(const int rows, const int vectors, const cti_gemm_
     const __mmask16 last = bf16_first_of_16(n - (vectors - 1) * 16);
     UNROLL
     for (int i = 0; i < rows; i++) {
-        for (int j = 0; j < vectors; j++) { /* unrolled: clang 14 to 16 warn where UNROLL asks */
+        for (int j = 0; j < vectors; j++) { /* this loop is unrolled; clang 14 to 16 warn about
+                                             * UNROLL here */
             const __mmask16 mask = j == vectors - 1 ? last : 0xFFFF;
             __m512 x = _mm512_mul_ps(alpha, sum[i][j]);
             if (base) x = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, base + j * 16), x);
@@ -68,7 +70,7 @@ INLINE void bf16_micro_kernel(const int rows, const int vectors, const cti_gemm_
         }
         c += params->row;
         if (base) base += params->base_row;
-        __asm__("" : "+r"(c)); /* one row's addresses at a time */
+        __asm__("" : "+r"(c)); /* only the addresses of one row at a time */
     }
 }
 

@@ -1,7 +1,7 @@
 /* Products of bf16 panels by pairs of k, and their table: C = base + alpha A B.
  *
- * Each element of C is summed over pairs of k in order, as vdpbf16ps does: first the pair's second
- * product is added to the sum, then its first one, each by an FMA that rounds to nearest and whose
+ * Each element of C is summed over pairs of k in order, like vdpbf16ps: first the second product of
+ * the pair is added to the sum, then its first one, each by an FMA that rounds to nearest and whose
  * operands and result count as zero below 2^-126. The sum is multiplied by alpha, which rounds, and
  * added to the base, which rounds again. */
 #ifndef CTI_KERNELS_BF16_PRODUCT_TMPL_H
@@ -47,7 +47,7 @@ typedef struct {
     const void *a;
     const char *b;
     int64_t panel;
-    const float *base; /* NULL: zero */
+    const float *base; /* NULL stands for zero */
     float *c;
 } bf16_block;
 

@@ -28,9 +28,9 @@ enum { BF16_CHUNK = 32 /* k: a row of an A tile, and one vector of bf16 */ };
 
 /* ---- rounding ---- */
 
-/* The nearest bf16, of two the even one. A NaN stays one (quiet); what is too large becomes an
- * infinity; what is smaller than 2^-126, the least normal number, becomes a zero of its sign. This
- * is vcvtneps2bf16. */
+/* Returns the nearest bf16, of two the even one. A NaN stays one (quiet); a number that is too
+ * large becomes an infinity; a number below 2^-126, the least normal number, becomes a zero of its
+ * sign. vcvtneps2bf16 does the same. */
 INLINE bf16_bits bf16_of(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -47,8 +47,8 @@ INLINE float bf16_value(bf16_bits x) {
     return y;
 }
 
-/* x is the sum of its pieces 0, 1 and 2, up to 2^-24 of it: each piece is the bf16 of what those
- * before it leave. Piece 0 is bf16_of(x). */
+/* x is the sum of its pieces 0, 1 and 2, up to 2^-24 of it: each piece is the bf16 of the rest that
+ * the pieces before it leave. Piece 0 is bf16_of(x). */
 INLINE bf16_bits bf16_piece(float x, const int piece) {
     for (int i = 0; i < piece; i++) x -= bf16_value(bf16_of(x));
     return bf16_of(x);
@@ -63,18 +63,18 @@ INLINE __m512 bf16_piece_of_16(__m512 x, const int piece) {
     return x;
 }
 
-/* The bf16 of low's 16 numbers, then of high's. */
+/* Returns the bf16 of the 16 numbers in low, then of those in high. */
 INLINE __m512i bf16_of_two(__m512 low, __m512 high, const int piece) {
     return (__m512i)_mm512_cvtne2ps_pbh(bf16_piece_of_16(high, piece),
                                         bf16_piece_of_16(low, piece));
 }
 
-/* Bits for the first n lanes of 16. */
+/* Returns bits for the first n lanes of 16. */
 INLINE __mmask16 bf16_first_of_16(int64_t n) {
     return n >= 16 ? 0xFFFF : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
 }
 
-/* A line's first n numbers, n <= BF16_CHUNK, then zeros, as 16 pairs. */
+/* Returns the first n numbers of a line, n <= BF16_CHUNK, then zeros, as 16 pairs. */
 INLINE __m512i bf16_pairs_of_line(const float *x, int64_t n, const int piece) {
     return n >= BF16_CHUNK
                ? bf16_of_two(_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16), piece)
@@ -82,7 +82,7 @@ INLINE __m512i bf16_pairs_of_line(const float *x, int64_t n, const int piece) {
                              _mm512_maskz_loadu_ps(bf16_first_of_16(n - 16), x + 16), piece);
 }
 
-/* The pair (x[i], y[i]) of each line i < n, n <= 16; y NULL: zeros. */
+/* Returns the pair (x[i], y[i]) of each line i < n, n <= 16; for a y of NULL zeros. */
 INLINE __m512i bf16_pair_of_lines(const float *x, const float *y, __mmask16 lines,
                                   const int piece) {
     static const uint16_t order[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
@@ -127,13 +127,13 @@ INLINE void bf16_transpose_pairs(__m512i x[16]) {
 
 /* ---- packing ---- */
 
-/* What a call packs, and how: width, layout, stride and piece are compile-time constants. */
+/* The panels that a call packs. width, layout, unit and piece are compile-time constants. */
 typedef struct {
-    int width; /* lines of a panel */
+    int width; /* the number of lines of a panel */
     bf16_layout layout;
-    int unit;  /* k to a multiple of which a panel is padded: 2 or BF16_CHUNK */
-    int piece; /* of each element: see bf16_piece */
-    int chunk; /* elements from a line's chunk to its next, for each line of the panel */
+    int unit;  /* a panel is padded to a multiple of so many k: 2 or BF16_CHUNK */
+    int piece; /* the piece of each element that is packed: see bf16_piece */
+    int chunk; /* elements from a chunk of a line to its next chunk, for each line of the panel */
 } bf16_panels;
 
 /* Packs k numbers, k <= BF16_CHUNK, of n lines, n <= width, into one chunk of a panel. */
@@ -150,8 +150,7 @@ INLINE void bf16_pack_chunk_plain(const bf16_panels *p, int64_t n, int64_t k, co
 }
 
 #if defined __AVX512BF16__
-/* The same for 16 lines of a panel, or for its last ones, from `first` on. Either lines or k are
- * dense. */
+/* Packs 16 lines of a panel, or its last ones, from `first` on. Either lines or k are dense. */
 INLINE void bf16_pack_16_lines(const bf16_panels *p, const int first, int64_t n, int64_t k,
                                const float *x, int64_t line, int64_t step, bf16_bits *packed) {
     const int count = p->width - first < 16 ? p->width - first : 16;
@@ -198,11 +197,11 @@ INLINE void bf16_pack_chunk(const bf16_panels *p, int64_t n, int64_t k, const fl
 }
 
 #if defined __AVX512BF16__
-/* The panels of a matrix whose lines are dense, BF16_BY_PAIR: each row of the source before the
- * next, as all panels have a part of it. */
+/* Packs the panels of a matrix whose lines are dense, BF16_BY_PAIR. Each row of the source is
+ * packed before the next, because all panels have a range of it. */
 INLINE void bf16_pack_dense_lines(const bf16_panels *p, int64_t n, int64_t k, const float *x,
                                   int64_t step, bf16_bits *packed, int64_t panel) {
-    enum { AHEAD = 8 }; /* rows that are prefetched, as in gemm_pack_tmpl.h */
+    enum { AHEAD = 8 }; /* the rows by which a prefetch is ahead, like PREFETCH_K */
     const int64_t padded = (k + p->unit - 1) / p->unit * p->unit;
     for (int64_t j = 0; j < padded; j += 2, x += 2 * step) {
         bf16_bits *to = packed + j / BF16_CHUNK * p->chunk * p->width + j % BF16_CHUNK * p->width;
@@ -225,7 +224,7 @@ INLINE void bf16_pack_dense_lines(const bf16_panels *p, int64_t n, int64_t k, co
 }
 #endif
 
-/* Packs n lines of k numbers into panels. `panel` elements are from one panel to the next. */
+/* Packs n lines of k numbers into panels, which are `panel` elements apart. */
 INLINE void bf16_pack_panels(const bf16_panels *p, int64_t n, int64_t k, const float *x,
                              int64_t line, int64_t step, bf16_bits *packed, int64_t panel) {
 #if defined __AVX512BF16__
@@ -245,7 +244,7 @@ INLINE void bf16_pack_panels(const bf16_panels *p, int64_t n, int64_t k, const f
 
 /* ---- the end of a tile ---- */
 
-/* C = base + alpha sum, rounded twice; rows of sums are `width` apart. */
+/* Writes C = base + alpha sum, which rounds twice; rows of sums are `width` apart. */
 INLINE void bf16_store_sums(const cti_gemm_params *params, int64_t m, int64_t n, const float *sum,
                             const int width, const float *base, float *c) {
     const float alpha = (float)params->alpha;

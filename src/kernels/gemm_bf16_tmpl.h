@@ -1,4 +1,4 @@
-/* Products of f32 with a B of bf16: packing converts it, so that the macro-kernel and its bits are
+/* Products of f32 with a B of bf16: packing converts B, so that the macro-kernel and the bits are
  * those of f32. dots and gemv are in gemm_dots_tmpl.h. */
 #ifndef CTI_KERNELS_GEMM_BF16_TMPL_H
 #define CTI_KERNELS_GEMM_BF16_TMPL_H
@@ -15,8 +15,9 @@ INLINE void gemm_widen(int64_t n, const bf16_stored *x, int64_t step, real *y) {
     for (; i < n; i++) y[i] = get_bf16(x + i * step);
 }
 
-/* As gemm_pack_b. A row of B is a row of a panel; of a B dense along K, a part of the panel's
- * columns is converted to f32, which stays in L1d, and packed from there. */
+/* Packs as gemm_pack_b does. If rows of B are dense, each becomes a row of a panel. If B is dense
+ * along K, a chunk of the columns of a panel is converted to f32, which stays in L1d, and packed
+ * from f32. */
 static void gemm_pack_b_bf16(int64_t k, int64_t n, const void *b, int64_t row_stride,
                              int64_t col_stride, void *packed_) {
     enum { K_CHUNK = 128 };

@@ -1,6 +1,6 @@
 /* Products of few rows without packing: dot products along K (A and B dense along K), and gemv, a
- * row times a matrix. B is of the stored type or of bf16, A and C are of the computed type. What a
- * B of bf16 does is what the same numbers in f32 do, bit for bit: only its loads differ. */
+ * row times a matrix. B is of the stored type or of bf16, A and C are of the computed type. A B of
+ * bf16 gives the bits that the same numbers in f32 give: only its loads differ. */
 #ifndef CTI_KERNELS_GEMM_DOTS_TMPL_H
 #define CTI_KERNELS_GEMM_DOTS_TMPL_H
 
@@ -9,9 +9,9 @@
 
 /* ---- dot products ---- */
 
-/* B is read from memory once, in the order of its addresses where its columns follow each other
- * without a gap: a column alone is too short for a hardware prefetcher to help, and several side by
- * side are as many short streams. docs/performance.md (Decoding) has the measurements. */
+/* B is read from memory once, in the order of its addresses if its columns follow each other
+ * without a gap: a single column is too short for a hardware prefetcher to help, and several side
+ * by side are as many short streams. docs/performance.md (Decoding) has the measurements. */
 
 /* A tile is `rows` rows of A by `cols` columns of B. Its accumulators are vectors of partial sums
  * along K, whose lanes are added at the end. Few rows take up to DOT_COLS columns, so that a vector
@@ -34,7 +34,7 @@ INLINE gemm_vec gemm_sums(gemm_vec x[LANES]) {
     return x[0];
 }
 
-/* sum[i][j] += a[i] b[j] lane by lane: one vector of K, or its first n lanes where masked. */
+/* Adds a[i] b[j] to sum[i][j] lane by lane: one vector of K, or its first n lanes if masked. */
 INLINE void gemm_dots_step(const gemm_source of, const int rows, const int cols, const bool masked,
                            int64_t n, const gemm_lines *a, const char *const b[DOT_COLS], int64_t p,
                            gemm_vec *sum) {
@@ -48,16 +48,16 @@ INLINE void gemm_dots_step(const gemm_source of, const int rows, const int cols,
     }
 }
 
-enum { DOTS_LINE = 64, DOTS_INTO_L2 = 2 }; /* of a prefetch: bytes, and its hint */
+enum { DOTS_LINE = 64, DOTS_INTO_L2 = 2 }; /* the bytes of a prefetch, and its hint */
 
-/* Bytes from a column of B to the next. */
+/* Returns the bytes from a column of B to the next. */
 INLINE int64_t gemm_dots_column(const gemm_source of, const cti_gemm_rows *g) {
     return g->b_col * gemm_source_size(of);
 }
 
 /* rows and cols are compile-time constants of the caller. If n < cols, the first column is computed
- * again in place of the missing ones, and not stored. ahead: each step prefetches into L2 as many
- * cache lines from there on as it reads of B; or NULL. */
+ * again in place of the missing ones, and not stored. If ahead is not NULL, each step prefetches
+ * into L2, from this address on, as many cache lines as it reads of B. */
 INLINE void gemm_dots_tile(const gemm_source of, const int rows, const int cols,
                            const cti_gemm_rows *g, int64_t n, const real *a, const char *b,
                            const char *ahead, real *c) {
@@ -93,8 +93,8 @@ INLINE void gemm_dots_tile(const gemm_source of, const int rows, const int cols,
     }
 }
 
-/* One row of A: one column of B after the other, and LANES columns' accumulators are added at once.
- * Each sum adds the same terms in the same order as in gemm_dots_tile. */
+/* Computes one row of A: it takes one column of B after the other, and adds up the accumulators of
+ * LANES columns at once. Each sum adds the same terms in the same order as in gemm_dots_tile. */
 INLINE void gemm_dots_row(const gemm_source of, const cti_gemm_rows *g) {
     const real *a = g->a, alpha = (real)g->alpha;
     const char *b = g->b;
@@ -110,7 +110,7 @@ INLINE void gemm_dots_row(const gemm_source of, const cti_gemm_rows *g) {
             gemm_vec v = sum[j];
             for (; p + LANES <= k; p += LANES) {
                 const int64_t at = p * gemm_source_size(of);
-                if (of == OF_BF16 && at % DOTS_LINE == 0) /* f32 is as fast without */
+                if (of == OF_BF16 && at % DOTS_LINE == 0) /* f32 is as fast without it */
                     __builtin_prefetch(b + at + DOT_AHEAD, 0, DOTS_INTO_L2);
                 v += gemm_load(a + p) * gemm_load_b(of, b, p, false, LANES);
             }
@@ -178,7 +178,7 @@ INLINE void gemm_dots_of(const gemm_source of, const cti_gemm_rows *g) {
 
 /* ---- gemv ---- */
 
-/* y = alpha x B, or y += with add, for `count` vectors of columns. Columns are dense. */
+/* Computes y = alpha x B, or y += with add, for `count` vectors of columns. Columns are dense. */
 INLINE void gemv_columns(const gemm_source of, const int count, int64_t k, const real *x,
                          const char *b, int64_t b_bytes, real alpha, bool add, real *y) {
     gemm_vec sum[GEMV_VECTORS] = {0};
@@ -194,9 +194,9 @@ INLINE void gemv_columns(const gemm_source of, const int count, int64_t k, const
     }
 }
 
-/* The sum of x[p] b[p step]. A B of bf16 is converted first and must have the same bits, so the
- * loop is not inlined, and an asm keeps GCC from a version of it for step 1 that multiplies
- * vectors, where the other makes FMAs (on aarch64). */
+/* Returns the sum of x[p] b[p step]. A B of bf16 is converted first and must give the same bits. So
+ * the loop is not inlined, and an asm keeps GCC from a second version for step 1 that multiplies
+ * vectors while the first makes FMAs (on aarch64). */
 __attribute__((noinline)) static real gemv_plain(int64_t k, const real *x, const stored *b,
                                                  int64_t step) {
     real sum = 0;
@@ -207,7 +207,7 @@ __attribute__((noinline)) static real gemv_plain(int64_t k, const real *x, const
     return sum;
 }
 
-/* One column of any strides. */
+/* Returns the sum for one column of any strides. */
 INLINE real gemv_column(const gemm_source of, int64_t k, const real *x, const char *b,
                         int64_t step) {
 #ifndef CTI_F64_KERNELS

@@ -1,8 +1,8 @@
-/* Packing: panels of A (MR rows) and of B (NR columns), BLIS's micro-panels. A panel has, for each
- * k, its MR or NR elements side by side; the last panel is padded with zeros. A and B are packed by
- * the same code: a "line" is a row of A or a column of B. Lines are line_stride elements apart, and
- * elements along K k_stride. The matrix is of the stored type and panels are of the computed type,
- * so packing converts. */
+/* Packing makes panels of A (MR rows) and of B (NR columns), the micro-panels of BLIS. A panel has,
+ * for each k, its MR or NR elements side by side; the last panel is padded with zeros. A and B are
+ * packed by the same code: a "line" is a row of A or a column of B. Lines are line_stride elements
+ * apart, and elements along K k_stride. The matrix is of the stored type and panels are of the
+ * computed type, so packing converts. */
 #ifndef CTI_KERNELS_GEMM_PACK_TMPL_H
 #define CTI_KERNELS_GEMM_PACK_TMPL_H
 
@@ -47,7 +47,7 @@ INLINE void gemm_pack_transposed(const int width, const int count, int64_t n, in
     }
 }
 
-/* The same for k < LANES. Either n <= count, or count is LANES. */
+/* Does the same for k < LANES. Either n <= count, or count is LANES. */
 __attribute__((noinline)) static void gemm_pack_transposed_rest(int64_t width, int64_t count,
                                                                 int64_t n, int64_t k,
                                                                 const stored *x,
@@ -72,8 +72,8 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const stored *x, in
                       int64_t k_stride, real *packed) {
     int64_t p = 0;
     if (line_stride == 1) {
-        /* The last, narrow panel: gemm_pack_panels has packed the others. Four elements at a time,
-         * as GCC makes a loop over n a call of memcpy for each p. */
+        /* This is the last, narrow panel: gemm_pack_panels has packed the others. It takes four
+         * elements at a time, because GCC makes a loop over n a call of memcpy for each p. */
         memset(packed, 0, (size_t)(k * width) * sizeof(real));
         for (; p < k; p++) {
             int64_t i = 0;
@@ -100,8 +100,9 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const stored *x, in
             else gemm_pack_zeros(width, count, chunk, to);
         }
     }
-    /* The last k, 4 to LANES - 1, by masked moves. With B transposed 8 x 8 by 8 is 2.0 times as
-     * fast (Xeon), 8 x 4 by 8 1.29, with AVX2 1.12 (EPYC, Zen 4). Fewer are faster one by one. */
+    /* The last k, 4 to LANES - 1, are packed by masked moves. With B transposed 8 x 8 by 8 is 2.0
+     * times as fast (Xeon), 8 x 4 by 8 1.29, with AVX2 1.12 (EPYC, Zen 4). Fewer are faster one by
+     * one. */
     if (CTI_VECTOR_BYTES >= 32 && k_stride == 1 && k - p >= 4) {
         UNROLL
         for (int i = 0; i < width; i += LANES) {
@@ -125,7 +126,7 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const stored *x, in
 /* Packs n lines into panels of `width`. If line_stride is 1 (A dense along M, B along N), the
  * elements of all panels for one k are a dense row of the source. Then each row is packed before
  * the next, so that the source is read in order. The row PREFETCH_K ahead is prefetched: the
- * hardware prefetcher does not find it where rows are far apart. */
+ * hardware prefetcher does not find it if rows are far apart. */
 INLINE void gemm_pack_panels(const int width, int64_t n, int64_t k, const stored *x,
                              int64_t line_stride, int64_t k_stride, real *packed) {
     const int64_t whole = line_stride == 1 ? n / width * width : 0;

@@ -1,5 +1,5 @@
-/* How the kernels of products read a matrix that is not of the computed type. `of` is a
- * compile-time constant of each caller; the matrix is its bytes. */
+/* The kernels of products read a matrix that may not be of the computed type by these functions.
+ * `of` is a compile-time constant of each caller; the matrix is given by its address in bytes. */
 #ifndef CTI_KERNELS_GEMM_SOURCE_TMPL_H
 #define CTI_KERNELS_GEMM_SOURCE_TMPL_H
 
@@ -11,7 +11,7 @@ INLINE int64_t gemm_source_size(const gemm_source of) {
     return of == OF_BF16 ? (int64_t)sizeof(bf16_stored) : (int64_t)sizeof(stored);
 }
 
-/* Element i of x. */
+/* Returns element i of x. */
 INLINE real gemm_get_b(const gemm_source of, const char *x, int64_t i) {
 #ifndef CTI_F64_KERNELS
     if (of == OF_BF16) return get_bf16((const bf16_stored *)(const void *)x + i);
@@ -20,7 +20,8 @@ INLINE real gemm_get_b(const gemm_source of, const char *x, int64_t i) {
     return get_one((const stored *)(const void *)x + i);
 }
 
-/* The vector from element i on; with by_part its first n lanes, n < LANES, and zeros. */
+/* Returns the vector from element i on; with by_part only its first n lanes, n < LANES, and
+ * zeros. */
 INLINE gemm_vec gemm_load_b(const gemm_source of, const char *x, int64_t i, bool by_part,
                             int64_t n) {
 #ifndef CTI_F64_KERNELS

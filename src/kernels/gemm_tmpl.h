@@ -27,17 +27,17 @@
 
 /* ---- micro-kernels ---- */
 
-/* The layout of A, a compile-time constant of each micro-kernel. Where A is dense along one dim,
- * the loop over k is unrolled by UNROLL_K: without that, counters and pointers are a third of the
- * instructions, which costs most where another hardware thread shares the core's front end (EPYC:
- * .63 to .80 of the peak became .80 to .87). A_PACKED is dense by columns, as A_DENSE_COLUMNS is,
- * but needs no software prefetch: the hardware prefetcher follows it. */
+/* The layout of A is a compile-time constant of each micro-kernel. If A is dense along one dim, the
+ * loop over k is unrolled by UNROLL_K: without that, counters and pointers are a third of the
+ * instructions, which costs most if another hardware thread shares the front end of the core (EPYC:
+ * .63 to .80 of the peak became .80 to .87). A_PACKED is dense by columns like A_DENSE_COLUMNS, but
+ * needs no software prefetch: the hardware prefetcher follows it. */
 typedef enum { A_STRIDED, A_DENSE_ROWS, A_DENSE_COLUMNS, A_PACKED } gemm_a_layout;
 
-/* What a micro-kernel is compiled for: all fields are compile-time constants. */
+/* A micro-kernel is compiled for these numbers: all fields are compile-time constants. */
 typedef struct {
-    int rows, vectors; /* its tile of C, in rows and in vectors of columns */
-    bool masked;       /* the last vector may have fewer than LANES columns */
+    int rows, vectors; /* the tile of C, in rows and in vectors of columns */
+    bool masked;       /* whether the last vector may have fewer than LANES columns */
     gemm_a_layout layout;
 } gemm_micro;
 
@@ -45,10 +45,11 @@ INLINE bool gemm_by_columns(const gemm_a_layout layout) {
     return layout == A_DENSE_COLUMNS || layout == A_PACKED;
 }
 
-/* sum + x b, rounded once at any level of optimisation, so that the bits do not depend on the tile.
- * For sum + x * b GCC may choose the FMA that overwrites a factor, and then moves the result to the
- * accumulator. So with AVX2 and AVX-512 the instruction that overwrites the sum is named. x_once:
- * no other FMA uses x, so AVX-512 may take it as a memory operand, which the intrinsic allows. */
+/* Returns sum + x b, rounded once at any level of optimisation, so that the bits do not depend on
+ * the tile. For sum + x * b GCC may choose the FMA that overwrites a factor, and then moves the
+ * result to the accumulator. So with AVX2 and AVX-512 the instruction that overwrites the sum is
+ * named. x_once: no other FMA uses x, so AVX-512 may take it as a memory operand, which the
+ * intrinsic allows. */
 INLINE gemm_vec gemm_fma(const bool x_once, gemm_vec sum, gemm_vec x, gemm_vec b) {
 #if CTI_VECTOR_BYTES && defined __x86_64__ && defined __FMA__ && !defined __clang__
 #if CTI_VECTOR_BYTES == 64 && defined CTI_F64_KERNELS
@@ -66,7 +67,7 @@ INLINE gemm_vec gemm_fma(const bool x_once, gemm_vec sum, gemm_vec x, gemm_vec b
 #endif
 }
 
-/* A rank-1 update, the u-th of an iteration: sum += a column of A times a row of B. Where B is
+/* Does the u-th rank-1 update of an iteration: sum += a column of A times a row of B. If B is
  * masked its last vector has n columns. The barrier keeps compilers from interleaving two updates,
  * which needs more registers than there are. */
 INLINE void gemm_rank_1(const gemm_micro of, const int per_base, int64_t n, const gemm_lines *a,
@@ -101,12 +102,12 @@ INLINE void gemm_prefetch_c(const gemm_micro of, const cti_gemm_params *params, 
     }
 }
 
-/* c = v, or base + v */
+/* Writes c = v, or base + v. */
 INLINE void gemm_add_to(const real *base, gemm_vec v, real *c, bool masked, int64_t n) {
     gemm_store_if(c, base ? gemm_load_if(base, masked, n) + v : v, masked, n);
 }
 
-/* C = base + alpha sum */
+/* Writes C = base + alpha sum. */
 INLINE void gemm_store_tile(const gemm_micro of, const cti_gemm_params *params, int64_t last,
                             gemm_vec sum[MR_NARROW][NV], const real *base, real *c) {
     const real alpha = (real)params->alpha;
@@ -123,7 +124,7 @@ INLINE void gemm_store_tile(const gemm_micro of, const cti_gemm_params *params, 
                         of.masked && j == of.vectors - 1, last);
         c += row;
         if (base) base += base_row;
-        /* Keeps one addition a row: else compilers precompute addresses of later rows. */
+        /* One addition a row: otherwise compilers precompute addresses of later rows. */
         __asm__("" : "+r"(c));
     }
 }
@@ -139,7 +140,7 @@ INLINE void gemm_micro_kernel(const gemm_micro of, const cti_gemm_params *params
                   to_k = of.layout == A_DENSE_ROWS ? size : params->a_col * size,
                   b_to_k = params->b_row * size;
     /* An FMA with an indexed memory operand splits into two micro-ops. AVX-512 tiles of one vector
-     * have such operands, so there each column of A has its own base pointer (1.03 to 1.04). */
+     * have such operands, so each column of A has a base pointer of its own (1.03 to 1.04). */
     const int per_base =
         CTI_VECTOR_BYTES == 64 && of.vectors == 1 && gemm_by_columns(of.layout) ? 1 : 4;
     gemm_lines of_a = gemm_lines_of(per_base, lines, a, gemm_by_columns(of.layout) ? to_k : to_row),
@@ -153,8 +154,8 @@ INLINE void gemm_micro_kernel(const gemm_micro of, const cti_gemm_params *params
         gemm_opaque(&of_a), gemm_opaque(&of_b);
         UNROLL
         for (int u = 0; u < unroll; u++) {
-            /* Of each column of A the first cache line, and of a strided one the last: all MR
-             * broadcasts of the column would wait for them. */
+            /* Of each column of A the first cache line is prefetched, and of a strided one the
+             * last: all MR broadcasts of the column would wait for them. */
             if (of.vectors > 1 && (of.layout == A_STRIDED || of.layout == A_DENSE_COLUMNS))
                 __builtin_prefetch(ahead + (of.layout == A_DENSE_COLUMNS ? of_a.to[u] : 0));
             if (of.vectors > 1 && of.layout == A_STRIDED && of.rows > 3)
@@ -177,8 +178,7 @@ INLINE void gemm_micro_kernel(const gemm_micro of, const cti_gemm_params *params
  * layout. Those are not inlined, because each uses all registers. The rows and vectors of a tile
  * become compile-time constants by the cases of two switches. */
 
-/* Whether tiles of this size are needed: gemm_tile_full computes those of MR x NR without a mask.
- */
+/* Are tiles of this size needed? gemm_tile_full computes the tiles of MR x NR without a mask. */
 INLINE bool gemm_has_tile(const gemm_micro of) {
     return of.vectors <= NV && of.rows <= (of.vectors == 1 ? MR_NARROW : MR) &&
            (of.masked || of.rows != MR || of.vectors != NV);
@@ -301,8 +301,8 @@ INLINE void gemm_tile(const cti_gemm_params *params, int64_t m, int64_t n, const
     else gemm_tile_c_strided(params, m, n, a, b, base, c);
 }
 
-/* The rows of each tile if m rows are cut into equal tiles of at most `most` rows. The divisions
- * are of 32 bits, which take fewer cycles. */
+/* Returns the rows of each tile if m rows are cut into equal tiles of at most `most` rows. The
+ * divisions are of 32 bits, which take fewer cycles. */
 INLINE int64_t gemm_equal_rows(int64_t m, int64_t most) {
     if (m > INT32_MAX) return most;
     const uint32_t rows = (uint32_t)m, tiles = (rows + (uint32_t)most - 1) / (uint32_t)most;
@@ -311,7 +311,7 @@ INLINE int64_t gemm_equal_rows(int64_t m, int64_t most) {
 
 /* ---- the macro-kernel ---- */
 
-/* All panels of B for each MR rows of A. Instead of MR rows and a rest, rows are cut equally: a
+/* Runs all panels of B for each MR rows of A. Rows are cut equally, not into MR rows and a rest: a
  * tile of few rows has too few accumulators to hide the latency of FMA. */
 __attribute__((noinline)) static void gemm_tiles(const cti_gemm_params *params, int64_t m,
                                                  int64_t n, const real *a, const char *b,

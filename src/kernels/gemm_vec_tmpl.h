@@ -1,4 +1,4 @@
-/* What the kernels of matrix products share: vectors, unrolled loops, and the addresses of several
+/* The kernels of matrix products share these: vectors, unrolled loops, and the addresses of several
  * rows or columns at once. */
 #ifndef CTI_KERNELS_GEMM_VEC_TMPL_H
 #define CTI_KERNELS_GEMM_VEC_TMPL_H
@@ -12,7 +12,7 @@ typedef vec gemm_vec;
 typedef real gemm_vec; /* not a vector of one element, which GCC keeps in memory */
 #endif
 
-/* How many k one iteration of the micro-kernel's loop does. */
+/* The number of k that one iteration of the loop of the micro-kernel does. */
 #if defined __clang__
 enum { UNROLL_K = 1 }; /* clang interleaves several, and spills */
 #else
@@ -41,7 +41,7 @@ INLINE void gemm_store_if(real *p, gemm_vec v, bool by_part, int64_t n) {
 }
 #endif
 
-/* x, which is loaded once: else GCC may load it anew as an operand of each of the FMAs it is in. */
+/* Returns x, which is loaded once: otherwise GCC may load it again as an operand of each FMA. */
 INLINE gemm_vec gemm_in_register(gemm_vec x) {
 #if CTI_VECTOR_BYTES
     return rounded(x);
@@ -80,8 +80,8 @@ INLINE void gemm_advance(const int per_base, const int count, gemm_lines *l, int
     for (int i = 0; i < count; i += per_base) l->base[i / per_base] += bytes;
 }
 
-/* Hides from the compiler how the distances were computed: else it keeps base + distance of every
- * line in a register of its own, which is more registers than there are. */
+/* Hides from the compiler how the distances were computed: otherwise it keeps base + distance of
+ * every line in a register of its own, and there are not that many. */
 INLINE void gemm_opaque(gemm_lines *l) {
     __asm__("" : "+r"(l->to[1]), "+r"(l->to[2]), "+r"(l->to[3]));
 }
