@@ -47,7 +47,7 @@ ct_kv_cache *ct_kv_cache_new_of(ct_context *context, ct_dtype dtype, int64_t bat
                      max_length);
 }
 
-/* The module is freed; the cache is not, as it is the caller's. */
+/* The module is freed. The cache is not: its owner is the caller. */
 static void cache_let_go(cti_nn_dependent *self) {
     ct_kv_cache *cache = (ct_kv_cache *)((char *)self - offsetof(ct_kv_cache, dependent));
     cti_nn_dependent_remove(cache->mha, self);
@@ -113,27 +113,27 @@ bool ct_kv_cache_truncate(ct_kv_cache *cache, int64_t length) {
 static const char append_name[] = "ct_kv_cache_append";
 
 /* Is x, the keys or the values, (B, H_kv, T, d) of the cache's dtype? */
-static bool is_part(const ct_kv_cache *cache, const ct_tensor *x, const char *what) {
+static bool cache_fits(const ct_kv_cache *cache, const ct_tensor *x, const char *role) {
     ct_context *context = cache->context;
     const ct_tensor *all = cache->k;
     const int64_t *want = all->shape.dim;
-    if (!x) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", append_name, what);
+    if (!x) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", append_name, role);
     if (!cti_tensor_in(x, context, append_name) || !cti_tensor_has_values(x, append_name))
         return false;
     const int64_t *got = x->shape.dim;
     if (x->shape.ndim != 4 || got[0] != want[0] || got[1] != want[1] || got[3] != want[3])
         return ct_fail(context, CT_ERR_SHAPE,
                        "%s: expected %s (%" PRId64 ", %" PRId64 ", T, %" PRId64 "), got %s",
-                       append_name, what, want[0], want[1], want[3], SHAPE(x->shape));
+                       append_name, role, want[0], want[1], want[3], SHAPE(x->shape));
     if (x->dtype != all->dtype)
         return ct_fail(context, CT_ERR_DTYPE, "%s: %s is %s and the cache %s; ct_cast converts",
-                       append_name, what, cti_dtype_name(x->dtype), cti_dtype_name(all->dtype));
+                       append_name, role, cti_dtype_name(x->dtype), cti_dtype_name(all->dtype));
     return true;
 }
 
 static bool can_append(const ct_kv_cache *cache, const ct_tensor *k, const ct_tensor *v) {
     ct_context *context = cache->context;
-    if (!is_part(cache, k, "key") || !is_part(cache, v, "value")) return false;
+    if (!cache_fits(cache, k, "key") || !cache_fits(cache, v, "value")) return false;
     if (!cti_shape_equal(k->shape, v->shape))
         return ct_fail(context, CT_ERR_SHAPE, "%s: key %s with value %s", append_name,
                        SHAPE(k->shape), SHAPE(v->shape));

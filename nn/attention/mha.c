@@ -6,11 +6,11 @@
  *     V = v Wv^T + bv    (B, S, H_kv d)
  *     out = combine(softmax(Q_h K_h^T / sqrt d + masks) V_h) Wo^T + bo
  *
- * Wq, Wk, Wv are the rows of in_proj_weight (3E, E), or where their widths differ q_proj_weight,
- * k_proj_weight and v_proj_weight; bq, bk, bv are those of in_proj_bias either way. With `separate`
- * they belong to the children q_proj, k_proj and v_proj, each of which a caller may replace. With
- * qk_norm RMSNorm is applied to the heads of Q and K, with rope they are rotated by their position,
- * and with a cache K and V are appended to its keys and values. */
+ * Wq, Wk, Wv are the rows of in_proj_weight (3E, E), or of q_proj_weight,
+ * k_proj_weight and v_proj_weight if their widths differ; bq, bk, bv are the rows of in_proj_bias.
+ * With `separate` they belong to the children q_proj, k_proj and v_proj, each of which a caller may
+ * replace. With qk_norm RMSNorm is applied to the heads of Q and K, with rope they are rotated by
+ * their position, and with a cache K and V are appended to its keys and values. */
 #include "mha.h"
 
 #include <math.h>
@@ -89,7 +89,7 @@ static void add_projections(ct_module *mha) {
         return;
     }
     if (is_packed(o)) {
-        /* xavier's bound for (3E, E) is sqrt(6 / 4E); gain sqrt 2 makes it that of (E, E) */
+        /* xavier's bound for (3E, E) is sqrt(6 / 4E); gain sqrt 2 makes it the bound for (E, E) */
         add_matrix(mha, "in_proj_weight", e, 3 * e, o->init == CT_INIT_XAVIER ? sqrt(2) : 1);
     } else {
         add_matrix(mha, "q_proj_weight", e, e, 1);
@@ -143,7 +143,7 @@ static ct_tensor *weight_rows(ct_tensor *x, int64_t start, int64_t length) {
     return x ? ct_narrow(x, 0, start, length) : NULL;
 }
 
-/* Projects q, k and v by children, whatever stands there. */
+/* Projects q, k and v by the children, which a caller may have replaced. */
 static void project_separately(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v) {
     const ct_mha_opts *o = cti_nn_data(mha);
     const int64_t w = kv_width(o);

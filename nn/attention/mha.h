@@ -7,7 +7,7 @@
 /* Its data is the ct_mha_opts with defaults filled in. */
 extern const cti_nn_kind cti_nn_mha_kind;
 
-/* How many keys add_bias_kv and add_zero_attn append to those of the input: 0, 1 or 2. */
+/* The number of keys that add_bias_kv and add_zero_attn append to the input's keys: 0, 1 or 2. */
 static inline int64_t cti_nn_mha_extra_keys(const ct_mha_opts *o) {
     return o->add_bias_kv + o->add_zero_attn;
 }
@@ -20,14 +20,14 @@ bool cti_nn_masks_fit(const ct_module *mha, const ct_mha_call *call, int64_t bat
  * NaN: they reach no product, forward or backward, and their gradient is zero. */
 ct_tensor *cti_nn_masks_clear(ct_tensor *x, ct_tensor *key_mask);
 
-/* Converts the call's masks and causal flag to those of ct_attention over s keys, of which the
+/* Converts the call's masks and causal flag to masks of ct_attention over s keys, of which the
  * first `offset` come from a cache: query i has position offset + i, and every query may attend to
  * the extra keys. */
 void cti_nn_masks_prepare(const ct_module *mha, ct_mha_call *call, int64_t t, int64_t s,
                           int64_t offset);
 
-/* Keys and values (B, H_kv, max_length + extra, d): in self-attention those of earlier positions,
- * in cross-attention those of the whole other sequence. No gradient flows through a cache. */
+/* Keys and values (B, H_kv, max_length + extra, d): in self-attention of earlier positions, in
+ * cross-attention of the whole other sequence. No gradient flows through a cache. */
 struct ct_kv_cache {
     union {
         cti_object object; /* must be first */
@@ -56,8 +56,8 @@ static inline bool cti_nn_cache_in(const ct_kv_cache *cache, const ct_module *mo
     return !cache || cti_object_in(&cache->object, module->context, function);
 }
 
-/* How many keys of a cache, or of NULL, come before those of this call: in self-attention, where k
- * is q, all that the cache holds. */
+/* The number of keys of a cache, or of NULL, that come before this call's keys: in self-attention,
+ * where k is q, all that the cache holds. */
 static inline int64_t cti_nn_cache_offset(const ct_kv_cache *cache, const ct_tensor *q,
                                           const ct_tensor *k) {
     return cache && k == q ? cache->length : 0;
@@ -78,8 +78,8 @@ bool cti_nn_cache_extend(ct_kv_cache *cache, int64_t n, ct_tensor **k, ct_tensor
 /* Sets *k and *v to views of all keys and values in the cache. */
 void cti_nn_cache_read(const ct_kv_cache *cache, ct_tensor **k, ct_tensor **v);
 
-/* The cache of a decoder layer's cross-attention, stored in that of its self-attention and made on
- * first use. anew: replace it, as memory is a new sequence. */
+/* The cache of a decoder layer's cross-attention, stored in the cache of its self-attention and
+ * made on first use. anew: it is replaced, because memory is a new sequence. */
 ct_kv_cache *cti_nn_cache_of_memory(ct_kv_cache *self, ct_module *cross, const ct_tensor *memory,
                                     bool anew);
 

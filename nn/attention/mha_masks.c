@@ -1,4 +1,4 @@
-/* Checks the masks of multi-head attention and converts them to those of ct_attention, with a cache
+/* Checks the masks of multi-head attention and converts them to masks of ct_attention, with a cache
  * and extra keys taken into account. */
 #include "mha.h"
 

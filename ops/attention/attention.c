@@ -63,7 +63,7 @@ static bool check_packed(ct_context *context, const ct_tensor *x, int64_t heads)
 
 /* ---- fused or composed ---- */
 
-/* Is there memory for the weights? Called where q has no elements: if d is 0, T and S may be of any
+/* Is there memory for the weights? Called if q has no elements: with d = 0, T and S may be of any
  * size, and the fused op would loop over all of them before the allocation of the weights fails. */
 static bool weights_fit(ct_context *context, ct_dtype dtype, ct_shape scores,
                         const ct_attention_opts *opts) {

@@ -6,8 +6,8 @@
  *
  * (with dropout's factors M: dV += (P M)^T dO, dP = (dO V^T) M). Dao et al. 2022, arXiv:2205.14135.
  *
- * A pair is a range of queries against a range of keys of one key head; all five products of its
- * blocks are computed there. Two pairs that differ in both ranges write to different rows of dQ, dK
+ * A pair is a range of queries against a range of keys of one key head; one item computes all five
+ * products of its blocks. Two pairs that differ in both ranges write to different rows of dQ, dK
  * and dV. So a step runs, in parallel, one pair for each range of queries and head, and steps
  * follow each other: every gradient is summed in one order, whatever the threads.
  *
@@ -17,7 +17,7 @@
  *
  * The query heads of one key head belong to one pair, as they share dK and dV. If a mask is
  * broadcast over batch or heads, many pairs add to the same elements of its gradient: these pairs
- * are one piece of work, or up to 8 pieces with a partial sum of the gradient each. */
+ * are one item, or up to 8 items with a partial sum of the gradient each. */
 #include "attention_pair.h"
 
 #include "../update/update.h"

@@ -15,8 +15,8 @@
 #include "attention_masks.h"
 #include "attention_workspace.h"
 
-/* A worker's buffers. keys is rounded up to a multiple of nr, as kernels read a row of scores as a
- * panel of keys / nr rows. */
+/* A worker's buffers. The number of keys is rounded up to a multiple of nr, because kernels read a
+ * row of scores as a panel of keys / nr rows. */
 typedef struct {
     char *s;    /* (keys): scores, then weights */
     char *bias; /* (keys) */
@@ -25,8 +25,8 @@ typedef struct {
 } decode_buffers;
 _Static_assert(sizeof(decode_buffers) <= CTI_ATTENTION_BUFFERS * sizeof(char *), "buffers");
 
-/* Sized for the capacity of a KV cache, which is the distance from one head's keys to the next
- * head's, not for its present length: so every token takes a workspace of the same size. */
+/* The size follows from the capacity of a KV cache, the distance from one head's keys to the next
+ * head's, not from its present length: so every token takes a workspace of the same size. */
 static void decode_reserve(const void *call, cti_attention_workspace *space, void *buffers) {
     const cti_attention_params *a = call;
     const int64_t row = a->k.stride[2], capacity = row > 0 ? a->k.stride[1] / row : 0;
@@ -98,8 +98,9 @@ static int64_t find_key(const cti_attention_params *a, const cti_attention_tile 
     return key;
 }
 
-/* out = p v / sum, a product for each run of visible keys, as values of hidden keys may be NaN. If
- * there are several runs, the total is scaled once at the end: scaling each would round each. */
+/* out = p v / sum, with one product for each run of visible keys, because values of hidden keys may
+ * be NaN. If there are several runs, the total is scaled once at the end: scaling each would round
+ * each. */
 static void sum_values(const cti_attention_params *a, const cti_attention_tile *t, const char *p,
                        double inverse_sum, char *out) {
     int64_t begin = find_key(a, t, 0, false), end = find_key(a, t, begin, true);

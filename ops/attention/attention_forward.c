@@ -9,11 +9,11 @@
  *
  * Dao et al. 2022, arXiv:2205.14135. Backward computes P again from the statistics m and 1 / l of
  * each query. Its scores have the same bits as these: a micro-kernel sums over d in one order,
- * whichever of q and k is packed. m and 1 / l are two saved numbers, as one, m + log l, would be
- * rounded to the last place of a large score. Scores and m are divided by log 2, so that e^(s - m)
- * is computed as 2^(s - m).
+ * whichever of q and k is packed. m and 1 / l are two saved numbers, because one, m + log l, would
+ * be rounded to the last place of a large score. Scores and m are divided by log 2, so that e^(s -
+ * m) is computed as 2^(s - m).
  *
- * A piece of work is a range of queries of one head against all its keys. Panels of scores are
+ * An item is a range of queries of one head against all its keys. Panels of scores are
  * transposed, keys by queries, so that a query is a lane (src/kernels/attention_tmpl.h). */
 #include "attention.h"
 
@@ -140,9 +140,9 @@ static void attend_range(const forward_call *f, const forward_buffers *w,
     for (int64_t i = 0; i < nq; i++) CTI_ASSERT(cti_attention_stats_are_sound(a, all, i));
 }
 
-/* An item is a range of queries. Those of one head follow each other, so that its keys stay in
- * cache. Within a head the last range comes first: under a causal mask it has the most keys, and a
- * long item at the end leaves the other threads without work. */
+/* The items of one head follow each other, so that its keys stay in cache. Within a head the last
+ * range of queries comes first: under a causal mask it has the most keys, and a long item at the
+ * end leaves the other threads without work. */
 static void forward_item(const void *call, const void *buffers, int64_t item) {
     const forward_call *f = call;
     const int64_t ranges = f->schedule.q_ranges, range = f->schedule.q_range;

@@ -1,4 +1,4 @@
-/* Attention's masks: their check, and what they do to scores. */
+/* Attention's masks: their check, the keys that they hide, and their effect on scores. */
 #include "attention_masks.h"
 
 #include <math.h>
@@ -66,7 +66,7 @@ static const char *mask_at(const cti_attention_params *a, const cti_attention_ti
     return a->mask.data + (head + t->q0 * stride[2] + t->k0 * stride[3]) * size;
 }
 
-/* bias = the tile's part of the mask, as a panel of numbers to add to the scores. */
+/* bias = the mask's elements for the tile, as a panel of numbers to add to the scores. */
 static void mask_to_panel(const cti_attention_params *a, const cti_attention_tile *t,
                           bool transposed, char *bias, char *stage) {
     const int64_t *stride = a->mask.stride, query = stride[2], key = stride[3];

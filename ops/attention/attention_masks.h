@@ -16,7 +16,7 @@ bool cti_attention_check_masks(ct_context *context, const char *name, const ct_t
 
 /* Which of the tile's keys are visible, that is, not hidden by the key mask. */
 typedef enum { CTI_KEYS_ALL, CTI_KEYS_SOME, CTI_KEYS_NONE } cti_attention_keys;
-/* Only if there is a key mask, and nk is not 0. */
+/* The answer if there is a key mask and nk is not 0. */
 cti_attention_keys cti_attention_flagged_keys(const cti_attention_params *a,
                                               const cti_attention_tile *t);
 static inline cti_attention_keys cti_attention_visible_keys(const cti_attention_params *a,
@@ -24,8 +24,8 @@ static inline cti_attention_keys cti_attention_visible_keys(const cti_attention_
     return a->key_mask.data && t->nk > 0 ? cti_attention_flagged_keys(a, t) : CTI_KEYS_ALL;
 }
 
-/* The key mask's element for `key`; those of later keys follow, key_mask.stride[3] apart. Only if
- * there is a key mask. */
+/* The key mask's element for `key`; the elements for later keys follow, key_mask.stride[3] apart.
+ * It may be called only if there is a key mask. */
 static inline const bool *cti_attention_key_flags(const cti_attention_params *a, int64_t b,
                                                   int64_t key) {
     const int64_t *stride = a->key_mask.stride;
@@ -51,7 +51,7 @@ static inline cti_attention_diagonals cti_attention_diagonals_of(const cti_atten
                                      .high = a->attrs.causal ? t->q0 + 1 - t->k0 : t->nk};
 }
 
-/* The same pairs as (key i, query j). */
+/* The diagonals that leave the same pairs as (key i, query j). */
 static inline cti_attention_diagonals cti_attention_transposed(cti_attention_diagonals x) {
     return (cti_attention_diagonals){.low = 1 - x.high, .high = 1 - x.low};
 }
@@ -87,7 +87,7 @@ void cti_attention_mask_panel(const cti_attention_params *a, const cti_attention
 void cti_attention_mask_row(const cti_attention_params *a, const cti_attention_tile *t,
                             char *scores, char *bias);
 
-/* Do masks hide all keys from the tile's query i? Known once its statistics are. */
+/* Do masks hide all keys from the tile's query i? Its statistics must be known. */
 static inline bool cti_attention_sees_nothing(const cti_attention_params *a,
                                               const cti_attention_tile *t, int64_t i) {
     if (!a->mask.data && !a->key_mask.data) return false; /* key 0 is visible to all */

@@ -158,8 +158,8 @@ static void drop_panel(const cti_attention_backward_call *f, const cti_attention
     }
 }
 
-/* Copies the scores that attention_decode.c has saved into a panel. Lanes beyond the keys are
- * zeros, as after a product with a padded panel. */
+/* Copies the scores that attention_decode.c has saved into a panel. Lanes beyond the keys become
+ * zeros; a product with a padded panel leaves zeros there too. */
 static void load_scores(const cti_attention_params *a, const cti_attention_tile *t, int64_t width,
                         char *panel) {
     for (int64_t i = 0; i < t->nq; i++) {
@@ -280,8 +280,8 @@ static void backprop_key_block(const cti_attention_backward_call *f, const pair_
         const int64_t hidden = cti_attention_first_query(a, &panel);
         const int64_t skip = a->rounded ? hidden / a->row_unit * a->row_unit : hidden;
         if (hidden >= t->nq) break;
-        /* The band product of dS reads these columns of a few rows before `skip` too, as one
-         * micro-kernel computes them together: memory must hold zeros there. */
+        /* The band product of dS reads these columns of a few rows before `skip` too, because one
+         * micro-kernel computes them together: memory must hold zeros in them. */
         const sum_rows columns = {.data = w->ds + p * a->size, .stride = ds_row(f)};
         sum_clear(f, &columns, cti_max(first, skip - a->mr_narrow), skip, panel.nk);
         panel.q0 += skip;
@@ -330,7 +330,7 @@ static void backprop_query_block(const cti_attention_backward_call *f, const pai
 /* ---- a pair ---- */
 
 /* Packs the range's values, then its keys. Both may need w->kv for rows that are not read in place;
- * the keys come second and keep it, as dQ += dS K reads their rows. */
+ * the keys come second and keep it, because dQ += dS K reads their rows. */
 static void key_range_begin(const cti_attention_backward_call *f, const pair_buffers *w,
                             const cti_attention_tile *t, key_range *keys) {
     const cti_attention_params *a = &f->a;

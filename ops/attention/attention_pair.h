@@ -1,12 +1,13 @@
 /* A pair of attention's backward: a range of queries, of all query heads that share one key head,
- * against a range of keys. All five products of its blocks are computed there. */
+ * against a range of keys. attention_backward.c runs pairs; this file has the five products of
+ * their blocks. */
 #ifndef CTI_OPS_ATTENTION_ATTENTION_PAIR_H
 #define CTI_OPS_ATTENTION_ATTENTION_PAIR_H
 
 #include "attention_schedule.h"
 #include "attention_workspace.h"
 
-/* What all pairs of a backward have in common. */
+/* The data that all pairs of a backward have in common. */
 typedef struct {
     cti_attention_params a;
     cti_attention_backward_schedule schedule;

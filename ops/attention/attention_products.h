@@ -6,10 +6,10 @@
 
 /* ---- factors ---- */
 
-/* A factor that is many rows of a tensor is read in place (cti_attention_rows) or, where products
- * are rounded, packed to a buffer. As its data and stride then are such that
- * cti_attention_rows_from finds a later row as well, a caller need not know. A left factor's row is
- * a row of A, and `first` a multiple of row_unit; a right one's is a row of B, of the same. */
+/* A factor that is many rows of a tensor is read in place (cti_attention_rows) or, if products are
+ * rounded, packed to a buffer. cti_attention_rows_from finds a later row of either, so a caller
+ * need not know which it is. A row of a left factor is a row of A, and `first` is a multiple of
+ * row_unit; a row of a right factor is a row of B. */
 
 /* Rows of a right factor that is packed: blocks of keys or queries are not longer. */
 enum { CTI_ATTENTION_RIGHT_ROWS = 128 };
@@ -18,7 +18,8 @@ enum { CTI_ATTENTION_RIGHT_ROWS = 128 };
 bool cti_attention_is_rounded(const ct_context *context, ct_dtype dtype, int64_t t, int64_t s,
                               int64_t d, int64_t dv);
 
-/* Packs x, n rows of `cols` numbers, as a left or a right factor. Only if products are rounded. */
+/* Packs x, n rows of `cols` numbers, as a left or a right factor. They are called only if products
+ * are rounded. */
 cti_attention_rows cti_attention_left(const cti_attention_params *a, const cti_attention_rows *x,
                                       int64_t n, int64_t cols, char *buffer);
 cti_attention_rows cti_attention_right(const cti_attention_params *a, const cti_attention_rows *x,
@@ -60,13 +61,13 @@ typedef struct {
 } cti_attention_band;
 
 /* C (m, cols) = alpha A B, or C += with accumulate; B (k, cols) a right factor. C's rows are c_row
- * apart. Where products are rounded A is packed here; up to row_unit - 1 of its columns before the
+ * apart. If products are rounded A is packed here; up to row_unit - 1 of its columns before the
  * first that is not zero are read too. */
 void cti_attention_band_product(const cti_attention_params *a, const cti_attention_band *band,
                                 int64_t cols, const cti_attention_rows *b, double alpha,
                                 bool accumulate, char *c, int64_t c_row);
 
-/* The last two, rounded. */
+/* The same two products with rounded operands. */
 void cti_attention_rounded_panel(const cti_attention_params *a, int64_t m, int64_t width, int64_t k,
                                  const cti_attention_rows *rows, const char *b, double alpha,
                                  char *panel);

@@ -1,5 +1,5 @@
-/* How attention is cut into pieces of work: by sizes only, so that no sum depends on the number of
- * threads. */
+/* How the passes of attention are cut into items: by sizes only, so that no sum depends on the
+ * number of threads. */
 #ifndef CTI_OPS_ATTENTION_ATTENTION_SCHEDULE_H
 #define CTI_OPS_ATTENTION_ATTENTION_SCHEDULE_H
 
@@ -14,16 +14,16 @@ enum {
     CTI_ATTENTION_WEIGHTS_KEYS = 256,
 };
 
-/* Forward: a piece of work is a range of q_range queries of one head against all keys, k_block of
- * them at a time. */
+/* Forward: an item is a range of q_range queries of one head against all keys, k_block of them at a
+ * time. */
 typedef struct {
     int64_t q_ranges, q_range, k_block;
-    int64_t grain; /* pieces that a thread takes at once */
+    int64_t grain; /* items that a thread takes at once */
 } cti_attention_forward_schedule;
 cti_attention_forward_schedule cti_attention_schedule_forward(const cti_attention_params *a);
 
-/* Backward: a piece of work is a pair of a range of q_range queries and a range of k_range keys.
- * There are q_ranges x k_ranges pairs; the last range of each is shorter. Inside a pair, blocks of
+/* Backward: an item is a pair of a range of q_range queries and a range of k_range keys. There are
+ * q_ranges x k_ranges pairs; the last range of each is shorter. Inside a pair, blocks of
  * CTI_ATTENTION_QUERY_BLOCK queries meet blocks of k_block keys. */
 typedef struct {
     int64_t q_ranges, q_range, k_ranges, k_range, k_block;
@@ -37,8 +37,8 @@ cti_attention_backward_schedule cti_attention_schedule_backward(const cti_attent
 int64_t cti_attention_keys_of_step(const cti_attention_backward_schedule *s, int64_t q_range,
                                    int64_t step);
 
-/* Weights: a piece of work is a tile of CTI_ATTENTION_WEIGHTS_QUERIES x CTI_ATTENTION_WEIGHTS_KEYS
- * of one head or, for a mean, of all heads one after the other. */
+/* Weights: an item is a tile of CTI_ATTENTION_WEIGHTS_QUERIES x CTI_ATTENTION_WEIGHTS_KEYS of one
+ * head or, for a mean, of all heads one after the other. */
 typedef struct {
     int64_t q_tiles, k_tiles;
     int64_t grain; /* tiles that a thread takes at once */

@@ -1,7 +1,7 @@
 /* Tiles of attention: a call's tensors, their places in memory, and the rows of a tile.
  *
  * A tile is a range of queries against a range of keys, of one head. Scores of a tile are computed
- * in panels, whose rows have nr numbers (lanes), nr being the columns of the micro-kernel
+ * in panels, whose rows have nr numbers (lanes); nr is the number of columns of the micro-kernel
  * (src/kernels/attention_tmpl.h). */
 #ifndef CTI_OPS_ATTENTION_ATTENTION_TILES_H
 #define CTI_OPS_ATTENTION_ATTENTION_TILES_H
@@ -40,7 +40,7 @@ typedef struct {
     int64_t stride[4]; /* in elements; 0 in a dim that is broadcast */
 } cti_attention_operand;
 
-/* What all tiles of a call have in common. */
+/* The data that all tiles of a call have in common. */
 struct cti_attention_params {
     cti_attention_attrs attrs;
     double score_scale; /* scale / log 2: a weight is 2^(score - max) inverse_sum */
@@ -130,8 +130,8 @@ static inline int64_t cti_attention_width(const cti_attention_params *a, int64_t
 
 /* ---- rows ---- */
 
-/* Rows of d or dv consecutive numbers, as products read them. Passed by pointer, as a copy of a
- * struct that has just been written is a store-forwarding stall (docs/design.md). */
+/* Rows of d or dv consecutive numbers, as products read them. They are passed by pointer, because a
+ * copy of a struct that has just been written is a store-forwarding stall (docs/design.md). */
 typedef struct {
     const char *data;
     int64_t stride; /* from row to row, in elements */

@@ -6,8 +6,8 @@
  *     dS = P (g - <P, g>),  dq = scale dS k,  dk = scale dS^T q,  dmask += dS
  *     (of a mean: g / H for each head)
  *
- * This gradient is rarely wanted, so backward is made of public ops, with P in memory. A piece of
- * work is a tile of one head, or, for a mean, of all heads one after the other. */
+ * This gradient is rarely wanted, so backward is made of public ops, with P in memory. An item
+ * is a tile of one head, or, for a mean, of all heads one after the other. */
 #include "attention.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* The workspace of attention, and the driver of its passes: forward, backward, decoding, weights.
  *
  * A pass is a number of items, which threads take a few at a time. Each worker has a workspace, one
- * piece of memory in which the pass lays out its buffers. */
+ * block of memory in which the pass lays out its buffers. */
 #ifndef CTI_OPS_ATTENTION_ATTENTION_WORKSPACE_H
 #define CTI_OPS_ATTENTION_ATTENTION_WORKSPACE_H
 
@@ -17,12 +17,12 @@ typedef struct {
 
 /* The next rows x cols elements of the workspace; NULL if bytes are only counted. */
 char *cti_attention_reserve(cti_attention_workspace *w, int64_t rows, int64_t cols);
-/* n numbers that are 1, of which the dropout kernel makes its factors. */
+/* n numbers that are 1, from which the dropout kernel makes its factors. */
 char *cti_attention_reserve_ones(cti_attention_workspace *w, int64_t n);
 /* n packed columns of `bytes` each: d_bytes or dv_bytes. */
 char *cti_attention_reserve_columns(cti_attention_workspace *w, int64_t n, int64_t bytes);
-/* A left factor of n rows of `cols` numbers, and a right one of `cols` columns. Only if products
- * are rounded. */
+/* A left factor of n rows of `cols` numbers, and a right one of `cols` columns. They are called
+ * only if products are rounded. */
 char *cti_attention_reserve_left(cti_attention_workspace *w, int64_t n, int64_t cols);
 char *cti_attention_reserve_right(cti_attention_workspace *w, int64_t cols);
 
