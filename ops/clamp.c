@@ -12,7 +12,7 @@ typedef struct {
 typedef struct {
     const cti_kernels *k;
     clamp_attrs to;
-    const char *x, *g; /* g NULL: forward */
+    const char *x, *g; /* g is NULL in forward */
     char *y;
     size_t size;
 } clamp_args;

@@ -4,7 +4,7 @@
 #include "support/op.h"
 
 typedef struct {
-    double p; /* 0: y is x itself */
+    double p; /* if p is 0, y is x itself */
     cti_random random;
 } dropout_attrs;
 

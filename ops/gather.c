@@ -11,7 +11,7 @@
 typedef struct {
     ct_dtype dtype;
     ct_shape other;                                     /* the index's shape with dim of size 1 */
-    int64_t x_stride[CT_MAX_DIMS], stride[CT_MAX_DIMS]; /* of x, and of index and y */
+    int64_t x_stride[CT_MAX_DIMS], stride[CT_MAX_DIMS]; /* strides of x; strides of index and y */
     int64_t n, x_step, step;                            /* a fibre's length, and its strides */
     const int64_t *index;
     char *x, *y; /* or dx, g */
@@ -33,7 +33,7 @@ static gather_place gather_locate(const fibres *a, int64_t fibre) {
     return p;
 }
 
-/* at most to the end of the last dim */
+/* the count leads at most to the end of the last dim */
 static void gather_advance(const fibres *a, gather_place *p, int64_t count) {
     for (int d = a->other.ndim - 1; d >= 0; d--, count = 1) {
         p->x_at += count * a->x_stride[d];
@@ -49,7 +49,8 @@ static void gather_advance(const fibres *a, gather_place *p, int64_t count) {
 /* One fibre along the last dim, or a run of `m` adjacent fibres along another: m n elements that
  * are adjacent in memory. */
 typedef struct {
-    int64_t count, m, n, x_step; /* fibres; and how far x goes on beside its index */
+    int64_t count, m, n,
+        x_step; /* the fibres of the run; and the step of x from one fibre to the next */
 } gather_run;
 
 static gather_run gather_run_at(const fibres *a, const gather_place *p, int64_t left) {
@@ -105,7 +106,7 @@ static void gather_add_up(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* A scalar is one fibre of one element. */
+/* Runs the task over all fibres. A scalar is one fibre of one element. */
 static void gather_each_fibre(const ct_call *c, ct_shape x, char *x_data, char *y_data,
                               ct_dtype dtype, cti_task *task) {
     ct_tensor *index = c->in[1];

@@ -7,8 +7,8 @@
 
 typedef struct {
     const cti_kernels *k;
-    ct_shape lead;               /* x's without the last dim */
-    int64_t stride[CT_MAX_DIMS]; /* of the mask along lead; 0 where it repeats */
+    ct_shape lead;               /* x's shape without the last dim */
+    int64_t stride[CT_MAX_DIMS]; /* strides of the mask along lead; 0 if it repeats */
     int64_t n, along;            /* a row's length, and the mask's stride in it: 0 or 1 */
     size_t size;
     const char *x;

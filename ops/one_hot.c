@@ -22,7 +22,7 @@ static ct_tensor *one_hot_forward(ct_call *c) {
         return NULL;
     ct_tensor *y = ct_zeros(c->context, w->dtype, shape);
     if (!y) return NULL;
-    double one; /* in the dtype */
+    double one; /* the number 1 in the dtype */
     const size_t size = cti_dtype_size(w->dtype);
     c->context->isa->of[w->dtype]->fill(1, 1, &one);
     for (int64_t i = 0; i < ids->numel; i++)

@@ -9,7 +9,7 @@ typedef struct {
     double value;
 } pad_attrs;
 
-/* The same where a part of dim is value. */
+/* Fills a range of dim with the value. */
 static bool pad_fill(ct_tensor *y, int dim, int64_t start, int64_t length, ct_tensor *value) {
     ct_tensor *slice = length > 0 ? ct_narrow(y, dim, start, length) : NULL;
     ct_tensor *all = slice ? ct_expand(value, slice->shape) : NULL;

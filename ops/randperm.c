@@ -7,12 +7,12 @@
 typedef struct {
     const cti_kernels *k;
     cti_random random;
-    int64_t at; /* of the stream's elements the next one */
+    int64_t at; /* the index of the stream's next element */
     double next[256];
 } stream;
 
-/* Scaling would favour some values; so bits are masked, and what is too large is drawn again: under
- * two draws on average. */
+/* A random number below n. Scaling would favour some values, so the bits are masked, and a number
+ * that is too large is drawn again: under two draws on average. */
 static int64_t below(stream *s, int64_t n) {
     const uint64_t mask = n == 1 ? 0 : UINT64_MAX >> __builtin_clzll((uint64_t)n - 1);
     for (;;) {

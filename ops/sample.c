@@ -51,7 +51,7 @@ static int64_t sample_draw(const double *logit, int64_t n, const ct_sample_opts 
                            candidate *c) {
     const double max = logit[sample_largest(logit, n)];
     for (int64_t i = 0; i < n;
-         i++) /* x == max gives weight 1 also for +inf, where x - max is NaN */
+         i++) /* x == max gives weight 1 also for +inf, of which x - max is NaN */
         c[i] = (candidate){logit[i],
                            logit[i] == max ? 1 : exp((logit[i] - max) / opts->temperature), i};
     const bool some = opts->top_k > 0 && opts->top_k < n,

@@ -2,7 +2,7 @@
  * dx = g, broadcast back (a view). If nothing is summed, y is a view */
 #include "support/reduce.h"
 
-/* The dims to sum over: those that `to` lacks or has with size 1. */
+/* The dims to sum over: `to` lacks them or has them with size 1. */
 static unsigned summed(ct_shape from, ct_shape to) {
     int new = from.ndim - to.ndim;
     unsigned set = 0;

@@ -5,8 +5,8 @@
 #include <string.h>
 
 typedef struct {
-    int64_t rows, diagonal; /* of a matrix */
-    size_t row;             /* bytes of a row, and of an element */
+    int64_t rows, diagonal; /* rows of a matrix, and the diagonal */
+    size_t row;             /* bytes of a row */
     size_t size;
     const char *x;
     char *y;

@@ -17,15 +17,15 @@ typedef struct {
     bool keepdim;
 } var_attrs;
 
-/* The columns' rows are cut in chunks, by size alone. */
+/* The rows of all columns are cut into chunks, which depend on the sizes only. */
 typedef struct {
     const cti_kernels *k;
     cti_columns of;
-    int64_t rows, chunks; /* of a chunk, but the last; of a column */
+    int64_t rows, chunks; /* rows of each chunk but the last; chunks of a column */
     size_t size;
     double factor;
     const char *x, *g;
-    double *mean, *squares; /* forward: of each chunk */
+    double *mean, *squares; /* in forward: of each chunk */
     char *dx;
 } var_args;
 
@@ -45,7 +45,8 @@ static void var_each_chunk(const ct_call *c, const var_args *v, cti_columns_task
     cti_columns_each(c->context, &of, 2, f, v);
 }
 
-/* Rows of a chunk, where they begin in x, and the column's number. */
+/* Returns the rows of a chunk, and sets the offset of their first element in x and the column's
+ * number. */
 static int64_t var_rows_of(const var_args *v, int64_t chunk, int64_t j, size_t *at,
                            int64_t *column) {
     const int64_t o = chunk / v->chunks, first = chunk % v->chunks * v->rows,
@@ -72,7 +73,7 @@ static void gradient_of_chunk(const void *arg, int64_t chunk, int64_t j, int64_t
                        v->g + (size_t)column * v->size, v->factor, v->dx + at);
 }
 
-/* The chunks of column j of o together, in their order. */
+/* Combines the chunks of column (o, j) in their order. */
 static void var_combine(const var_args *v, int64_t o, int64_t j, double *mean, double *squares) {
     double count = 0, m = 0, s = 0;
     for (int64_t p = 0; p < v->chunks; p++) {

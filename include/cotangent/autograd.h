@@ -48,9 +48,9 @@ CT_API ct_tensor *ct_detach(ct_tensor *tensor);
 
 /* ---- Memory for time ---- */
 
-/* fn(in, n, arg), of which backward keeps in[0] ... in[n - 1] alone: it runs fn again for what is
- * between them and the result (activation checkpointing: Chen et al. 2016, arXiv:1604.06174). For a
- * stack of layers see ct_layer_opts.recompute.
+/* Runs fn(in, n, arg) and keeps only its inputs for backward, which runs fn again to compute the
+ * values between them and the result (activation checkpointing: Chen et al. 2016,
+ * arXiv:1604.06174). For a stack of layers see ct_layer_opts.recompute.
  *
  *     static ct_tensor *block(ct_tensor *const *in, int n, void *arg) {
  *         return ct_forward(arg, in[0]);

@@ -1,4 +1,4 @@
-/* Softmax-like ops along any dim: they are written for the last dim, and other dims are transposed
+/* Ops like softmax along any dim. They are written for the last dim, and another dim is transposed
  * to it. */
 #ifndef CTI_OPS_SUPPORT_ALONG_H
 #define CTI_OPS_SUPPORT_ALONG_H
@@ -7,12 +7,13 @@
 
 /* Applies op along dim of x. If that is not the last dim, op runs on a transposed view of x, and
  * its result is transposed back and made row-major, unless op removes the dim. A scalar counts as
- * one row of one element. mask is the second input of an op with two: it broadcasts to x, NULL:
- * none. */
+ * one row of one element. mask is the second input of an op with two inputs; it broadcasts to x, or
+ * is NULL. */
 ct_tensor *cti_op_along(const ct_op *op, ct_tensor *x, int dim);
 ct_tensor *cti_op_along_masked(const ct_op *op, ct_tensor *x, ct_tensor *mask, int dim);
 
-/* The number of rows of the last dim, also if rows are empty. The shape has at least one dim. */
+/* The number of rows along the last dim, also if the rows are empty. The shape has at least one
+ * dim. */
 int64_t cti_op_row_count(ct_shape shape);
 
 #endif

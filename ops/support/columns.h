@@ -1,12 +1,12 @@
-/* What works on each column along some dims: x as (outer, n, inner), and a task for each block of
- * columns of each of outer. */
+/* Work on each column along some dims: x is taken as (outer, n, inner), and a task has a block of
+ * columns of one of outer. */
 #ifndef CTI_OPS_SUPPORT_COLUMNS_H
 #define CTI_OPS_SUPPORT_COLUMNS_H
 
 #include "op.h"
 
-/* An element (o, i, j) is at (o n + i) inner + j of x, and of what has its shape; a column (o, j)
- * at o inner + j. */
+/* Element (o, i, j) of x has the index (o n + i) inner + j. Column (o, j) has the index o inner + j
+ * in a tensor with one element for each column. */
 typedef struct {
     int64_t outer, n, inner;
 } cti_columns;
@@ -19,8 +19,8 @@ static inline int64_t cti_columns_start(const cti_columns *of, int64_t o, int64_
     return o * of->n * of->inner + j;
 }
 
-/* Runs f for all columns, `width` of them from column j of o on. The first argument of f's is arg.
- * cost: of an element. */
+/* Runs f for all columns; each call has `width` columns from (o, j) on. arg is the first argument
+ * of f, and cost is that of an element. */
 typedef void cti_columns_task(const void *arg, int64_t o, int64_t j, int64_t width);
 void cti_columns_each(ct_context *context, const cti_columns *of, int64_t cost, cti_columns_task *f,
                       const void *arg);

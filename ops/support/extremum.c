@@ -16,8 +16,8 @@ static void extremum_task(void *arg, int64_t begin, int64_t end, int worker) {
          e->g + begin * e->size, e->da + begin * e->size);
 }
 
-/* t itself if it has the shape (stride 1) or one element (stride 0), otherwise t expanded in
- * memory. */
+/* Returns t if it has the shape (stride 1) or one element (stride 0), otherwise a copy of t
+ * expanded to the shape. */
 static ct_tensor *stretched(ct_tensor *t, ct_shape shape, int64_t *stride) {
     *stride = t->numel != 1;
     return t->numel == 1 || cti_shape_equal(t->shape, shape) ? t

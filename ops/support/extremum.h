@@ -1,4 +1,4 @@
-/* The backward that maximum and minimum share. */
+/* The backward of maximum and minimum. */
 #ifndef CTI_OPS_SUPPORT_EXTREMUM_H
 #define CTI_OPS_SUPPORT_EXTREMUM_H
 

@@ -7,7 +7,7 @@
 typedef struct {
     const cti_kernels *k;
     cti_columns of; /* x's */
-    int64_t count;  /* of indices */
+    int64_t count;  /* the number of indices */
     const int64_t *index;
     char *x, *y;
     size_t size;

@@ -51,7 +51,8 @@ static void norm_backward_blocks(void *arg, int64_t begin, int64_t end, int work
     }
 }
 
-/* A new tensor's data, or NULL where it is not wanted. False: out of memory. */
+/* Sets *data to that of a new tensor, or to NULL if none is wanted. Returns false with an error if
+ * memory is short. */
 static bool norm_block_sums(const ct_call *c, bool wanted, int64_t rows, int64_t n, char **data) {
     ct_tensor *t = wanted ? cti_op_new(c, c->in[0]->dtype, CT_SHAPE(rows, n)) : NULL;
     *data = t ? t->data : NULL;
@@ -87,7 +88,7 @@ bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_te
     if (!norm_block_sums(c, want_w, blocks, a.n, &a.dw) ||
         !norm_block_sums(c, want_b, blocks, a.n, &a.db))
         return false;
-    /* last, as nothing may fail once base's memory is written to */
+    /* this comes last, because nothing may fail once base's memory is written to */
     if (c->wants[0]) {
         grad[0] = cti_grad_writable_onto(c, 0, &base);
         if (!grad[0]) return false;

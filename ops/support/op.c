@@ -44,7 +44,7 @@ typedef struct {
     const char *x, *g;
     char *y;
     double a;
-    int64_t size, length; /* of an element; of a row, 1 for an elementwise loop */
+    int64_t size, length; /* bytes of an element; elements of a row, or 1 in an elementwise loop */
 } op_loop;
 
 static void map_range(void *arg, int64_t begin, int64_t end, int worker) {

@@ -48,7 +48,7 @@ ct_tensor *cti_op_heads(ct_tensor *x, int64_t heads, int64_t start, int64_t widt
 
 /* ---- loops of dense tensors ---- */
 
-/* Each records CT_ERR_DTYPE with the op's name if its kernel is NULL. */
+/* A loop records CT_ERR_DTYPE with the op's name if its kernel is NULL. */
 
 /* y = f(x) */
 ct_tensor *cti_op_unary(const ct_call *c, ct_tensor *x, cti_unary *f);
@@ -59,36 +59,36 @@ bool cti_op_unary_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, cti_un
                            ct_tensor **dx);
 /* f(in[0], in[1]), broadcast; checks their dtypes */
 ct_tensor *cti_op_binary(const ct_call *c, cti_binary *f, ct_dtype out);
-/* f of each row of the last dim; shape of x */
+/* f of each row of the last dim, in the shape of x */
 ct_tensor *cti_op_rows(const ct_call *c, ct_tensor *x, cti_unary *f);
 bool cti_op_rows_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, cti_unary_backward *f,
                           ct_tensor **dx);
 
 /* ---- checks: false with an error recorded under the op's name ---- */
-/* always false: the op does not take it */
+/* records that the op does not take the dtype; always false */
 bool cti_op_refuse(const ct_call *c, ct_dtype dtype);
-/* always false: in[0]'s and in[i]'s differ */
+/* records that the dtypes of in[0] and in[i] differ; always false */
 bool cti_op_refuse_dtypes(const ct_call *c, int i);
-bool cti_op_is(const ct_call *c, int i, ct_dtype dtype);     /* in[i] has that dtype */
-static inline bool cti_op_is_real(const ct_call *c, int i) { /* in[i] is f32 or f64 */
+bool cti_op_is(const ct_call *c, int i, ct_dtype dtype);     /* whether in[i] has the dtype */
+static inline bool cti_op_is_real(const ct_call *c, int i) { /* whether ops compute in its dtype */
     return cti_is_real(c->in[i]->dtype) || cti_op_refuse(c, c->in[i]->dtype);
 }
-bool cti_op_is_whole(const ct_call *c, double a); /* a is a whole number of i64 */
-static inline bool cti_op_takes_number(const ct_call *c, double a) { /* i64 takes whole ones */
+bool cti_op_is_whole(const ct_call *c, double a); /* whether a is a whole number of i64 */
+static inline bool cti_op_takes_number(const ct_call *c, double a) { /* i64 takes whole numbers */
     return c->in[0]->dtype != CT_I64 || cti_op_is_whole(c, a);
 }
-/* all inputs (that are not NULL) have in[0]'s dtype */
+/* whether all inputs that are not NULL have in[0]'s dtype */
 static inline bool cti_op_same_dtype(const ct_call *c) {
     for (int i = 1; i < c->n; i++)
         if (c->in[i] && c->in[i]->dtype != c->in[0]->dtype) return cti_op_refuse_dtypes(c, i);
     return true;
 }
 
-/* The same, but in[weight] may be bf16 where the others are f32. */
+/* Allows in[weight] to be bf16 if the others are f32. */
 bool cti_op_same_dtype_or_bf16(const ct_call *c, int weight);
 
-/* Sums a gradient to the shape of in[i], the last step in the backward of every broadcast. In
- * sum_to.c. */
+/* Sums a gradient to the shape of in[i], the last step in the backward of every broadcast. sum_to.c
+ * has it. */
 bool cti_op_sum_to_input(const ct_call *c, int i, ct_tensor *g, ct_tensor **grad);
 
 #endif

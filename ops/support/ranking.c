@@ -3,20 +3,20 @@
 
 #include <string.h>
 
-/* An element's value as a number whose order is the one that is wanted, smallest first. */
+/* An element's index and its value as a number that has the wanted order, smallest first. */
 typedef struct {
     uint64_t key;
     int64_t index;
 } ranking_entry;
 
-/* No two are equal, so the order does not depend on the algorithm. */
+/* No two entries are equal, so the order does not depend on the algorithm. */
 static bool ranking_before(const ranking_entry *a, const ranking_entry *b) {
     return a->key < b->key || (a->key == b->key && a->index < b->index);
 }
 
 static const uint64_t TOP_BIT = (uint64_t)1 << 63;
 
-/* The bits of a double are ordered as its magnitude. */
+/* The bits of doubles have the order of their magnitudes. */
 static uint64_t key_of_real(double x) {
     uint64_t bits;
     if (x != x) return UINT64_MAX;
@@ -37,7 +37,7 @@ static uint64_t key_of(ct_dtype dtype, const char *x, int64_t i) {
     return 0;
 }
 
-/* A heap: no entry comes before its child, so the last of all is on top. */
+/* In the heap no entry comes before its child, so the last of all is on top. */
 static void ranking_sift_down(ranking_entry *heap, int64_t n, int64_t i) {
     const ranking_entry moved = heap[i];
     for (int64_t child; (child = 2 * i + 1) < n; i = child) {
@@ -52,13 +52,13 @@ typedef struct {
     ct_dtype dtype;
     cti_columns of;
     int64_t k;
-    uint64_t flip; /* all bits where the largest is first */
+    uint64_t flip; /* all bits are set if the largest comes first */
     const char *x;
     int64_t *index;
     ranking_entry *heaps; /* k for each worker */
 } ranking;
 
-/* The k first of what has been seen are the heap; then it is taken apart from the top. */
+/* The heap has the k first of the elements so far. At the end it is taken apart from its top. */
 static void rank_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const ranking *r = arg;
     const int64_t n = r->of.n, inner = r->of.inner, k = r->k;

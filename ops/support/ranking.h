@@ -1,12 +1,13 @@
-/* What topk and argsort share. */
+/* The order of the elements of rows, for topk and argsort. */
 #ifndef CTI_OPS_SUPPORT_RANKING_H
 #define CTI_OPS_SUPPORT_RANKING_H
 
 #include "op.h"
 
-/* index (i64, dense) is x's shape but for dim (from the front), where it has k <= x's size: gets
- * where the first k of each row along dim are, in order. Of equals the first is first; NaN counts
- * as largest, -0 as 0. x is dense, of any dtype. False: out of memory. */
+/* Writes to index the places of the first k elements of each row along dim, in order. Of equal
+ * elements the first comes first; NaN counts as largest, and -0 as 0. x is dense and of any dtype
+ * but bf16. index is dense i64 and has x's shape but for dim, which counts from the front and has
+ * the size k, at most x's. Returns false with an error if memory is short. */
 bool cti_rank(const ct_call *c, const ct_tensor *x, int dim, bool descending, ct_tensor *index);
 
 #endif

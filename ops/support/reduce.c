@@ -4,9 +4,9 @@
  *
  *     (outer, n, inner) -> (outer, inner)
  *
- * A pass is divided into units of rows by columns, by the sizes only. If that gives few units, n is
- * divided too and a further pass combines the partial results. So a sum is a tree of pairwise sums
- * and has the error of pairwise summation. */
+ * A pass is divided into units of rows by columns, which depend on the sizes only. If that gives
+ * few units, n is divided too and a further pass combines the partial results. So a sum is a tree
+ * of pairwise sums and has the error of pairwise summation. */
 #include "reduce.h"
 
 #include <string.h>
@@ -38,13 +38,13 @@ int cti_reduce_last(const cti_reduce_runs *runs, int64_t *outer, int64_t *n, int
 
 typedef struct {
     cti_reduce *f;
-    /* the same for many rows at once if inner is 1; NULL: there is no such kernel */
+    /* reduces many rows at once if inner is 1; NULL if there is no such kernel */
     void (*whole_rows)(int64_t rows, int64_t n, const void *x, void *y);
     const char *x;
     char *y;
     int64_t x_size, y_size, n, inner, x_row; /* x_row: stride of n in x, in elements */
-    /* rows of a unit and the number of such chunks in n; columns of a unit and the number of such
-     * blocks in inner */
+    /* a unit has `rows` by `width` elements; n has `chunks` of such rows, inner has `blocks` of
+     * such columns */
     int64_t rows, chunks, width, blocks;
 } reduce_pass;
 
@@ -56,7 +56,7 @@ static void reduce_pass_task(void *arg, int64_t begin, int64_t end, int worker) 
         return;
     }
     for (int64_t unit = begin; unit < end; unit++) {
-        /* chunk: of all outer x chunks */
+        /* the number of the chunk among all outer x chunks */
         int64_t column = unit % p->blocks * p->width, chunk = unit / p->blocks;
         int64_t row = chunk % p->chunks * p->rows, o = chunk / p->chunks;
         int64_t rows = p->n - row < p->rows ? p->n - row : p->rows,
@@ -68,7 +68,7 @@ static void reduce_pass_task(void *arg, int64_t begin, int64_t end, int worker) 
 
 /* A reduced run of x: (outer, n, inner) -> (outer, inner), none of them 0. */
 typedef struct {
-    cti_reduce *f, *again; /* again combines partial results; NULL: they cannot be combined */
+    cti_reduce *f, *again; /* again combines partial results; NULL if they cannot be combined */
     ct_dtype from, to;
     int64_t outer, n, inner, x_row; /* x_row: the stride of n in x, in elements */
     const char *x;

@@ -20,28 +20,31 @@ typedef struct {
 
 cti_reduce_runs cti_reduce_runs_of(ct_shape shape, unsigned set);
 
-/* The last reduced run as n elements for each of outer x inner; n is 1 if there is none. The result
- * is less than 2 if it is the only one. */
+/* Sets outer, n and inner of the last reduced run, which has n elements for each of outer x inner;
+ * n is 1 if no run is reduced. Returns the number of the run, which is less than 2 if no earlier
+ * run is reduced. */
 int cti_reduce_last(const cti_reduce_runs *runs, int64_t *outer, int64_t *n, int64_t *inner);
 
-/* Reduces x by f over a set of dims. Partial results are combined by `again`, which takes the
- * result's dtype; NULL: they cannot be combined, and the set is one dim. Reducing no element gives
+/* Reduces x by f over a set of dims. `again`, which takes the result's dtype, combines partial
+ * results; if it is NULL they cannot be combined, and the set is one dim. Reducing no element gives
  * 0. x may have any strides. */
 ct_tensor *cti_reduce_dims(const ct_call *c, cti_reduce *f, cti_reduce *again, ct_dtype dtype,
                            ct_tensor *x, unsigned set, bool keepdim);
 
 ct_tensor *cti_reduce_sum(const ct_call *c, ct_tensor *x, unsigned set, bool keepdim);
 
-/* x, row-major, as columns along the dims of the set: each column reduces to one element, in the
- * order of the other dims. If kept and reduced dims alternate it is a copy with the reduced ones
- * last, and `back` are the dims for ct_permute to undo that; else back has none. */
+/* Takes x, row-major, as columns along the dims of the set. Each column reduces to one element, in
+ * the order of the other dims. If kept and reduced dims alternate, returns a copy of x with the
+ * reduced dims last, and ct_permute by `back` undoes the new order; otherwise returns x, and back
+ * has no dims. */
 ct_tensor *cti_reduce_as_columns(ct_tensor *x, unsigned set, cti_columns *of, ct_shape *back);
 
 /* Expands g from the reduced shape (with or without keepdim) to the shape before the reduction, as
  * a view in which reduced dims have stride 0. */
 ct_tensor *cti_reduce_expand(ct_tensor *g, ct_shape shape, unsigned set);
 
-/* Elements reduced to one. A double, as the product may overflow if another dim is 0. */
+/* The number of elements that are reduced to one. It is a double because the product may overflow
+ * if another dim is 0. */
 double cti_reduce_count(ct_shape shape, unsigned set);
 
 #endif

@@ -1,13 +1,14 @@
-/* What max and min share: the extremum of dims, and its backward. */
+/* The extremum over dims, for max and min, and its backward. */
 #ifndef CTI_OPS_SUPPORT_REDUCE_EXTREMUM_H
 #define CTI_OPS_SUPPORT_REDUCE_EXTREMUM_H
 
 #include "reduce.h"
 
-/* Of a call with cti_reduce_attrs, by the kernel f. Of no element: an error. */
+/* Reduces a call with cti_reduce_attrs by the kernel f. Records an error if there is no element to
+ * reduce. */
 ct_tensor *cti_reduce_extremum(ct_call *c, cti_reduce *f);
 
-/* g where x is the result, in equal shares; else 0. */
+/* dx = g where x is the result, divided by the number of such elements; 0 elsewhere. */
 bool cti_reduce_extremum_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad);
 
 #endif

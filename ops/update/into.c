@@ -23,7 +23,7 @@ bool cti_op_writes_from(ct_tensor *to, const ct_tensor *from, const char *name) 
     return true;
 }
 
-/* The bytes from *low up to *high hold all elements. */
+/* All elements are in the bytes from *low up to *high. */
 static void address_range(const ct_tensor *t, uintptr_t *low, uintptr_t *high) {
     const int64_t size = (int64_t)cti_dtype_size(t->dtype);
     *low = (uintptr_t)t->data;

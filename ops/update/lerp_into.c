@@ -31,14 +31,14 @@ static void lerp_range(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* Of t along a row of the loop; along one of a single element it means nothing. */
+/* The stride of t along a row of the loop, or 1 if a row has one element. */
 static int64_t lerp_step(const ct_tensor *t, const ct_tensor *to) {
     cti_strided_loop loop;
     cti_strided_loop_over(&loop, to->shape, 1, &t);
     return loop.n == 1 ? 1 : loop.step[0];
 }
 
-/* A `to` whose rows are not dense is copied, changed and copied back. */
+/* If the rows of `to` are not dense it is copied, changed and copied back. */
 static bool lerp_run(ct_tensor *to, const ct_tensor *from, double w) {
     ct_tensor *values = lerp_step(to, to) == 1 ? to : cti_op_copy_of(to);
     const int64_t step = lerp_step(from, to);

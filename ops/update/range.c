@@ -8,7 +8,7 @@ typedef struct {
     char *to;
     const char *from;
     double a;
-    int64_t size; /* of an element */
+    int64_t size; /* bytes of an element */
 } range_args;
 
 static void copy_range_chunk(void *arg, int64_t begin, int64_t end, int worker) {
@@ -41,7 +41,7 @@ typedef struct {
     cti_task *task;
     int64_t arrays; /* arrays of n elements that are read or written */
     ct_tensor *to;
-    const ct_tensor *from; /* NULL: the update reads no other tensor */
+    const ct_tensor *from; /* NULL if the update reads no other tensor */
     int64_t at, start, n;
     double a;
 } range_update;

@@ -14,8 +14,8 @@ bool cti_op_updatable(ct_tensor *t, const char *name, bool real) {
     return true;
 }
 
-/* Four of these for each parameter: one condition decides, and the checks below only say what is
- * wrong. */
+/* A step calls this four times for each parameter. So one condition decides, and the checks below
+ * only find what is wrong. */
 static bool update_fits(const ct_tensor *t, const ct_tensor *u) {
     return u && u->self == u && u->context == t->context && u->storage && u->contiguous &&
            u->dtype == t->dtype && cti_shape_same(&u->shape, &t->shape);
@@ -46,7 +46,7 @@ void cti_op_step_wrote(const cti_op_step *s, int states) {
     for (int i = 0; i < states; i++) cti_tensor_wrote(s->state[i]);
 }
 
-/* ---- many tensors in one job, as a single bias is too small to be worth a thread ---- */
+/* ---- many tensors in one job, because a single bias is too small to be worth a thread ---- */
 
 typedef struct {
     const cti_op_step *all;

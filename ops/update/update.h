@@ -1,7 +1,8 @@
 /* Updates in place without a gradient, used by initialisation, loading and optimisers. Each counts
  * as a write, so that backward through values saved before is an error. Work is divided into fixed
- * chunks, so any number of threads gives the same bits. False with an error recorded: nothing was
- * changed. All take contiguous tensors, except ct_copy_into and ct_lerp_into of tensor.h. */
+ * chunks, so any number of threads gives the same bits. An update that fails records an error, has
+ * changed nothing and returns false. All take contiguous tensors, except ct_copy_into and
+ * ct_lerp_into of tensor.h. */
 #ifndef CTI_OPS_UPDATE_UPDATE_H
 #define CTI_OPS_UPDATE_UPDATE_H
 
@@ -10,9 +11,9 @@
 #include "../../src/kernels/kernels.h"
 
 bool cti_op_fill(ct_tensor *t, double value); /* any dtype */
-/* in [low, high); takes the generator's next stream */
+/* numbers in [low, high) of the generator's next stream */
 bool cti_op_fill_uniform(ct_tensor *t, double low, double high);
-/* takes the generator's next stream */
+/* numbers of the generator's next stream */
 bool cti_op_fill_normal(ct_tensor *t, double mean, double std);
 bool cti_op_scale_in_place(ct_tensor *t, double a); /* f32, f64 */
 
@@ -35,7 +36,7 @@ typedef union {
 typedef struct {
     ct_tensor *p, *g, *state[2];
     cti_op_numbers numbers;
-    int64_t first; /* set by cti_op_step_all: the number of its first unit */
+    int64_t first; /* the number of its first unit, which cti_op_step_all sets */
 } cti_op_step;
 bool cti_op_adam_step(cti_op_step *all, int64_t n);
 bool cti_op_sgd_step(cti_op_step *all, int64_t n);
@@ -43,9 +44,9 @@ bool cti_op_sgd_step(cti_op_step *all, int64_t n);
 /* The sum of the squares of all g; p is not read. In f64, in a fixed order; NaN with an error. */
 double cti_op_sum_squares(cti_op_step *all, int64_t n);
 
-/* The same in two parts, for a gradient of which each part is elsewhere: the sums of units, one
- * behind the other, and their sum. A unit is CTI_OP_SQUARES_UNIT elements of one gradient, the last
- * one shorter. */
+/* The two halves of that, for gradients that are distributed over ranks: the sums of units, one
+ * behind the other, and the sum of these. A unit is CTI_OP_SQUARES_UNIT elements of one gradient;
+ * the last may be shorter. */
 enum { CTI_OP_SQUARES_UNIT = 16384 };
 static inline int64_t cti_op_squares_units(int64_t numel) {
     return numel / CTI_OP_SQUARES_UNIT + (numel % CTI_OP_SQUARES_UNIT != 0);
@@ -55,19 +56,22 @@ double cti_op_add_units(const double *sums, int64_t units);
 
 /* ---- helpers of updates ---- */
 
-/* Is no error pending, and is t a contiguous tensor, if `real` of f32 or f64? */
+/* Whether no error is pending and t is a contiguous tensor, of f32 or f64 if `real` is set. If not,
+ * records the error. */
 bool cti_op_updatable(ct_tensor *t, const char *name, bool real);
 
-/* The same, and has u, the second tensor, t's context, shape and dtype and is it contiguous? */
+/* Whether u, the second tensor, is contiguous and has t's context, shape and dtype. If not, records
+ * the error. */
 bool cti_op_updates_with(ct_tensor *t, ct_tensor *u, const char *name);
 
-/* Do p, g and the first `states` states exist and agree in shape and dtype? */
+/* Whether p, g and the first `states` states exist and have one shape and dtype. If not, records
+ * the error. */
 bool cti_op_step_is_ready(const cti_op_step *step, int states, const char *name);
 void cti_op_step_wrote(const cti_op_step *step, int states);
 
-/* One parallel job for all gradients, which a profile calls `name`. It reads and writes each of so
- * many arrays as large as the gradients once. Each is divided into units of `unit` elements, the
- * last one shorter, and units are numbered through all gradients. The task gets a range of one
+/* One parallel job for all gradients, which a profile calls `name`. It reads or writes `arrays`
+ * arrays as large as the gradients once. Each gradient is divided into units of `unit` elements,
+ * the last one shorter, and units are numbered through all gradients. The task gets a range of one
  * gradient, `count` elements from element `at`; the range begins with unit number `first`. */
 typedef void cti_op_step_task(void *arg, const cti_op_step *step, int64_t first, int64_t at,
                               int64_t count);

@@ -2,8 +2,9 @@
 #include "../core/callback.h"
 #include "observe.h"
 
-/* Checks the inputs `given`. Sets in[i] to each or, for an op without CT_OP_STRIDED, to a dense
- * copy; wants[i] to whether its gradient is wanted, and *wanted to whether any is. */
+/* Checks the inputs `given`. Sets in[i] to the input or, for an op without CT_OP_STRIDED, to a
+ * dense copy of it; wants[i] to whether its gradient is wanted; and *wanted to whether any gradient
+ * is wanted. */
 static inline __attribute__((always_inline)) bool apply_prepare(ct_call *c, ct_tensor *const *given,
                                                                 ct_tensor **in, bool *wants,
                                                                 bool recording, bool *wanted) {
@@ -31,8 +32,8 @@ static inline __attribute__((always_inline)) bool apply_prepare(ct_call *c, ct_t
     return true;
 }
 
-/* Output k as a new handle of this op's frame: where forward returned an input, another tensor from
- * outside, or one tensor twice, a view of it. */
+/* Output k as a new handle of this op's frame: a view, if forward returned an input, another tensor
+ * from outside, or one tensor twice. */
 static inline ct_tensor *own_result(const ct_call *c, const cti_frame *frame, int k) {
     ct_tensor *out = c->outs[k];
     if (!out && c->n_outs == 1)
@@ -84,8 +85,8 @@ static bool has_gradient(const ct_call *c) {
     return real;
 }
 
-/* Runs the op in a frame. True: the outputs are in the outer scope. False, with an error recorded:
- * they are NULL. */
+/* Runs the op in a frame. The outputs are then in the outer scope, or NULL if false is returned
+ * with an error. */
 static inline __attribute__((always_inline)) bool apply_run(ct_call *c, ct_tensor *const *given,
                                                             ct_tensor **in, bool *wants, bool own) {
     ct_context *context = c->context;
@@ -115,7 +116,7 @@ apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs, ct_tensor
     ct_context *context = NULL;
     for (int i = 0; in && i < n && !context; i++)
         if (in[i]) context = cti_handle_context(in[i]);
-    if (!cti_ready(context)) { /* an input's context may be another, which has no error yet */
+    if (!cti_ready(context)) { /* another input's context may have no error yet */
         if (context) cti_tensors_in(in, n, context, op && op->name ? op->name : "apply");
         return false;
     }
@@ -151,7 +152,7 @@ apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs, ct_tensor
     return done;
 }
 
-/* Two copies of all above, so that the library's ops have no test for a callback on their way. */
+/* Two copies of the code above, so that calls of the library's ops do not test for a callback. */
 static bool apply_library(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
                           ct_tensor **outs) {
     return apply(op, in, n, attrs, outs, false);

@@ -130,7 +130,7 @@ static bool node_backward(cti_node *node, int *pending, bool retain_graph, cti_s
     if (!values_are_unchanged(node)) return false;
     enum { ON_STACK = 8 };
     ct_tensor *stack_grad[ON_STACK] = {0}, **grad = stack_grad, *cotangent[CT_MAX_OUTPUTS];
-    const int n = c->n; /* cti_node_release sets it to 0 */
+    const int n = c->n; /* a copy, because cti_node_release sets c->n to 0 */
     const size_t bytes = cti_bytes(n, sizeof *grad);
     if (n > ON_STACK) {
         grad = cti_take_zeroed(context, bytes);
@@ -165,15 +165,15 @@ static void clear_pending(cti_node *node, int *pending) {
     for (int k = 0; k < node->call.n_outs; k++) cti_grad_slot_empty(&node->slot[k]);
 }
 
-/* After a failure: clears what is pending, from `node` to older ones; false. It holds a reference
- * to the node it is at, since unreferencing one node may free older ones. */
+/* Clears the pending nodes after a failure, from `node` to older ones, and returns false. It holds
+ * a reference to the current node, because a reference that is dropped may free older nodes. */
 static bool backward_give_up(cti_node *node, int pending) {
     cti_node_ref(node);
     while (pending) {
         CTI_ASSERT(node);
         if (node->pending) {
             clear_pending(node, &pending);
-            node->refs--; /* not the last: this function holds one */
+            node->refs--; /* not the last reference, because this function holds one */
         }
         cti_node *older = node->prev;
         if (older) cti_node_ref(older);
@@ -184,7 +184,7 @@ static bool backward_give_up(cti_node *node, int pending) {
     return false;
 }
 
-/* A backward was left by a callback: as after a failure, for all that is on the tape. */
+/* Does the same for the whole tape after a callback has left a backward. */
 static void backward_give_up_left(ct_context *context) {
     int pending = 0;
     for (cti_node *node = context->tape_first; node; node = node->next) {
@@ -196,8 +196,9 @@ static void backward_give_up_left(ct_context *context) {
     if (pending) backward_give_up(context->tape_last, pending);
 }
 
-/* Runs backward of the pending nodes, from `node` to older ones. The span is the caller's, and this
- * is not inlined, so that GCC inlines node_backward: some 20 instructions a node. */
+/* Runs backward of the pending nodes, from `node` to older ones. The span belongs to the caller and
+ * this function is not inlined, so that GCC inlines node_backward, which saves some 20 instructions
+ * for each node. */
 __attribute__((noinline)) static bool run_pending(cti_node *node, int pending, bool retain_graph,
                                                   cti_span *span) {
     node->call.context->pending = &pending;
@@ -208,7 +209,7 @@ __attribute__((noinline)) static bool run_pending(cti_node *node, int pending, b
             if (!node_backward(node, &pending, retain_graph, span))
                 return backward_give_up(node, pending);
             clear_pending(node, &pending);
-            /* read only now, as node_backward may have freed older nodes, or put some here */
+            /* read only now, because node_backward may have freed older nodes or put some here */
             older = node->prev;
             cti_node_unref(node);
         } else {
@@ -249,14 +250,14 @@ static bool check_seed(ct_context *context, const ct_tensor *out, const ct_tenso
     return false;
 }
 
-/* Output i / 2, or for odd i its cotangent; NULL: there is none. */
+/* Output i / 2, or its cotangent if i is odd; NULL if there is none. */
 static const ct_tensor *seed_at(ct_tensor *const *outs, ct_tensor *const *cotangents, int64_t i) {
     ct_tensor *const *list = i % 2 ? cotangents : outs;
     return list ? list[i / 2] : NULL;
 }
 
-/* Whether outputs and cotangents are of the context; else the error is recorded in the contexts of
- * all. */
+/* Whether outputs and cotangents belong to the context. If not, the error is recorded in the
+ * contexts of all. */
 static bool are_seeds_in(ct_context *context, ct_tensor *const *outs, ct_tensor *const *cotangents,
                          int n) {
     const ct_tensor *bad = NULL;
@@ -286,14 +287,14 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     for (int i = 0; i < n; i++) {
         if (!check_seed(context, outs[i], cotangents ? cotangents[i] : NULL, i)) return false;
         cti_node *node = cti_node_of(outs[i]->slot);
-        if (node->moved) newest = context->tape_last; /* where it stands is not known */
+        if (node->moved) newest = context->tape_last; /* its place on the tape is not known */
         else if (!newest || node->sequence > newest->sequence) newest = node;
     }
     if (!cti_enter(context)) return false;
     const char *outer_op = context->op;
     context->op = "backward";
     cti_frame frame;
-    cti_span span; /* of the node that is running */
+    cti_span span; /* the span of the running node */
     cti_frame_open(context, &frame, true);
     context->backward = "backward";
     context->give_up_backward = backward_give_up_left;
@@ -322,7 +323,7 @@ bool ct_backward(ct_tensor *loss) {
 
 /* ---- leaves and gradients ---- */
 
-/* A parameter of bf16 by its name. */
+/* Names a parameter of bf16. */
 static ct_tensor *refuse_dtype(const ct_tensor *t) {
     char buffer[CTI_NAME_SIZE];
     const bool named = t->parameter && t->namer;

@@ -8,7 +8,7 @@ static int64_t nan_in_row(const ct_tensor *t, int64_t offset, int64_t n, int64_t
     return -1;
 }
 
-/* Whether a tensor has a NaN; *index is that of the first one. */
+/* Whether a tensor has a NaN; *index is the index of the first. */
 static bool find_nan(const ct_tensor *t, ct_shape *index) {
     if (!t || !t->storage || !cti_is_real(t->dtype)) return false;
     cti_strided_loop loop;
@@ -29,9 +29,9 @@ static bool find_nan(const ct_tensor *t, ct_shape *index) {
     return false;
 }
 
-/* Whether the call, whose frame is still open, was made by another op's forward or backward. What
- * that one returns is searched when it is done. In ct_recompute's second run calls are recorded,
- * and those of a backward are not. */
+/* Whether another op's forward or backward made the call, whose frame is still open. The results of
+ * that op are searched when it has returned. Calls in ct_recompute's second run are recorded, and
+ * calls of a backward are not, which tells them apart. */
 static bool is_part_of_an_op(const ct_context *context) {
     const bool in_forward = context->running && context->running->call;
     return in_forward || (context->backward && context->frame->outer->no_grad);
@@ -54,7 +54,8 @@ bool cti_debug_result(const ct_call *call) {
         call->op->name, SHAPE(at), SHAPE(call->outs[made]->shape));
 }
 
-/* The same for a slot's sum. Of a partial one, the range that is not written yet is left out. */
+/* Whether a slot's sum has a NaN. The range of a partial slot that is not written yet is left out.
+ */
 static bool find_nan_gathered(const cti_grad_slot *slot, ct_shape *index) {
     const ct_tensor *t = slot->sum;
     const int64_t start = slot->start, end = slot->end;

@@ -35,8 +35,8 @@ static uint64_t sum_of_f64(const char *data, int64_t n, uint64_t first) {
     return sum;
 }
 
-/* The same of bits, of which none stand for a NaN. Each size has a loop of its own, which the
- * compiler makes vector code of. */
+/* Sums of dtypes in which no bits stand for a NaN. Each size has its own loop, of which the
+ * compiler makes vector code. */
 static uint64_t sum_of_i64(const char *data, int64_t n, uint64_t first) {
     uint64_t sum = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -89,7 +89,7 @@ static void add_elements(void *arg, int64_t begin, int64_t end, int worker) {
     atomic_fetch_add(&v->sum, sum_of(dtype, data, end - begin, (uint64_t)begin));
 }
 
-/* A strided tensor by its rows, through a small buffer. */
+/* The sum of a strided tensor, whose rows are copied into a small buffer. */
 static uint64_t sum_of_rows(const ct_tensor *t) {
     enum { CHUNK = 256 };
     uint64_t buffer[CHUNK], sum = 0;

@@ -6,7 +6,7 @@
 
 #include "../core/context.h"
 
-enum { CTI_FINGERPRINT = 17 }; /* of nothing */
+enum { CTI_FINGERPRINT = 17 }; /* the fingerprint of nothing */
 
 /* The fingerprint of what `print` stands for, followed by a number. */
 static inline uint64_t cti_fingerprint_add(uint64_t print, uint64_t number) {

@@ -6,7 +6,7 @@
 
 static bool is_leaf(const cti_grad_slot *slot) { return !cti_node_of(slot)->call.op; }
 
-/* Zeros in [start, end) of a dim of a row-major tensor. */
+/* Writes zeros into [start, end) of a dim of a row-major tensor. */
 static void write_zeros(ct_tensor *t, int dim, int64_t start, int64_t end) {
     const int64_t size = t->shape.dim[dim],
                   inner = t->stride[dim] * (int64_t)cti_dtype_size(t->dtype);
@@ -21,9 +21,9 @@ void cti_grad_slot_write_rest(cti_grad_slot *slot) {
     slot->start = slot->end = 0;
 }
 
-/* A handle for the slot to own, in no scope: grad itself if the frame of this backward owns it,
- * else a view of it. If ct_grad will show it (`shown`), it must also be row-major and the only
- * holder of its memory; a grad that is not is copied. */
+/* Returns a handle that the slot owns and no scope: grad if the frame of this backward owns it,
+ * otherwise a view of it. If ct_grad will show the handle (`shown`) it must be row-major and the
+ * only holder of its memory, so another grad is copied. */
 static ct_tensor *move_in(ct_tensor *grad, const cti_frame *frame, bool shown) {
     if (grad->frame != frame || grad->slot || (shown && !cti_tensor_is_sole(grad))) {
         ct_tensor *from = grad;
@@ -36,8 +36,8 @@ static ct_tensor *move_in(ct_tensor *grad, const cti_frame *frame, bool shown) {
     return grad;
 }
 
-/* Gives sum the memory of `from`, a row-major tensor, and ends `from`. The handle `sum` stays, as a
- * caller of ct_grad may have it. */
+/* Gives sum the memory of `from`, a row-major tensor, and ends `from`. The handle `sum` stays,
+ * because a caller of ct_grad may have it. */
 static void replace_memory(ct_tensor *sum, ct_tensor *from) {
     CTI_ASSERT(from->contiguous && from->dtype == sum->dtype);
     CTI_ASSERT(cti_shape_same(&from->shape, &sum->shape));
@@ -50,7 +50,7 @@ static void replace_memory(ct_tensor *sum, ct_tensor *from) {
     cti_tensor_free(from);
 }
 
-/* sum += grad: in place where nothing else holds sum's memory. */
+/* sum += grad, in place if nothing else holds sum's memory. */
 static bool accumulate(ct_tensor *sum, const ct_tensor *grad) {
     if (!cti_tensor_is_sole(sum)) {
         ct_tensor *copy = cti_tensor_new(grad->context, grad->dtype, grad->shape);
@@ -89,7 +89,7 @@ static cti_grad_slot *input_slot(const ct_call *call, int i) {
     return ((const cti_node *)call)->edge[i];
 }
 
-/* As cti_grad_writable, but the slot may stay PARTIAL. */
+/* Does the work of cti_grad_writable, but may leave the slot PARTIAL. */
 static ct_tensor *lend(const ct_call *call, int i, bool *add) {
     const ct_tensor *in = call->in[i];
     cti_grad_slot *slot = input_slot(call, i);
@@ -133,8 +133,8 @@ ct_tensor *cti_grad_writable_onto(const ct_call *call, int i, ct_tensor **base) 
     return sum;
 }
 
-/* If [start, end) of the dim is at an end of the range that is not written yet, marks it as written
- * and returns true: the slice can be stored, not added. Else makes the slot FULL. */
+/* Returns true if [start, end) of the dim is at an end of the range that is not written yet. It
+ * then counts as written, and the slice can be stored, not added. Otherwise makes the slot FULL. */
 static bool claim_slice(cti_grad_slot *slot, int dim, int64_t start, int64_t end) {
     CTI_ASSERT(start <= end && end <= slot->sum->shape.dim[dim]);
     const bool same = dim == slot->dim;
@@ -178,11 +178,12 @@ bool cti_grad_accumulate_slice(const ct_call *call, int i, int dim, int64_t star
 ct_tensor *cti_saved_writable(const ct_call *call, int k) {
     cti_node *node = (cti_node *)call;
     ct_tensor *saved = call->saved[k];
-    CTI_ASSERT(saved && saved->storage); /* not taken in this backward already */
+    CTI_ASSERT(saved && saved->storage); /* no earlier call in this backward has taken it */
     if (node->last && cti_tensor_is_sole(saved)) {
         ct_tensor *taken = cti_tensor_view(saved, saved->data, saved->shape, NULL);
         if (!taken) return NULL;
-        node->special |= CTI_NODE_RELEASED; /* even if this backward fails, it cannot run again */
+        /* the node cannot run again, even if this backward fails */
+        node->special |= CTI_NODE_RELEASED;
         cti_storage_unref(call->context, saved->storage);
         saved->storage = NULL;
         return taken;

@@ -25,16 +25,16 @@
 #include "../core/context.h"
 
 struct cti_grad_slot {
-    ct_tensor *sum;      /* no scope owns it */
-    int64_t start, end;  /* PARTIAL if start < end: the indices that are not written yet */
-    int dim;             /* the dim of start and end */
-    int lent;            /* how often the running backward has borrowed sum and not returned it */
-    bool fresh;          /* sum was made for the first of these loans: undefined until returned */
-    bool retain;         /* ct_retain_grad of an op's output */
-    unsigned char index; /* of the output, and of this slot in its node */
-    /* of a leaf: a number that the context's cti_backward_watch has given it; 0: none */
+    ct_tensor *sum;     /* the gradient so far; no scope owns this handle */
+    int64_t start, end; /* the indices of dim that are not written yet; PARTIAL if start < end */
+    int dim;            /* the dim along which slices are written */
+    int lent;           /* loans of sum that the running backward has not returned */
+    bool fresh;  /* sum was made for the first of these loans and is undefined until its return */
+    bool retain; /* ct_retain_grad was called for an op's output */
+    unsigned char index; /* the output's number, and this slot's place in its node */
+    /* the number that the context's cti_backward_watch has given to a leaf; 0 if none */
     unsigned watched;
-    ct_tensor *retained; /* with retain: what ct_grad shows */
+    ct_tensor *retained; /* the gradient that ct_grad shows if `retain` is set */
 };
 
 static inline bool cti_grad_slot_is_partial(const cti_grad_slot *slot) {
@@ -54,14 +54,15 @@ static inline void cti_grad_slot_assert(const cti_grad_slot *slot) {
 /* ---- for backward.c ---- */
 
 /* Adds a gradient to the slot. `frame` is the frame of the op's backward: its tensors can be moved
- * in without a copy. False: out of memory, recorded. */
+ * in without a copy. Returns false with an error if memory is short. */
 bool cti_grad_slot_receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame *frame);
 
 void cti_grad_slot_write_rest(cti_grad_slot *slot);
 static inline void cti_grad_slot_fill(cti_grad_slot *slot) { /* PARTIAL becomes FULL */
     if (cti_grad_slot_is_partial(slot)) cti_grad_slot_write_rest(slot);
 }
-/* Adds the sum to `retained`, for ct_retain_grad. False: out of memory, recorded. */
+/* Adds the sum to `retained`, for ct_retain_grad. Returns false with an error if memory is short.
+ */
 bool cti_grad_slot_retain(cti_grad_slot *slot, const cti_frame *frame);
 static inline void cti_grad_slot_empty(cti_grad_slot *slot) {
     if (slot->sum) cti_tensor_free(slot->sum);
@@ -78,27 +79,31 @@ static inline void cti_grad_slot_end_loans(cti_grad_slot *slot) {
 
 /* ---- for the backward of the library's ops ---- */
 
-/* For inputs whose gradient is wanted. NULL or false: out of memory, recorded. */
+/* These functions serve inputs whose gradient is wanted. They return NULL or false with an error if
+ * memory is short. */
 
-/* A row-major tensor of in[i]'s shape, to write in[i]'s gradient to and to return as grad[i]: the
- * slot's sum if nothing else holds its memory, else a new one. If *accumulate is set, the gradient
- * must be added to what it holds; else every element must be written. Finish writing before the
- * next call, as two inputs may share a slot. */
+/* Returns a row-major tensor of in[i]'s shape. The op writes in[i]'s gradient into it and returns
+ * it as grad[i]. It is the slot's sum if nothing else holds the sum's memory, otherwise a new
+ * tensor. If *accumulate is set the gradient must be added to the elements, otherwise every element
+ * must be written. The op finishes writing before its next call, because two inputs may have one
+ * slot. */
 ct_tensor *cti_grad_writable(const ct_call *call, int i, bool *accumulate);
 
-/* As cti_grad_writable, for a backward that reads the sum so far from *base and writes base +
- * gradient in one pass. *base is row-major: the returned tensor itself, or, if others still hold
- * the sum's old memory, a view of that. NULL: no sum so far, every element must be written. */
+/* Does the same for a backward that reads the sum so far from *base and writes base + gradient in
+ * one pass. *base is row-major: it is the returned tensor, or a view of the sum's old memory if
+ * something else still holds that. *base is NULL if there is no sum so far; then every element must
+ * be written. */
 ct_tensor *cti_grad_writable_onto(const ct_call *call, int i, ct_tensor **base);
 
-/* For the backward of a slice: adds g to indices [start, start + length) of a dim of in[i]'s
- * gradient, and sets grad[i]. If slices come in the order of their indices (either way), they fill
- * the gradient without zeros being written first. */
+/* Adds g, the cotangent of a slice, to indices [start, start + length) of a dim of in[i]'s
+ * gradient, and sets grad[i]. Slices that come in the order of their indices (either way) fill the
+ * gradient, and no zeros are written first. */
 bool cti_grad_accumulate_slice(const ct_call *call, int i, int dim, int64_t start, int64_t length,
                                const ct_tensor *g, ct_tensor **grad);
 
-/* saved[k] as a row-major tensor that may be overwritten or returned as a gradient: its own memory
- * if this is the last backward and nothing else holds it, else a copy. Once in a backward. */
+/* Returns saved[k] as a row-major tensor that may be overwritten or returned as a gradient. It has
+ * the saved memory if this is the last backward and nothing else holds that memory, otherwise a
+ * copy. An op calls this once in a backward. */
 ct_tensor *cti_saved_writable(const ct_call *call, int k);
 
 #endif

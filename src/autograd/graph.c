@@ -1,6 +1,6 @@
-/* The recorded graph as text and for Graphviz, in two passes along the tape: from the root to older
- * nodes, which numbers the nodes that are reached, and back, which writes them. There is no
- * recursion, and a graph_entry of 24 bytes for each node.
+/* The recorded graph as text and for Graphviz, in two passes along the tape: from the root to
+ * older nodes, which numbers the nodes that are reached, and back, which writes them. There is no
+ * recursion, and each node takes a graph_entry of 24 bytes.
  *
  * A node does not hold its result. Its values are those of any tensor that is alive and has them: a
  * handle in an open scope, a leaf's tensor, or what the node or a user of the result has saved for
@@ -9,12 +9,13 @@
 #include "../core/summary.h"
 #include "tape.h"
 
-/* Of one node. */
+/* The entry of one node. */
 typedef struct {
-    /* the saved tensor of an op that reads its output, for shape and dtype; NULL of the root */
+    /* a tensor with the output's shape and dtype, which a node that reads it has saved; NULL in the
+     * root's entry */
     const ct_tensor *saved;
-    int64_t id;    /* in the text, from 1, ops and leaves separately; 0: not written yet */
-    int64_t first; /* of its outputs, in `value`; 0: not numbered yet */
+    int64_t id;    /* the number in the text, from 1, of ops or of leaves; 0 if not written yet */
+    int64_t first; /* the number of the first output, in `value`; 0 if not numbered yet */
 } graph_entry;
 
 typedef struct {
@@ -22,12 +23,13 @@ typedef struct {
     FILE *file;
     bool dot;
     ct_graph_opts opts;
-    cti_node *root, *oldest;                /* the first and last op that are reached */
-    int64_t count;                          /* of nodes that are reached, with leaves */
-    graph_entry *of;                        /* [count], of node n at n->number - 1 */
-    const ct_tensor **value;                /* [1 + outputs] with opts.values; NULL: not kept */
-    int64_t outputs;                        /* of all nodes; each has a number from 1 */
-    int64_t op_ids, leaf_ids, constant_ids; /* the last ones given */
+    cti_node *root, *oldest; /* the first and last op that are reached */
+    int64_t count;           /* the number of nodes that are reached, leaves included */
+    graph_entry *of;         /* [count] the entry of node n is at n->number - 1 */
+    const ct_tensor *
+        *value; /* [1 + outputs] if opts.values: the tensor with the values; NULL if not kept */
+    int64_t outputs; /* the number of outputs of all nodes, which are numbered from 1 */
+    int64_t op_ids, leaf_ids, constant_ids; /* the last numbers that were given */
 } graph;
 
 /* ---- the first pass ---- */
@@ -93,8 +95,8 @@ static const ct_tensor *type_of(const graph *g, const graph_entry *w) {
 
 /* ---- values and gradients ---- */
 
-/* Two lines of a label at most, each behind its "\n". Returns whether all that is shown is finite.
- */
+/* Writes at most two lines of a label, each behind its "\n". Returns whether all shown numbers are
+ * finite. */
 static bool put_value(const graph *g, const ct_tensor *value, const char *name) {
     if (!g->opts.values) return true;
     fprintf(g->file, "\\n%s", name);
@@ -109,7 +111,7 @@ static bool put_value(const graph *g, const ct_tensor *value, const char *name) 
 
 static bool put_grad(const graph *g, const cti_grad_slot *slot, const char *name) {
     const ct_tensor *grad = cti_node_of(slot)->call.op ? slot->retained : slot->sum;
-    /* a sum that is lent to the backward that is running may be undefined still */
+    /* a sum that is lent to the running backward may still be undefined */
     if (!g->opts.grads || !grad || slot->lent) return true;
     const cti_summary summary = cti_summarize(grad);
     fprintf(g->file, "\\n%s|grad| ", name);
@@ -119,7 +121,7 @@ static bool put_grad(const graph *g, const cti_grad_slot *slot, const char *name
     return summary.finite == grad->numel;
 }
 
-/* Of each output of a node. */
+/* Writes the lines of each output of a node. */
 static bool put_outputs(const graph *g, const cti_node *node) {
     bool finite = true;
     for (int k = 0; k < node->call.n_outs; k++) {
@@ -182,8 +184,8 @@ static void put_input(graph *g, const cti_node *node, int i, int64_t to) {
     }
 }
 
-/* The shape of a single output; only the number of several, as `saved` does not say whose shape it
- * is. */
+/* Writes the shape of a single output, but of several only their number, because `saved` does not
+ * say which output has its shape. */
 static void put_result(const graph *g, const cti_node *node) {
     if (node->call.n_outs > 1) fprintf(g->file, "%d outputs", node->call.n_outs);
     else put_type(g->file, type_of(g, &g->of[node->number - 1]));
@@ -282,7 +284,7 @@ static void number_outputs(graph *g, const cti_node *node) {
     g->outputs += node->call.n_outs;
 }
 
-/* Allocates; false: out of memory, recorded. */
+/* Allocates and fills the entries. Returns false with an error if memory is short. */
 static bool graph_prepare(graph *g) {
     ct_context *context = g->tensor->context;
     g->of = cti_take_zeroed(context, cti_bytes(g->count, sizeof *g->of));

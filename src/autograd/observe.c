@@ -18,8 +18,8 @@ static bool is_view_of_one(const ct_tensor *out, ct_tensor *const *given, int n)
     return is;
 }
 
-/* Bytes that the call has made and read. An op that returns only views of its inputs has read
- * none. */
+/* Counts the bytes that the call has made and read. An op that returns only views of its inputs has
+ * read none. */
 static void measure_call(cti_span *span, const ct_call *c, ct_tensor *const *given) {
     for (int k = 0; k < c->n_outs; k++)
         if (!is_view_of_one(c->outs[k], given, c->n)) span->made += cti_profile_bytes(c->outs[k]);
@@ -29,7 +29,7 @@ static void measure_call(cti_span *span, const ct_call *c, ct_tensor *const *giv
         if (given[i]) span->bytes += cti_profile_bytes(given[i]);
 }
 
-/* Bytes that its node keeps. Parameters are there anyway. */
+/* Counts the bytes that the node keeps, without parameters, which exist anyway. */
 static void measure_node(cti_span *span, cti_node *node, ct_tensor *const *given) {
     for (int i = 0; i < node->saved_count; i++) {
         const bool is_parameter = i < node->call.n && given[i] && given[i]->parameter;

@@ -12,9 +12,9 @@
  * they would have had without ct_recompute. So there is no backward inside a backward, and every
  * sum of gradients has the same terms in the same order: the same bits.
  *
- * Running the first time with recording on costs no more memory at its peak than the second run
- * will, and it tells whether the result has a gradient, and through which leaves and results of
- * outside (parameters, most often) gradients will leave. */
+ * The first run records too. At its peak that takes no more memory than the second run will. It
+ * shows whether the result has a gradient, and which leaves and outside results (mostly
+ * parameters) fn uses. */
 #include "recompute.h"
 #include "../core/callback.h"
 #include "fingerprint.h"
@@ -26,12 +26,12 @@
 typedef struct {
     ct_fn fn;
     void *arg;
-    bool copied; /* arg is `copy` */
-    int n;       /* inputs of fn; of the node, those behind them are used by fn besides */
-    ct_rng rng;  /* as the first run has found it */
+    bool copied; /* fn is given `copy`, not `arg` */
+    int n; /* the number of fn's inputs; the node's later inputs are outside tensors that fn uses */
+    ct_rng rng; /* the generator's state before the first run */
     ct_matmul_precision matmul;
-    uint64_t values; /* fingerprint of the first run's result */
-    uint64_t graph;  /* fingerprint of the nodes by which the first run computed it */
+    uint64_t values; /* the fingerprint of the first run's result */
+    uint64_t graph;  /* the fingerprint of the nodes by which the first run computed its result */
     _Alignas(16) char copy[CTI_RECOMPUTE_ARG];
 } recompute_attrs;
 
@@ -53,7 +53,7 @@ static ct_tensor *run_function(ct_context *context, const recompute_attrs *a, ct
     const cti_running running = {.outer = context->running, .given = in, .n = a->n, .frame = frame};
     context->running = &running;
     run_call call = {.of = a, .in = in};
-    if (a->copied) call_fn(&call); /* the library's own */
+    if (a->copied) call_fn(&call); /* fn is the library's own */
     else cti_callback_run(context, "function", "recompute", call_fn, &call);
     ct_tensor *y = call.y;
     context->running = running.outer;
@@ -64,12 +64,12 @@ static ct_tensor *run_function(ct_context *context, const recompute_attrs *a, ct
 
 /* ---- what a run has recorded ---- */
 
-/* The nodes that a result was computed by in a run are inside; all others that these have edges to
- * are outside. While the tape is walked along, nodes inside are numbered from 1 on in the order in
- * which they are reached, and the number of a node outside has a bit for each of its slots that is
- * known. */
+/* The nodes by which a run computed its result are inside; other nodes to which these have edges
+ * are outside. During a walk along the tape the nodes inside are numbered from 1 in the order in
+ * which the walk reaches them, and the number of a node outside has a bit for each of its known
+ * slots. */
 typedef struct {
-    uint64_t mark; /* sequence of the last node before the run */
+    uint64_t mark; /* the sequence of the last node before the run */
     const cti_frame *frame;
 } recompute_extent;
 
@@ -77,7 +77,8 @@ static bool is_inside_run(const cti_grad_slot *slot, recompute_extent e) {
     return cti_node_of(slot)->sequence > e.mark;
 }
 
-/* Outside, or NULL: a leaf that the run has made and that ends with it. */
+/* The slot if it is outside. NULL if it is inside, or belongs to a leaf that the run made and that
+ * ends with the run. */
 static cti_grad_slot *outside(cti_grad_slot *slot, recompute_extent e) {
     const cti_node *node = slot ? cti_node_of(slot) : NULL;
     if (!node || node->sequence > e.mark) return NULL;
@@ -92,15 +93,15 @@ static bool is_known(const cti_grad_slot *slot) {
 static void know(const cti_grad_slot *slot) { cti_node_of(slot)->number |= 1 << slot->index; }
 static void forget(const cti_grad_slot *slot) { cti_node_of(slot)->number &= ~(1 << slot->index); }
 
-/* The next older node inside; NULL: none. */
+/* The next older node inside, or NULL. */
 static cti_node *next_inside(const cti_node *node, recompute_extent e) {
     cti_node *older = node->prev;
     while (older && older->sequence > e.mark && !older->number) older = older->prev;
     return older && older->sequence > e.mark ? older : NULL;
 }
 
-/* Reaches the nodes inside, and gets to know the slots outside. Returns how many of these were not
- * known before. */
+/* Collects the nodes that fn recorded and the outside slots that they use. Returns the number of
+ * slots that were not known before. */
 static int64_t collect_nodes(const ct_tensor *y, recompute_extent e) {
     CTI_ASSERT(is_inside_run(y->slot, e) && !cti_node_of(y->slot)->number);
     int64_t found = 0;
@@ -119,8 +120,8 @@ static int64_t collect_nodes(const ct_tensor *y, recompute_extent e) {
 }
 
 /* Fingerprint of one input of a node inside. A gradient goes on to another node inside, or to a
- * slot outside, which is the same in both runs. Other inputs are constants: backward reads the
- * values of those that were saved. */
+ * slot outside, which is the same in both runs. Other inputs are constants, and backward reads the
+ * values of the saved ones. */
 static uint64_t print_input(uint64_t print, const ct_tensor *in, cti_grad_slot *edge,
                             recompute_extent e) {
     if (!in) return cti_fingerprint_add(print, 0);
@@ -166,7 +167,8 @@ static void add_input(cti_node *node, int i, const ct_tensor *tensor, cti_grad_s
     if (slot) cti_node_ref(cti_node_of(slot));
 }
 
-/* Adds the inputs of fn. One that is given twice is saved once, so that fn sees that again. */
+/* Adds the inputs of fn. An input that is given twice is saved once, so that the second run is
+ * given one tensor twice, too. */
 static void add_given(cti_node *node, ct_tensor *const *in, int n) {
     ct_tensor **saved = (ct_tensor **)node->call.in;
     for (int i = 0; i < n; i++) {
@@ -180,8 +182,8 @@ static void add_given(cti_node *node, ct_tensor *const *in, int n) {
     }
 }
 
-/* Adds a slot outside that fn has used. Of a leaf the tensor is saved, so that a change of it in
- * place is found; of a result what `used`, the input of a node inside, has of it. */
+/* Adds a slot outside that fn has used. A leaf's tensor is saved, so that a change of it in place
+ * is found. For a result the node saves the values that `used` has, the input of a node inside. */
 static void add_outside(cti_node *node, int i, cti_grad_slot *slot, const ct_tensor *used) {
     const cti_node *from = cti_node_of(slot);
     if (!from->call.op && from->owner) {
@@ -200,8 +202,8 @@ static void add_outside(cti_node *node, int i, cti_grad_slot *slot, const ct_ten
     cti_node_ref(cti_node_of(slot));
 }
 
-/* Walks along again: adds the slots that are still known to the node, from input n on, and forgets
- * all. node NULL: only forgets. */
+/* Walks along the tape again: adds the known slots to the node, from input n on, and forgets them.
+ * If node is NULL it only forgets. */
 static void add_all_outside(cti_node *node, const ct_tensor *y, recompute_extent e, int n) {
     cti_node *next;
     for (cti_node *inside = cti_node_of(y->slot); inside; inside = next) {
@@ -217,7 +219,7 @@ static void add_all_outside(cti_node *node, const ct_tensor *y, recompute_extent
     CTI_ASSERT(!node || n == node->call.n);
 }
 
-/* Gets to know the slots outside but for those of the inputs; returns how many. */
+/* Collects the outside slots that are not inputs of fn. Returns their number. */
 static int64_t collect_others(const ct_tensor *y, recompute_extent e, ct_tensor *const *in, int n) {
     for (int i = 0; i < n; i++)
         if (in[i] && in[i]->slot) know(in[i]->slot);
@@ -227,8 +229,8 @@ static int64_t collect_others(const ct_tensor *y, recompute_extent e, ct_tensor 
     return others;
 }
 
-/* Records the node that stands for all nodes inside, and makes y its result. Nothing is known while
- * it allocates: on_error may draw a graph, which needs the numbers too. */
+/* Records the node that stands for all nodes inside, and makes y its result. No slot is known
+ * during the allocation, because on_error may draw a graph, which uses the numbers, too. */
 static cti_node *record_recompute(ct_context *context, recompute_attrs *a, ct_tensor *const *in,
                                   ct_tensor *y, recompute_extent e) {
     const int64_t others = collect_others(y, e, in, a->n);
@@ -266,7 +268,7 @@ static void observe_recompute(cti_node *node, ct_tensor *const *in, int n, ct_te
     cti_span_shapes(context, span, in, n, &y, 1);
 }
 
-/* Changes in place of all inputs so far. */
+/* The number of changes in place of all inputs so far. */
 static uint64_t writes_to(ct_tensor *const *in, int n) {
     uint64_t writes = 0;
     for (int i = 0; i < n; i++)
@@ -274,8 +276,8 @@ static uint64_t writes_to(ct_tensor *const *in, int n) {
     return writes;
 }
 
-/* Whether a leaf was changed in place after a node of this run has used it. One that is strided is
- * left out, as the node may have used a copy. */
+/* Whether a leaf was changed in place after a node of this run has used it. A strided leaf is left
+ * out, because the node may have used a copy. */
 static bool wrote_to_leaf(const ct_context *context, recompute_extent e) {
     bool wrote = false;
     for (const cti_node *node = context->tape_last; node && node->sequence > e.mark;
@@ -298,7 +300,8 @@ static ct_tensor *first_run(ct_context *context, recompute_attrs *a, ct_tensor *
     context->draft = true;
     ct_tensor *y = run_function(context, a, in, frame);
     context->draft = draft;
-    /* nothing inside has a gradient, or fn returns a tensor of outside: as without ct_recompute */
+    /* if nothing inside has a gradient, or fn returns an outside tensor, there is nothing to
+     * recompute */
     if (!y || !y->slot || !is_inside_run(y->slot, e)) return y;
     if (writes_to(in, a->n) != writes || wrote_to_leaf(context, e))
         return ct_fail(context, CT_ERR_GRAD,
@@ -341,7 +344,8 @@ ct_tensor *ct_recompute(ct_fn fn, void *arg, ct_tensor *const *in, int n) {
 
 /* ---- the second run ---- */
 
-/* A handle for input i, with its gradient going to the slot it had. A leaf is itself again. */
+/* A handle for input i, whose gradient goes to the slot of the first run. For a leaf it is the
+ * leaf. */
 static ct_tensor *input_again(const cti_node *node, int i) {
     ct_tensor *saved = node->call.in[i];
     cti_grad_slot *slot = node->edge[i];
@@ -382,7 +386,7 @@ static ct_tensor *run_again(const cti_node *node, cti_frame *frame) {
     return y;
 }
 
-/* Runs fn again. An error in it is held until it says so. */
+/* Runs fn again. An error of fn is held until its text names the second run. */
 static ct_tensor *second_run(const cti_node *node, cti_frame *frame) {
     ct_context *context = node->call.context;
     const bool held = context->held;
@@ -414,8 +418,8 @@ static bool is_same(const ct_tensor *y, const ct_tensor *cotangent, recompute_ex
     return true;
 }
 
-/* Whether each leaf that the first run used has the storage that it had then, as far as the leaf is
- * still there. (Changes in place are found as for any node.) */
+/* Whether each leaf that the first run used, and that still exists, has the storage that it had
+ * then. (Changes in place are found as for any node.) */
 static bool leaves_have_their_storage(const cti_node *node) {
     for (int i = 0; i < node->call.n; i++) {
         const cti_node *from = node->edge[i] ? cti_node_of(node->edge[i]) : NULL;
@@ -429,8 +433,8 @@ static bool leaves_have_their_storage(const cti_node *node) {
     return true;
 }
 
-/* Forgets the slots that the nodes inside have edges to. Returns how many of the node's slots are
- * not among them; those of fn's inputs, which it need not use, are not counted. */
+/* Forgets the slots to which the nodes inside have edges. Returns the number of the node's slots
+ * that are not among them, without the slots of fn's inputs, which fn need not use. */
 static int64_t forget_used(const cti_node *node, const ct_tensor *y, recompute_extent e) {
     const recompute_attrs *a = node->call.attrs;
     int64_t unused = 0;
@@ -445,8 +449,8 @@ static int64_t forget_used(const cti_node *node, const ct_tensor *y, recompute_e
     return unused;
 }
 
-/* Records in what the second run differs from the first; false. `others` tensors with a gradient
- * were used by the second run only, `unused` by the first only. */
+/* Records how the second run differs from the first, and returns false. `others` tensors with a
+ * gradient were used by the second run only, `unused` by the first only. */
 static bool refuse_run(ct_context *context, int64_t others, int64_t unused, bool same_values) {
     if (others)
         return ct_fail(context, CT_ERR_GRAD,
@@ -465,9 +469,9 @@ static bool refuse_run(ct_context *context, int64_t others, int64_t unused, bool
                                : "returned other values");
 }
 
-/* Moves the nodes inside to the older side of this one, if they are those of the first run. Where
- * their edges lead is older still, or the loop of backward would not come to it: that is so for
- * what the first run has used. */
+/* Moves the nodes inside to the older side of this node if they equal those of the first run. Their
+ * edges lead to nodes that are older still, because the first run has used these, so the loop of
+ * backward reaches them. */
 static bool move_nodes(cti_node *node, const ct_tensor *y, recompute_extent e) {
     const recompute_attrs *a = node->call.attrs;
     for (int i = 0; i < node->call.n; i++)
@@ -489,11 +493,11 @@ static bool move_nodes(cti_node *node, const ct_tensor *y, recompute_extent e) {
 }
 
 static bool recompute_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
-    (void)grad; /* c->wants says that none is wanted */
+    (void)grad; /* no gradient is wanted, as c->wants says */
     cti_node *node = (cti_node *)c;
     cti_frame frame;
     cti_frame_open(c->context, &frame, false);
-    frame.no_grad = false; /* although the frame of backward around it records nothing */
+    frame.no_grad = false; /* the frame of backward around this one records nothing */
     const recompute_extent e = {.mark = c->context->sequence, .frame = &frame};
     ct_tensor *y = leaves_have_their_storage(node) ? second_run(node, &frame) : NULL;
     const bool done = y && is_same(y, cotangents[0], e) && move_nodes(node, y, e) &&

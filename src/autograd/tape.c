@@ -45,8 +45,9 @@ static bool can_save(const ct_call *c, const ct_tensor *saved) {
            cti_tensor_has_values(saved, c->op->name);
 }
 
-/* A node of c's op that is not on the tape, with room for its arrays: in, edge, wants, the saved
- * tensors and the slots are undefined. attrs is copied. NULL: out of memory, recorded. */
+/* Makes a node of c's op that is not on the tape, with room for its arrays. Copies attrs and leaves
+ * in, edge, wants, the saved tensors and the slots undefined. Returns NULL with an error if memory
+ * is short. */
 static inline cti_node *new_node(const ct_call *c, size_t attrs_size, size_t saved, int n_outs) {
     const size_t n = (size_t)c->n, outs = (size_t)n_outs, attrs = aligned(attrs_size);
     const size_t per_input = sizeof(ct_tensor *) + sizeof(cti_grad_slot *) + sizeof(bool);

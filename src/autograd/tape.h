@@ -1,7 +1,7 @@
-/* The tape: nodes in the order they were recorded, but for those that recompute.c moves. A node is
- * one call of an op: the tensors that its backward may read, the grad slots of its outputs, and
- * pointers to the grad slots of its inputs. A leaf has a node with one slot and no op, which is not
- * on the tape. */
+/* The tape: the list of nodes in the order in which they were recorded, except those that
+ * recompute.c moves. A node is one call of an op. It has the tensors that its backward may read,
+ * the grad slots of its outputs, and pointers to the grad slots of its inputs. A leaf has a node
+ * with one slot and no op, and this node is not on the tape. */
 #ifndef CTI_AUTOGRAD_TAPE_H
 #define CTI_AUTOGRAD_TAPE_H
 
@@ -10,55 +10,57 @@
 #include "grad_slot.h"
 
 struct cti_node {
-    /* backward's argument; first, so that a ct_call * is its node. Of a leaf: a context, no op */
+    /* the argument of the op's backward. It is the first member, so that its address is the node's.
+     * A leaf's call has a context and no op */
     ct_call call;
-    cti_node *prev, *next; /* on the tape; of a freed node: next on context->to_free */
-    uint64_t sequence;     /* grows along the tape, but for nodes that were moved; of a leaf 0 */
+    cti_node *prev, *next; /* the neighbours on the tape; next also links context->to_free */
+    uint64_t sequence;     /* grows along the tape, except at moved nodes; a leaf has 0 */
     int64_t refs;
-    size_t bytes;          /* of this block */
-    bool pending;          /* a slot has a gradient to run backward on; holds a reference */
-    unsigned char special; /* a sum of the CTI_NODE_... below; mostly 0 */
-    bool last;             /* the backward that is running will release it */
-    /* one byte, as a fifth one would make each node longer */
+    size_t bytes;          /* size of this block */
+    bool pending;          /* a gradient waits in a slot for backward, which holds a reference */
+    unsigned char special; /* bits of CTI_NODE_..., mostly 0 */
+    bool last;             /* the running backward will release the node */
+    /* two flags in one byte, because a fifth byte would make each node longer */
     bool tainted : 1; /* debug mode: an input or an output had a NaN */
-    bool moved : 1;   /* by cti_tape_move */
+    bool moved : 1;   /* cti_tape_move has moved the node */
     int saved_count;
     union {
-        cti_grad_slot **edge; /* [call.n] the input's slot; NULL: no gradient is wanted */
-        /* of a leaf: its tensor; NULL: that has ended, or needs no gradient any more */
+        cti_grad_slot **edge; /* [call.n] the slots of the inputs; NULL if no gradient is wanted */
+        /* the tensor of a leaf; NULL if it has ended or requires no gradient any more */
         const ct_tensor *owner;
     };
-    ct_tensor *saved;     /* [saved_count] saved tensors: what call.in, outs and saved point to */
-    int number;           /* while graph.c or recompute.c walks along the tape; else 0 */
-    uint32_t mark;        /* cti_profile_mark when it was recorded; 0: no profile ran */
-    cti_grad_slot slot[]; /* [call.n_outs]; of a leaf one */
+    ct_tensor *saved; /* [saved_count] the saved tensors, to which call.in, outs and saved point */
+    int number;       /* 0, except while graph.c or recompute.c walks along the tape */
+    uint32_t mark;    /* cti_profile_mark at the recording; 0 if no profile ran */
+    cti_grad_slot slot[]; /* [call.n_outs] the slots of the outputs; a leaf has one */
 };
 enum {
-    CTI_NODE_RELEASED = 1, /* by a backward: saved tensors are gone */
-    CTI_NODE_OWN = 2       /* its op is the program's, whose backward is a callback */
+    CTI_NODE_RELEASED = 1, /* a backward has dropped the saved tensors */
+    CTI_NODE_OWN = 2       /* the op is the program's, so its backward is a callback */
 };
 _Static_assert(offsetof(cti_node, call) == 0, "a call's address is its node's");
 
-/* In ct_op.flags: what this op's backward puts on the tape may add to leaves after its node has
- * run: see recompute.h. */
+/* A flag of ct_op: nodes that this op's backward puts on the tape may add to leaves after the op's
+ * own node has run (recompute.h). */
 #define CTI_OP_HIDES_LEAVES (1u << 8)
-/* In ct_op.flags: the attributes are a struct without padding or pointers, so that two calls can be
- * compared by its bytes. */
+/* A flag of ct_op: the attributes are a struct without padding or pointers, so the bytes tell
+ * whether two calls are equal. */
 #define CTI_OP_EXACT_ATTRS (1u << 9)
 
-/* ct_apply and ct_apply_many for the library's own ops, whose forward and backward are no callbacks
- * of the program and return. */
+/* ct_apply and ct_apply_many for the library's own ops. Their forward and backward are no callbacks
+ * of the program, so they always return. */
 ct_tensor *cti_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs);
 bool cti_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
                     ct_tensor **outs);
 
-/* Told of each backward, to see which leaves have their whole gradient before it ends: a leaf does
- * when no node that is left has an edge to it. It takes no memory and records no error. */
+/* Functions that are called during each backward. By them a client sees which leaves have their
+ * whole gradient before the backward ends: a leaf has it when no node that has still to run has an
+ * edge to the leaf. The functions take no memory and record no error. */
 typedef struct cti_backward_watch cti_backward_watch;
 struct cti_backward_watch {
-    /* before the first node runs, with the whole tape there */
+    /* called before the first node runs; the tape is whole */
     void (*begin)(cti_backward_watch *watch, bool retain_graph);
-    /* a node has run, and added its gradients; its edges are there still */
+    /* called when a node has run and has added its gradients; its edges still exist */
     void (*ran)(cti_backward_watch *watch, const cti_node *node);
 };
 
@@ -66,33 +68,33 @@ static inline cti_node *cti_node_of(const cti_grad_slot *slot) {
     return (cti_node *)((char *)(slot - slot->index) - offsetof(cti_node, slot));
 }
 
-/* Whether a tensor that an op's forward or backward hands over has not ended and is of the call's
- * context; else the error is recorded in both contexts. `what` begins the error's text "... of
- * another context", which has that status. */
+/* Whether a tensor that an op's forward or backward returns has not ended and belongs to the call's
+ * context. If not, an error of this status is recorded in both contexts; `what` begins its text
+ * "... of another context". */
 bool cti_call_owns(const ct_call *call, const ct_tensor *tensor, ct_status status,
                    const char *what);
 
 /* Records a call as the newest node, and points the outputs to its slots. `given` are the inputs of
- * ct_apply. False, with an error recorded: out of memory, or a tensor that cannot be saved. */
+ * ct_apply. Returns false with an error if memory is short or a tensor cannot be saved. */
 bool cti_tape_record(const ct_call *call, ct_tensor *const *given);
 
 /* ---- for recompute.c, whose nodes have more edges than inputs ---- */
 
-/* A node of one output, with room for as many saved tensors as call->n, and not on the tape: in,
- * edge, wants, saved and slot are undefined. call->attrs is copied. NULL: out of memory, recorded.
- */
+/* Makes a node of one output that is not on the tape, with room for call->n saved tensors. It
+ * copies call->attrs and leaves in, edge, wants, saved and slot undefined. Returns NULL with an
+ * error if memory is short. */
 cti_node *cti_tape_node(const ct_call *call);
-/* Makes a saved tensor, with the values. */
+/* Makes a saved tensor that holds the values. */
 void cti_tape_save(ct_tensor *to, const ct_tensor *tensor);
-/* Puts it on the tape as the newest node. */
+/* Puts a node on the tape as the newest. */
 void cti_tape_append(cti_node *node);
-/* Moves a node along the tape to the older side of another. */
+/* Moves a node along the tape to the older side of `before`. */
 void cti_tape_move(cti_node *node, cti_node *before);
 
 /* ---- nodes ---- */
 
-/* The order of the tape, for asserts. A leaf is not on the tape; of a node that was moved, or of
- * one beside it, the sequence does not tell. */
+/* The order of the tape, for asserts. A leaf is not on the tape; the sequence of a moved node does
+ * not tell its place. */
 static inline bool cti_node_may_be_older(const cti_node *node, const cti_node *than) {
     return !node->call.op || node->moved || than->moved || node->sequence < than->sequence;
 }
@@ -105,7 +107,7 @@ static inline int64_t cti_tape_pending(const ct_context *context) {
     return pending;
 }
 
-/* A leaf: a node without an op. NULL: out of memory, recorded. */
+/* Makes a leaf, a node without an op. Returns NULL with an error if memory is short. */
 cti_node *cti_tape_leaf(ct_tensor *owner);
 
 static inline bool cti_node_is_released(const cti_node *node) {
@@ -113,7 +115,8 @@ static inline bool cti_node_is_released(const cti_node *node) {
 }
 
 static inline void cti_node_ref(cti_node *node) { node->refs++; }
-/* Drops a reference. Frees the node and, without recursion, those that only it referred to. */
+/* Drops a reference. The last one frees the node and, without recursion, the older nodes to which
+ * only this node referred. */
 void cti_node_unref(cti_node *node);
 /* Drops the saved tensors and the references to the nodes of the inputs. */
 void cti_node_release(cti_node *node);
