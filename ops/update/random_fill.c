@@ -18,7 +18,7 @@ static void random_fill_chunk(void *arg, int64_t begin, int64_t end, int worker)
               f->t->data + (size_t)begin * cti_dtype_size(f->t->dtype));
 }
 
-static bool random_fill(random_fill_args f) {
+static bool fill_at_random(random_fill_args f) {
     const ct_rng next = cti_rng_next(f.t->context);
     f.random = (cti_random){next.seed, next.stream};
     cti_span span;
@@ -31,12 +31,12 @@ static bool random_fill(random_fill_args f) {
 
 bool cti_op_fill_uniform(ct_tensor *t, double low, double high) {
     if (!cti_op_updatable(t, "fill_uniform", true)) return false;
-    return random_fill((random_fill_args){
+    return fill_at_random((random_fill_args){
         .t = t, .kernel = t->context->isa->of[t->dtype]->uniform, .a = low, .b = high});
 }
 
 bool cti_op_fill_normal(ct_tensor *t, double mean, double std) {
     if (!cti_op_updatable(t, "fill_normal", true)) return false;
-    return random_fill((random_fill_args){
+    return fill_at_random((random_fill_args){
         .t = t, .kernel = t->context->isa->of[t->dtype]->normal, .a = mean, .b = std});
 }
