@@ -76,32 +76,34 @@ typedef struct {
 } reduced_run;
 
 /* Each pass leaves at most 1/32 of the elements. */
-static bool reduce_run(const ct_call *c, reduced_run r) {
-    CTI_ASSERT(r.outer > 0 && r.n > 0 && r.inner > 0);
-    reduce_pass p = {.x = r.x,
-                     .x_size = (int64_t)cti_dtype_size(r.from),
-                     .y_size = (int64_t)cti_dtype_size(r.to),
-                     .inner = r.inner,
-                     .x_row = r.x_row};
-    p.width = r.inner < REDUCE_COLUMNS ? r.inner : REDUCE_COLUMNS;
-    p.blocks = (r.inner + p.width - 1) / p.width;
+static bool reduce_run(const ct_call *c, const reduced_run *r) {
+    CTI_ASSERT(r->outer > 0 && r->n > 0 && r->inner > 0);
+    cti_reduce *f = r->f;
+    int64_t n = r->n;
+    reduce_pass p = {.x = r->x,
+                     .x_size = (int64_t)cti_dtype_size(r->from),
+                     .y_size = (int64_t)cti_dtype_size(r->to),
+                     .inner = r->inner,
+                     .x_row = r->x_row};
+    p.width = r->inner < REDUCE_COLUMNS ? r->inner : REDUCE_COLUMNS;
+    p.blocks = (r->inner + p.width - 1) / p.width;
     for (p.chunks = 0; p.chunks != 1;
-         r.n = p.chunks, r.f = r.again, p.x = p.y, p.x_size = p.y_size, p.x_row = r.inner) {
+         n = p.chunks, f = r->again, p.x = p.y, p.x_size = p.y_size, p.x_row = r->inner) {
         const bool cut =
-            r.again && r.outer * p.blocks < REDUCE_FEW && r.n >= 2 * (REDUCE_UNIT / p.width);
-        const cti_kernels *k = c->context->isa->of[r.f == r.again ? r.to : r.from];
-        p.f = r.f;
-        p.whole_rows = r.f == k->sum ? k->sum_rows : r.f == k->max ? k->max_rows : NULL;
-        p.n = r.n;
-        p.rows = cut ? REDUCE_UNIT / p.width : r.n;
-        p.chunks = (r.n + p.rows - 1) / p.rows;
-        p.y = r.y;
+            r->again && r->outer * p.blocks < REDUCE_FEW && n >= 2 * (REDUCE_UNIT / p.width);
+        const cti_kernels *k = c->context->isa->of[f == r->again ? r->to : r->from];
+        p.f = f;
+        p.whole_rows = f == k->sum ? k->sum_rows : f == k->max ? k->max_rows : NULL;
+        p.n = n;
+        p.rows = cut ? REDUCE_UNIT / p.width : n;
+        p.chunks = (n + p.rows - 1) / p.rows;
+        p.y = r->y;
         if (cut) {
-            ct_tensor *chunks = cti_op_new(c, r.to, CT_SHAPE(r.outer, p.chunks, r.inner));
+            ct_tensor *chunks = cti_op_new(c, r->to, CT_SHAPE(r->outer, p.chunks, r->inner));
             if (!chunks) return false;
             p.y = chunks->data;
         }
-        cti_parallel(c->context, r.outer * p.chunks * p.blocks, cti_op_grain(p.rows * p.width),
+        cti_parallel(c->context, r->outer * p.chunks * p.blocks, cti_op_grain(p.rows * p.width),
                      reduce_pass_task, &p);
     }
     return true;
@@ -138,7 +140,7 @@ ct_tensor *cti_reduce_dims(const ct_call *c, cti_reduce *f, cti_reduce *again, c
         if (!reduced) return NULL;
         r.y = reduced->data;
         r.x_row = first && step ? step : r.inner;
-        if (!reduce_run(c, r)) return NULL;
+        if (!reduce_run(c, &r)) return NULL;
         if (last < 2) return y;
         runs.count = last;
         runs.size[last - 1] *= r.inner; /* the kept runs on both sides are adjacent now */

@@ -106,12 +106,12 @@ static bool call_backward(cti_node *node, backward_fn run, ct_tensor **cotangent
         cti_tensor_own(c->context->frame, cotangent[k]);
         node->slot[k].sum = NULL;
     }
-    for (int i = 0; i < c->n; i++) {
-        if (!c->wants[i]) continue;
-        CTI_ASSERT(cti_node_may_be_older(cti_node_of(node->edge[i]), node));
-        if (!is_gradient_of(c, i, grad[i]) || !receive(node->edge[i], grad[i], frame, pending))
+    for (int i = 0; i < c->n; i++)
+        CTI_ASSERT(!c->wants[i] || cti_node_may_be_older(cti_node_of(node->edge[i]), node));
+    for (int i = 0; i < c->n; i++)
+        if (c->wants[i] &&
+            (!is_gradient_of(c, i, grad[i]) || !receive(node->edge[i], grad[i], frame, pending)))
             return false;
-    }
     return true;
 }
 
@@ -143,11 +143,10 @@ static bool node_backward(cti_node *node, int *pending, bool retain_graph, cti_s
     const bool clean = context->observed && cti_observe_node(node, span);
     bool done = call_backward(node, run, cotangent, grad, &frame, pending);
     if (context->observed) done = cti_observe_node_end(node, span, clean, done);
-    for (int i = 0; i < n; i++) {
-        if (!node->edge[i]) continue;
-        CTI_ASSERT(!done || !node->edge[i]->lent); /* all that was borrowed came back */
-        cti_grad_slot_end_loans(node->edge[i]);
-    }
+    for (int i = 0; i < n; i++) /* a backward that succeeds has returned all loans */
+        CTI_ASSERT(!done || !node->edge[i] || !node->edge[i]->lent);
+    for (int i = 0; i < n; i++)
+        if (node->edge[i]) cti_grad_slot_end_loans(node->edge[i]);
     context->op = "backward";
     cti_frame_close(context, &frame);
     if (n > ON_STACK) cti_give(context, grad, bytes);

@@ -16,7 +16,8 @@ static void write_zeros(ct_tensor *t, int dim, int64_t start, int64_t end) {
 }
 
 void cti_grad_slot_write_rest(cti_grad_slot *slot) {
-    CTI_ASSERT(cti_grad_slot_is_partial(slot) && slot->sum);
+    cti_grad_slot_assert(slot);
+    CTI_ASSERT(cti_grad_slot_is_partial(slot));
     write_zeros(slot->sum, slot->dim, slot->start, slot->end);
     slot->start = slot->end = 0;
 }
