@@ -45,7 +45,7 @@ OBJ      = $(SOURCES:%.c=$(BUILD)/obj/%.o) $(KOBJ)
 # The library from its amalgamation, to test that: make BUILD=build/amalgamated AMALGAMATED=1 test. Three files are
 # compiled by themselves, as tests make their functions fail by the linker or have one of their own.
 ifdef AMALGAMATED
-OBJ = $(AMALGAMATION)/cotangent.o $(addprefix $(BUILD)/obj/src/,core/memory.o core/handle.o kernels/isa.o)
+OBJ = $(AMALGAMATION)/cotangent.o $(addprefix $(BUILD)/obj/src/,core/memory.o core/handle.o core/isa.o)
 endif
 STATIC   = $(BUILD)/libcotangent.a
 # The Check programs link the kernels' objects and the others compiled once more, with asserts. -O1 gives the same bits

@@ -5,7 +5,7 @@
 
 #include "op_check.h"
 
-#include "../src/kernels/kernels.h"
+#include "../src/core/isa.h"
 
 static uint64_t state;
 static inline uint64_t draw(uint64_t n) {

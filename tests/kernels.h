@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../src/kernels/kernels.h"
+#include "../src/core/isa.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 

@@ -4,7 +4,7 @@
 
 #include "cases.h"
 #include "fault_sweep.h"
-#include "../src/kernels/kernels.h"
+#include "../src/core/isa.h"
 
 #include <math.h>
 

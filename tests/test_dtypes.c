@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "../src/core/tensor.h"
-#include "../src/kernels/kernels.h"
+#include "../src/core/isa.h"
 #include "files.h"
 #include "suite.h"
 

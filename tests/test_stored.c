@@ -10,13 +10,18 @@
 #else
 #define CTI_VECTOR_BYTES 0
 #endif
-#define CTI_TABLE  stored_apart
-#define CTI_RANDOM cti_random_scalar_f64
-#include "../src/kernels/real.c"
+#define CTI_SET stored_apart
+#include "../src/kernels/unary.c"
+#include "../src/kernels/elementwise.c"
+#include "../src/kernels/rows.c"
+#include "../src/kernels/products.c"
+
+#include "../src/core/isa.h"
 
 #include "suite.h"
 
 enum { N = 37, ROWS = 5, SIZE = N * ROWS };
+static cti_kernels stored_apart;
 static const cti_kernels *of_f64(void) { return cti_isa_at(0)->of[1]; }
 
 /* The same numbers twice: as they are stored, and as f64. */
@@ -358,6 +363,10 @@ int main(void) {
 #if CTI_VECTOR_BYTES
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
 #endif
+    CTI_PUT(unary)(&stored_apart);
+    CTI_PUT(elementwise)(&stored_apart);
+    CTI_PUT(rows)(&stored_apart);
+    CTI_PUT(products)(&stored_apart);
     Suite *suite = suite_create("stored type apart from computed type");
     TCase *tests = tcase_create("kernels");
     tcase_add_test(tests, of_one_array);

@@ -6,7 +6,7 @@
 #include <cotangent/context.h>
 #include <cotangent/scope.h>
 
-#include "../kernels/kernels.h"
+#include "isa.h"
 #include "closer.h"
 #include "handle.h"
 #include "memory.h"

@@ -1,6 +1,6 @@
 #include "dtype.h"
 
-#include "../kernels/kernels.h"
+#include "isa.h"
 
 const cti_dtype_info cti_dtype_table[CTI_DTYPES] = {
     /*           name    file    size  real   computed  statistics */

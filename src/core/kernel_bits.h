@@ -4,7 +4,7 @@
 
 #include <cotangent/types.h>
 
-#include "../kernels/kernels.h"
+#include "isa.h"
 
 /* A hash of what the kernels make of fixed numbers, in the caller's floating-point mode: a tenth of
  * a millisecond or two. rounded: the kernels of products that are rounded, or NULL. */

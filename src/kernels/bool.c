@@ -43,22 +43,13 @@ static void bool_min(int64_t n, int64_t inner, const void *x, int64_t stride, vo
         for (int64_t j = 0; j < inner; j++) to[j] = (!i || to[j]) & from[i * stride + j];
 }
 
-extern const cti_kernels cti_kernels_bool;
-const cti_kernels cti_kernels_bool = {
-    .eq = compare_eq,
-    .ne = compare_ne,
-    .lt = compare_lt,
-    .le = compare_le,
-    .gt = compare_gt,
-    .ge = compare_ge,
-    .logical_and = bool_and,
-    .logical_or = bool_or,
-    .logical_not = bool_not,
-    .where = data_where,
-    .fill = data_fill,
-    .copy2d = data_copy2d,
-    .cast = {cast_f32, cast_f64, cast_i64, cast_bool, cast_bf16},
-    .sum = bool_sum,
-    .max = bool_max,
-    .min = bool_min,
-};
+void cti_kernels_bool(cti_kernels *table) {
+    compare_put(table);
+    data_put(table);
+    table->logical_and = bool_and;
+    table->logical_or = bool_or;
+    table->logical_not = bool_not;
+    table->sum = bool_sum;
+    table->max = bool_max;
+    table->min = bool_min;
+}

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "element_tmpl.h"
+#include "kernels.h"
 
 /* One loop for each pair of strides that is common, so that the compiler makes vectors of them. */
 static inline __attribute__((always_inline)) void compare_arrays(int64_t n, const void *a,
@@ -47,6 +48,15 @@ static void compare_gt(int64_t n, const void *a, int64_t sa, const void *b, int6
 }
 static void compare_ge(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) {
     compare_arrays(n, b, sb, a, sa, y, is_le);
+}
+
+static void compare_put(cti_kernels *table) {
+    table->eq = compare_eq;
+    table->ne = compare_ne;
+    table->lt = compare_lt;
+    table->le = compare_le;
+    table->gt = compare_gt;
+    table->ge = compare_ge;
 }
 
 #endif

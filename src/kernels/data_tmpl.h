@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "element_tmpl.h"
+#include "kernels.h"
 
 static void data_fill(int64_t n, double value, void *y) {
     const element e = element_of(value);
@@ -110,6 +111,17 @@ static void cast_bf16(int64_t n, const void *x, void *y) {
     for (int64_t i = 0; i < n; i++)
         to[i] = sizeof(element_value) == sizeof(float) ? cti_bf16_of_f32((float)value_of(from[i]))
                                                        : cti_bf16_narrow((double)value_of(from[i]));
+}
+
+static void data_put(cti_kernels *table) {
+    table->where = data_where;
+    table->fill = data_fill;
+    table->copy2d = data_copy2d;
+    table->cast[0] = cast_f32;
+    table->cast[1] = cast_f64;
+    table->cast[2] = cast_i64;
+    table->cast[3] = cast_bool;
+    table->cast[4] = cast_bf16;
 }
 
 #endif

@@ -124,34 +124,25 @@ static void i64_argmax(int64_t n, int64_t inner, const void *x, int64_t stride, 
             if (!i || from[i * stride + j] > from[to[j] * stride + j]) to[j] = i;
 }
 
-extern const cti_kernels cti_kernels_i64;
-const cti_kernels cti_kernels_i64 = {
-    .neg = i64_neg,
-    .abs = i64_abs,
-    .add = i64_add,
-    .sub = i64_sub,
-    .mul = i64_mul,
-    .maximum = i64_maximum,
-    .minimum = i64_minimum,
-    .eq = compare_eq,
-    .ne = compare_ne,
-    .lt = compare_lt,
-    .le = compare_le,
-    .gt = compare_gt,
-    .ge = compare_ge,
-    .scale = i64_scale,
-    .add_scalar = i64_add_scalar,
-    .where = data_where,
-    .fill = data_fill,
-    .arange = i64_arange,
-    .axpy = i64_axpy,
-    .copy2d = data_copy2d,
-    .cast = {cast_f32, cast_f64, cast_i64, cast_bool, cast_bf16},
-    .sign = i64_sign,
-    .clamp = i64_clamp,
-    .cumsum = i64_cumsum,
-    .min = i64_min,
-    .sum = i64_sum,
-    .max = i64_max,
-    .argmax = i64_argmax,
-};
+void cti_kernels_i64(cti_kernels *table) {
+    compare_put(table);
+    data_put(table);
+    table->neg = i64_neg;
+    table->abs = i64_abs;
+    table->add = i64_add;
+    table->sub = i64_sub;
+    table->mul = i64_mul;
+    table->maximum = i64_maximum;
+    table->minimum = i64_minimum;
+    table->scale = i64_scale;
+    table->add_scalar = i64_add_scalar;
+    table->arange = i64_arange;
+    table->axpy = i64_axpy;
+    table->sign = i64_sign;
+    table->clamp = i64_clamp;
+    table->cumsum = i64_cumsum;
+    table->min = i64_min;
+    table->sum = i64_sum;
+    table->max = i64_max;
+    table->argmax = i64_argmax;
+}

@@ -1,6 +1,6 @@
 /* The table of kernels: loops over raw memory, one table for each ISA and dtype. A kernel knows no
- * tensor, no error and no thread. The same source (real.c) is compiled once for each ISA and each
- * of f32 and f64; the scalar tables are the specification that the others are tested against. i64
+ * tensor, no error and no thread. The same sources are compiled once for each ISA and each of f32
+ * and f64 (real.c); the scalar tables are the specification that the others are tested against. i64
  * and bool have what makes sense for them; the rest is NULL, which an op reports as a dtype it does
  * not take.
  *
@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "unary.h"
 
 /* y[i] = f(x[i]) */
 typedef void cti_unary(int64_t n, const void *x, void *y);
@@ -188,13 +190,13 @@ typedef struct {
 
 typedef struct cti_kernels {
     /* ---- elementwise ---- */
-    cti_unary *neg, *exp, *log, *sqrt, *abs, *tanh, *sigmoid, *relu, *silu, *gelu, *gelu_tanh;
-    /* from y */
-    cti_unary_backward *exp_backward, *sqrt_backward, *tanh_backward, *sigmoid_backward,
-        *relu_backward;
-    /* from x */
-    cti_unary_backward *log_backward, *abs_backward, *silu_backward, *gelu_backward,
-        *gelu_tanh_backward;
+#define CTI_FIELD(name) cti_unary *name;
+#define CTI_FIELDS(name)                                                                           \
+    cti_unary *name;                                                                               \
+    cti_unary_backward *name##_backward;
+    CTI_UNARY_KERNELS(CTI_FIELD, CTI_FIELDS, CTI_FIELDS)
+#undef CTI_FIELD
+#undef CTI_FIELDS
     cti_unary_both *relu_both, *silu_both, *gelu_both, *gelu_tanh_both;
     cti_binary *add, *sub, *mul, *div, *maximum, *minimum;
     /* a tie takes g / 2; NaN passes g */
@@ -203,7 +205,7 @@ typedef struct cti_kernels {
     cti_binary *logical_and, *logical_or; /* bool's table only */
     cti_unary *logical_not;
     cti_unary_scalar *scale, *add_scalar, *pow;
-    cti_unary *sin, *cos, *sign, *floor;             /* sign of NaN: 0 */
+    cti_unary *sin, *cos;
     cti_unary_backward *sin_backward, *cos_backward; /* from x */
     /* NaN stays; of bounds that cross the upper one wins. g where low <= x <= high, else 0 */
     void (*clamp)(int64_t n, const void *x, double low, double high, void *y);
@@ -326,20 +328,15 @@ typedef struct cti_kernels {
     cti_attention_kernels attention;
 } cti_kernels;
 
-/* The tables of one instruction set. */
-typedef struct {
-    const char *name;
-    const cti_kernels *of[5]; /* by ct_dtype */
-} cti_isa;
+/* A source of kernels has one function, which puts its kernels into a table. The sources that are
+ * compiled once for each ISA and real dtype name it by CTI_SET: cti_unary_avx2_f32. */
+#define CTI_PUT(source)           CTI_PUT_BY(source, CTI_SET)
+#define CTI_PUT_BY(source, set)   CTI_PUT_NAME(source, set)
+#define CTI_PUT_NAME(source, set) cti_##source##_##set
 
-/* The ISA of that name, or the best for NULL. NULL: no such name in this build, or this machine
- * lacks it. */
-const cti_isa *cti_isa_find(const char *name);
-
-/* Every ISA that this machine runs, the scalar first; NULL past the last. */
-const cti_isa *cti_isa_at(int index);
-
-/* Names in this build that this machine may lack, for messages: "scalar, avx2, avx512". */
-const char *cti_isa_names(void);
+/* The tables of dtypes that have one for all ISAs. */
+void cti_kernels_i64(cti_kernels *table);
+void cti_kernels_bool(cti_kernels *table);
+void cti_kernels_bf16(cti_kernels *table);
 
 #endif

@@ -1,4 +1,4 @@
-# Kernels are one source, compiled for each instruction set of this machine in the table and for each of f32 and f64.
+# The sources of kernels are compiled for each instruction set of this machine in the table and for each of f32 and f64.
 # An heir is a set that adds a few kernels to another's table.
 
 ARCH := $(if $(IS_I386),i386,$(patsubst arm64,aarch64,$(firstword $(subst -, ,$(MACHINE_TRIPLE)))))
@@ -14,10 +14,10 @@ HEIRS_OF_ARCH := $(filter-out $(if $(filter windows,$(OS_NAME)),amx),$(call sets
 $(foreach i,$(ISAS) $(HEIRS_OF_ARCH),$(eval $(call kernel_flags,$(i))))
 has_flags = $(shell $(CC) $($(1)_FLAGS) -E -x c /dev/null >/dev/null 2>&1 && echo $(1))
 HEIRS := $(if $(filter avx512,$(ISAS)),$(foreach i,$(HEIRS_OF_ARCH),$(call has_flags,$(i))))
-HAVE = $(ISAS:%=-DCTI_HAVE_%) $(HEIRS:%=-DCTI_HAVE_%)
 KERNELS = $(BUILD)/obj/src/kernels
-KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KERNELS)/random_$(i)_$(t).o)) \
-    $(HEIRS:%=$(KERNELS)/%.o) $(foreach k,bf16_scalar i64 bool bfloat16 isa,$(KERNELS)/$(k).o)
+REAL = real unary elementwise rows products random
+KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(REAL:%=$(KERNELS)/%_$(i)_$(t).o))) \
+    $(HEIRS:%=$(KERNELS)/%.o) $(foreach k,bf16_scalar i64 bool bfloat16,$(KERNELS)/$(k).o)
 
 KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CFLAGS)
 
@@ -27,15 +27,14 @@ $(KERNELS)/$(1).o: src/kernels/$(2).c $(BUILD)/flags
 	@mkdir -p $$(@D)
 	$$(call if_quiet,CC)$$(CC) $$(KERNEL_CFLAGS) $(3) -MMD -MP -c $$< -o $$@
 endef
-table_of = $($(1)_FLAGS) $(if $(filter f64,$(2)),-DCTI_F64_KERNELS) \
-    -DCTI_TABLE=cti_kernels_$(1)_$(2) -DCTI_RANDOM=cti_random_$(1)_$(2)
+# random.c never makes one instruction of a b + c: its results are the same bits on every ISA.
+flags_of_set = $($(1)_FLAGS) $(if $(filter f64,$(2)),-DCTI_F64_KERNELS) -DCTI_SET=$(1)_$(2) \
+    $(if $(filter random,$(3)),-ffp-contract=off)
 $(eval $(call kernel_object,bf16_scalar,bf16_scalar,$(scalar_FLAGS)))
 $(foreach i,$(HEIRS),$(eval $(call kernel_object,$(i),$(i),$($(i)_FLAGS))))
-$(foreach i,$(ISAS),$(foreach t,f32 f64,$(eval $(call kernel_object,real_$(i)_$(t),real,$(call table_of,$(i),$(t))))))
-# random.c never makes one instruction of a b + c: its results are the same bits on every ISA.
-$(foreach i,$(ISAS),$(foreach t,f32 f64,$(eval \
-    $(call kernel_object,random_$(i)_$(t),random,$(call table_of,$(i),$(t)) -ffp-contract=off))))
+$(foreach s,$(REAL),$(foreach i,$(ISAS),$(foreach t,f32 f64,$(eval \
+    $(call kernel_object,$(s)_$(i)_$(t),$(s),$(call flags_of_set,$(i),$(t),$(s)))))))
 
-$(KERNELS)/isa.o: src/kernels/isa.c $(BUILD)/flags
-	@mkdir -p $(@D)
-	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) $(HAVE) -MMD -MP -c $< -o $@
+# The list of these sets, from the plainest to the best.
+DEFINE_SETS = '-DCTI_SETS=$(foreach i,$(ISAS),SET($(i))) $(foreach i,$(HEIRS),HEIR($(i)))'
+$(foreach d,obj obj/asserts,$(BUILD)/$(d)/src/core/isa.o): ALL_CFLAGS += $(DEFINE_SETS)

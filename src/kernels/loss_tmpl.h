@@ -3,8 +3,9 @@
 #ifndef CTI_KERNELS_LOSS_TMPL_H
 #define CTI_KERNELS_LOSS_TMPL_H
 
+#include "map_tmpl.h"
 #include "row_sum_tmpl.h"
-#include "unary_tmpl.h"
+#include "vmath.h"
 
 /* A number that stands for all lanes, or the elements from i on. */
 INLINE vec one_or_each(const stored *p, int64_t step, int64_t i, int64_t n) {

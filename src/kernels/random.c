@@ -1,7 +1,8 @@
-/* Random numbers: element i of a stream is a function of (seed, stream, i) alone. Elements come in
- * groups of as many as 16 blocks of Philox give; within a group the blocks' first words come first,
- * then their second words, and so on. */
-#include "random.h"
+/* Random numbers, which are compiled with no a b + c made one instruction, so that they are the
+ * same bits on every ISA: element i of a stream is a function of (seed, stream, i) alone. Elements
+ * come in groups of as many as 16 blocks of Philox give; within a group the blocks' first words
+ * come first, then their second words, and so on. */
+#include "kernels.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -135,6 +136,9 @@ static void random_dropout(int64_t n, int64_t start, cti_random r, double p, con
     }
 }
 
-extern const cti_random_kernels CTI_RANDOM;
-const cti_random_kernels CTI_RANDOM = {
-    .uniform = random_uniform, .normal = random_normal, .dropout = random_dropout};
+void CTI_PUT(random)(cti_kernels *table);
+void CTI_PUT(random)(cti_kernels *table) {
+    table->uniform = random_uniform;
+    table->normal = random_normal;
+    table->dropout = random_dropout;
+}

@@ -4,6 +4,9 @@
 
 #include "row_sum_tmpl.h"
 
+static real row_sum(int64_t n, const stored *x) { return sum_terms(n, &(terms){.a = x}, t_a); }
+static real row_max(int64_t n, const stored *x) { return max_terms(n, &(terms){.a = x}, t_a); }
+
 /* The first n of a quad's elements. */
 INLINE void store_quad(stored *y, quad q, int64_t n) {
     store_part(y, q.v0, n);

@@ -153,7 +153,4 @@ INLINE vec t_dot(vec a, vec b, vec c, const terms *t) {
     return a * b;
 }
 
-static real row_sum(int64_t n, const stored *x) { return sum_terms(n, &(terms){.a = x}, t_a); }
-static real row_max(int64_t n, const stored *x) { return max_terms(n, &(terms){.a = x}, t_a); }
-
 #endif

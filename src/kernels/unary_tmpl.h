@@ -1,53 +1,12 @@
-/* Elementwise functions of one array, and their derivatives. What is left over after the last whole
- * vector goes through the same vector function, so that an element's result does not depend on
- * where it stands. */
+/* The kernels of unary.h's list, those of one array and a number, and the values and slopes of
+ * activations in one pass. */
 #ifndef CTI_KERNELS_UNARY_TMPL_H
 #define CTI_KERNELS_UNARY_TMPL_H
 
 #include "libm.h"
 #include "double_tmpl.h"
+#include "map_tmpl.h"
 #include "vmath.h"
-
-INLINE void map(int64_t n, const void *x, void *y, vec (*f)(vec)) {
-    const stored *from = x;
-    stored *to = y;
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) store(to + i, f(load(from + i)));
-    if (i < n) store_part(to + i, f(load_part(from + i, n - i)), n - i);
-}
-
-/* dx = f(x or y, g) */
-INLINE void map_backward(int64_t n, const void *x, const void *g, void *dx,
-                         vec (*f)(vec x, vec g)) {
-    const stored *a = x, *b = g;
-    stored *to = dx;
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) store(to + i, f(load(a + i), load(b + i)));
-    if (i < n) store_part(to + i, f(load_part(a + i, n - i), load_part(b + i, n - i)), n - i);
-}
-
-/* What an activation's forward and its backward share: its value at x, and g times its slope
- * there. */
-typedef struct {
-    vec value, dx;
-} both;
-
-INLINE void map_both(int64_t n, const void *x, const void *g, void *y, void *dx,
-                     both (*f)(vec x, vec g)) {
-    const stored *a = x, *b = g;
-    stored *value = y, *to = dx;
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        const both p = f(load(a + i), load(b + i));
-        store(value + i, p.value);
-        store(to + i, p.dx);
-    }
-    if (i < n) {
-        const both p = f(load_part(a + i, n - i), load_part(b + i, n - i));
-        store_part(value + i, p.value, n - i);
-        store_part(to + i, p.dx, n - i);
-    }
-}
 
 /* ---- activations ---- */
 
@@ -90,83 +49,63 @@ static void map_gelu_tanh_both(int64_t n, const void *x, const void *g, void *y,
     map_both(n, x, g, y, dx, b_gelu_tanh);
 }
 
-/* ---- y = f(x) ---- */
-INLINE vec v_neg(vec x) { return -x; }
-INLINE vec v_relu(vec x) { return b_relu(x, x).value; }
-INLINE vec v_silu(vec x) { return b_silu(x, x).value; }
-INLINE vec v_gelu(vec x) { return b_gelu(x, x).value; }
-INLINE vec v_gelu_tanh(vec x) { return b_gelu_tanh(x, x).value; }
+INLINE vec value_relu(vec x) { return b_relu(x, x).value; }
+INLINE vec value_gelu(vec x) { return b_gelu(x, x).value; }
+INLINE vec value_silu(vec x) { return b_silu(x, x).value; }
+INLINE vec value_gelu_tanh(vec x) { return b_gelu_tanh(x, x).value; }
+INLINE vec slope_relu(vec y, vec g) { return b_relu(y, g).dx; } /* y is positive where x is */
+INLINE vec slope_gelu(vec x, vec g) { return b_gelu(x, g).dx; }
+INLINE vec slope_silu(vec x, vec g) { return b_silu(x, g).dx; }
+INLINE vec slope_gelu_tanh(vec x, vec g) { return b_gelu_tanh(x, g).dx; }
 
-static void map_neg(int64_t n, const void *x, void *y) { map(n, x, y, v_neg); }
-static void map_exp(int64_t n, const void *x, void *y) { map(n, x, y, v_exp); }
-static void map_log(int64_t n, const void *x, void *y) { map(n, x, y, v_log); }
-static void map_sqrt(int64_t n, const void *x, void *y) { map(n, x, y, v_sqrt); }
-static void map_abs(int64_t n, const void *x, void *y) { map(n, x, y, v_abs); }
-static void map_tanh(int64_t n, const void *x, void *y) { map(n, x, y, v_tanh); }
-static void map_sigmoid(int64_t n, const void *x, void *y) { map(n, x, y, v_sigmoid); }
-static void map_relu(int64_t n, const void *x, void *y) { map(n, x, y, v_relu); }
-static void map_silu(int64_t n, const void *x, void *y) { map(n, x, y, v_silu); }
-static void map_gelu(int64_t n, const void *x, void *y) { map(n, x, y, v_gelu); }
-static void map_gelu_tanh(int64_t n, const void *x, void *y) { map(n, x, y, v_gelu_tanh); }
+/* ---- other functions, and their slopes times g ---- */
 
-/* ---- dx = g f', from y ---- */
-INLINE vec d_exp(vec y, vec g) { return g * y; }
-INLINE vec d_sqrt(vec y, vec g) { return g / (REAL(2.0) * y); }
-INLINE vec d_tanh(vec y, vec g) { return g * (REAL(1.0) - y * y); }
-INLINE vec d_sigmoid(vec y, vec g) { return g * y * (REAL(1.0) - y); }
-INLINE vec d_relu(vec y, vec g) { return b_relu(y, g).dx; } /* y is positive where x is */
+INLINE vec value_neg(vec x) { return -x; }
 
-/* ---- dx = g f', from x ---- */
-INLINE vec d_log(vec x, vec g) { return g / x; }
-INLINE vec d_abs(vec x, vec g) { /* g sign x */
+INLINE vec value_exp(vec x) { return v_exp(x); }
+INLINE vec slope_exp(vec y, vec g) { return g * y; }
+
+INLINE vec value_log(vec x) { return v_log(x); }
+INLINE vec slope_log(vec x, vec g) { return g / x; }
+
+INLINE vec value_sqrt(vec x) { return v_sqrt(x); }
+INLINE vec slope_sqrt(vec y, vec g) { return g / (REAL(2.0) * y); }
+
+INLINE vec value_abs(vec x) { return v_abs(x); }
+INLINE vec slope_abs(vec x, vec g) {
     return blend(x > REAL(0.0), g, blend(x < REAL(0.0), -g, x * REAL(0.0)));
 }
 
-INLINE vec d_silu(vec x, vec g) { return b_silu(x, g).dx; }
-INLINE vec d_gelu(vec x, vec g) { return b_gelu(x, g).dx; }
-INLINE vec d_gelu_tanh(vec x, vec g) { return b_gelu_tanh(x, g).dx; }
+INLINE vec value_tanh(vec x) { return v_tanh(x); }
+INLINE vec slope_tanh(vec y, vec g) { return g * (REAL(1.0) - y * y); }
 
-static void map_exp_backward(int64_t n, const void *y, const void *g, void *dx) {
-    map_backward(n, y, g, dx, d_exp);
+INLINE vec value_sigmoid(vec x) { return v_sigmoid(x); }
+INLINE vec slope_sigmoid(vec y, vec g) { return g * y * (REAL(1.0) - y); }
+
+INLINE vec value_sign(vec x) {
+    return keep(x > REAL(0.0), splat(1)) - keep(x < REAL(0.0), splat(1));
 }
-static void map_sqrt_backward(int64_t n, const void *y, const void *g, void *dx) {
-    map_backward(n, y, g, dx, d_sqrt);
+
+/* To |x| < 2^23 (f64: 2^52) adding that much rounds to a whole number; what is beyond is one. */
+INLINE vec value_floor(vec x) {
+    const real much = REAL(1.0) / (sizeof(real) == 4 ? (real)FLT_EPSILON : (real)DBL_EPSILON);
+    const vec nearest = copy_sign((v_abs(x) + much) - much, x);
+    const vec lower = nearest - keep(nearest > x, splat(1));
+    return blend((v_abs(x) < much) & (lower != x), lower, x); /* -0 and NaN stay */
 }
-static void map_tanh_backward(int64_t n, const void *y, const void *g, void *dx) {
-    map_backward(n, y, g, dx, d_tanh);
-}
-static void map_sigmoid_backward(int64_t n, const void *y, const void *g, void *dx) {
-    map_backward(n, y, g, dx, d_sigmoid);
-}
-static void map_relu_backward(int64_t n, const void *y, const void *g, void *dx) {
-    map_backward(n, y, g, dx, d_relu);
-}
-static void map_log_backward(int64_t n, const void *x, const void *g, void *dx) {
-    map_backward(n, x, g, dx, d_log);
-}
-static void map_abs_backward(int64_t n, const void *x, const void *g, void *dx) {
-    map_backward(n, x, g, dx, d_abs);
-}
-static void map_silu_backward(int64_t n, const void *x, const void *g, void *dx) {
-    map_backward(n, x, g, dx, d_silu);
-}
-static void map_gelu_backward(int64_t n, const void *x, const void *g, void *dx) {
-    map_backward(n, x, g, dx, d_gelu);
-}
-static void map_gelu_tanh_backward(int64_t n, const void *x, const void *g, void *dx) {
-    map_backward(n, x, g, dx, d_gelu_tanh);
-}
+
+/* ---- the kernels of the list ---- */
+
+#define MAP(name)                                                                                  \
+    static void map_##name(int64_t n, const void *x, void *y) { map(n, x, y, value_##name); }
+#define MAP_BOTH_WAYS(name)                                                                        \
+    MAP(name)                                                                                      \
+    static void map_##name##_backward(int64_t n, const void *xy, const void *g, void *dx) {        \
+        map_backward(n, xy, g, dx, slope_##name);                                                  \
+    }
+CTI_UNARY_KERNELS(MAP, MAP_BOTH_WAYS, MAP_BOTH_WAYS)
 
 /* ---- y = f(x, a) ---- */
-INLINE void map_scalar(int64_t n, const void *x, real a, void *y, vec (*f)(vec x, vec a)) {
-    const stored *from = x;
-    stored *to = y;
-    const vec s = splat(a);
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) store(to + i, f(load(from + i), s));
-    if (i < n) store_part(to + i, f(load_part(from + i, n - i), s), n - i);
-}
-
 INLINE vec v_scale(vec x, vec a) { return x * a; }
 INLINE vec v_shift(vec x, vec a) { return x + a; }
 INLINE vec v_square(vec x) { return x * x; }
@@ -246,20 +185,7 @@ static void map_pow_backward(int64_t n, const void *x, double e, const void *g, 
     else powers(n, x, e - 1, e, g, dx);
 }
 
-/* ---- steps and bounds ---- */
-
-INLINE vec v_sign(vec x) { return keep(x > REAL(0.0), splat(1)) - keep(x < REAL(0.0), splat(1)); }
-
-/* To |x| < 2^23 (f64: 2^52) adding that much rounds to a whole number; what is beyond is one. */
-INLINE vec v_floor(vec x) {
-    const real much = REAL(1.0) / (sizeof(real) == 4 ? (real)FLT_EPSILON : (real)DBL_EPSILON);
-    const vec nearest = copy_sign((v_abs(x) + much) - much, x);
-    const vec lower = nearest - keep(nearest > x, splat(1));
-    return blend((v_abs(x) < much) & (lower != x), lower, x); /* -0 and NaN stay */
-}
-
-static void map_sign(int64_t n, const void *x, void *y) { map(n, x, y, v_sign); }
-static void map_floor(int64_t n, const void *x, void *y) { map(n, x, y, v_floor); }
+/* ---- bounds ---- */
 
 /* NaN stays, and a bound that is NaN wins; of bounds that cross the upper one wins. */
 static void map_clamp(int64_t n, const void *x, double low, double high, void *y) {

@@ -2,12 +2,12 @@
 
 # compile_commands.json is for clangd. Its kernels are those of the widest instruction set, in f32.
 WIDEST = $(lastword $(ISAS))
-COMMANDS_KERNELS = $($(WIDEST)_FLAGS) -DCTI_TABLE=cti_kernels_$(WIDEST)_f32 -DCTI_RANDOM=cti_random_$(WIDEST)_f32
+COMMANDS_KERNELS = $($(WIDEST)_FLAGS) -DCTI_SET=$(WIDEST)_f32
 COMMANDS_FILES = $(wildcard docs/*.c src/*/*.c ops/*.c ops/*/*.c nn/*.c nn/*/*.c \
     examples/*.c examples/course/*.c examples/course/*/*.c tests/*.c)
 json = $(subst ",\",$(subst \,\\,$(1)))
-flags_of = $(ALL_CFLAGS) $(if $(filter src/kernels/real.c src/kernels/random.c,$(1)),$(COMMANDS_KERNELS)) \
-    $(if $(filter src/kernels/isa.c,$(1)),$(HAVE)) \
+flags_of = $(ALL_CFLAGS) $(if $(filter $(REAL:%=src/kernels/%.c),$(1)),$(COMMANDS_KERNELS)) \
+    $(if $(filter src/core/isa.c,$(1)),$(DEFINE_SETS)) \
     $(if $(filter $(HEIRS:%=src/kernels/%.c),$(1)),$($(patsubst src/kernels/%.c,%,$(1))_FLAGS)) \
     $(if $(filter src/kernels/bf16_scalar.c,$(1)),$(scalar_FLAGS)) $(if $(filter tests/%,$(1)),-I. $(CHECK_CFLAGS))
 command_of = {"directory": "$(call json,$(CURDIR))", "file": "$(1)", \

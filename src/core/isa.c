@@ -1,0 +1,142 @@
+/* Which instruction sets this build has kernels for, and which of them this machine runs.
+ *
+ * The build defines CTI_SETS, the list of its sets in the order of sets.txt, from the plainest to
+ * the best: SET(name) for a set with sources of its own, HEIR(name) for one whose tables are copies
+ * of those of the set before it, in which the heir replaces kernels of f32. So an instruction set
+ * that adds one instruction compiles only the kernels that use it. */
+#ifndef CTI_SETS
+#define CTI_SETS SET(scalar)
+#endif
+#include "isa.h"
+
+#include <string.h>
+
+#if defined __x86_64__
+#include <cpuid.h>
+#endif
+
+#include "../os/os.h"
+
+/* ---- which of them this machine runs ---- */
+
+/* A machine that runs this build has the sets that all of its kind have; of WebAssembly a module is
+ * checked as a whole, so one that runs has simd128. */
+static inline bool runs_scalar(void) { return true; }
+static inline bool runs_neon(void) { return true; }
+static inline bool runs_simd128(void) { return true; }
+
+#if defined __x86_64__
+/* By CPUID itself: zig's run-time library answers no to every __builtin_cpu_supports. */
+enum { CPUID_A, CPUID_B, CPUID_C, CPUID_D };
+
+/* Whether a register of CPUID's answer has all of these bits. */
+static inline bool cpuid_has(unsigned leaf, unsigned subleaf, int reg, unsigned bits) {
+    unsigned r[4] = {0};
+    return __get_cpuid_count(leaf, subleaf, &r[0], &r[1], &r[2], &r[3]) && (r[reg] & bits) == bits;
+}
+
+/* Whether the system saves this state of vector registers when it changes threads. */
+static inline bool system_saves(unsigned state) {
+    enum { OSXSAVE = 1 << 27 };
+    unsigned low, high;
+    if (!cpuid_has(1, 0, CPUID_C, OSXSAVE)) return false;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & state) == state;
+}
+
+static inline bool runs_avx2(void) {
+    enum { FMA = 1 << 12, AVX2 = 1 << 5, XMM_YMM = 0x06 };
+    return cpuid_has(1, 0, CPUID_C, FMA) && cpuid_has(7, 0, CPUID_B, AVX2) && system_saves(XMM_YMM);
+}
+
+static inline bool runs_avx512(void) {
+    const unsigned f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;
+    const unsigned masks_zmm = cti_os_saves_avx512_late() ? 0 : 0xe0;
+    return runs_avx2() && cpuid_has(7, 0, CPUID_B, f | dq | bw | vl) && system_saves(masks_zmm);
+}
+
+static inline bool runs_avx512bf16(void) {
+    enum { AVX512_BF16 = 1 << 5 };
+    return runs_avx512() && cpuid_has(7, 1, CPUID_A, AVX512_BF16);
+}
+
+static inline bool runs_amx(void) {
+    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
+    return runs_avx512bf16() && cpuid_has(7, 0, CPUID_D, AMX_BF16 | AMX_TILE) &&
+           cti_os_grants_amx();
+}
+#endif
+
+/* ---- their tables ---- */
+
+enum { REAL_DTYPES = 2 }; /* f32 and f64, which have tables for each ISA; others have one for all */
+
+typedef struct {
+    const char *name;
+    bool (*runs)(void);
+    void (*put[REAL_DTYPES][2])(cti_kernels *table); /* up to two functions for each dtype */
+    bool inherits;
+} built_isa;
+
+#define PUT_OF(set) {cti_real_##set, cti_random_##set}
+#define SET(set)    {#set, runs_##set, {PUT_OF(set##_f32), PUT_OF(set##_f64)}, false},
+#define HEIR(set)   {#set, runs_##set, {{cti_kernels_##set}}, true},
+static const built_isa built[] = {CTI_SETS};
+#undef PUT_OF
+#undef SET
+#undef HEIR
+enum { BUILT = sizeof built / sizeof *built };
+
+typedef struct {
+    cti_kernels real[BUILT][REAL_DTYPES], i64, boolean, bf16;
+    cti_isa isa[BUILT]; /* those that this machine runs */
+    int count;
+    char names[BUILT * 16];
+} isa_tables;
+
+static void fill_tables(isa_tables *all, int row) {
+    for (int dtype = 0; dtype < REAL_DTYPES; dtype++) {
+        cti_kernels *table = &all->real[row][dtype];
+        if (built[row].inherits) *table = all->real[row - 1][dtype];
+        for (int i = 0; i < 2; i++)
+            if (built[row].put[dtype][i]) built[row].put[dtype][i](table);
+    }
+}
+
+static void prepare_isas(isa_tables *all) {
+    cti_kernels_i64(&all->i64);
+    cti_kernels_bool(&all->boolean);
+    cti_kernels_bf16(&all->bf16);
+    for (int row = 0; row < BUILT; row++) {
+        if (row) strcat(all->names, ", ");
+        strcat(all->names, built[row].name);
+        fill_tables(all, row);
+        if (built[row].runs())
+            all->isa[all->count++] = (cti_isa){
+                built[row].name,
+                {&all->real[row][0], &all->real[row][1], &all->i64, &all->boolean, &all->bf16}};
+    }
+}
+
+/* The tables are written once, before the first of them is handed out. */
+static isa_tables prepared;
+static void prepare_once(void) { prepare_isas(&prepared); }
+static const isa_tables *isa_prepared(void) {
+    static cti_once once;
+    cti_once_run(&once, prepare_once);
+    return &prepared;
+}
+
+const cti_isa *cti_isa_at(int index) {
+    const isa_tables *all = isa_prepared();
+    return index >= 0 && index < all->count ? &all->isa[index] : NULL;
+}
+
+const cti_isa *cti_isa_find(const char *name) {
+    const isa_tables *all = isa_prepared();
+    for (int i = all->count - 1; i >= 0; i--)
+        if (!name || strcmp(name, all->isa[i].name) == 0) return &all->isa[i];
+    return NULL;
+}
+
+const char *cti_isa_names(void) { return isa_prepared()->names; }

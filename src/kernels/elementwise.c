@@ -1,0 +1,57 @@
+/* The elementwise kernels of several arrays, those that move and convert, and the optimisers'. */
+#include "kernels.h"
+#include "simd.h"
+
+#include "binary_tmpl.h"
+#include "compare_tmpl.h"
+#include "data_tmpl.h"
+#include "update_tmpl.h"
+
+static void real_arange(int64_t n, int64_t begin, double start, double step, void *y) {
+    for (int64_t i = 0; i < n; i++)
+        put_one((stored *)y + i, (real)(start + (double)(begin + i) * step));
+}
+
+static void real_axpy(int64_t n, double a, const void *x, void *y) {
+    const stored *from = x;
+    const real scale = (real)a;
+    stored *to = y;
+    for (int64_t i = 0; i < n; i += LANES)
+        store_part(to + i, load_part(to + i, n - i) + scale * load_part(from + i, n - i), n - i);
+}
+
+/* The choice of the formula is outside the loop: inside, it may become a branch between product and
+ * sum. GCC makes an FMA only of what is in one basic block, so whole vectors and the last, partial
+ * one would differ in bits. */
+INLINE void lerp_near(const bool near, int64_t n, const stored *x, const stored *end, int64_t se,
+                      real factor, stored *y) {
+    for (int64_t i = 0; i < n; i += LANES) {
+        const vec a = load_part(x + i, n - i),
+                  b = se ? load_part(end + i, n - i) : splat(get_one(end));
+        store_part(y + i, (near ? a : b) + factor * (b - a), n - i);
+    }
+}
+static void real_lerp(int64_t n, const void *x, const void *end, int64_t se, double w, void *y) {
+    const real weight = (real)w;
+    if (weight > REAL(-0.5) && weight < REAL(0.5)) lerp_near(true, n, x, end, se, weight, y);
+    else lerp_near(false, n, x, end, se, weight - 1, y);
+}
+
+void CTI_PUT(elementwise)(cti_kernels *table);
+void CTI_PUT(elementwise)(cti_kernels *table) {
+    compare_put(table);
+    data_put(table);
+    table->add = zip_add;
+    table->sub = zip_sub;
+    table->mul = zip_mul;
+    table->div = zip_div;
+    table->maximum = zip_maximum;
+    table->minimum = zip_minimum;
+    table->maximum_backward = zip_maximum_backward;
+    table->minimum_backward = zip_minimum_backward;
+    table->arange = real_arange;
+    table->axpy = real_axpy;
+    table->lerp = real_lerp;
+    table->adam = update_adam;
+    table->sgd = update_sgd;
+}
