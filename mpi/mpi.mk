@@ -75,7 +75,7 @@ mpi-install: mpi \
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: cotangent_mpi' \
 	    'Description: ranks of MPI for cotangent' 'Version: $(VERSION)' 'Requires: cotangent = $(VERSION)' \
 	    'Cflags: -I"$${includedir}"' 'Libs: -L"$${libdir}" -lcotangent_mpi$(RPATH)' 'Libs.private: $(mpi_libs) $(LIBS)' \
-	    > ""$(TO_LIB)/pkgconfig/cotangent_mpi.pc"
+	    > "$(TO_LIB)/pkgconfig/cotangent_mpi.pc"
 	@chmod 644 "$(TO_LIB)/pkgconfig/cotangent_mpi.pc"
 mpi-uninstall: ## remove what mpi-install put there
 	@$(absolute)cd "$(TO_INCLUDE)" 2>/dev/null && rm -f $(MPI_HEADERS) || true
