@@ -33,7 +33,7 @@ typedef struct {
 } cti_attention_pair;
 
 /* A worker's buffers for a pair; call is a cti_attention_backward_call. */
-void cti_attention_pair_reserve(const void *call, cti_attention_workspace *w, void *buffers);
+void cti_attention_pair_reserve(const void *call, cti_attention_workspace *space, void *buffers);
 void cti_attention_backprop_pair(const cti_attention_backward_call *f, const void *buffers,
                                  const cti_attention_pair *pair);
 
