@@ -217,8 +217,8 @@ typedef struct {
     char key[PREFIX], dist_key[PREFIX + 8], dist[24];
 } optim_texts;
 
-static bool write(ct_context *context, const char *op, const char *path,
-                  const ct_checkpoint *checkpoint, const optim_list *list) {
+static bool write_checkpoint(ct_context *context, const char *op, const char *path,
+                             const ct_checkpoint *checkpoint, const optim_list *list) {
     const ct_rng rng = ct_rng_get(context);
     char step[24], seed[24], stream[24], fingerprint[CTI_FINGERPRINT_TEXT];
     cti_fingerprint_text(context, fingerprint);
@@ -283,7 +283,7 @@ bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
     cti_frame frame;
     cti_frame_open(context, &frame, true);
     ok = cti_dist_gather(dist, list.optim, list.n, list.copy, checkpoint->step, ok);
-    if (ok && cti_dist_is_first(dist)) ok = write(context, op, path, checkpoint, &list);
+    if (ok && cti_dist_is_first(dist)) ok = write_checkpoint(context, op, path, checkpoint, &list);
     if (dist) ok = cti_dist_meet(dist, CTI_CALL_SAVE, 1, ok);
     cti_dist_gathered_free(list.optim, list.n, list.copy);
     cti_give(context, list.copy, list.bytes);

@@ -3,8 +3,9 @@
 AMALGAMATION = $(BUILD)/amalgamation
 LIBRARY_FILES = $(wildcard include/cotangent/*.h src/*/*.[ch] ops/*.[ch] ops/*/*.[ch] nn/*.[ch] nn/*/*.[ch])
 amalgamation: $(AMALGAMATION)/cotangent.c ## the library as two files, in build/amalgamation/
-$(AMALGAMATION)/cotangent.c: packaging/amalgamate src/kernels/sets.txt $(LIBRARY_FILES)
-	CC='$(CC)' packaging/amalgamate $(@D)
+AMALGAMATES = $(addprefix packaging/,amalgamate amalgamated.c.in names.py)
+$(AMALGAMATION)/cotangent.c: $(AMALGAMATES) src/kernels/sets.txt $(LIBRARY_FILES)
+	packaging/amalgamate $(@D)
 $(AMALGAMATION)/cotangent.o: $(AMALGAMATION)/cotangent.c $(BUILD)/flags
 	$(call if_quiet,CC)$(CC) -O3 -fPIC -fvisibility=hidden -Wall -Wextra -Werror \
 	    -DCTI_WITHOUT_memory -DCTI_WITHOUT_handle -DCTI_WITHOUT_isa -c $< -o $@

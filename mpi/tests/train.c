@@ -31,8 +31,8 @@ static option train_options[] = {{"steps", "6"},  {"threads", "1"}, {"micro", "1
 enum { N_OPTIONS = sizeof train_options / sizeof *train_options };
 
 static ct_context *train_context;
-static int rank = -1;
-static ct_module *root, *wte, *wpe, *encoder;
+static int train_rank = -1;
+static ct_module *train_root, *train_wte, *train_wpe, *encoder;
 
 static option *find_option(const char *text, size_t length) {
     for (int i = 0; i < N_OPTIONS; i++)
@@ -45,11 +45,11 @@ static option *find_option(const char *text, size_t length) {
 static const char *text(const char *name) { return find_option(name, strlen(name))->value; }
 static long long option_number(const char *name) { return atoll(text(name)); }
 static bool faulty(const char *fault) {
-    return !strcmp(text("fault"), fault) && option_number("by") == rank;
+    return !strcmp(text("fault"), fault) && option_number("by") == train_rank;
 }
 
 static int train_fail(void) {
-    printf("rank %d: error: %s\n", rank, ct_error_message(train_context));
+    printf("rank %d: error: %s\n", train_rank, ct_error_message(train_context));
     fflush(stdout);
     return 1;
 }
@@ -58,10 +58,10 @@ static int train_fail(void) {
 
 static void make_model(void) {
     int64_t width = faulty("shape") ? 2 * E : E;
-    root = ct_module_new(train_context, "GPT");
-    wte = ct_embedding_new(train_context,
-                           (ct_embedding_opts){.num_embeddings = V, .embedding_dim = width});
-    wpe = ct_positions_new(
+    train_root = ct_module_new(train_context, "GPT");
+    train_wte = ct_embedding_new(train_context,
+                                 (ct_embedding_opts){.num_embeddings = V, .embedding_dim = width});
+    train_wpe = ct_positions_new(
         train_context, (ct_positions_opts){.max_length = T, .embed_dim = width, .learned = true});
     ct_layer_opts layer = {.embed_dim = width,
                            .num_heads = 4,
@@ -69,9 +69,9 @@ static void make_model(void) {
                            .norm_first = true,
                            .dropout = 0.1};
     encoder = ct_encoder_new(train_context, layer, LAYERS, true);
-    ct_module_add_child(root, faulty("name") ? "embedding" : "wte", wte);
-    ct_module_add_child(root, "wpe", wpe);
-    ct_module_add_child(root, "h", encoder);
+    ct_module_add_child(train_root, faulty("name") ? "embedding" : "wte", train_wte);
+    ct_module_add_child(train_root, "wpe", train_wpe);
+    ct_module_add_child(train_root, "h", encoder);
 }
 
 /* An op of the identity whose gradient is refused. */
@@ -93,12 +93,12 @@ static double learn_text(int64_t step, int64_t i) {
     }
     ct_scope scope = ct_scope_open(train_context);
     ct_tensor *in = ct_from_i64(train_context, CT_SHAPE(BATCH, T), input);
-    ct_tensor *h = ct_encoder_forward(encoder, ct_forward(wpe, ct_forward(wte, in)),
+    ct_tensor *h = ct_encoder_forward(encoder, ct_forward(train_wpe, ct_forward(train_wte, in)),
                                       (ct_stack_call){.self = {.causal = true}});
     h = ct_reshape(h, CT_SHAPE(BATCH * T, -1));
     ct_tensor *loss = ct_linear_cross_entropy(
-        h, ct_module_get(wte, "weight"), ct_from_i64(train_context, CT_SHAPE(BATCH * T), target),
-        (ct_cross_entropy_opts){0});
+        h, ct_module_get(train_wte, "weight"),
+        ct_from_i64(train_context, CT_SHAPE(BATCH * T), target), (ct_cross_entropy_opts){0});
     if (step == FAULTY && faulty("backward")) loss = ct_apply(&refusing, &loss, 1, NULL);
     ct_backward(loss);
     double value = ct_item(loss);
@@ -128,14 +128,14 @@ static uint64_t hash(uint64_t h, const void *data, size_t size) {
 }
 
 static uint64_t hash_of_parameters(uint64_t h) {
-    for (ct_param p = {0}; ct_module_next(root, &p);)
+    for (ct_param p = {0}; ct_module_next(train_root, &p);)
         h = hash(h, ct_data_f32(p.tensor), (size_t)ct_numel(p.tensor) * sizeof(float));
     return h;
 }
 
 static bool train(ct_optim *optim, ct_dist *dist) {
     int64_t steps = option_number("steps"), micro = option_number("micro");
-    ct_checkpoint checkpoint = {.module = root, .optim = optim, .dist = dist};
+    ct_checkpoint checkpoint = {.module = train_root, .optim = optim, .dist = dist};
     if (*text("load")) ct_checkpoint_load(text("load"), &checkpoint);
     if (faulty("more")) steps++;
     if (faulty("fewer")) steps = FAULTY;
@@ -159,7 +159,7 @@ static bool train(ct_optim *optim, ct_dist *dist) {
     uint64_t h =
         hash_of_parameters(hash(hash(14695981039346656037u, &sum, sizeof sum), &rng, sizeof rng));
     if (ct_error(train_context) != CT_OK) return false;
-    printf("rank %d: step %" PRId64 " loss %.4f hash %016" PRIx64 "\n", rank, checkpoint.step,
+    printf("rank %d: step %" PRId64 " loss %.4f hash %016" PRIx64 "\n", train_rank, checkpoint.step,
            sum / (double)micro, h);
     fflush(stdout);
     return true;
@@ -174,11 +174,11 @@ int main(int argc, char **argv) {
     train_context =
         ct_context_new((ct_context_opts){.seed = 7, .threads = (int)option_number("threads")});
     ct_comm *comm = ct_mpi_comm(train_context);
-    rank = ct_comm_rank(comm);
+    train_rank = ct_comm_rank(comm);
     if (!comm) return train_fail();
     make_model();
     ct_optim *optim = ct_adamw_new(
-        root,
+        train_root,
         (ct_adamw_opts){.lr = faulty("lr") ? 0.02 : 0.01, .weight_decay = 0.1, .clip_norm = 1});
     ct_dist *dist = ct_dist_new(optim, comm,
                                 (ct_dist_opts){.micro_batches = option_number("micro"),

@@ -57,11 +57,11 @@ typedef struct {
     ct_tensor *tensor;
     cti_random random;
     bool normal;
-} random_fill;
+} create_fill;
 
 static void draw_range(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const random_fill *d = arg;
+    const create_fill *d = arg;
     const cti_kernels *k = d->tensor->context->isa->of[d->tensor->dtype];
     void *y = d->tensor->data + begin * (int64_t)cti_dtype_size(d->tensor->dtype);
     if (d->normal) k->normal(end - begin, begin, d->random, 0, 1, y);
@@ -76,7 +76,7 @@ static ct_tensor *drawn(ct_context *context, const char *op, ct_dtype dtype, ct_
     ct_tensor *tensor = create(context, op, dtype, shape);
     if (!tensor) return NULL;
     ct_rng rng = cti_rng_next(context);
-    random_fill d = {.tensor = tensor, .random = {rng.seed, rng.stream}, .normal = normal};
+    create_fill d = {.tensor = tensor, .random = {rng.seed, rng.stream}, .normal = normal};
     cti_parallel(context, tensor->numel, 4096, draw_range, &d);
     return tensor;
 }

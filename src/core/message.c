@@ -43,7 +43,7 @@ typedef struct {
     char conversion;
 } directive;
 
-static bool put(directive *d, const char *text, size_t size) {
+static bool put_bytes(directive *d, const char *text, size_t size) {
     if (size >= sizeof d->text - d->size) return false;
     memcpy(d->text + d->size, text, size);
     d->size += size;
@@ -73,7 +73,7 @@ static const char *read_number(directive *d, const char *at, arguments *args, in
     }
     if (precision && *value < 0) return at;
     snprintf(digits, sizeof digits, precision ? ".%d" : "%d", *value);
-    return put(d, digits, strlen(digits)) ? at : NULL;
+    return put_bytes(d, digits, strlen(digits)) ? at : NULL;
 }
 
 /* Reads a directive from behind its %; returns where the format goes on. NULL: a directive that
@@ -82,17 +82,17 @@ static const char *read_directive(directive *d, const char *at, arguments *args)
     *d = (directive){.text = "%", .size = 1, .precision = -1};
     const size_t flags = strspn(at, "-+ #0'");
     int width;
-    if (!put(d, at, flags)) return NULL;
+    if (!put_bytes(d, at, flags)) return NULL;
     at += flags;
     if (*at == '*' || (*at >= '1' && *at <= '9')) at = read_number(d, at, args, &width);
     if (at && *at == '.') at = read_number(d, at, args, &d->precision);
     if (!at) return NULL;
     const size_t length = strspn(at, "hljztL");
-    if (length >= sizeof d->length || !put(d, at, length)) return NULL;
+    if (length >= sizeof d->length || !put_bytes(d, at, length)) return NULL;
     memcpy(d->length, at, length);
     at += length;
     d->conversion = *at;
-    return *at && put(d, at, 1) ? at + 1 : NULL;
+    return *at && put_bytes(d, at, 1) ? at + 1 : NULL;
 }
 
 #define PRINT(type) snprintf(out, size, d->text, va_arg(args->list, type))

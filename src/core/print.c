@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-enum { EDGE = 3, LONG = 1000 }; /* tensors up to LONG elements are shown whole */
+enum { EDGE = 3, SHOWN_WHOLE = 1000 }; /* tensors up to SHOWN_WHOLE elements are shown whole */
 
 typedef struct {
     const ct_tensor *tensor;
@@ -113,7 +113,7 @@ void ct_print(const ct_tensor *tensor, FILE *file) {
                 cti_dtype_name(tensor->dtype));
         return;
     }
-    printer p = {.tensor = tensor, .file = file, .digits = 4, .brief = tensor->numel > LONG};
+    printer p = {.tensor = tensor, .file = file, .digits = 4, .brief = tensor->numel > SHOWN_WHOLE};
     if ((cti_is_real(tensor->dtype) || tensor->dtype == CT_BF16) && tensor->numel)
         visit(&p, 0, 0, find_scale);
     if (tensor->numel) visit(&p, 0, 0, find_width);

@@ -88,7 +88,7 @@ static void plan_rows(const plan_problem *p, cti_gemm_plan *plan) {
     const double least = (double)p->tuning->row_task_flops;
     const bool dots = plan->kind == CTI_GEMM_DOTS;
     const int64_t share = g->n / (p->tuning->dots_tasks_per_thread * p->machine->threads);
-    plan->nc = dots ? p->tuning->dots_columns : p->tuning->gemv_columns;
+    plan->nc = dots ? p->tuning->dots_columns : p->tuning->gemv_task_columns;
     while (plan->nc < g->n && multiply_adds(plan->nc, g->m, g->k) < least) plan->nc *= 2;
     while (dots && plan->nc <= share / 2) plan->nc *= 2;
     const double flops = multiply_adds(cti_min(plan->nc, g->n), g->m, g->k);

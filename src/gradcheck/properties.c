@@ -73,7 +73,7 @@ static double largest_difference(const double *a, int64_t n) {
 }
 
 /* Equal up to rounding: within `part` of the largest element. */
-static bool near(const double *a, const double *b, int64_t n, double part) {
+static bool is_near(const double *a, const double *b, int64_t n, double part) {
     double allowed = part * fmax(largest_difference(a, n), 1e-2);
     for (int64_t i = 0; i < n; i++)
         if (a[i] != b[i] && !(isnan(a[i]) && isnan(b[i])) && !(fabs(a[i] - b[i]) <= allowed))
@@ -81,13 +81,13 @@ static bool near(const double *a, const double *b, int64_t n, double part) {
     return true;
 }
 
-/* Compares the value and each gradient by `near`. Returns -1 if the value differs, otherwise the
+/* Compares the value and each gradient by `is_near`. Returns -1 if the value differs, otherwise the
  * first input whose gradient does, -2 if none. */
 static int differs(const cti_check *k, const double *a, const double *b, double part) {
-    if (!near(a, b, k->m, part)) return -1;
+    if (!is_near(a, b, k->m, part)) return -1;
     int64_t at = k->m;
     for (int q = 0; q < k->count; at += k->checked[q++].x->numel)
-        if (!near(a + at, b + at, k->checked[q].x->numel, part)) return k->checked[q].input;
+        if (!is_near(a + at, b + at, k->checked[q].x->numel, part)) return k->checked[q].input;
     return -2;
 }
 
@@ -229,7 +229,7 @@ static void check_shared(cti_check *k, outcome *apart, outcome *shared) {
             for (int s = 0; s < q; s++) where += k->checked[s].x->numel;
             double *sum = apart->value + at;
             for (int64_t i = 0; i < x->numel; i++) sum[i] += apart->value[where + i];
-            if (near(sum, shared->value + at, x->numel, k->coarse ? 1e-4 : 1e-9)) continue;
+            if (is_near(sum, shared->value + at, x->numel, k->coarse ? 1e-4 : 1e-9)) continue;
             char text[256];
             snprintf(text, sizeof text,
                      "when inputs %d and %d are one tensor, its gradient is not the sum of the two",

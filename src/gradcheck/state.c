@@ -80,25 +80,25 @@ static void take_gradients(cti_check *k, double *out) {
 /* What runs between the forward and the backward that is looked at. */
 typedef enum { NOTHING, FORWARD, FORWARD_AND_BACKWARD } run_between;
 
-/* RAN: the gradients are in `out`. NOT_THERE: the function fails at the other inputs. */
-typedef enum { RAN, FAILED, NOT_THERE } run_outcome;
+/* DID_RUN: the gradients are in `out`. IS_NOT_THERE: the function fails at the other inputs. */
+typedef enum { DID_RUN, DID_FAIL, IS_NOT_THERE } run_outcome;
 
 static run_outcome run_with(cti_check *k, ct_tensor **other, run_between what, double *out) {
     cti_frame frame;
-    run_outcome outcome = NOT_THERE;
+    run_outcome outcome = IS_NOT_THERE;
     cti_held_errors held = cti_check_hold_errors(k);
     cti_frame_open(k->context, &frame, false);
     ct_tensor *y = cti_check_call(k), *z = y && what != NOTHING ? call_at(k, other) : NULL;
     const bool there = y && cti_shape_same(&y->shape, &k->shape) &&
                        (what == NOTHING || (z && cti_shape_same(&z->shape, &k->shape))) &&
                        (what != FORWARD_AND_BACKWARD || run_backward(k, z));
-    if (there) outcome = run_backward(k, y) ? RAN : FAILED;
-    if (outcome == RAN) take_gradients(k, out);
+    if (there) outcome = run_backward(k, y) ? DID_RUN : DID_FAIL;
+    if (outcome == DID_RUN) take_gradients(k, out);
     else
         for (int q = 0; q < k->count; q++) ct_zero_grad(k->checked[q].x);
     cti_frame_close(k->context, &frame);
     k->refused[0] = 0;
-    return cti_check_drop_errors(k, held) || outcome != RAN ? outcome : FAILED;
+    return cti_check_drop_errors(k, held) || outcome != DID_RUN ? outcome : DID_FAIL;
 }
 
 static bool same_gradients(const double *a, const double *b, int64_t n) {
@@ -110,15 +110,15 @@ static bool same_gradients(const double *a, const double *b, int64_t n) {
 /* Sets *decided if the function could be run at these inputs. */
 static void interleave(cti_check *k, ct_tensor **other, int64_t n, double *usual, double *now,
                        bool *decided) {
-    *decided = run_with(k, other, NOTHING, usual) != RAN;
+    *decided = run_with(k, other, NOTHING, usual) != DID_RUN;
     for (run_between what = FORWARD; !*decided && what <= FORWARD_AND_BACKWARD; what++) {
         const run_outcome outcome = run_with(k, other, what, now);
-        if (outcome == NOT_THERE) {
+        if (outcome == IS_NOT_THERE) {
             *decided = what == FORWARD_AND_BACKWARD;
             return;
         }
         *decided = !cti_ready(k->context);
-        if (*decided || (outcome == RAN && same_gradients(usual, now, n))) continue;
+        if (*decided || (outcome == DID_RUN && same_gradients(usual, now, n))) continue;
         cti_check_found(k, CT_MISTAKE_STATE,
                         what == FORWARD
                             ? "after another forward this call's backward gives another gradient: "

@@ -38,7 +38,7 @@ const char *cti_name_text(cti_text name, char text[CTI_NAME_TEXT]) {
 
 /* ---- faults ---- */
 
-CT_FORMAT(2, 3) static bool refuse(const cti_file *file, const char *format, ...) {
+CT_FORMAT(2, 3) static bool refuse_header(const cti_file *file, const char *format, ...) {
     char what[CTI_NAME_TEXT + 256];
     va_list args;
     va_start(args, format);
@@ -50,8 +50,8 @@ CT_FORMAT(2, 3) static bool refuse(const cti_file *file, const char *format, ...
 #define NO_FILE "is not a safetensors file: "
 
 static bool refuse_json(const cti_safetensors *header, const cti_json *json) {
-    return refuse(&header->file, "header: %s at byte %lld", json->fault,
-                  (long long)(8 + (json->at - json->text)));
+    return refuse_header(&header->file, "header: %s at byte %lld", json->fault,
+                         (long long)(8 + (json->at - json->text)));
 }
 
 /* ---- one tensor's entry ---- */
@@ -119,25 +119,26 @@ static bool read_tensor_entry(cti_json *json, cti_file_tensor *tensor) {
 static bool check_range(const cti_safetensors *header, const cti_file_tensor *tensor) {
     long long begin = tensor->begin, end = tensor->end;
     if (end < begin)
-        return refuse(&header->file,
-                      "tensor \"%s\": data_offsets [%lld, %lld] end before they begin",
-                      NAME(tensor->name), begin, end);
+        return refuse_header(&header->file,
+                             "tensor \"%s\": data_offsets [%lld, %lld] end before they begin",
+                             NAME(tensor->name), begin, end);
     if (end > header->data_size) {
-        return refuse(
+        return refuse_header(
             &header->file,
             "tensor \"%s\": data_offsets [%lld, %lld] reach beyond the %lld bytes of data",
             NAME(tensor->name), begin, end, (long long)header->data_size);
     }
     int bits = dtypes[tensor->dtype].bits;
     if (tensor->numel > INT64_MAX / bits)
-        return refuse(&header->file, "tensor \"%s\": the size of its shape overflows",
-                      NAME(tensor->name));
+        return refuse_header(&header->file, "tensor \"%s\": the size of its shape overflows",
+                             NAME(tensor->name));
     if (tensor->numel * bits % 8 != 0 || tensor->numel * bits / 8 != end - begin) {
-        return refuse(&header->file,
-                      "tensor \"%s\": %lld elements of %s are not the %lld bytes of data_offsets "
-                      "[%lld, %lld]",
-                      NAME(tensor->name), (long long)tensor->numel, dtypes[tensor->dtype].name,
-                      end - begin, begin, end);
+        return refuse_header(
+            &header->file,
+            "tensor \"%s\": %lld elements of %s are not the %lld bytes of data_offsets "
+            "[%lld, %lld]",
+            NAME(tensor->name), (long long)tensor->numel, dtypes[tensor->dtype].name, end - begin,
+            begin, end);
     }
     return true;
 }
@@ -175,7 +176,7 @@ static bool read_members(cti_safetensors *header) {
     cti_json json = cti_json_read(header->text, header->text_size);
     bool metadata = false;
     if (!header->text_size || header->text[0] != '{')
-        return refuse(&header->file, NO_FILE "header: '{' is expected at byte 8");
+        return refuse_header(&header->file, NO_FILE "header: '{' is expected at byte 8");
     for (bool first = cti_json_open(&json, '{'); cti_json_next(&json, '}', &first);) {
         cti_file_tensor tensor = {.header = header};
         if (!cti_json_key(&json, &tensor.name)) break;
@@ -186,8 +187,9 @@ static bool read_members(cti_safetensors *header) {
             continue;
         }
         if (!read_tensor_entry(&json, &tensor)) {
-            return refuse(&header->file, "header: tensor \"%s\": %s at byte %lld",
-                          NAME(tensor.name), json.fault, (long long)(8 + (json.at - json.text)));
+            return refuse_header(&header->file, "header: tensor \"%s\": %s at byte %lld",
+                                 NAME(tensor.name), json.fault,
+                                 (long long)(8 + (json.at - json.text)));
         }
         if (!check_range(header, &tensor)) return false;
         void *items = grow_tensors(header->file.context, header->tensor, header->tensors,
@@ -220,16 +222,16 @@ static bool check_names(const cti_safetensors *header, const void **order, const
     cti_sort(order, scratch, header->pairs, by_key);
     for (int64_t i = 1; i < header->pairs; i++) {
         if (by_key(order[i - 1], order[i]) == 0) {
-            return refuse(&header->file, "__metadata__: \"%s\" is there twice",
-                          NAME(((const cti_file_pair *)order[i])->key));
+            return refuse_header(&header->file, "__metadata__: \"%s\" is there twice",
+                                 NAME(((const cti_file_pair *)order[i])->key));
         }
     }
     for (int64_t i = 0; i < header->tensors; i++) order[i] = &header->tensor[i];
     cti_sort(order, scratch, header->tensors, tensor_by_name);
     for (int64_t i = 1; i < header->tensors; i++) {
         if (tensor_by_name(order[i - 1], order[i]) == 0) {
-            return refuse(&header->file, "tensor \"%s\" is there twice",
-                          NAME(((const cti_file_tensor *)order[i])->name));
+            return refuse_header(&header->file, "tensor \"%s\" is there twice",
+                                 NAME(((const cti_file_tensor *)order[i])->name));
         }
     }
     return true;
@@ -244,20 +246,22 @@ static bool check_offsets(const cti_safetensors *header, const void **order, con
     for (int64_t i = 0; i < header->tensors; i++) {
         const cti_file_tensor *tensor = order[i];
         if (tensor->begin < end) {
-            return refuse(&header->file,
-                          "tensor \"%s\": its data begins at %lld and overlaps what ends at %lld",
-                          NAME(tensor->name), (long long)tensor->begin, (long long)end);
+            return refuse_header(
+                &header->file,
+                "tensor \"%s\": its data begins at %lld and overlaps what ends at %lld",
+                NAME(tensor->name), (long long)tensor->begin, (long long)end);
         }
         if (tensor->begin > end) {
-            return refuse(&header->file,
-                          "tensor \"%s\": its data begins at %lld behind a hole from %lld on",
-                          NAME(tensor->name), (long long)tensor->begin, (long long)end);
+            return refuse_header(
+                &header->file, "tensor \"%s\": its data begins at %lld behind a hole from %lld on",
+                NAME(tensor->name), (long long)tensor->begin, (long long)end);
         }
         end = tensor->end;
     }
     if (end == header->data_size) return true;
-    return refuse(&header->file, "the tensors end at byte %lld of the data, the file at byte %lld",
-                  (long long)end, (long long)header->data_size);
+    return refuse_header(&header->file,
+                         "the tensors end at byte %lld of the data, the file at byte %lld",
+                         (long long)end, (long long)header->data_size);
 }
 
 bool cti_safetensors_parse(cti_safetensors *header) {
@@ -266,8 +270,8 @@ bool cti_safetensors_parse(cti_safetensors *header) {
     header->data_size = header->file.size - header->data;
     size_t valid = cti_json_utf8(header->text, header->text_size);
     if (valid < header->text_size)
-        return refuse(&header->file, NO_FILE "header: not UTF-8 at byte %lld",
-                      (long long)(8 + valid));
+        return refuse_header(&header->file, NO_FILE "header: not UTF-8 at byte %lld",
+                             (long long)(8 + valid));
     if (!read_members(header)) return false;
     const int64_t n = cti_max(header->tensors, header->pairs);
     const size_t bytes = cti_bytes(n, sizeof(void *)),
@@ -295,13 +299,13 @@ static uint64_t length_of(const unsigned char first[8]) {
 int64_t cti_safetensors_length(const cti_file *file, const unsigned char first[8]) {
     const uint64_t length = length_of(first);
     if (length > CTI_LARGEST_HEADER) {
-        refuse(file, NO_FILE "its header's length is %llu, over %d", (unsigned long long)length,
-               CTI_LARGEST_HEADER);
+        refuse_header(file, NO_FILE "its header's length is %llu, over %d",
+                      (unsigned long long)length, CTI_LARGEST_HEADER);
         return -1;
     }
     if ((int64_t)length > file->size - 8) {
-        refuse(file, NO_FILE "a header of %llu bytes does not fit in a file of %lld",
-               (unsigned long long)length, (long long)file->size);
+        refuse_header(file, NO_FILE "a header of %llu bytes does not fit in a file of %lld",
+                      (unsigned long long)length, (long long)file->size);
         return -1;
     }
     return (int64_t)length;
@@ -322,13 +326,14 @@ static bool check_kind(const cti_file *file, const unsigned char first[9]) {
 static bool read_safetensors_header(cti_safetensors *header) {
     const cti_file *file = &header->file;
     unsigned char first[9] = {0};
-    if (file->size == 0) return refuse(file, NO_FILE "the file is empty");
+    if (file->size == 0) return refuse_header(file, NO_FILE "the file is empty");
     if (!cti_file_read(file, 0, first, (size_t)cti_min(file->size, sizeof first)) ||
         !check_kind(file, first))
         return false;
     if (file->size < 8)
-        return refuse(file, NO_FILE "the file has %lld bytes, the header's length alone takes 8",
-                      (long long)file->size);
+        return refuse_header(file,
+                             NO_FILE "the file has %lld bytes, the header's length alone takes 8",
+                             (long long)file->size);
     int64_t length = cti_safetensors_length(file, first);
     if (length < 0) return false;
     header->text_size = (size_t)length;

@@ -5,7 +5,7 @@
 #include "shards.h"
 #include "sort.h"
 
-static bool refuse(const cti_index *index, const cti_json *json) {
+static bool refuse_index(const cti_index *index, const cti_json *json) {
     const cti_file *file = index->file;
     return ct_fail(file->context, CT_ERR_FORMAT,
                    "%s: %s: is not an index of safetensors files: %s at byte %lld", file->op,
@@ -89,7 +89,7 @@ static bool read_map(cti_index *index, cti_json *json) {
         if (!cti_json_key(json, &entry.name) || !cti_json_string(json, &entry.file)) break;
         if (!add_shard_tensor(index, entry)) return false;
     }
-    return !json->fault || refuse(index, json);
+    return !json->fault || refuse_index(index, json);
 }
 
 bool cti_index_parse(cti_index *index) {
@@ -115,7 +115,7 @@ bool cti_index_parse(cti_index *index) {
     while (json.at < json.end && strchr(" \n\t\r", *json.at) && *json.at) json.at++;
     if (json.at < json.end) cti_json_fail(&json, "something behind the index");
     if (!map) cti_json_fail(&json, "weight_map is missing");
-    return json.fault ? refuse(index, &json) : index_check_keys(index);
+    return json.fault ? refuse_index(index, &json) : index_check_keys(index);
 }
 
 void cti_index_free(cti_index *index) {

@@ -143,7 +143,7 @@ enum { NEVER = 1 << 30 };
     .task_flops = 1 << 18, \
     /* The same of gemv and dots, which are bound by memory; and the columns of a task before it is \
      * doubled, a multiple of every vector. */ \
-    .row_task_flops = 1 << 16, .gemv_columns = 256, .dots_columns = 64, \
+    .row_task_flops = 1 << 16, .gemv_task_columns = 256, .dots_columns = 64, \
     /* Of dots, if that many columns are more: each thread then reads long parts of B. */ \
     .dots_tasks_per_thread = 16, \
     /* Elements of C that a task clears (K = 0), or adds partial sums to (split-K); not measured. */ \

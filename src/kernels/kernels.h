@@ -99,8 +99,8 @@ typedef struct {
     cti_gemm_pack_a_panels a_panels[2]; /* with an L1d of up to a_few_ways, and of more */
     int64_t task_flops, tasks_per_thread;
     double min_useful;
-    int64_t row_task_flops, gemv_columns, dots_columns, dots_tasks_per_thread, zero_task_elements,
-        sum_task_elements;
+    int64_t row_task_flops, gemv_task_columns, dots_columns, dots_tasks_per_thread,
+        zero_task_elements, sum_task_elements;
     int64_t mc_min_tiles, nc_min_panels, mc_min_tiles_private_b, split_k_pass_bytes;
     /* Of kernels that round: the least M and N, and multiply-adds, of a product that is rounded. */
     int64_t rounded_lines, rounded_flops;

@@ -28,7 +28,7 @@ static void flush(trace *t) {
     t->out.used = 0;
 }
 
-CT_FORMAT(2, 3) static void put(trace *t, const char *format, ...) {
+CT_FORMAT(2, 3) static void trace_put(trace *t, const char *format, ...) {
     char text[128];
     va_list args;
     va_start(args, format);
@@ -49,7 +49,7 @@ static void put_string(trace *t, const char *string) {
 
 /* Microseconds, from nanoseconds. */
 static void put_time(trace *t, const char *key, int64_t time) {
-    put(t, ",\"%s\":%" PRId64 ".%03d", key, time / 1000, (int)(time % 1000));
+    trace_put(t, ",\"%s\":%" PRId64 ".%03d", key, time / 1000, (int)(time % 1000));
 }
 
 /* (4, 8), (16, 8) -> (4, 16) */
@@ -57,14 +57,14 @@ static void trace_shapes(trace *t, const int64_t *at, int count) {
     for (int i = 0; i < count;) {
         const int64_t ndim = at[i++];
         if (ndim == CTI_SHAPE_ARROW) {
-            put(t, " -> ");
+            trace_put(t, " -> ");
             continue;
         }
-        if (i > 1 && at[i - 2] != CTI_SHAPE_ARROW) put(t, ", ");
-        if (ndim == CTI_SHAPE_NULL) put(t, "NULL");
-        else put(t, "(");
-        for (int64_t d = 0; d < ndim; d++) put(t, d ? ", %" PRId64 : "%" PRId64, at[i++]);
-        if (ndim != CTI_SHAPE_NULL) put(t, ")");
+        if (i > 1 && at[i - 2] != CTI_SHAPE_ARROW) trace_put(t, ", ");
+        if (ndim == CTI_SHAPE_NULL) trace_put(t, "NULL");
+        else trace_put(t, "(");
+        for (int64_t d = 0; d < ndim; d++) trace_put(t, d ? ", %" PRId64 : "%" PRId64, at[i++]);
+        if (ndim != CTI_SHAPE_NULL) trace_put(t, ")");
     }
 }
 
@@ -76,34 +76,35 @@ static const char *category(const cti_profile_event *e) {
 
 static void put_event(trace *t, const cti_profile *p, const cti_profile_event *e) {
     const char *module = p->modules.row[e->module].name;
-    put(t, ",\n{\"name\":");
+    trace_put(t, ",\n{\"name\":");
     put_string(t, e->kind == CTI_SPAN_MODULE ? module : p->ops.row[e->op].name);
-    put(t, ",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":1", category(e));
+    trace_put(t, ",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":1", category(e));
     put_time(t, "ts", e->start);
     put_time(t, "dur", e->duration);
-    put(t, ",\"args\":{\"module\":");
+    trace_put(t, ",\"args\":{\"module\":");
     put_string(t, module);
     if (e->shapes_count) {
-        put(t, ",\"shapes\":\"");
+        trace_put(t, ",\"shapes\":\"");
         trace_shapes(t, p->shapes + e->shapes, e->shapes_count);
-        put(t, "\"");
+        trace_put(t, "\"");
     }
-    put(t, "}}");
+    trace_put(t, "}}");
 }
 
 static void put_memory(trace *t, const cti_profile_event *e) {
-    put(t, ",\n{\"name\":\"memory in use\",\"ph\":\"C\",\"pid\":1");
+    trace_put(t, ",\n{\"name\":\"memory in use\",\"ph\":\"C\",\"pid\":1");
     put_time(t, "ts", e->start + e->duration);
-    put(t, ",\"args\":{\"bytes\":%" PRId64 "}}", e->live);
+    trace_put(t, ",\"args\":{\"bytes\":%" PRId64 "}}", e->live);
 }
 
 static void trace_all(trace *t, const ct_context *context) {
     const cti_profile *p = context->profile;
     int64_t live = -1;
-    put(t, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"isa\":\"%s\",\"threads\":%d,",
-        ct_isa_name(context), ct_threads(context));
-    put(t, "\"dropped_events\":%" PRId64 "},\n\"traceEvents\":[\n", p->dropped);
-    put(t, "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":\"cotangent\"}}");
+    trace_put(t, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"isa\":\"%s\",\"threads\":%d,",
+              ct_isa_name(context), ct_threads(context));
+    trace_put(t, "\"dropped_events\":%" PRId64 "},\n\"traceEvents\":[\n", p->dropped);
+    trace_put(
+        t, "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":\"cotangent\"}}");
     for (int64_t i = 0; t->ok && i < p->events_count; i++) {
         const cti_profile_event *e = &p->event[i];
         put_event(t, p, e);
@@ -111,7 +112,7 @@ static void trace_all(trace *t, const ct_context *context) {
         live = e->live;
         if (t->out.used > BUFFER / 2) flush(t);
     }
-    put(t, "\n]}\n");
+    trace_put(t, "\n]}\n");
     flush(t);
 }
 
