@@ -19,9 +19,6 @@ void cti_kernels_grandchild(cti_kernels *table) {
     table->gemm.mr = 2; /* numbers are entries too */
 }
 
-static bool runs_child(void) { return true; }
-static bool runs_grandchild(void) { return true; }
-
 #include "../src/core/isa.c"
 
 #include "suite.h"
