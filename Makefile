@@ -99,10 +99,12 @@ $(SHARED): $(OBJ)
 	$(call if_quiet,LD)$(CC) -shared $(SHARED_FLAGS) $(SANITIZE) $(OBJ) -o $@ $(LIBS)
 	@[ $(@F) = $(SONAME) ] || { ln -sf $(@F) $(BUILD)/$(SONAME) && ln -sf $(SONAME) $(BUILD)/$(LINKED); }
 
-# A change of compiler or flags rebuilds.
+# A change of compiler or flags rebuilds. The line is expanded here, not in the recipe, which would have the variables of
+# the object that is made first.
+FLAGS_LINE := $(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS) $(HEIRS)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@flags='$(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS) $(HEIRS)'; echo "$$flags" | cmp -s - $@ || echo "$$flags" > $@
+	@flags='$(FLAGS_LINE)'; echo "$$flags" | cmp -s - $@ || echo "$$flags" > $@
 
 # ---- the examples ----
 
