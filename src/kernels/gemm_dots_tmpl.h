@@ -44,7 +44,8 @@ INLINE void gemm_dots_step(const gemm_source of, const int rows, const int cols,
     for (int i = 0; i < rows; i++) {
         const gemm_vec x = gemm_in_register(gemm_load_if(gemm_real_line(4, a, i), masked, n));
         UNROLL
-        for (int j = 0; j < cols; j++) sum[i * cols + j] += x * bp[j];
+        for (int j = 0; j < cols; j++)
+            sum[i * cols + j] = gemm_multiply_add(sum[i * cols + j], x, bp[j]);
     }
 }
 
@@ -112,9 +113,11 @@ INLINE void gemm_dots_row(const gemm_source of, const cti_gemm_rows *g) {
                 const int64_t at = p * gemm_source_size(of);
                 if (of == OF_BF16 && at % DOTS_LINE == 0) /* f32 is as fast without it */
                     __builtin_prefetch(b + at + DOT_AHEAD, 0, DOTS_INTO_L2);
-                v += gemm_load(a + p) * gemm_load_b(of, b, p, false, LANES);
+                v = gemm_multiply_add(v, gemm_load(a + p), gemm_load_b(of, b, p, false, LANES));
             }
-            if (p < k) v += gemm_load_if(a + p, true, k - p) * gemm_load_b(of, b, p, true, k - p);
+            if (p < k)
+                v = gemm_multiply_add(v, gemm_load_if(a + p, true, k - p),
+                                      gemm_load_b(of, b, p, true, k - p));
             sum[j] = v;
         }
         gemm_store(out, gemm_sums(sum));
@@ -185,7 +188,8 @@ INLINE void gemv_columns(const gemm_source of, const int count, int64_t k, const
     for (int64_t p = 0; p < k; p++, b += b_bytes) {
         UNROLL
         for (int j = 0; j < count; j++)
-            sum[j] += x[p] * gemm_load_b(of, b, j * LANES, false, LANES);
+            sum[j] = gemm_multiply_add(sum[j], x[p] - (gemm_vec){0},
+                                       gemm_load_b(of, b, j * LANES, false, LANES));
     }
     UNROLL
     for (int j = 0; j < count; j++) {

@@ -63,7 +63,7 @@ INLINE gemm_vec gemm_fma(const bool x_once, gemm_vec sum, gemm_vec x, gemm_vec b
     return sum;
 #else
     (void)x_once;
-    return sum + x * b;
+    return gemm_multiply_add(sum, x, b);
 #endif
 }
 

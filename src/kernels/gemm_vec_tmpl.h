@@ -41,6 +41,25 @@ INLINE void gemm_store_if(real *p, gemm_vec v, bool by_part, int64_t n) {
 }
 #endif
 
+/* Returns sum + x b, rounded once wherever the set has an FMA. For sum + x * b clang makes an FMA
+ * only if product and sum stay in one basic block, so with AVX2 and AVX-512 it is named. */
+#if CTI_VECTOR_BYTES && defined __FMA__ && defined __clang__
+#ifdef CTI_F64_KERNELS
+#define GEMM_FMA(bits, type) _mm##bits##_fmadd_pd((type##d)x, (type##d)b, (type##d)sum)
+#else
+#define GEMM_FMA(bits, type) _mm##bits##_fmadd_ps((type)x, (type)b, (type)sum)
+#endif
+INLINE gemm_vec gemm_multiply_add(gemm_vec sum, gemm_vec x, gemm_vec b) {
+#if CTI_VECTOR_BYTES == 64
+    return (gemm_vec)GEMM_FMA(512, __m512);
+#else
+    return (gemm_vec)GEMM_FMA(256, __m256);
+#endif
+}
+#else
+INLINE gemm_vec gemm_multiply_add(gemm_vec sum, gemm_vec x, gemm_vec b) { return sum + x * b; }
+#endif
+
 /* Returns x, which is loaded once: otherwise GCC may load it again as an operand of each FMA. */
 INLINE gemm_vec gemm_in_register(gemm_vec x) {
 #if CTI_VECTOR_BYTES
