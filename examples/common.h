@@ -63,8 +63,8 @@ void input_paths(int n, char **paths); /* "-" is standard input */
  * Fails at once if the file cannot be written. */
 const char *output_path(const char *folder, const char *name);
 
-/* Declares that every file in the folder whose name fits is an output, such as a run's checkpoints.
- * Makes the folder if it is missing. */
+/* Declares a series of outputs, such as a run's checkpoints: fits(name) is true for the name of
+ * each such file in the folder. Makes the folder if it is missing. */
 void output_series(const char *folder, bool (*fits)(const char *name));
 
 typedef struct {

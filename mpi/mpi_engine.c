@@ -11,7 +11,7 @@
 #endif
 
 enum { LEAVE = 256, OVER }; /* the tags of transfers are smaller */
-enum { ROLL = 255 };        /* tag of the roll call, whose receives are pending all the time */
+enum { ROLL = 255 };        /* tag of the roll call; its receives are always pending */
 
 static const double patience[2] = {5, 60}; /* s, shortest and longest wait for others to part */
 static const double grace = 1;             /* s, longest wait for a message that is under way */
@@ -266,7 +266,7 @@ static bool mpi_start(ct_comm *comm, ct_transfer *t) {
     return true;
 }
 
-/* The result of a transfer whose segments have all ended. */
+/* Returns the result of a transfer. All its segments have ended. */
 static ct_transfer_state transfer_outcome(cti_mpi *m, const ct_transfer *t) {
     const segments *p = t->state;
     for (int i = 0; t->receives && i < p->n; i++) {

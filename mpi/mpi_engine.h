@@ -41,7 +41,7 @@ struct cti_mpi {
     int rank, size;
     pid_t process;                  /* the owner; a child of fork has the struct, but no MPI */
     bool *left;                     /* [size] "leave" or "over" of that rank has arrived */
-    int staying;                    /* number of other ranks whose "over" has not arrived */
+    int staying;                    /* number of other ranks from which no "over" has arrived */
     bool leaves, parts;             /* this rank has sent "leave"; "over" */
     MPI_Request *leaving, *parting; /* [size] the sends of "leave" and of "over" */
     MPI_Request discard;            /* the receive into `discarded` */

@@ -5,6 +5,7 @@
 #include <check.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Check writes the location of each assertion that holds to a file. For assertions on each element
  * of a tensor that takes longer than the test, so it is done only when the line changes. */
@@ -22,6 +23,12 @@ static inline bool new_line(int line) {
  * a test case is created. */
 __attribute__((constructor)) static void limit_time(void) {
     setenv("CK_DEFAULT_TIMEOUT", "400", 0);
+}
+
+/* Whether each test is a process of its own, which may end by a signal or an exit. */
+static inline bool tests_fork(void) {
+    const char *fork = getenv("CK_FORK");
+    return !fork || strcmp(fork, "no") != 0;
 }
 
 /* Runs the suite; returns the exit code of main. */

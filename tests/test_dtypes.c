@@ -92,8 +92,7 @@ static void add_asserts(Suite *suite) {
 #else
     TCase *asserts = tcase_create("asserts");
     tcase_set_tags(asserts, "forks");
-    const char *fork = getenv("CK_FORK");
-    if (!fork || strcmp(fork, "no") != 0) {
+    if (tests_fork()) {
         tcase_add_loop_test_raise_signal(asserts, get_asserts_its_dtype, SIGABRT, 0, NOT_SERVED);
         tcase_add_loop_test_raise_signal(asserts, set_asserts_its_dtype, SIGABRT, 0, NOT_SERVED);
         tcase_add_loop_test_raise_signal(asserts, add_asserts_its_dtype, SIGABRT, 0, NOT_SERVED);

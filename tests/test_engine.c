@@ -450,8 +450,7 @@ int main(void) {
     tcase_add_test(tcase, the_first_error_stays);
     tcase_add_test(tcase, nothing_to_record_in);
     tcase_add_test(tcase, on_error_cannot_clear);
-    const char *fork = getenv("CK_FORK");
-    if (!fork || strcmp(fork, "no") != 0) tcase_add_exit_test(tcase, dying_with_a_message, 1);
+    if (tests_fork()) tcase_add_exit_test(tcase, dying_with_a_message, 1);
     suite_add_tcase(suite, tcase);
     TCase *threads = tcase_create("threads");
     tcase_set_tags(threads, "threads");

@@ -81,11 +81,12 @@ typedef struct {
 #define COURSE_FUNCTION(yours, variant, mistakes, ...)                                             \
     {yours, variant, mistakes, sizeof(mistakes) / sizeof *(mistakes), __VA_ARGS__}
 
-/* As course_value of f->yours(in) and f->variant(in, 0), with the same random numbers. If they
- * differ it is said which mistake gives the same to nine digits: one of the table; an input, or the
- * result, of which only the first or last of a dim is read, or whose dims are exchanged; or two of
- * the table. Otherwise the words of `explain` are said, and the elements that depend on inputs that
- * they must not, or do not on inputs that they must. */
+/* Compares f->yours(in) with f->variant(in, 0) as course_value does, with the same random numbers.
+ * If they differ, the report names a mistake that gives the same values to nine digits: one or two
+ * of the table; or a dim of an input or of the result that is read only at its first or last index,
+ * or is exchanged with another dim. If none does, the report has the words of `explain`, and lists
+ * elements that depend on inputs that they must not depend on, or do not depend on inputs that they
+ * must. */
 void course_forward(const char *what, const course_function *f, void *arg, ct_tensor *const *in,
                     int n, double tolerance);
 

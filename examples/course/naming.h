@@ -113,7 +113,7 @@ typedef struct {
     int reading; /* its number and one more; 0: none */
 } guess;
 
-static guess wrongs; /* the mistakes of the forward whose gradient is asked for */
+static guess wrongs; /* mistakes found in the forward so far, if its gradient is tested */
 static char wrongs_hint[sizeof hint];
 /* A mistake that fits here, but not at the probe: said if nothing fits better. */
 static char only_here[sizeof hint];

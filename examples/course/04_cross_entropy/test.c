@@ -286,7 +286,7 @@ static void weigh_rows(row_list *r, course_set bits) {
     }
 }
 
-/* The losses that are summed, (N, C), of which the target's are not 0. */
+/* The terms of the loss, (N, C): only those of the targets are not 0. */
 static ct_tensor *losses_of_targets(ct_tensor *logits, const row_list *r, course_set bits) {
     ct_context *context = ct_context_of(logits);
     ct_tensor *x = logits;

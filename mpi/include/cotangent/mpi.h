@@ -1,5 +1,5 @@
 /* Ranks that are processes of MPI, for ct_dist_new (cotangent/dist.h). They are in a library of
- * their own, libcotangent_mpi; `make mpi` builds it for the MPI whose mpicc is found. */
+ * their own, libcotangent_mpi; `make mpi` builds it by the mpicc in PATH or by $MPICC. */
 #ifndef CT_MPI_H
 #define CT_MPI_H
 
