@@ -81,7 +81,10 @@ $(BUILD)/mutation/venv/ready: tests/mutation/requirements.txt
 	$(BUILD)/mutation/venv/bin/pip install -q -r $<
 	@touch $@
 
-mutate: $(TESTS) $(BUILD)/mutation/venv/ready \
+mutants-listed: $(BUILD)/mutation/venv/ready ## is every entry of tests/mutation/equivalent.txt still a mutant?
+	@$(BUILD)/mutation/venv/bin/python tests/mutation/equivalents.py
+
+mutate: mutants-listed $(TESTS) $(BUILD)/mutation/venv/ready \
     ## do the tests notice changes of the backward code? See tests/mutation/README.md; \
     SAMPLE=150 SEED=1, or FILE=ops/gelu.c
 	@+$(WITH_ASAN) tests
@@ -112,4 +115,4 @@ headers: $(BUILD)/flags \
 	done
 	@! command -v c++ >/dev/null || c++ -std=c++20 -Wall -Werror -Iinclude -fsyntax-only -x c++ examples/mha.c
 	@echo "headers: each compiles alone"
-.PHONY: course-test test-torch golden asan ubsan tsan coverage build-suite run-suite kill valgrind mutate layers headers
+.PHONY: course-test test-torch golden asan ubsan tsan coverage build-suite run-suite kill valgrind mutants-listed mutate layers headers

@@ -59,13 +59,13 @@ static bool norm_block_sums(const ct_call *c, bool wanted, int64_t rows, int64_t
     return t || !wanted;
 }
 
-static bool norm_sum_blocks(const ct_call *c, int i, int64_t blocks, const char *norm_block_sums,
+static bool norm_sum_blocks(const ct_call *c, int i, int64_t blocks, const char *block_sums,
                             ct_tensor **grad) {
     ct_tensor *x = c->in[0];
     const int64_t n = x->shape.dim[x->shape.ndim - 1];
     grad[i] = cti_op_new(c, x->dtype, CT_SHAPE(n));
     if (!grad[i]) return false;
-    kernels(c)->sum(blocks, n, norm_block_sums, n, grad[i]->data);
+    kernels(c)->sum(blocks, n, block_sums, n, grad[i]->data);
     return true;
 }
 

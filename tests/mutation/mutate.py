@@ -16,8 +16,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
-from functions import backward_functions
-from mutants import mutants_of
+import equivalents as listed
 from suite import BUILD, CC, FLAGS, HERE, JOBS, SANITIZED, Suite, compile_text, digest, run
 
 WARN = shlex.split(os.environ["WARN"])
@@ -26,7 +25,6 @@ SEED = int(os.environ.get("SEED") or 1)
 FILE = os.environ.get("FILE")
 NN = 1000          # mutants of nn/ in a whole run
 LEAST = float(os.environ.get("LEAST") or 0.99)   # of the mutants that can be told apart must be killed
-EQUIVALENT = "tests/mutation/equivalent.txt"
 FATES = ["mutants", "did not compile", "same object", "duplicates", "warned", "equivalent", "killed", "by sanitizers", "survived"]
 
 
@@ -53,27 +51,6 @@ class Notes:
             self.known[key] = value
             self.file.write(json.dumps([key, value]) + "\n")
             self.file.flush()
-
-
-def read_equivalents():
-    """{key: argument}. A block: `file function`, `- line`, one or more `+ mutated line`, `= why nobody can tell`."""
-    found, place, before, after = {}, None, None, []
-    for number, line in enumerate(Path(EQUIVALENT).read_text().splitlines(), 1):
-        mark, rest = line[:2], " ".join(line[2:].split())
-        if not line.strip() or line[0] == "#":
-            continue
-        if mark == "- ":
-            before, after = rest, []
-        elif mark == "+ ":
-            after.append(rest)
-        elif mark == "= " and place and before is not None and after and rest:
-            found.update({(*place, before, one): rest for one in after})
-            before, after = None, []
-        elif line[0] not in "-+=":
-            place = (line.split() + [""])[:2]
-        else:
-            raise SystemExit(f"{EQUIVALENT}:{number}: {line}")
-    return found
 
 
 class Compiler:
@@ -214,7 +191,7 @@ def share(count):
     return killed / (killed + count["survived"]) if killed + count["survived"] else 1.0
 
 
-def report(mutants, equivalents, every, seconds):
+def report(mutants, equivalents, seconds):
     """Writes report.txt and report.json. Is it good enough?"""
     by_file = {}
     for m in mutants:
@@ -232,8 +209,6 @@ def report(mutants, equivalents, every, seconds):
     lines += [f"survived: {m.file}:{m.line} {m.function or ''}\n- {m.before}\n+ {m.after}" for m in survivors]
     wrong = [m for m in mutants if m.key in equivalents and m.fate in ("killed", "by sanitizers")]
     lines += [f"listed as equivalent, and killed by {m.killer}: {m.file}:{m.line}\n- {m.before}\n+ {m.after}" for m in wrong]
-    stale = [key for key in equivalents if key not in every]
-    lines += [f"listed as equivalent, and no mutant: {key[0]} {key[1]}\n- {key[2]}\n+ {key[3]}" for key in stale]
     lines.append(f"{seconds:.0f} s on {JOBS} at a time; seed {SEED}")
     Path(f"{HERE}/report.txt").write_text("\n".join(lines) + "\n")
     Path(f"{HERE}/report.json").write_text(json.dumps(
@@ -242,7 +217,7 @@ def report(mutants, equivalents, every, seconds):
     print("\n".join(lines))
     groups = [("ops/", "nn/")] if SAMPLE else ["ops/", "nn/"]   # of a sample there are too few for two shares
     shares = [share(Counter(m.fate for m in mutants if m.file.startswith(group))) for group in groups]
-    return min(shares) >= LEAST and not wrong and not stale
+    return min(shares) >= LEAST and not wrong
 
 
 def draw(mutant):
@@ -253,14 +228,11 @@ def draw(mutant):
 def main():
     begin = time.monotonic()
     os.makedirs(HERE, exist_ok=True)
-    nn = sorted(map(str, list(Path("nn").glob("*.c")) + list(Path("nn").glob("*/*.c"))))
-    functions = backward_functions("ops")
-    suite = Suite(sorted(map(str, Path("ops").rglob("*.c"))) + nn)
-    notes, equivalents = Notes(f"{HERE}/notes"), read_equivalents()
+    equivalents = listed.read()
+    ops_mutants, nn_mutants = listed.mutants()
+    suite = Suite(sorted(map(str, Path("ops").rglob("*.c"))) + listed.files_of_nn())
+    notes = Notes(f"{HERE}/notes")
     compiler = Compiler(notes)
-    ops_mutants = [m for file in sorted({f.file for f in functions}) for m in mutants_of(file, [f for f in functions if f.file == file])]
-    nn_mutants = [m for file in nn for m in mutants_of(file)]
-    every = {m.key for m in ops_mutants + nn_mutants}
     if FILE:
         drawn = [([m for m in ops_mutants + nn_mutants if m.file == FILE], None)]
     else:
@@ -289,7 +261,7 @@ def main():
                 print(f"  {dict(done)} of {len(chosen)}, {time.monotonic() - begin:.0f} s", flush=True)
         list(pool.map(one, chosen))
     shutil.rmtree(compiler.folder)
-    good = report([m for m in looked_at if hasattr(m, "fate")], equivalents, every, time.monotonic() - begin)
+    good = report([m for m in looked_at if hasattr(m, "fate")], equivalents, time.monotonic() - begin)
     sys.exit(0 if good else 1)
 
 
