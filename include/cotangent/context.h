@@ -1,33 +1,38 @@
-/* The context owns everything that a computation needs besides tensors: memory, tape, threads,
- * random generator and the pending error. There is no global state.
+/* A context owns the state of a computation: memory, tape, threads, random generator and the
+ * pending error. The library has no global state.
  *
- * A context is used by one thread at a time; its own pool of threads does the parallel work, in the
- * floating-point mode (rounding, denormals that count as zero) of the thread that calls. Two
- * threads with a context each share nothing. A call whose arguments are of different contexts, or
- * one of whose arguments has ended, is CT_ERR_ARGUMENT in the contexts of all its arguments.
+ * Only one thread at a time may use a context. The context's own pool of threads does the parallel
+ * work, in the floating-point mode of the calling thread (its direction of rounding, and whether
+ * denormals count as zero). Two threads that have a context each share nothing.
  *
- * Errors are values, and they are sticky. The first error is recorded with a code and a message;
- * until it is cleared, every function that computes or changes something does nothing and returns
- * NULL, false or NaN. Functions that read, close, save or free still work. So a chain of calls
- * needs one check at its end:
+ * All arguments of a call must belong to one context, and none of them may have ended: a tensor
+ * ends when its scope is closed or it is released, any other object when it is freed. Otherwise the
+ * call is CT_ERR_ARGUMENT in the contexts of all its arguments.
+ *
+ * Errors are values, and they are sticky. The first error is recorded with a code and a message.
+ * While it is pending, that is until ct_error_clear, every function that computes or changes
+ * something does nothing and returns NULL, false, NaN or -1; functions that read, close, save or
+ * free still work. So a chain of calls needs one check at its end:
  *
  *     ct_tensor *y = ct_softmax(ct_matmul(q, ct_transpose(k, -1, -2)), -1);
  *     if (!y) fprintf(stderr, "%s\n", ct_error_message(context));
  *
- * Functions of the program that the library calls (on_error, the forward and backward of an op, a
- * module's forward, the functions of ct_recompute and ct_gradcheck, an allocator, a comm's engine)
- * must return: no C++ exception and no longjmp may leave them, as what the library was doing is
- * then half done. One of the first five kinds that is left all the same is no crash: the next call
- * in the context is CT_ERR_ARGUMENT ("mine: its forward was left by an exception or by longjmp"),
- * or that call has the error that is pending. It closes the scopes that were opened inside, and
- * ct_error_clear makes the context usable again, without what was being computed. (The next call
- * is found if it is made on the thread that the callback was left on, at most some 4 KB further
- * down its stack; else a later one. On the stack of a coroutine, made by the program itself, none
- * is found: then only ct_context_free helps.)
+ * Callbacks are the functions of the program that the library calls: on_error, the forward and
+ * backward of an op, a module's forward, the functions of ct_recompute and ct_gradcheck, an
+ * allocator, and a comm's engine. A callback must return. No C++ exception and no longjmp may leave
+ * it, because the library's call around it would stay half done.
  *
- * An error that nobody has looked at is not lost: if it is pending when the context is freed, and
- * it was neither returned by ct_error or ct_error_message nor given to on_error since,
- * ct_context_free prints it to stderr: "cotangent: error never looked at: matmul: ...".
+ * If an exception or a longjmp leaves a callback all the same (other than an allocator's or an
+ * engine's function), the program does not crash. The next call in the context closes the scopes
+ * that were opened inside the callback, drops the unfinished computation and fails with
+ * CT_ERR_ARGUMENT ("mine: its forward was left by an exception or by longjmp"), or with the error
+ * that was already pending. After ct_error_clear the context is usable again. The library detects
+ * this at the next call if that call comes from the same thread and from at most some 4 KB further
+ * down the stack, and otherwise at a later call. It cannot detect it on a stack that the program
+ * has made itself, such as a coroutine's; the context can then only be freed.
+ *
+ * ct_context_free prints a pending error to stderr ("cotangent: error never looked at: matmul:
+ * ...") if there is no on_error and neither ct_error nor ct_error_message has returned the error.
  */
 #ifndef CT_CONTEXT_H
 #define CT_CONTEXT_H
@@ -38,40 +43,47 @@
 extern "C" {
 #endif
 
-/* Called once when an error is recorded. The message is valid only during the call. The function
- * that failed is still running: in here nothing can compute and ct_error_clear does nothing. It
- * must return or end the program (as ct_error_die does), as any callback. */
+/* A function that is called once when an error is recorded. The message is valid only during the
+ * call. The library's function that failed is still running: until on_error has returned nothing
+ * can be computed, and ct_error_clear does nothing. Like every callback it must return, unless it
+ * ends the program as ct_error_die does. */
 typedef void (*ct_error_fn)(void *data, ct_status status, const char *message);
 
 /* An on_error that prints the message to stderr and ends the program with exit code 1. */
 CT_API void ct_error_die(void *data, ct_status status, const char *message);
 
-/* An allocator. alloc returns NULL if it has no memory; free gets the size that was passed to
- * alloc. malloc's alignment suffices. Both NULL: the C library's, with huge pages if the system has
- * them. */
+/* An allocator: alloc returns a block that is aligned as malloc's blocks are, or NULL if memory is
+ * exhausted; free receives the size that was passed to alloc. If both functions are NULL, the
+ * context uses the C library's allocator, and huge pages if the system has them. If only one is
+ * NULL, that is CT_ERR_ARGUMENT. */
 typedef struct {
     void *(*alloc)(void *data, size_t size);
     void (*free)(void *data, void *block, size_t size);
     void *data;
 } ct_allocator;
 
-/* How exactly products of f32 are computed: a permission, like torch.set_float32_matmul_precision,
- * to round the operands of linear, matmul, einsum, attention and the ops made of them, forward and
- * backward. Sums are always of f32; tensors, norms, softmax, losses and optimisers stay f32, and
- * f64 is not concerned. Large products alone are rounded, by their sizes: for others, and on a
- * machine without such instructions, the results are those of CT_MATMUL_F32, to the bit. With every
- * setting results are the same bits for any number of threads.
+/* The precision of matrix products of f32. Like torch.set_float32_matmul_precision it is a
+ * permission: the library may round the operands of linear, matmul, einsum, attention and the ops
+ * made of them, in forward and backward. Products are always summed in f32. Tensors, norms,
+ * softmax, losses and optimisers stay f32, and f64 is never rounded. Only large products are
+ * rounded: for products of smaller sizes, and on a machine that lacks the instructions, the results
+ * have the bits of CT_MATMUL_F32. With every setting the results are the same bits for any number
+ * of threads.
  *
- * CT_MATMUL_BF16: operands are rounded to bf16 (nearest even; 8 bits of mantissa, the range of
- * f32), so each operand has a relative error of at most 1/257, a bit less than 2^-8, and each
- * term a b one of at most 2/257 + 1/257^2 < 2^-7. NaN stays NaN, infinities stay, and
- * what is half a unit of bf16 or more above its largest number becomes infinite. Operands and
- * partial sums smaller than 2^-126 count as zero.
- * CT_MATMUL_BF16X6, BF16X3: an operand is the sum of three, two numbers of bf16, and a b the sum of
- * six, three products of these: relative errors of a term of some 2^-24, 2^-16. Products whose
- * operands are infinite, NaN or near an end of the range are computed as by CT_MATMUL_F32. */
+ * CT_MATMUL_BF16 rounds each operand to bf16: to nearest, ties to even, with 8 significant bits
+ * and the range of f32. An operand then has a relative error of at most 1/257, slightly less than
+ * 2^-8, and a term a b of at most 2/257 + 1/257^2 < 2^-7. NaN and infinities stay. A number that
+ * exceeds the largest of bf16 by half a unit in its last place or more becomes infinite. Operands
+ * and partial sums smaller than 2^-126 count as zero.
+ *
+ * CT_MATMUL_BF16X6 splits each operand into a sum of three bf16 numbers and computes a b as the sum
+ * of six of their products; a term has a relative error of some 2^-24. CT_MATMUL_BF16X3 splits into
+ * two numbers and sums three products; the error is some 2^-16. If an operand is infinite, NaN or
+ * near an end of the range of f32, both compute the whole product as CT_MATMUL_F32 does. */
 typedef enum {
-    CT_MATMUL_DEFAULT, /* CT_MATMUL=f32, bf16x6, bf16x3 or bf16 in the environment; else F32 */
+    /* the value of the environment variable CT_MATMUL (f32, bf16x6, bf16x3 or bf16); f32 if it is
+     * not set */
+    CT_MATMUL_DEFAULT,
     CT_MATMUL_F32,
     CT_MATMUL_BF16X6,
     CT_MATMUL_BF16X3,
@@ -79,106 +91,121 @@ typedef enum {
 } ct_matmul_precision;
 
 typedef struct {
-    uint64_t seed; /* seed of the random generator */
-    int threads;   /* 0: CT_NUM_THREADS, else every core this process may use */
-    /* "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon"; NULL: CT_ISA, else the best this
+    uint64_t seed; /* the seed of the random generator */
+    /* the number of threads, including the caller's; 0: the environment variable CT_NUM_THREADS, or
+     * if it is not set, the number of cores that this process may use */
+    int threads;
+    /* the instruction set of the kernels: "scalar", "avx2", "avx512", "avx512bf16", "amx" or
+     * "neon"; NULL: the environment variable CT_ISA, or if it is not set, the best set that this
      * machine runs */
     const char *isa;
-    ct_error_fn on_error; /* NULL: record only; ct_error_die: print and exit(1) */
-    void *on_error_data;
-    ct_allocator allocator; /* zeroed: the C library's */
-    int64_t
-        memory_limit; /* most bytes the context may hold, beyond that CT_ERR_MEMORY; 0: no limit */
-    bool debug;       /* debug mode, see below; CT_DEBUG=1 sets it too */
-    ct_matmul_precision matmul; /* see ct_set_matmul */
+    /* the function that is called for each error; NULL: errors are only recorded; ct_error_die: an
+     * error is printed and ends the program with exit code 1 */
+    ct_error_fn on_error;
+    void *on_error_data;    /* the first argument of on_error */
+    ct_allocator allocator; /* zeroed: the C library's allocator */
+    int64_t memory_limit;   /* the most bytes that the context may hold; 0: no limit. A request
+                               for more is CT_ERR_MEMORY */
+    bool debug;             /* debug mode, see below; the environment's CT_DEBUG=1 sets it too */
+    ct_matmul_precision matmul; /* the initial setting of ct_set_matmul */
 } ct_context_opts;
 
-/* Debug mode, for finding mistakes, at the cost of some time and memory; results are the same bits.
+/* Debug mode finds mistakes at the cost of some time and memory. Results are the same bits.
  *
- * Every error that is recorded while none is pending is printed to stderr where it happens
- * ("cotangent: matmul: ..."), unless on_error is ct_error_die. Errors that gradcheck provokes are
- * not printed.
+ * An error that is recorded is printed to stderr at once ("cotangent: matmul: ..."), unless another
+ * error is pending or on_error is ct_error_die. Errors that gradcheck provokes are not printed.
  *
- * Free and newly allocated memory has all bits set: NaN as a float, -1 as an integer. That shows
- * elements that an op forgot to write, and reads through a pointer to a tensor that has ended.
+ * Free and newly allocated memory has all bits set, which is NaN as a float and -1 as an integer.
+ * This reveals elements that an op forgot to write, and reads through a pointer to the elements of
+ * a tensor that has ended.
  *
- * Using a handle that has ended (its scope was closed, it was released, or its gradient zeroed) is
- * CT_ERR_ARGUMENT with the name of the op that made it. The last 65,536 ended handles are
- * remembered, until ct_memory_trim; they are not counted in `live` of ct_memory.
+ * The use of a handle that has ended (its scope was closed, it was released, or its gradient was
+ * zeroed) is CT_ERR_ARGUMENT with the name of the op that made it. The context keeps these names
+ * for the last 65,536 ended handles, until ct_memory_trim. Their memory is not counted in `live` of
+ * ct_memory.
  *
- * The op that makes the first NaN fails, and the message has the element's index: CT_ERR_ARGUMENT
- * if a result has a NaN and the inputs have none, CT_ERR_GRAD if in backward a gradient has one and
- * neither the inputs, the result nor the cotangent have. The op is the one that the program called
- * (of its own ops: the name in ct_op), whatever other ops its forward or backward is made of.
- * Infinities are no error, nor is a NaN in an input. */
+ * The op that makes the first NaN fails, and the message has the element's index. The error is
+ * CT_ERR_ARGUMENT if a result has a NaN and the inputs have none; it is CT_ERR_GRAD if in backward
+ * a gradient has a NaN and neither the inputs, the result nor the cotangent have one. The message
+ * names the op that the program called, even if another op inside its forward or backward made the
+ * NaN; for an op of the program's own it has the name in ct_op. Infinities are no error, and
+ * neither is a NaN in an input.
+ *
+ * Two threads that are inside one context at the same time are CT_ERR_ARGUMENT. */
 
-/* A new context; free it with ct_context_free. NULL: out of memory. Any other error in the options
- * (an ISA that this machine lacks, a negative number of threads) gives a context with that error
- * pending. */
+/* Returns a new context, which ct_context_free frees, or NULL if memory is exhausted. Any other
+ * error in the options (an instruction set that this machine lacks, a negative number of threads)
+ * is pending in the context that is returned. */
 CT_API ct_context *ct_context_new(ct_context_opts opts);
 
-/* Frees the context and everything made in it: tensors, modules, optimisers, threads. NULL does
- * nothing. Prints an error that nobody has looked at. */
+/* Frees the context and everything made in it: tensors, modules, optimisers, threads. Prints a
+ * pending error that the program has not looked at. NULL does nothing. */
 CT_API void ct_context_free(ct_context *context);
 
-/* CT_OK if none is pending; CT_ERR_MEMORY if context is NULL */
+/* Returns the code of the pending error, CT_OK if none is pending, and CT_ERR_MEMORY if context is
+ * NULL. */
 CT_API ct_status ct_error(const ct_context *context);
-/* "matmul: inner sizes differ: (2, 3) @ (4, 5)"; "" when CT_OK */
+/* Returns the message of the pending error, as "matmul: inner sizes differ: (2, 3) @ (4, 5)", and
+ * "" if none is pending. */
 CT_API const char *ct_error_message(const ct_context *context);
-/* does nothing inside on_error */
+/* Clears the pending error. Inside on_error it does nothing. */
 CT_API void ct_error_clear(ct_context *context);
 
 typedef struct {
     int64_t live;            /* bytes in use by tensors, tape and modules */
-    int64_t peak;            /* largest `live` since the start or ct_memory_reset_peak */
-    int64_t pooled;          /* bytes held from the allocator but not in use */
-    int64_t allocator_calls; /* calls of alloc since the start */
+    int64_t peak;            /* the largest `live` since the start or ct_memory_reset_peak */
+    int64_t pooled;          /* bytes that the context holds but does not use */
+    int64_t allocator_calls; /* the number of calls of alloc since the start */
 } ct_memory_stats;
 
 CT_API ct_memory_stats ct_memory(const ct_context *context);
 CT_API void ct_memory_reset_peak(ct_context *context);
-/* returns pooled memory to the allocator, except slabs and blocks that are partly in use */
+/* Returns pooled memory to the allocator, except blocks of which a part is in use. */
 CT_API void ct_memory_trim(ct_context *context);
 
 /* Sets the number of threads, including the caller's: 1 to 1024. Results are the same bits for any
  * number. */
 CT_API bool ct_set_threads(ct_context *context, int threads);
-CT_API int ct_threads(const ct_context *context); /* 0 for NULL */
+CT_API int ct_threads(const ct_context *context); /* returns 0 for NULL */
 
-/* The instruction set of the kernels: "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon"; ""
- * for NULL. */
+/* Returns the instruction set of the kernels: "scalar", "avx2", "avx512", "avx512bf16", "amx" or
+ * "neon"; "" for NULL. */
 CT_API const char *ct_isa_name(const ct_context *context);
 
-/* A number for what fixes the bits of results besides the program and its seed: the instruction
- * set, the build of the library, its compiler, the C library, ct_set_matmul, and the calling
- * thread's floating-point mode. It is a hash of what every kernel computes of fixed numbers, a
- * millisecond's work: two contexts with one number give the same bits, but for differences that
- * those numbers do not show. Threads and caches have no part in it. 0 for NULL. Checkpoints have
- * it, and the ranks of a ct_dist must agree on it. */
+/* Returns a hash of the results that every kernel computes from fixed numbers, which takes about a
+ * millisecond. Besides the program and its seed, the bits of results depend on the instruction set,
+ * the build of the library, its compiler, the C library, ct_set_matmul and the calling thread's
+ * floating-point mode, and so does the hash. They do not depend on threads and caches. Two contexts
+ * with the same hash compute the same bits, except for a difference that the fixed numbers do not
+ * reveal. Checkpoints store the hash, and the ranks of a ct_dist must have the same. Returns 0 for
+ * NULL. */
 CT_API uint64_t ct_fingerprint(const ct_context *context);
 
-/* Sets how exactly products are computed from now on. A backward of attention rounds what its
- * forward has rounded. Not a ct_matmul_precision, or CT_MATMUL_DEFAULT where CT_MATMUL is none of
- * its values: CT_ERR_ARGUMENT, and nothing changes. */
+/* Sets the precision of matrix products from now on. (The backward of an attention rounds if its
+ * forward has rounded, because both must compute the same scores.) CT_ERR_ARGUMENT, without a
+ * change: `precision` is not a ct_matmul_precision, or it is CT_MATMUL_DEFAULT and the environment
+ * variable CT_MATMUL has none of its values. */
 CT_API bool ct_set_matmul(ct_context *context, ct_matmul_precision precision);
-/* What is set, never CT_MATMUL_DEFAULT; CT_MATMUL_F32 for NULL. */
+/* Returns the precision that is set, never CT_MATMUL_DEFAULT; CT_MATMUL_F32 for NULL. */
 CT_API ct_matmul_precision ct_get_matmul(const ct_context *context);
 
-/* The random generator is Philox 4x32-10 (Salmon et al. 2011), which is counter-based. Each random
- * tensor, initialisation and active dropout uses the next stream; its element i is a function of
- * (seed, stream, i) only. */
+/* The state of the random generator, the counter-based Philox 4x32-10 (Salmon et al. 2011): the
+ * seed, and the number of the next stream. Each call that draws random numbers (a random tensor, an
+ * initialisation, an active dropout, ct_random_below, ...) takes the next stream. Element i of its
+ * numbers is a function of (seed, stream, i) only. */
 typedef struct {
     uint64_t seed, stream;
 } ct_rng;
 
-CT_API void ct_seed(ct_context *context, uint64_t seed); /* restarts at stream 0 */
+CT_API void ct_seed(ct_context *context, uint64_t seed); /* sets the seed, and stream 0 as next */
 CT_API ct_rng ct_rng_get(const ct_context *context);
 CT_API void ct_rng_set(ct_context *context, ct_rng rng);
 
-/* A uniform integer in [0, n), without modulo bias. n < 1: CT_ERR_ARGUMENT and -1. */
+/* Returns a uniform integer in [0, n), without modulo bias; it takes a stream. n < 1 is
+ * CT_ERR_ARGUMENT, and -1 is returned. */
 CT_API int64_t ct_random_below(ct_context *context, int64_t n);
 
-/* The context of a tensor; NULL for NULL. */
+/* Returns the context of a tensor; NULL for NULL. */
 CT_API ct_context *ct_context_of(const ct_tensor *tensor);
 
 #ifdef __cplusplus

@@ -1,8 +1,9 @@
-/* Tensors: up to 8 dims of f32, f64, i64, bool or bf16, with arbitrary strides. Functions that
- * make, read and write them.
+/* Tensors: functions that make, read and write them. A tensor has up to 8 dims, elements of f32,
+ * f64, i64, bool or bf16, and any strides.
  *
- * A size is an int64_t and may be 0; a scalar has no dims and one element. A size in bytes
- * that overflows is CT_ERR_MEMORY; negative sizes or more than 8 dims are CT_ERR_SHAPE. */
+ * The size of a dim is an int64_t and may be 0; a scalar has no dims and one element. A negative
+ * size or more than 8 dims are CT_ERR_SHAPE, and a tensor whose size in bytes overflows is
+ * CT_ERR_MEMORY. */
 #ifndef CT_TENSOR_H
 #define CT_TENSOR_H
 
@@ -12,80 +13,94 @@
 extern "C" {
 #endif
 
-/* New tensors, row-major, owned by the innermost scope. ct_empty's values are
+/* ---- new tensors ---- */
+
+/* A new tensor is row-major and belongs to the innermost scope. The values of ct_empty are
  * undefined. */
 CT_API ct_tensor *ct_zeros(ct_context *context, ct_dtype dtype, ct_shape shape);
 CT_API ct_tensor *ct_ones(ct_context *context, ct_dtype dtype, ct_shape shape);
 CT_API ct_tensor *ct_empty(ct_context *context, ct_dtype dtype, ct_shape shape);
 
-/* Every element is value, cast to dtype as in C; bool is value != 0. */
+/* Fills a new tensor with `value`, converted to dtype as a C cast does; for bool, with value != 0.
+ */
 CT_API ct_tensor *ct_full(ct_context *context, ct_dtype dtype, ct_shape shape, double value);
 
-/* (ceil((end - start) / step)): start, start + step, ... up to but excluding end. A step of 0 or
- * of the wrong sign, a bound that is not finite, and dtype bool are errors. */
+/* Returns start, start + step, ... up to but excluding end, of shape (ceil((end - start) / step)).
+ * CT_ERR_ARGUMENT: a step of 0 or of the wrong sign, or a number that is not finite; CT_ERR_DTYPE:
+ * bool or bf16. */
 CT_API ct_tensor *ct_arange(ct_context *context, ct_dtype dtype, double start, double end,
                             double step);
 
-/* uniform in [0, 1); f32 or f64 */
+/* Draws from the uniform distribution on [0, 1); dtype is f32 or f64. */
 CT_API ct_tensor *ct_rand(ct_context *context, ct_dtype dtype, ct_shape shape);
-/* standard normal; f32 or f64 */
+/* Draws from the standard normal distribution; dtype is f32 or f64. */
 CT_API ct_tensor *ct_randn(ct_context *context, ct_dtype dtype, ct_shape shape);
 
-/* A copy of row-major data. data may be NULL only where the shape has no element. */
+/* Copies row-major data. data may be NULL only if the shape has no element. */
 CT_API ct_tensor *ct_from_f32(ct_context *context, ct_shape shape, const float *data);
 CT_API ct_tensor *ct_from_f64(ct_context *context, ct_shape shape, const double *data);
 CT_API ct_tensor *ct_from_i64(ct_context *context, ct_shape shape, const int64_t *data);
 CT_API ct_tensor *ct_from_bool(ct_context *context, ct_shape shape, const bool *data);
 
-/* A tensor over the caller's memory, which must outlive every use of it and be aligned for dtype.
- * strides are in elements and may be zero or negative; the stride of a dim of size 1 is ignored;
- * NULL: row-major. */
+/* Returns a tensor over the caller's memory, which is not copied. The memory must outlive every use
+ * of the tensor and be aligned for dtype. strides are in elements and may be zero or negative; the
+ * stride of a dim of size 1 is ignored; NULL means row-major. */
 CT_API ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape,
                           const int64_t *strides, void *data);
 
+/* ---- reading ---- */
+
 CT_API ct_dtype ct_dtype_of(const ct_tensor *tensor);
-CT_API ct_shape ct_shape_of(const ct_tensor *tensor); /* of NULL: ndim 0 */
+CT_API ct_shape ct_shape_of(const ct_tensor *tensor); /* returns ndim 0 for NULL */
 CT_API int ct_ndim(const ct_tensor *tensor);
-/* the size of a dim; a negative dim counts from the end. No such dim: an error and -1 */
+/* Returns the size of a dim; a negative dim counts from the end. If the tensor has no such dim,
+ * that is CT_ERR_SHAPE, and -1 is returned. */
 CT_API int64_t ct_dim(const ct_tensor *tensor, int dim);
 CT_API int64_t ct_numel(const ct_tensor *tensor);
 
-/* The elements of a contiguous tensor of that dtype, in place. Not contiguous: CT_ERR_ARGUMENT (see
- * ct_contiguous); another dtype: CT_ERR_DTYPE. Writes through the pointer are not
- * counted, so backward does not notice if they change saved values. */
+/* Returns a pointer to the elements themselves. The tensor must be contiguous (otherwise it is
+ * CT_ERR_ARGUMENT; see ct_contiguous) and of the function's dtype (otherwise it is CT_ERR_DTYPE).
+ * Backward cannot detect that a write through the pointer has changed a value that was saved for
+ * it. */
 CT_API float *ct_data_f32(ct_tensor *tensor);
 CT_API double *ct_data_f64(ct_tensor *tensor);
 CT_API int64_t *ct_data_i64(ct_tensor *tensor);
 CT_API bool *ct_data_bool(ct_tensor *tensor);
-CT_API uint16_t *ct_data_bf16(ct_tensor *tensor); /* the bits: the upper half of an f32's */
+CT_API uint16_t *ct_data_bf16(ct_tensor *tensor); /* an element is the upper half of an f32 */
 
-/* Copies the elements in row-major order, cast to the pointer's type, from any strides. count must
- * be the tensor's. */
+/* Copies the elements to `out` in row-major order, converted to the type of `out`. The tensor may
+ * have any strides and dtype. count must be its number of elements. */
 CT_API bool ct_to_f32(const ct_tensor *tensor, float *out, int64_t count);
 CT_API bool ct_to_f64(const ct_tensor *tensor, double *out, int64_t count);
 CT_API bool ct_to_i64(const ct_tensor *tensor, int64_t *out, int64_t count);
 CT_API bool ct_to_bool(const ct_tensor *tensor, bool *out, int64_t count);
 
-/* the value of a tensor with one element; otherwise CT_ERR_SHAPE and NaN */
+/* Returns the value of a tensor with one element. Any other tensor is CT_ERR_SHAPE, and NaN is
+ * returned. */
 CT_API double ct_item(const ct_tensor *tensor);
 
 /* ---- in place ---- */
 
-/* Change the values of `to`, which may be a view: then those of the tensor it is a view of change
- * too. `from` broadcasts to to's shape; both may have any strides. It is read first: where the two
- * share memory, as views of one tensor do, the result is that of a copy of from. A `to` of which
- * two elements share memory, as an expanded one's do, is CT_ERR_ARGUMENT; every other layout is
- * written, interleaved ones too (strides 2 and 5 of 4 x 4 elements). Not recorded: no gradient
- * flows to from, and to may require one; it counts as a write, so a backward that would read to's
- * earlier values is an error. False: an error, and nothing has changed. */
+/* Both functions change the values of `to`. If `to` is a view, the tensor under it changes too.
+ * `from` broadcasts to the shape of `to`, and both may have any strides. They may share memory, as
+ * views of one tensor do: the result is as if `from` had been copied first. Two elements of `to`
+ * must not share memory; if they do (in an expanded tensor), that is CT_ERR_ARGUMENT. Every other
+ * layout of `to` is written, even an interleaved one (strides 2 and 5 of 4 x 4 elements).
+ *
+ * The change is not recorded: no gradient flows to `from`, and `to` may require a gradient. A later
+ * backward that needs the earlier values of `to` fails with CT_ERR_GRAD. If the functions return
+ * false, nothing has changed. */
 
-/* to = from, converted to to's dtype as by ct_cast */
+/* to = from, converted to the dtype of `to` as by ct_cast. */
 CT_API bool ct_copy_into(ct_tensor *to, const ct_tensor *from);
-/* to = to + w (from - to), or from |w| = 1/2 on from - (1 - w)(from - to), as torch's lerp_; both
- * f32 or both f64; any finite w. A moving average of parameters: ct_lerp_into(average, p, 1 - d) */
+/* to = to + w (from - to), computed as from - (1 - w)(from - to) if |w| >= 1/2, as torch's lerp_
+ * does. Both are f32 or both f64, and w is finite. ct_lerp_into(average, p, 1 - d) updates a moving
+ * average of a parameter p with decay d. */
 CT_API bool ct_lerp_into(ct_tensor *to, const ct_tensor *from, double w);
 
-/* Prints values, shape and dtype in the manner of torch; the middle of long dims is left out. */
+/* ---- printing ---- */
+
+/* Prints values, shape and dtype as torch does. The middle of long dims is left out. */
 CT_API void ct_print(const ct_tensor *tensor, FILE *file);
 
 #ifdef __cplusplus
