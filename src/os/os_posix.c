@@ -1,4 +1,5 @@
-/* os.h on POSIX systems, Linux, macOS and others: what WASI does not share (os_unix.c). */
+/* os.h on POSIX systems: Linux, macOS and others. The functions that WASI shares are in os_unix.c.
+ */
 #ifndef __LP64__
 #define _FILE_OFFSET_BITS 64
 #define _TIME_BITS        64 /* files of 2038 and later can be opened */
@@ -36,7 +37,7 @@
 
 int cti_os_cores(void) {
 #ifdef __linux__
-    cpu_set_t cores; /* of 1,024; it fails on a machine with more */
+    cpu_set_t cores; /* has room for 1,024 cores; on a machine with more the call fails */
     if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
 #endif
     const long count = sysconf(_SC_NPROCESSORS_ONLN);
@@ -51,7 +52,8 @@ static int64_t sysctl_number(const char *name) {
 }
 
 int64_t cti_os_l2_bytes(void) {
-    /* of the fast cores, if the system tells fast from slow ones; several cores share it */
+    /* the cache of the fast cores, if the system distinguishes fast and slow cores; several cores
+     * share one cache */
     const int64_t bytes = sysctl_number("hw.perflevel0.l2cachesize"),
                   sharing = sysctl_number("hw.perflevel0.cpusperl2");
     if (bytes > 0) return sharing > 0 ? bytes / sharing : bytes;
@@ -96,7 +98,8 @@ bool cti_os_count_forks(void) {
 
 unsigned cti_os_forks(void) { return fork_count; }
 
-/* From the lowest address on. False: not known. */
+/* Finds the lowest address and the size of this thread's stack. Returns false if the system does
+ * not tell them. */
 static bool thread_stack(uintptr_t *low, size_t *size) {
 #ifdef __APPLE__
     *size = pthread_get_stacksize_np(pthread_self());
@@ -130,8 +133,8 @@ bool cti_os_saves_avx512_late(void) {
 #endif
 }
 
-/* The tiles' registers are 8 KB of state for each thread, which Linux saves only for a process that
- * has asked for it. In any other the first tile instruction is SIGILL. */
+/* The tiles' registers are 8 KB of state for each thread. Linux saves them only for a process that
+ * has requested this; in any other process the first tile instruction raises SIGILL. */
 bool cti_os_grants_amx(void) {
 #if defined __x86_64__ && defined SYS_arch_prctl
     enum { GET_PERMITTED = 0x1022, REQUEST = 0x1023, TILE_DATA = 18 }; /* <asm/prctl.h> */
@@ -196,9 +199,9 @@ static void *begin_pthread(void *arg) {
     return NULL;
 }
 
-/* The thread blocks signals, so that a caller's handlers run in the caller's own threads. It does
- * not block the four that its own faults raise: a thread that blocks those ends the process before
- * the handler of a sanitizer or a crash reporter has run. */
+/* The thread blocks signals, so that the handlers of the program run in the program's own threads.
+ * It does not block the four signals that its own faults raise: if it did, a fault would end the
+ * process before the handler of a sanitizer or a crash reporter has run. */
 bool cti_thread_start(cti_thread *thread, void (*work)(void *arg), void *arg) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     sigset_t blocked, before;
@@ -220,9 +223,15 @@ void cti_thread_join(const cti_thread *thread) {
     pthread_join(id, NULL);
 }
 
-/* The state is 0, the number of the process in which a thread runs the function, or -1: it has run.
- * A child of a fork has no copy of its parent's other threads, so if one of these was running the
- * function, the child runs it anew. */
+/* The state is 0 before the first call, the number of the process in which a thread is running the
+ * function, and -1 when the function has run:
+ *
+ *     0 --- first call ---> number of the process --- the function has run ---> -1
+ *                             |            ^
+ *                             `------------' a call in a child of a fork
+ *
+ * A child of a fork has none of its parent's other threads. If one of these was running the
+ * function at the time of the fork, the child runs the function again. */
 void cti_once_run(cti_once *once, void (*run)(void)) {
     const intptr_t self = getpid();
     for (intptr_t state = atomic_load(&once->state); state != -1;
@@ -259,9 +268,9 @@ bool cti_os_sync(int fd) {
     return status == 0;
 }
 
-/* If the new file's owner or group differs from the old one's, a user may have changed class
- * (owner, group, others), so a class gets only the bits that every class its users may have been in
- * had. */
+/* The permission bits for the new file. If its owner or group differs from the old file's, a user
+ * may belong to another class (owner, group, others) than before. So a class gets a bit only if
+ * every class to which its users may have belonged had this bit. */
 static mode_t kept_mode(const cti_os_about *old, const struct stat *made) {
     mode_t owner = old->mode >> 6 & 7, group = old->mode >> 3 & 7, others = old->mode & 7;
     if (made->st_gid != old->group) group = others = group & others;
@@ -282,9 +291,9 @@ const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old
     return "cannot keep its mode";
 }
 
-/* ---- locks, and the files in a folder that nobody locks ---- */
+/* ---- locks, and the unlocked files of a folder ---- */
 
-/* Locks the whole file, or fails at once. */
+/* Locks the whole file. If another lock is in the way it fails without waiting. */
 static bool set_lock(int fd, short type, cti_lock kind) {
     struct flock whole = {.l_type = type, .l_whence = SEEK_SET};
 #ifdef F_OFD_SETLK
@@ -321,7 +330,7 @@ static bool still_named(int fd, int folder, const char *name) {
 
 bool cti_os_still_named(int fd, const char *path) { return still_named(fd, AT_FDCWD, path); }
 
-/* A read lock is enough: it too is refused while a writer holds its lock. */
+/* A read lock is enough, because the system refuses it too while a writer holds its lock. */
 bool cti_os_folder_remove_unlocked(cti_os_folder *folder, const char *name, cti_lock lock) {
     const int flags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, at = dirfd((DIR *)folder);
     struct stat about;

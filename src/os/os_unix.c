@@ -1,5 +1,5 @@
-/* The functions of os.h that are the same on POSIX systems and WASI: the clock, paths, files, text.
- */
+/* The functions of os.h that are the same on POSIX systems and WASI: the clock, paths, files and
+ * text. */
 #ifndef __LP64__
 #define _FILE_OFFSET_BITS 64
 #define _TIME_BITS        64 /* files of 2038 and later can be opened */
@@ -48,14 +48,14 @@ size_t cti_os_folder_length(const char *path) {
 bool cti_os_is_separator(char c) { return c == '/'; }
 bool cti_os_is_absolute(const char *path) { return *path == '/'; }
 
-/* wasi-libc takes an empty path for the current folder; POSIX fails as this does. */
+/* Fails for an empty path, as POSIX does. wasi-libc would take it for the current folder. */
 static bool is_named(const char *path) {
     if (*path) return true;
     errno = ENOENT;
     return false;
 }
 
-/* ---- what a path or an open file is ---- */
+/* ---- properties of a path or an open file ---- */
 
 static cti_os_kind kind_of_mode(mode_t mode) {
     if (S_ISREG(mode)) return CTI_OS_FILE;
@@ -100,7 +100,8 @@ bool cti_os_about_link(const char *path, cti_os_about *about) {
 
 /* ---- files ---- */
 
-/* bytes of one read or write; Linux transfers at most 2^31 - 4096, macOS refuses 2^31 */
+/* The largest number of bytes of one read or write. Linux transfers at most 2^31 - 4096 bytes at
+ * once, and macOS refuses 2^31. */
 enum { AT_ONCE = 1 << 30 };
 static size_t at_once(size_t size) { return size < AT_ONCE ? size : AT_ONCE; }
 
@@ -146,7 +147,7 @@ bool cti_os_rename(const char *from, const char *to) { return rename(from, to) =
 bool cti_os_remove(const char *path) { return unlink(path) == 0; }
 bool cti_os_make_folder(const char *path) { return is_named(path) && mkdir(path, 0777) == 0; }
 
-/* strerror_r returns a number or, GNU's, the words. */
+/* The text from the result of strerror_r, which is a number, or in the GNU version the text. */
 static const char *by_number(int failed, const char *words) { return failed ? NULL : words; }
 static const char *by_words(const char *found, const char *words) { return words ? found : NULL; }
 
@@ -171,7 +172,7 @@ bool cti_os_text_open(cti_os_text *out) {
 
 bool cti_os_text_close(cti_os_text *out) { return fclose(out->file) == 0; }
 
-/* ---- the files in a folder ---- */
+/* ---- the files of a folder ---- */
 
 cti_os_folder *cti_os_folder_open(const char *path) {
     return (cti_os_folder *)opendir(*path ? path : ".");

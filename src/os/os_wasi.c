@@ -1,6 +1,6 @@
 /* os.h on WASI, preview 1. wasmtime runs such a program, and so does a browser if the page provides
- * WASI's functions. The program has one thread, no processes and no signals. Files have no owner,
- * no mode and no locks. */
+ * WASI's functions. The program has one thread, and the system has no processes and no signals.
+ * Files have no owner, no mode and no locks. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* realpath, getentropy */
 #endif
@@ -27,7 +27,8 @@ void cti_os_sleep(int64_t ns) {
     if (ns > 0) nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
 }
 
-/* WASI has no process numbers: each instance draws one at random. Temporary files are named so. */
+/* WASI has no process numbers, so each instance of a program draws a random number. The names of
+ * temporary files are made from it. */
 uint64_t cti_os_process(void) {
     static uint32_t number;
     if (number == 0 && getentropy(&number, sizeof number) != 0) number = (uint32_t)cti_os_entropy();
@@ -37,7 +38,8 @@ uint64_t cti_os_process(void) {
 
 bool cti_os_count_forks(void) { return true; }
 unsigned cti_os_forks(void) { return 0; }
-bool cti_os_on_stack(uintptr_t a, uintptr_t b) { return (void)a, (void)b, true; } /* the only one */
+/* The program has one stack. */
+bool cti_os_on_stack(uintptr_t a, uintptr_t b) { return (void)a, (void)b, true; }
 bool cti_os_grants_amx(void) { return false; }
 bool cti_os_saves_avx512_late(void) { return false; }
 double cti_libm_tanh(double x) { return tanh(x); }
@@ -47,7 +49,7 @@ double cti_libm_tanh(double x) { return tanh(x); }
 void *cti_os_alloc(size_t size) { return malloc(size); }
 void cti_os_free(void *block) { free(block); }
 
-/* ---- threads: there is one, so no lock is held and nothing is waited for ---- */
+/* ---- threads: the program has one, so these functions do nothing ---- */
 
 bool cti_mutex_init(cti_mutex *mutex) { return *mutex = (cti_mutex){{0}}, true; }
 void cti_mutex_lock(cti_mutex *mutex) { (void)mutex; }
@@ -96,7 +98,7 @@ bool cti_os_real_path(const char *path, char *out) {
 
 /* ---- files ---- */
 
-/* A runtime that cannot sync a folder says EBADF, ENOTSUP or EACCES. */
+/* If a runtime cannot sync a folder, errno is EBADF, ENOTSUP or EACCES, which becomes EINVAL. */
 bool cti_os_sync(int fd) {
     if (fsync(fd) == 0) return true;
     struct stat about;
@@ -111,7 +113,7 @@ const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old
     return NULL;
 }
 
-/* ---- locks: there are none, so the temporary file of a killed writer stays ---- */
+/* ---- locks: WASI has none, so the temporary file of a writer that was killed stays ---- */
 
 bool cti_os_lock(int fd, cti_lock *lock) {
     (void)fd;

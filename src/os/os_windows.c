@@ -44,14 +44,14 @@ bool cti_windows_done(BOOL ok) { return ok ? true : cti_windows_fail(GetLastErro
 
 int cti_os_cores(void) {
     DWORD_PTR mine = 0, all = 0;
-    /* both masks are 0 for a process with cores in several groups, each of at most 64 */
+    /* A group has at most 64 cores. Both masks are 0 for a process with cores in several groups. */
     if (GetProcessAffinityMask(GetCurrentProcess(), &mine, &all) && mine)
         return __builtin_popcountll(mine);
     const DWORD count = GetActiveProcessorCount(ALL_PROCESSOR_GROUPS);
     return count ? (int)count : 1;
 }
 
-/* The first core's cache of a level that holds data. */
+/* The data cache, or the unified cache, of this level that the first core has. */
 static CACHE_DESCRIPTOR cache(int level) {
     CACHE_DESCRIPTOR found = {0};
     DWORD bytes = 0;
@@ -88,15 +88,16 @@ uint64_t cti_os_process(void) { return GetCurrentProcessId(); }
 uint64_t cti_os_entropy(void) {
     FILETIME now;
     GetSystemTimePreciseAsFileTime(&now);
-    LARGE_INTEGER ticks; /* the time may stand still between two calls */
+    LARGE_INTEGER ticks; /* another clock, because the time may be the same in two calls */
     QueryPerformanceCounter(&ticks);
     return cti_windows_join(now.dwHighDateTime, now.dwLowDateTime) ^ (uint64_t)ticks.QuadPart << 20;
 }
 
-bool cti_os_count_forks(void) { return true; } /* there are none */
+/* Windows has no fork. */
+bool cti_os_count_forks(void) { return true; }
 unsigned cti_os_forks(void) { return 0; }
 
-/* Of a fiber: on the fiber's own. */
+/* In a fiber the limits are the limits of the fiber's own stack. */
 bool cti_os_on_stack(uintptr_t a, uintptr_t b) {
     ULONG_PTR low, high;
     GetCurrentThreadStackLimits(&low, &high);
@@ -106,8 +107,8 @@ bool cti_os_on_stack(uintptr_t a, uintptr_t b) {
 bool cti_os_grants_amx(void) { return false; }
 bool cti_os_saves_avx512_late(void) { return false; }
 
-/* With MinGW's pow of doubles the gradient of x^-2 is off by over 3 ulp; its tanh is off by 2.004
- * at -0.2159. */
+/* With MinGW's pow of doubles the gradient of x^-2 is off by more than 3 ulp. MinGW's tanh is off
+ * by 2.004 ulp at -0.2159. */
 double cti_libm_pow(double x, double e) { return (double)powl(x, e); }
 double cti_libm_tanh(double x) { return (double)tanhl(x); }
 
@@ -147,11 +148,11 @@ void cti_cond_signal(cti_cond *cond) { WakeConditionVariable(condition_of(cond))
 void cti_cond_broadcast(cti_cond *cond) { WakeAllConditionVariable(condition_of(cond)); }
 void cti_cond_free(cti_cond *cond) { (void)cond; }
 
-/* MinGW's exp, log and tanh of doubles are computed by the x87, which rounds to 64 bits in a
- * program's first thread and to 53 in others; results would depend on the number of threads. */
+/* MinGW's exp, log and tanh of doubles use the x87. It rounds to 64 bits in the first thread of a
+ * program and to 53 bits in other threads, so results would depend on the number of threads. */
 static unsigned __stdcall begin_thread(void *arg) {
 #if defined __x86_64__
-    __asm__ volatile("fninit"); /* 64 bits */
+    __asm__ volatile("fninit"); /* sets the x87 to round to 64 bits */
 #endif
     const cti_thread *thread = arg;
     thread->work(thread->arg);
@@ -192,7 +193,7 @@ void cti_os_error(char *words, size_t size) {
 
 /* ---- text in memory ---- */
 
-/* In a temporary file, which the C library removes at its close (D). */
+/* The text is in a temporary file, which the C library removes when it is closed (D). */
 bool cti_os_text_open(cti_os_text *out) {
     wchar_t folder[MAX_PATH + 1], name[MAX_PATH];
     *out = (cti_os_text){0};

@@ -1,4 +1,4 @@
-/* Files of os.h on Windows. A descriptor is a HANDLE, of which the system uses only 32 bits. */
+/* The files of os.h on Windows. A descriptor is a HANDLE, of which the system uses only 32 bits. */
 #include "os_windows.h"
 
 #include <errno.h>
@@ -7,12 +7,13 @@
 
 /* ---- files ---- */
 
-enum { MOST_AT_ONCE = 1 << 30 }; /* bytes of one read or write */
+enum { MOST_AT_ONCE = 1 << 30 }; /* the largest number of bytes of one read or write */
 
 static HANDLE handle_of(int fd) { return (HANDLE)(intptr_t)fd; }
 
-/* The error of a path that could not be opened, or ERROR_DIRECTORY: its folder is a file, which the
- * system calls ERROR_PATH_NOT_FOUND. Cuts the path at its folder. */
+/* The error of a path that could not be opened. If the path's folder is a file, the system's error
+ * is ERROR_PATH_NOT_FOUND, and this function returns ERROR_DIRECTORY. It cuts the path at its
+ * folder. */
 static DWORD open_error(wchar_t *path, DWORD error) {
     if (error != ERROR_PATH_NOT_FOUND) return error;
     wchar_t *end = NULL;
@@ -25,7 +26,7 @@ static DWORD open_error(wchar_t *path, DWORD error) {
     return is_file ? ERROR_DIRECTORY : error;
 }
 
-/* -1 with errno: failed. */
+/* Returns a descriptor, or -1 with errno set. */
 static int open_path(const char *path, DWORD access, DWORD how, DWORD flags) {
     wchar_t *name = cti_windows_path(path);
     if (!name) return -1;
@@ -44,7 +45,7 @@ static int open_path(const char *path, DWORD access, DWORD how, DWORD flags) {
     return handle == INVALID_HANDLE_VALUE ? -1 : (int)(intptr_t)handle;
 }
 
-/* A folder can be opened too, so that it can be told what it is. */
+/* FILE_FLAG_BACKUP_SEMANTICS opens a folder too, so that cti_os_about_file can tell its kind. */
 int cti_os_open(const char *path) {
     return open_path(path, GENERIC_READ, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS);
 }
@@ -62,11 +63,11 @@ int cti_os_open_folder(const char *path) {
 }
 
 int cti_os_create(const char *path, unsigned mode) {
-    (void)mode; /* it inherits its folder's access control list */
+    (void)mode; /* the file inherits its folder's access control list */
     const DWORD access = GENERIC_READ | GENERIC_WRITE | DELETE;
     const int fd = open_path(path, access | WRITE_DAC, CREATE_NEW, FILE_ATTRIBUTE_NORMAL);
     if (fd >= 0 || errno != EACCES) return fd;
-    /* a file system may grant all but the change of that list (cti_os_keep_access) */
+    /* A file system may grant all rights except WRITE_DAC, which cti_os_keep_access needs. */
     return open_path(path, access, CREATE_NEW, FILE_ATTRIBUTE_NORMAL);
 }
 
@@ -93,7 +94,7 @@ int64_t cti_os_write(int fd, const void *data, size_t size) {
     return cti_windows_fail(GetLastError()), -1;
 }
 
-/* The position of cti_os_write stays where it is. */
+/* Restores the position at which cti_os_write writes. */
 int64_t cti_os_write_at(int fd, int64_t offset, const void *data, size_t size) {
     OVERLAPPED where = overlapped_at(offset);
     LARGE_INTEGER before;
@@ -110,12 +111,12 @@ bool cti_os_sync(int fd) {
     cti_windows_fail(GetLastError());
     cti_os_about about;
     const int error = errno;
-    /* the system syncs what is made and renamed in a folder by itself */
+    /* The system itself syncs the names in a folder when files are made and renamed. */
     errno = cti_os_about_file(fd, &about) && about.kind == CTI_OS_FOLDER ? EINVAL : error;
     return false;
 }
 
-/* ---- what a path or an open file is ---- */
+/* ---- properties of a path or an open file ---- */
 
 static cti_os_kind kind_of_handle(HANDLE handle, DWORD attributes) {
     FILE_ATTRIBUTE_TAG_INFO tag;
@@ -133,7 +134,7 @@ bool cti_os_about_file(int fd, cti_os_about *about) {
     if (!GetFileInformationByHandle(handle_of(fd), &info)) return cti_windows_fail(GetLastError());
     const uint64_t time =
         cti_windows_join(info.ftLastWriteTime.dwHighDateTime, info.ftLastWriteTime.dwLowDateTime);
-    enum { TICKS = 10000000 }; /* a second */
+    enum { TICKS = 10000000 }; /* the number of ticks in a second */
     *about =
         (cti_os_about){.kind = kind_of_handle(handle_of(fd), info.dwFileAttributes),
                        .size = (int64_t)cti_windows_join(info.nFileSizeHigh, info.nFileSizeLow),
@@ -173,12 +174,12 @@ bool cti_os_real_path(const char *path, char *out) {
 
 /* ---- replacing and removing ---- */
 
-/* The new file gets the old one's access control list. */
+/* Gives the new file the access control list of the old file. */
 const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old) {
     (void)old;
     static const char failed[] = "cannot keep its access control list";
     const int from = open_path(path, READ_CONTROL, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS);
-    /* a save of shards has removed the old index by the time it replaces it */
+    /* A save of shards removes the old index before it writes the new one. */
     if (from < 0) return errno == ENOENT ? NULL : failed;
     DWORD bytes = 0;
     GetKernelObjectSecurity(handle_of(from), DACL_SECURITY_INFORMATION, NULL, 0, &bytes);
@@ -219,10 +220,10 @@ bool cti_os_make_folder(const char *path) {
     return ok;
 }
 
-/* ---- locks, and the files in a folder that nobody locks ---- */
+/* ---- locks, and the unlocked files of a folder ---- */
 
-/* An open file needs no further lock: until it is closed, nobody can open it without sharing, as
- * cti_os_folder_remove_unlocked does. */
+/* An open file needs no other lock: until it is closed, cti_os_folder_remove_unlocked cannot open
+ * it, because it opens without sharing. */
 bool cti_os_lock(int fd, cti_lock *lock) {
     (void)fd;
     *lock = CTI_LOCK_DESCRIPTION;
@@ -241,12 +242,12 @@ enum { NAME_BYTES = 3 * MAX_PATH };
 struct cti_os_folder {
     HANDLE find;
     WIN32_FIND_DATAW next;
-    bool found;            /* next has not been handed out */
-    char name[NAME_BYTES]; /* what cti_os_folder_next has returned last */
-    char path[];           /* of the folder, to put a name behind, which has room here */
+    bool found;            /* whether `next` has a name that was not returned yet */
+    char name[NAME_BYTES]; /* the last name that cti_os_folder_next has returned */
+    char path[];           /* the path of the folder, and room for a name behind it */
 };
 
-/* The path of a name in the folder, in UTF-16, as from wide. */
+/* The wide path of a name in the folder. */
 static wchar_t *wide_in(cti_os_folder *folder, const char *name) {
     const size_t end = strlen(folder->path);
     strcpy(folder->path + end, name);
@@ -260,7 +261,7 @@ cti_os_folder *cti_os_folder_open(const char *path) {
     cti_os_folder *folder = malloc(sizeof *folder + length + NAME_BYTES + 2);
     if (!folder) return cti_windows_fail(ERROR_OUTOFMEMORY), NULL;
     memcpy(folder->path, path, length + 1);
-    /* none behind C:, which is not C:\, the root, but the drive's current folder */
+    /* No separator follows "C:", the current folder of the drive; "C:/" would be its root. */
     if (cti_os_folder_length(path) != length) strcat(folder->path, "/");
     wchar_t *name = wide_in(folder, "*");
     folder->find = name ? FindFirstFileW(name, &folder->next) : INVALID_HANDLE_VALUE;

@@ -1,4 +1,4 @@
-/* Paths on Windows: UTF-8 to and from what the system takes. */
+/* Paths on Windows: UTF-8 to and from the system's UTF-16. */
 #include "os_windows.h"
 
 #include <errno.h>
@@ -6,13 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether a path is handed to the file system as it is (\\?\), or names a device (\\.\). */
+/* Whether the system passes a path to the file system unchanged (\\?\), or it names a device
+ * (\\.\). */
 static bool is_literal(const wchar_t *path) {
     return wcsncmp(path, L"\\\\?\\", 4) == 0 || wcsncmp(path, L"\\\\.\\", 4) == 0;
 }
 
-/* The path, made absolute, behind the prefix \\?\, with which it may have more than MAX_PATH units;
- * for free(). NULL: failed. */
+/* Returns the absolute path behind the prefix \\?\, with which a path may have more than MAX_PATH
+ * units. The caller frees it by free(). Returns NULL if it fails. */
 static wchar_t *prefixed(const wchar_t *path) {
     static const wchar_t drive[] = L"\\\\?\\", share[] = L"\\\\?\\UNC";
     enum { PREFIX = sizeof share / sizeof *share - 1 };
@@ -40,18 +41,18 @@ static wchar_t *prefixed(const wchar_t *path) {
 }
 
 wchar_t *cti_windows_path(const char *path) {
-    enum { SHORT_PATH = MAX_PATH - 13 }; /* folders leave room for a name of 8.3 */
+    enum { SHORT_PATH = MAX_PATH - 13 }; /* the path of a folder leaves room for a name of 8.3 */
     const int units = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, NULL, 0);
     if (units <= 0) return cti_windows_done(FALSE), NULL;
     wchar_t *out = malloc((size_t)units * sizeof *out);
     if (!out) return cti_windows_fail(ERROR_OUTOFMEMORY), NULL;
     MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, units);
-    if (is_literal(out)) { /* only \ separates there; no name contains a slash */
+    if (is_literal(out)) { /* only \ separates names in such a path, and no name contains / */
         for (wchar_t *at = out; *at; at++)
             if (*at == L'/') *at = L'\\';
         return out;
     }
-    /* a short relative path may be long when the current folder stands before it */
+    /* A short relative path may be long with the current folder before it. */
     if (units <= SHORT_PATH && GetFullPathNameW(out, 0, NULL, NULL) <= SHORT_PATH) return out;
     wchar_t *whole = prefixed(out);
     free(out);
@@ -84,7 +85,7 @@ size_t cti_os_folder_length(const char *path) {
     return length;
 }
 
-/* C:file depends on the drive's current folder, but no folder can be put before it. */
+/* "C:file" depends on the drive's current folder, but no folder can be put before it. */
 bool cti_os_is_absolute(const char *path) { return cti_os_is_separator(*path) || has_drive(path); }
 
 bool cti_os_current_folder(char *out, size_t room) {

@@ -1,18 +1,25 @@
 /* Replacing a file on Windows.
  *
- * NTFS renames over a file that is open. FAT, network file systems and Wine do not: there the old
- * file is moved aside, the new one gets its name, and the old one is removed. In between there is
- * no file of that name, for which this waits. */
+ * NTFS renames over a file that is open. FAT, network file systems and Wine do not, so on these the
+ * replacement has steps:
+ *
+ *     name           old file | (none)   | new file | new file
+ *     name.replaced  (none)   | old file | old file | (none)
+ *
+ * 1. Between the first two steps no file has the name. A function that opens a file and finds none
+ *    waits while a file of the second name exists (cti_windows_reappears).
+ * 2. If the new file cannot get the name, the old file gets it back, unless another program has
+ *    put a new file there. */
 #include "os_windows.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A file that was moved aside has this behind its name, and perhaps a digit. */
+/* The end of the name of a file that was moved aside; a digit may follow. */
 static const wchar_t aside_end[] = L".replaced";
 
-/* The path with aside_end and one more character (0: none) behind it, and room for that; for
- * free(). NULL: no memory. */
+/* Returns the path with aside_end and the character `last` behind it. If `last` is 0 there is room
+ * for a character. The caller frees the path by free(). Returns NULL if memory is short. */
 static wchar_t *aside_path(const wchar_t *path, wchar_t last) {
     const size_t length = wcslen(path), end = sizeof aside_end / sizeof *aside_end - 1;
     wchar_t *aside = malloc((length + end + 2) * sizeof *aside);
@@ -36,8 +43,8 @@ bool cti_windows_reappears(const wchar_t *path) {
     return is_moved_aside(path) || GetFileAttributesW(path) != INVALID_FILE_ATTRIBUTES;
 }
 
-/* Renames as POSIX does, which NTFS can: a program that has the old file open still reads the old
- * contents. */
+/* Renames as POSIX does: a program that has the old file open still reads its content. NTFS can do
+ * this. */
 static bool rename_open(const wchar_t *from, const wchar_t *to) {
     enum { INFO_EX = 22, REPLACES = 1, POSIX = 2 }; /* FileRenameInfoEx */
     const size_t length = wcslen(to) * sizeof *to, bytes = sizeof(FILE_RENAME_INFO) + length;
@@ -47,13 +54,13 @@ static bool rename_open(const wchar_t *from, const wchar_t *to) {
     FILE_RENAME_INFO *info = calloc(1, bytes);
     if (info) {
         const DWORD flags = REPLACES | POSIX;
-        memcpy(info, &flags, sizeof flags); /* older headers have a BOOLEAN there */
+        memcpy(info, &flags, sizeof flags); /* in older headers this field is a BOOLEAN */
         info->FileNameLength = (DWORD)length;
         memcpy(info->FileName, to, length);
     }
     const bool ok = info && SetFileInformationByHandle(file, (FILE_INFO_BY_HANDLE_CLASS)INFO_EX,
                                                        info, (DWORD)bytes);
-    if (ok) FlushFileBuffers(file); /* syncs the rename too; the contents are synced before */
+    if (ok) FlushFileBuffers(file); /* syncs the rename; the content was synced before */
     CloseHandle(file);
     free(info);
     return ok;
@@ -64,8 +71,9 @@ static bool rename_over(const wchar_t *from, const wchar_t *to) {
            MoveFileExW(from, to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH);
 }
 
-/* Moves the old file away first. A program that was killed between the steps may have left a file
- * of that name, and one that is still open keeps it until it is closed; then a digit is added. */
+/* Moves the old file aside first. Its new name may be taken, by the file of a program that was
+ * killed between the steps, or by a removed file that is still open. Then a digit is added to the
+ * name. */
 static bool replace_in_two_steps(const wchar_t *from, const wchar_t *to) {
     wchar_t *aside = aside_path(to, 0);
     if (!aside) return false;
@@ -85,7 +93,8 @@ static bool replace_in_two_steps(const wchar_t *from, const wchar_t *to) {
     return ok;
 }
 
-/* Whether rename_over may succeed in a moment: another program has `to` open, or replaces it. */
+/* Whether rename_over may succeed in a moment, because another program has `to` open or is
+ * replacing it. */
 static bool is_target_held(const wchar_t *to, DWORD error) {
     if (error != ERROR_ACCESS_DENIED && error != ERROR_SHARING_VIOLATION) return false;
     const DWORD attributes = GetFileAttributesW(to);
@@ -93,9 +102,9 @@ static bool is_target_held(const wchar_t *to, DWORD error) {
     return !(attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_READONLY));
 }
 
-/* A virus scanner or the like has a file open for a moment alone, so this tries ATTEMPTS times
- * before it moves the old file aside. As many attempts follow, since another program may be
- * replacing the file too. */
+/* A program such as a virus scanner has a file open for a moment only, so the old file is moved
+ * aside after ATTEMPTS attempts. As many attempts follow, because another program may be replacing
+ * the file too. */
 bool cti_windows_replace(const wchar_t *from, const wchar_t *to) {
     DWORD error = 0;
     for (int i = 0; i < 2 * CTI_WINDOWS_ATTEMPTS; i++) {

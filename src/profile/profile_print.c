@@ -17,7 +17,7 @@ static void print_region_name(FILE *file, int indent, const char *name, int widt
     fprintf(file, "%*s", length < width ? width - length : 0, "");
 }
 
-/* "-" where there is nothing. */
+/* Prints a count, or "-" if it is 0. */
 static void put_count(FILE *file, int64_t count) {
     if (count) fprintf(file, "  %8lld", (long long)count);
     else fprintf(file, "  %8s", "-");
@@ -58,7 +58,7 @@ static void print_op(FILE *file, const cti_profile_row *row, int width, int64_t 
     fputc('\n', file);
 }
 
-/* The row of the longest time that is not listed yet; -1: none is left. */
+/* The row with the longest time among the rows that are not listed yet, or -1 if none is left. */
 static int longest(const cti_profile_table *table, const bool *listed) {
     int best = -1;
     for (int i = 0; i < table->count; i++) {
@@ -91,7 +91,8 @@ static void put_ops(FILE *file, const cti_profile *p, int64_t wall) {
 
 /* ---- modules ---- */
 
-/* Of a module with all that it has called. A row is made after the row of its parent. */
+/* The time of a module and of all modules that it has called, in forward and in backward. A row is
+ * made after the row of its parent. */
 typedef struct {
     int64_t time[2];
     int depth;
@@ -109,14 +110,15 @@ static void sum_modules(const cti_profile_table *table, module_total *sum) {
     }
 }
 
-/* The first row after `after` with that parent; 0: none. */
+/* The first row after row `after` that has this parent, or 0 if there is none. */
 static int next_child(const cti_profile_table *table, int parent, int after) {
     for (int i = after + 1; i < table->count; i++)
         if (i >= CTI_PROFILE_OTHERS && table->row[i].parent == parent) return i;
     return 0;
 }
 
-/* The row after row i: its first child, else the next one beside it or beside what calls it. */
+/* The row that follows row i in the tree: its first child or, if it has none, the next child of its
+ * parent or of the nearest ancestor that has one. */
 static int next_in_tree(const cti_profile_table *table, int i) {
     int next = next_child(table, i, 0);
     for (; !next && i; i = table->row[i].parent) next = next_child(table, table->row[i].parent, i);

@@ -10,8 +10,8 @@
 #include "../io/file.h"
 #include "../io/json.h"
 
-/* An event is at most two names of six bytes a character and its shapes of 22 bytes a number, which
- * is less than half of the buffer. */
+/* The text of an event has at most two names, of six bytes for each character, and its shapes, of
+ * 22 bytes for each number. That is less than half of the buffer. */
 enum { BUFFER = 1 << 15 };
 _Static_assert(12 * CTI_NAME_SIZE + 22 * (2 * CTI_PROFILE_MOST_SHAPES + 32) + 512 < BUFFER / 2,
                "an event fits");
@@ -19,7 +19,7 @@ _Static_assert(12 * CTI_NAME_SIZE + 22 * (2 * CTI_PROFILE_MOST_SHAPES + 32) + 51
 typedef struct {
     const cti_file_new *file;
     cti_writer out;
-    bool ok; /* whether every write was done */
+    bool ok; /* whether every write has succeeded */
     char buffer[BUFFER];
 } trace;
 
@@ -37,7 +37,7 @@ CT_FORMAT(2, 3) static void trace_put(trace *t, const char *format, ...) {
     cti_write(&t->out, text);
 }
 
-/* A name, in which bytes that are not UTF-8 become "?". */
+/* Writes a name between quotes. Bytes that are not UTF-8 become "?". */
 static void put_string(trace *t, const char *string) {
     char text[CTI_NAME_SIZE];
     const size_t size = strlen(string);
@@ -47,12 +47,12 @@ static void put_string(trace *t, const char *string) {
     cti_write_quoted(&t->out, cti_text_of(text));
 }
 
-/* Microseconds, from nanoseconds. */
+/* Writes a time of `time` nanoseconds in microseconds. */
 static void put_time(trace *t, const char *key, int64_t time) {
     trace_put(t, ",\"%s\":%" PRId64 ".%03d", key, time / 1000, (int)(time % 1000));
 }
 
-/* (4, 8), (16, 8) -> (4, 16) */
+/* Writes shapes as "(4, 8), (16, 8) -> (4, 16)". */
 static void trace_shapes(trace *t, const int64_t *at, int count) {
     for (int i = 0; i < count;) {
         const int64_t ndim = at[i++];
