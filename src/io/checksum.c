@@ -6,14 +6,14 @@
 #include "../core/int_math.h"
 #include "crc64.h"
 
-/* What is between the header's length and the digits. */
+/* The bytes between the header's length and the digits. */
 static const char before_digits[] = "{\"__metadata__\":{\"" CTI_CHECKSUM_KEY "\":\"";
 enum {
     LENGTH = 8, /* bytes of the header's length */
     BEFORE = sizeof before_digits - 1,
-    AT = LENGTH + BEFORE, /* of the first digit */
+    AT = LENGTH + BEFORE, /* offset of the first digit */
     CHECKSUM_DIGITS = sizeof CTI_CHECKSUM_ZEROS - 1,
-    CHECKSUM_CHUNK = 1 << 16 /* bytes that are read at a time */
+    CHECKSUM_CHUNK = 1 << 16 /* bytes read at a time */
 };
 
 static void write_digits(const cti_crc64 *crc, char digits[CHECKSUM_DIGITS]) {
@@ -59,7 +59,7 @@ static bool compare_checksum(const cti_file *file, cti_crc64 *crc, char *chunk) 
     }
     write_digits(crc, found);
     if (memcmp(expected, found, sizeof found) == 0) return true;
-    for (int i = 0; i < CHECKSUM_DIGITS; i++) /* for the message */
+    for (int i = 0; i < CHECKSUM_DIGITS; i++) /* makes the message printable */
         if (expected[i] < ' ' || expected[i] > '~') expected[i] = '?';
     return ct_fail(file->context, CT_ERR_FORMAT,
                    "%s: %s: is damaged: checksum %.16s expected, %.16s found", file->op, file->path,

@@ -1,23 +1,26 @@
-/* The checksum of a checkpoint. Its metadata begins with "checksum" and 16 lower-case hex digits:
- * the CRC-64 of all bytes of the file, with '0' in the place of each of these digits. Their place
- * is fixed, so a load compares before it has parsed anything. */
+/* The checksum of a checkpoint. The file's metadata begins with the key "checksum" and 16
+ * lower-case hex digits: the CRC-64 of all bytes of the file, computed with '0' in the place of
+ * each of these digits. The digits lie at a fixed offset, so a load can compare them before it
+ * parses anything. */
 #ifndef CTI_IO_CHECKSUM_H
 #define CTI_IO_CHECKSUM_H
 
 #include "file.h"
 
-/* The pair that metadata begins with when it is written. */
+/* The first pair of the metadata before the checksum is known. */
 #define CTI_CHECKSUM_KEY   "checksum"
 #define CTI_CHECKSUM_ZEROS "0000000000000000"
 
-/* From now on all that is written counts; ends with the file. False: out of memory. */
+/* Begins the checksum: all bytes that cti_file_new_write writes from now on are summed. The memory
+ * for it is freed when the file is committed or dropped. False: out of memory. */
 bool cti_checksum_begin(cti_file_new *file);
-/* Replaces the zeros by the checksum. */
+/* Overwrites the zeros in the file with the checksum. */
 bool cti_checksum_end(const cti_file_new *file);
 
-/* Whether a file begins as one with a checksum. False with *ok false: an error was recorded. */
+/* Whether the file begins as a file with a checksum does. If the read fails, an error is recorded,
+ * *ok is set to false and the result is false. */
 bool cti_checksum_is_there(const cti_file *file, bool *ok);
-/* Reads all of such a file. CT_ERR_FORMAT where its bytes are not those that were written. */
+/* Reads all of a file that has a checksum. CT_ERR_FORMAT if its bytes do not give that checksum. */
 bool cti_checksum_compare(const cti_file *file);
 
 #endif

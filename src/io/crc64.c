@@ -1,8 +1,10 @@
-/* CRC-64 by slices: of 16 bytes at once, each is looked up in the table of its distance from the
- * end (Kounavis & Berry 2005). 2.3 GB/s on a core on which slices of 8 bytes give 1.9. */
+/* CRC-64 by slices of 16 bytes: each byte is looked up in the table for its distance from the end
+ * of the slice (Kounavis & Berry 2005). Measured at 2.3 GB/s on a core on which slices of 8 bytes
+ * gave 1.9 GB/s. */
 #include "crc64.h"
 
-static const uint64_t polynomial = 0xC96C5795D7870F42u; /* x^64 left out, x^0 the highest bit */
+/* The coefficient of x^0 is the highest bit; x^64 is left out. */
+static const uint64_t polynomial = 0xC96C5795D7870F42u;
 
 void cti_crc64_begin(cti_crc64 *crc) {
     for (uint64_t i = 0; i < 256; i++) {
@@ -24,7 +26,7 @@ static inline uint64_t word_at(const unsigned char *at) {
     return x;
 }
 
-/* The lookups of 8 bytes, the last of which has `after` bytes behind it. */
+/* The XOR of the table entries of 8 bytes; `after` bytes of the slice lie behind the last one. */
 static inline uint64_t crc_of_word(const cti_crc64 *crc, uint64_t x, int after) {
     return crc->table[after + 7][x & 0xFF] ^ crc->table[after + 6][x >> 8 & 0xFF] ^
            crc->table[after + 5][x >> 16 & 0xFF] ^ crc->table[after + 4][x >> 24 & 0xFF] ^

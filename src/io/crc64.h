@@ -1,5 +1,5 @@
-/* CRC-64 of ECMA-182, reflected, from and with all ones (the one of xz): it finds every flipped bit
- * and every burst of up to 64 bits. */
+/* The CRC-64 of xz: polynomial of ECMA-182, reflected, initial value and final XOR all ones. It
+ * detects every single flipped bit and every burst of errors of up to 64 bits. */
 #ifndef CTI_IO_CRC64_H
 #define CTI_IO_CRC64_H
 
@@ -8,7 +8,8 @@
 
 enum { CTI_CRC64_SLICES = 16 };
 typedef struct cti_crc64 {
-    uint64_t value; /* of the bytes so far, without the last inversion */
+    uint64_t value; /* the CRC of the bytes so far, before the final XOR */
+    /* table[k][b]: the CRC of byte b with k zero bytes behind it, from an initial value of 0 */
     uint64_t table[CTI_CRC64_SLICES][256];
 } cti_crc64;
 

@@ -1,5 +1,4 @@
-/* Reading at an offset, and atomic replacement: temporary file, fsync, rename, fsync of the
- * folder. */
+/* Reading at an offset, and atomic replacement in the steps that file.h lists. */
 #include "file.h"
 
 #include <errno.h>
@@ -66,8 +65,8 @@ void cti_file_close(cti_file *file) {
 
 /* ---- writing ---- */
 
-/* Sets target and old. An existing target must be a regular file: a rename would replace a device
- * by a file. */
+/* Sets target, old and replaces, and takes the memory of both paths. An existing target must be a
+ * regular file, because a rename would replace a device by a file. */
 static bool find_target(cti_file_new *file) {
     size_t length = strlen(file->path);
     file->capacity = (length < CTI_OS_PATH ? CTI_OS_PATH : length) + CTI_TEMPORARY_NAME;
@@ -110,7 +109,7 @@ void cti_file_new_remove_dead(const cti_file_new *file) {
     cti_temporary_remove_dead(file->temporary, cti_os_folder_length(file->temporary), file->lock);
 }
 
-/* Whether a write has written something; else an error was recorded. */
+/* Whether a write has written at least a byte. Records an error if it has not. */
 static bool count_written(const cti_file_new *file, int64_t n) {
     if (n > 0) return true;
     if (n == 0) errno = EIO;
@@ -140,8 +139,8 @@ bool cti_file_new_write_at(const cti_file_new *file, int64_t offset, const void 
     return true;
 }
 
-/* Gives the new file the old one's group, owner and mode, which are read again as they may have
- * changed since open. */
+/* Gives the new file the group, owner and mode of the old file. They are read again because they
+ * may have changed since open. */
 static bool keep_access(cti_file_new *file) {
     cti_os_about old;
     if (cti_os_about_link(file->target, &old)) {
@@ -160,7 +159,7 @@ bool cti_file_new_sync(const cti_file_new *file) {
            cti_file_fail(file->context, file->op, file->path, "cannot sync");
 }
 
-/* Opens the folder that the first `length` bytes of target name; -1: an error was recorded. */
+/* Opens the folder that the first `length` bytes of target name. Returns -1 after an error. */
 static int open_folder(ct_context *context, const char *op, const char *path, const char *target,
                        size_t length) {
     char *folder = cti_take(context, length + 2);
@@ -177,10 +176,8 @@ static bool sync_folder(int fd) {
     return cti_os_sync(fd) || errno == EINVAL; /* some file systems cannot sync a folder */
 }
 
-/* The folder is opened before the rename, so that if this fails the old file is still there. After
- * the rename the new file is complete; a failed sync of the folder means only that the rename may
- * not survive a loss of power, and the error says so. The temporary file stays open, and so locked,
- * until the rename. */
+/* The folder is opened before the rename, so that a failure to open it leaves the old file in
+ * place. The temporary file stays open until after the rename, so its lock holds until then. */
 static bool commit_file(cti_file_new *file) {
     if (!keep_access(file) || !cti_file_new_sync(file)) return false;
     int fd = open_folder(file->context, file->op, file->path, file->target,
@@ -203,7 +200,7 @@ static bool commit_file(cti_file_new *file) {
 bool cti_file_sync_folder(ct_context *context, const char *op, const char *path) {
     size_t length = strlen(path);
     while (length > 1 && cti_os_is_separator(path[length - 1]))
-        length--; /* of a path that is a folder itself */
+        length--; /* skips separators at the end: the path may be a folder */
     while (length > 0 && !cti_os_is_separator(path[length - 1])) length--;
     const int fd = open_folder(context, op, path, path, length);
     if (fd < 0) return false;

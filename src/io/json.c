@@ -19,7 +19,8 @@ size_t cti_json_utf8(const char *text, size_t size) {
         unsigned char lead = byte[i];
         size_t more = lead < 0x80 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
         if ((lead >= 0x80 && lead < 0xC2) || lead > 0xF4 || more >= size - i) return i;
-        /* the second byte's range excludes overlong forms, surrogates and codes beyond U+10FFFF */
+        /* this range of the second byte excludes overlong forms, surrogates and codes beyond
+         * U+10FFFF */
         unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
         unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
         for (size_t k = 1; k <= more; k++, low = 0x80, high = 0xBF) {
@@ -53,7 +54,8 @@ bool cti_json_fail(cti_json *json, const char *fault) {
     return false;
 }
 
-/* The next byte after white space; 0 at the end, as a byte 0 is not JSON either. */
+/* The next byte after white space; 0 at the end of the text. A byte 0 is no JSON, so a caller need
+ * not tell the two apart. */
 static char peek(cti_json *json) {
     while (json->at < json->end &&
            (*json->at == ' ' || *json->at == '\n' || *json->at == '\t' || *json->at == '\r'))
@@ -94,7 +96,7 @@ static int hex_digit(char c) {
     return -1;
 }
 
-/* The four hex digits of \uXXXX. */
+/* Reads the four hex digits of \uXXXX. */
 static bool unit(cti_json *json, uint32_t *out) {
     *out = 0;
     for (int i = 0; i < 4; i++, json->at++) {
@@ -105,7 +107,8 @@ static bool unit(cti_json *json, uint32_t *out) {
     return true;
 }
 
-/* Reads what follows a backslash; writes it as UTF-8, which is never longer than the escape. */
+/* Reads the rest of an escape, behind its backslash. Writes the character as UTF-8, which is never
+ * longer than the escape. */
 static bool escape(cti_json *json, char **out) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     const char *known = json->at < json->end && *json->at ? strchr(from, *json->at) : NULL;
@@ -148,7 +151,7 @@ bool cti_json_string(cti_json *json, cti_text *string) {
     }
     if (json->at == json->end) return cti_json_fail(json, "the string does not end");
     json->at++;
-    *out = 0; /* over the closing quote, or before it */
+    *out = 0; /* this byte is the closing quote, or lies before it */
     string->size = (size_t)(out - string->at);
     return true;
 }
@@ -181,7 +184,7 @@ bool cti_json_natural(cti_json *json, int64_t *number) {
     return true;
 }
 
-/* Passes over decimal digits; there must be one. */
+/* Passes over decimal digits, at least one. */
 static bool skip_digits(cti_json *json) {
     const char *start = json->at;
     while (json->at < json->end && *json->at >= '0' && *json->at <= '9') json->at++;
@@ -205,7 +208,7 @@ static bool skip_number(cti_json *json) {
     return skip_digits(json);
 }
 
-/* A string, a number, true, false or null. What follows it is for cti_json_next to judge. */
+/* Passes over a string, a number, true, false or null. cti_json_next checks the text behind it. */
 static bool skip_scalar(cti_json *json) {
     static const char *const literals[] = {"true", "false", "null"};
     cti_text string;
@@ -223,9 +226,9 @@ static bool skip_scalar(cti_json *json) {
 
 bool cti_json_skip(cti_json *json, cti_json_visit *visit, void *arg) {
     enum { DEEPEST = 64 };
-    char bracket[DEEPEST];   /* that ends each open array or object */
+    char bracket[DEEPEST];   /* the bracket that closes each open array or object */
     int64_t object[DEEPEST]; /* the number of each open object */
-    bool first = true;       /* of the innermost: nothing of it has been read */
+    bool first = true;       /* no item of the innermost array or object has been read */
     int depth = 0;
     cti_text key;
     do {

@@ -1,5 +1,5 @@
-/* The JSON that a safetensors header and an index need: a strict pull parser, which neither
- * recurses nor builds a tree, and a writer of strings and numbers. */
+/* The JSON that safetensors headers and indices need: a strict pull parser, which neither recurses
+ * nor builds a tree, and a writer of strings and numbers. */
 #ifndef CTI_IO_JSON_H
 #define CTI_IO_JSON_H
 
@@ -7,49 +7,51 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes with their length, followed by a NUL; they may contain NULs. */
+/* Bytes with their length. A NUL follows them, and they may contain NULs. */
 typedef struct {
     const char *at;
     size_t size;
 } cti_text;
 
 cti_text cti_text_of(const char *string);
-int cti_text_compare(cti_text a, cti_text b); /* as memcmp: negative, 0 or positive */
+/* Compares as memcmp does: negative, 0 or positive. A text comes before its extensions. */
+int cti_text_compare(cti_text a, cti_text b);
 
-/* The parser. Strings are unescaped in place: an escape is at least as long as its character. */
+/* The parser. Strings are unescaped in place, because an escape is at least as long as its
+ * character. After the first fault every function returns false. */
 typedef struct {
     char *text, *at, *end;
-    const char *fault; /* the first one, found at `at`; from then on every function returns false */
-    int64_t skipped;   /* objects that cti_json_skip has passed over */
+    const char *fault; /* the first fault, which was found at `at`; NULL if none */
+    int64_t skipped;   /* number of objects that cti_json_skip has passed over */
 } cti_json;
 
-/* The index of the first byte that is not valid UTF-8; size if there is none. Overlong forms and
- * surrogates are not valid. */
+/* The index of the first byte that is not valid UTF-8; size if all bytes are valid. Overlong forms
+ * and surrogates are not valid. */
 size_t cti_json_utf8(const char *text, size_t size);
 
-/* Starts on a text that is valid UTF-8. The parser overwrites it.
+/* Starts to parse a text that is valid UTF-8; the parser overwrites it. This loop visits the
+ * members of an object or, with '[' and ']', the items of an array; its body reads each of them:
  *
  *     for (bool first = cti_json_open(json, '{'); cti_json_next(json, '}', &first);) { key, value }
- *
- * visits the members of an object or, with '[' and ']', the items of an array. The caller reads
- * each. */
+ */
 cti_json cti_json_read(char *text, size_t size);
 bool cti_json_open(cti_json *json, char bracket);
 bool cti_json_next(cti_json *json, char bracket, bool *first);
-bool cti_json_key(cti_json *json, cti_text *key); /* and its colon */
+bool cti_json_key(cti_json *json, cti_text *key); /* reads the key and its colon */
 bool cti_json_string(cti_json *json, cti_text *string);
-/* 0, 1, 2, ... INT64_MAX: no sign, point, exponent or leading zero */
+/* Reads one of 0, 1, 2, ... INT64_MAX. A sign, point, exponent or leading zero is a fault. */
 bool cti_json_natural(cti_json *json, int64_t *number);
-/* Passes over any value, which is checked like one that is read; arrays and objects may be nested
- * 64 deep. `key`, or NULL, is called with each key of each object, whose number counts the objects
- * that were skipped, from 1: a key that an object has twice is for the caller to find. It may
- * return false, without a fault, which ends the skip. */
+/* Passes over a value of any type. It is parsed as strictly as a value that is read; arrays and
+ * objects may be nested 64 deep. The parser does not check that an object has no key twice. It
+ * calls key, unless NULL, with each key of each object, so that the caller can. `object` is the
+ * object's number: objects that are skipped are counted from 1. If key returns false the skip ends
+ * and returns false, without a fault. */
 typedef bool cti_json_visit(void *arg, int64_t object, cti_text key);
 bool cti_json_skip(cti_json *json, cti_json_visit *key, void *arg);
-bool cti_json_fail(cti_json *json, const char *fault); /* records it, unless there is one; false */
+bool cti_json_fail(cti_json *json, const char *fault); /* records a first fault; returns false */
 
-/* Appends to a buffer of `size` bytes. What does not fit is counted in `used` but not written, so a
- * writer without a buffer measures a text. */
+/* A writer appends to a buffer of `size` bytes. Bytes that do not fit are counted in `used` but not
+ * written, so a writer without a buffer measures a text. */
 typedef struct {
     char *at;
     size_t size, used;
@@ -58,7 +60,7 @@ typedef struct {
 void cti_write_bytes(cti_writer *writer, const char *bytes, size_t size);
 void cti_write(cti_writer *writer, const char *string);
 void cti_write_natural(cti_writer *writer, int64_t number);
-/* A JSON string without and with its quotes; text is UTF-8. */
+/* Both write a JSON string, without and with its quotes. The text must be UTF-8. */
 void cti_write_escaped(cti_writer *writer, cti_text text);
 void cti_write_quoted(cti_writer *writer, cti_text text);
 

@@ -1,4 +1,4 @@
-/* Other formats by their magic bytes; texts by what they begin with. */
+/* Binary formats are recognised by their magic bytes, texts by their first word. */
 #include "kind.h"
 
 #include <string.h>
@@ -19,9 +19,9 @@ typedef struct {
     cti_kind kind;
     const char *magic;
     size_t size, offset;
-    /* a 32-bit version below 256 follows: with it four bytes are enough to be sure */
+    /* a 32-bit version below 256 follows the magic; with it a magic of four bytes is sure */
     bool version;
-    bool sure; /* no ids begin so */
+    bool sure; /* no file of ids begins with this magic */
 } binary_kind;
 #define KIND(bytes, ...) .magic = (bytes), .size = sizeof(bytes) - 1, .kind = {__VA_ARGS__}
 #define SURE             .sure = true
@@ -38,7 +38,8 @@ static const binary_kind binary_kinds[] = {
           "an xz file", UNPACK, UNPACK),
      SURE},
     {KIND("7z\xbc\xaf\x27\x1c", "a 7z archive", UNPACK, UNPACK), SURE},
-    {KIND("\x28\xb5\x2f\xfd", "a Zstandard file", UNPACK, UNPACK), SURE}, /* id 64815 */
+    /* as u16 its second id is 64815 */
+    {KIND("\x28\xb5\x2f\xfd", "a Zstandard file", UNPACK, UNPACK), SURE},
     {KIND("\x04\x22\x4d\x18", "an LZ4 file", UNPACK, UNPACK)},
     {KIND("ustar", "a tar archive", UNPACK, UNPACK), .offset = 257, SURE},
     {KIND("\x89HDF\r\n\x1a\n", "an HDF5 file (.h5)", SAVE_FILE, IDS_BY_TOFILE), SURE},
@@ -61,8 +62,9 @@ static uint64_t kind_little(const unsigned char *at, int bytes) {
     return number;
 }
 
-/* gzip: no reserved flag, and a level and a system that RFC 1952 knows. bzip2: the first block's
- * mark. LZ4: version 1, no reserved bit, a size of blocks that is defined. */
+/* Whether the bytes behind the magic confirm the kind. gzip: no reserved flag, and a level and a
+ * system that RFC 1952 defines. bzip2: the mark of the first block. LZ4: version 1, no reserved
+ * bit, a defined block size. */
 static bool kind_is_sure(const binary_kind *kind, const unsigned char *at, size_t n) {
     const unsigned char *rest = at + kind->size;
     if (kind->sure) return true;
@@ -84,7 +86,7 @@ static const cti_kind *kind_by_magic(const unsigned char *at, size_t n, bool sur
     return NULL;
 }
 
-/* ---- formats that no magic alone tells ---- */
+/* ---- formats that need more than a magic ---- */
 
 static bool kind_contains(const unsigned char *at, size_t n, const char *text) {
     const size_t size = strlen(text);
@@ -93,7 +95,8 @@ static bool kind_contains(const unsigned char *at, size_t n, const char *text) {
     return false;
 }
 
-/* PyTorch's files have a pickle in a folder of any name, an .npz files that end in .npy. */
+/* A zip archive is PyTorch's if its beginning names data.pkl, which lies in a folder of any name;
+ * it is NumPy's (.npz) if its first file's name ends in .npy. */
 static const cti_kind *zip_kind(const unsigned char *at, size_t n, bool sure) {
     static const cti_kind torch = {"a pickle in a zip archive (a PyTorch file)", FROM_PYTORCH, ""},
                           npz = {"a NumPy archive (.npz)", SAVE_FILE, IDS_BY_TOFILE},
@@ -107,15 +110,17 @@ static const cti_kind *zip_kind(const unsigned char *at, size_t n, bool sure) {
     return name > 4 && name <= n - 30 && !memcmp(at + 30 + name - 4, ".npy", 4) ? &npz : &other;
 }
 
-/* The name of a Python module and a new line, as behind the opcode c. */
+/* Whether the bytes are the name of a Python module and a new line, as behind a pickle's opcode c.
+ */
 static bool kind_is_module(const unsigned char *at, size_t n) {
     size_t i = 0;
     while (i < n && ((at[i] >= 'a' && at[i] <= 'z') || at[i] == '.' || at[i] == '_')) i++;
     return i > 2 && i < n && at[i] == '\n';
 }
 
-/* A pickle begins with its protocol. From 4 on a frame and its size follow; before, mostly a class
- * or a list or dict, which is the first object in the memo. */
+/* A pickle begins with the opcode 0x80 and its protocol. From protocol 4 on a frame and its size
+ * follow. In protocols 2 and 3 the next object is mostly a class, or a list or dict that becomes
+ * entry 0 of the memo. */
 static const cti_kind *pickle_kind(const unsigned char *at, size_t n, int64_t size, bool sure) {
     static const cti_kind pickle = {"a pickle", FROM_PYTORCH, IDS_BY_TOFILE};
     if (n < 2 || at[0] != 0x80 || at[1] < 2 || at[1] > 5) return NULL;
@@ -134,7 +139,7 @@ static const cti_kind *safetensors_kind(const unsigned char *at, size_t n, int64
     return header ? &safetensors : NULL;
 }
 
-/* A message of Arrow's stream: a mark, its size, and the offset of a root that is inside. */
+/* A message of Arrow's stream begins with a mark, its size, and the offset of a root inside it. */
 static const cti_kind *arrow_kind(const unsigned char *at, size_t n, int64_t size) {
     static const cti_kind arrow = {"an Arrow stream", "", IDS_BY_TOFILE};
     if (n < 16 || kind_little(at, 4) != UINT32_MAX) return NULL;
@@ -155,20 +160,20 @@ static const cti_kind *zeros_kind(const unsigned char *at, size_t n) {
 
 /* ---- texts ---- */
 
-/* Whether there are control characters, other than white space. */
+/* Whether the bytes have control characters other than white space. */
 static bool kind_has_controls(const unsigned char *at, size_t n) {
     for (size_t i = 0; i < n; i++)
         if ((at[i] < 0x20 && (at[i] < '\t' || at[i] > '\r')) || at[i] == 0x7f) return true;
     return false;
 }
 
-/* UTF-8, of which the last character may be cut off. */
+/* Whether the bytes are UTF-8. The last character may be cut if the file goes on behind it. */
 static bool kind_is_utf8(const unsigned char *at, size_t n, int64_t size) {
     const size_t valid = cti_json_utf8((const char *)at, n);
     return n > 0 && (valid == n || ((int64_t)n < size && valid + 4 > n));
 }
 
-/* Latin letters in UTF-16, with its mark at the beginning. */
+/* Whether the bytes are Latin letters in UTF-16 behind a byte order mark. */
 static bool kind_is_utf16(const unsigned char *at, size_t n) {
     if (n < 4 || !((at[0] == 0xff && at[1] == 0xfe) || (at[0] == 0xfe && at[1] == 0xff)))
         return false;
@@ -177,7 +182,7 @@ static bool kind_is_utf16(const unsigned char *at, size_t n) {
     return true;
 }
 
-/* Whether the text begins so; letters in `begin` are small. */
+/* Whether the text begins with `begin`, whose letters are small, in letters of any case. */
 static bool kind_begins(const unsigned char *at, size_t n, const char *begin) {
     for (; *begin; begin++, at++, n--) {
         const int small = n && *at >= 'A' && *at <= 'Z' ? *at - 'A' + 'a' : n ? *at : 0;
@@ -186,10 +191,10 @@ static bool kind_begins(const unsigned char *at, size_t n, const char *begin) {
     return true;
 }
 
-enum { SURE_TEXT = 32 }; /* so many bytes of text are no ids */
+enum { SURE_TEXT = 32 }; /* a text of this many bytes cannot be a file of ids */
 
-/* A pointer or a page by its first word, whatever its encoding is: of pages some of the tags with
- * which browsers tell one. */
+/* The kind of a git-lfs pointer, an XML text or an HTML page by its first word, in any encoding
+ * that contains ASCII. The tags are some of those by which browsers recognise a page. */
 static const cti_kind *marked_text_kind(const unsigned char *at, size_t n) {
     static const cti_kind git_lfs = {"a git-lfs pointer", GIT_LFS, GIT_LFS},
                           html = {"an HTML page", WRONG_ADDRESS, WRONG_ADDRESS},
@@ -213,7 +218,7 @@ static const cti_kind *text_kind(const unsigned char *at, size_t n, int64_t size
     if (sure && n < SURE_TEXT) return NULL;
     if (kind_is_utf16(at, n)) return &utf16;
     if (kind_has_controls(at, n)) return NULL;
-    size_t i = n >= 3 && !memcmp(at, "\xef\xbb\xbf", 3) ? 3 : 0; /* a mark of UTF-8 */
+    size_t i = n >= 3 && !memcmp(at, "\xef\xbb\xbf", 3) ? 3 : 0; /* skips UTF-8's byte order mark */
     while (i < n && strchr(" \t\n\v\f\r", at[i])) i++;
     const cti_kind *marked = marked_text_kind(at + i, n - i);
     if (marked || !kind_is_utf8(at, n, size)) return marked;

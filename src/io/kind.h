@@ -1,28 +1,32 @@
-/* What a file is by its first bytes: other formats that are given where safetensors or token ids
- * are expected. */
+/* Recognises other file formats by their first bytes, so that a load that expects safetensors or
+ * token ids can name the format that it was given. */
 #ifndef CTI_IO_KIND_H
 #define CTI_IO_KIND_H
 
 #include "file.h"
 
-enum { CTI_KIND_BYTES = 512 }; /* of a file's beginning, as many as cti_kind_of looks at */
+/* How many bytes of a file's beginning cti_kind_of reads. */
+enum { CTI_KIND_BYTES = 512 };
 
 typedef struct {
     const char *name; /* "a NumPy file (.npy)" */
-    /* how to get tensors, and how to get ids: an end of a message, with its colon; "": none */
+    /* the end of a message that tells how to get tensors, or ids, from such a file; it begins with
+     * ": " and is "" if there is no advice */
     const char *tensors, *ids;
 } cti_kind;
 
-/* The kind of a file of `size` bytes that begins with these n = min(size, CTI_KIND_BYTES). NULL:
- * not known. `sure`: only by marks that no file of token ids begins with, which takes some 40 bits
- * of them; else a mark of two bytes is enough, for a file that is refused anyway. */
+/* The kind of a file of `size` bytes whose first n = min(size, CTI_KIND_BYTES) bytes are `at`; NULL
+ * if none is recognised. With `sure` only marks count that no file of token ids begins with, which
+ * are marks of some 40 bits. Without it a mark of two bytes is enough: such a file is refused in
+ * any case, and the kind is only for the message. */
 const cti_kind *cti_kind_of(const unsigned char *at, size_t n, int64_t size, bool sure);
 
-/* Whether it is JSON or a text of no known kind: of these a parser of texts says more. */
+/* Whether the kind is JSON or a plain text. A parser of texts has a better message for these. */
 bool cti_kind_is_text(const cti_kind *kind);
 
-/* Records as CT_ERR_FORMAT that the file, which begins with these n bytes, is of another kind than
- * `expected` ("a safetensors file"). False, without an error, if its kind is not known. */
+/* If the kind of the file, whose first n bytes are `at`, is known, records as CT_ERR_FORMAT that
+ * it is not `expected` ("a safetensors file") and returns true. If not, returns false without an
+ * error. */
 bool cti_kind_refuse(const cti_file *file, const unsigned char *at, size_t n, const char *expected);
 
 #endif

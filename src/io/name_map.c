@@ -1,4 +1,3 @@
-/* Patterns of names, and entries of a map of names. */
 #include "name_map.h"
 
 #include <string.h>
@@ -7,18 +6,18 @@
 
 /* ---- patterns ---- */
 
-/* The rest of a text behind its first character, which in UTF-8 may be several bytes. */
+/* Where the text goes on behind its first character, which has several bytes if it is not ASCII. */
 static const char *behind_character(const char *at, const char *end) {
     do at++;
     while (at < end && (*at & 0xC0) == 0x80);
     return at;
 }
 
-/* Each * first matches nothing. Where what follows does not match, only the last * takes one byte
- * more, as an earlier one that took more would leave less to the later ones. So the time is at most
- * that of the product of both lengths. */
+/* Each * first matches the empty text. If the rest of the pattern then fails, only the last * is
+ * made one byte longer: a longer match of an earlier * would leave less text to the rest, so it
+ * cannot help. The time is therefore at most proportional to the product of both lengths. */
 bool cti_name_matches(const char *pattern, cti_text name) {
-    const char *star = NULL, *from = NULL; /* the last *, and behind what it matches */
+    const char *star = NULL, *from = NULL; /* the last *, and the end of its match */
     const char *at = name.at, *end = name.at + name.size;
     while (at < end) {
         if (*pattern == '*') {

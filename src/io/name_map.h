@@ -1,5 +1,5 @@
-/* Names: patterns, and the entries of a map of names (ct_load_map), which loads and saves read in
- * opposite directions. */
+/* Patterns of names, and the entries of a map of names (ct_load_map). A load and a save use the
+ * same entries, in opposite directions. */
 #ifndef CTI_IO_NAME_MAP_H
 #define CTI_IO_NAME_MAP_H
 
@@ -7,10 +7,10 @@
 
 #include "json.h"
 
-/* Whether a pattern matches the whole name: * stands for any text, ? for one character. */
+/* Whether a pattern matches the whole name. A * stands for any text, a ? for one character. */
 bool cti_name_matches(const char *pattern, cti_text name);
 
-/* The map of an operation: op and path are for messages. */
+/* The map of an operation; op and path are for messages. */
 typedef struct {
     ct_context *context;
     const char *op, *path;
@@ -18,18 +18,20 @@ typedef struct {
     int64_t n;
 } cti_name_map;
 
-/* Whether each entry is right in itself. False: CT_ERR_ARGUMENT was recorded. */
+/* Whether each entry is valid without regard to the names that there are. False: CT_ERR_ARGUMENT
+ * was recorded. */
 bool cti_name_map_check(const cti_name_map *map);
-/* Records that entry k is wrong; false. */
+/* Records that entry k is wrong. Returns false. */
 bool cti_name_map_refuse(const cti_name_map *map, int64_t k, const char *what);
 
-/* Whether the entry's .param is the name or, with a *, matches it. *text is then the text in the
- * place of the *, or empty. */
+/* Whether the entry's .param is the name or, if it has a *, matches it. If so, *text is the text in
+ * the place of the *, or empty without one. */
 bool cti_name_map_matches(const ct_load_map *entry, const char *name, cti_text *text);
-/* Whether an entry without a * has this .param. For a further name of a shared tensor patterns do
- * not count then, as they mean other tensors. */
+/* Whether an entry's .param is exactly this name. For a further name of a shared tensor, entries
+ * with a * do not count then: they mean other tensors. */
 bool cti_name_map_calls(const cti_name_map *map, const char *name);
-/* The entry's .file with the text for its *, in a block of strlen + 1. NULL: no memory. */
+/* The entry's .file with `text` in the place of its *, in a block of strlen + 1; NULL if memory is
+ * short. */
 char *cti_name_map_file(ct_context *context, const ct_load_map *entry, cti_text text);
 
 #endif

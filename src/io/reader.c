@@ -1,4 +1,4 @@
-/* ct_safetensors: a file, or a set of shards, that stays open and is read tensor by tensor. */
+/* ct_safetensors: an open file, or an open set of shards, that is read tensor by tensor. */
 #include <string.h>
 
 #include "../core/context.h"
@@ -59,7 +59,8 @@ bool ct_safetensors_next(ct_safetensors *file, ct_safetensors_entry *entry) {
     return true;
 }
 
-/* The dtype that tensors of the file's are read into. False: none holds it. */
+/* Sets *to to the dtype into which tensors of the file's dtype are read. False: no dtype holds the
+ * values. */
 static bool reader_read_as(cti_file_dtype from, ct_dtype *to) {
     static const ct_dtype order[] = {CT_F32, CT_I64, CT_BOOL};
     *to = CT_F64;

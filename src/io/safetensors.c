@@ -27,7 +27,7 @@ const char *cti_name_text(cti_text name, char text[CTI_NAME_TEXT]) {
     cti_text shown = name;
     if (name.size > CTI_NAME_SHOWN) {
         shown.size = CTI_NAME_SHOWN;
-        /* not inside a sequence of UTF-8 */
+        /* does not cut inside a character of UTF-8 */
         while (shown.size > 0 && (name.at[shown.size] & 0xC0) == 0x80) shown.size--;
     }
     cti_write_escaped(&out, shown);
@@ -115,7 +115,7 @@ static bool read_tensor_entry(cti_json *json, cti_file_tensor *tensor) {
     return !json->fault;
 }
 
-/* Whether the offsets are inside the data part and their bytes are those of the shape. */
+/* Whether the offsets lie inside the data and enclose as many bytes as dtype and shape need. */
 static bool check_range(const cti_safetensors *header, const cti_file_tensor *tensor) {
     long long begin = tensor->begin, end = tensor->end;
     if (end < begin)
@@ -145,8 +145,8 @@ static bool check_range(const cti_safetensors *header, const cti_file_tensor *te
 
 /* ---- the header ---- */
 
-/* An array with space for one more than n items: `items`, or a copy of twice the capacity. NULL,
- * with `items` as it was: out of memory. */
+/* Returns an array with room for one more than n items: `items` itself, or a copy of twice the
+ * capacity. If memory is short it returns NULL and leaves `items` as it was. */
 static void *grow_tensors(ct_context *context, void *items, int64_t n, int64_t *capacity,
                           size_t size) {
     if (n < *capacity) return items;
@@ -216,7 +216,7 @@ static int by_offset(const void *a, const void *b) {
     return (x->end > y->end) - (x->end < y->end);
 }
 
-/* No key and no name is there twice. Leaves in `order` the tensors by name. */
+/* Checks that no key and no name is there twice. Leaves the tensors in `order`, sorted by name. */
 static bool check_names(const cti_safetensors *header, const void **order, const void **scratch) {
     for (int64_t i = 0; i < header->pairs; i++) order[i] = &header->pair[i];
     cti_sort(order, scratch, header->pairs, by_key);
@@ -237,8 +237,8 @@ static bool check_names(const cti_safetensors *header, const void **order, const
     return true;
 }
 
-/* By offset, each tensor begins where the one before ends; the first begins at 0, the last ends at
- * the end of the data. So each byte belongs to exactly one tensor. */
+/* Checks invariant 6: in the order of their offsets, each tensor begins where the tensor before it
+ * ends, the first begins at 0, and the last ends at the end of the data. */
 static bool check_offsets(const cti_safetensors *header, const void **order, const void **scratch) {
     for (int64_t i = 0; i < header->tensors; i++) order[i] = &header->tensor[i];
     cti_sort(order, scratch, header->tensors, by_offset);
@@ -311,8 +311,8 @@ int64_t cti_safetensors_length(const cti_file *file, const unsigned char first[8
     return (int64_t)length;
 }
 
-/* Whether a header may begin the file. If not, a file of another kind is refused by its name, and
- * what is wrong with one of no known kind is for the caller to say. */
+/* Whether the file may begin with a header. If it may not, a file of a known other kind is refused
+ * with that kind's name; for any other the result is true, and the caller reports the fault. */
 static bool check_kind(const cti_file *file, const unsigned char first[9]) {
     if (file->size > 8 && first[8] == '{' && length_of(first) <= CTI_LARGEST_HEADER &&
         (int64_t)length_of(first) <= file->size - 8)

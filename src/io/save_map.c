@@ -1,9 +1,11 @@
-/* Saving by a map. Each entry gives rows of tensors to tensors of the file, which are put together
- * from them: as a view of one tensor where that is enough, else as a copy.
+/* A save by a map. For each name that it matches, an entry makes a piece: a range of rows of a
+ * tensor, and the place of these rows in a tensor of the file. A group is the pieces of one tensor
+ * of the file. If a group is a single piece, the file's tensor is a view of the piece's tensor,
+ * otherwise a copy of all its pieces.
  *
- * In a load, rows 0 means all rows that the file has; here its tensor is still to be made. As the
- * entries for a name must have all of its rows, once, such an entry has those up to the next
- * entry's. */
+ * In a load, .rows of 0 means all rows that the file has. In a save the file's tensor does not
+ * exist yet. The entries for a name must have each of its rows once, so an entry with .rows of 0
+ * has the rows up to the first row of the next entry. */
 #include "save_map.h"
 
 #include <stdarg.h>
@@ -14,26 +16,27 @@
 #include "safetensors.h"
 #include "sort.h"
 
-/* Rows [start, start + rows) of a tensor, which become rows [file_start, ...) of the file's. */
+/* Rows [start, start + rows) of a tensor, which become rows [file_start, file_start + rows) of the
+ * tensor `file` of the file. */
 typedef struct {
-    char *file; /* the name there, a block of strlen + 1 */
+    char *file; /* a block of strlen + 1 */
     const char *name;
     ct_tensor *tensor;
     int64_t start, file_start, rows;
-    bool transposed; /* the file has the other way round what its pieces make */
+    bool transposed; /* the group's tensor is transposed after its rows were put together */
 } save_piece;
 
-/* A tensor of the file: pieces [first, first + n) of those sorted. */
+/* A tensor of the file: pieces [first, first + n) in sorted order. */
 typedef struct {
-    int64_t first, n, turn; /* turn: the number of its first piece before they were sorted */
-    ct_shape shape;         /* before it is transposed */
+    int64_t first, n, turn; /* turn: the least index of its pieces before they were sorted */
+    ct_shape shape;         /* the shape before it is transposed */
 } save_group;
 
 typedef struct {
     ct_context *context;
     const char *op, *path;
     cti_name_map map;
-    bool *used;        /* [map.n] by a name */
+    bool *used;        /* [map.n] the entry matches a name */
     save_piece *piece; /* [pieces] */
     int64_t pieces, room;
 } saving;
@@ -53,7 +56,7 @@ CT_FORMAT(2, 3) static bool save_refuse(const saving *s, const char *format, ...
     return ct_fail(s->context, CT_ERR_ARGUMENT, "%s: %s: %s", s->op, s->path, what);
 }
 
-/* Takes the piece's .file, also if it fails. */
+/* Adds a piece. Its .file belongs to this function, which frees it if the piece cannot be added. */
 static bool save_add(saving *s, save_piece piece) {
     if (piece.file && s->pieces == s->room) {
         const int64_t room = s->room ? 2 * s->room : 64;
@@ -73,7 +76,7 @@ static bool save_add(saving *s, save_piece piece) {
     return false;
 }
 
-/* Sets the rows of a name's pieces where the entry means all that follow. */
+/* Sets the rows of a name's pieces whose entries have .rows of 0. */
 static void save_set_rows(save_piece *piece, int64_t n, int64_t rows) {
     for (int64_t k = 0; k < n; k++) {
         if (piece[k].rows) continue;
@@ -85,7 +88,7 @@ static void save_set_rows(save_piece *piece, int64_t n, int64_t rows) {
     }
 }
 
-/* Whether a name's pieces have all rows of its tensor, once. */
+/* Whether a name's pieces have each row of its tensor once. */
 static bool save_check_rows(const saving *s, const save_piece *piece, int64_t n) {
     const int64_t rows = save_rows(piece->tensor);
     for (int64_t k = 0; k < n; k++) {
@@ -107,15 +110,15 @@ static bool save_check_rows(const saving *s, const save_piece *piece, int64_t n)
     for (int64_t k = 0; k < n; k++)
         if (piece[k].start == end && piece[k].rows) {
             end += piece[k].rows;
-            k = -1; /* the next one may be before */
+            k = -1; /* starts again: the next piece may have a lower index */
         }
     return end == rows || save_refuse(s, "%s: no entry of the map takes its rows from %lld on",
                                       piece->name, (long long)end);
 }
 
-/* Adds the pieces of one name of a tensor, if entries have it; *mapped is then true. If it was
- * already, by an earlier name, only entries without a * count. Those count alone for a further name
- * that they have. */
+/* Adds the pieces of one name of a tensor. If there are any, *mapped becomes true. If it is true
+ * already, by an earlier name of the tensor, entries with a * do not count. They do not count
+ * either for a further name that an entry without a * has. */
 static bool save_add_name(saving *s, const char *name, ct_tensor *tensor, bool further,
                           bool *mapped) {
     const bool exact = (further || *mapped) && cti_name_map_calls(&s->map, name);
@@ -165,13 +168,14 @@ static bool save_add_all(saving *s, const ct_named *named, int64_t n, const cti_
 
 /* ---- the tensors of the file ---- */
 
-/* By name, then by rows; of the same in the order in which they were added. */
+/* Orders pieces by the file's tensor, then by their place in it. Equal pieces stay in the order in
+ * which they were added, because the sort is stable. */
 static int by_place(const void *a, const void *b) {
     const save_piece *x = a, *y = b;
     const int order = strcmp(x->file, y->file);
     if (order) return order;
     if (x->file_start != y->file_start) return x->file_start < y->file_start ? -1 : 1;
-    return (x->rows > y->rows) - (x->rows < y->rows); /* no rows come first */
+    return (x->rows > y->rows) - (x->rows < y->rows); /* a piece without rows comes first */
 }
 
 static int by_turn(const void *a, const void *b) {
@@ -179,7 +183,8 @@ static int by_turn(const void *a, const void *b) {
     return (x->turn > y->turn) - (x->turn < y->turn);
 }
 
-/* Whether two pieces are rows of one tensor of the file. */
+/* Whether two pieces can be rows of one tensor of the file: dtype, transposition and all dims but
+ * the first must agree. */
 static bool save_check_pair(const saving *s, const save_piece *a, const save_piece *b) {
     const ct_shape x = a->tensor->shape, y = b->tensor->shape;
     bool same = x.ndim == y.ndim && a->tensor->dtype == b->tensor->dtype;
@@ -198,8 +203,8 @@ static bool is_repeated(const save_piece *a, const save_piece *b) {
            a->rows == b->rows;
 }
 
-/* Whether the group's pieces have all its rows, once; sets its shape. A piece that is there twice,
- * by two names of a tensor, is taken out. */
+/* Whether the group's pieces fill each of its rows once. Sets the group's shape. If two names of a
+ * tensor gave the same piece twice, one of the two is taken out. */
 static bool save_check_group(const saving *s, save_group *group, const save_piece **piece) {
     int64_t end = 0, n = 0;
     for (int64_t k = 0; k < group->n; k++) {
@@ -227,7 +232,7 @@ static bool save_check_group(const saving *s, save_group *group, const save_piec
                        NAME(cti_text_of(piece[group->first]->file)), (long long)end);
 }
 
-/* Rows of a tensor as a view. */
+/* Rows of a tensor as a view; the tensor itself if these are all its rows. */
 static ct_tensor *save_view(ct_tensor *of, int64_t start, int64_t rows) {
     ct_shape shape = of->shape;
     if (!shape.ndim || (start == 0 && rows == shape.dim[0])) return of;
@@ -237,7 +242,7 @@ static ct_tensor *save_view(ct_tensor *of, int64_t start, int64_t rows) {
                            of->stride);
 }
 
-/* The tensor of a group, in the innermost scope or one that was there. */
+/* The tensor of a group: a new one in the innermost scope, or an existing one. */
 static ct_tensor *save_make(const saving *s, const save_group *group, const save_piece **piece) {
     const save_piece *first = piece[group->first];
     ct_tensor *made = group->n == 1
@@ -255,7 +260,7 @@ static ct_tensor *save_make(const saving *s, const save_group *group, const save
                            (int64_t[]){made->stride[1], made->stride[0]});
 }
 
-/* Sorts the pieces into groups, which are then in the order of their first pieces. */
+/* Sorts the pieces and makes a group of each run of equal .file. Returns the number of groups. */
 static int64_t save_find_groups(const saving *s, const save_piece **piece, const void **scratch,
                                 save_group *group) {
     int64_t n = 0;
@@ -286,7 +291,8 @@ static bool save_groups(const saving *s, const save_piece **piece, save_group *g
     return cti_safetensors_save(s->context, s->op, s->path, out, n, opts);
 }
 
-/* Takes what the groups need, for as many as there are pieces. */
+/* Makes the groups and saves them. There are at most as many groups as pieces, and the memory is
+ * taken for that many. */
 static bool save_pieces(const saving *s, ct_save_opts opts) {
     ct_context *context = s->context;
     const size_t pointers = cti_bytes(s->pieces, sizeof(void *)),

@@ -1,4 +1,4 @@
-/* Writing a file, or a folder of shards with their index. */
+/* Writes a file, or a folder of shards with their index, in the order that shards.h lists. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,19 +42,19 @@ typedef struct {
     const ct_named *named; /* [n] */
     int64_t n;
     char name[SHARD_NAME], *path;
-    cti_file_new file; /* not committed yet */
-    bool open;
+    cti_file_new file;
+    bool open; /* `file` is neither committed nor dropped yet */
 } shard;
 
 typedef struct {
     ct_context *context;
-    const char *op, *path; /* of the folder */
+    const char *op, *path; /* path: the folder */
     shard *shard;          /* [n] */
-    int64_t n, total;      /* bytes of all tensors */
+    int64_t n, total;      /* total: bytes of all tensors */
     char *index_path;
 } shard_set;
 
-/* How many of the tensors the next shard has: as many as fit, at least one. */
+/* The number of tensors in the next shard: as many as fit, at least one. */
 static int64_t fitting(const ct_named *named, int64_t n, ct_save_opts opts) {
     int64_t i = 0;
     for (int64_t left = opts.shard_bytes; i < n; i++) {
@@ -65,7 +65,7 @@ static int64_t fitting(const ct_named *named, int64_t n, ct_save_opts opts) {
     return i;
 }
 
-/* Sets the shards' tensors and names. */
+/* Sets the shards' tensors, names and paths. */
 static bool divide_shards(shard_set *set, const ct_named *named, int64_t n, ct_save_opts opts) {
     set->n = n == 0;
     for (int64_t at = 0; at < n; set->n++) at += fitting(named + at, n - at, opts);
@@ -100,7 +100,7 @@ static bool make_folder(const shard_set *set) {
     return cti_file_sync_folder(set->context, set->op, set->path);
 }
 
-/* Writes the shards under temporary names. */
+/* Writes and syncs the shards under temporary names. */
 static bool write_shards(shard_set *set, ct_save_opts opts) {
     for (int64_t i = 0; i < set->n; i++) {
         shard *s = &set->shard[i];
@@ -128,7 +128,7 @@ static void write_index(const shard_set *set, cti_writer *out) {
     cti_write(out, "\n  }\n}\n");
 }
 
-/* The index as a new file, written and not committed. */
+/* Writes and syncs the index under a temporary name; the caller commits it. */
 static bool new_index(const shard_set *set, cti_file_new *file) {
     cti_writer out = {0};
     write_index(set, &out);
@@ -149,8 +149,8 @@ static bool new_index(const shard_set *set, cti_file_new *file) {
     return ok;
 }
 
-/* Renames everything. While shards of an old set are being replaced there is no index, so that no
- * reader takes some of each. */
+/* Renames all files, the index last. If a shard of the old set is replaced, the old index is
+ * removed before, so that no reader opens shards of both sets. */
 static bool commit_shards(shard_set *set, cti_file_new *index) {
     bool replaces = false, ok = true;
     for (int64_t i = 0; i < set->n; i++) replaces |= set->shard[i].file.replaces;

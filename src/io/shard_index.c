@@ -1,4 +1,4 @@
-/* Reading an index of shards, as Hugging Face's model.safetensors.index.json. */
+/* Reads an index of shards, in the format of Hugging Face's model.safetensors.index.json. */
 #include <string.h>
 
 #include "../core/context.h"
@@ -12,14 +12,16 @@ static bool refuse_index(const cti_index *index, const cti_json *json) {
                    file->path, json->fault, (long long)(json->at - json->text));
 }
 
-/* Only a name in the index's own folder: hostile indices name other files. */
+/* Whether `file` names a file in the index's own folder. Any other path is refused, because a
+ * hostile index could name any file of the machine. */
 static bool is_plain_name(cti_text file) {
     return file.size > 0 && strlen(file.at) == file.size && !strchr(file.at, '/') &&
-           cti_os_folder_length(file.at) == 0 && /* on Windows: no ..\x, no C:x */
+           cti_os_folder_length(file.at) == 0 && /* refuses ..\x and C:x on Windows */
            strcmp(file.at, ".") != 0 && strcmp(file.at, "..") != 0;
 }
 
-/* An array with space for one more than n items, as a copy if there is none; NULL: no memory. */
+/* Returns an array with room for one more than n items: `items` itself, or a larger copy. If memory
+ * is short it returns NULL and leaves `items` as it was. */
 static void *index_room(const cti_index *index, void *items, int64_t n, int64_t *room,
                         size_t size) {
     if (n < *room) return items;
@@ -64,7 +66,7 @@ static int by_object(const void *a, const void *b) {
     return cti_text_compare(x->key, y->key);
 }
 
-/* No object has a key twice. */
+/* Checks that no object has a key twice, outside of weight_map. */
 static bool index_check_keys(const cti_index *index) {
     const cti_file *file = index->file;
     const size_t bytes = cti_bytes(index->keys, sizeof(void *));

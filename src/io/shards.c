@@ -1,4 +1,5 @@
-/* Opening what a path stands for: a file, or the files of an index, as one list of tensors. */
+/* Opens the files that a path means: a single file, or the shards of an index. Their tensors become
+ * one list. */
 #include "shards.h"
 
 #include <errno.h>
@@ -34,12 +35,14 @@ static char *beside(ct_context *context, const char *path, const char *name) {
     return join(context, path, cti_os_folder_length(path), false, name);
 }
 
-static bool is_folder(const char *path) { /* what cannot be looked at is told by open */
+/* False also for a path that cannot be examined; the open that follows reports the error. */
+static bool is_folder(const char *path) {
     cti_os_about about;
     return cti_os_about_path(path, &about) && about.kind == CTI_OS_FOLDER;
 }
 
-/* Whether there is such a file. False with *ok false: an error was recorded. */
+/* Whether the path exists. If this cannot be found out, an error is recorded, *ok is set to false
+ * and the result is false. */
 static bool exists(ct_context *context, const char *op, const char *path, bool *ok) {
     cti_os_about about;
     if (cti_os_about_path(path, &about)) return true;
@@ -60,7 +63,7 @@ static bool has_pickle(ct_context *context, const char *folder) {
     return found;
 }
 
-/* The file or index in a folder. */
+/* The path of the single file or of the index in a folder. */
 static char *find_in(ct_context *context, const char *op, const char *folder) {
     char *file = cti_path_in(context, folder, CTI_MODEL_FILE),
          *index = file ? cti_path_in(context, folder, CTI_MODEL_INDEX) : NULL, *found = NULL;
@@ -107,7 +110,7 @@ static bool take_tensors(cti_shards *shards, int64_t n) {
     return shards->by_name != NULL;
 }
 
-/* Opens the next file; its path is given away. */
+/* Opens the next file. The path belongs to `shards` from then on, also if the open fails. */
 static bool open_file(cti_shards *shards, char *path) {
     if (!path) return false;
     shards->file_path[shards->files] = path;
@@ -152,7 +155,8 @@ static int by_file(const void *a, const void *b) {
     return cti_text_compare(((const cti_index_entry *)a)->file, ((const cti_index_entry *)b)->file);
 }
 
-/* Opens each file that the entries, sorted by file, name, and finds their tensors. */
+/* Opens each file that the entries name, and finds their tensors. The entries are sorted by file.
+ */
 static bool open_sorted(cti_shards *shards, const cti_index *index, const void *const *entry) {
     int64_t files = 0;
     for (int64_t i = 0; i < index->entries; i++)
@@ -189,8 +193,8 @@ static bool open_listed(cti_shards *shards, const cti_index *index) {
     return ok;
 }
 
-/* A file of another kind is refused by its name. A text that is not known better is for the parser,
- * which says at which byte it is no index. */
+/* Refuses a file of a known other kind with that kind's name. JSON and plain texts pass: the parser
+ * reports the byte at which such a text is no index. */
 static bool check_begin(const cti_index *index) {
     const unsigned char *begin = (unsigned char *)index->text;
     const size_t n = index->size < CTI_KIND_BYTES ? index->size : CTI_KIND_BYTES;
@@ -217,7 +221,7 @@ static bool read_index(cti_shards *shards, const cti_file *file) {
     return ok;
 }
 
-/* Whether the path is still that of the open file. While it is open no other file can have its
+/* Whether the path still names the open file. While the file is open no other file can have its
  * number. */
 static bool still_there(const cti_file *file) {
     cti_os_about opened, named;
@@ -225,8 +229,8 @@ static bool still_there(const cti_file *file) {
            opened.device == named.device && opened.number == named.number;
 }
 
-/* A save of a set removes or replaces the index before or after it renames all shards. So if the
- * index is the same after all shards were opened, they are of one save. */
+/* Opens the shards of an index. If the index was replaced meanwhile, *replaced is set to true and
+ * the result is false; the caller starts again (shards.h, steps a to c). */
 static bool open_index(cti_shards *shards, bool *replaced) {
     cti_file file;
     *replaced = false;

@@ -15,7 +15,7 @@ static void merge_runs(const void **to, const void *const *a, const void *const 
 void cti_sort(const void **item, const void **scratch, int64_t n,
               int (*compare)(const void *, const void *)) {
     const void **from = item, **to = scratch;
-    int64_t width = 1; /* of the sorted runs */
+    int64_t width = 1; /* length of the sorted runs in `from` */
     while (width < n) {
         for (int64_t i = 0, end; i < n; i = end) {
             const int64_t middle = i + cti_min(width, n - i);

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* A name is the stem, TAG hex digits that all names of one process share, TEMPORARY_DIGITS - TAG
- * random ones, and an end. */
+/* A name is the stem, TAG hex digits that all names of one process have in common,
+ * TEMPORARY_DIGITS - TAG random hex digits, and one of the two ends. */
 static const char stem[] = ".cotangent-", locked_end[] = ".tmp", unlocked_end[] = ".part";
 enum { STEM = sizeof stem - 1, TAG = 8, TEMPORARY_DIGITS = 16 };
 _Static_assert(STEM + TEMPORARY_DIGITS + sizeof locked_end <= CTI_TEMPORARY_NAME,
@@ -13,14 +13,14 @@ _Static_assert(STEM + TEMPORARY_DIGITS + sizeof unlocked_end <= CTI_TEMPORARY_NA
                "an unlocked one fits");
 
 enum {
-    ATTEMPTS = 100,  /* at a name that is free */
-    ENTRIES = 10000, /* of a folder that one save reads, */
-    REMOVALS = 1000  /* and that it removes */
+    ATTEMPTS = 100,  /* random names tried until one is free */
+    ENTRIES = 10000, /* most entries of a folder that one save reads */
+    REMOVALS = 1000  /* most files that one save removes */
 };
 
 /* ---- names ---- */
 
-static uint64_t mix(uint64_t x) { /* of splitmix64 */
+static uint64_t mix(uint64_t x) { /* the output function of splitmix64 */
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
     x = (x ^ x >> 27) * 0x94D049BB133111EBu;
     return x ^ x >> 31;
@@ -30,14 +30,14 @@ static void write_hex(char *out, uint64_t x, int digits) {
     for (int i = 0; i < digits; i++) out[i] = "0123456789abcdef"[x >> 4 * i & 15];
 }
 
-/* A hash of the process. If two processes have the same tag, each leaves the other's dead files to
- * a third. */
+/* Writes a hash of the process. If two processes have the same tag, neither removes the other's
+ * stale files under CTI_LOCK_PROCESS; a third process will. */
 static void write_tag(char out[TAG]) {
     static const char here;
     write_hex(out, mix(cti_os_process() << 32 ^ (uint64_t)(uintptr_t)&here), TAG);
 }
 
-/* Need not be unpredictable: cti_os_create refuses a name that exists. */
+/* The digits need not be unpredictable, because cti_os_create refuses a name that exists. */
 static uint64_t random_digits(const void *here, int attempt) {
     const uint64_t x = cti_os_entropy() ^ (uint64_t)(uintptr_t)here << 3;
     return mix(x + (uint64_t)attempt * 0x9E3779B97F4A7C15u);
@@ -52,8 +52,8 @@ static bool is_temporary(const char *name) {
 
 /* ---- creating ---- */
 
-/* Between open and lock another save may take the file for a dead writer's and lock or remove it;
- * then this tries again with another name. */
+/* Between create and lock another save may believe that the writer is dead, and lock or remove the
+ * file. The loop then tries another name. */
 int cti_temporary_open(char *path, size_t folder, unsigned mode, cti_lock *lock) {
     char *name = path + folder;
     bool locks = true;
@@ -77,7 +77,7 @@ int cti_temporary_open(char *path, size_t folder, unsigned mode, cti_lock *lock)
     return -1;
 }
 
-/* ---- removing those of dead writers ---- */
+/* ---- removing files of dead writers ---- */
 
 void cti_temporary_remove_dead(char *path, size_t folder, cti_lock lock) {
     char *name = path + folder, own[CTI_TEMPORARY_NAME];
@@ -87,8 +87,9 @@ void cti_temporary_remove_dead(char *path, size_t folder, cti_lock lock) {
     cti_os_folder *list = cti_os_folder_open(path);
     strcpy(name, own);
     if (!list) return;
-    /* Closing a descriptor of a file ends this process's CTI_LOCK_PROCESS on it, perhaps that of a
-     * save in another thread. So with that kind all files with this process's tag are skipped. */
+    /* Closing a descriptor of a file ends this process's CTI_LOCK_PROCESS on it, and a save in
+     * another thread may hold that lock. So with that kind all files with this process's tag are
+     * skipped, otherwise only the caller's own file. */
     const size_t skip = lock == CTI_LOCK_PROCESS ? STEM + TAG : sizeof own;
     int removed = 0;
     for (int i = 0; i < ENTRIES && removed < REMOVALS; i++) {

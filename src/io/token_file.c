@@ -1,4 +1,4 @@
-/* Files of token ids: header, size, and reads of what must not have changed meanwhile. */
+/* Files of token ids: the header, the size, and reads that check that the file has not changed. */
 #include "token_file.h"
 
 #include <errno.h>
@@ -11,9 +11,10 @@ static const char token_op[] = "tokens";
 
 /* ---- the header ---- */
 
-/* llm.c's header: 256 little-endian i32, of which the first three say something. The first one is
- * MAGIC_GPT2 or MAGIC_LLAMA3. A file of u16 that begins so without being one would begin with the
- * ids 55432 or 55713, which GPT-2's vocabulary of 50257 does not have. */
+/* llm.c's header has 256 little-endian i32, of which three are used: the magic, a version and the
+ * number of ids. The magic is MAGIC_GPT2 or MAGIC_LLAMA3. A file of u16 without a header is not
+ * mistaken for one with a header: it would have to begin with the id 55432 or 55713, and GPT-2's
+ * vocabulary has 50257 ids. */
 enum { TOKEN_HEADER = 1024, MAGIC_GPT2 = 20240520, MAGIC_LLAMA3 = 20240801 };
 
 static bool has_header(const unsigned char first[12]) {
@@ -71,8 +72,8 @@ static bool read_layout(cti_token_file *file, int asked) {
 
 /* ---- open ---- */
 
-/* The folder that the program is in, a block of *size bytes of cti_take. NULL: no memory, with an
- * error recorded, or the folder has no name any more. */
+/* The current folder, in a block of *size bytes of cti_take. NULL: memory was short, and an error
+ * was recorded, or the folder has no name any more. */
 static char *current_folder(ct_context *context, size_t *size) {
     int failed = ERANGE;
     for (*size = 1024; failed == ERANGE; *size *= 2) {
@@ -84,8 +85,8 @@ static char *current_folder(ct_context *context, size_t *size) {
     return NULL;
 }
 
-/* A copy of a path, to be given back with strlen + 1. A relative one is made absolute, as files are
- * opened again later, when the program may be in another folder. */
+/* A copy of a path, in a block of strlen + 1. A relative path is made absolute, because the file is
+ * opened again later, and the current folder may be another one then. */
 static char *absolute(ct_context *context, const char *path) {
     if (cti_os_is_absolute(path) || !*path) return cti_take_string(context, path);
     size_t size;
@@ -121,8 +122,8 @@ void cti_token_file_free(cti_token_file *file) {
 
 /* ---- reading ---- */
 
-/* Whether the path still names the file that was opened, and nobody has written to it. `offset` is
- * that of what is read, for the message. */
+/* Whether the path still names the file that was opened, with the same size and time of change.
+ * `offset` is the offset of the bytes that are read; it is used only in messages. */
 static bool is_unchanged(const cti_token_file *file, long long offset) {
     ct_context *context = file->file.context;
     const cti_os_about *then = &file->about;
@@ -132,7 +133,7 @@ static bool is_unchanged(const cti_token_file *file, long long offset) {
         snprintf(what, sizeof what, "cannot find it any more, for the ids at byte %lld", offset);
         return cti_file_fail(context, token_op, file->path, what);
     }
-    /* the number of an inode is used again: that of a file that was closed, perhaps by a folder */
+    /* The number of a file that is closed and was removed may be used again, also for a folder. */
     if (now.device != then->device || now.number != then->number || now.kind != CTI_OS_FILE)
         return ct_fail(context, CT_ERR_IO,
                        "%s: %s: has been replaced since it was opened, found when the ids at byte "
@@ -151,8 +152,8 @@ static bool is_unchanged(const cti_token_file *file, long long offset) {
     return true;
 }
 
-/* It is compared before it is opened again, so that a FIFO or a device in its place is not, and
- * after each read, so that what was read is what the file had when it was opened. */
+/* The comparison before a second open ensures that no FIFO or device in the file's place is opened.
+ * The comparison after each read ensures that the bytes were in the file at the first open. */
 bool cti_token_file_read(cti_token_file *file, int64_t first, int64_t count, void *out) {
     const int64_t offset = file->data + first * file->bytes;
     if (file->file.fd < 0 &&

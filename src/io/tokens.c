@@ -8,7 +8,7 @@
 #include "shuffle.h"
 #include "token_file.h"
 
-/* Files that stay open: file i while no other one with the same i % SLOTS has been read since. */
+/* At most this many files stay open: file i until another file with the same i % SLOTS is read. */
 enum { SLOTS = 64 };
 
 struct ct_tokens {
@@ -18,23 +18,23 @@ struct ct_tokens {
     };
     cti_closer closer; /* closes it with the context */
     int64_t vocabulary;
-    int64_t count; /* ids in all files */
+    int64_t count; /* number of ids in all files */
     int n;
     cti_token_file *file; /* [n] */
-    int open[SLOTS];      /* which file each slot has; valid where it is below n */
-    /* before[i]: windows of `window` + 1 ids in the files before file i; [n + 1] */
+    int open[SLOTS];      /* open[k]: the file i with i % SLOTS = k that may be open; only k < n */
+    /* before[i]: number of windows of `window` + 1 ids in the files before file i; [n + 1] */
     int64_t window, *before;
 };
 _Static_assert(sizeof(ct_tokens) <= CTI_OBJECT_BYTES, "a set of files is an object");
 
-/* As long as T + 1 could be, without adding 1 to it. */
+/* The number of windows of T + 1 ids in a file. T + 1 could overflow, so it is not computed. */
 static int64_t windows_of(const cti_token_file *file, int64_t T) {
     return file->ids ? (file->ids - 1) / T : 0;
 }
 
 /* ---- open and close ---- */
 
-/* Gives back what the struct holds, of which it has read the first `opened` files. */
+/* Frees the memory of the struct's fields and closes its first `opened` files. */
 static void release(ct_context *context, ct_tokens *tokens, int opened) {
     for (int i = 0; i < opened; i++) cti_token_file_free(&tokens->file[i]);
     cti_give(context, tokens->file, cti_bytes(tokens->n, sizeof *tokens->file));
@@ -54,14 +54,14 @@ void ct_tokens_close(ct_tokens *tokens) {
     cti_object_end(&tokens->object, name);
 }
 
-/* Closes the file that is in the slot of file i, unless it is file i. */
+/* Makes room for file i: closes the file that has its place in .open, unless that is file i. */
 static void take_slot(ct_tokens *tokens, int i) {
     int *slot = &tokens->open[i % SLOTS];
     if (*slot != i) cti_file_close(&tokens->file[*slot].file);
     *slot = i;
 }
 
-/* Fills in the fields of files; *opened is how many there are to free. */
+/* Opens all files and fills in the struct. *opened is the number of files opened, for release. */
 static bool open_all(ct_context *context, const char *const *paths, ct_tokens_opts opts,
                      ct_tokens *tokens, int *opened) {
     tokens->file = cti_take(context, cti_bytes(tokens->n, sizeof *tokens->file));
@@ -142,7 +142,7 @@ static void count_windows(ct_tokens *tokens, int64_t T) {
     tokens->window = T;
 }
 
-/* The file that has window w of all. */
+/* The file that has window w of all windows. */
 static int file_of(const ct_tokens *tokens, int64_t w) {
     int low = 0, high = tokens->n; /* before[low] <= w < before[high] */
     while (high - low > 1) {
@@ -160,13 +160,13 @@ static bool refuse_id(const ct_tokens *tokens, const cti_token_file *file, int64
                    (long long)tokens->vocabulary);
 }
 
-/* Reads window w of all into a row each of x and y, T ids. */
+/* Reads window w of all windows: its first T ids into a row of x, its last T into a row of y. */
 static bool read_window(ct_tokens *tokens, int64_t w, int64_t T, int64_t *x, int64_t *y) {
     const int i = file_of(tokens, w);
     cti_token_file *file = &tokens->file[i];
     const int64_t first = (w - tokens->before[i]) * T;
     take_slot(tokens, i);
-    /* The row of x has space for the window as it is in the file: 4 (T + 1) <= 8 T bytes. */
+    /* The row of x first holds the window's bytes as they are in the file: 4 (T + 1) <= 8 T. */
     const unsigned char *raw = (unsigned char *)x;
     if (!cti_token_file_read(file, first, T + 1, x)) return false;
     const int64_t id = cti_token_at(raw, file->bytes, 0);
@@ -180,7 +180,7 @@ static bool read_window(ct_tokens *tokens, int64_t w, int64_t T, int64_t *x, int
     return true;
 }
 
-/* The windows of an epoch. 0: something is wrong with the numbers of a batch, and recorded. */
+/* The number of windows of an epoch; 0 if the numbers of the batch are wrong, after an error. */
 static int64_t check_batch(ct_tokens *tokens, int64_t index, int64_t B, int64_t T) {
     ct_context *context = tokens->context;
     const char *op = context->op;

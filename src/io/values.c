@@ -1,5 +1,5 @@
-/* Reading the values of a file's tensors, little-endian, into tensors on a machine of any byte
- * order. */
+/* Reads the values of a file's tensors, which are little-endian, into tensors on a machine of any
+ * byte order. */
 #include <string.h>
 
 #include "../core/context.h"
@@ -74,7 +74,7 @@ static void to_f64(cti_file_dtype from, const unsigned char *in, char *out, int6
     }
 }
 
-/* bf16 as it is, others rounded once, to nearest even. */
+/* bf16 is copied; other dtypes are rounded once, to nearest, ties to even. */
 static void to_bf16(cti_file_dtype from, const unsigned char *in, char *out, int64_t n) {
     const int64_t size = cti_file_dtype_bits(from) / 8;
     for (int64_t i = 0; i < n; i++) {
@@ -84,7 +84,7 @@ static void to_bf16(cti_file_dtype from, const unsigned char *in, char *out, int
     }
 }
 
-/* Returns the index of the first number that i64 does not have, which only U64 can; n: none. */
+/* Returns the index of the first number beyond i64, which only U64 can have; n if there is none. */
 static int64_t to_i64(cti_file_dtype from, const unsigned char *in, char *out, int64_t n) {
     const bool is_signed = from == CTI_FILE_I8 || from == CTI_FILE_I16 || from == CTI_FILE_I32;
     const int size = cti_file_dtype_bits(from) / 8;
@@ -98,7 +98,7 @@ static int64_t to_i64(cti_file_dtype from, const unsigned char *in, char *out, i
     return n;
 }
 
-/* Returns the index of the first byte that is not 0 or 1; n: there is none. */
+/* Returns the index of the first byte that is not 0 or 1; n if there is none. */
 static int64_t to_bool(const unsigned char *in, char *out, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         if (in[i] > 1) return i;
@@ -129,7 +129,7 @@ bool cti_safetensors_read(const cti_file_tensor *from, int64_t first, int64_t co
     const cti_safetensors *header = from->header;
     unsigned char *chunk = cti_take(header->file.context, VALUES_CHUNK);
     if (!chunk) return false;
-    const int64_t from_size = cti_file_dtype_bits(from->dtype) / 8, /* of an element */
+    const int64_t from_size = cti_file_dtype_bits(from->dtype) / 8, /* bytes of an element */
         to_size = (int64_t)cti_dtype_size(to->dtype), step = VALUES_CHUNK / from_size;
     bool ok = true;
     for (int64_t done = 0, n; ok && done < count; done += n) {

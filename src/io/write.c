@@ -1,4 +1,4 @@
-/* Writing a safetensors file: checks, the header, and the data, which is converted in chunks. */
+/* Writes a safetensors file: checks, the header, and the data, which are converted in chunks. */
 #include <string.h>
 
 #include "../core/context.h"
@@ -20,7 +20,7 @@ static bool check_text(ct_context *context, const char *op, const char *path, co
 
 static int by_string(const void *a, const void *b) { return strcmp(a, b); }
 
-/* Sorts the strings; no two are equal. */
+/* Sorts the strings and checks that no two are equal. */
 static bool check_twice(ct_context *context, const char *op, const char *path, const char *what,
                         const void **string, int64_t n) {
     const void **scratch = cti_take(context, cti_bytes(n, sizeof *scratch));
@@ -111,7 +111,8 @@ static cti_file_dtype stored_as(ct_dtype dtype, ct_file_float floats) {
     return dtype == CT_F32 ? CTI_FILE_F32 : dtype == CT_F64 ? CTI_FILE_F64 : CTI_FILE_BF16;
 }
 
-static int64_t stored_size(const ct_tensor *tensor, ct_file_float floats) { /* of an element */
+/* Bytes of an element in the file. */
+static int64_t stored_size(const ct_tensor *tensor, ct_file_float floats) {
     return cti_file_dtype_bits(stored_as(tensor->dtype, floats)) / 8;
 }
 
@@ -152,13 +153,13 @@ static int64_t write_entry(cti_writer *out, const ct_named *named, ct_file_float
     return end;
 }
 
-/* Visits the tensors in the order of the file: by the size of their elements, largest first, else
- * as given. */
+/* A visit of the tensors in the order of the file: by the size of their elements, largest first.
+ * Tensors of one size are visited in the given order. */
 typedef struct {
     const ct_named *named;
     int64_t n, i;
     ct_file_float floats;
-    int64_t size; /* the visit is at tensors of this size, from i on */
+    int64_t size; /* the size that is visited now, at tensors [i, n); 0 when all were visited */
 } file_order;
 enum { LARGEST_ELEMENT = 8 };
 
@@ -178,7 +179,8 @@ static file_order order_of(const ct_named *named, int64_t n, ct_file_float float
     return (file_order){.named = named, .n = n, .floats = floats, .size = LARGEST_ELEMENT};
 }
 
-/* The length, then the JSON, padded with spaces so that the data begins at a multiple of 8. */
+/* Writes the length, then the JSON, padded with spaces so that the data begin at a multiple of 8.
+ */
 static void write_header(cti_writer *out, const ct_named *named, int64_t n, ct_save_opts opts,
                          uint64_t length) {
     const char *const *metadata = opts.metadata;
@@ -258,10 +260,10 @@ static uint64_t encode(ct_dtype from, cti_file_dtype to, const char *at) {
     case CTI_FILE_F16: return cti_f16_narrow(real_at(from, at));
     case CTI_FILE_BF16:
         if (from != CT_BF16) return cti_bf16_narrow(real_at(from, at));
-        memcpy(&half, at, sizeof half); /* as it is, a NaN too */
+        memcpy(&half, at, sizeof half); /* copies all bits, also of a NaN */
         return half;
     case CTI_FILE_F32:
-        memcpy(&low, at, sizeof low); /* a float passes as it is, a NaN too */
+        memcpy(&low, at, sizeof low); /* copies all bits of a float, also of a NaN */
         if (from == CT_F32) return low;
         value = (float)real_at(from, at);
         memcpy(&low, &value, sizeof low);
@@ -271,7 +273,8 @@ static uint64_t encode(ct_dtype from, cti_file_dtype to, const char *at) {
     }
 }
 
-/* Converts in the chunk: upwards, or where elements become larger (bf16) from the last one on. */
+/* Writes a tensor in chunks, which are converted in place: from the first element on, or from the
+ * last one on if elements become larger (bf16). */
 static bool write_converted(const cti_file_new *file, const ct_tensor *tensor, cti_file_dtype to) {
     char *chunk = cti_take(file->context, WRITE_CHUNK);
     bool ok = chunk != NULL;
@@ -304,7 +307,7 @@ static bool write_tensor(const cti_file_new *file, const ct_tensor *tensor, ct_f
 
 bool cti_safetensors_write(const cti_file_new *file, const ct_named *named, int64_t n,
                            ct_save_opts opts) {
-    cti_writer out = {0}; /* without a buffer: measures */
+    cti_writer out = {0}; /* without a buffer it measures the header */
     write_header(&out, named, n, opts, 0);
     if (out.used - 8 > CTI_LARGEST_HEADER) {
         return ct_fail(file->context, CT_ERR_ARGUMENT, "%s: %s: a header of %zu bytes, over %d",
