@@ -21,8 +21,7 @@ CT_API ct_tensor *ct_zeros(ct_context *context, ct_dtype dtype, ct_shape shape);
 CT_API ct_tensor *ct_ones(ct_context *context, ct_dtype dtype, ct_shape shape);
 CT_API ct_tensor *ct_empty(ct_context *context, ct_dtype dtype, ct_shape shape);
 
-/* Fills a new tensor with `value`, converted to dtype as a C cast does; for bool, with value != 0.
- */
+/* Sets each element to `value`, converted to dtype by a C cast; for bool, to value != 0. */
 CT_API ct_tensor *ct_full(ct_context *context, ct_dtype dtype, ct_shape shape, double value);
 
 /* Returns start, start + step, ... up to but excluding end, of shape (ceil((end - start) / step)).
