@@ -1,10 +1,10 @@
-/* Merges dims of a product, and loops over those that cannot be merged.
+/* Merges the dims of a product, and loops over the dims that cannot be merged.
  *
- * A dim has steps (a, b, c) in A, B and C. m, n and k are dims too: m (a, 0, c), n (0, b, c),
- * k (a, b, 0). Two dims merge into one if in each operand the outer's step is the inner's step
- * times the inner's size. So the batch of an activation merges into m when it is multiplied by a
- * weight, and into k when the weight's gradient sums over it. Of the batch dims that are left, one
- * is cti_gemm's batch, and the others are looped over. */
+ * A dim has steps (a, b, c) in A, B and C. m, n and k are dims too: m (a, 0, c), n (0, b, c), k (a,
+ * b, 0). Two dims merge into one if in each operand the outer's step is the inner's step times the
+ * inner's size. So the batch of an activation merges into m when it is multiplied by a weight, and
+ * into k when the weight's gradient sums over it. Of the batch dims that are left, one is
+ * cti_gemm's batch, and the others are looped over. */
 #include "contract.h"
 
 static bool can_merge(cti_contract_dim outer, cti_contract_dim inner) {
@@ -14,7 +14,8 @@ static bool can_merge(cti_contract_dim outer, cti_contract_dim inner) {
     return true;
 }
 
-/* Merges `dim` into `into`, as the outer or the inner dim. False: they cannot merge. */
+/* Merges `dim` into `into`, either as the outer or as the inner dim. Returns false if they cannot
+ * merge. */
 static bool merge_dim(cti_contract_dim *into, cti_contract_dim dim) {
     if (dim.size == 1) return true;
     if (into->size == 1) {
@@ -80,8 +81,9 @@ matrix_product(ct_context *context, const cti_contraction *p, const cti_contract
     return cti_gemm(context, &g);
 }
 
-/* Returns the dim that becomes the batch of cti_gemm: the largest that steps in C, or -1 if there
- * is none. A dim that is summed over cannot be it, because its products are added to the same C. */
+/* Returns the dim that becomes the batch of cti_gemm: the largest with a step in C, or -1 if there
+ * is none. A dim that is summed over cannot become the batch, because its products are added to the
+ * same C. */
 static int widest(const cti_contract_dim *dim, int dims) {
     int at = -1;
     for (int i = 0; i < dims; i++)
@@ -89,7 +91,8 @@ static int widest(const cti_contract_dim *dim, int dims) {
     return at;
 }
 
-/* Sets the next index of the loop over dims, the last one fastest. False: it was the last. */
+/* Sets the next index of the loop over dims; the last dim is the fastest. Returns false after the
+ * last index. */
 static bool next_index(int64_t *index, const cti_contract_dim *dim, int dims) {
     for (int i = dims - 1; i >= 0; i--) {
         if (++index[i] < dim[i].size) return true;

@@ -5,7 +5,7 @@
 
 #include "gemm.h"
 
-/* the operands of a product */
+/* The operands of a product. */
 enum { CTI_A, CTI_B, CTI_C, CTI_OPERANDS };
 
 /* A dim of a product, with its stride in A, B and C, in elements: 0 in an operand that does not
@@ -18,16 +18,15 @@ typedef struct {
  * in any of them. A batch dim with step 0 in C is summed over, in a fixed order. */
 typedef struct {
     cti_contract_dim m, n, k, batch[CT_MAX_DIMS];
-    int dims; /* of the batch */
+    int dims; /* the number of batch dims */
 } cti_contraction;
 
-/* Computes C = A B; the epilogue says what C starts from and what follows. Only data and dtype of
- * the operands are read, because the dims have the strides.
+/* Computes C = A B with an epilogue, or NULL. Only data and dtype of the operands are read, because
+ * the dims have the strides. False: CT_ERR_MEMORY.
  *
- * With a bias or an apply the columns of C are only those of n, so that a bias has n elements. Rows
- * of a tile may be those of m merged with batch dims, for example if a dense x (..., in) is
- * multiplied by a weight; batch dims that cannot be merged have tiles of their own. False:
- * CT_ERR_MEMORY. */
+ * With a bias or an apply no batch dim merges into n, so that a bias has n elements. Batch dims may
+ * merge into m, and a tile may then have rows of several matrices, for example if a dense x (...,
+ * in) is multiplied by a weight. Batch dims that cannot be merged have tiles of their own. */
 bool cti_contract(ct_context *context, const cti_contraction *p,
                   const ct_tensor *const operand[CTI_OPERANDS], const cti_gemm_epilogue *epilogue);
 

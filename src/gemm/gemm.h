@@ -1,5 +1,5 @@
-/* Matrix products: C = alpha A B, or C += alpha A B, for matrices with any strides, batches of
- * them, on all threads.
+/* Matrix products: C = alpha A B, or C += alpha A B, for matrices with any strides and for batches
+ * of them, on all threads.
  *
  * A caller fills cti_gemm_args and calls cti_gemm. A small product is one inline call of the
  * macro-kernel; any other gets a plan (gemm_plan.h), which gemm.c and gemm_blocked.c carry out.
@@ -35,11 +35,11 @@ static inline void *cti_matrix_at(const cti_matrix *x, int64_t item, int64_t row
            (item * x->batch + row * x->row + col * x->col) * (int64_t)cti_dtype_size(x->dtype);
 }
 
-/* What C starts from, and a function that completes it. C starts from zero, from its present values
- * (add: C +=) or from a bias. A tile of C is complete when all of K has been summed; then the
- * worker that computed it calls apply, while the tile is in the cache of its core. The tile is rows
- * x cols, its first element at c->data, with the strides of C. Every element of C is in exactly one
- * tile. apply neither fails nor allocates. */
+/* The start of C, and a function that completes its tiles. C starts from zero, from its present
+ * values (add: C +=) or from a bias. A tile of C is complete when all of K has been summed; then
+ * the worker that computed it calls apply, while the tile is in the cache of its core. The tile is
+ * rows x cols, its first element is at c->data, and it has the strides of C. Every element of C is
+ * in exactly one tile. apply neither fails nor allocates. */
 typedef struct {
     bool add;
     const void *bias; /* NULL, or n elements, from which every row of C starts; then add is false */
@@ -84,8 +84,8 @@ static inline bool cti_gemm_is_small(int64_t m, int64_t n, int64_t k) {
 
 /* Sums the K block [k0, k0 + kl) into all of C by one call of the macro-kernel. b is the first row
  * of the block in B, in place or packed: rows are b_row elements apart, panels of nr columns
- * `panel` bytes apart. With add it is summed to the present values of C; otherwise C starts from
- * the bias, or from zero. */
+ * `panel` bytes apart. With add the block is added to the present values of C; otherwise C starts
+ * from the bias, or from zero. */
 static inline void cti_gemm_macro_kernel(const cti_gemm_kernels *kernels, const cti_gemm_args *g,
                                          int64_t k0, int64_t kl, const void *b, int64_t b_row,
                                          int64_t panel, bool add) {
@@ -103,7 +103,7 @@ static inline void cti_gemm_macro_kernel(const cti_gemm_kernels *kernels, const 
 }
 
 /* Computes small products that cti_gemm does not compute inline: by gemv if A is a row, and by the
- * macro-kernel with B packed on the stack if rows of B are not dense or are of bf16. Others
+ * macro-kernel with B packed on the stack if rows of B are not dense or are of bf16. Other products
  * (columns of C not dense, dot products) go to cti_gemm_planned. */
 bool cti_gemm_small(ct_context *context, const cti_gemm_args *g);
 

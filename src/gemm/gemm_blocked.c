@@ -19,13 +19,13 @@
 typedef struct {
     const cti_gemm_args *g;
     const cti_gemm_plan *plan;
-    const cti_gemm_kernels *kernels; /* the plan's */
+    const cti_gemm_kernels *kernels; /* the kernels of the plan */
     cti_binary *add;                 /* y = a + b in the computed type */
     void (*widen)(int64_t n, const void *x,
                   void *y); /* bf16 to f32, if B is of bf16 and rounded; or NULL */
     int64_t size;           /* the bytes of an element of the computed type */
-    /* The parts of the workspace: packed A; packed B, one copy for all or one for each worker;
-     * partial sums, each a dense m x n matrix. */
+    /* The workspace: packed A; packed B, one copy for all workers or one for each; partial sums,
+     * each a dense m x n matrix. */
     char *packed_a, *packed_b, *sums;
     /* The ranges of this pass: K [k0, k0 + kl), matrices [item0, item0 + items), rows [m0, m0 +
      * ml). */

@@ -46,7 +46,7 @@ static bool is_transposed(const cti_gemm_args *g) {
 
 /* There are as few K blocks as the kc of the kernels allows. All but the last have the same length,
  * a multiple of 8 and of the padding of panels. A product that split-K could compute has at least
- * two, even on one thread, so that the bits are those of split-K. */
+ * two, even on one thread, so that its bits are the same as with split-K. */
 static int64_t plan_k_block(const plan_problem *p) {
     const cti_gemm_args *g = p->g;
     const bool may_split = g->k >= CTI_GEMM_DEEP && g->k > g->m && g->k > g->n &&
@@ -56,8 +56,9 @@ static int64_t plan_k_block(const plan_problem *p) {
     return cti_round_up(cti_ceil_div(g->k, count), cti_max(8, p->kernels->k_unit));
 }
 
-/* May A and B be rounded, and does that pay? Both are then packed. A product that is small enough
- * to be direct is not rounded in a batch either: its bits are the same with and without a batch. */
+/* Returns whether A and B are rounded, which must be allowed and pay off. Both are then packed. A
+ * product that is small enough to be direct is not rounded in a batch either: its bits are the same
+ * with and without a batch. */
 static bool plan_is_rounded(const plan_problem *p) {
     const cti_gemm_args *g = p->g;
     const cti_gemm_kernels *rounded = p->machine->rounded;
@@ -65,8 +66,8 @@ static bool plan_is_rounded(const plan_problem *p) {
            multiply_adds(g->m, g->n, g->k) > (double)rounded->tuning.rounded_flops;
 }
 
-/* Is C computed as dot products along K? A and B are dense along K, and there are so few rows that
- * adding up the lanes of each sum costs less than packing B. */
+/* Returns whether C is computed as dot products along K: A and B are dense along K, and there are
+ * so few rows that adding up the lanes of each sum costs less than packing B. */
 static bool is_dots(const plan_problem *p) {
     const cti_gemm_args *g = p->g;
     return g->b.col != 1 && g->b.row == 1 && g->a.col == 1 && g->m <= p->tuning->dots_max_m &&
@@ -109,9 +110,9 @@ static bool plan_direct(const plan_problem *p, cti_gemm_plan *plan) {
 
 /* ---- blocked, split-K ---- */
 
-/* Is B read in place? It must be of the computed type, and its rows dense. Then packing does not
- * pay if few tiles of rows of A read it, or if all of it stays in L2 and its rows do not cause
- * conflict misses in L1d. */
+/* Returns whether B is read in place. It must be of the computed type, and its rows dense. Then
+ * packing does not pay if few tiles of rows of A read it, or if all of it stays in L2 and its rows
+ * do not cause conflict misses in L1d. */
 static bool b_stays_in_place(const plan_problem *p) {
     const cti_gemm_args *g = p->g;
     const cti_gemm_tuning *t = p->tuning;
@@ -125,9 +126,10 @@ static bool b_stays_in_place(const plan_problem *p) {
             g->m <= t->b_in_place_tiles_conflicts * p->kernels->mr);
 }
 
-/* Is A packed? Each panel of B reads all of A again. In place that is slow if A's lines evict each
- * other (conflict misses), or if its columns are so far apart that each line has one element of a
- * row tile. Packing pays if C has more panels than the table says for A's strides. */
+/* Returns whether A is packed. Each panel of B reads all of A again. In place that is slow if A's
+ * lines evict each other (conflict misses), or if its columns are so far apart that each line has
+ * one element of a row tile. Packing pays if C has more panels than the table has for A's
+ * strides. */
 static bool a_is_packed(const plan_problem *p, int64_t kc) {
     const cti_gemm_args *g = p->g;
     const cti_gemm_pack_a_panels *limit =
@@ -158,10 +160,10 @@ static int64_t task_count(const plan_problem *p, const cti_gemm_plan *plan) {
            cti_ceil_div(p->g->n, plan->nc);
 }
 
-/* Does the tile divide the pass evenly among the threads? Each thread must have several tasks, so
- * that a thread that starts late costs little. And the work must be at least min_useful of the work
- * that all threads could do in as many rounds: the rest of their time goes to tiles that are cut
- * off at an edge, and to threads without a task in the last round. */
+/* Returns whether the tile divides the pass evenly among the threads. Each thread must have several
+ * tasks, so that a thread that starts late costs little. And the work must be at least min_useful
+ * of the work that all threads could do in as many rounds: the rest of their time goes to tiles
+ * that are cut off at an edge, and to threads without a task in the last round. */
 static bool is_balanced(const plan_problem *p, const cti_gemm_plan *plan) {
     const int threads = p->machine->threads;
     const int64_t count = task_count(p, plan), rounds = cti_ceil_div(count, threads);
@@ -172,13 +174,14 @@ static bool is_balanced(const plan_problem *p, const cti_gemm_plan *plan) {
     return count >= p->tuning->tasks_per_thread * threads && work >= least;
 }
 
-/* Chooses the tile mc x nc. It starts as all rows of the pass by all columns, or, where each worker
- * packs B, by as many columns as its packed panels fit its part of L2. One thread keeps that. For
- * several, the tile shrinks until it is balanced or has under 2 task_flops:
- *   1. mc is halved: each thread then has its own rows of A and C in its own L2. Where each worker
- *      packs B, this stops at mc_min_tiles_private_b, as a packing pays off over many rows only.
- *   2. nc shrinks by an eighth at a time, at least by a panel, down to nc_min_panels.
- *   3. mc is halved again, down to mc_min_tiles. */
+/* Chooses the tile mc x nc. It starts as all rows of the pass by all columns. If each worker packs
+ * B, it starts with only as many columns as fit into the worker's eighths of L2 when they are
+ * packed. With one thread this is the tile. With several, the tile shrinks until it is balanced or
+ * has fewer than 2 task_flops:
+ * 1. mc is halved: each thread then has its own rows of A and C in its own L2. If each worker packs
+ *    B, this stops at mc_min_tiles_private_b, because packing pays off only over many rows.
+ * 2. nc shrinks by an eighth at a time, at least by a panel, down to nc_min_panels.
+ * 3. mc is halved again, down to mc_min_tiles. */
 static void choose_tile(const plan_problem *p, cti_gemm_plan *plan) {
     const cti_gemm_tuning *t = p->tuning;
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, n = p->g->n;
@@ -203,10 +206,10 @@ static void choose_tile(const plan_problem *p, cti_gemm_plan *plan) {
     }
 }
 
-/* May threads share the K blocks? Split-K stores the sum of each K block and adds them to C in
- * order. That gives the bits of a blocked product for alpha 1 only: with another alpha the
- * micro-kernel may round alpha * sum + C once (FMA), and split-K rounds twice. Nor with an apply:
- * no task of split-K completes a tile of C. */
+/* Returns whether threads may share the K blocks. Split-K stores the sum of each K block and adds
+ * these sums to C in order. It has the bits of a blocked product only for alpha 1: with another
+ * alpha the micro-kernel may round alpha * sum + C once (FMA), whereas split-K rounds twice. A
+ * product with an apply is not split, because no task of split-K completes a tile of C. */
 static bool plan_is_split_k(const plan_problem *p, int64_t kc, int64_t k_pass) {
     const cti_gemm_args *g = p->g;
     const bool applies = g->epilogue && g->epilogue->apply;
@@ -279,8 +282,8 @@ static void plan_blocked(plan_problem *p, cti_gemm_plan *plan) {
 
 /* ---- the plan ---- */
 
-/* Field by field, which compiles to six vector stores. (cti_gemm_plan){0} compiles to rep stos,
- * which takes longer than all of the planning for a vector times a small matrix. */
+/* The fields are set one by one, which compiles to six vector stores. (cti_gemm_plan){0} compiles
+ * to rep stos, which takes longer than all of the planning for a vector times a small matrix. */
 static void clear_plan(cti_gemm_plan *plan) {
     plan->kind = CTI_GEMM_ZERO;
     plan->transposed = plan->bias_first = plan->rounded = plan->pack_a = false;
@@ -291,7 +294,7 @@ static void clear_plan(cti_gemm_plan *plan) {
     plan->workers = 1;
 }
 
-/* These are the invariants of plans that gemm.c and gemm_blocked.c rely on. */
+/* These are the invariants of gemm_plan.h, on which gemm.c and gemm_blocked.c rely. */
 static void check_order_of_sums(const plan_problem *p, const cti_gemm_plan *plan) {
     const int64_t k = p->g->k, unit = cti_max(8, plan->kernels->k_unit);
     CTI_ASSERT((plan->kind == CTI_GEMM_ZERO) == (k <= 0));

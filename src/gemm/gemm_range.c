@@ -1,7 +1,7 @@
-/* A number of 24 bits is three pieces of 8; the last piece has 2^-23 of it, or is 0. Tiles take a
- * piece, or a product of pieces, below 2^-126 for 0: so each |a| and |b| that is not 0 must be at
- * least 2^-103, and each |a b| 2^-103. And K max |a| max |b| must stay below 2^127, in any order of
- * summation. Infinities and NaN are above every bound. */
+/* A number of 24 bits is the sum of three pieces of 8 bits; the last piece is at least 2^-23 of the
+ * number, or 0. Tiles count a piece, or a product of pieces, below 2^-126 as 0. So each |a| and |b|
+ * that is not 0 must be at least 2^-103, and so must each |a b|. K max |a| max |b| must stay below
+ * 2^127, so that no order of summation overflows. Infinities and NaN are above every bound. */
 #include "gemm_range.h"
 
 #include "../core/int_math.h"

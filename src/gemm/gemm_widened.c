@@ -1,9 +1,10 @@
-/* This file copies matrices of bf16 to f32. Few products still need that. */
+/* This file copies matrices of bf16 to f32, which few products need. */
 #include "gemm_widened.h"
 
 #include "../core/int_math.h"
 
-/* A copy has the source's dense dim: the plan, and so the order of sums, follows from that. */
+/* A copy is dense along the same dim as its source, because the plan, and with it the order of
+ * sums, follows from that. */
 typedef struct {
     const cti_matrix *from;
     cti_matrix to;

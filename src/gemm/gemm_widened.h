@@ -1,6 +1,6 @@
-/* Some products have a matrix of bf16 that no kernel reads: A, a B that is split into pieces
- * (CT_MATMUL_BF16X3, X6), and one of a product that is computed transposed. They are computed from
- * copies in f32. */
+/* Some products have a matrix of bf16 that no kernel reads: an A, a B that is split into pieces
+ * (CT_MATMUL_BF16X3, X6), and either of them in a product that is computed transposed. These
+ * products are computed from copies in f32. */
 #ifndef CTI_GEMM_GEMM_WIDENED_H
 #define CTI_GEMM_GEMM_WIDENED_H
 

@@ -1,17 +1,17 @@
-/* AMX-BF16: products of bf16 panels are computed by tiles of 16 rows of 64 bytes. A tile of C is 16
- * x 16 f32, a tile of A 16 rows of 32 k, a tile of B 16 pairs of k of 16 columns. The micro-kernel
- * computes 32 x 32 of C in four tiles, from two tiles of A and two of B for each chunk of 32 k: so
- * each tile that is loaded is used twice.
+/* AMX-BF16: products of bf16 panels, computed by tiles. A tile register has 16 rows of 64 bytes: a
+ * tile of C is 16 x 16 f32, a tile of A is 16 rows of 32 k, and a tile of B is 16 pairs of k of 16
+ * columns. The micro-kernel computes 32 x 32 of C in four tiles. For each chunk of 32 k it loads
+ * two tiles of A and two of B, and uses each of them twice.
  *
- * tdpbf16ps sums the even k of a chunk and its odd k apart, each in order and by FMA, adds the two
- * sums, and adds the result to C; each step rounds to nearest, and a number below 2^-126 counts as
- * zero.
+ * tdpbf16ps sums the even k of a chunk and the odd k separately, each in order and by FMA, adds the
+ * two sums, and adds the result to C. Each step rounds to nearest, and a number below 2^-126 counts
+ * as zero.
  *
  * BF16X3 and X6 (Henry, Tang & Heinecke 2019, arXiv:1904.06376): an operand is split into pieces of
- * bf16, a = a0 + a1 + a2, each the rounding of the rest that the pieces before it leave. Of the
- * nine products of pieces the three, or six, largest are summed, the smallest first. Panels hold a
- * chunk of k once for each product, with the pieces that it takes, so that the micro-kernel is the
- * same.
+ * bf16, a = a0 + a1 + a2. a0 is a rounded to bf16; each later piece is the rounded remainder after
+ * the pieces before it. Of the nine products of pieces the three, or six, largest are summed, the
+ * smallest first. A panel has each chunk of k once for each of these products, with the piece that
+ * the product takes, so the micro-kernel is the same for one, three and six products.
  *
  * tests/test_amx.c runs this file on a model of the tiles in plain C. */
 #include "bf16.h"
@@ -37,7 +37,7 @@ enum {
 };
 _Static_assert((int)AMX_ROWS <= (int)CTI_GEMM_ROUNDED_NR, "src/gemm has so wide a buffer");
 
-/* ---- tiles' registers ---- */
+/* ---- tile registers ---- */
 
 static void amx_begin(void) {
     static const struct {
@@ -57,7 +57,8 @@ static void amx_end(void) { tile_release(); }
 
 /* ---- packing ---- */
 
-/* The pieces of A and of B that each product takes, in the order of summation. */
+/* The products of pieces that are summed, in the order of summation: product p is piece a[p] of A
+ * times piece b[p] of B. */
 typedef struct {
     int count;
     int a[AMX_MOST_PRODUCTS], b[AMX_MOST_PRODUCTS];
@@ -66,8 +67,9 @@ static const amx_products amx_one_product = {1, {0}, {0}};
 static const amx_products amx_three_products = {3, {1, 0, 0}, {0, 1, 0}};
 static const amx_products amx_six_products = {6, {2, 1, 0, 1, 0, 0}, {0, 1, 2, 0, 1, 0}};
 
-/* Packs a piece of each number of n lines into one of every `count` chunks of their panels. layout
- * and piece are compile-time constants of the caller. */
+/* Packs one piece of each number of n lines. It writes the first of every `count` chunks of the
+ * panels; the caller offsets `packed` for the other chunks. layout and piece are compile-time
+ * constants of the caller. */
 INLINE void amx_pack_piece(const bf16_layout layout, const int piece, int count, int64_t n,
                            int64_t k, const float *x, int64_t line, int64_t step, char *packed) {
     const bf16_panels of = {.width = AMX_ROWS,
@@ -80,13 +82,13 @@ INLINE void amx_pack_piece(const bf16_layout layout, const int piece, int count,
                      chunks * count * AMX_CHUNK_BYTES / (int64_t)sizeof(bf16_bits));
 }
 
-/* Packs n lines into panels that have, for each chunk of k, a chunk for each product: a piece is
- * computed once, and copied for later products that take it again. */
+/* Packs n lines into panels in which each chunk of k appears `count` times, once for each product.
+ * Each piece is computed once, and copied for later products that take it again. */
 INLINE void amx_pack_products(const bf16_layout layout, int count, const int *pieces, int64_t n,
                               int64_t k, const float *x, int64_t line, int64_t step, char *packed) {
     const int64_t chunks = (k + BF16_CHUNK - 1) / BF16_CHUNK;
     const int64_t panels = (n + AMX_ROWS - 1) / AMX_ROWS;
-    int first[3] = {-1, -1, -1}; /* the product whose chunks have this piece */
+    int first[3] = {-1, -1, -1}; /* the first product that takes each piece */
     for (int p = 0; p < count; p++) {
         char *to = packed + p * AMX_CHUNK_BYTES;
         const int from = first[pieces[p]];
@@ -112,7 +114,8 @@ static void amx_pack_right(const amx_products *of, int64_t k, int64_t n, const v
     amx_pack_products(BF16_BY_PAIR, of->count, of->b, n, k, b, col, row, packed);
 }
 
-/* Split operands must lose nothing at the ends of the range: see cti_gemm_kernels. */
+/* Implements `magnitudes` of cti_gemm_kernels, by which split operands near the ends of f32's range
+ * are found. */
 static void amx_magnitudes(int64_t n, const void *x_, int64_t step, uint32_t *least,
                            uint32_t *most) {
     const char *x = x_;
@@ -131,7 +134,8 @@ static void amx_magnitudes(int64_t n, const void *x_, int64_t step, uint32_t *le
 
 /* ---- the macro-kernel ---- */
 
-/* Writes the sums of rows x cols tiles, 1 or 2 each, into rows of AMX_ROWS numbers. */
+/* Computes rows x cols tiles of C, 1 or 2 of each, and writes their sums into rows of AMX_ROWS
+ * numbers. rows and cols are compile-time constants of the caller. */
 INLINE void amx_multiply_tiles(const int rows, const int cols, int64_t chunks, const char *a,
                                const char *b, float *sum) {
     enum { SUM_ROW = AMX_ROWS * (int)sizeof(float), B_ROW = 2 * AMX_TILE_BYTES };
@@ -155,7 +159,7 @@ INLINE void amx_multiply_tiles(const int rows, const int cols, int64_t chunks, c
     if (rows > 1 && cols > 1) tile_store(3, sum + AMX_TILE_ROWS * AMX_ROWS + 16, SUM_ROW);
 }
 
-/* m and n are at most AMX_ROWS. */
+/* Computes m x n elements of C, where m and n are at most AMX_ROWS. */
 static void amx_tile(const cti_gemm_params *params, int64_t chunks, int64_t m, int64_t n,
                      const char *a, const char *b, const float *base, float *c) {
     _Alignas(64) float sum[AMX_ROWS * AMX_ROWS];
@@ -178,7 +182,8 @@ INLINE void amx_product(int products, const cti_gemm_params *params, int64_t m, 
 
 /* ---- the tables ---- */
 
-/* The functions of `its` products, named by `name`. */
+/* Defines the packing and the macro-kernel for the list of products `its`; `name` ends the names of
+ * these functions. */
 #define AMX_PRODUCTS(name, its)                                                                    \
     static void amx_pack_a_##name(int64_t m, int64_t k, const void *a, int64_t row, int64_t col,   \
                                   void *packed) {                                                  \
@@ -197,7 +202,8 @@ AMX_PRODUCTS(x1, amx_one_product)
 AMX_PRODUCTS(x3, amx_three_products)
 AMX_PRODUCTS(x6, amx_six_products)
 
-/* K blocks have the same 64 KB for each panel, rounded to chunks: a third panel fits L2. */
+/* A panel of the longest K block takes 64 KB with one product and 96 KB with three or six, so at
+ * least three panels fit into a core's L2. */
 #define AMX_TABLE(name, products, its_kc, its_magnitudes)                                          \
     {.mr = AMX_ROWS,                                                                               \
      .nr = AMX_ROWS,                                                                               \

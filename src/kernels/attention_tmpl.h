@@ -1,11 +1,12 @@
-/* What attention does to scores between its matrix products, which ops/attention/ computes with the
- * gemm kernels.
+/* The kernels that attention runs on scores between its matrix products. ops/attention/ computes
+ * the products with the gemm kernels.
  *
- * A score panel has rows of NR numbers, called lanes: a block of C as wide as the micro-kernel's.
- * The next product reads it in place as its A, transposed: row stride 1, column stride NR. Forward
- * computes S^T: rows are keys and lanes are queries, so a query's running maximum and sum stay in
- * one lane and nothing is reduced across lanes. Backward computes S: rows are queries and lanes are
- * keys. The first `width` lanes of each row are computed: LANES or NR. */
+ * A score panel is a block of C as wide as the micro-kernel's tile: its rows have NR numbers, which
+ * are called lanes. The next product reads the panel in place as its A, transposed: row stride 1,
+ * column stride NR. Forward computes S^T: rows are keys and lanes are queries, so a query's running
+ * maximum and sum stay in one lane and nothing is reduced across lanes. Backward computes S: rows
+ * are queries and lanes are keys. Only the first `width` lanes of each row are computed, where
+ * width is LANES or NR. */
 #ifndef CTI_KERNELS_ATTENTION_TMPL_H
 #define CTI_KERNELS_ATTENTION_TMPL_H
 
@@ -13,13 +14,13 @@
 #include "row_sum_tmpl.h"
 #include "vmath.h"
 
-/* Calls f with the number of vectors in `width` lanes as a compile-time constant, so that its inner
- * loops are unrolled. */
+/* Calls f with the number of vectors in `width` lanes. This number is a compile-time constant in
+ * each of the two calls, so that the inner loops of f are unrolled. */
 #define ATTENTION_ROWS(width, f, ...) ((width) > LANES ? f(NV, __VA_ARGS__) : f(1, __VA_ARGS__))
 
-/* a > b ? a : b, for scores a and a maximum b. A score that is NaN does not change the maximum; its
- * weight 2^(NaN - max) is NaN, and so is the output. Written lane by lane, as compilers then emit
- * one max instruction. */
+/* Returns a > b ? a : b for scores a and a maximum b. A score that is NaN does not change the
+ * maximum; its weight 2^(NaN - max) is NaN, and so is the output. Compilers turn this loop over
+ * lanes into one max instruction. */
 INLINE vec attention_max(vec a, vec b) {
     for (int l = 0; l < LANES; l++) b[l] = a[l] > b[l] ? a[l] : b[l];
     return b;
@@ -33,9 +34,9 @@ INLINE vec lane_numbers(void) {
 
 /* ---- masks ---- */
 
-/* A finite bias stays finite when it is divided by log 2. Programs often use the lowest finite
- * value for "masked": if all keys of a query have it, they get equal weights, where -inf gives
- * zeros. */
+/* Adds biases in units of log 2. A finite bias stays finite when it is divided by log 2: programs
+ * often use the lowest finite value for "masked", and if all keys of a query have this bias they
+ * get equal weights, whereas a bias of -inf gives weights of zero. */
 INLINE void add_bias_rows(const int vectors, int64_t rows, real *s, const real *bias,
                           int64_t bias_row) {
     const vec minus_inf = splat(-(real)INFINITY),
@@ -71,7 +72,7 @@ static void attention_mask_causal(int64_t rows, int64_t width, int64_t first, bo
 
 static void attention_mask_to_bias(int64_t n, const bool *mask, int64_t stride, void *y) {
     real *to = y;
-    if (stride == 1) /* apart, so that it is vectorized */
+    if (stride == 1) /* a loop of its own, so that it is vectorized */
         for (int64_t i = 0; i < n; i++) to[i] = mask[i] ? 0 : -(real)INFINITY;
     else
         for (int64_t i = 0; i < n; i++) to[i] = mask[i * stride] ? 0 : -(real)INFINITY;
@@ -92,7 +93,8 @@ INLINE bool online_softmax_update_rows(const int vectors, int64_t keys, real *s,
     for (int64_t i = 0; i < keys; i++)
         for (int j = 0; j < vectors; j++)
             new_max[j] = attention_max(load(s + i * NR + j * LANES), new_max[j]);
-    /* Has any query's maximum grown? Had any query's sum begun, that is, is `out` defined? */
+    /* grown: some query's maximum has grown. begun: some query's sum was not 0, so `out` is
+     * defined. */
     bool grown = false, begun = false;
     for (int j = 0; j < vectors; j++) {
         const vec old_max = load(max + j * LANES);
@@ -143,10 +145,10 @@ static void attention_online_softmax_finalize(int64_t queries, int64_t d, void *
     }
 }
 
-/* ---- from the saved statistics ---- */
+/* ---- weights and their gradients from the saved statistics ---- */
 
-/* ds = p (dp - dot), but 0 where p is 1: all other weights of that query are then below the last
- * place of 1, so dp - dot is the rounding of two sums that are equal. */
+/* Computes ds = p (dp - dot), and ds = 0 if p is 1: all other weights of that query are then below
+ * the last place of 1, and dp - dot would be the rounding error of two equal sums. */
 INLINE void softmax_backward_rows(const int vectors, int64_t queries, real *s, const real *dp,
                                   const real *max, const real *inverse_sum, const real *dot,
                                   real *ds, int64_t ds_row) {
@@ -181,8 +183,8 @@ static void attention_softmax_from_stats(int64_t queries, int64_t width, void *s
     ATTENTION_ROWS(width, softmax_from_stats_rows, queries, s, max, inverse_sum, (real)factor);
 }
 
-/* LANES rows at a time: a vector of partial sums for each row; gemm_sums transposes them and adds,
- * so that the sums of all rows are one vector. */
+/* Computes LANES rows at a time. Each row has a vector of partial sums; gemm_sums transposes these
+ * vectors and adds them, so the results of all rows are one vector. */
 static void attention_row_dots(int64_t rows, int64_t n, const void *a_, int64_t a_row,
                                const void *b_, int64_t b_row, void *y_) {
     const real *a = a_, *b = b_;

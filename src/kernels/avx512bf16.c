@@ -1,25 +1,25 @@
-/* AVX512-BF16: the micro-kernel has 12 rows by 2 vectors of columns, like that of AVX-512, but
- * takes for each pair of k a broadcast pair of A and two vectors of pairs of B. */
+/* AVX512-BF16: the micro-kernel computes 12 rows by 2 vectors of columns, like AVX-512's. For each
+ * pair of k it loads two vectors of pairs of B, and broadcasts one pair of A for each row. */
 #include "bf16.h"
 #include "bf16_product_tmpl.h"
 
-/* The number of pairs that one iteration of the loop of the micro-kernel does. */
+/* The number of pairs of k in one iteration of the micro-kernel's loop. */
 #if defined __clang__
-enum { BF16_PAIRS = 1 }; /* clang interleaves several, and spills */
+enum { BF16_PAIRS = 1 }; /* clang interleaves several pairs and then spills registers */
 #else
 enum { BF16_PAIRS = 4 };
 #endif
 
-/* clang 16 recurses without end on a splat that is cast to bf16 (VectorCombine): the splat is
- * hidden. */
+/* clang 16 recurses without end (in VectorCombine) on a splat that is cast to bf16. HIDE_SPLAT
+ * hides from it that x is a splat. */
 #if defined __clang_major__ && __clang_major__ == 16
 #define HIDE_SPLAT(x) __asm__("" : "+v"(x))
 #else
 #define HIDE_SPLAT(x) ((void)0)
 #endif
 
-/* Adds one pair of k. The barrier keeps GCC from interleaving two pairs, which needs more registers
- * than there are. */
+/* Adds the products of one pair of k. The barrier keeps GCC from interleaving two pairs, which
+ * would need more registers than there are. */
 INLINE void bf16_add_pair(const int rows, const int vectors, const uint32_t *a, const char *b,
                           __m512 sum[BF16_MR][BF16_NV]) {
     __m512bh y[BF16_NV];
@@ -36,7 +36,7 @@ INLINE void bf16_add_pair(const int rows, const int vectors, const uint32_t *a, 
     }
 }
 
-/* rows and vectors are compile-time constants. */
+/* Computes a tile of rows x vectors, both compile-time constants of the caller. */
 INLINE void bf16_micro_kernel(const int rows, const int vectors, const cti_gemm_params *params,
                               int64_t n, const uint32_t *a, const char *b, const float *base,
                               float *c) {
@@ -61,8 +61,8 @@ INLINE void bf16_micro_kernel(const int rows, const int vectors, const cti_gemm_
     const __mmask16 last = bf16_first_of_16(n - (vectors - 1) * 16);
     UNROLL
     for (int i = 0; i < rows; i++) {
-        for (int j = 0; j < vectors; j++) { /* this loop is unrolled; clang 14 to 16 warn about
-                                             * UNROLL here */
+        for (int j = 0; j < vectors; j++) { /* compilers unroll this; clang 14 to 16 warn about an
+                                             * UNROLL */
             const __mmask16 mask = j == vectors - 1 ? last : 0xFFFF;
             __m512 x = _mm512_mul_ps(alpha, sum[i][j]);
             if (base) x = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, base + j * 16), x);
@@ -70,11 +70,11 @@ INLINE void bf16_micro_kernel(const int rows, const int vectors, const cti_gemm_
         }
         c += params->row;
         if (base) base += params->base_row;
-        __asm__("" : "+r"(c)); /* only the addresses of one row at a time */
+        __asm__("" : "+r"(c)); /* computes one row's addresses at a time */
     }
 }
 
-/* A tile of `rows` rows, a compile-time constant of the caller. */
+/* Computes a tile of `rows` rows; rows is a compile-time constant of the caller. */
 INLINE void bf16_tile_of_rows(const int rows, const cti_gemm_params *params, int64_t n,
                               const uint32_t *a, const char *b, const float *base, float *c) {
     if (n > 16) bf16_micro_kernel(rows, 2, params, n, a, b, base, c);

@@ -1,12 +1,13 @@
-/* Products of f32 may round their operands to bf16. Their tables, and the instruction sets that
- * have them, replace entries of a table. */
+/* The kernels of f32 products that round their operands to bf16 (ct_set_matmul): their
+ * specification in plain C, and the functions by which an instruction set puts its own ones into
+ * f32's table. */
 #ifndef CTI_KERNELS_BF16_H
 #define CTI_KERNELS_BF16_H
 
 #include "kernels.h"
 
-/* The specification: with AVX512-BF16 the panels and the results have the same bits. It is in no
- * table of an instruction set, because the products of f32 are faster. */
+/* The specification. The panels and the results of AVX512-BF16 have the same bits. No instruction
+ * set's table has these kernels, because f32 products are faster. */
 extern const cti_gemm_kernels cti_bf16_scalar;
 
 void cti_kernels_avx512bf16(cti_kernels *table);

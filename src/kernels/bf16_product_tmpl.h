@@ -1,9 +1,9 @@
 /* Products of bf16 panels by pairs of k, and their table: C = base + alpha A B.
  *
- * Each element of C is summed over pairs of k in order, like vdpbf16ps: first the second product of
- * the pair is added to the sum, then its first one, each by an FMA that rounds to nearest and whose
- * operands and result count as zero below 2^-126. The sum is multiplied by alpha, which rounds, and
- * added to the base, which rounds again. */
+ * Each element of C is summed over pairs of k in order, as vdpbf16ps does: the second product of a
+ * pair is added to the sum first, then its first product. Each of the two is an FMA that rounds to
+ * nearest; its operands and its result count as zero below 2^-126. The sum is multiplied by alpha,
+ * which rounds, and added to the base, which rounds again. */
 #ifndef CTI_KERNELS_BF16_PRODUCT_TMPL_H
 #define CTI_KERNELS_BF16_PRODUCT_TMPL_H
 
@@ -15,7 +15,7 @@ enum {
     BF16_MR = 12,
     BF16_NV = 2,
     BF16_NR = BF16_NV * 16,
-    /* The longest K block. 12 rows of A take 24 KB, and leave some of L1d to B. */
+    /* The longest K block: 12 rows of A take 24 KB and leave the rest of L1d to B. */
     BF16_KC = 1024,
 };
 _Static_assert((int)BF16_NR <= (int)CTI_GEMM_ROUNDED_NR, "src/gemm has so wide a buffer");
@@ -39,8 +39,8 @@ static void bf16_store_tile(const cti_gemm_params *params, int64_t m, int64_t n,
     bf16_store_sums(params, m, n, sum, BF16_NR, base, c);
 }
 
-/* A call of the macro-kernel: C (m, n) = base + alpha A B. A is one panel; the panels of B are
- * `panel` bytes apart. */
+/* The arguments of one call of the macro-kernel: C (m, n) = base + alpha A B. A is one panel; the
+ * panels of B are `panel` bytes apart. */
 typedef struct {
     const cti_gemm_params *params;
     int64_t m, n;

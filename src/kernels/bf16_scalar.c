@@ -1,13 +1,15 @@
-/* bf16 products in plain C specify the products of other instruction sets. */
+/* The products of bf16 panels in plain C: the specification of the other instruction sets'
+ * products. */
 #include "bf16.h"
 #include "bf16_product_tmpl.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Returns x y + s, rounded once, of x and y in bf16. fmaf would do, but it overflows between in the
- * libm of MinGW. In f64 the product is exact. The sum is rounded to odd, so that rounding it again
- * to f32 is right (Boldo and Melquiond, 2008). */
+/* Returns x y + s rounded once, for x and y that are bf16 values. fmaf would do, but in MinGW's
+ * libm it overflows in an intermediate result. Here the product is exact in f64, and the sum is
+ * rounded to odd, so that rounding it again to f32 gives the right result (Boldo and Melquiond,
+ * 2008). */
 static float bf16_scalar_fma(float x, float y, float s) {
     const double product = (double)x * (double)y, sum = product + (double)s;
     const double part = sum - product, error = (product - (sum - part)) + ((double)s - part);

@@ -1,17 +1,21 @@
-/* Rounding to bf16, and packing: panels of A (MR rows) and of B (NR columns) whose elements are
- * bf16. Compiled with AVX512-BF16 for the instruction sets that have it, and in plain C as their
- * specification. As in gemm_pack_tmpl.h a "line" is a row of A or a column of B.
+/* Rounding to bf16, and packing into panels of bf16. The file is compiled with AVX512-BF16 for the
+ * instruction sets that have it, and in plain C as their specification. A "line" is a row of A or a
+ * column of B, as in gemm_pack_tmpl.h.
  *
- * There are two layouts. In BF16_BY_PAIR a panel has, for each pair of k, 2p and 2p + 1, the
- * elements of all lines, the two of a line side by side, as vdpbf16ps and the B tiles of AMX read
- * them. In BF16_BY_LINE it has, for each BF16_CHUNK of k, the chunk's elements of each line, as the
- * A tiles of AMX read them.
+ * A packed panel has one of two layouts:
  *
  *     BF16_BY_PAIR                                BF16_BY_LINE
  *     line 0: k 0, k 1 | line 1: k 0, k 1 | ...   line 0: k 0 ... k 31 |
  *     line 0: k 2, k 3 | line 1: k 2, k 3 | ...   line 1: k 0 ... k 31 | ...
  *
- * A panel is padded with zeros to whole lines, and along K to whole pairs or chunks. */
+ * Invariants of panels:
+ * 1. A panel has `width` lines, MR rows of A or NR columns of B. Lines behind the matrix's last are
+ *    zeros.
+ * 2. In BF16_BY_PAIR a panel has, for each pair of k (2p and 2p + 1), the elements of all lines,
+ *    the two of one line side by side. vdpbf16ps and the B tiles of AMX read this layout.
+ * 3. In BF16_BY_LINE a panel has, for each chunk of BF16_CHUNK k, all elements of the first line,
+ *    then all of the second, and so on. The A tiles of AMX read this layout.
+ * 4. K is padded with zeros to whole pairs or to whole chunks (`unit`). */
 #ifndef CTI_KERNELS_BF16_TMPL_H
 #define CTI_KERNELS_BF16_TMPL_H
 
@@ -24,13 +28,13 @@
 
 typedef uint16_t bf16_bits;
 typedef enum { BF16_BY_PAIR, BF16_BY_LINE } bf16_layout;
-enum { BF16_CHUNK = 32 /* k: a row of an A tile, and one vector of bf16 */ };
+enum { BF16_CHUNK = 32 /* the k of a chunk: one row of an A tile, or one vector of bf16 */ };
 
 /* ---- rounding ---- */
 
-/* Returns the nearest bf16, of two the even one. A NaN stays one (quiet); a number that is too
- * large becomes an infinity; a number below 2^-126, the least normal number, becomes a zero of its
- * sign. vcvtneps2bf16 does the same. */
+/* Returns the nearest bf16; if two are equally near, the even one. A NaN stays a NaN (quiet); a
+ * number that is too large becomes an infinity; a number below 2^-126, the least normal number,
+ * becomes a zero of its sign. vcvtneps2bf16 does the same. */
 INLINE bf16_bits bf16_of(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -47,8 +51,8 @@ INLINE float bf16_value(bf16_bits x) {
     return y;
 }
 
-/* x is the sum of its pieces 0, 1 and 2, up to 2^-24 of it: each piece is the bf16 of the rest that
- * the pieces before it leave. Piece 0 is bf16_of(x). */
+/* Returns one of the pieces 0, 1 and 2 of x. Piece 0 is bf16_of(x); each later piece is the bf16 of
+ * the remainder after the pieces before it. The sum of the three is x to within 2^-24 of it. */
 INLINE bf16_bits bf16_piece(float x, const int piece) {
     for (int i = 0; i < piece; i++) x -= bf16_value(bf16_of(x));
     return bf16_of(x);
@@ -63,13 +67,13 @@ INLINE __m512 bf16_piece_of_16(__m512 x, const int piece) {
     return x;
 }
 
-/* Returns the bf16 of the 16 numbers in low, then of those in high. */
+/* Returns a piece of each of the 16 numbers in low, then of each of the 16 in high. */
 INLINE __m512i bf16_of_two(__m512 low, __m512 high, const int piece) {
     return (__m512i)_mm512_cvtne2ps_pbh(bf16_piece_of_16(high, piece),
                                         bf16_piece_of_16(low, piece));
 }
 
-/* Returns bits for the first n lanes of 16. */
+/* Returns a mask with a bit for each of the first n of 16 lanes. */
 INLINE __mmask16 bf16_first_of_16(int64_t n) {
     return n >= 16 ? 0xFFFF : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
 }
@@ -82,7 +86,8 @@ INLINE __m512i bf16_pairs_of_line(const float *x, int64_t n, const int piece) {
                              _mm512_maskz_loadu_ps(bf16_first_of_16(n - 16), x + 16), piece);
 }
 
-/* Returns the pair (x[i], y[i]) of each line i < n, n <= 16; for a y of NULL zeros. */
+/* Returns the pair (x[i], y[i]) for each line i in the mask `lines`, and zeros for other lines. A y
+ * of NULL counts as zeros. */
 INLINE __m512i bf16_pair_of_lines(const float *x, const float *y, __mmask16 lines,
                                   const int piece) {
     static const uint16_t order[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
@@ -127,13 +132,14 @@ INLINE void bf16_transpose_pairs(__m512i x[16]) {
 
 /* ---- packing ---- */
 
-/* The panels that a call packs. width, layout, unit and piece are compile-time constants. */
+/* The format of the panels that a call packs. width, layout, unit and piece are compile-time
+ * constants. */
 typedef struct {
     int width; /* the number of lines of a panel */
     bf16_layout layout;
-    int unit;  /* a panel is padded to a multiple of so many k: 2 or BF16_CHUNK */
+    int unit;  /* K is padded to a multiple of this: 2 or BF16_CHUNK */
     int piece; /* the piece of each element that is packed: see bf16_piece */
-    int chunk; /* elements from a chunk of a line to its next chunk, for each line of the panel */
+    int chunk; /* a panel's next chunk begins chunk * width elements further */
 } bf16_panels;
 
 /* Packs k numbers, k <= BF16_CHUNK, of n lines, n <= width, into one chunk of a panel. */
@@ -150,7 +156,8 @@ INLINE void bf16_pack_chunk_plain(const bf16_panels *p, int64_t n, int64_t k, co
 }
 
 #if defined __AVX512BF16__
-/* Packs 16 lines of a panel, or its last ones, from `first` on. Either lines or k are dense. */
+/* Packs 16 lines of a panel, from line `first` on, or as many as are left. Either line or step is
+ * 1. */
 INLINE void bf16_pack_16_lines(const bf16_panels *p, const int first, int64_t n, int64_t k,
                                const float *x, int64_t line, int64_t step, bf16_bits *packed) {
     const int count = p->width - first < 16 ? p->width - first : 16;
@@ -197,11 +204,12 @@ INLINE void bf16_pack_chunk(const bf16_panels *p, int64_t n, int64_t k, const fl
 }
 
 #if defined __AVX512BF16__
-/* Packs the panels of a matrix whose lines are dense, BF16_BY_PAIR. Each row of the source is
- * packed before the next, because all panels have a range of it. */
+/* Packs BF16_BY_PAIR a matrix in which line is 1: for each k the elements of all lines are one
+ * dense row of the source. Each pair of rows is packed into all panels before the next pair, so the
+ * source is read in order. */
 INLINE void bf16_pack_dense_lines(const bf16_panels *p, int64_t n, int64_t k, const float *x,
                                   int64_t step, bf16_bits *packed, int64_t panel) {
-    enum { AHEAD = 8 }; /* the rows by which a prefetch is ahead, like PREFETCH_K */
+    enum { AHEAD = 8 }; /* how many rows ahead is prefetched, like PREFETCH_K */
     const int64_t padded = (k + p->unit - 1) / p->unit * p->unit;
     for (int64_t j = 0; j < padded; j += 2, x += 2 * step) {
         bf16_bits *to = packed + j / BF16_CHUNK * p->chunk * p->width + j % BF16_CHUNK * p->width;
@@ -224,7 +232,7 @@ INLINE void bf16_pack_dense_lines(const bf16_panels *p, int64_t n, int64_t k, co
 }
 #endif
 
-/* Packs n lines of k numbers into panels, which are `panel` elements apart. */
+/* Packs n lines of k numbers into panels that are `panel` elements apart. */
 INLINE void bf16_pack_panels(const bf16_panels *p, int64_t n, int64_t k, const float *x,
                              int64_t line, int64_t step, bf16_bits *packed, int64_t panel) {
 #if defined __AVX512BF16__
@@ -244,7 +252,8 @@ INLINE void bf16_pack_panels(const bf16_panels *p, int64_t n, int64_t k, const f
 
 /* ---- the end of a tile ---- */
 
-/* Writes C = base + alpha sum, which rounds twice; rows of sums are `width` apart. */
+/* Writes C = base + alpha sum, rounded after the product and after the sum. Rows of sums are
+ * `width` numbers apart. */
 INLINE void bf16_store_sums(const cti_gemm_params *params, int64_t m, int64_t n, const float *sum,
                             const int width, const float *base, float *c) {
     const float alpha = (float)params->alpha;

@@ -1,5 +1,5 @@
-/* The kernels of bf16, which is for weights at rest: they move and convert, and compute nothing.
- * Products read bf16 by f32's table (gemm_of_bf16). */
+/* The kernels of the dtype bf16, which is for weights at rest: these kernels move and convert
+ * elements and compute nothing. Products with a B of bf16 are in f32's table (gemm_of_bf16). */
 #include "kernels.h"
 
 #define CTI_ELEMENT_BF16

@@ -50,7 +50,8 @@ static void zip_minimum(int64_t n, const void *a, int64_t sa, const void *b, int
     zip_arrays(n, a, sa, b, sb, y, v_min);
 }
 
-/* da = g df/da where f picks a or b: all of g where a is picked or either is NaN, half at a tie */
+/* da = g df/da for f = maximum or minimum: g if f picks a or if an operand is NaN, g / 2 at a tie,
+ * otherwise 0. */
 INLINE vec d_picked(ivec lost, ivec tie, vec g) {
     return blend(lost, splat(0), blend(tie, g * REAL(0.5), g));
 }

@@ -1,4 +1,4 @@
-/* The kernels of bool: masks. */
+/* The kernels of the dtype bool, which masks have. */
 #include "kernels.h"
 
 #define CTI_ELEMENT_BOOL
@@ -15,12 +15,12 @@ static void bool_or(int64_t n, const void *a, int64_t sa, const void *b, int64_t
     compare_arrays(n, a, sa, b, sb, y, is_or);
 }
 static void bool_not(int64_t n, const void *x, void *y) {
-    const unsigned char *from = x; /* bytes: of bool the compiler makes no vectors */
+    const unsigned char *from = x; /* bytes, because compilers do not vectorize loops over bool */
     unsigned char *to = y;
     for (int64_t i = 0; i < n; i++) to[i] = from[i] ^ 1;
 }
 
-/* How many are true. */
+/* y[j] is the number of true elements, an int64_t. */
 static void bool_sum(int64_t n, int64_t inner, const void *x, int64_t stride, void *y) {
     const bool *from = x;
     int64_t *to = y;

@@ -1,4 +1,4 @@
-/* Comparisons of elements of any dtype, into bool. */
+/* Comparisons of elements of any dtype. The results are bool. */
 #ifndef CTI_KERNELS_COMPARE_TMPL_H
 #define CTI_KERNELS_COMPARE_TMPL_H
 
@@ -8,7 +8,7 @@
 #include "element_tmpl.h"
 #include "kernels.h"
 
-/* One loop for each pair of strides that is common, so that the compiler makes vectors of them. */
+/* Each common pair of strides has a loop of its own, which compilers vectorize. */
 static inline __attribute__((always_inline)) void compare_arrays(int64_t n, const void *a,
                                                                  int64_t sa, const void *b,
                                                                  int64_t sb, void *y,

@@ -15,7 +15,7 @@ static void data_fill(int64_t n, double value, void *y) {
     for (int64_t i = 0; i < n; i++) to[i] = e;
 }
 
-/* The condition is read as bytes: of bool the compiler makes no vectors. */
+/* The condition is read as bytes, because compilers do not vectorize loops over bool. */
 static inline __attribute__((always_inline)) void data_choose(int64_t n, const unsigned char *cond,
                                                               const element *a, bool sa,
                                                               const element *b, bool sb,
@@ -43,7 +43,8 @@ static void data_where(int64_t n, const bool *cond, int64_t sc, const void *a, i
     }
 }
 
-/* A block small enough for the cache, its inner loop along y's nearer stride. */
+/* Copies or adds a block that is small enough for the cache. The inner loop is along the dim in
+ * which y has the smaller stride. */
 static inline void copy_tile(int64_t m, int64_t n, const element *x, int64_t x_row, int64_t x_col,
                              element *y, int64_t y_row, int64_t y_col, bool add) {
     for (int64_t i = 0; i < m; i++, x += x_row, y += y_row) {
@@ -67,7 +68,7 @@ static void data_copy2d(int64_t m, int64_t n, const void *from, int64_t x_row, i
     element *y = to;
     if (m <= 0 || n <= 0 || (!add && x == y && x_row == y_row && x_col == y_col)) return;
     const bool by_columns = n == 1 || (m > 1 && stride_size(y_row) < stride_size(y_col));
-    if (by_columns) { /* the same with rows and columns exchanged */
+    if (by_columns) { /* exchange rows and columns */
         int64_t t = m;
         m = n, n = t;
         t = x_row, x_row = x_col, x_col = t;

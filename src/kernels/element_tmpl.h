@@ -1,12 +1,12 @@
-/* An element of a tensor, for the kernels that move and compare elements of any dtype. The file
- * that includes this has defined CTI_ELEMENT_I64, CTI_ELEMENT_BOOL or CTI_ELEMENT_BF16, or it is
- * compiled for a real dtype (simd.h).
+/* The types of an element and its conversions, for kernels that move and compare elements of any
+ * dtype. The file that includes this one has defined CTI_ELEMENT_I64, CTI_ELEMENT_BOOL or
+ * CTI_ELEMENT_BF16, or it is compiled for a real dtype (simd.h).
  *
  *     element         the type of an element in memory
  *     element_value   the type in which elements are compared
  *     element_of      the nearest element to a number
  *     value_of        the value of an element
- *     element_whole   the integer part of an element: defined for all elements, as on x86
+ *     element_whole   the integer part of an element, defined for all elements as on x86
  *     element_plus    the sum of two elements */
 #ifndef CTI_KERNELS_ELEMENT_TMPL_H
 #define CTI_KERNELS_ELEMENT_TMPL_H
@@ -25,7 +25,7 @@ typedef int64_t element_value;
 static inline element element_of(double number) { return whole_of(number); }
 static inline element_value value_of(element x) { return x; }
 static inline int64_t element_whole(element x) { return x; }
-/* Integers wrap on overflow: the sum is of unsigned numbers. */
+/* Integers wrap on overflow, so unsigned numbers are added. */
 static inline element element_plus(element a, element b) {
     return (int64_t)((uint64_t)a + (uint64_t)b);
 }

@@ -1,4 +1,5 @@
-/* The elementwise kernels of several arrays, those that move and convert, and the optimisers'. */
+/* The elementwise kernels of several arrays, the kernels that move and convert elements, and the
+ * steps of optimisers. */
 #include "kernels.h"
 #include "simd.h"
 
@@ -20,9 +21,9 @@ static void real_axpy(int64_t n, double a, const void *x, void *y) {
         store_part(to + i, load_part(to + i, n - i) + scale * load_part(from + i, n - i), n - i);
 }
 
-/* The choice of the formula is outside the loop: inside, it may become a branch between product and
- * sum. GCC makes an FMA only of what is in one basic block, so whole vectors and the last, partial
- * one would differ in bits. */
+/* The formula is chosen outside the loop. Inside, the choice may become a branch between product
+ * and sum, and GCC makes an FMA only of a product and a sum in one basic block: whole vectors and
+ * the last, partial one would then differ in bits. */
 INLINE void lerp_near(const bool near, int64_t n, const stored *x, const stored *end, int64_t se,
                       real factor, stored *y) {
     for (int64_t i = 0; i < n; i += LANES) {

@@ -1,6 +1,7 @@
-/* Products of few rows without packing: dot products along K (A and B dense along K), and gemv, a
- * row times a matrix. B is of the stored type or of bf16, A and C are of the computed type. A B of
- * bf16 gives the bits that the same numbers in f32 give: only its loads differ. */
+/* Products with few rows of A, for which nothing is packed: dot products along K (A and B dense
+ * along K), and gemv, a row times a matrix. B is of the stored type or of bf16; A and C are of the
+ * computed type. A B of bf16 gives the bits that the same numbers in f32 give, because only its
+ * loads differ. */
 #ifndef CTI_KERNELS_GEMM_DOTS_TMPL_H
 #define CTI_KERNELS_GEMM_DOTS_TMPL_H
 
@@ -9,13 +10,15 @@
 
 /* ---- dot products ---- */
 
-/* B is read from memory once, in the order of its addresses if its columns follow each other
- * without a gap: a single column is too short for a hardware prefetcher to help, and several side
- * by side are as many short streams. docs/performance.md (Decoding) has the measurements. */
+/* B is read from memory once. If its columns follow each other without a gap, it is read in the
+ * order of its addresses: a single column is too short for a hardware prefetcher to help, and
+ * several columns side by side would be several short streams. docs/performance.md (Decoding) has
+ * the measurements. */
 
-/* A tile is `rows` rows of A by `cols` columns of B. Its accumulators are vectors of partial sums
- * along K, whose lanes are added at the end. Few rows take up to DOT_COLS columns, so that a vector
- * of A is loaded once for all of them; more rows take fewer, DOT_SUMS accumulators in all. */
+/* Returns the columns of a tile. A tile is `rows` rows of A by this many columns of B; its
+ * accumulators are vectors of partial sums along K, whose lanes are added at the end. A tile of few
+ * rows has up to DOT_COLS columns, so that a vector of A is loaded once for all of them. A tile of
+ * more rows has fewer columns: there are at most DOT_SUMS accumulators. */
 INLINE int gemm_dots_cols(const int rows) {
     return DOT_SUMS / rows < DOT_COLS ? DOT_SUMS / rows : DOT_COLS;
 }
@@ -34,11 +37,12 @@ INLINE gemm_vec gemm_sums(gemm_vec x[LANES]) {
     return x[0];
 }
 
-/* Adds a[i] b[j] to sum[i][j] lane by lane: one vector of K, or its first n lanes if masked. */
+/* Adds a[i] b[j] to sum[i][j] lane by lane, for one vector of k or, if masked, for its first n
+ * lanes. */
 INLINE void gemm_dots_step(const gemm_source of, const int rows, const int cols, const bool masked,
                            int64_t n, const gemm_lines *a, const char *const b[DOT_COLS], int64_t p,
                            gemm_vec *sum) {
-    gemm_vec bp[DOT_COLS]; /* this loop is unrolled; clang 14 and 15 warn where UNROLL asks */
+    gemm_vec bp[DOT_COLS]; /* compilers unroll this; clang 14 and 15 warn about an UNROLL */
     for (int j = 0; j < cols; j++) bp[j] = gemm_load_b(of, b[j], p, masked, n);
     UNROLL
     for (int i = 0; i < rows; i++) {
@@ -49,16 +53,17 @@ INLINE void gemm_dots_step(const gemm_source of, const int rows, const int cols,
     }
 }
 
-enum { DOTS_LINE = 64, DOTS_INTO_L2 = 2 }; /* the bytes of a prefetch, and its hint */
+enum { DOTS_LINE = 64, DOTS_INTO_L2 = 2 }; /* the bytes of a prefetch, its locality */
 
-/* Returns the bytes from a column of B to the next. */
+/* Returns the distance between two columns of B, in bytes. */
 INLINE int64_t gemm_dots_column(const gemm_source of, const cti_gemm_rows *g) {
     return g->b_col * gemm_source_size(of);
 }
 
-/* rows and cols are compile-time constants of the caller. If n < cols, the first column is computed
- * again in place of the missing ones, and not stored. If ahead is not NULL, each step prefetches
- * into L2, from this address on, as many cache lines as it reads of B. */
+/* Computes a tile of `rows` rows and n columns, n <= cols. rows and cols are compile-time constants
+ * of the caller. If n < cols, the first column is computed again in place of each missing one, and
+ * these results are not stored. If ahead is not NULL, each step prefetches into L2, from this
+ * address on, as many cache lines as it reads of B. */
 INLINE void gemm_dots_tile(const gemm_source of, const int rows, const int cols,
                            const cti_gemm_rows *g, int64_t n, const real *a, const char *b,
                            const char *ahead, real *c) {
@@ -94,8 +99,9 @@ INLINE void gemm_dots_tile(const gemm_source of, const int rows, const int cols,
     }
 }
 
-/* Computes one row of A: it takes one column of B after the other, and adds up the accumulators of
- * LANES columns at once. Each sum adds the same terms in the same order as in gemm_dots_tile. */
+/* Computes one row of C. The columns of B are read one after the other; then the lanes of LANES
+ * accumulators are added up at once. Each sum adds the same terms in the same order as in
+ * gemm_dots_tile. */
 INLINE void gemm_dots_row(const gemm_source of, const cti_gemm_rows *g) {
     const real *a = g->a, alpha = (real)g->alpha;
     const char *b = g->b;
@@ -128,13 +134,13 @@ INLINE void gemm_dots_row(const gemm_source of, const cti_gemm_rows *g) {
     }
 }
 
-/* A tile of `rows` rows, a compile-time constant of the caller. */
+/* Computes a tile of `rows` rows; rows is a compile-time constant of the caller. */
 INLINE void gemm_dots_tile_of(const gemm_source of, const int rows, const cti_gemm_rows *g,
                               int64_t n, const real *a, const char *b, const char *ahead, real *c) {
     if (rows <= DOT_ROWS) gemm_dots_tile(of, rows, gemm_dots_cols(rows), g, n, a, b, ahead, c);
 }
 
-/* A tile of 1 to DOT_ROWS rows. */
+/* Computes a tile of 1 to DOT_ROWS rows. */
 INLINE void gemm_dots_any_tile(const gemm_source of, int64_t rows, const cti_gemm_rows *g,
                                int64_t n, const real *a, const char *b, const char *ahead,
                                real *c) {
@@ -151,9 +157,10 @@ INLINE void gemm_dots_any_tile(const gemm_source of, int64_t rows, const cti_gem
 }
 _Static_assert((int)DOT_ROWS <= 8, "gemm_dots_any_tile has a case for each number of rows");
 
-/* The rows of A are cut into equal ranges of at most DOT_ROWS. With several ranges a group of
- * columns that stays in L2 goes through all of them, and each of them stays in L1d meanwhile; the
- * first range prefetches the next group. */
+/* Cuts the rows of A into equal ranges of at most DOT_ROWS rows. With several ranges the columns of
+ * B are taken in groups that stay in L2: a group is multiplied by one range of A after the other,
+ * and each range stays in L1d meanwhile. While a group is multiplied by the first range, the next
+ * group is prefetched. */
 INLINE void gemm_dots_of(const gemm_source of, const cti_gemm_rows *g) {
     if (g->m == 1 && LANES * gemm_source_size(of) >= DOT_ROW_BYTES) {
         gemm_dots_row(of, g);
@@ -181,7 +188,8 @@ INLINE void gemm_dots_of(const gemm_source of, const cti_gemm_rows *g) {
 
 /* ---- gemv ---- */
 
-/* Computes y = alpha x B, or y += with add, for `count` vectors of columns. Columns are dense. */
+/* Computes y = alpha x B, or y += alpha x B with add, for `count` vectors of columns. Rows of B are
+ * dense. */
 INLINE void gemv_columns(const gemm_source of, const int count, int64_t k, const real *x,
                          const char *b, int64_t b_bytes, real alpha, bool add, real *y) {
     gemm_vec sum[GEMV_VECTORS] = {0};
@@ -198,9 +206,10 @@ INLINE void gemv_columns(const gemm_source of, const int count, int64_t k, const
     }
 }
 
-/* Returns the sum of x[p] b[p step]. A B of bf16 is converted first and must give the same bits. So
- * the loop is not inlined, and an asm keeps GCC from a second version for step 1 that multiplies
- * vectors while the first makes FMAs (on aarch64). */
+/* Returns the sum of x[p] b[p step]. A B of bf16 is converted to a dense f32 column first, and must
+ * give the same bits as a strided f32 column. So the function is not inlined, and the asm keeps GCC
+ * from making a second loop for step 1: on aarch64 that one multiplies vectors, while the general
+ * loop makes FMAs. */
 __attribute__((noinline)) static real gemv_plain(int64_t k, const real *x, const stored *b,
                                                  int64_t step) {
     real sum = 0;
@@ -211,7 +220,7 @@ __attribute__((noinline)) static real gemv_plain(int64_t k, const real *x, const
     return sum;
 }
 
-/* Returns the sum for one column of any strides. */
+/* Returns the sum for one column of B, whose elements are `step` apart. */
 INLINE real gemv_column(const gemm_source of, int64_t k, const real *x, const char *b,
                         int64_t step) {
 #ifndef CTI_F64_KERNELS

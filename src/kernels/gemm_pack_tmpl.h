@@ -1,8 +1,13 @@
-/* Packing makes panels of A (MR rows) and of B (NR columns), the micro-panels of BLIS. A panel has,
- * for each k, its MR or NR elements side by side; the last panel is padded with zeros. A and B are
- * packed by the same code: a "line" is a row of A or a column of B. Lines are line_stride elements
- * apart, and elements along K k_stride. The matrix is of the stored type and panels are of the
- * computed type, so packing converts. */
+/* Packing copies a matrix into panels of A (MR rows) and of B (NR columns), the micro-panels of
+ * BLIS. A and B are packed by the same code: a "line" is a row of A or a column of B. In the
+ * source, lines are line_stride elements apart, and the elements of a line k_stride.
+ *
+ * Invariants of the panels of k elements of each line, `width` lines to a panel (MR or NR):
+ * 1. Element p of line i of a panel is at p width + i: the elements of all lines for one k are side
+ *    by side.
+ * 2. Panels follow each other without a gap, k width elements each.
+ * 3. The last panel has zeros in place of missing lines.
+ * 4. The source is of the stored type and panels are of the computed type, so packing converts. */
 #ifndef CTI_KERNELS_GEMM_PACK_TMPL_H
 #define CTI_KERNELS_GEMM_PACK_TMPL_H
 
@@ -28,8 +33,8 @@ INLINE void gemm_transpose(vec x[LANES]) {
 
 _Static_assert((int)LANES <= (int)MR_NARROW, "gemm_lines has pointers for that many");
 
-/* packed[p width + i] = x[i line_stride + p] for p < k, a multiple of LANES, and i < count, a
- * constant of at most LANES; 0 from i = n on. */
+/* packed[p width + i] = x[i line_stride + p] for p < k and i < n, and 0 for n <= i < count. k is a
+ * multiple of LANES. count is a compile-time constant of at most LANES. */
 INLINE void gemm_pack_transposed(const int width, const int count, int64_t n, int64_t k,
                                  const stored *x, int64_t line_stride, real *packed) {
     gemm_lines rows = gemm_lines_of(4, LANES, x, line_stride * (int64_t)sizeof(stored));
@@ -66,14 +71,15 @@ INLINE void gemm_pack_zeros(const int width, const int count, int64_t k, real *p
 }
 #endif
 
-/* packed[p width + i] = x[i line_stride + p k_stride] for p < k, i < n; zero for n <= i < width.
- * width is a constant of the caller. */
+/* packed[p width + i] = x[i line_stride + p k_stride] for p < k and i < n, and 0 for n <= i <
+ * width. width is a compile-time constant of the caller. */
 INLINE void gemm_pack(const int width, int64_t n, int64_t k, const stored *x, int64_t line_stride,
                       int64_t k_stride, real *packed) {
     int64_t p = 0;
     if (line_stride == 1) {
-        /* This is the last, narrow panel: gemm_pack_panels has packed the others. It takes four
-         * elements at a time, because GCC makes a loop over n a call of memcpy for each p. */
+        /* This is the last, narrow panel: gemm_pack_panels has packed the others. Four elements are
+         * moved at a time, because GCC turns a plain loop over n into a call of memcpy for each
+         * p. */
         memset(packed, 0, (size_t)(k * width) * sizeof(real));
         for (; p < k; p++) {
             int64_t i = 0;
@@ -83,7 +89,8 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const stored *x, in
         return;
     }
 #if CTI_VECTOR_BYTES
-    /* A chunk of a panel is written one vector of columns at a time, and stays in L1d meanwhile. */
+    /* K_CHUNK k of a panel are written one vector of lines after the other, and stay in L1d
+     * meanwhile. */
     enum { K_CHUNK = 128 };
     for (int64_t chunk, whole = k_stride == 1 ? k / LANES * LANES : 0; p < whole; p += chunk) {
         chunk = whole - p < K_CHUNK ? whole - p : K_CHUNK;
@@ -100,9 +107,9 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const stored *x, in
             else gemm_pack_zeros(width, count, chunk, to);
         }
     }
-    /* The last k, 4 to LANES - 1, are packed by masked moves. With B transposed 8 x 8 by 8 is 2.0
-     * times as fast (Xeon), 8 x 4 by 8 1.29, with AVX2 1.12 (EPYC, Zen 4). Fewer are faster one by
-     * one. */
+    /* If 4 to LANES - 1 k are left they are packed by masked moves; fewer are faster one by one.
+     * With B transposed 8 x 8 by 8 is 2.0 times as fast (Xeon), 8 x 4 by 8 1.29 times, with AVX2
+     * 1.12 times (EPYC, Zen 4). */
     if (CTI_VECTOR_BYTES >= 32 && k_stride == 1 && k - p >= 4) {
         UNROLL
         for (int i = 0; i < width; i += LANES) {
@@ -124,9 +131,9 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const stored *x, in
 }
 
 /* Packs n lines into panels of `width`. If line_stride is 1 (A dense along M, B along N), the
- * elements of all panels for one k are a dense row of the source. Then each row is packed before
- * the next, so that the source is read in order. The row PREFETCH_K ahead is prefetched: the
- * hardware prefetcher does not find it if rows are far apart. */
+ * elements of all panels for one k are a dense row of the source. Each row is then packed into all
+ * panels before the next row, so that the source is read in order. The row PREFETCH_K ahead is
+ * prefetched, because the hardware prefetcher does not find it if rows are far apart. */
 INLINE void gemm_pack_panels(const int width, int64_t n, int64_t k, const stored *x,
                              int64_t line_stride, int64_t k_stride, real *packed) {
     const int64_t whole = line_stride == 1 ? n / width * width : 0;

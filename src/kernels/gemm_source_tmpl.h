@@ -1,5 +1,6 @@
-/* The kernels of products read a matrix that may not be of the computed type by these functions.
- * `of` is a compile-time constant of each caller; the matrix is given by its address in bytes. */
+/* The kernels of products use these functions to read a matrix whose type may differ from the
+ * computed type. `of` is a compile-time constant of each caller; the matrix is given by its address
+ * in bytes. */
 #ifndef CTI_KERNELS_GEMM_SOURCE_TMPL_H
 #define CTI_KERNELS_GEMM_SOURCE_TMPL_H
 
@@ -20,8 +21,8 @@ INLINE real gemm_get_b(const gemm_source of, const char *x, int64_t i) {
     return get_one((const stored *)(const void *)x + i);
 }
 
-/* Returns the vector from element i on; with by_part only its first n lanes, n < LANES, and
- * zeros. */
+/* Returns the vector that begins at element i. With by_part it has only the first n lanes, n <
+ * LANES, and zeros in the others. */
 INLINE gemm_vec gemm_load_b(const gemm_source of, const char *x, int64_t i, bool by_part,
                             int64_t n) {
 #ifndef CTI_F64_KERNELS

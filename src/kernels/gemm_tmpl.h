@@ -1,9 +1,9 @@
 /* Matrix products: the micro-kernels, and the macro-kernel that src/gemm calls.
  *
  * A micro-kernel computes a tile of MR rows and NR = NV vectors of columns of C. For each k it
- * loads NV vectors of B and does a rank-1 update of MR x NV accumulators, all in registers, with
- * one broadcast element of A each. So A may have any strides, while rows of B are vectors, in place
- * or in packed panels of NR columns (Goto & van de Geijn 2008; BLIS).
+ * loads NV vectors of B and does a rank-1 update of MR x NV accumulators, with one broadcast
+ * element of A for each row; all of them stay in registers. So A may have any strides, while rows
+ * of B are vectors, in place or in packed panels of NR columns (Goto & van de Geijn 2008; BLIS).
  *
  *           k ->             NR
  *        +--------+       +------+
@@ -11,12 +11,12 @@
  *        +--------+       |      |
  *                         +------+
  *
- * Every element of C is summed over k in order, whatever tile it is in. A tile at an edge of C has
- * only the rows and vectors that are left; its last vector is masked. Nothing outside of A, B or C
- * is read or written.
- *
- * A, B and C are of the computed type: a matrix that is stored in another one is packed first,
- * which converts it (gemm_pack_tmpl.h). */
+ * Invariants:
+ * 1. Every element of C is summed over k in order, in whichever tile it is computed.
+ * 2. A tile at an edge of C has only the rows and vectors that are left, and its last vector is
+ *    masked. Nothing outside of A, B and C is read or written.
+ * 3. A, B and C are of the computed type. A matrix that is stored in another type is packed first,
+ *    and packing converts it (gemm_pack_tmpl.h). */
 #ifndef CTI_KERNELS_GEMM_TMPL_H
 #define CTI_KERNELS_GEMM_TMPL_H
 
@@ -34,7 +34,7 @@
  * needs no software prefetch: the hardware prefetcher follows it. */
 typedef enum { A_STRIDED, A_DENSE_ROWS, A_DENSE_COLUMNS, A_PACKED } gemm_a_layout;
 
-/* A micro-kernel is compiled for these numbers: all fields are compile-time constants. */
+/* The compile-time constants of a micro-kernel. */
 typedef struct {
     int rows, vectors; /* the tile of C, in rows and in vectors of columns */
     bool masked;       /* whether the last vector may have fewer than LANES columns */
@@ -47,8 +47,8 @@ INLINE bool gemm_by_columns(const gemm_a_layout layout) {
 
 /* Returns sum + x b, rounded once at any level of optimisation, so that the bits do not depend on
  * the tile. For sum + x * b GCC may choose the FMA that overwrites a factor, and then moves the
- * result to the accumulator. So with AVX2 and AVX-512 the instruction that overwrites the sum is
- * named. x_once: no other FMA uses x, so AVX-512 may take it as a memory operand, which the
+ * result to the accumulator. So with AVX2 and AVX-512 the FMA that overwrites the sum is named.
+ * x_once tells that no other FMA uses x: AVX-512 may then take x as a memory operand, which the
  * intrinsic allows. */
 INLINE gemm_vec gemm_fma(const bool x_once, gemm_vec sum, gemm_vec x, gemm_vec b) {
 #if CTI_VECTOR_BYTES && defined __x86_64__ && defined __FMA__ && !defined __clang__
@@ -67,9 +67,9 @@ INLINE gemm_vec gemm_fma(const bool x_once, gemm_vec sum, gemm_vec x, gemm_vec b
 #endif
 }
 
-/* Does the u-th rank-1 update of an iteration: sum += a column of A times a row of B. If B is
- * masked its last vector has n columns. The barrier keeps compilers from interleaving two updates,
- * which needs more registers than there are. */
+/* Does the u-th rank-1 update of an iteration: sum += a column of A times a row of B. If the tile
+ * is masked its last vector has n columns. The barrier keeps compilers from interleaving two
+ * updates, which would need more registers than there are. */
 INLINE void gemm_rank_1(const gemm_micro of, const int per_base, int64_t n, const gemm_lines *a,
                         const gemm_lines *b, const int u, gemm_vec sum[MR_NARROW][NV]) {
     gemm_vec bp[NV];
@@ -90,8 +90,9 @@ INLINE void gemm_rank_1(const gemm_micro of, const int per_base, int64_t n, cons
 }
 
 /* Prefetches the tile of C, which is read and written at the end, so that its lines are not missed
- * all at once (EPYC: 1.03). Not with AVX-512: those cores have larger store buffers, and 24
- * prefetches delay the loads of A and B (Xeon: 1.00 to 1.08 without them). */
+ * all at once (EPYC: 1.03 times as fast). AVX-512 builds do not: their cores have larger store
+ * buffers, and 24 prefetches would delay the loads of A and B (Xeon: 1.00 to 1.08 times as fast
+ * without them). */
 INLINE void gemm_prefetch_c(const gemm_micro of, const cti_gemm_params *params, real *c) {
     if (CTI_VECTOR_BYTES == 64) return;
     UNROLL
@@ -102,7 +103,7 @@ INLINE void gemm_prefetch_c(const gemm_micro of, const cti_gemm_params *params, 
     }
 }
 
-/* Writes c = v, or base + v. */
+/* Writes c = base + v, or c = v if base is NULL. */
 INLINE void gemm_add_to(const real *base, gemm_vec v, real *c, bool masked, int64_t n) {
     gemm_store_if(c, base ? gemm_load_if(base, masked, n) + v : v, masked, n);
 }
@@ -124,7 +125,8 @@ INLINE void gemm_store_tile(const gemm_micro of, const cti_gemm_params *params, 
                         of.masked && j == of.vectors - 1, last);
         c += row;
         if (base) base += base_row;
-        /* One addition a row: otherwise compilers precompute addresses of later rows. */
+        /* Keeps compilers from computing the addresses of later rows early: a row costs one
+         * addition. */
         __asm__("" : "+r"(c));
     }
 }
@@ -140,7 +142,8 @@ INLINE void gemm_micro_kernel(const gemm_micro of, const cti_gemm_params *params
                   to_k = of.layout == A_DENSE_ROWS ? size : params->a_col * size,
                   b_to_k = params->b_row * size;
     /* An FMA with an indexed memory operand splits into two micro-ops. AVX-512 tiles of one vector
-     * have such operands, so each column of A has a base pointer of its own (1.03 to 1.04). */
+     * have such operands, so each column of A has a base pointer of its own (1.03 to 1.04 times as
+     * fast). */
     const int per_base =
         CTI_VECTOR_BYTES == 64 && of.vectors == 1 && gemm_by_columns(of.layout) ? 1 : 4;
     gemm_lines of_a = gemm_lines_of(per_base, lines, a, gemm_by_columns(of.layout) ? to_k : to_row),
@@ -154,8 +157,8 @@ INLINE void gemm_micro_kernel(const gemm_micro of, const cti_gemm_params *params
         gemm_opaque(&of_a), gemm_opaque(&of_b);
         UNROLL
         for (int u = 0; u < unroll; u++) {
-            /* Of each column of A the first cache line is prefetched, and of a strided one the
-             * last: all MR broadcasts of the column would wait for them. */
+            /* The first cache line of each column of A is prefetched, and also the last one of a
+             * strided column: otherwise all MR broadcasts of the column would wait for them. */
             if (of.vectors > 1 && (of.layout == A_STRIDED || of.layout == A_DENSE_COLUMNS))
                 __builtin_prefetch(ahead + (of.layout == A_DENSE_COLUMNS ? of_a.to[u] : 0));
             if (of.vectors > 1 && of.layout == A_STRIDED && of.rows > 3)
@@ -174,11 +177,12 @@ INLINE void gemm_micro_kernel(const gemm_micro of, const cti_gemm_params *params
 
 /* ---- tiles ---- */
 
-/* Micro-kernels are inlined into the gemm_tile_... functions, one for each size of a tile and
- * layout. Those are not inlined, because each uses all registers. The rows and vectors of a tile
- * become compile-time constants by the cases of two switches. */
+/* Micro-kernels are inlined into the gemm_tile_... functions, one for each size of a tile and each
+ * layout of A. The gemm_tile_... functions are not inlined, because each uses all registers. Two
+ * switches turn the rows and vectors of a tile into compile-time constants. */
 
-/* Are tiles of this size needed? gemm_tile_full computes the tiles of MR x NR without a mask. */
+/* Tells whether a micro-kernel of this size is needed. gemm_tile_full has the one of MR x NR
+ * without a mask. */
 INLINE bool gemm_has_tile(const gemm_micro of) {
     return of.vectors <= NV && of.rows <= (of.vectors == 1 ? MR_NARROW : MR) &&
            (of.masked || of.rows != MR || of.vectors != NV);
@@ -189,7 +193,7 @@ INLINE void gemm_tile_of_size(const gemm_micro of, const cti_gemm_params *params
     if (gemm_has_tile(of)) gemm_micro_kernel(of, params, n, a, b, base, c);
 }
 
-/* A tile of `rows` rows. */
+/* Computes a tile of `rows` rows. */
 INLINE void gemm_tile_of_rows(const int rows, const bool masked, const gemm_a_layout layout,
                               const cti_gemm_params *params, int64_t n, const real *a,
                               const real *b, const real *base, real *c) {
@@ -234,28 +238,28 @@ INLINE void gemm_tile_of(const bool masked, const gemm_a_layout layout,
 }
 _Static_assert((int)MR_NARROW <= 16, "gemm_tile_of has a case for each number of rows");
 
-/* Tiles smaller than MR x NR that have whole vectors of columns, for A dense along K. */
+/* Computes tiles smaller than MR x NR that have whole vectors of columns, for A dense along K. */
 __attribute__((noinline)) static void gemm_tile_a_rows(const cti_gemm_params *params, int64_t m,
                                                        int64_t n, const real *a, const real *b,
                                                        const real *base, real *c) {
     gemm_tile_of(false, A_DENSE_ROWS, params, m, n, a, b, base, c);
 }
 
-/* The same tiles for A dense along M. */
+/* Computes the same tiles for A dense along M. */
 __attribute__((noinline)) static void gemm_tile_a_columns(const cti_gemm_params *params, int64_t m,
                                                           int64_t n, const real *a, const real *b,
                                                           const real *base, real *c) {
     gemm_tile_of(false, A_DENSE_COLUMNS, params, m, n, a, b, base, c);
 }
 
-/* Tiles with a masked vector, or with an A strided in both dims. */
+/* Computes tiles with a masked vector, or with an A that is strided in both dims. */
 __attribute__((noinline)) static void gemm_tile_edge(const cti_gemm_params *params, int64_t m,
                                                      int64_t n, const real *a, const real *b,
                                                      const real *base, real *c) {
     gemm_tile_of(true, A_STRIDED, params, m, n, a, b, base, c);
 }
 
-/* A tile of MR x NR. */
+/* Computes a tile of MR x NR. */
 INLINE void gemm_tile_full_of(const gemm_a_layout layout, const cti_gemm_params *params, int64_t n,
                               const real *a, const real *b, const real *base, real *c) {
     const gemm_micro of = {MR, NV, false, layout};
@@ -301,8 +305,8 @@ INLINE void gemm_tile(const cti_gemm_params *params, int64_t m, int64_t n, const
     else gemm_tile_c_strided(params, m, n, a, b, base, c);
 }
 
-/* Returns the rows of each tile if m rows are cut into equal tiles of at most `most` rows. The
- * divisions are of 32 bits, which take fewer cycles. */
+/* Returns the rows of each tile if m rows are cut into equal tiles of at most `most` rows. It
+ * divides 32-bit numbers, which takes fewer cycles. */
 INLINE int64_t gemm_equal_rows(int64_t m, int64_t most) {
     if (m > INT32_MAX) return most;
     const uint32_t rows = (uint32_t)m, tiles = (rows + (uint32_t)most - 1) / (uint32_t)most;
@@ -311,8 +315,8 @@ INLINE int64_t gemm_equal_rows(int64_t m, int64_t most) {
 
 /* ---- the macro-kernel ---- */
 
-/* Runs all panels of B for each MR rows of A. Rows are cut equally, not into MR rows and a rest: a
- * tile of few rows has too few accumulators to hide the latency of FMA. */
+/* Multiplies each MR rows of A by all panels of B. Rows are cut equally, not into tiles of MR rows
+ * and a rest: a tile of few rows has too few accumulators to hide the latency of FMA. */
 __attribute__((noinline)) static void gemm_tiles(const cti_gemm_params *params, int64_t m,
                                                  int64_t n, const real *a, const char *b,
                                                  int64_t panel, const real *base, real *c) {

@@ -1,11 +1,12 @@
-/* The tuning table of matrix products: a threshold with what was measured for it, and a column for
- * each instruction set where they differ. docs/performance.md (Products) has the longer story.
+/* The tuning table of matrix products. A comment beside each threshold gives the measurement on
+ * which it rests, and BY_ISA gives one value for each instruction set if they differ.
+ * docs/performance.md (Products) tells more.
  *
- * "1.31" beside a threshold: a product is 1.31 times as fast as with the alternative that the
- * comment names, or with the decision the other way. On one thread, f32 unless stated otherwise; M
- * x K by N. "Xeon": AVX-512, an L1d of 48 KB in 12 ways. "EPYC": Zen 3, AVX2, an L1d of 32 KB in 8
- * ways. Most numbers were measured on one of the two only; where another instruction set turns out
- * to need another number, BY_ISA takes it. */
+ * "1.31" in a comment: a product is 1.31 times as fast as with the alternative that the comment
+ * names, or as with the opposite decision. Numbers are of f32 on one thread unless stated
+ * otherwise; sizes are M x K by N. "Xeon" has AVX-512 and an L1d of 48 KB in 12 ways. "EPYC" is a
+ * Zen 3 with AVX2 and an L1d of 32 KB in 8 ways. Most numbers were measured on one of the two only.
+ * If another instruction set turns out to need another value, BY_ISA takes it. */
 #ifndef CTI_KERNELS_GEMM_TUNING_TMPL_H
 #define CTI_KERNELS_GEMM_TUNING_TMPL_H
 
@@ -15,7 +16,7 @@
 #if CTI_VECTOR_BYTES == 64
 #define BY_ISA(scalar, neon, avx2, avx512) avx512
 #elif CTI_VECTOR_BYTES == 32 || (CTI_VECTOR_BYTES && defined __wasm_simd128__)
-/* engines keep vectors of WebAssembly in the 16 registers that AVX has, too */
+/* WebAssembly's engines keep its vectors in 16 registers on x86-64, as many as AVX2 has */
 #define BY_ISA(scalar, neon, avx2, avx512) avx2
 #elif CTI_VECTOR_BYTES == 16
 #define BY_ISA(scalar, neon, avx2, avx512) neon
@@ -29,45 +30,47 @@
 /* ---- the micro-kernels: constants of compiled loops ---- */
 enum {
     /*                scalar NEON AVX2 AVX-512 */
-    /* The micro-kernel's tile of C: MR rows by NV vectors of columns. MR x NV accumulators, NV vectors
-     * of B and a broadcast of A fit into 16 (AVX2) or 32 vector registers. */
+    /* The micro-kernel's tile of C: MR rows by NV vectors of columns. MR x NV accumulators, NV
+     * vectors of B and a broadcast of A must fit into 16 (AVX2) or 32 vector registers. */
     MR =        BY_ISA(   4,    8,   6,  12),
     NV =        BY_ISA(   4,    3,   2,   2),
     NR =        NV * LANES,                     /* columns */
     /* The most rows of a tile that has one vector of columns: with MR rows it would have too few
      * accumulators to hide the latency of FMA. */
     MR_NARROW = BY_ISA(   4,   16,  12,  16),
-    /* The tile of dot products: the most rows of A, columns of B and accumulators (vectors along
-     * K). EPYC (Zen 4), B of 50,257 columns and K 768 in f32: 8 x 3 1.1 against twice 4 x 4, with
-     * AVX2 6 x 2 2.0 against twice 3 x 4. */
+    /* The tile of dot products: its largest numbers of rows of A, of columns of B and of
+     * accumulators (vectors along K). EPYC (Zen 4), B of 50,257 columns, K 768: one tile of 8 x 3
+     * 1.1 against two of 4 x 4; with AVX2 6 x 2 2.0 against two of 3 x 4. */
     DOT_ROWS =  BY_ISA(   4,    8,   6,   8),
     DOT_COLS =  BY_ISA(   4,    4,   3,   4),
     DOT_SUMS =  BY_ISA(  12,   24,  12,  24),
-    /* How far behind the next tile B is prefetched, in bytes: 6 KB 1.0 to 1.25 against 0, 1.0 to
-     * 1.1 against 48 KB. For one row and a B of bf16 too: GPT-2 decodes 1.03 to 1.18 times as fast,
-     * width 384 .95. */
+    /* B is prefetched this many bytes beyond the start of the next tile: 6 KB 1.0 to 1.25 against
+     * 0, 1.0 to 1.1 against 48 KB. The same for one row and a B of bf16: GPT-2 decodes 1.03 to 1.18
+     * times as fast with it, a model of width 384 .95. */
     DOT_AHEAD = 6 << 10,
-    /* With more than DOT_ROWS rows: bytes of a group of columns. 16 rows 1.12 to 1.2 against none. */
+    /* The bytes of a group of columns, with more than DOT_ROWS rows. 16 rows: 1.12 to 1.2 against
+     * no groups. */
     DOT_GROUP = 64 << 10,
-    /* One row of A takes one column of B after the other, a chain of FMAs, where each reads so many
-     * bytes: f32 1.6 (AVX2 1.3) against DOT_COLS columns; bf16 with AVX2 .65 to .75. */
+    /* One row of A is multiplied by one column of B after the other, each a chain of FMAs, if a
+     * vector of B has at least this many bytes. f32: 1.6 (AVX2 1.3) against DOT_COLS columns at
+     * once. bf16 with AVX2 has 16 bytes and would be .65 to .75. */
     DOT_ROW_BYTES = 32,
     /* The tile of gemv, in vectors of columns: enough accumulators to hide the latency of FMA. */
     GEMV_VECTORS = BY_ISA(8,    8,   8,   8),
-    /* How many k ahead A in place, and B while it is packed, are prefetched. A dense by columns: 1.05
-     * to 1.29 against none; packing B, EPYC, 256 x 768 by 2,304: 1.05. */
+    /* A in place, and B while it is packed, are prefetched this many k ahead. A dense by columns:
+     * 1.05 to 1.29 against no prefetch. Packing B, EPYC, 256 x 768 by 2,304: 1.05. */
     PREFETCH_K = BY_ISA(  8,    8,   8,   8),
 };
 
 /* ---- the order of sums: may differ by ISA and type, never by caches or threads ---- */
 enum {
-    /* The longest K block. Half of it: 1.01 to 1.02 times as slow for K of several blocks. */
+    /* The longest K block. Half as long: 1.01 to 1.02 times as slow if K has several blocks. */
     KC = BY_TYPE(768, 512),
-    /* Where A and B are dense along K, C is computed as dot products if M <= DOTS_MAX_M and
-     * M DOTS_K_PER_M <= K. Against packing B: 20 x 512 by 512 1.24, 10 rows 1.76, 6 rows 2.6. */
+    /* If A and B are dense along K, M <= DOTS_MAX_M and M DOTS_K_PER_M <= K, C is computed by dot
+     * products. Against packing B: 20 x 512 by 512 1.24, 10 rows 1.76, 6 rows 2.6. */
     DOTS_MAX_M = 32,
     DOTS_K_PER_M = 20,
-    /* Bytes of C, at most, for split-K. If also K > M and K > N, there are at least two K blocks. */
+    /* The most bytes of C for split-K. If also K > M and K > N, there are at least two K blocks. */
     SPLIT_K_C_BYTES = 256 << 10,
 };
 _Static_assert((int)DOT_ROWS <= (int)MR_NARROW, "gemm_lines has so many lines");
@@ -78,19 +81,21 @@ enum { NEVER = 1 << 30 };
     .dots_max_m = DOTS_MAX_M, .dots_k_per_m = DOTS_K_PER_M, .split_k_c_bytes = SPLIT_K_C_BYTES, \
     \
     /* ---- B with dense rows: in place, or packed? ---- */ \
-    /* In place if M is at most this many tiles of MR rows: packing does not pay off. */ \
+    /* B is in place if M is at most this many tiles of MR rows, because then packing does not pay \
+     * off. */ \
     .b_in_place_tiles = 2, \
-    /* Packed if its rows span more than this part of L2: EPYC, 384 x 384 by 384 1.31. */ \
+    /* B is packed if its rows span more than this many eighths of L2: EPYC, 384 x 384 by 384 \
+     * 1.31. */ \
     .b_in_place_l2_eighths = 4, \
-    /* Else in place if at most this many of its rows begin in one L1d set: EPYC, 768 x 128 by 384, \
-     * packed for 16 rows in a set, 1.12 to 1.14. */ \
+    /* Otherwise B is in place if at most this many of its rows begin in one L1d set: EPYC, 768 x \
+     * 128 by 384, packed for 16 rows in a set, 1.12 to 1.14. */ \
     .b_rows_per_l1d_set = 8, \
-    /* With more rows in a set still in place if M is at most this many tiles and the rows begin in \
-     * more than 2 sets; not measured apart from the line above. */ \
+    /* With more rows in a set B is still in place if M is at most this many tiles and the rows \
+     * begin in more than 2 sets. This was not measured apart from the line above. */ \
     .b_in_place_tiles_conflicts = 40, .b_conflict_offsets = 2, \
     \
     /* ---- packed B ---- */ \
-    /* A worker's panels take this part of L2; the rest is for A and C. */ \
+    /* A worker's panels take this many eighths of L2; the rest is for A and C. */ \
     .b_panels_l2_eighths = 3, \
     /* B of at most this size is packed once for all threads if each thread has at least this many \
      * tiles of rows. Threads then share C by rows only, and keep their rows of A and C in L2. */ \
@@ -98,14 +103,14 @@ enum { NEVER = 1 << 30 };
     \
     /* ---- A: in place, or packed? Packed if C has more panels of columns than a number below, \
      * which depends on A's strides and on the associativity of L1d. ---- */ \
-    /* Columns of A at most this many bytes apart: in place. */ \
+    /* A is in place if its columns are at most this many bytes apart. */ \
     .a_stride_bytes = 256, \
     /* The first entry of a_panels is for an L1d of at most this many ways. */ \
     .a_few_ways = 8, \
     .a_panels = { \
         {   /* 8 ways or fewer:        scalar NEON AVX2 AVX-512 */ \
-            /* Columns further apart than that: EPYC, 128 x 128 by 128, A transposed, 1.08, f64 1.15 \
-             * against a limit of 16. */ \
+            /* Columns that are further apart than a_stride_bytes: EPYC, 128 x 128 by 128, A \
+             * transposed, 1.08, f64 1.15 against a limit of 16. */ \
             .strided =         BY_ISA(    4,   4,   4,   4), \
             /* Columns a multiple of 256 bytes apart: EPYC, 256 x 1,024 by 64 1.11. */ \
             .sets_16 =         BY_ISA(    3,   3,   3,   3), \
@@ -132,35 +137,40 @@ enum { NEVER = 1 << 30 };
     }, \
     \
     /* ---- packed A ---- */ \
-    /* How much of A is packed at once, as a multiple of L2 in eighths: 4 L2. B is packed anew for \
-     * each such part. EPYC, 2,048 cubed 1.03 to 1.06 against 2 L2. */ \
+    /* Eighths of L2 of A that are packed at once: 4 L2. B is packed anew for each such range of \
+     * A. EPYC, 2,048 cubed 1.03 to 1.06 against 2 L2. */ \
     .a_l2_eighths = 32, \
-    /* A task of packing A, in tiles of MR rows. */ \
+    /* The tiles of MR rows that one task of packing A takes. */ \
     .a_task_tiles = 8, \
     \
     /* ---- tasks of threads ---- */ \
-    /* Multiply-adds of a task, at least: some 3 us. */ \
+    /* The least multiply-adds of a task: some 3 us. */ \
     .task_flops = 1 << 18, \
-    /* The same of gemv and dots, which are bound by memory; and the columns of a task before it is \
-     * doubled, a multiple of every vector. */ \
+    /* The same for gemv and dots, which are bound by memory. The columns of their tasks begin \
+     * with these numbers, multiples of every vector, and are doubled until a task has \
+     * row_task_flops. */ \
     .row_task_flops = 1 << 16, .gemv_task_columns = 256, .dots_columns = 64, \
-    /* Of dots, if that many columns are more: each thread then reads long parts of B. */ \
+    /* A dots task takes more columns if there are still this many tasks for each thread: each \
+     * thread then reads long ranges of B. */ \
     .dots_tasks_per_thread = 16, \
-    /* Elements of C that a task clears (K = 0), or adds partial sums to (split-K); not measured. */ \
+    /* The elements of C that a task clears (K = 0), or to which it adds partial sums (split-K); \
+     * not measured. */ \
     .zero_task_elements = 1 << 16, .sum_task_elements = 1 << 14, \
-    /* A task's tile of C shrinks until there are at least so many tasks for each thread and at \
-     * least this share of all threads' time is work. */ \
+    /* A task's tile of C shrinks until each thread has at least this many tasks, and at least \
+     * this fraction of all threads' time is work. */ \
     .tasks_per_thread = 4, .min_useful = 0.93, \
-    /* The least rows of a task's tile, in tiles of MR, and columns, in panels; and the least rows \
-     * while columns can still be cut where each worker packs B, which many rows must pay for. */ \
+    /* The least rows of a task's tile, in tiles of MR rows, and its least columns, in panels. The \
+     * last is the least rows while columns can still be cut and each worker packs B: many rows \
+     * must pay for a packing. */ \
     .mc_min_tiles = 2, .nc_min_panels = 2, .mc_min_tiles_private_b = 20, \
-    /* Bytes of one row of A that a pass of split-K sums: bounds the memory of partial sums. */ \
+    /* The bytes of one row of A that a pass of split-K sums. They bound the memory of partial \
+     * sums. */ \
     .split_k_pass_bytes = 8 << 10, \
     \
     /* ---- kernels that round to bf16 ---- */ \
-    /* Rounded if M and N are at least this: EPYC (Zen 4), AVX512-BF16, 16 x 512 by 512 1.26, its A \
-     * transposed 1.03 to 1.26; 8 rows .93. And if M N K is more than this: below, a product alone is \
-     * direct, and packs nothing. */ \
+    /* A product is rounded if M and N are at least rounded_lines: EPYC (Zen 4), AVX512-BF16, 16 x \
+     * 512 by 512 1.26, its A transposed 1.03 to 1.26; 8 rows .93. M N K must also be more than \
+     * rounded_flops: a smaller product outside of a batch is direct, and packs nothing. */ \
     .rounded_lines = 16, .rounded_flops = CTI_GEMM_SMALL, \
 }
 /* clang-format on */

@@ -1,5 +1,5 @@
-/* The kernels of matrix products share these: vectors, unrolled loops, and the addresses of several
- * rows or columns at once. */
+/* The helpers that the kernels of matrix products share: vectors, unrolled loops, and the addresses
+ * of several rows or columns at once. */
 #ifndef CTI_KERNELS_GEMM_VEC_TMPL_H
 #define CTI_KERNELS_GEMM_VEC_TMPL_H
 
@@ -9,17 +9,17 @@
 #if CTI_VECTOR_BYTES
 typedef vec gemm_vec;
 #else
-typedef real gemm_vec; /* not a vector of one element, which GCC keeps in memory */
+typedef real gemm_vec; /* a vector of one element would be kept in memory by GCC */
 #endif
 
-/* The number of k that one iteration of the loop of the micro-kernel does. */
+/* The number of k in one iteration of the micro-kernel's loop. */
 #if defined __clang__
-enum { UNROLL_K = 1 }; /* clang interleaves several, and spills */
+enum { UNROLL_K = 1 }; /* clang interleaves several k and then spills registers */
 #else
 enum { UNROLL_K = 4 };
 #endif
 
-/* Load and store a gemm_vec; with by_part its first n lanes only. by_part is a compile-time
+/* These load and store a gemm_vec; with by_part only its first n lanes. by_part is a compile-time
  * constant of the caller. */
 #if CTI_VECTOR_BYTES
 #define gemm_load(p)                load(p)
@@ -41,8 +41,9 @@ INLINE void gemm_store_if(real *p, gemm_vec v, bool by_part, int64_t n) {
 }
 #endif
 
-/* Returns sum + x b, rounded once wherever the set has an FMA. For sum + x * b clang makes an FMA
- * only if product and sum stay in one basic block, so with AVX2 and AVX-512 it is named. */
+/* Returns sum + x b, rounded once if the instruction set has an FMA. For sum + x * b clang makes an
+ * FMA only if product and sum stay in one basic block, so with AVX2 and AVX-512 the FMA is
+ * named. */
 #if CTI_VECTOR_BYTES && defined __FMA__ && defined __clang__
 #ifdef CTI_F64_KERNELS
 #define GEMM_FMA(bits, type) _mm##bits##_fmadd_pd((type##d)x, (type##d)b, (type##d)sum)
@@ -60,7 +61,7 @@ INLINE gemm_vec gemm_multiply_add(gemm_vec sum, gemm_vec x, gemm_vec b) {
 INLINE gemm_vec gemm_multiply_add(gemm_vec sum, gemm_vec x, gemm_vec b) { return sum + x * b; }
 #endif
 
-/* Returns x, which is loaded once: otherwise GCC may load it again as an operand of each FMA. */
+/* Returns x in a register: otherwise GCC may load it again as an operand of each FMA. */
 INLINE gemm_vec gemm_in_register(gemm_vec x) {
 #if CTI_VECTOR_BYTES
     return rounded(x);
@@ -69,10 +70,10 @@ INLINE gemm_vec gemm_in_register(gemm_vec x) {
 #endif
 }
 
-/* Addresses of `count` lines (rows or columns) of a matrix that are the same distance apart. An x86
- * address is base + index, so one base pointer serves per_base lines (1 or 4): 16 lines take 4
- * registers for bases and 3 for the distances 1, 2 and 3 lines. per_base and count are compile-time
- * constants of the caller. */
+/* The addresses of `count` lines (rows or columns) of a matrix, all at the same distance from one
+ * to the next. An x86 address is base + index, so one base pointer serves per_base lines (1 or 4):
+ * 16 lines take 4 registers for bases and 3 for the distances of 1, 2 and 3 lines. per_base and
+ * count are compile-time constants of the caller. */
 typedef struct {
     const char *base[(MR_NARROW + 3) / 4];
     int64_t to[4];
@@ -100,7 +101,7 @@ INLINE void gemm_advance(const int per_base, const int count, gemm_lines *l, int
 }
 
 /* Hides from the compiler how the distances were computed: otherwise it keeps base + distance of
- * every line in a register of its own, and there are not that many. */
+ * every line in a register of its own, and there are too few registers. */
 INLINE void gemm_opaque(gemm_lines *l) {
     __asm__("" : "+r"(l->to[1]), "+r"(l->to[2]), "+r"(l->to[3]));
 }

@@ -1,9 +1,9 @@
 /* Horizontal operations, across the lanes of a vector, and the shuffles that all kernels share.
  *
- * A fold (a sum or a maximum of all lanes) combines lane l with lane l + LANES / 2, then the halves
- * of what is left, and so on. LANES vectors are folded together in a tenth of the time: each step
- * makes one vector of two, and at the end lane r is what vector r folds to, by the same operations
- * in the same order. */
+ * A fold (the sum or the maximum of all lanes) combines lane l with lane l + LANES / 2, then does
+ * the same with the lower half, and so on. Folding LANES vectors together takes a tenth of the time
+ * of folding each: every step makes one vector of two, and at the end lane r is the fold of vector
+ * r, computed by the same operations in the same order. */
 #ifndef CTI_KERNELS_HORIZONTAL_TMPL_H
 #define CTI_KERNELS_HORIZONTAL_TMPL_H
 
@@ -67,7 +67,7 @@ INLINE real fold_lanes(vec v, vec (*f)(vec, vec)) {
 INLINE real sum_lanes(vec v) { return fold_lanes(v, v_plus); }
 INLINE real max_lanes(vec v) { return fold_lanes(v, v_max); } /* NaN wins */
 
-/* Lane r of the result is what row[r] folds to. */
+/* Lane r of the result is the fold of row[r]. */
 INLINE vec fold_rows(vec row[LANES], vec (*f)(vec, vec)) {
 #define FOLD(group)                                                                                \
     UNROLL                                                                                         \

@@ -1,4 +1,5 @@
-/* The kernels of i64: indices. Arithmetic wraps on overflow, being done on unsigned numbers. */
+/* The kernels of the dtype i64, which indices have. Arithmetic wraps on overflow, because it is
+ * done on unsigned numbers. */
 #include "kernels.h"
 
 #define CTI_ELEMENT_I64
@@ -96,7 +97,7 @@ static void i64_sign(int64_t n, const void *x, void *y) {
     for (int64_t i = 0; i < n; i++) ((element *)y)[i] = (from[i] > 0) - (from[i] < 0);
 }
 
-/* The nearest integer that there is to a whole number or an infinity. */
+/* Returns the nearest int64_t to a whole number or an infinity. */
 static element i64_bound_of(double x) { return x >= 0x1p63 ? INT64_MAX : whole_of(x); }
 static void i64_clamp(int64_t n, const void *x, double low, double high, void *y) {
     const element *from = x, least = i64_bound_of(low), most = i64_bound_of(high);

@@ -1,5 +1,5 @@
-/* Two functions of the C library, to about 1 and 2 ulp. Those of some systems are further off, so
- * src/os defines these. */
+/* Two functions of the C library, with errors of about 1 ulp (pow) and 2 ulp (tanh). The libraries
+ * of some systems have larger errors, so src/os defines these functions. */
 #ifndef CTI_KERNELS_LIBM_H
 #define CTI_KERNELS_LIBM_H
 

@@ -1,5 +1,4 @@
-/* Losses of one element each: binary cross-entropy of logits, and the divergence of Kullback and
- * Leibler. */
+/* Elementwise losses: binary cross-entropy of logits, and the Kullback-Leibler divergence. */
 #ifndef CTI_KERNELS_LOSS_TMPL_H
 #define CTI_KERNELS_LOSS_TMPL_H
 
@@ -7,12 +6,13 @@
 #include "row_sum_tmpl.h"
 #include "vmath.h"
 
-/* A number that stands for all lanes, or the elements from i on. */
+/* Returns the elements from i on, or with step 0 the only element in all lanes. */
 INLINE vec one_or_each(const stored *p, int64_t step, int64_t i, int64_t n) {
     return step ? load_part(p + i, n) : splat(get_one(p));
 }
 
-/* log(1 + e^-x) from e = e^-|x|; what rounding takes from 1 + e is made good. NaN comes by e */
+/* Returns log(1 + e^-x), given e = e^-|x|. The rounding error of 1 + e is corrected. A NaN in x
+ * reaches the result through e. */
 INLINE vec softplus_of_minus(vec x, vec e) {
     const vec sum = REAL(1.0) + e;
     const vec log_1p = v_log(sum) + (e - (sum - REAL(1.0))) / sum;
@@ -44,7 +44,8 @@ static void loss_bce_backward(int64_t n, const void *x, const void *t, const voi
             store_part((stored *)dx + i, of_g * ((REAL(1.0) - b) * p.s - u * b * p.rest), n - i);
         }
         if (dt) {
-            /* at x = -inf, where the terms cancel, it is -u x */
+            /* The slope is (u - 1) plus - x. At x = -inf its terms may cancel to NaN; the slope is
+             * then u plus. */
             const vec plus = softplus_of_minus(a, v_exp(-v_abs(a)));
             const vec slope =
                 blend(plus == splat((real)INFINITY), u * plus, (u - REAL(1.0)) * plus - a);
@@ -67,7 +68,7 @@ INLINE vec v_kl_div(vec x, vec t) {
 }
 /* e^t (t - x) */
 INLINE vec v_kl_div_log(vec x, vec t) { return v_exp(t) * (t - x); }
-/* the slope of t log t, as torch has it: log t + t / t */
+/* the slope of t log t in torch's form: log t + t / t */
 INLINE vec v_entropy_slope(vec t) { return blend(t == REAL(0.0), splat(0), v_log(t)) + t / t; }
 
 static void loss_kl_div(int64_t n, const void *x, int64_t sx, const void *t, int64_t st, void *y) {

@@ -23,8 +23,8 @@ INLINE void map_backward(int64_t n, const void *x, const void *g, void *dx,
     if (i < n) store_part(to + i, f(load_part(a + i, n - i), load_part(b + i, n - i)), n - i);
 }
 
-/* What an activation's forward and its backward share: its value at x, and g times its slope
- * there. */
+/* The value of an activation at x, and g times its slope at x. Its forward and its backward share
+ * the computation. */
 typedef struct {
     vec value, dx;
 } both;

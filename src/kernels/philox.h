@@ -15,8 +15,8 @@
 
 enum { PHILOX_BLOCKS = 16, PHILOX_WORDS = 4 * PHILOX_BLOCKS };
 
-/* Words in the low halves of 64-bit lanes, one block a lane; what stands in the high halves does
- * not matter. */
+/* Words of Philox, one block in each 64-bit lane. A word is in the low half of its lane; the high
+ * half may hold anything. */
 #if CTI_VECTOR_BYTES > 16
 typedef uint64_t words __attribute__((vector_size(CTI_VECTOR_BYTES)));
 #else
@@ -24,7 +24,8 @@ typedef uint64_t words __attribute__((vector_size(16)));
 #endif
 enum { WORDS = sizeof(words) / 8 };
 
-/* The 64-bit product of the low halves. The compiler does not find the instruction by itself. */
+/* Returns the 64-bit products of the low halves. The instruction is named, because compilers do not
+ * find it. */
 static inline words philox_multiply(words a, uint32_t b) {
     const words both = (words){0} + b;
 #if CTI_VECTOR_BYTES == 64 && defined __AVX512F__
@@ -36,8 +37,9 @@ static inline words philox_multiply(words a, uint32_t b) {
 #endif
 }
 
-/* The words of PHILOX_BLOCKS blocks from block first on: word w of block b at [w][b]. first is a
- * multiple of PHILOX_BLOCKS, so that counting within them carries nothing. */
+/* Computes PHILOX_BLOCKS blocks, from block `first` on: word w of block first + b goes to
+ * word[w][b]. first is a multiple of PHILOX_BLOCKS, so only its low bits differ between these
+ * blocks. */
 static inline void philox(uint64_t seed, uint64_t stream, uint64_t first,
                           uint32_t word[4][PHILOX_BLOCKS]) {
     for (int at = 0; at < PHILOX_BLOCKS; at += WORDS) {

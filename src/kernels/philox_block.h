@@ -1,11 +1,11 @@
-/* One block of Philox 4x32-10, for who needs a few numbers at scattered counters; philox.h computes
- * 16 blocks that follow each other, on vectors. */
+/* One block of Philox 4x32-10, for callers that need a few numbers at scattered counters. philox.h
+ * computes 16 consecutive blocks on vectors. */
 #ifndef CTI_KERNELS_PHILOX_BLOCK_H
 #define CTI_KERNELS_PHILOX_BLOCK_H
 
 #include <stdint.h>
 
-/* The multipliers, and what is added to the halves of the key each round. */
+/* The multipliers, and the numbers that are added to the halves of the key after each round. */
 #define PHILOX_M0 0xD2511F53u
 #define PHILOX_M1 0xCD9E8D57u
 #define PHILOX_W0 0x9E3779B9u

@@ -1,7 +1,8 @@
-/* Random numbers, which are compiled with no a b + c made one instruction, so that they are the
- * same bits on every ISA: element i of a stream is a function of (seed, stream, i) alone. Elements
- * come in groups of as many as 16 blocks of Philox give; within a group the blocks' first words
- * come first, then their second words, and so on. */
+/* Random numbers. Element i of a stream is a function of (seed, stream, i) only. The compiler makes
+ * no FMA of a b + c in this file, so the numbers have the same bits on every ISA.
+ *
+ * Elements come in groups. A group is the elements that 16 blocks of Philox give: first come the
+ * first words of all blocks, then their second words, and so on. */
 #include "kernels.h"
 
 #include <math.h>
@@ -12,14 +13,15 @@
 #include "philox.h"
 #include "simd.h"
 
-/* How many elements a group has: an element takes one word, or two. GROUP is what uniform takes. */
+/* The elements of a group if each takes one word (GROUP32) or two (GROUP64). uniform has groups of
+ * GROUP elements. */
 enum {
     GROUP32 = PHILOX_WORDS,
     GROUP64 = PHILOX_WORDS / 2,
     GROUP = sizeof(real) == 4 ? GROUP32 : GROUP64
 };
 
-/* What of a group's elements is asked for: [from, to) of it go to y + at. */
+/* The wanted elements of a group: [from, to) of it go to y + at. */
 typedef struct {
     uint64_t group;
     int64_t from, to, at;
@@ -39,15 +41,15 @@ static void group_words(cti_random r, uint64_t group, uint32_t word[4][PHILOX_BL
     philox(r.seed, r.stream, group * PHILOX_BLOCKS, word);
 }
 
-/* The upper 53 of the 64 bits of two words, in [0, 1): 31 bits and 22, for which there are vectors;
- * every step is exact. */
+/* Returns the number in [0, 1) whose 53 bits are the upper ones of two words. They are converted as
+ * 31 bits and 22 bits, because vectors convert signed 32-bit integers. Every step is exact. */
 static inline double unit64(uint32_t high, uint32_t low) {
     return ((double)(int32_t)(high >> 1) * 0x1p22 +
             (double)(int32_t)((high & 1) << 21 | low >> 11)) *
            0x1p-53;
 }
 
-/* As many numbers in [0, 1) as a group has, of 24 or of 53 bits. */
+/* Computes the numbers of a group in [0, 1), of 24 bits in f32 and of 53 bits in f64. */
 static void random_units(const uint32_t word[4][PHILOX_BLOCKS], real unit[GROUP]) {
 #ifdef CTI_F64_KERNELS
     for (int b = 0; b < PHILOX_BLOCKS; b++) {
@@ -61,8 +63,8 @@ static void random_units(const uint32_t word[4][PHILOX_BLOCKS], real unit[GROUP]
 #endif
 }
 
-/* u in [0, 1) to [low, high), last being the number before high. No product overflows, whatever the
- * ends are. */
+/* Maps u in [0, 1) to [low, high); `last` is the largest number below high. No product overflows,
+ * however large low and high are. */
 static inline real between(real u, real low, real high, real last) {
     const real y = low * (1 - u) + high * u, most = y > last ? last : y;
     return most < low ? low : most;
@@ -83,8 +85,8 @@ static void random_uniform(int64_t n, int64_t start, cti_random r, double from, 
     }
 }
 
-/* Box and Muller 1958: sqrt(-2 log u) cos and sin of 2 pi v, u in (0, 1], in f64 for both
- * dtypes. */
+/* Box and Muller 1958: sqrt(-2 log u) times cos and sin of 2 pi v, with u in (0, 1]. Both dtypes
+ * are computed in f64. */
 static void random_normal(int64_t n, int64_t start, cti_random r, double mean, double std,
                           void *out) {
     stored *y = out;
@@ -106,7 +108,7 @@ static void random_normal(int64_t n, int64_t start, cti_random r, double mean, d
     }
 }
 
-/* The same mask for both dtypes: dropped where the element's word is below p 2^32. */
+/* An element is dropped if its word is below p 2^32, so both dtypes have the same mask. */
 static void random_dropout(int64_t n, int64_t start, cti_random r, double p, const void *in,
                            void *out) {
     const stored *x = in;

@@ -1,5 +1,5 @@
-/* The kernels of one ISA and one real dtype: those of all sources but random.c, whose flags are its
- * own. Each source is an object, so that a change compiles no more than it must. */
+/* The kernels of one ISA and one real dtype, from all sources but random.c, which has compiler
+ * flags of its own. Each source is an object, so that a change compiles no more than it must. */
 #include "kernels.h"
 
 void CTI_PUT(unary)(cti_kernels *table);

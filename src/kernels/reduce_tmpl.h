@@ -7,7 +7,7 @@
 static real row_sum(int64_t n, const stored *x) { return sum_terms(n, &(terms){.a = x}, t_a); }
 static real row_max(int64_t n, const stored *x) { return max_terms(n, &(terms){.a = x}, t_a); }
 
-/* The first n of a quad's elements. */
+/* Stores the first n elements of a quad. */
 INLINE void store_quad(stored *y, quad q, int64_t n) {
     store_part(y, q.v0, n);
     store_part(y + LANES, q.v1, n - LANES);
@@ -48,7 +48,7 @@ static void reduce_max(int64_t n, int64_t inner, const void *x, int64_t stride, 
     }
 }
 
-/* Rows one behind the other, as many at once as there are lanes: the same bits as one by one. */
+/* Sums LANES consecutive rows at once. The bits are the same as one by one. */
 static void reduce_sum_rows(int64_t rows, int64_t n, const void *x, void *y) {
     const stored *from = x;
     for (int64_t r = 0; r < rows; r += LANES) {
@@ -89,7 +89,7 @@ static void reduce_min(int64_t n, int64_t inner, const void *x, int64_t stride, 
 INLINE bool same_real(real a, real b) { return a == b || (a != a && b != b); }
 INLINE ivec same_lanes(vec a, vec b) { return (a == b) | ((a != a) & (b != b)); }
 
-/* The first place of the row's maximum. */
+/* Returns the index of the row's first maximum. */
 static int64_t row_argmax(int64_t n, const stored *x) {
     const real top = row_max(n, x);
     const vec tops = splat(top);
@@ -119,7 +119,7 @@ static void reduce_argmax(int64_t n, int64_t inner, const void *x, int64_t strid
     }
 }
 
-/* y, g and x may hold what dx overwrites only at its own place, so the count comes first. */
+/* dx may be the same array as x, so elements are counted before dx overwrites any. */
 static void reduce_max_backward(int64_t n, int64_t inner, const void *x, int64_t stride,
                                 const void *y, const void *g, void *dx) {
     const stored *from = x, *top = y, *cotangent = g;

@@ -1,4 +1,5 @@
-/* Rotary position: each pair (p, q) turned by its angle,  p' = p cos - q sin,  q' = q cos + p sin.
+/* Rotary position embedding: each pair (p, q) is turned by its angle,
+ *     p' = p cos - q sin,  q' = q cos + p sin.
  * Su et al. 2021, arXiv:2104.09864 */
 #ifndef CTI_KERNELS_ROPE_TMPL_H
 #define CTI_KERNELS_ROPE_TMPL_H

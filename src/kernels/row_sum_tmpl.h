@@ -1,5 +1,5 @@
-/* The two loops that reductions and rows are made of: a sum of terms and a row of terms. A term is
- * a vector function of up to three arrays and a few constants:
+/* The two loops that the kernels of reductions and rows are made of: a sum of terms and a row of
+ * terms. A term is a vector function of up to three arrays and a few constants:
  *
  *     INLINE vec t_dot(vec a, vec b, vec c, const terms *t) { return a * b; }
  *
@@ -16,7 +16,7 @@ typedef struct {
 
 typedef vec term(vec a, vec b, vec c, const terms *t);
 
-/* The term at element i, of which n are left. */
+/* Returns the terms of a vector of elements from i on; n elements are left. */
 INLINE vec term_at(const terms *t, int64_t i, int64_t n, term *f) {
     return f(load_part(t->a + i, n), t->b ? load_part(t->b + i, n) : splat(1),
              t->c ? load_part(t->c + i, n) : splat(0), t);
@@ -29,7 +29,7 @@ INLINE void row_map(int64_t n, const terms *t, stored *y, term *f) {
     if (i < n) store_part(y + i, term_at(t, i, n - i, f), n - i);
 }
 
-/* Four vectors of sums, for independent additions to overlap. */
+/* Four vectors of sums, whose additions are independent and overlap. */
 typedef struct {
     vec v0, v1, v2, v3;
 } quad;
@@ -39,7 +39,7 @@ INLINE quad quad_add(quad x, quad y) {
     return (quad){x.v0 + y.v0, x.v1 + y.v1, x.v2 + y.v2, x.v3 + y.v3};
 }
 
-/* The terms of elements [i, i + n), n <= QUAD; zero beyond. */
+/* Returns the terms of elements [i, i + n), and zeros beyond; n >= QUAD counts as QUAD. */
 INLINE quad quad_at(const terms *t, int64_t i, int64_t n, term *f) {
     if (n >= QUAD)
         return (quad){term_at(t, i, LANES, f), term_at(t, i + LANES, LANES, f),
@@ -53,14 +53,16 @@ INLINE quad quad_at(const terms *t, int64_t i, int64_t n, term *f) {
     return (quad){v[0], v[1], v[2], v[3]};
 }
 
-/* Sum over k < count of the n <= QUAD terms at k step, side by side. Runs of 16 are summed in
- * order, then run with run, pair of runs with pair of runs, as a binary counter carries: the error
- * grows with 16 + log2 count instead of count. */
+/* Returns the sum over begin <= k < end, in order, of the n <= QUAD terms at k step, side by
+ * side. */
 INLINE quad sum_run(int64_t begin, int64_t end, int64_t step, int64_t n, const terms *t, term *f) {
     quad sum = quad_at(t, begin * step, n, f);
     for (int64_t k = begin + 1; k < end; k++) sum = quad_add(sum, quad_at(t, k * step, n, f));
     return sum;
 }
+/* Returns the sum over k < count of the n <= QUAD terms at k step, side by side. Runs of 16 are
+ * summed in order. Then two runs are added, two such pairs, and so on, like the carries of a binary
+ * counter: the error grows with 16 + log2 count instead of count. */
 INLINE quad sum_quads(int64_t count, int64_t step, int64_t n, const terms *t, term *f) {
     enum { RUN = 16 };
     if (count <= 0) return (quad){0};
@@ -77,7 +79,7 @@ INLINE quad sum_quads(int64_t count, int64_t step, int64_t n, const terms *t, te
     return sum;
 }
 
-/* The sum of a row's n terms, when its lanes are added up. */
+/* Returns a vector whose lanes add up to the sum of a row's n terms. */
 INLINE vec sum_vector(int64_t n, const terms *t, term *f) {
     if (n <= LANES) return keep(first_lanes(n), term_at(t, 0, n, f));
     quad s = {0};
@@ -87,7 +89,8 @@ INLINE vec sum_vector(int64_t n, const terms *t, term *f) {
 }
 INLINE real sum_terms(int64_t n, const terms *t, term *f) { return sum_lanes(sum_vector(n, t, f)); }
 
-/* The largest of a row's terms, when its lanes are; NaN wins; -inf of none. */
+/* Returns a vector whose largest lane is the largest of a row's n terms. A NaN wins; the largest of
+ * no terms is -inf. */
 INLINE vec max_vector(int64_t n, const terms *t, term *f) {
     const vec least = splat((real)-INFINITY);
     quad top = {least, least, least, least};
@@ -103,8 +106,7 @@ INLINE vec max_vector(int64_t n, const terms *t, term *f) {
 }
 INLINE real max_terms(int64_t n, const terms *t, term *f) { return max_lanes(max_vector(n, t, f)); }
 
-/* Up to three sums over a row at once, in f64: blocks of at most 16 terms a lane, and then the
- * blocks. */
+/* The terms of up to three sums that one pass over a row computes. */
 typedef struct {
     vec v[3];
 } triple;
@@ -115,7 +117,8 @@ INLINE triple triple_at(const terms *t, int64_t i, int64_t n, triple_term *f) {
 }
 enum { TRIPLE_BLOCK = 32 * LANES };
 
-/* Of a block: lanes that are still to be added up. */
+/* Returns the sums of a block of elements [begin, end), whose lanes are not yet added up. A lane
+ * has at most 16 terms of each of two accumulators. */
 INLINE triple triple_block(const int count, int64_t begin, int64_t end, const terms *t,
                            triple_term *f) {
     triple even = {{{0}, {0}, {0}}}, odd = even;
@@ -132,6 +135,7 @@ INLINE triple triple_block(const int count, int64_t begin, int64_t end, const te
     return even;
 }
 
+/* Computes `count` sums over a row. The sums of blocks are added in f64. */
 INLINE void sum_triples(const int count, int64_t n, const terms *t, triple_term *f, double sum[3]) {
     for (int k = 0; k < count; k++) sum[k] = 0;
     for (int64_t i = 0; i < n; i += TRIPLE_BLOCK) {

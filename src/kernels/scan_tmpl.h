@@ -1,12 +1,12 @@
-/* Loops along a dim of (n, inner), element (i, j) at i stride + j: running sums, and means with the
- * sums of squares about them. In f64 for both dtypes. */
+/* Loops along the first dim of an array (n, inner), whose element (i, j) is at i stride + j:
+ * running sums, and means with the sums of squares about them. Both dtypes are computed in f64. */
 #ifndef CTI_KERNELS_SCAN_TMPL_H
 #define CTI_KERNELS_SCAN_TMPL_H
 
 #include "simd.h"
 
-/* What each addition rounds off is added up too (Neumaier 1974), so a sum's error does not grow
- * with its length. */
+/* The rounding errors of the additions are added up too (Neumaier 1974), so the error of a sum does
+ * not grow with its length. */
 static void scan_cumsum(int64_t n, int64_t inner, const void *x, int64_t stride, bool reverse,
                         void *y) {
     enum { BLOCK = 64 };
@@ -21,7 +21,7 @@ static void scan_cumsum(int64_t n, int64_t inner, const void *x, int64_t stride,
                 const double a = sum[c], b = (double)get_one(from + at + c), s = a + b,
                              of_b = s - a, off = (a - (s - of_b)) + (b - of_b);
                 sum[c] = s;
-                lost[c] += off - off == 0 ? off : 0; /* infinities leave no rest */
+                lost[c] += off - off == 0 ? off : 0; /* the error is NaN if a sum is infinite */
                 put_one(to + at + c, (real)(s + lost[c]));
             }
         }
@@ -33,7 +33,7 @@ typedef struct {
     double count, mean, squares;
 } moment_sums;
 
-/* Of two such sets together (Chan, Golub, LeVeque 1983). */
+/* Returns the moments of the two sets together (Chan, Golub, LeVeque 1983). */
 static inline moment_sums moment_plus(moment_sums a, moment_sums b) {
     const double count = a.count + b.count, apart = b.mean - a.mean;
     if (a.count == 0) return b;
@@ -42,7 +42,8 @@ static inline moment_sums moment_plus(moment_sums a, moment_sums b) {
                          a.squares + b.squares + apart * apart * (a.count * b.count / count)};
 }
 
-/* Columns [0, width) of n <= 128 rows: the mean first, then the squares about it. */
+/* Adds the moments of columns [0, width) of n <= 128 rows to `all`. The mean is computed first,
+ * then the squares about it. */
 enum { MOMENT_ROWS = 128, MOMENT_COLUMNS = 16 };
 INLINE void moments_of_block(int64_t n, int width, const stored *x, int64_t stride,
                              moment_sums *all) {
@@ -55,7 +56,7 @@ INLINE void moments_of_block(int64_t n, int width, const stored *x, int64_t stri
             const double d = (double)get_one(x + i * stride + c) - sum[c];
             squares[c] += d * d, rest[c] += d;
         }
-    for (int c = 0; c < width; c++) /* rest: n times what rounding has left in the mean */
+    for (int c = 0; c < width; c++) /* rest: n times the rounding error of the mean */
         all[c] = moment_plus(all[c], (moment_sums){(double)n, sum[c] + rest[c] / (double)n,
                                                    squares[c] - rest[c] * rest[c] / (double)n});
 }
@@ -74,7 +75,7 @@ static void scan_moments(int64_t n, int64_t inner, const void *x, int64_t stride
                          double *squares) {
     const stored *from = x;
     moment_sums all[MOMENT_COLUMNS];
-    if (inner == 1 && stride == 1) { /* a row: as so many columns, then what is left over */
+    if (inner == 1 && stride == 1) { /* a row: rows of MOMENT_COLUMNS columns, and a rest */
         moment_sums sum = {0, 0, 0}, left;
         moments_of_columns(n / MOMENT_COLUMNS, MOMENT_COLUMNS, from, MOMENT_COLUMNS, all);
         for (int c = 0; c < MOMENT_COLUMNS; c++) sum = moment_plus(sum, all[c]);

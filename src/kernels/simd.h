@@ -1,16 +1,17 @@
-/* The vectors that kernels are written with: GCC's vector extensions, as wide as those of the
+/* The vectors that kernels are written with: GCC's vector extensions, in the width of the
  * instruction set (ISA) that the file is compiled for.
  *
  * A translation unit is compiled for one ISA and one dtype: CTI_F64_KERNELS picks double, and
- * CTI_VECTOR_BYTES the width (0: one element, the scalar build). Everything is static: an object
- * exports its table and nothing else. Comparing vectors gives 0 or -1 in each lane, and 0 if
- * an operand of < or > is NaN; v_max and v_min return NaN if an operand is NaN, by that.
+ * CTI_VECTOR_BYTES is the width (0: one element, the scalar build). Everything is static; an object
+ * exports only the function that puts its kernels into a table (CTI_PUT). A comparison of vectors
+ * gives 0 or -1 in each lane, and < and > give 0 if an operand is NaN. By that v_max and v_min
+ * return NaN if an operand is NaN.
  *
  * An element of a tensor is `stored` in memory and `real` in arithmetic. In f32 and f64 the two are
- * one type. What no op outside of its own kernels reads is real in memory too: packed panels, tiles
- * of C, attention's scores, and the statistics that forward saves for backward (mean, rstd, max,
- * 1 / sum, cosines). load and store (vectors) convert if the pointer is to stored; get and put
- * (single elements) always do. A 16-bit dtype is a third case of the types below, with its
+ * one type. Numbers that only an op's own kernels read are real in memory too: packed panels, tiles
+ * of C, attention's scores, and the statistics that forward saves for backward (mean, rstd, max, 1
+ * / sum, cosines). load and store (vectors) convert if the pointer is to stored; get and put
+ * (single elements) always do. A 16-bit dtype would be a third case of the types below, with its
  * conversions in to_real, to_stored, get_all, load_stored, store_stored and the two _part. */
 #ifndef CTI_KERNELS_SIMD_H
 #define CTI_KERNELS_SIMD_H
@@ -68,7 +69,8 @@ typedef natural uvec __attribute__((vector_size(LANES * sizeof(real))));
 #define INLINE static inline __attribute__((always_inline))
 
 #ifdef CTI_STORED_APART
-/* tests/test_stored.c: f32 in a struct, so that a loop that forgets to convert does not compile. */
+/* For tests/test_stored.c: f32 in a struct, so that a loop that forgets to convert does not
+ * compile. */
 typedef struct {
     float value;
 } stored;
@@ -100,14 +102,13 @@ INLINE void get_all(int64_t n, const stored *from, real *to) {
 }
 
 /* Arrays that are read once, from one end to the other, are prefetched FETCH bytes ahead, further
- * than the hardware prefetcher does. An array that is also written is prefetched for writing:
- * another core's copy of the line is invalidated by the prefetch, and the store need not wait for
- * that. */
+ * than the hardware prefetcher does. An array that is also written is prefetched for writing: the
+ * prefetch invalidates other cores' copies of the line, and the store does not wait for that. */
 enum { FETCH = 2048 };
 INLINE void fetch(const void *p) { __builtin_prefetch((const char *)p + FETCH); }
 INLINE void fetch_to_write(void *p) { __builtin_prefetch((char *)p + FETCH, 1); }
 
-/* -1 in the first n lanes */
+/* Returns -1 in the first n lanes, and 0 in the others. */
 INLINE ivec first_lanes(int64_t n) {
     static const integer number[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     ivec lane;
@@ -115,9 +116,9 @@ INLINE ivec first_lanes(int64_t n) {
     return lane < (integer)(n < LANES ? n : LANES);
 }
 
-/* Load and store the first n lanes: none for n <= 0, all for n >= LANES. Other lanes of a loaded
- * vector are zero. By masked moves where the ISA has them; a vector that is filled in memory
- * element by element and then loaded is a store-forwarding stall. */
+/* These load and store the first n lanes: none for n <= 0, all for n >= LANES. Other lanes of a
+ * loaded vector are zero. Masked moves are used if the ISA has them: filling a vector in memory
+ * element by element and then loading it would be a store-forwarding stall. */
 INLINE vec load_real_part(const real *p, int64_t n) {
     if (n >= LANES) return load_real(p);
 #if CTI_VECTOR_BYTES == 64 && defined CTI_F64_KERNELS
@@ -174,7 +175,7 @@ INLINE void store_stored(stored *p, vec v) { store_real(p, v); }
 INLINE void store_stored_part(stored *p, vec v, int64_t n) { store_real_part(p, v, n); }
 #endif
 
-/* bf16 in memory, which only a B of f32's products is (gemm_of_bf16). */
+/* An element of bf16 in memory. Only the B of f32's products is of this type (gemm_of_bf16). */
 typedef struct {
     uint16_t bits;
 } bf16_stored;
@@ -185,7 +186,7 @@ INLINE real get_bf16(const bf16_stored *p) {
     memcpy(&x, &bits, sizeof x);
     return x;
 }
-/* The upper half of each lane; the lower half is 0. */
+/* Returns the values as f32: the bf16 is the upper half of a lane, and the lower half is 0. */
 INLINE vec load_bf16(const bf16_stored *p) {
 #if CTI_VECTOR_BYTES == 64
     return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)), 16);
@@ -197,7 +198,7 @@ INLINE vec load_bf16(const bf16_stored *p) {
     return v;
 #endif
 }
-/* Of n elements, 0 <= n < LANES, from memory that may end with them. */
+/* Does the same for n elements, 0 <= n < LANES, and reads no memory behind them. */
 INLINE vec load_bf16_part(const bf16_stored *p, int64_t n) {
 #if CTI_VECTOR_BYTES == 64
     const __mmask16 first = (__mmask16)((1u << n) - 1);
@@ -210,7 +211,7 @@ INLINE vec load_bf16_part(const bf16_stored *p, int64_t n) {
 }
 #endif
 
-/* f_real for a pointer to real, else f_stored. */
+/* Picks f_real for a pointer to real, and f_stored otherwise. */
 #define BY_POINTER(p, f)                                                                           \
     _Generic((p), real *: f##_real, const real *: f##_real, default: f##_stored)
 #define BY_POINTER_PART(p, f)                                                                      \
@@ -220,7 +221,7 @@ INLINE vec load_bf16_part(const bf16_stored *p, int64_t n) {
 #define store(p, v)         BY_POINTER(p, store)(p, v)
 #define store_part(p, v, n) BY_POINTER_PART(p, store)(p, v, n)
 
-/* -1 where a byte is true */
+/* Returns -1 in the lanes whose byte is true, and 0 in the others. */
 INLINE ivec load_mask(const bool *p, int64_t n) {
     integer lane[LANES] = {0};
     if (n >= LANES)
@@ -232,8 +233,9 @@ INLINE ivec load_mask(const bool *p, int64_t n) {
     return mask;
 }
 
-/* x as a number that no FMA makes part of a b + c. Of a b + c d compilers fuse either product, and
- * which one depends on what stands around it; rounded(a * b) + c * d is one only. */
+/* Returns x, rounded before it is added to anything. In a b + c d compilers may fuse either product
+ * into an FMA, depending on the code around it; in rounded(a * b) + c * d they can fuse only c
+ * d. */
 INLINE vec rounded(vec x) {
 #if CTI_VECTOR_BYTES && defined __x86_64__
     __asm__("" : "+v"(x));
@@ -251,15 +253,16 @@ INLINE vec v_max(vec a, vec b) { return blend((a > b) | (a != a), a, b); } /* Na
 INLINE vec v_min(vec a, vec b) { return blend((a < b) | (a != a), a, b); }
 INLINE ivec sign_bit(vec x) { return (ivec)x & (ivec)splat(REAL(-0.0)); }
 INLINE vec v_abs(vec x) { return (vec)((ivec)x & ~(ivec)splat(REAL(-0.0))); }
-INLINE vec copy_sign(vec x, vec sign) { return (vec)((ivec)x | sign_bit(sign)); } /* of an x >= 0 */
+INLINE vec copy_sign(vec x, vec sign) { return (vec)((ivec)x | sign_bit(sign)); } /* x >= 0 */
 
-/* f lane by lane. Where one instruction does it and errno is not asked for, compilers take that. */
+/* Returns f of each lane. If one instruction does the same and f need not set errno, compilers use
+ * it. */
 INLINE vec each_lane(vec x, real (*f)(real)) {
     for (int l = 0; l < LANES; l++) x[l] = f(x[l]);
     return x;
 }
-/* By name where there is an instruction: of a loop over sqrt compilers make one only where sqrt may
- * leave errno as it is. */
+/* The instruction is named if there is one: compilers replace a loop over sqrt by it only if sqrt
+ * need not set errno. */
 INLINE vec v_sqrt(vec x) {
 #if CTI_VECTOR_BYTES == 64 && defined CTI_F64_KERNELS
     return (vec)_mm512_sqrt_pd((__m512d)x);

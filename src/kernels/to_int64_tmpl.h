@@ -1,5 +1,5 @@
-/* A real number as an integer, towards zero; INT64_MIN for NaN and what does not fit, as x86 has
- * it. C leaves these undefined. */
+/* Converts a real number to an integer, towards zero. NaN and numbers that do not fit give
+ * INT64_MIN, as on x86; C leaves these cases undefined. */
 #ifndef CTI_KERNELS_TO_INT64_TMPL_H
 #define CTI_KERNELS_TO_INT64_TMPL_H
 

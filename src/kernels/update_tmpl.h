@@ -5,19 +5,20 @@
 #include "kernels.h"
 #include "simd.h"
 
-/* x, but 0 where it is smaller than any normal number. The moments of a gradient that has become
- * zero fade to there, and arithmetic on what is below takes a hundred times as long. */
+/* Returns x, with 0 in place of numbers smaller than any normal one. The moments of a gradient that
+ * has become zero fade into that range, and arithmetic on denormals takes a hundred times as
+ * long. */
 INLINE vec zero_if_tiny(vec x) {
     const real least = sizeof(real) == 4 ? (real)FLT_MIN : (real)DBL_MIN;
     return keep(~(v_abs(x) < least), x);
 }
 
-/* What all elements of a step of adam share. */
+/* The factors of a step of adam, which all elements share. */
 typedef struct {
     real shrink, decay, scale, keep1, beta2, keep2, step, root, eps;
 } adam_factors;
 
-/* The step of one vector, or of its first `left` elements if those are fewer. */
+/* Does the step for one vector, or for its first `left` elements if fewer are left. */
 INLINE void adam_vec(const adam_factors *f, int64_t left, stored *param, const stored *grad,
                      stored *moment1, stored *moment2) {
     vec p = load_part(param, left), g = rounded(load_part(grad, left) * f->scale);
@@ -32,11 +33,11 @@ INLINE void adam_vec(const adam_factors *f, int64_t left, stored *param, const s
     store_part(param, p, left);
 }
 
-/* adam: g += wd p; adamw: p *= 1 - lr wd; then  m += (1 - b1)(g - m),  v = b2 v + (1 - b2) g^2,
- * p -= lr / bias1 m / (sqrt v / sqrt bias2 + eps).  Kingma & Ba 2014, arXiv:1412.6980; Loshchilov &
+/* adam: g += wd p; adamw: p *= 1 - lr wd. Then m += (1 - b1)(g - m), v = b2 v + (1 - b2) g^2, p -=
+ * lr / bias1 m / (sqrt v / sqrt bias2 + eps). Kingma & Ba 2014, arXiv:1412.6980; Loshchilov &
  * Hutter 2017, arXiv:1711.05101
  *
- * Whole vectors have a loop without masks, and small arrays one without prefetches: 4,192
+ * Whole vectors have a loop without masks, and small arrays have one without prefetches: 4,192
  * parameters take .56 of the instructions (AVX2). */
 static void update_adam(int64_t n, void *parameter, const void *gradient, void *first, void *second,
                         const cti_adam_numbers *a) {
@@ -63,8 +64,8 @@ static void update_adam(int64_t n, void *parameter, const void *gradient, void *
     if (i < n) adam_vec(&f, n - i, param + i, grad + i, moment1 + i, moment2 + i);
 }
 
-/* g += wd p;  b = momentum b + (1 - dampening) g, at first g;  p -= lr (nesterov ? g + momentum b :
- * b) */
+/* g += wd p; b = momentum b + (1 - dampening) g, at the first step b = g; p -= lr (nesterov ? g +
+ * momentum b : b) */
 static void update_sgd(int64_t n, void *parameter, const void *gradient, void *velocity,
                        const cti_sgd_numbers *a) {
     stored *param = parameter, *buffer = a->momentum != 0 ? velocity : NULL;

@@ -1,15 +1,16 @@
-/* Elementary functions of a vector. The f32 vectors have their own: an argument reduction and a
- * minimax polynomial each (Remez, in extended precision); the errors stated are the largest over
- * every float, which `make bench ROW=vmath` tries. f64, which is for checking, and the scalar
- * build, which is the specification, ask libm lane by lane. Denormals, infinities and NaN come out
- * right. */
+/* Elementary functions of vectors. The functions of f32 vectors are an argument reduction and a
+ * minimax polynomial each (Remez, in extended precision). The stated errors are the largest over
+ * all floats; `make bench ROW=vmath` measures them. f64, which is for checking, and the scalar
+ * build, which is the specification, call libm for each lane. Results for denormals, infinities and
+ * NaN are right. */
 #ifndef CTI_KERNELS_VMATH_H
 #define CTI_KERNELS_VMATH_H
 
 #include "libm.h"
 #include "simd.h"
 
-/* Phi(x), the normal distribution's, and the slope of x Phi(x), which is Phi(x) + x phi(x) */
+/* cdf is Phi(x), the distribution function of the normal distribution. slope is the slope of x
+ * Phi(x), which is Phi(x) + x phi(x). */
 typedef struct {
     vec cdf, slope;
 } normal_pair;
@@ -21,8 +22,8 @@ static real libm_exp2(real x) { return LIBM(exp2)(x); }
 static real libm_log(real x) { return LIBM(log)(x); }
 /* glibc's tanhf is off by over 2 ulp */
 static real libm_tanh(real x) { return (real)cti_libm_tanh((double)x); }
-/* Not inline: its product is never made one instruction with a sum elsewhere, so that it is the
- * same bits everywhere. */
+/* This function is not inlined, so that its product and a sum of the caller never become one FMA:
+ * the bits are the same everywhere. */
 __attribute__((noinline)) static real libm_normal_cdf(real x) {
     return (real)(0.5 * erfc(-(double)x * 0.70710678118654752440));
 }
@@ -40,8 +41,8 @@ INLINE normal_pair v_normal_pair(vec x) {
 
 #else
 
-/* x 2^n for whole n in [-252, 254], which are also in k: no rounding but that of a denormal
- * result. */
+/* Returns x 2^n for whole n in [-252, 254]; k has the same numbers as integers. Only a denormal
+ * result is rounded. */
 INLINE vec v_scale_2(vec x, vec n, ivec k) {
 #if CTI_VECTOR_BYTES == 64
     (void)k;
@@ -53,7 +54,8 @@ INLINE vec v_scale_2(vec x, vec n, ivec k) {
 #endif
 }
 
-/* e^x = 2^n (1 + less), n whole and also in k:  x = n ln 2 + r,  less = e^r - 1 */
+/* The parts of e^x = 2^n (1 + less): x = n ln 2 + r with n whole, less = e^r - 1, and k is n as an
+ * integer. */
 typedef struct {
     vec n, less;
     ivec k;
@@ -71,17 +73,18 @@ INLINE exp_parts v_exp_parts(vec x) {
     return (exp_parts){n, (p * r) * r + r, (ivec)shifted - (ivec)magic};
 }
 
-/* 1.06 ulp. Where it underflows to 0 no denormal is computed on the way, which would be slow: masks
- * of -inf or -1e9 are common. */
+/* The error is 1.06 ulp. If the result underflows to 0 no denormal is computed on the way, because
+ * that would be slow and masks of -inf or -1e9 are common. */
 INLINE vec v_exp(vec x) {
-    const ivec live = ~(x < -104.0f); /* NaN lives */
+    const ivec live = ~(x < -104.0f); /* NaN is live */
     const vec y = keep(live, x);
     const exp_parts e = v_exp_parts(blend(y > 89.0f, splat(89.0f), y));
     return keep(live, v_scale_2(e.less + 1.0f, e.n, e.k));
 }
 
-/* 2^x for -126 <= x <= 0: x = n + r, 2^r a minimax polynomial. Half the work of v_exp; scores of
- * attention are kept in units of log 2, which costs nothing, and then r is exact. 1 ulp */
+/* Returns 2^x for -126 <= x <= 0 with an error of 1 ulp: x = n + r, and 2^r is a minimax
+ * polynomial. This is half the work of v_exp. Attention keeps its scores in units of log 2 for it,
+ * which costs nothing, and r is exact. */
 INLINE vec v_exp2_normal(vec x) {
     const vec magic = splat(
         0x1.8p23f +
@@ -96,11 +99,11 @@ INLINE vec v_exp2_normal(vec x) {
     return p * (vec)((ivec)shifted << 23);
 }
 
-/* 2^x for x <= 0, where what would be denormal is 0. NaN stays. */
+/* Returns 2^x for x <= 0, and 0 in place of denormals. NaN gives NaN. */
 INLINE vec v_exp2_below(vec x) { return keep(~(x < -126.0f), v_exp2_normal(x)); }
 
-/* x = 2^n m, m in [sqrt 1/2, sqrt 2), f = m - 1:  log x = n ln 2 + f - f^2/2 + f^3 P(f). 0.87 ulp.
- * Of a normal x; it adds `more` to n */
+/* Returns log x + more log 2 for a normal x, with an error of 0.87 ulp: x = 2^n m, m in [sqrt 1/2,
+ * sqrt 2), f = m - 1, log x = n ln 2 + f - f^2/2 + f^3 P(f). */
 INLINE vec v_log_normal(vec x, vec more) {
     const uvec bits = (uvec)x, exponent = (bits - 0x3f3504f3) & 0xff800000;
     const vec n = __builtin_convertvector((ivec)exponent >> 23, vec) + more;
@@ -125,7 +128,8 @@ INLINE vec v_log(vec x) {
     return blend((x > 0.0f) & (x <= FLT_MAX), y, special);
 }
 
-/* |x| < 0.6:  x + x^3 P(x^2);  else  1 - 2 / (e^2|x| + 1).  1.34 ulp */
+/* tanh x is x + x^3 P(x^2) for |x| < 0.6, and sign(x) (1 - 2 / (e^2|x| + 1)) otherwise. The error
+ * is 1.34 ulp. */
 INLINE vec v_tanh(vec x) {
     const vec t = v_abs(x), s = x * x;
     vec p = splat(-5.697384011e-03f);
@@ -140,10 +144,10 @@ INLINE vec v_tanh(vec x) {
     return blend(t < 0.6f, near, copy_sign(far, x));
 }
 
-/* With t = |x|:  log2 Phi(-t) is nearly a parabola, a polynomial fitted to 6.5 that to 10.5 goes on
- * falling; the slope at -t is Phi(-t) times another polynomial; beyond 10.5 both are 0. x Phi(x) is
- * 4 ulp, where it is below 1/8 of 1/8: as in torch, the tail is small and not precise. The slope is
- * 2 ulp of 1 */
+/* With t = |x|, log2 Phi(-t) is nearly a parabola: its polynomial is fitted up to 6.5 and goes on
+ * falling up to 10.5. The slope at -t is Phi(-t) times another polynomial. Beyond 10.5 both are 0.
+ * The error of x Phi(x) is 4 ulp, or 4 ulp of 1/8 if x Phi(x) is below 1/8: the tail is small and
+ * not precise, as in torch. The error of the slope is 2 ulp of 1. */
 INLINE normal_pair v_normal_pair(vec x) {
     const vec t = v_abs(x), s = t * t;
     vec even = splat(-3.67911390e-08f), odd = splat(1.00770001e-06f);
@@ -172,15 +176,15 @@ INLINE normal_pair v_normal_pair(vec x) {
 
 #endif
 
-/* 1 / (1 + e^-x), from e^-|x|, so that small values keep their digits; what rounding takes from 1 +
- * e^-|x| is made good. 1.97 ulp */
+/* Returns 1 / (1 + e^-x) with an error of 1.97 ulp. It is computed from e^-|x|, so that small
+ * values keep their digits, and the rounding error of 1 + e^-|x| is corrected. */
 INLINE vec v_sigmoid(vec x) {
     const vec e = v_exp(-v_abs(x)), sum = REAL(1.0) + e, lost = e - (sum - REAL(1.0));
     const vec y = blend(x < REAL(0.0), e, splat(1)) / sum;
     return y - y * lost;
 }
 
-/* s = 1 / (1 + e^-x) with 1 - s, each with all its digits */
+/* s = 1 / (1 + e^-x) and rest = 1 - s, each with all its digits. */
 typedef struct {
     vec s, rest;
 } sigmoid_pair;
