@@ -1,24 +1,26 @@
-/* Conflict misses: which strides use few sets of the first-level data cache (L1d).
+/* Conflict misses: the strides that use few sets of the first-level data cache (L1d).
  *
- * An address selects its L1d set by its lowest 12 bits: 64 sets of 64-byte lines, 4096 bytes a way,
- * in every x86 core with 32 KB in 8 ways or 48 KB in 12, and in most ARM cores. Lines a multiple of
- * 4096 bytes apart compete for one set and evict each other when there are more of them than ways,
- * however empty the other sets are. So a walk along a column of a matrix whose rows are a power of
- * two bytes apart misses on data that would fit the cache many times. */
+ * The lowest 12 bits of an address select its L1d set: there are 64 sets of 64-byte lines, 4096
+ * bytes a way, in every x86 core with 32 KB in 8 ways or 48 KB in 12, and in most ARM cores. Lines
+ * whose distance is a multiple of 4096 bytes compete for one set. If there are more of them than
+ * ways they evict each other, even while other sets are empty. So a walk along a column of a matrix
+ * whose rows are a power of two bytes apart misses on data that would fit into the cache many
+ * times. */
 #ifndef CTI_CORE_CACHE_SETS_H
 #define CTI_CORE_CACHE_SETS_H
 
 #include <stdint.h>
 
-enum { CTI_L1D_WAY = 4096 }; /* bytes: sets times bytes of a line */
+enum { CTI_L1D_WAY = 4096 }; /* the bytes of a way: the number of sets times the bytes of a line */
 
-/* Rows of a matrix are `stride` bytes apart. At how many different offsets of a 4096-byte way do
- * they begin? A stride that is an odd multiple of 2^i gives 4096 / 2^i offsets. Up to 64, each
- * offset is a set of its own, so n rows put n / offsets lines into each of these sets. Stride 0 is
- * the same row every time: no conflict misses, so the largest number. */
+/* The number of different offsets in a 4096-byte way at which the rows of a matrix begin, if they
+ * are `stride` bytes apart. A stride that is an odd multiple of 2^i has 4096 / 2^i offsets. If
+ * there are at most 64, each offset has its own set, so n rows put n / offsets lines into each of
+ * these sets. With stride 0 all rows are the same row and no misses are conflicts, so the result is
+ * the largest number. */
 static inline int64_t cti_l1d_offsets(int64_t stride) {
     const int64_t power_of_two =
-        stride & -stride; /* the largest that divides it; of a negative stride too */
+        stride & -stride; /* the largest power of two that divides the stride, of either sign */
     if (power_of_two == 0) return CTI_L1D_WAY;
     return power_of_two < CTI_L1D_WAY ? CTI_L1D_WAY / power_of_two : 1;
 }

@@ -1,4 +1,4 @@
-/* Running callbacks, and finding those that were left. */
+/* Runs callbacks, and finds the callbacks that were left by an exception or longjmp. */
 #include "callback.h"
 #include "../os/os.h"
 #include "profile.h"
@@ -7,16 +7,18 @@
 
 #include <string.h>
 
-/* Bytes of stack between a call and the callback that it runs. */
+/* The bytes of stack between a call and the callback that it runs. */
 enum { GAP = 8192 };
 
-/* Not on the stack that a sanitizer makes up to find uses of variables that have ended. */
+/* Keeps the variables of a function on the thread's stack. AddressSanitizer may put them on a
+ * separate stack, to find uses after the function has returned. */
 #define ON_THE_REAL_STACK __attribute__((noinline, no_sanitize("address")))
 
 /* ---- frames ---- */
 
-/* The frames of calls that began since the callback around them: all from the innermost out to the
- * one in which that callback began, but for the program's own scopes, which are blocks. */
+/* Whether this frame ends the frames that a callback moves, from the innermost frame outward: it is
+ * the root, or the frame in which the callback around it began. Frames of the
+ * program's own scopes (`pooled`) are blocks and do not move. */
 static bool is_last(const ct_context *context, const cti_frame *frame) {
     return frame == &context->root || (context->callback && frame == context->callback->innermost);
 }
@@ -28,7 +30,7 @@ static int count_frames(const ct_context *context) {
     return count;
 }
 
-/* Tells the handles in a frame where it is now. */
+/* Points the handles of a frame to its present address. */
 static void settle_frame(cti_frame *frame) {
     for (ct_tensor *t = frame->tensors; t; t = t->next) t->frame = frame;
 }
@@ -77,8 +79,9 @@ static cti_call_state state_of(const ct_context *context) {
                             .depth = context->depth};
 }
 
-/* Sets the state of before the calls that were left. `inside` is that of the innermost callback.
- * The call that has found it may have counted itself in depth already. */
+/* Restores the state that the context had before the calls that were left. `inside` is the state in
+ * the innermost callback's record. The depth is changed by a difference, because the call that has
+ * found the callback may already be counted in it. */
 static void set_state(ct_context *context, const cti_call_state *state,
                       const cti_call_state *inside) {
     if (context->backward && !state->backward) context->give_up_backward(context);
@@ -111,7 +114,7 @@ static void begin_callback(ct_context *context, cti_callback *record, const char
     context->callbacks++;
 }
 
-/* Ends a record, whether its callback has returned or was left. */
+/* Ends the innermost record. Its callback has returned or was left. */
 static void end_callback(ct_context *context) {
     cti_callback *record = context->callback;
     context->callback = record->outer;
@@ -119,7 +122,8 @@ static void end_callback(ct_context *context) {
     if (record != &context->report) cti_give(context, record, record->bytes);
 }
 
-/* `left` and all callbacks inside it were left: closes the frames of the calls that ran them. */
+/* Ends the record `left` and all records inside it, whose callbacks were left, and closes the
+ * frames of the calls that ran them. */
 static void leave(ct_context *context, const cti_callback *left) {
     static const cti_call_state none;
     char name[sizeof left->name];
@@ -134,14 +138,14 @@ static void leave(ct_context *context, const cti_callback *left) {
             what);
 }
 
-/* Calls it below the gap. The writes keep the gap on the stack until the call has returned. */
+/* Calls call(arg) below the gap. The writes keep the gap on the stack until call has returned. */
 ON_THE_REAL_STACK static void run_below(cti_callback *record, void (*call)(void *), void *arg) {
     volatile char gap[GAP];
     gap[0] = 0;
     record->stack = (uintptr_t)gap;
     call(arg);
     gap[0] = 1;
-    record->stack = UINTPTR_MAX; /* what follows is above the mark, as the callback has returned */
+    record->stack = UINTPTR_MAX; /* the callback has returned, and no call is above this mark */
 }
 
 static void run_callback(ct_context *context, cti_callback *record, const char *what,

@@ -1,12 +1,12 @@
-/* What holds a file, a thread or the like besides memory: ct_context_free closes it. Each embeds a
- * cti_closer in its struct, and takes it off the list when it is closed. */
+/* A struct that holds a file, a thread or another resource besides memory embeds a cti_closer, so
+ * that ct_context_free closes it. The struct removes its closer from the list when it is closed. */
 #ifndef CTI_CORE_CLOSER_H
 #define CTI_CORE_CLOSER_H
 
 typedef struct cti_closer cti_closer;
 struct cti_closer {
     cti_closer *next, *prev;
-    void (*close)(cti_closer *self); /* closes its owner, which removes it from the list */
+    void (*close)(cti_closer *self); /* closes the struct, which removes this closer */
 };
 
 static inline void cti_closer_add(cti_closer **list, cti_closer *closer) {

@@ -1,4 +1,4 @@
-/* New tensors: undefined, of one value, of a range, random, or copied from an array. */
+/* New tensors: undefined, filled with one value, a range, random, or copied from an array. */
 #include "context.h"
 
 #include <math.h>
@@ -43,9 +43,9 @@ ct_tensor *ct_arange(ct_context *context, ct_dtype dtype, double start, double e
         (step > 0 ? end < start : end > start))
         return ct_fail(context, CT_ERR_ARGUMENT, "arange: no way from %g to %g in steps of %g",
                        start, end, step);
-    const double length = end - start, /* which may overflow */
+    const double length = end - start, /* may overflow to infinity */
         steps = isinf(length) ? 2 * ((end / 2 - start / 2) / step) : length / step;
-    /* at least `start` itself, even where the quotient underflows to 0 */
+    /* Unless start is end, the result has `start`, even if the quotient underflows to 0. */
     const double count = start == end ? 0 : fmax(1, ceil(steps));
     if (!(count < 0x1p53)) return ct_fail(context, CT_ERR_MEMORY, "arange: %g elements", count);
     ct_tensor *tensor = create(context, "arange", dtype, CT_SHAPE((int64_t)count));

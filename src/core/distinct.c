@@ -2,12 +2,15 @@
  *
  *     sum of d[i] step[i] = 0,     |d[i]| <= most[i]
  *
- * with step the absolute value of a stride and most the size less 1. (A negative stride only turns
- * a sign of d.) First go axes whose d[i] can only be 0: the step is more than all others reach, or
- * every multiple of the step that the others can make up for needs a larger d[i]. No usual layout
- * has axes that stay. Of these the solutions are searched: the axes with large steps are tried one
- * by one, within what the smaller ones reach and what their common divisor divides, and the last
- * two are solved at once. */
+ * Here step is the absolute value of a stride (a negative stride only changes the sign of d[i]),
+ * and most is the size minus 1.
+ *
+ * First every axis is dropped whose d[i] is 0 in each solution: its step is larger than the sum
+ * that the other axes can reach, or every multiple of its step that the other axes can cancel needs
+ * a larger d[i] than most[i]. A usual layout has no other axes. Among the remaining axes a solution
+ * is searched. The values of d[i] for the axes with large steps are tried one by one, if the axes
+ * with smaller steps can reach the sum and their greatest common divisor divides it. The equation
+ * for the last two axes is solved directly. */
 #include "distinct.h"
 #include "int_math.h"
 
@@ -17,13 +20,14 @@
 
 typedef struct {
     int64_t step, most;
-    int64_t reach, divisor; /* of this axis and all behind it: the largest sum, and the gcd */
+    /* the largest sum, and the greatest common divisor of the steps, of this and all later axes */
+    int64_t reach, divisor;
 } axis;
 
 typedef struct {
-    axis axis[CT_MAX_DIMS]; /* from the largest step to the smallest */
+    axis axis[CT_MAX_DIMS]; /* the axes, sorted from the largest step to the smallest */
     int n;
-    int64_t inverse; /* of the last but one step modulo the last, each without their gcd */
+    int64_t inverse; /* the inverse of step n - 2 modulo step n - 1, both divided by their gcd */
 } distinct_layout;
 
 static int64_t gcd(int64_t a, int64_t b) {
@@ -35,7 +39,7 @@ static int64_t gcd(int64_t a, int64_t b) {
     return a;
 }
 
-/* NOLINTBEGIN(clang-analyzer-core.DivideZero): steps are at least 1, and so are their divisors. */
+/* NOLINTBEGIN(clang-analyzer-core.DivideZero): steps and their divisors are at least 1. */
 static int64_t mod(int64_t a, int64_t m) { return a % m < 0 ? a % m + m : a % m; }
 static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); } /* b > 0 */
 
@@ -50,7 +54,7 @@ static int64_t mod_product(int64_t a, int64_t b, int64_t m) {
     return product;
 }
 
-/* x with a x = 1 modulo m, for gcd(a, m) = 1: Euclid's algorithm. */
+/* The x with a x = 1 modulo m, by Euclid's algorithm; gcd(a, m) is 1. */
 static int64_t mod_inverse(int64_t a, int64_t m) {
     int64_t x = 1, next = 0, left = a, right = m;
     while (right) {
@@ -65,14 +69,14 @@ static int64_t mod_inverse(int64_t a, int64_t m) {
 
 /* ---- the axes ---- */
 
-/* Adds an axis at its place by the step. */
+/* Adds an axis at its place in the order of steps. */
 static void insert(distinct_layout *l, int64_t step, int64_t most) {
     int at = l->n++;
     for (; at > 0 && l->axis[at - 1].step < step; at--) l->axis[at] = l->axis[at - 1];
     l->axis[at] = (axis){.step = step, .most = most};
 }
 
-/* False: a step of 0, or offsets that are too large. */
+/* Reads the axes of size 2 or more. Returns false if a step is 0 or the offsets are too large. */
 static bool read_axes(distinct_layout *l, const ct_shape *shape, const int64_t *stride) {
     int64_t reach = 0;
     l->n = 0;
@@ -106,11 +110,11 @@ static void drop_fixed(distinct_layout *l) {
         }
         l->n--;
         for (int k = i; k < l->n; k++) l->axis[k] = l->axis[k + 1];
-        i = 0; /* without it others may be */
+        i = 0; /* without this axis others may be fixed */
     }
 }
 
-/* Whether there are more indices than offsets. */
+/* Whether the layout has more indices than offsets, so that two indices have the same offset. */
 static bool is_crowded(const distinct_layout *l) {
     int64_t indices = 1;
     for (int i = 0; i < l->n; i++) {
@@ -133,24 +137,24 @@ static void prepare_axes(distinct_layout *l) {
 
 /* ---- the search ---- */
 
-/* Whether sum + x p + y q = 0 has a solution for the last two axes, where p->divisor divides sum.
- * `zero`: all differences so far are 0, and these must not be. */
+/* Whether sum + x p + y q = 0 has a solution x, y for the last two axes. p->divisor divides sum. If
+ * `zero` is set, all earlier differences are 0, and x and y must not both be 0. */
 static bool solve_last(const distinct_layout *l, int64_t sum, bool zero) {
     const axis *p = &l->axis[l->n - 2], *q = p + 1;
     const int64_t a = p->step / p->divisor, b = q->step / p->divisor, c = -sum / p->divisor;
     if (zero) return b <= p->most && a <= q->most;
     const int64_t low = cti_max(-p->most, -floor_div(b * q->most - c, a)),
                   high = cti_min(p->most, floor_div(b * q->most + c, a)),
-                  x = mod_product(mod(c, b), l->inverse, b); /* and all that differ by b */
+                  x = mod_product(mod(c, b), l->inverse, b); /* one solution; others differ by b */
     return low <= high && mod(x - low, b) <= high - low;
 }
 
-/* Whether differences of the axes from i on take the sum to 0. */
+/* Whether differences of the axes from i on can bring the sum to 0. */
 static bool solve(const distinct_layout *l, int i, int64_t sum, bool zero) {
     const axis *a = &l->axis[i];
     if (sum > a->reach || sum < -a->reach || sum % a->divisor) return false;
     if (i == l->n - 2) return solve_last(l, sum, zero);
-    const int64_t rest = a[1].reach, /* the first difference that is not 0 is positive */
+    const int64_t rest = a[1].reach, /* a solution and its negative are the same: d >= 0 at first */
         low = zero ? 0 : cti_max(-a->most, -floor_div(rest + sum, a->step)),
                   high = cti_min(a->most, floor_div(rest - sum, a->step));
     for (int64_t d = low; d <= high; d++)
@@ -164,7 +168,7 @@ bool cti_offsets_are_distinct(const ct_shape *shape, const int64_t *stride) {
         if (shape->dim[d] == 0) return true;
     if (!read_axes(&l, shape, stride)) return false;
     drop_fixed(&l);
-    if (l.n < 2) return true; /* one axis only is always fixed */
+    if (l.n < 2) return true; /* a single axis is always fixed, so n is 0 */
     prepare_axes(&l);
     return !is_crowded(&l) && !solve(&l, 0, 0, true);
 }

@@ -1,5 +1,5 @@
-/* Properties of dtypes, a table. To add a dtype, add its row in dtype.c; no switch over dtypes has
- * a default, so that -Werror=switch then names each one that lacks a case. */
+/* The table of dtypes and their properties. A new dtype is a new row in dtype.c. No switch over
+ * dtypes has a default, so -Werror=switch then names each switch that lacks a case. */
 #ifndef CTI_CORE_DTYPE_H
 #define CTI_CORE_DTYPE_H
 
@@ -12,11 +12,11 @@
 enum { CTI_DTYPES = CT_BF16 + 1 };
 
 typedef struct {
-    const char *name;    /* "f32": in messages and names of functions */
-    const char *file;    /* "F32": in a safetensors file */
-    unsigned char size;  /* bytes of an element */
+    const char *name;    /* the name in messages and in names of functions: "f32" */
+    const char *file;    /* the name in a safetensors file: "F32" */
+    unsigned char size;  /* the bytes of an element */
     bool real;           /* whether ops compute in this dtype; its tensors can have gradients */
-    ct_dtype computed;   /* the dtype of a product's result: itself, or a wider one */
+    ct_dtype computed;   /* the dtype of a product's result: this dtype, or a wider one */
     ct_dtype statistics; /* the dtype of a mean, a maximum or 1 / a sum that a kernel keeps of a
                           * row: `real` in src/kernels/simd.h */
 } cti_dtype_info;
@@ -33,7 +33,10 @@ static inline ct_dtype cti_dtype_statistics(ct_dtype dtype) {
 }
 static inline bool cti_is_real(ct_dtype dtype) { return cti_dtype_table[dtype].real; }
 
-/* Element i of an array of f32 or f64. They serve checks and tables of a few numbers. */
+/* The next three functions access an element of an array of f32 or f64. They are for checks and for
+ * tables of a few numbers. */
+
+/* x[i] */
 static inline double cti_real_get(ct_dtype dtype, const void *x, int64_t i) {
     CTI_ASSERT(dtype == CT_F32 || dtype == CT_F64);
     switch (dtype) {

@@ -1,10 +1,11 @@
-/* The floating-point mode of a thread: rounding, and whether denormals count as zero. A program may
- * set it for its own threads (fesetround; an audio host; start-up code of a library that was linked
- * with -ffast-math), and a new thread of some systems begins in the default mode. So a job of the
- * pool carries its caller's mode, and an element is the same bits whichever thread computes it.
+/* The floating-point mode of a thread: the rounding direction, and whether denormals count as zero.
+ * A program may have set the mode of its own threads, by fesetround, in an audio host, or by the
+ * start-up code of a library that was linked with -ffast-math. On some systems a new thread begins
+ * in the default mode. So a job of the thread pool carries its caller's mode, and an element has
+ * the same bits whichever thread computes it.
  *
- * The mode is read and compared in tens of cycles by the control words of x86 and ARM. Elsewhere
- * it is the environment of <fenv.h>, with its exception flags. */
+ * On x86 and ARM the mode is in control words, which are read and compared in tens of cycles. On
+ * other machines it is the environment of <fenv.h>, with its exception flags. */
 #ifndef CTI_CORE_FLOAT_MODE_H
 #define CTI_CORE_FLOAT_MODE_H
 
@@ -12,11 +13,11 @@
 
 #if defined __SSE__ && (defined __x86_64__ || defined __i386__)
 
-enum { CTI_MXCSR_FLAGS = 0x3f }; /* the exceptions that have happened */
+enum { CTI_MXCSR_FLAGS = 0x3f }; /* the bits of exceptions that have happened */
 
 typedef struct {
-    uint32_t mxcsr; /* of SSE and AVX; CTI_MXCSR_FLAGS are 0 */
-    uint16_t x87;   /* the control word of the x87, by which some C libraries compute */
+    uint32_t mxcsr; /* the control word of SSE and AVX, in which CTI_MXCSR_FLAGS are 0 */
+    uint16_t x87;   /* the control word of the x87, which some C libraries use */
 } cti_float_mode;
 
 static inline cti_float_mode cti_float_mode_get(void) {

@@ -7,7 +7,7 @@
 static inline int64_t cti_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t cti_max(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* n / d rounded up, n >= 0, d > 0. n + d - 1 could overflow. */
+/* n / d rounded up, for n >= 0 and d > 0. It does not compute n + d - 1, which could overflow. */
 static inline int64_t cti_ceil_div(int64_t n, int64_t d) { return n / d + (n % d != 0); }
 
 /* The smallest multiple of d that is at least n. */

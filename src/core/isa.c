@@ -1,9 +1,9 @@
-/* Which instruction sets this build has kernels for, and which of them this machine runs.
+/* The list of the instruction sets that this build has kernels for and this machine runs.
  *
  * The build defines CTI_SETS, the list of its sets in the order of sets.txt, from the plainest to
- * the best: SET(name) for a set with sources of its own, HEIR(name) for one whose tables are copies
- * of those of the set before it, in which the heir replaces kernels of f32. So an instruction set
- * that adds one instruction compiles only the kernels that use it. */
+ * the best. SET(name) is a set with sources of its own. HEIR(name) is a set whose tables are copies
+ * of the tables of the set before it, in which the heir replaces kernels of f32. So an instruction
+ * set that adds one instruction compiles only the kernels that use it. */
 #ifndef CTI_SETS
 #define CTI_SETS SET(scalar)
 #endif
@@ -17,19 +17,20 @@
 
 #include "../os/os.h"
 
-/* ---- which of them this machine runs ---- */
+/* ---- the sets that this machine runs ---- */
 
 #if defined __x86_64__
-/* By CPUID itself: zig's run-time library answers no to every __builtin_cpu_supports. */
+/* These tests use CPUID itself, because with zig's run-time library every __builtin_cpu_supports is
+ * false. */
 enum { CPUID_A, CPUID_B, CPUID_C, CPUID_D };
 
-/* Whether a register of CPUID's answer has all of these bits. */
+/* Whether a register of CPUID's result has all of these bits. */
 static bool cpuid_has(unsigned leaf, unsigned subleaf, int reg, unsigned bits) {
     unsigned r[4] = {0};
     return __get_cpuid_count(leaf, subleaf, &r[0], &r[1], &r[2], &r[3]) && (r[reg] & bits) == bits;
 }
 
-/* Whether the system saves this state of vector registers when it changes threads. */
+/* Whether the system saves these vector registers when it switches between threads. */
 static bool system_saves(unsigned state) {
     enum { OSXSAVE = 1 << 27 };
     unsigned low, high;
@@ -69,8 +70,8 @@ static const struct {
                 {"amx", runs_amx}};
 #endif
 
-/* A machine that runs this build has the sets that are not optional: every aarch64 has NEON, and a
- * WebAssembly module is checked as a whole, so one that runs has simd128. */
+/* Every machine that runs this build has the sets that are not in `optional`: every aarch64 has
+ * NEON, and a WebAssembly module is checked as a whole, so a module that runs has simd128. */
 static bool machine_runs(const char *name) {
 #if defined __x86_64__
     for (size_t i = 0; i < sizeof optional / sizeof *optional; i++)
@@ -82,7 +83,9 @@ static bool machine_runs(const char *name) {
 
 /* ---- their tables ---- */
 
-enum { REAL_DTYPES = 2 }; /* f32 and f64, which have tables for each ISA; others have one for all */
+/* The number of dtypes that have a table for each ISA: f32 and f64. Each of the other dtypes has
+ * one table for all ISAs. */
+enum { REAL_DTYPES = 2 };
 
 typedef struct {
     const char *name;
@@ -101,7 +104,7 @@ enum { BUILT = sizeof built / sizeof *built };
 
 typedef struct {
     cti_kernels real[BUILT][REAL_DTYPES], i64, boolean, bf16;
-    cti_isa isa[BUILT]; /* those that this machine runs */
+    cti_isa isa[BUILT]; /* [count] the sets that this machine runs */
     int count;
     char names[BUILT * 16];
 } isa_tables;
@@ -130,7 +133,7 @@ static void prepare_isas(isa_tables *all) {
     }
 }
 
-/* The tables are written once, before the first of them is handed out. */
+/* The tables are written once, before the first of them is returned. */
 static isa_tables prepared;
 static void prepare_once(void) { prepare_isas(&prepared); }
 static const isa_tables *isa_prepared(void) {

@@ -7,20 +7,22 @@
 /* The tables of one instruction set. */
 typedef struct {
     const char *name;
-    const cti_kernels *of[5]; /* by ct_dtype */
+    const cti_kernels *of[5]; /* the table of each ct_dtype */
 } cti_isa;
 
-/* The ISA of that name, or the best for NULL. NULL: no such name in this build, or this machine
- * lacks it. */
+/* The ISA of this name, or the best ISA if the name is NULL. Returns NULL if this build has no ISA
+ * of this name or the machine lacks it. */
 const cti_isa *cti_isa_find(const char *name);
 
-/* Every ISA that this machine runs, the scalar first; NULL past the last. */
+/* ISA number `index` of the list of all that this machine runs, which begins with the scalar one;
+ * NULL past the last. */
 const cti_isa *cti_isa_at(int index);
 
-/* Names in this build that this machine may lack, for messages: "scalar, avx2, avx512". */
+/* The names of all ISAs in this build, for messages: "scalar, avx2, avx512". This machine may lack
+ * some of them. */
 const char *cti_isa_names(void);
 
-/* The functions of the list of sets (isa.c), of which each puts its kernels into a table. */
+/* The functions for the list of sets (isa.c). Each puts its kernels into a table. */
 #ifdef CTI_SETS
 #define SET(name)                                                                                  \
     void cti_real_##name##_f32(cti_kernels *table);                                                \

@@ -1,12 +1,13 @@
-/* What the kernels compute of fixed numbers, hashed. The bits of an exp or a sum depend on the
- * instruction set, on the compiler, which may make one instruction of a b + c, on its flags, and on
- * the C library; a name for all of these would differ where the bits are equal. So every kernel
- * that rounds runs once, on numbers that fill some vectors and a part of one, and two contexts with
- * one number have the same bits as far as that shows. A NaN is hashed as one number, as its sign
- * and payload are no result.
+/* The fingerprint of the kernels' bits. The bits of an exp or a sum depend on the instruction set,
+ * on the compiler, which may compute a b + c by one instruction, on its flags, and on the C
+ * library. A name made of all these would differ between builds whose bits are equal. So every
+ * kernel that rounds runs on fixed numbers, which fill some vectors and a part of one, and the
+ * results are hashed. Two contexts with equal fingerprints have the same bits, except for
+ * differences that none of these numbers shows. Every NaN is hashed as the same number, because its
+ * sign and payload are not part of a result.
  *
- * Kernels of one signature are in one list. Kernels that only move, compare or choose numbers are
- * left out. */
+ * Kernels with the same signature are in one list. Kernels that only move, compare or choose
+ * numbers are left out. */
 #include "kernel_bits.h"
 
 #include <math.h>
@@ -18,17 +19,17 @@ enum {
     N = 83,
     PROBE_ROWS = 3,
     ROOM = 400
-}; /* elements of an input, rows of it, elements of a result */
+}; /* the elements of an input, the rows of an input, the elements of a result */
 
 typedef struct {
     const cti_kernels *k;
-    size_t size;                              /* of an element: 4 or 8 bytes */
-    double a[N], b[N], positive[N], small[N]; /* inputs, of the table's dtype */
-    double one[ROOM], two[ROOM], three[N];    /* results */
+    size_t size;                              /* the bytes of an element: 4 or 8 */
+    double a[N], b[N], positive[N], small[N]; /* inputs, in the dtype of the kernels */
+    double one[ROOM], two[ROOM], three[N];    /* results, in this dtype */
     uint64_t hash;
 } bits_probe;
 
-/* ---- numbers in, and hashed out ---- */
+/* ---- the inputs, and the hash of the results ---- */
 
 static void put_probe_number(const bits_probe *p, void *array, int64_t i, double value) {
     const float narrow = (float)value;
@@ -40,7 +41,7 @@ static void copy_number(const bits_probe *p, void *array, int64_t i, const void 
     memcpy((char *)array + (size_t)i * p->size, (const char *)from + (size_t)j * p->size, p->size);
 }
 
-/* Sixteen bits of a linear congruential generator. */
+/* The next sixteen bits of a linear congruential generator. */
 static double next_number(uint32_t *state) {
     *state = *state * 1664525u + 1013904223u;
     return (double)(*state >> 16);
@@ -55,7 +56,7 @@ static void fill_inputs(bits_probe *p, uint32_t seed) {
         put_probe_number(p, p->small, i,
                          next_number(&state) * (p->size == 4 ? 0x1p-145 : 0x1p-1070));
     }
-    put_probe_number(p, p->a, 7, 40); /* beyond what most functions care about */
+    put_probe_number(p, p->a, 7, 40); /* large numbers, at which most functions are saturated */
     put_probe_number(p, p->a, 8, -100);
 }
 
@@ -137,8 +138,9 @@ static void probe_binary(bits_probe *p) {
     }
 }
 
-/* ---- rows and columns: N elements as one row, or PROBE_ROWS rows; columns as INNER side by side
- * ---- */
+/* ---- rows and columns ---- */
+
+/* The N elements are one row, PROBE_ROWS rows, or INNER columns that lie side by side. */
 
 static void probe_sums(bits_probe *p) {
     enum { INNER = 7, LONG = N / INNER };
@@ -180,7 +182,7 @@ static void probe_softmax(bits_probe *p) {
     k->cross_entropy_backward(n, p->a, 4, 0.1, p->two, p->three, 0.7, p->one), hash_one(p, n);
 }
 
-/* With few long rows and with many short ones, which are computed otherwise. */
+/* Runs with few long rows and with many short rows, for which norms have different code. */
 static void probe_norms(bits_probe *p) {
     const cti_kernels *k = p->k;
     for (int64_t rows = 1; rows <= 20; rows = 3 * rows + 1) {
@@ -231,11 +233,12 @@ static void probe_updates(bits_probe *p) {
     }
 }
 
-/* A product of M rows and nr columns by each kernel that sums: packed, dots and gemv. */
+/* Computes a product of M rows and nr columns by each kernel that sums: packed, dots and gemv. */
 static void probe_gemm(bits_probe *p, const cti_gemm_kernels *g) {
     enum { M = 3, K = 20, MOST_NR = 64, MOST_MR = 32, MOST_PACKED = 8 * (K + 12) };
     _Static_assert(M * MOST_NR <= ROOM && K * M <= N, "C and A fit");
-    const int64_t nr = g->nr, panel = cti_gemm_packed(g, K), /* and what orders sums: */
+    const int64_t nr = g->nr, panel = cti_gemm_packed(g, K),
+                  /* the numbers that decide the order of sums */
         order[] = {g->kc,
                    g->k_unit,
                    g->tuning.dots_max_m,
@@ -309,10 +312,11 @@ static void probe_attention(bits_probe *p) {
     hash_two(p, width);
 }
 
-/* What ops ask the C library for: schedules, angles, corrections of moments. */
+/* Runs the functions of the C library that the ops and optimisers call: for schedules, angles and
+ * corrections of moments. */
 static void probe_library(bits_probe *p) {
     for (int i = 1; i < N; i++) {
-        volatile double x = 0.013 * i; /* so that it is computed now */
+        volatile double x = 0.013 * i; /* the compiler cannot compute these values itself */
         hash_double(p, cti_libm_pow(x, 1.7)), hash_double(p, pow(0.999, 10 * x));
         hash_double(p, sin(9 * x)), hash_double(p, cos(9 * x));
         hash_double(p, exp(x)), hash_double(p, log(x));
@@ -327,8 +331,8 @@ uint64_t cti_fingerprint(const cti_isa *isa, const cti_gemm_kernels *rounded) {
         p.k = isa->of[wide];
         p.size = wide ? sizeof(double) : sizeof(float);
         zero_results(&p);
-        /* a function, or one sum, is right to a unit or two in every build: few of its values
-         * differ */
+        /* Eight seeds: a function or a single sum is exact to a unit or two in every build, so only
+         * few of its values differ between two builds. */
         for (uint32_t seed = 1; seed <= 8; seed++) {
             fill_inputs(&p, seed);
             probe_unary(&p);
@@ -356,7 +360,7 @@ uint64_t cti_fingerprint(const cti_isa *isa, const cti_gemm_kernels *rounded) {
 #define COMPILER "another compiler"
 #endif
 
-/* The Makefile says which -O it is. */
+/* The Makefile defines this as the option -O of the build. */
 #ifndef CTI_OPTIMISED
 #ifdef __OPTIMIZE__
 #define CTI_OPTIMISED "optimised"

@@ -1,20 +1,19 @@
-/* The allocator. Where a new block comes from depends on its size:
+/* The pool, whose states and invariants are in memory.h. The size of a new block decides its
+ * source:
  *
- *     small     to 2 KiB         cut from a slab
- *     medium    to 1.875 MiB     cut from a slab of huge pages
- *     large     above            from the allocator (malloc, or the caller's), one by one
+ *     small     to 2 KiB         a slab
+ *     medium    to 1.875 MiB     a slab of huge pages
+ *     large     above            the allocator (malloc, or the caller's), one by one
  *
- * A block that is given back goes to the free list of its size class and is taken from there again,
- * so a loop that repeats its shapes stops calling the allocator. Rounding a size up to its class
- * wastes at most an eighth of the block, or 63 bytes.
+ * A block that is given back goes to the free list of its size class, and the next request of this
+ * class takes it from the list. So a loop that repeats its shapes stops calling the allocator.
+ * Rounding a size up to its class wastes at most an eighth of the block, or 63 bytes.
  *
- * Medium blocks lie in huge pages, as pages of 4 KiB map to L2 sets at random: some buffers of a
- * step would share sets and evict each other (conflict misses). With a memory limit, a caller's
- * allocator or in debug mode there are no medium slabs, and blocks of that size come from the
- * allocator one by one: a limit counts each block, a caller's allocator is asked for each, and
- * debug mode would fill whole slabs with ones.
- *
- * Every block from the allocator, slab or large, has a header and is on one list, pool->blocks. */
+ * Medium blocks lie in huge pages because pages of 4 KiB map to L2 sets at random: some buffers of
+ * a training step would share sets and evict each other (conflict misses). With a memory limit,
+ * with a caller's allocator and in debug mode there are no medium slabs, and blocks of this size
+ * come from the allocator one by one: a limit counts each block, a caller's allocator sees each
+ * block, and debug mode would fill whole slabs with ones. */
 
 #include "context.h"
 #include "int_math.h"
@@ -23,24 +22,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The header of a block from the allocator: a slab, or a large block. */
+/* The header of a block from the allocator, which is a slab, a large block or a lasting block. */
 struct cti_block {
-    cti_free_block link; /* to the next on pool->blocks */
+    cti_free_block link; /* the next block on pool->blocks */
     cti_block *prev;
-    void *raw;    /* what the allocator returned; the header is the first aligned address in it */
-    size_t total; /* what it was asked for */
+    void *raw;    /* the allocator's address; the header is at the first aligned address in it */
+    size_t total; /* the size that was requested from the allocator */
     bool slab;
-    size_t waste; /* of a slab: bytes that are never in a block, such as guard bytes */
-    size_t
-        free_bytes; /* of a slab, set by ct_memory_trim: waste, free blocks, and its uncut rest */
+    /* The next two fields are used in a slab only. */
+    size_t waste;      /* the bytes that are never in a block, such as guard bytes */
+    size_t free_bytes; /* waste, free blocks and the uncut rest; set by ct_memory_trim */
 };
 
 enum {
     BLOCK_HEADER = CTI_ALIGN,
-    OVERHEAD = BLOCK_HEADER + CTI_ALIGN, /* bytes asked of the allocator for header and alignment */
+    OVERHEAD = BLOCK_HEADER + CTI_ALIGN, /* the bytes for the header and for the alignment */
     HUGE_PAGE = 2 << 20,
-    SMALL_MAX = 2048, /* bytes of a small block */
-    MEDIUM_MAX = HUGE_PAGE / 16 * 15,
+    SMALL_MAX = 2048,                 /* the size of the largest small block in bytes */
+    MEDIUM_MAX = HUGE_PAGE / 16 * 15, /* the size of the largest medium block in bytes */
 };
 
 _Static_assert(sizeof(cti_block) <= BLOCK_HEADER,
@@ -53,18 +52,18 @@ _Static_assert(SMALL_MAX % CTI_ALIGN == 0, "the largest small block fills its cl
 static cti_block *next_of(const cti_block *block) { return (cti_block *)block->link.next; }
 static char *data_of_block(cti_block *block) { return (char *)block + BLOCK_HEADER; }
 
-/* The header of the large block with this data. */
+/* The header of a large block, from the address of its data. */
 static cti_block *block_of(void *data) { return (cti_block *)((char *)data - BLOCK_HEADER); }
 
-/* Bytes behind the header. */
+/* The number of bytes behind the header. */
 static size_t capacity(const cti_block *block) { return block->total - OVERHEAD; }
 
 /* ---- AddressSanitizer ---- */
 
-/* Poisoned, so that access is reported: free blocks, the part of a slab that is not cut yet, and
- * the bytes of a block beyond the size asked for. A medium block may have no such bytes, so it is
- * followed by guard bytes. Not poisoned in debug mode, where free memory is read, as it is all
- * ones. */
+/* The sanitizer reports an access to poisoned memory. Poisoned are free blocks, the uncut rest of a
+ * slab, and the bytes of a block beyond the requested size. A medium block may have no such bytes,
+ * so guard bytes follow it. In debug mode nothing is poisoned, because free memory is all ones then
+ * and may be read. */
 #if defined __SANITIZE_ADDRESS__
 #define ASAN 1
 #elif defined __has_feature
@@ -93,8 +92,8 @@ _Static_assert(MEDIUM_MAX + GUARD + OVERHEAD <= HUGE_PAGE, "a huge page holds an
 
 /* ---- size classes ---- */
 
-/* Blocks of a geometric class have m << s units of 64 bytes, with m = 9 ... 16 and s >= 3: eight
- * classes to a doubling. The first has 9 << 3 = 72 units, 4,608 bytes. */
+/* A block of a geometric class has m << s units of 64 bytes, with m = 9 ... 16 and s >= 3, so there
+ * are eight classes to a doubling. The first class has 9 << 3 = 72 units, 4,608 bytes. */
 _Static_assert(CTI_LINEAR_CLASSES == 8 << 3, "the geometric classes continue the linear ones");
 _Static_assert(CTI_LINEAR_MAX == 1 << 12, "log2 of the largest linear class, below, is 12");
 _Static_assert(CTI_MOST_BYTES <= (uint64_t)1 << 61, "log2 of the largest request, below, is 61");
@@ -102,14 +101,14 @@ _Static_assert(CTI_LINEAR_CLASSES + 8 * (61 - 12) <= CTI_SIZE_CLASSES, "every re
 
 static int class_of(size_t size, size_t *bytes) {
     if (size <= CTI_LINEAR_MAX) return cti_linear_class(size ? size : 1, bytes);
-    const size_t last = (size - 1) / CTI_ALIGN; /* units, less one */
+    const size_t last = (size - 1) / CTI_ALIGN; /* the number of units minus one */
     const int s = 63 - __builtin_clzll(last) - 3;
     const size_t m = (last >> s) + 1;
     *bytes = (m << s) * CTI_ALIGN;
     return CTI_LINEAR_CLASSES + 8 * (s - 3) + (int)m - 9;
 }
 
-/* The inverse: the size of the class's blocks. */
+/* The size of the blocks of class c, the inverse of class_of. */
 static size_t class_bytes(int c) {
     const int above = c - CTI_LINEAR_CLASSES;
     const size_t units = above < 0 ? (size_t)c + 1 : (size_t)(9 + above % 8) << (3 + above / 8);
@@ -146,9 +145,10 @@ void cti_pool_init(cti_pool *pool, ct_allocator allocator, int64_t limit, bool p
     };
 }
 
-/* A block with `size` bytes behind its header. NULL: out of memory, or beyond the limit. */
+/* Makes a block with `size` bytes behind its header. Returns NULL if memory is short or the block
+ * would pass the limit. */
 static cti_block *block_new(cti_pool *pool, size_t size, bool slab) {
-    const size_t total = size + OVERHEAD; /* size is at most the class of CTI_MOST_BYTES */
+    const size_t total = size + OVERHEAD; /* cannot overflow: see CTI_MOST_BYTES */
     if (pool->limit && (int64_t)total > pool->limit - pool->held) return NULL;
     pool->calls++;
     void *raw = pool->allocator.alloc(pool->allocator.data, total);
@@ -191,8 +191,8 @@ static void push_free(cti_pool *pool, void *block, size_t bytes, int class) {
     pool->free[class] = free;
 }
 
-/* Cuts the rest of a slab into small free blocks. A rest above SMALL_MAX becomes waste: it need not
- * be of the size of a class. */
+/* Cuts the rest of a slab into small free blocks. A rest above SMALL_MAX becomes waste, because its
+ * size need not be the size of a class. */
 static void retire_slab(cti_pool *pool, cti_slab *slab) {
     enum { CHUNK = 8 * CTI_ALIGN };
     size_t rest = (size_t)(slab->end - slab->next);
@@ -201,7 +201,7 @@ static void retire_slab(cti_pool *pool, cti_slab *slab) {
         return;
     }
     while (rest > 0) {
-        const size_t bytes = rest < CHUNK ? rest : CHUNK; /* a multiple of CTI_ALIGN, as rest is */
+        const size_t bytes = rest < CHUNK ? rest : CHUNK; /* a multiple of CTI_ALIGN, like rest */
         size_t same;
         push_free(pool, slab->next, bytes, class_of(bytes, &same));
         slab->next += bytes;
@@ -209,9 +209,9 @@ static void retire_slab(cti_pool *pool, cti_slab *slab) {
     }
 }
 
-/* Cuts a block and its guard bytes from the slab, or, if they do not fit, from a new slab of
- * `slab_size` bytes. If there is no memory for that one, a medium block gets a slab of exactly its
- * size, and small blocks get a slab of 4 KiB. */
+/* Cuts a block and its guard bytes from the slab or, if they do not fit, from a new slab of
+ * `slab_size` bytes. If there is no memory for the new slab, a medium block gets a slab of exactly
+ * its size, and small blocks get a slab of 4 KiB. */
 static void *cut_from_slab(cti_pool *pool, cti_slab *slab, size_t bytes, size_t guard,
                            size_t slab_size) {
     bytes += guard;
@@ -239,10 +239,11 @@ static void *cut_from_slab(cti_pool *pool, cti_slab *slab, size_t bytes, size_t 
     return data;
 }
 
-/* A new slab has 64 KiB to 16 MiB, more in a pool that holds more: so a large pool has few slabs,
- * and a small pool little unused memory. A slab for small blocks has an eighth of what the pool
- * holds. A slab for medium blocks has as much as the pool holds, as pages that are never written
- * take no memory; with its header it is a multiple of 64 KiB, or of a huge page. */
+/* Takes a block that no free list has. A new slab has 64 KiB to 16 MiB, and its size grows with the
+ * pool, so a large pool has few slabs and a small pool has little unused memory. A slab for small
+ * blocks has an eighth of the pool's size. A slab for medium blocks has the pool's size, because
+ * pages that are never written take no memory; with its header it is a multiple of 64 KiB, or of a
+ * huge page. */
 static void *take_new(cti_pool *pool, size_t bytes) {
     enum { SLAB_MIN = 64 << 10, SLAB_MAX = 16 << 20 };
     if (bytes <= SMALL_MAX) {
@@ -259,9 +260,9 @@ static void *take_new(cti_pool *pool, size_t bytes) {
     return block ? data_of_block(block) : NULL;
 }
 
-/* Best fit for large blocks: the class itself, or the next class that has a free block, up to 4
- * classes (1.5 times the size). So gradients reuse the memory of activations of other shapes. Not
- * under a limit, which counts the whole block. */
+/* The best fit for a large block: the class itself, or the next class that has a free block, up to
+ * 4 classes above (1.5 times the size). So gradients reuse the memory of activations of other
+ * shapes. Under a limit the class itself is used, because the limit counts the whole block. */
 static int best_fit_class(const cti_pool *pool, int class) {
     if (pool->limit) return class;
     const int last = (int)cti_min(class + 4, CTI_SIZE_CLASSES - 1);
@@ -282,7 +283,7 @@ void *cti_take_any(ct_context *context, size_t size) {
         pool->free[class] = pool->free[class]->next;
     } else {
         block = take_new(pool, bytes);
-        if (!block) { /* free blocks of other classes may have the memory */
+        if (!block) { /* free blocks of other classes may hold enough memory */
             ct_memory_trim(context);
             block = take_new(pool, bytes);
         }
@@ -295,7 +296,7 @@ void *cti_take_any(ct_context *context, size_t size) {
             return ct_fail(context, CT_ERR_MEMORY, "%s: out of memory: no %zu bytes (%lld in use)",
                            op, bytes, (long long)pool->live);
     }
-    /* live counts the class of what was asked for, even if best fit found a larger block */
+    /* `live` counts the class of the requested size, even if the best fit is a larger block. */
     pool->live += (int64_t)bytes;
     if (pool->live > pool->peak) pool->peak = pool->live;
     if (bytes > MEDIUM_MAX) bytes = capacity(block_of(block));
@@ -351,7 +352,7 @@ void ct_memory_reset_peak(ct_context *context) {
 
 /* ---- trim ---- */
 
-/* Ends the list after its first ascending run of addresses; returns the rest. */
+/* Ends the list after its first ascending run of addresses, and returns the rest. */
 static cti_free_block *split_run(cti_free_block *list) {
     while (list->next && (uintptr_t)list < (uintptr_t)list->next) list = list->next;
     cti_free_block *rest = list->next;
@@ -359,7 +360,7 @@ static cti_free_block *split_run(cti_free_block *list) {
     return rest;
 }
 
-/* Appends the merge of two sorted lists, of which b may be empty, at *end; returns the new end. */
+/* Merges two sorted lists, of which b may be empty, and appends them at *end. Returns the end. */
 static cti_free_block **merge_blocks(cti_free_block **end, cti_free_block *a, cti_free_block *b) {
     while (a && b) {
         cti_free_block **lower = (uintptr_t)a < (uintptr_t)b ? &a : &b;
@@ -372,7 +373,7 @@ static cti_free_block **merge_blocks(cti_free_block **end, cti_free_block *a, ct
     return end;
 }
 
-/* Natural merge sort: a list that is sorted already takes one pass. */
+/* Sorts a list by natural merge sort. A list that is sorted already takes one pass. */
 static cti_free_block *sort_by_address(cti_free_block *list) {
     bool sorted = !list;
     while (!sorted) {
@@ -388,8 +389,8 @@ static cti_free_block *sort_by_address(cti_free_block *list) {
     return list;
 }
 
-/* The slab that holds the free block, searched for from `slab` on, upwards in address. Both lists
- * are sorted, so all free blocks of a list together take one pass over the slabs. */
+/* The slab that holds the free block. The search begins at `slab` and goes to higher addresses.
+ * Both lists are sorted, so all free blocks of a list together take one pass over the slabs. */
 static cti_block *slab_holding(cti_block *slab, const cti_free_block *free) {
     while ((const char *)free >= (const char *)slab->raw + slab->total) slab = next_of(slab);
     return slab;
@@ -436,7 +437,7 @@ static void count_free_bytes(cti_pool *pool) {
     }
 }
 
-/* Removes blocks that lie in free slabs from the free lists, which are sorted. */
+/* Removes the blocks in free slabs from the free lists, which are sorted. */
 static void unlink_free_slabs(cti_pool *pool) {
     for (int c = 0, end = first_large_class(pool); c < end; c++) {
         cti_block *slab = pool->blocks;
@@ -449,8 +450,8 @@ static void unlink_free_slabs(cti_pool *pool) {
     }
 }
 
-/* Frees large blocks on free lists, and slabs that hold only free blocks. In n log n for n free
- * blocks, as every allocation that fails calls it. */
+/* Frees the large blocks on free lists, and the slabs that hold only free blocks. It takes n log n
+ * time for n free blocks, because every allocation that fails calls it. */
 void ct_memory_trim(ct_context *context) {
     if (!context) return;
     cti_pool *pool = &context->pool;

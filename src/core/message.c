@@ -1,5 +1,5 @@
-/* printf whose long texts are shortened. It has to parse the format itself, as the texts to shorten
- * are found by their %s. */
+/* A printf that shortens long texts. It parses the format itself, because the %s in the format are
+ * the places of the texts. */
 #include "message.h"
 
 #include <limits.h>
@@ -11,9 +11,10 @@
 #include <wchar.h>
 
 static const char ellipsis[] = "...";
-enum { ELLIPSIS = sizeof ellipsis - 1, SHORTEST = 8 }; /* bytes of a shortened text, at least */
+/* SHORTEST is the least length in bytes to which a text is shortened. */
+enum { ELLIPSIS = sizeof ellipsis - 1, SHORTEST = 8 };
 
-/* a continuation byte of UTF-8 */
+/* Whether c is a continuation byte of UTF-8. */
 static bool continues(char c) { return ((unsigned char)c & 0xC0) == 0x80; }
 
 size_t cti_shorten(char *out, size_t most, const char *text, size_t length) {
@@ -36,10 +37,10 @@ size_t cti_shorten(char *out, size_t most, const char *text, size_t length) {
 /* ---- one directive of a format ---- */
 
 typedef struct {
-    char text[64]; /* the whole directive, with the argument's number for each * */
+    char text[64]; /* the whole directive, in which arguments replace each * */
     size_t size;
-    int precision;  /* negative: none */
-    char length[3]; /* length modifier: "", "h", "hh", "l", "ll", "j", "z", "t", "L" */
+    int precision;  /* the precision, or a negative number if there is none */
+    char length[3]; /* the length modifier: "", "h", "hh", "l", "ll", "j", "z", "t", "L" */
     char conversion;
 } directive;
 
@@ -51,14 +52,14 @@ static bool put_bytes(directive *d, const char *text, size_t size) {
     return true;
 }
 
-/* va_list may be an array type, of which a parameter is a pointer; a struct is passed by address
- * alike everywhere. */
+/* va_list may be an array type, and a parameter of such a type is a pointer. A struct around it is
+ * passed by its address in the same way on every system. */
 typedef struct {
     va_list list;
 } arguments;
 
-/* A width, or a precision with its point: digits, or * for an argument. A negative precision counts
- * as none. */
+/* Reads a width, or a precision with its point: digits, or * for an argument. A negative precision
+ * counts as none. */
 static const char *read_number(directive *d, const char *at, arguments *args, int *value) {
     const bool precision = *at == '.';
     char digits[16];
@@ -76,8 +77,8 @@ static const char *read_number(directive *d, const char *at, arguments *args, in
     return put_bytes(d, digits, strlen(digits)) ? at : NULL;
 }
 
-/* Reads a directive from behind its %; returns where the format goes on. NULL: a directive that
- * this file does not know. */
+/* Reads the directive that begins behind a %. Returns the rest of the format behind the directive,
+ * or NULL if this file does not implement the directive. */
 static const char *read_directive(directive *d, const char *at, arguments *args) {
     *d = (directive){.text = "%", .size = 1, .precision = -1};
     const size_t flags = strspn(at, "-+ #0'");
@@ -130,7 +131,7 @@ static int print_text(char *out, size_t size, size_t most, const directive *d, a
     return (int)cti_shorten(out, most, text, length);
 }
 
-/* Returns as snprintf: the full length, or a negative number for an unknown directive. */
+/* Returns the full length as snprintf does, or a negative number for an unknown directive. */
 static int print_directive(char *out, size_t size, size_t most, const directive *d,
                            arguments *args) {
     switch (d->conversion) {
@@ -191,8 +192,8 @@ void cti_message(char *out, size_t size, const char *format, va_list list) {
     va_end(whole);
     if (length >= 0 && (size_t)length < size) return;
 
-    /* Bisect for the largest length of texts with which the message fits. If it does not fit with
-     * the shortest texts, it is cut off at its end. */
+    /* A bisection finds the largest length of texts with which the message fits. If the message
+     * does not fit with the shortest texts, it is cut off at its end. */
     size_t low = SHORTEST, high = size;
     if (!print(out, size, low, format, list)) {
         va_copy(whole, list);

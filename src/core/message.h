@@ -5,13 +5,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-/* vsnprintf into a buffer of `size` bytes. If the message is longer, its longest texts (%s) are
- * shortened, each to its beginning, "..." and its end, so that a long path does not cut off the
- * rest of the message. */
+/* Does the work of vsnprintf with a buffer of `size` bytes. If the message is longer than that, its
+ * longest texts (%s) are shortened. Each is replaced by its beginning, "..." and its end, so that a
+ * long path does not cut off the rest of the message. */
 void cti_message(char *out, size_t size, const char *format, va_list list);
 
-/* Copies a text, shortened in the same way to at most `most` >= 5 bytes, and a NUL; returns its
- * length. UTF-8 sequences stay whole. */
+/* Copies a text and a NUL. A text of more than `most` >= 5 bytes is shortened in the same way to at
+ * most this length. Returns the length of the copy. UTF-8 sequences stay whole. */
 size_t cti_shorten(char *out, size_t most, const char *text, size_t length);
 
 #endif

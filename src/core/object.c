@@ -1,11 +1,11 @@
-/* Modules, optimisers and caches as objects that may be used after they were freed. */
+/* Objects, and the errors of objects that are used after their end. */
 #include "object.h"
 
 #include "context.h"
 
 #include <string.h>
 
-enum { OBJECT_QUEUE_MIN = 4096 }; /* in the queue before the oldest is used again */
+enum { OBJECT_QUEUE_MIN = 4096 }; /* the oldest object is reused if the queue is longer than this */
 _Static_assert(sizeof(cti_object) + CTI_OBJECT_NAME <= CTI_OBJECT_BYTES, "a name fits");
 
 static char *name_of(const cti_object *ended) { return (char *)(ended + 1); }
@@ -44,7 +44,8 @@ void cti_object_end(cti_object *object, const char *name) {
     context->pool.live -= CTI_OBJECT_BYTES;
 }
 
-/* Records that an object has ended, or is of another context, in its own and in `beside`. */
+/* Records that an object has ended or belongs to another context. The error is recorded in the
+ * object's context and in `beside`. */
 static void refuse_object(const cti_object *object, ct_context *beside, const char *function) {
     ct_context *context = object->context;
     if (object->self == object)

@@ -1,10 +1,10 @@
-/* A thread pool with work stealing. A job is divided into chunks of equal size. Each thread owns
- * consecutive chunks, so that from job to job it works on the same rows, which its cache still
- * holds; when these are done it steals chunks of the other threads. The caller works as thread 0.
- * At the end it waits only for threads that have joined the job.
+/* A thread pool with work stealing, whose invariants are in parallel.h. Each thread owns
+ * consecutive chunks of a job. So from job to job it works on the same rows, which its cache still
+ * holds. When these chunks are done it steals chunks of the other threads. The caller works as
+ * thread 0, and at the end it waits only for workers that have joined the job.
  *
- * Workers spin for a while before they sleep, so that the hundreds of jobs of a training step do
- * not each pay for a wake-up. */
+ * Workers spin for a while before they sleep, because a training step has hundreds of jobs and each
+ * wake-up takes time. */
 #include "parallel.h"
 #include "context.h"
 #include "float_mode.h"
@@ -20,32 +20,33 @@ typedef struct {
     cti_workers *pool;
     cti_thread thread;
     int index;
-    atomic_int_least64_t next; /* the first of its chunks that is not taken; may pass end */
-    int64_t end;               /* one past its last chunk */
-    char padding[LINE];        /* against false sharing of `next` */
+    atomic_int_least64_t
+        next;           /* the first of the thread's chunks that is not taken; may pass end */
+    int64_t end;        /* one past the thread's last chunk */
+    char padding[LINE]; /* against false sharing of `next` */
 } worker;
 
-/* A child of fork has a copy of the pool but not its threads, and a lock in it may be held for
- * ever. So each fork is counted in the child, and a pool with another count is not used: it is
- * freed and made again. */
+/* A child of a fork has a copy of the pool but not its threads, and a lock in the copy may be held
+ * for ever. So the child counts each fork, and a pool that was made at another count is not used:
+ * its memory is freed and a new pool is made. */
 struct cti_workers {
     cti_mutex lock;
-    cti_cond wake, idle;
-    atomic_uint job;   /* number of the job */
-    atomic_int inside; /* workers that have joined the job and not left it */
-    bool open, stop;   /* guarded by lock: workers may join the job; workers must end */
+    cti_cond wake, idle; /* signals of a new job, and of the last worker that leaves a job */
+    atomic_uint job;     /* the number of the job; it grows with each job */
+    atomic_int inside;   /* the number of workers that have joined the job and not left it */
+    bool open, stop;     /* under the lock: workers may join the job; workers must end */
     cti_task *task;
     void *arg;
     int64_t n, grain;
     cti_float_mode mode; /* the mode of the job's caller */
-    int count;           /* of workers besides the caller */
-    size_t bytes;        /* of this block */
-    unsigned forks;      /* the global count, when the pool was made */
-    worker worker[];     /* [count + 1]; the caller is worker 0 */
+    int count;           /* the number of workers besides the caller */
+    size_t bytes;        /* the size of this block */
+    unsigned forks;      /* cti_os_forks when the pool was made */
+    worker worker[];     /* [count + 1] the threads; the caller is number 0 */
 };
 
-/* Iterations of the spin loop: 50 us to 1 ms, depending on the machine's pause instruction; longer
- * than the serial parts of a training step. */
+/* The iterations of the spin loop. They take 50 us to 1 ms, depending on the machine's pause
+ * instruction, and so longer than the serial parts of a training step. */
 enum { SPINS = 20000 };
 
 static void pause_core(void) {
@@ -60,7 +61,7 @@ static int64_t take_chunk(worker *owner) {
     return atomic_fetch_add_explicit(&owner->next, 1, memory_order_relaxed);
 }
 
-/* Works on the thread's own chunks, then on those of the other threads. */
+/* Works on the thread's own chunks, then on the chunks of the other threads. */
 static void run_chunks(cti_workers *pool, int index) {
     for (int i = 0; i <= pool->count; i++) {
         worker *owner = &pool->worker[(index + i) % (pool->count + 1)];
@@ -73,7 +74,7 @@ static void run_chunks(cti_workers *pool, int index) {
 
 static void divide_range(cti_workers *pool) {
     const int64_t chunks = cti_ceil_div(pool->n, pool->grain), threads = pool->count + 1;
-    /* the first `longer` threads own one chunk more */
+    /* the first `longer` threads own one more chunk than the others */
     const int64_t least = chunks / threads, longer = chunks % threads;
     int64_t chunk = 0;
     for (int64_t i = 0; i < threads; i++) {
@@ -108,12 +109,13 @@ static void worker_loop(void *arg) {
     }
 }
 
-/* If the system refuses threads there are fewer workers, which changes no result. */
+/* Makes the pool. If the system refuses to start threads the pool has fewer workers. Returns NULL
+ * if memory is short or the system does not count forks. */
 static cti_workers *start(ct_context *context) {
     const int most = context->threads - 1;
     if (!cti_os_count_forks()) return NULL;
     size_t bytes = sizeof(cti_workers) + ((size_t)most + 1) * sizeof(worker);
-    /* not from cti_take: the pool is no memory that ct_memory should count as live */
+    /* not from cti_take, because ct_memory should not count this block as in use */
     ct_allocator allocator = context->pool.allocator;
     cti_workers *pool = allocator.alloc(allocator.data, bytes);
     if (!pool) return NULL;
@@ -167,7 +169,7 @@ void cti_parallel(ct_context *context, int64_t n, int64_t grain, cti_task *task,
     bool alone = n <= grain || context->threads == 1;
     if (!alone && context->workers && context->workers->forks != cti_os_forks())
         cti_workers_free(context);
-    /* without workers (NULL) the caller does all the work */
+    /* if no pool can be made (NULL) the caller does all the work */
     if (!alone && !context->workers) context->workers = start(context);
     cti_workers *pool = context->workers;
     if (alone || !pool || !pool->count) {

@@ -1,5 +1,5 @@
-/* ct_print, in torch's layout: all numbers have one width, and a long tensor shows the first and
- * last three of each dim. */
+/* ct_print, which prints as torch does: all numbers have the same width, and of a large tensor it
+ * shows the first three and the last three indices of each dim. */
 #include "context.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ enum { EDGE = 3, SHOWN_WHOLE = 1000 }; /* tensors up to SHOWN_WHOLE elements are
 typedef struct {
     const ct_tensor *tensor;
     FILE *file;
-    int width, digits; /* of a number: characters; decimals */
+    int width, digits; /* the characters and the decimals of a number */
     bool scientific, brief;
 } printer;
 
@@ -36,7 +36,7 @@ static int text_of(const printer *p, double value, int64_t offset, char *text, s
     return 0;
 }
 
-/* How many of a dim's n indices are shown, and the k-th of them. */
+/* The number of indices that are shown of a dim of size n, and the k-th of these indices. */
 static int64_t shown_count(const printer *p, int64_t n) {
     return p->brief && n > 2 * EDGE ? 2 * EDGE : n;
 }
@@ -44,7 +44,7 @@ static int64_t shown_index(int64_t n, int64_t shown, int64_t k) {
     return k < EDGE ? k : n - shown + k;
 }
 
-/* Calls `each` for the elements that are shown. */
+/* Calls `each` for every element that is shown. */
 static void visit(printer *p, int d, int64_t offset, void (*each)(printer *, int64_t offset)) {
     const ct_tensor *t = p->tensor;
     if (d == t->shape.ndim) {
@@ -73,7 +73,7 @@ static void print_tensor_element(printer *p, int64_t offset) {
     fprintf(p->file, "%*s", p->width, text);
 }
 
-/* Between two items of dim d. indent: the column of the outermost bracket. */
+/* Prints the separator of two items of dim d. `indent` is the column of the outermost bracket. */
 static void print_separator(const printer *p, int d, int indent) {
     if (d == p->tensor->shape.ndim - 1) fputs(", ", p->file);
     else fprintf(p->file, ",\n%*s", indent + d + 1, "");

@@ -1,4 +1,4 @@
-/* Records a profile: spans, the rows that they add to, and the trace's events. */
+/* Records a profile: its spans, the rows to which they add, and the events of the trace. */
 #include "profile.h"
 #include "../os/os.h"
 
@@ -20,7 +20,8 @@ static void table_clear(cti_profile_table *table, cti_profile_row *row, uint16_t
     row[CTI_PROFILE_OTHERS] = (cti_profile_row){.name = "others"};
 }
 
-/* The row of that name and parent, made if there is none; "others" if there is no room for it. */
+/* The row of this name and parent. A new row is made if there is none; if the table is full, the
+ * result is the row "others". */
 static int table_find(cti_profile_table *table, const char *name, int parent) {
     const uint32_t slots = 2 * (uint32_t)(table->most - CTI_PROFILE_FIRST);
     uint32_t hash = 2166136261u ^ (uint32_t)parent; /* FNV-1a */
@@ -73,8 +74,8 @@ void cti_span_begin_backward(ct_context *context, cti_span *span, const char *na
     span->module = mark >> 16 == p->session ? (int)(mark & 0xFFFF) : CTI_PROFILE_NONE;
 }
 
-/* The forward of a module may enter the module again, as ct_forward calls ct_mha_forward: that is
- * one span. */
+/* The forward of a module may enter the same module again, as ct_forward calls ct_mha_forward. Both
+ * calls are one span. */
 void cti_span_begin_module(ct_context *context, cti_span *span, const cti_namer *namer,
                            const char *name) {
     cti_profile *p = context->profile;
@@ -158,7 +159,7 @@ void cti_span_shapes(ct_context *context, cti_span *span, ct_tensor *const *in, 
 
 /* ---- start and stop ---- */
 
-/* Whether a forward or a backward is running: it may have begun without a span. */
+/* Whether a forward or a backward is running. It may have begun without a span. */
 static bool is_inside_region(const ct_context *context) {
     for (const cti_frame *frame = context->frame; frame != &context->root; frame = frame->outer)
         if (!frame->pooled) return true;

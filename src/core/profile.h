@@ -1,10 +1,23 @@
-/* What a profile records (cotangent/profile.h). A span is a call that is running: of an op's
- * forward or backward, of an update in place, of a module's forward. It lies on the C stack of what
- * it times and points to the span around it. When it ends, its time without the spans inside is
- * added to the row of its op and to that of its module, and it becomes an event of the trace.
+/* The records of a profile (cotangent/profile.h). A span is a call that is running: an op's forward
+ * or backward, an update in place, or a module's forward. It lies on the C stack of the call and
+ * points to the span around it. When it ends it becomes an event of the trace, and its time without
+ * the time of the spans inside is added to the row of its op and to the row of its module.
  *
- * All memory is one block, taken at the start. context->observed is true in debug mode and while a
- * profile runs; nothing here is called otherwise. */
+ *     no span --- cti_span_begin ---> open --- cti_span_end, or ct_profile_stop ---> event
+ *
+ * Invariants:
+ *
+ * 1. The open spans are a list from profile->open, the innermost, outward along `outer`.
+ * 2. Every time is added to exactly one row of the modules' table and, unless the span is a
+ *    module's, to exactly one row of the ops' table. So the times of all rows add up to the time of
+ *    the outermost spans.
+ * 3. cti_span_end ends only the innermost span. For any other span it does nothing, such as a span
+ *    that was not begun because no profile ran, or one that ct_profile_stop has ended.
+ * 4. All memory is one block, which ct_profile_start takes. If a table is full, its row "others" is
+ *    used; if the events are full, later ones are counted in `dropped`.
+ *
+ * context->observed is true in debug mode and while a profile runs. Otherwise no function of
+ * profile.c is called. */
 #ifndef CTI_CORE_PROFILE_H
 #define CTI_CORE_PROFILE_H
 
@@ -22,53 +35,57 @@ typedef enum {
 typedef struct cti_span cti_span;
 struct cti_span {
     cti_span *outer;
-    const cti_namer *namer; /* of a module: which; else NULL */
+    const cti_namer *namer; /* the module; NULL if the span is not a module's */
     cti_span_kind kind;
-    bool in_backward;      /* it is a backward, or runs inside one */
-    int op, module;        /* rows; op is not read of a module */
-    int64_t start, inside; /* nanoseconds: when it began; of the spans inside it */
+    bool in_backward;      /* whether the span is a backward or runs inside one */
+    int op, module;        /* the rows of its op and its module; a module's span has no op */
+    int64_t start, inside; /* its start, and the time of the spans inside it, in nanoseconds */
+    /* the bytes that were read and written, of new outputs, and kept for backward */
     int64_t bytes, made, kept;
     double flops;
-    uint32_t shapes, shapes_count; /* in cti_profile.shapes */
+    uint32_t shapes, shapes_count; /* the range of its shapes in cti_profile.shapes */
 };
 
-/* A row of a table. Of the two numbers the second is of what ran in backward. */
+/* A row of a table. calls[0] and time[0] are for forward and updates, calls[1] and time[1] for
+ * backward. */
 typedef struct {
-    char name[CTI_NAME_SIZE]; /* its first bytes, if it is longer */
-    int parent;               /* of a module: the row of the one that called it */
+    char name[CTI_NAME_SIZE]; /* the name, or the beginning of a longer name */
+    int parent;               /* the row of the module that called this module */
     int64_t calls[2], time[2];
     int64_t bytes, made, kept;
     double flops;
 } cti_profile_row;
 
-enum { CTI_PROFILE_NONE, CTI_PROFILE_OTHERS, CTI_PROFILE_FIRST }; /* rows: "-", "others" */
+/* The first rows of a table: row "-" without a name, row "others", and the first named row. */
+enum { CTI_PROFILE_NONE, CTI_PROFILE_OTHERS, CTI_PROFILE_FIRST };
 
-/* Rows by name and parent: a hash table with open addressing, at most half full. */
+/* A table of rows. Its index is a hash table of name and parent with open addressing, which is at
+ * most half full. */
 typedef struct {
     cti_profile_row *row;
-    uint16_t *slot; /* [2 most]: a row, or 0 */
+    uint16_t *slot; /* [2 most] the hash table: the number of a row, or 0 */
     int count, most;
 } cti_profile_table;
 
 typedef struct {
-    int64_t start, duration; /* nanoseconds; start since the profile's */
-    int64_t live;            /* bytes in use at its end, without the profile's */
+    int64_t start, duration; /* nanoseconds; start is counted from the start of the profile */
+    int64_t live;            /* the bytes in use at its end, without the profile's block */
     uint32_t shapes;
     uint16_t shapes_count, op, module;
     uint8_t kind;
     bool in_backward;
 } cti_profile_event;
 
-/* Shapes in cti_profile.shapes: for each tensor its number of dims and its dims, or CTI_SHAPE_NULL;
+/* cti_profile.shapes has for each tensor its number of dims and its dims, or CTI_SHAPE_NULL, and
  * CTI_SHAPE_ARROW between inputs and outputs. */
 enum { CTI_SHAPE_NULL = -1, CTI_SHAPE_ARROW = -2 };
 enum { CTI_PROFILE_SHAPES = 8 * CT_PROFILE_EVENTS, CTI_PROFILE_MOST_SHAPES = 128 };
 
 struct cti_profile {
     bool running;
-    uint16_t session; /* how often it was started: rows in nodes of another one mean nothing */
+    uint16_t session; /* the number of starts; a mark of another session is ignored */
     int64_t start, stop;
-    cti_span *open; /* the innermost */
+    cti_span *open; /* the innermost open span */
     cti_profile_table ops, modules;
     int64_t events_count, dropped, shapes_count;
     cti_profile_row op_row[CT_PROFILE_OPS + CTI_PROFILE_FIRST];
@@ -81,27 +98,29 @@ struct cti_profile {
 static inline bool cti_profile_is_running(const ct_context *context) {
     return context->profile && context->profile->running;
 }
-/* Nanoseconds from start to stop, or until now. */
+/* The nanoseconds from the start of the profile to its stop or, while it runs, until now. */
 int64_t cti_profile_wall(const cti_profile *profile);
 
-/* Begin a span; without a running profile they do nothing, and cti_span_end neither. cti_span_end
- * is harmless for a span that was not begun, or that ct_profile_stop has ended. */
+/* Begin and end a span. cti_span_begin and cti_span_begin_backward do nothing if no profile runs;
+ * cti_span_begin_module is called only while one runs. */
 void cti_span_begin(ct_context *context, cti_span *span, cti_span_kind kind, const char *name);
-/* Of a node: `mark` is cti_profile_mark of when it was recorded. */
+/* Begins the span of a node's backward. `mark` is the result of cti_profile_mark when the node was
+ * recorded. */
 void cti_span_begin_backward(ct_context *context, cti_span *span, const char *name, uint32_t mark);
 void cti_span_begin_module(ct_context *context, cti_span *span, const cti_namer *namer,
                            const char *name);
 void cti_span_end(ct_context *context, cti_span *span);
 
-/* The innermost open span; NULL: none, or no profile runs. */
+/* The innermost open span; NULL if there is none or no profile runs. */
 static inline cti_span *cti_span_open(const ct_context *context) {
     return cti_profile_is_running(context) ? context->profile->open : NULL;
 }
 
-/* The module of the innermost span, and the session: never 0 while a profile runs. */
+/* A number made of the session and the module of the innermost span; 0 only if none is open. */
 uint32_t cti_profile_mark(const ct_context *context);
 
-/* Keeps shapes for the trace. NULLs are inputs that are not given. */
+/* Keeps the shapes of a span's inputs and outputs for the trace. NULL is an input that is not
+ * given. */
 void cti_span_shapes(ct_context *context, cti_span *span, ct_tensor *const *in, int n,
                      ct_tensor *const *out, int n_out);
 
@@ -109,10 +128,10 @@ static inline int64_t cti_profile_bytes(const ct_tensor *t) {
     return t->numel * (int64_t)cti_dtype_size(t->dtype);
 }
 
-/* Counts multiplications and additions of products in the innermost span. */
+/* Adds the number of multiplications and additions of a product to the innermost span. */
 void cti_profile_add_flops(ct_context *context, double flops);
 
-/* Around an update in place, which reads and writes so many bytes. */
+/* These run around an update in place, which reads and writes `bytes` bytes. */
 void cti_update_ended(ct_context *context, cti_span *span, int64_t bytes);
 static inline void cti_update_begin(ct_context *context, cti_span *span, const char *name) {
     if (context->observed) cti_span_begin(context, span, CTI_SPAN_UPDATE, name);

@@ -1,5 +1,5 @@
-/* The generator's state: a seed and the number of the next stream. The kernels compute the streams'
- * numbers, by Philox 4x32-10. */
+/* The generator's state: a seed and the number of the next stream. The kernels compute the numbers
+ * of a stream by Philox 4x32-10. */
 #include "context.h"
 
 void ct_seed(ct_context *context, uint64_t seed) {
@@ -18,8 +18,8 @@ ct_rng cti_rng_next(ct_context *context) {
     return rng;
 }
 
-/* Rejection sampling, as scaling is biased: random bits are masked to the next power of two and
- * drawn again while >= n. Under two draws on average. */
+/* Rejection sampling, because scaling would be biased: random bits are masked to the next power of
+ * two, and drawn again while the result is n or more. The average is less than two draws. */
 int64_t ct_random_below(ct_context *context, int64_t n) {
     if (!cti_ready(context)) return -1;
     if (n < 1) {
@@ -29,7 +29,7 @@ int64_t ct_random_below(ct_context *context, int64_t n) {
     ct_rng rng = cti_rng_next(context);
     uint64_t mask = n == 1 ? 0 : UINT64_MAX >> __builtin_clzll((uint64_t)n - 1);
     for (int64_t i = 0;; i += 2) {
-        double half[2]; /* multiples of 2^-53; 32 bits of each are used */
+        double half[2]; /* multiples of 2^-53, of which the upper 32 bits are used */
         context->isa->of[CT_F64]->uniform(2, i, (cti_random){rng.seed, rng.stream}, 0, 1, half);
         uint64_t bits = (uint64_t)(half[0] * 0x1p32) << 32 | (uint64_t)(half[1] * 0x1p32);
         if ((bits & mask) < (uint64_t)n) return (int64_t)(bits & mask);

@@ -1,4 +1,4 @@
-/* Scopes: a stack of frames, each with a list of the handles it owns. */
+/* Scopes: a stack of frames. Each frame has a list of the handles that it owns. */
 #include "context.h"
 
 /* Closes the innermost frame. */
@@ -9,7 +9,7 @@ static void pop(ct_context *context) {
     if (frame->pooled) cti_give(context, frame, sizeof *frame);
 }
 
-/* The open frame with this id, or NULL. */
+/* The open frame with this id, or NULL if there is none. */
 static cti_frame *find(const ct_context *context, uint64_t id) {
     cti_frame *frame = context->frame;
     while (frame && frame->id != id) frame = frame->outer;
@@ -39,7 +39,8 @@ static ct_scope open_scope(ct_context *context, bool no_grad) {
 ct_scope ct_scope_open(ct_context *context) { return open_scope(context, false); }
 ct_scope ct_scope_open_no_grad(ct_context *context) { return open_scope(context, true); }
 
-/* Id 0 is the root's and a failed ct_scope_open's. Neither can be closed. */
+/* The frame of a scope; NULL if it is not open. Id 0 is the id of the root and of a scope that
+ * could not be opened, and neither can be closed. */
 static cti_frame *frame_of(ct_scope scope) {
     return scope.context && scope.id ? find(scope.context, scope.id) : NULL;
 }
@@ -58,8 +59,8 @@ ct_tensor *ct_scope_return(ct_scope scope, ct_tensor *tensor) {
     return tensor;
 }
 
-/* Whether a frame of the library's is open inside this one: a forward or a backward that began
- * inside the scope is running, and may hold its tensors. */
+/* Whether a frame of the library is open inside this one. A forward or a backward that began inside
+ * the scope is then running, and may use the scope's tensors. */
 static bool is_in_use(const ct_context *context, const cti_frame *frame) {
     for (const cti_frame *open = context->frame; open != frame; open = open->outer)
         if (!open->pooled) return true;
@@ -83,7 +84,8 @@ ct_tensor *ct_keep(ct_tensor *tensor) {
     return tensor;
 }
 
-/* A tensor in no scope belongs to a module or the tape (a parameter, a gradient): it stays. */
+/* A tensor in no scope, such as a parameter or a gradient, belongs to a module or the tape and
+ * stays. */
 void ct_release(ct_tensor *tensor) {
     if (tensor) cti_check_callbacks(cti_handle_context(tensor));
     if (tensor && cti_tensor_is_open(tensor, "release") && tensor->frame) cti_tensor_end(tensor);

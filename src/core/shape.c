@@ -58,7 +58,7 @@ bool cti_dim_set(ct_context *context, const char *op, ct_shape dims, int ndim, u
     }
     for (int i = 0; i < dims.ndim; i++) {
         int64_t dim = dims.dim[i];
-        /* torch lets a scalar be reduced along dim 0 */
+        /* as in torch, a scalar can be reduced along dim 0 */
         if (ndim == 0 && (dim == 0 || dim == -1)) continue;
         int d = cti_dim_index(context, op, dim, ndim);
         if (d < 0) return false;

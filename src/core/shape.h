@@ -1,4 +1,4 @@
-/* Shapes. The functions that can fail record the error under the op's name. */
+/* Shapes. A function that fails records the error under the name `op`. */
 #ifndef CTI_CORE_SHAPE_H
 #define CTI_CORE_SHAPE_H
 
@@ -14,21 +14,21 @@ const char *cti_shape_text(ct_shape shape, char text[CTI_SHAPE_TEXT]);
 #define SHAPE(shape) cti_shape_text((shape), (char[CTI_SHAPE_TEXT]){0})
 
 bool cti_shape_equal(ct_shape a, ct_shape b);
-int64_t cti_shape_numel(ct_shape shape); /* of a shape that passed cti_shape_check */
+int64_t cti_shape_numel(ct_shape shape); /* the shape has passed cti_shape_check */
 
-/* The same on the path of every op. By pointer: a copy of a shape whose numbers have just been
- * written is a store-forwarding stall (docs/design.md). */
+/* cti_shape_equal for the path of every op. It takes pointers, because a copy of a shape whose
+ * numbers have just been written would be a store-forwarding stall (docs/design.md). */
 static inline bool cti_shape_same(const ct_shape *a, const ct_shape *b) {
     bool same = a->ndim == b->ndim;
     for (int d = 0; same && d < a->ndim; d++) same = a->dim[d] == b->dim[d];
     return same;
 }
 
-/* Records what is wrong with a shape; false. op NULL: "tensor". */
+/* Records the fault of a shape and returns false. If `op` is NULL it is "tensor". */
 bool cti_shape_refuse(ct_context *context, const char *op, const ct_shape *shape);
-/* Whether a shape has 0 to 8 dims, no negative size and at most `most` bytes; sets *numel. Sizes of
- * 0 count as 1 here, as the product of the other sizes becomes a stride and must not overflow
- * either. As unsigned numbers, negative sizes are too large. */
+/* Whether a shape has 0 to 8 dims, no negative size and at most `most` bytes. Sets *numel. A size
+ * of 0 counts as 1 in the bytes, because the product of the other sizes becomes a stride and must
+ * not overflow either. A negative size, read as an unsigned number, is too large. */
 static inline bool cti_shape_fits_in(uint64_t most, ct_context *context, const char *op,
                                      const ct_shape *shape, size_t element_size, int64_t *numel) {
     uint64_t bytes = element_size, count = 1;
@@ -47,29 +47,29 @@ static inline bool cti_shape_fits(ct_context *context, const char *op, const ct_
 }
 bool cti_shape_check(ct_context *context, const char *op, ct_shape shape, size_t element_size);
 
-/* dim as 0 ... ndim - 1; a negative one counts from the end. -1, with an error recorded: there is
- * no such dim. */
+/* The index of a dim, from 0 to ndim - 1; a negative `dim` counts from the end. Returns -1 with an
+ * error if the dim does not exist. */
 int cti_dim_index(ct_context *context, const char *op, int64_t dim, int ndim);
 
-/* A list of dims as a bit mask, bit d for dim d; an empty list is all dims. False, with an error
- * recorded: a dim out of range, or named twice. */
+/* Sets *set to a bit mask of a list of dims, with bit d for dim d. An empty list means all dims.
+ * Returns false with an error if a dim does not exist or is named twice. */
 bool cti_dim_set(ct_context *context, const char *op, ct_shape dims, int ndim, unsigned *set);
 
-/* Whether there is such a dtype; else an error is recorded. */
+/* Whether the dtype exists. If not, an error is recorded. */
 bool cti_dtype_check(ct_context *context, const char *op, ct_dtype dtype);
 
-/* The shape without the dims of the set; keepdim: with size 1 in them. */
+/* The shape without the dims of the set or, if keepdim is set, with size 1 in these dims. */
 ct_shape cti_shape_reduced(ct_shape shape, unsigned set, bool keepdim);
 
-/* The shape that a and b broadcast to, by torch's rules. False, with an error recorded: they do
- * not. */
+/* Sets *out to the shape to which a and b broadcast by torch's rules. Returns false with an error
+ * if they do not broadcast. */
 bool cti_shape_broadcast(ct_context *context, const char *op, ct_shape a, ct_shape b,
                          ct_shape *out);
 
 /* Whether `from` broadcasts to exactly `to`. */
 bool cti_shape_broadcasts_to(ct_shape from, ct_shape to);
 
-/* Row-major strides, in elements. */
+/* Sets the row-major strides, in elements. */
 void cti_shape_strides(ct_shape shape, int64_t stride[CT_MAX_DIMS]);
 
 #endif

@@ -4,7 +4,7 @@ void cti_strided_loop_over(cti_strided_loop *loop, ct_shape shape, int count,
                            const ct_tensor *const *tensor) {
     loop->count = count;
     const int64_t numel = cti_shape_numel(shape);
-    bool single_row = true; /* all row-major, none broadcast */
+    bool single_row = true; /* every tensor is row-major and none is broadcast */
     for (int i = 0; i < count; i++)
         single_row = single_row && tensor[i]->contiguous && tensor[i]->numel == numel;
     if (single_row) {

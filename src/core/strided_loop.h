@@ -1,6 +1,7 @@
-/* A loop over up to three tensors at once, in the row-major order of a shape that each of them
- * broadcasts to. Neighbouring dims are merged where each tensor has one stride along both. The last
- * merged dim is the row: the loop's body does whole rows, the other dims number them. */
+/* A loop over up to three tensors at once, in the row-major order of a shape to which each of them
+ * broadcasts. Two neighbouring dims are merged if in each tensor they can be walked by a single
+ * stride. The last dim after merging is the row: the body of the loop does whole rows, and the
+ * other dims number the rows. */
 #ifndef CTI_CORE_STRIDED_LOOP_H
 #define CTI_CORE_STRIDED_LOOP_H
 
@@ -9,10 +10,11 @@
 enum { CTI_STRIDED_MOST = 3 };
 
 typedef struct {
-    int count; /* of tensors */
-    /* the row: elements, and each tensor's stride in elements, 0 where it is broadcast */
+    int count; /* the number of tensors */
+    /* The row: its number of elements, and the stride of each tensor in elements. A tensor that is
+     * broadcast along the row has stride 0. */
     int64_t n, step[CTI_STRIDED_MOST];
-    /* the other dims, after merging */
+    /* The other dims after merging: their sizes, and the strides of each tensor. */
     int ndim;
     int64_t dim[CT_MAX_DIMS], stride[CT_MAX_DIMS][CTI_STRIDED_MOST];
 } cti_strided_loop;
@@ -20,12 +22,12 @@ typedef struct {
 void cti_strided_loop_over(cti_strided_loop *loop, ct_shape shape, int count,
                            const ct_tensor *const *tensor);
 
-/* How many elements the row of element i has from i on. */
+/* The number of elements from element i to the end of its row. */
 static inline int64_t cti_strided_loop_left(const cti_strided_loop *loop, int64_t i) {
     return loop->n - (loop->ndim ? i % loop->n : i);
 }
 
-/* The offset in each tensor, in elements, of element i of the shape. */
+/* Sets the offset of element i of the shape in each tensor, in elements. */
 void cti_strided_loop_at(const cti_strided_loop *loop, int64_t i, int64_t offset[CTI_STRIDED_MOST]);
 
 #endif

@@ -1,5 +1,6 @@
-/* Values in a few numbers. Two passes: extremes and counts, then the sums, scaled by the extremes
- * so that squares of large or small values neither overflow nor vanish. */
+/* Summaries, computed in two passes. The first finds the extremes and the counts, the second the
+ * sums. These are scaled by the extremes, so that squares of large values do not overflow and
+ * squares of small values do not become 0. */
 #include "summary.h"
 
 #include <math.h>
@@ -7,9 +8,9 @@
 #include "context.h"
 #include "strided_loop.h"
 
-enum { SHOWN = 8 }; /* elements that are written one by one */
+enum { SHOWN = 8 }; /* a tensor of up to this many elements is written element by element */
 
-/* The element at an offset in elements. */
+/* The element at an offset, which is in elements. */
 static double summary_value(const ct_tensor *t, int64_t offset) {
     double value;
     t->context->isa->of[t->dtype]->cast[CT_F64](
@@ -29,7 +30,7 @@ static void count_value(cti_summary *s, double value) {
     }
 }
 
-/* Adds to the sums of value / largest and of its square. */
+/* Adds a value to the sums of value / largest and of its square. */
 static void add_scaled(cti_summary *s, double value, double largest) {
     if (!isfinite(value)) return;
     const double scaled = value / largest;
@@ -76,11 +77,11 @@ static void print_summary_element(const ct_tensor *t, int64_t offset, FILE *file
     }
 }
 
-/* All elements, with a bracket for each dim. */
+/* Prints all elements, with a bracket for each dim. */
 static void print_all(const ct_tensor *t, FILE *file) {
     for (int64_t i = 0; i < t->numel; i++) {
         int64_t offset = 0, rest = i;
-        int begins = 0, ends = 0; /* dims that begin, or end, with this element */
+        int begins = 0, ends = 0; /* the numbers of dims that begin and end with this element */
         for (int d = t->shape.ndim - 1; d >= 0; d--) {
             const int64_t at = rest % t->shape.dim[d];
             const int inner = t->shape.ndim - 1 - d;

@@ -1,4 +1,4 @@
-/* A tensor's values in a few numbers, for what is looked at: the drawn graph. Takes no memory. */
+/* A summary of a tensor's values in a few numbers, for the drawn graph. It takes no memory. */
 #ifndef CTI_CORE_SUMMARY_H
 #define CTI_CORE_SUMMARY_H
 
@@ -6,18 +6,19 @@
 
 #include "tensor.h"
 
-/* Of the finite elements: min, max, mean (0 if there are none) and the square root of the sum of
- * squares, which does not overflow on its way. */
+/* min, max, mean and norm are computed from the finite elements, and are 0 if there are none. The
+ * norm is the square root of the sum of squares, which is computed without overflow. */
 typedef struct {
-    int64_t finite, nans, infinities; /* counts */
+    int64_t finite, nans, infinities; /* the numbers of elements of each kind */
     double min, max, mean, norm;
 } cti_summary;
 
-/* Of a tensor with values, of any dtype and strides. */
+/* The summary of a tensor that has values, of any dtype and strides. */
 cti_summary cti_summarize(const ct_tensor *tensor);
 
-/* Writes up to 8 elements as they are, "[[1, 2.5], [3, nan]]"; of more "min -1, mean 0.2, max 3",
- * behind "2 nan, 1 inf, " if some are not finite. */
+/* Writes a tensor of up to 8 elements as it is: "[[1, 2.5], [3, nan]]". For a larger tensor it
+ * writes "min -1, mean 0.2, max 3", and before this "2 nan, 1 inf, " if some elements are not
+ * finite. */
 void cti_summary_print(const ct_tensor *tensor, const cti_summary *summary, FILE *file);
 
 #endif

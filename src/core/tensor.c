@@ -1,4 +1,4 @@
-/* Handles and storages; copying between any two layouts; reading values. */
+/* Handles and storages, copies between any two layouts, and reading values. */
 #include "callback.h"
 #include "int_math.h"
 #include "message.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A storage and its data are one block: the struct, then from byte STORAGE_HEADER on the data. */
+/* A storage and its data are one block. The data begin at byte STORAGE_HEADER. */
 enum { STORAGE_HEADER = CTI_ALIGN };
 _Static_assert(sizeof(cti_storage) <= STORAGE_HEADER, "the data begins behind the struct");
 
@@ -31,8 +31,8 @@ static inline cti_storage *storage_new(ct_context *context, size_t data_bytes) {
     return storage;
 }
 
-/* A handle of numel elements on a storage; takes over a reference to it. Sizes are copied one by
- * one: see cti_shape_same. */
+/* Makes a handle of numel elements, which takes over the caller's reference to the storage. Sizes
+ * are copied one by one: see cti_shape_same. */
 static inline ct_tensor *handle(ct_context *context, cti_storage *storage, char *data,
                                 ct_dtype dtype, const ct_shape *shape, int64_t numel,
                                 const int64_t *stride) {
@@ -100,9 +100,9 @@ ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const in
         return ct_fail(context, CT_ERR_ARGUMENT, "wrap: data is not aligned for %s",
                        cti_dtype_name(dtype));
     int64_t step[CT_MAX_DIMS];
-    uint64_t reach = 1, bytes; /* reach: size * |stride| of dim d + 1 */
+    uint64_t reach = 1, bytes; /* reach is size * |stride| of dim d + 1 */
     for (int d = shape.ndim - 1; strides && d >= 0; d--) {
-        /* the stride of a dim of size 1 means nothing, but could overflow where it is multiplied */
+        /* The stride of a dim of size 1 has no meaning, but a product with it could overflow. */
         step[d] = shape.dim[d] > 1 ? strides[d] : (int64_t)reach;
         const uint64_t stride = step[d] < 0 ? 0 - (uint64_t)step[d] : (uint64_t)step[d];
         if (__builtin_mul_overflow((uint64_t)shape.dim[d], stride, &reach) ||
@@ -125,7 +125,7 @@ void cti_tensor_free(ct_tensor *tensor) {
     cti_handle_give(tensor->context, tensor);
 }
 
-/* Whether it is an input or a saved tensor. */
+/* Whether a tensor is an input or a saved tensor of this running op. */
 static bool is_used_by(const cti_running *running, const ct_tensor *tensor) {
     const ct_call *call = running->call;
     bool used = false;
@@ -135,9 +135,9 @@ static bool is_used_by(const cti_running *running, const ct_tensor *tensor) {
     return used;
 }
 
-/* The same while a forward is running. Not inlined, to keep what is called without one short. */
+/* cti_tensor_end while a forward is running. It is not inlined, so that cti_tensor_end is short. */
 __attribute__((noinline)) static void end_in_forward(ct_tensor *tensor) {
-    cti_frame *frame = NULL; /* of the outermost that uses it */
+    cti_frame *frame = NULL; /* the frame of the outermost op that uses the tensor */
     for (const cti_running *running = tensor->context->running; running; running = running->outer)
         if (is_used_by(running, tensor)) frame = running->frame;
     if (!frame) {
@@ -221,8 +221,9 @@ void cti_tensor_exchange(ct_tensor *a, ct_tensor *b) {
 
 /* ---- copying ---- */
 
-/* The strided loop over both tensors goes by single rows, or if it has dims besides the row by 2-d
- * blocks of rows along the last of them, which copy2d copies cache line by cache line. */
+/* If the strided loop over both tensors has no dims besides the row, a copy goes by ranges of the
+ * row. Otherwise it goes by blocks of rows along the last of the other dims, and copy2d copies a
+ * block cache line by cache line. */
 
 enum { COPY_TO, COPY_FROM };
 
@@ -235,7 +236,7 @@ typedef struct {
     bool add;
 } copy;
 
-/* m rows of n elements, from element i on. */
+/* Copies m rows of n elements, from element i on. */
 static void copy_block(const copy *c, int64_t i, int64_t m, int64_t n) {
     static const int64_t none[CTI_STRIDED_MOST];
     const cti_strided_loop *loop = &c->loop;
@@ -255,7 +256,7 @@ static void copy_range(void *arg, int64_t begin, int64_t end, int worker) {
 static void copy_row_range(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const cti_strided_loop *loop = &((copy *)arg)->loop;
-    int64_t rows = loop->dim[loop->ndim - 1]; /* of a block */
+    int64_t rows = loop->dim[loop->ndim - 1]; /* the rows of a block */
     while (begin < end) {
         const int64_t m = cti_min(rows - begin % rows, end - begin);
         copy_block(arg, begin * loop->n, m, loop->n);
@@ -264,7 +265,7 @@ static void copy_row_range(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 void cti_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add) {
-    /* at least 64 rows, so that a transpose reads whole cache lines */
+    /* A chunk has 64 rows or more, so that a transpose reads whole cache lines. */
     enum { CHUNK = 16384, ROWS = 64 };
     if (to->numel == 0) return;
     ct_context *context = to->context;
@@ -305,7 +306,7 @@ int64_t ct_dim(const ct_tensor *t, int dim) {
     return d < 0 ? -1 : t->shape.dim[d];
 }
 
-/* Notes the pending refusal in the context's data_copies, and gives a dense copy in that dtype. */
+/* Moves the pending error to the context's data_copies, and returns a dense copy of this dtype. */
 static void *data_of_copy(ct_tensor *t, ct_dtype dtype) {
     ct_context *context = t->context;
     cti_data_copies *copies = context->data_copies;
@@ -349,8 +350,8 @@ int64_t *ct_data_i64(ct_tensor *t) { return typed_data(t, CT_I64); }
 bool *ct_data_bool(ct_tensor *t) { return typed_data(t, CT_BOOL); }
 uint16_t *ct_data_bf16(ct_tensor *t) { return typed_data(t, CT_BF16); }
 
-/* Copies strided rows through a small buffer on the stack, as reading must not fail for want of
- * memory. */
+/* Copies the values. Strided rows go through a small buffer on the stack, because reading must not
+ * fail if memory is short. */
 static bool read_values_as(const ct_tensor *t, ct_dtype dtype, void *out, int64_t count) {
     if (!t || !cti_tensor_has_values(t, "to")) return false;
     if (count != t->numel || (count && !out)) {

@@ -1,4 +1,23 @@
-/* Tensors: a handle, owned by a scope, on a strided part of a reference-counted storage. */
+/* Tensors. A ct_tensor is a handle: a shape and strides over a storage, whose references are
+ * counted. A handle has one owner:
+ *
+ *     cti_tensor_own ---> SCOPE <--- cti_tensor_disown, cti_tensor_own ---> HELD
+ *                           |                                                |
+ *                           `---------> ended <--- cti_tensor_free ----------'
+ *
+ * SCOPE  frame is the scope, whose list has the handle. The scope ends it when it closes.
+ * HELD   frame is NULL. A module, an optimiser, a node or a grad slot owns the handle and ends it.
+ *
+ * Invariants:
+ *
+ * 1. The references of a storage are the handles and saved tensors with this storage. The storage
+ *    is given back with the last one.
+ * 2. A handle with parameter > 0 is HELD.
+ * 3. A saved tensor lies in its node and has no owner. If only its shape and dtype were kept, its
+ *    storage is NULL.
+ * 4. `contiguous` is set only if the tensor has values and lies row-major without gaps, so the path
+ *    of an op has one test for both.
+ * 5. Every change of values in place counts in storage->writes (cti_tensor_wrote). */
 #ifndef CTI_CORE_TENSOR_H
 #define CTI_CORE_TENSOR_H
 
@@ -11,124 +30,125 @@ typedef struct cti_node cti_node;
 typedef struct cti_grad_slot cti_grad_slot;
 typedef struct cti_frame cti_frame;
 
-/* Finds the full name of a parameter or a module ("layers.2.linear1"), whose record has one. It is
- * "" for an outermost module. */
+/* Finds the full name of a parameter or a module: "layers.2.linear1", or "" for an outermost
+ * module. A module and the record of a parameter have one. */
 enum { CTI_NAME_SIZE = 256 };
 typedef struct cti_namer cti_namer;
 struct cti_namer {
     const char *(*name)(const cti_namer *namer, char buffer[CTI_NAME_SIZE]);
 };
 
-/* Reference-counted memory. A context is used by one thread at a time, so the count is a plain
- * integer. */
+/* Memory with a count of its references. A context is used by one thread at a time, so the count is
+ * a plain integer. */
 typedef struct {
     int64_t refs;
-    uint64_t writes; /* how often the library has changed it in place */
-    void *data;      /* right behind this header, or the caller's (ct_wrap) */
-    size_t bytes;    /* of the block with this header */
+    uint64_t writes; /* the number of times that the library has changed the values in place */
+    void *data;      /* the memory right behind this header, or the caller's (ct_wrap) */
+    size_t bytes;    /* the size of the block with this header */
 } cti_storage;
 
 struct ct_tensor {
     ct_context *context;
-    const ct_tensor *self; /* its own address, until it ends: see handle.h */
-    cti_storage *storage;  /* NULL: a saved tensor of which only shape and dtype are kept */
+    const ct_tensor *self; /* the handle's own address, until it ends: see handle.h */
+    cti_storage *storage;  /* NULL in a saved tensor of which only shape and dtype are kept */
     char *data;            /* the first element */
-    cti_grad_slot *slot;   /* in the node of the op that made it, or in a leaf; NULL: no gradient */
+    cti_grad_slot *slot;   /* the slot of its gradient, in a node or a leaf; NULL if it has none */
     int64_t numel;
     ct_shape shape;
-    int64_t stride[CT_MAX_DIMS]; /* in elements */
+    int64_t stride[CT_MAX_DIMS]; /* the strides in elements */
     union {
-        uint64_t writes;   /* of a saved tensor: the storage's count when it was saved */
-        const char *maker; /* of a handle: the op that was running when it was made, or NULL */
+        uint64_t writes;   /* in a saved tensor: storage->writes when it was saved */
+        const char *maker; /* in a handle: the op that was running when it was made, or NULL */
     };
     ct_dtype dtype;
-    bool contiguous; /* row-major without gaps, and with values */
-    /* how many modules and optimisers hold it. If not 0, no scope may own it */
-    int parameter;
-    cti_frame *frame; /* the scope that owns it; NULL: a module, a node or a slot does */
-    ct_tensor *next;  /* in that scope, as is prev */
+    bool contiguous;  /* whether it has values and lies row-major without gaps */
+    int parameter;    /* the number of modules and optimisers that hold it */
+    cti_frame *frame; /* the scope that owns it; NULL if it is HELD */
+    ct_tensor *next;  /* the next handle in the scope's list */
     union {
-        ct_tensor *prev;
-        const cti_namer *namer; /* of a parameter: finds its name; NULL: no module has it */
+        ct_tensor *prev;        /* the previous handle in the scope's list */
+        const cti_namer *namer; /* in a parameter: finds its name; NULL if no module has it */
     };
 };
 
-/* New handles in the innermost scope. NULL, with an error recorded that names the op that is
- * running. */
+/* These functions make handles in the innermost scope. They return NULL with an error under the
+ * name of the running op if a size overflows or memory is short. */
 
-/* row-major, values undefined */
+/* Makes a row-major tensor with undefined values. */
 ct_tensor *cti_tensor_new(ct_context *context, ct_dtype dtype, ct_shape shape);
-/* the same on the path of every op: see cti_shape_same */
+/* Does the same on the path of every op: see cti_shape_same. */
 ct_tensor *cti_tensor_of(ct_context *context, ct_dtype dtype, const ct_shape *shape);
-/* shares of's storage; stride NULL: row-major */
+/* Makes a view, which shares the storage of `of`. If stride is NULL it is row-major. */
 ct_tensor *cti_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64_t *stride);
 
-/* elements [start, start + n) of a row-major tensor as one dim */
+/* Makes a view of the elements [start, start + n) of a row-major tensor, with one dim. */
 ct_tensor *cti_tensor_range(ct_tensor *of, int64_t start, int64_t n);
 
-/* Counts a write. Everything that changes a tensor's values in place calls it. */
+/* Counts a write. Every function that changes values in place calls it. */
 static inline void cti_tensor_wrote(ct_tensor *tensor) { tensor->storage->writes++; }
 
-/* The tensor itself where it is row-major, else a row-major copy, which is not recorded. */
+/* Returns the tensor itself if it is row-major, otherwise a row-major copy that is not recorded. */
 ct_tensor *cti_tensor_dense(ct_tensor *tensor);
 
-/* to = from, or to += from, element by element, any strides; the same shape and dtype. */
+/* to = from or, if `add` is set, to += from, element by element. Both have the same shape and
+ * dtype, and any strides. */
 void cti_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add);
 
-/* Drops the reference that the slot's tensor has to the slot's node. Core calls nothing else of
- * the tape (autograd/tape.c). */
+/* Drops the reference that a tensor has to the node of its slot. It is the only function of the
+ * tape (autograd/tape.c) that core calls. */
 void cti_grad_slot_disown(cti_grad_slot *slot);
 
-/* Ends a handle, whoever owns it. */
+/* Ends a handle, which may be in a scope or HELD. */
 void cti_tensor_free(ct_tensor *tensor);
 
-/* The same where code inside a forward may have called: an input or saved tensor of a running op
- * ends when the op returns. */
+/* Does the same for a function that code inside a forward may call. While the tensor is an input or
+ * a saved tensor of a running op, it moves to the op's frame and ends when the op returns. */
 void cti_tensor_end(ct_tensor *tensor);
 
-/* Records in the tensor's context why `op` cannot read it: it has ended, or its values were not
- * kept; false. */
+/* Records in the tensor's context why `op` cannot read it, and returns false: it has ended, or its
+ * values were not kept. */
 bool cti_tensor_refuse(const ct_tensor *tensor, const char *op);
-/* Whether the handle has not ended: its sizes can be read, its values perhaps not. What a caller
- * hands in is asked this before anything of it is read. */
+/* Whether a handle has not ended, so that its sizes can be read. Its values may be missing. A
+ * function checks this for each tensor that is its argument before it reads any other field. */
 static inline bool cti_tensor_is_open(const ct_tensor *tensor, const char *op) {
     return tensor->self == tensor || cti_tensor_refuse(tensor, op);
 }
-/* Whether values can be read. */
+/* Whether a handle has not ended and its values can be read. */
 static inline bool cti_tensor_has_values(const ct_tensor *tensor, const char *op) {
     return (tensor->self == tensor && tensor->storage) || cti_tensor_refuse(tensor, op);
 }
 
-/* Whether a tensor has not ended and is of the context. */
+/* Whether a tensor has not ended and belongs to the context. */
 static inline bool cti_tensor_is_of(const ct_tensor *tensor, const ct_context *context) {
     return tensor->self == tensor && tensor->context == context;
 }
 
-/* Records in `context` why a tensor is not of the context of its call: it has ended, or it is of
- * another one. `name` is what the message calls it. */
+/* Records in `context` why a call cannot use a tensor: it has ended, or it belongs to another
+ * context than another argument. `name` is the tensor's name in the message. */
 void cti_tensor_refuse_in(ct_context *context, const ct_tensor *tensor, const char *op,
                           const char *name);
 
-/* Whether a tensor that a caller hands in has not ended, and is of the context, which another
- * argument of the call has. If not, the op's error is recorded in both contexts, as the caller may
- * look at either. */
-bool cti_tensor_not_in(const ct_tensor *tensor, ct_context *context, const char *op); /* false */
+/* Whether a tensor that is an argument has not ended and belongs to `context`, the context of
+ * another argument. If not, the error is recorded in both contexts, because the caller may look at
+ * either. cti_tensor_not_in records it and returns false. */
+bool cti_tensor_not_in(const ct_tensor *tensor, ct_context *context, const char *op);
 static inline bool cti_tensor_in(const ct_tensor *tensor, ct_context *context, const char *op) {
     return cti_tensor_is_of(tensor, context) || cti_tensor_not_in(tensor, context, op);
 }
 
-/* The same for all tensors of a call (NULL: not given), each error in the contexts of all: messages
- * call the tensors "input 0", "input 1", ... */
+/* Does the same for all tensors of a call, which messages call "input 0", "input 1", ... A tensor
+ * that is not given is NULL. An error is recorded in the contexts of all tensors. */
 bool cti_tensors_in(ct_tensor *const *tensors, int n, ct_context *context, const char *op);
 
-/* The context of the first that is given, also if it has ended; NULL: none is. */
+/* The context of the first tensor that is given, even if it has ended; NULL if none is given. */
 ct_context *cti_tensors_context(ct_tensor *const *tensors, int n);
 
-/* Exchanges the storages, and so values and dtypes, of two row-major tensors of one shape. */
+/* Exchanges the storages of two row-major tensors of the same shape, and so their values and
+ * dtypes. */
 void cti_tensor_exchange(ct_tensor *a, ct_tensor *b);
 
-/* Whether the tensor is row-major and nothing else holds its memory, which its owner may then
- * overwrite. */
+/* Whether the tensor is row-major and the only holder of its memory, so that its owner may
+ * overwrite it. */
 bool cti_tensor_is_sole(const ct_tensor *tensor);
 
 #endif
