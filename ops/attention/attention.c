@@ -1,5 +1,5 @@
-/* attention: out = softmax(q k^T scale + mask) v, over the keys that every mask leaves.   Vaswani
- * et al. 2017, arXiv:1706.03762
+/* attention: out = softmax(q k^T scale + mask) v, over the keys that no mask hides. Vaswani et al.
+ * 2017, arXiv:1706.03762
  *
  * q (B, H, T, d), k (B, H_kv, S, d), v (B, H_kv, S, dv); query heads h G ... h G + G - 1 share key
  * head h. This file has the public functions, their checks, and the choice between the fused op
@@ -36,7 +36,7 @@ static bool check_qkv(ct_context *context, const ct_tensor *q, const ct_tensor *
     return true;
 }
 
-/* scores is (B, H, T, S), and dtype q's. */
+/* scores is (B, H, T, S); dtype is the dtype of q. */
 static bool check_opts(ct_context *context, const ct_attention_opts *opts, ct_dtype dtype,
                        ct_shape scores) {
     if (!cti_attention_check_masks(context, "attention", opts->mask, opts->key_mask, dtype, scores))
@@ -63,8 +63,9 @@ static bool check_packed(ct_context *context, const ct_tensor *x, int64_t heads)
 
 /* ---- fused or composed ---- */
 
-/* Is there memory for the weights? Called if q has no elements: with d = 0, T and S may be of any
- * size, and the fused op would loop over all of them before the allocation of the weights fails. */
+/* Returns whether there is memory for the weights. It is called if q has no elements: with d = 0, T
+ * and S may be of any size, and the fused op would loop over all of them before the allocation of
+ * the weights fails. */
 static bool weights_fit(ct_context *context, ct_dtype dtype, ct_shape scores,
                         const ct_attention_opts *opts) {
     if (opts->mean_weights) scores.dim[1] = 1;
@@ -104,9 +105,10 @@ static ct_attention_out attend_fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, c
     return y;
 }
 
-/* With weights asked for, attention is composed of public ops if dropout applies to the weights, or
- * if there are few: that takes no longer, and the two gradients of a weight, its own and that
- * through out, are added before softmax's backward, which rounds less. */
+/* If weights are asked for, attention is composed of public ops in two cases: dropout applies to
+ * the weights, or there are few of them. For few weights this takes no longer, and it rounds less:
+ * the two gradients of a weight, its own and the one through out, are added before softmax's
+ * backward. */
 static bool is_composed(const ct_attention_opts *opts, int64_t t, int64_t s) {
     enum { MOST_SCORES = 128 * 128 };
     return opts->need_weights &&

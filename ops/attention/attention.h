@@ -1,4 +1,4 @@
-/* attention, the op: its attributes, its inputs and the functions that its files share.
+/* The op attention: its attributes, its inputs and the functions that its files share.
  *
  * B batches, H query heads, H_kv key heads, T queries, S keys; a query or key has d numbers, a
  * value dv. G = H / H_kv query heads share one key head. */
@@ -11,15 +11,15 @@
 
 typedef struct {
     bool causal;       /* query i attends to keys 0 ... i */
-    bool mean_weights; /* attention_weights.c: the result is the mean over heads */
-    bool rounded;      /* forward's products rounded, so backward's do: their scores are equal */
-    double scale;      /* of q k^T */
+    bool mean_weights; /* attention_weights.c returns the mean over heads */
+    bool rounded;      /* forward's products are rounded, and so are backward's: scores are equal */
+    double scale;      /* the factor of q k^T */
     double dropout;
-    cti_random random;    /* of dropout */
-    int64_t packed_heads; /* H if q, k and v are one tensor (B, T, 3E); else 0 */
+    cti_random random;    /* the seed and stream of dropout */
+    int64_t packed_heads; /* H if q, k and v are one tensor (B, T, 3E); otherwise 0 */
 } cti_attention_attrs;
 
-/* Inputs of the fused op. All but q may be NULL: k and v if q is packed. */
+/* Inputs of the fused op. All but q may be NULL: k and v are NULL if q has all three, packed. */
 enum {
     CTI_ATTENTION_Q,
     CTI_ATTENTION_K,
@@ -40,26 +40,27 @@ typedef struct cti_attention_params cti_attention_params; /* attention_tiles.h *
 ct_tensor *cti_attention_fused(ct_tensor *const in[CTI_ATTENTION_INPUTS],
                                const cti_attention_attrs *attrs, ct_tensor **stats);
 
-/* Its forward for up to CTI_ATTENTION_DECODE_QUERIES queries. False: out of memory, recorded. */
+/* Computes forward of the fused op for up to CTI_ATTENTION_DECODE_QUERIES queries. False: out of
+ * memory, recorded. */
 bool cti_attention_decode(ct_context *context, const cti_attention_params *a);
 
 bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad);
 
-/* The weights that the fused op has used, from its statistics: (B, H, T, S), or their mean over
- * heads, (B, T, S). Without dropout. */
+/* Returns the weights of the fused op, from its statistics: (B, H, T, S), or their mean over heads,
+ * (B, T, S). The attention has no dropout. */
 ct_tensor *cti_attention_weights(ct_tensor *const in[CTI_ATTENTION_INPUTS], ct_tensor *stats,
                                  const cti_attention_attrs *attrs);
 
 /* ---- the composition of public ops ---- */
 
-/* Attention with the weights (B, H, T, S) in memory. opts->scale is used as it is: 0 is not the
- * default here. */
+/* Computes attention with the weights (B, H, T, S) in memory. opts->scale is used as it is: 0 is
+ * not the default here. */
 ct_attention_out cti_attention_composed(ct_tensor *q, ct_tensor *k, ct_tensor *v,
                                         const ct_attention_opts *opts);
-/* Its weights: softmax(scale q k^T + masks), (B, H, T, S). */
+/* Returns the weights of the composition: softmax(scale q k^T + masks), (B, H, T, S). */
 ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, const ct_attention_opts *opts);
-/* x (B, H_kv, S, d) with zeros for keys that the key mask hides, so that their values reach no
- * product and their gradients are zeros. */
+/* Returns x (B, H_kv, S, d) with zeros in place of keys that the key mask hides, so that their
+ * values reach no product and their gradients are zeros. */
 ct_tensor *cti_attention_zero_masked(ct_tensor *x, ct_tensor *key_mask);
 
 #endif

@@ -9,20 +9,20 @@
  * A pair is a range of queries against a range of keys of one key head; one item computes all five
  * products of its blocks. Two pairs that differ in both ranges write to different rows of dQ, dK
  * and dV. So a step runs, in parallel, one pair for each range of queries and head, and steps
- * follow each other: every gradient is summed in one order, whatever the threads.
+ * follow each other: every gradient is summed in one order, for any number of threads.
  *
  *     key range       0 1 2 3
  *     query range 0   0 1 2 3   the step in which a pair runs
  *     query range 1   2 3 0 1   (causal: a pair above the diagonal does nothing)
  *
- * The query heads of one key head belong to one pair, as they share dK and dV. If a mask is
+ * The query heads of one key head belong to one pair, because they share dK and dV. If a mask is
  * broadcast over batch or heads, many pairs add to the same elements of its gradient: these pairs
  * are one item, or up to 8 items with a partial sum of the gradient each. */
 #include "attention_pair.h"
 
 #include "../update/update.h"
 
-enum { MASK_SUMS = 8 }; /* partial sums of a broadcast mask's gradient, at most */
+enum { MASK_SUMS = 8 }; /* the most partial sums of a broadcast mask's gradient */
 
 /* ---- steps ---- */
 
@@ -39,8 +39,8 @@ static void backward_item(const void *call, const void *buffers, int64_t item) {
     const int64_t last = group_heads * (sum + 1) / f->mask_sums;
     for (int64_t n = group_heads * sum / f->mask_sums; n < last; n++)
         for (int64_t q = q_range; q < q_range + f->item_ranges; q++) {
-            /* Either all batches are in one group, or each is in another: one summand is 0. The
-             * same for heads. */
+            /* Either all batches are in one group, or each is in a group of its own: one of the two
+             * summands is 0. The same holds for heads. */
             const cti_attention_pair pair = {.b = n / f->shared_h + group / f->groups_h,
                                              .kv = n % f->shared_h + group % f->groups_h,
                                              .q_range = q,
@@ -98,7 +98,8 @@ static bool new_mask_sums(const ct_call *c, cti_attention_backward_call *f, bool
     return true;
 }
 
-/* A gradient with x's layout in memory; its values are zeros, or undefined. */
+/* Returns a gradient with x's layout in memory. Its values are zeros if `zero`, otherwise
+ * undefined. NULL: an error. */
 static ct_tensor *new_gradient(const ct_call *c, const ct_tensor *x, bool zero) {
     ct_tensor *y = cti_attention_new_like(c, x, x->shape.dim[3]);
     if (!y || !zero) return y;
@@ -112,7 +113,7 @@ static bool new_gradients(const ct_call *c, cti_attention_backward_call *f,
     const int64_t heads = f->a.attrs.packed_heads;
     ct_tensor *const of[3] = {x->q, x->k, x->v};
     cti_attention_operand *to[3] = {&f->dq, &f->dk, &f->dv};
-    ct_tensor *own[3] = {NULL, NULL, NULL}; /* with a dim of heads */
+    ct_tensor *own[3] = {NULL, NULL, NULL}; /* the gradients with a dim of heads */
     if (heads && c->wants[CTI_ATTENTION_Q]) {
         const ct_tensor *in = c->in[CTI_ATTENTION_Q];
         grad[0] =
@@ -132,8 +133,8 @@ static bool new_gradients(const ct_call *c, cti_attention_backward_call *f,
 
 /* ---- the op ---- */
 
-/* Sets x to the call's inputs and to what forward has computed, and returns dO as (B, H, T, dv).
- * NULL: an error. */
+/* Sets x to the call's inputs and to forward's results, and returns dO as (B, H, T, dv). NULL: an
+ * error. */
 static ct_tensor *outputs_of(const ct_call *c, ct_tensor *dout, cti_attention_tensors *x) {
     const int64_t heads = ((const cti_attention_attrs *)c->attrs)->packed_heads;
     if (!cti_attention_tensors_of(c, x)) return NULL;
@@ -143,7 +144,7 @@ static ct_tensor *outputs_of(const ct_call *c, ct_tensor *dout, cti_attention_te
     return !x->out ? NULL : heads ? cti_op_heads(dout, heads, 0, dout->shape.dim[2]) : dout;
 }
 
-/* No gradient comes for the statistics: cti_attention_fused hands them out detached. */
+/* The statistics have no cotangent, because cti_attention_fused detaches them. */
 bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
     cti_attention_tensors x;
     ct_tensor *dout = outputs_of(c, cotangents[0], &x), *mask_sums;
@@ -152,7 +153,7 @@ bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_t
                                      .dout = cti_attention_operand_of(dout, dout->shape)};
     const bool empty = c->out->numel == 0 || f.a.s == 0; /* then all gradients are zeros */
     if (!empty) f.schedule = cti_attention_schedule_backward(&f.a);
-    f.accumulate = !empty && f.schedule.k_ranges > 1; /* if it is 1, so is q_ranges */
+    f.accumulate = !empty && f.schedule.k_ranges > 1; /* if k_ranges is 1, so is q_ranges */
     if (!new_gradients(c, &f, &x, empty || f.accumulate, grad) ||
         !new_mask_sums(c, &f, empty, &mask_sums))
         return false;

@@ -45,7 +45,7 @@ typedef struct {
     int64_t x_stride, row, col;
 } vector_matrix;
 
-/* y (n) = alpha x B, or y += with accumulate. */
+/* y (n) = alpha x B, or y += alpha x B with accumulate. */
 static void vector_product(const cti_attention_params *a, const vector_matrix *p, double alpha,
                            bool accumulate, char *y) {
     const int64_t kc = a->kernels->gemm.kc;
@@ -90,8 +90,8 @@ static void keep_scores(const cti_attention_params *a, const decode_buffers *w,
     if (t->nk < a->s) a->kernels->fill(a->s - t->nk, -INFINITY, to + t->nk * a->size);
 }
 
-/* The first of the tile's keys, from `key` on, that the key mask hides (masked) or does not hide;
- * t->nk if there is none. */
+/* Returns the first of the tile's keys, from `key` on, that the key mask hides (masked) or does not
+ * hide; t->nk if there is none. */
 static int64_t find_key(const cti_attention_params *a, const cti_attention_tile *t, int64_t key,
                         bool masked) {
     while (key < t->nk && cti_attention_key_is_masked(a, t->b, key) != masked) key++;

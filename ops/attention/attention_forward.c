@@ -77,7 +77,7 @@ static void drop_weights(const cti_attention_params *a, const forward_buffers *w
     a->kernels->mul(t->nk * a->nr, w->s, 1, w->bias, 1, w->s);
 }
 
-/* One panel of queries, from row `panel` of the range on, against a block of keys. */
+/* Attends from one panel of queries, from row `panel` of the range on, to a block of keys. */
 static void attend_panel(const cti_attention_params *a, const forward_buffers *w,
                          const cti_attention_tile *t, int64_t panel, const cti_attention_rows *k,
                          const cti_attention_rows *v) {
@@ -100,7 +100,7 @@ static void attend_panel(const cti_attention_params *a, const forward_buffers *w
     cti_attention_band_product(a, &p, a->dv, v, 1, begun, o, a->dv);
 }
 
-/* A range of queries against a block of keys. */
+/* Attends from a range of queries to a block of keys. */
 static void attend_keys(const cti_attention_params *a, const forward_buffers *w,
                         const cti_attention_tile *t) {
     cti_attention_rows k = cti_attention_gather_keys(a, &a->k, t, a->d, w->k);
@@ -116,7 +116,7 @@ static void attend_keys(const cti_attention_params *a, const forward_buffers *w,
     }
 }
 
-/* A range of queries against all keys. */
+/* Attends from a range of queries to all keys. */
 static void attend_range(const forward_call *f, const forward_buffers *w,
                          const cti_attention_tile *all) {
     const cti_attention_params *a = f->a;
@@ -136,7 +136,7 @@ static void attend_range(const forward_call *f, const forward_buffers *w,
                                                   a->out.stride[2]);
     const int64_t first = cti_attention_query(a, all, 0) * a->stat_size;
     memcpy(a->max + first, w->max, (size_t)(nq * a->stat_size));
-    memcpy(a->inverse_sum + first, w->sum, (size_t)(nq * a->stat_size)); /* by finalize: 1 / sum */
+    memcpy(a->inverse_sum + first, w->sum, (size_t)(nq * a->stat_size)); /* 1 / sum by now */
     for (int64_t i = 0; i < nq; i++) CTI_ASSERT(cti_attention_stats_are_sound(a, all, i));
 }
 
@@ -170,7 +170,7 @@ static bool attend_tiles(ct_context *context, const cti_attention_params *a) {
 
 /* ---- the op ---- */
 
-/* A new output; sets x->out to it, as (B, H, T, dv). */
+/* Returns a new output, and sets x->out to it, viewed as (B, H, T, dv). */
 static ct_tensor *new_output(const ct_call *c, cti_attention_tensors *x) {
     const int64_t *q = x->q->shape.dim;
     const int64_t heads = ((const cti_attention_attrs *)c->attrs)->packed_heads;
@@ -193,7 +193,8 @@ static ct_tensor *fused_forward(ct_call *c) {
     const bool decode = q[2] <= CTI_ATTENTION_DECODE_QUERIES;
     ct_tensor *y = new_output(c, &x);
     if (!y) return NULL;
-    /* Nothing to compute. Not only a shortcut: if d and dv are 0, T and S may be of any size. */
+    /* There is nothing to compute. This is not only a shortcut: if d and dv are 0, T and S may be
+     * of any size. */
     if (y->numel == 0 && c->n_outs == 1) return y;
     x.stats = cti_op_new(c, cti_dtype_statistics(y->dtype), CT_SHAPE(2, q[0], q[1], q[2]));
     if (!x.stats) return NULL;
@@ -229,6 +230,6 @@ ct_tensor *cti_attention_fused(ct_tensor *const in[CTI_ATTENTION_INPUTS],
     const ct_op *op = attrs->packed_heads ? &packed_with_stats : &separate_with_stats;
     ct_tensor *outs[2];
     if (!cti_apply_many(op, in, n, attrs, outs)) return NULL;
-    *stats = ct_detach(outs[1]); /* no gradient is to flow through them */
+    *stats = ct_detach(outs[1]); /* no gradient flows through them */
     return *stats ? outs[0] : NULL;
 }

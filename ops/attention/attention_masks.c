@@ -45,7 +45,7 @@ double cti_attention_pairs(const cti_attention_params *a) {
 
 /* ---- scores ---- */
 
-/* bias[i] = 0 where flag i is true, else -inf, for n keys; flags are `stride` apart. Lanes from n
+/* bias[i] = 0 if flag i is true, otherwise -inf, for n keys; flags are `stride` apart. Lanes from n
  * to `width` become zeros: kernels compute them too, so they must not be undefined memory. */
 static void flags_to_bias(const cti_attention_params *a, const void *flags, int64_t stride,
                           int64_t n, int64_t width, char *bias) {
@@ -59,14 +59,15 @@ static void key_mask_to_bias(const cti_attention_params *a, const cti_attention_
     flags_to_bias(a, flags, a->key_mask.stride[3], t->nk, width, bias);
 }
 
-/* The mask's element for the tile's first query and key. */
+/* Returns the address of the mask's element for the tile's first query and key. */
 static const char *mask_at(const cti_attention_params *a, const cti_attention_tile *t) {
     const int64_t *stride = a->mask.stride, size = a->mask_is_bool ? 1 : a->size;
     const int64_t head = t->b * stride[0] + t->h * stride[1];
     return a->mask.data + (head + t->q0 * stride[2] + t->k0 * stride[3]) * size;
 }
 
-/* bias = the mask's elements for the tile, as a panel of numbers to add to the scores. */
+/* Sets bias to the mask's elements for the tile, in a panel of numbers that are added to the
+ * scores. */
 static void mask_to_panel(const cti_attention_params *a, const cti_attention_tile *t,
                           bool transposed, char *bias, char *stage) {
     const int64_t *stride = a->mask.stride, query = stride[2], key = stride[3];
@@ -85,7 +86,8 @@ static void mask_to_panel(const cti_attention_params *a, const cti_attention_til
     }
 }
 
-/* Scores of keys that the key mask hides become -inf: rows of a transposed panel, else lanes. */
+/* Sets scores of keys that the key mask hides to -inf. Keys are rows of a transposed panel, and
+ * lanes of any other. */
 static void mask_keys(const cti_attention_params *a, const cti_attention_tile *t, bool transposed,
                       int64_t width, char *panel, char *bias) {
     if (transposed) {
@@ -108,8 +110,8 @@ void cti_attention_mask_panel(const cti_attention_params *a, const cti_attention
         mask_to_panel(a, t, transposed, bias, stage);
         f->add_bias(rows, width, panel, bias, a->nr);
     }
-    /* Transposed: in the row of key k0 + i, queries before that key are hidden. Else: in the row of
-     * query q0 + i, keys after that query. */
+    /* If transposed, queries before key k0 + i are hidden in the row of this key. Otherwise keys
+     * after query q0 + i are hidden in the row of this query. */
     const int64_t high = cti_attention_diagonals_of(a, t).high;
     if (high < t->nk) f->mask_causal(rows, width, transposed ? 1 - high : high, transposed, panel);
     if (cti_attention_visible_keys(a, t) != CTI_KEYS_ALL)

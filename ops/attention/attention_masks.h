@@ -1,5 +1,6 @@
-/* Attention's masks: their check, which pairs of a query and a key are seen, and their effect on
- * scores. All passes ask here, so a further mask changes this header and its .c only. */
+/* Attention's masks: their check, the pairs of a query and a key that they leave visible, and their
+ * effect on scores. All passes use these functions, so a further mask changes this header and its
+ * .c only. */
 #ifndef CTI_OPS_ATTENTION_ATTENTION_MASKS_H
 #define CTI_OPS_ATTENTION_ATTENTION_MASKS_H
 
@@ -16,7 +17,7 @@ bool cti_attention_check_masks(ct_context *context, const char *name, const ct_t
 
 /* Which of the tile's keys are visible, that is, not hidden by the key mask. */
 typedef enum { CTI_KEYS_ALL, CTI_KEYS_SOME, CTI_KEYS_NONE } cti_attention_keys;
-/* The answer if there is a key mask and nk is not 0. */
+/* Tells this of a tile if there is a key mask and nk is not 0. */
 cti_attention_keys cti_attention_flagged_keys(const cti_attention_params *a,
                                               const cti_attention_tile *t);
 static inline cti_attention_keys cti_attention_visible_keys(const cti_attention_params *a,
@@ -24,8 +25,8 @@ static inline cti_attention_keys cti_attention_visible_keys(const cti_attention_
     return a->key_mask.data && t->nk > 0 ? cti_attention_flagged_keys(a, t) : CTI_KEYS_ALL;
 }
 
-/* The key mask's element for `key`; the elements for later keys follow, key_mask.stride[3] apart.
- * It may be called only if there is a key mask. */
+/* Returns the key mask's element for `key`; the elements for later keys follow, key_mask.stride[3]
+ * apart. It may be called only if there is a key mask. */
 static inline const bool *cti_attention_key_flags(const cti_attention_params *a, int64_t b,
                                                   int64_t key) {
     const int64_t *stride = a->key_mask.stride;
@@ -39,8 +40,8 @@ static inline bool cti_attention_key_is_masked(const cti_attention_params *a, in
 
 /* ---- diagonals ---- */
 
-/* A mask of diagonals, such as the causal one, leaves of a tile's pairs (query i, key j), counted
- * from q0 and k0, those with i + low <= j < i + high. */
+/* A mask of diagonals, such as the causal one, leaves visible the pairs (query i, key j) of a tile
+ * with i + low <= j < i + high. i and j are counted from q0 and k0. */
 typedef struct {
     int64_t low, high;
 } cti_attention_diagonals;
@@ -51,26 +52,26 @@ static inline cti_attention_diagonals cti_attention_diagonals_of(const cti_atten
                                      .high = a->attrs.causal ? t->q0 + 1 - t->k0 : t->nk};
 }
 
-/* The diagonals that leave the same pairs as (key i, query j). */
+/* Returns the diagonals that leave the same pairs visible, written as (key i, query j). */
 static inline cti_attention_diagonals cti_attention_transposed(cti_attention_diagonals x) {
     return (cti_attention_diagonals){.low = 1 - x.high, .high = 1 - x.low};
 }
 
-/* Diagonals leave no query of the tile a key from this one on, counted from k0; at most nk. 0 or
- * less: the tile is hidden as a whole. */
+/* Returns the first of the tile's keys, counted from k0, from which on diagonals hide all keys from
+ * all queries of the tile; at most nk. If it is 0 or less, the whole tile is hidden. */
 static inline int64_t cti_attention_key_end(const cti_attention_params *a,
                                             const cti_attention_tile *t) {
     return cti_min(t->nk, t->nq - 1 + cti_attention_diagonals_of(a, t).high);
 }
 
-/* Diagonals leave the tile's queries before this one, counted from q0, no key of the tile. nq or
- * more: the tile is hidden as a whole. */
+/* Returns the first of the tile's queries, counted from q0, to which diagonals leave a key of the
+ * tile visible. If it is nq or more, the whole tile is hidden. */
 static inline int64_t cti_attention_first_query(const cti_attention_params *a,
                                                 const cti_attention_tile *t) {
     return cti_max(0, 1 - cti_attention_diagonals_of(a, t).high);
 }
 
-/* How many pairs of a query and a key of one head the diagonals leave. */
+/* Returns the number of pairs of a query and a key of one head that diagonals leave visible. */
 double cti_attention_pairs(const cti_attention_params *a);
 
 /* ---- scores ---- */
@@ -87,7 +88,8 @@ void cti_attention_mask_panel(const cti_attention_params *a, const cti_attention
 void cti_attention_mask_row(const cti_attention_params *a, const cti_attention_tile *t,
                             char *scores, char *bias);
 
-/* Do masks hide all keys from the tile's query i? Its statistics must be known. */
+/* Returns whether masks hide all keys from the tile's query i. The query's statistics must be
+ * known. */
 static inline bool cti_attention_sees_nothing(const cti_attention_params *a,
                                               const cti_attention_tile *t, int64_t i) {
     if (!a->mask.data && !a->key_mask.data) return false; /* key 0 is visible to all */

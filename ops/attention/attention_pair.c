@@ -1,5 +1,6 @@
-/* A pair of attention's backward: a block of queries against a panel of keys, a block of keys and
- * the range, from the inside outwards. Panels of scores are not transposed: a key is a lane. */
+/* A pair of attention's backward, from the inside outwards: a block of queries against a panel of
+ * keys, against a block of keys, and against the range of keys. Panels of scores are not
+ * transposed: a key is a lane. */
 #include "attention_pair.h"
 
 #include <string.h>
@@ -29,8 +30,9 @@ typedef struct {
 } pair_buffers;
 _Static_assert(sizeof(pair_buffers) <= CTI_ATTENTION_BUFFERS * sizeof(char *), "buffers");
 
-/* Not k_block, which is 128: rows 512 or 1,024 bytes apart begin in 8 or 4 L1d sets and cause
- * conflict misses. With one panel of padding attention of 4,096 tokens is 1.04 times as fast. */
+/* Returns the distance of two rows of dS, in elements. It is not k_block, which is 128: rows 512 or
+ * 1,024 bytes apart begin in 8 or 4 L1d sets and cause conflict misses. With one panel of padding
+ * attention of 4,096 tokens is 1.04 times as fast. */
 static int64_t ds_row(const cti_attention_backward_call *f) {
     return f->schedule.k_block + f->a.nr;
 }
@@ -67,7 +69,8 @@ void cti_attention_pair_reserve(const void *call, cti_attention_workspace *space
                                                         cti_round_up(a->d, a->nr));
 }
 
-/* Where K's block of keys that begins at row `key` of the range is packed as a right factor. */
+/* Returns the place of a block of keys, packed as a right factor of K. The block begins at row
+ * `key` of the range. */
 static char *k_right_at(const cti_attention_backward_call *f, const pair_buffers *w, int64_t key) {
     const int64_t panels = cti_ceil_div(f->a.d, f->a.nr);
     return w->k_right + key / f->schedule.k_block * panels * cti_attention_right_panel(&f->a);
@@ -79,8 +82,8 @@ static char *k_right_at(const cti_attention_backward_call *f, const pair_buffers
  * sum_end copies or adds them to the gradient. */
 typedef struct {
     char *data;
-    int64_t stride; /* from row to row, in elements */
-    char *gradient; /* the same rows of the gradient; NULL: not wanted */
+    int64_t stride; /* elements from one row to the next */
+    char *gradient; /* the same rows of the gradient; NULL if not wanted */
     int64_t gradient_stride;
 } sum_rows;
 
@@ -117,23 +120,24 @@ static void sum_end(const cti_attention_backward_call *f, const sum_rows *s, int
 /* A range of one head's keys. */
 typedef struct {
     int64_t k0;
-    cti_attention_rows k; /* (keys, d); not rounded: a right factor */
+    cti_attention_rows k; /* (keys, d); a right factor if products do not round */
     sum_rows dk, dv;      /* (keys, d), (keys, dv) */
-    /* For each panel of keys (nr is at least 4): have its rows of dk and dv been written? */
+    /* whether the rows of dk and dv have been written, for each panel of keys (nr is at least 4) */
     bool begun[CTI_ATTENTION_MOST_KEYS / 4];
 } key_range;
 
 /* A block of one head's queries. */
 typedef struct {
     int64_t q0;
-    int64_t mask_sum;                       /* the partial sum of dmask that it adds to */
+    int64_t mask_sum;                       /* the partial sum of dmask to which it adds */
     cti_attention_rows q, dout;             /* (queries, d), (queries, dv), left factors */
     cti_attention_rows q_right, dout_right; /* right factors; only if products are rounded */
     sum_rows dq;                            /* (queries, d) */
-    bool begun;                             /* has dq been written? */
+    bool begun;                             /* whether dq has been written */
 } query_block;
 
-/* dmask += dS, summed over the dims in which the mask is broadcast: there dmask's stride is 0. */
+/* dmask += dS. dS is summed over the dims in which the mask is broadcast; dmask's stride is 0 in
+ * these dims. */
 static void add_mask_gradient(const cti_attention_backward_call *f, const pair_buffers *w,
                               const cti_attention_tile *t, int64_t mask_sum, const char *ds) {
     const cti_kernels *kernels = f->a.kernels;
@@ -159,7 +163,7 @@ static void drop_panel(const cti_attention_backward_call *f, const cti_attention
 }
 
 /* Copies the scores that attention_decode.c has saved into a panel. Lanes beyond the keys become
- * zeros; a product with a padded panel leaves zeros there too. */
+ * zeros; a product with a padded panel leaves zeros in them too. */
 static void load_scores(const cti_attention_params *a, const cti_attention_tile *t, int64_t width,
                         char *panel) {
     for (int64_t i = 0; i < t->nq; i++) {
@@ -245,8 +249,8 @@ static void backprop_panel(const cti_attention_backward_call *f, const pair_buff
 /* ---- a block of queries against a block of keys ---- */
 
 /* dQ += scale dS K for queries from `first` on; queries before it attend to no key of the block.
- * Summed over all k_block keys at once: for the nr keys of one panel, loading and storing dQ would
- * take about as long as the product. */
+ * The sum is over all k_block keys at once: for the nr keys of one panel, loading and storing dQ
+ * would take about as long as the product. */
 static void add_query_gradients(const cti_attention_backward_call *f, const pair_buffers *w,
                                 const key_range *keys, query_block *queries,
                                 const cti_attention_tile *t, int64_t first) {
@@ -293,9 +297,9 @@ static void backprop_key_block(const cti_attention_backward_call *f, const pair_
 
 /* ---- a block of queries against a range of keys ---- */
 
-/* Gradients of hidden keys, and of queries whose keys are all hidden, are set to +0 at the end. A
- * product may have written to such a row, if others of its tile are visible, and then it is -0 if
- * the scale is negative: the bits would depend on the sizes of tiles. */
+/* Gradients of hidden keys, and of queries from which all keys are hidden, are set to +0 at the
+ * end. A product may have written to such a row if others of its tile are visible, and the row
+ * would be -0 if the scale is negative: the bits would depend on the sizes of tiles. */
 
 static void backprop_query_block(const cti_attention_backward_call *f, const pair_buffers *w,
                                  key_range *keys, const cti_attention_tile *t, int64_t mask_sum) {

@@ -1,4 +1,4 @@
-/* The products of a tile in the computed type; attention_rounded.c has those that round. */
+/* The products of a tile in the computed type; attention_rounded.c has the products that round. */
 #include "attention_products.h"
 
 void cti_attention_pack(const cti_attention_params *a, int64_t k, int64_t n, const char *b,
@@ -26,8 +26,8 @@ void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64
     a->kernels->gemm.macro_kernel(&params, m, width, rows->data, b, a->nr * a->size, NULL, panel);
 }
 
-/* One macro-kernel call for each micro-kernel tile of rows: so few rows share a range of columns
- * that little time goes to the zeros beside the band. */
+/* Each micro-kernel tile of rows is one call of the macro-kernel: so few rows share a range of
+ * columns that little time goes to the zeros beside the band. */
 void cti_attention_band_product(const cti_attention_params *a, const cti_attention_band *band,
                                 int64_t cols, const cti_attention_rows *b, double alpha,
                                 bool accumulate, char *c, int64_t c_row) {

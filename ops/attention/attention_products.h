@@ -6,26 +6,26 @@
 
 /* ---- factors ---- */
 
-/* A factor that is many rows of a tensor is read in place (cti_attention_rows) or, if products are
- * rounded, packed to a buffer. cti_attention_rows_from finds a later row of either, so a caller
- * need not know which it is. A row of a left factor is a row of A, and `first` is a multiple of
- * row_unit; a row of a right factor is a row of B. */
+/* A factor is a number of rows of a tensor. It is read in place (cti_attention_rows) or, if
+ * products are rounded, packed to a buffer. cti_attention_rows_from finds a later row in either
+ * case, so a caller treats both alike. A row of a left factor is a row of A, and `first` is a
+ * multiple of row_unit; a row of a right factor is a row of B. */
 
-/* Rows of a right factor that is packed: blocks of keys or queries are not longer. */
+/* The most rows of a packed right factor: blocks of keys or queries are not longer. */
 enum { CTI_ATTENTION_RIGHT_ROWS = 128 };
 
-/* Do products of such an attention round now? */
+/* Returns whether products of an attention of these sizes round now (ct_set_matmul). */
 bool cti_attention_is_rounded(const ct_context *context, ct_dtype dtype, int64_t t, int64_t s,
                               int64_t d, int64_t dv);
 
-/* Packs x, n rows of `cols` numbers, as a left or a right factor. They are called only if products
- * are rounded. */
+/* These pack x, n rows of `cols` numbers, to a left or a right factor. They are called only if
+ * products are rounded. */
 cti_attention_rows cti_attention_left(const cti_attention_params *a, const cti_attention_rows *x,
                                       int64_t n, int64_t cols, char *buffer);
 cti_attention_rows cti_attention_right(const cti_attention_params *a, const cti_attention_rows *x,
                                        int64_t n, int64_t cols, char *buffer);
 
-/* Bytes from one panel of a right factor to its next. */
+/* Returns the bytes from one panel of a right factor to its next. */
 static inline int64_t cti_attention_right_panel(const cti_attention_params *a) {
     return a->nr * CTI_ATTENTION_RIGHT_ROWS * a->rounded->packed_bytes;
 }
@@ -45,7 +45,8 @@ static inline void cti_attention_pack_columns(const cti_attention_params *a, int
 
 /* ---- products ---- */
 
-/* panel (m, width) = alpha A B: A (m, k) a left factor, B a panel of packed columns (k, nr). */
+/* Computes panel (m, width) = alpha A B: A (m, k) is a left factor, B a panel of packed columns (k,
+ * nr). */
 void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64_t width, int64_t k,
                                  const cti_attention_rows *rows, const char *b, double alpha,
                                  char *panel);
@@ -60,9 +61,9 @@ typedef struct {
     int64_t m, k, low, high;
 } cti_attention_band;
 
-/* C (m, cols) = alpha A B, or C += with accumulate; B (k, cols) a right factor. C's rows are c_row
- * apart. If products are rounded A is packed here; up to row_unit - 1 of its columns before the
- * first that is not zero are read too. */
+/* Computes C (m, cols) = alpha A B, or C += alpha A B with accumulate; B (k, cols) is a right
+ * factor. C's rows are c_row apart. If products are rounded A is packed here; up to row_unit - 1 of
+ * its columns before the first that is not zero are read too. */
 void cti_attention_band_product(const cti_attention_params *a, const cti_attention_band *band,
                                 int64_t cols, const cti_attention_rows *b, double alpha,
                                 bool accumulate, char *c, int64_t c_row);

@@ -1,6 +1,6 @@
-/* Products of attention whose operands are rounded to bf16 (CT_MATMUL_BF16): which calls, their
- * factors, and the products. The weights P and their gradients dS are rounded as the products that
- * read them pack them; the softmax between stays f32. */
+/* Products of attention whose operands are rounded to bf16 (CT_MATMUL_BF16): the calls that round,
+ * their factors, and the products. The weights P and their gradients dS are rounded when the
+ * products that read them pack them; the softmax between stays f32. */
 #include "attention_products.h"
 
 /* Bytes of the rows of a band's A that are packed at once. */
@@ -12,7 +12,7 @@ bool cti_attention_is_rounded(const ct_context *context, ct_dtype dtype, int64_t
     if (!rounded || context->matmul != CT_MATMUL_BF16 || dtype != CT_F32) return false;
     const int64_t lines = rounded->tuning.rounded_lines;
     const bool large = cti_min(t, s) >= lines && cti_min(d, dv) >= lines;
-    /* A panel of scores is a block of C of both. */
+    /* A panel of scores is a block of C of both kinds of kernels. */
     const bool fits = rounded->nr == context->isa->of[dtype]->gemm.nr &&
                       rounded->mr * CTI_ATTENTION_RIGHT_ROWS * rounded->packed_bytes <= BAND_BYTES;
     return large && fits;

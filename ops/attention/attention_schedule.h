@@ -1,5 +1,14 @@
-/* How the passes of attention are cut into items: by sizes only, so that no sum depends on the
- * number of threads. */
+/* How the passes of attention are cut into items.
+ *
+ * Invariants:
+ * 1. A schedule follows from sizes only: no sum depends on the number of threads.
+ * 2. Items of forward and of weights write disjoint elements, so they may run in any order.
+ * 3. Backward runs in k_ranges steps, one after the other. In a step each range of queries meets
+ *    one range of keys, and no two ranges of queries the same one (q_ranges <= k_ranges); over all
+ *    steps each pair occurs once. So items of a step write disjoint rows of dQ, dK and dV, and each
+ *    of these rows is summed in the order of the steps.
+ * 4. Ranges of queries of forward and ranges of keys of backward are whole panels (multiples of
+ *    nr), except the last one, which may be shorter. */
 #ifndef CTI_OPS_ATTENTION_ATTENTION_SCHEDULE_H
 #define CTI_OPS_ATTENTION_ATTENTION_SCHEDULE_H
 
@@ -18,7 +27,7 @@ enum {
  * time. */
 typedef struct {
     int64_t q_ranges, q_range, k_block;
-    int64_t grain; /* items that a thread takes at once */
+    int64_t grain; /* the items that a thread takes at once */
 } cti_attention_forward_schedule;
 cti_attention_forward_schedule cti_attention_schedule_forward(const cti_attention_params *a);
 
@@ -27,13 +36,13 @@ cti_attention_forward_schedule cti_attention_schedule_forward(const cti_attentio
  * CTI_ATTENTION_QUERY_BLOCK queries meet blocks of k_block keys. */
 typedef struct {
     int64_t q_ranges, q_range, k_ranges, k_range, k_block;
-    int64_t grain; /* pairs of ranges that a thread takes at once */
+    int64_t grain; /* the pairs of ranges that a thread takes at once */
 } cti_attention_backward_schedule;
-/* Neither B, H, T nor S is 0. */
+/* Neither B, H, T nor S may be 0. */
 cti_attention_backward_schedule cti_attention_schedule_backward(const cti_attention_params *a);
 
-/* Which key range a query range is paired with in a step, 0 <= step < k_ranges. Over all steps each
- * pair occurs once; within a step no two query ranges have the same key range. */
+/* Returns the range of keys with which a range of queries is paired in a step, 0 <= step <
+ * k_ranges. */
 int64_t cti_attention_keys_of_step(const cti_attention_backward_schedule *s, int64_t q_range,
                                    int64_t step);
 
@@ -41,7 +50,7 @@ int64_t cti_attention_keys_of_step(const cti_attention_backward_schedule *s, int
  * head or, for a mean, of all heads one after the other. */
 typedef struct {
     int64_t q_tiles, k_tiles;
-    int64_t grain; /* tiles that a thread takes at once */
+    int64_t grain; /* the tiles that a thread takes at once */
 } cti_attention_weights_schedule;
 cti_attention_weights_schedule cti_attention_schedule_weights(const cti_attention_params *a);
 

@@ -1,6 +1,6 @@
 /* Tiles of attention: a call's tensors, their places in memory, and the rows of a tile.
  *
- * A tile is a range of queries against a range of keys, of one head. Scores of a tile are computed
+ * A tile is a range of queries against a range of keys of one head. Scores of a tile are computed
  * in panels, whose rows have nr numbers (lanes); nr is the number of columns of the micro-kernel
  * (src/kernels/attention_tmpl.h). */
 #ifndef CTI_OPS_ATTENTION_ATTENTION_TILES_H
@@ -12,7 +12,8 @@
 
 /* ---- tensors ---- */
 
-/* A call's tensors with a dim of heads: if q, k and v are packed in one tensor, views of it. */
+/* The tensors of a call, each with a dim of heads. If q, k and v are packed in one tensor these are
+ * views of it. */
 typedef struct {
     ct_tensor *q, *k;    /* (B, H, T, d), (B, H_kv, S, d) */
     ct_tensor *v, *out;  /* (B, H_kv, S, dv), (B, H, T, dv); either may be NULL */
@@ -24,19 +25,21 @@ typedef struct {
     ct_tensor *scores;
 } cti_attention_tensors;
 
-/* Sets q, k, v, mask and key_mask from the call's inputs, the rest to NULL. False: an error. */
+/* Sets q, k, v, mask and key_mask from the call's inputs, and the other fields to NULL. False: an
+ * error. */
 bool cti_attention_tensors_of(const ct_call *c, cti_attention_tensors *x);
-/* Views of the three thirds of x (B, T, 3E), each (B, H, T, E / H). */
+/* Makes views of the three thirds of x (B, T, 3E), each (B, H, T, E / H). False: an error. */
 bool cti_attention_unpack(ct_tensor *x, int64_t heads, ct_tensor *third[3]);
-/* A new tensor (B, H, T, n). If x is a view of memory (B, T, H, ...), as ct_split_heads makes it,
- * so is the new one: then ct_combine_heads of it is a view too, and no copy. */
+/* Returns a new tensor (B, H, T, n). If x is a view of memory (B, T, H, ...), which ct_split_heads
+ * makes, so is the new one: ct_combine_heads of it is then a view too, and no copy. NULL: an
+ * error. */
 ct_tensor *cti_attention_new_like(const ct_call *c, const ct_tensor *x, int64_t n);
 
 /* ---- operands ---- */
 
 /* A four-dim tensor in memory. */
 typedef struct {
-    char *data;        /* NULL: the call has none */
+    char *data;        /* NULL if the call has no such tensor */
     int64_t stride[4]; /* in elements; 0 in a dim that is broadcast */
 } cti_attention_operand;
 
@@ -45,25 +48,25 @@ struct cti_attention_params {
     cti_attention_attrs attrs;
     double score_scale; /* scale / log 2: a weight is 2^(score - max) inverse_sum */
     const cti_kernels *kernels;
-    int64_t nr;        /* lanes of a panel: columns of the micro-kernel */
-    int64_t mr;        /* rows of the micro-kernel */
-    int64_t mr_narrow; /* its rows if it has at most kernels->attention.lanes columns; >= mr */
-    const cti_gemm_kernels *rounded; /* the kernels that round products; NULL: none does */
-    int64_t row_unit; /* a tile's first row in its range is a multiple of it: 1, or rounded's mr */
-    int64_t d_bytes, dv_bytes;                          /* of a packed column of d, of dv numbers */
-    int64_t size;                                       /* bytes of an element */
+    int64_t nr;        /* the lanes of a panel: columns of the micro-kernel */
+    int64_t mr;        /* the rows of the micro-kernel */
+    int64_t mr_narrow; /* its rows for at most kernels->attention.lanes columns; >= mr */
+    const cti_gemm_kernels *rounded; /* the kernels that round products, or NULL */
+    int64_t row_unit; /* a tile begins at a multiple of this in its range: 1 or rounded->mr */
+    int64_t d_bytes, dv_bytes;                          /* bytes of a packed column of d, dv */
+    int64_t size;                                       /* the bytes of an element */
     int64_t batch, heads, kv_heads, group, t, s, d, dv; /* B, H, H_kv, G, T, S, d, dv */
     cti_attention_operand q, k, v, out;
     cti_attention_operand mask, key_mask; /* (B, H, T, S), (B, 1, 1, S) */
     bool mask_is_bool;
-    ct_dtype dtype, stats_dtype; /* of q, k, v and scores; of max and inverse_sum */
-    int64_t stat_size;           /* bytes of a statistic */
+    ct_dtype dtype, stats_dtype; /* the types of q, k, v, scores and of statistics */
+    int64_t stat_size;           /* the bytes of a statistic */
     char *max, *inverse_sum;     /* (B, H, T) each: the two halves of stats */
     char *scores;                /* (B, H, T, S) or NULL */
 };
 
 cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x);
-/* x broadcast to a shape of four dims. */
+/* Returns x broadcast to a shape of four dims. */
 cti_attention_operand cti_attention_operand_of(const ct_tensor *x, ct_shape shape);
 
 static inline char *cti_attention_at(const cti_attention_params *a, const cti_attention_operand *x,
@@ -80,14 +83,14 @@ typedef struct {
     int64_t k0, nk; /* keys [k0, k0 + nk) */
 } cti_attention_tile;
 
-/* All queries of a head (0 <= head < B H) against all its keys. */
+/* Returns the tile of all queries of a head (0 <= head < B H) against all its keys. */
 static inline cti_attention_tile cti_attention_head(const cti_attention_params *a, int64_t head) {
     return (cti_attention_tile){
         .b = head / a->heads, .h = head % a->heads, .q0 = 0, .nq = a->t, .k0 = 0, .nk = a->s};
 }
 
-/* At most nq queries of a tile from its query q on, and at most nk keys from its key k on; q and k
- * are counted from q0 and k0. */
+/* Returns the tile of at most nq queries of a tile, from its query q on, and at most nk keys, from
+ * its key k on; q and k are counted from q0 and k0. */
 static inline cti_attention_tile cti_attention_subtile(const cti_attention_tile *t, int64_t q,
                                                        int64_t nq, int64_t k, int64_t nk) {
     CTI_ASSERT(0 <= q && q <= t->nq && 0 <= k && k <= t->nk);
@@ -99,7 +102,7 @@ static inline cti_attention_tile cti_attention_subtile(const cti_attention_tile 
                                 .nk = cti_min(nk, t->nk - k)};
 }
 
-/* The number, in (B, H, T), of the tile's query i. */
+/* Returns the index in (B, H, T) of the tile's query i. */
 static inline int64_t cti_attention_query(const cti_attention_params *a,
                                           const cti_attention_tile *t, int64_t i) {
     CTI_ASSERT(0 <= t->b && t->b < a->batch && 0 <= t->h && t->h < a->heads);
@@ -107,8 +110,9 @@ static inline int64_t cti_attention_query(const cti_attention_params *a,
     return (t->b * a->heads + t->h) * a->t + t->q0 + i;
 }
 
-/* Whether the statistics of the tile's query i can be those of a softmax: the largest score has the
- * weight 1, so a sum is at least 1. Both numbers are 0 if the query sees nothing. For asserts. */
+/* Returns whether the statistics of the tile's query i can come from a softmax: the largest score
+ * has the weight 1, so a sum is at least 1. Both numbers are 0 if all keys are hidden from the
+ * query. For asserts. */
 static inline bool cti_attention_stats_are_sound(const cti_attention_params *a,
                                                  const cti_attention_tile *t, int64_t i) {
     const int64_t query = cti_attention_query(a, t, i);
@@ -117,12 +121,13 @@ static inline bool cti_attention_stats_are_sound(const cti_attention_params *a,
     return !(inverse_sum < 0) && !(inverse_sum > 1); /* it may be NaN */
 }
 
-/* Row i of y, `row` elements apart, is x (nk) times dropout's factors for the weights of the tile's
- * query i. A factor's random number is that of its index in (B, H, T, S). */
+/* Sets row i of y to x (nk) times dropout's factors for the weights of the tile's query i; rows of
+ * y are `row` elements apart. The random number of a factor has the index of its weight in (B, H,
+ * T, S). */
 void cti_attention_dropout(const cti_attention_params *a, const cti_attention_tile *t,
                            const char *x, int64_t row, char *y);
 
-/* The `width` of a panel of which n lanes are used: one vector, or nr. */
+/* Returns the `width` of a panel of which n lanes are used: one vector, or nr. */
 static inline int64_t cti_attention_width(const cti_attention_params *a, int64_t n) {
     CTI_ASSERT(0 < n && n <= a->nr);
     return n <= a->kernels->attention.lanes ? a->kernels->attention.lanes : a->nr;
@@ -134,25 +139,27 @@ static inline int64_t cti_attention_width(const cti_attention_params *a, int64_t
  * copy of a struct that has just been written is a store-forwarding stall (docs/design.md). */
 typedef struct {
     const char *data;
-    int64_t stride; /* from row to row, in elements */
+    int64_t stride; /* elements from one row to the next */
 } cti_attention_rows;
 
-/* Can a product read or write n rows of `cols` numbers in place without conflict misses in L1d? */
+/* Returns whether a product can read or write n rows of `cols` numbers in place without conflict
+ * misses in L1d. */
 bool cti_attention_in_place(const cti_attention_params *a, int64_t n, int64_t stride, int64_t cols);
 
-/* The tile's queries of x (B, H, T, cols), in place or copied to buffer (nq, cols). */
+/* Returns the tile's queries of x (B, H, T, cols), in place or copied to buffer (nq, cols). */
 cti_attention_rows cti_attention_gather_queries(const cti_attention_params *a,
                                                 const cti_attention_operand *x,
                                                 const cti_attention_tile *t, int64_t cols,
                                                 char *buffer);
-/* The tile's keys of x (B, H_kv, S, cols), in place or copied to buffer (nk, cols). If the key mask
- * hides some, their rows are zeros in the copy, so that no NaN in them reaches a product. */
+/* Returns the tile's keys of x (B, H_kv, S, cols), in place or copied to buffer (nk, cols). If the
+ * key mask hides some of them, their rows are zeros in the copy, so that no NaN in them reaches a
+ * product. */
 cti_attention_rows cti_attention_gather_keys(const cti_attention_params *a,
                                              const cti_attention_operand *x,
                                              const cti_attention_tile *t, int64_t cols,
                                              char *buffer);
 
-/* The same rows from row `first` on. */
+/* Returns the same rows from row `first` on. */
 static inline cti_attention_rows
 cti_attention_rows_from(const cti_attention_params *a, const cti_attention_rows *x, int64_t first) {
     return (cti_attention_rows){.data = x->data + first * x->stride * a->size, .stride = x->stride};

@@ -21,13 +21,13 @@
 /* The fused op's inputs, without v, and its statistics. */
 enum { WEIGHTS_STATS = CTI_ATTENTION_INPUTS, WEIGHTS_INPUTS };
 
-enum { BLOCK_QUERIES = 120 }; /* of a tile: a panel of their scores stays in L1d */
+enum { BLOCK_QUERIES = 120 }; /* queries of a block: a panel of their scores stays in L1d */
 
 typedef struct {
     cti_attention_params a;
     cti_attention_weights_schedule schedule;
     cti_attention_operand y; /* (B, H, T, S); for a mean the stride over heads is 0 */
-    int64_t summed_heads;    /* of an item: 1, or H for a mean */
+    int64_t summed_heads;    /* the heads of an item: 1, or H for a mean */
 } weights_call;
 
 /* A worker's buffers. */
@@ -71,7 +71,7 @@ static void add_panel(const weights_call *f, const weights_buffers *w, const cti
     a->kernels->copy2d(t->nq, t->nk, w->s, a->nr, 1, y, stride[2], stride[3], true);
 }
 
-/* A block of queries against the tile's keys. */
+/* Adds the weights of a block of queries and the tile's keys. */
 static void add_block(const weights_call *f, const weights_buffers *w,
                       const cti_attention_tile *t) {
     const cti_attention_params *a = &f->a;

@@ -39,9 +39,9 @@ char *cti_attention_reserve_right(cti_attention_workspace *w, int64_t cols) {
 /* One step of a pass. */
 typedef struct {
     const cti_attention_pass *pass;
-    char *workspaces; /* one for each worker */
-    size_t bytes;     /* of one */
-    int64_t first;    /* item of the step */
+    char *workspaces; /* one workspace for each worker */
+    size_t bytes;     /* the bytes of one workspace */
+    int64_t first;    /* the first item of the step */
 } pass_step;
 
 static void pass_task(void *arg, int64_t begin, int64_t end, int worker) {
@@ -58,7 +58,7 @@ static void pass_task(void *arg, int64_t begin, int64_t end, int worker) {
     if (rounded && rounded->end) rounded->end();
 }
 
-/* Counts for a profile the work of the pairs that are not hidden by diagonals. */
+/* Counts the work of the pairs that diagonals leave visible, for a profile. */
 static void count_flops(ct_context *context, const cti_attention_pass *pass) {
     const cti_attention_params *a = pass->a;
     cti_profile_add_flops(context, 2 * (double)(a->batch * a->heads) * cti_attention_pairs(a) *

@@ -23,7 +23,7 @@ static ct_tensor *bring_back(ct_tensor *x, int dim, int ndim) {
 
 static ct_tensor *along(const ct_op *op, ct_tensor *const *in, int n, int dim) {
     ct_tensor *x = in[0];
-    if (!x) return cti_apply(op, in, n, NULL); /* which records the error */
+    if (!x) return cti_apply(op, in, n, NULL); /* cti_apply records the error */
     if (!cti_tensor_ready(x, op->name)) return NULL;
     const int ndim = x->shape.ndim;
     dim = cti_op_dim_or_scalar(op->name, x, dim);

@@ -1,5 +1,5 @@
 /* Work on each column along some dims: x is taken as (outer, n, inner), and a task has a block of
- * columns of one of outer. */
+ * columns with one index of outer. */
 #ifndef CTI_OPS_SUPPORT_COLUMNS_H
 #define CTI_OPS_SUPPORT_COLUMNS_H
 
@@ -11,16 +11,16 @@ typedef struct {
     int64_t outer, n, inner;
 } cti_columns;
 
-/* The columns along one dim. A scalar has one column of one element. */
+/* Returns the columns along one dim. A scalar has one column of one element. */
 cti_columns cti_columns_along(ct_shape shape, int dim);
 
-/* The index of the first element of column (o, j). */
+/* Returns the index of the first element of column (o, j). */
 static inline int64_t cti_columns_start(const cti_columns *of, int64_t o, int64_t j) {
     return o * of->n * of->inner + j;
 }
 
 /* Runs f for all columns; each call has `width` columns from (o, j) on. arg is the first argument
- * of f, and cost is that of an element. */
+ * of f, and cost is the cost of an element. */
 typedef void cti_columns_task(const void *arg, int64_t o, int64_t j, int64_t width);
 void cti_columns_each(ct_context *context, const cti_columns *of, int64_t cost, cti_columns_task *f,
                       const void *arg);

@@ -1,5 +1,5 @@
-/* The backward of maximum and minimum: an elementwise kernel of both operands and g, then the sum
- * over what was broadcast. */
+/* The backward of maximum and minimum: an elementwise kernel of both operands and g, then a sum
+ * over the dims in which the input was broadcast. */
 #include "extremum.h"
 
 typedef struct {

@@ -4,9 +4,9 @@
 
 #include "op.h"
 
-/* The gradients of an op with two inputs that broadcast. f is the kernel for the gradient of the
- * first input; because the op is symmetric, f with the inputs exchanged gives that of the second.
- */
+/* Computes the gradients of an op with two inputs that broadcast. f is the kernel for the gradient
+ * of the first input; because the op is symmetric, f with the inputs exchanged gives the gradient
+ * of the second. */
 bool cti_op_extremum_backward(const ct_call *c, cti_binary_backward *f, ct_tensor *g,
                               ct_tensor **grad);
 

@@ -6,7 +6,7 @@
 
 typedef struct {
     const cti_kernels *k;
-    cti_columns of; /* x's */
+    cti_columns of; /* the columns of x */
     int64_t count;  /* the number of indices */
     const int64_t *index;
     char *x, *y;

@@ -5,7 +5,7 @@
 #include "op.h"
 
 /* dim counts from the front. index is dense i64, and its values are in the range of dim. x and y
- * are dense and have one shape but for dim, which in y has the index's length. */
+ * are dense. They have one shape, except that y's size along dim is the index's length. */
 
 /* y[.., i, ..] = x[.., index[i], ..] */
 void cti_index_rows(const ct_call *c, int dim, const ct_tensor *index, const ct_tensor *x,
@@ -15,8 +15,8 @@ void cti_index_rows(const ct_call *c, int dim, const ct_tensor *index, const ct_
 void cti_index_rows_add(const ct_call *c, int dim, const ct_tensor *index, ct_tensor *x,
                         const ct_tensor *y);
 
-/* Whether in[1] is an index of in[0] along dim: i64, of one dim or of one element, with values in
- * the range of dim. The index of a scalar is one 0. */
+/* Returns whether in[1] is an index of in[0] along dim: i64, of one dim or of one element, with
+ * values in the range of dim. The index of a scalar is one 0. */
 bool cti_index_rows_check(const ct_call *c, int dim);
 
 #endif

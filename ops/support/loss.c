@@ -112,12 +112,12 @@ cti_loss_scale cti_op_loss_scale(const ct_call *c, ct_tensor *g, double weight) 
 typedef struct {
     const cti_kernels *k;
     const cti_loss_rows *block;
-    ct_dtype dtype;             /* of logits, losses, gradients and the factors in scale.each */
-    size_t size, stat_size;     /* of an element of that dtype, and of a statistic */
+    ct_dtype dtype;             /* the type of logits, losses, gradients and scale.each */
+    size_t size, stat_size;     /* bytes of an element of dtype, and of a statistic */
     double smoothing, total;    /* total: the sum of the classes' weights */
-    const ct_tensor *weight;    /* of the classes, or NULL */
-    const int64_t *target;      /* of the block's rows */
-    char *loss, *max, *inverse; /* of the block's rows */
+    const ct_tensor *weight;    /* weights of the classes, or NULL */
+    const int64_t *target;      /* targets of the rows */
+    char *loss, *max, *inverse; /* one number for each row */
 } loss_rows_job;
 
 static double weight_of(const loss_rows_job *a, int64_t class) {
@@ -125,8 +125,8 @@ static double weight_of(const loss_rows_job *a, int64_t class) {
     return cti_real_get(a->weight->dtype, a->weight->data, class);
 }
 
-/* From lse - x_t, which the kernel has written to the loss: (1 - s) w_t of it, and
- * s / C sum_j w_j (lse - x_j). */
+/* The kernel has written lse - x_t to the loss of row r. Replaces it by (1 - s) w_t (lse - x_t) + s
+ * / C sum_j w_j (lse - x_j). */
 static void weigh_loss(const loss_rows_job *a, int64_t r) {
     const int64_t t = a->target[r], classes = a->block->classes;
     const double own = cti_real_get(a->dtype, a->loss, r);
@@ -139,9 +139,10 @@ static void weigh_loss(const loss_rows_job *a, int64_t r) {
     cti_real_set(a->dtype, a->loss, r, loss);
 }
 
-/* scale ((own + even) softmax(x)_j - own [j = t] - s / C w_j), own = (1 - s) w_t, even = s / C
- * times the sum of weights: from (own + even) (softmax(x)_j - [j = t]). The target's own weight is
- * taken from the sum first, so that of one class nothing is left. */
+/* Writes scale ((own + even) softmax(x)_j - own [j = t] - s / C w_j) for each class j of a row,
+ * with own = (1 - s) w_t and even = s / C times the sum of weights. It begins with (own + even)
+ * (softmax(x)_j - [j = t]). The target's own weight is subtracted from the sum first, so that a
+ * single class leaves no rounding error. */
 static void weighted_gradient(const loss_rows_job *a, int64_t r, double scale) {
     const int64_t t = a->target[r], classes = a->block->classes;
     const size_t one = (size_t)r * a->stat_size, row = (size_t)(r * classes) * a->size;

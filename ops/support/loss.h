@@ -6,16 +6,16 @@
 
 /* ---- losses of elements ---- */
 
-/* Is it a ct_reduction that the op takes, CT_BATCH_MEAN only with `batch`? If not, an error is
- * recorded. */
+/* Returns whether reduction is a ct_reduction that the op takes; CT_BATCH_MEAN is taken only with
+ * `batch`. If not, an error is recorded. */
 bool cti_op_reduction_check(const ct_call *c, ct_reduction reduction, bool batch);
 
-/* Returns the losses reduced; and the factor of each loss in the result. */
+/* The first returns the reduced losses, the second the factor of each loss in the result. */
 ct_tensor *cti_op_loss_reduced(const ct_call *c, ct_tensor *losses, ct_reduction reduction);
 double cti_op_loss_share(const ct_call *c, int64_t losses, ct_reduction reduction);
 
-/* A weight has no gradient: returns t detached, or t itself if it requires none. A t that cannot be
- * used stays, so that ct_apply says why. */
+/* Returns a weight, which has no gradient: t detached, or t itself if it requires no gradient. A t
+ * that cannot be used is returned as it is, so that ct_apply records the error. */
 static inline ct_tensor *cti_op_constant(ct_tensor *t) {
     ct_tensor *constant = t && t->self == t && t->slot ? ct_detach(t) : NULL;
     return constant ? constant : t;
@@ -32,8 +32,8 @@ static inline ct_tensor *cti_op_weighted_loss(const ct_op *op, ct_tensor **in, i
 
 enum { CTI_IGNORED = -100 }; /* the target of a row that has no loss; the same in torch */
 
-/* Writes, for the error of an x that has not two dims, "; ct_reshape to (10, 8), and of the targets
- * to (10), would fit", or "" if that would not fit. */
+/* Returns the end of an error's message for an x that does not have two dims: "; ct_reshape to (10,
+ * 8), and of the targets to (10), would fit", or "" if that would not fit. */
 enum { CTI_LOSS_HINT = 128 };
 const char *cti_op_loss_hint(const ct_tensor *x, char buffer[CTI_LOSS_HINT]);
 
@@ -57,7 +57,8 @@ typedef struct {
 } cti_loss_scale;
 cti_loss_scale cti_op_loss_scale(const ct_call *c, ct_tensor *g, double weight);
 
-/* A new tensor (2, rows) for the statistics of rows of logits: maxima, and 1 / sum e^(x - max). */
+/* Returns a new tensor (2, rows) for the statistics of rows of logits: maxima, and 1 / sum e^(x -
+ * max). */
 static inline ct_tensor *cti_op_loss_statistics(const ct_call *c, int64_t rows) {
     return cti_op_new(c, cti_dtype_statistics(c->in[0]->dtype), CT_SHAPE(2, rows));
 }
@@ -67,13 +68,14 @@ static inline ct_tensor *cti_op_loss_statistics(const ct_call *c, int64_t rows) 
 typedef struct {
     int64_t first, classes;
     const char *x;         /* logits of in[0]'s dtype */
-    ct_tensor *losses;     /* are written, and the statistics with them; or NULL */
-    ct_tensor *statistics; /* of cti_op_loss_statistics */
+    ct_tensor *losses;     /* the losses to compute, and the statistics with them; or NULL */
+    ct_tensor *statistics; /* made by cti_op_loss_statistics */
     char *dx;              /* receives scale (softmax - target); or NULL. It may be x */
     cti_loss_scale scale;
 } cti_loss_rows;
 
-/* Computes a block. An ignored row has loss 0 and gradient 0. i: see cti_op_loss_check. */
+/* Computes a block. An ignored row has loss 0 and gradient 0. i is the same as for
+ * cti_op_loss_check. */
 void cti_op_loss_rows(const ct_call *c, int i, int64_t rows, const cti_loss_rows *block);
 
 #endif

@@ -51,8 +51,8 @@ static void norm_backward_blocks(void *arg, int64_t begin, int64_t end, int work
     }
 }
 
-/* Sets *data to that of a new tensor, or to NULL if none is wanted. Returns false with an error if
- * memory is short. */
+/* Sets *data to the data of a new tensor, or to NULL if none is wanted. Returns false with an error
+ * if memory is short. */
 static bool norm_block_sums(const ct_call *c, bool wanted, int64_t rows, int64_t n, char **data) {
     ct_tensor *t = wanted ? cti_op_new(c, c->in[0]->dtype, CT_SHAPE(rows, n)) : NULL;
     *data = t ? t->data : NULL;

@@ -4,12 +4,12 @@
 
 #include "op.h"
 
-/* Whether in[0] has a last dim D and in[1], in[2], ... are NULL or (D), all of one real dtype. If
- * not, records the error. */
+/* Returns whether in[0] has a last dim D and in[1], in[2], ... are NULL or (D), all of one real
+ * dtype. If not, records the error. */
 bool cti_op_norm_check(const ct_call *c);
 
-/* The gradients of x, the weight and the bias from the rows' rstd and their mean, which is NULL for
- * rms_norm. */
+/* Computes the gradients of x, the weight and the bias from the rows' rstd and their mean, which is
+ * NULL for rms_norm. */
 bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_tensor *rstd,
                           ct_tensor **grad);
 

@@ -10,24 +10,24 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* The kernel table for the dtype of the call's first input. A NULL kernel means that the op does
- * not take this dtype; the loops below then record the error. */
+/* Returns the kernel table for the dtype of the call's first input. A NULL kernel means that the op
+ * does not take this dtype; the loops below then record the error. */
 static inline const cti_kernels *kernels(const ct_call *c) {
     return c->context->isa->of[c->in[0]->dtype];
 }
 
-/* The least number of rows of `cost` elements that are worth a thread. It depends on sizes only,
- * not on the number of threads. */
+/* Returns the least number of rows of `cost` elements that are worth a thread. It depends on sizes
+ * only, not on the number of threads. */
 static inline int64_t cti_op_grain(int64_t cost) {
     return cost >= 16384 ? 1 : 16384 / (cost > 0 ? cost : 1);
 }
 
-/* A new row-major tensor with undefined values. Checks the shape for overflow. */
+/* Returns a new row-major tensor with undefined values. The shape is checked for overflow. */
 static inline ct_tensor *cti_op_new(const ct_call *c, ct_dtype dtype, ct_shape shape) {
     return cti_tensor_new(c->context, dtype, shape);
 }
 
-/* New tensors for the gradients that are wanted of inputs 0 ... n - 1. */
+/* Makes tensors for the wanted gradients of inputs 0 ... n - 1. */
 static inline bool cti_op_new_grads(const ct_call *c, int n, ct_tensor **grad) {
     for (int i = 0; i < n; i++) {
         if (!c->wants[i]) continue;
@@ -37,13 +37,15 @@ static inline bool cti_op_new_grads(const ct_call *c, int n, ct_tensor **grad) {
     return true;
 }
 
-/* The start of the second half of a dense tensor, as in (2, rows): maxima, then 1 / sums. */
+/* Returns the start of the second half of a dense tensor, for example of (2, rows): maxima, then 1
+ * / sums. */
 static inline char *cti_op_second_half(const ct_tensor *t) {
     CTI_ASSERT(t->contiguous && t->numel % 2 == 0);
     return t->data + (size_t)(t->numel / 2) * cti_dtype_size(t->dtype);
 }
 
-/* Columns [start, start + width) of x (B, T, W) as heads, (B, H, T, width / H): a view. */
+/* Returns columns [start, start + width) of x (B, T, W) as heads, (B, H, T, width / H), in a
+ * view. */
 ct_tensor *cti_op_heads(ct_tensor *x, int64_t heads, int64_t start, int64_t width);
 
 /* ---- loops of dense tensors ---- */

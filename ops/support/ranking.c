@@ -52,10 +52,10 @@ typedef struct {
     ct_dtype dtype;
     cti_columns of;
     int64_t k;
-    uint64_t flip; /* all bits are set if the largest comes first */
+    uint64_t flip; /* all ones if the largest comes first */
     const char *x;
     int64_t *index;
-    ranking_entry *heaps; /* k for each worker */
+    ranking_entry *heaps; /* k entries for each worker */
 } ranking;
 
 /* The heap has the k first of the elements so far. At the end it is taken apart from its top. */

@@ -109,8 +109,8 @@ static bool reduce_run(const ct_call *c, const reduced_run *r) {
     return true;
 }
 
-/* The distance between two rows if all dims but the last are reduced and rows are dense and evenly
- * spaced (a view of columns of a matrix); otherwise 0. */
+/* Returns the distance between two rows if all dims but the last are reduced and rows are dense and
+ * evenly spaced (a view of columns of a matrix); otherwise 0. */
 static int64_t row_step(const ct_tensor *x, unsigned set) {
     const int last = x->shape.ndim - 1;
     if (last < 1 || set != (1u << last) - 1 || x->shape.dim[last] < 2 || x->stride[last] != 1)

@@ -33,18 +33,18 @@ ct_tensor *cti_reduce_dims(const ct_call *c, cti_reduce *f, cti_reduce *again, c
 
 ct_tensor *cti_reduce_sum(const ct_call *c, ct_tensor *x, unsigned set, bool keepdim);
 
-/* Takes x, row-major, as columns along the dims of the set. Each column reduces to one element, in
- * the order of the other dims. If kept and reduced dims alternate, returns a copy of x with the
- * reduced dims last, and ct_permute by `back` undoes the new order; otherwise returns x, and back
- * has no dims. */
+/* Returns x, row-major, as columns along the dims of the set. Each column reduces to one element,
+ * in the order of the other dims. If kept and reduced dims alternate, the result is a copy of x
+ * with the reduced dims last, and ct_permute by `back` undoes the new order. Otherwise the result
+ * is x, and back has no dims. */
 ct_tensor *cti_reduce_as_columns(ct_tensor *x, unsigned set, cti_columns *of, ct_shape *back);
 
-/* Expands g from the reduced shape (with or without keepdim) to the shape before the reduction, as
- * a view in which reduced dims have stride 0. */
+/* Expands g from the reduced shape (with or without keepdim) to the shape before the reduction. The
+ * result is a view in which reduced dims have stride 0. */
 ct_tensor *cti_reduce_expand(ct_tensor *g, ct_shape shape, unsigned set);
 
-/* The number of elements that are reduced to one. It is a double because the product may overflow
- * if another dim is 0. */
+/* Returns the number of elements that are reduced to one. It is a double because the product may
+ * overflow if another dim is 0. */
 double cti_reduce_count(ct_shape shape, unsigned set);
 
 #endif

@@ -8,7 +8,7 @@
  * reduce. */
 ct_tensor *cti_reduce_extremum(ct_call *c, cti_reduce *f);
 
-/* dx = g where x is the result, divided by the number of such elements; 0 elsewhere. */
+/* dx = g / count if x is the result, and 0 otherwise; count is the number of such elements. */
 bool cti_reduce_extremum_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad);
 
 #endif

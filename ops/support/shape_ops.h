@@ -16,11 +16,11 @@ bool cti_op_view_strides(const ct_tensor *x, ct_shape shape, int64_t stride[CT_M
  * error if there is no such dim. */
 int cti_op_dim_or_scalar(const char *name, const ct_tensor *x, int64_t dim);
 
-/* x's shape and strides without a dim, which counts from the front. */
+/* Sets x's shape and strides without a dim, which counts from the front. */
 void cti_op_without_dim(const ct_tensor *x, int dim, ct_shape *shape, int64_t *stride);
 
-/* The tensor in which in[i]'s gradient accumulates, zeroed if nothing has been added yet. Returns
- * NULL with an error if memory is short. */
+/* Returns the tensor in which in[i]'s gradient accumulates, zeroed if nothing has been added yet.
+ * Returns NULL with an error if memory is short. */
 ct_tensor *cti_op_grad_sum(const ct_call *c, int i);
 
 #endif

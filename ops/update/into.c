@@ -1,4 +1,4 @@
-/* Checks before a tensor is written from another, and whether they overlap. */
+/* Checks before a tensor is written from another, among them whether the two overlap. */
 #include "into.h"
 
 #include "../../src/core/distinct.h"

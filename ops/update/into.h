@@ -4,14 +4,16 @@
 
 #include "../../src/core/profile.h"
 
-/* Whether no error is pending, `from` broadcasts to `to`, and no two elements of `to` have one
- * address. If not, records the error. Both may have any strides, and their dtypes may differ. */
+/* Returns whether no error is pending, `from` broadcasts to `to`, and no two elements of `to` have
+ * one address. If not, records the error. Both may have any strides, and their dtypes may
+ * differ. */
 bool cti_op_writes_from(ct_tensor *to, const ct_tensor *from, const char *name);
 
-/* Whether elements of `to` and `from` may be aliased: the ranges of their addresses overlap. */
+/* Returns whether elements of `to` and `from` may be aliased: the ranges of their addresses
+ * overlap. */
 bool cti_op_may_overlap(const ct_tensor *to, const ct_tensor *from);
 
-/* A row-major copy in the innermost frame. */
+/* Returns a row-major copy in the innermost frame. */
 ct_tensor *cti_op_copy_of(const ct_tensor *t);
 
 /* An update that makes temporary tensors opens a frame without gradients, names itself in errors

@@ -1,4 +1,4 @@
-/* to = to + w (from - to), or where |w| >= 1/2 from - (from - to)(1 - w), in place, as torch's
+/* to = to + w (from - to), or, if |w| >= 1/2, from - (from - to)(1 - w), in place, as torch's
  * lerp_. from broadcasts; any strides. */
 #include "../support/op.h"
 #include "../../src/core/int_math.h"

@@ -14,8 +14,8 @@ bool cti_op_updatable(ct_tensor *t, const char *name, bool real) {
     return true;
 }
 
-/* A step calls this four times for each parameter. So one condition decides, and the checks below
- * only find what is wrong. */
+/* A step calls this four times for each parameter. So one condition decides whether anything is
+ * wrong, and the checks below only find out what it is. */
 static bool update_fits(const ct_tensor *t, const ct_tensor *u) {
     return u && u->self == u && u->context == t->context && u->storage && u->contiguous &&
            u->dtype == t->dtype && cti_shape_same(&u->shape, &t->shape);
@@ -62,8 +62,8 @@ int64_t cti_op_step_units(const cti_op_step *all, int64_t n, int64_t unit) {
     return sum;
 }
 
-/* The tensor that a unit belongs to: the last whose first unit is at most that one. Empty tensors
- * share their first unit with the next tensor, so the last is the one with elements. */
+/* Returns the tensor to which a unit belongs: the last one whose first unit is at most this unit.
+ * Empty tensors have the same first unit as the next tensor, so the last one has elements. */
 static int64_t step_at(const step_row *r, int64_t unit) {
     int64_t low = 0, high = r->n;
     while (high - low > 1) {

@@ -17,8 +17,9 @@ bool cti_op_fill_uniform(ct_tensor *t, double low, double high);
 bool cti_op_fill_normal(ct_tensor *t, double mean, double std);
 bool cti_op_scale_in_place(ct_tensor *t, double a); /* f32, f64 */
 
-/* Elements of row-major tensors of one real dtype, on all threads: to[at ...] = from[start ...], to
- * += from, = value, *= a. They check nothing and cannot fail, whatever error is pending. */
+/* These change elements of row-major tensors of one real dtype, on all threads: to[at ...] =
+ * from[start ...], to += from, = value, *= a. They check nothing and cannot fail, even while an
+ * error is pending. */
 void cti_op_range_copy(ct_tensor *to, int64_t at, const ct_tensor *from, int64_t start, int64_t n);
 void cti_op_range_add(ct_tensor *to, int64_t at, const ct_tensor *from, int64_t start, int64_t n);
 void cti_op_range_fill(ct_tensor *to, int64_t at, int64_t n, double value);
@@ -31,8 +32,8 @@ typedef union {
     cti_sgd_numbers sgd;
 } cti_op_numbers;
 
-/* A parameter, its gradient and the optimiser's state of it, all of one shape and dtype. The state
- * is Adam's m and v, or SGD's buffer, which may be NULL without momentum. */
+/* A parameter, its gradient and its optimiser state, all of one shape and dtype. The state is
+ * Adam's m and v, or SGD's buffer, which may be NULL without momentum. */
 typedef struct {
     ct_tensor *p, *g, *state[2];
     cti_op_numbers numbers;
@@ -41,12 +42,13 @@ typedef struct {
 bool cti_op_adam_step(cti_op_step *all, int64_t n);
 bool cti_op_sgd_step(cti_op_step *all, int64_t n);
 
-/* The sum of the squares of all g; p is not read. In f64, in a fixed order; NaN with an error. */
+/* Returns the sum of the squares of all g, in f64 and in a fixed order; NaN with an error. p is not
+ * read. */
 double cti_op_sum_squares(cti_op_step *all, int64_t n);
 
-/* The two halves of that, for gradients that are distributed over ranks: the sums of units, one
- * behind the other, and the sum of these. A unit is CTI_OP_SQUARES_UNIT elements of one gradient;
- * the last may be shorter. */
+/* The two halves of cti_op_sum_squares, for gradients that are distributed over ranks: the first
+ * writes the sums of units, one behind the other, and the second adds them. A unit is
+ * CTI_OP_SQUARES_UNIT elements of one gradient; the last may be shorter. */
 enum { CTI_OP_SQUARES_UNIT = 16384 };
 static inline int64_t cti_op_squares_units(int64_t numel) {
     return numel / CTI_OP_SQUARES_UNIT + (numel % CTI_OP_SQUARES_UNIT != 0);
@@ -56,23 +58,24 @@ double cti_op_add_units(const double *sums, int64_t units);
 
 /* ---- helpers of updates ---- */
 
-/* Whether no error is pending and t is a contiguous tensor, of f32 or f64 if `real` is set. If not,
- * records the error. */
+/* Returns whether no error is pending and t is a contiguous tensor, of f32 or f64 if `real` is set.
+ * If not, records the error. */
 bool cti_op_updatable(ct_tensor *t, const char *name, bool real);
 
-/* Whether u, the second tensor, is contiguous and has t's context, shape and dtype. If not, records
- * the error. */
+/* Returns whether u, the second tensor, is contiguous and has t's context, shape and dtype. If not,
+ * records the error. */
 bool cti_op_updates_with(ct_tensor *t, ct_tensor *u, const char *name);
 
-/* Whether p, g and the first `states` states exist and have one shape and dtype. If not, records
- * the error. */
+/* Returns whether p, g and the first `states` states exist and have one shape and dtype. If not,
+ * records the error. */
 bool cti_op_step_is_ready(const cti_op_step *step, int states, const char *name);
 void cti_op_step_wrote(const cti_op_step *step, int states);
 
-/* One parallel job for all gradients, which a profile calls `name`. It reads or writes `arrays`
- * arrays as large as the gradients once. Each gradient is divided into units of `unit` elements,
- * the last one shorter, and units are numbered through all gradients. The task gets a range of one
- * gradient, `count` elements from element `at`; the range begins with unit number `first`. */
+/* One parallel job for all gradients, which a profile calls `name`. The job reads or writes
+ * `arrays` arrays as large as the gradients once. Each gradient is divided into units of `unit`
+ * elements, the last one shorter, and units are numbered through all gradients. The task gets a
+ * range of one gradient, `count` elements from element `at`; the range begins with unit number
+ * `first`. */
 typedef void cti_op_step_task(void *arg, const cti_op_step *step, int64_t first, int64_t at,
                               int64_t count);
 typedef struct {
