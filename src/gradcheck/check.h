@@ -1,6 +1,38 @@
 /* Internals of the gradient checker. For each input two matrices are compared: entry (r, i) of both
- * is <g_r, dy/dx_i> for cotangent r and element i, `analytic` computed by backward and `numeric` by
- * differences. In fast mode column i is a random direction instead of an element. */
+ * is <g_r, dy/dx_i> for cotangent r and element i. `analytic` is computed by backward, `numeric` by
+ * differences. In fast mode column i is a random direction instead of an element.
+ *
+ * The phases of a check, in this order (gradcheck.c, run_check), and the fields that each sets:
+ *
+ *     1 copy the inputs; fingerprint their values     in, checked, prints
+ *     2 call fn once                                  shape, dtype, m, coarse
+ *     3 choose tolerances, cotangents, directions     opts, rows, cotangent, checked[].direction
+ *     4 call fn; backward for each row, all inputs    y, rounding, analytic
+ *     5 for each input: differences with one step     numeric, noise
+ *                       settle, columns that differ   state; better numeric and noise
+ *                       errors of f32's rounding      rounded, state
+ *     6 compare                                       result: counts, worst elements, map
+ *     7 properties: inputs unchanged, same bits,      result: mistake, diagnosis
+ *       state, memory, threads, layouts, sharing
+ *     8 diagnose each input with a wrong column,      checked[].diagnosis; that of the worst input
+ *       then each with undecided columns only         is also the result's, if 7 found nothing
+ *     9 print the report, write the page
+ *
+ *     4 --- a backward fails ---------------------------------------> 9, with refused set
+ *     1 to 5 --- fn fails at x or a usual step beside it -----------> 9, with result.ran false
+ *     1 to 8 --- memory is short -----------------------------------> 9, with result.ran false
+ *
+ * Invariants:
+ * 1. The first mistake that is found stays (cti_check_found). So the order of the phases, and the
+ *    order within 7, is the precedence of the mistakes.
+ * 2. The caller's f32 and f64 inputs are not used after 1: fn gets copies. When a phase has
+ *    succeeded, each copy has its given values again and no gradient.
+ * 3. Every call of fn begins with the generator in the state k->rng. Only state.c uses another
+ *    state, for its calls at other inputs. At the end the context's generator is in k->rng again.
+ * 4. `frame` is open from before 1 until after 9. All matrices belong to it or to a frame inside.
+ * 5. `state` is valid after 5, `wrong` and `undecided` after 6.
+ * 6. A call whose failure is a result runs between cti_check_hold_errors and _drop_errors. After it
+ *    only an error of memory can be pending. */
 #ifndef CTI_GRADCHECK_CHECK_H
 #define CTI_GRADCHECK_CHECK_H
 
@@ -9,8 +41,9 @@
 
 #include <cotangent/gradcheck.h>
 
-/* The rows of the matrices: if k->whole one for each element of the output, then these. LARGE and
- * SMALL are the first random cotangent times 2^13 and -2^-13. */
+/* The last rows of the matrices. If k->whole, a row for each element of the output comes before
+ * them, whose cotangent is 1 at this element. LARGE and SMALL are the first random cotangent times
+ * 2^13 and -2^-13. */
 enum {
     CTI_ROW_RANDOM,
     CTI_ROW_RANDOM_2,
@@ -22,22 +55,24 @@ enum {
 };
 enum { CTI_DIRECTIONS = 3 };
 #define CTI_LARGE 8192.0
-/* The random numbers of the directions that settle.c follows; inputs have streams 2, 3, ... */
+/* The stream of random numbers for the directions of settle.c. The random cotangents have streams 0
+ * and 1, the directions of the inputs 2, 3, ... */
 #define CTI_STREAM_PROBES ((uint64_t)1 << 32)
 
-/* What is known of a column. The last three: its differences cannot tell. */
+/* The state of a column: backward is right, or is wrong, or the differences cannot tell, for one of
+ * three reasons. */
 typedef enum { CTI_RIGHT, CTI_WRONG, CTI_KINK, CTI_IMPRECISE, CTI_NOT_FINITE } cti_state;
 
 typedef struct {
-    int input;                          /* which of the function's inputs */
+    int input;                          /* the index of this input among the function's inputs */
     ct_tensor *x;                       /* a dense copy of it */
-    int64_t n;                          /* columns */
-    double *analytic, *numeric, *noise; /* [rows][n] */
-    double *direction;                  /* [n][numel] in fast mode, else NULL */
+    int64_t n;                          /* number of columns */
+    double *analytic, *numeric, *noise; /* [rows][n] noise: estimates of the errors of numeric */
+    double *direction;                  /* [n][numel] in fast mode; NULL otherwise */
     cti_state *state;                   /* [n] */
-    int64_t wrong, undecided;           /* how many columns are wrong, or KINK and the like */
-    bool rounded;                       /* off by the rounding of f32 */
-    char diagnosis[256];                /* "" if none is */
+    int64_t wrong, undecided; /* numbers of columns: CTI_WRONG; CTI_KINK and the states after it */
+    bool rounded;             /* all errors have the size of f32's rounding */
+    char diagnosis[256];      /* "" if there is none */
 } cti_checked;
 
 typedef struct {
@@ -46,110 +81,124 @@ typedef struct {
     void *arg;
     ct_tensor *const *given;
     int n;
-    ct_rng rng; /* the generator before every call of fn */
+    ct_rng rng; /* the generator's state before every call of fn */
     ct_gradcheck_opts opts;
     ct_gradcheck_result result;
-    ct_tensor **in;   /* the caller's inputs, those that are checked replaced by copies */
-    cti_frame *frame; /* open during the whole check; owns inputs that the function releases */
-    cti_checked *checked;
-    int count;      /* of checked inputs */
-    ct_shape shape; /* of the output */
-    ct_dtype dtype;
-    int64_t m;   /* its elements */
-    double *y;   /* its values */
-    bool whole;  /* every element of the output has a row of its own */
-    bool coarse; /* an input or the output is f32 */
-    int64_t rows;
-    double *cotangent;              /* [CTI_ROWS_SUMMED][m] */
-    double length[CTI_ROWS_SUMMED]; /* max(1, |g|) of each of these */
+    ct_tensor **in;       /* [n] the inputs of fn: copies of the f32 and f64 ones, else as given */
+    cti_frame *frame;     /* owns also the inputs that the function releases */
+    cti_checked *checked; /* [count] the f32 and f64 inputs */
+    int count;
+    ct_shape shape;                 /* shape of the output */
+    ct_dtype dtype;                 /* its dtype */
+    int64_t m;                      /* its number of elements */
+    double *y;                      /* [m] its values */
+    bool whole;                     /* every element of the output has a row of its own */
+    bool coarse;                    /* an input or the output is f32 */
+    int64_t rows;                   /* rows of the matrices */
+    double *cotangent;              /* [CTI_ROWS_SUMMED][m] the cotangents of the last rows */
+    double length[CTI_ROWS_SUMMED]; /* max(1, |g|) of each of these cotangents */
     double *plus, *minus;           /* [m] scratch */
     double rounding; /* error of an element of the output by its own rounding: u max|y| */
     bool wrote_cotangent;
     uint64_t *prints;  /* [n] fingerprints of the inputs' values before the first call */
     char refused[256]; /* the error of a failed backward; "" if none failed */
-    /* of the failed backward: it used a tensor that has ended; it failed only after others of the
-       same graph */
+    /* used_ended: the failed backward used a tensor that has ended; failed_again: it failed after
+     * others of its graph, and succeeds as the first one of a new graph */
     bool used_ended, failed_again;
 } cti_check;
 
-/* A matrix that ends with the innermost frame. NULL: out of memory. */
+/* A matrix that belongs to the innermost frame. NULL: out of memory. */
 double *cti_check_numbers(cti_check *k, int64_t rows, int64_t columns);
-bool *cti_check_flags(cti_check *k, int64_t count); /* likewise, all false */
-/* Numbers of a normal distribution, those of opts.seed and the stream. */
+/* An array that belongs to the innermost frame, all false. NULL: out of memory. */
+bool *cti_check_flags(cti_check *k, int64_t count);
+/* Normally distributed numbers, which opts.seed and the stream determine. */
 void cti_check_normal(const cti_check *k, uint64_t stream, int64_t count, double *out);
-/* Random directions [count][numel], each element scaled by max(1, |x|). NULL: out of memory. */
+/* Random directions [count][numel]; each element is scaled by max(1, |x|). NULL: out of memory. */
 double *cti_check_directions(cti_check *k, const cti_checked *c, int64_t count, uint64_t stream);
 /* Element i of a contiguous f32 or f64 tensor. */
 double cti_check_get(const ct_tensor *x, int64_t i);
 void cti_check_set(ct_tensor *x, int64_t i, double value);
 
-/* Errors of a trial run are not the caller's. From hold to drop the context holds errors
- * (cti_error_report); drop clears a pending error and returns whether there was none. Only an error
- * of memory stays pending, and is reported in drop. */
+/* An error of a trial run is no error of the caller. Between hold and drop the context does not
+ * report errors (cti_error_report). Drop clears a pending error and returns whether there was none.
+ * Only an error of memory stays pending; drop reports it. */
 typedef struct {
-    bool before; /* whether the context held errors already */
+    bool before; /* the context held errors before already */
 } cti_held_errors;
 cti_held_errors cti_check_hold_errors(cti_check *k);
 bool cti_check_drop_errors(cti_check *k, cti_held_errors held);
 
-/* evaluate.c. NULL or false: an error is recorded or, for a failed backward, k->refused is set. */
+/* ---- evaluate.c ----
+ *
+ * A function that returns NULL or false has recorded an error or, if a backward failed, has set
+ * k->refused. */
 
-/* fn(in), with the generator reset to its state before the check */
+/* Returns fn(in). Before the call the generator is set to k->rng. */
 ct_tensor *cti_check_call(cti_check *k);
-/* the values of fn(in) [m], without recording */
+/* Writes the values of fn(in) to y [m]. Nothing is recorded for backward. */
 bool cti_check_value(cti_check *k, double *y);
-/* fills c->numeric and c->noise */
+/* Fills c->numeric and c->noise. */
 bool cti_check_differences(cti_check *k, cti_checked *c);
-/* fills analytic of `count` inputs */
+/* Fills `analytic` of `count` inputs. */
 bool cti_check_backwards(cti_check *k, cti_checked *c, int count);
-/* The step of the differences of column i: eps times max(1, |x_i|). Directions are scaled so. */
+/* The step of the differences of column i: eps times max(1, |x_i|). In fast mode it is eps, because
+ * the directions themselves are scaled. */
 double cti_check_step(const cti_check *k, const cti_checked *c, int64_t i);
-/* k->plus = y(x + h v) and k->minus = y(x - h v) for column i; *step: the distance of both points
- * after rounding */
+/* Sets k->plus = y(x + h v) and k->minus = y(x - h v) for column i, and *step to the distance of
+ * both points after rounding, in units of v. */
 bool cti_check_beside(cti_check *k, const cti_checked *c, int64_t i, double h, double *step);
-/* row[r * stride] = <g_r, plus - minus> / step for every row */
+/* Sets row[r * stride] = <g_r, plus - minus> / step for every row r. */
 void cti_check_weigh(const cti_check *k, const double *plus, const double *minus, double step,
                      double *row, int64_t stride);
+/* Runs one backward of y. False: it failed, or memory was short. */
 bool cti_check_backward_once(cti_check *k, ct_tensor *y, ct_tensor *cotangent, bool retain);
 
-/* settle.c: sets the state of every column, after better differences where the first ones are not
- * accurate enough */
+/* settle.c: sets the state of every column. Differences that are not accurate enough are replaced
+ * by better ones before. */
 bool cti_check_settle(cti_check *k, cti_checked *c);
-/* The best differences of column i by any step into numeric, estimates of their errors into noise.
- */
+/* steps.c: writes the best differences of column i by any step into numeric, and estimates of their
+ * errors into noise. */
 bool cti_check_refine(cti_check *k, cti_checked *c, int64_t i);
 
 /* The tolerance of an entry in row r: atol max(1, |g_r|) + rtol |numeric|. It grows with |g_r|
  * because a sum over many outputs has the noise of all of them. */
 double cti_check_allowed(const cti_check *k, int64_t r, double numeric);
+/* Whether entry (r, i) is within its tolerance. */
 bool cti_check_right(const cti_check *k, const cti_checked *c, int64_t r, int64_t i);
 
-/* Sets the result's mistake and diagnosis, unless an earlier one is set. */
+/* Sets the result's mistake and diagnosis, unless it has one already. */
 void cti_check_found(cti_check *k, ct_mistake mistake, const char *sentence);
-/* properties.c: fingerprints of the inputs before the first call; then everything else that a
- * correct op does, including that the inputs are unchanged. */
+/* properties.c: takes fingerprints of the inputs before the first call of fn. */
 bool cti_check_fingerprints(cti_check *k);
+/* properties.c: checks that the inputs still have these fingerprints, and all other properties of a
+ * correct op besides its gradient. */
 bool cti_check_properties(cti_check *k);
-/* state.c: what an op keeps outside of its call */
+/* state.c: checks that the op keeps no values outside of its call. */
 bool cti_check_state(cti_check *k);
-/* exact.c: a gradient within the tolerance, and yet off by the rounding of f32 */
+/* exact.c: finds a gradient that is within the tolerance, but has errors of the size of f32's
+ * rounding. */
 bool cti_check_rounded(cti_check *k, cti_checked *c);
-/* diagnose.c: sets the diagnosis of an input with columns that are wrong or undecided */
+/* diagnose.c: sets the diagnosis of an input with columns that are wrong or undecided. */
 bool cti_check_diagnose(cti_check *k, cti_checked *c);
-/* report.c: counts wrong entries, finds the worst elements and draws the map; prints the report */
+/* ---- report.c and html.c ---- */
+
+/* Counts wrong columns, finds the worst elements and draws the map. */
 void cti_check_compare(cti_check *k);
+/* Prints the report. */
 void cti_check_report(const cti_check *k);
-/* column i at the cotangent where its error is largest; returns that error over the tolerance */
+/* Sets *out to column i at the cotangent with its largest error. Returns that error divided by its
+ * tolerance. */
 double cti_check_worst(const cti_check *k, const cti_checked *c, int64_t i,
                        ct_gradcheck_element *out);
-/* the index of an element along each dim, as "(1, 4)" */
+/* Writes the index of an element along each dim, as "(1, 4)". Returns text. */
 const char *cti_check_position(ct_shape shape, int64_t index, char text[CTI_SHAPE_TEXT]);
-/* "1 at ", whose position follows, "random", "ones" ... */
+/* The name of a cotangent by .output of a ct_gradcheck_element: "random", "ones", ..., or "1 at ",
+ * which the caller completes by the position. */
 const char *cti_check_cotangent(int64_t output);
-/* "ok", "wrong" or "cannot tell" */
+/* "ok", "wrong" or "cannot tell". */
 const char *cti_check_verdict(const ct_gradcheck_result *result);
 #define CTI_POSITION(shape, index) cti_check_position((shape), (index), (char[CTI_SHAPE_TEXT]){0})
-/* html.c: the report as a page; CT_ERR_IO where the file cannot be written */
+/* Writes the report as a page. CT_ERR_IO if the file cannot be written. */
 void cti_check_html(cti_check *k);
 
 #endif

@@ -1,5 +1,5 @@
-/* The diagnosis of a wrong gradient: hypotheses are tried from the simplest on, and the first that
- * explains the whole error is taken. */
+/* The diagnosis of a wrong gradient. Hypotheses are tried from the simplest on; the first one that
+ * explains the whole error is the diagnosis. */
 #include "suspect.h"
 
 #include "../core/message.h"
@@ -57,7 +57,7 @@ bool cti_suspect_not_finite(cti_suspect *s) {
                                        (long long)elements, (long long)s->n);
 }
 
-/* Nothing is wrong, but some columns cannot be told. */
+/* No column is wrong, but some are undecided. */
 bool cti_suspect_undecided(cti_suspect *s) {
     int64_t count[CTI_NOT_FINITE + 1] = {0};
     double noise = 0;
@@ -110,7 +110,7 @@ static void hypothesize(cti_suspect *s) {
     cti_suspect_say(s, CT_MISTAKE_UNKNOWN, "no known mistake accounts for the error");
 }
 
-/* Sets s->a and s->j: A and J, or copies with zeros in the columns that cannot be told. */
+/* Sets s->a and s->j to A and J, or to copies of them with zeros in the undecided columns. */
 static bool take_columns(cti_suspect *s) {
     const cti_checked *c = s->c;
     s->a = c->analytic, s->j = c->numeric;

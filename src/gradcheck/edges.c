@@ -1,5 +1,5 @@
-/* Hypotheses about which elements are wrong: those at an edge of the blocks of a blocked loop,
- * those beyond a threshold, or each row by a factor of its own. */
+/* Hypotheses about which elements are wrong: the elements at an edge of the blocks of a blocked
+ * loop, the elements beyond a threshold, or all rows, each by a factor of its own. */
 #include "suspect.h"
 
 #include <math.h>
@@ -7,18 +7,18 @@
 
 typedef enum { TAIL, BEYOND, FIRST, LAST, KINDS } edge;
 
-/* Is index c of a dim of that size at such an edge of blocks of b? */
+/* Is index c of a dim of that size at an edge of this kind, with blocks of b? */
 static bool at_edge(edge kind, int64_t c, int64_t size, int64_t b) {
     switch (kind) {
-    case TAIL: return c >= size - size % b; /* the remainder after the whole blocks */
-    case BEYOND: return c >= b;             /* all but the first block */
+    case TAIL: return c >= size - size % b; /* the remainder behind the whole blocks */
+    case BEYOND: return c >= b;             /* all blocks but the first */
     case FIRST: return c % b == 0;
     default: return c % b == b - 1;
     }
 }
 
-/* Are exactly those of `count` elements wrong that lie at that edge along dim d? d = -1: along the
- * flat index. */
+/* Are exactly the elements wrong that lie at an edge of this kind along dim d? wrong is [count]. d
+ * = -1 means along the flat index. */
 static bool edge_is_wrong(const bool *wrong, int64_t count, ct_shape shape, int d, edge kind,
                           int64_t b) {
     const int64_t size = d < 0 ? count : shape.dim[d];
@@ -87,7 +87,8 @@ bool cti_suspect_edges(cti_suspect *s) {
 
 /* ---- beyond a threshold ---- */
 
-/* Columns that are wrong, and those that are right and not zero in both matrices. */
+/* Finds the columns that are wrong, and the columns that are right and not zero. False: there are
+ * too few of either to look for a threshold. */
 static bool sort_columns(cti_suspect *s, bool **wrong, bool **right) {
     *wrong = cti_check_flags(s->k, s->n), *right = cti_check_flags(s->k, s->n);
     if (!*wrong || !*right) return false;
@@ -104,7 +105,7 @@ static bool sort_columns(cti_suspect *s, bool **wrong, bool **right) {
     return off >= 2 && good >= 2 && off + good >= 6;
 }
 
-/* The factor by which all wrong columns are off; 0: they have none in common. */
+/* The factor by which all wrong columns are off; 0 if they have no common factor. */
 static double common_factor(cti_suspect *s, const bool *wrong) {
     double top = 0, bottom = 0;
     for (int64_t e = 0; e < s->rows * s->n; e++)
@@ -123,7 +124,8 @@ bool cti_suspect_threshold(cti_suspect *s) {
                              : of == OUTPUT ? NULL
                                             : s->k->checked[of - OTHER].x;
         if (x ? x->numel != s->n || (of >= OTHER && x == s->c->x) : s->k->m != s->n) continue;
-        double low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY}; /* right, wrong */
+        /* [0]: the range of the right columns, [1]: the range of the wrong ones */
+        double low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY};
         for (int64_t i = 0; i < s->n; i++) {
             double v = x ? cti_check_get(x, i) : s->k->y[i];
             if (of == SIZE) v = fabs(v);
@@ -153,8 +155,9 @@ bool cti_suspect_threshold(cti_suspect *s) {
 
 /* ---- each row by a factor of its own ---- */
 
-/* P = J with a factor for each group of entries: those of one index along dim d of the input (or
- * output), or with `others` those that differ along d alone. Sets the range of the factors. */
+/* P = J with a factor for each group of entries. A group has the entries of one index along dim d
+ * of the input (or output); with `others`, the entries that differ only in their index along d.
+ * Sets the range of the factors. */
 static bool groups_fit(cti_suspect *s, bool rows, int d, bool others, double range[2]) {
     const ct_shape shape = rows ? s->out : s->in;
     const int64_t count = rows ? s->rows : s->n, length = shape.dim[d];
@@ -209,7 +212,7 @@ bool cti_suspect_rows(cti_suspect *s) {
     return false;
 }
 
-/* Is each column (or row) of A a multiple of J's? Sets the range of the factors. */
+/* Is each column (or row) of A a multiple of the same one of J? Sets the range of the factors. */
 static bool lines_are_scaled(cti_suspect *s, bool rows, double range[2]) {
     const int64_t lines = rows ? s->rows : s->n, length = rows ? s->n : s->rows;
     int64_t telling = 0;
@@ -233,7 +236,7 @@ static bool lines_are_scaled(cti_suspect *s, bool rows, double range[2]) {
     return telling > 1 && cti_suspect_fits(s);
 }
 
-/* As of an activation in front of a product, or behind it. */
+/* The factor of an activation in front of a product scales columns, behind the product rows. */
 bool cti_suspect_scaled(cti_suspect *s) {
     double range[2];
     if (!s->k->whole) return false;

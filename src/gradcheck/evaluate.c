@@ -49,7 +49,7 @@ cti_held_errors cti_check_hold_errors(cti_check *k) {
 bool cti_check_drop_errors(cti_check *k, cti_held_errors held) {
     const ct_status status = k->context->status;
     k->context->held = held.before;
-    if (status == CT_ERR_MEMORY) { /* stays pending, and is told of now */
+    if (status == CT_ERR_MEMORY) { /* stays pending, and is reported now */
         cti_error_report(k->context);
         return false;
     }
@@ -94,8 +94,8 @@ bool cti_check_value(cti_check *k, double *y) {
     return ok;
 }
 
-/* y(x + a v) for column i, where v is e_i, or in fast mode direction i. *moved: the step after
- * rounding, (x + a) - x. */
+/* Sets y to y(x + a v) for column i; v is e_i, or in fast mode direction i. *moved is the step
+ * after rounding, (x + a) - x. */
 static bool value_beside(cti_check *k, const cti_checked *c, int64_t i, double a, double *y,
                          double *moved) {
     ct_tensor *x = c->x;
@@ -118,7 +118,7 @@ static bool value_beside(cti_check *k, const cti_checked *c, int64_t i, double a
     return ok;
 }
 
-/* Equal infinities differ by 0, not by NaN. */
+/* The difference of two equal infinities is 0 here, not NaN. */
 void cti_check_weigh(const cti_check *k, const double *plus, const double *minus, double step,
                      double *row, int64_t stride) {
     double sum[CTI_ROWS_SUMMED] = {0};
@@ -164,7 +164,8 @@ bool cti_check_differences(cti_check *k, cti_checked *c) {
 
 /* ---- backward ---- */
 
-/* A backward that fails is a result (k->refused); only running out of memory is an error. */
+/* A backward that fails is a result, and k->refused is set; only its errors of memory are errors of
+ * the context. */
 bool cti_check_backward_once(cti_check *k, ct_tensor *y, ct_tensor *cotangent, bool retain) {
     if (!y->slot) return true;
     const int64_t ended_uses = k->context->ended_uses;
@@ -177,7 +178,7 @@ bool cti_check_backward_once(cti_check *k, ct_tensor *y, ct_tensor *cotangent, b
     return cti_check_drop_errors(k, held);
 }
 
-/* Sets row r of analytic of all `count` inputs from their gradients, and zeroes these. */
+/* Sets row r of `analytic` of all `count` inputs from their gradients, and zeroes the gradients. */
 static bool collect(cti_checked *c, int count, int64_t r) {
     for (int q = 0; q < count; q++) {
         double *row = c[q].analytic + r * c[q].n;
@@ -199,8 +200,8 @@ static void set_cotangent(const cti_check *k, ct_tensor *cotangent, int64_t r) {
         cti_check_set(cotangent, j, r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);
 }
 
-/* The backward for row r failed after those for other rows: does it succeed as the first of a new
- * graph? k->refused stays. */
+/* The backward for row r failed, after backwards of the same graph for other rows. Does it succeed
+ * as the first one of a new graph? k->refused is left as it was. */
 static bool succeeds_alone(cti_check *k, int64_t r) {
     char refused[sizeof k->refused];
     memcpy(refused, k->refused, sizeof refused);

@@ -1,12 +1,12 @@
-/* What the numbers from backward show by themselves: a backward that is not linear in the
- * cotangent, and one that computes in f32. */
+/* Two mistakes that show in the size and form of backward's numbers: a backward that is not linear
+ * in the cotangent, and a backward that computes in f32. */
 #include "suspect.h"
 
 #include <math.h>
 
 /* ---- linear in the cotangent ---- */
 
-/* The largest |got - expected| of two rows over the size of what is expected. */
+/* The largest |got - scale expected| of two rows, over the largest size of any element of both. */
 static double row_differs(const double *got, const double *expected, int64_t n, double scale) {
     double off = 0, most = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -22,7 +22,8 @@ static double row_size(const double *row, int64_t n) {
     return sqrt(sum);
 }
 
-/* How far the row of the random cotangent is from the sum of the rows of single ones. */
+/* The distance of the random cotangent's row from the sum of the rows of single ones, each times
+ * its element of the cotangent; relative to the sizes of these terms. */
 static double sum_differs(const cti_suspect *s, const double *random) {
     const cti_check *k = s->k;
     double off = 0, most = 0;
@@ -62,12 +63,12 @@ bool cti_suspect_not_linear(cti_suspect *s) {
 /* ---- computed in f32 ----
  *
  * Rounding to f32 gives errors of 1e-8 to 1e-6 of the gradient's size, which is often within the
- * tolerance. In f64 differences are mostly accurate to 1e-9, so such errors can be told from theirs
- * if the estimates of the latter are believed. */
+ * tolerance. Differences in f64 are mostly accurate to 1e-9. So rounding to f32 can be recognised,
+ * provided that the estimates of the differences' errors are right. */
 
 static bool is_f32(double v) { return (double)(float)v == v; }
 
-/* Is every entry of A a number of f32, with at least four different ones? */
+/* Is every entry of A a number of f32, and are there at least four different ones besides 0? */
 static bool is_all_f32(const cti_check *k, const cti_checked *c, int64_t rows) {
     double seen[4];
     int different = 0;
@@ -81,8 +82,9 @@ static bool is_all_f32(const cti_check *k, const cti_checked *c, int64_t rows) {
     return different == 4 && k->dtype == CT_F64;
 }
 
-/* The errors have the size that f32 gives, and are `least` times those of the differences.
- * `refined`: noise is all there is to say of the latter. */
+/* Do the errors of A have the size of f32's rounding, and are they at least `least` times the
+ * errors of the differences? With `refined`, `noise` is the estimate of a difference's error;
+ * without it, the rounding of the output is added to `noise`. */
 static bool has_f32_errors(const cti_check *k, const cti_checked *c, double least, bool refined) {
     const int64_t rows = k->whole ? k->m : CTI_ROW_ZEROS;
     double errors = 0, doubts = 0, size = 0, most = 0, top = 0;
@@ -117,7 +119,7 @@ static bool is_rounded(const cti_check *k, const cti_checked *c, bool refined) {
 bool cti_check_rounded(cti_check *k, cti_checked *c) {
     enum { MOST = 256 };
     if (k->opts.rtol > 1e-6 || k->opts.atol > 1e-8 || !may_be_rounded(k, c)) return true;
-    /* the usual differences raise the suspicion, better ones confirm it */
+    /* the usual differences raise the suspicion, better differences confirm it */
     if (!has_f32_errors(k, c, 2, false)) return true;
     for (int64_t i = 0; i < c->n && c->n <= MOST; i++)
         if (!cti_check_refine(k, c, i)) return false;

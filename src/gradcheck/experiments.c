@@ -1,5 +1,5 @@
-/* Hypotheses that need A and J at another point: the output or another input is used where this
- * input is meant; a factor depends on the input; or the mistake is the same at every index. */
+/* Hypotheses that need A and J at another point: the output or another input is used in place of
+ * this input; a factor depends on the input; or the mistake is the same at every index. */
 #include "suspect.h"
 
 #include <math.h>
@@ -7,10 +7,10 @@
 
 /* ---- A and J elsewhere ---- */
 
-/* A point: values of each checked input; NULL: as they are. */
+/* A point. */
 typedef struct {
-    double *const *values; /* [k->count] */
-    double *y;             /* the output there; NULL: not wanted */
+    double *const *values; /* [k->count] values of each checked input; NULL for the given ones */
+    double *y;             /* receives the output at the point; NULL if it is not wanted */
 } point;
 
 static void set_values(const cti_check *k, double *const *values) {
@@ -25,7 +25,7 @@ static double *copy_of(cti_check *k, const ct_tensor *x) {
     return values;
 }
 
-/* Computes J and A at that point into `other`. False: the function fails there. */
+/* Computes J and A at that point into `other`. False: the function fails at the point. */
 static bool measure(cti_suspect *s, point at, cti_checked *other) {
     cti_check *k = s->k;
     double *before[CTI_SUSPECT_INPUTS] = {0};
@@ -52,7 +52,8 @@ static bool can_move(const cti_suspect *s) {
     return !s->k->opts.fast && s->k->count <= CTI_SUSPECT_INPUTS;
 }
 
-/* Are the columns of a those of j, apart from columns that are not finite (fewer than half)? */
+/* Is the distance of a and j within the fit? Columns that are not finite do not count; they must be
+ * fewer than half. */
 static bool agree(const cti_suspect *s, const double *a, const double *j) {
     double left = 0;
     int64_t finite = 0;
@@ -69,8 +70,8 @@ static bool agree(const cti_suspect *s, const double *a, const double *j) {
  *
  * The derivative of y = f(x) can be written as F(x) or as G(y). A backward that computes F(y) gives
  * the derivative at the point y, so A equals the differences at y. A backward that computes G(x)
- * gives the right derivative when it runs at the point y, so its result there equals J at x.
- * Likewise with another operand in place of x or y. */
+ * gives G(y) when it runs at the point y, so its result at that point equals J at x. The same holds
+ * with another operand in place of x or y. */
 
 bool cti_suspect_forward_value(cti_suspect *s) {
     cti_check *k = s->k;
@@ -91,7 +92,7 @@ bool cti_suspect_forward_value(cti_suspect *s) {
                            "gives what is right here");
 }
 
-/* A is J at the point where input q has the values `instead`. */
+/* Is A the matrix J at the point at which input q has the values `instead`? */
 static bool is_at(cti_suspect *s, int q, double *instead) {
     double *values[CTI_SUSPECT_INPUTS] = {0};
     cti_checked other;
@@ -126,8 +127,8 @@ bool cti_suspect_operand(cti_suspect *s) {
 
 /* ---- a factor that is one number ---- */
 
-/* Quantities that a factor may be: of a tensor its norm, sum, mean, largest size, and standard
- * deviation. */
+/* The quantities of a tensor that a factor may be: norm, sum, mean, largest size of an element,
+ * standard deviation. */
 enum { QUANTITIES = 5 };
 static const char *const quantity_name[QUANTITIES] = {"the norm", "the sum", "the mean",
                                                       "the largest element", "the deviation"};
@@ -141,8 +142,8 @@ static void measure_quantities(const double *x, int64_t n, double out[QUANTITIES
     out[4] = sqrt(spread / (double)n);
 }
 
-/* If the factor is c at one point and d at another, where the quantity is v and w: is it a power of
- * the quantity, times a constant? Writes it in words. */
+/* The factor is c at one point and d at another; the quantity is v and w at these points. Is the
+ * factor a constant times a power of the quantity? If so, writes it in words. */
 static bool is_power(double c, double d, double v, double w, const char *what, const char *of,
                      char *text, size_t size) {
     static const double powers[] = {1, -1, 2, -2, 0.5, -0.5, 3, -3};
@@ -196,7 +197,7 @@ cti_constancy cti_suspect_constancy(cti_suspect *s, double c, char *text, size_t
     for (int q = 0; q < k->count; q++) {
         moved[q] = copy_of(k, k->checked[q].x);
         if (!moved[q]) return unknown;
-        /* a few per cent, so that signs, order and domain mostly stay */
+        /* moves by a few per cent, so that signs, order and domain mostly stay the same */
         for (int64_t i = 0; i < k->checked[q].x->numel; i++)
             moved[q][i] *= 1 + 0.07 * sin(1.7 * (double)(i + 3 * q + 1));
     }
@@ -215,11 +216,12 @@ cti_constancy cti_suspect_constancy(cti_suspect *s, double c, char *text, size_t
 
 /* ---- the same mistake at every index ----
  *
- * If all inputs are rotated along a dim and J is rotated with them, the function does the same at
- * every index of it. If A rotates too, so does backward: its mistake is none of indices, but in the
- * formula. */
+ * All inputs are rotated along a dim. If J is rotated with them, the function does the same at
+ * every index of this dim. If A is rotated too, so does backward: its mistake is in the formula and
+ * not in indices. */
 
-/* values[q] := input q rotated by one along dim d from the right. False: none has it. */
+/* Sets values[q] to input q, rotated by one along the dim that is `from_right` from the right; to
+ * NULL if the input has no such dim of that size. False: no input has it. */
 static bool rotate_inputs(cti_check *k, int from_right, int64_t size, double **values) {
     bool any = false;
     for (int q = 0; q < k->count; q++) {
@@ -241,7 +243,8 @@ static bool rotate_inputs(cti_check *k, int from_right, int64_t size, double **v
     return any;
 }
 
-/* Is `there` the matrix `here` with columns rotated along dim d, and rows along dim p (-1: not)? */
+/* Is `there` the matrix `here` with its columns rotated along dim d of the input, and its rows
+ * along dim p of the output unless p is -1? */
 static bool is_rotated(const cti_suspect *s, const double *here, const double *there, int d, int p,
                        double allowed) {
     int64_t of_in[CT_MAX_DIMS], of_out[CT_MAX_DIMS];
@@ -282,7 +285,8 @@ static symmetry symmetry_along(cti_suspect *s, int d) {
     return found;
 }
 
-/* Does every row of J and A have at most one entry, in the same column? Sets the range of A / J. */
+/* Does every row of J and of A have at most one entry, in the same column? Sets the range of the
+ * ratios A / J. */
 static bool is_local(const cti_suspect *s, double *low, double *high) {
     *low = INFINITY, *high = -INFINITY;
     for (int64_t r = 0; r < s->rows; r++) {

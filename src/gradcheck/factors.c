@@ -1,5 +1,5 @@
-/* The simplest hypotheses: P = 0, P = c J, P = J times or over the output or an input, and a
- * cotangent that is ignored. */
+/* The simplest hypotheses: P = 0; P = c J; P = J times or over the output or an input; a cotangent
+ * that is ignored. */
 #include "suspect.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ bool cti_suspect_zero(cti_suspect *s) {
         "its gradient is zero everywhere, and must not be: a path back to it is missing");
 }
 
-/* A(g) = A(0) != 0 for every g: the cotangent is ignored. A(0) != 0 otherwise: a term is not
+/* If A(g) = A(0) != 0 for every g, the cotangent is ignored. If only A(0) != 0, a term is not
  * multiplied by the cotangent. */
 bool cti_suspect_cotangent(cti_suspect *s) {
     const cti_check *k = s->k;
@@ -43,10 +43,10 @@ bool cti_suspect_cotangent(cti_suspect *s) {
 
 static bool close_to(double a, double b, double part) { return fabs(a - b) <= part * fabs(b); }
 
-/* How a factor c may come from a size v: as v or 1 / v, or also as a root or a square. */
+/* The forms in which a size v may make a factor: v and 1 / v; or also their roots, and v^2. */
 typedef enum { ITSELF, ANY_FORM } form_of_size;
 
-/* If c has such a form, writes so in words. */
+/* Does v make the factor c in one of the forms? If so, writes it in words. */
 static bool named(double c, double v, const char *what, form_of_size forms, double part, char *text,
                   size_t size) {
     if (v <= 1) return false;
@@ -61,8 +61,8 @@ static bool named(double c, double v, const char *what, form_of_size forms, doub
     return form;
 }
 
-/* Names a factor by the known sizes: dims of this input and of the output, their numbers of
- * elements, dims of the other inputs. */
+/* Names a factor by a known size: a dim of this input or of the output, their numbers of elements
+ * and the ratio of these, or a dim of another input. */
 static bool name_factor(const cti_suspect *s, double c, form_of_size forms, char *text,
                         size_t size) {
     const double part = s->k->coarse ? 0.02 : 1e-5;
@@ -96,8 +96,8 @@ static bool name_factor(const cti_suspect *s, double c, form_of_size forms, char
     return false;
 }
 
-/* c is a ratio of two known sizes, or n over n - 1, as where a mean or a variance divides by
- * another count. */
+/* Names a factor as n / (n - 1), as n - 1 or as a ratio of two known sizes. Such factors arise when
+ * a mean or a variance is divided by the wrong count. */
 static bool name_ratio(const cti_suspect *s, double c, char *text, size_t size) {
     enum { MOST = 32 };
     const double part = s->k->coarse ? 0.005 : 1e-6;
@@ -128,8 +128,8 @@ static bool name_ratio(const cti_suspect *s, double c, char *text, size_t size) 
     return false;
 }
 
-/* Does J have at most one entry in each column, always the same v, and columns without any? That is
- * a mask with a scale, as of dropout. */
+/* Does J have at most one entry in each column, always the same number v, and columns without an
+ * entry? Then the function is a mask with a scale, such as dropout. */
 static bool is_scaled_mask(const cti_suspect *s, double *v) {
     int64_t kept = 0, hidden = 0;
     *v = 0;
@@ -148,14 +148,14 @@ static bool is_scaled_mask(const cti_suspect *s, double *v) {
     return kept > 1 && hidden > 0;
 }
 
-/* The whole number that v is, or 0. */
+/* The whole number that v is close to; 0 if there is none above 1. */
 static double whole_number(double v, double part) {
     return v > 1.5 && close_to(round(v), v, part) ? round(v) : 0;
 }
 
-/* What may have made the factor c, as a possibility. A factor of 2 needs no reason: it is forgotten
- * or doubled. Other numbers up to 4 are likely to be constants too, so only a size of exactly that
- * number is named for them. */
+/* Writes a possible reason for the factor c, or "". A factor of 2 needs no reason: it was forgotten
+ * or doubled. Other whole numbers up to 4 are likely to be constants too, so only a size of exactly
+ * that number is named for them. */
 static void guess_reason(const cti_suspect *s, double c, double number, char *text, size_t size) {
     const form_of_size forms = number && number <= 4 ? ITSELF : ANY_FORM;
     *text = 0;
@@ -180,7 +180,7 @@ static bool say_constant(cti_suspect *s, double c) {
                            c < 0 ? ", with the sign flipped" : "");
 }
 
-/* A = c J. Where c changes with the point it is no constant but a factor of the derivative. */
+/* A = c J. If c changes with the point, it is no constant but a factor of the derivative. */
 bool cti_suspect_factor(cti_suspect *s) {
     const double c = cti_suspect_ratio(s, s->a, s->j);
     for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = c * s->j[e];
@@ -207,8 +207,8 @@ bool cti_suspect_factor(cti_suspect *s) {
 
 /* ---- factors that are not constant ---- */
 
-/* P = c J v or c J / v, with v a number for each row or each column; a shorter v is repeated, as a
- * broadcast along the last dims is. */
+/* P = c J v or c J / v, with a number v for each row or each column. A v with fewer numbers is
+ * repeated; so is a tensor of the last dims if it is broadcast. */
 static bool is_times(const cti_suspect *s, const double *v, int64_t count, bool rows, bool over) {
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t i = 0; i < s->n; i++) {
@@ -252,7 +252,7 @@ bool cti_suspect_chain(cti_suspect *s) {
     return false;
 }
 
-/* The row of ones is right and the others are not. */
+/* Is the row of the cotangent of ones right? Other rows are wrong. */
 bool cti_suspect_uniform(cti_suspect *s) {
     const int64_t ones = s->k->rows - CTI_ROWS_SUMMED + CTI_ROW_ONES;
     if (s->k->m < 2) return false;

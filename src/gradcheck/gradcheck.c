@@ -1,6 +1,7 @@
-/* Gradient checking by central differences: the entry point and the order of the checks. evaluate.c
- * computes both matrices, properties.c checks everything besides the gradient, diagnose.c explains
- * a wrong gradient, report.c prints it, and html.c makes a page of it. */
+/* Gradient checking by central differences: the entry point, and the phases of a check in the order
+ * of check.h. evaluate.c computes both matrices, settle.c decides about each column, properties.c
+ * checks everything besides the gradient, diagnose.c explains a wrong gradient, report.c prints the
+ * report, and html.c writes it as a page. */
 #include "check.h"
 
 #include "../core/message.h"
@@ -25,7 +26,7 @@ static bool copy_inputs(cti_check *k) {
     return true;
 }
 
-/* Calls the function once for the shape and dtype of its output. */
+/* Calls the function once to find the shape and dtype of its output. */
 static bool first_call(cti_check *k) {
     ct_scope scope = ct_scope_open_no_grad(k->context);
     const ct_tensor *y = cti_check_call(k);
@@ -43,7 +44,7 @@ static bool first_call(cti_check *k) {
 
 /* Chooses the cotangents and directions, and allocates the matrices. */
 static bool prepare_check(cti_check *k) {
-    /* The limits on a row for each element of the output: rows, and entries of all matrices. */
+    /* limits for a row for each element of the output: rows, and entries of all matrices */
     enum { MOST_ROWS = 1024, MOST = 1 << 18 };
     int64_t columns = 1;
     for (int q = 0; q < k->count; q++) columns += k->checked[q].n;
@@ -107,7 +108,7 @@ static bool run_check(cti_check *k) {
     }
     cti_check_compare(k);
     if (!cti_check_properties(k)) return false;
-    for (int wrong = 1; wrong >= 0; wrong--) /* what is wrong before what is undecided */
+    for (int wrong = 1; wrong >= 0; wrong--) /* wrong inputs before those that are undecided */
         for (int q = 0; q < k->count; q++) {
             cti_checked *c = &k->checked[q];
             if ((wrong ? c->wrong > 0 : !c->wrong && c->undecided) && !cti_check_diagnose(k, c))
@@ -131,7 +132,7 @@ void cti_check_found(cti_check *k, ct_mistake mistake, const char *sentence) {
     cti_shorten(k->result.diagnosis, sizeof k->result.diagnosis - 1, sentence, strlen(sentence));
 }
 
-/* Backward failed. */
+/* Sets the diagnosis after a backward that failed. */
 static void say_refused(cti_check *k) {
     const char *why = k->used_ended ? "backward uses a tensor that has ended, kept outside of "
                                       "the call, as in a static variable: keep it in "

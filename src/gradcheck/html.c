@@ -1,6 +1,6 @@
-/* The report as one HTML page without references to others: the diagnosis, a heat map of each
- * checked input, the worst elements, and the graph that the function recorded. It is well-formed
- * XML too, and readable without its script, which only shows a cell's numbers below its map. */
+/* The report as one HTML page that needs no other file: the diagnosis, a heat map of each checked
+ * input, the worst elements, and the graph that the function records. The page is well-formed XML
+ * too. It can be read without its script, which only shows a cell's numbers below its map. */
 #include "html.h"
 #include "suspect.h"
 
@@ -11,12 +11,12 @@
 
 enum {
     MAP_SIDE = 64,  /* the most cells along a dim */
-    MAP_WIDE = 36,  /* cells are large up to this many columns */
+    MAP_WIDE = 36,  /* cells are large in maps of up to this many columns */
     MAP_PLANES = 8, /* the most planes that are all drawn */
-    LEVELS = 9      /* powers of ten above what is allowed; one more for what is not finite */
+    LEVELS = 9      /* levels of wrong cells, by powers of ten; LEVELS + 1 is not finite */
 };
 
-/* What to look for, as docs/gradcheck.md has it. */
+/* A line of advice for each mistake: the column "look for" of the table in docs/gradcheck.md. */
 static const char *const look_for[] = {
     [CT_MISTAKE_REFUSED] = "the error of backward itself, and the shape of what it returns",
     [CT_MISTAKE_NONDETERMINISTIC] = "memory that is not written, a random number of another stream",
@@ -59,7 +59,8 @@ static const char *const look_for[] = {
     [CT_MISTAKE_FORMULA] = "a constant in the formula: the mistake is the same at every index",
     [CT_MISTAKE_STATE] = "a static variable, or what attrs point to: keep it in call->saved"};
 
-/* Colours of levels are a red over the page's own background, so that they serve dark and light. */
+/* The colours of levels are one red of several opacities over the page's background, so they suit a
+ * dark page and a light one. */
 static const char style[] =
     ":root { color-scheme: light dark; --page: #fff; --text: #1b1f24; --dim: #5d6670;\n"
     "  --line: #d5dae0; --card: #f6f8fa; --hot: 200 30 10; --good: #1a7f37; --bad: #c62a1c;\n"
@@ -114,16 +115,17 @@ static void put_cotangent(const cti_check *k, int64_t output) {
 
 /* ---- the heat map ---- */
 
-/* A plane of the last two dims: cells (rows) by (columns) for dims of the sizes `high` by `wide`.
- */
+/* A plane of the input's last two dims, whose sizes are high and wide, drawn as rows by columns
+ * cells. */
 typedef struct {
     const cti_check *k;
     const cti_checked *c;
     int64_t high, wide, rows, columns;
-    int64_t first; /* index of its first element */
+    int64_t first; /* index of the plane's first element */
 } plane;
 
-/* A cell's colour, and if it is large its digit: level 0 is right, above LEVELS is not finite. */
+/* Both write a cell: its colour, and its digit if it is large. Level 0 is right, a level above
+ * LEVELS is not finite. */
 static void put_cell_open(FILE *file, int level) {
     if (level > LEVELS) fputs("<i class=\"x\"", file);
     else if (level == 0) fputs("<i class=\"r\"", file);
@@ -137,8 +139,8 @@ static void put_cell_close(FILE *file, int level, bool large) {
     else fputs(large ? ">\xc2\xb7</i>" : "></i>", file); /* a middle dot */
 }
 
-/* Writes the cell in one row and column: that of its elements which is most above what is allowed.
- */
+/* Writes the cell in one row and column. It shows the element with the largest error over its
+ * tolerance, of the elements that it stands for. */
 static void put_cell(const plane *p, int64_t row, int64_t column) {
     FILE *file = p->k->opts.html;
     const int64_t high = (row + 1) * p->high / p->rows, wide = (column + 1) * p->wide / p->columns;
@@ -182,7 +184,7 @@ static void put_plane(const plane *p) {
     fputs("</div></div></figure>\n", file);
 }
 
-/* The plane with the worst element of an input. */
+/* The number of the plane with the worst element of an input. */
 static int64_t worst_plane(const cti_check *k, const cti_checked *c, int64_t size) {
     double most = -1;
     int64_t worst = 0;
@@ -353,7 +355,7 @@ void cti_check_html(cti_check *k) {
     if (!file) return;
     put_head(k);
     put_diagnosis(k);
-    /* a backward that failed may have done so before the comparison */
+    /* a backward may have failed before the comparison, which then has no result */
     if (k->result.ran && (k->result.checked || !*k->refused)) {
         put_counts(k);
         put_maps(k);

@@ -1,16 +1,18 @@
-/* Parts of the page that html.c writes. */
+/* Helpers of the page that html.c writes. */
 #ifndef CTI_GRADCHECK_HTML_H
 #define CTI_GRADCHECK_HTML_H
 
 #include "check.h"
 
-/* html_text.c: a text, escaped for an element or an attribute; what is not UTF-8 becomes U+FFFD */
+/* html_text.c: writes a text, escaped for an element or an attribute. Bytes that are not UTF-8, and
+ * characters that XML does not allow, become U+FFFD. */
 void cti_html_put(FILE *file, const char *text);
-/* printf of one number by %g or the like; NaN without a sign, which means nothing */
+/* Prints one number by a format with %g or the like. NaN is printed without its sign, which has no
+ * meaning. */
 void cti_html_number(FILE *file, const char *format, double value) CT_FORMAT(2, 0);
 
-/* html_graph.c: calls the function once more and draws what it records. Of errors only one of
- * memory is recorded. */
+/* html_graph.c: calls the function once more and draws the graph that it records. Errors are
+ * dropped, except an error of memory. */
 void cti_html_graph(cti_check *k);
 
 #endif

@@ -14,17 +14,18 @@
 enum {
     GRAPH_ROWS = 400, /* the most lines that are drawn */
     ROW_HEIGHT = 20,  /* in pixels, also in html.c's style */
-    FARTHEST = 20     /* rows; longer arcs do not reach further to the left */
+    FARTHEST = 20     /* arcs over more rows do not reach further to the left */
 };
 
 typedef struct {
     FILE *file; /* NULL: the arcs are only measured */
     int rows;
-    int gutter;                                   /* width beside the text, in pixels */
-    int op[GRAPH_ROWS + 1], leaf[GRAPH_ROWS + 1]; /* the row of %id and of xid; -1: none so far */
+    int gutter;                                   /* width of the arcs' column, in pixels */
+    int op[GRAPH_ROWS + 1], leaf[GRAPH_ROWS + 1]; /* the rows of %id and of xid; -1: none so far */
 } drawing;
 
-/* Reads "%12" or "x3" and returns its entry; NULL: there is none. */
+/* Reads "%12" or "x3" and returns its entry in the drawing; NULL if the text is no such name, or
+ * its number is too large. */
 static int *graph_row(drawing *d, const char *text, const char **end) {
     if ((*text != '%' && *text != 'x') || !isdigit((unsigned char)text[1])) return NULL;
     char *after;
@@ -33,19 +34,20 @@ static int *graph_row(drawing *d, const char *text, const char **end) {
     return id > GRAPH_ROWS ? NULL : &(*text == '%' ? d->op : d->leaf)[id];
 }
 
-/* From the row of a result down to that of a use: the longer, the further to the left. */
+/* Draws or measures the arc from the row of a result down to the row of a use. A longer arc reaches
+ * further to the left. */
 static void put_arc(drawing *d, int from, int to) {
     const int reach = 16 + 8 * (int)cti_min(to - from, FARTHEST), x = d->gutter - 8,
               y = from * ROW_HEIGHT + ROW_HEIGHT / 2, below = y + (to - from) * ROW_HEIGHT;
-    /* a Bezier curve comes three quarters of the way to its control points */
+    /* this Bezier curve comes three quarters of the way to its control points */
     if (!d->file) d->gutter = (int)cti_max(d->gutter, reach * 3 / 4 + 10);
     else
         fprintf(d->file, "<path d=\"M%d %dC%d %d %d %d %d %d\"/>\n", x, y, x - reach, y, x - reach,
                 below, x, below);
 }
 
-/* A line's arcs, and its dot. Its inputs are behind the op's name: "%3 = add(%1, x2) (2, 3) f32".
- */
+/* Draws the dot of a line and the arcs to it. The inputs stand behind the op's name: "%3 = add(%1,
+ * x2) (2, 3) f32". */
 static void put_line_arcs(drawing *d, const char *line, int row) {
     const char *at = line;
     int *own = graph_row(d, line, &at);
@@ -73,7 +75,7 @@ static void put_line(FILE *file, const char *line) {
     while (line < end) {
         size_t length =
             (size_t)(end - line) < sizeof piece ? (size_t)(end - line) : sizeof piece - 1;
-        /* a character stays whole */
+        /* does not cut a character of UTF-8 */
         while (length > 1 && line + length < end && ((unsigned char)line[length] & 0xc0) == 0x80)
             length--;
         memcpy(piece, line, length);
@@ -84,7 +86,7 @@ static void put_line(FILE *file, const char *line) {
     fputs("</span>", file);
 }
 
-/* The arcs of all lines. */
+/* Draws or measures the arcs of all lines. */
 static void put_arcs(drawing *d, const char *line) {
     for (int i = 0; i <= GRAPH_ROWS; i++) d->op[i] = d->leaf[i] = -1;
     for (int row = 0; row < d->rows; row++, line = next_line(line)) put_line_arcs(d, line, row);
@@ -109,8 +111,8 @@ static void draw_graph(FILE *file, const char *text) {
         fprintf(file, "<p class=\"dim\">%lld lines more.</p>\n", (long long)(lines - GRAPH_ROWS));
 }
 
-/* The text of the graph, from malloc, as a stream in memory is the C library's; NULL: the function
- * failed, or there is no memory. */
+/* The text of the graph. The caller frees it by free(), because a stream in memory belongs to the C
+ * library. NULL: the function failed, or memory was short. */
 static char *graph_text(cti_check *k) {
     cti_frame frame;
     cti_frame_open(k->context, &frame, false);

@@ -1,11 +1,11 @@
-/* Text in a page. */
+/* Writes texts and numbers into a page. */
 #include "html.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The length of the UTF-8 sequence that the text begins with; 0: it is none, or is a character that
- * XML does not allow. */
+/* The length of the UTF-8 sequence at the text's beginning; 0 if there is no valid one, or if it is
+ * a character that XML does not allow. */
 static int sequence(const char *text) {
     const unsigned char *u = (const unsigned char *)text;
     if (*u < 0x80) return *u >= ' ' || *u == '\n' || *u == '\t' ? *u != 0x7f : 0;
@@ -38,7 +38,7 @@ void cti_html_put(FILE *file, const char *text) {
 
 void cti_html_number(FILE *file, const char *format, double value) {
     const char *number = strchr(format, '%');
-    if (isnan(value)) /* which printf may write as "-nan" */
+    if (isnan(value)) /* printf could write "-nan" */
         fprintf(file, "%.*snan%s", (int)(number - format), format,
                 number + strcspn(number, "efg") + 1);
     else fprintf(file, format, value);

@@ -1,6 +1,6 @@
-/* Hypotheses about the error of an op whose Jacobian has few entries: the cotangent itself is
- * missing or added, the gradients of two inputs are exchanged, or the local derivative has a wrong
- * factor or term that is a known function of the input, the output or another input. */
+/* Hypotheses that suit ops whose Jacobian has few entries: the cotangent itself is missing or
+ * added; the gradients of two inputs are exchanged; the local derivative has a wrong factor or term
+ * that is a known function of the input, the output or another input. */
 #include "suspect.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 /* ---- a residual ---- */
 
-/* A - J is the same number c in one entry of each row and of each column. */
+/* Is A - J the number c times the identity? */
 static bool is_number_times_identity(cti_suspect *s, double *c) {
     *c = 0;
     if (s->rows != s->n || s->n < 2) return false;
@@ -19,7 +19,8 @@ static bool is_number_times_identity(cti_suspect *s, double *c) {
     return *c != 0 && cti_suspect_fits(s);
 }
 
-/* A - J is c in one entry of each row (a broadcast input), or in every entry of a single row. */
+/* Is A - J the number c in one entry of each row (of a broadcast input), or in every entry if there
+ * is a single row? */
 static bool is_number_of_each_row(cti_suspect *s, double *c) {
     double sum = 0;
     int64_t entries = 0;
@@ -120,7 +121,7 @@ static double known_function(int f, double v) {
     }
 }
 
-/* A tensor whose elements belong to the rows or columns of the Jacobian. */
+/* A tensor with one element for each row or column of the Jacobian; a smaller one is repeated. */
 typedef struct {
     const double *v;
     int64_t count;
@@ -130,7 +131,7 @@ typedef struct {
 
 enum { KNOWN = 2 * (CTI_SUSPECT_INPUTS + 2) };
 
-/* The softmax of the input along its last dim, which is in the gradient of many losses. */
+/* The softmax of the input along its last dim. The gradients of many losses contain it. */
 static double *softmax_of(cti_suspect *s) {
     const ct_tensor *x = s->c->x;
     const int64_t n = x->shape.ndim ? x->shape.dim[x->shape.ndim - 1] : 1;
@@ -146,7 +147,7 @@ static double *softmax_of(cti_suspect *s) {
 
 enum { SOFTMAX = -2, OUTPUT = -1 };
 
-/* The values of input q, or of the above. */
+/* The values of checked input q, of the output, or of the input's softmax. */
 static double *values_of(cti_suspect *s, int q, int64_t size) {
     if (q == OUTPUT) return s->k->y;
     if (q == SOFTMAX) return softmax_of(s);
@@ -178,7 +179,8 @@ static int list_known(cti_suspect *s, known list[KNOWN]) {
     return count;
 }
 
-/* p[e] := base[e] times or over f(v); NaN where that is not finite. Then c such that a is c p. */
+/* P = c times base times (or over) f(v), with the c that fits A best; with `added`, P = J + c base
+ * f(v). False: P is not finite, or does not explain the error. */
 static bool explains(cti_suspect *s, const double *base, const known *of, int f, bool over,
                      bool added, double *c) {
     double top = 0, bottom = 0;
@@ -194,7 +196,7 @@ static bool explains(cti_suspect *s, const double *base, const known *of, int f,
     return *c != 0 && cti_suspect_fits(s);
 }
 
-/* Has J enough entries that a fit of one number is no accident? */
+/* Does J have so many entries that a fit of one number is no accident? */
 static bool has_entries(const cti_suspect *s) {
     int64_t entries = 0;
     for (int64_t e = 0; e < s->rows * s->n; e++) entries += !cti_suspect_is_zero(s, s->j[e]);
@@ -221,7 +223,8 @@ bool cti_suspect_local_factor(cti_suspect *s) {
     return false;
 }
 
-/* The error is a known function times the cotangent, on the entries of J alone. */
+/* Is the error a constant times a known function times the cotangent, or times J, in the entries of
+ * J that are not 0? */
 bool cti_suspect_local_term(cti_suspect *s) {
     known list[KNOWN];
     if (!has_entries(s) || !s->k->whole) return false;

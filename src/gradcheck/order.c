@@ -1,6 +1,7 @@
-/* Hypotheses: the right numbers in the wrong order. P is J with its columns permuted (the gradient
- * is transposed or permuted), with its rows permuted (the cotangent is read in another order), or
- * with a dim of the output and one of the input exchanged (an operand is not transposed). */
+/* Hypotheses: the numbers are right, but in the wrong order. P is J with its columns permuted (the
+ * gradient is transposed or permuted), with its rows permuted (the cotangent is read in another
+ * order), or with a dim of the output and a dim of the input exchanged (an operand is not
+ * transposed). */
 #include "suspect.h"
 
 #include <math.h>
@@ -32,8 +33,8 @@ static int64_t reordered(ct_shape shape, const int order[MOST_DIMS], int64_t i) 
     return to;
 }
 
-/* Tries P = J with its columns (or rows) permuted by every order of the dims, those that move the
- * fewest dims first. */
+/* Tries P = J with its columns (or rows) permuted by every order of the dims. The orders that move
+ * the fewest dims come first. */
 static bool dims_are_reordered(cti_suspect *s, bool rows) {
     const ct_shape shape = rows ? s->out : s->in;
     int orders = 1, order[MOST_DIMS];
@@ -64,10 +65,10 @@ static bool dims_are_reordered(cti_suspect *s, bool rows) {
 }
 
 /* Tries P = J with the index along a dim of the output and the index along a dim of the input
- * exchanged, which is what B in place of B^T gives. */
+ * exchanged. B in place of B^T gives such a P. */
 static bool operand_is_transposed(cti_suspect *s) {
     int64_t of_out[CT_MAX_DIMS], of_in[CT_MAX_DIMS];
-    if (s->out.ndim == 1 && s->in.ndim == 1) return false; /* that is the whole Jacobian */
+    if (s->out.ndim == 1 && s->in.ndim == 1) return false; /* jacobian_is_transposed tries this */
     cti_shape_strides(s->out, of_out);
     cti_shape_strides(s->in, of_in);
     for (int p = 0; p < s->out.ndim; p++)
@@ -88,7 +89,7 @@ static bool operand_is_transposed(cti_suspect *s) {
     return false;
 }
 
-/* P = J^T: the function's derivative along the cotangent instead of its adjoint. */
+/* P = J^T: backward computes the derivative along the cotangent (J g) instead of J^T g. */
 static bool jacobian_is_transposed(cti_suspect *s) {
     if (s->rows != s->n || s->n < 2) return false;
     for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = s->j[e % s->n * s->n + e / s->n];
@@ -128,7 +129,7 @@ static bool lines_are_permuted(cti_suspect *s, bool rows) {
     for (int64_t e = 0; e < s->rows * s->n; e++) most = fmax(most, fabs(s->j[e]));
     const double allowed = s->tiny + most * (s->k->coarse ? 0.02 : 1e-6);
     for (int64_t x = 0; x < lines; x++) {
-        int64_t y = x; /* its own position first, so that equal lines count as not moved */
+        int64_t y = x; /* tries its own position first, so that equal lines count as not moved */
         if (used[x] || !same_line(s, rows, x, x, allowed)) {
             y = 0;
             while (y < lines && (used[y] || !same_line(s, rows, x, y, allowed))) y++;

@@ -1,6 +1,7 @@
-/* Properties of a correct op beside its gradient: every run gives the same bits, for any number of
+/* Properties of a correct op besides its gradient: every run gives the same bits, for any number of
  * threads and any content of new memory; inputs and cotangents are not written to; strided inputs
- * give the same as dense ones; a tensor passed twice gets the sum of two gradients. */
+ * give the same result as dense ones; a tensor that is passed twice gets the sum of two gradients.
+ */
 #include "check.h"
 
 #include "../autograd/tape.h"
@@ -13,7 +14,7 @@
  * cotangent. */
 typedef struct {
     int64_t count;
-    double *value, *again; /* again: the gradients of a second backward */
+    double *value, *again; /* again: the same with the gradients of a second backward */
 } outcome;
 
 static bool new_outcome(cti_check *k, outcome *o) {
@@ -37,7 +38,7 @@ static bool run_property(cti_check *k, outcome *o) {
     if (!y || !cti_shape_same(&y->shape, &k->shape) || !cti_is_real(y->dtype)) return false;
     ct_tensor *cotangent = cti_tensor_new(k->context, y->dtype, y->shape);
     if (!cotangent || !ct_to_f64(y, o->value, k->m)) return false;
-    /* rounded to f32, so that runs in f32 and f64 have the same cotangent */
+    /* the rounding to f32 gives runs in f32 and f64 the same cotangent */
     for (int64_t j = 0; j < k->m; j++) cti_check_set(cotangent, j, (float)k->cotangent[j]);
     if (!cti_check_backward_once(k, y, cotangent, true)) return false;
     gradients(k, o->value + k->m);
@@ -58,7 +59,7 @@ static bool outcome_of(cti_check *k, outcome *o) {
     return cti_check_drop_errors(k, held) && ok;
 }
 
-/* NaN equals NaN; 0 does not equal -0. */
+/* Are the bits the same? NaN equals any NaN; 0 does not equal -0. */
 static bool same_bits(const double *a, const double *b, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         if (memcmp(&a[i], &b[i], sizeof *a) && !(isnan(a[i]) && isnan(b[i]))) return false;
@@ -72,7 +73,7 @@ static double largest_difference(const double *a, int64_t n) {
     return most;
 }
 
-/* Equal up to rounding: within `part` of the largest element. */
+/* Are a and b equal up to rounding, within `part` of the largest element of a? */
 static bool is_near(const double *a, const double *b, int64_t n, double part) {
     double allowed = part * fmax(largest_difference(a, n), 1e-2);
     for (int64_t i = 0; i < n; i++)
@@ -81,8 +82,8 @@ static bool is_near(const double *a, const double *b, int64_t n, double part) {
     return true;
 }
 
-/* Compares the value and each gradient by `is_near`. Returns -1 if the value differs, otherwise the
- * first input whose gradient does, -2 if none. */
+/* Compares the value and each gradient by is_near. Returns -1 if the value differs; otherwise the
+ * first input whose gradient differs, or -2 if there is none. */
 static int differs(const cti_check *k, const double *a, const double *b, double part) {
     if (!is_near(a, b, k->m, part)) return -1;
     int64_t at = k->m;
@@ -115,7 +116,7 @@ static ct_tensor *strided(cti_check *k, const ct_tensor *of, ct_dtype dtype) {
     if (!base) return NULL;
     cti_shape_strides(shape, stride);
     for (int d = 0; d < ndim; d++) reversed[d] = stride[ndim - 1 - d];
-    for (int64_t i = 0; i < base->numel; i++) cti_check_set(base, i, 1e3); /* for the gaps */
+    for (int64_t i = 0; i < base->numel; i++) cti_check_set(base, i, 1e3); /* fills the gaps */
     ct_tensor *x = cti_tensor_view(base, base->data, of->shape, reversed);
     if (x) cti_tensor_copy(x, of, false);
     return x && ct_set_requires_grad(x, true) ? x : NULL;
@@ -128,7 +129,7 @@ static ct_tensor *dense(cti_check *k, const ct_tensor *of) {
     return ct_set_requires_grad(x, true);
 }
 
-/* A leaf that repeats the first slice along the first dim longer than 1, by stride 0. */
+/* A leaf that repeats the first slice along the first dim that is longer than 1, by stride 0. */
 static ct_tensor *expanded(ct_tensor *of) {
     int64_t stride[CT_MAX_DIMS];
     int d = 0;
@@ -141,7 +142,7 @@ static ct_tensor *expanded(ct_tensor *of) {
 
 static ct_tensor *in_dtype(cti_check *k, const ct_tensor *of, ct_dtype dtype) {
     ct_tensor *x = cti_tensor_new(k->context, dtype, of->shape);
-    /* rounded to f32, so that both dtypes have the same values */
+    /* the rounding to f32 gives both dtypes the same values */
     for (int64_t i = 0; x && i < x->numel; i++) cti_check_set(x, i, (float)cti_check_get(of, i));
     return x ? ct_set_requires_grad(x, true) : NULL;
 }
@@ -149,7 +150,7 @@ static ct_tensor *in_dtype(cti_check *k, const ct_tensor *of, ct_dtype dtype) {
 typedef enum { STRIDED, EXPANDED, REPEATED, IN_F32, IN_F64 } input_layout;
 
 /* Runs the function with every checked input in that layout. False: it fails, or an input has no
- * such layout. What ct_data_* refused meanwhile is in refused[]. */
+ * such layout. refused[] is the first refusal of ct_data_* meanwhile, or "". */
 static bool outcome_in(cti_check *k, input_layout as, outcome *o, char refused[256]) {
     cti_frame frame;
     cti_held_errors held = cti_check_hold_errors(k);
@@ -175,8 +176,9 @@ static bool outcome_in(cti_check *k, input_layout as, outcome *o, char refused[2
     return cti_check_drop_errors(k, held) && ok;
 }
 
-/* Compares the runs `usual` and `in_layout`. An op that reads ct_data_* of what that refuses has a
- * mistake even where the copy that it got here makes the numbers right. */
+/* Reports a refusal of ct_data_*, or the difference `which` (as differs returns it). An op that
+ * reads ct_data_* of a tensor that it refuses has a mistake, even if the numbers are right because
+ * it got a copy here. */
 static void compare_layout(cti_check *k, ct_mistake mistake, const char *what, const char *refused,
                            int which) {
     char text[512];
@@ -199,7 +201,7 @@ static void check_layouts(cti_check *k, const outcome *usual, outcome *a, outcom
     if (!k->opts.both_dtypes) return;
     *refused = 0;
     ran = outcome_in(k, IN_F64, a, of_f64) && outcome_in(k, IN_F32, b, refused);
-    for (int64_t e = 0; ran && e < a->count; e++) /* beyond f32's range */
+    for (int64_t e = 0; ran && e < a->count; e++) /* numbers beyond f32's range do not count */
         if (!(fabs(a->value[e]) < FLT_MAX / 16)) b->value[e] = a->value[e];
     if (ran || *refused || *of_f64)
         compare_layout(k, CT_MISTAKE_DTYPE,
@@ -303,7 +305,7 @@ static void check_threads(cti_check *k, const outcome *usual, outcome *other) {
     ct_set_threads(k->context, threads);
 }
 
-/* Poisons free memory with NaN, so that the next runs allocate memory that holds NaN. */
+/* Fills free memory with NaN, so that the next runs allocate memory that holds NaN. */
 static void check_memory(cti_check *k, const outcome *usual, outcome *other) {
     cti_pool *pool = &k->context->pool, before = *pool;
     pool->poison = true;

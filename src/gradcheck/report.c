@@ -14,7 +14,7 @@ double cti_check_allowed(const cti_check *k, int64_t r, double numeric) {
     return k->opts.atol * (summed < 0 ? 1 : k->length[summed]) + k->opts.rtol * fabs(numeric);
 }
 
-/* The error divided by the tolerance; an entry above 1 is wrong. */
+/* The error of an entry divided by its tolerance. An entry above 1 is not right. */
 static double excess(const cti_check *k, const cti_checked *c, int64_t r, int64_t i) {
     const double analytic = c->analytic[r * c->n + i], numeric = c->numeric[r * c->n + i];
     const double e =
@@ -26,7 +26,7 @@ bool cti_check_right(const cti_check *k, const cti_checked *c, int64_t r, int64_
     return excess(k, c, r, i) <= 1;
 }
 
-/* Rows of single ones take precedence over the summed rows if one of them is wrong, as they are
+/* If a row of a single output is wrong, the summed rows are not considered: a single output is
  * easier to read. */
 double cti_check_worst(const cti_check *k, const cti_checked *c, int64_t i,
                        ct_gradcheck_element *out) {
@@ -76,7 +76,7 @@ static void draw_map(const cti_check *k, const cti_checked *c, char map[CT_GRADC
     }
 }
 
-/* Puts an element into worst[], which is sorted by excess[]. */
+/* Puts an element into worst[], which is sorted by excess_of[]. */
 static void insert_worst(ct_gradcheck_result *r, double excess_of[CT_GRADCHECK_WORST], double here,
                          const ct_gradcheck_element *element) {
     int at = r->worst_count < CT_GRADCHECK_WORST ? r->worst_count++ : CT_GRADCHECK_WORST;
@@ -86,7 +86,7 @@ static void insert_worst(ct_gradcheck_result *r, double excess_of[CT_GRADCHECK_W
     if (at < CT_GRADCHECK_WORST) excess_of[at] = here, r->worst[at] = *element;
 }
 
-/* Elements that are wrong come before those that are undecided, which come before others. */
+/* The order of elements in the report: wrong ones, then undecided ones, then all others. */
 static int rank_of(cti_state state) { return state == CTI_WRONG ? 2 : state != CTI_RIGHT; }
 
 void cti_check_compare(cti_check *k) {
@@ -169,7 +169,7 @@ const char *cti_check_position(ct_shape shape, int64_t index, char text[CTI_SHAP
 }
 
 const char *cti_check_cotangent(int64_t output) {
-    static const char *const name[] = {"random", "ones", "zeros", "scaled"}; /* -1, -2, ... */
+    static const char *const name[] = {"random", "ones", "zeros", "scaled"}; /* for -1, -2, ... */
     return output >= 0 ? "1 at " : name[-1 - output];
 }
 
@@ -180,7 +180,7 @@ const char *cti_check_verdict(const ct_gradcheck_result *r) {
     return name[r->verdict];
 }
 
-/* printf shows a NaN's sign, which means nothing */
+/* x; a NaN without its sign, which printf would show although it has no meaning. */
 static double shown_row(double x) { return isnan(x) ? (double)NAN : x; }
 
 void cti_check_report(const cti_check *k) {

@@ -1,15 +1,16 @@
-/* Hypotheses about which contributions arrive. Entry (r, i) of J is what element r of the output
- * contributes to element i of the gradient. A mistake may keep entries that a mask should remove,
- * leave entries out, or add them to another column. */
+/* Hypotheses about contributions. Entry (r, i) of J is the contribution of element r of the output
+ * to element i of the gradient. A mistake may keep entries that a mask should remove, leave entries
+ * out, or add them to another column. */
 #include "suspect.h"
 
 #include <math.h>
 #include <string.h>
 
-/* A forgotten mask: A has entries in columns or rows of J that are all zero (an input element that
- * does not reach the output, an output element that depends on no input). Elsewhere P = c J. */
+/* A forgotten mask: A has entries in columns or rows of J that are all zero. Such a column belongs
+ * to an input element that does not reach the output, such a row to an output element that depends
+ * on no input. In the other entries P = c J. */
 bool cti_suspect_mask(cti_suspect *s) {
-    /* does it have an entry that is not 0? */
+    /* true: the row or column of J has an entry that is not 0 */
     bool *row = cti_check_flags(s->k, s->rows), *column = cti_check_flags(s->k, s->n);
     if (!row || !column) return false;
     for (int64_t r = 0; r < s->rows; r++)
@@ -50,8 +51,8 @@ bool cti_suspect_mask(cti_suspect *s) {
 
 /* ---- contributions left out ---- */
 
-/* P = J in the rows whose index along every dim of the set is the first (or last), 0 in the others.
- * False: a column has lost all its entries. */
+/* P = J in the rows whose index along every dim of the set is the first (or last), and 0 in the
+ * other rows. False: a column loses all its entries by this. */
 static bool keep_end(const cti_suspect *s, unsigned set, bool last) {
     for (int64_t r = 0; r < s->rows; r++) {
         bool kept = true;
@@ -94,7 +95,7 @@ bool cti_suspect_assigned(cti_suspect *s) {
 
 /* ---- contributions added to another element ---- */
 
-/* Does each element of the input reach as many of the output? */
+/* Does each element of the input reach the same number of output elements, more than one? */
 static bool is_broadcast(const cti_suspect *s) {
     int64_t first = 0;
     for (int64_t i = 0; i < s->n; i++) {
@@ -119,7 +120,7 @@ static bool sum_is_elsewhere(const cti_suspect *s) {
     return cti_suspect_fits(s);
 }
 
-/* P = the diagonal of J: an elementwise derivative in place of a Jacobian, as y (1 - y) for
+/* P = the diagonal of J: an elementwise derivative in place of a Jacobian, such as y (1 - y) for
  * softmax. */
 static bool only_the_diagonal(const cti_suspect *s) {
     if (!cti_shape_same(&s->in, &s->out)) return false;
@@ -154,8 +155,8 @@ bool cti_suspect_sum(cti_suspect *s) {
                            "element that it does not depend on");
 }
 
-/* P = J where J is not 0, and A elsewhere: A also has contributions from outputs that do not depend
- * on the element. */
+/* P = J in the entries in which J is not 0, and P = A in the others: A also has contributions from
+ * outputs that do not depend on the element. */
 bool cti_suspect_spread(cti_suspect *s) {
     if (!s->k->whole) return false;
     for (int64_t e = 0; e < s->rows * s->n; e++)
@@ -166,7 +167,8 @@ bool cti_suspect_spread(cti_suspect *s) {
                            "outputs that do not depend on it");
 }
 
-/* P = J where A is not 0, and 0 elsewhere: of the contributions to an element some are lost. */
+/* P = J in the entries in which A is not 0, and P = 0 in the others: some of the contributions to
+ * an element are lost. */
 bool cti_suspect_lost(cti_suspect *s) {
     if (!s->k->whole) return false;
     int64_t lost = 0, all = 0;
@@ -182,8 +184,8 @@ bool cti_suspect_lost(cti_suspect *s) {
                            (long long)lost, (long long)all);
 }
 
-/* Some entries are c times what they must be, the same c for all of them, and the others are right:
- * one of several terms of a sum. */
+/* P = c J in the wrong entries, with the same c for all of them, and P = J in the others: one of
+ * several terms of a sum is wrong. */
 bool cti_suspect_part(cti_suspect *s) {
     double top = 0, bottom = 0, low = INFINITY, high = 0;
     int64_t off = 0, all = 0;
@@ -198,7 +200,7 @@ bool cti_suspect_part(cti_suspect *s) {
     const double c = bottom > 0 ? top / bottom : 0;
     for (int64_t e = 0; e < s->rows * s->n; e++)
         s->p[e] = cti_suspect_wrong(s, e / s->n, e % s->n) ? c * s->j[e] : s->j[e];
-    /* numbers of one size would be fitted by accident */
+    /* entries of J that all have one size would be fitted by accident */
     if (off < 3 || high < 1.01 * low || !cti_suspect_fits(s)) return false;
     s->factor = c;
     if (fabs(c + 1) <= 1e-4)

@@ -1,7 +1,26 @@
-/* Decides each column whose differences disagree with backward: is backward wrong, or can the
- * differences not tell? They cannot at a kink or a jump, where the function is not finite, and
- * where rounding hides the slope. A gradient is wrong only if it is farther from a difference than
- * everything that was measured of that difference's own error. */
+/* Decides about each column whose differences disagree with backward: backward is wrong, or the
+ * differences cannot tell. They cannot tell at a kink or a jump, if the function is not finite, and
+ * if rounding hides the slope. A gradient is wrong only if its distance from a difference is larger
+ * than all measured parts of that difference's own error together.
+ *
+ *     differences with the usual step agree ----------------------------> RIGHT
+ *              | no
+ *              v
+ *     clear: error gross, far above noise and gaps, and 64 columns
+ *     were found wrong by many steps before ----------------------------> WRONG, or NOT_FINITE
+ *              | no
+ *              v
+ *     many steps (steps.h) and their best differences agree ------------> RIGHT
+ *              | no
+ *              v
+ *     the function is not finite at x or beside it ---------------------> NOT_FINITE
+ *              | no
+ *              v
+ *     the error is within a difference's own error ---------------------> KINK or IMPRECISE
+ *              | no
+ *              v
+ *     the same with kinks that only directions show (measured once) ----> WRONG, KINK or IMPRECISE
+ */
 #include "steps.h"
 
 #include <math.h>
@@ -12,8 +31,8 @@ static bool is_right(const cti_check *k, const cti_checked *c, int64_t i) {
     return true;
 }
 
-/* Is the error of each wrong entry gross (above a twentieth), and far above that of its difference
- * and above all gaps of the usual step? */
+/* Sets *clear if the error of each entry that is not right is gross (above a twentieth), far above
+ * the error of its difference, and above all gaps of the usual step. */
 static bool is_clear(cti_check *k, const cti_checked *c, int64_t i, double *gap, bool *clear) {
     const double h = cti_check_step(k, c, i);
     double step, widest = 0;
@@ -32,14 +51,17 @@ static bool is_clear(cti_check *k, const cti_checked *c, int64_t i, double *gap,
     return true;
 }
 
-/* How far kinks and jumps, and what smaller steps say, may put D of step `at`. */
+/* The distance of the derivative from D of step `at` that kinks and jumps, and the evidence of
+ * smaller steps, allow. */
 static double structure_of(const cti_check *k, const cti_steps *s, int64_t r, int at) {
     return cti_steps_room(k, s, r, at) + 4 * cti_steps_refuted(k, s, r, at);
 }
 
-/* What the steps say of entry (r, i), which is not right: CTI_WRONG if it is farther from one of
- * the differences than that may be off. Otherwise it is a kink if that comes from more than noise,
- * and does not shrink with the step as it does where a function bends. */
+/* The state of entry (r, i), which is not right, by the differences with many steps. It is
+ * CTI_WRONG if its distance from one of the differences is larger than the error of that
+ * difference. Otherwise it is CTI_KINK if kinks and jumps make up more than half of the least of
+ * these errors and do not shrink with the step, which the error of a smooth function does; if not,
+ * it is CTI_IMPRECISE. `hidden` is an error that the entry's own column does not show. */
 static cti_state weigh_entry(const cti_check *k, const cti_checked *c, int64_t r, int64_t i,
                              const cti_steps *s, double hidden) {
     const double a = c->analytic[r * c->n + i];
@@ -64,22 +86,22 @@ static cti_state weigh_entry(const cti_check *k, const cti_checked *c, int64_t r
 
 /* ---- kinks that a column does not show ----
  *
- * Where several elements tie, as three equal ones in a sort, an output may be flat in every single
- * element and yet not in a direction that moves all of them. So before a gradient is called wrong
- * the function is followed along two directions, u and v, and u + v and u - v. If it has a
- * derivative, there is no gap in any of these, the slopes add up, and they are sums of those of
- * single elements. */
+ * If several elements tie, such as three equal ones in a sort, an output may be flat along every
+ * single element and yet not along a direction that moves all of them. So before a gradient is
+ * called wrong the function is measured along two directions u and v, and along u + v and u - v. If
+ * it has a derivative, none of these shows a gap, their slopes add up, and each slope is the sum of
+ * the columns' slopes, weighted by the direction. */
 
 enum { PROBES = 4 };
 
 typedef struct {
     bool measured;
-    double *direction; /* [PROBES][numel] */
-    double *gap;       /* [PROBES][rows]: what lasts */
+    double *direction; /* [PROBES][numel] u, v, u + v, u - v */
+    double *gap;       /* [PROBES][rows] the lasting gap (steps.h), or a larger contradiction */
 } probes;
 
-/* How far the slopes of row r along u + v and u - v are from the sum and the difference of those
- * along u and v, beyond the noise of all. */
+/* The distance of the slopes of row r along u + v and u - v from the sum and the difference of the
+ * slopes along u and v, less the noise of all four. */
 static double not_additive(const cti_check *k, const cti_checked *along, int64_t r) {
     const double *d = along->numeric + r * PROBES, *noise = along->noise + r * PROBES,
                  size = fabs(d[0]) + fabs(d[1]);
@@ -88,7 +110,8 @@ static double not_additive(const cti_check *k, const cti_checked *along, int64_t
     return fmax(0, fmax(fabs(d[2] - d[0] - d[1]), fabs(d[3] - d[0] + d[1])) - all);
 }
 
-/* How far the slope of row r along direction q is from the sum of the columns' differences. */
+/* The distance of the slope of row r along direction q from the sum of the columns' differences,
+ * less the noise of all. */
 static double not_of_columns(const cti_check *k, const cti_checked *c, const cti_checked *along,
                              int64_t r, int q) {
     const double *u = along->direction + q * c->x->numel;
@@ -131,7 +154,8 @@ static bool probe_step(cti_check *k, const cti_checked *c, probes *p) {
     return ok;
 }
 
-/* How far entry (r, i) may be off because of kinks that directions show and column i does not. */
+/* The error of entry (r, i) that is possible because of kinks that the directions show and column i
+ * does not. */
 static double hidden_from(const cti_check *k, const cti_checked *c, int64_t r, int64_t i,
                           const cti_steps *s, const probes *p) {
     const double own = cti_steps_lasting(k, s, r);
@@ -147,8 +171,8 @@ static double hidden_from(const cti_check *k, const cti_checked *c, int64_t r, i
     return c->direction ? 16 * most : explained ? 0 : 64 * most;
 }
 
-/* What the steps say of a column. A gradient that is not finite is as good as any where there is no
- * derivative. */
+/* The state of a column by the differences with many steps. If there is no derivative, a gradient
+ * that is not finite is as good as any. */
 static cti_state weigh(const cti_check *k, const cti_checked *c, int64_t i, const cti_steps *s,
                        const probes *p) {
     bool kink = false, finite = true, single = false;
@@ -164,8 +188,9 @@ static cti_state weigh(const cti_check *k, const cti_checked *c, int64_t i, cons
     return kink ? CTI_KINK : finite ? CTI_IMPRECISE : CTI_WRONG;
 }
 
-/* Is the function not finite at x or a step beside it? An infinity that does not move has slope 0,
- * but where the gradient is not finite either nothing is to be said against it. */
+/* Is the function not finite at x or a step beside it? The slope of an output that is the same
+ * infinity at both points is 0; but if the gradient is not finite either, it is not called wrong.
+ */
 static bool is_undefined(const cti_check *k, const cti_checked *c, int64_t i) {
     bool finite = true, defined = true;
     for (int64_t r = 0; r < k->rows; r++) {
@@ -177,7 +202,7 @@ static bool is_undefined(const cti_check *k, const cti_checked *c, int64_t i) {
     return !finite && !defined;
 }
 
-/* The state of a column of which all steps were measured. */
+/* Sets the state of a column after all its steps were measured. */
 static bool judge(cti_check *k, cti_checked *c, int64_t i, const cti_steps *s, probes *p) {
     cti_state *state = &c->state[i];
     *state = is_right(k, c, i)       ? CTI_RIGHT
@@ -189,8 +214,9 @@ static bool judge(cti_check *k, cti_checked *c, int64_t i, const cti_steps *s, p
     return true;
 }
 
-/* *spare: how many clear columns must yet be found wrong by many steps before one is believed to be
- * without these. */
+/* Sets the state of column i. While *spare is above 0, a clear column is measured with many steps
+ * too; each column that is then found wrong lowers it. After that a clear column is wrong without
+ * many steps. */
 static bool settle(cti_check *k, cti_checked *c, int64_t i, cti_steps *s, probes *p, int *spare) {
     bool clear = false;
     c->state[i] = CTI_RIGHT;

@@ -1,12 +1,13 @@
-/* Hypotheses: the right pattern at the wrong index: shifted along a dim, reversed along a dim, or,
- * in a convolution, with its kernel reversed. */
+/* Hypotheses: the right numbers at the wrong index. They are shifted along a dim, reversed along a
+ * dim, or, in a convolution, multiplied with the reversed kernel; or single contributions go to
+ * another element. */
 #include "suspect.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Error of P over that of J, on the entries that P says something about: where P leaves the matrix
- * its entry is NaN. False where these have less than a tenth of the error. */
+/* Does P explain the error in the entries that it has? Entries of P that come from outside of J are
+ * NaN and do not count. False also if the other entries have less than a tenth of the error. */
 static bool fits_inside(const cti_suspect *s) {
     double left = 0, error = 0;
     for (int64_t e = 0; e < s->rows * s->n; e++) {
@@ -21,7 +22,7 @@ static bool fits_inside(const cti_suspect *s) {
 
 typedef enum { GRADIENT, COTANGENT, DERIVATIVE } shifted_part;
 
-/* P[r][i] = J[r'][i'], with the index along a dim moved by `by` in the column, the row or both. */
+/* Sets P[r][i] = J[r'][i']. In r', i' or both the index along a dim is larger by `by`. */
 static void shift(const cti_suspect *s, shifted_part part, int d, int64_t by) {
     int64_t of_in[CT_MAX_DIMS], of_out[CT_MAX_DIMS];
     cti_shape_strides(s->in, of_in);
@@ -67,7 +68,7 @@ bool cti_suspect_shifted(cti_suspect *s) {
 
 /* ---- reversed ---- */
 
-/* P = J with the index along one dim of its columns (or rows) reversed. */
+/* Tries P = J with the index along one dim of its columns (or rows) reversed. */
 static bool dim_is_reversed(cti_suspect *s, bool rows) {
     const ct_shape shape = rows ? s->out : s->in;
     int64_t stride[CT_MAX_DIMS];
@@ -89,7 +90,7 @@ static bool dim_is_reversed(cti_suspect *s, bool rows) {
     return false;
 }
 
-/* The middle of the entries of J's row along dim q of the input, times two; -1: it has none. */
+/* Twice the middle of the entries of J's row along dim q of the input; -1 if it has no entries. */
 static int64_t middle_of(const cti_suspect *s, int64_t row, int q) {
     int64_t low = -1, high = -1;
     for (int64_t i = 0; i < s->n; i++) {
@@ -100,8 +101,9 @@ static int64_t middle_of(const cti_suspect *s, int64_t row, int q) {
     return low < 0 ? -1 : low + high;
 }
 
-/* The rows of J in a convolution are the kernel, centred at c + t r along each dim. Finds 2 c and
- * 2 t from two rows in the middle, where padding cuts nothing off. */
+/* In a convolution each row of J is the kernel, whose centre along a dim is c + t r for index r of
+ * the output. Finds 2 c and 2 t from two rows in the middle, from which padding cuts nothing off.
+ */
 static bool find_centre(const cti_suspect *s, int p, int q, int64_t *c, int64_t *t) {
     int64_t stride[CT_MAX_DIMS], middle = 0;
     cti_shape_strides(s->out, stride);
@@ -116,7 +118,7 @@ static bool find_centre(const cti_suspect *s, int p, int q, int64_t *c, int64_t 
 
 /* P = J with each row mirrored about its centre along the dims of a set, counted from the right. */
 static bool mirror(const cti_suspect *s, unsigned set) {
-    bool moves = false; /* does the kernel move with the output at all? */
+    bool moves = false; /* the kernel's centre moves with the output */
     int64_t of_in[CT_MAX_DIMS], c[CT_MAX_DIMS] = {0}, t[CT_MAX_DIMS] = {0};
     cti_shape_strides(s->in, of_in);
     for (int d = 0; d < s->in.ndim; d++) {
@@ -145,7 +147,8 @@ static bool mirror(const cti_suspect *s, unsigned set) {
     return true;
 }
 
-/* Before other orders, as the Jacobian of a padded convolution has several that are the same. */
+/* This comes before hypotheses about other orders, because several orders of the Jacobian of a
+ * padded convolution are equal. */
 bool cti_suspect_kernel(cti_suspect *s) {
     if (!s->k->whole) return false;
     for (unsigned set = 1; set < 1u << s->in.ndim; set++) {
@@ -176,7 +179,8 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Has each row (or column) of A the numbers of J's, at other places? */
+/* Does each row (or column) of A have the numbers of the same row (or column) of J, in some order?
+ */
 static bool same_numbers(const cti_suspect *s, bool rows) {
     const int64_t lines = rows ? s->rows : s->n, length = rows ? s->n : s->rows;
     double *a = cti_check_numbers(s->k, 2, length), *j = a + length;
@@ -197,8 +201,8 @@ static bool same_numbers(const cti_suspect *s, bool rows) {
     return entries > lines;
 }
 
-/* The right contributions, each to another element or from another output: a stride, an offset or a
- * dilation is wrong. */
+/* The contributions are right, but go to other elements or come from other outputs: a stride, an
+ * offset or a dilation is wrong. */
 bool cti_suspect_scattered(cti_suspect *s) {
     if (!s->k->whole || s->k->coarse || s->n < 2 || s->rows < 2) return false;
     for (int rows = 1; rows >= 0; rows--)
@@ -210,13 +214,14 @@ bool cti_suspect_scattered(cti_suspect *s) {
     return false;
 }
 
-/* A's entries are elements of a tensor, where an index along a dim of the output or the input
- * stands for an index of the tensor. */
+/* Are A's entries one number times elements of the tensor v, whose index along each dim is the
+ * entry's index along some dim of the output or the input? `which` numbers the choices of these
+ * dims. */
 static bool reads_element(const cti_suspect *s, const double *v, ct_shape shape, int which,
                           bool self) {
     const int choices = s->out.ndim + s->in.ndim;
     double top = 0, bottom = 0;
-    bool own = self; /* the input at its own index */
+    bool own = self; /* v is this input, and each entry is its element at the entry's own index */
     for (int pass = 0; pass < 2; pass++)
         for (int64_t e = 0; e < s->rows * s->n; e++) {
             int64_t at = 0;
@@ -261,7 +266,7 @@ bool cti_suspect_element(cti_suspect *s) {
     return false;
 }
 
-/* Each row of J has at most one entry, and so has A, with the same values. */
+/* Each row of J and of A has at most one entry. The values are the same, the columns are not. */
 bool cti_suspect_misplaced(cti_suspect *s) {
     int64_t moved = 0, from = -1, to = -1;
     if (!s->k->whole || s->n < 2) return false;

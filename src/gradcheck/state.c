@@ -1,15 +1,15 @@
-/* State that an op keeps between forward and backward outside of its call: in a static variable, in
- * what attrs or a module's data point to. Two forwards at different inputs, with different random
- * numbers, come before the backward of the first, whose gradient must be the one that it has when
- * its backward follows at once. And the gradient must be right at the other inputs too, or backward
- * uses what the first call of all has left. */
+/* State that an op keeps between forward and backward outside of its call: in a static variable, or
+ * in memory to which attrs or a module's data point. Two forwards at different inputs, with
+ * different random numbers, come before the backward of the first. It must give the same gradient
+ * as if it had followed its forward at once. The gradient must be right at the other inputs too;
+ * if not, backward uses values that the very first call has left. */
 #include "check.h"
 
 #include <math.h>
 #include <string.h>
 
-/* The other inputs: the elements in reversed order, those of checked inputs times 3/4. What these
- * do to a function's domain is not known, so other choices follow. */
+/* The other inputs have their elements in reversed order, and checked inputs times 3/4. The
+ * function may fail at these inputs, so two milder choices follow. */
 typedef enum { REVERSED, REVERSED_CHECKED, SCALED, CHOICES } other_choice;
 
 static const double shrunk = 0.75;
@@ -30,7 +30,8 @@ static bool is_checked(const cti_check *k, int input) {
     return false;
 }
 
-/* NULL: out of memory. */
+/* The input in that choice; the given one if the choice leaves it as it is. NULL: out of memory, or
+ * the input is NULL. */
 static ct_tensor *other_input(cti_check *k, int input, other_choice how) {
     ct_tensor *given = k->in[input];
     const bool checked = is_checked(k, input);
@@ -60,7 +61,7 @@ static ct_tensor *call_at(cti_check *k, ct_tensor **other) {
     return y;
 }
 
-/* The backward of y for the first random cotangent. */
+/* Runs the backward of y for the first random cotangent. */
 static bool run_backward(cti_check *k, ct_tensor *y) {
     ct_tensor *cotangent = cti_tensor_new(k->context, y->dtype, y->shape);
     if (!cotangent) return false;
@@ -68,7 +69,7 @@ static bool run_backward(cti_check *k, ct_tensor *y) {
     return cti_check_backward_once(k, y, cotangent, false) && !*k->refused;
 }
 
-/* The gradients of the checked inputs, which are taken away. */
+/* Writes the gradients of the checked inputs to out, and clears them. */
 static void take_gradients(cti_check *k, double *out) {
     for (int q = 0; q < k->count; q++) {
         ct_tensor *x = k->checked[q].x, *grad = ct_grad(x);
@@ -77,10 +78,11 @@ static void take_gradients(cti_check *k, double *out) {
     }
 }
 
-/* What runs between the forward and the backward that is looked at. */
+/* The second call, which runs between the first call's forward and its backward. */
 typedef enum { NOTHING, FORWARD, FORWARD_AND_BACKWARD } run_between;
 
-/* DID_RUN: the gradients are in `out`. IS_NOT_THERE: the function fails at the other inputs. */
+/* DID_RUN: the gradients are in `out`. DID_FAIL: the first call's backward failed. IS_NOT_THERE: a
+ * forward failed or gave another shape, or the second call's backward failed. */
 typedef enum { DID_RUN, DID_FAIL, IS_NOT_THERE } run_outcome;
 
 static run_outcome run_with(cti_check *k, ct_tensor **other, run_between what, double *out) {
@@ -107,7 +109,8 @@ static bool same_gradients(const double *a, const double *b, int64_t n) {
     return true;
 }
 
-/* Sets *decided if the function could be run at these inputs. */
+/* Compares the gradients after each kind of second call. *decided is false if the function's
+ * forward failed at these inputs, so that the caller tries the next choice. */
 static void interleave(cti_check *k, ct_tensor **other, int64_t n, double *usual, double *now,
                        bool *decided) {
     *decided = run_with(k, other, NOTHING, usual) != DID_RUN;
@@ -132,7 +135,7 @@ static void interleave(cti_check *k, ct_tensor **other, int64_t n, double *usual
     *decided = true;
 }
 
-/* The whole check at the other inputs, along directions. */
+/* Checks the gradient at the other inputs, along directions. */
 static void check_gradient_at(cti_check *k, ct_tensor **other) {
     const ct_gradcheck_opts *o = &k->opts;
     const ct_rng rng = k->context->rng;

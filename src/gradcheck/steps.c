@@ -28,8 +28,8 @@ static double cotangent_size(const cti_check *k, int g) {
     return sqrt(squares);
 }
 
-/* The gap of a sum is |g| times the norm of the gaps. That bounds the sum in whichever order the
- * gaps meet the elements of g: where two outputs change places, the gap of one is the error of the
+/* The gap of a sum is |g| times the norm of the gaps. This bounds the sum for any assignment of the
+ * gaps to the elements of g: if two outputs change places, the gap of one is the error of the
  * other. */
 void cti_steps_gaps(const cti_check *k, double step, double *gap) {
     double squares = 0;
@@ -45,8 +45,8 @@ void cti_steps_gaps(const cti_check *k, double step, double *gap) {
     }
 }
 
-/* The slopes of every row without their signs; of a sum |g| times the norm of the slopes, as what
- * cancels in the sum does not cancel in its rounding. */
+/* Sets the size of every row's slope. For a sum it is 2 |g| times the norm of the slopes, because
+ * terms that cancel in the sum do not cancel in its rounding. */
 static void measure_steepness(const cti_check *k, double step, double *steep) {
     double squares = 0;
     for (int64_t j = 0; j < k->m; j++) {
@@ -58,7 +58,8 @@ static void measure_steepness(const cti_check *k, double step, double *steep) {
         steep[first_sum(k) + g] = 2 * cotangent_size(k, g) * sqrt(squares);
 }
 
-/* A larger step may leave the function's domain: that is no error, and such a step is not used. */
+/* Adds the difference with step h. A larger step may leave the function's domain. This is no error:
+ * the difference is then NaN and not used. */
 static bool add_difference(cti_check *k, const cti_checked *c, int64_t i, double h, cti_steps *s) {
     const int at = s->count++;
     const int64_t row = at * k->rows;
@@ -82,7 +83,8 @@ static bool add_difference(cti_check *k, const cti_checked *c, int64_t i, double
     return true;
 }
 
-/* The size of x in units in which a step is measured: a direction is scaled by max(1, |x|). */
+/* The size of x in the units of a step. A direction is scaled by max(1, |x|), so for directions the
+ * size is at most 1. */
 static double size_of_point(const cti_checked *c, int64_t i) {
     double most = 0;
     if (!c->direction) return fabs(cti_check_get(c->x, i));
@@ -105,8 +107,8 @@ static bool take_steps(cti_check *k, const cti_checked *c, int64_t i, cti_steps 
 
 /* ---- noise ---- */
 
-/* Whether output j jumps at x: S(h) is the same at the smallest steps, of which noise gives another
- * each time. */
+/* Does output j jump at x? Then S(h) is the same at the smallest steps; noise would give another S
+ * at each of them. */
 static bool is_jump(const cti_check *k, const cti_steps *s, int64_t j, double least) {
     enum { STEPS = 4 };
     double low = INFINITY, high = 0;
@@ -118,7 +120,7 @@ static bool is_jump(const cti_check *k, const cti_steps *s, int64_t j, double le
     return isfinite(high) && high < 1.1 * low;
 }
 
-/* Does S grow with every step from `at` on, three times, as that of a root does? */
+/* Does S grow from step `at` to the next larger one, three times in a row? The S of a root does. */
 static bool grows_steadily(const cti_check *k, const cti_steps *s, int64_t j, int at) {
     const double growth = k->coarse ? 1.7 : 2.5; /* a root grows with the root of 4 or 10 */
     enum { STEPS = 3 };
@@ -128,12 +130,13 @@ static bool grows_steadily(const cti_check *k, const cti_steps *s, int64_t j, in
     return true;
 }
 
-/* The rounding error of output j, seen in S(h) = |y(x + h) - 2 y(x) + y(x - h)|. Curvature makes S
- * grow with h^2 and a kink with h; rounding makes it as large for one step as for the next. So the
- * error is the largest S from the smallest step on, until S begins to grow so, or after three steps
- * is much larger than before, or jumps where smaller steps were exact: what comes then may look
- * like noise and is the function. (Where an intermediate result is large, S is 0 for the smallest
- * steps of all, as these are lost in it.) */
+/* The rounding error of output j, as S(h) = |y(x + h) - 2 y(x) + y(x - h)| shows it. By curvature S
+ * grows with h^2, by a kink with h; by rounding it has the same size for all steps. So the error is
+ * the largest S from the smallest step on. The search ends at the step from which S grows like h or
+ * h^2, or steadily; or at which S, after three steps, is much larger than before; or at which S
+ * jumps while smaller steps were exact. From there on S comes from the function, although it may
+ * look like noise. (If an intermediate result is large, the smallest steps are lost in it, and S is
+ * 0 for them.) */
 static double rounding_seen(const cti_check *k, const cti_steps *s, int64_t j) {
     const double least = (k->coarse ? FLT_EPSILON : DBL_EPSILON) * fabs(k->y[j]), linear = s->ratio,
                  square = s->ratio * s->ratio;
@@ -156,7 +159,7 @@ static double rounding_seen(const cti_check *k, const cti_steps *s, int64_t j) {
         seen += s->moved[at * k->m + j];
         if (!(next > 3 * here)) most = fmax(most, here);
     }
-    return isfinite(most) ? most : 0; /* an infinity that does not move is exact */
+    return isfinite(most) ? most : 0; /* an output that is the same infinity everywhere is exact */
 }
 
 static void estimate_noise(const cti_check *k, cti_steps *s) {
@@ -177,26 +180,26 @@ static void estimate_noise(const cti_check *k, cti_steps *s) {
     }
 }
 
-/* What the rounding of x, and of what is computed from it on the way, may put D(h) off: it moves
- * the point. */
+/* The error of D(h) by the rounding of x and of intermediate results, which moves the point. */
 static double moved_by(const cti_steps *s, int64_t e, int at) {
     return 2 * s->unit * (s->steep[e] + s->gap[e]) / s->h[at];
 }
 
 /* ---- bounds ---- */
 
-/* G(h) without the h f'' of a smooth function, which is a part of the gap of the step before. */
+/* B(h): the gap G(h) without the h f'' of a smooth function. This term is a tenth (a quarter) of
+ * the same term in the gap of the step before. */
 static double bend(const cti_check *k, const cti_steps *s, int64_t r, int at) {
     const double *gap = s->gap + at * k->rows + r, smooth = at > 0 ? gap[-k->rows] / s->ratio : 0;
     return isfinite(smooth) ? (gap[0] - smooth) / (1 - 1 / s->ratio) : gap[0];
 }
 
-/* The same without noise. */
+/* B(h) less its noise. */
 static double clean_gap(const cti_check *k, const cti_steps *s, int64_t r, int at) {
     return bend(k, s, r, at) - 8 * s->gap_noise[r] / s->h[at];
 }
 
-/* Do the slopes of row r grow over the smallest steps, each time in the same direction? */
+/* Do the slopes of row r grow from step to step over the smallest steps, with the same sign? */
 static bool steepens(const cti_check *k, const cti_steps *s, int64_t r, double allowed) {
     enum { STEPS = 4 };
     const double growth = 1.2;
@@ -207,8 +210,8 @@ static bool steepens(const cti_check *k, const cti_steps *s, int64_t r, double a
     return fabs(d[(STEPS - 1) * k->rows]) > allowed + cti_steps_rounding(k, s, r, s->count - 1);
 }
 
-/* At a jump and a vertical tangent there is no bound. Do the gaps of row r still grow where noise
- * begins to hide them, or its slopes at the smallest steps? */
+/* A jump and a vertical tangent have no bound. Do the gaps of row r still grow at the smallest
+ * steps at which noise does not hide them, or do its slopes grow at the smallest steps of all? */
 static bool is_unbounded(const cti_check *k, const cti_steps *s, int64_t r, double allowed) {
     const double growth = 1.2;
     int last = s->count - 1;
@@ -241,8 +244,8 @@ static void bound_gaps(const cti_check *k, const cti_checked *c, int64_t i, cti_
 
 double cti_steps_room(const cti_check *k, const cti_steps *s, int64_t r, int at) {
     const int64_t e = at * k->rows + r;
-    /* Half a gap, and a little for curvature. Where outputs change places, an output that is as
-     * flat on both sides as the next one is steep shows no gap of its own. */
+    /* Half a gap, and a little for curvature. If outputs change places, an output may show no gap
+     * of its own, because it is as flat on both sides as the other one is steep. */
     enum { OTHERS = 8, SUMS = 4 };
     return r < first_sum(k) ? 0.55 * s->bound[e] + OTHERS * s->others[e] : SUMS * s->bound[e];
 }
@@ -284,7 +287,7 @@ double cti_steps_error(const cti_check *k, const cti_steps *s, int64_t r, int at
     if (at > 0 && isfinite(d[-k->rows])) error += fabs(d[0] - d[-k->rows]) / 100;
     if (!isfinite(error)) return INFINITY;
     error += cti_steps_refuted(k, s, r, at);
-    /* flat close by and not farther off: a stair, or an addend that swallows small steps */
+    /* flat with this step and not with larger ones: a stair, or an addend that absorbs the step */
     for (int more = 0; more < at && d[0] == 0; more++) {
         const double steep = fabs(s->slope[more * k->rows + r]);
         if (isfinite(steep)) error = fmax(error, steep / 2);

@@ -1,6 +1,6 @@
-/* Hypothesis: the error is a combination of sums of the cotangent, over a dim or over all elements,
- * each weighted by and multiplied with a known vector. So a sum that runs over another dim than it
- * should is one term missing and one too many. */
+/* Hypothesis: the error is a combination of up to three terms. A term is a sum of the cotangent
+ * times a known vector, over a dim or over all elements, and times another known vector. If a sum
+ * runs over the wrong dim, for example, one term is missing and one is too many. */
 #include "suspect.h"
 
 #include <math.h>
@@ -10,15 +10,15 @@ enum { VECTORS = 3, MOST_TERMS = (CT_MAX_DIMS + 2) * VECTORS * VECTORS, TAKEN = 
 static const char *const vector_name[VECTORS] = {"", " times the output", " times the input"};
 
 typedef struct {
-    int dim; /* -1: over all elements; -2: none, the element itself */
-    int u, v;
+    int dim;  /* the dim of the sum; -1: all elements; -2: no sum, only the element itself */
+    int u, v; /* the vectors inside and outside of the sum: 0 ones, 1 the output, 2 the input */
 } sum_term;
 
 static double vector_at(const cti_suspect *s, int vector, int64_t i) {
     return vector == 0 ? 1 : vector == 1 ? s->k->y[i] : cti_check_get(s->c->x, i);
 }
 
-/* Are the elements in one row along that dim? */
+/* Do elements r and i belong to the same sum over `dim`? */
 static bool in_one_row(const cti_suspect *s, int dim, int64_t r, int64_t i) {
     if (dim == -2) return r == i;
     for (int d = 0; d < s->in.ndim && dim >= 0; d++)
@@ -41,8 +41,8 @@ static double dot(const double *a, const double *b, int64_t n) {
     return sum;
 }
 
-/* Takes from `left` its part along `term`, less what the terms taken before have of it; `term`
- * becomes that remainder. Returns how much of left's square is gone. */
+/* One step of Gram-Schmidt: makes `term` orthogonal to the terms taken before, and subtracts from
+ * `left` its projection onto `term`. Returns the decrease of ||left||^2. */
 static double take(double *left, double *term, double *const *taken, int count, int64_t n) {
     for (int t = 0; t < count; t++) {
         const double part = dot(term, taken[t], n) / dot(taken[t], taken[t], n);
@@ -64,7 +64,7 @@ static int list_terms(const cti_suspect *s, sum_term list[MOST_TERMS]) {
     return count;
 }
 
-/* The term that takes the most; -1: out of memory. */
+/* The term that decreases ||left||^2 the most. term and trial are scratch. */
 static int best_term(const cti_suspect *s, const sum_term *list, int count, const double *left,
                      double *const *taken, int have, double *term, double *trial) {
     const int64_t n = s->rows * s->n;

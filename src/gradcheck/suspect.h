@@ -1,5 +1,5 @@
 /* An input with a wrong gradient, and helpers for the hypotheses about it. J is the matrix by
- * differences and A the one by backward, with one row for each cotangent. A hypothesis computes
+ * differences and A the matrix by backward, with one row for each cotangent. A hypothesis computes
  * from J the matrix P that a known mistake would give instead of J. It is the diagnosis if P
  * explains the whole error:
  *
@@ -12,17 +12,17 @@
 typedef struct {
     cti_check *k;
     const cti_checked *c;
-    /* Shapes of the input and the output. In fast mode columns are directions, so the shapes say
-     * nothing about them. */
+    /* shapes of the input and the output. In fast mode columns are directions, to which the shapes
+     * do not apply */
     ct_shape in, out;
-    /* Rows of A and J: if k->whole one for each element of the output, otherwise one for each
-     * random cotangent and one for ones. */
+    /* rows of A and J: if k->whole one for each element of the output, otherwise one for each
+     * random cotangent and one for ones */
     int64_t rows, n;
     const double *a, *j;
     double *p;               /* [rows][n] */
-    double size, error, fit; /* ||J||, ||A - J|| */
-    double tiny;             /* entries up to this count as zero */
-    ct_mistake mistake;
+    double size, error, fit; /* ||J||, ||A - J||, and the fit above */
+    double tiny;             /* an entry whose size is at most this counts as zero */
+    ct_mistake mistake;      /* the diagnosis: its mistake, factor and text */
     double factor;
     char text[256];
 } cti_suspect;
@@ -31,11 +31,12 @@ typedef struct {
 bool cti_suspect_say(cti_suspect *s, ct_mistake mistake, const char *format, ...) CT_FORMAT(3, 4);
 /* Does s->p explain the whole error? */
 bool cti_suspect_fits(const cti_suspect *s);
-/* The c that minimises ||of - c to||. */
+/* The number c that minimises ||of - c to||. */
 double cti_suspect_ratio(const cti_suspect *s, const double *of, const double *to);
-/* A factor in six digits, or in as many as tell it from 1. */
+/* Writes a factor with six digits, or more if it would read as 1 or -1 otherwise. Returns text. */
 const char *cti_suspect_times(double c, char text[32]);
 #define CTI_SUSPECT_TIMES(c) cti_suspect_times((c), (char[32]){0})
+/* Is entry (r, i) wrong, in a column that is wrong? */
 bool cti_suspect_wrong(const cti_suspect *s, int64_t r, int64_t i);
 static inline bool cti_suspect_is_zero(const cti_suspect *s, double v) {
     return v <= s->tiny && v >= -s->tiny;
@@ -47,16 +48,18 @@ static inline int64_t cti_suspect_along(ct_shape shape, int64_t i, int d) {
     return i % shape.dim[d];
 }
 
-/* Experiments at other points are made for functions of at most so many inputs. */
+/* Experiments at other points are made only for functions with at most this many checked inputs. */
 enum { CTI_SUSPECT_INPUTS = 16 };
 
-/* Is a factor c, with A = c J, the same at another point? If it changes there, `text` names what it
- * is, or is "". NEITHER: that is not known, and A has too few entries to say. */
+/* Is a factor c, with A = c J, the same at another point? If it is another number at that point,
+ * `text` names the quantity that it is a power of, or is "". NEITHER: the experiment was not
+ * possible, and A has too few entries to call c a constant without it. */
 typedef enum { CTI_CONSTANT, CTI_VARYING, CTI_NEITHER } cti_constancy;
 cti_constancy cti_suspect_constancy(cti_suspect *s, double c, char *text, size_t size);
 
-/* The hypotheses; true if one is the diagnosis. Those that need single elements are false in fast
- * mode; those that need a row for each element of the output are false unless k->whole. */
+/* The hypotheses. Each returns whether it is the diagnosis, and then has set it. A hypothesis that
+ * needs single elements returns false in fast mode; one that needs a row for each element of the
+ * output returns false unless k->whole. */
 typedef bool cti_hypothesis(cti_suspect *s);
 /* diagnose.c */
 cti_hypothesis cti_suspect_not_finite, cti_suspect_undecided;
@@ -85,8 +88,8 @@ cti_hypothesis cti_suspect_other_sum;
 /* edges.c */
 cti_hypothesis cti_suspect_edges, cti_suspect_threshold, cti_suspect_rows, cti_suspect_scaled;
 
-/* Whether row r of A and of J has at most one entry that is not 0; sets their columns, -1 where
- * there is none, and clears the row of P. */
+/* Whether row r has at most one entry that is not 0 in A, and at most one in J. Sets *a and *j to
+ * the columns of these entries, or to -1 if there is none, and clears row r of P. */
 static inline bool cti_suspect_one_entry(const cti_suspect *s, int64_t r, int64_t *a, int64_t *j) {
     *a = *j = -1;
     for (int64_t i = 0; i < s->n; i++) {

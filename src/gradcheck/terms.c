@@ -1,4 +1,4 @@
-/* Hypotheses: the derivative is that of one factor of a product only, or lacks a term. */
+/* Hypotheses: the derivative takes only one factor of a product into account, or lacks a term. */
 #include "suspect.h"
 
 #include <math.h>
@@ -6,9 +6,10 @@
 
 /* ---- products ----
  *
- * Let y = u(x) v(x) with v linear. The part U of J that comes from v, with u constant, has U x = y.
- * So if A x = y or (J - A) x = y, but J x is not y, backward took one of the factors for a
- * constant. (For x x^T, J x = 2 y and both hold.) */
+ * Let y = u(x) v(x) with v linear. J is the sum of the derivative with u taken for a constant, U,
+ * and the derivative with v taken for a constant. U x = y because v is linear. So if A x = y or (J
+ * - A) x = y, but J x is not y, backward took one of the factors for a constant. (For x x^T, J x =
+ * 2 y and both hold.) */
 bool cti_suspect_product_rule(cti_suspect *s) {
     if (s->k->opts.fast) return false;
     double whole = 0, one = 0, other = 0, size = 0;
@@ -36,9 +37,9 @@ bool cti_suspect_product_rule(cti_suspect *s) {
 
 /* ---- a term that sums over a dim ----
  *
- * The gradient of softmax is (diag(y) - y y^T) g, that of layer norm (g - mean(g) - z mean(z g)) /
- * sigma. Without such a term the error A - J within each row along the dim is a matrix u v^T, or
- * the sum of two. */
+ * The gradient of softmax is (diag(y) - y y^T) g, the gradient of layer norm is (g - mean(g) - z
+ * mean(z g)) / sigma. If a term with a sum is missing, the error A - J within each row along the
+ * dim is a matrix u v^T, or the sum of two such matrices. */
 
 typedef struct {
     /* the rows along a dim: their number, their length, and the distance between two elements */
@@ -56,15 +57,15 @@ static int64_t line_start(const lines *l, int64_t line) {
     return line / l->step * l->step * l->length + line % l->step;
 }
 
-/* |cos| of the angle between v and w: 1 if v is a multiple of w. */
+/* |cos| of the angle between v and w, which is 1 if v is a multiple of w. */
 static double alike(const double *v, const double *w, int64_t n) {
     double vw = 0, vv = 0, ww = 0;
     for (int64_t i = 0; i < n; i++) vw += v[i] * w[i], vv += v[i] * v[i], ww += w[i] * w[i];
     return vv > 0 && ww > 0 ? fabs(vw) / sqrt(vv * ww) : 0;
 }
 
-/* Names the vector that v, along a line, is a multiple of: ones, the output, the input, or the
- * input less its mean. NULL: none of these. known: scratch. */
+/* Names the vector of which v, along a line, is a multiple: ones, the output, the input, or the
+ * input less its mean. NULL if it is none of these. known is scratch. */
 static const char *name_vector(const cti_suspect *s, const double *v, const lines *l, int64_t start,
                                double *known) {
     const double enough = s->k->coarse ? 0.999 : 1 - 1e-7;
@@ -82,8 +83,8 @@ static const char *name_vector(const cti_suspect *s, const double *v, const line
     return NULL;
 }
 
-/* P = J + up to `rank` matrices u v^T in each line's block, fitted to the error by elimination with
- * full pivoting. With rank 1, *u and *v name the vectors. */
+/* Does P = J + up to `rank` matrices u v^T in each line's block explain the error? They are fitted
+ * by elimination with full pivoting. With rank 1, *u and *v are the names of the vectors. */
 static bool take_terms(cti_suspect *s, const lines *l, int rank, double *block, const char **u,
                        const char **v) {
     const int64_t n = l->length;
@@ -117,8 +118,8 @@ static bool take_terms(cti_suspect *s, const lines *l, int rank, double *block, 
     return cti_suspect_fits(s);
 }
 
-/* The error is in one element of each line, and always the same amount, as the -1 at the target in
- * the gradient of cross-entropy. */
+/* The error is in one element of each line, and of the same size in all lines. An example is the -1
+ * at the target in the gradient of cross-entropy. */
 bool cti_suspect_target(cti_suspect *s) {
     if (s->k->opts.fast) return false;
     for (int d = s->in.ndim - 1; d >= 0; d--) {
@@ -149,8 +150,8 @@ bool cti_suspect_target(cti_suspect *s) {
     return false;
 }
 
-/* Is more than a tenth of the error off the diagonal? Only then can a term that couples elements be
- * missing. */
+/* Is the error off the diagonal more than a tenth of the error on it? Only then can a term be
+ * missing that couples elements. */
 static bool couples(const cti_suspect *s) {
     double on = 0, off = 0;
     for (int64_t r = 0; r < s->rows; r++)
@@ -159,8 +160,8 @@ static bool couples(const cti_suspect *s) {
     return off > 0.1 * on;
 }
 
-/* P = J plus, in each line of the output, a multiple of the output. False: that does not explain
- * the error, or it couples fewer than two elements. */
+/* Does P = J plus, in each line of the output, a multiple of the output explain the error? False
+ * also if at most one such term reaches more than one element. */
 static bool takes_output(cti_suspect *s, const lines *l) {
     int64_t coupled = 0;
     memcpy(s->p, s->j, (size_t)(s->rows * s->n) * sizeof *s->p);
@@ -183,8 +184,8 @@ static bool takes_output(cti_suspect *s, const lines *l) {
 }
 
 /* Attention's output is P v with P = softmax(q k^T). The row sum in softmax's backward is <dP, P> =
- * <g, out>, so without it the gradients of q and k lack a term: the output times one number for
- * each row. */
+ * <g, out>. Without it the gradients of q and k lack a term, which is the output times one number
+ * for each row. */
 bool cti_suspect_row_sum(cti_suspect *s) {
     if (!s->k->whole) return false;
     for (int d = s->out.ndim - 1; d >= 0; d--) {
