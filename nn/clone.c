@@ -4,24 +4,6 @@
 
 #include "module.h"
 
-/* ---- forwards of a user ---- */
-
-static ct_tensor *no_forward(void *self, ct_tensor *x) {
-    (void)self;
-    return ct_fail(x->context, CT_ERR_ARGUMENT,
-                   "a clone has no forward, as its own would run the modules of the original: "
-                   "ct_module_set_forward");
-}
-
-/* Sets the forward of a copy. If `self` is NULL or the module, the copy has an equivalent.
- * Otherwise it is a caller's struct, which may point to the original's modules. */
-static void copy_forward(ct_module *to, const ct_module *from) {
-    if (!from->forward) return;
-    const bool known = !from->self || from->self == from;
-    to->forward = known ? from->forward : no_forward;
-    to->self = from->self == from ? to : NULL;
-}
-
 /* ---- parameters and buffers ---- */
 
 typedef struct {
@@ -71,7 +53,7 @@ static ct_module *bare(const ct_module *from) {
     if (!to) return NULL;
     if (from->kind->size) memcpy(to->kind_data, from->kind_data, from->kind->size);
     to->training = from->training;
-    copy_forward(to, from);
+    cti_nn_copy_forward(to, from);
     if (from->label) to->label = cti_take_string(context, from->label);
     return cti_nn_made(to);
 }
@@ -83,7 +65,7 @@ static bool copy_below(const trees *t, ct_module *to, const ct_module *from) {
         if (!copy || !cti_nn_child_add(to, child->name, copy) || !copy_below(t, copy, child))
             return false;
     }
-    return true;
+    return cti_nn_copy_data(to, from);
 }
 
 ct_module *ct_module_clone(const ct_module *module) {

@@ -1,5 +1,4 @@
-/* Running a module: the library's by the forward of its kind, a user's by the function set with
- * ct_module_set_forward. */
+/* Running a module: the library's by the forward of its kind, a program's by its own function. */
 #include "module.h"
 
 #include "../src/core/callback.h"
@@ -13,7 +12,7 @@ bool cti_nn_is(const ct_module *module, const cti_nn_kind *kind, const char *fun
     return false;
 }
 
-/* A user's module; its forward is a callback. */
+/* A program's module; its forward is a callback. */
 typedef struct {
     const ct_module *module;
     ct_tensor *x, *y;
@@ -61,26 +60,4 @@ ct_tensor *cti_nn_forward(ct_module *module, const char *child, ct_tensor *x, in
 
 ct_tensor *cti_nn_dropout(const ct_module *module, ct_tensor *x, double p) {
     return p > 0 && module->training ? ct_dropout(x, p, true) : x;
-}
-
-/* ---- modules of a user ---- */
-
-static const cti_nn_kind user_kind = {.name = "Module"};
-
-ct_module *ct_module_new(ct_context *context, const char *kind) {
-    if (!cti_ready(context)) return NULL;
-    if (!kind || !*kind)
-        return ct_fail(context, CT_ERR_ARGUMENT,
-                       "ct_module_new: a module needs the name of its kind");
-    ct_module *module = cti_nn_new(context, &user_kind);
-    if (module) module->label = cti_take_string(context, kind);
-    return cti_nn_made(module);
-}
-
-ct_module *ct_module_set_forward(ct_module *module, ct_tensor *(*forward)(void *self, ct_tensor *x),
-                                 void *self) {
-    if (!cti_nn_is(module, &user_kind, "ct_module_set_forward", NULL)) return NULL;
-    module->forward = forward;
-    module->self = self;
-    return module;
 }

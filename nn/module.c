@@ -52,10 +52,6 @@ static void unlink_child(ct_module *child) {
 
 /* ---- names ---- */
 
-const char *cti_nn_kind_name(const ct_module *module) {
-    return module->label ? module->label : module->kind->name;
-}
-
 static ct_tensor *entry_named(const cti_nn_entry *entry, const char *name) {
     for (; entry; entry = entry->next)
         if (!strcmp(entry->name, name)) return entry->tensor;
@@ -154,12 +150,8 @@ static const char *entry_name(const cti_namer *namer, char buffer[CTI_NAME_SIZE]
     return cti_nn_full_name(root_of(entry->module), entry->module, entry->name, buffer);
 }
 
-static const ct_module *module_of(const cti_namer *namer) {
-    return (const ct_module *)((const char *)namer - offsetof(ct_module, namer));
-}
-
 static const char *path_of(const cti_namer *namer, char buffer[CTI_NAME_SIZE]) {
-    const ct_module *module = module_of(namer);
+    const ct_module *module = cti_nn_module_of(namer);
     return module->parent ? cti_nn_full_name(root_of(module), module->parent, module->name, buffer)
                           : "";
 }
@@ -195,13 +187,15 @@ static void free_entries(ct_context *context, cti_nn_entry *entry) {
 /* Is a forward of the module, or of a module below it, running? */
 static bool is_running(const ct_module *module) {
     for (const cti_frame *frame = module->context->frame; frame; frame = frame->outer)
-        for (const ct_module *m = frame->module ? module_of(frame->module) : NULL; m; m = m->parent)
+        for (const ct_module *m = frame->module ? cti_nn_module_of(frame->module) : NULL; m;
+             m = m->parent)
             if (m == module) return true;
     return false;
 }
 
 static void module_end(ct_module *module) {
     ct_context *context = module->context;
+    CTI_ASSERT(!module->ends);
     char text[CTI_OBJECT_NAME] = "";
     if (context->debug) write_name(module, text);
     while (module->dependents) module->dependents->end(module->dependents);
@@ -218,11 +212,14 @@ static void module_end(ct_module *module) {
 void ct_module_free(ct_module *module) {
     if (!module || module->object.self != &module->object) return;
     cti_check_callbacks(module->context);
-    if (!is_running(module)) module_end(module);
-    else
+    if (is_running(module)) {
         ct_fail(module->context, CT_ERR_ARGUMENT,
                 "ct_module_free: the %s is running: free it when its forward has returned",
                 cti_nn_kind_name(module));
+        return;
+    }
+    cti_nn_run_ends(module);
+    module_end(module);
 }
 
 /* ---- building a tree ---- */
@@ -331,6 +328,8 @@ static bool can_own(const ct_module *module, const char *name, const ct_module *
                        cti_nn_kind_name(child));
     if (child == root_of(module))
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: a module cannot be inside itself", kind);
+    if (cti_nn_is_ending(module))
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the module is being freed", kind);
     return true;
 }
 

@@ -24,6 +24,7 @@
 
 #include "../ops/update/update.h"
 #include "../src/core/assert.h"
+#include "../src/core/on_free.h"
 #include "../src/core/option.h"
 #include "../src/core/profile.h"
 #include "../src/autograd/tape.h"
@@ -68,10 +69,14 @@ struct ct_module {
     ct_module *children; /* children, parameters and buffers are in the order of their addition */
     cti_nn_entry *params, *buffers;
     cti_nn_dependent *dependents; /* optimisers and caches */
-    char *name;                   /* name in the parent; NULL without a parent */
-    char *label;                  /* kind name of a user's module; NULL: use kind->name */
-    ct_tensor *(*forward)(void *self, ct_tensor *x); /* set by ct_module_set_forward */
-    void *self;
+    cti_on_free *ends;          /* functions that run when the module is freed, the latest first */
+    cti_closer closer;          /* runs them with the context; in its list while there are any */
+    char *name;                 /* name in the parent; NULL without a parent */
+    char *label;                /* kind name of a user's module; NULL: use kind->name */
+    const ct_module_type *type; /* of ct_module_new_of; NULL: none */
+    /* of a program's module: set by ct_module_set_forward, or the type's */
+    ct_tensor *(*forward)(void *self, ct_tensor *x);
+    void *self;      /* argument of forward: the data of a module with a type */
     void *kind_data; /* kind->size bytes */
     bool training;
     /* count of changes of the tree: parameters or children added, children removed, dtypes
@@ -86,7 +91,13 @@ void cti_nn_changed(ct_module *module);
 
 enum { CTI_NN_NAME_SIZE = sizeof(((ct_param *)0)->buffer) };
 
-const char *cti_nn_kind_name(const ct_module *module);
+static inline const char *cti_nn_kind_name(const ct_module *module) {
+    return module->label ? module->label : module->kind->name;
+}
+/* The module that a frame or a span names. */
+static inline const ct_module *cti_nn_module_of(const cti_namer *namer) {
+    return (const ct_module *)((const char *)namer - offsetof(ct_module, namer));
+}
 
 /* ---- making ---- */
 
@@ -124,6 +135,21 @@ static inline void cti_nn_dependent_remove(ct_module *module, cti_nn_dependent *
         link = &(*link)->next;
     }
     *link = dependent->next;
+}
+
+/* ---- functions that run when a module is freed ---- */
+
+/* Runs those of the module and of all modules below it, each module's before those of its children.
+ * The functions may change the tree. */
+void cti_nn_run_ends(ct_module *module);
+/* Adds one; the module takes it. */
+void cti_nn_end_add(ct_module *module, cti_on_free *node);
+/* Are such functions of the module, or of one that it is in, running? */
+static inline bool cti_nn_is_ending(const ct_module *module) {
+    for (const cti_frame *frame = module->context->frame; frame; frame = frame->outer)
+        for (const ct_module *m = module; frame->ending && m; m = m->parent)
+            if (m == cti_nn_module_of(frame->module)) return true;
+    return false;
 }
 
 /* ---- using ---- */
@@ -186,6 +212,15 @@ ct_tensor *cti_nn_dropout(const ct_module *module, ct_tensor *x, double p); /* i
 
 /* Linear. A child of this kind may be computed inside another op, from its weight and bias. */
 extern const cti_nn_kind cti_nn_linear_kind;
+
+/* Prints the text between the parentheses of a module's repr; false: there is none. */
+bool cti_nn_describe(const ct_module *module, FILE *file);
+
+/* Gives the copy of a module its forward, without data if it has a type. */
+void cti_nn_copy_forward(ct_module *to, const ct_module *from);
+/* Gives a copy, whose parameters and children are copied, the data that its type's clone returns.
+ * False with an error recorded. */
+bool cti_nn_copy_data(ct_module *to, const ct_module *from);
 
 /* The kind of the lists that ct_module_append makes. */
 extern const cti_nn_kind cti_nn_list_kind;

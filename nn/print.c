@@ -4,10 +4,9 @@
 static void print_at(const ct_module *module, FILE *file, int indent) {
     fprintf(file, "%s(", cti_nn_kind_name(module));
     if (module->children) fprintf(file, "\n%*s", indent + 2, "");
-    if (module->kind->describe) module->kind->describe(module, file);
+    const bool described = cti_nn_describe(module, file);
     for (const ct_module *child = module->children; child; child = child->next) {
-        if (child != module->children || module->kind->describe)
-            fprintf(file, "\n%*s", indent + 2, "");
+        if (child != module->children || described) fprintf(file, "\n%*s", indent + 2, "");
         fprintf(file, "(%s): ", child->name);
         print_at(child, file, indent + 2);
     }

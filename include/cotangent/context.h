@@ -142,6 +142,13 @@ CT_API ct_context *ct_context_new(ct_context_opts opts);
  * pending error that the program has not looked at. NULL does nothing. */
 CT_API void ct_context_free(ct_context *context);
 
+/* Makes ct_context_free call fn(arg), once, while everything of the context still exists. Functions
+ * run in the reverse order of their addition, among the ends of whatever the program has opened in
+ * the context meanwhile (files, tokens, comms, modules with an end). fn must return, as above; it
+ * may use the context but not free it. If fn is NULL, the latest function with that arg is taken
+ * off again. False: an error, and nothing has changed. */
+CT_API bool ct_context_on_free(ct_context *context, void (*fn)(void *arg), void *arg);
+
 /* Returns the code of the pending error, CT_OK if none is pending, and CT_ERR_MEMORY if context is
  * NULL. */
 CT_API ct_status ct_error(const ct_context *context);

@@ -119,7 +119,7 @@ static void end_callback(ct_context *context) {
     cti_callback *record = context->callback;
     context->callback = record->outer;
     context->callbacks--;
-    if (record != &context->report) cti_give(context, record, record->bytes);
+    if (record->bytes) cti_give(context, record, record->bytes);
 }
 
 /* Ends the record `left` and all records inside it, whose callbacks were left, and closes the
@@ -173,14 +173,28 @@ bool cti_callback_run(ct_context *context, const char *what, const char *name, v
     return true;
 }
 
-void cti_callback_report(ct_context *context, void (*call)(void *), void *arg) {
+/* Runs a callback in a record and room for `most` frames that are not from cti_take. */
+static void run_reserved(ct_context *context, cti_callback *record, cti_moved_frame *moved,
+                         int most, const char *what, const char *name, void (*call)(void *),
+                         void *arg) {
     const int count = count_frames(context);
-    if (count > CTI_REPORT_FRAMES) {
+    if (count > most) {
         call(arg);
         return;
     }
-    context->report = (cti_callback){.count = count, .moved = context->report_moved};
-    run_callback(context, &context->report, "on_error", "context", call, arg);
+    *record = (cti_callback){.count = count, .moved = moved};
+    run_callback(context, record, what, name, call, arg);
+}
+
+void cti_callback_run_in(cti_callback_reserve *reserve, ct_context *context, const char *what,
+                         const char *name, void (*call)(void *), void *arg) {
+    run_reserved(context, &reserve->record, reserve->moved, CTI_RESERVED_FRAMES, what, name, call,
+                 arg);
+}
+
+void cti_callback_report(ct_context *context, void (*call)(void *), void *arg) {
+    run_reserved(context, &context->report, context->report_moved, CTI_REPORT_FRAMES, "on_error",
+                 "context", call, arg);
 }
 
 /* ---- callbacks that were left ---- */

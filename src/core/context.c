@@ -159,6 +159,7 @@ void ct_context_free(ct_context *context) {
     if (!context || cti_in_engine(context, "ct_context_free")) return;
     cti_check_callbacks(context);
     cti_error_print_unseen(context);
+    context->closing = true;
     while (context->closers) context->closers->close(context->closers);
     cti_workers_free(context);
     cti_pool pool = context->pool;

@@ -33,7 +33,9 @@ struct cti_frame {
     cti_frame *outer;
     uint64_t id;
     bool no_grad;
-    bool pooled; /* ct_scope_open's, from cti_take; else the library's, on the C stack */
+    bool pooled;  /* ct_scope_open's, from cti_take; else the library's, on the C stack */
+    bool entered; /* ct_module_enter's: pooled, with a span of the profile behind it */
+    bool ending;  /* functions that run when `module` is freed run in it */
     const cti_namer *module; /* whose forward it is, or runs around it; NULL: no module's */
     ct_tensor *tensors;
 };
@@ -143,6 +145,7 @@ struct ct_context {
     cti_handles handles;
     cti_objects objects;
     cti_closer *closers;       /* closed with the context */
+    bool closing;              /* ct_context_free is closing them */
     int engines;               /* how many functions of comms' engines are running */
     const char *engine_misuse; /* a function that one has called and must not; or NULL */
     cti_profile *profile;      /* profile.h; NULL: none was started */
@@ -249,6 +252,11 @@ static inline void cti_frame_open(ct_context *context, cti_frame *frame, bool no
                          .module = context->frame->module};
     context->frame = frame;
 }
+
+/* Opens a scope of the program's in which errors, debug mode and the profile name the module. The
+ * scope has a span of the profile, which the caller begins and the end of the scope ends; NULL: the
+ * scope is not open. */
+ct_scope cti_scope_enter(ct_context *context, const cti_namer *module, struct cti_span **span);
 
 /* Closes it, with every frame inside it. Their tensors end. */
 void cti_frame_close(ct_context *context, cti_frame *frame);

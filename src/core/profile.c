@@ -181,6 +181,7 @@ bool ct_profile_start(ct_context *context) {
     p->session = session ? session : 1;
     p->events_count = p->dropped = p->shapes_count = 0;
     p->open = NULL;
+    p->end_span = cti_span_end;
     p->running = context->observed = true;
     p->start = cti_os_now();
     return true;

@@ -82,6 +82,8 @@ enum { CTI_SHAPE_NULL = -1, CTI_SHAPE_ARROW = -2 };
 enum { CTI_PROFILE_SHAPES = 8 * CT_PROFILE_EVENTS, CTI_PROFILE_MOST_SHAPES = 128 };
 
 struct cti_profile {
+    /* cti_span_end, for the end of a scope, which calls nothing of the profile */
+    void (*end_span)(ct_context *context, cti_span *span);
     bool running;
     uint16_t session; /* the number of starts; a mark of another session is ignored */
     int64_t start, stop;

@@ -1,12 +1,22 @@
 /* Scopes: a stack of frames. Each frame has a list of the handles that it owns. */
 #include "context.h"
+#include "profile.h"
+
+/* The frame of ct_module_enter, which is also a span of the profile. */
+typedef struct {
+    cti_frame frame; /* must be first */
+    cti_span span;   /* undefined if no profile ran at the begin */
+} entered_frame;
 
 /* Closes the innermost frame. */
 static void pop(ct_context *context) {
     cti_frame *frame = context->frame;
     while (frame->tensors) cti_tensor_free(frame->tensors);
     context->frame = frame->outer;
-    if (frame->pooled) cti_give(context, frame, sizeof *frame);
+    if (frame->entered && context->profile)
+        context->profile->end_span(context, &((entered_frame *)frame)->span);
+    if (frame->pooled)
+        cti_give(context, frame, frame->entered ? sizeof(entered_frame) : sizeof *frame);
 }
 
 /* The open frame with this id, or NULL if there is none. */
@@ -21,23 +31,36 @@ void cti_frame_close(ct_context *context, cti_frame *frame) {
     pop(context);
 }
 
-static ct_scope open_scope(ct_context *context, bool no_grad) {
-    if (!context) return (ct_scope){0};
+/* Opens a frame of the program's, of `bytes` bytes. NULL: it is not open. */
+static cti_frame *open_frame(ct_context *context, bool no_grad, size_t bytes) {
     cti_check_callbacks(context);
-    if (!cti_enter(context)) return (ct_scope){0};
-    ct_scope scope = {.context = context};
-    cti_frame *frame = cti_take(context, sizeof *frame);
+    if (!cti_enter(context)) return NULL;
+    cti_frame *frame = cti_take(context, bytes);
     if (frame) {
         cti_frame_open(context, frame, no_grad);
         frame->pooled = true;
-        scope.id = frame->id;
     }
     cti_leave(context);
-    return scope;
+    return frame;
+}
+
+static ct_scope open_scope(ct_context *context, bool no_grad) {
+    if (!context) return (ct_scope){0};
+    const cti_frame *frame = open_frame(context, no_grad, sizeof *frame);
+    return frame ? (ct_scope){context, frame->id} : (ct_scope){0};
 }
 
 ct_scope ct_scope_open(ct_context *context) { return open_scope(context, false); }
 ct_scope ct_scope_open_no_grad(ct_context *context) { return open_scope(context, true); }
+
+ct_scope cti_scope_enter(ct_context *context, const cti_namer *module, cti_span **span) {
+    entered_frame *entered = (entered_frame *)open_frame(context, false, sizeof *entered);
+    *span = entered ? &entered->span : NULL;
+    if (!entered) return (ct_scope){0};
+    entered->frame.entered = true;
+    entered->frame.module = module;
+    return (ct_scope){context, entered->frame.id};
+}
 
 /* The frame of a scope; NULL if it is not open. Id 0 is the id of the root and of a scope that
  * could not be opened, and neither can be closed. */

@@ -1,0 +1,159 @@
+/* Modules of a program: with a forward that is set afterwards (ct_module_set_forward), or with a
+ * type that has a forward, a description, a copy and an end for the program's data
+ * (ct_module_new_of). */
+#include "module.h"
+
+#include "../src/core/callback.h"
+
+static const cti_nn_kind user_kind = {.name = "Module"};
+
+/* ---- making ---- */
+
+ct_module *ct_module_new(ct_context *context, const char *kind) {
+    if (!cti_ready(context)) return NULL;
+    if (!kind || !*kind)
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "ct_module_new: a module needs the name of its kind");
+    ct_module *module = cti_nn_new(context, &user_kind);
+    if (module) module->label = cti_take_string(context, kind);
+    return cti_nn_made(module);
+}
+
+ct_module *ct_module_set_forward(ct_module *module, ct_tensor *(*forward)(void *self, ct_tensor *x),
+                                 void *self) {
+    if (!cti_nn_is(module, &user_kind, "ct_module_set_forward", NULL)) return NULL;
+    if (module->type)
+        return ct_fail(module->context, CT_ERR_ARGUMENT,
+                       "ct_module_set_forward: the forward of a %s is its type's",
+                       cti_nn_kind_name(module));
+    module->forward = forward;
+    module->self = self;
+    return module;
+}
+
+/* The type's end as a function for the module's end; NULL if it has none, or with an error. */
+static cti_on_free *new_end(ct_context *context, const ct_module_type *type) {
+    return type->end ? cti_on_free_new(context, type->end, NULL) : NULL;
+}
+
+/* Gives the module its data and, if the type has one, their end. */
+static void set_data(ct_module *module, void *data, cti_on_free *end) {
+    module->self = data;
+    if (!end) return;
+    end->arg = data;
+    cti_nn_end_add(module, end);
+}
+
+ct_module *ct_module_new_of(ct_context *context, const ct_module_type *type, void *data) {
+    if (!cti_ready(context)) return NULL;
+    if (!type || !type->name || !*type->name)
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "ct_module_new_of: a module needs a type with a name");
+    ct_module *module = ct_module_new(context, type->name);
+    if (!module) return NULL;
+    module->type = type;
+    module->forward = type->forward;
+    cti_on_free *end = new_end(context, type);
+    if (cti_ready(context)) set_data(module, data, end);
+    return cti_nn_made(module);
+}
+
+/* ---- using ---- */
+
+void *ct_module_data(const ct_module *module, const ct_module_type *type) {
+    if (!module || !cti_object_is_open(&module->object, "ct_module_data")) return NULL;
+    if (type && module->type == type) return module->self;
+    return ct_fail(module->context, CT_ERR_ARGUMENT, "ct_module_data: expected a %s, got a %s",
+                   type && type->name ? type->name : "type", cti_nn_kind_name(module));
+}
+
+ct_scope ct_module_enter(ct_module *module) {
+    if (!cti_nn_ready(module, "ct_module_enter", NULL)) return (ct_scope){0};
+    cti_span *span;
+    const ct_scope scope = cti_scope_enter(module->context, &module->namer, &span);
+    if (span) cti_nn_begin_span(module, span);
+    return scope;
+}
+
+/* ---- describing ---- */
+
+typedef struct {
+    const ct_module *module;
+    FILE *file;
+} describe_call;
+
+static void call_describe(void *arg) {
+    const describe_call *call = arg;
+    call->module->type->describe(call->module->self, call->file);
+}
+
+bool cti_nn_describe(const ct_module *module, FILE *file) {
+    if (module->kind->describe) {
+        module->kind->describe(module, file);
+        return true;
+    }
+    if (!module->type || !module->type->describe) return false;
+    cti_callback_run(module->context, "describe", cti_nn_kind_name(module), call_describe,
+                     &(describe_call){module, file});
+    return true;
+}
+
+/* ---- copying ---- */
+
+static ct_tensor *no_forward(void *self, ct_tensor *x) {
+    (void)self;
+    return ct_fail(x->context, CT_ERR_ARGUMENT,
+                   "a clone has no forward, as its own would run the modules of the original: "
+                   "ct_module_set_forward");
+}
+
+/* If `self` is NULL or the module, the copy has an equivalent. Otherwise it is a program's struct,
+ * which may point to the original's modules. */
+void cti_nn_copy_forward(ct_module *to, const ct_module *from) {
+    to->type = from->type;
+    if (!from->forward) return;
+    const bool known = from->type || !from->self || from->self == from;
+    to->forward = known ? from->forward : no_forward;
+    to->self = from->self == from ? to : NULL;
+}
+
+typedef struct {
+    const ct_module *from;
+    ct_module *to;
+    void *made;
+} clone_call;
+
+static void call_clone(void *arg) {
+    clone_call *call = arg;
+    call->made = call->from->type->clone(call->from->self, call->to);
+}
+
+/* While clone runs, the copy counts as running, so that it cannot be freed. */
+static void *cloned_data(ct_module *to, const ct_module *from) {
+    ct_context *context = to->context;
+    clone_call call = {.from = from, .to = to};
+    cti_frame frame;
+    cti_frame_open(context, &frame, true);
+    frame.module = &to->namer;
+    cti_callback_run(context, "clone", cti_nn_kind_name(from), call_clone, &call);
+    if (!call.made)
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: it cannot be cloned: its clone returned NULL",
+                cti_nn_kind_name(from));
+    cti_frame_close(context, &frame);
+    return call.made;
+}
+
+/* The end is made first, so that the data of a clone are freed whatever fails. */
+bool cti_nn_copy_data(ct_module *to, const ct_module *from) {
+    const ct_module_type *type = from->type;
+    if (!type) return true;
+    if (from->self && !type->clone)
+        return ct_fail(to->context, CT_ERR_ARGUMENT,
+                       "%s: it cannot be cloned, as its type has no clone", cti_nn_kind_name(from));
+    cti_on_free *end = new_end(to->context, type);
+    if (!cti_ready(to->context)) return false;
+    void *data = from->self ? cloned_data(to, from) : NULL;
+    if (data || !from->self) set_data(to, data, end);
+    else if (end) cti_on_free_give(end);
+    return cti_ready(to->context);
+}
