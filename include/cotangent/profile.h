@@ -6,26 +6,25 @@
  *     ct_profile_print(context, stdout);
  *     ct_profile_trace(context, "trace.json");
  *
- * What is timed: each forward and each backward of an op, with the name of the op, a program's own
- * too; each update in place (an optimiser's step, the norm of clipping, fills, copies); each
- * forward of a module. Times are of the caller's thread, from begin to end, without what is timed
- * inside: where an op's forward or backward calls other ops, their time is theirs. So the times add
- * up to the wall time between start and stop, with one line for what is outside of all ops: the
- * program itself, new tensors, files.
+ * A profile times each forward and each backward of an op (ops of the program included), each
+ * update in place (an optimiser's step, the norm of clipping, fills, copies), and each forward of a
+ * module. A time is wall time of the calling thread, without the timed calls inside: if an op calls
+ * other ops, their time counts only for them. So the times add up to the wall time between start
+ * and stop. One line, "outside ops", has the rest: the program itself, new tensors, files.
  *
- * A module is named as in messages of errors, "layers.2.linear1", or by its kind if it has no name.
- * A backward belongs to the module in which its forward ran while the profile ran, an op that a
- * backward calls to the module of that backward. What ct_recompute runs again counts as backward,
- * and what its first run would save counts as kept only if it stays. An op outside of any module is
- * listed under "-".
+ * A module has the name that it has in error messages, such as "layers.2.linear1", or the name of
+ * its kind if it has none. A backward counts for the module in which its forward ran during this
+ * profile, and an op that a backward calls counts for the module of that backward. An op outside
+ * all modules is listed under "-". The second run of ct_recompute counts as backward. Of the values
+ * that its first run saves, only those that stay count as kept.
  *
- * While no profile runs this costs one comparison where an op checks for debug mode anyway, one for
- * a product and one for a module. Results are the same bits with and without.
+ * Without a running profile the cost is one comparison for each product and each module; ops check
+ * for it together with debug mode. Results are the same bits with and without a profile.
  *
- * Memory is taken by the first ct_profile_start alone, some 8 MB that the context counts as in use,
- * and kept until the context ends. The tables have a row for each of the first CT_PROFILE_OPS ops
- * and CT_PROFILE_MODULES modules, and one, "others", for all that come later. The trace has the
- * first CT_PROFILE_EVENTS events; the tables count all. */
+ * Only the first ct_profile_start takes memory: some 8 MB, which count as in use and are kept until
+ * the context is freed. The tables have rows for the first CT_PROFILE_OPS ops and
+ * CT_PROFILE_MODULES modules, and one row, "others", for all later ones. The trace has the first
+ * CT_PROFILE_EVENTS events; the tables count all. */
 #ifndef CT_PROFILE_H
 #define CT_PROFILE_H
 
@@ -37,28 +36,34 @@ extern "C" {
 
 enum { CT_PROFILE_OPS = 256, CT_PROFILE_MODULES = 1024, CT_PROFILE_EVENTS = 65536 };
 
-/* Starts to record, from zero if a profile runs or has run. Inside the forward or backward of an op
- * or a module it is CT_ERR_ARGUMENT. */
+/* Starts a profile, with all counts at zero. A profile that runs or has run is dropped. Inside the
+ * forward or backward of an op or a module it is CT_ERR_ARGUMENT. */
 CT_API bool ct_profile_start(ct_context *context);
-/* Stops. Works while an error is pending. CT_ERR_ARGUMENT: no profile runs. Calls that have not
- * returned yet count until now. */
+/* Stops the profile. Calls that have not returned yet are counted up to now. It works while an
+ * error is pending. If no profile runs, that is CT_ERR_ARGUMENT. */
 CT_API bool ct_profile_stop(ct_context *context);
 
-/* Both may be called after stop or while the profile runs, and while an error is pending; calls
- * that have not returned yet are left out. */
+/* Both functions below may be called after the stop or while the profile runs, and while an error
+ * is pending. They leave out calls that have not returned yet. */
 
-/* Prints two tables. Ops, the longest time first: calls and milliseconds of forward (and updates)
- * and of backward; share of the wall time; for products and attention GFLOP/s, from their sizes,
- * for others GB/s, the bytes of all inputs and outputs; MB of the outputs that were made (views
- * make none), and of what was saved for backward beside parameters. Modules, as a tree: a row has
- * the times of all that is inside, and beside them its own, which add up. */
+/* Prints two tables. The table of ops has the longest time first. Its columns are
+ *
+ * - calls and milliseconds of forward (and of updates), then of backward;
+ * - the share of the wall time;
+ * - GFLOP/s, counted from the sizes, for products and attention;
+ * - GB/s for other ops, counted from the bytes of all inputs and outputs;
+ * - MB of the outputs that were made (views make none);
+ * - MB that were saved for backward, without parameters.
+ *
+ * The table of modules is a tree. A row has the times of the module with all modules inside, and
+ * its own times, which add up. */
 CT_API void ct_profile_print(ct_context *context, FILE *file);
 
 /* Writes the events as Chrome's trace-event JSON, which https://ui.perfetto.dev and
- * chrome://tracing open: ops inside modules, with shapes, forward and backward as categories, and
- * memory in use. The file is replaced when all is written, or not at all. How many events did not
- * fit is in the file, under otherData, and printed by ct_profile_print. CT_ERR_ARGUMENT: no profile
- * was started. */
+ * chrome://tracing open. It shows ops inside modules with their shapes, forward and backward as
+ * categories, and the memory in use. The file is replaced when all is written, or not at all. The
+ * number of events that did not fit is in the file, under otherData; ct_profile_print prints it
+ * too. If no profile was started, that is CT_ERR_ARGUMENT. */
 CT_API bool ct_profile_trace(ct_context *context, const char *path);
 
 #ifdef __cplusplus

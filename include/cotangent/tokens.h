@@ -8,19 +8,19 @@
  *         if (!ct_tokens_batch(tokens, 1, run.step, 8, 1024, &x, &y)) break;
  *         ...
  *
- * A batch is a function of the files, seed, index, B and T alone: the same bits for any number of
- * threads, in any order of calls, after a resume. So a checkpoint's step is all that data needs,
- * and with several ranks micro-batch i of step s is batch s * micro_batches + i.
+ * A batch is a function of only the files, seed, index, B and T. It has the same ids for any number
+ * of threads, in any order of calls, and after a resume. So a checkpoint needs only the step to
+ * resume the data, and with several ranks micro-batch i of step s is batch s * micro_batches + i.
  *
- * A window of a file is T + 1 ids that follow each other: ids [k T, k T + T] for k = 0, 1, ... as
- * long as the file has them all, so that each id but the first is a target once. A file of T ids or
- * fewer has no window, and no window spans two files. An epoch visits each window of all files
- * once, in an order that (seed, epoch) fixes: a keyed permutation, which takes no memory. Row b of
- * a batch is window number index * B + b; with W windows, epoch number / W, place number % W. So a
- * batch at the end of an epoch is filled up from the next one.
+ * A window is T + 1 consecutive ids of one file: ids k T ... k T + T for k = 0, 1, ..., as long as
+ * the file has all of them. So each id of the windows, except the first, is a target once. A file
+ * of T ids or fewer has no window. An epoch visits each window of all files once, in an order that
+ * (seed, epoch) fixes: a keyed permutation, which takes no memory. Row b of a batch is window
+ * number n = index * B + b of the sequence: with W windows in all, it is place n % W of epoch n /
+ * W. So a batch at the end of an epoch is filled up with windows of the next epoch.
  *
- * Files are read by pread and never mapped: memory does not grow with them, and a file that another
- * program changes is an error and not a signal. */
+ * Files are read by pread and never mapped. So memory does not grow with their size, and a file
+ * that another program cuts is an error and not a signal. */
 #ifndef CT_TOKENS_H
 #define CT_TOKENS_H
 
@@ -33,51 +33,63 @@ extern "C" {
 typedef struct ct_tokens ct_tokens;
 
 typedef struct {
-    /* ids are in [0, vocabulary); one that is not is CT_ERR_FORMAT when a batch has it. 0: any */
+    /* the number of ids: each id must be in [0, vocabulary). A batch that has another id is
+     * CT_ERR_FORMAT. 0: every id is valid */
     int64_t vocabulary;
-    int bytes; /* of an id: 2 or 4, unsigned; 0: as the file's header says, without one 2 */
+    int bytes; /* the bytes of an id, unsigned: 2 or 4; 0: by the file's header, 2 without one */
 } ct_tokens_opts;
 
-/* Opens n >= 1 files of ids, little-endian on every machine. Two kinds, which may be mixed:
+/* Opens n >= 1 files of ids, which are little-endian on every machine. The files may be of two
+ * kinds, also mixed:
  *
- * - nothing but ids, as nanoGPT's prepare.py writes them;
- * - llm.c's, whose first number is 20240520 or 20240801: 256 i32, of which number 1 is the version
- *   (1: u16, as for GPT-2; 7: u32, as for Llama 3) and number 2 how many ids follow.
+ * - a file of ids only, as nanoGPT's prepare.py writes it;
+ * - a file of llm.c, with a header of 256 i32: number 0 is 20240520 or 20240801, number 1 is the
+ *   version (1: ids of u16, as for GPT-2; 7: ids of u32, as for Llama 3), and number 2 is the count
+ *   of the ids that follow.
  *
- * Checks headers and sizes; ids are checked as they are read. A relative path is looked up now, and
- * keeps its meaning if the program changes its folder. Up to 64 files stay open, until
- * ct_tokens_close or ct_context_free.
+ * Headers and sizes are checked now, and ids when they are read. A relative path is resolved now,
+ * so the program may change its folder later. Up to 64 files stay open until ct_tokens_close or
+ * ct_context_free.
  *
- * NULL: CT_ERR_ARGUMENT for a NULL, n < 1, a negative vocabulary, other bytes; CT_ERR_IO for what
- * cannot be opened or is not an ordinary file; CT_ERR_FORMAT, with the offset, for a header of
- * another version, one whose count or width is not that of the file or of .bytes, and a size that
- * is no whole number of ids. A file without llm.c's header that is of another format by its first
- * bytes (.npy, a zip archive, gzip, a pickle, safetensors, Parquet, Arrow, a text, ...) is
- * CT_ERR_FORMAT with its name. NumPy's `ids.astype(numpy.uint16).tofile(path)` writes ids alone; of
- * a file of int64, which no header tells, every second id and more is 0. */
+ * Returns NULL after an error:
+ *
+ * - CT_ERR_ARGUMENT: a NULL, n < 1, a negative vocabulary, or bytes other than 0, 2 and 4;
+ * - CT_ERR_IO: a file that cannot be opened or is not an ordinary file;
+ * - CT_ERR_FORMAT, with the offset: a header of another version, a header whose count or width
+ *   contradicts the file or .bytes, or a size that is no whole number of ids;
+ * - CT_ERR_FORMAT, with the name of the format: a file without llm.c's header whose first bytes
+ *   belong to another format (.npy, a zip archive, gzip, a pickle, safetensors, Parquet, Arrow, a
+ *   text, ...).
+ *
+ * NumPy's `ids.astype(numpy.uint16).tofile(path)` writes a file of ids only. Without the astype it
+ * writes int64, which nothing in the file reveals: read as u16, at least every second id is 0. */
 CT_API ct_tokens *ct_tokens_open(ct_context *context, const char *const *paths, int n,
                                  ct_tokens_opts opts);
 
-/* Batch `index` >= 0 of an endless sequence: *x and *y are new tensors of the innermost scope, i64
- * (B, T), y[b, t] the id behind x[b, t].
+/* Reads batch `index` >= 0 of an endless sequence. *x and *y are new tensors of the innermost
+ * scope, i64 (B, T); y[b, t] is the id that follows x[b, t] in the file.
  *
- * False, with *x and *y as they were: CT_ERR_ARGUMENT for B or T < 1, a negative index, one so
- * large that the number of a window overflows i64, files of which none has T + 1 ids, a NULL, or a
- * use after close; CT_ERR_MEMORY; and with the file and the offset
+ * Returns false after an error, and *x and *y are unchanged:
  *
- * - CT_ERR_FORMAT: an id outside the vocabulary, or a file whose size is no longer that at open
- *   (smaller or larger, as another number of windows is another order);
- * - CT_ERR_IO: a read that fails, or a path that is gone, names another file, or whose file was
- *   written to since open (its time of modification has changed). */
+ * - CT_ERR_ARGUMENT: B or T < 1, a negative index, an index so large that the number of a window
+ *   overflows i64, no file with T + 1 ids, a NULL, or a use after close;
+ * - CT_ERR_MEMORY;
+ * - CT_ERR_FORMAT, with the file and the offset: an id outside the vocabulary, or a file whose size
+ *   has changed since open (also if it has grown, because another number of windows means another
+ *   order);
+ * - CT_ERR_IO, with the file and the offset: a read that fails, a path that no longer exists or
+ *   names another file, or a file that was written to since open (its time of modification has
+ *   changed). */
 CT_API bool ct_tokens_batch(ct_tokens *tokens, uint64_t seed, int64_t index, int64_t B, int64_t T,
                             ct_tensor **x, ct_tensor **y);
 
-/* The ids in all files, and the windows of T + 1 of them: an epoch is windows / B batches. 0, with
- * an error unless it is NULL: after close, or T < 1. */
+/* Return the number of ids in all files, and the number of windows of T + 1 ids; an epoch is
+ * windows / B batches. They return 0 for NULL, and after an error: T < 1, or a use after close. */
 CT_API int64_t ct_tokens_count(const ct_tokens *tokens);
 CT_API int64_t ct_tokens_windows(const ct_tokens *tokens, int64_t T);
 
-CT_API void ct_tokens_close(ct_tokens *tokens); /* NULL, or closed already: does nothing */
+/* Closes the files. It does nothing for NULL, or if they are closed already. */
+CT_API void ct_tokens_close(ct_tokens *tokens);
 
 #ifdef __cplusplus
 }
