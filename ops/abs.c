@@ -1,4 +1,4 @@
-/* abs: y = |x|;   dx = g sign(x), 0 at 0 as torch's.   i64 too */
+/* abs: y = |x|;   dx = g sign(x), 0 at 0 as in torch.   i64 too */
 #include "support/op.h"
 
 static ct_tensor *abs_forward(ct_call *c) {

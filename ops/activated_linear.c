@@ -1,9 +1,8 @@
-/* activated_linear: y = r + h W^T + b,  h = f(x), f an activation: the end of a feed-forward in one
- * op;
+/* activated_linear: y = r + h W^T + b,  h = f(x), f an activation: the end of a feed-forward;
  * dr = g,  db = g's rows summed,  dW = g^T h,  dx = (g W) f'(x).
  *
- * h is not kept for backward: the epilogue of the product g W makes dx of each block while it is in
- * cache, and computes h again beside it. */
+ * h is not saved for backward: the epilogue of the product g W turns each block of it into dx while
+ * the block is in cache, and computes h again. */
 #include "support/op.h"
 
 #include <string.h>
@@ -24,7 +23,7 @@ typedef struct {
 static activation_functions activation_of(const ct_call *c) {
     const cti_kernels *k = kernels(c);
     switch (((const activated_linear_attrs *)c->attrs)->activation) {
-    /* its backward takes y, and may take x: both are positive or neither is */
+    /* its backward takes y, and x serves as well: both are positive or neither is */
     case CT_RELU: return (activation_functions){k->relu, k->relu_backward, k->relu_both};
     case CT_GELU: return (activation_functions){k->gelu, k->gelu_backward, k->gelu_both};
     case CT_GELU_TANH:
@@ -45,7 +44,7 @@ static int64_t activated_linear_rows(const ct_tensor *x) {
 
 static bool activated_linear_check(ct_call *c, ct_shape *shape) {
     const ct_tensor *x = c->in[0], *w = c->in[1], *bias = c->in[2], *residual = c->in[3];
-    if (!cti_op_is_real(c, 0)) return false; /* other dtypes have no activations at all */
+    if (!cti_op_is_real(c, 0)) return false; /* other dtypes have no activations */
     if (!activation_of(c).f)
         return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: no activation %d",
                        (int)((const activated_linear_attrs *)c->attrs)->activation);

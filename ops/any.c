@@ -1,5 +1,5 @@
-/* any: y = whether an element of x over dims is true; of no element false
- * all: y = whether every element of x over dims is true; of no element true
+/* any: y = whether any element of x over dims is true; false for no elements
+ * all: y = whether every element of x over dims is true; true for no elements
  * Each: bool; no gradient. An element of another dtype is true if it is not 0, so NaN is true: x is
  * cast first */
 #include "support/reduce.h"

@@ -1,5 +1,6 @@
-/* argsort: where along dim the smallest is (descending: the largest), then the next, and so on,
- * i64; of equals the first is first; NaN counts as largest, -0 as 0;   no gradient.
+/* argsort: the index along dim of the smallest element (descending: of the largest), then of the
+ * next, and so on, i64; equal elements keep their order; NaN counts as largest, -0 as 0;   no
+ * gradient.
  * x of any dtype */
 #include "support/ranking.h"
 #include "support/shape_ops.h"

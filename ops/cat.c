@@ -1,4 +1,4 @@
-/* cat: tensors concatenated along a dim;   d in[i] = its part of g, a view */
+/* cat: tensors concatenated along a dim;   d in[i] = the range of g that came from in[i], a view */
 #include "support/op.h"
 
 static ct_tensor *cat_forward(ct_call *c) {

@@ -1,5 +1,5 @@
-/* clamp: y = min(max(x, lo), hi), NaN where x is; either bound may be infinite;
- * dx = g where lo <= x <= hi, else 0.
+/* clamp: y = min(max(x, lo), hi), NaN if x is NaN; either bound may be infinite;
+ * dx = g if lo <= x <= hi, otherwise 0.
  * i64 too, with whole bounds */
 #include "support/op.h"
 

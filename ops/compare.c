@@ -1,9 +1,9 @@
-/* eq: y = (a = b), false where either is NaN
- * ne: y = (a != b), true where either is NaN
- * lt: y = (a < b), false where either is NaN
- * le: y = (a <= b), false where either is NaN
- * gt: y = (a > b), false where either is NaN
- * ge: y = (a >= b), false where either is NaN
+/* eq: y = (a = b), false if either is NaN
+ * ne: y = (a != b), true if either is NaN
+ * lt: y = (a < b), false if either is NaN
+ * le: y = (a <= b), false if either is NaN
+ * gt: y = (a > b), false if either is NaN
+ * ge: y = (a >= b), false if either is NaN
  * Each: broadcast; of any one dtype to bool; no gradient */
 #include "support/op.h"
 

@@ -1,4 +1,4 @@
-/* cos: y = cos x, of any finite angle;   dx = -g sin x.   Of infinities NaN */
+/* cos: y = cos x, for any finite angle, NaN for infinities;   dx = -g sin x */
 #include "support/op.h"
 
 static ct_tensor *cos_forward(ct_call *c) {

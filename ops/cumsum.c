@@ -1,5 +1,5 @@
 /* cumsum: y_i = x_0 + ... + x_i along dim;   dx_i = g_i + ... + g_(n-1).
- * i64 too; of bool the count, i64. Sums are kept in f64 with what they round off. */
+ * i64 too; for bool the count, i64. Sums are kept in f64, together with their rounding errors. */
 #include "support/columns.h"
 #include "support/shape_ops.h"
 

@@ -1,6 +1,7 @@
 /* dropout: y_i = x_i keep_i / (1 - p);   dx_i = g_i keep_i / (1 - p).   Srivastava et al. 2014
  *
- * keep_i is a function of (seed, stream, i) only, so backward recomputes it without saving. */
+ * keep_i is a function of (seed, stream, i) only, so backward computes it again and nothing is
+ * saved. */
 #include "support/op.h"
 
 typedef struct {

@@ -1,10 +1,10 @@
 /* einsum: y of the equation "ab,bc->ac": letters name the dims of a, of b and of y; y is the sum of
- * the products over the letters that it lacks; da = the same of g and b over the letters of a, db
+ * the products over the letters that it lacks; da = the einsum of g and b with the letters of a, db
  * likewise. Without "->" y has the letters that occur once, in the order of the alphabet, capitals
  * first.
  *
- * The products are cti_contract's, which reads any strides: no operand is copied. A letter of one
- * operand alone that y lacks is summed over first. */
+ * cti_contract makes the products. It reads any strides: no operand is copied. A letter that only
+ * one operand has, and y has not, is summed over first. */
 #include "support/op.h"
 
 #include "../src/gemm/contract.h"
@@ -87,7 +87,8 @@ static ct_tensor *without_lone(ct_tensor *x, const einsum_letters *l, int own) {
 
 /* ---- the products ---- */
 
-/* The size of the dim of a letter in x, 1 if x has none, and the step along it, 0 if it repeats. */
+/* The first returns the size of the dim of a letter in x, 1 if x has no such dim; the second
+ * returns the step along the dim, 0 if the dim repeats. */
 static int64_t letter_size(const ct_tensor *x, const char *own, char letter) {
     return has_letter(own, letter) ? x->shape.dim[strchr(own, letter) - own] : 1;
 }
@@ -108,7 +109,7 @@ static bool einsum_product(const ct_call *c, const ct_tensor *const tensor[CTI_O
     p.dims = 0;
     char seen[CTI_OPERANDS * CT_MAX_DIMS + 1] = "";
     for (int x = CTI_OPERANDS - 1; x >= 0; x--)
-        for (int d = (int)strlen(own[x]) - 1; d >= 0; d--) { /* the innermost are the product's */
+        for (int d = (int)strlen(own[x]) - 1; d >= 0; d--) { /* innermost dims first */
             const char letter = own[x][d];
             if (has_letter(seen, letter)) continue;
             seen[strlen(seen)] = letter;
@@ -183,8 +184,8 @@ static const ct_op einsum = {.name = "einsum",
 
 /* ---- the call ---- */
 
-/* Do the operands have as many dims as the equation names, and does the result have only their
- * letters? */
+/* Returns whether the operands have as many dims as the equation names, and the result has only
+ * their letters. */
 static bool einsum_check(ct_context *context, const char *equation, const einsum_letters *l,
                          ct_tensor *const x[2]) {
     for (int i = CTI_A; i <= CTI_B; i++)
@@ -202,7 +203,7 @@ ct_tensor *ct_einsum(const char *equation, ct_tensor *a, ct_tensor *b) {
     ct_tensor *x[2] = {a, b}, *sum[2];
     einsum_letters l = {{{0}}};
     ct_context *context = cti_tensors_context(x, 2);
-    if (!a || !b) return cti_apply(&einsum, x, 2, &l); /* which says so */
+    if (!a || !b) return cti_apply(&einsum, x, 2, &l); /* cti_apply records the error */
     if (!cti_tensors_in(x, 2, context, "einsum") || !cti_ready(context)) return NULL;
     if (!equation) return ct_fail(context, CT_ERR_ARGUMENT, "einsum: the equation is NULL");
     if (!read_equation(context, equation, &l) || !einsum_check(context, equation, &l, x))

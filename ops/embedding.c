@@ -1,19 +1,19 @@
 /* embedding: y[i] = W[ids[i]];   dW[v] = sum of g[i] over the i with ids[i] = v, in increasing i.
- * Of a W of bf16 y is f32. */
+ * If W is bf16, y is f32. */
 #include "support/index.h"
 #include "support/shape_ops.h"
 
 #include <string.h>
 
-/* the least columns of a task of backward. Work is divided by columns, so that each column of dW
- * has one thread even if ids repeat */
+/* The least columns of a task of backward. Work is divided by columns, so that each column of dW
+ * has one thread even if ids repeat. */
 enum { EMBEDDING_COLUMNS = 64 };
 
 typedef struct {
     const cti_kernels *k;
     const int64_t *ids;
     int64_t tokens, n;
-    size_t size, row_size;                            /* of an element of weight, and of rows */
+    size_t size, row_size;                            /* bytes: an element of weight, of rows */
     char *weight, *rows;                              /* W or dW; y or g */
     void (*widen)(int64_t n, const void *x, void *y); /* bf16 to f32 if W is of bf16; or NULL */
 } embedding_lookup;

@@ -1,5 +1,5 @@
 /* gather: y[.., i, ..] = x[.., index[.., i, ..], ..] along dim d;
- * dx[.., j, ..] = sum of g[.., i, ..] where the index is j
+ * dx[.., j, ..] = sum of the g[.., i, ..] whose index is j
  *
  * A fibre is the elements along d at one index of the other dims. Fibres are independent: one
  * thread gathers a whole fibre, and accumulates its gradient. */

@@ -1,5 +1,5 @@
-/* isnan: y = (x is NaN), bool; of i64 and bool false;   no gradient.
- * What is not equal to itself: ct_ne(x, x). */
+/* isnan: y = (x is NaN), bool; false for i64 and bool;   no gradient.
+ * y = ct_ne(x, x), because only NaN differs from itself. */
 #include "support/op.h"
 
 static ct_tensor *isnan_forward(ct_call *c) { return ct_ne(c->in[0], c->in[0]); }

@@ -1,7 +1,7 @@
 /* kl_div: loss = t (log t - x), 0 log 0 = 0, x the logarithms of probabilities; with log_target
  * loss = e^t (t - x); broadcast; y = the mean, the sum, the sum over dim 0's size, or all;
  * dx = -g t, dt = g (log t + 1 - x);  with log_target dx = -g e^t, dt = g e^t (t - x + 1).
- * At t = 0 dt is NaN, as torch's */
+ * At t = 0 dt is NaN, as in torch */
 #include "support/loss.h"
 
 static const ct_kl_div_opts *kl_div_options(const ct_call *c) { return c->attrs; }

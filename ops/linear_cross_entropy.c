@@ -1,17 +1,17 @@
 /* linear_cross_entropy: cross_entropy of the logits z = x W^T;
  * dx = dz W,  dW = dz^T x,  dz as in cross_entropy.
  *
- * Rows are computed a block at a time: its logits, from them its losses and, in place, dz / g, and
- * from that its share of dx and dW. So z is never whole in memory. Backward only multiplies dx and
- * dW by g, and does nothing where g is 1. With CT_NONE each row has its own g, so backward computes
- * the blocks again. */
+ * Rows are computed a block at a time: the block's logits, from them its losses and, in place, dz /
+ * g, and from these its terms of dx and dW. So the whole z is never in memory. Backward only
+ * multiplies dx and dW by g, and does nothing if g is 1. With CT_NONE each row has its own g, so
+ * backward computes the blocks again. */
 #include "support/loss.h"
 #include "update/update.h"
 
 #include "../src/core/int_math.h"
 #include "../src/gemm/gemm.h"
 
-/* A block has as many rows as have this many logits together, but at least this many rows. */
+/* A block has as many rows as have BLOCK_ELEMENTS logits together, but at least BLOCK_ROWS rows. */
 enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_ROWS = 128 };
 
 static bool linear_cross_entropy_check(const ct_call *c) {

@@ -1,5 +1,5 @@
 /* linspace: y_i = start + i (end - start) / (n - 1), counted from the nearer end, so that both ends
- * are exact and y is symmetric; of n = 1 start; i64: towards 0 */
+ * are exact and y is symmetric; start if n = 1; in i64 rounded towards 0 */
 #include "support/op.h"
 
 #include <math.h>

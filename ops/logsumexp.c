@@ -1,5 +1,5 @@
-/* logsumexp: y = max + log sum_i e^(x_i - max), -inf of nothing;
- * dx_i = g e^(x_i - max) / sum. Saved for backward: max and 1 / sum, as y itself has the
+/* logsumexp: y = max + log sum_i e^(x_i - max), -inf for no elements;
+ * dx_i = g e^(x_i - max) / sum. max and 1 / sum are saved for backward, because y itself has the
  * rounding error of a large max. */
 #include "support/along.h"
 

@@ -1,5 +1,5 @@
-/* masked_softmax: softmax over the elements where the mask is true, 0 elsewhere; a row without
- * any gives zeros;   dx = y (g - <g, y>), and 0 where y is 0, also if another element is NaN
+/* masked_softmax: softmax over the elements whose mask is true, 0 for the others; a row without any
+ * such element gives zeros;   dx = y (g - <g, y>), and 0 if y is 0, also if another element is NaN
  *
  * The mask is read in place by strides: a (T, S) mask of (B, H, T, S) scores is never expanded in
  * memory. */

@@ -1,8 +1,9 @@
 /* matmul: C = A B, (..., M, K) @ (..., K, N) -> (..., M, N);
  * dA = G B',  dB = A' G, summed over the batch dims that were broadcast.
  *
- * A 1-D operand is a vector: A a row (K), B a column (K), and the result lacks its dim. No operand
- * is copied, whatever its strides, and gradients are accumulated in their grad slots. */
+ * A 1-D operand is a vector: A a row (K), B a column (K), and the result has no dim for it.
+ * Operands may have any strides and are never copied, and gradients are accumulated in their grad
+ * slots. */
 #include "support/op.h"
 
 #include "../src/gemm/contract.h"
@@ -11,8 +12,8 @@ static int matmul_batch_dims(const ct_tensor *x) {
     return x->shape.ndim > 2 ? x->shape.ndim - 2 : 0;
 }
 
-/* The size of a batch dim, counted from the last one back, and its step, which is 0 if it is
- * broadcast. */
+/* The first returns the size of a batch dim, counted from the last one back; the second returns its
+ * step, 0 if it is broadcast. */
 static int64_t matmul_batch_size(const ct_tensor *x, int back) {
     return back < matmul_batch_dims(x) ? x->shape.dim[matmul_batch_dims(x) - 1 - back] : 1;
 }
@@ -25,7 +26,7 @@ static int64_t matmul_batch_step(const ct_tensor *x, int back) {
 static void describe_matmul(cti_contraction *p, const ct_tensor *a, const ct_tensor *b,
                             const ct_tensor *c) {
     const int a_row = a->shape.ndim > 1,
-              b_col = b->shape.ndim > 1; /* 0: a vector, without that dim */
+              b_col = b->shape.ndim > 1; /* 0 for a vector, which lacks this dim */
     const int at_a = matmul_batch_dims(a), at_b = matmul_batch_dims(b),
               dims = at_a > at_b ? at_a : at_b;
     p->dims = dims;
@@ -44,8 +45,8 @@ static void describe_matmul(cti_contraction *p, const ct_tensor *a, const ct_ten
     }
 }
 
-/* Makes of a product the one that computes the gradient of x, CTI_A or CTI_B: C and x change
- * places, and so do k and the dim that x has not. */
+/* Turns a product into the product that computes the gradient of x, CTI_A or CTI_B: C and x change
+ * places, and so do k and the dim that x does not have. */
 static void exchange_with_c(cti_contraction *p, int x) {
     cti_contract_dim *outer = x == CTI_A ? &p->n : &p->m, *all[] = {&p->m, &p->n, &p->k};
     const cti_contract_dim k = p->k;
@@ -59,8 +60,8 @@ static void exchange_with_c(cti_contraction *p, int x) {
     }
 }
 
-/* Computes and checks all operands but two matrices that fit. It is not inlined, so that two
- * matrices do not pay for this stack frame. */
+/* Checks the operands and computes their product, except for two matrices that fit. It is not
+ * inlined, so that two matrices do not pay for this stack frame. */
 __attribute__((noinline)) static ct_tensor *
 matmul_batched_forward(const ct_call *c, const ct_tensor *a, const ct_tensor *b) {
     if (a->shape.ndim == 0 || b->shape.ndim == 0)

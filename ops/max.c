@@ -1,5 +1,5 @@
 /* max: y = max of x over dims, NaN if any is;
- * dx = g / (how many equal y) where x = y, else 0.
+ * dx = g / (the number of elements equal to y) if x = y, otherwise 0.
  * i64 too; torch's amax */
 #include "support/reduce_extremum.h"
 

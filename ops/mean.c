@@ -1,4 +1,4 @@
-/* mean: y = sum of x over dims / n, n elements each; of none NaN;   dx = g / n, repeated */
+/* mean: y = sum of x over dims / n, n elements each; NaN for no elements;   dx = g / n, repeated */
 #include "support/reduce.h"
 
 static ct_tensor *divided(const ct_call *c, ct_tensor *t, unsigned set) {

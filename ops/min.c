@@ -1,5 +1,5 @@
 /* min: y = min of x over dims, NaN if any is;
- * dx = g / (how many equal y) where x = y, else 0.
+ * dx = g / (the number of elements equal to y) if x = y, otherwise 0.
  * i64 too; torch's amin */
 #include "support/reduce_extremum.h"
 

@@ -1,5 +1,5 @@
 /* minimum: y = min(a, b), broadcast, NaN if either is;
- * da = g where a < b, g / 2 where a = b, else 0 (NaN passes g);
+ * da = g if a < b, g / 2 if a = b, otherwise 0, and g if y is NaN;
  * db likewise. i64 too */
 #include "support/extremum.h"
 

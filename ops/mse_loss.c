@@ -1,5 +1,5 @@
-/* mse_loss: y = sum d^2 / n,  d = x - target, n elements each;
- * dx = 2 d g / n, dtarget = -dx. Of no element NaN */
+/* mse_loss: y = sum d^2 / n,  d = x - target, n elements each, NaN for no elements;
+ * dx = 2 d g / n, dtarget = -dx */
 #include "support/op.h"
 
 static ct_tensor *mse_loss_forward(ct_call *c) {

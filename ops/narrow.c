@@ -1,4 +1,4 @@
-/* narrow: `length` of a dim from `start`, a view;   dx = g there, 0 elsewhere */
+/* narrow: `length` indices of a dim from `start` on, a view;   dx = g in this range, 0 elsewhere */
 #include "support/shape_ops.h"
 
 typedef struct {

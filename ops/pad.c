@@ -1,6 +1,6 @@
-/* pad: y = `before` times value, x, `after` times value along dim; a negative number cuts off as
- * many of x;   dx = the part of g that was x, 0 for what was cut off: g padded by -before, -after.
- * x of any dtype */
+/* pad: y = `before` times value, then x, then `after` times value along dim; a negative number cuts
+ * off as many elements of x;   dx = g padded by -before and -after: the elements of g that were
+ * x's, and 0 for elements that were cut off. x of any dtype */
 #include "support/op.h"
 
 typedef struct {

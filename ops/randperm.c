@@ -1,6 +1,6 @@
-/* randperm: 0 ... n - 1 in an order drawn at random, each as likely, i64 (n); takes one stream.
- * Each element is exchanged with one of those up to it (Fisher and Yates, Durstenfeld 1964), one
- * after the other: the same for any threads and instruction set. */
+/* randperm: 0 ... n - 1 in a random order, all orders equally likely, i64 (n); takes one stream.
+ * Each element in turn is exchanged with a random one up to itself (Fisher and Yates, Durstenfeld
+ * 1964): the result is the same for any number of threads and any instruction set. */
 #include "support/op.h"
 
 /* Numbers below 2^53 of one stream, in order. */

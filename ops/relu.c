@@ -1,4 +1,4 @@
-/* relu: y = max(x, 0);   dx = g where y > 0, else 0 */
+/* relu: y = max(x, 0);   dx = g if y > 0, otherwise 0 */
 #include "support/op.h"
 
 static ct_tensor *relu_forward(ct_call *c) {

@@ -1,5 +1,5 @@
-/* roll: y_i = x_(i - shift) along dim, round the end;   dx_i = g_(i + shift).
- * x of any dtype. The two parts of x as views, the other way round. */
+/* roll: y_i = x_(i - shift) along dim, indices modulo its size;   dx_i = g_(i + shift).
+ * x of any dtype. y is made of two views of x, in exchanged order. */
 #include "support/op.h"
 
 typedef struct {
@@ -12,7 +12,7 @@ static ct_tensor *rolled(const ct_call *c, ct_tensor *x, bool back) {
     t.dim = cti_dim_index(c->context, "roll", t.dim, x->shape.ndim);
     if (t.dim < 0) return NULL;
     const int64_t n = x->shape.dim[t.dim];
-    int64_t front = n ? t.shift % n : 0; /* how many of the last come to the front */
+    int64_t front = n ? t.shift % n : 0; /* elements that move from the end to the front */
     if (front < 0) front += n;
     if (back && front) front = n - front;
     ct_tensor *halves[2] = {ct_narrow(x, t.dim, n - front, front),

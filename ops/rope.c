@@ -12,7 +12,7 @@ typedef struct {
     size_t size, angle_size; /* bytes of an element of x, and of a cosine */
     const char *x, *cos, *sin;
     bool interleaved;
-    double sign; /* -1 turns back */
+    double sign; /* -1 rotates back */
     char *y;
 } rope_args;
 
@@ -75,7 +75,7 @@ static ct_tensor *rope_forward(ct_call *c) {
     if (x->shape.ndim < 2 || x->shape.dim[x->shape.ndim - 1] % 2 != 0)
         return ct_fail(c->context, CT_ERR_SHAPE, "rope: %s is not (..., T, d) with an even d",
                        SHAPE(x->shape));
-    /* with d = 0 any number of positions has no element, so no table is made */
+    /* if d = 0 any number of positions has no element, and no table is needed */
     if (x->numel == 0) return cti_op_new(c, x->dtype, x->shape);
     const int64_t positions = x->shape.dim[x->shape.ndim - 2],
                   half = x->shape.dim[x->shape.ndim - 1] / 2;

@@ -1,7 +1,6 @@
-/* sample: one index of each row of logits, with probability softmax(logits / temperature) among
- * the candidates: top_k keeps the k largest logits, and of these top_p keeps the smallest set whose
- * probabilities sum to at least p.
- * Holtzman et al. 2019, arXiv:1904.09751 */
+/* sample: one index of each row of logits, drawn with probability softmax(logits / temperature)
+ * among the candidates: top_k keeps the k largest logits, and of these top_p keeps the smallest set
+ * whose probabilities sum to at least p. Holtzman et al. 2019, arXiv:1904.09751 */
 #include "support/op.h"
 
 #include <math.h>
@@ -11,8 +10,8 @@ typedef struct {
     int64_t index;
 } candidate;
 
-/* By logit, largest first, then by index. A total order, so that the draw does not depend on the
- * sorting algorithm. */
+/* Orders candidates by logit, largest first, then by index. This is a total order, so that the draw
+ * does not depend on the sorting algorithm. */
 static bool sample_before(const candidate *a, const candidate *b) {
     return a->logit > b->logit || (a->logit == b->logit && a->index < b->index);
 }
@@ -46,12 +45,11 @@ static int64_t sample_largest(const double *logit, int64_t n) {
     return best;
 }
 
-/* The index where the running sum of weights passes u of the whole, u in [0, 1). */
+/* Returns the index at which the running sum of weights passes u times their total, u in [0, 1). */
 static int64_t sample_draw(const double *logit, int64_t n, const ct_sample_opts *opts, double u,
                            candidate *c) {
     const double max = logit[sample_largest(logit, n)];
-    for (int64_t i = 0; i < n;
-         i++) /* x == max gives weight 1 also for +inf, of which x - max is NaN */
+    for (int64_t i = 0; i < n; i++) /* x == max gives weight 1 also to +inf, whose x - max is NaN */
         c[i] = (candidate){logit[i],
                            logit[i] == max ? 1 : exp((logit[i] - max) / opts->temperature), i};
     const bool some = opts->top_k > 0 && opts->top_k < n,
@@ -74,7 +72,7 @@ static int64_t sample_draw(const double *logit, int64_t n, const ct_sample_opts 
     int64_t chosen = n - 1;
     for (int64_t i = n - 1; i >= begin && passed <= u * total; i--) {
         passed += c[i].weight;
-        /* rounding may leave the sum below u: then the last candidate with a weight */
+        /* if rounding leaves the sum below u, the last candidate with a weight is chosen */
         if (c[i].weight > 0) chosen = i;
     }
     return c[chosen].index;

@@ -1,4 +1,5 @@
-/* select: the slice at one index of a dim, without that dim; a view;   dx = g there, 0 elsewhere */
+/* select: the slice at one index of a dim, without that dim; a view;
+ * dx = g at this index, 0 elsewhere */
 #include "support/shape_ops.h"
 
 typedef struct {

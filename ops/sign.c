@@ -1,4 +1,4 @@
-/* sign: y = 1, 0 or -1 as x is above, at or below 0; of NaN 0;   dx = 0.   i64 too */
+/* sign: y = 1 if x > 0, -1 if x < 0, and 0 if x is 0 or NaN;   dx = 0.   i64 too */
 #include "support/op.h"
 
 static ct_tensor *sign_forward(ct_call *c) {

@@ -1,4 +1,4 @@
-/* sin: y = sin x, of any finite angle;   dx = g cos x.   Of infinities NaN */
+/* sin: y = sin x, for any finite angle, NaN for infinities;   dx = g cos x */
 #include "support/op.h"
 
 static ct_tensor *sin_forward(ct_call *c) {

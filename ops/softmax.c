@@ -1,6 +1,7 @@
 /* softmax: y_i = e^(x_i - max) / sum_j e^(x_j - max);   dx = y (g - <g, y>)
  *
- * Along the last dim row by row; along another dim by blocks of columns, in memory order. */
+ * The last dim is computed row by row; another dim is computed by blocks of columns, in memory
+ * order. */
 #include "support/along.h"
 #include "support/columns.h"
 #include "support/shape_ops.h"
@@ -66,7 +67,7 @@ static const ct_op softmax_columns_op = {.name = "softmax",
                                          .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_softmax(ct_tensor *x, int dim) {
-    /* which records the error */
+    /* this records the error */
     if (!x || !cti_tensor_ready(x, "softmax")) return cti_op_along(&softmax_rows_op, x, dim);
     dim = cti_op_dim_or_scalar("softmax", x, dim);
     if (dim < 0) return NULL;

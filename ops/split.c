@@ -1,4 +1,4 @@
-/* split: parts of `size` elements along a dim, the last one possibly shorter; views */
+/* split: ranges of `size` indices along a dim, the last one possibly shorter; views */
 #include "support/op.h"
 
 bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n) {

@@ -1,4 +1,4 @@
-/* stack: tensors of one shape along a new dim;   d in[i] = g at i of that dim, a view */
+/* stack: tensors of one shape along a new dim;   d in[i] = g at index i of that dim, a view */
 #include "support/op.h"
 
 static ct_tensor *stack_forward(ct_call *c) {

@@ -1,6 +1,6 @@
 /* sum: y = sum of x over dims;
  * dx = g, repeated (a view: no memory).
- * i64 too; of bool the count of true, i64 */
+ * i64 too; for bool the number of true elements, i64 */
 #include "support/reduce.h"
 
 static ct_tensor *sum_forward(ct_call *c) {

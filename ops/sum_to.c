@@ -2,7 +2,7 @@
  * dx = g, broadcast back (a view). If nothing is summed, y is a view */
 #include "support/reduce.h"
 
-/* The dims to sum over: `to` lacks them or has them with size 1. */
+/* Returns the set of dims to sum over: `to` lacks them or has them with size 1. */
 static unsigned summed(ct_shape from, ct_shape to) {
     int new = from.ndim - to.ndim;
     unsigned set = 0;
@@ -23,7 +23,7 @@ static ct_tensor *sum_to_forward(ct_call *c) {
                        SHAPE(x->shape));
     unsigned set = summed(x->shape, to);
     if (!set) return cti_tensor_view(x, x->data, to, x->stride);
-    /* 1 at every dim of the set, of which the leading ones go */
+    /* the dims of the set have size 1 now; the leading ones are removed */
     ct_tensor *y = cti_reduce_sum(c, x, set, true);
     return y ? cti_tensor_view(y, y->data, to, NULL) : NULL;
 }

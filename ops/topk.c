@@ -1,6 +1,6 @@
-/* topk: the k largest along dim, the largest first, and where they are, i64; of equals the first;
- * NaN counts as largest;   dx = g of each value at its place, 0 elsewhere.
- * i64 too */
+/* topk: the k largest elements along dim, the largest first, and their indices, i64; of equal
+ * elements the first comes first; NaN counts as largest;   dx = the g of each value at its index, 0
+ * elsewhere. i64 too */
 #include "support/columns.h"
 #include "support/index.h"
 #include "support/ranking.h"
@@ -33,7 +33,7 @@ static ct_tensor *topk_forward(ct_call *c) {
 }
 
 typedef struct {
-    cti_columns of; /* x's */
+    cti_columns of; /* the columns of x */
     int64_t k;
     const int64_t *index;
     const char *g;

@@ -1,4 +1,4 @@
-/* tril: y_ij = x_ij where j <= i + diagonal, else 0, of the last two dims;   dx = tril of g.
+/* tril: y_ij = x_ij if j <= i + diagonal, otherwise 0, in the last two dims;   dx = tril of g.
  * x of any dtype */
 #include "support/op.h"
 

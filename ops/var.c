@@ -1,10 +1,10 @@
 /* var: y = sum (x - mean)^2 / (n - correction) over dims, n elements each;
  * dx = g (x - mean) 2 / (n - correction).
- * n - correction <= 0: a division by 0, NaN or inf, as in torch; of no element NaN.
+ * If n - correction <= 0, y is a division by 0, NaN or inf, as in torch; NaN for no elements.
  *
- * Runs of 128 rows: the mean of each, then the squares about it, in f64; runs are combined by their
- * counts (Chan, Golub, LeVeque 1983). So x is read once from memory, and a large mean costs no
- * digits. */
+ * The mean of each run of 128 rows is computed first, then the squares about it, both in f64; runs
+ * are combined by their counts (Chan, Golub, LeVeque 1983). So x is read once from memory, and a
+ * large mean costs no digits. */
 #include "support/reduce.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ typedef struct {
     size_t size;
     double factor;
     const char *x, *g;
-    double *mean, *squares; /* in forward: of each chunk */
+    double *mean, *squares; /* one number for each chunk, in forward */
     char *dx;
 } var_args;
 
