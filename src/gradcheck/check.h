@@ -123,7 +123,7 @@ void cti_check_set(ct_tensor *x, int64_t i, double value);
  * report errors (cti_error_report). Drop clears a pending error and returns whether there was none.
  * Only an error of memory stays pending; drop reports it. */
 typedef struct {
-    bool before; /* the context held errors before already */
+    bool before; /* the context held errors already before this call */
 } cti_held_errors;
 cti_held_errors cti_check_hold_errors(cti_check *k);
 bool cti_check_drop_errors(cti_check *k, cti_held_errors held);

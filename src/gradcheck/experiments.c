@@ -7,7 +7,7 @@
 
 /* ---- A and J elsewhere ---- */
 
-/* A point. */
+/* A point at which A and J are measured. */
 typedef struct {
     double *const *values; /* [k->count] values of each checked input; NULL for the given ones */
     double *y;             /* receives the output at the point; NULL if it is not wanted */

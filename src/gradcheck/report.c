@@ -180,7 +180,7 @@ const char *cti_check_verdict(const ct_gradcheck_result *r) {
     return name[r->verdict];
 }
 
-/* x; a NaN without its sign, which printf would show although it has no meaning. */
+/* Returns x, and for a NaN one without a sign: printf would show the sign, which has no meaning. */
 static double shown_row(double x) { return isnan(x) ? (double)NAN : x; }
 
 void cti_check_report(const cti_check *k) {

@@ -3,7 +3,7 @@
  * if rounding hides the slope. A gradient is wrong only if its distance from a difference is larger
  * than all measured parts of that difference's own error together.
  *
- *     differences with the usual step agree ----------------------------> RIGHT
+ *     differences with the usual step agree with backward --------------> RIGHT
  *              | no
  *              v
  *     clear: error gross, far above noise and gaps, and 64 columns
@@ -16,11 +16,14 @@
  *     the function is not finite at x or beside it ---------------------> NOT_FINITE
  *              | no
  *              v
- *     the error is within a difference's own error ---------------------> KINK or IMPRECISE
+ *     backward is within the own error of each difference --------------> KINK or IMPRECISE
  *              | no
  *              v
- *     the same with kinks that only directions show (measured once) ----> WRONG, KINK or IMPRECISE
- */
+ *     also if kinks are counted that only directions show --------------> KINK or IMPRECISE
+ *     (the directions are measured once for an input)
+ *              | no
+ *              v
+ *            WRONG */
 #include "steps.h"
 
 #include <math.h>

@@ -6,7 +6,7 @@
 
 /* ---- patterns ---- */
 
-/* Where the text goes on behind its first character, which has several bytes if it is not ASCII. */
+/* The rest of a text behind its first character, which has several bytes if it is not ASCII. */
 static const char *behind_character(const char *at, const char *end) {
     do at++;
     while (at < end && (*at & 0xC0) == 0x80);

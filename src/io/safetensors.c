@@ -1,4 +1,4 @@
-/* Reading and checking the header of a safetensors file. */
+/* Reads and checks the header of a safetensors file. */
 #include "safetensors.h"
 
 #include <stdarg.h>
