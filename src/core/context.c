@@ -1,3 +1,4 @@
+/* Makes and frees contexts, reads their settings, and finds two threads in one context. */
 #include "kernel_bits.h"
 #include "context.h"
 #include "int_math.h"
@@ -11,8 +12,8 @@
 
 enum { MAX_THREADS = 1024 };
 
-/* CT_NUM_THREADS, else the number of cores this process may use. 0 with an error recorded if the
- * variable is not a number in range. */
+/* The number in CT_NUM_THREADS or, if it is not set, the number of cores that this process may use.
+ * Returns 0 with an error if the variable is not a number in range. */
 static int default_threads(ct_context *context) {
     const char *text = getenv("CT_NUM_THREADS");
     if (text && *text) {
@@ -27,14 +28,14 @@ static int default_threads(ct_context *context) {
     return (int)cti_min(cti_os_cores(), MAX_THREADS);
 }
 
-/* Bytes of a core's L2 cache. */
+/* The size of a core's L2 cache in bytes. */
 static int64_t l2_bytes(void) {
     enum { LEAST = 256 << 10, USUAL = 1 << 20, MOST = 8 << 20 };
     const int64_t bytes = cti_os_l2_bytes();
     return bytes > 0 ? cti_min(cti_max(bytes, LEAST), MOST) : USUAL;
 }
 
-/* Associativity of the L1d cache. */
+/* The associativity of a core's L1d cache. */
 static int64_t l1d_ways(void) {
     enum { USUAL = 8 };
     const int64_t ways = cti_os_l1d_ways();
@@ -48,7 +49,7 @@ static bool threads_in_range(ct_context *context, int threads) {
     return false;
 }
 
-/* ---- how exactly products are computed ---- */
+/* ---- the precision of products ---- */
 
 const char *cti_matmul_name(ct_matmul_precision precision) {
     static const char *const names[] = {[CT_MATMUL_DEFAULT] = "default",
@@ -59,8 +60,8 @@ const char *cti_matmul_name(ct_matmul_precision precision) {
     return names[precision];
 }
 
-/* CT_MATMUL's precision, F32 if it is not set. CT_MATMUL_DEFAULT with an error recorded if it is
- * none. */
+/* The precision in CT_MATMUL, or CT_MATMUL_F32 if the variable is not set. Returns
+ * CT_MATMUL_DEFAULT with an error if the variable is not a precision. */
 static ct_matmul_precision default_matmul(ct_context *context) {
     const char *text = getenv("CT_MATMUL");
     if (!text || !*text) return CT_MATMUL_F32;
@@ -71,7 +72,8 @@ static ct_matmul_precision default_matmul(ct_context *context) {
     return CT_MATMUL_DEFAULT;
 }
 
-/* The fastest kernels that are at least as exact as the setting; NULL: those of f32. */
+/* The fastest kernels for rounded products that are at least as exact as the setting. NULL means
+ * that products are not rounded. */
 static const cti_gemm_kernels *rounded_kernels(const cti_kernels *k,
                                                ct_matmul_precision precision) {
     switch (precision) {
@@ -191,7 +193,8 @@ const char *ct_isa_name(const ct_context *context) { return context ? context->i
 ct_memory_stats ct_memory(const ct_context *context) {
     if (!context) return (ct_memory_stats){0};
     const cti_pool *pool = &context->pool;
-    /* in use, but for handles: their slots are neither in use nor pooled while they wait */
+    /* The bytes of blocks in use, without handles. Entries of handles are lasting memory, which is
+     * not pooled. */
     const int64_t in_blocks = pool->live - cti_handles_used(context) * CTI_HANDLE_BYTES;
     return (ct_memory_stats){.live = pool->live,
                              .peak = pool->peak,

@@ -1,5 +1,32 @@
-/* The context's fields, and what is inlined for the path of every op: taking and giving memory,
- * owning handles, opening and closing frames. */
+/* The fields of a context, and the functions that are inlined on the path of every op: they take
+ * and give memory, own handles, and open and close frames.
+ *
+ * The pending error is in one of these states:
+ *
+ *             ct_fail                       ct_error, ct_error_message
+ *     NONE ------------> REPORTED, UNSEEN --------------------------> REPORTED, SEEN
+ *       |                    ^
+ *       | ct_fail            | cti_error_report
+ *       | while held is set  |
+ *       `--------------> HELD
+ *
+ *     ct_error_clear leads from every state back to NONE, except while on_error runs.
+ *
+ * NONE      status is CT_OK.
+ * HELD      status is an error that was neither printed nor passed to on_error.
+ * REPORTED  status is an error that was passed to on_error, if there is one, and printed in debug
+ *           mode. With an on_error the error counts as seen; otherwise `unseen` is set until the
+ *           program looks at it.
+ *
+ * Invariants:
+ *
+ * 1. status and message are the first error since NONE. Later errors are dropped.
+ * 2. An error is reported at most once.
+ * 3. The call that sets `held` restores its old value, and then reports the pending error, replaces
+ *    it, or clears it.
+ * 4. ct_context_free prints an error that is unseen.
+ * 5. status_or_callbacks is 0 exactly if no error is pending and no callback runs. Then cti_ready
+ *    needs no other test. */
 #ifndef CTI_CORE_CONTEXT_H
 #define CTI_CORE_CONTEXT_H
 
@@ -16,34 +43,35 @@
 
 #include <stdatomic.h>
 
-/* A forward, or a function under gradcheck, that is running. Its inputs and saved tensors must
- * stay: where it releases one, cti_tensor_end moves the handle to `frame` instead. */
+/* An op's forward, or a function under gradcheck or ct_recompute, that is running. Its inputs and
+ * saved tensors must exist until it returns. If code inside it releases one of them, cti_tensor_end
+ * moves the handle to `frame` instead of ending it. */
 typedef struct cti_running cti_running;
 struct cti_running {
     const cti_running *outer;
     ct_tensor *const *given; /* [n] the caller's inputs */
     int n;
-    const ct_call *call; /* of an op: has the dense copies of inputs, and saved tensors */
+    const ct_call *call; /* an op's call, with its dense copies of inputs and its saved tensors */
     cti_frame *frame;
 };
 
-/* An open scope: a list of the handles it owns. The outermost is the context's root. Ids grow, so
- * of two open frames the one with the smaller id outlives the other. */
+/* An open scope: a list of the handles that it owns. The outermost frame is the context's root. Ids
+ * grow, so of two open frames the frame with the smaller id outlives the other. */
 struct cti_frame {
     cti_frame *outer;
     uint64_t id;
     bool no_grad;
-    bool pooled;  /* ct_scope_open's, from cti_take; else the library's, on the C stack */
-    bool entered; /* ct_module_enter's: pooled, with a span of the profile behind it */
-    bool ending;  /* functions that run when `module` is freed run in it */
-    const cti_namer *module; /* whose forward it is, or runs around it; NULL: no module's */
+    bool pooled;  /* whether it is a block from cti_take; other frames are on the C stack */
+    bool entered; /* whether ct_module_enter opened it: a block with a span behind the frame */
+    bool ending;  /* whether it is open for the functions that run when `module` is freed */
+    const cti_namer *module; /* the module whose forward opened it or a frame around it, or NULL */
     ct_tensor *tensors;
 };
 
 typedef struct cti_profile cti_profile;
 struct cti_span;
 
-/* What a call of the library changes in its context while it runs, and restores at its end. */
+/* The fields of a context that a running call of the library changes and at its end restores. */
 typedef struct {
     const char *op, *backward;
     const cti_running *running;
@@ -54,38 +82,38 @@ typedef struct {
     int depth, engines;
 } cti_call_state;
 
-/* A frame that lay on the C stack, while a callback runs. */
+/* A frame that was moved from the C stack for the time of a callback. */
 typedef struct {
-    cti_frame *home;
+    cti_frame *home; /* its address on the stack */
     cti_frame frame;
 } cti_moved_frame;
 
-/* A callback that is running: see callback.h. */
+/* The record of a callback that is running: see callback.h. */
 typedef struct cti_callback cti_callback;
 struct cti_callback {
     cti_callback *outer;
-    char name[40];    /* of the op or module whose callback it is */
-    const char *what; /* "forward" */
-    uintptr_t stack;  /* below it is the stack of the callback and of its calls */
-    uintptr_t thread; /* cti_this_thread of the callback */
-    cti_call_state inside;
+    char name[40];              /* the name of the op or module with this callback */
+    const char *what;           /* the kind of the callback: "forward" */
+    uintptr_t stack;            /* the callback and its calls use the stack below this address */
+    uintptr_t thread;           /* cti_this_thread of the callback's thread */
+    cti_call_state inside;      /* the state with which calls inside the callback begin */
     const cti_frame *innermost; /* context->frame when the callback began */
-    size_t bytes;               /* of the record's block; of context->report: 0 */
+    size_t bytes;               /* the size of the record's block; 0 in context->report */
     int count;
-    cti_moved_frame *moved; /* [count] the innermost first */
+    cti_moved_frame *moved; /* [count] the moved frames, the innermost first */
 };
 enum { CTI_REPORT_FRAMES = 24 };
 
 enum { CTI_MESSAGE_SIZE = 1024 };
 
-/* While gradcheck runs a function on inputs of another layout or dtype: ct_data_* of a tensor that
- * it refuses notes the error here and gives a dense copy. An op that does not check what it gets
- * then has a diagnosis, and does not end the process by reading through NULL. */
+/* A record for the time in which gradcheck runs a function on inputs of another layout or dtype. If
+ * ct_data_* refuses a tensor, it keeps its message here and returns a dense copy instead of NULL.
+ * So an op that does not check its inputs gets a diagnosis and does not crash. */
 enum { CTI_DATA_COPIES = 8 };
 typedef struct cti_data_copies {
-    cti_frame *frame;  /* owns the copies */
-    char message[256]; /* of the first refusal; "" if there is none */
-    /* the latest copies, so that a call for each element does not make a copy for each */
+    cti_frame *frame;  /* the owner of the copies */
+    char message[256]; /* the message of the first refusal; "" if there was none */
+    /* the latest copies: an op that calls ct_data_* for each element gets the same copy again */
     struct {
         const ct_tensor *of;
         const char *data;
@@ -96,67 +124,68 @@ typedef struct cti_data_copies {
 
 struct ct_context {
     cti_pool pool;
-    /* one number, so that cti_ready compares once */
+    /* two fields that are also one number, so that cti_ready compares once */
     union {
         struct {
             ct_status status;
-            int callbacks; /* how many are running: the length of the list `callback` */
+            int callbacks; /* the number of running callbacks, the length of the list `callback` */
         };
         uint64_t status_or_callbacks;
     };
     char message[CTI_MESSAGE_SIZE];
     ct_error_fn on_error;
     void *on_error_data;
-    bool reporting; /* on_error is running: ct_error_clear does nothing */
-    bool held;   /* nobody is told of an error yet: the call that is running reports or drops it */
-    bool unseen; /* the pending error was not looked at; ct_context_free prints it */
-    const char *op;             /* that is running, for messages about shapes and memory; or NULL */
-    const cti_isa *isa;         /* the kernels */
-    ct_matmul_precision matmul; /* as it was set */
-    const cti_gemm_kernels *rounded; /* those of f32 products that are rounded; NULL: none is */
+    bool reporting; /* whether on_error is running, so that ct_error_clear does nothing */
+    bool held;      /* whether errors are held by a running call */
+    bool unseen;    /* whether the program has not looked at the pending error */
+    const char *op; /* the running op, for messages about shapes and memory; NULL if none runs */
+    const cti_isa *isa;              /* the kernels */
+    ct_matmul_precision matmul;      /* the setting of ct_set_matmul */
+    const cti_gemm_kernels *rounded; /* the kernels for rounded products; NULL if f32's are used */
     ct_rng rng;
-    int64_t l2_bytes; /* of a core's L2 cache */
-    int64_t l1d_ways; /* associativity of its L1d cache */
+    int64_t l2_bytes; /* the size of a core's L2 cache */
+    int64_t l1d_ways; /* the associativity of a core's L1d cache */
     int threads;
     bool debug;
-    bool observed;                /* debug mode, or a profile runs: the slow path around each op */
-    cti_workers *workers;         /* made when first needed */
-    cti_frame *frame, root;       /* the innermost scope, and the outermost */
-    const cti_running *running;   /* the innermost, or NULL */
-    cti_data_copies *data_copies; /* see above; NULL: ct_data_* refuses */
-    uint64_t scopes;              /* the last id of a frame */
-    cti_node *tape_first, *tape_last; /* live nodes in the order they were recorded */
-    uint64_t sequence;                /* of the last node recorded */
+    bool observed;        /* whether ops take the slow path, for debug mode or a running profile */
+    cti_workers *workers; /* the threads, made for the first job that needs them; or NULL */
+    cti_frame *frame, root;           /* the innermost scope and the outermost scope */
+    const cti_running *running;       /* the innermost running forward, or NULL */
+    cti_data_copies *data_copies;     /* the record for ct_data_*; NULL if ct_data_* refuses */
+    uint64_t scopes;                  /* the last id of a frame */
+    cti_node *tape_first, *tape_last; /* the live nodes in the order in which they were recorded */
+    uint64_t sequence;                /* the sequence of the last node that was recorded */
     cti_node *to_free;                /* nodes without references: see cti_node_unref */
     bool freeing;
-    int64_t ended_uses;   /* how often a tensor that has ended was refused */
-    const char *backward; /* name of the op whose backward is running, or NULL */
-    int *pending;         /* how many nodes of that backward are pending */
-    bool draft;           /* what is recorded is dropped soon: see autograd/recompute.c */
-    struct cti_backward_watch *watch; /* of the tape; NULL: none */
+    int64_t ended_uses;   /* the number of times that a tensor was refused because it had ended */
+    const char *backward; /* the name of the op whose backward is running, or NULL */
+    int *pending;         /* the number of pending nodes of this backward */
+    bool draft; /* whether nodes are recorded only to be dropped soon: see autograd/recompute.c */
+    struct cti_backward_watch *watch; /* the functions that each backward calls, or NULL */
     _Atomic uintptr_t inside;         /* debug mode: the thread that is inside a call, or 0 */
-    _Atomic bool intruded;            /* and whether another one has called meanwhile */
-    int depth;                        /* of its calls inside each other */
-    cti_callback *callback;           /* the innermost that is running, or NULL */
-    cti_callback report;              /* of on_error */
+    _Atomic bool intruded;            /* debug mode: whether another thread has called meanwhile */
+    int depth;              /* debug mode: the number of nested calls of the thread inside */
+    cti_callback *callback; /* the innermost running callback, or NULL */
+    cti_callback report;    /* the record for on_error */
     cti_moved_frame report_moved[CTI_REPORT_FRAMES];
-    /* after a backward was left: no node is pending any more */
+    /* called after a callback has left a backward, so that no node stays pending */
     void (*give_up_backward)(ct_context *context);
     cti_handles handles;
     cti_objects objects;
-    cti_closer *closers;       /* closed with the context */
-    bool closing;              /* ct_context_free is closing them */
-    int engines;               /* how many functions of comms' engines are running */
-    const char *engine_misuse; /* a function that one has called and must not; or NULL */
-    cti_profile *profile;      /* profile.h; NULL: none was started */
+    cti_closer *closers;       /* the resources that ct_context_free closes */
+    bool closing;              /* whether ct_context_free is closing them */
+    int engines;               /* the number of functions of comms' engines that are running */
+    const char *engine_misuse; /* a function that such a function has called wrongly, or NULL */
+    cti_profile *profile;      /* the profile; NULL if none was started */
 };
 
-/* "bf16x3", as CT_MATMUL has it. */
+/* The name of a precision as CT_MATMUL has it: "bf16x3". */
 const char *cti_matmul_name(ct_matmul_precision precision);
-bool cti_set_matmul(ct_context *context, ct_matmul_precision precision); /* also with an error */
+/* Does the work of ct_set_matmul, also while an error is pending. */
+bool cti_set_matmul(ct_context *context, ct_matmul_precision precision);
 
-/* A block of at least size bytes (size 0 too), its content undefined. NULL with CT_ERR_MEMORY
- * recorded. */
+/* Takes a block of at least `size` bytes with undefined content; size may be 0. Returns NULL with
+ * CT_ERR_MEMORY if memory is short. */
 static inline void *cti_take(ct_context *context, size_t size) {
     cti_pool *pool = &context->pool;
     if (!cti_is_linear(size) || !pool->plain) return cti_take_any(context, size);
@@ -170,7 +199,7 @@ static inline void *cti_take(ct_context *context, size_t size) {
     return block;
 }
 
-/* Gives a block back; size is that of cti_take. NULL is harmless. */
+/* Gives back a block that was taken with this size. NULL is harmless. */
 static inline void cti_give(ct_context *context, void *block, size_t size) {
     cti_pool *pool = &context->pool;
     if (!block || !cti_is_linear(size) || !pool->plain) {
@@ -185,7 +214,7 @@ static inline void cti_give(ct_context *context, void *block, size_t size) {
     pool->live -= (int64_t)bytes;
 }
 
-/* Counts handles in use as memory in use. */
+/* Counts `count` handles as memory in use. */
 enum { CTI_HANDLE_BYTES = (sizeof(ct_tensor) + CTI_ALIGN - 1) / CTI_ALIGN * CTI_ALIGN };
 static inline void cti_handle_count(ct_context *context, int count) {
     cti_pool *pool = &context->pool;
@@ -193,7 +222,8 @@ static inline void cti_handle_count(ct_context *context, int count) {
     if (pool->live > pool->peak) pool->peak = pool->live;
 }
 
-/* Room for a handle, its content undefined. NULL with CT_ERR_MEMORY recorded. */
+/* Takes the memory of a handle, whose content is undefined. Returns NULL with CT_ERR_MEMORY if
+ * memory is short. */
 static inline ct_tensor *cti_handle_take(ct_context *context) {
     ct_tensor *ended = context->handles.free;
     if (!ended || !context->pool.plain) return cti_handle_take_any(context);
@@ -202,7 +232,7 @@ static inline ct_tensor *cti_handle_take(ct_context *context) {
     return cti_slot_next(ended);
 }
 
-/* Ends a handle: from now on its address is that of no handle. */
+/* Ends a handle. From now on its address is not the address of a handle. */
 static inline void cti_handle_give(ct_context *context, ct_tensor *tensor) {
     cti_handles *handles = &context->handles;
     tensor->self = cti_handle_ended(tensor);
@@ -228,7 +258,7 @@ static inline void cti_tensor_own(cti_frame *frame, ct_tensor *tensor) {
     frame->tensors = tensor;
 }
 
-/* Takes a handle out of its scope, if it is in one. The caller owns it then. */
+/* Takes a handle out of its scope, if it is in one. The caller then owns it. */
 static inline void cti_tensor_disown(ct_tensor *tensor) {
     if (!tensor->frame) return;
     if (tensor->next) tensor->next->prev = tensor->prev;
@@ -236,15 +266,16 @@ static inline void cti_tensor_disown(ct_tensor *tensor) {
     tensor->frame = NULL;
 }
 
-/* Moves a tensor of a frame inside `frame` to it. One that already lives as long stays. */
+/* Moves a tensor to `frame` from a frame inside it. A tensor of this frame, or of a frame around
+ * it, stays. NULL and a tensor in no frame are harmless. */
 static inline void cti_tensor_lift(ct_tensor *tensor, cti_frame *frame) {
     if (!tensor || !tensor->frame || tensor->frame->id <= frame->id) return;
     cti_tensor_disown(tensor);
     cti_tensor_own(frame, tensor);
 }
 
-/* Opens a frame of the library's, on the C stack. Code of a caller may run inside it, so
- * ct_scope_close ends neither this frame nor a scope around it. */
+/* Opens a frame of the library, which lies on the C stack. Code of the program may run inside it,
+ * so ct_scope_close closes neither this frame nor a scope around it. */
 static inline void cti_frame_open(ct_context *context, cti_frame *frame, bool no_grad) {
     *frame = (cti_frame){.outer = context->frame,
                          .id = ++context->scopes,
@@ -253,16 +284,16 @@ static inline void cti_frame_open(ct_context *context, cti_frame *frame, bool no
     context->frame = frame;
 }
 
-/* Opens a scope of the program's in which errors, debug mode and the profile name the module. The
- * scope has a span of the profile, which the caller begins and the end of the scope ends; NULL: the
- * scope is not open. */
+/* Opens a scope of the program in which errors, debug mode and the profile name the module. The
+ * scope has a span of the profile. The caller begins the span, and the end of the scope ends it. If
+ * the scope cannot be opened *span is NULL. */
 ct_scope cti_scope_enter(ct_context *context, const cti_namer *module, struct cti_span **span);
 
-/* Closes it, with every frame inside it. Their tensors end. */
+/* Closes a frame and every frame inside it. Their tensors end. */
 void cti_frame_close(ct_context *context, cti_frame *frame);
 
-/* Moves the tensor (or NULL) to the outer frame and closes this one. Mostly the frame holds nothing
- * else, so that needs no call. */
+/* Moves a tensor to the outer frame and closes this frame. Mostly the frame has no other tensor,
+ * and then the function calls no other. The tensor may be NULL. */
 static inline ct_tensor *cti_frame_return(ct_context *context, cti_frame *frame,
                                           ct_tensor *tensor) {
     if (context->frame == frame && tensor && frame->tensors == tensor && !tensor->next) {
@@ -275,43 +306,45 @@ static inline ct_tensor *cti_frame_return(ct_context *context, cti_frame *frame,
     return tensor;
 }
 
-/* ct_fail in the contexts of two arguments of a call, as the caller may look at either. Each keeps
- * an error that it has already; NULL, and twice the same, are harmless. */
+/* Does the work of ct_fail in the contexts of two arguments of a call, because the caller may look
+ * at either. A context with a pending error keeps it. A context may be NULL, and both may be the
+ * same. */
 void *cti_fail_in_both(ct_context *a, ct_context *b, ct_status status, const char *format, ...)
     CT_FORMAT(4, 5);
 
-/* Tells of the error that is pending, unless the context holds errors: calls on_error, and prints
- * it in debug mode. */
+/* Reports the pending error, unless the context holds errors: calls on_error and, in debug mode,
+ * prints the error. */
 void cti_error_report(ct_context *context);
 /* Prints the pending error if the caller has not looked at it. */
 void cti_error_print_unseen(const ct_context *context);
 
-/* Whether a function of a comm's engine is running: an error of the function that asks. */
+/* Whether a function of a comm's engine is running. Then `function` must not be called, and the
+ * error is recorded under its name. */
 bool cti_in_engine(ct_context *context, const char *function);
 
 /* Takes the generator's next stream. */
 ct_rng cti_rng_next(ct_context *context);
 
-/* Whether there is a context without a pending error. Every function that computes or changes
+/* Whether the context is not NULL and has no pending error. Every function that computes or changes
  * something checks this first. */
 bool cti_ready_in_callback(const ct_context *context);
 static inline bool cti_ready(const ct_context *context) {
     return context && (!context->status_or_callbacks || cti_ready_in_callback(context));
 }
 
-/* Records an error if a callback was left by an exception or longjmp (callback.h). For functions
- * that also work while an error is pending, before they read anything else. */
+/* Records an error if a callback was left by an exception or longjmp (callback.h). A function that
+ * works even while an error is pending calls this before it reads any other field. */
 void cti_callback_check(ct_context *context);
 static inline void cti_check_callbacks(const ct_context *context) {
     if (context->callbacks) cti_callback_check((ct_context *)(uintptr_t)context);
 }
 
-/* A number for the thread that calls. */
+/* A number that differs from the numbers of all other running threads. */
 uintptr_t cti_this_thread(void);
 
-/* Around what allocates or changes lists of the context. In debug mode a call from a second thread
- * at the same time is refused (false, with no error: the context is the first one's), and the first
- * records it as it leaves. */
+/* These run around code that allocates or changes lists of the context. In debug mode entering
+ * returns false, without an error, while another thread is inside. That thread owns the context
+ * meanwhile, and records the error when it leaves. */
 bool cti_debug_enter(ct_context *context);
 void cti_debug_leave(ct_context *context);
 static inline bool cti_enter(ct_context *context) {
@@ -321,8 +354,8 @@ static inline void cti_leave(ct_context *context) {
     if (context->debug) cti_debug_leave(context);
 }
 
-/* Whether an op may begin with a tensor that a caller hands in: it is not NULL, has not ended, and
- * its context has no error pending. */
+/* Whether an op may begin with a tensor that is its argument: the tensor is not NULL, has not
+ * ended, and its context has no pending error. */
 static inline bool cti_tensor_ready(const ct_tensor *tensor, const char *op) {
     return tensor && cti_tensor_is_open(tensor, op) && cti_ready(tensor->context);
 }

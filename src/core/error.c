@@ -1,4 +1,4 @@
-/* The pending error of a context. The first one stays until it is cleared. */
+/* The pending error of a context. Its states and invariants are in context.h. */
 #include "callback.h"
 #include "message.h"
 
@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Begins the message with the module whose forward is running: "layers.2.linear1: ". Returns the
- * length. */
+/* Begins the message with the name of the module whose forward is running: "layers.2.linear1: ".
+ * Returns its length. */
 static size_t write_module(ct_context *context) {
     const cti_namer *module = context->frame ? context->frame->module : NULL;
     char buffer[CTI_NAME_SIZE];
@@ -49,7 +49,7 @@ static void call_on_error(void *arg) {
     context->on_error(context->on_error_data, context->status, context->message);
 }
 
-/* Debug mode prints the error, unless on_error is ct_error_die, which prints the same line. */
+/* Debug mode prints the error, except if on_error is ct_error_die, which prints the same line. */
 void cti_error_report(ct_context *context) {
     if (context->held) return;
     if (context->debug && context->on_error != ct_error_die)
@@ -66,7 +66,8 @@ void cti_error_print_unseen(const ct_context *context) {
         fprintf(stderr, "cotangent: error never looked at: %s\n", context->message);
 }
 
-/* The caller has looked at the error. Its context is constant to it, but for this. */
+/* Records that the caller has looked at the error. The functions that call this take a constant
+ * context, and this is the only field that they change. */
 static void mark_seen(const ct_context *context) {
     ((ct_context *)(uintptr_t)context)->unseen = false;
 }

@@ -84,8 +84,8 @@ void cti_pool_init(cti_pool *pool, ct_allocator allocator, int64_t limit, bool p
 void cti_pool_free(cti_pool *pool);
 
 void *cti_take_zeroed(ct_context *context, size_t size);
-/* Takes a block that lasts as long as the context, for the entries of handles. Returns NULL without
- * an error if memory is short. */
+/* Takes a block that lasts as long as the context. Entries of handles lie in such blocks. Returns
+ * NULL without an error if memory is short. */
 void *cti_take_lasting(ct_context *context, size_t size);
 /* These are the general cases of cti_take and cti_give (context.h). */
 void *cti_take_any(ct_context *context, size_t size);

@@ -1,4 +1,5 @@
-/* A summary of a tensor's values in a few numbers, for the drawn graph. It takes no memory. */
+/* A summary of a tensor's values in a few numbers, which a drawn graph shows. It takes no memory.
+ */
 #ifndef CTI_CORE_SUMMARY_H
 #define CTI_CORE_SUMMARY_H
 
