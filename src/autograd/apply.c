@@ -1,4 +1,4 @@
-/* ct_apply: runs an op's forward and, where a gradient is wanted, records the call. */
+/* ct_apply, which runs an op's forward and records the call if a gradient is wanted. */
 #include "../core/callback.h"
 #include "observe.h"
 
@@ -32,8 +32,8 @@ static inline __attribute__((always_inline)) bool apply_prepare(ct_call *c, ct_t
     return true;
 }
 
-/* Output k as a new handle of this op's frame: a view, if forward returned an input, another tensor
- * from outside, or one tensor twice. */
+/* Output k as a new handle of this op's frame. It is a view if forward returned an input, another
+ * tensor from outside, or the same tensor twice. */
 static inline ct_tensor *own_result(const ct_call *c, const cti_frame *frame, int k) {
     ct_tensor *out = c->outs[k];
     if (!out && c->n_outs == 1)
@@ -49,7 +49,7 @@ static inline ct_tensor *own_result(const ct_call *c, const cti_frame *frame, in
                : NULL;
 }
 
-/* An op of the program: its forward is a callback. */
+/* The forward of an op of the program, which is a callback. */
 typedef struct {
     ct_call *call;
     ct_tensor *out;
@@ -85,8 +85,8 @@ static bool has_gradient(const ct_call *c) {
     return real;
 }
 
-/* Runs the op in a frame. The outputs are then in the outer scope, or NULL if false is returned
- * with an error. */
+/* Runs the op in a frame. Then the outputs are in the outer scope. If it fails, they are NULL and
+ * false is returned. */
 static inline __attribute__((always_inline)) bool apply_run(ct_call *c, ct_tensor *const *given,
                                                             ct_tensor **in, bool *wants, bool own) {
     ct_context *context = c->context;
@@ -116,7 +116,7 @@ apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs, ct_tensor
     ct_context *context = NULL;
     for (int i = 0; in && i < n && !context; i++)
         if (in[i]) context = cti_handle_context(in[i]);
-    if (!cti_ready(context)) { /* another input's context may have no error yet */
+    if (!cti_ready(context)) { /* the context of another input may have no error yet */
         if (context) cti_tensors_in(in, n, context, op && op->name ? op->name : "apply");
         return false;
     }
@@ -152,7 +152,8 @@ apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs, ct_tensor
     return done;
 }
 
-/* Two copies of the code above, so that calls of the library's ops do not test for a callback. */
+/* The code above is compiled twice, so that calls of the library's ops do not test for a callback.
+ */
 static bool apply_library(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
                           ct_tensor **outs) {
     return apply(op, in, n, attrs, outs, false);
@@ -162,7 +163,7 @@ static bool apply_own(const ct_op *op, ct_tensor *const *in, int n, const void *
     return apply(op, in, n, attrs, outs, true);
 }
 
-/* The first of several outputs; the others end. */
+/* Returns the first of several outputs and ends the others. */
 static ct_tensor *first_output(const ct_op *op, ct_tensor **outs) {
     for (int k = 1; k < op->outputs; k++) ct_release(outs[k]);
     return outs[0];
@@ -180,7 +181,7 @@ ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *at
     return ct_apply_many(op, in, n, attrs, outs) ? first_output(op, outs) : NULL;
 }
 
-/* Whether `outs` has room for the op's outputs; sets them to NULL. */
+/* Sets the outputs to NULL. Returns false with an error if `outs` has no room for them. */
 static bool clear_outs(const ct_op *op, ct_tensor *const *in, int n, ct_tensor **outs) {
     if (!outs || (op && op->outputs > CT_MAX_OUTPUTS)) {
         for (int i = 0; in && i < n; i++)

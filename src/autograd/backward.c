@@ -1,7 +1,7 @@
 /* Backward, a loop along the tape from the newest output to older nodes. A node is pending when a
- * gradient has arrived in one of its slots. Invariant: the nodes of a node's inputs are older than
- * it. So when the loop reaches a pending node, all its gradients have arrived, and when none is
- * pending the loop ends. It takes no memory. */
+ * gradient has arrived in one of its slots. The nodes of a node's inputs are older than the node,
+ * so when the loop reaches a pending node, all its gradients have arrived. The loop ends when no
+ * node is pending. It takes no memory. */
 #include "../core/callback.h"
 #include "observe.h"
 #include "recompute.h"
@@ -64,7 +64,7 @@ bool cti_backward_continue(cti_grad_slot *slot, ct_tensor *grad) {
 
 typedef bool (*backward_fn)(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad);
 
-/* An op of the program: its backward is a callback. */
+/* The backward of an op of the program, which is a callback. */
 typedef struct {
     const ct_call *call;
     ct_tensor *const *cotangents;
@@ -81,8 +81,8 @@ static bool own_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tens
            own.done;
 }
 
-/* Calls the op's backward, by `run`, with the gradients in the node's slots, and adds the gradients
- * that it returns to the slots of the inputs. */
+/* Calls the op's backward, through `run`, with the gradients in the node's slots. Adds the
+ * gradients that it returns to the slots of the inputs. */
 static bool call_backward(cti_node *node, backward_fn run, ct_tensor **cotangent, ct_tensor **grad,
                           cti_frame *frame, int *pending) {
     const ct_call *c = &node->call;

@@ -1,7 +1,7 @@
 /* Debug mode (ct_context_opts.debug): the first NaN is an error with the name of the op that made
- * it. This code runs in debug mode only. The rest of debug mode: core/memory.c fills free memory
- * with ones, and core/handle.h keeps the shape and the maker of a handle that has ended, for the
- * text of its error. */
+ * it. This code runs in debug mode only. Other files have the rest of debug mode: core/memory.c
+ * fills free memory with ones, and core/handle.h keeps the shape and the maker of a handle that has
+ * ended, which its error names. */
 #ifndef CTI_AUTOGRAD_DEBUG_H
 #define CTI_AUTOGRAD_DEBUG_H
 

@@ -1,6 +1,6 @@
-/* Fingerprints of tensors. The elements are taken as words of 32 bits. Each word is shifted by a
- * number that depends on its index, and the squares of the results are summed modulo 2^64. A sum
- * can be made in chunks and in any order; a square because the compiler makes vector code of it. */
+/* Fingerprints of tensors. The elements are read as words of 32 bits. A number that depends on the
+ * index is added to each word, and the squares of the results are summed modulo 2^64. A sum can be
+ * computed in chunks and in any order, and the compiler makes vector code of a square. */
 #include "fingerprint.h"
 #include "../core/int_math.h"
 #include "../core/strided_loop.h"

@@ -8,17 +8,20 @@
 
 enum { CTI_FINGERPRINT = 17 }; /* the fingerprint of nothing */
 
-/* The fingerprint of what `print` stands for, followed by a number. */
+/* These functions continue a fingerprint: the result stands for the data of `print`, followed by
+ * more data. */
+
+/* Continues it by a number. */
 static inline uint64_t cti_fingerprint_add(uint64_t print, uint64_t number) {
     const uint64_t mixed = (print ^ number) * 0x9e3779b97f4a7c15;
     return mixed ^ mixed >> 29;
 }
 
-/* The same, followed by a tensor's shape and dtype. */
+/* Continues it by a tensor's shape and dtype. */
 uint64_t cti_fingerprint_type(uint64_t print, const ct_tensor *t);
 
-/* The same, followed by the tensor's elements in row-major order, bit by bit, except that all NaN
- * count as one. It takes no memory, and runs on the context's threads. */
+/* Continues it by the bits of a tensor's elements in row-major order. All NaN count as the same
+ * number. This takes no memory, and runs on the context's threads. */
 uint64_t cti_fingerprint_values(uint64_t print, const ct_tensor *t);
 
 #endif

@@ -1,4 +1,5 @@
-/* Grad slots: where a tensor's gradient accumulates. A leaf has one; a node one for each output.
+/* Grad slots. A slot accumulates the gradient of a tensor. A leaf has one slot, and a node has one
+ * for each output.
  *
  *                  moved in, or written            accumulated
  *        EMPTY -----------------------------> FULL <----.
@@ -10,15 +11,21 @@
  *           \_/
  *
  * EMPTY    sum is NULL.
- * PARTIAL  sum is row-major; of one dim, indices [start, end) are not written yet. A leaf's slot is
- *          never partial, as ct_grad shows its sum.
+ * PARTIAL  sum is row-major, and the indices [start, end) of one dim are not written yet.
  * FULL     every element of sum is written.
  *
- * The first gradient is moved in: the slot becomes the tensor's owner, and copies it only if it has
- * to. Another gradient is added in place if nothing else holds the sum's memory (its storage's
- * reference count is 1), else to a copy. So an op may return one tensor as the gradient of two
- * inputs. An op of the library can also borrow sum, write its gradient there, and return sum as
- * grad[i]. */
+ * Invariants:
+ *
+ * 1. The slot owns sum, and no scope does. The first gradient is moved in: the slot takes the
+ * handle over, and copies the gradient only if it cannot.
+ * 2. Another gradient is added in place if nothing else holds the sum's memory (its storage has one
+ *    reference), and otherwise to a copy. So an op may return one tensor as the gradient of two
+ *    inputs.
+ * 3. The slot of a leaf is never PARTIAL, because ct_grad returns its sum. The handle stays the
+ * same until ct_zero_grad; only its memory may be replaced.
+ * 4. An op of the library can borrow sum, write its gradient into it, and return it as grad[i].
+ *    `lent` counts these loans. It is 0 before and after each op's backward: a sum that was made
+ *    for a loan and not returned is removed. */
 #ifndef CTI_AUTOGRAD_GRAD_SLOT_H
 #define CTI_AUTOGRAD_GRAD_SLOT_H
 

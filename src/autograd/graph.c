@@ -1,10 +1,10 @@
-/* The recorded graph as text and for Graphviz, in two passes along the tape: from the root to
- * older nodes, which numbers the nodes that are reached, and back, which writes them. There is no
- * recursion, and each node takes a graph_entry of 24 bytes.
+/* The recorded graph as text and for Graphviz, in two passes along the tape. The first goes from
+ * the root to older nodes and numbers the nodes that it reaches; the second goes back and writes
+ * them. There is no recursion, and each node takes a graph_entry of 24 bytes.
  *
- * A node does not hold its result. Its values are those of any tensor that is alive and has them: a
- * handle in an open scope, a leaf's tensor, or what the node or a user of the result has saved for
- * backward. If there is none, they were not kept. */
+ * A node does not hold its result. The values are read from any tensor that exists and has them: a
+ * handle in an open scope, a leaf's tensor, or a saved tensor of the node or of a node that reads
+ * the result. If there is none, the values were not kept. */
 #include "../core/context.h"
 #include "../core/summary.h"
 #include "tape.h"
@@ -14,7 +14,7 @@ typedef struct {
     /* a tensor with the output's shape and dtype, which a node that reads it has saved; NULL in the
      * root's entry */
     const ct_tensor *saved;
-    int64_t id;    /* the number in the text, from 1, of ops or of leaves; 0 if not written yet */
+    int64_t id;    /* its number among the ops or the leaves of the text; 0 if not written yet */
     int64_t first; /* the number of the first output, in `value`; 0 if not numbered yet */
 } graph_entry;
 
@@ -54,7 +54,7 @@ static void graph_reach(graph *g) {
     }
 }
 
-/* The next newer op that is reached; NULL after the root. */
+/* The next newer op that the first pass has reached; NULL after the root. */
 static cti_node *next_op(const graph *g, cti_node *node) {
     if (node == g->root) return NULL;
     do node = node->next;
@@ -75,7 +75,7 @@ static void clear_numbers(graph *g) {
 
 /* ---- the second pass ---- */
 
-/* A name between double quotes. In a label Graphviz also reads HTML's entities. */
+/* Writes a name between double quotes. In a label Graphviz also reads HTML's entities. */
 static void graph_put_name(const graph *g, const char *name) {
     for (; *name; name++) {
         if (*name == '"' || *name == '\\') fputc('\\', g->file);
@@ -133,7 +133,7 @@ static bool put_outputs(const graph *g, const cti_node *node) {
     return finite;
 }
 
-/* Ends a label, and the node's attributes: NaN and infinities are red. */
+/* Ends a label and the node's attributes. A node with NaN or infinities is red. */
 static void put_end(const graph *g, bool finite, const char *attributes) {
     fprintf(g->file, "\"%s%s];\n", attributes, finite ? "" : ", color=red, fontcolor=red");
 }
@@ -184,8 +184,8 @@ static void put_input(graph *g, const cti_node *node, int i, int64_t to) {
     }
 }
 
-/* Writes the shape of a single output, but of several only their number, because `saved` does not
- * say which output has its shape. */
+/* Writes the shape of a single output. Of several outputs it writes only the number, because
+ * `saved` may be any of them. */
 static void put_result(const graph *g, const cti_node *node) {
     if (node->call.n_outs > 1) fprintf(g->file, "%d outputs", node->call.n_outs);
     else put_type(g->file, type_of(g, &g->of[node->number - 1]));
@@ -265,7 +265,7 @@ static void keep_value(graph *g, const ct_tensor *t) {
     g->value[g->of[cti_node_of(t->slot)->number - 1].first + t->slot->index] = t;
 }
 
-/* Values of results and leaves whose handles are alive. */
+/* Finds the values of results and leaves whose handles have not ended. */
 static void find_alive(graph *g) {
     for (const cti_frame *frame = g->tensor->context->frame; frame; frame = frame->outer)
         for (const ct_tensor *t = frame->tensors; t; t = t->next) keep_value(g, t);

@@ -1,4 +1,4 @@
-/* Debug mode and the profile, around an op's forward and backward. */
+/* The code of debug mode and of the profile that runs around an op's forward and backward. */
 #include "observe.h"
 
 bool cti_observe_enter(ct_context *context, const ct_op *op, cti_span *span) {
@@ -29,7 +29,7 @@ static void measure_call(cti_span *span, const ct_call *c, ct_tensor *const *giv
         if (given[i]) span->bytes += cti_profile_bytes(given[i]);
 }
 
-/* Counts the bytes that the node keeps, without parameters, which exist anyway. */
+/* Counts the bytes that the node keeps. Parameters are not counted, because they exist anyway. */
 static void measure_node(cti_span *span, cti_node *node, ct_tensor *const *given) {
     for (int i = 0; i < node->saved_count; i++) {
         const bool is_parameter = i < node->call.n && given[i] && given[i]->parameter;

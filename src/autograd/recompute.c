@@ -1,16 +1,16 @@
 /* ct_recompute, also called activation checkpointing (Chen et al. 2016, arXiv:1604.06174).
  *
- * Forward runs fn as if nothing were special, then drops what that has recorded but for one node:
+ * Forward runs fn as usual, and then replaces the nodes that fn has recorded by one node:
  *
- *     tape   ... x | linear  gelu  linear | ...        what fn records
- *            ... x | recompute            | ...        what is left of it, with x saved
+ *     tape   ... x | linear  gelu  linear | ...                the nodes that fn records
+ *            ... x | recompute            | ...                the node that stays, with x saved
  *            ... x | linear  gelu  linear  recompute | ...     during backward
  *
- * The node's backward runs fn again from the saved inputs, with recording on and the generator as
- * it was, and moves what is recorded now from the end of the tape to the older side of its node.
- * There the loop of backward comes to these nodes next, in the order and with the grad slots that
- * they would have had without ct_recompute. So there is no backward inside a backward, and every
- * sum of gradients has the same terms in the same order: the same bits.
+ * The node's backward runs fn again from the saved inputs, with recording on and the generator in
+ * its old state. It moves the nodes that this run records from the end of the tape to the older
+ * side of its own node. So the loop of backward comes to these nodes next, in the order and with
+ * the grad slots that they would have had without ct_recompute. There is no backward inside a
+ * backward, and every sum of gradients has the same terms in the same order, and so the same bits.
  *
  * The first run records too. At its peak that takes no more memory than the second run will. It
  * shows whether the result has a gradient, and which leaves and outside results (mostly
@@ -62,7 +62,7 @@ static ct_tensor *run_function(ct_context *context, const recompute_attrs *a, ct
     return cti_ready(context) ? y : NULL;
 }
 
-/* ---- what a run has recorded ---- */
+/* ---- the nodes that a run has recorded ---- */
 
 /* The nodes by which a run computed its result are inside; other nodes to which these have edges
  * are outside. During a walk along the tape the nodes inside are numbered from 1 in the order in
@@ -77,8 +77,8 @@ static bool is_inside_run(const cti_grad_slot *slot, recompute_extent e) {
     return cti_node_of(slot)->sequence > e.mark;
 }
 
-/* The slot if it is outside. NULL if it is inside, or belongs to a leaf that the run made and that
- * ends with the run. */
+/* Returns the slot if it is outside. Returns NULL if it is inside, or belongs to a leaf that the
+ * run made and that ends with the run. */
 static cti_grad_slot *outside(cti_grad_slot *slot, recompute_extent e) {
     const cti_node *node = slot ? cti_node_of(slot) : NULL;
     if (!node || node->sequence > e.mark) return NULL;
@@ -119,9 +119,9 @@ static int64_t collect_nodes(const ct_tensor *y, recompute_extent e) {
     return found;
 }
 
-/* Fingerprint of one input of a node inside. A gradient goes on to another node inside, or to a
- * slot outside, which is the same in both runs. Other inputs are constants, and backward reads the
- * values of the saved ones. */
+/* Continues a fingerprint by one input of a node inside. A gradient goes on to another node inside,
+ * or to a slot outside, which is the same in both runs. Other inputs are constants, and backward
+ * reads their values if they are saved. */
 static uint64_t print_input(uint64_t print, const ct_tensor *in, cti_grad_slot *edge,
                             recompute_extent e) {
     if (!in) return cti_fingerprint_add(print, 0);
@@ -144,7 +144,7 @@ static uint64_t print_attrs(uint64_t print, const ct_call *c) {
     return print;
 }
 
-/* Fingerprint of the nodes inside, while they are numbered. */
+/* The fingerprint of the nodes inside, while they are numbered. */
 static uint64_t print_graph(const ct_tensor *y, recompute_extent e) {
     uint64_t print = cti_fingerprint_add(CTI_FINGERPRINT, y->slot->index);
     for (const cti_node *node = cti_node_of(y->slot); node; node = next_inside(node, e)) {
@@ -300,8 +300,8 @@ static ct_tensor *first_run(ct_context *context, recompute_attrs *a, ct_tensor *
     context->draft = true;
     ct_tensor *y = run_function(context, a, in, frame);
     context->draft = draft;
-    /* if nothing inside has a gradient, or fn returns an outside tensor, there is nothing to
-     * recompute */
+    /* If no node inside leads to y, because nothing has a gradient or y is an outside tensor, there
+     * is nothing to recompute. */
     if (!y || !y->slot || !is_inside_run(y->slot, e)) return y;
     if (writes_to(in, a->n) != writes || wrote_to_leaf(context, e))
         return ct_fail(context, CT_ERR_GRAD,
@@ -401,7 +401,7 @@ static ct_tensor *second_run(const cti_node *node, cti_frame *frame) {
     return ct_fail(context, status, "recompute: in the function's second run: %s", message);
 }
 
-/* Whether the second run's result is of the first's shape and dtype, and was recorded. */
+/* Whether the second run's result has the shape and dtype of the first run's, and was recorded. */
 static bool is_same(const ct_tensor *y, const ct_tensor *cotangent, recompute_extent e) {
     ct_context *context = y->context;
     if (!cti_shape_same(&y->shape, &cotangent->shape) || y->dtype != cotangent->dtype)
@@ -469,9 +469,9 @@ static bool refuse_run(ct_context *context, int64_t others, int64_t unused, bool
                                : "returned other values");
 }
 
-/* Moves the nodes inside to the older side of this node if they equal those of the first run. Their
- * edges lead to nodes that are older still, because the first run has used these, so the loop of
- * backward reaches them. */
+/* Moves the nodes inside to the older side of this node if they equal the nodes of the first run.
+ * Their edges lead to nodes that are still older, because the first run has used these too, so the
+ * loop of backward reaches them. */
 static bool move_nodes(cti_node *node, const ct_tensor *y, recompute_extent e) {
     const recompute_attrs *a = node->call.attrs;
     for (int i = 0; i < node->call.n; i++)
@@ -493,7 +493,7 @@ static bool move_nodes(cti_node *node, const ct_tensor *y, recompute_extent e) {
 }
 
 static bool recompute_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
-    (void)grad; /* no gradient is wanted, as c->wants says */
+    (void)grad; /* no gradient is wanted: c->wants is all false */
     cti_node *node = (cti_node *)c;
     cti_frame frame;
     cti_frame_open(c->context, &frame, false);

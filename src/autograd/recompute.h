@@ -11,13 +11,14 @@
  * just before the node (cti_node.moved), so that the loop comes to these next. */
 extern const ct_op cti_op_recompute;
 
-/* ct_recompute with a copy of arg_size bytes of `arg`, at most CTI_RECOMPUTE_ARG, for the second
- * run. If arg_size is 0 both runs are given the pointer. */
+/* Does the work of ct_recompute, with a copy of arg_size bytes of `arg`, at most CTI_RECOMPUTE_ARG,
+ * which the second run reads. If arg_size is 0 both runs read `arg` itself. */
 enum { CTI_RECOMPUTE_ARG = 128 };
 ct_tensor *cti_recompute(ct_fn fn, void *arg, size_t arg_size, ct_tensor *const *in, int n);
 
-/* Adds a gradient to a slot of a node that is older than the running one. The backward of this op
- * calls it; backward.c has it. Returns false with an error if memory is short. */
+/* Adds a gradient to a slot of a node that is older than the running node. The
+ * backward of this op calls it, and backward.c defines it. Returns false with an error if memory is
+ * short. */
 bool cti_backward_continue(cti_grad_slot *slot, ct_tensor *grad);
 
 #endif

@@ -198,7 +198,7 @@ void cti_node_release(cti_node *node) {
 void cti_node_unref(cti_node *node) {
     CTI_ASSERT(node->refs > 0);
     if (--node->refs) return;
-    CTI_ASSERT(!node->pending); /* which holds a reference */
+    CTI_ASSERT(!node->pending); /* a pending node has a reference */
     ct_context *context = node->call.context;
     if (node->sequence) unlink_node(node);
     node->next = context->to_free;

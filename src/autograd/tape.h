@@ -1,7 +1,30 @@
-/* The tape: the list of nodes in the order in which they were recorded, except those that
+/* The tape: the list of nodes in the order in which they were recorded, except the nodes that
  * recompute.c moves. A node is one call of an op. It has the tensors that its backward may read,
- * the grad slots of its outputs, and pointers to the grad slots of its inputs. A leaf has a node
- * with one slot and no op, and this node is not on the tape. */
+ * the grad slots of its outputs, and pointers to the grad slots of its inputs, which are its edges.
+ * A leaf has a node with one slot and no op, and this node is not on the tape.
+ *
+ *     cti_tape_record          a gradient arrives
+ *     ----------------> LIVE ---------------------> PENDING
+ *                       | ^                          |   |
+ *                       | `--- its backward has run, '   | its backward has run
+ *                       |      with retain_graph         v
+ *                       |                             RELEASED
+ *                       |                                |
+ *                       `-------- last reference --------'---> freed
+ *
+ * Invariants:
+ *
+ * 1. The edges of a node lead to leaves and to older nodes, which are nearer to tape_first.
+ * 2. `refs` counts the handles with a slot of the node, the edges to the node, and the running
+ *    backward if the node is pending. The last reference frees the node. By 1 there are no cycles.
+ * 3. During a backward a node is pending if a gradient has arrived in one of its slots. At other
+ *    times no node is pending, and every slot is empty except in leaves.
+ * 4. A released node is never run again. A node is released when its backward has succeeded without
+ *    retain_graph, which drops its saved tensors and its edges, and also when its backward has
+ * taken a saved tensor (cti_saved_writable) and fails.
+ * 5. `sequence` grows along the tape, except at moved nodes, and is 0 in a leaf.
+ * 6. Nodes are freed by a loop over context->to_free, so the depth of the stack does not depend on
+ *    the length of a chain of nodes. */
 #ifndef CTI_AUTOGRAD_TAPE_H
 #define CTI_AUTOGRAD_TAPE_H
 
@@ -10,19 +33,20 @@
 #include "grad_slot.h"
 
 struct cti_node {
-    /* the argument of the op's backward. It is the first member, so that its address is the node's.
-     * A leaf's call has a context and no op */
+    /* The argument of the op's backward. It is the first member, so that its address is the node's.
+     * A leaf's call has a context and no op. */
     ct_call call;
     cti_node *prev, *next; /* the neighbours on the tape; next also links context->to_free */
     uint64_t sequence;     /* grows along the tape, except at moved nodes; a leaf has 0 */
     int64_t refs;
-    size_t bytes;          /* size of this block */
-    bool pending;          /* a gradient waits in a slot for backward, which holds a reference */
+    size_t bytes; /* the size of this block */
+    /* whether a slot has a gradient for the running backward, which holds a reference */
+    bool pending;
     unsigned char special; /* bits of CTI_NODE_..., mostly 0 */
-    bool last;             /* the running backward will release the node */
-    /* two flags in one byte, because a fifth byte would make each node longer */
-    bool tainted : 1; /* debug mode: an input or an output had a NaN */
-    bool moved : 1;   /* cti_tape_move has moved the node */
+    bool last;             /* whether the running backward will release the node */
+    /* Two flags are in one byte, because a fifth byte would make each node longer. */
+    bool tainted : 1; /* debug mode: whether an input or an output had a NaN */
+    bool moved : 1;   /* whether cti_tape_move has moved the node */
     int saved_count;
     union {
         cti_grad_slot **edge; /* [call.n] the slots of the inputs; NULL if no gradient is wanted */

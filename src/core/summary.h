@@ -1,5 +1,4 @@
-/* A summary of a tensor's values in a few numbers, which a drawn graph shows. It takes no memory.
- */
+/* A summary of a tensor's values in a few numbers. A drawn graph shows it. */
 #ifndef CTI_CORE_SUMMARY_H
 #define CTI_CORE_SUMMARY_H
 
@@ -14,7 +13,7 @@ typedef struct {
     double min, max, mean, norm;
 } cti_summary;
 
-/* The summary of a tensor that has values, of any dtype and strides. */
+/* The summary of a tensor that has values, of any dtype and strides. This takes no memory. */
 cti_summary cti_summarize(const ct_tensor *tensor);
 
 /* Writes a tensor of up to 8 elements as it is: "[[1, 2.5], [3, nan]]". For a larger tensor it
