@@ -45,15 +45,15 @@
 bool cti_callback_run(ct_context *context, const char *what, const char *name, void (*call)(void *),
                       void *arg);
 
-/* Memory for a callback that must run even if no memory is left. */
+/* Memory for a callback that must run even if memory is short. */
 enum { CTI_RESERVED_FRAMES = 4 };
 typedef struct {
     cti_callback record;
     cti_moved_frame moved[CTI_RESERVED_FRAMES];
 } cti_callback_reserve;
 
-/* Like cti_callback_run, in reserved memory. If more frames of the library are open than it has
- * room for, the callback runs all the same, but is not found if it is left. */
+/* Does the work of cti_callback_run in reserved memory. If more frames would have to move than it
+ * has room for, the callback runs without a record and is not found if it is left. */
 void cti_callback_run_in(cti_callback_reserve *reserve, ct_context *context, const char *what,
                          const char *name, void (*call)(void *), void *arg);
 /* Does the same for on_error, in memory that the context has reserved. If more than

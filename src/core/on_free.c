@@ -24,7 +24,7 @@ void cti_on_free_run(cti_on_free *node, const char *what, const char *name) {
     cti_on_free_give(node);
 }
 
-/* ---- of a context ---- */
+/* ---- the functions of a context ---- */
 
 static cti_on_free *node_of(cti_closer *closer) {
     return (cti_on_free *)((char *)closer - offsetof(cti_on_free, closer));
@@ -36,7 +36,7 @@ static void run_with_context(cti_closer *closer) {
     cti_on_free_run(node, "function for its end", "context");
 }
 
-/* Takes off the latest function with that argument, if there is one. */
+/* Removes the function with this argument that was added last, if there is one. */
 static void take_off(ct_context *context, const void *arg) {
     cti_closer *closer = context->closers;
     while (closer && (closer->close != run_with_context || node_of(closer)->arg != arg))

@@ -1,7 +1,8 @@
 /* The records of a profile (cotangent/profile.h). A span is a call that is running: an op's forward
- * or backward, an update in place, or a module's forward. It lies on the C stack of the call and
- * points to the span around it. When it ends it becomes an event of the trace, and its time without
- * the time of the spans inside is added to the row of its op and to the row of its module.
+ * or backward, an update in place, or a module's forward. It lies on the C stack of the call (or
+ * behind the frame of ct_module_enter) and points to the span around it. When it ends it becomes an
+ * event of the trace, and its time without the time of the spans inside is added to the row of its
+ * op and to the row of its module.
  *
  *     no span --- cti_span_begin ---> open --- cti_span_end, or ct_profile_stop ---> event
  *
@@ -82,7 +83,7 @@ enum { CTI_SHAPE_NULL = -1, CTI_SHAPE_ARROW = -2 };
 enum { CTI_PROFILE_SHAPES = 8 * CT_PROFILE_EVENTS, CTI_PROFILE_MOST_SHAPES = 128 };
 
 struct cti_profile {
-    /* cti_span_end, for the end of a scope, which calls nothing of the profile */
+    /* cti_span_end. scope.c calls it by this pointer and calls no other function of the profile. */
     void (*end_span)(ct_context *context, cti_span *span);
     bool running;
     uint16_t session; /* the number of starts; a mark of another session is ignored */

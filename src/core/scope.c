@@ -4,8 +4,8 @@
 
 /* The frame of ct_module_enter, which is also a span of the profile. */
 typedef struct {
-    cti_frame frame; /* must be first */
-    cti_span span;   /* undefined if no profile ran at the begin */
+    cti_frame frame; /* the first member, so that its address is the block's */
+    cti_span span;   /* undefined if no profile was running when the scope was opened */
 } entered_frame;
 
 /* Closes the innermost frame. */
@@ -31,7 +31,7 @@ void cti_frame_close(ct_context *context, cti_frame *frame) {
     pop(context);
 }
 
-/* Opens a frame of the program's, of `bytes` bytes. NULL: it is not open. */
+/* Opens a frame of the program in a block of `bytes` bytes. Returns NULL if it cannot be opened. */
 static cti_frame *open_frame(ct_context *context, bool no_grad, size_t bytes) {
     cti_check_callbacks(context);
     if (!cti_enter(context)) return NULL;
