@@ -1,9 +1,11 @@
-/* Data-parallel training by several processes, called ranks, and gradient accumulation by one.
+/* Data-parallel training by several processes, called ranks, and gradient accumulation by one
+ * process.
  *
- * A step's gradient is the mean over its micro-batches, as in torch's DistributedDataParallel. Each
- * rank computes some of them; gradients are added up by a reduce-scatter, each rank steps its part
- * of the parameters with its part of the optimiser's state (ZeRO-1: Rajbhandari et al. 2019,
- * arXiv:1910.02054), and an all-gather hands the parameters to all.
+ * The gradient of a step is the mean over its micro-batches, as in torch's DistributedDataParallel.
+ * Each rank computes some of the micro-batches. A reduce-scatter adds up the gradients over the
+ * ranks, each rank steps a range of the parameters with the optimiser's state of that range
+ * (ZeRO-1: Rajbhandari et al. 2019, arXiv:1910.02054), and an all-gather sends the new parameters
+ * to all ranks.
  *
  *     ct_dist *dist = ct_dist_new(optim, ct_mpi_comm(context),
  *                                 (ct_dist_opts){.micro_batches = 16, .shares = 8});
@@ -12,17 +14,22 @@
  *         ct_dist_step(dist);
  *     }
  *
- * The same bits for any number of ranks times any number of threads. A share is micro_batches /
- * shares consecutive micro-batches, whose gradients are added in order; the sums of the shares are
- * added along the binary tree that `shares` alone fixes. Each rank has shares / ranks consecutive
- * shares, a subtree, so who computes what changes no sum.
+ * Results have the same bits for any number of ranks, each with any number of threads. A share is
+ * micro_batches / shares consecutive micro-batches, whose gradients are added in order. The sums of
+ * the shares are added along a binary tree whose form depends only on `shares`. Each rank has
+ * shares / ranks consecutive shares, a subtree of it. So no sum depends on the number of ranks.
  *
- * Errors: what one rank does wrong is an error on every rank, with that rank's number, and not a
- * hang. So all ranks make the same calls of ct_dist_new, ct_dist_step, ct_dist_sum and of
- * checkpoints with .dist in the same order, also while an error is pending: a rank that has one
- * tells the others. After ct_error_clear on all they may go on. Where ranks are in different calls,
- * or one has left, failed or not answered, all that is left to them is that error (CT_ERR_ARGUMENT,
- * CT_ERR_IO). */
+ * An error on one rank becomes an error on every rank, with the number of the rank that failed, and
+ * no rank hangs. For this purpose
+ *
+ * (1) all ranks must make the same calls of ct_dist_new, ct_dist_step, ct_dist_sum and of
+ * checkpoints with .dist, in the same order;
+ *
+ * (2) a rank with a pending error must make these calls too, which pass its error on to the others;
+ *
+ * (3) after ct_error_clear on all ranks they may go on. But if ranks are in different calls
+ * (CT_ERR_ARGUMENT), or a rank has left, has failed or does not answer (CT_ERR_IO), the comm is
+ * lost, and every later call has that error. */
 #ifndef CT_DIST_H
 #define CT_DIST_H
 
@@ -34,126 +41,156 @@ extern "C" {
 
 /* ---- messages between ranks ---- */
 
-/* What ranks send each other messages by: MPI (cotangent/mpi.h), or an engine of one's own. */
+/* The connection of a rank with the other ranks. Its messages are sent by an engine: MPI
+ * (cotangent/mpi.h), or a ct_comm_engine of your own. */
 typedef struct ct_comm ct_comm;
 
-/* A message that is under way. Messages of one tag from one rank to another arrive in the order in
- * which they were started. */
+/* A message that is sent or received. */
 typedef struct {
-    int peer; /* the other rank */
-    bool receives;
-    int tag;     /* 0 ... 255 */
-    void *data;  /* valid until the transfer has ended */
-    size_t size; /* in bytes, equal on both sides */
-    void *state; /* the engine's */
+    int peer;      /* the other rank */
+    bool receives; /* false: this rank sends */
+    int tag;       /* 0 ... 255 */
+    void *data;    /* valid until the transfer has ended */
+    size_t size;   /* in bytes, equal on both sides and never 0 */
+    void *state;   /* belongs to the engine */
 } ct_transfer;
 
 typedef enum {
     CT_TRANSFER_PENDING,
     CT_TRANSFER_DONE,
-    /* the peer has closed its comm, or has died: it will never come. What it had sent before does
-     * come */
+    /* the peer has closed its comm or has died, so the message will never come. Messages that the
+     * peer sent before still come */
     CT_TRANSFER_LEFT,
-    CT_TRANSFER_FAILED /* anything else; ct_comm_engine.reason says what. The comm is closed */
+    CT_TRANSFER_FAILED /* any other failure, described by ct_comm_engine.reason; closes the comm */
 } ct_transfer_state;
 
-/* A table of functions, each called by the context's thread alone. None records an error: the
- * library does, as it knows what was going on. A transfer that has started is tested until it is
- * not pending any more, or cancelled; its struct does not move meanwhile. Of the library a function
- * calls ct_comm_rank, ct_comm_size and ct_comm_data. In it the comm cannot be used or closed, nor
- * its ct_dist, optimiser or context freed: CT_ERR_ARGUMENT, the transfer fails, and they stay. It
- * ends by returning. */
+/* An engine, a table of functions that send and receive messages:
+ *
+ *     start --> PENDING --- test ---> PENDING, DONE, LEFT or FAILED
+ *                  '------ cancel --> ended
+ *
+ * (1) Messages of one tag from one rank to another arrive in the order in which they were started.
+ *
+ * (2) A transfer that was started is tested until it is no longer pending, or cancelled. Its struct
+ * does not move meanwhile.
+ *
+ * (3) All functions are called by the thread that uses the context, and each must return.
+ *
+ * (4) No function records an error; the library does that, because only the library can name the
+ * call that failed.
+ *
+ * (5) The only functions of the library that an engine may call are ct_comm_rank, ct_comm_size and
+ * ct_comm_data. If it uses or closes the comm, or frees its ct_dist, optimiser or context, that is
+ * CT_ERR_ARGUMENT, the object stays, and the transfer fails. */
 typedef struct {
-    const char *name; /* "MPI" */
-    /* False: as CT_TRANSFER_FAILED, and neither tested nor cancelled. A size is never 0. */
+    const char *name; /* the name for messages, such as "MPI" */
+    /* Starts a transfer. If it returns false, the transfer has failed as with CT_TRANSFER_FAILED,
+     * and is neither tested nor cancelled. */
     bool (*start)(ct_comm *comm, ct_transfer *transfer);
-    /* Makes progress, of all transfers, and returns without waiting. No ct_transfer_state: as
-     * CT_TRANSFER_FAILED. */
+    /* Advances all transfers, and returns the state of this one without waiting. A result that is
+     * no ct_transfer_state counts as CT_TRANSFER_FAILED. */
     ct_transfer_state (*test)(ct_comm *comm, ct_transfer *transfer);
-    /* Ends a transfer that is pending; its data is not touched after that. */
+    /* Ends a transfer that is pending. The engine does not touch its data after that. */
     void (*cancel)(ct_comm *comm, ct_transfer *transfer);
-    /* Why the last transfer failed, as a sentence without a full stop; "" or NULL: no reason. Of a
-     * long one the middle is left out, and what is no UTF-8 is shown as '?'. */
+    /* Returns the reason of the last failure: a sentence without a full stop; "" or NULL if there
+     * is none. Messages show a long reason without its middle, and bytes that are not UTF-8 as '?'.
+     */
     const char *(*reason)(ct_comm *comm);
-    /* Tells the other ranks that this one leaves, and frees the engine's data. `failed`: transfers
-     * were cancelled or lost, so a collective farewell would hang. */
+    /* Informs the other ranks that this rank leaves, and frees the engine's data. With `failed`
+     * transfers were cancelled or lost, so the engine must not wait for all ranks to close. */
     void (*close)(ct_comm *comm, bool failed);
 } ct_comm_engine;
 
-/* A comm of the context, which closes it when it is freed. The table is not copied. NULL:
- * CT_ERR_MEMORY; CT_ERR_ARGUMENT for a rank outside 0 ... size - 1; close was not called then. */
+/* Returns a comm, which belongs to the context. `engine` is not copied and must outlive the comm.
+ * `data` belongs to the engine. NULL is returned, and close is not called, after CT_ERR_MEMORY, or
+ * CT_ERR_ARGUMENT: a rank outside 0 ... size - 1, or an engine that lacks a function. */
 CT_API ct_comm *ct_comm_new(ct_context *context, const ct_comm_engine *engine, int rank, int size,
                             void *data);
-CT_API int ct_comm_rank(const ct_comm *comm); /* 0 for NULL */
-CT_API int ct_comm_size(const ct_comm *comm); /* 1 for NULL */
+CT_API int ct_comm_rank(const ct_comm *comm); /* returns 0 for NULL */
+CT_API int ct_comm_size(const ct_comm *comm); /* returns 1 for NULL */
 CT_API void *ct_comm_data(const ct_comm *comm);
-CT_API void ct_comm_close(ct_comm *comm); /* before its context; NULL or closed: does nothing */
+/* Closes the comm, which ct_context_free does too. It does nothing for NULL or a closed comm. */
+CT_API void ct_comm_close(ct_comm *comm);
 
 /* ---- training ---- */
 
+/* A ct_dist repeats
+ *
+ *     ct_dist_next (true), once for each micro-batch of this rank --> ct_dist_next (false)
+ *          ^                                                                |
+ *          '------------------------- ct_dist_step <------------------------' */
 typedef struct ct_dist ct_dist;
 
 typedef struct {
-    int64_t micro_batches; /* of a step, at most 2^18; 0: as many as shares */
-    /* A power of two that ranks divide and that divides micro_batches. It fixes the order of sums,
-     * so keep it when the number of ranks changes. 0: the number of ranks */
+    int64_t micro_batches; /* the number in a step, over all ranks, at most 2^18; 0: shares */
+    /* a power of two that the number of ranks divides and that divides micro_batches. It fixes the
+     * order of sums, so it should stay when the number of ranks changes. 0: the number of ranks */
     int64_t shares;
-    /* Gradients are sent in buckets of about so many bytes, each as soon as the backward of the
-     * last micro-batch has finished them. 0: 4 MiB. */
+    /* the approximate size of a bucket. Gradients are sent in buckets, each as soon as the backward
+     * of the last micro-batch has finished it. 0: 4 MiB */
     int64_t bucket_bytes;
-    /* Seconds without an answer after which a rank is given up; 0: 600. Up to 4 seconds more go by
-     * until ranks have told each other for whom they wait, so that the error names a rank that is
-     * silent and none that only waits. */
+    /* the seconds without an answer after which a rank is declared lost; 0: 600. Up to 4 more
+     * seconds pass until the ranks have exchanged lists of the ranks that they wait for, so that
+     * the error names a rank that does not answer and not a rank that waits for it */
     double timeout;
 } ct_dist_opts;
 
-/* Trains the optimiser's module with the comm's ranks; comm NULL: with this process alone. Call it
- * on every rank; parameters and buffers of rank 0 are copied to all, with the optimiser's states
- * where it has been stepped, and the random generator. It ends with its optimiser.
+/* Makes a ct_dist, which trains the optimiser's module with all ranks of the comm, or with only
+ * this process if comm is NULL. All ranks call it. Rank 0's parameters, buffers and random
+ * generator are copied to all ranks, and also its optimiser's states if it has made a step. The
+ * ct_dist is freed with its optimiser.
  *
- * Parameters that require a gradient now are trained; one that does so later is an error in
- * ct_dist_step. The optimiser keeps its options, groups and clipping, but is stepped by
- * ct_dist_step alone. With several ranks it has the states of this rank's part only. Memory: the
- * gradients once more, half of them to receive, and once for each doubling of the shares of a rank.
+ * It trains the parameters that require a gradient now; if another parameter requires one later,
+ * that is an error in ct_dist_step. The optimiser keeps its options, groups and clipping, but only
+ * ct_dist_step may step it. With several ranks it has the states of only this rank's ranges. The
+ * memory is one more copy of the gradients, half a copy to receive, and one copy for each doubling
+ * of the shares of a rank.
  *
- * Errors, on every rank: CT_ERR_ARGUMENT where the number of ranks is no power of two, or it,
- * shares and micro_batches do not divide each other, or ranks differ in options, in the names,
- * shapes or dtypes of parameters, in the optimiser's kind and numbers, or in what fixes the bits of
- * a kernel's results: ct_isa_name (CT_ISA sets it), ct_get_matmul and ct_fingerprint. */
+ * CT_ERR_ARGUMENT, on every rank: the number of ranks is no power of two; the number of ranks does
+ * not divide shares, or shares micro_batches; ranks differ in options, in the names, shapes or
+ * dtypes of parameters, in the optimiser's kind or numbers, or in the bits of their results, that
+ * is in ct_isa_name (which CT_ISA sets), ct_get_matmul or ct_fingerprint. */
 CT_API ct_dist *ct_dist_new(ct_optim *optim, ct_comm *comm, ct_dist_opts opts);
 
-/* The next micro-batch of this step that is this rank's, 0 ... micro_batches - 1; false when there
- * is none left, or an error is pending. Within it the generator's streams depend on (seed, step,
- * *micro_batch) alone; after the last one the generator stands where it stood before the first, so
- * what is drawn between steps is the same on all ranks. Begins by zeroing gradients when the step
- * does.
+/* Sets *micro_batch to the next micro-batch of this rank in this step, one of 0 ... micro_batches -
+ * 1, and returns true. Returns false if none is left or an error is pending. The first call of a
+ * step zeroes the gradients.
  *
- * In the last micro-batch, while its backward runs, gradients that are complete are sent to other
- * ranks and end. So with several ranks that micro-batch has one ct_backward; a second one that
- * reaches a parameter again is an error in ct_dist_step. (With retain_graph nothing is sent
- * early.) */
+ * During a micro-batch the random streams depend only on (seed, step, *micro_batch). After the last
+ * one the generator has the state that it had before the first. So random numbers that are drawn
+ * between steps are the same on all ranks.
+ *
+ * While the backward of the last micro-batch runs, gradients that are complete are sent to other
+ * ranks and end. So with several ranks the last micro-batch may have only one ct_backward: if a
+ * second one reaches a parameter again, that is an error in ct_dist_step. (With retain_graph
+ * nothing is sent early.) */
 CT_API bool ct_dist_next(ct_dist *dist, int64_t *micro_batch);
 
-/* Ends the step: the mean of gradients, clipping by the norm over all of them, the optimiser's
- * step, and parameters to all ranks. A parameter without a gradient in every micro-batch of all
- * ranks is left out; in some of them, it is 0 there. Afterwards ct_grad of a parameter is the mean
- * with one rank, and undefined with several. Call it too where the loop broke off with an error: it
- * tells the other ranks. Before the last ct_dist_next has returned false it is CT_ERR_ARGUMENT.
+/* Ends the step: computes the mean of the gradients, clips it by the norm over all of them, steps
+ * the optimiser, and sends the parameters to all ranks. Before ct_dist_next has returned false it
+ * is CT_ERR_ARGUMENT. If the loop has ended with an error, call it all the same, because it passes
+ * the error on to the other ranks.
  *
- * A step that fails changes nothing, on any rank. (A rank that is lost in the last moment, when
- * parameters are handed over, may be noticed by some after others have finished.) Ranks must have
- * the same learning rate, groups, seed and ct_set_matmul; others are CT_ERR_ARGUMENT.
- * ct_optim_grad_norm and ct_optim_skipped are those of the whole. */
+ * A parameter that has no gradient in any micro-batch of any rank is left out; if it has one in
+ * some micro-batches, its gradient in the others is 0. After the step ct_grad of a parameter is the
+ * mean with one rank, and undefined with several. ct_optim_grad_norm and ct_optim_skipped cover all
+ * ranks.
+ *
+ * All ranks must have the same learning rate, options, groups, seed and ct_set_matmul; otherwise it
+ * is CT_ERR_ARGUMENT. A step that fails changes nothing on any rank. (With one exception: if a rank
+ * is lost while parameters are sent, some ranks may notice it when others have finished the step.)
+ */
 CT_API bool ct_dist_step(ct_dist *dist);
 
-/* Adds up values[i] over the ranks, in order of the ranks, for logs: on return all have the sums.
- * For the same bits with any number of ranks let each fill in the values of its own micro-batches
- * and leave 0 elsewhere. */
+/* Replaces values[i] by its sum over the ranks, on all ranks, for logs. The sum is in the order of
+ * the ranks. For the same bits with any number of ranks, let i be a micro-batch: each rank fills in
+ * the values of its own micro-batches and leaves the others 0. */
 CT_API bool ct_dist_sum(ct_dist *dist, double *values, int64_t n);
 
-CT_API int64_t ct_dist_steps(const ct_dist *dist); /* done so far; -1 for NULL */
+/* Returns the number of steps that are done; -1 for NULL. */
+CT_API int64_t ct_dist_steps(const ct_dist *dist);
 
-/* What the last step sent from this rank to others, in bytes: of gradients, of parameters, and of
+/* The bytes that this rank sent to others in the last step: for gradients, for parameters, and for
  * everything else (norms, agreement on errors). */
 typedef struct {
     int64_t gradients, parameters, other;
