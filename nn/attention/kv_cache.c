@@ -1,8 +1,8 @@
 /* kv_cache: memory for the keys and values of max_length positions, filled in place, and for the
  * extra keys of add_bias_kv and add_zero_attn, which follow the last position and are overwritten
- * by the next. In cross-attention the first call fills the cache and later calls only read it. A
- * module that is freed lets go of its caches, so that none refers to it. A cache of no module
- * (ct_kv_cache_new_of) is filled by ct_kv_cache_append. */
+ * by the next. In cross-attention the first call fills the cache and later calls only read it. When
+ * a module is freed its caches stay, without a module. A cache of no module (ct_kv_cache_new_of) is
+ * filled by ct_kv_cache_append. */
 #include "mha.h"
 
 /* ---- making and freeing ---- */
@@ -13,7 +13,7 @@ static ct_tensor *buffer_new(ct_context *context, ct_dtype dtype, ct_shape shape
     return tensor;
 }
 
-/* A cache of no module, for max_length positions, with buffers of that shape. */
+/* Makes a cache of no module, for max_length positions, with buffers of this shape. */
 static ct_kv_cache *cache_new(ct_context *context, const char *function, ct_dtype dtype,
                               ct_shape shape, int64_t max_length) {
     const int64_t batch = shape.dim[0];
@@ -47,7 +47,7 @@ ct_kv_cache *ct_kv_cache_new_of(ct_context *context, ct_dtype dtype, int64_t bat
                      max_length);
 }
 
-/* The module is freed. The cache is not: its owner is the caller. */
+/* Runs when the module is freed. The cache is not freed, because the caller owns it. */
 static void cache_let_go(cti_nn_dependent *self) {
     ct_kv_cache *cache = (ct_kv_cache *)((char *)self - offsetof(ct_kv_cache, dependent));
     cti_nn_dependent_remove(cache->mha, self);
@@ -112,7 +112,8 @@ bool ct_kv_cache_truncate(ct_kv_cache *cache, int64_t length) {
 
 static const char append_name[] = "ct_kv_cache_append";
 
-/* Is x, the keys or the values, (B, H_kv, T, d) of the cache's dtype? */
+/* Returns whether x, the keys or the values, is (B, H_kv, T, d) of the cache's dtype. If not,
+ * records an error. */
 static bool cache_fits(const ct_kv_cache *cache, const ct_tensor *x, const char *role) {
     ct_context *context = cache->context;
     const ct_tensor *all = cache->k;

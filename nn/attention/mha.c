@@ -63,7 +63,7 @@ static bool check_options(ct_context *context, ct_mha_opts *o) {
     return cti_ready(context);
 }
 
-/* A Linear (out, in) as a child; in torch's attention biases start at zero. */
+/* Adds a Linear (out, in) as a child. Its bias starts at zero, as in torch's attention. */
 static void add_linear(ct_module *mha, const char *name, int64_t in, int64_t out, bool xavier) {
     const ct_mha_opts *o = cti_nn_data(mha);
     ct_linear_opts opts = {
@@ -78,7 +78,7 @@ static void add_matrix(ct_module *mha, const char *name, int64_t in, int64_t out
     ct_init_xavier_uniform(cti_nn_param_new(mha, name, o->dtype, CT_SHAPE(out, in)), gain);
 }
 
-/* The projections of queries, keys and values. */
+/* Adds the projections of queries, keys and values. */
 static void add_projections(ct_module *mha) {
     const ct_mha_opts *o = cti_nn_data(mha);
     const int64_t e = o->embed_dim, w = kv_width(o);
@@ -153,8 +153,8 @@ static void project_separately(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_
     *v = cti_nn_forward(mha, "v_proj", *v, w);
 }
 
-/* Projects q, k and v; *k and *v NULL: only the queries. Inputs that are one tensor are projected
- * by one product, and the columns narrowed afterwards. */
+/* Projects q, k and v, or only q if *k and *v are NULL. Inputs that are one tensor are projected by
+ * one product, whose columns are narrowed afterwards. */
 static void project(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v) {
     const ct_mha_opts *o = cti_nn_data(mha);
     if (o->separate) {
@@ -250,8 +250,8 @@ static void clear_hidden(const ct_tensor *q, ct_tensor **k, ct_tensor **v, ct_te
     else if (*v != q) *v = cti_nn_masks_clear(*v, key_mask);
 }
 
-/* Can ct_packed_attention read Q, K and V directly from the product with in_proj_weight? Not if the
- * heads are normed, rotated, cached or extended in between. */
+/* Returns whether ct_packed_attention can read Q, K and V directly from the product with
+ * in_proj_weight. It cannot if the heads are normed, rotated, cached or extended in between. */
 static bool is_plain(const ct_module *mha, const ct_tensor *q, const ct_tensor *k,
                      const ct_tensor *v, const ct_mha_call *call) {
     const ct_mha_opts *o = cti_nn_data(mha);
@@ -259,8 +259,8 @@ static bool is_plain(const ct_module *mha, const ct_tensor *q, const ct_tensor *
            !cti_nn_mha_extra_keys(o) && cti_nn_param(mha, "in_proj_weight");
 }
 
-/* Replaces q, k and v by their projected heads (B, H, T, d), k and v including those in the cache,
- * and the call's masks by ones that fit. */
+/* Replaces q, k and v by their projected heads (B, H, T, d), with k and v including the heads in
+ * the cache, and the call's masks by masks that fit these. */
 static bool mha_prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v,
                         ct_mha_call *call) {
     const ct_mha_opts *o = cti_nn_data(mha);
@@ -289,7 +289,7 @@ static ct_mha_out mha_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tens
                              ct_mha_call call) {
     const ct_mha_opts *o = cti_nn_data(mha);
     const bool plain = is_plain(mha, q, k, v, &call);
-    /* of the cache after this call */
+    /* the length of the cache after this call */
     const int64_t length = cti_nn_cache_offset(call.cache, q, k) + k->shape.dim[1];
     if (!plain && !mha_prepare(mha, &q, &k, &v, &call)) return (ct_mha_out){0};
     ct_attention_opts opts = {.mask = call.mask, .key_mask = call.key_mask, .causal = call.causal};

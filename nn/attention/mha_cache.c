@@ -25,7 +25,8 @@ bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct
     return cti_ready(context);
 }
 
-/* A child that makes another dtype is an error, as it is without a cache: nothing is converted. */
+/* A child that makes another dtype is an error, the same as without a cache: nothing is
+ * converted. */
 static ct_tensor *extend(ct_tensor *buffer, int64_t length, ct_tensor *x) {
     if (!x) return NULL;
     if (x->dtype != buffer->dtype)

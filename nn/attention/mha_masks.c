@@ -23,7 +23,8 @@ ct_tensor *cti_nn_masks_clear(ct_tensor *x, ct_tensor *key_mask) {
     return ct_where(ct_unsqueeze(key_mask, 2), x, ct_zeros(x->context, x->dtype, CT_SCALAR));
 }
 
-/* bool (t, s): query i has position offset + i and may attend to keys 0 ... offset + i. */
+/* Returns a bool mask (t, s): query i has position offset + i and may attend to keys 0 ... offset +
+ * i. */
 static ct_tensor *causal_mask(ct_context *context, int64_t t, int64_t s, int64_t offset) {
     ct_tensor *query = ct_arange(context, CT_I64, (double)offset, (double)(offset + t), 1);
     ct_tensor *key = ct_arange(context, CT_I64, 0, (double)s, 1);
@@ -43,7 +44,8 @@ static ct_tensor *pad_mask(ct_tensor *mask, int64_t s, int64_t extra) {
     return ct_cat((ct_tensor *[]){whole, open}, 2, shape.ndim - 1);
 }
 
-/* One mask that applies both: a float mask becomes -inf where the bool one is false. */
+/* Returns one mask that applies both: a float mask becomes -inf in elements whose bool mask is
+ * false. */
 static ct_tensor *combine_masks(ct_tensor *bools, ct_tensor *mask) {
     if (!mask || !bools) return bools;
     if (mask->dtype == CT_BOOL) return ct_logical_and(bools, mask);
