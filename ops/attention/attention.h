@@ -12,7 +12,7 @@
 typedef struct {
     bool causal;       /* query i attends to keys 0 ... i */
     bool mean_weights; /* attention_weights.c returns the mean over heads */
-    bool rounded;      /* forward's products are rounded, and so are backward's: scores are equal */
+    bool rounded;      /* forward's products are rounded; then backward's are too: equal scores */
     double scale;      /* the factor of q k^T */
     double dropout;
     cti_random random;    /* the seed and stream of dropout */

@@ -107,7 +107,8 @@ static ct_tensor *new_gradient(const ct_call *c, const ct_tensor *x, bool zero) 
     return cti_op_fill(dense, 0) ? y : NULL;
 }
 
-/* Makes the gradients of q, k and v, and sets f->dq, dk and dv to them. False: an error. */
+/* Makes the gradients of q, k and v that are wanted, and sets f->dq, dk and dv to them. False: an
+ * error. */
 static bool new_gradients(const ct_call *c, cti_attention_backward_call *f,
                           const cti_attention_tensors *x, bool zero, ct_tensor **grad) {
     const int64_t heads = f->a.attrs.packed_heads;

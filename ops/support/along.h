@@ -12,8 +12,8 @@
 ct_tensor *cti_op_along(const ct_op *op, ct_tensor *x, int dim);
 ct_tensor *cti_op_along_masked(const ct_op *op, ct_tensor *x, ct_tensor *mask, int dim);
 
-/* The number of rows along the last dim, also if the rows are empty. The shape has at least one
- * dim. */
+/* Returns the number of rows along the last dim, also if the rows are empty. The shape has at least
+ * one dim. */
 int64_t cti_op_row_count(ct_shape shape);
 
 #endif

@@ -1,6 +1,6 @@
 /* The backward of the norms: dx row by row; dw = sum over rows of g xhat, db = sum over rows of g.
- * The rows are summed in blocks of a fixed size and then the blocks, so that the sums are the same
- * bits for any number of threads. */
+ * The rows of each block of a fixed size are summed first, then the blocks, so that the sums have
+ * the same bits for any number of threads. */
 #include "norm.h"
 #include "along.h"
 

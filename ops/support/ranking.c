@@ -16,7 +16,7 @@ static bool ranking_before(const ranking_entry *a, const ranking_entry *b) {
 
 static const uint64_t TOP_BIT = (uint64_t)1 << 63;
 
-/* The bits of doubles have the order of their magnitudes. */
+/* The bits of doubles, read as integers, have the order of their magnitudes. */
 static uint64_t key_of_real(double x) {
     uint64_t bits;
     if (x != x) return UINT64_MAX;
@@ -58,7 +58,8 @@ typedef struct {
     ranking_entry *heaps; /* k entries for each worker */
 } ranking;
 
-/* The heap has the k first of the elements so far. At the end it is taken apart from its top. */
+/* The heap holds the first k, in the wanted order, of the elements so far. At the end entries are
+ * taken from its top, the last of them first. */
 static void rank_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const ranking *r = arg;
     const int64_t n = r->of.n, inner = r->of.inner, k = r->k;

@@ -31,7 +31,7 @@ static void lerp_range(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* The stride of t along a row of the loop, or 1 if a row has one element. */
+/* Returns the stride of t along a row of the loop, or 1 if a row has one element. */
 static int64_t lerp_step(const ct_tensor *t, const ct_tensor *to) {
     cti_strided_loop loop;
     cti_strided_loop_over(&loop, to->shape, 1, &t);

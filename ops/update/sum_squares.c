@@ -1,4 +1,4 @@
-/* sum_i g_i^2 over all gradients, in f64: the sums of fixed chunks, added in their order. */
+/* sum_i g_i^2 over all gradients, in f64: the sums of fixed units, added in their order. */
 #include "../support/op.h"
 #include "update.h"
 

@@ -19,8 +19,8 @@ typedef struct {
     ct_dtype dtype;
 } cti_matrix;
 
-/* A matrix in a tensor's memory. All fields are set by name: if one is left out, GCC first clears
- * the whole struct by rep stos, some 30 cycles. */
+/* Returns a matrix in a tensor's memory. All fields are set by name: if one is left out, GCC first
+ * clears the whole struct by rep stos, some 30 cycles. */
 static inline cti_matrix cti_matrix_of(const ct_tensor *t, int64_t row, int64_t col) {
     return (cti_matrix){.data = t->data, .row = row, .col = col, .batch = 0, .dtype = t->dtype};
 }
@@ -142,8 +142,8 @@ static inline bool cti_gemm(ct_context *context, const cti_gemm_args *g) {
     return true;
 }
 
-/* The product C (m, n) = A (m, k) B (k, n) of single matrices. Always inline, so that the args of a
- * small product stay in registers. */
+/* Computes C (m, n) = A (m, k) B (k, n) for single matrices. It is always inlined, so that the args
+ * of a small product stay in registers. */
 static inline __attribute__((always_inline)) bool
 cti_gemm_single(ct_context *context, int64_t m, int64_t n, int64_t k, const cti_matrix *a,
                 const cti_matrix *b, const cti_matrix *c, const cti_gemm_epilogue *epilogue) {

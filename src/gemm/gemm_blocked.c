@@ -2,7 +2,7 @@
  *
  *     for each k_pass of K                  packs a shared B, by all threads
  *       for each batch_pass of matrices
- *         for each m_pass of rows           packs A, by all threads, if the plan says so
+ *         for each m_pass of rows           packs A, by all threads, if pack_a
  *           for each task, on all threads   a tile of C (mc x nc), for split-K also a K block
  *                                           packs its own panels of B
  *             for each mr rows of the task  one call of the macro-kernel over the panels of B

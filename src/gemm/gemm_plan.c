@@ -20,7 +20,7 @@ typedef struct {
 } plan_problem;
 
 static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
-/* Multiply-adds of a product. They are counted in double, because int64_t might overflow. */
+/* Returns the multiply-adds of a product, as a double because int64_t might overflow. */
 static double multiply_adds(int64_t a, int64_t b, int64_t c) {
     return (double)a * (double)b * (double)c;
 }
@@ -149,7 +149,7 @@ static int64_t plan_k_blocks(const cti_gemm_plan *plan) {
     return plan->kind == CTI_GEMM_SPLIT_K ? cti_ceil_div(plan->k_pass, plan->kc) : 1;
 }
 
-/* The multiply-adds of a task. */
+/* Returns the multiply-adds of a task. */
 static double task_flops(const cti_gemm_plan *plan) {
     return multiply_adds(plan->mc, plan->nc,
                          plan->kind == CTI_GEMM_SPLIT_K ? plan->kc : plan->k_pass);

@@ -86,7 +86,7 @@ typedef struct {
 const cti_gemm_args *cti_plan_gemm(const cti_gemm_args *args, const cti_gemm_machine *machine,
                                    cti_gemm_plan *plan, cti_gemm_args *transposed);
 
-/* The number of copies of packed B in the workspace. */
+/* Returns the number of copies of packed B in the workspace. */
 static inline int cti_gemm_b_copies(const cti_gemm_plan *p) {
     return p->b == CTI_B_PER_WORKER ? p->workers : p->b == CTI_B_SHARED;
 }

@@ -1,12 +1,13 @@
 /* The tuning table of matrix products. A comment beside each threshold gives the measurement on
  * which it rests, and BY_ISA gives one value for each instruction set if they differ.
- * docs/performance.md (Products) tells more.
+ * docs/performance.md (Products) has the longer story.
  *
- * "1.31" in a comment: a product is 1.31 times as fast as with the alternative that the comment
- * names, or as with the opposite decision. Numbers are of f32 on one thread unless stated
- * otherwise; sizes are M x K by N. "Xeon" has AVX-512 and an L1d of 48 KB in 12 ways. "EPYC" is a
- * Zen 3 with AVX2 and an L1d of 32 KB in 8 ways. Most numbers were measured on one of the two only.
- * If another instruction set turns out to need another value, BY_ISA takes it. */
+ * How to read a comment: "1.31" means that a product is 1.31 times as fast as with the alternative
+ * that the comment names, or as with the opposite decision if it names none. Numbers are of f32 on
+ * one thread unless stated otherwise; sizes are M x K by N. "Xeon" has AVX-512 and an L1d of 48 KB
+ * in 12 ways. "EPYC" is a Zen 3 with AVX2 and an L1d of 32 KB in 8 ways. Most numbers were measured
+ * on one of the two only. If another instruction set turns out to need another value, BY_ISA takes
+ * it. */
 #ifndef CTI_KERNELS_GEMM_TUNING_TMPL_H
 #define CTI_KERNELS_GEMM_TUNING_TMPL_H
 
