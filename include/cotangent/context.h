@@ -18,9 +18,9 @@
  *     if (!y) fprintf(stderr, "%s\n", ct_error_message(context));
  *
  * Callbacks are the functions of the program that the library calls: on_error, the forward and
- * backward of an op, a module's forward, the functions of ct_recompute and ct_gradcheck, an
- * allocator, and a comm's engine. A callback must return. No C++ exception and no longjmp may leave
- * it, because the library's call around it would stay half done.
+ * backward of an op, a module's functions, the functions of ct_context_on_free, ct_recompute and
+ * ct_gradcheck, an allocator, and a comm's engine. A callback must return. No C++ exception and no
+ * longjmp may leave it, because the library's call around it would stay half done.
  *
  * If an exception or a longjmp leaves a callback all the same (other than an allocator's or an
  * engine's function), the program does not crash. The next call in the context closes the scopes
@@ -142,11 +142,11 @@ CT_API ct_context *ct_context_new(ct_context_opts opts);
  * pending error that the program has not looked at. NULL does nothing. */
 CT_API void ct_context_free(ct_context *context);
 
-/* Makes ct_context_free call fn(arg), once, while everything of the context still exists. Functions
- * run in the reverse order of their addition, among the ends of whatever the program has opened in
- * the context meanwhile (files, tokens, comms, modules with an end). fn must return, as above; it
- * may use the context but not free it. If fn is NULL, the latest function with that arg is taken
- * off again. False: an error, and nothing has changed. */
+/* Makes ct_context_free call fn(arg) once, while all objects of the context still exist. Functions
+ * run in the reverse order of their addition. Files, tokens, comms and modules with an end are
+ * ended in the same order, each at the place of its opening. fn is a callback and must return. It
+ * may use the context but not free it. If fn is NULL, the latest function with that arg is removed.
+ * If it returns false, nothing has changed. */
 CT_API bool ct_context_on_free(ct_context *context, void (*fn)(void *arg), void *arg);
 
 /* Returns the code of the pending error, CT_OK if none is pending, and CT_ERR_MEMORY if context is

@@ -301,30 +301,33 @@ CT_API ct_module *ct_module_new(ct_context *context, const char *kind);
 CT_API ct_module *ct_module_set_forward(ct_module *module,
                                         ct_tensor *(*forward)(void *self, ct_tensor *x),
                                         void *self);
-/* A kind of module with data of the program's. The type outlives its modules, with everything it
- * points to. Any function may be NULL. Each must return: see context.h. */
+/* A kind of module that has data of the program. The type and everything that it points to must
+ * outlive its modules. Any function may be NULL. The functions are callbacks and must return; see
+ * context.h. */
 typedef struct {
     const char *name; /* the module's name in errors and in ct_module_print: "GatedPooling" */
     /* Computes y from x for ct_forward, in a scope of its own. NULL: the module has no forward of
-     * one input; a module with several inputs has a function of the program's, which calls
-     * ct_module_enter */
+     * one input. For a module with several inputs the program has a function that calls
+     * ct_module_enter. */
     ct_tensor *(*forward)(void *data, ct_tensor *x);
     void (*describe)(const void *data, FILE *file); /* prints the options, as torch's extra_repr */
-    /* Returns the data of a copy. ct_module_clone calls it when the copy has its parameters and
-     * children, unless the data is NULL. NULL: the module cannot be cloned, CT_ERR_ARGUMENT */
+    /* Returns the data of a copy. ct_module_clone calls it, unless the data is NULL, when the copy
+     * has its parameters and children. NULL: ct_module_clone fails with CT_ERR_ARGUMENT if there is
+     * data. */
     void *(*clone)(void *data, ct_module *copy);
-    void (*end)(void *data); /* frees the data when the module is freed: see ct_module_on_free */
+    void (*end)(void *data); /* frees the data when the module is freed; see ct_module_on_free */
 } ct_module_type;
 
-/* Makes a module of that type, without parameters and children. NULL: an error, and `end` is not
- * called: the data still belongs to the caller. */
+/* Returns a module of that type without parameters and children. After an error it returns NULL and
+ * does not call `end`: the data still belongs to the caller. */
 CT_API ct_module *ct_module_new_of(ct_context *context, const ct_module_type *type, void *data);
-/* Returns the data of a module of that type, also while an error is pending. A module of another
- * type is CT_ERR_ARGUMENT, NULL. */
+/* Returns the data of a module of that type. It works while an error is pending. A module of
+ * another type is CT_ERR_ARGUMENT, and NULL is returned. */
 CT_API void *ct_module_data(const ct_module *module, const ct_module_type *type);
 
-/* Opens a scope for a forward with any inputs. Until the scope is closed, errors begin with the
- * module's path, debug mode and the profile name the module, and the module cannot be freed.
+/* Opens a scope for a forward with any inputs, and returns it. Until the scope is closed, errors
+ * begin with the module's path, debug mode and the profile name the module, and the module cannot
+ * be freed.
  *
  *     ct_tensor *pool(ct_module *m, ct_tensor *x, ct_tensor *mask) {
  *         ct_scope scope = ct_module_enter(m);
@@ -333,16 +336,17 @@ CT_API void *ct_module_data(const ct_module *module, const ct_module_type *type)
  *         return ct_scope_return(scope, y);
  *     }
  *
- * Further results leave the scope by ct_scope_keep. */
+ * Other results leave the scope by ct_scope_keep. */
 CT_API ct_scope ct_module_enter(ct_module *module);
 
-/* Makes the end of the module call fn(arg), once, before its parameters and children end; the
- * module ends by ct_module_free of it or of a module above it, or with its context. Functions run
- * in the reverse order of their addition, a type's `end` last, and a module's functions before
- * those of its children; they run while an error is pending, too. A function may use the module,
- * but may not free it, and may not add children or functions to a module that is being freed:
- * CT_ERR_ARGUMENT. If fn is NULL, the latest function with that arg is taken off again. False: an
- * error, and nothing has changed. */
+/* Makes the library call fn(arg) once when the module is freed, by ct_module_free of it or of a
+ * module above it, or with its context. The call comes before the module's parameters and children
+ * end, also while an error is pending. The functions of a module run in the reverse order of their
+ * addition, then `end` of its type, then the functions of its children.
+ *
+ * fn is a callback and must return. It may use the module. If it frees the module, or adds children
+ * or functions to a module that is being freed, that is CT_ERR_ARGUMENT. If fn is NULL, the latest
+ * function with that arg is removed. If it returns false, nothing has changed. */
 CT_API bool ct_module_on_free(ct_module *module, void (*fn)(void *arg), void *arg);
 
 /* Adds a parameter and returns it. The module takes ownership of the tensor (contiguous; f32, f64,
