@@ -1,5 +1,5 @@
 /* cotangent: tensors, reverse-mode differentiation and transformers for C, on the CPU. This header
- * is the whole library. */
+ * includes all headers of the library. */
 #ifndef CT_COTANGENT_H
 #define CT_COTANGENT_H
 

@@ -45,14 +45,13 @@ typedef struct {
 
 /* The format in which floats are written; other dtypes are written as they are. CT_FILE_SAME keeps
  * the dtype. A number is rounded to nearest, ties to even. A number beyond the largest becomes an
- * infinity, and NaN stays NaN. F16 and BF16 are for sharing a model, not for resuming its training.
- */
+ * infinity, and NaN stays NaN. F16 and BF16 are for sharing a model, not for further training. */
 typedef enum { CT_FILE_SAME, CT_FILE_F32, CT_FILE_F16, CT_FILE_BF16 } ct_file_float;
 
 typedef struct {
     const char *const *metadata; /* key, value, ..., NULL, all UTF-8; or NULL for none */
     ct_file_float floats;
-    /* the most bytes of tensors in a shard, which may exceed them for a single tensor; 0: one file.
+    /* the most bytes of tensors in a shard (a larger tensor is a shard of its own); 0: one file.
      * With shards path is a folder, which is made if it does not exist (its parent must exist). It
      * gets model-00001-of-00003.safetensors, ... and model.safetensors.index.json, as Hugging
      * Face's. Each shard has the metadata */
@@ -82,10 +81,11 @@ typedef struct {
  *
  * So a save that fails while it writes changes nothing. A load at any time (ct_load,
  * ct_safetensors_open) gets the whole old set, the whole new set, or an error. If the program is
- * killed during step 3 there is no index, so a mixed set is never loaded. Shards of an old set with
- * another number of files stay in the folder.
+ * killed during step 3, the folder has no index, or the index and all shards of the old set. So a
+ * mixed set is never loaded. Shards of an old set with another number of files stay in the folder.
  *
- * CT_ERR_IO. CT_ERR_ARGUMENT: text that is not UTF-8, a key that occurs twice, a parameter named
+ * Errors: CT_ERR_IO; CT_ERR_ARGUMENT for text that is not UTF-8, a key that occurs twice, a
+ * parameter named
  * __metadata__, or a map that names no parameter of the module, leaves out rows, has rows twice, or
  * puts rows of different shapes or dtypes into one tensor. */
 CT_API bool ct_save(ct_module *module, const char *path, ct_save_opts opts);
@@ -203,9 +203,9 @@ typedef struct {
  * names, their values must be equal after conversion. If they differ, that is an error with both
  * names; with .partial the parameter is mismatched and stays unchanged.
  *
- * CT_ERR_IO, or CT_ERR_FORMAT with the path and every mismatch, including rows of a parameter that
- * no entry of the map fills or that two entries fill. CT_ERR_ARGUMENT: an entry of the map names no
- * parameter. */
+ * Errors: CT_ERR_IO; CT_ERR_FORMAT with the path and every mismatch, including rows of a parameter
+ * that no entry of the map fills or that two entries fill. CT_ERR_ARGUMENT: an entry of the map
+ * names no parameter. */
 CT_API bool ct_load(ct_module *module, const char *path, ct_load_opts opts);
 
 /* Copies the value of a metadata key to out, with a NUL at its end. A missing key, or a value
