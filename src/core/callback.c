@@ -16,9 +16,9 @@ enum { GAP = 8192 };
 
 /* ---- frames ---- */
 
-/* Whether this frame ends the frames that a callback moves, from the innermost frame outward: it is
- * the root, or the frame in which the callback around it began. Frames of the
- * program's own scopes (`pooled`) are blocks and do not move. */
+/* Whether this is the first frame, from the innermost outward, that a callback does not move: the
+ * root, or the frame in which the callback around it began. Of the frames inside this one, frames
+ * of the program's own scopes (`pooled`) are blocks and do not move either. */
 static bool is_last(const ct_context *context, const cti_frame *frame) {
     return frame == &context->root || (context->callback && frame == context->callback->innermost);
 }

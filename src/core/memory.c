@@ -450,8 +450,8 @@ static void unlink_free_slabs(cti_pool *pool) {
     }
 }
 
-/* Frees the large blocks on free lists, and the slabs that hold only free blocks. It takes n log n
- * time for n free blocks, because every allocation that fails calls it. */
+/* Frees the large blocks on free lists, and the slabs that hold only free blocks. Every allocation
+ * that fails calls it, so it should be fast: it takes n log n time for n free blocks. */
 void ct_memory_trim(ct_context *context) {
     if (!context) return;
     cti_pool *pool = &context->pool;
