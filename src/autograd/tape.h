@@ -77,7 +77,7 @@ ct_tensor *cti_apply(const ct_op *op, ct_tensor *const *in, int n, const void *a
 bool cti_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
                     ct_tensor **outs);
 
-/* Functions that are called during each backward. By them a client sees which leaves have their
+/* A watcher: functions that each backward calls. By them a client sees which leaves have their
  * whole gradient before the backward ends: a leaf has it when no node that has still to run has an
  * edge to the leaf. The functions take no memory and record no error. */
 typedef struct cti_backward_watch cti_backward_watch;

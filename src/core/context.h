@@ -161,7 +161,7 @@ struct ct_context {
     const char *backward; /* the name of the op whose backward is running, or NULL */
     int *pending;         /* the number of pending nodes of this backward */
     bool draft; /* whether nodes are recorded only to be dropped soon: see autograd/recompute.c */
-    struct cti_backward_watch *watch; /* the functions that each backward calls, or NULL */
+    struct cti_backward_watch *watch; /* the watcher of the leaves, or NULL */
     _Atomic uintptr_t inside;         /* debug mode: the thread that is inside a call, or 0 */
     _Atomic bool intruded;            /* debug mode: whether another thread has called meanwhile */
     int depth;              /* debug mode: the number of nested calls of the thread inside */

@@ -9,9 +9,9 @@
  * Invariants:
  *
  * 1. The open spans are a list from profile->open, the innermost, outward along `outer`.
- * 2. Every time is added to exactly one row of the modules' table and, unless the span is a
- *    module's, to exactly one row of the ops' table. So the times of all rows add up to the time of
- *    the outermost spans.
+ * 2. The time of a span without the spans inside is added to exactly one row of the modules' table
+ *    and, unless the span is a module's, to exactly one row of the ops' table. So the times of the
+ *    modules' table add up to the time of the outermost spans.
  * 3. cti_span_end ends only the innermost span. For any other span it does nothing, such as a span
  *    that was not begun because no profile ran, or one that ct_profile_stop has ended.
  * 4. All memory is one block, which ct_profile_start takes. If a table is full, its row "others" is
