@@ -322,7 +322,7 @@ bool ct_backward(ct_tensor *loss) {
 
 /* ---- leaves and gradients ---- */
 
-/* Names a parameter of bf16. */
+/* Records that a dtype has no gradients. The error names a parameter of bf16. */
 static ct_tensor *refuse_dtype(const ct_tensor *t) {
     char buffer[CTI_NAME_SIZE];
     const bool named = t->parameter && t->namer;

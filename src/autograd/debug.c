@@ -29,9 +29,10 @@ static bool find_nan(const ct_tensor *t, ct_shape *index) {
     return false;
 }
 
-/* Whether another op's forward or backward made the call, whose frame is still open. The results of
- * that op are searched when it has returned. Calls in ct_recompute's second run are recorded, and
- * calls of a backward are not, which tells them apart. */
+/* Whether the call was made inside another op's forward or backward, whose frame is still open. The
+ * results of that op are searched when it has returned. In the second run of ct_recompute calls are
+ * recorded, and in other backwards they are not, so the frame around the call tells them apart.
+ */
 static bool is_part_of_an_op(const ct_context *context) {
     const bool in_forward = context->running && context->running->call;
     return in_forward || (context->backward && context->frame->outer->no_grad);

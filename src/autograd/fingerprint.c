@@ -80,7 +80,7 @@ typedef struct {
     _Atomic uint64_t sum;
 } values;
 
-/* Elements [begin, end) of a row-major tensor. */
+/* Adds the elements [begin, end) of a row-major tensor to the sum. */
 static void add_elements(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     values *v = arg;

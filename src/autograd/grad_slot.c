@@ -66,7 +66,7 @@ static bool accumulate(ct_tensor *sum, const ct_tensor *grad) {
 bool cti_grad_slot_receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame *frame) {
     cti_grad_slot_assert(slot);
     CTI_ASSERT(!is_leaf(slot) || !cti_grad_slot_is_partial(slot));
-    if (slot->sum == grad && slot->lent) { /* backward wrote into it */
+    if (slot->sum == grad && slot->lent) { /* the op has written into the sum */
         slot->lent--;
         return true;
     }

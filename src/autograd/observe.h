@@ -15,7 +15,7 @@ void cti_observe_leave(ct_context *context, cti_span *span);
  * ct_apply. Returns false with an error if debug mode has found the first NaN. */
 bool cti_observe_result(const ct_call *call, ct_tensor *const *given);
 
-/* These run around the backward of a node. cti_observe_node begins the span and returns the answer
+/* These run around the backward of a node. cti_observe_node begins the span and returns the result
  * of cti_debug_node_is_clean. cti_observe_node_end ends the span and returns `done`, or false if
  * debug mode has found the first NaN. */
 bool cti_observe_node(const cti_node *node, cti_span *span);

@@ -154,7 +154,7 @@ static bool solve(const distinct_layout *l, int i, int64_t sum, bool zero) {
     const axis *a = &l->axis[i];
     if (sum > a->reach || sum < -a->reach || sum % a->divisor) return false;
     if (i == l->n - 2) return solve_last(l, sum, zero);
-    const int64_t rest = a[1].reach, /* a solution and its negative are the same: d >= 0 at first */
+    const int64_t rest = a[1].reach, /* the first difference that is not 0 is positive */
         low = zero ? 0 : cti_max(-a->most, -floor_div(rest + sum, a->step)),
                   high = cti_min(a->most, floor_div(rest - sum, a->step));
     for (int64_t d = low; d <= high; d++)

@@ -24,7 +24,7 @@ static inline bool cti_shape_same(const ct_shape *a, const ct_shape *b) {
     return same;
 }
 
-/* Records the fault of a shape and returns false. If `op` is NULL it is "tensor". */
+/* Records the fault of a shape and returns false. The message calls a NULL `op` "tensor". */
 bool cti_shape_refuse(ct_context *context, const char *op, const ct_shape *shape);
 /* Whether a shape has 0 to 8 dims, no negative size and at most `most` bytes. Sets *numel. A size
  * of 0 counts as 1 in the bytes, because the product of the other sizes becomes a stride and must

@@ -8,7 +8,7 @@
 static double milliseconds(int64_t nanoseconds) { return (double)nanoseconds * 1e-6; }
 static int64_t total_time(const cti_profile_row *row) { return row->time[0] + row->time[1]; }
 
-/* A name with spaces before it, padded to `width`. */
+/* Prints a name behind `indent` spaces, padded to `width` characters. */
 static void print_region_name(FILE *file, int indent, const char *name, int width) {
     fprintf(file, "%*s", indent, "");
     for (const char *c = name; *c; c++)
