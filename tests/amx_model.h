@@ -1,6 +1,6 @@
-/* AMX's tiles in plain C, as Intel's manual defines tdpbf16ps. In front of src/kernels/amx.c, which
- * then has no intrinsics. What a program must not do (tiles that are not configured, or not
- * released) ends it. */
+/* AMX's tiles in plain C, as Intel's manual defines tdpbf16ps. A test includes this file before
+ * src/kernels/amx.c, which then has no intrinsics. A forbidden use of tiles (they are not
+ * configured, or not released) ends the program. */
 #ifndef AMX_MODEL_H
 #define AMX_MODEL_H
 

@@ -51,8 +51,8 @@ static inline ct_shape mask_shape(const problem *p) {
     }
 }
 
-/* What is computed, in f64: out, the weights if they are asked for, and the gradients of q, k, v
- * and the mask. */
+/* The results, in f64: out, the weights if they are wanted, and the gradients of q, k, v and the
+ * mask. */
 enum { OUT, WEIGHTS, DQ, DK, DV, DMASK, RESULTS };
 typedef struct {
     double *value[RESULTS];

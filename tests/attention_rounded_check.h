@@ -1,5 +1,5 @@
-/* What attention must be whose products round their operands: included by test_attention_rounded.c
- * and test_amx.c. */
+/* The properties that attention must have if its products round their operands. This file is
+ * included by test_attention_rounded.c and test_amx.c. */
 #ifndef ATTENTION_ROUNDED_CHECK_H
 #define ATTENTION_ROUNDED_CHECK_H
 

@@ -1,12 +1,13 @@
-/* A model of a disk under a writer. It knows what of a folder is durable: of a file what it had at
- * its last fsync, of a folder the entries at its last fsync. Whatever came later may be lost when
- * the power fails: each sector of 512 bytes may come from any write since then, a file may have
- * any of its sizes, with zeros or garbage for sectors that never reached the disk; each change
- * of an entry (create, rename, unlink, mkdir) may have happened or not, in any order.
+/* A model of a disk under a writer. The model tracks the durable state of a folder: for a file, its
+ * bytes at its last fsync; for a folder, its entries at its last fsync. A later change may be lost
+ * when the power fails. Each sector of 512 bytes may come from any write since the fsync, and a
+ * file may have any of its sizes since then, with zeros or garbage in sectors that never reached
+ * the disk. Each change of an entry (create, rename, unlink, mkdir) may have happened or not, in
+ * any order.
  *
- * Before every call that changes something the model hands states in which the disk may be left,
- * as folders, to a function. Calls can fail too, one at a time. Link with -Wl,--wrap for the calls
- * below. */
+ * Before every call that changes something the model makes folders in states in which the disk may
+ * be left, and passes them to a function. Calls can fail too, one at a time. Programs are linked
+ * with -Wl,--wrap for the calls below. */
 #ifndef DISK_MODEL_H
 #define DISK_MODEL_H
 
@@ -73,7 +74,7 @@ static struct {
     void (*look)(const char *crashed); /* looks at it */
     bool no_file_sync, no_folder_sync; /* broken writers: fsync does nothing */
     int64_t fail_at;                   /* this call of all calls fails; 0: none */
-    int64_t fail_calls;                /* so far */
+    int64_t fail_calls;                /* the number of calls so far */
     int fail_errno;
     int64_t kill_at; /* kill is called before this fsync; 0: none */
     int64_t syncs;
@@ -182,7 +183,7 @@ static inline void sync_file(inode *file) {
     file->n = 1;
 }
 
-/* What a file may have after a crash, for free(). */
+/* Returns bytes that a file may have after a crash; the caller frees them. */
 static inline file_bytes crashed_bytes(const inode *file) {
     const file_bytes *one = &file->versions[draw((uint32_t)file->n)];
     file_bytes out = {.size = one->size};
@@ -243,7 +244,7 @@ static inline void crash_once(void) {
     static entry_list entries;
     int order[MOST_PENDING], n = 0;
     entries = disk.durable;
-    const uint32_t kept = draw(5); /* of every four changes; 4: all are kept */
+    const uint32_t kept = draw(5); /* the number of changes out of four that are kept */
     for (int i = 0; i < disk.n_pending; i++)
         if (draw(4) < kept) order[n++] = i;
     if (draw(2)) /* in another order */
@@ -318,7 +319,7 @@ static inline void disk_begin(const char *root, int outcomes, uint64_t seed,
     disk.on = true;
 }
 
-/* What the system does for a process that has ended. */
+/* Closes all files, like the system after the end of a process. */
 static inline void close_all(void) {
     for (int fd = 0; fd < MOST_FDS; fd++) {
         if (disk.fd_inode[fd] >= 0) __real_close(fd);

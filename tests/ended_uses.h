@@ -223,7 +223,7 @@ static inline void use_in_attention(const ended_use *u) {
     USE(ct_attention(y, q, q, (ct_attention_opts){.need_weights = true}).out, "attention");
 }
 
-/* What reads a tensor. */
+/* Calls the functions that read a tensor. */
 static inline void use_in_reading(const ended_use *u) {
     float out[6];
     double wide[6];

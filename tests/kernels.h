@@ -68,7 +68,7 @@ static inline double noise(double low, double high) {
 
 /* An array that ends exactly where its block ends, so that AddressSanitizer and valgrind find
  * accesses past it. Before it and, if a kernel writes it (guarded), after it are guard bytes that
- * must not change. It starts at an odd element, so no vector is aligned. */
+ * must not change. The array starts at an odd element, and so vectors are not aligned. */
 enum { GUARD = 64 };
 typedef struct {
     unsigned char *block;

@@ -1,6 +1,6 @@
-/* Right backwards with places where each can be made wrong: M("kind: what", right, wrong) is the
- * right expression, unless this mutation is the one chosen. The kind says which diagnoses are fit.
- * A mutation that cannot be told from the right backward by any gradient is not written down. */
+/* Correct backwards, each with places that can be made wrong. M("kind: name", right, wrong) is the
+ * right expression, unless this mutation is chosen. The kind determines which diagnoses are
+ * accepted. A mutation is listed only if it changes some gradient. */
 #ifndef MUTANTS_H
 #define MUTANTS_H
 
@@ -43,7 +43,7 @@ static bool mutated(const char *name) {
 #define DB         s->dx[1]
 #define DC         s->dx[2]
 
-/* What may be wrong with any elementwise backward: `d` is the derivative of y[i] by x[i]. */
+/* Mutations that any elementwise backward may have; `d` is the derivative of y[i] by x[i]. */
 static double clip(double v, double most) { return v > most ? most : v < -most ? -most : v; }
 static double elementwise(numbers *s, int64_t i, double d) {
     double g = M("cotangent: clipped", G[i], clip(G[i], 0.5));

@@ -1,4 +1,5 @@
-/* What the suites of the profile share: rows of its tables, and an op that is made of others. */
+/* Code that the suites of the profile share: rows of its tables, and an op that is made of other
+ * ops. */
 #ifndef PROFILE_CHECK_H
 #define PROFILE_CHECK_H
 

@@ -1,4 +1,4 @@
-/* What the suites of ct_recompute share: results that are compared bit by bit. */
+/* Code that the suites of ct_recompute share: results that are compared bit by bit. */
 #ifndef RECOMPUTE_CHECK_H
 #define RECOMPUTE_CHECK_H
 

@@ -1,5 +1,5 @@
-/* Attention against the sums written out, with every kind of mask alone and together; and drawing
- * from logits. */
+/* Attention is compared with the sums written out, with each kind of mask and with all together.
+ * Drawing from logits is tested too. */
 #include "op_check.h"
 
 enum { B = 2, H = 4, T = 5, S = 6, D = 3, DV = 2 };
@@ -274,7 +274,7 @@ START_TEST(greedy_and_narrow_choices) {
                                   {.temperature = 100, .top_k = 3, .top_p = 0.3}};
     for (int k = 0; k < 3; k++) {
         ck_assert(ct_sample(repeated(logit, 5, 50), one[k], out, 50));
-        for (int i = 0; i < 50; i++) ck_assert_int_eq(out[i], 1); /* of equals the first */
+        for (int i = 0; i < 50; i++) ck_assert_int_eq(out[i], 1); /* the first of equal logits */
     }
     ck_assert_uint_eq(ct_rng_get(context).stream, stream + 3);
     ck_assert(ct_sample(repeated(logit, 5, 50), (ct_sample_opts){.temperature = 1e-300}, out, 50));
@@ -293,8 +293,8 @@ START_TEST(frequencies_are_the_probabilities) {
     enum { N = 20000, V = 6 };
     const double logit[V] = {0.5, -INFINITY, 2, 1, -1, 1.5};
     static int64_t out[N];
-    /* by size: 2, 1.5, 1, 0.5, -1; their probabilities at temperature 1: .41 .25 .15 .092 .020, of
-     * which .41 + .25 reach .6 */
+    /* The largest logits are 2, 1.5, 1, 0.5 and -1. Their probabilities at temperature 1 are .41,
+     * .25, .15, .092 and .020, and .41 + .25 reach .6. */
     const struct {
         ct_sample_opts opts;
         bool kept[V];

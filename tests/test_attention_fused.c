@@ -51,8 +51,8 @@ START_TEST(several_blocks_in_a_pair) {
 }
 END_TEST
 
-/* Rows of 4096 bytes or a multiple, which meet in a cache: of the operands, and of what comes
- * back. */
+/* Rows of the operands and of the results have a multiple of 4096 bytes, so that they share cache
+ * sets. */
 START_TEST(rows_far_apart) {
     problem p = {.b = 1,
                  .h = 1024,
@@ -74,7 +74,7 @@ START_TEST(any_number_of_threads) {
     problem p = random_problem(1000 + (uint64_t)_i);
     p.t = (int64_t[]){70, 300, 700, 1100}[_i % 4], p.s = (int64_t[]){90, 530, 650, 1100}[_i % 4];
     p.d = p.dv = 8;
-    if (_i % 2) p.mask = 1 + _i % 9, p.mask_is_bool = false; /* whose gradient many share */
+    if (_i % 2) p.mask = 1 + _i % 9, p.mask_is_bool = false; /* its gradient is a sum */
     how w = {_i % 3 ? CT_F32 : CT_F64, .weights = _i % 4 < 2 ? (_i + _i / 3) % 3 : 0, .threads = 1};
     const result one = solve(&p, w);
     for (int k = 0; k < 3; k++) {
@@ -188,9 +188,9 @@ START_TEST(large_scores) {
 }
 END_TEST
 
-/* The weights that backward multiplies by are those of forward, however large the scores, whose
- * last bits decide: with values that are one-hot out is P, and with cotangents that are, a column
- * for each query of a key head, dv is P^T. */
+/* Backward multiplies by the weights of forward, to the bit, even if scores are so large that their
+ * last bits decide. With one-hot values, out is P. With one-hot cotangents, a column for each query
+ * of a key head, dv is P^T. */
 static void same_weights(const problem *p, how w, ct_attention_opts o) {
     ct_context *c = ct_context_new((ct_context_opts){.seed = 7, .threads = 2, .isa = w.isa});
     const int64_t group = p->h / p->kv, wide = p->s > group * p->t ? p->s : group * p->t;
@@ -271,8 +271,8 @@ START_TEST(backward_has_forwards_weights) {
 }
 END_TEST
 
-/* Of one key, or where one has all the weight, scores change nothing, and nothing is left of
- * dP - D, which are rounded each in its own way. */
+/* If there is one key, or one key has all the weight, scores change nothing. Then dP - D must be 0,
+ * although both are rounded in different ways. */
 START_TEST(a_weight_of_1_has_no_gradient) {
     for (int k = 0; k < 24; k++) {
         problem p = {.b = 1,
@@ -283,7 +283,7 @@ START_TEST(a_weight_of_1_has_no_gradient) {
                      .d = 20,
                      .dv = 37 + k};
         p.mask = k % 4 == 3 ? 1 : 0, p.dropout = k % 5 == 4 ? 0.25 : 0, p.seed = (uint64_t)k;
-        double bias[130 * 40]; /* of all keys but one: scores of which nothing is left */
+        double bias[130 * 40]; /* hides all keys but one: their weights become 0 */
         for (int i = 0; i < 130 * 40; i++) bias[i] = p.s == 1 || i % 40 == 7 ? 3 : -1e6;
         if (p.s > 1) p.mask = 1;
         const result r =
@@ -345,8 +345,8 @@ START_TEST(memory_is_linear) {
 }
 END_TEST
 
-/* The gradient of a mask is one sum, or up to eight where it repeats over batch or heads, and not
- * as many as it repeats. */
+/* The gradient of a mask takes the memory of one sum, or of up to eight if the mask is repeated
+ * over batch or heads, however often it is repeated. */
 START_TEST(memory_of_a_masks_gradient) {
     static const struct {
         ct_shape mask;

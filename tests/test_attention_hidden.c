@@ -1,7 +1,7 @@
-/* Attention in blocks: what masks hide, and who sees nothing. */
+/* Attention in blocks, with hidden keys and with queries that may attend to no key. */
 #include "attention_check.h"
 
-static double junk; /* what is put in hidden keys and values; 0: some of everything */
+static double junk; /* the number in hidden keys and values; 0: several kinds of numbers */
 
 static void change_hidden(const problem *p, double *q, double *k, double *v) {
     (void)q;
@@ -17,7 +17,7 @@ static void change_hidden(const problem *p, double *q, double *k, double *v) {
 }
 
 /* The second half of the keys is hidden from all, by each kind of mask, with weights or without.
- * Whatever they hold, no bit of anything changes. */
+ * No bit of any result depends on their values. */
 START_TEST(hidden_is_untouched) {
     const int kind = _i % 4, size = _i / 8 % 4; /* key mask, bool, float, causal */
     const int weights = _i / 4 % 3;

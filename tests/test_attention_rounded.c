@@ -2,7 +2,7 @@
  * masks and shapes; the specification's bits; the same bits for any number of threads. */
 #include "attention_rounded_check.h"
 
-/* AVX-512's kernels with the specification of rounded products, and with those of AVX512-BF16. */
+/* AVX-512's kernels with the rounded products of the specification, and with AVX512-BF16's. */
 static int isas(rounding_isa to[2]) {
     if (!cti_isa_find("avx512")) return 0;
     rounding_isa_of(&to[0], "avx512", "the specification", &cti_bf16_scalar, NULL, NULL);
@@ -56,7 +56,7 @@ START_TEST(setting_between) {
 }
 END_TEST
 
-/* The weights that are returned are those of rounded scores: each row's sum is 1. */
+/* The weights that are returned belong to the rounded scores: the sum of each row is 1. */
 START_TEST(weights_of_scores) {
     rounding_isa isa[2];
     const int n = isas(isa);

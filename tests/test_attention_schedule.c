@@ -1,5 +1,5 @@
-/* Attention's schedules: backward's as a table for panels of 16 keys, and what holds of both
- * whatever the sizes. */
+/* Attention's schedules: a table of backward's for panels of 16 keys, and properties of both
+ * schedules that hold for all sizes. */
 #include "suite.h"
 
 #include "../ops/attention/attention_schedule.h"
@@ -43,7 +43,7 @@ START_TEST(examples) {
         {4, 8, 8, 512, 2048, 64, 66,      {1, 512, 3, 688, 128, 1}},
         {8, 8, 8, 512, 2048, 64, 64,      {1, 512, 4, 512, 128, 1}},   /* f64: 512 keys fit */
         {8, 8, 8, 512, 2000, 16, 16,      {1, 512, 2, 1008, 128, 1}},
-        {4, 8, 8, 512, 2048, 8192, 4096,  {1, 512, 128, 16, 16, 1}},   /* at least one panel */
+        {4, 8, 8, 512, 2048, 8192, 4096,  {1, 512, 128, 16, 16, 1}},   /* one panel, the least */
         {4, 8, 8, 512, 2048, 1024, 0,     {1, 512, 22, 96, 96, 1}},    /* 106 keys: 6 panels */
         {4, 8, 8, 512, 2048, 0, 1024,     {1, 512, 13, 160, 128, 1}},
         {4, 8, 8, 9, 4096, 0, 0,          {1, 9, 4, 1024, 128, 4}},
@@ -80,7 +80,7 @@ START_TEST(examples) {
                      1 + (1 << 20) / (10 * 11 * 38 * 5)); /* a pair is of all heads of a group */
     const example whole = {
         4,    8,  8,  1024,
-        1024, 64, 64, {0}}; /* 1024 keys of 320 numbers are 1280 KB, whatever a panel is */
+        1024, 64, 64, {0}}; /* 1024 keys of 320 numbers are 1280 KB with panels of any size */
     ck_assert_int_eq(schedule_of(&whole, 24, 1).k_range, 1024);
     const example exact = {4, 1, 1, 56, 120, 32, 8, {0}}; /* of 2^20 products */
     ck_assert_int_eq(schedule_of(&exact, 16, 1).grain, 2);

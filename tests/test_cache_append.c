@@ -161,7 +161,7 @@ START_TEST(who_owns_them) {
 }
 END_TEST
 
-/* What was saved before a later append is no longer all that backward would read. */
+/* An append counts as a write, so backward of an op that has saved the earlier keys fails. */
 START_TEST(appending_counts_a_write) {
     ct_kv_cache *cache = ct_kv_cache_new_of(context, CT_F64, 1, 1, 3, 2);
     ct_tensor *q = ct_set_requires_grad(randn(CT_SHAPE(1, 1, 1, 2)), true), *y[2];
@@ -257,7 +257,7 @@ START_TEST(makers_are_checked) {
     ct_fail(context, CT_ERR_IO, "pending");
     ck_refused(ct_kv_cache_new_of(context, CT_F32, 1, 1, 1, 1), CT_ERR_IO, "pending", "");
     ck_assert_int_eq(live(), before);
-    ct_kv_cache *none = ct_kv_cache_new_of(context, CT_F64, 0, 1, 0, 1); /* of nothing */
+    ct_kv_cache *none = ct_kv_cache_new_of(context, CT_F64, 0, 1, 0, 1); /* no element */
     ct_tensor *k = randn(CT_SHAPE(0, 1, 0, 1)), *v = k;
     ck_assert(ct_kv_cache_append(none, &k, &v));
     ck_assert_int_eq(ct_kv_cache_length(none), 0);

@@ -10,7 +10,7 @@
 
 static jmp_buf out;
 
-/* What a callback does before it is left. */
+/* The actions of a callback before it is left. */
 typedef enum { NOTHING, MAKES_TENSORS, OPENS_SCOPES, COMPUTES, FAILS, MANNERS } manner;
 static manner how;
 static ct_tensor *kept; /* a handle that the callback has made */

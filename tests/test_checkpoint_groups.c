@@ -61,8 +61,8 @@ static bool same_files(const char *a, const char *b) {
     return n == read_all(b, y, sizeof y) && !memcmp(x, y, n);
 }
 
-/* Loaded into a run with the same groups, with none, with all others, and everything frozen: what
- * the file has wins. */
+/* The file is loaded into runs with the same groups, without groups, with other groups, and with
+ * everything frozen. The groups of the file replace the run's groups. */
 START_TEST(resume_is_bit_identical) {
     const char *path = in_folder("checkpoint"), *again = in_folder("again");
     run whole = begin(context);

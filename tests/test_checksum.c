@@ -142,7 +142,7 @@ START_TEST(sizes) {
 }
 END_TEST
 
-/* What others read has none; and a checkpoint without one is none. */
+/* Files for other programs have no checksum, and a file without one is not a checkpoint. */
 START_TEST(only_checkpoints) {
     char out[17];
     ck_assert(ct_load_metadata(context, path, "checksum", out, sizeof out));

@@ -161,7 +161,8 @@ START_TEST(threads_write_the_same_bits) {
 }
 END_TEST
 
-/* What rounds differently on either side of |w| = 1/2 shows which formula was taken. */
+/* The two formulas for |w| below 1/2 and from 1/2 on round differently, which shows the formula
+ * that was taken. */
 START_TEST(the_nearer_end_is_exact) {
     ct_tensor *big = ct_full(context, CT_F32, CT_SHAPE(3), 1e8),
               *small = ct_full(context, CT_F32, CT_SCALAR, 1);
@@ -261,7 +262,7 @@ START_TEST(elements_of_to_have_an_address_each) {
     refused(ct_copy_into(ct_wrap(context, CT_F32, CT_SHAPE(3, 4), (int64_t[]){2, -1}, own + 3), y),
             CT_ERR_ARGUMENT, "(3, 4) share memory");
     for (int i = 0; i < 8; i++) ck_assert(own[i] == 0);
-    /* of one element, or of none, no two do */
+    /* an expanded tensor of one element, or of none, has no two elements that share memory */
     ck_assert(ct_copy_into(ct_expand(x, CT_SHAPE(3, 1)), ct_narrow(y, 1, 0, 1)));
     ck_assert(ct_copy_into(ct_expand(of(CT_F32, CT_SHAPE(0, 1)), CT_SHAPE(0, 4)),
                            y = of(CT_F32, CT_SHAPE(0, 4))));

@@ -1,10 +1,10 @@
-/* Ops of a user's own: what a correct one may do, and that a wrong one is an error with its name
- * and never a crash, with and without debug mode. Under AddressSanitizer these tests also find
- * stray accesses. */
+/* Ops of a user's own. A correct op works, and a wrong op is an error with its name and never a
+ * crash, with and without debug mode. Under AddressSanitizer these tests also find stray
+ * accesses. */
 #include "custom_op.h"
 #include "fault_sweep.h"
 
-/* What the op below does wrong, or unusual but correct. */
+/* The mistakes of the op below, and unusual actions that are correct. */
 typedef enum {
     RIGHT,
     /* forwards that work */

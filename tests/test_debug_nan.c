@@ -9,7 +9,7 @@
 
 /* ---- all ops ---- */
 
-/* Numbers that a derivative may turn into NaN. Those of the first three are finite. */
+/* Numbers that a derivative may turn into NaN. In the first three ways they are finite. */
 typedef enum { ZEROS, SOME_ZEROS, HUGE_ONES, WAYS } way;
 typedef enum { NORMAL, INFINITE, HUGE_COTANGENT, COTANGENTS } cotangent_kind;
 

@@ -323,8 +323,8 @@ END_TEST
 static jmp_buf killed;
 static void kill_now(void) { longjmp(killed, 1); }
 
-/* Killed before each sync, then started again, all without a loss of power in between: what the
- * first process has not synced is still not durable. */
+/* The program is killed before each sync and started again, without a loss of power in between.
+ * Changes that the first process has not synced are still not durable. */
 START_TEST(killed_and_started_again) {
     bool more = true;
     log_elsewhere = _i == 1;

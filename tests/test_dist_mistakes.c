@@ -1,4 +1,5 @@
-/* What one rank does wrong is an error on every rank, changes nothing on any, and hangs none. */
+/* A mistake of one rank is an error on every rank. It changes nothing on any rank, and none hangs.
+ */
 #include "dist_model.h"
 #include "files.h"
 

@@ -71,8 +71,8 @@ START_TEST(ranks_come_one_after_the_other) {
 }
 END_TEST
 
-/* What takes nearly as long as the time-out, in which ranks listen to each other, is no error, and
- * later steps are as ever. */
+/* A step that takes nearly as long as the time-out, so that ranks listen to each other, is no
+ * error, and later steps have the usual results. */
 static void play_slowly(ct_context *c, ct_comm *comm, int rank, void *arg) {
     outcome *out = (outcome *)arg + rank;
     const plan p = {.shares = 4, .micro_batches = 4, .bucket_bytes = 20000, .rule = ADAMW};

@@ -1,5 +1,5 @@
-/* What the library must have for each dtype: a walk over the table of dtypes. A dtype that is added
- * fails here until its row, its casts, its line in files and its text in print are written. */
+/* The requirements of each dtype, tested in a walk over the table of dtypes. A new dtype fails here
+ * until it has its row, its casts, its name in files and its text in print. */
 #ifndef CTI_ASSERTS
 #define CTI_ASSERTS
 #endif

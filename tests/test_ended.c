@@ -76,7 +76,8 @@ START_TEST(the_last_are_remembered) {
 }
 END_TEST
 
-/* What keeps handles over scopes by mistake: a leaf, a sum of losses, a gradient, a parameter. */
+/* Handles that programs keep by mistake after their scope: a leaf, a sum of losses, a gradient, a
+ * parameter. */
 START_TEST(usual_mistakes) {
     ct_scope scope = ct_scope_open(context);
     ct_tensor *leaf = ct_set_requires_grad(ct_ones(context, CT_F32, CT_SHAPE(2)), true);

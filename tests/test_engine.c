@@ -94,7 +94,7 @@ END_TEST
 
 /* ---- the caller's floating-point mode ---- */
 
-/* What each of two threads computes at the same time: a piece waits until both have begun. */
+/* The work of two threads at the same time: each chunk waits until both threads have begun. */
 typedef struct {
     atomic_int begun;
     int rounding[2], worker[2];

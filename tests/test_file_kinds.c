@@ -1,5 +1,5 @@
-/* Files of other formats in the place of safetensors, indices, checkpoints and token ids: each is
- * called what it is. What only looks like one is read. */
+/* Files of other formats in place of safetensors, indices, checkpoints and token ids. The error has
+ * the name of the format. A file that only resembles another format is read. */
 #include "files.h"
 #include "suite.h"
 

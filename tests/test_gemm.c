@@ -117,7 +117,8 @@ static bool multiply(ct_context *context, ct_dtype dtype, problem p, cti_matrix 
                                               .epilogue = p.add || p.bias ? &epilogue : NULL});
 }
 
-/* What the end of a product has seen of each element of C's memory, and how often. */
+/* The elements of C's memory as the epilogue of a product has seen them, and how often it has seen
+ * each. */
 typedef struct {
     ct_dtype dtype;
     char *c, *seen;

@@ -33,7 +33,7 @@ typedef struct {
     int b;
     int64_t kc, k_pass, m_pass, batch_pass, mc, nc, grain;
     int workers;
-    int64_t bytes; /* of the workspace */
+    int64_t bytes; /* the size of the workspace */
 } choices;
 
 typedef struct {

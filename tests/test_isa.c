@@ -41,7 +41,7 @@ START_TEST(a_child_has_all_but_what_it_replaces) {
 }
 END_TEST
 
-/* What a program computes with CT_ISA=isa: e^0, tanh 0 and 1 + 1 in f32, e^0 in f64. */
+/* Checks the results of a program with CT_ISA=isa: e^0, tanh 0 and 1 + 1 in f32, e^0 in f64. */
 static void expect(const char *isa, float e, float tanh, double e_f64) {
     setenv("CT_ISA", isa, 1);
     ct_context *context = ct_context_new((ct_context_opts){.threads = 1});

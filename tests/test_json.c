@@ -45,7 +45,7 @@ START_TEST(escapes) {
 }
 END_TEST
 
-/* What cannot be a string, whole and cut off at every byte. */
+/* Texts that are no valid string, whole and cut off at every byte. */
 START_TEST(strings_that_are_none) {
     static const struct {
         const char *json, *fault;

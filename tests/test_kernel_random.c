@@ -31,7 +31,7 @@ START_TEST(known_answers) {
 END_TEST
 
 /* f32: element i of a group of 64 is from word i / 16 of block i % 16; f64: of a group of 32, from
- * two words. What a seed gives must never change. */
+ * two words. The numbers of a seed must never change. */
 START_TEST(numbers_are_philox) {
     table t;
     for (int i = 0; table_at(i, &t); i++) {

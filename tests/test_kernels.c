@@ -83,7 +83,7 @@ static const function derivatives[] = {
 };
 
 /* How many functions at the ends of these tables have nothing to be compared with: MinGW's sinl is
- * the processor's, whose pi has 66 bits. Those of sin and cos, 2, are left out then. */
+ * the processor's, whose pi has 66 bits. Then the two tests of sin and cos are left out. */
 static int trigonometric(void) {
     const volatile wide large = 1e22L;
     const int without = fabsl(sinl(large) + 0.8522008497671888017727L) < 1e-18L ? 0 : 2;

@@ -1,5 +1,5 @@
-/* matmul and linear on views and broadcasts, values and gradients, against sums over every index;
- * what they refuse. */
+/* matmul and linear on views and broadcasts: values and gradients against sums over every index,
+ * and the arguments that they refuse. */
 #include "suite.h"
 #include <math.h>
 #include <string.h>

@@ -347,7 +347,7 @@ START_TEST(weights_are_shares) {
                           sum[i]);
             ones += sum[i] != 0, zeros += sum[i] == 0;
         }
-        if (opts.add_bias_kv) /* which no mask hides */
+        if (opts.add_bias_kv) /* no mask hides this key */
             for (int64_t i = 0; i < B * opts.num_heads * T; i++) ck_assert_double_gt(sum[i], 0.5);
         free(sum);
     }

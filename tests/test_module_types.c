@@ -7,7 +7,7 @@
 
 /* ---- a module with two inputs and an end ---- */
 
-/* What happened, a letter each. */
+/* The calls of functions so far, one letter for each. */
 static char seen[64];
 static void note(const char *text) {
     ck_assert_uint_lt(strlen(seen) + strlen(text), sizeof seen);
@@ -285,10 +285,10 @@ START_TEST(ends_in_order) {
     ck_assert(ct_module_on_free(outer, note_text, x));
     ck_assert(ct_module_on_free(outer, note_text, x));
     ck_assert(ct_module_on_free(outer, NULL, x)); /* one of the two */
-    ck_assert(ct_module_on_free(outer, NULL, z)); /* not there: nothing */
+    ck_assert(ct_module_on_free(outer, NULL, z)); /* it is not in the list: no effect */
     ck_assert(ct_module_on_free(outer, NULL, ct_module_data(outer, &pool_type))); /* stays */
     ct_fail(context, CT_ERR_ARGUMENT, "of the caller");
-    ct_module_free(outer); /* also while an error is pending */
+    ct_module_free(outer); /* functions run while an error is pending */
     ck_seen("xwayb");
     ct_error_clear(context);
     ck_assert(!ct_module_on_free(NULL, note_text, w));

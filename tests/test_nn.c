@@ -411,7 +411,7 @@ END_TEST
 
 /* ---- printing ---- */
 
-/* What ct_module_print writes; valid until the next call. */
+/* Returns the text that ct_module_print writes; valid until the next call. */
 static const char *printed(const ct_module *m) {
     static char text[2000];
     FILE *file = tmpfile();

@@ -1,5 +1,5 @@
-/* Order, look-ups, moments, products by letters and what else beyond the walk over ops.def the ops
- * have of their own: errors and their words, NaN and ties, bounds, large ones that are cut. */
+/* Properties of single ops that the walk over ops.def does not test: order, look-ups, moments,
+ * einsum; errors and their messages, NaN and ties, bounds, and large tensors that are split. */
 #include "op_check.h"
 
 #define REALS(shape, ...)                                                                          \

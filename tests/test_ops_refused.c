@@ -1,5 +1,5 @@
-/* What ops refuse, one condition at a time: each of several conditions that lead to one message is
- * enough. */
+/* Arguments that ops refuse, one condition at a time. If several conditions lead to one message,
+ * each of them is tested. */
 #include "op_check.h"
 
 #define NEW(dtype, ...) of(dtype, CT_SHAPE(__VA_ARGS__))

@@ -113,7 +113,7 @@ START_TEST(flags_and_zeros) {
 }
 END_TEST
 
-/* What the constructor refuses changes nothing. */
+/* A value that the constructor would refuse changes nothing. */
 START_TEST(refused) {
     static const struct {
         int kind;

@@ -1,5 +1,6 @@
-/* What differs between systems: src/os/os.h, and through it files with names beyond ASCII, of
- * more than 2 GiB, of any bytes, and replaced while they are open. */
+/* The functions of src/os/os.h, which differ between systems; and through them files with names
+ * beyond ASCII, with more than 2 GiB, with any bytes, and files that are replaced while they are
+ * open. */
 #include "files.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
-/* What a caller's modules do inside built-in layers while these run: they free and replace modules,
- * and return tensors that are not theirs; and layers of which a caller has freed children. */
+/* A caller's modules inside built-in layers. While the layers run, the modules free and replace
+ * other modules, and return tensors of other owners. Some layers have lost children that the caller
+ * has freed. */
 #include "nn_check.h"
 
 static const ct_layer_opts opts = {.embed_dim = 6, .num_heads = 3, .hidden = 10, .dtype = CT_F64};

@@ -1,5 +1,5 @@
-/* How exactly products are computed is a setting: its values, its sources, and its errors. What the
- * kernels do with it: test_rounded.c. */
+/* The setting of the precision of products: its values, its sources, and its errors. test_rounded.c
+ * tests the kernels with it. */
 #include "suite.h"
 
 #include <cotangent/cotangent.h>

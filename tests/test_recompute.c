@@ -1,6 +1,6 @@
-/* ct_recompute: the same bits as without it, the memory it keeps, the leaves that get gradients.
- * What is refused is in
- * test_recompute_refused.c, layers with ct_layer_opts.recompute in test_recompute_layers.c. */
+/* ct_recompute: the same bits as without it, the memory that it keeps, the leaves that get
+ * gradients. test_recompute_refused.c tests the refusals, and test_recompute_layers.c layers with
+ * ct_layer_opts.recompute. */
 #include "../src/autograd/recompute.h"
 #include "../src/core/profile.h"
 
@@ -65,8 +65,8 @@ START_TEST(the_same_bits) {
 }
 END_TEST
 
-/* Where the setting of products changes between forward and backward, the second run has that of
- * the first; the products of backward itself have the new one. */
+/* If the precision of products is changed between forward and backward, the second run uses the
+ * precision of the first run, and the products of backward itself use the new one. */
 static void set_between(ct_matmul_precision first, ct_matmul_precision then, result *out) {
     ct_seed(context, 5);
     ct_set_matmul(context, first);

@@ -59,7 +59,7 @@ static ct_tensor *integers(void) {
 }
 static ct_tensor *leaf(void) { return ct_set_requires_grad(integers(), true); }
 
-/* What happens between forward and backward. */
+/* Makes a random change between forward and backward, or none. */
 static void change(steps *s) {
     switch (below(7)) {
     case 0: s->step[below(STEPS)] = (kind)below(KINDS); break;
@@ -92,8 +92,8 @@ static void zero_grads(const steps *s, ct_tensor *x) {
     ct_zero_grad(x), ct_zero_grad(s->a), ct_zero_grad(s->b);
 }
 
-/* Whatever happens between forward and backward, gradients are those without ct_recompute, or
- * backward fails; without a change it does not. */
+/* After any change between forward and backward, the gradients equal those without ct_recompute, or
+ * backward fails. Without a change it does not fail. */
 START_TEST(random_changes) {
     int same = 0, refused = 0;
     for (int round = 0; round < 4000; round++) {

@@ -199,8 +199,8 @@ START_TEST(names_in_a_profile) {
 }
 END_TEST
 
-/* Each variable of the environment, where it is empty, as if it were not set, and with what is no
- * value. */
+/* Each variable of the environment. An empty one counts as unset, and an invalid value is an
+ * error. */
 START_TEST(variables) {
     static const char *const wrong[] = {"0", "-1", "1025", "2x", "x", "99999999999999999999"};
     unsetenv("CT_NUM_THREADS"), unsetenv("CT_ISA"), unsetenv("CT_DEBUG");

@@ -1,5 +1,5 @@
-/* The log of a run: lines read back to the same bits, whatever is no line is refused with file and
- * line number, and a run that goes on cuts what is behind its checkpoint. */
+/* The log of a run: lines are read back to the same bits, an invalid line is refused with file and
+ * line number, and a run that resumes removes the lines after its checkpoint. */
 #include "suite.h"
 #include <cotangent/cotangent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Values in a few numbers, for the drawn graph: every element up to eight, then counts
- * and extremes; infinities and NaN are counted apart. */
+/* Summaries of a tensor's values, which the drawn graph shows: all elements if there are up to
+ * eight, otherwise counts and extremes; infinities and NaN are counted separately. */
 #include "../src/core/context.h"
 #include "../src/core/summary.h"
 

@@ -348,8 +348,8 @@ static long high_water(void) {
     return most;
 }
 
-/* 10 GB with ids at places beyond 2^32 bytes. What is read, 128 MiB, would be resident were it
- * mapped or kept. */
+/* 10 GB with ids at offsets beyond 2^32 bytes. The test reads 128 MiB, which would be resident if
+ * files were mapped or kept in memory. */
 START_TEST(larger_than_memory) {
     enum { LONG = 1 << 16 };
     const int64_t ids = INT64_C(5000000000), windows = (ids - 1) / LONG;

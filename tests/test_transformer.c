@@ -231,8 +231,8 @@ START_TEST(caches_change_nothing) {
 }
 END_TEST
 
-/* What the tests below call: stacks of two layers, a transformer, an input that fits, and a mask
- * that does not. */
+/* Modules and tensors for the tests below: stacks of two layers, a transformer, an input that fits,
+ * and a mask that does not. */
 static struct {
     ct_module *encoder, *decoder, *transformer;
     ct_tensor *x, *mask;

@@ -1,5 +1,5 @@
-/* What the library prints to stderr: an error that nobody has looked at, when its context is freed,
- * and in debug mode each error where it happens. Nothing else. */
+/* The library prints to stderr only an error that the program has not looked at, when its context
+ * is freed, and in debug mode each error when it is recorded. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ static void begin_capture(void) {
     ck_assert(captured && saved_stderr >= 0 && dup2(fileno(captured), 2) == 2);
 }
 
-/* What was printed since, valid until the next call. */
+/* Returns the text that was printed since begin_capture; valid until the next call. */
 static const char *end_capture(void) {
     static char text[4000];
     fflush(stderr);

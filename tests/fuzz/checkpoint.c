@@ -1,8 +1,8 @@
 /* A checkpoint of two optimisers with groups, with changed bytes. The input is a list of edits of a
- * valid one, four bytes each, so that most inputs are nearly valid; the header's length is
- * corrected unless an edit changes it, and so is the checksum, unless the first byte says not to:
- * then whatever differs from the valid file is refused. A load that is refused changes nothing;
- * after one that is accepted, training and saving work. */
+ * valid file, four bytes each, so that most inputs are nearly valid. The length of the header is
+ * corrected unless an edit changes it. The checksum is corrected too, unless the first byte turns
+ * this off; then a file that differs from the valid one must be refused. A load that is refused
+ * changes nothing. After a load that is accepted, training and saving work. */
 #include "fuzz.h"
 
 #include "../../nn/optim/optim.h"

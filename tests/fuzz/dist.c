@@ -1,7 +1,7 @@
-/* Programs of calls of a ct_dist by two ranks, which are threads. A byte is a call that both make,
- * or with its highest bit set one of them alone: so ranks fail alone, are in different calls, and
- * leave. No rank hangs, and after a program of calls that both have made, both have the same status
- * and the same parameters. */
+/* Programs of calls of a ct_dist by two ranks, which are threads. A byte is a call that both ranks
+ * make, or if its highest bit is set, only one of them. So a single rank fails, ranks are in
+ * different calls, and ranks leave. No rank may hang. After a program of calls that both ranks have
+ * made, both have the same status and the same parameters. */
 #include "../thread_comm.h"
 #include "fuzz.h"
 
@@ -111,7 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool together = true;
     for (size_t i = 3; i < size && i < CALLS; i++) {
         together &= !(data[i] & 128);
-        /* a comm is closed by one before the other, and ct_optim_step by a rank alone is one */
+        /* one rank closes its comm before the other, which is like a call of only one rank */
         together &= (data[i] & 15) != 15;
     }
     thread_run(2, (thread_world_opts){.eager = data[2] & 1 ? 64 : 0},

@@ -30,7 +30,8 @@ static inline const char *fuzz_path(const char *name) {
     return out;
 }
 
-/* libFuzzer does not run atexit's functions, so whoever sets FUZZ_FOLDER removes the folder. */
+/* libFuzzer does not run atexit's functions, so the script that sets FUZZ_FOLDER removes the
+ * folder. */
 static inline void fuzz_begin(void) {
     const char *given = getenv("FUZZ_FOLDER");
     snprintf(fuzz_folder, sizeof fuzz_folder, "%s", given ? given : "/tmp/cotangent-fuzz-XXXXXX");

@@ -1,7 +1,7 @@
 /* A safetensors file or an index of any bytes. The parser gets them as a whole file and as a header
- * with the right length, so that the fuzzer need not find the length; ct_load and the reader get
- * them from a file, and as the index of a set with one good shard. What is accepted must be
- * consistent, and what is refused changes nothing. */
+ * with the right length, so that the fuzzer need not find the length. ct_load and the reader get
+ * them from a file, and as the index of a set with one valid shard. A file that is accepted must be
+ * consistent. A load that is refused changes nothing. */
 #include "fuzz.h"
 
 #include "../../src/core/context.h"
@@ -111,7 +111,7 @@ static void read_all(const char *path) {
     ct_scope_close(scope);
 }
 
-/* The same bytes as an index: what it lists is in the shard. */
+/* The same bytes as an index. The shard has each tensor that an accepted index lists. */
 static void index_of(const uint8_t *data, size_t size) {
     const char *path = fuzz_path("input.index.json");
     static const float before[] = {5, 7};

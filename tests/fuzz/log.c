@@ -1,6 +1,6 @@
-/* The log of a run that goes on, of any bytes: it is refused with the path, and stays as it is; or
- * its lines are those of steps 1, 2, 3 ..., the file is cut behind them, and lines that follow read
- * back. The first byte says after which step the run goes on. */
+/* A log of any bytes, from which a run resumes after the step that the first byte gives. Either the
+ * log is refused with the path and stays unchanged; or its lines are of steps 1, 2, 3, ..., the
+ * file is cut behind them, and lines that are written next can be read back. */
 #include "fuzz.h"
 
 #include <math.h>
@@ -50,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const size_t left = fuzz_read(path, now, sizeof now);
     MUST(left <= size - 1 + LOG_LINE && now[left - 1] == '\n');
 
-    /* what was read and is written again reads as the same */
+    /* lines that were read and are written again are read as the same lines */
     fuzz_write(path, first.kept, first.size);
     MUST(run_log_open(&log, path) && run_log_resume(&log, steps, take, &second));
     MUST(second.size == first.size && !memcmp(second.kept, first.kept, first.size));

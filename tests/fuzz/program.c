@@ -36,7 +36,7 @@ static void table_op(bool fitting) {
     if (fitting) {
         case_input inputs[CASE_INPUTS];
         const int n = case_inputs(line, below(case_variants(line)), 1, inputs);
-        /* dense, as the other layouts use memory of a scope */
+        /* only dense inputs, because the other layouts use memory of a scope */
         const case_build_opts opts = {.dtype = below(2) ? CT_F64 : CT_F32};
         if (!case_build(p.context, inputs, n, opts, in)) return;
     } else {
@@ -294,8 +294,8 @@ static void scope_call(void) {
     }
 }
 
-/* A function of ct_recompute. What it does depends on *arg, and so may its second run on calls in
- * between, which change that, its other tensor and its module. */
+/* A function of ct_recompute. *arg determines its computation. Calls between the two runs may
+ * change *arg, its other tensor and its module, so the second run may differ. */
 static ct_tensor *run_twice(ct_tensor *const *in, int n, void *arg) {
     const int what = *(const uint8_t *)arg;
     ct_tensor *x = in[0], *y = in[n - 1], *other = p.slot[what % TENSORS].tensor;

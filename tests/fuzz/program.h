@@ -1,5 +1,5 @@
-/* What the calls of program.c share: the bytes that the program is read from, its tensors and
- * modules, and sizes, shapes and numbers drawn from the bytes. */
+/* The state that the calls of program.c share: the bytes from which the program is read, its
+ * tensors and modules, and sizes, shapes and numbers drawn from the bytes. */
 #ifndef FUZZ_PROGRAM_H
 #define FUZZ_PROGRAM_H
 
@@ -19,7 +19,7 @@ static struct {
     ct_context *context;
     struct {
         ct_tensor *tensor;
-        int depth; /* of the scope it belongs to; 0: the context */
+        int depth; /* the depth of its scope; 0: the context */
     } slot[TENSORS];
     struct {
         ct_module *module;

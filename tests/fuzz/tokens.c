@@ -1,6 +1,6 @@
 /* Files of token ids of any bytes, with any options, batches of any numbers, and a file that
- * changes while it is in use. A reader of a few lines says what a batch must be, or that it must be
- * refused; what is refused changes nothing. */
+ * changes while it is in use. A simple second reader computes the correct batch, or decides that
+ * the call must be refused. A call that is refused changes nothing. */
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -15,7 +15,7 @@ enum { FILES = 3, ROOM = 8192 };
 typedef struct {
     uint8_t bytes[ROOM];
     size_t size;
-    int width; /* of an id */
+    int width; /* bytes of an id */
     int64_t data, ids;
 } content;
 static content files[FILES];
@@ -93,7 +93,7 @@ static int64_t windows_of(const content *file, int64_t T) {
 
 /* ---- a batch ---- */
 
-/* What must become of it. */
+/* The required result of a call. */
 typedef enum { RIGHT, REFUSED, ANY } outcome;
 
 /* Compares a row with window w, unless x is NULL; REFUSED: it is in the file that has changed, or
@@ -178,7 +178,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const uint8_t head = byte();
     const int n = 1 + head % FILES, asked = (head >> 2 & 3) == 3 ? 4 : (head >> 2 & 3) == 2 ? 2 : 0;
     const int64_t vocabulary = head & 16 ? number() : 0;
-    const uint8_t *numbers = input; /* of the batches, before the bytes of the files */
+    const uint8_t *numbers =
+        input; /* the numbers of the batches lie before the bytes of the files */
     input += input_end - input < 24 ? input_end - input : 24;
     const char *paths[FILES];
     static const char *const names[] = {"a", "b", "c"};

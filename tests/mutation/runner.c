@@ -4,9 +4,10 @@
  *                                              processor and as many bytes
  *     runner test_ops 20 4000000000 all
  *
- * A test that is a loop counts as one for each of its rounds. The first assertion that fails ends
- * the program. Said to stdout: folders that a test makes, for whoever has to clean up after it; the
- * processor time each test took; and with TRACE, which functions each has entered. */
+ * Each round of a test that is a loop counts as a test. The first assertion that fails ends the
+ * program. The program prints to stdout the folders that a test makes, so that the caller can
+ * remove them; the processor time of each test; and with TRACE, the functions that each test has
+ * entered. */
 #include <check.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,8 +62,8 @@ void __cyg_profile_func_enter(void *function, void *site) {
 
 static int latest = -1;
 
-/* What was entered since the last time belongs to both: between tests stand the end of one and the
- * beginning of the next. */
+/* Prints the functions that were entered since the last call, for both tests: between two tests run
+ * the end of one and the beginning of the next. */
 static void say_entered(int test, int other) {
 #ifdef TRACE
     printf("entered %d %d", test, other);
@@ -82,7 +83,7 @@ static void say_rest(void) { say_entered(latest, latest); }
 enum { MOST = 1 << 14 };
 static struct {
     const TTest *test;
-    TTest ours; /* what Check is given in its place */
+    TTest ours; /* the test that Check runs in place of `test` */
     int round;
 } tests[MOST];
 static int count;
@@ -95,7 +96,7 @@ static bool is_wanted(int test) {
     return *wanted && strtol(wanted, &end, 10) == test;
 }
 
-static double seconds(void) { /* of a processor: whatever else the machine does takes none */
+static double seconds(void) { /* processor time of this program, not the time of day */
     struct timespec now;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
