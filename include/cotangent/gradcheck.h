@@ -164,8 +164,8 @@ typedef struct {
  *
  * Unless opts.gradient_only is set, these properties are checked too:
  *
- * - results have the same bits for two runs, for two backwards of one run, for any number of
- *   threads, and for any content of new memory;
+ * - results have the same bits for two runs, for two backwards of one run, for 1, 3 and the
+ *   context's number of threads, and for any content of new memory;
  * - a backward gives the same result if the function was called at other inputs since its forward
  *   (the elements in reversed order, in checked inputs times 3/4), and the gradient at these other
  *   inputs is right too;
