@@ -162,7 +162,8 @@ CT_API ct_tensor *ct_rms_norm(ct_tensor *x, ct_tensor *weight, double eps);
 
 /* ids (...), weight (V, D) -> (..., D): row ids[i] of the weight for each id. */
 CT_API ct_tensor *ct_embedding(ct_tensor *ids, ct_tensor *weight);
-/* For dim 0, out[i][j] = x[index[i][j]][j]. In the other dims index may be smaller than x. */
+/* For dim 0, out[i][j] = x[index[i][j]][j]. In the other dims index may be smaller than x. x has
+ * any dtype. */
 CT_API ct_tensor *ct_gather(ct_tensor *x, int dim, ct_tensor *index);
 /* For dim 0, out[i][j] = x[index[i]][j]; index has shape (n). x has any dtype. */
 CT_API ct_tensor *ct_index_select(ct_tensor *x, int dim, ct_tensor *index);
