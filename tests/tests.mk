@@ -64,6 +64,7 @@ LDFLAGS_test_op_faults = $(LDFLAGS_test_faults)
 LDFLAGS_test_threads_refused = $(patsubst %,-Wl$(comma)--wrap=%,\
     pthread_mutex_init pthread_cond_init pthread_create pthread_once)
 LDFLAGS_test_graph = $(LDFLAGS_test_faults)
+LDFLAGS_test_watch = $(LDFLAGS_test_faults)
 LDFLAGS_test_module_types = $(LDFLAGS_test_faults)
 LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
 $(BUILD)/tests/test_run_log$(EXE): $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)

@@ -97,6 +97,36 @@ CT_API ct_tensor *ct_detach(ct_tensor *tensor);
  * counts the second run as backward. */
 CT_API ct_tensor *ct_recompute(ct_fn fn, void *arg, ct_tensor *const *in, int n);
 
+/* ---- watching leaves ---- */
+
+/* Functions that backward calls while it runs. Any may be NULL. Each must return (context.h). If
+ * one of them leaves an error, backward stops and fails with it. They may read gradients, change
+ * their values in place, and call ct_unwatch; a backward or ct_zero_grad is CT_ERR_GRAD. */
+typedef struct {
+    /* called before the first node runs. reached[i] tells whether this backward will add to the
+     * gradient of leaf i; the array is valid during the call */
+    void (*begin)(void *self, const bool *reached, bool retain_graph);
+    /* Called once for each reached leaf, when nothing will be added to its gradient any more: when
+     * every recorded op that uses the leaf has run its backward. grad is ct_grad of the leaf. True:
+     * the caller has taken the values; the gradient ends, and its memory serves the rest of the
+     * backward. The call comes at the end of the backward if an op of another graph uses the leaf,
+     * too; for all leaves if the backward retains the graph, if an output is itself a leaf, or if
+     * the tape has a ct_recompute, which hides the uses of leaves */
+    bool (*whole)(void *self, int64_t i, ct_tensor *grad);
+    void (*turn)(void *self);         /* called after each node */
+    void (*end)(void *self, bool ok); /* called last; ok: the backward has succeeded */
+} ct_watch_fns;
+
+/* Watches n leaves that require a gradient in each backward of the context from now on, until
+ * ct_unwatch. The functions outlive the watch; `self` is their first argument. The watch of a leaf
+ * ends when the leaf ends or no longer requires a gradient. A context has one watcher: if there is
+ * one, the result is false without an error. A tensor that is no such leaf is CT_ERR_GRAD, and a
+ * leaf that is given twice CT_ERR_ARGUMENT. Backward takes no memory for the watch. */
+CT_API bool ct_watch(ct_context *context, ct_tensor *const *leaves, int64_t n,
+                     const ct_watch_fns *fns, void *self);
+/* Ends the watch with this `self`; without one it does nothing. */
+CT_API void ct_unwatch(ct_context *context, void *self);
+
 /* ---- printing the recorded graph ---- */
 
 /* Writes the graph from which the tensor was computed: ops, results, leaves (parameters with their

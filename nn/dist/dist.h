@@ -55,7 +55,7 @@ typedef struct {
     cti_nn_range range;
     int64_t bucket, at; /* elements [at, at + numel) of the bucket */
     int64_t unit;       /* its first unit of squares, among the units of all parameters */
-    int64_t uses;       /* during a backward: edges to the parameter from nodes that have not run */
+    bool taken;         /* its gradient was added to bucket->work before the bucket was staged */
     bool present;       /* this rank has had a gradient of the parameter in this step */
 } cti_dist_param;
 
@@ -68,8 +68,9 @@ typedef struct {
     ct_tensor *scratch; /* received data; from stage K on this rank's range of the mean gradient */
     ct_tensor **set;    /* [levels] sums of 1, 2, 4, ... consecutive shares of this rank */
     int64_t *cut;       /* [ranks + 1] the first elements of the ranges */
-    int64_t unfinished; /* number of parameters with uses > 0 */
-    int stage;          /* the stage that runs or is next */
+    int64_t
+        unfinished; /* number of parameters whose gradient the running backward has yet to finish */
+    int stage;      /* the stage that runs or is next */
     bool runs;
     cti_transfer send, receive;
 } cti_dist_bucket;
@@ -96,7 +97,6 @@ struct ct_dist {
         cti_object object; /* must be first */
         ct_context *context;
     };
-    cti_backward_watch watch;
     ct_optim *optim;
     ct_comm *comm;           /* NULL: this process is the only rank */
     int number;              /* number of this ct_dist on its comm */
@@ -106,6 +106,11 @@ struct ct_dist {
     uint64_t fingerprint;    /* ct_fingerprint when the ct_dist was made */
     cti_dist_param *param;   /* [params], in the order of the optimiser's items */
     cti_dist_bucket *bucket; /* [buckets], from the last parameters to the first */
+    /* the number of watched parameters, which require a gradient now; [params] the parameters, and
+     * their tensors */
+    int64_t leaves;
+    cti_dist_param **watched;
+    ct_tensor **leaf;
     int64_t params, buckets, units;
     cti_dist_block *block,
         *peer_block; /* blocks of the agreement on a step: this rank's, and scratch for a peer's */

@@ -78,8 +78,9 @@ void cti_dist_stage(ct_dist *dist) {
     cti_dist_bucket *bucket = &dist->bucket[dist->staged++];
     CTI_ASSERT(bucket->stage == 0 && !bucket->runs);
     for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
-        take_grad(&dist->param[i], bucket->work, false);
-        drop_grad(&dist->param[i]); /* the rest of the backward may use its memory */
+        take_grad(&dist->param[i], bucket->work, dist->param[i].taken);
+        drop_grad(&dist->param[i]);
+        dist->param[i].taken = false;
     }
     for (int k = 0; k < dist->levels; k++)
         cti_op_range_add(bucket->work, 0, bucket->set[k], 0, bucket->numel);
@@ -156,60 +157,54 @@ void cti_dist_finish(ct_dist *dist, int stage) {
 
 /* ---- in backward ---- */
 
-/* `watched` in a leaf's grad slot is the parameter's number, from 1. It may be a number of another
- * ct_dist. */
-static cti_dist_param *param_of(const ct_dist *dist, const cti_grad_slot *slot) {
-    if (!slot || !slot->watched || slot->watched > dist->params) return NULL;
-    cti_dist_param *p = &dist->param[slot->watched - 1];
-    return p->item->param->slot == slot ? p : NULL;
+static void watch_begin(void *self, const bool *reached, bool retain_graph) {
+    ct_dist *dist = self;
+    dist->early = !retain_graph; /* after retain_graph another backward may follow */
+    for (int64_t b = 0; b < dist->buckets; b++) dist->bucket[b].unfinished = 0;
+    for (int64_t i = 0; i < dist->leaves; i++)
+        dist->bucket[dist->watched[i]->bucket].unfinished += reached[i];
 }
 
-static ct_dist *dist_of(cti_backward_watch *watch) {
-    return (ct_dist *)((char *)watch - offsetof(ct_dist, watch));
+/* Adds a gradient to its bucket, so that the rest of the backward may use its memory. The gradient
+ * of a bucket that was staged comes too late, and stays: has_late_gradient finds it. */
+static bool watch_whole(void *self, int64_t i, ct_tensor *grad) {
+    ct_dist *dist = self;
+    cti_dist_param *p = dist->watched[i];
+    cti_dist_bucket *bucket = &dist->bucket[p->bucket];
+    CTI_ASSERT(bucket->unfinished > 0);
+    bucket->unfinished--;
+    (void)grad;
+    if (!dist->early || p->bucket < dist->staged) return false;
+    take_grad(p, bucket->work, p->taken);
+    p->taken = true;
+    return true;
 }
 
 /* Stages the buckets whose gradients are final, in order. */
-static void stage_finished(ct_dist *dist) {
+static void watch_turn(void *self) {
+    ct_dist *dist = self;
+    if (!dist->early) return;
     while (dist->staged < dist->buckets && !dist->bucket[dist->staged].unfinished)
         cti_dist_stage(dist);
     if (dist->comm->pending) cti_comm_poll(dist->comm);
     cti_dist_advance(dist, dist->stages);
 }
 
-static void watch_begin(cti_backward_watch *watch, bool retain_graph) {
-    ct_dist *dist = dist_of(watch);
-    dist->early = !retain_graph; /* after retain_graph another backward may follow */
-    for (int64_t i = 0; i < dist->params; i++) {
-        dist->param[i].uses = 0;
-        if (dist->param[i].item->param->slot)
-            dist->param[i].item->param->slot->watched = (unsigned)i + 1;
-    }
-    for (int64_t b = 0; b < dist->buckets; b++) dist->bucket[b].unfinished = 0;
-    for (const cti_node *node = dist->context->tape_last; node; node = node->prev) {
-        if (node->call.op->flags & CTI_OP_HIDES_LEAVES) dist->early = false;
-        for (int i = 0; i < node->call.n; i++) {
-            cti_dist_param *p = param_of(dist, node->edge[i]);
-            if (p && !p->uses++) dist->bucket[p->bucket].unfinished++;
-        }
-    }
-}
-
-static void watch_ran(cti_backward_watch *watch, const cti_node *node) {
-    ct_dist *dist = dist_of(watch);
-    bool finished = false;
-    if (!dist->early) return;
-    for (int i = 0; i < node->call.n; i++) {
-        cti_dist_param *p = param_of(dist, node->edge[i]);
-        if (!p) continue;
-        CTI_ASSERT(p->uses > 0 && dist->bucket[p->bucket].unfinished > 0);
-        if (!--p->uses) finished |= !--dist->bucket[p->bucket].unfinished;
-    }
-    if (finished || dist->comm->pending) stage_finished(dist);
-}
+static const ct_watch_fns watch_fns = {
+    .begin = watch_begin, .whole = watch_whole, .turn = watch_turn};
 
 void cti_dist_watch(ct_dist *dist, bool on) {
     ct_context *context = dist->context;
-    dist->watch = (cti_backward_watch){.begin = watch_begin, .ran = watch_ran};
-    if (on && !context->watch) context->watch = &dist->watch;
-    if (!on && context->watch == &dist->watch) context->watch = NULL;
+    if (!on) {
+        ct_unwatch(context, dist);
+        return;
+    }
+    dist->leaves = 0;
+    for (int64_t i = 0; i < dist->params; i++) {
+        ct_tensor *leaf = dist->param[i].item->param;
+        if (!ct_requires_grad(leaf)) continue;
+        dist->watched[dist->leaves] = &dist->param[i];
+        dist->leaf[dist->leaves++] = leaf;
+    }
+    ct_watch(context, dist->leaf, dist->leaves, &watch_fns, dist);
 }

@@ -171,6 +171,11 @@ bool cti_dist_layout(ct_dist *dist) {
     for (int64_t i = 0; i < dist->buckets; i++)
         if (!make_bucket(dist, &dist->bucket[i])) return false;
     if (dist->ranks == 1) return true;
+    dist->watched = cti_take_zeroed(context, cti_bytes(dist->params, sizeof *dist->watched));
+    dist->leaf = dist->watched
+                     ? cti_take_zeroed(context, cti_bytes(dist->params, sizeof *dist->leaf))
+                     : NULL;
+    if (!dist->leaf) return false;
     dist->block_bytes = cti_dist_block_bytes(dist);
     dist->own_squares = cti_take_zeroed(context, cti_bytes(dist->units, sizeof(double)));
     dist->block = dist->own_squares ? cti_take_zeroed(context, dist->block_bytes) : NULL;
@@ -194,6 +199,8 @@ void cti_dist_layout_free(ct_dist *dist) {
     }
     cti_give(context, dist->param, cti_bytes(dist->params, sizeof(cti_dist_param)));
     cti_give(context, dist->bucket, cti_bytes(dist->buckets, sizeof(cti_dist_bucket)));
+    cti_give(context, dist->watched, cti_bytes(dist->params, sizeof *dist->watched));
+    cti_give(context, dist->leaf, cti_bytes(dist->params, sizeof *dist->leaf));
     cti_give(context, dist->own_squares, cti_bytes(dist->units, sizeof(double)));
     cti_give(context, dist->block, dist->block_bytes);
     cti_give(context, dist->peer_block, dist->block_bytes);

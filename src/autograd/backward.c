@@ -5,6 +5,7 @@
 #include "../core/callback.h"
 #include "observe.h"
 #include "recompute.h"
+#include "watch.h"
 
 /* ---- one node ---- */
 
@@ -150,7 +151,7 @@ static bool node_backward(cti_node *node, int *pending, bool retain_graph, cti_s
     context->op = "backward";
     cti_frame_close(context, &frame);
     if (n > ON_STACK) cti_give(context, grad, bytes);
-    if (done && context->watch) context->watch->ran(context->watch, node);
+    if (done && context->watch) done = cti_watch_ran(context, node);
     if (done && !retain_graph) cti_node_release(node);
     return done;
 }
@@ -297,9 +298,8 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     cti_frame_open(context, &frame, true);
     context->backward = "backward";
     context->give_up_backward = backward_give_up_left;
-    if (context->watch) context->watch->begin(context->watch, opts.retain_graph);
     int pending = 0;
-    bool ok = true;
+    bool ok = !context->watch || cti_watch_begin(context, outs, n, opts.retain_graph);
     for (int i = 0; ok && i < n; i++) {
         ct_tensor *seed = cotangents && cotangents[i]
                               ? cotangents[i]
@@ -309,6 +309,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     ok = ok ? run_pending(newest, pending, opts.retain_graph, &span)
             : backward_give_up(newest, pending);
     CTI_ASSERT(cti_tape_pending(context) == 0);
+    if (context->watch) ok = cti_watch_end(context, ok);
     cti_frame_close(context, &frame);
     context->backward = NULL;
     context->op = outer_op;

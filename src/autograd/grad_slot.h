@@ -39,7 +39,7 @@ struct cti_grad_slot {
     bool fresh;  /* sum was made for the first of these loans and is undefined until its return */
     bool retain; /* ct_retain_grad was called for an op's output */
     unsigned char index; /* the output's number, and this slot's place in its node */
-    /* the number that the context's cti_backward_watch has given to a leaf; 0 if none */
+    /* the number that the context's watcher has given to a leaf, from 1; 0 if none */
     unsigned watched;
     ct_tensor *retained; /* the gradient that ct_grad shows if `retain` is set */
 };

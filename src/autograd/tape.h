@@ -77,17 +77,6 @@ ct_tensor *cti_apply(const ct_op *op, ct_tensor *const *in, int n, const void *a
 bool cti_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
                     ct_tensor **outs);
 
-/* A watcher: functions that each backward calls. By them a client sees which leaves have their
- * whole gradient before the backward ends: a leaf has it when no node that has still to run has an
- * edge to the leaf. The functions take no memory and record no error. */
-typedef struct cti_backward_watch cti_backward_watch;
-struct cti_backward_watch {
-    /* called before the first node runs; the tape is whole */
-    void (*begin)(cti_backward_watch *watch, bool retain_graph);
-    /* called when a node has run and has added its gradients; its edges still exist */
-    void (*ran)(cti_backward_watch *watch, const cti_node *node);
-};
-
 static inline cti_node *cti_node_of(const cti_grad_slot *slot) {
     return (cti_node *)((char *)(slot - slot->index) - offsetof(cti_node, slot));
 }

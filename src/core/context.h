@@ -161,12 +161,12 @@ struct ct_context {
     const char *backward; /* the name of the op whose backward is running, or NULL */
     int *pending;         /* the number of pending nodes of this backward */
     bool draft; /* whether nodes are recorded only to be dropped soon: see autograd/recompute.c */
-    struct cti_backward_watch *watch; /* the watcher of the leaves, or NULL */
-    _Atomic uintptr_t inside;         /* debug mode: the thread that is inside a call, or 0 */
-    _Atomic bool intruded;            /* debug mode: whether another thread has called meanwhile */
-    int depth;              /* debug mode: the number of nested calls of the thread inside */
-    cti_callback *callback; /* the innermost running callback, or NULL */
-    cti_callback report;    /* the record for on_error */
+    struct cti_watch *watch;  /* the watcher of the leaves, or NULL */
+    _Atomic uintptr_t inside; /* debug mode: the thread that is inside a call, or 0 */
+    _Atomic bool intruded;    /* debug mode: whether another thread has called meanwhile */
+    int depth;                /* debug mode: the number of nested calls of the thread inside */
+    cti_callback *callback;   /* the innermost running callback, or NULL */
+    cti_callback report;      /* the record for on_error */
     cti_moved_frame report_moved[CTI_REPORT_FRAMES];
     /* called after a callback has left a backward, so that no node stays pending */
     void (*give_up_backward)(ct_context *context);

@@ -1,0 +1,207 @@
+/* Tells a client which leaves have their whole gradient while backward still runs: see watch.h. */
+#include "watch.h"
+
+#include "../core/callback.h"
+
+#include <inttypes.h>
+#include <limits.h>
+
+typedef struct {
+    cti_node *node; /* the leaf's node, with a reference */
+    int64_t uses;
+} watched_leaf;
+
+typedef enum { WATCH_IDLE, WATCH_EARLY, WATCH_LATE } watch_state; /* LATE: leaves at the end only */
+
+struct cti_watch {
+    ct_context *context;
+    const ct_watch_fns *fns;
+    void *self;
+    int64_t n;
+    watched_leaf *leaf; /* [n] */
+    bool *reached; /* [n] whether the running backward reaches the leaf and has not said whole */
+    watch_state state;
+    bool calling; /* a function of the watcher is running */
+    /* the function that runs next, and its arguments and result */
+    void (*call)(struct cti_watch *watch);
+    int64_t i;
+    bool flag;
+    cti_callback_reserve reserve;
+};
+typedef struct cti_watch watch;
+
+/* ---- making and freeing ---- */
+
+static void watch_free(watch *w) {
+    ct_context *context = w->context;
+    for (int64_t i = 0; w->leaf && i < w->n; i++)
+        if (w->leaf[i].node) cti_node_unref(w->leaf[i].node);
+    cti_give(context, w->leaf, cti_bytes(w->n, sizeof *w->leaf));
+    cti_give(context, w->reached, cti_bytes(w->n, sizeof *w->reached));
+    cti_give(context, w, sizeof *w);
+}
+
+static cti_grad_slot *leaf_slot(const watch *w, int64_t i) { return &w->leaf[i].node->slot[0]; }
+
+/* The number of a watched leaf; -1: the slot is not one. `watched` may be of an earlier watcher. */
+static int64_t number_of(const watch *w, const cti_grad_slot *slot) {
+    if (!slot || !slot->watched || (int64_t)slot->watched > w->n) return -1;
+    const int64_t i = (int64_t)slot->watched - 1;
+    return w->leaf[i].node && leaf_slot(w, i) == slot ? i : -1;
+}
+
+static bool add_leaf(watch *w, int64_t i, ct_tensor *t) {
+    ct_context *context = w->context;
+    if (!t) return ct_fail(context, CT_ERR_ARGUMENT, "watch: leaf %" PRId64 " is NULL", i);
+    if (!cti_tensor_in(t, context, "watch")) return false;
+    cti_node *node = t->slot ? cti_node_of(t->slot) : NULL;
+    if (!node || node->call.op)
+        return ct_fail(context, CT_ERR_GRAD,
+                       "watch: tensor %" PRId64 " %s is no leaf that requires a gradient", i,
+                       SHAPE(t->shape));
+    if (number_of(w, t->slot) >= 0)
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "watch: leaf %" PRId64 " is leaf %" PRId64 " again", i,
+                       number_of(w, t->slot));
+    cti_node_ref(node);
+    w->leaf[i].node = node;
+    t->slot->watched = (unsigned)i + 1;
+    return true;
+}
+
+static watch *watch_new(ct_context *context, ct_tensor *const *leaves, int64_t n) {
+    watch *w = cti_take_zeroed(context, sizeof *w);
+    if (!w) return NULL;
+    w->context = context;
+    w->n = n;
+    w->leaf = cti_take_zeroed(context, cti_bytes(n, sizeof *w->leaf));
+    w->reached = w->leaf ? cti_take_zeroed(context, cti_bytes(n, sizeof *w->reached)) : NULL;
+    bool made = w->reached;
+    for (int64_t i = 0; made && i < n; i++) made = add_leaf(w, i, leaves[i]);
+    if (made) return w;
+    watch_free(w);
+    return NULL;
+}
+
+bool ct_watch(ct_context *context, ct_tensor *const *leaves, int64_t n, const ct_watch_fns *fns,
+              void *self) {
+    if (!cti_ready(context)) return false;
+    if (!fns || n < 0 || n > UINT_MAX - 1 || (n && !leaves))
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "watch: %" PRId64 " leaves at %p and functions at %p", n,
+                       (const void *)leaves, (const void *)fns);
+    if (context->watch) return false;
+    watch *w = watch_new(context, leaves, n);
+    if (!w) return false;
+    w->fns = fns;
+    w->self = self;
+    context->watch = w;
+    return true;
+}
+
+void ct_unwatch(ct_context *context, void *self) {
+    if (!context) return;
+    cti_check_callbacks(context);
+    watch *w = context->watch;
+    if (!w || w->self != self) return;
+    context->watch = NULL;
+    if (!w->calling || !context->backward)
+        watch_free(w); /* a function that was left runs no more */
+}
+
+/* ---- calling the program's functions ---- */
+
+static void run_watch_call(void *arg) {
+    watch *w = arg;
+    w->call(w);
+}
+
+/* Calls one of the watcher's functions. False if it has left an error. The watcher may have been
+ * taken off and freed afterwards: the caller compares context->watch. */
+static bool watch_tell(watch *w, void (*call)(watch *w)) {
+    ct_context *context = w->context;
+    w->call = call;
+    w->calling = true;
+    cti_callback_run_in(&w->reserve, context, "function", "watch", run_watch_call, w);
+    w->calling = false;
+    if (context->watch != w) watch_free(w);
+    return context->status == CT_OK;
+}
+
+static void call_begin(watch *w) { w->fns->begin(w->self, w->reached, w->flag); }
+static void call_turn(watch *w) { w->fns->turn(w->self); }
+static void call_end(watch *w) { w->fns->end(w->self, w->flag); }
+static void call_whole(watch *w) {
+    const cti_node *node = w->leaf[w->i].node;
+    cti_grad_slot *slot = leaf_slot(w, w->i);
+    if (node->owner && slot->sum && w->fns->whole(w->self, w->i, slot->sum))
+        cti_grad_slot_empty(slot);
+}
+
+/* Tells that the gradient of leaf i is whole. */
+static bool tell_whole(watch *w, int64_t i) {
+    w->reached[i] = false;
+    w->i = i;
+    return !w->fns->whole || watch_tell(w, call_whole);
+}
+
+/* ---- in a backward ---- */
+
+/* Counts the edges to leaves, and marks the leaves to which the outputs lead. A node's number is 1
+ * from when an edge of a reached node leads to it until the walk passes it. */
+static watch_state count_uses(watch *w, ct_tensor *const *outs, int n) {
+    watch_state state = WATCH_EARLY;
+    for (int64_t i = 0; i < w->n; i++) w->leaf[i].uses = 0, w->reached[i] = false;
+    for (int i = 0; i < n; i++) {
+        const int64_t leaf = number_of(w, outs[i]->slot);
+        if (leaf >= 0) w->reached[leaf] = true, state = WATCH_LATE;
+        else cti_node_of(outs[i]->slot)->number = 1;
+    }
+    for (cti_node *node = w->context->tape_last; node; node = node->prev) {
+        const bool reached = node->number;
+        node->number = 0;
+        if (node->call.op->flags & CTI_OP_HIDES_LEAVES) state = WATCH_LATE;
+        for (int e = 0; e < node->call.n; e++) {
+            if (!node->edge[e]) continue;
+            cti_node *from = cti_node_of(node->edge[e]);
+            const int64_t i = number_of(w, node->edge[e]);
+            if (i >= 0) w->leaf[i].uses++, w->reached[i] |= reached;
+            else if (reached && from->call.op) from->number = 1;
+        }
+    }
+    for (int64_t i = 0; i < w->n; i++) w->reached[i] &= w->leaf[i].node->owner != NULL;
+    return state;
+}
+
+bool cti_watch_begin(ct_context *context, ct_tensor *const *outs, int n, bool retain_graph) {
+    watch *w = context->watch;
+    w->state = count_uses(w, outs, n);
+    if (retain_graph) w->state = WATCH_LATE;
+    w->flag = retain_graph;
+    return !w->fns->begin || watch_tell(w, call_begin);
+}
+
+bool cti_watch_ran(ct_context *context, const cti_node *node) {
+    watch *w = context->watch;
+    bool ok = true;
+    for (int e = 0; w->state == WATCH_EARLY && e < node->call.n; e++) {
+        const int64_t i = number_of(w, node->edge[e]);
+        if (i < 0 || !w->leaf[i].uses || --w->leaf[i].uses || !w->reached[i]) continue;
+        ok = tell_whole(w, i);
+        if (!ok || context->watch != w) return ok;
+    }
+    return w->state == WATCH_IDLE || !w->fns->turn || watch_tell(w, call_turn);
+}
+
+bool cti_watch_end(ct_context *context, bool ok) {
+    watch *w = context->watch;
+    for (int64_t i = 0; ok && w->state != WATCH_IDLE && i < w->n; i++) {
+        if (!w->reached[i]) continue;
+        ok = tell_whole(w, i);
+        if (context->watch != w) return ok;
+    }
+    if (w->state == WATCH_IDLE) return ok;
+    w->state = WATCH_IDLE;
+    w->flag = ok;
+    return (!w->fns->end || watch_tell(w, call_end)) && ok;
+}
