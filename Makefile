@@ -40,7 +40,10 @@ if_quiet = $(if $(filter 0,$(V)),@echo "  $(1) $@";)
 
 include src/kernels/kernels.mk
 
-SOURCES  = $(filter-out src/kernels/% $(OTHER_OS),$(wildcard src/*/*.c)) $(wildcard ops/*.c ops/*/*.c nn/*.c nn/*/*.c)
+# The folders of the library: the core, and the floors above it. EXT= builds the core only.
+EXT     ?= $(patsubst %/,%,$(wildcard ext/*/))
+FOLDERS  = $(patsubst %/,%,$(wildcard src/*/) ops/ $(wildcard ops/*/) nn/ $(wildcard nn/*/)) $(EXT)
+SOURCES  = $(filter-out src/kernels/% $(OTHER_OS),$(wildcard $(FOLDERS:%=%/*.c)))
 OBJ      = $(SOURCES:%.c=$(BUILD)/obj/%.o) $(KOBJ)
 # The library from its amalgamation, to test that: make BUILD=build/amalgamated AMALGAMATED=1 test. Three files are
 # compiled by themselves, as tests make their functions fail by the linker or have one of their own.
@@ -99,9 +102,9 @@ $(SHARED): $(OBJ)
 	$(call if_quiet,LD)$(CC) -shared $(SHARED_FLAGS) $(SANITIZE) $(OBJ) -o $@ $(LIBS)
 	@[ $(@F) = $(SONAME) ] || { ln -sf $(@F) $(BUILD)/$(SONAME) && ln -sf $(SONAME) $(BUILD)/$(LINKED); }
 
-# A change of compiler or flags rebuilds. The line is expanded here, not in the recipe, which would have the variables of
+# A change of compiler, flags or floors rebuilds. The line is expanded here, not in the recipe, which would have the variables of
 # the object that is made first.
-FLAGS_LINE := $(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS) $(HEIRS)
+FLAGS_LINE := $(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS) $(HEIRS) $(EXT)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@flags='$(FLAGS_LINE)'; echo "$$flags" | cmp -s - $@ || echo "$$flags" > $@
@@ -115,8 +118,7 @@ $(BUILD)/%$(EXE): $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(SYS
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
 
 # The demo and `make losses` train on this text.
-TEXT ?= $(wildcard include/cotangent/*.h src/*/*.c src/*/*.h ops/*.c ops/*/*.c ops/*/*.h nn/*.c nn/*.h nn/*/*.c \
-    examples/*.c)
+TEXT ?= $(wildcard include/cotangent/*.h $(FOLDERS:%=%/*.c) $(FOLDERS:%=%/*.h) examples/*.c)
 demo: $(BUILD)/seq2seq$(EXE) $(BUILD)/char_lm$(EXE) \
 	## train two transformers, about a minute: digits to their reverse, and this project's own source code
 	@mkdir -p $(BUILD)/demo
@@ -132,8 +134,8 @@ include examples/course/course.mk tests/tests.mk
 
 tests: $(TESTS)
 CHOSEN = $(SUITES:%=$(BUILD)/tests/test_%$(EXE))
-# On macOS, Windows and WASI the Check programs alone.
-ifneq (,$(filter windows wasi,$(OS_NAME))$(IS_MACOS))
+# On macOS, Windows and WASI, and of a library without a floor, the Check programs only.
+ifneq (,$(filter windows wasi,$(OS_NAME))$(IS_MACOS)$(FLOORLESS))
 SUITE = $(or $(CHOSEN),$(TESTS))
 else
 SUITE = $(or $(CHOSEN),$(TESTS) $(EXAMPLES_TEST) $(COURSE_TEST) $(INSTALL_TEST))

@@ -1,7 +1,7 @@
 # The library as two files, and the ways in which another project can use it.
 
 AMALGAMATION = $(BUILD)/amalgamation
-LIBRARY_FILES = $(wildcard include/cotangent/*.h src/*/*.[ch] ops/*.[ch] ops/*/*.[ch] nn/*.[ch] nn/*/*.[ch])
+LIBRARY_FILES = $(wildcard include/cotangent/*.h $(FOLDERS:%=%/*.[ch]))
 amalgamation: $(AMALGAMATION)/cotangent.c ## the library as two files, in build/amalgamation/
 AMALGAMATES = $(addprefix packaging/,amalgamate amalgamated.c.in names.py)
 $(AMALGAMATION)/cotangent.c: $(AMALGAMATES) src/kernels/sets.txt $(LIBRARY_FILES)

@@ -4,7 +4,7 @@
 
 #include <fcntl.h>
 
-#include "../src/io/shuffle.h"
+#include "../ext/data/shuffle.h"
 #include "../src/kernels/philox_block.h"
 
 /* ---- the permutation ---- */

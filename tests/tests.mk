@@ -4,7 +4,10 @@
 # POSIX_FAULTS wrap functions of POSIX, and test_unseen reads stderr by dup.
 POSIX_FAULTS = io_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
 WRAPPED  = $(POSIX_FAULTS) faults op_faults dist_faults graph gradcheck_html
-NOT_HERE = $(WASI_NOT_HERE) $(if $(filter windows wasi,$(OS_NAME)),unseen) \
+# The Check programs of each floor in ext/, which a build without the floor leaves out.
+TESTS_OF_data = file_kinds token_faults token_files tokens
+FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data),$(TESTS_OF_$(f)))
+NOT_HERE = $(WASI_NOT_HERE) $(FLOORLESS) $(if $(filter windows wasi,$(OS_NAME)),unseen) \
     $(if $(filter windows,$(OS_NAME)),$(if $(IS_GCC),$(POSIX_FAULTS),$(WRAPPED)),$(if $(IS_MACOS),$(WRAPPED)))
 
 # If there is no Check, OWN_CHECK=1 takes the part of it in tests/portable.

@@ -8,7 +8,7 @@
 
 #include "../../src/core/context.h"
 #include "../../src/io/kind.h"
-#include "../../src/io/shuffle.h"
+#include "../../ext/data/shuffle.h"
 
 enum { FILES = 3, ROOM = 8192 };
 

@@ -3,7 +3,7 @@
 # compile_commands.json is for clangd. Its kernels are those of the widest instruction set, in f32.
 WIDEST = $(lastword $(ISAS))
 COMMANDS_KERNELS = $($(WIDEST)_FLAGS) -DCTI_SET=$(WIDEST)_f32
-COMMANDS_FILES = $(wildcard docs/*.c src/*/*.c ops/*.c ops/*/*.c nn/*.c nn/*/*.c \
+COMMANDS_FILES = $(wildcard docs/*.c $(FOLDERS:%=%/*.c) \
     examples/*.c examples/course/*.c examples/course/*/*.c tests/*.c)
 json = $(subst ",\",$(subst \,\\,$(1)))
 flags_of = $(ALL_CFLAGS) $(if $(filter $(REAL:%=src/kernels/%.c),$(1)),$(COMMANDS_KERNELS)) \
@@ -25,7 +25,7 @@ $(STYLE)/ready: tests/style/requirements.txt
 	$(STYLE)/bin/pip install -q -r $<
 	@touch $@
 
-C_FOLDERS = docs include/cotangent src/* ops ops/* nn nn/* examples examples/web examples/course examples/course/* \
+C_FOLDERS = docs include/cotangent $(FOLDERS) examples examples/web examples/course examples/course/* \
     tests tests/fuzz tests/mutation tests/course/* bench mpi mpi/include/cotangent mpi/tests
 C_FILES = $(foreach d,$(C_FOLDERS),$(wildcard $(d)/*.c $(d)/*.h))
 format: $(STYLE)/ready ## clang-format in place
@@ -35,6 +35,6 @@ format-check: $(STYLE)/ready ## fail where clang-format would change something
 
 # With asserts, as a variable may stand in an assert only.
 tidy: $(STYLE)/ready compile_commands.json ## clang-tidy, the checks of .clang-tidy, which are errors
-	@printf '%s\n' $(filter-out $(OTHER_OS),$(wildcard src/*/*.c ops/*.c ops/*/*.c nn/*.c nn/*/*.c examples/*.c)) | \
+	@printf '%s\n' $(filter-out $(OTHER_OS),$(wildcard $(FOLDERS:%=%/*.c) examples/*.c)) | \
 	    xargs -P $(shell nproc) -n 8 $(STYLE)/bin/clang-tidy --quiet -p . --extra-arg=-DCTI_ASSERTS && echo "tidy: clean"
 .PHONY: format format-check tidy

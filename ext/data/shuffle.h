@@ -1,7 +1,7 @@
 /* A pseudo-random permutation that is computed item by item, so it takes no memory. It shuffles
  * data that are larger than memory. */
-#ifndef CTI_IO_SHUFFLE_H
-#define CTI_IO_SHUFFLE_H
+#ifndef CTI_EXT_DATA_SHUFFLE_H
+#define CTI_EXT_DATA_SHUFFLE_H
 
 #include <stdint.h>
 

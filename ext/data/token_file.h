@@ -1,9 +1,9 @@
 /* A file of token ids, with or without llm.c's header. It must not change between the open and the
  * last read: each read checks that. */
-#ifndef CTI_IO_TOKEN_FILE_H
-#define CTI_IO_TOKEN_FILE_H
+#ifndef CTI_EXT_DATA_TOKEN_FILE_H
+#define CTI_EXT_DATA_TOKEN_FILE_H
 
-#include "file.h"
+#include "../../src/io/file.h"
 
 typedef struct {
     cti_file file;      /* .fd is -1 while the file is closed */

@@ -1,10 +1,15 @@
 /* ct_tokens: batches of windows from files of token ids, in the order of a keyed permutation. */
 #include <cotangent/tokens.h>
 
+#include <cotangent/autograd.h>
+#include <cotangent/scope.h>
+#include <cotangent/tensor.h>
+
 #include <string.h>
 
-#include "../core/context.h"
-#include "../core/int_math.h"
+#include "../../src/core/int_math.h"
+#include "../../src/core/memory.h"
+#include "../../src/core/object.h"
 #include "shuffle.h"
 #include "token_file.h"
 
@@ -16,7 +21,6 @@ struct ct_tokens {
         cti_object object; /* must be first */
         ct_context *context;
     };
-    cti_closer closer; /* closes it with the context */
     int64_t vocabulary;
     int64_t count; /* number of ids in all files */
     int n;
@@ -34,24 +38,25 @@ static int64_t windows_of(const cti_token_file *file, int64_t T) {
 
 /* ---- open and close ---- */
 
-/* Frees the memory of the struct's fields and closes its first `opened` files. */
-static void release(ct_context *context, ct_tokens *tokens, int opened) {
+/* Closes the first `opened` files, frees the memory and ends the object; `name` is its name in
+ * debug mode. */
+static void tokens_end(ct_tokens *tokens, int opened, const char *name) {
+    ct_context *context = tokens->context;
     for (int i = 0; i < opened; i++) cti_token_file_free(&tokens->file[i]);
-    cti_give(context, tokens->file, cti_bytes(tokens->n, sizeof *tokens->file));
-    cti_give(context, tokens->before, cti_bytes((int64_t)tokens->n + 1, sizeof *tokens->before));
+    cti_give_any(context, tokens->file, cti_bytes(tokens->n, sizeof *tokens->file));
+    cti_give_any(context, tokens->before,
+                 cti_bytes((int64_t)tokens->n + 1, sizeof *tokens->before));
+    cti_object_end(&tokens->object, name);
 }
 
-static void tokens_end(cti_closer *closer) {
-    ct_tokens_close((ct_tokens *)((char *)closer - offsetof(struct ct_tokens, closer)));
-}
+static void close_with_context(void *tokens) { ct_tokens_close(tokens); }
 
 void ct_tokens_close(ct_tokens *tokens) {
     if (!tokens || tokens->object.self != &tokens->object) return;
     char name[CTI_OBJECT_NAME];
     snprintf(name, sizeof name, "%.*s", (int)sizeof name - 1, tokens->file[0].path);
-    cti_closer_remove(&tokens->context->closers, &tokens->closer);
-    release(tokens->context, tokens, tokens->n);
-    cti_object_end(&tokens->object, name);
+    ct_context_on_free(tokens->context, NULL, tokens);
+    tokens_end(tokens, tokens->n, name);
 }
 
 /* Makes room for file i: closes the file that has its place in .open, unless that is file i. */
@@ -61,12 +66,13 @@ static void take_slot(ct_tokens *tokens, int i) {
     *slot = i;
 }
 
-/* Opens all files and fills in the struct. *opened is the number of files opened, for release. */
-static bool open_all(ct_context *context, const char *const *paths, ct_tokens_opts opts,
-                     ct_tokens *tokens, int *opened) {
-    tokens->file = cti_take(context, cti_bytes(tokens->n, sizeof *tokens->file));
+/* Opens all files and fills in the struct. *opened is the number of files opened. */
+static bool open_all(ct_tokens *tokens, const char *const *paths, int bytes, int *opened) {
+    ct_context *context = tokens->context;
+    tokens->file = cti_take_any(context, cti_bytes(tokens->n, sizeof *tokens->file));
     if (!tokens->file) return false;
-    tokens->before = cti_take(context, cti_bytes((int64_t)tokens->n + 1, sizeof *tokens->before));
+    tokens->before =
+        cti_take_any(context, cti_bytes((int64_t)tokens->n + 1, sizeof *tokens->before));
     if (!tokens->before) return false;
     for (int i = 0; i < tokens->n; i++) {
         cti_token_file *file = &tokens->file[i];
@@ -75,19 +81,18 @@ static bool open_all(ct_context *context, const char *const *paths, ct_tokens_op
                            tokens->n);
         if (i < SLOTS) tokens->open[i] = i;
         else take_slot(tokens, i);
-        if (!cti_token_file_open(context, paths[i], opts.bytes, file)) return false;
+        if (!cti_token_file_open(context, paths[i], bytes, file)) return false;
         ++*opened;
         if (__builtin_add_overflow(tokens->count, file->ids, &tokens->count))
             return ct_fail(context, CT_ERR_FORMAT,
                            "tokens: %s: with it the number of ids overflows", file->path);
     }
-    return true;
+    return ct_context_on_free(context, close_with_context, tokens);
 }
 
-ct_tokens *ct_tokens_open(ct_context *context, const char *const *paths, int n,
-                          ct_tokens_opts opts) {
+static bool tokens_check_opts(ct_context *context, const char *const *paths, int n,
+                              ct_tokens_opts opts) {
     static const char function[] = "tokens_open";
-    if (!cti_ready(context)) return NULL;
     if (!paths) return ct_fail(context, CT_ERR_ARGUMENT, "%s: paths is NULL", function);
     if (n < 1)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: %d files, and not at least one", function, n);
@@ -97,20 +102,21 @@ ct_tokens *ct_tokens_open(ct_context *context, const char *const *paths, int n,
     if (opts.vocabulary < 0)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: a vocabulary of %lld", function,
                        (long long)opts.vocabulary);
-    ct_tokens files = {.vocabulary = opts.vocabulary, .n = n};
+    return true;
+}
+
+ct_tokens *ct_tokens_open(ct_context *context, const char *const *paths, int n,
+                          ct_tokens_opts opts) {
+    ct_tokens *tokens = cti_object_new(context, sizeof *tokens, "set of token files");
+    if (!tokens) return NULL;
     int opened = 0;
-    ct_tokens *tokens = NULL;
-    if (open_all(context, paths, opts, &files, &opened))
-        tokens = cti_object_new(context, sizeof *tokens, "set of token files");
-    if (!tokens) {
-        release(context, &files, opened);
-        return NULL;
+    if (tokens_check_opts(context, paths, n, opts)) {
+        tokens->vocabulary = opts.vocabulary;
+        tokens->n = n;
+        if (open_all(tokens, paths, opts.bytes, &opened)) return tokens;
     }
-    files.object = tokens->object;
-    files.closer.close = tokens_end;
-    *tokens = files;
-    cti_closer_add(&context->closers, &tokens->closer);
-    return tokens;
+    tokens_end(tokens, opened, "");
+    return NULL;
 }
 
 /* ---- sizes ---- */
@@ -180,70 +186,68 @@ static bool read_window(ct_tokens *tokens, int64_t w, int64_t T, int64_t *x, int
     return true;
 }
 
+static const char batch_op[] = "tokens_batch";
+
 /* The number of windows of an epoch; 0 if the numbers of the batch are wrong, after an error. */
 static int64_t check_batch(ct_tokens *tokens, int64_t index, int64_t B, int64_t T) {
     ct_context *context = tokens->context;
-    const char *op = context->op;
-    if (B < 1 || T < 1)
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: a batch (%lld, %lld), and not at least (1, 1)", op,
-                (long long)B, (long long)T);
-    else if (index < 0)
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: the index is %lld", op, (long long)index);
-    else if (index > (INT64_MAX - (B - 1)) / B)
+    if (B < 1 || T < 1) {
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: a batch (%lld, %lld), and not at least (1, 1)",
+                batch_op, (long long)B, (long long)T);
+    } else if (index < 0) {
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: the index is %lld", batch_op, (long long)index);
+    } else if (index > (INT64_MAX - (B - 1)) / B) {
         ct_fail(context, CT_ERR_ARGUMENT,
-                "%s: batch %lld of %lld windows is too far: a window's number overflows", op,
+                "%s: batch %lld of %lld windows is too far: a window's number overflows", batch_op,
                 (long long)index, (long long)B);
-    if (!cti_ready(context)) return 0;
-    count_windows(tokens, T);
-    const int64_t windows = tokens->before[tokens->n];
-    if (windows > 0) return windows;
-    int64_t most = 0;
-    for (int i = 0; i < tokens->n; i++) most = cti_max(most, tokens->file[i].ids);
-    ct_fail(context, CT_ERR_ARGUMENT,
-            "%s: %s: the longest of %d file%s has %lld ids, and a window of T = %lld has one more "
-            "than T",
-            op, tokens->file[0].path, tokens->n, tokens->n == 1 ? "" : "s", (long long)most,
-            (long long)T);
+    } else {
+        count_windows(tokens, T);
+        const int64_t windows = tokens->before[tokens->n];
+        int64_t most = 0;
+        for (int i = 0; i < tokens->n; i++) most = cti_max(most, tokens->file[i].ids);
+        if (!windows)
+            ct_fail(context, CT_ERR_ARGUMENT,
+                    "%s: %s: the longest of %d file%s has %lld ids, and a window of T = %lld has "
+                    "one more than T",
+                    batch_op, tokens->file[0].path, tokens->n, tokens->n == 1 ? "" : "s",
+                    (long long)most, (long long)T);
+        if (!windows || B <= INT64_MAX / (int64_t)sizeof(int64_t) / T) return windows;
+        ct_fail(context, CT_ERR_MEMORY, "%s: the size of (%lld, %lld) overflows", batch_op,
+                (long long)B, (long long)T);
+    }
     return 0;
 }
 
 static bool read_batch(ct_tokens *tokens, int64_t windows, uint64_t seed, int64_t index,
                        ct_tensor *x, ct_tensor *y) {
-    const int64_t B = x->shape.dim[0], T = x->shape.dim[1];
+    const ct_shape shape = ct_shape_of(x);
+    const int64_t B = shape.dim[0], T = shape.dim[1];
+    int64_t *ids = ct_data_i64(x), *next = ct_data_i64(y);
     for (int64_t b = 0; b < B; b++) {
         const int64_t number = index * B + b, epoch = number / windows;
         const int64_t w = cti_shuffle(seed, (uint64_t)epoch, windows, number % windows);
-        if (!read_window(tokens, w, T, (int64_t *)x->data + b * T, (int64_t *)y->data + b * T))
-            return false;
+        if (!read_window(tokens, w, T, ids + b * T, next + b * T)) return false;
     }
     return true;
 }
 
 bool ct_tokens_batch(ct_tokens *tokens, uint64_t seed, int64_t index, int64_t B, int64_t T,
                      ct_tensor **x, ct_tensor **y) {
-    static const char op[] = "tokens_batch";
     if (!tokens || !cti_object_is_ready(&tokens->object, "ct_tokens_batch", "tokens", NULL))
         return false;
     ct_context *context = tokens->context;
-    if (!x || !y) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", op, x ? "y" : "x");
-    if (!cti_enter(context)) return false;
-    const char *outer = context->op;
-    context->op = op;
-    cti_frame frame;
-    cti_frame_open(context, &frame, true);
-    ct_tensor *ids = NULL, *next = NULL;
+    if (!x || !y)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", batch_op, x ? "y" : "x");
     const int64_t windows = check_batch(tokens, index, B, T);
-    if (windows > 0) ids = cti_tensor_new(context, CT_I64, CT_SHAPE(B, T));
-    if (ids) next = cti_tensor_new(context, CT_I64, CT_SHAPE(B, T));
+    if (!windows) return false;
+    ct_scope scope = ct_scope_open_no_grad(context);
+    ct_tensor *ids = ct_empty(context, CT_I64, CT_SHAPE(B, T)),
+              *next = ct_empty(context, CT_I64, CT_SHAPE(B, T));
     const bool done = next && read_batch(tokens, windows, seed, index, ids, next);
     if (done) {
-        cti_tensor_lift(ids, frame.outer);
-        cti_tensor_lift(next, frame.outer);
-        *x = ids;
-        *y = next;
+        *x = ct_scope_keep(scope, ids);
+        *y = ct_scope_keep(scope, next);
     }
-    cti_frame_close(context, &frame);
-    context->op = outer;
-    cti_leave(context);
+    ct_scope_close(scope);
     return done;
 }

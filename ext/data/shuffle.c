@@ -6,7 +6,7 @@
  * domains". */
 #include "shuffle.h"
 
-#include "../kernels/philox_block.h"
+#include "../../src/kernels/philox_block.h"
 
 /* Rounds of each half. With 8 rounds, all permutations of 3, 4, 5 and 6 items are equally frequent
  * over 40,000 epochs by a chi-squared test; with 6 rounds the permutations of 5 items are not. */

@@ -1,11 +1,13 @@
 /* Files of token ids: the header, the size, and reads that check that the file has not changed. */
 #include "token_file.h"
 
+#include <cotangent/autograd.h>
+
 #include <errno.h>
 #include <string.h>
 
-#include "../core/context.h"
-#include "kind.h"
+#include "../../src/core/memory.h"
+#include "../../src/io/kind.h"
 
 static const char token_op[] = "tokens";
 
@@ -72,30 +74,33 @@ static bool read_layout(cti_token_file *file, int asked) {
 
 /* ---- open ---- */
 
-/* The current folder, in a block of *size bytes of cti_take. NULL: memory was short, and an error
- * was recorded, or the folder has no name any more. */
-static char *current_folder(ct_context *context, size_t *size) {
+/* Sets *folder to the current folder, in a block of *size bytes of cti_take_any, or to NULL if it
+ * has no name any more. Returns false with an error if memory is short. */
+static bool current_folder(ct_context *context, char **folder, size_t *size) {
     int failed = ERANGE;
     for (*size = 1024; failed == ERANGE; *size *= 2) {
-        char *folder = cti_take(context, *size);
-        if (!folder || cti_os_current_folder(folder, *size)) return folder;
+        *folder = cti_take_any(context, *size);
+        if (!*folder) return false;
+        if (cti_os_current_folder(*folder, *size)) return true;
         failed = errno;
-        cti_give(context, folder, *size);
+        cti_give_any(context, *folder, *size);
     }
-    return NULL;
+    *folder = NULL;
+    return true;
 }
 
 /* A copy of a path, in a block of strlen + 1. A relative path is made absolute, because the file is
  * opened again later, and the current folder may be another one then. */
 static char *absolute(ct_context *context, const char *path) {
     if (cti_os_is_absolute(path) || !*path) return cti_take_string(context, path);
+    char *folder;
     size_t size;
-    char *folder = current_folder(context, &size);
-    if (!folder) return cti_ready(context) ? cti_take_string(context, path) : NULL;
+    if (!current_folder(context, &folder, &size)) return NULL;
+    if (!folder) return cti_take_string(context, path);
     const size_t length = strlen(folder) + 1 + strlen(path) + 1;
-    char *whole = cti_take(context, length);
+    char *whole = cti_take_any(context, length);
     if (whole) snprintf(whole, length, "%s/%s", folder, path);
-    cti_give(context, folder, size);
+    cti_give_any(context, folder, size);
     return whole;
 }
 
@@ -116,7 +121,7 @@ bool cti_token_file_open(ct_context *context, const char *path, int bytes, cti_t
 
 void cti_token_file_free(cti_token_file *file) {
     cti_file_close(&file->file);
-    if (file->path) cti_give(file->file.context, file->path, strlen(file->path) + 1);
+    if (file->path) cti_give_any(file->file.context, file->path, strlen(file->path) + 1);
     file->path = NULL;
 }
 
