@@ -17,12 +17,12 @@
  * Invariants:
  *
  * 1. The slot owns sum, and no scope does. The first gradient is moved in: the slot takes the
- * handle over, and copies the gradient only if it cannot.
+ *    handle over, and copies the gradient only if it cannot.
  * 2. Another gradient is added in place if nothing else holds the sum's memory (its storage has one
  *    reference), and otherwise to a copy. So an op may return one tensor as the gradient of two
  *    inputs.
  * 3. The slot of a leaf is never PARTIAL, because ct_grad returns its sum. The handle stays the
- * same until ct_zero_grad; only its memory may be replaced.
+ *    same until ct_zero_grad; only its memory may be replaced.
  * 4. An op of the library can borrow sum, write its gradient into it, and return it as grad[i].
  *    `lent` counts these loans. It is 0 before and after each op's backward: a sum that was made
  *    for a loan and not returned is removed. */

@@ -21,7 +21,7 @@
  *    times no node is pending, and every slot is empty except in leaves.
  * 4. A released node is never run again. A node is released when its backward has succeeded without
  *    retain_graph, which drops its saved tensors and its edges, and also when its backward has
- * taken a saved tensor (cti_saved_writable) and fails.
+ *    taken a saved tensor (cti_saved_writable) and fails.
  * 5. `sequence` grows along the tape, except at moved nodes, and is 0 in a leaf.
  * 6. Nodes are freed by a loop over context->to_free, so the depth of the stack does not depend on
  *    the length of a chain of nodes. */

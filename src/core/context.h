@@ -229,7 +229,7 @@ static inline ct_tensor *cti_handle_take(ct_context *context) {
     if (!ended || !context->pool.plain) return cti_handle_take_any(context);
     context->handles.free = ended->next;
     cti_handle_count(context, 1);
-    return cti_slot_next(ended);
+    return cti_entry_next(ended);
 }
 
 /* Ends a handle. From now on its address is not the address of a handle. */
@@ -237,7 +237,7 @@ static inline void cti_handle_give(ct_context *context, ct_tensor *tensor) {
     cti_handles *handles = &context->handles;
     tensor->self = cti_handle_ended(tensor);
     context->pool.live -= CTI_HANDLE_BYTES;
-    if (cti_slot_is_last(handles, tensor)) {
+    if (cti_entry_is_last(handles, tensor)) {
         cti_handle_enqueue(context, tensor);
         return;
     }

@@ -1,24 +1,44 @@
-/* The memory of handles (ct_tensor), laid out so that a use of a handle that has ended is detected.
+/* The memory of handles (ct_tensor). It is laid out so that the library finds each use of a handle
+ * that has ended. A handle lies in an entry, at an offset that differs from the offset of the
+ * previous handle in this entry:
  *
- *     slot    context | ...... ct_tensor ......     512 bytes, aligned to 512
+ *     entry   context | ...... ct_tensor ......     512 bytes, aligned to 512
  *                     ^ at one of 32 offsets, 8 bytes apart
  *
- * The test for a stale handle is `tensor->self != tensor`. A live handle has its own address in
- * `self`. When it ends, the next handle in its slot begins 8 bytes further on: what is read as
- * `self` through the old address is then another field, which never has the old address as its
- * value.
+ * The test for a stale handle is `tensor->self != tensor`. The states of an entry are:
  *
- * A slot that has had a handle at each of its 32 offsets goes to the end of a queue, and is taken
- * from there again when more than 128 slots are in it. So an address is used again after 32 x 128 =
- * 4,096 other handles have ended, at the earliest, and until then a stale handle is found.
+ *                   cti_handle_take                cti_handle_give
+ *     FREE -------------------------> IN USE -------------------------> FREE
+ *                                     ^    |
+ *       cti_handle_take, if no entry  |    |  cti_handle_give of the handle
+ *       is FREE and the queue is long |    v  at the last of 32 offsets
+ *                                     QUEUED
  *
- * Before that a slot is on the free list, which is last in, first out: its lines are in L1d still.
- * A queue of all ended handles would need no offsets, but each new handle would be a cache miss or
- * more. Slots are used for nothing else and live as long as the context, so `self` and the slot's
- * context can be read through a stale handle however old it is.
+ * FREE    The entry is on the free list and has offsets left.
+ * IN USE  The entry has a handle.
+ * QUEUED  The entry is in the queue. It has had a handle at each of its offsets since it was QUEUED
+ *         before.
  *
- * In debug mode a slot goes to the queue after every handle, and the queue has 65,536 slots. The
- * ended handle keeps its shape and its op's name for the error's message. */
+ * Invariants:
+ *
+ * 1. A handle has its own address in `self` until it ends.
+ * 2. The next handle in an entry begins 8 bytes behind the previous one, and after the last offset
+ *    at the first. So the place that is `self` at the old address is then in another field, whose
+ *    value is not the old address. A stale handle is found until its address is used again.
+ * 3. An entry leaves the queue after at least 128 other entries were queued behind it. If memory is
+ *    short it may leave earlier.
+ * 4. By 2 and 3, if memory was never short, an address is used again after at least 159 other
+ *    handles have ended: 31 in the same entry, and one in each of the 128 entries behind it. They
+ *    are so few only if each of these 128 entries had a single offset left. If a program has one
+ *    handle at a time, they are at least 4,127: 31 in the same entry, and 32 in each of the others.
+ * 5. Entries are used for nothing else and live as long as the context. So `self` and the context
+ *    of an entry can be read through a stale handle, however old it is.
+ * 6. In debug mode, without a memory limit, an entry is QUEUED after each handle, and leaves the
+ *    queue after at least 65,536 others were queued behind it. Until then the handle that has ended
+ *    keeps its shape and the name of its op, which its error names.
+ *
+ * The free list is last in, first out, so the cache lines of a new handle are still in L1d. A queue
+ * of all ended handles would need no offsets, but each new handle would be a cache miss or more. */
 #ifndef CTI_CORE_HANDLE_H
 #define CTI_CORE_HANDLE_H
 
@@ -26,58 +46,62 @@
 #include "tensor.h"
 
 enum {
-    CTI_SLOT_BYTES = 512,
-    CTI_SLOT_STEP = 8, /* the offsets are 1 ... 32 steps */
-    CTI_SLOT_OFFSETS = 32
+    CTI_ENTRY_BYTES = 512,
+    CTI_ENTRY_STEP = 8, /* the offsets are 1 to 32 steps of this many bytes */
+    CTI_ENTRY_OFFSETS = 32
 };
-_Static_assert(sizeof(ct_context *) <= CTI_SLOT_STEP, "the first offset is behind the context");
-_Static_assert(CTI_SLOT_OFFSETS *CTI_SLOT_STEP + sizeof(ct_tensor) <= CTI_SLOT_BYTES,
+_Static_assert(sizeof(ct_context *) <= CTI_ENTRY_STEP, "the first offset is behind the context");
+_Static_assert(CTI_ENTRY_OFFSETS *CTI_ENTRY_STEP + sizeof(ct_tensor) <= CTI_ENTRY_BYTES,
                "a handle fits at the last offset");
-_Static_assert(CTI_SLOT_STEP % _Alignof(ct_tensor) == 0, "a handle is aligned at each offset");
+_Static_assert(CTI_ENTRY_STEP % _Alignof(ct_tensor) == 0, "a handle is aligned at each offset");
 
-/* A slot on a list is represented by its handle that ended last, linked by `next`. */
+/* The entries of a context. An entry on a list is represented by the last handle in it that has
+ * ended, and these handles are linked by `next`. */
 typedef struct {
-    ct_tensor *free;            /* the free list: slots with offsets left */
-    ct_tensor *oldest, *newest; /* the queue: slots without */
-    int64_t queued, queue_min;  /* its length; above queue_min, its oldest slot is used again */
-    int64_t slots;              /* all that the context has */
-    uintptr_t offset_mask; /* 31; debug mode: 0. A slot is queued after offset_mask + 1 handles */
+    ct_tensor *free;            /* the free list */
+    ct_tensor *oldest, *newest; /* the first and the last entry of the queue */
+    int64_t queued;             /* the length of the queue */
+    int64_t queue_min;     /* the oldest entry is used again if the queue is longer than this */
+    int64_t entries;       /* the number of all entries of the context */
+    uintptr_t offset_mask; /* an entry is queued after offset_mask + 1 handles: 31, debug mode 0 */
 } cti_handles;
 
-static inline uintptr_t cti_slot_of(const ct_tensor *tensor) {
-    return (uintptr_t)tensor & ~(uintptr_t)(CTI_SLOT_BYTES - 1);
+/* The address of the entry of a handle. */
+static inline uintptr_t cti_entry_of(const ct_tensor *tensor) {
+    return (uintptr_t)tensor & ~(uintptr_t)(CTI_ENTRY_BYTES - 1);
 }
 
-/* The address of the next handle in the slot of this one: one step further, from the last offset
- * around to the first. The last, 32 steps or 256 bytes, is the only offset with that bit. */
-static inline ct_tensor *cti_slot_next(const ct_tensor *tensor) {
-    const uintptr_t last_offset = CTI_SLOT_OFFSETS * CTI_SLOT_STEP;
-    return (ct_tensor *)(((uintptr_t)tensor & ~last_offset) + CTI_SLOT_STEP);
+/* The address of the next handle in the entry of this handle. It is one step further, and after the
+ * last offset it is at the first. The last offset is 32 steps, 256 bytes, and the only one with
+ * this bit. */
+static inline ct_tensor *cti_entry_next(const ct_tensor *tensor) {
+    const uintptr_t last_offset = CTI_ENTRY_OFFSETS * CTI_ENTRY_STEP;
+    return (ct_tensor *)(((uintptr_t)tensor & ~last_offset) + CTI_ENTRY_STEP);
 }
 
-/* Does the slot go into the queue after this handle? Each slot goes through its offsets from
- * another one on, by its number, so that the handles in use are spread over all L1d sets. */
-static inline bool cti_slot_is_last(const cti_handles *handles, const ct_tensor *tensor) {
-    const uintptr_t offset = (uintptr_t)tensor / CTI_SLOT_STEP,
-                    slot = (uintptr_t)tensor / CTI_SLOT_BYTES;
-    return ((offset - slot) & handles->offset_mask) == 0;
+/* Whether an entry is queued after this handle. The address of an entry decides at which offset it
+ * begins, so that the handles in use are spread over all L1d sets. */
+static inline bool cti_entry_is_last(const cti_handles *handles, const ct_tensor *tensor) {
+    const uintptr_t offset = (uintptr_t)tensor / CTI_ENTRY_STEP,
+                    entry = (uintptr_t)tensor / CTI_ENTRY_BYTES;
+    return ((offset - entry) & handles->offset_mask) == 0;
 }
 
-/* The value of `self` after a handle has ended, until the next one in its slot is written over it.
- * As long as it is there, so are the handle's other fields, such as its shape for a message. */
+/* The value of `self` after a handle has ended, until the next handle in its entry overwrites it.
+ * As long as `self` has this value the handle's other fields, such as its shape, can be read. */
 static inline const ct_tensor *cti_handle_ended(const ct_tensor *tensor) {
     return (const ct_tensor *)((const char *)tensor + 1);
 }
 
-/* The context of a handle, even if that has ended. */
+/* The context of a handle, even if the handle has ended. */
 static inline ct_context *cti_handle_context(const ct_tensor *tensor) {
-    return tensor->self == tensor ? tensor->context : *(ct_context *const *)cti_slot_of(tensor);
+    return tensor->self == tensor ? tensor->context : *(ct_context *const *)cti_entry_of(tensor);
 }
 
 void cti_handles_init(ct_context *context);
-int64_t cti_handles_used(const ct_context *context); /* how many have not ended */
+int64_t cti_handles_used(const ct_context *context); /* the number of handles that have not ended */
 
-/* The general cases of cti_handle_take and cti_handle_give (context.h). */
+/* These are the general cases of cti_handle_take and cti_handle_give (context.h). */
 ct_tensor *cti_handle_take_any(ct_context *context);
 void cti_handle_enqueue(ct_context *context, ct_tensor *ended);
 

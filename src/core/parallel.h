@@ -24,8 +24,8 @@
  * 5. Workers compute in the floating-point mode of the job's caller.
  * 6. A child of a fork never uses the workers of its parent, which have no threads in the child: it
  *    starts workers of its own.
- * 7. If the system refuses to start threads, there are fewer workers or none, and the other
- *    threads do their chunks. */
+ * 7. If the system refuses to start threads, there are fewer workers or none, and the other threads
+ *    do their chunks. */
 #ifndef CTI_CORE_PARALLEL_H
 #define CTI_CORE_PARALLEL_H
 

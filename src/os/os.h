@@ -11,8 +11,8 @@
  *
  * 1. A path is UTF-8. The content of a file is bytes: no line end is translated.
  * 2. If a function for paths, files or text fails, errno has the reason, a value of POSIX. The
- *    functions for threads, cti_os_still_named and cti_os_folder_remove_unlocked may fail without
- *    a reason.
+ *    functions for threads, cti_os_still_named and cti_os_folder_remove_unlocked may fail without a
+ *    reason.
  * 3. An open, a read, a write or a sync that a signal interrupts is repeated. A sleep that a signal
  *    interrupts ends early.
  * 4. A descriptor is not inherited by a program that this process starts.
