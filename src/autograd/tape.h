@@ -54,7 +54,7 @@ struct cti_node {
         const ct_tensor *owner;
     };
     ct_tensor *saved; /* [saved_count] the saved tensors, to which call.in, outs and saved point */
-    int number;       /* 0, except while graph.c or recompute.c walks along the tape */
+    int number;       /* 0, except while graph.c, recompute.c or watch.c walks along the tape */
     uint32_t mark;    /* cti_profile_mark at the recording; 0 if no profile ran */
     cti_grad_slot slot[]; /* [call.n_outs] the slots of the outputs; a leaf has one */
 };

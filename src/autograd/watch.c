@@ -1,4 +1,5 @@
-/* Tells a client which leaves have their whole gradient while backward still runs: see watch.h. */
+/* Reports each leaf that has its whole gradient while backward still runs. States and invariants
+ * are in watch.h. */
 #include "watch.h"
 
 #include "../core/callback.h"
@@ -11,7 +12,7 @@ typedef struct {
     int64_t uses;
 } watched_leaf;
 
-typedef enum { WATCH_IDLE, WATCH_EARLY, WATCH_LATE } watch_state; /* LATE: leaves at the end only */
+typedef enum { WATCH_IDLE, WATCH_EARLY, WATCH_LATE } watch_state; /* see watch.h */
 
 struct cti_watch {
     ct_context *context;
@@ -19,10 +20,10 @@ struct cti_watch {
     void *self;
     int64_t n;
     watched_leaf *leaf; /* [n] */
-    bool *reached; /* [n] whether the running backward reaches the leaf and has not said whole */
+    bool *reached; /* [n] whether the running backward reaches the leaf and has not reported it */
     watch_state state;
-    bool calling; /* a function of the watcher is running */
-    /* the function that runs next, and its arguments and result */
+    bool calling; /* whether a function of the watcher is running */
+    /* the function that runs next, and its arguments */
     void (*call)(struct cti_watch *watch);
     int64_t i;
     bool flag;
@@ -43,7 +44,8 @@ static void watch_free(watch *w) {
 
 static cti_grad_slot *leaf_slot(const watch *w, int64_t i) { return &w->leaf[i].node->slot[0]; }
 
-/* The number of a watched leaf; -1: the slot is not one. `watched` may be of an earlier watcher. */
+/* The number of the leaf with this slot, or -1 if it is not watched. slot->watched may be the
+ * number that an earlier watcher has given. */
 static int64_t number_of(const watch *w, const cti_grad_slot *slot) {
     if (!slot || !slot->watched || (int64_t)slot->watched > w->n) return -1;
     const int64_t i = (int64_t)slot->watched - 1;
@@ -106,7 +108,7 @@ void ct_unwatch(ct_context *context, void *self) {
     if (!w || w->self != self) return;
     context->watch = NULL;
     if (!w->calling || !context->backward)
-        watch_free(w); /* a function that was left runs no more */
+        watch_free(w); /* without a backward no function runs; an exception has left it */
 }
 
 /* ---- calling the program's functions ---- */
@@ -116,8 +118,8 @@ static void run_watch_call(void *arg) {
     w->call(w);
 }
 
-/* Calls one of the watcher's functions. False if it has left an error. The watcher may have been
- * taken off and freed afterwards: the caller compares context->watch. */
+/* Calls one of the watcher's functions. Returns false if it has left an error. If the function has
+ * called ct_unwatch the watcher is freed, so the caller compares it with context->watch. */
 static bool watch_tell(watch *w, void (*call)(watch *w)) {
     ct_context *context = w->context;
     w->call = call;
@@ -138,7 +140,7 @@ static void call_whole(watch *w) {
         cti_grad_slot_empty(slot);
 }
 
-/* Tells that the gradient of leaf i is whole. */
+/* Reports that the gradient of leaf i is whole. */
 static bool tell_whole(watch *w, int64_t i) {
     w->reached[i] = false;
     w->i = i;
@@ -147,8 +149,8 @@ static bool tell_whole(watch *w, int64_t i) {
 
 /* ---- in a backward ---- */
 
-/* Counts the edges to leaves, and marks the leaves to which the outputs lead. A node's number is 1
- * from when an edge of a reached node leads to it until the walk passes it. */
+/* Counts the edges to leaves, and finds the leaves that this backward reaches. A node's number is 1
+ * from the time when an edge of a reached node leads to it until the walk passes it. */
 static watch_state count_uses(watch *w, ct_tensor *const *outs, int n) {
     watch_state state = WATCH_EARLY;
     for (int64_t i = 0; i < w->n; i++) w->leaf[i].uses = 0, w->reached[i] = false;
