@@ -308,6 +308,10 @@ static inline void use_in_place(const ended_use *u) {
     USE(ct_copy_into(x, y), "copy_into");
     USE(ct_lerp_into(y, x, 0.5), "lerp_into");
     USE(ct_lerp_into(x, y, 0.5), "lerp_into");
+    USE(ct_add_into(y, x, 1), "add_into");
+    USE(ct_add_into(x, y, 1), "add_into");
+    USE(ct_scale_into(y, 2), "scale_into");
+    USE(ct_wrote(y), "wrote");
     USE(cti_op_sum_squares(&(cti_op_step){.g = y}, 1), "sum_squares");
     USE(cti_op_sgd_step(
             &(cti_op_step){.p = x, .g = y, .state = {NULL}, .numbers = {.sgd = {.lr = 1}}}, 1),

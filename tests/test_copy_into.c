@@ -1,4 +1,4 @@
-/* copy_into, lerp_into and clone: their values against a loop over the elements, for destinations
+/* copy_into, lerp_into, add_into, scale_into and clone: their values against a loop over the elements, for destinations
  * and sources of many layouts, and of memory that they share. */
 #include "op_check.h"
 
@@ -82,11 +82,25 @@ static int64_t broadcast_index(int64_t i, ct_shape shape, ct_shape from) {
     return at;
 }
 
-static const double copying = NAN; /* instead of a weight */
+/* What is done in place, with a number w. */
+typedef enum { COPY, LERP, ADD, SCALE, KINDS } kind_of_write;
 
-static double expected(double to, double from, double w) {
-    if (isnan(w)) return from;
-    return fabs(w) < 0.5 ? to + w * (from - to) : from - (from - to) * (1 - w);
+static bool write_into(kind_of_write kind, ct_tensor *to, const ct_tensor *from, double w) {
+    switch (kind) {
+    case COPY: return ct_copy_into(to, from);
+    case LERP: return ct_lerp_into(to, from, w);
+    case ADD: return ct_add_into(to, from, w);
+    default: return ct_scale_into(to, w);
+    }
+}
+
+static double expected(kind_of_write kind, double to, double from, double w) {
+    switch (kind) {
+    case COPY: return from;
+    case LERP: return fabs(w) < 0.5 ? to + w * (from - to) : from - (from - to) * (1 - w);
+    case ADD: return to + w * from;
+    default: return w * to;
+    }
 }
 
 static void same_to(double got, double want, double error, const char *what, int64_t i) {
@@ -96,7 +110,7 @@ static void same_to(double got, double want, double error, const char *what, int
 
 /* Writes into view number v of a tensor with infinities and NaN, from source number s: the elements
  * of the view become what the loop says, and no other changes. */
-static void write_one(ct_shape shape, int v, int s, ct_dtype dtype, double w) {
+static void write_one(ct_shape shape, int v, int s, ct_dtype dtype, kind_of_write kind, double w) {
     ct_scope scope = ct_scope_open(context);
     ct_tensor *base = ct_randn(context, dtype, shape), *to = view_of(base, v),
               *from = source_for(ct_shape_of(to), s, dtype);
@@ -108,15 +122,15 @@ static void write_one(ct_shape shape, int v, int s, ct_dtype dtype, double w) {
                                        ((double[]){NAN, INFINITY, -INFINITY})[i]));
         double *before = numbers(base), *index = numbers(view_of(places, v)), *b = numbers(from);
         char what[64];
-        snprintf(what, sizeof what, "view %d, source %d, weight %g", v, s, w);
+        snprintf(what, sizeof what, "kind %d, view %d, source %d, weight %g", kind, v, s, w);
         for (int64_t i = 0; i < ct_numel(to); i++) {
             double *x = &before[(int64_t)index[i]];
-            *x = expected(*x, b[broadcast_index(i, ct_shape_of(to), ct_shape_of(from))], w);
+            *x = expected(kind, *x, b[broadcast_index(i, ct_shape_of(to), ct_shape_of(from))], w);
         }
-        ck_assert_msg(isnan(w) ? ct_copy_into(to, from) : ct_lerp_into(to, from, w), "%s: %s", what,
-                      ct_error_message(context));
+        ck_assert_msg(write_into(kind, to, from, w), "%s: %s", what, ct_error_message(context));
         double *after = numbers(base);
-        const double error = isnan(w) ? 0 : (dtype == CT_F32 ? 4e-6 : 8e-15) * (1 + fabs(w));
+        const double error =
+            kind == COPY ? 0 : (dtype == CT_F32 ? 4e-6 : 8e-15) * (1 + fabs(w));
         for (int64_t i = 0; i < n; i++) same_to(after[i], before[i], error, what, i);
         free(before), free(index), free(b), free(after);
     }
@@ -124,22 +138,25 @@ static void write_one(ct_shape shape, int v, int s, ct_dtype dtype, double w) {
 }
 
 START_TEST(into_views) {
-    static const double weights[] = {copying, 0, 0.25, 0.5, -0.5, 0.75, 1, 2, -0.3, -3};
+    static const double weights[] = {0, 0.25, 0.5, -0.5, 0.75, 1, 2, -0.3, -3};
     for (int dtype = CT_F32; dtype <= CT_F64; dtype++)
         for (int v = 0; v < VIEWS; v++)
-            for (int s = 0; s < SOURCES; s++)
-                for (int i = 0; i < 10; i++)
-                    write_one(sizes(4, 5, 7), v, s, (ct_dtype)dtype, i ? weights[i] : copying);
+            for (int s = 0; s < SOURCES; s++) {
+                write_one(sizes(4, 5, 7), v, s, (ct_dtype)dtype, COPY, 0);
+                for (int i = 0; i < 9; i++)
+                    for (int kind = LERP; kind < KINDS; kind++)
+                        write_one(sizes(4, 5, 7), v, s, (ct_dtype)dtype, (kind_of_write)kind,
+                                  weights[i]);
+            }
 }
 END_TEST
 
 /* Sizes that all threads share. */
 START_TEST(into_large_views) {
     for (int v = 0; v < VIEWS; v++)
-        for (int s = 0; s < SOURCES; s++) {
-            write_one(sizes(9, 70, 83), v, s, CT_F32, copying);
-            write_one(sizes(9, 70, 83), v, s, CT_F32, 0.01);
-        }
+        for (int s = 0; s < SOURCES; s++)
+            for (int kind = COPY; kind < KINDS; kind++)
+                write_one(sizes(9, 70, 83), v, s, CT_F32, (kind_of_write)kind, 0.01);
 }
 END_TEST
 
@@ -153,7 +170,8 @@ START_TEST(threads_write_the_same_bits) {
             ct_scope scope = ct_scope_open(context);
             ct_tensor *base = ct_randn(context, CT_F32, sizes(3, 101, 229)), *to = view_of(base, v),
                       *from = source_for(ct_shape_of(to), 0, CT_F32);
-            ck_assert(ct_lerp_into(to, from, 0.3) && ct_lerp_into(to, from, 0.7));
+            ck_assert(ct_lerp_into(to, from, 0.3) && ct_lerp_into(to, from, 0.7) &&
+                      ct_add_into(to, from, 0.1) && ct_scale_into(to, 1.1));
             ck_assert(ct_to_f32(base, threads == 1 ? first[v] : now, N));
             ct_scope_close(scope);
             if (threads > 1) ck_assert_mem_eq(first[v], now, sizeof now);
@@ -194,6 +212,31 @@ START_TEST(dtypes_are_converted) {
 }
 END_TEST
 
+/* bf16 is computed in f32 and rounded to nearest even; other dtypes of from are converted. */
+START_TEST(sums_and_products_in_other_dtypes) {
+    ct_tensor *half = ct_cast(ct_from_f32(context, CT_SHAPE(2, 2), (float[]){1, 2, -3, 256}),
+                              CT_BF16),
+              *row = I64(1, 2);
+    ck_assert(ct_add_into(half, row, 0.5));
+    IS(half, 1.5, 3, -2.5, 256); /* 257 is between 256 and 258 */
+    ck_assert(ct_add_into(ct_transpose(half, 0, 1), ct_from_f32(context, CT_SHAPE(1), (float[]){1}),
+                          3));
+    IS(half, 4.5, 6, 0.5, 260); /* 259 is between 258 and 260 */
+    ck_assert(ct_scale_into(ct_select(half, 1, 0), -1 / 3.));
+    IS(half, -1.5, 6, -0.1669921875, 260);
+    ct_tensor *f = ct_ones(context, CT_F32, CT_SHAPE(2)), *d = ct_ones(context, CT_F64, CT_SHAPE(2));
+    ck_assert(ct_add_into(f, ct_select(half, 0, 0), 2) && ct_add_into(d, f, 0.25));
+    IS(f, -2, 13);
+    IS(d, 0.5, 4.25);
+    ck_assert(ct_add_into(f, BOOL(true, false), -1) && ct_add_into(f, d, 1));
+    IS(f, -2.5, 17.25);
+    refused(ct_add_into(row, row, 1), CT_ERR_DTYPE,
+            "add_into: takes f32, f64 or bf16, not i64");
+    refused(ct_scale_into(BOOL(true), 2), CT_ERR_DTYPE,
+            "scale_into: takes f32, f64 or bf16, not bool");
+}
+END_TEST
+
 /* ---- memory that both share ---- */
 
 enum { ROWS = 150 };
@@ -217,21 +260,22 @@ START_TEST(from_is_read_first) {
                  {{0, ROWS, ROWS, 1}, {70 * ROWS, 1, ROWS, 1}},     /* one of its rows */
                  {{0, ROWS, ROWS, 1}, {ROWS - 2, ROWS, ROWS, -1}}}; /* backwards */
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-        for (int weight = 0; weight < 3; weight++) {
+        for (int k = 0; k < 2 * SCALE; k++) {
             ct_scope scope = ct_scope_open(context);
-            const double w = weight ? 0.25 * weight : copying;
-            for (int k = 0; k < ROWS * ROWS; k++) memory[k] = k % 1009;
+            const kind_of_write kind = (kind_of_write)(k / 2);
+            const double w = 0.25 + 0.25 * (k % 2);
+            for (int j = 0; j < ROWS * ROWS; j++) memory[j] = j % 1009;
             const int64_t *t = pairs[i].to, *f = pairs[i].from;
             ct_tensor *to = wrapped(t[0], t[1], t[2], t[3]),
                       *from = wrapped(f[0], f[1], f[2], f[3]);
             double *a = numbers(to), *b = numbers(from);
-            ck_assert(weight ? ct_lerp_into(to, from, w) : ct_copy_into(to, from));
+            ck_assert(write_into(kind, to, from, w));
             double *got = numbers(to);
-            for (int64_t k = 0; k < ct_numel(to); k++)
-                same_to(
-                    got[k],
-                    expected(a[k], b[broadcast_index(k, ct_shape_of(to), ct_shape_of(from))], w),
-                    1e-12, "shared", k);
+            for (int64_t j = 0; j < ct_numel(to); j++)
+                same_to(got[j],
+                        expected(kind, a[j],
+                                 b[broadcast_index(j, ct_shape_of(to), ct_shape_of(from))], w),
+                        1e-12, "shared", j);
             free(a), free(b), free(got);
             ct_scope_close(scope);
         }
@@ -254,6 +298,10 @@ START_TEST(elements_of_to_have_an_address_each) {
     refused(ct_copy_into(ct_expand(x, CT_SHAPE(3, 4)), y), CT_ERR_ARGUMENT,
             "copy_into: elements of (3, 4) share memory, as in an expanded tensor");
     refused(ct_lerp_into(ct_expand(x, CT_SHAPE(3, 4)), y, 0.5), CT_ERR_ARGUMENT, "lerp_into");
+    refused(ct_add_into(ct_expand(x, CT_SHAPE(3, 4)), y, 1), CT_ERR_ARGUMENT,
+            "add_into: elements of (3, 4) share memory");
+    refused(ct_scale_into(ct_expand(x, CT_SHAPE(3, 4)), 1), CT_ERR_ARGUMENT,
+            "scale_into: elements of (3, 4) share memory");
     refused(ct_copy_into(ct_transpose(ct_expand(x, CT_SHAPE(3, 4)), 0, 1), ct_select(y, 1, 0)),
             CT_ERR_ARGUMENT, "(4, 3) share memory");
     float own[8] = {0};
@@ -290,16 +338,24 @@ START_TEST(what_is_refused) {
             "lerp_into: (2) does not broadcast to (2, 3)");
     refused(ct_lerp_into(to, row, NAN), CT_ERR_ARGUMENT, "lerp_into: a weight of nan");
     refused(ct_lerp_into(to, row, -INFINITY), CT_ERR_ARGUMENT, "lerp_into: a weight of -inf");
+    refused(ct_add_into(to, NULL, 1), CT_ERR_ARGUMENT, "add_into: from is NULL");
+    refused(ct_add_into(NULL, to, 1), CT_ERR_ARGUMENT, "add_into: to is NULL");
+    ck_assert(!ct_add_into(NULL, NULL, 1) && !ct_scale_into(NULL, 1));
+    ct_wrote(NULL);
+    refused(ct_add_into(to, of(CT_F64, CT_SHAPE(2)), 1), CT_ERR_SHAPE,
+            "add_into: (2) does not broadcast to (2, 3)");
+    refused(ct_add_into(to, row, NAN), CT_ERR_ARGUMENT, "add_into: a factor of nan");
+    refused(ct_add_into(to, row, INFINITY), CT_ERR_ARGUMENT, "add_into: a factor of inf");
+    refused(ct_scale_into(to, NAN), CT_ERR_ARGUMENT, "scale_into: a factor of nan");
     ct_fail(context, CT_ERR_IO, "pending");
-    ck_assert(!ct_copy_into(to, row) && !ct_lerp_into(to, row, 0.5));
+    ck_assert(!ct_copy_into(to, row) && !ct_lerp_into(to, row, 0.5) && !ct_add_into(to, row, 1) &&
+              !ct_scale_into(to, 2));
     refused(false, CT_ERR_IO, "pending");
     ct_context *other = ct_context_new((ct_context_opts){.threads = 1});
     ct_tensor *theirs = ct_zeros(other, CT_F64, CT_SHAPE(2, 3));
-    for (int i = 0; i < 4; i++) {
-        ck_assert(!(i == 0   ? ct_copy_into(to, theirs)
-                    : i == 1 ? ct_copy_into(theirs, to)
-                    : i == 2 ? ct_lerp_into(to, theirs, 0.5)
-                             : ct_lerp_into(theirs, to, 0.5)));
+    for (int i = 0; i < 2 * SCALE; i++) {
+        const kind_of_write kind = (kind_of_write)(i / 2);
+        ck_assert(!(i % 2 ? write_into(kind, to, theirs, 0.5) : write_into(kind, theirs, to, 0.5)));
         ck_assert_int_eq(ct_error(other), CT_ERR_ARGUMENT);
         ct_error_clear(other);
         refused(false, CT_ERR_ARGUMENT, "tensors of different contexts");
@@ -311,17 +367,18 @@ END_TEST
 
 /* ---- gradients ---- */
 
-/* Both count a write, also through a view; neither is on the tape. */
+/* All count a write, also through a view; none is on the tape. */
 START_TEST(writes_are_counted) {
-    for (int lerp = 0; lerp < 2; lerp++)
+    static const double after[KINDS] = {3, 3, 4, 3}; /* of the 1 in x, with w = 1, scale's 3 */
+    for (int kind = COPY; kind < KINDS; kind++)
         for (int view = 0; view < 2; view++) {
             ct_tensor *x = F64(1, 2), *w = F64(3, 4), *y = ct_mul(x, w),
-                      *to = view ? ct_narrow(x, 0, 1, 1) : x;
-            ck_assert(lerp ? ct_lerp_into(to, ct_narrow(w, 0, 0, 1), 1)
-                           : ct_copy_into(to, ct_narrow(w, 0, 0, 1)));
+                      *to = view ? ct_narrow(x, 0, 0, 1) : x;
+            ck_assert(write_into((kind_of_write)kind, to, ct_narrow(w, 0, 0, 1),
+                                 kind == SCALE ? 3 : 1));
             refused(ct_backward(ct_sum(y, CT_ALL, false)), CT_ERR_GRAD, "changed");
-            if (view) IS(x, 1, 3);
-            else IS(x, 3, 3);
+            ck_assert_double_eq(ct_data_f64(x)[0], after[kind]);
+            if (view) ck_assert_double_eq(ct_data_f64(x)[1], 2);
             IS(y, 3, 8);
             ck_assert(ct_requires_grad(x) && !ct_grad(w));
             ct_tensor *z = ct_add(x, w); /* keeps no values: it may be overwritten */
@@ -329,6 +386,28 @@ START_TEST(writes_are_counted) {
             backward(ct_scale(z, 2));
             IS(ct_grad(x), 2, 4);
         }
+}
+END_TEST
+
+/* A write through a pointer counts when the program says so, also while an error is pending. */
+START_TEST(writes_through_a_pointer) {
+    for (int told = 0; told < 3; told++) {
+        ct_tensor *x = F64(1, 2), *w = F64(3, 4), *y = ct_sum(ct_mul(x, w), CT_ALL, false);
+        ct_data_f64(x)[0] = 5;
+        if (told == 2) ct_fail(context, CT_ERR_IO, "pending");
+        if (told) ct_wrote(told == 1 ? x : ct_narrow(x, 0, 1, 1));
+        if (told == 2) refused(false, CT_ERR_IO, "pending");
+        if (told) {
+            refused(ct_backward(y), CT_ERR_GRAD, "changed");
+        } else {
+            ck_assert(ct_backward(y));
+            IS(ct_grad(w), 5, 2);
+        }
+    }
+    ct_tensor *none = of(CT_F32, CT_SHAPE(0, 3));
+    ct_wrote(none);
+    ck_assert(ct_scale_into(none, 2) && ct_add_into(none, of(CT_F32, CT_SHAPE(3)), 2));
+    ck_assert_int_eq(ct_error(context), CT_OK);
 }
 END_TEST
 
@@ -361,10 +440,12 @@ int main(void) {
     tcase_add_test(all, threads_write_the_same_bits);
     tcase_add_test(all, the_nearer_end_is_exact);
     tcase_add_test(all, dtypes_are_converted);
+    tcase_add_test(all, sums_and_products_in_other_dtypes);
     tcase_add_test(all, from_is_read_first);
     tcase_add_test(all, elements_of_to_have_an_address_each);
     tcase_add_test(all, what_is_refused);
     tcase_add_test(all, writes_are_counted);
+    tcase_add_test(all, writes_through_a_pointer);
     tcase_add_test(all, a_clone_has_memory_of_its_own);
     suite_add_tcase(suite, all);
     return run_suite(suite);

@@ -429,7 +429,10 @@ static bool write_in_place(ct_context *c, result *out, int which) {
     const bool done = which == 0   ? ct_copy_into(all, from)
                       : which == 1 ? ct_lerp_into(all, from, 0.25)
                       : which == 2 ? ct_copy_into(all, ct_causal_mask(c, 6, 6))
-                                   : ct_lerp_into(all, ct_clone(ct_select(from, 0, 2)), 0.75);
+                      : which == 3 ? ct_lerp_into(all, ct_clone(ct_select(from, 0, 2)), 0.75)
+                      : which == 4 ? ct_add_into(all, from, 0.25)
+                      : which == 5 ? ct_add_into(all, ct_causal_mask(c, 6, 6), 2)
+                                   : ct_scale_into(ct_narrow(all, 1, 1, 3), 2);
     for (int i = 0; !done && i < 60; i++) ck_assert(ct_data_f32(x)[i] == (float)i);
     out->count += 60;
     memcpy(out->value + out->count - 60, ct_data_f32(x), 60 * sizeof(float));
@@ -438,7 +441,7 @@ static bool write_in_place(ct_context *c, result *out, int which) {
 
 static bool in_place(ct_context *c, result *out) {
     memset(out, 0, sizeof *out);
-    for (int which = 0; which < 4; which++)
+    for (int which = 0; which < 7; which++)
         if (!write_in_place(c, out, which)) return false;
     return true;
 }

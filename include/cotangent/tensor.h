@@ -60,7 +60,7 @@ CT_API int64_t ct_numel(const ct_tensor *tensor);
 /* Returns a pointer to the elements themselves. The tensor must be contiguous (otherwise it is
  * CT_ERR_ARGUMENT; see ct_contiguous) and of the function's dtype (otherwise it is CT_ERR_DTYPE).
  * Backward cannot detect that a write through the pointer has changed a value that was saved for
- * it. */
+ * it, unless ct_wrote is called after the write. */
 CT_API float *ct_data_f32(ct_tensor *tensor);
 CT_API double *ct_data_f64(ct_tensor *tensor);
 CT_API int64_t *ct_data_i64(ct_tensor *tensor);
@@ -80,7 +80,7 @@ CT_API double ct_item(const ct_tensor *tensor);
 
 /* ---- in place ---- */
 
-/* Both functions change the values of `to`. If `to` is a view, the tensor under it changes too.
+/* These functions change the values of `to`. If `to` is a view, the tensor under it changes too.
  * `from` broadcasts to the shape of `to`, and both may have any strides. They may share memory, as
  * views of one tensor do: the result is as if `from` had been copied first. Two elements of `to`
  * must not share memory; if they do (in an expanded tensor), that is CT_ERR_ARGUMENT. Every other
@@ -96,6 +96,15 @@ CT_API bool ct_copy_into(ct_tensor *to, const ct_tensor *from);
  * does. Both are f32 or both f64, and w is finite. ct_lerp_into(average, p, 1 - d) updates a moving
  * average of a parameter p with decay d. */
 CT_API bool ct_lerp_into(ct_tensor *to, const ct_tensor *from, double w);
+/* to += w from, with `from` converted to the dtype of `to`. `to` is f32, f64 or bf16, which is
+ * computed in f32 and rounded; w is finite. */
+CT_API bool ct_add_into(ct_tensor *to, const ct_tensor *from, double w);
+/* to *= a, for the same dtypes and a finite a. */
+CT_API bool ct_scale_into(ct_tensor *to, double a);
+
+/* Counts a write that the program has made through a pointer of ct_data_*, also while an error is
+ * pending. A later backward that needs the earlier values fails with CT_ERR_GRAD. */
+CT_API void ct_wrote(ct_tensor *tensor);
 
 /* ---- printing ---- */
 

@@ -1,8 +1,8 @@
 /* Updates in place without a gradient, used by initialisation, loading and optimisers. Each counts
  * as a write, so that backward through values saved before is an error. Work is divided into fixed
  * chunks, so any number of threads gives the same bits. An update that fails records an error, has
- * changed nothing and returns false. All take contiguous tensors, except ct_copy_into and
- * ct_lerp_into of tensor.h. */
+ * changed nothing and returns false. All take contiguous tensors; those of tensor.h, which take any
+ * strides, are declared in into.h. */
 #ifndef CTI_OPS_UPDATE_UPDATE_H
 #define CTI_OPS_UPDATE_UPDATE_H
 

@@ -350,6 +350,10 @@ int64_t *ct_data_i64(ct_tensor *t) { return typed_data(t, CT_I64); }
 bool *ct_data_bool(ct_tensor *t) { return typed_data(t, CT_BOOL); }
 uint16_t *ct_data_bf16(ct_tensor *t) { return typed_data(t, CT_BF16); }
 
+void ct_wrote(ct_tensor *t) {
+    if (t && cti_tensor_has_values(t, "wrote")) cti_tensor_wrote(t);
+}
+
 /* Copies the values. Strided rows go through a small buffer on the stack, because reading must not
  * fail if memory is short. */
 static bool read_values_as(const ct_tensor *t, ct_dtype dtype, void *out, int64_t count) {

@@ -212,8 +212,12 @@ static void write_call(void) {
     if (below(2)) to = ct_narrow(to, dim(), below(3), below(3));
     if (below(2)) from = ct_transpose(from, dim(), dim());
     if (!to || !from) return;
-    const bool copies = below(2);
-    done(copies ? ct_copy_into(to, from) : ct_lerp_into(to, from, number()));
+    switch (below(4)) {
+    case 0: done(ct_copy_into(to, from)); break;
+    case 1: done(ct_lerp_into(to, from, number())); break;
+    case 2: done(ct_add_into(to, from, number())); break;
+    default: done(ct_scale_into(to, number()));
+    }
 }
 
 static void cache_call(void) {

@@ -1,0 +1,15 @@
+/* to *= a, in place; any strides. */
+#include "../support/op.h"
+#include "into.h"
+
+static void scale_into_row(const cti_op_row *r) { r->kernels->scale(r->n, r->to, r->w, r->to); }
+
+bool ct_scale_into(ct_tensor *to, double a) {
+    if (!cti_op_writes(to, "scale_into") || !cti_op_computes_into(to, a, "scale_into"))
+        return false;
+    cti_op_update update;
+    if (!cti_op_update_open(to->context, &update, "scale_into")) return false;
+    const bool done = cti_op_into_computed(to, NULL, a, scale_into_row);
+    cti_op_update_close(to->context, &update, 2 * cti_profile_bytes(to));
+    return done;
+}
