@@ -50,14 +50,17 @@ static const char *optim_key(int64_t i, char key[PREFIX]) {
 /* ---- collecting ---- */
 
 /* Collects everything except the metadata. `copies` replace the optimisers: gathered copies for a
- * save, drafts for a load. NULL: the optimisers themselves. */
-static bool gather_state(cti_nn_state *state, const ct_checkpoint *checkpoint, ct_optim *copies) {
+ * save; drafts for a load, with the bytes that were found for each. NULL: the optimisers
+ * themselves. */
+static bool gather_state(cti_nn_state *state, const ct_checkpoint *checkpoint, ct_optim *copies,
+                         const unsigned char *found) {
     if (!cti_nn_state_add_module(state, "model.", checkpoint->module)) return false;
     const int64_t first = first_optim(checkpoint);
     for (int64_t i = first; i < checkpoint->n_optims; i++) {
         char key[PREFIX];
         ct_optim *optim = copies ? &copies[i - first] : optim_at(checkpoint, i);
-        if (!cti_nn_optim_gather(state, optim_key(i, key), optim)) return false;
+        if (!cti_nn_optim_gather(state, optim_key(i, key), optim, found)) return false;
+        if (found) found += cti_nn_look_up_size(optim);
     }
     for (int64_t i = 0; i < checkpoint->n_tensors; i++) {
         const ct_named *named = &checkpoint->tensors[i];
@@ -135,6 +138,7 @@ static bool check_optims(ct_context *context, const char *op, const ct_checkpoin
     for (int64_t i = first_optim(checkpoint); i < checkpoint->n_optims; i++) {
         if (!optim_at(checkpoint, i))
             return ct_fail(context, CT_ERR_ARGUMENT, "%s: optims[%" PRId64 "] is NULL", op, i);
+        if (!cti_nn_optim_is_idle(optim_at(checkpoint, i), op)) return false;
     }
     return true;
 }
@@ -158,7 +162,7 @@ static bool check_dist(ct_context *context, const char *op, const ct_checkpoint 
     const ct_dist *dist = checkpoint->dist;
     bool found = !dist;
     for (int64_t i = first_optim(checkpoint); i < checkpoint->n_optims; i++) {
-        const ct_dist *its = optim_at(checkpoint, i)->dist;
+        const ct_dist *its = cti_dist_of(optim_at(checkpoint, i));
         found |= its == dist;
         if (its && (!dist || its->comm != dist->comm))
             return ct_fail(context, CT_ERR_ARGUMENT, "%s: an optimiser has a ct_dist%s", op,
@@ -236,18 +240,18 @@ static bool write_checkpoint(ct_context *context, const char *op, const char *pa
         const char **at = metadata;
         *at++ = CTI_CHECKSUM_KEY, *at++ = CTI_CHECKSUM_ZEROS, *at++ = "format", *at++ = format;
         for (int64_t i = 0; i < list->n; i++) {
-            const ct_optim *optim = list->optim[i];
+            const ct_dist *dist = cti_dist_of(list->optim[i]);
             *at++ = optim_key(first_optim(checkpoint) + i, texts[i].key);
-            *at++ = optim->rule->name;
-            if (!optim->dist) continue;
+            *at++ = cti_nn_optim_name(list->optim[i]);
+            if (!dist) continue;
             snprintf(texts[i].dist_key, sizeof texts->dist_key, "%s.dist", texts[i].key);
-            snprintf(texts[i].dist, sizeof texts->dist, "%" PRId64, optim->dist->steps);
+            snprintf(texts[i].dist, sizeof texts->dist, "%" PRId64, dist->steps);
             *at++ = texts[i].dist_key, *at++ = texts[i].dist;
         }
         *at++ = "step", *at++ = step, *at++ = "seed", *at++ = seed;
         *at++ = "stream", *at++ = stream;
         *at++ = fingerprint_key, *at++ = fingerprint, *at++ = NULL;
-        ok = gather_state(&state, checkpoint, list->copy) &&
+        ok = gather_state(&state, checkpoint, list->copy, NULL) &&
              cti_safetensors_save_checked(context, op, path, state.named, state.n, metadata);
     }
     cti_nn_state_free(&state);
@@ -351,7 +355,7 @@ static bool checkpoint_metadata(const cti_shards *file, const ct_checkpoint *che
     for (int64_t i = first_optim(checkpoint), n = 0; i < checkpoint->n_optims; i++, n++) {
         char key[PREFIX], dist[PREFIX + 8];
         const ct_optim *optim = list->optim[n];
-        const char *ours = optim->rule->name;
+        const char *ours = cti_nn_optim_name(optim);
         const cti_text *name = cti_shards_metadata(file, cti_text_of(optim_key(i, key)));
         if (!name || cti_text_compare(*name, cti_text_of(ours)) != 0)
             return ct_fail(file->context, CT_ERR_FORMAT,
@@ -359,7 +363,7 @@ static bool checkpoint_metadata(const cti_shards *file, const ct_checkpoint *che
                            file->path, i < 0 ? "" : " ", i < 0 ? "" : key, ours,
                            name ? NAME(*name) : "missing");
         snprintf(dist, sizeof dist, "%s.dist", key);
-        if (optim->dist && cti_shards_metadata(file, cti_text_of(dist)) &&
+        if (optim->client && cti_shards_metadata(file, cti_text_of(dist)) &&
             !read_decimal(file, dist, CTI_NN_LAST_STEP, &list->steps[n]))
             return false;
     }
@@ -375,9 +379,9 @@ static bool make_drafts(cti_nn_state *state, const ct_checkpoint *checkpoint,
     const unsigned char *at = found;
     for (int64_t i = 0; i < list->n; i++) {
         if (!cti_nn_draft_begin(&list->copy[i], list->optim[i], at, cut)) return false;
-        at += list->optim[i]->count;
+        at += cti_nn_look_up_size(list->optim[i]);
     }
-    return gather_state(state, checkpoint, list->copy);
+    return gather_state(state, checkpoint, list->copy, found);
 }
 
 /* Reads everything: the optimisers into drafts, the other tensors into new ones. */
@@ -389,14 +393,15 @@ static bool read_all(cti_nn_state *state, const cti_nn_match *match,
     unsigned char *at = found;
     for (int64_t i = 0; i < list->n; i++) {
         cti_nn_look_up(list->optim[i], optim_key(first + i, key), match->file, at);
-        at += list->optim[i]->count;
+        at += cti_nn_look_up_size(list->optim[i]);
     }
     if (!make_drafts(state, checkpoint, list, found, false) || !cti_nn_state_match(state, match) ||
         !cti_nn_state_read(state))
         return false;
     cti_nn_state_write_numbers(state);
     for (int64_t i = 0; i < list->n; i++)
-        if (!cti_nn_draft_check(&list->copy[i], optim_key(first + i, key), match->file))
+        if (!cti_nn_draft_check(&list->copy[i], list->optim[i], optim_key(first + i, key),
+                                match->file))
             return false;
     return true;
 }
@@ -429,7 +434,7 @@ static bool checkpoint_load(ct_context *context, const cti_shards *file, ct_chec
     cti_nn_state state = {.context = context};
     ok = ok && list_optims(context, checkpoint, &list);
     for (int64_t i = 0; i < list.n && ok; i++)
-        numbers.found_bytes += (uint64_t)list.optim[i]->count;
+        numbers.found_bytes += (uint64_t)cti_nn_look_up_size(list.optim[i]);
     const size_t found_bytes = (size_t)numbers.found_bytes;
     unsigned char *found = ok ? cti_take_zeroed(context, found_bytes) : NULL;
     ok = ok && found;
@@ -447,7 +452,8 @@ static bool checkpoint_load(ct_context *context, const cti_shards *file, ct_chec
         cti_nn_state_commit(&state);
         for (int64_t i = 0; i < list.n; i++) {
             cti_nn_draft_adopt(&list.copy[i], list.optim[i]);
-            if (list.optim[i]->dist) list.optim[i]->dist->steps = (int64_t)list.steps[i];
+            ct_dist *its = cti_dist_of(list.optim[i]);
+            if (its) its->steps = (int64_t)list.steps[i];
         }
         if (inference) *numbers.other_bits = '\0';
         else ct_rng_set(context, numbers.rng);

@@ -33,6 +33,7 @@ static bool copy_tensors(const trees *t, ct_module *to, const ct_module *from) {
     for (const cti_nn_entry *entry = from->params; entry; entry = entry->next) {
         ct_tensor *param = ct_module_add_param(to, entry->name, clone_tensor(t, entry->tensor));
         if (!param || !ct_set_requires_grad(param, ct_requires_grad(entry->tensor))) return false;
+        param->frozen = entry->tensor->frozen;
     }
     for (const cti_nn_entry *entry = from->buffers; entry; entry = entry->next) {
         ct_tensor *buffer = clone_tensor(t, entry->tensor);

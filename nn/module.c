@@ -184,7 +184,7 @@ static void free_entries(ct_context *context, cti_nn_entry *entry) {
     }
 }
 
-/* Is a forward of the module, or of a module below it, running? */
+/* Is a forward of the module, or of a module below it, running, or a rule of its optimiser? */
 static bool is_running(const ct_module *module) {
     for (const cti_frame *frame = module->context->frame; frame; frame = frame->outer)
         for (const ct_module *m = frame->module ? cti_nn_module_of(frame->module) : NULL; m;
@@ -214,7 +214,8 @@ void ct_module_free(ct_module *module) {
     cti_check_callbacks(module->context);
     if (is_running(module)) {
         ct_fail(module->context, CT_ERR_ARGUMENT,
-                "ct_module_free: the %s is running: free it when its forward has returned",
+                "ct_module_free: the %s is running: free it when its forward, or the step of its "
+                "optimiser, has returned",
                 cti_nn_kind_name(module));
         return;
     }

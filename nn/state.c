@@ -65,6 +65,16 @@ bool cti_nn_state_add_number(cti_nn_state *state, const char *prefix, const char
     return true;
 }
 
+bool cti_nn_state_add_flag(cti_nn_state *state, const char *prefix, const char *name,
+                           double *value) {
+    const bool flag = *value != 0;
+    ct_tensor *number = cti_number_new(state->context, CT_BOOL, &flag);
+    if (!number || !cti_nn_state_add(state, prefix, name, number)) return false;
+    state->record[state->n - 1].value = value;
+    state->record[state->n - 1].flag = true;
+    return true;
+}
+
 bool cti_nn_state_add_module(cti_nn_state *state, const char *prefix, const ct_module *module) {
     for (ct_param param = {0}; ct_module_next(module, &param);)
         if (!cti_nn_state_add(state, prefix, param.name, param.tensor)) return false;
@@ -210,7 +220,10 @@ bool cti_nn_state_read(cti_nn_state *state) {
 void cti_nn_state_write_numbers(cti_nn_state *state) {
     for (int64_t i = 0; i < state->n; i++) {
         const cti_nn_record *record = &state->record[i];
-        if (record->read && record->value) cti_number_get(record->read, record->value);
+        bool flag = false;
+        if (!record->read || !record->value) continue;
+        cti_number_get(record->read, record->flag ? &flag : record->value);
+        if (record->flag) *(double *)record->value = flag;
     }
 }
 

@@ -15,6 +15,7 @@
 /* One tensor of the state, and how it is loaded. */
 typedef struct {
     void *value;     /* the address of a number of the program; NULL for a tensor */
+    bool flag;       /* the number is a double, 0 or 1, and the tensor a bool */
     bool direct;     /* the tensor is not in use yet, so it is read without a copy */
     bool exact;      /* dtypes must be equal; otherwise the file's dtype may be converted */
     int64_t source;  /* the source that it is loaded from; -1: none */
@@ -60,6 +61,9 @@ bool cti_nn_state_add(cti_nn_state *state, const char *prefix, const char *name,
 /* Adds a number as a scalar tensor in the innermost scope. A load writes it to *value. */
 bool cti_nn_state_add_number(cti_nn_state *state, const char *prefix, const char *name,
                              ct_dtype dtype, void *value);
+/* Adds a double that is 0 or 1 as a bool. */
+bool cti_nn_state_add_flag(cti_nn_state *state, const char *prefix, const char *name,
+                           double *value);
 bool cti_nn_state_add_module(cti_nn_state *state, const char *prefix, const ct_module *module);
 /* Adds a source for each name, without values. The module's tensors are the first of the state and
  * have that prefix; they get a source for every name. Called once, after all tensors were added. */

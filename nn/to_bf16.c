@@ -6,6 +6,7 @@
 typedef struct {
     ct_tensor *param, *copy;
     ct_module *owner; /* the module of its first name */
+    bool frozen;      /* the parameter required no gradient before */
 } pair;
 
 static bool is_matrix(const ct_tensor *t, ct_dtype dtype) {
@@ -28,7 +29,10 @@ static int64_t count_matrices(const ct_module *module, const char *function, ct_
 static bool make_copies(const ct_module *module, ct_dtype from, ct_dtype to, pair *pairs) {
     for (ct_param p = {0}; ct_module_next(module, &p);) {
         if (!is_matrix(p.tensor, from)) continue;
-        *pairs = (pair){.param = p.tensor, .copy = ct_cast(p.tensor, to), .owner = p.owner};
+        *pairs = (pair){.param = p.tensor,
+                        .copy = ct_cast(p.tensor, to),
+                        .owner = p.owner,
+                        .frozen = p.tensor->frozen};
         if (!pairs++->copy) return false;
     }
     return true;
@@ -38,15 +42,18 @@ static void exchange_storage(const pair *pairs, int64_t n) {
     for (int64_t i = 0; i < n; i++) cti_tensor_exchange(pairs[i].param, pairs[i].copy);
 }
 
-/* Exchanges the storages. Matrices of f32 require a gradient again; matrices of bf16 do not. If
- * there is no memory for a gradient, nothing has changed. */
+/* Exchanges the storages. Matrices of f32 require a gradient again; matrices of bf16 do not, which
+ * does not count as frozen. If there is no memory for a gradient, nothing has changed. */
 static bool exchange_with_gradients(const pair *pairs, int64_t n, bool required) {
     exchange_storage(pairs, n);
     for (int64_t i = 0; i < n; i++) {
-        if (ct_set_requires_grad(pairs[i].param, required)) continue;
+        const bool set = ct_set_requires_grad(pairs[i].param, required);
+        pairs[i].param->frozen = required && set ? false : pairs[i].frozen;
+        if (set) continue;
         while (i-- > 0) {
             cti_grad_slot_disown(pairs[i].param->slot);
             pairs[i].param->slot = NULL;
+            pairs[i].param->frozen = pairs[i].frozen;
         }
         exchange_storage(pairs, n);
         return false;

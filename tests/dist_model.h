@@ -7,12 +7,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "optim_rules.h"
 #include "suite.h"
 #include "thread_comm.h"
 
 enum { MOST_RANKS = 8, STEPS = 3 };
 
-typedef enum { SGD, MOMENTUM, ADAM, ADAMW } rule;
+typedef enum { SGD, MOMENTUM, ADAM, ADAMW, LION, NORMED, MUON } rule;
 
 typedef struct {
     int ranks, threads;
@@ -105,9 +106,25 @@ static inline ct_optim *model_optim(const model *m, const plan *p) {
                                 .decay_matrices_only = true,
                                 .clip_norm = p->clip,
                                 .skip_nonfinite = p->skip_nonfinite};
+    const ct_optim_opts own = {.lr = 0.02,
+                               .weight_decay = 0.1,
+                               .decay_matrices_only = true,
+                               .clip_norm = p->clip,
+                               .skip_nonfinite = p->skip_nonfinite};
+    const char *const embed[] = {"embed.*"};
+    const ct_muon_opts muon = {.lr = 0.02,
+                               .weight_decay = 0.1,
+                               .clip_norm = p->clip,
+                               .skip_nonfinite = p->skip_nonfinite,
+                               .adamw_names = embed,
+                               .n_adamw_names = 1,
+                               .adamw = {.lr = 0.01, .weight_decay = 0.2}};
     ct_optim *optim = p->rule == SGD || p->rule == MOMENTUM ? ct_sgd_new(m->root, sgd)
                       : p->rule == ADAM                     ? ct_adam_new(m->root, adam)
-                                                            : ct_adamw_new(m->root, adam);
+                      : p->rule == ADAMW                    ? ct_adamw_new(m->root, adam)
+                      : p->rule == LION                     ? ct_optim_new(m->root, &lion, own)
+                      : p->rule == NORMED                   ? ct_optim_new(m->root, &normed, own)
+                                                            : ct_muon_new(m->root, muon);
     if (!p->groups) return optim;
     ct_optim_group(optim, "*norm*", (ct_group_opts){.lr_scale = 2});
     ct_optim_group(optim, "layer.linear1.*", (ct_group_opts){.frozen = true});

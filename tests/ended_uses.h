@@ -312,9 +312,9 @@ static inline void use_in_place(const ended_use *u) {
     USE(ct_add_into(x, y, 1), "add_into");
     USE(ct_scale_into(y, 2), "scale_into");
     USE(ct_wrote(y), "wrote");
-    USE(cti_op_sum_squares(&(cti_op_step){.g = y}, 1), "sum_squares");
-    USE(cti_op_sgd_step(
-            &(cti_op_step){.p = x, .g = y, .state = {NULL}, .numbers = {.sgd = {.lr = 1}}}, 1),
+    static const double plain[CTI_OP_SGD_NUMBERS] = {0};
+    USE(cti_op_sum_squares(&(ct_optim_item){.grad = y}, 1), "sum_squares");
+    USE(cti_op_sgd_step(&(ct_optim_item){.param = x, .grad = y, .lr = 1, .numbers = plain}, 1),
         "sgd_step");
 }
 

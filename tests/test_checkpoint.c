@@ -284,8 +284,7 @@ static const struct {
     {0, "optim.lr", NAN, "optim.lr is nan, must be a number of at least 0"},
     {0, "optim.lr", -1, "optim.lr is -1, "},
     {0, "optim.lr", INFINITY, "optim.lr is inf, "},
-    {0, "optim.momentum", 0.5,
-     "optim.momentum is 0.5, must be 0, as this optimiser was made without it"},
+    {0, "optim.momentum", 0.5, "optim: momentum must be 0, as this optimiser was made without it"},
     {0, "optim.dampening", NAN, "optim.dampening is nan, "},
     {0, "optim.weight_decay", -3, "optim.weight_decay is -3, "},
     {0, "optim.clip_norm", NAN, "optim.clip_norm is nan, "},
@@ -294,7 +293,7 @@ static const struct {
     {1, "optim.momentum", -1, "optim.momentum is -1, "},
     {1, "optim.momentum", NAN, "optim.momentum is nan, "},
     {1, "optim.dampening", 0.5,
-     "optim.nesterov is 1, must be 0 without a momentum, and with a dampening"},
+     "optim: nesterov is 1, must be 0 without a momentum, and with a dampening"},
     {2, "optim.lr", NAN, "optim.lr is nan, "},
     {2, "optim.beta1", 1, "optim.beta1 is 1, must be at least 0 and less than 1"},
     {2, "optim.beta1", -0.5, "optim.beta1 is -0.5, "},
@@ -346,7 +345,7 @@ START_TEST(bools_and_counts) {
                      says);
     }
     refuse_bytes(sgd, path, "optim.nesterov", &(char){1}, 1,
-                 "optim.nesterov is 1, must be 0 without a momentum");
+                 "optim: nesterov is 1, must be 0 without a momentum");
     refuse_bytes(adam, path, "optim.decay_matrices_only", &(char){-1}, 1,
                  "the byte of a bool is 255");
     refuse_bytes(adam, path, "optim.step.fc.weight", &(int64_t){INT64_MAX}, 8,

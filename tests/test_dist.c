@@ -47,6 +47,11 @@ START_TEST(same_bits) {
         {.shares = 8, .micro_batches = 8, .rule = ADAMW, .eager = 100, .bucket_bytes = 600},
         {.shares = 2, .micro_batches = 2, .rule = ADAM, .skip_nonfinite = true, .nan_step = 2},
         {.shares = 8, .micro_batches = 8, .rule = MOMENTUM, .skip_nonfinite = true, .nan_step = 1},
+        {.shares = 8, .micro_batches = 8, .rule = LION, .clip = 0.5, .groups = true},
+        {.shares = 8, .micro_batches = 8, .rule = NORMED, .clip = 0.5, .bucket_bytes = 600},
+        {.shares = 4, .micro_batches = 8, .rule = NORMED, .groups = true},
+        {.shares = 8, .micro_batches = 8, .rule = MUON, .clip = 0.5, .groups = true},
+        {.shares = 4, .micro_batches = 4, .rule = MUON, .skip_nonfinite = true, .nan_step = 2},
     };
     sweep(plans[_i]);
 }
@@ -138,6 +143,8 @@ START_TEST(as_by_hand) {
         {.shares = 1, .micro_batches = 2, .rule = ADAM, .groups = true},
         {.shares = 4, .micro_batches = 12, .rule = ADAMW, .clip = 0.3},
         {.shares = 8, .micro_batches = 8, .rule = SGD, .groups = true},
+        {.shares = 4, .micro_batches = 8, .rule = NORMED, .clip = 0.3},
+        {.shares = 2, .micro_batches = 4, .rule = MUON, .groups = true},
     };
     plan p = plans[_i];
     p.ranks = p.threads = 1;
@@ -418,8 +425,8 @@ int main(void) {
     Suite *suite = suite_create("dist");
     TCase *tcase = tcase_create("dist");
     suite_add_tcase(suite, tcase);
-    tcase_add_loop_test(tcase, same_bits, 0, 8);
-    tcase_add_loop_test(tcase, as_by_hand, 0, 5);
+    tcase_add_loop_test(tcase, same_bits, 0, 13);
+    tcase_add_loop_test(tcase, as_by_hand, 0, 7);
     tcase_add_test(tcase, without_a_comm);
     tcase_add_test(tcase, options_are_checked);
     tcase_add_test(tcase, begins_as_rank_0);

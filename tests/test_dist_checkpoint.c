@@ -65,6 +65,9 @@ START_TEST(number_of_ranks_changes) {
         {.threads = 1, .shares = 8, .micro_batches = 16, .rule = ADAMW, .clip = 1, .groups = true},
         {.threads = 2, .shares = 8, .micro_batches = 8, .rule = MOMENTUM, .bucket_bytes = 500},
         {.threads = 1, .shares = 8, .micro_batches = 8, .rule = SGD},
+        {.threads = 1, .shares = 8, .micro_batches = 8, .rule = LION, .clip = 1},
+        {.threads = 2, .shares = 8, .micro_batches = 8, .rule = NORMED, .groups = true},
+        {.threads = 1, .shares = 8, .micro_batches = 8, .rule = MUON, .clip = 1, .groups = true},
     };
     static const int ranks[] = {4, 1, 2, 8};
     plan p = plans[_i];
@@ -121,7 +124,7 @@ int main(void) {
     TCase *tcase = tcase_create("dist_checkpoint");
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_loop_test(tcase, number_of_ranks_changes, 0, 3);
+    tcase_add_loop_test(tcase, number_of_ranks_changes, 0, 6);
     tcase_add_test(tcase, file_knows_no_ranks);
     return run_suite(suite);
 }

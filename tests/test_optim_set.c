@@ -49,7 +49,7 @@ static const struct {
     {"beta1", 0.5, ADAM, ADAMW},
     {"beta2", CT_ZERO, ADAM, ADAMW},
     {"eps", 0.1, ADAM, ADAMW},
-    {"decay_matrices_only", 1, ADAMW, ADAMW},
+    {"decay_matrices_only", 1, ADAMW, ADAMW}, /* the others have no decay here */
 };
 enum { OPTIONS = sizeof options / sizeof *options };
 
@@ -126,15 +126,15 @@ START_TEST(refused) {
         {ADAMW, "eps", -1, "AdamW: eps is -1, must be a number of at least 0"},
         {ADAMW, "lr", NAN, "AdamW: lr is nan, must be a number of at least 0"},
         {PLAIN, "clip_norm", INFINITY, "SGD: clip_norm is inf, must be a number of at least 0"},
-        {PLAIN, "momentum", 0.9, "SGD: momentum is 0.9, must be 0, as this optimiser was made"},
+        {PLAIN, "momentum", 0.9, "SGD: momentum must be 0, as this optimiser was made without it"},
         {MOMENTUM, "momentum", 0, "SGD: momentum is 0, must be a number greater than 0"},
         {PLAIN, "nesterov", 1, "SGD: nesterov is 1, must be 0 without a momentum"},
         {ADAM, "skip_nonfinite", 0.5, "Adam: skip_nonfinite is 0.5, must be 0 or 1"},
         {ADAM, "decay_matrices_only", NAN, "Adam: decay_matrices_only is nan, must be 0 or 1"},
         {PLAIN, "beta1", 0.5,
-         "SGD: no option \"beta1\": there are momentum, dampening, weight_decay, nesterov, lr, "
-         "clip_norm, skip_nonfinite"},
-        {ADAMW, "skipped", 0, "AdamW: no option \"skipped\": there are beta1, beta2, eps, "},
+         "SGD: no option \"beta1\": there are lr, weight_decay, decay_matrices_only, clip_norm, "
+         "skip_nonfinite, momentum, dampening, nesterov"},
+        {ADAMW, "skipped", 0, "AdamW: no option \"skipped\": there are lr, weight_decay, "},
         {ADAMW, "", 0, "AdamW: no option \"\""},
         {ADAMW, NULL, 0, "AdamW: no option \"NULL\""},
     };

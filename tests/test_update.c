@@ -13,27 +13,42 @@ static void refused(bool done, ct_status status, const char *message) {
     ct_error_clear(context);
 }
 
-static double squares_of(ct_tensor *g) { return cti_op_sum_squares(&(cti_op_step){.g = g}, 1); }
-static bool adam(ct_tensor *p, ct_tensor *g, ct_tensor *m, ct_tensor *v, cti_adam_numbers numbers) {
-    return cti_op_adam_step(
-        &(cti_op_step){.p = p, .g = g, .state = {m, v}, .numbers = {.adam = numbers}}, 1);
+static double squares_of(ct_tensor *g) {
+    return cti_op_sum_squares(&(ct_optim_item){.grad = g}, 1);
 }
-/* The numbers of a first step with beta1 = 0.9 and beta2 = 0.99. */
-static cti_adam_numbers first_step(double lr) {
-    return (cti_adam_numbers){.lr = lr,
-                              .beta1 = 0.9,
-                              .beta2 = 0.99,
-                              .eps = 1e-8,
-                              .bias1 = 0.1,
-                              .bias2 = 0.01,
-                              .grad_scale = 1};
+
+/* The numbers of an item, without its tensors: those of AdamW or SGD. */
+typedef struct {
+    double number[CTI_OP_ADAM_NUMBERS]; /* beta1, beta2, eps; or momentum, dampening, nesterov */
+    double lr, weight_decay, grad_scale;
+    int64_t step;
+} step_numbers;
+
+static ct_optim_item item_of(ct_tensor *p, ct_tensor *g, ct_tensor *first, ct_tensor *second,
+                             const step_numbers *n) {
+    return (ct_optim_item){.param = p,
+                           .grad = g,
+                           .state = {first, second},
+                           .step = n->step,
+                           .lr = n->lr,
+                           .weight_decay = n->weight_decay,
+                           .grad_scale = n->grad_scale,
+                           .numbers = n->number};
+}
+static bool adam(ct_tensor *p, ct_tensor *g, ct_tensor *m, ct_tensor *v, step_numbers numbers) {
+    ct_optim_item item = item_of(p, g, m, v, &numbers);
+    return cti_op_adam_step(&item, 1, true);
+}
+/* The numbers of a first step. */
+static step_numbers first_step(double lr) {
+    return (step_numbers){.number = {0.9, 0.99, 1e-8}, .lr = lr, .grad_scale = 1, .step = 1};
 }
 static void *bytes_of(ct_tensor *t) {
     return ct_dtype_of(t) == CT_F32 ? (void *)ct_data_f32(t) : ct_data_f64(t);
 }
-static bool sgd(ct_tensor *p, ct_tensor *g, ct_tensor *buffer, cti_sgd_numbers numbers) {
-    return cti_op_sgd_step(
-        &(cti_op_step){.p = p, .g = g, .state = {buffer}, .numbers = {.sgd = numbers}}, 1);
+static bool sgd(ct_tensor *p, ct_tensor *g, ct_tensor *buffer, step_numbers numbers) {
+    ct_optim_item item = item_of(p, g, buffer, NULL, &numbers);
+    return cti_op_sgd_step(&item, 1);
 }
 
 START_TEST(filling_and_copying) {
@@ -89,15 +104,11 @@ START_TEST(steps) {
     ct_tensor *p = F64(1, -2), *g = F64(0.5, 4), *m = F64(0.1, 0.2), *v = F64(0.01, 0.04),
               *b = F64(1, 1);
     const double w[] = {1, -2}, d[] = {1, 8}, m0[] = {0.1, 0.2}, v0[] = {0.01, 0.04}; /* d = 2 g */
-    cti_adam_numbers a = {.lr = 0.1,
-                          .beta1 = 0.9,
-                          .beta2 = 0.99,
-                          .eps = 1e-8,
-                          .weight_decay = 0.1,
-                          .bias1 = 0.19,
-                          .bias2 = 0.0199,
-                          .grad_scale = 2,
-                          .decoupled = true};
+    const step_numbers a = {.number = {0.9, 0.99, 1e-8},
+                            .lr = 0.1,
+                            .weight_decay = 0.1,
+                            .grad_scale = 2,
+                            .step = 2}; /* 1 - beta^2: 0.19 and 0.0199 */
     ck_assert(adam(p, g, m, v, a));
     for (int i = 0; i < 2; i++) {
         const double mi = m0[i] + 0.1 * (d[i] - m0[i]), vi = 0.99 * v0[i] + 0.01 * d[i] * d[i];
@@ -108,20 +119,18 @@ START_TEST(steps) {
                                 1e-14);
     }
     ck_assert(cti_op_fill(p, 1));
-    ck_assert(sgd(p, g, NULL, (cti_sgd_numbers){.lr = 0.5, .grad_scale = 2, .weight_decay = 1}));
+    ck_assert(sgd(p, g, NULL, (step_numbers){.lr = 0.5, .grad_scale = 2, .weight_decay = 1}));
     IS(p, 1 - 0.5 * (1 + 1), 1 - 0.5 * (8 + 1));
     ck_assert(cti_op_fill(p, 0));
     ck_assert(
-        sgd(p, g, b,
-            (cti_sgd_numbers){
-                .lr = 1, .grad_scale = 1, .momentum = 0.5, .dampening = 0.5, .nesterov = true}));
+        sgd(p, g, b, (step_numbers){.number = {0.5, 0.5, 1}, .lr = 1, .grad_scale = 1, .step = 2}));
     IS(b, 0.5 + 0.25, 0.5 + 2);
     IS(p, -(0.5 + 0.375), -(4 + 1.25));
     refused(adam(p, g, m, of(CT_F64, CT_SHAPE(3)), a), CT_ERR_SHAPE,
             "adam_step: shapes differ: (2) and (3)");
     refused(adam(p, of(CT_F32, CT_SHAPE(2)), m, v, a), CT_ERR_DTYPE,
             "adam_step: dtypes differ: f64 and f32");
-    refused(sgd(p, g, NULL, (cti_sgd_numbers){.momentum = 0.5}), CT_ERR_ARGUMENT,
+    refused(sgd(p, g, NULL, (step_numbers){.number = {0.5}}), CT_ERR_ARGUMENT,
             "sgd_step: a tensor is NULL");
 }
 END_TEST
@@ -133,7 +142,8 @@ START_TEST(steps_of_many) {
     static const int64_t size[N] = {0, 1, 70001, 0, 0, 63, 64, 65, 4096, 16385, 5000, 0};
     for (int threads = 1; threads <= 5; threads += 2) {
         ck_assert(ct_set_threads(context, threads));
-        cti_op_step all[2][N];
+        ct_optim_item all[2][N];
+        step_numbers numbers[N];
         double squares[2] = {0, 0};
         for (int k = 0; k < 2; k++) {
             ct_seed(context, 3);
@@ -143,34 +153,35 @@ START_TEST(steps_of_many) {
                 for (int j = 0; j < 4; j++)
                     ck_assert((t[j] = of(dtype, CT_SHAPE(size[i]))) &&
                               cti_op_fill_uniform(t[j], 0.5, 1));
-                const cti_adam_numbers a = first_step(0.1 * i);
-                all[k][i] = (cti_op_step){
-                    .p = t[0], .g = t[1], .state = {t[2], t[3]}, .numbers = {.adam = a}};
+                numbers[i] = first_step(0.1 * i);
+                numbers[i].step += i / 2;
+                all[k][i] = item_of(t[0], t[1], t[2], t[3], &numbers[i]);
                 if (k == 0) squares[0] += cti_op_sum_squares(&all[0][i], 1);
             }
             if (k == 0)
-                for (int i = 0; i < N; i++) ck_assert(cti_op_adam_step(&all[0][i], 1));
+                for (int i = 0; i < N; i++) ck_assert(cti_op_adam_step(&all[0][i], 1, true));
         }
         squares[1] = cti_op_sum_squares(all[1], N);
         ck_assert_double_eq_tol(squares[0], squares[1], 1e-13 * squares[0]);
 
         static char before[4][70001 * 4];
-        ct_tensor *const of_long[] = {all[1][2].p, all[1][2].g, all[1][2].state[0],
+        ct_tensor *const of_long[] = {all[1][2].param, all[1][2].grad, all[1][2].state[0],
                                       all[1][2].state[1]};
         for (int j = 0; j < 4; j++) memcpy(before[j], ct_data_f32(of_long[j]), sizeof before[j]);
         ct_tensor *const last = all[1][N - 1].state[1];
         all[1][N - 1].state[1] = of(CT_F32, CT_SHAPE(1));
-        refused(cti_op_adam_step(all[1], N), CT_ERR_SHAPE, "adam_step: shapes differ: (0) and (1)");
+        refused(cti_op_adam_step(all[1], N, true), CT_ERR_SHAPE,
+                "adam_step: shapes differ: (0) and (1)");
         for (int j = 0; j < 4; j++)
             ck_assert_mem_eq(before[j], ct_data_f32(of_long[j]), sizeof before[j]);
         all[1][N - 1].state[1] = last;
 
-        ck_assert(cti_op_adam_step(all[1], N) && cti_op_adam_step(NULL, 0) &&
+        ck_assert(cti_op_adam_step(all[1], N, true) && cti_op_adam_step(NULL, 0, true) &&
                   cti_op_sum_squares(NULL, 0) == 0);
         for (int i = 0; i < N; i++) {
             const size_t bytes = (size_t)size[i] * (i % 3 ? 4 : 8);
-            ct_tensor *const of_one[] = {all[0][i].p, all[0][i].state[0], all[0][i].state[1]};
-            ct_tensor *const of_all[] = {all[1][i].p, all[1][i].state[0], all[1][i].state[1]};
+            ct_tensor *const of_one[] = {all[0][i].param, all[0][i].state[0], all[0][i].state[1]};
+            ct_tensor *const of_all[] = {all[1][i].param, all[1][i].state[0], all[1][i].state[1]};
             for (int j = 0; j < 3 && bytes > 0; j++)
                 ck_assert_mem_eq(bytes_of(of_one[j]), bytes_of(of_all[j]), bytes);
         }
@@ -186,8 +197,8 @@ START_TEST(moments_fade_to_zero) {
         const double least = dtype == CT_F32 ? FLT_MIN : DBL_MIN;
         ck_assert(cti_op_fill(p, 1) && cti_op_fill(g, 0) && cti_op_fill(m, -1.05 * least) &&
                   cti_op_fill(v, 3 * least));
-        cti_adam_numbers a = first_step(0.1);
-        a.beta2 = 0.5;
+        step_numbers a = first_step(0.1);
+        a.number[CTI_OP_BETA2] = 0.5;
         ck_assert(adam(p, g, m, v, a));
         for (int i = 0; i < 17; i++) {
             /* would be 0.945 of the smallest normal number */
@@ -210,7 +221,7 @@ START_TEST(threads_write_the_same_bits) {
         ct_tensor *p = of(CT_F32, CT_SHAPE(N)), *g = of(CT_F32, CT_SHAPE(N)),
                   *m = of(CT_F32, CT_SHAPE(N)), *v = of(CT_F32, CT_SHAPE(N));
         ck_assert(cti_op_fill_normal(p, 0, 1) && cti_op_fill_uniform(g, -1, 1));
-        const cti_adam_numbers a = first_step(0.1);
+        const step_numbers a = first_step(0.1);
         ck_assert(adam(p, g, m, v, a) && cti_op_scale_in_place(p, 3));
         ck_assert(ct_to_f32(ct_dropout(p, 0.2, true), now, N));
         const double s = squares_of(p);

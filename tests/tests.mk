@@ -3,7 +3,7 @@
 # Test programs that a system cannot have: WRAPPED need a linker with --wrap to make functions fail on purpose,
 # POSIX_FAULTS wrap functions of POSIX, and test_unseen reads stderr by dup.
 POSIX_FAULTS = io_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
-WRAPPED  = $(POSIX_FAULTS) faults op_faults dist_faults graph gradcheck_html
+WRAPPED  = $(POSIX_FAULTS) faults op_faults optim_faults dist_faults graph gradcheck_html
 # The Check programs of each floor in ext/, which a build without the floor leaves out.
 TESTS_OF_data = file_kinds token_faults token_files tokens
 FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data),$(TESTS_OF_$(f)))
@@ -64,6 +64,7 @@ LDFLAGS_test_disk_model = $(call wrapped,open openat pread write pwrite ftruncat
 LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,$(TAKES))
 LDFLAGS_test_dist_faults = $(LDFLAGS_test_faults)
 LDFLAGS_test_op_faults = $(LDFLAGS_test_faults)
+LDFLAGS_test_optim_faults = $(LDFLAGS_test_faults)
 LDFLAGS_test_threads_refused = $(patsubst %,-Wl$(comma)--wrap=%,\
     pthread_mutex_init pthread_cond_init pthread_create pthread_once)
 LDFLAGS_test_graph = $(LDFLAGS_test_faults)

@@ -1,9 +1,12 @@
-/* Optimisers, parameter groups, gradient clipping and a learning-rate schedule. The update formulas
- * are torch's. A step leaves out parameters without a gradient, and updates a shared parameter
- * once. A step that fails changes nothing.
+/* Optimisers, a program's own rules for them, parameter groups, gradient clipping and a
+ * learning-rate schedule. The update formulas are torch's. A step leaves out parameters without a
+ * gradient, and updates a shared parameter once. A step of the library's optimisers that fails
+ * changes nothing.
  *
  * The state of a parameter (momentum, or m and v) is made at its first update. A parameter that has
- * had no update, is frozen or requires no gradient has no state, which saves its memory. */
+ * had no update, is frozen or requires no gradient has no state, which saves its memory. A bf16
+ * parameter cannot be trained: an optimiser leaves it out if ct_set_requires_grad(p, false) has
+ * frozen it, and otherwise the constructor fails with CT_ERR_DTYPE. */
 #ifndef CT_OPTIM_H
 #define CT_OPTIM_H
 
@@ -56,12 +59,37 @@ typedef struct {
 } ct_adamw_opts;
 typedef ct_adamw_opts ct_adam_opts;
 
+/* muon, for matrices: b += (1 - momentum)(g - b) and u = nesterov ? g + momentum (b - g) : b. Then
+ * p *= 1 - lr wd and p -= lr s orthogonal(u). Here ns_steps steps of a Newton-Schulz iteration
+ * bring the singular values of u / max(|u|, eps) near 1, and s = sqrt(max(1, rows / columns)).
+ * Products have the dtype of the matrix; in torch.optim.Muon they are bf16. Jordan et al. 2024,
+ * kellerjordan.github.io/posts/muon; Liu et al. 2025, arXiv:2502.16982 */
+typedef struct {
+    double lr, momentum; /* 0: 1e-3, 0.95; or CT_ZERO */
+    double weight_decay; /* 0: none */
+    double eps;          /* 0: 1e-7; or CT_ZERO */
+    int64_t ns_steps;    /* 0: 5; at most 99 */
+    bool no_nesterov;
+    bool match_rms_adamw; /* s is 0.2 sqrt(max(rows, columns)), so AdamW's lr and decay fit */
+    double clip_norm;     /* as in ct_adamw_opts; the norm is over all parameters */
+    bool skip_nonfinite;  /* as in ct_adamw_opts */
+    /* AdamW steps the parameters that are not matrices, and those that match one of these patterns
+     * (see ct_optim_group): mostly embeddings and the last layer. A pattern that matches nothing is
+     * CT_ERR_ARGUMENT. */
+    const char *const *adamw_names;
+    int64_t n_adamw_names;
+    /* The options of AdamW, without clip_norm and skip_nonfinite. If ct_optim_set_lr changes the lr
+     * of the matrices, AdamW's lr changes in proportion. */
+    ct_adamw_opts adamw;
+} ct_muon_opts;
+
 /* Each constructor returns an optimiser of all parameters that the module has now. It is freed by
  * ct_optim_free, or with its module. */
 
 CT_API ct_optim *ct_sgd_new(ct_module *module, ct_sgd_opts opts);
 CT_API ct_optim *ct_adam_new(ct_module *module, ct_adam_opts opts);
 CT_API ct_optim *ct_adamw_new(ct_module *module, ct_adamw_opts opts);
+CT_API ct_optim *ct_muon_new(ct_module *module, ct_muon_opts opts);
 
 /* ---- parameter groups ---- */
 
@@ -97,10 +125,13 @@ CT_API bool ct_optim_step(ct_optim *optim);
 /* Ends the gradients of all its parameters, frozen ones included. */
 CT_API void ct_optim_zero_grad(ct_optim *optim);
 CT_API void ct_optim_set_lr(ct_optim *optim, double lr); /* ct_optim_set(optim, "lr", lr) */
-/* Sets an option from now on: "lr", "clip_norm", "skip_nonfinite", "weight_decay"; for Adam and
- * AdamW "beta1", "beta2", "eps", "decay_matrices_only"; for SGD "momentum", "dampening",
- * "nesterov". Checkpoints store options under these names. The load of a checkpoint replaces the
- * options of the constructor, and ct_optim_set changes them after it.
+/* Sets an option from now on. Every optimiser has "lr", "weight_decay", "decay_matrices_only",
+ * "clip_norm" and "skip_nonfinite"; Adam and AdamW have "beta1", "beta2" and "eps"; SGD has
+ * "momentum", "dampening" and "nesterov"; Muon has "momentum", "eps", "ns_steps", "nesterov",
+ * "match_rms_adamw", and for its AdamW "rest.beta1", "rest.beta2", "rest.eps", "rest.weight_decay",
+ * "rest.decay_matrices_only" and "rest.lr_scale". Checkpoints store options under these names. The
+ * load of a checkpoint replaces the options of the constructor, and ct_optim_set changes them after
+ * it.
  *
  * The value 0 (or CT_ZERO) means the number 0 and not a default; a bool takes 0 and 1. Parameters
  * in a group keep the group's weight decay. CT_ERR_ARGUMENT, without a change: there is no such
@@ -115,6 +146,108 @@ CT_API double ct_optim_grad_norm(const ct_optim *optim);
 CT_API int64_t ct_optim_skipped(const ct_optim *optim);
 /* Frees the optimiser, as ct_module_free of its module and ct_context_free do. */
 CT_API void ct_optim_free(ct_optim *optim);
+
+/* ---- a program's own optimiser ---- */
+
+/* A rule updates one parameter. The optimiser adds gradient clipping, groups, skipped steps,
+ * checkpoints and several ranks. Lion (Chen et al. 2023, arXiv:2302.06675) as a rule:
+ *
+ *     static bool lion_step(const ct_optim_item *p, void *user) {
+ *         const double beta1 = p->numbers[0], beta2 = p->numbers[1];
+ *         ct_tensor *m = p->state[0], *c = ct_clone(m);
+ *         return ct_lerp_into(c, p->grad, 1 - beta1) &&
+ *                ct_scale_into(p->param, 1 - p->lr * p->weight_decay) &&
+ *                ct_add_into(p->param, ct_sign(c), -p->lr) && ct_lerp_into(m, p->grad, 1 - beta2);
+ *     }
+ *     static const char *const states[] = {"m"};
+ *     static const ct_optim_number numbers[] = {
+ *         {.name = "beta1", .value = 0.9, .most = 1, .open_most = true},
+ *         {.name = "beta2", .value = 0.99, .most = 1, .open_most = true}};
+ *     static const ct_optim_rule lion = {.name = "Lion", .states = states, .n_states = 1,
+ *                                        .numbers = numbers, .n_numbers = 2, .step = lion_step,
+ *                                        .elementwise = true};
+ *     ct_optim *optim = ct_optim_new(module, &lion, (ct_optim_opts){.lr = 1e-4});
+ *
+ * The program examples/lion.c trains with it. */
+
+/* A number of a rule, which is an option of the optimiser: its name, of letters, digits and _, at
+ * most 31; its default; and the values that it may have, from `least` to `most`, both included if
+ * they are not open. Values are checked when the optimiser is made, in ct_optim_set, and when a
+ * checkpoint is loaded; they are finite. */
+typedef struct {
+    const char *name;
+    double value, least, most; /* most 0: no limit; or CT_ZERO */
+    bool open_least, open_most;
+    bool flag; /* the value is 0 or 1, and a bool in checkpoints */
+} ct_optim_number;
+
+/* A parameter in a step, with its gradient and states, of one shape and dtype. States are zeros at
+ * first. With several ranks an elementwise rule gets consecutive elements of a parameter as one
+ * dim. */
+typedef struct {
+    const char *name;
+    ct_tensor *param, *grad, *state[4];
+    int64_t step;            /* the number of this update of the parameter, from 1 */
+    double lr, weight_decay; /* the optimiser's, or the parameter's group's */
+    double grad_scale;       /* the factor of clipping; 1 if grad is clipped already */
+    const double *numbers;   /* the rule's numbers, in its order */
+    double work[4];          /* scratch numbers of step_all */
+} ct_optim_item;
+
+/* How parameters are updated. The rule outlives the optimiser, with all that it points to.
+ *
+ * Its functions run on the context's thread, in a scope of their own whose ops are not recorded;
+ * `user` is the option of that name. The library counts their writes to parameters and states. A
+ * function that returns false or leaves an error ends the step: the error begins with the names of
+ * the rule and the parameter, and parameters before that one have been updated. With several ranks
+ * this rank then leaves the run. A function may not call the optimiser, nor free its module. */
+typedef struct ct_optim_rule {
+    const char *name;          /* "Lion", in messages and checkpoints */
+    const char *const *states; /* the names of the states in checkpoints: "m" */
+    int n_states;              /* 0 to 4 */
+    const ct_optim_number *numbers;
+    int n_numbers; /* besides the options that every optimiser has */
+    /* Updates one parameter: changes param and states in place, by any ops. grad is clipped
+     * already. */
+    bool (*step)(const ct_optim_item *item, void *user);
+    /* In place of `step`: updates n parameters. Gradients are still to be multiplied by grad_scale.
+     * The items may be changed. If it returns false, no parameter counts as updated. */
+    bool (*step_all)(ct_optim_item *items, int64_t n, void *user);
+    /* Finds a fault in numbers that are valid one by one, and returns it in words ("beta2 must not
+     * be less than beta1"); NULL: there is none. The function itself may be NULL. */
+    const char *(*fault)(const double *numbers);
+    /* The update of an element needs nothing of the others. With several ranks each then steps some
+     * of a parameter's elements; of a rule that is not elementwise a rank steps whole parameters.
+     */
+    bool elementwise;
+    /* Whether the rule updates a parameter; `rest` updates the others. Asked once, with each name
+     * of a parameter: one answer of false is enough. NULL: the rule updates all. */
+    bool (*takes)(const char *name, const ct_tensor *param, void *user);
+    /* If a rest has a number called "weight_decay" or "decay_matrices_only", its parameters have
+     * that option in place of the optimiser's; if it has "lr_scale", their lr is multiplied by it.
+     */
+    const struct ct_optim_rule *rest;
+} ct_optim_rule;
+
+typedef struct {
+    double lr;                /* 0: 1e-3; or CT_ZERO */
+    double weight_decay;      /* 0: none */
+    bool decay_matrices_only; /* as in ct_adamw_opts, as are clip_norm and skip_nonfinite */
+    double clip_norm;
+    bool skip_nonfinite;
+    /* The numbers of the rule, then the numbers of its rest, which are called "rest.beta1" in
+     * ct_optim_set and checkpoints. 0: a number's default; or CT_ZERO. NULL: all defaults */
+    const double *numbers;
+    void *user; /* outlives the optimiser */
+} ct_optim_opts;
+
+/* CT_ERR_ARGUMENT for a rule that lacks a name or a step, has a wrong number or two equal names, or
+ * leaves a parameter to no rule. */
+CT_API ct_optim *ct_optim_new(ct_module *module, const ct_optim_rule *rule, ct_optim_opts opts);
+
+/* The rule of ct_adamw_new, elementwise, with the numbers beta1, beta2 and eps: the rest of a rule
+ * that takes matrices only. */
+CT_API const ct_optim_rule *ct_adamw_rule(void);
 
 /* ---- clipping and learning rate ---- */
 

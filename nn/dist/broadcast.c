@@ -62,7 +62,8 @@ bool cti_dist_broadcast_all(ct_dist *dist) {
     for (int64_t i = 0; ok && i < dist->params; i++) {
         cti_dist_param *p = &dist->param[i];
         cut[i] = (cti_nn_item){.param = p->item->param, .range = &p->range};
-        if (p->item->step > 0) ok = cti_nn_item_start(dist->optim->rule, &cut[i]);
+        if (p->item->step > 0)
+            ok = cti_nn_item_start(cti_nn_rule_of(dist->optim, p->item), &cut[i]);
     }
     ok = cti_dist_meet(dist, CTI_CALL_NEW, 0, ok);
     if (ok) {

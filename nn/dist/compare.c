@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct {
-    char key[CTI_NN_NAME_SIZE + 32], value[CTI_SHAPE_TEXT + 64];
+    cti_optim_fact fact;
     char more[64]; /* detail for the error only; it may differ if values are equal */
 } property;
 
@@ -17,9 +17,9 @@ static property *say(property *it, const char *key, const char *name, const char
     CT_FORMAT(4, 5);
 static property *say(property *it, const char *key, const char *name, const char *format, ...) {
     va_list args;
-    snprintf(it->key, sizeof it->key, "%s%s", key, name);
+    snprintf(it->fact.name, sizeof it->fact.name, "%s%s", key, name);
     va_start(args, format);
-    vsnprintf(it->value, sizeof it->value, format, args);
+    vsnprintf(it->fact.value, sizeof it->fact.value, format, args);
     va_end(args);
     *it->more = '\0';
     return it;
@@ -27,9 +27,7 @@ static property *say(property *it, const char *key, const char *name, const char
 
 /* ---- the list ---- */
 
-enum { OPTIONS = 7, PER_PARAM = 4, PER_BUFFER = 2 };
-
-static const char *item_name(const cti_nn_item *item) { return item->names->text; }
+enum { OPTIONS = 6, PER_BUFFER = 2 };
 
 static property *say_option(const ct_dist *dist, int64_t i, property *it) {
     const ct_context *context = dist->context;
@@ -40,43 +38,10 @@ static property *say_option(const ct_dist *dist, int64_t i, property *it) {
     case 2: return say(it, "bucket_bytes", "", "%" PRId64, o->bucket_bytes);
     case 3: return say(it, "the instruction set", "", "%s", context->isa->name);
     case 4: return say(it, "the matmul precision", "", "%s", cti_matmul_name(context->matmul));
-    case 5: return say(it, "the optimiser", "", "%s", dist->optim->rule->name);
     default:
         say(it, "the fingerprint", "", "%016" PRIx64, dist->fingerprint);
         snprintf(it->more, sizeof it->more, " of %s", cti_build());
         return it;
-    }
-}
-
-static property *say_number(const ct_optim *optim, const cti_nn_number *number, property *it) {
-    const char *at = (const char *)optim + number->offset;
-    double value = 0;
-    int64_t count = 0;
-    bool flag = false;
-    switch (number->dtype) {
-    case CT_F64: memcpy(&value, at, sizeof value); return say(it, number->name, "", "%.17g", value);
-    case CT_I64:
-        memcpy(&count, at, sizeof count);
-        return say(it, number->name, "", "%" PRId64, count);
-    case CT_BOOL: memcpy(&flag, at, sizeof flag); return say(it, number->name, "", "%d", flag);
-    case CT_F32:
-    case CT_BF16: break;
-    }
-    return it;
-}
-
-static property *say_param(const cti_nn_item *item, int64_t i, property *it) {
-    const ct_tensor *t = item->param;
-    switch (i) {
-    case 0: return say(it, "the parameter ", item_name(item), "%s", SHAPE(t->shape));
-    case 1: return say(it, "the dtype of ", item_name(item), "%s", cti_dtype_name(t->dtype));
-    case 2:
-        return say(it, "the step of ", item_name(item), "%" PRId64 "%s", item->step,
-                   t->slot ? "" : ", and it requires no gradient");
-    default:
-        return say(it, "the group of ", item_name(item), "(lr_scale %.17g, weight_decay %.17g%s%s)",
-                   item->lr_scale, item->weight_decay, item->frozen ? ", frozen" : "",
-                   item->grouped ? "" : ", none");
     }
 }
 
@@ -89,17 +54,21 @@ static property *say_buffer(const ct_module *module, int64_t i, property *it) {
                           : say(it, "the buffer ", buffer.name, "%s", SHAPE(t->shape));
 }
 
+/* How many facts the optimiser has. */
+static int64_t count_facts(const ct_optim *optim) {
+    cti_optim_fact fact;
+    int64_t n = 0;
+    while (cti_optim_fact_at(optim, n, &fact)) n++;
+    return n;
+}
+
 /* Property i; NULL after the last. */
 static property *property_at(const ct_dist *dist, int64_t i, property *it) {
-    const ct_optim *optim = dist->optim;
     if (i < OPTIONS) return say_option(dist, i, it);
     i -= OPTIONS;
-    for (const cti_nn_number *number = optim->rule->numbers; number;
-         number = cti_nn_number_after(number))
-        if (i-- == 0) return say_number(optim, number, it);
-    if (i < PER_PARAM * optim->count)
-        return say_param(&optim->items[i / PER_PARAM], i % PER_PARAM, it);
-    return say_buffer(optim->module, i - PER_PARAM * optim->count, it);
+    *it->more = '\0';
+    if (cti_optim_fact_at(dist->optim, i, &it->fact)) return it;
+    return say_buffer(dist->optim->module, i - count_facts(dist->optim), it);
 }
 
 /* FNV-1a. */
@@ -108,7 +77,7 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
     return hash;
 }
 static uint64_t property_hash(const property *it) {
-    return hash_text(hash_text(UINT64_C(0xcbf29ce484222325), it->key) ^ '=', it->value);
+    return hash_text(hash_text(UINT64_C(0xcbf29ce484222325), it->fact.name) ^ '=', it->fact.value);
 }
 
 /* ---- comparing ---- */
@@ -120,15 +89,15 @@ static bool refuse_property(const ct_dist *dist, int64_t i, const property *firs
     const int rank = dist->rank;
     if (!property_at(dist, i, &it))
         return ct_fail(dist->context, CT_ERR_ARGUMENT,
-                       "dist_new: rank 0 has %s %s, rank %d has not", first->key, first->value,
-                       rank);
-    if (!strcmp(it.key, first->key))
+                       "dist_new: rank 0 has %s %s, rank %d has not", first->fact.name,
+                       first->fact.value, rank);
+    if (!strcmp(it.fact.name, first->fact.name))
         return ct_fail(dist->context, CT_ERR_ARGUMENT,
-                       "dist_new: rank %d has %s %s%s, rank 0 has %s%s", rank, it.key, it.value,
-                       it.more, first->value, first->more);
+                       "dist_new: rank %d has %s %s%s, rank 0 has %s%s", rank, it.fact.name,
+                       it.fact.value, it.more, first->fact.value, first->more);
     return ct_fail(dist->context, CT_ERR_ARGUMENT, "dist_new: rank %d has %s %s, rank 0 has %s %s",
-                   rank, it.key, it.value, *first->key ? first->key : "none",
-                   *first->key ? first->value : "");
+                   rank, it.fact.name, it.fact.value, *first->fact.name ? first->fact.name : "none",
+                   *first->fact.name ? first->fact.value : "");
 }
 
 /* The lowest rank with a difference, and the number of its property. */

@@ -51,25 +51,29 @@ static void dist_end(ct_dist *dist) {
     for (int64_t i = 0; dist->bucket && i < dist->buckets; i++)
         pending |= dist->bucket[i].send.pending || dist->bucket[i].receive.pending;
     if (pending) cti_comm_break(comm, "the optimiser of a step was freed before its end");
-    for (int64_t i = 0; i < dist->optim->count; i++) dist->optim->items[i].range = NULL;
-    dist->optim->dist = NULL;
+    cti_optim_let_go(dist->optim);
     cti_dist_layout_free(dist);
     cti_object_end(&dist->object, "");
 }
+
+static bool client_may_end(const cti_optim_client *client, const char *function) {
+    return !cti_in_engine(cti_dist_of_client(client)->context, function);
+}
+static void client_end(cti_optim_client *client) { dist_end(cti_dist_of_client(client)); }
 
 /* Makes a ct_dist without any message to other ranks. NULL with an error recorded. */
 static ct_dist *dist_make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     const int ranks = comm ? comm->size : 1;
     if (!cti_object_is_ready(optim ? &optim->object : NULL, "ct_dist_new", "optimiser",
                              comm ? comm->context : NULL) ||
-        !cti_nn_step_is_complete(optim))
+        !cti_nn_optim_is_idle(optim, "ct_dist_new") || !cti_nn_step_is_complete(optim))
         return NULL;
     if (comm && comm->context != optim->context)
         return cti_fail_in_both(comm->context, optim->context, CT_ERR_ARGUMENT,
                                 "dist_new: comm and optimiser are of two contexts");
-    if (optim->dist)
-        return ct_fail(optim->context, CT_ERR_ARGUMENT,
-                       "dist_new: the optimiser has a ct_dist already");
+    if (optim->client)
+        return ct_fail(optim->context, CT_ERR_ARGUMENT, "dist_new: the optimiser has a %s already",
+                       optim->client->noun);
     opts = with_defaults(opts, ranks);
     if (!dist_check(optim->context, ranks, &opts)) return NULL;
     ct_dist *dist = cti_object_new(optim->context, sizeof *dist, "ct_dist");
@@ -82,8 +86,11 @@ static ct_dist *dist_make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     dist->levels = log2_of(opts.shares / ranks);
     dist->opts = opts;
     if (dist->comm) dist->fingerprint = ct_fingerprint(optim->context);
-    optim->dist = dist;
-    optim->end_dist = dist_end;
+    dist->client = (cti_optim_client){.noun = "ct_dist",
+                                      .function = "ct_dist_step",
+                                      .may_end = client_may_end,
+                                      .end = client_end};
+    cti_optim_hold(optim, &dist->client);
     CTI_ASSERT(1 << dist->stages == ranks && ranks << dist->levels == opts.shares);
     if (cti_dist_layout(dist)) return dist;
     dist_end(dist);

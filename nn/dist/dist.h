@@ -40,6 +40,8 @@
 #ifndef CTI_NN_DIST_DIST_H
 #define CTI_NN_DIST_DIST_H
 
+#include <cotangent/dist.h>
+
 #include "../../src/comm/agree.h"
 #include "../../src/comm/wait.h"
 #include "../optim/optim.h"
@@ -97,6 +99,7 @@ struct ct_dist {
         cti_object object; /* must be first */
         ct_context *context;
     };
+    cti_optim_client client; /* holds the optimiser */
     ct_optim *optim;
     ct_comm *comm;           /* NULL: this process is the only rank */
     int number;              /* number of this ct_dist on its comm */
@@ -127,6 +130,14 @@ struct ct_dist {
     ct_dist_traffic sent, last_sent;
 };
 _Static_assert(sizeof(ct_dist) <= CTI_OBJECT_BYTES, "a ct_dist is an object");
+
+/* The ct_dist that is a client, and the ct_dist that holds an optimiser; NULL: none. */
+static inline ct_dist *cti_dist_of_client(const cti_optim_client *client) {
+    return client ? (ct_dist *)((char *)(uintptr_t)client - offsetof(ct_dist, client)) : NULL;
+}
+static inline ct_dist *cti_dist_of(const ct_optim *optim) {
+    return cti_dist_of_client(optim->client);
+}
 
 static inline int64_t cti_dist_micro_batches(const ct_dist *dist) { /* micro-batches of this rank */
     return dist->opts.micro_batches / dist->ranks;

@@ -56,7 +56,7 @@ static void exchange_states(const state_exchange *e) {
  * other ranks the copy shares the items. */
 static bool make_whole(ct_optim *whole, ct_optim *optim) {
     ct_context *context = optim->context;
-    const ct_dist *dist = optim->dist;
+    const ct_dist *dist = cti_dist_of(optim);
     *whole = *optim;
     if (!dist || !dist->comm || dist->rank != 0) return true;
     whole->items = cti_take(context, cti_bytes(optim->count, sizeof(cti_nn_item)));
@@ -101,9 +101,9 @@ bool cti_dist_gather(ct_dist *dist, ct_optim *const *optims, int64_t n, ct_optim
         !cti_dist_meet(dist, CTI_CALL_SAVE, 0, has_first_facts(dist, optims, n, step)))
         return false;
     for (int64_t i = 0; dist && dist->comm && i < n; i++)
-        if (optims[i]->dist)
+        if (optims[i]->client)
             exchange_states(
-                &(state_exchange){optims[i]->dist, &whole[i], optims[i], .gathers = true});
+                &(state_exchange){cti_dist_of(optims[i]), &whole[i], optims[i], .gathers = true});
     return true;
 }
 
@@ -124,8 +124,9 @@ static bool make_cut(ct_optim *cut, const ct_optim *draft, const ct_dist *dist) 
         cti_dist_param *p = &dist->param[i];
         const int64_t at = p->item - dist->optim->items;
         cti_nn_item *item = &cut->items[at];
-        *item = (cti_nn_item){.param = p->item->param, .range = &p->range};
-        if (draft->items[at].state[0] && !cti_nn_item_start(draft->rule, item)) return false;
+        *item = (cti_nn_item){.param = p->item->param, .range = &p->range, .rule = p->item->rule};
+        if (draft->items[at].state[0] && !cti_nn_item_start(cti_nn_rule_of(draft, item), item))
+            return false;
     }
     return cut->items;
 }
@@ -192,7 +193,7 @@ bool cti_dist_scatter(ct_dist *dist, ct_optim *const *optims, int64_t n, ct_opti
     ct_optim *cut = cti_take_zeroed(context, bytes);
     ok = ok && cut && make_tensors(dist, state);
     for (int64_t i = 0; ok && first && i < n; i++)
-        if (optims[i]->dist) ok = make_cut(&cut[i], &drafts[i], optims[i]->dist);
+        if (optims[i]->client) ok = make_cut(&cut[i], &drafts[i], cti_dist_of(optims[i]));
     ok = cti_dist_meet(dist, CTI_CALL_LOAD, 1, ok);
     uint64_t mine = ok ? state_hash(state) : 0, hash = mine;
     if (ok) {
@@ -207,9 +208,10 @@ bool cti_dist_scatter(ct_dist *dist, ct_optim *const *optims, int64_t n, ct_opti
         if (!state->record[i].direct) cti_dist_broadcast(dist, state->record[i].read);
     for (int64_t i = 0; ok && i < n; i++) {
         send_whole_states(dist, optims[i], &drafts[i]);
-        if (!optims[i]->dist) continue;
+        if (!optims[i]->client) continue;
         ct_optim *own = first ? &cut[i] : &drafts[i];
-        exchange_states(&(state_exchange){optims[i]->dist, &drafts[i], own, .gathers = false});
+        exchange_states(
+            &(state_exchange){cti_dist_of(optims[i]), &drafts[i], own, .gathers = false});
         if (first) swap_states(&drafts[i], &cut[i]);
     }
     for (int64_t i = 0; cut && i < n; i++) end_cut(&cut[i]);

@@ -70,32 +70,10 @@ static bool may_begin(const ct_dist *dist) {
 
 /* ---- agreement on the step ---- */
 
-static uint64_t add_hash(uint64_t hash, const void *bytes, size_t size) { /* FNV-1a */
-    const unsigned char *at = bytes;
-    for (size_t i = 0; i < size; i++) hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
-static uint64_t add_number(uint64_t hash, const cti_nn_number *number, const void *object) {
-    return add_hash(hash, (const char *)object + number->offset, cti_dtype_size(number->dtype));
-}
-
 static cti_dist_numbers numbers_of(const ct_dist *dist) {
-    const ct_optim *optim = dist->optim;
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (const cti_nn_number *number = optim->rule->numbers; number;
-         number = cti_nn_number_after(number))
-        hash = add_number(hash, number, optim);
-    for (int64_t i = 0; i < optim->count; i++) {
-        const cti_nn_item *item = &optim->items[i];
-        const bool flags[] = {item->grouped, item->param->slot != NULL};
-        for (int k = 0; k < CTI_NN_ITEM_NUMBERS; k++)
-            hash = add_number(hash, &cti_nn_item_numbers[k], item);
-        hash = add_hash(hash, flags, sizeof flags);
-    }
-    return (cti_dist_numbers){.digest = hash,
+    return (cti_dist_numbers){.digest = cti_optim_digest(dist->optim),
                               .seed = dist->context->rng.seed,
-                              .lr = optim->opts.lr,
+                              .lr = dist->optim->value[CTI_NN_LR],
                               .matmul = dist->context->matmul};
 }
 
@@ -126,8 +104,7 @@ static void fill_squares(ct_dist *dist, double *squares) {
     ct_optim *optim = dist->optim;
     int64_t n = 0;
     for (int64_t i = 0; i < dist->params; i++)
-        if (!dist->param[i].item->frozen)
-            optim->steps[n++] = (cti_op_step){.g = dist->param[i].range.grad};
+        if (!dist->param[i].item->frozen) optim->steps[n++].grad = dist->param[i].range.grad;
     const double *own = dist->own_squares;
     cti_op_unit_squares(optim->steps, n, dist->own_squares);
     for (int64_t i = 0; i < dist->params; i++) {
@@ -263,6 +240,7 @@ static void end_step(ct_dist *dist) {
 bool ct_dist_step(ct_dist *dist) {
     if (!dist || !cti_dist_is_usable(dist, CTI_CALL_STEP)) return false;
     ct_context *context = dist->context;
+    if (!cti_nn_optim_is_idle(dist->optim, "ct_dist_step")) return false;
     if (context->backward)
         return ct_fail(context, CT_ERR_GRAD, "dist_step: called inside a backward");
     cti_dist_watch(dist, false);

@@ -55,14 +55,16 @@ static void list_buckets(ct_dist *dist) {
 
 /* ---- cuts ---- */
 
-/* The boundary of a unit that is nearest to an element of the bucket. */
+/* The place for a cut that is nearest to an element of the bucket: the boundary of a unit, or of a
+ * parameter that ranks step as a whole. */
 static int64_t nearest_unit(const ct_dist *dist, const cti_dist_bucket *bucket, int64_t at) {
     for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
         const cti_dist_param *p = &dist->param[i];
         const int64_t numel = p->item->param->numel, inside = at - p->at;
         if (inside >= numel) continue;
-        const int64_t below = inside / CTI_OP_SQUARES_UNIT * CTI_OP_SQUARES_UNIT,
-                      above = cti_min(below + CTI_OP_SQUARES_UNIT, numel);
+        const int64_t unit =
+            cti_nn_is_whole(dist->optim, p->item) ? numel : (int64_t)CTI_OP_SQUARES_UNIT;
+        const int64_t below = inside / unit * unit, above = cti_min(below + unit, numel);
         return p->at + (inside - below <= above - inside ? below : above);
     }
     return bucket->numel;
@@ -116,8 +118,14 @@ static ct_tensor *own_zeros(ct_dist *dist, ct_dtype dtype, int64_t numel) {
     if (t) cti_tensor_disown(t);
     return t;
 }
-static ct_tensor *own_range(ct_tensor *of, int64_t start, int64_t n) {
+/* Elements [start, start + n) as one dim, or if the rank has a whole parameter in its shape. */
+static ct_tensor *own_range(ct_tensor *of, int64_t start, int64_t n, const ct_shape *whole) {
     ct_tensor *t = cti_tensor_range(of, start, n);
+    if (t && whole) {
+        ct_tensor *view = ct_view(t, *whole);
+        ct_release(t);
+        t = view;
+    }
     if (t) cti_tensor_disown(t);
     return t;
 }
@@ -151,8 +159,12 @@ static bool make_bucket(ct_dist *dist, cti_dist_bucket *bucket) {
         cti_dist_param *p = &dist->param[i];
         cti_dist_param_range(dist, p, dist->rank, &p->range.start, &p->range.length);
         const int64_t length = p->range.length, at = length ? p->at + p->range.start : from;
-        p->range.param = own_range(bucket->work, at, length);
-        p->range.grad = p->range.param ? own_range(bucket->scratch, at - from, length) : NULL;
+        const ct_tensor *param = p->item->param;
+        const ct_shape *whole =
+            cti_nn_is_whole(dist->optim, p->item) && length == param->numel ? &param->shape : NULL;
+        p->range.param = own_range(bucket->work, at, length, whole);
+        p->range.grad =
+            p->range.param ? own_range(bucket->scratch, at - from, length, whole) : NULL;
         if (!p->range.grad) return false;
     }
     return true;

@@ -6,64 +6,55 @@
  *
  * with t the number of updates of this parameter. Kingma & Ba 2014, arXiv:1412.6980; Loshchilov &
  * Hutter 2017, arXiv:1711.05101 */
-#include "optim.h"
+#include "adam.h"
 
-#include <math.h>
+const char *const cti_nn_adam_states[2] = {"m", "v"};
 
-static void adam_set(const ct_optim *optim, const cti_nn_item *item, const cti_op_numbers *before,
-                     cti_op_numbers *numbers) {
-    cti_adam_numbers *n = &numbers->adam;
-    n->t = item->step + 1;
-    if (before &&
-        before->adam.t == n->t) { /* the usual case; two calls of pow take 250 instructions */
-        n->bias1 = before->adam.bias1;
-        n->bias2 = before->adam.bias2;
-    } else {
-        n->bias1 = 1 - pow(n->beta1, (double)n->t);
-        n->bias2 = 1 - pow(n->beta2, (double)n->t);
-    }
-    n->weight_decay = cti_nn_decay(optim, item, n->weight_decay);
-    n->lr = cti_nn_lr(optim, item);
-    n->grad_scale = optim->grad_scale;
+static const ct_optim_number adam_numbers[CTI_OP_ADAM_NUMBERS] = {
+    [CTI_OP_BETA1] = CTI_NN_BETA1, [CTI_OP_BETA2] = CTI_NN_BETA2, [CTI_OP_EPS] = CTI_NN_EPS};
+
+static bool adam_step(ct_optim_item *items, int64_t n, void *user) {
+    (void)user;
+    return cti_op_adam_step(items, n, false);
+}
+bool cti_nn_adamw_step(ct_optim_item *items, int64_t n, void *user) {
+    (void)user;
+    return cti_op_adam_step(items, n, true);
 }
 
-/* eps may be 0 as in torch; then v = 0 gives NaN. */
-static const cti_nn_number adam_numbers[] = {
-    {"beta1", CT_F64, offsetof(ct_optim, numbers.adam.beta1), CTI_NN_BELOW_1},
-    {"beta2", CT_F64, offsetof(ct_optim, numbers.adam.beta2), CTI_NN_BELOW_1},
-    {"eps", CT_F64, offsetof(ct_optim, numbers.adam.eps), CTI_NN_AT_LEAST_0},
-    {"weight_decay", CT_F64, offsetof(ct_optim, numbers.adam.weight_decay), CTI_NN_AT_LEAST_0},
-    {"decay_matrices_only", CT_BOOL, offsetof(ct_optim, opts.decay_matrices_only), CTI_NN_BOOL},
-    {0},
-};
-static const cti_nn_rule adam_rule = {.name = "Adam",
-                                      .state = {"m", "v"},
-                                      .set = adam_set,
-                                      .step = cti_op_adam_step,
-                                      .numbers = adam_numbers};
-static const cti_nn_rule adamw_rule = {.name = "AdamW",
-                                       .state = {"m", "v"},
-                                       .set = adam_set,
-                                       .step = cti_op_adam_step,
-                                       .numbers = adam_numbers};
+static const ct_optim_rule adam_rule = {.name = "Adam",
+                                        .states = cti_nn_adam_states,
+                                        .n_states = 2,
+                                        .numbers = adam_numbers,
+                                        .n_numbers = CTI_OP_ADAM_NUMBERS,
+                                        .step_all = adam_step,
+                                        .elementwise = true};
+static const ct_optim_rule adamw_rule = {.name = "AdamW",
+                                         .states = cti_nn_adam_states,
+                                         .n_states = 2,
+                                         .numbers = adam_numbers,
+                                         .n_numbers = CTI_OP_ADAM_NUMBERS,
+                                         .step_all = cti_nn_adamw_step,
+                                         .elementwise = true};
 
-static ct_optim *adam_make(ct_module *module, const cti_nn_rule *rule, ct_adamw_opts o) {
+static ct_optim *adam_make(ct_module *module, const ct_optim_rule *rule, const ct_adamw_opts *o) {
+    const double numbers[] = {
+        [CTI_OP_BETA1] = o->beta1, [CTI_OP_BETA2] = o->beta2, [CTI_OP_EPS] = o->eps};
     if (!cti_nn_ready(module, rule->name, NULL)) return NULL;
-    const cti_adam_numbers adam = {.beta1 = cti_option(o.beta1, 0.9),
-                                   .beta2 = cti_option(o.beta2, 0.999),
-                                   .eps = cti_option(o.eps, 1e-8),
-                                   .weight_decay = cti_option(o.weight_decay, 0),
-                                   .decoupled = rule == &adamw_rule};
-    const cti_nn_optim_opts opts = {.lr = cti_option(o.lr, 1e-3),
-                                    .clip_norm = cti_option(o.clip_norm, 0),
-                                    .skip_nonfinite = o.skip_nonfinite,
-                                    .decay_matrices_only = o.decay_matrices_only};
-    return cti_nn_optim_new(module, rule, opts, (cti_op_numbers){.adam = adam});
+    return cti_nn_optim_new(module, rule,
+                            (ct_optim_opts){.lr = o->lr,
+                                            .weight_decay = o->weight_decay,
+                                            .decay_matrices_only = o->decay_matrices_only,
+                                            .clip_norm = o->clip_norm,
+                                            .skip_nonfinite = o->skip_nonfinite,
+                                            .numbers = numbers},
+                            true);
 }
 
 ct_optim *ct_adam_new(ct_module *module, ct_adam_opts opts) {
-    return adam_make(module, &adam_rule, opts);
+    return adam_make(module, &adam_rule, &opts);
 }
 ct_optim *ct_adamw_new(ct_module *module, ct_adamw_opts opts) {
-    return adam_make(module, &adamw_rule, opts);
+    return adam_make(module, &adamw_rule, &opts);
 }
+const ct_optim_rule *ct_adamw_rule(void) { return &adamw_rule; }

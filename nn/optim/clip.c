@@ -19,16 +19,16 @@ double ct_clip_grad_norm(ct_module *module, double max_norm) {
     ct_context *context = module->context;
     int64_t count = 0, n = 0;
     for (ct_param param = {0}; ct_module_next(module, &param);) count++;
-    const size_t bytes = cti_bytes(count, sizeof(cti_op_step));
-    cti_op_step *all = cti_take(context, bytes);
+    const size_t bytes = cti_bytes(count, sizeof(ct_optim_item));
+    ct_optim_item *all = cti_take(context, bytes);
     if (!all) return NAN;
     for (ct_param param = {0}; ct_module_next(module, &param);) {
         ct_tensor *grad = ct_grad(param.tensor);
-        if (grad) all[n++] = (cti_op_step){.p = param.tensor, .g = grad};
+        if (grad) all[n++] = (ct_optim_item){.grad = grad};
     }
     const double norm = sqrt(cti_op_sum_squares(all, n)), c = cti_nn_clip_scale(norm, max_norm);
     for (int64_t i = 0; i < n && c != 1 && cti_ready(context); i++)
-        cti_op_scale_in_place(all[i].g, c);
+        cti_op_scale_in_place(all[i].grad, c);
     cti_give(context, all, bytes);
     return cti_ready(context) ? norm : NAN;
 }

@@ -7,6 +7,12 @@ static bool matches_any(const char *pattern, const cti_nn_name *name) {
     return name;
 }
 
+bool cti_nn_optim_has(const ct_optim *optim, const char *pattern) {
+    int64_t i = 0;
+    while (i < optim->count && !matches_any(pattern, optim->items[i].names)) i++;
+    return i < optim->count;
+}
+
 static void join_group(cti_nn_item *item, const cti_nn_item *group) {
     item->lr_scale = group->lr_scale;
     item->weight_decay = group->weight_decay;
@@ -17,16 +23,16 @@ static void join_group(cti_nn_item *item, const cti_nn_item *group) {
 
 bool ct_optim_group(ct_optim *optim, const char *pattern, ct_group_opts opts) {
     if (!cti_nn_optim_ready(optim, "ct_optim_group")) return false;
-    const char *op = optim->rule->name;
+    const char *op = cti_nn_optim_name(optim);
     if (!pattern)
         return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: the pattern of a group is NULL", op);
     const cti_nn_item group = {.lr_scale = cti_option(opts.lr_scale, 1),
                                .weight_decay = cti_option(opts.weight_decay, 0),
                                .frozen = opts.frozen};
-    const cti_nn_fault fault = cti_nn_item_fault(&group);
-    if (fault.name)
-        return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: %s of \"%s\" is %s, must be %s", op,
-                       fault.name, pattern, fault.value, fault.must);
+    cti_nn_fault fault;
+    if (cti_nn_item_fault(&group, &fault))
+        return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: %s of \"%s\" %s", op, fault.name,
+                       pattern, fault.says);
     bool any = false;
     for (cti_nn_item *item = optim->items, *end = item + optim->count; item < end; item++) {
         if (!matches_any(pattern, item->names)) continue;

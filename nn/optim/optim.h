@@ -1,33 +1,42 @@
-/* The struct behind ct_optim: a list of items, one for each parameter, and the rule that updates
- * them.
+/* The struct behind ct_optim: a list of items, one for each parameter, the rules that update them,
+ * and the options.
  *
  * An item has states exactly after its first update:
  *
- *     step == 0, state NULL  ------- first update ------>  step > 0, state of the rule
+ *     step == 0, state NULL  ------- first update ------>  step > 0, states of its rule
  *           ^                                                        |
  *           '---- frozen by a group; requires no gradient at a step -'
  *
  * A step runs in this order: is_complete, collect, measured, prepare, run. Everything before run
  * can fail and changes no parameter; undo then frees the states that prepare made.
  *
- * (1) state[k] is not NULL exactly if step > 0 and the rule has a name for state k. Between prepare
- * and run, items with step 0 have new states too.
+ * (1) state[k] is not NULL exactly if step > 0 and the item's rule has a name for state k. Between
+ * prepare and run, items with step 0 have new states too; after a run that was left by an
+ * exception, until the next collect.
  *
- * (2) steps[0 ... n_steps - 1] are the items whose grad is not NULL, in the order of the items.
+ * (2) Between collect and prepare, steps[0 ... n_steps - 1] are the items whose grad is not NULL,
+ * in the order of the items. After prepare they are in the order of the rules, those of one rule in
+ * the order of the items, and items without elements are left out.
  *
  * (3) A parameter outlives its module: the optimiser holds a reference, counted in
  * tensor->parameter.
  *
- * (4) If any rank steps only ranges (a ct_dist of several ranks), every trained item has a range,
- * and its states have the range's length. */
+ * (4) If any client holds the optimiser to step ranges, every trained item has a range, and its
+ * states have the shape of range->param.
+ *
+ * (5) value[] has the options of every optimiser, then the numbers of each rule in the order of the
+ * rules. */
 #ifndef CTI_NN_OPTIM_OPTIM_H
 #define CTI_NN_OPTIM_OPTIM_H
 
-#include <cotangent/dist.h>
-
 #include "../module.h"
+#include "held.h"
 
-enum { CTI_NN_STATES = 2 };
+enum {
+    CTI_NN_STATES = sizeof(((ct_optim_item *)0)->state) / sizeof(ct_tensor *),
+    CTI_NN_RULES = 4,        /* a rule, its rest, and so on: at most */
+    CTI_NN_OPTION_NAME = 64, /* bytes of the longest name of an option, "rest.rest.rest.beta1" */
+};
 
 /* One full name of a parameter, relative to the optimiser's module, as of the optimiser's
  * creation. */
@@ -37,21 +46,13 @@ struct cti_nn_name {
     char text[];
 };
 
-/* The elements [start, start + length) of a parameter that this rank steps, under a ct_dist of
- * several ranks. */
-typedef struct {
-    int64_t start, length;
-    ct_tensor *param,
-        *grad;    /* one-dim views of a copy of the parameter, and of the ranks' mean gradient */
-    bool present; /* some rank has a gradient of the parameter in this step */
-} cti_nn_range;
-
 /* A parameter, its states and its group. */
 typedef struct {
     ct_tensor *param;
-    cti_nn_range *range; /* owned by the ct_dist; NULL: the item steps the whole parameter */
-    /* the states that the rule names: tensors of the parameter's dtype, and of its shape or the
-     * range's length; NULL before the first update */
+    cti_nn_range *range; /* owned by the client; NULL: the item steps the whole parameter */
+    int rule;            /* index of the rule that updates it */
+    /* tensors of the parameter's dtype, and of its shape or the range's; NULL before the first
+     * update */
     ct_tensor *state[CTI_NN_STATES];
     ct_tensor *grad; /* the gradient during a step; NULL if the step leaves the parameter out */
     int64_t step;    /* number of updates */
@@ -63,57 +64,23 @@ typedef struct {
         *names; /* the first is used in checkpoints; the rest are further names of the tensor */
 } cti_nn_item;
 
-/* The allowed values of a number. An f64 must also be finite; a bool may have both values. */
-typedef enum {
-    CTI_NN_AT_LEAST_0,
-    CTI_NN_BELOW_1,
-    CTI_NN_OVER_0,
-    CTI_NN_IS_0,
-    CTI_NN_COUNT, /* an i64 in [0, CTI_NN_LAST_STEP] */
-    CTI_NN_BOOL
-} cti_nn_bounds;
+/* The options of every optimiser, at the beginning of value[]. */
+enum {
+    CTI_NN_LR,
+    CTI_NN_WEIGHT_DECAY,
+    CTI_NN_MATRICES_ONLY,
+    CTI_NN_CLIP_NORM,
+    CTI_NN_SKIP_NONFINITE,
+    CTI_NN_COMMON
+};
 
-/* The largest count of updates; counting stops here, so step + 1 never overflows. */
-#define CTI_NN_LAST_STEP (INT64_MAX - 1)
-
-/* Describes a number (f64, i64 or bool) in ct_optim or cti_nn_item that is checked and stored in
- * checkpoints. */
+/* A rule of an optimiser, and indices in value[]: of its first number, of the weight decay and the
+ * decay_matrices_only of its parameters, and of the factor of their lr; -1: no such factor. */
 typedef struct {
-    const char *name;
-    ct_dtype dtype;
-    size_t offset;
-    cti_nn_bounds bounds;
-} cti_nn_number;
-
-/* The first number that is out of its bounds, with the text of the bounds for a message. */
-typedef struct {
-    const char *name; /* NULL if all numbers are valid */
-    const char *must;
-    char value[32];
-} cti_nn_fault;
-
-typedef struct {
-    const char *name; /* "AdamW" */
-    /* names of the states: "m", "v". A checkpoint has the tensor "m.<parameter's name>". NULL ends
-     * the names */
-    const char *state[CTI_NN_STATES];
-    /* Fills in the numbers of the item's next step. `before` has the numbers of the previous item
-     * in this step; NULL for the first item */
-    void (*set)(const ct_optim *optim, const cti_nn_item *item, const cti_op_numbers *before,
-                cti_op_numbers *numbers);
-    bool (*step)(cti_op_step *all, int64_t n);
-    const cti_nn_number *numbers; /* numbers that other rules lack; the list ends at a NULL name */
-    /* finds a conflict between numbers that are valid one by one; may be NULL */
-    cti_nn_fault (*conflict)(const ct_optim *optim);
+    const ct_optim_rule *is;
+    int first, weight_decay, matrices_only, lr_scale;
+    int64_t steps; /* in a step: how many of `steps` are this rule's */
 } cti_nn_rule;
-
-/* Options that every optimiser has. */
-typedef struct {
-    double lr;
-    double clip_norm; /* 0: no clipping */
-    bool skip_nonfinite;
-    bool decay_matrices_only; /* affects parameters without a group */
-} cti_nn_optim_opts;
 
 struct ct_optim {
     union {
@@ -122,54 +89,120 @@ struct ct_optim {
     };
     cti_nn_dependent dependent;
     ct_module *module;
-    const cti_nn_rule *rule;
-    cti_nn_optim_opts opts;
-    cti_op_numbers
-        numbers; /* the rule's options; lr and the numbers of a step are filled in at each step */
+    cti_nn_rule rule[CTI_NN_RULES];
+    int rules;  /* number of rules in use */
+    int values; /* number of values */
+    bool own;   /* the rules are the library's, so their functions are called directly, and each has
+                   step_all */
+    double *value;
+    void *user;
+    uint64_t busy;   /* id of the frame of a function of a rule that runs, or was left; 0: none */
     int64_t skipped; /* steps that skip_nonfinite left out */
-    ct_dist *dist;   /* if set, only this ct_dist may step the optimiser; freed with it */
-    void (*end_dist)(ct_dist *dist);
+    cti_optim_client *client; /* NULL: none */
     /* norm and clipping factor of the current or last step; NaN and 1 if the step needed no norm */
     double grad_norm, grad_scale;
     int64_t changes; /* the module's count of changes when the items were last compared with it */
     int64_t count;   /* number of items */
     cti_nn_item *items;
-    cti_op_step *steps; /* [count] scratch: the parameters or ranges of one step */
-    int64_t n_steps;    /* number of `steps` in use */
+    ct_optim_item *steps; /* [count] scratch: the parameters or ranges of one step */
+    int64_t n_steps;      /* number of `steps` in use */
 };
 _Static_assert(sizeof(ct_optim) <= CTI_OBJECT_BYTES, "an optimiser is an object");
 
-/* The next number of an optimiser. The rule's own numbers begin at rule->numbers; the numbers of
- * every optimiser follow. NULL after the last. */
-const cti_nn_number *cti_nn_number_after(const cti_nn_number *number);
-
-/* May the function use this optimiser? If it is NULL or freed, or an error is pending, that is
- * recorded. */
-static inline bool cti_nn_optim_ready(const ct_optim *optim, const char *function) {
-    return cti_object_is_ready(optim ? &optim->object : NULL, function, "optimiser", NULL);
+/* The name of the optimiser's kind: "AdamW". */
+static inline const char *cti_nn_optim_name(const ct_optim *optim) {
+    return optim->rule[0].is->name;
+}
+static inline const ct_optim_rule *cti_nn_rule_of(const ct_optim *optim, const cti_nn_item *item) {
+    return optim->rule[item->rule].is;
+}
+/* Is the parameter stepped as a whole, or not at all, by each rank? */
+static inline bool cti_nn_is_whole(const ct_optim *optim, const cti_nn_item *item) {
+    return !cti_nn_rule_of(optim, item)->elementwise;
 }
 
-/* Check the numbers of an optimiser, and of an item. Constructors, ct_optim_set, ct_optim_group and
- * checkpoints use them. */
-cti_nn_fault cti_nn_optim_fault(const ct_optim *optim);
-cti_nn_fault cti_nn_item_fault(const cti_nn_item *item);
+/* Was the function of a rule that began last left by an exception? Otherwise it runs still, and an
+ * error is recorded. */
+bool cti_nn_optim_was_left(const ct_optim *optim, const char *function);
+/* Does no function of a rule of the optimiser run? If one does, an error is recorded. */
+static inline bool cti_nn_optim_is_idle(const ct_optim *optim, const char *function) {
+    return !optim->busy || cti_nn_optim_was_left(optim, function);
+}
+
+/* May the function use this optimiser? If it is NULL or freed, an error is pending, or a function
+ * of its rule is running, that is recorded. */
+static inline bool cti_nn_optim_ready(const ct_optim *optim, const char *function) {
+    return cti_object_is_ready(optim ? &optim->object : NULL, function, "optimiser", NULL) &&
+           cti_nn_optim_is_idle(optim, function);
+}
+
+/* Makes an optimiser of the module's parameters, each once, in the order of ct_module_next. `own`:
+ * the rules are the library's. NULL with an error recorded. */
+ct_optim *cti_nn_optim_new(ct_module *module, const ct_optim_rule *rule, ct_optim_opts opts,
+                           bool own);
+
+/* Makes the item's states, filled with zeros. On failure false with an error recorded, and the item
+ * has no states. */
+bool cti_nn_item_start(const ct_optim_rule *rule, cti_nn_item *item);
+/* Frees the states and sets the number of updates to 0. */
+void cti_nn_item_reset(cti_nn_item *item);
+/* Does the pattern match a name of a parameter? */
+bool cti_nn_optim_has(const ct_optim *optim, const char *pattern);
+
+/* ---- optim_options.c: numbers ---- */
+
+/* The first fault of the numbers of an optimiser or an item, in the words of a message. */
+typedef struct {
+    char name[CTI_NN_OPTION_NAME]; /* the number's name; "" if the rule's `fault` found the fault */
+    char says[160];                /* "is 1, must be at least 0 and less than 1" */
+} cti_nn_fault;
+
+/* Check the numbers of an optimiser, which `of` is or is a draft of, and of an item. True: there is
+ * a fault, or an error was recorded. Constructors, ct_optim_set, ct_optim_group and checkpoints use
+ * them. */
+bool cti_nn_optim_fault(const ct_optim *optim, ct_optim *of, cti_nn_fault *fault);
+bool cti_nn_item_fault(const cti_nn_item *item, cti_nn_fault *fault);
+/* Records a fault of the optimiser's numbers as the error of a constructor or of ct_optim_set. */
+bool cti_nn_optim_check(ct_optim *optim);
+
+/* Option i of value[], and its name: "rest.beta1". */
+const ct_optim_number *cti_nn_option(const ct_optim *optim, int i);
+const char *cti_nn_option_name(const ct_optim *optim, int i, char name[CTI_NN_OPTION_NAME]);
+/* Are the rule and its rests complete, with names that checkpoints can have? Fills in the rules and
+ * the number of values. */
+bool cti_nn_rules_fit(ct_context *context, ct_optim *optim, const ct_optim_rule *rule);
+/* Fills in value[] from the options of a constructor. */
+void cti_nn_options_fill(ct_optim *optim, const ct_optim_opts *opts);
+/* The beginning of the names of a rule's numbers and states: "", "rest.", "rest.rest.", ... */
+const char *cti_nn_rest(int rule);
+
+/* The largest count of updates; counting stops here, so step + 1 never overflows. */
+#define CTI_NN_LAST_STEP (INT64_MAX - 1)
+
+/* Describes a number (f64, i64 or bool) of an item that is checked and stored in checkpoints. */
+typedef struct {
+    const char *name;
+    ct_dtype dtype;
+    size_t offset;
+} cti_nn_number;
 
 /* The numbers of an item: first `step`, then the options of its group. */
 enum { CTI_NN_ITEM_NUMBERS = 4, CTI_NN_GROUP_NUMBERS = 1 };
 extern const cti_nn_number cti_nn_item_numbers[CTI_NN_ITEM_NUMBERS];
 
-/* Makes an optimiser of the module's parameters, each once, in the order of ct_module_next. NULL
+/* ---- optim_rule.c: functions of a rule ---- */
+
+/* Asks the rules which of them updates a parameter, by each of its names. -1: none does, or an
+ * error was recorded. */
+int cti_nn_rule_for(ct_optim *optim, const cti_nn_item *item);
+/* Returns the rule's fault of its numbers in words; NULL: there is none, or an error was recorded.
+ */
+const char *cti_nn_rule_fault(ct_optim *of, const ct_optim_rule *rule, const double *numbers);
+/* Runs the rules of a prepared step. Returns how many of optim->steps were updated: all, or fewer
  * with an error recorded. */
-ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, cti_nn_optim_opts opts,
-                           cti_op_numbers numbers);
+int64_t cti_nn_rules_run(ct_optim *optim);
 
-/* Makes the item's states, filled with zeros. On failure false with an error recorded, and the item
- * has no states. */
-bool cti_nn_item_start(const cti_nn_rule *rule, cti_nn_item *item);
-/* Frees the states and sets the number of updates to 0. */
-void cti_nn_item_reset(cti_nn_item *item);
-
-/* ---- the stages of a step, in this order ---- */
+/* ---- optim_step.c: the stages of a step, in this order ---- */
 
 /* Has the optimiser an item for every parameter that the module has now? If not, an error is
  * recorded. */
@@ -178,8 +211,7 @@ bool cti_nn_step_is_complete(ct_optim *optim);
 void cti_nn_step_collect(ct_optim *optim);
 /* Does an option need the norm of the gradients? */
 static inline bool cti_nn_step_needs_norm(const ct_optim *optim) {
-    return optim->opts.clip_norm > 0 ||
-           optim->opts.skip_nonfinite; /* a load may have changed the options */
+    return optim->value[CTI_NN_CLIP_NORM] > 0 || optim->value[CTI_NN_SKIP_NONFINITE] != 0;
 }
 /* Stores the norm, NaN if no option needs it. False, without an error, if skip_nonfinite leaves the
  * step out; that is counted. */
@@ -187,7 +219,8 @@ bool cti_nn_step_measured(ct_optim *optim, double norm);
 /* Fills in the states and numbers of the step. At the first update of a parameter its states are
  * made. */
 bool cti_nn_step_prepare(ct_optim *optim);
-/* Runs and counts the step. All checks come before the first change, and no memory is taken. */
+/* Runs and counts the step. The library's rules make all checks before the first change, and take
+ * no memory after it. If a rule fails at an item, the items before it count as updated. */
 bool cti_nn_step_run(ct_optim *optim);
 /* Frees the new states of a step that is not run. */
 void cti_nn_step_undo(ct_optim *optim);
@@ -195,18 +228,13 @@ void cti_nn_step_undo(ct_optim *optim);
 /* Runs all stages from collect on, for an optimiser without ranges. */
 bool cti_nn_step_alone(ct_optim *optim);
 
+/* Can the optimiser train the parameter, or is it to leave it out? Errors name the parameter. */
+bool cti_nn_can_train(const ct_optim *optim, const ct_param *param);
+static inline bool cti_nn_leaves_out(const ct_tensor *param) {
+    return param->dtype == CT_BF16 && param->frozen;
+}
+
 /* The factor by which clipping multiplies gradients of this norm. */
 double cti_nn_clip_scale(double norm, double max_norm);
-
-/* The learning rate and the weight decay of an item: the group's, or the optimiser's. With
- * decay_matrices_only a vector without a group has weight decay 0. */
-static inline double cti_nn_lr(const ct_optim *optim, const cti_nn_item *item) {
-    return optim->opts.lr * item->lr_scale;
-}
-static inline double cti_nn_decay(const ct_optim *optim, const cti_nn_item *item,
-                                  double weight_decay) {
-    if (item->grouped) return item->weight_decay;
-    return optim->opts.decay_matrices_only && item->param->shape.ndim < 2 ? 0 : weight_decay;
-}
 
 #endif

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Bytes for "optims.123.", a number's or state's name, "." and a parameter's name. */
-enum { NAME_ROOM = 64 + CTI_NN_NAME_SIZE };
+enum { FIELD = 128, NAME_ROOM = FIELD + CTI_NN_NAME_SIZE };
 
 /* ---- collecting ---- */
 
@@ -16,35 +16,56 @@ static bool file_has(const cti_shards *file, const char *key, const char *field,
     return cti_shards_find(file, cti_text_of(full)) >= 0;
 }
 
+/* Adds a number of an item. */
 static bool gather_number(cti_nn_state *state, const char *key, const cti_nn_number *number,
-                          void *object, const char *name) {
-    char prefix[64];
-    snprintf(prefix, sizeof prefix, name ? "%s.%s." : "%s.%s", key, number->name);
-    return cti_nn_state_add_number(state, prefix, name ? name : "", number->dtype,
-                                   (char *)object + number->offset);
+                          cti_nn_item *item) {
+    char prefix[FIELD];
+    snprintf(prefix, sizeof prefix, "%s.%s.", key, number->name);
+    return cti_nn_state_add_number(state, prefix, item->names->text, number->dtype,
+                                   (char *)item + number->offset);
 }
 
-static bool gather_item(cti_nn_state *state, const char *key, const cti_nn_rule *rule,
+/* Writes the name of state k of an item's parameter, without key and name: "rest.m". */
+static const char *state_field(const ct_optim *optim, const cti_nn_item *item, int k,
+                               char field[FIELD]) {
+    snprintf(field, FIELD, "%s%s", cti_nn_rest(item->rule), cti_nn_rule_of(optim, item)->states[k]);
+    return field;
+}
+
+static bool gather_item(cti_nn_state *state, const char *key, const ct_optim *optim,
                         cti_nn_item *item) {
-    const char *name = item->names->text;
     const int numbers = item->grouped ? CTI_NN_ITEM_NUMBERS : CTI_NN_GROUP_NUMBERS;
     for (int i = 0; i < numbers; i++)
-        if (!gather_number(state, key, &cti_nn_item_numbers[i], item, name)) return false;
+        if (!gather_number(state, key, &cti_nn_item_numbers[i], item)) return false;
     for (int k = 0; k < CTI_NN_STATES && item->state[k]; k++) {
-        char prefix[64];
-        snprintf(prefix, sizeof prefix, "%s.%s.", key, rule->state[k]);
-        if (!cti_nn_state_add(state, prefix, name, item->state[k])) return false;
+        char prefix[2 * FIELD], field[FIELD];
+        snprintf(prefix, sizeof prefix, "%s.%s.", key, state_field(optim, item, k, field));
+        if (!cti_nn_state_add(state, prefix, item->names->text, item->state[k])) return false;
         state->record[state->n - 1].direct = true;
     }
     return true;
 }
 
-bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim) {
-    for (const cti_nn_number *number = optim->rule->numbers; number;
-         number = cti_nn_number_after(number))
-        if (!gather_number(state, key, number, optim, NULL)) return false;
+static bool gather_option(cti_nn_state *state, const char *key, ct_optim *optim, int i) {
+    char prefix[FIELD], name[CTI_NN_OPTION_NAME];
+    snprintf(prefix, sizeof prefix, "%s.", key);
+    cti_nn_option_name(optim, i, name);
+    return cti_nn_option(optim, i)->flag
+               ? cti_nn_state_add_flag(state, prefix, name, &optim->value[i])
+               : cti_nn_state_add_number(state, prefix, name, CT_F64, &optim->value[i]);
+}
+
+bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim,
+                         const unsigned char *found) {
+    char prefix[FIELD];
+    for (int i = 0; i < optim->values; i++) {
+        const bool skips = i == CTI_NN_MATRICES_ONLY && found && !found[optim->count];
+        if (!skips && !gather_option(state, key, optim, i)) return false;
+    }
+    snprintf(prefix, sizeof prefix, "%s.", key);
+    if (!cti_nn_state_add_number(state, prefix, "skipped", CT_I64, &optim->skipped)) return false;
     for (int64_t i = 0; i < optim->count; i++)
-        if (!gather_item(state, key, optim->rule, &optim->items[i])) return false;
+        if (!gather_item(state, key, optim, &optim->items[i])) return false;
     return true;
 }
 
@@ -57,71 +78,87 @@ static bool has_group(const cti_shards *file, const char *key, const char *name)
     return any;
 }
 
-static bool has_state(const cti_shards *file, const char *key, const cti_nn_rule *rule,
-                      const char *name) {
+static bool has_state(const cti_shards *file, const char *key, const ct_optim *optim,
+                      const cti_nn_item *item) {
     bool any = false;
-    for (int k = 0; k < CTI_NN_STATES && rule->state[k]; k++)
-        any |= file_has(file, key, rule->state[k], name);
+    char field[FIELD];
+    for (int k = 0; k < cti_nn_rule_of(optim, item)->n_states; k++)
+        any |= file_has(file, key, state_field(optim, item, k, field), item->names->text);
     return any;
+}
+
+static bool has_matrices_only(const ct_optim *optim, const char *key, const cti_shards *file) {
+    char full[FIELD];
+    snprintf(full, sizeof full, "%s.%s", key, cti_nn_option(optim, CTI_NN_MATRICES_ONLY)->name);
+    return cti_shards_find(file, cti_text_of(full)) >= 0;
 }
 
 void cti_nn_look_up(const ct_optim *optim, const char *key, const cti_shards *file,
                     unsigned char *found) {
     for (int64_t i = 0; i < optim->count; i++) {
-        const char *name = optim->items[i].names->text;
+        const cti_nn_item *item = &optim->items[i];
         *found++ =
-            (unsigned char)((has_group(file, key, name) ? CTI_NN_HAS_GROUP : 0) |
-                            (has_state(file, key, optim->rule, name) ? CTI_NN_HAS_STATE : 0));
+            (unsigned char)((has_group(file, key, item->names->text) ? CTI_NN_HAS_GROUP : 0) |
+                            (has_state(file, key, optim, item) ? CTI_NN_HAS_STATE : 0));
     }
+    *found = has_matrices_only(optim, key, file) ? CTI_NN_HAS_MATRICES_ONLY : 0;
 }
 
 bool cti_nn_draft_begin(ct_optim *draft, const ct_optim *optim, const unsigned char *found,
                         bool cut) {
     *draft = *optim;
+    draft->value = cti_take_zeroed(optim->context, cti_bytes(optim->values, sizeof(double)));
     draft->items = cti_take_zeroed(optim->context, cti_bytes(optim->count, sizeof(cti_nn_item)));
-    if (!draft->items) return false;
+    if (!draft->value || !draft->items) return false;
     for (int64_t i = 0; i < optim->count; i++) {
         cti_nn_item *item = &draft->items[i];
         *item = (cti_nn_item){.param = optim->items[i].param,
                               .range = cut ? optim->items[i].range : NULL,
+                              .rule = optim->items[i].rule,
                               .names = optim->items[i].names,
                               .lr_scale = 1,
                               .grouped = found[i] & CTI_NN_HAS_GROUP};
-        if (found[i] & CTI_NN_HAS_STATE && !cti_nn_item_start(optim->rule, item)) return false;
+        if (found[i] & CTI_NN_HAS_STATE && !cti_nn_item_start(cti_nn_rule_of(optim, item), item))
+            return false;
     }
     return true;
 }
 
+/* Records that KEY.FIELD, or KEY.FIELD.NAME, `says` something wrong. field "": KEY itself. */
 static bool refuse_item(const cti_shards *file, const char *key, const char *field,
                         const char *name, const char *says) {
-    return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %s.%s%s%s %s", file->op, file->path, key,
-                   field, name ? "." : "", name ? name : "", says);
-}
-
-static bool refuse_fault(const cti_shards *file, const char *key, const char *name,
-                         const cti_nn_fault *fault) {
-    char says[128];
-    snprintf(says, sizeof says, "is %s, must be %s", fault->value, fault->must);
-    return refuse_item(file, key, fault->name, name, says);
+    return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %s%s%s%s%s%s %s", file->op, file->path,
+                   key, *field ? "." : "", field, name ? "." : "", name ? name : "",
+                   *field ? "" : ":", says);
 }
 
 static bool check_item(const ct_optim *draft, const cti_nn_item *item, const char *key,
                        const cti_shards *file) {
-    const char *name = item->names->text, *state = draft->rule->state[0];
-    const cti_nn_fault fault = cti_nn_item_fault(item);
-    if (fault.name) return refuse_fault(file, key, name, &fault);
+    const char *name = item->names->text;
+    char state[FIELD];
+    cti_nn_fault fault;
+    const bool has_states = cti_nn_rule_of(draft, item)->n_states > 0;
+    if (has_states) state_field(draft, item, 0, state);
+    if (cti_nn_item_fault(item, &fault))
+        return refuse_item(file, key, fault.name, name, fault.says);
     if (item->frozen && item->state[0])
         return refuse_item(file, key, state, name, "is there, but the parameter is frozen");
     if (item->frozen && item->step > 0)
         return refuse_item(file, key, "step", name, "is not 0, but the parameter is frozen");
-    if (state && item->step > 0 && !item->state[0])
+    if (has_states && item->step > 0 && !item->state[0])
         return refuse_item(file, key, state, name, "is missing, but the parameter was updated");
     return true;
 }
 
-bool cti_nn_draft_check(const ct_optim *draft, const char *key, const cti_shards *file) {
-    const cti_nn_fault fault = cti_nn_optim_fault(draft);
-    if (fault.name) return refuse_fault(file, key, NULL, &fault);
+bool cti_nn_draft_check(const ct_optim *draft, ct_optim *optim, const char *key,
+                        const cti_shards *file) {
+    cti_nn_fault fault;
+    if (cti_nn_optim_fault(draft, optim, &fault))
+        return refuse_item(file, key, fault.name, NULL, fault.says);
+    if (draft->skipped < 0 || draft->skipped > CTI_NN_LAST_STEP)
+        return ct_fail(file->context, CT_ERR_FORMAT,
+                       "%s: %s: %s.skipped is %" PRId64 ", must be at least 0 and at most %" PRId64,
+                       file->op, file->path, key, draft->skipped, CTI_NN_LAST_STEP);
     for (int64_t i = 0; i < draft->count; i++)
         if (!check_item(draft, &draft->items[i], key, file)) return false;
     return true;
@@ -129,8 +166,7 @@ bool cti_nn_draft_check(const ct_optim *draft, const char *key, const cti_shards
 
 /* Version 0.1.0 also wrote states before the first update. They were zeros, so they are dropped. */
 void cti_nn_draft_adopt(ct_optim *draft, ct_optim *optim) {
-    optim->opts = draft->opts;
-    optim->numbers = draft->numbers;
+    memcpy(optim->value, draft->value, (size_t)optim->values * sizeof(double));
     optim->skipped = draft->skipped;
     for (int64_t i = 0; i < optim->count; i++) {
         cti_nn_item *from = &draft->items[i], *to = &optim->items[i];
@@ -144,8 +180,9 @@ void cti_nn_draft_adopt(ct_optim *draft, ct_optim *optim) {
 }
 
 void cti_nn_draft_end(ct_optim *draft) {
-    if (!draft->items) return;
-    for (int64_t i = 0; i < draft->count; i++) cti_nn_item_reset(&draft->items[i]);
+    for (int64_t i = 0; draft->items && i < draft->count; i++) cti_nn_item_reset(&draft->items[i]);
     cti_give(draft->context, draft->items, cti_bytes(draft->count, sizeof(cti_nn_item)));
+    cti_give(draft->context, draft->value, cti_bytes(draft->values, sizeof(double)));
     draft->items = NULL;
+    draft->value = NULL;
 }

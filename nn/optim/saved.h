@@ -1,8 +1,9 @@
 /* An optimiser in a checkpoint. KEY is "optim" or "optims.0":
  *
- *     KEY.lr, ...           the optimiser's numbers, exact
+ *     KEY.lr, ...           the optimiser's numbers, exact; a rest's are KEY.rest.beta1, ...
  *     KEY.step.NAME         the number of updates of each parameter
- *     KEY.m.NAME, ...       the states of each parameter that was updated
+ *     KEY.m.NAME, ...       the states of each parameter that was updated; of a rest's parameter
+ *                           KEY.rest.m.NAME, ...
  *     KEY.lr_scale.NAME     the options of the group, for each parameter that has one, also
  *                           KEY.weight_decay.NAME and KEY.frozen.NAME
  *
@@ -24,14 +25,18 @@
 #include "../state.h"
 #include "optim.h"
 
-/* One byte for each item: is there a group or a state of it in the file? */
-enum { CTI_NN_HAS_GROUP = 1, CTI_NN_HAS_STATE = 2 };
+/* One byte for each item: is there a group or a state of it in the file? After the items comes one
+ * byte for the optimiser: has the file its decay_matrices_only? (SGD's had none in version 0.1;
+ * then it is false.) */
+enum { CTI_NN_HAS_GROUP = 1, CTI_NN_HAS_STATE = 2, CTI_NN_HAS_MATRICES_ONLY = 1 };
+static inline int64_t cti_nn_look_up_size(const ct_optim *optim) { return optim->count + 1; }
 void cti_nn_look_up(const ct_optim *optim, const char *key, const cti_shards *file,
                     unsigned char *found);
 
 /* Adds all tensors of an optimiser to the state: of the optimiser itself for a save, of a draft for
- * a load. */
-bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim);
+ * a load. found NULL: all of them; otherwise those that were found. */
+bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim,
+                         const unsigned char *found);
 
 /* Makes a draft with the groups and states that were found. With `cut` the states have the lengths
  * of the items' ranges. Call cti_nn_draft_end also after a failure. */
@@ -39,7 +44,8 @@ bool cti_nn_draft_begin(ct_optim *draft, const ct_optim *optim, const unsigned c
                         bool cut);
 /* Checks the draft after reading: the numbers as a constructor and ct_optim_group check them, and
  * that states, steps and groups agree. False with CT_ERR_FORMAT. */
-bool cti_nn_draft_check(const ct_optim *draft, const char *key, const cti_shards *file);
+bool cti_nn_draft_check(const ct_optim *draft, ct_optim *optim, const char *key,
+                        const cti_shards *file);
 /* Moves the draft's numbers, groups and states to the optimiser. Cannot fail. */
 void cti_nn_draft_adopt(ct_optim *draft, ct_optim *optim);
 void cti_nn_draft_end(ct_optim *draft);

@@ -5,61 +5,62 @@
  *     p -= lr (nesterov ? g + momentum b : b) */
 #include "optim.h"
 
-static void sgd_set(const ct_optim *optim, const cti_nn_item *item, const cti_op_numbers *before,
-                    cti_op_numbers *numbers) {
-    cti_sgd_numbers *n = &numbers->sgd;
-    (void)before;
-    n->first = item->step == 0;
-    n->weight_decay = cti_nn_decay(optim, item, n->weight_decay);
-    n->lr = cti_nn_lr(optim, item);
-    n->grad_scale = optim->grad_scale;
-}
-
 /* Without momentum there is no buffer for it, so such an optimiser's momentum must stay 0. */
-static const cti_nn_number plain_numbers[] = {
-    {"momentum", CT_F64, offsetof(ct_optim, numbers.sgd.momentum), CTI_NN_IS_0},
-    {"dampening", CT_F64, offsetof(ct_optim, numbers.sgd.dampening), CTI_NN_AT_LEAST_0},
-    {"weight_decay", CT_F64, offsetof(ct_optim, numbers.sgd.weight_decay), CTI_NN_AT_LEAST_0},
-    {"nesterov", CT_BOOL, offsetof(ct_optim, numbers.sgd.nesterov), CTI_NN_BOOL},
-    {0},
+static const ct_optim_number plain_numbers[CTI_OP_SGD_NUMBERS] = {
+    [CTI_OP_MOMENTUM] = {.name = "momentum"},
+    [CTI_OP_DAMPENING] = {.name = "dampening"},
+    [CTI_OP_NESTEROV] = {.name = "nesterov", .flag = true},
 };
-static const cti_nn_number momentum_numbers[] = {
-    {"momentum", CT_F64, offsetof(ct_optim, numbers.sgd.momentum), CTI_NN_OVER_0},
-    {"dampening", CT_F64, offsetof(ct_optim, numbers.sgd.dampening), CTI_NN_AT_LEAST_0},
-    {"weight_decay", CT_F64, offsetof(ct_optim, numbers.sgd.weight_decay), CTI_NN_AT_LEAST_0},
-    {"nesterov", CT_BOOL, offsetof(ct_optim, numbers.sgd.nesterov), CTI_NN_BOOL},
-    {0},
+static const ct_optim_number momentum_numbers[CTI_OP_SGD_NUMBERS] = {
+    [CTI_OP_MOMENTUM] = {.name = "momentum", .open_least = true},
+    [CTI_OP_DAMPENING] = {.name = "dampening"},
+    [CTI_OP_NESTEROV] = {.name = "nesterov", .flag = true},
 };
 
-static cti_nn_fault conflict(const ct_optim *optim) {
-    const cti_sgd_numbers *n = &optim->numbers.sgd;
-    if (!n->nesterov || (n->momentum > 0 && n->dampening == 0)) return (cti_nn_fault){0};
-    return (cti_nn_fault){
-        .name = "nesterov", .value = "1", .must = "0 without a momentum, and with a dampening"};
+static const char *momentum_fault(const double *numbers) {
+    const bool allowed = numbers[CTI_OP_MOMENTUM] > 0 && numbers[CTI_OP_DAMPENING] == 0;
+    return numbers[CTI_OP_NESTEROV] != 0 && !allowed
+               ? "nesterov is 1, must be 0 without a momentum, and with a dampening"
+               : NULL;
+}
+static const char *plain_fault(const double *numbers) {
+    return numbers[CTI_OP_MOMENTUM] != 0
+               ? "momentum must be 0, as this optimiser was made without it"
+               : momentum_fault(numbers);
 }
 
-static const cti_nn_rule plain_rule = {.name = "SGD",
-                                       .state = {NULL},
-                                       .set = sgd_set,
-                                       .step = cti_op_sgd_step,
-                                       .numbers = plain_numbers,
-                                       .conflict = conflict};
-static const cti_nn_rule momentum_rule = {.name = "SGD",
-                                          .state = {"momentum"},
-                                          .set = sgd_set,
-                                          .step = cti_op_sgd_step,
-                                          .numbers = momentum_numbers,
-                                          .conflict = conflict};
+static bool sgd_step(ct_optim_item *items, int64_t n, void *user) {
+    (void)user;
+    return cti_op_sgd_step(items, n);
+}
+
+static const char *const momentum_states[] = {"momentum"};
+static const ct_optim_rule plain_rule = {.name = "SGD",
+                                         .numbers = plain_numbers,
+                                         .n_numbers = CTI_OP_SGD_NUMBERS,
+                                         .step_all = sgd_step,
+                                         .fault = plain_fault,
+                                         .elementwise = true};
+static const ct_optim_rule momentum_rule = {.name = "SGD",
+                                            .states = momentum_states,
+                                            .n_states = 1,
+                                            .numbers = momentum_numbers,
+                                            .n_numbers = CTI_OP_SGD_NUMBERS,
+                                            .step_all = sgd_step,
+                                            .fault = momentum_fault,
+                                            .elementwise = true};
 
 ct_optim *ct_sgd_new(ct_module *module, ct_sgd_opts o) {
+    const double numbers[] = {[CTI_OP_MOMENTUM] = o.momentum,
+                              [CTI_OP_DAMPENING] = o.dampening,
+                              [CTI_OP_NESTEROV] = o.nesterov};
+    const bool plain = cti_option(o.momentum, 0) == 0;
     if (!cti_nn_ready(module, "SGD", NULL)) return NULL;
-    const cti_sgd_numbers sgd = {.momentum = cti_option(o.momentum, 0),
-                                 .dampening = cti_option(o.dampening, 0),
-                                 .weight_decay = cti_option(o.weight_decay, 0),
-                                 .nesterov = o.nesterov};
-    const cti_nn_optim_opts opts = {.lr = cti_option(o.lr, 1e-3),
-                                    .clip_norm = cti_option(o.clip_norm, 0),
-                                    .skip_nonfinite = o.skip_nonfinite};
-    return cti_nn_optim_new(module, sgd.momentum == 0 ? &plain_rule : &momentum_rule, opts,
-                            (cti_op_numbers){.sgd = sgd});
+    return cti_nn_optim_new(module, plain ? &plain_rule : &momentum_rule,
+                            (ct_optim_opts){.lr = o.lr,
+                                            .weight_decay = o.weight_decay,
+                                            .clip_norm = o.clip_norm,
+                                            .skip_nonfinite = o.skip_nonfinite,
+                                            .numbers = numbers},
+                            true);
 }

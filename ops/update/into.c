@@ -81,7 +81,7 @@ enum { INTO_TO, INTO_FROM };
 typedef struct {
     cti_strided_loop loop;
     cti_op_into_row *update;
-    cti_op_row row; /* of element 0 */
+    cti_op_row row; /* the row that begins with element 0 */
 } into_args;
 
 static void into_range(void *arg, int64_t begin, int64_t end, int worker) {
@@ -131,8 +131,7 @@ bool cti_op_into_rows(ct_tensor *to, const ct_tensor *from, double w, cti_op_int
     return true;
 }
 
-bool cti_op_into_computed(ct_tensor *to, const ct_tensor *from, double w,
-                          cti_op_into_row *update) {
+bool cti_op_into_computed(ct_tensor *to, const ct_tensor *from, double w, cti_op_into_row *update) {
     const ct_dtype dtype = to->dtype == CT_BF16 ? CT_F32 : to->dtype;
     if (from && from->dtype != dtype) {
         from = ct_cast((ct_tensor *)from, dtype); /* only read */

@@ -1,4 +1,4 @@
-/* Updates of a tensor of any strides, for the functions of tensor.h whose names end in _into. */
+/* Updates of a tensor of any strides: the functions of tensor.h whose names end in _into. */
 #ifndef CTI_OPS_UPDATE_INTO_H
 #define CTI_OPS_UPDATE_INTO_H
 
@@ -25,7 +25,7 @@ ct_tensor *cti_op_copy_of(const ct_tensor *t);
 
 /* Updates a row of n elements: to[i] = f(to[i], from[i step], w). */
 typedef struct {
-    const cti_kernels *kernels; /* of the dtype that both have */
+    const cti_kernels *kernels; /* the kernels of the dtype that both tensors have */
     int64_t n, size;            /* size: bytes of an element */
     void *to;
     const void *from; /* NULL if the update reads no other tensor */

@@ -5,17 +5,26 @@
 
 enum { SGD_UNIT = 64 };
 
-static int sgd_states(const cti_op_step *s) { return s->numbers.sgd.momentum != 0; }
+static int sgd_states(const ct_optim_item *item) { return item->numbers[CTI_OP_MOMENTUM] != 0; }
 
-static void sgd_task(void *arg, const cti_op_step *s, int64_t first, int64_t at, int64_t count) {
+static void sgd_task(void *arg, const ct_optim_item *item, int64_t first, int64_t at,
+                     int64_t count) {
+    const ct_tensor *p = item->param;
+    const size_t place = (size_t)at * cti_dtype_size(p->dtype);
+    const cti_sgd_numbers numbers = {.lr = item->lr,
+                                     .momentum = item->numbers[CTI_OP_MOMENTUM],
+                                     .dampening = item->numbers[CTI_OP_DAMPENING],
+                                     .weight_decay = item->weight_decay,
+                                     .grad_scale = item->grad_scale,
+                                     .nesterov = item->numbers[CTI_OP_NESTEROV] != 0,
+                                     .first = item->step == 1};
     (void)arg, (void)first;
-    const size_t place = (size_t)at * cti_dtype_size(s->p->dtype);
-    s->p->context->isa->of[s->p->dtype]->sgd(count, s->p->data + place, s->g->data + place,
-                                             sgd_states(s) ? s->state[0]->data + place : NULL,
-                                             &s->numbers.sgd);
+    p->context->isa->of[p->dtype]->sgd(count, p->data + place, item->grad->data + place,
+                                       sgd_states(item) ? item->state[0]->data + place : NULL,
+                                       &numbers);
 }
 
-bool cti_op_sgd_step(cti_op_step *all, int64_t n) {
+bool cti_op_sgd_step(ct_optim_item *all, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         if (!cti_op_step_is_ready(&all[i], sgd_states(&all[i]), "sgd_step")) return false;
     cti_op_step_all(all, n,

@@ -3,6 +3,8 @@
 #include "../support/op.h"
 #include "update.h"
 
+#include <string.h>
+
 bool cti_op_updatable(ct_tensor *t, const char *name, bool real) {
     if (!t || !cti_tensor_has_values(t, name) || !cti_ready(t->context)) return false;
     if (real && !cti_is_real(t->dtype))
@@ -34,31 +36,41 @@ bool cti_op_updates_with(ct_tensor *t, ct_tensor *u, const char *name) {
     return cti_op_updatable(u, name, false);
 }
 
-bool cti_op_step_is_ready(const cti_op_step *s, int states, const char *name) {
-    if (!cti_op_updatable(s->p, name, true) || !cti_op_updates_with(s->p, s->g, name)) return false;
+bool cti_op_step_is_ready(const ct_optim_item *item, int states, const char *name) {
+    if (!cti_op_updatable(item->param, name, true) ||
+        !cti_op_updates_with(item->param, item->grad, name))
+        return false;
     for (int i = 0; i < states; i++)
-        if (!cti_op_updates_with(s->p, s->state[i], name)) return false;
+        if (!cti_op_updates_with(item->param, item->state[i], name)) return false;
     return true;
 }
 
-void cti_op_step_wrote(const cti_op_step *s, int states) {
-    cti_tensor_wrote(s->p);
-    for (int i = 0; i < states; i++) cti_tensor_wrote(s->state[i]);
+void cti_op_step_wrote(const ct_optim_item *item, int states) {
+    cti_tensor_wrote(item->param);
+    for (int i = 0; i < states; i++) cti_tensor_wrote(item->state[i]);
 }
 
 /* ---- many tensors in one job, because a single bias is too small to be worth a thread ---- */
 
 typedef struct {
-    const cti_op_step *all;
+    const ct_optim_item *all;
     int64_t n;
     const cti_op_step_job *job;
 } step_row;
 
 static int64_t units_of(int64_t count, int64_t unit) { return count / unit + (count % unit != 0); }
 
-int64_t cti_op_step_units(const cti_op_step *all, int64_t n, int64_t unit) {
+/* The place in an item's `work` of the number of its first unit, an int64_t. */
+enum { FIRST_UNIT = 3 };
+static int64_t first_unit(const ct_optim_item *item) {
+    int64_t unit;
+    memcpy(&unit, &item->work[FIRST_UNIT], sizeof unit);
+    return unit;
+}
+
+int64_t cti_op_step_units(const ct_optim_item *all, int64_t n, int64_t unit) {
     int64_t sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += units_of(all[i].g->numel, unit);
+    for (int64_t i = 0; i < n; i++) sum += units_of(all[i].grad->numel, unit);
     return sum;
 }
 
@@ -68,7 +80,7 @@ static int64_t step_at(const step_row *r, int64_t unit) {
     int64_t low = 0, high = r->n;
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
-        if (r->all[middle].first <= unit) low = middle;
+        if (first_unit(&r->all[middle]) <= unit) low = middle;
         else high = middle;
     }
     return low;
@@ -79,31 +91,31 @@ static void step_row_task(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     for (int64_t i = step_at(r, begin), count; begin < end;
          i++, begin += units_of(count, r->job->unit)) {
-        const cti_op_step *s = &r->all[i];
-        CTI_ASSERT(i < r->n && begin >= s->first);
-        const int64_t at = (begin - s->first) * r->job->unit, left = s->g->numel - at,
+        const ct_optim_item *item = &r->all[i];
+        CTI_ASSERT(i < r->n && begin >= first_unit(item));
+        const int64_t at = (begin - first_unit(item)) * r->job->unit, left = item->grad->numel - at,
                       most = (end - begin) * r->job->unit;
         count = left < most ? left : most;
-        if (count > 0) r->job->task(r->job->arg, s, begin, at, count);
+        if (count > 0) r->job->task(r->job->arg, item, begin, at, count);
     }
 }
 
-static int64_t step_bytes(const cti_op_step *all, int64_t n) {
+static int64_t step_bytes(const ct_optim_item *all, int64_t n) {
     int64_t bytes = 0;
-    for (int64_t i = 0; i < n; i++) bytes += cti_profile_bytes(all[i].g);
+    for (int64_t i = 0; i < n; i++) bytes += cti_profile_bytes(all[i].grad);
     return bytes;
 }
 
-void cti_op_step_all(cti_op_step *all, int64_t n, cti_op_step_job job) {
+void cti_op_step_all(ct_optim_item *all, int64_t n, cti_op_step_job job) {
     int64_t sum = 0;
     for (int64_t i = 0; i < n; i++) {
-        all[i].first = sum;
-        sum += units_of(all[i].g->numel, job.unit);
+        memcpy(&all[i].work[FIRST_UNIT], &sum, sizeof sum);
+        sum += units_of(all[i].grad->numel, job.unit);
     }
     if (sum < job.grain + job.grain / 2)
         job.grain = sum; /* less than half a chunk more is not worth another thread */
     if (sum == 0) return;
-    ct_context *context = all[0].g->context;
+    ct_context *context = all[0].grad->context;
     cti_span span;
     cti_update_begin(context, &span, job.name);
     cti_parallel(context, sum, job.grain, step_row_task, &(step_row){all, n, &job});

@@ -1,12 +1,12 @@
 /* Updates in place without a gradient, used by initialisation, loading and optimisers. Each counts
  * as a write, so that backward through values saved before is an error. Work is divided into fixed
  * chunks, so any number of threads gives the same bits. An update that fails records an error, has
- * changed nothing and returns false. All take contiguous tensors; those of tensor.h, which take any
- * strides, are declared in into.h. */
+ * changed nothing and returns false. All take contiguous tensors. The updates of tensor.h take any
+ * strides; into.h has their helpers. */
 #ifndef CTI_OPS_UPDATE_UPDATE_H
 #define CTI_OPS_UPDATE_UPDATE_H
 
-#include <cotangent/types.h>
+#include <cotangent/optim.h>
 
 #include "../../src/kernels/kernels.h"
 
@@ -27,24 +27,19 @@ void cti_op_range_scale(ct_tensor *to, int64_t at, int64_t n, double a);
 
 /* ---- optimisers: n parameters at once, of one context ---- */
 
-typedef union {
-    cti_adam_numbers adam;
-    cti_sgd_numbers sgd;
-} cti_op_numbers;
+/* The numbers of the items, in this order. */
+enum { CTI_OP_BETA1, CTI_OP_BETA2, CTI_OP_EPS, CTI_OP_ADAM_NUMBERS };
+enum { CTI_OP_MOMENTUM, CTI_OP_DAMPENING, CTI_OP_NESTEROV, CTI_OP_SGD_NUMBERS };
 
-/* A parameter, its gradient and its optimiser state, all of one shape and dtype. The state is
- * Adam's m and v, or SGD's buffer, which may be NULL without momentum. */
-typedef struct {
-    ct_tensor *p, *g, *state[2];
-    cti_op_numbers numbers;
-    int64_t first; /* the number of its first unit, which cti_op_step_all sets */
-} cti_op_step;
-bool cti_op_adam_step(cti_op_step *all, int64_t n);
-bool cti_op_sgd_step(cti_op_step *all, int64_t n);
+/* Each item has a parameter, its gradient and its optimiser states, all of one shape and dtype. The
+ * states are Adam's m and v, or SGD's buffer, which may be NULL without momentum. These steps write
+ * the items' work. `decoupled` is AdamW. */
+bool cti_op_adam_step(ct_optim_item *all, int64_t n, bool decoupled);
+bool cti_op_sgd_step(ct_optim_item *all, int64_t n);
 
-/* Returns the sum of the squares of all g, in f64 and in a fixed order; NaN with an error. p is not
- * read. */
-double cti_op_sum_squares(cti_op_step *all, int64_t n);
+/* Returns the sum of the squares of all gradients, in f64 and in a fixed order; NaN with an error.
+ * Parameters are not read. */
+double cti_op_sum_squares(ct_optim_item *all, int64_t n);
 
 /* The two halves of cti_op_sum_squares, for gradients that are distributed over ranks: the first
  * writes the sums of units, one behind the other, and the second adds them. A unit is
@@ -53,7 +48,7 @@ enum { CTI_OP_SQUARES_UNIT = 16384 };
 static inline int64_t cti_op_squares_units(int64_t numel) {
     return numel / CTI_OP_SQUARES_UNIT + (numel % CTI_OP_SQUARES_UNIT != 0);
 }
-void cti_op_unit_squares(cti_op_step *all, int64_t n, double *sums);
+void cti_op_unit_squares(ct_optim_item *all, int64_t n, double *sums);
 double cti_op_add_units(const double *sums, int64_t units);
 
 /* ---- helpers of updates ---- */
@@ -66,17 +61,17 @@ bool cti_op_updatable(ct_tensor *t, const char *name, bool real);
  * records the error. */
 bool cti_op_updates_with(ct_tensor *t, ct_tensor *u, const char *name);
 
-/* Returns whether p, g and the first `states` states exist and have one shape and dtype. If not,
- * records the error. */
-bool cti_op_step_is_ready(const cti_op_step *step, int states, const char *name);
-void cti_op_step_wrote(const cti_op_step *step, int states);
+/* Returns whether the parameter, the gradient and the first `states` states exist and have one
+ * shape and dtype. If not, records the error. */
+bool cti_op_step_is_ready(const ct_optim_item *item, int states, const char *name);
+void cti_op_step_wrote(const ct_optim_item *item, int states);
 
 /* One parallel job for all gradients, which a profile calls `name`. The job reads or writes
  * `arrays` arrays as large as the gradients once. Each gradient is divided into units of `unit`
  * elements, the last one shorter, and units are numbered through all gradients. The task gets a
  * range of one gradient, `count` elements from element `at`; the range begins with unit number
  * `first`. */
-typedef void cti_op_step_task(void *arg, const cti_op_step *step, int64_t first, int64_t at,
+typedef void cti_op_step_task(void *arg, const ct_optim_item *item, int64_t first, int64_t at,
                               int64_t count);
 typedef struct {
     const char *name;
@@ -85,7 +80,7 @@ typedef struct {
     cti_op_step_task *task;
     void *arg;
 } cti_op_step_job;
-int64_t cti_op_step_units(const cti_op_step *all, int64_t n, int64_t unit);
-void cti_op_step_all(cti_op_step *all, int64_t n, cti_op_step_job job);
+int64_t cti_op_step_units(const ct_optim_item *all, int64_t n, int64_t unit);
+void cti_op_step_all(ct_optim_item *all, int64_t n, cti_op_step_job job);
 
 #endif

@@ -348,6 +348,7 @@ ct_tensor *ct_set_requires_grad(ct_tensor *t, bool requires_grad) {
         cti_grad_slot_disown(t->slot);
         t->slot = NULL;
     }
+    t->frozen = !requires_grad;
     return t;
 }
 

@@ -58,6 +58,7 @@ static inline ct_tensor *handle(ct_context *context, cti_storage *storage, char 
     tensor->maker = context->op;
     tensor->dtype = dtype;
     tensor->contiguous = !stride || is_dense(tensor);
+    tensor->frozen = false;
     tensor->parameter = 0;
     cti_tensor_own(context->frame, tensor);
     return tensor;

@@ -62,6 +62,7 @@ struct ct_tensor {
     };
     ct_dtype dtype;
     bool contiguous;  /* whether it has values and lies row-major without gaps */
+    bool frozen;      /* whether ct_set_requires_grad(tensor, false) was its last call */
     int parameter;    /* the number of modules and optimisers that hold it */
     cti_frame *frame; /* the scope that owns it; NULL if it is HELD */
     ct_tensor *next;  /* the next handle in the scope's list */

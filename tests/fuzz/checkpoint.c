@@ -35,13 +35,14 @@ static ct_checkpoint all(training *t) {
 }
 
 /* Whether an optimiser is as constructors and groups make one. */
-static bool is_valid(const ct_optim *optim) {
-    bool valid = !cti_nn_optim_fault(optim).name && optim->skipped >= 0;
+static bool is_valid(ct_optim *optim) {
+    cti_nn_fault fault;
+    bool valid = !cti_nn_optim_fault(optim, optim, &fault) && optim->skipped >= 0;
     for (int64_t i = 0; i < optim->count; i++) {
-        const cti_nn_item *slot = &optim->items[i];
-        const bool has_state = optim->rule->state[0] && slot->step > 0;
-        valid &= !cti_nn_item_fault(slot).name && (slot->state[0] != NULL) == has_state &&
-                 !(slot->frozen && slot->step) && (slot->grouped || slot->lr_scale == 1);
+        const cti_nn_item *item = &optim->items[i];
+        const bool has_state = cti_nn_rule_of(optim, item)->n_states > 0 && item->step > 0;
+        valid &= !cti_nn_item_fault(item, &fault) && (item->state[0] != NULL) == has_state &&
+                 !(item->frozen && item->step) && (item->grouped || item->lr_scale == 1);
     }
     return valid;
 }

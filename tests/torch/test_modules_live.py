@@ -1,4 +1,5 @@
 """Modules, optimisers and state dicts against PyTorch's, on given and on random sizes."""
+import ctypes as C
 import fnmatch
 import random
 
@@ -338,6 +339,74 @@ def test_parameter_groups(context, folder, kind, opts, clip, dtype):
         lib.ct_scope_close(scope)
     for name, p in leaves.items():
         ct.compare(kind, name, context.value(names[name]), p.detach(), dtype)
+
+
+def orthogonal(grad, coefficients, steps, eps):
+    """torch.optim._muon._zeropower_via_newtonschulz, in the gradient's dtype and not in bfloat16."""
+    a, b, c = coefficients
+    x = grad.T if grad.size(0) > grad.size(1) else grad
+    x = x / x.norm().clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.T if grad.size(0) > grad.size(1) else x
+
+
+MUONS = [
+    (dict(), dict()),
+    (dict(lr=0.02, momentum=0.9, weight_decay=0.1, ns_steps=3), dict(lr=0.01, weight_decay=0.2)),
+    (dict(lr=0.02, no_nesterov=1, eps=1e-3), dict(lr=0.03, beta1=0.8)),
+    (dict(lr=0.01, match_rms_adamw=1, weight_decay=0.3), dict(lr=0.01, weight_decay=0.3)),
+]
+
+
+@DTYPES
+@pytest.mark.parametrize("clip", [0, 0.05])
+@pytest.mark.parametrize("named", [False, True], ids=["matrices", "proj by AdamW"])
+@pytest.mark.parametrize("opts, rest", MUONS)
+def test_muon(context, folder, monkeypatch, opts, rest, named, clip, dtype):
+    """50 steps of a model, whose vectors, and if it is named a matrix, AdamW steps; lr changes, and AdamW's in proportion."""
+    monkeypatch.setattr("torch.optim._muon._zeropower_via_newtonschulz", orthogonal)
+    case, params, inputs, module = two_layers(context, dtype)
+    set_parameters(context, module, params, folder)
+    pattern = (ct.S * 1)(b"proj.w*")
+    fields = opts | dict(clip_norm=clip, adamw_names=C.cast(pattern, ct.P) if named else None, n_adamw_names=int(named))
+    ours = context.check(lib.ct_muon_new(module, ct.MuonOpts(adamw=ct.AdamwOpts(**rest), **fields)))
+    names = context.parameters(module)
+    lr, rest_lr = opts.get("lr", 1e-3), rest.get("lr", 1e-3)
+
+    def torch_run(real):
+        leaves = {k: v.to(real).requires_grad_() for k, v in params.items()}
+        by_muon = [k for k, p in leaves.items() if p.ndim == 2 and not (named and k.startswith("proj.w"))]
+        muon = torch.optim.Muon([leaves[k] for k in by_muon], lr=lr, momentum=opts.get("momentum", 0.95), eps=opts.get("eps", 1e-7),
+                                weight_decay=opts.get("weight_decay", 0), nesterov=not opts.get("no_nesterov"),
+                                ns_steps=opts.get("ns_steps", 5), adjust_lr_fn="match_rms_adamw" if opts.get("match_rms_adamw") else None)
+        adamw = torch.optim.AdamW([p for k, p in leaves.items() if k not in by_muon], lr=rest_lr,
+                                  betas=(rest.get("beta1", 0.9), 0.999), weight_decay=rest.get("weight_decay", 0))
+        return leaves, muon, adamw
+
+    runs = [torch_run(real) for real in (torch.float64, torch.float32)]
+    generator = torch.Generator().manual_seed(7)
+    for step in range(50):
+        x = torch.randn(4, 3, 5, generator=generator)
+        g = torch.randn(4, 3, 5, generator=generator)
+        scale = 1 if step < 25 else 0.5
+        lib.ct_optim_set_lr(ours, lr * scale)
+        for leaves, muon, adamw in runs:
+            real = next(iter(leaves.values())).dtype
+            muon.param_groups[0]["lr"], adamw.param_groups[0]["lr"] = lr * scale, rest_lr * scale
+            muon.zero_grad(), adamw.zero_grad()
+            modules.forward(case, leaves, {"x": x.to(real)})["out"].backward(g.to(real))
+            if clip:
+                torch.nn.utils.clip_grad_norm_(leaves.values(), clip)
+            muon.step(), adamw.step()
+        scope = lib.ct_scope_open(context.pointer)
+        lib.ct_optim_zero_grad(ours)
+        context.backward([lib.ct_forward(module, context.tensor(x.to(dtype)))], [g.to(dtype)])
+        assert context.check(lib.ct_optim_step(ours))
+        lib.ct_scope_close(scope)
+    for name, p in runs[0][0].items():
+        ct.compare("muon", name, context.value(names[name]), p.detach(), dtype, float32=lambda: runs[1][0][name].detach())
 
 
 def test_cosine_schedule():

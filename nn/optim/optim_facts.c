@@ -1,0 +1,86 @@
+/* The facts and the digest of an optimiser, by which the processes of a client compare theirs. */
+#include "optim.h"
+
+#include <string.h>
+
+/* ---- facts ---- */
+
+enum { FACTS_OF_ITEM = 4 };
+
+static const char *item_name(const cti_nn_item *item) { return item->names->text; }
+
+/* Writes the names of the rules: "Muon + AdamW". */
+static void write_kind(const ct_optim *optim, char *text, size_t size) {
+    size_t used = 0;
+    for (int i = 0; i < optim->rules && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? " + " : "",
+                                 optim->rule[i].is->name);
+}
+
+static void say_item(const cti_nn_item *item, int64_t which, cti_optim_fact *fact) {
+    static const char *const of[FACTS_OF_ITEM] = {"the parameter ", "the dtype of ", "the step of ",
+                                                  "the group of "};
+    const ct_tensor *t = item->param;
+    char *value = fact->value;
+    const size_t size = sizeof fact->value;
+    snprintf(fact->name, sizeof fact->name, "%s%s", of[which], item_name(item));
+    switch (which) {
+    case 0: snprintf(value, size, "%s", SHAPE(t->shape)); break;
+    case 1: snprintf(value, size, "%s", cti_dtype_name(t->dtype)); break;
+    case 2:
+        snprintf(value, size, "%" PRId64 "%s", item->step,
+                 t->slot ? "" : ", and it requires no gradient");
+        break;
+    default:
+        snprintf(value, size, "(lr_scale %.17g, weight_decay %.17g%s%s)", item->lr_scale,
+                 item->weight_decay, item->frozen ? ", frozen" : "", item->grouped ? "" : ", none");
+    }
+}
+
+bool cti_optim_fact_at(const ct_optim *optim, int64_t i, cti_optim_fact *fact) {
+    char *value = fact->value, option[CTI_NN_OPTION_NAME];
+    const size_t size = sizeof fact->value;
+    const char *name = option;
+    if (i == 0) {
+        name = "the optimiser";
+        write_kind(optim, value, size);
+    } else if (i <= optim->values) {
+        cti_nn_option_name(optim, (int)i - 1, option);
+        snprintf(value, size, "%.17g", optim->value[i - 1]);
+    } else if (i == optim->values + 1) {
+        name = "skipped";
+        snprintf(value, size, "%" PRId64, optim->skipped);
+    } else {
+        i -= optim->values + 2;
+        if (i >= FACTS_OF_ITEM * optim->count) return false;
+        say_item(&optim->items[i / FACTS_OF_ITEM], i % FACTS_OF_ITEM, fact);
+        return true;
+    }
+    snprintf(fact->name, sizeof fact->name, "%s", name);
+    return true;
+}
+
+/* ---- the digest ---- */
+
+static uint64_t add_hash(uint64_t hash, const void *bytes, size_t size) { /* FNV-1a */
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < size; i++) hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+uint64_t cti_optim_digest(const ct_optim *optim) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    hash = add_hash(hash, optim->value, (size_t)optim->values * sizeof(double));
+    hash = add_hash(hash, &optim->skipped, sizeof optim->skipped);
+    for (int64_t i = 0; i < optim->count; i++) {
+        const cti_nn_item *item = &optim->items[i];
+        const bool flags[] = {item->grouped, item->param->slot != NULL};
+        for (int k = 0; k < CTI_NN_ITEM_NUMBERS; k++) {
+            const cti_nn_number *number = &cti_nn_item_numbers[k];
+            hash =
+                add_hash(hash, (const char *)item + number->offset, cti_dtype_size(number->dtype));
+        }
+        hash = add_hash(hash, flags, sizeof flags);
+    }
+    return hash;
+}
