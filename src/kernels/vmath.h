@@ -34,9 +34,11 @@ INLINE vec v_log(vec x) { return each_lane(x, libm_log); }
 INLINE vec v_tanh(vec x) { return each_lane(x, libm_tanh); }
 /* In f64 the rounding of x / sqrt 2 costs up to 2 x^2 units of the last place in the lower tail. */
 INLINE vec v_normal_cdf(vec x) { return each_lane(x, libm_normal_cdf); }
+/* Beyond 40, where e^(-x^2/2) is 0, the factor x is replaced by 0: inf 0 would be NaN. */
 INLINE normal_pair v_normal_pair(vec x) {
-    const vec cdf = v_normal_cdf(x);
-    return (normal_pair){cdf, cdf + x * v_exp(REAL(-0.5) * x * x) * REAL(0.39894228040143267794)};
+    const vec cdf = v_normal_cdf(x), near = keep(v_abs(x) < REAL(40.0), x);
+    return (normal_pair){cdf,
+                         cdf + near * v_exp(REAL(-0.5) * x * x) * REAL(0.39894228040143267794)};
 }
 
 #else
