@@ -115,5 +115,5 @@ def declared(declaration, all):
 def pasted(text, lists):
     """Names of functions that macros of the text make of a prefix and an argument in the lists: map_##name."""
     words = {"", *re.findall(r"\b[A-Z_]+\(\s*(\w+)\s*[,)]", lists)}
-    made = re.findall(r"static [^\n(]*?\b(\w+)##\w+(?:##(\w+))?\(", text)
+    made = re.findall(r"(?:static|INLINE) [^\n(]*?\b(\w+)##\w+(?:##(\w+))?\(", text)
     return {before + word + after for before, after in made for word in words}

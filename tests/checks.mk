@@ -17,8 +17,9 @@ test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so \
     ## values and gradients against PyTorch, live; makes build/venv
 	BUILD=$(BUILD) $(BUILD)/venv/bin/python -m pytest -q -p no:cacheprovider -p no:logging tests/torch
 
-golden: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so ## make tests/golden/ anew from PyTorch
-	BUILD=$(BUILD) $(BUILD)/venv/bin/python tests/golden/make.py
+golden: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so $(if $(LINE),$(BUILD)/tests/test_op_faults) \
+    ## make tests/golden/ anew from PyTorch; LINE=gelu: only the values and the memory of that line of ops.def
+	BUILD=$(BUILD) $(BUILD)/venv/bin/python tests/golden/make.py $(LINE)
 
 # CK_FORK=no runs a program's tests in one process, because a sanitized process forks slowly.
 ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
@@ -86,7 +87,7 @@ mutants-listed: $(BUILD)/mutation/venv/ready ## is every entry of tests/mutation
 
 mutate: mutants-listed $(TESTS) $(BUILD)/mutation/venv/ready \
     ## do the tests notice changes of the backward code? See tests/mutation/README.md; \
-    SAMPLE=150 SEED=1, or FILE=ops/gelu.c
+    SAMPLE=150 SEED=1, or FILE=ops/clamp.c
 	@+$(WITH_ASAN) tests
 	@BUILD=$(BUILD) CC='$(CC)' FLAGS='$(BASE) $(OPT)' SANITIZED='$(BASE) -O1 -g1 $(ASAN)' WARN='$(WARN)' \
 	    LIBRARY='$(ASSERTED)' LIBRARIES='$(CHECK_LIBS) $(LIBS)' \

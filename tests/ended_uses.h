@@ -3,6 +3,7 @@
 #define ENDED_USES_H
 
 #include "../ops/update/update.h"
+#include "../src/kernels/unary.h"
 #include "one_context.h"
 
 static inline ct_tensor *first_input(ct_tensor *const *in, int n, void *arg) {
@@ -67,21 +68,8 @@ static inline void use_in_elementwise(const ended_use *u) {
     USE(ct_pow(y, 2), "pow");
     USE(ct_scale(y, 2), "scale");
     USE(ct_add_scalar(y, 2), "add_scalar");
-    USE(ct_exp(y), "exp");
-    USE(ct_gelu(y), "gelu");
-    USE(ct_neg(y), "neg");
-    USE(ct_log(y), "log");
-    USE(ct_sqrt(y), "sqrt");
-    USE(ct_abs(y), "abs");
-    USE(ct_tanh(y), "tanh");
-    USE(ct_sigmoid(y), "sigmoid");
-    USE(ct_relu(y), "relu");
-    USE(ct_silu(y), "silu");
-    USE(ct_gelu_tanh(y), "gelu_tanh");
-    USE(ct_sin(y), "sin");
-    USE(ct_cos(y), "cos");
-    USE(ct_sign(y), "sign");
-    USE(ct_floor(y), "floor");
+#define USE_OF_ONE(name, ...) USE(ct_##name(y), #name);
+    CTI_UNARY_KERNELS(USE_OF_ONE, USE_OF_ONE, USE_OF_ONE, USE_OF_ONE)
     USE(ct_isnan(y), "isnan");
     USE(ct_clamp(y, 0, 1), "clamp");
     USE(ct_where(mask, x, y), "where");

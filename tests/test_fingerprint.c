@@ -50,25 +50,15 @@ END_TEST
 
 /* ---- every kernel that rounds ---- */
 
-#define KERNEL(name) {#name, offsetof(cti_kernels, name)}
+#define KERNEL(name)         {#name, offsetof(cti_kernels, name)}
+#define VALUE(name, ...)     KERNEL(name),
+#define BOTH_WAYS(name, ...) KERNEL(name), KERNEL(name##_backward),
+#define BOTH(name)           KERNEL(name##_both),
 static const struct {
     const char *name;
     size_t offset;
-} kernels[] = {KERNEL(exp),
-               KERNEL(log),
-               KERNEL(tanh),
-               KERNEL(sigmoid),
-               KERNEL(silu),
-               KERNEL(gelu),
-               KERNEL(gelu_tanh),
-               KERNEL(silu_backward),
-               KERNEL(gelu_backward),
-               KERNEL(gelu_tanh_backward),
-               KERNEL(tanh_backward),
-               KERNEL(silu_both),
-               KERNEL(gelu_both),
-               KERNEL(gelu_tanh_both),
-               KERNEL(axpy),
+} kernels[] = {CTI_UNARY_KERNELS(VALUE, BOTH_WAYS, BOTH_WAYS, BOTH_WAYS) CTI_BOTH_KERNELS(BOTH)
+                   KERNEL(axpy),
                KERNEL(lerp),
                KERNEL(sum_rows),
                KERNEL(softmax),

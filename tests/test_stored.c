@@ -70,12 +70,14 @@ START_TEST(of_one_array) {
 /* The kernel of both tables. */
 #define BOTH(name)                                                                                 \
     { #name, stored_apart.name, of_f64()->name }
+#define NONE(...)
+#define VALUE(name, ...) BOTH(name),
+#define SLOPE(name, ...) BOTH(name##_backward),
+#define ACTIVATION(name) BOTH(name##_both),
     const struct {
         const char *name;
         cti_unary *s, *d;
-    } f[] = {BOTH(neg),     BOTH(exp),     BOTH(log),        BOTH(sqrt), BOTH(abs),
-             BOTH(tanh),    BOTH(relu),    BOTH(silu),       BOTH(gelu), BOTH(gelu_tanh),
-             BOTH(sigmoid), BOTH(softmax), BOTH(log_softmax)};
+    } f[] = {CTI_UNARY_KERNELS(VALUE, VALUE, VALUE, VALUE) BOTH(softmax), BOTH(log_softmax)};
     for (size_t i = 0; i < sizeof f / sizeof *f; i++) {
         pair x = numbers(0.1, 3), y = numbers(0, 1);
         f[i].s(N, x.s, y.s), f[i].d(N, x.d, y.d);
@@ -84,10 +86,7 @@ START_TEST(of_one_array) {
     const struct {
         const char *name;
         cti_unary_backward *s, *d;
-    } b[] = {BOTH(exp_backward),    BOTH(sqrt_backward), BOTH(tanh_backward),
-             BOTH(relu_backward),   BOTH(log_backward),  BOTH(abs_backward),
-             BOTH(silu_backward),   BOTH(gelu_backward), BOTH(gelu_tanh_backward),
-             BOTH(sigmoid_backward)};
+    } b[] = {CTI_UNARY_KERNELS(NONE, SLOPE, SLOPE, SLOPE)};
     for (size_t i = 0; i < sizeof b / sizeof *b; i++) {
         pair x = numbers(0.1, 3), g = numbers(-1, 1), dx = numbers(0, 1);
         b[i].s(N, x.s, g.s, dx.s), b[i].d(N, x.d, g.d, dx.d);
@@ -96,7 +95,7 @@ START_TEST(of_one_array) {
     const struct {
         const char *name;
         cti_unary_both *s, *d;
-    } both_[] = {BOTH(relu_both), BOTH(silu_both), BOTH(gelu_both), BOTH(gelu_tanh_both)};
+    } both_[] = {CTI_BOTH_KERNELS(ACTIVATION)};
     for (size_t i = 0; i < sizeof both_ / sizeof *both_; i++) {
         pair x = numbers(-3, 3), g = numbers(-1, 1), y = numbers(0, 1), dx = numbers(0, 1);
         both_[i].s(N, x.s, g.s, y.s, dx.s), both_[i].d(N, x.d, g.d, y.d, dx.d);

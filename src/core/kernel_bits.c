@@ -7,7 +7,7 @@
  * sign and payload are not part of a result.
  *
  * Kernels with the same signature are in one list. Kernels that only move, compare or choose
- * numbers are left out. */
+ * numbers are left out, except for those in the lists of src/kernels/unary.h. */
 #include "kernel_bits.h"
 
 #include <math.h>
@@ -94,13 +94,15 @@ static void hash_three(bits_probe *p, int64_t n) { hash_elements(p, p->three, n)
 
 static void probe_unary(bits_probe *p) {
     const cti_kernels *k = p->k;
-    cti_unary *const f[] = {k->exp,  k->log,       k->sqrt, k->tanh, k->sigmoid,      k->silu,
-                            k->gelu, k->gelu_tanh, k->sin,  k->cos,  k->entropy_slope};
-    cti_unary_backward *const d[] = {k->exp_backward,     k->sqrt_backward,      k->tanh_backward,
-                                     k->sigmoid_backward, k->log_backward,       k->silu_backward,
-                                     k->gelu_backward,    k->gelu_tanh_backward, k->sin_backward,
-                                     k->cos_backward};
-    cti_unary_both *const both[] = {k->silu_both, k->gelu_both, k->gelu_tanh_both};
+#define PROBE_NONE(...)
+#define PROBE_VALUE(name, ...) k->name,
+#define PROBE_SLOPE(name, ...) k->name##_backward,
+#define PROBE_BOTH(name)       k->name##_both,
+    cti_unary *const f[] = {CTI_UNARY_KERNELS(PROBE_VALUE, PROBE_VALUE, PROBE_VALUE, PROBE_VALUE)
+                                k->entropy_slope};
+    cti_unary_backward *const d[] = {
+        CTI_UNARY_KERNELS(PROBE_NONE, PROBE_SLOPE, PROBE_SLOPE, PROBE_SLOPE)};
+    cti_unary_both *const both[] = {CTI_BOTH_KERNELS(PROBE_BOTH)};
     for (size_t i = 0; i < sizeof f / sizeof *f; i++) {
         f[i](N, p->a, p->one), hash_one(p, N);
         f[i](N, p->positive, p->one), hash_one(p, N);

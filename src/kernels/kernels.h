@@ -190,14 +190,16 @@ typedef struct {
 
 typedef struct cti_kernels {
     /* ---- elementwise ---- */
-#define CTI_FIELD(name) cti_unary *name;
-#define CTI_FIELDS(name)                                                                           \
+#define CTI_FIELD(name, ...) cti_unary *name;
+#define CTI_FIELDS(name, ...)                                                                      \
     cti_unary *name;                                                                               \
     cti_unary_backward *name##_backward;
-    CTI_UNARY_KERNELS(CTI_FIELD, CTI_FIELDS, CTI_FIELDS)
+#define CTI_BOTH_FIELD(name) cti_unary_both *name##_both;
+    CTI_UNARY_KERNELS(CTI_FIELD, CTI_FIELDS, CTI_FIELDS, CTI_FIELDS)
+    CTI_BOTH_KERNELS(CTI_BOTH_FIELD)
 #undef CTI_FIELD
 #undef CTI_FIELDS
-    cti_unary_both *relu_both, *silu_both, *gelu_both, *gelu_tanh_both;
+#undef CTI_BOTH_FIELD
     cti_binary *add, *sub, *mul, *div, *maximum, *minimum;
     /* a tie takes g / 2; NaN passes g */
     cti_binary_backward *maximum_backward, *minimum_backward;
@@ -205,8 +207,6 @@ typedef struct cti_kernels {
     cti_binary *logical_and, *logical_or; /* bool's table only */
     cti_unary *logical_not;
     cti_unary_scalar *scale, *add_scalar, *pow;
-    cti_unary *sin, *cos;
-    cti_unary_backward *sin_backward, *cos_backward; /* from x */
     /* NaN stays; of bounds that cross the upper one wins. g where low <= x <= high, else 0 */
     void (*clamp)(int64_t n, const void *x, double low, double high, void *y);
     void (*clamp_backward)(int64_t n, const void *x, double low, double high, const void *g,

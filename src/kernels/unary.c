@@ -5,19 +5,13 @@
 
 void CTI_PUT(unary)(cti_kernels *table);
 void CTI_PUT(unary)(cti_kernels *table) {
-#define PUT(name) table->name = map_##name;
-#define PUT_BOTH(name)                                                                             \
+#define PUT(name, ...) table->name = map_##name;
+#define PUT_WITH_SLOPE(name, ...)                                                                  \
     table->name = map_##name;                                                                      \
     table->name##_backward = map_##name##_backward;
-    CTI_UNARY_KERNELS(PUT, PUT_BOTH, PUT_BOTH)
-    table->sin = map_sin;
-    table->cos = map_cos;
-    table->sin_backward = map_sin_backward;
-    table->cos_backward = map_cos_backward;
-    table->relu_both = map_relu_both;
-    table->silu_both = map_silu_both;
-    table->gelu_both = map_gelu_both;
-    table->gelu_tanh_both = map_gelu_tanh_both;
+#define PUT_BOTH(name) table->name##_both = map_##name##_both;
+    CTI_UNARY_KERNELS(PUT, PUT_WITH_SLOPE, PUT_WITH_SLOPE, PUT_WITH_SLOPE)
+    CTI_BOTH_KERNELS(PUT_BOTH)
     table->scale = map_scale;
     table->add_scalar = map_add_scalar;
     table->pow = map_pow;

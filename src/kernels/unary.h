@@ -1,27 +1,58 @@
-/* The elementwise functions of one array: the list from which the fields of cti_kernels, the
- * kernels and their entries in a table are made. Their formulas are in unary_tmpl.h.
+/* The elementwise functions of one array. A row has a function's name and two expressions of
+ * vectors (simd.h, vmath.h, unary_tmpl.h): the value at x, and the slope times the cotangent g. The
+ * rows make the kernels, their fields in cti_kernels, their entries in a table, the ops ct_NAME
+ * (ops/unary_ops.c) and rows of the tests. docs/ops.md has the formula in the comment of a row.
  *
- *     PLAIN(name)     y = value_NAME(x)
- *     FROM_X(name)    the same, and dx = slope_NAME(x, g)
- *     FROM_Y(name)    the same, and dx = slope_NAME(y, g) */
+ *     PLAIN(name, value)            y = value;  no kernel computes the slope, and ops/NAME.c has
+ *                                   the op
+ *     FROM_X(name, value, slope)    y = value,  dx = slope, an expression of x and g
+ *     FROM_Y(name, value, slope)    y = value,  dx = slope, an expression of y and g
+ *     LOOPS(name)                   the same as FROM_X, with kernels that are written elsewhere */
 #ifndef CTI_KERNELS_UNARY_H
 #define CTI_KERNELS_UNARY_H
 
 /* clang-format off */
-#define CTI_UNARY_KERNELS(PLAIN, FROM_X, FROM_Y)                                                   \
-    PLAIN(neg)                                                                                     \
-    FROM_Y(exp)                                                                                    \
-    FROM_X(log)                                                                                    \
-    FROM_Y(sqrt)                                                                                   \
-    FROM_X(abs)                                                                                    \
-    FROM_Y(tanh)                                                                                   \
-    FROM_Y(sigmoid)                                                                                \
-    FROM_Y(relu)                                                                                   \
-    FROM_X(silu)                                                                                   \
-    FROM_X(gelu)                                                                                   \
-    FROM_X(gelu_tanh)                                                                              \
-    PLAIN(sign)                                                                                    \
-    PLAIN(floor)
+#define CTI_UNARY_KERNELS(PLAIN, FROM_X, FROM_Y, LOOPS)                                            \
+    PLAIN(neg, -x)                                                                                 \
+    PLAIN(sign, keep(x > REAL(0.0), splat(1)) - keep(x < REAL(0.0), splat(1)))                     \
+    PLAIN(floor, v_floor(x))                                                                       \
+    /* exp: y = e^x;   dx = g y */                                                                 \
+    FROM_Y(exp, v_exp(x), g * y)                                                                   \
+    /* log: y = ln x;   dx = g / x */                                                              \
+    FROM_X(log, v_log(x), g / x)                                                                   \
+    /* sqrt: y = x^(1/2);   dx = g / (2 y) */                                                      \
+    FROM_Y(sqrt, v_sqrt(x), g / (REAL(2.0) * y))                                                   \
+    /* abs: y = |x|;   dx = g sign(x), 0 at 0 as in torch.   i64 too */                            \
+    FROM_X(abs, v_abs(x), blend(x > REAL(0.0), g, blend(x < REAL(0.0), -g, x * REAL(0.0))))        \
+    /* tanh: y = (e^x - e^-x) / (e^x + e^-x);   dx = g (1 - y^2) */                                \
+    FROM_Y(tanh, v_tanh(x), g * (REAL(1.0) - y * y))                                               \
+    /* sigmoid: y = 1 / (1 + e^-x);   dx = g y (1 - y) */                                          \
+    FROM_Y(sigmoid, v_sigmoid(x), g * y * (REAL(1.0) - y))                                         \
+    /* relu: y = max(x, 0);   dx = g if y > 0, otherwise 0 */                                      \
+    FROM_Y(relu, b_relu(x, x).value, b_relu(y, g).dx)                                              \
+    /* silu: y = x s,  s = 1 / (1 + e^-x);                                                         \
+     * dx = g s (1 + x (1 - s)).                                                                   \
+     * Elfwing et al. 2018, arXiv:1702.03118 */                                                    \
+    FROM_X(silu, b_silu(x, x).value, b_silu(x, g).dx)                                              \
+    /* gelu: y = x Phi(x),  Phi(x) = (1 + erf(x / sqrt 2)) / 2;                                    \
+     * dx = g (Phi + x phi),  phi(x) = e^(-x^2/2) / sqrt(2 pi).                                    \
+     * Hendrycks and Gimpel 2016, arXiv:1606.08415 */                                              \
+    FROM_X(gelu, b_gelu(x, x).value, b_gelu(x, g).dx)                                              \
+    /* gelu_tanh: y = x (1 + t) / 2,  t = tanh u,  u = sqrt(2/pi) (x + 0.044715 x^3);              \
+     * dx = g ((1 + t) / 2 + x (1 - t^2) u' / 2),  u' = sqrt(2/pi) (1 + 0.134145 x^2).             \
+     * Hendrycks and Gimpel 2016, arXiv:1606.08415 */                                              \
+    FROM_X(gelu_tanh, b_gelu_tanh(x, x).value, b_gelu_tanh(x, g).dx)                               \
+    /* sin: y = sin x, for any finite angle, NaN for infinities;   dx = g cos x */                 \
+    LOOPS(sin)                                                                                     \
+    /* cos: y = cos x, for any finite angle, NaN for infinities;   dx = -g sin x */                \
+    LOOPS(cos)
+
+/* The activations. A kernel computes value and slope in one pass. */
+#define CTI_BOTH_KERNELS(BOTH)                                                                     \
+    BOTH(relu)                                                                                     \
+    BOTH(silu)                                                                                     \
+    BOTH(gelu)                                                                                     \
+    BOTH(gelu_tanh)
 /* clang-format on */
 
 #endif

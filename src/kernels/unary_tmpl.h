@@ -1,5 +1,4 @@
-/* The kernels of unary.h's list, those of one array and a number, and the values and slopes of
- * activations in one pass. */
+/* The kernels of unary.h's rows, and those of one array and a number. */
 #ifndef CTI_KERNELS_UNARY_TMPL_H
 #define CTI_KERNELS_UNARY_TMPL_H
 
@@ -10,7 +9,7 @@
 
 /* ---- activations ---- */
 
-/* NaN and -0 stay, as in torch. */
+/* NaN and -0 stay, as in torch. The slope at y = max(x, 0) is the slope at x. */
 INLINE both b_relu(vec x, vec g) {
     return (both){blend(x < REAL(0.0), splat(0), x), blend(x <= REAL(0.0), splat(0), g)};
 }
@@ -36,74 +35,36 @@ INLINE both b_gelu_tanh(vec x, vec g) {
     return (both){x * p.s, g * (p.s + c * p.s * p.rest * slope)};
 }
 
-static void map_relu_both(int64_t n, const void *x, const void *g, void *y, void *dx) {
-    map_both(n, x, g, y, dx, b_relu);
-}
-static void map_silu_both(int64_t n, const void *x, const void *g, void *y, void *dx) {
-    map_both(n, x, g, y, dx, b_silu);
-}
-static void map_gelu_both(int64_t n, const void *x, const void *g, void *y, void *dx) {
-    map_both(n, x, g, y, dx, b_gelu);
-}
-static void map_gelu_tanh_both(int64_t n, const void *x, const void *g, void *y, void *dx) {
-    map_both(n, x, g, y, dx, b_gelu_tanh);
-}
+/* ---- floor ---- */
 
-INLINE vec value_relu(vec x) { return b_relu(x, x).value; }
-INLINE vec value_gelu(vec x) { return b_gelu(x, x).value; }
-INLINE vec value_silu(vec x) { return b_silu(x, x).value; }
-INLINE vec value_gelu_tanh(vec x) { return b_gelu_tanh(x, x).value; }
-INLINE vec slope_relu(vec y, vec g) { return b_relu(y, g).dx; } /* y is positive where x is */
-INLINE vec slope_gelu(vec x, vec g) { return b_gelu(x, g).dx; }
-INLINE vec slope_silu(vec x, vec g) { return b_silu(x, g).dx; }
-INLINE vec slope_gelu_tanh(vec x, vec g) { return b_gelu_tanh(x, g).dx; }
-
-/* ---- other functions, and their slopes times g ---- */
-
-INLINE vec value_neg(vec x) { return -x; }
-
-INLINE vec value_exp(vec x) { return v_exp(x); }
-INLINE vec slope_exp(vec y, vec g) { return g * y; }
-
-INLINE vec value_log(vec x) { return v_log(x); }
-INLINE vec slope_log(vec x, vec g) { return g / x; }
-
-INLINE vec value_sqrt(vec x) { return v_sqrt(x); }
-INLINE vec slope_sqrt(vec y, vec g) { return g / (REAL(2.0) * y); }
-
-INLINE vec value_abs(vec x) { return v_abs(x); }
-INLINE vec slope_abs(vec x, vec g) {
-    return blend(x > REAL(0.0), g, blend(x < REAL(0.0), -g, x * REAL(0.0)));
-}
-
-INLINE vec value_tanh(vec x) { return v_tanh(x); }
-INLINE vec slope_tanh(vec y, vec g) { return g * (REAL(1.0) - y * y); }
-
-INLINE vec value_sigmoid(vec x) { return v_sigmoid(x); }
-INLINE vec slope_sigmoid(vec y, vec g) { return g * y * (REAL(1.0) - y); }
-
-INLINE vec value_sign(vec x) {
-    return keep(x > REAL(0.0), splat(1)) - keep(x < REAL(0.0), splat(1));
-}
-
-/* To |x| < 2^23 (f64: 2^52) adding that much rounds to a whole number; what is beyond is one. */
-INLINE vec value_floor(vec x) {
+/* If |x| < 2^23 (f64: 2^52), x + 2^23 is rounded to a whole number. A larger x is whole. */
+INLINE vec v_floor(vec x) {
     const real much = REAL(1.0) / (sizeof(real) == 4 ? (real)FLT_EPSILON : (real)DBL_EPSILON);
     const vec nearest = copy_sign((v_abs(x) + much) - much, x);
     const vec lower = nearest - keep(nearest > x, splat(1));
     return blend((v_abs(x) < much) & (lower != x), lower, x); /* -0 and NaN stay */
 }
 
-/* ---- the kernels of the list ---- */
+/* ---- the kernels of the lists ---- */
 
-#define MAP(name)                                                                                  \
+#define MAP(name, value)                                                                           \
+    INLINE vec value_##name(vec x) { return value; }                                               \
     static void map_##name(int64_t n, const void *x, void *y) { map(n, x, y, value_##name); }
-#define MAP_BOTH_WAYS(name)                                                                        \
-    MAP(name)                                                                                      \
-    static void map_##name##_backward(int64_t n, const void *xy, const void *g, void *dx) {        \
-        map_backward(n, xy, g, dx, slope_##name);                                                  \
+#define MAP_SLOPE(name, xy, slope)                                                                 \
+    INLINE vec slope_##name(vec xy, vec g) { return slope; }                                       \
+    static void map_##name##_backward(int64_t n, const void *x, const void *g, void *dx) {         \
+        map_backward(n, x, g, dx, slope_##name);                                                   \
     }
-CTI_UNARY_KERNELS(MAP, MAP_BOTH_WAYS, MAP_BOTH_WAYS)
+#define MAP_FROM_X(name, value, slope) MAP(name, value) MAP_SLOPE(name, x, slope)
+#define MAP_FROM_Y(name, value, slope) MAP(name, value) MAP_SLOPE(name, y, slope)
+#define MAP_NOTHING(name)
+CTI_UNARY_KERNELS(MAP, MAP_FROM_X, MAP_FROM_Y, MAP_NOTHING)
+
+#define MAP_BOTH(name)                                                                             \
+    static void map_##name##_both(int64_t n, const void *x, const void *g, void *y, void *dx) {    \
+        map_both(n, x, g, y, dx, b_##name);                                                        \
+    }
+CTI_BOTH_KERNELS(MAP_BOTH)
 
 /* ---- y = f(x, a) ---- */
 INLINE vec v_scale(vec x, vec a) { return x * a; }

@@ -1,11 +1,16 @@
 """Writes the golden files: inputs, outputs, cotangents and gradients of every op and module, as PyTorch computes them in float64.
 `make golden` runs it. Inputs and cotangents are numbers that a float holds exactly and are stored as such; answers are f64.
+`make golden LINE=gelu` computes the lines of ops.def that have this name, and LINE="gelu silu" those of two names. It keeps the answers
+of all other lines, and adds the lines that memory.txt lacks, with the numbers that test_op_faults measures.
 
     ops.safetensors       metadata N: "call | inputs", the column and the list of ops.def;  tensors N.x0 N.x1 ... N.y N.g N.d0 N.d1 ...
     modules.safetensors   metadata N: "kind=mha embed_dim=8 ...";  tensors N.p.NAME (parameters) N.x.NAME N.y.NAME N.g.NAME N.d.NAME
 """
 import json
+import os
+import re
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -36,14 +41,31 @@ def chosen(line):
     return [small[i * (len(small) - 1) // max(LISTS - 1, 1)] for i in range(LISTS)] if len(small) > LISTS else small
 
 
-def ops(context):
+def stored(path):
+    """The cases of a golden file: by the text of each, its tensors by their names without the case's number."""
+    with safetensors.safe_open(path, "pt") as file:
+        cases = {number: {} for number in file.metadata()}
+        for name in file.keys():
+            number, part = name.split(".", 1)
+            cases[number][part] = file.get_tensor(name)
+        return {text: cases[number] for number, text in file.metadata().items()}
+
+
+def ops(context, only):
+    """The cases of every line. If `only` has names, the cases of all other lines are those of the file."""
     metadata, tensors = {}, {}
+    kept = stored(FOLDER / "ops.safetensors") if only else {}
     for line in ct.case_lines():
         if line.torch == b"NONE":
             continue
         for variant in chosen(line):
             key = str(len(metadata))
-            metadata[key] = f"{line.call.decode()} | {ct.case_text(line, variant)}"
+            metadata[key] = text = f"{line.call.decode()} | {ct.case_text(line, variant)}"
+            if only and line.name.decode() not in only:
+                if text not in kept:
+                    sys.exit(f'ops.safetensors does not have {text}: make golden LINE="{" ".join([*only, line.name.decode()])}"')
+                tensors |= {f"{key}.{part}": v for part, v in kept[text].items()}
+                continue
             pointers, collects = ct.case_inputs(context, line, variant, 1, ct.DTYPES.index(torch.float32), SEED, True)
             x = [context.value(pointers[i]) for i in range(len(collects))]
             y, g, grads = live.answers(line, live.cast(x, torch.float64), collects, SEED)
@@ -105,9 +127,31 @@ def write(path, metadata, tensors):
     path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + size :])
 
 
+def memory():
+    """memory.txt in the order of ops.def: without lines that are no longer there, and with the new ones as test_op_faults prints them."""
+    path = FOLDER / "memory.txt"
+    program = subprocess.run([ct.BUILD / "tests" / "test_op_faults"], cwd=ct.ROOT, text=True, capture_output=True,
+                             env=os.environ | {"CK_RUN_CASE": "memory.txt"})
+    measured = re.findall(r"tests/golden/memory\.txt: (\d+ \d+) (.*)", program.stdout)
+    rows = {text: numbers for numbers, text in measured}
+    rows |= {text: numbers for numbers, text in re.findall(r"(\d+ \d+) (.*)", path.read_text())}
+    lines = [f"{line.call.decode()} on {line.inputs.decode()}" for line in ct.case_lines()]
+    if not rows.keys() >= set(lines):
+        sys.exit(f"test_op_faults does not run:\n{program.stdout}{program.stderr}")
+    path.write_text("".join(f"{rows[text]} {text}\n" for text in lines))
+    print(f"{path}: {len(lines)} lines")
+
+
 if __name__ == "__main__":
+    only = sys.argv[1:]
+    unknown = set(only) - {line.name.decode() for line in ct.case_lines()}
+    if unknown:
+        sys.exit(f"ops.def has no line {', '.join(sorted(unknown))}")
     with ct.Context() as context:
-        for name, (metadata, tensors) in dict(ops=ops(context), modules=nn()).items():
+        files = dict(ops=ops(context, only)) if only else dict(ops=ops(context, only), modules=nn())
+        for name, (metadata, tensors) in files.items():
             path = FOLDER / f"{name}.safetensors"
             write(path, metadata, tensors)
             print(f"{path}: {len(metadata)} cases, {len(tensors)} tensors, {path.stat().st_size} bytes")
+    if only:
+        memory()

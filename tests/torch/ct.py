@@ -142,6 +142,12 @@ def case_lines():
     return [CaseLine.from_address(cases.case_at(i)) for i in range(cases.case_count())]
 
 
+def unary_ops():
+    """The ops of the rows of src/kernels/unary.h."""
+    rows = (ROOT / "src" / "kernels" / "unary.h").read_text().split("clang-format off")[1]
+    return tuple(re.findall(r"^ +[A-Z_]+\((\w+)[,)]", rows, re.M))
+
+
 def case_text(line, variant):
     return line.inputs.decode().split("|")[variant].strip()
 

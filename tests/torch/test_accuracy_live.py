@@ -98,8 +98,7 @@ KINDS |= {f"{low} to {high}": between(low, high)
 
 # ---- ops ----
 
-UNARY = ("exp", "log", "sqrt", "tanh", "sigmoid", "silu", "gelu", "gelu_tanh", "pow", "relu", "abs",
-         "scale", "add_scalar", "sin", "cos")
+UNARY = ("pow", "scale", "add_scalar") + ct.unary_ops()
 BINARY = ("div", "mul", "add", "sub")
 SUMS = ("sum", "mean", "sum_to", "cumsum", "matmul", "linear")   # may cancel: the scale is that of the terms
 POSITIVE = ("log", "sqrt")   # and pow of a fraction

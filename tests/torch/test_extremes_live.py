@@ -61,7 +61,7 @@ TAME = dict(attention=(0, 1, 3), packed_attention=(0, 1), layer_norm=(1, 2), rms
 
 # Functions of each element, of which each value has a scale of its own, and a zero its sign. (Of the
 # maximum of 0 and -0 the sign is either.)
-EACH = accuracy.UNARY + accuracy.BINARY + ("neg", "sign", "floor", "clamp")
+EACH = accuracy.UNARY + accuracy.BINARY + ("clamp",)
 
 # Linear in each input: what is a sum in them or in their gradients has the terms of the sizes.
 LINEAR = accuracy.SUMS + ("einsum", "add", "mul", "expand", "embedding", "gather",

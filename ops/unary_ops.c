@@ -1,0 +1,37 @@
+/* The ops of src/kernels/unary.h's rows with a slope. An op keeps its input or its output for
+ * backward, as its slope is an expression of x or of y. */
+#include "support/op.h"
+
+typedef struct {
+    ct_op op;            /* the first member, so a call's op points to this struct */
+    size_t value, slope; /* offsets of the kernels in cti_kernels */
+    bool from_y;         /* whether the slope is computed from the output */
+} unary_op;
+
+static const unary_op *unary_op_of(const ct_call *c) { return (const unary_op *)c->op; }
+static const char *unary_kernels(const ct_call *c) { return (const char *)kernels(c); }
+
+static ct_tensor *unary_forward(ct_call *c) {
+    const unary_op *u = unary_op_of(c);
+    c->drop = u->from_y ? CT_DROP_INPUTS : CT_DROP_OUT;
+    return cti_op_unary(c, c->in[0], *(cti_unary *const *)(unary_kernels(c) + u->value));
+}
+
+static bool unary_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    const unary_op *u = unary_op_of(c);
+    return cti_op_unary_backward(c, u->from_y ? c->out : c->in[0], g[0],
+                                 *(cti_unary_backward *const *)(unary_kernels(c) + u->slope),
+                                 &grad[0]);
+}
+
+#define UNARY_OP(f, keeps_y)                                                                       \
+    static const unary_op f##_op = {                                                               \
+        .op = {.name = #f, .forward = unary_forward, .backward = unary_backward},                  \
+        .value = offsetof(cti_kernels, f),                                                         \
+        .slope = offsetof(cti_kernels, f##_backward),                                              \
+        .from_y = keeps_y};                                                                        \
+    ct_tensor *ct_##f(ct_tensor *x) { return cti_apply(&f##_op.op, (ct_tensor *[]){x}, 1, NULL); }
+#define UNARY_OP_NONE(f, ...)
+#define UNARY_OP_FROM_X(f, ...) UNARY_OP(f, false)
+#define UNARY_OP_FROM_Y(f, ...) UNARY_OP(f, true)
+CTI_UNARY_KERNELS(UNARY_OP_NONE, UNARY_OP_FROM_X, UNARY_OP_FROM_Y, UNARY_OP_FROM_X)
