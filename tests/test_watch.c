@@ -154,6 +154,23 @@ START_TEST(an_output_that_is_a_leaf) {
 }
 END_TEST
 
+/* Another leaf as the output, which no op has computed, is left as it was: recompute counts by the
+ * same number. */
+START_TEST(an_output_that_is_another_leaf) {
+    w.leaf[0] = leaf(CT_SHAPE(4));
+    ct_tensor *other = leaf(CT_SCALAR);
+    watch_all();
+    ck_assert(ct_backward(other));
+    ck_assert_str_eq(w.seen, "be");
+    ct_unwatch(context, &w);
+    ct_tensor *y = ct_recompute(squared, other, &w.leaf[0], 1);
+    ck_assert(ct_backward(total(y)));
+    no_error();
+    ct_tensor *squares = total(ct_mul(ct_detach(w.leaf[0]), ct_detach(w.leaf[0])));
+    ck_assert(fabs(ct_item(ct_grad(other)) - 1 - ct_item(squares)) < 1e-12);
+}
+END_TEST
+
 /* Random graphs: at the end every reached leaf was said to be whole once, with its final gradient,
  * and after that no node has used it. */
 static ct_tensor *random_graph(int leaves) {
@@ -432,6 +449,7 @@ int main(void) {
     tcase_add_test(all, retained_at_the_end);
     tcase_add_test(all, recomputed_at_the_end);
     tcase_add_test(all, an_output_that_is_a_leaf);
+    tcase_add_test(all, an_output_that_is_another_leaf);
     tcase_add_loop_test(all, random_graphs, 0, 30);
     tcase_add_test(all, taken_gradients_give_their_memory_back);
     tcase_add_test(all, changed_in_place);

@@ -121,8 +121,8 @@ typedef struct {
  *
  * The use of a handle that has ended (its scope was closed, it was released, or its gradient was
  * zeroed) is CT_ERR_ARGUMENT with the name of the op that made it. The context keeps these names
- * for the last 65,536 ended handles, until ct_memory_trim. Their memory is not counted in `live` of
- * ct_memory.
+ * for the last 65,536 ended handles, unless it has a memory limit. Their memory is not counted in
+ * `live` of ct_memory.
  *
  * The op that makes the first NaN fails, and the message has the element's index. The error is
  * CT_ERR_ARGUMENT if a result has a NaN and the inputs have none; it is CT_ERR_GRAD if in backward

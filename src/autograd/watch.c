@@ -157,7 +157,7 @@ static watch_state count_uses(watch *w, ct_tensor *const *outs, int n) {
     for (int i = 0; i < n; i++) {
         const int64_t leaf = number_of(w, outs[i]->slot);
         if (leaf >= 0) w->reached[leaf] = true, state = WATCH_LATE;
-        else cti_node_of(outs[i]->slot)->number = 1;
+        else if (cti_node_of(outs[i]->slot)->call.op) cti_node_of(outs[i]->slot)->number = 1;
     }
     for (cti_node *node = w->context->tape_last; node; node = node->prev) {
         const bool reached = node->number;
