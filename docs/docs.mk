@@ -35,7 +35,7 @@ docs-check: $(BUILD)/make_parameters $(BUILD)/graph$(EXE) $(BUILD)/flags \
 	    c++ -std=c++20 -Wall -Wpedantic -Werror -Iinclude -fsyntax-only $(BUILD)/docs/training.cpp
 	@docs/blocks c docs/scaling.md > $(BUILD)/docs/scaling.c && \
 	    echo 'ct_comm *ct_mpi_comm(ct_context *context) {(void)context; return NULL;}' >> $(BUILD)/docs/scaling.c
-	@$(CC) $(ALL_CFLAGS) -Werror -Impi/include $(BUILD)/docs/scaling.c $(STATIC) -o $(BUILD)/docs/scaling $(LIBS)
+	@$(CC) $(ALL_CFLAGS) -Werror -I$(MPI_AT)/include $(BUILD)/docs/scaling.c $(STATIC) -o $(BUILD)/docs/scaling $(LIBS)
 	@cd $(BUILD)/docs && rm -f run.safetensors && $(RUN) ./scaling > out && grep -q '^step 200: loss 0' out && \
 	    [ -s run.safetensors ] && $(RUN) ./scaling > out && [ ! -s out ] || \
 	    { cat out; $(call wrong,the program of docs/scaling.md does not run); }

@@ -3,7 +3,7 @@ import glob
 import re
 import subprocess
 
-FOLDERS = ("src/*", "ops", "ops/*", "nn", "nn/*", "ext/*", "mpi", "mpi/*", "mpi/include/*")
+FOLDERS = ("src/*", "ops", "ops/*", "nn", "nn/*", "ext/*", "ext/*/*", "ext/*/*/*", "ext/*/*/include/*")
 IGNORED = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
 DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.M)

@@ -104,10 +104,10 @@ layers: $(STATIC) $(SHARED) \
 	@! nm -D --defined-only $(SHARED) | awk '{print $$3}' | grep -v '^ct_\|^_' || \
 	    { echo "layers: the shared library exports these"; exit 1; }
 
-INCLUDES = -Iinclude -Impi/include
+INCLUDES = -Iinclude -Iext/ranks/mpi/include
 headers: $(BUILD)/flags \
     ## every public header compiles alone, as C11, C++11 and C++20, and the README's program as C++20
-	@for h in include/cotangent/*.h mpi/include/cotangent/*.h; do \
+	@for h in include/cotangent/*.h ext/ranks/mpi/include/cotangent/*.h; do \
 	    printf '#include <cotangent/%s>\n' $${h##*/} | \
 	        $(CC) -std=c11 $(WARN) -Wpedantic -Werror $(INCLUDES) -c -x c - -o $(BUILD)/header.o || exit 1; \
 	    ! command -v c++ >/dev/null || for std in c++11 c++20; do \

@@ -26,7 +26,8 @@ $(STYLE)/ready: tests/style/requirements.txt
 	@touch $@
 
 C_FOLDERS = docs include/cotangent $(FOLDERS) examples examples/web examples/course examples/course/* \
-    tests tests/fuzz tests/mutation tests/course/* bench mpi mpi/include/cotangent mpi/tests
+    tests tests/fuzz tests/mutation tests/course/* bench \
+    ext/ranks/mpi ext/ranks/mpi/include/cotangent ext/ranks/mpi/tests
 C_FILES = $(foreach d,$(C_FOLDERS),$(wildcard $(d)/*.c $(d)/*.h))
 format: $(STYLE)/ready ## clang-format in place
 	$(STYLE)/bin/clang-format -i $(C_FILES)

@@ -1,5 +1,5 @@
 /* The ranks that mpirun has started, for examples/world.h; no part of the library. */
-#include "../examples/world.h"
+#include "../../../examples/world.h"
 
 #include <cotangent/mpi.h>
 

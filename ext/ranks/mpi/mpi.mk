@@ -2,11 +2,12 @@
 # BUILD it rebuilds what is MPI's.
 MPICC    ?= mpicc
 MPI       = $(BUILD)/mpi
-MPI_OBJ   = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out mpi/world_mpi.c,$(wildcard mpi/*.c)))
+MPI_AT    = ext/ranks/mpi
+MPI_OBJ   = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out %/world_mpi.c,$(wildcard $(MPI_AT)/*.c)))
 MPI_STATIC = $(BUILD)/libcotangent_mpi.a
 MPI_SONAME = $(subst libcotangent,libcotangent_mpi,$(SONAME))
 MPI_SHARED = libcotangent_mpi.so.$(VERSION)
-MPI_TESTS = $(patsubst mpi/tests/%.c,$(MPI)/%,$(wildcard mpi/tests/*.c))
+MPI_TESTS = $(patsubst $(MPI_AT)/tests/%.c,$(MPI)/%,$(wildcard $(MPI_AT)/tests/*.c))
 # OMPI_CC and MPICH_CC name the compiler that mpicc runs.
 mpicc     = OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC)
 has_mpi   = command -v $(MPICC) >/dev/null || \
@@ -23,9 +24,9 @@ $(BUILD)/mpi_flags: FORCE
 	@flags='$(MPICC) $(shell $(MPICC) -show 2>/dev/null) $(ALL_CFLAGS)'; \
 	    echo "$$flags" | cmp -s - $@ || echo "$$flags" > $@
 
-$(BUILD)/obj/mpi/%.o: mpi/%.c $(BUILD)/mpi_flags
+$(BUILD)/obj/$(MPI_AT)/%.o: $(MPI_AT)/%.c $(BUILD)/mpi_flags
 	@mkdir -p $(@D)
-	$(call if_quiet,CC)$(mpicc) $(ALL_CFLAGS) -Impi/include -MMD -MP -c $< -o $@
+	$(call if_quiet,CC)$(mpicc) $(ALL_CFLAGS) -I$(MPI_AT)/include -MMD -MP -c $< -o $@
 
 $(MPI_STATIC): $(MPI_OBJ)
 	@rm -f $@
@@ -37,36 +38,36 @@ $(BUILD)/$(MPI_SHARED): $(MPI_OBJ) $(SHARED)
 	@ln -sf $(@F) $(BUILD)/$(MPI_SONAME)
 	@ln -sf $(MPI_SONAME) $(BUILD)/libcotangent_mpi.so
 
-CHAR_LM_MPI = $(patsubst %,$(BUILD)/obj/examples/%.o,char_lm common $(CHAR_LM)) $(BUILD)/obj/mpi/world_mpi.o
+CHAR_LM_MPI = $(patsubst %,$(BUILD)/obj/examples/%.o,char_lm common $(CHAR_LM)) $(BUILD)/obj/$(MPI_AT)/world_mpi.o
 $(BUILD)/char_lm_mpi: $(CHAR_LM_MPI) $(SYSTEM_OBJ) $(MPI_STATIC) $(STATIC)
 	$(call if_quiet,LD)$(mpicc) $(SANITIZE) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
 
 # The engine once more, with messages cut so small that the tests have several segments.
-MPI_SMALL = $(BUILD)/obj/mpi/tests/small_engine.o
-$(MPI_SMALL): mpi/mpi_engine.c $(BUILD)/mpi_flags
+MPI_SMALL = $(BUILD)/obj/$(MPI_AT)/tests/small_engine.o
+$(MPI_SMALL): $(MPI_AT)/mpi_engine.c $(BUILD)/mpi_flags
 	@mkdir -p $(@D)
-	$(call if_quiet,CC)$(mpicc) $(ALL_CFLAGS) -DCTI_MPI_SEGMENT=100000 -Impi/include -MMD -MP -c $< -o $@
-$(MPI)/transfers: $(MPI_SMALL) $(BUILD)/obj/mpi/mpi.o
+	$(call if_quiet,CC)$(mpicc) $(ALL_CFLAGS) -DCTI_MPI_SEGMENT=100000 -I$(MPI_AT)/include -MMD -MP -c $< -o $@
+$(MPI)/transfers: $(MPI_SMALL) $(BUILD)/obj/$(MPI_AT)/mpi.o
 
-$(MPI)/%: $(BUILD)/obj/mpi/tests/%.o $(MPI_STATIC) $(STATIC)
+$(MPI)/%: $(BUILD)/obj/$(MPI_AT)/tests/%.o $(MPI_STATIC) $(STATIC)
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(mpicc) $(SANITIZE) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
 
 test-mpi: $(MPI_TESTS) mpi $(BUILD)/char_lm ## what several ranks compute and how they fail, under mpiexec; needs mpicc
-	@BUILD=$(BUILD) MPI=$(MPI) MPICC='$(MPICC)' CC='$(CC)' SANITIZE='$(SANITIZE)' mpi/tests/run
+	@BUILD=$(BUILD) MPI=$(MPI) MPICC='$(MPICC)' CC='$(CC)' SANITIZE='$(SANITIZE)' $(MPI_AT)/tests/run
 
-$(MPI)/steps: $(BUILD)/obj/mpi/bench/steps.o $(MPI_STATIC) $(STATIC)
+$(MPI)/steps: $(BUILD)/obj/$(MPI_AT)/bench/steps.o $(MPI_STATIC) $(STATIC)
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(mpicc) $(SANITIZE) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
 bench-mpi: $(MPI)/steps ## what several ranks cost, in time and bytes; needs mpicc and python3
-	@MPI=$(MPI) MPICC='$(MPICC)' mpi/bench/run
+	@MPI=$(MPI) MPICC='$(MPICC)' $(MPI_AT)/bench/run
 
 # `make install` does not install these.
-MPI_HEADERS = $(notdir $(wildcard mpi/include/cotangent/*.h))
+MPI_HEADERS = $(notdir $(wildcard $(MPI_AT)/include/cotangent/*.h))
 mpi-install: mpi \
     ## libcotangent_mpi, its header and cotangent_mpi.pc, beside what install has put there (PREFIX, DESTDIR)
 	@$(absolute)install -d "$(TO_INCLUDE)" "$(TO_LIB)/pkgconfig"
-	install -m 644 mpi/include/cotangent/*.h "$(TO_INCLUDE)"
+	install -m 644 $(MPI_AT)/include/cotangent/*.h "$(TO_INCLUDE)"
 	install -m 644 $(MPI_STATIC) "$(TO_LIB)"
 	install -m 755 $(BUILD)/$(MPI_SHARED) "$(TO_LIB)"
 	$(STRIP) -S "$(TO_LIB)/$(notdir $(MPI_STATIC))" "$(TO_LIB)/$(MPI_SHARED)"
