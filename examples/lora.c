@@ -92,7 +92,7 @@ static void merge(const gpt *to, const gpt *from) {
             snprintf(name, sizeof name, "h.layers.%lld.self_attn.in_proj_weight", (long long)layer);
             ct_tensor *w =
                 ct_narrow(ct_module_get(to->root, name), 0, adapted[i].rows * to->width, to->width);
-            ct_copy_into(w, ct_add(w, ct_scale(ba, option.scale)));
+            ct_add_into(w, ba, option.scale);
         }
     check(to->context, EXIT_FAILED);
     ct_scope_close(scope);

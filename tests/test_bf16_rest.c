@@ -413,6 +413,61 @@ START_TEST(not_trained) {
 }
 END_TEST
 
+/* Freezes the parameters of bf16; returns how many there are. */
+static int freeze_halves(ct_module *m) {
+    int n = 0;
+    for (ct_param p = {0}; ct_module_next(m, &p);) {
+        if (ct_dtype_of(p.tensor) != CT_BF16) continue;
+        ck_assert_ptr_nonnull(ct_set_requires_grad(p.tensor, false));
+        n++;
+    }
+    return n;
+}
+
+/* An optimiser leaves out parameters of bf16 that the program has frozen, before or after they were
+ * converted, and trains the others. */
+START_TEST(frozen_ones_are_left_out) {
+    for (int before = 0; before < 2; before++) {
+        ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 4, .hidden = 6});
+        ct_tensor *w = ct_module_get(m, "fc.weight"), *bias = ct_module_get(m, "fc.bias");
+        if (before)
+            for (ct_param p = {0}; ct_module_next(m, &p);)
+                ct_set_requires_grad(p.tensor, ct_ndim(p.tensor) < 2);
+        ck_assert(ct_module_to_bf16(m));
+        if (!before) {
+            refused(ct_adamw_new(m, (ct_adamw_opts){0}), CT_ERR_DTYPE, "fc.weight is bf16");
+            ck_assert_int_eq(freeze_halves(m), 2);
+        }
+        ct_module *clone = ct_module_clone(m);
+        ct_optim *optim = ct_adamw_new(m, (ct_adamw_opts){.lr = 0.1, .weight_decay = 0.1});
+        ck_assert(optim && clone && ct_adamw_new(clone, (ct_adamw_opts){0}));
+        ct_tensor *w0 = ct_clone(w), *bias0 = ct_clone(ct_detach(bias)),
+                  *x = ct_randn(context, CT_F32, CT_SHAPE(3, 4));
+        ck_assert(ct_backward(ct_sum(ct_forward(m, x), CT_ALL, false)) && ct_optim_step(optim));
+        ck_assert_mem_eq(ct_data_bf16(w), ct_data_bf16(w0), 24 * sizeof(uint16_t));
+        for (int i = 0; i < 6; i++) ck_assert(ct_data_f32(bias)[i] != ct_data_f32(bias0)[i]);
+        refused(ct_optim_group(optim, "*.weight", (ct_group_opts){0}), CT_ERR_ARGUMENT,
+                "no parameter is called");
+        ck_assert(ct_optim_group(optim, "*.bias", (ct_group_opts){.frozen = true}));
+        ck_assert(ct_module_to_f32(m)); /* they require a gradient again */
+        refused(ct_optim_step(optim), CT_ERR_ARGUMENT,
+                "fc.weight has been added since the optimiser was made");
+        ck_assert(ct_module_to_bf16(m));
+        refused(ct_optim_step(optim), CT_ERR_DTYPE, "fc.weight is bf16");
+        freeze_halves(m);
+        ck_assert(ct_optim_step(optim));
+        for (ct_param p = {0}; ct_module_next(m, &p);) ct_set_requires_grad(p.tensor, false);
+        ct_optim_free(optim);
+        ck_assert_ptr_nonnull(ct_sgd_new(m, (ct_sgd_opts){0})); /* of biases without a gradient */
+    }
+    ct_module *m = ct_linear_new(
+        context, (ct_linear_opts){.in_features = 2, .out_features = 3, .no_bias = true});
+    ck_assert(ct_module_to_bf16(m) && freeze_halves(m) == 1);
+    refused(ct_sgd_new(m, (ct_sgd_opts){0}), CT_ERR_ARGUMENT,
+            "the Linear has no parameter that is trained");
+}
+END_TEST
+
 /* Every line of ops.def with inputs of bf16, one of them and all: an error about dtypes, or
  * the result that f32 gives. Under a sanitizer a misread of memory ends the test. */
 START_TEST(every_op_takes_it_or_says_so) {
@@ -463,6 +518,7 @@ int main(void) {
     tcase_add_test(all, clones_and_tied_weights);
     tcase_add_test(all, a_recorded_graph_goes_on);
     tcase_add_test(all, not_trained);
+    tcase_add_test(all, frozen_ones_are_left_out);
     tcase_add_test(all, every_op_takes_it_or_says_so);
     suite_add_tcase(suite, all);
     return run_suite(suite);

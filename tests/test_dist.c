@@ -421,6 +421,48 @@ START_TEST(sent_early) {
 }
 END_TEST
 
+/* ---- a rule that fails on one rank ---- */
+
+static int failing_rank;
+static bool fails_on_one(const ct_optim_item *p, void *user) {
+    const int *rank = user;
+    return (*rank != failing_rank || p->step < 2) && lion_step(p, NULL);
+}
+
+static char failures[MOST_RANKS][1100];
+static void train_until_failure(ct_context *c, ct_comm *comm, int rank, void *arg) {
+    const plan *p = arg;
+    ct_optim_rule own = lion;
+    double loss;
+    own.step = fails_on_one;
+    model m = model_new(c);
+    ct_optim *optim = ct_optim_new(m.root, &own, (ct_optim_opts){.lr = 0.02, .user = &rank});
+    ct_dist *dist = ct_dist_new(optim, comm, model_dist(p));
+    seen.ok[rank] = model_step(&m, dist, p, &loss);
+    const uint64_t before = model_hash(m.root);
+    seen.ok[rank] &= !model_step(&m, dist, p, &loss) && model_hash(m.root) == before;
+    snprintf(failures[rank], sizeof failures[rank], "%s", ct_error_message(c));
+    ct_error_clear(c);
+    seen.ok[rank] &= !model_step(&m, dist, p, &loss);
+    ct_error_clear(c);
+}
+
+/* The rank leaves, which is an error on all, and no parameter has changed anywhere. */
+START_TEST(a_rule_fails_on_one_rank) {
+    const plan p = {.ranks = 2, .threads = 1, .shares = 2, .micro_batches = 2};
+    for (failing_rank = 0; failing_rank < 2; failing_rank++) {
+        memset(&seen, 0, sizeof seen);
+        thread_run(2, (thread_world_opts){0}, (ct_context_opts){.seed = 7, .threads = 1},
+                   train_until_failure, (void *)&p);
+        for (int r = 0; r < 2; r++) ck_assert_msg(seen.ok[r], "rank %d: %s", r, failures[r]);
+        ck_assert_msg(strstr(failures[failing_rank], "its step returned false"), "%s",
+                      failures[failing_rank]);
+        ck_assert_msg(*failures[!failing_rank] && !strstr(failures[!failing_rank], "returned"),
+                      "%s", failures[!failing_rank]);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("dist");
     TCase *tcase = tcase_create("dist");
@@ -433,5 +475,6 @@ int main(void) {
     tcase_add_test(tcase, several_ranks);
     tcase_add_test(tcase, comms_are_checked);
     tcase_add_test(tcase, sent_early);
+    tcase_add_test(tcase, a_rule_fails_on_one_rank);
     return run_suite(suite);
 }

@@ -93,7 +93,7 @@ static bool muon_step(ct_optim_item *items, int64_t n, void *user) {
 
 static const char *muon_fault(const double *numbers) {
     const double steps = numbers[MUON_NS_STEPS];
-    return steps != floor(steps) ? "ns_steps must be a whole number" : NULL;
+    return steps != floor(steps) ? "ns_steps must be whole" : NULL;
 }
 
 /* ---- rules ---- */
