@@ -13,8 +13,9 @@
 #include "shuffle.h"
 #include "token_file.h"
 
-/* At most this many files stay open: file i until another file with the same i % SLOTS is read. */
-enum { SLOTS = 64 };
+/* At most this many files stay open. File i stays open until another file with the same i %
+ * OPEN_FILES is read. */
+enum { OPEN_FILES = 64 };
 
 struct ct_tokens {
     union {
@@ -25,7 +26,7 @@ struct ct_tokens {
     int64_t count; /* number of ids in all files */
     int n;
     cti_token_file *file; /* [n] */
-    int open[SLOTS];      /* open[k]: the file i with i % SLOTS = k that may be open; only k < n */
+    int open[OPEN_FILES]; /* open[k]: the file i with i % OPEN_FILES = k that may be open; k < n */
     /* before[i]: number of windows of `window` + 1 ids in the files before file i; [n + 1] */
     int64_t window, *before;
 };
@@ -60,10 +61,10 @@ void ct_tokens_close(ct_tokens *tokens) {
 }
 
 /* Makes room for file i: closes the file that has its place in .open, unless that is file i. */
-static void take_slot(ct_tokens *tokens, int i) {
-    int *slot = &tokens->open[i % SLOTS];
-    if (*slot != i) cti_file_close(&tokens->file[*slot].file);
-    *slot = i;
+static void make_room_for(ct_tokens *tokens, int i) {
+    int *place = &tokens->open[i % OPEN_FILES];
+    if (*place != i) cti_file_close(&tokens->file[*place].file);
+    *place = i;
 }
 
 /* Opens all files and fills in the struct. *opened is the number of files opened. */
@@ -79,8 +80,8 @@ static bool open_all(ct_tokens *tokens, const char *const *paths, int bytes, int
         if (!paths[i])
             return ct_fail(context, CT_ERR_ARGUMENT, "tokens_open: path %d of %d is NULL", i,
                            tokens->n);
-        if (i < SLOTS) tokens->open[i] = i;
-        else take_slot(tokens, i);
+        if (i < OPEN_FILES) tokens->open[i] = i;
+        else make_room_for(tokens, i);
         if (!cti_token_file_open(context, paths[i], bytes, file)) return false;
         ++*opened;
         if (__builtin_add_overflow(tokens->count, file->ids, &tokens->count))
@@ -171,7 +172,7 @@ static bool read_window(ct_tokens *tokens, int64_t w, int64_t T, int64_t *x, int
     const int i = file_of(tokens, w);
     cti_token_file *file = &tokens->file[i];
     const int64_t first = (w - tokens->before[i]) * T;
-    take_slot(tokens, i);
+    make_room_for(tokens, i);
     /* The row of x first holds the window's bytes as they are in the file: 4 (T + 1) <= 8 T. */
     const unsigned char *raw = (unsigned char *)x;
     if (!cti_token_file_read(file, first, T + 1, x)) return false;

@@ -9,7 +9,7 @@
 #include "../core/int_math.h"
 #include "checksum.h"
 #include "kind.h"
-#include "sort.h"
+#include "list.h"
 
 typedef struct {
     const char *name;
@@ -145,26 +145,12 @@ static bool check_range(const cti_safetensors *header, const cti_file_tensor *te
 
 /* ---- the header ---- */
 
-/* Returns an array with room for one more than n items: `items` itself, or a copy of twice the
- * capacity. If memory is short it returns NULL and leaves `items` as it was. */
-static void *grow_tensors(ct_context *context, void *items, int64_t n, int64_t *capacity,
-                          size_t size) {
-    if (n < *capacity) return items;
-    int64_t more = *capacity ? 2 * *capacity : 16;
-    void *block = cti_take(context, cti_bytes(more, size));
-    if (!block) return NULL;
-    if (n) memcpy(block, items, (size_t)n * size);
-    cti_give(context, items, (size_t)*capacity * size);
-    *capacity = more;
-    return block;
-}
-
 static bool read_metadata(cti_safetensors *header, cti_json *json) {
     for (bool first = cti_json_open(json, '{'); cti_json_next(json, '}', &first);) {
         cti_file_pair pair;
         if (!cti_json_key(json, &pair.key) || !cti_json_string(json, &pair.value)) break;
-        void *items = grow_tensors(header->file.context, header->pair, header->pairs,
-                                   &header->pair_capacity, sizeof pair);
+        void *items = cti_list_grow(header->file.context, header->pair, header->pairs,
+                                    &header->pair_capacity, sizeof pair);
         if (!items) return false;
         header->pair = items;
         header->pair[header->pairs++] = pair;
@@ -192,8 +178,8 @@ static bool read_members(cti_safetensors *header) {
                                  (long long)(8 + (json.at - json.text)));
         }
         if (!check_range(header, &tensor)) return false;
-        void *items = grow_tensors(header->file.context, header->tensor, header->tensors,
-                                   &header->tensor_capacity, sizeof tensor);
+        void *items = cti_list_grow(header->file.context, header->tensor, header->tensors,
+                                    &header->tensor_capacity, sizeof tensor);
         if (!items) return false;
         header->tensor = items;
         header->tensor[header->tensors++] = tensor;
@@ -216,32 +202,33 @@ static int by_offset(const void *a, const void *b) {
     return (x->end > y->end) - (x->end < y->end);
 }
 
-/* Checks that no key and no name is there twice. Leaves the tensors in `order`, sorted by name. */
-static bool check_names(const cti_safetensors *header, const void **order, const void **scratch) {
+/* Checks that the metadata have no key twice. order is scratch. */
+static bool check_keys(const cti_safetensors *header, const void **order) {
     for (int64_t i = 0; i < header->pairs; i++) order[i] = &header->pair[i];
-    cti_sort(order, scratch, header->pairs, by_key);
-    for (int64_t i = 1; i < header->pairs; i++) {
-        if (by_key(order[i - 1], order[i]) == 0) {
-            return refuse_header(&header->file, "__metadata__: \"%s\" is there twice",
-                                 NAME(((const cti_file_pair *)order[i])->key));
-        }
-    }
-    for (int64_t i = 0; i < header->tensors; i++) order[i] = &header->tensor[i];
-    cti_sort(order, scratch, header->tensors, tensor_by_name);
-    for (int64_t i = 1; i < header->tensors; i++) {
-        if (tensor_by_name(order[i - 1], order[i]) == 0) {
-            return refuse_header(&header->file, "tensor \"%s\" is there twice",
-                                 NAME(((const cti_file_tensor *)order[i])->name));
-        }
-    }
-    return true;
+    if (!cti_list_sort(header->file.context, order, header->pairs, by_key)) return false;
+    const cti_file_pair *repeat = cti_list_repeat(order, header->pairs, by_key);
+    return !repeat ||
+           refuse_header(&header->file, "__metadata__: \"%s\" is there twice", NAME(repeat->key));
+}
+
+/* Sets by_name, and checks that no tensor is there twice. */
+static bool sort_tensors(cti_safetensors *header) {
+    ct_context *context = header->file.context;
+    const int64_t n = header->tensors;
+    header->by_name = cti_take(context, cti_bytes(n, sizeof *header->by_name));
+    if (!header->by_name) return false;
+    for (int64_t i = 0; i < n; i++) header->by_name[i] = &header->tensor[i];
+    if (!cti_list_sort(context, header->by_name, n, tensor_by_name)) return false;
+    const cti_file_tensor *repeat = cti_list_repeat(header->by_name, n, tensor_by_name);
+    return !repeat ||
+           refuse_header(&header->file, "tensor \"%s\" is there twice", NAME(repeat->name));
 }
 
 /* Checks invariant 6: in the order of their offsets, each tensor begins where the tensor before it
- * ends, the first begins at 0, and the last ends at the end of the data. */
-static bool check_offsets(const cti_safetensors *header, const void **order, const void **scratch) {
+ * ends, the first begins at 0, and the last ends at the end of the data. order is scratch. */
+static bool check_offsets(const cti_safetensors *header, const void **order) {
     for (int64_t i = 0; i < header->tensors; i++) order[i] = &header->tensor[i];
-    cti_sort(order, scratch, header->tensors, by_offset);
+    if (!cti_list_sort(header->file.context, order, header->tensors, by_offset)) return false;
     int64_t end = 0;
     for (int64_t i = 0; i < header->tensors; i++) {
         const cti_file_tensor *tensor = order[i];
@@ -273,21 +260,11 @@ bool cti_safetensors_parse(cti_safetensors *header) {
         return refuse_header(&header->file, NO_FILE "header: not UTF-8 at byte %lld",
                              (long long)(8 + valid));
     if (!read_members(header)) return false;
-    const int64_t n = cti_max(header->tensors, header->pairs);
-    const size_t bytes = cti_bytes(n, sizeof(void *)),
-                 named = cti_bytes(header->tensors, sizeof(void *));
-    const void **order = cti_take(context, bytes),
-               **scratch = order ? cti_take(context, bytes) : NULL;
-    bool ok =
-        scratch && check_offsets(header, order, scratch) && check_names(header, order, scratch);
-    if (ok) {
-        header->by_name = cti_take(context, named);
-        ok = header->by_name != NULL;
-    }
-    if (ok && named) memcpy(header->by_name, order, named);
+    const size_t bytes = cti_bytes(cti_max(header->tensors, header->pairs), sizeof(void *));
+    const void **order = cti_take(context, bytes);
+    const bool ok = order && check_offsets(header, order) && check_keys(header, order);
     cti_give(context, order, bytes);
-    cti_give(context, scratch, bytes);
-    return ok;
+    return ok && sort_tensors(header);
 }
 
 static uint64_t length_of(const unsigned char first[8]) {
@@ -332,7 +309,7 @@ static bool read_safetensors_header(cti_safetensors *header) {
         return false;
     if (file->size < 8)
         return refuse_header(file,
-                             NO_FILE "the file has %lld bytes, the header's length alone takes 8",
+                             NO_FILE "the file has %lld bytes, and the header's length takes 8",
                              (long long)file->size);
     int64_t length = cti_safetensors_length(file, first);
     if (length < 0) return false;
@@ -378,15 +355,8 @@ void cti_safetensors_close(cti_safetensors *header) {
 }
 
 const cti_file_tensor *cti_safetensors_find(const cti_safetensors *header, cti_text name) {
-    for (int64_t low = 0, high = header->tensors; low < high;) {
-        int64_t middle = low + (high - low) / 2;
-        const cti_file_tensor *tensor = header->by_name[middle];
-        int order = cti_text_compare(name, tensor->name);
-        if (order == 0) return tensor;
-        if (order < 0) high = middle;
-        else low = middle + 1;
-    }
-    return NULL;
+    const cti_file_tensor key = {.name = name};
+    return cti_list_find(header->by_name, header->tensors, &key, tensor_by_name);
 }
 
 const cti_text *cti_safetensors_metadata(const cti_safetensors *header, cti_text key) {

@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "../core/context.h"
+#include "list.h"
 #include "safetensors.h"
-#include "sort.h"
 
 /* Rows [start, start + rows) of a tensor, which become rows [file_start, file_start + rows) of the
  * tensor `file` of the file. */
@@ -58,22 +58,15 @@ CT_FORMAT(2, 3) static bool save_refuse(const saving *s, const char *format, ...
 
 /* Adds a piece. Its .file belongs to this function, which frees it if the piece cannot be added. */
 static bool save_add(saving *s, save_piece piece) {
-    if (piece.file && s->pieces == s->room) {
-        const int64_t room = s->room ? 2 * s->room : 64;
-        save_piece *more = cti_take(s->context, cti_bytes(room, sizeof *more));
-        if (more) {
-            if (s->pieces) memcpy(more, s->piece, (size_t)s->pieces * sizeof *more);
-            cti_give(s->context, s->piece, (size_t)s->room * sizeof *more);
-            s->piece = more;
-            s->room = room;
-        }
+    if (!piece.file) return false;
+    save_piece *more = cti_list_grow(s->context, s->piece, s->pieces, &s->room, sizeof *more);
+    if (!more) {
+        cti_give(s->context, piece.file, strlen(piece.file) + 1);
+        return false;
     }
-    if (piece.file && s->pieces < s->room) {
-        s->piece[s->pieces++] = piece;
-        return true;
-    }
-    if (piece.file) cti_give(s->context, piece.file, strlen(piece.file) + 1);
-    return false;
+    s->piece = more;
+    s->piece[s->pieces++] = piece;
+    return true;
 }
 
 /* Sets the rows of a name's pieces whose entries have .rows of 0. */
@@ -260,12 +253,12 @@ static ct_tensor *save_make(const saving *s, const save_group *group, const save
                            (int64_t[]){made->stride[1], made->stride[0]});
 }
 
-/* Sorts the pieces and makes a group of each run of equal .file. Returns the number of groups. */
-static int64_t save_find_groups(const saving *s, const save_piece **piece, const void **scratch,
-                                save_group *group) {
+/* Sorts the pieces and makes a group of each run of equal .file. Returns the number of groups; -1
+ * if memory is short. */
+static int64_t save_find_groups(const saving *s, const save_piece **piece, save_group *group) {
     int64_t n = 0;
     for (int64_t k = 0; k < s->pieces; k++) piece[k] = &s->piece[k];
-    cti_sort((const void **)piece, scratch, s->pieces, by_place);
+    if (!cti_list_sort(s->context, (const void **)piece, s->pieces, by_place)) return -1;
     for (int64_t k = 0; k < s->pieces; k++) {
         const int64_t turn = piece[k] - s->piece;
         if (k == 0 || strcmp(piece[k - 1]->file, piece[k]->file) != 0)
@@ -279,9 +272,8 @@ static int64_t save_find_groups(const saving *s, const save_piece **piece, const
 
 static bool save_groups(const saving *s, const save_piece **piece, save_group *group,
                         const void **order, ct_named *out, int64_t n, ct_save_opts opts) {
-    const void **scratch = order + n;
     for (int64_t g = 0; g < n; g++) order[g] = &group[g];
-    cti_sort(order, scratch, n, by_turn);
+    if (!cti_list_sort(s->context, order, n, by_turn)) return false;
     for (int64_t g = 0; g < n; g++) {
         save_group *at = (save_group *)order[g];
         if (!save_check_group(s, at, piece)) return false;
@@ -296,23 +288,22 @@ static bool save_groups(const saving *s, const save_piece **piece, save_group *g
 static bool save_pieces(const saving *s, ct_save_opts opts) {
     ct_context *context = s->context;
     const size_t pointers = cti_bytes(s->pieces, sizeof(void *)),
-                 twice = cti_bytes(2 * s->pieces, sizeof(void *)),
                  groups = cti_bytes(s->pieces, sizeof(save_group)),
                  names = cti_bytes(s->pieces, sizeof(ct_named));
     const save_piece **piece = cti_take(context, pointers);
-    const void **order = piece ? cti_take(context, twice) : NULL;
+    const void **order = piece ? cti_take(context, pointers) : NULL;
     save_group *group = order ? cti_take(context, groups) : NULL;
     ct_named *out = group ? cti_take(context, names) : NULL;
     cti_frame frame;
     cti_frame_open(context, &frame, true);
     bool ok = out != NULL;
     if (ok) {
-        const int64_t n = save_find_groups(s, piece, order, group);
-        ok = save_groups(s, piece, group, order, out, n, opts);
+        const int64_t n = save_find_groups(s, piece, group);
+        ok = n >= 0 && save_groups(s, piece, group, order, out, n, opts);
     }
     cti_frame_close(context, &frame);
     cti_give(context, piece, pointers);
-    cti_give(context, order, twice);
+    cti_give(context, order, pointers);
     cti_give(context, group, groups);
     cti_give(context, out, names);
     return ok;

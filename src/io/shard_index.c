@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "../core/context.h"
+#include "list.h"
 #include "shards.h"
-#include "sort.h"
 
 static bool refuse_index(const cti_index *index, const cti_json *json) {
     const cti_file *file = index->file;
@@ -20,21 +20,6 @@ static bool is_plain_name(cti_text file) {
            strcmp(file.at, ".") != 0 && strcmp(file.at, "..") != 0;
 }
 
-/* Returns an array with room for one more than n items: `items` itself, or a larger copy. If memory
- * is short it returns NULL and leaves `items` as it was. */
-static void *index_room(const cti_index *index, void *items, int64_t n, int64_t *room,
-                        size_t size) {
-    if (n < *room) return items;
-    ct_context *context = index->file->context;
-    const int64_t more = *room ? 2 * *room : 64;
-    void *block = cti_take(context, cti_bytes(more, size));
-    if (!block) return NULL;
-    if (n) memcpy(block, items, (size_t)n * size);
-    cti_give(context, items, (size_t)*room * size);
-    *room = more;
-    return block;
-}
-
 static bool add_shard_tensor(cti_index *index, cti_index_entry entry) {
     const cti_file *file = index->file;
     if (!is_plain_name(entry.file))
@@ -43,7 +28,7 @@ static bool add_shard_tensor(cti_index *index, cti_index_entry entry) {
                        "index",
                        file->op, file->path, NAME(entry.name), NAME(entry.file));
     cti_index_entry *more =
-        index_room(index, index->entry, index->entries, &index->room, sizeof *more);
+        cti_list_grow(file->context, index->entry, index->entries, &index->room, sizeof *more);
     if (!more) return false;
     index->entry = more;
     index->entry[index->entries++] = entry;
@@ -52,8 +37,8 @@ static bool add_shard_tensor(cti_index *index, cti_index_entry entry) {
 
 static bool index_visit(void *arg, int64_t object, cti_text key) {
     cti_index *index = arg;
-    cti_index_key *more =
-        index_room(index, index->key, index->keys, &index->key_room, sizeof *more);
+    cti_index_key *more = cti_list_grow(index->file->context, index->key, index->keys,
+                                        &index->key_room, sizeof *more);
     if (!more) return false;
     index->key = more;
     index->key[index->keys++] = (cti_index_key){object, key};
@@ -70,19 +55,16 @@ static int by_object(const void *a, const void *b) {
 static bool index_check_keys(const cti_index *index) {
     const cti_file *file = index->file;
     const size_t bytes = cti_bytes(index->keys, sizeof(void *));
-    const void **key = cti_take(file->context, bytes),
-               **scratch = key ? cti_take(file->context, bytes) : NULL;
-    bool ok = scratch != NULL;
-    for (int64_t i = 0; ok && i < index->keys; i++) key[i] = &index->key[i];
-    if (ok) cti_sort(key, scratch, index->keys, by_object);
-    for (int64_t i = 1; ok && i < index->keys; i++)
-        if (by_object(key[i - 1], key[i]) == 0)
-            ok = ct_fail(file->context, CT_ERR_FORMAT,
-                         "%s: %s: is not an index of safetensors files: \"%s\" is there twice",
-                         file->op, file->path, NAME(((const cti_index_key *)key[i])->key));
+    const void **key = cti_take(file->context, bytes);
+    for (int64_t i = 0; key && i < index->keys; i++) key[i] = &index->key[i];
+    const bool sorted = key && cti_list_sort(file->context, key, index->keys, by_object);
+    const cti_index_key *repeat = sorted ? cti_list_repeat(key, index->keys, by_object) : NULL;
     cti_give(file->context, key, bytes);
-    cti_give(file->context, scratch, bytes);
-    return ok;
+    if (repeat)
+        return ct_fail(file->context, CT_ERR_FORMAT,
+                       "%s: %s: is not an index of safetensors files: \"%s\" is there twice",
+                       file->op, file->path, NAME(repeat->key));
+    return sorted;
 }
 
 static bool read_map(cti_index *index, cti_json *json) {

@@ -7,7 +7,7 @@
 
 #include "../core/context.h"
 #include "kind.h"
-#include "sort.h"
+#include "list.h"
 
 /* ---- paths ---- */
 
@@ -125,19 +125,14 @@ static int shard_tensor_by_name(const void *a, const void *b) {
 }
 
 static bool sort_names(cti_shards *shards) {
-    const size_t bytes = cti_bytes(shards->tensors, sizeof(void *));
-    const void **scratch = cti_take(shards->context, bytes);
-    if (!scratch) return false;
-    for (int64_t i = 0; i < shards->tensors; i++) shards->by_name[i] = &shards->tensor[i];
-    cti_sort(shards->by_name, scratch, shards->tensors, shard_tensor_by_name);
-    cti_give(shards->context, scratch, bytes);
-    for (int64_t i = 1; i < shards->tensors; i++) {
-        const cti_file_tensor *const *tensor = shards->by_name[i];
-        if (shard_tensor_by_name(shards->by_name[i - 1], tensor) == 0)
-            return ct_fail(shards->context, CT_ERR_FORMAT, "%s: %s: tensor \"%s\" is there twice",
-                           shards->op, shards->path, NAME((*tensor)->name));
-    }
-    return true;
+    const int64_t n = shards->tensors;
+    for (int64_t i = 0; i < n; i++) shards->by_name[i] = &shards->tensor[i];
+    if (!cti_list_sort(shards->context, shards->by_name, n, shard_tensor_by_name)) return false;
+    const cti_file_tensor *const *repeat =
+        cti_list_repeat(shards->by_name, n, shard_tensor_by_name);
+    return !repeat ||
+           ct_fail(shards->context, CT_ERR_FORMAT, "%s: %s: tensor \"%s\" is there twice",
+                   shards->op, shards->path, NAME((*repeat)->name));
 }
 
 static bool open_one(cti_shards *shards) {
@@ -180,16 +175,11 @@ static bool open_sorted(cti_shards *shards, const cti_index *index, const void *
 
 static bool open_listed(cti_shards *shards, const cti_index *index) {
     const size_t bytes = cti_bytes(index->entries, sizeof(void *));
-    const void **entry = cti_take(shards->context, bytes),
-               **scratch = entry ? cti_take(shards->context, bytes) : NULL;
-    bool ok = scratch != NULL;
-    if (ok) {
-        for (int64_t i = 0; i < index->entries; i++) entry[i] = &index->entry[i];
-        cti_sort(entry, scratch, index->entries, by_file);
-        ok = open_sorted(shards, index, entry);
-    }
+    const void **entry = cti_take(shards->context, bytes);
+    for (int64_t i = 0; entry && i < index->entries; i++) entry[i] = &index->entry[i];
+    const bool ok = entry && cti_list_sort(shards->context, entry, index->entries, by_file) &&
+                    open_sorted(shards, index, entry);
     cti_give(shards->context, entry, bytes);
-    cti_give(shards->context, scratch, bytes);
     return ok;
 }
 
@@ -299,15 +289,10 @@ void cti_shards_close(cti_shards *shards) {
 }
 
 int64_t cti_shards_find(const cti_shards *shards, cti_text name) {
-    for (int64_t low = 0, high = shards->tensors; low < high;) {
-        const int64_t middle = low + (high - low) / 2;
-        const cti_file_tensor *const *tensor = shards->by_name[middle];
-        const int order = cti_text_compare(name, (*tensor)->name);
-        if (order == 0) return tensor - shards->tensor;
-        if (order < 0) high = middle;
-        else low = middle + 1;
-    }
-    return -1;
+    const cti_file_tensor named = {.name = name}, *key = &named;
+    const cti_file_tensor *const *found =
+        cti_list_find(shards->by_name, shards->tensors, &key, shard_tensor_by_name);
+    return found ? found - shards->tensor : -1;
 }
 
 const cti_text *cti_shards_metadata(const cti_shards *shards, cti_text key) {

@@ -4,8 +4,8 @@
 #include "../core/context.h"
 #include "../core/int_math.h"
 #include "../kernels/half.h"
+#include "list.h"
 #include "safetensors.h"
-#include "sort.h"
 
 enum { WRITE_CHUNK = 1 << 16 }; /* bytes converted and written at a time */
 
@@ -23,17 +23,10 @@ static int by_string(const void *a, const void *b) { return strcmp(a, b); }
 /* Sorts the strings and checks that no two are equal. */
 static bool check_twice(ct_context *context, const char *op, const char *path, const char *what,
                         const void **string, int64_t n) {
-    const void **scratch = cti_take(context, cti_bytes(n, sizeof *scratch));
-    if (!scratch) return false;
-    cti_sort(string, scratch, n, by_string);
-    cti_give(context, scratch, cti_bytes(n, sizeof *scratch));
-    for (int64_t i = 1; i < n; i++) {
-        if (strcmp(string[i - 1], string[i]) == 0) {
-            return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: %s \"%s\" is there twice", op, path,
-                           what, NAME(cti_text_of(string[i])));
-        }
-    }
-    return true;
+    if (!cti_list_sort(context, string, n, by_string)) return false;
+    const char *repeat = cti_list_repeat(string, n, by_string);
+    return !repeat || ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: %s \"%s\" is there twice", op,
+                              path, what, NAME(cti_text_of(repeat)));
 }
 
 static bool check_metadata(ct_context *context, const char *op, const char *path,
