@@ -213,7 +213,7 @@ START_TEST(planes_of_the_last_two_dims) {
     ck_assert(strstr(plane, "rgb(var(--hot) / ") < strstr(plane, "[1, 0, :, :]"));
     s.at = 5 * 4 + 1;
     check(&s, &many, 1, (ct_gradcheck_opts){0});
-    has("Of 9 planes the one with the worst element.");
+    has("The plane with the worst element, of 9 planes.");
     ck_assert_int_eq(count_of("<figure>"), 1);
     has("<figcaption>[1, 2, :, :]</figcaption>");
     ck_assert_int_eq(count_of(" title=\""), 4);

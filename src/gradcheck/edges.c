@@ -43,7 +43,7 @@ static bool edges_of(cti_suspect *s, bool rows) {
     for (int d = shape.ndim > 1 ? shape.ndim - 1 : -1; d >= -1; d--) {
         char along[64];
         snprintf(along, sizeof along, d < 0 ? "%s" : "%s along dim %d",
-                 rows ? "what comes from the output" : "the gradient", d);
+                 rows ? "the contribution of the output" : "the gradient", d);
         const int64_t size = d < 0 ? count : shape.dim[d];
         for (int kind = 0; kind < KINDS; kind++)
             for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
@@ -60,22 +60,22 @@ static bool edges_of(cti_suspect *s, bool rows) {
                          (long long)blocks[b], (long long)largest);
                 if (kind == TAIL)
                     return cti_suspect_say(s, CT_MISTAKE_EDGES,
-                                           "%s is wrong from index %lld on alone: what is left of "
-                                           "%lld after whole blocks of %s",
+                                           "%s is wrong only from index %lld on: the remainder of "
+                                           "%lld behind whole blocks of %s",
                                            along, (long long)(size - size % largest),
                                            (long long)size, sizes);
                 if (kind == BEYOND)
                     return cti_suspect_say(
                         s, CT_MISTAKE_EDGES,
-                        "%s is wrong from index %lld on alone: only the first block is done", along,
+                        "%s is wrong from index %lld on: only the first block is done", along,
                         (long long)blocks[b]);
                 return cti_suspect_say(
-                    s, CT_MISTAKE_EDGES, "%s is wrong at the %s index of each block of %lld alone",
+                    s, CT_MISTAKE_EDGES, "%s is wrong only at the %s index of each block of %lld",
                     along, kind == FIRST ? "first" : "last", (long long)blocks[b]);
             }
         if (edge_is_wrong(wrong, count, shape, d, FIRST, size) ||
             edge_is_wrong(wrong, count, shape, d, LAST, size))
-            return cti_suspect_say(s, CT_MISTAKE_EDGES, "%s is wrong at the %s index alone", along,
+            return cti_suspect_say(s, CT_MISTAKE_EDGES, "%s is wrong only at the %s index", along,
                                    wrong[0] ? "first" : "last");
     }
     return false;
@@ -246,6 +246,6 @@ bool cti_suspect_scaled(cti_suspect *s) {
                 s, CT_MISTAKE_FORMULA,
                 "a constant or a factor of a local derivative is wrong: %s is off by a factor of "
                 "its own, from %.4g to %.4g",
-                rows ? "what comes from each output" : "each element", range[0], range[1]);
+                rows ? "the contribution of each output" : "each element", range[0], range[1]);
     return false;
 }

@@ -53,11 +53,11 @@ bool cti_suspect_not_linear(cti_suspect *s) {
     const double grown = row_size(large, s->n) / (row_size(random, s->n) * CTI_LARGE);
     return cti_suspect_say(
         s, CT_MISTAKE_COTANGENT, "backward does not use the cotangent linearly: %s",
-        grown < 0.9        ? "a large one gives too little, as where it is clipped"
-        : grown > 1.1      ? "a large one gives too much, as where it is squared"
-        : off_small > part ? "a small one, or one of another sign, is answered in another way"
-        : single           ? "single ones are answered right, a mixture of them is not"
-                 : "the answer to a mixture is not the sum of the answers to single ones");
+        grown < 0.9        ? "a large one gives too little, as if it were clipped"
+        : grown > 1.1      ? "a large one gives too much, as if it were squared"
+        : off_small > part ? "a small one, or one of the other sign, gives another multiple"
+        : single           ? "it is right for a single output and wrong for a mixture of them"
+                 : "the gradient for a mixture is not the sum of the gradients for single outputs");
 }
 
 /* ---- computed in f32 ----

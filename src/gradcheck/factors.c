@@ -33,7 +33,7 @@ bool cti_suspect_cotangent(cti_suspect *s) {
     if (differs <= 1e-6 * size)
         return cti_suspect_say(s, CT_MISTAKE_COTANGENT,
                                "the cotangent is ignored: the gradient is the same for every one%s",
-                               right ? ", namely that of ones" : "");
+                               right ? ", and right only for ones" : "");
     return cti_suspect_say(s, CT_MISTAKE_COTANGENT,
                            "a cotangent of zeros gives a gradient that is not zero: something is "
                            "added that is not multiplied by the cotangent");
@@ -228,7 +228,7 @@ bool cti_suspect_chain(cti_suspect *s) {
     if (s->k->whole && c != 0 && cti_suspect_fits(s))
         return cti_suspect_say(s, CT_MISTAKE_CHAIN,
                                "the local derivative is missing: the cotangent is passed on times "
-                               "%.6g, whatever the local derivative is",
+                               "%.6g everywhere",
                                c);
     for (int q = -1; q < s->k->n; q++) { /* -1: the output */
         const ct_tensor *t = q < 0 ? NULL : s->k->in[q];

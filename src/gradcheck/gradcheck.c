@@ -139,7 +139,7 @@ static void say_refused(cti_check *k) {
                                       "call->saved; "
                       : k->failed_again
                           ? "the first backward of a graph succeeds and another fails, "
-                            "as if it took what is kept outside of the call: "
+                            "as if it took values that are kept outside of the call: "
                           : "";
     char text[sizeof k->refused + 160];
     snprintf(text, sizeof text, "%s%s", why, k->refused);

@@ -18,13 +18,14 @@ enum {
 
 /* A line of advice for each mistake: the column "look for" of the table in docs/gradcheck.md. */
 static const char *const look_for[] = {
-    [CT_MISTAKE_REFUSED] = "the error of backward itself, and the shape of what it returns",
+    [CT_MISTAKE_REFUSED] = "the error of backward itself, and the shapes that it returns",
     [CT_MISTAKE_NONDETERMINISTIC] = "memory that is not written, a random number of another stream",
     [CT_MISTAKE_WRITES] = "a result that is written into an input; a view where a copy is meant",
     [CT_MISTAKE_MEMORY] = "an element that is added to and was never set",
     [CT_MISTAKE_THREADS] = "a sum whose order depends on the number of threads; shared scratch",
     [CT_MISTAKE_LAYOUT] = "strides that are not used",
-    [CT_MISTAKE_SHARED] = "a gradient that is kept in the op, or written where it is not alone",
+    [CT_MISTAKE_SHARED] =
+        "a gradient that is kept in the op, or written into memory that is in use elsewhere",
     [CT_MISTAKE_DTYPE] = "a constant or a sum in f32; a branch for one of the two dtypes",
     [CT_MISTAKE_NOT_FINITE] = "0 times infinity; a log or a root at the end of its domain",
     [CT_MISTAKE_KINK] = "move the point",
@@ -57,7 +58,8 @@ static const char *const look_for[] = {
     [CT_MISTAKE_PRODUCT_RULE] = "one of two factors taken for a constant",
     [CT_MISTAKE_UNIFORM] = "mean(g) instead of g",
     [CT_MISTAKE_FORMULA] = "a constant in the formula: the mistake is the same at every index",
-    [CT_MISTAKE_STATE] = "a static variable, or what attrs point to: keep it in call->saved"};
+    [CT_MISTAKE_STATE] =
+        "a static variable, or a value that attrs point to: keep it in call->saved"};
 
 /* The colours of levels are one red of several opacities over the page's background, so they suit a
  * dark page and a light one. */
@@ -209,7 +211,7 @@ static void put_planes(const cti_check *k, const cti_checked *c) {
         fputs("<p class=\"dim\">A cell is several elements and shows the worst of them.</p>\n",
               file);
     if (planes > MAP_PLANES)
-        fprintf(file, "<p class=\"dim\">Of %lld planes the one with the worst element.</p>\n",
+        fprintf(file, "<p class=\"dim\">The plane with the worst element, of %lld planes.</p>\n",
                 (long long)planes);
     fputs("<div class=\"planes\">\n", file);
     if (planes > MAP_PLANES) {

@@ -148,7 +148,7 @@ static bool lines_are_permuted(cti_suspect *s, bool rows) {
         return cti_suspect_say(s, CT_MISTAKE_PERMUTED, "%s shifted by %lld", what,
                                (long long)(shift > lines / 2 ? shift - lines : shift));
     return cti_suspect_say(s, CT_MISTAKE_PERMUTED,
-                           "%s in another order: element %lld has what belongs to element %lld",
+                           "%s in another order: element %lld has the numbers of element %lld",
                            what, (long long)moved, (long long)from);
 }
 

@@ -313,7 +313,7 @@ static void check_memory(cti_check *k, const outcome *usual, outcome *other) {
     for (int t = 0; t < 2; t++)
         if (outcome_of(k, other) && !same_bits(usual->value, other->value, usual->count))
             cti_check_found(k, CT_MISTAKE_MEMORY,
-                            "the result depends on what new memory happens to hold: something is "
+                            "the result depends on the content of new memory: something is "
                             "read before it is written");
     pool->poison = before.poison;
     pool->plain = before.plain;

@@ -34,19 +34,20 @@ bool cti_suspect_mask(cti_suspect *s) {
     if (hidden == 0 || !cti_suspect_fits(s)) return false;
     if (bottom > 0 && fabs(c) < 1e-9)
         return cti_suspect_say(s, CT_MISTAKE_MASK,
-                               "the mask is inverted: what reaches the output has no gradient, and "
-                               "what does not has one");
+                               "the mask is inverted: elements that reach the output have no "
+                               "gradient, and the others have one");
     if (!(bottom > 0))
         return cti_suspect_say(s, CT_MISTAKE_MASK,
                                "the output does not depend on it, and yet it has a gradient");
-    const char *what = "a mask is forgotten: what does not reach the output has a gradient";
+    const char *what = "a mask is forgotten: elements that do not reach the output have a gradient";
     if (fabs(c - 1) <= (s->k->coarse ? 0.02 : 1e-5))
-        return cti_suspect_say(s, CT_MISTAKE_MASK, "%s, in %lld of %lld elements", what,
+        return cti_suspect_say(s, CT_MISTAKE_MASK, "%s, %lld of %lld elements", what,
                                (long long)extra, (long long)s->n);
     s->factor = c;
-    return cti_suspect_say(s, CT_MISTAKE_MASK,
-                           "%s, in %lld of %lld elements, and all else is %s times what it must be",
-                           what, (long long)extra, (long long)s->n, CTI_SUSPECT_TIMES(c));
+    return cti_suspect_say(
+        s, CT_MISTAKE_MASK,
+        "%s, %lld of %lld elements, and all others are %s times what they must be", what,
+        (long long)extra, (long long)s->n, CTI_SUSPECT_TIMES(c));
 }
 
 /* ---- contributions left out ---- */

@@ -83,7 +83,7 @@ static bool dim_is_reversed(cti_suspect *s, bool rows) {
             }
         if (cti_suspect_fits(s))
             return cti_suspect_say(s, CT_MISTAKE_REVERSED,
-                                   "%s reversed along dim %d, as where a convolution takes its "
+                                   "%s reversed along dim %d, as if a convolution took its "
                                    "kernel from the other end",
                                    rows ? "the cotangent is read" : "the gradient is", d);
     }
@@ -279,7 +279,7 @@ bool cti_suspect_misplaced(cti_suspect *s) {
     }
     if (!moved || !cti_suspect_fits(s)) return false;
     return cti_suspect_say(s, CT_MISTAKE_PERMUTED,
-                           "an index is wrong: in %lld of %lld outputs, what belongs to element "
-                           "%lld or the like goes to element %lld",
+                           "an index is wrong: in %lld of %lld outputs a contribution goes to "
+                           "another element, for example of element %lld to element %lld",
                            (long long)moved, (long long)s->rows, (long long)from, (long long)to);
 }

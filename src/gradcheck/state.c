@@ -122,14 +122,15 @@ static void interleave(cti_check *k, ct_tensor **other, int64_t n, double *usual
         }
         *decided = !cti_ready(k->context);
         if (*decided || (outcome == DID_RUN && same_gradients(usual, now, n))) continue;
-        cti_check_found(k, CT_MISTAKE_STATE,
-                        what == FORWARD
-                            ? "after another forward this call's backward gives another gradient: "
-                              "it uses what the last forward left outside of the call, as in a "
-                              "static variable; keep it in call->saved"
-                            : "after another call's backward this call's gives another gradient: "
-                              "it uses what is kept outside of the call, as in a static variable; "
-                              "keep it in call->saved");
+        cti_check_found(
+            k, CT_MISTAKE_STATE,
+            what == FORWARD
+                ? "after another forward this call's backward gives another gradient: "
+                  "it uses values that the last forward left outside of the call, as in a "
+                  "static variable; keep it in call->saved"
+                : "after another call's backward this call's gives another gradient: "
+                  "it uses values that are kept outside of the call, as in a static variable; "
+                  "keep it in call->saved");
         *decided = true;
     }
     *decided = true;
@@ -152,10 +153,11 @@ static void check_gradient_at(cti_check *k, ct_tensor **other) {
     k->context->rng = rng;
     if (!cti_check_drop_errors(k, held) || !there.ran) return;
     if (there.verdict == CT_VERDICT_WRONG)
-        cti_check_found(k, CT_MISTAKE_STATE,
-                        "the gradient is right here and wrong at other inputs (reversed, times "
-                        "3/4): backward uses what an earlier call left outside of this one, as in "
-                        "a static variable, or has a part that these inputs do not reach");
+        cti_check_found(
+            k, CT_MISTAKE_STATE,
+            "the gradient is right here and wrong at other inputs (reversed, times "
+            "3/4): backward uses values that an earlier call left outside of this one, as in "
+            "a static variable, or has a part that these inputs do not reach");
 }
 
 bool cti_check_state(cti_check *k) {

@@ -195,7 +195,7 @@ bool cti_suspect_row_sum(cti_suspect *s) {
         return cti_suspect_say(s, CT_MISTAKE_TERM,
                                "a term is missing or has a wrong factor: the output, times one "
                                "number for each row along dim %d of it, as "
-                               "where a softmax's backward forgets the sum over its row",
+                               "if a softmax's backward forgot the sum over its row",
                                d);
     }
     return false;
