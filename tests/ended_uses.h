@@ -257,6 +257,13 @@ static inline void use_in_differentiation(const ended_use *u) {
     USE(ct_gradcheck(first_input, NULL, (ct_tensor *[]){y, x}, 2, (ct_gradcheck_opts){0}).ok,
         "gradcheck");
     USE(ct_gradcheck(the_argument, y, &leaf, 1, (ct_gradcheck_opts){0}).ok, "gradcheck");
+    ct_jacobian_out j[2];
+    USE(ct_jacobian(first_input, NULL, &y, 1, (ct_jacobian_opts){0}, j), "jacobian");
+    USE(ct_jacobian(first_input, NULL, (ct_tensor *[]){x, y}, 2, (ct_jacobian_opts){0}, j),
+        "jacobian");
+    USE(ct_jacobian(first_input, NULL, &leaf, 1, (ct_jacobian_opts){.cotangents = y}, j),
+        "jacobian");
+    USE(ct_jacobian(the_argument, y, &leaf, 1, (ct_jacobian_opts){0}, j), "jacobian");
     USE(ct_recompute(first_input, NULL, &y, 1), "recompute");
     USE(ct_recompute(first_input, NULL, (ct_tensor *[]){x, y}, 2), "recompute");
     USE(ct_recompute(first_input, NULL, (ct_tensor *[]){y, x}, 2), "recompute");

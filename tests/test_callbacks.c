@@ -81,6 +81,10 @@ static void run_second(ct_tensor *x) {
 static void run_gradcheck(ct_tensor *x) {
     ct_gradcheck(leaving_fn, NULL, &x, 1, (ct_gradcheck_opts){0});
 }
+static void run_jacobian(ct_tensor *x) {
+    ct_jacobian_out matrices;
+    ct_jacobian(leaving_fn, NULL, &x, 1, (ct_jacobian_opts){0}, &matrices);
+}
 static ct_module *module_of(ct_context *c) {
     return ct_module_set_forward(ct_module_new(c, "Mine"), leaving_module, NULL);
 }
@@ -106,7 +110,7 @@ static const struct {
 } ways[] = {{run_forward, "in_forward", "forward"},   {run_backward, "in_backward", "backward"},
             {run_recompute, "recompute", "function"}, {run_second, "recompute", "function"},
             {run_gradcheck, "gradcheck", "function"}, {run_module, "Mine", "forward"},
-            {run_nested, "Mine", "forward"}};
+            {run_nested, "Mine", "forward"},          {run_jacobian, "jacobian", "function"}};
 enum { WAYS = sizeof ways / sizeof *ways };
 
 static ct_tensor *new_input(ct_context *c) {

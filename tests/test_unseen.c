@@ -146,7 +146,20 @@ static ct_tensor *fails_again(ct_tensor *const *in, int n, void *arg) {
     return ct_matmul(in[0], (*(int *)arg)++ ? in[0] : ct_transpose(in[0], 0, 1));
 }
 
-/* Trial runs of gradcheck print nothing; ct_recompute's second run one line. */
+static ct_tensor *keep(ct_call *c) { return ct_clone(c->in[0]); }
+static bool refuse(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
+    (void)cotangents, (void)grad;
+    return ct_fail(c->context, CT_ERR_ARGUMENT, "refused");
+}
+static ct_tensor *apply_op(ct_tensor *const *in, int n, void *op) {
+    return ct_apply(op, in, n, NULL);
+}
+static ct_tensor *fails_beside(ct_tensor *const *in, int n, void *arg) {
+    return ++*(int *)arg < 3 ? ct_exp(in[0]) : fails_again(in, n, &(int){1});
+}
+
+/* Trial runs of gradcheck and a backward that fails in ct_jacobian print nothing; ct_recompute's
+ * second run, and a function that fails beside x, one line. */
 START_TEST(held_errors) {
     ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .debug = true});
     ct_tensor *x = ct_ones(c, CT_F64, CT_SHAPE(2, 3));
@@ -155,7 +168,20 @@ START_TEST(held_errors) {
     ct_gradcheck(picky, NULL, &x, 1, (ct_gradcheck_opts){0});
     ck_assert_str_eq(end_capture(), "");
     ct_error_clear(c);
+    ct_jacobian_out j;
     int runs = 0;
+    begin_capture();
+    ck_assert(!ct_jacobian(fails_beside, &runs, &x, 1, (ct_jacobian_opts){0}, &j));
+    ck_assert_str_eq(end_capture(),
+                     "cotangent: jacobian: with element (0, 0) of input 0 changed by at most "
+                     "2e-06: matmul: inner sizes differ: (2, 3) @ (2, 3)\n");
+    ct_error_clear(c);
+    begin_capture();
+    const ct_op refusing = {.name = "refusing", .forward = keep, .backward = refuse};
+    ck_assert(ct_jacobian(apply_op, (void *)&refusing, &x, 1, (ct_jacobian_opts){0}, &j));
+    ck_assert(!j.analytic && !strcmp(j.refused, "refused"));
+    ck_assert_str_eq(end_capture(), "");
+    runs = 0;
     ct_tensor *y =
         ct_recompute(fails_again, &runs, (ct_tensor *[]){ct_set_requires_grad(x, true)}, 1);
     begin_capture();

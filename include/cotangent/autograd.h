@@ -118,10 +118,11 @@ typedef struct {
 } ct_watch_fns;
 
 /* Watches n leaves that require a gradient in each backward of the context from now on, until
- * ct_unwatch. The functions outlive the watch; `self` is their first argument. The watch of a leaf
- * ends when the leaf ends or no longer requires a gradient. A context has one watcher: if there is
- * one, the result is false without an error. A tensor that is no such leaf is CT_ERR_GRAD, and a
- * leaf that is given twice CT_ERR_ARGUMENT. Backward takes no memory for the watch. */
+ * ct_unwatch. Backwards that ct_gradcheck and ct_jacobian run are not watched. The functions
+ * outlive the watch; `self` is their first argument. The watch of a leaf ends when the leaf ends or
+ * no longer requires a gradient. A context has one watcher: if there is one, the result is false
+ * without an error. A tensor that is no such leaf is CT_ERR_GRAD, and a leaf that is given twice
+ * CT_ERR_ARGUMENT. Backward takes no memory for the watch. */
 CT_API bool ct_watch(ct_context *context, ct_tensor *const *leaves, int64_t n,
                      const ct_watch_fns *fns, void *self);
 /* Ends the watch with this `self`; without one it does nothing. */

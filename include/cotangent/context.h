@@ -18,9 +18,9 @@
  *     if (!y) fprintf(stderr, "%s\n", ct_error_message(context));
  *
  * Callbacks are the functions of the program that the library calls: on_error, the forward and
- * backward of an op, a module's functions, the functions of ct_context_on_free, ct_recompute and
- * ct_gradcheck, an allocator, and a comm's engine. A callback must return. No C++ exception and no
- * longjmp may leave it, because the library's call around it would stay half done.
+ * backward of an op, a module's functions, the functions of ct_context_on_free, ct_recompute,
+ * ct_gradcheck and ct_jacobian, an allocator, and a comm's engine. A callback must return. No C++
+ * exception and no longjmp may leave it, because the library's call around it would stay half done.
  *
  * If an exception or a longjmp leaves a callback all the same (other than an allocator's or an
  * engine's function), the program does not crash. The next call in the context closes the scopes
@@ -113,7 +113,8 @@ typedef struct {
 /* Debug mode finds mistakes at the cost of some time and memory. Results are the same bits.
  *
  * An error that is recorded is printed to stderr at once ("cotangent: matmul: ..."), unless another
- * error is pending or on_error is ct_error_die. Errors that gradcheck provokes are not printed.
+ * error is pending or on_error is ct_error_die. Errors that ct_gradcheck and ct_jacobian provoke
+ * are not printed.
  *
  * Free and newly allocated memory has all bits set, which is NaN as a float and -1 as an integer.
  * This reveals elements that an op forgot to write, and reads through a pointer to the elements of

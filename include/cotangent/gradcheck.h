@@ -1,6 +1,7 @@
 /* Gradient checking. ct_gradcheck compares backward with central differences of the forward, and
- * diagnoses the kind of mistake in a wrong gradient. docs/gradcheck.md explains the method, the
- * choice of eps and tolerances, and how to read a report. */
+ * diagnoses the kind of mistake in a wrong gradient. ct_jacobian gives both as matrices.
+ * docs/gradcheck.md explains the method, the choice of eps and tolerances, and how to read a
+ * report. */
 #ifndef CT_GRADCHECK_H
 #define CT_GRADCHECK_H
 
@@ -178,6 +179,57 @@ typedef struct {
  * leaves that the function uses accumulate gradients. */
 CT_API ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int n,
                                         ct_gradcheck_opts opts);
+
+/* ---- the matrices themselves ---- */
+
+typedef struct {
+    double eps; /* the step of the differences, as in ct_gradcheck_opts */
+    /* f64 (R, M), with M the number of elements of the function's result y: the cotangents g_0 ...
+     * g_(R-1). NULL: R = M, and g_r is 1 at element r of y (row-major) and 0 at the others */
+    ct_tensor *cotangents;
+    /* the seed that the random generator is given before each call of the function, so that dropout
+     * draws the same mask in all calls. 0: each call begins with the generator's present state */
+    uint64_t seed;
+} ct_jacobian_opts;
+
+/* The matrices of one input x of N elements: f64 (R, N), row-major, without a gradient. They belong
+ * to the innermost scope. All three are NULL if the input is NULL or neither f32 nor f64. */
+typedef struct {
+    ct_tensor *numeric;  /* <g_r, dy/dx_i> from differences of the function */
+    ct_tensor *analytic; /* the same from backward; NULL for every input if a backward failed */
+    ct_tensor *noise;    /* estimates of the errors of `numeric`, from above */
+    char refused[256];   /* the message of the backward that failed, in every out[i]; else "" */
+} ct_jacobian_out;
+
+/* Computes the Jacobian of a function twice, by central differences and by backward, and fills
+ * out[0] ... out[n - 1]. It measures as ct_gradcheck does, and judges nothing:
+ *
+ *     h             = eps max(1, |x_i|)
+ *     D(h)          = sum over j of g_rj (y_j(x + h e_i) - y_j(x - h e_i)) / (2 h)
+ *     numeric[r][i] = D(h)
+ *     noise[r][i]   = |D(2 h) - D(h)| + 4 u |g_r| Y / h
+ *
+ * 2 h in D is the distance of the two points after rounding. |g_r| is the norm of g_r, u is 2^-53,
+ * or 2^-24 if an input or the output is f32, and Y is the largest finite |y_j| at x + 2 h e_i and
+ * x - 2 h e_i. The first term of the noise bounds the error by curvature, and the second the error
+ * by rounding of y. The noise does not show a kink: at 0 relu has the difference 1/2 without noise.
+ * Terms with y_j(x + h e_i) = y_j(x - h e_i) or g_rj = 0 are exactly 0. If y is not finite beside
+ * x, the difference is NaN or infinite.
+ *
+ * A difference takes four calls of the function for each element of the inputs, and `analytic`
+ * takes one call and R backwards. The function gets copies of the f32 and f64 inputs, so an input
+ * has both matrices whether it requires a gradient or not, and a tensor that is given twice has a
+ * matrix for each place, with the other place constant. Other inputs and NULLs are passed on. If y
+ * is f32 the cotangents are rounded to f32.
+ *
+ * A backward that fails for any reason except memory is a result. Returns false with an error, and
+ * all matrices NULL, if the function fails (at x or beside it), returns no f32 or f64 tensor or
+ * another shape or dtype than before, if the cotangents are not f64 (CT_ERR_DTYPE) or not (R, M)
+ * (CT_ERR_SHAPE), or if memory is short. The gradients of all tensors that exist before the call,
+ * also of parameters that the function uses, the graphs that are recorded, and the state of the
+ * random generator stay unchanged. */
+CT_API bool ct_jacobian(ct_fn fn, void *arg, ct_tensor *const *in, int n, ct_jacobian_opts opts,
+                        ct_jacobian_out *out);
 
 #ifdef __cplusplus
 }

@@ -71,8 +71,8 @@ typedef enum {
  * with approximate="tanh". */
 typedef enum { CT_RELU, CT_GELU, CT_GELU_TANH, CT_SILU } ct_activation;
 
-/* A function of n tensors that ct_gradcheck and ct_recompute call; they pass the caller's arg on to
- * it. */
+/* A function of n tensors that ct_gradcheck, ct_jacobian and ct_recompute call; they pass the
+ * caller's arg on to it. */
 typedef ct_tensor *(*ct_fn)(ct_tensor *const *in, int n, void *arg);
 
 #define CT_MAX_DIMS 8

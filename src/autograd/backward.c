@@ -7,6 +7,11 @@
 #include "recompute.h"
 #include "watch.h"
 
+/* ct_gradcheck and ct_jacobian hold errors. The watcher is not told of their backwards. */
+static inline bool is_watched(const ct_context *context) {
+    return context->watch && !context->held;
+}
+
 /* ---- one node ---- */
 
 static bool values_are_unchanged(const cti_node *node) {
@@ -151,7 +156,7 @@ static bool node_backward(cti_node *node, int *pending, bool retain_graph, cti_s
     context->op = "backward";
     cti_frame_close(context, &frame);
     if (n > ON_STACK) cti_give(context, grad, bytes);
-    if (done && context->watch) done = cti_watch_ran(context, node);
+    if (done && is_watched(context)) done = cti_watch_ran(context, node);
     if (done && !retain_graph) cti_node_release(node);
     return done;
 }
@@ -299,7 +304,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     context->backward = "backward";
     context->give_up_backward = backward_give_up_left;
     int pending = 0;
-    bool ok = !context->watch || cti_watch_begin(context, outs, n, opts.retain_graph);
+    bool ok = !is_watched(context) || cti_watch_begin(context, outs, n, opts.retain_graph);
     for (int i = 0; ok && i < n; i++) {
         ct_tensor *seed = cotangents && cotangents[i]
                               ? cotangents[i]
@@ -309,7 +314,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     ok = ok ? run_pending(newest, pending, opts.retain_graph, &span)
             : backward_give_up(newest, pending);
     CTI_ASSERT(cti_tape_pending(context) == 0);
-    if (context->watch) ok = cti_watch_end(context, ok);
+    if (is_watched(context)) ok = cti_watch_end(context, ok);
     cti_frame_close(context, &frame);
     context->backward = NULL;
     context->op = outer_op;

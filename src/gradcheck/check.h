@@ -75,7 +75,10 @@ typedef struct {
     char diagnosis[256];      /* "" if there is none */
 } cti_checked;
 
+/* evaluate.c reads and sets the fields of a cti_check up to `refused`, and the matrices of a
+ * cti_checked. ct_jacobian uses no others. */
 typedef struct {
+    const char *name; /* the public function, for messages: "gradcheck" */
     ct_context *context;
     ct_fn fn;
     void *arg;
@@ -83,25 +86,26 @@ typedef struct {
     int n;
     ct_rng rng; /* the generator's state before every call of fn */
     ct_gradcheck_opts opts;
-    ct_gradcheck_result result;
     ct_tensor **in;       /* [n] the inputs of fn: copies of the f32 and f64 ones, else as given */
     cti_frame *frame;     /* owns also the inputs that the function releases */
     cti_checked *checked; /* [count] the f32 and f64 inputs */
     int count;
-    ct_shape shape;                 /* shape of the output */
-    ct_dtype dtype;                 /* its dtype */
-    int64_t m;                      /* its number of elements */
-    double *y;                      /* [m] its values */
-    bool whole;                     /* every element of the output has a row of its own */
-    bool coarse;                    /* an input or the output is f32 */
-    int64_t rows;                   /* rows of the matrices */
-    double *cotangent;              /* [CTI_ROWS_SUMMED][m] the cotangents of the last rows */
-    double length[CTI_ROWS_SUMMED]; /* max(1, |g|) of each of these cotangents */
-    double *plus, *minus;           /* [m] scratch */
-    double rounding; /* error of an element of the output by its own rounding: u max|y| */
+    ct_shape shape;       /* shape of the output */
+    ct_dtype dtype;       /* its dtype */
+    int64_t m;            /* its number of elements */
+    bool whole;           /* every element of the output has a row of its own */
+    bool coarse;          /* an input or the output is f32 */
+    int64_t rows;         /* rows of the matrices */
+    int64_t summed;       /* number of the last rows, which have a cotangent of their own */
+    double *cotangent;    /* [summed][m] the cotangents of these rows */
+    double *plus, *minus; /* [m] scratch */
     bool wrote_cotangent;
-    uint64_t *prints;  /* [n] fingerprints of the inputs' values before the first call */
     char refused[256]; /* the error of a failed backward; "" if none failed */
+    ct_gradcheck_result result;
+    double *y;                      /* [m] the values of the output */
+    double length[CTI_ROWS_SUMMED]; /* max(1, |g|) of the cotangent of each of the last rows */
+    double rounding;  /* error of an element of the output by its own rounding: u max|y| */
+    uint64_t *prints; /* [n] fingerprints of the inputs' values before the first call */
     /* used_ended: the failed backward used a tensor that has ended; failed_again: it failed after
      * others of its graph, and succeeds as the first one of a new graph */
     bool used_ended, failed_again;
@@ -133,13 +137,34 @@ bool cti_check_drop_errors(cti_check *k, cti_held_errors held);
  * A function that returns NULL or false has recorded an error or, if a backward failed, has set
  * k->refused. */
 
+/* Sets k->context, and k->rng to the state of its generator. Opens `frame`, in which ops are
+ * recorded even if the caller's scope records none, and takes the lists of inputs. False: an
+ * argument is wrong, and there is nothing to close. */
+bool cti_check_open(cti_check *k, cti_frame *frame);
+/* Gives the lists back and closes k->frame. */
+void cti_check_close(cti_check *k);
+/* Fills k->in and k->checked. False also if cti_check_open found no memory for them. */
+bool cti_check_copy_inputs(cti_check *k);
+/* Calls fn once to find the shape and dtype of its output. */
+bool cti_check_first_call(cti_check *k);
+/* Sets opts.eps, if it is 0, to the usual step. */
+bool cti_check_choose_eps(cti_check *k);
 /* Returns fn(in). Before the call the generator is set to k->rng. */
 ct_tensor *cti_check_call(cti_check *k);
+/* Whether y has the shape and dtype that fn returned in its first call. */
+bool cti_check_is_alike(cti_check *k, const ct_tensor *y);
 /* Writes the values of fn(in) to y [m]. Nothing is recorded for backward. */
 bool cti_check_value(cti_check *k, double *y);
-/* Fills c->numeric and c->noise. */
+/* Sets column i of c->numeric and c->noise. k->plus and k->minus are then y at x + 2 h v and at
+ * x - 2 h v. */
+bool cti_check_column(cti_check *k, cti_checked *c, int64_t i);
+/* Does this for every column. */
 bool cti_check_differences(cti_check *k, cti_checked *c);
-/* Fills `analytic` of `count` inputs. */
+/* Fills `analytic` of `count` inputs by backwards of y, of which the last releases the graph unless
+ * `retain` is set. Returns the number of rows that are filled, which is k->rows if all succeeded.
+ */
+int64_t cti_check_rows(cti_check *k, cti_checked *c, int count, ct_tensor *y, bool retain);
+/* Calls fn and fills `analytic` of `count` inputs. */
 bool cti_check_backwards(cti_check *k, cti_checked *c, int count);
 /* The step of the differences of column i: eps times max(1, |x_i|). In fast mode it is eps, because
  * the directions themselves are scaled. */
@@ -152,6 +177,22 @@ void cti_check_weigh(const cti_check *k, const double *plus, const double *minus
                      double *row, int64_t stride);
 /* Runs one backward of y. False: it failed, or memory was short. */
 bool cti_check_backward_once(cti_check *k, ct_tensor *y, ct_tensor *cotangent, bool retain);
+
+/* hide.c: the gradients that other tensors have while backwards run. */
+typedef struct {
+    cti_node *node;
+    ct_tensor **at;  /* the field with the gradient: a leaf's sum, or a result's `retained` */
+    ct_tensor *grad; /* the gradient before the backwards, or NULL */
+} cti_hidden_entry;
+typedef struct {
+    cti_hidden_entry *entry; /* [count] */
+    int64_t count;
+    size_t bytes; /* the size of the block `entry` */
+} cti_hidden;
+/* Hides the gradients of all leaves and results on the tape of y. False: out of memory. */
+bool cti_check_hide(cti_check *k, const ct_tensor *y, cti_hidden *h);
+/* Drops the gradients that these tensors have got since, and gives them the old ones. */
+void cti_check_show(cti_check *k, cti_hidden *h);
 
 /* settle.c: sets the state of every column. Differences that are not accurate enough are replaced
  * by better ones before. */

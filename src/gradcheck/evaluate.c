@@ -1,4 +1,5 @@
-/* The two matrices of an input: differences of the forward, and gradients from backward. */
+/* The two matrices of an input: differences of the forward, and gradients from backward.
+ * ct_gradcheck and ct_jacobian (jacobian.c) are made of these functions. */
 #include "check.h"
 
 #include "../core/callback.h"
@@ -10,7 +11,7 @@
 
 double *cti_check_numbers(cti_check *k, int64_t rows, int64_t columns) {
     ct_shape shape = CT_SHAPE(rows, columns);
-    ct_tensor *t = cti_shape_check(k->context, "gradcheck", shape, sizeof(double))
+    ct_tensor *t = cti_shape_check(k->context, k->name, shape, sizeof(double))
                        ? cti_tensor_new(k->context, CT_F64, shape)
                        : NULL;
     return t ? (double *)(void *)t->data : NULL;
@@ -73,12 +74,83 @@ ct_tensor *cti_check_call(cti_check *k) {
     ct_rng_set(context, k->rng);
     context->running = &running;
     checked_call call = {.of = k};
-    cti_callback_run(context, "function", "gradcheck", call_checked, &call);
+    cti_callback_run(context, "function", k->name, call_checked, &call);
     ct_tensor *y = call.y;
     context->running = running.outer;
-    if (!y) ct_fail(context, CT_ERR_ARGUMENT, "gradcheck: the function returned nothing");
-    else if (cti_tensor_in(y, context, "gradcheck")) cti_tensor_has_values(y, "gradcheck");
+    if (!y) ct_fail(context, CT_ERR_ARGUMENT, "%s: the function returned nothing", k->name);
+    else if (cti_tensor_in(y, context, k->name)) cti_tensor_has_values(y, k->name);
     return cti_ready(context) ? y : NULL;
+}
+
+bool cti_check_is_alike(cti_check *k, const ct_tensor *y) {
+    if (!cti_shape_same(&y->shape, &k->shape))
+        return ct_fail(k->context, CT_ERR_SHAPE, "%s: the function returned %s, and before that %s",
+                       k->name, SHAPE(y->shape), SHAPE(k->shape));
+    if (y->dtype != k->dtype)
+        return ct_fail(k->context, CT_ERR_DTYPE, "%s: the function returned %s, and before that %s",
+                       k->name, cti_dtype_name(y->dtype), cti_dtype_name(k->dtype));
+    return true;
+}
+
+/* ---- before the evaluations ---- */
+
+bool cti_check_open(cti_check *k, cti_frame *frame) {
+    k->context = cti_tensors_context(k->given, k->n);
+    if (!k->context || !cti_tensors_in(k->given, k->n, k->context, k->name) ||
+        !cti_ready(k->context))
+        return false;
+    if (!k->fn) return ct_fail(k->context, CT_ERR_ARGUMENT, "%s: no function", k->name);
+    k->rng = k->context->rng;
+    cti_frame_open(k->context, frame, false);
+    frame->no_grad = false;
+    k->frame = frame;
+    k->in = cti_take(k->context, cti_bytes(k->n, sizeof *k->in));
+    k->checked = cti_take(k->context, cti_bytes(k->n, sizeof *k->checked));
+    return true;
+}
+
+void cti_check_close(cti_check *k) {
+    cti_give(k->context, k->in, cti_bytes(k->n, sizeof *k->in));
+    cti_give(k->context, k->checked, cti_bytes(k->n, sizeof *k->checked));
+    cti_frame_close(k->context, k->frame);
+}
+
+bool cti_check_copy_inputs(cti_check *k) {
+    if (!k->in || !k->checked) return false;
+    for (int i = 0; i < k->n; i++) {
+        ct_tensor *given = k->given[i];
+        k->in[i] = given;
+        if (given && !cti_tensor_has_values(given, k->name)) return false;
+        if (!given || !cti_is_real(given->dtype)) continue;
+        k->in[i] = cti_tensor_new(k->context, given->dtype, given->shape);
+        if (!k->in[i]) return false;
+        cti_tensor_copy(k->in[i], given, false);
+        if (!ct_set_requires_grad(k->in[i], true)) return false;
+        k->coarse |= given->dtype == CT_F32;
+        k->checked[k->count++] = (cti_checked){
+            .input = i, .x = k->in[i], .n = k->opts.fast ? CTI_DIRECTIONS : given->numel};
+    }
+    return true;
+}
+
+bool cti_check_first_call(cti_check *k) {
+    ct_scope scope = ct_scope_open_no_grad(k->context);
+    const ct_tensor *y = cti_check_call(k);
+    if (y) k->shape = y->shape, k->dtype = y->dtype, k->m = y->numel;
+    ct_scope_close(scope);
+    if (!y) return false;
+    if (!cti_is_real(k->dtype))
+        return ct_fail(k->context, CT_ERR_DTYPE, "%s: the function returns %s", k->name,
+                       cti_dtype_name(k->dtype));
+    k->coarse |= k->dtype == CT_F32;
+    return true;
+}
+
+bool cti_check_choose_eps(cti_check *k) {
+    k->opts.eps = cti_option(k->opts.eps, k->coarse ? 1e-2 : 1e-6);
+    return k->opts.eps > 0 ||
+           ct_fail(k->context, CT_ERR_ARGUMENT, "%s: eps is %g, must be greater than 0", k->name,
+                   k->opts.eps);
 }
 
 /* ---- differences ---- */
@@ -86,10 +158,7 @@ ct_tensor *cti_check_call(cti_check *k) {
 bool cti_check_value(cti_check *k, double *y) {
     ct_scope scope = ct_scope_open_no_grad(k->context);
     ct_tensor *t = cti_check_call(k);
-    if (t && !cti_shape_same(&t->shape, &k->shape))
-        ct_fail(k->context, CT_ERR_SHAPE, "gradcheck: the function returned %s, and before that %s",
-                SHAPE(t->shape), SHAPE(k->shape));
-    bool ok = t && cti_ready(k->context) && ct_to_f64(t, y, k->m);
+    bool ok = t && cti_check_is_alike(k, t) && ct_to_f64(t, y, k->m);
     ct_scope_close(scope);
     return ok;
 }
@@ -118,18 +187,21 @@ static bool value_beside(cti_check *k, const cti_checked *c, int64_t i, double a
     return ok;
 }
 
-/* The difference of two equal infinities is 0 here, not NaN. */
+static int64_t first_summed(const cti_check *k) { return k->rows - k->summed; }
+
+/* The difference of two equal infinities is 0 here, not NaN. So is 0 times an infinite slope. */
 void cti_check_weigh(const cti_check *k, const double *plus, const double *minus, double step,
                      double *row, int64_t stride) {
-    double sum[CTI_ROWS_SUMMED] = {0};
+    double *sum = row + first_summed(k) * stride;
+    for (int64_t s = 0; s < k->summed; s++) sum[s * stride] = 0;
     for (int64_t j = 0; j < k->m; j++) {
-        double slope = plus[j] == minus[j] ? 0 : (plus[j] - minus[j]) / step;
+        const double slope = plus[j] == minus[j] ? 0 : (plus[j] - minus[j]) / step;
         if (k->whole) row[j * stride] = slope;
-        for (int s = 0; s < CTI_ROWS_SUMMED; s++)
-            sum[s] += slope == 0 ? 0 : k->cotangent[s * k->m + j] * slope;
+        for (int64_t s = 0; s < k->summed && slope != 0; s++) {
+            const double g = k->cotangent[s * k->m + j];
+            if (g != 0) sum[s * stride] += g * slope;
+        }
     }
-    for (int s = 0; s < CTI_ROWS_SUMMED; s++)
-        row[(k->rows - CTI_ROWS_SUMMED + s) * stride] = s == CTI_ROW_ZEROS ? 0 : sum[s];
 }
 
 double cti_check_step(const cti_check *k, const cti_checked *c, int64_t i) {
@@ -152,14 +224,18 @@ static bool central(cti_check *k, const cti_checked *c, int64_t i, double h, dou
     return true;
 }
 
-bool cti_check_differences(cti_check *k, cti_checked *c) {
-    for (int64_t i = 0; i < c->n; i++) {
-        const double h = cti_check_step(k, c, i);
-        double *value = c->numeric + i, *noise = c->noise + i;
-        if (!central(k, c, i, h, value) || !central(k, c, i, 2 * h, noise)) return false;
-        for (int64_t r = 0; r < k->rows * c->n; r += c->n) noise[r] = fabs(noise[r] - value[r]);
-    }
+bool cti_check_column(cti_check *k, cti_checked *c, int64_t i) {
+    const double h = cti_check_step(k, c, i);
+    double *value = c->numeric + i, *noise = c->noise + i;
+    if (!central(k, c, i, h, value) || !central(k, c, i, 2 * h, noise)) return false;
+    for (int64_t r = 0; r < k->rows * c->n; r += c->n) noise[r] = fabs(noise[r] - value[r]);
     return true;
+}
+
+bool cti_check_differences(cti_check *k, cti_checked *c) {
+    bool ok = true;
+    for (int64_t i = 0; ok && i < c->n; i++) ok = cti_check_column(k, c, i);
+    return ok;
 }
 
 /* ---- backward ---- */
@@ -194,10 +270,14 @@ static bool collect(cti_checked *c, int count, int64_t r) {
     return true;
 }
 
+/* Element j of the cotangent of row r. */
+static double cotangent_at(const cti_check *k, int64_t r, int64_t j) {
+    const int64_t first = first_summed(k);
+    return r < first ? j == r : k->cotangent[(r - first) * k->m + j];
+}
+
 static void set_cotangent(const cti_check *k, ct_tensor *cotangent, int64_t r) {
-    const int64_t ones = k->rows - CTI_ROWS_SUMMED;
-    for (int64_t j = 0; j < k->m; j++)
-        cti_check_set(cotangent, j, r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);
+    for (int64_t j = 0; j < k->m; j++) cti_check_set(cotangent, j, cotangent_at(k, r, j));
 }
 
 /* The backward for row r failed, after backwards of the same graph for other rows. Does it succeed
@@ -215,23 +295,26 @@ static bool succeeds_alone(cti_check *k, int64_t r) {
     return succeeds;
 }
 
-static bool backwards(cti_check *k, cti_checked *c, int count) {
-    ct_tensor *y = cti_check_call(k),
-              *cotangent = y ? cti_tensor_new(k->context, k->dtype, k->shape) : NULL;
-    if (!cotangent) return false;
-    const int64_t ones = k->rows - CTI_ROWS_SUMMED;
-    for (int64_t r = 0; r < k->rows; r++) {
+int64_t cti_check_rows(cti_check *k, cti_checked *c, int count, ct_tensor *y, bool retain) {
+    ct_tensor *cotangent = cti_tensor_new(k->context, k->dtype, k->shape);
+    int64_t r = 0;
+    for (; cotangent && r < k->rows; r++) {
         set_cotangent(k, cotangent, r);
-        if (!cti_check_backward_once(k, y, cotangent, r + 1 < k->rows)) {
-            k->failed_again = r > 0 && !k->used_ended && *k->refused && succeeds_alone(k, r);
-            return false;
-        }
-        if (!collect(c, count, r)) return false;
+        if (!cti_check_backward_once(k, y, cotangent, retain || r + 1 < k->rows) ||
+            !collect(c, count, r))
+            break;
         for (int64_t j = 0; j < k->m; j++)
-            k->wrote_cotangent |= cti_check_get(cotangent, j) !=
-                                  (r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);
+            k->wrote_cotangent |= cti_check_get(cotangent, j) != cotangent_at(k, r, j);
     }
-    return true;
+    return r;
+}
+
+static bool backwards(cti_check *k, cti_checked *c, int count) {
+    ct_tensor *y = cti_check_call(k);
+    if (!y) return false;
+    const int64_t r = cti_check_rows(k, c, count, y, false);
+    k->failed_again = r > 0 && r < k->rows && !k->used_ended && *k->refused && succeeds_alone(k, r);
+    return r == k->rows && cti_ready(k->context);
 }
 
 bool cti_check_backwards(cti_check *k, cti_checked *c, int count) {

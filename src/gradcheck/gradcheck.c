@@ -9,39 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-static bool copy_inputs(cti_check *k) {
-    for (int i = 0; i < k->n; i++) {
-        ct_tensor *given = k->given[i];
-        k->in[i] = given;
-        if (given && !cti_tensor_has_values(given, "gradcheck")) return false;
-        if (!given || !cti_is_real(given->dtype)) continue;
-        k->in[i] = cti_tensor_new(k->context, given->dtype, given->shape);
-        if (!k->in[i]) return false;
-        cti_tensor_copy(k->in[i], given, false);
-        if (!ct_set_requires_grad(k->in[i], true)) return false;
-        k->coarse |= given->dtype == CT_F32;
-        k->checked[k->count++] = (cti_checked){
-            .input = i, .x = k->in[i], .n = k->opts.fast ? CTI_DIRECTIONS : given->numel};
-    }
-    return true;
-}
-
-/* Calls the function once to find the shape and dtype of its output. */
-static bool first_call(cti_check *k) {
-    ct_scope scope = ct_scope_open_no_grad(k->context);
-    const ct_tensor *y = cti_check_call(k);
-    if (y) k->shape = y->shape, k->dtype = y->dtype, k->m = y->numel;
-    ct_scope_close(scope);
-    if (!y) return false;
-    if (!cti_is_real(k->dtype)) {
-        ct_fail(k->context, CT_ERR_DTYPE, "gradcheck: the function returns %s",
-                cti_dtype_name(k->dtype));
-        return false;
-    }
-    k->coarse |= k->dtype == CT_F32;
-    return true;
-}
-
 /* Chooses the cotangents and directions, and allocates the matrices. */
 static bool prepare_check(cti_check *k) {
     /* limits for a row for each element of the output: rows, and entries of all matrices */
@@ -49,7 +16,8 @@ static bool prepare_check(cti_check *k) {
     int64_t columns = 1;
     for (int q = 0; q < k->count; q++) columns += k->checked[q].n;
     k->whole = !k->opts.fast && k->m <= MOST_ROWS && k->m <= MOST / columns;
-    k->rows = (k->whole ? k->m : 0) + CTI_ROWS_SUMMED;
+    k->summed = CTI_ROWS_SUMMED;
+    k->rows = (k->whole ? k->m : 0) + k->summed;
     k->y = cti_check_numbers(k, 1, k->m);
     k->plus = cti_check_numbers(k, 1, k->m);
     k->minus = cti_check_numbers(k, 1, k->m);
@@ -88,14 +56,11 @@ static bool prepare_check(cti_check *k) {
 
 static bool run_check(cti_check *k) {
     ct_gradcheck_opts *o = &k->opts;
-    if (!copy_inputs(k) || !cti_check_fingerprints(k) || !first_call(k)) return false;
-    o->eps = cti_option(o->eps, k->coarse ? 1e-2 : 1e-6);
+    if (!cti_check_copy_inputs(k) || !cti_check_fingerprints(k) || !cti_check_first_call(k))
+        return false;
     o->atol = cti_option(o->atol, k->coarse ? 1e-3 : 1e-8);
     o->rtol = cti_option(o->rtol, k->coarse ? 1e-2 : 1e-6);
-    if (!(o->eps > 0))
-        return ct_fail(k->context, CT_ERR_ARGUMENT, "gradcheck: eps is %g, must be greater than 0",
-                       o->eps);
-    if (!prepare_check(k) || !cti_check_value(k, k->y) ||
+    if (!cti_check_choose_eps(k) || !prepare_check(k) || !cti_check_value(k, k->y) ||
         !cti_check_backwards(k, k->checked, k->count))
         return false;
     for (int64_t j = 0; j < k->m; j++)
@@ -148,32 +113,22 @@ static void say_refused(cti_check *k) {
 
 ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int n,
                                  ct_gradcheck_opts opts) {
-    cti_check k = {.fn = fn,
+    cti_check k = {.name = "gradcheck",
+                   .fn = fn,
                    .arg = arg,
                    .given = in,
                    .n = n,
                    .opts = opts,
                    .result = {.ok = true, .index = -1, .input = -1}};
-    k.context = cti_tensors_context(in, n);
-    const bool together = k.context && cti_tensors_in(in, n, k.context, "gradcheck");
-    if (!together || !cti_ready(k.context) || !fn) {
-        if (k.context && !fn) ct_fail(k.context, CT_ERR_ARGUMENT, "gradcheck: no function");
+    cti_frame frame;
+    if (!cti_check_open(&k, &frame)) {
         k.result.ok = false;
         k.result.verdict = CT_VERDICT_CANNOT_TELL;
         return k.result;
     }
-    k.rng = k.context->rng;
-    const size_t in_bytes = cti_bytes(n, sizeof *k.in),
-                 checked_bytes = cti_bytes(n, sizeof *k.checked),
-                 print_bytes = cti_bytes(n, sizeof *k.prints);
-    cti_frame frame;
-    cti_frame_open(k.context, &frame, false);
-    frame.no_grad = false; /* even inside a no_grad scope of the caller */
-    k.frame = &frame;
-    k.in = cti_take(k.context, in_bytes);
-    k.checked = cti_take(k.context, checked_bytes);
+    const size_t print_bytes = cti_bytes(n, sizeof *k.prints);
     k.prints = cti_take(k.context, print_bytes);
-    k.result.ran = k.in && k.checked && k.prints && run_check(&k);
+    k.result.ran = k.prints && run_check(&k);
     if (*k.refused) {
         k.result.ran = true;
         say_refused(&k);
@@ -184,10 +139,8 @@ ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int 
             !k.result.ran || cannot_tell(&k) ? CT_VERDICT_CANNOT_TELL : CT_VERDICT_WRONG;
     cti_check_report(&k);
     cti_check_html(&k);
-    cti_give(k.context, k.in, in_bytes);
-    cti_give(k.context, k.checked, checked_bytes);
     cti_give(k.context, k.prints, print_bytes);
-    cti_frame_close(k.context, &frame);
+    cti_check_close(&k);
     k.context->rng = k.rng;
     return k.result;
 }

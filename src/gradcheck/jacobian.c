@@ -1,0 +1,146 @@
+/* ct_jacobian: the matrices of each input, made by the functions with which ct_gradcheck measures
+ * them (evaluate.c). The differences have the usual step and are not improved by other steps. */
+#include "check.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Reads the cotangents, and chooses the rows of the matrices. Sets size [rows] to the norms of the
+ * cotangents. */
+static bool jacobian_rows(cti_check *k, ct_tensor *given, double **size) {
+    k->whole = !given;
+    if (given && (given->shape.ndim != 2 || given->shape.dim[1] != k->m))
+        return ct_fail(k->context, CT_ERR_SHAPE,
+                       "jacobian: the cotangents have shape %s, must be (R, %lld), because the "
+                       "function returns %s",
+                       SHAPE(given->shape), (long long)k->m, SHAPE(k->shape));
+    k->summed = given ? given->shape.dim[0] : 0;
+    k->rows = given ? k->summed : k->m;
+    k->cotangent = cti_check_numbers(k, k->summed, k->m);
+    *size = cti_check_numbers(k, 1, k->rows);
+    if (!k->cotangent || !*size || (given && !ct_to_f64(given, k->cotangent, given->numel)))
+        return false;
+    for (int64_t r = 0; r < k->rows; r++) (*size)[r] = k->whole;
+    for (int64_t e = 0; e < k->summed * k->m; e++) {
+        double *g = &k->cotangent[e];
+        if (k->dtype == CT_F32) *g = (float)*g; /* the value that backward is given */
+        (*size)[e / k->m] = hypot((*size)[e / k->m], *g);
+    }
+    return true;
+}
+
+static double *jacobian_matrix(const cti_check *k, const cti_checked *c, ct_tensor **matrix) {
+    const ct_shape shape = CT_SHAPE(k->rows, c->n);
+    *matrix = cti_shape_check(k->context, k->name, shape, sizeof(double))
+                  ? cti_tensor_new(k->context, CT_F64, shape)
+                  : NULL;
+    return *matrix ? (double *)(void *)(*matrix)->data : NULL;
+}
+
+/* Makes the matrices of every input. They belong to k->frame. */
+static bool jacobian_matrices(cti_check *k, ct_jacobian_out *out) {
+    bool ok = true;
+    for (int q = 0; ok && q < k->count; q++) {
+        cti_checked *c = &k->checked[q];
+        ct_jacobian_out *of = &out[c->input];
+        c->numeric = jacobian_matrix(k, c, &of->numeric);
+        c->noise = jacobian_matrix(k, c, &of->noise);
+        c->analytic = jacobian_matrix(k, c, &of->analytic);
+        ok = c->numeric && c->noise && c->analytic;
+    }
+    return ok;
+}
+
+/* Fills `analytic`, or sets k->refused. */
+static bool jacobian_backwards(cti_check *k) {
+    cti_frame frame;
+    cti_frame_open(k->context, &frame, false);
+    cti_hidden hidden;
+    ct_tensor *y = cti_check_call(k);
+    const bool ok = y && cti_check_is_alike(k, y) && cti_check_hide(k, y, &hidden);
+    if (ok) {
+        cti_check_rows(k, k->checked, k->count, y,
+                       true); /* tensors from outside keep their graph */
+        cti_check_show(k, &hidden);
+    }
+    cti_frame_close(k->context, &frame);
+    return ok && cti_ready(k->context);
+}
+
+/* The rounding error of column i. k->plus and k->minus are values of y beside x. */
+static void add_rounding(const cti_check *k, const cti_checked *c, int64_t i, const double *size) {
+    double most = 0;
+    for (int64_t j = 0; j < k->m; j++) {
+        const double here = fmax(fabs(k->plus[j]), fabs(k->minus[j]));
+        if (isfinite(here)) most = fmax(most, here);
+    }
+    const double error = 4 * (k->coarse ? 0x1p-24 : 0x1p-53) * most / cti_check_step(k, c, i);
+    for (int64_t r = 0; r < k->rows; r++) c->noise[r * c->n + i] += size[r] * error;
+}
+
+/* Reports that fn failed beside x. Its error is held and says nothing of the place. */
+static bool fail_beside(cti_check *k, const cti_checked *c, int64_t i, cti_held_errors held) {
+    const ct_status status = k->context->status;
+    char message[CTI_MESSAGE_SIZE];
+    memcpy(message, k->context->message, sizeof message);
+    cti_check_drop_errors(k, held);
+    return ct_fail(k->context, status,
+                   "jacobian: with element %s of input %d changed by at most %g: %s",
+                   CTI_POSITION(c->x->shape, i), c->input, 2 * cti_check_step(k, c, i), message);
+}
+
+/* Fills `numeric` and `noise`. */
+static bool jacobian_differences(cti_check *k, const double *size) {
+    for (int q = 0; q < k->count; q++) {
+        cti_checked *c = &k->checked[q];
+        for (int64_t i = 0; i < c->n; i++) {
+            const cti_held_errors held = cti_check_hold_errors(k);
+            if (!cti_check_column(k, c, i)) return fail_beside(k, c, i, held);
+            cti_check_drop_errors(k, held);
+            add_rounding(k, c, i, size);
+        }
+    }
+    return true;
+}
+
+static bool run_jacobian(cti_check *k, ct_tensor *cotangents, ct_jacobian_out *out) {
+    if (!out) return ct_fail(k->context, CT_ERR_ARGUMENT, "jacobian: out is NULL");
+    if (cotangents && (!cti_tensor_in(cotangents, k->context, k->name) ||
+                       !cti_tensor_has_values(cotangents, k->name)))
+        return false;
+    if (cotangents && cotangents->dtype != CT_F64)
+        return ct_fail(k->context, CT_ERR_DTYPE, "jacobian: the cotangents are %s %s, must be f64",
+                       SHAPE(cotangents->shape), cti_dtype_name(cotangents->dtype));
+    double *size = NULL;
+    if (!cti_check_copy_inputs(k) || !cti_check_first_call(k) || !cti_check_choose_eps(k) ||
+        !jacobian_rows(k, cotangents, &size) || !jacobian_matrices(k, out))
+        return false;
+    k->plus = cti_check_numbers(k, 1, k->m);
+    k->minus = cti_check_numbers(k, 1, k->m);
+    return k->plus && k->minus && jacobian_backwards(k) && jacobian_differences(k, size);
+}
+
+bool ct_jacobian(ct_fn fn, void *arg, ct_tensor *const *in, int n, ct_jacobian_opts opts,
+                 ct_jacobian_out *out) {
+    cti_check k = {
+        .name = "jacobian", .fn = fn, .arg = arg, .given = in, .n = n, .opts.eps = opts.eps};
+    cti_frame frame;
+    for (int i = 0; out && i < n; i++) out[i] = (ct_jacobian_out){0};
+    if (opts.cotangents && !cti_tensors_context(in, n))
+        ct_fail(cti_handle_context(opts.cotangents), CT_ERR_ARGUMENT, "jacobian: no input");
+    if (!cti_check_open(&k, &frame)) return false;
+    const ct_rng before = k.rng;
+    if (opts.seed) k.rng = (ct_rng){.seed = opts.seed};
+    const bool done = run_jacobian(&k, opts.cotangents, out);
+    for (int i = 0; i < n && out; i++) {
+        if (!done) out[i] = (ct_jacobian_out){0};
+        if (*k.refused) out[i].analytic = NULL;
+        if (done) memcpy(out[i].refused, k.refused, sizeof k.refused);
+        cti_tensor_lift(out[i].numeric, frame.outer);
+        cti_tensor_lift(out[i].analytic, frame.outer);
+        cti_tensor_lift(out[i].noise, frame.outer);
+    }
+    cti_check_close(&k);
+    k.context->rng = before;
+    return done;
+}
