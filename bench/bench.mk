@@ -24,7 +24,7 @@ $(BUILD)/obj/bench/fma_$(1).o: bench/fma.c $(BUILD)/flags
 	    -MMD -MP -c $$< -o $$@
 endef
 $(foreach i,$(ISAS),$(eval $(call bench_fma,$(i))))
-$(BUILD)/obj/bench/machine.o: ALL_CFLAGS += $(ISAS:%=-DCTI_HAVE_%)
+$(BUILD)/obj/bench/machine.o: ALL_CFLAGS += '-DFMA_LOOPS=$(foreach i,$(ISAS),LOOP($(i)))'
 
 bench: $(BENCH) \
     ## speed and memory, beside PyTorch where build/venv has it: ROW=toy,gemm THREADS=1 ROUNDS=9; see bench/README.md

@@ -1,7 +1,9 @@
 /* The FMA peak of one core: twelve independent accumulators in registers, of the instruction set's
- * vector width. Compiled once for each, with the flags
- * of its kernels. */
-#include "machine.h"
+ * vector width. The file is compiled once for each instruction set, with the flags of its kernels
+ * and with names of its own for the two functions. */
+#include <stdint.h>
+
+double CT_FMA_F32(int64_t n), CT_FMA_F64(int64_t n);
 
 #if defined(CTI_VECTOR_BYTES) && CTI_VECTOR_BYTES > 0
 #define VECTOR(type, name) typedef type name __attribute__((vector_size(CTI_VECTOR_BYTES)))

@@ -12,6 +12,19 @@
 
 enum { MAX_THREADS = 64 };
 
+/* The loops of fma.c. bench.mk compiles them for each instruction set and defines FMA_LOOPS, the
+ * list of these, from the plainest to the best. */
+#define LOOP(isa) double fma_##isa##_f32(int64_t n), fma_##isa##_f64(int64_t n);
+FMA_LOOPS
+#undef LOOP
+#define LOOP(isa) {#isa, fma_##isa##_f32, fma_##isa##_f64},
+static const struct {
+    const char *isa;
+    double (*f32)(int64_t n), (*f64)(int64_t n);
+} fma_loops[] = {FMA_LOOPS};
+#undef LOOP
+enum { FMA_LOOPS_COUNT = sizeof fma_loops / sizeof *fma_loops };
+
 static bool runs(const char *isa) {
     ct_context *context = ct_context_new((ct_context_opts){.isa = isa, .threads = 1});
     bool ok = ct_error(context) == CT_OK;
@@ -20,12 +33,11 @@ static bool runs(const char *isa) {
 }
 
 const char *isa_in_use(void) {
-    static const char *const names[] = {
-#define NAME(isa) #isa,
-        MACHINE_ISAS(NAME)};
     const char *wanted = getenv("CT_ISA");
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if ((!wanted || !*wanted || !strcmp(wanted, names[i])) && runs(names[i])) return names[i];
+    for (int i = FMA_LOOPS_COUNT - 1; i >= 0; i--) {
+        const char *isa = fma_loops[i].isa;
+        if ((!wanted || !*wanted || !strcmp(wanted, isa)) && runs(isa)) return isa;
+    }
     return NULL;
 }
 
@@ -73,18 +85,8 @@ static void fma_work(void *arg, int thread) {
 }
 
 static double (*find_loop(const char *isa, bool f64))(int64_t) {
-#define MATCH(name)                                                                                \
-    if (!strcmp(isa, #name)) return f64 ? fma_##name##_f64 : fma_##name##_f32;
-#if defined(CTI_HAVE_avx512)
-    MATCH(avx512)
-#endif
-#if defined(CTI_HAVE_avx2)
-    MATCH(avx2)
-#endif
-#if defined(CTI_HAVE_neon)
-    MATCH(neon)
-#endif
-    MATCH(scalar)
+    for (int i = 0; i < FMA_LOOPS_COUNT; i++)
+        if (!strcmp(isa, fma_loops[i].isa)) return f64 ? fma_loops[i].f64 : fma_loops[i].f32;
     return NULL;
 }
 

@@ -5,11 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MACHINE_ISAS(X)      X(avx512) X(avx2) X(neon) X(scalar) /* the best first */
-#define MACHINE_DECLARE(isa) double fma_##isa##_f32(int64_t n), fma_##isa##_f64(int64_t n);
-MACHINE_ISAS(MACHINE_DECLARE)
-
-/* the ISA of a context made with isa = NULL; NULL: none can be made */
+/* The best instruction set that this machine runs, or the one that CT_ISA names, among those that
+ * have a loop of fma.c. NULL: there is none. */
 const char *isa_in_use(void);
 
 /* Operations per second of `threads` threads at once, measured for about `seconds`; an FMA counts
