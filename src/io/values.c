@@ -51,7 +51,10 @@ static void to_f32(cti_file_dtype from, const unsigned char *in, char *out, int6
         case CTI_FILE_F16: bits = cti_f16_widen((uint32_t)read_little(in + 2 * i, 2)); break;
         case CTI_FILE_BF16: bits = cti_bf16_widen((uint32_t)read_little(in + 2 * i, 2)); break;
         case CTI_FILE_F32: bits = (uint32_t)read_little(in + 4 * i, 4); break;
-        default: value = (float)as_double(read_little(in + 8 * i, 8)); memcpy(&bits, &value, 4);
+        default:
+            CTI_ASSERT(from == CTI_FILE_F64);
+            value = (float)as_double(read_little(in + 8 * i, 8));
+            memcpy(&bits, &value, 4);
         }
         memcpy(out + 4 * i, &bits, 4);
     }
@@ -62,7 +65,7 @@ static double real_of(cti_file_dtype from, const unsigned char *in) {
     case CTI_FILE_F16: return (double)as_float(cti_f16_widen((uint32_t)read_little(in, 2)));
     case CTI_FILE_BF16: return (double)as_float(cti_bf16_widen((uint32_t)read_little(in, 2)));
     case CTI_FILE_F32: return (double)as_float((uint32_t)read_little(in, 4));
-    default: return as_double(read_little(in, 8));
+    default: CTI_ASSERT(from == CTI_FILE_F64); return as_double(read_little(in, 8));
     }
 }
 

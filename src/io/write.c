@@ -87,21 +87,28 @@ bool cti_safetensors_check(ct_context *context, const char *op, const char *path
 
 /* ---- dtypes ---- */
 
-static cti_file_dtype stored_as(ct_dtype dtype, ct_file_float floats) {
-    switch (dtype) {
-    case CT_F32:
-    case CT_F64:
-    case CT_BF16: break;
-    case CT_I64: return CTI_FILE_I64;
-    case CT_BOOL: return CTI_FILE_BOOL;
-    }
+/* The dtype in the file of floats whose own dtype is called `same` there. */
+static cti_file_dtype stored_float(ct_file_float floats, cti_file_dtype same) {
     switch (floats) {
-    case CT_FILE_SAME: break;
+    case CT_FILE_SAME: return same;
     case CT_FILE_F32: return CTI_FILE_F32;
     case CT_FILE_F16: return CTI_FILE_F16;
     case CT_FILE_BF16: return CTI_FILE_BF16;
     }
-    return dtype == CT_F32 ? CTI_FILE_F32 : dtype == CT_F64 ? CTI_FILE_F64 : CTI_FILE_BF16;
+    CTI_ASSERT(false); /* cti_safetensors_check refuses other numbers */
+    return same;
+}
+
+static cti_file_dtype stored_as(ct_dtype dtype, ct_file_float floats) {
+    switch (dtype) {
+    case CT_F32: return stored_float(floats, CTI_FILE_F32);
+    case CT_F64: return stored_float(floats, CTI_FILE_F64);
+    case CT_BF16: return stored_float(floats, CTI_FILE_BF16);
+    case CT_I64: return CTI_FILE_I64;
+    case CT_BOOL: return CTI_FILE_BOOL;
+    }
+    CTI_ASSERT(false); /* no tensor has another dtype */
+    return CTI_FILE_DTYPE_COUNT;
 }
 
 /* Bytes of an element in the file. */
@@ -225,22 +232,25 @@ static void gather_elements(const ct_tensor *tensor, int64_t first, int64_t n, c
     }
 }
 
+/* The number in an element of a float dtype. */
 static double real_at(ct_dtype dtype, const char *at) {
-    float narrow;
     double wide;
-    if (dtype == CT_F64) {
-        memcpy(&wide, at, sizeof wide);
-        return wide;
-    }
-    if (dtype == CT_BF16) {
-        uint16_t half;
+    float narrow;
+    uint16_t half;
+    uint32_t bits;
+    switch (dtype) {
+    case CT_F64: memcpy(&wide, at, sizeof wide); return wide;
+    case CT_F32: memcpy(&narrow, at, sizeof narrow); return (double)narrow;
+    case CT_BF16:
         memcpy(&half, at, sizeof half);
-        const uint32_t bits = cti_bf16_widen(half);
+        bits = cti_bf16_widen(half);
         memcpy(&narrow, &bits, sizeof narrow);
         return (double)narrow;
+    case CT_I64:
+    case CT_BOOL: break;
     }
-    memcpy(&narrow, at, sizeof narrow);
-    return (double)narrow;
+    CTI_ASSERT(false); /* integers and bools are not converted */
+    return (double)NAN;
 }
 
 /* The bits of an element as the file has it, in their lowest bytes. */
@@ -262,7 +272,10 @@ static uint64_t encode(ct_dtype from, cti_file_dtype to, const char *at) {
         memcpy(&low, &value, sizeof low);
         return low;
     case CTI_FILE_BOOL: return (unsigned char)*at;
-    default: memcpy(&bits, at, sizeof bits); return bits; /* F64, I64 */
+    default:
+        CTI_ASSERT(to == CTI_FILE_F64 || to == CTI_FILE_I64);
+        memcpy(&bits, at, sizeof bits);
+        return bits;
     }
 }
 
