@@ -1,22 +1,24 @@
-/* sin and cos. An angle is reduced to quarter turns and a rest of at most pi/4, in f64 for both
- * dtypes; the rest is a sum of two doubles, so that it has all its digits also next to a multiple
- * of pi/2. Then series in the coefficients that everyone knows, to 1e-19. Plain C without branches
- * or calls, which the compiler makes vectors of; angles beyond 2^20 are reduced one by one, in
- * integers. f32 is f64 rounded, 0.500 ulp of every float (`make bench ROW=vmath`); f64 is 0.78 ulp
- * of five million, from all exponents and next to multiples of pi/2. */
+/* sin and cos. An angle is reduced to a number of quarter turns and a rest of at most pi/4, in f64
+ * for both dtypes. The rest is a sum of two doubles, so that it keeps all its digits also next to a
+ * multiple of pi/2. A Taylor series follows, with an error of 1e-19. This is plain C without
+ * branches or calls, so that the compiler vectorises it; angles beyond 2^20 are reduced one by one,
+ * in integers. The results of f32 are the results of f64 rounded: their error is at most 0.500 ulp
+ * for every float (`make bench ROW=vmath`). The error of f64 is at most 0.78 ulp for five million
+ * angles, which have all exponents or lie next to multiples of pi/2. */
 #ifndef CTI_KERNELS_TRIG_TMPL_H
 #define CTI_KERNELS_TRIG_TMPL_H
 
 #include "double_tmpl.h"
 #include "simd.h"
 
-/* x = quarter pi/2 + high + low, |low| at most half an ulp of high; quarter counts modulo 4 */
+/* x = quarter pi/2 + high + low. |low| is at most half an ulp of high, and only quarter modulo 4
+ * matters. */
 typedef struct {
     double high, low;
     uint64_t quarter;
 } angle;
 
-/* The sum of two doubles and what rounding has taken from it (Knuth). */
+/* The sum of two doubles, and its rounding error (Knuth): sum + lost is exact. */
 typedef struct {
     double sum, lost;
 } two_sum;
@@ -25,19 +27,19 @@ static inline two_sum add_exactly(double a, double b) {
     return (two_sum){sum, (a - (sum - of_b)) + (b - of_b)};
 }
 
-/* |x| <= 2^20. Cody and Waite: pi/2 in three parts of 33 bits, whose products with n < 2^20 are
- * exact, and one of 53. */
+/* The reduction for |x| <= 2^20, by Cody and Waite: pi/2 is the sum of three constants of 33 bits,
+ * whose products with n < 2^20 are exact, and one of 53 bits. */
 static const double TURN_NEAR = 0x1p20;
 static inline angle reduce_near(double x) {
     const double shifted = x * 0.63661977236758134308 + 0x1.8p52, n = shifted - 0x1.8p52;
     const two_sum a = add_exactly(x - n * 0x1.921fb544p+0, -(n * 0x1.0b4611a6p-34)),
                   b = add_exactly(a.sum, -(n * 0x1.3198a2ep-69));
     const double rest = (a.lost + b.lost) - n * 0x1.b839a252049c1p-104, high = b.sum + rest;
-    /* n = 0: x itself, also -0 */
+    /* if n is 0 the result is x itself, also -0 */
     return (angle){n == 0 ? x : high, n == 0 ? 0 : (b.sum - high) + rest, bits_of(shifted)};
 }
 
-/* A product of two numbers of 64 bits, and a sum that stays below 2^128. */
+/* An integer of 128 bits: the product of two integers of 64 bits, or a sum below 2^128. */
 typedef struct {
     uint64_t high, low;
 } two_words;
@@ -51,10 +53,10 @@ static inline two_words wide_sum(two_words a, uint64_t b) {
     return (two_words){a.high + (low < b), low};
 }
 
-/* Any other x. Payne and Hanek 1983: x = m 2^e, m < 2^53, times those 192 bits of 2/pi that are
- * behind the ones whose products are multiples of 4 turns of a quarter. */
+/* The reduction for any other x, by Payne and Hanek 1983: x = m 2^e, m < 2^53. m is multiplied by
+ * 192 bits of 2/pi. The bits before these would only add multiples of 4 quarter turns. */
 static angle reduce_far(double x) {
-    /* 64 bits of zeros, and 2/pi */
+    /* 64 zero bits, then 2/pi */
     static const uint64_t bits[21] = {0,
                                       0xa2f9836e4e441529u,
                                       0xfc2757d1f534ddc0u,
@@ -84,32 +86,36 @@ static angle reduce_far(double x) {
     for (int i = 0; i < 3; i++)
         window[i] = skip % 64 ? from[i] << skip % 64 | from[i + 1] >> (64 - skip % 64) : from[i];
 
-    /* m window modulo 2^192: two bits of quarters, 190 of a fraction */
+    /* m window modulo 2^192: two bits count quarter turns, 190 bits are a fraction of one */
     const two_words low = wide_product(m, window[2]),
                     mid = wide_sum(wide_product(m, window[1]), low.high);
     const uint64_t w0 = m * window[0] + mid.high, w1 = mid.low, w2 = low.low;
     uint64_t f0 = w0 << 2 | w1 >> 62, f1 = w1 << 2 | w2 >> 62, f2 = w2 << 2;
-    const bool over = f0 >> 63; /* a half or more: to the next quarter, less 1 - fraction */
+    const bool over =
+        f0 >> 63; /* the fraction is 1/2 or more: round up, the rest is fraction - 1 */
     uint64_t quarter = (w0 >> 62) + over;
     if (over) {
         f2 = -f2;
         f1 = ~f1 + (f2 == 0);
         f0 = ~f0 + (f1 == 0 && f2 == 0);
     }
-    int zeros =
-        0; /* before the fraction's first bit: at most some 62, so f2 is not all that is left */
+    /* The zero bits before the fraction's first one. They are about 62 at most, so f0 and f1 are
+     * not both zero. */
+    int zeros = 0;
     if (f0 == 0) f0 = f1, f1 = f2, f2 = 0, zeros = 64;
     const int shift = f0 ? __builtin_clzll(f0) : 0;
     if (shift) f0 = f0 << shift | f1 >> (64 - shift), f1 = f1 << shift | f2 >> (64 - shift);
     zeros += shift;
 
-    /* times pi/2, of which the first 128 bits are 2^-127 each; the upper 128 bits of the product */
+    /* The upper 128 bits of the product of the fraction and pi/2, whose first 128 bits, in units of
+     * 2^-127, are half_pi and more. */
     const uint64_t half_pi = 0xc90fdaa22168c234u, more = 0xc4c6628b80dc1cd1u;
     const two_words product =
         wide_sum(wide_sum(wide_product(f0, half_pi), wide_product(f0, more).high),
                  wide_product(f1, half_pi).high);
     const uint64_t upper = product.high, rest = product.low;
-    const double unit = double_of((uint64_t)(1023 - 63 - zeros) << 52); /* of upper's last bit */
+    const double unit =
+        double_of((uint64_t)(1023 - 63 - zeros) << 52); /* the value of upper's last bit */
     const double a = (double)(upper >> 11) * 0x1p11,
                  b = (double)(upper & 0x7ff) + (double)(rest >> 11) * 0x1p-53;
     const double high = a + b, rounded = (a - high) + b, sign = over != (x < 0) ? -unit : unit;
@@ -117,22 +123,11 @@ static angle reduce_far(double x) {
     return (angle){high * sign, rounded * sign, quarter};
 }
 
-/* sin (x + some quarters) */
+/* sin (x + quarters pi/2) */
 static inline double sine_of(angle x, uint64_t quarters) {
     const double h = x.high, z = h * h, v = z * h;
-    double s = 1.0 / 355687428096000, c = 1.0 / 20922789888000;
-    s = s * z - 1.0 / 1307674368000;
-    c = c * z - 1.0 / 87178291200;
-    s = s * z + 1.0 / 6227020800;
-    c = c * z + 1.0 / 479001600;
-    s = s * z - 1.0 / 39916800;
-    c = c * z - 1.0 / 3628800;
-    s = s * z + 1.0 / 362880;
-    c = c * z + 1.0 / 40320;
-    s = s * z - 1.0 / 5040;
-    c = c * z - 1.0 / 720;
-    s = s * z + 1.0 / 120;
-    c = c * z + 1.0 / 24;
+    /* the first term of each series is added below, where its rounding error is kept small */
+    const double s = series_at(7, sine_series + 1, z), c = series_at(7, cosine_series + 1, z);
     const double sine = h - ((z * (0.5 * x.low - v * s) - x.low) + v * (1.0 / 6));
     const double half = 0.5 * z, near = 1 - half;
     const double cosine = near + (((1 - near) - half) + (z * (z * c) - h * x.low));
@@ -140,7 +135,7 @@ static inline double sine_of(angle x, uint64_t quarters) {
     return double_of(((bits_of(cosine) & swap) | (bits_of(sine) & ~swap)) ^ (quarter & 2) << 62);
 }
 
-/* y = sin (x + some quarters), or that times g */
+/* y = sin (x + quarters pi/2), times g if g is not NULL */
 INLINE void sines(int64_t n, const stored *x, uint64_t quarters, const stored *g, stored *y) {
     enum { CHUNK = 32 };
     for (int64_t at = 0; at < n; at += CHUNK) {
