@@ -81,13 +81,11 @@ static void loss_kl_div_log(int64_t n, const void *x, int64_t sx, const void *t,
 static void loss_entropy_slope(int64_t n, const void *t, void *y) { map(n, t, y, v_entropy_slope); }
 
 /* sum w[i] (x[at] - x[i]) */
-INLINE vec t_gap(vec x, vec w, vec c, const terms *t) {
-    (void)c;
-    return w * (t->s - x);
-}
+INLINE vec t_gap(operands o) { return o.b * (o.shift - o.a); }
 static double loss_weighted_gap(int64_t n, const void *x, const void *w, int64_t at) {
     const stored *from = x;
-    return (double)sum_terms(n, &(terms){.a = from, .b = w, .s = splat(get_one(from + at))}, t_gap);
+    return (double)sum_terms(n, &(terms){.a = from, .b = w, .shift = splat(get_one(from + at))},
+                             t_gap);
 }
 
 #endif

@@ -28,12 +28,12 @@ static int64_t norm_rows(int64_t rows, int64_t n) {
 }
 
 INLINE terms norm_row(const norm_batch *b, int64_t r) {
-    return (terms){b->x + r * b->n,
-                   b->w,
-                   b->c ? b->c + r * b->c_row : NULL,
-                   splat(b->mean[r]),
-                   splat(b->rest[r]),
-                   splat(b->rstd[r])};
+    return (terms){.a = b->x + r * b->n,
+                   .b = b->w,
+                   .c = b->c ? b->c + r * b->c_row : NULL,
+                   .shift = splat(b->mean[r]),
+                   .rest = splat(b->rest[r]),
+                   .scale = splat(b->rstd[r])};
 }
 
 /* A sum for each row. */
@@ -66,25 +66,19 @@ INLINE void norm_triples(const int count, const norm_batch *b, triple_term *f,
 
 /* ---- forward ---- */
 
-INLINE vec t_square(vec x, vec b, vec c, const terms *t) {
-    (void)b;
-    (void)c;
-    (void)t;
-    return x * x;
-}
+INLINE vec t_square(operands o) { return o.a * o.a; }
 
-/* x - s and its square */
-INLINE triple t_moments(vec x, vec b, vec c, const terms *t) {
-    const vec d = x - t->s;
-    (void)b, (void)c;
+/* x - mean and its square */
+INLINE triple t_moments(operands o) {
+    const vec d = o.a - o.shift;
     return (triple){{d, d * d}};
 }
 
-/* xhat = ((x - mean) - rest) rstd */
-INLINE vec xhat(vec x, const terms *t) { return ((x - t->s) - t->t) * t->u; }
+/* ((x - mean) - rest) rstd */
+INLINE vec xhat(operands o) { return ((o.a - o.shift) - o.rest) * o.scale; }
 
 /* xhat w + b */
-INLINE vec t_affine(vec x, vec w, vec b, const terms *t) { return xhat(x, t) * w + b; }
+INLINE vec t_affine(operands o) { return xhat(o) * o.b + o.c; }
 
 INLINE void norm_write(const norm_batch *b, stored *y, real *mean, real *rstd) {
     for (int64_t r = 0; r < b->rows; r++) {
@@ -174,20 +168,23 @@ static void row_rms_norm(int64_t rows, int64_t n, const void *x, const void *w, 
 
 /* With h = g w:  dx = base + rstd (h - mean h - xhat mean(h xhat)), dw += g xhat, db += g; rms_norm
  * has no mean h. The sums are over d = x - mean: */
-INLINE triple t_products(vec x, vec w, vec g, const terms *t) {
-    const vec d = x - t->s, h = g * w;
+INLINE triple t_products(operands o) {
+    const vec d = o.a - o.shift, h = o.c * o.b;
     return (triple){{d, h, h * d}};
 }
-INLINE vec t_hx(vec x, vec w, vec g, const terms *t) { return g * w * xhat(x, t); }
+INLINE vec t_hx(operands o) { return o.c * o.b * xhat(o); }
 
 INLINE void norm_backward_vector(int64_t i, int64_t n, const terms *t, vec mean_h, vec mean_hx,
                                  const stored *base, stored *dx, stored *dw, stored *db) {
-    const vec x = xhat(load_part(t->a + i, n), t), g = load_part(t->c + i, n),
-              h = t->b ? g * load_part(t->b + i, n) : g;
+    const operands o = {
+        .a = load_part(t->a + i, n), .shift = t->shift, .rest = t->rest, .scale = t->scale};
+    const vec x = xhat(o), g = load_part(t->c + i, n);
+    /* h is rounded, because a compiler may fuse g w and - mean h in some vectors of a row only */
+    const vec h = t->b ? rounded(g * load_part(t->b + i, n)) : g;
     if (dw) store_part(dw + i, load_part(dw + i, n) + g * x, n);
     if (db) store_part(db + i, load_part(db + i, n) + g, n);
     if (dx) {
-        const vec d = t->u * (h - mean_h - x * mean_hx);
+        const vec d = o.scale * (h - mean_h - x * mean_hx);
         store_part(dx + i, base ? load_part(base + i, n) + d : d, n);
     }
 }

@@ -1,25 +1,40 @@
 /* The two loops that the kernels of reductions and rows are made of: a sum of terms and a row of
- * terms. A term is a vector function of up to three arrays and a few constants:
+ * terms. A term is a function of its operands: the vectors of up to three arrays at one place, and
+ * up to three constants.
  *
- *     INLINE vec t_dot(vec a, vec b, vec c, const terms *t) { return a * b; }
- *
- * An array that is NULL reads as 1 (b) or as 0 (c). */
+ *     INLINE vec t_dot(operands o) { return o.a * o.b; } */
 #ifndef CTI_KERNELS_ROW_SUM_TMPL_H
 #define CTI_KERNELS_ROW_SUM_TMPL_H
 
 #include "horizontal_tmpl.h"
 
+/* The arrays of a row, and three constants. The name of a constant is its place in the expression
+ * ((a - shift) - rest) scale, to which most terms are similar. */
 typedef struct {
-    const stored *a, *b, *c;
-    vec s, t, u; /* the constants */
+    const stored *a, *b, *c; /* b or c may be NULL: an element of b is then 1, and one of c 0 */
+    vec shift, rest, scale;
 } terms;
 
-typedef vec term(vec a, vec b, vec c, const terms *t);
+typedef struct {
+    vec a, b, c, shift, rest, scale;
+} operands;
 
-/* Returns the terms of a vector of elements from i on; n elements are left. */
+typedef vec term(operands o);
+
+/* Returns the operands of a vector of elements from i on; n elements are left. */
+INLINE operands operands_at(const terms *t, int64_t i, int64_t n) {
+    /* c is loaded first: GCC then tests for NULL once for several vectors */
+    const vec c = t->c ? load_part(t->c + i, n) : splat(0);
+    const vec b = t->b ? load_part(t->b + i, n) : splat(1);
+    return (operands){.a = load_part(t->a + i, n),
+                      .b = b,
+                      .c = c,
+                      .shift = t->shift,
+                      .rest = t->rest,
+                      .scale = t->scale};
+}
 INLINE vec term_at(const terms *t, int64_t i, int64_t n, term *f) {
-    return f(load_part(t->a + i, n), t->b ? load_part(t->b + i, n) : splat(1),
-             t->c ? load_part(t->c + i, n) : splat(0), t);
+    return f(operands_at(t, i, n));
 }
 
 /* y[i] = term i. y may be one of the arrays. */
@@ -110,10 +125,9 @@ INLINE real max_terms(int64_t n, const terms *t, term *f) { return max_lanes(max
 typedef struct {
     vec v[3];
 } triple;
-typedef triple triple_term(vec a, vec b, vec c, const terms *t);
+typedef triple triple_term(operands o);
 INLINE triple triple_at(const terms *t, int64_t i, int64_t n, triple_term *f) {
-    return f(load_part(t->a + i, n), t->b ? load_part(t->b + i, n) : splat(1),
-             t->c ? load_part(t->c + i, n) : splat(0), t);
+    return f(operands_at(t, i, n));
 }
 enum { TRIPLE_BLOCK = 32 * LANES };
 
@@ -145,16 +159,7 @@ INLINE void sum_triples(const int count, int64_t n, const terms *t, triple_term 
     }
 }
 
-INLINE vec t_a(vec a, vec b, vec c, const terms *t) {
-    (void)b;
-    (void)c;
-    (void)t;
-    return a;
-}
-INLINE vec t_dot(vec a, vec b, vec c, const terms *t) {
-    (void)c;
-    (void)t;
-    return a * b;
-}
+INLINE vec t_a(operands o) { return o.a; }
+INLINE vec t_dot(operands o) { return o.a * o.b; }
 
 #endif
