@@ -26,9 +26,16 @@ static void bce_range(void *arg, int64_t begin, int64_t end, int worker) {
         const char *w = b->w ? b->w + of[0] * (int64_t)b->size : NULL;
         if (!b->g) b->k->bce(n, b->x + at, b->t + at, w, loop->step[0], b->y + at);
         else
-            b->k->bce_backward(n, b->x + at, b->t + at, w, loop->step[0],
-                               b->g + of[1] * (int64_t)b->size, loop->step[1], b->scale,
-                               b->y ? b->y + at : NULL, b->dt ? b->dt + at : NULL);
+            b->k->bce_backward(&(cti_bce_backward){.n = n,
+                                                   .x = b->x + at,
+                                                   .t = b->t + at,
+                                                   .w = w,
+                                                   .g = b->g + of[1] * (int64_t)b->size,
+                                                   .w_step = loop->step[0],
+                                                   .g_step = loop->step[1],
+                                                   .scale = b->scale,
+                                                   .dx = b->y ? b->y + at : NULL,
+                                                   .dt = b->dt ? b->dt + at : NULL});
         begin += n;
     }
 }

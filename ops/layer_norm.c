@@ -20,8 +20,15 @@ static void layer_norm_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const layer_norm_args *a = arg;
     const size_t row = (size_t)(begin * a->n) * a->size, stat = (size_t)begin * a->stat_size;
-    a->k->layer_norm(end - begin, a->n, a->x + row, a->w, a->b, a->eps, a->y + row, a->mean + stat,
-                     a->rstd + stat);
+    a->k->layer_norm(&(cti_norm){.rows = end - begin,
+                                 .n = a->n,
+                                 .x = a->x + row,
+                                 .w = a->w,
+                                 .b = a->b,
+                                 .eps = a->eps,
+                                 .y = a->y + row,
+                                 .mean = a->mean + stat,
+                                 .rstd = a->rstd + stat});
 }
 
 static ct_tensor *layer_norm_forward(ct_call *c) {

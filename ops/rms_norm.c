@@ -18,7 +18,13 @@ static void rms_norm_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const rms_norm_args *a = arg;
     const size_t row = (size_t)(begin * a->n) * a->size, stat = (size_t)begin * a->stat_size;
-    a->k->rms_norm(end - begin, a->n, a->x + row, a->w, a->eps, a->y + row, a->rstd + stat);
+    a->k->rms_norm(&(cti_norm){.rows = end - begin,
+                               .n = a->n,
+                               .x = a->x + row,
+                               .w = a->w,
+                               .eps = a->eps,
+                               .y = a->y + row,
+                               .rstd = a->rstd + stat});
 }
 
 static ct_tensor *rms_norm_forward(ct_call *c) {

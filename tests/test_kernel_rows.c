@@ -407,10 +407,30 @@ static void norm_of(table t, int64_t rows, int64_t n, double centre, bool weight
     for (int64_t j = 0; j < n; j++)
         want_w[j] = (wide)get(t, dw.p, j), want_b[j] = (wide)get(t, db.p, j);
     memcpy(only.p, dw.p, dw.bytes);
-    if (rms) t.k->rms_norm(rows, n, x.p, wp, eps, y.p, rstd.p);
-    else t.k->layer_norm(rows, n, x.p, wp, bp, eps, y.p, mean.p, rstd.p);
-    if (rms) t.k->rms_norm_backward(rows, n, x.p, wp, g.p, rstd.p, NULL, dx.p, dw.p);
-    else t.k->layer_norm_backward(rows, n, x.p, wp, g.p, mean.p, rstd.p, NULL, dx.p, dw.p, db.p);
+    void (*const norm)(const cti_norm *) = rms ? t.k->rms_norm : t.k->layer_norm;
+    void (*const norm_backward)(const cti_norm_backward *) =
+        rms ? t.k->rms_norm_backward : t.k->layer_norm_backward;
+    cti_norm forward = {.rows = rows,
+                        .n = n,
+                        .x = x.p,
+                        .w = wp,
+                        .b = bp,
+                        .eps = eps,
+                        .y = y.p,
+                        .mean = mean.p,
+                        .rstd = rstd.p};
+    cti_norm_backward backward = {.rows = rows,
+                                  .n = n,
+                                  .x = x.p,
+                                  .w = wp,
+                                  .g = g.p,
+                                  .mean = mean.p,
+                                  .rstd = rstd.p,
+                                  .dx = dx.p,
+                                  .dw = dw.p,
+                                  .db = db.p};
+    norm(&forward);
+    norm_backward(&backward);
     for (int64_t i = 0; i < rows; i++) {
         const int64_t at = i * n;
         wide m = 0, v = 0, h = 0, hx = 0, size = 1;
@@ -445,19 +465,19 @@ static void norm_of(table t, int64_t rows, int64_t n, double centre, bool weight
     }
     array base = filled(t, all, -1, 1),
           sum = output(t, all); /* only dw, dx added to something, dx over g, y over x */
-    if (rms) t.k->rms_norm_backward(rows, n, x.p, wp, g.p, rstd.p, NULL, NULL, only.p);
-    else t.k->layer_norm_backward(rows, n, x.p, wp, g.p, mean.p, rstd.p, NULL, NULL, only.p, NULL);
+    backward.dx = backward.db = NULL, backward.dw = only.p;
+    norm_backward(&backward);
     EXPECT(memcmp(only.p, dw.p, dw.bytes) == 0, "%s: dw alone", t.isa);
-    if (rms) t.k->rms_norm_backward(rows, n, x.p, wp, g.p, rstd.p, base.p, sum.p, NULL);
-    else t.k->layer_norm_backward(rows, n, x.p, wp, g.p, mean.p, rstd.p, base.p, sum.p, NULL, NULL);
+    backward.base = base.p, backward.dx = sum.p, backward.dw = NULL;
+    norm_backward(&backward);
     for (int64_t j = 0; j < all; j++)
         near(t, "norm dx onto", n, get(t, sum.p, j),
              (wide)get(t, base.p, j) + (wide)get(t, dx.p, j), 1 + fabs(get(t, dx.p, j)), 2);
-    if (rms) t.k->rms_norm_backward(rows, n, x.p, wp, g.p, rstd.p, NULL, g.p, NULL);
-    else t.k->layer_norm_backward(rows, n, x.p, wp, g.p, mean.p, rstd.p, NULL, g.p, NULL, NULL);
+    backward.base = NULL, backward.dx = g.p;
+    norm_backward(&backward);
     EXPECT(memcmp(g.p, dx.p, dx.bytes) == 0, "%s: dx alone, in place", t.isa);
-    if (rms) t.k->rms_norm(rows, n, x.p, wp, eps, x.p, rstd.p);
-    else t.k->layer_norm(rows, n, x.p, wp, bp, eps, x.p, mean.p, rstd.p);
+    forward.y = x.p;
+    norm(&forward);
     EXPECT(memcmp(x.p, y.p, y.bytes) == 0, "%s: norm in place", t.isa);
     release(x, "x"), release(w, "w"), release(b, "b"), release(g, "g"), release(y, "norm"),
         release(mean, "mean"), release(rstd, "rstd");

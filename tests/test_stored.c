@@ -257,22 +257,55 @@ START_TEST(norms) {
          y = numbers(0, 1);
     pair dx = numbers(0, 0), dw = numbers(0, 0), db = numbers(0, 0);
     double mean[2][ROWS], rstd[2][ROWS];
-    stored_apart.layer_norm(ROWS, N, x.s, w.s, b.s, 1e-5, y.s, mean[0], rstd[0]);
-    of_f64()->layer_norm(ROWS, N, x.d, w.d, b.d, 1e-5, y.d, mean[1], rstd[1]);
+    const cti_norm of_s = {.rows = ROWS,
+                           .n = N,
+                           .x = x.s,
+                           .w = w.s,
+                           .b = b.s,
+                           .eps = 1e-5,
+                           .y = y.s,
+                           .mean = mean[0],
+                           .rstd = rstd[0]},
+                   of_d = {.rows = ROWS,
+                           .n = N,
+                           .x = x.d,
+                           .w = w.d,
+                           .b = b.d,
+                           .eps = 1e-5,
+                           .y = y.d,
+                           .mean = mean[1],
+                           .rstd = rstd[1]};
+    const cti_norm_backward back_s = {.rows = ROWS,
+                                      .n = N,
+                                      .x = x.s,
+                                      .w = w.s,
+                                      .g = g.s,
+                                      .mean = mean[0],
+                                      .rstd = rstd[0],
+                                      .dx = dx.s,
+                                      .dw = dw.s,
+                                      .db = db.s},
+                            back_d = {.rows = ROWS,
+                                      .n = N,
+                                      .x = x.d,
+                                      .w = w.d,
+                                      .g = g.d,
+                                      .mean = mean[1],
+                                      .rstd = rstd[1],
+                                      .dx = dx.d,
+                                      .dw = dw.d,
+                                      .db = db.d};
+    stored_apart.layer_norm(&of_s), of_f64()->layer_norm(&of_d);
     same_reals(ROWS, rstd[0], rstd[1], "layer_norm");
     close_numbers(&y, SIZE, "layer_norm");
-    stored_apart.layer_norm_backward(ROWS, N, x.s, w.s, g.s, mean[0], rstd[0], NULL, dx.s, dw.s,
-                                     db.s);
-    of_f64()->layer_norm_backward(ROWS, N, x.d, w.d, g.d, mean[1], rstd[1], NULL, dx.d, dw.d, db.d);
+    stored_apart.layer_norm_backward(&back_s), of_f64()->layer_norm_backward(&back_d);
     close_numbers(&dx, SIZE, "layer_norm_backward");
     close_numbers(&dw, N, "layer_norm_backward");
     close_numbers(&db, N, "layer_norm_backward");
-    stored_apart.rms_norm(ROWS, N, x.s, w.s, 1e-5, y.s, rstd[0]);
-    of_f64()->rms_norm(ROWS, N, x.d, w.d, 1e-5, y.d, rstd[1]);
+    stored_apart.rms_norm(&of_s), of_f64()->rms_norm(&of_d);
     same_reals(ROWS, rstd[0], rstd[1], "rms_norm");
     same_numbers(&y, SIZE, "rms_norm");
-    stored_apart.rms_norm_backward(ROWS, N, x.s, w.s, g.s, rstd[0], NULL, dx.s, NULL);
-    of_f64()->rms_norm_backward(ROWS, N, x.d, w.d, g.d, rstd[1], NULL, dx.d, NULL);
+    stored_apart.rms_norm_backward(&back_s), of_f64()->rms_norm_backward(&back_d);
     close_numbers(&dx, SIZE, "rms_norm_backward");
 }
 END_TEST

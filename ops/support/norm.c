@@ -42,12 +42,19 @@ static void norm_backward_blocks(void *arg, int64_t begin, int64_t end, int work
              *db = a->db ? a->db + (size_t)b * row : NULL;
         if (dw) a->k->fill(a->n, 0, dw);
         if (db) a->k->fill(a->n, 0, db);
-        if (a->mean)
-            a->k->layer_norm_backward(m, a->n, a->x + at, a->w, a->g + at, a->mean + stat,
-                                      a->rstd + stat, base, dx, dw, db);
-        else
-            a->k->rms_norm_backward(m, a->n, a->x + at, a->w, a->g + at, a->rstd + stat, base, dx,
-                                    dw);
+        const cti_norm_backward block = {.rows = m,
+                                         .n = a->n,
+                                         .x = a->x + at,
+                                         .w = a->w,
+                                         .g = a->g + at,
+                                         .mean = a->mean ? a->mean + stat : NULL,
+                                         .rstd = a->rstd + stat,
+                                         .base = base,
+                                         .dx = dx,
+                                         .dw = dw,
+                                         .db = db};
+        if (a->mean) a->k->layer_norm_backward(&block);
+        else a->k->rms_norm_backward(&block);
     }
 }
 

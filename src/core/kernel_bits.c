@@ -132,7 +132,16 @@ static void probe_binary(bits_probe *p) {
         k->arange(N, 3, 0.1, e, p->one), hash_one(p, N);
     }
     k->bce(N, p->a, p->positive, p->b, 1, p->one), hash_one(p, N);
-    k->bce_backward(N, p->a, p->positive, p->b, 1, p->b, 1, 0.3, p->one, p->two);
+    k->bce_backward(&(cti_bce_backward){.n = N,
+                                        .x = p->a,
+                                        .t = p->positive,
+                                        .w = p->b,
+                                        .g = p->b,
+                                        .w_step = 1,
+                                        .g_step = 1,
+                                        .scale = 0.3,
+                                        .dx = p->one,
+                                        .dt = p->two});
     hash_one(p, N), hash_two(p, N);
     for (int interleaved = 0; interleaved < 2; interleaved++) {
         k->rope(N - 1, p->a, p->b, p->positive, interleaved, 1, p->one);
@@ -192,12 +201,33 @@ static void probe_norms(bits_probe *p) {
         zero_results(p);
         void *dw = p->two, *db = (char *)p->two + N * p->size, *mean = p->three,
              *rstd = (char *)p->three + (size_t)rows * p->size;
-        k->layer_norm(rows, n, p->a, p->b, p->positive, 1e-5, p->one, mean, rstd);
+        const cti_norm forward = {.rows = rows,
+                                  .n = n,
+                                  .x = p->a,
+                                  .w = p->b,
+                                  .b = p->positive,
+                                  .eps = 1e-5,
+                                  .y = p->one,
+                                  .mean = mean,
+                                  .rstd = rstd};
+        cti_norm_backward backward = {.rows = rows,
+                                      .n = n,
+                                      .x = p->a,
+                                      .w = p->b,
+                                      .g = p->positive,
+                                      .mean = mean,
+                                      .rstd = rstd,
+                                      .base = p->b,
+                                      .dx = p->one,
+                                      .dw = dw,
+                                      .db = db};
+        k->layer_norm(&forward);
         hash_one(p, rows * n), hash_three(p, 2 * rows);
-        k->layer_norm_backward(rows, n, p->a, p->b, p->positive, mean, rstd, p->b, p->one, dw, db);
+        k->layer_norm_backward(&backward);
         hash_one(p, rows * n), hash_two(p, N + n);
-        k->rms_norm(rows, n, p->a, p->b, 1e-5, p->one, rstd), hash_one(p, rows * n);
-        k->rms_norm_backward(rows, n, p->a, p->b, p->positive, rstd, NULL, p->one, dw);
+        k->rms_norm(&forward), hash_one(p, rows * n);
+        backward.base = NULL;
+        k->rms_norm_backward(&backward);
         hash_one(p, rows * n), hash_two(p, n);
     }
 }

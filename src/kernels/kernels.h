@@ -37,6 +37,33 @@ typedef struct {
     uint64_t seed, stream;
 } cti_random;
 
+/* The arguments of layer_norm and rms_norm: rows of n elements, one behind the other. rms_norm
+ * reads and writes neither b nor mean. */
+typedef struct {
+    int64_t rows, n;
+    const void *x, *w, *b; /* w, b: n elements that all rows share, or NULL */
+    double eps;
+    void *y, *mean, *rstd; /* mean, rstd: one number for each row */
+} cti_norm;
+
+/* The arguments of their backward, for which rms_norm uses neither mean nor db. */
+typedef struct {
+    int64_t rows, n;
+    const void *x, *w, *g, *mean, *rstd;
+    const void *base; /* a gradient that dx is added to: NULL if none, or dx itself */
+    void *dx, *dw,
+        *db; /* dw, db: n elements, which the rows' sums are added to. Each may be NULL */
+} cti_norm_backward;
+
+/* The arguments of bce_backward. The steps are 0 or 1; w NULL: 1; dx and dt may each be NULL. */
+typedef struct {
+    int64_t n;
+    const void *x, *t, *w, *g;
+    int64_t w_step, g_step;
+    double scale; /* of g */
+    void *dx, *dt;
+} cti_bce_backward;
+
 /* One optimiser step's numbers. */
 typedef struct {
     double lr, beta1, beta2, eps, weight_decay, bias1, bias2, grad_scale; /* bias: 1 - beta^t */
@@ -269,19 +296,10 @@ typedef struct cti_kernels {
     /* g softmax(x); all -inf: 0 */
     void (*logsumexp_backward)(int64_t n, const void *x, const void *max, const void *inverse,
                                const void *g, void *dx);
-    /* rows one behind the other: y = (x - mean) rstd w + b; w, b may be NULL; mean and rstd are one
-     * value for each row */
-    void (*layer_norm)(int64_t rows, int64_t n, const void *x, const void *w, const void *b,
-                       double eps, void *y, void *mean, void *rstd);
-    /* dx = base + ..., base NULL: nothing, or dx itself; dw += g xhat, db += g, one row for all;
-     * any of the three may be NULL */
-    void (*layer_norm_backward)(int64_t rows, int64_t n, const void *x, const void *w,
-                                const void *g, const void *mean, const void *rstd, const void *base,
-                                void *dx, void *dw, void *db);
-    void (*rms_norm)(int64_t rows, int64_t n, const void *x, const void *w, double eps, void *y,
-                     void *rstd);
-    void (*rms_norm_backward)(int64_t rows, int64_t n, const void *x, const void *w, const void *g,
-                              const void *rstd, const void *base, void *dx, void *dw);
+    /* y = xhat w + b: xhat = (x - mean) rstd, and xhat = x rstd. norm_tmpl.h has the formulas */
+    void (*layer_norm)(const cti_norm *), (*rms_norm)(const cti_norm *);
+    void (*layer_norm_backward)(const cti_norm_backward *);
+    void (*rms_norm_backward)(const cti_norm_backward *);
     /* of each row of n: loss = lse - (1 - s) x[target] - s mean(x), 0 where the target is negative;
      * its max, and 1 / sum e^(x - max) */
     void (*cross_entropy)(int64_t rows, int64_t n, const void *x, const int64_t *target,
@@ -291,11 +309,9 @@ typedef struct cti_kernels {
                                    const void *max, const void *inverse, double scale, void *dx);
     /* sum w[i] (x[at] - x[i]) */
     double (*weighted_gap)(int64_t n, const void *x, const void *w, int64_t at);
-    /* (1 - t) x + (1 + (w - 1) t) log(1 + e^-x); w NULL: 1. sw, sg: 0 or 1; dx, dt: each may be
-     * NULL */
+    /* (1 - t) x + (1 + (w - 1) t) log(1 + e^-x); w NULL: 1; sw is 0 or 1 */
     void (*bce)(int64_t n, const void *x, const void *t, const void *w, int64_t sw, void *y);
-    void (*bce_backward)(int64_t n, const void *x, const void *t, const void *w, int64_t sw,
-                         const void *g, int64_t sg, double scale, void *dx, void *dt);
+    void (*bce_backward)(const cti_bce_backward *);
     cti_binary *kl_div, *kl_div_log; /* of x and t: t (log t - x);  e^t (t - x) */
     /* log t + t / t, log 0 = 0: the slope of t log t, as torch has it */
     cti_unary *entropy_slope;

@@ -31,17 +31,19 @@ static void loss_bce(int64_t n, const void *x, const void *t, const void *w, int
     }
 }
 
-static void loss_bce_backward(int64_t n, const void *x, const void *t, const void *w, int64_t sw,
-                              const void *g, int64_t sg, double scale, void *dx, void *dt) {
-    const stored *logit = x, *target = t, *weight = w;
+static void loss_bce_backward(const cti_bce_backward *of) {
+    const stored *logit = of->x, *target = of->t, *weight = of->w, *g = of->g;
+    const int64_t n = of->n, w_step = of->w_step, g_step = of->g_step;
+    const real scale = (real)of->scale;
+    stored *dx = of->dx, *dt = of->dt;
     for (int64_t i = 0; i < n; i += LANES) {
         const vec a = load_part(logit + i, n - i), b = load_part(target + i, n - i);
-        const vec of_g = one_or_each(g, sg, i, n - i) * (real)scale;
-        const vec u = weight ? one_or_each(weight, sw, i, n - i) : splat(1);
+        const vec of_g = one_or_each(g, g_step, i, n - i) * scale;
+        const vec u = weight ? one_or_each(weight, w_step, i, n - i) : splat(1);
         if (dx) {
             /* (1 - t) s - w t (1 - s), s = 1 / (1 + e^-x), each with all its digits */
             const sigmoid_pair p = v_sigmoid_pair(a);
-            store_part((stored *)dx + i, of_g * ((REAL(1.0) - b) * p.s - u * b * p.rest), n - i);
+            store_part(dx + i, of_g * ((REAL(1.0) - b) * p.s - u * b * p.rest), n - i);
         }
         if (dt) {
             /* The slope is (u - 1) plus - x. At x = -inf its terms may cancel to NaN; the slope is
@@ -49,7 +51,7 @@ static void loss_bce_backward(int64_t n, const void *x, const void *t, const voi
             const vec plus = softplus_of_minus(a, v_exp(-v_abs(a)));
             const vec slope =
                 blend(plus == splat((real)INFINITY), u * plus, (u - REAL(1.0)) * plus - a);
-            store_part((stored *)dt + i, of_g * slope, n - i);
+            store_part(dt + i, of_g * slope, n - i);
         }
     }
 }
