@@ -130,7 +130,7 @@ demo: $(BUILD)/seq2seq$(EXE) $(BUILD)/char_lm$(EXE) \
 
 # ---- the tests ----
 
-include examples/course/course.mk tests/tests.mk
+include course/course.mk tests/tests.mk
 
 tests: $(TESTS)
 CHOSEN = $(SUITES:%=$(BUILD)/tests/test_%$(EXE))

@@ -1,9 +1,5 @@
 # Tests of other kinds than a run of the suite.
 
-course-test: course \
-    ## the course, its archives and its grader, with every wrong submission; make test grades two of each exercise
-	@BUILD=$(BUILD) tests/course/check
-
 $(BUILD)/tests/libcases.so: $(BUILD)/obj/tests/cases.o $(SHARED)
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(CC) -shared $< -o $@ -L$(BUILD) -lcotangent -Wl,-rpath,'$$ORIGIN/..'
@@ -116,4 +112,4 @@ headers: $(BUILD)/flags \
 	done
 	@! command -v c++ >/dev/null || c++ -std=c++20 -Wall -Werror -Iinclude -fsyntax-only -x c++ examples/mha.c
 	@echo "headers: each compiles alone"
-.PHONY: course-test test-torch golden asan ubsan tsan coverage build-suite run-suite kill valgrind mutants-listed mutate layers headers
+.PHONY: test-torch golden asan ubsan tsan coverage build-suite run-suite kill valgrind mutants-listed mutate layers headers

@@ -78,14 +78,12 @@ DIST_TESTS = $(filter $(BUILD)/tests/test_dist%,$(TESTS))
 $(DIST_TESTS): $(BUILD)/obj/tests/thread_comm.o
 
 EXAMPLES_TEST = $(BUILD)/tests/test_examples
-COURSE_TEST   = $(BUILD)/tests/test_course
 INSTALL_TEST  = $(BUILD)/tests/test_install
 $(EXAMPLES_TEST): $(EXAMPLES)
-$(COURSE_TEST): $(STATIC) $(COURSE)
 $(INSTALL_TEST): $(STATIC) $(SHARED)
-$(EXAMPLES_TEST) $(COURSE_TEST) $(INSTALL_TEST):
+$(EXAMPLES_TEST) $(INSTALL_TEST):
 	@mkdir -p $(@D)
-	@printf '#!/bin/sh\nexec tests/%s/check $(if $(filter %course,$@),quick)\n' $(@F:test_%=%) > $@ && chmod +x $@
+	@printf '#!/bin/sh\nexec tests/%s/check\n' $(@F:test_%=%) > $@ && chmod +x $@
 
 # Tests with these tags need what Windows lacks.
 ifeq ($(OS_NAME),windows)

@@ -13,10 +13,10 @@ import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-COURSE = ROOT / "examples/course"
-# What must be in neither. Of tests/ and bench/ they have the makefiles, which the Makefile includes.
-GIVEN_AWAY = re.compile(r"solution|wrong_|\.change|^(tests|bench)/.*(?<!\.mk)$")
+COURSE = HERE.parent
+ROOT = COURSE.parent
+# Names of files that neither may have. Of tests/, bench/ and ext/ranks/mpi/ they have the makefiles, which the Makefile includes.
+GIVEN_AWAY = re.compile(r"solution|wrong_|\.change|^course/tests/|^(tests|bench|ext/ranks/mpi)/.*(?<!\.mk)$")
 
 
 def load_kit():
@@ -46,8 +46,8 @@ def kit(build):
         except kit.Trouble as trouble:
             stopped = "gets points" in str(trouble)
         wrong = [f"{name}: {file}" for name, files in has.items() for file in files if GIVEN_AWAY.search(file)]
-    needed = {"Makefile", "examples/course/grade", "examples/course/03_softmax/test.c", "include/cotangent/cotangent.h"}
-    hidden = [name for name, files in has.items() if "examples/course/03_softmax/hidden.c" in files]
+    needed = {"Makefile", "course/grade", "course/03_softmax/test.c", "include/cotangent/cotangent.h"}
+    hidden = [name for name, files in has.items() if "course/03_softmax/hidden.c" in files]
     right = stopped and not texts and not wrong and all(needed <= files for files in has.values()) and hidden == ["autograder"]
     return None if right else f"stopped {stopped}; {texts}; {wrong}; hidden.c in {hidden}"
 
@@ -98,7 +98,7 @@ def as_a_student(build, place, environment):
     as_in_the_tree(folder)
     links(folder)
     say(["make", "-j2", "grade", "EX=03"], environment, 0, "CC", " 0/10\n", "not written yet", cwd=folder)
-    shutil.copy(HERE / "03_softmax/solution.c", folder / "examples/course/03_softmax/exercise.c")
+    shutil.copy(HERE / "03_softmax/solution.c", folder / "course/03_softmax/exercise.c")
     say(["make", "grade", "EX=03"], environment, 0, " 10/10\n", cwd=folder)
     say(["make", "-n", "all"], environment, 0, "build/custom_op", cwd=folder)
     return folder
@@ -122,7 +122,7 @@ def as_gradescope(build, place, environment, handout):
     archive.unlink()
     folder = root / "source/cotangent"
     as_in_the_tree(folder)
-    shutil.copytree(handout / "build", folder / "build", ignore=shutil.ignore_patterns("examples", "*.a"))
+    shutil.copytree(handout / "build", folder / "build", ignore=shutil.ignore_patterns("course", "*.a"))
     environment = {**environment, "AUTOGRADER_ROOT": str(root)}
     said = say([root / "source/setup.sh"], environment, 0, "AR", cwd="/")
     if "build/obj/src" in said or (folder / "src").exists() or (folder / "build/obj/src").exists():
@@ -159,7 +159,7 @@ def unpacked(build):
 
 def links(tree):
     """Each link of the course's pages leads to a file of this tree, and so does each page or program of docs/ or examples/ that they name."""
-    course = tree / "examples/course"
+    course = tree / "course"
     for page in [*course.glob("*.md"), *course.glob("*/*.md")]:
         for link, name in re.findall(r"\]\(([\w./-]+\.\w+|[\w./-]*/[\w./-]*)(?:#[^)]*)?\)|`((?:docs|examples)/[\w./-]+\.\w+)`", page.read_text()):
             if not (tree / name if name else page.parent / link).exists():

@@ -502,7 +502,7 @@ int main(int count, char **args) {
     if (count == 2 && strcmp(args[1], "--list") == 0) return list();
     if (count == 2 && strcmp(args[1], "--namespaces") == 0) return namespaces() ? 0 : 1;
     if (count != 8) {
-        fprintf(stderr, "this program is run by examples/course/grade\n");
+        fprintf(stderr, "this program is run by course/grade\n");
         return 2;
     }
     const char *name = args[1];

@@ -12,9 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-GRADE = ROOT / "examples/course/grade"
-SOLUTION = Path(__file__).resolve().parent / "01_broadcasting/solution.c"
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+GRADE = HERE.parent / "grade"
+SOLUTION = HERE / "01_broadcasting/solution.c"
 ADD = "static ct_tensor *forward(ct_call *call) {\n"  # of add and mul: a line put behind it runs in each of their forwards
 PROTOTYPES = "#include <unistd.h>\n#include <stdlib.h>\n#include <stdio.h>\n#include <string.h>\n"
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-GRADE = HERE.parent.parent / "examples/course/grade"
+GRADE = HERE.parent / "grade"
 SOLUTION = (HERE / "01_broadcasting/solution.c").read_text()
 NEURON = "static ct_tensor *neuron_forward(ct_call *call) {\n"  # what follows runs in two tests
 
@@ -33,8 +33,8 @@ CLASS = [
     ("ev\udc80il.c", "", "ev\ufffdil", 0, "refused: it is empty"),
     ("both.c", SOLUTION, "both.c", 10, ""),
     ("both/exercise.c", "\0", "both", 0, "refused: it is no text"),
-    ("fay/examples/course/01_broadcasting/exercise.c", SOLUTION, "fay", 10, ""),
-    ("fay/examples/course/02_matmul/exercise.c", "int x", None, 0, ""),  # another exercise: not asked for
+    ("fay/course/01_broadcasting/exercise.c", SOLUTION, "fay", 10, ""),
+    ("fay/course/02_matmul/exercise.c", "int x", None, 0, ""),  # another exercise: not asked for
     ("gus/answer.txt", "42", "gus", 0, "there is no exercise.c in "),
     ("hal.zip", "", "hal.zip", 0, "it is neither a .c file nor a folder"),
     ("marks.csv", "old", None, 0, ""),

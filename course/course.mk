@@ -1,0 +1,34 @@
+# The course: grading, what a teacher gives away, and the tests of both.
+
+COURSE = $(patsubst %.c,$(BUILD)/obj/%.o,course/course.c $(wildcard course/[0-9]*/test.c))
+$(COURSE): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call if_quiet,CC)$(CC) $(call at_O1,$(ALL_CFLAGS)) -MMD -MP -c $< -o $@
+
+EX ?= all
+course: $(STATIC) $(COURSE) ## what grading needs, built
+grade: course \
+    ## grade exercises of course/: EX=05, all without it; \
+    FILE=a submission elsewhere, JSON=results.json, SEED=7; ALL=DIR CSV=marks.csv
+	@command -v python3 >/dev/null || { echo "make grade needs python3"; exit 2; }
+	@course/grade --build $(BUILD) $(if $(JSON),--json '$(JSON)') $(if $(SEED),--seed '$(SEED)') \
+	    $(if $(ALL),--all '$(ALL)') $(if $(CSV),--csv '$(CSV)') $(EX) $(if $(FILE),'$(FILE)') || [ $$? -eq 1 ]
+handout: course ## the course for students, without solutions, in build/cotangent-course.tar.gz
+	@course/kit handout --build $(BUILD)
+autograder: course ## an exercise for Gradescope, EX=05, in build/autograder-05_....zip
+	@course/kit autograder $(EX) --build $(BUILD)
+# The list of what both need to build the library: each makefile that make has read, the folders of headers with all that
+# is in them, and the folders of sources, of which only files belong to the library.
+kit-files:
+	@printf 'makefile %s\n' $(filter-out $(BUILD)/%,$(MAKEFILE_LIST))
+	@printf 'headers %s\n' $(patsubst -I%,%,$(filter -I%,$(BASE)))
+	@printf 'sources %s\n' $(FOLDERS)
+
+COURSE_TEST = $(BUILD)/tests/test_course
+$(BUILD)/tests/test_course: $(STATIC) $(COURSE)
+	@mkdir -p $(@D)
+	@printf '#!/bin/sh\nexec course/tests/check quick\n' > $@ && chmod +x $@
+course-test: course \
+    ## the course, its archives and its grader, with every wrong submission; make test grades two of each exercise
+	@BUILD=$(BUILD) course/tests/check
+.PHONY: course grade handout autograder kit-files course-test
