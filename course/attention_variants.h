@@ -255,9 +255,9 @@ static ct_tensor *course_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_
     return ct_matmul(weights, bits >> KEYS_FOR_VALUES & 1 ? k : v);
 }
 
-/* What the weights are, which a unit matrix for the values shows: `in` are queries, keys and
- * values (B, S, e). Says what is wrong with the first query whose weights are not the right ones.
- */
+/* Explains wrong weights: with a unit matrix for the values, the result of attention is its
+ * weights. `in` are queries, keys and values (B, S, e). `said` becomes a sentence about the first
+ * query whose weights are wrong. */
 __attribute__((unused)) static void course_explain_weights(ct_fn yours, ct_fn right, void *arg,
                                                            ct_tensor *const *in, int n, char *said,
                                                            size_t size) {

@@ -1,5 +1,6 @@
-/* What the tests of an exercise are made with. A test.c defines course_tests and course_test_count;
- * course.c has main, which runs one test in a process of its own and tells `grade` how it ended. */
+/* The functions with which the tests of an exercise are written. A test.c defines course_tests and
+ * course_test_count; course.c has main, which runs one test in a process of its own and reports its
+ * end to `grade`. */
 #ifndef COURSE_H
 #define COURSE_H
 

@@ -351,7 +351,7 @@ static bool wrong_ones_zero(likeness *l) {
     return SAY(l, "what is wrong is 0");
 }
 
-/* What the last call gave: its numbers are kept. */
+/* The numbers are the same as in the last call, whose numbers this function has kept. */
 static bool as_before(likeness *l) {
     static double before[MOST_ALIKE];
     static int64_t count;

@@ -1,5 +1,5 @@
-/* Wrong forwards: the mistake that gives the same numbers; if none does, whatever else can be found
- * out. Part of course.c. */
+/* Wrong forwards: this file finds the mistake that gives the same numbers or, if none does, other
+ * properties of the result. course.c includes it. */
 #ifndef COURSE_NAMING_H
 #define COURSE_NAMING_H
 
