@@ -106,7 +106,8 @@ START_TEST(memory_runs_out) {
                               .least = 1};
         fault_sweep(&stepped);
         fault_case saved = stepped;
-        saved.name = "a checkpoint of a rule", saved.run = run_saved, saved.end = end_saved;
+        saved.name = "a checkpoint of a rule", saved.sparse = 12;
+        saved.run = run_saved, saved.end = end_saved;
         fault_sweep(&saved);
         ct_context_free(f.c);
     }

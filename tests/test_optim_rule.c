@@ -454,7 +454,7 @@ START_TEST(checkpoints_of_others) {
     }
     ct_optim_rule loose = lion;
     loose.fault = NULL;
-    run.optim = ct_optim_new(t.module, &loose, (ct_optim_opts){.numbers = (double[]){0.995}});
+    run.optim = ct_optim_new(t.module, &loose, (ct_optim_opts){.numbers = (double[]){0.995, 0}});
     good(run.optim && ct_checkpoint_save(path, &run));
     run.optim = t.optim;
     ck_refused(ct_checkpoint_load(path, &run), CT_ERR_FORMAT,
