@@ -249,7 +249,6 @@ static void probe_updates(bits_probe *p) {
                                        .bias1 = 0.19,
                                        .bias2 = 0.0199,
                                        .grad_scale = 0.7,
-                                       .t = 2,
                                        .decoupled = kind};
         const cti_sgd_numbers sgd = {.lr = 0.01,
                                      .momentum = 0.9,

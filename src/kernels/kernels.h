@@ -67,7 +67,6 @@ typedef struct {
 /* One optimiser step's numbers. */
 typedef struct {
     double lr, beta1, beta2, eps, weight_decay, bias1, bias2, grad_scale; /* bias: 1 - beta^t */
-    int64_t t; /* number of this update; kernels do not read it */
     /* AdamW's decay; else Adam's */
     bool decoupled;
 } cti_adam_numbers;
