@@ -65,11 +65,10 @@ static inline void use_in_elementwise(const ended_use *u) {
     USE(ct_div(y, y), "div");
     USE(ct_maximum(x, y), "maximum");
     USE(ct_minimum(y, x), "minimum");
-    USE(ct_pow(y, 2), "pow");
-    USE(ct_scale(y, 2), "scale");
-    USE(ct_add_scalar(y, 2), "add_scalar");
-#define USE_OF_ONE(name, ...) USE(ct_##name(y), #name);
+#define USE_OF_ONE(name, ...)    USE(ct_##name(y), #name);
+#define USE_OF_NUMBER(name, ...) USE(ct_##name(y, 2), #name);
     CTI_UNARY_KERNELS(USE_OF_ONE, USE_OF_ONE, USE_OF_ONE, USE_OF_ONE)
+    CTI_SCALAR_KERNELS(USE_OF_NUMBER, USE_OF_NUMBER, USE_OF_NUMBER)
     USE(ct_isnan(y), "isnan");
     USE(ct_clamp(y, 0, 1), "clamp");
     USE(ct_where(mask, x, y), "where");

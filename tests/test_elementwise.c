@@ -4,12 +4,17 @@
 #include "../src/kernels/unary.h"
 #include "op_check.h"
 
-/* The ops of the rows of unary.h. */
+/* The ops of unary.h's rows. The number of an op of a tensor and a number is 2. */
+#define BY_TWO(name, ...)                                                                          \
+    static ct_tensor *name##_by_two(ct_tensor *x) { return ct_##name(x, 2); }
+CTI_SCALAR_KERNELS(BY_TWO, BY_TWO, BY_TWO)
 #define OF_ONE(name, ...) {#name, ct_##name},
+#define OF_TWO(name, ...) {#name, name##_by_two},
 static const struct {
     const char *name;
     ct_tensor *(*call)(ct_tensor *);
-} of_one[] = {CTI_UNARY_KERNELS(OF_ONE, OF_ONE, OF_ONE, OF_ONE)};
+} of_one[] = {CTI_UNARY_KERNELS(OF_ONE, OF_ONE, OF_ONE, OF_ONE)
+                  CTI_SCALAR_KERNELS(OF_TWO, OF_TWO, OF_TWO)};
 enum { OPS_OF_ONE = sizeof of_one / sizeof *of_one };
 
 /* ---- errors ---- */
@@ -24,12 +29,10 @@ START_TEST(dtypes_that_are_refused) {
     FAILS(ct_mse_loss(f, d), CT_ERR_DTYPE, "mse_loss");
     FAILS(ct_where(b, f, d), CT_ERR_DTYPE, "where: dtypes differ: f32 and f64");
     FAILS(ct_div(i, i), CT_ERR_DTYPE, "div");
-    FAILS(ct_pow(i, 2), CT_ERR_DTYPE, "pow");
     FAILS(ct_mean(i, CT_ALL, false), CT_ERR_DTYPE, "mean");
     FAILS(ct_sum_to(i, CT_SCALAR), CT_ERR_DTYPE, "sum_to");
     FAILS(ct_mse_loss(i, i), CT_ERR_DTYPE, "mse_loss");
     FAILS(ct_add(b, b), CT_ERR_DTYPE, "add");
-    FAILS(ct_scale(b, 2), CT_ERR_DTYPE, "scale");
     FAILS(ct_argmax(b, 0), CT_ERR_DTYPE, "argmax");
     FAILS(ct_logical_and(f, f), CT_ERR_DTYPE, "logical_and");
     FAILS(ct_logical_or(i, i), CT_ERR_DTYPE, "logical_or");
@@ -41,7 +44,7 @@ END_TEST
 
 /* Ops of one tensor take f32 and f64. Some of them take i64, too. */
 START_TEST(dtypes_of_one_tensor) {
-    static const char *const take_i64[] = {"neg", "sign", "abs"};
+    static const char *const take_i64[] = {"neg", "sign", "abs", "scale", "add_scalar"};
     for (int op = 0; op < OPS_OF_ONE; op++) {
         char message[64];
         bool whole = false;
@@ -282,16 +285,15 @@ static ct_tensor *div_fixed(ct_tensor *x) { return ct_div(x, fixed); }
 static ct_tensor *by_fixed(ct_tensor *x) { return ct_div(fixed, x); }
 static ct_tensor *maximum_fixed(ct_tensor *x) { return ct_maximum(fixed, x); }
 static ct_tensor *squared(ct_tensor *x) { return ct_mul(x, x); }
-static ct_tensor *scaled(ct_tensor *x) { return ct_scale(x, 0.5); }
-static ct_tensor *moved(ct_tensor *x) { return ct_add_scalar(x, 0.5); }
-static ct_tensor *to_power(ct_tensor *x) { return ct_pow(x, 2); }
 static ct_tensor *filled(ct_tensor *x) { return ct_masked_fill(x, mask, 1); }
 static ct_tensor *chosen(ct_tensor *x) { return ct_where(mask, x, fixed); }
 static ct_tensor *summed(ct_tensor *x) { return ct_add(fixed, ct_sum(x, CT_DIMS(0), true)); }
 static ct_tensor *averaged(ct_tensor *x) { return ct_add(fixed, ct_mean(x, CT_DIMS(0), false)); }
 
-#define KEEPS_NONE(name, ...) {#name, ct_##name, 0},
-#define KEEPS_ONE(name, ...)  {#name, ct_##name, 1},
+#define KEEPS_NONE(name, ...)        {#name, ct_##name, 0},
+#define KEEPS_ONE(name, ...)         {#name, ct_##name, 1},
+#define BY_TWO_KEEPS_NONE(name, ...) {#name, name##_by_two, 0},
+#define BY_TWO_KEEPS_ONE(name, ...)  {#name, name##_by_two, 1},
 
 /* In a chain of calls whose intermediate handles end, the number of tensors of that size that the
  * tape keeps for each call. */
@@ -302,13 +304,12 @@ START_TEST(what_the_tape_keeps) {
         int kept;
     } cases[] = {
         CTI_UNARY_KERNELS(KEEPS_NONE, KEEPS_ONE, KEEPS_ONE, KEEPS_ONE)
+            CTI_SCALAR_KERNELS(BY_TWO_KEEPS_NONE, BY_TWO_KEEPS_ONE, BY_TWO_KEEPS_ONE)
         /* and others */
         {"add", add_fixed, 0},
         {"sub", sub_fixed, 0},
         {"mul", mul_fixed, 0},
         {"div", div_fixed, 0},
-        {"scale", scaled, 0},
-        {"add_scalar", moved, 0},
         {"where", chosen, 0},
         {"masked_fill", filled, 0},
         {"sum", summed, 0},
@@ -316,7 +317,6 @@ START_TEST(what_the_tape_keeps) {
         {"1/x", by_fixed, 1},
         {"x x", squared, 1},
         {"maximum", maximum_fixed, 1},
-        {"pow", to_power, 1},
     };
     const int64_t side = 256, empty = ct_memory(context).live;
     fixed = ct_full(context, CT_F32, CT_SHAPE(side, side), 0.5);

@@ -57,37 +57,41 @@ END_TEST
 static const struct {
     const char *name;
     size_t offset;
-} kernels[] = {CTI_UNARY_KERNELS(VALUE, BOTH_WAYS, BOTH_WAYS, BOTH_WAYS) CTI_BOTH_KERNELS(BOTH)
-                   KERNEL(axpy),
-               KERNEL(lerp),
-               KERNEL(sum_rows),
-               KERNEL(softmax),
-               KERNEL(log_softmax),
-               KERNEL(softmax_columns),
-               KERNEL(softmax_backward),
-               KERNEL(log_softmax_backward),
-               KERNEL(masked_softmax),
-               KERNEL(logsumexp),
-               KERNEL(logsumexp_backward),
-               KERNEL(layer_norm),
-               KERNEL(layer_norm_backward),
-               KERNEL(rms_norm),
-               KERNEL(rms_norm_backward),
-               KERNEL(cross_entropy),
-               KERNEL(bce),
-               KERNEL(bce_backward),
-               KERNEL(kl_div),
-               KERNEL(kl_div_log),
-               KERNEL(rope),
-               KERNEL(adam),
-               KERNEL(sgd),
-               KERNEL(gemm.dots),
-               KERNEL(gemm.gemv),
-               KERNEL(gemm.kc),
-               KERNEL(gemm.tuning.dots_max_m),
-               KERNEL(gemm.tuning.split_k_c_bytes),
-               KERNEL(attention.softmax_from_stats),
-               KERNEL(attention.row_dots)};
+} kernels[] = {
+    CTI_UNARY_KERNELS(VALUE, BOTH_WAYS, BOTH_WAYS, BOTH_WAYS)
+        CTI_SCALAR_KERNELS(VALUE, BOTH_WAYS, BOTH_WAYS) CTI_BOTH_KERNELS(BOTH)
+    /* and others */
+    KERNEL(axpy),
+    KERNEL(lerp),
+    KERNEL(sum_rows),
+    KERNEL(softmax),
+    KERNEL(log_softmax),
+    KERNEL(softmax_columns),
+    KERNEL(softmax_backward),
+    KERNEL(log_softmax_backward),
+    KERNEL(masked_softmax),
+    KERNEL(logsumexp),
+    KERNEL(logsumexp_backward),
+    KERNEL(layer_norm),
+    KERNEL(layer_norm_backward),
+    KERNEL(rms_norm),
+    KERNEL(rms_norm_backward),
+    KERNEL(cross_entropy),
+    KERNEL(bce),
+    KERNEL(bce_backward),
+    KERNEL(kl_div),
+    KERNEL(kl_div_log),
+    KERNEL(rope),
+    KERNEL(adam),
+    KERNEL(sgd),
+    KERNEL(gemm.dots),
+    KERNEL(gemm.gemv),
+    KERNEL(gemm.kc),
+    KERNEL(gemm.tuning.dots_max_m),
+    KERNEL(gemm.tuning.split_k_c_bytes),
+    KERNEL(attention.softmax_from_stats),
+    KERNEL(attention.row_dots),
+};
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
 /* (sin, cos and sums of f64 are the same bits in all sets.) A set with one other kernel, or one

@@ -106,17 +106,25 @@ END_TEST
 
 START_TEST(with_a_number) {
     const double powers_of[] = {0, 2, 3, -1, 0.5, 1.7};
+    const struct {
+        const char *name;
+        cti_unary_scalar *s, *d;
+    } f[] = {CTI_SCALAR_KERNELS(VALUE, VALUE, VALUE)};
+    const struct {
+        const char *name;
+        cti_unary_scalar_backward *s, *d;
+    } b[] = {CTI_SCALAR_KERNELS(NONE, SLOPE, SLOPE)};
     for (size_t i = 0; i < sizeof powers_of / sizeof *powers_of; i++) {
         pair x = numbers(0.1, 3), g = numbers(-1, 1), y = numbers(0, 1), dx = numbers(0, 1);
         const double e = powers_of[i];
-        stored_apart.pow(N, x.s, e, y.s), of_f64()->pow(N, x.d, e, y.d);
-        stored_apart.pow_backward(N, x.s, e, g.s, dx.s);
-        of_f64()->pow_backward(N, x.d, e, g.d, dx.d);
-        same_numbers(&y, N, "pow"), same_numbers(&dx, N, "pow_backward");
-        stored_apart.scale(N, x.s, e, y.s), of_f64()->scale(N, x.d, e, y.d);
-        same_numbers(&y, N, "scale");
-        stored_apart.add_scalar(N, x.s, e, y.s), of_f64()->add_scalar(N, x.d, e, y.d);
-        same_numbers(&y, N, "add_scalar");
+        for (size_t k = 0; k < sizeof f / sizeof *f; k++) {
+            f[k].s(N, x.s, e, y.s), f[k].d(N, x.d, e, y.d);
+            same_numbers(&y, N, f[k].name);
+        }
+        for (size_t k = 0; k < sizeof b / sizeof *b; k++) {
+            b[k].s(N, x.s, e, g.s, dx.s), b[k].d(N, x.d, e, g.d, dx.d);
+            same_numbers(&dx, N, b[k].name);
+        }
         stored_apart.fill(N, e, y.s), of_f64()->fill(N, e, y.d);
         same_numbers(&y, N, "fill");
         stored_apart.arange(N, 2, e, 0.3, y.s), of_f64()->arange(N, 2, e, 0.3, y.d);

@@ -41,10 +41,12 @@ typedef struct {
     cti_unary *map;
     cti_unary_backward *backward;
     cti_unary_scalar *scalar;
+    cti_unary_scalar_backward *scalar_backward;
     const char *x, *g;
     char *y;
     double a;
     int64_t size, length; /* bytes of an element; elements of a row, or 1 in an elementwise loop */
+    int64_t cost;         /* an element's cost in an elementwise loop, for cti_op_grain; 0: 1 */
 } op_loop;
 
 static void map_range(void *arg, int64_t begin, int64_t end, int worker) {
@@ -53,7 +55,8 @@ static void map_range(void *arg, int64_t begin, int64_t end, int worker) {
     int64_t at = begin * l->size;
     if (l->map) l->map(end - begin, l->x + at, l->y + at);
     else if (l->scalar) l->scalar(end - begin, l->x + at, l->a, l->y + at);
-    else l->backward(end - begin, l->x + at, l->g + at, l->y + at);
+    else if (l->backward) l->backward(end - begin, l->x + at, l->g + at, l->y + at);
+    else l->scalar_backward(end - begin, l->x + at, l->a, l->g + at, l->y + at);
 }
 
 static void row_range(void *arg, int64_t begin, int64_t end, int worker) {
@@ -68,7 +71,7 @@ static void row_range(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* Makes the output and runs the loop over elements, or over rows of the last dim. */
 static ct_tensor *op_run(const ct_call *c, ct_tensor *x, op_loop *l, bool rows) {
-    if (!l->map && !l->backward && !l->scalar) {
+    if (!l->map && !l->backward && !l->scalar && !l->scalar_backward) {
         cti_op_refuse(c, x->dtype);
         return NULL;
     }
@@ -80,7 +83,7 @@ static ct_tensor *op_run(const ct_call *c, ct_tensor *x, op_loop *l, bool rows) 
     l->size = (int64_t)cti_dtype_size(x->dtype);
     l->length = rows && x->shape.ndim ? x->shape.dim[x->shape.ndim - 1] : 1;
     if (rows) cti_parallel(c->context, x->numel / l->length, cti_op_grain(l->length), row_range, l);
-    else cti_parallel(c->context, x->numel, cti_op_grain(1), map_range, l);
+    else cti_parallel(c->context, x->numel, cti_op_grain(l->cost), map_range, l);
     return y;
 }
 
@@ -98,6 +101,13 @@ bool cti_op_unary_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, cti_un
                            ct_tensor **dx) {
     CTI_ASSERT(g->contiguous && g->dtype == xy->dtype && g->numel == xy->numel);
     return (*dx = op_run(c, xy, &(op_loop){.backward = f, .g = g->data}, false)) != NULL;
+}
+
+bool cti_op_unary_scalar_backward(const ct_call *c, ct_tensor *x, double a, ct_tensor *g,
+                                  cti_unary_scalar_backward *f, int64_t cost, ct_tensor **dx) {
+    CTI_ASSERT(g->contiguous && g->dtype == x->dtype && g->numel == x->numel);
+    op_loop l = {.scalar_backward = f, .a = a, .g = g->data, .cost = cost};
+    return (*dx = op_run(c, x, &l, false)) != NULL;
 }
 
 bool cti_op_rows_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, cti_unary_backward *f,

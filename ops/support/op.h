@@ -59,6 +59,9 @@ ct_tensor *cti_op_unary_scalar(const ct_call *c, ct_tensor *x, cti_unary_scalar 
 /* dx = g f'(xy) */
 bool cti_op_unary_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, cti_unary_backward *f,
                            ct_tensor **dx);
+/* dx = g f'(x, a). cost is an element's, for cti_op_grain. */
+bool cti_op_unary_scalar_backward(const ct_call *c, ct_tensor *x, double a, ct_tensor *g,
+                                  cti_unary_scalar_backward *f, int64_t cost, ct_tensor **dx);
 /* f(in[0], in[1]), broadcast; checks their dtypes */
 ct_tensor *cti_op_binary(const ct_call *c, cti_binary *f, ct_dtype out);
 /* f of each row of the last dim, in the shape of x */

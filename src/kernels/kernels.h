@@ -29,6 +29,8 @@ typedef void cti_binary_backward(int64_t n, const void *a, int64_t sa, const voi
                                  const void *g, void *da);
 /* y[i] = f(x[i], a) */
 typedef void cti_unary_scalar(int64_t n, const void *x, double a, void *y);
+/* dx[i] = g[i] f'(x[i], a) */
+typedef void cti_unary_scalar_backward(int64_t n, const void *x, double a, const void *g, void *dx);
 /* y[j] = reduction over i of x[i stride + j], i < n, j < inner. n = 0 gives 0 (sum). inner = 1 with
  * stride 1 is a row */
 typedef void cti_reduce(int64_t n, int64_t inner, const void *x, int64_t stride, void *y);
@@ -220,11 +222,18 @@ typedef struct cti_kernels {
 #define CTI_FIELDS(name, ...)                                                                      \
     cti_unary *name;                                                                               \
     cti_unary_backward *name##_backward;
+#define CTI_SCALAR_FIELD(name, ...) cti_unary_scalar *name;
+#define CTI_SCALAR_FIELDS(name, ...)                                                               \
+    cti_unary_scalar *name;                                                                        \
+    cti_unary_scalar_backward *name##_backward;
 #define CTI_BOTH_FIELD(name) cti_unary_both *name##_both;
     CTI_UNARY_KERNELS(CTI_FIELD, CTI_FIELDS, CTI_FIELDS, CTI_FIELDS)
+    CTI_SCALAR_KERNELS(CTI_SCALAR_FIELD, CTI_SCALAR_FIELDS, CTI_SCALAR_FIELDS)
     CTI_BOTH_KERNELS(CTI_BOTH_FIELD)
 #undef CTI_FIELD
 #undef CTI_FIELDS
+#undef CTI_SCALAR_FIELD
+#undef CTI_SCALAR_FIELDS
 #undef CTI_BOTH_FIELD
     cti_binary *add, *sub, *mul, *div, *maximum, *minimum;
     /* a tie takes g / 2; NaN passes g */
@@ -232,13 +241,10 @@ typedef struct cti_kernels {
     cti_binary *eq, *ne, *lt, *le, *gt, *ge;
     cti_binary *logical_and, *logical_or; /* bool's table only */
     cti_unary *logical_not;
-    cti_unary_scalar *scale, *add_scalar, *pow;
     /* NaN stays; of bounds that cross the upper one wins. g where low <= x <= high, else 0 */
     void (*clamp)(int64_t n, const void *x, double low, double high, void *y);
     void (*clamp_backward)(int64_t n, const void *x, double low, double high, const void *g,
                            void *dx);
-    /* e x^(e-1) g; 0 for e = 0 */
-    void (*pow_backward)(int64_t n, const void *x, double e, const void *g, void *dx);
     void (*where)(int64_t n, const bool *cond, int64_t sc, const void *a, int64_t sa, const void *b,
                   int64_t sb, void *y);
     void (*fill)(int64_t n, double value, void *y);

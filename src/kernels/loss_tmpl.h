@@ -11,14 +11,6 @@ INLINE vec one_or_each(const stored *p, int64_t step, int64_t i, int64_t n) {
     return step ? load_part(p + i, n) : splat(get_one(p));
 }
 
-/* Returns log(1 + e^-x), given e = e^-|x|. The rounding error of 1 + e is corrected. A NaN in x
- * reaches the result through e. */
-INLINE vec softplus_of_minus(vec x, vec e) {
-    const vec sum = REAL(1.0) + e;
-    const vec log_1p = v_log(sum) + (e - (sum - REAL(1.0))) / sum;
-    return blend(x < REAL(0.0), -x, splat(0)) + log_1p;
-}
-
 /* (1 - t) x + (1 + (w - 1) t) log(1 + e^-x) */
 static void loss_bce(int64_t n, const void *x, const void *t, const void *w, int64_t sw, void *y) {
     const stored *logit = x, *target = t, *weight = w;
@@ -26,7 +18,7 @@ static void loss_bce(int64_t n, const void *x, const void *t, const void *w, int
         const vec a = load_part(logit + i, n - i), b = load_part(target + i, n - i);
         const vec more =
             weight ? (one_or_each(weight, sw, i, n - i) - REAL(1.0)) * b + REAL(1.0) : splat(1);
-        const vec plus = softplus_of_minus(a, v_exp(-v_abs(a)));
+        const vec plus = v_log1p_exp(-a);
         store_part((stored *)y + i, (REAL(1.0) - b) * a + more * plus, n - i);
     }
 }
@@ -48,7 +40,7 @@ static void loss_bce_backward(const cti_bce_backward *of) {
         if (dt) {
             /* The slope is (u - 1) plus - x. At x = -inf its terms may cancel to NaN; the slope is
              * then u plus. */
-            const vec plus = softplus_of_minus(a, v_exp(-v_abs(a)));
+            const vec plus = v_log1p_exp(-a);
             const vec slope =
                 blend(plus == splat((real)INFINITY), u * plus, (u - REAL(1.0)) * plus - a);
             store_part(dt + i, of_g * slope, n - i);

@@ -56,4 +56,18 @@ INLINE void map_scalar(int64_t n, const void *x, real a, void *y, vec (*f)(vec x
     if (i < n) store_part(to + i, f(load_part(from + i, n - i), s), n - i);
 }
 
+/* dx = f(x, a, g) */
+INLINE void map_scalar_backward(int64_t n, const void *x, real a, const void *g, void *dx,
+                                vec (*f)(vec x, vec a, vec g)) {
+    const stored *from = x, *cotangent = g;
+    stored *to = dx;
+    const vec s = splat(a);
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) store(to + i, f(load(from + i), s, load(cotangent + i)));
+    if (i < n) {
+        const vec part = f(load_part(from + i, n - i), s, load_part(cotangent + i, n - i));
+        store_part(to + i, part, n - i);
+    }
+}
+
 #endif

@@ -11,11 +11,8 @@ void CTI_PUT(unary)(cti_kernels *table) {
     table->name##_backward = map_##name##_backward;
 #define PUT_BOTH(name) table->name##_both = map_##name##_both;
     CTI_UNARY_KERNELS(PUT, PUT_WITH_SLOPE, PUT_WITH_SLOPE, PUT_WITH_SLOPE)
+    CTI_SCALAR_KERNELS(PUT, PUT_WITH_SLOPE, PUT_WITH_SLOPE)
     CTI_BOTH_KERNELS(PUT_BOTH)
-    table->scale = map_scale;
-    table->add_scalar = map_add_scalar;
-    table->pow = map_pow;
-    table->pow_backward = map_pow_backward;
     table->clamp = map_clamp;
     table->clamp_backward = map_clamp_backward;
 }

@@ -1,4 +1,4 @@
-/* The kernels of unary.h's rows, and those of one array and a number. */
+/* The kernels of unary.h's rows, and clamp. */
 #ifndef CTI_KERNELS_UNARY_TMPL_H
 #define CTI_KERNELS_UNARY_TMPL_H
 
@@ -60,28 +60,34 @@ INLINE vec v_floor(vec x) {
 #define MAP_NOTHING(name)
 CTI_UNARY_KERNELS(MAP, MAP_FROM_X, MAP_FROM_Y, MAP_NOTHING)
 
+#define MAP_SCALAR(name, value)                                                                    \
+    INLINE vec value_##name(vec x, vec a) { return value; }                                        \
+    static void map_##name(int64_t n, const void *x, double a, void *y) {                          \
+        map_scalar(n, x, (real)a, y, value_##name);                                                \
+    }
+#define MAP_SCALAR_FROM_X(name, value, slope)                                                      \
+    MAP_SCALAR(name, value)                                                                        \
+    INLINE vec slope_##name(vec x, vec a, vec g) { return slope; }                                 \
+    static void map_##name##_backward(int64_t n, const void *x, double a, const void *g,           \
+                                      void *dx) {                                                  \
+        map_scalar_backward(n, x, (real)a, g, dx, slope_##name);                                   \
+    }
+CTI_SCALAR_KERNELS(MAP_SCALAR, MAP_SCALAR_FROM_X, MAP_NOTHING)
+
 #define MAP_BOTH(name)                                                                             \
     static void map_##name##_both(int64_t n, const void *x, const void *g, void *y, void *dx) {    \
         map_both(n, x, g, y, dx, b_##name);                                                        \
     }
 CTI_BOTH_KERNELS(MAP_BOTH)
 
-/* ---- y = f(x, a) ---- */
-INLINE vec v_scale(vec x, vec a) { return x * a; }
-INLINE vec v_shift(vec x, vec a) { return x + a; }
+/* ---- powers ---- */
+
 INLINE vec v_square(vec x) { return x * x; }
 INLINE vec v_cube(vec x) { return x * x * x; }
 INLINE vec v_inverse(vec x) { return REAL(1.0) / x; }
 INLINE vec v_one(vec x) {
     (void)x;
     return splat(1);
-}
-
-static void map_scale(int64_t n, const void *x, double a, void *y) {
-    map_scalar(n, x, (real)a, y, v_scale);
-}
-static void map_add_scalar(int64_t n, const void *x, double a, void *y) {
-    map_scalar(n, x, (real)a, y, v_shift);
 }
 
 /* y[i] = scale x[i]^e, or times g[i]. In f32 what is positive and normal goes through f64's

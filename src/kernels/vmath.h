@@ -19,6 +19,7 @@ typedef struct {
 
 static real libm_exp(real x) { return LIBM(exp)(x); }
 static real libm_exp2(real x) { return LIBM(exp2)(x); }
+static real libm_expm1(real x) { return LIBM(expm1)(x); }
 static real libm_log(real x) { return LIBM(log)(x); }
 /* glibc's tanhf is off by over 2 ulp */
 static real libm_tanh(real x) { return (real)cti_libm_tanh((double)x); }
@@ -30,6 +31,7 @@ __attribute__((noinline)) static real libm_normal_cdf(real x) {
 
 INLINE vec v_exp(vec x) { return each_lane(x, libm_exp); }
 INLINE vec v_exp2_below(vec x) { return each_lane(x, libm_exp2); }
+INLINE vec v_expm1_below(vec x) { return each_lane(x, libm_expm1); }
 INLINE vec v_log(vec x) { return each_lane(x, libm_log); }
 INLINE vec v_tanh(vec x) { return each_lane(x, libm_tanh); }
 /* In f64 the rounding of x / sqrt 2 costs up to 2 x^2 units of the last place in the lower tail. */
@@ -82,6 +84,14 @@ INLINE vec v_exp(vec x) {
     const vec y = keep(live, x);
     const exp_parts e = v_exp_parts(blend(y > 89.0f, splat(89.0f), y));
     return keep(live, v_scale_2(e.less + 1.0f, e.n, e.k));
+}
+
+/* Returns e^x - 1 for x <= 0 with an error of 0.98 ulp: 2^n (1 + less) - 1 = 2^n less + (2^n - 1).
+ * Below -32 it is -1. */
+INLINE vec v_expm1_below(vec x) {
+    const exp_parts e = v_exp_parts(blend(x < -32.0f, splat(-32.0f), x));
+    const vec power = (vec)((e.k + 127) << 23);
+    return power * e.less + (power - 1.0f);
 }
 
 /* Returns 2^x for -126 <= x <= 0 with an error of 1 ulp: x = n + r, and 2^r is a minimax
@@ -184,6 +194,14 @@ INLINE vec v_sigmoid(vec x) {
     const vec e = v_exp(-v_abs(x)), sum = REAL(1.0) + e, lost = e - (sum - REAL(1.0));
     const vec y = blend(x < REAL(0.0), e, splat(1)) / sum;
     return y - y * lost;
+}
+
+/* Returns log(1 + e^x) with an error of 2.3 ulp, computed from e = e^-|x|. The rounding error of
+ * 1 + e is corrected. */
+INLINE vec v_log1p_exp(vec x) {
+    const vec e = v_exp(-v_abs(x)), sum = REAL(1.0) + e;
+    const vec log_1p = v_log(sum) + (e - (sum - REAL(1.0))) / sum;
+    return blend(x > REAL(0.0), x, splat(0)) + log_1p;
 }
 
 /* s = 1 / (1 + e^-x) and rest = 1 - s, each with all its digits. */

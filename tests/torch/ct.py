@@ -145,7 +145,7 @@ def case_lines():
 def unary_ops():
     """The ops of the rows of src/kernels/unary.h."""
     rows = (ROOT / "src" / "kernels" / "unary.h").read_text().split("clang-format off")[1]
-    return tuple(re.findall(r"^ +[A-Z_]+\((\w+)[,)]", rows, re.M))
+    return tuple(dict.fromkeys(re.findall(r"^ +[A-Z_]+\((\w+)[,)]", rows, re.M)))
 
 
 def case_text(line, variant):

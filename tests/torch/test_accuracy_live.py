@@ -98,7 +98,7 @@ KINDS |= {f"{low} to {high}": between(low, high)
 
 # ---- ops ----
 
-UNARY = ("pow", "scale", "add_scalar") + ct.unary_ops()
+UNARY = ct.unary_ops()
 BINARY = ("div", "mul", "add", "sub")
 SUMS = ("sum", "mean", "sum_to", "cumsum", "matmul", "linear")   # may cancel: the scale is that of the terms
 POSITIVE = ("log", "sqrt")   # and pow of a fraction
