@@ -55,6 +55,15 @@ cross-part: ## a few suites, PART=6, on each machine of CROSS_PART="arm musl"; S
 LONG_SUITES = op_faults faults ops ops_more attention_fused gemm gradcheck_mutants gradcheck_right disk_model io_faults
 SHORT_SUITES = $(filter-out $(LONG_SUITES),$(patsubst tests/test_%.c,%,$(wildcard tests/test_*.c)))
 
+# Machines of this kind with fewer instructions, in qemu; valgrind has no AVX-512 either.
+OLDER = Haswell Nehalem
+older-x86: $(or $(CHOSEN),$(BUILD)/tests/test_nn $(BUILD)/tests/test_empty) \
+    ## test programs on x86-64 without AVX-512, and without AVX2; needs qemu-user
+	@for cpu in $(OLDER); do for program in $^; do \
+	    qemu-x86_64 -cpu $$cpu $$program > $(BUILD)/older.log 2>&1 || { cat $(BUILD)/older.log; exit 1; }; \
+	    echo "$$cpu: $$(basename $$program): $$(grep '^[0-9]*%' $(BUILD)/older.log)"; \
+	done; done
+.PHONY: older-x86
 .PHONY: cross cross-build cross-demo cross-tools cross-help cross-part
 
 compilers: \

@@ -109,6 +109,8 @@ typedef struct {
     char names[BUILT * 16];
 } isa_tables;
 
+/* A function that fills a table is compiled with its set's instructions, so it is called only on a
+ * machine that runs the set, which then runs the set that an heir inherits from, too. */
 static void fill_tables(isa_tables *all, int row) {
     for (int dtype = 0; dtype < REAL_DTYPES; dtype++) {
         cti_kernels *table = &all->real[row][dtype];
@@ -125,11 +127,11 @@ static void prepare_isas(isa_tables *all) {
     for (int row = 0; row < BUILT; row++) {
         if (row) strcat(all->names, ", ");
         strcat(all->names, built[row].name);
+        if (!machine_runs(built[row].name)) continue;
         fill_tables(all, row);
-        if (machine_runs(built[row].name))
-            all->isa[all->count++] = (cti_isa){
-                built[row].name,
-                {&all->real[row][0], &all->real[row][1], &all->i64, &all->boolean, &all->bf16}};
+        all->isa[all->count++] = (cti_isa){
+            built[row].name,
+            {&all->real[row][0], &all->real[row][1], &all->i64, &all->boolean, &all->bf16}};
     }
 }
 
