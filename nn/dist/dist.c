@@ -1,6 +1,7 @@
 /* Makes and frees a ct_dist, and hands out micro-batches. */
 #include "dist.h"
 #include "../../src/core/assert.h"
+#include "../../src/core/busy.h"
 
 enum { MOST_MICRO_BATCHES = 1 << 18 }; /* each has its own random streams: see stream_of */
 
@@ -57,7 +58,7 @@ static void dist_end(ct_dist *dist) {
 }
 
 static bool client_may_end(const cti_optim_client *client, const char *function) {
-    return !cti_in_engine(cti_dist_of_client(client)->context, function);
+    return !cti_is_lent(cti_dist_of_client(client)->context, function);
 }
 static void client_end(cti_optim_client *client) { dist_end(cti_dist_of_client(client)); }
 

@@ -36,14 +36,14 @@
  * bucket has reached stage 2K.
  *
  * (6) All ranks make the same calls in the same order, with an error too. A rank with an error
- * exchanges undefined data, and all agree afterwards (src/comm/agree.h). */
+ * exchanges undefined data, and all agree afterwards (ext/ranks/agree.h). */
 #ifndef CTI_NN_DIST_DIST_H
 #define CTI_NN_DIST_DIST_H
 
 #include <cotangent/dist.h>
 
-#include "../../src/comm/agree.h"
-#include "../../src/comm/wait.h"
+#include "../../ext/ranks/agree.h"
+#include "../../ext/ranks/wait.h"
 #include "../optim/optim.h"
 
 /* Tags of messages. Control messages of all ct_dist of a comm have one tag, so two ranks in calls

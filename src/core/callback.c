@@ -75,7 +75,7 @@ static cti_call_state state_of(const ct_context *context) {
                             .span = context->profile ? context->profile->open : NULL,
                             .draft = context->draft,
                             .held = context->held,
-                            .engines = context->engines,
+                            .loans = context->loans.open,
                             .depth = context->depth};
 }
 
@@ -93,7 +93,7 @@ static void set_state(ct_context *context, const cti_call_state *state,
     if (cti_profile_is_running(context)) context->profile->open = state->span;
     context->draft = state->draft;
     context->held = state->held;
-    context->engines = state->engines;
+    context->loans.open = state->loans;
     context->depth += state->depth - inside->depth;
     if (!context->depth) atomic_store(&context->inside, 0);
     context->reporting = false;

@@ -1,5 +1,6 @@
 /* Makes and frees contexts, reads their settings, and finds two threads in one context. */
 #include "kernel_bits.h"
+#include "busy.h"
 #include "context.h"
 #include "int_math.h"
 #include "../os/os.h"
@@ -105,7 +106,7 @@ ct_matmul_precision ct_get_matmul(const ct_context *context) {
     return context ? context->matmul : CT_MATMUL_F32;
 }
 
-/* ---- making and freeing ---- */
+/* ---- making ---- */
 
 ct_context *ct_context_new(ct_context_opts opts) {
     bool half_allocator = !opts.allocator.alloc != !opts.allocator.free;
@@ -150,15 +151,32 @@ ct_context *ct_context_new(ct_context_opts opts) {
     return context;
 }
 
-bool cti_in_engine(ct_context *context, const char *function) {
-    if (!context->engines) return false;
-    context->engine_misuse = function;
-    ct_fail(context, CT_ERR_ARGUMENT, "%s: called by a function of a comm's engine", function);
+/* ---- loans ---- */
+
+void cti_lend(ct_context *context, const char *owner) {
+    cti_loans *loans = &context->loans;
+    if (!loans->open++) loans->refused = NULL;
+    loans->owner = owner;
+}
+
+const char *cti_lend_end(ct_context *context) {
+    CTI_ASSERT(context->loans.open > 0);
+    context->loans.open--;
+    return context->loans.refused;
+}
+
+bool cti_is_lent(ct_context *context, const char *function) {
+    cti_loans *loans = &context->loans;
+    if (!loans->open) return false;
+    loans->refused = function;
+    ct_fail(context, CT_ERR_ARGUMENT, "%s: called by a function of %s", function, loans->owner);
     return true;
 }
 
+/* ---- freeing, and reading settings ---- */
+
 void ct_context_free(ct_context *context) {
-    if (!context || cti_in_engine(context, "ct_context_free")) return;
+    if (!context || cti_is_lent(context, "ct_context_free")) return;
     cti_check_callbacks(context);
     cti_error_print_unseen(context);
     context->closing = true;

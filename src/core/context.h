@@ -37,6 +37,7 @@
 #include "closer.h"
 #include "handle.h"
 #include "memory.h"
+#include "message.h"
 #include "object.h"
 #include "parallel.h"
 #include "tensor.h"
@@ -71,6 +72,13 @@ struct cti_frame {
 typedef struct cti_profile cti_profile;
 struct cti_span;
 
+/* The loans of a context: see busy.h. */
+typedef struct {
+    int open;            /* the number of loans that have not ended */
+    const char *owner;   /* the owner of the function of the last loan */
+    const char *refused; /* the last function that was refused in the open loans, or NULL */
+} cti_loans;
+
 /* The fields of a context that a running call of the library changes and at its end restores. */
 typedef struct {
     const char *op, *backward;
@@ -79,7 +87,7 @@ typedef struct {
     struct cti_data_copies *data_copies;
     struct cti_span *span;
     bool draft, held;
-    int depth, engines;
+    int depth, loans;
 } cti_call_state;
 
 /* A frame that was moved from the C stack for the time of a callback. */
@@ -103,8 +111,6 @@ struct cti_callback {
     cti_moved_frame *moved; /* [count] the moved frames, the innermost first */
 };
 enum { CTI_REPORT_FRAMES = 24 };
-
-enum { CTI_MESSAGE_SIZE = 1024 };
 
 /* A record for the time in which gradcheck runs a function on inputs of another layout or dtype. If
  * ct_data_* refuses a tensor, it keeps its message here and returns a dense copy instead of NULL.
@@ -172,11 +178,10 @@ struct ct_context {
     void (*give_up_backward)(ct_context *context);
     cti_handles handles;
     cti_objects objects;
-    cti_closer *closers;       /* the resources that ct_context_free closes */
-    bool closing;              /* whether ct_context_free is closing them */
-    int engines;               /* the number of functions of comms' engines that are running */
-    const char *engine_misuse; /* a function that such a function has called wrongly, or NULL */
-    cti_profile *profile;      /* the profile; NULL if none was started */
+    cti_closer *closers; /* the resources that ct_context_free closes */
+    bool closing;        /* whether ct_context_free is closing them */
+    cti_loans loans;
+    cti_profile *profile; /* the profile; NULL if none was started */
 };
 
 /* The name of a precision as CT_MATMUL has it: "bf16x3". */
@@ -317,10 +322,6 @@ void *cti_fail_in_both(ct_context *a, ct_context *b, ct_status status, const cha
 void cti_error_report(ct_context *context);
 /* Prints the pending error if the caller has not looked at it. */
 void cti_error_print_unseen(const ct_context *context);
-
-/* Whether a function of a comm's engine is running. Then `function` must not be called, and the
- * error is recorded under its name. */
-bool cti_in_engine(ct_context *context, const char *function);
 
 /* Takes the generator's next stream. */
 ct_rng cti_rng_next(ct_context *context);

@@ -87,6 +87,11 @@ const char *ct_error_message(const ct_context *context) {
     return context->message;
 }
 
+const char *cti_pending_error(const ct_context *context, ct_status *status) {
+    *status = context->status;
+    return context->status ? context->message : "";
+}
+
 void ct_error_clear(ct_context *context) {
     if (!context) return;
     cti_check_callbacks(context);

@@ -2,8 +2,15 @@
 #ifndef CTI_CORE_MESSAGE_H
 #define CTI_CORE_MESSAGE_H
 
+#include <cotangent/types.h>
+
 #include <stdarg.h>
-#include <stddef.h>
+
+enum { CTI_MESSAGE_SIZE = 1024 };
+
+/* The message and the status of the pending error; "" and CT_OK if none is pending. The error does
+ * not count as seen, because the library reads it, to pass it on, and not the program. */
+const char *cti_pending_error(const ct_context *context, ct_status *status);
 
 /* Does the work of vsnprintf with a buffer of `size` bytes. If the message is longer than that, its
  * longest texts (%s) are shortened. Each is replaced by its beginning, "..." and its end, so that a

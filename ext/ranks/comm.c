@@ -1,8 +1,14 @@
 /* Transfers of a comm, and how it is closed; comm.h has the states. */
 #include "comm.h"
-#include "../core/assert.h"
 
-#include "../core/message.h"
+#include <cotangent/autograd.h>
+#include <cotangent/tensor.h>
+
+#include "../../src/core/assert.h"
+#include "../../src/core/busy.h"
+#include "../../src/core/dtype.h"
+#include "../../src/core/memory.h"
+#include "../../src/core/message.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,18 +48,19 @@ static void copy_name(const ct_comm *comm, char name[MOST_NAME + 1]) {
  * again. */
 static void engine_enter(ct_comm *comm) {
     comm->inside = true;
-    comm->context->engines++;
+    cti_lend(comm->context, "a comm's engine");
 }
 static void engine_leave(ct_comm *comm) {
     comm->inside = false;
-    comm->context->engines--;
+    const char *refused = cti_lend_end(comm->context);
+    if (refused) comm->misuse = refused;
 }
 
 bool cti_comm_is_inside(ct_comm *comm, const char *function) {
     if (!comm->inside) return false;
     char name[MOST_NAME + 1];
     copy_name(comm, name);
-    comm->context->engine_misuse = function;
+    comm->misuse = function;
     ct_fail(comm->context, CT_ERR_ARGUMENT, "%s: called by a function of the engine %s", function,
             name);
     return true;
@@ -64,13 +71,13 @@ static ct_transfer_state engine_run(ct_comm *comm, ct_transfer *transfer, bool s
     const ct_comm_engine *engine = comm->engine;
     const ct_transfer given = *transfer;
     ct_transfer_state state;
-    comm->context->engine_misuse = NULL;
+    comm->misuse = NULL;
     engine_enter(comm);
     if (starts) state = engine->start(comm, transfer) ? CT_TRANSFER_PENDING : CT_TRANSFER_FAILED;
     else state = engine->test(comm, transfer);
     engine_leave(comm);
     transfer->peer = given.peer, transfer->receives = given.receives, transfer->tag = given.tag;
-    return comm->context->engine_misuse ? CT_TRANSFER_FAILED : state;
+    return comm->misuse ? CT_TRANSFER_FAILED : state;
 }
 
 static void engine_cancel(ct_comm *comm, ct_transfer *transfer) {
@@ -91,9 +98,8 @@ static void engine_close(ct_comm *comm, bool failed) {
 static void engine_reason(ct_comm *comm, char words[MOST_REASON + 1]) {
     char name[MOST_NAME + 1];
     copy_name(comm, name);
-    const char *misuse = comm->context->engine_misuse;
-    if (misuse) {
-        snprintf(words, MOST_REASON, "the engine %s has called %s", name, misuse);
+    if (comm->misuse) {
+        snprintf(words, MOST_REASON, "the engine %s has called %s", name, comm->misuse);
         return;
     }
     engine_enter(comm);
@@ -105,36 +111,41 @@ static void engine_reason(ct_comm *comm, char words[MOST_REASON + 1]) {
 
 /* ---- making and closing ---- */
 
-static void close_from_context(cti_closer *self) {
-    ct_comm_close((ct_comm *)((char *)self - offsetof(ct_comm, closer)));
+static void comm_close_with_context(void *comm) { ct_comm_close(comm); }
+
+static bool comm_check(ct_context *context, const ct_comm_engine *engine, int rank, int size) {
+    if (!engine || !engine->start || !engine->test || !engine->cancel || !engine->reason ||
+        !engine->close)
+        return ct_fail(context, CT_ERR_ARGUMENT, "comm: the engine is NULL, or lacks a function");
+    return (size >= 1 && rank >= 0 && rank < size) ||
+           ct_fail(context, CT_ERR_ARGUMENT, "comm: rank %d of %d", rank, size);
+}
+
+static void comm_end(ct_comm *comm) {
+    ct_context *context = comm->context;
+    cti_give_any(context, comm->roll, cti_bytes(comm->size, sizeof *comm->roll));
+    cti_give_any(context, comm->lost, cti_bytes(comm->size, sizeof *comm->lost));
+    cti_object_end(&comm->object, "");
 }
 
 ct_comm *ct_comm_new(ct_context *context, const ct_comm_engine *engine, int rank, int size,
                      void *data) {
-    if (!cti_ready(context)) return NULL;
-    if (!engine || !engine->start || !engine->test || !engine->cancel || !engine->reason ||
-        !engine->close)
-        return ct_fail(context, CT_ERR_ARGUMENT, "comm: the engine is NULL, or lacks a function");
-    if (size < 1 || rank < 0 || rank >= size)
-        return ct_fail(context, CT_ERR_ARGUMENT, "comm: rank %d of %d", rank, size);
-    bool *lost = cti_take_zeroed(context, cti_bytes(size, sizeof *lost));
-    cti_roll *roll = lost ? cti_take(context, cti_bytes(size, sizeof *roll)) : NULL;
-    ct_comm *comm = roll ? cti_object_new(context, sizeof *comm, "comm") : NULL;
-    if (!comm) {
-        cti_give(context, roll, cti_bytes(size, sizeof *roll));
-        cti_give(context, lost, cti_bytes(size, sizeof *lost));
-        return NULL;
+    ct_comm *comm = cti_object_new(context, sizeof *comm, "comm");
+    if (!comm) return NULL;
+    if (comm_check(context, engine, rank, size)) {
+        comm->rank = rank;
+        comm->size = size;
+        comm->lost = cti_take_zeroed(context, cti_bytes(size, sizeof *comm->lost));
+        comm->roll = comm->lost ? cti_take_any(context, cti_bytes(size, sizeof *comm->roll)) : NULL;
+        for (int r = 0; comm->roll && r < size; r++) comm->roll[r] = (cti_roll){.note = {.n = -1}};
+        if (comm->roll && ct_context_on_free(context, comm_close_with_context, comm)) {
+            comm->engine = engine;
+            comm->data = data;
+            return comm;
+        }
     }
-    comm->closer.close = close_from_context;
-    comm->engine = engine;
-    comm->data = data;
-    comm->lost = lost;
-    comm->roll = roll;
-    comm->rank = rank;
-    comm->size = size;
-    for (int r = 0; r < size; r++) roll[r] = (cti_roll){.note = {.n = -1}};
-    cti_closer_add(&context->closers, &comm->closer);
-    return comm;
+    comm_end(comm);
+    return NULL;
 }
 
 static bool is_open(const ct_comm *comm, const char *function) {
@@ -178,12 +189,9 @@ static void close_engine(ct_comm *comm) {
 void ct_comm_close(ct_comm *comm) {
     if (!comm || comm->object.self != &comm->object || cti_comm_is_inside(comm, "ct_comm_close"))
         return;
-    ct_context *context = comm->context;
     close_engine(comm);
-    cti_closer_remove(&context->closers, &comm->closer);
-    cti_give(context, comm->roll, cti_bytes(comm->size, sizeof *comm->roll));
-    cti_give(context, comm->lost, cti_bytes(comm->size, sizeof *comm->lost));
-    cti_object_end(&comm->object, "");
+    ct_context_on_free(comm->context, NULL, comm);
+    comm_end(comm);
 }
 
 void cti_comm_break(ct_comm *comm, const char *fault) {
@@ -237,11 +245,22 @@ int64_t cti_comm_start_bytes(ct_comm *comm, cti_transfer *transfer, int tag, int
     return (int64_t)size;
 }
 
+static char *elements_of(ct_tensor *tensor) {
+    switch (ct_dtype_of(tensor)) {
+    case CT_F32: return (char *)ct_data_f32(tensor);
+    case CT_F64: return (char *)ct_data_f64(tensor);
+    case CT_I64: return (char *)ct_data_i64(tensor);
+    case CT_BOOL: return (char *)ct_data_bool(tensor);
+    case CT_BF16: return (char *)ct_data_bf16(tensor);
+    }
+    return NULL;
+}
+
 int64_t cti_comm_start(ct_comm *comm, cti_transfer *transfer, int tag, int peer, bool receives,
                        ct_tensor *tensor, int64_t at, int64_t n) {
-    const size_t size = cti_dtype_size(tensor->dtype);
+    const size_t size = cti_dtype_size(ct_dtype_of(tensor));
     return cti_comm_start_bytes(comm, transfer, tag, peer, receives,
-                                tensor->data + (size_t)at * size, (size_t)n * size);
+                                elements_of(tensor) + (size_t)at * size, (size_t)n * size);
 }
 
 /* Unlinks a transfer that has ended with this state. Returns whether the caller should look at its

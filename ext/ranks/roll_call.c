@@ -1,6 +1,6 @@
 /* The roll call; roll_call.h has the states. */
 #include "roll_call.h"
-#include "../core/assert.h"
+#include "../../src/core/assert.h"
 
 static bool has_said(const cti_roll *roll) { return roll->note.n >= 0 && !roll->receive.pending; }
 

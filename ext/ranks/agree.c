@@ -1,6 +1,9 @@
 /* Agreement of all ranks, by recursive doubling. */
 #include "agree.h"
-#include "../core/assert.h"
+
+#include <cotangent/autograd.h>
+
+#include "../../src/core/assert.h"
 #include "wait.h"
 
 #include <inttypes.h>
@@ -34,10 +37,10 @@ void cti_agreement_begin(cti_agreement *mine, const ct_comm *comm, cti_place pla
     mine->place = place;
     mine->rank = comm->rank;
     mine->elsewhere = mine->failed = -1;
-    const ct_context *context = comm->context;
-    if (!ok)
-        add_error(mine, comm, context->status ? context->status : CT_ERR_ARGUMENT, false,
-                  context->status ? context->message : "failed");
+    if (ok) return;
+    ct_status status;
+    const char *message = cti_pending_error(comm->context, &status);
+    add_error(mine, comm, status ? status : CT_ERR_ARGUMENT, false, status ? message : "failed");
 }
 
 static bool same_place(const cti_place *a, const cti_place *b) {

@@ -1,10 +1,10 @@
 /* Waiting for transfers; see the header. */
 #include "wait.h"
-#include "../core/assert.h"
+#include "../../src/core/assert.h"
 
 #include <stdio.h>
 
-#include "../os/os.h"
+#include "../../src/os/os.h"
 #include "roll_call.h"
 
 /* ---- lost ranks ---- */

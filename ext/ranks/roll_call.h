@@ -19,8 +19,8 @@
  * earlier call is ever received.
  *
  * (3) A list that has arrived is kept. Its receive is started once for each peer. */
-#ifndef CTI_COMM_ROLL_CALL_H
-#define CTI_COMM_ROLL_CALL_H
+#ifndef CTI_EXT_RANKS_ROLL_CALL_H
+#define CTI_EXT_RANKS_ROLL_CALL_H
 
 #include "comm.h"
 

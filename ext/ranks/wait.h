@@ -1,6 +1,6 @@
 /* The only loop that waits for transfers, with a limit in time. */
-#ifndef CTI_COMM_WAIT_H
-#define CTI_COMM_WAIT_H
+#ifndef CTI_EXT_RANKS_WAIT_H
+#define CTI_EXT_RANKS_WAIT_H
 
 #include "comm.h"
 

@@ -26,12 +26,12 @@
  *
  * A caller therefore exchanges all messages of a call without looking at the state. The agreement
  * at the call's end finds every fault. */
-#ifndef CTI_COMM_COMM_H
-#define CTI_COMM_COMM_H
+#ifndef CTI_EXT_RANKS_COMM_H
+#define CTI_EXT_RANKS_COMM_H
 
 #include <cotangent/dist.h>
 
-#include "../core/context.h"
+#include "../../src/core/object.h"
 
 typedef struct cti_transfer cti_transfer;
 struct cti_transfer {
@@ -60,7 +60,6 @@ struct ct_comm {
         cti_object object; /* must be first */
         ct_context *context;
     };
-    cti_closer closer;
     const ct_comm_engine *engine;  /* NULL when the comm is broken */
     void *data;                    /* belongs to the engine */
     cti_transfer *pending, *last;  /* oldest and newest, by start */
@@ -68,6 +67,8 @@ struct ct_comm {
     cti_roll *roll;                /* [size] */
     bool listens, called, settled; /* states of the roll call */
     bool inside;                   /* a function of the engine is running */
+    const char *misuse; /* the last function of the library that the engine has called wrongly in a
+                         * start or a test, or after it; NULL: none */
     double timeout;
     int rank, size;
     int dists;                  /* number of ct_dist that were made on this comm */

@@ -17,9 +17,10 @@
  *
  * (4) The block of a rank that has lost a peer has `lost` set, and so has every block that is
  * merged with it. */
-#ifndef CTI_COMM_AGREE_H
-#define CTI_COMM_AGREE_H
+#ifndef CTI_EXT_RANKS_AGREE_H
+#define CTI_EXT_RANKS_AGREE_H
 
+#include "../../src/core/message.h"
 #include "comm.h"
 
 typedef enum {
