@@ -275,13 +275,17 @@ static ct_tensor *both(ct_tensor *const *in) {
     return ct_cat((ct_tensor *[]){ct_exp(in[0]), ct_log(in[0])}, 2, 0);
 }
 
-/* The other elements are as without the one that is not finite. */
+/* An element that is not finite does not change the others. */
 START_TEST(not_finite) {
     ct_tensor *x = F64(-1, 2);
     takes(ct_jacobian(OF(logarithm), &x, 1, (ct_jacobian_opts){0}, out));
     const double *d = data(out[0].numeric, 2, 2), *noise = data(out[0].noise, 2, 2);
     ck_assert(isnan(d[0]) && isnan(noise[0]));
     ck_assert(fabs(d[3] - 0.5) <= noise[3] && noise[3] < 1e-8);
+    x = F64(INFINITY, 2); /* an infinite y adds nothing to the noise of others */
+    takes(ct_jacobian(OF(first_of), &x, 1, (ct_jacobian_opts){0}, out));
+    d = data(out[0].numeric, 2, 2), noise = data(out[0].noise, 2, 2);
+    ck_assert(fabs(d[3] - 1) <= noise[3] && noise[3] < 1e-8 && d[0] == 0 && d[1] == 0);
     /* -inf at 0, NaN beside it. A cotangent of 0 does not read it */
     x = F64(0);
     const double g[2] = {3, 0};
@@ -564,7 +568,7 @@ START_TEST(a_leaf_from_outside_is_the_result) {
 }
 END_TEST
 
-/* The watcher of a leaf is not told of these backwards, nor of those of ct_gradcheck. */
+/* The watcher of a leaf is told of no backward that ct_jacobian or ct_gradcheck runs. */
 static int watched;
 static void watch_begin(void *self, const bool *reached, bool retain_graph) {
     (void)self, (void)retain_graph;
@@ -753,6 +757,8 @@ START_TEST(wrong_arguments) {
             .cotangents = normal(CT_SHAPE(6)));
     REFUSED(SQUARE, &x, 1, CT_ERR_SHAPE, "have shape (4, 2, 3), must be (R, 6)",
             .cotangents = normal(CT_SHAPE(4, 2, 3)));
+    REFUSED(SQUARE, &x, 1, CT_ERR_SHAPE, "have shape (2, 6, 1), must be (R, 6)",
+            .cotangents = normal(CT_SHAPE(2, 6, 1)));
     REFUSED(SQUARE, &x, 1, CT_ERR_SHAPE, "have shape (0), must be (R, 6)",
             .cotangents = normal(CT_SHAPE(0)));
     REFUSED(SQUARE, &x, 1, CT_ERR_DTYPE, "jacobian: the cotangents are (1, 6) f32, must be f64",

@@ -75,7 +75,7 @@ typedef struct {
     char diagnosis[256];      /* "" if there is none */
 } cti_checked;
 
-/* evaluate.c reads and sets the fields of a cti_check up to `refused`, and the matrices of a
+/* evaluate.c reads and sets the fields of a cti_check up to `failed_again`, and the matrices of a
  * cti_checked. ct_jacobian uses no others. */
 typedef struct {
     const char *name; /* the public function, for messages: "gradcheck" */
@@ -101,14 +101,14 @@ typedef struct {
     double *plus, *minus; /* [m] scratch */
     bool wrote_cotangent;
     char refused[256]; /* the error of a failed backward; "" if none failed */
+    /* used_ended: the failed backward used a tensor that has ended; failed_again: it failed after
+     * others of its graph, and succeeds as the first one of a new graph */
+    bool used_ended, failed_again;
     ct_gradcheck_result result;
     double *y;                      /* [m] the values of the output */
     double length[CTI_ROWS_SUMMED]; /* max(1, |g|) of the cotangent of each of the last rows */
     double rounding;  /* error of an element of the output by its own rounding: u max|y| */
     uint64_t *prints; /* [n] fingerprints of the inputs' values before the first call */
-    /* used_ended: the failed backward used a tensor that has ended; failed_again: it failed after
-     * others of its graph, and succeeds as the first one of a new graph */
-    bool used_ended, failed_again;
 } cti_check;
 
 /* A matrix that belongs to the innermost frame. NULL: out of memory. */

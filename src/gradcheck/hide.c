@@ -1,13 +1,15 @@
-/* Gradients of tensors that exist before a call of ct_jacobian, such as a module's parameters. They
- * are taken out of their slots before the backwards, and put back afterwards.
+/* The gradients of tensors that exist before a call of ct_jacobian, such as a module's parameters,
+ * are hidden from its backwards: they leave their slots before the first backward and return after
+ * the last.
  *
  * Invariants:
  *
- * 1. Between cti_check_hide and cti_check_show every leaf that a live node has an edge to, and
- * every result of ct_retain_grad, has lost the gradient that it had. What backward adds meanwhile
- * is dropped.
- * 2. An entry holds a reference to its node, so the slot exists until cti_check_show.
- * 3. A slot may have several entries. The first has its gradient, and the others have NULL. */
+ * 1. Between cti_check_hide and cti_check_show the leaves to which live nodes have edges, and the
+ *    results of ct_retain_grad, have only gradients of the backwards between. cti_check_show drops
+ *    these.
+ * 2. An entry holds a reference to its node, so the field with the gradient exists until
+ *    cti_check_show.
+ * 3. A field may have several entries. The first has the gradient, and the others have NULL. */
 #include "check.h"
 
 #include "../autograd/tape.h"

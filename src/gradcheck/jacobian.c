@@ -58,9 +58,8 @@ static bool jacobian_backwards(cti_check *k) {
     cti_hidden hidden;
     ct_tensor *y = cti_check_call(k);
     const bool ok = y && cti_check_is_alike(k, y) && cti_check_hide(k, y, &hidden);
-    if (ok) {
-        cti_check_rows(k, k->checked, k->count, y,
-                       true); /* tensors from outside keep their graph */
+    if (ok) { /* the graph of tensors from outside is kept */
+        cti_check_rows(k, k->checked, k->count, y, true);
         cti_check_show(k, &hidden);
     }
     cti_frame_close(k->context, &frame);
