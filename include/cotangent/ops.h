@@ -45,6 +45,7 @@ CT_API ct_tensor *ct_relu(ct_tensor *x);      /* max(x, 0); the gradient is 0 at
 CT_API ct_tensor *ct_silu(ct_tensor *x);      /* x sigmoid(x) */
 CT_API ct_tensor *ct_gelu(ct_tensor *x);      /* x Phi(x), Phi computed by erf */
 CT_API ct_tensor *ct_gelu_tanh(ct_tensor *x); /* torch's gelu(approximate="tanh") */
+CT_API ct_tensor *ct_softplus(ct_tensor *x);  /* log(1 + e^x); x if x > 20 */
 CT_API ct_tensor *ct_sin(ct_tensor *x);       /* accurate at every finite angle */
 CT_API ct_tensor *ct_cos(ct_tensor *x);       /* accurate at every finite angle */
 /* The sign, 1, 0 or -1; the sign of NaN is 0. The gradient is 0. Takes i64 too. */

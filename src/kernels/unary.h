@@ -42,6 +42,10 @@
      * dx = g ((1 + t) / 2 + x (1 - t^2) u' / 2),  u' = sqrt(2/pi) (1 + 0.134145 x^2).             \
      * Hendrycks and Gimpel 2016, arXiv:1606.08415 */                                              \
     FROM_X(gelu_tanh, b_gelu_tanh(x, x).value, b_gelu_tanh(x, g).dx)                               \
+    /* softplus: y = x if x > 20, otherwise log(1 + e^x);                                          \
+     * dx = g if x > 20, otherwise g / (1 + e^-x).   20 is torch's default */                      \
+    FROM_X(softplus, blend(x > REAL(20.0), x, v_log1p_exp(x)),                                     \
+           blend(x > REAL(20.0), g, g * v_sigmoid(x)))                                             \
     /* sin: y = sin x, for any finite angle, NaN for infinities;   dx = g cos x */                 \
     LOOPS(sin)                                                                                     \
     /* cos: y = cos x, for any finite angle, NaN for infinities;   dx = -g sin x */                \
