@@ -1,10 +1,12 @@
-/* A module of one's own with two inputs, data and an end: attention that pools a bag of vectors
- * into one (Ilse, Tomczak & Welling 2018, arXiv:1802.04712). For a bag h (N, E)
+/* This example defines a new module type with two inputs, with data, and with a destructor for the
+ * data. The module is attention that pools a bag of vectors into one vector (Ilse, Tomczak &
+ * Welling 2018, arXiv:1802.04712). A bag h (N, E) has N places n, each for a vector h_n of E
+ * numbers:
  *
- *     a = softmax over the bag of  w . (tanh(V h_n) * sigmoid(U h_n)),    z = sum of a_n h_n
+ *     s_n = w . (tanh(V h_n) * sigmoid(U h_n)),    a = softmax(s),    z = sum over n of a_n h_n
  *
- * and a mask says which of the N places have a vector. The model learns which vector of a bag
- * decides its class: the one whose first number is 1; the vector's other numbers tell the class. */
+ * A mask is true at the places that have a vector. The model learns to classify bags. One vector of
+ * each bag decides the class: its first number is 1, and its other numbers encode the class. */
 #include <cotangent/cotangent.h>
 
 #include <math.h>
@@ -15,9 +17,9 @@ enum { BAGS = 64, PLACES = 8, WIDTH = 16, HIDDEN = 32, CLASSES = 4, STEPS = 200 
 
 /* ---- the module ---- */
 
-/* The module's data. */
+/* The data of a module of this type. */
 typedef struct {
-    long long runs; /* how often its forward has run */
+    long long runs; /* how many times the module's forward has run */
 } pooling;
 
 static void pooling_describe(const void *data, FILE *file) {
@@ -42,7 +44,8 @@ static const ct_module_type pooling_type = {.name = "GatedPooling",
 static ct_module *pooling_new(ct_context *c, int64_t width, int64_t hidden) {
     pooling *data = calloc(1, sizeof *data);
     if (!data) return ct_fail(c, CT_ERR_MEMORY, "GatedPooling: out of memory");
-    ct_module *m = ct_module_new_of(c, &pooling_type, data); /* ends data, too */
+    ct_module *m = ct_module_new_of(c, &pooling_type,
+                                    data); /* the module now owns data; pooling_end frees it */
     if (!m) free(data);
     ct_linear_opts in = {.in_features = width, .out_features = hidden};
     ct_linear_opts out = {.in_features = hidden, .out_features = 1, .no_bias = true};
@@ -52,11 +55,13 @@ static ct_module *pooling_new(ct_context *c, int64_t width, int64_t hidden) {
     return m;
 }
 
-/* h (B, N, E), mask bool (B, N), true = a vector: z (B, E), and *weights (B, N) */
+/* Returns z (B, E) for h (B, N, E) and the bool mask (B, N). If weights is not NULL, sets *weights
+ * to the attention weights a (B, N). */
 static ct_tensor *pooling_forward(ct_module *m, ct_tensor *h, ct_tensor *mask,
                                   ct_tensor **weights) {
     pooling *data = ct_module_data(m, &pooling_type);
-    ct_scope scope = ct_module_enter(m); /* errors begin with the module's path from here on */
+    ct_scope scope =
+        ct_module_enter(m); /* the text of an error now begins with the module's path */
     ct_context *c = ct_context_of(h);
     ct_tensor *v = ct_tanh(ct_forward(ct_module_child(m, "v"), h));    /* (B, N, hidden) */
     ct_tensor *u = ct_sigmoid(ct_forward(ct_module_child(m, "u"), h)); /* (B, N, hidden) */
@@ -73,7 +78,7 @@ static ct_tensor *pooling_forward(ct_module *m, ct_tensor *h, ct_tensor *mask,
 
 typedef struct {
     ct_tensor *vectors, *mask, *classes; /* (B, N, E), (B, N), (B) */
-    int64_t key[BAGS];                   /* the place of the vector that decides */
+    int64_t key[BAGS];                   /* the place of the vector that decides the class */
 } bags;
 
 static bags draw(ct_context *c) {
@@ -103,7 +108,8 @@ static ct_tensor *logits(ct_module *model, const bags *b, ct_tensor **weights) {
     return ct_forward(ct_module_child(model, "head"), z);
 }
 
-/* Prints how many new bags are classified right, and how much attention the deciding vector has. */
+/* Prints the percentage of new bags whose class is right, and the mean attention weight of the
+ * vector that decides. */
 static void measure(ct_context *c, ct_module *model) {
     ct_scope scope = ct_scope_open_no_grad(c);
     bags b = draw(c);
@@ -138,6 +144,6 @@ int main(void) {
         ct_scope_close(scope);
     }
     measure(c, model);
-    ct_context_free(c); /* the module ends with it: pooling_end */
+    ct_context_free(c); /* also frees the module, which runs pooling_end */
     return 0;
 }

@@ -1,9 +1,11 @@
-/* The log of a run: a line of JSON for each step, in a file that grows by whole lines.
+/* The log of a training run: a file with one line of JSON for each step. Only whole lines are
+ * appended. The example is one line, broken here to fit the page:
  *
  *     {"step":1,"loss":4.25,"validation":null,"lr":0.001,"grad_norm":2.5,"tokens_per_s":51000.5,
  *      "peak_bytes":9437184,"seconds":0.25}
  *
- * Steps are 1, 2, 3 ... without gap or repeat, also where the run was stopped and went on. */
+ * The steps are numbered 1, 2, 3, ... without gaps or repeats, even if the run was stopped and
+ * resumed. */
 #ifndef EXAMPLES_RUN_LOG_H
 #define EXAMPLES_RUN_LOG_H
 
@@ -14,43 +16,46 @@
 typedef struct {
     int64_t step, peak_bytes;
     double loss, validation, lr,
-        grad_norm; /* NaN and infinities are written as null, which is read as NaN */
+        grad_norm; /* null in the file stands for NaN or an infinity and is read as NaN */
     double tokens_per_s, seconds;
 } log_line;
 
-enum { LOG_LINE = 512 }; /* bytes of the longest line, with its end */
+enum { LOG_LINE = 512 }; /* bytes of the longest line, with its newline and a NUL */
 
-/* Writes a line with its newline; returns its length. Numbers have as many digits as it takes to
- * read back the same bits. */
+/* Writes the text of a line with its newline and a NUL; returns its length without the NUL. A
+ * number has enough digits to give the same bits when it is read. */
 int log_line_print(const log_line *line, char text[LOG_LINE]);
-/* Reads a line without its newline. Every key stands once, in any order. If the line is wrong,
- * returns false and sets *fault. */
+/* Parses the text of a line, which has no newline. Every key must appear exactly once; their order
+ * does not matter. If the line is invalid, returns false and sets *fault to the reason. */
 bool log_line_parse(const char *text, log_line *line, const char **fault);
 
-/* Functions that return false have set fault, a sentence with the path. */
+/* An open log. A function below that takes a log and returns false has set its `fault`. */
 typedef struct {
     const char *path;
     int fd;
-    bool ordinary; /* a file; a terminal or a pipe can only be the log of a new run */
-    int64_t size;  /* bytes of whole lines */
-    char fault[1400];
+    /* whether the log is a regular file. A terminal or a pipe cannot be read again, so a run that
+     * logs to it cannot be resumed. */
+    bool ordinary;
+    int64_t size;     /* the number of bytes of whole lines */
+    char fault[1400]; /* the error message, which contains the path */
 } run_log;
 
-/* Opens and locks the file, and makes it if it is missing. Fails if another run has locked it. */
+/* Opens and locks the file; creates it if it does not exist. Fails if another run has locked it. */
 bool run_log_open(run_log *log, const char *path);
-/* For a new run: returns false if the file is not empty. */
+/* Checks the log of a new run: returns false if the file is not empty. */
 bool run_log_is_new(run_log *log);
-/* For a run that continues after so many steps: calls `each` with their lines, and cuts the lines
- * after them. If a line is missing or wrong, the fault has its number and the file stays as it
- * is. */
+/* Prepares the log of a run that resumes after `steps` steps: calls each(to, line) for the lines of
+ * steps 1 to `steps`, and removes all later lines from the file. If one of the lines is missing or
+ * invalid, `fault` contains its line number and the file is unchanged. */
 bool run_log_resume(run_log *log, int64_t steps, void (*each)(void *to, const log_line *line),
                     void *to);
-/* Appends a line by one write; if the disk is full none of it stays. */
+/* Appends a line. If the write fails (a full disk), removes the bytes that were written. */
 bool run_log_append(run_log *log, const log_line *line);
-bool run_log_sync(run_log *log); /* lines that were appended survive a loss of power */
+bool run_log_sync(run_log *log); /* after this, the appended lines survive a power failure */
 void run_log_close(run_log *log);
 
-/* Makes the entry of a path in its folder survive a loss of power. False: see errno. */
+/* Syncs the folder of a path, so that the file's directory entry survives a power failure. If it
+ * returns false, errno has the reason. */
 bool sync_entry(const char *path);
 
 #endif

@@ -1,6 +1,6 @@
-/* The functions of src/os/os.h, which differ between systems; and through them files with names
- * beyond ASCII, with more than 2 GiB, with any bytes, and files that are replaced while they are
- * open. */
+/* Tests of the functions of src/os/os.h, whose implementation differs between systems. They cover
+ * file names beyond ASCII, files of more than 2 GiB, files that contain arbitrary bytes, and files
+ * that are replaced while they are open. */
 #include "files.h"
 
 #include <errno.h>
@@ -59,7 +59,7 @@ START_TEST(names_beyond_ascii) {
         ck_assert(cti_os_remove(path) && !is_listed(names[i]));
     }
     ck_refused(ct_load(to, in_folder(SIZE), (ct_load_opts){0}), CT_ERR_IO, SIZE, "No such file");
-    /* a set of shards, and a folder, of such a name */
+    /* The name of a sharded model's folder is not ASCII either. */
     char set[128];
     snprintf(set, sizeof set,
              "%s/m\xC3\xA4"
@@ -78,7 +78,7 @@ START_TEST(names_beyond_ascii) {
 }
 END_TEST
 
-/* Beyond the 260 characters that old programs of Windows are held to. */
+/* The path has more than 260 characters, the limit of MAX_PATH in older Windows programs. */
 START_TEST(long_paths) {
     char path[1024];
     size_t length = (size_t)snprintf(path, sizeof path, "%s", folder), ends[8];
@@ -100,7 +100,8 @@ START_TEST(long_paths) {
 }
 END_TEST
 
-/* A path without links is the target of a save to a link: on Windows \\?\ stands before it. */
+/* A save to a symbolic link writes to the path that cti_os_real_path returns for the link. On
+ * Windows that path begins with the prefix \\?\, so saves and loads must accept the prefix. */
 START_TEST(real_paths) {
     char path[CTI_OS_PATH + 64];
     ck_assert(cti_os_real_path(folder, path));
@@ -120,7 +121,7 @@ START_TEST(parts_of_paths) {
     ck_assert_uint_eq(cti_os_folder_length("file"), 0);
     ck_assert_uint_eq(cti_os_folder_length("/file"), 1);
     ck_assert(cti_os_is_absolute("/a") && !cti_os_is_absolute("a/b") && !cti_os_is_absolute(""));
-    char here[CTI_OS_PATH], small[1]; /* "/" takes 2 */
+    char here[CTI_OS_PATH], small[1]; /* even "/" needs 2 bytes with its NUL */
     ck_assert(cti_os_current_folder(here, sizeof here) && cti_os_is_absolute(here));
     ck_assert(!cti_os_current_folder(small, sizeof small) && errno == ERANGE);
     char real[CTI_OS_PATH];
@@ -136,7 +137,7 @@ START_TEST(parts_of_paths) {
 }
 END_TEST
 
-/* On Windows C: is the current folder of the drive, and C:/ is its root. */
+/* On Windows C: means the current folder of drive C, and C:/ means the root of the drive. */
 START_TEST(current_folder_of_a_drive) {
     char here[CTI_OS_PATH], path[] = "C:.cotangent-test";
     ck_assert(cti_os_current_folder(here, sizeof here));
@@ -164,7 +165,8 @@ START_TEST(any_bytes) {
     for (int i = 0; i < 1024; i++) bytes[i] = (char)(i % 3 ? i : "\r\n\x1A\n"[i / 3 % 4]);
     const int fd = cti_os_create(in_folder("bytes"), 0600);
     ck_assert_int_eq(cti_os_write(fd, bytes, 1000), 1000);
-    /* over existing bytes; later bytes are appended all the same */
+    /* write_at overwrites existing bytes and does not move the file position, so the next write
+     * still appends. */
     ck_assert_int_eq(cti_os_write_at(fd, 10, "0123456789", 10), 10);
     ck_assert_int_eq(cti_os_write(fd, bytes + 1000, 24), 24);
     ck_assert(cti_os_sync(fd));
@@ -221,7 +223,7 @@ START_TEST(replaced_while_open) {
 }
 END_TEST
 
-/* A save over a file that a reader holds; the reader goes on with the old file. */
+/* A save replaces a file that a reader has open; the reader continues to read the old file. */
 START_TEST(saved_while_read) {
     ct_module *module = two_numbers();
     const char *path = in_folder(SIZE);
@@ -240,8 +242,8 @@ START_TEST(saved_while_read) {
 }
 END_TEST
 
-/* Several readers, each of the file that it opened, and a killed program's temporary file beside
- * it. */
+/* Four saves replace a file while readers hold it open: each reader still reads the file that it
+ * opened. A file that a killed program has left in the same folder remains untouched. */
 START_TEST(saved_while_several_read) {
     enum { READERS = 4 };
     ct_module *module = two_numbers();
@@ -349,7 +351,7 @@ static struct {
 
 static void run_once(void) { shared.ran++; }
 
-/* Threads take turns, so that each waits for the one before it. */
+/* Threads take turns: thread i waits until thread i - 1 has finished its turn. */
 static void take_turns(void *arg) {
     const int self = (int)(intptr_t)arg;
     cti_once_run(&shared.once, run_once);

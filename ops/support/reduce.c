@@ -56,7 +56,7 @@ static void reduce_pass_task(void *arg, int64_t begin, int64_t end, int worker) 
         return;
     }
     for (int64_t unit = begin; unit < end; unit++) {
-        /* the number of the chunk among all outer x chunks */
+        /* chunk is an index from 0 to outer * chunks - 1 */
         int64_t column = unit % p->blocks * p->width, chunk = unit / p->blocks;
         int64_t row = chunk % p->chunks * p->rows, o = chunk / p->chunks;
         int64_t rows = p->n - row < p->rows ? p->n - row : p->rows,

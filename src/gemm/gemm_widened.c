@@ -1,15 +1,17 @@
-/* This file copies matrices of bf16 to f32, which few products need. */
+/* This file copies bf16 matrices to f32 for the few products that no bf16 kernel computes. */
 #include "gemm_widened.h"
 
 #include "../core/int_math.h"
 
-/* A copy is dense along the same dim as its source, because the plan, and with it the order of
- * sums, follows from that. */
+/* A copy to f32 and its source. The copy is dense along the same dim as the source, because the
+ * product's plan (gemm_plan.h) depends on the dense dim, and the plan fixes the order of sums. */
 typedef struct {
     const cti_matrix *from;
     cti_matrix to;
-    int64_t lines, length; /* the rows of a matrix, or its columns if those are dense */
-    bool by_columns;
+    /* the number of lines of one matrix and the number of elements of a line; a line is a row, or a
+     * column if by_columns is true */
+    int64_t lines, length;
+    bool by_columns; /* whether columns are dense and rows are not */
     const cti_kernels *kernels;
 } matrix_widening;
 
@@ -28,8 +30,8 @@ static void widen_lines(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* Replaces *x, a matrix of rows x cols, by a copy. *bytes is the size of the copy, or 0 if x is not
- * of bf16. */
+/* If *x, a batch of rows x cols matrices, is bf16, replaces it by a copy in f32. Sets *bytes to the
+ * size of the copy, or to 0 if no copy was made. */
 static bool widen_matrix(ct_context *context, cti_matrix *x, int64_t batch, int64_t rows,
                          int64_t cols, size_t *bytes) {
     *bytes = 0;
@@ -58,7 +60,7 @@ static bool widen_matrix(ct_context *context, cti_matrix *x, int64_t batch, int6
                         .col = w.by_columns ? rows : 1,
                         .batch = x->batch ? rows * cols : 0,
                         .dtype = CT_F32};
-    enum { ELEMENTS = 16384 }; /* the least elements of a task */
+    enum { ELEMENTS = 16384 }; /* the minimum number of elements of a task */
     cti_parallel(context, items * w.lines, cti_ceil_div(ELEMENTS, w.length), widen_lines, &w);
     *x = w.to;
     return true;

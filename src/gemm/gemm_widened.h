@@ -1,18 +1,20 @@
-/* Some products have a matrix of bf16 that no kernel reads: an A, a B that is split into pieces
- * (CT_MATMUL_BF16X3, X6), and either of them in a product that is computed transposed. These
- * products are computed from copies in f32. */
+/* Products with a bf16 matrix that no kernel reads directly. This is the case if A is bf16, if B is
+ * bf16 and split into pieces (CT_MATMUL_BF16X3 or X6), or if the product is computed transposed.
+ * Such a product is computed from copies of its bf16 matrices in f32. */
 #ifndef CTI_GEMM_GEMM_WIDENED_H
 #define CTI_GEMM_GEMM_WIDENED_H
 
 #include "gemm.h"
 
 typedef struct {
-    cti_gemm_args args;      /* the product, with copies in f32 instead of its matrices of bf16 */
-    size_t a_bytes, b_bytes; /* bytes of the copies; 0 if there is none */
+    cti_gemm_args args;      /* the product, with its bf16 matrices replaced by copies in f32 */
+    size_t a_bytes, b_bytes; /* the size of each copy; 0 if none was made */
 } cti_gemm_widened;
 
-/* Makes the copies. False: CT_ERR_MEMORY, and nothing is left to end. */
+/* Makes the copies. If it fails, it records an error, frees all copies and returns false; the
+ * caller must then not call cti_gemm_widened_end. */
 bool cti_gemm_widen(ct_context *context, const cti_gemm_args *g, cti_gemm_widened *wide);
+/* Frees the copies. */
 void cti_gemm_widened_end(ct_context *context, const cti_gemm_widened *wide);
 
 #endif
