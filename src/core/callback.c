@@ -44,6 +44,7 @@ static void move_frames(ct_context *context, cti_callback *record) {
         *link = &moved->frame;
         settle_frame(&moved->frame);
     }
+    CTI_ASSERT(i == record->count);
 }
 
 static void move_back(ct_context *context, cti_callback *record) {
@@ -117,8 +118,10 @@ static void begin_callback(ct_context *context, cti_callback *record, const char
 /* Ends the innermost record. Its callback has returned or was left. */
 static void end_callback(ct_context *context) {
     cti_callback *record = context->callback;
+    CTI_ASSERT(record && context->callbacks > 0);
     context->callback = record->outer;
     context->callbacks--;
+    CTI_ASSERT(!context->callback == !context->callbacks);
     if (record->bytes) cti_give(context, record, record->bytes);
 }
 
@@ -157,6 +160,7 @@ static void run_callback(ct_context *context, cti_callback *record, const char *
         while (left->outer != record) left = left->outer;
         leave(context, left);
     }
+    CTI_ASSERT(context->callback == record);
     move_back(context, record);
     end_callback(context);
 }

@@ -3,6 +3,8 @@
 #ifndef CTI_CORE_CLOSER_H
 #define CTI_CORE_CLOSER_H
 
+#include "assert.h"
+
 typedef struct cti_closer cti_closer;
 struct cti_closer {
     cti_closer *next, *prev;
@@ -17,6 +19,8 @@ static inline void cti_closer_add(cti_closer **list, cti_closer *closer) {
 }
 
 static inline void cti_closer_remove(cti_closer **list, cti_closer *closer) {
+    CTI_ASSERT(closer == (closer->prev ? closer->prev->next : *list));
+    CTI_ASSERT(!closer->next || closer->next->prev == closer);
     if (closer->next) closer->next->prev = closer->prev;
     *(closer->prev ? &closer->prev->next : list) = closer->next;
 }

@@ -198,6 +198,7 @@ static inline void *cti_take(ct_context *context, size_t size) {
     const int class = cti_linear_class(size, &bytes);
     cti_free_block *block = pool->free[class];
     if (!block) return cti_take_any(context, size);
+    CTI_ASSERT((uintptr_t)block % CTI_ALIGN == 0);
     pool->free[class] = block->next;
     pool->live += (int64_t)bytes;
     if (pool->live > pool->peak) pool->peak = pool->live;
@@ -214,6 +215,8 @@ static inline void cti_give(ct_context *context, void *block, size_t size) {
     size_t bytes;
     const int class = cti_linear_class(size, &bytes);
     cti_free_block *free = block;
+    CTI_ASSERT((uintptr_t)block % CTI_ALIGN == 0 && pool->free[class] != free);
+    CTI_ASSERT(pool->live >= (int64_t)bytes);
     free->next = pool->free[class];
     pool->free[class] = free;
     pool->live -= (int64_t)bytes;
@@ -232,6 +235,7 @@ static inline void cti_handle_count(ct_context *context, int count) {
 static inline ct_tensor *cti_handle_take(ct_context *context) {
     ct_tensor *ended = context->handles.free;
     if (!ended || !context->pool.plain) return cti_handle_take_any(context);
+    CTI_ASSERT(cti_handle_is_placed(context, ended) && ended->self != ended);
     context->handles.free = ended->next;
     cti_handle_count(context, 1);
     return cti_entry_next(ended);
@@ -240,6 +244,7 @@ static inline ct_tensor *cti_handle_take(ct_context *context) {
 /* Ends a handle. From now on its address is not the address of a handle. */
 static inline void cti_handle_give(ct_context *context, ct_tensor *tensor) {
     cti_handles *handles = &context->handles;
+    CTI_ASSERT(tensor->self == tensor && cti_handle_is_placed(context, tensor));
     tensor->self = cti_handle_ended(tensor);
     context->pool.live -= CTI_HANDLE_BYTES;
     if (cti_entry_is_last(handles, tensor)) {
@@ -251,11 +256,14 @@ static inline void cti_handle_give(ct_context *context, ct_tensor *tensor) {
 }
 
 static inline void cti_storage_unref(ct_context *context, cti_storage *storage) {
+    CTI_ASSERT(!storage || storage->refs > 0);
     if (storage && --storage->refs == 0) cti_give(context, storage, storage->bytes);
 }
 
 /* Adds a handle without an owner to a scope. */
 static inline void cti_tensor_own(cti_frame *frame, ct_tensor *tensor) {
+    CTI_ASSERT(tensor->self == tensor && !tensor->parameter);
+    CTI_ASSERT(!frame->tensors || !frame->tensors->prev);
     tensor->frame = frame;
     tensor->prev = NULL;
     tensor->next = frame->tensors;
@@ -266,6 +274,8 @@ static inline void cti_tensor_own(cti_frame *frame, ct_tensor *tensor) {
 /* Takes a handle out of its scope, if it is in one. The caller then owns it. */
 static inline void cti_tensor_disown(ct_tensor *tensor) {
     if (!tensor->frame) return;
+    CTI_ASSERT(tensor == (tensor->prev ? tensor->prev->next : tensor->frame->tensors));
+    CTI_ASSERT(!tensor->next || tensor->next->prev == tensor);
     if (tensor->next) tensor->next->prev = tensor->prev;
     *(tensor->prev ? &tensor->prev->next : &tensor->frame->tensors) = tensor->next;
     tensor->frame = NULL;
@@ -282,6 +292,7 @@ static inline void cti_tensor_lift(ct_tensor *tensor, cti_frame *frame) {
 /* Opens a frame of the library, which lies on the C stack. Code of the program may run inside it,
  * so ct_scope_close closes neither this frame nor a scope around it. */
 static inline void cti_frame_open(ct_context *context, cti_frame *frame, bool no_grad) {
+    CTI_ASSERT(context->frame && context->frame->id <= context->scopes);
     *frame = (cti_frame){.outer = context->frame,
                          .id = ++context->scopes,
                          .no_grad = no_grad || context->frame->no_grad,

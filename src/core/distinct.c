@@ -64,6 +64,7 @@ static int64_t mod_inverse(int64_t a, int64_t m) {
         x = next;
         next = older;
     }
+    CTI_ASSERT(left == 1);
     return mod(x, m);
 }
 
@@ -71,6 +72,7 @@ static int64_t mod_inverse(int64_t a, int64_t m) {
 
 /* Adds an axis at its place in the order of steps. */
 static void insert(distinct_layout *l, int64_t step, int64_t most) {
+    CTI_ASSERT(l->n < CT_MAX_DIMS && step > 0 && most > 0);
     int at = l->n++;
     for (; at > 0 && l->axis[at - 1].step < step; at--) l->axis[at] = l->axis[at - 1];
     l->axis[at] = (axis){.step = step, .most = most};
@@ -141,6 +143,7 @@ static void prepare_axes(distinct_layout *l) {
  * `zero` is set, all earlier differences are 0, and x and y must not both be 0. */
 static bool solve_last(const distinct_layout *l, int64_t sum, bool zero) {
     const axis *p = &l->axis[l->n - 2], *q = p + 1;
+    CTI_ASSERT(p->step >= q->step && sum % p->divisor == 0);
     const int64_t a = p->step / p->divisor, b = q->step / p->divisor, c = -sum / p->divisor;
     if (zero) return b <= p->most && a <= q->most;
     const int64_t low = cti_max(-p->most, -floor_div(b * q->most - c, a)),

@@ -60,6 +60,8 @@ static void grow_handles(ct_context *context) {
 
 static ct_tensor *dequeue(cti_handles *handles) {
     ct_tensor *oldest = handles->oldest;
+    CTI_ASSERT(oldest && handles->newest && handles->queued > 0);
+    CTI_ASSERT(!oldest->next == (oldest == handles->newest));
     handles->oldest = oldest->next;
     if (!oldest->next) handles->newest = NULL;
     handles->queued--;
@@ -76,11 +78,14 @@ ct_tensor *cti_handle_take_any(ct_context *context) {
         return ct_fail(context, CT_ERR_MEMORY, "%s: out of memory: no handle (%lld bytes in use)",
                        context->op ? context->op : "memory", (long long)context->pool.live);
     cti_handle_count(context, 1);
+    CTI_ASSERT(cti_handle_is_placed(context, ended) && ended->self != ended);
     return cti_entry_next(ended);
 }
 
 void cti_handle_enqueue(ct_context *context, ct_tensor *ended) {
     cti_handles *handles = &context->handles;
+    CTI_ASSERT(cti_handle_is_placed(context, ended) && ended->self != ended);
+    CTI_ASSERT(!handles->newest == !handles->queued && !handles->oldest == !handles->queued);
     ended->next = NULL;
     *(handles->newest ? &handles->newest->next : &handles->oldest) = ended;
     handles->newest = ended;

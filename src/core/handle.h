@@ -98,6 +98,13 @@ static inline ct_context *cti_handle_context(const ct_tensor *tensor) {
     return tensor->self == tensor ? tensor->context : *(ct_context *const *)cti_entry_of(tensor);
 }
 
+/* Whether the address is that of a handle of the context: it is one of the offsets of an entry. */
+static inline bool cti_handle_is_placed(const ct_context *context, const ct_tensor *tensor) {
+    const uintptr_t entry = cti_entry_of(tensor), offset = (uintptr_t)tensor - entry;
+    return offset % CTI_ENTRY_STEP == 0 && offset / CTI_ENTRY_STEP - 1 < CTI_ENTRY_OFFSETS &&
+           *(ct_context *const *)entry == context;
+}
+
 void cti_handles_init(ct_context *context);
 int64_t cti_handles_used(const ct_context *context); /* the number of handles that have not ended */
 

@@ -8,6 +8,7 @@
 #define CTI_SETS SET(scalar)
 #endif
 #include "isa.h"
+#include "assert.h"
 
 #include <string.h>
 
@@ -114,6 +115,7 @@ typedef struct {
 static void fill_tables(isa_tables *all, int row) {
     for (int dtype = 0; dtype < REAL_DTYPES; dtype++) {
         cti_kernels *table = &all->real[row][dtype];
+        CTI_ASSERT(!built[row].inherits || row > 0);
         if (built[row].inherits) *table = all->real[row - 1][dtype];
         for (int i = 0; i < 2; i++)
             if (built[row].put[dtype][i]) built[row].put[dtype][i](table);

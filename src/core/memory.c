@@ -110,6 +110,7 @@ static int class_of(size_t size, size_t *bytes) {
 
 /* The size of the blocks of class c, the inverse of class_of. */
 static size_t class_bytes(int c) {
+    CTI_ASSERT(c >= 0 && c < CTI_SIZE_CLASSES);
     const int above = c - CTI_LINEAR_CLASSES;
     const size_t units = above < 0 ? (size_t)c + 1 : (size_t)(9 + above % 8) << (3 + above / 8);
     return units * CTI_ALIGN;
@@ -159,16 +160,20 @@ static cti_block *block_new(cti_pool *pool, size_t size, bool slab) {
                          .raw = raw,
                          .total = total,
                          .slab = slab};
+    CTI_ASSERT(data_of_block(block) + size <= (char *)raw + total);
     if (pool->poison) memset(data_of_block(block), 0xff, size);
     asan_poison(pool, data_of_block(block), size);
     if (pool->blocks) pool->blocks->prev = block;
     pool->blocks = block;
     pool->held += (int64_t)total;
+    CTI_ASSERT(!pool->limit || pool->held <= pool->limit);
     return block;
 }
 
 static void block_free(cti_pool *pool, cti_block *block) {
     cti_block *next = next_of(block);
+    CTI_ASSERT(block == (block->prev ? next_of(block->prev) : pool->blocks));
+    CTI_ASSERT((!next || next->prev == block) && pool->held >= (int64_t)block->total);
     if (next) next->prev = block->prev;
     if (block->prev) block->prev->link.next = block->link.next;
     else pool->blocks = next;
@@ -184,6 +189,7 @@ void cti_pool_free(cti_pool *pool) {
 /* ---- slabs and free lists ---- */
 
 static void push_free(cti_pool *pool, void *block, size_t bytes, int class) {
+    CTI_ASSERT(class_bytes(class) == bytes);
     asan_poison(pool, block, bytes);
     asan_unpoison(block, sizeof(cti_free_block));
     cti_free_block *free = block;
@@ -196,6 +202,7 @@ static void push_free(cti_pool *pool, void *block, size_t bytes, int class) {
 static void retire_slab(cti_pool *pool, cti_slab *slab) {
     enum { CHUNK = 8 * CTI_ALIGN };
     size_t rest = (size_t)(slab->end - slab->next);
+    CTI_ASSERT(rest % CTI_ALIGN == 0);
     if (rest > SMALL_MAX) {
         slab->block->waste += rest;
         return;
@@ -234,6 +241,7 @@ static void *cut_from_slab(cti_pool *pool, cti_slab *slab, size_t bytes, size_t 
         slab->end = slab->next + slab_size;
     }
     void *data = slab->next;
+    CTI_ASSERT((uintptr_t)data % CTI_ALIGN == 0 && bytes <= (size_t)(slab->end - slab->next));
     slab->next += bytes;
     slab->block->waste += guard;
     return data;
@@ -277,6 +285,8 @@ void *cti_take_any(ct_context *context, size_t size) {
     if (size > CTI_MOST_BYTES) return ct_fail(context, CT_ERR_MEMORY, "%s: a size overflows", op);
     size_t bytes;
     int class = class_of(size, &bytes);
+    CTI_ASSERT(class_bytes(class) == bytes && bytes >= size);
+    CTI_ASSERT(bytes - size <= CTI_ALIGN || bytes - size <= bytes / 8); /* size 0 has 64 bytes */
     if (bytes > MEDIUM_MAX) class = best_fit_class(pool, class);
     void *block = pool->free[class];
     if (block) {
@@ -300,6 +310,7 @@ void *cti_take_any(ct_context *context, size_t size) {
     pool->live += (int64_t)bytes;
     if (pool->live > pool->peak) pool->peak = pool->live;
     if (bytes > MEDIUM_MAX) bytes = capacity(block_of(block));
+    CTI_ASSERT(bytes >= size);
     asan_unpoison(block, size);
     asan_poison(pool, (char *)block + size, bytes - size);
     return block;
@@ -314,6 +325,7 @@ void *cti_take_lasting(ct_context *context, size_t size) {
     }
     if (!block) return NULL;
     pool->lasting += (int64_t)block->total;
+    CTI_ASSERT(pool->lasting <= pool->held);
     asan_unpoison(data_of_block(block), size);
     return data_of_block(block);
 }
@@ -328,6 +340,7 @@ void cti_give_any(ct_context *context, void *block, size_t size) {
     cti_pool *pool = &context->pool;
     size_t bytes;
     int class = class_of(size, &bytes);
+    CTI_ASSERT((uintptr_t)block % CTI_ALIGN == 0 && pool->live >= (int64_t)bytes);
     pool->live -= (int64_t)bytes;
     if (bytes > MEDIUM_MAX) class = class_of(capacity(block_of(block)), &bytes);
     asan_unpoison(block, bytes);
@@ -393,10 +406,12 @@ static cti_free_block *sort_by_address(cti_free_block *list) {
  * Both lists are sorted, so all free blocks of a list together take one pass over the slabs. */
 static cti_block *slab_holding(cti_block *slab, const cti_free_block *free) {
     while ((const char *)free >= (const char *)slab->raw + slab->total) slab = next_of(slab);
+    CTI_ASSERT(slab->slab && (const char *)free >= (const char *)slab + BLOCK_HEADER);
     return slab;
 }
 
 static bool is_free_slab(const cti_block *block) {
+    CTI_ASSERT(!block->slab || block->free_bytes <= capacity(block));
     return block->slab && block->free_bytes == capacity(block);
 }
 

@@ -30,6 +30,8 @@
 
 #include <cotangent/context.h>
 
+#include "assert.h"
+
 enum { CTI_ALIGN = 64 }; /* the alignment of every block in bytes, which is a cache line */
 
 /* The largest request in bytes. Rounded up to its class and with a header it does not overflow. */
@@ -46,6 +48,7 @@ enum {
 static inline bool cti_is_linear(size_t size) { return size - 1 < CTI_LINEAR_MAX; }
 /* The class of such a size; *bytes is the size of the class's blocks. */
 static inline int cti_linear_class(size_t size, size_t *bytes) {
+    CTI_ASSERT(cti_is_linear(size));
     const size_t class = (size - 1) / CTI_ALIGN;
     *bytes = (class + 1) * CTI_ALIGN;
     return (int)class;

@@ -16,6 +16,7 @@ void *cti_object_new(ct_context *context, size_t size, const char *noun) {
     cti_object *object = queue->oldest;
     if (size > CTI_OBJECT_BYTES)
         return ct_fail(context, CT_ERR_MEMORY, "%s: %zu bytes in a struct", noun, size);
+    CTI_ASSERT(!queue->queued || (object && !object->self && !queue->newest->next));
     if (queue->queued > OBJECT_QUEUE_MIN) {
         queue->oldest = object->next;
         queue->queued--;
@@ -34,6 +35,7 @@ void *cti_object_new(ct_context *context, size_t size, const char *noun) {
 void cti_object_end(cti_object *object, const char *name) {
     ct_context *context = object->context;
     cti_objects *queue = &context->objects;
+    CTI_ASSERT(object->self == object);
     object->self = NULL;
     object->next = NULL;
     snprintf(name_of(object), CTI_OBJECT_NAME, "%s", name);

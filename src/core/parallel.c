@@ -67,6 +67,7 @@ static void run_chunks(cti_workers *pool, int index) {
         worker *owner = &pool->worker[(index + i) % (pool->count + 1)];
         for (int64_t p = take_chunk(owner); p < owner->end; p = take_chunk(owner)) {
             const int64_t begin = p * pool->grain;
+            CTI_ASSERT(p >= 0 && begin < pool->n);
             pool->task(pool->arg, begin, begin + cti_min(pool->grain, pool->n - begin), index);
         }
     }
@@ -82,6 +83,7 @@ static void divide_range(cti_workers *pool) {
         chunk += least + (i < longer);
         pool->worker[i].end = chunk;
     }
+    CTI_ASSERT(chunk == chunks);
 }
 
 static void worker_loop(void *arg) {
@@ -97,6 +99,7 @@ static void worker_loop(void *arg) {
             cti_cond_wait(&pool->wake, &pool->lock);
         last = atomic_load(&pool->job);
         bool stop = pool->stop, join = pool->open && !stop;
+        CTI_ASSERT(atomic_load(&pool->inside) >= 0 && atomic_load(&pool->inside) <= pool->count);
         if (join) atomic_fetch_add(&pool->inside, 1);
         cti_mutex_unlock(&pool->lock);
         if (stop) return;
@@ -104,6 +107,7 @@ static void worker_loop(void *arg) {
         cti_float_mode_set(&pool->mode);
         run_chunks(pool, self->index);
         cti_mutex_lock(&pool->lock);
+        CTI_ASSERT(atomic_load(&pool->inside) > 0);
         if (atomic_fetch_sub(&pool->inside, 1) == 1) cti_cond_signal(&pool->idle);
         cti_mutex_unlock(&pool->lock);
     }
@@ -178,6 +182,7 @@ void cti_parallel(ct_context *context, int64_t n, int64_t grain, cti_task *task,
         return;
     }
     cti_mutex_lock(&pool->lock);
+    CTI_ASSERT(!pool->open && !atomic_load(&pool->inside)); /* a task begins no job */
     pool->task = task;
     pool->arg = arg;
     pool->n = n;
@@ -195,5 +200,7 @@ void cti_parallel(ct_context *context, int64_t n, int64_t grain, cti_task *task,
     cti_mutex_lock(&pool->lock);
     pool->open = false;
     while (atomic_load(&pool->inside)) cti_cond_wait(&pool->idle, &pool->lock);
+    for (int i = 0; i <= pool->count; i++)
+        CTI_ASSERT(atomic_load(&pool->worker[i].next) >= pool->worker[i].end);
     cti_mutex_unlock(&pool->lock);
 }

@@ -91,6 +91,7 @@ static void record_event(ct_context *context, const cti_span *span, int64_t dura
         p->dropped++;
         return;
     }
+    CTI_ASSERT(p->events_count < CT_PROFILE_EVENTS && span->kind <= CTI_SPAN_MODULE);
     p->event[p->events_count++] =
         (cti_profile_event){.start = span->start - p->start,
                             .duration = duration,
@@ -152,6 +153,7 @@ void cti_span_shapes(ct_context *context, cti_span *span, ct_tensor *const *in, 
     int count = record_shapes(to, in, n);
     to[count++] = CTI_SHAPE_ARROW;
     count += record_shapes(to + count, out, n_out);
+    CTI_ASSERT(count <= ROOM);
     span->shapes = (uint32_t)p->shapes_count;
     span->shapes_count = (uint32_t)count;
     p->shapes_count += count;

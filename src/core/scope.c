@@ -11,6 +11,7 @@ typedef struct {
 /* Closes the innermost frame. */
 static void pop(ct_context *context) {
     cti_frame *frame = context->frame;
+    CTI_ASSERT(frame != &context->root && frame->outer->id < frame->id);
     while (frame->tensors) cti_tensor_free(frame->tensors);
     context->frame = frame->outer;
     if (frame->entered && context->profile)

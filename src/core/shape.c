@@ -22,7 +22,9 @@ bool cti_shape_equal(ct_shape a, ct_shape b) { return cti_shape_same(&a, &b); }
 
 int64_t cti_shape_numel(ct_shape shape) {
     int64_t numel = 1;
+    CTI_ASSERT(shape.ndim >= 0 && shape.ndim <= CT_MAX_DIMS);
     for (int d = 0; d < shape.ndim; d++) numel *= shape.dim[d];
+    CTI_ASSERT(numel >= 0);
     return numel;
 }
 
@@ -69,11 +71,14 @@ bool cti_dim_set(ct_context *context, const char *op, ct_shape dims, int ndim, u
         *set |= 1u << d;
     }
     if (dims.ndim == 0) *set = (1u << ndim) - 1;
+    CTI_ASSERT(*set >> ndim == 0);
     return true;
 }
 
 ct_shape cti_shape_reduced(ct_shape shape, unsigned set, bool keepdim) {
     ct_shape out = CT_SCALAR;
+    CTI_ASSERT(shape.ndim >= 0 && shape.ndim <= CT_MAX_DIMS);
+    CTI_ASSERT(set >> shape.ndim == 0 || (set == 1 && shape.ndim == 0)); /* argmax of a scalar */
     for (int d = 0; d < shape.ndim; d++) {
         const bool reduced = set >> d & 1;
         if (!reduced || keepdim) out.dim[out.ndim++] = reduced ? 1 : shape.dim[d];
@@ -112,8 +117,10 @@ bool cti_shape_broadcasts_to(ct_shape from, ct_shape to) {
 
 void cti_shape_strides(ct_shape shape, int64_t stride[CT_MAX_DIMS]) {
     int64_t step = 1;
+    CTI_ASSERT(shape.ndim >= 0 && shape.ndim <= CT_MAX_DIMS);
     for (int d = shape.ndim - 1; d >= 0; d--) {
         stride[d] = step;
+        CTI_ASSERT(shape.dim[d] >= 0);
         step *= shape.dim[d] ? shape.dim[d] : 1;
     }
 }

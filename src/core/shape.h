@@ -39,6 +39,7 @@ static inline bool cti_shape_fits_in(uint64_t most, ct_context *context, const c
         count *= size;
     }
     *numel = (int64_t)count;
+    CTI_ASSERT(wrong || bytes > most || count <= bytes);
     return (!wrong && bytes <= most) || cti_shape_refuse(context, op, shape);
 }
 static inline bool cti_shape_fits(ct_context *context, const char *op, const ct_shape *shape,

@@ -2,6 +2,8 @@
 
 void cti_strided_loop_over(cti_strided_loop *loop, ct_shape shape, int count,
                            const ct_tensor *const *tensor) {
+    CTI_ASSERT(count >= 1 && count <= CTI_STRIDED_MOST);
+    for (int i = 0; i < count; i++) CTI_ASSERT(cti_shape_broadcasts_to(tensor[i]->shape, shape));
     loop->count = count;
     const int64_t numel = cti_shape_numel(shape);
     bool single_row = true; /* every tensor is row-major and none is broadcast */
@@ -30,10 +32,14 @@ void cti_strided_loop_over(cti_strided_loop *loop, ct_shape shape, int count,
     loop->ndim = last < 0 ? 0 : last;
     loop->n = last < 0 ? 1 : loop->dim[last];
     for (int i = 0; i < count; i++) loop->step[i] = last < 0 ? 0 : loop->stride[last][i];
+    CTI_ASSERT(cti_strided_loop_numel(loop) == numel);
+    for (int i = 0; i < count; i++)
+        CTI_ASSERT(!numel || cti_strided_loop_last(loop, i) == cti_tensor_last(tensor[i]));
 }
 
 void cti_strided_loop_at(const cti_strided_loop *loop, int64_t i,
                          int64_t offset[CTI_STRIDED_MOST]) {
+    CTI_ASSERT(i >= 0 && i < cti_strided_loop_numel(loop));
     int64_t row = loop->ndim ? i / loop->n : 0;
     const int64_t column = i - row * loop->n;
     for (int k = 0; k < loop->count; k++) offset[k] = column * loop->step[k];

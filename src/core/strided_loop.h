@@ -27,6 +27,18 @@ static inline int64_t cti_strided_loop_left(const cti_strided_loop *loop, int64_
     return loop->n - (loop->ndim ? i % loop->n : i);
 }
 
+/* The number of elements of a loop, and the offset of its last element in tensor i. */
+static inline int64_t cti_strided_loop_numel(const cti_strided_loop *loop) {
+    int64_t numel = loop->n;
+    for (int d = 0; d < loop->ndim; d++) numel *= loop->dim[d];
+    return numel;
+}
+static inline int64_t cti_strided_loop_last(const cti_strided_loop *loop, int i) {
+    int64_t last = (loop->n - 1) * loop->step[i];
+    for (int d = 0; d < loop->ndim; d++) last += (loop->dim[d] - 1) * loop->stride[d][i];
+    return last;
+}
+
 /* Sets the offset of element i of the shape in each tensor, in elements. */
 void cti_strided_loop_at(const cti_strided_loop *loop, int64_t i, int64_t offset[CTI_STRIDED_MOST]);
 

@@ -56,6 +56,7 @@ cti_summary cti_summarize(const ct_tensor *t) {
         largest = fmax(fabs(s.min), fabs(s.max));
         if (largest == 0) break; /* both sums are 0 */
     }
+    CTI_ASSERT(s.finite + s.nans + s.infinities == t->numel);
     if (s.finite) s.mean = s.mean / (double)s.finite * largest;
     s.norm = sqrt(s.norm) * largest;
     return s;

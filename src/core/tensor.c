@@ -60,6 +60,7 @@ static inline ct_tensor *handle(ct_context *context, cti_storage *storage, char 
     tensor->contiguous = !stride || is_dense(tensor);
     tensor->frozen = false;
     tensor->parameter = 0;
+    CTI_ASSERT(cti_tensor_is_inside(tensor));
     cti_tensor_own(context->frame, tensor);
     return tensor;
 }
@@ -78,6 +79,7 @@ ct_tensor *cti_tensor_new(ct_context *context, ct_dtype dtype, ct_shape shape) {
 
 ct_tensor *cti_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64_t *stride) {
     int64_t numel;
+    CTI_ASSERT(of->storage && of->storage->refs > 0);
     if (!cti_shape_fits(of->context, of->context->op, &shape, cti_dtype_size(of->dtype), &numel))
         return NULL;
     of->storage->refs++;
@@ -85,6 +87,7 @@ ct_tensor *cti_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int6
 }
 
 ct_tensor *cti_tensor_range(ct_tensor *of, int64_t start, int64_t n) {
+    CTI_ASSERT(of->contiguous && start >= 0 && n >= 0 && n <= of->numel - start);
     char *data = of->data + (size_t)start * cti_dtype_size(of->dtype);
     return cti_tensor_view(of, data, CT_SHAPE(n), NULL);
 }
@@ -213,6 +216,7 @@ bool cti_tensor_is_sole(const ct_tensor *tensor) {
 }
 
 void cti_tensor_exchange(ct_tensor *a, ct_tensor *b) {
+    CTI_ASSERT(a->contiguous && b->contiguous && cti_shape_same(&a->shape, &b->shape));
     cti_storage *storage = a->storage;
     char *data = a->data;
     const ct_dtype dtype = a->dtype;
@@ -268,6 +272,7 @@ static void copy_row_range(void *arg, int64_t begin, int64_t end, int worker) {
 void cti_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add) {
     /* A chunk has 64 rows or more, so that a transpose reads whole cache lines. */
     enum { CHUNK = 16384, ROWS = 64 };
+    CTI_ASSERT(to->dtype == from->dtype && cti_shape_broadcasts_to(from->shape, to->shape));
     if (to->numel == 0) return;
     ct_context *context = to->context;
     copy c = {.to = to->data,

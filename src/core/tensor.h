@@ -85,14 +85,40 @@ ct_tensor *cti_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int6
 /* Makes a view of the elements [start, start + n) of a row-major tensor, with one dim. */
 ct_tensor *cti_tensor_range(ct_tensor *of, int64_t start, int64_t n);
 
+/* The offset of the last element from the first one, in elements. */
+static inline int64_t cti_tensor_last(const ct_tensor *tensor) {
+    int64_t last = 0;
+    for (int d = 0; d < tensor->shape.ndim; d++)
+        last += (tensor->shape.dim[d] - 1) * tensor->stride[d];
+    return last;
+}
+
+/* Whether all elements of a tensor lie in its storage. For a caller's memory, whose size the
+ * library does not have, the result is true. */
+static inline bool cti_tensor_is_inside(const ct_tensor *tensor) {
+    const cti_storage *storage = tensor->storage;
+    const int64_t size = (int64_t)cti_dtype_size(tensor->dtype);
+    const char *begin = tensor->data, *end = begin + size; /* from the lowest to the highest one */
+    for (int d = 0; d < tensor->shape.ndim && tensor->numel; d++) {
+        const int64_t reach = (tensor->shape.dim[d] - 1) * tensor->stride[d] * size;
+        *(reach < 0 ? &begin : &end) += reach;
+    }
+    const bool is_own = (uintptr_t)storage->data - (uintptr_t)storage < storage->bytes;
+    return !is_own || !tensor->numel ||
+           (begin >= (const char *)storage->data && end <= (const char *)storage + storage->bytes);
+}
+
 /* Counts a write. Every function that changes values in place calls it. */
-static inline void cti_tensor_wrote(ct_tensor *tensor) { tensor->storage->writes++; }
+static inline void cti_tensor_wrote(ct_tensor *tensor) {
+    CTI_ASSERT(tensor->storage->refs > 0);
+    tensor->storage->writes++;
+}
 
 /* Returns the tensor itself if it is row-major, otherwise a row-major copy that is not recorded. */
 ct_tensor *cti_tensor_dense(ct_tensor *tensor);
 
-/* to = from or, if `add` is set, to += from, element by element. Both have the same shape and
- * dtype, and any strides. */
+/* to = from or, if `add` is set, to += from, element by element. Both have the same dtype and any
+ * strides, and from broadcasts to the shape of to. */
 void cti_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add);
 
 /* Drops the reference that a tensor has to the node of its slot. It is the only function of the
