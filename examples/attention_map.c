@@ -1,11 +1,11 @@
-/* Draws the attention of a GPT: the weights of every head of every layer over one text, in one SVG.
- * The model was saved by char_lm; without an argument it is a small untrained one. A row is a
- * query, a column is a key. */
+/* Draws the attention weights of a GPT over one text, of every head of every layer, as one SVG. The
+ * argument is a model that char_lm has saved; without an argument the program makes a small model
+ * that is not trained. In each map a row is a query, and a column is a key. */
 #include "gpt.h"
 
 #include <math.h>
 
-enum { SIDE = 260 };                     /* smallest side of one map */
+enum { SIDE = 260 };                     /* the smallest side of one map, in SVG units */
 enum { GAP = 68, LEFT = 96, TOP = 128 }; /* margins */
 
 static const char *prompt = "static int64_t length(const row *r)";
@@ -24,11 +24,11 @@ static void attend(const gpt *m, int64_t n, ct_tensor **weights) {
 
 /* ---- the picture ---- */
 
-/* The side of one weight in the picture. */
+/* Returns the side of the square that shows one weight. */
 static int cell_of(int n) { return n < SIDE / 13 ? SIDE / n : 13; }
 
-/* White for 0 to dark blue for 1. The colour follows the square root, because most weights are
- * small. */
+/* Returns the colour of a weight, from white for 0 to dark blue for 1. The colour depends on the
+ * square root of the weight, because most weights are small. */
 static void print_colour(FILE *file, double weight) {
     double v = sqrt(fmin(fmax(weight, 0), 1));
     unsigned red = (unsigned)(255 - 247 * v);
@@ -45,7 +45,8 @@ static void print_letter(FILE *file, const char *anchor, double x, double y, uns
     fprintf(file, "<text x=\"%.1f\" y=\"%.1f\"%s>%s</text>", x, y, anchor, letter);
 }
 
-/* Row i of a head's map: its letter, as query to the left and as key below, and its weights. */
+/* Draws row i of a head's map: character i to the left as the query and below the map as a key, and
+ * the weights of the row. */
 static void print_row(FILE *file, int i, int n, const float *weights) {
     int cell = cell_of(n);
     double middle = (i + 0.5) * cell;
@@ -86,7 +87,7 @@ static void print_head(FILE *file, const gpt *m, int layer, int head, int n, con
     fprintf(file, "</g>\n");
 }
 
-/* The legend: the colours of some weights. */
+/* Draws the legend, which shows the colours of some weights. */
 static void print_scale(FILE *file, int x, int y) {
     const double marks[] = {0, 0.1, 0.4, 1};
     fprintf(file, "<g font-size=\"12\"><text x=\"%d\" y=\"%d\" text-anchor=\"end\">weight</text>\n",

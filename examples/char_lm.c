@@ -1,11 +1,12 @@
-/* A GPT on the bytes of text files: the program trains it, measures its loss, and writes text with
- * it. The defaults are nanoGPT's recipe for a CPU.
+/* This program trains a GPT on the bytes of text files, measures its loss, and writes text with the
+ * model. The default options are nanoGPT's recipe for a CPU.
  *
  * The alphabet is the set of bytes that occur in the text; the id of a byte is its index in the
  * alphabet. The last tenth of the text is held back for validation.
  *
- * One process trains, or several processes share the work (ranks: see world.h). Both end with the
- * same bits. All ranks run this program; only rank 0 prints, logs and writes files. */
+ * One process trains, or several processes, called ranks, divide the work (world.h). The result has
+ * the same bits in both cases. All ranks run this program; only rank 0 prints, logs and writes
+ * files. */
 #include "gpt.h"
 #include "gpt_write.h"
 #include "plot.h"
@@ -15,7 +16,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MEASURED = 32 }; /* windows in one batch of a validation */
+enum { MEASURED = 32 }; /* the number of windows in one batch of a validation */
 
 /* Values of flags. The sizes of the model are in `gpt`, and the options of writing in
  * gpt_write.c. */
@@ -65,26 +66,28 @@ static contents read_text(gpt *m, run *r, int files, char **paths) {
 
 /* ---- the loss ---- */
 
-/* The part of the text that the model learns. */
+/* The ids of the text on which the model is trained. */
 typedef struct {
     const unsigned char *ids;
-    int64_t n;      /* how many */
-    uint64_t phase; /* begin of the first window, in 2^-64 of the text */
+    int64_t n;      /* the number of ids */
+    uint64_t phase; /* the start of the first window, as a fraction of the text times 2^64 */
 } training_text;
 
-/* Window i, counted over all steps: t ids and the id after them. Each window begins a golden ratio
- * of the text after the one before, which covers the text more evenly than random begins do. A
- * window depends only on i. So ranks need no messages to divide the windows, and a run that
- * continues need not draw the earlier ones. */
+/* Finds window i, which has t ids and the id that follows them; i counts windows over all steps. A
+ * window starts later than the previous window by 0.618 of the text (the golden ratio), modulo the
+ * text's length. This covers the text more evenly than random starts do. A window depends only on
+ * i. So ranks need no messages to divide the windows, and a resumed run need not draw the earlier
+ * windows. */
 static const unsigned char *window_at(const training_text *text, int64_t i, int64_t t) {
-    uint64_t at =
-        text->phase + (uint64_t)(i + 1) * 0x9e3779b97f4a7c15u; /* 2^64 over the golden ratio */
-    double share = (double)(at >> 32) / 4294967296.0;          /* the sum wraps around */
+    uint64_t at = text->phase + (uint64_t)(i + 1) *
+                                    0x9e3779b97f4a7c15u; /* 2^64 / 1.618...; the sum wraps around */
+    double share = (double)(at >> 32) / 4294967296.0;
     return text->ids + (int64_t)(share * (double)(text->n - t));
 }
 
-/* Forward and backward of micro-batch i of a step. Returns the loss; backward adds the gradients to
- * the parameters. An error stays pending until the step ends and becomes an error of all ranks. */
+/* Runs forward and backward of micro-batch i of a step, which adds to the gradients of the
+ * parameters, and returns the loss. An error stays pending until the end of the step, where it
+ * becomes an error of all ranks. */
 static double learn(const gpt *m, const training_text *text, int64_t step, int64_t i) {
     ct_scope scope = ct_scope_open(m->context);
     int64_t k = option.batch / option.micro_batches;
@@ -98,11 +101,11 @@ static double learn(const gpt *m, const training_text *text, int64_t step, int64
     return value;
 }
 
-/* The text of a validation, always with the same windows. */
+/* The text for validation, which always has the same windows. */
 typedef struct {
     const unsigned char *ids;
-    int64_t n;      /* how many */
-    int64_t spread; /* number of windows, evenly spread; 0: all ids, window by window */
+    int64_t n;      /* the number of ids */
+    int64_t spread; /* the number of windows, at equal distances; 0: windows that cover all ids */
 } held_text;
 
 static held_text make_held_text(const contents *t, int64_t window) {
@@ -112,7 +115,7 @@ static held_text make_held_text(const contents *t, int64_t window) {
     return h;
 }
 
-/* Sets the begin of window i and returns the number of ids to predict: `window`, or fewer in the
+/* Finds the start of window i and returns the number of ids to predict: `window`, or fewer in the
  * last window of the whole text, because no id follows the last one. Returns 0 after the last
  * window. */
 static int64_t held_window(const held_text *h, int64_t window, int64_t i, int64_t *begin) {
@@ -144,7 +147,7 @@ static int64_t measure_batch(const gpt *m, const held_text *h, int64_t first, bo
     return first + k;
 }
 
-/* The mean loss over the held text. The ranks share the batches. */
+/* Returns the mean loss over the text for validation. The batches are divided among the ranks. */
 static double measure(const gpt *m, const run *r, const held_text *h) {
     int64_t room = (h->n - 1) / (MEASURED * m->window) + h->spread / MEASURED + 3;
     ct_scope scope = ct_scope_open(m->context);
@@ -177,12 +180,13 @@ static void print_measured(const held_text *h, int64_t window, double loss) {
 
 /* ---- training ---- */
 
-/* The two curves of the picture. */
+/* The data of the two curves in the picture. */
 typedef struct {
-    double *losses;        /* loss of each training step */
-    double *at, *measured; /* validation: the step and its loss */
-    int64_t points;        /* how many of these */
-    double seconds;        /* run time so far, without pauses */
+    double *losses;        /* the loss of each training step */
+    double *at, *measured; /* the step and the loss of each validation */
+    int64_t points;        /* the number of validations */
+    double
+        seconds; /* the time that the run has taken, without the time between a stop and a resume */
 } history;
 
 static history make_history(ct_context *context) {
@@ -197,8 +201,8 @@ static history make_history(ct_context *context) {
     return h; /* the context frees it */
 }
 
-/* Adds a step's line of the log to the curves; also for the logged steps of a run that
- * continues. */
+/* Adds the log line of a step to the curves. It is also called for the steps that were logged
+ * before a run was resumed. */
 static void add_step(void *to, const log_line *line) {
     history *h = to;
     if (line->step > option.steps) return;
@@ -224,7 +228,8 @@ static ct_optim *make_optim(const gpt *m) {
         .beta2 = option.beta2,
         .weight_decay = option.weight_decay,
         .decay_matrices_only = true,
-        .clip_norm = option.clip > 0 ? option.clip : 1e300, /* with a limit the norm is measured */
+        .clip_norm = option.clip > 0 ? option.clip
+                                     : 1e300, /* 1e300 clips nothing, but the norm is computed */
     };
     return ct_adamw_new(m->root, adamw);
 }
@@ -240,8 +245,9 @@ static double learning_rate(int64_t step) {
     return ct_lr_cosine(schedule, step);
 }
 
-/* A training step of all ranks: each computes its micro-batches, then the parameters change.
- * Returns the loss; *ends is set if a rank was interrupted. Both are the same on all ranks. */
+/* Runs a training step: each rank computes its micro-batches, and then all ranks update the
+ * parameters. Returns the loss, and sets *ends if Ctrl-C was pressed on a rank. Both are the same
+ * on all ranks. */
 static double train_step(const gpt *m, ct_dist *dist, const training_text *text, int64_t step,
                          bool *ends) {
     const int64_t n = option.micro_batches;
@@ -250,7 +256,7 @@ static double train_step(const gpt *m, ct_dist *dist, const training_text *text,
     for (int64_t i; ct_dist_next(dist, &i);) shared[i] = learn(m, text, step, i);
     ct_dist_step(dist);
     if (shared) shared[n] = interrupted();
-    ct_dist_sum(dist, shared, n + 1); /* each rank has filled in its own */
+    ct_dist_sum(dist, shared, n + 1); /* each rank has filled in only its own values */
     check(m->context, EXIT_FAILED);   /* errors are sticky, so one check covers the whole step */
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += shared[i];
@@ -259,8 +265,8 @@ static double train_step(const gpt *m, ct_dist *dist, const training_text *text,
     return sum / (double)n;
 }
 
-/* Trains until all steps are done or Ctrl-C; saves the model and draws its loss. Returns whether
- * there was no Ctrl-C. */
+/* Trains until all steps are done or Ctrl-C is pressed; then saves the model and draws its loss.
+ * Returns false after Ctrl-C. */
 static bool train(gpt *m, const contents *t, run *r, const char *model_path,
                   const char *picture_path) {
     const held_text held = make_held_text(t, m->window); /* the last tenth */
@@ -321,7 +327,7 @@ static bool train(gpt *m, const contents *t, run *r, const char *model_path,
         if (!isfinite(loss))
             fail(EXIT_FAILED, "the loss of step %lld is no number: try a smaller --lr",
                  (long long)step);
-        char of_step[32] = ""; /* if it was measured earlier */
+        char of_step[32] = ""; /* names the step if the loss was measured at an earlier step */
         if (measured_at < step)
             snprintf(of_step, sizeof of_step, " (step %lld)", (long long)measured_at);
         progress_show(&bar, step, "loss %.3f  validation %.3f%s", loss, measured, of_step);
@@ -429,7 +435,8 @@ int main(int argc, char **argv) {
     };
     m.context = ct_context_new(opts);
     check(m.context, EXIT_USAGE);
-    option.matmul = ct_get_matmul(m.context); /* CT_MATMUL may have changed it */
+    option.matmul =
+        ct_get_matmul(m.context); /* the environment variable CT_MATMUL may have set it */
     r.context = m.context;
     r.world = example_world(m.context);
     check(m.context, EXIT_FAILED);

@@ -1,4 +1,4 @@
-/* Code that the examples share; see common.h. Plain C. */
+/* Code that the examples share; see common.h. It uses only standard C and system.h. */
 #include "common.h"
 #include "system.h"
 
@@ -15,7 +15,8 @@ static bool bar_shown;             /* the cursor stands behind a progress bar */
 static volatile sig_atomic_t stop; /* Ctrl-C was pressed */
 
 static void say(const char *format, va_list args) {
-    char text[4096]; /* written by one call, because several ranks may share stderr */
+    char text[4096]; /* the whole message is written by one call, because several ranks may share
+                        stderr */
     vsnprintf(text, sizeof text, format, args);
     progress_end();
     fflush(stdout);
@@ -182,7 +183,7 @@ static void set_flag(const flag *f, const char *text) {
     }
 }
 
-/* The flag of that name, without its dashes; NULL if there is none. */
+/* Returns the flag of that name, which has no dashes; NULL if there is none. */
 static const flag *find_flag(const flag *flags, int n, const char *name) {
     for (int i = 0; i < n; i++)
         if (flags[i].kind != HEADING && !strcmp(flags[i].name, name)) return &flags[i];
@@ -190,7 +191,7 @@ static const flag *find_flag(const flag *flags, int n, const char *name) {
 }
 
 enum { MOST_READ = 128 };
-static const flag *were_read[MOST_READ]; /* each once */
+static const flag *were_read[MOST_READ]; /* the flags that were read, each once */
 static int n_read;
 
 bool flag_was_read(const char *name) {
@@ -233,15 +234,15 @@ static int read_flag(int argc, char **argv, int i, const flag *flags, int n) {
     return i + 1;
 }
 
-/* The length of a path's folder with its separator; 0 without a folder. */
+/* Returns the length of the folder in a path, separator included; 0 if the path has no folder. */
 static int folder_length(const char *path) {
     int length = (int)strlen(path);
     while (length > 0 && !system_is_separator(path[length - 1])) length--;
     return length;
 }
 
-/* Runs at every end of the program: removes a file that is not complete, and reports output that
- * could not be written. */
+/* Runs at every exit of the program: removes a file that is not complete, and reports an error of
+ * standard output. */
 static void at_exit(void) {
     output_remove();
     errno = 0;
@@ -278,7 +279,7 @@ typedef struct {
     bool (*fits)(const char *name); /* accepts a series' names; NULL: one file */
 } named_file;
 
-static named_file *named; /* [n_named] all that were named so far */
+static named_file *named; /* [n_named] the files that the program has named so far */
 static int n_named;
 
 static void *resized(void *block, size_t size) {
@@ -292,7 +293,7 @@ static bool is_in_series(const named_file *f, const named_file *series) {
            series->fits(f->file.name);
 }
 
-/* Fails if one of two files would be written over the other. */
+/* Fails if the two files are the same file and one of them is an output. */
 static void compare_files(const named_file *a, const named_file *b) {
     if (!a->known || !b->known || (!a->written && !b->written) || (a->fits && b->fits)) return;
     if (a->fits || b->fits) {
@@ -370,8 +371,8 @@ contents read_files(int n, char **paths) {
     return t;
 }
 
-/* Fails if a file cannot be made: in a folder that is missing or not ours, or under the name of a
- * folder. */
+/* Fails if the file cannot be created: its folder does not exist or is not writable, or its path is
+ * a folder. */
 static void check_writable(const char *path) {
     char folder[1024 + 2];
     snprintf(folder, sizeof folder, "%s/.", path);
@@ -397,14 +398,16 @@ const char *output_path(const char *folder, const char *name) {
     return name_file(path, true, NULL);
 }
 
-static char unfinished[4096]; /* the temporary file that is being written; "": none */
+static char unfinished[4096]; /* the path of the temporary file that is being written; "" if there
+                                 is none */
 
 void output_remove(void) {
     if (*unfinished) system_remove(unfinished);
 }
 
 static _Noreturn void fail_to_write(const output *o) {
-    fail(EXIT_FAILED, "cannot write %s: %s", o->path, strerror(errno)); /* removes it: see exit */
+    fail(EXIT_FAILED, "cannot write %s: %s", o->path,
+         strerror(errno)); /* exit removes the temporary file */
 }
 
 void output_begin(output *o, const char *path, bool only_ordinary) {

@@ -6,10 +6,10 @@
 #include <cotangent/cotangent.h>
 #include <stdio.h>
 
-/* Exit codes: a failure; wrong usage. */
+/* The exit codes of a failure and of wrong usage. */
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-/* ---- ending. Each prints "program: message" to stderr. ---- */
+/* ---- messages and exit; each function prints "program: message" to stderr ---- */
 _Noreturn void fail(int exit_code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 void warn(const char *format, ...) __attribute__((format(printf, 1, 2))); /* prints and returns */
@@ -17,8 +17,8 @@ void warn(const char *format, ...) __attribute__((format(printf, 1, 2))); /* pri
 /* Fails with the pending error, if there is one. */
 void check(const ct_context *context, int exit_code);
 
-/* With several ranks: adds the rank to these messages from now on, and drops the standard output of
- * all ranks but 0. */
+/* For programs with several ranks: adds the rank to these messages from now on, and discards the
+ * standard output of all ranks except rank 0. */
 void speak_as(int rank, int ranks);
 
 /* ---- flags: --name value, --name=value, and --name or --no-name for a SWITCH ---- */
@@ -37,20 +37,21 @@ flag flag_real(const char *name, double *value, const char *word, double low, do
                const char *help);
 flag flag_text(const char *name, const char **value, const char *word, const char *help);
 flag flag_switch(const char *name, long long *value, const char *help);
-/* The value is one of the words of a list such as "reverse|sort"; *value is its number, from 1. */
+/* Makes a CHOICE flag, whose value is one of the words of a list such as "reverse|sort". *value is
+ * the position of the word in the list, from 1. */
 flag flag_choice(const char *name, long long *value, const char *words, const char *help);
 flag flag_matmul(long long *value);  /* --matmul; the value is a ct_matmul_precision */
 flag flag_heading(const char *help); /* a line of --help */
 
-/* Returns the length of word i of a CHOICE, from 1 on, and sets *word to its begin. Returns 0 after
- * the last word. */
+/* Returns the length of word i of a CHOICE, from 1 on, and sets *word to its first character.
+ * Returns 0 after the last word. */
 int flag_word(const char *words, long long i, const char **word);
 
 /* Sets the values of the flags and moves all other arguments to the front of argv + 1; returns
  * their number. --help prints the flags and exits with 0. After a wrong flag the program prints a
  * message and exits with 2. */
 int read_flags(int argc, char **argv, const flag *flags, int n, const char *usage);
-bool flag_was_read(const char *name); /* was the program started with this flag? */
+bool flag_was_read(const char *name); /* whether the program was started with it */
 
 /* ---- files ----
  * A program names every file that it reads and every file that it writes, before it reads any. If
@@ -63,22 +64,23 @@ void input_paths(int n, char **paths); /* "-" is standard input */
  * Fails at once if the file cannot be written. */
 const char *output_path(const char *folder, const char *name);
 
-/* Declares a series of outputs, such as a run's checkpoints: fits(name) is true for the name of
- * each such file in the folder. Makes the folder if it is missing. */
+/* Declares that the program writes a series of files to a folder, such as checkpoints: fits(name)
+ * must be true for the name of each of these files. Creates the folder if it does not exist. */
 void output_series(const char *folder, bool (*fits)(const char *name));
 
 typedef struct {
     unsigned char *bytes; /* the caller frees them */
     int64_t length, capacity;
 } contents;
-contents read_files(int n, char **paths); /* one after the other; fails if one is empty */
+contents read_files(int n, char **paths); /* concatenates them; fails if one is empty */
 
 /* A file that is written under a temporary name beside its path, and renamed to its path when it is
- * complete. If the program ends before, the temporary file is removed. A path such as /dev/stdout,
- * which is no ordinary file, is written directly, or is an error if only_ordinary is set. */
+ * complete. If the program exits before that, the temporary file is removed. A path that is not a
+ * regular file, such as /dev/stdout, is written directly, or is an error if only_ordinary is
+ * set. */
 typedef struct {
-    FILE *file; /* to write to */
-    int fd;     /* descriptor of the temporary file; -1: none */
+    FILE *file; /* the stream to which the program writes */
+    int fd;     /* the descriptor of the temporary file; -1 if there is none */
     const char *path;
     char target[4096], temporary[4096]; /* target is path without links; temporary may be "" */
 } output;
@@ -89,16 +91,16 @@ void output_remove(
 
 /* ---- the terminal ---- */
 
-bool colours(void); /* stdout is a terminal, and NO_COLOR is not set */
+bool colours(void); /* whether stdout is a terminal and NO_COLOR is not set */
 double now(void);   /* seconds */
 
-/* ---- Ctrl-C: the first asks a loop to end, a second one kills ---- */
+/* ---- Ctrl-C: the first requests the end of a loop, the second kills the program ---- */
 void catch_interrupts(void);
 bool interrupted(void);
 
-/* ---- progress: a bar with the time left on a terminal, else a line now and then ---- */
+/* ---- progress: on a terminal a bar with the time left, otherwise a line from time to time ---- */
 typedef struct {
-    int64_t total, first; /* first: steps that were done before */
+    int64_t total, first; /* first: the number of steps done before this run */
     double per_step;      /* units of a step; the bar shows units per second */
     const char *unit;
     double begun; /* now() */

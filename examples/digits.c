@@ -13,10 +13,12 @@ static double uniform(ct_context *c, double low, double high) {
     return low + (high - low) * (double)ct_random_below(c, 1 << 20) / (1 << 20);
 }
 
-/* Draws a random digit, pixels from about 0 (paper) to 1 (ink); returns which it is. */
+/* Draws an image of a random digit, with pixels from about 0 (paper) to 1 (ink), and returns the
+ * digit. */
 static int64_t draw(ct_context *c, float pixels[SIDE * SIDE]) {
     int64_t digit = ct_random_below(c, 10);
-    double step = uniform(c, 1.2, 1.6), slant = uniform(c, -0.2, 0.2); /* pixels from dot to dot */
+    double step = uniform(c, 1.2, 1.6),
+           slant = uniform(c, -0.2, 0.2); /* step: the distance of two dots, in pixels */
     double left = uniform(c, 0.3, 6.7 - 2 * step), top = uniform(c, 0.3, 6.7 - 4 * step);
     double thickness = uniform(c, 0.5, 0.9), noise = uniform(c, 0, 0.2);
     for (int i = 0; i < SIDE * SIDE; i++) {
@@ -67,7 +69,7 @@ int main(int argc, char **argv) {
     ct_lr_cosine_opts rate = {.peak = 3e-3, .warmup = 50, .total = steps};
     static float pixels[TESTS][SIDE * SIDE];
     int64_t digits[TESTS], guesses[TESTS], right = 0;
-    for (int64_t step = 0; step < steps; step++) { /* each on digits that are drawn for it */
+    for (int64_t step = 0; step < steps; step++) { /* each step draws new digits */
         for (int i = 0; i < BATCH; i++) digits[i] = draw(c, pixels[i]);
         ct_scope scope = ct_scope_open(c);
         ct_tensor *logits = vit_forward(&m, ct_from_f32(c, CT_SHAPE(BATCH, 64), pixels[0]));
@@ -81,14 +83,15 @@ int main(int argc, char **argv) {
         ct_scope_close(scope);
     }
 
-    for (int i = 0; i < TESTS; i++) digits[i] = draw(c, pixels[i]); /* new ones */
+    for (int i = 0; i < TESTS; i++)
+        digits[i] = draw(c, pixels[i]); /* digits that were not trained on */
     ct_scope scope = ct_scope_open_no_grad(c);
     ct_tensor *logits = vit_forward(&m, ct_from_f32(c, CT_SHAPE(TESTS, 64), pixels[0]));
     ct_to_i64(ct_argmax(logits, 1), guesses, TESTS);
     ct_scope_close(scope);
     for (int i = 0; i < TESTS; i++) right += guesses[i] == digits[i];
     printf("%d new digits: %.1f %% right\n\n", TESTS, 100.0 * (double)right / TESTS);
-    for (int i = 0; i < SIDE * SHOWN * SIDE; i++) { /* the first digits, side by side */
+    for (int i = 0; i < SIDE * SHOWN * SIDE; i++) { /* prints the first digits side by side */
         int x = i % SIDE, digit = i / SIDE % SHOWN, y = i / SIDE / SHOWN;
         char shade = "  .+#@@@"[(int)(5 * (pixels[digit][y * SIDE + x] + 0.2))];
         printf("%c%s", shade, x < SIDE - 1 ? "" : digit < SHOWN - 1 ? "  " : "\n");

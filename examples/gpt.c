@@ -27,7 +27,8 @@ void gpt_prompt(const gpt *m, const char *prompt) {
     }
 }
 
-/* Weights are N(0, 0.02^2), smaller in layers that add to the residual stream. Biases are zero. */
+/* Initialises weights to N(0, 0.02^2), with a smaller deviation in layers that add to the residual
+ * stream, and biases to zero. */
 static void initialise(const gpt *m) {
     ct_param p = {0};
     while (ct_module_next(m->root, &p)) {
@@ -76,7 +77,7 @@ void gpt_save(const gpt *m, const char *path) {
     check(m->context, EXIT_FAILED);
 }
 
-/* In a file in_proj has the rows of q, k and v one below the other. */
+/* In a file in_proj_weight has the rows of q, then of k, then of v. */
 static void load_weights(gpt *m, const char *path) {
     int64_t e = m->width;
     const ct_load_map rows[] = {

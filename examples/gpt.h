@@ -1,5 +1,5 @@
-/* A GPT on bytes, which char_lm trains and attention_map draws: learned positions, pre-norm
- * blocks, the output tied to the embedding (Radford et al. 2019). */
+/* A GPT on bytes, which char_lm trains and attention_map draws. It has learned positions, pre-norm
+ * blocks, and an output layer that shares the weights of the embedding (Radford et al. 2019). */
 #ifndef EXAMPLES_GPT_H
 #define EXAMPLES_GPT_H
 
@@ -13,33 +13,34 @@ typedef struct {
     /* The sizes. */
     long long layers, heads, width;
     long long window; /* the longest input in bytes */
-    long long bias;   /* biases of linear layers and norms: 1 or 0 */
+    long long bias;   /* 1 if linear layers and norms have biases; 0 if not */
     double dropout;
     bool separate; /* q_proj, k_proj and v_proj in each attention instead of in_proj_weight */
 
     /* The alphabet. */
-    int letters;               /* number of bytes that have an id */
-    int id[256];               /* id of each byte; -1 for a byte without an id */
+    int letters;               /* the number of bytes that have an id */
+    int id[256];               /* the id of each byte; -1 for a byte without an id */
     unsigned char letter[256]; /* the byte of each id */
 
     /* The modules: token embedding, positions and blocks are children of root. */
     ct_module *root, *wte, *wpe, *h;
 } gpt;
 
-void gpt_alphabet(gpt *m, const bool *occurs); /* ids for the bytes that occur (256), in order */
+void gpt_alphabet(gpt *m, const bool *occurs); /* gives ids to the bytes with occurs[byte] */
 /* Fails if --prompt has a byte without an id. */
 void gpt_prompt(const gpt *m, const char *prompt);
 
-void gpt_make(gpt *m);                         /* the modules, initialised as GPT-2's */
-void gpt_save(const gpt *m, const char *path); /* the weights; sizes and alphabet as metadata */
-/* The model that was saved, with projections as m->separate says. */
+void gpt_make(gpt *m);                         /* makes the modules, initialised as in GPT-2 */
+void gpt_save(const gpt *m, const char *path); /* sizes and alphabet are the metadata */
+/* Loads a saved model; m->separate selects the form of its projections. */
 void gpt_load(gpt *m, const char *path);
 
-/* ids i64 (B, T) -> the output of the last block (B, T, E). With caches, ids continue the tokens in
- * them. The logits are the products with the rows of the embedding, wte.weight. */
+/* Returns the output of the last block (B, T, E) for ids i64 (B, T). With caches, ids follow the
+ * tokens that are in the caches. The logits are the products of this output with the rows of the
+ * embedding, wte.weight. */
 ct_tensor *gpt_features(const gpt *m, ct_tensor *ids, ct_stack_call call);
 
-/* k windows of t ids, and for each id the next one. */
+/* A batch of k windows of t ids, and the id that follows each of these ids in the text. */
 typedef struct {
     ct_tensor *input;  /* i64 (k, t) */
     ct_tensor *target; /* i64 (k t) */
@@ -48,7 +49,7 @@ typedef struct {
 gpt_batch gpt_batch_make(const gpt *m, int64_t k, int64_t t);
 /* Window i is ids[0] ... ids[t - 1]; ids[t] is read too. Does nothing if an error is pending. */
 void gpt_batch_set(gpt_batch *b, int64_t i, const unsigned char *ids);
-/* The mean cross-entropy over all k t characters. */
+/* Returns the mean cross-entropy over all k t characters. */
 ct_tensor *gpt_loss(const gpt *m, const gpt_batch *b);
 
 #endif

@@ -1,11 +1,11 @@
-/* Writing with a GPT; see gpt_write.h. */
+/* Functions that write text with a GPT; see gpt_write.h. */
 #include "gpt_write.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The ids of the prompt; without one, of a new line, or of the first letter if there is no new
- * line. */
+/* Returns the ids of the prompt. Without a prompt it returns the id of a new line, or of the first
+ * letter if the alphabet has no new line. */
 static int64_t prompt_ids(const gpt *m, const char *prompt, int64_t *ids) {
     if (!prompt || !*prompt) {
         ids[0] = m->id['\n'] < 0 ? 0 : m->id['\n'];
@@ -47,9 +47,9 @@ static void print_id(const gpt *m, int64_t id) {
 /* Prints the prompt and the model's text, one character at a time.
  *
  * The model has learned positions, so its input is at most one window. When the window is full, a
- * new one begins with the last half of the old one. That half is read again, which costs about one
- * more character for each one written. Without caches the whole window is read for each
- * character. */
+ * new one begins with the last half of the old one. The model reads that half again, which costs
+ * about as much as writing it. Without caches the model reads the whole window for each character.
+ */
 void gpt_write(const gpt *m, const writing *w) {
     int64_t room = w->length + 1;
     if (w->prompt) room += (int64_t)strlen(w->prompt);

@@ -5,9 +5,9 @@
 #include "gpt.h"
 
 typedef struct {
-    const char *prompt;        /* the begin of the text, or NULL */
-    long long length;          /* number of characters to write */
-    double temperature, top_p; /* how a character is drawn: see ct_sample_opts */
+    const char *prompt;        /* the beginning of the text, or NULL */
+    long long length;          /* the number of characters to write */
+    double temperature, top_p; /* options of ct_sample_opts */
     long long top_k;           /* another option of ct_sample_opts */
     long long cached;          /* 1: keys and values are kept in caches; 0: computed again */
 } writing;

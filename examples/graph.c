@@ -1,6 +1,6 @@
-/* The graph of a small transformer layer's loss, as text; with a file's name as an argument, also
- * drawn by Graphviz (dot -Tsvg FILE). With --numbers backward runs first, and the drawing has
- * values and the norms of gradients. */
+/* This program prints the recorded graph of the loss of a small transformer layer. With a file name
+ * as its argument it also writes the graph to this file for Graphviz (dot -Tsvg FILE). With
+ * --numbers it runs backward first, and the drawing shows values and the norms of gradients. */
 #include "common.h"
 
 static ct_module *make_model(ct_context *c) {
@@ -14,8 +14,8 @@ static ct_module *make_model(ct_context *c) {
     return m;
 }
 
-/* norm(x + attention(x)), the mean over the tokens, and a linear layer: (B, T, E) -> (B, 4). Keeps
- * the gradient of the norm's result, which is not a leaf. */
+/* Applies norm(x + attention(x)), the mean over the tokens, and a linear layer: x (B, T, E) -> (B,
+ * 4). Backward will keep the gradient of the norm's result, which is not a leaf. */
 static ct_tensor *classify(ct_module *m, ct_tensor *x) {
     ct_mha_call call = {.causal = true};
     ct_tensor *h = ct_mha_forward(ct_module_child(m, "attn"), x, NULL, NULL, call).out;
@@ -24,7 +24,7 @@ static ct_tensor *classify(ct_module *m, ct_tensor *x) {
 }
 
 static void write_dot(ct_tensor *loss, const char *path, bool numbers) {
-    /* backward releases the graph, unless it is to be looked at */
+    /* backward releases the graph unless retain_graph is set */
     if (numbers) ct_backward_with(&loss, NULL, 1, (ct_backward_opts){.retain_graph = true});
     output o;
     output_begin(&o, path, false);

@@ -1,6 +1,6 @@
-/* A Jacobian as a picture of numbers: from differences of the forward on the left, from backward on
- * the right. Row r is an element of the output, and column i an element of the input. A star marks
- * an element that differs by more than the noise of the differences.
+/* This program prints the Jacobian of an op twice: on the left from differences of the forward, on
+ * the right from backward. Row r is an element of the output, and column i an element of the input.
+ * A star marks an element that differs by more than the noise of the differences.
  *
  *     y = softmax(x) along a row,  dy_r / dx_i = y_r ((r == i) - y_i)
  *     dx = y (g - sum of g y over the row)
@@ -63,7 +63,8 @@ static void print_jacobian(const ct_op *op, ct_tensor *x) {
 int main(void) {
     ct_context *context = ct_context_new((ct_context_opts){.seed = 1, .on_error = ct_error_die});
     if (!context) return 1;
-    ct_tensor *x = ct_randn(context, CT_F64, CT_SHAPE(2, 3)); /* differences want f64 */
+    ct_tensor *x = ct_randn(context, CT_F64,
+                            CT_SHAPE(2, 3)); /* differences of f32 numbers would be too inexact */
     print_jacobian(&softmax_op, x);
     print_jacobian(&wrong_op, x);
     ct_context_free(context);

@@ -1,6 +1,7 @@
-/* An optimiser of your own: Lion, in ten lines. A small network learns a nursery rhyme letter by
- * letter. Halfway the program saves a checkpoint, and from there it trains twice: it goes on, and
- * it begins again from the file. Both end with the same bits. Usage: lion [checkpoint]
+/* This example defines a new optimiser, Lion, in ten lines. A small network learns a nursery rhyme
+ * letter by letter. Halfway the program saves a checkpoint. It then finishes the training twice:
+ * once without interruption, and once from the checkpoint. Both runs end with the same bits.
+ * Usage: lion [checkpoint]
  *
  *     c = b1 m + (1 - b1) g      the direction of the step
  *     p = p - lr (sign(c) + wd p)
@@ -12,7 +13,7 @@
 
 enum { BETA1, BETA2, NUMBERS };
 
-/* Updates one parameter. False means that an op has failed, whose error is recorded already. */
+/* Updates one parameter. Returns false if an op has failed; the error is recorded already. */
 static bool lion_step(const ct_optim_item *p, void *user) {
     (void)user;
     ct_tensor *m = p->state[0], *c = ct_clone(m);
@@ -22,7 +23,8 @@ static bool lion_step(const ct_optim_item *p, void *user) {
            ct_lerp_into(m, p->grad, 1 - p->numbers[BETA2]);
 }
 
-/* The rest of the rule is names and ranges. Checkpoints, groups and clipping need no more. */
+/* The rest of the rule has only names and ranges. Checkpoints, groups and clipping work without
+ * further code. */
 static const char *const lion_states[] = {"m"};
 static const ct_optim_number lion_numbers[NUMBERS] = {
     [BETA1] = {.name = "beta1", .value = 0.9, .most = 1, .open_most = true},
@@ -35,7 +37,7 @@ static const ct_optim_rule lion = {
     .numbers = lion_numbers,
     .n_numbers = NUMBERS,
     .step = lion_step,
-    .elementwise = true, /* several ranks may each step some elements of a parameter */
+    .elementwise = true, /* each of several ranks may update some elements of a parameter */
 };
 
 /* ---- what it trains ---- */
@@ -71,7 +73,7 @@ static ct_tensor *run_forward(const run *r, ct_tensor *ids) {
     return ct_forward(r->out, ct_gelu(ct_forward(r->hidden, x)));
 }
 
-/* Some steps, each on letters from random places; returns the last loss. */
+/* Trains for some steps, each on letters from random places; returns the last loss. */
 static double train(ct_context *c, const run *r, int steps) {
     int64_t ids[BATCH][SEEN], next[BATCH];
     double loss = 0;
@@ -94,7 +96,7 @@ static double train(ct_context *c, const run *r, int steps) {
     return loss;
 }
 
-/* Writes the most likely letters after the text's first ones. */
+/* Prints the first letters of the text, and after them the letters that the network predicts. */
 static void recite(ct_context *c, const run *r, int letters) {
     int64_t seen[SEEN], next;
     for (int k = 0; k < SEEN; k++) seen[k] = id_of(text[k]);
@@ -123,9 +125,9 @@ int main(int argc, char **argv) {
     const double on = train(c, &one, 40);
     printf("after 80 steps: loss %.6f\n", on);
 
-    run two = run_new(c); /* other weights, which the file replaces */
+    run two = run_new(c); /* different weights, which the checkpoint replaces */
     file = (ct_checkpoint){.module = two.root, .optim = two.optim};
-    ct_checkpoint_load(path, &file); /* the file has Lion's state and the generator's too */
+    ct_checkpoint_load(path, &file); /* also loads the states of Lion and of the generator */
     const double again = train(c, &two, 80 - (int)file.step);
     printf("from the file:   loss %.6f, %s\n", again, again == on ? "the same" : "another");
 

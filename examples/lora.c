@@ -1,11 +1,12 @@
 /* LoRA (Hu et al. 2021, arXiv:2106.09685): a GPT that char_lm has saved learns another text. Its
- * weights stay as they are; the training changes two thin matrices beside some of them:
+ * weights W stay unchanged. The training changes only the adapters, two thin matrices A and B
+ * beside some of the weights:
  *
- *     y = W x + scale B A x,    A (rank, in), B (out, rank), B zero at first
+ *     y = W x + scale B A x,    A (rank, in), B (out, rank), B initially zero
  *
- * Here W are the projections of queries and values. The program writes the adapter, which is
- * everything that was trained, and the merged model W + scale B A. char_lm continues with the
- * merged model as with any other. */
+ * Here each W is a projection to queries or to values. The program writes two files: the adapters,
+ * and the merged model, whose weights are W + scale B A. char_lm accepts the merged model like any
+ * other. */
 #include "gpt.h"
 
 #include <math.h>
@@ -33,8 +34,8 @@ static ct_tensor *lora_forward(void *self, ct_tensor *x) {
     return ct_add(ct_forward(ct_module_child(self, "base"), x), ct_scale(bax, option.scale));
 }
 
-/* Puts a module with an adapter where the Linear of that path stands; the Linear becomes its child
- * "base". */
+/* Replaces the Linear at this path by a module with an adapter, whose child "base" is the Linear.
+ */
 static void adapt(const gpt *m, const char *path) {
     ct_context *c = m->context;
     ct_module *lora = ct_module_new(c, "LoRA");
@@ -55,7 +56,8 @@ static const char *path_of(int64_t layer, int i, char path[PATH]) {
     return path;
 }
 
-/* The saved model, frozen, with adapters that change nothing yet. */
+/* Loads the saved model, freezes its weights, and adds adapters, which do not change its results
+ * yet. */
 static void load_adapted(gpt *m, const char *path) {
     m->separate = true;
     gpt_load(m, path);
@@ -116,7 +118,7 @@ static void to_ids(const gpt *m, contents *t) {
              (long long)n, m->window);
 }
 
-/* A batch of windows at random places in ids (n). */
+/* Returns a batch of windows at random places in ids (n). */
 static gpt_batch random_batch(const gpt *m, const unsigned char *ids, int64_t n) {
     gpt_batch b = gpt_batch_make(m, option.batch, m->window);
     for (int64_t i = 0; i < b.k; i++)
@@ -124,7 +126,7 @@ static gpt_batch random_batch(const gpt *m, const unsigned char *ids, int64_t n)
     return b;
 }
 
-/* The mean loss over up to 64 windows spread over ids (n). */
+/* Returns the mean loss over up to 64 windows at equal distances in ids (n). */
 static double measure(const gpt *m, const unsigned char *ids, int64_t n) {
     ct_scope scope = ct_scope_open_no_grad(m->context);
     int64_t k = n / (m->window + 1) < 64 ? n / (m->window + 1) : 64;
@@ -165,9 +167,9 @@ static void train(const gpt *m, const unsigned char *ids, int64_t n) {
     progress_end();
 }
 
-/* ---- what comes out is the same ---- */
+/* ---- the merged model gives the same results ---- */
 
-/* The largest difference of the logits of two models, relative to the largest logit. */
+/* Returns the largest difference of the logits of two models, relative to the largest logit. */
 static double difference(const gpt *a, const gpt *b, const unsigned char *ids) {
     ct_scope scope = ct_scope_open_no_grad(a->context);
     gpt_batch batch = gpt_batch_make(a, 1, a->window);
@@ -231,7 +233,7 @@ int main(int argc, char **argv) {
            measure(&m, t.bytes + n, held));
     save_adapters(&m, adapter_path);
 
-    /* the same from the saved files: base and adapter, then the merged model */
+    /* repeats the comparison with the saved files: the base with adapters, and the merged model */
     gpt loaded = {.context = m.context}, merged = {.context = m.context};
     load_adapted(&loaded, base_path);
     ct_load(loaded.root, adapter_path, (ct_load_opts){.partial = true});

@@ -1,7 +1,8 @@
-/* Three transformers, each composed from modules: a decoder like GPT-2 (Radford et al. 2019), one
- * like Llama 2 (Touvron et al. 2023, arXiv:2307.09288) and an encoder-decoder as in the first paper
- * (Vaswani et al. 2017, arXiv:1706.03762). They are small and not trained: the program prints the
- * modules of each and the shape of its output, and then what grouped-query attention saves. */
+/* This program composes three transformers from modules: a decoder like GPT-2 (Radford et al.
+ * 2019), one like Llama 2 (Touvron et al. 2023, arXiv:2307.09288) and an encoder-decoder as in the
+ * first paper (Vaswani et al. 2017, arXiv:1706.03762). They are small and not trained. The program
+ * prints the modules of each and the shape of its output, and then how much memory and time
+ * grouped-query attention saves. */
 #include "common.h"
 
 #include <math.h>
@@ -12,7 +13,8 @@ static const ct_embedding_opts words = {.num_embeddings = WORDS, .embedding_dim 
 
 /* ---- GPT-2 ---- */
 
-/* Learned positions, norms before each block, GELU; logits from the rows of the embedding. */
+/* The model has learned positions, a norm before each block, and GELU. The logits are products with
+ * the rows of the embedding. */
 
 static ct_module *gpt2_new(ct_context *c) {
     ct_positions_opts positions = {
@@ -45,8 +47,8 @@ static ct_tensor *gpt2(ct_module *m, ct_tensor *ids) {
 
 /* ---- Llama ---- */
 
-/* Rotary positions, RMSNorm, SwiGLU, two query heads to a key head, no bias anywhere, and an
- * output layer of its own. */
+/* The model has rotary positions, RMSNorm, SwiGLU, two query heads for each key head, no biases,
+ * and an output layer that does not share the weights of the embedding. */
 
 static ct_module *llama_new(ct_context *c) {
     ct_layer_opts layer = {
@@ -78,9 +80,9 @@ static ct_tensor *llama(ct_module *m, ct_tensor *ids) {
 
 /* ---- encoder-decoder ---- */
 
-/* Sinusoidal positions, norms after each block, one embedding for source, target and output. The
- * rows of the embedding are as small as an output layer's, so embedded tokens are multiplied by
- * sqrt E. */
+/* The model has sinusoidal positions, a norm after each block, and one embedding for source, target
+ * and output. The embedding is initialised with small numbers like an output layer, so embedded
+ * tokens are multiplied by sqrt E. */
 
 static ct_module *seq2seq_new(ct_context *c) {
     ct_positions_opts positions = {.max_length = LENGTH, .embed_dim = WIDTH, .dropout = 0.1};
@@ -103,7 +105,8 @@ static ct_tensor *embed(ct_module *m, ct_tensor *ids) {
     return ct_forward(ct_module_child(m, "positions"), ct_scale(x, sqrt(WIDTH)));
 }
 
-/* (B, S), (B, T) -> (B, T, words). src_real (B, S) is true where src is no padding. */
+/* Returns the logits (B, T, words) for src (B, S) and tgt (B, T). src_real (B, S) is false for
+ * padding in src. */
 static ct_tensor *seq2seq(ct_module *m, ct_tensor *src, ct_tensor *tgt, ct_tensor *src_real) {
     ct_stack_call encoder = {.self.key_mask = src_real};
     ct_stack_call decoder = {.self.causal = true, .cross.key_mask = src_real};
@@ -122,8 +125,8 @@ static void show(const char *title, const ct_module *m, const ct_tensor *y) {
            (long long)ct_dim(y, 0), (long long)ct_dim(y, 1), (long long)ct_dim(y, 2));
 }
 
-/* Seconds that the last of `length` positions takes, with the others in the cache: the least of
- * 50. */
+/* Returns the seconds that the last of `length` positions takes if the others are in the cache: the
+ * minimum of 50 measurements. */
 static double last_token(ct_context *c, ct_module *mha, ct_kv_cache *cache, int64_t length) {
     ct_scope scope = ct_scope_open_no_grad(c);
     ct_tensor *x = ct_randn(c, CT_F32, CT_SHAPE(1, length, 512));
