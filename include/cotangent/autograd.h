@@ -2,9 +2,9 @@
  * wanted, it also records a node on the tape. Backward visits the nodes from the newest to the
  * oldest, without recursion, and adds gradients to the leaves.
  *
- * A node saves the values that its backward needs. If one of them has been overwritten since (by an
- * optimiser's step or a load), backward fails with CT_ERR_GRAD and computes no wrong number.
- * Gradients of gradients are not supported. */
+ * A node saves the values that its backward needs. If one of these values has been overwritten
+ * since (by an optimiser's step or a load), backward fails with CT_ERR_GRAD instead of computing a
+ * wrong gradient. Gradients of gradients are not supported. */
 #ifndef CT_AUTOGRAD_H
 #define CT_AUTOGRAD_H
 
@@ -17,20 +17,21 @@ extern "C" {
 /* ---- gradients ---- */
 
 /* Sets whether backward accumulates a gradient in a leaf, and returns the leaf. A leaf is an f32 or
- * f64 tensor that no recorded op has computed. For a result of a recorded op it is CT_ERR_GRAD, and
- * for another dtype CT_ERR_DTYPE. With false the leaf loses the gradient that it has. */
+ * f64 tensor that no recorded op has computed. A result of a recorded op is CT_ERR_GRAD, and
+ * another dtype is CT_ERR_DTYPE. With false the leaf loses the gradient that it has. */
 CT_API ct_tensor *ct_set_requires_grad(ct_tensor *tensor, bool requires_grad);
-/* Returns true for a leaf with requires_grad, and for a result that was computed from one while ops
- * were recorded. */
+/* Returns true for a leaf with requires_grad, and for a result that was computed from such a leaf
+ * while ops were recorded. */
 CT_API bool ct_requires_grad(const ct_tensor *tensor);
 
 /* Makes a later backward keep the gradient of an intermediate result for ct_grad, and returns its
  * argument. */
 CT_API ct_tensor *ct_retain_grad(ct_tensor *tensor);
 
-/* Adds d loss / d leaf to the gradient of every leaf that loss was computed from. loss has one
- * element. Backward releases the recorded graph as it passes, so a second backward through the
- * graph is CT_ERR_GRAD. When backward fails, some leaves may already have received gradients. */
+/* Adds d loss / d leaf to the gradient of every leaf from which loss was computed. loss has one
+ * element. Backward releases each node of the recorded graph after its use, so a second backward
+ * through the graph is CT_ERR_GRAD. When backward fails, some leaves may already have received
+ * gradients. */
 CT_API bool ct_backward(ct_tensor *loss);
 
 typedef struct {
@@ -43,9 +44,9 @@ typedef struct {
 CT_API bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int n,
                              ct_backward_opts opts);
 
-/* Returns the gradient, a contiguous tensor of the same shape and dtype. The tensor owns it until
- * ct_zero_grad ends it. Returns NULL, without an error, if no backward has reached the tensor since
- * then. */
+/* Returns the gradient of a tensor, a contiguous tensor of the same shape and dtype. `tensor` owns
+ * the gradient until ct_zero_grad ends it. Returns NULL, without an error, if no backward has
+ * reached the tensor since the last ct_zero_grad. */
 CT_API ct_tensor *ct_grad(ct_tensor *tensor);
 /* Ends the gradient, so that the next backward starts a new one. */
 CT_API bool ct_zero_grad(ct_tensor *tensor);
@@ -67,29 +68,30 @@ CT_API ct_tensor *ct_detach(ct_tensor *tensor);
  *
  * Results and gradients have the bits that a plain call of fn gives them. The second run starts
  * from the same state of the random generator and of ct_set_matmul as the first. Gradients go to
- * the same tensors in the same order, also to tensors that fn uses besides its inputs (parameters,
- * results from outside fn), even if no input requires a gradient. `in` may contain a tensor several
- * times, and NULLs, which are passed on; at least one of the n tensors is not NULL.
+ * the same tensors in the same order. They also flow to tensors that fn uses besides its inputs
+ * (parameters, results from outside fn), even if no input requires a gradient. `in` may contain a
+ * tensor several times, and NULLs, which fn receives unchanged; at least one of the n tensors is
+ * not NULL.
  *
- * The second run must repeat the first: until backward has passed, arg and everything that fn
- * reaches through it must stay, and fn must compute the same values by the same ops. The two runs
- * are compared by fingerprints. A fingerprint covers the values of the result and, for each
+ * The second run must repeat the first: until backward has finished, arg and everything that fn
+ * reaches through arg must stay valid, and fn must compute the same values by the same ops. The two
+ * runs are compared by fingerprints. A fingerprint covers the values of the result and, for each
  * recorded op, its kind, the shapes and dtypes of its inputs, the inputs that have a gradient, and
  * the values of the other inputs that its backward reads. A second run that differs is CT_ERR_GRAD;
  * the usual reason is that a module was changed between the runs (converted by ct_module_to_bf16,
  * loaded, given another child, taken out of training).
  *
- * CT_ERR_GRAD too: an input, a leaf or a result from outside that was changed in place between the
- * runs; an fn that changes one of its inputs in place, or a leaf after its use; a call of
- * ct_backward or ct_zero_grad in fn. If the second run fails with an error of its own, backward
+ * These are CT_ERR_GRAD too: an input, a leaf or a result from outside fn was changed in place
+ * between the runs; fn changes one of its inputs in place, or changes a leaf after its use; fn
+ * calls ct_backward or ct_zero_grad. If the second run fails with an error of its own, backward
  * fails with that status. Side effects of fn, such as counting, happen once in forward and once in
  * each backward.
  *
- * The handles that fn makes end with it, except its result and those that fn keeps by ct_keep. Each
- * run makes its own handle of a tensor that fn keeps. So if fn calls ct_retain_grad on it, ct_grad
- * shows the gradient of the second run's handle and not of the first run's; on the result it works
- * as usual. If fn returns a tensor from outside (such as an input) or a tensor without a gradient,
- * ct_recompute returns it too and keeps nothing.
+ * The handles that fn makes end when fn returns, except its result and the handles that fn keeps by
+ * ct_keep. Each run makes its own handle of a tensor that fn keeps. So if fn calls ct_retain_grad
+ * on such a tensor, only the handle of the second run gets a gradient. ct_retain_grad works as
+ * usual on the result of ct_recompute. If fn returns a tensor from outside (such as an input) or a
+ * tensor without a gradient, ct_recompute returns it too and keeps nothing.
  *
  * fn may call ct_recompute. In a scope of ct_scope_open_no_grad nothing is recorded, and
  * ct_recompute only calls fn. With retain_graph each backward runs fn again. While the first run
@@ -99,33 +101,35 @@ CT_API ct_tensor *ct_recompute(ct_fn fn, void *arg, ct_tensor *const *in, int n)
 
 /* ---- watching leaves ---- */
 
-/* Functions that backward calls while it runs. Any may be NULL. Each must return (context.h). If
- * one of them leaves an error, backward stops and fails with it. They may read gradients, change
+/* Functions that backward calls while it runs. Any of them may be NULL. Each is a callback and must
+ * return (context.h). If one of them records an error, backward stops and fails with this error.
+ * They may read gradients, change
  * their values in place, and call ct_unwatch; a backward or ct_zero_grad is CT_ERR_GRAD. */
 typedef struct {
-    /* called before the first node runs. reached[i] tells whether this backward will add to the
-     * gradient of leaf i; the array is valid during the call */
+    /* Called before the first node runs. reached[i] is true if this backward will add to the
+     * gradient of leaf i; the array is valid only during the call. */
     void (*begin)(void *self, const bool *reached, bool retain_graph);
     /* Called once for each reached leaf, when nothing will be added to its gradient any more: when
-     * every recorded op that uses the leaf has run its backward. grad is ct_grad of the leaf. True:
-     * the caller has taken the values; the gradient ends, and its memory serves the rest of the
-     * backward. The call comes at the end of the backward if an op of another graph uses the leaf,
-     * too; for all leaves if the backward retains the graph, if an output is itself a leaf, or if
-     * the tape has a ct_recompute, which hides the uses of leaves */
+     * every recorded op that uses the leaf has run its backward. grad is ct_grad of the leaf. If
+     * the function returns true, the gradient ends, and backward reuses its memory. If another
+     * recorded graph uses the leaf too, the call comes only at the end of the backward. The calls
+     * for all leaves come at the end if the backward retains the graph, if an output is itself a
+     * leaf, or if the tape has a ct_recompute, which hides the uses of leaves. */
     bool (*whole)(void *self, int64_t i, ct_tensor *grad);
     void (*turn)(void *self);         /* called after each node */
-    void (*end)(void *self, bool ok); /* called last; ok: the backward has succeeded */
+    void (*end)(void *self, bool ok); /* called last; ok is true if the backward has succeeded */
 } ct_watch_fns;
 
 /* Watches n leaves that require a gradient in each backward of the context from now on, until
  * ct_unwatch. Backwards that ct_gradcheck and ct_jacobian run are not watched. The functions
  * outlive the watch; `self` is their first argument. The watch of a leaf ends when the leaf ends or
- * no longer requires a gradient. A context has one watcher: if there is one, the result is false
- * without an error. A tensor that is no such leaf is CT_ERR_GRAD, and a leaf that is given twice
- * CT_ERR_ARGUMENT. Backward takes no memory for the watch. */
+ * no longer requires a gradient. A context has at most one watcher: if it already has one, the
+ * result is false without an error. A tensor that is not a leaf that requires a gradient is
+ * CT_ERR_GRAD, and a leaf that is given twice is CT_ERR_ARGUMENT. Backward takes no memory for the
+ * watch. */
 CT_API bool ct_watch(ct_context *context, ct_tensor *const *leaves, int64_t n,
                      const ct_watch_fns *fns, void *self);
-/* Ends the watch with this `self`; without one it does nothing. */
+/* Ends the watch with this `self`; does nothing if there is no such watch. */
 CT_API void ct_unwatch(ct_context *context, void *self);
 
 /* ---- printing the recorded graph ---- */
@@ -145,15 +149,16 @@ CT_API void ct_unwatch(ct_context *context, void *self);
 CT_API bool ct_graph_dot(const ct_tensor *tensor, FILE *file);
 CT_API bool ct_graph_print(const ct_tensor *tensor, FILE *file);
 
-/* The numbers that ct_graph_dot_with adds to each node. A node that has a NaN or an infinity is
- * red. */
+/* The options of ct_graph_dot_with, which select the numbers that it adds to each node. A node that
+ * has a NaN or an infinity is red. */
 typedef struct {
-    /* shows the elements of a tensor of up to 8; of a larger tensor the minimum, mean and maximum
-     * of its finite elements and the counts of NaN and infinities. A leaf shows its present values.
-     * "values not kept" means that the tensor has ended and no backward needs its values */
+    /* a tensor of up to 8 elements is shown with its elements, and a larger tensor with the
+     * minimum, mean and maximum of its finite elements and the counts of NaN and infinities. A leaf
+     * shows its present values. "values not kept" means that the tensor has ended and no backward
+     * needs its values */
     bool values;
-    /* shows the norm of each gradient that ct_grad would return: the gradients of leaves and of
-     * results with ct_retain_grad. To draw the whole graph after backward, keep it by
+    /* the norm of each gradient that ct_grad would return is shown, for leaves and for results with
+     * ct_retain_grad. To draw the whole graph after backward, keep it by
      * ct_backward_with and retain_graph */
     bool grads;
 } ct_graph_opts;
@@ -163,9 +168,10 @@ CT_API bool ct_graph_dot_with(const ct_tensor *tensor, FILE *file, ct_graph_opts
 
 /* ---- ops of your own ---- */
 
-/* An op is a forward and a backward, made of public calls, which ct_apply runs and records. It may
- * have attributes and several outputs, save tensors for backward, and drop tensors that backward
- * does not read. Backward returns whole gradients, and the library adds them up. The library's own
+/* An op is a forward and a backward, which use only public functions; ct_apply runs and records the
+ * op. An op may have attributes and several outputs, may save tensors for backward, and may drop
+ * tensors that backward does not read. Backward returns the gradient that this op contributes to
+ * each input, and the library adds up the contributions. The library's own
  * ops use the same struct, and they can also write directly into the memory of a gradient
  * (src/autograd/grad_slot.h). For an example see examples/custom_op.c. */
 
@@ -180,10 +186,11 @@ typedef struct {
     /* [n_outs] the outputs. The forward of an op with several outputs returns the first and sets
      * outs[1], outs[2], ... */
     ct_tensor **outs;
-    ct_tensor *out, *saved[4]; /* out is outs[0]. forward sets saved; backward reads both */
-    /* the values that backward does not read, which are then not kept: forward sets
-     * CT_DROP_IN(i), CT_DROP_INPUTS, CT_DROP_OUT. In backward a dropped input has only a shape and
-     * a dtype, and dropped outputs are NULL (a cotangent has the output's shape and dtype) */
+    ct_tensor *out, *saved[4]; /* out is outs[0]; forward sets saved; backward may read both */
+    /* the inputs and outputs whose values backward does not read, so that they are not kept.
+     * forward sets a union of CT_DROP_IN(i), CT_DROP_INPUTS and CT_DROP_OUT. In backward a dropped
+     * input has only a shape and a dtype, and dropped outputs are NULL (a cotangent has the
+     * output's shape and dtype) */
     unsigned drop;
 } ct_call;
 
@@ -212,8 +219,9 @@ typedef struct ct_op {
 enum { CT_MAX_OUTPUTS = 16 };
 
 /* Runs the op, records it if a gradient is wanted, and returns the output. If the op has several
- * outputs, it returns the first, and the others end. All inputs must belong to one context. attrs
- * is copied. `op` must outlive the graph, and in debug mode its name must outlive the context.
+ * outputs, ct_apply returns the first, and the handles of the others end. All inputs must belong to
+ * one context. attrs is copied. `op` must outlive the graph, and in debug mode its name must
+ * outlive the context.
  *
  * An input that forward releases stays valid until forward has returned. backward must not call
  * ct_backward or ct_zero_grad. Both functions are callbacks and must return; see context.h.
@@ -221,16 +229,16 @@ enum { CT_MAX_OUTPUTS = 16 };
  * These mistakes are errors that name the op: a forward or backward that returns nothing; a result
  * or a saved tensor of another context; a gradient that is NULL or has another shape, dtype or
  * context; a use of values that `drop` has dropped; a call that closes a scope that was opened
- * outside. */
+ * before the op began. */
 CT_API ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs);
 
-/* Does the same for an op with several outputs, and stores them in outs. If it returns false, all
- * are NULL. An output that is not f32 or f64 has no gradient. */
+/* Runs an op with several outputs as ct_apply does, and stores the outputs in outs. If it returns
+ * false, all of outs are NULL. An output that is not f32 or f64 has no gradient. */
 CT_API bool ct_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
                           ct_tensor **outs);
 
-/* Records an error with a message in printf's format, unless one is pending, and returns NULL. It
- * is for the forward or backward of an op of your own. */
+/* Records an error with a message in printf's format, unless an error is pending, and returns NULL.
+ * It is meant for the forward or backward of an op of your own. */
 CT_API void *ct_fail(ct_context *context, ct_status status, const char *format, ...)
     CT_FORMAT(3, 4);
 

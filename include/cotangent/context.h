@@ -3,16 +3,16 @@
  *
  * Only one thread at a time may use a context. The context's own pool of threads does the parallel
  * work, in the floating-point mode of the calling thread (its direction of rounding, and whether
- * denormals count as zero). Two threads that have a context each share nothing.
+ * denormals count as zero). Two contexts share nothing, so two threads may use one context each.
  *
  * All arguments of a call must belong to one context, and none of them may have ended: a tensor
  * ends when its scope is closed or it is released, any other object when it is freed. Otherwise the
  * call is CT_ERR_ARGUMENT in the contexts of all its arguments.
  *
  * Errors are values, and they are sticky. The first error is recorded with a code and a message.
- * While it is pending, that is until ct_error_clear, every function that computes or changes
- * something does nothing and returns NULL, false, NaN or -1; functions that read, close, save or
- * free still work. So a chain of calls needs one check at its end:
+ * Until ct_error_clear clears it, the error is pending. While an error is pending, every function
+ * that computes or changes something does nothing and returns NULL, false, NaN or -1; functions
+ * that read, close, save or free still work. So a chain of calls needs one check at its end:
  *
  *     ct_tensor *y = ct_softmax(ct_matmul(q, ct_transpose(k, -1, -2)), -1);
  *     if (!y) fprintf(stderr, "%s\n", ct_error_message(context));
@@ -20,9 +20,10 @@
  * Callbacks are the functions of the program that the library calls: on_error, the forward and
  * backward of an op, a module's functions, the functions of ct_context_on_free, ct_recompute,
  * ct_gradcheck and ct_jacobian, an allocator, and a comm's engine. A callback must return. No C++
- * exception and no longjmp may leave it, because the library's call around it would stay half done.
+ * exception and no longjmp may leave it, because the library's function that called it would never
+ * finish.
  *
- * If an exception or a longjmp leaves a callback all the same (other than an allocator's or an
+ * If an exception or a longjmp nevertheless leaves a callback (other than an allocator's or an
  * engine's function), the program does not crash. The next call in the context closes the scopes
  * that were opened inside the callback, drops the unfinished computation and fails with
  * CT_ERR_ARGUMENT ("mine: its forward was left by an exception or by longjmp"), or with the error
@@ -64,7 +65,7 @@ typedef struct {
 
 /* The precision of matrix products of f32. Like torch.set_float32_matmul_precision it is a
  * permission: the library may round the operands of linear, matmul, einsum, attention and the ops
- * made of them, in forward and backward. Products are always summed in f32. Tensors, norms,
+ * that call them, in forward and backward. Products are always summed in f32. Tensors, norms,
  * softmax, losses and optimisers stay f32, and f64 is never rounded. Only large products are
  * rounded: for products of smaller sizes, and on a machine that lacks the instructions, the results
  * have the bits of CT_MATMUL_F32. With every setting the results are the same bits for any number
@@ -72,13 +73,14 @@ typedef struct {
  *
  * CT_MATMUL_BF16 rounds each operand to bf16: to nearest, ties to even, with 8 significant bits
  * and the range of f32. An operand then has a relative error of at most 1/257, slightly less than
- * 2^-8, and a term a b of at most 2/257 + 1/257^2 < 2^-7. NaN and infinities stay. A number that
- * exceeds the largest of bf16 by half a unit in its last place or more becomes infinite. Operands
- * and partial sums smaller than 2^-126 count as zero.
+ * 2^-8, and the product a b of two operands of at most 2/257 + 1/257^2 < 2^-7. NaN and infinities
+ * stay. A number that exceeds the largest of bf16 by half a unit in its last place or more becomes
+ * infinite. Operands and partial sums smaller than 2^-126 count as zero.
  *
  * CT_MATMUL_BF16X6 splits each operand into a sum of three bf16 numbers and computes a b as the sum
- * of six of their products; a term has a relative error of some 2^-24. CT_MATMUL_BF16X3 splits into
- * two numbers and sums three products; the error is some 2^-16. If an operand is infinite, NaN or
+ * of six of the nine products of these numbers; the relative error of a b is about 2^-24.
+ * CT_MATMUL_BF16X3 splits each operand into two numbers and sums three of the four products; the
+ * error is about 2^-16. If an operand is infinite, NaN or
  * near an end of the range of f32, both compute the whole product as CT_MATMUL_F32 does. */
 typedef enum {
     /* the value of the environment variable CT_MATMUL (f32, bf16x6, bf16x3 or bf16); f32 if it is
@@ -104,8 +106,8 @@ typedef struct {
     ct_error_fn on_error;
     void *on_error_data;    /* the first argument of on_error */
     ct_allocator allocator; /* zeroed: the C library's allocator */
-    int64_t memory_limit;   /* the most bytes that the context may hold; 0: no limit. A request
-                               for more is CT_ERR_MEMORY */
+    int64_t memory_limit;   /* the maximum number of bytes that the context may hold; 0: no limit. A
+                               request   for more is CT_ERR_MEMORY */
     bool debug;             /* debug mode, see below; the environment's CT_DEBUG=1 sets it too */
     ct_matmul_precision matmul; /* the initial setting of ct_set_matmul */
 } ct_context_opts;
@@ -125,14 +127,14 @@ typedef struct {
  * for the last 65,536 ended handles, unless it has a memory limit. Their memory is not counted in
  * `live` of ct_memory.
  *
- * The op that makes the first NaN fails, and the message has the element's index. The error is
- * CT_ERR_ARGUMENT if a result has a NaN and the inputs have none; it is CT_ERR_GRAD if in backward
- * a gradient has a NaN and neither the inputs, the result nor the cotangent have one. The message
- * names the op that the program called, even if another op inside its forward or backward made the
- * NaN; for an op of the program's own it has the name in ct_op. Infinities are no error, and
- * neither is a NaN in an input.
+ * The op that makes the first NaN fails, and the message has the element's index. In a forward the
+ * error is CT_ERR_ARGUMENT: a result has a NaN, and the inputs have none. In a backward it is
+ * CT_ERR_GRAD: a gradient has a NaN, and the inputs, the result and the cotangent have none. The
+ * message names the op that the program called, even if another op inside its forward or backward
+ * made the NaN; for an op of the program's own it has the name in ct_op. Infinities are no error,
+ * and neither is a NaN in an input.
  *
- * Two threads that are inside one context at the same time are CT_ERR_ARGUMENT. */
+ * If two threads call functions with one context at the same time, that is CT_ERR_ARGUMENT. */
 
 /* Returns a new context, which ct_context_free frees, or NULL if memory is exhausted. Any other
  * error in the options (an instruction set that this machine lacks, a negative number of threads)
@@ -140,20 +142,21 @@ typedef struct {
 CT_API ct_context *ct_context_new(ct_context_opts opts);
 
 /* Frees the context and everything made in it: tensors, modules, optimisers, threads. Prints a
- * pending error that the program has not looked at. NULL does nothing. */
+ * pending error that no ct_error or ct_error_message has returned. NULL does nothing. */
 CT_API void ct_context_free(ct_context *context);
 
 /* Makes ct_context_free call fn(arg) once, while all objects of the context still exist. Functions
- * run in the reverse order of their addition. Files, tokens, comms and modules with an end are
- * ended in the same order, each at the place of its opening. fn is a callback and must return. It
- * may use the context but not free it. If fn is NULL, the latest function with that arg is removed.
- * If it returns false, nothing has changed. */
+ * run in the reverse order of their addition. Files, tokens, comms, and modules with functions of
+ * ct_module_on_free or an `end` are closed or freed in the same reverse order, as if they had been
+ * added when they were opened or made. fn is a callback and must return. It may use the context but
+ * not free it. If fn is NULL, the function that was added last with this arg is removed. If
+ * ct_context_on_free returns false, nothing has changed. */
 CT_API bool ct_context_on_free(ct_context *context, void (*fn)(void *arg), void *arg);
 
-/* Returns the code of the pending error, CT_OK if none is pending, and CT_ERR_MEMORY if context is
+/* Returns the code of the pending error; CT_OK if none is pending; CT_ERR_MEMORY if context is
  * NULL. */
 CT_API ct_status ct_error(const ct_context *context);
-/* Returns the message of the pending error, as "matmul: inner sizes differ: (2, 3) @ (4, 5)", and
+/* Returns the message of the pending error, such as "matmul: inner sizes differ: (2, 3) @ (4, 5)";
  * "" if none is pending. */
 CT_API const char *ct_error_message(const ct_context *context);
 /* Clears the pending error. Inside on_error it does nothing. */
@@ -162,13 +165,13 @@ CT_API void ct_error_clear(ct_context *context);
 typedef struct {
     int64_t live;            /* bytes in use by tensors, tape and modules */
     int64_t peak;            /* the largest `live` since the start or ct_memory_reset_peak */
-    int64_t pooled;          /* bytes that the context holds but does not use */
+    int64_t pooled;          /* bytes that the context holds for later use */
     int64_t allocator_calls; /* the number of calls of alloc since the start */
 } ct_memory_stats;
 
 CT_API ct_memory_stats ct_memory(const ct_context *context);
 CT_API void ct_memory_reset_peak(ct_context *context);
-/* Returns pooled memory to the allocator, except blocks of which a part is in use. */
+/* Returns pooled memory to the allocator, except blocks that are partly in use. */
 CT_API void ct_memory_trim(ct_context *context);
 
 /* Sets the number of threads, including the caller's: 1 to 1024. Results are the same bits for any
@@ -190,9 +193,9 @@ CT_API const char *ct_isa_name(const ct_context *context);
 CT_API uint64_t ct_fingerprint(const ct_context *context);
 
 /* Sets the precision of matrix products from now on. (The backward of an attention rounds if its
- * forward has rounded, because both must compute the same scores.) CT_ERR_ARGUMENT, without a
- * change: `precision` is not a ct_matmul_precision, or it is CT_MATMUL_DEFAULT and the environment
- * variable CT_MATMUL has none of its values. */
+ * forward has rounded, because both must compute the same scores.) It is CT_ERR_ARGUMENT, and
+ * nothing changes, if `precision` is not a ct_matmul_precision, or if it is CT_MATMUL_DEFAULT and
+ * the value of the environment variable CT_MATMUL is not valid. */
 CT_API bool ct_set_matmul(ct_context *context, ct_matmul_precision precision);
 /* Returns the precision that is set, never CT_MATMUL_DEFAULT; CT_MATMUL_F32 for NULL. */
 CT_API ct_matmul_precision ct_get_matmul(const ct_context *context);
@@ -205,7 +208,7 @@ typedef struct {
     uint64_t seed, stream;
 } ct_rng;
 
-CT_API void ct_seed(ct_context *context, uint64_t seed); /* sets the seed, and stream 0 as next */
+CT_API void ct_seed(ct_context *context, uint64_t seed); /* sets the seed; the next stream is 0 */
 CT_API ct_rng ct_rng_get(const ct_context *context);
 CT_API void ct_rng_set(ct_context *context, ct_rng rng);
 

@@ -26,7 +26,7 @@ CT_API ct_tensor *ct_add(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_sub(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_mul(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_div(ct_tensor *a, ct_tensor *b);
-/* Returns NaN if either element is NaN. Two equal elements get half of the gradient each. */
+/* An element is NaN if either operand is NaN. Two equal operands get half of the gradient each. */
 CT_API ct_tensor *ct_maximum(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_minimum(ct_tensor *a, ct_tensor *b); /* NaN and gradient as in ct_maximum */
 CT_API ct_tensor *ct_pow(ct_tensor *x, double e);         /* x^e */
@@ -43,7 +43,7 @@ CT_API ct_tensor *ct_tanh(ct_tensor *x);
 CT_API ct_tensor *ct_sigmoid(ct_tensor *x);
 CT_API ct_tensor *ct_relu(ct_tensor *x);      /* max(x, 0); the gradient is 0 at 0 */
 CT_API ct_tensor *ct_silu(ct_tensor *x);      /* x sigmoid(x) */
-CT_API ct_tensor *ct_gelu(ct_tensor *x);      /* x Phi(x), Phi computed by erf */
+CT_API ct_tensor *ct_gelu(ct_tensor *x);      /* x Phi(x), with Phi computed by erf */
 CT_API ct_tensor *ct_gelu_tanh(ct_tensor *x); /* torch's gelu(approximate="tanh") */
 CT_API ct_tensor *ct_softplus(ct_tensor *x);  /* log(1 + e^x); x if x > 20 */
 CT_API ct_tensor *ct_sin(ct_tensor *x);       /* accurate at every finite angle */
@@ -84,9 +84,10 @@ CT_API ct_tensor *ct_causal_mask(ct_context *context, int64_t t, int64_t s);
 /* The argument dims lists the dims that are reduced (CT_ALL: all dims). With keepdim they stay, as
  * dims of size 1. */
 
-/* Takes i64 too. For bool it returns the number of true elements, i64. */
+/* The sum. Takes i64 too. The sum of a bool tensor is the number of true elements, i64. */
 CT_API ct_tensor *ct_sum(ct_tensor *x, ct_shape dims, bool keepdim);
-CT_API ct_tensor *ct_mean(ct_tensor *x, ct_shape dims, bool keepdim); /* NaN for no elements */
+CT_API ct_tensor *ct_mean(ct_tensor *x, ct_shape dims,
+                          bool keepdim); /* a mean of no elements is NaN */
 /* The maximum, as torch's amax: equal maxima share the gradient equally. A reduction over no
  * elements is an error. Takes i64 too. */
 CT_API ct_tensor *ct_max(ct_tensor *x, ct_shape dims, bool keepdim);
@@ -100,7 +101,7 @@ CT_API ct_tensor *ct_var(ct_tensor *x, ct_shape dims, double correction, bool ke
 CT_API ct_tensor *ct_any(ct_tensor *x, ct_shape dims, bool keepdim);
 CT_API ct_tensor *ct_all(ct_tensor *x, ct_shape dims, bool keepdim);
 /* Sums x to a shape that broadcasts to the shape of x. (The gradient of a broadcast is this sum.)
- * With that shape equal to x's it is a view. */
+ * If the two shapes are equal, the result is a view of x. */
 CT_API ct_tensor *ct_sum_to(ct_tensor *x, ct_shape shape);
 /* Returns the i64 index of the largest element along dim, without that dim and without a gradient.
  * The first of equal elements wins; NaN counts as the largest. Takes i64 too. */
@@ -110,7 +111,7 @@ CT_API ct_tensor *ct_cumsum(ct_tensor *x, int dim);
 CT_API ct_tensor *ct_logsumexp(ct_tensor *x, int dim); /* returns x's shape without dim */
 CT_API ct_tensor *ct_softmax(ct_tensor *x, int dim);
 CT_API ct_tensor *ct_log_softmax(ct_tensor *x, int dim);
-/* Softmax along dim over the elements at which the mask is true; the other elements become 0. They
+/* Softmax along dim over the elements at which the mask is true. The other elements become 0; they
  * are not read and may be NaN. The mask is bool and broadcasts to x; NULL keeps all elements. A row
  * in which no element is kept, or all kept elements are -inf, gives zeros and a zero gradient. */
 CT_API ct_tensor *ct_masked_softmax(ct_tensor *x, ct_tensor *mask, int dim);
@@ -136,10 +137,10 @@ CT_API ct_topk_out ct_topk(ct_tensor *x, int64_t k, int dim);
 CT_API ct_tensor *ct_matmul(ct_tensor *a, ct_tensor *b);
 /* x W^T + b: x (..., in) -> (..., out), weight (out, in), bias (out) or NULL. */
 CT_API ct_tensor *ct_linear(ct_tensor *x, ct_tensor *weight, ct_tensor *bias);
-/* In an equation such as "ab,bc->ac" letters name dims. The result is the sum of the products over
- * the letters that it lacks. Without "->" the result has the letters that occur once, in
- * alphabetical order. A dim of size 1 is repeated. Ellipses are not supported, and neither is a
- * letter that occurs twice in one operand. No operand is copied. */
+/* In an equation such as "ab,bc->ac" letters name dims. The products of elements are summed over
+ * the letters that do not occur after "->". Without "->" the result has the letters that occur
+ * once, in alphabetical order. A dim of size 1 is repeated. Ellipses are not supported, and neither
+ * is a letter that occurs twice in one operand. No operand is copied. */
 CT_API ct_tensor *ct_einsum(const char *equation, ct_tensor *a, ct_tensor *b);
 
 /* residual + f(x) W^T + b, the end of a feed-forward layer as one op. Backward recomputes f(x),
@@ -175,8 +176,9 @@ CT_API ct_tensor *ct_index_add(ct_tensor *x, int dim, ct_tensor *index, ct_tenso
 CT_API ct_tensor *ct_one_hot(ct_tensor *ids, int64_t n, ct_dtype dtype);
 /* Returns 0 ... n - 1 in random order, i64 (n). It takes a stream of the generator. */
 CT_API ct_tensor *ct_randperm(ct_context *context, int64_t n);
-/* Returns n numbers in even steps from start to end, which both are exact; for n = 1 only start.
- * dtype is f32, f64 or i64, which is rounded towards 0. */
+/* Returns n numbers in equal steps from start to end; the first is exactly start and the last is
+ * exactly end. For n = 1 the result is start. dtype is f32, f64 or i64; for i64 numbers are rounded
+ * towards 0. */
 CT_API ct_tensor *ct_linspace(ct_context *context, ct_dtype dtype, double start, double end,
                               int64_t n);
 /* In training an element becomes 0 with probability p, and x / (1 - p) otherwise. Without training
@@ -204,7 +206,8 @@ typedef struct {
     ct_reduction reduction;
     bool log_target; /* target contains logarithms of probabilities, as input does */
 } ct_kl_div_opts;
-/* target (log target - input), where input contains logarithms of probabilities. They broadcast.
+/* target (log target - input), where input contains logarithms of probabilities. input and target
+ * broadcast.
  * Gradients flow to both; the gradient of target is NaN at a target of 0. */
 CT_API ct_tensor *ct_kl_div(ct_tensor *input, ct_tensor *target, ct_kl_div_opts opts);
 
@@ -246,21 +249,22 @@ CT_API ct_tensor *ct_rope(ct_tensor *x, ct_rope_opts opts);
  * ct_clone, ct_cast, ct_cat, ct_stack, ct_pad, ct_roll and ct_tril copy, and ct_contiguous,
  * ct_reshape and ct_combine_heads copy if no view is possible. */
 
-/* One size of the shape may be -1; it is inferred. CT_ERR_SHAPE: the strides of x do not allow a
- * view. */
+/* Returns a view of x with another shape. One size of the shape may be -1; it is inferred. If the
+ * strides of x do not allow a view, that is CT_ERR_SHAPE. */
 CT_API ct_tensor *ct_view(ct_tensor *x, ct_shape shape);
 /* Returns a view if the strides of x allow it, otherwise a copy. */
 CT_API ct_tensor *ct_reshape(ct_tensor *x, ct_shape shape);
 CT_API ct_tensor *ct_transpose(ct_tensor *x, int dim0, int dim1);
 CT_API ct_tensor *ct_permute(ct_tensor *x, ct_shape dims);
 CT_API ct_tensor *ct_split_heads(ct_tensor *x, int64_t num_heads); /* (B, T, E) -> (B, H, T, E/H) */
-/* (B, H, T, d) -> (B, T, H d). It is a view if the heads of a row are adjacent in memory. */
+/* (B, H, T, d) -> (B, T, H d). The result is a view if the heads of a row are adjacent in memory.
+ */
 CT_API ct_tensor *ct_combine_heads(ct_tensor *x);
 /* Elements start ... start + length - 1 of dim. A negative start counts from the end. */
 CT_API ct_tensor *ct_narrow(ct_tensor *x, int dim, int64_t start, int64_t length);
 /* The slice at one index of dim, without that dim. A negative index counts from the end. */
 CT_API ct_tensor *ct_select(ct_tensor *x, int dim, int64_t index);
-/* Repeats dims of size 1, and adds leading dims. -1 in the shape keeps a size. */
+/* Repeats dims of size 1, and adds leading dims. A size of -1 in the shape keeps the size of x. */
 CT_API ct_tensor *ct_expand(ct_tensor *x, ct_shape shape);
 /* Removes dim if its size is 1; otherwise the result has the shape of x. */
 CT_API ct_tensor *ct_squeeze(ct_tensor *x, int dim);
@@ -272,18 +276,19 @@ CT_API ct_tensor *ct_clone(ct_tensor *x);
 /* Converts each element as a C cast does, to bool by != 0, to bf16 by rounding to nearest even. The
  * gradient flows only between f32 and f64. */
 CT_API ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype);
-/* Concatenates n tensors along an existing dim. Their other sizes are equal. */
+/* Concatenates n tensors along an existing dim. The sizes of their other dims must be equal. */
 CT_API ct_tensor *ct_cat(ct_tensor *const *tensors, int n, int dim);
 /* Concatenates n tensors of one shape along a new dim. */
 CT_API ct_tensor *ct_stack(ct_tensor *const *tensors, int n, int dim);
-/* Adds `before` times value before x and `after` times value behind x along dim. A negative number
- * removes as many elements of x. */
+/* Adds `before` elements of this value before x along dim, and `after` such elements behind x. A
+ * negative number removes elements of x instead. */
 CT_API ct_tensor *ct_pad(ct_tensor *x, int dim, int64_t before, int64_t after, double value);
 /* Shifts elements along dim. Elements that pass one end come back at the other end. */
 CT_API ct_tensor *ct_roll(ct_tensor *x, int64_t shift, int dim);
 /* Keeps element (i, j) of the last two dims if j <= i + diagonal, and sets the others to 0. */
 CT_API ct_tensor *ct_tril(ct_tensor *x, int64_t diagonal);
-/* Splits dim into n = ceil(its size / size) views, stored in out. The last one may be shorter. */
+/* Splits dim into n = ceil(s / size) views, where s is the size of dim, and stores them in out. The
+ * last view may be shorter. */
 CT_API bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n);
 
 /* ---- attention ---- */
@@ -325,7 +330,7 @@ CT_API ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads,
  * the generator, unless temperature is 0. */
 
 typedef struct {
-    double temperature; /* the divisor of the logits; 0: the largest logit is chosen */
+    double temperature; /* the divisor of the logits; 0: the index of the largest logit is chosen */
     int64_t top_k;      /* only the k largest logits are candidates; 0: all */
     /* only the smallest set of candidates whose probabilities sum to at least p is kept; 0: all */
     double top_p;

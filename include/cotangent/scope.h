@@ -1,7 +1,7 @@
 /* Scopes own tensors. A tensor belongs to the innermost scope that is open when the tensor is made,
- * or to the context if no scope is open. Closing a scope ends its tensors: their handles must not
- * be used any more. Their memory is reference-counted, so it stays as long as a kept tensor, a view
- * or the tape needs it. A training loop frees no tensor by hand:
+ * or to the context if no scope is open. Closing a scope ends its tensors: the program must not
+ * use their handles any more. The memory of a tensor is reference-counted, so it stays as long as a
+ * kept tensor, a view or the tape needs it. A training loop frees no tensor by hand:
  *
  *     for (int step = 0; step < steps; step++) {
  *         ct_scope scope = ct_scope_open(context);
@@ -35,9 +35,10 @@ CT_API ct_tensor *ct_scope_keep(ct_scope scope, ct_tensor *tensor);
 /* Does ct_scope_keep, then ct_scope_close: `return ct_scope_return(scope, y);` */
 CT_API ct_tensor *ct_scope_return(ct_scope scope, ct_tensor *tensor);
 
-/* Ends every handle in the scope, and closes the scopes that are still open inside it. It works
- * while an error is pending; closing a scope twice does nothing. A forward, a backward or on_error
- * must not close a scope that was opened outside it: that is an error, and the scope stays open. */
+/* Ends every handle in the scope, and closes the scopes that are still open inside the scope. It
+ * works while an error is pending; closing a scope twice does nothing. A forward, a backward or
+ * on_error must not close a scope that was opened before it began: that is an error, and the scope
+ * stays open. */
 CT_API void ct_scope_close(ct_scope scope);
 
 /* Moves a tensor out of all scopes, to the context, and returns it; NULL for NULL. */

@@ -1,8 +1,8 @@
-/* Tensors: functions that make, read and write them. A tensor has up to 8 dims, elements of f32,
- * f64, i64, bool or bf16, and any strides.
+/* This header has the functions that make, read and write tensors. A tensor has up to 8 dims,
+ * elements of f32, f64, i64, bool or bf16, and any strides.
  *
  * The size of a dim is an int64_t and may be 0; a scalar has no dims and one element. A negative
- * size or more than 8 dims are CT_ERR_SHAPE, and a tensor whose size in bytes overflows is
+ * size or more than 8 dims are CT_ERR_SHAPE. If the size of a tensor in bytes overflows, that is
  * CT_ERR_MEMORY. */
 #ifndef CT_TENSOR_H
 #define CT_TENSOR_H
@@ -25,8 +25,8 @@ CT_API ct_tensor *ct_empty(ct_context *context, ct_dtype dtype, ct_shape shape);
 CT_API ct_tensor *ct_full(ct_context *context, ct_dtype dtype, ct_shape shape, double value);
 
 /* Returns start, start + step, ... up to but excluding end, of shape (ceil((end - start) / step)).
- * CT_ERR_ARGUMENT: a step of 0 or of the wrong sign, or a number that is not finite; CT_ERR_DTYPE:
- * bool or bf16. */
+ * A step of 0 or of the wrong sign, or a number that is not finite, is CT_ERR_ARGUMENT. The dtypes
+ * bool and bf16 are CT_ERR_DTYPE. */
 CT_API ct_tensor *ct_arange(ct_context *context, ct_dtype dtype, double start, double end,
                             double step);
 
@@ -35,7 +35,8 @@ CT_API ct_tensor *ct_rand(ct_context *context, ct_dtype dtype, ct_shape shape);
 /* Draws from the standard normal distribution; dtype is f32 or f64. */
 CT_API ct_tensor *ct_randn(ct_context *context, ct_dtype dtype, ct_shape shape);
 
-/* Copies row-major data. data may be NULL only if the shape has no element. */
+/* Returns a tensor with a copy of row-major data. data may be NULL only if the shape has no
+ * element. */
 CT_API ct_tensor *ct_from_f32(ct_context *context, ct_shape shape, const float *data);
 CT_API ct_tensor *ct_from_f64(ct_context *context, ct_shape shape, const double *data);
 CT_API ct_tensor *ct_from_i64(ct_context *context, ct_shape shape, const int64_t *data);
@@ -57,8 +58,8 @@ CT_API int ct_ndim(const ct_tensor *tensor);
 CT_API int64_t ct_dim(const ct_tensor *tensor, int dim);
 CT_API int64_t ct_numel(const ct_tensor *tensor);
 
-/* Returns a pointer to the elements themselves. The tensor must be contiguous (otherwise it is
- * CT_ERR_ARGUMENT; see ct_contiguous) and of the function's dtype (otherwise it is CT_ERR_DTYPE).
+/* Returns a pointer to the elements themselves. A tensor that is not contiguous is CT_ERR_ARGUMENT
+ * (see ct_contiguous), and a tensor of another dtype is CT_ERR_DTYPE.
  * Backward cannot detect that a write through the pointer has changed a value that was saved for
  * it, unless ct_wrote is called after the write. */
 CT_API float *ct_data_f32(ct_tensor *tensor);
@@ -82,9 +83,9 @@ CT_API double ct_item(const ct_tensor *tensor);
 
 /* These functions change the values of `to`. If `to` is a view, the tensor under it changes too.
  * `from` broadcasts to the shape of `to`, and both may have any strides. They may share memory, as
- * views of one tensor do: the result is as if `from` had been copied first. Two elements of `to`
- * must not share memory; if they do (in an expanded tensor), that is CT_ERR_ARGUMENT. Every other
- * layout of `to` is written, even an interleaved one (strides 2 and 5 of 4 x 4 elements).
+ * views of one tensor do: the result is as if `from` had been copied first. If two elements of
+ * `to` share memory, as in an expanded tensor, that is CT_ERR_ARGUMENT. Every other layout of `to`
+ * is allowed, even an interleaved layout (strides 2 and 5 of 4 x 4 elements).
  *
  * The change is not recorded: no gradient flows to `from`, and `to` may require a gradient. A later
  * backward that needs the earlier values of `to` fails with CT_ERR_GRAD. If the functions return
@@ -96,14 +97,15 @@ CT_API bool ct_copy_into(ct_tensor *to, const ct_tensor *from);
  * does. Both are f32 or both f64, and w is finite. ct_lerp_into(average, p, 1 - d) updates a moving
  * average of a parameter p with decay d. */
 CT_API bool ct_lerp_into(ct_tensor *to, const ct_tensor *from, double w);
-/* to += w from, with `from` converted to the dtype of `to`. `to` is f32, f64 or bf16, which is
- * computed in f32 and rounded; w is finite. */
+/* to += w from, with `from` converted to the dtype of `to`. `to` is f32, f64 or bf16; for bf16
+ * the sum is computed in f32 and rounded. w is finite. */
 CT_API bool ct_add_into(ct_tensor *to, const ct_tensor *from, double w);
-/* to *= a, for the same dtypes and a finite a. */
+/* to *= a, for the dtypes of ct_add_into and a finite a. */
 CT_API bool ct_scale_into(ct_tensor *to, double a);
 
-/* Counts a write that the program has made through a pointer of ct_data_*, also while an error is
- * pending. A later backward that needs the earlier values fails with CT_ERR_GRAD. */
+/* Declares that the program has written to the tensor through a pointer of ct_data_*. A later
+ * backward that needs the earlier values then fails with CT_ERR_GRAD. It works while an error is
+ * pending. */
 CT_API void ct_wrote(ct_tensor *tensor);
 
 /* ---- printing ---- */

@@ -1,7 +1,8 @@
-/* Types that every header uses: shapes, dtypes, error codes and the opaque objects.
+/* This header has the types that every header uses: shapes, dtypes, error codes and the opaque
+ * objects.
  *
- * A function that fails returns NULL, false, NaN or -1, by its type, and records an error in its
- * context; see context.h. */
+ * A function that fails returns NULL, false, NaN or -1, depending on its return type, and records
+ * an error in its context; see context.h. */
 #ifndef CT_TYPES_H
 #define CT_TYPES_H
 
@@ -34,8 +35,9 @@
 
 /* The number 0 for a field of options in which 0 selects the default: {.lr = CT_ZERO} is a learning
  * rate of 0, and {.lr = 0} is the default learning rate. The comments of such fields say "or
- * CT_ZERO". In every other field of options CT_ZERO acts as 0 or is an error. Its value, -DBL_MIN,
- * is useful for no option, and rounding removes it from a sum with any larger number. */
+ * CT_ZERO". In every other field of options CT_ZERO acts as 0 or is an error. Its value is
+ * -DBL_MIN, which no option needs as a value, and which rounding removes from a sum with an
+ * ordinary number. */
 #define CT_ZERO (-2.2250738585072014e-308)
 
 #ifdef __cplusplus
@@ -77,7 +79,8 @@ typedef ct_tensor *(*ct_fn)(ct_tensor *const *in, int n, void *arg);
 
 #define CT_MAX_DIMS 8
 
-/* The sizes of a tensor's dims; also a list of dims, such as those that a reduction removes. */
+/* The sizes of a tensor's dims. The type also serves as a list of dims, such as the dims that a
+ * reduction removes. */
 typedef struct {
     int ndim;
     int64_t dim[CT_MAX_DIMS];
