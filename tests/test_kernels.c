@@ -195,7 +195,8 @@ START_TEST(derivative_accuracy) {
         run_slope(t, f, N, x.p, g.p, dx.p);
         for (int j = 2; j < N; j++)
             check(t, f, get(t, x.p, j), get(t, dx.p, j), wanted(t, f, x.p, j));
-        if (f->want != slope_relu) EXPECT(isnan(get(t, dx.p, 1)), "%s of NaN", f->name);
+        const double at_nan = get(t, dx.p, 1);
+        EXPECT(f->want == slope_relu ? at_nan == 1 : isnan(at_nan), "%s of NaN", f->name);
         for (int j = 2; j < N; j++) put(t, g.p, j, -2); /* and it is a multiple of g */
         array twice = output(t, N);
         run_slope(t, f, N, x.p, g.p, twice.p);

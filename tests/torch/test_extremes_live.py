@@ -200,7 +200,6 @@ DIFFERENT = {
     ("ct_div(", "gradient 1", "denormal", "special"):
         "it is -(g / b) y, PyTorch's -g (y / b): each loses digits where its quotient leaves the "
         "range",
-    ("ct_abs(", "gradient 0", "special"): "of NaN it is NaN, PyTorch's 0",
     ("ct_tanh(", "value", "zeros", "special"): "of -0 it is 0, PyTorch's -0",
     ("ct_var(", "gradient 0", "special"):
         "beside an infinity all is NaN, as the variance is; PyTorch's is infinite if x is finite",
@@ -258,9 +257,10 @@ def ours(context, line, x, layouts, collects, cotangent):
 class Judge:
     """Of several draws the worst error of ours and of PyTorch's in float32, as in
     test_accuracy_live.py. Where PyTorch's float32 has lost the number (no digit is right, or it is
-    NaN or infinite) ours may be NaN or infinite too, or as wrong; so it may where the terms of a sum
-    are together beyond the range. Where terms cancel, ours may also be off by twice as much as
-    float64 is by nudged inputs."""
+    NaN or infinite) ours may be NaN or infinite too, or as wrong. It may also be NaN or infinite
+    where the terms of a sum are together beyond the range, and in the gradient of a function of
+    one element where that element is NaN: PyTorch's abs has 0 there. Where terms cancel, ours may
+    also be off by twice as much as float64 is by nudged inputs."""
     LOST = 2**20   # units
 
     def __init__(self):
@@ -336,6 +336,8 @@ def compare(context, line, style, seed, judge):
             scale = torch.maximum(largest_number(value), least)
         largest = accuracy.LARGEST / (max(1, x[0].numel()) if name == "mean" else 1)
         beyond = torch.zeros((), dtype=torch.bool) if scale is None else scale > largest
+        if name in accuracy.UNARY and what != "value":
+            beyond = turn(x[0].isnan().double()) > 0
         judge.hear(what, seed, got[what], turn(single[what]), turn(value), each, scale, beyond,
                    lambda: [turn(answers[what]) for answers in nudged()])
 
