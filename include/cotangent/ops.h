@@ -51,6 +51,8 @@ CT_API ct_tensor *ct_cos(ct_tensor *x);       /* accurate at every finite angle 
 /* The sign, 1, 0 or -1; the sign of NaN is 0. The gradient is 0. Takes i64 too. */
 CT_API ct_tensor *ct_sign(ct_tensor *x);
 CT_API ct_tensor *ct_floor(ct_tensor *x); /* the gradient is 0 */
+/* x if x > 0, otherwise alpha (e^x - 1); the gradient is alpha at 0 */
+CT_API ct_tensor *ct_elu(ct_tensor *x, double alpha);
 /* min(max(x, lo), hi). A bound may be infinite. The gradient passes if lo <= x <= hi and is 0
  * otherwise. Takes i64 too, with whole bounds. */
 CT_API ct_tensor *ct_clamp(ct_tensor *x, double lo, double hi);

@@ -56,6 +56,11 @@
 #define CTI_SCALAR_KERNELS(PLAIN, FROM_X, LOOPS)                                                   \
     PLAIN(scale, x * a)                                                                            \
     PLAIN(add_scalar, x + a)                                                                       \
+    /* elu: y = x if x > 0, otherwise alpha (e^x - 1);                                             \
+     * dx = g if x > 0, otherwise g alpha e^x.                                                     \
+     * Clevert et al. 2015, arXiv:1511.07289 */                                                    \
+    FROM_X(elu, blend(x < REAL(0.0), a * v_expm1_below(x), x),                                     \
+           blend(x > REAL(0.0), g, g * (a * v_exp(x))))                                            \
     /* pow: y = x^e for a number e, 0^0 = 1;   dx = g e x^(e-1), 0 for e = 0 */                    \
     LOOPS(pow)
 
