@@ -73,9 +73,9 @@ typedef struct {
  *
  * CT_MATMUL_BF16 rounds each operand to bf16: to nearest, ties to even, with 8 significant bits
  * and the range of f32. An operand then has a relative error of at most 1/257, slightly less than
- * 2^-8, and the product a b of two operands of at most 2/257 + 1/257^2 < 2^-7. NaN and infinities
- * stay. A number that exceeds the largest of bf16 by half a unit in its last place or more becomes
- * infinite. Operands and partial sums smaller than 2^-126 count as zero.
+ * 2^-8, and the relative error of a product a b of two operands is at most 2/257 + 1/257^2 < 2^-7.
+ * NaN and infinities stay. A number that exceeds the largest of bf16 by half a unit in its last
+ * place or more becomes infinite. Operands and partial sums smaller than 2^-126 count as zero.
  *
  * CT_MATMUL_BF16X6 splits each operand into a sum of three bf16 numbers and computes a b as the sum
  * of six of the nine products of these numbers; the relative error of a b is about 2^-24.
@@ -107,7 +107,7 @@ typedef struct {
     void *on_error_data;    /* the first argument of on_error */
     ct_allocator allocator; /* zeroed: the C library's allocator */
     int64_t memory_limit;   /* the maximum number of bytes that the context may hold; 0: no limit. A
-                               request   for more is CT_ERR_MEMORY */
+                               request for more is CT_ERR_MEMORY */
     bool debug;             /* debug mode, see below; the environment's CT_DEBUG=1 sets it too */
     ct_matmul_precision matmul; /* the initial setting of ct_set_matmul */
 } ct_context_opts;
@@ -147,10 +147,10 @@ CT_API void ct_context_free(ct_context *context);
 
 /* Makes ct_context_free call fn(arg) once, while all objects of the context still exist. Functions
  * run in the reverse order of their addition. Files, tokens, comms, and modules with functions of
- * ct_module_on_free or an `end` are closed or freed in the same reverse order, as if they had been
- * added when they were opened or made. fn is a callback and must return. It may use the context but
- * not free it. If fn is NULL, the function that was added last with this arg is removed. If
- * ct_context_on_free returns false, nothing has changed. */
+ * ct_module_on_free or an `end` take part in the same order: a file is added when it is opened, and
+ * a module when it gets its first such function. fn is a callback and must return. It may use the
+ * context but not free it. If fn is NULL, the function that was added last with this arg is
+ * removed. If ct_context_on_free returns false, nothing has changed. */
 CT_API bool ct_context_on_free(ct_context *context, void (*fn)(void *arg), void *arg);
 
 /* Returns the code of the pending error; CT_OK if none is pending; CT_ERR_MEMORY if context is

@@ -1,5 +1,5 @@
-/* Data-parallel training by several processes, called ranks, and gradient accumulation by one
- * process.
+/* This header has data-parallel training by several processes, called ranks, and gradient
+ * accumulation by one process.
  *
  * The gradient of a step is the mean over its micro-batches, as in torch's DistributedDataParallel.
  * Each rank computes some of the micro-batches. A reduce-scatter adds up the gradients over the
@@ -17,7 +17,8 @@
  * Results have the same bits for any number of ranks, each with any number of threads. A share is
  * micro_batches / shares consecutive micro-batches, whose gradients are added in order. The sums of
  * the shares are added along a binary tree whose form depends only on `shares`. Each rank has
- * shares / ranks consecutive shares, a subtree of it. So no sum depends on the number of ranks.
+ * shares / ranks consecutive shares, which are a subtree of this tree. So no sum depends on the
+ * number of ranks.
  *
  * An error on one rank becomes an error on every rank, with the number of the rank that failed, and
  * no rank hangs. For this purpose
@@ -25,11 +26,12 @@
  * (1) all ranks must make the same calls of ct_dist_new, ct_dist_step, ct_dist_sum and of
  * checkpoints with .dist, in the same order;
  *
- * (2) a rank with a pending error must make these calls too, which pass its error on to the others;
+ * (2) a rank with a pending error must make these calls too, because they send its error to the
+ * other ranks;
  *
- * (3) after ct_error_clear on all ranks they may go on. But if ranks are in different calls
- * (CT_ERR_ARGUMENT), or a rank has left, has failed or does not answer (CT_ERR_IO), the comm is
- * lost, and every later call has that error. */
+ * (3) after ct_error_clear on all ranks the training may continue. But if ranks are in different
+ * calls (CT_ERR_ARGUMENT), or a rank has left, has failed or does not answer (CT_ERR_IO), the comm
+ * is lost, and every later call has that error. */
 #ifndef CT_DIST_H
 #define CT_DIST_H
 
@@ -41,7 +43,7 @@ extern "C" {
 
 /* ---- messages between ranks ---- */
 
-/* The connection of a rank with the other ranks. Its messages are sent by an engine: MPI
+/* The connection of a rank with the other ranks. An engine sends the messages: MPI
  * (cotangent/mpi.h), or a ct_comm_engine of your own. */
 typedef struct ct_comm ct_comm;
 
@@ -122,12 +124,14 @@ CT_API void ct_comm_close(ct_comm *comm);
 typedef struct ct_dist ct_dist;
 
 typedef struct {
-    int64_t micro_batches; /* the number in a step, over all ranks, at most 2^18; 0: shares */
-    /* a power of two that the number of ranks divides and that divides micro_batches. It fixes the
-     * order of sums, so it should stay when the number of ranks changes. 0: the number of ranks */
+    int64_t micro_batches; /* the number of micro-batches in a step, over all ranks, at most 2^18;
+                            * 0: shares */
+    /* the number of shares: a power of two that is a multiple of the number of ranks and divides
+     * micro_batches. It fixes the order of sums, so keep it when the number of ranks changes. 0:
+     * the number of ranks */
     int64_t shares;
-    /* the approximate size of a bucket. Gradients are sent in buckets, each as soon as the backward
-     * of the last micro-batch has finished it. 0: 4 MiB */
+    /* the approximate size of a bucket. Gradients are sent in buckets. A bucket is sent as soon as
+     * the backward of the last micro-batch has completed its gradients. 0: 4 MiB */
     int64_t bucket_bytes;
     /* the seconds without an answer after which a rank is declared lost; 0: 600. Up to 4 more
      * seconds pass until the ranks have exchanged lists of the ranks that they wait for, so that
@@ -142,14 +146,14 @@ typedef struct {
  *
  * It trains the parameters that require a gradient now; if another parameter requires one later,
  * that is an error in ct_dist_step. The optimiser keeps its options, groups and clipping, but only
- * ct_dist_step may step it. With several ranks it has the states of only this rank's ranges. The
- * memory is one more copy of the gradients, half a copy to receive, and one copy for each doubling
- * of the shares of a rank.
+ * ct_dist_step may step it. With several ranks it has only the states of the ranges that this rank
+ * updates. A ct_dist takes memory for one more copy of the gradients, half a copy to receive, and
+ * one copy for each doubling of the number of shares of a rank.
  *
- * CT_ERR_ARGUMENT, on every rank: the number of ranks is no power of two; the number of ranks does
- * not divide shares, or shares micro_batches; ranks differ in options, in the names, shapes or
- * dtypes of parameters, in the optimiser's kind or numbers, or in the bits of their results, that
- * is in ct_isa_name (which CT_ISA sets), ct_get_matmul or ct_fingerprint. */
+ * These are CT_ERR_ARGUMENT on every rank: the number of ranks is no power of two; the number of
+ * ranks does not divide shares, or shares does not divide micro_batches; ranks differ in options,
+ * in the names, shapes or dtypes of parameters, in the optimiser's kind or numbers, or in the bits
+ * of their results, that is in ct_isa_name (which CT_ISA sets), ct_get_matmul or ct_fingerprint. */
 CT_API ct_dist *ct_dist_new(ct_optim *optim, ct_comm *comm, ct_dist_opts opts);
 
 /* Sets *micro_batch to the next micro-batch of this rank in this step, one of 0 ... micro_batches -
@@ -157,19 +161,19 @@ CT_API ct_dist *ct_dist_new(ct_optim *optim, ct_comm *comm, ct_dist_opts opts);
  * step zeroes the gradients.
  *
  * During a micro-batch the random streams depend only on (seed, step, *micro_batch). After the last
- * one the generator has the state that it had before the first. So random numbers that are drawn
- * between steps are the same on all ranks.
+ * micro-batch the generator has the state that it had before the first. So random numbers that are
+ * drawn between steps are the same on all ranks.
  *
  * While the backward of the last micro-batch runs, gradients that are complete are sent to other
- * ranks and end. So with several ranks the last micro-batch may have only one ct_backward: if a
- * second one reaches a parameter again, that is an error in ct_dist_step. (With retain_graph
- * nothing is sent early.) */
+ * ranks, and their handles end. So with several ranks the last micro-batch may have only one
+ * ct_backward: if a second one reaches a parameter again, that is an error in ct_dist_step. (With
+ * retain_graph nothing is sent early.) */
 CT_API bool ct_dist_next(ct_dist *dist, int64_t *micro_batch);
 
 /* Ends the step: computes the mean of the gradients, clips it by the norm over all of them, steps
- * the optimiser, and sends the parameters to all ranks. Before ct_dist_next has returned false it
- * is CT_ERR_ARGUMENT. If the loop has ended with an error, call it all the same, because it passes
- * the error on to the other ranks.
+ * the optimiser, and sends the parameters to all ranks. A call before ct_dist_next has returned
+ * false is CT_ERR_ARGUMENT. If the loop has ended with an error, call ct_dist_step nevertheless,
+ * because it sends the error to the other ranks.
  *
  * A parameter that has no gradient in any micro-batch of any rank is left out; if it has one in
  * some micro-batches, its gradient in the others is 0. After the step ct_grad of a parameter is the
@@ -178,8 +182,7 @@ CT_API bool ct_dist_next(ct_dist *dist, int64_t *micro_batch);
  *
  * All ranks must have the same learning rate, options, groups, seed and ct_set_matmul; otherwise it
  * is CT_ERR_ARGUMENT. A step that fails changes nothing on any rank. (With one exception: if a rank
- * is lost while parameters are sent, some ranks may notice it when others have finished the step.)
- */
+ * is lost while parameters are sent, the step may fail on some ranks and succeed on others.) */
 CT_API bool ct_dist_step(ct_dist *dist);
 
 /* Replaces values[i] by its sum over the ranks, on all ranks, for logs. The sum is in the order of

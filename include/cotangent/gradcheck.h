@@ -1,5 +1,6 @@
-/* Gradient checking. ct_gradcheck compares backward with central differences of the forward, and
- * diagnoses the kind of mistake in a wrong gradient. ct_jacobian gives both as matrices.
+/* This header has functions that check gradients. ct_gradcheck compares backward with central
+ * differences of the forward, and diagnoses the kind of mistake in a wrong gradient. ct_jacobian
+ * computes the Jacobian by backward and by differences, as two matrices.
  * docs/gradcheck.md explains the method, the choice of eps and tolerances, and how to read a
  * report. */
 #ifndef CT_GRADCHECK_H
@@ -17,11 +18,12 @@ typedef struct {
     double eps;
     double atol; /* 0: 1e-8, or 1e-3 if an input or the output is f32; or CT_ZERO */
     double rtol; /* 0: 1e-6, or 1e-2 if an input or the output is f32; or CT_ZERO */
-    /* three random directions of each input are checked, and not every element; for large inputs */
+    /* three random directions of each input are checked instead of every element, which saves time
+     * for large inputs */
     bool fast;
     uint64_t seed;      /* the seed of the random cotangents and directions */
     FILE *report;       /* the file to which a report is printed; NULL: no report */
-    bool gradient_only; /* only gradients are checked, not threads, memory, strides, ... */
+    bool gradient_only; /* only gradients are checked, not the further properties listed below */
     bool both_dtypes;   /* f32 and f64 are compared too; only for functions that take both */
     /* the file to which the report is written as an HTML page without other files: the diagnosis, a
      * map of the errors of each input, the worst elements, and the recorded graph (for which the
@@ -45,7 +47,7 @@ typedef enum {
     /* backward failed, or returned a gradient of another shape or dtype; the diagnosis is the
      * message of the error */
     CT_MISTAKE_REFUSED,
-    /* two runs, or two backwards of one forward, give different bits */
+    /* two runs, or two runs of backward after one forward, give different bits */
     CT_MISTAKE_NONDETERMINISTIC,
     CT_MISTAKE_WRITES,  /* an input or the cotangent is written to */
     CT_MISTAKE_MEMORY,  /* the result depends on the content of newly allocated memory */
@@ -55,8 +57,8 @@ typedef enum {
     CT_MISTAKE_SHARED,     /* a tensor passed twice does not get the sum of its two gradients */
     CT_MISTAKE_DTYPE,      /* f32 and f64 do not agree */
     CT_MISTAKE_NOT_FINITE, /* the gradient is infinite or NaN */
-    /* the slopes to both sides, or with several steps, differ by as much as the error: there is no
-     * derivative, or differences cannot measure it. Check at another point */
+    /* the slopes to the left and right, or with several steps, differ by as much as the error, so
+     * there is no derivative, or differences cannot measure it. Check at another point */
     CT_MISTAKE_KINK,
     CT_MISTAKE_PRECISION, /* the error is within the noise of the differences */
     CT_MISTAKE_ZERO,      /* the gradient is 0 everywhere */
@@ -105,10 +107,10 @@ CT_API const char *ct_mistake_name(ct_mistake mistake);
 typedef struct {
     int input;
     int64_t index; /* the row-major index in the input; -1 in fast mode */
-    /* the cotangent. From 0 on it is 1 at this element of the output and 0 at the others; -1:
-     * random, -2: ones, -3: zeros, -4: random, but very large or very small */
+    /* the kind of cotangent. A number r >= 0 means 1 at element r of the output and 0 at the
+     * others; -1: random; -2: ones; -3: zeros; -4: random, but very large or very small */
     int64_t output;
-    double analytic, numeric; /* the derivative from backward, and from differences */
+    double analytic, numeric; /* the derivatives from backward and from differences */
     double error, relative;   /* |analytic - numeric|, and error / |numeric| */
     /* an estimate of the error of `numeric`: how far it is from the difference with twice the step,
      * or the estimate for the best of many steps */
@@ -119,7 +121,8 @@ enum { CT_GRADCHECK_WORST = 10, CT_GRADCHECK_MAP = 8 * 33 + 1 };
 
 typedef struct {
     bool ran; /* false if the function failed or memory was short; the context has the error */
-    /* verdict is CT_VERDICT_OK: no mistake was found, and |analytic - numeric| <= atol max(1, |g|)
+    /* true if verdict is CT_VERDICT_OK: no mistake was found, and |analytic - numeric| <= atol
+     * max(1, |g|)
      * + rtol |numeric| for all elements and cotangents g, with |g| the norm of g */
     bool ok;
     ct_verdict verdict;
@@ -130,8 +133,8 @@ typedef struct {
     ct_mistake mistake;
     /* analytic / numeric for CT_MISTAKE_SIGN, _FACTOR and _SCALE, otherwise 0 */
     double factor;
-    /* the numbers of input elements, in fast mode of directions: all; those that disagree; and the
-     * undecided ones among those that disagree */
+    /* counts of input elements, or of directions in fast mode: all that were checked; those that
+     * disagree; and the undecided elements among these */
     int64_t checked, wrong, undecided;
     /* the largest |analytic - numeric|, and the largest noise of an element */
     double error, noise;
@@ -153,10 +156,11 @@ typedef struct {
  *     <g, y(x + h e_i) - y(x - h e_i)> / (2 h),    h = eps max(1, |x_i|)
  *
  * The cotangents are: for each element of the output, 1 at it and 0 at the others (left out if the
- * output has more than 1,024 elements, or output times inputs more than 2^18); two random
- * cotangents; ones; zeros; a very large and a very small cotangent. Each element of the output is
- * differenced before the sum with g, so elements that do not depend on x_i cancel exactly. A second
- * difference with step 2 h estimates the error of the first.
+ * output has more than 1,024 elements, or if the number of output elements times the number of
+ * input elements exceeds 2^18); two random cotangents; ones; zeros; a very large and a very small
+ * cotangent. Each element of the output is differenced before the sum with g, so elements that do
+ * not depend on x_i cancel exactly. A second difference with step 2 h estimates the error of the
+ * first.
  *
  * An element that disagrees is measured again with up to 24 steps, on both sides of x and along
  * directions. It is wrong if its distance from a difference is larger than the changes between the
@@ -165,14 +169,15 @@ typedef struct {
  *
  * Unless opts.gradient_only is set, these properties are checked too:
  *
- * - results have the same bits for two runs, for two backwards of one run, for 1, 3 and the
- *   context's number of threads, and for any content of new memory;
+ * - results have the same bits for two runs, for two runs of backward after one forward, for 1, 3
+ * and the context's number of threads, and for any content of new memory;
  * - a backward gives the same result if the function was called at other inputs since its forward
  *   (the elements in reversed order, in checked inputs times 3/4), and the gradient at these other
  *   inputs is right too;
  * - inputs and cotangent are not written to;
- * - strided, expanded and shared inputs work. If ct_data_* refuses a tensor in these runs, or in
- * the runs of both_dtypes, it returns a dense copy, and the refusal is the diagnosis.
+ * - strided, expanded and shared inputs work. If the function calls ct_data_* with a tensor that is
+ *   not contiguous or has another dtype in these runs, or in the runs of both_dtypes, ct_data_*
+ *   returns a dense copy, and the diagnosis is the error that it would have recorded.
  *
  * A wrong gradient is a result and not an error of the context, and so is a backward that fails for
  * any reason except memory. The gradients and flags of the given inputs stay unchanged. Other
@@ -180,7 +185,7 @@ typedef struct {
 CT_API ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int n,
                                         ct_gradcheck_opts opts);
 
-/* ---- the matrices themselves ---- */
+/* ---- Jacobians ---- */
 
 typedef struct {
     double eps; /* the step of the differences, as in ct_gradcheck_opts */
@@ -195,32 +200,35 @@ typedef struct {
 /* The matrices of one input x of N elements: f64 (R, N), row-major, without a gradient. They belong
  * to the innermost scope. All three are NULL if the input is NULL or neither f32 nor f64. */
 typedef struct {
-    ct_tensor *numeric;  /* <g_r, dy/dx_i> from differences of the function */
-    ct_tensor *analytic; /* the same from backward; NULL for every input if a backward failed */
-    ct_tensor *noise;    /* estimates of the errors of `numeric`, from above */
-    char refused[256];   /* the message of the backward that failed, in every out[i]; else "" */
+    ct_tensor *numeric; /* <g_r, dy/dx_i> from differences of the function */
+    ct_tensor
+        *analytic;     /* <g_r, dy/dx_i> from backward; NULL for every input if a backward failed */
+    ct_tensor *noise;  /* estimates of the errors of `numeric`, from above */
+    char refused[256]; /* in every out[i] the message of the backward that failed; "" if none failed
+                        */
 } ct_jacobian_out;
 
 /* Computes the Jacobian of a function twice, by central differences and by backward, and fills
- * out[0] ... out[n - 1]. It measures as ct_gradcheck does, and judges nothing:
+ * out[0] ... out[n - 1]. It uses the differences of ct_gradcheck, but returns
+ * no verdict:
  *
  *     h             = eps max(1, |x_i|)
  *     D(h)          = sum over j of g_rj (y_j(x + h e_i) - y_j(x - h e_i)) / (2 h)
  *     numeric[r][i] = D(h)
  *     noise[r][i]   = |D(2 h) - D(h)| + 4 u |g_r| Y / h
  *
- * 2 h in D is the distance of the two points after rounding. |g_r| is the norm of g_r, u is 2^-53,
- * or 2^-24 if an input or the output is f32, and Y is the largest finite |y_j| at x + 2 h e_i and
- * x - 2 h e_i. The first term of the noise bounds the error by curvature, and the second the error
- * by rounding of y. The noise does not show a kink: at 0 relu has the difference 1/2 without noise.
- * Terms with y_j(x + h e_i) = y_j(x - h e_i) or g_rj = 0 are exactly 0. If y is not finite beside
- * x, the difference is NaN or infinite.
+ * Here the divisor 2 h of D(h) is the distance of the two points after rounding. |g_r| is the norm
+ * of g_r, u is 2^-53, or 2^-24 if an input or the output is f32, and Y is the largest finite |y_j|
+ * at x + 2 h e_i and x - 2 h e_i. The first term of the noise bounds the error by curvature, and
+ * the second the error by rounding of y. The noise does not show a kink: at 0 relu has the
+ * difference 1/2 without noise. Terms with y_j(x + h e_i) = y_j(x - h e_i) or g_rj = 0 are exactly
+ * 0. If y is not finite beside x, the difference is NaN or infinite.
  *
  * A difference takes four calls of the function for each element of the inputs, and `analytic`
- * takes one call and R backwards. The function gets copies of the f32 and f64 inputs, so an input
- * has both matrices whether it requires a gradient or not, and a tensor that is given twice has a
- * matrix for each place, with the other place constant. Other inputs and NULLs are passed on. If y
- * is f32 the cotangents are rounded to f32.
+ * takes one call and R runs of backward. The function gets copies of the f32 and f64 inputs, so an
+ * input has both matrices whether it requires a gradient or not, and a tensor that is given twice
+ * has a matrix for each place, with the other place constant. Other inputs and NULLs are passed on.
+ * If y is f32 the cotangents are rounded to f32.
  *
  * A backward that fails for any reason except memory is a result. Returns false with an error, and
  * all matrices NULL, if the function fails (at x or beside it), returns no f32 or f64 tensor or

@@ -1,4 +1,4 @@
-/* Initialisation: functions that fill a contiguous tensor in place. The fill is not recorded. A
+/* Initialisation functions fill a contiguous tensor in place. The fill is not recorded. A
  * later backward that needs the earlier values fails with CT_ERR_GRAD. Each random fill takes f32
  * or f64 and the next stream of the generator.
  *
@@ -6,9 +6,9 @@
  * both multiplied by the product of all further dims. A tensor of fewer than 2 dims has no fans and
  * is CT_ERR_SHAPE.
  *
- * CT_ERR_ARGUMENT: a tensor that is not contiguous; a gain, a or std that is negative or not
- * finite; low > high, or a range that is not finite. Sources: Glorot & Bengio 2010 (Xavier); He et
- * al. 2015, arXiv:1502.01852 (Kaiming). */
+ * These are CT_ERR_ARGUMENT: a tensor that is not contiguous; a gain, a or std that is negative or
+ * not finite; low > high, or a range that is not finite. Sources: Glorot & Bengio 2010 (Xavier); He
+ * et al. 2015, arXiv:1502.01852 (Kaiming). */
 #ifndef CT_INIT_H
 #define CT_INIT_H
 

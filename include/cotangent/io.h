@@ -1,14 +1,15 @@
-/* Files: parameters and tensors as safetensors, and checkpoints from which training resumes.
+/* This header has functions for files: parameters and tensors as safetensors, and checkpoints from
+ * which training resumes.
  *
  * A save is atomic: it writes a temporary file beside the target, syncs it, renames it to the
  * target and syncs the folder. A reader sees the old file or the new one, never a part of one. A
  * load that fails changes nothing.
  *
- * A new file has the mode of the file that it replaces, and its owner and group if the system
- * allows this. The name of a temporary file is .cotangent-, 16 hex digits and .tmp. It is locked
- * (fcntl) while it is written. A save removes the temporary files in its folder that are not
- * locked, which killed programs have left. (On a file system without locks the name ends in .part,
- * and no save removes the file.) */
+ * A new file has the mode of the file that it replaces, and the owner and group of that file if the
+ * system allows this. The name of a temporary file is .cotangent-, 16 hex digits and .tmp. It is
+ * locked (fcntl) while it is written. A save removes temporary files in its folder that are not
+ * locked, because killed programs have left them. (On a file system without locks the name ends in
+ * .part, and no save removes the file.) */
 #ifndef CT_IO_H
 #define CT_IO_H
 
@@ -22,19 +23,19 @@ extern "C" {
 
 /* ---- maps ---- */
 
-/* An entry of a map between the names of a module and the names of a file. It says that rows
- * [param_start, param_start + rows) of the parameter `param` are rows [file_start, file_start +
- * rows) of the tensor `file` of the file. A row is an element of the first dim; the sizes of the
+/* An entry of a map between the names of a module and the names of a file. The entry means that
+ * rows [param_start, param_start + rows) of the parameter `param` are rows [file_start, file_start
+ * + rows) of the tensor `file` of the file. A row is an element of the first dim; the sizes of the
  * other dims must be equal. With `transposed` the file's tensor, of two dims, is transposed first.
- * rows 0 means all rows that the file has from file_start on. One * in param stands for any text,
- * and a * in file for the same text:
+ * rows 0 means all rows of the file's tensor from file_start on. One * in param stands for any
+ * text, and a * in file stands for the same text:
  *
  *     {.param = "h.*.in_proj_weight", .file = "layer.*.q.weight"},
  *     {.param = "h.*.in_proj_weight", .file = "layer.*.k.weight", .param_start = 768}, ...
  *
  * Several entries may fill one parameter. Together they must fill all of it, without overlap. A
  * parameter or buffer without an entry has its own name in the file. For a further name of a shared
- * parameter (tied weights) an entry with a * counts only if no entry without a * has that name. */
+ * parameter (tied weights) an entry with a * counts only if no entry without a * has this name. */
 typedef struct {
     const char *param, *file;
     int64_t param_start, file_start, rows;
@@ -44,32 +45,35 @@ typedef struct {
 /* ---- saving ---- */
 
 /* The format in which floats are written; other dtypes are written as they are. CT_FILE_SAME keeps
- * the dtype. A number is rounded to nearest, ties to even. A number beyond the largest becomes an
- * infinity, and NaN stays NaN. F16 and BF16 are for sharing a model, not for further training. */
+ * the dtype. A number is rounded to nearest, ties to even. A number beyond the range of the format
+ * becomes an infinity, and NaN stays NaN. F16 and BF16 are for sharing a model, not for further
+ * training. */
 typedef enum { CT_FILE_SAME, CT_FILE_F32, CT_FILE_F16, CT_FILE_BF16 } ct_file_float;
 
 typedef struct {
     const char *const *metadata; /* key, value, ..., NULL, all UTF-8; or NULL for none */
     ct_file_float floats;
-    /* the most bytes of tensors in a shard (a larger tensor is a shard of its own); 0: one file.
-     * With shards path is a folder, which is made if it does not exist (its parent must exist). It
-     * gets model-00001-of-00003.safetensors, ... and model.safetensors.index.json, as Hugging
-     * Face's. Each shard has the metadata */
+    /* the maximum number of bytes of tensors in a shard (a larger tensor has a shard of its own);
+     * 0: one file. With shards path is a folder, which is created if it does not exist (its parent
+     * must exist). The folder gets the files model-00001-of-00003.safetensors, ... and
+     * model.safetensors.index.json, with the names that Hugging Face uses. Each shard has the
+     * metadata */
     int64_t shard_bytes;
-    /* [n_map] the map of a load, used backwards: the file's tensors are the .file of the entries,
-     * put together from rows of parameters and transposed back. So a model that was loaded by a map
-     * is saved under the names and in the shapes of its file. An entry with rows 0 has the rows of
-     * its parameter up to the first row of the next entry. The entries of a parameter must have
-     * each of its rows once, and the entries of a tensor of the file must fill it once. Parameters
-     * without an entry keep their names */
+    /* [n_map] the map of a load, applied in reverse: the tensors of the file have the names .file
+     * of the entries, and are assembled from rows of parameters and transposed back. So a model
+     * that was loaded by a map is saved under the names and in the shapes of its file. An entry
+     * with rows 0 has the rows of its parameter up to the first row of the next entry. The entries
+     * of a parameter must have each of its rows once, and the entries of a tensor of the file must
+     * fill it once. Parameters without an entry keep their names */
     const ct_load_map *map;
     int64_t n_map;
 } ct_save_opts;
 
-/* Writes every parameter and every persistent buffer under its full name, a shared one once under
- * its first name. With a map, a shared parameter is written under the first of its names that an
- * entry matches, and also under each further name that an entry without a * has. If path is a
- * symbolic link, the file that it points to is replaced. It works while an error is pending.
+/* Writes every parameter and every persistent buffer under its full name. A shared parameter is
+ * written once, under its first name. With a map, a shared parameter is written under the first of
+ * its names that an entry matches, and also under each further name for which there is an entry
+ * without a *. If path is a symbolic link, the file that it points to is replaced. It works while
+ * an error is pending.
  *
  * A set of shards is saved in these steps:
  *
@@ -79,7 +83,7 @@ typedef struct {
  *
  * (3) the shards are renamed, and the index last.
  *
- * So a save that fails while it writes changes nothing. A load at any time (ct_load,
+ * So a save that fails in step 1 changes nothing. A load at any time (ct_load,
  * ct_safetensors_open) gets the whole old set, the whole new set, or an error. If the program is
  * killed during step 3, the folder has no index, or the index and all shards of the old set. So a
  * mixed set is never loaded. Shards of an old set with another number of files stay in the folder.
@@ -96,9 +100,9 @@ typedef struct {
     ct_tensor *tensor;
 } ct_named;
 
-/* Saves n tensors of the context, of any dtypes and strides, in the same way. A name is any UTF-8
- * except __metadata__, and occurs once. A map's .param is one of these names. The dtypes in the
- * file are F32, F64, I64, BOOL and BF16. */
+/* Saves n tensors of the context, of any dtypes and strides, as ct_save does. A name is any UTF-8
+ * text except __metadata__, and all names differ. The .param of a map is one of these names. The
+ * dtypes in the file are F32, F64, I64, BOOL and BF16. */
 CT_API bool ct_tensors_save(ct_context *context, const char *path, const ct_named *tensors,
                             int64_t n, ct_save_opts opts);
 
@@ -119,8 +123,8 @@ CT_API bool ct_tensors_save(ct_context *context, const char *path, const ct_name
 typedef struct ct_safetensors ct_safetensors;
 
 /* Opens a file or a set of shards, and reads and checks the headers. The files stay open until
- * ct_safetensors_close or ct_context_free. NULL: CT_ERR_IO, or CT_ERR_FORMAT with a description of
- * the fault. A use after the close is CT_ERR_ARGUMENT. */
+ * ct_safetensors_close or ct_context_free. It returns NULL after CT_ERR_IO, or after CT_ERR_FORMAT
+ * with a description of the fault. A use after the close is CT_ERR_ARGUMENT. */
 CT_API ct_safetensors *ct_safetensors_open(ct_context *context, const char *path);
 
 typedef struct {
@@ -129,27 +133,28 @@ typedef struct {
     ct_shape shape;       /* the first 8 dims, if there are more */
     uint64_t position[2]; /* the state of the iteration */
 } ct_safetensors_entry;
-/* Iterates over all tensors in the order of the header or index; start with a zeroed entry. Returns
- * false, without an error, after the last. */
+/* Iterates over all tensors in the order of the header or index; the first call gets a zeroed
+ * entry. Returns false, without an error, after the last tensor. */
 CT_API bool ct_safetensors_next(ct_safetensors *file, ct_safetensors_entry *entry);
 
 /* Reads a tensor into a new tensor of the innermost scope. F16, BF16 and F32 become f32, F64
  * becomes f64, I8 to I64 and U8 to U64 become i64, and BOOL becomes bool, all exactly.
- * CT_ERR_ARGUMENT: there is no tensor of that name; CT_ERR_DTYPE: another dtype, or a number of U64
- * that exceeds i64; CT_ERR_SHAPE: more than 8 dims; CT_ERR_IO; CT_ERR_FORMAT: the file was cut
- * since the open, or a bool is neither 0 nor 1. */
+ *
+ * Errors: CT_ERR_ARGUMENT if there is no tensor of that name; CT_ERR_DTYPE for another dtype, or
+ * for a number of U64 that exceeds i64; CT_ERR_SHAPE for more than 8 dims; CT_ERR_IO; CT_ERR_FORMAT
+ * if the file has become shorter since it was opened, or a bool is neither 0 nor 1. */
 CT_API ct_tensor *ct_safetensors_read(ct_safetensors *file, const char *name);
 
-/* Returns the value of a metadata key, valid until the close; in a set of shards it is the first
- * shard's. Returns NULL, without an error, if there is no such key. */
+/* Returns the value of a metadata key, valid until the close. For a set of shards it is the value
+ * in the first shard. Returns NULL, without an error, if there is no such key. */
 CT_API const char *ct_safetensors_metadata(ct_safetensors *file, const char *key);
 /* Closes the files. It does nothing for NULL, or if they are closed already. */
 CT_API void ct_safetensors_close(ct_safetensors *file);
 
 /* ---- loading ---- */
 
-/* The result of matching a module with a file, as counts and the first four names of each count.
- * The middle of a long name is left out; an unused name is "".
+/* The result of matching a module with a file. Each count comes with the first four names that it
+ * counts. The middle of a long name is left out; an unused name is "".
  *
  * loaded: parameters and buffers that were loaded.
  *
@@ -185,12 +190,12 @@ typedef struct {
     bool partial;
     const ct_load_map *map; /* [n_map] */
     int64_t n_map;
-    ct_load_report *report; /* filled in when the headers are read, also if the load fails later */
-    /* patterns of names of the file's tensors that are not unexpected, ended by NULL, such as
-     * {"h.*.attn.bias", NULL}; or NULL. * stands for any text and ? for one character. A tensor
-     * that a parameter needs is loaded even if a pattern matches it; but a shared parameter is
-     * loaded from another of its names, if the file has one that no pattern matches. A pattern may
-     * match nothing */
+    ct_load_report *report; /* set after the headers are read, even if the load fails later */
+    /* patterns of the names of tensors that count as ignored and not as unexpected: an array that
+     * ends with NULL, such as {"h.*.attn.bias", NULL}; or NULL for none. * stands for any text and
+     * ? for one character. A tensor that a parameter needs is loaded even if a pattern matches it;
+     * but a shared parameter is loaded from another of its names, if the file has one that no
+     * pattern matches. A pattern may match nothing */
     const char *const *ignore;
 } ct_load_opts;
 
@@ -198,13 +203,14 @@ typedef struct {
  * the dtype of the parameter, and integers become i64. Without .partial the file must have every
  * parameter and persistent buffer, and no other tensor. A load that fails changes nothing.
  *
- * A shared parameter (tied weights) may have any of its names in the file. Each name is looked up
- * by the map's entries for it or, if there are none, under itself. If the file has several of the
- * names, their values must be equal after conversion. If they differ, that is an error with both
- * names; with .partial the parameter is mismatched and stays unchanged.
+ * A shared parameter (tied weights) may have any of its names in the file. For each name the
+ * file is searched by the map's entries for this name or, if there are none, for the name itself.
+ * If the file has several of the names, their values must be equal after conversion. If they
+ * differ, that is an error with both names; with .partial the parameter is mismatched and stays
+ * unchanged.
  *
  * Errors: CT_ERR_IO; CT_ERR_FORMAT with the path and every mismatch, including rows of a parameter
- * that no entry of the map fills or that two entries fill. CT_ERR_ARGUMENT: an entry of the map
+ * that no entry of the map fills or that two entries fill; CT_ERR_ARGUMENT if an entry of the map
  * names no parameter. */
 CT_API bool ct_load(ct_module *module, const char *path, ct_load_opts opts);
 
@@ -221,15 +227,15 @@ CT_API bool ct_load_metadata(ct_context *context, const char *path, const char *
  *
  * There must be as many optimisers as were saved, of the same kinds. An option in the file that the
  * constructor would refuse is CT_ERR_FORMAT. The groups of the parameters are replaced by the
- * groups in the file: a parameter without a group there has none after the load, even if
+ * groups in the file: a parameter that has no group in the file has none after the load, even if
  * ct_optim_group has set one before. A parameter that is frozen in the file has no state. A group
  * that is set after the load is kept.
  *
  * The file has a checksum over all its bytes, which a load compares before it changes anything. A
- * flipped bit anywhere, or a file that was cut or appended to, is CT_ERR_FORMAT with both numbers,
- * and so is a file without a checksum. It is the CRC-64 of xz, 16 hex digits in the metadata
- * "checksum", computed with '0' in place of each of these digits. Files that are not checkpoints
- * have no checksum.
+ * flipped bit anywhere, or a file that was cut or appended to, is CT_ERR_FORMAT with both
+ * checksums, and so is a file without a checksum. The checksum is the CRC-64 of xz, 16 hex digits
+ * in the metadata "checksum", computed with '0' in place of each of these digits. Files that are
+ * not checkpoints have no checksum.
  *
  * For inference a file that was saved with optimisers may be loaded without any. Such a load reads
  * the module, `step` and the given tensors, and leaves the generator unchanged. A save needs an
@@ -244,17 +250,18 @@ typedef struct {
      * names, shapes and dtypes must equal those in the file */
     const ct_named *tensors;
     int64_t n_tensors;
-    /* the ct_dist of one of the optimisers; NULL if none has one. Anything else is CT_ERR_ARGUMENT.
-     * All ranks save or load together, between two steps, and an error of one is an error of all.
-     * Only rank 0 reads or writes the file, so other ranks need no access to it. The file has the
-     * same bytes for any number of ranks, and has ct_dist_steps. The number of ranks may change
-     * from a save to a load; shares and micro_batches should not. At a save `step` and the
-     * optimisers of all ranks must be equal; otherwise it is CT_ERR_ARGUMENT on all */
+    /* the ct_dist of one of the optimisers, or NULL if no optimiser has a ct_dist; any other value
+     * is CT_ERR_ARGUMENT. All ranks save or load together, between two steps, and an error of one
+     * rank is an error of all. Only rank 0 reads or writes the file, so other ranks need no access
+     * to it. The file has the same bytes for any number of ranks, and has ct_dist_steps. The number
+     * of ranks may change from a save to a load; shares and micro_batches should not. At a save
+     * `step` and the optimisers of all ranks must be equal; otherwise it is CT_ERR_ARGUMENT on all
+     * ranks */
     ct_dist *dist;
-    /* set by a load: "" if this context has the ct_fingerprint of the context that saved, so it
-     * computes the same bits, or if the file has none. Otherwise a line that names the instruction
-     * set, compiler and -O of both: training continues with other bits than it would have had. This
-     * is no error */
+    /* a text that a load sets. It is "" if this context has the ct_fingerprint of the context that
+     * saved, and so computes the same bits, or if the file has no fingerprint. Otherwise it is a
+     * line with the instruction set, the compiler and the -O of both contexts: training continues,
+     * but with different bits than without the stop. This is no error */
     char other_bits[224];
 } ct_checkpoint;
 CT_API bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint);

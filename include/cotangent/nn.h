@@ -1,10 +1,11 @@
-/* Modules: trees of named parameters with a forward. Parameters have the names, layouts and
+/* Modules are trees of named parameters with a forward. Parameters have the names, layouts and
  * initial distributions of torch.nn, so a state dict of torch loads unchanged.
  *
  * A module belongs to its parent, or to the context if it has no parent. It starts in training
- * mode. Its forward opens a scope and keeps only the result. A forward of one kind of module, such
- * as ct_mha_forward, refuses any other kind with CT_ERR_ARGUMENT. In all options dtype is the dtype
- * of the parameters, f32 (the default) or f64, and no_bias leaves out the biases. */
+ * mode. Its forward opens a scope and keeps only the result. If a function for one kind of module,
+ * such as ct_mha_forward, gets a module of another kind, that is CT_ERR_ARGUMENT. In all options
+ * dtype is the dtype of the parameters, f32 (the default) or f64, and no_bias leaves out the
+ * biases. */
 #ifndef CT_NN_H
 #define CT_NN_H
 
@@ -63,7 +64,7 @@ CT_API ct_module *ct_rms_norm_new(ct_context *context, ct_rms_norm_opts opts);
 
 /* ---- dropout ---- */
 
-/* ct_dropout(x, p) in training mode, x otherwise. */
+/* The forward returns ct_dropout(x, p) in training mode, and x otherwise. */
 CT_API ct_module *ct_dropout_new(ct_context *context, double p);
 
 /* ---- MLP ---- */
@@ -101,7 +102,7 @@ CT_API ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64
 
 /* ---- multi-head attention ---- */
 
-/* torch.nn.MultiheadAttention with batch_first. */
+/* This module is torch.nn.MultiheadAttention with batch_first. */
 
 typedef enum {
     /* in_proj_weight is xavier_uniform as one (3E, E) matrix, out_proj U(-1/sqrt E, 1/sqrt E), and
@@ -227,7 +228,7 @@ typedef struct {
 } ct_layer_opts;
 /* The children are self_attn, linear1, linear2, norm1, norm2. */
 CT_API ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts);
-/* The children are these and multihead_attn, norm3. */
+/* The children are self_attn, multihead_attn, linear1, linear2, norm1, norm2, norm3. */
 CT_API ct_module *ct_decoder_layer_new(ct_context *context, ct_layer_opts opts);
 
 typedef struct {
@@ -235,29 +236,30 @@ typedef struct {
 } ct_layer_out;
 
 /* x (B, T, E) -> (B, T, E). memory (B, S, E) is the output of the encoder. In a decoder layer the
- * cache of `self` also holds the projected keys and values of memory. They are computed while the
- * cache is empty, so memory must stay the same until the cache is empty again. */
+ * cache of `self` also holds the projected keys and values of memory. The first forward with an
+ * empty cache computes them, so memory must stay the same until the cache is empty again. */
 CT_API ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_call self);
 CT_API ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor *memory,
                                              ct_mha_call self, ct_mha_call cross);
 
 /* ---- stacks of layers ---- */
 
-/* torch's TransformerEncoder and TransformerDecoder: children layers.0, layers.1, ..., and with
- * final_norm a norm of the same kind as in the layers. The layers are initialised independently. An
- * encoder with rms_norm, gated, CT_SILU, rope, norm_first, no_bias and a causal call is a decoder
- * like Llama's. With CT_GELU_TANH, norm_first and a causal call it is a decoder like GPT-2's. */
+/* These modules are torch's TransformerEncoder and TransformerDecoder. Their children are layers.0,
+ * layers.1, ..., and with final_norm also `norm`, of the same kind as the norms in the layers. The
+ * layers are initialised independently. An encoder with rms_norm, gated, CT_SILU, rope, norm_first,
+ * no_bias and a causal call is a decoder like Llama's. With CT_GELU_TANH, norm_first and a causal
+ * call it is a decoder like GPT-2's. */
 
 CT_API ct_module *ct_encoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers,
                                  bool final_norm);
 CT_API ct_module *ct_decoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers,
                                  bool final_norm);
 
-/* The arguments of a forward: calls that are the same for every layer, and the cache and weights of
- * each layer. */
+/* The arguments of a forward: the calls of the attentions, which are the same for every layer, and
+ * the cache and the weights of each layer. */
 typedef struct {
-    /* the calls of each layer's attentions, of which cross is only for decoders. Their cache and
-     * need_weights must be unset */
+    /* the calls of the attentions of each layer; cross is used only by decoders. Both must have
+     * cache NULL and need_weights false */
     ct_mha_call self, cross;
     ct_kv_cache *const *caches; /* one for each layer, all of the same length; NULL: no caches */
     /* arrays that receive the weights of each layer; NULL: weights are not computed */
@@ -277,9 +279,9 @@ CT_API bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length
 
 /* ---- transformer ---- */
 
-/* torch's Transformer: the children encoder and decoder, each with a final norm. Every matrix is
- * xavier_uniform. To decode one token at a time, run ct_encoder_forward on the child encoder once,
- * then ct_decoder_forward on the child decoder with caches. */
+/* This module is torch's Transformer. Its children are encoder and decoder, each with a final norm.
+ * Every matrix is xavier_uniform. To decode one token at a time, run ct_encoder_forward on the
+ * child encoder once, then ct_decoder_forward on the child decoder with caches. */
 
 typedef struct {
     ct_layer_opts layer;
@@ -296,26 +298,28 @@ CT_API ct_tensor *ct_transformer_forward(ct_module *transformer, ct_tensor *src,
 
 /* Returns a module without parameters and children. `kind` is the name that is printed for it. */
 CT_API ct_module *ct_module_new(ct_context *context, const char *kind);
-/* Sets the function that ct_forward calls, with its first argument, and returns the module. forward
- * is a callback and must return; see context.h. */
+/* Sets the function that ct_forward calls, and `self`, the first argument of this function; returns
+ * the module. forward is a callback and must return; see context.h. */
 CT_API ct_module *ct_module_set_forward(ct_module *module,
                                         ct_tensor *(*forward)(void *self, ct_tensor *x),
                                         void *self);
-/* A kind of module that has data of the program. The type and everything that it points to must
- * outlive its modules. Any function may be NULL. The functions are callbacks and must return; see
- * context.h. */
+/* The type of modules that have data of the program. The type and everything to which it points
+ * must outlive its modules. Any function may be NULL. The functions are callbacks and must return;
+ * see context.h. */
 typedef struct {
-    const char *name; /* the module's name in errors and in ct_module_print: "GatedPooling" */
-    /* Computes y from x for ct_forward, in a scope of its own. NULL: the module has no forward of
-     * one input. For a module with several inputs the program has a function that calls
+    const char *name; /* the name in errors and in ct_module_print, such as "GatedPooling" */
+    /* Computes y from x for ct_forward, which opens a scope for the call. NULL: ct_forward fails. A
+     * module with several inputs needs a forward function of its own, which calls
      * ct_module_enter. */
     ct_tensor *(*forward)(void *data, ct_tensor *x);
-    void (*describe)(const void *data, FILE *file); /* prints the options, as torch's extra_repr */
-    /* Returns the data of a copy. ct_module_clone calls it, unless the data is NULL, when the copy
-     * has its parameters and children. NULL: ct_module_clone fails with CT_ERR_ARGUMENT if there is
-     * data. */
+    void (*describe)(const void *data,
+                     FILE *file); /* prints the options, like torch's extra_repr */
+    /* Returns the data for a copy of the module. ct_module_clone calls it after the copy has got
+     * its parameters and children, unless the data is NULL. If clone is NULL and the data is not,
+     * ct_module_clone fails with CT_ERR_ARGUMENT. */
     void *(*clone)(void *data, ct_module *copy);
-    void (*end)(void *data); /* frees the data when the module is freed; see ct_module_on_free */
+    void (*end)(
+        void *data); /* frees the data; called when the module is freed, see ct_module_on_free */
 } ct_module_type;
 
 /* Returns a module of that type without parameters and children. After an error it returns NULL and
@@ -325,9 +329,9 @@ CT_API ct_module *ct_module_new_of(ct_context *context, const ct_module_type *ty
  * another type is CT_ERR_ARGUMENT, and NULL is returned. */
 CT_API void *ct_module_data(const ct_module *module, const ct_module_type *type);
 
-/* Opens a scope for a forward with any inputs, and returns it. Until the scope is closed, errors
- * begin with the module's path, debug mode and the profile name the module, and the module cannot
- * be freed.
+/* Opens a scope for a forward with any inputs, and returns it. Until the scope is closed, error
+ * messages begin with the module's path, debug mode and the profile name the module, and the module
+ * cannot be freed.
  *
  *     ct_tensor *pool(ct_module *m, ct_tensor *x, ct_tensor *mask) {
  *         ct_scope scope = ct_module_enter(m);
@@ -336,22 +340,23 @@ CT_API void *ct_module_data(const ct_module *module, const ct_module_type *type)
  *         return ct_scope_return(scope, y);
  *     }
  *
- * Other results leave the scope by ct_scope_keep. */
+ * To return further results, move them out of the scope by ct_scope_keep. */
 CT_API ct_scope ct_module_enter(ct_module *module);
 
-/* Makes the library call fn(arg) once when the module is freed, by ct_module_free of it or of a
- * module above it, or with its context. The call comes before the module's parameters and children
- * end, also while an error is pending. The functions of a module run in the reverse order of their
- * addition, then `end` of its type, then the functions of its children.
+/* Makes the library call fn(arg) once when the module is freed: by ct_module_free of the module or
+ * of a module above it, or with the context. The call comes while the module's parameters and
+ * children still exist, even if an error is pending. The functions of a module run in the reverse
+ * order of their addition, then `end` of its type, then the functions of its children.
  *
- * fn is a callback and must return. It may use the module. If it frees the module, or adds children
- * or functions to a module that is being freed, that is CT_ERR_ARGUMENT. If fn is NULL, the latest
- * function with that arg is removed. If it returns false, nothing has changed. */
+ * fn is a callback and must return. It may use the module. If fn frees the module, or adds
+ * children or functions to a module that is being freed, that is CT_ERR_ARGUMENT. If the argument
+ * fn is NULL, the function that was added last with this arg is removed. If ct_module_on_free
+ * returns false, nothing has changed. */
 CT_API bool ct_module_on_free(ct_module *module, void (*fn)(void *arg), void *arg);
 
 /* Adds a parameter and returns it. The module takes ownership of the tensor (contiguous; f32, f64,
  * or bf16, which has no gradient) and sets requires_grad. A tensor may be added under several names
- * (shared weights); it is counted, stepped and saved once. */
+ * (shared weights); the tensor is counted, updated and saved once. */
 CT_API ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *tensor);
 /* Adds a buffer, a state that is not trained, and returns it. The module takes ownership of the
  * tensor (contiguous, of any dtype, without requires_grad). A persistent buffer is saved and loaded
@@ -373,33 +378,35 @@ CT_API ct_module *ct_module_add_child(ct_module *module, const char *name, ct_mo
 CT_API ct_module *ct_module_set_child(ct_module *module, const char *path, ct_module *child);
 /* Adds the child to the end of a list: list "h" has the children h.0, h.1, ... */
 CT_API ct_module *ct_module_append(ct_module *module, const char *list, ct_module *child);
-/* Returns the child of that path, such as "encoder.0". If there is none, that is CT_ERR_ARGUMENT.
- */
+/* Returns the module at a path below this module, such as "encoder.0". If there is none, that is
+ * CT_ERR_ARGUMENT. */
 CT_API ct_module *ct_module_child(ct_module *module, const char *name);
-/* Returns the parameter or buffer of that path, such as "layers.0.self_attn.in_proj_weight". If
- * there is none, that is CT_ERR_ARGUMENT. */
+/* Returns the parameter or buffer at a path below this module, such as
+ * "layers.0.self_attn.in_proj_weight". If there is none, that is CT_ERR_ARGUMENT. */
 CT_API ct_tensor *ct_module_get(ct_module *module, const char *name);
 
 typedef struct {
     const char *name; /* the full name below the module iterated over; valid until the next call */
     ct_tensor *tensor;
-    ct_module *owner;     /* the module in which the tensor has the last part of that name */
+    ct_module
+        *owner; /* the module that has the tensor; the last part of `name` is its name there */
     uint64_t position[2]; /* the state of the iteration */
     char buffer[256];     /* the memory of name */
 } ct_param;
-/* Iterates over all parameters of the tree; start with a zeroed ct_param. Returns false, without an
- * error, after the last. Between two calls modules may be added to the tree. If the owner of the
- * last parameter has left the tree, the next call is CT_ERR_ARGUMENT. */
+/* Iterates over all parameters of the tree; the first call gets a zeroed ct_param. Returns false,
+ * without an error, after the last parameter. Between two calls modules may be added to the tree.
+ * If the owner of the parameter that the last call returned has left the tree, the next call is
+ * CT_ERR_ARGUMENT. */
 CT_API bool ct_module_next(const ct_module *module, ct_param *param);
 /* Iterates in the same way over all buffers, persistent or not. */
 CT_API bool ct_module_next_buffer(const ct_module *module, ct_param *buffer);
 
 /* Returns a copy of the tree with its own parameters and buffers. It has the same values, names,
  * options, training flags and requires_grad; tied weights are tied in the copy too. It has no
- * gradients, optimisers, caches or parent, and belongs to the caller. A module of your own whose
- * forward has a `self` other than NULL or the module has no forward in the copy, because `self`
- * would lead to the original: set it by ct_module_set_forward. For a moving average of the weights
- * see ct_lerp_into. */
+ * gradients, optimisers, caches or parent, and belongs to the caller. If the forward of
+ * ct_module_set_forward has a `self` that is neither NULL nor the module, the copy has no forward,
+ * because `self` belongs to the original; set the forward of the copy by ct_module_set_forward. For
+ * a moving average of the weights see ct_lerp_into. */
 CT_API ct_module *ct_module_clone(const ct_module *module);
 
 /* ---- weights in bf16 ---- */
@@ -417,14 +424,15 @@ CT_API ct_module *ct_module_clone(const ct_module *module);
  *
  * A parameter stays the same tensor, under all its names, but loses its gradient and cannot require
  * one. These are CT_ERR_DTYPE with its name: ct_set_requires_grad on it, a new optimiser of it, and
- * the next step of an existing one. The f32 values are freed unless something else holds them, such
- * as a recorded graph. A backward through a ct_recompute that ran before the conversion is
- * CT_ERR_GRAD. ct_save writes BF16. ct_load reads BF16 exactly and rounds F32, F64 and F16.
+ * the next step of an existing optimiser. The f32 values are freed unless something else holds
+ * them, such as a recorded graph. A backward through a ct_recompute that ran before the conversion
+ * is CT_ERR_GRAD. ct_save writes such a parameter as BF16. ct_load reads BF16 into it exactly, and
+ * rounds F32, F64 and F16.
  *
  * ct_module_to_f32 converts every bf16 matrix to f32, exactly, and sets requires_grad again. An
  * optimiser that was made before both conversions still holds its parameters.
  *
- * If one of them returns false, nothing has changed. */
+ * If one of the two functions returns false, nothing has changed. */
 CT_API bool ct_module_to_bf16(ct_module *module);
 CT_API bool ct_module_to_f32(ct_module *module);
 
@@ -432,13 +440,14 @@ CT_API bool ct_module_to_f32(ct_module *module);
 
 /* Returns the number of elements of all parameters; a shared parameter counts once. */
 CT_API int64_t ct_module_count(const ct_module *module);
-/* Sets training mode for a module and all modules below it; it decides about dropout. */
+/* Turns training mode on or off for a module and all modules below it. Dropout is active only in
+ * training mode. */
 CT_API void ct_module_train(ct_module *module, bool training);
 CT_API bool ct_module_training(const ct_module *module);
 /* Prints the tree as torch's repr does. */
 CT_API void ct_module_print(const ct_module *module, FILE *file);
-/* Frees a module with its children, as ct_context_free does. While a forward of one of them is
- * running it is CT_ERR_ARGUMENT, and nothing is freed. */
+/* Frees a module with its children, as ct_context_free does. If a forward of one of these
+ * modules is running, that is CT_ERR_ARGUMENT, and nothing is freed. */
 CT_API void ct_module_free(ct_module *module);
 
 #ifdef __cplusplus

@@ -1,10 +1,10 @@
-/* Optimisers, a program's own rules for them, parameter groups, gradient clipping and a
+/* This header has optimisers, update rules of your own, parameter groups, gradient clipping and a
  * learning-rate schedule. The update formulas are torch's. A step leaves out parameters without a
  * gradient, and updates a shared parameter once. A step of the library's optimisers that fails
  * changes nothing.
  *
  * The state of a parameter (momentum, or m and v) is made at its first update. A parameter that has
- * had no update, is frozen or requires no gradient has no state, which saves its memory. A bf16
+ * had no update, is frozen or requires no gradient has no state and takes no memory for it. A bf16
  * parameter cannot be trained: an optimiser leaves it out if ct_set_requires_grad(p, false) has
  * frozen it, and otherwise the constructor fails with CT_ERR_DTYPE. */
 #ifndef CT_OPTIM_H
@@ -78,13 +78,13 @@ typedef struct {
      * CT_ERR_ARGUMENT. */
     const char *const *adamw_names;
     int64_t n_adamw_names;
-    /* The options of AdamW, without clip_norm and skip_nonfinite. If ct_optim_set_lr changes the lr
-     * of the matrices, AdamW's lr changes in proportion. */
+    /* The options of AdamW for these parameters; clip_norm and skip_nonfinite must be unset. If
+     * ct_optim_set_lr changes the lr of the matrices, AdamW's lr changes in proportion. */
     ct_adamw_opts adamw;
 } ct_muon_opts;
 
-/* Each constructor returns an optimiser of all parameters that the module has now. It is freed by
- * ct_optim_free, or with its module. */
+/* Each constructor returns an optimiser of all parameters that the module has now. The optimiser is
+ * freed by ct_optim_free, or with the module. */
 
 CT_API ct_optim *ct_sgd_new(ct_module *module, ct_sgd_opts opts);
 CT_API ct_optim *ct_adam_new(ct_module *module, ct_adam_opts opts);
@@ -93,21 +93,21 @@ CT_API ct_optim *ct_muon_new(ct_module *module, ct_muon_opts opts);
 
 /* ---- parameter groups ---- */
 
-/* ct_optim_group sets options for every parameter whose name matches the pattern. They replace the
- * options of an earlier group: the last match wins. The pattern is compared with the full name that
- * the parameter had below the optimiser's module when the optimiser was made. In a pattern * stands
- * for any text, dots included, and ? for one character. A parameter with several names (tied
- * weights) matches by any of them.
+/* ct_optim_group sets options for every parameter whose name matches the pattern. These options
+ * replace the options of an earlier group: the last match wins. The pattern is compared with the
+ * full name that the parameter had below the optimiser's module when the optimiser was made. In a
+ * pattern * stands for any text, dots included, and ? for one character. A parameter with several
+ * names (tied weights) matches by any of them.
  *
  *     ct_optim_group(optim, "*", (ct_group_opts){.weight_decay = 0.1});
  *     ct_optim_group(optim, "*norm*", (ct_group_opts){.weight_decay = 0});
  *     ct_optim_group(optim, "embed.*", (ct_group_opts){.frozen = true});
  *
- * The weight_decay of a group replaces the optimiser's, so with 0 the parameter has none. A group
- * may be set at any time, also between steps. CT_ERR_ARGUMENT, without a change: no parameter
- * matches, or a number is negative or not finite. */
+ * The weight_decay of a group replaces the optimiser's, so 0 means no weight decay. A group may be
+ * set at any time, also between steps. If no parameter matches, or a number is negative or not
+ * finite, that is CT_ERR_ARGUMENT, and nothing changes. */
 typedef struct {
-    double lr_scale; /* multiplies the optimiser's current lr at every step; 0: 1; or CT_ZERO */
+    double lr_scale; /* the factor of the optimiser's current lr at every step; 0: 1; or CT_ZERO */
     double weight_decay;
     /* no step changes the parameter, and its gradient is ignored, also in norms. The memory of its
      * state is freed; if a later group unfreezes the parameter, the state starts anew. Backward
@@ -119,25 +119,25 @@ CT_API bool ct_optim_group(ct_optim *optim, const char *pattern, ct_group_opts o
 /* ---- steps ---- */
 
 /* Updates the parameters. It takes no memory, except for the state of a parameter at its first
- * update. A parameter that no longer requires a gradient loses its state. If the module has got a
- * parameter since the optimiser was made, that is CT_ERR_ARGUMENT. */
+ * update. A parameter that no longer requires a gradient loses its state. If a parameter has
+ * been added to the module since the optimiser was made, that is CT_ERR_ARGUMENT. */
 CT_API bool ct_optim_step(ct_optim *optim);
-/* Ends the gradients of all its parameters, frozen ones included. */
+/* Ends the gradients of all parameters of the optimiser, frozen parameters included. */
 CT_API void ct_optim_zero_grad(ct_optim *optim);
 CT_API void ct_optim_set_lr(ct_optim *optim, double lr); /* ct_optim_set(optim, "lr", lr) */
 /* Sets an option from now on. Every optimiser has "lr", "weight_decay", "decay_matrices_only",
  * "clip_norm" and "skip_nonfinite"; Adam and AdamW have "beta1", "beta2" and "eps"; SGD has
  * "momentum", "dampening" and "nesterov"; Muon has "momentum", "eps", "ns_steps", "nesterov",
- * "match_rms_adamw", and for its AdamW "rest.beta1", "rest.beta2", "rest.eps", "rest.weight_decay",
- * "rest.decay_matrices_only" and "rest.lr_scale". Checkpoints store options under these names. The
- * load of a checkpoint replaces the options of the constructor, and ct_optim_set changes them after
- * it.
+ * "match_rms_adamw", and for the AdamW inside it "rest.beta1", "rest.beta2", "rest.eps",
+ * "rest.weight_decay", "rest.decay_matrices_only" and "rest.lr_scale". Checkpoints store options
+ * under these names. The load of a checkpoint replaces the options of the constructor; ct_optim_set
+ * may change them after the load.
  *
  * The value 0 (or CT_ZERO) means the number 0 and not a default; a bool takes 0 and 1. Parameters
- * in a group keep the group's weight decay. CT_ERR_ARGUMENT, without a change: there is no such
- * option, or the constructor would refuse the value, or the momentum of an SGD changes from 0 or to
- * 0. With a ct_dist all ranks must set the same value before the same step; otherwise that step
- * fails. */
+ * in a group keep the group's weight decay. It is CT_ERR_ARGUMENT, and nothing
+ * changes, if there is no such option, if the constructor would refuse the value, or if the
+ * momentum of an SGD changes from 0 or to 0. With a ct_dist all ranks must set the same value
+ * before the same step; otherwise that step fails. */
 CT_API bool ct_optim_set(ct_optim *optim, const char *number, double value);
 /* Returns the norm of the gradients before clipping in the last step; NaN if that step had neither
  * clip_norm nor skip_nonfinite. */
@@ -170,101 +170,107 @@ CT_API void ct_optim_free(ct_optim *optim);
  *
  * The program examples/lion.c trains with it. */
 
-/* A number of a rule, which is an option of the optimiser: its name, of letters, digits and _, at
- * most 31; its default; and the values that it may have, from `least` to `most`, both included if
- * they are not open. Values are checked when the optimiser is made, in ct_optim_set, and when a
- * checkpoint is loaded; they are finite. */
+/* A number of a rule, which is an option of the optimiser. Its name has at most 31 characters,
+ * which are letters, digits or _. `value` is the default. Valid values are finite and lie between
+ * `least` and `most`; a bound is itself valid unless it is open. Values are checked when the
+ * optimiser is made, in ct_optim_set, and when a checkpoint is loaded. */
 typedef struct {
     const char *name;
-    double value, least, most; /* most 0: no limit; or CT_ZERO */
+    double value, least, most; /* most 0: no upper bound; or CT_ZERO */
     bool open_least, open_most;
-    bool flag; /* the value is 0 or 1, and a bool in checkpoints */
+    bool flag; /* the value is 0 or 1 and is stored as a bool in checkpoints */
 } ct_optim_number;
 
-/* A parameter in a step, with its gradient and states, of one shape and dtype. States are zeros at
- * first. With several ranks an elementwise rule gets consecutive elements of a parameter as one
- * dim. */
+/* A parameter in a step, with its gradient and states, which have the same shape and dtype. States
+ * are initially zero. With several ranks an elementwise rule gets a range of the parameter's
+ * elements, and the tensors have one dim. */
 typedef struct {
     const char *name;
     ct_tensor *param, *grad, *state[4];
     int64_t step;            /* the number of this update of the parameter, from 1 */
-    double lr, weight_decay; /* the optimiser's, or the parameter's group's */
-    double grad_scale;       /* the factor of clipping; 1 if grad is clipped already */
-    const double *numbers;   /* the rule's numbers, in its order */
-    double work[4];          /* scratch numbers of step_all */
+    double lr, weight_decay; /* the values for this parameter, with its group applied */
+    double grad_scale;       /* the factor by which clipping multiplies grad; 1 for `step`, whose
+                              * grad is clipped already */
+    const double *numbers;   /* the numbers of the rule, in the order of its .numbers */
+    double work[4];          /* numbers that step_all may use as it likes */
 } ct_optim_item;
 
-/* How parameters are updated. The rule outlives the optimiser, with all that it points to.
+/* A rule defines how parameters are updated. The rule and everything to which it points must
+ * outlive the optimiser.
  *
- * Its functions run on the context's thread, in a scope of their own whose ops are not recorded;
- * `user` is the option of that name. The library counts their writes to parameters and states. A
- * function that returns false or leaves an error ends the step: the error begins with the names of
- * the rule and the parameter, and parameters before that one have been updated. With several ranks
- * this rank then leaves the run. A function may not call the optimiser, nor free its module. */
+ * The functions of a rule run on the context's thread. Each runs in a new scope in which ops are
+ * not recorded. `user` is ct_optim_opts.user. The functions need not call ct_wrote for parameters
+ * and states. A function that returns false or leaves an error ends the step: the error begins with
+ * the names of the rule and the parameter, and the parameters before this parameter have been
+ * updated. With several ranks this rank then leaves the run. A function must not call the optimiser
+ * or free its module. */
 typedef struct ct_optim_rule {
-    const char *name;          /* "Lion", in messages and checkpoints */
-    const char *const *states; /* the names of the states in checkpoints: "m" */
+    const char *name;          /* the name in messages and checkpoints, such as "Lion" */
+    const char *const *states; /* the names of the states in checkpoints, such as "m" */
     int n_states;              /* 0 to 4 */
     const ct_optim_number *numbers;
-    int n_numbers; /* besides the options that every optimiser has */
+    int n_numbers; /* without the options that every optimiser has */
     /* Updates one parameter: changes param and states in place, by any ops. grad is clipped
      * already. */
     bool (*step)(const ct_optim_item *item, void *user);
-    /* In place of `step`: updates n parameters. Gradients are still to be multiplied by grad_scale.
-     * The items may be changed. If it returns false, no parameter counts as updated. */
+    /* Replaces `step` if it is set: updates n parameters. It must multiply each gradient by
+     * grad_scale. It may change the items. If it returns false, no parameter counts as updated. */
     bool (*step_all)(ct_optim_item *items, int64_t n, void *user);
-    /* Finds a fault in numbers that are valid one by one, and returns it in words ("beta2 must not
-     * be less than beta1"); NULL: there is none. The function itself may be NULL. */
+    /* Checks numbers that are valid one by one, and returns a fault as a text ("beta2 must not be
+     * less than beta1"), or NULL if there is none. The function itself may be NULL. */
     const char *(*fault)(const double *numbers);
-    /* The update of an element needs nothing of the others. With several ranks each then steps some
-     * of a parameter's elements; of a rule that is not elementwise a rank steps whole parameters.
-     */
+    /* Whether the update of an element does not depend on other elements. With several ranks each
+     * rank then updates a range of a parameter's elements. If it is false, a rank updates whole
+     * parameters. */
     bool elementwise;
-    /* Whether the rule updates a parameter; `rest` updates the others. Asked once, with each name
-     * of a parameter: one answer of false is enough. NULL: the rule updates all. */
+    /* Returns whether this rule updates a parameter; otherwise `rest` updates it. It is called when
+     * the optimiser is made, with each name of a parameter; one result of false is enough. NULL:
+     * the rule updates all parameters. */
     bool (*takes)(const char *name, const ct_tensor *param, void *user);
-    /* If a rest has a number called "weight_decay" or "decay_matrices_only", its parameters have
-     * that option in place of the optimiser's; if it has "lr_scale", their lr is multiplied by it.
-     */
+    /* The rule of the other parameters. If it has a number called "weight_decay" or
+     * "decay_matrices_only", this number replaces the optimiser's option for these parameters; if
+     * it has "lr_scale", their lr is multiplied by it. */
     const struct ct_optim_rule *rest;
 } ct_optim_rule;
 
 typedef struct {
     double lr;                /* 0: 1e-3; or CT_ZERO */
     double weight_decay;      /* 0: none */
-    bool decay_matrices_only; /* as in ct_adamw_opts, as are clip_norm and skip_nonfinite */
+    bool decay_matrices_only; /* this and the next two options: as in ct_adamw_opts */
     double clip_norm;
     bool skip_nonfinite;
     /* The numbers of the rule, then the numbers of its rest, which are called "rest.beta1" in
-     * ct_optim_set and checkpoints. 0: a number's default; or CT_ZERO. NULL: all defaults */
+     * ct_optim_set and checkpoints. 0 selects a number's default; or CT_ZERO. NULL: all numbers
+     * have their defaults */
     const double *numbers;
-    void *user; /* outlives the optimiser */
+    void *user; /* the last argument of the rule's functions; must outlive the optimiser */
 } ct_optim_opts;
 
-/* CT_ERR_ARGUMENT for a rule that lacks a name or a step, has a wrong number or two equal names, or
- * leaves a parameter to no rule. */
+/* Returns an optimiser with a rule of your own. It is CT_ERR_ARGUMENT if the rule lacks a name or a
+ * step, has an invalid number or two equal names, or if no rule takes a parameter. */
 CT_API ct_optim *ct_optim_new(ct_module *module, const ct_optim_rule *rule, ct_optim_opts opts);
 
-/* The rule of ct_adamw_new, elementwise, with the numbers beta1, beta2 and eps: the rest of a rule
- * that takes matrices only. */
+/* Returns the rule of ct_adamw_new, which is elementwise and has the numbers beta1, beta2 and eps.
+ * It can be the `rest` of a rule that takes only matrices. */
 CT_API const ct_optim_rule *ct_adamw_rule(void);
 
 /* ---- clipping and learning rate ---- */
 
 /* Multiplies the gradients of all parameters of the module by min(1, max_norm / (norm + 1e-6)) and
- * returns norm, their 2-norm before. Gradients of parameters that an optimiser has frozen count
- * too. A negative max_norm is CT_ERR_ARGUMENT, and NaN is returned. */
+ * returns norm, the 2-norm of all gradients before the multiplication. Gradients of parameters that
+ * an optimiser has frozen count too. A negative max_norm is CT_ERR_ARGUMENT, and NaN is returned.
+ */
 CT_API double ct_clip_grad_norm(ct_module *module, double max_norm);
 
-/* The learning rate of a step: a linear warm-up, then half a cosine (Loshchilov & Hutter 2016,
- * arXiv:1608.03983).
+/* ct_lr_cosine returns the learning rate of a step: a linear warm-up, then half a cosine
+ * (Loshchilov & Hutter 2016, arXiv:1608.03983).
  *
  *     step < warmup      peak (step + 1) / (warmup + 1)
  *     step < total       floor + (peak - floor) (1 + cos(pi u)) / 2,
  *                        u = (step - warmup) / (total - warmup)
  *     step >= total      floor
  *
- * Without a total it is NaN, which ct_optim_set_lr refuses. */
+ * If total is not positive it returns NaN, which ct_optim_set_lr refuses. */
 typedef struct {
     double peak, floor;
     int64_t warmup, total;

@@ -1,4 +1,5 @@
-/* Training data that is larger than memory: batches of token ids read straight from files.
+/* This header has training data that may be larger than memory: batches of token ids, which are
+ * read directly from files.
  *
  *     const char *paths[] = {"train_000.bin", "train_001.bin"};
  *     ct_tokens *tokens = ct_tokens_open(context, paths, 2, (ct_tokens_opts){.vocabulary = 50257});
@@ -12,12 +13,12 @@
  * of threads, in any order of calls, and after a resume. So a checkpoint needs only the step to
  * resume the data, and with several ranks micro-batch i of step s is batch s * micro_batches + i.
  *
- * A window is T + 1 consecutive ids of one file: ids k T ... k T + T for k = 0, 1, ..., as long as
- * the file has all of them. So each id of the windows, except the first, is a target once. A file
- * of T ids or fewer has no window. An epoch visits each window of all files once, in an order that
- * (seed, epoch) fixes: a keyed permutation, which takes no memory. Row b of a batch is window
- * number n = index * B + b of the sequence: with W windows in all, it is place n % W of epoch n /
- * W. So a batch at the end of an epoch is filled up with windows of the next epoch.
+ * A window is T + 1 consecutive ids of one file. Window k of a file has ids k T ... k T + T; it
+ * exists if the file has all of them. So each id of the windows, except the first, is a target
+ * once. A file of T ids or fewer has no window. An epoch visits each window of all files once, in
+ * an order that (seed, epoch) fixes: a keyed permutation, which takes no memory. Row b of a batch
+ * is window number n = index * B + b of the sequence: with W windows in all, it is place n % W of
+ * epoch n / W. So a batch at the end of an epoch is filled up with windows of the next epoch.
  *
  * Files are read by pread and never mapped. So memory does not grow with their size, and a file
  * that another program cuts is an error and not a signal. */
@@ -33,10 +34,11 @@ extern "C" {
 typedef struct ct_tokens ct_tokens;
 
 typedef struct {
-    /* the number of ids: each id must be in [0, vocabulary). A batch that has another id is
-     * CT_ERR_FORMAT. 0: every id is valid */
+    /* the number of different ids: each id must be in [0, vocabulary). A batch that has another id
+     * is CT_ERR_FORMAT. 0: every id is valid */
     int64_t vocabulary;
-    int bytes; /* the bytes of an id, unsigned: 2 or 4; 0: by the file's header, 2 without one */
+    int bytes; /* the size of an id, which is unsigned: 2 or 4 bytes; 0: the size that the file's
+                * header has, or 2 without a header */
 } ct_tokens_opts;
 
 /* Opens n >= 1 files of ids, which are little-endian on every machine. The files may be of two
