@@ -1,5 +1,5 @@
-/* Pictures; see plot.h. The corner of a plot is the origin, its margins lie at negative
- * coordinates. */
+/* Functions that draw pictures; see plot.h. The corner of a plot is the origin, its margins lie at
+ * negative coordinates. */
 #include "plot.h"
 
 #include <math.h>
@@ -27,7 +27,8 @@ static void svg_end(output *o) {
     output_end(o);
 }
 
-/* A range of numbers with steps of 1, 2 or 5 times a power of ten, and its place in the picture. */
+/* An axis: a range of numbers with steps of 1, 2 or 5 times a power of ten, and its place in the
+ * picture. */
 typedef struct {
     double low, high, step, from, to;
 } axis;
@@ -59,9 +60,10 @@ static double position(axis a, double value) {
 
 static double x_of(const curve *c, int64_t i) { return c->x ? c->x[i] : (double)(i + 1); }
 
-/* The mean of y[i] and `half` points to either side. Near an end one side has fewer points: a mean
- * of all of them would lie too far inside, and a mean of fewer would follow the noise. So near an
- * end the result is on the line that fits the outermost 2 half + 1 points best. */
+/* Returns the mean of y[i] and `half` points on each side. Near an end one side has fewer points.
+ * There a mean of all these points would be the value of a point further inside, and a mean of
+ * fewer points would follow the noise. So near an end the result lies on the line that fits the
+ * outermost 2 half + 1 points best. */
 static double running_mean(const curve *c, int64_t i, int64_t half) {
     int64_t middle = i;
     if (middle < half) middle = half;
@@ -78,7 +80,7 @@ static double running_mean(const curve *c, int64_t i, int64_t half) {
 
 enum { MOST_POINTS = 2000 };
 
-/* A line through the running means. */
+/* Draws a line through the running means. */
 static void svg_line(FILE *file, const curve *c, axis x, axis y, int64_t half, const char *style) {
     fprintf(file, "<polyline fill=\"none\" stroke=\"%s\" stroke-linejoin=\"round\" %s points=\"",
             c->colour, style);

@@ -1,4 +1,4 @@
-/* Two kinds of picture, as SVG: curves, and a table of numbers as colours. */
+/* Functions that draw two kinds of picture as SVG: curves, and a table of numbers as colours. */
 #ifndef EXAMPLES_PLOT_H
 #define EXAMPLES_PLOT_H
 
@@ -8,15 +8,16 @@ typedef struct {
     const char *name, *colour;
     const double *x, *y; /* x NULL: 1, 2, 3 ... */
     int64_t n;
-    bool noisy; /* drawn faint, under its running mean; else with a dot at each point */
+    bool noisy; /* true: it is drawn faint, under its running mean; false: with a dot at each point
+                 */
 } curve;
 void plot_curves(const char *path, const char *title, const char *x_label, const char *y_label,
                  const curve *curves, int n);
 
-/* A table of numbers in [0, 1], each cell coloured by its number. */
+/* A table of numbers in [0, 1]. The number of a cell is shown as its colour. */
 typedef struct {
     const char *title, *x_label, *y_label;
-    const char *const *columns, *const *rows; /* their names */
+    const char *const *columns, *const *rows; /* the names of columns and rows */
     int n_columns, n_rows;
     const double *values; /* (n_rows, n_columns) */
 } map;

@@ -11,13 +11,13 @@
 
 enum { RUN_ITEMS = 48 };
 
-/* A number in the checkpoints beside model and optimiser. */
+/* A number that checkpoints store beside the model and the optimiser. */
 typedef struct {
     char name[40];
-    void *number;      /* an int64_t or a double */
-    bool whole;        /* it is an int64_t */
-    bool same;         /* it must be equal when the run continues; otherwise it is restored */
-    const char *words; /* the words of a CHOICE flag; else NULL */
+    void *number; /* an int64_t or a double */
+    bool whole;   /* whether it is an int64_t */
+    bool same; /* whether a resumed run must have the same number; if not, the number is restored */
+    const char *words; /* the words of a CHOICE flag; NULL for other numbers */
     ct_tensor *tensor;
 } run_item;
 
@@ -45,8 +45,8 @@ typedef struct {
 
 /* ---- before the start: the numbers in checkpoints ---- */
 
-/* Flags that change the result of the training, as names with spaces between them. A run does not
- * continue with other values. */
+/* Declares flags that change the result of the training, as names with spaces between them. A run
+ * cannot be resumed with different values of these flags. */
 void run_same_flags(run *r, const flag *flags, int n, const char *names);
 void run_same_text(run *r, const contents *text); /* the text must be the same, too */
 void run_restore(run *r, const char *name, double *number);
@@ -54,17 +54,17 @@ void run_restore(run *r, const char *name, double *number);
 /* Names the outputs of the run, makes its folder, and sets log_path; of rank 0 only. */
 void run_files(run *r);
 
-/* ---- the run. A function that fails prints a message and exits; to other ranks this rank is
- * lost */
+/* ---- the run. A function that fails prints a message and exits; the other ranks then lose this
+ * rank */
 
-bool run_is_first(const run *r); /* is this rank 0? */
+bool run_is_first(const run *r); /* whether this rank is rank 0 */
 
-/* Loads the newest complete checkpoint, and prints on stderr the names of incomplete ones. Then
- * calls `each` with the lines of the log up to its step, and cuts the lines after them. Returns
- * that step.
+/* Loads the newest complete checkpoint and returns its step. Prints the names of incomplete
+ * checkpoints on stderr. Calls `each` with the lines of the log up to this step, and removes the
+ * later lines from the log.
  *
- * If there is no checkpoint, makes one of step 0, so that the run can begin the same way again, and
- * returns 0; a log that exists then is not replaced.
+ * If there is no checkpoint, saves a checkpoint of step 0, from which the run can be repeated, and
+ * returns 0. A log that is not empty is then an error.
  *
  * It is an error if another run has locked the folder, or if a rank has other flags, another text
  * or other steps to save at than rank 0. If the checkpoint comes from a build or an instruction set

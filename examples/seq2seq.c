@@ -10,12 +10,13 @@ static const char *const token_names[TOKENS] = {"0", "1", "2", "3", "4",   "5", 
 
 /* ---- training ---- */
 
-/* Trains until all steps are done or Ctrl-C; returns how many were. losses (steps). */
+/* Trains until all steps are done or Ctrl-C is pressed; returns the number of steps done. losses
+ * (steps) receives the loss of each step. */
 static int64_t train(ct_context *context, const model *m, bool sort, int64_t steps,
                      double *losses) {
     ct_optim *optim = make_optim(m);
     progress bar = {.total = steps, .per_step = 1, .unit = "steps/s", .begun = now()};
-    double mean = 0; /* share of exact answers, averaged over several batches */
+    double mean = 0; /* the fraction of exact answers, averaged over several batches */
     int64_t done = 0;
     while (done < steps && !interrupted()) {
         double exact = 0;
@@ -35,7 +36,7 @@ static int64_t train(ct_context *context, const model *m, bool sort, int64_t ste
 static void plot_attention(ct_context *context, const model *m, const sequence *s,
                            const char *path) {
     double weights[T * S];
-    const int written = s->length + 1; /* the end, too */
+    const int written = s->length + 1; /* the digits and END */
     attention_of(context, m, s, weights);
 
     const char *columns[S], *rows[T];
@@ -99,7 +100,7 @@ static void test(ct_context *context, const model *m, bool sort, const char *map
            100.0 * right / TESTS);
     printf("  %-28s%-28s%-28s\n", "input", "expected", "written");
     for (int i = 0; i < 8; i++) print_answer(&tests[i], said[i]);
-    int shown = 0; /* up to four more that went wrong */
+    int shown = 0; /* prints up to four wrong answers */
     for (int i = 8; i < TESTS && shown < 4; i++) {
         if (!is_right(&tests[i], said[i])) {
             print_answer(&tests[i], said[i]);
@@ -107,7 +108,7 @@ static void test(ct_context *context, const model *m, bool sort, const char *map
         }
     }
 
-    int drawn = 0; /* a long one makes the better picture */
+    int drawn = 0; /* draws a long sequence, which gives a better picture */
     while (drawn + 1 < TESTS && tests[drawn].length < 8) drawn++;
     plot_attention(context, m, &tests[drawn], map_path);
     printf("\nWhere the decoder looks while it writes one of them: %s\n", map_path);

@@ -1,6 +1,7 @@
 /* Writes files of text as one file of token ids, for ct_tokens_open, nanoGPT or llm.c: each byte is
- * an id, 0 to 255. Reads and writes in pieces, so that neither side has to fit in memory; the input
- * "-" is standard input. The ids go to a temporary file that is renamed when it is complete. */
+ * an id, 0 to 255. The program reads and writes blocks, so neither input nor output has to fit in
+ * memory. The input "-" is standard input. The ids go to a temporary file that is renamed when it
+ * is complete. */
 #include "common.h"
 #include "system.h"
 
@@ -12,9 +13,9 @@ enum { PIECE = 1 << 16, HEADER = 256, MOST_IN_HEADER = 2147483647 };
 
 static struct {
     const char *path;        /* as in --out */
-    output file;             /* where the ids go */
-    long long bytes, header; /* flags */
-    long long ids;           /* written so far */
+    output file;             /* the file to which the ids are written */
+    long long bytes, header; /* the values of the flags */
+    long long ids;           /* the number of ids written so far */
 } out = {.path = "tokens.bin", .bytes = 2};
 
 /* ---- writing ---- */
@@ -29,7 +30,7 @@ static void put(const unsigned char *data, size_t size) {
         fail(EXIT_FAILED, "cannot write %s: %s", out.path, strerror(errno));
 }
 
-/* Little-endian numbers of out.bytes bytes. */
+/* Writes ids as little-endian numbers of out.bytes bytes. */
 static void put_ids(const unsigned char *text, size_t n) {
     static unsigned char ids[4 * PIECE];
     const size_t bytes = (size_t)out.bytes;
@@ -52,7 +53,7 @@ static void put_header(void) {
     put(header, sizeof header);
 }
 
-/* The count is known at the end only. */
+/* Writes the count of ids into the header; it is known only at the end. */
 static void finish(void) {
     if (out.header) {
         if (fseek(out.file.file, 0, SEEK_SET))

@@ -1,8 +1,8 @@
 /* Trains a GPT on files of token ids that may be larger than memory: tokenize writes such files,
- * and so do nanoGPT and llm.c. Prints loss, tokens a second and resident memory, which stays the
- * same however long the files are. With --checkpoint and the same flags a run that was stopped
- * goes on with the same bits: a batch is a function of the step, so the step is all that it has to
- * remember of the data. */
+ * and so do nanoGPT and llm.c. Prints the loss, tokens per second and resident memory, which
+ * does not depend on the length of the files. With --checkpoint and the same flags a run that was
+ * stopped resumes with the same bits: a batch is a function of the step, so a checkpoint needs only
+ * the step to resume the data. */
 #include "gpt.h"
 #include "system.h"
 
@@ -34,8 +34,8 @@ static double train_step(const gpt *m, ct_tokens *tokens, ct_optim *optim, int64
     return value;
 }
 
-/* Ids that are read as narrower ones than they are have zeros between them: ids of 4 bytes that are
- * read as ids of 2, or NumPy's int64. */
+/* Detects ids that are read with too few bytes: if ids of 4 bytes, or NumPy's int64, are read as
+ * ids of 2 bytes, there are zeros between them. */
 static void warn_of_zeros(const gpt *m, ct_tokens *tokens) {
     enum { WINDOWS = 16, LEAST = 16 };
     int64_t windows = ct_tokens_windows(tokens, m->window), ids = 0;

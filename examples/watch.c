@@ -1,7 +1,7 @@
-/* When is the gradient of each parameter whole? A watcher of leaves hears of it while backward
- * still runs: it prints the parameter, how many nodes have run, and the gradient's norm. A program
- * may send the gradient away at that moment, or step the parameter and take the gradient, so that
- * its memory serves the rest of the backward. */
+/* This example shows when the gradient of each parameter is complete. A watcher of leaves is called
+ * at that moment, while backward still runs: it prints the parameter, the number of nodes that have
+ * run, and the norm of the gradient. A program may send the gradient to another process then, or
+ * update the parameter and end the gradient, so that backward reuses its memory. */
 #include <cotangent/cotangent.h>
 
 #include <math.h>
@@ -12,9 +12,9 @@ enum { MOST = 64 };
 typedef struct {
     ct_tensor *leaf[MOST];
     char name[MOST][64];
-    int64_t n;     /* how many leaves there are */
-    int nodes;     /* how many nodes of the backward have run */
-    double square; /* of the norm over all gradients */
+    int64_t n;     /* the number of leaves */
+    int nodes;     /* the number of nodes of the backward that have run */
+    double square; /* the square of the norm over all gradients */
 } watcher;
 
 static void begin(void *self, const bool *reached, bool retain_graph) {
@@ -32,7 +32,7 @@ static bool whole(void *self, int64_t i, ct_tensor *grad) {
     ct_tensor *square = ct_sum(ct_mul(grad, grad), CT_ALL, false);
     printf("%4d nodes  %-34s |g| = %.5f\n", w->nodes + 1, w->name[i], sqrt(ct_item(square)));
     w->square += ct_item(square);
-    return false; /* the gradient stays where it is */
+    return false; /* false: the gradient is kept */
 }
 
 static void turn(void *self) { ((watcher *)self)->nodes++; }

@@ -7,7 +7,7 @@
 #include <cotangent/cotangent.h>
 
 /* The comm of the ranks, for ct_dist_new, ct_comm_rank and ct_comm_size. The context frees it.
- * NULL: a single process, or an error is pending. */
+ * It is NULL for a single process, or if an error is pending. */
 ct_comm *example_world(ct_context *context);
 
 #endif

@@ -1,5 +1,5 @@
-/* Ops like softmax along any dim. They are written for the last dim, and another dim is transposed
- * to it. */
+/* Ops such as softmax work along any dim. They are written for the last dim; another dim is
+ * transposed to the last place first. */
 #ifndef CTI_OPS_SUPPORT_ALONG_H
 #define CTI_OPS_SUPPORT_ALONG_H
 
@@ -12,7 +12,7 @@
 ct_tensor *cti_op_along(const ct_op *op, ct_tensor *x, int dim);
 ct_tensor *cti_op_along_masked(const ct_op *op, ct_tensor *x, ct_tensor *mask, int dim);
 
-/* Returns the number of rows along the last dim, also if the rows are empty. The shape has at least
+/* Returns the number of rows along the last dim, even if the rows are empty. The shape has at least
  * one dim. */
 int64_t cti_op_row_count(ct_shape shape);
 

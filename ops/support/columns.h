@@ -1,5 +1,6 @@
-/* Work on each column along some dims: x is taken as (outer, n, inner), and a task has a block of
- * columns with one index of outer. */
+/* Loops over the columns of a tensor along one dim or adjacent dims. x is viewed as (outer, n,
+ * inner), and a column has the n elements (o, 0, j), (o, 1, j), ... A task has a block of columns
+ * with the same o. */
 #ifndef CTI_OPS_SUPPORT_COLUMNS_H
 #define CTI_OPS_SUPPORT_COLUMNS_H
 

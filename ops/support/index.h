@@ -1,4 +1,4 @@
-/* A check of indices. */
+/* This header has a check of indices. */
 #ifndef CTI_OPS_SUPPORT_INDEX_H
 #define CTI_OPS_SUPPORT_INDEX_H
 

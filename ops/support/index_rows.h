@@ -1,11 +1,13 @@
-/* Rows by index, for index_select and index_add. Each op is the other's gradient. */
+/* Loops that copy or add rows by index, for index_select and index_add. The backward of each of the
+ * two ops is the other op's loop. */
 #ifndef CTI_OPS_SUPPORT_INDEX_ROWS_H
 #define CTI_OPS_SUPPORT_INDEX_ROWS_H
 
 #include "op.h"
 
 /* dim counts from the front. index is dense i64, and its values are in the range of dim. x and y
- * are dense. They have one shape, except that y's size along dim is the index's length. */
+ * are dense. They have the same shape, except that the size of y along dim is the length of index.
+ */
 
 /* y[.., i, ..] = x[.., index[i], ..] */
 void cti_index_rows(const ct_call *c, int dim, const ct_tensor *index, const ct_tensor *x,

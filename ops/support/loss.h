@@ -1,4 +1,4 @@
-/* Code shared by the losses. */
+/* This header has code that the losses share. */
 #ifndef CTI_OPS_SUPPORT_LOSS_H
 #define CTI_OPS_SUPPORT_LOSS_H
 
@@ -10,12 +10,13 @@
  * `batch`. If not, an error is recorded. */
 bool cti_op_reduction_check(const ct_call *c, ct_reduction reduction, bool batch);
 
-/* The first returns the reduced losses, the second the factor of each loss in the result. */
+/* The first function returns the reduced losses, the second the factor of each loss in the result.
+ */
 ct_tensor *cti_op_loss_reduced(const ct_call *c, ct_tensor *losses, ct_reduction reduction);
 double cti_op_loss_share(const ct_call *c, int64_t losses, ct_reduction reduction);
 
 /* Returns a weight, which has no gradient: t detached, or t itself if it requires no gradient. A t
- * that cannot be used is returned as it is, so that ct_apply records the error. */
+ * that cannot be used is returned unchanged, so that ct_apply records the error. */
 static inline ct_tensor *cti_op_constant(ct_tensor *t) {
     ct_tensor *constant = t && t->self == t && t->slot ? ct_detach(t) : NULL;
     return constant ? constant : t;
@@ -45,8 +46,8 @@ bool cti_op_loss_check(const ct_call *c, int i, int64_t rows, int64_t classes);
  * 1 / the sum of the weights of their targets, in[i]; 0 if all are ignored; otherwise 1. */
 double cti_op_loss_weight(const ct_call *c, int i);
 
-/* Returns the sum of the losses (rows), in the fixed order of the kernel; with CT_NONE the
- * losses. */
+/* Returns the sum of the losses (rows), in the fixed order of the kernel; with CT_NONE returns the
+ * losses themselves. */
 ct_tensor *cti_op_loss_total(const ct_call *c, ct_tensor *losses, double weight);
 
 /* The factors of the rows' gradients: `by`, times the row's element of `each` if that is not NULL.

@@ -1,4 +1,4 @@
-/* Helpers of ops: new tensors, and loops over elements or rows on all threads. */
+/* This header has helpers of ops: new tensors, and loops over elements or rows on all threads. */
 #ifndef CTI_OPS_SUPPORT_OP_H
 #define CTI_OPS_SUPPORT_OP_H
 
@@ -16,8 +16,8 @@ static inline const cti_kernels *kernels(const ct_call *c) {
     return c->context->isa->of[c->in[0]->dtype];
 }
 
-/* Returns the least number of rows of `cost` elements that are worth a thread. It depends on sizes
- * only, not on the number of threads. */
+/* Returns the minimum number of rows for one task of cti_parallel, if a row costs as much as `cost`
+ * elements. It depends only on cost, not on the number of threads. */
 static inline int64_t cti_op_grain(int64_t cost) {
     return cost >= 16384 ? 1 : 16384 / (cost > 0 ? cost : 1);
 }
@@ -59,12 +59,12 @@ ct_tensor *cti_op_unary_scalar(const ct_call *c, ct_tensor *x, cti_unary_scalar 
 /* dx = g f'(xy) */
 bool cti_op_unary_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, cti_unary_backward *f,
                            ct_tensor **dx);
-/* dx = g f'(x, a). cost is an element's, for cti_op_grain. */
+/* dx = g f'(x, a). cost is the cost of an element, for cti_op_grain. */
 bool cti_op_unary_scalar_backward(const ct_call *c, ct_tensor *x, double a, ct_tensor *g,
                                   cti_unary_scalar_backward *f, int64_t cost, ct_tensor **dx);
-/* f(in[0], in[1]), broadcast; checks their dtypes */
+/* y = f(in[0], in[1]); the inputs broadcast, and their dtypes are checked */
 ct_tensor *cti_op_binary(const ct_call *c, cti_binary *f, ct_dtype out);
-/* f of each row of the last dim, in the shape of x */
+/* y has the shape of x, and each row of its last dim is f of the row of x */
 ct_tensor *cti_op_rows(const ct_call *c, ct_tensor *x, cti_unary *f);
 bool cti_op_rows_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, cti_unary_backward *f,
                           ct_tensor **dx);
