@@ -1,16 +1,16 @@
-/* Code that encoder and decoder layers share: the constructor, and sublayers with a residual and a
- * norm. */
+/* This header has the code that encoder and decoder layers share: the constructor, and sublayers
+ * with a residual connection and a norm. */
 #ifndef CTI_NN_LAYER_H
 #define CTI_NN_LAYER_H
 
 #include "module.h"
 
-/* A new layer of that kind; its data is the ct_layer_opts with defaults filled in. Children:
- * self_attn, multihead_attn (if cross), linear1, gate (if gated), linear2, norm1, norm2, norm3 (if
- * cross). */
+/* Returns a new layer of that kind; its data is the ct_layer_opts with defaults filled in. The
+ * children are self_attn, multihead_attn (if cross), linear1, gate (if gated), linear2, norm1,
+ * norm2 and norm3 (if cross). */
 ct_module *cti_nn_layer_new(ct_context *context, const cti_nn_kind *kind, ct_layer_opts opts,
                             bool cross);
-/* LayerNorm or RMSNorm */
+/* Returns a LayerNorm, or an RMSNorm if the options have rms_norm. */
 ct_module *cti_nn_layer_norm_new(ct_context *context, const ct_layer_opts *opts);
 void cti_nn_layer_describe(const ct_module *layer, FILE *file);
 
@@ -22,8 +22,8 @@ ct_tensor *cti_nn_layer_attend(ct_module *layer, const char *attention, const ch
                                ct_tensor **weights);
 ct_tensor *cti_nn_layer_feed(ct_module *layer, const char *norm, ct_tensor *x);
 
-/* Is x (B, T, E) with the module's embed_dim? The module's data is a ct_layer_opts: a layer, a
- * stack or a transformer. `what` names x in the error. */
+/* Returns whether x is (B, T, E) with the module's embed_dim. The module is a layer, a stack or a
+ * transformer, whose data is a ct_layer_opts. `what` names x in the error. */
 bool cti_nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *what);
 
 /* ---- ct_layer_opts.recompute ---- */
@@ -37,8 +37,8 @@ typedef struct {
 
 bool cti_nn_layer_recomputes(const cti_nn_layer_call *call);
 /* Runs the call as `run`, which gets the call's tensors as inputs and the call itself by
- * cti_nn_layer_unpack. That returns false, with an error recorded, if the layer can no longer do
- * the same computation. */
+ * cti_nn_layer_unpack. cti_nn_layer_unpack returns false, with an error recorded, if the layer can
+ * no longer do the same computation. */
 ct_layer_out cti_nn_layer_recompute(ct_fn run, cti_nn_layer_call call);
 bool cti_nn_layer_unpack(cti_nn_layer_call *call, const cti_nn_kind *kind, ct_tensor *const *in,
                          int n, const void *arg);

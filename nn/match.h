@@ -1,4 +1,4 @@
-/* Matches the tensors of a file with the tensors of a state. */
+/* This header has the function that matches the tensors of a file with the tensors of a state. */
 #ifndef CTI_NN_MATCH_H
 #define CTI_NN_MATCH_H
 
@@ -7,9 +7,9 @@
 typedef struct {
     const cti_shards *file;
     const ct_module *module;
-    const char *prefix; /* prefix of the module's names in the file */
+    const char *prefix; /* the prefix of the module's names in the file */
     ct_load_opts load;
-    bool ignore_others; /* unused tensors of the file are not an error */
+    bool ignore_others; /* whether unused tensors of the file are no error */
 } cti_nn_match;
 
 /* Finds the values of each tensor of the state in the file, by its name or by the map; for a shared
@@ -17,8 +17,8 @@ typedef struct {
  *
  * The file must have exactly these tensors with equal shapes, and for several names of one tensor
  * equal values. Otherwise CT_ERR_FORMAT lists all mismatches: missing, unexpected, of another
- * shape, of different values. In a partial load mismatches are left out, and it is CT_ERR_FORMAT
- * only if nothing fits.
+ * shape, of different values. A partial load leaves out mismatches, and is CT_ERR_FORMAT only if
+ * nothing fits.
  *
  * Fills in the report. Values that were compared have been read, into tensors of the innermost
  * scope. */

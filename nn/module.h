@@ -36,7 +36,7 @@ typedef struct {
     ct_tensor *(*forward)(ct_module *module, ct_tensor *x);
     /* prints the options between the parentheses of torch's repr; may be NULL */
     void (*describe)(const ct_module *module, FILE *file);
-    /* size of the kind's data in bytes */
+    /* the size of the kind's data in bytes */
     size_t size;
 } cti_nn_kind;
 
@@ -50,12 +50,12 @@ typedef struct cti_nn_entry {
     bool persistent; /* a buffer is saved */
 } cti_nn_entry;
 
-/* Embedded in objects that must hear when a module is freed but are not its children: optimisers
- * and caches. */
+/* A struct that is embedded in the objects that end with a module but are not its children:
+ * optimisers and caches. */
 typedef struct cti_nn_dependent cti_nn_dependent;
 struct cti_nn_dependent {
     cti_nn_dependent *next;
-    void (*end)(cti_nn_dependent *self); /* removes itself, too */
+    void (*end)(cti_nn_dependent *self); /* ends the object, which removes itself from the list */
 };
 
 struct ct_module {
@@ -63,24 +63,25 @@ struct ct_module {
         cti_object object; /* must be first */
         ct_context *context;
     };
-    cti_namer namer; /* has the function that returns the module's full name */
+    cti_namer namer; /* contains the function that returns the module's full name */
     const cti_nn_kind *kind;
     ct_module *parent, *next; /* next: the next sibling */
     ct_module *children; /* children, parameters and buffers are in the order of their addition */
     cti_nn_entry *params, *buffers;
     cti_nn_dependent *dependents; /* optimisers and caches */
-    cti_on_free *ends;          /* functions that run when the module is freed, the latest first */
-    cti_closer closer;          /* runs them with the context; in its list while there are any */
-    char *name;                 /* name in the parent; NULL without a parent */
-    char *label;                /* kind name of a user's module; NULL: use kind->name */
-    const ct_module_type *type; /* of ct_module_new_of; NULL: none */
-    /* of a program's module: set by ct_module_set_forward, or the type's */
+    cti_on_free *ends; /* functions that run when the module is freed, the latest first */
+    cti_closer closer; /* runs `ends` when the context is freed; is in its list while `ends` is not
+                          empty */
+    char *name;        /* the name in the parent; NULL without a parent */
+    char *label; /* the name of a module of the program's kind; NULL: kind->name is the name */
+    const ct_module_type *type; /* the type that was given to ct_module_new_of, or NULL */
+    /* the forward of a program's module, from ct_module_set_forward or the type */
     ct_tensor *(*forward)(void *self, ct_tensor *x);
-    void *self;      /* argument of forward: the data of a module with a type */
+    void *self;      /* the first argument of forward; the data of a module with a type */
     void *kind_data; /* kind->size bytes */
     bool training;
-    /* count of changes of the tree: parameters or children added, children removed, dtypes
-     * changed */
+    /* the number of changes of the tree: a parameter or child was added, a child was removed, or a
+     * dtype was changed */
     int64_t changes;
 };
 _Static_assert(sizeof(ct_module) <= CTI_OBJECT_BYTES, "a module is an object");
@@ -101,20 +102,20 @@ static inline const ct_module *cti_nn_module_of(const cti_namer *namer) {
 
 /* ---- making ---- */
 
-/* A new module of that kind, its data zeroed. NULL while an error is pending. */
+/* Returns a new module of that kind with zeroed data; NULL while an error is pending. */
 ct_module *cti_nn_new(ct_context *context, const cti_nn_kind *kind);
 /* The end of a constructor: returns the module, or frees it and returns NULL if an error is
  * pending. */
 ct_module *cti_nn_made(ct_module *module);
 static inline void *cti_nn_data(const ct_module *module) { return module->kind_data; }
 
-/* Adds a new parameter with undefined values. NULL with an error recorded. */
+/* Adds a new parameter with undefined values. Returns NULL after it has recorded an error. */
 ct_tensor *cti_nn_param_new(ct_module *module, const char *name, ct_dtype dtype, ct_shape shape);
-/* Takes ownership of the child; on failure frees it. */
+/* Adds a child and takes ownership of it. If this fails, the child is freed. */
 ct_module *cti_nn_child_add(ct_module *module, const char *name, ct_module *child);
 
-/* Check options: value >= least; a probability in [0, 1]; finite and >= 0. False with an error
- * recorded that has the option's name. */
+/* These check an option: that value >= least; that it is a probability in [0, 1]; that it is finite
+ * and >= 0. Otherwise they record an error with the option's name and return false. */
 bool cti_nn_check_size(ct_context *context, const cti_nn_kind *kind, const char *option,
                        int64_t value, int64_t least);
 bool cti_nn_check_chance(ct_context *context, const cti_nn_kind *kind, const char *option,
@@ -139,12 +140,12 @@ static inline void cti_nn_dependent_remove(ct_module *module, cti_nn_dependent *
 
 /* ---- functions that run when a module is freed ---- */
 
-/* Runs those of the module and of all modules below it, each module's before those of its children.
- * The functions may change the tree. */
+/* Runs the functions of the module and of all modules below it. The functions of a module run
+ * before the functions of its children, and may change the tree. */
 void cti_nn_run_ends(ct_module *module);
-/* Adds one; the module takes it. */
+/* Adds a function; the module takes ownership of the node. */
 void cti_nn_end_add(ct_module *module, cti_on_free *node);
-/* Are such functions of the module, or of one that it is in, running? */
+/* Returns whether such functions of the module, or of a module above it, are running. */
 static inline bool cti_nn_is_ending(const ct_module *module) {
     for (const cti_frame *frame = module->context->frame; frame; frame = frame->outer)
         for (const ct_module *m = module; frame->ending && m; m = m->parent)
@@ -154,23 +155,23 @@ static inline bool cti_nn_is_ending(const ct_module *module) {
 
 /* ---- using ---- */
 
-/* May the function use this module? See cti_object_is_ready. `beside` is another argument, a tensor
- * or NULL. */
+/* Returns whether a function may use this module; see cti_object_is_ready. `beside` is another
+ * argument of the function, a tensor or NULL. */
 static inline bool cti_nn_ready(const ct_module *module, const char *function,
                                 const ct_tensor *beside) {
     return cti_object_is_ready(module ? &module->object : NULL, function, "module",
                                ct_context_of(beside));
 }
 
-/* The same, and the module must be of the kind. */
+/* Does the same, and also checks that the module is of the kind. */
 bool cti_nn_is(const ct_module *module, const cti_nn_kind *kind, const char *function,
                const ct_tensor *beside);
-/* The module's own parameter or child of that name, not its children's. NULL, without an error, if
- * there is none. */
+/* Returns the parameter or child of that name in the module itself, not in its children; NULL,
+ * without an error, if there is none. */
 ct_tensor *cti_nn_param(const ct_module *module, const char *name);
 ct_module *cti_nn_child(const ct_module *module, const char *name);
-/* The parameter or buffer with that full name ("layers.0.norm1.weight"); NULL, without an error, if
- * none. */
+/* Returns the parameter or buffer with that full name ("layers.0.norm1.weight"); NULL, without an
+ * error, if there is none. */
 ct_tensor *cti_nn_find(const ct_module *module, const char *name);
 
 /* The scope of a module's forward: a frame, in which errors begin with the module's full name, and
@@ -194,32 +195,32 @@ static inline ct_tensor *cti_nn_leave(ct_context *context, cti_nn_scope *scope, 
 }
 
 /* Writes the full name of `name` in its owner, relative to root, at the end of the buffer and
- * returns its begin. */
+ * returns the start of the name. */
 const char *cti_nn_full_name(const ct_module *root, const ct_module *owner, const char *name,
                              char buffer[CTI_NN_NAME_SIZE]);
-/* As ct_module_next and ct_module_next_buffer, but with every name of a tensor. */
+/* These iterate as ct_module_next and ct_module_next_buffer do, but over every name of a tensor. */
 bool cti_nn_next_name(const ct_module *module, ct_param *param);
 bool cti_nn_next_buffer_name(const ct_module *module, ct_param *buffer);
-/* Is the buffer that an iteration has reached saved? */
+/* Returns whether the buffer that an iteration has reached is saved. */
 static inline bool cti_nn_is_persistent(const ct_param *buffer) {
     return ((const cti_nn_entry *)(uintptr_t)buffer->position[0])->persistent;
 }
 
-/* Runs the child, which may have been replaced (ct_module_set_child). The result must have x's dims
- * except for the last one, which is `width`; with width 0 any. */
+/* Runs the child, which may have been replaced (ct_module_set_child). The result must have the
+ * dims of x except the last, which must be `width`; with width 0 it may be any. */
 ct_tensor *cti_nn_forward(ct_module *module, const char *child, ct_tensor *x, int64_t width);
 ct_tensor *cti_nn_dropout(const ct_module *module, ct_tensor *x, double p); /* in training */
 
 /* Linear. A child of this kind may be computed inside another op, from its weight and bias. */
 extern const cti_nn_kind cti_nn_linear_kind;
 
-/* Prints the text between the parentheses of a module's repr; false: there is none. */
+/* Prints the text between the parentheses of a module's repr; returns false if there is none. */
 bool cti_nn_describe(const ct_module *module, FILE *file);
 
 /* Gives the copy of a module its forward, without data if it has a type. */
 void cti_nn_copy_forward(ct_module *to, const ct_module *from);
-/* Gives a copy, whose parameters and children are copied, the data that its type's clone returns.
- * False with an error recorded. */
+/* Gives the copy of a module, which has its parameters and children already, the data that its
+ * type's clone returns. Returns false after it has recorded an error. */
 bool cti_nn_copy_data(ct_module *to, const ct_module *from);
 
 /* The kind of the lists that ct_module_append makes. */
@@ -230,12 +231,13 @@ bool cti_nn_activation_check(ct_context *context, const cti_nn_kind *kind,
 const char *cti_nn_activation_name(ct_activation activation);
 
 /* residual + out(dropout(activation(in(x)))), or with a gate residual +
- * out(dropout(activation(gate(x)) in(x))). residual may be NULL: no sum. */
+ * out(dropout(activation(gate(x)) in(x))). If residual is NULL, nothing is
+ * added. */
 typedef struct {
     const char *in, *gate, *out; /* names of children; gate NULL: no gate */
     ct_activation activation;
     double dropout;
-    int64_t width; /* last dim of the result; 0: any */
+    int64_t width; /* the last dim of the result; 0: any */
 } cti_nn_feed_forward;
 ct_tensor *cti_nn_feed(ct_module *module, cti_nn_feed_forward f, ct_tensor *x, ct_tensor *residual);
 

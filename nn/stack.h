@@ -4,7 +4,7 @@
 
 #include "layer.h"
 
-/* The data of both is the ct_layer_opts as the caller gave them, without defaults. */
+/* The data of both kinds is the ct_layer_opts of the caller, without defaults filled in. */
 extern const cti_nn_kind cti_nn_encoder_kind, cti_nn_decoder_kind;
 
 int64_t cti_nn_stack_layers(const ct_module *stack);

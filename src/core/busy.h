@@ -1,8 +1,9 @@
-/* What a context is in the middle of, for functions that must not be called meanwhile.
+/* This header records which function of the program a context is lent to, so that the library can
+ * refuse functions that must not be called meanwhile.
  *
  * A context is lent to a function of the program that the library calls while an object is at work,
- * such as the function that sends a message. The function must return, and it must not free what
- * the library works with:
+ * such as the function that sends a message. The function must return, and it must not free an
+ * object that the library is using:
  *
  *     cti_lend --> the function runs, and a call that would free is refused --> cti_lend_end
  *
@@ -19,14 +20,14 @@
 
 #include <cotangent/types.h>
 
-/* Lends the context to a function of `owner`, in words for messages: "a comm's engine". */
+/* Lends the context to a function of `owner`, a text for messages such as "a comm's engine". */
 void cti_lend(ct_context *context, const char *owner);
 
 /* Ends the loan. Returns the name of the last function that was refused in it, or NULL. */
 const char *cti_lend_end(ct_context *context);
 
-/* Whether the context is lent. Then `function` is refused: it must not be called, and the error is
- * recorded under its name. */
+/* Returns whether the context is lent. If so, `function` is refused: an error is recorded under its
+ * name, and it must do nothing. */
 bool cti_is_lent(ct_context *context, const char *function);
 
 #endif

@@ -1,5 +1,6 @@
 /* A struct that holds a file, a thread or another resource besides memory embeds a cti_closer, so
- * that ct_context_free closes it. The struct removes its closer from the list when it is closed. */
+ * that ct_context_free closes the struct. The struct removes its closer from the list when it is
+ * closed. */
 #ifndef CTI_CORE_CLOSER_H
 #define CTI_CORE_CLOSER_H
 
