@@ -1,4 +1,5 @@
-/* A client that holds an optimiser: it alone steps the optimiser, by ranges of parameters.
+/* The interface for a client that holds an optimiser: only the client steps the optimiser, by
+ * ranges of parameters.
  *
  *     hold --> collect, measured, prepare, run or undo, again and again --> let go
  *
@@ -25,7 +26,8 @@ typedef struct cti_optim_client cti_optim_client;
 struct cti_optim_client {
     const char *noun;     /* "ct_dist", for messages */
     const char *function; /* the function that steps the optimiser: "ct_dist_step" */
-    /* May the client end now? If not, an error is recorded that names the function that asks. */
+    /* Returns whether the client may end now. If not, it records an error that names the calling
+     * function. */
     bool (*may_end)(const cti_optim_client *self, const char *function);
     void (*end)(cti_optim_client *self); /* ends the client, which lets go of the optimiser */
 };
@@ -34,7 +36,7 @@ struct cti_optim_client {
 typedef struct {
     int64_t start, length;
     ct_tensor *param, *grad; /* views of the client's memory */
-    bool present;            /* the parameter has a gradient in this step */
+    bool present;            /* whether the parameter has a gradient in this step */
 } cti_nn_range;
 
 /* Makes the client hold the optimiser, which has none. */

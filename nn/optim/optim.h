@@ -116,21 +116,22 @@ static inline const char *cti_nn_optim_name(const ct_optim *optim) {
 static inline const ct_optim_rule *cti_nn_rule_of(const ct_optim *optim, const cti_nn_item *item) {
     return optim->rule[item->rule].is;
 }
-/* Is the parameter stepped as a whole, or not at all, by each rank? */
+/* Returns whether each rank steps either the whole parameter or nothing of it. */
 static inline bool cti_nn_is_whole(const ct_optim *optim, const cti_nn_item *item) {
     return !cti_nn_rule_of(optim, item)->elementwise;
 }
 
-/* Was the function of a rule that began last left by an exception? Otherwise it runs still, and an
- * error is recorded. */
+/* Returns whether an exception has left the function of a rule that began last. If not, the
+ * function is still running, and an error is recorded. */
 bool cti_nn_optim_was_left(const ct_optim *optim, const char *function);
-/* Does no function of a rule of the optimiser run? If one does, an error is recorded. */
+/* Returns whether no function of a rule of the optimiser is running. If one is, records an error.
+ */
 static inline bool cti_nn_optim_is_idle(const ct_optim *optim, const char *function) {
     return !optim->busy || cti_nn_optim_was_left(optim, function);
 }
 
-/* May the function use this optimiser? If it is NULL or freed, an error is pending, or a function
- * of its rule is running, that is recorded. */
+/* Returns whether a function may use this optimiser. It may not if the optimiser is NULL or freed,
+ * if an error is pending, or if a function of its rule is running; the reason is recorded. */
 static inline bool cti_nn_optim_ready(const ct_optim *optim, const char *function) {
     return cti_object_is_ready(optim ? &optim->object : NULL, function, "optimiser", NULL) &&
            cti_nn_optim_is_idle(optim, function);
@@ -141,12 +142,12 @@ static inline bool cti_nn_optim_ready(const ct_optim *optim, const char *functio
 ct_optim *cti_nn_optim_new(ct_module *module, const ct_optim_rule *rule, ct_optim_opts opts,
                            bool own);
 
-/* Makes the item's states, filled with zeros. On failure false with an error recorded, and the item
- * has no states. */
+/* Makes the item's states, filled with zeros. If this fails, records an error and returns false,
+ * and the item has no states. */
 bool cti_nn_item_start(const ct_optim_rule *rule, cti_nn_item *item);
 /* Frees the states and sets the number of updates to 0. */
 void cti_nn_item_reset(cti_nn_item *item);
-/* Does the pattern match a name of a parameter? */
+/* Returns whether the pattern matches a name of a parameter. */
 bool cti_nn_optim_has(const ct_optim *optim, const char *pattern);
 
 /* ---- optim_options.c: numbers ---- */
@@ -204,12 +205,12 @@ int64_t cti_nn_rules_run(ct_optim *optim);
 
 /* ---- optim_step.c: the stages of a step, in this order ---- */
 
-/* Has the optimiser an item for every parameter that the module has now? If not, an error is
- * recorded. */
+/* Returns whether the optimiser has an item for every parameter that the module has now. If not,
+ * records an error. */
 bool cti_nn_step_is_complete(ct_optim *optim);
 /* Collects the parameters to update: all that have a gradient and are not frozen. */
 void cti_nn_step_collect(ct_optim *optim);
-/* Does an option need the norm of the gradients? */
+/* Returns whether an option needs the norm of the gradients. */
 static inline bool cti_nn_step_needs_norm(const ct_optim *optim) {
     return optim->value[CTI_NN_CLIP_NORM] > 0 || optim->value[CTI_NN_SKIP_NONFINITE] != 0;
 }
@@ -228,7 +229,8 @@ void cti_nn_step_undo(ct_optim *optim);
 /* Runs all stages from collect on, for an optimiser without ranges. */
 bool cti_nn_step_alone(ct_optim *optim);
 
-/* Can the optimiser train the parameter, or is it to leave it out? Errors name the parameter. */
+/* Returns whether the optimiser can train the parameter or must leave it out. Errors name the
+ * parameter. */
 bool cti_nn_can_train(const ct_optim *optim, const ct_param *param);
 static inline bool cti_nn_leaves_out(const ct_tensor *param) {
     return param->dtype == CT_BF16 && param->frozen;
