@@ -31,7 +31,7 @@ static run_item *add_item(run *r, const char *prefix, const char *name, void *nu
     return item;
 }
 
-/* Is this name in the list, which has spaces between names? */
+/* Returns whether this name is in the list, which has spaces between names. */
 static bool is_listed(const char *names, const char *name) {
     const size_t length = strlen(name);
     const char *at = names;
@@ -54,7 +54,7 @@ void run_same_flags(run *r, const flag *flags, int n, const char *names) {
     }
 }
 
-/* FNV-1a. */
+/* Returns the FNV-1a hash. */
 static uint64_t hash(const contents *text) {
     uint64_t h = 0xcbf29ce484222325u;
     for (int64_t i = 0; i < text->length; i++) h = (h ^ text->bytes[i]) * 0x100000001b3u;
@@ -147,7 +147,7 @@ static void compare_saving(const run *r) {
     share(r, NULL, 0, EXIT_USAGE);
 }
 
-/* Fails if a checkpoint has another value of a number that must be the same. */
+/* Fails if a checkpoint has a different value of a number that must be the same. */
 static void check_same(const run *r, const char *path) {
     for (int i = 0; i < r->n_items; i++) {
         const run_item *item = &r->items[i];
@@ -213,8 +213,9 @@ static int64_t *list_steps(const run *r, int *n) {
 
 /* ---- loading ---- */
 
-/* Is the file of this step complete? If so, its numbers are in the tensors. A load into a module
- * without parameters reads nothing else, but compares the checksum of the whole file. */
+/* Returns whether the file of this step is complete. If it is, its numbers are in the tensors
+ * afterwards. The load into a module without parameters reads only these numbers, but compares the
+ * checksum of the whole file. */
 static bool is_whole(run *r, const char *path) {
     ct_module *nothing = ct_module_new(r->context, "Nothing");
     ct_checkpoint numbers = {
@@ -233,7 +234,8 @@ static bool is_whole(run *r, const char *path) {
     return whole;
 }
 
-/* The step of the newest checkpoint that is whole, and its path. -1: there is none at all. */
+/* Returns the step of the newest complete checkpoint, and its path; -1 if there is no checkpoint.
+ */
 static int64_t find_newest(run *r, char path[PATH]) {
     int n = 0;
     int64_t *steps = list_steps(r, &n);
@@ -250,7 +252,7 @@ static int64_t find_newest(run *r, char path[PATH]) {
     return steps[r->n_damaged];
 }
 
-/* Loads the newest checkpoint that is whole. False: there is none at all. */
+/* Loads the newest complete checkpoint. Returns false if there is no checkpoint. */
 static bool load_newest(run *r) {
     char path[PATH] = "";
     const int64_t step = run_is_first(r) ? find_newest(r, path) : -1;
@@ -328,7 +330,7 @@ void run_save(run *r, int64_t step) {
     checkpoint_path(r, step, path);
     put_numbers(r);
     r->all.step = step;
-    /* the log must have these lines on the disk before the checkpoint is there */
+    /* these lines of the log must be on the disk before the checkpoint exists */
     if (run_is_first(r) && !run_log_sync(&r->log)) fail(EXIT_FAILED, "%s", r->log.fault);
     if (!ct_checkpoint_save(path, &r->all)) check(r->context, EXIT_FAILED);
     r->saved = step;

@@ -1,4 +1,4 @@
-/* The log of a run; see run_log.h. */
+/* This file implements the log of a run; see run_log.h. */
 #include "run_log.h"
 #include "system.h"
 
@@ -13,8 +13,8 @@
 
 static const struct {
     const char *key;
-    bool whole; /* an int64_t, which is never null */
-    size_t at;  /* offset of the field in log_line */
+    bool whole; /* whether it is an int64_t, which is never null */
+    size_t at;  /* the offset of the field in log_line */
 } fields[] = {
     {"step", true, offsetof(log_line, step)},
     {"loss", false, offsetof(log_line, loss)},
@@ -54,7 +54,8 @@ int log_line_print(const log_line *line, char text[LOG_LINE]) {
 
 static const char *skip_spaces(const char *at) { return at + strspn(at, " \t\r"); }
 
-/* Finds the end of a JSON number; NULL if it is none. (strtod accepts more: 0x1p3, inf and 01.) */
+/* Returns the end of a JSON number, or NULL if the text is none. (strtod also accepts 0x1p3, inf
+ * and 01.) */
 static const char *number_end(const char *at) {
     const char *digits = "0123456789";
     at += *at == '-';
@@ -76,7 +77,7 @@ static const char *number_end(const char *at) {
     return at;
 }
 
-/* Reads the value of field i. Returns its end; NULL if it is no valid value. */
+/* Reads the value of field i. Returns the end of the value, or NULL if it is not valid. */
 static const char *read_value(const char *at, int i, log_line *line) {
     char *field = (char *)line + fields[i].at;
     if (!fields[i].whole && !strncmp(at, "null", 4)) {
@@ -96,7 +97,7 @@ static const char *read_value(const char *at, int i, log_line *line) {
     return end;
 }
 
-/* Reads a key in quotes and returns its field; -1 if it is none. */
+/* Reads a key in quotes and returns the index of its field, or -1 if there is no such field. */
 static int find_field(const char **at) {
     for (int i = 0; i < FIELDS; i++) {
         const size_t length = strlen(fields[i].key);
@@ -213,12 +214,13 @@ bool run_log_append(run_log *log, const log_line *line) {
     return true;
 }
 
-/* ---- going on ---- */
+/* ---- resuming ---- */
 
-/* Reads the file from its begin by the same descriptor: closing another one would end the lock. */
+/* Reads the file from its start by the descriptor of the log, because closing another descriptor of
+ * the file would end the lock. */
 typedef struct {
     run_log *log;
-    int64_t offset; /* file offset of the next read */
+    int64_t offset; /* the file offset of the next read */
     size_t used, filled;
     char bytes[1 << 16];
 } reader;

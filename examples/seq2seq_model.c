@@ -7,11 +7,11 @@ typedef struct {
     ct_tensor *source; /* i64 (B, S) */
     ct_tensor *input;  /* i64 (B, T) */
     ct_tensor *target; /* i64 (B, T) */
-    ct_tensor *real;   /* bool (B, S): where source is no padding */
+    ct_tensor *real;   /* bool (B, S): false for padding in source */
 } batch;
 
-/* A tenth of all sequences, the same in every run, is never trained on: the test draws from it.
- * FNV-1a of length and digits. */
+/* Returns whether a sequence is in the test set: a tenth of all sequences, the same in every run,
+ * on which the model is never trained. The FNV-1a hash of length and digits decides. */
 static bool held_out(const sequence *s) {
     const uint64_t prime = 1099511628211u;
     uint64_t hash = (14695981039346656037u ^ (uint64_t)s->length) * prime;
@@ -99,14 +99,14 @@ model make_model(ct_context *context) {
     return m;
 }
 
-/* The encoder's output: i64 (B, S) -> (B, S, WIDTH). */
+/* Returns the encoder's output (B, S, WIDTH) for i64 (B, S). */
 static ct_tensor *encode(const model *m, const batch *b) {
     ct_tensor *x = ct_forward(m->positions, ct_forward(m->embedding, b->source));
     return ct_encoder_forward(m->encoder, x, (ct_stack_call){.self.key_mask = b->real});
 }
 
-/* The logits of the next token after each token of the input: i64 (B, t) -> (B, t, TOKENS). memory
- * is the encoder's output; with caches the input continues the tokens in them. */
+/* Returns the logits (B, t, TOKENS) of the next token after each token of the input, i64 (B, t).
+ * memory is the encoder's output. With caches the input follows the tokens in the caches. */
 static ct_tensor *decode(const model *m, ct_tensor *input, ct_tensor *memory, ct_tensor *real,
                          ct_stack_call call) {
     int64_t first = call.caches ? ct_kv_cache_length(call.caches[0]) : 0;
