@@ -86,7 +86,7 @@ static const unsigned char *window_at(const training_text *text, int64_t i, int6
 }
 
 /* Runs forward and backward of micro-batch i of a step, which adds to the gradients of the
- * parameters, and returns the loss. An error stays pending until the end of the step, where it
+ * parameters, and returns the loss. An error stays pending until the end of the step; then it
  * becomes an error of all ranks. */
 static double learn(const gpt *m, const training_text *text, int64_t step, int64_t i) {
     ct_scope scope = ct_scope_open(m->context);

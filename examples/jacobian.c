@@ -51,7 +51,8 @@ static void print_jacobian(const ct_op *op, ct_tensor *x) {
         printf("    ");
         for (int i = 0; i < columns; i++) {
             const int e = r * columns + i;
-            const bool differs = !(fabs(analytic[e] - numeric[e]) <= noise[e]); /* also a NaN */
+            const bool differs =
+                !(fabs(analytic[e] - numeric[e]) <= noise[e]); /* a NaN differs too */
             printf("  %c%6.3f", differs ? '*' : ' ', analytic[e]);
             wrong += differs;
         }

@@ -127,7 +127,7 @@ int main(int argc, char **argv) {
 
     run two = run_new(c); /* different weights, which the checkpoint replaces */
     file = (ct_checkpoint){.module = two.root, .optim = two.optim};
-    ct_checkpoint_load(path, &file); /* also loads the states of Lion and of the generator */
+    ct_checkpoint_load(path, &file); /* the states of Lion and of the generator are loaded too */
     const double again = train(c, &two, 80 - (int)file.step);
     printf("from the file:   loss %.6f, %s\n", again, again == on ? "the same" : "another");
 

@@ -144,6 +144,6 @@ int main(void) {
         ct_scope_close(scope);
     }
     measure(c, model);
-    ct_context_free(c); /* also frees the module, which runs pooling_end */
+    ct_context_free(c); /* frees the module too, which runs pooling_end */
     return 0;
 }
