@@ -30,7 +30,7 @@ static bool unary_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
         .op = {.name = #f, .forward = unary_forward, .backward = unary_backward},                  \
         .value = offsetof(cti_kernels, f),                                                         \
         .slope = offsetof(cti_kernels, f##_backward),                                              \
-        .from_y = keeps_y};                                                                        \
+        .from_y = (keeps_y)};                                                                      \
     ct_tensor *ct_##f(ct_tensor *x) { return cti_apply(&f##_op.op, (ct_tensor *[]){x}, 1, NULL); }
 #define UNARY_OP_NONE(f, ...)
 #define UNARY_OP_FROM_X(f, ...) UNARY_OP(f, false)
@@ -59,7 +59,7 @@ static bool unary_scalar_backward(const ct_call *c, ct_tensor *const *g, ct_tens
                                            .flags = CTI_OP_EXACT_ATTRS},                           \
                                     .value = offsetof(cti_kernels, f),                             \
                                     .slope = offsetof(cti_kernels, f##_backward),                  \
-                                    .cost = of_slope};                                             \
+                                    .cost = (of_slope)};                                           \
     ct_tensor *ct_##f(ct_tensor *x, double a) {                                                    \
         return cti_apply(&f##_op.op, (ct_tensor *[]){x}, 1, &a);                                   \
     }
