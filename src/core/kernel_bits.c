@@ -102,10 +102,6 @@ static void probe_unary(bits_probe *p) {
                                 k->entropy_slope};
     cti_unary_backward *const d[] = {
         CTI_UNARY_KERNELS(PROBE_NONE, PROBE_SLOPE, PROBE_SLOPE, PROBE_SLOPE)};
-    cti_unary_scalar *const scalar_f[] = {
-        CTI_SCALAR_KERNELS(PROBE_VALUE, PROBE_VALUE, PROBE_VALUE)};
-    cti_unary_scalar_backward *const scalar_d[] = {
-        CTI_SCALAR_KERNELS(PROBE_NONE, PROBE_SLOPE, PROBE_SLOPE)};
     cti_unary_both *const both[] = {CTI_BOTH_KERNELS(PROBE_BOTH)};
     for (size_t i = 0; i < sizeof f / sizeof *f; i++) {
         f[i](N, p->a, p->one), hash_one(p, N);
@@ -113,16 +109,24 @@ static void probe_unary(bits_probe *p) {
         f[i](N, p->small, p->one), hash_one(p, N);
     }
     for (size_t i = 0; i < sizeof d / sizeof *d; i++) d[i](N, p->a, p->b, p->one), hash_one(p, N);
-    for (double e = -1.5; e < 4; e += 0.5) {
-        for (size_t i = 0; i < sizeof scalar_f / sizeof *scalar_f; i++) {
-            scalar_f[i](N, p->a, e, p->one), hash_one(p, N);
-            scalar_f[i](N, p->positive, e, p->one), hash_one(p, N);
-        }
-        for (size_t i = 0; i < sizeof scalar_d / sizeof *scalar_d; i++)
-            scalar_d[i](N, p->a, e, p->b, p->one), hash_one(p, N);
-    }
     for (size_t i = 0; i < sizeof both / sizeof *both; i++)
         both[i](N, p->a, p->b, p->one, p->two), hash_one(p, N), hash_two(p, N);
+}
+
+/* The kernels of an array and a number. */
+static void probe_scalar(bits_probe *p) {
+    const cti_kernels *k = p->k;
+    cti_unary_scalar *const f[] = {CTI_SCALAR_KERNELS(PROBE_VALUE, PROBE_VALUE, PROBE_VALUE)};
+    cti_unary_scalar_backward *const d[] = {
+        CTI_SCALAR_KERNELS(PROBE_NONE, PROBE_SLOPE, PROBE_SLOPE)};
+    for (double e = -1.5; e < 4; e += 0.5) {
+        for (size_t i = 0; i < sizeof f / sizeof *f; i++) {
+            f[i](N, p->a, e, p->one), hash_one(p, N);
+            f[i](N, p->positive, e, p->one), hash_one(p, N);
+        }
+        for (size_t i = 0; i < sizeof d / sizeof *d; i++)
+            d[i](N, p->a, e, p->b, p->one), hash_one(p, N);
+    }
 }
 
 static void probe_binary(bits_probe *p) {
@@ -380,6 +384,7 @@ uint64_t cti_fingerprint(const cti_isa *isa, const cti_gemm_kernels *rounded) {
             probe_sums(&p);
             probe_softmax(&p);
         }
+        probe_scalar(&p);
         probe_binary(&p);
         probe_norms(&p);
         probe_updates(&p);
