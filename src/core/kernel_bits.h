@@ -8,7 +8,7 @@
 #include "isa.h"
 
 /* A hash of the results of the kernels on fixed numbers, in the caller's floating-point mode. It
- * takes less than a millisecond. `rounded` has the kernels for products that round their operands;
+ * takes about a millisecond. `rounded` has the kernels for products that round their operands;
  * NULL if products do not round. */
 uint64_t cti_fingerprint(const cti_isa *isa, const cti_gemm_kernels *rounded);
 
