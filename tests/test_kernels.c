@@ -149,7 +149,7 @@ static double sample(table t, const function *f, int i) {
 static void check(table t, const function *f, double x, double got, wide want) {
     const double error = error_in_ulp(t, got, want, f->within->magnitude);
     EXPECT(error <= f->within->ulp[t.dtype],
-           "%s %s f%d: of %.9g and %g got %.9g, want %.9Lg: %.3g ulp", t.isa, f->name,
+           "%s %s f%d: of %.9g (a = %g) got %.9g, want %.9Lg: %.3g ulp", t.isa, f->name,
            8 * (int)t.size, x, f->a, got, want, error);
 }
 
