@@ -807,8 +807,8 @@ static ct_tensor *is_hostile(ct_tensor *const *in, int n, void *arg) {
     case RELEASES: ct_release(in[0]); break;
     case LEAVES_SCOPES: ct_scope_open_no_grad(c); break;
     case CLOSES_SCOPES:
-        for (cti_frame *frame = c->frame; frame; frame = frame->outer) /* none of them is its own */
-            ct_scope_close((ct_scope){c, frame->id});
+        for (uint64_t id = c->scopes; id > 0; id--) /* none of them is its own */
+            ct_scope_close((ct_scope){c, id});
         break;
     case SEEDS: ct_seed(c, 99); break;
     case NESTS: {
