@@ -102,7 +102,7 @@ $(SHARED): $(OBJ)
 	$(call if_quiet,LD)$(CC) -shared $(SHARED_FLAGS) $(SANITIZE) $(OBJ) -o $@ $(LIBS)
 	@[ $(@F) = $(SONAME) ] || { ln -sf $(@F) $(BUILD)/$(SONAME) && ln -sf $(SONAME) $(BUILD)/$(LINKED); }
 
-# A change of compiler, flags or floors rebuilds. The line is expanded here, not in the recipe, which would have the variables of
+# A change of compiler, flags or floors rebuilds. The line is expanded here, as the recipe would have the variables of
 # the object that is made first.
 FLAGS_LINE := $(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS) $(HEIRS) $(EXT)
 $(BUILD)/flags: FORCE
