@@ -95,7 +95,7 @@ void ct_scope_close(ct_scope scope) {
     ct_context *context = scope.context;
     if (context) cti_check_callbacks(context);
     cti_frame *frame = frame_of(scope);
-    if (frame && is_in_use(context, frame))
+    if (frame && (!frame->pooled || is_in_use(context, frame)))
         ct_fail(context, context->backward ? CT_ERR_GRAD : CT_ERR_ARGUMENT,
                 "%s: closed a scope that it had not opened",
                 context->op ? context->op : "a module's forward");
