@@ -40,9 +40,9 @@ if_quiet = $(if $(filter 0,$(V)),@echo "  $(1) $@";)
 
 include src/kernels/kernels.mk
 
-# The folders of the library: the core, and the floors above it. EXT= builds the core only.
+# The folders of the library: the core, and the floors above it that EXT names; nn/dist needs ext/ranks.
 EXT     ?= $(patsubst %/,%,$(wildcard ext/*/))
-FOLDERS  = $(patsubst %/,%,$(wildcard src/*/) ops/ $(wildcard ops/*/) nn/ $(wildcard nn/*/)) $(EXT)
+FOLDERS  = $(patsubst %/,%,$(wildcard src/*/) ops/ $(wildcard ops/*/) nn/ $(wildcard nn/*/)) $(sort ext/ranks $(EXT))
 SOURCES  = $(filter-out src/kernels/% $(OTHER_OS),$(wildcard $(FOLDERS:%=%/*.c)))
 OBJ      = $(SOURCES:%.c=$(BUILD)/obj/%.o) $(KOBJ)
 # The library from its amalgamation, to test that: make BUILD=build/amalgamated AMALGAMATED=1 test. Three files are
@@ -58,7 +58,7 @@ ASSERTED_OBJ = $(patsubst $(BUILD)/obj/%,$(BUILD)/obj/asserts/%,$(filter-out $(K
 at_O1    = $(patsubst -O3,-O1,$(patsubst -O2,-O1,$(1)))
 # char_lm is linked with these, common.o and either world_one.o or world_mpi.o.
 CHAR_LM  = gpt gpt_write plot run run_log
-NO_MAIN  = common plot $(CHAR_LM) world_one seq2seq_model system_%
+NO_MAIN  = $(if $(filter ext/data,$(EXT)),,tokens) common plot $(CHAR_LM) world_one seq2seq_model system_%
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%$(EXE),$(filter-out $(NO_MAIN:%=examples/%.c),$(wildcard examples/*.c)))
 SYSTEM_OBJ = $(BUILD)/obj/examples/system_$(OS_NAME).o
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%$(EXE),\

@@ -39,7 +39,7 @@ COVERAGE = --coverage -fprofile-update=atomic -Dalways_inline=
 # Left out: the course, and the tests that train or compile programs, which would take longest.
 COVERING = CK_FORK=no $(MAKE) BUILD=$(BUILD)/coverage OPT="-O0 -g1" SANITIZE="$(COVERAGE)" \
     COURSE_TEST= EXAMPLES_TEST= INSTALL_TEST=
-COVERED  = $(foreach d,src ops nn,-d $(BUILD)/coverage/obj/$(d))
+COVERED  = $(foreach d,src ops nn ext,-d $(BUILD)/coverage/obj/$(d))
 BRANCH   = --rc lcov_branch_coverage=1 --rc genhtml_branch_coverage=1 \
     --rc 'lcov_excl_br_line=LCOV_EXCL_BR_LINE|CTI_ASSERT'
 coverage: \

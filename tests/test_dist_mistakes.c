@@ -115,6 +115,13 @@ static void group_differs(rank_state *s) {
     if (s->bad) ct_optim_group(s->optim, "bias", (ct_group_opts){.frozen = true});
     make_dist(s);
 }
+static void rule_of_a_parameter_differs(rank_state *s) {
+    static const char *const by_adamw[] = {"layer.*"};
+    s->m = model_new(s->c);
+    s->optim =
+        ct_muon_new(s->m.root, (ct_muon_opts){.adamw_names = by_adamw, .n_adamw_names = s->bad});
+    make_dist(s);
+}
 static void trained_differs(rank_state *s) {
     make_optim(s);
     if (s->bad) ct_set_requires_grad(s->m.bias, false);
@@ -379,6 +386,8 @@ static const mistake mistakes[] = {
      .says = "rank %d has the optimiser Adam, rank 0 has AdamW"},
     {MISTAKE(group_differs), .status = CT_ERR_ARGUMENT,
      .says = "rank %d has the group of bias (lr_scale 1, weight_decay 0, frozen), rank 0 has"},
+    {MISTAKE(rule_of_a_parameter_differs), .status = CT_ERR_ARGUMENT,
+     .says = "rank %d has the rule of layer."},
     {MISTAKE(trained_differs), .status = CT_ERR_ARGUMENT,
      .says = "rank %d has the step of bias 0, and it requires no gradient, rank 0 has 0"},
     {MISTAKE(shape_differs), .status = CT_ERR_ARGUMENT,

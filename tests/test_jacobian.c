@@ -796,6 +796,7 @@ typedef enum {
     NESTS,
     CLEARS,
     BACKWARDS,
+    OVERWRITES,
     HOSTILES
 } hostility;
 
@@ -821,6 +822,7 @@ static ct_tensor *is_hostile(ct_tensor *const *in, int n, void *arg) {
         ct_error_clear(c);
         break;
     case BACKWARDS: ct_backward(ct_sum(ct_exp(y), CT_ALL, false)); break;
+    case OVERWRITES: ct_copy_into(in[0], ct_ones(c, CT_F64, ct_shape_of(in[0]))); break;
     case HOSTILES: break;
     }
     return y;
@@ -832,6 +834,7 @@ START_TEST(hostile_functions) {
         ct_tensor *x = F64(1.5, -2);
         const ct_rng rng = ct_rng_get(context);
         const bool done = ct_jacobian(is_hostile, &h, &x, 1, (ct_jacobian_opts){.seed = 5}, out);
+        ck_assert(h != OVERWRITES || !done);
         if (done && out[0].analytic && h != BACKWARDS) are(&out[0], 2, 2, (double[]){3, 0, 0, -4});
         else if (h == HOSTILES || h == SEEDS || h == NESTS || h == CLEARS) takes(false);
         ct_error_clear(context);

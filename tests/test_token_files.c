@@ -294,6 +294,29 @@ START_TEST(refused_batches) {
 }
 END_TEST
 
+static int ended;
+static void count_an_end(void *arg) {
+    (void)arg;
+    ended++;
+}
+
+/* A function of the program with the same argument stays when the files are closed, and the files
+ * are closed when the program takes off one. */
+START_TEST(functions_for_the_end) {
+    ct_context *c = ct_context_new((ct_context_opts){.threads = 1});
+    const char *path = put_with_header(MAGIC, 1, 5, 10, 0);
+    ct_tokens *tokens = ct_tokens_open(c, &path, 1, (ct_tokens_opts){0});
+    ck_assert_ptr_nonnull(tokens);
+    ended = 0;
+    ck_assert(ct_context_on_free(c, count_an_end, tokens));
+    ct_tokens_close(tokens);
+    tokens = ct_tokens_open(c, &path, 1, (ct_tokens_opts){0});
+    ck_assert(ct_context_on_free(c, NULL, tokens)); /* nothing of the program's */
+    ct_context_free(c);
+    ck_assert_int_eq(ended, 1);
+}
+END_TEST
+
 START_TEST(after_close) {
     for (int debug = 0; debug < 2; debug++) {
         put_ids(0, IDS, 2, 0);
@@ -355,6 +378,7 @@ int main(void) {
     tcase_add_test(files, vocabulary);
     tcase_add_test(files, refused_batches);
     tcase_add_test(files, after_close);
+    tcase_add_test(files, functions_for_the_end);
     suite_add_tcase(suite, files);
     TCase *posix = tcase_create("links, FIFOs and modes");
     tcase_set_tags(posix, "posix");

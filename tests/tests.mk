@@ -74,7 +74,7 @@ LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
 LDFLAGS_test_jacobian = $(LDFLAGS_test_faults)
 $(BUILD)/tests/test_run_log$(EXE): $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 $(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
-DIST_TESTS = $(filter $(BUILD)/tests/test_dist%,$(TESTS))
+DIST_TESTS = $(filter $(addprefix $(BUILD)/tests/,test_dist$(EXE) test_dist_%),$(TESTS))
 $(DIST_TESTS): $(BUILD)/obj/tests/thread_comm.o
 
 EXAMPLES_TEST = $(BUILD)/tests/test_examples

@@ -50,13 +50,16 @@ static void tokens_end(ct_tokens *tokens, int opened, const char *name) {
     cti_object_end(&tokens->object, name);
 }
 
-static void close_with_context(void *tokens) { ct_tokens_close(tokens); }
+/* The argument is the address of a field, so that no function of the program has the same one. */
+static void close_with_context(void *count) {
+    ct_tokens_close((ct_tokens *)((char *)count - offsetof(ct_tokens, count)));
+}
 
 void ct_tokens_close(ct_tokens *tokens) {
     if (!tokens || tokens->object.self != &tokens->object) return;
     char name[CTI_OBJECT_NAME];
     snprintf(name, sizeof name, "%.*s", (int)sizeof name - 1, tokens->file[0].path);
-    ct_context_on_free(tokens->context, NULL, tokens);
+    ct_context_on_free(tokens->context, NULL, &tokens->count);
     tokens_end(tokens, tokens->n, name);
 }
 
@@ -88,7 +91,7 @@ static bool open_all(ct_tokens *tokens, const char *const *paths, int bytes, int
             return ct_fail(context, CT_ERR_FORMAT,
                            "tokens: %s: with it the number of ids overflows", file->path);
     }
-    return ct_context_on_free(context, close_with_context, tokens);
+    return ct_context_on_free(context, close_with_context, &tokens->count);
 }
 
 static bool tokens_check_opts(ct_context *context, const char *const *paths, int n,

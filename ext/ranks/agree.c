@@ -64,6 +64,13 @@ static void merge_head(cti_agreement *lower, const cti_agreement *upper) {
     memcpy(lower->message, upper->message, sizeof lower->message);
 }
 
+/* Whether a message is that of the peer: the block of one of the `bit` ranks among which the peer
+ * is. An engine may mix messages up, or two processes may have one rank. */
+static bool is_block_of(const cti_agreement *theirs, int peer, int bit) {
+    return theirs->rank / bit == peer / bit && theirs->rank >= 0 &&
+           memchr(theirs->message, 0, sizeof theirs->message);
+}
+
 int64_t cti_agree(ct_comm *comm, int tag, cti_agreement *mine, cti_agreement *theirs, size_t size,
                   cti_merge *merge) {
     int64_t sent = 0;
@@ -77,9 +84,11 @@ int64_t cti_agree(ct_comm *comm, int tag, cti_agreement *mine, cti_agreement *th
         cti_comm_wait(comm, &send);
         if (*comm->fault && !mine->lost) add_error(mine, comm, CT_ERR_IO, true, comm->fault);
         if (!receive.done) continue;
-        if (theirs->version != version) {
+        const bool same_version = theirs->version == version;
+        if (!same_version || !is_block_of(theirs, peer, bit)) {
             add_error(mine, comm, CT_ERR_ARGUMENT, true,
-                      "ranks run different versions of the library");
+                      same_version ? "a rank has received the message of another rank"
+                                   : "ranks run different versions of the library");
             continue;
         }
         cti_agreement head = *(peer < comm->rank ? theirs : mine);

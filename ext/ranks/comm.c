@@ -9,6 +9,7 @@
 #include "../../src/core/dtype.h"
 #include "../../src/core/memory.h"
 #include "../../src/core/message.h"
+#include "../../src/io/json.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,26 +18,13 @@
 
 enum { MOST_NAME = 40, MOST_REASON = 120 }; /* most bytes in a fault */
 
-/* Returns the number of bytes of the UTF-8 sequence at `s`; 0 if the bytes are not UTF-8. */
-static int utf8_length(const unsigned char *s) {
-    const int length = s[0] < 0x80                   ? 1
-                       : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
-                       : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-                       : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
-                                                     : 0;
-    for (int i = 1; i < length; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    return length;
-}
-
 /* Copies a text of the engine, which may have any length and any bytes, to a line of UTF-8. */
 static void copy_words(char *out, size_t most, const char *text) {
     const size_t length = cti_shorten(out, most, text, strlen(text));
-    for (size_t i = 0; i < length;) {
-        const int n = utf8_length((const unsigned char *)out + i);
-        if (n == 0 || (unsigned char)out[i] < ' ' || out[i] == 0x7f) out[i] = n ? ' ' : '?';
-        i += n ? (size_t)n : 1;
-    }
+    for (size_t bad = cti_json_utf8(out, length); bad < length; bad = cti_json_utf8(out, length))
+        out[bad] = '?';
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)out[i] < ' ' || out[i] == 0x7f) out[i] = ' ';
 }
 
 static void copy_name(const ct_comm *comm, char name[MOST_NAME + 1]) {
@@ -111,7 +99,10 @@ static void engine_reason(ct_comm *comm, char words[MOST_REASON + 1]) {
 
 /* ---- making and closing ---- */
 
-static void comm_close_with_context(void *comm) { ct_comm_close(comm); }
+/* The argument is the address of a field, so that no function of the program has the same one. */
+static void comm_close_with_context(void *fault) {
+    ct_comm_close((ct_comm *)((char *)fault - offsetof(ct_comm, fault)));
+}
 
 static bool comm_check(ct_context *context, const ct_comm_engine *engine, int rank, int size) {
     if (!engine || !engine->start || !engine->test || !engine->cancel || !engine->reason ||
@@ -138,7 +129,7 @@ ct_comm *ct_comm_new(ct_context *context, const ct_comm_engine *engine, int rank
         comm->lost = cti_take_zeroed(context, cti_bytes(size, sizeof *comm->lost));
         comm->roll = comm->lost ? cti_take_any(context, cti_bytes(size, sizeof *comm->roll)) : NULL;
         for (int r = 0; comm->roll && r < size; r++) comm->roll[r] = (cti_roll){.note = {.n = -1}};
-        if (comm->roll && ct_context_on_free(context, comm_close_with_context, comm)) {
+        if (comm->roll && ct_context_on_free(context, comm_close_with_context, comm->fault)) {
             comm->engine = engine;
             comm->data = data;
             return comm;
@@ -190,7 +181,7 @@ void ct_comm_close(ct_comm *comm) {
     if (!comm || comm->object.self != &comm->object || cti_comm_is_inside(comm, "ct_comm_close"))
         return;
     close_engine(comm);
-    ct_context_on_free(comm->context, NULL, comm);
+    ct_context_on_free(comm->context, NULL, comm->fault);
     comm_end(comm);
 }
 

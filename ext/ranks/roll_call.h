@@ -9,9 +9,9 @@
  * Then follow "waits for" from this rank's peers: every rank that did not answer is declared lost.
  * A rank that answered is only waiting, and stays.
  *
- *     QUIET --- waits for a moment ---> LISTENING --- time is up, or a list arrives ---> CALLED
- * ---> SETTLED ^                                   |
- *       '--------- the wait ends -----------'
+ *     QUIET -- a moment's wait --> LISTENING -- time is up, or a list --> CALLED --> SETTLED
+ *       ^                              |
+ *       '-------- the wait ends -------'
  *
  * (1) A rank listens only after it has waited for a moment, so a short wait costs no message.
  *

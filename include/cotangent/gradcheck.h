@@ -222,7 +222,8 @@ typedef struct {
  * at x + 2 h e_i and x - 2 h e_i. The first term of the noise bounds the error by curvature, and
  * the second the error by rounding of y. The noise does not show a kink: at 0 relu has the
  * difference 1/2 without noise. Terms with y_j(x + h e_i) = y_j(x - h e_i) or g_rj = 0 are exactly
- * 0. If y is not finite beside x, the difference is NaN or infinite.
+ * 0. If y_j is not finite beside x, its term is NaN or infinite, except that two equal
+ * infinities give 0.
  *
  * A difference takes four calls of the function for each element of the inputs, and `analytic`
  * takes one call and R runs of backward. The function gets copies of the f32 and f64 inputs, so an

@@ -118,9 +118,10 @@ CT_API bool ct_optim_group(ct_optim *optim, const char *pattern, ct_group_opts o
 
 /* ---- steps ---- */
 
-/* Updates the parameters. It takes no memory, except for the state of a parameter at its first
- * update. A parameter that no longer requires a gradient loses its state. If a parameter has
- * been added to the module since the optimiser was made, that is CT_ERR_ARGUMENT. */
+/* Updates the parameters. SGD, Adam and AdamW take no memory, except for the state of a parameter
+ * at its first update; Muon takes the memory of the matrices, and twice as much if it clips. A
+ * parameter that no longer requires a gradient loses its state. If a parameter has been added to
+ * the module since the optimiser was made, that is CT_ERR_ARGUMENT. */
 CT_API bool ct_optim_step(ct_optim *optim);
 /* Ends the gradients of all parameters of the optimiser, frozen parameters included. */
 CT_API void ct_optim_zero_grad(ct_optim *optim);

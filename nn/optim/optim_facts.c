@@ -5,7 +5,7 @@
 
 /* ---- facts ---- */
 
-enum { FACTS_OF_ITEM = 4 };
+enum { FACTS_OF_ITEM = 5 };
 
 static const char *item_name(const cti_nn_item *item) { return item->names->text; }
 
@@ -17,9 +17,11 @@ static void write_kind(const ct_optim *optim, char *text, size_t size) {
                                  optim->rule[i].is->name);
 }
 
-static void say_item(const cti_nn_item *item, int64_t which, cti_optim_fact *fact) {
+static void say_item(const ct_optim *optim, const cti_nn_item *item, int64_t which,
+                     cti_optim_fact *fact) {
     static const char *const of[FACTS_OF_ITEM] = {"the parameter ", "the dtype of ", "the step of ",
-                                                  "the group of "};
+                                                  "the group of ", "the rule of "};
+    const ct_optim_rule *rule = cti_nn_rule_of(optim, item);
     const ct_tensor *t = item->param;
     char *value = fact->value;
     const size_t size = sizeof fact->value;
@@ -30,6 +32,10 @@ static void say_item(const cti_nn_item *item, int64_t which, cti_optim_fact *fac
     case 2:
         snprintf(value, size, "%" PRId64 "%s", item->step,
                  t->slot ? "" : ", and it requires no gradient");
+        break;
+    case 4:
+        snprintf(value, size, "%s, %d states%s", rule->name, rule->n_states,
+                 rule->elementwise ? ", elementwise" : "");
         break;
     default:
         snprintf(value, size, "(lr_scale %.17g, weight_decay %.17g%s%s)", item->lr_scale,
@@ -53,7 +59,7 @@ bool cti_optim_fact_at(const ct_optim *optim, int64_t i, cti_optim_fact *fact) {
     } else {
         i -= optim->values + 2;
         if (i >= FACTS_OF_ITEM * optim->count) return false;
-        say_item(&optim->items[i / FACTS_OF_ITEM], i % FACTS_OF_ITEM, fact);
+        say_item(optim, &optim->items[i / FACTS_OF_ITEM], i % FACTS_OF_ITEM, fact);
         return true;
     }
     snprintf(fact->name, sizeof fact->name, "%s", name);
@@ -74,7 +80,8 @@ uint64_t cti_optim_digest(const ct_optim *optim) {
     hash = add_hash(hash, &optim->skipped, sizeof optim->skipped);
     for (int64_t i = 0; i < optim->count; i++) {
         const cti_nn_item *item = &optim->items[i];
-        const bool flags[] = {item->grouped, item->param->slot != NULL};
+        const bool flags[] = {item->grouped, item->param->slot != NULL,
+                              cti_nn_rule_of(optim, item)->elementwise};
         for (int k = 0; k < CTI_NN_ITEM_NUMBERS; k++) {
             const cti_nn_number *number = &cti_nn_item_numbers[k];
             hash =

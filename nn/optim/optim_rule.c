@@ -57,6 +57,7 @@ static void name_error(ct_context *context, const ct_optim_rule *rule, const cha
     char message[CTI_MESSAGE_SIZE];
     memcpy(message, context->message, sizeof message);
     context->status = CT_OK;
+    context->frame->module = NULL; /* the message has the module's path already */
     ct_fail(context, status, "%s: %s%s%s", rule->name, param ? param : "", param ? ": " : "",
             message);
 }

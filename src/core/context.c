@@ -166,6 +166,7 @@ const char *cti_lend_end(ct_context *context) {
 }
 
 bool cti_is_lent(ct_context *context, const char *function) {
+    cti_check_callbacks(context); /* a callback that was left may have ended the loan */
     cti_loans *loans = &context->loans;
     if (!loans->open) return false;
     loans->refused = function;

@@ -26,12 +26,15 @@ void cti_check_normal(const cti_check *k, uint64_t stream, int64_t count, double
     k->context->isa->of[CT_F64]->normal(count, 0, (cti_random){k->opts.seed, stream}, 0, 1, out);
 }
 
+/* max(1, |x|), or 1 if x is not finite. */
+static double scale_of(double x) { return isfinite(x) ? fmax(1, fabs(x)) : 1; }
+
 double *cti_check_directions(cti_check *k, const cti_checked *c, int64_t count, uint64_t stream) {
     double *direction = cti_check_numbers(k, count, c->x->numel);
     if (!direction) return NULL;
     cti_check_normal(k, stream, count * c->x->numel, direction);
     for (int64_t e = 0; e < count * c->x->numel; e++)
-        direction[e] *= fmax(1, fabs(cti_check_get(c->x, e % c->x->numel)));
+        direction[e] *= scale_of(cti_check_get(c->x, e % c->x->numel));
     return direction;
 }
 
@@ -205,8 +208,7 @@ void cti_check_weigh(const cti_check *k, const double *plus, const double *minus
 }
 
 double cti_check_step(const cti_check *k, const cti_checked *c, int64_t i) {
-    const double x = c->direction ? 1 : fabs(cti_check_get(c->x, i));
-    return k->opts.eps * (x > 1 && isfinite(x) ? x : 1);
+    return k->opts.eps * (c->direction ? 1 : scale_of(cti_check_get(c->x, i)));
 }
 
 bool cti_check_beside(cti_check *k, const cti_checked *c, int64_t i, double h, double *step) {

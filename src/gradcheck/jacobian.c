@@ -1,5 +1,6 @@
 /* ct_jacobian: the matrices of each input, made by the functions with which ct_gradcheck measures
  * them (evaluate.c). The differences have the usual step and are not improved by other steps. */
+#include "../autograd/fingerprint.h"
 #include "check.h"
 
 #include <math.h>
@@ -102,6 +103,13 @@ static bool jacobian_differences(cti_check *k, const double *size) {
     return true;
 }
 
+static uint64_t fingerprint_of_inputs(const cti_check *k) {
+    uint64_t print = CTI_FINGERPRINT;
+    for (int i = 0; i < k->n; i++)
+        if (k->in[i]) print = cti_fingerprint_values(print, k->in[i]);
+    return print;
+}
+
 static bool run_jacobian(cti_check *k, ct_tensor *cotangents, ct_jacobian_out *out) {
     if (!out) return ct_fail(k->context, CT_ERR_ARGUMENT, "jacobian: out is NULL");
     if (cotangents && (!cti_tensor_in(cotangents, k->context, k->name) ||
@@ -111,12 +119,17 @@ static bool run_jacobian(cti_check *k, ct_tensor *cotangents, ct_jacobian_out *o
         return ct_fail(k->context, CT_ERR_DTYPE, "jacobian: the cotangents are %s %s, must be f64",
                        SHAPE(cotangents->shape), cti_dtype_name(cotangents->dtype));
     double *size = NULL;
-    if (!cti_check_copy_inputs(k) || !cti_check_first_call(k) || !cti_check_choose_eps(k) ||
+    if (!cti_check_copy_inputs(k)) return false;
+    const uint64_t print = fingerprint_of_inputs(k);
+    if (!cti_check_first_call(k) || !cti_check_choose_eps(k) ||
         !jacobian_rows(k, cotangents, &size) || !jacobian_matrices(k, out))
         return false;
     k->plus = cti_check_numbers(k, 1, k->m);
     k->minus = cti_check_numbers(k, 1, k->m);
-    return k->plus && k->minus && jacobian_backwards(k) && jacobian_differences(k, size);
+    if (!k->plus || !k->minus || !jacobian_backwards(k) || !jacobian_differences(k, size))
+        return false;
+    return fingerprint_of_inputs(k) == print ||
+           ct_fail(k->context, CT_ERR_ARGUMENT, "jacobian: the function has written to an input");
 }
 
 bool ct_jacobian(ct_fn fn, void *arg, ct_tensor *const *in, int n, ct_jacobian_opts opts,

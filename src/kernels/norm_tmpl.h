@@ -85,15 +85,6 @@ INLINE triple t_moments(operands o) {
     return (triple){{d, d * d}};
 }
 
-INLINE void norm_write(const norm_batch *b, stored *y, real *mean, real *rstd) {
-    for (int64_t r = 0; r < b->rows; r++) {
-        const terms t = norm_row(b, r);
-        row_map(b->n, &t, y + r * b->n, t_affine);
-    }
-    if (mean) store_part(mean, load(b->mean), b->rows);
-    store_part(rstd, load(b->rstd), b->rows);
-}
-
 /* The statistics of a row whose squares overflow are computed in f64; of f64, x is scaled first.
  * Rows with NaN and infinities come here too, and their statistics are NaN or infinite. */
 #define NORM_SCALE (sizeof(real) == 8 ? 0x1p-600 : 1)

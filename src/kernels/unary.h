@@ -28,7 +28,7 @@
     FROM_Y(tanh, v_tanh(x), g * (REAL(1.0) - y * y))                                               \
     /* sigmoid: y = 1 / (1 + e^-x);   dx = g y (1 - y) */                                          \
     FROM_Y(sigmoid, v_sigmoid(x), g * y * (REAL(1.0) - y))                                         \
-    /* relu: y = max(x, 0);   dx = g if y > 0, otherwise 0 */                                      \
+    /* relu: y = max(x, 0);   dx = 0 if y <= 0, otherwise g */                                     \
     FROM_Y(relu, b_relu(x, x).value, b_relu(y, g).dx)                                              \
     /* silu: y = x s,  s = 1 / (1 + e^-x);                                                         \
      * dx = g s (1 + x (1 - s)).                                                                   \
