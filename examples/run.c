@@ -391,7 +391,7 @@ int64_t run_start(run *r, ct_module *module, ct_optim *optim,
                   void (*each)(void *to, const log_line *line), void *to) {
     r->all.module = module;
     r->all.optim = optim;
-    r->all.dist = r->dist;
+    r->all.group = ct_dist_group(r->dist);
     r->saved = -1;
     r->log.fd = r->folder_fd = -1;
     compare_ranks(r);

@@ -6,16 +6,15 @@
  *     optims.0.lr, ...      the same of each further optimiser
  *     tensor.NAME           the caller's tensors
  *     __metadata__          the checksum; each optimiser's name; step, seed and stream as decimals;
- *                           optim.dist etc., the steps of an optimiser's ct_dist; fingerprint,
- *                           the kernels' number and what made it (src/core/kernel_bits.h)
- *
- * With a ct_dist only rank 0 has a file.
+ *                           optim.dist etc., the count of steps of an optimiser's group, under a
+ *                           name of the group's; fingerprint, the kernels' number and what made it
+ *                           (src/core/kernel_bits.h)
  *
  * (1) A save writes nothing before all arguments are checked. A load reads and checks the whole
  * file before it changes anything; the steps after that cannot fail.
  *
- * (2) With a ct_dist all ranks save or load together (dist/dist_checkpoint.h): all succeed or all
- * fail. */
+ * (2) The processes of a group save or load together (checkpoint_group.h): only the first has a
+ * file, and all succeed or all fail. */
 #include <cotangent/io.h>
 
 #include <string.h>
@@ -23,9 +22,9 @@
 #include "../src/core/kernel_bits.h"
 #include "../src/core/message.h"
 #include "../src/io/checksum.h"
-#include "dist/dist_checkpoint.h"
 #include "match.h"
 #include "optim/saved.h"
+#include "together.h"
 
 static const char fingerprint_key[] = "fingerprint";
 static const char format[] = "cotangent checkpoint 1";
@@ -72,13 +71,13 @@ static bool gather_state(cti_nn_state *state, const ct_checkpoint *checkpoint, c
 
 /* ---- arguments ---- */
 
-/* Arguments that are objects have the numbers MODULE, DIST, -1 for .optim, and 0 ... n_optims -
- * 1. */
-enum { MODULE = -3, DIST };
+/* Arguments that are objects have the numbers MODULE, ITS_GROUP, -1 for .optim, and 0 ... n_optims
+ * - 1. */
+enum { MODULE = -3, ITS_GROUP };
 
 static const cti_object *object_at(const ct_checkpoint *checkpoint, int64_t i) {
     if (i == MODULE) return checkpoint->module ? &checkpoint->module->object : NULL;
-    if (i == DIST) return checkpoint->dist ? &checkpoint->dist->object : NULL;
+    if (i == ITS_GROUP) return checkpoint->group ? &checkpoint->group->object : NULL;
     const ct_optim *optim = optim_at(checkpoint, i);
     return optim ? &optim->object : NULL;
 }
@@ -138,7 +137,7 @@ static bool check_optims(ct_context *context, const char *op, const ct_checkpoin
     for (int64_t i = first_optim(checkpoint); i < checkpoint->n_optims; i++) {
         if (!optim_at(checkpoint, i))
             return ct_fail(context, CT_ERR_ARGUMENT, "%s: optims[%" PRId64 "] is NULL", op, i);
-        if (!cti_nn_optim_is_idle(optim_at(checkpoint, i), op)) return false;
+        if (!cti_optim_is_idle(optim_at(checkpoint, i), op)) return false;
     }
     return true;
 }
@@ -156,22 +155,22 @@ static bool check_tensors(ct_context *context, const char *op, const ct_checkpoi
     return true;
 }
 
-/* Checks that every optimiser with a ct_dist is between two steps, and that .dist is one of
- * them. */
-static bool check_dist(ct_context *context, const char *op, const ct_checkpoint *checkpoint) {
-    const ct_dist *dist = checkpoint->dist;
-    bool found = !dist;
+/* The group in which an optimiser is saved and loaded, or NULL. */
+static ct_checkpoint_group *group_of(const ct_optim *optim) {
+    return optim->client ? optim->client->group : NULL;
+}
+
+/* Checks that every optimiser with a group may join .group, and that .group is the group of one. */
+static bool check_group(ct_context *context, const char *op, const ct_checkpoint *checkpoint) {
+    const ct_checkpoint_group *group = checkpoint->group;
+    bool found = !group;
     for (int64_t i = first_optim(checkpoint); i < checkpoint->n_optims; i++) {
-        const ct_dist *its = cti_dist_of(optim_at(checkpoint, i));
-        found |= its == dist;
-        if (its && (!dist || its->comm != dist->comm))
-            return ct_fail(context, CT_ERR_ARGUMENT, "%s: an optimiser has a ct_dist%s", op,
-                           dist ? " of another comm" : ", which .dist must be");
-        if (its && (its->next > 0 || its->finished))
-            return ct_fail(context, CT_ERR_ARGUMENT, "%s: step %" PRId64 " has not ended", op,
-                           its->steps);
+        const ct_checkpoint_group *its = group_of(optim_at(checkpoint, i));
+        found |= its == group;
+        if (its && !its->fns->may_join(its, group, op)) return false;
     }
-    return found || ct_fail(context, CT_ERR_ARGUMENT, "%s: .dist is of none of the optimisers", op);
+    return found ||
+           ct_fail(context, CT_ERR_ARGUMENT, "%s: .group is of none of the optimisers", op);
 }
 
 /* Checks the arguments. Returns the context; NULL if one is wrong, with an error recorded if an
@@ -182,7 +181,7 @@ static ct_context *checkpoint_check(const char *op, const char *path,
     if (!context || !are_together(op, checkpoint)) return NULL;
     if (!path || !checkpoint->module)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: path or module is NULL", op);
-    return check_optims(context, op, checkpoint) && check_dist(context, op, checkpoint) &&
+    return check_optims(context, op, checkpoint) && check_group(context, op, checkpoint) &&
                    check_tensors(context, op, checkpoint)
                ? context
                : NULL;
@@ -194,7 +193,7 @@ static ct_context *checkpoint_check(const char *op, const char *path,
 typedef struct {
     ct_optim *copy;
     ct_optim **optim;
-    uint64_t *steps; /* steps of each optimiser's ct_dist */
+    uint64_t *steps; /* steps of each optimiser's group */
     int64_t n;
     size_t bytes;
 } optim_list;
@@ -218,8 +217,14 @@ static bool list_optims(ct_context *context, const ct_checkpoint *checkpoint, op
 
 /* Texts for one optimiser's metadata. */
 typedef struct {
-    char key[PREFIX], dist_key[PREFIX + 8], dist[24];
+    char key[PREFIX], steps_key[2 * PREFIX], steps[24];
 } optim_texts;
+
+/* Writes the key of a group's count of steps: "optim.dist". */
+static void write_steps_key(const ct_checkpoint_group *group, const char *key,
+                            char steps_key[2 * PREFIX]) {
+    snprintf(steps_key, 2 * PREFIX, "%s.%s", key, group->fns->steps);
+}
 
 static bool write_checkpoint(ct_context *context, const char *op, const char *path,
                              const ct_checkpoint *checkpoint, const optim_list *list) {
@@ -240,13 +245,13 @@ static bool write_checkpoint(ct_context *context, const char *op, const char *pa
         const char **at = metadata;
         *at++ = CTI_CHECKSUM_KEY, *at++ = CTI_CHECKSUM_ZEROS, *at++ = "format", *at++ = format;
         for (int64_t i = 0; i < list->n; i++) {
-            const ct_dist *dist = cti_dist_of(list->optim[i]);
+            const ct_checkpoint_group *group = group_of(list->optim[i]);
             *at++ = optim_key(first_optim(checkpoint) + i, texts[i].key);
             *at++ = cti_nn_optim_name(list->optim[i]);
-            if (!dist) continue;
-            snprintf(texts[i].dist_key, sizeof texts->dist_key, "%s.dist", texts[i].key);
-            snprintf(texts[i].dist, sizeof texts->dist, "%" PRId64, dist->steps);
-            *at++ = texts[i].dist_key, *at++ = texts[i].dist;
+            if (!group) continue;
+            write_steps_key(group, texts[i].key, texts[i].steps_key);
+            snprintf(texts[i].steps, sizeof texts->steps, "%" PRId64, group->steps);
+            *at++ = texts[i].steps_key, *at++ = texts[i].steps;
         }
         *at++ = "step", *at++ = step, *at++ = "seed", *at++ = seed;
         *at++ = "stream", *at++ = stream;
@@ -271,25 +276,31 @@ static ct_context *check_save(const char *op, const char *path, const ct_checkpo
                    checkpoint->step, CTI_NN_LAST_STEP);
 }
 
+/* May a call with this group begin? If not, the error is in the contexts of all arguments. */
+static bool call_may_begin(ct_checkpoint_group *group, cti_group_call call, const char *op,
+                           const ct_checkpoint *checkpoint) {
+    if (!group || (cti_object_is_open(&group->object, op) && group->fns->may_begin(group, call)))
+        return true;
+    are_together(op, checkpoint);
+    return false;
+}
+
 bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
     static const char op[] = "checkpoint_save";
-    ct_dist *dist = checkpoint ? checkpoint->dist : NULL;
-    if (dist && !cti_dist_is_usable(dist, CTI_CALL_SAVE)) {
-        are_together(op,
-                     checkpoint); /* records the error in the contexts of the other arguments too */
-        return false;
-    }
+    ct_checkpoint_group *group = checkpoint ? checkpoint->group : NULL;
+    if (!call_may_begin(group, CTI_GROUP_SAVE, op, checkpoint)) return false;
     ct_context *context = check_save(op, path, checkpoint);
-    if (!context && !dist) return false;
+    if (!context && !group) return false;
     optim_list list = {0};
     bool ok = context && list_optims(context, checkpoint, &list);
-    if (!context) context = dist->context;
+    if (!context) context = group->context;
     cti_frame frame;
     cti_frame_open(context, &frame, true);
-    ok = cti_dist_gather(dist, list.optim, list.n, list.copy, checkpoint->step, ok);
-    if (ok && cti_dist_is_first(dist)) ok = write_checkpoint(context, op, path, checkpoint, &list);
-    if (dist) ok = cti_dist_meet(dist, CTI_CALL_SAVE, 1, ok);
-    cti_dist_gathered_free(list.optim, list.n, list.copy);
+    ok = cti_nn_gather(group, list.optim, list.n, list.copy, checkpoint->step, ok);
+    if (ok && cti_group_is_first(group))
+        ok = write_checkpoint(context, op, path, checkpoint, &list);
+    ok = cti_group_agree(group, CTI_GROUP_SAVE, 1, ok);
+    cti_nn_gathered_free(list.optim, list.n, list.copy);
     cti_give(context, list.copy, list.bytes);
     cti_frame_close(context, &frame);
     return ok;
@@ -320,7 +331,7 @@ static bool is_for_inference(const cti_shards *file, const ct_checkpoint *checkp
                                       cti_shards_metadata(file, cti_text_of("optims.0")));
 }
 
-/* The numbers that rank 0 reads and sends to the others. */
+/* The numbers that the first process of a group reads and sends to the others. */
 typedef struct {
     ct_rng rng;
     uint64_t step, found_bytes;
@@ -353,7 +364,7 @@ static bool checkpoint_metadata(const cti_shards *file, const ct_checkpoint *che
                            "\", as a checkpoint's does",
                            file->op, file->file[i].file.path);
     for (int64_t i = first_optim(checkpoint), n = 0; i < checkpoint->n_optims; i++, n++) {
-        char key[PREFIX], dist[PREFIX + 8];
+        char key[PREFIX], steps[2 * PREFIX];
         const ct_optim *optim = list->optim[n];
         const char *ours = cti_nn_optim_name(optim);
         const cti_text *name = cti_shards_metadata(file, cti_text_of(optim_key(i, key)));
@@ -362,9 +373,11 @@ static bool checkpoint_metadata(const cti_shards *file, const ct_checkpoint *che
                            "%s: %s: the optimiser%s%s is %s, the file's is %s", file->op,
                            file->path, i < 0 ? "" : " ", i < 0 ? "" : key, ours,
                            name ? NAME(*name) : "missing");
-        snprintf(dist, sizeof dist, "%s.dist", key);
-        if (optim->client && cti_shards_metadata(file, cti_text_of(dist)) &&
-            !read_decimal(file, dist, CTI_NN_LAST_STEP, &list->steps[n]))
+        const ct_checkpoint_group *group = group_of(optim);
+        if (!group) continue;
+        write_steps_key(group, key, steps);
+        if (cti_shards_metadata(file, cti_text_of(steps)) &&
+            !read_decimal(file, steps, CTI_NN_LAST_STEP, &list->steps[n]))
             return false;
     }
     compare_fingerprints(file, numbers);
@@ -406,29 +419,31 @@ static bool read_all(cti_nn_state *state, const cti_nn_match *match,
     return true;
 }
 
-/* Sends rank 0's numbers and tensors to all ranks, which make the same drafts. Returns whether all
- * ranks have everything. */
-static bool receive_found(ct_dist *dist, cti_nn_state *state, const ct_checkpoint *checkpoint,
-                          const optim_list *list, read_numbers *numbers, unsigned char *found,
-                          bool ok) {
+/* Sends the first process's numbers and tensors to all processes, which make the same drafts.
+ * Returns whether all processes have everything. */
+static bool receive_found(ct_checkpoint_group *group, cti_nn_state *state,
+                          const ct_checkpoint *checkpoint, const optim_list *list,
+                          read_numbers *numbers, unsigned char *found, bool ok) {
+    const cti_group_fns *fns = group->fns;
     const uint64_t mine = numbers->found_bytes;
-    if (!cti_dist_meet(dist, CTI_CALL_LOAD, 0, ok)) return false;
-    cti_dist_broadcast_bytes(dist, numbers, sizeof *numbers);
+    if (!cti_group_agree(group, CTI_GROUP_LOAD, 0, ok)) return false;
+    fns->share(group, numbers, sizeof *numbers);
     if (numbers->found_bytes != mine)
-        ct_fail(dist->context, CT_ERR_ARGUMENT,
-                "checkpoint_load: rank %d has other optimisers than rank 0", dist->rank);
-    if (!cti_dist_meet(dist, CTI_CALL_LOAD, 0, numbers->found_bytes == mine)) return false;
-    cti_dist_broadcast_bytes(dist, found, (size_t)mine);
-    cti_dist_broadcast_bytes(dist, list->steps, (size_t)list->n * sizeof *list->steps);
-    ok = cti_dist_is_first(dist) || make_drafts(state, checkpoint, list, found, true);
-    return cti_dist_scatter(dist, list->optim, list->n, list->copy, state, ok);
+        ct_fail(group->context, CT_ERR_ARGUMENT,
+                "checkpoint_load: %s %d has other optimisers than %s 0", fns->process,
+                group->number, fns->process);
+    if (!cti_group_agree(group, CTI_GROUP_LOAD, 0, numbers->found_bytes == mine)) return false;
+    fns->share(group, found, (size_t)mine);
+    fns->share(group, list->steps, (size_t)list->n * sizeof *list->steps);
+    ok = cti_group_is_first(group) || make_drafts(state, checkpoint, list, found, true);
+    return cti_nn_scatter(group, list->optim, list->n, list->copy, state, ok);
 }
 
-/* Loads from the file; NULL on ranks other than 0. `ok` is false if this rank already has an
- * error. */
+/* Loads from the file; NULL on a process that is not the first. `ok` is false if this process
+ * already has an error. */
 static bool checkpoint_load(ct_context *context, const cti_shards *file, ct_checkpoint *checkpoint,
                             bool ok) {
-    ct_dist *dist = checkpoint->dist;
+    ct_checkpoint_group *group = checkpoint->group;
     read_numbers numbers = {0};
     optim_list list = {0};
     cti_nn_state state = {.context = context};
@@ -446,13 +461,13 @@ static bool checkpoint_load(ct_context *context, const cti_shards *file, ct_chec
     if (file)
         ok = ok && checkpoint_metadata(file, checkpoint, &list, &numbers) &&
              read_all(&state, &match, checkpoint, &list, found);
-    if (dist && dist->comm)
-        ok = receive_found(dist, &state, checkpoint, &list, &numbers, found, ok);
+    if (group && group->several)
+        ok = receive_found(group, &state, checkpoint, &list, &numbers, found, ok);
     if (ok) {
         cti_nn_state_commit(&state);
         for (int64_t i = 0; i < list.n; i++) {
             cti_nn_draft_adopt(&list.copy[i], list.optim[i]);
-            ct_dist *its = cti_dist_of(list.optim[i]);
+            ct_checkpoint_group *its = group_of(list.optim[i]);
             if (its) its->steps = (int64_t)list.steps[i];
         }
         if (inference) *numbers.other_bits = '\0';
@@ -471,20 +486,17 @@ static bool checkpoint_load(ct_context *context, const cti_shards *file, ct_chec
 
 bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
     static const char op[] = "checkpoint_load";
-    ct_dist *dist = checkpoint ? checkpoint->dist : NULL;
-    if (dist && !cti_dist_is_usable(dist, CTI_CALL_LOAD)) {
-        are_together(op, checkpoint);
-        return false;
-    }
-    const bool reads = cti_dist_is_first(dist);
+    ct_checkpoint_group *group = checkpoint ? checkpoint->group : NULL;
+    if (!call_may_begin(group, CTI_GROUP_LOAD, op, checkpoint)) return false;
+    const bool reads = cti_group_is_first(group);
     ct_context *context = checkpoint_check(op, path || reads ? path : "", checkpoint);
     bool ok = cti_ready(context);
-    if (!ok && !dist) return false;
-    if (!context) context = dist->context;
+    if (!ok && !group) return false;
+    if (!context) context = group->context;
     cti_shards file;
     const bool opened = ok && reads && cti_shards_open_checked(context, op, path, &file);
     ok = ok && opened == reads;
-    if (ok || dist) ok = checkpoint_load(context, opened ? &file : NULL, checkpoint, ok);
+    if (ok || group) ok = checkpoint_load(context, opened ? &file : NULL, checkpoint, ok);
     if (opened) cti_shards_close(&file);
     return ok;
 }

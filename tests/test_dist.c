@@ -2,7 +2,9 @@
  * of an ordinary loop. */
 #include "dist_model.h"
 
-#include "../nn/dist/dist.h"
+#include "../ext/ranks/dist.h"
+#include "../nn/optim/optim.h"
+#include "../src/autograd/tape.h"
 
 static model_run first, other;
 

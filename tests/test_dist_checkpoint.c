@@ -26,7 +26,7 @@ static void go_on(ct_context *c, ct_comm *comm, int rank, void *arg) {
     ct_tensor *note = ct_full(c, CT_I64, CT_SHAPE(3), rank);
     ct_checkpoint checkpoint = {.module = m.root,
                                 .optim = optim,
-                                .dist = dist,
+                                .group = ct_dist_group(dist),
                                 .step = 40 + run->steps,
                                 .tensors = &(ct_named){"note", note},
                                 .n_tensors = 1};

@@ -29,7 +29,8 @@ static void sums(void) {
     bad.worked |= ct_dist_sum(bad.dist, &one, 1) || one != 1;
 }
 static ct_checkpoint checkpoint(void) {
-    return (ct_checkpoint){.module = bad.module, .optim = bad.optim, .dist = bad.dist};
+    return (ct_checkpoint){
+        .module = bad.module, .optim = bad.optim, .group = ct_dist_group(bad.dist)};
 }
 static void saves(void) {
     ct_checkpoint all = checkpoint();

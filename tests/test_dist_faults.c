@@ -81,7 +81,7 @@ static void train(ct_context *c, ct_comm *comm, int rank, void *arg) {
         run.hash[rank] = model_hash(m.root);
         return;
     }
-    ct_checkpoint k = {.module = m.root, .optim = optim, .dist = dist, .step = 5};
+    ct_checkpoint k = {.module = m.root, .optim = optim, .group = ct_dist_group(dist), .step = 5};
     arm(&a, SAVE);
     if (fails(&a, SAVE, ct_checkpoint_save(path, &k)) && !ct_checkpoint_save(path, &k))
         complain(rank, "afterwards", ct_error_message(c));

@@ -109,9 +109,7 @@ START_TEST(objects) {
     ct_optim *optim = ct_sgd_new(linear, (ct_sgd_opts){.lr = 1}),
              *steps = ct_sgd_new(live, (ct_sgd_opts){.lr = 1});
     ct_kv_cache *cache = ct_kv_cache_new(mha, 1, 4);
-    const ct_dist_opts none = {.micro_batches = 1};
-    ct_dist *dist = ct_dist_new(optim, NULL, none);
-    ck_assert_msg(dist && cache && positions && both, "%s", ct_error_message(other));
+    ck_assert_msg(optim && cache && positions && both, "%s", ct_error_message(other));
     no_error();
     ct_kv_cache_free(cache), ct_optim_free(optim);
     ct_module *all[] = {linear, mha, encoder, decoder, stack, stacked, both, positions};
@@ -146,10 +144,6 @@ START_TEST(objects) {
     FREED(
         ct_checkpoint_save("no", &(ct_checkpoint){.module = live, .optims = &optim, .n_optims = 1}),
         "optimiser");
-    FREED(ct_checkpoint_save("no", &(ct_checkpoint){.module = live, .optim = steps, .dist = dist}),
-          "ct_dist");
-    FREED(ct_checkpoint_load("no", &(ct_checkpoint){.module = live, .optim = steps, .dist = dist}),
-          "ct_dist");
 #undef FREED
     no_error();
 }

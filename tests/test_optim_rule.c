@@ -552,7 +552,6 @@ typedef enum {
     CONVERTS,
     SAVES,
     LOADS,
-    HOLDS,
     LEAVES_SCOPES,
     CLOSES_SCOPE,
     GOES_BACK,
@@ -597,7 +596,6 @@ static bool misbehaves(const ct_optim_item *p) {
     case CONVERTS: ct_module_to_bf16(rule_user.module); break;
     case SAVES: ct_checkpoint_save(rule_user.path, &run); break;
     case LOADS: ct_checkpoint_load(rule_user.path, &run); break;
-    case HOLDS: ct_dist_new(rule_user.optim, NULL, (ct_dist_opts){0}); break;
     case LEAVES_SCOPES:
         for (int i = 0; i < 5; i++) ct_exp(ct_clone(p->param)), ct_scope_open(context);
         break;
@@ -648,7 +646,6 @@ static const char *const manner_says[MANNERS] = {
     [ZEROES] = "ct_optim_zero_grad: called by the optimiser's own rule",
     [SAVES] = "checkpoint_save: called by the optimiser's own rule",
     [LOADS] = "checkpoint_load: called by the optimiser's own rule",
-    [HOLDS] = "ct_dist_new: called by the optimiser's own rule",
     [CLOSES_SCOPE] = "closed a scope that it had not opened",
     [GOES_BACK] = "",
     [LEAVES] = "was left by an exception or by longjmp",

@@ -6,7 +6,8 @@ POSIX_FAULTS = io_faults io_races shard_faults profile_faults token_faults disk_
 WRAPPED  = $(POSIX_FAULTS) faults op_faults optim_faults dist_faults graph gradcheck_html jacobian module_types watch
 # The Check programs of each floor in ext/, which a build without the floor leaves out.
 TESTS_OF_data = file_kinds token_faults token_files tokens
-FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data),$(TESTS_OF_$(f)))
+TESTS_OF_ranks = disk_model dist dist_alone dist_checkpoint dist_engine dist_faults dist_mistakes dist_silent
+FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data ranks),$(TESTS_OF_$(f)))
 NOT_HERE = $(WASI_NOT_HERE) $(FLOORLESS) $(if $(filter windows wasi,$(OS_NAME)),unseen) \
     $(if $(filter windows,$(OS_NAME)),$(if $(IS_GCC),$(POSIX_FAULTS),$(WRAPPED)),$(if $(IS_MACOS),$(WRAPPED)))
 

@@ -236,7 +236,7 @@ int64_t cti_comm_start_bytes(ct_comm *comm, cti_transfer *transfer, int tag, int
     return (int64_t)size;
 }
 
-static char *elements_of(ct_tensor *tensor) {
+char *cti_comm_elements(ct_tensor *tensor) {
     switch (ct_dtype_of(tensor)) {
     case CT_F32: return (char *)ct_data_f32(tensor);
     case CT_F64: return (char *)ct_data_f64(tensor);
@@ -251,7 +251,7 @@ int64_t cti_comm_start(ct_comm *comm, cti_transfer *transfer, int tag, int peer,
                        ct_tensor *tensor, int64_t at, int64_t n) {
     const size_t size = cti_dtype_size(ct_dtype_of(tensor));
     return cti_comm_start_bytes(comm, transfer, tag, peer, receives,
-                                elements_of(tensor) + (size_t)at * size, (size_t)n * size);
+                                cti_comm_elements(tensor) + (size_t)at * size, (size_t)n * size);
 }
 
 /* Unlinks a transfer that has ended with this state. Returns whether the caller should look at its

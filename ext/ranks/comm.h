@@ -76,6 +76,9 @@ struct ct_comm {
 };
 _Static_assert(sizeof(ct_comm) <= CTI_OBJECT_BYTES, "a comm is an object");
 
+/* The elements of a tensor that is row-major. */
+char *cti_comm_elements(ct_tensor *tensor);
+
 /* Starts to send or receive elements [at, at + n) of a row-major tensor, or bytes. Returns the
  * number of bytes. With 0 bytes, a lost peer or a broken comm it returns 0 and the transfer is not
  * pending. */

@@ -210,6 +210,7 @@ typedef struct {
 
 CT_API void ct_seed(ct_context *context, uint64_t seed); /* sets the seed; the next stream is 0 */
 CT_API ct_rng ct_rng_get(const ct_context *context);
+/* Sets the state, also while an error is pending, so that a step that failed can be repeated. */
 CT_API void ct_rng_set(ct_context *context, ct_rng rng);
 
 /* Returns a uniform integer in [0, n), without modulo bias; it takes a stream. n < 1 is

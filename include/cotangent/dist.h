@@ -24,7 +24,7 @@
  * no rank hangs. For this purpose
  *
  * (1) all ranks must make the same calls of ct_dist_new, ct_dist_step, ct_dist_sum and of
- * checkpoints with .dist, in the same order;
+ * checkpoints with .group, in the same order;
  *
  * (2) a rank with a pending error must make these calls too, because they send its error to the
  * other ranks;
@@ -189,6 +189,9 @@ CT_API bool ct_dist_step(ct_dist *dist);
  * the ranks. For the same bits with any number of ranks, let i be a micro-batch: each rank fills in
  * the values of its own micro-batches and leaves the others 0. */
 CT_API bool ct_dist_sum(ct_dist *dist, double *values, int64_t n);
+
+/* Returns the ranks as the .group of a ct_checkpoint; NULL for NULL. */
+CT_API ct_checkpoint_group *ct_dist_group(ct_dist *dist);
 
 /* Returns the number of steps that are done; -1 for NULL. */
 CT_API int64_t ct_dist_steps(const ct_dist *dist);

@@ -15,7 +15,6 @@
 
 #include <cotangent/types.h>
 #include <cotangent/context.h>
-#include <cotangent/dist.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -250,14 +249,14 @@ typedef struct {
      * names, shapes and dtypes must equal those in the file */
     const ct_named *tensors;
     int64_t n_tensors;
-    /* the ct_dist of one of the optimisers, or NULL if no optimiser has a ct_dist; any other value
-     * is CT_ERR_ARGUMENT. All ranks save or load together, between two steps, and an error of one
-     * rank is an error of all. Only rank 0 reads or writes the file, so other ranks need no access
-     * to it. The file has the same bytes for any number of ranks, and has ct_dist_steps. The number
-     * of ranks may change from a save to a load; shares and micro_batches should not. At a save
-     * `step` and the optimisers of all ranks must be equal; otherwise it is CT_ERR_ARGUMENT on all
-     * ranks */
-    ct_dist *dist;
+    /* ct_dist_group of the ct_dist of one of the optimisers, or NULL if no optimiser has a ct_dist;
+     * any other value is CT_ERR_ARGUMENT. All ranks save or load together, between two steps, and
+     * an error of one rank is an error of all. Only rank 0 reads or writes the file, so other ranks
+     * need no access to it. The file has the same bytes for any number of ranks, and has
+     * ct_dist_steps. The number of ranks may change from a save to a load; shares and micro_batches
+     * should not. At a save `step` and the optimisers of all ranks must be equal; otherwise it is
+     * CT_ERR_ARGUMENT on all ranks */
+    ct_checkpoint_group *group;
     /* a text that a load sets. It is "" if this context has the ct_fingerprint of the context that
      * saved, and so computes the same bits, or if the file has no fingerprint. Otherwise it is a
      * line with the instruction set, the compiler and the -O of both contexts: training continues,

@@ -50,6 +50,8 @@ typedef struct ct_tensor ct_tensor;     /* a handle, owned by the scope in which
 typedef struct ct_module ct_module;     /* a tree of parameters with a forward */
 typedef struct ct_optim ct_optim;       /* an optimiser of one module's parameters */
 typedef struct ct_kv_cache ct_kv_cache; /* keys and values of earlier positions */
+/* Several processes that save and load one checkpoint together; see ct_dist_group. */
+typedef struct ct_checkpoint_group ct_checkpoint_group;
 
 /* CT_BF16 is bfloat16, the upper two bytes of an f32 (8 significant bits). It stores the weights of
  * a model for inference in half the memory; see ct_module_to_bf16. Most ops do not take it and fail

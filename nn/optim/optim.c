@@ -159,7 +159,7 @@ ct_optim *ct_optim_new(ct_module *module, const ct_optim_rule *rule, ct_optim_op
 void ct_optim_free(ct_optim *optim) {
     if (!optim || optim->object.self != &optim->object) return;
     ct_context *context = optim->context;
-    if (!cti_nn_optim_is_idle(optim, "ct_optim_free")) return;
+    if (!cti_optim_is_idle(optim, "ct_optim_free")) return;
     cti_optim_client *client = optim->client;
     if (client && !client->may_end(client, "ct_optim_free")) return;
     if (client) client->end(client);
@@ -171,18 +171,6 @@ void ct_optim_free(ct_optim *optim) {
     cti_give(context, optim->steps, cti_bytes(optim->count, sizeof(ct_optim_item)));
     cti_give(context, optim->value, cti_bytes(optim->values, sizeof(double)));
     cti_object_end(&optim->object, cti_nn_optim_name(optim));
-}
-
-/* ---- a client ---- */
-
-void cti_optim_hold(ct_optim *optim, cti_optim_client *client) {
-    CTI_ASSERT(!optim->client);
-    optim->client = client;
-}
-
-void cti_optim_let_go(ct_optim *optim) {
-    for (int64_t i = 0; i < optim->count; i++) optim->items[i].range = NULL;
-    optim->client = NULL;
 }
 
 /* ---- reading ---- */

@@ -49,8 +49,8 @@ struct cti_nn_name {
 /* A parameter, its states and its group. */
 typedef struct {
     ct_tensor *param;
-    cti_nn_range *range; /* owned by the client; NULL: the item steps the whole parameter */
-    int rule;            /* index of the rule that updates it */
+    cti_optim_range *range; /* owned by the client; NULL: the item steps the whole parameter */
+    int rule;               /* index of the rule that updates it */
     /* tensors of the parameter's dtype, and of its shape or the range's; NULL before the first
      * update */
     ct_tensor *state[CTI_NN_STATES];
@@ -116,25 +116,12 @@ static inline const char *cti_nn_optim_name(const ct_optim *optim) {
 static inline const ct_optim_rule *cti_nn_rule_of(const ct_optim *optim, const cti_nn_item *item) {
     return optim->rule[item->rule].is;
 }
-/* Returns whether each rank steps either the whole parameter or nothing of it. */
-static inline bool cti_nn_is_whole(const ct_optim *optim, const cti_nn_item *item) {
-    return !cti_nn_rule_of(optim, item)->elementwise;
-}
-
-/* Returns whether an exception has left the function of a rule that began last. If not, the
- * function is still running, and an error is recorded. */
-bool cti_nn_optim_was_left(const ct_optim *optim, const char *function);
-/* Returns whether no function of a rule of the optimiser is running. If one is, records an error.
- */
-static inline bool cti_nn_optim_is_idle(const ct_optim *optim, const char *function) {
-    return !optim->busy || cti_nn_optim_was_left(optim, function);
-}
 
 /* Returns whether a function may use this optimiser. It may not if the optimiser is NULL or freed,
  * if an error is pending, or if a function of its rule is running; the reason is recorded. */
 static inline bool cti_nn_optim_ready(const ct_optim *optim, const char *function) {
     return cti_object_is_ready(optim ? &optim->object : NULL, function, "optimiser", NULL) &&
-           cti_nn_optim_is_idle(optim, function);
+           cti_optim_is_idle(optim, function);
 }
 
 /* Makes an optimiser of the module's parameters, each once, in the order of ct_module_next. `own`:
@@ -203,31 +190,7 @@ const char *cti_nn_rule_fault(ct_optim *of, const ct_optim_rule *rule, const dou
  * with an error recorded. */
 int64_t cti_nn_rules_run(ct_optim *optim);
 
-/* ---- optim_step.c: the stages of a step, in this order ---- */
-
-/* Returns whether the optimiser has an item for every parameter that the module has now. If not,
- * records an error. */
-bool cti_nn_step_is_complete(ct_optim *optim);
-/* Collects the parameters to update: all that have a gradient and are not frozen. */
-void cti_nn_step_collect(ct_optim *optim);
-/* Returns whether an option needs the norm of the gradients. */
-static inline bool cti_nn_step_needs_norm(const ct_optim *optim) {
-    return optim->value[CTI_NN_CLIP_NORM] > 0 || optim->value[CTI_NN_SKIP_NONFINITE] != 0;
-}
-/* Stores the norm, NaN if no option needs it. False, without an error, if skip_nonfinite leaves the
- * step out; that is counted. */
-bool cti_nn_step_measured(ct_optim *optim, double norm);
-/* Fills in the states and numbers of the step. At the first update of a parameter its states are
- * made. */
-bool cti_nn_step_prepare(ct_optim *optim);
-/* Runs and counts the step. The library's rules make all checks before the first change, and take
- * no memory after it. If a rule fails at an item, the items before it count as updated. */
-bool cti_nn_step_run(ct_optim *optim);
-/* Frees the new states of a step that is not run. */
-void cti_nn_step_undo(ct_optim *optim);
-
-/* Runs all stages from collect on, for an optimiser without ranges. */
-bool cti_nn_step_alone(ct_optim *optim);
+/* ---- optim_step.c has the stages of a step, which held.h declares ---- */
 
 /* Returns whether the optimiser can train the parameter or must leave it out. Errors name the
  * parameter. */

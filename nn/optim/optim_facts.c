@@ -1,11 +1,12 @@
-/* The facts and the digest of an optimiser, by which the processes of a client compare theirs. */
+/* The facts and the digest of an optimiser, by which the processes of a client compare theirs: see
+ * held.h. */
 #include "optim.h"
 
 #include <string.h>
 
 /* ---- facts ---- */
 
-enum { FACTS_OF_ITEM = 5 };
+enum { FACTS_OF_ITEM = 5, FACTS_OF_BUFFER = 2 };
 
 static const char *item_name(const cti_nn_item *item) { return item->names->text; }
 
@@ -43,6 +44,19 @@ static void say_item(const ct_optim *optim, const cti_nn_item *item, int64_t whi
     }
 }
 
+static bool say_buffer(const ct_module *module, int64_t i, cti_optim_fact *fact) {
+    ct_param buffer = {0};
+    for (int64_t at = i / FACTS_OF_BUFFER; ct_module_next_buffer(module, &buffer) && at > 0;) at--;
+    const ct_tensor *t = buffer.tensor;
+    if (!t) return false;
+    const bool dtype = i % FACTS_OF_BUFFER;
+    snprintf(fact->name, sizeof fact->name, "%s%s", dtype ? "the dtype of " : "the buffer ",
+             buffer.name);
+    snprintf(fact->value, sizeof fact->value, "%s",
+             dtype ? cti_dtype_name(t->dtype) : SHAPE(t->shape));
+    return true;
+}
+
 bool cti_optim_fact_at(const ct_optim *optim, int64_t i, cti_optim_fact *fact) {
     char *value = fact->value, option[CTI_NN_OPTION_NAME];
     const size_t size = sizeof fact->value;
@@ -58,7 +72,8 @@ bool cti_optim_fact_at(const ct_optim *optim, int64_t i, cti_optim_fact *fact) {
         snprintf(value, size, "%" PRId64, optim->skipped);
     } else {
         i -= optim->values + 2;
-        if (i >= FACTS_OF_ITEM * optim->count) return false;
+        if (i >= FACTS_OF_ITEM * optim->count)
+            return say_buffer(optim->module, i - FACTS_OF_ITEM * optim->count, fact);
         say_item(optim, &optim->items[i / FACTS_OF_ITEM], i % FACTS_OF_ITEM, fact);
         return true;
     }

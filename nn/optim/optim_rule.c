@@ -45,8 +45,8 @@ static bool rule_frame_is_open(const ct_context *context, uint64_t id) {
     return frame;
 }
 
-bool cti_nn_optim_was_left(const ct_optim *optim, const char *function) {
-    if (!rule_frame_is_open(optim->context, optim->busy)) return true;
+bool cti_optim_is_idle(const ct_optim *optim, const char *function) {
+    if (!optim->busy || !rule_frame_is_open(optim->context, optim->busy)) return true;
     return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: called by the optimiser's own rule",
                    function);
 }

@@ -44,6 +44,10 @@ void cti_nn_step_collect(ct_optim *optim) {
     optim->n_steps = n;
 }
 
+bool cti_nn_step_needs_norm(const ct_optim *optim) {
+    return optim->value[CTI_NN_CLIP_NORM] > 0 || optim->value[CTI_NN_SKIP_NONFINITE] != 0;
+}
+
 bool cti_nn_step_measured(ct_optim *optim, double norm) {
     const double clip_norm = optim->value[CTI_NN_CLIP_NORM];
     optim->grad_norm = norm;

@@ -17,14 +17,6 @@ bool cti_op_fill_uniform(ct_tensor *t, double low, double high);
 bool cti_op_fill_normal(ct_tensor *t, double mean, double std);
 bool cti_op_scale_in_place(ct_tensor *t, double a); /* f32, f64 */
 
-/* These change elements of row-major tensors of one real dtype, on all threads: to[at ...] =
- * from[start ...], to += from, = value, *= a. They check nothing and cannot fail, even while an
- * error is pending. */
-void cti_op_range_copy(ct_tensor *to, int64_t at, const ct_tensor *from, int64_t start, int64_t n);
-void cti_op_range_add(ct_tensor *to, int64_t at, const ct_tensor *from, int64_t start, int64_t n);
-void cti_op_range_fill(ct_tensor *to, int64_t at, int64_t n, double value);
-void cti_op_range_scale(ct_tensor *to, int64_t at, int64_t n, double a);
-
 /* ---- optimisers: n parameters at once, of one context ---- */
 
 /* The numbers of the items, in this order. */
@@ -41,13 +33,10 @@ bool cti_op_sgd_step(ct_optim_item *all, int64_t n);
  * Parameters are not read. */
 double cti_op_sum_squares(ct_optim_item *all, int64_t n);
 
-/* The two halves of cti_op_sum_squares, for gradients that are distributed over ranks: the first
- * writes the sums of units, one behind the other, and the second adds them. A unit is
+/* The two halves of cti_op_sum_squares, for gradients of which several processes have parts: the
+ * first writes the sums of units, one behind the other, and the second adds them. A unit is
  * CTI_OP_SQUARES_UNIT elements of one gradient; the last may be shorter. */
 enum { CTI_OP_SQUARES_UNIT = 16384 };
-static inline int64_t cti_op_squares_units(int64_t numel) {
-    return numel / CTI_OP_SQUARES_UNIT + (numel % CTI_OP_SQUARES_UNIT != 0);
-}
 void cti_op_unit_squares(ct_optim_item *all, int64_t n, double *sums);
 double cti_op_add_units(const double *sums, int64_t units);
 

@@ -1,5 +1,5 @@
-/* This header records which function of the program a context is lent to, so that the library can
- * refuse functions that must not be called meanwhile.
+/* The work that a context is in the middle of, so that the library can refuse functions that must
+ * not be called meanwhile: a backward, or a function of the program to which the context is lent.
  *
  * A context is lent to a function of the program that the library calls while an object is at work,
  * such as the function that sends a message. The function must return, and it must not free an
@@ -11,10 +11,9 @@
  *
  * 1. While the context is lent, ct_context_free is refused, and so is the end of each object whose
  *    owner asks cti_is_lent.
- * 2. Loans may nest. A function that was refused in an inner loan was refused in the outer one,
- * too.
- * 3. A function that is left by longjmp or an exception runs for ever: its loan does not end. But
- * if a callback around the loan was left, the loan has ended (callback.h). */
+ * 2. Loans may nest. A function that was refused in an inner loan was refused in the outer one too.
+ * 3. A function that is left by longjmp or an exception counts as running for ever, so its loan
+ * does not end. But if a callback around the loan was left, the loan has ended (callback.h). */
 #ifndef CTI_CORE_BUSY_H
 #define CTI_CORE_BUSY_H
 
@@ -29,5 +28,8 @@ const char *cti_lend_end(ct_context *context);
 /* Returns whether the context is lent. If so, `function` is refused: an error is recorded under its
  * name, and it must do nothing. */
 bool cti_is_lent(ct_context *context, const char *function);
+
+/* Returns whether a backward is running. */
+bool cti_in_backward(const ct_context *context);
 
 #endif

@@ -151,7 +151,7 @@ ct_context *ct_context_new(ct_context_opts opts) {
     return context;
 }
 
-/* ---- loans ---- */
+/* ---- loans, and a backward that runs ---- */
 
 void cti_lend(ct_context *context, const char *owner) {
     cti_loans *loans = &context->loans;
@@ -173,6 +173,8 @@ bool cti_is_lent(ct_context *context, const char *function) {
     ct_fail(context, CT_ERR_ARGUMENT, "%s: called by a function of %s", function, loans->owner);
     return true;
 }
+
+bool cti_in_backward(const ct_context *context) { return context->backward; }
 
 /* ---- freeing, and reading settings ---- */
 

@@ -184,8 +184,6 @@ struct ct_context {
     cti_profile *profile; /* the profile; NULL if none was started */
 };
 
-/* The name of a precision as CT_MATMUL has it: "bf16x3". */
-const char *cti_matmul_name(ct_matmul_precision precision);
 /* Does the work of ct_set_matmul, also while an error is pending. */
 bool cti_set_matmul(ct_context *context, ct_matmul_precision precision);
 

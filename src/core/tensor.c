@@ -86,12 +86,6 @@ ct_tensor *cti_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int6
     return handle(of->context, of->storage, data, of->dtype, &shape, numel, stride);
 }
 
-ct_tensor *cti_tensor_range(ct_tensor *of, int64_t start, int64_t n) {
-    CTI_ASSERT(of->contiguous && start >= 0 && n >= 0 && n <= of->numel - start);
-    char *data = of->data + (size_t)start * cti_dtype_size(of->dtype);
-    return cti_tensor_view(of, data, CT_SHAPE(n), NULL);
-}
-
 ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const int64_t *strides,
                    void *data) {
     if (!cti_ready(context) || !cti_dtype_check(context, "wrap", dtype)) return NULL;

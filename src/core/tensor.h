@@ -82,9 +82,6 @@ ct_tensor *cti_tensor_of(ct_context *context, ct_dtype dtype, const ct_shape *sh
 /* Makes a view, which shares the storage of `of`. If stride is NULL it is row-major. */
 ct_tensor *cti_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64_t *stride);
 
-/* Makes a view of the elements [start, start + n) of a row-major tensor, with one dim. */
-ct_tensor *cti_tensor_range(ct_tensor *of, int64_t start, int64_t n);
-
 /* The offset of the last element from the first one, in elements. */
 static inline int64_t cti_tensor_last(const ct_tensor *tensor) {
     int64_t last = 0;

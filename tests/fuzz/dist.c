@@ -52,7 +52,8 @@ static void make(state *s) {
 
 static void call(state *s, int number) {
     double values[3] = {1, 2, (double)number};
-    ct_checkpoint k = {.module = s->module, .optim = s->optim, .dist = s->dist, .step = number};
+    ct_checkpoint k = {
+        .module = s->module, .optim = s->optim, .group = ct_dist_group(s->dist), .step = number};
     switch (number) {
     case 0:
         if (ct_dist_next(s->dist, &s->micro_batch)) backward(s, s->micro_batch);

@@ -135,7 +135,7 @@ static uint64_t hash_of_parameters(uint64_t h) {
 
 static bool train(ct_optim *optim, ct_dist *dist) {
     int64_t steps = option_number("steps"), micro = option_number("micro");
-    ct_checkpoint checkpoint = {.module = train_root, .optim = optim, .dist = dist};
+    ct_checkpoint checkpoint = {.module = train_root, .optim = optim, .group = ct_dist_group(dist)};
     if (*text("load")) ct_checkpoint_load(text("load"), &checkpoint);
     if (faulty("more")) steps++;
     if (faulty("fewer")) steps = FAULTY;

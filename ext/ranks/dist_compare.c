@@ -3,6 +3,8 @@
  * property, make the error. */
 #include "dist.h"
 
+#include <cotangent/autograd.h>
+
 #include "../../src/core/kernel_bits.h"
 
 #include <stdarg.h>
@@ -13,11 +15,10 @@ typedef struct {
     char more[64]; /* detail for the error only; it may differ if values are equal */
 } property;
 
-static property *say(property *it, const char *key, const char *name, const char *format, ...)
-    CT_FORMAT(4, 5);
-static property *say(property *it, const char *key, const char *name, const char *format, ...) {
+static property *say(property *it, const char *name, const char *format, ...) CT_FORMAT(3, 4);
+static property *say(property *it, const char *name, const char *format, ...) {
     va_list args;
-    snprintf(it->fact.name, sizeof it->fact.name, "%s%s", key, name);
+    snprintf(it->fact.name, sizeof it->fact.name, "%s", name);
     va_start(args, format);
     vsnprintf(it->fact.value, sizeof it->fact.value, format, args);
     va_end(args);
@@ -27,39 +28,22 @@ static property *say(property *it, const char *key, const char *name, const char
 
 /* ---- the list ---- */
 
-enum { OPTIONS = 6, PER_BUFFER = 2 };
+enum { OPTIONS = 6 };
 
 static property *say_option(const ct_dist *dist, int64_t i, property *it) {
-    const ct_context *context = dist->context;
     const ct_dist_opts *o = &dist->opts;
     switch (i) {
-    case 0: return say(it, "shares", "", "%" PRId64, o->shares);
-    case 1: return say(it, "micro_batches", "", "%" PRId64, o->micro_batches);
-    case 2: return say(it, "bucket_bytes", "", "%" PRId64, o->bucket_bytes);
-    case 3: return say(it, "the instruction set", "", "%s", context->isa->name);
-    case 4: return say(it, "the matmul precision", "", "%s", cti_matmul_name(context->matmul));
+    case 0: return say(it, "shares", "%" PRId64, o->shares);
+    case 1: return say(it, "micro_batches", "%" PRId64, o->micro_batches);
+    case 2: return say(it, "bucket_bytes", "%" PRId64, o->bucket_bytes);
+    case 3: return say(it, "the instruction set", "%s", ct_isa_name(dist->context));
+    case 4:
+        return say(it, "the matmul precision", "%s", cti_matmul_name(ct_get_matmul(dist->context)));
     default:
-        say(it, "the fingerprint", "", "%016" PRIx64, dist->fingerprint);
+        say(it, "the fingerprint", "%016" PRIx64, dist->fingerprint);
         snprintf(it->more, sizeof it->more, " of %s", cti_build());
         return it;
     }
-}
-
-static property *say_buffer(const ct_module *module, int64_t i, property *it) {
-    ct_param buffer = {0};
-    for (int64_t at = i / PER_BUFFER; ct_module_next_buffer(module, &buffer) && at > 0;) at--;
-    const ct_tensor *t = buffer.tensor;
-    if (!t) return NULL;
-    return i % PER_BUFFER ? say(it, "the dtype of ", buffer.name, "%s", cti_dtype_name(t->dtype))
-                          : say(it, "the buffer ", buffer.name, "%s", SHAPE(t->shape));
-}
-
-/* How many facts the optimiser has. */
-static int64_t count_facts(const ct_optim *optim) {
-    cti_optim_fact fact;
-    int64_t n = 0;
-    while (cti_optim_fact_at(optim, n, &fact)) n++;
-    return n;
 }
 
 /* Property i; NULL after the last. */
@@ -67,8 +51,7 @@ static property *property_at(const ct_dist *dist, int64_t i, property *it) {
     if (i < OPTIONS) return say_option(dist, i, it);
     i -= OPTIONS;
     *it->more = '\0';
-    if (cti_optim_fact_at(dist->optim, i, &it->fact)) return it;
-    return say_buffer(dist->optim->module, i - count_facts(dist->optim), it);
+    return cti_optim_fact_at(dist->optim, i, &it->fact) ? it : NULL;
 }
 
 /* FNV-1a. */
@@ -125,7 +108,7 @@ bool cti_dist_compare(ct_dist *dist) {
     const size_t bytes = cti_bytes(first, sizeof(uint64_t));
     uint64_t *hash = cti_take_zeroed(context, bytes);
     if (!cti_dist_meet(dist, CTI_CALL_NEW, 0, hash)) {
-        cti_give(context, hash, bytes);
+        cti_give_any(context, hash, bytes);
         return false;
     }
     for (int64_t i = 0; dist->rank == 0 && property_at(dist, i, &it); i++)
@@ -133,7 +116,7 @@ bool cti_dist_compare(ct_dist *dist) {
     cti_dist_broadcast_bytes(dist, hash, bytes);
     int64_t same = 0;
     while (same < first && property_at(dist, same, &it) && hash[same] == property_hash(&it)) same++;
-    cti_give(context, hash, bytes);
+    cti_give_any(context, hash, bytes);
     difference all = {.rank = -1}, room;
     if (same < first || count != first) all.rank = dist->rank, all.property = same;
     cti_agreement_begin(&all.head, dist->comm, place, true);

@@ -7,9 +7,9 @@ bool cti_dist_is_usable(const ct_dist *dist, cti_comm_call call) {
 }
 
 bool cti_dist_meet(ct_dist *dist, cti_comm_call call, int64_t count, bool ok) {
-    if (!dist || !dist->comm) return ok;
+    if (!dist->comm) return ok;
     const cti_place place = {
-        .call = (int32_t)call, .dist = dist->number, .step = dist->steps, .count = count};
+        .call = (int32_t)call, .dist = dist->number, .step = dist->group.steps, .count = count};
     cti_agreement mine, theirs;
     dist->comm->timeout = dist->opts.timeout;
     cti_agreement_begin(&mine, dist->comm, place, ok);

@@ -1,6 +1,8 @@
 /* Sums of numbers over the ranks. */
 #include "dist.h"
 
+#include <cotangent/autograd.h>
+
 #include <string.h>
 
 /* Gathers the values of all ranks. Rank r begins with its own values at r n; after round k it has
@@ -21,7 +23,7 @@ static void gather_values(ct_dist *dist, double *all, int64_t n) {
 bool ct_dist_sum(ct_dist *dist, double *values, int64_t n) {
     if (!dist || !cti_dist_is_usable(dist, CTI_CALL_SUM)) return false;
     ct_context *context = dist->context;
-    bool ok = cti_ready(context);
+    bool ok = cti_dist_is_ready(dist);
     if (ok && (n < 0 || (n > 0 && !values)))
         ok = ct_fail(context, CT_ERR_ARGUMENT, "dist_sum: values is NULL, or n negative");
     if (!dist->comm) return ok;
@@ -38,6 +40,6 @@ bool ct_dist_sum(ct_dist *dist, double *values, int64_t n) {
     } else {
         ok = false;
     }
-    cti_give(context, all, bytes);
+    cti_give_any(context, all, bytes);
     return ok;
 }

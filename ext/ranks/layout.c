@@ -1,26 +1,32 @@
 /* The division of parameters into buckets and ranges, and the memory of the steps. */
 #include "dist.h"
-#include "../../src/core/assert.h"
 
+#include <cotangent/autograd.h>
+#include <cotangent/ops.h>
+#include <cotangent/scope.h>
+
+#include "../../src/core/assert.h"
 #include "../../src/core/int_math.h"
 
 /* ---- parameters and buckets ---- */
 
-static size_t param_bytes(const ct_tensor *t) {
-    return (size_t)t->numel * cti_dtype_size(t->dtype);
+static ct_dtype param_dtype(const cti_dist_param *p) { return ct_dtype_of(p->of.tensor); }
+
+static size_t param_bytes(const cti_dist_param *p) {
+    return (size_t)p->numel * cti_dtype_size(param_dtype(p));
 }
 
-/* Fills in param, or only counts. Units are numbered in the order of the items, in which the sum of
- * all squares adds them. */
+/* Fills in param, or only counts. */
 static void list_params(ct_dist *dist) {
+    cti_optim_param param;
     dist->params = dist->units = 0;
-    for (int64_t i = 0; i < dist->optim->count; i++) {
-        cti_nn_item *item = &dist->optim->items[i];
-        if (!item->param->slot) continue;
+    for (int64_t i = 0; cti_optim_param_at(dist->optim, i, &param); i++) {
+        if (!ct_requires_grad(param.tensor)) continue;
+        const int64_t numel = ct_numel(param.tensor);
         if (dist->param)
-            dist->param[dist->params] = (cti_dist_param){.item = item, .unit = dist->units};
+            dist->param[dist->params] = (cti_dist_param){.number = i, .of = param, .numel = numel};
         dist->params++;
-        dist->units += cti_op_squares_units(item->param->numel);
+        dist->units += cti_optim_units(numel);
     }
 }
 
@@ -29,12 +35,12 @@ static void list_params(ct_dist *dist) {
 static void list_buckets(ct_dist *dist) {
     int64_t n = 0, end = dist->params;
     while (end > 0) {
-        const ct_tensor *last = dist->param[end - 1].item->param;
+        const cti_dist_param *last = &dist->param[end - 1];
         size_t bytes = param_bytes(last);
         int64_t first = end - 1;
         for (; first > 0; first--) {
-            const ct_tensor *more = dist->param[first - 1].item->param;
-            if (more->dtype != last->dtype) break;
+            const cti_dist_param *more = &dist->param[first - 1];
+            if (param_dtype(more) != param_dtype(last)) break;
             bytes += param_bytes(more);
             if (bytes > (size_t)dist->opts.bucket_bytes) break;
         }
@@ -44,7 +50,7 @@ static void list_buckets(ct_dist *dist) {
             for (int64_t i = first; i < end; i++) {
                 dist->param[i].bucket = n;
                 dist->param[i].at = bucket->numel;
-                bucket->numel += dist->param[i].item->param->numel;
+                bucket->numel += dist->param[i].numel;
             }
         }
         n++;
@@ -60,11 +66,10 @@ static void list_buckets(ct_dist *dist) {
 static int64_t nearest_unit(const ct_dist *dist, const cti_dist_bucket *bucket, int64_t at) {
     for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
         const cti_dist_param *p = &dist->param[i];
-        const int64_t numel = p->item->param->numel, inside = at - p->at;
-        if (inside >= numel) continue;
-        const int64_t unit =
-            cti_nn_is_whole(dist->optim, p->item) ? numel : (int64_t)CTI_OP_SQUARES_UNIT;
-        const int64_t below = inside / unit * unit, above = cti_min(below + unit, numel);
+        const int64_t inside = at - p->at;
+        if (inside >= p->numel) continue;
+        const int64_t unit = p->of.whole ? p->numel : (int64_t)CTI_OPTIM_UNIT;
+        const int64_t below = inside / unit * unit, above = cti_min(below + unit, p->numel);
         return p->at + (inside - below <= above - inside ? below : above);
     }
     return bucket->numel;
@@ -98,35 +103,25 @@ void cti_dist_param_range(const ct_dist *dist, const cti_dist_param *param, int 
     int64_t from, to;
     cti_dist_bucket_range(dist, &dist->bucket[param->bucket], rank, dist->stages, &from, &to);
     const int64_t begin = cti_min(cti_max(from, param->at), to),
-                  end = cti_max(begin, cti_min(to, param->at + param->item->param->numel));
+                  end = cti_max(begin, cti_min(to, param->at + param->numel));
     *start = end > begin ? begin - param->at : 0;
-    CTI_ASSERT(*start % CTI_OP_SQUARES_UNIT == 0);
+    CTI_ASSERT(*start % CTI_OPTIM_UNIT == 0);
     *length = end - begin;
 }
 
 /* ---- memory ---- */
 
-static void end_tensor(ct_tensor **tensor) {
-    if (*tensor) cti_tensor_free(*tensor);
-    *tensor = NULL;
+/* Zeros in no scope. They are zeros because a rank with an error sends this memory unwritten. */
+static ct_tensor *kept_zeros(ct_dist *dist, ct_dtype dtype, int64_t numel) {
+    return ct_keep(ct_zeros(dist->context, dtype, CT_SHAPE(numel)));
 }
-
-/* Zeros that no scope owns. They are zeros because a rank with an error sends this memory
- * unwritten. */
-static ct_tensor *own_zeros(ct_dist *dist, ct_dtype dtype, int64_t numel) {
-    ct_tensor *t = ct_zeros(dist->context, dtype, CT_SHAPE(numel));
-    if (t) cti_tensor_disown(t);
-    return t;
-}
-/* Elements [start, start + n) as one dim, or if the rank has a whole parameter in its shape. */
-static ct_tensor *own_range(ct_tensor *of, int64_t start, int64_t n, const ct_shape *whole) {
-    ct_tensor *t = cti_tensor_range(of, start, n);
-    if (t && whole) {
-        ct_tensor *view = ct_view(t, *whole);
-        ct_release(t);
-        t = view;
-    }
-    if (t) cti_tensor_disown(t);
+/* Elements [start, start + n) of a bucket's memory in no scope, as one dim or in a shape. */
+static ct_tensor *kept_view(ct_tensor *of, int64_t start, int64_t n, const ct_shape *shape) {
+    ct_scope scope = ct_scope_open_no_grad(ct_context_of(of));
+    ct_tensor *t = ct_narrow(of, 0, start, n);
+    if (t && shape) t = ct_view(t, *shape);
+    ct_keep(t);
+    ct_scope_close(scope);
     return t;
 }
 
@@ -134,14 +129,28 @@ static bool make_sets(ct_dist *dist, cti_dist_bucket *bucket, ct_dtype dtype) {
     if (!dist->levels) return true;
     bucket->set = cti_take_zeroed(dist->context, cti_bytes(dist->levels, sizeof(ct_tensor *)));
     for (int k = 0; bucket->set && k < dist->levels; k++) {
-        bucket->set[k] = own_zeros(dist, dtype, bucket->numel);
+        bucket->set[k] = kept_zeros(dist, dtype, bucket->numel);
         if (!bucket->set[k]) return false;
     }
     return bucket->set;
 }
 
+/* Makes the views of a parameter in its bucket. */
+static bool make_views(ct_dist *dist, const cti_dist_bucket *bucket, cti_dist_param *p) {
+    const ct_shape shape = ct_shape_of(p->of.tensor);
+    int64_t from, to;
+    cti_dist_bucket_range(dist, bucket, dist->rank, dist->stages, &from, &to);
+    cti_dist_param_range(dist, p, dist->rank, &p->range.start, &p->range.length);
+    const int64_t length = p->range.length, at = length ? p->at + p->range.start : from;
+    const ct_shape *whole = p->of.whole && length == p->numel ? &shape : NULL;
+    p->work = kept_view(bucket->work, p->at, p->numel, &shape);
+    p->range.param = p->work ? kept_view(bucket->work, at, length, whole) : NULL;
+    p->range.grad = p->range.param ? kept_view(bucket->scratch, at - from, length, whole) : NULL;
+    return p->range.grad;
+}
+
 static bool make_bucket(ct_dist *dist, cti_dist_bucket *bucket) {
-    const ct_dtype dtype = dist->param[bucket->first].item->param->dtype;
+    const ct_dtype dtype = param_dtype(&dist->param[bucket->first]);
     if (!make_sets(dist, bucket, dtype)) return false;
     if (dist->ranks == 1) return true;
     int64_t from, to;
@@ -151,22 +160,11 @@ static bool make_bucket(ct_dist *dist, cti_dist_bucket *bucket) {
     cut_between(dist, bucket, 0, dist->ranks);
     for (int r = 0; r < dist->ranks; r++) CTI_ASSERT(bucket->cut[r] <= bucket->cut[r + 1]);
     cti_dist_bucket_range(dist, bucket, dist->rank, 1, &from, &to);
-    bucket->work = own_zeros(dist, dtype, bucket->numel);
-    bucket->scratch = bucket->work ? own_zeros(dist, dtype, to - from) : NULL;
+    bucket->work = kept_zeros(dist, dtype, bucket->numel);
+    bucket->scratch = bucket->work ? kept_zeros(dist, dtype, to - from) : NULL;
     if (!bucket->scratch) return false;
-    cti_dist_bucket_range(dist, bucket, dist->rank, dist->stages, &from, &to);
-    for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
-        cti_dist_param *p = &dist->param[i];
-        cti_dist_param_range(dist, p, dist->rank, &p->range.start, &p->range.length);
-        const int64_t length = p->range.length, at = length ? p->at + p->range.start : from;
-        const ct_tensor *param = p->item->param;
-        const ct_shape *whole =
-            cti_nn_is_whole(dist->optim, p->item) && length == param->numel ? &param->shape : NULL;
-        p->range.param = own_range(bucket->work, at, length, whole);
-        p->range.grad =
-            p->range.param ? own_range(bucket->scratch, at - from, length, whole) : NULL;
-        if (!p->range.grad) return false;
-    }
+    for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++)
+        if (!make_views(dist, bucket, &dist->param[i])) return false;
     return true;
 }
 
@@ -198,22 +196,23 @@ bool cti_dist_layout(ct_dist *dist) {
 void cti_dist_layout_free(ct_dist *dist) {
     ct_context *context = dist->context;
     for (int64_t i = 0; dist->param && i < dist->params; i++) {
-        end_tensor(&dist->param[i].range.param);
-        end_tensor(&dist->param[i].range.grad);
+        ct_release(dist->param[i].work);
+        ct_release(dist->param[i].range.param);
+        ct_release(dist->param[i].range.grad);
     }
     for (int64_t i = 0; dist->bucket && i < dist->buckets; i++) {
         cti_dist_bucket *bucket = &dist->bucket[i];
-        for (int k = 0; bucket->set && k < dist->levels; k++) end_tensor(&bucket->set[k]);
-        cti_give(context, bucket->set, cti_bytes(dist->levels, sizeof(ct_tensor *)));
-        cti_give(context, bucket->cut, cti_bytes(dist->ranks + 1, sizeof(int64_t)));
-        end_tensor(&bucket->work);
-        end_tensor(&bucket->scratch);
+        for (int k = 0; bucket->set && k < dist->levels; k++) ct_release(bucket->set[k]);
+        cti_give_any(context, bucket->set, cti_bytes(dist->levels, sizeof(ct_tensor *)));
+        cti_give_any(context, bucket->cut, cti_bytes(dist->ranks + 1, sizeof(int64_t)));
+        ct_release(bucket->work);
+        ct_release(bucket->scratch);
     }
-    cti_give(context, dist->param, cti_bytes(dist->params, sizeof(cti_dist_param)));
-    cti_give(context, dist->bucket, cti_bytes(dist->buckets, sizeof(cti_dist_bucket)));
-    cti_give(context, dist->watched, cti_bytes(dist->params, sizeof *dist->watched));
-    cti_give(context, dist->leaf, cti_bytes(dist->params, sizeof *dist->leaf));
-    cti_give(context, dist->own_squares, cti_bytes(dist->units, sizeof(double)));
-    cti_give(context, dist->block, dist->block_bytes);
-    cti_give(context, dist->peer_block, dist->block_bytes);
+    cti_give_any(context, dist->param, cti_bytes(dist->params, sizeof(cti_dist_param)));
+    cti_give_any(context, dist->bucket, cti_bytes(dist->buckets, sizeof(cti_dist_bucket)));
+    cti_give_any(context, dist->watched, cti_bytes(dist->params, sizeof *dist->watched));
+    cti_give_any(context, dist->leaf, cti_bytes(dist->params, sizeof *dist->leaf));
+    cti_give_any(context, dist->own_squares, cti_bytes(dist->units, sizeof(double)));
+    cti_give_any(context, dist->block, dist->block_bytes);
+    cti_give_any(context, dist->peer_block, dist->block_bytes);
 }

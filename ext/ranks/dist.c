@@ -1,5 +1,9 @@
 /* Makes and frees a ct_dist, and hands out micro-batches. */
 #include "dist.h"
+
+#include <cotangent/autograd.h>
+#include <cotangent/optim.h>
+
 #include "../../src/core/assert.h"
 #include "../../src/core/busy.h"
 
@@ -61,24 +65,39 @@ static bool client_may_end(const cti_optim_client *client, const char *function)
     return !cti_is_lent(cti_dist_of_client(client)->context, function);
 }
 static void client_end(cti_optim_client *client) { dist_end(cti_dist_of_client(client)); }
+static void client_move(cti_optim_client *client, const cti_optim_range *range, ct_tensor *whole,
+                        ct_tensor *part, bool to_whole) {
+    cti_dist_move(cti_dist_of_client(client), range, whole, part, to_whole);
+}
 
 /* Makes a ct_dist without any message to other ranks. NULL with an error recorded. */
 static ct_dist *dist_make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     const int ranks = comm ? comm->size : 1;
-    if (!cti_object_is_ready(optim ? &optim->object : NULL, "ct_dist_new", "optimiser",
+    if (!cti_object_is_ready(cti_optim_object(optim), "ct_dist_new", "optimiser",
                              comm ? comm->context : NULL) ||
-        !cti_nn_optim_is_idle(optim, "ct_dist_new") || !cti_nn_step_is_complete(optim))
+        !cti_optim_is_idle(optim, "ct_dist_new") || !cti_nn_step_is_complete(optim))
         return NULL;
-    if (comm && comm->context != optim->context)
-        return cti_fail_in_both(comm->context, optim->context, CT_ERR_ARGUMENT,
-                                "dist_new: comm and optimiser are of two contexts");
-    if (optim->client)
-        return ct_fail(optim->context, CT_ERR_ARGUMENT, "dist_new: the optimiser has a %s already",
-                       optim->client->noun);
+    ct_context *context = cti_optim_object(optim)->context;
+    if (comm && comm->context != context) {
+        ct_context *const both[] = {comm->context, context};
+        for (int i = 0; i < 2; i++)
+            ct_fail(both[i], CT_ERR_ARGUMENT, "dist_new: comm and optimiser are of two contexts");
+        return NULL;
+    }
     opts = with_defaults(opts, ranks);
-    if (!dist_check(optim->context, ranks, &opts)) return NULL;
-    ct_dist *dist = cti_object_new(optim->context, sizeof *dist, "ct_dist");
+    if (!dist_check(context, ranks, &opts)) return NULL;
+    ct_dist *dist = cti_object_new(context, sizeof *dist, "ct_dist");
     if (!dist) return NULL;
+    dist->client = (cti_optim_client){.noun = "ct_dist",
+                                      .function = "ct_dist_step",
+                                      .may_end = client_may_end,
+                                      .end = client_end,
+                                      .move = client_move,
+                                      .group = &dist->group};
+    if (!cti_optim_hold(optim, &dist->client, "dist_new")) {
+        cti_object_end(&dist->object, "");
+        return NULL;
+    }
     dist->optim = optim;
     dist->comm = ranks > 1 ? comm : NULL;
     dist->ranks = ranks;
@@ -86,12 +105,8 @@ static ct_dist *dist_make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     dist->stages = log2_of(ranks);
     dist->levels = log2_of(opts.shares / ranks);
     dist->opts = opts;
-    if (dist->comm) dist->fingerprint = ct_fingerprint(optim->context);
-    dist->client = (cti_optim_client){.noun = "ct_dist",
-                                      .function = "ct_dist_step",
-                                      .may_end = client_may_end,
-                                      .end = client_end};
-    cti_optim_hold(optim, &dist->client);
+    if (dist->comm) dist->fingerprint = ct_fingerprint(context);
+    cti_dist_make_group(dist);
     CTI_ASSERT(1 << dist->stages == ranks && ranks << dist->levels == opts.shares);
     if (cti_dist_layout(dist)) return dist;
     dist_end(dist);
@@ -110,7 +125,7 @@ static bool meet_without(ct_comm *comm, ct_dist_opts opts) {
 
 ct_dist *ct_dist_new(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     if (comm && optim && comm->object.self != &comm->object) {
-        cti_object_in(&comm->object, optim->context, "ct_dist_new");
+        cti_object_in(&comm->object, cti_optim_object(optim)->context, "ct_dist_new");
         return NULL;
     }
     if (comm && !cti_comm_is_usable(comm, CTI_CALL_NEW)) return NULL;
@@ -128,11 +143,7 @@ ct_dist *ct_dist_new(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
         ok = meet_without(comm, opts);
     }
     comm->dists++;
-    if (ok) {
-        for (int64_t i = 0; i < dist->params; i++)
-            dist->param[i].item->range = &dist->param[i].range;
-        return dist;
-    }
+    if (ok) return dist;
     if (dist) dist_end(dist);
     return NULL;
 }
@@ -148,33 +159,34 @@ static uint64_t stream_of(int64_t step, int64_t micro_batch) {
 static void begin_step(ct_dist *dist) {
     ct_optim_zero_grad(dist->optim);
     dist->sent = (ct_dist_traffic){0}; /* until now, bytes of other calls */
-    dist->rng = dist->context->rng;
+    dist->rng = ct_rng_get(dist->context);
     dist->begun = true;
 }
 
 bool ct_dist_next(ct_dist *dist, int64_t *micro_batch) {
-    if (!dist || !cti_dist_is_usable(dist, CTI_CALL_STEP) || !cti_ready(dist->context))
-        return false;
+    if (!dist || !cti_dist_is_usable(dist, CTI_CALL_STEP) || !cti_dist_is_ready(dist)) return false;
     if (!micro_batch)
         return ct_fail(dist->context, CT_ERR_ARGUMENT, "dist_next: micro_batch is NULL");
-    if (dist->context->backward)
+    if (cti_in_backward(dist->context))
         return ct_fail(dist->context, CT_ERR_GRAD, "dist_next: called inside a backward");
     const int64_t count = cti_dist_micro_batches(dist),
                   share = dist->opts.micro_batches / dist->opts.shares;
     if (dist->finished) return false;
     CTI_ASSERT(dist->begun == (dist->next > 0) && dist->next <= count);
     if (dist->next == count) {
-        dist->context->rng = dist->rng;
+        ct_rng_set(dist->context, dist->rng);
         dist->begun = false;
         dist->finished = true;
         cti_dist_watch(dist, false);
+        cti_dist_end_left(dist);
         return false;
     }
     if (dist->next == 0) begin_step(dist);
     else if (dist->next % share == 0) cti_dist_carry(dist, dist->next / share - 1);
     const int64_t i = dist->rank * count + dist->next++;
     if (dist->next == count && dist->comm) cti_dist_watch(dist, true);
-    dist->context->rng = (ct_rng){.seed = dist->rng.seed, .stream = stream_of(dist->steps, i)};
+    ct_rng_set(dist->context,
+               (ct_rng){.seed = dist->rng.seed, .stream = stream_of(dist->group.steps, i)});
     *micro_batch = i;
     return true;
 }
@@ -182,7 +194,7 @@ bool ct_dist_next(ct_dist *dist, int64_t *micro_batch) {
 /* ---- reading ---- */
 
 int64_t ct_dist_steps(const ct_dist *dist) {
-    return dist && cti_object_is_open(&dist->object, "ct_dist_steps") ? dist->steps : -1;
+    return dist && cti_object_is_open(&dist->object, "ct_dist_steps") ? dist->group.steps : -1;
 }
 
 ct_dist_traffic ct_dist_sent(const ct_dist *dist) {

@@ -1,89 +1,107 @@
 /* Gradients: the sums of this rank's shares, and the exchange of buckets. dist.h has the states. */
 #include "dist.h"
+
+#include <cotangent/autograd.h>
+#include <cotangent/ops.h>
+#include <cotangent/scope.h>
+
 #include "../../src/core/assert.h"
 
 /* ---- shares ---- */
 
 /* The sums of the shares so far are kept as the digits of a binary counter: set[k] is in use if bit
  * k of the number of shares is 1. A missing gradient is -0, because -0 + x has the bits of x; so it
- * may be left out of a sum. */
+ * may be left out of a sum.
+ *
+ * If an update fails, its error is pending and this rank takes it to the next agreement. */
 
-static ct_tensor *param_grad(const cti_dist_param *p) {
-    return p->item->param->slot ? ct_grad(p->item->param) : NULL;
+/* The elements of a parameter in memory of its bucket, in the parameter's shape and in the
+ * innermost scope. */
+static ct_tensor *place_of(const cti_dist_param *p, ct_tensor *memory) {
+    ct_tensor *elements = ct_narrow(memory, 0, p->at, p->numel);
+    return elements ? ct_view(elements, ct_shape_of(p->of.tensor)) : NULL;
 }
 
-/* Copies or adds the gradient to to[at ...]. */
+/* Copies the gradient to `to`, or adds it. */
 static void take_grad(cti_dist_param *p, ct_tensor *to, bool add) {
-    ct_tensor *grad = param_grad(p);
-    const int64_t n = p->item->param->numel;
+    ct_tensor *grad = ct_grad(p->of.tensor);
     p->present |= grad != NULL;
-    if (grad && add) cti_op_range_add(to, p->at, grad, 0, n);
-    else if (grad) cti_op_range_copy(to, p->at, grad, 0, n);
-    else if (!add) cti_op_range_fill(to, p->at, n, -0.0);
-}
-
-static void drop_grad(cti_dist_param *p) {
-    if (p->item->param->slot) cti_grad_slot_empty(p->item->param->slot);
+    if (grad && add) ct_add_into(to, grad, 1);
+    else if (grad) ct_copy_into(to, grad);
+    else if (!add && to)
+        ct_copy_into(to, ct_full(ct_context_of(to), ct_dtype_of(to), CT_SCALAR, -0.0));
 }
 
 void cti_dist_carry(ct_dist *dist, int64_t share) {
     int ones = 0; /* ones at the end of `share` in binary: sums to add up */
     while (share >> ones & 1) ones++;
     CTI_ASSERT(ones < dist->levels);
+    const ct_scope scope = ct_scope_open_no_grad(dist->context);
     for (int64_t b = 0; b < dist->buckets; b++) {
         cti_dist_bucket *bucket = &dist->bucket[b];
         for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
-            take_grad(&dist->param[i], bucket->set[0], ones > 0);
-            drop_grad(&dist->param[i]);
+            cti_dist_param *p = &dist->param[i];
+            take_grad(p, place_of(p, bucket->set[0]), ones > 0);
+            ct_zero_grad(p->of.tensor);
         }
-        for (int k = 1; k < ones; k++)
-            cti_op_range_add(bucket->set[k], 0, bucket->set[k - 1], 0, bucket->numel);
+        for (int k = 1; k < ones; k++) ct_add_into(bucket->set[k], bucket->set[k - 1], 1);
         if (!ones) continue;
         ct_tensor *sum = bucket->set[ones - 1];
         bucket->set[ones - 1] = bucket->set[ones];
         bucket->set[ones] = sum;
     }
+    ct_scope_close(scope);
 }
 
-/* Makes a gradient of -0 for a parameter that had one in earlier shares only. */
-static bool make_grad(cti_dist_param *p) {
-    ct_tensor *param = p->item->param;
-    ct_context *context = param->context;
-    if (!p->present || !param->slot) return true;
-    cti_frame frame;
-    cti_frame_open(context, &frame, true);
-    ct_tensor *zeros = ct_full(context, param->dtype, param->shape, -0.0);
-    const bool ok = zeros && cti_grad_slot_receive(param->slot, zeros, &frame);
-    cti_frame_close(context, &frame);
-    return ok;
+/* Makes a gradient of -0 for a parameter that had one in earlier shares only: the gradient that a
+ * backward from the parameter itself adds. */
+static bool make_grad(const cti_dist_param *p) {
+    ct_tensor *param = p->of.tensor;
+    if (!p->present || !ct_requires_grad(param)) return true;
+    ct_tensor *zeros = ct_full(ct_context_of(param), ct_dtype_of(param), ct_shape_of(param), -0.0);
+    return zeros && ct_backward_with(&param, &zeros, 1, (ct_backward_opts){0});
+}
+
+static bool carry_param(ct_dist *dist, const cti_dist_param *p) {
+    ct_tensor **set = dist->bucket[p->bucket].set;
+    if (!ct_grad(p->of.tensor) && !make_grad(p)) return false;
+    ct_tensor *grad = ct_grad(p->of.tensor);
+    if (!grad) return true;
+    for (int k = 0; k < dist->levels; k++)
+        if (!ct_add_into(grad, place_of(p, set[k]), 1)) return false;
+    return dist->opts.micro_batches == 1 ||
+           ct_scale_into(grad, 1 / (double)dist->opts.micro_batches);
 }
 
 bool cti_dist_carry_last(ct_dist *dist) {
-    const double mean = 1 / (double)dist->opts.micro_batches;
-    for (int64_t i = 0; i < dist->params; i++) {
-        cti_dist_param *p = &dist->param[i];
-        const cti_dist_bucket *bucket = &dist->bucket[p->bucket];
-        const int64_t n = p->item->param->numel;
-        if (!param_grad(p) && !make_grad(p)) return false;
-        ct_tensor *grad = param_grad(p);
-        if (!grad) continue;
-        for (int k = 0; k < dist->levels; k++) cti_op_range_add(grad, 0, bucket->set[k], p->at, n);
-        if (dist->opts.micro_batches > 1) cti_op_range_scale(grad, 0, n, mean);
-    }
-    return true;
+    const ct_scope scope = ct_scope_open_no_grad(dist->context);
+    bool ok = true;
+    for (int64_t i = 0; ok && i < dist->params; i++) ok = carry_param(dist, &dist->param[i]);
+    ct_scope_close(scope);
+    return ok;
 }
 
 void cti_dist_stage(ct_dist *dist) {
     CTI_ASSERT(dist->staged < dist->buckets);
     cti_dist_bucket *bucket = &dist->bucket[dist->staged++];
     CTI_ASSERT(bucket->stage == 0 && !bucket->runs);
+    const ct_scope scope = ct_scope_open_no_grad(dist->context);
     for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
-        take_grad(&dist->param[i], bucket->work, dist->param[i].taken);
-        drop_grad(&dist->param[i]);
-        dist->param[i].taken = false;
+        cti_dist_param *p = &dist->param[i];
+        take_grad(p, p->work, p->taken);
+        p->taken = false;
+        p->left = ct_grad(p->of.tensor) != NULL;
     }
-    for (int k = 0; k < dist->levels; k++)
-        cti_op_range_add(bucket->work, 0, bucket->set[k], 0, bucket->numel);
+    for (int k = 0; k < dist->levels; k++) ct_add_into(bucket->work, bucket->set[k], 1);
+    ct_scope_close(scope);
+}
+
+void cti_dist_end_left(ct_dist *dist) {
+    for (int64_t i = 0; i < dist->params; i++) {
+        cti_dist_param *p = &dist->param[i];
+        if (p->left) ct_zero_grad(p->of.tensor);
+        p->left = false;
+    }
 }
 
 /* ---- the exchange of a bucket: dist.h has the figure ---- */
@@ -120,14 +138,17 @@ static void exchange_end(ct_dist *dist, cti_dist_bucket *bucket) {
     bucket->runs = false;
     if (bucket->stage++ >= dist->stages) return;
     const bucket_span r = at_stage(dist, bucket, dist->rank, bucket->stage);
-    const int64_t n = r.to - r.from;
+    const ct_scope scope = ct_scope_open_no_grad(dist->context);
+    ct_tensor *own = ct_narrow(bucket->work, 0, r.from, r.to - r.from),
+              *received = ct_narrow(bucket->scratch, 0, 0, r.to - r.from);
     if (bucket->stage < dist->stages) {
-        cti_op_range_add(bucket->work, r.from, bucket->scratch, 0, n);
-        return;
+        ct_add_into(own, received, 1);
+    } else {
+        ct_add_into(received, own, 1);
+        if (dist->opts.micro_batches > 1)
+            ct_scale_into(received, 1 / (double)dist->opts.micro_batches);
     }
-    cti_op_range_add(bucket->scratch, 0, bucket->work, r.from, n);
-    if (dist->opts.micro_batches > 1)
-        cti_op_range_scale(bucket->scratch, 0, n, 1 / (double)dist->opts.micro_batches);
+    ct_scope_close(scope);
 }
 
 /* Has the bucket begun this stage? See invariant (3) of dist.h. */
@@ -161,8 +182,11 @@ static void watch_begin(void *self, const bool *reached, bool retain_graph) {
     ct_dist *dist = self;
     dist->early = !retain_graph; /* after retain_graph another backward may follow */
     for (int64_t b = 0; b < dist->buckets; b++) dist->bucket[b].unfinished = 0;
-    for (int64_t i = 0; i < dist->leaves; i++)
-        dist->bucket[dist->watched[i]->bucket].unfinished += reached[i];
+    for (int64_t i = 0; i < dist->leaves; i++) {
+        cti_dist_param *p = dist->watched[i];
+        dist->bucket[p->bucket].unfinished += reached[i];
+        if (reached[i]) p->left = false; /* if it is staged, its gradient comes too late */
+    }
 }
 
 /* Adds a gradient to its bucket, so that the rest of the backward may use its memory. The gradient
@@ -175,7 +199,7 @@ static bool watch_whole(void *self, int64_t i, ct_tensor *grad) {
     bucket->unfinished--;
     (void)grad;
     if (!dist->early || p->bucket < dist->staged) return false;
-    take_grad(p, bucket->work, p->taken);
+    take_grad(p, p->work, p->taken);
     p->taken = true;
     return true;
 }
@@ -201,7 +225,7 @@ void cti_dist_watch(ct_dist *dist, bool on) {
     }
     dist->leaves = 0;
     for (int64_t i = 0; i < dist->params; i++) {
-        ct_tensor *leaf = dist->param[i].item->param;
+        ct_tensor *leaf = dist->param[i].of.tensor;
         if (!ct_requires_grad(leaf)) continue;
         dist->watched[dist->leaves] = &dist->param[i];
         dist->leaf[dist->leaves++] = leaf;

@@ -15,26 +15,32 @@
  * (2) The step changes a copy of the range, bucket->work. Parameters are written from it after all
  * ranges have arrived. */
 #include "dist.h"
+
+#include <cotangent/autograd.h>
+#include <cotangent/ops.h>
+#include <cotangent/optim.h>
+#include <cotangent/scope.h>
+
 #include "../../src/core/assert.h"
+#include "../../src/core/busy.h"
+#include "../../src/core/kernel_bits.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---- whether the step may begin ---- */
 
-static const char *dist_param_name(const cti_dist_param *p) { return p->item->names->text; }
-
 /* Is every parameter that requires a gradient now one of dist's? */
 static bool trains_what_it_did(const ct_dist *dist) {
+    cti_optim_param param;
     int64_t next = 0;
-    for (int64_t i = 0; i < dist->optim->count; i++) {
-        const cti_nn_item *item = &dist->optim->items[i];
-        if (next < dist->params && dist->param[next].item == item) next++;
-        else if (item->param->slot && !item->frozen)
+    for (int64_t i = 0; cti_optim_param_at(dist->optim, i, &param); i++) {
+        if (next < dist->params && dist->param[next].number == i) next++;
+        else if (ct_requires_grad(param.tensor) && !param.frozen)
             return ct_fail(dist->context, CT_ERR_ARGUMENT,
                            "dist_step: %s requires a gradient since ct_dist_new; make the "
                            "optimiser and its ct_dist anew",
-                           item->names->text);
+                           param.name);
     }
     return true;
 }
@@ -45,11 +51,11 @@ static bool has_late_gradient(const ct_dist *dist) {
         const cti_dist_bucket *bucket = &dist->bucket[b];
         for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
             const cti_dist_param *p = &dist->param[i];
-            if (!p->item->param->slot || !p->item->param->slot->sum) continue;
+            if (!ct_grad(p->of.tensor)) continue;
             ct_fail(dist->context, CT_ERR_ARGUMENT,
                     "dist_step: %s has got a gradient after its sum was sent: the last "
                     "micro-batch of a step has one backward, of one loss",
-                    dist_param_name(p));
+                    p->of.name);
             return true;
         }
     }
@@ -57,7 +63,7 @@ static bool has_late_gradient(const ct_dist *dist) {
 }
 
 static bool may_begin(const ct_dist *dist) {
-    if (!cti_ready(dist->context)) return false;
+    if (!cti_dist_is_ready(dist)) return false;
     if (!dist->finished)
         return ct_fail(dist->context, CT_ERR_ARGUMENT,
                        "dist_step: %" PRId64 " of %" PRId64
@@ -72,9 +78,9 @@ static bool may_begin(const ct_dist *dist) {
 
 static cti_dist_numbers numbers_of(const ct_dist *dist) {
     return (cti_dist_numbers){.digest = cti_optim_digest(dist->optim),
-                              .seed = dist->context->rng.seed,
-                              .lr = dist->optim->value[CTI_NN_LR],
-                              .matmul = dist->context->matmul};
+                              .seed = ct_rng_get(dist->context).seed,
+                              .lr = cti_optim_lr(dist->optim),
+                              .matmul = ct_get_matmul(dist->context)};
 }
 
 static void merge_block(void *mine, const void *theirs, size_t size) {
@@ -99,40 +105,22 @@ static void merge_block(void *mine, const void *theirs, size_t size) {
     for (size_t i = 0; i < units; i++) squares[i] += add[i];
 }
 
-/* Writes the sums of squares of this rank's ranges at the indices of their units. */
-static void fill_squares(ct_dist *dist, double *squares) {
-    ct_optim *optim = dist->optim;
-    int64_t n = 0;
-    for (int64_t i = 0; i < dist->params; i++)
-        if (!dist->param[i].item->frozen) optim->steps[n++].grad = dist->param[i].range.grad;
-    const double *own = dist->own_squares;
-    cti_op_unit_squares(optim->steps, n, dist->own_squares);
-    for (int64_t i = 0; i < dist->params; i++) {
-        const cti_dist_param *p = &dist->param[i];
-        if (p->item->frozen) continue;
-        const int64_t units = cti_op_squares_units(p->range.length);
-        if (units) /* a range without elements has start 0 */
-            memcpy(squares + p->unit + p->range.start / CTI_OP_SQUARES_UNIT, own,
-                   (size_t)units * sizeof *own);
-        own += units;
-    }
-}
-
 /* Agrees with all ranks on equal numbers, on the parameters that have a gradient, and on the
  * norm. */
 static bool agree_on_step(ct_dist *dist, double *norm) {
     cti_dist_block *block = dist->block;
-    const cti_place place = {.call = CTI_CALL_STEP, .dist = dist->number, .step = dist->steps};
-    const bool measures = cti_nn_step_needs_norm(dist->optim);
+    const cti_place place = {
+        .call = CTI_CALL_STEP, .dist = dist->number, .step = dist->group.steps};
+    const bool ok = cti_dist_is_ready(dist), measures = cti_nn_step_needs_norm(dist->optim);
     memset(block, 0, dist->block_bytes);
-    cti_agreement_begin(&block->head, dist->comm, place, true);
+    cti_agreement_begin(&block->head, dist->comm, place, ok);
     block->numbers = numbers_of(dist);
     block->differs = -1;
     block->words = (int32_t)cti_dist_words(dist);
     for (int64_t i = 0; i < dist->params; i++)
         block->bits[i / 64] |= (uint64_t)dist->param[i].present << i % 64;
     double *squares = (double *)(block->bits + block->words);
-    if (measures) fill_squares(dist, squares);
+    if (ok && measures) cti_optim_unit_sums(dist->optim, squares, dist->own_squares);
     dist->sent.other += cti_agree(dist->comm, CTI_DIST_CONTROL, &block->head,
                                   &dist->peer_block->head, dist->block_bytes, merge_block);
     if (!cti_agreement_holds(dist->comm, &block->head, place)) return false;
@@ -157,28 +145,38 @@ static bool agree_on_step(ct_dist *dist, double *norm) {
                        block->differs);
     for (int64_t i = 0; i < dist->params; i++)
         dist->param[i].range.present = block->bits[i / 64] >> i % 64 & 1;
-    *norm = measures ? sqrt(cti_op_add_units(squares, dist->units)) : (double)NAN;
+    *norm = measures ? cti_optim_norm(squares, dist->units) : (double)NAN;
     return true;
 }
 
 /* ---- parameters ---- */
 
 /* Copies this rank's ranges of the parameters; the step changes the copy. */
-static void copy_ranges(ct_dist *dist) {
-    for (int64_t i = 0; i < dist->params; i++) {
+static bool copy_ranges(ct_dist *dist) {
+    const ct_scope scope = ct_scope_open_no_grad(dist->context);
+    bool ok = true;
+    for (int64_t i = 0; ok && i < dist->params; i++) {
         const cti_dist_param *p = &dist->param[i];
-        cti_op_range_copy(p->range.param, 0, p->item->param, p->range.start, p->range.length);
+        const ct_shape shape = ct_shape_of(p->range.param);
+        ct_tensor *all = ct_view(p->of.tensor, CT_SHAPE(p->numel)),
+                  *own = all ? ct_narrow(all, 0, p->range.start, p->range.length) : NULL;
+        ok = own && ct_copy_into(p->range.param, ct_view(own, shape));
     }
+    ct_scope_close(scope);
+    return ok;
 }
 
-static void write_params(ct_dist *dist) {
+/* Writes the parameters that were stepped, by any rank. */
+static bool write_params(ct_dist *dist) {
+    bool ok = true;
     for (int64_t i = 0; i < dist->params; i++) {
         const cti_dist_param *p = &dist->param[i];
+        cti_optim_param param;
         CTI_ASSERT(dist->bucket[p->bucket].stage == 2 * dist->stages);
-        if (!p->item->grad) continue;
-        cti_op_range_copy(p->item->param, 0, dist->bucket[p->bucket].work, p->at,
-                          p->item->param->numel);
+        cti_optim_param_at(dist->optim, p->number, &param);
+        if (p->range.present && !param.frozen) ok &= ct_copy_into(param.tensor, p->work);
     }
+    return ok;
 }
 
 /* ---- the step ---- */
@@ -191,8 +189,7 @@ static bool step_together(ct_dist *dist) {
     cti_nn_step_collect(optim);
     if (!cti_nn_step_measured(optim, norm)) return true;
     CTI_ASSERT(dist->staged == dist->buckets);
-    copy_ranges(dist);
-    const bool prepared = cti_nn_step_prepare(optim);
+    const bool prepared = copy_ranges(dist) && cti_nn_step_prepare(optim);
     if (!cti_dist_meet(dist, CTI_CALL_STEP, 1, prepared)) {
         cti_nn_step_undo(optim);
         return false;
@@ -204,12 +201,13 @@ static bool step_together(ct_dist *dist) {
     cti_dist_finish(dist, 2 * dist->stages);
     if (*dist->comm->fault) { /* to other ranks this rank is lost now */
         ct_fail(dist->context, CT_ERR_IO, "dist_step: %s; this rank is in step %" PRId64,
-                dist->comm->fault, dist->steps);
+                dist->comm->fault, dist->group.steps);
         cti_comm_break(dist->comm, NULL);
         return false;
     }
-    write_params(dist);
-    return true;
+    if (write_params(dist)) return true;
+    cti_comm_break(dist->comm, "one of them has failed to write its parameters");
+    return false;
 }
 
 static bool several(ct_dist *dist) {
@@ -218,6 +216,7 @@ static bool several(ct_dist *dist) {
         cti_dist_stage(dist);
         cti_dist_advance(dist, dist->stages);
     }
+    cti_dist_end_left(dist);
     cti_dist_finish(dist, dist->stages);
     return met && step_together(dist);
 }
@@ -240,13 +239,14 @@ static void end_step(ct_dist *dist) {
 bool ct_dist_step(ct_dist *dist) {
     if (!dist || !cti_dist_is_usable(dist, CTI_CALL_STEP)) return false;
     ct_context *context = dist->context;
-    if (!cti_nn_optim_is_idle(dist->optim, "ct_dist_step")) return false;
-    if (context->backward)
+    if (!cti_optim_is_idle(dist->optim, "ct_dist_step")) return false;
+    if (cti_in_backward(context))
         return ct_fail(context, CT_ERR_GRAD, "dist_step: called inside a backward");
     cti_dist_watch(dist, false);
-    if (dist->begun) context->rng = dist->rng;
+    cti_dist_end_left(dist);
+    if (dist->begun) ct_rng_set(context, dist->rng);
     const bool ok = dist->comm ? several(dist) : alone(dist);
     end_step(dist);
-    if (ok) dist->steps++;
+    if (ok) dist->group.steps++;
     return ok;
 }

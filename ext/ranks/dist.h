@@ -2,8 +2,8 @@
  * added up over the ranks.
  *
  * A bucket is one flat array of a few parameters. It is cut into as many consecutive ranges as
- * there are ranks, at multiples of CTI_OP_SQUARES_UNIT elements of a parameter; so a norm is the
- * sum of the same numbers for any number of ranks. With 4 ranks, seen from rank 2:
+ * there are ranks, at multiples of CTI_OPTIM_UNIT elements of a parameter; so a norm is the sum of
+ * the same numbers for any number of ranks. With 4 ranks, seen from rank 2:
  *
  *     stage 0    |. . . .|x x x x|  rank r keeps the half that bit 0 of r selects (0: lower half),
  *                                   sends the other half to r ^ 1, and adds the half it receives
@@ -36,15 +36,23 @@
  * bucket has reached stage 2K.
  *
  * (6) All ranks make the same calls in the same order, with an error too. A rank with an error
- * exchanges undefined data, and all agree afterwards (ext/ranks/agree.h). */
-#ifndef CTI_NN_DIST_DIST_H
-#define CTI_NN_DIST_DIST_H
+ * exchanges undefined data, and all agree afterwards (agree.h). */
+#ifndef CTI_EXT_RANKS_DIST_H
+#define CTI_EXT_RANKS_DIST_H
 
 #include <cotangent/dist.h>
 
-#include "../../ext/ranks/agree.h"
-#include "../../ext/ranks/wait.h"
-#include "../optim/optim.h"
+#include <cotangent/context.h>
+#include <cotangent/tensor.h>
+
+#include <inttypes.h>
+
+#include "../../nn/checkpoint_group.h"
+#include "../../nn/optim/held.h"
+#include "../../src/core/dtype.h"
+#include "../../src/core/memory.h"
+#include "agree.h"
+#include "wait.h"
 
 /* Tags of messages. Control messages of all ct_dist of a comm have one tag, so two ranks in calls
  * of two different ct_dist meet and find the difference. Bulk data has two tags for each of the
@@ -53,12 +61,14 @@ enum { CTI_DIST_CONTROL = 0, CTI_DIST_BULK = 1, CTI_DIST_TAGS = 2 };
 
 /* A trained parameter: it required a gradient when the ct_dist was made. */
 typedef struct {
-    cti_nn_item *item;
-    cti_nn_range range;
-    int64_t bucket, at; /* elements [at, at + numel) of the bucket */
-    int64_t unit;       /* its first unit of squares, among the units of all parameters */
-    bool taken;         /* its gradient was added to bucket->work before the bucket was staged */
-    bool present;       /* this rank has had a gradient of the parameter in this step */
+    int64_t number; /* its number in the optimiser */
+    cti_optim_param of;
+    cti_optim_range range;
+    int64_t bucket, at, numel; /* elements [at, at + numel) of the bucket */
+    ct_tensor *work;           /* these elements of bucket->work, in the parameter's shape */
+    bool taken;                /* its gradient was added to `work` before the bucket was staged */
+    bool left;                 /* its gradient is in `work`, and has not ended yet */
+    bool present;              /* this rank has had a gradient of the parameter in this step */
 } cti_dist_param;
 
 typedef struct {
@@ -98,6 +108,7 @@ struct ct_dist {
     union {
         cti_object object; /* must be first */
         ct_context *context;
+        ct_checkpoint_group group; /* has the count of steps */
     };
     cti_optim_client client; /* holds the optimiser */
     ct_optim *optim;
@@ -109,7 +120,7 @@ struct ct_dist {
     uint64_t fingerprint;    /* ct_fingerprint when the ct_dist was made */
     cti_dist_param *param;   /* [params], in the order of the optimiser's items */
     cti_dist_bucket *bucket; /* [buckets], from the last parameters to the first */
-    /* the number of watched parameters, which require a gradient now; [params] the parameters, and
+    /* number of watched parameters, which require a gradient now; [params] these parameters, and
      * their tensors */
     int64_t leaves;
     cti_dist_param **watched;
@@ -120,7 +131,6 @@ struct ct_dist {
     size_t block_bytes;
     double *own_squares; /* [units] */
     /* this rank's progress in the step */
-    int64_t steps;
     int64_t next;   /* micro-batches that ct_dist_next has returned */
     bool begun;     /* the generator is a micro-batch's; `rng` has the one to restore */
     bool finished;  /* ct_dist_next has returned false */
@@ -131,14 +141,14 @@ struct ct_dist {
 };
 _Static_assert(sizeof(ct_dist) <= CTI_OBJECT_BYTES, "a ct_dist is an object");
 
-/* The ct_dist that is a client, and the ct_dist that holds an optimiser; NULL: none. */
 static inline ct_dist *cti_dist_of_client(const cti_optim_client *client) {
-    return client ? (ct_dist *)((char *)(uintptr_t)client - offsetof(ct_dist, client)) : NULL;
-}
-static inline ct_dist *cti_dist_of(const ct_optim *optim) {
-    return cti_dist_of_client(optim->client);
+    return (ct_dist *)((char *)(uintptr_t)client - offsetof(ct_dist, client));
 }
 
+/* Is the ct_dist open, and no error pending? */
+static inline bool cti_dist_is_ready(const ct_dist *dist) {
+    return cti_object_is_ready(&dist->object, "", "ct_dist", NULL);
+}
 static inline int64_t cti_dist_micro_batches(const ct_dist *dist) { /* micro-batches of this rank */
     return dist->opts.micro_batches / dist->ranks;
 }
@@ -171,8 +181,11 @@ void cti_dist_param_range(const ct_dist *dist, const cti_dist_param *param, int 
 void cti_dist_carry(ct_dist *dist, int64_t share);
 /* The last share of a single rank: its gradients become the mean of all. */
 bool cti_dist_carry_last(ct_dist *dist);
-/* The last share of several ranks: stages the next bucket, with the rank's sum in bucket->work. */
+/* The last share of several ranks: stages the next bucket, with the rank's sum in bucket->work.
+ * Gradients cannot be ended in a backward, so they are left. */
 void cti_dist_stage(ct_dist *dist);
+/* Ends the gradients that are left. */
+void cti_dist_end_left(ct_dist *dist);
 /* Continues the exchange of all staged buckets, up to a stage. Returns whether all buckets have
  * reached it. */
 bool cti_dist_advance(ct_dist *dist, int stage);
@@ -182,28 +195,34 @@ void cti_dist_finish(ct_dist *dist, int stage);
  * gradients are final. */
 void cti_dist_watch(ct_dist *dist, bool on);
 
-/* ---- compare.c: properties that must be equal on all ranks ---- */
+/* ---- dist_compare.c: properties that must be equal on all ranks ---- */
 
 /* Does this rank have rank 0's options, optimiser and parameters? If not, the first difference is
  * an error on all ranks. */
 bool cti_dist_compare(ct_dist *dist);
 
-/* ---- broadcast.c: from rank 0 to all ---- */
+/* ---- broadcast.c: from rank 0 to all, and between rank 0 and the ranges ---- */
 
-/* Sends rank 0's parameters, buffers, states and generator to all ranks, and cuts the states to
- * ranges. */
+/* Sends rank 0's parameters, buffers, states and generator to all ranks. The optimiser gets the
+ * ranges and, in place of its states, states of the ranges. */
 bool cti_dist_broadcast_all(ct_dist *dist);
 /* Sends a tensor, or bytes, of rank 0 to all ranks. */
 void cti_dist_broadcast(ct_dist *dist, ct_tensor *tensor);
 void cti_dist_broadcast_bytes(ct_dist *dist, void *data, size_t size);
 
+/* Moves a state between rank 0, which has it whole, and the ranges of all ranks: see
+ * cti_optim_client.move. */
+void cti_dist_move(ct_dist *dist, const cti_optim_range *range, ct_tensor *whole, ct_tensor *part,
+                   bool to_whole);
+
+/* ---- dist_group.c: the ranks as the group of a checkpoint ---- */
+
+void cti_dist_make_group(ct_dist *dist);
+
 /* ---- meet.c ---- */
 
-/* Does this rank read and write the file of a checkpoint? A process without a ct_dist does. */
-static inline bool cti_dist_is_first(const ct_dist *dist) { return !dist || dist->rank == 0; }
-
 /* Are all ranks in this call with the same count, and all `ok`? If not, all ranks record the error.
- * With no other ranks, or without a ct_dist, the answer is `ok`. */
+ * With no other ranks the answer is `ok`. */
 bool cti_dist_meet(ct_dist *dist, cti_comm_call call, int64_t count, bool ok);
 /* May a call of all ranks begin? Neither the ct_dist, which is not NULL, nor its comm may have
  * ended, and no rank may be lost. */
