@@ -52,6 +52,10 @@ START_TEST(two_contexts) {
     ck_assert(comm && optim && !ct_dist_new(optim, comm, (ct_dist_opts){0}));
     expect(CT_ERR_ARGUMENT, "dist_new: comm and optimiser", "of two contexts");
     expect_in(other, CT_ERR_ARGUMENT, "dist_new: comm and optimiser", "of two contexts");
+    ct_comm_close(comm);
+    ck_assert(!ct_dist_new(optim, comm, (ct_dist_opts){0}));
+    expect(CT_ERR_ARGUMENT, "ct_dist_new", "the comm has ended");
+    expect_in(other, CT_ERR_ARGUMENT, "ct_dist_new", "the comm has ended");
     ct_context_free(other);
 }
 END_TEST
