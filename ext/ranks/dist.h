@@ -61,14 +61,14 @@ enum { CTI_DIST_CONTROL = 0, CTI_DIST_BULK = 1, CTI_DIST_TAGS = 2 };
 
 /* A trained parameter: it required a gradient when the ct_dist was made. */
 typedef struct {
-    int64_t number; /* its number in the optimiser */
-    cti_optim_param of;
+    int64_t number;     /* its number in the optimiser */
+    cti_optim_param of; /* as when the ct_dist was made; a group may have frozen it since */
     cti_optim_range range;
     int64_t bucket, at, numel; /* elements [at, at + numel) of the bucket */
     ct_tensor *work;           /* these elements of bucket->work, in the parameter's shape */
     bool taken;                /* its gradient was added to `work` before the bucket was staged */
-    bool left;                 /* its gradient is in `work`, and has not ended yet */
-    bool present;              /* this rank has had a gradient of the parameter in this step */
+    bool left;    /* its gradient is in `work`, and ends when the running backward has ended */
+    bool present; /* this rank has had a gradient of the parameter in this step */
 } cti_dist_param;
 
 typedef struct {
@@ -129,7 +129,7 @@ struct ct_dist {
     cti_dist_block *block,
         *peer_block; /* blocks of the agreement on a step: this rank's, and scratch for a peer's */
     size_t block_bytes;
-    double *own_squares; /* [units] */
+    double *own_squares; /* [units] scratch of the sums of squares */
     /* this rank's progress in the step */
     int64_t next;   /* micro-batches that ct_dist_next has returned */
     bool begun;     /* the generator is a micro-batch's; `rng` has the one to restore */
@@ -145,7 +145,7 @@ static inline ct_dist *cti_dist_of_client(const cti_optim_client *client) {
     return (ct_dist *)((char *)(uintptr_t)client - offsetof(ct_dist, client));
 }
 
-/* Is the ct_dist open, and no error pending? */
+/* Returns whether the ct_dist, which has not ended, may begin a call: no error is pending. */
 static inline bool cti_dist_is_ready(const ct_dist *dist) {
     return cti_object_is_ready(&dist->object, "", "ct_dist", NULL);
 }
