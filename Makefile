@@ -40,9 +40,9 @@ if_quiet = $(if $(filter 0,$(V)),@echo "  $(1) $@";)
 
 include src/kernels/kernels.mk
 
-# The folders of the library: the core, and the floors above it that EXT names; nn/dist needs ext/ranks.
+# The folders of the library: the core, and the floors above it that EXT names.
 EXT     ?= $(patsubst %/,%,$(wildcard ext/*/))
-FOLDERS  = $(patsubst %/,%,$(wildcard src/*/) ops/ $(wildcard ops/*/) nn/ $(wildcard nn/*/)) $(sort ext/ranks $(EXT))
+FOLDERS  = $(patsubst %/,%,$(wildcard src/*/) ops/ $(wildcard ops/*/) nn/ $(wildcard nn/*/)) $(EXT)
 SOURCES  = $(filter-out src/kernels/% $(OTHER_OS),$(wildcard $(FOLDERS:%=%/*.c)))
 OBJ      = $(SOURCES:%.c=$(BUILD)/obj/%.o) $(KOBJ)
 # The library from its amalgamation, to test that: make BUILD=build/amalgamated AMALGAMATED=1 test. Three files are

@@ -44,7 +44,21 @@ START_TEST(another_for_a_mode) {
     const uint64_t up = number_of((ct_context_opts){.threads = 1});
     fesetround(FE_TONEAREST);
     ck_assert((up != number) == (here != nearest)); /* equal under valgrind */
+    ck_assert(number_of((ct_context_opts){.threads = 1}) == number);
 #endif
+}
+END_TEST
+
+/* The products of one context round and no longer round: each call has the number of its kernels. */
+START_TEST(another_for_products_that_round) {
+    ct_context *c = ct_context_new((ct_context_opts){.threads = 1});
+    const uint64_t number = ct_fingerprint(c);
+    ct_set_matmul(c, CT_MATMUL_BF16);
+    ck_assert(ct_fingerprint(c) == cti_fingerprint(c->isa, c->rounded));
+    ck_assert(ct_fingerprint(c) != number);
+    ct_set_matmul(c, CT_MATMUL_F32);
+    ck_assert(ct_fingerprint(c) == number);
+    ct_context_free(c);
 }
 END_TEST
 
@@ -202,6 +216,7 @@ int main(void) {
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, the_same_for_the_same_bits);
     tcase_add_test(tcase, another_for_a_mode);
+    tcase_add_test(tcase, another_for_products_that_round);
     tcase_add_test(tcase, one_kernel_of_another_set);
     tcase_add_test(tcase, a_load_by_other_kernels);
     tcase_add_test(tcase, a_file_with_other_words);

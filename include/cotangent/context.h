@@ -183,13 +183,15 @@ CT_API int ct_threads(const ct_context *context); /* returns 0 for NULL */
  * "neon"; "" for NULL. */
 CT_API const char *ct_isa_name(const ct_context *context);
 
-/* Returns a hash of the results that every kernel computes from fixed numbers, which takes about a
- * millisecond. Besides the program and its seed, the bits of results depend on the instruction set,
- * the build of the library, its compiler, the C library, ct_set_matmul and the calling thread's
- * floating-point mode, and so does the hash. They do not depend on threads and caches. Two contexts
- * with the same hash compute the same bits, except for a difference that the fixed numbers do not
- * reveal. Checkpoints store the hash, and the ranks of a ct_dist must have the same. Returns 0 for
- * NULL. */
+/* Returns a hash of the results that every kernel computes from fixed numbers. Besides the program
+ * and its seed, the bits of results depend on the instruction set, the build of the library, its
+ * compiler, the C library, ct_set_matmul and the calling thread's floating-point mode, and so does
+ * the hash. They do not depend on threads and caches. Two contexts with the same hash compute the
+ * same bits, except for a difference that the fixed numbers do not reveal. Checkpoints store the
+ * hash, and the ranks of a ct_dist must have the same. Returns 0 for NULL.
+ *
+ * A call takes about a millisecond, and next to nothing if neither the mode nor the kernels have
+ * changed since the thread's last call. */
 CT_API uint64_t ct_fingerprint(const ct_context *context);
 
 /* Sets the precision of matrix products from now on. (The backward of an attention rounds if its

@@ -2,6 +2,7 @@
 #include "kernel_bits.h"
 #include "busy.h"
 #include "context.h"
+#include "float_mode.h"
 #include "int_math.h"
 #include "../os/os.h"
 
@@ -199,8 +200,24 @@ bool ct_set_threads(ct_context *context, int threads) {
 
 int ct_threads(const ct_context *context) { return context ? context->threads : 0; }
 
+/* A thread keeps its last fingerprint, because every save and load of a checkpoint takes one. */
 uint64_t ct_fingerprint(const ct_context *context) {
-    return context ? cti_fingerprint(context->isa, context->rounded) : 0;
+    static _Thread_local struct {
+        const cti_isa *isa;
+        const cti_gemm_kernels *rounded;
+        cti_float_mode mode;
+        uint64_t fingerprint;
+    } last;
+    if (!context) return 0;
+    const cti_float_mode mode = cti_float_mode_get();
+    if (last.isa != context->isa || last.rounded != context->rounded ||
+        !cti_float_mode_equal(&last.mode, &mode)) {
+        last.isa = context->isa;
+        last.rounded = context->rounded;
+        last.mode = mode;
+        last.fingerprint = cti_fingerprint(context->isa, context->rounded);
+    }
+    return last.fingerprint;
 }
 
 void cti_fingerprint_text(const ct_context *context, char text[CTI_FINGERPRINT_TEXT]) {

@@ -9,6 +9,7 @@
 #ifndef CTI_CORE_FLOAT_MODE_H
 #define CTI_CORE_FLOAT_MODE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #if defined __SSE__ && (defined __x86_64__ || defined __i386__)
@@ -27,6 +28,9 @@ static inline cti_float_mode cti_float_mode_get(void) {
     mode.mxcsr &= ~(uint32_t)CTI_MXCSR_FLAGS;
     return mode;
 }
+static inline bool cti_float_mode_equal(const cti_float_mode *a, const cti_float_mode *b) {
+    return a->mxcsr == b->mxcsr && a->x87 == b->x87;
+}
 static inline void cti_float_mode_set(const cti_float_mode *mode) {
     const cti_float_mode now = cti_float_mode_get();
     if (now.mxcsr != mode->mxcsr) __asm__ volatile("ldmxcsr %0" : : "m"(mode->mxcsr));
@@ -44,6 +48,9 @@ static inline cti_float_mode cti_float_mode_get(void) {
     __asm__ volatile("mrs %0, fpcr" : "=r"(mode.fpcr));
     return mode;
 }
+static inline bool cti_float_mode_equal(const cti_float_mode *a, const cti_float_mode *b) {
+    return a->fpcr == b->fpcr;
+}
 static inline void cti_float_mode_set(const cti_float_mode *mode) {
     if (cti_float_mode_get().fpcr != mode->fpcr)
         __asm__ volatile("msr fpcr, %0" : : "r"(mode->fpcr));
@@ -52,6 +59,7 @@ static inline void cti_float_mode_set(const cti_float_mode *mode) {
 #else
 
 #include <fenv.h>
+#include <string.h>
 
 typedef struct {
     fenv_t environment;
@@ -61,6 +69,10 @@ static inline cti_float_mode cti_float_mode_get(void) {
     cti_float_mode mode;
     fegetenv(&mode.environment);
     return mode;
+}
+/* The flags are compared, too: equal modes with different flags count as different. */
+static inline bool cti_float_mode_equal(const cti_float_mode *a, const cti_float_mode *b) {
+    return memcmp(&a->environment, &b->environment, sizeof a->environment) == 0;
 }
 static inline void cti_float_mode_set(const cti_float_mode *mode) { fesetenv(&mode->environment); }
 
