@@ -58,7 +58,8 @@ ASSERTED_OBJ = $(patsubst $(BUILD)/obj/%,$(BUILD)/obj/asserts/%,$(filter-out $(K
 at_O1    = $(patsubst -O3,-O1,$(patsubst -O2,-O1,$(1)))
 # char_lm is linked with these, common.o and either world_one.o or world_mpi.o.
 CHAR_LM  = gpt gpt_write plot run run_log
-NO_MAIN  = $(if $(filter ext/data,$(EXT)),,tokens) common plot $(CHAR_LM) world_one seq2seq_model system_%
+NO_MAIN  = $(if $(filter ext/data,$(EXT)),,tokens) $(if $(filter ext/ranks,$(EXT)),,char_lm) \
+    common plot $(CHAR_LM) world_one seq2seq_model system_%
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%$(EXE),$(filter-out $(NO_MAIN:%=examples/%.c),$(wildcard examples/*.c)))
 SYSTEM_OBJ = $(BUILD)/obj/examples/system_$(OS_NAME).o
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%$(EXE),\

@@ -386,8 +386,8 @@ START_TEST(noise_of_a_sum) {
     const double rounding = 4 * 0x1p-53 * (1 + 2e-6) / 1e-6 * (1 - 1e-14);
     const double *noise = data(out[0].noise, 2, 4);
     for (int i = 0; i < 4; i++)
-        for (int g = 0; g < 2; g++) {
-            const double least = (g ? 4 : 2) * rounding, got = noise[g * 4 + i];
+        for (int r = 0; r < 2; r++) {
+            const double least = (r ? 4 : 2) * rounding, got = noise[r * 4 + i];
             ck_assert_msg(got >= least && got < least + 1e-9, "%.17g, not %.17g", got, least);
         }
     opts.cotangents = none;

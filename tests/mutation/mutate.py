@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Mutation testing of the backward code in ops/ and of nn/: `make mutate`. README.md says what is counted and how.
+"""Mutation testing of the backward code in ops/, of nn/ and of ext/ranks/: `make mutate`. README.md says what is counted and how.
 From the environment: SAMPLE, SEED, FILE, LEAST, JOBS, FRESH, BUILD."""
 import json
 import os
@@ -23,7 +23,8 @@ WARN = shlex.split(os.environ["WARN"])
 SAMPLE = int(os.environ.get("SAMPLE") or 0)
 SEED = int(os.environ.get("SEED") or 1)
 FILE = os.environ.get("FILE")
-NN = 1000          # mutants of nn/ in a whole run
+ABOVE = 1000       # mutants of nn/ and ext/ranks/ in a whole run
+GROUPS = {"ops": ("ops/",), "nn and ext": ("nn/", "ext/")}
 LEAST = float(os.environ.get("LEAST") or 0.99)   # of the mutants that can be told apart must be killed
 FATES = ["mutants", "did not compile", "same object", "duplicates", "warned", "equivalent", "killed", "by sanitizers", "survived"]
 
@@ -197,10 +198,10 @@ def report(mutants, equivalents, seconds):
     for m in mutants:
         by_file.setdefault(m.file, Counter()).update(["mutants", m.fate])
     lines = [f"{'':28}" + "".join(f"{fate:>17}" for fate in FATES) + f"{'share killed':>14}"]
-    for group in ["ops", "nn"]:
+    for group, folders in GROUPS.items():
         total = Counter()
         for file, count in sorted(by_file.items()):
-            if file.startswith(group + "/"):
+            if file.startswith(folders):
                 total.update(count)
                 lines.append(f"{file:28}" + "".join(f"{count[fate]:17}" for fate in FATES) + f"{share(count):13.1%}")
         if total:
@@ -215,7 +216,7 @@ def report(mutants, equivalents, seconds):
         [{"file": m.file, "function": m.function, "line": m.line, "before": m.before, "after": m.after, "fate": m.fate,
           "killer": getattr(m, "killer", None), "why": equivalents.get(m.key)} for m in mutants], indent=0))
     print("\n".join(lines))
-    groups = [("ops/", "nn/")] if SAMPLE else ["ops/", "nn/"]   # of a sample there are too few for two shares
+    groups = [sum(GROUPS.values(), ())] if SAMPLE else GROUPS.values()   # of a sample there are too few for two shares
     shares = [share(Counter(m.fate for m in mutants if m.file.startswith(group))) for group in groups]
     return min(shares) >= LEAST and not wrong
 
@@ -229,17 +230,17 @@ def main():
     begin = time.monotonic()
     os.makedirs(HERE, exist_ok=True)
     equivalents = listed.read()
-    ops_mutants, nn_mutants = listed.mutants()
-    suite = Suite(sorted(map(str, Path("ops").rglob("*.c"))) + listed.files_of_nn())
+    ops_mutants, above = listed.mutants()
+    suite = Suite(sorted(map(str, Path("ops").rglob("*.c"))) + listed.files_above())
     notes = Notes(f"{HERE}/notes")
     compiler = Compiler(notes)
     if FILE:
-        drawn = [([m for m in ops_mutants + nn_mutants if m.file == FILE], None)]
+        drawn = [([m for m in ops_mutants + above if m.file == FILE], None)]
     else:
-        nn_mutants.sort(key=draw)
+        above.sort(key=draw)
         if SAMPLE:
             ops_mutants.sort(key=draw)
-        drawn = [(ops_mutants, SAMPLE // 2 or None), (nn_mutants, SAMPLE - SAMPLE // 2 or NN)]
+        drawn = [(ops_mutants, SAMPLE // 2 or None), (above, SAMPLE - SAMPLE // 2 or ABOVE)]
     looked_at = []
     with ThreadPoolExecutor(JOBS) as pool:
         chosen = []
