@@ -49,7 +49,7 @@ START_TEST(another_for_a_mode) {
 }
 END_TEST
 
-/* The products of one context round and no longer round: each call has the number of its kernels. */
+/* The products of one context round, then no longer: each call has the number of its kernels. */
 START_TEST(another_for_products_that_round) {
     ct_context *c = ct_context_new((ct_context_opts){.threads = 1});
     const uint64_t number = ct_fingerprint(c);
