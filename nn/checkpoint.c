@@ -1,7 +1,7 @@
 /* A checkpoint: one safetensors file. Training that resumes from it gives the same bits as training
  * that did not stop.
  *
- *     model.NAME            the parameters and persistent buffers
+ *     model.NAME            the parameters, or the trained ones, and the persistent buffers
  *     optim.lr, ...         the optimiser: optim/saved.h lists its tensors
  *     optims.0.lr, ...      the same of each further optimiser
  *     tensor.NAME           the caller's tensors
@@ -53,7 +53,8 @@ static const char *optim_key(int64_t i, char key[PREFIX]) {
  * themselves. */
 static bool gather_state(cti_nn_state *state, const ct_checkpoint *checkpoint, ct_optim *copies,
                          const unsigned char *found) {
-    if (!cti_nn_state_add_module(state, "model.", checkpoint->module)) return false;
+    if (!cti_nn_state_add_module(state, "model.", checkpoint->module, checkpoint->trained))
+        return false;
     const int64_t first = first_optim(checkpoint);
     for (int64_t i = first; i < checkpoint->n_optims; i++) {
         char key[PREFIX];
@@ -454,8 +455,11 @@ static bool checkpoint_load(ct_context *context, const cti_shards *file, ct_chec
     unsigned char *found = ok ? cti_take_zeroed(context, found_bytes) : NULL;
     ok = ok && found;
     const bool inference = file && is_for_inference(file, checkpoint);
-    const cti_nn_match match = {
-        .file = file, .module = checkpoint->module, .prefix = "model.", .ignore_others = inference};
+    const cti_nn_match match = {.file = file,
+                                .module = checkpoint->module,
+                                .prefix = "model.",
+                                .trained = checkpoint->trained,
+                                .ignore_others = inference};
     cti_frame frame;
     cti_frame_open(context, &frame, true);
     if (file)

@@ -189,6 +189,20 @@ static void match_names(cti_nn_state *state, const cti_nn_match *match, bool *ta
     for (int64_t k = 0; k < state->pieces; k++) mark_taken(match, state->piece[k].from, taken);
 }
 
+/* Sets taken[j] for each tensor of the file that has the name of a frozen parameter, which the
+ * state does not have. */
+static bool mark_frozen(const cti_nn_state *state, const cti_nn_match *match, bool *taken) {
+    for (ct_param param = {0}; match->trained && cti_nn_next_name(match->module, &param);) {
+        if (ct_requires_grad(param.tensor)) continue;
+        char *name = cti_nn_prefixed(state->context, match->prefix, param.name);
+        if (!name) return false;
+        const int64_t j = cti_shards_find(match->file, cti_text_of(name));
+        if (j >= 0) taken[j] = true;
+        cti_path_free(state->context, name);
+    }
+    return true;
+}
+
 /* ---- matching ---- */
 
 typedef struct {
@@ -328,12 +342,13 @@ static bool compare_names(matching *m, int64_t i) {
 static bool match_all(matching *m) {
     cti_nn_state *state = m->state;
     const size_t bytes = cti_bytes(m->match->file->tensors, sizeof(bool));
-    bool *taken = cti_take_zeroed(state->context, bytes), ok = true;
+    bool *taken = cti_take_zeroed(state->context, bytes);
     if (!taken) return false;
     match_names(state, m->match, taken);
+    bool ok = mark_frozen(state, m->match, taken);
     find_sources(m);
     for (int64_t i = 0; i < state->n; i++) check_missing(m, i);
-    check_others(m, taken);
+    if (ok) check_others(m, taken);
     cti_give(state->context, taken, bytes);
     for (int64_t i = 0; i < state->n; i++) check_misfits(m, i);
     for (int64_t i = 0; ok && i < state->n; i++) ok = compare_names(m, i);

@@ -9,6 +9,7 @@ typedef struct {
     const ct_module *module;
     const char *prefix; /* the prefix of the module's names in the file */
     ct_load_opts load;
+    bool trained;       /* whether the state has no frozen parameters; the file may have them */
     bool ignore_others; /* whether unused tensors of the file are no error */
 } cti_nn_match;
 

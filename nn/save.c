@@ -10,7 +10,7 @@
 static bool save_module(cti_nn_state *state, const ct_module *module, const char *path,
                         ct_save_opts opts) {
     ct_context *context = state->context;
-    if (!cti_nn_state_add_module(state, "", module)) return false;
+    if (!cti_nn_state_add_module(state, "", module, false)) return false;
     if (opts.n_map && !cti_nn_state_add_sources(state, "", module)) return false;
     const int64_t others = opts.n_map ? state->sources - state->n : 0;
     const size_t bytes = cti_bytes(others, sizeof(cti_other_name));
@@ -41,8 +41,8 @@ static bool load_module(ct_module *module, const cti_shards *file, ct_load_opts 
     const cti_nn_match match = {.file = file, .module = module, .prefix = "", .load = opts};
     cti_frame frame;
     cti_frame_open(module->context, &frame, true);
-    bool ok = cti_nn_state_add_module(&state, "", module) && cti_nn_state_match(&state, &match) &&
-              cti_nn_state_read(&state);
+    bool ok = cti_nn_state_add_module(&state, "", module, false) &&
+              cti_nn_state_match(&state, &match) && cti_nn_state_read(&state);
     if (ok) cti_nn_state_commit(&state);
     cti_frame_close(module->context, &frame);
     cti_nn_state_free(&state);

@@ -37,8 +37,7 @@ static bool state_grow(cti_nn_state *state) {
     return true;
 }
 
-/* prefix + name, in a block of strlen + 1. */
-static char *full_name(ct_context *context, const char *prefix, const char *name) {
+char *cti_nn_prefixed(ct_context *context, const char *prefix, const char *name) {
     const size_t before = strlen(prefix), length = strlen(name);
     char *full = cti_take(context, before + length + 1);
     if (!full) return NULL;
@@ -50,7 +49,7 @@ static char *full_name(ct_context *context, const char *prefix, const char *name
 bool cti_nn_state_add(cti_nn_state *state, const char *prefix, const char *name,
                       ct_tensor *tensor) {
     if (!state_grow(state)) return false;
-    char *full = full_name(state->context, prefix, name);
+    char *full = cti_nn_prefixed(state->context, prefix, name);
     if (!full) return false;
     state->named[state->n] = (ct_named){.name = full, .tensor = tensor};
     state->record[state->n++] = (cti_nn_record){0};
@@ -75,9 +74,12 @@ bool cti_nn_state_add_flag(cti_nn_state *state, const char *prefix, const char *
     return true;
 }
 
-bool cti_nn_state_add_module(cti_nn_state *state, const char *prefix, const ct_module *module) {
+bool cti_nn_state_add_module(cti_nn_state *state, const char *prefix, const ct_module *module,
+                             bool trained) {
     for (ct_param param = {0}; ct_module_next(module, &param);)
-        if (!cti_nn_state_add(state, prefix, param.name, param.tensor)) return false;
+        if ((!trained || ct_requires_grad(param.tensor)) &&
+            !cti_nn_state_add(state, prefix, param.name, param.tensor))
+            return false;
     for (ct_param buffer = {0}; ct_module_next_buffer(module, &buffer);)
         if (cti_nn_is_persistent(&buffer) &&
             !cti_nn_state_add(state, prefix, buffer.name, buffer.tensor))
@@ -105,8 +107,8 @@ static bool add_other_name(cti_nn_state *state, const char *prefix, const ct_par
                            int64_t records) {
     int64_t i = 0;
     while (i < records && state->named[i].tensor != param->tensor) i++;
-    if (i == records) return true; /* a buffer that is not saved */
-    char *name = full_name(state->context, prefix, param->name);
+    if (i == records) return true; /* a buffer or a frozen parameter that is not saved */
+    char *name = cti_nn_prefixed(state->context, prefix, param->name);
     if (!name) return false;
     if (!add_source(state, (cti_nn_source){.name = name, .record = i, .next = -1})) {
         cti_path_free(state->context, name);

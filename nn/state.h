@@ -55,8 +55,12 @@ typedef struct {
     int64_t pieces, piece_room;
 } cti_nn_state;
 
-/* Adds a tensor under the name prefix + name. cti_nn_state_add_module adds every parameter, then
- * every persistent buffer; a shared tensor is added once, under its first name. */
+/* Returns prefix + name in a new block, which cti_path_free frees; NULL if there is no memory. */
+char *cti_nn_prefixed(ct_context *context, const char *prefix, const char *name);
+
+/* Adds a tensor under the name prefix + name. cti_nn_state_add_module adds every parameter, or if
+ * `trained` every parameter that requires a gradient, then every persistent buffer; a shared tensor
+ * is added once, under its first name. */
 bool cti_nn_state_add(cti_nn_state *state, const char *prefix, const char *name, ct_tensor *tensor);
 /* Adds a number as a scalar tensor in the innermost scope. A load writes it to *value. */
 bool cti_nn_state_add_number(cti_nn_state *state, const char *prefix, const char *name,
@@ -64,7 +68,8 @@ bool cti_nn_state_add_number(cti_nn_state *state, const char *prefix, const char
 /* Adds a double that is 0 or 1 as a bool. */
 bool cti_nn_state_add_flag(cti_nn_state *state, const char *prefix, const char *name,
                            double *value);
-bool cti_nn_state_add_module(cti_nn_state *state, const char *prefix, const ct_module *module);
+bool cti_nn_state_add_module(cti_nn_state *state, const char *prefix, const ct_module *module,
+                             bool trained);
 /* Adds a source for each name, without values. The module's tensors are the first of the state and
  * have that prefix; they get a source for every name. Called once, after all tensors were added. */
 bool cti_nn_state_add_sources(cti_nn_state *state, const char *prefix, const ct_module *module);

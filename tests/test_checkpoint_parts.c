@@ -156,6 +156,88 @@ START_TEST(inference) {
 }
 END_TEST
 
+/* ---- only the trained parameters ---- */
+
+/* A module with two trained parameters, one of which has a second name, a frozen parameter with a
+ * second name too, and a buffer. */
+static ct_module *partly_frozen(ct_context *c, double value) {
+    ct_module *m = ct_module_new(c, "M");
+    ct_module_add_param(m, "tied", ct_full(c, CT_F32, CT_SHAPE(2, 3), value));
+    ct_module_add_param(m, "frozen", ct_full(c, CT_F32, CT_SHAPE(400), value));
+    ct_module_add_param(m, "last", ct_full(c, CT_F32, CT_SHAPE(3), value));
+    ct_module_add_buffer(m, "seen", ct_full(c, CT_F32, CT_SHAPE(4), value), true);
+    ct_module *child = ct_module_new(c, "Child");
+    ct_module_add_param(child, "again", ct_module_get(m, "tied"));
+    ct_module_add_param(child, "still", ct_module_get(m, "frozen"));
+    ct_module_add_child(m, "child", child);
+    ct_set_requires_grad(ct_module_get(m, "frozen"), false);
+    ck_assert_msg(ct_error(c) == CT_OK, "%s", ct_error_message(c));
+    return m;
+}
+
+/* The values of tied, frozen, last and seen. */
+static void has_values(ct_module *m, double tied, double frozen, double last, double seen) {
+    ck_assert(ct_data_f32(ct_module_get(m, "tied"))[5] == (float)tied);
+    ck_assert(ct_data_f32(ct_module_get(m, "child.again"))[0] == (float)tied);
+    ck_assert(ct_data_f32(ct_module_get(m, "frozen"))[399] == (float)frozen);
+    ck_assert(ct_data_f32(ct_module_get(m, "last"))[0] == (float)last);
+    ck_assert(ct_data_f32(ct_module_get(m, "seen"))[3] == (float)seen);
+}
+
+START_TEST(trained) {
+    const char *path = in_folder("checkpoint");
+    ct_module *a = partly_frozen(context, 1), *b = partly_frozen(context, 2);
+    ct_checkpoint from = {.module = a, .optim = ct_adamw_new(a, (ct_adamw_opts){0}), .step = 3},
+                  to = {.module = b, .optim = ct_adamw_new(b, (ct_adamw_opts){0})};
+    from.trained = to.trained = true;
+    ck_assert_msg(ct_checkpoint_save(path, &from), "%s", ct_error_message(context));
+    ct_safetensors *file = ct_safetensors_open(context, path);
+    char names[200] = "";
+    for (ct_safetensors_entry e = {0}; ct_safetensors_next(file, &e);)
+        if (!strncmp(e.name, "model.", 6)) strcat(strcat(names, e.name), " ");
+    ck_assert_str_eq(names, "model.tied model.last model.seen ");
+    ct_safetensors_close(file);
+    ck_assert_msg(ct_checkpoint_load(path, &to), "%s", ct_error_message(context));
+    has_values(b, 1, 2, 1, 1);
+    ck_assert_int_eq(to.step, 3);
+
+    to.trained = false; /* the frozen parameter is not in the file */
+    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "missing: model.frozen");
+
+    /* the file of a whole module: the frozen parameter stays, under all of its names */
+    from.trained = false, to.trained = true;
+    for (ct_param p = {0}; ct_module_next(a, &p);) ct_init_constant(p.tensor, 7);
+    ck_assert(ct_checkpoint_save(path, &from));
+    ck_assert_msg(ct_checkpoint_load(path, &to), "%s", ct_error_message(context));
+    has_values(b, 7, 2, 7, 1);
+
+    /* a parameter that is trained here, and was frozen at the save */
+    from.trained = true;
+    ck_assert(ct_checkpoint_save(path, &from));
+    ct_set_requires_grad(ct_module_get(b, "frozen"), true);
+    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "missing: model.frozen");
+    has_values(b, 7, 2, 7, 1);
+
+    ct_set_requires_grad(ct_module_get(b, "frozen"), false);
+
+    /* a parameter that is frozen here, and was trained at the save; without an optimiser, because
+     * its states are of one more parameter */
+    ct_set_requires_grad(ct_module_get(b, "last"), false);
+    ct_init_constant(ct_module_get(b, "last"), 5);
+    ck_assert(ct_checkpoint_load(path, &(ct_checkpoint){.module = b, .trained = true}));
+    has_values(b, 7, 2, 5, 1);
+    ct_set_requires_grad(ct_module_get(b, "last"), true);
+
+    /* a name that the module does not have */
+    ct_module_add_param(a, "more", ct_ones(context, CT_F32, CT_SHAPE(1)));
+    from.optim = ct_adamw_new(a, (ct_adamw_opts){0});
+    ck_assert(ct_checkpoint_save(path, &from));
+    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "model.more");
+}
+END_TEST
+
+/* ---- the caller's tensors ---- */
+
 START_TEST(tensors_match) {
     const char *path = in_folder("checkpoint");
     run a = begin(context);
@@ -233,6 +315,7 @@ int main(void) {
     tcase_add_test(file, resume_is_bit_identical);
     tcase_add_test(file, both_fields);
     tcase_add_test(file, inference);
+    tcase_add_test(file, trained);
     tcase_add_test(file, tensors_match);
     tcase_add_test(file, refused);
     suite_add_tcase(suite, file);

@@ -389,7 +389,7 @@ START_TEST(a_load) {
 }
 END_TEST
 
-static bool checkpoint(ct_context *c, result *out) {
+static bool save_and_load(ct_context *c, result *out, bool trained) {
     memset(out, 0, sizeof *out);
     ct_module *model = two_layers(c, 1);
     ct_optim *optim = ct_adam_new(model, (ct_adam_opts){0});
@@ -401,8 +401,9 @@ static bool checkpoint(ct_context *c, result *out) {
         ct_checkpoint_save(path, &(ct_checkpoint){.module = model, .optim = optim, .step = 17});
     for (ct_param p = {0}; model && ct_module_next(model, &p);) ct_init_constant(p.tensor, 9);
     ct_optim_group(optim, "*", (ct_group_opts){.frozen = true}); /* no states, until it loads */
+    if (trained && model) ct_set_requires_grad(ct_module_get(model, "fc.bias"), false);
     const int64_t live = ct_memory(c).live;
-    ct_checkpoint read = {.module = model, .optim = optim};
+    ct_checkpoint read = {.module = model, .optim = optim, .trained = trained};
     bool loaded = done && ct_checkpoint_load(path, &read);
     if (model) parameters(model, out);
     ck_assert(!loaded || (read.step == 17 && out->value[0] != 9));
@@ -415,7 +416,12 @@ static bool checkpoint(ct_context *c, result *out) {
     return loaded && !ct_error(c);
 }
 
+static bool checkpoint(ct_context *c, result *out) { return save_and_load(c, out, false); }
+static bool of_trained(ct_context *c, result *out) { return save_and_load(c, out, true); }
+
 START_TEST(a_checkpoint) { sweep(checkpoint, 1); }
+END_TEST
+START_TEST(a_checkpoint_of_trained) { sweep(of_trained, 1); }
 END_TEST
 
 /* ---- changes in place ---- */
@@ -489,6 +495,7 @@ int main(void) {
     tcase_add_test(io, a_save);
     tcase_add_test(io, a_load);
     tcase_add_test(io, a_checkpoint);
+    tcase_add_test(io, a_checkpoint_of_trained);
     suite_add_tcase(suite, io);
     return run_suite(suite);
 }

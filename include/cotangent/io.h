@@ -249,6 +249,10 @@ typedef struct {
      * names, shapes and dtypes must equal those in the file */
     const ct_named *tensors;
     int64_t n_tensors;
+    /* whether the file has only the parameters that require a gradient, and the buffers, as of a
+     * large frozen model with a few trained matrices. A load with it leaves all other parameters as
+     * they are, even if the file has values for them */
+    bool trained;
     /* ct_dist_group of the ct_dist of one of the optimisers, or NULL if no optimiser has a ct_dist;
      * any other value is CT_ERR_ARGUMENT. All ranks save or load together, between two steps, and
      * an error of one rank is an error of all. Only rank 0 reads or writes the file, so other ranks
