@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum { H = 6, H_kv = 2, d = 38, E = H * d, F = 211, V = 1009, L = 499, D = 61 };
-enum { in = 17, out = 19, kdim = 101, vdim = 103 };
+enum { in = 17, out = 19, kdim = 101, vdim = 103, head_dim = 41 };
 
 static ct_context *context;
 
@@ -31,6 +31,11 @@ static const struct {
     {out, "out"},
     {kdim, "kdim"},
     {vdim, "vdim"},
+    {head_dim, "head_dim"},
+    {H * head_dim, "H head_dim"},
+    {H_kv * head_dim, "H_kv head_dim"},
+    {3 * H * head_dim, "3 H head_dim"},
+    {(H + 2 * H_kv) * head_dim, "(H + 2 H_kv) head_dim"},
 };
 
 static const char *size_name(int64_t size) {
@@ -169,7 +174,10 @@ static void write_page(void) {
             MHA(.num_kv_heads = H_kv, .kdim = kdim, .vdim = vdim), MHA(.add_bias_kv = true),
             MHA(.num_kv_heads = H_kv, .add_bias_kv = true), MHA(.qk_norm = true),
             MHA(.separate = true), MHA(.separate = true, .num_kv_heads = H_kv),
-            MHA(.separate = true, .no_bias = true));
+            MHA(.separate = true, .no_bias = true), MHA(.bias = CT_BIAS_QKV),
+            MHA(.separate = true, .bias = CT_BIAS_QKV), MHA(.head_dim = head_dim),
+            MHA(.head_dim = head_dim, .num_kv_heads = H_kv),
+            MHA(.head_dim = head_dim, .qk_norm = true, .separate = true));
     SECTION("TransformerEncoderLayer",
             "`ct_encoder_layer_new` with `.embed_dim = E, .num_heads = H`.", LAYERS(ENCODER_LAYER));
     SECTION("TransformerDecoderLayer",

@@ -18,7 +18,7 @@ START_TEST(options) {
     no_module((ct_mha_opts){.embed_dim = 12, .num_heads = 4, .num_kv_heads = 8}, CT_ERR_ARGUMENT,
               "num_heads 4", "divisible by num_kv_heads 8");
     no_module((ct_mha_opts){.embed_dim = 12, .num_heads = 4, .rope = true}, CT_ERR_ARGUMENT,
-              "embed_dim 12 / num_heads 4", "odd");
+              "embed_dim 12, num_heads 4", "odd");
     no_module((ct_mha_opts){.embed_dim = 0, .num_heads = 1}, CT_ERR_ARGUMENT, "embed_dim is 0", "");
     no_module((ct_mha_opts){.embed_dim = 8, .num_heads = -2}, CT_ERR_ARGUMENT, "num_heads is -2",
               "");

@@ -105,11 +105,19 @@ CT_API ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64
 /* This module is torch.nn.MultiheadAttention with batch_first. */
 
 typedef enum {
-    /* in_proj_weight is xavier_uniform as one (3E, E) matrix, out_proj U(-1/sqrt E, 1/sqrt E), and
-     * the biases are zero */
+    /* in_proj_weight is xavier_uniform as one (3 H d, E) matrix, out_proj U(-b, b) with
+     * b = 1/sqrt(H d), and the biases are zero */
     CT_INIT_TORCH,
     CT_INIT_XAVIER /* each of the four matrices is xavier_uniform, and the biases are zero */
 } ct_init_kind;
+
+/* The biases of the projections of attention. */
+typedef enum {
+    CT_BIAS_DEFAULT, /* CT_BIAS_NONE with no_bias, else CT_BIAS_ALL */
+    CT_BIAS_ALL,
+    CT_BIAS_QKV, /* queries, keys and values have biases, and out_proj has none, as in Qwen2 */
+    CT_BIAS_NONE
+} ct_bias;
 
 typedef struct {
     int64_t embed_dim, num_heads;
@@ -133,6 +141,11 @@ typedef struct {
      * parameters in_proj_weight (or q_proj_weight, k_proj_weight, v_proj_weight) and in_proj_bias.
      * Each matrix is xavier_uniform, and the biases are zero */
     bool separate;
+    /* the width d of a head; 0: embed_dim / num_heads. in_proj_weight is (3 H d, E), q_proj_weight
+     * (H d, E), k_proj_weight (H_kv d, kdim), and out_proj.weight (E, H d) */
+    int64_t head_dim;
+    ct_bias bias; /* a value other than CT_BIAS_DEFAULT holds also with no_bias */
+    double scale; /* the factor of q k^T; 0: 1 / sqrt(d); or CT_ZERO */
 } ct_mha_opts;
 CT_API ct_module *ct_mha_new(ct_context *context, ct_mha_opts opts);
 

@@ -62,9 +62,8 @@ ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) 
     if (__builtin_add_overflow(max_length, cti_nn_mha_extra_keys(o), &rows))
         return ct_fail(context, CT_ERR_MEMORY, "ct_kv_cache_new: a length of %" PRId64 " overflows",
                        max_length);
-    ct_kv_cache *cache =
-        cache_new(context, "ct_kv_cache_new", o->dtype,
-                  CT_SHAPE(batch, o->num_kv_heads, rows, o->embed_dim / o->num_heads), max_length);
+    ct_kv_cache *cache = cache_new(context, "ct_kv_cache_new", o->dtype,
+                                   CT_SHAPE(batch, o->num_kv_heads, rows, o->head_dim), max_length);
     if (!cache) return NULL;
     cache->mha = mha;
     cti_nn_dependent_add(mha, &cache->dependent, cache_let_go);

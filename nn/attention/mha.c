@@ -1,12 +1,12 @@
 /* Multi-head attention (Vaswani et al. 2017, arXiv:1706.03762), as torch.nn.MultiheadAttention with
- * batch_first, d = E / H:
+ * batch_first, with heads of d = head_dim numbers, by default E / H:
  *
- *     Q = q Wq^T + bq    (B, T, E)
+ *     Q = q Wq^T + bq    (B, T, H d)
  *     K = k Wk^T + bk    (B, S, H_kv d)
  *     V = v Wv^T + bv    (B, S, H_kv d)
- *     out = combine(softmax(Q_h K_h^T / sqrt d + masks) V_h) Wo^T + bo
+ *     out = combine(softmax(scale Q_h K_h^T + masks) V_h) Wo^T + bo,   scale = 1 / sqrt d
  *
- * Wq, Wk, Wv are the rows of in_proj_weight (3E, E), or of q_proj_weight,
+ * Wq, Wk, Wv are the rows of in_proj_weight (3 H d, E), or of q_proj_weight,
  * k_proj_weight and v_proj_weight if their widths differ; bq, bk, bv are the rows of in_proj_bias.
  * With `separate` they belong to the children q_proj, k_proj and v_proj, each of which a caller may
  * replace. With qk_norm RMSNorm is applied to the heads of Q and K, with rope they are rotated by
@@ -22,8 +22,39 @@ static bool is_packed(const ct_mha_opts *o) {
            o->num_kv_heads == o->num_heads;
 }
 
-static int64_t kv_width(const ct_mha_opts *o) {
-    return o->embed_dim / o->num_heads * o->num_kv_heads;
+/* The widths of all heads of queries, and of all heads of keys or of values, side by side. */
+static int64_t q_width(const ct_mha_opts *o) { return o->head_dim * o->num_heads; }
+static int64_t kv_width(const ct_mha_opts *o) { return o->head_dim * o->num_kv_heads; }
+
+/* Returns whether the projections of queries, keys and values have a bias. */
+static bool in_biased(const ct_mha_opts *o) { return o->bias != CT_BIAS_NONE; }
+static bool out_biased(const ct_mha_opts *o) { return o->bias == CT_BIAS_ALL; }
+
+/* Replaces sizes that are 0 by their defaults, and checks them. */
+static bool check_sizes(ct_context *context, ct_mha_opts *o) {
+    const cti_nn_kind *kind = &cti_nn_mha_kind;
+    if (!o->num_kv_heads) o->num_kv_heads = o->num_heads;
+    if (!o->kdim) o->kdim = o->embed_dim;
+    if (!o->vdim) o->vdim = o->embed_dim;
+    if (!o->head_dim && o->embed_dim % o->num_heads)
+        ct_fail(context, CT_ERR_ARGUMENT,
+                "%s: embed_dim %" PRId64 " is not divisible by num_heads %" PRId64
+                ", and head_dim is 0",
+                kind->name, o->embed_dim, o->num_heads);
+    if (o->num_heads % o->num_kv_heads)
+        ct_fail(context, CT_ERR_ARGUMENT,
+                "%s: num_heads %" PRId64 " is not divisible by num_kv_heads %" PRId64, kind->name,
+                o->num_heads, o->num_kv_heads);
+    if (!o->head_dim) o->head_dim = o->embed_dim / o->num_heads;
+    if (o->rope && o->head_dim % 2)
+        ct_fail(context, CT_ERR_ARGUMENT,
+                "%s: rope rotates pairs, and head_dim %" PRId64 " (embed_dim %" PRId64
+                ", num_heads %" PRId64 ") is odd",
+                kind->name, o->head_dim, o->embed_dim, o->num_heads);
+    int64_t width = 0;
+    if (__builtin_mul_overflow(o->head_dim, o->num_heads, &width) || width > INT64_MAX / 3)
+        ct_fail(context, CT_ERR_MEMORY, "%s: 3 num_heads head_dim overflows", kind->name);
+    return cti_ready(context);
 }
 
 static bool check_options(ct_context *context, ct_mha_opts *o) {
@@ -34,43 +65,36 @@ static bool check_options(ct_context *context, ct_mha_opts *o) {
         !cti_nn_check_size(context, kind, "num_kv_heads", o->num_kv_heads, 0) ||
         !cti_nn_check_size(context, kind, "kdim", o->kdim, 0) ||
         !cti_nn_check_size(context, kind, "vdim", o->vdim, 0) ||
+        !cti_nn_check_size(context, kind, "head_dim", o->head_dim, 0) ||
         !cti_nn_check_chance(context, kind, "dropout", o->dropout) ||
         !cti_nn_check_chance(context, kind, "out_dropout", o->out_dropout) ||
         !cti_nn_check_number(context, kind->name, "rope_base", o->rope_base) ||
+        !cti_nn_check_number(context, kind->name, "scale", cti_option(o->scale, 1)) ||
         !cti_nn_check_number(context, kind->name, "qk_norm_eps", cti_option(o->qk_norm_eps, 1e-5)))
         return false;
     if (o->rope_base == 0)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: rope_base is 0, must be greater than 0",
                        kind->name);
-    if (!o->num_kv_heads) o->num_kv_heads = o->num_heads;
-    if (!o->kdim) o->kdim = o->embed_dim;
-    if (!o->vdim) o->vdim = o->embed_dim;
-    if (o->embed_dim % o->num_heads)
-        ct_fail(context, CT_ERR_ARGUMENT,
-                "%s: embed_dim %" PRId64 " is not divisible by num_heads %" PRId64, kind->name,
-                o->embed_dim, o->num_heads);
-    if (o->num_heads % o->num_kv_heads)
-        ct_fail(context, CT_ERR_ARGUMENT,
-                "%s: num_heads %" PRId64 " is not divisible by num_kv_heads %" PRId64, kind->name,
-                o->num_heads, o->num_kv_heads);
-    if (o->rope && o->embed_dim / o->num_heads % 2)
-        ct_fail(context, CT_ERR_ARGUMENT,
-                "%s: rope rotates pairs, and head_dim = embed_dim %" PRId64 " / num_heads %" PRId64
-                " is odd",
-                kind->name, o->embed_dim, o->num_heads);
-    if (o->embed_dim > INT64_MAX / 3)
-        ct_fail(context, CT_ERR_MEMORY, "%s: 3 embed_dim overflows", kind->name);
-    return cti_ready(context);
+    if ((unsigned)o->bias > CT_BIAS_NONE)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: bias is %d, which is no ct_bias", kind->name,
+                       (int)o->bias);
+    if (o->bias == CT_BIAS_DEFAULT) o->bias = o->no_bias ? CT_BIAS_NONE : CT_BIAS_ALL;
+    return check_sizes(context, o);
 }
 
 /* Adds a Linear (out, in) as a child. Its bias starts at zero, as in torch's attention. */
-static void add_linear(ct_module *mha, const char *name, int64_t in, int64_t out, bool xavier) {
+static void add_linear(ct_module *mha, const char *name, ct_linear_opts opts, bool xavier) {
     const ct_mha_opts *o = cti_nn_data(mha);
-    ct_linear_opts opts = {
-        .in_features = in, .out_features = out, .no_bias = o->no_bias, .dtype = o->dtype};
+    opts.dtype = o->dtype;
     ct_module *linear = cti_nn_child_add(mha, name, ct_linear_new(mha->context, opts));
     if (linear && xavier) ct_init_xavier_uniform(cti_nn_param(linear, "weight"), 1);
-    if (linear && !o->no_bias) ct_init_constant(cti_nn_param(linear, "bias"), 0);
+    if (linear && !opts.no_bias) ct_init_constant(cti_nn_param(linear, "bias"), 0);
+}
+
+static void add_projection(ct_module *mha, const char *name, int64_t in, int64_t out) {
+    const bool no_bias = !in_biased(cti_nn_data(mha));
+    add_linear(mha, name,
+               (ct_linear_opts){.in_features = in, .out_features = out, .no_bias = no_bias}, true);
 }
 
 static void add_matrix(ct_module *mha, const char *name, int64_t in, int64_t out, double gain) {
@@ -81,23 +105,26 @@ static void add_matrix(ct_module *mha, const char *name, int64_t in, int64_t out
 /* Adds the projections of queries, keys and values. */
 static void add_projections(ct_module *mha) {
     const ct_mha_opts *o = cti_nn_data(mha);
-    const int64_t e = o->embed_dim, w = kv_width(o);
+    const int64_t e = o->embed_dim, n = q_width(o), w = kv_width(o);
     if (o->separate) {
-        add_linear(mha, "q_proj", e, e, true);
-        add_linear(mha, "k_proj", o->kdim, w, true);
-        add_linear(mha, "v_proj", o->vdim, w, true);
+        add_projection(mha, "q_proj", e, n);
+        add_projection(mha, "k_proj", o->kdim, w);
+        add_projection(mha, "v_proj", o->vdim, w);
         return;
     }
     if (is_packed(o)) {
-        /* xavier's bound for (3E, E) is sqrt(6 / 4E); gain sqrt 2 makes it the bound for (E, E) */
-        add_matrix(mha, "in_proj_weight", e, 3 * e, o->init == CT_INIT_XAVIER ? sqrt(2) : 1);
+        /* xavier's bound for (3n, E) is sqrt(6 / (E + 3n)); this gain makes it the bound for
+         * (n, E) */
+        const double one = (double)e + (double)n, all = one + 2 * (double)n;
+        add_matrix(mha, "in_proj_weight", e, 3 * n,
+                   o->init == CT_INIT_XAVIER ? sqrt(all / one) : 1);
     } else {
-        add_matrix(mha, "q_proj_weight", e, e, 1);
+        add_matrix(mha, "q_proj_weight", e, n, 1);
         add_matrix(mha, "k_proj_weight", o->kdim, w, 1);
         add_matrix(mha, "v_proj_weight", o->vdim, w, 1);
     }
-    if (!o->no_bias)
-        ct_init_constant(cti_nn_param_new(mha, "in_proj_bias", o->dtype, CT_SHAPE(e + 2 * w)), 0);
+    if (in_biased(o))
+        ct_init_constant(cti_nn_param_new(mha, "in_proj_bias", o->dtype, CT_SHAPE(n + 2 * w)), 0);
 }
 
 ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
@@ -111,10 +138,13 @@ ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
         ct_init_xavier_normal(cti_nn_param_new(module, "bias_k", o.dtype, CT_SHAPE(1, 1, w)), 1);
         ct_init_xavier_normal(cti_nn_param_new(module, "bias_v", o.dtype, CT_SHAPE(1, 1, w)), 1);
     }
-    add_linear(module, "out_proj", o.embed_dim, o.embed_dim, o.init == CT_INIT_XAVIER);
+    add_linear(module, "out_proj",
+               (ct_linear_opts){.in_features = q_width(&o),
+                                .out_features = o.embed_dim,
+                                .no_bias = !out_biased(&o)},
+               o.init == CT_INIT_XAVIER);
     if (o.qk_norm) {
-        ct_rms_norm_opts norm = {
-            .dim = o.embed_dim / o.num_heads, .eps = o.qk_norm_eps, .dtype = o.dtype};
+        ct_rms_norm_opts norm = {.dim = o.head_dim, .eps = o.qk_norm_eps, .dtype = o.dtype};
         cti_nn_child_add(module, "q_norm", ct_rms_norm_new(context, norm));
         cti_nn_child_add(module, "k_norm", ct_rms_norm_new(context, norm));
     }
@@ -125,14 +155,16 @@ static void mha_describe(const ct_module *module, FILE *file) {
     const ct_mha_opts *o = cti_nn_data(module);
     fprintf(file, "embed_dim=%" PRId64 ", num_heads=%" PRId64, o->embed_dim, o->num_heads);
     if (o->num_kv_heads != o->num_heads) fprintf(file, ", num_kv_heads=%" PRId64, o->num_kv_heads);
+    if (q_width(o) != o->embed_dim) fprintf(file, ", head_dim=%" PRId64, o->head_dim);
     if (o->kdim != o->embed_dim) fprintf(file, ", kdim=%" PRId64, o->kdim);
     if (o->vdim != o->embed_dim) fprintf(file, ", vdim=%" PRId64, o->vdim);
     if (o->dropout > 0) fprintf(file, ", dropout=%g", o->dropout);
     if (o->out_dropout > 0) fprintf(file, ", out_dropout=%g", o->out_dropout);
-    if (o->no_bias) fprintf(file, ", bias=False");
+    if (o->bias != CT_BIAS_ALL) fprintf(file, ", bias=%s", in_biased(o) ? "qkv" : "False");
     if (o->add_bias_kv) fprintf(file, ", add_bias_kv=True");
     if (o->add_zero_attn) fprintf(file, ", add_zero_attn=True");
     if (o->separate) fprintf(file, ", separate=True");
+    if (o->scale != 0) fprintf(file, ", scale=%g", cti_option(o->scale, 1));
     if (o->rope)
         fprintf(file, ", rope=%g%s", o->rope_base, o->rope_interleaved ? " interleaved" : "");
 }
@@ -147,7 +179,7 @@ static ct_tensor *weight_rows(ct_tensor *x, int64_t start, int64_t length) {
 static void project_separately(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v) {
     const ct_mha_opts *o = cti_nn_data(mha);
     const int64_t w = kv_width(o);
-    *q = cti_nn_forward(mha, "q_proj", *q, o->embed_dim);
+    *q = cti_nn_forward(mha, "q_proj", *q, q_width(o));
     if (!*k) return;
     *k = cti_nn_forward(mha, "k_proj", *k, w);
     *v = cti_nn_forward(mha, "v_proj", *v, w);
@@ -161,30 +193,30 @@ static void project(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v)
         project_separately(mha, q, k, v);
         return;
     }
-    int64_t e = o->embed_dim, w = kv_width(o);
+    const int64_t n = q_width(o), w = kv_width(o);
     ct_tensor *weight = cti_nn_param(mha, "in_proj_weight"),
               *bias = cti_nn_param(mha, "in_proj_bias");
     if (weight && *q == *k && *k == *v) {
-        ct_tensor *qkv = ct_linear(*q, weight, bias); /* (B, T, 3E) */
-        *q = ct_narrow(qkv, 2, 0, e);
-        *k = ct_narrow(qkv, 2, e, e);
-        *v = ct_narrow(qkv, 2, 2 * e, e);
+        ct_tensor *qkv = ct_linear(*q, weight, bias); /* (B, T, 3n) */
+        *q = ct_narrow(qkv, 2, 0, n);
+        *k = ct_narrow(qkv, 2, n, n);
+        *v = ct_narrow(qkv, 2, 2 * n, n);
         return;
     }
-    ct_tensor *wq = weight ? weight_rows(weight, 0, e) : cti_nn_param(mha, "q_proj_weight");
-    *q = ct_linear(*q, wq, weight_rows(bias, 0, e));
+    ct_tensor *wq = weight ? weight_rows(weight, 0, n) : cti_nn_param(mha, "q_proj_weight");
+    *q = ct_linear(*q, wq, weight_rows(bias, 0, n));
     if (!*k) return;
     if (weight && *k == *v) {
-        /* (B, S, 2E) */
-        ct_tensor *kv = ct_linear(*k, weight_rows(weight, e, 2 * e), weight_rows(bias, e, 2 * e));
-        *k = ct_narrow(kv, 2, 0, e);
-        *v = ct_narrow(kv, 2, e, e);
+        /* (B, S, 2n) */
+        ct_tensor *kv = ct_linear(*k, weight_rows(weight, n, 2 * n), weight_rows(bias, n, 2 * n));
+        *k = ct_narrow(kv, 2, 0, n);
+        *v = ct_narrow(kv, 2, n, n);
         return;
     }
-    ct_tensor *wk = weight ? weight_rows(weight, e, e) : cti_nn_param(mha, "k_proj_weight");
-    ct_tensor *wv = weight ? weight_rows(weight, 2 * e, e) : cti_nn_param(mha, "v_proj_weight");
-    *k = ct_linear(*k, wk, weight_rows(bias, e, w));
-    *v = ct_linear(*v, wv, weight_rows(bias, e + w, w));
+    ct_tensor *wk = weight ? weight_rows(weight, n, n) : cti_nn_param(mha, "k_proj_weight");
+    ct_tensor *wv = weight ? weight_rows(weight, 2 * n, n) : cti_nn_param(mha, "v_proj_weight");
+    *k = ct_linear(*k, wk, weight_rows(bias, n, w));
+    *v = ct_linear(*v, wv, weight_rows(bias, n + w, w));
 }
 
 /* Applies qk_norm and rope, if enabled, to queries or keys (B, H, T, d). The first row has position
@@ -192,7 +224,7 @@ static void project(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v)
 static ct_tensor *norm_and_rotate(ct_module *mha, const char *norm, int64_t position,
                                   ct_tensor *x) {
     const ct_mha_opts *o = cti_nn_data(mha);
-    if (o->qk_norm) x = cti_nn_forward(mha, norm, x, o->embed_dim / o->num_heads);
+    if (o->qk_norm) x = cti_nn_forward(mha, norm, x, o->head_dim);
     return o->rope ? ct_rope(x, (ct_rope_opts){.base = o->rope_base,
                                                .offset = position,
                                                .interleaved = o->rope_interleaved})
@@ -293,7 +325,8 @@ static ct_mha_out mha_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tens
     const int64_t length = cti_nn_cache_offset(call.cache, q, k) + k->shape.dim[1];
     if (!plain && !mha_prepare(mha, &q, &k, &v, &call)) return (ct_mha_out){0};
     ct_attention_opts opts = {.mask = call.mask, .key_mask = call.key_mask, .causal = call.causal};
-    opts.need_weights = call.need_weights, opts.mean_weights = !call.per_head;
+    opts.scale = o->scale, opts.need_weights = call.need_weights,
+    opts.mean_weights = !call.per_head;
     if (mha->training) opts.dropout = o->dropout;
     ct_attention_out a;
     if (plain) {
@@ -302,7 +335,7 @@ static ct_mha_out mha_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tens
             o->num_heads, opts);
     } else {
         a = ct_attention(q, k, v, opts);
-        a.out = ct_combine_heads(a.out); /* (B, H, T, d) -> (B, T, E) */
+        a.out = ct_combine_heads(a.out); /* (B, H, T, d) -> (B, T, H d) */
     }
     ct_mha_out y = {.out = cti_nn_dropout(mha, cti_nn_forward(mha, "out_proj", a.out, o->embed_dim),
                                           o->out_dropout),

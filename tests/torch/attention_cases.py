@@ -54,6 +54,14 @@ def mha(t, s, d, layout=layouts("q", "k", "v")):
             for case in cover(options, module_fits)]
 
 
+def wide():
+    """Heads of any width, biases of q, k and v only, another scale."""
+    options = [sizes("B", (1, 2)), HEADS, sizes("T", (1, 5, 17)), sizes("S", (0, 1, 9)), sizes("embed_dim", (4, 12, 30)),
+               sizes("head_dim", (1, 2, 6, 16, 20)), sizes("bias", (0, 1, 2, 3)), sizes("scale", (0, 0.1, 1.5)), SOURCES, WEIGHTS[::2],
+               KEY_MASKS[:2], ROPES[:3], NORMS[:2], NO_MASK + masks("ts"), *flags("no_bias", "add_bias_kv", "causal")]
+    return [dict(kind="mha") | case for case in cover(options, module_fits)]
+
+
 def op_fits(case):
     flat = case.get("mask", "ts") in ("", "s", "1")   # too few dims to turn
     return dense(case, *["mask"] * flat, *["key_mask"] * (not case.get("key_mask", 1)))
@@ -69,6 +77,6 @@ def op():
             for case in cover(options, op_fits)]
 
 
-MHA, ATTENTION = mha(SIZES, SIZES, SIZES), op()
+MHA, WIDE, ATTENTION = mha(SIZES, SIZES, SIZES), wide(), op()
 SMALL = lambda: mha((1, 2, 3, 5), (1, 3, 4), (1, 2, 4), layout=[])
 assert len(MHA) >= 200 and len(ATTENTION) >= 200, (len(MHA), len(ATTENTION))

@@ -51,6 +51,15 @@ def rope(x, base, offset, interleaved):
     return torch.stack(pair, -1).flatten(-2) if interleaved else torch.cat(pair, -1)
 
 
+BIAS = ("as no_bias says", "all", "qkv", "none")   # ct_bias
+
+
+def biases(case):
+    """Whether q, k and v have biases, and whether out_proj has."""
+    kind = BIAS[case.get("bias", 0)]
+    return (kind != "none", kind == "all") if case.get("bias") else (not case.get("no_bias"),) * 2
+
+
 def attend(q, k, v, keep=None, scale=None, need_weights=False):
     """Output and weights (or None) of scaled_dot_product_attention on (B, H, T, d) and (B, H_kv, S, d). It gives no weights, and knows no
     keys at all: then it is written out, zeros for a query that sees nothing."""
@@ -73,20 +82,21 @@ class Attention(nn.Module):
         super().__init__()
         g = lambda key, default=0: case.get(key) or default
         dim, self.heads = g("embed_dim"), g("num_heads")
-        self.kv_heads, kdim, vdim, bias = g("num_kv_heads", self.heads), g("kdim", dim), g("vdim", dim), not g("no_bias")
-        width = dim // self.heads * self.kv_heads
-        if kdim == vdim == width == dim:
-            self.in_proj_weight = nn.Parameter(torch.empty(3 * dim, dim))
+        self.kv_heads, kdim, vdim, size = g("num_kv_heads", self.heads), g("kdim", dim), g("vdim", dim), g("head_dim", dim // self.heads)
+        bias, out_bias = biases(case)
+        own, width = size * self.heads, size * self.kv_heads
+        if kdim == vdim == dim and width == own:
+            self.in_proj_weight = nn.Parameter(torch.empty(3 * own, dim))
         else:
-            self.q_proj_weight = nn.Parameter(torch.empty(dim, dim))
+            self.q_proj_weight = nn.Parameter(torch.empty(own, dim))
             self.k_proj_weight = nn.Parameter(torch.empty(width, kdim))
             self.v_proj_weight = nn.Parameter(torch.empty(width, vdim))
-        self.in_proj_bias = nn.Parameter(torch.empty(dim + 2 * width)) if bias else None
+        self.in_proj_bias = nn.Parameter(torch.empty(own + 2 * width)) if bias else None
         self.bias_k, self.bias_v = [nn.Parameter(torch.empty(1, 1, width)) if g("add_bias_kv") else None for _ in range(2)]
         self.zero = g("add_zero_attn")
-        self.out_proj = nn.Linear(dim, dim, bias)
-        self.sizes = [dim, width, width]
-        norm = lambda: nn.RMSNorm(dim // self.heads, g("qk_norm_eps", g("eps", 1e-5))) if g("qk_norm") else nn.Identity()
+        self.out_proj = nn.Linear(own, dim, out_bias)
+        self.sizes, self.scale = [own, width, width], g("scale", None)
+        norm = lambda: nn.RMSNorm(size, g("qk_norm_eps", g("eps", 1e-5))) if g("qk_norm") else nn.Identity()
         self.q_norm, self.k_norm = norm(), norm()
         turn = (g("rope_base", 1e4), g("rope_offset"), g("rope_interleaved"))
         self.turn = (lambda x: rope(x, *turn)) if g("rope") and rotary else lambda x: x
@@ -108,7 +118,7 @@ class Attention(nn.Module):
         k, v = self.append(k, self.bias_k), self.append(v, self.bias_v)
         if keep is not None:
             keep = F.pad(keep, (0, k.shape[2] - s), value=keep.dtype == torch.bool)
-        y, weights = attend(q, k, v, keep, need_weights=need_weights)
+        y, weights = attend(q, k, v, keep, self.scale, need_weights)
         return self.out_proj(y.transpose(1, 2).flatten(2)), weights.mean(1) if need_weights and average_attn_weights else weights
 
 
@@ -187,7 +197,7 @@ def make(case):
         case "mha":
             dim, heads = g("embed_dim"), g("num_heads")
             kdim, vdim = g("kdim") or dim, g("vdim") or dim
-            if g("num_kv_heads") not in (0, heads) or g("rope") or g("qk_norm"):
+            if g("num_kv_heads") not in (0, heads) or any(g(option) for option in ("rope", "qk_norm", "head_dim", "bias", "scale")):
                 return Attention(case)
             return nn.MultiheadAttention(dim, heads, bias=bias, add_bias_kv=bool(g("add_bias_kv")), add_zero_attn=bool(g("add_zero_attn")),
                                          kdim=kdim, vdim=vdim, batch_first=True, dropout=g("dropout")).train(not g("evaluate"))

@@ -90,7 +90,7 @@ def random_small(kind, seed):
 
 
 SMALL = ["linear", "embedding", "layer_norm", "rms_norm", "mlp", "positions"]
-CASES = given() + attention_cases.MHA + attention_cases.ATTENTION
+CASES = given() + attention_cases.MHA + attention_cases.WIDE + attention_cases.ATTENTION
 CASES += [random_layer(kind, seed) for kind in ("encoder_layer", "decoder_layer") for seed in range(40)]
 CASES += [random_stack(kind, seed) for kind in ("encoder", "decoder", "transformer") for seed in range(16)] + [LLAMA, GPT2]
 CASES += [random_beyond(kind, seed) for kind in ("encoder_layer", "decoder_layer") for seed in range(24)]
@@ -158,7 +158,8 @@ def largest_score(case):
     if case.get("large"):
         return 4e4
     if case.get("qk_norm"):
-        return 8 * (case["embed_dim"] / case["num_heads"]) ** 0.5
+        size = case.get("head_dim") or case["embed_dim"] / case["num_heads"]
+        return 8 * size * (case.get("scale") or size ** -0.5)
     return 8 * case.get("scale", 0) * case.get("d", 0) ** 0.5
 
 
