@@ -84,7 +84,7 @@ END_TEST
 START_TEST(rope_is_checked) {
     int64_t before = ct_memory(context).live;
     ct_mha_opts odd = {.embed_dim = 12, .num_heads = 4, .rope = true};
-    ck_refused(ct_mha_new(context, odd), CT_ERR_ARGUMENT, "embed_dim 12 / num_heads 4", "odd");
+    ck_refused(ct_mha_new(context, odd), CT_ERR_ARGUMENT, "embed_dim 12, num_heads 4", "odd");
     odd.num_heads = 3, odd.rope_base = -1;
     ck_refused(ct_mha_new(context, odd), CT_ERR_ARGUMENT, "rope_base", "-1");
     odd.rope_base = 0, odd.qk_norm_eps = NAN;
