@@ -59,6 +59,7 @@ at_O1    = $(patsubst -O3,-O1,$(patsubst -O2,-O1,$(1)))
 # char_lm is linked with these, common.o and either world_one.o or world_mpi.o.
 CHAR_LM  = gpt gpt_write plot run run_log
 NO_MAIN  = $(if $(filter ext/data,$(EXT)),,tokens) $(if $(filter ext/ranks,$(EXT)),,char_lm) \
+    $(if $(filter ext/diagnose,$(EXT)),,custom_op) \
     common plot $(CHAR_LM) world_one seq2seq_model system_%
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%$(EXE),$(filter-out $(NO_MAIN:%=examples/%.c),$(wildcard examples/*.c)))
 SYSTEM_OBJ = $(BUILD)/obj/examples/system_$(OS_NAME).o
@@ -145,7 +146,7 @@ endif
 test: $(SUITE) $(PAGES) ## the whole suite, or SUITES="nn io"; needs Check and python3
 	@BUILD=$(BUILD) tests/run $(SUITE)
 
-$(BUILD)/tests/%$(EXE): $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(ASSERTED)
+$(BUILD)/tests/%$(EXE): $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(PLAIN_CHECK) $(ASSERTED)
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(ASSERTED) -o $@ \
 	    $(CHECK_LIBS) $(LIBS) $(LDFLAGS_$(basename $(@F)))

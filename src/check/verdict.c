@@ -1,6 +1,8 @@
-/* The comparison of the two matrices: wrong entries, worst elements, the map, and the printed
- * report. */
-#include "suspect.h"
+/* The verdict on each entry, column and input: the comparison of the two matrices, the worst
+ * elements, the map, and the mistake that was found. */
+#include "check.h"
+
+#include "../core/message.h"
 
 #include <math.h>
 #include <string.h>
@@ -120,6 +122,8 @@ void cti_check_compare(cti_check *k) {
         if (k->checked[q].input == r->input) draw_map(k, &k->checked[q], r->map);
 }
 
+/* ---- mistakes ---- */
+
 const char *ct_mistake_name(ct_mistake mistake) {
     static const char *const name[] = {[CT_MISTAKE_NONE] = "none",
                                        [CT_MISTAKE_UNKNOWN] = "unknown",
@@ -162,63 +166,52 @@ const char *ct_mistake_name(ct_mistake mistake) {
     return (unsigned)mistake < sizeof name / sizeof *name ? name[mistake] : "unknown";
 }
 
-const char *cti_check_position(ct_shape shape, int64_t index, char text[CTI_SHAPE_TEXT]) {
-    ct_shape at = shape;
-    for (int d = 0; d < shape.ndim; d++) at.dim[d] = cti_suspect_along(shape, index, d);
-    return cti_shape_text(at, text);
+void cti_check_found(cti_check *k, ct_mistake mistake, const char *sentence) {
+    k->result.ok = false;
+    if (k->result.mistake != CT_MISTAKE_NONE) return;
+    k->result.mistake = mistake;
+    cti_shorten(k->result.diagnosis, sizeof k->result.diagnosis - 1, sentence, strlen(sentence));
 }
 
-const char *cti_check_cotangent(int64_t output) {
-    static const char *const name[] = {"random", "ones", "zeros", "scaled"}; /* for -1, -2, ... */
-    return output >= 0 ? "1 at " : name[-1 - output];
+void cti_check_say(cti_check *k, cti_checked *c, ct_mistake mistake, double factor,
+                   const char *sentence) {
+    char text[CTI_SHAPE_TEXT + 320];
+    snprintf(text, sizeof text, "input %d %s: %s", c->input, SHAPE(c->x->shape), sentence);
+    cti_shorten(c->diagnosis, sizeof c->diagnosis - 1, text, strlen(text));
+    if (c->input != k->result.input || k->result.mistake != CT_MISTAKE_NONE) return;
+    cti_check_found(k, mistake, c->diagnosis);
+    k->result.factor = factor;
 }
 
-const char *cti_check_verdict(const ct_gradcheck_result *r) {
-    static const char *const name[] = {[CT_VERDICT_OK] = "ok",
-                                       [CT_VERDICT_WRONG] = "wrong",
-                                       [CT_VERDICT_CANNOT_TELL] = "cannot tell"};
-    return name[r->verdict];
-}
-
-/* Returns x, and for a NaN one without a sign: printf would show the sign, which has no meaning. */
-static double shown_row(double x) { return isnan(x) ? (double)NAN : x; }
-
-void cti_check_report(const cti_check *k) {
-    const ct_gradcheck_result *r = &k->result;
-    FILE *file = k->opts.report;
-    if (!file || !r->ran) return;
-    if (r->ok)
-        fprintf(file, "gradcheck: ok: %lld %s, error at most %.2g, noise of the differences %.2g\n",
-                (long long)r->checked, k->opts.fast ? "directions" : "elements", r->error,
-                r->noise);
-    else fprintf(file, "gradcheck: %s: %s\n", cti_check_verdict(r), r->diagnosis);
-    for (int q = 0; q < k->count; q++)
-        if (*k->checked[q].diagnosis && strcmp(k->checked[q].diagnosis, r->diagnosis))
-            fprintf(file, "  and %s\n", k->checked[q].diagnosis);
-    if (!r->wrong) return;
-    fprintf(file, "  %lld of %lld %s wrong", (long long)(r->wrong - r->undecided),
-            (long long)r->checked, k->opts.fast ? "directions are" : "elements are");
-    if (r->undecided) fprintf(file, ", %lld undecided", (long long)r->undecided);
-    fprintf(file, "; allowed is %.2g |g| + %.2g |numeric|; the worst:\n", k->opts.atol,
-            k->opts.rtol);
-    fprintf(file, "  %-16s %-16s %15s %15s %9s %9s %9s\n", "input", "cotangent", "analytic",
-            "numeric", "error", "relative", "noise");
-    for (int w = 0; w < r->worst_count; w++) {
-        const ct_gradcheck_element *e = &r->worst[w];
-        char input[CTI_SHAPE_TEXT + 16], cotangent[CTI_SHAPE_TEXT + 16];
-        snprintf(input, sizeof input, "%d %s", e->input,
-                 e->index < 0 ? "a direction" : CTI_POSITION(k->in[e->input]->shape, e->index));
-        snprintf(cotangent, sizeof cotangent, "%s%s", cti_check_cotangent(e->output),
-                 e->output >= 0 ? CTI_POSITION(k->shape, e->output) : "");
-        fprintf(file, "  %-16s %-16s %15.9g %15.9g %9.2g %9.2g %9.2g\n", input, cotangent,
-                shown_row(e->analytic), shown_row(e->numeric), shown_row(e->error),
-                shown_row(e->relative), shown_row(e->noise));
+void cti_check_say_undecided(cti_check *k, cti_checked *c) {
+    int64_t count[CTI_NOT_FINITE + 1] = {0};
+    double noise = 0;
+    char text[256];
+    for (int64_t i = 0; i < c->n; i++) {
+        count[c->state[i]]++;
+        for (int64_t r = 0; r < k->rows && c->state[i] == CTI_IMPRECISE; r++)
+            if (!cti_check_right(k, c, r, i)) noise = fmax(noise, c->noise[r * c->n + i]);
     }
-    if (!*r->map) return;
-    fprintf(file,
-            "  where in input %d %s: . is right, 1 to 9 powers of ten above what is allowed, x not "
-            "finite\n",
-            r->input, SHAPE(k->in[r->input]->shape));
-    for (const char *line = r->map; *line; line += strcspn(line, "\n") + 1)
-        fprintf(file, "    %.*s\n", (int)strcspn(line, "\n"), line);
+    CTI_ASSERT(!count[CTI_WRONG]);
+    if (count[CTI_NOT_FINITE]) {
+        cti_check_say(k, c, CT_MISTAKE_NOT_FINITE, 0,
+                      "the function is not finite within a step of this point, so its differences "
+                      "say nothing; move the point");
+    } else if (count[CTI_KINK]) {
+        snprintf(text, sizeof text,
+                 "a kink or a jump near this point: at %lld %s%s the slopes to both sides, or with "
+                 "several steps, disagree by as much as the gradient is off; move the point",
+                 (long long)count[CTI_KINK], k->opts.fast ? "direction" : "element",
+                 count[CTI_KINK] > 1 ? "s" : "");
+        cti_check_say(k, c, CT_MISTAKE_KINK, 0, text);
+    } else {
+        snprintf(
+            text, sizeof text,
+            k->coarse
+                ? "f32 is too coarse here: the differences themselves are off by %.2g; check in f64"
+                : "the differences themselves are off by %.2g here, as much as the error, with any "
+                  "step: try another eps, or smaller values",
+            noise);
+        cti_check_say(k, c, CT_MISTAKE_PRECISION, 0, text);
+    }
 }

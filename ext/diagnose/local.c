@@ -58,21 +58,15 @@ bool cti_suspect_residual(cti_suspect *s) {
 
 /* ---- exchanged ---- */
 
-static double apart(const double *a, const double *b, int64_t count) {
-    double sum = 0;
-    for (int64_t e = 0; e < count; e++) sum += (a[e] - b[e]) * (a[e] - b[e]);
-    return sqrt(sum);
-}
-
 bool cti_suspect_exchanged(cti_suspect *s) {
     const cti_check *k = s->k;
     for (int q = 0; q < k->count && !k->opts.fast; q++) {
         const cti_checked *other = &k->checked[q];
         if (other == s->c || other->n != s->n ||
-            apart(s->a, other->numeric, s->rows * s->n) > s->fit * s->error)
+            cti_suspect_distance(s, s->a, other->numeric) > s->fit * s->error)
             continue;
-        const double error = apart(other->analytic, other->numeric, s->rows * s->n);
-        if (other->wrong && apart(other->analytic, s->j, s->rows * s->n) <= s->fit * error)
+        const double error = cti_suspect_distance(s, other->analytic, other->numeric);
+        if (other->wrong && cti_suspect_distance(s, other->analytic, s->j) <= s->fit * error)
             return cti_suspect_say(s, CT_MISTAKE_EXCHANGED,
                                    "the gradients of inputs %d and %d are exchanged", s->c->input,
                                    other->input);

@@ -1,8 +1,12 @@
-/* Internals of the gradient checker. For each input two matrices are compared: entry (r, i) of both
- * is <g_r, dy/dx_i> for cotangent r and element i. `analytic` is computed by backward, `numeric` by
+/* The state of a gradient check. For each input two matrices are compared: entry (r, i) of both is
+ * <g_r, dy/dx_i> for cotangent r and element i. `analytic` is computed by backward, `numeric` by
  * differences. In fast mode column i is a random direction instead of an element.
  *
- * The phases of a check, in this order (gradcheck.c, run_check), and the fields that each sets:
+ * ext/diagnose, which has ct_gradcheck, runs a check by cti_check_run as its client. The header is
+ * the seam between both: a client finds out what a wrong gradient looks like, from both matrices
+ * and by further calls of fn, and reports the result.
+ *
+ * The phases of a check, in this order (check.c), and the fields that each sets:
  *
  *     1 copy the inputs; fingerprint their values     in, checked, prints
  *     2 call fn once                                  shape, dtype, m, coarse
@@ -14,9 +18,10 @@
  *     6 compare                                       result: counts, worst elements, map
  *     7 properties: inputs unchanged, same bits,      result: mistake, diagnosis
  *       state, memory, threads, layouts, sharing
- *     8 diagnose each input with a wrong column,      checked[].diagnosis; that of the worst input
- *       then each with undecided columns only         is also the result's, if 7 found nothing
- *     9 print the report, write the page
+ *     8 explain each input with a wrong column        checked[].diagnosis; that of the worst input
+ *       (the client), then each with undecided        is also the result's, if 7 found nothing
+ *       columns only
+ *     9 report (the client)
  *
  *     4 --- a backward fails ---------------------------------------> 9, with refused set
  *     1 to 5 --- fn fails at x or a usual step beside it -----------> 9, with result.ran false
@@ -32,14 +37,22 @@
  * 4. `frame` is open from before 1 until after 9. All matrices belong to it or to a frame inside.
  * 5. `state` is valid after 5, `wrong` and `undecided` after 6.
  * 6. A call whose failure is a result runs between cti_check_hold_errors and _drop_errors. After it
- *    only an error of memory can be pending. */
-#ifndef CTI_GRADCHECK_CHECK_H
-#define CTI_GRADCHECK_CHECK_H
+ *    only an error of memory can be pending.
+ * 7. The verdict does not depend on the client: `state` and the counts of the result are complete
+ *    before the client is called. It sets diagnoses by cti_check_say and no field itself, except
+ *    values of the copies during its own calls of fn (invariant 2) and `refused`, which it empties.
+ *    Without a client the diagnosis of a wrong gradient is CT_MISTAKE_UNKNOWN, and nothing is
+ *    reported. */
+#ifndef CTI_CHECK_CHECK_H
+#define CTI_CHECK_CHECK_H
 
 #include "../core/context.h"
 #include "../core/option.h"
 
 #include <cotangent/gradcheck.h>
+
+typedef struct cti_check cti_check;
+typedef struct cti_check_client cti_check_client;
 
 /* The last rows of the matrices. If k->whole, a row for each element of the output comes before
  * them, whose cotangent is 1 at this element. LARGE and SMALL are the first random cotangent times
@@ -77,14 +90,15 @@ typedef struct {
 
 /* evaluate.c reads and sets the fields of a cti_check up to `failed_again`, and the matrices of a
  * cti_checked. ct_jacobian uses no others. */
-typedef struct {
+struct cti_check {
     const char *name; /* the public function, for messages: "gradcheck" */
     ct_context *context;
     ct_fn fn;
     void *arg;
     ct_tensor *const *given;
     int n;
-    ct_rng rng; /* the generator's state before every call of fn */
+    ct_rng rng;    /* the generator's state before every call of fn */
+    ct_rng before; /* the generator's state before the check */
     ct_gradcheck_opts opts;
     ct_tensor **in;       /* [n] the inputs of fn: copies of the f32 and f64 ones, else as given */
     cti_frame *frame;     /* owns also the inputs that the function releases */
@@ -104,14 +118,40 @@ typedef struct {
     /* used_ended: the failed backward used a tensor that has ended; failed_again: it failed after
      * others of its graph, and succeeds as the first one of a new graph */
     bool used_ended, failed_again;
+    const cti_check_client *client; /* or NULL */
     ct_gradcheck_result result;
     double *y;                      /* [m] the values of the output */
     double length[CTI_ROWS_SUMMED]; /* max(1, |g|) of the cotangent of each of the last rows */
     double rounding;  /* error of an element of the output by its own rounding: u max|y| */
     uint64_t *prints; /* [n] fingerprints of the inputs' values before the first call */
-} cti_check;
+};
 
-/* A matrix that belongs to the innermost frame. NULL: out of memory. */
+/* ---- the client ---- */
+
+struct cti_check_client {
+    /* Sets the diagnosis of an input with wrong columns, by cti_check_say. False: out of memory. */
+    bool (*explain)(cti_check *k, cti_checked *c);
+    /* Reports the result to opts.report and opts.html. It is called also if the check did not run.
+     */
+    void (*report)(cti_check *k);
+};
+
+/* Checks a function as ct_gradcheck is specified to. client may be NULL. */
+ct_gradcheck_result cti_check_run(ct_fn fn, void *arg, ct_tensor *const *in, int n,
+                                  ct_gradcheck_opts opts, const cti_check_client *client);
+
+/* Sets the diagnosis of an input: its index and shape, and the sentence. If this is the worst input
+ * and no mistake was found before, the mistake, the factor and the diagnosis are the result's too.
+ */
+void cti_check_say(cti_check *k, cti_checked *c, ct_mistake mistake, double factor,
+                   const char *sentence);
+
+/* ---- numbers ---- */
+
+/* The elements of a new f64 tensor that belongs to the innermost frame. *matrix is the tensor.
+ * NULL: out of memory. */
+double *cti_check_matrix(cti_check *k, int64_t rows, int64_t columns, ct_tensor **matrix);
+/* The elements of a matrix whose tensor is not needed. */
 double *cti_check_numbers(cti_check *k, int64_t rows, int64_t columns);
 /* An array that belongs to the innermost frame, all false. NULL: out of memory. */
 bool *cti_check_flags(cti_check *k, int64_t count);
@@ -122,6 +162,9 @@ double *cti_check_directions(cti_check *k, const cti_checked *c, int64_t count, 
 /* Element i of a contiguous f32 or f64 tensor. */
 double cti_check_get(const ct_tensor *x, int64_t i);
 void cti_check_set(ct_tensor *x, int64_t i, double value);
+/* Writes the index of an element along each dim, as "(1, 4)". Returns text. */
+const char *cti_check_position(ct_shape shape, int64_t index, char text[CTI_SHAPE_TEXT]);
+#define CTI_POSITION(shape, index) cti_check_position((shape), (index), (char[CTI_SHAPE_TEXT]){0})
 
 /* An error of a trial run is no error of the caller. Between hold and drop the context does not
  * report errors (cti_error_report). Drop clears a pending error and returns whether there was none.
@@ -141,7 +184,7 @@ bool cti_check_drop_errors(cti_check *k, cti_held_errors held);
  * recorded even if the caller's scope records none, and takes the lists of inputs. False: an
  * argument is wrong, and there is nothing to close. */
 bool cti_check_open(cti_check *k, cti_frame *frame);
-/* Gives the lists back and closes k->frame. */
+/* Gives the lists back, closes k->frame, and restores the generator's state. */
 void cti_check_close(cti_check *k);
 /* Fills k->in and k->checked. False also if cti_check_open found no memory for them. */
 bool cti_check_copy_inputs(cti_check *k);
@@ -201,14 +244,13 @@ bool cti_check_settle(cti_check *k, cti_checked *c);
  * errors into noise. */
 bool cti_check_refine(cti_check *k, cti_checked *c, int64_t i);
 
-/* The tolerance of an entry in row r: atol max(1, |g_r|) + rtol |numeric|. It grows with |g_r|
- * because a sum over many outputs has the noise of all of them. */
-double cti_check_allowed(const cti_check *k, int64_t r, double numeric);
-/* Whether entry (r, i) is within its tolerance. */
-bool cti_check_right(const cti_check *k, const cti_checked *c, int64_t r, int64_t i);
+/* rounded.c: finds a gradient that is within the tolerance, but has errors of the size of f32's
+ * rounding, and sets c->rounded and the states. */
+bool cti_check_rounded(cti_check *k, cti_checked *c);
+/* Whether the errors of an f64 gradient have the size of f32's rounding. refined: every column has
+ * the best differences (cti_check_refine). */
+bool cti_check_is_rounded(const cti_check *k, const cti_checked *c, bool refined);
 
-/* Sets the result's mistake and diagnosis, unless it has one already. */
-void cti_check_found(cti_check *k, ct_mistake mistake, const char *sentence);
 /* properties.c: takes fingerprints of the inputs before the first call of fn. */
 bool cti_check_fingerprints(cti_check *k);
 /* properties.c: checks that the inputs still have these fingerprints, and all other properties of a
@@ -216,30 +258,23 @@ bool cti_check_fingerprints(cti_check *k);
 bool cti_check_properties(cti_check *k);
 /* state.c: checks that the op keeps no values outside of its call. */
 bool cti_check_state(cti_check *k);
-/* exact.c: finds a gradient that is within the tolerance, but has errors of the size of f32's
- * rounding. */
-bool cti_check_rounded(cti_check *k, cti_checked *c);
-/* diagnose.c: sets the diagnosis of an input with columns that are wrong or undecided. */
-bool cti_check_diagnose(cti_check *k, cti_checked *c);
-/* ---- report.c and html.c ---- */
 
-/* Counts wrong columns, finds the worst elements and draws the map. */
-void cti_check_compare(cti_check *k);
-/* Prints the report. */
-void cti_check_report(const cti_check *k);
+/* ---- verdict.c ---- */
+
+/* The tolerance of an entry in row r: atol max(1, |g_r|) + rtol |numeric|. It grows with |g_r|
+ * because a sum over many outputs has the noise of all of them. */
+double cti_check_allowed(const cti_check *k, int64_t r, double numeric);
+/* Whether entry (r, i) is within its tolerance. */
+bool cti_check_right(const cti_check *k, const cti_checked *c, int64_t r, int64_t i);
 /* Sets *out to column i at the cotangent with its largest error. Returns that error divided by its
  * tolerance. */
 double cti_check_worst(const cti_check *k, const cti_checked *c, int64_t i,
                        ct_gradcheck_element *out);
-/* Writes the index of an element along each dim, as "(1, 4)". Returns text. */
-const char *cti_check_position(ct_shape shape, int64_t index, char text[CTI_SHAPE_TEXT]);
-/* The name of a cotangent by .output of a ct_gradcheck_element: "random", "ones", ..., or "1 at ",
- * which the caller completes by the position. */
-const char *cti_check_cotangent(int64_t output);
-/* "ok", "wrong" or "cannot tell". */
-const char *cti_check_verdict(const ct_gradcheck_result *result);
-#define CTI_POSITION(shape, index) cti_check_position((shape), (index), (char[CTI_SHAPE_TEXT]){0})
-/* Writes the report as a page. CT_ERR_IO if the file cannot be written. */
-void cti_check_html(cti_check *k);
+/* Counts wrong columns, finds the worst elements and draws the map. */
+void cti_check_compare(cti_check *k);
+/* Sets the result's mistake and diagnosis, unless it has one already. */
+void cti_check_found(cti_check *k, ct_mistake mistake, const char *sentence);
+/* Says why the columns of an input without wrong ones are undecided. */
+void cti_check_say_undecided(cti_check *k, cti_checked *c);
 
 #endif

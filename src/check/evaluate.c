@@ -1,5 +1,5 @@
 /* The two matrices of an input: differences of the forward, and gradients from backward.
- * ct_gradcheck and ct_jacobian (jacobian.c) are made of these functions. */
+ * cti_check_run (check.c) and ct_jacobian (jacobian.c) are made of these functions. */
 #include "check.h"
 
 #include "../core/callback.h"
@@ -9,12 +9,17 @@
 #include <math.h>
 #include <string.h>
 
+double *cti_check_matrix(cti_check *k, int64_t rows, int64_t columns, ct_tensor **matrix) {
+    const ct_shape shape = CT_SHAPE(rows, columns);
+    *matrix = cti_shape_check(k->context, k->name, shape, sizeof(double))
+                  ? cti_tensor_new(k->context, CT_F64, shape)
+                  : NULL;
+    return *matrix ? (double *)(void *)(*matrix)->data : NULL;
+}
+
 double *cti_check_numbers(cti_check *k, int64_t rows, int64_t columns) {
-    ct_shape shape = CT_SHAPE(rows, columns);
-    ct_tensor *t = cti_shape_check(k->context, k->name, shape, sizeof(double))
-                       ? cti_tensor_new(k->context, CT_F64, shape)
-                       : NULL;
-    return t ? (double *)(void *)t->data : NULL;
+    ct_tensor *matrix;
+    return cti_check_matrix(k, rows, columns, &matrix);
 }
 
 bool *cti_check_flags(cti_check *k, int64_t count) {
@@ -42,6 +47,14 @@ double cti_check_get(const ct_tensor *x, int64_t i) { return cti_real_get(x->dty
 
 void cti_check_set(ct_tensor *x, int64_t i, double value) {
     cti_real_set(x->dtype, x->data, i, value);
+}
+
+const char *cti_check_position(ct_shape shape, int64_t index, char text[CTI_SHAPE_TEXT]) {
+    ct_shape at = shape;
+    int64_t stride[CT_MAX_DIMS];
+    cti_shape_strides(shape, stride);
+    for (int d = 0; d < shape.ndim; d++) at.dim[d] = index / stride[d] % shape.dim[d];
+    return cti_shape_text(at, text);
 }
 
 cti_held_errors cti_check_hold_errors(cti_check *k) {
@@ -103,7 +116,7 @@ bool cti_check_open(cti_check *k, cti_frame *frame) {
         !cti_ready(k->context))
         return false;
     if (!k->fn) return ct_fail(k->context, CT_ERR_ARGUMENT, "%s: no function", k->name);
-    k->rng = k->context->rng;
+    k->rng = k->before = k->context->rng;
     cti_frame_open(k->context, frame, false);
     frame->no_grad = false;
     k->frame = frame;
@@ -116,6 +129,7 @@ void cti_check_close(cti_check *k) {
     cti_give(k->context, k->in, cti_bytes(k->n, sizeof *k->in));
     cti_give(k->context, k->checked, cti_bytes(k->n, sizeof *k->checked));
     cti_frame_close(k->context, k->frame);
+    k->context->rng = k->before;
 }
 
 bool cti_check_copy_inputs(cti_check *k) {

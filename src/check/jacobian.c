@@ -1,5 +1,5 @@
-/* ct_jacobian: the matrices of each input, made by the functions with which ct_gradcheck measures
- * them (evaluate.c). The differences have the usual step and are not improved by other steps. */
+/* ct_jacobian: the matrices of each input, made by the functions with which a check measures them
+ * (evaluate.c). The differences have the usual step and are not improved by other steps. */
 #include "../autograd/fingerprint.h"
 #include "check.h"
 
@@ -30,23 +30,15 @@ static bool jacobian_rows(cti_check *k, ct_tensor *given, double **size) {
     return true;
 }
 
-static double *jacobian_matrix(const cti_check *k, const cti_checked *c, ct_tensor **matrix) {
-    const ct_shape shape = CT_SHAPE(k->rows, c->n);
-    *matrix = cti_shape_check(k->context, k->name, shape, sizeof(double))
-                  ? cti_tensor_new(k->context, CT_F64, shape)
-                  : NULL;
-    return *matrix ? (double *)(void *)(*matrix)->data : NULL;
-}
-
 /* Makes the matrices of every input. They belong to k->frame. */
 static bool jacobian_matrices(cti_check *k, ct_jacobian_out *out) {
     bool ok = true;
     for (int q = 0; ok && q < k->count; q++) {
         cti_checked *c = &k->checked[q];
         ct_jacobian_out *of = &out[c->input];
-        c->numeric = jacobian_matrix(k, c, &of->numeric);
-        c->noise = jacobian_matrix(k, c, &of->noise);
-        c->analytic = jacobian_matrix(k, c, &of->analytic);
+        c->numeric = cti_check_matrix(k, k->rows, c->n, &of->numeric);
+        c->noise = cti_check_matrix(k, k->rows, c->n, &of->noise);
+        c->analytic = cti_check_matrix(k, k->rows, c->n, &of->analytic);
         ok = c->numeric && c->noise && c->analytic;
     }
     return ok;
@@ -141,7 +133,6 @@ bool ct_jacobian(ct_fn fn, void *arg, ct_tensor *const *in, int n, ct_jacobian_o
     if (opts.cotangents && !cti_tensors_context(in, n))
         ct_fail(cti_handle_context(opts.cotangents), CT_ERR_ARGUMENT, "jacobian: no input");
     if (!cti_check_open(&k, &frame)) return false;
-    const ct_rng before = k.rng;
     if (opts.seed) k.rng = (ct_rng){.seed = opts.seed};
     const bool done = run_jacobian(&k, opts.cotangents, out);
     for (int i = 0; i < n && out; i++) {
@@ -153,6 +144,5 @@ bool ct_jacobian(ct_fn fn, void *arg, ct_tensor *const *in, int n, ct_jacobian_o
         cti_tensor_lift(out[i].noise, frame.outer);
     }
     cti_check_close(&k);
-    k.context->rng = before;
     return done;
 }

@@ -20,8 +20,8 @@
  * shrink with the step; the gap of a jump or of a vertical tangent grows without bound. If there is
  * one kink or jump between x - h and x + h and the function is linear otherwise, the derivative is
  * within G / 2 of D. */
-#ifndef CTI_GRADCHECK_STEPS_H
-#define CTI_GRADCHECK_STEPS_H
+#ifndef CTI_CHECK_STEPS_H
+#define CTI_CHECK_STEPS_H
 
 #include "check.h"
 

@@ -143,13 +143,14 @@ static void check_gradient_at(cti_check *k, ct_tensor **other) {
     cti_held_errors held = cti_check_hold_errors(k);
     k->context->rng = other_rng(k);
     const ct_gradcheck_result there =
-        ct_gradcheck(k->fn, k->arg, other, k->n,
-                     (ct_gradcheck_opts){.eps = o->eps,
-                                         .atol = o->atol > 0 ? o->atol : CT_ZERO,
-                                         .rtol = o->rtol > 0 ? o->rtol : CT_ZERO,
-                                         .seed = o->seed,
-                                         .fast = true,
-                                         .gradient_only = true});
+        cti_check_run(k->fn, k->arg, other, k->n,
+                      (ct_gradcheck_opts){.eps = o->eps,
+                                          .atol = o->atol > 0 ? o->atol : CT_ZERO,
+                                          .rtol = o->rtol > 0 ? o->rtol : CT_ZERO,
+                                          .seed = o->seed,
+                                          .fast = true,
+                                          .gradient_only = true},
+                      NULL);
     k->context->rng = rng;
     if (!cti_check_drop_errors(k, held) || !there.ran) return;
     if (there.verdict == CT_VERDICT_WRONG)

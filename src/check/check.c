@@ -1,10 +1,7 @@
-/* Gradient checking by central differences: the entry point, and the phases of a check in the order
- * of check.h. evaluate.c computes both matrices, settle.c decides about each column, properties.c
- * checks everything besides the gradient, diagnose.c explains a wrong gradient, report.c prints the
- * report, and html.c writes it as a page. */
+/* Gradient checking by central differences: the phases of a check in the order of check.h.
+ * evaluate.c computes both matrices, settle.c decides about each column, verdict.c compares, and
+ * properties.c checks everything besides the gradient. */
 #include "check.h"
-
-#include "../core/message.h"
 
 #include <math.h>
 #include <string.h>
@@ -54,6 +51,22 @@ static bool prepare_check(cti_check *k) {
     return true;
 }
 
+/* Sets the diagnosis of each input with columns that are not right. */
+static bool explain_inputs(cti_check *k) {
+    for (int q = 0; q < k->count; q++) { /* wrong inputs before those that are undecided */
+        cti_checked *c = &k->checked[q];
+        if (!c->wrong) continue;
+        if (!k->client)
+            cti_check_say(k, c, CT_MISTAKE_UNKNOWN, 0,
+                          "backward disagrees with differences of the forward");
+        else if (!k->client->explain(k, c)) return false;
+    }
+    for (int q = 0; q < k->count; q++)
+        if (!k->checked[q].wrong && k->checked[q].undecided)
+            cti_check_say_undecided(k, &k->checked[q]);
+    return true;
+}
+
 static bool run_check(cti_check *k) {
     ct_gradcheck_opts *o = &k->opts;
     if (!cti_check_copy_inputs(k) || !cti_check_fingerprints(k) || !cti_check_first_call(k))
@@ -72,14 +85,7 @@ static bool run_check(cti_check *k) {
             return false;
     }
     cti_check_compare(k);
-    if (!cti_check_properties(k)) return false;
-    for (int wrong = 1; wrong >= 0; wrong--) /* wrong inputs before those that are undecided */
-        for (int q = 0; q < k->count; q++) {
-            cti_checked *c = &k->checked[q];
-            if ((wrong ? c->wrong > 0 : !c->wrong && c->undecided) && !cti_check_diagnose(k, c))
-                return false;
-        }
-    return true;
+    return cti_check_properties(k) && explain_inputs(k);
 }
 
 static bool cannot_tell(const cti_check *k) {
@@ -88,13 +94,6 @@ static bool cannot_tell(const cti_check *k) {
     const ct_mistake mistake = k->result.mistake;
     return !wrong && (mistake == CT_MISTAKE_KINK || mistake == CT_MISTAKE_PRECISION ||
                       mistake == CT_MISTAKE_NOT_FINITE);
-}
-
-void cti_check_found(cti_check *k, ct_mistake mistake, const char *sentence) {
-    k->result.ok = false;
-    if (k->result.mistake != CT_MISTAKE_NONE) return;
-    k->result.mistake = mistake;
-    cti_shorten(k->result.diagnosis, sizeof k->result.diagnosis - 1, sentence, strlen(sentence));
 }
 
 /* Sets the diagnosis after a backward that failed. */
@@ -111,14 +110,15 @@ static void say_refused(cti_check *k) {
     cti_check_found(k, *why ? CT_MISTAKE_STATE : CT_MISTAKE_REFUSED, text);
 }
 
-ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int n,
-                                 ct_gradcheck_opts opts) {
+ct_gradcheck_result cti_check_run(ct_fn fn, void *arg, ct_tensor *const *in, int n,
+                                  ct_gradcheck_opts opts, const cti_check_client *client) {
     cti_check k = {.name = "gradcheck",
                    .fn = fn,
                    .arg = arg,
                    .given = in,
                    .n = n,
                    .opts = opts,
+                   .client = client,
                    .result = {.ok = true, .index = -1, .input = -1}};
     cti_frame frame;
     if (!cti_check_open(&k, &frame)) {
@@ -137,10 +137,8 @@ ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int 
     if (!k.result.ok)
         k.result.verdict =
             !k.result.ran || cannot_tell(&k) ? CT_VERDICT_CANNOT_TELL : CT_VERDICT_WRONG;
-    cti_check_report(&k);
-    cti_check_html(&k);
+    if (client) client->report(&k);
     cti_give(k.context, k.prints, print_bytes);
     cti_check_close(&k);
-    k.context->rng = k.rng;
     return k.result;
 }

@@ -8,8 +8,8 @@
 
 #include <cotangent/autograd.h>
 
-#include "../core/int_math.h"
-#include "../os/os.h"
+#include "../../src/core/int_math.h"
+#include "../../src/os/os.h"
 
 enum {
     GRAPH_ROWS = 400, /* the most lines that are drawn */

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "../core/int_math.h"
+#include "../../src/core/int_math.h"
 
 enum {
     MAP_SIDE = 64,  /* the most cells along a dim */
@@ -111,7 +111,7 @@ static const char script[] =
     "    });\n";
 
 static void put_cotangent(const cti_check *k, int64_t output) {
-    fputs(cti_check_cotangent(output), k->opts.html);
+    fputs(cti_diagnose_cotangent(output), k->opts.html);
     if (output >= 0) fputs(CTI_POSITION(k->shape, output), k->opts.html);
 }
 
@@ -303,7 +303,7 @@ static void put_worst(const cti_check *k) {
 static void put_head(const cti_check *k) {
     const ct_gradcheck_result *r = &k->result;
     FILE *file = k->opts.html;
-    const char *verdict = r->ran ? cti_check_verdict(r) : "failed";
+    const char *verdict = r->ran ? cti_diagnose_verdict(r) : "failed";
     fputs("<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n"
           "<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=device-width\"/>\n",
           file);
@@ -352,7 +352,7 @@ static void put_counts(const cti_check *k) {
             k->opts.atol, k->opts.rtol);
 }
 
-void cti_check_html(cti_check *k) {
+void cti_diagnose_html(cti_check *k) {
     FILE *file = k->opts.html;
     if (!file) return;
     put_head(k);

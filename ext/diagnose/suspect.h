@@ -1,13 +1,13 @@
-/* An input with a wrong gradient, and helpers for the hypotheses about it. J is the matrix by
- * differences and A the matrix by backward, with one row for each cotangent. A hypothesis computes
- * from J the matrix P that a known mistake would give instead of J. It is the diagnosis if P
- * explains the whole error:
+/* An input with a wrong gradient, and the tools (suspect.c) of the hypotheses about it. J is the
+ * matrix by differences and A the matrix by backward, with one row for each cotangent. A hypothesis
+ * computes from J the matrix P that a known mistake would give instead of J. It is the diagnosis if
+ * P explains the whole error:
  *
  *     ||A - P|| <= fit ||A - J|| */
-#ifndef CTI_GRADCHECK_SUSPECT_H
-#define CTI_GRADCHECK_SUSPECT_H
+#ifndef CTI_DIAGNOSE_SUSPECT_H
+#define CTI_DIAGNOSE_SUSPECT_H
 
-#include "check.h"
+#include "diagnose.h"
 
 typedef struct {
     cti_check *k;
@@ -29,6 +29,8 @@ typedef struct {
 
 /* Sets the diagnosis. Returns true. */
 bool cti_suspect_say(cti_suspect *s, ct_mistake mistake, const char *format, ...) CT_FORMAT(3, 4);
+/* ||a - b|| of two matrices [rows][n]. */
+double cti_suspect_distance(const cti_suspect *s, const double *a, const double *b);
 /* Does s->p explain the whole error? */
 bool cti_suspect_fits(const cti_suspect *s);
 /* The number c that minimises ||of - c to||. */
@@ -62,7 +64,7 @@ cti_constancy cti_suspect_constancy(cti_suspect *s, double c, char *text, size_t
  * output returns false unless k->whole. */
 typedef bool cti_hypothesis(cti_suspect *s);
 /* diagnose.c */
-cti_hypothesis cti_suspect_not_finite, cti_suspect_undecided;
+cti_hypothesis cti_suspect_not_finite;
 /* exact.c */
 cti_hypothesis cti_suspect_not_linear, cti_suspect_rounded;
 /* factors.c */

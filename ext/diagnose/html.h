@@ -1,8 +1,8 @@
 /* Helpers of the page that html.c writes. */
-#ifndef CTI_GRADCHECK_HTML_H
-#define CTI_GRADCHECK_HTML_H
+#ifndef CTI_DIAGNOSE_HTML_H
+#define CTI_DIAGNOSE_HTML_H
 
-#include "check.h"
+#include "diagnose.h"
 
 /* html_text.c: writes a text, escaped for an element or an attribute. Bytes that are not UTF-8, and
  * characters that XML does not allow, become U+FFFD. */
