@@ -137,8 +137,9 @@ static void section(const char *title, const char *text, const variant *variants
 
 /* The options that encoder and decoder layers share. */
 #define LAYERS(made)                                                                               \
-    made(), made(.hidden = F), made(.no_bias = true), made(.num_kv_heads = H_kv),                  \
-        made(.rms_norm = true), made(.gated = true), made(.qk_norm = true), made(.separate = true)
+    made(), made(.hidden = F), made(.no_bias = true), made(.rms_norm = true), made(.gated = true), \
+        made(.norm_first = true, .sandwich = true), made(.attn.num_kv_heads = H_kv),               \
+        made(.attn.qk_norm = true), made(.attn.separate = true)
 
 static const char intro[] =
     "# Parameters\n\n"

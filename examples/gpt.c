@@ -57,7 +57,7 @@ void gpt_make(gpt *m) {
         .norm_first = true,
         .dropout = m->dropout,
         .no_bias = !m->bias,
-        .separate = m->separate,
+        .attn.separate = m->separate,
     };
     ct_context *c = m->context;
     m->root = ct_module_new(c, "GPT");

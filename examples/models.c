@@ -54,14 +54,13 @@ static ct_module *llama_new(ct_context *c) {
     ct_layer_opts layer = {
         .embed_dim = WIDTH,
         .num_heads = HEADS,
-        .num_kv_heads = HEADS / 2,
         .hidden = 88,
         .activation = CT_SILU,
         .norm_first = true,
         .rms_norm = true,
         .gated = true,
-        .rope = true,
         .no_bias = true,
+        .attn = {.num_kv_heads = HEADS / 2, .rope = true},
     };
     ct_linear_opts head = {.in_features = WIDTH, .out_features = WORDS, .no_bias = true};
     ct_module *m = ct_module_new(c, "Llama");

@@ -20,10 +20,11 @@ static ct_layer_out encoder_layer_run(ct_module *layer, ct_tensor *x, ct_mha_cal
     const int64_t length = ct_kv_cache_length(self.cache);
     cti_nn_scope scope;
     cti_nn_enter(layer, &scope);
-    if (cti_nn_layer_takes(layer, x, "x")) {
-        x = cti_nn_layer_attend(layer, "self_attn", "norm1", x, NULL, self, &y.self_weights);
-        y.out = cti_nn_layer_feed(layer, "norm2", x);
-    }
+    cti_nn_stream stream = {x, x};
+    if (cti_nn_layer_takes(layer, x, "x") &&
+        cti_nn_layer_attend(layer, "self_attn", 1, &stream, NULL, self, &y.self_weights) &&
+        cti_nn_layer_feed(layer, 2, &stream))
+        y.out = stream.sum;
     return cti_nn_layer_return(layer->context, &scope, self.cache, length, y);
 }
 

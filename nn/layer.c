@@ -4,33 +4,74 @@
 #include "../src/autograd/recompute.h"
 #include "attention/mha.h"
 
+/* ---- construction ---- */
+
+/* Returns whether the options of attention leave to the layer what the layer decides. */
+static bool check_attention(ct_context *context, const cti_nn_kind *kind, const ct_layer_opts *o) {
+    const ct_mha_opts *a = &o->attn;
+    const char *set = a->embed_dim         ? "embed_dim"
+                      : a->num_heads       ? "num_heads"
+                      : a->dropout != 0    ? "dropout"
+                      : a->no_bias         ? "no_bias"
+                      : a->dtype != CT_F32 ? "dtype"
+                                           : NULL;
+    if (set)
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "%s: attn.%s is set; it must be 0, because the layer's own %s is also its "
+                       "attention's",
+                       kind->name, set, set);
+    const bool wide_k = a->kdim && a->kdim != o->embed_dim,
+               wide_v = a->vdim && a->vdim != o->embed_dim;
+    if (wide_k || wide_v)
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "%s: attn.%s is %" PRId64 ", but the keys and values of a layer have its "
+                       "embed_dim %" PRId64,
+                       kind->name, wide_k ? "kdim" : "vdim", wide_k ? a->kdim : a->vdim,
+                       o->embed_dim);
+    return true;
+}
+
+/* Replaces `hidden` by its default if it is 0, and checks the options. */
+static bool layer_check_options(ct_context *context, const cti_nn_kind *kind, ct_layer_opts *o) {
+    if (!cti_nn_check_size(context, kind, "embed_dim", o->embed_dim, 1) ||
+        !cti_nn_check_size(context, kind, "hidden", o->hidden, 0) ||
+        !cti_nn_check_chance(context, kind, "dropout", o->dropout) ||
+        !cti_nn_activation_check(context, kind, o->activation) ||
+        !check_attention(context, kind, o))
+        return false;
+    if ((o->sandwich || o->parallel) && !o->norm_first)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s needs norm_first", kind->name,
+                       o->sandwich ? "sandwich" : "parallel");
+    if (!o->hidden && o->embed_dim > INT64_MAX / 4)
+        return ct_fail(context, CT_ERR_MEMORY, "%s: 4 embed_dim overflows", kind->name);
+    if (!o->hidden) o->hidden = 4 * o->embed_dim;
+    return true;
+}
+
+/* The options of a layer's attention. Rotary positions only in self-attention: in cross-attention
+ * queries and keys are positions of two different sequences, whose difference means nothing. */
+static ct_mha_opts attention_of(const ct_layer_opts *o, bool cross) {
+    ct_mha_opts a = o->attn;
+    a.embed_dim = o->embed_dim, a.num_heads = o->num_heads;
+    a.dropout = o->dropout, a.no_bias = o->no_bias, a.dtype = o->dtype;
+    if (a.qk_norm_eps == 0) a.qk_norm_eps = o->eps;
+    if (cross) a.rope = false;
+    return a;
+}
+
+/* The numbers of a layer's norms, from 1: one before or after each sublayer. */
+enum { MOST_NORMS = 3 };
+static const char *const norm_name[] = {NULL, "norm1", "norm2", "norm3"}, *const out_name[] = {
+                                                                              NULL, "norm1_out",
+                                                                              "norm2_out",
+                                                                              "norm3_out"};
+
 ct_module *cti_nn_layer_new(ct_context *context, const cti_nn_kind *kind, ct_layer_opts o,
                             bool cross) {
-    if (!cti_nn_check_size(context, kind, "embed_dim", o.embed_dim, 1) ||
-        !cti_nn_check_size(context, kind, "hidden", o.hidden, 0) ||
-        !cti_nn_check_chance(context, kind, "dropout", o.dropout) ||
-        !cti_nn_activation_check(context, kind, o.activation))
-        return NULL;
-    if (!o.hidden && o.embed_dim > INT64_MAX / 4)
-        return ct_fail(context, CT_ERR_MEMORY, "%s: 4 embed_dim overflows", kind->name);
-    if (!o.hidden) o.hidden = 4 * o.embed_dim;
+    if (!layer_check_options(context, kind, &o)) return NULL;
     ct_module *layer = cti_nn_new(context, kind);
     if (!layer) return NULL;
     *(ct_layer_opts *)cti_nn_data(layer) = o;
-
-    ct_mha_opts attention = {.embed_dim = o.embed_dim,
-                             .num_heads = o.num_heads,
-                             .num_kv_heads = o.num_kv_heads,
-                             .dropout = o.dropout,
-                             .no_bias = o.no_bias,
-                             .dtype = o.dtype,
-                             .qk_norm = o.qk_norm,
-                             .qk_norm_eps = o.eps,
-                             .separate = o.separate};
-    /* Rotary positions only in self-attention: in cross-attention queries and keys are positions of
-     * two different sequences, whose difference means nothing. */
-    ct_mha_opts self = attention;
-    self.rope = o.rope, self.rope_interleaved = o.rope_interleaved, self.rope_base = o.rope_base;
     ct_linear_opts in = {.in_features = o.embed_dim,
                          .out_features = o.hidden,
                          .no_bias = o.no_bias,
@@ -39,14 +80,17 @@ ct_module *cti_nn_layer_new(ct_context *context, const cti_nn_kind *kind, ct_lay
                           .out_features = o.embed_dim,
                           .no_bias = o.no_bias,
                           .dtype = o.dtype};
-    cti_nn_child_add(layer, "self_attn", ct_mha_new(context, self));
-    if (cross) cti_nn_child_add(layer, "multihead_attn", ct_mha_new(context, attention));
+    cti_nn_child_add(layer, "self_attn", ct_mha_new(context, attention_of(&o, false)));
+    if (cross)
+        cti_nn_child_add(layer, "multihead_attn", ct_mha_new(context, attention_of(&o, true)));
     cti_nn_child_add(layer, "linear1", ct_linear_new(context, in));
     if (o.gated) cti_nn_child_add(layer, "gate", ct_linear_new(context, in));
     cti_nn_child_add(layer, "linear2", ct_linear_new(context, out));
-    cti_nn_child_add(layer, "norm1", cti_nn_layer_norm_new(context, &o));
-    cti_nn_child_add(layer, "norm2", cti_nn_layer_norm_new(context, &o));
-    if (cross) cti_nn_child_add(layer, "norm3", cti_nn_layer_norm_new(context, &o));
+    const int norms = cross ? MOST_NORMS : MOST_NORMS - 1;
+    for (int i = 1; i <= norms; i++)
+        cti_nn_child_add(layer, norm_name[i], cti_nn_layer_norm_new(context, &o));
+    for (int i = 1; i <= norms && o.sandwich; i++)
+        cti_nn_child_add(layer, out_name[i], cti_nn_layer_norm_new(context, &o));
     return cti_nn_made(layer);
 }
 
@@ -63,42 +107,56 @@ void cti_nn_layer_describe(const ct_module *layer, FILE *file) {
     const ct_layer_opts *o = cti_nn_data(layer);
     fprintf(file, "activation=%s, dropout=%g, norm_first=%s", cti_nn_activation_name(o->activation),
             o->dropout, cti_nn_bool(o->norm_first));
+    if (o->sandwich) fprintf(file, ", sandwich=True");
+    if (o->parallel) fprintf(file, ", parallel=True");
 }
 
-static ct_tensor *layer_before(ct_module *layer, const char *norm, ct_tensor *x) {
+/* ---- sublayers ---- */
+
+/* Returns the input of a sublayer's function. */
+static ct_tensor *layer_before(ct_module *layer, int norm, const cti_nn_stream *stream) {
     const ct_layer_opts *o = cti_nn_data(layer);
-    return o->norm_first ? cti_nn_forward(layer, norm, x, o->embed_dim) : x;
+    return o->norm_first ? cti_nn_forward(layer, norm_name[norm], stream->in, o->embed_dim)
+                         : stream->in;
 }
 
-static ct_tensor *layer_after(ct_module *layer, const char *norm, ct_tensor *x, ct_tensor *fx) {
+/* Makes `sum`, to which the sublayer's result has been added, the stream's. */
+static bool layer_added(ct_module *layer, int norm, cti_nn_stream *stream, ct_tensor *sum) {
     const ct_layer_opts *o = cti_nn_data(layer);
-    ct_tensor *sum = fx ? ct_add(x, cti_nn_dropout(layer, fx, o->dropout)) : NULL;
-    return o->norm_first ? sum : cti_nn_forward(layer, norm, sum, o->embed_dim);
+    if (sum && !o->norm_first) sum = cti_nn_forward(layer, norm_name[norm], sum, o->embed_dim);
+    stream->sum = sum;
+    if (!o->parallel) stream->in = sum;
+    return sum;
 }
 
-ct_tensor *cti_nn_layer_attend(ct_module *layer, const char *attention, const char *norm,
-                               ct_tensor *x, ct_tensor *memory, ct_mha_call call,
-                               ct_tensor **weights) {
-    ct_mha_out y = ct_mha_forward(ct_module_child(layer, attention), layer_before(layer, norm, x),
-                                  memory, memory, call);
+/* Adds the result of a sublayer's function to the stream. */
+static bool layer_add(ct_module *layer, int norm, cti_nn_stream *stream, ct_tensor *fx) {
+    const ct_layer_opts *o = cti_nn_data(layer);
+    if (fx && o->sandwich) fx = cti_nn_forward(layer, out_name[norm], fx, o->embed_dim);
+    return layer_added(layer, norm, stream,
+                       fx ? ct_add(stream->sum, cti_nn_dropout(layer, fx, o->dropout)) : NULL);
+}
+
+bool cti_nn_layer_attend(ct_module *layer, const char *attention, int norm, cti_nn_stream *stream,
+                         ct_tensor *memory, ct_mha_call call, ct_tensor **weights) {
+    ct_mha_out y = ct_mha_forward(ct_module_child(layer, attention),
+                                  layer_before(layer, norm, stream), memory, memory, call);
     *weights = y.weights;
-    return layer_after(layer, norm, x, y.out);
+    return layer_add(layer, norm, stream, y.out);
 }
 
-ct_tensor *cti_nn_layer_feed(ct_module *layer, const char *norm, ct_tensor *x) {
+bool cti_nn_layer_feed(ct_module *layer, int norm, cti_nn_stream *stream) {
     const ct_layer_opts *o = cti_nn_data(layer);
-    if (!x) return NULL;
     cti_nn_feed_forward feed = {.in = "linear1",
                                 .gate = o->gated ? "gate" : NULL,
                                 .out = "linear2",
                                 .activation = o->activation,
                                 .dropout = o->dropout,
                                 .width = o->embed_dim};
-    ct_tensor *in = layer_before(layer, norm, x);
-    if (o->dropout > 0 && layer->training)
-        return layer_after(layer, norm, x, cti_nn_feed(layer, feed, in, NULL));
-    ct_tensor *sum = cti_nn_feed(layer, feed, in, x);
-    return o->norm_first ? sum : cti_nn_forward(layer, norm, sum, o->embed_dim);
+    ct_tensor *in = layer_before(layer, norm, stream);
+    if (o->sandwich || (o->dropout > 0 && layer->training))
+        return layer_add(layer, norm, stream, cti_nn_feed(layer, feed, in, NULL));
+    return layer_added(layer, norm, stream, cti_nn_feed(layer, feed, in, stream->sum));
 }
 
 bool cti_nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *what) {

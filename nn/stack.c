@@ -16,29 +16,70 @@ const cti_nn_kind cti_nn_decoder_kind = {.name = "TransformerDecoder",
 
 /* ---- making ---- */
 
-static ct_module *stack_new(ct_context *context, const cti_nn_kind *kind, ct_layer_opts opts,
-                            int64_t num_layers, bool final_norm) {
-    if (!cti_nn_check_size(context, kind, "num_layers", num_layers, 1)) return NULL;
+/* The options of a stack's layers: each layer's own, or one for all. */
+typedef struct {
+    const ct_layer_opts *opts;
+    int64_t n;
+    bool own;
+} layer_list;
+
+static const ct_layer_opts *opts_of_layer(const layer_list *layers, int64_t i) {
+    return &layers->opts[layers->own ? i : 0];
+}
+
+/* Returns whether all layers have one width and dtype: each layer's result is the next one's
+ * input. */
+static bool layers_fit(ct_context *context, const cti_nn_kind *kind, const layer_list *layers) {
+    if (!cti_nn_check_size(context, kind, "num_layers", layers->n, 1)) return false;
+    if (!layers->opts)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the options of the layers are NULL",
+                       kind->name);
+    const ct_layer_opts *first = layers->opts;
+    for (int64_t i = 1; layers->own && i < layers->n; i++) {
+        const ct_layer_opts *o = &layers->opts[i];
+        if (o->embed_dim != first->embed_dim)
+            return ct_fail(context, CT_ERR_ARGUMENT,
+                           "%s: layers 0 and %" PRId64 " have embed_dim %" PRId64 " and %" PRId64,
+                           kind->name, i, first->embed_dim, o->embed_dim);
+        if (o->dtype != first->dtype)
+            return ct_fail(context, CT_ERR_DTYPE, "%s: layers 0 and %" PRId64 " are %s and %s",
+                           kind->name, i, cti_dtype_name(first->dtype), cti_dtype_name(o->dtype));
+    }
+    return true;
+}
+
+static ct_module *stack_new(ct_context *context, const cti_nn_kind *kind, layer_list layers,
+                            bool final_norm) {
+    if (!layers_fit(context, kind, &layers)) return NULL;
     ct_module *stack = cti_nn_new(context, kind);
     if (!stack) return NULL;
-    *(ct_layer_opts *)cti_nn_data(stack) = opts;
-    for (int64_t i = 0; i < num_layers && cti_ready(context); i++) {
-        ct_module *layer = kind == &cti_nn_decoder_kind ? ct_decoder_layer_new(context, opts)
-                                                        : ct_encoder_layer_new(context, opts);
+    *(ct_layer_opts *)cti_nn_data(stack) = layers.opts[0];
+    for (int64_t i = 0; i < layers.n && cti_ready(context); i++) {
+        const ct_layer_opts *o = opts_of_layer(&layers, i);
+        ct_module *layer = kind == &cti_nn_decoder_kind ? ct_decoder_layer_new(context, *o)
+                                                        : ct_encoder_layer_new(context, *o);
         if (!ct_module_append(stack, "layers", layer)) ct_module_free(layer);
     }
-    if (final_norm) cti_nn_child_add(stack, "norm", cti_nn_layer_norm_new(context, &opts));
+    if (final_norm) cti_nn_child_add(stack, "norm", cti_nn_layer_norm_new(context, layers.opts));
     return cti_nn_made(stack);
+}
+
+ct_module *ct_encoder_new_of(ct_context *context, const ct_layer_opts *layers, int64_t n,
+                             bool final_norm) {
+    return stack_new(context, &cti_nn_encoder_kind,
+                     (layer_list){.opts = layers, .n = n, .own = true}, final_norm);
 }
 
 ct_module *ct_encoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers,
                           bool final_norm) {
-    return stack_new(context, &cti_nn_encoder_kind, layer, num_layers, final_norm);
+    return stack_new(context, &cti_nn_encoder_kind, (layer_list){.opts = &layer, .n = num_layers},
+                     final_norm);
 }
 
 ct_module *ct_decoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers,
                           bool final_norm) {
-    return stack_new(context, &cti_nn_decoder_kind, layer, num_layers, final_norm);
+    return stack_new(context, &cti_nn_decoder_kind, (layer_list){.opts = &layer, .n = num_layers},
+                     final_norm);
 }
 
 static ct_module *first_layer(const ct_module *stack) {

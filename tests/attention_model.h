@@ -135,7 +135,7 @@ static inline ct_mha_out model_mha(ct_module *m, const ct_mha_opts *o, ct_tensor
 /* ---- comparison ---- */
 
 /* The results of one run: the outputs, then the gradients of the inputs and of all parameters. */
-enum { MOST_RESULTS = 80 };
+enum { MOST_RESULTS = 120 };
 typedef struct {
     int n;
     ct_tensor *t[MOST_RESULTS]; /* NULL: no gradient has arrived */

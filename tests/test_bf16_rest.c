@@ -28,8 +28,8 @@ static ct_module *gpt(ct_context *c) {
                                                                  .num_heads = HEADS,
                                                                  .activation = CT_GELU,
                                                                  .norm_first = true,
-                                                                 .separate = i == 1,
-                                                                 .gated = i == 1}));
+                                                                 .gated = i == 1,
+                                                                 .attn.separate = i == 1}));
     ct_module_add_child(m, "ln_f", ct_layer_norm_new(c, (ct_layer_norm_opts){.dim = E}));
     ct_module *head = ct_module_new(c, "Head");
     ct_module_add_param(head, "weight", ct_module_get(m, "wte.weight"));

@@ -271,7 +271,7 @@ static void check_length(const fault_end *end, void *arg) {
 START_TEST(a_failed_forward_leaves_the_cache) {
     ct_context *c = refusing_context();
     ct_module *layer = ct_encoder_layer_new(
-        c, (ct_layer_opts){.embed_dim = 96, .num_heads = 2, .rope = true, .dtype = CT_F64});
+        c, (ct_layer_opts){.embed_dim = 96, .num_heads = 2, .dtype = CT_F64, .attn.rope = true});
     ct_kv_cache *cache = ct_kv_cache_new(ct_module_child(layer, "self_attn"), 1, 12);
     ct_tensor *x = ct_randn(c, CT_F64, CT_SHAPE(1, 12, 96)),
               *whole = ct_encoder_layer_forward(layer, x, (ct_mha_call){.causal = true}).out;

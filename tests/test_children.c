@@ -39,8 +39,7 @@ static ct_layer_opts layer_opts(bool gated, bool separate) {
                            .dtype = CT_F64,
                            .gated = gated,
                            .rms_norm = gated,
-                           .qk_norm = gated,
-                           .separate = separate};
+                           .attn = {.qk_norm = gated, .separate = separate}};
 }
 
 START_TEST(what_stands_there_is_called) {
@@ -476,7 +475,7 @@ END_TEST
 /* ---- out of memory ---- */
 
 static ct_module *make(ct_context *c, int which) {
-    ct_layer_opts opts = {.embed_dim = 256, .num_heads = 4, .separate = true};
+    ct_layer_opts opts = {.embed_dim = 256, .num_heads = 4, .attn.separate = true};
     ct_module *layer = ct_encoder_layer_new(c, opts);
     if (!which || !layer) return layer;
     ct_module *clone = ct_module_clone(layer);

@@ -136,10 +136,8 @@ END_TEST
 
 static const ct_layer_opts layer = {.embed_dim = 8,
                                     .num_heads = 4,
-                                    .num_kv_heads = 2,
-                                    .rope = true,
-                                    .qk_norm = true,
-                                    .dtype = CT_F64};
+                                    .dtype = CT_F64,
+                                    .attn = {.num_kv_heads = 2, .rope = true, .qk_norm = true}};
 
 /* Repeatedly, with another memory of any length whenever the caches are empty. While they are not,
  * only the shape of memory is read. */

@@ -189,9 +189,8 @@ static void decode(record *r, int kind, bool composed, ct_dtype dtype, double va
                                 .norm_first = kind & 1,
                                 .rms_norm = kind == 3,
                                 .gated = kind == 3,
-                                .qk_norm = kind == 3,
-                                .num_kv_heads = kind == 3,
-                                .dtype = dtype};
+                                .dtype = dtype,
+                                .attn = {.qk_norm = kind == 3, .num_kv_heads = kind == 3}};
     ct_module *all = shake(
         kind < 2   ? ct_decoder_layer_new(context, opts)
         : kind < 4 ? ct_decoder_new(context, opts, 2, true)

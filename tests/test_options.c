@@ -132,7 +132,7 @@ START_TEST(refused) {
         expect(CT_ERR_ARGUMENT, says, "");                                                         \
     } while (0)
     ct_mha_opts mha = {.embed_dim = 2, .num_heads = 1, .rope = true, .rope_base = CT_ZERO};
-    ct_layer_opts layer = {.embed_dim = 2, .num_heads = 1, .rope_base = CT_ZERO};
+    ct_layer_opts layer = {.embed_dim = 2, .num_heads = 1, .attn.rope_base = CT_ZERO};
     REFUSED(ct_mha_new(context, mha), "rope_base is 0, must be greater than 0");
     REFUSED(ct_encoder_layer_new(context, layer), "rope_base is 0, must be greater than 0");
     REFUSED(ct_rope(q, (ct_rope_opts){.base = CT_ZERO}), "rope: the base is 0");

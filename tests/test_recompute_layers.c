@@ -50,9 +50,11 @@ static ct_layer_opts options(int which, bool recompute) {
     o.norm_first = which & 2;
     o.activation = which & 4 ? CT_SILU : CT_GELU;
     o.gated = which & 4;
-    o.rope = which & 8, o.qk_norm = which & 8, o.rms_norm = which & 8;
-    o.separate = which & 16, o.no_bias = which & 16;
-    if (which & 8) o.num_heads = 2, o.num_kv_heads = 1;
+    o.attn.rope = which & 8, o.attn.qk_norm = which & 8, o.rms_norm = which & 8;
+    o.attn.separate = which & 16, o.no_bias = which & 16;
+    o.sandwich = o.norm_first && which & 4;
+    o.parallel = o.norm_first && which & 16;
+    if (which & 8) o.num_heads = 2, o.attn.num_kv_heads = 1;
     return o;
 }
 

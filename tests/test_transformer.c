@@ -8,19 +8,17 @@ static const ct_layer_opts gpt2 = {.embed_dim = 8,
                                    .activation = CT_GELU_TANH,
                                    .norm_first = true,
                                    .dtype = CT_F64};
-static const ct_layer_opts llama = {.embed_dim = 16,
-                                    .num_heads = 4,
-                                    .num_kv_heads = 2,
-                                    .hidden = 20,
-                                    .activation = CT_SILU,
-                                    .gated = true,
-                                    .rms_norm = true,
-                                    .norm_first = true,
-                                    .no_bias = true,
-                                    .rope = true,
-                                    .rope_base = 1000,
-                                    .qk_norm = true,
-                                    .dtype = CT_F64};
+static const ct_layer_opts llama = {
+    .embed_dim = 16,
+    .num_heads = 4,
+    .hidden = 20,
+    .activation = CT_SILU,
+    .gated = true,
+    .rms_norm = true,
+    .norm_first = true,
+    .no_bias = true,
+    .dtype = CT_F64,
+    .attn = {.num_kv_heads = 2, .rope = true, .rope_base = 1000, .qk_norm = true}};
 
 static ct_module *shake(ct_module *module) { /* no bias is zero, no norm one */
     no_error();
@@ -367,12 +365,13 @@ START_TEST(constructors_are_checked) {
     const int64_t live = ct_memory(context).live;
     ck_refused(ct_encoder_new(context, plain, 0, true), CT_ERR_ARGUMENT, "num_layers is 0",
                "at least 1");
-    ck_refused(ct_decoder_new(
-                   context, (ct_layer_opts){.embed_dim = 6, .num_heads = 2, .rope = true}, 2, true),
-               CT_ERR_ARGUMENT, "head_dim", "odd");
-    ck_refused(ct_encoder_new(context,
-                              (ct_layer_opts){.embed_dim = 8, .num_heads = 4, .num_kv_heads = 3}, 2,
+    ck_refused(ct_decoder_new(context,
+                              (ct_layer_opts){.embed_dim = 6, .num_heads = 2, .attn.rope = true}, 2,
                               true),
+               CT_ERR_ARGUMENT, "head_dim", "odd");
+    ck_refused(ct_encoder_new(
+                   context, (ct_layer_opts){.embed_dim = 8, .num_heads = 4, .attn.num_kv_heads = 3},
+                   2, true),
                CT_ERR_ARGUMENT, "num_heads 4", "num_kv_heads 3");
     ck_refused(ct_transformer_new(context, (ct_transformer_opts){.layer = plain,
                                                                  .num_encoder_layers = -1,

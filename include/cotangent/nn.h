@@ -212,7 +212,14 @@ CT_API void ct_kv_cache_free(ct_kv_cache *cache);
 /* ---- transformer layers ---- */
 
 /* torch's TransformerEncoderLayer and TransformerDecoderLayer with batch_first. torch's layers lack
- * the options from rms_norm on, which later models need. */
+ * the options from rms_norm on, which later models need. The layers of some models, always with
+ * norm_first and causal calls:
+ *
+ *     GPT-2    .activation = CT_GELU_TANH
+ *     Llama    .activation = CT_SILU, .gated, .rms_norm, .no_bias, .attn = {.rope, .num_kv_heads}
+ *     Qwen2    Llama's and .attn.bias = CT_BIAS_QKV
+ *     Qwen3    Llama's and .attn.head_dim, .attn.qk_norm
+ *     Pythia   .activation = CT_GELU, .parallel, .attn = {.rope} */
 
 typedef struct {
     int64_t embed_dim, num_heads;
@@ -228,20 +235,27 @@ typedef struct {
     /* the feed-forward is linear2(dropout(activation(gate(x)) linear1(x))), with another child,
      * gate (hidden, embed_dim) */
     bool gated;
-    int64_t num_kv_heads;        /* the option of every attention; 0: num_heads */
-    bool rope, rope_interleaved; /* the options of self-attention, as in ct_mha_opts */
-    double rope_base;            /* 0: 10000 */
-    bool qk_norm;                /* the option of every attention, with the eps above */
-    bool separate;               /* the option of every attention, as in ct_mha_opts */
     /* each layer runs by ct_recompute: the tape keeps the layer's inputs, masks included, but not
      * its intermediate values, and backward runs the layer again. The bits are the same and memory
      * is less. The layer's modules must stay, in training mode, until backward. The option has no
      * effect outside training mode and for a call that has a cache or asks for weights */
     bool recompute;
+    /* These two need norm_first. With sandwich the result of each sublayer f passes another norm
+     * before it is added: x + norm1_out(f(norm1(x))), then likewise with norm2 and norm2_out, as in
+     * Gemma 3. With parallel all sublayers read the layer's input:
+     * x + attention(norm1(x)) + feed_forward(norm2(x)), as in GPT-NeoX; in a decoder layer
+     * x + self(norm1(x)) + cross(norm2(x)) + feed_forward(norm3(x)) */
+    bool sandwich, parallel;
+    /* the options of every attention, except these five, which are 0 here and are the layer's own:
+     * embed_dim, num_heads, dropout, no_bias and dtype. If qk_norm_eps is 0, it is the eps above.
+     * kdim and vdim are 0 or embed_dim. Rotary positions are only in self-attention */
+    ct_mha_opts attn;
 } ct_layer_opts;
-/* The children are self_attn, linear1, linear2, norm1, norm2. */
+/* The children are self_attn, linear1, linear2, norm1, norm2, and with sandwich norm1_out and
+ * norm2_out. */
 CT_API ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts);
-/* The children are self_attn, multihead_attn, linear1, linear2, norm1, norm2, norm3. */
+/* The children are self_attn, multihead_attn, linear1, linear2, norm1, norm2, norm3, and with
+ * sandwich norm1_out, norm2_out and norm3_out. */
 CT_API ct_module *ct_decoder_layer_new(ct_context *context, ct_layer_opts opts);
 
 typedef struct {
@@ -259,12 +273,16 @@ CT_API ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_
 
 /* These modules are torch's TransformerEncoder and TransformerDecoder. Their children are layers.0,
  * layers.1, ..., and with final_norm also `norm`, of the same kind as the norms in the layers. The
- * layers are initialised independently. An encoder with rms_norm, gated, CT_SILU, rope, norm_first,
- * no_bias and a causal call is a decoder like Llama's. With CT_GELU_TANH, norm_first and a causal
- * call it is a decoder like GPT-2's. */
+ * layers are initialised independently. An encoder with causal calls is a decoder like GPT-2's or
+ * Llama's. */
 
 CT_API ct_module *ct_encoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers,
                                  bool final_norm);
+/* Makes an encoder of n layers, each with its own options, for models whose layers differ in their
+ * attention (Gemma 3, SmolLM3). embed_dim and dtype must be the same in all of them. The final norm
+ * is that of layers[0]. */
+CT_API ct_module *ct_encoder_new_of(ct_context *context, const ct_layer_opts *layers, int64_t n,
+                                    bool final_norm);
 CT_API ct_module *ct_decoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers,
                                  bool final_norm);
 

@@ -383,8 +383,12 @@ static ct_module *make_module(ct_context *c, int64_t e) {
         return ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = e,
                                                        .num_heads = below(3),
                                                        .hidden = 3,
-                                                       .rope = below(2),
-                                                       .recompute = below(2)});
+                                                       .norm_first = below(2),
+                                                       .recompute = below(2),
+                                                       .sandwich = below(2),
+                                                       .parallel = below(2),
+                                                       .attn.head_dim = below(3),
+                                                       .attn.rope = below(2)});
     case 3:
         return ct_mha_new(
             c, (ct_mha_opts){

@@ -123,7 +123,8 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    """A transformer layer with what torch's has not: RMSNorm, a gated feed-forward, the attention above."""
+    """A transformer layer with what torch's has not: RMSNorm, a gated feed-forward, the attention above; norms after the sublayers
+    (sandwich), sublayers that all read the layer's input (parallel)."""
 
     def __init__(self, case, decoder):
         super().__init__()
@@ -135,22 +136,28 @@ class Layer(nn.Module):
         self.linear1, self.linear2 = nn.Linear(dim, hidden, bias), nn.Linear(hidden, dim, bias)
         self.gate = nn.Linear(dim, hidden, bias) if g("gated") else None
         norm = lambda: nn.RMSNorm(dim, eps) if g("rms_norm") else nn.LayerNorm(dim, eps, bias=bias)
-        self.norm1, self.norm2 = norm(), norm()
+        self.sandwich, self.parallel = g("sandwich"), g("parallel")
+        for i in range(1, 4 if decoder else 3):
+            setattr(self, f"norm{i}", norm())
+            if self.sandwich:
+                setattr(self, f"norm{i}_out", norm())
         if decoder:
-            self.multihead_attn, self.norm3 = Attention(case, rotary=False), norm()
+            self.multihead_attn = Attention(case, rotary=False)
 
     def feed(self, x):
         h = self.linear1(x)
         return self.linear2(self.activation(self.gate(x)) * h if self.gate else self.activation(h))
 
     def forward(self, x, memory=None, src_mask=None, tgt_mask=None, memory_mask=None):
-        add = lambda x, norm, f: x + f(norm(x)) if self.first else norm(x + f(x))
         own = tgt_mask if src_mask is None else src_mask
-        x = add(x, self.norm1, lambda x: self.self_attn(x, x, x, attn_mask=own)[0])
-        if memory is None:
-            return add(x, self.norm2, self.feed)
-        x = add(x, self.norm2, lambda x: self.multihead_attn(x, memory, memory, attn_mask=memory_mask)[0])
-        return add(x, self.norm3, self.feed)
+        sublayers = [lambda x: self.self_attn(x, x, x, attn_mask=own)[0], self.feed]
+        if memory is not None:
+            sublayers.insert(1, lambda x: self.multihead_attn(x, memory, memory, attn_mask=memory_mask)[0])
+        first = x
+        for i, f in enumerate(sublayers, 1):
+            norm, after = getattr(self, f"norm{i}"), getattr(self, f"norm{i}_out", lambda y: y)
+            x = x + after(f(norm(first if self.parallel else x))) if self.first else norm(x + f(x))
+        return x
 
 
 class Stack(nn.Module):
@@ -173,7 +180,13 @@ def keep_of(mask, batch):
     return mask if mask.ndim == 2 else mask.unflatten(0, (batch, -1))
 
 
-BEYOND_TORCH = ("rms_norm", "gated", "num_kv_heads", "rope", "qk_norm")
+ATTENTION_BEYOND_TORCH = ("rope", "qk_norm", "head_dim", "bias", "scale")
+BEYOND_TORCH = ("rms_norm", "gated", "num_kv_heads", "sandwich", "parallel", *ATTENTION_BEYOND_TORCH)
+
+
+def of_layer(case, i):
+    """The options of layer i of a stack: every n-th layer has no rotary positions, as in SmolLM3."""
+    return case | dict(rope=0) if case.get("no_rope_every") and (i + 1) % case["no_rope_every"] == 0 else case
 
 
 def make(case):
@@ -197,7 +210,7 @@ def make(case):
         case "mha":
             dim, heads = g("embed_dim"), g("num_heads")
             kdim, vdim = g("kdim") or dim, g("vdim") or dim
-            if g("num_kv_heads") not in (0, heads) or any(g(option) for option in ("rope", "qk_norm", "head_dim", "bias", "scale")):
+            if g("num_kv_heads") not in (0, heads) or any(g(option) for option in ATTENTION_BEYOND_TORCH):
                 return Attention(case)
             return nn.MultiheadAttention(dim, heads, bias=bias, add_bias_kv=bool(g("add_bias_kv")), add_zero_attn=bool(g("add_zero_attn")),
                                          kdim=kdim, vdim=vdim, batch_first=True, dropout=g("dropout")).train(not g("evaluate"))
@@ -208,7 +221,7 @@ def make(case):
             return layer(g("embed_dim"), g("num_heads"), g("hidden") or 4 * g("embed_dim"), 0.0, ACTIVATIONS[g("activation")],
                          g("eps") or 1e-5, batch_first=True, norm_first=bool(g("norm_first")), bias=bias)
         case "encoder" | "decoder" as kind:
-            layers = [make(case | {"kind": kind + "_layer"}) for _ in range(g("num_layers"))]
+            layers = [make(of_layer(case, i) | {"kind": kind + "_layer"}) for i in range(g("num_layers"))]
             size = g("embed_dim"), g("eps") or 1e-5
             norm = (nn.RMSNorm(*size) if g("rms_norm") else nn.LayerNorm(*size, bias=bias)) if g("final_norm") else None
             if isinstance(layers[0], Layer):

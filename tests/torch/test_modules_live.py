@@ -49,7 +49,10 @@ def random_layer(kind, seed):
 def beyond_torch(case, r):
     """What later models have and torch.nn has not."""
     heads = case["num_heads"]
-    size = case["embed_dim"] // heads
+    case = case | dict(r.choice([{}, {}, dict(head_dim=r.choice([3, 6, 16]))]), bias=r.choice([0, 0, 1, 2, 3]), scale=r.choice([0, 0, 0.4]))
+    if case["norm_first"]:
+        case |= dict(sandwich=r.randint(0, 1), parallel=r.randint(0, 1))
+    size = case.get("head_dim") or case["embed_dim"] // heads
     options = dict(rope=r.randint(0, int(size % 2 == 0)), rope_interleaved=r.randint(0, 1), rope_base=r.choice([0, 100]),
                    qk_norm=r.randint(0, int(size > 2)),   # the norm of one value is its sign: float32's gradient is noise
                    num_kv_heads=r.choice([d for d in range(1, heads + 1) if heads % d == 0]))
@@ -73,6 +76,12 @@ def random_beyond(kind, seed):
 CAUSAL = dict(kind="encoder", B=2, T=9, embed_dim=32, num_heads=4, norm_first=1, causal=1, num_layers=2, final_norm=1)
 LLAMA = CAUSAL | dict(num_kv_heads=2, hidden=48, activation=3, gated=1, rms_norm=1, no_bias=1, rope=1)
 GPT2 = CAUSAL | dict(activation=2)
+QWEN2 = LLAMA | dict(bias=2)
+QWEN3 = LLAMA | dict(head_dim=16, qk_norm=1, eps=1e-6)
+GEMMA3 = QWEN3 | dict(activation=2, sandwich=1, scale=0.25, num_kv_heads=1)   # but for the offset of its norms
+PYTHIA = CAUSAL | dict(activation=1, parallel=1, rope=1)
+SMOLLM3 = LLAMA | dict(num_layers=4, no_rope_every=2)
+MODELS = [LLAMA, GPT2, QWEN2, QWEN3, GEMMA3, PYTHIA, SMOLLM3]
 
 
 def random_small(kind, seed):
@@ -92,29 +101,41 @@ def random_small(kind, seed):
 SMALL = ["linear", "embedding", "layer_norm", "rms_norm", "mlp", "positions"]
 CASES = given() + attention_cases.MHA + attention_cases.WIDE + attention_cases.ATTENTION
 CASES += [random_layer(kind, seed) for kind in ("encoder_layer", "decoder_layer") for seed in range(40)]
-CASES += [random_stack(kind, seed) for kind in ("encoder", "decoder", "transformer") for seed in range(16)] + [LLAMA, GPT2]
+CASES += [random_stack(kind, seed) for kind in ("encoder", "decoder", "transformer") for seed in range(16)] + MODELS
 CASES += [random_beyond(kind, seed) for kind in ("encoder_layer", "decoder_layer") for seed in range(24)]
 CASES += [random_small(kind, seed) for kind in SMALL for seed in range(8)]
 
 
 # ---- our side ----
 
+LAYERS_OWN = ("embed_dim", "num_heads", "dropout", "no_bias", "dtype")   # and not those of the layer's attn
 OPTS = dict(linear=ct.LinearOpts, embedding=ct.EmbeddingOpts, layer_norm=ct.LayerNormOpts, rms_norm=ct.RmsNormOpts, mlp=ct.MlpOpts,
             positions=ct.PositionsOpts, mha=ct.MhaOpts, encoder_layer=ct.LayerOpts, decoder_layer=ct.LayerOpts,
             encoder=ct.LayerOpts, decoder=ct.LayerOpts, transformer=ct.LayerOpts)
+
+
+def opts_of(opts, case, dtype):
+    fields = lambda opts, but=(): {name: case[name] for name, _ in opts._fields_ if name in case and name not in but}
+    made = opts(**fields(opts), dtype=ct.DTYPES.index(dtype))
+    if opts is ct.LayerOpts:
+        made.attn = ct.MhaOpts(**fields(ct.MhaOpts, LAYERS_OWN))
+    return made
 
 
 def ours_new(context, case, dtype):
     if case["kind"] == "attention":
         return None
     opts = OPTS[case["kind"]]
-    fields = {name: case[name] for name, _ in opts._fields_ if name in case}
-    options = [opts(**fields, dtype=ct.DTYPES.index(dtype))]
+    options = [opts_of(opts, case, dtype)]
     if case["kind"] == "transformer":
         options = [ct.TransformerOpts(options[0], case["num_encoder_layers"], case["num_decoder_layers"])]
     elif case["kind"] in ("encoder", "decoder"):
         options += [case["num_layers"], case["final_norm"]]
-    module = context.check(getattr(lib, f"ct_{case['kind']}_new")(context.pointer, *options))
+    new = getattr(lib, f"ct_{case['kind']}_new")
+    if case.get("no_rope_every"):
+        new, each = lib.ct_encoder_new_of, [opts_of(opts, modules.of_layer(case, i), dtype) for i in range(case["num_layers"])]
+        options[0] = C.cast((opts * len(each))(*each), C.c_void_p)
+    module = context.check(new(context.pointer, *options))
     lib.ct_module_train(module, not case.get("evaluate"))
     return module
 
