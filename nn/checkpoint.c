@@ -6,9 +6,9 @@
  *     optims.0.lr, ...      the same of each further optimiser
  *     tensor.NAME           the caller's tensors
  *     __metadata__          the checksum; each optimiser's name; step, seed and stream as decimals;
- *                           optim.dist etc., the count of steps of an optimiser's group, under a
- *                           name of the group's; fingerprint, the kernels' number and what made it
- *                           (src/core/kernel_bits.h)
+ *                           optim.dist etc., the count of steps of an optimiser's group (the group
+ *                           has the name "dist"); fingerprint, cti_fingerprint_text when the file
+ *                           was saved (src/core/kernel_bits.h)
  *
  * (1) A save writes nothing before all arguments are checked. A load reads and checks the whole
  * file before it changes anything; the steps after that cannot fail.
@@ -49,8 +49,8 @@ static const char *optim_key(int64_t i, char key[PREFIX]) {
 /* ---- collecting ---- */
 
 /* Collects everything except the metadata. `copies` replace the optimisers: gathered copies for a
- * save; drafts for a load, with the bytes that were found for each. NULL: the optimisers
- * themselves. */
+ * save; drafts for a load, with the bytes that were found for each. If `copies` is NULL the
+ * optimisers themselves are collected. */
 static bool gather_state(cti_nn_state *state, const ct_checkpoint *checkpoint, ct_optim *copies,
                          const unsigned char *found) {
     if (!cti_nn_state_add_module(state, "model.", checkpoint->module, checkpoint->trained))
@@ -97,7 +97,8 @@ static ct_context *context_of(const ct_checkpoint *checkpoint) {
     return first ? first->context : NULL;
 }
 
-/* Is an object, or if that is NULL a tensor, of the contexts of all arguments? */
+/* Whether an object, or a tensor if the object is NULL, belongs to the context of every
+ * argument. */
 static bool is_in_all(const ct_checkpoint *checkpoint, const char *op, const cti_object *object,
                       const ct_tensor *tensor) {
     bool in = true;
@@ -115,8 +116,8 @@ static bool is_in_all(const ct_checkpoint *checkpoint, const char *op, const cti
     return in;
 }
 
-/* Is every argument open, and are all of one context? If not, the error is recorded in the contexts
- * of all. */
+/* Whether every argument is open and all belong to one context. If not, the error is recorded in
+ * the contexts of all arguments. */
 static bool are_together(const char *op, const ct_checkpoint *checkpoint) {
     const ct_context *context = context_of(checkpoint);
     for (int64_t i = MODULE; context && i < objects_end(checkpoint); i++) {
@@ -161,7 +162,8 @@ static ct_checkpoint_group *group_of(const ct_optim *optim) {
     return optim->client ? optim->client->group : NULL;
 }
 
-/* Checks that every optimiser with a group may join .group, and that .group is the group of one. */
+/* Checks that every optimiser with a group may join .group, and that .group is the group of one of
+ * them. */
 static bool check_group(ct_context *context, const char *op, const ct_checkpoint *checkpoint) {
     const ct_checkpoint_group *group = checkpoint->group;
     bool found = !group;
@@ -174,8 +176,8 @@ static bool check_group(ct_context *context, const char *op, const ct_checkpoint
            ct_fail(context, CT_ERR_ARGUMENT, "%s: .group is of none of the optimisers", op);
 }
 
-/* Checks the arguments. Returns the context; NULL if one is wrong, with an error recorded if an
- * object gives a context to record it in. */
+/* Checks the arguments. Returns the context, or NULL if an argument is wrong. The error is recorded
+ * if an object gives a context to record it in. */
 static ct_context *checkpoint_check(const char *op, const char *path,
                                     const ct_checkpoint *checkpoint) {
     ct_context *context = context_of(checkpoint);
@@ -277,7 +279,8 @@ static ct_context *check_save(const char *op, const char *path, const ct_checkpo
                    checkpoint->step, CTI_NN_LAST_STEP);
 }
 
-/* May a call with this group begin? If not, the error is in the contexts of all arguments. */
+/* Whether a call with this group may begin. If not, the error is in the contexts of all
+ * arguments. */
 static bool call_may_begin(ct_checkpoint_group *group, cti_group_call call, const char *op,
                            const ct_checkpoint *checkpoint) {
     if (!group || (cti_object_is_open(&group->object, op) && group->fns->may_begin(group, call)))
@@ -326,7 +329,7 @@ static bool read_decimal(const cti_shards *file, const char *key, uint64_t most,
     return ok;
 }
 
-/* Has the file an optimiser, although none is given to load it into? */
+/* Whether the file has an optimiser although the caller gives none to load it into. */
 static bool is_for_inference(const cti_shards *file, const ct_checkpoint *checkpoint) {
     return !has_optim(checkpoint) && (cti_shards_metadata(file, cti_text_of("optim")) ||
                                       cti_shards_metadata(file, cti_text_of("optims.0")));
@@ -440,8 +443,8 @@ static bool receive_found(ct_checkpoint_group *group, cti_nn_state *state,
     return cti_nn_scatter(group, list->optim, list->n, list->copy, state, ok);
 }
 
-/* Loads from the file; NULL on a process that is not the first. `ok` is false if this process
- * already has an error. */
+/* Loads from the file, which is NULL on a process that is not the first. `ok` is false if this
+ * process already has an error. */
 static bool checkpoint_load(ct_context *context, const cti_shards *file, ct_checkpoint *checkpoint,
                             bool ok) {
     ct_checkpoint_group *group = checkpoint->group;

@@ -63,8 +63,8 @@ bool cti_nn_map_apply(cti_nn_state *state, const cti_nn_match *match) {
 
 static int64_t leading_dim(ct_shape shape) { return shape.ndim ? shape.dim[0] : 1; }
 
-/* Sets the file's shape, with dims exchanged if transposed. False if the tensor cannot be
- * transposed. */
+/* Sets the file's shape, with its dims exchanged if the piece is transposed. Returns false if the
+ * tensor cannot be transposed. */
 static bool shape_of(const cti_nn_piece *piece, ct_shape *shape) {
     *shape = piece->from->shape;
     if (piece->from->ndim > CT_MAX_DIMS) return false;
@@ -74,7 +74,7 @@ static bool shape_of(const cti_nn_piece *piece, ct_shape *shape) {
     return true;
 }
 
-/* Have the file's rows the shape and dtype of the tensor's rows? */
+/* Whether the file's rows have the shape of the tensor's rows and a dtype that fits. */
 static bool rows_fit(const cti_nn_piece *piece, const ct_tensor *tensor, ct_shape *shape) {
     if (!shape_of(piece, shape) || !cti_safetensors_fits(piece->from->dtype, tensor->dtype) ||
         shape->ndim != tensor->shape.ndim)
@@ -84,7 +84,7 @@ static bool rows_fit(const cti_nn_piece *piece, const ct_tensor *tensor, ct_shap
     return true;
 }
 
-/* Are the piece's rows inside both tensors? Sets `rows` if the entry means all rows. */
+/* Whether the piece's rows are inside both tensors. Sets `rows` if the entry means all rows. */
 static bool piece_fits(cti_nn_piece *piece, const ct_tensor *tensor) {
     ct_shape shape;
     if (!rows_fit(piece, tensor, &shape)) return false;
@@ -116,7 +116,7 @@ static cti_nn_found misfit(const cti_nn_source *source, const cti_nn_piece *piec
     return CTI_NN_MISFIT;
 }
 
-/* Has the file the tensor of every piece? */
+/* Whether the file has the tensor of every piece. If not, `what` has the missing tensors. */
 static cti_nn_found check_there(const cti_nn_state *state, const cti_nn_source *source,
                                 char what[CTI_NN_MAP_FAULT]) {
     const cti_nn_piece *piece = &state->piece[source->piece], *missing = NULL;
@@ -162,7 +162,7 @@ bool cti_nn_is_transpose(const ct_tensor *tensor, const cti_file_tensor *from) {
            from->shape.dim[0] == tensor->shape.dim[1] && from->shape.dim[1] == tensor->shape.dim[0];
 }
 
-/* Is the matrix square, and another one with a side of this length transposed? */
+/* Whether the matrix is square, and another matrix with a side of this length is transposed. */
 static bool has_transposed_sibling(const cti_nn_state *state, const cti_file_tensor *from) {
     if (!from || from->ndim != 2 || from->shape.dim[0] != from->shape.dim[1]) return false;
     const int64_t side = from->shape.dim[0];

@@ -5,7 +5,7 @@
 #include "match.h"
 
 /* Adds the pieces of the map's entries to the state's sources. A piece has from == NULL if the file
- * lacks its tensor. CT_ERR_ARGUMENT if an entry is invalid or matches no parameter. */
+ * lacks its tensor. An entry that is invalid or matches no parameter is CT_ERR_ARGUMENT. */
 bool cti_nn_map_apply(cti_nn_state *state, const cti_nn_match *match);
 
 /* Returns whether the pieces of a source are in the file, fit, and fill the tensor exactly once. If
@@ -17,8 +17,8 @@ cti_nn_found cti_nn_map_check(cti_nn_state *state, int64_t source, char what[CTI
 bool cti_nn_is_transpose(const ct_tensor *tensor, const cti_file_tensor *from);
 
 /* Returns whether the record is loaded from a square matrix without transposition, although other
- * matrices with a side of this length are transposed. If the map forgets to transpose this matrix,
- * the load has no error. */
+ * matrices with a side of this length are transposed. The map has probably forgotten to transpose
+ * this matrix, and the load cannot find the mistake, because the shape fits both ways. */
 bool cti_nn_map_forgets(const cti_nn_state *state, int64_t i);
 
 #endif

@@ -78,7 +78,7 @@ static void describe_misfit(const ct_tensor *tensor, const cti_file_tensor *from
     }
 }
 
-/* Records the error; false if there was no mismatch. */
+/* Records the error. Returns false, without an error, if there was no mismatch. */
 static bool mismatches_end(const mismatches *m, const cti_shards *file) {
     if (!m->heading) return false;
     char more[MORE_SHOWN] = "", path[CTI_MESSAGE_SIZE];
@@ -121,7 +121,7 @@ void ct_load_report_print(const ct_load_report *report, FILE *file) {
 
 /* ---- what the file has for each name ---- */
 
-/* Are the tensors of a source in the file, and do they fit? Otherwise `what` has the reason, except
+/* Whether the tensors of a source are in the file and fit. If not, `what` has the reason, except
  * for a single tensor that is missing. */
 static cti_nn_found check_source(cti_nn_state *state, int64_t s, char what[CTI_NN_MAP_FAULT]) {
     const cti_nn_source *source = &state->source[s];

@@ -1,4 +1,4 @@
-/* This header has the function that matches the tensors of a file with the tensors of a state. */
+/* The matching of a file's tensors with the tensors of a state. */
 #ifndef CTI_NN_MATCH_H
 #define CTI_NN_MATCH_H
 

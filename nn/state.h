@@ -5,7 +5,8 @@
  * (1) Before write_numbers and commit no tensor or number of the program has changed. These two
  * cannot fail.
  *
- * (2) named[i] and record[i] belong together; source i < n is the record's own name. */
+ * (2) named[i] and record[i] are of the same tensor. For i < n, source[i] has the first name of
+ * this tensor; further names have later sources. */
 #ifndef CTI_NN_STATE_H
 #define CTI_NN_STATE_H
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* The group in which the optimiser's states are in parts, or NULL. */
+/* The group whose processes each have the states of ranges of this optimiser, or NULL. */
 static ct_checkpoint_group *group_of_parts(const ct_optim *optim) {
     ct_checkpoint_group *group = optim->client ? optim->client->group : NULL;
     return group && group->several ? group : NULL;
@@ -37,7 +37,7 @@ typedef struct {
     int64_t step, optims, items;
 } save_facts;
 
-/* Has this process the first one's facts? */
+/* Whether this process has the same facts as the first. If not, an error is recorded. */
 static bool has_first_facts(ct_checkpoint_group *group, ct_optim *const *optims, int64_t n,
                             int64_t step) {
     const char *process = group->fns->process;
@@ -79,8 +79,8 @@ void cti_nn_gathered_free(ct_optim *const *optims, int64_t n, ct_optim *whole) {
 
 /* ---- loading ---- */
 
-/* A hash of the names, dtypes and shapes that are loaded. States are left out; they have their
- * parameters' shapes. */
+/* A hash of the names of all tensors that are loaded and, except for states, of their dtypes,
+ * numbers of dims and numbers of elements. A state has its parameter's shape. */
 static uint64_t state_hash(const cti_nn_state *state) {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (int64_t i = 0; i < state->n; i++) {
@@ -109,7 +109,7 @@ static bool make_tensors(const ct_checkpoint_group *group, cti_nn_state *state) 
     return true;
 }
 
-/* Has this process the names, shapes and dtypes of the first? */
+/* Whether this process has the same hash as the first. If not, an error is recorded. */
 static bool has_first_names(ct_checkpoint_group *group, const cti_nn_state *state) {
     const uint64_t mine = state_hash(state);
     uint64_t first = mine;

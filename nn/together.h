@@ -8,10 +8,10 @@
 #include "optim/optim.h"
 #include "state.h"
 
-/* Makes copies of n optimisers for the first process to save at this step. The copies have whole
- * states in the innermost scope, which all processes send. False, on all processes, if one was not
- * `ok` or has another step or other optimisers than the first. Call cti_nn_gathered_free in any
- * case. */
+/* Makes the copies of n optimisers that the first process saves at this step. All processes send
+ * the states of their ranges, and the first process's copies have whole states, in the innermost
+ * scope. False, on all processes, if one was not `ok` or has another step or other optimisers than
+ * the first. Call cti_nn_gathered_free in any case. */
 bool cti_nn_gather(ct_checkpoint_group *group, ct_optim *const *optims, int64_t n, ct_optim *whole,
                    int64_t step, bool ok);
 void cti_nn_gathered_free(ct_optim *const *optims, int64_t n, ct_optim *whole);

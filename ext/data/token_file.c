@@ -138,7 +138,8 @@ static bool is_unchanged(const cti_token_file *file, long long offset) {
         snprintf(what, sizeof what, "cannot find it any more, for the ids at byte %lld", offset);
         return cti_file_fail(context, token_op, file->path, what);
     }
-    /* The number of a file that is closed and was removed may be used again, also for a folder. */
+    /* The inode number of a file that is closed and was removed may be used again, even for a
+     * folder. */
     if (now.device != then->device || now.number != then->number || now.kind != CTI_OS_FILE)
         return ct_fail(context, CT_ERR_IO,
                        "%s: %s: has been replaced since it was opened, found when the ids at byte "

@@ -50,7 +50,8 @@ static void tokens_end(ct_tokens *tokens, int opened, const char *name) {
     cti_object_end(&tokens->object, name);
 }
 
-/* The argument is the address of a field, so that no function of the program has the same one. */
+/* The argument is the address of a field, because no function that the program registers has this
+ * argument. */
 static void close_with_context(void *count) {
     ct_tokens_close((ct_tokens *)((char *)count - offsetof(ct_tokens, count)));
 }

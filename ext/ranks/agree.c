@@ -64,8 +64,9 @@ static void merge_head(cti_agreement *lower, const cti_agreement *upper) {
     memcpy(lower->message, upper->message, sizeof lower->message);
 }
 
-/* Whether a message is that of the peer: the block of one of the `bit` ranks among which the peer
- * is. An engine may mix messages up, or two processes may have one rank. */
+/* Whether a message is the one that the peer should send: a block whose lowest rank is one of the
+ * `bit` ranks among which the peer is. An engine may mix messages up, or two processes may have one
+ * rank. */
 static bool is_block_of(const cti_agreement *theirs, int peer, int bit) {
     return theirs->rank / bit == peer / bit && theirs->rank >= 0 &&
            memchr(theirs->message, 0, sizeof theirs->message);

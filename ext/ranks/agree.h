@@ -50,7 +50,8 @@ typedef struct {
     char message[CTI_MESSAGE_SIZE];
 } cti_agreement;
 
-/* Fills in the head of this rank's block. Unless `ok`, it has the context's pending error. */
+/* Fills in the head of this rank's block. If `ok` is false the head has the context's pending
+ * error. */
 void cti_agreement_begin(cti_agreement *mine, const ct_comm *comm, cti_place place, bool ok);
 
 /* Exchanges blocks of `size` bytes, each beginning with a cti_agreement. `theirs` is scratch memory
@@ -60,12 +61,12 @@ typedef void cti_merge(void *mine, const void *theirs, size_t size);
 int64_t cti_agree(ct_comm *comm, int tag, cti_agreement *mine, cti_agreement *theirs, size_t size,
                   cti_merge *merge);
 
-/* Are all ranks in the same call without an error? If not, the error is recorded; if a rank was
- * lost or is in another call, the comm is broken too. */
+/* Returns whether all ranks are in the same call without an error. If not, the error is recorded;
+ * if a rank was lost or is in another call, the comm is broken too. */
 bool cti_agreement_holds(ct_comm *comm, const cti_agreement *all, cti_place place);
 
-/* May the call begin? The comm must be open and not broken, and no function of its engine may be
- * running. Otherwise an error is recorded. */
+/* Returns whether the call may begin: the comm is open and not broken, and no function of its
+ * engine is running. If not, an error is recorded. */
 bool cti_comm_is_usable(ct_comm *comm, cti_comm_call call);
 
 const char *cti_call_name(int call); /* "dist_step" */

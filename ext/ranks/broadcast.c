@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* ---- from rank 0 to all: rank r, with highest bit b, gets it from r - b ---- */
+/* ---- from rank 0 to all: rank r, with highest bit b, receives the data from r - b ---- */
 
 static void pass_on(ct_dist *dist, void *data, size_t size, ct_tensor *tensor) {
     ct_comm *comm = dist->comm;

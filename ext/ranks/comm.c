@@ -99,7 +99,8 @@ static void engine_reason(ct_comm *comm, char words[MOST_REASON + 1]) {
 
 /* ---- making and closing ---- */
 
-/* The argument is the address of a field, so that no function of the program has the same one. */
+/* The argument is the address of a field, because no function that the program registers has this
+ * argument. */
 static void comm_close_with_context(void *fault) {
     ct_comm_close((ct_comm *)((char *)fault - offsetof(ct_comm, fault)));
 }

@@ -50,7 +50,8 @@ typedef struct {
 } cti_roll_note;
 typedef struct {
     cti_transfer send, receive;
-    cti_roll_note note; /* the message of that rank; in the own entry, the message that was sent */
+    cti_roll_note note; /* the message of that rank; in this rank's own entry, the message that it
+                         * has sent */
     bool posted;        /* `receive` was started, which happens once */
     bool reached;
 } cti_roll;
@@ -87,9 +88,9 @@ int64_t cti_comm_start(ct_comm *comm, cti_transfer *transfer, int tag, int peer,
 int64_t cti_comm_start_bytes(ct_comm *comm, cti_transfer *transfer, int tag, int peer,
                              bool receives, void *data, size_t size);
 
-/* Is a function of the comm's engine running? If so, that is recorded as an error of `function`:
- * the comm cannot be used or closed while it waits for its engine. The transfer that the engine
- * starts or tests fails by this error. */
+/* Returns whether a function of the comm's engine is running. If so, an error of `function` is
+ * recorded, because the comm cannot be used or closed while its engine runs. The transfer that the
+ * engine is starting or testing then fails too. */
 bool cti_comm_is_inside(ct_comm *comm, const char *function);
 
 /* Tests every pending transfer once, without waiting. Returns whether any has ended. */

@@ -70,7 +70,7 @@ static void client_move(cti_optim_client *client, const cti_optim_range *range, 
     cti_dist_move(cti_dist_of_client(client), range, whole, part, to_whole);
 }
 
-/* Makes a ct_dist without any message to other ranks. NULL with an error recorded. */
+/* Makes a ct_dist without any message to other ranks. Returns NULL with an error if this fails. */
 static ct_dist *dist_make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     const int ranks = comm ? comm->size : 1;
     if (!cti_object_is_ready(cti_optim_object(optim), "ct_dist_new", "optimiser",
@@ -113,7 +113,8 @@ static ct_dist *dist_make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     return NULL;
 }
 
-/* Meets the other ranks for a call that failed here before a ct_dist was made; they are waiting. */
+/* Meets the other ranks, which are waiting, after the call has failed on this rank before a ct_dist
+ * was made. */
 static bool meet_without(ct_comm *comm, ct_dist_opts opts) {
     ct_dist none = {.object = {.context = comm->context},
                     .comm = comm,
@@ -158,7 +159,7 @@ static uint64_t stream_of(int64_t step, int64_t micro_batch) {
 
 static void begin_step(ct_dist *dist) {
     ct_optim_zero_grad(dist->optim);
-    dist->sent = (ct_dist_traffic){0}; /* until now, bytes of other calls */
+    dist->sent = (ct_dist_traffic){0}; /* until now it has counted the bytes of other calls */
     dist->rng = ct_rng_get(dist->context);
     dist->begun = true;
 }

@@ -120,8 +120,8 @@ struct ct_dist {
     uint64_t fingerprint;    /* ct_fingerprint when the ct_dist was made */
     cti_dist_param *param;   /* [params], in the order of the optimiser's items */
     cti_dist_bucket *bucket; /* [buckets], from the last parameters to the first */
-    /* number of watched parameters, which require a gradient now; [params] these parameters, and
-     * their tensors */
+    /* the watched parameters, which require a gradient now: `leaves` is their number, `watched` and
+     * `leaf`, with room for [params], are the parameters and their tensors */
     int64_t leaves;
     cti_dist_param **watched;
     ct_tensor **leaf;
@@ -179,12 +179,14 @@ void cti_dist_param_range(const ct_dist *dist, const cti_dist_param *param, int 
 /* Adds the gradients of this rank's share number `share`, which is not its last one, to the waiting
  * sums as a binary counter carries, and empties the gradients. */
 void cti_dist_carry(ct_dist *dist, int64_t share);
-/* The last share of a single rank: its gradients become the mean of all. */
+/* Takes the last share if this is the only rank: its gradients become the mean over all
+ * micro-batches. */
 bool cti_dist_carry_last(ct_dist *dist);
-/* The last share of several ranks: stages the next bucket, with the rank's sum in bucket->work.
- * Gradients cannot be ended in a backward, so they are left. */
+/* Takes the last share if there are several ranks: stages the next bucket, with the rank's sum in
+ * bucket->work. This may run inside a backward, where gradients cannot be ended, so they are left
+ * to cti_dist_end_left. */
 void cti_dist_stage(ct_dist *dist);
-/* Ends the gradients that are left. */
+/* Ends the gradients that cti_dist_stage has left. */
 void cti_dist_end_left(ct_dist *dist);
 /* Continues the exchange of all staged buckets, up to a stage. Returns whether all buckets have
  * reached it. */
@@ -197,8 +199,8 @@ void cti_dist_watch(ct_dist *dist, bool on);
 
 /* ---- dist_compare.c: properties that must be equal on all ranks ---- */
 
-/* Does this rank have rank 0's options, optimiser and parameters? If not, the first difference is
- * an error on all ranks. */
+/* Returns whether this rank has rank 0's options, optimiser and parameters. The first difference of
+ * any rank is an error on all ranks. */
 bool cti_dist_compare(ct_dist *dist);
 
 /* ---- broadcast.c: from rank 0 to all, and between rank 0 and the ranges ---- */
@@ -221,11 +223,11 @@ void cti_dist_make_group(ct_dist *dist);
 
 /* ---- meet.c ---- */
 
-/* Are all ranks in this call with the same count, and all `ok`? If not, all ranks record the error.
- * With no other ranks the answer is `ok`. */
+/* Returns whether all ranks are in this call with the same count, and all are `ok`. If not, all
+ * ranks record the error. If there are no other ranks it returns `ok`. */
 bool cti_dist_meet(ct_dist *dist, cti_comm_call call, int64_t count, bool ok);
-/* May a call of all ranks begin? Neither the ct_dist, which is not NULL, nor its comm may have
- * ended, and no rank may be lost. */
+/* Returns whether a call of all ranks may begin: neither the ct_dist, which is not NULL, nor its
+ * comm has ended, and no rank is lost. */
 bool cti_dist_is_usable(const ct_dist *dist, cti_comm_call call);
 
 #endif

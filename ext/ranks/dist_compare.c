@@ -1,6 +1,6 @@
 /* The properties that must be equal on all ranks, each with a name and a value in words. Rank 0
- * sends a hash of each property. The lowest rank with another hash, and rank 0's words for that
- * property, make the error. */
+ * sends a hash of each property. The lowest rank that has another hash records the error, with rank
+ * 0's words for this property and its own, and all ranks get it. */
 #include "dist.h"
 
 #include <cotangent/autograd.h>

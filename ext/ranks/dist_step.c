@@ -30,7 +30,7 @@
 
 /* ---- whether the step may begin ---- */
 
-/* Is every parameter that requires a gradient now one of dist's? */
+/* Whether every parameter that requires a gradient now is one that the ct_dist trains. */
 static bool trains_what_it_did(const ct_dist *dist) {
     cti_optim_param param;
     int64_t next = 0;
@@ -45,7 +45,7 @@ static bool trains_what_it_did(const ct_dist *dist) {
     return true;
 }
 
-/* Has a parameter got a gradient after its bucket was sent? */
+/* Whether a parameter has got a gradient after its bucket was sent. */
 static bool has_late_gradient(const ct_dist *dist) {
     for (int64_t b = 0; b < dist->staged; b++) {
         const cti_dist_bucket *bucket = &dist->bucket[b];

@@ -53,8 +53,8 @@ void cti_dist_carry(ct_dist *dist, int64_t share) {
     ct_scope_close(scope);
 }
 
-/* Makes a gradient of -0 for a parameter that had one in earlier shares only: the gradient that a
- * backward from the parameter itself adds. */
+/* Makes a gradient of -0 for a parameter that had a gradient in earlier shares only. It is made by
+ * a backward from the parameter itself, with -0 as the cotangent. */
 static bool make_grad(const cti_dist_param *p) {
     ct_tensor *param = p->of.tensor;
     if (!p->present || !ct_requires_grad(param)) return true;
@@ -151,7 +151,7 @@ static void exchange_end(ct_dist *dist, cti_dist_bucket *bucket) {
     ct_scope_close(scope);
 }
 
-/* Has the bucket begun this stage? See invariant (3) of dist.h. */
+/* Whether the bucket has begun this stage: see invariant (3) of dist.h. */
 static bool has_begun(const cti_dist_bucket *bucket, int stage) {
     return bucket->stage > stage || (bucket->stage == stage && bucket->runs);
 }

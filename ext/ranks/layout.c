@@ -115,7 +115,8 @@ void cti_dist_param_range(const ct_dist *dist, const cti_dist_param *param, int 
 static ct_tensor *kept_zeros(ct_dist *dist, ct_dtype dtype, int64_t numel) {
     return ct_keep(ct_zeros(dist->context, dtype, CT_SHAPE(numel)));
 }
-/* Elements [start, start + n) of a bucket's memory in no scope, as one dim or in a shape. */
+/* A view of elements [start, start + n) of a bucket's memory, in no scope. It has the given shape
+ * or, if that is NULL, one dim. */
 static ct_tensor *kept_view(ct_tensor *of, int64_t start, int64_t n, const ct_shape *shape) {
     ct_scope scope = ct_scope_open_no_grad(ct_context_of(of));
     ct_tensor *t = ct_narrow(of, 0, start, n);

@@ -1,4 +1,4 @@
-/* Meeting: do all ranks make the same call? */
+/* A meeting, in which the ranks check that all of them make the same call. */
 #include "dist.h"
 
 bool cti_dist_is_usable(const ct_dist *dist, cti_comm_call call) {

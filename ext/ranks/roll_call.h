@@ -1,4 +1,4 @@
-/* Which ranks are lost after a time-out.
+/* The roll call, which finds the lost ranks after a time-out.
  *
  *     rank 0 waits for 1, which waits for 3, which does not answer
  *
@@ -6,8 +6,9 @@
  * the roll: it sends every rank the list of the ranks it waits for, and receives their lists for a
  * while. A rank that is waiting too sends its list when a call reaches it.
  *
- * Then follow "waits for" from this rank's peers: every rank that did not answer is declared lost.
- * A rank that answered is only waiting, and stays.
+ * Then the rank follows the lists, from its own peers to the ranks that these wait for, and so on.
+ * It declares every rank lost that it reaches so and that did not answer. A rank that answered is
+ * only waiting, and is not lost.
  *
  *     QUIET -- a moment's wait --> LISTENING -- time is up, or a list --> CALLED --> SETTLED
  *       ^                              |

@@ -1,6 +1,6 @@
 /* The interface of a client that holds an optimiser: only the client steps the optimiser, and it
- * may step ranges of parameters in place of whole ones. A client may have several processes, in
- * each of which it steps other ranges.
+ * may step ranges of parameters in place of whole ones. A client may have several processes, each
+ * of which steps different ranges.
  *
  *     hold --> collect, measured --> prepare --> run, or undo --> collect ... --> let go
  *
@@ -8,9 +8,9 @@
  *
  * (2) The optimiser ends its client when it is freed; the client lets go of it when it ends itself.
  *
- * (3) Between hold and let go a parameter may have a range of the client's. A step then reads and
- * changes range->param, and reads range->grad, in place of the parameter and its gradient. The
- * client copies values to and from range->param.
+ * (3) Between hold and let go a parameter may have a range, which belongs to the client. A step
+ * then reads and changes range->param, and reads range->grad, in place of the parameter and its
+ * gradient. The client copies values to and from range->param.
  *
  * (4) A range of a parameter whose rule is not elementwise is the whole parameter or nothing, and
  * range->param has the parameter's shape or no element. Any other range is one dim.
@@ -92,8 +92,8 @@ bool cti_nn_step_is_complete(ct_optim *optim);
 void cti_nn_step_collect(ct_optim *optim);
 /* Returns whether an option needs the norm of the gradients. */
 bool cti_nn_step_needs_norm(const ct_optim *optim);
-/* Stores the norm, NaN if no option needs it. False, without an error, if skip_nonfinite leaves the
- * step out; that is counted. */
+/* Stores the norm, which is NaN if no option needs it. If skip_nonfinite leaves the step out,
+ * counts the step as skipped and returns false, without an error. */
 bool cti_nn_step_measured(ct_optim *optim, double norm);
 /* Fills in the states and numbers of the step. At the first update of a parameter its states are
  * made. */
@@ -111,10 +111,10 @@ double cti_optim_lr(const ct_optim *optim);
 
 /* ---- the norm ---- */
 
-/* The norm of all gradients adds up sums of squares of units: CTI_OPTIM_UNIT elements of one
- * gradient, the last unit of a gradient being shorter. So it has the same bits for any ranges that
- * begin at multiples of a unit. The units of the parameters that have a range are numbered in the
- * order of the parameters. */
+/* The norm of all gradients is computed from the sum of squares of each unit. A unit is
+ * CTI_OPTIM_UNIT consecutive elements of one gradient; the last unit of a gradient may be shorter.
+ * So the norm has the same bits for any ranges that begin at multiples of a unit. The units of the
+ * parameters that have a range are numbered in the order of the parameters. */
 enum { CTI_OPTIM_UNIT = 16384 };
 static inline int64_t cti_optim_units(int64_t numel) {
     return numel / CTI_OPTIM_UNIT + (numel % CTI_OPTIM_UNIT != 0);
@@ -132,7 +132,7 @@ double cti_optim_norm(const double *sums, int64_t units);
  *     new, which takes the memory --> move, which calls the client's move --> end
  *
  * `new` returns NULL with an error recorded; the others cannot fail. `end` replaces the whole
- * states, or gives the parts up. */
+ * states or, if `replace` is false, frees the new states. */
 typedef struct cti_optim_parts cti_optim_parts;
 cti_optim_parts *cti_optim_parts_new(ct_optim *optim);
 void cti_optim_parts_move(cti_optim_parts *parts);

@@ -11,12 +11,12 @@
  * can fail and changes no parameter; undo then frees the states that prepare made.
  *
  * (1) state[k] is not NULL exactly if step > 0 and the item's rule has a name for state k. Between
- * prepare and run, items with step 0 have new states too; after a run that was left by an
- * exception, until the next collect.
+ * prepare and run, items with step 0 have new states too. If an exception has left a run, they keep
+ * these states until the next collect.
  *
  * (2) Between collect and prepare, steps[0 ... n_steps - 1] are the items whose grad is not NULL,
- * in the order of the items. After prepare they are in the order of the rules, those of one rule in
- * the order of the items, and items without elements are left out.
+ * in the order of the items. After prepare they are grouped by rule, in the order of the rules, and
+ * within a rule they are in the order of the items. Items without elements are then left out.
  *
  * (3) A parameter outlives its module: the optimiser holds a reference, counted in
  * tensor->parameter.
@@ -34,12 +34,12 @@
 
 enum {
     CTI_NN_STATES = sizeof(((ct_optim_item *)0)->state) / sizeof(ct_tensor *),
-    CTI_NN_RULES = 4,        /* a rule, its rest, and so on: at most */
+    CTI_NN_RULES = 4,        /* the largest number of rules: a rule, its rest, the rest's rest */
     CTI_NN_OPTION_NAME = 64, /* bytes of the longest name of an option, "rest.rest.rest.beta1" */
 };
 
-/* One full name of a parameter, relative to the optimiser's module, as of the optimiser's
- * creation. */
+/* A full name of a parameter, relative to the optimiser's module, that it had when the optimiser
+ * was made. */
 typedef struct cti_nn_name cti_nn_name;
 struct cti_nn_name {
     cti_nn_name *next;
@@ -56,7 +56,8 @@ typedef struct {
     ct_tensor *state[CTI_NN_STATES];
     ct_tensor *grad; /* the gradient during a step; NULL if the step leaves the parameter out */
     int64_t step;    /* number of updates */
-    /* options of the item's group; without a group 1, unused, and false */
+    /* the options of the item's group; without a group lr_scale is 1, frozen is false, and
+     * weight_decay is not used */
     double lr_scale, weight_decay;
     bool frozen;
     bool grouped;
@@ -124,8 +125,8 @@ static inline bool cti_nn_optim_ready(const ct_optim *optim, const char *functio
            cti_optim_is_idle(optim, function);
 }
 
-/* Makes an optimiser of the module's parameters, each once, in the order of ct_module_next. `own`:
- * the rules are the library's. NULL with an error recorded. */
+/* Makes an optimiser of the module's parameters, each once, in the order of ct_module_next. `own`
+ * is set if the rules are the library's. Returns NULL with an error if this fails. */
 ct_optim *cti_nn_optim_new(ct_module *module, const ct_optim_rule *rule, ct_optim_opts opts,
                            bool own);
 
@@ -145,9 +146,9 @@ typedef struct {
     char says[160];                /* "is 1, must be at least 0 and less than 1" */
 } cti_nn_fault;
 
-/* Check the numbers of an optimiser, which `of` is or is a draft of, and of an item. True: there is
- * a fault, or an error was recorded. Constructors, ct_optim_set, ct_optim_group and checkpoints use
- * them. */
+/* These check the numbers of an optimiser and of an item. `of` is `optim` itself or, if that is a
+ * draft, its optimiser. They return true if there is a fault or an error was recorded.
+ * Constructors, ct_optim_set, ct_optim_group and checkpoints call them. */
 bool cti_nn_optim_fault(const ct_optim *optim, ct_optim *of, cti_nn_fault *fault);
 bool cti_nn_item_fault(const cti_nn_item *item, cti_nn_fault *fault);
 /* Records a fault of the optimiser's numbers as the error of a constructor or of ct_optim_set. */
@@ -156,8 +157,8 @@ bool cti_nn_optim_check(ct_optim *optim);
 /* Option i of value[], and its name: "rest.beta1". */
 const ct_optim_number *cti_nn_option(const ct_optim *optim, int i);
 const char *cti_nn_option_name(const ct_optim *optim, int i, char name[CTI_NN_OPTION_NAME]);
-/* Are the rule and its rests complete, with names that checkpoints can have? Fills in the rules and
- * the number of values. */
+/* Returns whether the rule and its rests are complete and have names that checkpoints can have.
+ * Fills in the rules and the number of values. */
 bool cti_nn_rules_fit(ct_context *context, ct_optim *optim, const ct_optim_rule *rule);
 /* Fills in value[] from the options of a constructor. */
 void cti_nn_options_fill(ct_optim *optim, const ct_optim_opts *opts);
@@ -180,11 +181,11 @@ extern const cti_nn_number cti_nn_item_numbers[CTI_NN_ITEM_NUMBERS];
 
 /* ---- optim_rule.c: functions of a rule ---- */
 
-/* Asks the rules which of them updates a parameter, by each of its names. -1: none does, or an
- * error was recorded. */
+/* Returns the index of the rule that updates a parameter; the rules are asked for each of its
+ * names. Returns -1 if no rule does, or if an error was recorded. */
 int cti_nn_rule_for(ct_optim *optim, const cti_nn_item *item);
-/* Returns the rule's fault of its numbers in words; NULL: there is none, or an error was recorded.
- */
+/* Returns the fault that the rule finds in its numbers, in words, or NULL if it finds none or an
+ * error was recorded. */
 const char *cti_nn_rule_fault(ct_optim *of, const ct_optim_rule *rule, const double *numbers);
 /* Runs the rules of a prepared step. Returns how many of optim->steps were updated: all, or fewer
  * with an error recorded. */
@@ -192,8 +193,8 @@ int64_t cti_nn_rules_run(ct_optim *optim);
 
 /* ---- optim_step.c has the stages of a step, which held.h declares ---- */
 
-/* Returns whether the optimiser can train the parameter or must leave it out. Errors name the
- * parameter. */
+/* Returns whether the optimiser can be made for the parameter: it can train it or leaves it out.
+ * Errors name the parameter. */
 bool cti_nn_can_train(const ct_optim *optim, const ct_param *param);
 static inline bool cti_nn_leaves_out(const ct_tensor *param) {
     return param->dtype == CT_BF16 && param->frozen;

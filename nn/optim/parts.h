@@ -1,5 +1,5 @@
-/* The states of an optimiser whose client has a range of each parameter: whole states in one of the
- * client's processes, and the states of its range in each.
+/* The states of an optimiser whose client steps ranges of the parameters. One process of the client
+ * has whole states; each process has the states of its own ranges.
  *
  * (1) Item i of the parts is of the same parameter as item i of `held` and of `of`.
  *
@@ -15,7 +15,7 @@ struct cti_optim_parts {
     cti_nn_item *item;    /* [count] */
 };
 
-/* Makes parts for the whole states of `of`. NULL with an error recorded. */
+/* Makes parts for the whole states of `of`. Returns NULL with an error if memory is short. */
 cti_optim_parts *cti_nn_parts_new(const ct_optim *held, ct_optim *of);
 
 /* Moves all states between whole ones and parts; both are the items of an optimiser or a draft.

@@ -4,10 +4,10 @@
  *                  moved in, or written            accumulated
  *        EMPTY -----------------------------> FULL <----.
  *          |                                   ^  \_____/
- *          | first slice written               | the last slice is written, or zeros are
- *          v                                   | written into the rest, as the slot is read
+ *          | first slice written               | the last slice is written, or the rest is
+ *          v                                   | filled with zeros because the slot is read
  *       PARTIAL -------------------------------' or a whole gradient is added
- *          ^  \  next slice, at an end of what is not written
+ *          ^  \  next slice, at an end of the range that is not written
  *           \_/
  *
  * EMPTY    sum is NULL.
@@ -16,8 +16,9 @@
  *
  * Invariants:
  *
- * 1. The slot owns sum, and no scope does. The first gradient is moved in: the slot takes the
- *    handle over, and copies the gradient only if it cannot.
+ * 1. The slot owns sum, and no scope does. The first gradient is moved in: the slot takes its
+ *    handle over or makes a view of it. Only the slot of a leaf may have to copy it, because
+ *    ct_grad shows the sum.
  * 2. Another gradient is added in place if nothing else holds the sum's memory (its storage has one
  *    reference), and otherwise to a copy. So an op may return one tensor as the gradient of two
  *    inputs.

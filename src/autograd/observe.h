@@ -6,8 +6,8 @@
 #include "../core/profile.h"
 #include "debug.h"
 
-/* These run around ct_apply. Entering returns false if another thread is inside the context (debug
- * mode). */
+/* These run around ct_apply. In debug mode cti_observe_enter returns false if another thread is
+ * inside the context. */
 bool cti_observe_enter(ct_context *context, const ct_op *op, cti_span *span);
 void cti_observe_leave(ct_context *context, cti_span *span);
 

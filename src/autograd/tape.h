@@ -106,8 +106,8 @@ void cti_tape_move(cti_node *node, cti_node *before);
 
 /* ---- nodes ---- */
 
-/* The order of the tape, for asserts. A leaf is not on the tape; the sequence of a moved node does
- * not tell its place. */
+/* Whether `node` is a leaf or older than the node `than`, for asserts. If one of them was moved the
+ * result is true, because the sequence of a moved node does not give its place on the tape. */
 static inline bool cti_node_may_be_older(const cti_node *node, const cti_node *than) {
     return !node->call.op || node->moved || than->moved || node->sequence < than->sequence;
 }

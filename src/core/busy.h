@@ -1,5 +1,5 @@
-/* The work that a context is in the middle of, so that the library can refuse functions that must
- * not be called meanwhile: a backward, or a function of the program to which the context is lent.
+/* Tests for the states of a context in which some functions must not be called: a backward is
+ * running, or the context is lent to a function of the program.
  *
  * A context is lent to a function of the program that the library calls while an object is at work,
  * such as the function that sends a message. The function must return, and it must not free an
@@ -9,9 +9,10 @@
  *
  * Invariants:
  *
- * 1. While the context is lent, ct_context_free is refused, and so is the end of each object whose
- *    owner asks cti_is_lent.
- * 2. Loans may nest. A function that was refused in an inner loan was refused in the outer one too.
+ * 1. While the context is lent, ct_context_free is refused, and so is each function that would free
+ *    an object and calls cti_is_lent first.
+ * 2. Loans may nest. A function that is refused in an inner loan counts as refused in the outer
+ *    loans too.
  * 3. A function that is left by longjmp or an exception counts as running for ever, so its loan
  * does not end. But if a callback around the loan was left, the loan has ended (callback.h). */
 #ifndef CTI_CORE_BUSY_H

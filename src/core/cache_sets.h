@@ -1,11 +1,11 @@
 /* Conflict misses: the strides that use few sets of the first-level data cache (L1d).
  *
- * The lowest 12 bits of an address select its L1d set: there are 64 sets of 64-byte lines, 4096
- * bytes a way, in every x86 core with 32 KB in 8 ways or 48 KB in 12, and in most ARM cores. Lines
- * whose distance is a multiple of 4096 bytes compete for one set. If there are more of them than
- * ways they evict each other, even while other sets are empty. So a walk along a column of a matrix
- * whose rows are a power of two bytes apart misses on data that would fit into the cache many
- * times. */
+ * Bits 6 to 11 of an address select its L1d set, if the cache has 64 sets of 64-byte lines, so 4096
+ * bytes in each way. Every x86 core with 32 KB in 8 ways or 48 KB in 12 ways has such a cache, and
+ * so have most ARM cores. Lines whose distance is a multiple of 4096 bytes compete for one set. If
+ * there are more of them than ways they evict each other, even while other sets are empty. So if
+ * the rows of a matrix are a power of two bytes apart, a walk along a column has cache misses
+ * although the data would fit into the cache many times over. */
 #ifndef CTI_CORE_CACHE_SETS_H
 #define CTI_CORE_CACHE_SETS_H
 

@@ -177,7 +177,8 @@ bool cti_callback_run(ct_context *context, const char *what, const char *name, v
     return true;
 }
 
-/* Runs a callback with a record, and room for `most` frames, that are not from cti_take. */
+/* Runs a callback with the given record and room for `most` moved frames, which are reserved memory
+ * and not blocks from cti_take. */
 static void run_reserved(ct_context *context, cti_callback *record, cti_moved_frame *moved,
                          int most, const char *what, const char *name, void (*call)(void *),
                          void *arg) {

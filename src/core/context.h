@@ -44,7 +44,7 @@
 
 #include <stdatomic.h>
 
-/* An op's forward, or a function under gradcheck or ct_recompute, that is running. Its inputs and
+/* A running forward of an op, or a running function of ct_gradcheck or ct_recompute. Its inputs and
  * saved tensors must exist until it returns. If code inside it releases one of them, cti_tensor_end
  * moves the handle to `frame` instead of ending it. */
 typedef struct cti_running cti_running;
@@ -56,8 +56,9 @@ struct cti_running {
     cti_frame *frame;
 };
 
-/* An open scope: a list of the handles that it owns. The outermost frame is the context's root. Ids
- * grow, so of two open frames the frame with the smaller id outlives the other. */
+/* An open scope: a list of the handles that it owns. The outermost frame is the context's root.
+ * Each new frame gets a larger id, so of two open frames the frame with the smaller id outlives the
+ * other. */
 struct cti_frame {
     cti_frame *outer;
     uint64_t id;
@@ -112,9 +113,10 @@ struct cti_callback {
 };
 enum { CTI_REPORT_FRAMES = 24 };
 
-/* A record for the time in which gradcheck runs a function on inputs of another layout or dtype. If
- * ct_data_* refuses a tensor, it keeps its message here and returns a dense copy instead of NULL.
- * So an op that does not check its inputs gets a diagnosis and does not crash. */
+/* The record of a run in which gradcheck calls a function on inputs of another layout or dtype. If
+ * ct_data_* refuses a tensor during this run, it stores its message here and returns a dense copy
+ * instead of NULL. So gradcheck can diagnose an op that does not check its inputs, and the op does
+ * not crash. */
 enum { CTI_DATA_COPIES = 8 };
 typedef struct cti_data_copies {
     cti_frame *frame;  /* the owner of the copies */
@@ -306,8 +308,8 @@ ct_scope cti_scope_enter(ct_context *context, const cti_namer *module, struct ct
 /* Closes a frame and every frame inside it. Their tensors end. */
 void cti_frame_close(ct_context *context, cti_frame *frame);
 
-/* Moves a tensor to the outer frame and closes this frame. Mostly the frame has no other tensor,
- * and then the function calls no other. The tensor may be NULL. */
+/* Moves a tensor to the outer frame and closes this frame. Usually the frame has no other tensor,
+ * and then this inline code does all the work. The tensor may be NULL. */
 static inline ct_tensor *cti_frame_return(ct_context *context, cti_frame *frame,
                                           ct_tensor *tensor) {
     if (context->frame == frame && tensor && frame->tensors == tensor && !tensor->next) {
@@ -352,9 +354,9 @@ static inline void cti_check_callbacks(const ct_context *context) {
 /* A number that differs from the numbers of all other running threads. */
 uintptr_t cti_this_thread(void);
 
-/* These run around code that allocates or changes lists of the context. In debug mode entering
- * returns false, without an error, while another thread is inside. That thread owns the context
- * meanwhile, and records the error when it leaves. */
+/* cti_enter and cti_leave run around code that allocates or changes lists of the context. In debug
+ * mode cti_enter returns false, without an error, while another thread is inside. The other thread
+ * owns the context then, and records the error when it leaves. */
 bool cti_debug_enter(ct_context *context);
 void cti_debug_leave(ct_context *context);
 static inline bool cti_enter(ct_context *context) {

@@ -7,10 +7,10 @@
  *
  * First every axis is dropped whose d[i] is 0 in each solution: its step is larger than the sum
  * that the other axes can reach, or every multiple of its step that the other axes can cancel needs
- * a larger d[i] than most[i]. A usual layout has no other axes. Among the remaining axes a solution
- * is searched. The values of d[i] for the axes with large steps are tried one by one, if the axes
- * with smaller steps can reach the sum and their greatest common divisor divides it. The equation
- * for the last two axes is solved directly. */
+ * a larger d[i] than most[i]. A usual layout has no axis left then. Otherwise the remaining axes
+ * are searched for a solution. The values of d[i] for the axes with large steps are tried one by
+ * one, if the axes with smaller steps can reach the sum and their greatest common divisor divides
+ * it. The equation for the last two axes is solved directly. */
 #include "distinct.h"
 #include "int_math.h"
 

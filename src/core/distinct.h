@@ -1,4 +1,4 @@
-/* This header has a test whether all elements of a strided layout have different addresses. */
+/* A test whether all elements of a strided layout have different addresses. */
 #ifndef CTI_CORE_DISTINCT_H
 #define CTI_CORE_DISTINCT_H
 

@@ -1,8 +1,9 @@
 /* The floating-point mode of a thread: the rounding direction, and whether denormals count as zero.
- * A program may have set the mode of its own threads, by fesetround, in an audio host, or by the
- * start-up code of a library that was linked with -ffast-math. On some systems a new thread begins
- * in the default mode. So a job of the thread pool carries its caller's mode, and an element has
- * the same bits whichever thread computes it.
+ * A program's threads may have another mode than the default: after fesetround, in an audio host
+ * that turns denormals off, or after the start-up code of a library that was linked with
+ * -ffast-math. On some systems a new thread begins in the default mode. So each thread that works
+ * on a job of the thread pool first takes over the mode of the job's caller, and an element has the
+ * same bits whichever thread computes it.
  *
  * On x86 and ARM the mode is in control words, which are read and compared in tens of cycles. On
  * other machines it is the environment of <fenv.h>, with its exception flags. */

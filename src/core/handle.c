@@ -21,7 +21,8 @@ void cti_handles_init(ct_context *context) {
     context->handles.queue_min = queue_all ? QUEUE_MIN_DEBUG : HANDLE_QUEUE_MIN;
 }
 
-/* The address in an entry of the handle after which the entry is queued: see cti_entry_is_last. */
+/* The address of the handle in this entry after which the entry is queued: see
+ * cti_entry_is_last. */
 static ct_tensor *last_handle(uintptr_t entry) {
     const uintptr_t offset = entry / CTI_ENTRY_BYTES % CTI_ENTRY_OFFSETS;
     return (ct_tensor *)(entry + (offset ? offset : CTI_ENTRY_OFFSETS) * CTI_ENTRY_STEP);

@@ -22,15 +22,17 @@
  * Invariants:
  *
  * 1. A handle has its own address in `self` until it ends.
- * 2. The next handle in an entry begins 8 bytes behind the previous one, and after the last offset
- *    at the first. So the place that is `self` at the old address is then in another field, whose
- *    value is not the old address. A stale handle is found until its address is used again.
+ * 2. The next handle in an entry begins 8 bytes behind the previous one, or at the first offset if
+ *    the previous one was at the last. So the bytes that were `self` in the old handle lie in
+ *    another field of the new handle, whose value is not the old address. A stale handle is found
+ *    until its address is used again.
  * 3. An entry leaves the queue after at least 128 other entries were queued behind it. If memory is
  *    short it may leave earlier.
  * 4. By 2 and 3, if memory was never short, an address is used again after at least 159 other
- *    handles have ended: 31 in the same entry, and one in each of the 128 entries behind it. They
- *    are so few only if each of these 128 entries had a single offset left. If a program has one
- *    handle at a time, they are at least 4,127: 31 in the same entry, and 32 in each of the others.
+ *    handles have ended: 31 in the same entry, and one in each of the 128 entries behind it. The
+ *    least number needs 128 entries that had a single offset left each. In a program that has one
+ *    handle at a time, at least 4,127 handles have ended: 31 in the same entry, and 32 in each of
+ *    the others.
  * 5. Entries are used for nothing else and live as long as the context. So `self` and the context
  *    of an entry can be read through a stale handle, however old it is.
  * 6. In debug mode, without a memory limit, an entry is QUEUED after each handle, and leaves the
@@ -79,8 +81,8 @@ static inline ct_tensor *cti_entry_next(const ct_tensor *tensor) {
     return (ct_tensor *)(((uintptr_t)tensor & ~last_offset) + CTI_ENTRY_STEP);
 }
 
-/* Whether an entry is queued after this handle. The address of an entry decides at which offset it
- * begins, so that the handles in use are spread over all L1d sets. */
+/* Whether an entry is queued after this handle. The first offset that is used in an entry depends
+ * on the entry's address, so that the handles in use are spread over all L1d sets. */
 static inline bool cti_entry_is_last(const cti_handles *handles, const ct_tensor *tensor) {
     const uintptr_t offset = (uintptr_t)tensor / CTI_ENTRY_STEP,
                     entry = (uintptr_t)tensor / CTI_ENTRY_BYTES;
@@ -98,7 +100,8 @@ static inline ct_context *cti_handle_context(const ct_tensor *tensor) {
     return tensor->self == tensor ? tensor->context : *(ct_context *const *)cti_entry_of(tensor);
 }
 
-/* Whether the address is that of a handle of the context: it is one of the offsets of an entry. */
+/* Whether the address is at one of the offsets of an entry of the context, as the address of a
+ * handle is. */
 static inline bool cti_handle_is_placed(const ct_context *context, const ct_tensor *tensor) {
     const uintptr_t entry = cti_entry_of(tensor), offset = (uintptr_t)tensor - entry;
     return offset % CTI_ENTRY_STEP == 0 && offset / CTI_ENTRY_STEP - 1 < CTI_ENTRY_OFFSETS &&

@@ -111,7 +111,7 @@ typedef struct {
 } isa_tables;
 
 /* A function that fills a table is compiled with its set's instructions, so it is called only on a
- * machine that runs the set, which then runs the set that an heir inherits from, too. */
+ * machine that runs the set. Such a machine also runs the set from which an heir inherits. */
 static void fill_tables(isa_tables *all, int row) {
     for (int dtype = 0; dtype < REAL_DTYPES; dtype++) {
         cti_kernels *table = &all->real[row][dtype];

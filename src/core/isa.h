@@ -14,15 +14,16 @@ typedef struct {
  * of this name or the machine lacks it. */
 const cti_isa *cti_isa_find(const char *name);
 
-/* ISA number `index` of the list of all that this machine runs, which begins with the scalar one;
- * NULL past the last. */
+/* The ISA at `index` in the list of all ISAs of this build that the machine runs. The first is
+ * "scalar". Returns NULL past the end. */
 const cti_isa *cti_isa_at(int index);
 
 /* The names of all ISAs in this build, for messages: "scalar, avx2, avx512". This machine may lack
  * some of them. */
 const char *cti_isa_names(void);
 
-/* The functions for the list of sets (isa.c). Each puts its kernels into a table. */
+/* Declarations for each set in CTI_SETS (isa.c) of the functions that put its kernels into a
+ * table. */
 #ifdef CTI_SETS
 #define SET(name)                                                                                  \
     void cti_real_##name##_f32(cti_kernels *table);                                                \

@@ -376,8 +376,9 @@ uint64_t cti_fingerprint(const cti_isa *isa, const cti_gemm_kernels *rounded) {
         p.k = isa->of[wide];
         p.size = wide ? sizeof(double) : sizeof(float);
         zero_results(&p);
-        /* Eight seeds: a function or a single sum is exact to a unit or two in every build, so only
-         * few of its values differ between two builds. */
+        /* A function or a sum has an error of an ulp or two in every build, so two builds differ in
+         * only few values. The numbers of eight seeds make it likely that one of these values is
+         * among them. */
         for (uint32_t seed = 1; seed <= 8; seed++) {
             fill_inputs(&p, seed);
             probe_unary(&p);

@@ -15,7 +15,7 @@ uint64_t cti_fingerprint(const cti_isa *isa, const cti_gemm_kernels *rounded);
 /* The compiler of this build and its level of optimisation: "GCC 12.2, -O3". */
 const char *cti_build(void);
 
-/* The name of a precision as CT_MATMUL has it: "bf16x3". */
+/* The name of a precision in the environment variable CT_MATMUL: "bf16x3". */
 const char *cti_matmul_name(ct_matmul_precision precision);
 
 /* The text of the context's fingerprint, its instruction set, its products if they round, and the

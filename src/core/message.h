@@ -9,7 +9,8 @@
 enum { CTI_MESSAGE_SIZE = 1024 };
 
 /* The message and the status of the pending error; "" and CT_OK if none is pending. The error does
- * not count as seen, because the library reads it, to pass it on, and not the program. */
+ * not count as seen, because the library reads it here in order to pass it on, and the program has
+ * not looked at it. */
 const char *cti_pending_error(const ct_context *context, ct_status *status);
 
 /* Does the work of vsnprintf with a buffer of `size` bytes. If the message is longer than that, its

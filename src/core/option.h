@@ -1,4 +1,4 @@
-/* Reading an option of which 0 means a default. */
+/* Reads options in which 0 means a default. */
 #ifndef CTI_CORE_OPTION_H
 #define CTI_CORE_OPTION_H
 

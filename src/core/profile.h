@@ -12,8 +12,8 @@
  * 2. The time of a span without the spans inside is added to exactly one row of the modules' table
  *    and, unless the span is a module's, to exactly one row of the ops' table. So the times of the
  *    modules' table add up to the time of the outermost spans.
- * 3. cti_span_end ends only the innermost span. For any other span it does nothing, such as a span
- *    that was not begun because no profile ran, or one that ct_profile_stop has ended.
+ * 3. cti_span_end ends only the innermost span. For any other span it does nothing. Such a span was
+ *    not begun, because no profile ran, or was ended by ct_profile_stop.
  * 4. All memory is one block, which ct_profile_start takes. If a table is full, its row "others" is
  *    used; if the events are full, later ones are counted in `dropped`.
  *
@@ -104,8 +104,8 @@ static inline bool cti_profile_is_running(const ct_context *context) {
 /* The nanoseconds from the start of the profile to its stop or, while it runs, until now. */
 int64_t cti_profile_wall(const cti_profile *profile);
 
-/* Begin and end a span. cti_span_begin and cti_span_begin_backward do nothing if no profile runs;
- * cti_span_begin_module is called only while one runs. */
+/* These functions begin and end a span. cti_span_begin and cti_span_begin_backward do nothing if no
+ * profile runs; cti_span_begin_module is called only while one runs. */
 void cti_span_begin(ct_context *context, cti_span *span, cti_span_kind kind, const char *name);
 /* Begins the span of a node's backward. `mark` is the result of cti_profile_mark when the node was
  * recorded. */

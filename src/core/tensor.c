@@ -133,7 +133,8 @@ static bool is_used_by(const cti_running *running, const ct_tensor *tensor) {
     return used;
 }
 
-/* cti_tensor_end while a forward is running. It is not inlined, so that cti_tensor_end is short. */
+/* Does the work of cti_tensor_end while a forward is running. It is a function of its own, not
+ * inlined, so that cti_tensor_end is short. */
 __attribute__((noinline)) static void end_in_forward(ct_tensor *tensor) {
     cti_frame *frame = NULL; /* the frame of the outermost op that uses the tensor */
     for (const cti_running *running = tensor->context->running; running; running = running->outer)

@@ -90,12 +90,12 @@ static inline int64_t cti_tensor_last(const ct_tensor *tensor) {
     return last;
 }
 
-/* Whether all elements of a tensor lie in its storage. For a caller's memory, whose size the
- * library does not have, the result is true. */
+/* Whether all elements of a tensor lie in its storage. For a caller's memory, whose size is
+ * unknown, the result is true. */
 static inline bool cti_tensor_is_inside(const ct_tensor *tensor) {
     const cti_storage *storage = tensor->storage;
     const int64_t size = (int64_t)cti_dtype_size(tensor->dtype);
-    const char *begin = tensor->data, *end = begin + size; /* from the lowest to the highest one */
+    const char *begin = tensor->data, *end = begin + size; /* the bytes of all elements */
     for (int d = 0; d < tensor->shape.ndim && tensor->numel; d++) {
         const int64_t reach = (tensor->shape.dim[d] - 1) * tensor->stride[d] * size;
         *(reach < 0 ? &begin : &end) += reach;

@@ -12,7 +12,8 @@
 #define CTI_CHECKSUM_ZEROS "0000000000000000"
 
 /* Begins the checksum: all bytes that cti_file_new_write writes from now on are summed. The memory
- * for it is freed when the file is committed or dropped. False: out of memory. */
+ * for it is freed when the file is committed or dropped. Returns false with an error if memory is
+ * short. */
 bool cti_checksum_begin(cti_file_new *file);
 /* Overwrites the zeros in the file with the checksum. */
 bool cti_checksum_end(const cti_file_new *file);
@@ -20,7 +21,8 @@ bool cti_checksum_end(const cti_file_new *file);
 /* Whether the file begins as a file with a checksum does. If the read fails, an error is recorded,
  * *ok is set to false and the result is false. */
 bool cti_checksum_is_there(const cti_file *file, bool *ok);
-/* Reads all of a file that has a checksum. CT_ERR_FORMAT if its bytes do not give that checksum. */
+/* Reads all of a file that has a checksum. If its bytes give another checksum, that is
+ * CT_ERR_FORMAT. */
 bool cti_checksum_compare(const cti_file *file);
 
 #endif

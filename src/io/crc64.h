@@ -1,5 +1,6 @@
-/* The CRC-64 of xz: polynomial of ECMA-182, reflected, initial value and final XOR all ones. It
- * detects every single flipped bit and every burst of errors of up to 64 bits. */
+/* The CRC-64 of xz: its polynomial is the one of ECMA-182, bits are reflected, and the initial
+ * value and the final XOR are all ones. It detects every single flipped bit and every burst of
+ * errors of up to 64 bits. */
 #ifndef CTI_IO_CRC64_H
 #define CTI_IO_CRC64_H
 

@@ -1,7 +1,8 @@
 /* Files: reading at an offset, and atomic replacement.
  *
- * A replacement takes these steps. Each column says which content of path is found: by a reader, by
- * a reader after this process was killed, and by a reader after the power failed.
+ * A replacement takes these steps. The columns on the right say whether path has the old or the new
+ * content after each step: for a reader at this moment, after this process is killed, and after a
+ * power failure.
  *
  *     function             step                                 reader   killed   power failed
  *     cti_file_new_open    creates and locks a temporary file   old      old      old

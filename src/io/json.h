@@ -43,9 +43,9 @@ bool cti_json_string(cti_json *json, cti_text *string);
 bool cti_json_natural(cti_json *json, int64_t *number);
 /* Passes over a value of any type. It is parsed as strictly as a value that is read; arrays and
  * objects may be nested 64 deep. The parser does not check that an object has no key twice. It
- * calls key, unless NULL, with each key of each object, so that the caller can. `object` is the
- * object's number: objects that are skipped are counted from 1. If key returns false the skip ends
- * and returns false, without a fault. */
+ * calls key, unless key is NULL, with each key of each object, so that the caller can check this.
+ * `object` is the object's number: objects that are skipped are counted from 1. If key returns
+ * false the skip ends and returns false, without a fault. */
 typedef bool cti_json_visit(void *arg, int64_t object, cti_text key);
 bool cti_json_skip(cti_json *json, cti_json_visit *key, void *arg);
 bool cti_json_fail(cti_json *json, const char *fault); /* records a first fault; returns false */
@@ -60,7 +60,8 @@ typedef struct {
 void cti_write_bytes(cti_writer *writer, const char *bytes, size_t size);
 void cti_write(cti_writer *writer, const char *string);
 void cti_write_natural(cti_writer *writer, int64_t number);
-/* Both write a JSON string, without and with its quotes. The text must be UTF-8. */
+/* These write a JSON string: cti_write_escaped without the quotes around it, cti_write_quoted with
+ * them. The text must be UTF-8. */
 void cti_write_escaped(cti_writer *writer, cti_text text);
 void cti_write_quoted(cti_writer *writer, cti_text text);
 

@@ -5,7 +5,7 @@
 
 #include "file.h"
 
-/* How many bytes of a file's beginning cti_kind_of reads. */
+/* The number of bytes at a file's beginning by which cti_kind_of recognises its kind. */
 enum { CTI_KIND_BYTES = 512 };
 
 typedef struct {
@@ -16,9 +16,9 @@ typedef struct {
 } cti_kind;
 
 /* The kind of a file of `size` bytes whose first n = min(size, CTI_KIND_BYTES) bytes are `at`; NULL
- * if none is recognised. With `sure` only marks count that no file of token ids begins with, which
- * are marks of some 40 bits. Without it a mark of two bytes is enough: such a file is refused in
- * any case, and the kind is only for the message. */
+ * if none is recognised. If `sure` is set, only marks of some 40 bits count, because no file of
+ * token ids begins with one. Otherwise a mark of two bytes is enough: the caller refuses the file
+ * in any case, and uses the kind only in its message. */
 const cti_kind *cti_kind_of(const unsigned char *at, size_t n, int64_t size, bool sure);
 
 /* Whether the kind is JSON or a plain text. A parser of texts has a better message for these. */

@@ -15,8 +15,9 @@ void *cti_list_grow(ct_context *context, void *items, int64_t n, int64_t *room, 
 /* Compares two items as qsort's function does: negative, 0 or positive. */
 typedef int cti_compare(const void *a, const void *b);
 
-/* Sorts item [n]. Equal items stay in their order. False: memory is short, and item is unchanged.
- * libc's qsort is not used, because it may call malloc or take quadratic time. */
+/* Sorts item[0 ... n - 1]. Equal items stay in their order. Returns false if memory is short; the
+ * items are then unchanged. libc's qsort is not used, because it may call malloc or take quadratic
+ * time. */
 bool cti_list_sort(ct_context *context, const void **item, int64_t n, cti_compare *compare);
 
 /* In a sorted list, the first item that is equal to the item before it; NULL if all differ. */

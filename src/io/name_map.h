@@ -18,8 +18,8 @@ typedef struct {
     int64_t n;
 } cti_name_map;
 
-/* Whether each entry is valid without regard to the names that there are. False: CT_ERR_ARGUMENT
- * was recorded. */
+/* Whether each entry is valid by itself, whatever names the tensors have. If not, CT_ERR_ARGUMENT
+ * is recorded. */
 bool cti_name_map_check(const cti_name_map *map);
 /* Records that entry k is wrong. Returns false. */
 bool cti_name_map_refuse(const cti_name_map *map, int64_t k, const char *what);
@@ -27,8 +27,9 @@ bool cti_name_map_refuse(const cti_name_map *map, int64_t k, const char *what);
 /* Whether the entry's .param is the name or, if it has a *, matches it. If so, *text is the text in
  * the place of the *, or empty without one. */
 bool cti_name_map_matches(const ct_load_map *entry, const char *name, cti_text *text);
-/* Whether an entry's .param is exactly this name. For a further name of a shared tensor, entries
- * with a * do not count then: they mean other tensors. */
+/* Whether the .param of an entry is exactly this name. If it is, and the name is a further name of
+ * a shared tensor, the caller ignores entries with a * that match it, because they are meant for
+ * other tensors. */
 bool cti_name_map_calls(const cti_name_map *map, const char *name);
 /* The entry's .file with `text` in the place of its *, in a block of strlen + 1; NULL if memory is
  * short. */

@@ -1,8 +1,9 @@
-/* The files that a path to load from means: one safetensors file, or the shards that an index
- * lists; and the order in which a set of shards is replaced and read.
+/* The files behind a path to load from: one safetensors file, or the shards that an index lists.
+ * This page also has the order in which a set of shards is replaced and read.
  *
- * A save of a set (save_shards.c), and the set that a load finds after each step. A collision is a
- * new shard whose name a file of the folder has already; the name has the number of shards in it.
+ * These are the steps of a save of a set (save_shards.c). The columns on the right have the set
+ * that a load finds after each step. A collision is a new shard whose name a file of the folder has
+ * already; the name has the number of shards in it.
  *
  *     step                                                    collision       no collision
  *     1 make the folder if it is missing
@@ -26,9 +27,9 @@
  *    so a full disk fails in them.
  * 2. While the folder has an index, each shard that it lists is of the save that wrote the index:
  *    step 4 comes before the first rename that could replace such a shard, step 6 after the last.
- * 3. An index that was removed never comes back, and no other file can have its number while the
- *    load has it open. So if c finds the same file, it was in the folder during all of b, and by 2
- *    all open shards are of one save.
+ * 3. An index that was removed never comes back, and no other file can have its inode number while
+ *    the load has it open. So if c finds the same file, it was in the folder during all of b, and
+ *    by 2 all open shards are of one save.
  * 4. Every step is synced before the next one (file.h), so 2 holds after a power failure too.
  * 5. A save that was killed in steps 4 to 6 leaves the old set, no index, or the new set. Shards
  *    without an index are never loaded. The next save replaces them or leaves them in the folder.

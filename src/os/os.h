@@ -118,7 +118,7 @@ void cti_once_run(cti_once *once, void (*run)(void));
 /* The number of bytes of a path that name its folder, with the separator; 0 if it names none. */
 size_t cti_os_folder_length(const char *path);
 bool cti_os_is_separator(char c);
-/* Whether no folder can be put before the path. */
+/* Whether the path is absolute, so that it does not depend on the current folder. */
 bool cti_os_is_absolute(const char *path);
 /* Writes the path of the current folder, at most `room` bytes with its NUL. errno is ERANGE if the
  * path does not fit but might fit in more room. */
