@@ -85,6 +85,15 @@ static void run_jacobian(ct_tensor *x) {
     ct_jacobian_out matrices;
     ct_jacobian(leaving_fn, NULL, &x, 1, (ct_jacobian_opts){0}, &matrices);
 }
+static ct_tensor *apply_in_backward(ct_tensor *const *in, int n, void *arg) {
+    (void)n;
+    ct_tensor *y = arg ? ct_mul(in[0], arg) : in[0];
+    return ct_apply(&in_backward, &y, 1, NULL);
+}
+static void run_jacobian_backward(ct_tensor *x) {
+    ct_jacobian_out matrices;
+    ct_jacobian(apply_in_backward, NULL, &x, 1, (ct_jacobian_opts){0}, &matrices);
+}
 static ct_module *module_of(ct_context *c) {
     return ct_module_set_forward(ct_module_new(c, "Mine"), leaving_module, NULL);
 }
@@ -107,10 +116,15 @@ static void run_nested(ct_tensor *x) {
 static const struct {
     void (*run)(ct_tensor *x);
     const char *name, *what;
-} ways[] = {{run_forward, "in_forward", "forward"},   {run_backward, "in_backward", "backward"},
-            {run_recompute, "recompute", "function"}, {run_second, "recompute", "function"},
-            {run_gradcheck, "gradcheck", "function"}, {run_module, "Mine", "forward"},
-            {run_nested, "Mine", "forward"},          {run_jacobian, "jacobian", "function"}};
+} ways[] = {{run_forward, "in_forward", "forward"},
+            {run_backward, "in_backward", "backward"},
+            {run_recompute, "recompute", "function"},
+            {run_second, "recompute", "function"},
+            {run_gradcheck, "gradcheck", "function"},
+            {run_module, "Mine", "forward"},
+            {run_nested, "Mine", "forward"},
+            {run_jacobian, "jacobian", "function"},
+            {run_jacobian_backward, "in_backward", "backward"}};
 enum { WAYS = sizeof ways / sizeof *ways };
 
 static ct_tensor *new_input(ct_context *c) {
@@ -166,7 +180,7 @@ static void next_call(next what, ct_context *c, ct_tensor *x, ct_tensor *y, ct_m
 /* The context computes as if nothing had been, and nothing is left in it. */
 static void works(ct_context *c) {
     ck_assert_msg(!ct_error(c), "%s", ct_error_message(c));
-    ck_assert(!c->callbacks && !c->callback && c->frame == &c->root && !c->running);
+    ck_assert(!c->callbacks && !c->callback && c->frame == &c->root && !c->running && !c->undo);
     ck_assert(!c->op && !c->backward && !c->draft && !c->reporting && !c->held && !c->depth);
     for (cti_node *node = c->tape_first; node; node = node->next)
         ck_assert(!node->pending && !node->number);
@@ -229,6 +243,40 @@ START_TEST(gradients_after) {
             ck_assert(ct_to_f64(ct_grad(x), round ? got : want, 12));
         }
         ck_assert_mem_eq(want, got, sizeof want);
+    }
+}
+END_TEST
+
+static bool jacobian_is_left(ct_tensor *x, ct_tensor *factor) {
+    ct_jacobian_out matrices;
+    if (setjmp(out)) return true;
+    ct_jacobian(apply_in_backward, factor, &x, 1, (ct_jacobian_opts){0}, &matrices);
+    return false;
+}
+
+/* ct_jacobian hides the gradients of all leaves and retained results from its backwards. */
+START_TEST(hidden_gradients_return) {
+    for (how = NOTHING; how < MANNERS; how++) {
+        ct_scope scope = ct_scope_open(context);
+        ct_tensor *x = new_input(context), *leaf = new_input(context), *fresh = new_input(context);
+        ct_tensor *w = ct_retain_grad(ct_exp(leaf)), *once = ct_sum(w, CT_ALL, false);
+        ct_backward_with(&once, NULL, 1, (ct_backward_opts){.retain_graph = true});
+        ct_tensor *both = ct_mul(w, fresh), *grad = ct_grad(leaf), *retained = ct_grad(w);
+        double want[12], got[12];
+        ck_assert(ct_to_f64(grad, want, 12));
+        leaves = true;
+        ck_assert(jacobian_is_left(x, both));
+        leaves = false;
+        ck_assert(ct_error(context) != CT_OK);
+        ct_error_clear(context);
+        ck_assert(!context->undo && ct_grad(leaf) == grad && ct_grad(w) == retained);
+        ck_assert(ct_to_f64(grad, got, 12) && !ct_grad(fresh) && !ct_grad(x));
+        ck_assert_mem_eq(want, got, sizeof want);
+        ck_assert(ct_backward(ct_sum(both, CT_ALL, false))); /* the graph is still there */
+        ck_assert(ct_grad(fresh) != NULL);
+        no_error();
+        ct_scope_close(scope);
+        works(context);
     }
 }
 END_TEST
@@ -418,9 +466,9 @@ int main(void) {
     TCase *ways_left = tcase_create("left"), *rest = tcase_create("rest");
     tcase_add_loop_test(ways_left, left, 0, WAYS * MANNERS);
     tcase_add_checked_fixture(rest, setup, teardown);
-    const TTest *const tests[] = {gradients_after,  inside_another,        found_at_the_return,
-                                  found_from_below, callbacks_that_return, on_another_stack,
-                                  on_error_left};
+    const TTest *const tests[] = {
+        gradients_after,  hidden_gradients_return, inside_another,   found_at_the_return,
+        found_from_below, callbacks_that_return,   on_another_stack, on_error_left};
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) tcase_add_test(rest, tests[i]);
     suite_add_tcase(suite, ways_left);
     suite_add_tcase(suite, rest);

@@ -713,7 +713,9 @@ START_TEST(functions_that_fail) {
                 snprintf(where, sizeof where,
                          "jacobian: with element (%d, %d) of input 0 changed by at most %g: ",
                          element / 3, element % 3, 2e-6 * fmax(1, fabs(at[element])));
-            snprintf(want, sizeof want, "%s%s", where, cases[i].message);
+            /* the name stands once */
+            const bool own = !strncmp(cases[i].message, "jacobian: ", 10);
+            snprintf(want, sizeof want, "%s%s", where, cases[i].message + (*where && own ? 10 : 0));
             ck_assert_str_eq(ct_error_message(context), want);
             ck_assert_int_eq(ct_error(context), cases[i].status);
             ck_assert(reported == 1 && status_reported == cases[i].status);

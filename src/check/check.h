@@ -181,8 +181,9 @@ bool cti_check_drop_errors(cti_check *k, cti_held_errors held);
  * k->refused. */
 
 /* Sets k->context, and k->rng to the state of its generator. Opens `frame`, in which ops are
- * recorded even if the caller's scope records none, and takes the lists of inputs. False: an
- * argument is wrong, and there is nothing to close. */
+ * recorded even if the caller's scope records none, and takes memory for the lists of inputs, which
+ * are NULL if memory is short. False: an argument is wrong or an error is pending, and there is
+ * nothing to close. */
 bool cti_check_open(cti_check *k, cti_frame *frame);
 /* Gives the lists back, closes k->frame, and restores the generator's state. */
 void cti_check_close(cti_check *k);
@@ -221,21 +222,11 @@ void cti_check_weigh(const cti_check *k, const double *plus, const double *minus
 /* Runs one backward of y. False: it failed, or memory was short. */
 bool cti_check_backward_once(cti_check *k, ct_tensor *y, ct_tensor *cotangent, bool retain);
 
-/* hide.c: the gradients that other tensors have while backwards run. */
-typedef struct {
-    cti_node *node;
-    ct_tensor **at;  /* the field with the gradient: a leaf's sum, or a result's `retained` */
-    ct_tensor *grad; /* the gradient before the backwards, or NULL */
-} cti_hidden_entry;
-typedef struct {
-    cti_hidden_entry *entry; /* [count] */
-    int64_t count;
-    size_t bytes; /* the size of the block `entry` */
-} cti_hidden;
-/* Hides the gradients of all leaves and results on the tape of y. False: out of memory. */
-bool cti_check_hide(cti_check *k, const ct_tensor *y, cti_hidden *h);
+/* hide.c: hides the gradients of all leaves and results on the tape of y while backwards run.
+ * False: out of memory. */
+bool cti_check_hide(cti_check *k, const ct_tensor *y);
 /* Drops the gradients that these tensors have got since, and gives them the old ones. */
-void cti_check_show(cti_check *k, cti_hidden *h);
+void cti_check_show(cti_check *k);
 
 /* settle.c: sets the state of every column. Differences that are not accurate enough are replaced
  * by better ones before. */

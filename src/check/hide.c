@@ -1,6 +1,6 @@
 /* The gradients of tensors that exist before a call of ct_jacobian, such as a module's parameters,
  * are hidden from its backwards: they leave their slots before the first backward and return after
- * the last.
+ * the last, or when a callback leaves the call.
  *
  * Invariants:
  *
@@ -14,41 +14,46 @@
 
 #include "../autograd/tape.h"
 
-static void hide_gradient(cti_hidden *h, cti_node *node, ct_tensor **grad) {
-    if (h->entry) {
-        h->entry[h->count] = (cti_hidden_entry){.node = node, .at = grad, .grad = *grad};
+typedef struct {
+    cti_node *node;
+    ct_tensor **at;  /* the field with the gradient: a leaf's sum, or a result's `retained` */
+    ct_tensor *grad; /* the gradient before the backwards, or NULL */
+} hidden_entry;
+
+typedef struct {
+    cti_undo undo;
+    int64_t count;
+    size_t bytes; /* the size of this block */
+    hidden_entry entry[];
+} hidden_gradients;
+
+/* Both append an entry, or only count it if h is NULL. */
+static void hide_gradient(hidden_gradients *h, int64_t *count, cti_node *node, ct_tensor **grad) {
+    if (h) {
+        h->entry[*count] = (hidden_entry){.node = node, .at = grad, .grad = *grad};
         *grad = NULL;
         cti_node_ref(node);
     }
-    h->count++;
+    ++*count;
+}
+static void hide_leaf(hidden_gradients *h, int64_t *count, cti_grad_slot *slot) {
+    if (slot && !cti_node_of(slot)->call.op) hide_gradient(h, count, cti_node_of(slot), &slot->sum);
 }
 
-static void hide_leaf(cti_hidden *h, cti_grad_slot *slot) {
-    if (slot && !cti_node_of(slot)->call.op) hide_gradient(h, cti_node_of(slot), &slot->sum);
-}
-
-/* Makes the entries; if h->entry is NULL it only counts them. */
-static void hide_all(cti_hidden *h, const ct_tensor *y) {
-    h->count = 0;
-    hide_leaf(h, y->slot); /* if fn returns a leaf, no node has an edge to it */
+/* Returns the number of entries. */
+static int64_t hide_all(hidden_gradients *h, const ct_tensor *y) {
+    int64_t count = 0;
+    hide_leaf(h, &count, y->slot); /* if fn returns a leaf, no node has an edge to it */
     for (cti_node *node = y->context->tape_first; node; node = node->next) {
-        for (int i = 0; i < node->call.n; i++) hide_leaf(h, node->edge[i]);
+        for (int i = 0; i < node->call.n; i++) hide_leaf(h, &count, node->edge[i]);
         for (int k = 0; k < node->call.n_outs; k++)
-            if (node->slot[k].retain) hide_gradient(h, node, &node->slot[k].retained);
+            if (node->slot[k].retain) hide_gradient(h, &count, node, &node->slot[k].retained);
     }
+    return count;
 }
 
-bool cti_check_hide(cti_check *k, const ct_tensor *y, cti_hidden *h) {
-    *h = (cti_hidden){0};
-    hide_all(h, y);
-    h->bytes = cti_bytes(h->count, sizeof *h->entry);
-    h->entry = cti_take(k->context, h->bytes);
-    if (!h->entry) return false;
-    hide_all(h, y);
-    return true;
-}
-
-void cti_check_show(cti_check *k, cti_hidden *h) {
+static void show_gradients(ct_context *context, cti_undo *undo) {
+    hidden_gradients *h = (hidden_gradients *)(void *)undo;
     for (int64_t i = 0; i < h->count; i++) {
         ct_tensor **grad = h->entry[i].at;
         if (*grad) cti_tensor_free(*grad);
@@ -58,5 +63,23 @@ void cti_check_show(cti_check *k, cti_hidden *h) {
         if (h->entry[i].grad) *h->entry[i].at = h->entry[i].grad;
         cti_node_unref(h->entry[i].node);
     }
-    cti_give(k->context, h->entry, h->bytes);
+    context->undo = undo->outer;
+    cti_give(context, h, h->bytes);
+}
+
+bool cti_check_hide(cti_check *k, const ct_tensor *y) {
+    const int64_t count = hide_all(NULL, y);
+    const size_t bytes = sizeof(hidden_gradients) + cti_bytes(count, sizeof(hidden_entry));
+    hidden_gradients *h = cti_take(k->context, bytes);
+    if (!h) return false;
+    *h = (hidden_gradients){
+        .undo = {k->context->undo, show_gradients}, .count = count, .bytes = bytes};
+    hide_all(h, y);
+    k->context->undo = &h->undo;
+    return true;
+}
+
+void cti_check_show(cti_check *k) {
+    CTI_ASSERT(k->context->undo && k->context->undo->undo == show_gradients);
+    show_gradients(k->context, k->context->undo);
 }

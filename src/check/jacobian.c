@@ -48,12 +48,11 @@ static bool jacobian_matrices(cti_check *k, ct_jacobian_out *out) {
 static bool jacobian_backwards(cti_check *k) {
     cti_frame frame;
     cti_frame_open(k->context, &frame, false);
-    cti_hidden hidden;
     ct_tensor *y = cti_check_call(k);
-    const bool ok = y && cti_check_is_alike(k, y) && cti_check_hide(k, y, &hidden);
+    const bool ok = y && cti_check_is_alike(k, y) && cti_check_hide(k, y);
     if (ok) { /* the graph of tensors from outside is kept */
         cti_check_rows(k, k->checked, k->count, y, true);
-        cti_check_show(k, &hidden);
+        cti_check_show(k);
     }
     cti_frame_close(k->context, &frame);
     return ok && cti_ready(k->context);
@@ -70,15 +69,18 @@ static void add_rounding(const cti_check *k, const cti_checked *c, int64_t i, co
     for (int64_t r = 0; r < k->rows; r++) c->noise[r * c->n + i] += size[r] * error;
 }
 
-/* Reports that fn failed beside x. Its error is held and says nothing of the place. */
+/* Reports that fn failed beside x. Its error is held and says nothing of the place. If the error is
+ * ct_jacobian's own, its message begins with the name too. */
 static bool fail_beside(cti_check *k, const cti_checked *c, int64_t i, cti_held_errors held) {
     const ct_status status = k->context->status;
     char message[CTI_MESSAGE_SIZE];
     memcpy(message, k->context->message, sizeof message);
     cti_check_drop_errors(k, held);
-    return ct_fail(k->context, status,
-                   "jacobian: with element %s of input %d changed by at most %g: %s",
-                   CTI_POSITION(c->x->shape, i), c->input, 2 * cti_check_step(k, c, i), message);
+    static const char name[] = "jacobian: ";
+    const size_t own = strncmp(message, name, sizeof name - 1) ? 0 : sizeof name - 1;
+    return ct_fail(k->context, status, "%swith element %s of input %d changed by at most %g: %s",
+                   name, CTI_POSITION(c->x->shape, i), c->input, 2 * cti_check_step(k, c, i),
+                   message + own);
 }
 
 /* Fills `numeric` and `noise`. */

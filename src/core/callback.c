@@ -74,6 +74,7 @@ static cti_call_state state_of(const ct_context *context) {
                             .pending = context->pending,
                             .data_copies = context->data_copies,
                             .span = context->profile ? context->profile->open : NULL,
+                            .undo = context->undo,
                             .draft = context->draft,
                             .held = context->held,
                             .loans = context->loans.open,
@@ -86,6 +87,7 @@ static cti_call_state state_of(const ct_context *context) {
 static void set_state(ct_context *context, const cti_call_state *state,
                       const cti_call_state *inside) {
     if (context->backward && !state->backward) context->give_up_backward(context);
+    while (context->undo != state->undo) context->undo->undo(context, context->undo);
     context->op = state->op;
     context->backward = state->backward;
     context->running = state->running;

@@ -16,8 +16,9 @@
  * 2. context->callback is the list of the records of the callbacks that are running, the innermost
  *    first, and context->callbacks is its length.
  * 3. A record has the state of the context with which calls inside the callback begin. After the
- *    callback of a record was left, the frames of the calls that ran it are closed, and the state
- *    of the record around it is set again.
+ *    callback of a record was left, the frames of the calls that ran it are closed, their changes
+ *    of the program's tensors are undone (cti_undo), and the state of the record around it is set
+ *    again.
  * 4. A callback runs a gap of some KB further down the stack than the call that runs it:
  *
  *        program | call of the library | gap | callback | calls inside the callback

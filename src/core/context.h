@@ -80,6 +80,16 @@ typedef struct {
     const char *refused; /* the last function that was refused in the open loans, or NULL */
 } cti_loans;
 
+/* A change of the program's tensors that a running call must take back before it ends. The call
+ * embeds it in a block from cti_take and puts it at the front of context->undo. If a callback
+ * leaves the call, `undo` is called instead of the call's own end. It takes the change back,
+ * removes itself from the list and gives its block back. */
+typedef struct cti_undo cti_undo;
+struct cti_undo {
+    cti_undo *outer;
+    void (*undo)(ct_context *context, cti_undo *self);
+};
+
 /* The fields of a context that a running call of the library changes and at its end restores. */
 typedef struct {
     const char *op, *backward;
@@ -87,6 +97,7 @@ typedef struct {
     int *pending;
     struct cti_data_copies *data_copies;
     struct cti_span *span;
+    cti_undo *undo;
     bool draft, held;
     int depth, loans;
 } cti_call_state;
@@ -169,6 +180,7 @@ struct ct_context {
     const char *backward; /* the name of the op whose backward is running, or NULL */
     int *pending;         /* the number of pending nodes of this backward */
     bool draft; /* whether nodes are recorded only to be dropped soon: see autograd/recompute.c */
+    cti_undo *undo;           /* the changes that running calls must take back */
     struct cti_watch *watch;  /* the watcher of the leaves, or NULL */
     _Atomic uintptr_t inside; /* debug mode: the thread that is inside a call, or 0 */
     _Atomic bool intruded;    /* debug mode: whether another thread has called meanwhile */
