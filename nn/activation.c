@@ -2,6 +2,10 @@
  * activations it may use. */
 #include "module.h"
 
+/* The ops of two arguments, with the number that nn.ELU and nn.LeakyReLU have. */
+static ct_tensor *activation_elu(ct_tensor *x) { return ct_elu(x, 1); }
+static ct_tensor *activation_leaky_relu(ct_tensor *x) { return ct_leaky_relu(x, 0.01); }
+
 static const struct {
     const char *name;
     ct_tensor *(*apply)(ct_tensor *x);
@@ -10,6 +14,11 @@ static const struct {
     [CT_GELU] = {"gelu", ct_gelu},
     [CT_GELU_TANH] = {"gelu_tanh", ct_gelu_tanh},
     [CT_SILU] = {"silu", ct_silu},
+    [CT_ELU] = {"elu", activation_elu},
+    [CT_SOFTPLUS] = {"softplus", ct_softplus},
+    [CT_LEAKY_RELU] = {"leaky_relu", activation_leaky_relu},
+    [CT_RELU_SQUARED] = {"relu_squared", ct_relu_squared},
+    [CT_QUICK_GELU] = {"quick_gelu", ct_quick_gelu},
 };
 
 bool cti_nn_activation_check(ct_context *context, const cti_nn_kind *kind,

@@ -14,23 +14,47 @@ typedef struct {
     ct_activation activation;
 } activated_linear_attrs;
 
+/* The kernels of an activation: the first three, or the last three with their number. */
 typedef struct {
     cti_unary *f;
     cti_unary_backward *backward;
     cti_unary_both *both;
+    cti_unary_scalar *scalar;
+    cti_unary_scalar_backward *scalar_backward;
+    cti_unary_scalar_both *scalar_both;
+    double number;
 } activation_functions;
+
+#define OF_X(name)                                                                                 \
+    (activation_functions) { .f = k->name, .backward = k->name##_backward, .both = k->name##_both }
+#define OF_X_AND(a, name)                                                                          \
+    (activation_functions) {                                                                       \
+        .scalar = k->name, .scalar_backward = k->name##_backward, .scalar_both = k->name##_both,   \
+        .number = (a)                                                                              \
+    }
 
 static activation_functions activation_of(const ct_call *c) {
     const cti_kernels *k = kernels(c);
     switch (((const activated_linear_attrs *)c->attrs)->activation) {
     /* its backward takes y, and x serves as well: both are positive or neither is */
-    case CT_RELU: return (activation_functions){k->relu, k->relu_backward, k->relu_both};
-    case CT_GELU: return (activation_functions){k->gelu, k->gelu_backward, k->gelu_both};
-    case CT_GELU_TANH:
-        return (activation_functions){k->gelu_tanh, k->gelu_tanh_backward, k->gelu_tanh_both};
-    case CT_SILU: return (activation_functions){k->silu, k->silu_backward, k->silu_both};
+    case CT_RELU: return OF_X(relu);
+    case CT_GELU: return OF_X(gelu);
+    case CT_GELU_TANH: return OF_X(gelu_tanh);
+    case CT_SILU: return OF_X(silu);
+    case CT_ELU: return OF_X_AND(1, elu);
+    case CT_SOFTPLUS: return OF_X(softplus);
+    case CT_LEAKY_RELU: return OF_X_AND(0.01, leaky_relu);
+    case CT_RELU_SQUARED: return OF_X(relu_squared);
+    case CT_QUICK_GELU: return OF_X(quick_gelu);
     }
     return (activation_functions){0};
+}
+
+/* h = f(x) */
+static ct_tensor *activated(const ct_call *c) {
+    const activation_functions a = activation_of(c);
+    return a.f ? cti_op_unary(c, c->in[0], a.f)
+               : cti_op_unary_scalar(c, c->in[0], a.scalar, a.number);
 }
 
 static cti_matrix by_rows(const ct_tensor *t, int64_t cols) { return cti_matrix_of(t, cols, 1); }
@@ -45,7 +69,7 @@ static int64_t activated_linear_rows(const ct_tensor *x) {
 static bool activated_linear_check(ct_call *c, ct_shape *shape) {
     const ct_tensor *x = c->in[0], *w = c->in[1], *bias = c->in[2], *residual = c->in[3];
     if (!cti_op_is_real(c, 0)) return false; /* other dtypes have no activations */
-    if (!activation_of(c).f)
+    if (!activation_of(c).f && !activation_of(c).scalar)
         return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: no activation %d",
                        (int)((const activated_linear_attrs *)c->attrs)->activation);
     if (!w) return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: weight is NULL");
@@ -90,8 +114,7 @@ static ct_tensor *activated_linear_forward(ct_call *c) {
     if (!activated_linear_check(c, &shape)) return NULL;
     c->drop = CT_DROP_OUT | CT_DROP_IN(2) | CT_DROP_IN(3) | (c->wants[0] ? 0 : CT_DROP_IN(1));
     if (!c->wants[0] && !c->wants[1]) c->drop |= CT_DROP_IN(0);
-    ct_tensor *y = cti_op_new(c, x->dtype, shape),
-              *h = y ? cti_op_unary(c, c->in[0], activation_of(c).f) : NULL;
+    ct_tensor *y = cti_op_new(c, x->dtype, shape), *h = y ? activated(c) : NULL;
     if (!h) return NULL;
     const int64_t in = w->shape.dim[1], out = w->shape.dim[0],
                   size = (int64_t)cti_dtype_size(x->dtype);
@@ -118,8 +141,15 @@ static void through_activation(void *arg, const cti_matrix *dh, int64_t rows, in
     const gradient_blocks *b = arg;
     int64_t at = (char *)dh->data - b->dx, at_x = at / b->row * b->x_row + at % b->row;
     for (int64_t i = 0; i < rows; i++, at += b->row, at_x += b->x_row) {
-        if (b->h) b->f.both(cols, b->x + at_x, b->dx + at, b->h + at, b->dx + at);
-        else b->f.backward(cols, b->x + at_x, b->dx + at, b->dx + at);
+        const char *x = b->x + at_x;
+        char *dx = b->dx + at;
+        if (b->f.f) {
+            if (b->h) b->f.both(cols, x, dx, b->h + at, dx);
+            else b->f.backward(cols, x, dx, dx);
+        } else {
+            if (b->h) b->f.scalar_both(cols, x, b->f.number, dx, b->h + at, dx);
+            else b->f.scalar_backward(cols, x, b->f.number, dx, dx);
+        }
     }
 }
 
@@ -156,7 +186,7 @@ static bool activated_linear_backward(const ct_call *c, ct_tensor *const *g, ct_
                          of_dx = by_rows(grad[0], row);
         if (!cti_gemm_single(c->context, rows, in, out, &of_g, &of_w, &of_dx, &end)) return false;
     } else if (c->wants[1]) {
-        h = cti_op_unary(c, c->in[0], activation_of(c).f);
+        h = activated(c);
         if (!h) return false;
     }
     if (c->wants[1]) {

@@ -74,6 +74,7 @@ static const struct {
 } kernels[] = {
     CTI_UNARY_KERNELS(VALUE, BOTH_WAYS, BOTH_WAYS, BOTH_WAYS)
         CTI_SCALAR_KERNELS(VALUE, BOTH_WAYS, BOTH_WAYS) CTI_BOTH_KERNELS(BOTH)
+            CTI_SCALAR_BOTH_KERNELS(BOTH)
     /* and others */
     KERNEL(axpy),
     KERNEL(lerp),

@@ -15,6 +15,9 @@ static wide gelu_tanh_slope(wide x) {
     const wide s = logistic(tanh_u2(x));
     return s + x * s * logistic(-tanh_u2(x)) * tanh_u2_slope(x);
 }
+static wide quick_gelu_slope(wide x) {
+    return logistic(1.702L * x) * (1 + 1.702L * x * logistic(-1.702L * x));
+}
 static wide sine(wide x) { return isinf(x) ? NAN : sinl(x); }
 static wide cosine(wide x) { return isinf(x) ? NAN : cosl(x); }
 
@@ -65,6 +68,11 @@ ROW(softplus, x > 20 ? x : log1pl(expl(x)), (2.3, 2.3, -110, 40, 0),
 /* A product with a C library's expm1 of 1 ulp is off by up to 2.5. */
 ROW(elu, x < 0 ? a * expm1l(x) : x, (2, 2.5, -30, 9, 0),
     x > 0 ? 1 : a * expl(x), (2, 2, -110, 9, 0))
+ROW(leaky_relu, x > 0 ? x : a * x, (0.5, 0.5, -9, 9, 0), x > 0 ? 1 : a, (0.5, 0.5, -9, 9, 0))
+ROW(relu_squared, x < 0 ? 0 : x * x, (0.5, 0.5, -9, 9, 0),
+    x > 0 ? 2 * x : 0, (0.5, 0.5, -9, 9, 0))
+ROW(quick_gelu, x * logistic(1.702L * x), (6, 8, -12, 12, 0.1),
+    fabsl(x) > 50 ? x > 0 : quick_gelu_slope(x), (6, 6, -12, 12, 1))
 /* These two may be left out (trigonometric). */
 ROW(sin, sine(x), (0.51, 1, -1e7, 1e7, 0), cosine(x), (1, 1, -2e6, 2e6, 0))
 ROW(cos, cosine(x), (0.51, 1, -100, 100, 0), -sine(x), (1, 1, -100, 100, 0))
@@ -199,7 +207,10 @@ START_TEST(derivative_accuracy) {
         for (int j = 1; j < N; j++)
             check(t, f, get(t, x.p, j), get(t, dx.p, j), wanted(t, f, x.p, j));
         const double at_nan = get(t, dx.p, 0);
-        EXPECT(f->want == slope_relu ? at_nan == 1 : isnan(at_nan), "%s of NaN", f->name);
+        const double constant = f->want == slope_relu         ? 1
+                                : f->want == slope_leaky_relu ? f->a
+                                                              : NAN;
+        EXPECT(isnan(constant) ? isnan(at_nan) : at_nan == constant, "%s of NaN", f->name);
         for (int j = 1; j < N; j++) put(t, g.p, j, -2); /* and it is a multiple of g */
         array twice = output(t, N);
         run_slope(t, f, N, x.p, g.p, twice.p);
@@ -234,6 +245,35 @@ START_TEST(both_at_once) {
                 activations[a].both(n, x.p, g.p, x.p, g.p);
                 EXPECT(memcmp(y.p, x.p, y.bytes) == 0 && memcmp(dx.p, g.p, dx.bytes) == 0,
                        "%s %d in place: n = %d", t.isa, a, (int)n);
+                release(x, "x"), release(g, "g"), release(y, "y"), release(dx, "dx"),
+                    release(u, "both's y"), release(v, "both's dx");
+            }
+    }
+}
+END_TEST
+
+START_TEST(both_of_a_number_at_once) {
+    static const double numbers[] = {1, 0.01, -1.5};
+    table t;
+    for (int i = 0; table_at(i, &t); i++) {
+        const struct {
+            cti_unary_scalar *map;
+            cti_unary_scalar_backward *backward;
+            cti_unary_scalar_both *both;
+        } activations[] = {CTI_SCALAR_BOTH_KERNELS(ACTIVATION)};
+        for (int f = 0; f < COUNT(activations); f++)
+            for (int64_t n = 0; n <= 70; n++) {
+                const double a = numbers[n % COUNT(numbers)];
+                array x = filled(t, n, -9, 9), g = filled(t, n, -1, 1), y = output(t, n),
+                      dx = output(t, n), u = output(t, n), v = output(t, n);
+                activations[f].map(n, x.p, a, y.p);
+                activations[f].backward(n, x.p, a, g.p, dx.p);
+                activations[f].both(n, x.p, a, g.p, u.p, v.p);
+                EXPECT(memcmp(y.p, u.p, y.bytes) == 0 && memcmp(dx.p, v.p, dx.bytes) == 0,
+                       "%s %d: n = %d", t.isa, f, (int)n);
+                activations[f].both(n, x.p, a, g.p, x.p, g.p);
+                EXPECT(memcmp(y.p, x.p, y.bytes) == 0 && memcmp(dx.p, g.p, dx.bytes) == 0,
+                       "%s %d in place: n = %d", t.isa, f, (int)n);
                 release(x, "x"), release(g, "g"), release(y, "y"), release(dx, "dx"),
                     release(u, "both's y"), release(v, "both's dx");
             }
@@ -486,6 +526,7 @@ int main(void) {
     tcase_add_loop_test(tcase, map_of_all_floats, 0, COUNT(maps) - without);
     tcase_add_loop_test(tcase, derivative_accuracy, 0, COUNT(derivatives) - without);
     tcase_add_test(tcase, both_at_once);
+    tcase_add_test(tcase, both_of_a_number_at_once);
     tcase_add_loop_test(tcase, derivatives_far_out, 0, COUNT(derivatives));
     tcase_add_loop_test(tcase, map_lengths, 0, COUNT(maps));
     tcase_add_loop_test(tcase, derivative_lengths, 0, COUNT(derivatives));

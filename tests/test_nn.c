@@ -1,4 +1,5 @@
 /* Modules: names and their order, shared parameters, custom modules, and printing. */
+#include "activations.h"
 #include "nn_check.h"
 
 static void names_are(const ct_module *module, const char *const *names) {
@@ -514,22 +515,25 @@ START_TEST(prints_options) {
     prints(ct_positions_new(context,
                             (ct_positions_opts){.max_length = 5, .embed_dim = 4, .learned = true}),
            "learned=True, dropout=0");
-    static const char *const names[] = {"relu", "gelu", "gelu_tanh", "silu"};
-    for (ct_activation a = CT_RELU; a <= CT_SILU; a++) {
+    static const char *const names[] = {"relu",       "gelu",         "gelu_tanh",
+                                        "silu",       "elu",          "softplus",
+                                        "leaky_relu", "relu_squared", "quick_gelu"};
+    for (int i = 0; i < ACTIVATIONS; i++) {
+        const ct_activation a = (ct_activation)i;
         char want[64];
-        snprintf(want, sizeof want, "\n  activation=%s, dropout=0.1\n", names[a]);
+        snprintf(want, sizeof want, "\n  activation=%s, dropout=0.1\n", names[i]);
         prints(ct_mlp_new(context, (ct_mlp_opts){.dim = 2, .dropout = 0.1, .activation = a}), want);
-        snprintf(want, sizeof want, "\n  activation=%s, dropout=0.1, gated=True\n", names[a]);
+        snprintf(want, sizeof want, "\n  activation=%s, dropout=0.1, gated=True\n", names[i]);
         prints(ct_mlp_new(context,
                           (ct_mlp_opts){.dim = 2, .dropout = 0.1, .activation = a, .gated = true}),
                want);
-        snprintf(want, sizeof want, "\n  activation=%s, dropout=0.2, norm_first=%s\n", names[a],
-                 a % 2 ? "True" : "False");
+        snprintf(want, sizeof want, "\n  activation=%s, dropout=0.2, norm_first=%s\n", names[i],
+                 i % 2 ? "True" : "False");
         prints(ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 4,
                                                              .num_heads = 2,
                                                              .dropout = 0.2,
                                                              .activation = a,
-                                                             .norm_first = a % 2}),
+                                                             .norm_first = i % 2}),
                want);
     }
 }

@@ -41,7 +41,7 @@ START_TEST(options_are_checked) {
     REFUSES(MLP(.dim = -1), "MLP: dim is -1, must be at least 1");
     REFUSES(MLP(.dim = 3, .hidden = -1), "MLP: hidden is -1, must be at least 0");
     REFUSES(MLP(.dim = 3, .dropout = -0.5), "MLP: dropout is -0.5, must be between 0 and 1");
-    REFUSES(MLP(.dim = 3, .activation = (ct_activation)4), "MLP: no activation 4");
+    REFUSES(MLP(.dim = 3, .activation = (ct_activation)9), "MLP: no activation 9");
     REFUSES(POSITIONS(.max_length = -1), "Positions: max_length is -1, must be at least 1");
     REFUSES(POSITIONS(.max_length = 3, .embed_dim = -2),
             "Positions: embed_dim is -2, must be at least 1");

@@ -114,6 +114,10 @@ START_TEST(with_a_number) {
         const char *name;
         cti_unary_scalar_backward *s, *d;
     } b[] = {CTI_SCALAR_KERNELS(NONE, SLOPE, SLOPE)};
+    const struct {
+        const char *name;
+        cti_unary_scalar_both *s, *d;
+    } both_[] = {CTI_SCALAR_BOTH_KERNELS(ACTIVATION)};
     for (size_t i = 0; i < sizeof powers_of / sizeof *powers_of; i++) {
         pair x = numbers(0.1, 3), g = numbers(-1, 1), y = numbers(0, 1), dx = numbers(0, 1);
         const double e = powers_of[i];
@@ -124,6 +128,11 @@ START_TEST(with_a_number) {
         for (size_t k = 0; k < sizeof b / sizeof *b; k++) {
             b[k].s(N, x.s, e, g.s, dx.s), b[k].d(N, x.d, e, g.d, dx.d);
             same_numbers(&dx, N, b[k].name);
+        }
+        for (size_t k = 0; k < sizeof both_ / sizeof *both_; k++) {
+            pair z = numbers(-3, 3), dz = numbers(0, 1);
+            both_[k].s(N, z.s, e, g.s, y.s, dz.s), both_[k].d(N, z.d, e, g.d, y.d, dz.d);
+            same_numbers(&y, N, both_[k].name), same_numbers(&dz, N, both_[k].name);
         }
         stored_apart.fill(N, e, y.s), of_f64()->fill(N, e, y.d);
         same_numbers(&y, N, "fill");

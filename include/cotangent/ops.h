@@ -46,13 +46,19 @@ CT_API ct_tensor *ct_silu(ct_tensor *x);      /* x sigmoid(x) */
 CT_API ct_tensor *ct_gelu(ct_tensor *x);      /* x Phi(x), with Phi computed by erf */
 CT_API ct_tensor *ct_gelu_tanh(ct_tensor *x); /* torch's gelu(approximate="tanh") */
 CT_API ct_tensor *ct_softplus(ct_tensor *x);  /* log(1 + e^x); x if x > 20 */
-CT_API ct_tensor *ct_sin(ct_tensor *x);       /* accurate at every finite angle */
-CT_API ct_tensor *ct_cos(ct_tensor *x);       /* accurate at every finite angle */
+/* max(x, 0)^2, as transformers' relu2 */
+CT_API ct_tensor *ct_relu_squared(ct_tensor *x);
+/* x sigmoid(1.702 x), as transformers' quick_gelu */
+CT_API ct_tensor *ct_quick_gelu(ct_tensor *x);
+CT_API ct_tensor *ct_sin(ct_tensor *x); /* accurate at every finite angle */
+CT_API ct_tensor *ct_cos(ct_tensor *x); /* accurate at every finite angle */
 /* The sign, 1, 0 or -1; the sign of NaN is 0. The gradient is 0. Takes i64 too. */
 CT_API ct_tensor *ct_sign(ct_tensor *x);
 CT_API ct_tensor *ct_floor(ct_tensor *x); /* the gradient is 0 */
 /* x if x > 0, otherwise alpha (e^x - 1); the gradient is alpha at 0 */
 CT_API ct_tensor *ct_elu(ct_tensor *x, double alpha);
+/* x if x > 0, otherwise slope x; the gradient is slope at 0 */
+CT_API ct_tensor *ct_leaky_relu(ct_tensor *x, double slope);
 /* min(max(x, lo), hi). A bound may be infinite. The gradient passes if lo <= x <= hi and is 0
  * otherwise. Takes i64 too, with whole bounds. */
 CT_API ct_tensor *ct_clamp(ct_tensor *x, double lo, double hi);

@@ -72,8 +72,18 @@ typedef enum {
 } ct_status;
 
 /* The activation of a feed-forward layer. CT_GELU is computed by erf; CT_GELU_TANH is torch's GELU
- * with approximate="tanh". */
-typedef enum { CT_RELU, CT_GELU, CT_GELU_TANH, CT_SILU } ct_activation;
+ * with approximate="tanh". CT_ELU has alpha 1, CT_LEAKY_RELU the slope 0.01. */
+typedef enum {
+    CT_RELU,
+    CT_GELU,
+    CT_GELU_TANH,
+    CT_SILU,
+    CT_ELU,
+    CT_SOFTPLUS,
+    CT_LEAKY_RELU,
+    CT_RELU_SQUARED,
+    CT_QUICK_GELU
+} ct_activation;
 
 /* A function of n tensors that ct_gradcheck, ct_jacobian and ct_recompute call; they pass the
  * caller's arg on to it. */

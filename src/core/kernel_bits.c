@@ -119,6 +119,7 @@ static void probe_scalar(bits_probe *p) {
     cti_unary_scalar *const f[] = {CTI_SCALAR_KERNELS(PROBE_VALUE, PROBE_VALUE, PROBE_VALUE)};
     cti_unary_scalar_backward *const d[] = {
         CTI_SCALAR_KERNELS(PROBE_NONE, PROBE_SLOPE, PROBE_SLOPE)};
+    cti_unary_scalar_both *const both[] = {CTI_SCALAR_BOTH_KERNELS(PROBE_BOTH)};
     for (double e = -1.5; e < 4; e += 0.5) {
         for (size_t i = 0; i < sizeof f / sizeof *f; i++) {
             f[i](N, p->a, e, p->one), hash_one(p, N);
@@ -126,6 +127,8 @@ static void probe_scalar(bits_probe *p) {
         }
         for (size_t i = 0; i < sizeof d / sizeof *d; i++)
             d[i](N, p->a, e, p->b, p->one), hash_one(p, N);
+        for (size_t i = 0; i < sizeof both / sizeof *both; i++)
+            both[i](N, p->a, e, p->b, p->one, p->two), hash_one(p, N), hash_two(p, N);
     }
 }
 

@@ -31,6 +31,10 @@ typedef void cti_binary_backward(int64_t n, const void *a, int64_t sa, const voi
 typedef void cti_unary_scalar(int64_t n, const void *x, double a, void *y);
 /* dx[i] = g[i] f'(x[i], a) */
 typedef void cti_unary_scalar_backward(int64_t n, const void *x, double a, const void *g, void *dx);
+/* y[i] = f(x[i], a) and dx[i] = g[i] f'(x[i], a), the same bits as one by one; y or dx may be x or
+ * g */
+typedef void cti_unary_scalar_both(int64_t n, const void *x, double a, const void *g, void *y,
+                                   void *dx);
 /* y[j] = reduction over i of x[i stride + j], i < n, j < inner. n = 0 gives 0 (sum). inner = 1 with
  * stride 1 is a row */
 typedef void cti_reduce(int64_t n, int64_t inner, const void *x, int64_t stride, void *y);
@@ -226,15 +230,18 @@ typedef struct cti_kernels {
 #define CTI_SCALAR_FIELDS(name, ...)                                                               \
     cti_unary_scalar *name;                                                                        \
     cti_unary_scalar_backward *name##_backward;
-#define CTI_BOTH_FIELD(name) cti_unary_both *name##_both;
+#define CTI_BOTH_FIELD(name)        cti_unary_both *name##_both;
+#define CTI_SCALAR_BOTH_FIELD(name) cti_unary_scalar_both *name##_both;
     CTI_UNARY_KERNELS(CTI_FIELD, CTI_FIELDS, CTI_FIELDS, CTI_FIELDS)
     CTI_SCALAR_KERNELS(CTI_SCALAR_FIELD, CTI_SCALAR_FIELDS, CTI_SCALAR_FIELDS)
     CTI_BOTH_KERNELS(CTI_BOTH_FIELD)
+    CTI_SCALAR_BOTH_KERNELS(CTI_SCALAR_BOTH_FIELD)
 #undef CTI_FIELD
 #undef CTI_FIELDS
 #undef CTI_SCALAR_FIELD
 #undef CTI_SCALAR_FIELDS
 #undef CTI_BOTH_FIELD
+#undef CTI_SCALAR_BOTH_FIELD
     cti_binary *add, *sub, *mul, *div, *maximum, *minimum;
     /* a tie takes g / 2; NaN passes g */
     cti_binary_backward *maximum_backward, *minimum_backward;

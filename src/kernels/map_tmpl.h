@@ -70,4 +70,22 @@ INLINE void map_scalar_backward(int64_t n, const void *x, real a, const void *g,
     }
 }
 
+INLINE void map_scalar_both(int64_t n, const void *x, real a, const void *g, void *y, void *dx,
+                            both (*f)(vec x, vec a, vec g)) {
+    const stored *from = x, *cotangent = g;
+    stored *value = y, *to = dx;
+    const vec s = splat(a);
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const both p = f(load(from + i), s, load(cotangent + i));
+        store(value + i, p.value);
+        store(to + i, p.dx);
+    }
+    if (i < n) {
+        const both p = f(load_part(from + i, n - i), s, load_part(cotangent + i, n - i));
+        store_part(value + i, p.value, n - i);
+        store_part(to + i, p.dx, n - i);
+    }
+}
+
 #endif

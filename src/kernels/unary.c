@@ -13,6 +13,7 @@ void CTI_PUT(unary)(cti_kernels *table) {
     CTI_UNARY_KERNELS(PUT, PUT_WITH_SLOPE, PUT_WITH_SLOPE, PUT_WITH_SLOPE)
     CTI_SCALAR_KERNELS(PUT, PUT_WITH_SLOPE, PUT_WITH_SLOPE)
     CTI_BOTH_KERNELS(PUT_BOTH)
+    CTI_SCALAR_BOTH_KERNELS(PUT_BOTH)
     table->clamp = map_clamp;
     table->clamp_backward = map_clamp_backward;
 }

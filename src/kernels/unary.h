@@ -44,8 +44,13 @@
     FROM_X(gelu_tanh, b_gelu_tanh(x, x).value, b_gelu_tanh(x, g).dx)                               \
     /* softplus: y = x if x > 20, otherwise log(1 + e^x);                                          \
      * dx = g if x > 20, otherwise g / (1 + e^-x).   20 is torch's default */                      \
-    FROM_X(softplus, blend(x > REAL(20.0), x, v_log1p_exp(x)),                                     \
-           blend(x > REAL(20.0), g, g * v_sigmoid(x)))                                             \
+    FROM_X(softplus, b_softplus(x, x).value, b_softplus(x, g).dx)                                  \
+    /* relu_squared: y = max(x, 0)^2;   dx = 0 if x <= 0, otherwise 2 g x.                         \
+     * So et al. 2021, arXiv:2109.08668 */                                                         \
+    FROM_X(relu_squared, b_relu_squared(x, x).value, b_relu_squared(x, g).dx)                      \
+    /* quick_gelu: y = x s,  s = 1 / (1 + e^(-1.702 x));   dx = g s (1 + 1.702 x (1 - s)).         \
+     * Hendrycks and Gimpel 2016, arXiv:1606.08415 */                                              \
+    FROM_X(quick_gelu, b_quick_gelu(x, x).value, b_quick_gelu(x, g).dx)                            \
     /* sin: y = sin x, for any finite angle, NaN for infinities;   dx = g cos x */                 \
     LOOPS(sin)                                                                                     \
     /* cos: y = cos x, for any finite angle, NaN for infinities;   dx = -g sin x */                \
@@ -61,15 +66,25 @@
      * Clevert et al. 2015, arXiv:1511.07289 */                                                    \
     FROM_X(elu, blend(x < REAL(0.0), a * v_expm1_below(x), x),                                     \
            blend(x > REAL(0.0), g, g * (a * v_exp(x))))                                            \
+    /* leaky_relu: y = x if x > 0, otherwise slope x;   dx = g if x > 0, otherwise g slope.        \
+     * Maas et al. 2013, Rectifier nonlinearities improve neural network acoustic models */        \
+    FROM_X(leaky_relu, blend(x > REAL(0.0), x, x * a), blend(x > REAL(0.0), g, g * a))             \
     /* pow: y = x^e for a number e, 0^0 = 1;   dx = g e x^(e-1), 0 for e = 0 */                    \
     LOOPS(pow)
 
-/* The activations. A kernel computes value and slope in one pass. */
+/* The activations, of an array and of an array and a number. A kernel computes value and slope in
+ * one pass. */
 #define CTI_BOTH_KERNELS(BOTH)                                                                     \
     BOTH(relu)                                                                                     \
     BOTH(silu)                                                                                     \
     BOTH(gelu)                                                                                     \
-    BOTH(gelu_tanh)
+    BOTH(gelu_tanh)                                                                                \
+    BOTH(softplus)                                                                                 \
+    BOTH(relu_squared)                                                                             \
+    BOTH(quick_gelu)
+#define CTI_SCALAR_BOTH_KERNELS(BOTH)                                                              \
+    BOTH(elu)                                                                                      \
+    BOTH(leaky_relu)
 /* clang-format on */
 
 #endif

@@ -35,6 +35,24 @@ INLINE both b_gelu_tanh(vec x, vec g) {
     return (both){x * p.s, g * (p.s + c * p.s * p.rest * slope)};
 }
 
+INLINE both b_softplus(vec x, vec g) {
+    const ivec linear = x > REAL(20.0);
+    return (both){blend(linear, x, v_log1p_exp(x)), blend(linear, g, g * v_sigmoid(x))};
+}
+
+INLINE both b_relu_squared(vec x, vec g) {
+    const vec y = blend(x < REAL(0.0), splat(0), x);
+    return (both){y * y, blend(x <= REAL(0.0), splat(0), g * (REAL(2.0) * y))};
+}
+
+/* With u = 1.702 x the slope is s (1 + u (1 - s)). Beyond 800, where s is 0 or 1, the factor u is
+ * replaced by 0: inf 0 would be NaN. */
+INLINE both b_quick_gelu(vec x, vec g) {
+    const vec u = REAL(1.702) * x, near = keep(v_abs(u) < REAL(800.0), u);
+    const sigmoid_pair p = v_sigmoid_pair(u);
+    return (both){x * p.s, g * (p.s * (REAL(1.0) + near * p.rest))};
+}
+
 /* ---- floor ---- */
 
 /* If |x| < 2^23 (f64: 2^52), x + 2^23 is rounded to a whole number. A larger x is whole. */
@@ -79,6 +97,16 @@ CTI_SCALAR_KERNELS(MAP_SCALAR, MAP_SCALAR_FROM_X, MAP_NOTHING)
         map_both(n, x, g, y, dx, b_##name);                                                        \
     }
 CTI_BOTH_KERNELS(MAP_BOTH)
+
+#define MAP_SCALAR_BOTH(name)                                                                      \
+    INLINE both b_##name(vec x, vec a, vec g) {                                                    \
+        return (both){value_##name(x, a), slope_##name(x, a, g)};                                  \
+    }                                                                                              \
+    static void map_##name##_both(int64_t n, const void *x, double a, const void *g, void *y,      \
+                                  void *dx) {                                                      \
+        map_scalar_both(n, x, (real)a, g, y, dx, b_##name);                                        \
+    }
+CTI_SCALAR_BOTH_KERNELS(MAP_SCALAR_BOTH)
 
 /* ---- powers ---- */
 

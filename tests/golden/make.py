@@ -86,7 +86,7 @@ MODULES = [
     dict(kind="rms_norm", B=2, T=3, dim=9), dict(kind="rms_norm", B=2, T=3, dim=9, eps=0.01),
     dict(kind="positions", B=2, T=5, max_length=7, embed_dim=5), dict(kind="positions", B=2, T=5, max_length=7, embed_dim=6, learned=1),
 ]
-MODULES += [dict(kind="mlp", B=2, T=3, dim=4, hidden=7, activation=a) for a in range(4)] + [dict(kind="mlp", B=2, T=3, dim=3, no_bias=1)]
+MODULES += [dict(kind="mlp", B=2, T=3, dim=4, hidden=7, activation=a) for a in range(len(modules.ACTIVATIONS))] + [dict(kind="mlp", B=2, T=3, dim=3, no_bias=1)]
 MODULES += attention_cases.SMALL()[:40]   # the first of a covering array are those that cover the most
 for first in (0, 1):
     MODULES += [LAYER | call | dict(norm_first=first) for call in (

@@ -124,7 +124,7 @@ def gaps(x):
 
 ONE = lambda x: x[0]
 TWO = lambda x: x[0] - x[1]
-KINKS = dict(relu=ONE, abs=ONE, sign=ONE, maximum=TWO, minimum=TWO,
+KINKS = dict(relu=ONE, leaky_relu=ONE, abs=ONE, sign=ONE, maximum=TWO, minimum=TWO,
              clamp=lambda x: torch.stack([x[0] - bound for bound in (-0.25, 0.75, 0)]),
              floor=lambda x: x[0] - x[0].round(),
              activated_linear=ONE, max=lambda x: gaps(x[0]), min=lambda x: gaps(x[0]),

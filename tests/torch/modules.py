@@ -11,7 +11,8 @@ from layouts import layout
 
 warnings.filterwarnings("ignore", message="Support for mismatched key_padding_mask")
 
-ACTIVATIONS = [F.relu, F.gelu, lambda x: F.gelu(x, approximate="tanh"), F.silu]
+ACTIVATIONS = [F.relu, F.gelu, lambda x: F.gelu(x, approximate="tanh"), F.silu, F.elu, F.softplus, F.leaky_relu,
+               lambda x: F.relu(x).square(), lambda x: x * torch.sigmoid(1.702 * x)]
 
 
 def text(case):

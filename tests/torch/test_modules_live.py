@@ -40,7 +40,7 @@ def random_layer(kind, seed):
     r = random.Random(seed)
     heads = r.choice([1, 2, 4])
     case = dict(kind=kind, B=r.randint(1, 3), T=r.randint(1, 11), S=r.randint(1, 11), num_heads=heads,
-                embed_dim=heads * r.choice([4, 8, 11]), hidden=r.choice([0, 7, 40]), activation=r.randint(0, 3), norm_first=r.randint(0, 1),
+                embed_dim=heads * r.choice([4, 8, 11]), hidden=r.choice([0, 7, 40]), activation=r.randrange(len(modules.ACTIVATIONS)), norm_first=r.randint(0, 1),
                 no_bias=int(r.random() < 0.3),
                 eps=r.choice([0, 1e-3])) | mask_options(r)
     return case | mask_options(r, "cross_") if kind == "decoder_layer" else case
@@ -93,7 +93,7 @@ def random_small(kind, seed):
         "embedding": dict(num_embeddings=n, embedding_dim=m),
         "layer_norm": dict(dim=n + 1, eps=r.choice([0, 1e-3]), no_bias=seed % 2),
         "rms_norm": dict(dim=n, eps=r.choice([0, 1e-3])),
-        "mlp": dict(dim=n, hidden=r.choice([0, m]), activation=seed % 4, no_bias=seed // 4 % 2, gated=seed // 2 % 2),
+        "mlp": dict(dim=n, hidden=r.choice([0, m]), activation=seed % len(modules.ACTIVATIONS), no_bias=seed // 4 % 2, gated=seed // 2 % 2),
         "positions": dict(max_length=9 + seed, embed_dim=m, learned=seed % 2),
     }[kind]
 
