@@ -81,6 +81,12 @@ static inline void use_in_elementwise(const ended_use *u) {
     USE(ct_le(y, x), "le");
     USE(ct_gt(x, y), "gt");
     USE(ct_ge(y, x), "ge");
+    USE(ct_eq_scalar(y, 1), "eq_scalar");
+    USE(ct_ne_scalar(y, 1), "ne_scalar");
+    USE(ct_lt_scalar(y, 1), "lt_scalar");
+    USE(ct_le_scalar(y, 1), "le_scalar");
+    USE(ct_gt_scalar(y, 1), "gt_scalar");
+    USE(ct_ge_scalar(y, 1), "ge_scalar");
     USE(ct_logical_and(mask, y), "logical_and");
     USE(ct_logical_or(y, mask), "logical_or");
     USE(ct_where(mask, y, x), "where");

@@ -4,6 +4,8 @@
 #include "../src/kernels/unary.h"
 #include "op_check.h"
 
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
 /* The ops of unary.h's rows. The number of an op of a tensor and a number is 2. */
 #define BY_TWO(name, ...)                                                                          \
     static ct_tensor *name##_by_two(ct_tensor *x) { return ct_##name(x, 2); }
@@ -226,6 +228,95 @@ START_TEST(powers) {
 }
 END_TEST
 
+/* Each comparison with each number, of each dtype, against C. f32 compares with the number rounded
+ * to f32; i64 exactly, which long double or an integer decides. */
+typedef ct_tensor *comparison(ct_tensor *x, double a);
+static comparison *const comparisons[] = {ct_eq_scalar, ct_ne_scalar, ct_lt_scalar,
+                                          ct_le_scalar, ct_gt_scalar, ct_ge_scalar};
+static const char *const comparison_names[] = {"eq_scalar", "ne_scalar", "lt_scalar",
+                                               "le_scalar", "gt_scalar", "ge_scalar"};
+static bool is_true(int which, int order, bool ordered) { /* order: the sign of x - a */
+    if (!ordered) return which == 1;
+    const bool results[] = {order == 0, order != 0, order < 0, order <= 0, order > 0, order >= 0};
+    return results[which];
+}
+static void compares(ct_tensor *x, double a, const int *order, bool ordered) {
+    for (int f = 0; f < COUNT(comparisons); f++) {
+        ct_tensor *y = comparisons[f](x, a);
+        ck_assert_msg(y, "%s", ct_error_message(context));
+        ck_assert(ct_dtype_of(y) == CT_BOOL && !ct_requires_grad(y));
+        has_shape(y, ct_shape_of(x));
+        const bool *got = ct_data_bool(y);
+        for (int64_t i = 0; i < ct_numel(y); i++)
+            ck_assert_msg(got[i] == is_true(f, order[i], ordered && order[i] != 2),
+                          "%s of %s element %d and %.17g is %d", comparison_names[f],
+                          ct_dtype_of(x) == CT_I64 ? "i64" : "another dtype's", (int)i, a, got[i]);
+    }
+}
+static int order_of(double x, double a) { return isnan(x) ? 2 : (x > a) - (x < a); }
+
+START_TEST(comparisons_with_a_number) {
+    static const double numbers[] = {0,       -0.0,    1,      -1,      0.5,        -0.5,
+                                     1.5,     2,       0.1,    NAN,     INFINITY,   -INFINITY,
+                                     0x1p63,  -0x1p63, 1e300,  0x1p53,  -1e300,     2.25,
+                                     -0x1p62, 1e-40,   5e-324, -5e-324, 16777216.5, 3.5e38};
+    static const double reals[] = {0,   -0.0, 0.1, 0.5, -0.5,     1,         -1,    1.5,
+                                   NAN, 2.25, 2,   3,   INFINITY, -INFINITY, 1e-40, 3e38};
+    static const int64_t whole[] = {0,
+                                    1,
+                                    -1,
+                                    2,
+                                    3,
+                                    INT64_MAX,
+                                    INT64_MIN,
+                                    16777216,
+                                    16777217,
+                                    INT64_MAX - 1,
+                                    INT64_MIN + 1,
+                                    (int64_t)1 << 53,
+                                    ((int64_t)1 << 53) + 1};
+    enum { LONG = 40000 }; /* several tasks */
+    for (int k = 0; k < COUNT(numbers); k++) {
+        const double a = numbers[k];
+        int order[COUNT(reals)];
+        ct_tensor *x = ct_from_f64(context, CT_SHAPE(COUNT(reals)), reals),
+                  *single = ct_cast(x, CT_F32);
+        for (int i = 0; i < COUNT(reals); i++) order[i] = order_of(reals[i], a);
+        compares(x, a, order, !isnan(a));
+        for (int i = 0; i < COUNT(reals); i++)
+            order[i] = order_of((double)(float)reals[i], (double)(float)a);
+        compares(single, a, order, !isnan(a));
+        for (int i = 0; i < COUNT(whole); i++) {
+            if (fabs(a) >= 0x1p63)
+                order[i] = a > 0 ? -1 : a < -0x1p63 || whole[i] > INT64_MIN ? 1 : 0;
+            else if (!isnan(a)) {
+                const int64_t f = (int64_t)floor(a);
+                order[i] = whole[i] > f ? 1 : whole[i] < f || a > floor(a) ? -1 : 0;
+            }
+        }
+        compares(ct_from_i64(context, CT_SHAPE(COUNT(whole)), whole), a, order, !isnan(a));
+        for (int i = 0; i < 2; i++) order[i] = order_of(i, a);
+        compares(BOOL(false, true), a, order, !isnan(a));
+        for (int i = 0; i < 3; i++) order[i] = order_of((double[]){0, 1, 2}[i], a);
+        ct_tensor *rows = ct_arange(context, CT_I64, 0, 6, 1); /* a view with steps */
+        compares(ct_select(ct_reshape(rows, CT_SHAPE(3, 2)), 1, 0), a * 2,
+                 (int[]){order_of(0, a * 2), order_of(2, a * 2), order_of(4, a * 2)}, !isnan(a));
+    }
+    for (int f = 0; f < COUNT(comparisons); f++) {
+        has_shape(comparisons[f](of(CT_F32, CT_SHAPE(0, 3)), 0.5), CT_SHAPE(0, 3));
+        FAILS(comparisons[f](ct_cast(of(CT_F32, CT_SHAPE(3)), CT_BF16), 0), CT_ERR_DTYPE,
+              comparison_names[f]);
+        ct_tensor *ones = ct_ones(context, CT_I64, CT_SHAPE(LONG));
+        for (int64_t a = 0; a < 3; a++) {
+            const double count = ct_item(ct_sum(comparisons[f](ones, (double)a), CT_ALL, false));
+            ck_assert_double_eq(count, is_true(f, 1 - (int)a, true) ? LONG : 0);
+        }
+        ck_assert_double_eq(ct_item(ct_sum(comparisons[f](ones, 0.5), CT_ALL, false)),
+                            is_true(f, 1, true) ? LONG : 0);
+    }
+}
+END_TEST
+
 START_TEST(nan_in_nan_out) {
     ct_tensor *x = F64(1, NAN, 2, NAN), *all = ct_detach(x);
     IS(ct_max(x, CT_ALL, false), NAN);
@@ -364,6 +455,7 @@ int main(void) {
     tcase_add_test(all, ties_share);
     tcase_add_test(all, kinks);
     tcase_add_test(all, powers);
+    tcase_add_test(all, comparisons_with_a_number);
     tcase_add_test(all, nan_in_nan_out);
     tcase_add_test(all, causal_masks);
     tcase_add_test(all, what_the_tape_keeps);

@@ -79,6 +79,15 @@ CT_API ct_tensor *ct_lt(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_le(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_gt(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_ge(ct_tensor *a, ct_tensor *b);
+/* Comparisons of a tensor of any dtype but bf16 with a number. For f32 the number is rounded to
+ * f32, as in torch. The elements of i64, and 0 and 1 of bool, are compared exactly, also with a
+ * fraction, an infinity or NaN. */
+CT_API ct_tensor *ct_eq_scalar(ct_tensor *x, double a);
+CT_API ct_tensor *ct_ne_scalar(ct_tensor *x, double a);
+CT_API ct_tensor *ct_lt_scalar(ct_tensor *x, double a);
+CT_API ct_tensor *ct_le_scalar(ct_tensor *x, double a);
+CT_API ct_tensor *ct_gt_scalar(ct_tensor *x, double a);
+CT_API ct_tensor *ct_ge_scalar(ct_tensor *x, double a);
 /* Logical ops take bool and return bool. */
 CT_API ct_tensor *ct_logical_and(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_logical_or(ct_tensor *a, ct_tensor *b);
