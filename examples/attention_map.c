@@ -12,7 +12,7 @@ static const char *prompt = "static int64_t length(const row *r)";
 static const char *out = "attention_map.svg";
 
 /* Computes the attention weights of each layer, (1, H, n, n): each of the first n characters of the
- * prompt attends to the characters before it. */
+ * prompt attends to itself and to the characters before it. */
 static void attend(const gpt *m, int64_t n, ct_tensor **weights) {
     ct_tensor *ids = ct_zeros(m->context, CT_I64, CT_SHAPE(1, n));
     check(m->context, EXIT_FAILED);
@@ -27,7 +27,7 @@ static void attend(const gpt *m, int64_t n, ct_tensor **weights) {
 /* Returns the side of the square that shows one weight. */
 static int cell_of(int n) { return n < SIDE / 13 ? SIDE / n : 13; }
 
-/* Returns the colour of a weight, from white for 0 to dark blue for 1. The colour depends on the
+/* Prints the colour of a weight, from white for 0 to dark blue for 1. The colour depends on the
  * square root of the weight, because most weights are small. */
 static void print_colour(FILE *file, double weight) {
     double v = sqrt(fmin(fmax(weight, 0), 1));

@@ -139,7 +139,7 @@ static void check_number(const flag *f, const char *text, const char *end, doubl
              text);
 }
 
-/* "f32, bf16x3 or bf16" for f32|bf16x3|bf16 */
+/* Writes the words of a list for a message: "f32, bf16x3 or bf16" for f32|bf16x3|bf16. */
 static void list_words(const char *words, char *text, size_t size) {
     const char *word, *between = "";
     int length = 0;

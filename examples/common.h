@@ -51,7 +51,7 @@ int flag_word(const char *words, long long i, const char **word);
  * their number. --help prints the flags and exits with 0. After a wrong flag the program prints a
  * message and exits with 2. */
 int read_flags(int argc, char **argv, const flag *flags, int n, const char *usage);
-bool flag_was_read(const char *name); /* whether the program was started with it */
+bool flag_was_read(const char *name); /* whether the program was started with this flag */
 
 /* ---- files ----
  * A program names every file that it reads and every file that it writes, before it reads any. If

@@ -12,7 +12,7 @@ typedef struct {
 static ct_tensor *swish_forward(ct_call *c) {
     const swish_attrs *a = c->attrs;
     c->saved[0] = ct_sigmoid(ct_scale(c->in[0], a->beta)); /* kept for backward, like the result */
-    c->drop = CT_DROP_INPUTS;                              /* not x itself: x s is the result */
+    c->drop = CT_DROP_INPUTS;                              /* backward reads y = x s, not x */
     return ct_mul(c->in[0], c->saved[0]);
 }
 
@@ -25,7 +25,7 @@ static bool swish_backward(const ct_call *c, ct_tensor *const *cotangents, ct_te
     return grad[0] != NULL; /* NULL: the error is recorded already */
 }
 
-/* As if s did not depend on x. */
+/* A wrong backward: it takes s for a constant. */
 static bool wrong_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
     grad[0] = ct_mul(cotangents[0], c->saved[0]);
     return grad[0] != NULL;
@@ -44,8 +44,8 @@ static const ct_op wrong_op = {
     .backward = wrong_backward,
 };
 
-/* The checker differentiates a function of tensors. It hands `arg` to that function; here arg is
- * the op. */
+/* The function of tensors that the checker differentiates. The checker passes it `arg`, which is
+ * the op here. */
 static ct_tensor *swish(ct_tensor *const *in, int n, void *arg) {
     return ct_apply(arg, in, n, &(swish_attrs){.beta = 1.5});
 }
@@ -59,7 +59,7 @@ static void print_check(const ct_op *op, ct_tensor *x) {
 int main(void) {
     ct_context *context = ct_context_new((ct_context_opts){.seed = 1, .on_error = ct_error_die});
     if (!context) return 1;
-    ct_tensor *x = ct_randn(context, CT_F64, CT_SHAPE(2, 3)); /* differences want f64 */
+    ct_tensor *x = ct_randn(context, CT_F64, CT_SHAPE(2, 3)); /* f32 would be too inexact */
     print_check(&swish_op, x);
     print_check(&wrong_op, x);
 

@@ -64,7 +64,7 @@ void gpt_write(const gpt *m, const writing *w) {
     for (int64_t i = 0; i < begin; i++) print_id(m, ids[i]);
 
     double begun = now();
-    int64_t from = 0; /* where the window begins */
+    int64_t from = 0; /* the index of the window's first id */
     int64_t end = begin;
     while (end < begin + w->length && !interrupted()) {
         if (end - from > m->window) {

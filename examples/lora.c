@@ -23,7 +23,7 @@ enum { QUERIES, KEYS, VALUES, ADAPTERS = 2, PATH = 128 };
 
 static const struct {
     const char *name;
-    int rows; /* third of in_proj_weight in a model without adapters */
+    int rows; /* the third of in_proj_weight that W is in a model without adapters */
 } adapted[ADAPTERS] = {{"q_proj", QUERIES}, {"v_proj", VALUES}};
 
 /* ---- a Linear with an adapter ---- */
@@ -68,7 +68,7 @@ static void load_adapted(gpt *m, const char *path) {
     check(m->context, EXIT_USAGE);
 }
 
-/* Only the adapters are trained. */
+/* Saves the adapters, which are the only parameters that were trained. */
 static void save_adapters(const gpt *m, const char *path) {
     static char names[2 * ADAPTERS * MAX_LAYERS][256];
     ct_named named[2 * ADAPTERS * MAX_LAYERS];

@@ -19,7 +19,7 @@ enum { BAGS = 64, PLACES = 8, WIDTH = 16, HIDDEN = 32, CLASSES = 4, STEPS = 200 
 
 /* The data of a module of this type. */
 typedef struct {
-    long long runs; /* how many times the module's forward has run */
+    long long runs; /* the number of times that the module's forward has run */
 } pooling;
 
 static void pooling_describe(const void *data, FILE *file) {

@@ -168,7 +168,7 @@ static void checkpoint_path(const run *r, int64_t step, char path[PATH]) {
     snprintf(path, PATH, "%s/step-%08lld.safetensors", r->folder, (long long)step);
 }
 
-/* The step in the name of a checkpoint; -1 if it is another name. */
+/* The step in the name of a checkpoint, or -1 if the name is not a checkpoint's. */
 static int64_t step_of(const char *name) {
     long long step = -1;
     char again[64];
@@ -270,7 +270,7 @@ static bool load_newest(run *r) {
     return true;
 }
 
-/* Hands lines on, and keeps the loss of the last one. */
+/* A function that gets the lines of the log, and the loss of the last line. */
 typedef struct {
     void (*each)(void *to, const log_line *line);
     void *to;

@@ -22,8 +22,8 @@ typedef struct {
 } run_item;
 
 typedef struct {
-    /* Values of flags. folder NULL: no checkpoints. log_path NULL: the log is folder/log.jsonl, or
-     * there is no log; run_files decides. */
+    /* Values of flags. If folder is NULL there are no checkpoints. If log_path is NULL, run_files
+     * sets it to folder/log.jsonl if there is a folder; otherwise there is no log. */
     const char *folder, *log_path;
     long long every, keep;
 
@@ -51,7 +51,7 @@ void run_same_flags(run *r, const flag *flags, int n, const char *names);
 void run_same_text(run *r, const contents *text); /* the text must be the same, too */
 void run_restore(run *r, const char *name, double *number);
 
-/* Names the outputs of the run, makes its folder, and sets log_path; of rank 0 only. */
+/* Names the outputs of the run, makes its folder, and sets log_path; only rank 0 calls it. */
 void run_files(run *r);
 
 /* ---- the run. A function that fails prints a message and exits; the other ranks then lose this
@@ -81,6 +81,6 @@ void run_end(run *r);
 /* ---- SIGUSR1 ---- */
 
 void run_profile_catch(void);               /* SIGUSR1 does not end the program from now on */
-void run_profile_show(ct_context *context); /* prints the profile if SIGUSR1 has asked for it */
+void run_profile_show(ct_context *context); /* prints the profile if a SIGUSR1 has arrived */
 
 #endif

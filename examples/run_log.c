@@ -27,7 +27,8 @@ static const struct {
 };
 enum { FIELDS = sizeof fields / sizeof *fields, NUMBER = 32 /* bytes of the longest number */ };
 
-/* Prints a number with as few digits, 15 to 17, as give back the same double. */
+/* Prints a number with the fewest digits, from 15 to 17, that give the same double when they are
+ * read. */
 static void print_real(double value, char text[NUMBER]) {
     if (!isfinite(value)) {
         strcpy(text, "null");
@@ -54,8 +55,8 @@ int log_line_print(const log_line *line, char text[LOG_LINE]) {
 
 static const char *skip_spaces(const char *at) { return at + strspn(at, " \t\r"); }
 
-/* Returns the end of a JSON number, or NULL if the text is none. (strtod also accepts 0x1p3, inf
- * and 01.) */
+/* Returns the end of a JSON number, or NULL if the text does not begin with one. (strtod also
+ * accepts 0x1p3, inf and 01.) */
 static const char *number_end(const char *at) {
     const char *digits = "0123456789";
     at += *at == '-';

@@ -1,5 +1,5 @@
 /* Trains the encoder-decoder of seq2seq_model.h to reverse or sort digits, and tests it on
- * sequences that it never saw. */
+ * sequences that are not in the training set. */
 #include "plot.h"
 #include "seq2seq_model.h"
 
@@ -82,8 +82,8 @@ static bool is_among(const sequence *s, const sequence *others, int n) {
     return false;
 }
 
-/* Tests the model on different sequences that training never saw; prints how many answers are
- * exactly right, and some of them. */
+/* Tests the model on different sequences of the test set, on which it was not trained. Prints the
+ * number of answers that are exactly right, and some answers. */
 static void test(ct_context *context, const model *m, bool sort, const char *map_path) {
     static sequence tests[TESTS];
     static int64_t said[TESTS][T];

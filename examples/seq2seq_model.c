@@ -185,7 +185,7 @@ void write_answers(ct_context *context, const model *m, const sequence *tests, i
 }
 
 void attention_of(ct_context *context, const model *m, const sequence *s, double *weights) {
-    int written = s->length + 1; /* the end, too */
+    int written = s->length + 1; /* the digits and END */
     ct_scope scope = ct_scope_open_no_grad(context);
     batch b = make_batch(context, s, 1);
     /* The weights of each layer, the mean of its heads: (1, T, S). */

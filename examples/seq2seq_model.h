@@ -39,18 +39,18 @@ model make_model(ct_context *context);
 ct_optim *make_optim(const model *m);
 double learning_rate(int64_t step, int64_t steps);
 
-/* One step of teacher forcing. Returns the loss; *exact is the fraction of sequences in
- * which every token is right. */
+/* Runs a training step with teacher forcing: the decoder reads the right tokens. Returns the loss;
+ * *exact is the fraction of sequences in which every token is right. */
 double train_step(ct_context *context, const model *m, ct_optim *optim, bool sort, double *exact);
 
-/* Greedy decoding of n answers: the likeliest token is written and becomes the next input. Caches
- * hold the keys and values of earlier tokens. said (n, T) receives the tokens. */
+/* Writes n answers by greedy decoding: the likeliest token is written and becomes the next input.
+ * Caches hold the keys and values of earlier tokens. said (n, T) receives the tokens. */
 void write_answers(ct_context *context, const model *m, const sequence *tests, int n,
                    int64_t *said);
 bool is_right(const sequence *s, const int64_t *said);
 
-/* The decoder's attention to the source while it writes the right answer, and its end: weights
- * (length + 1, length), the last layer's, the mean of its heads. */
+/* Computes the decoder's attention to the source while it writes the right answer and its end.
+ * weights (length + 1, length) receives the weights of the last layer, averaged over its heads. */
 void attention_of(ct_context *context, const model *m, const sequence *s, double *weights);
 
 #endif

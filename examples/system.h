@@ -9,9 +9,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Must be called first. Converts the arguments to UTF-8, and makes the system write output bytes
- * unchanged. From now on a write beyond the limit of a file's size fails instead of ending the
- * program. */
+/* The program calls this first. It converts the arguments to UTF-8, and makes the system write the
+ * bytes of the output unchanged. From now on a write beyond the limit of a file's size fails
+ * instead of ending the program. */
 void system_begin(int argc, char **argv);
 double system_seconds(void);     /* the seconds of a clock that never goes back */
 double system_peak_memory(void); /* the maximum of resident bytes so far; NaN: not known */
@@ -45,7 +45,8 @@ typedef struct {
 /* Identifies a file. Follows all links, even a link to a file that does not exist. If path is NULL,
  * the file is standard input. Returns false if it is not a regular file or cannot be identified. */
 bool system_find_file(const char *path, system_file *file);
-bool system_find_folder(const char *path, system_file *file); /* sets its own as folder; no name */
+bool system_find_folder(const char *path, system_file *file); /* sets the folder's own numbers, and
+                                                               * no name */
 bool system_same_file(const system_file *a, const system_file *b);
 bool system_same_folder(const system_file *a, const system_file *b);
 /* Locks a folder and returns a descriptor; the lock ends when the descriptor is closed or the

@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A file system of macOS has one file for names that differ only by upper and lower case. */
+/* On macOS, names that differ only by upper and lower case are names of one file. */
 static bool is_same_name(const char *a, const char *b) {
 #ifdef __APPLE__
     return strcasecmp(a, b) == 0;
@@ -87,7 +87,7 @@ int system_lock_folder(const char *folder) {
 
 bool system_sync_folder(const char *folder) {
     const int fd = open_repeated(folder, O_RDONLY | O_DIRECTORY);
-    if (fd < 0) return errno == EACCES; /* one that cannot be read cannot be synced */
+    if (fd < 0) return errno == EACCES; /* a folder that cannot be read cannot be synced */
     const bool ok = system_sync(fd);
     const int error = errno;
     close(fd);
@@ -125,9 +125,9 @@ bool system_cut(int fd, int64_t size) {
     return status == 0;
 }
 
-/* EINVAL: the file system cannot sync such a file. */
+/* With EINVAL the file system cannot sync such a file, which is not a failure. */
 bool system_sync(int fd) {
-#ifdef F_FULLFSYNC /* macOS's fsync leaves what the drive has in its own memory */
+#ifdef F_FULLFSYNC /* on macOS, fsync leaves data in the drive's own cache */
     if (fcntl(fd, F_FULLFSYNC) == 0) return true;
 #endif
     int status;

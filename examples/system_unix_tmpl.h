@@ -32,14 +32,14 @@ bool system_list(const char *folder, void (*each)(void *to, const char *name), v
     return error == 0;
 }
 
-/* Bytes of a path's folder, with its last slash; 0: it has none. */
+/* The number of bytes of a path's folder, with its last slash; 0 if the path has no folder. */
 static size_t folder_bytes(const char *path) {
     const char *last = strrchr(path, '/');
     return last ? (size_t)(last - path) + 1 : 0;
 }
 
-/* Replaces a path whose last part is a symbolic link by the path that the link stands for. False:
- * it is no link, or the new path is too long. */
+/* Replaces a path whose last part is a symbolic link by the path that the link stands for. Returns
+ * false if it is not a link or the new path is too long. */
 static bool follow_link(char *path, size_t room) {
     char link[1024];
     const ssize_t n = readlink(path, link, sizeof link - 1);

@@ -20,7 +20,7 @@ static bool is_same_name(const char *a, const char *b) { return strcmp(a, b) == 
 
 void system_begin(int argc, char **argv) { (void)argc, (void)argv; }
 
-/* Linear memory never shrinks, so its size is the most that was in use. */
+/* WebAssembly's linear memory never shrinks, so its size now is its maximum. */
 double system_peak_memory(void) { return 65536.0 * (double)__builtin_wasm_memory_size(0); }
 
 int system_columns(void) { return 0; }
@@ -29,7 +29,7 @@ void system_on_request(void (*handler)(int)) { (void)handler; }
 
 /* ---- paths ---- */
 
-/* A runtime need not sync folders. */
+/* Does nothing, because a WASI runtime need not be able to sync a folder. */
 bool system_sync_folder(const char *folder) { return (void)folder, true; }
 
 /* ---- open files ---- */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <windows.h>
-/* behind windows.h */
+/* these headers must follow windows.h */
 #include <psapi.h>
 
 static bool fail(DWORD error) {
@@ -27,10 +27,10 @@ static bool fail(DWORD error) {
 
 enum { PATH = 4096 }; /* units of UTF-16, or bytes of UTF-8 */
 
-/* The path in UTF-16, in one of two buffers in turn. A long one on a drive is made absolute, behind
- * the prefix \\?\, with which it may be longer than MAX_PATH. */
+/* The path in UTF-16, in one of two buffers in turn. A long path on a drive is made absolute and
+ * gets the prefix \\?\, with which it may be longer than MAX_PATH. */
 static const wchar_t *wide(const char *path) {
-    enum { PREFIX = 4, SHORT_PATH = MAX_PATH - 13 }; /* folders leave room for a name of 8.3 */
+    enum { PREFIX = 4, SHORT_PATH = MAX_PATH - 13 }; /* leaves room for an 8.3 name */
     static wchar_t paths[2][PATH];
     static int turn;
     turn = 1 - turn;
@@ -45,8 +45,8 @@ static const wchar_t *wide(const char *path) {
     return out;
 }
 
-/* Windows converts main's arguments to the system's code page, which may lack a letter. This
- * replaces them by the command line's UTF-16, converted to UTF-8. */
+/* Windows converts main's arguments to the system's code page, which may lack a letter. So this
+ * replaces the arguments by those of the command line in UTF-16, converted to UTF-8. */
 void system_begin(int argc, char **argv) {
     typedef struct {
         int newmode;
@@ -93,7 +93,8 @@ int system_columns(void) {
     return screen.srWindow.Right - screen.srWindow.Left + 1;
 }
 
-/* The C library resets a handler before it calls it, so each is for one time. */
+/* The C library resets a handler before it calls the handler, so each handler runs once, whatever
+ * `once` is. */
 void system_on_interrupt(void (*handler)(int), bool once) {
     (void)once;
     signal(SIGINT, handler);
@@ -141,7 +142,8 @@ bool system_rename(const char *from, const char *to) {
     return done(MoveFileExW(wide(from), wide(to), flags));
 }
 
-/* Not by FindFirstFile, which may refuse a folder that system_lock_folder has open. */
+/* This does not use FindFirstFile, because FindFirstFile may refuse a folder that
+ * system_lock_folder has open. */
 bool system_list(const char *folder, void (*each)(void *to, const char *name), void *to) {
     union {
         FILE_ID_BOTH_DIR_INFO first;
@@ -175,7 +177,8 @@ bool system_sync_folder(const char *folder) { return (void)folder, true; }
 
 static HANDLE handle_of(int fd) { return (HANDLE)_get_osfhandle(fd); }
 
-/* The handle as a descriptor of the C library, which closes it. -1: there are too many. */
+/* Returns a descriptor of the C library for the handle. Closing the descriptor closes the handle.
+ * Returns -1 if there are too many descriptors. */
 static int descriptor_of(HANDLE handle) {
     const int fd = _open_osfhandle((intptr_t)handle, _O_BINARY | _O_NOINHERIT);
     if (fd < 0) CloseHandle(handle);
@@ -194,7 +197,8 @@ static int open_file(const char *path, DWORD access, DWORD share, DWORD how) {
     return descriptor_of(handle);
 }
 
-/* Numbers of an open file or folder. False: nothing is known of it. */
+/* Sets the numbers that identify an open file or folder. Returns false if the system does not give
+ * them. */
 static bool identify(HANDLE handle, uint64_t *device, uint64_t *number) {
     BY_HANDLE_FILE_INFORMATION about;
     if (!GetFileInformationByHandle(handle, &about)) return false;
@@ -203,7 +207,7 @@ static bool identify(HANDLE handle, uint64_t *device, uint64_t *number) {
     return true;
 }
 
-/* As above, of a path; `ordinary` is false for a folder or a device. */
+/* Does the same for a path. *ordinary is set to false for a folder or a device. */
 static bool identify_path(const char *path, uint64_t *device, uint64_t *number, bool *ordinary) {
     const DWORD share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
     const HANDLE handle = CreateFileW(wide(path), FILE_READ_ATTRIBUTES, share, NULL, OPEN_EXISTING,
@@ -246,13 +250,14 @@ bool system_same_folder(const system_file *a, const system_file *b) {
            a->folder == b->folder;
 }
 
-/* A file system has one file for names that differ only by upper and lower case. */
+/* Names that differ only by upper and lower case are names of one file. */
 bool system_same_file(const system_file *a, const system_file *b) {
     if (a->exists && b->exists) return a->device == b->device && a->number == b->number;
     return a->exists == b->exists && system_same_folder(a, b) && !_stricmp(a->name, b->name);
 }
 
-/* The handle asks for the right to delete and does not share it, so a second one is refused. */
+/* The handle has the right to delete the folder and does not share this right, so the system
+ * refuses a second such handle. This is the lock. */
 int system_lock_folder(const char *folder) {
     const HANDLE handle = CreateFileW(wide(folder), DELETE, FILE_SHARE_READ | FILE_SHARE_WRITE,
                                       NULL, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL);
@@ -278,7 +283,8 @@ bool system_look_at(int fd, bool *ordinary, int64_t *size) {
     return true;
 }
 
-/* Locks one byte far behind the end: others cannot read bytes that are locked. */
+/* Locks one byte far behind the end of the file, because other programs cannot read locked
+ * bytes. */
 bool system_lock(int fd) {
     OVERLAPPED beyond = {.OffsetHigh = 1 << 30};
     const DWORD how = LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY;
@@ -326,8 +332,8 @@ int system_create_beside(const char *path, char *target, char *temporary, size_t
     const DWORD attributes = GetFileAttributesW(wide(path));
     errno = 0;
     if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY)) return -1;
-    /* shared so that it can be removed while it is open; a process of this number may have left one
-     */
+    /* The file is shared so that it can be removed while it is open. An earlier process with the
+     * same number may have left a file of this name; then the next name is tried. */
     const unsigned long long tag = GetCurrentProcessId();
     int fd = -1;
     errno = EEXIST;

@@ -20,7 +20,7 @@ static struct {
 
 /* ---- writing ---- */
 
-static void on_signal(int number) { /* calls only what a handler may */
+static void on_signal(int number) { /* calls only functions that a signal handler may call */
     output_remove();
     _Exit(128 + number);
 }
@@ -43,8 +43,9 @@ static void put_ids(const unsigned char *text, size_t n) {
              MOST_IN_HEADER);
 }
 
-/* llm.c's header: 256 numbers of 4 bytes, little-endian: magic, version, how many ids follow. Of
- * GPT-2's kind with ids of 2 bytes, of Llama 3's with ids of 4. */
+/* Writes llm.c's header: 256 little-endian numbers of 4 bytes, of which the first three are the
+ * magic number, the version and the count of ids. With ids of 2 bytes it is the header of GPT-2's
+ * files, with ids of 4 bytes that of Llama 3's. */
 static void put_header(void) {
     const uint32_t numbers[] = {out.bytes == 2 ? 20240520 : 20240801, out.bytes == 2 ? 1 : 7,
                                 (uint32_t)out.ids};

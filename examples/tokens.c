@@ -29,7 +29,7 @@ static double train_step(const gpt *m, ct_tokens *tokens, ct_optim *optim, int64
     ct_optim_set_lr(optim, option.lr * fmin(1, (double)(step + 1) / 100)); /* a warm-up */
     ct_optim_step(optim);
     const double value = ct_item(loss);
-    check(m->context, EXIT_FAILED); /* an error in the data has file and offset */
+    check(m->context, EXIT_FAILED); /* an error in the data names the file and the offset */
     ct_scope_close(scope);
     return value;
 }
@@ -94,7 +94,7 @@ int main(int argc, char **argv) {
         m.root, (ct_adamw_opts){.weight_decay = 0.1, .decay_matrices_only = true, .clip_norm = 1});
     ct_checkpoint run = {.module = m.root, .optim = optim};
     FILE *earlier = option.checkpoint ? system_fopen(option.checkpoint, "rb") : NULL;
-    if (option.checkpoint && !earlier && errno != ENOENT) /* it would be written over */
+    if (option.checkpoint && !earlier && errno != ENOENT) /* a save would overwrite it */
         fail(EXIT_USAGE, "cannot read %s: %s", option.checkpoint, strerror(errno));
     if (earlier) {
         fclose(earlier);

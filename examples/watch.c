@@ -32,7 +32,7 @@ static bool whole(void *self, int64_t i, ct_tensor *grad) {
     ct_tensor *square = ct_sum(ct_mul(grad, grad), CT_ALL, false);
     printf("%4d nodes  %-34s |g| = %.5f\n", w->nodes + 1, w->name[i], sqrt(ct_item(square)));
     w->square += ct_item(square);
-    return false; /* false: the gradient is kept */
+    return false; /* false: the leaf keeps the gradient */
 }
 
 static void turn(void *self) { ((watcher *)self)->nodes++; }

@@ -69,8 +69,8 @@ static inline float model_f32(uint32_t bits) {
     return model_flushed(x); /* subnormal numbers are zeros */
 }
 
-/* The elements of a tile of pairs of bf16: of each row first the 16 even ones, then the odd ones.
- */
+/* The elements of a tile of pairs of bf16: element[0] has the 16 even elements of each row,
+ * element[1] the odd ones. */
 typedef struct {
     float element[2][16][16];
 } model_pairs;
@@ -85,14 +85,16 @@ static void model_decode(model_pairs *to, const model_tile *from) {
         }
 }
 
-/* With FMA instructions fmaf is one of them and no call, and the loops over n are vectors. */
+/* With FMA instructions fmaf is an instruction instead of a call, and the loops over n are
+ * vectorised. */
 #if defined __x86_64__ && defined __GLIBC__ && !defined __clang__
 #define MODEL_CLONES __attribute__((target_clones("default", "avx512f", "avx2,fma")))
 #else
 #define MODEL_CLONES
 #endif
 
-/* c += a b: even and odd elements are summed apart, then added, and that is added to c. */
+/* c += a b: the products of even and of odd elements are summed separately, the two sums are added,
+ * and the result is added to c. */
 MODEL_CLONES static void model_multiply(model_tile *c, const model_pairs *a, const model_pairs *b) {
     for (int m = 0; m < 16; m++) {
         float sum[2][16] = {{0}};

@@ -12,7 +12,7 @@ static inline uint64_t draw(uint64_t n) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     return (state >> 33) % n;
 }
-/* exact in f32 */
+/* A random number that f32 represents exactly. */
 static inline double noise(void) {
     return (double)(float)(((double)draw(1 << 20) + (double)draw(1 << 20)) * 0x1p-19 - 2);
 }
@@ -20,11 +20,11 @@ static inline double noise(void) {
 typedef struct {
     int64_t b, h, kv, t, s, d, dv;
     bool causal, keys;
-    int mask; /* 0: none; else the index of its shape, bool or float */
+    int mask; /* 0: none; otherwise the index of its shape, for a bool or a float mask */
     bool mask_is_bool;
     double dropout, scale;
     int layout[3];   /* layouts of q, k, v: 0 dense, 1 split heads, 2 transposed, 3 expanded */
-    bool transposed; /* is the cotangent transposed? */
+    bool transposed; /* whether the cotangent is transposed */
     uint64_t seed;
 } problem;
 
@@ -65,7 +65,7 @@ static inline void forget(result r) {
 
 typedef struct {
     ct_dtype dtype;
-    bool composed; /* composed from ops, with the whole weight matrix */
+    bool composed; /* whether attention is composed from ops, with the whole weight matrix */
     /* 0: none, 1: of each head, 2: their mean; if any, they have a cotangent too */
     int weights;
     const char *isa;
@@ -87,7 +87,7 @@ static inline ct_tensor *leaf(ct_context *c, ct_dtype dtype, ct_shape shape, con
     return x;
 }
 
-/* A (b, h, t, d) view of the leaf, laid out in one of four ways. */
+/* A (b, h, t, d) view of the leaf, in one of the four layouts. */
 static inline ct_tensor *laid_out(ct_tensor *x, int layout, int64_t b, int64_t h, int64_t t,
                                   int64_t d) {
     switch (layout) {
@@ -113,8 +113,8 @@ static inline ct_tensor *as_seen(ct_tensor *x, ct_tensor *keys, int64_t h) {
     return ct_reshape(x, CT_SHAPE(n.dim[0], h, n.dim[2], n.dim[3]));
 }
 
-/* Attention by its formula; with dropout by ct_attention with weights, which draws the same random
- * numbers. */
+/* Attention composed by its formula. With dropout it is ct_attention with weights, which draws the
+ * same random numbers. */
 static inline ct_attention_out written_out(const problem *p, ct_tensor *const in[3],
                                            ct_attention_opts o) {
     ct_context *c = ct_context_of(in[0]);
@@ -241,7 +241,8 @@ static inline double terms_of(const problem *p, int i, int64_t count) {
                       fmax(1, sums * scores / fmax(1, (double)(i == DMASK ? count : p->b))));
 }
 
-/* The largest error is within tolerance of the largest value, or of the terms of its sum. */
+/* Checks that the largest error is within the tolerance, relative to the largest value or to the
+ * terms of its sum. */
 static inline void near(const problem *p, result got, result want, double tolerance,
                         const char *what) {
     char text[256];

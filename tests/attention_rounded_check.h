@@ -51,8 +51,8 @@ static ct_tensor *leaf(ct_context *c, ct_shape shape) {
     return ct_set_requires_grad(ct_randn(c, CT_F32, shape), true);
 }
 
-/* The same numbers for the same case. backward: the precision that is set between forward and
- * backward. */
+/* Computes attention; the inputs depend only on the case. `backward` is the precision that is set
+ * between forward and backward. */
 static results attend(const cti_isa *isa, int threads, ct_matmul_precision forward,
                       ct_matmul_precision backward, const attention_case *p) {
     results r = {0};
@@ -108,7 +108,7 @@ static bool same_bits(const results *x, const results *y) {
     return same;
 }
 
-/* The distance of y from x over the length of x. */
+/* The distance of y from x, relative to the length of x. */
 static double distance(int64_t n, const float *x, const float *y) {
     double apart = 0, length = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -118,7 +118,8 @@ static double distance(int64_t n, const float *x, const float *y) {
     return sqrt(apart / length);
 }
 
-/* A rounded operand is off by up to 2^-9 of itself, mostly by less; in a sum errors cancel. */
+/* A rounded operand has a relative error of at most 2^-9, and mostly less. In a sum the errors
+ * partly cancel. */
 static void check_near_f32(const rounding_isa *isa) {
     for (int i = 0; i < COUNT(attention_cases); i++) {
         const attention_case *p = &attention_cases[i];

@@ -23,10 +23,10 @@ typedef struct {
     ct_shape shape;
 } case_input;
 
-CT_API int case_variants(const case_line *line); /* how many lists of inputs the line has */
+CT_API int case_variants(const case_line *line); /* the number of the line's lists of inputs */
 
-/* The inputs of one list. Sizes above 1 are multiplied by scale, so equal sizes stay equal.
- * Returns how many there are; -1: malformed text. */
+/* The inputs of one list. Sizes above 1 are multiplied by scale, so equal sizes stay equal. Returns
+ * the number of inputs, or -1 if the text is malformed. */
 CT_API int case_inputs(const case_line *line, int variant, int64_t scale,
                        case_input inputs[CASE_INPUTS]);
 
@@ -44,14 +44,14 @@ typedef struct {
 } case_build_opts;
 
 /* Builds the inputs in the innermost scope; the values depend only on the specs and the seed. R and
- * D require gradients, N is NULL. False: the context has the error. */
+ * D require gradients, N is NULL. Returns false with an error in the context. */
 CT_API bool case_build(ct_context *context, const case_input *inputs, int n, case_build_opts opts,
                        ct_tensor **in);
 
 /* A standard normal tensor of y's shape and dtype, to start backward with. */
 CT_API ct_tensor *case_cotangent(ct_tensor *y, uint64_t seed, bool single);
 
-/* For calls in ops.def: the parts of a split concatenated in reverse order. */
+/* For calls in ops.def: concatenates the parts of a split in reverse order. */
 CT_API ct_tensor *case_split(ct_tensor *x, int64_t size, int dim, int n);
 
 /* Runs the line's call with the generator at the start of seed 7. */

@@ -9,7 +9,7 @@
 
 static ct_context *context, *other;
 
-/* _i of a loop test: 1 is debug mode */
+/* `debug` is _i of a loop test; 1 means debug mode. */
 static inline void open_contexts(int debug) {
     unsetenv("CT_DEBUG");
     context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1, .debug = debug});

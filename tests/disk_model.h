@@ -31,7 +31,7 @@ typedef struct {
     unsigned char *bytes;
 } file_bytes;
 
-/* versions[0] is durable, programs read the last one. */
+/* A file or folder. versions[0] is durable; programs read the last version. */
 typedef struct {
     bool is_folder;
     int n;
@@ -103,7 +103,8 @@ static inline void assign(entry_list *list, const entry *change) {
     list->at[list->n++] = *change;
 }
 
-/* Splits a path below the root into its folder's inode and its name. False: it is not below. */
+/* Splits a path below the root into its folder's inode and its name. Returns false if the path is
+ * not below the root. */
 static inline bool locate(const char *path, int *folder, char name[MODEL_NAME]) {
     const size_t length = strlen(disk.root);
     if (strncmp(path, disk.root, length) != 0 || path[length] != '/') return false;
@@ -187,7 +188,7 @@ static inline void sync_file(inode *file) {
 static inline file_bytes crashed_bytes(const inode *file) {
     const file_bytes *one = &file->versions[draw((uint32_t)file->n)];
     file_bytes out = {.size = one->size};
-    if (file->n > 1 && draw(4) == 0) { /* any size between */
+    if (file->n > 1 && draw(4) == 0) { /* a size between the sizes of two versions */
         const size_t other = file->versions[draw((uint32_t)file->n)].size;
         const size_t low = other < one->size ? other : one->size;
         out.size = low + draw((uint32_t)((other > one->size ? other : one->size) - low) + 1);
@@ -302,7 +303,7 @@ static inline void import_folder(int folder, const char *path) {
     closedir(list);
 }
 
-/* Starts with the folder's files, all of them durable. */
+/* Starts the model with the folder's files, which are all durable. */
 static inline void disk_begin(const char *root, int outcomes, uint64_t seed,
                               void (*look)(const char *crashed)) {
     for (int i = 0; i < disk.inodes; i++)
@@ -327,7 +328,7 @@ static inline void close_all(void) {
     }
 }
 
-/* The last states: after the last call. */
+/* Tries the states after the last call, and ends the model. */
 static inline void disk_end(void) {
     crash_points();
     disk.on = false;
@@ -383,7 +384,7 @@ static inline const char *path_at(int at, const char *name, char path[MODEL_PATH
 
 int __real_openat(int at, const char *name, int flags, ...);
 int __wrap_openat(int at, const char *name, int flags, ...);
-int __wrap_openat(int at, const char *name, int flags, ...) { /* never to create */
+int __wrap_openat(int at, const char *name, int flags, ...) { /* never creates a file */
     char path[MODEL_PATH];
     if (call_fails("openat")) return -1;
     const int fd = __real_openat(at, name, flags);

@@ -52,7 +52,7 @@ static inline model model_new(ct_context *c) {
     m.embed = ct_module_add_child(
         m.root, "embed",
         ct_embedding_new(c, (ct_embedding_opts){.num_embeddings = 11, .embedding_dim = 6}));
-    m.big = model_param(c, m.root, "big", CT_F32, CT_SHAPE(300, 131)); /* units of 16384: 3 */
+    m.big = model_param(c, m.root, "big", CT_F32, CT_SHAPE(300, 131)); /* 3 units */
     m.one = model_param(c, m.root, "one", CT_F32, CT_SCALAR);
     m.wide = model_param(c, m.root, "wide", CT_F64, CT_SHAPE(7));
     m.unused = model_param(c, m.root, "unused", CT_F32, CT_SHAPE(5));

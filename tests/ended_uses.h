@@ -1,4 +1,4 @@
-/* Each public function that takes a tensor, called with one that has ended. */
+/* Calls of each public function that takes a tensor, with a tensor that has ended. */
 #ifndef ENDED_USES_H
 #define ENDED_USES_H
 
@@ -15,7 +15,8 @@ static inline ct_tensor *the_argument(ct_tensor *const *in, int n, void *arg) {
 }
 static inline ct_tensor *the_users(void *self, ct_tensor *x) { return (void)x, self; }
 
-/* Ops that hand over the tensor that is their attribute, at each place that allows it. */
+/* Ops whose attribute is a tensor. Each passes it to the library at one of the places where an op
+ * can. */
 static inline ct_tensor *pass(ct_call *c) { return c->in[0]; }
 static inline ct_tensor *return_it(ct_call *c) { return *(ct_tensor *const *)c->attrs; }
 static inline ct_tensor *save_it(ct_call *c) {
@@ -386,8 +387,9 @@ static inline void use_in_files(const ended_use *u) {
 
 #undef USE
 
-/* y is ended; it was f32 (2, 3). After each call `check` is handed its text and the name that its
- * error begins with, and clears the error. */
+/* Makes every call with y, which has ended; it was f32 (2, 3). After each call it calls `check`,
+ * with the text of the call and the name with which its error must begin. `check` clears the
+ * error. */
 static inline void each_use_of(ct_tensor *y,
                                void (*check)(const char *call, const char *function)) {
     ct_context *c = context;

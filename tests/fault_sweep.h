@@ -1,5 +1,5 @@
-/* The driver of all tests of faults: a program runs with its first request struck, then with its
- * second, and so on, until it makes fewer requests than that. */
+/* The driver of all tests of faults. It runs a program with a fault at its first request, then with
+ * a fault at its second, and so on, until the program makes no further request. */
 #ifndef FAULT_SWEEP_H
 #define FAULT_SWEEP_H
 
@@ -22,7 +22,8 @@ typedef struct {
     int error;            /* errno of FAULT_CALL; 0: EIO */
     const char *only;     /* if set, the only call that is struck */
     ct_status status;     /* the error of a run that fails; CT_OK: the usual one for the kind */
-    ct_context **context; /* the run's, which may make it; NULL: the run checks its errors itself */
+    ct_context **context; /* the context of the run, which the run may make; NULL: the run checks
+                           * its errors itself */
     void *arg;            /* argument of the functions below */
     void (*begin)(void *arg);                     /* makes what the run needs; NULL: nothing */
     bool (*run)(void *arg);                       /* false: it has failed, and recorded an error */
@@ -40,7 +41,7 @@ typedef struct {
     ck_assert_msg(condition, "%s, request %lld (%s): %s: %s", (end)->name, (long long)(end)->at,   \
                   (end)->struck ? (end)->struck : "not reached", #condition, (end)->message)
 
-/* One run, with request number `at` struck. */
+/* Runs the program once, with a fault at request number `at`. */
 static inline fault_end fault_run(const fault_case *f, int64_t at) {
     fault_end end = {.name = f->name, .at = at, .message = ""};
     if (f->begin) f->begin(f->arg);

@@ -1,6 +1,6 @@
-/* Faults: the requests of one kind are counted, and number `at` strikes, once or from then on. The
- * headers that make requests strike ask fault_strikes: the allocator below, memory_faults.h,
- * io_faults.h. fault_sweep.h strikes each request of a program in turn. */
+/* Faults: the requests of one kind are counted, and request number `at` fails, or it and all later
+ * ones ("strikes"). The allocator below, memory_faults.h and io_faults.h call fault_strikes at each
+ * request. fault_sweep.h makes each request of a program fail in turn. */
 #ifndef FAULTS_H
 #define FAULTS_H
 
@@ -48,7 +48,7 @@ static inline void fault_disarm(void) { fault_arm(FAULT_NONE, 0); }
 /* ---- an allocator ---- */
 
 static struct {
-    int64_t bytes;  /* allocated and not yet freed */
+    int64_t bytes;  /* the bytes that are allocated and not yet freed */
     size_t largest; /* the largest block that is given; 0: no limit */
 } allocated;
 

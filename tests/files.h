@@ -56,7 +56,7 @@ static inline const char *printed_report(const ct_load_report *report) {
     return text;
 }
 
-/* Do both modules have the same parameter names and bits? */
+/* Whether both modules have the same names of parameters and the same bits. */
 static inline bool same(const ct_module *a, const ct_module *b) {
     ct_param p = {0}, q = {0};
     while (ct_module_next(a, &p)) {
@@ -70,7 +70,8 @@ static inline bool same(const ct_module *a, const ct_module *b) {
     return !ct_module_next(b, &q);
 }
 
-/* Writes a file of any bytes. length < 0: the prefix has the true length of the header. */
+/* Writes a safetensors file of any bytes and returns its path. If length < 0, the length prefix is
+ * the true length of the header. */
 static inline const char *put(const char *header, size_t header_size, int64_t length,
                               const void *data, size_t data_size) {
     const char *path = in_folder("file.safetensors");
@@ -83,7 +84,7 @@ static inline const char *put(const char *header, size_t header_size, int64_t le
     return path;
 }
 
-/* A number of `size` bytes as files have it, in little-endian order. */
+/* Copies a number of `size` bytes in little-endian order, the order of files. */
 static inline void put_little(void *to, const void *number, size_t size) {
     const uint16_t one = 1;
     const bool big = *(const unsigned char *)&one == 0;
@@ -91,7 +92,7 @@ static inline void put_little(void *to, const void *number, size_t size) {
         ((char *)to)[b] = ((const char *)number)[big ? size - 1 - b : b];
 }
 
-/* The same with n numbers of `size` bytes as data. */
+/* Does the work of `put` with n numbers of `size` bytes as the data. */
 static inline const char *put_numbers(const char *header, const void *number, size_t size,
                                       size_t n) {
     unsigned char bytes[128];
@@ -100,7 +101,7 @@ static inline const char *put_numbers(const char *header, const void *number, si
     return put(header, strlen(header), -1, bytes, n * size);
 }
 
-/* The file's bytes; how many. */
+/* Reads the file's bytes and returns their number. */
 static inline size_t read_all(const char *path, char *bytes, size_t room) {
     FILE *file = fopen(path, "rb");
     const size_t size = fread(bytes, 1, room, file);
@@ -140,7 +141,7 @@ static inline uint64_t crc64(const char *bytes, size_t size) {
     return ~crc;
 }
 
-/* Makes the checksum of a checkpoint's bytes right, if they begin as a checkpoint does. */
+/* Writes the right checksum into a checkpoint's bytes, if they begin like a checkpoint. */
 static inline void seal(char *bytes, size_t size) {
     static const char begin[] = "{\"__metadata__\":{\"checksum\":\"";
     char digits[17], *at = bytes + 8 + sizeof begin - 1;
@@ -150,7 +151,7 @@ static inline void seal(char *bytes, size_t size) {
     memcpy(at, digits, 16);
 }
 
-/* The pair that a checkpoint's metadata begins with, before it is sealed. */
+/* The first pair of a checkpoint's metadata, before the checksum is written into it. */
 #define CHECKSUM "checksum", "0000000000000000"
 
 static inline void seal_file(const char *path) {

@@ -1,6 +1,6 @@
 /* Helpers of the tests of failing system calls: wrappers that a fault strikes, and a module with an
- * optimiser to save and load. The Makefile links what includes this with --wrap of each of the
- * calls below and of memory_faults.h. */
+ * optimiser to save and load. The Makefile links a test that includes this header with --wrap of
+ * each of the calls below and of memory_faults.h. */
 #ifndef IO_FAULTS_H
 #define IO_FAULTS_H
 
@@ -21,8 +21,8 @@
 
 /* ---- the calls ---- */
 
-/* How all other calls go while a fault strikes one. INTERRUPTED: a signal interrupts every
- * other call that can be; SHORT: reads and writes transfer one byte. */
+/* The behaviour of the calls that no fault strikes. INTERRUPTED: a signal interrupts each call that
+ * it can interrupt, every second time. SHORT: reads and writes transfer one byte. */
 static enum { WHOLE, INTERRUPTED, SHORT } transfers;
 
 static char folder[64], path[128], link_path[128], stale_path[128];
@@ -100,7 +100,7 @@ ssize_t __wrap_pwrite(int fd, const void *data, size_t size, off_t offset) {
 
 int __real_openat(int at, const char *name, int flags, ...);
 int __wrap_openat(int at, const char *name, int flags, ...);
-int __wrap_openat(int at, const char *name, int flags, ...) { /* never to create */
+int __wrap_openat(int at, const char *name, int flags, ...) { /* never creates a file */
     if (fails("openat") || interrupted("openat")) return -1;
     if (no_reading && (flags & O_ACCMODE) == O_RDONLY) {
         errno = EACCES;
@@ -111,7 +111,7 @@ int __wrap_openat(int at, const char *name, int flags, ...) { /* never to create
 
 int __real_fcntl(int fd, int command, ...);
 int __wrap_fcntl(int fd, int command, ...);
-int __wrap_fcntl(int fd, int command, ...) { /* to lock only */
+int __wrap_fcntl(int fd, int command, ...) { /* the library calls fcntl only for locks */
     va_list args;
     va_start(args, command);
     void *argument = va_arg(args, void *);
@@ -138,7 +138,7 @@ int __wrap_close(int fd) {
     return fail || stop ? -1 : status;
 }
 
-#define WRAP(call, arguments, names) /* the others are never interrupted */                        \
+#define WRAP(call, arguments, names) /* a signal never interrupts these calls */                   \
     int __real_##call arguments;                                                                   \
     int __wrap_##call arguments;                                                                   \
     int __wrap_##call arguments { return fails(#call) ? -1 : __real_##call names; }
@@ -202,7 +202,7 @@ static inline bool equal(const content *a, const content *b) {
     return a->size == b->size && !memcmp(a->bytes, b->bytes, a->size);
 }
 
-/* The state of module and optimiser: the bytes of a checkpoint. */
+/* Stores the state of the module and the optimiser: the bytes of a checkpoint of them. */
 static inline void snapshot(content *out) {
     char name[128];
     snprintf(name, sizeof name, "%s/snapshot", folder);

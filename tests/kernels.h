@@ -31,7 +31,7 @@ typedef struct {
     double eps, tiny; /* spacing at 1, smallest normal */
 } table;
 
-/* Table number i, the scalar ones first; false past the last. */
+/* Sets *t to table number i; the scalar tables are first. Returns false past the last table. */
 static inline bool table_at(int i, table *t) {
     const cti_isa *isa = cti_isa_at(i / 2);
     if (!isa) return false;
@@ -105,8 +105,8 @@ static inline wide spacing(table t, wide x) {
     return ldexpl((wide)t.eps, ilogbl(x));
 }
 
-/* False under valgrind and on machines where long double is double: f64 is then checked to fewer
- * digits. */
+/* Whether long double has more digits than double. It has not under valgrind and on some machines;
+ * f64 is then checked to fewer digits. */
 static inline bool wide_is_wider(void) {
     volatile wide one = 1, little = 0x1p-60L;
     return one + little != one;
@@ -116,7 +116,7 @@ static inline bool wide_is_wider(void) {
 static inline double error_in_ulp(table t, double got, wide want, double magnitude) {
     if (isnan(want)) return isnan(got) ? 0 : INFINITY;
     const wide limit = t.dtype ? (wide)DBL_MAX : (wide)FLT_MAX;
-    if (fabsl(want) > limit || isinf(got)) { /* it overflows, or may by rounding */
+    if (fabsl(want) > limit || isinf(got)) { /* the result overflows, or may overflow by rounding */
         if (isinf(got) && (wide)got * want > 0 && fabsl(want) >= limit * (1 - (wide)t.eps))
             return 0;
         return INFINITY;

@@ -12,9 +12,9 @@
 typedef struct {
     int64_t n, m; /* elements of input 0 and of the output */
     const double *x[3];
-    double *y;       /* the forward's output; zeros before */
+    double *y;       /* the forward's output; initially zeros */
     const double *g; /* the cotangent */
-    double *dx[3];   /* zeros before */
+    double *dx[3];   /* initially zeros */
 } numbers;
 
 /* The mutations met so far in the backward that runs, and the chosen one (-1: none). */

@@ -18,7 +18,7 @@ static inline double *values(ct_tensor *t) { /* the caller frees them */
     return out;
 }
 
-/* NaN is larger than anything. */
+/* The largest absolute value; infinity if there is a NaN. */
 static inline double largest(ct_tensor *t) {
     double *v = values(t), most = 0;
     for (int64_t i = 0; i < ct_numel(t); i++)
@@ -41,7 +41,8 @@ static inline ct_context *refusing_context(void) {
     return ct_context_new((ct_context_opts){.threads = 1, .allocator = {allocate, release, NULL}});
 }
 
-/* Runs f with no more memory from each of its requests to the allocator on. */
+/* Runs f once for each of its requests to the allocator; from this request on, all requests are
+ * refused. */
 static inline void memory_sweep(fault_case f) {
     f.kind = FAULT_ALLOCATOR;
     f.forever = true;

@@ -6,7 +6,8 @@
 
 static ct_context *context;
 
-/* #define ONE_CONTEXT_DEBUG true before this for debug mode. */
+/* A suite that wants debug mode defines ONE_CONTEXT_DEBUG as true before it includes this
+ * header. */
 #ifndef ONE_CONTEXT_DEBUG
 #define ONE_CONTEXT_DEBUG false
 #endif
@@ -23,7 +24,8 @@ static inline void no_error(void) {
 
 static inline int64_t live(void) { return ct_memory(context).live; }
 
-/* The pending error has this status and its message contains both words. Clears it. */
+/* Checks that the pending error has this status and that its message contains both words, and
+ * clears it. */
 static inline void expect_in(ct_context *c, ct_status status, const char *word1,
                              const char *word2) {
     refused_in(c, false, "the call before", status, word1, word2);

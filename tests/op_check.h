@@ -41,7 +41,7 @@ static inline ct_tensor *of(ct_dtype dtype, ct_shape shape) {
     return ct_zeros(context, dtype, shape);
 }
 
-/* t's values are these; NaN equals NaN. */
+/* Checks that t has these values; NaN equals NaN. */
 static inline void is(ct_tensor *t, const char *what, const double *want, int64_t n) {
     double *got = malloc((size_t)(n + 1) * sizeof *got);
     ck_assert_msg(t != NULL, "%s: %s", what, ct_error_message(context));
@@ -64,8 +64,8 @@ static inline void has_shape(ct_tensor *t, ct_shape want) {
 
 #define FAILS(call, status, message) ck_refused((call) != NULL, status, message, "")
 
-/* Backward of sum(w y), with w = 1, 2, 3, ...: distinct weights show gradients in the wrong place.
- */
+/* Runs backward from sum(w y), with w = 1, 2, 3, ...: with distinct weights a gradient in the wrong
+ * place has a wrong value. */
 static inline void backward(ct_tensor *y) {
     ck_assert_msg(y != NULL, "%s", ct_error_message(context));
     ct_tensor *w = ct_reshape(ct_arange(context, ct_dtype_of(y), 1, (double)ct_numel(y) + 1, 1),

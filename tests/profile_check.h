@@ -28,7 +28,7 @@ static inline void calls(const cti_profile_row *row, int64_t forward, int64_t ba
                   row->name, (long long)row->calls[0], (long long)row->calls[1]);
 }
 
-/* How many rows have been used. */
+/* The number of rows that have been used. */
 static inline int used(const cti_profile_table *table) {
     int n = 0;
     for (int i = 0; i < table->count; i++) n += table->row[i].calls[0] || table->row[i].calls[1];

@@ -6,7 +6,7 @@
 
 typedef struct {
     float value[1 << 16];
-    int64_t count, lacking; /* gradients that are not there */
+    int64_t count, lacking; /* lacking: the number of missing gradients */
 } result;
 
 static inline void result_clear(result *r) { memset(r, 0, sizeof *r); }
@@ -20,7 +20,7 @@ static inline void result_add(result *r, ct_tensor *t) {
     r->count += ct_numel(t);
 }
 
-/* the gradients of all parameters */
+/* Adds the gradients of all parameters. */
 static inline void result_add_grads(result *r, const ct_module *module) {
     for (ct_param p = {0}; ct_module_next(module, &p);) result_add(r, ct_grad(p.tensor));
 }
@@ -46,7 +46,8 @@ typedef struct {
     ct_tensor *kept;  /* a tensor of the last run that fn keeps */
 } part;
 
-/* dropout(silu(x W^T + b)) + x + x: parameters, random numbers, an input used three times */
+/* dropout(silu(x W^T + b)) + x + x: it has parameters and random numbers, and uses its input three
+ * times. */
 static inline ct_tensor *block(ct_tensor *const *in, int n, void *arg) {
     (void)n;
     part *p = arg;
@@ -62,7 +63,7 @@ static inline part part_of(int64_t width) {
     return (part){.w = parameter(CT_SHAPE(width, width)), .b = parameter(CT_SHAPE(width))};
 }
 
-/* x times a result from outside, which is found by arg. */
+/* exp(x) times a result from outside, to which arg points. */
 static inline ct_tensor *times(ct_tensor *const *in, int n, void *arg) {
     (void)n;
     return ct_mul(ct_exp(in[0]), ct_add(((part *)arg)->kept, ((part *)arg)->kept));

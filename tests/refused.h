@@ -1,5 +1,5 @@
-/* The check of a call that is refused: nothing comes of it, and the error has this status and both
- * words. It clears the error. */
+/* The check of a call that must be refused: it returns false or NULL, and its error has this status
+ * and both words. The check clears the error. */
 #ifndef REFUSED_H
 #define REFUSED_H
 
@@ -19,7 +19,7 @@ static inline void refused_in(ct_context *c, bool done, const char *call, ct_sta
     ck_assert_int_eq(ct_error(c), CT_OK);
 }
 
-/* Of a call in the suite's own context: false or NULL is expected of it. */
+/* Checks a call in the suite's own context, which must return false or NULL. */
 #define ck_refused(call, status, word1, word2)                                                     \
     refused_in(context, call, #call, status, word1, word2)
 

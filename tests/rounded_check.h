@@ -12,8 +12,9 @@ static uint32_t random_bits(void) {
 }
 static float noise(void) { return (float)(int32_t)random_bits() * 0x1p-31f; }
 
-/* The bf16 nearest to x as a float, by its definition: 8 bits of mantissa, ties to even, what is
- * half a unit or more above the largest is infinite, and below the least normal number zero. */
+/* The bf16 number nearest to x, as a float, by its definition: 8 bits of mantissa, and ties go to
+ * even. A number that is half a unit or more above the largest becomes infinite; a number below the
+ * least normal number becomes zero. */
 static float nearest_bf16(float x) {
     if (isnan(x) || isinf(x) || x == 0) return x;
     if (fabsf(x) < 0x1p-126f) return copysignf(0, x);
@@ -23,7 +24,7 @@ static float nearest_bf16(float x) {
     return fabs(rounded) > 0x1.FEp127 ? copysignf(INFINITY, x) : (float)rounded;
 }
 
-/* n floats in a block of just that size. */
+/* Returns n random floats in a block of exactly their size. */
 static float *noise_of(int64_t n) {
     float *x = malloc((size_t)n * sizeof *x + 1);
     for (int64_t i = 0; i < n; i++) x[i] = noise();
@@ -33,7 +34,8 @@ static float *noise_of(int64_t n) {
 typedef struct {
     int64_t batch, m, n, k;
     bool ta, tb, tc; /* stored by columns */
-    int64_t apart;   /* elements of memory for each of A's and B's */
+    int64_t apart;   /* the distance in memory of neighbouring elements of A and of B, in elements;
+                      * 0: 1 */
     bool add, bias;
     double alpha;
 } rounded_case;
@@ -91,8 +93,8 @@ static void rounded_multiply(ct_context *context, const rounded_case *p, const o
                                                  .epilogue = &e}));
 }
 
-/* Against sums in f64 of the products of rounded operands: the rest is the rounding of sums in
- * f32. Products of bf16 are exact in f32. */
+/* Compares with sums in f64 of the products of rounded operands. Products of bf16 are exact in f32,
+ * so the only difference is the rounding of the sums in f32. */
 static void check_values(const rounding_isa *isa) {
     static const rounded_case list[] = {
         {1, 65, 67, 63, .alpha = 1},
@@ -107,7 +109,7 @@ static void check_values(const rounding_isa *isa) {
         {2, 129, 31, 90, true, true, true, .bias = true, .alpha = 1},
         {1, 16, 40, 500, .alpha = 1},
         {1, 300, 17, 70, true, .alpha = 1},
-        {1, 20, 64, 1100, false, true, .alpha = 1}, /* would be dot products in f32 */
+        {1, 20, 64, 1100, false, true, .alpha = 1}, /* by dot products in f32 */
         {1, 36, 44, 2300, true, .alpha = 1},        /* several K blocks */
     };
     for (int i = 0; i < COUNT(list); i++) {
@@ -145,7 +147,8 @@ static void check_values(const rounding_isa *isa) {
     }
 }
 
-/* The same bits for any number of threads and any cache: blocked, split-K, B shared or not. */
+/* Checks that any number of threads and any cache give the same bits: blocked, split-K, with B
+ * shared or not. */
 static void check_threads(const rounding_isa *isa, ct_matmul_precision precision) {
     static const rounded_case list[] = {
         {1, 150, 170, 300, .add = true, .alpha = 0.7},
@@ -177,7 +180,8 @@ static void check_threads(const rounding_isa *isa, ct_matmul_precision precision
     }
 }
 
-/* Infinities and NaN appear in the same elements as in f32; large numbers stay finite. */
+/* Checks that infinities and NaN appear in the same elements as in f32, and that large numbers stay
+ * finite. */
 static void check_not_finite(const rounding_isa *isa, ct_matmul_precision precision) {
     const rounded_case p = {1, 70, 75, 66, .alpha = 1};
     ct_context *context = rounding_context(isa, 1, precision);
@@ -203,7 +207,8 @@ static void check_not_finite(const rounding_isa *isa, ct_matmul_precision precis
     ct_context_free(context);
 }
 
-/* Products of a batch, and of any part of it, have the bits of single products. */
+/* Checks that the products of a batch, and of any part of it, have the same bits as single
+ * products. */
 static void check_alone(const rounding_isa *isa, ct_matmul_precision precision) {
     static const rounded_case list[] = {{4, 70, 66, 90, .alpha = 1},
                                         {3, 64, 64, 64, false, true, .alpha = 1}, /* small */

@@ -18,7 +18,8 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* An instruction set that has the scalar kernels, or isa's, and these that round. */
+/* An instruction set that has the scalar kernels, or the kernels of `isa`, and the given kernels
+ * for rounded products. */
 typedef struct {
     cti_isa isa;
     cti_kernels f32;

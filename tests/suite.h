@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Check writes the location of each assertion that holds to a file. For assertions on each element
- * of a tensor that takes longer than the test, so it is done only when the line changes. */
+ * of a tensor this takes longer than the test itself, so it is done only when the line changes. */
 static inline bool new_line(int line) {
     static int last;
     return line != last && (last = line);
@@ -19,8 +19,8 @@ static inline bool new_line(int line) {
 #define ck_assert(expr)          ((expr) ? HELD() : ck_abort_msg("%s", "Assertion '" #expr "' failed"))
 #define ck_assert_msg(expr, ...) ((expr) ? HELD() : ck_abort_msg(__VA_ARGS__))
 
-/* A limit that ends a test that hangs, but not one that a sanitizer slows down. Check reads it when
- * a test case is created. */
+/* The limit ends a test that hangs, and is long enough for a test that a sanitizer slows down.
+ * Check reads it when a test case is created. */
 __attribute__((constructor)) static void limit_time(void) {
     setenv("CK_DEFAULT_TIMEOUT", "400", 0);
 }

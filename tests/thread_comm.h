@@ -7,16 +7,18 @@
 typedef struct thread_world thread_world;
 
 typedef struct {
-    /* A message of up to so many bytes is copied at once; a larger one is pending until it is
+    /* A message of up to `eager` bytes is copied at once; a larger message is pending until it is
      * received, as with MPI. */
     size_t eager;
-    /* Call number `fail_at` of start, from 1, of rank `fail_rank` fails; 0: none does. */
+    /* On rank `fail_rank`, call number `fail_at` of start fails, counted from 1; 0: no call
+     * fails. */
     int64_t fail_at;
     int fail_rank;
-    bool dies; /* all later calls fail too, and for others the rank has left like a killed one */
+    bool dies; /* all later calls fail too, and to other ranks this rank looks like a process that
+                * was killed */
     const char *last_isa; /* the set of the last rank's context; NULL: the set of all ranks */
-    /* Called at the begin of each of the engine's functions, with its name; false: start fails.
-     * NULL: nothing is called */
+    /* a function that is called at the beginning of each of the engine's functions, with its name;
+     * if it returns false, start fails. It may be NULL. */
     bool (*within)(ct_comm *comm, const char *function);
 } thread_world_opts;
 

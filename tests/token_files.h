@@ -9,7 +9,7 @@
 
 enum { MAGIC = 20240520, LLAMA3 = 20240801 };
 
-/* Id i of file f: tells both, in 16 bits for small files. */
+/* Id i of file f. It identifies both f and i, and has 16 bits in small files. */
 static inline int64_t id_of(int f, int64_t i) { return f * 4096 + i; }
 
 static inline void put_number(FILE *file, uint32_t number, int bytes) {
@@ -23,7 +23,7 @@ static inline void put_header(FILE *file, uint32_t magic, uint32_t version, uint
     for (int i = 3; i < 256; i++) put_number(file, 0, 4);
 }
 
-/* Writes file f of n ids; version 0: without a header. */
+/* Writes file f of n ids. With version 0 the file has no header. */
 static inline const char *put_ids(int f, int64_t n, int bytes, uint32_t version) {
     char name[32];
     snprintf(name, sizeof name, "%d.bin", f);
@@ -49,7 +49,7 @@ static inline ct_tokens *open_ids(ct_context *c, int n, ct_tokens_opts opts) {
 
 static inline void must(bool done) { ck_assert_msg(done, "%s", ct_error_message(context)); }
 
-/* A refusal of a batch: it says all of the words, and x and y are as they were. */
+/* Checks that a batch is refused: the message has all of the words, and x and y are unchanged. */
 static inline void ck_batch_refused(ct_tokens *tokens, int64_t index, int64_t B, int64_t T,
                                     ct_status status, const char *path, const char *says) {
     ct_tensor *const before = ct_full(context, CT_F32, CT_SCALAR, 7), *x = before, *y = NULL;

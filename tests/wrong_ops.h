@@ -12,7 +12,7 @@ typedef struct {
     const double *x[2];
     double *y;
     const double *g;
-    double *dx[2]; /* zeros before */
+    double *dx[2]; /* initially zeros */
 } numbers;
 typedef void work(numbers *s);
 
@@ -110,7 +110,7 @@ WORK(length) {
 }
 WORK(length_right) { EACH(i, s->n) s->dx[0][i] = s->g[0] * s->x[0][i] / s->y[0]; }
 WORK(length_undivided) { EACH(i, s->n) s->dx[0][i] = s->g[0] * s->x[0][i]; }
-WORK(spread_of) { /* the variance of all, with n - 1 */
+WORK(spread_of) { /* the variance of all elements, with divisor n - 1 */
     double mean_ = 0;
     EACH(i, s->n) mean_ += s->x[0][i] / (double)s->n;
     EACH(i, s->n) s->y[0] += (s->x[0][i] - mean_) * (s->x[0][i] - mean_) / (double)(s->n - 1);
@@ -342,7 +342,7 @@ WORK(times_row_by_rows) {
     EACH(i, s->n) s->dx[1][i / s->columns] += s->g[i] * s->x[0][i];
 }
 
-/* (3, 1) */
+/* x (2, 3, 4) times input 1 of shape (3, 1), which is broadcast */
 WORK(times_part) {
     EACH(a, 2)
     EACH(b, 3) EACH(c, 4) s->y[(a * 3 + b) * 4 + c] = s->x[0][(a * 3 + b) * 4 + c] * s->x[1][b];
@@ -371,7 +371,7 @@ static void product_d(numbers *s, bool transposed) {
 WORK(product_right) { product_d(s, true); }
 WORK(product_untransposed) { product_d(s, false); }
 
-/* 3 matrices (2, 2) by one that they share; y (3, 2, 2) */
+/* y (3, 2, 2) = 3 matrices (2, 2), each times one shared matrix */
 WORK(shared) {
     EACH(b, 3)
     EACH(m, 2)

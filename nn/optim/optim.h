@@ -34,7 +34,7 @@
 
 enum {
     CTI_NN_STATES = sizeof(((ct_optim_item *)0)->state) / sizeof(ct_tensor *),
-    CTI_NN_RULES = 4,        /* the largest number of rules: a rule, its rest, the rest's rest */
+    CTI_NN_RULES = 4,        /* the largest number of rules: a rule and up to three rests */
     CTI_NN_OPTION_NAME = 64, /* bytes of the longest name of an option, "rest.rest.rest.beta1" */
 };
 
