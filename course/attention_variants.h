@@ -127,7 +127,7 @@ static ct_tensor *course_scores(ct_tensor *q, ct_tensor *k, ct_tensor *v, course
                     scale);
 }
 
-/* bool (T, S), true where query i sees key j; NULL: everywhere. */
+/* A bool mask (T, S), true where query i sees key j. NULL means that each query sees all keys. */
 static ct_tensor *course_causal(ct_tensor *scores, bool causal, course_set bits) {
     const int64_t t = ct_dim(scores, -2), s = ct_dim(scores, -1);
     bool seen[4096], keep;
@@ -153,7 +153,8 @@ static ct_tensor *course_causal(ct_tensor *scores, bool causal, course_set bits)
     return ct_from_bool(ct_context_of(scores), CT_SHAPE(t, s), seen);
 }
 
-/* Numbers before the division, and their sum: softmax with a maximum taken off or not. */
+/* The exponentials of a softmax, before the division by their sum. A maximum is subtracted from the
+ * scores first, or not. */
 static ct_tensor *course_exponentials(ct_tensor *s, ct_tensor *seen, course_set bits) {
     ct_tensor *from = seen ? ct_masked_fill(s, ct_logical_not(seen), -INFINITY) : s;
     ct_tensor *max = ct_max(ct_detach(from), CT_DIMS(-1), true);
@@ -170,7 +171,7 @@ static ct_tensor *course_exponentials(ct_tensor *s, ct_tensor *seen, course_set 
      COURSE_BIT(SOFTMAX_TWICE) | COURSE_BIT(EQUAL_WEIGHTS) | COURSE_BIT(LARGEST_ALONE) |           \
      COURSE_BIT(SIGMOID_WEIGHTS) | COURSE_BIT(ROOT_OF_SUM))
 
-/* Weights that are divided by another sum, or are no exponentials. */
+/* Wrong weights, which are divided by another sum or are not exponentials. */
 static ct_tensor *course_other_sums(ct_tensor *s, ct_tensor *seen, course_set bits) {
     const int64_t keys = ct_dim(s, -1);
     ct_tensor *hidden = seen ? ct_logical_not(seen) : NULL;

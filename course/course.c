@@ -42,20 +42,22 @@ enum { MOST_INPUTS = 8 };
 static void put(const char *text, size_t size) {
     while (size > 0) {
         ssize_t written = write(result, text, size);
-        if (written <= 0) return; /* nobody listens: the verdict is lost, and with it the points */
+        if (written <= 0)
+            return; /* the grader has closed the pipe: the verdict is lost, and with
+                     * it the points */
         text += written, size -= (size_t)written;
     }
 }
 
-/* In one line, and with its end. */
+/* Writes a text as one line, in which newlines become spaces. */
 static void put_line(const char *text) {
     for (size_t length = strcspn(text, "\n"); text[length]; length = strcspn(text, "\n"))
         put(text, length), put(" ", 1), text += length + 1;
     put(text, strlen(text)), put("\n", 1);
 }
 
-/* How a test that failed is told: the diagnosis in a word or a few, which is also what a list of
- * many submissions shows; a sentence that begins with it; and lines of numbers. */
+/* The report of a test that failed: the diagnosis in a few words, which a list of many submissions
+ * shows too; a sentence that begins with it; and lines of numbers. */
 typedef struct {
     const char *word, *sentence, *numbers, *report;
 } failure;
@@ -90,7 +92,8 @@ static void end_as_failed(int points, const failure *t) {
     end(verdict, t);
 }
 
-/* The diagnosis is the hint; without one it is `word`; without that, the sentence itself. */
+/* Ends the test as failed. The diagnosis is the hint or, if that is empty, `word` or, if that is
+ * NULL, the sentence itself. */
 static void fail_with(int points, const char *word, const char *report, const char *format,
                       va_list args) {
     char said[2048], sentence[2048 + 64];
@@ -100,7 +103,7 @@ static void fail_with(int points, const char *word, const char *report, const ch
                                 : &(failure){word ? word : said, sentence, "", report});
 }
 
-/* Fails with a word that is said without a hint. */
+/* Fails with a word that is the diagnosis if there is no hint. */
 static void fail_reporting(const char *word, const char *report, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 static void fail_reporting(const char *word, const char *report, const char *format, ...) {
@@ -135,8 +138,8 @@ void course_hint(const char *format, ...) {
 
 /* ---- memory ---- */
 
-/* The linker hands malloc and its like here. New memory holds NaN, and memory that cannot be had
- * ends the test. */
+/* The linker replaces malloc and its like by these functions. New memory holds NaN, and the test
+ * ends if memory is short. */
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
@@ -304,13 +307,14 @@ void course_refused(const char *what, ct_context *of, ct_tensor *got, ct_status 
 
 /* ---- gradients ---- */
 
-/* Whether each wrong element is wrong in the same way, so that three show as much as ten. */
+/* Whether every wrong element is wrong in the same way, so that three of them show as much as
+ * ten. */
 static bool systematic(ct_mistake mistake) {
     return mistake == CT_MISTAKE_SIGN || mistake == CT_MISTAKE_FACTOR ||
            mistake == CT_MISTAKE_SCALE || mistake == CT_MISTAKE_ZERO;
 }
 
-/* Leaves three lines of a report's worst elements. */
+/* Shortens the list of worst elements in a report to three lines. */
 static void shorten_worst(char *report) {
     char *line = strstr(report, "the worst:\n");
     for (int skipped = 0; line && skipped < 5; skipped++) { /* the heading's two, and three */
@@ -326,7 +330,7 @@ static void shorten_worst(char *report) {
     memmove(line, rest, strlen(rest) + 1);
 }
 
-/* Backward's gradient is wrong, or cannot be checked. */
+/* Fails because the gradient of backward is wrong or cannot be checked. */
 static void fail_of_gradient(const char *what, const ct_gradcheck_result *r, char *report) {
     const char *name = ct_mistake_name(r->mistake), *word = name;
     const bool refused = r->mistake == CT_MISTAKE_REFUSED; /* the diagnosis is backward's error */
@@ -404,7 +408,7 @@ static void too_long(int signal) {
                 timed, allowed_seconds);
 }
 
-/* Seconds of work from which on `too_long` ends the test; 0: never. */
+/* Sets the seconds of work after which `too_long` ends the test; 0: never. */
 static void time_limit(double after) {
     const struct itimerval timer = {
         .it_value = {(time_t)after, (suseconds_t)((after - floor(after)) * 1e6)}};
@@ -413,8 +417,8 @@ static void time_limit(double after) {
 
 static double work(void) { return (double)clock() / CLOCKS_PER_SEC; }
 
-/* fn(in), and grad[i] of sum(weights fn(in)), NULL if there is none; weights are made if there
- * are none. */
+/* Returns fn(in), and sets grad[i] to the gradient of sum(weights fn(in)), NULL if there is none.
+ * If *weights is NULL the weights are made. */
 static ct_tensor *gradients_of(const char *what, ct_fn fn, void *arg, ct_tensor *const *in, int n,
                                ct_tensor **weights, bool limited, ct_tensor *grad[MOST_INPUTS]) {
     ct_tensor *leaf[MOST_INPUTS];
@@ -472,7 +476,8 @@ static bool limit(int what, unsigned long soft, unsigned long hard) {
     return setrlimit(what, &(struct rlimit){soft, hard}) == 0;
 }
 
-/* No network, and every file system read-only, for this process only. */
+/* Takes the network from this process and makes every file system read-only for it. Returns whether
+ * this succeeded. */
 static bool namespaces(void) {
 #ifdef __linux__
     enum { MOUNT_SETATTR = 442, RECURSIVE = 0x8000 };
@@ -486,9 +491,10 @@ static bool namespaces(void) {
 #endif
 }
 
-/* A thread of the submission could answer for this one. A sanitizer has threads of its own. */
+/* Whether there are other threads: a thread of the submission could send a verdict in place of this
+ * one. A sanitizer has threads of its own, so with it the answer is false. */
 static bool other_threads(void) {
-    struct stat tasks; /* as many links as threads, and two */
+    struct stat tasks; /* its number of links is the number of threads plus 2 */
     return !sanitized && stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 3;
 }
 

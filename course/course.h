@@ -14,39 +14,40 @@ typedef struct {
 } course_test;
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
-/* Names are identifiers, each once. */
+/* The tests of the exercise. Their names are identifiers, and no two are equal. */
 extern const course_test course_tests[];
 extern const int course_test_count;
 
-/* Each of these ends the test as failed, with a sentence, unless all is as it should be; then it
- * returns. The sentence begins with the diagnosis, in a word or a few; numbers come after it. */
+/* Each of the functions below returns if everything is right. Otherwise it ends the test as failed,
+ * with a sentence that begins with the diagnosis, in a few words; numbers come after it. */
 void course_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
-/* The test has failed, but gets that many of its points: from 0 to one less than it is worth (more
- * or fewer are taken for these). */
+/* Ends the test as failed, but with `points` of its points. The number is limited to the range from
+ * 0 to one less than the test is worth. */
 void course_partial(int points, const char *format, ...)
     __attribute__((format(printf, 2, 3), noreturn));
 
-/* The diagnosis of this test's failure, should it fail from here on: the mistake in a few words.
- * It stands before the sentence of that failure. Each call replaces the last one's; an empty one
- * takes it back. */
+/* Sets the diagnosis for a failure of this test from here on: the mistake in a few words, which
+ * stand before the sentence of the failure. Each call replaces the previous diagnosis; an empty
+ * text removes it. */
 void course_hint(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Whether shape, dtype and values are the same, as course_value compares them. With course_hint:
  *     if (course_same(y, ct_sigmoid(x), 1e-9)) course_hint("this is what a sigmoid gives");
  *     course_value("softmax of x", y, ct_softmax(x, -1), 1e-12);
- * False if one of them is NULL; an error of either is left as it is. */
+ * Returns false if one of them is NULL; an error that is pending stays. */
 bool course_same(ct_tensor *got, ct_tensor *other, double tolerance);
 
-/* Shape, dtype and values: |got - expected| <= tolerance max(1, |expected|) for each element; NaN
- * and infinities must be the same. */
+/* Checks shape, dtype and values: |got - expected| <= tolerance max(1, |expected|) for each
+ * element; NaN and infinities must be the same. */
 void course_value(const char *what, ct_tensor *got, ct_tensor *expected, double tolerance);
 
 /* ---- wrong forwards that have a name ---- */
 
 /* A mistake that a forward may have: a set has mistakes[i] if its bit i is 1. */
 typedef struct {
-    const char *what; /* ends "this is what comes out ": "without the scale 1 / sqrt d" */
+    const char *what; /* the end of a sentence, "this is what comes out without the scale 1 / sqrt
+                       * d" */
     bool easier;      /* the gradient is then easier than the right one: it gets no points */
 } course_mistake;
 __extension__ typedef unsigned __int128 course_set;
@@ -58,13 +59,13 @@ static inline bool course_has(course_set set, int mistake) { return set >> mista
  * mistake; an error is cleared. */
 typedef ct_tensor *(*course_variant)(ct_tensor *const *in, int n, void *arg, course_set mistakes);
 
-/* Makes inputs at which most mistakes give different results, and may replace `arg`. Where several
+/* Makes inputs at which most mistakes give different results, and may replace `arg`. If several
  * mistakes explain a wrong result, the results at these inputs decide. */
 typedef void (*course_probe)(ct_context *context, ct_tensor **in, void **arg);
 
-/* Writes what is found out of a wrong forward that no mistake of the table explains, or nothing:
- * which quantity within it is wrong, and by how much. `got` has the right shape; it may hold NaN.
- */
+/* Describes a wrong forward that no mistake of the table explains: which quantity inside it is
+ * wrong, and by how much. It may find nothing, and then writes nothing. `got` has the right shape;
+ * it may hold NaN. */
 typedef void (*course_explain)(ct_tensor *const *in, int n, void *arg, ct_tensor *got,
                                ct_tensor *right, char *said, size_t size);
 
@@ -73,8 +74,8 @@ typedef struct {
     course_variant variant;
     const course_mistake *mistakes;
     int count;
-    /* "k: sequence, key, column", the name and the meaning of its last dims; of each input, then of
-     * the result. NULL: they have numbers */
+    /* the name of each input, then of the result, with the meanings of its last dims: "k: sequence,
+     * key, column"; NULL: messages number them */
     const char *const *inputs;
     course_probe probe;     /* or NULL */
     course_explain explain; /* or NULL */
@@ -85,55 +86,54 @@ typedef struct {
 /* Compares f->yours(in) with f->variant(in, 0) as course_value does, with the same random numbers.
  * If they differ, the report names a mistake that gives the same values to nine digits: one or two
  * of the table; or a dim of an input or of the result that is read only at its first or last index,
- * or is exchanged with another dim. If none does, the report has the words of `explain`, and lists
- * elements that depend on inputs that they must not depend on, or do not depend on inputs that they
- * must. */
+ * or is exchanged with another dim. If no mistake does, the report has the words of `explain`, and
+ * lists elements that depend on inputs on which they must not depend, or that lack a dependence. */
 void course_forward(const char *what, const course_function *f, void *arg, ct_tensor *const *in,
                     int n, double tolerance);
 
-/* The same at the beginning of a gradient's test. A forward whose mistakes have a name, none of
- * them one that makes the gradient easier, does not end the test: it goes on with the gradient of
- * the forward that was written, and ends with about half of its points if that is right.
+/* Does the same at the beginning of a gradient's test. If all mistakes of the forward have a name,
+ * and none makes the gradient easier, the test goes on with the gradient of the forward that was
+ * written. It ends with about half of its points if that gradient is right.
  *
- * This cannot be had for less work: an op that gives its input, zeros, or anything that is not
- * known by name gets nothing, and the gradient is compared with the gradient of the variant
+ * These points cannot be had for less work. An op that returns its input, zeros, or a result
+ * without a name gets none, and the gradient is compared with the gradient of the variant
  * (course_as_yours) at the same large inputs. */
 void course_forward_first(const char *what, const course_function *f, void *arg,
                           ct_tensor *const *in, int n, double tolerance);
 
-/* f->variant with the mistakes that course_forward_first has found, or none: the library's side of
- * course_gradient_as. */
+/* f->variant with the mistakes that course_forward_first has found, if any. course_gradient_as
+ * compares the student's gradient with its gradient. */
 ct_tensor *course_as_yours(const course_function *f, ct_tensor *const *in, int n, void *arg);
 
 /* ---- gradients ---- */
 
-/* The gradients of ct_apply(op, in, n, attrs), or of a function, by ct_gradcheck. */
+/* Checks the gradients of ct_apply(op, in, n, attrs), or of a function, by ct_gradcheck. */
 void course_gradient(const char *what, const ct_op *op, const void *attrs, ct_tensor *const *in,
                      int n, ct_gradcheck_opts opts);
 void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const *in, int n,
                         ct_gradcheck_opts opts);
 
-/* The gradients of ct_apply(op, in, n, attrs) where the cotangent is 1 everywhere, beside the
- * numbers that a statement prints: as course_value of each, with the hint. NULL: it is not
- * compared. */
+/* Compares the gradients of ct_apply(op, in, n, attrs), for a cotangent of ones, with the numbers
+ * that the exercise's text prints, as course_value does, with the hint. If an expected gradient is
+ * NULL it is not compared. */
 void course_gradient_is(const char *what, const ct_op *op, const void *attrs, ct_tensor *const *in,
                         int n, ct_tensor *const *expected, double tolerance);
 
-/* The gradients of two functions at the same inputs, with one random cotangent: they must agree to
- * `tolerance` of an input's largest. For tens of thousands of inputs, for which a backward that
- * takes differences of its own forward runs out of time: a fifth of the test's, and a hundred
- * forwards; or for inputs where differences lose more digits than `tolerance` allows. Inputs that
- * are NULL or not f64 have no gradient. Where the functions themselves differ (another test's
- * matter) only the time counts. */
+/* Compares the gradients of two functions at the same inputs, with one random cotangent: an error
+ * is at most `tolerance` times the largest element of the input's gradient. It is used for tens of
+ * thousands of inputs, for which a backward that takes differences of its own forward runs out of
+ * time (a fifth of the test's time and a hundred forwards), and for inputs at which differences
+ * lose more digits than `tolerance` allows. Inputs that are NULL or not f64 have no gradient. If
+ * the results of the functions differ, which another test finds, only the time counts. */
 void course_gradient_as(const char *what, ct_fn yours, ct_fn librarys, void *arg,
                         ct_tensor *const *in, int n, double tolerance);
 
-/* `got` must be NULL, with an error of this status whose message contains the words; the error is
- * cleared. */
+/* Checks that `got` is NULL, with an error of this status whose message contains the words, and
+ * clears the error. */
 void course_refused(const char *what, ct_context *context, ct_tensor *got, ct_status status,
                     const char *words);
 
-/* Tensors of f64; never NULL. */
+/* These make tensors of f64. They never return NULL. */
 ct_tensor *course_f64(ct_context *context, ct_shape shape, const double *values);
 ct_tensor *course_randn(ct_context *context, ct_shape shape);
 

@@ -1,6 +1,6 @@
-/* Descriptions of wrong values, told only from them and the right ones: all zeros, a constant
- * factor, transposed, only the first row right ... Every sentence is a fact about the numbers, to
- * nine digits. Part of course.c. */
+/* Descriptions of wrong values, which are found only from these values and the right ones: all
+ * zeros, a constant factor, transposed, only the first row right ... Every sentence is a fact about
+ * the numbers, to nine digits. Part of course.c. */
 #ifndef COURSE_LIKENESS_H
 #define COURSE_LIKENESS_H
 
@@ -53,7 +53,8 @@ static const struct {
     {exp, "e to the power of what it must be: a logarithm is missing"},
     {log, "the logarithm of what it must be: one too many"}};
 
-/* Two numbers that differ, or one that no formula gives by chance. */
+/* Whether the wrong values have two numbers that differ, or one number that no formula gives by
+ * chance. */
 static bool telling(const likeness *l) {
     double first = NAN;
     for (int64_t i = 0; i < l->n; i++) {
@@ -137,7 +138,8 @@ static bool a_constant_more(likeness *l) {
                                 l->got[first] - l->expected[first]);
 }
 
-/* Seven digits: float, or an epsilon. */
+/* Whether the values are right to seven digits: they were rounded to float, or an epsilon was
+ * added. */
 static bool nearly_right(likeness *l) {
     double worst = 0;
     for (int64_t i = 0; i < l->n; i++)
@@ -170,7 +172,8 @@ static bool moved(const likeness *l, int d, bool reversed, int64_t by) {
     return true;
 }
 
-/* Dims a and b exchanged: as got's shape has it (equal sizes), or only in memory. */
+/* Whether dims a and b are exchanged: in the shape of `got`, if their sizes are equal, or only in
+ * memory. */
 static bool exchanged(const likeness *l, int a, int b, bool in_memory) {
     if (!in_memory && l->shape.dim[a] != l->shape.dim[b]) return false;
     ct_shape other = l->shape;
@@ -221,7 +224,8 @@ static bool elsewhere(likeness *l) {
     return same_numbers(l) && SAY(l, "the numbers are right, but they stand in other places");
 }
 
-/* Each row (or column) off by a factor, or by an added number, of its own. */
+/* Whether each row (or column) is wrong by a factor of its own, or by an added number of its
+ * own. */
 static bool by_rows(likeness *l) {
     static const char *const sentences[] = {
         "the numbers of a row (of the last dim) are all wrong by one factor, another one in each "
@@ -351,7 +355,8 @@ static bool wrong_ones_zero(likeness *l) {
     return SAY(l, "what is wrong is 0");
 }
 
-/* The numbers are the same as in the last call, whose numbers this function has kept. */
+/* Whether the numbers are the same as in the last call. This function keeps the numbers of each
+ * call. */
 static bool as_before(likeness *l) {
     static double before[MOST_ALIKE];
     static int64_t count;
@@ -362,8 +367,8 @@ static bool as_before(likeness *l) {
            SAY(l, "this is what the call before gave, for other inputs: does it keep something?");
 }
 
-/* Also to be called with right values, which as_before must know. Nothing is said of values without
- * a known pattern. */
+/* Describes wrong values. It must also be called with right values, because as_before compares with
+ * the last call. If no pattern fits, *said stays empty. */
 static void looks_like(const double *got, const double *expected, ct_shape shape,
                        const bool *is_wrong, int64_t wrong, char *said, size_t size) {
     int64_t n = 1;

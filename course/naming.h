@@ -120,7 +120,7 @@ static char only_here[sizeof hint];
 
 static bool nothing(guess g) { return g.mistakes == 0 && g.reading == 0; }
 
-/* NULL if there is none. */
+/* The result of a guess; NULL if the guess gives none. */
 static ct_tensor *guessed(const course_function *f, void *arg, ct_tensor *const *in, int n,
                           guess g) {
     ct_tensor *out =
@@ -183,7 +183,7 @@ static void suspect(suspicion *s, guess g) {
     ct_scope_close(scope);
 }
 
-/* Leaves those that the probe agrees with, if it agrees with any. */
+/* Keeps only the guesses that fit the probe, if any fits. */
 static int keep_probed(suspicion *s) {
     int kept = 0;
     for (int i = 0; i < s->count; i++)
@@ -206,8 +206,8 @@ static void name_guess(const suspicion *s, guess g, char *said, size_t size) {
     }
 }
 
-/* A single whole number says little: much is 0 or 1 by chance. And NaN comes of several mistakes.
- */
+/* Whether the result is a single whole number, which proves no mistake: many results are 0 or 1 by
+ * chance. */
 static bool tells_nothing(ct_tensor *got) {
     return ct_numel(got) == 1 && ct_item(got) == rint(ct_item(got));
 }
@@ -248,8 +248,8 @@ static void suspect_pairs(suspicion *s, course_set with) {
                 suspect(s, (guess){COURSE_BIT(i) | COURSE_BIT(j), 0});
 }
 
-/* Whether one or two mistakes, or readings, give all that was got, here and at the probe; those
- * that fit only here are left if there are no others. */
+/* Whether one or two mistakes, or readings, give all values of the result, here and at the probe.
+ * If no guess fits the probe, the guesses that fit here are kept. */
 static bool search(suspicion *s) {
     for (int i = 0; i < s->f->count; i++) suspect(s, (guess){COURSE_BIT(i), 0});
     if (keep_probed(s) || (s->count && !s->got_of_probe)) return true;
@@ -266,7 +266,7 @@ static bool search(suspicion *s) {
     return false;
 }
 
-/* The mistake that gives all values that were got; none if no mistake or several do. The hint names
+/* The mistake that gives all values of the result; none if no mistake or several do. The hint names
  * them. */
 static guess mistake_of(suspicion *s) {
     char first[320], second[320];
@@ -291,7 +291,7 @@ static guess mistake_of(suspicion *s) {
     return s->count == 1 || !is_easier(s->f, s->found[1]) ? s->found[0] : none;
 }
 
-/* The same numbers in any shape: an input as it was. */
+/* Whether the result has the numbers of an input, in any shape. */
 static bool is_input(ct_tensor *got, ct_tensor *in) {
     if (!in || ct_dtype_of(in) != CT_F64 || ct_numel(in) != ct_numel(got) || ct_numel(in) < 2)
         return false;
@@ -302,9 +302,9 @@ static bool is_input(ct_tensor *got, ct_tensor *in) {
 
 enum { MOST_MOVED = 256 };
 
-/* Moves one number of an input, and compares the numbers that move in your result and in the right
- * one. The inputs are the random ones, of which none is so large, or so equal to another, that a
- * move would make no difference. */
+/* Changes one number of an input, and compares the elements that change in the student's result and
+ * in the right one. The inputs are the random ones, because in these a change always makes a
+ * difference: no number is very large or equal to another. */
 typedef struct {
     const suspicion *s;
     const double *got, *right; /* before */
@@ -334,7 +334,8 @@ static int dependence_of(const dependence *d, const double *a, const double *b, 
     return yours == 0 && right > 1e-6 ? MUST : AS_IT_MUST;
 }
 
-/* In which of the two ways each element of the result is wrong when d->at moves. */
+/* Finds in which of the two ways each element of the result is wrong when the number at d->at
+ * changes. */
 static bool each_dependence(const dependence *d, unsigned char *way) {
     ct_scope scope = ct_scope_open_no_grad(context);
     double *a = moved_values(d, true), *b = a ? moved_values(d, false) : NULL;
@@ -351,8 +352,8 @@ static void add_place(char *list, size_t size, ct_shape shape, int64_t at) {
     else if (list[end - 1] != '.') snprintf(list + end, size - end, " ...");
 }
 
-/* The sentence about the first element of the result that depends on an input that it must not, or
- * not on one that it must. */
+/* Writes the sentence about the first element of the result that depends on an input on which it
+ * must not, or does not depend on an input on which it must. */
 static void find_dependence(const suspicion *s, char *said, size_t size) {
     const int64_t n = ct_numel(s->got);
     unsigned char *way[MOST_INPUTS] = {NULL};

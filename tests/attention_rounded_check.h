@@ -118,7 +118,7 @@ static double distance(int64_t n, const float *x, const float *y) {
     return sqrt(apart / length);
 }
 
-/* A rounded operand has a relative error of at most 2^-9, and mostly less. In a sum the errors
+/* A rounded operand has a relative error of at most 2^-8, and mostly less. In a sum the errors
  * partly cancel. */
 static void check_near_f32(const rounding_isa *isa) {
     for (int i = 0; i < COUNT(attention_cases); i++) {

@@ -1,4 +1,4 @@
-/* What your file defines: three ops of f64 without attributes. */
+/* Your file defines three ops of f64 without attributes. */
 #ifndef EXERCISE_H
 #define EXERCISE_H
 

@@ -312,7 +312,7 @@ static const struct {
      of_arctangent},
 };
 
-/* Where the neuron's gradient is wrong, a hint that says which mistake gives the same three
+/* If the neuron's gradient is wrong, sets a hint that names the mistake which gives the same three
  * numbers. */
 static void name_gradient(ct_context *context) {
     const double w = 0.71828, x = -1.31415, b = 0.41421, z = w * x + b, y = tanh(z);

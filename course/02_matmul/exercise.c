@@ -9,7 +9,7 @@ static ct_tensor *matmul_forward(ct_call *call) {
 
 static bool matmul_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
     const matmul_attrs *attrs = call->attrs;
-    (void)attrs, (void)cotangents[0], (void)grad; /* read the ones, set the other */
+    (void)attrs, (void)cotangents[0], (void)grad; /* read attrs and the cotangent, set grad */
     return ct_fail(call->context, CT_ERR_ARGUMENT, "matmul: backward is not written yet");
 }
 

@@ -1,4 +1,4 @@
-/* What your file defines: the product of matrices, of batches of them, and with the second one
+/* Your file defines the product of matrices, of batches of them, and with the second one
  * transposed. */
 #ifndef EXERCISE_H
 #define EXERCISE_H
@@ -10,7 +10,7 @@ typedef struct {
 } matmul_attrs;
 
 /* Inputs, f64: a (M, K) or (B, M, K); b (K, N) or (B, K, N), with transpose (N, K) or (B, N, K).
- * Output (M, N), or (B, M, N) where either input has a batch. */
+ * Output (M, N), or (B, M, N) if either input has a batch. */
 extern const ct_op matmul;
 
 #endif

@@ -1,4 +1,4 @@
-/* What your file defines: two ops of one f64 input (..., n), each over the last dim; neither has
+/* Your file defines two ops of one f64 input (..., n), each over the last dim; neither has
  * attributes. */
 #ifndef EXERCISE_H
 #define EXERCISE_H

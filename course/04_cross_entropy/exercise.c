@@ -7,7 +7,7 @@ static ct_tensor *cross_entropy_forward(ct_call *call) {
 
 static bool cross_entropy_backward(const ct_call *call, ct_tensor *const *cotangents,
                                    ct_tensor **grad) {
-    (void)cotangents[0], (void)grad; /* read the one, set the other */
+    (void)cotangents[0], (void)grad; /* read the cotangent, set grad */
     return ct_fail(call->context, CT_ERR_ARGUMENT, "cross_entropy: backward is not written yet");
 }
 

@@ -1,4 +1,4 @@
-/* What your file defines: one op of logits, f64 (N, C), and targets, i64 (N), whose result is a
+/* Your file defines one op of logits, f64 (N, C), and targets, i64 (N), whose result is a
  * scalar. */
 #ifndef EXERCISE_H
 #define EXERCISE_H

@@ -1,4 +1,4 @@
-/* What your file defines: one op of x (..., D), weight (D) and bias (D), all f64. */
+/* Your file defines one op of x (..., D), weight (D) and bias (D), all f64. */
 #ifndef EXERCISE_H
 #define EXERCISE_H
 

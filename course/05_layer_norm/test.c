@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* x, weight and bias, with eps. */
+/* The inputs x, weight and bias, and eps. */
 typedef struct {
     ct_tensor *in[3];
     layer_norm_attrs attrs;
@@ -162,8 +162,9 @@ static const course_mistake mistakes[] = {
     [MEAN_MORE] = {"when the sum for the mean is divided by D + 1"},
 };
 
-/* (..., 1): what the row before has, the first row its own; or the first, or last, row's for all.
- */
+/* The numbers x (..., 1), one for each row, read from another row. With `before` each row has the
+ * number of the row before it, and the first row its own. Otherwise all rows have the number of the
+ * last row, if `last`, or of the first. */
 static ct_tensor *of_row(ct_tensor *x, int64_t before, bool last) {
     const ct_shape shape = ct_shape_of(x);
     ct_tensor *flat = ct_reshape(x, CT_SHAPE(-1));
@@ -176,8 +177,9 @@ static ct_tensor *of_row(ct_tensor *x, int64_t before, bool last) {
     return ct_expand(ct_reshape(ct_narrow(flat, 0, last ? n - 1 : 0, 1), CT_SHAPE(1)), shape);
 }
 
-/* A sum over each row, divided by `over`, as what stands in it at the begin has it: the result of
- * the row before, or its sum. */
+/* The means of rows if the sum is not set to 0 at the beginning of a row. With `result` it begins
+ * with the mean of the row before, otherwise with its sum. `sum` has the right sums, and `over` is
+ * the divisor. */
 static ct_tensor *carried(ct_tensor *sum, double over, bool result) {
     const ct_shape shape = ct_shape_of(sum);
     ct_tensor *flat = ct_reshape(sum, CT_SHAPE(-1)), *row[64];
@@ -192,7 +194,8 @@ static ct_tensor *carried(ct_tensor *sum, double over, bool result) {
     return ct_reshape(ct_cat(row, (int)n, 0), shape);
 }
 
-/* The elements that a sum over the row leaves out, and the sum's divisor. */
+/* The mean of each row, with mistakes: the first or last element is left out, the divisor is the
+ * number of rows, or the sum begins with the result or the sum of the row before. */
 static ct_tensor *row_mean(ct_tensor *x, ct_shape dims, bool no_first, bool no_last, bool over_rows,
                            bool goes_on, bool sum_goes_on) {
     const int64_t n = ct_dim(x, -1);
@@ -259,7 +262,7 @@ static ct_tensor *divisor_of(ct_tensor *var, ct_tensor *off, ct_shape dims, doub
     return bits >> ROOT_TWICE & 1 ? ct_sqrt(root) : root;
 }
 
-/* z w + b */
+/* z w + b, with the mistakes of `bits`. */
 static ct_tensor *with_weights(ct_tensor *x, ct_tensor *z, ct_tensor *divisor, ct_tensor *w,
                                ct_tensor *b, course_set bits) {
     if (bits >> EXCHANGED & 1) {
@@ -286,7 +289,7 @@ static ct_tensor *with_weights(ct_tensor *x, ct_tensor *z, ct_tensor *divisor, c
     return bits >> NO_BIAS & 1 ? z : ct_add(z, b);
 }
 
-/* bits == 0: the library's own */
+/* The layer norm with the mistakes of `bits`; with bits == 0, the library's. */
 static ct_tensor *variant(ct_tensor *const *in, int n, void *attrs, course_set bits) {
     double eps = ((layer_norm_attrs *)attrs)->eps;
     ct_tensor *x = in[0], *w = in[1], *from = x;
@@ -329,8 +332,8 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *attrs, course_set b
     return with_weights(x, z, divisor, w, in[2], bits);
 }
 
-/* Fits each row of y by (x - m) r w + b, with m and r by least squares, and says what is wrong with
- * the first row whose m or r is not the right one, or that no m and r fit. */
+/* Fits each row of y by (x - m) r w + b, with m and r by least squares, and describes the first row
+ * whose m or r is not the right one, or which no m and r fit. */
 static void explain(ct_tensor *const *in, int n, void *attrs, ct_tensor *got, ct_tensor *right,
                     char *said, size_t size) {
     const double eps = ((layer_norm_attrs *)attrs)->eps;
@@ -348,7 +351,7 @@ static void explain(ct_tensor *const *in, int n, void *attrs, ct_tensor *got, ct
             wrong = fmax(wrong, fabs(y[i] - must[i]));
         }
         const double r = zx / var, m = mean - zs / r, root = 1 / sqrt(var + eps);
-        int64_t others = 0; /* just two numbers fit any m and r */
+        int64_t others = 0; /* two different numbers are fitted by some m and r in any case */
         for (int64_t i = 0; i < d; i++) others += x[i] != x[0] && x[i] != x[d - 1];
         if (wrong < 1e-9 || others == 0 || !isfinite(m)) continue;
         for (int64_t i = 0; i < d; i++)
@@ -494,7 +497,7 @@ static void gradient_of_x(ct_context *context) {
     large_gradient(context, 0, "x of rows of 20,000");
 }
 
-/* All three at once, as in training: work for one must not spoil another. */
+/* Checks the three gradients of one backward, as in training: one must not change another. */
 static void gradients_together(ct_context *context) {
     first_as_the_library(random_operands(context, CT_SHAPE(3, 5)));
     operands o = random_operands(context, CT_SHAPE(3, 5));

@@ -1,4 +1,4 @@
-/* What your file defines: attention of one head, with a causal mask and a mask of keys. */
+/* Your file defines attention of one head, with a causal mask and a mask of keys. */
 #ifndef EXERCISE_H
 #define EXERCISE_H
 
@@ -8,9 +8,9 @@ typedef struct {
     bool causal; /* query i sees keys 0 ... i and no others */
 } masked_attention_attrs;
 
-/* Inputs, f64: q (B, T, d), k (B, S, d), v (B, S, e); and a fourth, key_mask: bool (B, S), true = a
- * real key, or NULL: all are. Output (B, T, e). The op has CT_OP_OPTIONAL among its flags, since an
- * input may be NULL. */
+/* Inputs, f64: q (B, T, d), k (B, S, d), v (B, S, e); and a fourth, key_mask, bool (B, S), true for
+ * a real key; if it is NULL all keys are real. Output (B, T, e). The flags of the op include
+ * CT_OP_OPTIONAL, because an input may be NULL. */
 extern const ct_op masked_attention;
 
 #endif

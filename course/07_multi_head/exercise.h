@@ -1,4 +1,4 @@
-/* What your file defines: two ops that move numbers, and a function that makes multi-head attention
+/* Your file defines two ops that move numbers, and a function that makes multi-head attention
  * of them. */
 #ifndef EXERCISE_H
 #define EXERCISE_H
@@ -18,7 +18,8 @@ typedef struct {
     ct_tensor *out_weight, *out_bias; /* (E, E) and (E) */
 } multi_head_params;
 
-/* x (B, T, E) -> (B, T, E). Not an op: a function of ops, which the tape differentiates. */
+/* x (B, T, E) -> (B, T, E). This is not an op but a function that calls ops, and the tape
+ * differentiates it. */
 extern ct_tensor *multi_head(ct_tensor *x, const multi_head_params *params, int64_t heads,
                              bool causal);
 

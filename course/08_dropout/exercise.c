@@ -6,7 +6,7 @@ static ct_tensor *dropout_forward(ct_call *call) {
 }
 
 static bool dropout_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
-    (void)cotangents[0], (void)grad; /* read the one, set the other */
+    (void)cotangents[0], (void)grad; /* read the cotangent, set grad */
     return ct_fail(call->context, CT_ERR_ARGUMENT, "dropout: backward is not written yet");
 }
 

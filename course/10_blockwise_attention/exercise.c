@@ -13,7 +13,7 @@ static ct_tensor *blockwise_attention_forward(ct_call *call) {
 
 static bool blockwise_attention_backward(const ct_call *call, ct_tensor *const *cotangents,
                                          ct_tensor **grad) {
-    (void)cotangents[0], (void)grad; /* read the one, set the other */
+    (void)cotangents[0], (void)grad; /* read the cotangent, set grad */
     return ct_fail(call->context, CT_ERR_ARGUMENT,
                    "blockwise_attention: backward is not written yet");
 }

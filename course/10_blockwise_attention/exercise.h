@@ -1,24 +1,26 @@
-/* What your file defines: attention in blocks of keys, whose memory grows with the number of tokens
+/* Your file defines attention in blocks of keys, whose memory grows with the number of tokens
  * and not with its square. */
 #ifndef EXERCISE_H
 #define EXERCISE_H
 
 #include <cotangent/cotangent.h>
 
-/* What is known of one query after some of its keys. Before the first: max is -INFINITY, sum 0, and
- * out all zeros. */
+/* The state of one query after some of its keys. Before the first key max is -INFINITY, sum is 0,
+ * and out is all zeros. */
 typedef struct {
     double max;  /* the largest score so far */
-    double sum;  /* of e^(score - max) */
+    double sum;  /* the sum of e^(score - max) */
     double *out; /* e numbers: the sum of e^(score - max) v */
 } attention_state;
 
-/* n more keys: their scores, finite, and their values, n rows of e numbers. */
+/* Adds n more keys to the state. Their scores are finite; v has their values, n rows of e
+ * numbers. */
 extern void attend_block(attention_state *state, int64_t n, const double *score, int64_t e,
                          const double *v);
 
 typedef struct {
-    int64_t block; /* keys at a time, at least 1; may be more than there are */
+    int64_t block; /* the number of keys in a block, at least 1; it may exceed the number of all
+                    * keys */
     bool causal;   /* query i sees keys 0 ... i and no others */
 } blockwise_attention_attrs;
 

@@ -1,4 +1,4 @@
-/* What goes wrong in attention by blocks, and a program of it that makes each of these mistakes. */
+/* The mistakes that can be made in attention by blocks, and a program that makes each of them. */
 #ifndef COURSE_BLOCK_MISTAKES_H
 #define COURSE_BLOCK_MISTAKES_H
 
@@ -169,7 +169,7 @@ typedef struct {
     double max, sum, *out;
 } simulated;
 
-/* What multiplies sum, and out's column c, when the maximum changes. */
+/* The factor of sum, and of column c of out, when the maximum changes. */
 static double moved_by(double old, double new, course_set bits) {
     if (has(bits, NOTHING_MOVED) || has(bits, MEAN_OF_BLOCKS) || has(bits, OWN_MAXIMUM)) return 1;
     if (isinf(old)) return 0;
@@ -230,7 +230,8 @@ static void simulate_begin(simulated *state, int64_t e, course_set bits) {
     memset(state->out, 0, (size_t)e * sizeof *state->out);
 }
 
-/* How many of S keys a query sees that must see `keys`. */
+/* The number of keys that a query sees with these mistakes; without them it is `keys`, and `all` is
+ * the number of all keys. */
 static int64_t simulated_keys(int64_t keys, int64_t all, int64_t block, course_set bits) {
     if (has(bits, CAUSAL_BY_BLOCK) || has(bits, CAUSAL_BEGIN_OF_BLOCK))
         keys = (keys + block - 1) / block * block;

@@ -98,7 +98,7 @@ static void state_probe(ct_context *context, ct_tensor **in, void **arg) {
     in[0] = course_randn(context, CT_SHAPE(1, 6)), in[1] = course_randn(context, CT_SHAPE(6, 2));
 }
 
-/* Which of the three is wrong. */
+/* Names the one of max, sum and out that is wrong. */
 static void explain_state(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_tensor *right,
                           char *said, size_t size) {
     const double *a = ct_data_f64(got), *b = ct_data_f64(right);
@@ -298,7 +298,7 @@ enum { RESIDENT = 4 };
 enum { RESIDENT = 1 };
 #endif
 
-/* The most memory this process has had, in bytes, or 0 where the system does not say (Linux
+/* The largest memory of this process so far, in bytes, or 0 if the system does not give it (Linux
  * does). */
 static double process_peak(void) {
     char line[128];
@@ -314,8 +314,8 @@ enum { LONG = 1024 };
 /* bytes; all that is needed is less than half a megabyte */
 static const double limit = 2 << 20, matrix = 8.0 * LONG * LONG;
 
-/* The memory taken beyond `live`, from the library or in any other way, from when the process had
- * at most `peak`. */
+/* Checks the memory that was taken beyond `live`, from the library or in any other way, since the
+ * process had at most `peak`. */
 static void check_memory(ct_context *context, const char *what, int64_t live, double peak) {
     const double taken = (double)(ct_memory(context).peak - live), grown = process_peak() - peak;
     if (fmax(taken, grown) > limit)
@@ -348,8 +348,8 @@ static void memory(ct_context *context) {
 
 /* ---- a transformer ---- */
 
-/* Four random tokens and the same four again: from the fourth on each next one is known to who
- * looks three back. */
+/* A sequence is four random tokens and then the same four again. From the fourth on, the next token
+ * is the token three places back. */
 enum {
     TOKENS = 8,
     HALF = 4,

@@ -1,11 +1,11 @@
-/* What your file defines: the backward of multi-head attention, with each step's result. */
+/* Your file defines the backward of multi-head attention, with each step's result. */
 #ifndef EXERCISE_H
 #define EXERCISE_H
 
 #include <cotangent/cotangent.h>
 
-/* What backward may read: sizes, parameters, what forward computed, and the cotangent. All arrays
- * are dense, row-major. */
+/* The values that backward may read: sizes, parameters, results of forward, and the cotangent. All
+ * arrays are dense, row-major. */
 typedef struct {
     int64_t batch, tokens, width, heads; /* B, T, E, H; d = E / H is a whole number */
 
@@ -18,7 +18,7 @@ typedef struct {
     const double *dy;        /* (B, T, E): d loss / d y */
 } attention_values;
 
-/* What backward writes, in this order: arrays that hold NaN when it is called. */
+/* The arrays that backward writes, in this order. They hold NaN when it is called. */
 typedef struct {
     double *dW_out, *db_out; /* (E, E), (E) */
     double *dO;              /* (B, T, E) */

@@ -77,11 +77,12 @@ static ct_tensor *part_of(const problem *p, ct_tensor *qkv, int part) {
     return ct_narrow(qkv, -1, part * p->e, p->e);
 }
 
-/* What an array holds before a step writes to it: a NaN of its own, which arithmetic hands on. So
- * what was never written, or comes of what was not, differs from a NaN that is 0 / 0. */
+/* The content of an array before a step writes to it: a NaN with a payload of its own, which
+ * arithmetic passes on. So a number that was never written, or was computed from one, differs from
+ * a NaN that is 0 / 0. */
 static uint64_t unwritten(int step) { return 0x7ff8c0de00000000u + (uint64_t)step; }
 
-/* The step whose unwritten numbers this one is, or comes of; -1: none. */
+/* The step whose unwritten numbers include this one or were used to compute it; -1: none. */
 static int step_of_unwritten(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -364,8 +365,9 @@ static void packed(ct_context *context) { check(context, BIT(DQKV)); }
 static void in_projection(ct_context *context) { check(context, BIT(DW_IN) | BIT(DB_IN)); }
 static void three_paths(ct_context *context) { check(context, BIT(DX_PATHS) | BIT(DX)); }
 
-/* All steps at once, each as it must be: the first that is wrong is named, what is right given
- * yours, and what is NaN only of steps that are not written. */
+/* Checks all steps at once against the right results. The message names the first wrong step, the
+ * steps that are right given your earlier results, and the steps that are NaN only because earlier
+ * steps are not written. */
 static void check_all(const problem *p) {
     unsigned right = 0, wrong = 0, follow = 0, missing = 0, derived = 0;
     for (int i = 0; i < STEPS; i++)

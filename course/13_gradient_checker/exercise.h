@@ -1,4 +1,4 @@
-/* What your file defines: a checker of gradients. */
+/* Your file defines a checker of gradients. */
 #ifndef EXERCISE_H
 #define EXERCISE_H
 
@@ -21,8 +21,8 @@ typedef enum {
 
 typedef struct {
     verdict verdict;
-    /* Where the verdict is GRADIENT_WRONG because entries of the Jacobian are wrong, the worst of
-     * them: d y[output] / d x[input] by backward and by differences. */
+    /* If the verdict is GRADIENT_WRONG because entries of the Jacobian are wrong, these fields have
+     * the worst entry: d y[output] / d x[input] by backward and by differences. */
     int output, input;
     double analytic, numeric;
 } check;

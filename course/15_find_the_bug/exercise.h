@@ -1,4 +1,4 @@
-/* What your file defines: five ops, of which each backward has one mistake that you mend, and for
+/* Your file defines five ops, of which each backward has one mistake that you mend, and for
  * each op the name of the mistake that it had. All tensors are f64 where nothing else is said. */
 #ifndef EXERCISE_H
 #define EXERCISE_H
@@ -9,14 +9,15 @@ typedef enum {
     NOT_ANSWERED,
     WRONG_SIGN,           /* the gradient is -1 times what it must be */
     COTANGENT_IGNORED,    /* backward does not multiply by the cotangent */
-    ASSIGNED,             /* of several contributions to a number only the last is kept */
+    ASSIGNED,             /* only the last of several contributions to a number is kept */
     DERIVATIVE_AT_OUTPUT, /* f'(y) in place of f'(x) */
-    TAKEN_FOR_CONSTANT,   /* what was computed from the input is differentiated as a constant */
-    NOT_TRANSPOSED,       /* a matrix stands in a product where its transpose belongs */
-    WRONG_COUNT,          /* a mean is divided by the number of something else */
+    TAKEN_FOR_CONSTANT,   /* a number that was computed from the input is differentiated as a
+                           * constant */
+    NOT_TRANSPOSED,       /* a product has a matrix in place of its transpose */
+    WRONG_COUNT,          /* a mean is divided by a wrong count */
     SCALE_TWICE,          /* a factor is applied in two places */
-    MASK_FORGOTTEN,       /* what a mask hides gets a gradient */
-    LAST_ROW_MISSED       /* a loop ends one too early */
+    MASK_FORGOTTEN,       /* an element that a mask hides gets a gradient */
+    LAST_ROW_MISSED       /* a loop ends one row too early */
 } mistake;
 
 extern const ct_op silu; /* y = x / (1 + e^-x), any shape */

@@ -152,14 +152,14 @@ CT_API bool ct_graph_print(const ct_tensor *tensor, FILE *file);
 /* The options of ct_graph_dot_with, which select the numbers that it adds to each node. A node that
  * has a NaN or an infinity is red. */
 typedef struct {
-    /* a tensor of up to 8 elements is shown with its elements, and a larger tensor with the
-     * minimum, mean and maximum of its finite elements and the counts of NaN and infinities. A leaf
-     * shows its present values. "values not kept" means that the tensor has ended and no backward
-     * needs its values */
+    /* whether values are shown: all elements of a tensor of up to 8 elements; of a larger tensor
+     * the minimum, mean and maximum of its finite elements and the counts of NaN and infinities. A
+     * leaf shows its present values. "values not kept" means that the tensor has ended and no
+     * backward needs its values */
     bool values;
-    /* the norm of each gradient that ct_grad would return is shown, for leaves and for results with
-     * ct_retain_grad. To draw the whole graph after backward, keep it by
-     * ct_backward_with and retain_graph */
+    /* whether the norm of each gradient that ct_grad would return is shown, for leaves and for
+     * results with ct_retain_grad. Backward must keep the graph (ct_backward_with with
+     * retain_graph), or only a part of it is left to draw afterwards */
     bool grads;
 } ct_graph_opts;
 

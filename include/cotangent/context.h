@@ -80,8 +80,8 @@ typedef struct {
  * CT_MATMUL_BF16X6 splits each operand into a sum of three bf16 numbers and computes a b as the sum
  * of six of the nine products of these numbers; the relative error of a b is about 2^-24.
  * CT_MATMUL_BF16X3 splits each operand into two numbers and sums three of the four products; the
- * error is about 2^-16. If an operand is infinite, NaN or
- * near an end of the range of f32, both compute the whole product as CT_MATMUL_F32 does. */
+ * error is about 2^-16. If an operand is infinite, NaN or near an end of the range of f32, both
+ * compute the whole product as CT_MATMUL_F32 does. */
 typedef enum {
     /* the value of the environment variable CT_MATMUL (f32, bf16x6, bf16x3 or bf16); f32 if it is
      * not set */

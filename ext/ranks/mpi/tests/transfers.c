@@ -16,7 +16,7 @@
 
 enum {
     LARGE = 9000001
-}; /* bytes: MPI sends so many only after the receive is posted, in several segments */
+}; /* the bytes of a large message, which MPI sends in segments, and only to a posted receive */
 
 static const ct_comm_engine *const engine = &cti_mpi_engine;
 static ct_context *test_context;
