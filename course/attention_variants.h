@@ -1,5 +1,5 @@
-/* Attention of one head (..., T, d) as the exercises define it, and wrong ones: exercises 06, 07
- * and 10. */
+/* Attention of one head (..., T, d) as exercises 06, 07 and 10 define it, and variants of it with
+ * mistakes. */
 #ifndef COURSE_ATTENTION_VARIANTS_H
 #define COURSE_ATTENTION_VARIANTS_H
 

@@ -18,7 +18,7 @@ typedef struct {
     ct_shape a, b;
 } pair;
 
-/* transpose points at a bool */
+/* `transpose` points to a bool. */
 static ct_tensor *by_you(ct_tensor *const *in, int n, void *transpose) {
     (void)n;
     return yours(in[0], in[1], *(bool *)transpose);
@@ -118,7 +118,7 @@ static const course_mistake mistakes[] = {
     [NOT_ADVANCED_B] = {"when b does not go on to the next matrix where a has no batch"},
 };
 
-/* x's memory read as the transpose of its last two dims would be stored */
+/* x's memory, read as if its last two dims were stored in the other order. */
 static ct_tensor *of_memory(ct_tensor *x) {
     ct_shape shape = ct_shape_of(x);
     const int64_t rows = ct_dim(x, -2);
@@ -161,7 +161,7 @@ static ct_tensor *left(ct_context *context, ct_shape shape, course_set bits) {
 }
 
 typedef struct {
-    ct_tensor *a, *b; /* NULL: a mistake would read what is not there */
+    ct_tensor *a, *b; /* NULL: a mistake would read elements that do not exist */
     int64_t inner;    /* K */
 } factor_pair;
 
@@ -270,8 +270,8 @@ static double element(ct_tensor *a, ct_tensor *b, bool turn, int64_t e) {
     return y ? ct_data_f64(ct_contiguous(y))[e] : NAN;
 }
 
-/* With which factor each product a_mk b_kn is in the first element that is wrong: by how much that
- * moves when both do, and not when one does. */
+/* Finds the factor of each product a_mk b_kn in the first wrong element: the change of the element
+ * when both numbers change, without the changes when only one of them does. */
 static void explain(ct_tensor *const *in, int n, void *transpose, ct_tensor *got, ct_tensor *right,
                     char *said, size_t size) {
     const bool turn = *(bool *)transpose;
@@ -318,7 +318,8 @@ static ct_tensor *by_library(ct_tensor *const *in, int n, void *transpose) {
     return course_as_yours(&function, in, n, transpose);
 }
 
-/* Values and, if asked for, the gradient: another function's gradient would say nothing. */
+/* Checks the values and, with `gradient`, the gradient of the function, which proves something only
+ * if the values are right. */
 static void try(ct_context *context, pair p, bool transpose, bool gradient) {
     ct_tensor *in[] = {course_randn(context, p.a), course_randn(context, p.b)};
     (gradient ? course_forward_first : course_forward)(p.what, &function, &transpose, in, 2, 1e-13);
@@ -335,7 +336,7 @@ static void by_hand(ct_context *context) {
                  course_f64(context, CT_SHAPE(2, 1), (double[]){-2, -2}), 0);
 }
 
-/* Square ones too: there a transposed gradient has the right shape. */
+/* Some shapes are square, so that a transposed gradient has the right shape. */
 static const pair plain[] = {{"(2, 3) by (3, 4)", {2, {2, 3}}, {2, {3, 4}}},
                              {"(3, 3) by (3, 3)", {2, {3, 3}}, {2, {3, 3}}},
                              {"(1, 5) by (5, 1)", {2, {1, 5}}, {2, {5, 1}}},

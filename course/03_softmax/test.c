@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* Each op of the exercise with the library's of that name. */
+/* An op of the exercise, and the library's op of the same name. */
 typedef struct {
     const char *words; /* in an error's sentence */
     const ct_op *op;
@@ -155,7 +155,7 @@ static ct_tensor *of_rows(ct_tensor *x, bool largest) {
     return ct_reshape(ct_cat(row, (int)n, 0), ct_shape_of(x));
 }
 
-/* What is taken off x before e^x. */
+/* The number that is subtracted from x before e^x. */
 static ct_tensor *taken_off(ct_tensor *x, ct_shape dims, course_set bits) {
     ct_tensor *from = ct_detach(x);
     const int64_t n = ct_dim(x, -1);
@@ -173,7 +173,7 @@ static ct_tensor *taken_off(ct_tensor *x, ct_shape dims, course_set bits) {
     return max;
 }
 
-/* What e^x is divided by, of the exponentials. */
+/* The divisor of the exponentials e. */
 static ct_tensor *sum_of(ct_tensor *e, ct_shape dims, course_set bits) {
     const int64_t n = ct_dim(e, -1);
     ct_tensor *counted = e;
@@ -283,8 +283,8 @@ static double slope_of(const double *x, const double *y, int64_t columns, bool l
     return columns > 2 ? slope : NAN;
 }
 
-/* Of which row e^x, or x, has another divisor, or another number taken off: y = e^(x - c) or x - c.
- */
+/* Names the row in which e^x, or x, has a wrong divisor, or a wrong number is subtracted: y = e^(x
+ * - c) or x - c. */
 static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_tensor *right,
                     char *said, size_t size) {
     const bool logarithm = ((const pair *)arg)->op == &log_softmax;
@@ -350,8 +350,8 @@ static void softmax_shapes(ct_context *context) {
         as_the_library("softmax of each row", soft, course_randn(context, shapes[i]));
 }
 
-/* Each row needs its own maximum: e^1000 overflows, and with 1e300 taken off every e^x of the other
- * rows is 0. */
+/* Each row needs its own maximum: e^1000 overflows, and if 1e300 is subtracted every e^x of the
+ * other rows is 0. */
 static void softmax_large(ct_context *context) {
     const double rows[] = {1000,      1001, 1002, -1000, -1001, -1002,
                            -INFINITY, 0,    0,    1e300, 0,     -1e300};

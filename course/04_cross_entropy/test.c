@@ -24,7 +24,7 @@ static ct_tensor *loss(batch b) {
     return ct_apply(&cross_entropy, (ct_tensor *[]){b.logits, b.targets}, 2, &b.attrs);
 }
 
-/* The library ignores only -100: the ignored targets become that for it. */
+/* The library ignores only -100, so the ignored targets are replaced by -100 for it. */
 static ct_tensor *library_loss(batch b) {
     ct_tensor *ignored = ct_eq(b.targets, ct_full(ct_context_of(b.targets), CT_I64, CT_SCALAR,
                                                   (double)b.attrs.ignore_index));
@@ -236,7 +236,7 @@ typedef struct {
     bool other_rows;     /* a target is read in another row */
 } row_list;
 
-/* False: it would refuse them. */
+/* Returns false if such a loss would refuse the rows. */
 static bool read_rows(row_list *r, int64_t classes, int64_t ignore_index, course_set bits) {
     const bool negative = bits >> IGNORE_NEGATIVE & 1;
     bool ended = false;
@@ -308,7 +308,7 @@ static ct_tensor *losses_of_targets(ct_tensor *logits, const row_list *r, course
     return all;
 }
 
-/* What the sum is divided by. */
+/* The divisor of the sum of losses. */
 static double divisor(const row_list *r, int64_t classes, course_set bits) {
     const double number = (double)r->count;
     return bits >> SUM_FOR_MEAN & 1       ? 1
@@ -357,8 +357,8 @@ static double loss_of(const double *x, int64_t classes, int64_t target) {
     return max + log(sum) - x[target];
 }
 
-/* With which weight each row's loss is in the result: by how much that moves when the row's loss
- * does. Three ways to move it must agree. */
+/* Finds the weight of each row's loss in the result: the change of the result divided by the change
+ * of the row's loss. Three ways of changing the loss must agree. */
 static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_tensor *right,
                     char *said, size_t size) {
     batch b = *(const batch *)arg;
@@ -490,7 +490,7 @@ static void gradient(ct_context *context) {
     large_gradient(context, "3 rows of 20,000", (int64_t[]){7, 19999, 0});
 }
 
-/* Also an index that is a class, such as a padding token. */
+/* The ignored index may also be a class, such as a padding token. */
 static void ignored_rows(ct_context *context) {
     ct_tensor *logits = course_randn(context, CT_SHAPE(5, 4));
     value("rows 1 and 4 ignored by -100",

@@ -170,8 +170,7 @@ static problem random_problem(ct_context *context, int64_t b, int64_t t, int64_t
                      false};
 }
 
-/* Two sequences of four keys: of the first the last is padding, the second is nothing but
- * padding. */
+/* Two sequences of four keys. In the first the last key is padding, in the second all keys are. */
 static ct_tensor *padding(ct_context *context) {
     return ct_from_bool(context, CT_SHAPE(2, 4),
                         (bool[]){true, true, true, false, false, false, false, false});
@@ -229,7 +228,7 @@ static void nothing_to_see(ct_context *context) {
     compare("causal attention where the first key is padding, so that query 0 sees nothing", p);
 }
 
-/* Scores up to a million; the first query's are as ever. */
+/* Scores up to a million; only the first query has small scores. */
 static void large(ct_context *context) {
     problem p = random_problem(context, 1, 4, 5, 2, 3);
     p.in[0] = ct_mul(p.in[0], course_f64(context, CT_SHAPE(1, 4, 1), (double[]){1, 1e2, 1e4, 1e6}));
@@ -247,7 +246,7 @@ static void large_gradient(ct_context *context, const char *what, bool causal, b
     course_gradient_as(what, by_you, by_library, &causal, p.in, 4, 1e-9);
 }
 
-/* A gradient is only worth something of the right function. */
+/* A gradient is worth something only if the function is the right one. */
 static void check_gradient(const char *what, problem p) {
     course_forward_first("the forward that is differentiated", &function, &p.causal, p.in, 4,
                          1e-12);

@@ -46,7 +46,7 @@ static ct_tensor *turned(ct_tensor *x, int dim) {
     return ct_cat(part, n, dim);
 }
 
-/* The mistakes that leave the shape, of (B, H, T, d). */
+/* Applies the mistakes that keep the shape to y (B, H, T, d). */
 static ct_tensor *among_heads(ct_tensor *y, course_set bits) {
     const int64_t heads = ct_dim(y, 1);
     if (bits >> HEADS_TURNED & 1) y = turned(y, 1);
@@ -58,7 +58,7 @@ static ct_tensor *among_heads(ct_tensor *y, course_set bits) {
     return y;
 }
 
-/* heads points at an int64_t */
+/* `heads` points to an int64_t. */
 static ct_tensor *split_variant(ct_tensor *const *in, int n, void *heads, course_set bits) {
     ct_tensor *x = in[0];
     (void)n;
@@ -166,7 +166,7 @@ static void refused(ct_context *context) {
                    "combine_heads:");
 }
 
-/* A gradient is only worth something of the right function. */
+/* A gradient is worth something only if the function is the right one. */
 static void split_gradient(ct_context *context) {
     ct_tensor *x = course_randn(context, CT_SHAPE(3, 4, 10));
     int64_t heads = 2;
@@ -342,7 +342,7 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
     const problem *p = arg;
     ct_tensor *x = in[X], *part[3];
     (void)n;
-    bool own = true; /* the module has the parameters */
+    bool own = true; /* whether the module has these parameters */
     for (int i = IN_WEIGHT; i < INPUTS; i++) own = own && in[i] == p->in[i];
     if (!bits && own)
         return ct_mha_forward(p->mha, x, NULL, NULL, (ct_mha_call){.causal = p->causal}).out;
@@ -453,7 +453,7 @@ static void compare(const char *what, problem p) {
     course_forward(what, &function, &p, p.in, INPUTS, 1e-12);
 }
 
-/* The parameters are fixed. */
+/* multi_head as a function of x only: the parameters are fixed. */
 static ct_tensor *yours_of_x(ct_tensor *const *in, int n, void *arg) {
     problem p = *(const problem *)arg;
     (void)n;

@@ -1,4 +1,4 @@
-/* dropout: the test draws the same numbers again, so it knows which elements go. */
+/* dropout. The test draws the same numbers again, so the elements to drop are known. */
 #include "../course.h"
 #include "exercise.h"
 
@@ -16,7 +16,7 @@ static int64_t zeros_in(ct_tensor *y) {
     return zeros;
 }
 
-/* With the generator as it was when the value or the gradient was asked for. */
+/* A call of dropout, and the state of the generator at its beginning. */
 typedef struct {
     double p;
     bool training;
@@ -169,7 +169,7 @@ static ct_tensor *draw(ct_tensor *x, course_set bits) {
     return ct_from_f64(context, shape, u);
 }
 
-/* bool, true where x is dropped */
+/* A bool tensor, true for the elements of x that are dropped. */
 static ct_tensor *gone_of(ct_tensor *x, double p, course_set bits) {
     ct_context *context = ct_context_of(x);
     ct_tensor *u = draw(x, bits);
@@ -192,7 +192,7 @@ static ct_tensor *gone_of(ct_tensor *x, double p, course_set bits) {
                                      : ct_lt(u, ct_full(context, CT_F64, CT_SCALAR, p));
 }
 
-/* What is kept, divided by the part that was kept: of all, or of its row. */
+/* The kept elements, divided by the fraction that was kept, of all elements or of a row. */
 static ct_tensor *over_count(ct_tensor *x, ct_tensor *gone, bool of_row) {
     ct_context *context = ct_context_of(x);
     ct_tensor *kept = ct_where(gone, ct_zeros(context, CT_F64, ct_shape_of(x)),
@@ -328,8 +328,8 @@ static void training(ct_context *context) {
     course_value("of no elements", apply(x, 0.1, true), x, 0);
 }
 
-/* A fifth of the elements goes, and the mean stays: 10,000 draws are off by 0.004 and 0.005,
- * usually. */
+/* A fifth of the elements is dropped, and the mean stays. With 10,000 draws the fraction has a
+ * standard deviation of 0.004, and the mean of 0.005. */
 static void mean_is_kept(ct_context *context) {
     ct_tensor *y = apply(ct_ones(context, CT_F64, CT_SHAPE(100, 100)), 0.2, true);
     if (!y) course_fail("%s", ct_error_message(context));
@@ -340,7 +340,7 @@ static void mean_is_kept(ct_context *context) {
         course_fail("with p = 0.2, the mean of 10,000 ones is %g after dropout, not about 1", mean);
 }
 
-/* Fails also if nothing is dropped, or all: the gradient is trivial then. */
+/* Fails also if nothing is dropped, or everything, because the gradient is then trivial. */
 static void must_drop(ct_context *context, double p) {
     const ct_rng before = ct_rng_get(context);
     ct_tensor *y = apply(ct_ones(context, CT_F64, CT_SHAPE(100)), p, true);
@@ -380,7 +380,7 @@ static ct_tensor *two_calls(ct_tensor *const *in, int n, void *arg) {
     return ct_add(apply(in[0], 0.3, true), apply(in[1], 0.6, true));
 }
 
-/* Backward runs when both forwards are over: each must have kept its own mask. */
+/* Backward runs after both forwards, so each call must have kept its own mask. */
 static void gradient_of_two_calls(ct_context *context) {
     must_drop(context, 0.3);
     ct_tensor *in[] = {course_randn(context, CT_SHAPE(3, 5)),

@@ -245,7 +245,7 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
     }
     return ct_reshape(columns(ct_cat(out, 2, 1), place, d), ct_shape_of(in[0]));
 }
-/* By which angle the first pair that is wrong turns, if it turns. */
+/* Finds the angle by which the first wrong pair is rotated, if it is rotated. */
 static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_tensor *right,
                     char *said, size_t size) {
     const rotary_attrs *attrs = arg;
@@ -357,7 +357,7 @@ static void interleaved(ct_context *context) {
             (rotary_attrs){.base = 50, .offset = 2, .interleaved = true}, 1e-12);
 }
 
-/* A gradient is only worth something of the right function. */
+/* A gradient is worth something only if the function is the right one. */
 static void check_gradient(ct_context *context, const char *what, rotary_attrs attrs) {
     ct_tensor *x = course_randn(context, CT_SHAPE(2, 3, 6));
     course_forward_first("the forward that is differentiated", &function, &attrs, &x, 1, 1e-12);

@@ -244,7 +244,7 @@ static void one_block(ct_context *context) {
 }
 
 static void blocks(ct_context *context) {
-    /* first one where most mistakes differ from each other */
+    /* the first problem is one in which most mistakes give different results */
     compare("12 keys", random_problem(context, 2, 5, 12, 3, 2, 5, false));
     for (int64_t block = 1; block <= 13; block++)
         compare("12 keys", random_problem(context, 2, 5, 12, 3, 2, block, false));
@@ -272,7 +272,7 @@ static void large_gradient(ct_context *context, const char *what, bool causal) {
     course_gradient_as(what, by_you, by_library, &p.attrs, p.in, 3, 1e-9);
 }
 
-/* A gradient is only worth something of the right function. */
+/* A gradient is worth something only if the function is the right one. */
 static void check_gradient(const char *what, problem p) {
     course_forward_first("the forward that is differentiated", &function, &p.attrs, p.in, 3, 1e-12);
     course_gradient(what, &blockwise_attention, &p.attrs, p.in, 3, (ct_gradcheck_opts){0});
@@ -291,7 +291,7 @@ static void gradient_causal(ct_context *context) {
 
 /* ---- memory ---- */
 
-/* ThreadSanitizer keeps some three bytes for each that is used. */
+/* ThreadSanitizer takes some three bytes for each byte that is used. */
 #if defined __SANITIZE_THREAD__
 enum { RESIDENT = 4 };
 #else

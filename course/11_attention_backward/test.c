@@ -237,8 +237,8 @@ static problem example(ct_context *context) {
 
 /* ---- what is said ---- */
 
-/* Of the numbers of a step: how many were never written, how many are NaN that come of the
- * unwritten numbers of other steps, and one of these steps. */
+/* The counts of a step's numbers that were never written, and that are NaN because they were
+ * computed from unwritten numbers of other steps; `from` is one of these steps. */
 typedef struct {
     int64_t left, derived;
     int from;
@@ -289,8 +289,8 @@ static unsigned wrong_before(const problem *p, int step) {
     return wrong;
 }
 
-/* What a step must be: right, or right given yours, unless that is NaN: a NaN given a NaN earns
- * nothing. */
+/* The result that a step must have: the right one, or the right one given the student's earlier
+ * results. If one of these has a NaN, only the right one counts. */
 static ct_tensor *wanted(const problem *p, int step) {
     if (equal(p->yours[step], p->right[step]) || nan_before(p, step)) return p->right[step];
     return step_given(p, step, p->yours);
@@ -305,8 +305,8 @@ static const char *list_of(unsigned steps, char text[160]) {
     return text;
 }
 
-/* A hint where numbers were not written, or are NaN because those of a step before are; what else
- * they look like course_value finds. */
+/* Sets a hint if numbers were not written, or are NaN because numbers of an earlier step were not
+ * written. course_value describes all other mistakes. */
 static void hint(const problem *p, int step) {
     const gaps g = gaps_of(p, step);
     char text[160];
@@ -338,8 +338,8 @@ static void check_step(const problem *p, int step) {
 
 /* ---- tests ---- */
 
-/* These steps of the example, and of random problems. The second has T = d, where what is
- * transposed has the right shape. */
+/* Checks these steps of the example and of random problems. The second problem has T = d, so that a
+ * transposed result has the right shape. */
 static void check(ct_context *context, unsigned steps) {
     problem problems[] = {
         example(context),

@@ -13,7 +13,7 @@ static const adamw_opts usual = {
 
 enum { N = 6, MOST = 32 };
 
-/* AdamW with one mistake of those that are often made. */
+/* The mistakes that are often made in AdamW. */
 typedef enum {
     NONE,
     NO_BIAS,
@@ -224,8 +224,8 @@ static ct_tensor *moons_loss(void *arg) {
                             (ct_cross_entropy_opts){0});
 }
 
-/* What train must do; `stale`: gradients are never zeroed, `together`: one count of updates for all
- * parameters. */
+/* Does the work of train. With `stale` the gradients are never zeroed; with `together` all
+ * parameters have one count of updates. */
 static void train_as_it_should(moons *p, int n, int steps, adamw_opts opts, double *losses,
                                bool stale, bool together) {
     static double m[PARAMS + 1][2 * HIDDEN], v[PARAMS + 1][2 * HIDDEN];

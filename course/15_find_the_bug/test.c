@@ -13,7 +13,7 @@ typedef struct {
     mistake answer, right;
 } program;
 
-/* What the report would show of each mistake. */
+/* The evidence that the report would show for each mistake. */
 static const char *const evidence[] = {
     [WRONG_SIGN] = "all analytic numbers would be -1 times the numeric ones",
     [COTANGENT_IGNORED] = "the analytic numbers would be the same for every cotangent",
@@ -31,7 +31,7 @@ static ct_tensor *apply(ct_tensor *const *in, int n, void *arg) {
     return ct_apply(arg, in, n, NULL);
 }
 
-/* Nothing is answered: the checker's report is all there is to say. */
+/* Fails because there is no answer yet, and prints the checker's report. */
 static void show_report(const program *p) {
     ct_gradcheck_result r =
         ct_gradcheck(apply, (void *)p->op, p->in, p->n, (ct_gradcheck_opts){.report = stdout});
@@ -57,7 +57,7 @@ static void check_mended(const program *p) {
         !ct_gradcheck(apply, (void *)p->op, p->in, p->n, (ct_gradcheck_opts){0}).ok)
         show_report(p);
     course_gradient(p->name, p->op, NULL, p->in, p->n, (ct_gradcheck_opts){0});
-    /* the attributes' place is taken by the op, which the library's function does not read */
+    /* the op is passed as `arg`, which the library's function does not read */
     course_gradient_as(p->name, apply, p->librarys, (void *)p->op, p->large, p->n, 1e-9);
 }
 
