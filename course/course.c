@@ -33,7 +33,8 @@ static unsigned long memory_mib;
 static ct_context *context;
 static const course_test *running;
 static char hint[1024];
-/* Of the forward that is compared, where the hint is empty; and a line that follows the numbers. */
+/* Texts about the forward that is compared, for an empty hint; and a line that follows the
+ * numbers. */
 static char about[512], depends[512], also[1200];
 enum { MOST_INPUTS = 8 };
 

@@ -8,7 +8,8 @@
 enum { FIRST_FOR_ALL, LAST_FOR_ALL, IN_REVERSE, WITHOUT_FIRST, WITHOUT_LAST, EXCHANGED };
 enum { DEEPEST = 4, READINGS_OF_ONE = EXCHANGED * DEEPEST + DEEPEST * (DEEPEST - 1) / 2 };
 
-/* Of two inputs, or twice the same one; input n is the result. Dims count from the end, from 1. */
+/* A wrong reading of two inputs, or of one input, which is then first and second. Input n is the
+ * result. Dims are counted from the end, from 1. */
 typedef struct {
     int kind, first, second, dim, other;
 } reading;

@@ -29,7 +29,7 @@ static cti_nn_entry *entry_after(const ct_module *root, cti_nn_entry *entry, ct_
     return next;
 }
 
-/* Has the same tensor an earlier name in the tree below root? Then this name is skipped. */
+/* Whether the tensor has an earlier name in the tree below root, so that this name is skipped. */
 static bool named_before(const ct_module *root, const cti_nn_entry *entry, list of) {
     if (entry->tensor->parameter == 1) return false;
     ct_module *owner = (ct_module *)root;
@@ -39,8 +39,8 @@ static bool named_before(const ct_module *root, const cti_nn_entry *entry, list 
     return before != entry;
 }
 
-/* Is the entry that an iteration has reached still in the tree below root? Its owner may have been
- * freed or removed from the tree between two calls. */
+/* Whether the entry that an iteration has reached is still in the tree below root. Its owner may
+ * have been freed or removed from the tree between two calls. */
 static bool is_below(const ct_module *root, const ct_param *at, list of, const char *function) {
     const ct_module *module = at->owner;
     if (!cti_object_is_open(&module->object, function)) return false;

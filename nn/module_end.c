@@ -34,7 +34,8 @@ void cti_nn_run_ends(ct_module *module) {
     cti_frame_close(context, &frame);
 }
 
-/* With the context: the whole tree, so that the order is that of ct_module_free. */
+/* Runs the functions when the context is freed. It runs those of the whole tree at once, so that
+ * the order is the same as in ct_module_free. */
 static void run_with_context_of(cti_closer *closer) {
     ct_module *module = (ct_module *)((char *)closer - offsetof(ct_module, closer));
     while (module->parent) module = module->parent;

@@ -143,7 +143,8 @@ static void *cloned_data(ct_module *to, const ct_module *from) {
     return call.made;
 }
 
-/* The end is made first, so that the data of a clone are freed whatever fails. */
+/* The end is made before the data are cloned, so that the clone's data are freed even if a later
+ * step fails. */
 bool cti_nn_copy_data(ct_module *to, const ct_module *from) {
     const ct_module_type *type = from->type;
     if (!type) return true;

@@ -28,7 +28,7 @@ typedef struct {
     uint64_t seed;
 } problem;
 
-/* ck_assert for inner loops, without Check's record of each assertion. */
+/* An assertion for inner loops, which Check does not record. */
 #define HOLDS(condition, ...)                                                                      \
     do {                                                                                           \
         if (!(condition)) ck_abort_msg(__VA_ARGS__);                                               \

@@ -17,7 +17,7 @@
 
 typedef long double wide;
 
-/* ck_assert_msg for inner loops, without Check's record of each assertion. */
+/* An assertion with a message for inner loops, which Check does not record. */
 #define EXPECT(condition, ...)                                                                     \
     do {                                                                                           \
         if (!(condition)) ck_abort_msg(__VA_ARGS__);                                               \

@@ -46,7 +46,7 @@ typedef struct {
     int32_t rank,
         elsewhere; /* these two ranks; elsewhere is -1 if all ranks are in the same place */
     int32_t failed, status; /* the lowest rank with an error, or -1; its ct_status */
-    int32_t lost;           /* the error is a lost rank, and message is the fault */
+    int32_t lost;           /* whether the error is a lost rank; message is then the comm's fault */
     char message[CTI_MESSAGE_SIZE];
 } cti_agreement;
 

@@ -9,7 +9,7 @@ enum { FIELD = 128, NAME_ROOM = FIELD + CTI_NN_NAME_SIZE };
 
 /* ---- collecting ---- */
 
-/* Has the file the tensor KEY.FIELD.NAME? */
+/* Whether the file has the tensor KEY.FIELD.NAME. */
 static bool file_has(const cti_shards *file, const char *key, const char *field, const char *name) {
     char full[NAME_ROOM];
     snprintf(full, sizeof full, "%s.%s.%s", key, field, name);

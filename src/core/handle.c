@@ -5,7 +5,8 @@
 enum {
     HANDLE_QUEUE_MIN = 128,    /* queue_min */
     QUEUE_MIN_DEBUG = 1 << 16, /* queue_min in debug mode */
-    /* As many entries are made at once as the context has, within these limits. */
+    /* The number of new entries, within these limits, is the number that the context has
+     * already. */
     CHUNK_MIN = 8,
     CHUNK_MAX = 128
 };

@@ -65,7 +65,8 @@ typedef struct {
     int64_t queued;             /* the length of the queue */
     int64_t queue_min;     /* the oldest entry is used again if the queue is longer than this */
     int64_t entries;       /* the number of all entries of the context */
-    uintptr_t offset_mask; /* an entry is queued after offset_mask + 1 handles: 31, debug mode 0 */
+    uintptr_t offset_mask; /* 31, in debug mode 0: an entry is queued after offset_mask + 1
+                            * handles */
 } cti_handles;
 
 /* The address of the entry of a handle. */
