@@ -60,7 +60,7 @@ bool cti_diagnose(cti_check *k, cti_checked *c) {
     cti_frame_open(k->context, &frame, false);
     cti_suspect s = {.k = k,
                      .c = c,
-                     .in = c->x->shape,
+                     .in = c->shape,
                      .out = k->shape,
                      .rows = k->whole ? k->m : CTI_ROW_ZEROS,
                      .n = c->n,

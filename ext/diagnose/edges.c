@@ -120,14 +120,14 @@ bool cti_suspect_threshold(cti_suspect *s) {
     if (s->k->opts.fast || !sort_columns(s, &wrong, &right)) return false;
     enum { INPUT, SIZE, OUTPUT, OTHER };
     for (int of = INPUT; of < OTHER + s->k->count; of++) {
-        const ct_tensor *x = of < OUTPUT    ? s->c->x
-                             : of == OUTPUT ? NULL
-                                            : s->k->checked[of - OTHER].x;
-        if (x ? x->numel != s->n || (of >= OTHER && x == s->c->x) : s->k->m != s->n) continue;
+        const cti_checked *x = of < OUTPUT    ? s->c
+                               : of == OUTPUT ? NULL
+                                              : &s->k->checked[of - OTHER];
+        if (x ? x->numel != s->n || (of >= OTHER && x == s->c) : s->k->m != s->n) continue;
         /* [0]: the range of the right columns, [1]: the range of the wrong ones */
         double low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY};
         for (int64_t i = 0; i < s->n; i++) {
-            double v = x ? cti_check_get(x, i) : s->k->y[i];
+            double v = x ? cti_check_get(x->x, i) : s->k->y[i];
             if (of == SIZE) v = fabs(v);
             if (!wrong[i] && !right[i]) continue;
             low[wrong[i]] = fmin(low[wrong[i]], v), high[wrong[i]] = fmax(high[wrong[i]], v);

@@ -7,45 +7,10 @@
 
 /* ---- A and J elsewhere ---- */
 
-/* A point at which A and J are measured. */
-typedef struct {
-    double *const *values; /* [k->count] values of each checked input; NULL for the given ones */
-    double *y;             /* receives the output at the point; NULL if it is not wanted */
-} point;
-
-static void set_values(const cti_check *k, double *const *values) {
-    for (int q = 0; q < k->count; q++)
-        for (int64_t i = 0; values[q] && i < k->checked[q].x->numel; i++)
-            cti_check_set(k->checked[q].x, i, values[q][i]);
-}
-
-static double *copy_of(cti_check *k, const ct_tensor *x) {
-    double *values = cti_check_numbers(k, 1, x->numel);
-    for (int64_t i = 0; values && i < x->numel; i++) values[i] = cti_check_get(x, i);
+static double *copy_of(cti_check *k, const cti_checked *c) {
+    double *values = cti_check_numbers(k, 1, c->numel);
+    for (int64_t i = 0; values && i < c->numel; i++) values[i] = cti_check_get(c->x, i);
     return values;
-}
-
-/* Computes J and A at that point into `other`. False: the function fails at the point. */
-static bool measure(cti_suspect *s, point at, cti_checked *other) {
-    cti_check *k = s->k;
-    double *before[CTI_SUSPECT_INPUTS] = {0};
-    *other = *s->c;
-    other->analytic = cti_check_numbers(k, k->rows, s->n);
-    other->numeric = cti_check_numbers(k, k->rows, s->n);
-    other->noise = cti_check_numbers(k, k->rows, s->n);
-    bool ok = other->analytic && other->numeric && other->noise;
-    for (int q = 0; q < k->count && ok; q++)
-        if (at.values[q]) ok = (before[q] = copy_of(k, k->checked[q].x)) != NULL;
-    if (!ok) return false;
-    set_values(k, at.values);
-    cti_held_errors held = cti_check_hold_errors(k);
-    ok = cti_check_backwards(k, other, 1) && cti_check_differences(k, other) &&
-         (!at.y || cti_check_value(k, at.y));
-    ok = cti_check_drop_errors(k, held) && ok;
-    k->refused[0] = 0;
-    for (int q = 0; q < k->count; q++) ct_zero_grad(k->checked[q].x);
-    set_values(k, before);
-    return ok;
 }
 
 static bool can_move(const cti_suspect *s) {
@@ -79,8 +44,8 @@ bool cti_suspect_forward_value(cti_suspect *s) {
     cti_checked other;
     const int self = (int)(s->c - k->checked);
     values[self] = k->y;
-    if (!can_move(s) || s->c->x->dtype != k->dtype || !cti_shape_same(&s->in, &s->out) ||
-        !measure(s, (point){values, NULL}, &other))
+    if (!can_move(s) || s->c->dtype != k->dtype || !cti_shape_same(&s->in, &s->out) ||
+        !cti_check_at(s->k, s->c, values, &other, NULL))
         return false;
     if (agree(s, s->a, other.numeric))
         return cti_suspect_say(
@@ -99,7 +64,8 @@ static bool is_at(cti_suspect *s, int q, double *instead) {
     cti_frame frame;
     cti_frame_open(s->k->context, &frame, false);
     values[q] = instead;
-    const bool yes = measure(s, (point){values, NULL}, &other) && agree(s, s->a, other.numeric);
+    const bool yes =
+        cti_check_at(s->k, s->c, values, &other, NULL) && agree(s, s->a, other.numeric);
     cti_frame_close(s->k->context, &frame);
     return yes;
 }
@@ -109,13 +75,13 @@ bool cti_suspect_operand(cti_suspect *s) {
     if (!can_move(s) || k->count < 2) return false;
     for (int q = 0; q < k->count; q++) {
         const int input = k->checked[q].input;
-        if (&k->checked[q] != s->c && cti_shape_same(&k->checked[q].x->shape, &s->out) &&
+        if (&k->checked[q] != s->c && cti_shape_same(&k->checked[q].shape, &s->out) &&
             is_at(s, q, k->y))
             return cti_suspect_say(s, CT_MISTAKE_OPERAND,
                                    "the output is used where input %d is meant", input);
         for (int p = 0; p < k->count; p++) {
-            if (p == q || k->checked[p].x->numel != k->checked[q].x->numel) continue;
-            double *other = copy_of(k, k->checked[p].x);
+            if (p == q || k->checked[p].numel != k->checked[q].numel) continue;
+            double *other = copy_of(k, &k->checked[p]);
             if (!other || !is_at(s, q, other)) continue;
             return cti_suspect_say(s, CT_MISTAKE_OPERAND,
                                    "the wrong operand: input %d is used where input %d is meant",
@@ -165,8 +131,8 @@ static bool name_varying(const cti_suspect *s, double c, double d, double *const
     const cti_check *k = s->k;
     double here[QUANTITIES], there[QUANTITIES];
     for (int q = -1; q < k->count; q++) { /* -1: the output */
-        const int64_t n = q < 0 ? k->m : k->checked[q].x->numel;
-        double *now = q < 0 ? k->y : copy_of(s->k, k->checked[q].x);
+        const int64_t n = q < 0 ? k->m : k->checked[q].numel;
+        double *now = q < 0 ? k->y : copy_of(s->k, &k->checked[q]);
         char of[32] = " of the output";
         if (!now || n < 1) continue;
         measure_quantities(now, n, here);
@@ -195,13 +161,13 @@ cti_constancy cti_suspect_constancy(cti_suspect *s, double c, char *text, size_t
     const cti_constancy unknown = entries_of(s) < 3 && !k->opts.fast ? CTI_NEITHER : CTI_CONSTANT;
     if (!can_move(s) || !y) return unknown;
     for (int q = 0; q < k->count; q++) {
-        moved[q] = copy_of(k, k->checked[q].x);
+        moved[q] = copy_of(k, &k->checked[q]);
         if (!moved[q]) return unknown;
         /* moves by a few per cent, so that signs, order and domain mostly stay the same */
-        for (int64_t i = 0; i < k->checked[q].x->numel; i++)
+        for (int64_t i = 0; i < k->checked[q].numel; i++)
             moved[q][i] *= 1 + 0.07 * sin(1.7 * (double)(i + 3 * q + 1));
     }
-    if (!measure(s, (point){moved, y}, &other)) return unknown;
+    if (!cti_check_at(s->k, s->c, moved, &other, y)) return unknown;
     const double d = cti_suspect_ratio(s, other.analytic, other.numeric);
     double off = 0, error = 0;
     for (int64_t e = 0; e < s->rows * s->n; e++) {
@@ -225,7 +191,7 @@ cti_constancy cti_suspect_constancy(cti_suspect *s, double c, char *text, size_t
 static bool rotate_inputs(cti_check *k, int from_right, int64_t size, double **values) {
     bool any = false;
     for (int q = 0; q < k->count; q++) {
-        const ct_tensor *x = k->checked[q].x;
+        const cti_checked *x = &k->checked[q];
         const int d = x->shape.ndim - 1 - from_right;
         values[q] = NULL;
         if (d < 0 || x->shape.dim[d] != size) continue;
@@ -236,7 +202,7 @@ static bool rotate_inputs(cti_check *k, int from_right, int64_t size, double **v
         for (int64_t i = 0; i < x->numel; i++) {
             const int64_t at = cti_suspect_along(x->shape, i, d),
                           to = i + ((at + 1) % size - at) * stride[d];
-            values[q][to] = cti_check_get(x, i);
+            values[q][to] = cti_check_get(x->x, i);
         }
         any = true;
     }
@@ -274,7 +240,7 @@ static symmetry symmetry_along(cti_suspect *s, int d) {
     cti_frame frame;
     cti_frame_open(s->k->context, &frame, false);
     if (rotate_inputs(s->k, s->in.ndim - 1 - d, s->in.dim[d], values) &&
-        measure(s, (point){values, NULL}, &other))
+        cti_check_at(s->k, s->c, values, &other, NULL))
         for (int p = s->out.ndim - 1; p >= -1 && found == NO_SYMMETRY; p--) {
             if (p >= 0 && s->out.dim[p] != s->in.dim[d]) continue;
             const double allowed = 10 * s->fit * s->error;

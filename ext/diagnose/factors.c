@@ -75,10 +75,10 @@ static bool name_factor(const cti_suspect *s, double c, form_of_size forms, char
         snprintf(what, sizeof what, "the size of the output's dim %d", d);
         if (named(c, (double)s->out.dim[d], what, forms, part, text, size)) return true;
     }
-    if (named(c, (double)s->c->x->numel, "its number of elements", forms, part, text, size) ||
+    if (named(c, (double)s->c->numel, "its number of elements", forms, part, text, size) ||
         named(c, (double)s->k->m, "the output's number of elements", forms, part, text, size))
         return true;
-    const int64_t numel = s->c->x->numel, m = s->k->m;
+    const int64_t numel = s->c->numel, m = s->k->m;
     const int64_t reduced = m ? numel / m : 0, repeated = numel ? m / numel : 0;
     if (numel > m && m &&
         named(c, (double)reduced, "how many elements make one of the output", forms, part, text,
@@ -88,9 +88,9 @@ static bool name_factor(const cti_suspect *s, double c, form_of_size forms, char
         named(c, (double)repeated, "how often it is repeated", forms, part, text, size))
         return true;
     for (int q = 0; q < s->k->n; q++)
-        for (int d = 0; s->k->in[q] && d < s->k->in[q]->shape.ndim; d++) {
+        for (int d = 0; d < ct_ndim(s->k->in[q]); d++) {
             snprintf(what, sizeof what, "the size of dim %d of input %d", d, q);
-            if (named(c, (double)s->k->in[q]->shape.dim[d], what, forms, part, text, size))
+            if (named(c, (double)ct_dim(s->k->in[q], d), what, forms, part, text, size))
                 return true;
         }
     return false;
@@ -106,7 +106,7 @@ static bool name_ratio(const cti_suspect *s, double c, char *text, size_t size) 
     const ct_shape shapes[] = {s->in, s->out};
     for (int t = 0; t < 2; t++)
         for (int d = 0; d < shapes[t].ndim; d++) sizes[count++] = shapes[t].dim[d];
-    sizes[count++] = s->c->x->numel, sizes[count++] = s->k->m;
+    sizes[count++] = s->c->numel, sizes[count++] = s->k->m;
     for (int a = 0; a < count; a++) {
         const double n = (double)sizes[a];
         if (n > 2 && (close_to(c, n / (n - 1), part) || close_to(c, (n - 1) / n, part))) {
@@ -232,7 +232,7 @@ bool cti_suspect_chain(cti_suspect *s) {
                                c);
     for (int q = -1; q < s->k->n; q++) { /* -1: the output */
         const ct_tensor *t = q < 0 ? NULL : s->k->in[q];
-        const int64_t count = q < 0 ? s->k->m : t && cti_is_real(t->dtype) ? t->numel : 0;
+        const int64_t count = q < 0 ? s->k->m : t && cti_is_real(ct_dtype_of(t)) ? ct_numel(t) : 0;
         const bool of_columns = count > 1 && s->n % count == 0,
                    of_rows = count > 1 && s->k->whole && s->rows % count == 0;
         if (!of_columns && !of_rows) continue;

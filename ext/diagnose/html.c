@@ -157,7 +157,7 @@ static void put_cell(const plane *p, int64_t row, int64_t column) {
         }
     const int level = most <= 1 ? 0 : isinf(most) ? LEVELS + 1 : 1 + (int)fmin(8, log10(most));
     put_cell_open(file, level);
-    fprintf(file, " title=\"%s", CTI_POSITION(p->c->x->shape, worst.index));
+    fprintf(file, " title=\"%s", CTI_POSITION(p->c->shape, worst.index));
     cti_html_number(file, ": analytic %.9g", worst.analytic);
     cti_html_number(file, ", numeric %.9g", worst.numeric);
     cti_html_number(file, ", error %.2g, cotangent ", worst.error);
@@ -168,7 +168,7 @@ static void put_cell(const plane *p, int64_t row, int64_t column) {
 
 static void put_plane(const plane *p) {
     FILE *file = p->k->opts.html;
-    const ct_shape shape = p->c->x->shape;
+    const ct_shape shape = p->c->shape;
     fputs("<figure>", file);
     if (shape.ndim > 2) {
         fputs("<figcaption>[", file);
@@ -200,7 +200,7 @@ static int64_t worst_plane(const cti_check *k, const cti_checked *c, int64_t siz
 
 static void put_planes(const cti_check *k, const cti_checked *c) {
     FILE *file = k->opts.html;
-    const ct_shape shape = c->x->shape;
+    const ct_shape shape = c->shape;
     plane p = {.k = k, .c = c, .high = 1, .wide = 1};
     if (shape.ndim > 0) p.wide = shape.dim[shape.ndim - 1];
     if (shape.ndim > 1) p.high = shape.dim[shape.ndim - 2];
@@ -225,8 +225,8 @@ static void put_planes(const cti_check *k, const cti_checked *c) {
 
 static void put_map(const cti_check *k, const cti_checked *c) {
     FILE *file = k->opts.html;
-    fprintf(file, "<section>\n<h3>input %d <span class=\"dim\">%s %s: ", c->input,
-            SHAPE(c->x->shape), cti_dtype_name(c->x->dtype));
+    fprintf(file, "<section>\n<h3>input %d <span class=\"dim\">%s %s: ", c->input, SHAPE(c->shape),
+            cti_dtype_name(c->dtype));
     fprintf(file, "%lld of %lld elements wrong</span></h3>\n", (long long)c->wrong,
             (long long)c->n);
     if (c->n) put_planes(k, c);
@@ -283,7 +283,8 @@ static void put_worst(const cti_check *k) {
     for (int w = 0; w < r->worst_count; w++) {
         const ct_gradcheck_element *e = &r->worst[w];
         fprintf(file, "<tr><td>%d %s</td><td>", e->input,
-                e->index < 0 ? "a direction" : CTI_POSITION(k->in[e->input]->shape, e->index));
+                e->index < 0 ? "a direction"
+                             : CTI_POSITION(ct_shape_of(k->in[e->input]), e->index));
         put_cotangent(k, e->output);
         cti_html_number(file, "</td><td>%.9g", e->analytic);
         cti_html_number(file, "</td><td>%.9g", e->numeric);

@@ -128,9 +128,9 @@ enum { KNOWN = 2 * (CTI_SUSPECT_INPUTS + 2) };
 /* The softmax of the input along its last dim. The gradients of many losses contain it. */
 static double *softmax_of(cti_suspect *s) {
     const ct_tensor *x = s->c->x;
-    const int64_t n = x->shape.ndim ? x->shape.dim[x->shape.ndim - 1] : 1;
-    double *p = cti_check_numbers(s->k, 1, x->numel);
-    for (int64_t row = 0; p && row < x->numel; row += n) {
+    const int64_t numel = s->c->numel, n = s->in.ndim ? s->in.dim[s->in.ndim - 1] : 1;
+    double *p = cti_check_numbers(s->k, 1, numel);
+    for (int64_t row = 0; p && row < numel; row += n) {
         double most = -INFINITY, sum = 0;
         for (int64_t i = row; i < row + n; i++) most = fmax(most, cti_check_get(x, i));
         for (int64_t i = row; i < row + n; i++) sum += p[i] = exp(cti_check_get(x, i) - most);
@@ -154,9 +154,7 @@ static int list_known(cti_suspect *s, known list[KNOWN]) {
     const cti_check *k = s->k;
     int count = 0;
     for (int q = SOFTMAX; q < k->count && count + 2 <= KNOWN; q++) {
-        const int64_t size = q == OUTPUT    ? k->m
-                             : q == SOFTMAX ? s->c->x->numel
-                                            : k->checked[q].x->numel;
+        const int64_t size = q == OUTPUT ? k->m : q == SOFTMAX ? s->c->numel : k->checked[q].numel;
         if (size < 2) continue;
         const double *values = values_of(s, q, size);
         if (!values) return 0;

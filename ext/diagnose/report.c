@@ -43,7 +43,8 @@ void cti_diagnose_report(const cti_check *k) {
         const ct_gradcheck_element *e = &r->worst[w];
         char input[CTI_SHAPE_TEXT + 16], cotangent[CTI_SHAPE_TEXT + 16];
         snprintf(input, sizeof input, "%d %s", e->input,
-                 e->index < 0 ? "a direction" : CTI_POSITION(k->in[e->input]->shape, e->index));
+                 e->index < 0 ? "a direction"
+                              : CTI_POSITION(ct_shape_of(k->in[e->input]), e->index));
         snprintf(cotangent, sizeof cotangent, "%s%s", cti_diagnose_cotangent(e->output),
                  e->output >= 0 ? CTI_POSITION(k->shape, e->output) : "");
         fprintf(file, "  %-16s %-16s %15.9g %15.9g %9.2g %9.2g %9.2g\n", input, cotangent,
@@ -54,7 +55,7 @@ void cti_diagnose_report(const cti_check *k) {
     fprintf(file,
             "  where in input %d %s: . is right, 1 to 9 powers of ten above what is allowed, x not "
             "finite\n",
-            r->input, SHAPE(k->in[r->input]->shape));
+            r->input, SHAPE(ct_shape_of(k->in[r->input])));
     for (const char *line = r->map; *line; line += strcspn(line, "\n") + 1)
         fprintf(file, "    %.*s\n", (int)strcspn(line, "\n"), line);
 }

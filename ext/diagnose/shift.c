@@ -250,18 +250,18 @@ bool cti_suspect_element(cti_suspect *s) {
     if (!s->k->whole || s->rows < 2) return false;
     const int choices = s->out.ndim + s->in.ndim;
     for (int q = 0; q < s->k->count; q++) {
-        const ct_tensor *x = s->k->checked[q].x;
+        const cti_checked *x = &s->k->checked[q];
         if (x->numel < 2 || x->shape.ndim > 3) continue;
         double *v = cti_check_numbers(s->k, 1, x->numel);
         int all = 1;
-        for (int64_t i = 0; v && i < x->numel; i++) v[i] = cti_check_get(x, i);
+        for (int64_t i = 0; v && i < x->numel; i++) v[i] = cti_check_get(x->x, i);
         for (int d = 0; d < x->shape.ndim; d++) all *= choices;
         for (int which = 0; v && which < all; which++)
-            if (reads_element(s, v, x->shape, which, x == s->c->x))
+            if (reads_element(s, v, x->shape, which, x == s->c))
                 return cti_suspect_say(s, CT_MISTAKE_PERMUTED,
                                        "an index is wrong: the cotangent is multiplied by an "
                                        "element of input %d, but not by the right one",
-                                       s->k->checked[q].input);
+                                       x->input);
     }
     return false;
 }

@@ -1,7 +1,7 @@
 /* Gradient checking by central differences: the phases of a check in the order of check.h.
  * evaluate.c computes both matrices, settle.c decides about each column, verdict.c compares, and
  * properties.c checks everything besides the gradient. */
-#include "check.h"
+#include "phases.h"
 
 #include <math.h>
 #include <string.h>

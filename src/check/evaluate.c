@@ -1,6 +1,6 @@
 /* The two matrices of an input: differences of the forward, and gradients from backward.
  * cti_check_run (check.c) and ct_jacobian (jacobian.c) are made of these functions. */
-#include "check.h"
+#include "phases.h"
 
 #include "../core/callback.h"
 #include "../core/message.h"
@@ -144,8 +144,12 @@ bool cti_check_copy_inputs(cti_check *k) {
         cti_tensor_copy(k->in[i], given, false);
         if (!ct_set_requires_grad(k->in[i], true)) return false;
         k->coarse |= given->dtype == CT_F32;
-        k->checked[k->count++] = (cti_checked){
-            .input = i, .x = k->in[i], .n = k->opts.fast ? CTI_DIRECTIONS : given->numel};
+        k->checked[k->count++] = (cti_checked){.input = i,
+                                               .x = k->in[i],
+                                               .shape = given->shape,
+                                               .dtype = given->dtype,
+                                               .numel = given->numel,
+                                               .n = k->opts.fast ? CTI_DIRECTIONS : given->numel};
     }
     return true;
 }
@@ -339,4 +343,48 @@ bool cti_check_backwards(cti_check *k, cti_checked *c, int count) {
     bool ok = backwards(k, c, count);
     cti_frame_close(k->context, &frame);
     return ok;
+}
+
+/* ---- another point ---- */
+
+/* Exchanges the elements of a checked input with these values. */
+static void exchange(const cti_checked *c, double *values) {
+    for (int64_t i = 0; i < c->numel; i++) {
+        const double value = values[i];
+        values[i] = cti_check_get(c->x, i);
+        cti_check_set(c->x, i, value);
+    }
+}
+
+static bool measure_here(cti_check *k, cti_checked *c, double *y) {
+    const cti_held_errors held = cti_check_hold_errors(k);
+    const bool ok = cti_check_backwards(k, c, 1) && cti_check_differences(k, c) &&
+                    (!y || cti_check_value(k, y));
+    const bool clean = cti_check_drop_errors(k, held);
+    k->refused[0] = 0;
+    for (int q = 0; q < k->count; q++) ct_zero_grad(k->checked[q].x);
+    return clean && ok;
+}
+
+bool cti_check_at(cti_check *k, const cti_checked *c, double *const *values, cti_checked *other,
+                  double *y) {
+    double **there = cti_take(k->context, cti_bytes(k->count, sizeof *there));
+    *other = *c;
+    other->analytic = cti_check_numbers(k, k->rows, c->n);
+    other->numeric = cti_check_numbers(k, k->rows, c->n);
+    other->noise = cti_check_numbers(k, k->rows, c->n);
+    bool ok = there && other->analytic && other->numeric && other->noise;
+    for (int q = 0; ok && q < k->count; q++) {
+        const int64_t numel = k->checked[q].numel;
+        there[q] = values[q] ? cti_check_numbers(k, 1, numel) : NULL;
+        if (there[q]) memcpy(there[q], values[q], (size_t)numel * sizeof **there);
+        ok = there[q] || !values[q];
+    }
+    for (int q = 0; ok && q < k->count; q++)
+        if (there[q]) exchange(&k->checked[q], there[q]);
+    const bool measured = ok && measure_here(k, other, y);
+    for (int q = 0; ok && q < k->count; q++)
+        if (there[q]) exchange(&k->checked[q], there[q]);
+    if (there) cti_give(k->context, there, cti_bytes(k->count, sizeof *there));
+    return measured;
 }

@@ -10,7 +10,7 @@
  * 2. An entry holds a reference to its node, so the field with the gradient exists until
  *    cti_check_show.
  * 3. A field may have several entries. The first has the gradient, and the others have NULL. */
-#include "check.h"
+#include "phases.h"
 
 #include "../autograd/tape.h"
 

@@ -1,7 +1,7 @@
 /* ct_jacobian: the matrices of each input, made by the functions with which a check measures them
  * (evaluate.c). The differences have the usual step and are not improved by other steps. */
 #include "../autograd/fingerprint.h"
-#include "check.h"
+#include "phases.h"
 
 #include <math.h>
 #include <string.h>

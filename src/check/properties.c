@@ -2,7 +2,7 @@
  * threads and any content of new memory; inputs and cotangents are not written to; strided inputs
  * give the same result as dense ones; a tensor that is passed twice gets the sum of two gradients.
  */
-#include "check.h"
+#include "phases.h"
 
 #include "../autograd/tape.h"
 

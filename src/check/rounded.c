@@ -3,7 +3,7 @@
  * Rounding to f32 gives errors of 1e-8 to 1e-6 of the gradient's size, which is often within the
  * tolerance. Differences in f64 are mostly accurate to 1e-9. So rounding to f32 can be recognised,
  * provided that the estimates of the differences' errors are right. */
-#include "check.h"
+#include "phases.h"
 
 #include <math.h>
 

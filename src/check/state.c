@@ -3,7 +3,7 @@
  * different random numbers, come before the backward of the first. It must give the same gradient
  * as if it had followed its forward at once. The gradient must be right at the other inputs too;
  * if not, backward uses values that the very first call has left. */
-#include "check.h"
+#include "phases.h"
 
 #include <math.h>
 #include <string.h>

@@ -23,7 +23,7 @@
 #ifndef CTI_CHECK_STEPS_H
 #define CTI_CHECK_STEPS_H
 
-#include "check.h"
+#include "phases.h"
 
 enum { CTI_STEPS = 24 };
 

@@ -1,6 +1,6 @@
 /* The verdict on each entry, column and input: the comparison of the two matrices, the worst
  * elements, the map, and the mistake that was found. */
-#include "check.h"
+#include "phases.h"
 
 #include "../core/message.h"
 
