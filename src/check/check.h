@@ -2,9 +2,9 @@
  * <g_r, dy/dx_i> for cotangent r and element i. `analytic` is computed by backward, `numeric` by
  * differences. In fast mode column i is a random direction instead of an element.
  *
- * ext/diagnose, which has ct_gradcheck, runs a check by cti_check_run as its client. The header is
- * the seam between both: a client finds out what a wrong gradient looks like, from both matrices
- * and by further calls of fn, and reports the result.
+ * This header is a seam. Its client (ext/diagnose has the one of ct_gradcheck) runs a check by
+ * cti_check_run. The client finds the mistake that explains a wrong gradient, from both matrices
+ * and by measuring at other points, and reports the result.
  *
  * The phases of a check, in this order (check.c), and the fields that each sets:
  *
@@ -33,19 +33,19 @@
  * 2. The caller's f32 and f64 inputs are not used after 1: fn gets copies. When a phase has
  *    succeeded, each copy has its given values again and no gradient.
  * 3. Every call of fn begins with the generator in the state k->rng. Only state.c uses another
- *    state, for its calls at other inputs. At the end the context's generator is in k->rng again.
+ *    state, for its calls at other inputs. At the end the context's generator is in k->before.
  * 4. `frame` is open from before 1 until after 9. All matrices belong to it or to a frame inside.
  * 5. `state` is valid after 5, `wrong` and `undecided` after 6.
  * 6. A call whose failure is a result runs between cti_check_hold_errors and _drop_errors. After it
  *    only an error of memory can be pending.
- * 7. The verdict does not depend on the client: `state` and the counts of the result are complete
- *    before the client is called. It sets diagnoses by cti_check_say, and changes no field. Without
- *    a client the diagnosis of a wrong gradient is CT_MISTAKE_UNKNOWN, and nothing is reported. */
+ * 7. The client is called only in 8 and 9, when `state` and the counts of the result are complete.
+ *    It sets diagnoses by cti_check_say, and changes no field. So the verdict does not depend on
+ *    the client. Without a client the mistake of a wrong gradient is CT_MISTAKE_UNKNOWN, and
+ *    nothing is reported. */
 #ifndef CTI_CHECK_CHECK_H
 #define CTI_CHECK_CHECK_H
 
 #include "../core/context.h"
-#include "../core/option.h"
 
 #include <cotangent/gradcheck.h>
 

@@ -4,6 +4,8 @@
 
 #include "check.h"
 
+#include "../core/option.h"
+
 enum { CTI_DIRECTIONS = 3 };
 /* The stream of random numbers for the directions of settle.c. The random cotangents have streams 0
  * and 1, the directions of the inputs 2, 3, ... */
