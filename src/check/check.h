@@ -2,9 +2,9 @@
  * <g_r, dy/dx_i> for cotangent r and element i. `analytic` is computed by backward, `numeric` by
  * differences. In fast mode column i is a random direction instead of an element.
  *
- * This header is a seam. Its client (ext/diagnose has the one of ct_gradcheck) runs a check by
- * cti_check_run. The client finds the mistake that explains a wrong gradient, from both matrices
- * and by measuring at other points, and reports the result.
+ * This header is a seam. Its client, ct_gradcheck, runs a check by cti_check_run. The client finds
+ * the mistake that explains a wrong gradient, from both matrices and by measuring at other points,
+ * and reports the result.
  *
  * The phases of a check, in this order (check.c), and the fields that each sets:
  *
