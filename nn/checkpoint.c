@@ -401,11 +401,19 @@ static bool make_drafts(cti_nn_state *state, const ct_checkpoint *checkpoint,
     return gather_state(state, checkpoint, list->copy, found);
 }
 
+/* Checks that the `fault` of a rule has not freed or changed what is being loaded. */
+static bool is_as_before(const char *op, const ct_checkpoint *checkpoint, int64_t changes) {
+    if (!are_together(op, checkpoint)) return false;
+    return checkpoint->module->changes == changes ||
+           ct_fail(checkpoint->module->context, CT_ERR_ARGUMENT,
+                   "%s: the rule of an optimiser has changed the module", op);
+}
+
 /* Reads everything: the optimisers into drafts, the other tensors into new ones. */
 static bool read_all(cti_nn_state *state, const cti_nn_match *match,
                      const ct_checkpoint *checkpoint, const optim_list *list,
                      unsigned char *found) {
-    const int64_t first = first_optim(checkpoint);
+    const int64_t first = first_optim(checkpoint), changes = checkpoint->module->changes;
     char key[PREFIX];
     unsigned char *at = found;
     for (int64_t i = 0; i < list->n; i++) {
@@ -418,7 +426,8 @@ static bool read_all(cti_nn_state *state, const cti_nn_match *match,
     cti_nn_state_write_numbers(state);
     for (int64_t i = 0; i < list->n; i++)
         if (!cti_nn_draft_check(&list->copy[i], list->optim[i], optim_key(first + i, key),
-                                match->file))
+                                match->file) ||
+            !is_as_before(match->file->op, checkpoint, changes))
             return false;
     return true;
 }

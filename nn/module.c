@@ -1,6 +1,7 @@
 /* The tree of modules: construction, names, lookup, destruction. */
 #include "module.h"
 #include "../src/core/assert.h"
+#include "../src/core/busy.h"
 
 #include <math.h>
 #include <string.h>
@@ -184,12 +185,17 @@ static void free_entries(ct_context *context, cti_nn_entry *entry) {
     }
 }
 
-/* Is a forward of the module, or of a module below it, running, or a rule of its optimiser? */
+/* Is the module the one that a frame names, or above it? */
+static bool is_above(const ct_module *module, const cti_namer *named) {
+    const ct_module *m = named ? cti_nn_module_of(named) : NULL;
+    while (m && m != module) m = m->parent;
+    return m;
+}
+
+/* Is a forward or an optimiser's step of the module, or of a module below it, running? */
 static bool is_running(const ct_module *module) {
     for (const cti_frame *frame = module->context->frame; frame; frame = frame->outer)
-        for (const ct_module *m = frame->module ? cti_nn_module_of(frame->module) : NULL; m;
-             m = m->parent)
-            if (m == module) return true;
+        if (is_above(module, frame->module) || is_above(module, frame->steps)) return true;
     return false;
 }
 
@@ -211,7 +217,7 @@ static void module_end(ct_module *module) {
 
 void ct_module_free(ct_module *module) {
     if (!module || module->object.self != &module->object) return;
-    cti_check_callbacks(module->context);
+    if (cti_is_lent(module->context, "ct_module_free")) return;
     if (is_running(module)) {
         ct_fail(module->context, CT_ERR_ARGUMENT,
                 "ct_module_free: the %s is running: free it when its forward, or the step of its "

@@ -61,12 +61,23 @@ static bool exchange_with_gradients(const pair *pairs, int64_t n, bool required)
     return true;
 }
 
+/* Is a step of an optimiser running? */
+static bool a_step_runs(const ct_context *context) {
+    const cti_frame *frame = context->frame;
+    while (frame && !frame->steps) frame = frame->outer;
+    return frame;
+}
+
 static bool convert(ct_module *module, const char *function, ct_dtype from, ct_dtype to) {
     if (!cti_nn_ready(module, function, NULL)) return false;
     ct_context *context = module->context;
     if (context->running)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: an op is running, which may read the parameters", function);
+    if (a_step_runs(context))
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "%s: a step of an optimiser is running, which may change the parameters",
+                       function);
     const int64_t n = count_matrices(module, function, from);
     if (n <= 0) return n == 0;
     const size_t bytes = cti_bytes(n, sizeof(pair));

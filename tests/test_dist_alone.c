@@ -1,4 +1,6 @@
 /* A ct_dist of one process: calls at a wrong time, and arguments of its checkpoints. */
+#include <setjmp.h>
+
 #include "one_context.h"
 
 static ct_module *model_of(ct_context *c) {
@@ -109,8 +111,79 @@ START_TEST(in_a_rule) {
         for (int64_t i; ct_dist_next(dist, &i);) backward_of(m);
     else backward_of(m);
     ck_assert(!(dist ? ct_dist_step(dist) : ct_optim_step(optim)));
-    expect(CT_ERR_ARGUMENT, _i ? "ct_dist_step: called by the" : "ct_dist_new: called by the",
-           "optimiser's own rule");
+    if (_i) expect(CT_ERR_ARGUMENT, "dist_step: called inside a call of its ct_dist", "");
+    else expect(CT_ERR_ARGUMENT, "ct_dist_new: called by the optimiser's own rule", "");
+}
+END_TEST
+
+/* ---- a rule that is left, or does what it must not ---- */
+
+typedef enum { LEAVES, NEXT, SUMS, SAVES, FREES, FREES_MODULE, CONVERTS, ACTS } act;
+static struct {
+    act how;
+    bool acts;
+    ct_module *module;
+    jmp_buf out;
+} hostile;
+
+static bool hostile_step(const ct_optim_item *p, void *user) {
+    int64_t i;
+    double one = 1;
+    ct_checkpoint all = {.module = hostile.module,
+                         .optim = at_wrong_time.optim,
+                         .group = ct_dist_group(at_wrong_time.dist)};
+    (void)user;
+    ct_add_into(p->param, p->grad, -1);
+    if (!hostile.acts) return true;
+    hostile.acts = false;
+    switch (hostile.how) {
+    case LEAVES: longjmp(hostile.out, 1);
+    case NEXT: return ct_dist_next(at_wrong_time.dist, &i);
+    case SUMS: return ct_dist_sum(at_wrong_time.dist, &one, 1);
+    case SAVES: return ct_checkpoint_save("no", &all);
+    case FREES: ct_optim_free(at_wrong_time.optim); break;
+    case FREES_MODULE: ct_module_free(hostile.module); break;
+    case CONVERTS: ct_module_to_bf16(ct_module_child(hostile.module, "layer")); break;
+    case ACTS: break;
+    }
+    return true;
+}
+static const char *const act_says[ACTS] = {
+    [LEAVES] = "Own: its step was left by an exception or by longjmp",
+    [NEXT] = "dist_step: called inside a call of its ct_dist",
+    [SUMS] = "dist_sum: called inside a call of its ct_dist",
+    [SAVES] = "checkpoint_save: called inside a call of its ct_dist",
+    [FREES] = "ct_optim_free: called by the optimiser's own rule",
+    [FREES_MODULE] = "ct_module_free: the M is running",
+    [CONVERTS] = "ct_module_to_bf16: a step of an optimiser is running"};
+
+static ct_module *model_with_layer(ct_context *c) {
+    ct_module *m = ct_module_new(c, "M");
+    return ct_module_add_child(m, "layer", model_of(c)) ? m : NULL;
+}
+static void micro_batches(ct_dist *dist, ct_module *m) {
+    for (int64_t i; ct_dist_next(dist, &i);) backward_of(ct_module_child(m, "layer"));
+}
+static bool step_or_leave(ct_dist *dist) { return !setjmp(hostile.out) && ct_dist_step(dist); }
+
+/* After ct_error_clear the ct_dist goes on with the next step. */
+START_TEST(hostile_in_a_step) {
+    const ct_optim_rule rule = {.name = "Own", .step = hostile_step, .elementwise = true};
+    ct_module *m = hostile.module = model_with_layer(context);
+    ct_optim *optim = at_wrong_time.optim = ct_optim_new(m, &rule, (ct_optim_opts){0});
+    ct_dist *dist = at_wrong_time.dist =
+        ct_dist_new(optim, NULL, (ct_dist_opts){.micro_batches = 4, .shares = 2});
+    hostile.how = (act)_i;
+    for (int step = 0; step < 3; step++) {
+        micro_batches(dist, m);
+        hostile.acts = step == 1;
+        const bool done = step_or_leave(dist);
+        ck_assert(done == (step != 1));
+        if (!done) expect(CT_ERR_ARGUMENT, act_says[_i], "");
+        ck_assert_int_eq(ct_dist_steps(dist), step ? step == 2 ? 2 : 1 : 1);
+    }
+    no_error();
+    ct_optim_free(optim);
 }
 END_TEST
 
@@ -146,6 +219,7 @@ int main(void) {
     tcase_add_test(tcase, two_contexts);
     tcase_add_test(tcase, groups);
     tcase_add_loop_test(tcase, in_a_rule, 0, 2);
+    tcase_add_loop_test(tcase, hostile_in_a_step, 0, ACTS);
     tcase_add_loop_test(tcase, in_a_backward, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -41,6 +41,7 @@ static void loads(void) {
     bad.worked |= ct_checkpoint_load("/tmp/never", &all);
 }
 static void frees_the_optimiser(void) { ct_optim_free(bad.optim); }
+static void frees_the_module(void) { ct_module_free(bad.module); }
 static void frees_the_context(void) { ct_context_free(bad.context); }
 
 static const struct {
@@ -55,6 +56,7 @@ static const struct {
     {saves, "checkpoint_save"},
     {loads, "checkpoint_load"},
     {frees_the_optimiser, "ct_optim_free"},
+    {frees_the_module, "ct_module_free"},
     {frees_the_context, "ct_context_free"},
 };
 static const char *const functions[] = {"start", "test", "cancel", "reason", "close"};

@@ -6,6 +6,7 @@
 #include "dist_model.h"
 #include "fault_sweep.h"
 #include "files.h"
+#include "refused.h"
 
 /* ---- a run of which one phase fails ---- */
 
@@ -156,11 +157,63 @@ START_TEST(memory_runs_out) {
 }
 END_TEST
 
+/* ---- an error that the program clears within a step ---- */
+
+static struct {
+    ct_optim *optim;
+    ct_module *module;
+} freed;
+static void free_all(void *data, ct_status status, const char *message) {
+    (void)data, (void)status, (void)message;
+    ct_optim_free(freed.optim);
+    ct_module_free(freed.module);
+}
+static void micro_batch(const model *m, int64_t i) {
+    ct_scope scope = ct_scope_open(ct_context_of(m->odd));
+    ct_backward(model_loss(m, i, false));
+    ct_scope_close(scope);
+}
+
+/* ct_dist_next has no memory to add a gradient to a sum. The step fails, also if the program clears
+ * the error and goes on, and if on_error frees all. The next step is whole again. */
+START_TEST(a_cleared_error) {
+    const plan p = {.shares = 4, .micro_batches = 4, .rule = ADAMW};
+    bool struck = true;
+    for (int64_t at = 1; struck; at += at < 4 ? 1 : 7) {
+        ct_context *c = new_with((ct_context_opts){.threads = 1, .on_error = _i ? free_all : NULL});
+        model m = model_new(c);
+        ct_optim *optim = model_optim(&m, &p);
+        ct_dist *dist = ct_dist_new(optim, NULL, model_dist(&p));
+        ck_assert(dist);
+        freed.optim = optim, freed.module = m.root;
+        int64_t i;
+        double loss;
+        ck_assert(ct_dist_next(dist, &i));
+        micro_batch(&m, i);
+        fault_arm(FAULT_TAKE, at);
+        ct_dist_next(dist, &i);
+        struck = fault.struck;
+        fault_disarm();
+        ck_assert_int_eq(ct_error(c), struck ? CT_ERR_MEMORY : CT_OK);
+        ct_error_clear(c);
+        do micro_batch(&m, 1);
+        while (ct_dist_next(dist, &i));
+        freed.optim = NULL, freed.module = NULL;
+        ck_assert(ct_dist_step(dist) != struck);
+        if (struck) refused_in(c, false, "ct_dist_step", CT_ERR_ARGUMENT, "has failed", "lack");
+        for (int step = 0; step < 2; step++)
+            ck_assert_msg(model_step(&m, dist, &p, &loss), "%s", ct_error_message(c));
+        ct_context_free(c);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("dist_faults");
     TCase *tcase = tcase_create("dist_faults");
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, memory_runs_out, 0, 2 * (PHASES - NEW));
+    tcase_add_loop_test(tcase, a_cleared_error, 0, 2);
     return run_suite(suite);
 }

@@ -647,6 +647,7 @@ static const char *const manner_says[MANNERS] = {
     [SAVES] = "checkpoint_save: called by the optimiser's own rule",
     [LOADS] = "checkpoint_load: called by the optimiser's own rule",
     [CLOSES_SCOPE] = "closed a scope that it had not opened",
+    [CONVERTS] = "ct_module_to_bf16: a step of an optimiser is running",
     [GOES_BACK] = "",
     [LEAVES] = "was left by an exception or by longjmp",
 };
@@ -681,12 +682,11 @@ static void misbehave(manner how, int at, bool all) {
         snprintf(param, sizeof param, "Lion: %s", all || how == LEAVES ? "" : names[at - 1]);
         ck_refused(done, how == GOES_BACK ? CT_ERR_GRAD : ct_error(context), param, says);
     } else if (!done) { /* a gradient that is gone is one that has ended */
-        ck_assert_msg(how == ZEROES_GRADIENTS || how == FREEZES || how == CONVERTS, "manner %d: %s",
-                      how, ct_error_message(context));
+        ck_assert_msg(how == ZEROES_GRADIENTS || how == FREEZES, "manner %d: %s", how,
+                      ct_error_message(context));
         ct_error_clear(context);
     }
     ck_assert_int_eq(ct_error(context), CT_OK);
-    if (how == CONVERTS) good(ct_module_to_f32(m));
     if (how != FREES_CHILD) {
         good(ct_to_f64(ct_module_get(m, names[1]), after, MOST));
         if (says && at <= 2 && !all) ck_assert_mem_eq(before, after, sizeof before);
@@ -804,6 +804,146 @@ START_TEST(writes_are_counted) {
 }
 END_TEST
 
+/* ---- exceptions out of `fault` and on_error ---- */
+
+static jmp_buf out_of_fault;
+static bool fault_leaves;
+static const char *leaving_fault(const double *numbers) {
+    (void)numbers;
+    if (fault_leaves) longjmp(out_of_fault, 1);
+    return NULL;
+}
+
+/* A value that the rule has not accepted is not kept. */
+START_TEST(a_fault_that_is_left) {
+    ct_optim_rule rule = lion;
+    rule.fault = leaving_fault;
+    fault_leaves = false;
+    ct_module *m = model();
+    ct_optim *optim = ct_optim_new(m, &rule, lion_opts);
+    good(ct_optim_set(optim, "clip_norm", 0));
+    fault_leaves = true;
+    if (!setjmp(out_of_fault)) ct_optim_set(optim, "lr", 0.5);
+    ck_refused(false, CT_ERR_ARGUMENT, "its fault was left", "");
+    reference r[PARAMS];
+    begin(r, 0.2);
+    give_all(m, 1);
+    good(ct_optim_step(optim));
+    for (int k = 0; k < PARAMS; k++) update(&r[k], k, 0.05, 1, 1);
+    is(m, r, 1e-14);
+}
+END_TEST
+
+static jmp_buf out_of_report;
+static struct {
+    ct_optim *optim;
+    ct_module *module;
+    bool frees;
+} reported;
+static void leave_report(void *data, ct_status status, const char *message) {
+    (void)data, (void)status, (void)message;
+    if (!reported.frees) longjmp(out_of_report, 1);
+    ct_optim_free(reported.optim);
+    ct_module_free(reported.module);
+}
+static bool fails_once(const ct_optim_item *p, void *user) {
+    bool *fails = user;
+    const bool ok = !*fails || p->param != ct_module_get(reported.module, names[1]);
+    if (!ok) *fails = false;
+    return ok && lion_step(p, NULL);
+}
+
+/* A step that on_error leaves, or in which it frees the optimiser and the module. */
+START_TEST(a_step_that_is_reported) {
+    ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .on_error = leave_report});
+    ct_optim_rule rule = lion;
+    rule.step = fails_once;
+    bool fails = true;
+    ct_module *m = model_in(c, CT_F64);
+    const ct_optim_opts opts = {.lr = 0.05, .user = &fails};
+    ct_optim *optim = ct_optim_new(m, &rule, opts);
+    reported.optim = optim, reported.module = m, reported.frees = _i;
+    ck_assert_ptr_nonnull(optim);
+    for (int value = 0; value < 2 - _i; value++) { /* the second is a number that is refused */
+        give_all(m, 1);
+        if (!setjmp(out_of_report))
+            ck_assert(!(value ? ct_optim_set(optim, "beta1", 7) : ct_optim_step(optim)));
+        ck_assert_ptr_nonnull(strstr(ct_error_message(c), value ? "beta1" : "returned false"));
+        ct_error_clear(c);
+    }
+    give_all(m, 1);
+    ck_assert_msg(ct_optim_step(optim), "%s", ct_error_message(c));
+    ct_optim_free(optim);
+    ct_module_free(m);
+    ct_context_free(c);
+}
+END_TEST
+
+/* The error names the rule and the parameter. */
+START_TEST(no_memory_to_clip) {
+    ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .memory_limit = 8 << 20});
+    ct_module *m = ct_module_new(c, "M");
+    ct_module_add_param(m, "large", ct_zeros(c, CT_F32, CT_SHAPE(400000)));
+    ct_optim_rule rule = lion;
+    rule.states = NULL, rule.n_states = 0;
+    ct_tensor *large = ct_module_get(m, "large");
+    ct_optim *optim = ct_optim_new(m, &rule, (ct_optim_opts){.clip_norm = 0.5});
+    ck_assert(optim && ct_backward(ct_sum(large, CT_ALL, false)));
+    while (ct_zeros(c, CT_F32, CT_SHAPE(50000))) {}
+    ct_error_clear(c);
+    refused_in(c, ct_optim_step(optim), "a step", CT_ERR_MEMORY, "Lion: large: ", "memory");
+    ct_context_free(c);
+}
+END_TEST
+
+/* ---- a rule that changes what is being loaded ---- */
+
+typedef enum { FREES_OTHER, FREES_LOADED, FREES_A_CHILD, RELEASES_TENSOR, ADDS, CHANGES } change;
+static struct {
+    change how;
+    bool acts;
+    ct_module *loaded;
+    ct_optim *other;
+    ct_tensor *tensor;
+} loads_into;
+static const char *changing_fault(const double *numbers) {
+    (void)numbers;
+    if (!loads_into.acts) return NULL;
+    loads_into.acts = false;
+    switch (loads_into.how) {
+    case FREES_OTHER: ct_optim_free(loads_into.other); break;
+    case FREES_LOADED: ct_module_free(loads_into.loaded); break;
+    case FREES_A_CHILD: ct_module_free(ct_module_child(loads_into.loaded, "layer")); break;
+    case RELEASES_TENSOR: ct_release(loads_into.tensor); break;
+    case ADDS: ct_module_add_param(loads_into.loaded, "new", ct_zeros(context, CT_F64, CT_SCALAR));
+    case CHANGES: break;
+    }
+    return NULL;
+}
+
+START_TEST(a_load_that_is_changed) {
+    const char *path = in_folder("run");
+    ct_optim_rule rule = lion;
+    rule.fault = changing_fault;
+    ct_module *small = model(), *m = model();
+    ct_tensor *buffer = ct_ones(context, CT_F64, CT_SHAPE(3));
+    good(ct_module_add_buffer(ct_module_child(m, "layer"), "buffer", buffer, true));
+    ct_optim *optims[] = {ct_optim_new(small, &rule, (ct_optim_opts){0}),
+                          ct_optim_new(ct_module_child(m, "layer"), &lion, (ct_optim_opts){0})};
+    const ct_named tensor = {.name = "x", .tensor = ct_zeros(context, CT_F64, CT_SHAPE(2))};
+    ct_checkpoint run = {
+        .module = m, .optims = optims, .n_optims = 2, .tensors = &tensor, .n_tensors = 1};
+    good(ct_checkpoint_save(path, &run));
+    loads_into.how = (change)_i, loads_into.acts = true;
+    loads_into.loaded = m, loads_into.other = optims[1], loads_into.tensor = tensor.tensor;
+    ck_refused(ct_checkpoint_load(path, &run), CT_ERR_ARGUMENT, "checkpoint_load",
+               _i == ADDS || _i == FREES_A_CHILD ? "" : "has ended");
+    ct_module_free(small);
+    ct_module_free(m);
+    ck_assert_int_eq(ct_error(context), CT_OK);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("optim_rule");
     TCase *tcase = tcase_create("optim_rule");
@@ -822,6 +962,10 @@ int main(void) {
     tcase_add_test(tcase, hostile_questions);
     tcase_add_test(tcase, a_step_that_ends_early);
     tcase_add_test(tcase, writes_are_counted);
+    tcase_add_test(tcase, a_fault_that_is_left);
+    tcase_add_loop_test(tcase, a_step_that_is_reported, 0, 2);
+    tcase_add_test(tcase, no_memory_to_clip);
+    tcase_add_loop_test(tcase, a_load_that_is_changed, 0, CHANGES);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

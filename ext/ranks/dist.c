@@ -70,6 +70,8 @@ static void client_move(cti_optim_client *client, const cti_optim_range *range, 
     cti_dist_move(cti_dist_of_client(client), range, whole, part, to_whole);
 }
 
+static bool lay_out(void *dist) { return cti_dist_layout(dist); }
+
 /* Makes a ct_dist without any message to other ranks. Returns NULL with an error if this fails. */
 static ct_dist *dist_make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     const int ranks = comm ? comm->size : 1;
@@ -108,7 +110,7 @@ static ct_dist *dist_make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     if (dist->comm) dist->fingerprint = ct_fingerprint(context);
     cti_dist_make_group(dist);
     CTI_ASSERT(1 << dist->stages == ranks && ranks << dist->levels == opts.shares);
-    if (cti_dist_layout(dist)) return dist;
+    if (cti_optim_run(optim, lay_out, dist)) return dist;
     dist_end(dist);
     return NULL;
 }
@@ -122,6 +124,13 @@ static bool meet_without(ct_comm *comm, ct_dist_opts opts) {
                     .opts = with_defaults(opts, comm->size)};
     if (!(none.opts.timeout >= 0)) none.opts.timeout = 600;
     return cti_dist_meet(&none, CTI_CALL_NEW, 0, false);
+}
+
+/* Compares the ct_dist with the ct_dist of rank 0, and receives its values. */
+static bool begin_as_first(void *arg) {
+    ct_dist *dist = arg;
+    return cti_dist_meet(dist, CTI_CALL_NEW, 0, true) && cti_dist_compare(dist) &&
+           cti_dist_broadcast_all(dist);
 }
 
 ct_dist *ct_dist_new(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
@@ -138,8 +147,7 @@ ct_dist *ct_dist_new(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     bool ok;
     if (dist) {
         dist->number = comm->dists;
-        ok = cti_dist_meet(dist, CTI_CALL_NEW, 0, true) && cti_dist_compare(dist) &&
-             cti_dist_broadcast_all(dist);
+        ok = cti_optim_run(optim, begin_as_first, dist);
     } else {
         ok = meet_without(comm, opts);
     }
@@ -164,15 +172,16 @@ static void begin_step(ct_dist *dist) {
     dist->begun = true;
 }
 
-bool ct_dist_next(ct_dist *dist, int64_t *micro_batch) {
-    if (!dist || !cti_dist_is_usable(dist, CTI_CALL_STEP) || !cti_dist_is_ready(dist)) return false;
-    if (!micro_batch)
-        return ct_fail(dist->context, CT_ERR_ARGUMENT, "dist_next: micro_batch is NULL");
-    if (cti_in_backward(dist->context))
-        return ct_fail(dist->context, CT_ERR_GRAD, "dist_next: called inside a backward");
+/* The micro-batch that ct_dist_next has begun last. */
+static int64_t last_micro_batch(const ct_dist *dist) {
+    return dist->rank * cti_dist_micro_batches(dist) + dist->next - 1;
+}
+
+/* Begins the next micro-batch of the rank; false if there is no other one. */
+static bool begin_micro_batch(void *arg) {
+    ct_dist *dist = arg;
     const int64_t count = cti_dist_micro_batches(dist),
                   share = dist->opts.micro_batches / dist->opts.shares;
-    if (dist->finished) return false;
     CTI_ASSERT(dist->begun == (dist->next > 0) && dist->next <= count);
     if (dist->next == count) {
         ct_rng_set(dist->context, dist->rng);
@@ -184,11 +193,21 @@ bool ct_dist_next(ct_dist *dist, int64_t *micro_batch) {
     }
     if (dist->next == 0) begin_step(dist);
     else if (dist->next % share == 0) cti_dist_carry(dist, dist->next / share - 1);
-    const int64_t i = dist->rank * count + dist->next++;
-    if (dist->next == count && dist->comm) cti_dist_watch(dist, true);
+    if (++dist->next == count && dist->comm) cti_dist_watch(dist, true);
     ct_rng_set(dist->context,
-               (ct_rng){.seed = dist->rng.seed, .stream = stream_of(dist->group.steps, i)});
-    *micro_batch = i;
+               (ct_rng){.seed = dist->rng.seed,
+                        .stream = stream_of(dist->group.steps, last_micro_batch(dist))});
+    return true;
+}
+
+bool ct_dist_next(ct_dist *dist, int64_t *micro_batch) {
+    if (!dist || !cti_dist_is_usable(dist, CTI_CALL_STEP) || !cti_dist_is_ready(dist)) return false;
+    if (!micro_batch)
+        return ct_fail(dist->context, CT_ERR_ARGUMENT, "dist_next: micro_batch is NULL");
+    if (cti_in_backward(dist->context))
+        return ct_fail(dist->context, CT_ERR_GRAD, "dist_next: called inside a backward");
+    if (dist->finished || !cti_optim_run(dist->optim, begin_micro_batch, dist)) return false;
+    *micro_batch = last_micro_batch(dist);
     return true;
 }
 

@@ -35,7 +35,10 @@
  * (5) In a step parameters change only in write_params, after all ranks have agreed and every
  * bucket has reached stage 2K.
  *
- * (6) All ranks make the same calls in the same order, with an error too. A rank with an error
+ * (6) The optimiser is running (cti_optim_run) in ct_dist_new, ct_dist_next and ct_dist_step.
+ * Therefore a function of the program that these calls run cannot free it or call the ct_dist.
+ *
+ * (7) All ranks make the same calls in the same order, with an error too. A rank with an error
  * exchanges undefined data, and all agree afterwards (agree.h). */
 #ifndef CTI_EXT_RANKS_DIST_H
 #define CTI_EXT_RANKS_DIST_H
@@ -131,11 +134,14 @@ struct ct_dist {
     size_t block_bytes;
     double *own_squares; /* [units] scratch of the sums of squares */
     /* this rank's progress in the step */
-    int64_t next;   /* micro-batches that ct_dist_next has returned */
-    bool begun;     /* the generator is a micro-batch's; `rng` has the one to restore */
-    bool finished;  /* ct_dist_next has returned false */
-    bool early;     /* the running backward may stage buckets */
-    int64_t staged; /* number of staged buckets */
+    int64_t next;  /* micro-batches that ct_dist_next has returned */
+    bool begun;    /* the generator is a micro-batch's; `rng` has the one to restore */
+    bool finished; /* ct_dist_next has returned false */
+    bool steps;    /* ct_dist_step is running, or an exception has left it */
+    /* the sums lack gradients, or may lack them: a function that adds some has failed, or runs */
+    bool incomplete, was_incomplete; /* was_incomplete: before the running backward */
+    bool early;                      /* the running backward may stage buckets */
+    int64_t staged;                  /* number of staged buckets */
     ct_rng rng;
     ct_dist_traffic sent, last_sent;
 };
@@ -227,7 +233,12 @@ void cti_dist_make_group(ct_dist *dist);
  * ranks record the error. If there are no other ranks it returns `ok`. */
 bool cti_dist_meet(ct_dist *dist, cti_comm_call call, int64_t count, bool ok);
 /* Returns whether a call of all ranks may begin: neither the ct_dist, which is not NULL, nor its
- * comm has ended, and no rank is lost. */
-bool cti_dist_is_usable(const ct_dist *dist, cti_comm_call call);
+ * comm has ended, no rank is lost, and no other call of the ct_dist is running. If an exception has
+ * left the last step, the step ends now. Several ranks then cannot go on, because the others wait
+ * for this one. */
+bool cti_dist_is_usable(ct_dist *dist, cti_comm_call call);
+
+/* Resets to the state before the first micro-batch. */
+void cti_dist_end_step(ct_dist *dist);
 
 #endif

@@ -15,6 +15,12 @@ typedef struct {
     char more[64]; /* detail for the error only; it may differ if values are equal */
 } property;
 
+/* The state of an iteration over the properties; zero at the begin. */
+typedef struct {
+    int64_t next;
+    cti_optim_fact_walk facts;
+} property_walk;
+
 static property *say(property *it, const char *name, const char *format, ...) CT_FORMAT(3, 4);
 static property *say(property *it, const char *name, const char *format, ...) {
     va_list args;
@@ -46,12 +52,21 @@ static property *say_option(const ct_dist *dist, int64_t i, property *it) {
     }
 }
 
-/* Property i; NULL after the last. */
-static property *property_at(const ct_dist *dist, int64_t i, property *it) {
+/* The next property; NULL after the last. */
+static property *next_property(const ct_dist *dist, property_walk *walk, property *it) {
+    const int64_t i = walk->next++;
     if (i < OPTIONS) return say_option(dist, i, it);
-    i -= OPTIONS;
     *it->more = '\0';
-    return cti_optim_fact_at(dist->optim, i, &it->fact) ? it : NULL;
+    return cti_optim_next_fact(dist->optim, &walk->facts, &it->fact) ? it : NULL;
+}
+
+/* Property i; NULL if there are not so many. */
+static property *property_at(const ct_dist *dist, int64_t i, property *it) {
+    property_walk walk = {0};
+    while (next_property(dist, &walk, it))
+        if (i-- == 0) return it;
+    *it = (property){0};
+    return NULL;
 }
 
 /* FNV-1a. */
@@ -100,10 +115,10 @@ static void merge_difference(void *mine, const void *theirs, size_t size) {
 bool cti_dist_compare(ct_dist *dist) {
     ct_context *context = dist->context;
     const cti_place place = {.call = CTI_CALL_NEW, .dist = dist->number};
-    int64_t count = 0, first;
+    const int64_t count = OPTIONS + cti_optim_facts(dist->optim);
+    int64_t first = count;
     property it;
-    while (property_at(dist, count, &it)) count++;
-    first = count;
+    property_walk walk = {0};
     cti_dist_broadcast_bytes(dist, &first, sizeof first);
     const size_t bytes = cti_bytes(first, sizeof(uint64_t));
     uint64_t *hash = cti_take_zeroed(context, bytes);
@@ -111,11 +126,12 @@ bool cti_dist_compare(ct_dist *dist) {
         cti_give_any(context, hash, bytes);
         return false;
     }
-    for (int64_t i = 0; dist->rank == 0 && property_at(dist, i, &it); i++)
-        hash[i] = property_hash(&it);
+    for (int64_t i = 0; dist->rank == 0 && i < count; i++)
+        hash[i] = property_hash(next_property(dist, &walk, &it));
     cti_dist_broadcast_bytes(dist, hash, bytes);
     int64_t same = 0;
-    while (same < first && property_at(dist, same, &it) && hash[same] == property_hash(&it)) same++;
+    for (walk = (property_walk){0}; same < first && same < count; same++)
+        if (hash[same] != property_hash(next_property(dist, &walk, &it))) break;
     cti_give_any(context, hash, bytes);
     difference all = {.rank = -1}, room;
     if (same < first || count != first) all.rank = dist->rank, all.property = same;

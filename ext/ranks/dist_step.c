@@ -70,6 +70,10 @@ static bool may_begin(const ct_dist *dist) {
                        " micro-batches were asked for; it comes after ct_dist_next has returned "
                        "false",
                        dist->next, cti_dist_micro_batches(dist));
+    if (dist->incomplete)
+        return ct_fail(dist->context, CT_ERR_ARGUMENT,
+                       "dist_step: ct_dist_next or the last backward has failed, so the sums lack "
+                       "gradients");
     return cti_nn_step_is_complete(dist->optim) && trains_what_it_did(dist) &&
            !has_late_gradient(dist);
 }
@@ -198,6 +202,9 @@ static bool step_together(ct_dist *dist) {
         cti_comm_break(dist->comm, "the optimiser has failed on one of them");
         return false;
     }
+    if (dist->comm->object.self != &dist->comm->object)
+        return ct_fail(dist->context, CT_ERR_ARGUMENT,
+                       "dist_step: the comm was closed by the optimiser's rule");
     cti_dist_finish(dist, 2 * dist->stages);
     if (*dist->comm->fault) { /* to other ranks this rank is lost now */
         ct_fail(dist->context, CT_ERR_IO, "dist_step: %s; this rank is in step %" PRId64,
@@ -225,28 +232,21 @@ static bool alone(ct_dist *dist) {
     return may_begin(dist) && cti_dist_carry_last(dist) && cti_nn_step_alone(dist->optim);
 }
 
-/* Resets to the state before the first micro-batch. After an error the next call may be
- * ct_dist_step again. */
-static void end_step(ct_dist *dist) {
-    for (int64_t i = 0; i < dist->params; i++) dist->param[i].present = false;
-    for (int64_t b = 0; b < dist->buckets; b++) dist->bucket[b].stage = 0;
-    dist->staged = 0;
-    dist->begun = dist->finished = false;
-    dist->next = 0;
-    dist->last_sent = dist->sent;
+static bool run_dist_step(void *arg) {
+    ct_dist *dist = arg;
+    dist->steps = true;
+    cti_dist_watch(dist, false);
+    cti_dist_end_left(dist);
+    if (dist->begun) ct_rng_set(dist->context, dist->rng);
+    const bool ok = dist->comm ? several(dist) : alone(dist);
+    cti_dist_end_step(dist);
+    if (ok) dist->group.steps++;
+    return ok;
 }
 
 bool ct_dist_step(ct_dist *dist) {
     if (!dist || !cti_dist_is_usable(dist, CTI_CALL_STEP)) return false;
-    ct_context *context = dist->context;
-    if (!cti_optim_is_idle(dist->optim, "ct_dist_step")) return false;
-    if (cti_in_backward(context))
-        return ct_fail(context, CT_ERR_GRAD, "dist_step: called inside a backward");
-    cti_dist_watch(dist, false);
-    cti_dist_end_left(dist);
-    if (dist->begun) ct_rng_set(context, dist->rng);
-    const bool ok = dist->comm ? several(dist) : alone(dist);
-    end_step(dist);
-    if (ok) dist->group.steps++;
-    return ok;
+    if (cti_in_backward(dist->context))
+        return ct_fail(dist->context, CT_ERR_GRAD, "dist_step: called inside a backward");
+    return cti_optim_run(dist->optim, run_dist_step, dist);
 }

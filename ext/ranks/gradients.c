@@ -36,6 +36,8 @@ void cti_dist_carry(ct_dist *dist, int64_t share) {
     int ones = 0; /* ones at the end of `share` in binary: sums to add up */
     while (share >> ones & 1) ones++;
     CTI_ASSERT(ones < dist->levels);
+    const bool was_incomplete = dist->incomplete;
+    dist->incomplete = true;
     const ct_scope scope = ct_scope_open_no_grad(dist->context);
     for (int64_t b = 0; b < dist->buckets; b++) {
         cti_dist_bucket *bucket = &dist->bucket[b];
@@ -51,6 +53,7 @@ void cti_dist_carry(ct_dist *dist, int64_t share) {
         bucket->set[ones] = sum;
     }
     ct_scope_close(scope);
+    dist->incomplete = was_incomplete || !cti_dist_is_ready(dist);
 }
 
 /* Makes a gradient of -0 for a parameter that had a gradient in earlier shares only. It is made by
@@ -181,6 +184,7 @@ void cti_dist_finish(ct_dist *dist, int stage) {
 static void watch_begin(void *self, const bool *reached, bool retain_graph) {
     ct_dist *dist = self;
     dist->early = !retain_graph; /* after retain_graph another backward may follow */
+    dist->was_incomplete = dist->incomplete;
     for (int64_t b = 0; b < dist->buckets; b++) dist->bucket[b].unfinished = 0;
     for (int64_t i = 0; i < dist->leaves; i++) {
         cti_dist_param *p = dist->watched[i];
@@ -199,6 +203,7 @@ static bool watch_whole(void *self, int64_t i, ct_tensor *grad) {
     bucket->unfinished--;
     (void)grad;
     if (!dist->early || p->bucket < dist->staged) return false;
+    dist->incomplete = true; /* until the backward has succeeded */
     take_grad(p, p->work, p->taken);
     p->taken = true;
     return true;
@@ -214,8 +219,13 @@ static void watch_turn(void *self) {
     cti_dist_advance(dist, dist->stages);
 }
 
+static void watch_end(void *self, bool ok) {
+    ct_dist *dist = self;
+    if (ok) dist->incomplete = dist->was_incomplete;
+}
+
 static const ct_watch_fns watch_fns = {
-    .begin = watch_begin, .whole = watch_whole, .turn = watch_turn};
+    .begin = watch_begin, .whole = watch_whole, .turn = watch_turn, .end = watch_end};
 
 void cti_dist_watch(ct_dist *dist, bool on) {
     ct_context *context = dist->context;

@@ -62,29 +62,35 @@ static void list_buckets(ct_dist *dist) {
 /* ---- cuts ---- */
 
 /* The place for a cut that is nearest to an element of the bucket: the boundary of a unit, or of a
- * parameter that ranks step as a whole. */
-static int64_t nearest_unit(const ct_dist *dist, const cti_dist_bucket *bucket, int64_t at) {
+ * parameter that ranks step as a whole. If the element is in the middle, the place is `up` or
+ * down. */
+static int64_t nearest_unit(const ct_dist *dist, const cti_dist_bucket *bucket, int64_t at,
+                            bool up) {
     for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
         const cti_dist_param *p = &dist->param[i];
         const int64_t inside = at - p->at;
         if (inside >= p->numel) continue;
         const int64_t unit = p->of.whole ? p->numel : (int64_t)CTI_OPTIM_UNIT;
         const int64_t below = inside / unit * unit, above = cti_min(below + unit, p->numel);
-        return p->at + (inside - below <= above - inside ? below : above);
+        const int64_t nearer_up = inside - below - (above - inside);
+        return p->at + (nearer_up > 0 || (nearer_up >= -1 && up) ? above : below);
     }
     return bucket->numel;
 }
 
 /* Makes the cuts between `low` and `high`, each as near as possible to the middle of its
- * neighbours. */
-static void cut_between(const ct_dist *dist, cti_dist_bucket *bucket, int low, int high) {
+ * neighbours. A range that cannot be divided, such as a bucket of one unit, goes to one side as the
+ * last bit of `turn` says, and then as the next bit says. So buckets that follow each other go to
+ * different ranks. */
+static void cut_between(const ct_dist *dist, cti_dist_bucket *bucket, int low, int high,
+                        int64_t turn) {
     if (high - low < 2) return;
     const int middle = low + (high - low) / 2;
     const int64_t from = bucket->cut[low], to = bucket->cut[high];
-    const int64_t at = nearest_unit(dist, bucket, from + (to - from) / 2);
+    const int64_t at = nearest_unit(dist, bucket, from + (to - from) / 2, turn & 1);
     bucket->cut[middle] = cti_min(cti_max(at, from), to);
-    cut_between(dist, bucket, low, middle);
-    cut_between(dist, bucket, middle, high);
+    cut_between(dist, bucket, low, middle, turn / 2);
+    cut_between(dist, bucket, middle, high, turn / 2);
 }
 
 void cti_dist_bucket_range(const ct_dist *dist, const cti_dist_bucket *bucket, int rank, int stage,
@@ -158,7 +164,7 @@ static bool make_bucket(ct_dist *dist, cti_dist_bucket *bucket) {
     bucket->cut = cti_take_zeroed(dist->context, cti_bytes(dist->ranks + 1, sizeof(int64_t)));
     if (!bucket->cut) return false;
     bucket->cut[dist->ranks] = bucket->numel;
-    cut_between(dist, bucket, 0, dist->ranks);
+    cut_between(dist, bucket, 0, dist->ranks, bucket - dist->bucket);
     for (int r = 0; r < dist->ranks; r++) CTI_ASSERT(bucket->cut[r] <= bucket->cut[r + 1]);
     cti_dist_bucket_range(dist, bucket, dist->rank, 1, &from, &to);
     bucket->work = kept_zeros(dist, dtype, bucket->numel);

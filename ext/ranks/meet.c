@@ -1,9 +1,36 @@
 /* A meeting, in which the ranks check that all of them make the same call. */
 #include "dist.h"
 
-bool cti_dist_is_usable(const ct_dist *dist, cti_comm_call call) {
-    return cti_object_is_open(&dist->object, cti_call_name(call)) &&
-           (!dist->comm || cti_comm_is_usable(dist->comm, call));
+#include <cotangent/autograd.h>
+
+/* After an error the next call may be ct_dist_step again. */
+void cti_dist_end_step(ct_dist *dist) {
+    for (int64_t i = 0; i < dist->params; i++) dist->param[i].present = false;
+    for (int64_t b = 0; b < dist->buckets; b++) dist->bucket[b].stage = 0;
+    dist->staged = 0;
+    dist->begun = dist->finished = dist->incomplete = dist->steps = false;
+    dist->next = 0;
+    dist->last_sent = dist->sent;
+}
+
+/* Ends a step that an exception has left. */
+static void end_left_step(ct_dist *dist) {
+    if (!dist->steps) return;
+    cti_dist_end_step(dist);
+    if (dist->comm && dist->comm->object.self == &dist->comm->object)
+        cti_comm_break(dist->comm, "a step of one of them was left by an exception or by longjmp");
+}
+
+bool cti_dist_is_usable(ct_dist *dist, cti_comm_call call) {
+    const char *name = cti_call_name(call);
+    if (!cti_object_is_open(&dist->object, name) ||
+        (dist->comm && cti_comm_is_inside(dist->comm, name)))
+        return false;
+    if (cti_optim_is_running(dist->optim))
+        return ct_fail(dist->context, CT_ERR_ARGUMENT, "%s: called inside a call of its ct_dist",
+                       name);
+    end_left_step(dist);
+    return !dist->comm || cti_comm_is_usable(dist->comm, call);
 }
 
 bool cti_dist_meet(ct_dist *dist, cti_comm_call call, int64_t count, bool ok) {

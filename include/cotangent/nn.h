@@ -463,7 +463,8 @@ CT_API ct_module *ct_module_clone(const ct_module *module);
  * ct_module_to_f32 converts every bf16 matrix to f32, exactly, and sets requires_grad again. An
  * optimiser that was made before both conversions still holds its parameters.
  *
- * If one of the two functions returns false, nothing has changed. */
+ * If one of the two functions returns false, nothing has changed. Inside a step of an optimiser
+ * both are CT_ERR_ARGUMENT. */
 CT_API bool ct_module_to_bf16(ct_module *module);
 CT_API bool ct_module_to_f32(ct_module *module);
 
@@ -477,8 +478,8 @@ CT_API void ct_module_train(ct_module *module, bool training);
 CT_API bool ct_module_training(const ct_module *module);
 /* Prints the tree as torch's repr does. */
 CT_API void ct_module_print(const ct_module *module, FILE *file);
-/* Frees a module with its children, as ct_context_free does. If a forward of one of these
- * modules is running, that is CT_ERR_ARGUMENT, and nothing is freed. */
+/* Frees a module with its children, as ct_context_free does. If a forward of one of these modules
+ * or a step of its optimiser is running, that is CT_ERR_ARGUMENT, and nothing is freed. */
 CT_API void ct_module_free(ct_module *module);
 
 #ifdef __cplusplus

@@ -145,7 +145,8 @@ CT_API bool ct_optim_set(ct_optim *optim, const char *number, double value);
 CT_API double ct_optim_grad_norm(const ct_optim *optim);
 /* Returns the number of steps that skip_nonfinite has skipped. */
 CT_API int64_t ct_optim_skipped(const ct_optim *optim);
-/* Frees the optimiser, as ct_module_free of its module and ct_context_free do. */
+/* Frees the optimiser, as ct_module_free of its module and ct_context_free do. Inside a step of the
+ * optimiser, as in on_error, it is CT_ERR_ARGUMENT, and nothing is freed. */
 CT_API void ct_optim_free(ct_optim *optim);
 
 /* ---- a program's own optimiser ---- */
@@ -204,7 +205,8 @@ typedef struct {
  * and states. A function that returns false or leaves an error ends the step: the error begins with
  * the names of the rule and the parameter, and the parameters before this parameter have been
  * updated. With several ranks this rank then leaves the run. A function must not call the optimiser
- * or free its module. */
+ * or its ct_dist, or free its module. `fault` must not free or change what a checkpoint is loaded
+ * into. */
 typedef struct ct_optim_rule {
     const char *name;          /* the name in messages and checkpoints, such as "Lion" */
     const char *const *states; /* the names of the states in checkpoints, such as "m" */

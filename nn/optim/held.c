@@ -26,6 +26,25 @@ const cti_object *cti_optim_object(const ct_optim *optim) { return optim ? &opti
 ct_module *cti_optim_module(const ct_optim *optim) { return optim->module; }
 double cti_optim_lr(const ct_optim *optim) { return optim->value[CTI_NN_LR]; }
 
+/* ---- running ---- */
+
+bool cti_optim_run(ct_optim *optim, bool (*run)(void *arg), void *arg) {
+    ct_context *context = optim->context;
+    const uint64_t outer = optim->running;
+    cti_frame frame;
+    cti_frame_open(context, &frame, true);
+    frame.steps = &optim->module->namer;
+    optim->running = frame.id;
+    const bool ok = run(arg);
+    optim->running = outer;
+    cti_frame_close(context, &frame);
+    return ok;
+}
+
+bool cti_optim_is_running(const ct_optim *optim) {
+    return cti_nn_frame_is_open(optim->context, optim->running);
+}
+
 /* ---- parameters and ranges ---- */
 
 bool cti_optim_param_at(const ct_optim *optim, int64_t i, cti_optim_param *param) {

@@ -24,7 +24,7 @@
 #ifndef CTI_NN_OPTIM_HELD_H
 #define CTI_NN_OPTIM_HELD_H
 
-#include <cotangent/types.h>
+#include <cotangent/nn.h>
 
 typedef struct cti_object cti_object;
 
@@ -66,6 +66,13 @@ ct_module *cti_optim_module(const ct_optim *optim);
 /* Returns whether no function of a rule of the optimiser is running. If one is, records an error.
  */
 bool cti_optim_is_idle(const ct_optim *optim, const char *function);
+
+/* Runs a function that changes the optimiser or its parameters. While it runs, the optimiser and
+ * its module cannot be freed, and no parameter gets another dtype. */
+bool cti_optim_run(ct_optim *optim, bool (*run)(void *arg), void *arg);
+/* Returns whether such a function of the optimiser is running. The answer is no after an exception
+ * or longjmp has left it. */
+bool cti_optim_is_running(const ct_optim *optim);
 
 /* ---- parameters and ranges ---- */
 
@@ -140,13 +147,19 @@ void cti_optim_parts_end(cti_optim_parts *parts, bool replace); /* NULL does not
 
 /* ---- facts and digest ---- */
 
-/* Writes fact i of the optimiser and of its module, a name and a value in words; returns false
- * after the last. */
+/* A fact of the optimiser or of its module: a name and a value in words. */
 enum { CTI_OPTIM_FACT_NAME = 288, CTI_OPTIM_FACT_VALUE = 256 };
 typedef struct {
     char name[CTI_OPTIM_FACT_NAME], value[CTI_OPTIM_FACT_VALUE];
 } cti_optim_fact;
-bool cti_optim_fact_at(const ct_optim *optim, int64_t i, cti_optim_fact *fact);
+/* The state of an iteration over the facts; zero at the begin. */
+typedef struct {
+    int64_t next;    /* the number of the next fact */
+    ct_param buffer; /* the buffer of the last fact; the facts of buffers come last */
+} cti_optim_fact_walk;
+int64_t cti_optim_facts(const ct_optim *optim); /* the number of facts */
+/* Writes the next fact; returns false after the last. */
+bool cti_optim_next_fact(const ct_optim *optim, cti_optim_fact_walk *walk, cti_optim_fact *fact);
 
 /* A hash of all numbers of the optimiser and its parameters. */
 uint64_t cti_optim_digest(const ct_optim *optim);

@@ -98,7 +98,7 @@ static void optim_end(cti_nn_dependent *self) {
 
 /* Checks the numbers, and counts the parameters. */
 static bool can_be_made(ct_optim *optim) {
-    if (!cti_nn_optim_check(optim)) return false;
+    if (!cti_nn_optim_check(optim, optim)) return false;
     for (ct_param param = {0}; ct_module_next(optim->module, &param);) {
         if (!cti_nn_can_train(optim, &param)) return false;
         optim->count += !cti_nn_leaves_out(param.tensor);
@@ -160,6 +160,10 @@ void ct_optim_free(ct_optim *optim) {
     if (!optim || optim->object.self != &optim->object) return;
     ct_context *context = optim->context;
     if (!cti_optim_is_idle(optim, "ct_optim_free")) return;
+    if (cti_optim_is_running(optim)) {
+        ct_fail(context, CT_ERR_ARGUMENT, "ct_optim_free: a step of the optimiser is running");
+        return;
+    }
     cti_optim_client *client = optim->client;
     if (client && !client->may_end(client, "ct_optim_free")) return;
     if (client) client->end(client);

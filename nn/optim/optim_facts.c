@@ -44,20 +44,27 @@ static void say_item(const ct_optim *optim, const cti_nn_item *item, int64_t whi
     }
 }
 
-static bool say_buffer(const ct_module *module, int64_t i, cti_optim_fact *fact) {
-    ct_param buffer = {0};
-    for (int64_t at = i / FACTS_OF_BUFFER; ct_module_next_buffer(module, &buffer) && at > 0;) at--;
-    const ct_tensor *t = buffer.tensor;
-    if (!t) return false;
-    const bool dtype = i % FACTS_OF_BUFFER;
+/* Writes the shape of the next buffer, and then its dtype. */
+static bool say_buffer(const ct_module *module, ct_param *buffer, bool dtype,
+                       cti_optim_fact *fact) {
+    if (!dtype && !ct_module_next_buffer(module, buffer)) return false;
+    const ct_tensor *t = buffer->tensor;
     snprintf(fact->name, sizeof fact->name, "%s%s", dtype ? "the dtype of " : "the buffer ",
-             buffer.name);
+             buffer->name);
     snprintf(fact->value, sizeof fact->value, "%s",
              dtype ? cti_dtype_name(t->dtype) : SHAPE(t->shape));
     return true;
 }
 
-bool cti_optim_fact_at(const ct_optim *optim, int64_t i, cti_optim_fact *fact) {
+int64_t cti_optim_facts(const ct_optim *optim) {
+    int64_t n = optim->values + 2 + FACTS_OF_ITEM * optim->count;
+    for (ct_param buffer = {0}; ct_module_next_buffer(optim->module, &buffer);)
+        n += FACTS_OF_BUFFER;
+    return n;
+}
+
+bool cti_optim_next_fact(const ct_optim *optim, cti_optim_fact_walk *walk, cti_optim_fact *fact) {
+    int64_t i = walk->next++;
     char *value = fact->value, option[CTI_NN_OPTION_NAME];
     const size_t size = sizeof fact->value;
     const char *name = option;
@@ -73,7 +80,8 @@ bool cti_optim_fact_at(const ct_optim *optim, int64_t i, cti_optim_fact *fact) {
     } else {
         i -= optim->values + 2;
         if (i >= FACTS_OF_ITEM * optim->count)
-            return say_buffer(optim->module, i - FACTS_OF_ITEM * optim->count, fact);
+            return say_buffer(optim->module, &walk->buffer,
+                              (i - FACTS_OF_ITEM * optim->count) % FACTS_OF_BUFFER, fact);
         say_item(optim, &optim->items[i / FACTS_OF_ITEM], i % FACTS_OF_ITEM, fact);
         return true;
     }

@@ -208,9 +208,9 @@ bool cti_nn_item_fault(const cti_nn_item *item, cti_nn_fault *fault) {
     return false;
 }
 
-bool cti_nn_optim_check(ct_optim *optim) {
+bool cti_nn_optim_check(const ct_optim *optim, ct_optim *of) {
     cti_nn_fault fault;
-    if (!cti_nn_optim_fault(optim, optim, &fault)) return true;
+    if (!cti_nn_optim_fault(optim, of, &fault)) return true;
     return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: %s%s%s", cti_nn_optim_name(optim),
                    fault.name, *fault.name ? " " : "", fault.says);
 }
@@ -236,12 +236,19 @@ static bool refuse_option(const ct_optim *optim, const char *name) {
                    cti_nn_optim_name(optim), name, known);
 }
 
+/* Checks a copy of the values, so that a value is not kept if an exception leaves the rule's
+ * `fault` or on_error. */
 static bool set_option(ct_optim *optim, int i, double value) {
-    const double before = optim->value[i];
-    optim->value[i] = cti_option(value, 0);
-    if (cti_nn_optim_check(optim)) return true;
-    optim->value[i] = before;
-    return false;
+    const size_t bytes = cti_bytes(optim->values, sizeof(double));
+    ct_optim copy = *optim;
+    copy.value = cti_take(optim->context, bytes);
+    if (!copy.value) return false;
+    memcpy(copy.value, optim->value, bytes);
+    copy.value[i] = cti_option(value, 0);
+    const bool right = cti_nn_optim_check(&copy, optim);
+    if (right) optim->value[i] = copy.value[i];
+    cti_give(optim->context, copy.value, bytes);
+    return right;
 }
 
 bool ct_optim_set(ct_optim *optim, const char *number, double value) {

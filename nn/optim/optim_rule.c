@@ -21,9 +21,13 @@ typedef struct {
     bool done;
 } rule_call;
 
+/* The gradient becomes as clipping leaves it. */
 static void call_step(void *arg) {
     rule_call *c = arg;
-    c->done = c->rule->step(c->items, c->user);
+    ct_optim_item *item = c->items;
+    if (item->grad_scale != 1) item->grad = ct_scale(item->grad, item->grad_scale);
+    item->grad_scale = 1;
+    c->done = item->grad && c->rule->step(item, c->user);
 }
 static void call_step_all(void *arg) {
     rule_call *c = arg;
@@ -38,15 +42,16 @@ static void call_fault(void *arg) {
     c->fault = c->rule->fault(c->numbers);
 }
 
-/* Is the frame that began with this id open still? */
-static bool rule_frame_is_open(const ct_context *context, uint64_t id) {
+bool cti_nn_frame_is_open(ct_context *context, uint64_t id) {
+    if (!id) return false;
+    cti_check_callbacks(context); /* closes frames of calls that were left */
     const cti_frame *frame = context->frame;
     while (frame && frame->id != id) frame = frame->outer;
     return frame;
 }
 
 bool cti_optim_is_idle(const ct_optim *optim, const char *function) {
-    if (!optim->busy || !rule_frame_is_open(optim->context, optim->busy)) return true;
+    if (!cti_nn_frame_is_open(optim->context, optim->busy)) return true;
     return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: called by the optimiser's own rule",
                    function);
 }
@@ -130,11 +135,6 @@ const char *cti_nn_rule_fault(ct_optim *of, const ct_optim_rule *rule, const dou
 
 /* ---- a step ---- */
 
-/* A gradient as clipping leaves it. */
-static ct_tensor *clipped(const ct_optim_item *item) {
-    return item->grad_scale == 1 ? item->grad : ct_scale(item->grad, item->grad_scale);
-}
-
 /* Counts the writes of a program's rule before they are made, because the rule may change the
  * items. */
 static void count_writes(const ct_optim_rule *rule, const ct_optim_item *items, int64_t n) {
@@ -149,9 +149,7 @@ static bool run_step(ct_optim *optim, const ct_optim_rule *rule, int64_t at) {
     cti_frame frame;
     count_writes(rule, &item, 1);
     enter_rule(optim, &frame);
-    item.grad = clipped(&item);
-    item.grad_scale = 1;
-    bool ok = item.grad && rule_callback(optim, &c, "step", call_step, item.name);
+    bool ok = rule_callback(optim, &c, "step", call_step, item.name);
     leave_rule(optim, &frame);
     if (ok && !c.done)
         ok = ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: its step returned false", rule->name,

@@ -35,7 +35,7 @@ static ct_tensor *item_param(const cti_nn_item *item) {
 
 void cti_nn_step_collect(ct_optim *optim) {
     int64_t n = 0;
-    if (optim->busy) cti_nn_step_undo(optim); /* a rule of the step before was left */
+    cti_nn_step_undo(optim); /* the step before may have been left by an exception */
     optim->busy = 0;
     for (cti_nn_item *item = optim->items, *end = item + optim->count; item < end; item++) {
         item->grad = item_grad(item);
@@ -149,13 +149,18 @@ bool cti_nn_step_alone(ct_optim *optim) {
     return false;
 }
 
+static bool step_whole(void *arg) {
+    ct_optim *optim = arg;
+    return cti_nn_step_is_complete(optim) && cti_nn_step_alone(optim);
+}
+
 bool ct_optim_step(ct_optim *optim) {
     if (!cti_nn_optim_ready(optim, "ct_optim_step")) return false;
     if (optim->client)
         return ct_fail(optim->context, CT_ERR_ARGUMENT,
                        "%s: the optimiser has a %s, and is stepped by %s", cti_nn_optim_name(optim),
                        optim->client->noun, optim->client->function);
-    return cti_nn_step_is_complete(optim) && cti_nn_step_alone(optim);
+    return cti_optim_run(optim, step_whole, optim);
 }
 
 void ct_optim_zero_grad(ct_optim *optim) {

@@ -67,6 +67,7 @@ struct cti_frame {
     bool entered; /* whether ct_module_enter opened it: a block with a span behind the frame */
     bool ending;  /* whether it is open for the functions that run when `module` is freed */
     const cti_namer *module; /* the module whose forward opened it or a frame around it, or NULL */
+    const cti_namer *steps; /* the module whose optimiser opened it to change parameters, or NULL */
     ct_tensor *tensors;
 };
 
