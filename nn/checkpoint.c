@@ -190,6 +190,28 @@ static ct_context *checkpoint_check(const char *op, const char *path,
                : NULL;
 }
 
+/* ---- a call that runs ---- */
+
+/* While a save or load runs, its optimisers cannot be freed, and so neither can its group: see
+ * cti_optim_run. The frame's id is in each optimiser that no other call protects. */
+static void begin_running(const ct_checkpoint *checkpoint, cti_frame *frame) {
+    ct_context *context = context_of(checkpoint);
+    cti_frame_open(context, frame, true);
+    for (int64_t i = -1; i < objects_end(checkpoint); i++) {
+        ct_optim *optim = optim_at(checkpoint, i);
+        if (optim && optim->object.self == &optim->object && optim->context == context &&
+            !cti_optim_is_running(optim))
+            optim->running = frame->id;
+    }
+}
+static void end_running(const ct_checkpoint *checkpoint, cti_frame *frame) {
+    for (int64_t i = -1; i < objects_end(checkpoint); i++) {
+        ct_optim *optim = optim_at(checkpoint, i);
+        if (optim && optim->running == frame->id) optim->running = 0;
+    }
+    cti_frame_close(context_of(checkpoint), frame);
+}
+
 /* ---- lists of the optimisers ---- */
 
 /* Pointers to the optimisers, a copy of each, and the number of steps of each. */
@@ -281,32 +303,38 @@ static ct_context *check_save(const char *op, const char *path, const ct_checkpo
 
 /* Whether a call with this group may begin. If not, the error is in the contexts of all
  * arguments. */
-static bool call_may_begin(ct_checkpoint_group *group, cti_group_call call, const char *op,
-                           const ct_checkpoint *checkpoint) {
+static bool call_may_begin(cti_group_call call, const char *op, const ct_checkpoint *checkpoint) {
+    ct_checkpoint_group *group = checkpoint->group;
     if (!group || (cti_object_is_open(&group->object, op) && group->fns->may_begin(group, call)))
         return true;
     are_together(op, checkpoint);
     return false;
 }
 
-bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
+static bool save_running(const char *path, const ct_checkpoint *checkpoint) {
     static const char op[] = "checkpoint_save";
-    ct_checkpoint_group *group = checkpoint ? checkpoint->group : NULL;
-    if (!call_may_begin(group, CTI_GROUP_SAVE, op, checkpoint)) return false;
+    ct_checkpoint_group *group = checkpoint->group;
     ct_context *context = check_save(op, path, checkpoint);
     if (!context && !group) return false;
     optim_list list = {0};
     bool ok = context && list_optims(context, checkpoint, &list);
     if (!context) context = group->context;
-    cti_frame frame;
-    cti_frame_open(context, &frame, true);
     ok = cti_nn_gather(group, list.optim, list.n, list.copy, checkpoint->step, ok);
     if (ok && cti_group_is_first(group))
         ok = write_checkpoint(context, op, path, checkpoint, &list);
     ok = cti_group_agree(group, CTI_GROUP_SAVE, 1, ok);
     cti_nn_gathered_free(list.optim, list.n, list.copy);
     cti_give(context, list.copy, list.bytes);
-    cti_frame_close(context, &frame);
+    return ok;
+}
+
+bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
+    if (!context_of(checkpoint) || !call_may_begin(CTI_GROUP_SAVE, "checkpoint_save", checkpoint))
+        return false;
+    cti_frame frame;
+    begin_running(checkpoint, &frame);
+    const bool ok = save_running(path, checkpoint);
+    end_running(checkpoint, &frame);
     return ok;
 }
 
@@ -500,10 +528,9 @@ static bool checkpoint_load(ct_context *context, const cti_shards *file, ct_chec
     return ok;
 }
 
-bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
+static bool load_running(const char *path, ct_checkpoint *checkpoint) {
     static const char op[] = "checkpoint_load";
-    ct_checkpoint_group *group = checkpoint ? checkpoint->group : NULL;
-    if (!call_may_begin(group, CTI_GROUP_LOAD, op, checkpoint)) return false;
+    ct_checkpoint_group *group = checkpoint->group;
     const bool reads = cti_group_is_first(group);
     ct_context *context = checkpoint_check(op, path || reads ? path : "", checkpoint);
     bool ok = cti_ready(context);
@@ -514,5 +541,15 @@ bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
     ok = ok && opened == reads;
     if (ok || group) ok = checkpoint_load(context, opened ? &file : NULL, checkpoint, ok);
     if (opened) cti_shards_close(&file);
+    return ok;
+}
+
+bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
+    if (!context_of(checkpoint) || !call_may_begin(CTI_GROUP_LOAD, "checkpoint_load", checkpoint))
+        return false;
+    cti_frame frame;
+    begin_running(checkpoint, &frame);
+    const bool ok = load_running(path, checkpoint);
+    end_running(checkpoint, &frame);
     return ok;
 }

@@ -1,7 +1,6 @@
 /* The tree of modules: construction, names, lookup, destruction. */
 #include "module.h"
 #include "../src/core/assert.h"
-#include "../src/core/busy.h"
 
 #include <math.h>
 #include <string.h>
@@ -199,6 +198,15 @@ static bool is_running(const ct_module *module) {
     return false;
 }
 
+/* May all dependents of the tree end? If one may not, an error was recorded. */
+static bool dependents_may_end(const ct_module *module) {
+    for (const cti_nn_dependent *d = module->dependents; d; d = d->next)
+        if (d->may_end && !d->may_end(d, "ct_module_free")) return false;
+    for (const ct_module *child = module->children; child; child = child->next)
+        if (!dependents_may_end(child)) return false;
+    return true;
+}
+
 static void module_end(ct_module *module) {
     ct_context *context = module->context;
     CTI_ASSERT(!module->ends);
@@ -217,7 +225,7 @@ static void module_end(ct_module *module) {
 
 void ct_module_free(ct_module *module) {
     if (!module || module->object.self != &module->object) return;
-    if (cti_is_lent(module->context, "ct_module_free")) return;
+    cti_check_callbacks(module->context);
     if (is_running(module)) {
         ct_fail(module->context, CT_ERR_ARGUMENT,
                 "ct_module_free: the %s is running: free it when its forward, or the step of its "
@@ -225,6 +233,7 @@ void ct_module_free(ct_module *module) {
                 cti_nn_kind_name(module));
         return;
     }
+    if (!dependents_may_end(module)) return;
     cti_nn_run_ends(module);
     module_end(module);
 }

@@ -55,6 +55,9 @@ typedef struct cti_nn_entry {
 typedef struct cti_nn_dependent cti_nn_dependent;
 struct cti_nn_dependent {
     cti_nn_dependent *next;
+    /* Returns whether the object may end now. If not, it records an error that names the calling
+     * function. NULL: it may end at any time. */
+    bool (*may_end)(const cti_nn_dependent *self, const char *function);
     void (*end)(cti_nn_dependent *self); /* ends the object, which removes itself from the list */
 };
 
@@ -126,7 +129,7 @@ bool cti_nn_check_number(ct_context *context, const char *owner, const char *opt
 
 static inline void cti_nn_dependent_add(ct_module *module, cti_nn_dependent *dependent,
                                         void (*end)(cti_nn_dependent *self)) {
-    *dependent = (cti_nn_dependent){module->dependents, end};
+    *dependent = (cti_nn_dependent){.next = module->dependents, .end = end};
     module->dependents = dependent;
 }
 static inline void cti_nn_dependent_remove(ct_module *module, cti_nn_dependent *dependent) {

@@ -35,7 +35,7 @@
  * (5) In a step parameters change only in write_params, after all ranks have agreed and every
  * bucket has reached stage 2K.
  *
- * (6) The optimiser is running (cti_optim_run) in ct_dist_new, ct_dist_next and ct_dist_step.
+ * (6) The optimiser is running (cti_optim_run) in all calls of a ct_dist.
  * Therefore a function of the program that these calls run cannot free it or call the ct_dist.
  *
  * (7) All ranks make the same calls in the same order, with an error too. A rank with an error

@@ -20,8 +20,17 @@ static void gather_values(ct_dist *dist, double *all, int64_t n) {
     }
 }
 
-bool ct_dist_sum(ct_dist *dist, double *values, int64_t n) {
-    if (!dist || !cti_dist_is_usable(dist, CTI_CALL_SUM)) return false;
+typedef struct {
+    ct_dist *dist;
+    double *values;
+    int64_t n;
+} sum_args;
+
+static bool run_sum(void *arg) {
+    const sum_args *args = arg;
+    ct_dist *dist = args->dist;
+    double *values = args->values;
+    const int64_t n = args->n;
     ct_context *context = dist->context;
     bool ok = cti_dist_is_ready(dist);
     if (ok && (n < 0 || (n > 0 && !values)))
@@ -42,4 +51,9 @@ bool ct_dist_sum(ct_dist *dist, double *values, int64_t n) {
     }
     cti_give_any(context, all, bytes);
     return ok;
+}
+
+bool ct_dist_sum(ct_dist *dist, double *values, int64_t n) {
+    return dist && cti_dist_is_usable(dist, CTI_CALL_SUM) &&
+           cti_optim_run(dist->optim, run_sum, &(sum_args){dist, values, n});
 }

@@ -145,8 +145,9 @@ CT_API bool ct_optim_set(ct_optim *optim, const char *number, double value);
 CT_API double ct_optim_grad_norm(const ct_optim *optim);
 /* Returns the number of steps that skip_nonfinite has skipped. */
 CT_API int64_t ct_optim_skipped(const ct_optim *optim);
-/* Frees the optimiser, as ct_module_free of its module and ct_context_free do. Inside a step of the
- * optimiser, as in on_error, it is CT_ERR_ARGUMENT, and nothing is freed. */
+/* Frees the optimiser, as ct_module_free of its module and ct_context_free do. While a step, a
+ * save or a load of the optimiser is running, as in on_error, it is CT_ERR_ARGUMENT, and nothing is
+ * freed. */
 CT_API void ct_optim_free(ct_optim *optim);
 
 /* ---- a program's own optimiser ---- */

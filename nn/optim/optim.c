@@ -92,6 +92,19 @@ bool cti_nn_can_train(const ct_optim *optim, const ct_param *param) {
 
 /* ---- making and freeing ---- */
 
+static bool may_end(const ct_optim *optim, const char *function) {
+    const cti_optim_client *client = optim->client;
+    if (!cti_optim_is_idle(optim, function)) return false;
+    if (cti_optim_is_running(optim))
+        return ct_fail(optim->context, CT_ERR_ARGUMENT,
+                       "%s: a step, a save or a load of the optimiser is running", function);
+    return !client || client->may_end(client, function);
+}
+
+static bool optim_may_end(const cti_nn_dependent *self, const char *function) {
+    return may_end((const ct_optim *)((const char *)self - offsetof(ct_optim, dependent)),
+                   function);
+}
 static void optim_end(cti_nn_dependent *self) {
     ct_optim_free((ct_optim *)((char *)self - offsetof(ct_optim, dependent)));
 }
@@ -120,6 +133,7 @@ static ct_optim *object_of(ct_optim *made) {
     made->steps = cti_take(context, cti_bytes(made->count, sizeof(ct_optim_item)));
     *optim = *made;
     cti_nn_dependent_add(optim->module, &optim->dependent, optim_end);
+    optim->dependent.may_end = optim_may_end;
     return optim;
 }
 
@@ -159,14 +173,8 @@ ct_optim *ct_optim_new(ct_module *module, const ct_optim_rule *rule, ct_optim_op
 void ct_optim_free(ct_optim *optim) {
     if (!optim || optim->object.self != &optim->object) return;
     ct_context *context = optim->context;
-    if (!cti_optim_is_idle(optim, "ct_optim_free")) return;
-    if (cti_optim_is_running(optim)) {
-        ct_fail(context, CT_ERR_ARGUMENT, "ct_optim_free: a step of the optimiser is running");
-        return;
-    }
-    cti_optim_client *client = optim->client;
-    if (client && !client->may_end(client, "ct_optim_free")) return;
-    if (client) client->end(client);
+    if (!may_end(optim, "ct_optim_free")) return;
+    if (optim->client) optim->client->end(optim->client);
     cti_nn_dependent_remove(optim->module, &optim->dependent);
     if (optim->items) {
         for (int64_t i = 0; i < optim->count; i++) item_end(context, &optim->items[i]);
