@@ -7,7 +7,8 @@ WRAPPED  = $(POSIX_FAULTS) faults op_faults optim_faults dist_faults graph gradc
 # The Check programs of each floor in ext/, which a build without the floor leaves out.
 TESTS_OF_data = file_kinds token_faults token_files tokens
 TESTS_OF_diagnose = gradcheck gradcheck_html gradcheck_mistakes gradcheck_mutants gradcheck_refused
-TESTS_OF_ranks = disk_model dist dist_alone dist_checkpoint dist_engine dist_faults dist_mistakes dist_silent
+TESTS_OF_ranks = disk_model dist dist_alone dist_checkpoint dist_engine dist_faults dist_hostile dist_mistakes \
+    dist_silent
 FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data diagnose ranks),$(TESTS_OF_$(f)))
 # Without ext/diagnose the other programs link this ct_gradcheck, a check without diagnoses.
 PLAIN_CHECK = $(if $(filter ext/diagnose,$(EXT)),,$(BUILD)/obj/tests/plain_gradcheck.o)
