@@ -186,13 +186,24 @@ ct_layer_out cti_nn_layer_return(ct_context *context, cti_nn_scope *scope, ct_kv
 /* ---- recompute ---- */
 
 /* The inputs of the function that runs again. */
-enum { X, MEMORY, SELF_MASK, SELF_KEY_MASK, CROSS_MASK, CROSS_KEY_MASK, N_LAYER_INPUTS };
+enum {
+    X,
+    MEMORY,
+    SELF_MASK,
+    SELF_KEY_MASK,
+    SELF_POSITIONS,
+    CROSS_MASK,
+    CROSS_KEY_MASK,
+    CROSS_POSITIONS,
+    N_LAYER_INPUTS
+};
 _Static_assert(sizeof(cti_nn_layer_call) <= CTI_RECOMPUTE_ARG, "the node has room for a copy");
 
 static void inputs(const cti_nn_layer_call *c, ct_tensor *in[N_LAYER_INPUTS]) {
     in[X] = c->x, in[MEMORY] = c->memory;
     in[SELF_MASK] = c->self.mask, in[SELF_KEY_MASK] = c->self.key_mask;
     in[CROSS_MASK] = c->cross.mask, in[CROSS_KEY_MASK] = c->cross.key_mask;
+    in[SELF_POSITIONS] = c->self.positions, in[CROSS_POSITIONS] = c->cross.positions;
 }
 
 /* Is the call recomputed? A tensor that the layer refuses is left to the layer, whose message is
@@ -228,5 +239,6 @@ bool cti_nn_layer_unpack(cti_nn_layer_call *c, const cti_nn_kind *kind, ct_tenso
     c->x = in[X], c->memory = in[MEMORY];
     c->self.mask = in[SELF_MASK], c->self.key_mask = in[SELF_KEY_MASK];
     c->cross.mask = in[CROSS_MASK], c->cross.key_mask = in[CROSS_KEY_MASK];
+    c->self.positions = in[SELF_POSITIONS], c->cross.positions = in[CROSS_POSITIONS];
     return true;
 }

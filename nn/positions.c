@@ -1,4 +1,5 @@
-/* positions: x (..., T, E) plus rows first ... first + T - 1 of a table (max_length, E).
+/* positions: x (..., T, E) plus rows first ... first + T - 1, or given rows, of a table
+ * (max_length, E).
  * Sinusoidal: table[p][2j] = sin(p / 10000^(2j/E)), table[p][2j + 1] = cos of the same; the
  * buffer `table`, neither trained nor saved (Vaswani et al. 2017, arXiv:1706.03762, 3.5). Learned:
  * weight (max_length, E), N(0, 0.02^2). */
@@ -21,6 +22,31 @@ static ct_tensor *positions_add(ct_module *module, ct_tensor *x, int64_t first) 
     ct_tensor *rows = ct_narrow(table, 0, first, x->shape.dim[n - 2]);
     if (rows && rows->dtype == CT_BF16) rows = ct_cast(rows, CT_F32);
     return cti_nn_dropout(module, ct_add(x, rows), o->dropout);
+}
+
+/* Returns whether positions are i64 (T), or (B, T) with x (B, T, E). If not, records an error. */
+static bool positions_fit(const ct_module *module, const ct_tensor *positions, const ct_tensor *x) {
+    ct_context *context = module->context;
+    const ct_shape p = positions->shape;
+    if (positions->dtype != CT_I64)
+        return ct_fail(context, CT_ERR_DTYPE, "Positions: positions are %s, not i64",
+                       cti_dtype_name(positions->dtype));
+    if ((p.ndim == 1 || (p.ndim == 2 && p.dim[0] == x->shape.dim[0])) &&
+        p.dim[p.ndim - 1] == x->shape.dim[1])
+        return true;
+    return ct_fail(context, CT_ERR_SHAPE, "Positions: positions %s are not (T) or (B, T) of x = %s",
+                   SHAPE(p), SHAPE(x->shape));
+}
+
+static ct_tensor *positions_add_at(ct_module *module, ct_tensor *x, ct_tensor *positions) {
+    const ct_positions_opts *o = cti_nn_data(module);
+    if (x->shape.ndim != 3 || x->shape.dim[2] != o->embed_dim)
+        return ct_fail(module->context, CT_ERR_SHAPE,
+                       "Positions: expected (B, T, %" PRId64 "), got %s", o->embed_dim,
+                       SHAPE(x->shape));
+    if (!positions_fit(module, positions, x)) return NULL;
+    ct_tensor *table = ct_module_get(module, o->learned ? "weight" : "table");
+    return cti_nn_dropout(module, ct_add(x, ct_embedding(positions, table)), o->dropout);
 }
 
 static ct_tensor *forward_positions(ct_module *module, ct_tensor *x) {
@@ -46,6 +72,20 @@ ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t firs
     ct_tensor *y = NULL;
     if (!x) ct_fail(context, CT_ERR_ARGUMENT, "Positions: x is NULL");
     else if (cti_tensor_in(x, context, "Positions")) y = positions_add(positions, x, first);
+    return cti_nn_leave(context, &scope, y);
+}
+
+ct_tensor *ct_positions_forward_at(ct_module *module, ct_tensor *x, ct_tensor *positions) {
+    if (!cti_nn_is(module, &positions_kind, "ct_positions_forward_at", x)) return NULL;
+    ct_context *context = module->context;
+    cti_nn_scope scope;
+    cti_nn_enter(module, &scope);
+    ct_tensor *y = NULL;
+    if (!x || !positions)
+        ct_fail(context, CT_ERR_ARGUMENT, "Positions: %s is NULL", x ? "positions" : "x");
+    else if (cti_tensor_in(x, context, "Positions") &&
+             cti_tensor_in(positions, context, "Positions"))
+        y = positions_add_at(module, x, positions);
     return cti_nn_leave(context, &scope, y);
 }
 

@@ -77,9 +77,7 @@ static inline ct_tensor *model_turn(ct_module *m, const ct_mha_opts *o, int whic
     if (o->qk_norm)
         x = model_rms_norm(x, param_of(m, which ? "k_norm.weight" : "q_norm.weight"),
                            sizes_of(o).eps);
-    return o->rope ? ct_rope(x, (ct_rope_opts){.base = o->rope_base,
-                                               .interleaved = o->rope_interleaved})
-                   : x;
+    return o->rope ? ct_rope(x, NULL, o->rotary) : x;
 }
 
 /* Appends the extra keys or values. */

@@ -171,7 +171,7 @@ static inline void use_in_losses(const ended_use *u) {
     USE(ct_kl_div(y, x, (ct_kl_div_opts){0}), "kl_div");
     USE(ct_kl_div(x, y, (ct_kl_div_opts){0}), "kl_div");
     USE(ct_linear_cross_entropy(x, y, ids, (ct_cross_entropy_opts){0}), "linear_cross_entropy");
-    USE(ct_rope(y, (ct_rope_opts){0}), "rope");
+    USE(ct_rope(y, NULL, (ct_rope_opts){0}), "rope");
     USE(ct_sample(y, (ct_sample_opts){0}, whole, 2), "sample");
 }
 

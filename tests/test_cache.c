@@ -18,6 +18,11 @@ static ct_tensor *coin(ct_shape shape) {
 
 /* ---- rotary positions and norms of heads ---- */
 
+/* first, first + 1, ...: n positions */
+static ct_tensor *counted(int64_t first, int64_t n) {
+    return ct_arange(context, CT_I64, (double)first, (double)(first + n), 1);
+}
+
 /* The module written out in public ops: q and k are normed and rotated head by head, v is
  * not. */
 static ct_tensor *written_out(ct_module *mha, ct_mha_opts o, ct_tensor *q, ct_tensor *k,
@@ -39,9 +44,10 @@ static ct_tensor *written_out(ct_module *mha, ct_mha_opts o, ct_tensor *q, ct_te
         kk = ct_rms_norm(kk, ct_module_get(mha, "k_norm.weight"),
                          o.qk_norm_eps ? o.qk_norm_eps : 1e-5);
     }
-    ct_rope_opts turn = {
-        .base = o.rope_base, .offset = call.rope_offset, .interleaved = o.rope_interleaved};
-    if (o.rope) qq = ct_rope(qq, turn), kk = ct_rope(kk, turn);
+    if (o.rope) {
+        qq = ct_rope(qq, counted(call.rope_offset, ct_dim(qq, 2)), o.rotary);
+        kk = ct_rope(kk, counted(call.rope_offset, ct_dim(kk, 2)), o.rotary);
+    }
     ct_tensor *y =
         ct_attention(qq, kk, vv, (ct_attention_opts){.mask = call.mask, .causal = call.causal}).out;
     return ct_forward(ct_module_child(mha, "out_proj"), ct_combine_heads(y));
@@ -49,7 +55,7 @@ static ct_tensor *written_out(ct_module *mha, ct_mha_opts o, ct_tensor *q, ct_te
 
 START_TEST(rope_and_norms_are_their_ops) {
     ct_mha_opts all[] = {{.rope = true},
-                         {.rope = true, .rope_base = 500, .rope_interleaved = true},
+                         {.rope = true, .rotary = {.base = 500, .interleaved = true}},
                          {.qk_norm = true},
                          {.rope = true, .qk_norm = true, .qk_norm_eps = 0.5, .num_kv_heads = 2}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -85,9 +91,9 @@ START_TEST(rope_is_checked) {
     int64_t before = ct_memory(context).live;
     ct_mha_opts odd = {.embed_dim = 12, .num_heads = 4, .rope = true};
     ck_refused(ct_mha_new(context, odd), CT_ERR_ARGUMENT, "embed_dim 12, num_heads 4", "odd");
-    odd.num_heads = 3, odd.rope_base = -1;
-    ck_refused(ct_mha_new(context, odd), CT_ERR_ARGUMENT, "rope_base", "-1");
-    odd.rope_base = 0, odd.qk_norm_eps = NAN;
+    odd.num_heads = 3, odd.rotary.base = -1;
+    ck_refused(ct_mha_new(context, odd), CT_ERR_ARGUMENT, "rotary.base", "-1");
+    odd.rotary.base = 0, odd.qk_norm_eps = NAN;
     ck_refused(ct_mha_new(context, odd), CT_ERR_ARGUMENT, "qk_norm_eps", "nan");
     ck_assert_int_eq(ct_memory(context).live, before);
     ct_module *mha =
@@ -146,19 +152,20 @@ static void cached(ct_mha_opts opts, int64_t piece, int masks, bool weights) {
 }
 
 START_TEST(a_cache_changes_nothing) {
-    ct_mha_opts all[] = {{.num_heads = 2},
-                         {.num_heads = 4, .num_kv_heads = 2},
-                         {.num_heads = 4, .num_kv_heads = 1, .rope = true},
-                         {.num_heads = 2, .rope = true, .rope_interleaved = true, .qk_norm = true},
-                         {.num_heads = 2, .add_bias_kv = true},
-                         {.num_heads = 2, .add_bias_kv = true, .add_zero_attn = true, .rope = true},
-                         {.num_heads = 4,
-                          .num_kv_heads = 2,
-                          .rope = true,
-                          .qk_norm = true,
-                          .add_bias_kv = true,
-                          .add_zero_attn = true},
-                         {.num_heads = 2, .no_bias = true}};
+    ct_mha_opts all[] = {
+        {.num_heads = 2},
+        {.num_heads = 4, .num_kv_heads = 2},
+        {.num_heads = 4, .num_kv_heads = 1, .rope = true},
+        {.num_heads = 2, .rope = true, .rotary.interleaved = true, .qk_norm = true},
+        {.num_heads = 2, .add_bias_kv = true},
+        {.num_heads = 2, .add_bias_kv = true, .add_zero_attn = true, .rope = true},
+        {.num_heads = 4,
+         .num_kv_heads = 2,
+         .rope = true,
+         .qk_norm = true,
+         .add_bias_kv = true,
+         .add_zero_attn = true},
+        {.num_heads = 2, .no_bias = true}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int64_t piece = 1; piece <= N; piece += 2)
             for (int which = 0; which < 6; which++) {

@@ -26,8 +26,9 @@ static ct_tensor *own_forward(own *a, ct_kv_cache *cache, ct_tensor *x) {
     ct_tensor *part[3];
     for (int i = 0; i < 3; i++)
         part[i] = ct_split_heads(ct_linear(x, a->weight[i], a->bias[i]), i ? KV : H);
-    part[0] = ct_rope(part[0], (ct_rope_opts){.offset = before});
-    part[1] = ct_rope(part[1], (ct_rope_opts){.offset = before});
+    ct_tensor *positions = ct_arange(context, CT_I64, (double)before, (double)(before + t), 1);
+    part[0] = ct_rope(part[0], positions, (ct_rope_opts){0});
+    part[1] = ct_rope(part[1], positions, (ct_rope_opts){0});
     if (!ct_kv_cache_append(cache, &part[1], &part[2])) return NULL;
     ct_tensor *mask = ct_narrow(ct_causal_mask(context, before + t, before + t), 0, before, t);
     ct_tensor *y =

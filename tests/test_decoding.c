@@ -306,8 +306,78 @@ START_TEST(positions_from_anywhere) {
 }
 END_TEST
 
+/* Rows at given positions: as one row of the table for each token. */
+START_TEST(positions_at_given_places) {
+    const int64_t place[] = {3, 0, 6, 6, 2, 1}, outside[] = {0, 1, 2, 3, 7, 4};
+    ct_tensor *x = randn(CT_SHAPE(2, 3, 4)), *g = randn(CT_SHAPE(2, 3, 4)),
+              *at = ct_from_i64(context, CT_SHAPE(2, 3), place);
+    ct_set_requires_grad(x, true);
+    for (int learned = 0; learned < 2; learned++) {
+        ct_module *p = ct_positions_new(
+            context, (ct_positions_opts){
+                         .max_length = N, .embed_dim = 4, .learned = learned, .dtype = CT_F64});
+        ct_tensor *y = ct_positions_forward_at(p, x, at), *row[6], *want;
+        for (int64_t i = 0; i < 6; i++)
+            row[i] = ct_positions_forward(p, ct_narrow(ct_reshape(x, CT_SHAPE(1, 6, 4)), 1, i, 1),
+                                          place[i]);
+        want = ct_reshape(ct_cat(row, 6, 1), CT_SHAPE(2, 3, 4));
+        ck_assert_double_eq(distance(y, want), 0);
+        ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
+        ck_assert_double_eq(distance(ct_grad(x), g), 0);
+        ct_zero_grad(x);
+        if (learned) {
+            ct_tensor *weight = ct_module_get(p, "weight"), *grad = ct_clone(ct_grad(weight));
+            ct_zero_grad(weight);
+            ck_assert(ct_backward_with(&want, &g, 1, (ct_backward_opts){0}));
+            ck_assert_double_lt(distance(grad, ct_grad(weight)), 1e-15);
+            ct_zero_grad(x);
+        }
+        /* positions of all sequences; strided ones; none */
+        ct_tensor *shared = ct_narrow(ct_arange(context, CT_I64, 0, 9, 1), 0, 2, 3);
+        ck_assert_double_eq(
+            distance(ct_positions_forward_at(p, x, shared), ct_positions_forward(p, x, 2)), 0);
+        ck_assert_double_eq(
+            distance(ct_positions_forward_at(p, x, ct_expand(shared, CT_SHAPE(2, 3))),
+                     ct_positions_forward(p, x, 2)),
+            0);
+        ck_assert_int_eq(
+            ct_numel(ct_positions_forward_at(p, randn(CT_SHAPE(2, 0, 4)), ct_narrow(at, 1, 0, 0))),
+            0);
+        ct_tensor *wrong = ct_from_i64(context, CT_SHAPE(2, 3), outside);
+        ck_refused(ct_positions_forward_at(p, x, wrong), CT_ERR_ARGUMENT, "7 at (1, 1)", "[0, 7)");
+        ct_data_i64(wrong)[4] = -1;
+        ck_refused(ct_positions_forward_at(p, x, wrong), CT_ERR_ARGUMENT, "-1 at (1, 1)", "");
+        ck_refused(ct_positions_forward_at(p, x, ct_narrow(at, 0, 0, 1)), CT_ERR_SHAPE,
+                   "positions (1, 3) are not", "(2, 3, 4)");
+        ck_refused(ct_positions_forward_at(p, x, ct_narrow(at, 1, 0, 2)), CT_ERR_SHAPE,
+                   "positions (2, 2) are not", "");
+        ck_refused(ct_positions_forward_at(p, x, x), CT_ERR_DTYPE, "positions are f64", "i64");
+        ck_refused(ct_positions_forward_at(p, ct_select(x, 0, 0), shared), CT_ERR_SHAPE,
+                   "expected (B, T, 4)", "(3, 4)");
+        ck_refused(ct_positions_forward_at(p, NULL, at), CT_ERR_ARGUMENT, "x is NULL", "");
+        ck_refused(ct_positions_forward_at(p, x, NULL), CT_ERR_ARGUMENT, "positions is NULL", "");
+        ck_refused(ct_positions_forward_at(ct_dropout_new(context, 0), x, at), CT_ERR_ARGUMENT,
+                   "ct_positions_forward_at", "Dropout");
+    }
+}
+END_TEST
+
+/* A table of bf16 gives f32 rows. */
+START_TEST(positions_in_bf16) {
+    ct_module *p = ct_positions_new(
+        context, (ct_positions_opts){.max_length = N, .embed_dim = 4, .learned = true});
+    ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(2, 3, 4)),
+              *at = ct_arange(context, CT_I64, 4, 7, 1);
+    ck_assert(ct_module_to_bf16(p));
+    ck_assert_double_eq(distance(ct_positions_forward_at(p, x, at), ct_positions_forward(p, x, 4)),
+                        0);
+}
+END_TEST
+
 int main(void) {
-    const TTest *const tests[] = {another_sequence_is_read_once,
+    const TTest *const tests[] = {positions_at_given_places,
+                                  positions_in_bf16,
+                                  another_sequence_is_read_once,
                                   what_has_one_input_has_one_product,
                                   what_is_held_is_not_projected,
                                   another_sequence_is_checked,

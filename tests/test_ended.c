@@ -248,6 +248,7 @@ START_TEST(modules_that_are_null) {
     NONE(ct_encoder_forward(NULL, x, (ct_stack_call){0}), "ct_encoder_forward");
     NONE(ct_decoder_forward(NULL, x, x, (ct_stack_call){0}), "ct_decoder_forward");
     NONE(ct_positions_forward(NULL, x, 0), "ct_positions_forward");
+    NONE(ct_positions_forward_at(NULL, x, x), "ct_positions_forward_at");
     NONE(ct_module_add_param(NULL, "w", x), "ct_module_add_param");
     NONE(ct_module_add_child(NULL, "w", m), "ct_module_add_child");
     NONE(ct_module_append(NULL, "w", m), "ct_module_append");

@@ -126,6 +126,7 @@ START_TEST(objects) {
     FREED(ct_decoder_forward(stacked, x, x, calm), "module");
     FREED(ct_transformer_forward(both, x, x, calm, calm), "module");
     FREED(ct_positions_forward(positions, x, 0), "module");
+    FREED(ct_positions_forward_at(positions, x, x), "module");
     FREED(ct_module_add_param(linear, "w", x), "module");
     FREED(ct_module_add_buffer(linear, "w", x, true), "module");
     FREED(ct_module_add_child(linear, "c", live), "module");

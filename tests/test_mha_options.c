@@ -16,7 +16,7 @@ static const ct_mha_opts all[] = {
     {.num_heads = 3, .head_dim = 6, .separate = true, .qk_norm = true, .bias = CT_BIAS_NONE},
     {.num_heads = 2, .head_dim = 5, .kdim = 3, .vdim = 7, .bias = CT_BIAS_QKV},
     {.num_heads = 2, .head_dim = 3, .add_bias_kv = true, .add_zero_attn = true, .scale = 0.7},
-    {.num_heads = 2, .head_dim = 6, .rope = true, .rope_interleaved = true, .qk_norm = true},
+    {.num_heads = 2, .head_dim = 6, .rope = true, .rotary.interleaved = true, .qk_norm = true},
 };
 enum { ALL = sizeof all / sizeof *all };
 

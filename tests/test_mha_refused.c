@@ -29,8 +29,8 @@ START_TEST(options) {
     no_module((ct_mha_opts){.embed_dim = 8, .num_heads = 2, .out_dropout = NAN}, CT_ERR_ARGUMENT,
               "out_dropout", "nan");
     no_module((ct_mha_opts){.embed_dim = INT64_MAX, .num_heads = 1}, CT_ERR_MEMORY, "overflow", "");
-    no_module((ct_mha_opts){.embed_dim = 8, .num_heads = 2, .rope_base = NAN}, CT_ERR_ARGUMENT,
-              "MultiheadAttention: rope_base", "nan");
+    no_module((ct_mha_opts){.embed_dim = 8, .num_heads = 2, .rotary.base = NAN}, CT_ERR_ARGUMENT,
+              "MultiheadAttention: rotary.base", "nan");
     no_module((ct_mha_opts){.embed_dim = 8, .num_heads = 2, .qk_norm_eps = INFINITY},
               CT_ERR_ARGUMENT, "MultiheadAttention: qk_norm_eps", "inf");
     no_module((ct_mha_opts){.embed_dim = 8, .num_heads = 2, .vdim = -1}, CT_ERR_ARGUMENT,
@@ -102,7 +102,8 @@ START_TEST(inputs) {
     refused(mha, q, f32, f32, hidden, CT_ERR_DTYPE, "f32", "f64");
     refused(mha, q, NULL, NULL, (ct_mha_call){.rope_offset = INT64_MIN}, CT_ERR_ARGUMENT,
             "rope_offset", "");
-    const int64_t most = INT64_C(1) << 53; /* a double holds it and its negative, and no more */
+    /* a double holds 2^53 and its negative, and no more; there are 3 queries */
+    const int64_t most = (INT64_C(1) << 53) - 3;
     refused(mha, q, NULL, NULL, (ct_mha_call){.rope_offset = most + 1}, CT_ERR_ARGUMENT,
             "rope_offset", "");
     ck_assert_ptr_nonnull(

@@ -494,8 +494,7 @@ START_TEST(prints_options) {
     prints(ct_mha_new(context, (ct_mha_opts){.embed_dim = 8,
                                              .num_heads = 2,
                                              .rope = true,
-                                             .rope_base = 500,
-                                             .rope_interleaved = true}),
+                                             .rotary = {.base = 500, .interleaved = true}}),
            "\n  embed_dim=8, num_heads=2, rope=500 interleaved\n");
     prints(
         ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .kdim = 9, .vdim = 10}),

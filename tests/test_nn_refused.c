@@ -65,8 +65,8 @@ START_TEST(options_are_checked) {
     REFUSES(MHA(WIDE, .dropout = -1), "MultiheadAttention: dropout is -1, must be between 0 and 1");
     REFUSES(MHA(WIDE, .out_dropout = -1),
             "MultiheadAttention: out_dropout is -1, must be between 0 and 1");
-    REFUSES(MHA(WIDE, .rope_base = -1),
-            "MultiheadAttention: rope_base is -1, must be a number of at least 0");
+    REFUSES(MHA(WIDE, .rotary.base = -1),
+            "MultiheadAttention: rotary.base is -1, must be finite and greater than 0");
     REFUSES(MHA(WIDE, .qk_norm_eps = -1),
             "MultiheadAttention: qk_norm_eps is -1, must be a number of at least 0");
     REFUSES(LAYER(.num_heads = 1), "TransformerEncoderLayer: embed_dim is 0, must be at least 1");

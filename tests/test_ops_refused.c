@@ -164,9 +164,9 @@ START_TEST(numbers) {
     FAILS(ct_arange(context, CT_F32, 0, NAN, 1), CT_ERR_ARGUMENT, "arange");
     FAILS(ct_arange(context, CT_F32, 0, 3, INFINITY), CT_ERR_ARGUMENT, "arange");
     FAILS(ct_rand(context, (ct_dtype)9, CT_SHAPE(2)), CT_ERR_DTYPE, "rand");
-    FAILS(ct_rope(REAL(2, 4), (ct_rope_opts){.base = INFINITY}), CT_ERR_ARGUMENT, "rope");
-    FAILS(ct_rope(REAL(2, 4), (ct_rope_opts){.base = -1}), CT_ERR_ARGUMENT, "rope");
-    FAILS(ct_rope(REAL(2, 4), (ct_rope_opts){.base = NAN}), CT_ERR_ARGUMENT, "rope");
+    FAILS(ct_rope(REAL(2, 4), NULL, (ct_rope_opts){.base = INFINITY}), CT_ERR_ARGUMENT, "rope");
+    FAILS(ct_rope(REAL(2, 4), NULL, (ct_rope_opts){.base = -1}), CT_ERR_ARGUMENT, "rope");
+    FAILS(ct_rope(REAL(2, 4), NULL, (ct_rope_opts){.base = NAN}), CT_ERR_ARGUMENT, "rope");
     ct_tensor *one = ct_randperm(context, 1);
     IS(one, 0);
     has_shape(ct_randperm(context, 0), CT_SHAPE(0));

@@ -131,11 +131,13 @@ START_TEST(refused) {
         ck_assert(!(call));                                                                        \
         expect(CT_ERR_ARGUMENT, says, "");                                                         \
     } while (0)
-    ct_mha_opts mha = {.embed_dim = 2, .num_heads = 1, .rope = true, .rope_base = CT_ZERO};
-    ct_layer_opts layer = {.embed_dim = 2, .num_heads = 1, .attn.rope_base = CT_ZERO};
-    REFUSED(ct_mha_new(context, mha), "rope_base is 0, must be greater than 0");
-    REFUSED(ct_encoder_layer_new(context, layer), "rope_base is 0, must be greater than 0");
-    REFUSED(ct_rope(q, (ct_rope_opts){.base = CT_ZERO}), "rope: the base is 0");
+    ct_mha_opts mha = {.embed_dim = 2, .num_heads = 1, .rope = true, .rotary = {.base = CT_ZERO}};
+    ct_layer_opts layer = {.embed_dim = 2, .num_heads = 1, .attn.rotary = {.base = CT_ZERO}};
+    REFUSED(ct_mha_new(context, mha), "rotary.base is 0, must be finite and greater than 0");
+    REFUSED(ct_encoder_layer_new(context, layer), "rotary.base is 0");
+    REFUSED(ct_rope(q, NULL, (ct_rope_opts){.base = CT_ZERO}), "rope: base is 0");
+    REFUSED(ct_rope(q, NULL, (ct_rope_opts){.attention_factor = CT_ZERO}),
+            "rope: attention_factor is 0");
     mha = (ct_mha_opts){.embed_dim = 2, .num_heads = 1, .dropout = CT_ZERO};
     REFUSED(ct_mha_new(context, mha), "dropout");
     REFUSED(ct_mlp_new(context, (ct_mlp_opts){.dim = 2, .dropout = CT_ZERO}), "dropout");

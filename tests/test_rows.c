@@ -492,6 +492,8 @@ END_TEST
 
 /* ---- rotary positions ---- */
 
+static ct_tensor *position(int64_t p) { return ct_from_i64(context, CT_SHAPE(1), &p); }
+
 START_TEST(rotary_positions) {
     ct_tensor *q = ct_randn(context, CT_F64, CT_SHAPE(1, 8)),
               *k = ct_randn(context, CT_F64, CT_SHAPE(1, 8));
@@ -500,26 +502,26 @@ START_TEST(rotary_positions) {
         /* dot products depend only on the distance */
         for (int64_t shift = -2; shift < 500; shift += 100) {
             ct_tensor *a =
-                ct_rope(q, (ct_rope_opts){.offset = shift + 7, .interleaved = interleaved});
-            ct_tensor *b = ct_rope(k, (ct_rope_opts){.offset = shift, .interleaved = interleaved});
+                ct_rope(q, position(shift + 7), (ct_rope_opts){.interleaved = interleaved});
+            ct_tensor *b = ct_rope(k, position(shift), (ct_rope_opts){.interleaved = interleaved});
             double dot = ct_item(ct_sum(ct_mul(a, b), CT_ALL, false));
             if (shift == -2) first = dot;
             ck_assert_double_eq_tol(dot, first, 1e-12);
         }
         double still[8];
         ct_to_f64(q, still, 8);
-        near(ct_rope(q, (ct_rope_opts){.interleaved = interleaved}), still, 8, 0); /* position 0 */
+        near(ct_rope(q, NULL, (ct_rope_opts){.interleaved = interleaved}), still, 8, 0);
     }
-    NEAR(ct_rope(REALS(CT_SHAPE(1, 4), 1, 0, 0, 1), (ct_rope_opts){.base = 100, .offset = 2}),
+    NEAR(ct_rope(REALS(CT_SHAPE(1, 4), 1, 0, 0, 1), position(2), (ct_rope_opts){.base = 100}),
          1e-15, cos(2), -sin(0.2), sin(2), cos(0.2));
-    NEAR(ct_rope(REALS(CT_SHAPE(1, 4), 1, 0, 0, 1),
-                 (ct_rope_opts){.base = 100, .offset = 2, .interleaved = true}),
+    NEAR(ct_rope(REALS(CT_SHAPE(1, 4), 1, 0, 0, 1), position(2),
+                 (ct_rope_opts){.base = 100, .interleaved = true}),
          1e-15, cos(2), sin(2), -sin(0.2), cos(0.2));
-    FAILS(ct_rope(of(CT_F32, CT_SHAPE(2, 3)), (ct_rope_opts){0}), CT_ERR_SHAPE,
+    FAILS(ct_rope(of(CT_F32, CT_SHAPE(2, 3)), NULL, (ct_rope_opts){0}), CT_ERR_SHAPE,
           "rope: (2, 3) is not (..., T, d) with an even d");
-    FAILS(ct_rope(of(CT_F32, CT_SHAPE(4)), (ct_rope_opts){0}), CT_ERR_SHAPE, "rope: (4)");
-    FAILS(ct_rope(of(CT_I64, CT_SHAPE(2, 4)), (ct_rope_opts){0}), CT_ERR_DTYPE, "rope");
-    FAILS(ct_rope(q, (ct_rope_opts){.base = -1}), CT_ERR_ARGUMENT, "rope: the base is -1");
+    FAILS(ct_rope(of(CT_F32, CT_SHAPE(4)), NULL, (ct_rope_opts){0}), CT_ERR_SHAPE, "rope: (4)");
+    FAILS(ct_rope(of(CT_I64, CT_SHAPE(2, 4)), NULL, (ct_rope_opts){0}), CT_ERR_DTYPE, "rope");
+    FAILS(ct_rope(q, NULL, (ct_rope_opts){.base = -1}), CT_ERR_ARGUMENT, "rope: base is -1");
 }
 END_TEST
 

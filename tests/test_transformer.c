@@ -19,7 +19,7 @@ static const ct_layer_opts llama = {
     .norm_first = true,
     .no_bias = true,
     .dtype = CT_F64,
-    .attn = {.num_kv_heads = 2, .rope = true, .rope_base = 1000, .qk_norm = true}};
+    .attn = {.num_kv_heads = 2, .rope = true, .rotary = {.base = 1000}, .qk_norm = true}};
 
 static ct_module *shake(ct_module *module) { /* no bias is zero, no norm one */
     no_error();

@@ -186,6 +186,11 @@ static ct_tensor *columns(ct_tensor *x, const int64_t *which, int64_t n) {
     return ct_index_select(x, 1, ct_from_i64(ct_context_of(x), CT_SHAPE(n), which));
 }
 
+/* offset, offset + 1, ...: a position for each row of a sequence */
+static ct_tensor *positions_of(ct_tensor *x, int64_t offset) {
+    return ct_arange(ct_context_of(x), CT_I64, (double)offset, (double)(offset + ct_dim(x, -2)), 1);
+}
+
 enum { MOST = 2048 };
 
 /* bits == 0: the library's */
@@ -193,9 +198,8 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
     const rotary_attrs *a = arg;
     (void)n;
     if (!bits)
-        return ct_rope(
-            in[0],
-            (ct_rope_opts){.base = a->base, .offset = a->offset, .interleaved = a->interleaved});
+        return ct_rope(in[0], positions_of(in[0], a->offset),
+                       (ct_rope_opts){.base = a->base, .interleaved = a->interleaved});
     if (bits >> NOT_TURNED & 1) return ct_scale(in[0], 1);
     ct_context *context = ct_context_of(in[0]);
     const int64_t d = ct_dim(in[0], -1), half = d / 2, rows = ct_dim(in[0], -2);

@@ -9,6 +9,7 @@
 #ifndef CT_NN_H
 #define CT_NN_H
 
+#include <cotangent/ops.h>
 #include <cotangent/scope.h>
 #include <cotangent/types.h>
 
@@ -99,6 +100,9 @@ typedef struct {
 CT_API ct_module *ct_positions_new(ct_context *context, ct_positions_opts opts);
 /* `first` is the position of x's first row, such as the length of a cache; ct_forward takes 0. */
 CT_API ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t first);
+/* x (B, T, E) plus the rows of the table at these positions, i64 (B, T), or (T) for all sequences.
+ * A position outside [0, max_length) is CT_ERR_ARGUMENT, and the message has its place. */
+CT_API ct_tensor *ct_positions_forward_at(ct_module *module, ct_tensor *x, ct_tensor *positions);
 
 /* ---- multi-head attention ---- */
 
@@ -128,10 +132,11 @@ typedef struct {
     bool no_bias, add_bias_kv, add_zero_attn;
     ct_init_kind init;
     ct_dtype dtype;
-    /* queries and keys are rotated by their positions, as by ct_rope; head_dim must be even */
+    /* queries and keys are rotated by their positions, as by ct_rope with the options `rotary` and
+     * d = head_dim. A copy of rotary.frequencies is the buffer rotary_frequencies (dims/2) of the
+     * module, f64, which is neither trained nor saved */
     bool rope;
-    bool rope_interleaved; /* pairs (2j, 2j + 1) instead of (j, j + d/2) */
-    double rope_base;      /* 0: 10000 */
+    ct_rope_opts rotary;
     /* RMSNorm is applied to each head's queries and keys before rope (Henry et al. 2020,
      * arXiv:2010.04245), with the weights q_norm.weight and k_norm.weight (head_dim), initially
      * ones. It is not applied to the keys of add_bias_kv and add_zero_attn */
@@ -160,6 +165,11 @@ typedef struct {
     ct_kv_cache *cache;                  /* a cache of this module, or NULL */
     /* the position, for rope, of query 0 and key 0; with a cache, of the cache's first key */
     int64_t rope_offset;
+    /* i64 (T) or (B, T): the positions, for rope, of the queries, which in self-attention are also
+     * the positions of their keys. They may be any numbers, and hide nothing: causality depends
+     * only on the order of the keys. Keys of another sequence are at 0, 1, .... NULL: positions
+     * count from rope_offset. Both are CT_ERR_ARGUMENT. Without rope, positions have no effect */
+    ct_tensor *positions;
 } ct_mha_call;
 
 typedef struct {
@@ -170,8 +180,9 @@ typedef struct {
 } ct_mha_out;
 
 /* Computes attention of q (B, T, E), k (B, S, kdim) and v (B, S, vdim). If k and v are both NULL,
- * it is self-attention. With a cache of n keys query i has position n + i, both for causality and
- * for rope. Without a cache, causal lets query i attend to keys 0 ... i. */
+ * it is self-attention. With a cache of n keys query i has position n + i, for causality and,
+ * unless the call has positions, for rope. Without a cache, causal lets query i attend to keys
+ * 0 ... i. */
 CT_API ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v,
                                  ct_mha_call call);
 

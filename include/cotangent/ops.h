@@ -249,16 +249,69 @@ CT_API ct_tensor *ct_linear_cross_entropy(ct_tensor *x, ct_tensor *weight, ct_te
 
 /* ---- rotary positions ---- */
 
-/* Rotary position embedding (Su et al. 2021, arXiv:2104.09864): in x (..., T, d) with an even d,
- * pair j of row p is rotated by the angle (p + offset) base^(-2j/d). Pair j is elements (j, j +
- * d/2), or with interleaved (2j, 2j + 1). */
+/* Rotary position embedding (Su et al. 2021, arXiv:2104.09864) of x (..., T, d). Pair j of a row at
+ * position p is rotated by the angle p f_j, where f_j = base^(-2j/dims). Pair j is elements
+ * (j, j + dims/2), or with interleaved (2j, 2j + 1). The elements from dims on are copied.
+ *
+ * positions, i64, is (T), or (B, T) with x (B, ..., T, d). A position may be any number, also a
+ * negative one. If positions is NULL, the rows are at 0, 1, ..., T - 1. Angles are computed in f64
+ * for both dtypes of x. */
 
 typedef struct {
-    double base;      /* 0: 10000 */
-    int64_t offset;   /* the position of the first row */
-    bool interleaved; /* pairs (2j, 2j + 1) instead of (j, j + d/2) */
+    double base; /* 0: 10000 */
+    /* the number of elements of a row that are rotated, which are its first ones; even. 0: d, which
+     * must be even */
+    int64_t dims;
+    bool interleaved; /* pairs (2j, 2j + 1) instead of (j, j + dims/2) */
+    /* f_0, f_1, ..., dims/2 finite numbers in place of the powers of base; NULL: those powers.
+     * ct_rope_frequencies computes the frequencies of models with scaled positions */
+    const double *frequencies;
+    double attention_factor; /* a factor of every cosine and sine; 0: 1 */
 } ct_rope_opts;
-CT_API ct_tensor *ct_rope(ct_tensor *x, ct_rope_opts opts);
+CT_API ct_tensor *ct_rope(ct_tensor *x, ct_tensor *positions, ct_rope_opts opts);
+
+/* How a model's frequencies f_j were changed for longer sequences: "rope_type" in config.json. In
+ * the formulas r_j is base^(-2j/dims), and n_j = original_length r_j / (2 pi) is the number of
+ * rotations of pair j in the original length. */
+typedef enum {
+    CT_ROPE_DEFAULT, /* f_j = r_j */
+    CT_ROPE_LINEAR,  /* f_j = r_j / factor */
+    /* f_j = r_j / factor if n_j < low, r_j if n_j > high, and (1 - s) r_j / factor + s r_j with
+     * s = (n_j - low) / (high - low) between them */
+    CT_ROPE_LLAMA3,
+    /* f_j = s r_j / factor + (1 - s) r_j, with s = (j - a) / (b - a) limited to [0, 1]. a is the
+     * real j with n_j = high, rounded down, but at least 0; b is the j with n_j = low, rounded up,
+     * but at most dims - 1. With no_truncate neither is rounded. If b = a, then b = a + 0.001 */
+    CT_ROPE_YARN,
+    CT_ROPE_LONGROPE /* f_j = r_j / factors[j] */
+} ct_rope_scaling;
+
+/* Options that the formulas of the kind do not have must be 0. */
+typedef struct {
+    ct_rope_scaling kind;
+    double base;             /* rope_theta; 0: 10000. CT_ROPE_YARN needs more than 1 */
+    int64_t dims;            /* as in ct_rope_opts, but at least 2 */
+    double factor;           /* greater than 0 */
+    int64_t original_length; /* original_max_position_embeddings */
+    /* CT_ROPE_LLAMA3: low_freq_factor (0: 1) and high_freq_factor (0: 4); CT_ROPE_YARN: beta_slow
+     * (0: 1) and beta_fast (0: 32) */
+    double low, high;
+    /* a factor of cosines and sines, of CT_ROPE_YARN and CT_ROPE_LONGROPE; the factor of the other
+     * kinds is 1. 0: CT_ROPE_YARN has M(1), or M(mscale) / M(mscale_all_dim) if both are set, where
+     * M(m) = 0.1 m ln(factor) + 1, or 1 if factor <= 1. CT_ROPE_LONGROPE has
+     * sqrt(1 + ln(factor) / ln(original_length)), or 1 if factor <= 1; with an attention_factor
+     * it needs neither factor nor original_length */
+    double attention_factor;
+    double mscale, mscale_all_dim; /* of CT_ROPE_YARN */
+    bool no_truncate;              /* config.json has "truncate": false */
+    const double *factors;         /* short_factor or long_factor: dims/2 numbers greater than 0 */
+} ct_rope_scaling_opts;
+
+/* Computes the fields `frequencies` (dims/2 numbers) and attention_factor of ct_rope_opts, in f64,
+ * by the formulas of transformers. attention_factor may be NULL. If the function returns false,
+ * nothing was written. */
+CT_API bool ct_rope_frequencies(ct_context *context, ct_rope_scaling_opts opts, double *frequencies,
+                                double *attention_factor);
 
 /* ---- shapes ---- */
 

@@ -10,8 +10,10 @@
  * k_proj_weight and v_proj_weight if their widths differ; bq, bk, bv are the rows of in_proj_bias.
  * With `separate` they belong to the children q_proj, k_proj and v_proj, each of which a caller may
  * replace. With qk_norm RMSNorm is applied to the heads of Q and K, with rope they are rotated by
- * their position, and with a cache K and V are appended to its keys and values. */
+ * their positions, and with a cache K and V are appended to its keys and values. */
 #include "mha.h"
+
+#include "../../ops/support/rotary.h"
 
 #include <math.h>
 
@@ -46,20 +48,31 @@ static bool check_sizes(ct_context *context, ct_mha_opts *o) {
                 "%s: num_heads %" PRId64 " is not divisible by num_kv_heads %" PRId64, kind->name,
                 o->num_heads, o->num_kv_heads);
     if (!o->head_dim) o->head_dim = o->embed_dim / o->num_heads;
-    if (o->rope && o->head_dim % 2)
-        ct_fail(context, CT_ERR_ARGUMENT,
-                "%s: rope rotates pairs, and head_dim %" PRId64 " (embed_dim %" PRId64
-                ", num_heads %" PRId64 ") is odd",
-                kind->name, o->head_dim, o->embed_dim, o->num_heads);
     int64_t width = 0;
     if (__builtin_mul_overflow(o->head_dim, o->num_heads, &width) || width > INT64_MAX / 3)
         ct_fail(context, CT_ERR_MEMORY, "%s: 3 num_heads head_dim overflows", kind->name);
     return cti_ready(context);
 }
 
+/* Replaces rotary options that are 0 by their defaults, and checks them. */
+static bool check_rotary(ct_context *context, ct_mha_opts *o) {
+    const char *name = cti_nn_mha_kind.name;
+    if (!cti_rotary_check(context, "MultiheadAttention: rotary.", &o->rotary, o->head_dim))
+        return false;
+    if (o->rope && o->rotary.dims > o->head_dim)
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "%s: rotary.dims %" PRId64 " is more than head_dim %" PRId64, name,
+                       o->rotary.dims, o->head_dim);
+    if (o->rope && o->rotary.dims % 2)
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "%s: rope rotates pairs, and head_dim %" PRId64 " (embed_dim %" PRId64
+                       ", num_heads %" PRId64 ") is odd",
+                       name, o->head_dim, o->embed_dim, o->num_heads);
+    return true;
+}
+
 static bool check_options(ct_context *context, ct_mha_opts *o) {
     const cti_nn_kind *kind = &cti_nn_mha_kind;
-    o->rope_base = cti_option(o->rope_base, 10000);
     if (!cti_nn_check_size(context, kind, "embed_dim", o->embed_dim, 1) ||
         !cti_nn_check_size(context, kind, "num_heads", o->num_heads, 1) ||
         !cti_nn_check_size(context, kind, "num_kv_heads", o->num_kv_heads, 0) ||
@@ -68,18 +81,14 @@ static bool check_options(ct_context *context, ct_mha_opts *o) {
         !cti_nn_check_size(context, kind, "head_dim", o->head_dim, 0) ||
         !cti_nn_check_chance(context, kind, "dropout", o->dropout) ||
         !cti_nn_check_chance(context, kind, "out_dropout", o->out_dropout) ||
-        !cti_nn_check_number(context, kind->name, "rope_base", o->rope_base) ||
         !cti_nn_check_number(context, kind->name, "scale", cti_option(o->scale, 1)) ||
         !cti_nn_check_number(context, kind->name, "qk_norm_eps", cti_option(o->qk_norm_eps, 1e-5)))
         return false;
-    if (o->rope_base == 0)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: rope_base is 0, must be greater than 0",
-                       kind->name);
     if ((unsigned)o->bias > CT_BIAS_NONE)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: bias is %d, which is no ct_bias", kind->name,
                        (int)o->bias);
     if (o->bias == CT_BIAS_DEFAULT) o->bias = o->no_bias ? CT_BIAS_NONE : CT_BIAS_ALL;
-    return check_sizes(context, o);
+    return check_sizes(context, o) && check_rotary(context, o);
 }
 
 /* Adds a Linear (out, in) as a child. Its bias starts at zero, as in torch's attention. */
@@ -127,10 +136,23 @@ static void add_projections(ct_module *mha) {
         ct_init_constant(cti_nn_param_new(mha, "in_proj_bias", o->dtype, CT_SHAPE(n + 2 * w)), 0);
 }
 
+#define FREQUENCIES "rotary_frequencies"
+
+static void add_frequencies(ct_module *mha, const double *frequencies, int64_t n) {
+    cti_frame frame;
+    cti_frame_open(mha->context, &frame, true);
+    ct_tensor *table = ct_from_f64(mha->context, CT_SHAPE(n), frequencies);
+    if (table) ct_module_add_buffer(mha, FREQUENCIES, table, false);
+    cti_frame_close(mha->context, &frame);
+}
+
 ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
     if (!check_options(context, &o)) return NULL;
     ct_module *module = cti_nn_new(context, &cti_nn_mha_kind);
     if (!module) return NULL;
+    if (o.rope && o.rotary.frequencies)
+        add_frequencies(module, o.rotary.frequencies, o.rotary.dims / 2);
+    o.rotary.frequencies = NULL; /* the caller's array; the module reads its buffer */
     *(ct_mha_opts *)cti_nn_data(module) = o;
     const int64_t w = kv_width(&o);
     add_projections(module);
@@ -151,6 +173,19 @@ ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
     return cti_nn_made(module);
 }
 
+/* Returns the frequencies that the options gave; NULL: the powers of the base. */
+static const ct_tensor *own_frequencies(const ct_module *mha) {
+    return mha->buffers ? cti_nn_find(mha, FREQUENCIES) : NULL;
+}
+
+static void describe_rotary(const ct_module *mha, const ct_rope_opts *o, int64_t d, FILE *file) {
+    if (own_frequencies(mha)) fprintf(file, ", rope=frequencies");
+    else fprintf(file, ", rope=%g", o->base);
+    if (o->interleaved) fprintf(file, " interleaved");
+    if (o->dims != d) fprintf(file, " dims=%" PRId64, o->dims);
+    if (o->attention_factor != 1) fprintf(file, " attention_factor=%g", o->attention_factor);
+}
+
 static void mha_describe(const ct_module *module, FILE *file) {
     const ct_mha_opts *o = cti_nn_data(module);
     fprintf(file, "embed_dim=%" PRId64 ", num_heads=%" PRId64, o->embed_dim, o->num_heads);
@@ -165,8 +200,7 @@ static void mha_describe(const ct_module *module, FILE *file) {
     if (o->add_zero_attn) fprintf(file, ", add_zero_attn=True");
     if (o->separate) fprintf(file, ", separate=True");
     if (o->scale != 0) fprintf(file, ", scale=%g", cti_option(o->scale, 1));
-    if (o->rope)
-        fprintf(file, ", rope=%g%s", o->rope_base, o->rope_interleaved ? " interleaved" : "");
+    if (o->rope) describe_rotary(module, &o->rotary, o->head_dim, file);
 }
 
 /* ---- projections ---- */
@@ -219,16 +253,24 @@ static void project(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v)
     *v = ct_linear(*v, wv, weight_rows(bias, n + w, w));
 }
 
-/* Applies qk_norm and rope, if enabled, to queries or keys (B, H, T, d). The first row has position
- * `position`. */
-static ct_tensor *norm_and_rotate(ct_module *mha, const char *norm, int64_t position,
+/* Returns the positions first, first + 1, ... of n rows, for ct_rope; NULL if rope is off, or they
+ * begin at 0. With a cache they are made also at 0, so that every token needs the same memory. */
+static ct_tensor *count_positions(const ct_module *mha, const ct_kv_cache *cache, int64_t first,
+                                  int64_t n) {
+    const ct_mha_opts *o = cti_nn_data(mha);
+    if (!o->rope || (first == 0 && !cache)) return NULL;
+    return ct_arange(mha->context, CT_I64, (double)first, (double)(first + n), 1);
+}
+
+/* Applies qk_norm and rope, if enabled, to queries or keys (B, H, T, d) at these positions. */
+static ct_tensor *norm_and_rotate(ct_module *mha, const char *norm, ct_tensor *positions,
                                   ct_tensor *x) {
     const ct_mha_opts *o = cti_nn_data(mha);
     if (o->qk_norm) x = cti_nn_forward(mha, norm, x, o->head_dim);
-    return o->rope ? ct_rope(x, (ct_rope_opts){.base = o->rope_base,
-                                               .offset = position,
-                                               .interleaved = o->rope_interleaved})
-                   : x;
+    if (!o->rope) return x;
+    ct_rope_opts turn = o->rotary;
+    turn.frequencies = cti_rotary_values(own_frequencies(mha));
+    return ct_rope(x, positions, turn);
 }
 
 /* Appends the keys or values of add_bias_kv (bias_k or bias_v) and add_zero_attn (zeros): (B, H_kv,
@@ -247,8 +289,6 @@ static ct_tensor *append_extra(const ct_module *mha, ct_tensor *x, const char *b
 }
 
 /* ---- forward ---- */
-
-#define MOST_POSITION ((int64_t)1 << 53) /* ct_rope computes positions as doubles */
 
 static bool mha_check_inputs(const ct_module *mha, const ct_tensor *q, const ct_tensor *k,
                              const ct_tensor *v) {
@@ -271,6 +311,34 @@ static bool mha_check_inputs(const ct_module *mha, const ct_tensor *q, const ct_
                 "%s: expected value (%" PRId64 ", %" PRId64 ", %" PRId64 ") with key %s, got %s",
                 name, k->shape.dim[0], k->shape.dim[1], o->vdim, SHAPE(k->shape), SHAPE(v->shape));
     return cti_ready(context);
+}
+
+/* Returns whether rope can use the call's positions or offset, for t queries and s keys of a call
+ * that begins at `first`. If not, records an error. */
+static bool mha_check_positions(const ct_module *mha, const ct_mha_call *call, int64_t batch,
+                                int64_t t, int64_t s, int64_t first) {
+    ct_context *context = mha->context;
+    const char *name = cti_nn_kind_name(mha);
+    const ct_tensor *p = call->positions;
+    /* counted positions are exact as doubles */
+    const int64_t most = ((int64_t)1 << 53) - first - (t > s ? t : s);
+    if (call->rope_offset < -most || call->rope_offset > most)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: a rope_offset of %" PRId64, name,
+                       call->rope_offset);
+    if (!p) return true;
+    if (!cti_tensor_in(p, context, name)) return false;
+    if (call->rope_offset)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: positions and also a rope_offset of %" PRId64,
+                       name, call->rope_offset);
+    if (p->dtype != CT_I64)
+        return ct_fail(context, CT_ERR_DTYPE, "%s: positions are %s, not i64", name,
+                       cti_dtype_name(p->dtype));
+    if ((p->shape.ndim != 1 && (p->shape.ndim != 2 || p->shape.dim[0] != batch)) ||
+        p->shape.dim[p->shape.ndim - 1] != t)
+        return ct_fail(context, CT_ERR_SHAPE,
+                       "%s: expected positions (%" PRId64 ") or (%" PRId64 ", %" PRId64 "), got %s",
+                       name, t, batch, t, SHAPE(p->shape));
+    return true;
 }
 
 /* Zeroes hidden keys and values, except those that are also queries: they may hold NaN, and the
@@ -298,16 +366,19 @@ static bool mha_prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor 
     const ct_mha_opts *o = cti_nn_data(mha);
     const int64_t t = (*q)->shape.dim[1], s = (*k)->shape.dim[1];
     const int64_t offset = cti_nn_cache_offset(call->cache, *q, *k);
-    const bool cached = call->cache && *k != *q && call->cache->length > 0;
+    const bool self = *k == *q, cached = call->cache && !self && call->cache->length > 0;
     if (cached) *k = *v = NULL;
     else if (call->key_mask && !call->cache)
         clear_hidden(*q, k, v, call->key_mask); /* not with a cache: it has no gradient */
     project(mha, q, k, v);
-    *q = norm_and_rotate(mha, "q_norm", call->rope_offset + offset,
-                         ct_split_heads(*q, o->num_heads));
+    ct_tensor *positions = call->positions
+                               ? call->positions
+                               : count_positions(mha, call->cache, call->rope_offset + offset, t);
+    *q = norm_and_rotate(mha, "q_norm", positions, ct_split_heads(*q, o->num_heads));
     if (cached) cti_nn_cache_read(call->cache, k, v);
     else {
-        *k = norm_and_rotate(mha, "k_norm", call->rope_offset + offset,
+        if (!self) positions = count_positions(mha, call->cache, call->rope_offset, s);
+        *k = norm_and_rotate(mha, "k_norm", positions,
                              ct_split_heads(*k, o->num_kv_heads)); /* (B, H_kv, S, d) */
         *k = append_extra(mha, *k, "bias_k");
         *v = append_extra(mha, ct_split_heads(*v, o->num_kv_heads), "bias_v");
@@ -365,13 +436,9 @@ static ct_mha_out check_and_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, c
     const int64_t t = q->shape.dim[1], s = k->shape.dim[1],
                   offset = cti_nn_cache_offset(call.cache, q, k);
     if ((call.cache && !cti_nn_cache_takes(call.cache, mha, q, k)) ||
-        !cti_nn_masks_fit(mha, &call, q->shape.dim[0], t, offset + s))
+        !cti_nn_masks_fit(mha, &call, q->shape.dim[0], t, offset + s) ||
+        !mha_check_positions(mha, &call, q->shape.dim[0], t, s, offset))
         return none;
-    if (call.rope_offset < -MOST_POSITION || call.rope_offset > MOST_POSITION) {
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: a rope_offset of %" PRId64, cti_nn_kind_name(mha),
-                call.rope_offset);
-        return none;
-    }
     return mha_attend(mha, q, k, v, call);
 }
 

@@ -145,7 +145,10 @@ static void elementwise_op(void) {
     case 8: put(ct_masked_fill(x, y, number())); break;
     case 9: put(ct_gt(x, y)); break;
     case 10: put(ct_logical_and(x, y)); break;
-    case 11: put(ct_rope(x, (ct_rope_opts){.offset = size(), .interleaved = below(2)})); break;
+    case 11:
+        put(ct_rope(x, below(2) ? y : NULL,
+                    (ct_rope_opts){.dims = size(), .interleaved = below(2)}));
+        break;
     }
 }
 

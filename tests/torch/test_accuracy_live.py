@@ -126,12 +126,12 @@ SHAPES |= {
     "linear": {"all": [(9, 40), (30, 40), (30,)]},
     "activated_linear": {"all": [(9, 40), (30, 40), (30,), (9, 30)]},
     "embedding": {"often": [(300,), (7, 5)]},
-    "rope": {"all": [(5, 8)]},
+    "rope": {"all": [(5, 8), (5,)]},
 }
 SHAPES["mean"] = SHAPES["sum"]
 SHAPES["rms_norm"] = {name: shapes[:2] for name, shapes in SHAPES["layer_norm"].items()}
 # Which input is of integers, and which input's which dim limits them.
-INTEGERS = {"cross_entropy": (1, 0, -1), "linear_cross_entropy": (2, 1, 0), "embedding": (0, 1, 0)}
+INTEGERS = {"cross_entropy": (1, 0, -1), "linear_cross_entropy": (2, 1, 0), "embedding": (0, 1, 0), "rope": (1, 0, 0)}
 WEIGHTS = {"cross_entropy": 2, "linear_cross_entropy": 3, "bce_with_logits": 2}   # no gradient
 OTHER_SHAPES = (b"0, 2", b"ct_dim(in[0], 1)")   # in calls that want three dims
 
@@ -165,10 +165,10 @@ def draw(name, line, shapes, kind, generator):
     x = [None if n else KINDS[kind](shape, generator) for shape, n in zip(shapes, none)]
     if name in POSITIVE or (name == "pow" and b"." in line.call):
         x[0] = x[0].abs()
-    if name in INTEGERS:
+    if name in INTEGERS and INTEGERS[name][0] < len(x):
         at, of, dim = INTEGERS[name]
         x[at] = torch.randint(shapes[of][dim], shapes[at], generator=generator)
-        if name != "embedding" and len(x[at]) > 4:
+        if "cross_entropy" in name and len(x[at]) > 4:
             x[at][3] = -100   # does not count
     for i in range(WEIGHTS.get(name, len(x)), len(x)):
         x[i] = between(0.1, 2)(shapes[i], generator)

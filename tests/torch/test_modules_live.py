@@ -119,6 +119,9 @@ def opts_of(opts, case, dtype):
     made = opts(**fields(opts), dtype=ct.DTYPES.index(dtype))
     if opts is ct.LayerOpts:
         made.attn = ct.MhaOpts(**fields(ct.MhaOpts, LAYERS_OWN))
+    if opts in (ct.LayerOpts, ct.MhaOpts):
+        rotary = ct.RopeOpts(base=case.get("rope_base", 0), interleaved=case.get("rope_interleaved", 0))
+        (made.attn if opts is ct.LayerOpts else made).rotary = rotary
     return made
 
 
