@@ -63,7 +63,7 @@ static double muon_lr(const ct_optim_item *item) {
 }
 
 /* Computes all that needs memory or can fail: item->grad becomes row-major and clipped, and
- * state[1], which the rule does not have, the update. */
+ * state[1], which is no state of the rule, becomes the update. */
 static bool muon_prepare(ct_optim_item *item) {
     if (!isfinite(muon_lr(item)) || !isfinite(item->lr * item->weight_decay))
         return ct_fail(item->param->context, CT_ERR_ARGUMENT,

@@ -7,7 +7,8 @@
 #include "recompute.h"
 #include "watch.h"
 
-/* ct_gradcheck and ct_jacobian hold errors. The watcher is not told of their backwards. */
+/* Whether the watcher sees this backward. It does not see those of ct_gradcheck and ct_jacobian,
+ * which hold errors. */
 static inline bool is_watched(const ct_context *context) {
     return context->watch && !context->held;
 }
@@ -214,7 +215,8 @@ __attribute__((noinline)) static bool run_pending(cti_node *node, int pending, b
             if (!node_backward(node, &pending, retain_graph, span))
                 return backward_give_up(node, pending);
             clear_pending(node, &pending);
-            /* read only now, because node_backward may have freed older nodes or put some here */
+            /* read only now, because node_backward may have freed older nodes or put nodes before
+             * this one */
             older = node->prev;
             cti_node_unref(node);
         } else {

@@ -202,8 +202,8 @@ static void add_outside(cti_node *node, int i, cti_grad_slot *slot, const ct_ten
     cti_node_ref(cti_node_of(slot));
 }
 
-/* Walks along the tape again: adds the known slots to the node, from input n on, and forgets them.
- * If node is NULL it only forgets. */
+/* Walks along the tape again: adds the known slots to the node, from input n on, and marks them as
+ * not known. If node is NULL it adds none. */
 static void add_all_outside(cti_node *node, const ct_tensor *y, recompute_extent e, int n) {
     cti_node *next;
     for (cti_node *inside = cti_node_of(y->slot); inside; inside = next) {

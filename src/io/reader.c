@@ -59,8 +59,8 @@ bool ct_safetensors_next(ct_safetensors *file, ct_safetensors_entry *entry) {
     return true;
 }
 
-/* Sets *to to the dtype into which tensors of the file's dtype are read. False: no dtype holds the
- * values. */
+/* Sets *to to the dtype into which tensors of the file's dtype are read. Returns false if no dtype
+ * holds the values. */
 static bool reader_read_as(cti_file_dtype from, ct_dtype *to) {
     static const ct_dtype order[] = {CT_F32, CT_I64, CT_BOOL};
     *to = CT_F64;

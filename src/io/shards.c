@@ -1,5 +1,5 @@
-/* Opens the files that a path means: a single file, or the shards of an index. Their tensors become
- * one list. */
+/* Opens the files behind a path: a single file, or the shards of an index. Their tensors become one
+ * list. */
 #include "shards.h"
 
 #include <errno.h>
@@ -35,7 +35,8 @@ static char *beside(ct_context *context, const char *path, const char *name) {
     return join(context, path, cti_os_folder_length(path), false, name);
 }
 
-/* False also for a path that cannot be examined; the open that follows reports the error. */
+/* Whether the path is a folder. For a path that cannot be examined the result is false, and the
+ * open that follows reports the error. */
 static bool is_folder(const char *path) {
     cti_os_about about;
     return cti_os_about_path(path, &about) && about.kind == CTI_OS_FOLDER;
@@ -212,7 +213,7 @@ static bool read_index(cti_shards *shards, const cti_file *file) {
 }
 
 /* Whether the path still names the open file. While the file is open no other file can have its
- * number. */
+ * inode number. */
 static bool still_there(const cti_file *file) {
     cti_os_about opened, named;
     return cti_os_about_file(file->fd, &opened) && cti_os_about_path(file->path, &named) &&

@@ -87,7 +87,7 @@ bool cti_safetensors_check(ct_context *context, const char *op, const char *path
 
 /* ---- dtypes ---- */
 
-/* The dtype in the file of floats whose own dtype is called `same` there. */
+/* The file's dtype for floats. `same` is the file's dtype that equals their own. */
 static cti_file_dtype stored_float(ct_file_float floats, cti_file_dtype same) {
     switch (floats) {
     case CT_FILE_SAME: return same;
@@ -111,7 +111,7 @@ static cti_file_dtype stored_as(ct_dtype dtype, ct_file_float floats) {
     return CTI_FILE_DTYPE_COUNT;
 }
 
-/* Bytes of an element in the file. */
+/* The bytes of an element in the file. */
 static int64_t stored_size(const ct_tensor *tensor, ct_file_float floats) {
     return cti_file_dtype_bits(stored_as(tensor->dtype, floats)) / 8;
 }

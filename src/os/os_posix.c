@@ -259,7 +259,7 @@ bool cti_os_real_path(const char *path, char *out) {
 /* ---- files ---- */
 
 bool cti_os_sync(int fd) {
-#ifdef F_FULLFSYNC /* macOS's fsync leaves what the drive has in its own memory */
+#ifdef F_FULLFSYNC /* on macOS, fsync leaves data in the drive's own cache */
     if (fcntl(fd, F_FULLFSYNC) == 0) return true;
 #endif
     int status;

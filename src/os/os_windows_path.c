@@ -41,7 +41,7 @@ static wchar_t *prefixed(const wchar_t *path) {
 }
 
 wchar_t *cti_windows_path(const char *path) {
-    enum { SHORT_PATH = MAX_PATH - 13 }; /* the path of a folder leaves room for a name of 8.3 */
+    enum { SHORT_PATH = MAX_PATH - 13 }; /* leaves room for an 8.3 name */
     const int units = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, NULL, 0);
     if (units <= 0) return cti_windows_done(FALSE), NULL;
     wchar_t *out = malloc((size_t)units * sizeof *out);

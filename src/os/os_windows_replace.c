@@ -9,7 +9,7 @@
  * 1. Between the first two steps no file has the name. A function that opens a file and finds none
  *    waits while a file of the second name exists (cti_windows_reappears).
  * 2. If the new file cannot get the name, the old file gets it back, unless another program has
- *    put a new file there. */
+ *    given the name to a new file. */
 #include "os_windows.h"
 
 #include <stdlib.h>

@@ -74,7 +74,7 @@ static void make_model(void) {
     ct_module_add_child(train_root, "h", encoder);
 }
 
-/* An op of the identity whose gradient is refused. */
+/* An identity op whose backward fails. */
 static ct_tensor *same(ct_call *c) { return ct_scale(c->in[0], 1); }
 static bool train_refuse(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
     (void)cotangents, (void)grad;
@@ -82,7 +82,7 @@ static bool train_refuse(const ct_call *c, ct_tensor *const *cotangents, ct_tens
 }
 static const ct_op refusing = {.name = "refuse", .forward = same, .backward = train_refuse};
 
-/* Micro-batch i of a step; its text is a function of both numbers. */
+/* Runs micro-batch i of a step, whose text is a function of both numbers. */
 static double learn_text(int64_t step, int64_t i) {
     int64_t input[BATCH * T], target[BATCH * T];
     uint64_t x = (uint64_t)(step * MAX_MICRO + i) + 1;
