@@ -131,6 +131,49 @@ START_TEST(an_engine_calls_the_library) {
 }
 END_TEST
 
+/* ---- a transfer that was started, and fails because the engine has called the library ---- */
+
+static struct {
+    bool in_test;
+    int pending, cancelled;
+} misused;
+
+static bool start_misused(ct_comm *comm, ct_transfer *t) {
+    (void)t;
+    misused.pending++;
+    if (!misused.in_test) ct_comm_close(comm);
+    return true;
+}
+static ct_transfer_state test_misused(ct_comm *comm, ct_transfer *t) {
+    (void)t;
+    ct_comm_close(comm);
+    return CT_TRANSFER_PENDING;
+}
+static void cancel_misused(ct_comm *comm, ct_transfer *t) {
+    (void)comm, (void)t;
+    misused.cancelled++;
+}
+static const char *no_reason(ct_comm *comm) { return (void)comm, ""; }
+static void no_close(ct_comm *comm, bool failed) { (void)comm, (void)failed; }
+
+/* The engine gives its data back: each transfer is cancelled once. */
+START_TEST(a_misused_transfer_is_cancelled) {
+    static const ct_comm_engine engine = {"misused",      start_misused, test_misused,
+                                          cancel_misused, no_reason,     no_close};
+    ct_context *c = ct_context_new((ct_context_opts){.threads = 1});
+    ct_module *module = ct_linear_new(c, (ct_linear_opts){.in_features = 2, .out_features = 2});
+    memset(&misused, 0, sizeof misused);
+    misused.in_test = _i;
+    ct_comm *comm = ct_comm_new(c, &engine, 0, 2, NULL);
+    ck_assert(!ct_dist_new(ct_sgd_new(module, (ct_sgd_opts){0}), comm, (ct_dist_opts){0}));
+    ck_assert_int_eq(ct_error(c), CT_ERR_ARGUMENT);
+    ck_assert(misused.pending > 0);
+    ck_assert_int_eq(misused.cancelled, misused.pending);
+    ct_error_clear(c);
+    ct_context_free(c);
+}
+END_TEST
+
 /* ---- results of an engine on one rank of two ---- */
 
 typedef struct {
@@ -236,6 +279,7 @@ int main(void) {
     TCase *tcase = tcase_create("dist_engine");
     suite_add_tcase(suite, tcase);
     tcase_add_loop_test(tcase, an_engine_calls_the_library, 0, CALLS * FUNCTIONS);
+    tcase_add_loop_test(tcase, a_misused_transfer_is_cancelled, 0, 2);
     tcase_add_test(tcase, a_state_that_is_none);
     tcase_add_test(tcase, reasons_of_any_kind);
     tcase_add_test(tcase, transfers_of_nothing);

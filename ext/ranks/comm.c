@@ -54,7 +54,14 @@ bool cti_comm_is_inside(ct_comm *comm, const char *function) {
     return true;
 }
 
-/* Starts or tests a transfer. The engine may change `state` and no other field of it. */
+static void engine_cancel(ct_comm *comm, ct_transfer *transfer) {
+    engine_enter(comm);
+    comm->engine->cancel(comm, transfer);
+    engine_leave(comm);
+}
+
+/* Starts or tests a transfer. The engine may change `state` and no other field of it. A transfer
+ * that fails because the engine has called the library is cancelled, if the engine has it still. */
 static ct_transfer_state engine_run(ct_comm *comm, ct_transfer *transfer, bool starts) {
     const ct_comm_engine *engine = comm->engine;
     const ct_transfer given = *transfer;
@@ -65,13 +72,9 @@ static ct_transfer_state engine_run(ct_comm *comm, ct_transfer *transfer, bool s
     else state = engine->test(comm, transfer);
     engine_leave(comm);
     transfer->peer = given.peer, transfer->receives = given.receives, transfer->tag = given.tag;
-    return comm->misuse ? CT_TRANSFER_FAILED : state;
-}
-
-static void engine_cancel(ct_comm *comm, ct_transfer *transfer) {
-    engine_enter(comm);
-    comm->engine->cancel(comm, transfer);
-    engine_leave(comm);
+    if (!comm->misuse) return state;
+    if (state == CT_TRANSFER_PENDING) engine_cancel(comm, transfer);
+    return CT_TRANSFER_FAILED;
 }
 
 static void engine_close(ct_comm *comm, bool failed) {
