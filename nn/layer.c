@@ -39,6 +39,9 @@ static bool layer_check_options(ct_context *context, const cti_nn_kind *kind, ct
         !cti_nn_activation_check(context, kind, o->activation) ||
         !check_attention(context, kind, o))
         return false;
+    if (o->norm_offset != 0 && !o->rms_norm)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: norm_offset %g needs rms_norm", kind->name,
+                       o->norm_offset);
     if ((o->sandwich || o->parallel) && !o->norm_first)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s needs norm_first", kind->name,
                        o->sandwich ? "sandwich" : "parallel");
@@ -96,8 +99,10 @@ ct_module *cti_nn_layer_new(ct_context *context, const cti_nn_kind *kind, ct_lay
 
 ct_module *cti_nn_layer_norm_new(ct_context *context, const ct_layer_opts *o) {
     if (o->rms_norm)
-        return ct_rms_norm_new(
-            context, (ct_rms_norm_opts){.dim = o->embed_dim, .eps = o->eps, .dtype = o->dtype});
+        return ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = o->embed_dim,
+                                                           .eps = o->eps,
+                                                           .dtype = o->dtype,
+                                                           .offset = o->norm_offset});
     return ct_layer_norm_new(
         context, (ct_layer_norm_opts){
                      .dim = o->embed_dim, .eps = o->eps, .no_bias = o->no_bias, .dtype = o->dtype});

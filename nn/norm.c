@@ -1,4 +1,5 @@
-/* layer_norm and rms_norm over the last dim; weight starts as ones, bias as zeros. */
+/* layer_norm and rms_norm over the last dim; weight starts as ones, bias as zeros. With an offset
+ * rms_norm's factor is offset + weight, and weight starts as 1 - offset. */
 #include "module.h"
 
 static bool norm_check(ct_context *context, const cti_nn_kind *kind, int64_t dim, double *eps) {
@@ -44,13 +45,15 @@ ct_module *ct_layer_norm_new(ct_context *context, ct_layer_norm_opts o) {
 
 static ct_tensor *forward_rms_norm(ct_module *module, ct_tensor *x) {
     const ct_rms_norm_opts *o = cti_nn_data(module);
-    return norm_fits(module, x, o->dim) ? ct_rms_norm(x, cti_nn_param(module, "weight"), o->eps)
-                                        : NULL;
+    if (!norm_fits(module, x, o->dim)) return NULL;
+    ct_tensor *weight = cti_nn_param(module, "weight");
+    return ct_rms_norm(x, o->offset != 0 ? ct_add_scalar(weight, o->offset) : weight, o->eps);
 }
 
 static void describe_rms_norm(const ct_module *module, FILE *file) {
     const ct_rms_norm_opts *o = cti_nn_data(module);
     fprintf(file, "(%" PRId64 ",), eps=%g, elementwise_affine=True", o->dim, o->eps);
+    if (o->offset != 0) fprintf(file, ", offset=%g", o->offset);
 }
 
 static const cti_nn_kind rms_norm_kind = {.name = "RMSNorm",
@@ -59,10 +62,12 @@ static const cti_nn_kind rms_norm_kind = {.name = "RMSNorm",
                                           .size = sizeof(ct_rms_norm_opts)};
 
 ct_module *ct_rms_norm_new(ct_context *context, ct_rms_norm_opts o) {
-    if (!norm_check(context, &rms_norm_kind, o.dim, &o.eps)) return NULL;
+    if (!norm_check(context, &rms_norm_kind, o.dim, &o.eps) ||
+        !cti_nn_check_number(context, rms_norm_kind.name, "offset", o.offset))
+        return NULL;
     ct_module *module = cti_nn_new(context, &rms_norm_kind);
     if (!module) return NULL;
     *(ct_rms_norm_opts *)cti_nn_data(module) = o;
-    ct_init_constant(cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.dim)), 1);
+    ct_init_constant(cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.dim)), 1 - o.offset);
     return cti_nn_made(module);
 }

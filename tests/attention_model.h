@@ -20,9 +20,10 @@ static inline ct_module *shaken(ct_module *module) {
     return module;
 }
 
-static inline ct_tensor *model_rms_norm(ct_tensor *x, ct_tensor *weight, double eps) {
+static inline ct_tensor *model_rms_norm(ct_tensor *x, ct_tensor *weight, double eps,
+                                        double offset) {
     ct_tensor *mean = ct_mean(ct_mul(x, x), CT_DIMS(ct_ndim(x) - 1), true);
-    return ct_mul(ct_div(x, ct_sqrt(ct_add_scalar(mean, eps))), weight);
+    return ct_mul(ct_div(x, ct_sqrt(ct_add_scalar(mean, eps))), ct_add_scalar(weight, offset));
 }
 
 /* The sizes of an attention, with defaults filled in. */
@@ -76,7 +77,7 @@ static inline ct_tensor *model_project(ct_module *m, const ct_mha_opts *o, int w
 static inline ct_tensor *model_turn(ct_module *m, const ct_mha_opts *o, int which, ct_tensor *x) {
     if (o->qk_norm)
         x = model_rms_norm(x, param_of(m, which ? "k_norm.weight" : "q_norm.weight"),
-                           sizes_of(o).eps);
+                           sizes_of(o).eps, o->qk_norm_offset);
     return o->rope ? ct_rope(x, NULL, o->rotary) : x;
 }
 

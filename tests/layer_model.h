@@ -13,7 +13,7 @@ static inline ct_tensor *model_norm(ct_module *m, const ct_layer_opts *o, const 
     snprintf(path, sizeof path, "%s.weight", name);
     ct_tensor *weight = param_of(m, path);
     ck_assert_msg(weight, "%s", path);
-    if (o->rms_norm) return model_rms_norm(x, weight, eps_of(o));
+    if (o->rms_norm) return model_rms_norm(x, weight, eps_of(o), o->norm_offset);
     const ct_shape last = CT_DIMS(ct_ndim(x) - 1);
     ct_tensor *away = ct_sub(x, ct_mean(x, last, true)),
               *var = ct_mean(ct_mul(away, away), last, true);

@@ -35,7 +35,7 @@ static const ct_layer_opts all[] = {
      .rms_norm = true,
      .gated = true,
      .attn = {.num_kv_heads = 2, .head_dim = 6, .rope = true, .qk_norm = true, .separate = true}},
-    /* Gemma 3 but for the offset of its norms */
+    /* Gemma 3 */
     {.num_heads = 2,
      .hidden = 9,
      .activation = CT_GELU_TANH,
@@ -43,8 +43,14 @@ static const ct_layer_opts all[] = {
      .no_bias = true,
      .rms_norm = true,
      .gated = true,
+     .norm_offset = 1,
      .sandwich = true,
-     .attn = {.num_kv_heads = 1, .head_dim = 6, .scale = 0.2, .rope = true, .qk_norm = true}},
+     .attn = {.num_kv_heads = 1,
+              .head_dim = 6,
+              .scale = 0.2,
+              .rope = true,
+              .qk_norm = true,
+              .qk_norm_offset = 1}},
     /* Pythia */
     {.num_heads = 2,
      .activation = CT_GELU,
@@ -214,6 +220,23 @@ START_TEST(names_and_lines) {
 }
 END_TEST
 
+/* Weights begin at 1 - offset: a new module is the one without an offset. */
+START_TEST(offsets_begin_as_ones) {
+    ct_layer_opts o = opts_at(5), none = o;
+    none.norm_offset = none.attn.qk_norm_offset = 0;
+    ct_seed(context, 3);
+    ct_module *m = ct_encoder_new(context, o, 2, true);
+    ct_seed(context, 3);
+    ct_module *plain = ct_encoder_new(context, none, 2, true);
+    for (ct_param p = {0}; ct_module_next(m, &p);)
+        if (strstr(p.name, "norm")) ck_assert_double_eq(largest(p.tensor), 0);
+    ct_tensor *x = randn(CT_SHAPE(B, T, E));
+    ck_assert_double_lt(distance(ct_forward(m, x), ct_forward(plain, x)), 1e-14);
+    ck_assert_ptr_nonnull(strstr(printed(m), "elementwise_affine=True, offset=1)"));
+    ck_assert_ptr_null(strstr(printed(plain), "offset"));
+}
+END_TEST
+
 /* ---- uses ---- */
 
 START_TEST(copies_files_and_bf16) {
@@ -273,7 +296,7 @@ START_TEST(norms_of_ones_own) {
     ct_module_set_forward(own, twice, own);
     ct_tensor *x = randn(CT_SHAPE(B, T, E)), *w = param_of(same, "norm1_out.weight");
     ct_scope scope = ct_scope_open_no_grad(context);
-    ct_copy_into(w, ct_scale(w, 2));
+    ct_copy_into(w, ct_add_scalar(ct_scale(w, 2), 1)); /* 2 (1 + w) = 1 + (2 w + 1) */
     ct_scope_close(scope);
     ck_assert_double_lt(distance(ct_forward(m, x), ct_forward(same, x)), 1e-13);
     ct_module_set_forward(own, narrow, NULL);
@@ -304,6 +327,9 @@ START_TEST(options_are_checked) {
     REFUSED(CT_ERR_ARGUMENT, "attn.vdim is 9", "embed_dim 8", .attn.vdim = 9);
     REFUSED(CT_ERR_ARGUMENT, "sandwich", "norm_first", .sandwich = true);
     REFUSED(CT_ERR_ARGUMENT, "parallel", "norm_first", .parallel = true);
+    REFUSED(CT_ERR_ARGUMENT, "norm_offset 1", "needs rms_norm", .norm_offset = 1);
+    REFUSED(CT_ERR_ARGUMENT, "offset is inf", "RMSNorm", .rms_norm = true, .norm_offset = INFINITY);
+    REFUSED(CT_ERR_ARGUMENT, "qk_norm_offset is nan", "", .attn.qk_norm_offset = NAN);
     REFUSED(CT_ERR_ARGUMENT, "head_dim is -3", "MultiheadAttention", .attn.head_dim = -3);
     REFUSED(CT_ERR_ARGUMENT, "scale is nan", "MultiheadAttention", .attn.scale = NAN);
     REFUSED(CT_ERR_ARGUMENT, "bias is 7", "ct_bias", .attn.bias = (ct_bias)7);
@@ -351,6 +377,7 @@ END_TEST
 
 int main(void) {
     const TTest *const tests[] = {names_and_lines,
+                                  offsets_begin_as_ones,
                                   copies_files_and_bf16,
                                   dropout_of_sublayers,
                                   norms_of_ones_own,

@@ -60,6 +60,9 @@ typedef struct {
     int64_t dim;
     double eps; /* 0: 1e-5; or CT_ZERO */
     ct_dtype dtype;
+    /* x / rms is multiplied by offset + weight, and weight is initialised to 1 - offset. Gemma's
+     * norms have an offset of 1 */
+    double offset;
 } ct_rms_norm_opts;
 CT_API ct_module *ct_rms_norm_new(ct_context *context, ct_rms_norm_opts opts);
 
@@ -151,6 +154,8 @@ typedef struct {
     int64_t head_dim;
     ct_bias bias; /* a value other than CT_BIAS_DEFAULT holds also with no_bias */
     double scale; /* the factor of q k^T; 0: 1 / sqrt(d); or CT_ZERO */
+    /* the offset of q_norm and k_norm, as in ct_rms_norm_opts; without qk_norm it has no effect */
+    double qk_norm_offset;
 } ct_mha_opts;
 CT_API ct_module *ct_mha_new(ct_context *context, ct_mha_opts opts);
 
@@ -230,6 +235,8 @@ CT_API void ct_kv_cache_free(ct_kv_cache *cache);
  *     Llama    .activation = CT_SILU, .gated, .rms_norm, .no_bias, .attn = {.rope, .num_kv_heads}
  *     Qwen2    Llama's and .attn.bias = CT_BIAS_QKV
  *     Qwen3    Llama's and .attn.head_dim, .attn.qk_norm
+ *     Gemma 3  .activation = CT_GELU_TANH, .gated, .rms_norm, .no_bias, .norm_offset = 1,
+ * .sandwich, .attn = {.num_kv_heads, .head_dim, .scale, .rope, .qk_norm, .qk_norm_offset = 1}
  *     Pythia   .activation = CT_GELU, .parallel, .attn = {.rope} */
 
 typedef struct {
@@ -251,6 +258,7 @@ typedef struct {
      * is less. The layer's modules must stay, in training mode, until backward. The option has no
      * effect outside training mode and for a call that has a cache or asks for weights */
     bool recompute;
+    double norm_offset; /* the offset of all norms, as in ct_rms_norm_opts; it needs rms_norm */
     /* These two need norm_first. With sandwich the result of each sublayer f passes another norm
      * before it is added: x + norm1_out(f(norm1(x))), then likewise with norm2 and norm2_out, as in
      * Gemma 3. With parallel all sublayers read the layer's input:

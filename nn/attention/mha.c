@@ -82,6 +82,7 @@ static bool check_options(ct_context *context, ct_mha_opts *o) {
         !cti_nn_check_chance(context, kind, "dropout", o->dropout) ||
         !cti_nn_check_chance(context, kind, "out_dropout", o->out_dropout) ||
         !cti_nn_check_number(context, kind->name, "scale", cti_option(o->scale, 1)) ||
+        !cti_nn_check_number(context, kind->name, "qk_norm_offset", o->qk_norm_offset) ||
         !cti_nn_check_number(context, kind->name, "qk_norm_eps", cti_option(o->qk_norm_eps, 1e-5)))
         return false;
     if ((unsigned)o->bias > CT_BIAS_NONE)
@@ -166,7 +167,8 @@ ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
                                 .no_bias = !out_biased(&o)},
                o.init == CT_INIT_XAVIER);
     if (o.qk_norm) {
-        ct_rms_norm_opts norm = {.dim = o.head_dim, .eps = o.qk_norm_eps, .dtype = o.dtype};
+        ct_rms_norm_opts norm = {
+            .dim = o.head_dim, .eps = o.qk_norm_eps, .dtype = o.dtype, .offset = o.qk_norm_offset};
         cti_nn_child_add(module, "q_norm", ct_rms_norm_new(context, norm));
         cti_nn_child_add(module, "k_norm", ct_rms_norm_new(context, norm));
     }

@@ -19,6 +19,17 @@ def text(case):
     return " ".join(f"{key}={value}" for key, value in case.items())
 
 
+class RmsNorm(nn.RMSNorm):
+    """RMSNorm whose factor is offset + weight, as Gemma's."""
+
+    def __init__(self, dim, eps, offset):
+        super().__init__(dim, eps)
+        self.offset = offset
+
+    def forward(self, x):
+        return F.rms_norm(x, self.normalized_shape, self.weight + self.offset, self.eps)
+
+
 class Mlp(nn.Module):
     def __init__(self, dim, hidden, activation, bias, gated):
         super().__init__()
@@ -97,7 +108,7 @@ class Attention(nn.Module):
         self.zero = g("add_zero_attn")
         self.out_proj = nn.Linear(own, dim, out_bias)
         self.sizes, self.scale = [own, width, width], g("scale", None)
-        norm = lambda: nn.RMSNorm(size, g("qk_norm_eps", g("eps", 1e-5))) if g("qk_norm") else nn.Identity()
+        norm = lambda: RmsNorm(size, g("qk_norm_eps", g("eps", 1e-5)), g("qk_norm_offset")) if g("qk_norm") else nn.Identity()
         self.q_norm, self.k_norm = norm(), norm()
         turn = (g("rope_base", 1e4), g("rope_offset"), g("rope_interleaved"))
         self.turn = (lambda x: rope(x, *turn)) if g("rope") and rotary else lambda x: x
@@ -136,7 +147,7 @@ class Layer(nn.Module):
         self.self_attn = Attention(case)
         self.linear1, self.linear2 = nn.Linear(dim, hidden, bias), nn.Linear(hidden, dim, bias)
         self.gate = nn.Linear(dim, hidden, bias) if g("gated") else None
-        norm = lambda: nn.RMSNorm(dim, eps) if g("rms_norm") else nn.LayerNorm(dim, eps, bias=bias)
+        norm = lambda: RmsNorm(dim, eps, g("norm_offset")) if g("rms_norm") else nn.LayerNorm(dim, eps, bias=bias)
         self.sandwich, self.parallel = g("sandwich"), g("parallel")
         for i in range(1, 4 if decoder else 3):
             setattr(self, f"norm{i}", norm())
@@ -203,7 +214,7 @@ def make(case):
         case "layer_norm":
             return nn.LayerNorm(g("dim"), g("eps") or 1e-5, bias=bias)
         case "rms_norm":
-            return nn.RMSNorm(g("dim"), g("eps") or 1e-5)
+            return RmsNorm(g("dim"), g("eps") or 1e-5, g("offset"))
         case "mlp":
             return Mlp(g("dim"), g("hidden") or 4 * g("dim"), g("activation"), bias, g("gated"))
         case "positions":
@@ -224,7 +235,7 @@ def make(case):
         case "encoder" | "decoder" as kind:
             layers = [make(of_layer(case, i) | {"kind": kind + "_layer"}) for i in range(g("num_layers"))]
             size = g("embed_dim"), g("eps") or 1e-5
-            norm = (nn.RMSNorm(*size) if g("rms_norm") else nn.LayerNorm(*size, bias=bias)) if g("final_norm") else None
+            norm = (RmsNorm(*size, g("norm_offset")) if g("rms_norm") else nn.LayerNorm(*size, bias=bias)) if g("final_norm") else None
             if isinstance(layers[0], Layer):
                 return Stack(layers, norm)
             if kind == "encoder":

@@ -78,7 +78,7 @@ LLAMA = CAUSAL | dict(num_kv_heads=2, hidden=48, activation=3, gated=1, rms_norm
 GPT2 = CAUSAL | dict(activation=2)
 QWEN2 = LLAMA | dict(bias=2)
 QWEN3 = LLAMA | dict(head_dim=16, qk_norm=1, eps=1e-6)
-GEMMA3 = QWEN3 | dict(activation=2, sandwich=1, scale=0.25, num_kv_heads=1)   # but for the offset of its norms
+GEMMA3 = QWEN3 | dict(activation=2, sandwich=1, norm_offset=1, qk_norm_offset=1, scale=0.25, num_kv_heads=1)
 PYTHIA = CAUSAL | dict(activation=1, parallel=1, rope=1)
 SMOLLM3 = LLAMA | dict(num_layers=4, no_rope_every=2)
 MODELS = [LLAMA, GPT2, QWEN2, QWEN3, GEMMA3, PYTHIA, SMOLLM3]
@@ -92,7 +92,7 @@ def random_small(kind, seed):
         "linear": dict(in_features=n, out_features=m, no_bias=seed % 2),
         "embedding": dict(num_embeddings=n, embedding_dim=m),
         "layer_norm": dict(dim=n + 1, eps=r.choice([0, 1e-3]), no_bias=seed % 2),
-        "rms_norm": dict(dim=n, eps=r.choice([0, 1e-3])),
+        "rms_norm": dict(dim=n, eps=r.choice([0, 1e-3]), offset=seed % 2),
         "mlp": dict(dim=n, hidden=r.choice([0, m]), activation=seed % len(modules.ACTIVATIONS), no_bias=seed // 4 % 2, gated=seed // 2 % 2),
         "positions": dict(max_length=9 + seed, embed_dim=m, learned=seed % 2),
     }[kind]
