@@ -22,7 +22,13 @@ typedef struct {
     bool causal, keys;
     int mask; /* 0: none; otherwise the index of its shape, for a bool or a float mask */
     bool mask_is_bool;
-    double dropout, scale;
+    int bias; /* the same of a bias beside a bool mask */
+    ct_window window;
+    bool lower_right, lengths;
+    /* 0: none; ids that rise, are in any order, or of tokens that are apart; 4: three ids in turns
+     * of 7 tokens */
+    int segments;
+    double dropout, scale, softcap;
     int layout[3];   /* layouts of q, k, v: 0 dense, 1 split heads, 2 transposed, 3 expanded */
     bool transposed; /* whether the cotangent is transposed */
     uint64_t seed;
@@ -35,8 +41,8 @@ typedef struct {
     } while (0)
 
 enum { MASKS = 10 };
-static inline ct_shape mask_shape(const problem *p) {
-    switch (p->mask) {
+static inline ct_shape shape_of_mask(const problem *p, int index) {
+    switch (index) {
     case 1: return CT_SHAPE(p->t, p->s);
     case 2: return CT_SHAPE(p->b, 1, 1, p->s);
     case 3: return CT_SHAPE(p->b, 1, p->t, p->s);
@@ -50,6 +56,7 @@ static inline ct_shape mask_shape(const problem *p) {
     default: return CT_SCALAR;
     }
 }
+static inline ct_shape mask_shape(const problem *p) { return shape_of_mask(p, p->mask); }
 
 /* The results, in f64: out, the weights if they are wanted, and the gradients of q, k, v and the
  * mask. */
@@ -72,7 +79,8 @@ typedef struct {
     int threads;
     /* changes the values of the dense inputs before they are used */
     void (*change)(const problem *, double *q, double *k, double *v);
-    const bool *key_mask; /* NULL: random */
+    const bool *key_mask;   /* NULL: random */
+    const int64_t *lengths; /* NULL: random */
     /* bool or double; NULL: random */
     const void *mask;
 } how;
@@ -113,6 +121,29 @@ static inline ct_tensor *as_seen(ct_tensor *x, ct_tensor *keys, int64_t h) {
     return ct_reshape(x, CT_SHAPE(n.dim[0], h, n.dim[2], n.dim[3]));
 }
 
+/* The pairs that causal, window, lengths and segments leave visible, (B, 1, T, S). */
+static inline ct_tensor *seen_pairs(const problem *p, ct_context *c, ct_attention_opts o) {
+    const int64_t t = p->t, s = p->s;
+    bool *seen = malloc((size_t)(p->b * t * s) + 1);
+    for (int64_t b = 0; b < p->b; b++) {
+        const int64_t n = o.lengths ? ct_data_i64(o.lengths)[b] : s;
+        const int64_t *id = o.segments ? ct_data_i64(o.segments) + b * t : NULL;
+        for (int64_t q = 0; q < t; q++)
+            for (int64_t j = 0; j < s; j++) {
+                const int64_t i = o.lower_right ? n - t + q : q;
+                bool *pair = &seen[(b * t + q) * s + j];
+                *pair = j < n;
+                if (o.causal && j > i) *pair = false;
+                if (o.window.left && j <= i - o.window.left) *pair = false;
+                if (o.window.right && j >= i + o.window.right) *pair = false;
+                if (id && id[q] != id[j]) *pair = false;
+            }
+    }
+    ct_tensor *y = ct_from_bool(c, CT_SHAPE(p->b, 1, t, s), seen);
+    free(seen);
+    return y;
+}
+
 /* Attention composed by its formula. With dropout it is ct_attention with weights, which draws the
  * same random numbers. */
 static inline ct_attention_out written_out(const problem *p, ct_tensor *const in[3],
@@ -125,11 +156,13 @@ static inline ct_attention_out written_out(const problem *p, ct_tensor *const in
     ct_tensor *k = as_seen(in[1], o.key_mask, p->h), *v = as_seen(in[2], o.key_mask, p->h);
     ct_tensor *s = ct_scale(ct_matmul(in[0], ct_transpose(k, 2, 3)),
                             o.scale != 0 ? o.scale : 1 / sqrt((double)p->d));
+    if (o.softcap > 0) s = ct_scale(ct_tanh(ct_scale(s, 1 / o.softcap)), o.softcap);
     if (p->mask && !p->mask_is_bool) s = ct_add(s, o.mask);
+    if (o.bias) s = ct_add(s, o.bias);
     ct_tensor *keep = NULL,
               *all[] = {p->mask_is_bool ? o.mask : NULL,
                         o.key_mask ? ct_view(o.key_mask, CT_SHAPE(p->b, 1, 1, p->s)) : NULL,
-                        o.causal ? ct_causal_mask(c, p->t, p->s) : NULL};
+                        seen_pairs(p, c, o)};
     for (int i = 0; i < 3; i++)
         if (all[i]) keep = keep ? ct_logical_and(keep, all[i]) : all[i];
     ct_tensor *w = ct_masked_softmax(s, keep, -1);
@@ -197,6 +230,34 @@ static inline result solve(const problem *p, how w) {
         o.key_mask = ct_from_bool(c, CT_SHAPE(p->b, p->s), w.key_mask ? w.key_mask : flags);
         free(flags);
     }
+    o.window = p->window, o.lower_right = p->lower_right, o.softcap = p->softcap;
+    if (p->bias) {
+        const ct_shape shape = shape_of_mask(p, p->bias);
+        int64_t m = 1;
+        for (int d = 0; d < shape.ndim; d++) m *= shape.dim[d];
+        double *bias = malloc((size_t)(m + 1) * sizeof *bias);
+        for (int64_t i = 0; i < m; i++) bias[i] = draw(5) == 0 ? -INFINITY : noise();
+        o.bias = leaf(c, w.dtype, shape, bias, m);
+        free(bias);
+    }
+    if (p->lengths) {
+        o.lengths = ct_zeros(c, CT_I64, CT_SHAPE(p->b));
+        for (int64_t b = 0; b < p->b; b++)
+            ct_data_i64(o.lengths)[b] =
+                w.lengths ? w.lengths[b] : (int64_t)draw((uint64_t)p->s + 1);
+    }
+    if (p->segments) {
+        static const int64_t ids[] = {3, -7, 12, 5, 0, 44};
+        o.segments = ct_zeros(c, CT_I64, CT_SHAPE(p->b, p->t));
+        for (int64_t b = 0; b < p->b; b++)
+            for (int64_t t = 0, id = 0; t < p->t; t++) {
+                if (draw(p->segments == 3 ? 4 : 40) == 0) id++;
+                ct_data_i64(o.segments)[b * p->t + t] = p->segments == 4   ? t / 7 % 3
+                                                        : p->segments == 1 ? id
+                                                        : p->segments == 2 ? id * 1000003 % 997
+                                                                           : ids[id % 6];
+            }
+    }
     const ct_attention_out a =
         w.composed ? written_out(p, in, o) : ct_attention(in[0], in[1], in[2], o);
     ck_assert_msg(a.out && !a.weights == !(w.weights || w.composed), "%s", ct_error_message(c));
@@ -211,7 +272,10 @@ static inline result solve(const problem *p, how w) {
     keep_values(y[0], &r, OUT);
     keep_values(y[1], &r, WEIGHTS);
     for (int i = 0; i < 3; i++) keep_values(ct_grad(x[i]), &r, DQ + i);
-    keep_values(o.mask && !p->mask_is_bool ? ct_grad(o.mask) : NULL, &r, DMASK);
+    keep_values(o.bias                       ? ct_grad(o.bias)
+                : o.mask && !p->mask_is_bool ? ct_grad(o.mask)
+                                             : NULL,
+                &r, DMASK);
     ck_assert_msg(ct_error(c) == CT_OK, "%s", ct_error_message(c));
     ct_context_free(c);
     return r;
@@ -219,11 +283,14 @@ static inline result solve(const problem *p, how w) {
 
 static inline void describe(const problem *p, char text[256]) {
     snprintf(text, 256,
-             "b %d h %d/%d t %d s %d d %d/%d causal %d keys %d mask %d%s dropout %g layouts "
+             "b %d h %d/%d t %d s %d d %d/%d causal %d keys %d mask %d%s bias %d "
+             "window %d %d lower %d lengths %d segments %d softcap %g dropout %g layouts "
              "%d%d%d%d seed %d",
              (int)p->b, (int)p->h, (int)p->kv, (int)p->t, (int)p->s, (int)p->d, (int)p->dv,
-             p->causal, p->keys, p->mask, p->mask_is_bool ? " bool" : "", p->dropout, p->layout[0],
-             p->layout[1], p->layout[2], p->transposed, (int)p->seed);
+             p->causal, p->keys, p->mask, p->mask_is_bool ? " bool" : "", p->bias,
+             (int)p->window.left, (int)p->window.right, p->lower_right, p->lengths, p->segments,
+             p->softcap, p->dropout, p->layout[0], p->layout[1], p->layout[2], p->transposed,
+             (int)p->seed);
 }
 
 static const char *const names[] = {"out", "weights", "dq", "dk", "dv", "dmask"};

@@ -10,6 +10,9 @@ typedef struct {
     bool causal, key_mask, packed, weights, mean;
     char mask; /* 'b' bool, 'f' f32 with a gradient */
     double dropout;
+    ct_window window;
+    bool segments, lengths, lower_right;
+    double softcap;
     bool exact; /* too small to be rounded */
 } attention_case;
 
@@ -27,6 +30,10 @@ static const attention_case attention_cases[] = {
     {1, 1, 1, 2, 100, 32, 32, .exact = true},
     {1, 1, 1, 15, 100, 32, 32, .exact = true},
     {1, 1, 1, 100, 100, 8, 32, .exact = true},
+    {1, 2, 1, 300, 300, 64, 48, .causal = true, .window = {50, 0}},
+    {2, 2, 2, 140, 140, 32, 32, .packed = true, .segments = true, .softcap = 2},
+    {2, 2, 1, 90, 260, 32, 40, .lengths = true, .lower_right = true, .window = {70, 9}},
+    {1, 2, 2, 150, 150, 40, 40, .weights = true, .segments = true, .window = {33, 40}},
 };
 
 enum { RESULTS = 6 }; /* out, dq, dk, dv, dmask, weights */
@@ -83,6 +90,12 @@ static results attend(const cti_isa *isa, int threads, ct_matmul_precision forwa
         k = ct_where(hidden, nan, k);
         v = ct_where(hidden, nan, v);
     }
+    opts.window = p->window, opts.lower_right = p->lower_right, opts.softcap = p->softcap;
+    if (p->segments) opts.segments = ct_zeros(c, CT_I64, CT_SHAPE(p->b, p->t));
+    for (int64_t i = 0; i < p->b * p->t && p->segments; i++)
+        ct_data_i64(opts.segments)[i] = i / 37 % 3;
+    if (p->lengths) opts.lengths = ct_zeros(c, CT_I64, CT_SHAPE(p->b));
+    for (int64_t i = 0; i < p->b && p->lengths; i++) ct_data_i64(opts.lengths)[i] = p->s - 60 * i;
     const ct_attention_out y =
         p->packed ? ct_packed_attention(q, p->h, opts) : ct_attention(q, k, v, opts);
     ck_assert_msg(y.out != NULL, "%s", ct_error_message(c));

@@ -237,8 +237,17 @@ static bool weigh(ct_context *c, result *out) {
         q, k, k,
         (ct_attention_opts){
             .mask = mask, .key_mask = keys, .need_weights = true, .mean_weights = true});
-    ct_attention_out z = ct_packed_attention(
-        x, 2, (ct_attention_opts){.causal = true, .mask = mask, .need_weights = true});
+    ct_tensor *ids = ct_zeros(c, CT_I64, CT_SHAPE(1, 140)),
+              *few = ct_full(c, CT_I64, CT_SHAPE(1), 130);
+    for (int i = 0; ids && i < 140; i++) ct_data_i64(ids)[i] = i / 30 % 2;
+    ct_attention_out z = ct_packed_attention(x, 2,
+                                             (ct_attention_opts){.causal = true,
+                                                                 .mask = mask,
+                                                                 .segments = ids,
+                                                                 .lengths = few,
+                                                                 .window = {90, 0},
+                                                                 .softcap = 3,
+                                                                 .need_weights = true});
     ct_tensor *root[] = {y.out, y.weights, z.out, z.weights};
     ct_tensor *g[] = {
         ct_randn(c, CT_F32, CT_SHAPE(1, 2, 130, 3)), ct_randn(c, CT_F32, CT_SHAPE(1, 130, 140)),

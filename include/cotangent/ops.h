@@ -363,20 +363,47 @@ CT_API bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n
 
 /* ---- attention ---- */
 
-/* softmax(q k^T scale + mask) v (Vaswani et al. 2017, arXiv:1706.03762), with q (B, H, T, d),
+/* softmax(score + bias) v (Vaswani et al. 2017, arXiv:1706.03762), with q (B, H, T, d),
  * k (B, H_kv, S, d) and v (B, H_kv, S, d_v); H_kv divides H, and each group of H / H_kv query heads
- * shares a key head. A bool mask is true if the query may attend to the key. A float mask is added
- * to the scores and has a gradient. A query may attend to a key only if all masks that are given
- * allow it. A query that may attend to no key gets zeros and a zero gradient. */
+ * shares a key head. The score is scale q k^T, or softcap tanh(scale q k^T / softcap).
+ *
+ * A query sees a key if all fields that are given allow it: mask, key_mask, lengths, causal, window
+ * and segments. Query t of batch b has the index i = t among the keys; with lower_right it is
+ * i = n - T + t, n = lengths[b] or S, so that the last query has the index of the last key. A query
+ * that sees no key gets zeros and a zero gradient. A NaN or an infinity in a key or a value
+ * reaches no query that does not see the key, with two exceptions: the future of a causal attention
+ * without mask, bias, window, segments and lower_right; and calls that return weights, if the key
+ * is not hidden by key_mask or lengths. Tiles of queries and keys that causal, window,
+ * lengths or segments hide are not computed: with a window time grows with T, not with T^2. */
+
+/* A query sees `left` keys up to and with its own, and `right` keys from its own on: keys j with
+ * i - left < j < i + right. 0: all on that side. A sliding window of w is {w}; 64 keys on each side
+ * and the query's own are {65, 65}. */
+typedef struct {
+    int64_t left, right;
+} ct_window;
 
 typedef struct {
-    ct_tensor *mask;     /* bool or float (T, S), or a shape that broadcasts to (B, H, T, S) */
+    /* bool, true if the query may see the key; (T, S), or a shape that broadcasts to
+     * (B, H, T, S). A float mask is a bias; a bias beside it is CT_ERR_ARGUMENT */
+    ct_tensor *mask;
+    /* the number that is added to a score; float, (T, S) or a shape that broadcasts to
+     * (B, H, T, S). -inf hides. It has a gradient */
+    ct_tensor *bias;
     ct_tensor *key_mask; /* bool (B, S), false for padding */
-    bool causal;         /* query i may attend to keys 0 ... i, even if there are more keys than
-                            queries; for keys of earlier calls see ct_kv_cache_append */
-    double dropout;      /* the dropout of the weights, which is not limited to training */
-    double scale;        /* 0: 1 / sqrt(d); or CT_ZERO */
-    bool need_weights;   /* the weights (B, H, T, S) are returned too */
+    /* i64 (B): only keys j < lengths[b] are seen. A length outside [0, S] is CT_ERR_ARGUMENT */
+    ct_tensor *lengths;
+    /* i64 (B, T), S = T: a query sees only the keys that have its own number. The numbers are any,
+     * and tokens of one number need not be neighbours; tiles are left out only if they are */
+    ct_tensor *segments;
+    ct_window window;
+    bool causal;       /* query i sees keys 0 ... i, even if there are more keys than queries; for
+                          keys of earlier calls see ct_kv_cache_append */
+    bool lower_right;  /* the last query has the index of the last key, as above */
+    double dropout;    /* the dropout of the weights, which is not limited to training */
+    double scale;      /* 0: 1 / sqrt(d); or CT_ZERO */
+    double softcap;    /* 0: none; otherwise a finite positive number */
+    bool need_weights; /* the weights (B, H, T, S) are returned too */
     bool mean_weights; /* with need_weights, their mean over heads (B, T, S) is returned instead */
 } ct_attention_opts;
 

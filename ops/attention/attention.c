@@ -1,11 +1,12 @@
-/* attention: out = softmax(q k^T scale + mask) v, over the keys that no mask hides. Vaswani et al.
- * 2017, arXiv:1706.03762
+/* attention: out = softmax(score + bias) v, over the keys that a query sees; the score is scale q
+ * k^T, or softcap tanh(scale q k^T / softcap). Vaswani et al. 2017, arXiv:1706.03762
  *
  * q (B, H, T, d), k (B, H_kv, S, d), v (B, H_kv, S, dv); query heads h G ... h G + G - 1 share key
  * head h. This file has the public functions, their checks, and the choice between the fused op
  * (attention_forward.c) and a composition of public ops (attention_composed.c). */
 #include "attention.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 
@@ -41,10 +42,15 @@ static bool check_opts(ct_context *context, const ct_attention_opts *opts, ct_dt
                        ct_shape scores) {
     if (!cti_attention_check_masks(context, "attention", opts->mask, opts->key_mask, dtype, scores))
         return false;
+    if (!cti_attention_check_seen(context, opts, dtype, scores)) return false;
     if (!(opts->dropout >= 0 && opts->dropout <= 1))
         return ct_fail(context, CT_ERR_ARGUMENT, "attention: the dropout is %g, not in [0, 1]",
                        opts->dropout);
     if (isnan(opts->scale)) return ct_fail(context, CT_ERR_ARGUMENT, "attention: the scale is NaN");
+    if (!(opts->softcap >= 0 && opts->softcap <= DBL_MAX))
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "attention: the softcap is %g, not a finite number from 0 on",
+                       opts->softcap);
     return true;
 }
 
@@ -78,7 +84,10 @@ static bool weights_fit(ct_context *context, ct_dtype dtype, ct_shape scores,
 static ct_attention_out attend_fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_shape scores,
                                      const ct_attention_opts *opts) {
     cti_attention_attrs attrs = {.causal = opts->causal,
+                                 .lower_right = opts->lower_right,
+                                 .window = opts->window,
                                  .scale = opts->scale,
+                                 .softcap = opts->softcap,
                                  .dropout = opts->dropout,
                                  .packed_heads = k ? 0 : scores.dim[1],
                                  .mean_weights = opts->mean_weights};
@@ -93,7 +102,10 @@ static ct_attention_out attend_fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, c
                                            [CTI_ATTENTION_K] = k,
                                            [CTI_ATTENTION_V] = v,
                                            [CTI_ATTENTION_MASK] = opts->mask,
-                                           [CTI_ATTENTION_KEY_MASK] = opts->key_mask};
+                                           [CTI_ATTENTION_KEY_MASK] = opts->key_mask,
+                                           [CTI_ATTENTION_BIAS] = opts->bias,
+                                           [CTI_ATTENTION_LENGTHS] = opts->lengths,
+                                           [CTI_ATTENTION_SEGMENTS] = opts->segments};
     ct_attention_out y = {0};
     if (!opts->need_weights) {
         y.out = cti_attention_fused(in, &attrs, NULL);
@@ -111,12 +123,18 @@ static ct_attention_out attend_fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, c
  * backward. */
 static bool is_composed(const ct_attention_opts *opts, int64_t t, int64_t s) {
     enum { MOST_SCORES = 128 * 128 };
-    return opts->need_weights &&
-           (opts->dropout > 0 || t <= CTI_ATTENTION_DECODE_QUERIES || s <= MOST_SCORES / t);
+    if (!opts->need_weights) return false;
+    if (opts->dropout > 0 || t <= CTI_ATTENTION_DECODE_QUERIES) return true;
+    /* The fused op keeps a NaN from the queries that a window or segments hide it from. */
+    return s <= MOST_SCORES / t && !cti_attention_is_limited(opts);
 }
 
-static double scale_or_default(double scale, int64_t d) {
-    return cti_option(scale, d > 0 ? 1 / sqrt((double)d) : 1);
+/* Gives the scale its default, and moves a float mask to the bias. */
+static void complete_opts(ct_attention_opts *opts, int64_t d) {
+    opts->scale = cti_option(opts->scale, d > 0 ? 1 / sqrt((double)d) : 1);
+    if (!opts->mask || opts->mask->dtype == CT_BOOL) return;
+    opts->bias = opts->mask;
+    opts->mask = NULL;
 }
 
 /* Closes the scope, and moves the results to the outer one. */
@@ -131,7 +149,8 @@ static ct_attention_out close_scope(ct_scope scope, ct_attention_out y) {
 
 ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_attention_opts opts) {
     const ct_attention_out none = {0};
-    ct_tensor *const given[] = {q, k, v, opts.mask, opts.key_mask};
+    ct_tensor *const given[] = {
+        q, k, v, opts.mask, opts.bias, opts.key_mask, opts.lengths, opts.segments};
     ct_context *context = cti_tensors_context(given, COUNT(given));
     if (!context || !cti_tensors_in(given, COUNT(given), context, "attention") ||
         !cti_ready(context))
@@ -144,7 +163,7 @@ ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_atten
     const int64_t *n = q->shape.dim, t = n[2], s = k->shape.dim[2];
     const ct_shape scores = CT_SHAPE(n[0], n[1], t, s);
     if (!check_opts(context, &opts, q->dtype, scores)) return none;
-    opts.scale = scale_or_default(opts.scale, n[3]);
+    complete_opts(&opts, n[3]);
     if (!opts.need_weights) return attend_fused(q, k, v, scores, &opts);
     const ct_scope scope = ct_scope_open(context);
     return close_scope(scope, is_composed(&opts, t, s) ? cti_attention_composed(q, k, v, &opts)
@@ -164,7 +183,8 @@ static ct_attention_out packed_composed(ct_tensor *x, int64_t heads,
 
 ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attention_opts opts) {
     const ct_attention_out none = {0};
-    ct_tensor *const given[] = {x, opts.mask, opts.key_mask};
+    ct_tensor *const given[] = {
+        x, opts.mask, opts.bias, opts.key_mask, opts.lengths, opts.segments};
     ct_context *context = cti_tensors_context(given, COUNT(given));
     if (!context || !cti_tensors_in(given, COUNT(given), context, "packed_attention") ||
         !cti_ready(context))
@@ -177,7 +197,7 @@ ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attenti
     const int64_t b = x->shape.dim[0], t = x->shape.dim[1];
     const ct_shape scores = CT_SHAPE(b, num_heads, t, t);
     if (!check_opts(context, &opts, x->dtype, scores)) return none;
-    opts.scale = scale_or_default(opts.scale, x->shape.dim[2] / 3 / num_heads);
+    complete_opts(&opts, x->shape.dim[2] / 3 / num_heads);
     if (!opts.need_weights) return attend_fused(x, NULL, NULL, scores, &opts);
     const ct_scope scope = ct_scope_open(context);
     return close_scope(scope, is_composed(&opts, t, t)

@@ -11,22 +11,30 @@
 
 typedef struct {
     bool causal;       /* query i attends to keys 0 ... i */
+    bool lower_right;  /* the last query has the index of the last key */
     bool mean_weights; /* attention_weights.c returns the mean over heads */
     bool rounded;      /* forward's products are rounded; then backward's are too: equal scores */
     double scale;      /* the factor of q k^T */
+    double softcap;    /* 0: none */
+    ct_window window;
     double dropout;
     cti_random random;    /* the seed and stream of dropout */
     int64_t packed_heads; /* H if q, k and v are one tensor (B, T, 3E); otherwise 0 */
 } cti_attention_attrs;
 
-/* Inputs of the fused op. All but q may be NULL: k and v are NULL if q has all three, packed. */
+/* Inputs of the fused op. All but q may be NULL: k and v are NULL if q has all three, packed. A
+ * call has only the first CTI_ATTENTION_FEWEST_INPUTS if all others are NULL. */
 enum {
     CTI_ATTENTION_Q,
     CTI_ATTENTION_K,
     CTI_ATTENTION_V,
     CTI_ATTENTION_MASK,
     CTI_ATTENTION_KEY_MASK,
-    CTI_ATTENTION_INPUTS
+    CTI_ATTENTION_BIAS,
+    CTI_ATTENTION_LENGTHS,
+    CTI_ATTENTION_SEGMENTS,
+    CTI_ATTENTION_INPUTS,
+    CTI_ATTENTION_FEWEST_INPUTS = CTI_ATTENTION_KEY_MASK + 1
 };
 
 /* ---- the fused op ---- */
@@ -53,14 +61,18 @@ ct_tensor *cti_attention_weights(ct_tensor *const in[CTI_ATTENTION_INPUTS], ct_t
 
 /* ---- the composition of public ops ---- */
 
-/* Computes attention with the weights (B, H, T, S) in memory. opts->scale is used as it is: 0 is
- * not the default here. */
+/* These take opts of which mask is bool or NULL, and scale is used as it is: 0 is not the default
+ * here. */
+
+/* Computes attention with the weights (B, H, T, S) in memory. */
 ct_attention_out cti_attention_composed(ct_tensor *q, ct_tensor *k, ct_tensor *v,
                                         const ct_attention_opts *opts);
-/* Returns the weights of the composition: softmax(scale q k^T + masks), (B, H, T, S). */
-ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, const ct_attention_opts *opts);
-/* Returns x (B, H_kv, S, d) with zeros in place of keys that the key mask hides, so that their
- * values reach no product and their gradients are zeros. */
-ct_tensor *cti_attention_zero_masked(ct_tensor *x, ct_tensor *key_mask);
+/* Returns the weights of the composition: softmax(score + bias), (B, H, T, S). If tanh is not NULL
+ * and there is a softcap, *tanh is tanh(scale q k^T / softcap). */
+ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, const ct_attention_opts *opts,
+                                 ct_tensor **tanh);
+/* Returns x (B, H_kv, S, d) with zeros in place of keys that the key mask or lengths hide, so that
+ * their values reach no product and their gradients are zeros. */
+ct_tensor *cti_attention_zero_masked(ct_tensor *x, const ct_attention_opts *opts);
 
 #endif

@@ -2,9 +2,11 @@
  * that forward has saved; with D_i = <dO_i, O_i>:
  *
  *     dV += P^T dO,  dP = dO V^T,  dS = P (dP - D),
- *     dQ += scale dS K,  dK += scale dS^T Q,  dmask += dS
+ *     dQ += scale dS K,  dK += scale dS^T Q,  dbias += dS
  *
- * (with dropout's factors M: dV += (P M)^T dO, dP = (dO V^T) M). Dao et al. 2022, arXiv:2205.14135.
+ * (with dropout's factors M: dV += (P M)^T dO, dP = (dO V^T) M; with a softcap dS is multiplied by
+ * 1 - tanh^2 after dbias, with tanh of the scores computed again). Dao et al. 2022,
+ * arXiv:2205.14135.
  *
  * A pair is a range of queries against a range of keys of one key head; one item computes all five
  * products of its blocks. Two pairs that differ in both ranges write to different rows of dQ, dK
@@ -15,29 +17,30 @@
  *     query range 0   0 1 2 3   the step in which a pair runs
  *     query range 1   2 3 0 1   (causal: a pair above the diagonal does nothing)
  *
- * The query heads of one key head belong to one pair, because they share dK and dV. If a mask is
+ * The query heads of one key head belong to one pair, because they share dK and dV. If a bias is
  * broadcast over batch or heads, many pairs add to the same elements of its gradient: these pairs
  * are one item, or up to 8 items with a partial sum of the gradient each. */
 #include "attention_pair.h"
 
 #include "../update/update.h"
+#include "attention_masks.h"
 
-enum { MASK_SUMS = 8 }; /* the most partial sums of a broadcast mask's gradient */
+enum { BIAS_SUMS = 8 }; /* the most partial sums of a broadcast bias's gradient */
 
 /* ---- steps ---- */
 
-/* An item is one pair, or, if heads add to the same elements of dmask, all pairs that add to one
- * partial sum. Items of a step are numbered by (element group of dmask, partial sum, range of
- * queries), the last one fastest; a group is the heads that share elements of dmask. */
+/* An item is one pair, or, if heads add to the same elements of dbias, all pairs that add to one
+ * partial sum. Items of a step are numbered by (element group of dbias, partial sum, range of
+ * queries), the last one fastest; a group is the heads that share elements of dbias. */
 static void backward_item(const void *call, const void *buffers, int64_t item) {
     const cti_attention_backward_call *f = call;
     const int64_t step = item < f->items ? 0 : item / f->items, in_step = item - step * f->items;
     const int64_t group_heads = f->shared_b * f->shared_h; /* key heads of all batches in a group */
     const int64_t q_range = in_step % f->sum_items * f->item_ranges;
-    const int64_t sum = in_step / f->sum_items % f->mask_sums;
-    const int64_t group = in_step / f->sum_items / f->mask_sums;
-    const int64_t last = group_heads * (sum + 1) / f->mask_sums;
-    for (int64_t n = group_heads * sum / f->mask_sums; n < last; n++)
+    const int64_t sum = in_step / f->sum_items % f->bias_sums;
+    const int64_t group = in_step / f->sum_items / f->bias_sums;
+    const int64_t last = group_heads * (sum + 1) / f->bias_sums;
+    for (int64_t n = group_heads * sum / f->bias_sums; n < last; n++)
         for (int64_t q = q_range; q < q_range + f->item_ranges; q++) {
             /* Either all batches are in one group, or each is in a group of its own: one of the two
              * summands is 0. The same holds for heads. */
@@ -46,7 +49,7 @@ static void backward_item(const void *call, const void *buffers, int64_t item) {
                                              .q_range = q,
                                              .k_range =
                                                  cti_attention_keys_of_step(&f->schedule, q, step),
-                                             .mask_sum = sum};
+                                             .bias_sum = sum};
             cti_attention_backprop_pair(f, buffers, &pair);
         }
 }
@@ -56,7 +59,7 @@ static bool run_steps(ct_context *context, cti_attention_backward_call *f) {
     f->item_ranges = f->shared_ranges ? f->schedule.q_ranges : 1;
     f->sum_items = f->schedule.q_ranges / f->item_ranges;
     f->groups_h = a->kv_heads / f->shared_h;
-    f->items = a->batch / f->shared_b * f->groups_h * f->mask_sums * f->sum_items;
+    f->items = a->batch / f->shared_b * f->groups_h * f->bias_sums * f->sum_items;
     const cti_attention_pass pass = {.a = a,
                                      .call = f,
                                      .reserve = cti_attention_pair_reserve,
@@ -70,31 +73,32 @@ static bool run_steps(ct_context *context, cti_attention_backward_call *f) {
 
 /* ---- gradients ---- */
 
-/* Sets shared_b, shared_h, shared_ranges and mask_sums, and makes the partial sums, which are
- * zeros: (mask_sums, the mask's dims). *sums is NULL if the mask wants no gradient. False: an
+/* Sets shared_b, shared_h, shared_ranges and bias_sums, and makes the partial sums, which are
+ * zeros: (bias_sums, the bias's dims). *sums is NULL if the bias wants no gradient. False: an
  * error. */
-static bool new_mask_sums(const ct_call *c, cti_attention_backward_call *f, bool empty,
+static bool new_bias_sums(const ct_call *c, cti_attention_backward_call *f, bool empty,
                           ct_tensor **sums) {
     const cti_attention_params *a = &f->a;
-    const ct_tensor *mask = c->in[CTI_ATTENTION_MASK];
-    int64_t *dims = f->mask_dims;
+    const bool wanted = c->n > CTI_ATTENTION_BIAS && c->wants[CTI_ATTENTION_BIAS];
+    const ct_tensor *bias = wanted ? c->in[CTI_ATTENTION_BIAS] : NULL;
+    int64_t *dims = f->bias_dims;
     *sums = NULL;
-    f->shared_b = f->shared_h = f->mask_sums = 1;
-    if (!c->wants[CTI_ATTENTION_MASK]) return true;
+    f->shared_b = f->shared_h = f->bias_sums = 1;
+    if (!wanted) return true;
     for (int d = 0; d < 4; d++)
-        dims[d] = d < 4 - mask->shape.ndim ? 1 : mask->shape.dim[d - 4 + mask->shape.ndim];
+        dims[d] = d < 4 - bias->shape.ndim ? 1 : bias->shape.dim[d - 4 + bias->shape.ndim];
     if (!empty) {
         if (dims[0] == 1) f->shared_b = a->batch;
         if (dims[1] == 1) f->shared_h = a->kv_heads;
         f->shared_ranges = dims[2] == 1 && dims[3] == 1;
-        f->mask_sums = cti_min(MASK_SUMS, f->shared_b * f->shared_h);
+        f->bias_sums = cti_min(BIAS_SUMS, f->shared_b * f->shared_h);
     }
-    *sums = ct_zeros(c->context, mask->dtype,
-                     CT_SHAPE(f->mask_sums, dims[0], dims[1], dims[2], dims[3]));
+    *sums = ct_zeros(c->context, bias->dtype,
+                     CT_SHAPE(f->bias_sums, dims[0], dims[1], dims[2], dims[3]));
     ct_tensor *first = *sums ? ct_select(*sums, 0, 0) : NULL;
     if (!first) return false;
-    f->dmask = cti_attention_operand_of(first, CT_SHAPE(a->batch, a->heads, a->t, a->s));
-    f->mask_stride = (*sums)->stride[0];
+    f->dbias = cti_attention_operand_of(first, CT_SHAPE(a->batch, a->heads, a->t, a->s));
+    f->bias_stride = (*sums)->stride[0];
     return true;
 }
 
@@ -148,19 +152,20 @@ static ct_tensor *outputs_of(const ct_call *c, ct_tensor *dout, cti_attention_te
 /* The statistics have no cotangent, because cti_attention_fused detaches them. */
 bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
     cti_attention_tensors x;
-    ct_tensor *dout = outputs_of(c, cotangents[0], &x), *mask_sums;
+    ct_tensor *dout = outputs_of(c, cotangents[0], &x), *bias_sums;
     if (!dout) return false;
+    if (x.segments && c->out->numel > 0 && !cti_attention_read_segments(c, &x)) return false;
     cti_attention_backward_call f = {.a = cti_attention_params_of(c, &x),
                                      .dout = cti_attention_operand_of(dout, dout->shape)};
     const bool empty = c->out->numel == 0 || f.a.s == 0; /* then all gradients are zeros */
     if (!empty) f.schedule = cti_attention_schedule_backward(&f.a);
     f.accumulate = !empty && f.schedule.k_ranges > 1; /* if k_ranges is 1, so is q_ranges */
     if (!new_gradients(c, &f, &x, empty || f.accumulate, grad) ||
-        !new_mask_sums(c, &f, empty, &mask_sums))
+        !new_bias_sums(c, &f, empty, &bias_sums))
         return false;
     if (!empty && !run_steps(c->context, &f)) return false;
-    if (!mask_sums) return true;
-    grad[CTI_ATTENTION_MASK] =
-        ct_view(ct_sum(mask_sums, CT_DIMS(0), false), c->in[CTI_ATTENTION_MASK]->shape);
-    return grad[CTI_ATTENTION_MASK] != NULL;
+    if (!bias_sums) return true;
+    grad[CTI_ATTENTION_BIAS] =
+        ct_view(ct_sum(bias_sums, CT_DIMS(0), false), c->in[CTI_ATTENTION_BIAS]->shape);
+    return grad[CTI_ATTENTION_BIAS] != NULL;
 }

@@ -1,17 +1,46 @@
 /* attention as a composition of public ops, whose gradients it uses; the weights (B, H, T, S) are
  * in memory. Query heads h G ... h G + G - 1 share key head h: the product takes their queries as
  * one matrix (G T, d), so that keys and values need not be repeated. */
-#include "attention.h"
+#include "attention_masks.h"
+
+/* The diagonals, lengths and segments as a definition; the fused passes use attention_masks.c. */
+static bool sees(const ct_attention_opts *o, int64_t i, int64_t j, int64_t length) {
+    const ct_window w = o->window;
+    if (j >= length || (o->causal && j > i)) return false;
+    return (!w.left || w.left > i - j) && (!w.right || w.right > j - i);
+}
+
+ct_tensor *cti_attention_visible(ct_context *context, const ct_attention_opts *opts,
+                                 ct_shape scores) {
+    const int64_t batch = scores.dim[0], n = scores.dim[2], s = scores.dim[3];
+    ct_tensor *y = cti_tensor_new(context, CT_BOOL, CT_SHAPE(batch, 1, n, s));
+    const ct_tensor *ids = opts->segments;
+    if (!y) return NULL;
+    bool *to = (bool *)y->data;
+    for (int64_t b = 0; b < batch && y->numel > 0; b++) {
+        const int64_t length =
+            opts->lengths ? ((const int64_t *)opts->lengths->data)[b * opts->lengths->stride[0]]
+                          : s;
+        for (int64_t t = 0; t < n; t++)
+            for (int64_t j = 0; j < s; j++) {
+                const int64_t i = opts->lower_right ? length - n + t : t;
+                const int64_t *id = ids ? (const int64_t *)ids->data + b * ids->stride[0] : NULL;
+                *to++ = sees(opts, i, j, length) &&
+                        (!id || id[t * ids->stride[1]] == id[j * ids->stride[1]]);
+            }
+    }
+    return y;
+}
 
 /* Sets *keep to the conjunction of all bool masks, which broadcasts to (B, H, T, S), or to NULL if
  * there are none. False: an error. */
-static bool join_masks(ct_context *context, const ct_attention_opts *opts, int64_t t, int64_t s,
+static bool join_masks(ct_context *context, const ct_attention_opts *opts, ct_shape scores,
                        ct_tensor **keep) {
-    *keep = opts->mask && opts->mask->dtype == CT_BOOL ? opts->mask : NULL;
-    if (opts->causal) {
-        ct_tensor *causal = ct_causal_mask(context, t, s);
-        *keep = *keep ? ct_logical_and(*keep, causal) : causal;
-    }
+    ct_tensor *limits = NULL;
+    *keep = opts->mask;
+    if (cti_attention_is_limited(opts)) limits = cti_attention_visible(context, opts, scores);
+    else if (opts->causal) limits = ct_causal_mask(context, scores.dim[2], scores.dim[3]);
+    if (limits) *keep = *keep ? ct_logical_and(*keep, limits) : limits;
     if (opts->key_mask) {
         ct_tensor *keys =
             ct_unsqueeze(ct_unsqueeze(opts->key_mask, 1), 1); /* (B, S) -> (B, 1, 1, S) */
@@ -20,24 +49,42 @@ static bool join_masks(ct_context *context, const ct_attention_opts *opts, int64
     return cti_ready(context);
 }
 
-ct_tensor *cti_attention_zero_masked(ct_tensor *x, ct_tensor *key_mask) {
-    const int64_t *n = key_mask->shape.dim;
-    ct_tensor *keep =
-        ct_view(ct_contiguous(key_mask), CT_SHAPE(n[0], 1, n[1], 1)); /* (B, 1, S, 1) */
+/* Returns (B, S), true for the keys that key mask and lengths leave visible. */
+static ct_tensor *visible_keys(ct_context *context, const ct_attention_opts *opts, int64_t s) {
+    if (!opts->lengths) return opts->key_mask;
+    const int64_t b = opts->lengths->shape.dim[0];
+    const ct_attention_opts only = {.lengths = opts->lengths};
+    ct_tensor *keys = cti_attention_visible(context, &only, CT_SHAPE(b, 1, 1, s));
+    keys = keys ? ct_view(keys, CT_SHAPE(b, s)) : NULL;
+    return opts->key_mask ? ct_logical_and(keys, opts->key_mask) : keys;
+}
+
+ct_tensor *cti_attention_zero_masked(ct_tensor *x, const ct_attention_opts *opts) {
+    if (!opts->key_mask && !opts->lengths) return x;
+    const int64_t b = x->shape.dim[0], s = x->shape.dim[2];
+    ct_tensor *keep = visible_keys(x->context, opts, s);
+    keep = ct_view(ct_contiguous(keep), CT_SHAPE(b, 1, s, 1));
     return ct_where(keep, x, ct_zeros(x->context, x->dtype, CT_SCALAR));
 }
 
-ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, const ct_attention_opts *opts) {
+ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, const ct_attention_opts *opts,
+                                 ct_tensor **tanh) {
     const int64_t *nq = q->shape.dim, *nk = k->shape.dim;
     const int64_t b = nq[0], h = nq[1], t = nq[2], d = nq[3], h_kv = nk[1], s = nk[2];
     const int64_t rows = h_kv > 0 ? h / h_kv * t : t; /* G T */
+    const double scale = opts->softcap > 0 ? opts->scale / opts->softcap : opts->scale;
     ct_tensor *keep;
-    if (!join_masks(q->context, opts, t, s, &keep)) return NULL;
-    if (opts->key_mask) k = cti_attention_zero_masked(k, opts->key_mask);
-    q = ct_reshape(ct_scale(q, opts->scale), CT_SHAPE(b, h_kv, rows, d));
+    if (!join_masks(q->context, opts, CT_SHAPE(b, h, t, s), &keep)) return NULL;
+    k = cti_attention_zero_masked(k, opts);
+    q = ct_reshape(ct_scale(q, scale), CT_SHAPE(b, h_kv, rows, d));
     ct_tensor *scores = ct_matmul(q, ct_transpose(k, -1, -2)); /* (B, H_kv, G T, S) */
     scores = ct_view(scores, CT_SHAPE(b, h, t, s));
-    if (opts->mask && opts->mask->dtype != CT_BOOL) scores = ct_add(scores, opts->mask);
+    if (opts->softcap > 0) {
+        ct_tensor *capped = ct_tanh(scores);
+        scores = ct_scale(capped, opts->softcap);
+        if (tanh) *tanh = capped;
+    }
+    if (opts->bias) scores = ct_add(scores, opts->bias);
     return ct_masked_softmax(scores, keep, -1);
 }
 
@@ -45,10 +92,10 @@ ct_attention_out cti_attention_composed(ct_tensor *q, ct_tensor *k, ct_tensor *v
                                         const ct_attention_opts *opts) {
     const int64_t *nq = q->shape.dim, *nv = v->shape.dim;
     const int64_t b = nq[0], h = nq[1], t = nq[2], h_kv = nv[1], s = nv[2], dv = nv[3];
-    const int64_t rows = h_kv > 0 ? h / h_kv * t : t;       /* G T */
-    ct_tensor *weights = cti_attention_softmax(q, k, opts); /* (B, H, T, S) */
+    const int64_t rows = h_kv > 0 ? h / h_kv * t : t;             /* G T */
+    ct_tensor *weights = cti_attention_softmax(q, k, opts, NULL); /* (B, H, T, S) */
     if (opts->dropout > 0) weights = ct_dropout(weights, opts->dropout, true);
-    if (opts->key_mask) v = cti_attention_zero_masked(v, opts->key_mask);
+    v = cti_attention_zero_masked(v, opts);
     ct_tensor *out =
         ct_matmul(ct_view(weights, CT_SHAPE(b, h_kv, rows, s)), v); /* (B, H_kv, G T, dv) */
     out = ct_view(out, CT_SHAPE(b, h, t, dv));

@@ -64,7 +64,7 @@ static void vector_product(const cti_attention_params *a, const vector_matrix *p
                                                .add = accumulate || i > 0});
 }
 
-/* w->s = scale q k^T + masks, in units of log 2. */
+/* w->s = score + bias, masked, in units of log 2. */
 static void score(const cti_attention_params *a, const decode_buffers *w,
                   const cti_attention_tile *t) {
     a->kernels->fill(cti_round_up(t->nk, a->nr), -INFINITY, w->s);
@@ -73,49 +73,66 @@ static void score(const cti_attention_params *a, const decode_buffers *w,
                                   .n = t->nk,
                                   .x = cti_attention_at(a, &a->q, t->b, t->h, t->q0, 0),
                                   .x_stride = a->q.stride[3],
-                                  .b = cti_attention_at(a, &a->k, t->b, t->h / a->group, 0, 0),
+                                  .b = cti_attention_at(a, &a->k, t->b, t->h / a->group, t->k0, 0),
                                   .row = a->k.stride[3],
                                   .col = a->k.stride[2]};
         vector_product(a, &qk, a->score_scale, false, w->s);
     } else {
         a->kernels->fill(t->nk, 0, w->s);
     }
+    if (a->cap > 0) cti_attention_cap_panel(a, 1, t->nk, w->s, NULL);
     cti_attention_mask_row(a, t, w->s, w->bias);
 }
 
 static void keep_scores(const cti_attention_params *a, const decode_buffers *w,
                         const cti_attention_tile *t) {
     char *to = a->scores + cti_attention_query(a, t, 0) * a->s * a->size;
-    memcpy(to, w->s, (size_t)(t->nk * a->size));
-    if (t->nk < a->s) a->kernels->fill(a->s - t->nk, -INFINITY, to + t->nk * a->size);
+    const int64_t end = t->k0 + t->nk;
+    if (t->k0 > 0) a->kernels->fill(t->k0, -INFINITY, to);
+    memcpy(to + t->k0 * a->size, w->s, (size_t)(t->nk * a->size));
+    if (end < a->s) a->kernels->fill(a->s - end, -INFINITY, to + end * a->size);
 }
 
-/* Returns the first of the tile's keys, from `key` on, that the key mask hides (masked) or does not
- * hide; t->nk if there is none. */
-static int64_t find_key(const cti_attention_params *a, const cti_attention_tile *t, int64_t key,
-                        bool masked) {
-    while (key < t->nk && cti_attention_key_is_masked(a, t->b, key) != masked) key++;
+/* A row of weights of a tile. */
+typedef struct {
+    const char *p;
+    bool skip_zeros; /* keys of weight 0 count as hidden */
+} weight_row;
+
+/* Returns the first of the tile's keys, from `key` on, that is hidden (masked) or is not; t->nk if
+ * there is none. */
+static int64_t find_key(const cti_attention_params *a, const cti_attention_tile *t,
+                        const weight_row *w, int64_t key, bool masked) {
+    for (; key < t->nk; key++) {
+        const bool hidden = (a->key_mask.data && !*cti_attention_key_flags(a, t->b, t->k0 + key)) ||
+                            (w->skip_zeros && cti_real_get(a->dtype, w->p, key) == 0);
+        if (hidden == masked) break;
+    }
     return key;
 }
 
 /* out = p v / sum, with one product for each run of visible keys, because values of hidden keys may
  * be NaN. If there are several runs, the total is scaled once at the end: scaling each would round
  * each. */
-static void sum_values(const cti_attention_params *a, const cti_attention_tile *t, const char *p,
-                       double inverse_sum, char *out) {
-    int64_t begin = find_key(a, t, 0, false), end = find_key(a, t, begin, true);
-    const bool one_run = find_key(a, t, end, false) == t->nk;
+static void sum_values(const cti_attention_params *a, const cti_attention_tile *t,
+                       const weight_row *w, double inverse_sum, char *out) {
+    const bool all =
+        !a->key_mask.data && !w->skip_zeros; /* no key is hidden: lengths end the tile */
+    int64_t begin = all ? 0 : find_key(a, t, w, 0, false);
+    int64_t end = all ? t->nk : find_key(a, t, w, begin, true);
+    const bool one_run = find_key(a, t, w, end, false) == t->nk;
     for (bool accumulate = false; begin < t->nk; accumulate = true) {
-        const vector_matrix pv = {.k = end - begin,
-                                  .n = a->dv,
-                                  .x = p + begin * a->size,
-                                  .x_stride = 1,
-                                  .b = cti_attention_at(a, &a->v, t->b, t->h / a->group, begin, 0),
-                                  .row = a->v.stride[2],
-                                  .col = a->v.stride[3]};
+        const vector_matrix pv = {
+            .k = end - begin,
+            .n = a->dv,
+            .x = w->p + begin * a->size,
+            .x_stride = 1,
+            .b = cti_attention_at(a, &a->v, t->b, t->h / a->group, t->k0 + begin, 0),
+            .row = a->v.stride[2],
+            .col = a->v.stride[3]};
         vector_product(a, &pv, one_run ? inverse_sum : 1, accumulate, out);
-        begin = find_key(a, t, end, false);
-        end = find_key(a, t, begin, true);
+        begin = find_key(a, t, w, end, false);
+        end = find_key(a, t, w, begin, true);
     }
     if (!one_run) a->kernels->scale(a->dv, out, inverse_sum, out);
 }
@@ -147,7 +164,12 @@ static void decode_query(const cti_attention_params *a, const decode_buffers *w,
     if (max != -INFINITY) {
         sum = softmax_of_row(a, w, t->nk, max);
         if (a->attrs.dropout > 0) cti_attention_dropout(a, t, w->s, t->nk, w->s);
-        sum_values(a, t, w->s, 1 / sum, out);
+        sum_values(a, t, &(weight_row){.p = w->s}, 1 / sum, out);
+        /* A NaN may be a value of a single hidden pair times 0. */
+        if (a->guarded && a->kernels->has_nan(a->dv, out)) {
+            a->kernels->fill(a->dv, 0, out);
+            sum_values(a, t, &(weight_row){.p = w->s, .skip_zeros = true}, 1 / sum, out);
+        }
     }
     cti_real_set(a->stats_dtype, a->max, query, max == -INFINITY ? 0 : max);
     cti_real_set(a->stats_dtype, a->inverse_sum, query, sum == 0 ? 0 : 1 / sum);
@@ -159,7 +181,9 @@ static void decode_item(const void *call, const void *buffers, int64_t item) {
     const cti_attention_params *a = call;
     const cti_attention_tile head = cti_attention_head(a, item / a->t);
     cti_attention_tile t = cti_attention_subtile(&head, item % a->t, 1, 0, a->s);
-    t.nk = cti_attention_key_end(a, &t);
+    const cti_attention_span seen = cti_attention_keys_of(a, &t);
+    t.k0 = seen.end > seen.begin ? seen.begin : 0;
+    t.nk = cti_max(0, seen.end - seen.begin);
     decode_query(a, buffers, &t);
 }
 

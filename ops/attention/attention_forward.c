@@ -1,9 +1,9 @@
-/* attention, fused:  out = P v,  P = softmax(scale q k^T + mask) with dropout
+/* attention, fused:  out = P v,  P = softmax(score + bias) with dropout
  *
  * Keys are read a block at a time, so the whole P is never in memory. Online softmax, with a
  * running maximum m and sum l for each query:
  *
- *     for each block of keys:  s = scale k q^T + mask,  m' = max(m, s),  p = e^(s - m'),
+ *     for each block of keys:  s = scale k q^T + bias,  m' = max(m, s),  p = e^(s - m'),
  *                              l = l e^(m - m') + sum of p,  o = o e^(m - m') + p^T v,  m = m'
  *     out = o / l
  *
@@ -43,6 +43,7 @@ typedef struct {
     char *bias;             /* a panel (k_block, nr): a mask's numbers, or dropout's factors */
     char *rows; /* (nr, k_block): the same by queries, before it is transposed into bias */
     char *ones; /* (k_block): ones, from which the dropout kernel makes its factors */
+    cti_attention_guard_buffers guard; /* a block of values */
 } forward_buffers;
 _Static_assert(sizeof(forward_buffers) <= CTI_ATTENTION_BUFFERS * sizeof(char *), "buffers");
 
@@ -51,7 +52,7 @@ static void forward_reserve(const void *call, cti_attention_workspace *space, vo
     const cti_attention_params *a = f->a;
     const int64_t queries = cti_round_up(f->schedule.q_range, a->nr), keys = f->schedule.k_block;
     const bool dropout = a->attrs.dropout > 0;
-    const bool has_rows = dropout || (a->mask.data && a->mask_is_bool);
+    const bool has_rows = dropout || a->mask.data;
     forward_buffers *w = buffers;
     w->q = cti_attention_reserve_columns(space, queries, a->d_bytes);
     w->o = cti_attention_reserve(space, queries, a->dv);
@@ -63,6 +64,7 @@ static void forward_reserve(const void *call, cti_attention_workspace *space, vo
     w->bias = cti_attention_reserve(space, keys, a->nr);
     w->rows = cti_attention_reserve(space, has_rows ? a->nr : 0, keys);
     w->ones = cti_attention_reserve_ones(space, dropout ? keys : 0);
+    if (a->guarded) w->guard = cti_attention_reserve_guard(space, keys, a->dv);
     if (!a->rounded) return;
     w->k_left = cti_attention_reserve_left(space, keys, a->d);
     w->v_right = cti_attention_reserve_right(space, a->dv);
@@ -77,14 +79,24 @@ static void drop_weights(const cti_attention_params *a, const forward_buffers *w
     a->kernels->mul(t->nk * a->nr, w->s, 1, w->bias, 1, w->s);
 }
 
-/* Attends from one panel of queries, from row `panel` of the range on, to a block of keys. */
+/* A block of keys and its values, as factors. */
+typedef struct {
+    cti_attention_rows k, v;
+    cti_attention_raw raw; /* the values that are not finite */
+} key_block;
+
+/* Attends from one panel of queries, from row `panel` of the range on, to keys of a block, from row
+ * `key` of the block on. */
 static void attend_panel(const cti_attention_params *a, const forward_buffers *w,
-                         const cti_attention_tile *t, int64_t panel, const cti_attention_rows *k,
-                         const cti_attention_rows *v) {
+                         const cti_attention_tile *t, int64_t panel, const key_block *keys,
+                         int64_t key) {
     const int64_t width = cti_attention_width(a, t->nq), at = panel * a->size;
+    const cti_attention_rows k = cti_attention_rows_from(a, &keys->k, key);
+    const cti_attention_rows v = cti_attention_rows_from(a, &keys->v, key);
     char *o = w->o + at * a->dv;
-    cti_attention_panel_product(a, t->nk, width, a->d, k, w->q + panel * a->d_bytes, a->score_scale,
-                                w->s);
+    cti_attention_panel_product(a, t->nk, width, a->d, &k, w->q + panel * a->d_bytes,
+                                a->score_scale, w->s);
+    if (a->cap > 0) cti_attention_cap_panel(a, t->nk, width, w->s, NULL);
     cti_attention_mask_panel(a, t, true, w->s, w->bias, w->rows);
     const bool begun = a->kernels->attention.online_softmax_update(t->nk, width, w->s, w->max + at,
                                                                    w->sum + at, a->dv, o);
@@ -96,23 +108,32 @@ static void attend_panel(const cti_attention_params *a, const forward_buffers *w
                                   .m = t->nq,
                                   .k = t->nk,
                                   .low = seen.low,
-                                  .high = seen.high};
-    cti_attention_band_product(a, &p, a->dv, v, 1, begun, o, a->dv);
+                                  .high = seen.high,
+                                  .raw = &keys->raw,
+                                  .raw_first = key};
+    cti_attention_band_product(a, &p, a->dv, &v, 1, begun, o, a->dv);
 }
 
 /* Attends from a range of queries to a block of keys. */
 static void attend_keys(const cti_attention_params *a, const forward_buffers *w,
                         const cti_attention_tile *t) {
-    cti_attention_rows k = cti_attention_gather_keys(a, &a->k, t, a->d, w->k);
-    cti_attention_rows v = cti_attention_gather_keys(a, &a->v, t, a->dv, w->v);
+    key_block keys;
+    keys.k = cti_attention_gather_keys(a, &a->k, t, a->d, w->k);
+    keys.v = cti_attention_gather_keys(a, &a->v, t, a->dv, w->v);
+    keys.raw.bad = NULL;
+    if (a->guarded) keys.raw = cti_attention_guard(a, &keys.v, t->nk, a->dv, &w->guard);
     if (a->rounded) {
-        k = cti_attention_left(a, &k, t->nk, a->d, w->k_left);
-        v = cti_attention_right(a, &v, t->nk, a->dv, w->v_right);
+        keys.k = cti_attention_left(a, &keys.k, t->nk, a->d, w->k_left);
+        keys.v = cti_attention_right(a, &keys.v, t->nk, a->dv, w->v_right);
     }
     for (int64_t i = 0; i < t->nq; i += a->nr) {
         cti_attention_tile panel = cti_attention_subtile(t, i, a->nr, 0, t->nk);
-        panel.nk = cti_attention_key_end(a, &panel);
-        if (panel.nk > 0) attend_panel(a, w, &panel, i, &k, &v);
+        const cti_attention_span seen = cti_attention_keys_of(a, &panel);
+        if (seen.begin >= seen.end) continue;
+        const int64_t key = cti_attention_tile_begin(a, seen.begin);
+        panel.k0 += key;
+        panel.nk = seen.end - key;
+        attend_panel(a, w, &panel, i, &keys, key);
     }
 }
 
@@ -121,13 +142,13 @@ static void attend_range(const forward_call *f, const forward_buffers *w,
                          const cti_attention_tile *all) {
     const cti_attention_params *a = f->a;
     const int64_t nq = all->nq, padded = cti_round_up(nq, a->nr);
-    const int64_t end = cti_attention_key_end(a, all);
+    const cti_attention_span keys = cti_attention_keys_of(a, all);
     const char *q = cti_attention_at(a, &a->q, all->b, all->h, all->q0, 0);
     cti_attention_pack_columns(a, a->d, nq, q, a->q.stride[3], a->q.stride[2], w->q);
     a->kernels->fill(padded, -INFINITY, w->max);
     a->kernels->fill(padded, 0, w->sum);
-    for (int64_t k0 = 0; k0 < end; k0 += f->schedule.k_block) {
-        const int64_t nk = cti_min(f->schedule.k_block, end - k0);
+    for (int64_t k0 = keys.begin; k0 < keys.end; k0 += f->schedule.k_block) {
+        const int64_t nk = cti_min(f->schedule.k_block, keys.end - k0);
         const cti_attention_tile t = cti_attention_subtile(all, 0, nq, k0, nk);
         if (cti_attention_visible_keys(a, &t) != CTI_KEYS_NONE) attend_keys(a, w, &t);
     }
@@ -190,12 +211,16 @@ static ct_tensor *fused_forward(ct_call *c) {
     cti_attention_tensors x;
     if (!cti_attention_tensors_of(c, &x)) return NULL;
     const int64_t *q = x.q->shape.dim, *k = x.k->shape.dim;
-    const bool decode = q[2] <= CTI_ATTENTION_DECODE_QUERIES;
+    /* With a softcap backward needs its tanh, which cannot be found from saved scores. */
+    const bool decode =
+        q[2] <= CTI_ATTENTION_DECODE_QUERIES &&
+        !(((const cti_attention_attrs *)c->attrs)->softcap > 0 && wants_gradient(c));
     ct_tensor *y = new_output(c, &x);
     if (!y) return NULL;
     /* There is nothing to compute. This is not only a shortcut: if d and dv are 0, T and S may be
      * of any size. */
     if (y->numel == 0 && c->n_outs == 1) return y;
+    if (x.segments && !cti_attention_read_segments(c, &x)) return NULL;
     x.stats = cti_op_new(c, cti_dtype_statistics(y->dtype), CT_SHAPE(2, q[0], q[1], q[2]));
     if (!x.stats) return NULL;
     if (decode && wants_gradient(c)) {
@@ -225,7 +250,9 @@ static const ct_op packed_with_stats = FUSED("packed_attention", 2);
 
 ct_tensor *cti_attention_fused(ct_tensor *const in[CTI_ATTENTION_INPUTS],
                                const cti_attention_attrs *attrs, ct_tensor **stats) {
-    const int n = CTI_ATTENTION_INPUTS;
+    const bool few =
+        !in[CTI_ATTENTION_BIAS] && !in[CTI_ATTENTION_LENGTHS] && !in[CTI_ATTENTION_SEGMENTS];
+    const int n = few ? CTI_ATTENTION_FEWEST_INPUTS : CTI_ATTENTION_INPUTS;
     if (!stats) return cti_apply(attrs->packed_heads ? &packed : &separate, in, n, attrs);
     const ct_op *op = attrs->packed_heads ? &packed_with_stats : &separate_with_stats;
     ct_tensor *outs[2];

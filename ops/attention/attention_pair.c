@@ -3,10 +3,12 @@
  * transposed: a key is a lane. */
 #include "attention_pair.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "attention_masks.h"
 #include "attention_products.h"
+#include "attention_sums.h"
 
 /* A worker's buffers, for a block of queries and a range of keys. */
 typedef struct {
@@ -24,9 +26,12 @@ typedef struct {
     char *s;       /* a panel (queries, nr): scores, then P */
     char *dp;      /* a panel (queries, nr): dP */
     char *ds;      /* dS against a block of keys (queries, k_block), rows ds_row apart */
-    char *bias;    /* a panel (queries, nr) for masks; a row of dmask */
+    char *bias;    /* a panel (queries, nr) for masks; a row of dbias */
     char *ones;    /* (k_block): ones, from which the dropout kernel makes its factors */
     char *factors; /* dropout's factors against a block of keys (queries, k_block) */
+    char *tanh;    /* a panel (queries, nr): tanh of the scores, with a softcap */
+    char *hidden;  /* a panel (queries, nr): -inf for the pairs that are hidden */
+    cti_attention_guard_buffers k_guard, q_guard, dout_guard;
 } pair_buffers;
 _Static_assert(sizeof(pair_buffers) <= CTI_ATTENTION_BUFFERS * sizeof(char *), "buffers");
 
@@ -43,7 +48,8 @@ void cti_attention_pair_reserve(const void *call, cti_attention_workspace *space
     const int64_t k_block = f->schedule.k_block, range = f->schedule.k_range;
     const int64_t padded = cti_round_up(range, a->nr);
     const int64_t queries = cti_min(CTI_ATTENTION_QUERY_BLOCK, f->schedule.q_range);
-    const bool dropout = a->attrs.dropout > 0, masked = a->mask.data || a->key_mask.data;
+    const bool dropout = a->attrs.dropout > 0, guarded = a->guarded;
+    const bool masked = guarded || a->key_mask.data || a->lengths;
     pair_buffers *w = buffers;
     w->kt_panels = cti_attention_reserve_columns(space, padded, a->d_bytes);
     w->vt_panels = cti_attention_reserve_columns(space, padded, a->dv_bytes);
@@ -60,6 +66,13 @@ void cti_attention_pair_reserve(const void *call, cti_attention_workspace *space
     w->bias = cti_attention_reserve(space, masked ? queries : 0, a->nr);
     w->ones = cti_attention_reserve_ones(space, dropout ? k_block : 0);
     w->factors = cti_attention_reserve(space, dropout ? queries : 0, k_block);
+    if (a->cap > 0) w->tanh = cti_attention_reserve(space, queries, a->nr);
+    if (guarded) {
+        w->hidden = cti_attention_reserve(space, queries, a->nr);
+        w->k_guard = cti_attention_reserve_guard(space, range, a->d);
+        w->q_guard = cti_attention_reserve_guard(space, queries, a->d);
+        w->dout_guard = cti_attention_reserve_guard(space, queries, a->dv);
+    }
     if (!a->rounded) return;
     w->q_left = cti_attention_reserve_left(space, queries, a->d);
     w->q_right = cti_attention_reserve_right(space, a->d);
@@ -76,52 +89,14 @@ static char *k_right_at(const cti_attention_backward_call *f, const pair_buffers
     return w->k_right + key / f->schedule.k_block * panels * cti_attention_right_panel(&f->a);
 }
 
-/* ---- sums of gradients ---- */
-
-/* Rows of a gradient while they are summed: in the gradient itself, or in the workspace, from which
- * sum_end copies or adds them to the gradient. */
-typedef struct {
-    char *data;
-    int64_t stride; /* elements from one row to the next */
-    char *gradient; /* the same rows of the gradient; NULL if not wanted */
-    int64_t gradient_stride;
-} sum_rows;
-
-static sum_rows sum_begin(const cti_attention_backward_call *f, const cti_attention_operand *to,
-                          int64_t b, int64_t h, int64_t first, int64_t n, int64_t cols,
-                          char *buffer) {
-    char *gradient = to->data ? cti_attention_at(&f->a, to, b, h, first, 0) : NULL;
-    const bool in_place =
-        gradient && !f->accumulate && cti_attention_in_place(&f->a, n, to->stride[2], cols);
-    return (sum_rows){.data = in_place ? gradient : buffer,
-                      .stride = in_place ? to->stride[2] : cols,
-                      .gradient = gradient,
-                      .gradient_stride = to->stride[2]};
-}
-
-static char *sum_row(const cti_attention_backward_call *f, const sum_rows *s, int64_t i) {
-    return s->data + i * s->stride * f->a.size;
-}
-
-static void sum_clear(const cti_attention_backward_call *f, const sum_rows *s, int64_t begin,
-                      int64_t end, int64_t cols) {
-    for (int64_t i = begin; i < end; i++) f->a.kernels->fill(cols, 0, sum_row(f, s, i));
-}
-
-static void sum_end(const cti_attention_backward_call *f, const sum_rows *s, int64_t n,
-                    int64_t cols) {
-    if (!s->gradient || s->gradient == s->data) return;
-    f->a.kernels->copy2d(n, cols, s->data, s->stride, 1, s->gradient, s->gradient_stride, 1,
-                         f->accumulate);
-}
-
 /* ---- a block of queries against a panel of keys ---- */
 
 /* A range of one head's keys. */
 typedef struct {
     int64_t k0;
-    cti_attention_rows k; /* (keys, d); a right factor if products do not round */
-    sum_rows dk, dv;      /* (keys, d), (keys, dv) */
+    cti_attention_rows k;     /* (keys, d); a right factor if products do not round */
+    cti_attention_raw raw;    /* the keys that are not finite */
+    cti_attention_sum dk, dv; /* (keys, d), (keys, dv) */
     /* whether the rows of dk and dv have been written, for each panel of keys (nr is at least 4) */
     bool begun[CTI_ATTENTION_MOST_KEYS / 4];
 } key_range;
@@ -129,21 +104,28 @@ typedef struct {
 /* A block of one head's queries. */
 typedef struct {
     int64_t q0;
-    int64_t mask_sum;                       /* the partial sum of dmask to which it adds */
-    cti_attention_rows q, dout;             /* (queries, d), (queries, dv), left factors */
-    cti_attention_rows q_right, dout_right; /* right factors; only if products are rounded */
-    sum_rows dq;                            /* (queries, d) */
-    bool begun;                             /* whether dq has been written */
+    int64_t bias_sum;           /* the partial sum of dbias to which it adds */
+    cti_attention_rows q, dout; /* (queries, d), (queries, dv), left factors */
+    /* The right factors of both: q and dout, or right_q and right_dout if these must differ. A
+     * pointer is no copy of a struct that has just been written (docs/design.md). */
+    const cti_attention_rows *q_right, *dout_right;
+    cti_attention_rows right_q, right_dout;
+    cti_attention_raw q_raw, dout_raw; /* the rows of both that are not finite */
+    /* Whether P, dS or their factors may be NaN where a pair is hidden: then hide_pairs is
+     * needed. */
+    bool scrubbed;
+    cti_attention_sum dq; /* (queries, d) */
+    bool begun;           /* whether dq has been written */
 } query_block;
 
-/* dmask += dS. dS is summed over the dims in which the mask is broadcast; dmask's stride is 0 in
+/* dbias += dS. dS is summed over the dims in which the bias is broadcast; dbias's stride is 0 in
  * these dims. */
-static void add_mask_gradient(const cti_attention_backward_call *f, const pair_buffers *w,
-                              const cti_attention_tile *t, int64_t mask_sum, const char *ds) {
+static void add_bias_gradient(const cti_attention_backward_call *f, const pair_buffers *w,
+                              const cti_attention_tile *t, int64_t bias_sum, const char *ds) {
     const cti_kernels *kernels = f->a.kernels;
-    const int64_t row = f->dmask.stride[2], col = f->dmask.stride[3];
-    char *to = cti_attention_at(&f->a, &f->dmask, t->b, t->h, t->q0, t->k0) +
-               mask_sum * f->mask_stride * f->a.size;
+    const int64_t row = f->dbias.stride[2], col = f->dbias.stride[3];
+    char *to = cti_attention_at(&f->a, &f->dbias, t->b, t->h, t->q0, t->k0) +
+               bias_sum * f->bias_stride * f->a.size;
     if (row != 0) {
         kernels->copy2d(t->nq, t->nk, ds, ds_row(f), 1, to, row, col, true);
     } else {
@@ -183,21 +165,49 @@ static void compute_scores(const cti_attention_params *a, const pair_buffers *w,
     } else {
         const char *kt = w->kt_panels + key * a->d_bytes;
         cti_attention_panel_product(a, t->nq, width, a->d, q, kt, a->score_scale, w->s);
+        if (a->cap > 0) cti_attention_cap_panel(a, t->nq, width, w->s, w->tanh);
         cti_attention_mask_panel(a, t, false, w->s, w->bias, NULL);
     }
 }
 
-/* dV += P^T dO and dK += scale dS^T Q, of a tile that is one panel, with P in w->s; q and dout are
- * right factors. */
-static void add_key_gradients(const cti_attention_backward_call *f, const pair_buffers *w,
-                              key_range *keys, const cti_attention_tile *t,
-                              const cti_attention_rows *q, const cti_attention_rows *dout,
-                              const char *ds) {
+/* Sets P and dS of hidden pairs to 0. They are 0 already, unless a query or a key has numbers that
+ * are not finite: then the statistics of a query that sees it are NaN, and 0 times NaN is NaN. */
+static void hide_pairs(const cti_attention_backward_call *f, const pair_buffers *w,
+                       const cti_attention_tile *t, char *ds) {
     const cti_attention_params *a = &f->a;
-    const int64_t key = t->k0 - keys->k0; /* in the range */
+    for (int64_t i = 0; i < t->nq; i++) a->kernels->fill(a->nr, 0, w->hidden + i * a->nr * a->size);
+    cti_attention_mask_panel(a, t, false, w->hidden, w->bias, NULL);
+    for (int64_t i = 0; i < t->nq; i++)
+        for (int64_t j = 0; j < t->nk; j++) {
+            if (cti_real_get(a->dtype, w->hidden, i * a->nr + j) != -INFINITY) continue;
+            cti_real_set(a->dtype, w->s, i * a->nr + j, 0);
+            cti_real_set(a->dtype, ds, i * ds_row(f) + j, 0);
+        }
+}
+
+/* dS *= 1 - tanh^2 */
+static void uncap(const cti_attention_backward_call *f, const pair_buffers *w,
+                  const cti_attention_tile *t, char *ds) {
+    const cti_attention_params *a = &f->a;
+    for (int64_t i = 0; i < t->nq; i++) {
+        char *row = ds + i * ds_row(f) * a->size;
+        a->kernels->tanh_backward(t->nk, w->tanh + i * a->nr * a->size, row, row);
+    }
+}
+
+/* dV += P^T dO and dK += scale dS^T Q, of a tile that is one panel, with P in w->s. */
+static void add_key_gradients(const cti_attention_backward_call *f, const pair_buffers *w,
+                              key_range *keys, const query_block *queries,
+                              const cti_attention_tile *t, const char *ds) {
+    const cti_attention_params *a = &f->a;
+    const int64_t key = t->k0 - keys->k0;    /* in the range */
+    const int64_t row = t->q0 - queries->q0; /* in the block of queries */
+    const cti_attention_rows q = cti_attention_rows_from(a, queries->q_right, row);
+    const cti_attention_rows dout = cti_attention_rows_from(a, queries->dout_right, row);
     CTI_ASSERT(key % a->nr == 0 && key / a->nr < COUNT(keys->begun));
     bool *begun = &keys->begun[key / a->nr];
-    char *dk = sum_row(f, &keys->dk, key), *dv = sum_row(f, &keys->dv, key);
+    char *dk = cti_attention_sum_row(f, &keys->dk, key),
+         *dv = cti_attention_sum_row(f, &keys->dv, key);
     const cti_attention_diagonals seen = cti_attention_transposed(cti_attention_diagonals_of(a, t));
     cti_attention_band band = {.data = w->s,
                                .row = 1,
@@ -205,15 +215,18 @@ static void add_key_gradients(const cti_attention_backward_call *f, const pair_b
                                .m = t->nk,
                                .k = t->nq,
                                .low = seen.low,
-                               .high = seen.high};
-    cti_attention_band_product(a, &band, a->dv, dout, 1, *begun, dv, keys->dv.stride);
+                               .high = seen.high,
+                               .raw = &queries->dout_raw,
+                               .raw_first = row};
+    cti_attention_band_product(a, &band, a->dv, &dout, 1, *begun, dv, keys->dv.stride);
     band.data = ds;
     band.col = ds_row(f);
-    cti_attention_band_product(a, &band, a->d, q, a->attrs.scale, *begun, dk, keys->dk.stride);
+    band.raw = &queries->q_raw;
+    cti_attention_band_product(a, &band, a->d, &q, a->attrs.scale, *begun, dk, keys->dk.stride);
     *begun = true;
 }
 
-/* dS in w->ds, and dV, dK and dmask, of a tile that is one panel: at most nr keys, and the queries
+/* dS in w->ds, and dV, dK and dbias, of a tile that is one panel: at most nr keys, and the queries
  * of the block that attend to any of them. */
 static void backprop_panel(const cti_attention_backward_call *f, const pair_buffers *w,
                            key_range *keys, const query_block *queries,
@@ -224,8 +237,8 @@ static void backprop_panel(const cti_attention_backward_call *f, const pair_buff
     const int64_t key = t->k0 - keys->k0;    /* in the range of keys */
     const int64_t col = key % k_block;       /* in the block of keys */
     const int64_t stat = cti_attention_query(a, t, 0) * a->stat_size;
-    cti_attention_rows q = cti_attention_rows_from(a, &queries->q, row);
-    cti_attention_rows dout = cti_attention_rows_from(a, &queries->dout, row);
+    const cti_attention_rows q = cti_attention_rows_from(a, &queries->q, row);
+    const cti_attention_rows dout = cti_attention_rows_from(a, &queries->dout, row);
     CTI_ASSERT(row % a->row_unit == 0 && t->nk <= a->nr);
     const char *vt = w->vt_panels + key * a->dv_bytes;
     const char *dot = w->dot + row * a->size;
@@ -238,61 +251,83 @@ static void backprop_panel(const cti_attention_backward_call *f, const pair_buff
     a->kernels->attention.softmax_backward(t->nq, width, w->s, w->dp, a->max + stat,
                                            a->inverse_sum + stat, dot, ds, ds_row(f));
     if (factors) drop_panel(f, t, factors, w->s);
-    if (f->dmask.data) add_mask_gradient(f, w, t, queries->mask_sum, ds);
-    if (a->rounded) {
-        q = cti_attention_rows_from(a, &queries->q_right, row);
-        dout = cti_attention_rows_from(a, &queries->dout_right, row);
-    }
-    add_key_gradients(f, w, keys, t, &q, &dout, ds);
+    if (queries->scrubbed) hide_pairs(f, w, t, ds);
+    if (f->dbias.data) add_bias_gradient(f, w, t, queries->bias_sum, ds);
+    if (a->cap > 0) uncap(f, w, t, ds);
+    if (a->cap > 0 && queries->scrubbed) hide_pairs(f, w, t, ds); /* tanh may be NaN */
+    add_key_gradients(f, w, keys, queries, t, ds);
 }
 
 /* ---- a block of queries against a block of keys ---- */
 
-/* dQ += scale dS K for queries from `first` on; queries before it attend to no key of the block.
- * The sum is over all k_block keys at once: for the nr keys of one panel, loading and storing dQ
- * would take about as long as the product. */
+/* dQ += scale dS K for the queries of `seen`; no others see a key of the block. The sum is over all
+ * k_block keys at once: for the nr keys of one panel, loading and storing dQ would take about as
+ * long as the product. */
 static void add_query_gradients(const cti_attention_backward_call *f, const pair_buffers *w,
                                 const key_range *keys, query_block *queries,
-                                const cti_attention_tile *t, int64_t first) {
+                                const cti_attention_tile *t, cti_attention_span seen) {
     const cti_attention_params *a = &f->a;
     const int64_t key = t->k0 - keys->k0; /* in the range */
-    const cti_attention_rows k =
-        a->rounded
-            ? (cti_attention_rows){.data = k_right_at(f, w, key), .stride = queries->q_right.stride}
-            : cti_attention_rows_from(a, &keys->k, key);
-    const cti_attention_tile rows = cti_attention_subtile(t, first, t->nq, 0, t->nk);
-    const cti_attention_diagonals seen = cti_attention_diagonals_of(a, &rows);
-    const cti_attention_band band = {.data = w->ds + first * ds_row(f) * a->size,
+    const cti_attention_rows k = a->rounded
+                                     ? (cti_attention_rows){.data = k_right_at(f, w, key),
+                                                            .stride = queries->q_right->stride}
+                                     : cti_attention_rows_from(a, &keys->k, key);
+    const cti_attention_tile rows =
+        cti_attention_subtile(t, seen.begin, seen.end - seen.begin, 0, t->nk);
+    const cti_attention_diagonals visible = cti_attention_diagonals_of(a, &rows);
+    const cti_attention_band band = {.data = w->ds + seen.begin * ds_row(f) * a->size,
                                      .row = ds_row(f),
                                      .col = 1,
                                      .m = rows.nq,
                                      .k = rows.nk,
-                                     .low = seen.low,
-                                     .high = seen.high};
-    if (!queries->begun) sum_clear(f, &queries->dq, 0, first, a->d);
+                                     .low = visible.low,
+                                     .high = visible.high,
+                                     .raw = &keys->raw,
+                                     .raw_first = key};
+    if (!queries->begun) {
+        cti_attention_sum_clear(f, &queries->dq, 0, seen.begin, a->d);
+        cti_attention_sum_clear(f, &queries->dq, seen.end, t->nq, a->d);
+    }
     cti_attention_band_product(a, &band, a->d, &k, a->attrs.scale, queries->begun,
-                               sum_row(f, &queries->dq, first), queries->dq.stride);
+                               cti_attention_sum_row(f, &queries->dq, seen.begin),
+                               queries->dq.stride);
     queries->begun = true;
+}
+
+/* The band product of dS reads columns of a panel for queries that see no key of it, because one
+ * micro-kernel computes several rows together: memory must hold zeros in them. The causal mask
+ * hides only rows before `begin`, and only the few that share a micro-kernel with it are read. */
+static void clear_unseen(const cti_attention_backward_call *f, const pair_buffers *w,
+                         cti_attention_span block, cti_attention_span seen, int64_t panel,
+                         int64_t width) {
+    const cti_attention_params *a = &f->a;
+    const cti_attention_sum columns = {.data = w->ds + panel * a->size, .stride = ds_row(f)};
+    const int64_t first =
+        a->limited ? block.begin : cti_max(block.begin, seen.begin - a->mr_narrow);
+    cti_attention_sum_clear(f, &columns, first, seen.begin, width);
+    cti_attention_sum_clear(f, &columns, seen.end, block.end, width);
 }
 
 static void backprop_key_block(const cti_attention_backward_call *f, const pair_buffers *w,
                                key_range *keys, query_block *queries, const cti_attention_tile *t) {
     const cti_attention_params *a = &f->a;
-    const int64_t first = cti_attention_first_query(a, t);
+    const cti_attention_span block = cti_attention_queries_of(a, t);
+    if (block.begin >= block.end) return;
     for (int64_t p = 0; p < t->nk; p += a->nr) {
         cti_attention_tile panel = cti_attention_subtile(t, 0, t->nq, p, a->nr);
-        const int64_t hidden = cti_attention_first_query(a, &panel);
-        const int64_t skip = a->rounded ? hidden / a->row_unit * a->row_unit : hidden;
-        if (hidden >= t->nq) break;
-        /* The band product of dS reads these columns of a few rows before `skip` too, because one
-         * micro-kernel computes them together: memory must hold zeros in them. */
-        const sum_rows columns = {.data = w->ds + p * a->size, .stride = ds_row(f)};
-        sum_clear(f, &columns, cti_max(first, skip - a->mr_narrow), skip, panel.nk);
-        panel.q0 += skip;
-        panel.nq -= skip;
+        cti_attention_span seen = cti_attention_queries_of(a, &panel);
+        const bool hidden = seen.begin >= seen.end;
+        if (hidden && !a->limited) break; /* so are all later panels */
+        if (hidden) seen = (cti_attention_span){.begin = block.end, .end = block.end};
+        seen.begin = cti_attention_tile_begin(a, seen.begin);
+        if (seen.begin > block.begin || seen.end < block.end)
+            clear_unseen(f, w, block, seen, p, panel.nk);
+        if (hidden) continue;
+        panel.q0 += seen.begin;
+        panel.nq = seen.end - seen.begin;
         backprop_panel(f, w, keys, queries, &panel);
     }
-    add_query_gradients(f, w, keys, queries, t, first);
+    add_query_gradients(f, w, keys, queries, t, block);
 }
 
 /* ---- a block of queries against a range of keys ---- */
@@ -301,34 +336,59 @@ static void backprop_key_block(const cti_attention_backward_call *f, const pair_
  * end. A product may have written to such a row if others of its tile are visible, and the row
  * would be -0 if the scale is negative: the bits would depend on the sizes of tiles. */
 
-static void backprop_query_block(const cti_attention_backward_call *f, const pair_buffers *w,
-                                 key_range *keys, const cti_attention_tile *t, int64_t mask_sum) {
+/* Sets the factors of a block of queries. */
+static void query_block_begin(const cti_attention_backward_call *f, const pair_buffers *w,
+                              const key_range *keys, const cti_attention_tile *t,
+                              query_block *queries) {
     const cti_attention_params *a = &f->a;
-    const int64_t end = cti_attention_key_end(a, t);
-    query_block queries = {.q0 = t->q0, .mask_sum = mask_sum};
-    queries.q = cti_attention_gather_queries(a, &a->q, t, a->d, w->q);
-    queries.dout = cti_attention_gather_queries(a, &f->dout, t, a->dv, w->dout);
-    queries.dq = sum_begin(f, &f->dq, t->b, t->h, t->q0, t->nq, a->d, w->dq);
-    a->kernels->attention.row_dots(t->nq, a->dv, queries.dout.data, queries.dout.stride,
+    queries->q = cti_attention_gather_queries(a, &a->q, t, a->d, w->q);
+    queries->dout = cti_attention_gather_queries(a, &f->dout, t, a->dv, w->dout);
+    queries->dq = cti_attention_sum_begin(f, &f->dq, t->b, t->h, t->q0, t->nq, a->d, w->dq);
+    a->kernels->attention.row_dots(t->nq, a->dv, queries->dout.data, queries->dout.stride,
                                    cti_attention_at(a, &a->out, t->b, t->h, t->q0, 0),
                                    a->out.stride[2], w->dot);
-    if (a->rounded) {
-        queries.q_right = cti_attention_right(a, &queries.q, t->nq, a->d, w->q_right);
-        queries.q = cti_attention_left(a, &queries.q, t->nq, a->d, w->q_left);
-        queries.dout_right = cti_attention_right(a, &queries.dout, t->nq, a->dv, w->dout_right);
-        queries.dout = cti_attention_left(a, &queries.dout, t->nq, a->dv, w->dout_left);
+    queries->q_right = &queries->q;
+    queries->dout_right = &queries->dout;
+    if (a->guarded || a->rounded) {
+        queries->right_q = queries->q;
+        queries->right_dout = queries->dout;
+        queries->q_right = &queries->right_q;
+        queries->dout_right = &queries->right_dout;
     }
-    for (int64_t k = 0; k < end; k += f->schedule.k_block) {
-        const cti_attention_tile block = cti_attention_subtile(t, 0, t->nq, k, f->schedule.k_block);
+    if (a->guarded) {
+        const char *sums = a->inverse_sum + cti_attention_query(a, t, 0) * a->stat_size;
+        queries->q_raw = cti_attention_guard(a, &queries->right_q, t->nq, a->d, &w->q_guard);
+        queries->dout_raw =
+            cti_attention_guard(a, &queries->right_dout, t->nq, a->dv, &w->dout_guard);
+        queries->scrubbed = keys->raw.bad || queries->q_raw.bad || a->kernels->has_nan(t->nq, sums);
+    }
+    if (a->rounded) {
+        queries->right_q = cti_attention_right(a, &queries->right_q, t->nq, a->d, w->q_right);
+        queries->q = cti_attention_left(a, &queries->q, t->nq, a->d, w->q_left);
+        queries->right_dout =
+            cti_attention_right(a, &queries->right_dout, t->nq, a->dv, w->dout_right);
+        queries->dout = cti_attention_left(a, &queries->dout, t->nq, a->dv, w->dout_left);
+    }
+}
+
+static void backprop_query_block(const cti_attention_backward_call *f, const pair_buffers *w,
+                                 key_range *keys, const cti_attention_tile *t, int64_t bias_sum) {
+    const cti_attention_params *a = &f->a;
+    const int64_t k_block = f->schedule.k_block;
+    const cti_attention_span seen = cti_attention_keys_of(a, t);
+    if (seen.begin >= seen.end && f->accumulate) return; /* the gradient has zeros or sums */
+    query_block queries = {.q0 = t->q0, .bias_sum = bias_sum};
+    query_block_begin(f, w, keys, t, &queries);
+    for (int64_t k = seen.begin / k_block * k_block; k < seen.end; k += k_block) {
+        const cti_attention_tile block = cti_attention_subtile(t, 0, t->nq, k, k_block);
         if (cti_attention_visible_keys(a, &block) == CTI_KEYS_NONE) continue;
-        if (a->attrs.dropout > 0)
-            cti_attention_dropout(a, &block, w->ones, f->schedule.k_block, w->factors);
+        if (a->attrs.dropout > 0) cti_attention_dropout(a, &block, w->ones, k_block, w->factors);
         backprop_key_block(f, w, keys, &queries, &block);
     }
     for (int64_t i = 0; i < t->nq; i++)
         if (!queries.begun || cti_attention_sees_nothing(a, t, i))
-            sum_clear(f, &queries.dq, i, i + 1, a->d);
-    sum_end(f, &queries.dq, t->nq, a->d);
+            cti_attention_sum_clear(f, &queries.dq, i, i + 1, a->d);
+    cti_attention_sum_end(f, &queries.dq, t->nq, a->d);
 }
 
 /* ---- a pair ---- */
@@ -345,13 +405,14 @@ static void key_range_begin(const cti_attention_backward_call *f, const pair_buf
     keys->k = cti_attention_gather_keys(a, &a->k, t, a->d, w->kv);
     if (!a->scores)
         cti_attention_pack_columns(a, a->d, t->nk, keys->k.data, 1, keys->k.stride, w->kt_panels);
+    if (a->guarded) keys->raw = cti_attention_guard(a, &keys->k, t->nk, a->d, &w->k_guard);
     for (int64_t i = 0; i < t->nk && a->rounded; i += f->schedule.k_block) {
         const cti_attention_rows rows = cti_attention_rows_from(a, &keys->k, i);
         cti_attention_right(a, &rows, cti_min(f->schedule.k_block, t->nk - i), a->d,
                             k_right_at(f, w, i));
     }
-    keys->dk = sum_begin(f, &f->dk, t->b, kv, t->k0, t->nk, a->d, w->dk);
-    keys->dv = sum_begin(f, &f->dv, t->b, kv, t->k0, t->nk, a->dv, w->dv);
+    keys->dk = cti_attention_sum_begin(f, &f->dk, t->b, kv, t->k0, t->nk, a->d, w->dk);
+    keys->dv = cti_attention_sum_begin(f, &f->dv, t->b, kv, t->k0, t->nk, a->dv, w->dv);
 }
 
 static void key_range_end(const cti_attention_backward_call *f, const cti_attention_tile *t,
@@ -359,11 +420,11 @@ static void key_range_end(const cti_attention_backward_call *f, const cti_attent
     const cti_attention_params *a = &f->a;
     for (int64_t k = 0; k < t->nk; k++) {
         if (keys->begun[k / a->nr] && !cti_attention_key_is_masked(a, t->b, t->k0 + k)) continue;
-        sum_clear(f, &keys->dk, k, k + 1, a->d);
-        sum_clear(f, &keys->dv, k, k + 1, a->dv);
+        cti_attention_sum_clear(f, &keys->dk, k, k + 1, a->d);
+        cti_attention_sum_clear(f, &keys->dv, k, k + 1, a->dv);
     }
-    sum_end(f, &keys->dk, t->nk, a->d);
-    sum_end(f, &keys->dv, t->nk, a->dv);
+    cti_attention_sum_end(f, &keys->dk, t->nk, a->d);
+    cti_attention_sum_end(f, &keys->dv, t->nk, a->dv);
 }
 
 void cti_attention_backprop_pair(const cti_attention_backward_call *f, const void *buffers,
@@ -374,14 +435,14 @@ void cti_attention_backprop_pair(const cti_attention_backward_call *f, const voi
     const cti_attention_tile head = {.b = pair->b, .h = first, .nq = a->t, .nk = a->s};
     cti_attention_tile t = cti_attention_subtile(&head, pair->q_range * s->q_range, s->q_range,
                                                  pair->k_range * s->k_range, s->k_range);
-    if (cti_attention_key_end(a, &t) <= 0) return;
+    if (f->accumulate && cti_attention_is_hidden(a, &t)) return;
     key_range keys = {0};
     key_range_begin(f, buffers, &t, &keys);
     for (; t.h < first + a->group; t.h++)
         for (int64_t q = 0; q < t.nq; q += CTI_ATTENTION_QUERY_BLOCK) {
             const cti_attention_tile block =
                 cti_attention_subtile(&t, q, CTI_ATTENTION_QUERY_BLOCK, 0, t.nk);
-            backprop_query_block(f, buffers, &keys, &block, pair->mask_sum);
+            backprop_query_block(f, buffers, &keys, &block, pair->bias_sum);
         }
     key_range_end(f, &t, &keys);
 }

@@ -15,22 +15,22 @@ typedef struct {
     /* Whether dq, dk and dv hold zeros or the sums of earlier steps, to which a pair adds.
      * Otherwise they are undefined, and a pair sets them. */
     bool accumulate;
-    cti_attention_operand dmask;    /* the first partial sum; data is NULL if not wanted */
-    int64_t mask_dims[4];           /* the dims of dmask; 1 in a dim that is broadcast */
-    int64_t mask_sums, mask_stride; /* the number of partial sums, and elements between two */
-    /* The numbers of batches and of key heads that add to one element of dmask: 1 or all. */
+    cti_attention_operand dbias;    /* the first partial sum; data is NULL if not wanted */
+    int64_t bias_dims[4];           /* the dims of dbias; 1 in a dim that is broadcast */
+    int64_t bias_sums, bias_stride; /* the number of partial sums, and elements between two */
+    /* The numbers of batches and of key heads that add to one element of dbias: 1 or all. */
     int64_t shared_b, shared_h;
-    bool shared_ranges;  /* dmask is broadcast over T and S, so all pairs of a head add to it too */
-    int64_t groups_h;    /* groups of heads that add to the same elements of dmask */
+    bool shared_ranges;  /* dbias is broadcast over T and S, so all pairs of a head add to it too */
+    int64_t groups_h;    /* groups of heads that add to the same elements of dbias */
     int64_t item_ranges; /* the ranges of queries of an item: 1 or all */
-    int64_t sum_items;   /* the items that add to one partial sum of dmask */
+    int64_t sum_items;   /* the items that add to one partial sum of dbias */
     int64_t items;       /* the items of a step */
 } cti_attention_backward_call;
 
 typedef struct {
     int64_t b, kv;            /* batch, key head */
     int64_t q_range, k_range; /* the numbers of its ranges */
-    int64_t mask_sum;         /* the partial sum of dmask to which it adds */
+    int64_t bias_sum;         /* the partial sum of dbias to which it adds */
 } cti_attention_pair;
 
 /* Reserves a worker's buffers for a pair; call is a cti_attention_backward_call. */

@@ -1,6 +1,9 @@
 /* The products of a tile in the computed type; attention_rounded.c has the products that round. */
 #include "attention_products.h"
 
+#include <math.h>
+#include <string.h>
+
 void cti_attention_pack(const cti_attention_params *a, int64_t k, int64_t n, const char *b,
                         int64_t row, int64_t col, char *packed) {
     for (int64_t j = 0; j < n; j += a->nr)
@@ -28,14 +31,9 @@ void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64
 
 /* Each micro-kernel tile of rows is one call of the macro-kernel: so few rows share a range of
  * columns that little time goes to the zeros beside the band. */
-void cti_attention_band_product(const cti_attention_params *a, const cti_attention_band *band,
-                                int64_t cols, const cti_attention_rows *b, double alpha,
-                                bool accumulate, char *c, int64_t c_row) {
-    if (band->m <= 0) return;
-    if (a->rounded) {
-        cti_attention_rounded_band(a, band, cols, b, alpha, accumulate, c, c_row);
-        return;
-    }
+static void exact_band(const cti_attention_params *a, const cti_attention_band *band, int64_t cols,
+                       const cti_attention_rows *b, double alpha, bool accumulate, char *c,
+                       int64_t c_row) {
     const int64_t most = cols > a->kernels->attention.lanes ? a->mr : a->mr_narrow;
     const int64_t rows = cti_ceil_div(band->m, cti_ceil_div(band->m, most));
     for (int64_t i = 0; i < band->m; i += rows, c += rows * c_row * a->size) {
@@ -53,5 +51,48 @@ void cti_attention_band_product(const cti_attention_params *a, const cti_attenti
         a->kernels->gemm.macro_kernel(
             &params, m, cols, band->data + (i * band->row + begin * band->col) * a->size,
             b->data + begin * b->stride * a->size, a->nr * a->size, accumulate ? c : NULL, c);
+    }
+}
+
+void cti_attention_band_product(const cti_attention_params *a, const cti_attention_band *band,
+                                int64_t cols, const cti_attention_rows *b, double alpha,
+                                bool accumulate, char *c, int64_t c_row) {
+    if (band->m <= 0) return;
+    if (a->rounded) cti_attention_rounded_band(a, band, cols, b, alpha, accumulate, c, c_row);
+    else exact_band(a, band, cols, b, alpha, accumulate, c, c_row);
+    if (band->raw->bad) cti_attention_add_raw(a, band, cols, alpha, c, c_row);
+}
+
+/* ---- rows that are not finite ---- */
+
+cti_attention_raw cti_attention_guard(const cti_attention_params *a, cti_attention_rows *x,
+                                      int64_t n, int64_t cols,
+                                      const cti_attention_guard_buffers *w) {
+    CTI_ASSERT(a->guarded && n > 0);
+    a->kernels->fill(cols, 0, w->zeros);
+    a->kernels->attention.row_dots(n, cols, x->data, x->stride, w->zeros, 0, w->bad);
+    if (!a->kernels->has_nan(n, w->bad)) return (cti_attention_raw){0};
+    const cti_attention_raw raw = {.rows = *x, .bad = w->bad};
+    for (int64_t i = 0; i < n; i++) {
+        char *to = w->clean + i * cols * a->size;
+        if (isnan(cti_real_get(a->dtype, w->bad, i))) a->kernels->fill(cols, 0, to);
+        else memcpy(to, x->data + i * x->stride * a->size, (size_t)(cols * a->size));
+    }
+    *x = (cti_attention_rows){.data = w->clean, .stride = cols};
+    return raw;
+}
+
+void cti_attention_add_raw(const cti_attention_params *a, const cti_attention_band *band,
+                           int64_t cols, double alpha, char *c, int64_t c_row) {
+    for (int64_t k = 0; k < band->k; k++) {
+        const int64_t at = band->raw_first + k;
+        if (!isnan(cti_real_get(a->dtype, band->raw->bad, at))) continue;
+        const char *row = band->raw->rows.data + at * band->raw->rows.stride * a->size;
+        /* i + low <= k < i + high */
+        for (int64_t i = cti_max(0, k - band->high + 1); i < cti_min(band->m, k - band->low + 1);
+             i++) {
+            const double x = cti_real_get(a->dtype, band->data, i * band->row + k * band->col);
+            if (x != 0) a->kernels->axpy(cols, alpha * x, row, c + i * c_row * a->size);
+        }
     }
 }

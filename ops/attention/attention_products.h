@@ -43,6 +43,29 @@ static inline void cti_attention_pack_columns(const cti_attention_params *a, int
     else cti_attention_pack(a, k, n, b, row, col, packed);
 }
 
+/* ---- rows that are not finite ---- */
+
+/* A product of zeros and a NaN or an infinity is NaN. So where masks hide single pairs, rows of a
+ * right factor that are not finite are zeros in the product, and are added afterwards only to the
+ * rows of C whose element of A is not 0. */
+typedef struct {
+    cti_attention_rows rows; /* as they are in the tensor */
+    const char *bad;         /* for each row 0 or NaN: it is not finite. NULL: all are finite */
+} cti_attention_raw;
+
+/* The buffers of a guard; reserved only if a->guarded. */
+typedef struct {
+    char *zeros; /* a row */
+    char *bad;   /* (rows) */
+    char *clean; /* (rows, cols) */
+} cti_attention_guard_buffers;
+
+/* Returns x, n rows of `cols` numbers, as raw rows. If any is not finite, *x becomes a copy with
+ * zeros in place of it. It is called only if a->guarded. */
+cti_attention_raw cti_attention_guard(const cti_attention_params *a, cti_attention_rows *x,
+                                      int64_t n, int64_t cols,
+                                      const cti_attention_guard_buffers *w);
+
 /* ---- products ---- */
 
 /* Computes panel (m, width) = alpha A B: A (m, k) is a left factor, B a panel of packed columns (k,
@@ -59,6 +82,8 @@ typedef struct {
     const char *data;
     int64_t row, col; /* strides, in elements */
     int64_t m, k, low, high;
+    const cti_attention_raw *raw; /* the rows of which B was guarded */
+    int64_t raw_first;            /* B's first row among them */
 } cti_attention_band;
 
 /* Computes C (m, cols) = alpha A B, or C += alpha A B with accumulate; B (k, cols) is a right
@@ -67,6 +92,10 @@ typedef struct {
 void cti_attention_band_product(const cti_attention_params *a, const cti_attention_band *band,
                                 int64_t cols, const cti_attention_rows *b, double alpha,
                                 bool accumulate, char *c, int64_t c_row);
+
+/* C (m, cols) += alpha A B for the rows of B that are not finite, where A is not 0. */
+void cti_attention_add_raw(const cti_attention_params *a, const cti_attention_band *band,
+                           int64_t cols, double alpha, char *c, int64_t c_row);
 
 /* The same two products with rounded operands. */
 void cti_attention_rounded_panel(const cti_attention_params *a, int64_t m, int64_t width, int64_t k,

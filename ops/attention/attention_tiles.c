@@ -26,6 +26,10 @@ bool cti_attention_tensors_of(const ct_call *c, cti_attention_tensors *x) {
                                  .v = third[2],
                                  .mask = c->in[CTI_ATTENTION_MASK],
                                  .key_mask = c->in[CTI_ATTENTION_KEY_MASK]};
+    if (c->n <= CTI_ATTENTION_FEWEST_INPUTS) return true;
+    x->bias = c->in[CTI_ATTENTION_BIAS];
+    x->lengths = c->in[CTI_ATTENTION_LENGTHS];
+    x->segments = c->in[CTI_ATTENTION_SEGMENTS];
     return true;
 }
 
@@ -37,6 +41,28 @@ cti_attention_operand cti_attention_operand_of(const ct_tensor *x, ct_shape shap
         o.stride[added + d] = repeats ? 0 : x->stride[d];
     }
     return o;
+}
+
+/* Sets the fields of a call's masks. */
+static void masks_of(const cti_attention_tensors *x, cti_attention_params *a) {
+    const ct_window *window = &a->attrs.window;
+    if (x->mask || x->bias) {
+        const ct_shape scores = CT_SHAPE(a->batch, a->heads, a->t, a->s);
+        if (x->mask) a->mask = cti_attention_operand_of(x->mask, scores);
+        if (x->bias) a->bias = cti_attention_operand_of(x->bias, scores);
+    }
+    if (x->key_mask)
+        a->key_mask = (cti_attention_operand){
+            .data = x->key_mask->data,
+            .stride = {[0] = x->key_mask->stride[0], [3] = x->key_mask->stride[1]}};
+    if (x->lengths) {
+        a->lengths = (const int64_t *)x->lengths->data;
+        a->lengths_stride = x->lengths->stride[0];
+    }
+    if (x->extents) a->segments = (const cti_attention_segment *)x->extents->data;
+    a->has_window = window->left || window->right || a->attrs.lower_right;
+    a->limited = a->has_window || x->lengths || x->segments;
+    a->guarded = a->has_window || x->segments || x->mask || x->bias;
 }
 
 cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x) {
@@ -61,7 +87,9 @@ cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attenti
         .q = cti_attention_operand_of(x->q, x->q->shape),
         .k = cti_attention_operand_of(x->k, x->k->shape),
     };
-    a.score_scale = a.attrs.scale * 1.44269504088896340736;
+    a.cap = a.attrs.softcap * 1.44269504088896340736;
+    a.score_scale = a.attrs.softcap > 0 ? a.attrs.scale / a.attrs.softcap
+                                        : a.attrs.scale * 1.44269504088896340736;
     a.stat_size = (int64_t)cti_dtype_size(a.stats_dtype);
     if (x->stats) {
         a.max = x->stats->data;
@@ -81,12 +109,7 @@ cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attenti
         a.dv_bytes = cti_gemm_packed(a.rounded, a.dv);
     }
     if (x->out) a.out = cti_attention_operand_of(x->out, x->out->shape);
-    if (x->mask) a.mask = cti_attention_operand_of(x->mask, CT_SHAPE(a.batch, a.heads, a.t, a.s));
-    a.mask_is_bool = x->mask && x->mask->dtype == CT_BOOL;
-    if (x->key_mask)
-        a.key_mask = (cti_attention_operand){
-            .data = x->key_mask->data,
-            .stride = {[0] = x->key_mask->stride[0], [3] = x->key_mask->stride[1]}};
+    masks_of(x, &a);
     CTI_ASSERT(a.heads == a.kv_heads * a.group && a.mr <= a.mr_narrow);
     CTI_ASSERT(a.nr % f->attention.lanes == 0);
     CTI_ASSERT(!x->stats || (x->stats->dtype == a.stats_dtype && x->stats->contiguous &&
@@ -153,11 +176,11 @@ cti_attention_rows cti_attention_gather_keys(const cti_attention_params *a,
     const int64_t h = t->h / a->group;
     if (cti_attention_visible_keys(a, t) == CTI_KEYS_ALL)
         return gather_rows(a, x, t->b, h, t->k0, t->nk, cols, buffer);
-    const bool *flags = cti_attention_key_flags(a, t->b, t->k0);
     for (int64_t i = 0; i < t->nk; i++) {
         char *to = buffer + i * cols * a->size;
         const char *from = cti_attention_at(a, x, t->b, h, t->k0 + i, 0);
-        if (!flags[i * a->key_mask.stride[3]]) memset(to, 0, (size_t)(cols * a->size));
+        if (cti_attention_key_is_masked(a, t->b, t->k0 + i))
+            memset(to, 0, (size_t)(cols * a->size));
         else a->kernels->copy2d(1, cols, from, cols, x->stride[3], to, cols, 1, false);
     }
     return (cti_attention_rows){.data = buffer, .stride = cols};

@@ -17,16 +17,20 @@
 typedef struct {
     ct_tensor *q, *k;    /* (B, H, T, d), (B, H_kv, S, d) */
     ct_tensor *v, *out;  /* (B, H_kv, S, dv), (B, H, T, dv); either may be NULL */
-    ct_tensor *mask;     /* bool or real, broadcasts to (B, H, T, S); or NULL */
+    ct_tensor *mask;     /* bool, broadcasts to (B, H, T, S); or NULL */
+    ct_tensor *bias;     /* real, broadcasts to (B, H, T, S); or NULL */
     ct_tensor *key_mask; /* bool (B, S); or NULL */
+    ct_tensor *lengths;  /* i64 (B); or NULL */
+    ct_tensor *segments; /* i64 (B, T); or NULL */
+    ct_tensor *extents;  /* i64 (B, T, 4): cti_attention_read_segments has read it from segments */
     /* (2, B, H, T): each query's max score, and 1 / sum 2^(score - max). NULL if out is empty. */
     ct_tensor *stats;
     /* (B, H, T, S), masked: saved by attention_decode.c for backward. NULL if it is not used. */
     ct_tensor *scores;
 } cti_attention_tensors;
 
-/* Sets q, k, v, mask and key_mask from the call's inputs, and the other fields to NULL. False: an
- * error. */
+/* Sets q, k, v, masks, bias, lengths and segments from the call's inputs, and the other fields to
+ * NULL. False: an error. */
 bool cti_attention_tensors_of(const ct_call *c, cti_attention_tensors *x);
 /* Makes views of the three thirds of x (B, T, 3E), each (B, H, T, E / H). False: an error. */
 bool cti_attention_unpack(ct_tensor *x, int64_t heads, ct_tensor *third[3]);
@@ -43,10 +47,15 @@ typedef struct {
     int64_t stride[4]; /* in elements; 0 in a dim that is broadcast */
 } cti_attention_operand;
 
+typedef struct cti_attention_segment cti_attention_segment; /* attention_masks.h */
+
 /* The data that all tiles of a call have in common. */
 struct cti_attention_params {
     cti_attention_attrs attrs;
-    double score_scale; /* scale / log 2: a weight is 2^(score - max) inverse_sum */
+    /* the factor of q k^T: scale / log 2, so that a weight is 2^(score - max) inverse_sum; with a
+     * softcap scale / softcap */
+    double score_scale;
+    double cap; /* softcap / log 2; 0: none */
     const cti_kernels *kernels;
     int64_t nr;        /* the lanes of a panel: columns of the micro-kernel */
     int64_t mr;        /* the rows of the micro-kernel */
@@ -57,8 +66,15 @@ struct cti_attention_params {
     int64_t size;                                       /* the bytes of an element */
     int64_t batch, heads, kv_heads, group, t, s, d, dv; /* B, H, H_kv, G, T, S, d, dv */
     cti_attention_operand q, k, v, out;
-    cti_attention_operand mask, key_mask; /* (B, H, T, S), (B, 1, 1, S) */
-    bool mask_is_bool;
+    cti_attention_operand mask, bias, key_mask; /* (B, H, T, S) twice, (B, 1, 1, S) */
+    const int64_t *lengths;                     /* (B), lengths_stride apart; NULL: none */
+    int64_t lengths_stride;
+    const cti_attention_segment *segments; /* (B, T); NULL: none */
+    bool has_window;                       /* a window or lower_right limits diagonals */
+    bool limited;                          /* has_window, lengths or segments */
+    /* Whether a tile may have pairs that are hidden one by one, so that products must keep rows
+     * that are not finite from them (cti_attention_guard). */
+    bool guarded;
     ct_dtype dtype, stats_dtype; /* the types of q, k, v, scores and of statistics */
     int64_t stat_size;           /* the bytes of a statistic */
     char *max, *inverse_sum;     /* (B, H, T) each: the two halves of stats */
@@ -131,6 +147,11 @@ void cti_attention_dropout(const cti_attention_params *a, const cti_attention_ti
 static inline int64_t cti_attention_width(const cti_attention_params *a, int64_t n) {
     CTI_ASSERT(0 < n && n <= a->nr);
     return n <= a->kernels->attention.lanes ? a->kernels->attention.lanes : a->nr;
+}
+
+/* Returns the last row at or before row i of a range at which a tile may begin. */
+static inline int64_t cti_attention_tile_begin(const cti_attention_params *a, int64_t i) {
+    return a->rounded ? i / a->row_unit * a->row_unit : i;
 }
 
 /* ---- rows ---- */

@@ -3,7 +3,7 @@
  * these a weight needs no second pass, so a mean is summed tile by tile, and the weights of all
  * heads are never in memory.
  *
- *     dS = P (g - <P, g>),  dq = scale dS k,  dk = scale dS^T q,  dmask += dS
+ *     dS = P (g - <P, g>),  dq = scale dS k,  dk = scale dS^T q,  dbias += dS
  *     (of a mean: g / H for each head)
  *
  * This gradient is rarely wanted, so backward is made of public ops, with P in memory. An item
@@ -45,7 +45,7 @@ static void weights_reserve(const void *call, cti_attention_workspace *space, vo
     const cti_attention_params *a = &((const weights_call *)call)->a;
     const int64_t queries = cti_min(BLOCK_QUERIES, a->t);
     const int64_t keys = cti_min(CTI_ATTENTION_WEIGHTS_KEYS, a->s);
-    const bool masked = a->mask.data || a->key_mask.data;
+    const bool masked = a->guarded || a->key_mask.data || a->lengths;
     weights_buffers *w = buffers;
     w->kt_panels = cti_attention_reserve_columns(space, cti_round_up(keys, a->nr), a->d_bytes);
     w->q = cti_attention_reserve(space, queries, a->d);
@@ -65,6 +65,7 @@ static void add_panel(const weights_call *f, const weights_buffers *w, const cti
     const char *kt = w->kt_panels + key * a->d_bytes;
     char *y = cti_attention_at(a, &f->y, t->b, t->h, t->q0, t->k0);
     cti_attention_panel_product(a, t->nq, width, a->d, q, kt, a->score_scale, w->s);
+    if (a->cap > 0) cti_attention_cap_panel(a, t->nq, width, w->s, NULL);
     cti_attention_mask_panel(a, t, false, w->s, w->bias, NULL);
     a->kernels->attention.softmax_from_stats(t->nq, width, w->s, a->max + stat,
                                              a->inverse_sum + stat, factor);
@@ -79,25 +80,24 @@ static void add_block(const weights_call *f, const weights_buffers *w,
     if (a->rounded) q = cti_attention_left(a, &q, t->nq, a->d, w->q_left);
     for (int64_t k = 0; k < t->nk; k += a->nr) {
         cti_attention_tile panel = cti_attention_subtile(t, 0, t->nq, k, a->nr);
-        const int64_t hidden = cti_attention_first_query(a, &panel);
-        const int64_t first = a->rounded ? hidden / a->row_unit * a->row_unit : hidden;
-        if (hidden >= t->nq) break;
+        const cti_attention_span seen = cti_attention_queries_of(a, &panel);
+        const int64_t first = cti_attention_tile_begin(a, seen.begin);
+        if (seen.begin >= seen.end) continue;
         const cti_attention_rows rows = cti_attention_rows_from(a, &q, first);
         panel.q0 += first;
-        panel.nq -= first;
+        panel.nq = seen.end - first;
         add_panel(f, w, &panel, k, &rows);
     }
 }
 
 static void add_tile(const weights_call *f, const weights_buffers *w, const cti_attention_tile *t) {
     const cti_attention_params *a = &f->a;
-    if (cti_attention_visible_keys(a, t) == CTI_KEYS_NONE || cti_attention_key_end(a, t) <= 0)
-        return;
+    if (cti_attention_visible_keys(a, t) == CTI_KEYS_NONE || cti_attention_is_hidden(a, t)) return;
     const cti_attention_rows k = cti_attention_gather_keys(a, &a->k, t, a->d, w->k);
     cti_attention_pack_columns(a, a->d, t->nk, k.data, 1, k.stride, w->kt_panels);
     for (int64_t q = 0; q < t->nq; q += BLOCK_QUERIES) {
         const cti_attention_tile block = cti_attention_subtile(t, q, BLOCK_QUERIES, 0, t->nk);
-        add_block(f, w, &block);
+        if (!cti_attention_is_hidden(a, &block)) add_block(f, w, &block);
     }
 }
 
@@ -145,6 +145,8 @@ static ct_tensor *weights_forward(ct_call *c) {
     if (a->heads == 0) return cti_op_fill(y, NAN) ? y : NULL; /* a mean of nothing */
     f.y = (cti_attention_operand){.data = y->data,
                                   .stride = {y->stride[0], mean ? 0 : a->t * a->s, a->s, 1}};
+    if (x.segments && !cti_attention_read_segments(c, &x)) return NULL;
+    if (x.segments) f.a = cti_attention_params_of(c, &x);
     f.schedule = cti_attention_schedule_weights(a);
     f.summed_heads = mean ? a->heads : 1;
     return compute_tiles(c->context, &f) ? y : NULL;
@@ -154,14 +156,13 @@ static ct_tensor *weights_forward(ct_call *c) {
 
 /* Sets dqk to dq (B, H, T, d) and dk (B, H_kv, S, d), from dS (B, H, T, S), which is zero for keys
  * that a mask hides. */
-static bool backward_of_scores(const ct_call *c, const cti_attention_tensors *x, ct_tensor *ds,
-                               ct_tensor *dqk[2]) {
-    const cti_attention_attrs *attrs = c->attrs;
+static bool backward_of_scores(const ct_call *c, const cti_attention_tensors *x,
+                               const ct_attention_opts *opts, ct_tensor *ds, ct_tensor *dqk[2]) {
     const int64_t *nq = x->q->shape.dim, *nk = x->k->shape.dim;
     const int64_t b = nq[0], d = nq[3], h_kv = nk[1], s = nk[2];
     const int64_t rows = (h_kv > 0 ? nq[1] / h_kv : nq[1]) * nq[2]; /* G T */
-    ct_tensor *k = x->key_mask ? cti_attention_zero_masked(x->k, x->key_mask) : x->k;
-    ds = ct_view(ct_scale(ds, attrs->scale), CT_SHAPE(b, h_kv, rows, s));
+    ct_tensor *k = cti_attention_zero_masked(x->k, opts);
+    ds = ct_view(ct_scale(ds, opts->scale), CT_SHAPE(b, h_kv, rows, s));
     dqk[0] = ct_view(ct_matmul(ds, k), x->q->shape);
     dqk[1] = ct_matmul(ct_transpose(ds, 2, 3), ct_reshape(x->q, CT_SHAPE(b, h_kv, rows, d)));
     return cti_ready(c->context);
@@ -169,15 +170,24 @@ static bool backward_of_scores(const ct_call *c, const cti_attention_tensors *x,
 
 static bool weights_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
     const cti_attention_attrs *attrs = c->attrs;
-    ct_tensor *g = cotangents[0], *dqk[2];
+    ct_tensor *g = cotangents[0], *dqk[2], *tanh = NULL;
     cti_attention_tensors x;
     if (!cti_attention_tensors_of(c, &x)) return false;
     if (attrs->mean_weights) g = ct_scale(ct_unsqueeze(g, 1), 1 / (double)x.q->shape.dim[1]);
-    const ct_attention_opts opts = {
-        .mask = x.mask, .key_mask = x.key_mask, .causal = attrs->causal, .scale = attrs->scale};
-    ct_tensor *p = cti_attention_softmax(x.q, x.k, &opts), *pg = ct_mul(p, g);
-    ct_tensor *ds = ct_sub(pg, ct_mul(p, ct_sum(pg, CT_DIMS(-1), true)));
-    if (!backward_of_scores(c, &x, ds, dqk)) return false;
+    const ct_attention_opts opts = {.mask = x.mask,
+                                    .bias = x.bias,
+                                    .key_mask = x.key_mask,
+                                    .lengths = x.lengths,
+                                    .segments = x.segments,
+                                    .window = attrs->window,
+                                    .causal = attrs->causal,
+                                    .lower_right = attrs->lower_right,
+                                    .scale = attrs->scale,
+                                    .softcap = attrs->softcap};
+    ct_tensor *p = cti_attention_softmax(x.q, x.k, &opts, &tanh), *pg = ct_mul(p, g);
+    ct_tensor *dbias = ct_sub(pg, ct_mul(p, ct_sum(pg, CT_DIMS(-1), true))), *ds = dbias;
+    if (tanh) ds = ct_sub(dbias, ct_mul(dbias, ct_mul(tanh, tanh)));
+    if (!backward_of_scores(c, &x, &opts, ds, dqk)) return false;
     if (attrs->packed_heads) { /* the third of v has no gradient */
         ct_tensor *third[3];
         grad[0] = ct_zeros(c->context, g->dtype, c->in[CTI_ATTENTION_Q]->shape);
@@ -187,8 +197,8 @@ static bool weights_backward(const ct_call *c, ct_tensor *const *cotangents, ct_
         grad[CTI_ATTENTION_Q] = dqk[0];
         grad[CTI_ATTENTION_K] = dqk[1];
     }
-    return !c->wants[CTI_ATTENTION_MASK] ||
-           cti_op_sum_to_input(c, CTI_ATTENTION_MASK, ds, &grad[CTI_ATTENTION_MASK]);
+    return !c->wants[CTI_ATTENTION_BIAS] ||
+           cti_op_sum_to_input(c, CTI_ATTENTION_BIAS, dbias, &grad[CTI_ATTENTION_BIAS]);
 }
 
 static const ct_op weights_op = {.name = "attention_weights",
@@ -203,6 +213,9 @@ ct_tensor *cti_attention_weights(ct_tensor *const in[CTI_ATTENTION_INPUTS], ct_t
                                          [CTI_ATTENTION_K] = in[CTI_ATTENTION_K],
                                          [CTI_ATTENTION_MASK] = in[CTI_ATTENTION_MASK],
                                          [CTI_ATTENTION_KEY_MASK] = in[CTI_ATTENTION_KEY_MASK],
+                                         [CTI_ATTENTION_BIAS] = in[CTI_ATTENTION_BIAS],
+                                         [CTI_ATTENTION_LENGTHS] = in[CTI_ATTENTION_LENGTHS],
+                                         [CTI_ATTENTION_SEGMENTS] = in[CTI_ATTENTION_SEGMENTS],
                                          [WEIGHTS_STATS] = stats};
     return cti_apply(&weights_op, inputs, WEIGHTS_INPUTS, attrs);
 }

@@ -20,6 +20,15 @@ char *cti_attention_reserve_ones(cti_attention_workspace *w, int64_t n) {
     return ones;
 }
 
+cti_attention_guard_buffers cti_attention_reserve_guard(cti_attention_workspace *w, int64_t n,
+                                                        int64_t cols) {
+    cti_attention_guard_buffers guard;
+    guard.zeros = cti_attention_reserve(w, cols, 1);
+    guard.bad = cti_attention_reserve(w, n, 1);
+    guard.clean = cti_attention_reserve(w, n, cols);
+    return guard;
+}
+
 char *cti_attention_reserve_columns(cti_attention_workspace *w, int64_t n, int64_t bytes) {
     return cti_attention_reserve(w, n, (int64_t)((size_t)bytes / (size_t)w->a->size));
 }
@@ -58,11 +67,11 @@ static void pass_task(void *arg, int64_t begin, int64_t end, int worker) {
     if (rounded && rounded->end) rounded->end();
 }
 
-/* Counts the work of the pairs that diagonals leave visible, for a profile. */
+/* Counts the work of the pairs inside the ranges of keys, for a profile. */
 static void count_flops(ct_context *context, const cti_attention_pass *pass) {
     const cti_attention_params *a = pass->a;
-    cti_profile_add_flops(context, 2 * (double)(a->batch * a->heads) * cti_attention_pairs(a) *
-                                       (double)pass->flops);
+    cti_profile_add_flops(context,
+                          2 * (double)a->heads * cti_attention_pairs(a) * (double)pass->flops);
 }
 
 bool cti_attention_run(ct_context *context, const cti_attention_pass *pass) {

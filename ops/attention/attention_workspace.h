@@ -15,7 +15,7 @@
 #ifndef CTI_OPS_ATTENTION_ATTENTION_WORKSPACE_H
 #define CTI_OPS_ATTENTION_ATTENTION_WORKSPACE_H
 
-#include "attention_tiles.h"
+#include "attention_products.h"
 
 /* ---- the workspace ---- */
 
@@ -29,6 +29,10 @@ typedef struct {
 char *cti_attention_reserve(cti_attention_workspace *w, int64_t rows, int64_t cols);
 /* Returns n ones, from which the dropout kernel makes its factors. */
 char *cti_attention_reserve_ones(cti_attention_workspace *w, int64_t n);
+/* Returns the buffers of a guard of n rows of `cols` numbers (attention_products.h). It is called
+ * only if a->guarded. */
+cti_attention_guard_buffers cti_attention_reserve_guard(cti_attention_workspace *w, int64_t n,
+                                                        int64_t cols);
 /* Returns n packed columns of `bytes` each: d_bytes or dv_bytes. */
 char *cti_attention_reserve_columns(cti_attention_workspace *w, int64_t n, int64_t bytes);
 /* Return a left factor of n rows of `cols` numbers, and a right one of `cols` columns. They are
@@ -39,7 +43,7 @@ char *cti_attention_reserve_right(cti_attention_workspace *w, int64_t cols);
 /* ---- the driver ---- */
 
 /* The most buffers that a pass has. Its struct of buffers has only char pointers. */
-enum { CTI_ATTENTION_BUFFERS = 24 };
+enum { CTI_ATTENTION_BUFFERS = 40 };
 
 typedef struct {
     const cti_attention_params *a;

@@ -107,6 +107,12 @@ static void math_op(void) {
     case 14: put(ct_gather(x, dim(), y)); break;
     case 15: {
         const ct_attention_opts opts = {.mask = mask,
+                                        .bias = below(4) ? NULL : any(),
+                                        .segments = below(4) ? NULL : any(),
+                                        .lengths = below(4) ? NULL : any(),
+                                        .window = {below(4) - 1, below(3)},
+                                        .lower_right = below(2),
+                                        .softcap = below(3) ? 0 : number(),
                                         .causal = below(2),
                                         .need_weights = below(2),
                                         .mean_weights = below(2),

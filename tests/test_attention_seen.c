@@ -1,0 +1,317 @@
+/* Attention with windows, lengths, segments, a softcap and a bias beside a mask, against the
+ * formula written out, alone and together. */
+#include "attention_check.h"
+
+/* A random problem with some of the fields that limit what is seen. */
+static problem limited_problem(uint64_t seed, bool large) {
+    static const int64_t large_sizes[] = {150, 241, 400, 129, 260};
+    problem p = random_problem(seed);
+    if (large) {
+        p.t = large_sizes[draw(5)], p.s = large_sizes[draw(5)];
+        p.b = (int64_t)draw(2) + 1, p.h = 2, p.kv = (int64_t)draw(2) + 1, p.d = 5, p.dv = 6;
+    }
+    const uint64_t span = (uint64_t)(p.t + p.s) / 2 + 2;
+    if (p.mask && !p.mask_is_bool) p.mask = 0;
+    if (draw(2)) p.mask = 0, p.mask_is_bool = false;
+    if (draw(3) == 0) p.bias = (int)draw(MASKS) + 1;
+    if (draw(2)) p.window.left = (int64_t)draw(span) + 1;
+    if (draw(3) == 0) p.window.right = (int64_t)draw(span) + 1;
+    if (draw(3) == 0) p.lower_right = true;
+    if (draw(3) == 0) p.lengths = true;
+    if (draw(3) == 0) p.softcap = 0.7;
+    if (draw(3) == 0) p.segments = (int)draw(3) + 1, p.s = p.t;
+    return p;
+}
+
+START_TEST(fused_is_composed) {
+    for (int k = 0; k < 12; k++) {
+        const problem p = limited_problem((uint64_t)(_i * 12 + k), false);
+        agree(&p, isa_of(k));
+    }
+}
+END_TEST
+
+START_TEST(several_blocks) {
+    const problem p = limited_problem(5000 + (uint64_t)_i, true);
+    agree(&p, isa_of(_i));
+}
+END_TEST
+
+/* ---- threads ---- */
+
+START_TEST(any_number_of_threads) {
+    problem p = limited_problem(9000 + (uint64_t)_i, true);
+    p.t = (int64_t[]){300, 500, 1100}[_i % 3], p.s = p.segments ? p.t : 530 + _i;
+    how w = {_i % 2 ? CT_F32 : CT_F64, .weights = _i % 3, .threads = 1};
+    const result one = solve(&p, w);
+    for (int k = 0; k < 3; k++) {
+        w.threads = (int[]){2, 3, 7}[k];
+        const result more = solve(&p, w);
+        same_bits(&p, more, one, "threads");
+        forget(more);
+    }
+    forget(one);
+}
+END_TEST
+
+/* ---- hidden numbers ---- */
+
+static int64_t changed; /* a key, and the query of the same index */
+static double junk;     /* the number in it */
+static int parts;       /* bits: q, k, v */
+
+/* The lengths of three rows. */
+static const int64_t past[] = {0, 123, 200};
+
+static void change_one(const problem *p, double *q, double *k, double *v) {
+    const int64_t rows[3] = {p->b * p->h, p->b * p->kv, p->b * p->kv};
+    const int64_t counts[3] = {p->t, p->s, p->s}, widths[3] = {p->d, p->d, p->dv};
+    double *x[3] = {q, k, v};
+    for (int n = 0; n < 3; n++)
+        for (int64_t i = 0; i < rows[n] && parts >> n & 1 && changed < counts[n]; i++)
+            for (int64_t e = 0; e < widths[n]; e++)
+                x[n][(i * counts[n] + changed) * widths[n] + e] = e % 2 && n ? -junk : junk;
+}
+
+/* No result of another token changes a bit if its query does not see the changed key, and, of a
+ * key, if no query sees it that is the changed one or sees the changed key. */
+static void token_is_hidden(const problem *p, how w, const bool *seen) {
+    w.change = NULL;
+    const result want = solve(p, w);
+    w.change = change_one;
+    const result got = solve(p, w);
+    const int64_t widths[] = {p->dv, p->s, p->d, p->d, p->dv};
+    char text[256];
+    describe(p, text);
+    for (int i = OUT; i <= DV; i++)
+        for (int64_t k = 0; k < want.count[i]; k++) {
+            const int64_t token = k / widths[i] % p->t;
+            bool reached = token == changed || seen[token * p->s + changed];
+            for (int64_t q = 0; q < p->t && (i == DK || i == DV); q++)
+                reached |= seen[q * p->s + token] && (q == changed || seen[q * p->s + changed]);
+            HOLDS(reached || got.value[i][k] == want.value[i][k],
+                  "%s[%d] (token %d, changed %d) is %g, not %g: %s", names[i], (int)k, (int)token,
+                  (int)changed, got.value[i][k], want.value[i][k], text);
+        }
+    forget(want);
+    forget(got);
+}
+
+/* A token outside the window, of another segment, or behind a mask of single pairs. */
+START_TEST(hidden_tokens_change_no_bit) {
+    const int64_t t = (int64_t[]){40, 150, 300}[_i % 3];
+    problem p = {
+        .b = 1, .h = 2, .kv = 1, .t = t, .s = t, .d = 6, .dv = 5, .seed = 60 + (uint64_t)_i};
+    const int kind = _i / 3;
+    if (kind == 0) p.window = (ct_window){9, 4};
+    if (kind == 1) p.window = (ct_window){17, 0}, p.causal = true;
+    if (kind == 2) p.mask = 1, p.mask_is_bool = true;
+    if (kind == 3) p.mask = 1;
+    if (kind == 4) p.window = (ct_window){9, 9}, p.softcap = 0.5, p.lower_right = true;
+    if (kind == 5) p.segments = 4;
+    bool *seen = malloc((size_t)(t * t));
+    double *bias = malloc((size_t)(t * t) * sizeof *bias);
+    for (int64_t i = 0; i < t; i++)
+        for (int64_t j = 0; j < t; j++) {
+            const bool sees[] = {j > i - 9 && j<i + 4, j> i - 17 && j <= i, (i * 7 + j) % 5 > 2,
+                                 (i * 3 + j) % 7 > 4, j > i - 9 && j < i + 9,
+                                 i / 7 % 3 == j / 7 % 3};
+            seen[i * t + j] = sees[kind];
+            bias[i * t + j] = sees[kind] ? 0.5 : -INFINITY;
+        }
+    how w = {_i % 2 ? CT_F32 : CT_F64, .isa = isa_of(_i), .weights = _i % 3 == 2,
+             .mask = kind == 2 ? (void *)seen : bias};
+    if (kind == 2 || kind == 3) w.weights = 0; /* composed: a NaN may leak */
+    for (int k = 0; k < 7; k++) {
+        changed = (int64_t)draw((uint64_t)t);
+        junk = (double[]){1e4, NAN, INFINITY, -INFINITY, NAN, NAN, NAN}[k];
+        parts = (int[]){7, 7, 7, 6, 1, 2, 4}[k];
+        if (w.weights && k > 0) continue; /* the gradient of weights is composed */
+        token_is_hidden(&p, w, seen);
+    }
+    free(seen), free(bias);
+}
+END_TEST
+
+/* Keys past a row's length, of NaN and infinities. */
+static void change_past(const problem *p, double *q, double *k, double *v) {
+    (void)q;
+    for (int64_t i = 0; i < p->b * p->kv; i++)
+        for (int64_t j = past[i / p->kv]; j < p->s; j++) {
+            for (int64_t e = 0; e < p->d; e++)
+                k[(i * p->s + j) * p->d + e] = e % 2 ? NAN : INFINITY;
+            for (int64_t e = 0; e < p->dv; e++) v[(i * p->s + j) * p->dv + e] = NAN;
+        }
+}
+
+START_TEST(past_a_length) {
+    problem p = {.b = 3,
+                 .h = 2,
+                 .kv = 1,
+                 .t = (int64_t[]){1, 2, 40, 200}[_i % 4],
+                 .s = 260,
+                 .d = 6,
+                 .dv = 5,
+                 .seed = 3,
+                 .causal = _i / 4 % 2,
+                 .lower_right = _i / 8};
+    how w = {_i % 2 ? CT_F32 : CT_F64, .isa = isa_of(_i), .lengths = past, .weights = _i % 3};
+    p.lengths = true;
+    const result want = solve(&p, w);
+    w.change = change_past;
+    const result got = solve(&p, w);
+    same_bits(&p, got, want, "past a length");
+    for (int64_t i = 0; i < want.count[DK]; i++)
+        if (i / p.d % p.s >= past[i / (p.kv * p.s * p.d)]) HOLDS(want.value[DK][i] == 0, "dk");
+    for (int64_t i = 0; i < want.count[OUT] / 3; i++) HOLDS(want.value[OUT][i] == 0, "length 0");
+    forget(want);
+    forget(got);
+}
+END_TEST
+
+/* Two sequences in one row give the values of a batch of two, also with a window. */
+START_TEST(packed_sequences_are_a_batch) {
+    enum { N = 150, D = 8 };
+    ct_tensor *x[3], *ids = ct_zeros(context, CT_I64, CT_SHAPE(1, 2 * N));
+    for (int64_t i = N; i < 2 * N; i++) ct_data_i64(ids)[i] = _i % 2 ? -4 : 9;
+    for (int i = 0; i < 3; i++)
+        x[i] = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(2, N, 2, D)), true);
+    ct_attention_opts o = {.causal = _i / 2, .window = {_i / 2 ? 20 : 0, 0}};
+    ct_tensor *in[3], *y[2], *g = ct_randn(context, CT_F64, CT_SHAPE(2, N, 2, D)), *grad[3];
+    for (int packed = 0; packed < 2; packed++) {
+        const ct_shape shape = packed ? CT_SHAPE(1, 2 * N, 2, D) : CT_SHAPE(2, N, 2, D);
+        for (int i = 0; i < 3; i++) in[i] = ct_transpose(ct_view(x[i], shape), 1, 2);
+        o.segments = packed ? ids : NULL;
+        y[packed] = ct_transpose(ct_attention(in[0], in[1], in[2], o).out, 1, 2);
+        y[packed] = ct_view(ct_contiguous(y[packed]), CT_SHAPE(2, N, 2, D));
+        for (int i = 0; i < 3 && packed; i++) ct_zero_grad(x[i]);
+        ck_assert(ct_backward_with(&y[packed], &g, 1, (ct_backward_opts){0}));
+        for (int i = 0; i < 3; i++) {
+            if (!packed) grad[i] = ct_add_scalar(ct_grad(x[i]), 0);
+            for (int64_t k = 0; k < ct_numel(x[i]) && packed; k++)
+                ck_assert_double_eq_tol(ct_data_f64(grad[i])[k], ct_data_f64(ct_grad(x[i]))[k],
+                                        1e-12);
+        }
+    }
+    for (int64_t k = 0; k < ct_numel(y[0]); k++)
+        ck_assert_double_eq_tol(ct_data_f64(y[0])[k], ct_data_f64(y[1])[k], 1e-13);
+}
+END_TEST
+
+/* Decoding without a gradient: the last query of all, with a window and lengths. */
+START_TEST(one_query_of_many) {
+    enum { S = 90, D = 8 };
+    ct_tensor *q = ct_randn(context, CT_F64, CT_SHAPE(2, 4, S, D)),
+              *k = ct_randn(context, CT_F64, CT_SHAPE(2, 2, S, D)),
+              *v = ct_randn(context, CT_F64, CT_SHAPE(2, 2, S, D));
+    ct_attention_opts o = {.causal = true,
+                           .lower_right = true,
+                           .window = {_i % 2 ? 13 : 0, 0},
+                           .softcap = _i / 2 ? 1.5 : 0};
+    ct_tensor *all = ct_attention(q, k, v, o).out;
+    const int64_t n[2] = {S, 70};
+    for (int b = 0; b < 2; b++) { /* row 1 ends at key 69: query 69 of all is its last */
+        o.lengths = ct_from_i64(context, CT_SHAPE(2), n);
+        ct_tensor *last = ct_narrow(q, 2, n[b] - 1, 1);
+        ct_tensor *one = ct_attention(last, k, v, o).out;
+        for (int64_t h = 0; h < 4; h++)
+            for (int64_t e = 0; e < D; e++)
+                ck_assert_double_eq_tol(ct_data_f64(one)[(b * 4 + h) * D + e],
+                                        ct_data_f64(all)[((b * 4 + h) * S + n[b] - 1) * D + e],
+                                        1e-13);
+    }
+}
+END_TEST
+
+/* ---- nothing, and hostile arguments ---- */
+
+START_TEST(nothing_at_all) {
+    static const int64_t sizes[][4] = {{2, 2, 3, 0},    {2, 2, 0, 3}, {2, 2, 0, 0},
+                                       {0, 2, 3, 3},    {2, 0, 3, 3}, {2, 0, 140, 140},
+                                       {2, 2, 140, 140}};
+    for (int k = 0; k < 7; k++)
+        for (int n = 0; n < 12; n++) {
+            problem p = {.b = sizes[k][0],
+                         .h = sizes[k][1],
+                         .kv = sizes[k][1],
+                         .t = sizes[k][2],
+                         .s = sizes[k][3],
+                         .d = k == 6 ? 0 : 4,
+                         .dv = k == 6 ? 0 : 5};
+            p.window = (ct_window){n % 2 ? 3 : 0, n % 3 ? 2 : 0};
+            p.lengths = n & 2, p.lower_right = n & 4, p.softcap = n & 1;
+            p.segments = p.t == p.s ? n % 5 : 0;
+            forget(solve(&p, (how){n & 8 ? CT_F32 : CT_F64, .weights = n % 3}));
+        }
+}
+END_TEST
+
+START_TEST(hostile_arguments) {
+    ct_tensor *q = of(CT_F32, CT_SHAPE(2, 4, 6, 3)), *k = of(CT_F32, CT_SHAPE(2, 2, 6, 3)),
+              *long_k = of(CT_F32, CT_SHAPE(2, 2, 7, 3));
+#define TRIES(code, text, ...)                                                                     \
+    FAILS(ct_attention(q, k, k, (ct_attention_opts){__VA_ARGS__}).out, code, text)
+    TRIES(CT_ERR_ARGUMENT, "attention: both a bias and a f32 mask", .mask = of(CT_F32, CT_SHAPE(6)),
+          .bias = of(CT_F32, CT_SHAPE(6)));
+    TRIES(CT_ERR_DTYPE, "attention: the bias is bool, not f32", .bias = of(CT_BOOL, CT_SHAPE(6)));
+    TRIES(CT_ERR_DTYPE, "attention: the bias is f64, not f32", .bias = of(CT_F64, CT_SHAPE(6)));
+    TRIES(CT_ERR_SHAPE, "attention: the bias is (5), not (T, S) = (6, 6)",
+          .bias = of(CT_F32, CT_SHAPE(5)));
+    TRIES(CT_ERR_DTYPE, "attention: the lengths are f32, not i64",
+          .lengths = of(CT_F32, CT_SHAPE(2)));
+    TRIES(CT_ERR_SHAPE, "attention: the lengths are (2, 1), not (B) = (2)",
+          .lengths = of(CT_I64, CT_SHAPE(2, 1)));
+    TRIES(CT_ERR_ARGUMENT, "attention: length 1 is 7, not in [0, S] = [0, 6]",
+          .lengths = ct_from_i64(context, CT_SHAPE(2), (int64_t[]){6, 7}));
+    TRIES(CT_ERR_ARGUMENT, "attention: length 0 is -1",
+          .lengths = ct_from_i64(context, CT_SHAPE(2), (int64_t[]){-1, 0}));
+    TRIES(CT_ERR_DTYPE, "attention: the segments are bool, not i64",
+          .segments = of(CT_BOOL, CT_SHAPE(2, 6)));
+    TRIES(CT_ERR_SHAPE, "attention: the segments are (6), not (B, T) = (2, 6)",
+          .segments = of(CT_I64, CT_SHAPE(6)));
+    FAILS(
+        ct_attention(q, long_k, long_k, (ct_attention_opts){.segments = of(CT_I64, CT_SHAPE(2, 6))})
+            .out,
+        CT_ERR_SHAPE, "attention: segments need as many keys as queries, not T = 6 and S = 7");
+    TRIES(CT_ERR_ARGUMENT, "attention: the window is {-1, 0}", .window = {-1, 0});
+    TRIES(CT_ERR_ARGUMENT, "attention: the window is {0, -9}", .window = {0, -9});
+    TRIES(CT_ERR_ARGUMENT, "attention: the softcap is -1", .softcap = -1);
+    TRIES(CT_ERR_ARGUMENT, "attention: the softcap is nan", .softcap = NAN);
+    TRIES(CT_ERR_ARGUMENT, "attention: the softcap is inf", .softcap = INFINITY);
+#undef TRIES
+    /* the largest numbers hide nothing */
+    q = ct_randn(context, CT_F32, CT_SHAPE(2, 4, 6, 3)),
+    k = ct_randn(context, CT_F32, CT_SHAPE(2, 2, 6, 3));
+    const ct_attention_opts most = {.window = {INT64_MAX, INT64_MAX}, .lower_right = true};
+    ct_tensor *x = ct_attention(q, k, k, most).out,
+              *y = ct_attention(q, k, k, (ct_attention_opts){0}).out;
+    ck_assert_mem_eq(ct_data_f32(x), ct_data_f32(y), (size_t)ct_numel(x) * sizeof(float));
+    /* lengths that change after forward stay inside the keys */
+    ct_tensor *n = ct_full(context, CT_I64, CT_SHAPE(2), 4),
+              *g = ct_ones(context, CT_F32, ct_shape_of(x));
+    ct_set_requires_grad(q, true);
+    x = ct_attention(q, k, k, (ct_attention_opts){.lengths = n}).out;
+    ct_data_i64(n)[0] = INT64_MAX, ct_data_i64(n)[1] = INT64_MIN;
+    ct_backward_with(&x, &g, 1, (ct_backward_opts){0});
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("what attention sees");
+    TCase *all = tcase_create("seen"), *alone = tcase_create("seen, whatever the threads");
+    tcase_add_checked_fixture(alone, open_context, close_context);
+    tcase_set_tags(alone, "one-thread");
+    tcase_add_loop_test(alone, fused_is_composed, 0, 20);
+    tcase_add_loop_test(alone, several_blocks, 0, 40);
+    tcase_add_loop_test(alone, any_number_of_threads, 0, 6);
+    tcase_add_loop_test(alone, hidden_tokens_change_no_bit, 0, 18);
+    tcase_add_loop_test(alone, past_a_length, 0, 16);
+    suite_add_tcase(suite, alone);
+    tcase_add_checked_fixture(all, open_context, close_context);
+    tcase_add_loop_test(all, packed_sequences_are_a_batch, 0, 4);
+    tcase_add_loop_test(all, one_query_of_many, 0, 4);
+    tcase_add_test(all, nothing_at_all);
+    tcase_add_test(all, hostile_arguments);
+    suite_add_tcase(suite, all);
+    return run_suite(suite);
+}
