@@ -186,6 +186,18 @@ START_TEST(threads_change_no_bit) {
 }
 END_TEST
 
+/* A batch so large that jobs begin in the middle of a sequence: the bits of each sequence alone. */
+START_TEST(sequences_are_independent) {
+    enum { BATCH = 3, HEADS = 4, ROWS = 301 };
+    ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(BATCH, HEADS, ROWS, 24)),
+              *at = ct_cast(ct_scale(ct_rand(context, CT_F32, CT_SHAPE(BATCH, ROWS)), 999), CT_I64),
+              *y = ct_rope(x, at, (ct_rope_opts){0});
+    for (int64_t b = 0; b < BATCH; b++)
+        ck_assert(same_bits(ct_select(y, 0, b),
+                            ct_rope(ct_select(x, 0, b), ct_select(at, 0, b), (ct_rope_opts){0})));
+}
+END_TEST
+
 /* ---- precision ---- */
 
 /* An angle in f32 would be wrong by 0.06 at the first of these positions. */
@@ -282,6 +294,7 @@ int main(void) {
     tcase_add_test(all, options_and_positions);
     tcase_add_test(all, written_out_options_change_no_bit);
     tcase_add_test(all, threads_change_no_bit);
+    tcase_add_test(all, sequences_are_independent);
     tcase_add_test(all, large_positions_are_exact);
     tcase_add_test(all, arrays_are_copied);
     tcase_add_test(all, nothing_to_rotate);

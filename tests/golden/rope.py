@@ -70,6 +70,7 @@ CASES = [
     dict(kind=YARN, dims=48, base=70.0, factor=3.0, original_length=500, low=2.0, high=11.0, attention_factor=1.25),
     dict(kind=YARN, dims=20, factor=0.75, original_length=300), dict(kind=YARN, dims=20, factor=2.0, original_length=3),
     dict(kind=YARN, dims=20, factor=2.0, original_length=1000000000000),
+    dict(kind=YARN, dims=20, factor=2.0, original_length=1000000, high=200.0),                         # the last pair is above dims / 2
     dict(kind=YARN, dims=32, factor=16.0, original_length=2048, low=5.0, high=5.0, no_truncate=1),
     dict(kind=LONGROPE, dims=96, factor=32.0, original_length=4096, factors=STRETCH(48, 1)),           # Phi-3
     dict(kind=LONGROPE, dims=96, factor=0.5, original_length=4096, factors=STRETCH(48, 4)),
