@@ -79,16 +79,15 @@ void cti_nn_gathered_free(ct_optim *const *optims, int64_t n, ct_optim *whole) {
 
 /* ---- loading ---- */
 
-/* A hash of the names of all tensors that are loaded and, except for states, of their dtypes,
- * numbers of dims and numbers of elements. A state has its parameter's shape. */
+/* A hash of the names of all tensors that are loaded and, except for states, of their shapes and
+ * dtypes. A state has its parameter's shape. */
 static uint64_t state_hash(const cti_nn_state *state) {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (int64_t i = 0; i < state->n; i++) {
-        char text[32] = "";
+        char text[CTI_SHAPE_TEXT + 8] = "";
         const ct_tensor *t = state->named[i].tensor;
         if (!state->record[i].direct)
-            snprintf(text, sizeof text, "%" PRId64 ":%d:%d", t->numel, t->shape.ndim,
-                     (int)t->dtype);
+            snprintf(text, sizeof text, "%s %d", SHAPE(t->shape), (int)t->dtype);
         for (const char *s = state->named[i].name; *s; s++)
             hash = (hash ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
         for (const char *s = text; *s; s++)

@@ -240,7 +240,7 @@ static void is_measured(ct_dtype dtype, double at, double eps, double used) {
         y[p] = only(ct_exp(number(dtype, x[p])));
     }
     const double d = (y[0] - y[1]) / (x[0] - x[1]), twice = (y[2] - y[3]) / (x[2] - x[3]),
-                 noise = fabs(twice - d) + 4 * unit * fmax(y[2], y[3]) / h;
+                 noise = fabs(twice - d) + 8 * unit * fmax(y[2], y[3]) / h;
     ct_tensor *in = number(dtype, at);
     takes(ct_jacobian(OF(exponential), &in, 1, (ct_jacobian_opts){.eps = eps}, out));
     const double got = data(out[0].numeric, 1, 1)[0], near = data(out[0].noise, 1, 1)[0];
@@ -383,7 +383,7 @@ START_TEST(noise_of_a_sum) {
     ct_jacobian_opts opts = {.cotangents = ct_from_f64(context, CT_SHAPE(2, 4), g)};
     takes(ct_jacobian(OF(first_of), &x, 1, opts, out));
     /* The least noise, less a few ulps in which C libraries differ. */
-    const double rounding = 4 * 0x1p-53 * (1 + 2e-6) / 1e-6 * (1 - 1e-14);
+    const double rounding = 8 * 0x1p-53 * (1 + 2e-6) / 1e-6 * (1 - 1e-14);
     const double *noise = data(out[0].noise, 2, 4);
     for (int i = 0; i < 4; i++)
         for (int r = 0; r < 2; r++) {

@@ -175,7 +175,7 @@ static bool write_params(ct_dist *dist) {
     bool ok = true;
     for (int64_t i = 0; i < dist->params; i++) {
         const cti_dist_param *p = &dist->param[i];
-        cti_optim_param param;
+        cti_optim_param param = {0};
         CTI_ASSERT(dist->bucket[p->bucket].stage == 2 * dist->stages);
         cti_optim_param_at(dist->optim, p->number, &param);
         if (p->range.present && !param.frozen) ok &= ct_copy_into(param.tensor, p->work);

@@ -58,14 +58,15 @@ static bool jacobian_backwards(cti_check *k) {
     return ok && cti_ready(k->context);
 }
 
-/* The rounding error of column i. k->plus and k->minus are values of y beside x. */
+/* The rounding error of column i, if y has errors of up to 8 units in the last place of its largest
+ * element, as the sum of some terms has. k->plus and k->minus are values of y beside x. */
 static void add_rounding(const cti_check *k, const cti_checked *c, int64_t i, const double *size) {
     double most = 0;
     for (int64_t j = 0; j < k->m; j++) {
         const double here = fmax(fabs(k->plus[j]), fabs(k->minus[j]));
         if (isfinite(here)) most = fmax(most, here);
     }
-    const double error = 4 * (k->coarse ? 0x1p-24 : 0x1p-53) * most / cti_check_step(k, c, i);
+    const double error = 8 * (k->coarse ? 0x1p-24 : 0x1p-53) * most / cti_check_step(k, c, i);
     for (int64_t r = 0; r < k->rows; r++) c->noise[r * c->n + i] += size[r] * error;
 }
 
