@@ -45,9 +45,9 @@ ct_module *ct_layer_norm_new(ct_context *context, ct_layer_norm_opts o) {
 
 static ct_tensor *forward_rms_norm(ct_module *module, ct_tensor *x) {
     const ct_rms_norm_opts *o = cti_nn_data(module);
-    if (!norm_fits(module, x, o->dim)) return NULL;
-    ct_tensor *weight = cti_nn_param(module, "weight");
-    return ct_rms_norm(x, o->offset != 0 ? ct_add_scalar(weight, o->offset) : weight, o->eps);
+    return norm_fits(module, x, o->dim)
+               ? ct_rms_norm_offset(x, cti_nn_param(module, "weight"), o->eps, o->offset)
+               : NULL;
 }
 
 static void describe_rms_norm(const ct_module *module, FILE *file) {

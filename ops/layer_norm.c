@@ -57,7 +57,7 @@ static ct_tensor *layer_norm_forward(ct_call *c) {
 }
 
 static bool layer_norm_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    return cti_op_norm_backward(c, g[0], c->saved[0], c->saved[1], grad);
+    return cti_op_norm_backward(c, g[0], c->in[1], c->saved[0], c->saved[1], grad);
 }
 
 static const ct_op layer_norm_op = {.name = "layer_norm",

@@ -1,5 +1,5 @@
 /* linear_cross_entropy: cross_entropy of the logits z = x W^T;
- * dx = dz W,  dW = dz^T x,  dz as in cross_entropy.
+ * dx = dz W,  dW = dz^T x,  dz as in cross_entropy.  x (..., D), W (C, D).
  *
  * Rows are computed a block at a time: the block's logits, from them its losses and, in place, dz /
  * g, and from these its terms of dx and dW. So the whole z is never in memory. Backward only
@@ -23,18 +23,16 @@ static bool linear_cross_entropy_check(const ct_call *c) {
     const int last = x->shape.ndim - 1;
     const bool inner =
         last >= 0 && weight->shape.ndim == 2 && x->shape.dim[last] == weight->shape.dim[1];
-    char hint[CTI_LOSS_HINT];
-    if (x->shape.ndim != 2 || !inner)
+    if (!inner)
         return ct_fail(c->context, CT_ERR_SHAPE,
-                       "linear_cross_entropy: %s and the weight %s are not (N, D) and (C, D)%s",
-                       SHAPE(x->shape), SHAPE(weight->shape),
-                       inner ? cti_op_loss_hint(x, hint) : "");
-    return cti_op_loss_check(c, 2, x->shape.dim[0], weight->shape.dim[0]);
+                       "linear_cross_entropy: %s and the weight %s are not (..., D) and (C, D)",
+                       SHAPE(x->shape), SHAPE(weight->shape));
+    return cti_op_loss_check(c, 2, weight->shape.dim[0]);
 }
 
-/* Returns the rows of a matrix (N, D) from `first` on. */
+/* Returns the rows of x (..., D) from `first` on as a matrix. */
 static cti_matrix rows_from(const ct_tensor *x, int64_t first) {
-    const cti_matrix all = cti_matrix_of(x, x->shape.dim[1], 1);
+    const cti_matrix all = cti_matrix_of(x, x->shape.dim[x->shape.ndim - 1], 1);
     return (cti_matrix){.data = cti_matrix_at(&all, 0, first, 0),
                         .row = all.row,
                         .col = all.col,
@@ -45,7 +43,8 @@ static cti_matrix rows_from(const ct_tensor *x, int64_t first) {
 static bool all_blocks(const ct_call *c, ct_tensor *losses, cti_loss_scale scale, ct_tensor *dx,
                        ct_tensor *dw) {
     ct_tensor *x = c->in[0], *weight = c->in[1];
-    const int64_t rows = x->shape.dim[0], width = x->shape.dim[1], classes = weight->shape.dim[0];
+    const int64_t rows = c->in[2]->numel, classes = weight->shape.dim[0],
+                  width = weight->shape.dim[1];
     const int64_t fits = BLOCK_ELEMENTS / cti_max(classes, 1);
     const int64_t block = cti_min(cti_max(fits, BLOCK_ROWS), rows);
     ct_tensor *z = cti_op_new(c, x->dtype, CT_SHAPE(block, classes));
@@ -105,7 +104,7 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
 static bool gradient_of_each_row(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     ct_tensor *x = c->in[0], *weight = c->in[1];
     /* a caller's buffer may have changed */
-    if (!cti_op_loss_check(c, 2, x->shape.dim[0], weight->shape.dim[0])) return false;
+    if (!cti_op_loss_check(c, 2, weight->shape.dim[0])) return false;
     ct_tensor *losses = cti_op_new(c, x->dtype, g->shape);
     if (!losses || !cti_op_new_grads(c, 2, grad)) return false;
     return all_blocks(c, losses, cti_op_loss_scale(c, g, 1), grad[0], grad[1]);

@@ -1,6 +1,8 @@
 /* sample: one index of each row of logits, drawn with probability softmax(logits / temperature)
- * among the candidates: top_k keeps the k largest logits, and of these top_p keeps the smallest set
- * whose probabilities sum to at least p. Holtzman et al. 2019, arXiv:1904.09751 */
+ * among the candidates: top_k keeps the k largest logits, of these top_p keeps the smallest set
+ * whose probabilities sum to at least p, and of these min_p keeps those whose probability is at
+ * least min_p times the largest. Holtzman et al. 2019, arXiv:1904.09751; Nguyen et al. 2024,
+ * arXiv:2407.01082 */
 #include "support/op.h"
 
 #include <math.h>
@@ -68,6 +70,13 @@ static int64_t sample_draw(const double *logit, int64_t n, const ct_sample_opts 
         begin = i;
         total = reached;
     }
+    if (opts->min_p > 0) { /* the largest weight is 1 */
+        total = 0;
+        for (int64_t i = n - 1; i >= begin; i--) {
+            if (c[i].weight < opts->min_p) c[i].weight = 0;
+            total += c[i].weight;
+        }
+    }
     double passed = 0;
     int64_t chosen = n - 1;
     for (int64_t i = n - 1; i >= begin && passed <= u * total; i--) {
@@ -99,6 +108,8 @@ static bool sample_check(const ct_tensor *logits, const ct_sample_opts *opts, co
                        (long long)opts->top_k);
     if (!(opts->top_p >= 0 && opts->top_p <= 1))
         return ct_fail(context, CT_ERR_ARGUMENT, "sample: top_p is %g, not in [0, 1]", opts->top_p);
+    if (!(opts->min_p >= 0 && opts->min_p <= 1))
+        return ct_fail(context, CT_ERR_ARGUMENT, "sample: min_p is %g, not in [0, 1]", opts->min_p);
     return true;
 }
 

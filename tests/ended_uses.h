@@ -137,6 +137,8 @@ static inline void use_in_products(const ended_use *u) {
     USE(ct_layer_norm(y, row, row, 1e-5), "layer_norm");
     USE(ct_layer_norm(x, row, y, 1e-5), "layer_norm");
     USE(ct_rms_norm(x, y, 1e-5), "rms_norm");
+    USE(ct_rms_norm_offset(y, row, 1e-5, 1), "rms_norm");
+    USE(ct_rms_norm_offset(x, y, 1e-5, 1), "rms_norm");
     USE(ct_embedding(ids, y), "embedding");
     USE(ct_embedding(y, x), "embedding");
     USE(ct_gather(y, 0, index), "gather");

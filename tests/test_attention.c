@@ -279,6 +279,9 @@ START_TEST(greedy_and_narrow_choices) {
     ck_assert_uint_eq(ct_rng_get(context).stream, stream + 3);
     ck_assert(ct_sample(repeated(logit, 5, 50), (ct_sample_opts){.temperature = 1e-300}, out, 50));
     for (int i = 0; i < 50; i++) ck_assert(out[i] == 1 || out[i] == 3);
+    ck_assert(ct_sample(repeated(logit, 5, 50), (ct_sample_opts){.temperature = 9, .min_p = 1}, out,
+                        50)); /* all of the largest */
+    for (int i = 0; i < 50; i++) ck_assert(out[i] == 1 || out[i] == 3);
     const double certain[] = {-INFINITY, 0, -INFINITY}, endless[] = {3, INFINITY, 1e308};
     ck_assert(ct_sample(repeated(certain, 3, 50), (ct_sample_opts){.temperature = 5, .top_k = 3},
                         out, 50));
@@ -293,8 +296,8 @@ START_TEST(frequencies_are_the_probabilities) {
     enum { N = 20000, V = 6 };
     const double logit[V] = {0.5, -INFINITY, 2, 1, -1, 1.5};
     static int64_t out[N];
-    /* The largest logits are 2, 1.5, 1, 0.5 and -1. Their probabilities at temperature 1 are .41,
-     * .25, .15, .092 and .020, and .41 + .25 reach .6. */
+    /* The largest logits are 2, 1.5, 1, 0.5 and -1. Their probabilities at temperature 1 are .44,
+     * .27, .16, .10 and .022, and .44 + .27 reach .6. */
     const struct {
         ct_sample_opts opts;
         bool kept[V];
@@ -304,7 +307,17 @@ START_TEST(frequencies_are_the_probabilities) {
                  {{.temperature = 1, .top_k = 9}, {1, 0, 1, 1, 1, 1}},
                  {{.temperature = 1, .top_p = 0.6}, {0, 0, 1, 0, 0, 1}},
                  {{.temperature = 1, .top_p = 1}, {1, 0, 1, 1, 1, 1}},
-                 {{.temperature = 1, .top_k = 2, .top_p = 0.63}, {0, 0, 1, 0, 0, 1}}};
+                 {{.temperature = 1, .top_k = 2, .top_p = 0.63}, {0, 0, 1, 0, 0, 1}},
+                 /* ratios to the largest: 1, .61, .37, .22, .050; at temperature 2 1, .78, .61,
+                  * .47, .22. After top_k and top_p only the remaining candidates count. */
+                 {{.temperature = 1, .min_p = 0.3}, {0, 0, 1, 1, 0, 1}},
+                 {{.temperature = 2, .min_p = 0.3}, {1, 0, 1, 1, 0, 1}},
+                 {{.temperature = 1, .min_p = 0.05}, {1, 0, 1, 1, 0, 1}},
+                 {{.temperature = 1, .min_p = 0.04}, {1, 0, 1, 1, 1, 1}},
+                 {{.temperature = 1, .top_k = 2, .min_p = 0.3}, {0, 0, 1, 0, 0, 1}},
+                 {{.temperature = 1, .top_k = 4, .min_p = 0.5}, {0, 0, 1, 0, 0, 1}},
+                 {{.temperature = 1, .top_p = 0.8, .min_p = 0.5}, {0, 0, 1, 0, 0, 1}},
+                 {{.temperature = 1, .top_p = 0.6, .min_p = 0.3}, {0, 0, 1, 0, 0, 1}}};
     for (size_t k = 0; k < sizeof tries / sizeof *tries; k++) {
         double p[V], sum = 0;
         int count[V] = {0};
@@ -367,6 +380,10 @@ START_TEST(errors_of_sampling) {
     refuses(x, (ct_sample_opts){.temperature = 1, .top_k = -1}, 2, CT_ERR_ARGUMENT, "top_k is -1");
     refuses(x, (ct_sample_opts){.temperature = 1, .top_p = 1.1}, 2, CT_ERR_ARGUMENT,
             "top_p is 1.1");
+    static const double outside[] = {-0.1, 1.1, NAN, INFINITY, CT_ZERO};
+    for (int i = 0; i < 5; i++)
+        refuses(x, (ct_sample_opts){.temperature = 1, .min_p = outside[i]}, 2, CT_ERR_ARGUMENT,
+                "min_p is");
     refuses(x, plain, 1, CT_ERR_SHAPE, "sample: logits (2, 3) are not (n, V) for n = 1");
     refuses(of(CT_F32, CT_SHAPE(2)), plain, 2, CT_ERR_SHAPE, "sample: logits (2)");
     refuses(of(CT_F32, CT_SHAPE(2, 0)), plain, 2, CT_ERR_SHAPE, "sample: logits (2, 0)");

@@ -196,8 +196,10 @@ static ct_module *module_new(const char *kind, ct_dtype dtype) {
                                                                .no_bias = flag("no_bias"),
                                                                .dtype = dtype});
     if (IS("rms_norm"))
-        return ct_rms_norm_new(
-            context, (ct_rms_norm_opts){.dim = size("dim"), .eps = number("eps"), .dtype = dtype});
+        return ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = size("dim"),
+                                                           .eps = number("eps"),
+                                                           .dtype = dtype,
+                                                           .offset = number("offset")});
     if (IS("positions"))
         return ct_positions_new(context, (ct_positions_opts){.max_length = size("max_length"),
                                                              .embed_dim = size("embed_dim"),

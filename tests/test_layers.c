@@ -68,6 +68,22 @@ START_TEST(a_vector_is_normed) {
         distance(ct_forward(norm, x), ct_select(ct_forward(norm, ct_unsqueeze(x, 0)), 0, 0)), 0);
     ck_assert_double_eq(
         distance(ct_forward(rms, x), ct_select(ct_forward(rms, ct_unsqueeze(x, 0)), 0, 0)), 0);
+
+    /* the weight begins at 1 - offset, so the module begins as the one without an offset */
+    for (int i = 0; i < 4; i++) {
+        const double offset = i / 2.;
+        ct_module *m = ct_rms_norm_new(
+            context, (ct_rms_norm_opts){.dim = 5, .dtype = CT_F64, .offset = offset});
+        ct_tensor *w = ct_module_get(m, "weight");
+        ck_assert_double_eq(ct_item(ct_min(w, CT_ALL, false)), 1 - offset);
+        ck_assert_double_eq(ct_item(ct_max(w, CT_ALL, false)), 1 - offset);
+        ck_assert_double_lt(distance(ct_forward(m, x), ct_forward(rms, x)), 1e-15);
+        ct_tensor *drawn = randn(CT_SHAPE(5));
+        ck_assert(ct_copy_into(w, drawn));
+        ck_assert_double_lt(
+            distance(ct_forward(m, x), ct_mul(ct_add_scalar(drawn, offset), ct_forward(rms, x))),
+            1e-15);
+    }
 }
 END_TEST
 

@@ -506,6 +506,8 @@ START_TEST(prints_options) {
     prints(ct_dropout_new(context, 0.25), "Dropout(p=0.25)");
     prints(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 6}),
            "RMSNorm((6,), eps=1e-05, elementwise_affine=True)");
+    prints(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 6, .offset = 1}),
+           "RMSNorm((6,), eps=1e-05, elementwise_affine=True, offset=1)");
     prints(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 6, .eps = 0.5, .no_bias = true}),
            "LayerNorm((6,), eps=0.5, elementwise_affine=True, bias=False)");
     prints(ct_positions_new(context,

@@ -54,6 +54,10 @@ START_TEST(options_are_checked) {
             "LayerNorm: eps is -1, must be a number of at least 0");
     REFUSES(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = -1}),
             "RMSNorm: dim is -1, must be at least 1");
+    REFUSES(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 3, .offset = NAN}),
+            "RMSNorm: offset is");
+    REFUSES(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 3, .offset = -INFINITY}),
+            "RMSNorm: offset is");
     REFUSES(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 3, .eps = INFINITY}),
             "RMSNorm: eps is inf, must be a number of at least 0");
     REFUSES(MHA(.num_heads = 1), "MultiheadAttention: embed_dim is 0, must be at least 1");

@@ -116,6 +116,8 @@ START_TEST(norms) {
     FAILS(ct_layer_norm(x, NULL, of(CT_F64, CT_SHAPE(1, 4)), 1e-5), CT_ERR_SHAPE,
           "layer_norm: the bias (1, 4)");
     FAILS(ct_rms_norm(x, of(CT_F64, CT_SHAPE(2)), 1e-5), CT_ERR_SHAPE, "rms_norm: the weight (2)");
+    FAILS(ct_rms_norm_offset(x, NULL, 1e-5, NAN), CT_ERR_ARGUMENT, "rms_norm: the offset is");
+    FAILS(ct_rms_norm_offset(x, NULL, 1e-5, INFINITY), CT_ERR_ARGUMENT, "must be finite");
     FAILS(ct_rms_norm(x, of(CT_F32, CT_SHAPE(4)), 1e-5), CT_ERR_DTYPE,
           "rms_norm: dtypes differ: f64 and f32");
     FAILS(ct_layer_norm(of(CT_F64, CT_SCALAR), NULL, NULL, 1e-5), CT_ERR_SHAPE,
@@ -317,6 +319,93 @@ START_TEST(a_row_whose_loss_is_nan_has_a_gradient_of_nan) {
 }
 END_TEST
 
+/* The loss with z_loss, composed of logsumexp and the losses without it: (...) of x (..., C). */
+static ct_tensor *composed_loss(ct_tensor *x, ct_tensor *t, ct_cross_entropy_opts opts) {
+    ct_cross_entropy_opts each = opts;
+    each.reduction = CT_NONE, each.z_loss = 0;
+    ct_tensor *counts = ct_ne_scalar(t, -100), *lse = ct_logsumexp(x, -1),
+              *z = ct_scale(ct_mul(lse, lse), opts.z_loss),
+              *y = ct_add(ct_cross_entropy(x, t, each), ct_mul(z, ct_cast(counts, CT_F64)));
+    if (opts.reduction == CT_NONE) return y;
+    ct_tensor *sum = ct_sum(y, CT_ALL, false);
+    if (opts.reduction == CT_SUM) return sum;
+    ct_tensor *share = ct_cast(counts, CT_F64), *first = ct_mul(t, ct_cast(counts, CT_I64));
+    if (opts.weight)
+        share = ct_mul(share, ct_view(ct_gather(opts.weight, 0, ct_reshape(first, CT_SHAPE(-1))),
+                                      ct_shape_of(t)));
+    return ct_div(sum, ct_sum(share, CT_ALL, false));
+}
+
+static void same_to_1e_12(ct_tensor *a, ct_tensor *b, int which) {
+    const double off = ct_item(ct_max(ct_abs(ct_sub(a, b)), CT_ALL, false)),
+                 size = ct_item(ct_max(ct_abs(b), CT_ALL, false));
+    ck_assert_msg(off <= 1e-12 * size, "case %d: %g of %g", which, off, size);
+}
+
+START_TEST(z_loss_is_the_composed_one) {
+    enum { C = 37, D = 5 };
+    static const ct_shape shapes[] = {CT_SHAPE(3, 4), CT_SHAPE(7), {.ndim = 0}, CT_SHAPE(2, 1, 9)};
+    for (int which = 0; which < 48; which++) {
+        const ct_shape rows = shapes[which % 4];
+        ct_shape wide = rows;
+        wide.dim[wide.ndim++] = D;
+        ct_tensor *w = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(C, D)), true),
+                  *x = ct_set_requires_grad(ct_randn(context, CT_F64, wide), true),
+                  *t = of(CT_I64, rows);
+        for (int64_t i = 0; i < ct_numel(t); i++)
+            ct_data_i64(t)[i] = i % 4 == 2 ? -100 : ct_random_below(context, C);
+        const ct_cross_entropy_opts opts = {
+            .reduction = (ct_reduction)(which / 4 % 3),
+            .label_smoothing = which / 12 % 2 ? 0.2 : 0,
+            .weight = which / 24 ? ct_rand(context, CT_F64, CT_SHAPE(C)) : NULL,
+            .z_loss = which % 5 ? 0.3 : 1e-4};
+        ct_tensor *seed = NULL, *y[3], *grads[3][2];
+        for (int how = 0; how < 3; how++) {
+            ct_tensor *logits = how == 2 ? NULL : ct_matmul(x, ct_transpose(w, 0, 1));
+            y[how] = how == 0   ? composed_loss(logits, t, opts)
+                     : how == 1 ? ct_cross_entropy(logits, t, opts)
+                                : ct_linear_cross_entropy(x, w, t, opts);
+            ck_assert_msg(y[how], "%s", ct_error_message(context));
+            has_shape(y[how], opts.reduction == CT_NONE ? rows : CT_SCALAR);
+            if (!seed) seed = ct_randn(context, CT_F64, ct_shape_of(y[how]));
+            ck_assert(ct_backward_with(&y[how], &seed, 1, (ct_backward_opts){0}));
+            grads[how][0] = ct_clone(ct_grad(x)), grads[how][1] = ct_clone(ct_grad(w));
+            ct_zero_grad(x), ct_zero_grad(w);
+            same_to_1e_12(y[how], y[0], which);
+            for (int i = 0; i < 2; i++) same_to_1e_12(grads[how][i], grads[0][i], which);
+        }
+    }
+}
+END_TEST
+
+START_TEST(z_loss_at_the_limits) {
+    const ct_cross_entropy_opts z = {.reduction = CT_NONE, .z_loss = 0.5};
+    for (int dtype = CT_F32; dtype <= CT_F64; dtype++) {
+        /* -inf beside others, only -inf, NaN, +inf, NaN in a row that is ignored, large */
+        ct_tensor *x = ct_detach(
+            ct_cast(REALS(CT_SHAPE(6, 3), 0, -INFINITY, 0, -INFINITY, -INFINITY, -INFINITY, 0, NAN,
+                          1, 0, INFINITY, 1, NAN, 0, INFINITY, 1e5, 0, 0),
+                    (ct_dtype)dtype));
+        ct_set_requires_grad(x, true);
+        ct_tensor *y = ct_cross_entropy(x, I64(0, 0, 0, 0, -100, 0), z),
+                  *seed = ct_ones(context, (ct_dtype)dtype, CT_SHAPE(6));
+        const double ln2 = log(2), unit = dtype == CT_F32 ? 1e-6 : 1e-14;
+        ct_tensor *wide = ct_cast(ct_detach(y), CT_F64);
+        NEAR(ct_narrow(wide, 0, 0, 1), unit, ln2 + 0.5 * ln2 * ln2);
+        for (int i = 1; i < 4; i++) ck_assert(isnan(ct_data_f64(wide)[i]));
+        NEAR(ct_narrow(wide, 0, 4, 2), 5e9 * unit, 0, 5e9);
+        ck_assert(ct_backward_with(&y, &seed, 1, (ct_backward_opts){0}));
+        ct_tensor *dx = ct_cast(ct_detach(ct_grad(x)), CT_F64);
+        NEAR(ct_view(ct_narrow(dx, 0, 0, 1), CT_SHAPE(3)), unit, ln2 / 2 - 0.5, 0, ln2 / 2 + 0.5);
+        for (int i = 3; i < 12; i++) ck_assert(isnan(ct_data_f64(dx)[i]));
+        NEAR(ct_view(ct_narrow(dx, 0, 4, 2), CT_SHAPE(6)), 1e5 * unit, 0, 0, 0, 1e5, 0, 0);
+        IS(ct_cross_entropy(x, I64(-100, -100, -100, -100, -100, -100),
+                            (ct_cross_entropy_opts){.z_loss = 0.5}),
+           0);
+    }
+}
+END_TEST
+
 START_TEST(errors_of_losses) {
     ct_cross_entropy_opts plain = {0};
     ct_tensor *x = of(CT_F64, CT_SHAPE(2, 3)), *t = I64(0, 2), *w = of(CT_F64, CT_SHAPE(5, 3));
@@ -327,13 +416,28 @@ START_TEST(errors_of_losses) {
     FAILS(ct_cross_entropy(x, I64(0), plain), CT_ERR_SHAPE,
           "cross_entropy: targets (1) for the rows of (2, 3), not (2)");
     FAILS(ct_cross_entropy(of(CT_F64, CT_SHAPE(2, 5, 8)), t, plain), CT_ERR_SHAPE,
-          "are not (N, C); ct_reshape to (10, 8), and of the targets to (10), would fit");
+          "targets (2) for the rows of (2, 5, 8), not (2, 5)");
+    FAILS(ct_cross_entropy(of(CT_F64, CT_SHAPE(2, 5, 8)), of(CT_I64, CT_SHAPE(2, 8)), plain),
+          CT_ERR_SHAPE, "not (2, 5); the classes are the last dim, not dim 1 as in torch");
     FAILS(ct_linear_cross_entropy(of(CT_F64, CT_SHAPE(2, 4, 3)), w, t, plain), CT_ERR_SHAPE,
-          "(N, D) and (C, D); ct_reshape to (8, 3), and of the targets to (8), would fit");
+          "targets (2) for the rows of (2, 4, 3), not (2, 4)");
     FAILS(ct_cross_entropy(of(CT_F64, CT_SHAPE(2, 5, 0)), t, plain), CT_ERR_SHAPE,
-          "cross_entropy: the logits (2, 5, 0) are not (N, C)");
+          "targets (2) for the rows of (2, 5, 0), not (2, 5)");
+    FAILS(ct_cross_entropy(of(CT_F64, CT_SHAPE(2, 0)), t, plain), CT_ERR_ARGUMENT,
+          "cross_entropy: target 0 at (0) is outside [0, 0)");
     FAILS(ct_cross_entropy(of(CT_F64, CT_SHAPE(2)), t, plain), CT_ERR_SHAPE,
-          "cross_entropy: the logits (2) are not (N, C)");
+          "cross_entropy: targets (2) for the rows of (2), not ()");
+    FAILS(ct_cross_entropy(of(CT_F64, CT_SCALAR), t, plain), CT_ERR_SHAPE,
+          "cross_entropy: the logits () are not (..., C)");
+    FAILS(ct_linear_cross_entropy(of(CT_F64, CT_SCALAR), w, t, plain), CT_ERR_SHAPE,
+          "linear_cross_entropy: () and the weight (5, 3) are not (..., D) and (C, D)");
+    static const double outside[] = {-0.1, -1e-9, NAN, INFINITY, -INFINITY, CT_ZERO};
+    for (int i = 0; i < 6; i++) {
+        const ct_cross_entropy_opts wrong = {.z_loss = outside[i]};
+        FAILS(ct_cross_entropy(x, t, wrong), CT_ERR_ARGUMENT, "cross_entropy: z_loss is");
+        FAILS(ct_linear_cross_entropy(x, w, t, wrong), CT_ERR_ARGUMENT,
+              "linear_cross_entropy: z_loss is");
+    }
     FAILS(ct_cross_entropy(x, x, plain), CT_ERR_DTYPE, "cross_entropy");
     FAILS(ct_cross_entropy(t, t, plain), CT_ERR_DTYPE, "cross_entropy");
     FAILS(ct_cross_entropy(x, t, (ct_cross_entropy_opts){.label_smoothing = -0.1}), CT_ERR_ARGUMENT,
@@ -541,6 +645,8 @@ int main(void) {
     tcase_add_test(all, dropout_takes_a_stream_when_it_acts);
     tcase_add_test(all, rows_that_do_not_count);
     tcase_add_test(all, a_row_whose_loss_is_nan_has_a_gradient_of_nan);
+    tcase_add_test(all, z_loss_is_the_composed_one);
+    tcase_add_test(all, z_loss_at_the_limits);
     tcase_add_test(all, errors_of_losses);
     tcase_add_test(all, linear_loss_in_blocks);
     tcase_add_test(all, linear_loss_again);

@@ -262,8 +262,13 @@ START_TEST(softmaxes) {
         of_f64()->cross_entropy(ROWS, N, x.d, target, 0.1 * smooth, loss.d, max[1], inverse[1]);
         same_numbers(&loss, ROWS, "cross_entropy");
         same_reals(ROWS, inverse[0], inverse[1], "cross_entropy");
-        stored_apart.cross_entropy_backward(N, x.s, 0, 0.1 * smooth, max[0], inverse[0], 0.5, dx.s);
-        of_f64()->cross_entropy_backward(N, x.d, 0, 0.1 * smooth, max[1], inverse[1], 0.5, dx.d);
+        const cti_loss_factors factors = {.scale = 0.5,
+                                          .softmax = 1,
+                                          .more = 0.2 * smooth,
+                                          .target = 1 - 0.1 * smooth,
+                                          .each = 0.1 * smooth / N};
+        stored_apart.cross_entropy_backward(N, x.s, 0, max[0], inverse[0], &factors, dx.s);
+        of_f64()->cross_entropy_backward(N, x.d, 0, max[1], inverse[1], &factors, dx.d);
         close_numbers(&dx, N, "cross_entropy_backward");
     }
 }

@@ -174,6 +174,8 @@ CT_API ct_tensor *ct_activated_linear(ct_tensor *x, ct_activation f, ct_tensor *
 CT_API ct_tensor *ct_layer_norm(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, double eps);
 /* x / sqrt(mean(x^2) + eps) w */
 CT_API ct_tensor *ct_rms_norm(ct_tensor *x, ct_tensor *weight, double eps);
+/* x / sqrt(mean(x^2) + eps) (offset + w), as Gemma's norm, whose offset is 1; w NULL: as above */
+CT_API ct_tensor *ct_rms_norm_offset(ct_tensor *x, ct_tensor *weight, double eps, double offset);
 
 /* ---- look-ups and noise ---- */
 
@@ -233,16 +235,21 @@ typedef struct {
     double label_smoothing;
     ct_reduction reduction;
     ct_tensor *weight; /* the weights of the classes (C); NULL: 1. They get no gradient */
+    /* a number z >= 0: z logsumexp(logits)^2 is added to the loss of each row that is not ignored,
+     * without the weight of its class. CT_MEAN divides it as the rest of the loss */
+    double z_loss;
 } ct_cross_entropy_opts;
 
-/* The cross-entropy -log softmax(logits)[target] of logits (N, C) and targets i64 (N). CT_MEAN is
- * the mean over the rows that are not ignored, weighted by the weights of their targets. Rows with
- * target -100 are ignored; any other target outside [0, C) is CT_ERR_ARGUMENT. If all rows are
- * ignored, the loss and the gradients are 0. */
+/* The cross-entropy -log softmax(logits)[target] of logits (..., C) and targets i64 (...). The
+ * classes are the last dim; in torch, dim 1. CT_MEAN is the mean over the rows that are not
+ * ignored, weighted by the weights of their targets; CT_NONE gives losses (...). Rows with target
+ * -100 are ignored; any other target outside [0, C) is CT_ERR_ARGUMENT. If all rows are ignored,
+ * the loss and the gradients are 0. A row with NaN, with +inf or with -inf only has a loss and
+ * gradients of NaN. */
 CT_API ct_tensor *ct_cross_entropy(ct_tensor *logits, ct_tensor *targets,
                                    ct_cross_entropy_opts opts);
 
-/* The cross-entropy of the logits x W^T, with x (N, D) and weight (C, D). The logits are computed
+/* The cross-entropy of the logits x W^T, with x (..., D) and weight (C, D). The logits are computed
  * in blocks of rows and are never in memory as a whole. */
 CT_API ct_tensor *ct_linear_cross_entropy(ct_tensor *x, ct_tensor *weight, ct_tensor *targets,
                                           ct_cross_entropy_opts opts);
@@ -424,13 +431,16 @@ CT_API ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads,
 /* ---- drawing from logits (n, V) ---- */
 
 /* ct_sample sets out[i] to an index that is drawn from row i of the logits. It takes a stream of
- * the generator, unless temperature is 0. */
+ * the generator, unless temperature is 0. The options apply in the order of transformers'
+ * generate: temperature, top_k, top_p, min_p. */
 
 typedef struct {
     double temperature; /* the divisor of the logits; 0: the index of the largest logit is chosen */
     int64_t top_k;      /* only the k largest logits are candidates; 0: all */
     /* only the smallest set of candidates whose probabilities sum to at least p is kept; 0: all */
     double top_p;
+    /* only candidates whose probability is at least min_p times the largest are kept; 0: all */
+    double min_p;
 } ct_sample_opts;
 CT_API bool ct_sample(ct_tensor *logits, ct_sample_opts opts, int64_t *out, int64_t n);
 

@@ -1,6 +1,8 @@
 #include "loss.h"
 #include "index.h"
 
+#include <math.h>
+
 /* ---- losses of elements ---- */
 
 bool cti_op_reduction_check(const ct_call *c, ct_reduction reduction, bool batch) {
@@ -51,28 +53,33 @@ static ct_reduction cross_entropy_reduction(const ct_call *c) {
     return ((const ct_cross_entropy_opts *)c->attrs)->reduction;
 }
 
-const char *cti_op_loss_hint(const ct_tensor *x, char buffer[CTI_LOSS_HINT]) {
-    const int64_t n = x->shape.ndim > 2 ? x->shape.dim[x->shape.ndim - 1] : 0;
-    if (n == 0) return "";
-    const long long rows = (long long)(x->numel / n);
-    snprintf(buffer, CTI_LOSS_HINT,
-             "; ct_reshape to (%lld, %lld), and of the targets to (%lld), would fit", rows,
-             (long long)n, rows);
-    return buffer;
+/* Returns the end of an error's message for targets that fit torch's layout, or "". */
+static const char *loss_layout_hint(ct_shape x, ct_shape targets) {
+    for (int d = 1; d < x.ndim - 1; d++) x.dim[d] = x.dim[d + 1];
+    x.ndim--;
+    return x.ndim > 1 && cti_shape_equal(x, targets)
+               ? "; the classes are the last dim, not dim 1 as in torch"
+               : "";
 }
 
-bool cti_op_loss_check(const ct_call *c, int i, int64_t rows, int64_t classes) {
+bool cti_op_loss_check(const ct_call *c, int i, int64_t classes) {
     const ct_tensor *targets = c->in[i];
-    const double smoothing = ((const ct_cross_entropy_opts *)c->attrs)->label_smoothing;
+    const ct_cross_entropy_opts *opts = c->attrs;
     if (!cti_op_is(c, i, CT_I64)) return false;
-    if (targets->shape.ndim != 1 || targets->shape.dim[0] != rows)
-        return ct_fail(c->context, CT_ERR_SHAPE, "%s: targets %s for the rows of %s, not %s",
-                       c->op->name, SHAPE(targets->shape), SHAPE(c->in[0]->shape),
-                       SHAPE(CT_SHAPE(rows)));
-    if (!(smoothing >= 0 && smoothing <= 1))
+    ct_shape rows = c->in[0]->shape;
+    rows.ndim--;
+    if (!cti_shape_equal(targets->shape, rows))
+        return ct_fail(c->context, CT_ERR_SHAPE, "%s: targets %s for the rows of %s, not %s%s",
+                       c->op->name, SHAPE(targets->shape), SHAPE(c->in[0]->shape), SHAPE(rows),
+                       loss_layout_hint(c->in[0]->shape, targets->shape));
+    if (!(opts->label_smoothing >= 0 && opts->label_smoothing <= 1))
         return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: the label smoothing is %g, not in [0, 1]",
-                       c->op->name, smoothing);
-    if (!cti_op_reduction_check(c, cross_entropy_reduction(c), false)) return false;
+                       c->op->name, opts->label_smoothing);
+    if (!(opts->z_loss >= 0) || isinf(opts->z_loss))
+        return ct_fail(c->context, CT_ERR_ARGUMENT,
+                       "%s: z_loss is %g, must be finite and at least 0", c->op->name,
+                       opts->z_loss);
+    if (!cti_op_reduction_check(c, opts->reduction, false)) return false;
     const ct_tensor *weight = loss_class_weight(c, i);
     if (weight && weight->dtype != c->in[0]->dtype) return cti_op_refuse_dtypes(c, i + 1);
     if (weight && (weight->shape.ndim != 1 || weight->shape.dim[0] != classes))
@@ -113,8 +120,10 @@ typedef struct {
     const cti_kernels *k;
     const cti_loss_rows *block;
     ct_dtype dtype;             /* the type of logits, losses, gradients and scale.each */
-    size_t size, stat_size;     /* bytes of an element of dtype, and of a statistic */
-    double smoothing, total;    /* total: the sum of the classes' weights */
+    ct_dtype stat_dtype;        /* the type of the statistics */
+    size_t size, stat_size;     /* bytes of an element of each type */
+    double smoothing, z;        /* of ct_cross_entropy_opts */
+    double total;               /* the sum of the classes' weights */
     const ct_tensor *weight;    /* weights of the classes, or NULL */
     const int64_t *target;      /* targets of the rows */
     char *loss, *max, *inverse; /* one number for each row */
@@ -139,18 +148,42 @@ static void weigh_loss(const loss_rows_job *a, int64_t r) {
     cti_real_set(a->dtype, a->loss, r, loss);
 }
 
-/* Writes scale ((own + even) softmax(x)_j - own [j = t] - s / C w_j) for each class j of a row,
- * with own = (1 - s) w_t and even = s / C times the sum of weights. It begins with (own + even)
- * (softmax(x)_j - [j = t]). The target's own weight is subtracted from the sum first, so that a
- * single class leaves no rounding error. */
-static void weighted_gradient(const loss_rows_job *a, int64_t r, double scale) {
+/* Returns the logsumexp of row r. */
+static double loss_lse(const loss_rows_job *a, int64_t r) {
+    return cti_real_get(a->stat_dtype, a->max, r) - log(cti_real_get(a->stat_dtype, a->inverse, r));
+}
+
+static void add_z_loss(const loss_rows_job *a, int64_t r) {
+    const double lse = loss_lse(a, r);
+    cti_real_set(a->dtype, a->loss, r, cti_real_get(a->dtype, a->loss, r) + a->z * lse * lse);
+}
+
+/* Writes the gradient of row r without weights: scale ((1 + more) softmax(x)_j - (1 - s) [j = t] -
+ * s / C), with more = 2 z lse. */
+static void plain_gradient(const loss_rows_job *a, int64_t r, double scale, double more) {
+    const size_t one = (size_t)r * a->stat_size, row = (size_t)(r * a->block->classes) * a->size;
+    const cti_loss_factors f = {.scale = scale,
+                                .softmax = 1,
+                                .more = more,
+                                .target = 1 - a->smoothing,
+                                .each = a->smoothing / (double)a->block->classes};
+    a->k->cross_entropy_backward(a->block->classes, a->block->x + row, a->target[r], a->max + one,
+                                 a->inverse + one, &f, a->block->dx + row);
+}
+
+/* Writes scale ((own + even + more) softmax(x)_j - own [j = t] - s / C w_j) for each class j of a
+ * row, with own = (1 - s) w_t and even = s / C times the sum of weights. It begins with (own + even
+ * + more) softmax(x)_j - (own + even) [j = t]. The target's own weight is subtracted from the sum
+ * first, so that a single class leaves no rounding error. */
+static void weighted_gradient(const loss_rows_job *a, int64_t r, double scale, double more) {
     const int64_t t = a->target[r], classes = a->block->classes;
     const size_t one = (size_t)r * a->stat_size, row = (size_t)(r * classes) * a->size;
     const double share = a->smoothing / (double)classes, weight = weight_of(a, t),
-                 own = (1 - a->smoothing) * weight, even = share * a->total;
+                 both = (1 - a->smoothing) * weight + share * a->total;
+    const cti_loss_factors f = {.scale = scale, .softmax = both, .more = more, .target = both};
     char *dx = a->block->dx + row;
-    a->k->cross_entropy_backward(classes, a->block->x + row, t, 0, a->max + one, a->inverse + one,
-                                 scale * (own + even), dx);
+    a->k->cross_entropy_backward(classes, a->block->x + row, t, a->max + one, a->inverse + one, &f,
+                                 dx);
     if (a->smoothing == 0) return;
     const double of_t = cti_real_get(a->dtype, dx, t) + scale * share * (a->total - weight);
     a->k->axpy(classes, -scale * share, a->weight->data, dx);
@@ -160,15 +193,15 @@ static void weighted_gradient(const loss_rows_job *a, int64_t r, double scale) {
 static void gradient_of_row(const loss_rows_job *a, int64_t r) {
     const int64_t classes = a->block->classes;
     const cti_loss_scale *s = &a->block->scale;
-    const size_t one = (size_t)r * a->stat_size, row = (size_t)(r * classes) * a->size;
+    if (a->target[r] == CTI_IGNORED) {
+        a->k->fill(classes, 0, a->block->dx + (size_t)(r * classes) * a->size);
+        return;
+    }
     const double each =
         s->each ? cti_real_get(s->each->dtype, s->each->data, a->block->first + r) : 1;
-    if (a->target[r] == CTI_IGNORED) a->k->fill(classes, 0, a->block->dx + row);
-    else if (a->weight) weighted_gradient(a, r, s->by * each);
-    else
-        a->k->cross_entropy_backward(classes, a->block->x + row, a->target[r], a->smoothing,
-                                     a->max + one, a->inverse + one, s->by * each,
-                                     a->block->dx + row);
+    const double more = a->z != 0 ? 2 * a->z * loss_lse(a, r) : 0;
+    if (a->weight) weighted_gradient(a, r, s->by * each, more);
+    else plain_gradient(a, r, s->by * each, more);
 }
 
 static void loss_rows_task(void *arg, int64_t begin, int64_t end, int worker) {
@@ -182,6 +215,8 @@ static void loss_rows_task(void *arg, int64_t begin, int64_t end, int worker) {
                             a->inverse + stat);
     for (int64_t r = begin; a->loss && a->weight && r < end; r++)
         if (a->target[r] != CTI_IGNORED) weigh_loss(a, r);
+    for (int64_t r = begin; a->loss && a->z != 0 && r < end; r++)
+        if (a->target[r] != CTI_IGNORED) add_z_loss(a, r);
     for (int64_t r = begin; a->block->dx && r < end; r++) gradient_of_row(a, r);
 }
 
@@ -193,7 +228,9 @@ void cti_op_loss_rows(const ct_call *c, int i, int64_t rows, const cti_loss_rows
                        .dtype = dtype,
                        .size = cti_dtype_size(dtype),
                        .stat_size = cti_dtype_size(statistics->dtype),
+                       .stat_dtype = statistics->dtype,
                        .smoothing = ((const ct_cross_entropy_opts *)c->attrs)->label_smoothing,
+                       .z = ((const ct_cross_entropy_opts *)c->attrs)->z_loss,
                        .weight = loss_class_weight(c, i),
                        .target = (const int64_t *)c->in[i]->data + block->first,
                        .max = statistics->data,

@@ -33,14 +33,10 @@ static inline ct_tensor *cti_op_weighted_loss(const ct_op *op, ct_tensor **in, i
 
 enum { CTI_IGNORED = -100 }; /* the target of a row that has no loss; the same in torch */
 
-/* Returns the end of an error's message for an x that does not have two dims: "; ct_reshape to (10,
- * 8), and of the targets to (10), would fit", or "" if that would not fit. */
-enum { CTI_LOSS_HINT = 128 };
-const char *cti_op_loss_hint(const ct_tensor *x, char buffer[CTI_LOSS_HINT]);
-
-/* Checks that the targets, in[i], are i64 (rows), each CTI_IGNORED or in [0, classes), that the
- * smoothing is in [0, 1], and that in[i + 1], if the call has it, is the weights of the classes. */
-bool cti_op_loss_check(const ct_call *c, int i, int64_t rows, int64_t classes);
+/* Checks that the targets, in[i], are i64 with in[0]'s shape without its last dim, each CTI_IGNORED
+ * or in [0, classes), that the smoothing is in [0, 1] and z_loss finite and at least 0, and that
+ * in[i + 1], if the call has it, is the weights of the classes. */
+bool cti_op_loss_check(const ct_call *c, int i, int64_t classes);
 
 /* Returns the factor of each row's loss: for a mean 1 / the number of rows that are not ignored, or
  * 1 / the sum of the weights of their targets, in[i]; 0 if all are ignored; otherwise 1. */
@@ -71,7 +67,7 @@ typedef struct {
     const char *x;         /* logits of in[0]'s dtype */
     ct_tensor *losses;     /* the losses to compute, and the statistics with them; or NULL */
     ct_tensor *statistics; /* made by cti_op_loss_statistics */
-    char *dx;              /* receives scale (softmax - target); or NULL. It may be x */
+    char *dx;              /* receives scale times the gradient of x; or NULL. It may be x */
     cti_loss_scale scale;
 } cti_loss_rows;
 

@@ -76,9 +76,9 @@ static bool norm_sum_blocks(const ct_call *c, int i, int64_t blocks, const char 
     return true;
 }
 
-bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_tensor *rstd,
-                          ct_tensor **grad) {
-    ct_tensor *x = c->in[0], *w = c->in[1];
+bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, const ct_tensor *w, ct_tensor *mean,
+                          ct_tensor *rstd, ct_tensor **grad) {
+    ct_tensor *x = c->in[0];
     const bool want_w = c->wants[1], want_b = c->n > 2 && c->wants[2];
     const int64_t rows = cti_op_row_count(x->shape),
                   blocks = rows / NORM_BLOCK + (rows % NORM_BLOCK != 0);

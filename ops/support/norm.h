@@ -8,9 +8,9 @@
  * dtype. If not, records the error. */
 bool cti_op_norm_check(const ct_call *c);
 
-/* Computes the gradients of x, the weight and the bias from the rows' rstd and their mean, which is
- * NULL for rms_norm. */
-bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_tensor *rstd,
-                          ct_tensor **grad);
+/* Computes the gradients of x, the weight and the bias from w, the factors of xhat (NULL: 1), the
+ * rows' rstd and their mean, which is NULL for rms_norm. */
+bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, const ct_tensor *w, ct_tensor *mean,
+                          ct_tensor *rstd, ct_tensor **grad);
 
 #endif

@@ -207,7 +207,9 @@ static void probe_softmax(bits_probe *p) {
     k->logsumexp_backward(n, p->a, p->two, p->three, p->b, p->one), hash_one(p, n);
     k->cross_entropy(PROBE_ROWS, n, p->a, target, 0.1, p->one, p->two, p->three);
     hash_one(p, PROBE_ROWS), hash_two(p, PROBE_ROWS), hash_three(p, PROBE_ROWS);
-    k->cross_entropy_backward(n, p->a, 4, 0.1, p->two, p->three, 0.7, p->one), hash_one(p, n);
+    const cti_loss_factors factors = {
+        .scale = 0.7, .softmax = 1, .more = 0.3, .target = 0.9, .each = 0.01};
+    k->cross_entropy_backward(n, p->a, 4, p->two, p->three, &factors, p->one), hash_one(p, n);
 }
 
 /* Runs with few long rows and with many short rows, for which norms have different code. */

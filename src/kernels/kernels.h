@@ -61,6 +61,12 @@ typedef struct {
         *db; /* dw, db: n elements, which the rows' sums are added to. Each may be NULL */
 } cti_norm_backward;
 
+/* The factors of cross_entropy_backward: scale of all; a and more of the softmax, b of the target's
+ * 1, and c, which is subtracted from each element. */
+typedef struct {
+    double scale, softmax, more, target, each; /* scale, a, more, b, c */
+} cti_loss_factors;
+
 /* The arguments of bce_backward. The steps are 0 or 1; w NULL: 1; dx and dt may each be NULL. */
 typedef struct {
     int64_t n;
@@ -316,9 +322,9 @@ typedef struct cti_kernels {
      * its max, and 1 / sum e^(x - max) */
     void (*cross_entropy)(int64_t rows, int64_t n, const void *x, const int64_t *target,
                           double smoothing, void *loss, void *max, void *inverse);
-    /* dx = scale (softmax(x) - (1 - s) onehot - s / n) */
-    void (*cross_entropy_backward)(int64_t n, const void *x, int64_t target, double smoothing,
-                                   const void *max, const void *inverse, double scale, void *dx);
+    /* dx = scale ((a + more) softmax(x) - b onehot - c) */
+    void (*cross_entropy_backward)(int64_t n, const void *x, int64_t target, const void *max,
+                                   const void *inverse, const cti_loss_factors *factors, void *dx);
     /* sum w[i] (x[at] - x[i]) */
     double (*weighted_gap)(int64_t n, const void *x, const void *w, int64_t at);
     /* (1 - t) x + (1 + (w - 1) t) log(1 + e^-x); w NULL: 1; sw is 0 or 1 */

@@ -252,28 +252,28 @@ static void row_cross_entropy(int64_t rows, int64_t n, const void *x, const int6
     }
 }
 
-/* dx = scale (softmax(x) - (1 - s) onehot - s / n)
- *    = (scale / sum) (e^(x - max) - s sum / n) - scale (1 - s) onehot
+/* dx = scale ((a + more) softmax(x) - b onehot - c)
+ *    = (scale (a + more) / sum) e^(x - max) - scale (b onehot + c)
  *
- * An operand's scale is scale / sum, and its rest is s sum / n. With smoothing three terms may
- * cancel at the target, where dx is computed in f64. */
-INLINE vec t_cross_entropy_backward(operands o) { return o.scale * (t_exp(o) - o.rest); }
-static void row_cross_entropy_backward(int64_t n, const void *x, int64_t target, double smoothing,
-                                       const void *max, const void *inverse_, double scale,
-                                       void *dx) {
+ * An operand's scale is scale (a + more) / sum, and its rest is scale c. More than two terms may
+ * cancel at the target, where dx is then computed in f64; a p - c - b is exactly 0 for a single
+ * class, p being 1. */
+INLINE vec t_cross_entropy_backward(operands o) { return o.scale * t_exp(o) - o.rest; }
+static void row_cross_entropy_backward(int64_t n, const void *x, int64_t target, const void *max,
+                                       const void *inverse_, const cti_loss_factors *f, void *dx) {
     const double inverse = (double)*(const real *)inverse_;
-    const double even = smoothing != 0 ? smoothing / (double)n : 0;
-    const real rest = smoothing != 0 ? (real)(even / inverse) : 0;
+    const bool two_terms = f->each == 0 && f->more == 0 && f->softmax == f->target;
     const terms t = {.a = x,
                      .shift = splat(*(const real *)max),
-                     .rest = splat(rest),
-                     .scale = splat((real)(scale * inverse))};
+                     .rest = splat((real)(f->scale * f->each)),
+                     .scale = splat((real)(f->scale * (f->softmax + f->more) * inverse))};
     const real own =
-        smoothing != 0 ? v_exp(splat(get_one(t.a + target)) - t.shift)[0] : 0; /* x may be dx */
+        two_terms ? 0 : v_exp(splat(get_one(t.a + target)) - t.shift)[0]; /* x may be dx */
+    const double p = (double)own * inverse,
+                 sum = ((f->softmax * p - f->each) - f->target) + f->more * p;
     stored *to = (stored *)dx + target;
     row_map(n, &t, dx, t_cross_entropy_backward);
-    put_one(to, smoothing != 0 ? (real)(scale * (((double)own * inverse - even) - (1 - smoothing)))
-                               : get_one(to) - (real)scale);
+    put_one(to, two_terms ? get_one(to) - (real)(f->scale * f->target) : (real)(f->scale * sum));
 }
 
 #endif

@@ -83,7 +83,7 @@ MODULES = [
     dict(kind="linear", B=2, T=3, in_features=5, out_features=4), dict(kind="linear", B=2, T=3, in_features=5, out_features=4, no_bias=1),
     dict(kind="embedding", B=2, T=5, num_embeddings=6, embedding_dim=3),
     dict(kind="layer_norm", B=2, T=3, dim=9), dict(kind="layer_norm", B=2, T=3, dim=9, eps=0.01, no_bias=1),
-    dict(kind="rms_norm", B=2, T=3, dim=9), dict(kind="rms_norm", B=2, T=3, dim=9, eps=0.01),
+    dict(kind="rms_norm", B=2, T=3, dim=9), dict(kind="rms_norm", B=2, T=3, dim=9, eps=0.01), dict(kind="rms_norm", B=2, T=3, dim=9, offset=1),
     dict(kind="positions", B=2, T=5, max_length=7, embed_dim=5), dict(kind="positions", B=2, T=5, max_length=7, embed_dim=6, learned=1),
 ]
 MODULES += [dict(kind="mlp", B=2, T=3, dim=4, hidden=7, activation=a) for a in range(len(modules.ACTIVATIONS))] + [dict(kind="mlp", B=2, T=3, dim=3, no_bias=1)]

@@ -57,7 +57,7 @@ STYLES |= {f"offset {by:g}": accuracy.offset(by) for by in (1e3, -1e6)}
 # Inputs that are hard in these styles only: scores of attention, whose rounding decides which key is
 # chosen if they are large, and weights of norms, as large ones cancel in the gradient of an outlier.
 CALM = ("zeros", "ties", "tiny", "denormal")
-TAME = dict(attention=(0, 1, 3), packed_attention=(0, 1), layer_norm=(1, 2), rms_norm=(1,))
+TAME = dict(attention=(0, 1, 3), packed_attention=(0, 1), layer_norm=(1, 2), rms_norm=(1,), rms_norm_offset=(1,))
 
 # Functions of each element, of which each value has a scale of its own, and a zero its sign. (Of the
 # maximum of 0 and -0 the sign is either.)
@@ -181,7 +181,8 @@ def quick_gelu(x):
     return torch.where(infinite, torch.where(x > 0, x, x.detach() * 0), finite * torch.sigmoid(1.702 * finite))
 
 
-CALLS = {"torch.topk": "topk", "x[0] * torch.sigmoid(1.702 * x[0])": "quick_gelu(x[0])", "F.scaled_dot_product_attention": "attend", "F.gelu": "gelu",
+CALLS = {"torch.topk": "topk", "x[0] * torch.sigmoid(1.702 * x[0])": "quick_gelu(x[0])",
+         "F.scaled_dot_product_attention": "attend", "F.gelu": "gelu",
          "F.dropout(x[0], 1, True)": "x[0].masked_fill(torch.tensor(True), 0)",   # not x 0
          "torch.nan_to_num(torch.softmax(x[0].masked_fill(~x[1], -torch.inf)":
              "(masked_softmax(x[0], x[1]",
@@ -216,6 +217,7 @@ DIFFERENT = {
         "sums beyond the range, of which only linear knows the terms",
     (".weight = in[2], .label_smoothing", "value", "special"):
         "gaps from a target's logit near the end of the range overflow, then NaN is as good as inf",
+    (".weight = in[3], .label_smoothing", "value", "special"): "likewise",
 }
 
 
