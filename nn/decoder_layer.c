@@ -17,17 +17,18 @@ static ct_layer_out decoder_layer_run(ct_module *layer, ct_tensor *x, ct_tensor 
     const int64_t length = ct_kv_cache_length(self.cache);
     cti_nn_scope scope;
     cti_nn_enter(layer, &scope);
+    cti_nn_cache_mark(self.cache);
     cti_nn_stream stream = {x, x};
     if (!cti_nn_layer_takes(layer, x, "x") || !cti_nn_layer_takes(layer, memory, "memory") ||
         !cti_nn_layer_attend(layer, "self_attn", 1, &stream, NULL, self, &y.self_weights))
-        return cti_nn_layer_return(layer->context, &scope, self.cache, length, y);
+        return cti_nn_layer_return(layer->context, &scope, self.cache, y);
     if (self.cache && !cross.cache)
         cross.cache = cti_nn_cache_of_memory(self.cache, cti_nn_child(layer, "multihead_attn"),
                                              memory, length == 0);
     if (cti_nn_layer_attend(layer, "multihead_attn", 2, &stream, memory, cross, &y.cross_weights) &&
         cti_nn_layer_feed(layer, 3, &stream))
         y.out = stream.sum;
-    return cti_nn_layer_return(layer->context, &scope, self.cache, length, y);
+    return cti_nn_layer_return(layer->context, &scope, self.cache, y);
 }
 
 static ct_tensor *decoder_layer_rerun(ct_tensor *const *in, int n, void *arg) {

@@ -17,15 +17,15 @@ ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts) {
 
 static ct_layer_out encoder_layer_run(ct_module *layer, ct_tensor *x, ct_mha_call self) {
     ct_layer_out y = {0};
-    const int64_t length = ct_kv_cache_length(self.cache);
     cti_nn_scope scope;
     cti_nn_enter(layer, &scope);
+    cti_nn_cache_mark(self.cache);
     cti_nn_stream stream = {x, x};
     if (cti_nn_layer_takes(layer, x, "x") &&
         cti_nn_layer_attend(layer, "self_attn", 1, &stream, NULL, self, &y.self_weights) &&
         cti_nn_layer_feed(layer, 2, &stream))
         y.out = stream.sum;
-    return cti_nn_layer_return(layer->context, &scope, self.cache, length, y);
+    return cti_nn_layer_return(layer->context, &scope, self.cache, y);
 }
 
 static ct_tensor *encoder_layer_rerun(ct_tensor *const *in, int n, void *arg) {

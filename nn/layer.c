@@ -51,14 +51,15 @@ static bool layer_check_options(ct_context *context, const cti_nn_kind *kind, ct
     return true;
 }
 
-/* The options of a layer's attention. Rotary positions only in self-attention: in cross-attention
- * queries and keys are positions of two different sequences, whose difference means nothing. */
+/* The options of a layer's attention. Rotary positions and the window are only in self-attention:
+ * in cross-attention queries and keys are positions of two different sequences, whose difference
+ * means nothing. */
 static ct_mha_opts attention_of(const ct_layer_opts *o, bool cross) {
     ct_mha_opts a = o->attn;
     a.embed_dim = o->embed_dim, a.num_heads = o->num_heads;
     a.dropout = o->dropout, a.no_bias = o->no_bias, a.dtype = o->dtype;
     if (a.qk_norm_eps == 0) a.qk_norm_eps = o->eps;
-    if (cross) a.rope = false;
+    if (cross) a.rope = false, a.rotary = (ct_rope_opts){0}, a.window = (ct_window){0};
     return a;
 }
 
@@ -177,11 +178,9 @@ bool cti_nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *
 }
 
 ct_layer_out cti_nn_layer_return(ct_context *context, cti_nn_scope *scope, ct_kv_cache *cache,
-                                 int64_t length, ct_layer_out y) {
-    if (!cti_ready(context)) {
-        y = (ct_layer_out){0};
-        if (cache) cache->length = length;
-    }
+                                 ct_layer_out y) {
+    if (!cti_ready(context)) y = (ct_layer_out){0};
+    cti_nn_cache_unmark(cache, cti_ready(context));
     cti_nn_hand_out(context, scope, y.self_weights);
     cti_nn_hand_out(context, scope, y.cross_weights);
     cti_nn_leave(context, scope, y.out);
@@ -190,25 +189,25 @@ ct_layer_out cti_nn_layer_return(ct_context *context, cti_nn_scope *scope, ct_kv
 
 /* ---- recompute ---- */
 
-/* The inputs of the function that runs again. */
-enum {
-    X,
-    MEMORY,
-    SELF_MASK,
-    SELF_KEY_MASK,
-    SELF_POSITIONS,
-    CROSS_MASK,
-    CROSS_KEY_MASK,
-    CROSS_POSITIONS,
-    N_LAYER_INPUTS
-};
+/* The tensors of a call of attention, by number. */
+enum { CALL_TENSORS = 6 };
+static ct_tensor **call_tensor(ct_mha_call *call, int i) {
+    ct_tensor **const all[CALL_TENSORS] = {&call->mask,      &call->key_mask, &call->bias,
+                                           &call->positions, &call->segments, &call->lengths};
+    return all[i];
+}
+
+/* The inputs of the function that runs again: x, memory, and the tensors of both calls. */
+enum { X, MEMORY, SELF, CROSS = SELF + CALL_TENSORS, N_LAYER_INPUTS = CROSS + CALL_TENSORS };
 _Static_assert(sizeof(cti_nn_layer_call) <= CTI_RECOMPUTE_ARG, "the node has room for a copy");
 
-static void inputs(const cti_nn_layer_call *c, ct_tensor *in[N_LAYER_INPUTS]) {
-    in[X] = c->x, in[MEMORY] = c->memory;
-    in[SELF_MASK] = c->self.mask, in[SELF_KEY_MASK] = c->self.key_mask;
-    in[CROSS_MASK] = c->cross.mask, in[CROSS_KEY_MASK] = c->cross.key_mask;
-    in[SELF_POSITIONS] = c->self.positions, in[CROSS_POSITIONS] = c->cross.positions;
+static void inputs(const cti_nn_layer_call *call, ct_tensor *in[N_LAYER_INPUTS]) {
+    cti_nn_layer_call c = *call;
+    in[X] = c.x, in[MEMORY] = c.memory;
+    for (int i = 0; i < CALL_TENSORS; i++) {
+        in[SELF + i] = *call_tensor(&c.self, i);
+        in[CROSS + i] = *call_tensor(&c.cross, i);
+    }
 }
 
 /* Is the call recomputed? A tensor that the layer refuses is left to the layer, whose message is
@@ -242,8 +241,9 @@ bool cti_nn_layer_unpack(cti_nn_layer_call *c, const cti_nn_kind *kind, ct_tenso
                        "%s: with recompute a layer must be in training until backward has run",
                        cti_nn_kind_name(c->layer));
     c->x = in[X], c->memory = in[MEMORY];
-    c->self.mask = in[SELF_MASK], c->self.key_mask = in[SELF_KEY_MASK];
-    c->cross.mask = in[CROSS_MASK], c->cross.key_mask = in[CROSS_KEY_MASK];
-    c->self.positions = in[SELF_POSITIONS], c->cross.positions = in[CROSS_POSITIONS];
+    for (int i = 0; i < CALL_TENSORS; i++) {
+        *call_tensor(&c->self, i) = in[SELF + i];
+        *call_tensor(&c->cross, i) = in[CROSS + i];
+    }
     return true;
 }

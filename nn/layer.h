@@ -54,8 +54,8 @@ bool cti_nn_layer_unpack(cti_nn_layer_call *call, const cti_nn_kind *kind, ct_te
                          int n, const void *arg);
 
 /* Moves the results out of the frame and closes it. If an error is pending, all results are NULL
- * and the cache gets its former `length`. */
+ * and the cache, which has been marked, gets its former lengths. */
 ct_layer_out cti_nn_layer_return(ct_context *context, cti_nn_scope *scope, ct_kv_cache *cache,
-                                 int64_t length, ct_layer_out y);
+                                 ct_layer_out y);
 
 #endif

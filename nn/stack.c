@@ -154,6 +154,12 @@ static bool stack_check(ct_module *stack, const ct_stack_call *call) {
                            "%s: the caches of layers 0 and %" PRId64 " have lengths %" PRId64
                            " and %" PRId64,
                            name, i, call->caches[0]->length, call->caches[i]->length);
+        if (call->caches[i]->batch == call->caches[0]->batch &&
+            !cti_nn_cache_rows_equal(call->caches[i], call->caches[0]))
+            return ct_fail(context, CT_ERR_ARGUMENT,
+                           "%s: the rows of the caches of layers 0 and %" PRId64
+                           " have different lengths",
+                           name, i);
     }
     return true;
 }
@@ -189,8 +195,8 @@ static ct_tensor *run_layers(ct_module *stack, ct_tensor *x, ct_tensor *memory,
 static ct_tensor *stack_run(ct_module *stack, ct_tensor *x, ct_tensor *memory, ct_stack_call call) {
     ct_context *context = stack->context;
     if (!stack_check(stack, &call)) return NULL;
-    const int64_t layers = cti_nn_stack_layers(stack),
-                  length = call.caches && layers ? call.caches[0]->length : 0;
+    const int64_t layers = cti_nn_stack_layers(stack);
+    for (int64_t i = 0; call.caches && i < layers; i++) cti_nn_cache_mark(call.caches[i]);
     cti_nn_scope scope;
     cti_nn_enter(stack, &scope);
     for (int64_t i = 0; i < layers; i++) { /* a layer may be freed before its turn */
@@ -200,7 +206,7 @@ static ct_tensor *stack_run(ct_module *stack, ct_tensor *x, ct_tensor *memory, c
     ct_tensor *y = run_layers(stack, x, memory, &call, layers);
     const bool good = cti_ready(context);
     for (int64_t i = 0; i < layers; i++) {
-        if (!good && call.caches) call.caches[i]->length = length;
+        if (call.caches) cti_nn_cache_unmark(call.caches[i], good);
         if (call.self_weights)
             call.self_weights[i] =
                 good ? cti_nn_hand_out(context, &scope, call.self_weights[i]) : NULL;

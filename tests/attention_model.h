@@ -102,11 +102,20 @@ static inline ct_tensor *model_repeat(const ct_mha_opts *o, ct_tensor *x) {
     return ct_reshape(x, CT_SHAPE(b, s.heads, keys, s.d));
 }
 
-/* The attention of module m, whose options are o. `seen` is a bool mask that broadcasts to (B, H,
- * T, S), or NULL; the extra keys are always seen. Only these fields of the result differ from
- * ct_mha_forward with per_head by rounding. */
-static inline ct_mha_out model_mha(ct_module *m, const ct_mha_opts *o, ct_tensor *q, ct_tensor *k,
-                                   ct_tensor *v, ct_tensor *seen) {
+/* Widens x by `extra` keys of this value. */
+static inline ct_tensor *model_widen(ct_tensor *x, int64_t extra, double value) {
+    if (!extra) return x;
+    ct_shape more = ct_shape_of(x);
+    more.dim[3] = extra;
+    return ct_cat((ct_tensor *[]){x, ct_full(context, ct_dtype_of(x), more, value)}, 2, 3);
+}
+
+/* The attention of module m, whose options are o, with the weights of each head. `seen` is a bool
+ * mask that broadcasts to (B, H, T, S), or NULL; the extra keys are always seen. `bias` broadcasts
+ * to the same shape, or is NULL. */
+static inline ct_mha_out model_mha_biased(ct_module *m, const ct_mha_opts *o, ct_tensor *q,
+                                          ct_tensor *k, ct_tensor *v, ct_tensor *seen,
+                                          ct_tensor *bias) {
     const attention_sizes s = sizes_of(o);
     const int64_t b = ct_dim(q, 0), t = ct_dim(q, 1), keys = ct_dim(k, 1);
     ct_tensor *qq = model_turn(m, o, 0, model_project(m, o, 0, q)),
@@ -114,21 +123,21 @@ static inline ct_mha_out model_mha(ct_module *m, const ct_mha_opts *o, ct_tensor
     kk = model_repeat(o, model_extend(m, o, "bias_k", kk));
     vv = model_repeat(o, model_extend(m, o, "bias_v", vv));
     ct_tensor *scores = ct_scale(ct_matmul(qq, ct_transpose(kk, 2, 3)), s.scale);
-    if (seen) {
-        seen = ct_expand(seen, CT_SHAPE(b, s.heads, t, keys));
-        const int64_t extra = ct_dim(kk, 2) - keys;
-        if (extra) {
-            ct_tensor *open = ct_ones(context, CT_BOOL, CT_SHAPE(b, s.heads, t, extra));
-            seen = ct_cat((ct_tensor *[]){seen, open}, 2, 3);
-        }
-        scores = ct_masked_fill(scores, ct_logical_not(seen), -INFINITY);
-    }
-    ct_tensor *weights = ct_softmax(scores, 3),
+    if (o->softcap > 0) scores = ct_scale(ct_tanh(ct_scale(scores, 1 / o->softcap)), o->softcap);
+    const ct_shape all = CT_SHAPE(b, s.heads, t, keys);
+    const int64_t extra = ct_dim(kk, 2) - keys;
+    if (bias) scores = ct_add(scores, model_widen(ct_expand(bias, all), extra, 0));
+    if (seen) seen = model_widen(ct_expand(seen, all), extra, 1);
+    ct_tensor *weights = seen ? ct_masked_softmax(scores, seen, 3) : ct_softmax(scores, 3),
               *y = ct_permute(ct_matmul(weights, vv), CT_DIMS(0, 2, 1, 3));
     y = ct_reshape(y, CT_SHAPE(b, t, s.heads * s.d));
     y = ct_matmul(y, ct_transpose(param_of(m, "out_proj.weight"), 0, 1));
-    ct_tensor *bias = param_of(m, "out_proj.bias");
-    return (ct_mha_out){.out = bias ? ct_add(y, bias) : y, .weights = weights};
+    ct_tensor *last = param_of(m, "out_proj.bias");
+    return (ct_mha_out){.out = last ? ct_add(y, last) : y, .weights = weights};
+}
+static inline ct_mha_out model_mha(ct_module *m, const ct_mha_opts *o, ct_tensor *q, ct_tensor *k,
+                                   ct_tensor *v, ct_tensor *seen) {
+    return model_mha_biased(m, o, q, k, v, seen, NULL);
 }
 
 /* ---- comparison ---- */

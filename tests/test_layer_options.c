@@ -216,7 +216,7 @@ START_TEST(names_and_lines) {
     ck_assert_ptr_nonnull(strstr(text, "(norm): RMSNorm"));
     each[0] = opts_at(1);
     text = printed(ct_encoder_new_of(context, each, LAYERS, true));
-    ck_assert_ptr_nonnull(strstr(text, "(norm): LayerNorm")); /* that of layers[0] */
+    ck_assert_ptr_nonnull(strstr(text, "(norm): LayerNorm")); /* as in layers[0] */
 }
 END_TEST
 

@@ -152,10 +152,12 @@ typedef struct {
     /* the width d of a head; 0: embed_dim / num_heads. in_proj_weight is (3 H d, E), q_proj_weight
      * (H d, E), k_proj_weight (H_kv d, kdim), and out_proj.weight (E, H d) */
     int64_t head_dim;
-    ct_bias bias; /* a value other than CT_BIAS_DEFAULT holds also with no_bias */
-    double scale; /* the factor of q k^T; 0: 1 / sqrt(d); or CT_ZERO */
+    ct_bias bias;   /* a value other than CT_BIAS_DEFAULT holds also with no_bias */
+    double scale;   /* the factor of q k^T; 0: 1 / sqrt(d); or CT_ZERO */
+    double softcap; /* the score is softcap tanh(scale q k^T / softcap); 0: none */
     /* the offset of q_norm and k_norm, as in ct_rms_norm_opts; without qk_norm it has no effect */
     double qk_norm_offset;
+    ct_window window; /* as in ct_attention_opts; it hides no key of add_bias_kv or add_zero_attn */
 } ct_mha_opts;
 CT_API ct_module *ct_mha_new(ct_context *context, ct_mha_opts opts);
 
@@ -175,6 +177,16 @@ typedef struct {
      * only on the order of the keys. Keys of another sequence are at 0, 1, .... NULL: positions
      * count from rope_offset. Both are CT_ERR_ARGUMENT. Without rope, positions have no effect */
     ct_tensor *positions;
+    /* the number that is added to a score; float (T, S), or of any shape that broadcasts to
+     * (B, H, T, S). A float mask is a bias; both are CT_ERR_ARGUMENT */
+    ct_tensor *bias;
+    /* i64 (B, T): a token sees only tokens of its own number. Only in self-attention without a
+     * cache */
+    ct_tensor *segments;
+    /* i64 (B): row b of x has lengths[b] tokens, which come first. Queries behind them see nothing,
+     * and nothing sees their keys. Row b of a cache grows by lengths[b] positions. Only in
+     * self-attention without add_bias_kv and add_zero_attn */
+    ct_tensor *lengths;
 } ct_mha_call;
 
 typedef struct {
@@ -197,11 +209,12 @@ CT_API ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_
  * frees it before the context.
  *
  * In self-attention a forward appends the keys and values of its queries, and its masks cover all
- * keys so far, S = length + T. In cross-attention (k is not q) the first forward fills the cache
- * with the keys and values of the whole other sequence; later forwards attend to these and read
- * only the shapes of k and v. No gradient flows through a cache. A forward that fails leaves the
- * cache unchanged. A program that decodes one token at a time, each in a scope of its own and
- * without weights, does not call the allocator from the second token on. */
+ * keys so far, S = length + T, where length is the longest row's. In cross-attention (k is not q)
+ * the first forward fills the cache with the keys and values of the whole other sequence; later
+ * forwards attend to these and read only the shapes of k and v. No gradient flows through a cache.
+ * A forward that fails leaves the cache unchanged. A program that decodes one token at a time, each
+ * in a scope of its own and without weights, does not call the allocator from the second token on.
+ */
 CT_API ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length);
 /* Returns a cache of f32 or f64 that belongs to no module, for attention of your own with
  * ct_kv_cache_append. ct_mha_forward refuses it. */
@@ -220,9 +233,21 @@ CT_API ct_kv_cache *ct_kv_cache_new_of(ct_context *context, ct_dtype dtype, int6
  *
  *     .mask = ct_tril(ct_ones(context, CT_BOOL, CT_SHAPE(T, n + T)), n) */
 CT_API bool ct_kv_cache_append(ct_kv_cache *cache, ct_tensor **k, ct_tensor **v);
-CT_API int64_t ct_kv_cache_length(const ct_kv_cache *cache); /* the number of its positions */
-/* Keeps only the first `length` positions. A length above the present one is CT_ERR_ARGUMENT. */
+/* Returns the number of positions of the longest row. */
+CT_API int64_t ct_kv_cache_length(const ct_kv_cache *cache);
+/* Keeps at most the first `length` positions of each row. A length above the longest row's is
+ * CT_ERR_ARGUMENT. */
 CT_API bool ct_kv_cache_truncate(ct_kv_cache *cache, int64_t length);
+/* Rows have different lengths after a forward with .lengths, or after ct_kv_cache_set_lengths. The
+ * next tokens of each row then stand behind the row's own last position, and see only the row's own
+ * keys. In these functions the arrays have a number for each row of the batch. set_lengths keeps
+ * the first lengths[b] positions of row b; a length above the row's is CT_ERR_ARGUMENT, and so are
+ * different lengths with add_bias_kv or add_zero_attn. select makes row b what row rows[b] was, as
+ * beam search needs, also in the keys of a decoder layer's memory. If one of them returns false,
+ * nothing has changed. */
+CT_API bool ct_kv_cache_lengths(const ct_kv_cache *cache, int64_t *lengths);
+CT_API bool ct_kv_cache_set_lengths(ct_kv_cache *cache, const int64_t *lengths);
+CT_API bool ct_kv_cache_select(ct_kv_cache *cache, const int64_t *rows);
 CT_API void ct_kv_cache_free(ct_kv_cache *cache);
 
 /* ---- transformer layers ---- */
@@ -267,7 +292,8 @@ typedef struct {
     bool sandwich, parallel;
     /* the options of every attention, except these five, which are 0 here and are the layer's own:
      * embed_dim, num_heads, dropout, no_bias and dtype. If qk_norm_eps is 0, it is the eps above.
-     * kdim and vdim are 0 or embed_dim. Rotary positions are only in self-attention */
+     * kdim and vdim are 0 or embed_dim. Rotary positions and the window are only in
+     * self-attention */
     ct_mha_opts attn;
 } ct_layer_opts;
 /* The children are self_attn, linear1, linear2, norm1, norm2, and with sandwich norm1_out and
@@ -299,7 +325,7 @@ CT_API ct_module *ct_encoder_new(ct_context *context, ct_layer_opts layer, int64
                                  bool final_norm);
 /* Makes an encoder of n layers, each with its own options, for models whose layers differ in their
  * attention (Gemma 3, SmolLM3). embed_dim and dtype must be the same in all of them. The final norm
- * is that of layers[0]. */
+ * has the options of layers[0]. */
 CT_API ct_module *ct_encoder_new_of(ct_context *context, const ct_layer_opts *layers, int64_t n,
                                     bool final_norm);
 CT_API ct_module *ct_decoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers,

@@ -13,6 +13,11 @@ static ct_tensor *buffer_new(ct_context *context, ct_dtype dtype, ct_shape shape
     return tensor;
 }
 
+/* The lengths of the rows, three times. */
+static size_t rows_bytes(int64_t batch) {
+    return cti_bytes(batch > 0 ? batch : 1, 3 * sizeof(int64_t));
+}
+
 /* Makes a cache of no module, for max_length positions, with buffers of this shape. */
 static ct_kv_cache *cache_new(ct_context *context, const char *function, ct_dtype dtype,
                               ct_shape shape, int64_t max_length) {
@@ -27,7 +32,11 @@ static ct_kv_cache *cache_new(ct_context *context, const char *function, ct_dtyp
     cache->max_length = max_length;
     cache->k = buffer_new(context, dtype, shape);
     cache->v = buffer_new(context, dtype, shape);
-    if (cache->k && cache->v) return cache;
+    if (cache->k && cache->v) cache->rows = cti_take_zeroed(context, rows_bytes(batch));
+    if (cache->rows) {
+        cache->after = cache->rows + batch, cache->marked = cache->after + batch;
+        return cache;
+    }
     ct_kv_cache_free(cache);
     return NULL;
 }
@@ -76,6 +85,7 @@ void ct_kv_cache_free(ct_kv_cache *cache) {
     ct_kv_cache_free(cache->memory);
     if (cache->k) cti_tensor_end(cache->k);
     if (cache->v) cti_tensor_end(cache->v);
+    if (cache->rows) cti_give(cache->context, cache->rows, rows_bytes(cache->batch));
     cti_object_end(&cache->object, "of keys and values");
 }
 
@@ -103,8 +113,101 @@ bool ct_kv_cache_truncate(ct_kv_cache *cache, int64_t length) {
         return ct_fail(cache->context, CT_ERR_ARGUMENT,
                        "ct_kv_cache_truncate: a length of %" PRId64 " from one of %" PRId64, length,
                        cache->length);
+    for (int64_t b = 0; b < cache->batch; b++) cache->rows[b] = cti_min(cache->rows[b], length);
     cache->length = length;
+    CTI_ASSERT(cti_nn_cache_is_sound(cache));
     return true;
+}
+
+/* Returns whether a function may read or write one number for each row of the cache. */
+static bool rows_are_given(const ct_kv_cache *cache, const char *function, const int64_t *numbers) {
+    if (!cti_object_is_ready(cache ? &cache->object : NULL, function, "cache", NULL)) return false;
+    if (numbers || cache->batch == 0) return true;
+    return ct_fail(cache->context, CT_ERR_ARGUMENT, "%s: the array of %" PRId64 " numbers is NULL",
+                   function, cache->batch);
+}
+
+bool ct_kv_cache_lengths(const ct_kv_cache *cache, int64_t *lengths) {
+    if (!rows_are_given(cache, "ct_kv_cache_lengths", lengths)) return false;
+    for (int64_t b = 0; b < cache->batch; b++) lengths[b] = cache->rows[b];
+    return true;
+}
+
+bool ct_kv_cache_set_lengths(ct_kv_cache *cache, const int64_t *lengths) {
+    static const char name[] = "ct_kv_cache_set_lengths";
+    if (!rows_are_given(cache, name, lengths)) return false;
+    const bool extra = cache->mha && cti_nn_mha_extra_keys(cti_nn_data(cache->mha));
+    for (int64_t b = 0; b < cache->batch; b++) {
+        if (lengths[b] < 0 || lengths[b] > cache->rows[b])
+            return ct_fail(cache->context, CT_ERR_ARGUMENT,
+                           "%s: row %" PRId64 ": a length of %" PRId64 " from one of %" PRId64,
+                           name, b, lengths[b], cache->rows[b]);
+        if (extra && lengths[b] != lengths[0])
+            return ct_fail(cache->context, CT_ERR_ARGUMENT,
+                           "%s: rows 0 and %" PRId64 " get lengths %" PRId64 " and %" PRId64
+                           ", but add_bias_kv and add_zero_attn need one length",
+                           name, b, lengths[0], lengths[b]);
+    }
+    for (int64_t b = 0; b < cache->batch; b++) cache->rows[b] = lengths[b];
+    cache->length = cti_nn_longest(cache->rows, cache->batch);
+    return true;
+}
+
+/* ---- rows ---- */
+
+/* The filled positions of a buffer of the cache, and its extra keys. */
+static ct_tensor *cache_filled(const ct_kv_cache *cache, ct_tensor *buffer) {
+    const int64_t extra = cache->mha ? cti_nn_mha_extra_keys(cti_nn_data(cache->mha)) : 0;
+    return ct_narrow(buffer, 2, 0, cache->length + extra);
+}
+
+/* Sets *to to the filled positions of a buffer, and *from to a copy of these with its rows in the
+ * order of index. */
+static bool select_from(const ct_kv_cache *cache, ct_tensor *buffer, ct_tensor *index,
+                        ct_tensor **to, ct_tensor **from) {
+    *to = cache_filled(cache, buffer);
+    *from = ct_index_select(*to, 0, index);
+    return *from;
+}
+
+/* Moves the rows of the caches, which have one batch. All copies are made first: if there is no
+ * memory for one of them, nothing has changed. */
+static bool select_rows(ct_kv_cache *const *caches, int n, ct_tensor *index) {
+    ct_tensor *from[4], *to[4];
+    for (int i = 0; i < n; i++) {
+        const int j = 2 * i;
+        if (!select_from(caches[i], caches[i]->k, index, &to[j], &from[j]) ||
+            !select_from(caches[i], caches[i]->v, index, &to[j + 1], &from[j + 1]))
+            return false;
+    }
+    for (int j = 0; j < 2 * n; j++)
+        if (!ct_copy_into(to[j], from[j])) return false;
+    return true;
+}
+
+static void select_lengths(ct_kv_cache *cache, const int64_t *rows) {
+    for (int64_t b = 0; b < cache->batch; b++) cache->after[b] = cache->rows[rows[b]];
+    for (int64_t b = 0; b < cache->batch; b++) cache->rows[b] = cache->after[b];
+    cache->length = cti_nn_longest(cache->rows, cache->batch);
+    CTI_ASSERT(cti_nn_cache_is_sound(cache));
+}
+
+bool ct_kv_cache_select(ct_kv_cache *cache, const int64_t *rows) {
+    static const char name[] = "ct_kv_cache_select";
+    if (!rows_are_given(cache, name, rows)) return false;
+    for (int64_t b = 0; b < cache->batch; b++)
+        if (rows[b] < 0 || rows[b] >= cache->batch)
+            return ct_fail(cache->context, CT_ERR_ARGUMENT,
+                           "%s: row %" PRId64 " is to be row %" PRId64 " of %" PRId64, name, b,
+                           rows[b], cache->batch);
+    ct_kv_cache *const both[] = {cache, cache->memory};
+    const int n = cache->memory ? 2 : 1;
+    const ct_scope scope = ct_scope_open_no_grad(cache->context);
+    const bool done =
+        select_rows(both, n, ct_from_i64(cache->context, CT_SHAPE(cache->batch), rows));
+    ct_scope_close(scope);
+    for (int i = 0; done && i < n; i++) select_lengths(both[i], rows);
+    return done;
 }
 
 /* ---- use by attention of one's own ---- */
@@ -159,10 +262,11 @@ bool ct_kv_cache_append(ct_kv_cache *cache, ct_tensor **k, ct_tensor **v) {
                              ct_context_of(all_k ? all_k : all_v)) ||
         !can_append(cache, all_k, all_v))
         return false;
-    const int64_t length = cache->length + all_k->shape.dim[2];
+    const int64_t t = all_k->shape.dim[2];
+    if (!cti_nn_cache_plan(cache, true, t, NULL)) return false;
     cti_frame frame;
     cti_frame_open(cache->context, &frame, true);
-    const bool done = cti_nn_cache_extend(cache, cache->length, &all_k, &all_v);
+    const bool done = cti_nn_cache_extend(cache, cache->length, t, &all_k, &all_v);
     if (done) {
         cti_tensor_lift(all_k, frame.outer);
         cti_tensor_lift(all_v, frame.outer);
@@ -171,8 +275,7 @@ bool ct_kv_cache_append(ct_kv_cache *cache, ct_tensor **k, ct_tensor **v) {
             ct_kv_cache_free(cache->memory);
             cache->memory = NULL;
         }
-        cache->length = length;
-        CTI_ASSERT(cti_nn_cache_is_sound(cache));
+        cti_nn_cache_grow(cache);
     }
     cti_frame_close(cache->context, &frame);
     return done;

@@ -82,6 +82,9 @@ static bool check_options(ct_context *context, ct_mha_opts *o) {
         !cti_nn_check_chance(context, kind, "dropout", o->dropout) ||
         !cti_nn_check_chance(context, kind, "out_dropout", o->out_dropout) ||
         !cti_nn_check_number(context, kind->name, "scale", cti_option(o->scale, 1)) ||
+        !cti_nn_check_number(context, kind->name, "softcap", o->softcap) ||
+        !cti_nn_check_size(context, kind, "window.left", o->window.left, 0) ||
+        !cti_nn_check_size(context, kind, "window.right", o->window.right, 0) ||
         !cti_nn_check_number(context, kind->name, "qk_norm_offset", o->qk_norm_offset) ||
         !cti_nn_check_number(context, kind->name, "qk_norm_eps", cti_option(o->qk_norm_eps, 1e-5)))
         return false;
@@ -202,6 +205,9 @@ static void mha_describe(const ct_module *module, FILE *file) {
     if (o->add_zero_attn) fprintf(file, ", add_zero_attn=True");
     if (o->separate) fprintf(file, ", separate=True");
     if (o->scale != 0) fprintf(file, ", scale=%g", cti_option(o->scale, 1));
+    if (o->softcap > 0) fprintf(file, ", softcap=%g", o->softcap);
+    if (o->window.left || o->window.right)
+        fprintf(file, ", window=(%" PRId64 ", %" PRId64 ")", o->window.left, o->window.right);
     if (o->rope) describe_rotary(module, &o->rotary, o->head_dim, file);
 }
 
@@ -262,6 +268,17 @@ static ct_tensor *count_positions(const ct_module *mha, const ct_kv_cache *cache
     const ct_mha_opts *o = cti_nn_data(mha);
     if (!o->rope || (first == 0 && !cache)) return NULL;
     return ct_arange(mha->context, CT_I64, (double)first, (double)(first + n), 1);
+}
+
+/* Returns the positions (T), or (B, T) if the cache's rows have different lengths, of a call's
+ * tokens; NULL as above. */
+static ct_tensor *own_positions(const ct_module *mha, const ct_mha_call *call, int64_t offset,
+                                int64_t t) {
+    const ct_mha_opts *o = cti_nn_data(mha);
+    if (call->positions || !o->rope) return call->positions;
+    if (!offset || !cti_nn_cache_is_ragged(call->cache, t))
+        return count_positions(mha, call->cache, call->rope_offset + offset, t);
+    return ct_add_scalar(cti_nn_cache_indices(call->cache, t), (double)call->rope_offset);
 }
 
 /* Applies qk_norm and rope, if enabled, to queries or keys (B, H, T, d) at these positions. */
@@ -362,9 +379,9 @@ static bool is_plain(const ct_module *mha, const ct_tensor *q, const ct_tensor *
 }
 
 /* Replaces q, k and v by their projected heads (B, H, T, d), with k and v including the heads in
- * the cache, and the call's masks by masks that fit these. */
+ * the cache. */
 static bool mha_prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v,
-                        ct_mha_call *call) {
+                        const ct_mha_call *call) {
     const ct_mha_opts *o = cti_nn_data(mha);
     const int64_t t = (*q)->shape.dim[1], s = (*k)->shape.dim[1];
     const int64_t offset = cti_nn_cache_offset(call->cache, *q, *k);
@@ -373,9 +390,7 @@ static bool mha_prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor 
     else if (call->key_mask && !call->cache)
         clear_hidden(*q, k, v, call->key_mask); /* not with a cache: it has no gradient */
     project(mha, q, k, v);
-    ct_tensor *positions = call->positions
-                               ? call->positions
-                               : count_positions(mha, call->cache, call->rope_offset + offset, t);
+    ct_tensor *positions = own_positions(mha, call, offset, t);
     *q = norm_and_rotate(mha, "q_norm", positions, ct_split_heads(*q, o->num_heads));
     if (cached) cti_nn_cache_read(call->cache, k, v);
     else {
@@ -384,23 +399,19 @@ static bool mha_prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor 
                              ct_split_heads(*k, o->num_kv_heads)); /* (B, H_kv, S, d) */
         *k = append_extra(mha, *k, "bias_k");
         *v = append_extra(mha, ct_split_heads(*v, o->num_kv_heads), "bias_v");
-        if (call->cache && !cti_nn_cache_extend(call->cache, offset, k, v)) return false;
+        if (call->cache && !cti_nn_cache_extend(call->cache, offset, s, k, v)) return false;
     }
-    cti_nn_masks_prepare(mha, call, t, offset + s, offset);
     return true;
 }
 
 static ct_mha_out mha_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v,
                              ct_mha_call call) {
     const ct_mha_opts *o = cti_nn_data(mha);
-    const bool plain = is_plain(mha, q, k, v, &call);
-    /* the length of the cache after this call */
-    const int64_t length = cti_nn_cache_offset(call.cache, q, k) + k->shape.dim[1];
+    const bool plain = is_plain(mha, q, k, v, &call), self = k == q;
+    const int64_t t = q->shape.dim[1], offset = cti_nn_cache_offset(call.cache, q, k),
+                  length = offset + k->shape.dim[1]; /* the keys of the call, and of the cache */
     if (!plain && !mha_prepare(mha, &q, &k, &v, &call)) return (ct_mha_out){0};
-    ct_attention_opts opts = {.mask = call.mask, .key_mask = call.key_mask, .causal = call.causal};
-    opts.scale = o->scale, opts.need_weights = call.need_weights,
-    opts.mean_weights = !call.per_head;
-    if (mha->training) opts.dropout = o->dropout;
+    const ct_attention_opts opts = cti_nn_masks_opts(mha, &call, self, t, length, offset);
     ct_attention_out a;
     if (plain) {
         a = ct_packed_attention(
@@ -410,13 +421,11 @@ static ct_mha_out mha_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tens
         a = ct_attention(q, k, v, opts);
         a.out = ct_combine_heads(a.out); /* (B, H, T, d) -> (B, T, H d) */
     }
+    if (call.lengths && a.out) cti_nn_masks_hide_queries(call.lengths, &a);
     ct_mha_out y = {.out = cti_nn_dropout(mha, cti_nn_forward(mha, "out_proj", a.out, o->embed_dim),
                                           o->out_dropout),
                     .weights = a.weights};
-    if (call.cache && cti_ready(mha->context)) {
-        call.cache->length = length;
-        CTI_ASSERT(cti_nn_cache_is_sound(call.cache));
-    }
+    if (call.cache && cti_ready(mha->context)) cti_nn_cache_grow(call.cache);
     return y;
 }
 
@@ -438,7 +447,8 @@ static ct_mha_out check_and_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, c
     const int64_t t = q->shape.dim[1], s = k->shape.dim[1],
                   offset = cti_nn_cache_offset(call.cache, q, k);
     if ((call.cache && !cti_nn_cache_takes(call.cache, mha, q, k)) ||
-        !cti_nn_masks_fit(mha, &call, q->shape.dim[0], t, offset + s) ||
+        !cti_nn_masks_fit(mha, &call, k == q, q->shape.dim[0], t, offset + s) ||
+        (call.cache && !cti_nn_cache_plan(call.cache, k == q, s, call.lengths)) ||
         !mha_check_positions(mha, &call, q->shape.dim[0], t, s, offset))
         return none;
     return mha_attend(mha, q, k, v, call);

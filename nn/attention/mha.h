@@ -5,6 +5,8 @@
 
 #include "../module.h"
 
+#include "../../src/core/int_math.h"
+
 /* A module of this kind has a ct_mha_opts, with defaults filled in, as its data. */
 extern const cti_nn_kind cti_nn_mha_kind;
 
@@ -14,35 +16,43 @@ static inline int64_t cti_nn_mha_extra_keys(const ct_mha_opts *o) {
     return o->add_bias_kv + o->add_zero_attn;
 }
 
-/* Returns whether the masks broadcast to scores (batch, H, t, s); s includes the keys in the cache.
+/* Returns whether the masks and the bias broadcast to scores (batch, H, t, s), and whether segments
+ * and lengths fit t tokens; s includes the keys in the cache, and `self` is true in self-attention.
  * If not, records an error. */
-bool cti_nn_masks_fit(const ct_module *mha, const ct_mha_call *call, int64_t batch, int64_t t,
-                      int64_t s);
+bool cti_nn_masks_fit(const ct_module *mha, const ct_mha_call *call, bool self, int64_t batch,
+                      int64_t t, int64_t s);
 
 /* Returns x (B, S, width) with zeros in rows whose element of the key mask (B, S) is false. So
  * hidden keys and values may be NaN: they reach no product, forward or backward, and their gradient
  * is zero. */
 ct_tensor *cti_nn_masks_clear(ct_tensor *x, ct_tensor *key_mask);
 
-/* Converts the call's masks and causal flag to masks of ct_attention over s keys, of which the
- * first `offset` come from a cache: query i has position offset + i, and every query may attend to
- * the extra keys. */
-void cti_nn_masks_prepare(const ct_module *mha, ct_mha_call *call, int64_t t, int64_t s,
-                          int64_t offset);
+/* Returns the options of ct_attention for a call over s keys, of which the first `offset` come from
+ * a cache: query i has the index offset + i among the keys, and every query sees the extra keys,
+ * which are not counted in s. If the cache's rows are ragged, query i of row b has the index of the
+ * row's length + i, and the masks are cut to the keys that the cache has room for. */
+ct_attention_opts cti_nn_masks_opts(const ct_module *mha, const ct_mha_call *call, bool self,
+                                    int64_t t, int64_t s, int64_t offset);
+
+/* Makes the results of queries behind the lengths (B) of their rows zeros, because such queries see
+ * nothing: out (B, T, width), and the weights if there are any. */
+void cti_nn_masks_hide_queries(ct_tensor *lengths, ct_attention_out *attention);
 
 /* Keys and values (B, H_kv, max_length + extra, d). In self-attention they are of earlier
  * positions, in cross-attention of the whole other sequence. No gradient flows through a cache.
  *
  * Invariants:
- * 1. 0 <= length <= max_length. k and v have one shape, with room for max_length positions and the
- *    extra keys of the module.
- * 2. Positions 0 ... length - 1 are filled. The extra keys follow them and are overwritten by the
- *    next position.
- * 3. length grows only after a whole forward, or ct_kv_cache_append, has succeeded. A call that
- *    fails changes no filled position.
+ * 1. Row b has rows[b] positions, and length is the largest of these; 0 <= length <= max_length. k
+ *    and v have one shape, with room for max_length positions and the extra keys of the module.
+ * 2. Positions 0 ... rows[b] - 1 of row b are filled. The extra keys follow them and are
+ *    overwritten by the next position. A module with extra keys has rows of one length.
+ * 3. rows grow only after a whole forward, or ct_kv_cache_append, has succeeded. A call that fails
+ *    changes no filled position.
  * 4. The caller owns the cache. The module has it in the list of its dependents, and mha becomes
  *    NULL when the module is freed.
- * 5. memory belongs to the cache and is freed with it. */
+ * 5. memory belongs to the cache and is freed with it.
+ * 6. While `marks` is not 0, a layer or a stack runs, which sets rows back to `marked` if it
+ *    fails. */
 struct ct_kv_cache {
     union {
         cti_object object; /* must be the first member */
@@ -52,14 +62,26 @@ struct ct_kv_cache {
     cti_nn_dependent dependent;
     int64_t batch, length, max_length;
     ct_tensor *k, *v;
+    /* the lengths of the rows: now, after the forward that cti_nn_cache_plan was called for, and
+     * when the outermost layer or stack began. One block of memory */
+    int64_t *rows, *after, *marked;
+    int marks; /* the number of layers and stacks that run with the cache */
     /* the cache of the decoder layer's cross-attention, made on first use; NULL in other caches */
     ct_kv_cache *memory;
 };
 
+/* Returns the length of the longest of `batch` rows; 0 if there are none. */
+static inline int64_t cti_nn_longest(const int64_t *rows, int64_t batch) {
+    int64_t longest = 0;
+    for (int64_t b = 0; b < batch; b++) longest = rows[b] > longest ? rows[b] : longest;
+    return longest;
+}
+
 /* Returns whether invariant 1 holds. For asserts. */
 static inline bool cti_nn_cache_is_sound(const ct_kv_cache *cache) {
     const int64_t extra = cache->mha ? cti_nn_mha_extra_keys(cti_nn_data(cache->mha)) : 0;
-    return 0 <= cache->length && cache->length <= cache->max_length &&
+    return cache->length == cti_nn_longest(cache->rows, cache->batch) &&
+           cache->length <= cache->max_length &&
            cache->k->shape.dim[2] >= cache->max_length + extra &&
            cti_shape_equal(cache->k->shape, cache->v->shape);
 }
@@ -72,26 +94,44 @@ static inline bool cti_nn_cache_in(const ct_kv_cache *cache, const ct_module *mo
 }
 
 /* Returns the number of keys that come before this call's keys: in self-attention (k == q) all keys
- * in the cache, otherwise 0. cache may be NULL. */
+ * in the cache, of its longest row, otherwise 0. cache may be NULL. */
 static inline int64_t cti_nn_cache_offset(const ct_kv_cache *cache, const ct_tensor *q,
                                           const ct_tensor *k) {
     return cache && k == q ? cache->length : 0;
 }
 
-/* Returns whether the cache can be used in this call. In self-attention (k == q) it needs room for
- * one more key for each query. Otherwise k is another sequence, which must fit if the cache is
- * empty, and must have the cache's length if it is not. If the cache cannot be used, records an
- * error. */
+/* Returns whether the cache is one of this module and fits the batch. In cross-attention (k is not
+ * q) the other sequence must fit if the cache is empty, and must have the cache's length if it is
+ * not. If the cache cannot be used, records an error. */
 bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q,
                         const ct_tensor *k);
+/* Computes cache->after: each row grows by t positions, or by lengths[b] of them if lengths, i64
+ * (B), is not NULL. In cross-attention (self is false) each row gets t positions
+ * in place of its own. Returns false, with an error recorded, if a row has no room. */
+bool cti_nn_cache_plan(ct_kv_cache *cache, bool self, int64_t t, const ct_tensor *lengths);
+/* Returns whether the planned forward of t positions has rows that begin at different positions or
+ * grow by fewer than t. */
+bool cti_nn_cache_is_ragged(const ct_kv_cache *cache, int64_t t);
+/* Returns whether each row of a has the length of the row of b; both have one batch. */
+bool cti_nn_cache_rows_equal(const ct_kv_cache *a, const ct_kv_cache *b);
+/* Returns the indices rows[b], rows[b] + 1, ... of t further positions of each row, i64 (B, t). */
+ct_tensor *cti_nn_cache_indices(const ct_kv_cache *cache, int64_t t);
+/* Makes the planned lengths the lengths of the rows. */
+void cti_nn_cache_grow(ct_kv_cache *cache);
+
+/* Remember the lengths of the rows before a layer or a stack runs, and, if it has failed, restore
+ * them. Calls may be nested. cache may be NULL. */
+void cti_nn_cache_mark(ct_kv_cache *cache);
+void cti_nn_cache_unmark(ct_kv_cache *cache, bool good);
 
 /* The next two functions record an error if a child that projects, which may be a caller's, has
  * freed the cache.
  *
- * Copies *k and *v (B, H_kv, T + extra, d) to positions n, n + 1, ... of the cache, and sets them
- * to views of all its keys and values, (B, H_kv, n + T + extra, d). It does not change
- * cache->length: the caller does that after the whole forward has succeeded. */
-bool cti_nn_cache_extend(ct_kv_cache *cache, int64_t n, ct_tensor **k, ct_tensor **v);
+ * Copies *k and *v (B, H_kv, T + extra, d) behind the first n positions of the cache, or of each
+ * row if the planned forward is ragged, and sets them to views of all its keys and values, (B,
+ * H_kv, n + T + extra, d), or fewer if the cache has no room for so many. It does not change the
+ * lengths of the rows: the caller does that after the whole forward has succeeded. */
+bool cti_nn_cache_extend(ct_kv_cache *cache, int64_t n, int64_t t, ct_tensor **k, ct_tensor **v);
 /* Sets *k and *v to views of all keys and values in the cache. */
 void cti_nn_cache_read(const ct_kv_cache *cache, ct_tensor **k, ct_tensor **v);
 

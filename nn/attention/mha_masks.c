@@ -1,39 +1,78 @@
-/* Checks the masks of multi-head attention and converts them to masks of ct_attention, with a cache
- * and extra keys taken into account. */
+/* The masks of multi-head attention, and all other fields of a call that hide keys: their check,
+ * and their conversion to options of ct_attention, with a cache and extra keys taken into account.
+ */
 #include "mha.h"
 
 #include <math.h>
 
 #include "../../ops/attention/attention_masks.h"
 
-bool cti_nn_masks_fit(const ct_module *mha, const ct_mha_call *call, int64_t batch, int64_t t,
-                      int64_t s) {
+/* ---- the check ---- */
+
+/* Returns whether a tensor of a call is i64 of this shape. If not, records an error. */
+static bool is_of_ids(const ct_module *mha, const char *what, const ct_tensor *x, ct_shape shape) {
+    if (x->dtype != CT_I64)
+        return ct_fail(mha->context, CT_ERR_DTYPE, "%s: the %s are %s, not i64",
+                       cti_nn_kind_name(mha), what, cti_dtype_name(x->dtype));
+    if (cti_shape_equal(x->shape, shape)) return true;
+    return ct_fail(mha->context, CT_ERR_SHAPE, "%s: the %s are %s, not %s", cti_nn_kind_name(mha),
+                   what, SHAPE(x->shape), SHAPE(shape));
+}
+
+/* Returns whether a call may have segments and lengths, if it has them. */
+static bool tokens_fit(const ct_module *mha, const ct_mha_call *call, bool self, int64_t batch,
+                       int64_t t) {
+    ct_context *context = mha->context;
+    const char *name = cti_nn_kind_name(mha);
+    const char *given = call->segments ? "segments" : call->lengths ? "lengths" : NULL;
+    if (given && !self)
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "%s: %s are only for self-attention; a key_mask hides keys of another "
+                       "sequence",
+                       name, given);
+    if (call->segments && call->cache)
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "%s: segments with a cache, which has none for its keys", name);
+    if (call->lengths && cti_nn_mha_extra_keys(cti_nn_data(mha)))
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "%s: lengths with the extra keys of add_bias_kv or add_zero_attn", name);
+    return (!call->segments || is_of_ids(mha, "segments", call->segments, CT_SHAPE(batch, t))) &&
+           (!call->lengths || is_of_ids(mha, "lengths", call->lengths, CT_SHAPE(batch)));
+}
+
+bool cti_nn_masks_fit(const ct_module *mha, const ct_mha_call *call, bool self, int64_t batch,
+                      int64_t t, int64_t s) {
     const ct_mha_opts *o = cti_nn_data(mha);
     ct_context *context = mha->context;
-    const ct_tensor *mask = call->mask, *key = call->key_mask;
+    const ct_tensor *const given[] = {call->mask, call->key_mask, call->bias, call->segments,
+                                      call->lengths};
     const char *name = cti_nn_kind_name(mha);
-    if ((mask && !cti_tensor_in(mask, context, name)) ||
-        (key && !cti_tensor_in(key, context, name)))
-        return false;
-    return cti_attention_check_masks(context, name, mask, key, o->dtype,
-                                     CT_SHAPE(batch, o->num_heads, t, s));
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        if (given[i] && !cti_tensor_in(given[i], context, name)) return false;
+    const ct_shape scores = CT_SHAPE(batch, o->num_heads, t, s);
+    const ct_attention_opts seen = {.mask = call->mask, .bias = call->bias};
+    return cti_attention_check_masks(context, name, call->mask, call->key_mask, o->dtype, scores) &&
+           cti_attention_check_seen(context, &seen, o->dtype, scores) &&
+           tokens_fit(mha, call, self, batch, t);
 }
+
+/* ---- masks ---- */
 
 ct_tensor *cti_nn_masks_clear(ct_tensor *x, ct_tensor *key_mask) {
     return ct_where(ct_unsqueeze(key_mask, 2), x, ct_zeros(x->context, x->dtype, CT_SCALAR));
 }
 
-/* Returns a bool mask (t, s): query i has position offset + i and may attend to keys 0 ... offset +
- * i. */
-static ct_tensor *causal_mask(ct_context *context, int64_t t, int64_t s, int64_t offset) {
-    ct_tensor *query = ct_arange(context, CT_I64, (double)offset, (double)(offset + t), 1);
-    ct_tensor *key = ct_arange(context, CT_I64, 0, (double)s, 1);
-    return ct_ge(ct_unsqueeze(query, 1), key);
+/* Returns one mask that applies both, of which either may be NULL: the float mask `mask` becomes
+ * -inf in elements whose bool mask is false. */
+static ct_tensor *combine_masks(ct_tensor *bools, ct_tensor *mask) {
+    if (!mask || !bools) return bools ? bools : mask;
+    if (mask->dtype == CT_BOOL) return ct_logical_and(bools, mask);
+    return ct_where(bools, mask, ct_full(mask->context, mask->dtype, CT_SCALAR, -INFINITY));
 }
 
-/* Widens a mask over s keys by `extra` keys that every query may attend to. */
+/* Widens a mask or a bias over s keys by `extra` keys that every query sees. */
 static ct_tensor *pad_mask(ct_tensor *mask, int64_t s, int64_t extra) {
-    if (!mask || !extra) return mask;
+    if (!mask) return NULL;
     ct_shape shape = mask->shape;
     if (!shape.ndim) shape.ndim = 1, shape.dim[0] = 1;
     int64_t *last = &shape.dim[shape.ndim - 1];
@@ -44,22 +83,103 @@ static ct_tensor *pad_mask(ct_tensor *mask, int64_t s, int64_t extra) {
     return ct_cat((ct_tensor *[]){whole, open}, 2, shape.ndim - 1);
 }
 
-/* Returns one mask that applies both: a float mask becomes -inf in elements whose bool mask is
- * false. */
-static ct_tensor *combine_masks(ct_tensor *bools, ct_tensor *mask) {
-    if (!mask || !bools) return bools;
-    if (mask->dtype == CT_BOOL) return ct_logical_and(bools, mask);
-    return ct_where(bools, mask, ct_full(mask->context, mask->dtype, CT_SCALAR, -INFINITY));
+/* Returns a bool mask of the keys that a window leaves visible, of s keys, to queries of the given
+ * indices (..., T, 1); NULL if the window is open on both sides. */
+static ct_tensor *window_mask(ct_tensor *index, int64_t s, ct_window window) {
+    if (!index) return NULL; /* after an error */
+    ct_tensor *seen = NULL, *key = ct_arange(index->context, CT_I64, 0, (double)s, 1);
+    if (window.right) seen = ct_lt(key, ct_add_scalar(index, (double)window.right));
+    if (window.left)
+        seen = combine_masks(seen, ct_gt(key, ct_add_scalar(index, -(double)window.left)));
+    return seen;
 }
 
-void cti_nn_masks_prepare(const ct_module *mha, ct_mha_call *call, int64_t t, int64_t s,
-                          int64_t offset) {
-    int64_t extra = cti_nn_mha_extra_keys(cti_nn_data(mha));
-    if (call->causal && (extra || offset)) { /* otherwise opts.causal of ct_attention applies */
-        if (s > offset + 1)
-            call->mask = combine_masks(causal_mask(mha->context, t, s, offset), call->mask);
-        call->causal = false;
+/* Replaces causal, the window and segments of the options by a mask, and widens the masks by the
+ * extra keys: these follow all other keys, and every query sees them. */
+static void see_extra_keys(ct_context *context, ct_attention_opts *a, int64_t t, int64_t s,
+                           int64_t offset, int64_t extra) {
+    ct_window window = a->window;
+    if (a->causal) window.right = 1;
+    if (s == offset + 1) window.right = 0; /* the only query stands at the last key */
+    if (window.left >= offset + t)
+        window.left = 0; /* no key is so far away; so doubles are exact */
+    window.right = cti_min(window.right, s);
+    if (window.left || window.right) {
+        ct_tensor *index = ct_arange(context, CT_I64, (double)offset, (double)(offset + t), 1);
+        a->mask = combine_masks(window_mask(ct_unsqueeze(index, 1), s, window), a->mask);
     }
-    call->mask = pad_mask(call->mask, s, extra);
-    call->key_mask = pad_mask(call->key_mask, s, extra);
+    if (a->segments) {
+        ct_tensor *same = ct_eq(ct_unsqueeze(a->segments, 2), ct_unsqueeze(a->segments, 1));
+        a->mask = combine_masks(ct_unsqueeze(same, 1), a->mask); /* (B, 1, T, T) */
+    }
+    a->mask = pad_mask(a->mask, s, extra);
+    a->bias = pad_mask(a->bias, s, extra);
+    a->key_mask = pad_mask(a->key_mask, s, extra);
+    a->causal = false, a->window = (ct_window){0}, a->segments = NULL;
+}
+
+/* Cuts a mask or a bias over s keys to its first n keys. */
+static ct_tensor *cut_mask(ct_tensor *mask, int64_t s, int64_t n) {
+    const int last = mask ? mask->shape.ndim - 1 : -1;
+    return last >= 0 && n < s && mask->shape.dim[last] == s ? ct_narrow(mask, last, 0, n) : mask;
+}
+
+/* Fits the options to rows of different lengths: t queries of each row stand behind the row's keys
+ * in the cache. Row b then has after[b] keys, of which the queries see those that causal and the
+ * window allow. */
+static void see_rows(ct_attention_opts *a, const ct_kv_cache *cache, int64_t t) {
+    const int64_t longest = cache->length + t, s = cti_min(longest, cache->max_length);
+    a->mask = cut_mask(a->mask, longest, s), a->bias = cut_mask(a->bias, longest, s);
+    a->key_mask = cut_mask(a->key_mask, longest, s);
+    a->lengths = ct_from_i64(cache->context, CT_SHAPE(cache->batch), cache->after);
+    ct_window window = a->window;
+    if (a->causal) window.right = 1;
+    bool whole = true; /* each row's last query stands at the row's last key */
+    for (int64_t b = 0; b < cache->batch; b++) whole &= cache->after[b] == cache->rows[b] + t;
+    if (cache->length == 0 || (!window.left && !window.right)) return; /* query i has the index i */
+    if (t == 1 && !window.left) a->causal = false, a->window.right = 0;
+    else if (whole || t == 1) a->lower_right = true;
+    if (whole || t == 1) return;
+    if (window.left > s) window.left = 0; /* no key is so far away; so doubles are exact */
+    window.right = cti_min(window.right, s);
+    ct_tensor *index = ct_unsqueeze(cti_nn_cache_indices(cache, t), 2),
+              *seen = window_mask(index, s, window); /* (B, T, S), or NULL */
+    if (seen) a->mask = combine_masks(ct_unsqueeze(seen, 1), a->mask);
+    a->causal = false, a->window = (ct_window){0};
+}
+
+ct_attention_opts cti_nn_masks_opts(const ct_module *mha, const ct_mha_call *call, bool self,
+                                    int64_t t, int64_t s, int64_t offset) {
+    const ct_mha_opts *o = cti_nn_data(mha);
+    const int64_t extra = cti_nn_mha_extra_keys(o);
+    ct_attention_opts a = {.mask = call->mask,
+                           .bias = call->bias,
+                           .key_mask = call->key_mask,
+                           .lengths = call->lengths,
+                           .segments = call->segments,
+                           .window = o->window,
+                           .causal = call->causal,
+                           .dropout = mha->training ? o->dropout : 0,
+                           .scale = o->scale,
+                           .softcap = o->softcap,
+                           .need_weights = call->need_weights,
+                           .mean_weights = !call->per_head};
+    if (extra) see_extra_keys(mha->context, &a, t, s, offset, extra);
+    else if (call->cache && self && cti_nn_cache_is_ragged(call->cache, t))
+        see_rows(&a, call->cache, t);
+    else if (offset && t == 1 && !a.window.left) a.causal = false, a.window.right = 0;
+    else if (offset) a.lower_right = a.causal || a.window.left || a.window.right;
+    return a;
+}
+
+void cti_nn_masks_hide_queries(ct_tensor *lengths, ct_attention_out *a) {
+    const int64_t b = lengths->shape.dim[0], t = a->out->shape.dim[1];
+    ct_tensor *index = ct_arange(lengths->context, CT_I64, 0, (double)t, 1),
+              *real = ct_lt(index, ct_unsqueeze(lengths, 1)); /* (B, T) */
+    a->out = cti_nn_masks_clear(a->out, real);
+    if (!a->weights) return;
+    if (a->weights->shape.ndim == 4) real = ct_view(real, CT_SHAPE(b, 1, t, 1));
+    else real = ct_unsqueeze(real, 2);
+    a->weights =
+        ct_where(real, a->weights, ct_zeros(lengths->context, a->weights->dtype, CT_SCALAR));
 }

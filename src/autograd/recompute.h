@@ -14,7 +14,7 @@ extern const ct_op cti_op_recompute;
 
 /* Does the work of ct_recompute, with a copy of arg_size bytes of `arg`, at most CTI_RECOMPUTE_ARG,
  * which the second run reads. If arg_size is 0 both runs read `arg` itself. */
-enum { CTI_RECOMPUTE_ARG = 128 };
+enum { CTI_RECOMPUTE_ARG = 192 };
 ct_tensor *cti_recompute(ct_fn fn, void *arg, size_t arg_size, ct_tensor *const *in, int n);
 
 /* Adds a gradient to a slot of a node that is older than the running node. The backward of

@@ -31,6 +31,7 @@ ROPES = [{}] + [dict(rope=1, rope_interleaved=interleaved, rope_base=base, rope_
                 for interleaved, base, offset in ((0, 0, 0), (0, 100, 7), (1, 100, 0), (1, 0, 70))]
 NORMS = [{}, dict(qk_norm=1), dict(qk_norm=1, qk_norm_eps=0.01)]
 DROPOUTS = [{}, dict(evaluate=1, dropout=0.5), dict(evaluate=1, out_dropout=0.5), dict(evaluate=1, dropout=0.5, out_dropout=0.5)]
+WINDOWS = [{}, dict(window_left=1), dict(window_left=4), dict(window_right=3), dict(window_left=3, window_right=2)]
 HEADS = [dict(num_heads=h, num_kv_heads=kv) for h, kv in ((1, 0), (2, 0), (3, 0), (4, 4), (2, 1), (4, 2), (6, 2))]
 
 
@@ -55,11 +56,14 @@ def mha(t, s, d, layout=layouts("q", "k", "v")):
 
 
 def wide():
-    """Heads of any width, biases of q, k and v only, another scale."""
+    """Heads of any width, biases of q, k and v only, another scale, a softcap; windows, segments and lengths."""
     options = [sizes("B", (1, 2)), HEADS, sizes("T", (1, 5, 17)), sizes("S", (0, 1, 9)), sizes("embed_dim", (4, 12, 30)),
                sizes("head_dim", (1, 2, 6, 16, 20)), sizes("bias", (0, 1, 2, 3)), sizes("scale", (0, 0.1, 1.5)), SOURCES, WEIGHTS[::2],
-               KEY_MASKS[:2], ROPES[:3], NORMS[:2], NO_MASK + masks("ts"), *flags("no_bias", "add_bias_kv", "causal")]
-    return [dict(kind="mha") | case for case in cover(options, module_fits)]
+               KEY_MASKS[:2], ROPES[:3], NORMS[:2], NO_MASK + masks("ts"), *flags("no_bias", "add_bias_kv", "causal"),
+               sizes("softcap", (0, 0.7)), WINDOWS, *flags("segments", "lengths")]
+    other, tokens = lambda case: case.get("cross") or case.get("S"), lambda case: case.get("segments") or case.get("lengths")
+    fits = lambda case: module_fits(case) and not (other(case) and tokens(case)) and not (case.get("lengths") and case.get("add_bias_kv"))
+    return [dict(kind="mha") | case for case in cover(options, fits)]
 
 
 def op_fits(case):

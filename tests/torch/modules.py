@@ -72,13 +72,15 @@ def biases(case):
     return (kind != "none", kind == "all") if case.get("bias") else (not case.get("no_bias"),) * 2
 
 
-def attend(q, k, v, keep=None, scale=None, need_weights=False):
+def attend(q, k, v, keep=None, scale=None, need_weights=False, softcap=None):
     """Output and weights (or None) of scaled_dot_product_attention on (B, H, T, d) and (B, H_kv, S, d). It gives no weights, and knows no
     keys at all: then it is written out, zeros for a query that sees nothing."""
-    if k.shape[2] and not need_weights:
+    if k.shape[2] and not need_weights and not softcap:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=keep, scale=scale, enable_gqa=True), None
     k, v = [x.repeat_interleave(q.shape[1] // max(k.shape[1], 1), 1) for x in (k, v)]
     scores = q @ k.mT * (scale or q.shape[-1] ** -0.5)
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
     if keep is not None:
         scores = scores.masked_fill(~keep, -math.inf) if keep.dtype == torch.bool else scores + keep
     blind = (scores == -math.inf).all(-1, keepdim=True)
@@ -107,7 +109,7 @@ class Attention(nn.Module):
         self.bias_k, self.bias_v = [nn.Parameter(torch.empty(1, 1, width)) if g("add_bias_kv") else None for _ in range(2)]
         self.zero = g("add_zero_attn")
         self.out_proj = nn.Linear(own, dim, out_bias)
-        self.sizes, self.scale = [own, width, width], g("scale", None)
+        self.sizes, self.scale, self.softcap = [own, width, width], g("scale", None), g("softcap")
         norm = lambda: RmsNorm(size, g("qk_norm_eps", g("eps", 1e-5)), g("qk_norm_offset")) if g("qk_norm") else nn.Identity()
         self.q_norm, self.k_norm = norm(), norm()
         turn = (g("rope_base", 1e4), g("rope_offset"), g("rope_interleaved"))
@@ -130,7 +132,7 @@ class Attention(nn.Module):
         k, v = self.append(k, self.bias_k), self.append(v, self.bias_v)
         if keep is not None:
             keep = F.pad(keep, (0, k.shape[2] - s), value=keep.dtype == torch.bool)
-        y, weights = attend(q, k, v, keep, self.scale, need_weights)
+        y, weights = attend(q, k, v, keep, self.scale, need_weights, self.softcap)
         return self.out_proj(y.transpose(1, 2).flatten(2)), weights.mean(1) if need_weights and average_attn_weights else weights
 
 
@@ -192,7 +194,7 @@ def keep_of(mask, batch):
     return mask if mask.ndim == 2 else mask.unflatten(0, (batch, -1))
 
 
-ATTENTION_BEYOND_TORCH = ("rope", "qk_norm", "head_dim", "bias", "scale")
+ATTENTION_BEYOND_TORCH = ("rope", "qk_norm", "head_dim", "bias", "scale", "softcap")
 BEYOND_TORCH = ("rms_norm", "gated", "num_kv_heads", "sandwich", "parallel", *ATTENTION_BEYOND_TORCH)
 
 
@@ -301,6 +303,10 @@ def draw(case, seed, parameters):
             if not case.get("same_kv"):
                 inputs["v"] = randn(b, s, case.get("vdim") or dim)
         inputs |= draw_mask(case, t, s if case.get("cross") else t, "", generator, True)
+        if case.get("segments"):
+            inputs["segments"] = torch.randint(-1, 2, (b, t), generator=generator)
+        if case.get("lengths"):
+            inputs["lengths"] = torch.randint(0, t + 1, (b,), generator=generator)
     elif kind == "transformer":
         dim = case["embed_dim"]
         inputs = {"src": randn(b, s, dim), "tgt": randn(b, t, dim)} | draw_mask(case, s, s, "src_", generator, True)
@@ -321,10 +327,20 @@ def torch_mask(case, inputs, prefix, t, s):
     """All masks of one attention as torch's one: (T, S) or (B H, T, S), true = ignore, or float."""
     b, h = case["B"], case["num_heads"]
     mask, key_mask = inputs.get(prefix + "mask"), inputs.get(prefix + "key_mask")
-    causal = torch.ones(t, s, dtype=torch.bool).tril() if case.get(prefix + "causal") else None
-    keep = causal
+    i, j, keep = torch.arange(t)[:, None], torch.arange(s), None
+    hide = lambda seen: seen if keep is None else keep & seen
+    if case.get(prefix + "causal"):
+        keep = hide(j <= i)
+    if case.get("window_left") and prefix != "cross_":   # a layer's window is that of its self-attention
+        keep = hide(i - j < case["window_left"])
+    if case.get("window_right") and prefix != "cross_":
+        keep = hide(j - i < case["window_right"])
     if key_mask is not None:
-        keep = key_mask[:, None, None, :] if keep is None else keep & key_mask[:, None, None, :]
+        keep = hide(key_mask[:, None, None, :])
+    if "segments" in inputs:
+        keep = hide(inputs["segments"][:, None, :, None] == inputs["segments"][:, None, None, :])
+    if "lengths" in inputs:
+        keep = hide(torch.maximum(i, j) < inputs["lengths"][:, None, None, None])
     if mask is None and keep is None:
         return None
     if mask is None or mask.dtype == torch.bool:

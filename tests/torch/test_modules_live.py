@@ -49,7 +49,9 @@ def random_layer(kind, seed):
 def beyond_torch(case, r):
     """What later models have and torch.nn has not."""
     heads = case["num_heads"]
-    case = case | dict(r.choice([{}, {}, dict(head_dim=r.choice([3, 6, 16]))]), bias=r.choice([0, 0, 1, 2, 3]), scale=r.choice([0, 0, 0.4]))
+    case = case | r.choice([{}, {}, dict(head_dim=r.choice([3, 6, 16]))])
+    case |= r.choice([{}, {}, dict(window_left=3, window_right=2), dict(window_left=2)])
+    case |= dict(bias=r.choice([0, 0, 1, 2, 3]), scale=r.choice([0, 0, 0.4]), softcap=r.choice([0, 0, 1.5]))
     if case["norm_first"]:
         case |= dict(sandwich=r.randint(0, 1), parallel=r.randint(0, 1))
     size = case.get("head_dim") or case["embed_dim"] // heads
@@ -78,10 +80,11 @@ LLAMA = CAUSAL | dict(num_kv_heads=2, hidden=48, activation=3, gated=1, rms_norm
 GPT2 = CAUSAL | dict(activation=2)
 QWEN2 = LLAMA | dict(bias=2)
 QWEN3 = LLAMA | dict(head_dim=16, qk_norm=1, eps=1e-6)
-GEMMA3 = QWEN3 | dict(activation=2, sandwich=1, norm_offset=1, qk_norm_offset=1, scale=0.25, num_kv_heads=1)
+MISTRAL = LLAMA | dict(window_left=4)
+GEMMA3 = QWEN3 | dict(activation=2, sandwich=1, norm_offset=1, qk_norm_offset=1, scale=0.25, num_kv_heads=1, window_left=4)
 PYTHIA = CAUSAL | dict(activation=1, parallel=1, rope=1)
 SMOLLM3 = LLAMA | dict(num_layers=4, no_rope_every=2)
-MODELS = [LLAMA, GPT2, QWEN2, QWEN3, GEMMA3, PYTHIA, SMOLLM3]
+MODELS = [LLAMA, MISTRAL, GPT2, QWEN2, QWEN3, GEMMA3, PYTHIA, SMOLLM3]
 
 
 def random_small(kind, seed):
@@ -119,9 +122,10 @@ def opts_of(opts, case, dtype):
     made = opts(**fields(opts), dtype=ct.DTYPES.index(dtype))
     if opts is ct.LayerOpts:
         made.attn = ct.MhaOpts(**fields(ct.MhaOpts, LAYERS_OWN))
+    attention = made.attn if opts is ct.LayerOpts else made
     if opts in (ct.LayerOpts, ct.MhaOpts):
-        rotary = ct.RopeOpts(base=case.get("rope_base", 0), interleaved=case.get("rope_interleaved", 0))
-        (made.attn if opts is ct.LayerOpts else made).rotary = rotary
+        attention.window = ct.Window(case.get("window_left", 0), case.get("window_right", 0))
+        attention.rotary = ct.RopeOpts(base=case.get("rope_base", 0), interleaved=case.get("rope_interleaved", 0))
     return made
 
 
@@ -161,7 +165,7 @@ def ours_forward(case, module, x):
         return lib.ct_attention(x["q"], x["k"], x["v"], ct.AttentionOpts(mask=x.get("mask"), key_mask=x.get("key_mask"), **own))
     if case["kind"] == "mha":
         k, own = x.get("k"), call("")
-        own.rope_offset = case.get("rope_offset", 0)
+        own.rope_offset, own.segments, own.lengths = case.get("rope_offset", 0), x.get("segments"), x.get("lengths")
         return lib.ct_mha_forward(module, x["q"], k, x.get("v", k), own)
     if case["kind"] == "encoder":
         return out(lib.ct_encoder_forward(module, x["x"], ct.StackCall(self=call(""))))
