@@ -44,7 +44,7 @@ static ct_tensor *rotated(ct_module *m, const ct_mha_opts *o, int which, ct_tens
     x = model_project(m, o, which, x);
     if (o->qk_norm)
         x = model_rms_norm(x, param_of(m, which ? "k_norm.weight" : "q_norm.weight"),
-                           sizes_of(o).eps);
+                           sizes_of(o).eps, o->qk_norm_offset);
     return ct_rope(x, positions, o->rotary);
 }
 
