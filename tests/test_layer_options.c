@@ -3,6 +3,8 @@
  * of elementary ops. */
 #include "layer_model.h"
 
+#include <unistd.h>
+
 enum { B = 2, T = 5, S = 3, E = 8, LAYERS = 3 };
 
 static const ct_layer_opts all[] = {
@@ -241,7 +243,9 @@ END_TEST
 
 START_TEST(copies_files_and_bf16) {
     char path[] = "/tmp/cotangent-layer-XXXXXX";
-    ck_assert_int_ge(mkstemp(path), 0);
+    const int file = mkstemp(path);
+    ck_assert_int_ge(file, 0);
+    close(file); /* on Windows an open file cannot be replaced */
     for (int single = 0; single < 2; single++) {
         ct_layer_opts o[LAYERS];
         differing(o);

@@ -3,6 +3,8 @@
  * ops, and each use of a module is tried: caches, files, copies, bf16, other children. */
 #include "attention_model.h"
 
+#include <unistd.h>
+
 enum { B = 2, T = 5, S = 4, E = 8 };
 
 static const ct_mha_opts all[] = {
@@ -180,7 +182,9 @@ END_TEST
 
 START_TEST(copies_and_files) {
     char path[] = "/tmp/cotangent-mha-XXXXXX";
-    ck_assert_int_ge(mkstemp(path), 0);
+    const int file = mkstemp(path);
+    ck_assert_int_ge(file, 0);
+    close(file); /* on Windows an open file cannot be replaced */
     for (int i = 0; i < ALL; i++) {
         if (all[i].kdim) continue;
         ct_module *m = shaken(ct_mha_new(context, opts_at(i))), *copy = ct_module_clone(m),

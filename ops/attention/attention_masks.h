@@ -8,8 +8,8 @@
  *
  * Invariants:
  * 1. Query t of batch b has the index i = t among the keys; with lower_right i = n - T + t, n =
- *    lengths[b] or S. Diagonals leave visible the keys j with i - left < j < i + right, where
- * causal makes right 1.
+ *    lengths[b] or S. Diagonals leave visible the keys j with i - left < j < i + right; if causal,
+ *    right is 1.
  * 2. cti_attention_keys_of and cti_attention_queries_of return ranges outside of which diagonals,
  *    lengths and segments hide all pairs of the tile. So a tile with an empty range is hidden and
  *    is not computed. The ranges depend on the tile only, not on threads.
@@ -132,8 +132,8 @@ double cti_attention_pairs(const cti_attention_params *a);
 
 /* ---- segments ---- */
 
-/* Of the token at one index. Only tokens in [first, end) can have its id; those in [index, run_end)
- * have it. */
+/* The segment of the token at one index. Only tokens in [first, end) can have its id, and all
+ * tokens in [index, run_end) have it. */
 struct cti_attention_segment {
     int64_t id, first, end, run_end;
 };
