@@ -230,7 +230,7 @@ void cti_dist_make_group(ct_dist *dist);
 /* ---- meet.c ---- */
 
 /* Returns whether all ranks are in this call with the same count, and all are `ok`. If not, all
- * ranks record the error. If there are no other ranks it returns `ok`. */
+ * ranks record the error. There must be other ranks. */
 bool cti_dist_meet(ct_dist *dist, cti_comm_call call, int64_t count, bool ok);
 /* Returns whether a call of all ranks may begin: neither the ct_dist, which is not NULL, nor its
  * comm has ended, no rank is lost, and no other call of the ct_dist is running. If an exception has

@@ -3,6 +3,8 @@
 
 #include <cotangent/autograd.h>
 
+#include "../../src/core/assert.h"
+
 /* After an error the next call may be ct_dist_step again. */
 void cti_dist_end_step(ct_dist *dist) {
     for (int64_t i = 0; i < dist->params; i++) dist->param[i].present = false;
@@ -34,7 +36,7 @@ bool cti_dist_is_usable(ct_dist *dist, cti_comm_call call) {
 }
 
 bool cti_dist_meet(ct_dist *dist, cti_comm_call call, int64_t count, bool ok) {
-    if (!dist->comm) return ok;
+    CTI_ASSERT(dist->comm);
     const cti_place place = {
         .call = (int32_t)call, .dist = dist->number, .step = dist->group.steps, .count = count};
     cti_agreement mine, theirs;
