@@ -17,7 +17,7 @@ typedef struct {
     char *x, *y; /* or dx, g */
 } fibres;
 
-/* Converts a fibre's number to an index along each dim, and to its offsets in x and in y. */
+/* The place of a fibre: its index along each dim, and its offsets in x and in y. */
 typedef struct {
     int64_t i[CT_MAX_DIMS], x_at, at;
 } gather_place;

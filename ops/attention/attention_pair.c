@@ -97,7 +97,7 @@ typedef struct {
     cti_attention_rows k;     /* (keys, d); a right factor if products do not round */
     cti_attention_raw raw;    /* the keys that are not finite */
     cti_attention_sum dk, dv; /* (keys, d), (keys, dv) */
-    /* whether the rows of dk and dv have been written, for each panel of keys (nr is at least 4) */
+    /* for each panel of nr keys, whether its rows of dk and dv have been written; nr >= 4 */
     bool begun[CTI_ATTENTION_MOST_KEYS / 4];
 } key_range;
 

@@ -49,7 +49,7 @@ bool cti_op_computes_into(const ct_tensor *to, double number, const char *name) 
 
 /* ---- overlap ---- */
 
-/* All elements are in the bytes from *low up to *high. */
+/* Sets *low and *high so that all elements of t lie in the bytes [*low, *high). */
 static void address_range(const ct_tensor *t, uintptr_t *low, uintptr_t *high) {
     const int64_t size = (int64_t)cti_dtype_size(t->dtype);
     *low = (uintptr_t)t->data;

@@ -80,7 +80,7 @@ typedef struct {
     double *analytic, *numeric, *noise; /* [rows][n] noise: estimates of the errors of numeric */
     double *direction;                  /* [n][numel] in fast mode; NULL otherwise */
     cti_state *state;                   /* [n] */
-    int64_t wrong, undecided; /* numbers of columns: CTI_WRONG; CTI_KINK and the states after it */
+    int64_t wrong, undecided; /* number of columns in the state CTI_WRONG; in later states */
     bool rounded;             /* all errors have the size of f32's rounding */
     char diagnosis[256];      /* "" if there is none */
 } cti_checked;
@@ -97,7 +97,7 @@ struct cti_check {
     ct_rng rng;    /* the generator's state before every call of fn */
     ct_rng before; /* the generator's state before the check */
     ct_gradcheck_opts opts;
-    ct_tensor **in;       /* [n] the inputs of fn: copies of the f32 and f64 ones, else as given */
+    ct_tensor **in;       /* [n] the inputs of fn: copies of f32 and f64 inputs, and the others */
     cti_frame *frame;     /* owns also the inputs that the function releases */
     cti_checked *checked; /* [count] the f32 and f64 inputs */
     int count;

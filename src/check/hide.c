@@ -27,7 +27,7 @@ typedef struct {
     hidden_entry entry[];
 } hidden_gradients;
 
-/* Both append an entry, or only count it if h is NULL. */
+/* Appends an entry, or only counts it if h is NULL. */
 static void hide_gradient(hidden_gradients *h, int64_t *count, cti_node *node, ct_tensor **grad) {
     if (h) {
         h->entry[*count] = (hidden_entry){.node = node, .at = grad, .grad = *grad};
@@ -36,6 +36,7 @@ static void hide_gradient(hidden_gradients *h, int64_t *count, cti_node *node, c
     }
     ++*count;
 }
+/* The same for the gradient of a slot, if it is a leaf's. */
 static void hide_leaf(hidden_gradients *h, int64_t *count, cti_grad_slot *slot) {
     if (slot && !cti_node_of(slot)->call.op) hide_gradient(h, count, cti_node_of(slot), &slot->sum);
 }

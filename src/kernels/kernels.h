@@ -140,7 +140,8 @@ typedef struct {
     int64_t row_task_flops, gemv_task_columns, dots_columns, dots_tasks_per_thread,
         zero_task_elements, sum_task_elements;
     int64_t mc_min_tiles, nc_min_panels, mc_min_tiles_private_b, split_k_pass_bytes;
-    /* Of kernels that round: the least M and N, and multiply-adds, of a product that is rounded. */
+    /* The least M and N, and the least number of multiply-adds, of a product whose operands are
+     * rounded; used only by kernels that round. */
     int64_t rounded_lines, rounded_flops;
 } cti_gemm_tuning;
 
@@ -153,14 +154,16 @@ typedef struct {
      * depends on caches or threads. */
     int64_t kc;
     cti_gemm_tuning tuning;
-    /* Of a panel, for each of its rows of A or columns of B: bytes for each k, and the power of two
-     * to a multiple of which K is padded with zeros. */
+    /* A packed panel has packed_bytes for each k of a row of A or a column of B. K is padded with
+     * zeros to a multiple of k_unit, a power of two. */
     int64_t packed_bytes, k_unit;
-    /* Called by a thread before and after its calls of the macro-kernel; NULL: nothing to do. */
+    /* A thread calls begin before, and end after, its calls of the macro-kernel; NULL if there is
+     * nothing to do. */
     void (*begin)(void), (*end)(void);
-    /* Of kernels that split operands into pieces (bf16x3, bf16x6); else NULL. Lowers *least to the
-     * bits of the least magnitude of n numbers that is not 0, and raises *most to the greatest. The
-     * smallest piece of a product must not vanish and no sum overflow: cti_gemm_in_range. */
+    /* Lowers *least to the bits of the least magnitude of n numbers that is not 0, and raises *most
+     * to the bits of the greatest. The smallest piece of a product must not vanish and no sum may
+     * overflow: cti_gemm_in_range. NULL unless the kernels split operands into pieces (bf16x3,
+     * bf16x6). */
     void (*magnitudes)(int64_t n, const void *x, int64_t step, uint32_t *least, uint32_t *most);
     /* Packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B as panels
      * of k rows of nr. The matrix is of the table's dtype, the panels are of the computed type. */
