@@ -128,8 +128,8 @@ void course_gradient_is(const char *what, const ct_op *op, const void *attrs, ct
 void course_gradient_as(const char *what, ct_fn yours, ct_fn librarys, void *arg,
                         ct_tensor *const *in, int n, double tolerance);
 
-/* Checks that `got` is NULL, with an error of this status whose message contains the words, and
- * clears the error. */
+/* Checks that `got` is NULL and that the pending error has this status and a message with the
+ * words. Then clears the error. */
 void course_refused(const char *what, ct_context *context, ct_tensor *got, ct_status status,
                     const char *words);
 

@@ -98,9 +98,10 @@ static void refuses(ct_rope_scaling_opts o, const char *message) {
 }
 #define REFUSES(message, ...) refuses((ct_rope_scaling_opts){.dims = 6, __VA_ARGS__}, message)
 #define LINEAR                .kind = CT_ROPE_LINEAR, .factor = 2
-#define LLAMA3                .kind = CT_ROPE_LLAMA3, .factor = 8, .original_length = 100
-#define YARN                  .kind = CT_ROPE_YARN, .factor = 8, .original_length = 100
-#define LONGROPE              .kind = CT_ROPE_LONGROPE, .factor = 8, .original_length = 100, .factors = ones
+#define LENGTHENED            .factor = 8, .original_length = 100
+#define LLAMA3                .kind = CT_ROPE_LLAMA3, LENGTHENED
+#define YARN                  .kind = CT_ROPE_YARN, LENGTHENED
+#define LONGROPE              .kind = CT_ROPE_LONGROPE, LENGTHENED, .factors = ones
 
 START_TEST(refusals) {
     REFUSES("kind is 9", .kind = (ct_rope_scaling)9);

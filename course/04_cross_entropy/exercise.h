@@ -1,5 +1,4 @@
-/* Your file defines one op of logits, f64 (N, C), and targets, i64 (N), whose result is a
- * scalar. */
+/* Your file defines one op: from logits, f64 (N, C), and targets, i64 (N), it computes a scalar. */
 #ifndef EXERCISE_H
 #define EXERCISE_H
 

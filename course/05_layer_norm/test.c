@@ -333,7 +333,7 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *attrs, course_set b
 }
 
 /* Fits each row of y by (x - m) r w + b, with m and r by least squares, and describes the first row
- * whose m or r is not the right one, or which no m and r fit. */
+ * that has a wrong m or r, or that is no (x - m) r w + b for any m and r. */
 static void explain(ct_tensor *const *in, int n, void *attrs, ct_tensor *got, ct_tensor *right,
                     char *said, size_t size) {
     const double eps = ((layer_norm_attrs *)attrs)->eps;

@@ -1,5 +1,5 @@
-/* Your file defines attention in blocks of keys, whose memory grows with the number of tokens
- * and not with its square. */
+/* Your file defines attention in blocks of keys. Its memory grows with the number of tokens, and
+ * not with the square of this number. */
 #ifndef EXERCISE_H
 #define EXERCISE_H
 

@@ -82,7 +82,8 @@ static ct_tensor *part_of(const problem *p, ct_tensor *qkv, int part) {
  * a NaN that is 0 / 0. */
 static uint64_t unwritten(int step) { return 0x7ff8c0de00000000u + (uint64_t)step; }
 
-/* The step whose unwritten numbers include this one or were used to compute it; -1: none. */
+/* Returns the step that should have written this number, or a number from which it was computed;
+ * -1 if no number is missing. */
 static int step_of_unwritten(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -305,8 +306,8 @@ static const char *list_of(unsigned steps, char text[160]) {
     return text;
 }
 
-/* Sets a hint if numbers were not written, or are NaN because numbers of an earlier step were not
- * written. course_value describes all other mistakes. */
+/* Sets a hint if a step has left numbers unwritten, or has NaN because an earlier step has left
+ * numbers unwritten. course_value describes all other mistakes. */
 static void hint(const problem *p, int step) {
     const gaps g = gaps_of(p, step);
     char text[160];

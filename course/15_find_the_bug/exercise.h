@@ -1,5 +1,5 @@
-/* Your file defines five ops, of which each backward has one mistake that you mend, and for
- * each op the name of the mistake that it had. All tensors are f64 where nothing else is said. */
+/* Your file defines five ops. The backward of each has one mistake: you mend it, and define the
+ * name of the mistake. All tensors are f64 unless a comment gives another dtype. */
 #ifndef EXERCISE_H
 #define EXERCISE_H
 

@@ -174,7 +174,8 @@ CT_API ct_tensor *ct_activated_linear(ct_tensor *x, ct_activation f, ct_tensor *
 CT_API ct_tensor *ct_layer_norm(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, double eps);
 /* x / sqrt(mean(x^2) + eps) w */
 CT_API ct_tensor *ct_rms_norm(ct_tensor *x, ct_tensor *weight, double eps);
-/* x / sqrt(mean(x^2) + eps) (offset + w), as Gemma's norm, whose offset is 1; w NULL: as above */
+/* x / sqrt(mean(x^2) + eps) (offset + w); Gemma's norms have an offset of 1. If w is NULL there is
+ * no factor. */
 CT_API ct_tensor *ct_rms_norm_offset(ct_tensor *x, ct_tensor *weight, double eps, double offset);
 
 /* ---- look-ups and noise ---- */
@@ -297,7 +298,7 @@ typedef enum {
 typedef struct {
     ct_rope_scaling kind;
     double base;             /* rope_theta; 0: 10000. CT_ROPE_YARN needs more than 1 */
-    int64_t dims;            /* as in ct_rope_opts, but at least 2 */
+    int64_t dims;            /* the turned dims of a row: even, at least 2 */
     double factor;           /* greater than 0 */
     int64_t original_length; /* original_max_position_embeddings */
     /* CT_ROPE_LLAMA3: low_freq_factor (0: 1) and high_freq_factor (0: 4); CT_ROPE_YARN: beta_slow
@@ -309,7 +310,7 @@ typedef struct {
      * sqrt(1 + ln(factor) / ln(original_length)), or 1 if factor <= 1; with an attention_factor
      * it needs neither factor nor original_length */
     double attention_factor;
-    double mscale, mscale_all_dim; /* of CT_ROPE_YARN */
+    double mscale, mscale_all_dim; /* numbers of CT_ROPE_YARN's attention factor */
     bool no_truncate;              /* config.json has "truncate": false */
     const double *factors;         /* short_factor or long_factor: dims/2 numbers greater than 0 */
 } ct_rope_scaling_opts;
