@@ -1,0 +1,24 @@
+/* The memory of a tokenizer that stays until it is closed: blocks of the context, of which parts
+ * are handed out in order and given back together. */
+#ifndef CTI_TEXT_ARENA_H
+#define CTI_TEXT_ARENA_H
+
+#include <cotangent/types.h>
+
+#include "../../src/io/json.h"
+
+typedef struct cti_arena_block cti_arena_block;
+typedef struct {
+    ct_context *context;
+    cti_arena_block *blocks;
+    char *next, *end; /* the rest of the newest block */
+} cti_arena;
+
+/* Takes count * size bytes, aligned to 16, of which none is set. Returns NULL after an error of the
+ * context. */
+void *cti_arena_take(cti_arena *arena, size_t count, size_t size);
+/* A copy of a text, with a NUL behind it; .at is NULL after an error. */
+cti_text cti_arena_copy(cti_arena *arena, cti_text text);
+void cti_arena_free(cti_arena *arena);
+
+#endif

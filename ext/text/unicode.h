@@ -1,0 +1,91 @@
+/* Properties of characters, as the tokenizers package 0.23.3 sees them. The package has several
+ * versions of Unicode in it: one for the regular expressions (oniguruma's), one for BERT's rules,
+ * one for normal forms and one for Rust's standard library. The tables in unicode_tables.c are made
+ * by make_unicode, which asks the package itself. */
+#ifndef CTI_TEXT_UNICODE_H
+#define CTI_TEXT_UNICODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* General categories, as regular expressions see them. CTI_CN has the characters that are not
+ * assigned. */
+typedef enum {
+    CTI_CN,
+    CTI_CC,
+    CTI_CF,
+    CTI_CO,
+    CTI_LU,
+    CTI_LL,
+    CTI_LT,
+    CTI_LM,
+    CTI_LO,
+    CTI_MN,
+    CTI_MC,
+    CTI_ME,
+    CTI_ND,
+    CTI_NL,
+    CTI_NO,
+    CTI_PC,
+    CTI_PD,
+    CTI_PS,
+    CTI_PE,
+    CTI_PI,
+    CTI_PF,
+    CTI_PO,
+    CTI_SM,
+    CTI_SC,
+    CTI_SK,
+    CTI_SO,
+    CTI_ZS,
+    CTI_ZL,
+    CTI_ZP,
+    CTI_CATEGORIES
+} cti_category;
+
+cti_category cti_unicode_category(uint32_t c);
+
+/* Sets of categories, as masks of bits. */
+#define CTI_IN(category) (1u << (category))
+#define CTI_LETTERS                                                                                \
+    (CTI_IN(CTI_LU) | CTI_IN(CTI_LL) | CTI_IN(CTI_LT) | CTI_IN(CTI_LM) | CTI_IN(CTI_LO))
+#define CTI_NUMBERS (CTI_IN(CTI_ND) | CTI_IN(CTI_NL) | CTI_IN(CTI_NO))
+#define CTI_MARKS   (CTI_IN(CTI_MN) | CTI_IN(CTI_MC) | CTI_IN(CTI_ME))
+
+bool cti_unicode_is_space(uint32_t c); /* \s of oniguruma: 25 characters */
+bool cti_unicode_is_word(uint32_t c);  /* \w of oniguruma */
+
+/* The classes of a fast splitter: which of \p{L}, \p{N}, \s a character is in. */
+typedef enum { CTI_OTHER, CTI_LETTER, CTI_NUMBER, CTI_SPACE } cti_class;
+cti_class cti_unicode_class(uint32_t c);
+
+/* Rust's char::is_whitespace, is_numeric and is_alphanumeric, and \w of its regex crate. */
+bool cti_rust_is_space(uint32_t c);
+bool cti_rust_is_numeric(uint32_t c);
+bool cti_rust_is_word(uint32_t c);
+
+/* BERT's rules: the characters that clean_text removes, those it makes a space, those that
+ * handle_chinese_chars puts spaces around, and those that are pieces of their own
+ * (BertPreTokenizer's and Punctuation's punctuation). */
+bool cti_bert_is_removed(uint32_t c);
+bool cti_bert_is_space(uint32_t c);
+bool cti_bert_is_chinese(uint32_t c);
+bool cti_bert_is_punctuation(uint32_t c);
+
+/* Whether StripAccents drops the character (a combining mark), and whether BertNormalizer's
+ * strip_accents does (a nonspacing mark). */
+bool cti_unicode_is_accent(uint32_t c);
+bool cti_bert_is_accent(uint32_t c);
+
+enum { CTI_FOLDED = 4 }; /* the most characters that one character becomes */
+
+/* The lower case of a character, by Rust's char::to_lowercase: n characters in out[]. */
+int cti_unicode_lower(uint32_t c, uint32_t out[CTI_FOLDED]);
+/* The full canonical decomposition of a character: n characters in out[]; itself if it has none. */
+int cti_unicode_decompose(uint32_t c, uint32_t out[CTI_FOLDED]);
+int cti_unicode_combining_class(uint32_t c);
+/* The canonical composition of two characters; 0 if there is none. */
+uint32_t cti_unicode_compose(uint32_t a, uint32_t b);
+
+#endif
