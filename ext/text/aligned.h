@@ -22,7 +22,7 @@
 /* Bytes [begin, end) of a text. */
 typedef struct {
     size_t begin, end;
-} cti_span;
+} cti_extent;
 
 /* One byte's range in the original, relative to the beginning of the section (`base`): sections of
  * 4 GiB and more are refused by an encode. */
@@ -43,7 +43,7 @@ typedef struct {
 
 /* The range in the original text of the bytes [begin, end) of an aligned text, end > begin: whole
  * characters. */
-cti_span cti_aligned_origin(const cti_aligned *aligned, size_t begin, size_t end);
+cti_extent cti_aligned_origin(const cti_aligned *aligned, size_t begin, size_t end);
 
 /* A writer of a new aligned text that is made from an old one, character by character. A failed
  * allocation sets `failed`; then nothing more is written. */
@@ -59,7 +59,7 @@ cti_rewriter cti_rewriter_begin(const cti_aligned *old, cti_aligned *spare);
 /* Appends a character that came from byte `from` of the old text. */
 void cti_rewriter_put(cti_rewriter *rewriter, uint32_t c, size_t from);
 /* Appends old bytes [span.begin, span.end) unchanged. */
-void cti_rewriter_copy(cti_rewriter *rewriter, cti_span span);
+void cti_rewriter_copy(cti_rewriter *rewriter, cti_extent span);
 /* Replaces *text by the text that was made and *spare by the old one's memory. Returns false if
  * memory was short; *text is unchanged then. */
 bool cti_rewriter_end(cti_rewriter *rewriter, cti_aligned *text, cti_aligned *spare);

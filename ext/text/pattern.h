@@ -33,7 +33,7 @@ typedef enum { CTI_FOUND, CTI_NOT_FOUND, CTI_NO_MEMORY } cti_find_result;
 /* Finds the first match in text[0 ... size) that begins at or after `from`, as the next item of
  * oniguruma's find_iter. The text is well-formed UTF-8, and a lookahead sees only these bytes. */
 cti_find_result cti_pattern_find(const cti_pattern *pattern, const char *text, size_t size,
-                                 size_t from, cti_pattern_memory *memory, cti_span *found);
+                                 size_t from, cti_pattern_memory *memory, cti_extent *found);
 
 /* A function that returns the end of the piece that begins at text + at, at < size, for a pattern
  * whose matches cover every text without a gap; NULL for other patterns. */

@@ -18,8 +18,8 @@ bool cti_pretokenizer_read(const cti_reading *reading, cti_json_at value,
 typedef struct {
     cti_aligned text;
     cti_aligned spare;
-    cti_span *piece;  /* [count], by malloc */
-    cti_span *spared; /* the array into which a divider writes */
+    cti_extent *piece;  /* [count], by malloc */
+    cti_extent *spared; /* the array into which a divider writes */
     size_t count, room, spared_room;
     cti_pattern_memory memory;
 } cti_pieces;
