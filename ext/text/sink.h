@@ -9,9 +9,7 @@ typedef struct {
     int64_t *ids;     /* [room] */
     int64_t *offsets; /* [2 room], or NULL: ranges in the original text */
     int64_t room;
-    int64_t count;    /* the number of tokens, of which the first `room` are written */
-    bool trim;        /* the post-processor's trim_offsets: ranges lose the spaces at both ends */
-    bool keep_prefix; /* with trim: a space that a prefix space put there is not counted */
+    int64_t count;           /* the number of tokens, of which the first `room` are written */
     const cti_aligned *text; /* the section whose tokens are written now */
 } cti_sink;
 

@@ -63,6 +63,8 @@ static char peek(cti_json *json) {
     return json->at < json->end ? *json->at : 0;
 }
 
+char cti_json_look(cti_json *json) { return json->fault ? 0 : peek(json); }
+
 bool cti_json_open(cti_json *json, char bracket) {
     if (json->fault) return false;
     if (peek(json) != bracket)
@@ -208,19 +210,33 @@ static bool skip_number(cti_json *json) {
     return skip_digits(json);
 }
 
+bool cti_json_number(cti_json *json, cti_text *spelling) {
+    if (json->fault) return false;
+    const char c = peek(json);
+    if (c != '-' && (c < '0' || c > '9')) return cti_json_fail(json, "a number is expected");
+    spelling->at = json->at;
+    if (!skip_number(json)) return false;
+    spelling->size = (size_t)(json->at - spelling->at);
+    return true;
+}
+
+bool cti_json_word(cti_json *json, const char *word) {
+    const size_t size = strlen(word);
+    cti_json_look(json);
+    if (json->fault || (size_t)(json->end - json->at) < size || memcmp(json->at, word, size))
+        return false;
+    json->at += size;
+    return true;
+}
+
 /* Passes over a string, a number, true, false or null. cti_json_next checks the text behind it. */
 static bool skip_scalar(cti_json *json) {
-    static const char *const literals[] = {"true", "false", "null"};
     cti_text string;
     const char c = peek(json);
     if (c == '"') return cti_json_string(json, &string);
     if (c == '-' || (c >= '0' && c <= '9')) return skip_number(json);
-    for (int i = 0; i < 3; i++) {
-        const size_t size = strlen(literals[i]);
-        if ((size_t)(json->end - json->at) < size || memcmp(json->at, literals[i], size)) continue;
-        json->at += size;
+    if (cti_json_word(json, "true") || cti_json_word(json, "false") || cti_json_word(json, "null"))
         return true;
-    }
     return cti_json_fail(json, "a value is expected");
 }
 

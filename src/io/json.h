@@ -1,5 +1,5 @@
-/* The JSON that safetensors headers and indices need: a strict pull parser, which neither recurses
- * nor builds a tree, and a writer of strings and numbers. */
+/* JSON: a strict pull parser, which neither recurses nor builds a tree (json_tree.h builds one with
+ * it), and a writer of strings and numbers. */
 #ifndef CTI_IO_JSON_H
 #define CTI_IO_JSON_H
 
@@ -41,6 +41,14 @@ bool cti_json_key(cti_json *json, cti_text *key); /* reads the key and its colon
 bool cti_json_string(cti_json *json, cti_text *string);
 /* Reads one of 0, 1, 2, ... INT64_MAX. A sign, point, exponent or leading zero is a fault. */
 bool cti_json_natural(cti_json *json, int64_t *number);
+/* The next byte that is no white space, which is not passed over; 0 at the end of the text and
+ * after a fault. */
+char cti_json_look(cti_json *json);
+/* Reads a number of any form; *spelling is its text, behind which no NUL is put. */
+bool cti_json_number(cti_json *json, cti_text *spelling);
+/* Passes over "true", "false" or "null", if the text has this word next. Returns whether it has; it
+ * is no fault if it has not. */
+bool cti_json_word(cti_json *json, const char *word);
 /* Passes over a value of any type. It is parsed as strictly as a value that is read; arrays and
  * objects may be nested 64 deep. The parser does not check that an object has no key twice. It
  * calls key, unless key is NULL, with each key of each object, so that the caller can check this.
