@@ -53,14 +53,14 @@ static void warn_of_zeros(const gpt *m, ct_tokens *tokens) {
     }
     if (every_second && ids >= LEAST)
         fprintf(stderr, "tokens: warning: every second id is 0. Has the file ids of 4 bytes "
-                        "(--bytes 4), or NumPy's int64, to be written as uint16 or uint32?\n");
+                        "(--bytes 4) or of 8, as NumPy's int64 (--bytes 8)?\n");
 }
 
 int main(int argc, char **argv) {
     gpt m = {.layers = 4, .heads = 4, .width = 128, .window = 64};
     const flag flags[] = {
         flag_integer("vocabulary", &option.vocabulary, 1, 1e9, "ids are below it"),
-        flag_integer("bytes", &option.bytes, 0, 4, "of an id, 2 or 4; 0: as the header says, or 2"),
+        flag_integer("bytes", &option.bytes, 0, 8, "of an id, 2, 4 or 8; 0: by the header, or 2"),
         flag_integer("layers", &m.layers, 1, MAX_LAYERS, "blocks of attention and feed-forward"),
         flag_integer("heads", &m.heads, 1, 1024, "of attention; a divisor of the width"),
         flag_integer("width", &m.width, 1, 65536, "numbers that stand for a token"),

@@ -20,7 +20,7 @@ typedef struct {
 #define ZIP(name) "PK\3\4\x14\0\0\0\0\0\0\0\0\0\x11\x22\x33\x44\0\1\0\0\0\1\0\0" name
 
 static const sample samples[] = {
-    {BYTES(NPY), 328, "a NumPy file", true},
+    {BYTES(NPY), 328, "a NumPy file", false},
     {BYTES(ZIP("\x10\0\0\0model_1/data.pkl")), 400, "a pickle in a zip archive", true},
     {BYTES(ZIP("\x13\0\x05\0archive/version.txtFB\0\0\0archive/data.pkl")), 400, "a pickle", true},
     {BYTES(ZIP("\7\0\0\0ids.npy\x93NUMPY")), 400, "a NumPy archive (.npz)", true},

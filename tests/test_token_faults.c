@@ -9,12 +9,15 @@ static const char *paths[2];
 static char second[160];
 static ct_tensor *x, *y;
 
-static void put_ids(const char *name, int from) {
+/* Writes ids of 2 bytes without a header, or ids of 8 bytes with NumPy's. */
+static void put_ids(const char *name, int from, bool npy) {
     FILE *file = fopen(name, "wb");
-    for (int i = 0; i < IDS; i++) {
-        putc((from + i) & 255, file);
-        putc((from + i) >> 8, file);
+    if (npy) {
+        fwrite("\x93NUMPY\1\0\x38", 1, 10, file); /* the length, of which the higher byte is the NUL */
+        fprintf(file, "%-56s", "{'descr':'<i8','fortran_order':False,'shape':(101,)}");
     }
+    for (int i = 0; i < IDS; i++)
+        for (int b = 0; b < (npy ? 8 : 2); b++) putc(b < 2 ? (from + i) >> 8 * b & 255 : 0, file);
     ck_assert_int_eq(fclose(file), 0);
 }
 
@@ -23,8 +26,8 @@ static void begin_files(void) {
     snprintf(second, sizeof second, "%s.second", path);
     paths[0] = path;
     paths[1] = second;
-    put_ids(path, 0);
-    put_ids(second, 1000);
+    put_ids(path, 0, false);
+    put_ids(second, 1000, true);
 }
 
 static void end_files(void) {
@@ -103,7 +106,7 @@ START_TEST(interrupted_and_short) {
 END_TEST
 
 static void begin_cut(void *arg) {
-    put_ids(path, 0);
+    put_ids(path, 0, false);
     begin_run(arg);
 }
 static void check_cut(const fault_end *end, void *arg) {

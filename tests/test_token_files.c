@@ -224,10 +224,10 @@ START_TEST(refused_at_open) {
     ck_refused(ct_tokens_open(context, two, 0, none), CT_ERR_ARGUMENT, "tokens_open", "0 files");
     ck_refused(ct_tokens_open(context, two, -1, none), CT_ERR_ARGUMENT, "tokens_open", "-1 files");
     ck_refused(ct_tokens_open(context, two, 2, none), CT_ERR_ARGUMENT, "path 1 of 2", "is NULL");
-    static const int bytes[] = {-2, 1, 3, 8};
+    static const int bytes[] = {-2, 1, 3, 16};
     for (int k = 0; k < 4; k++)
         ck_refused(ct_tokens_open(context, two, 1, (ct_tokens_opts){.bytes = bytes[k]}),
-                   CT_ERR_ARGUMENT, "tokens_open", "and not of 2 or 4");
+                   CT_ERR_ARGUMENT, "tokens_open", "and not of 2, 4 or 8");
     ck_refused(ct_tokens_open(context, two, 1, (ct_tokens_opts){.vocabulary = -1}), CT_ERR_ARGUMENT,
                "tokens_open", "a vocabulary of -1");
     two[1] = in_folder("missing");

@@ -148,7 +148,9 @@ static const struct {
     int bytes;
     uint32_t version;
     int opts_bytes;
-} kinds[] = {{2, 0, 0}, {2, 0, 2}, {4, 0, 4}, {2, 1, 0}, {2, 1, 2}, {4, 7, 0}, {4, 7, 4}};
+} kinds[] = {{2, 0, 0},           {2, 0, 2},           {4, 0, 4},          {2, 1, 0},
+             {2, 1, 2},           {4, 7, 0},           {4, 7, 4},          {8, 0, 8},
+             {2, NPY_VERSION, 0}, {4, NPY_VERSION, 4}, {8, NPY_VERSION, 0}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static void put_kind(int kind) {

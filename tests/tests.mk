@@ -5,7 +5,7 @@
 POSIX_FAULTS = io_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
 WRAPPED  = $(POSIX_FAULTS) faults op_faults optim_faults dist_faults graph gradcheck_html jacobian module_types watch
 # The Check programs of each floor in ext/, which a build without the floor leaves out.
-TESTS_OF_data = file_kinds token_faults token_files tokens
+TESTS_OF_data = file_kinds token_faults token_files token_npy tokens
 TESTS_OF_diagnose = gradcheck gradcheck_html gradcheck_mistakes gradcheck_mutants gradcheck_refused
 TESTS_OF_ranks = disk_model dist dist_alone dist_checkpoint dist_engine dist_faults dist_hostile dist_mistakes \
     dist_silent

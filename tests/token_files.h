@@ -8,11 +8,13 @@
 #include <sys/stat.h>
 
 enum { MAGIC = 20240520, LLAMA3 = 20240801 };
+/* A version for put_ids that stands for NumPy's header: '<u2', '<u4' or '<i8'. */
+enum { NPY_VERSION = 1000 };
 
 /* Id i of file f. It identifies both f and i, and has 16 bits in small files. */
 static inline int64_t id_of(int f, int64_t i) { return f * 4096 + i; }
 
-static inline void put_number(FILE *file, uint32_t number, int bytes) {
+static inline void put_number(FILE *file, uint64_t number, int bytes) {
     for (int b = 0; b < bytes; b++) putc((int)(number >> 8 * b & 255), file);
 }
 
@@ -23,6 +25,22 @@ static inline void put_header(FILE *file, uint32_t magic, uint32_t version, uint
     for (int i = 3; i < 256; i++) put_number(file, 0, 4);
 }
 
+/* Writes NumPy's header with this dict. A text longer than 65535 bytes needs version 2. */
+static inline void put_npy(FILE *file, int version, const char *dict) {
+    const size_t size = strlen(dict) + 1;
+    fwrite("\x93NUMPY", 1, 6, file);
+    put_number(file, (uint64_t)version, 2);
+    put_number(file, size, version == 1 ? 2 : 4);
+    fprintf(file, "%s\n", dict);
+}
+
+static inline void put_npy_ids(FILE *file, const char *dtype, int64_t n) {
+    char dict[100];
+    snprintf(dict, sizeof dict, "{'descr': '%s', 'fortran_order': False, 'shape': (%lld,), }",
+             dtype, (long long)n);
+    put_npy(file, 1, dict);
+}
+
 /* Writes file f of n ids. With version 0 the file has no header. */
 static inline const char *put_ids(int f, int64_t n, int bytes, uint32_t version) {
     char name[32];
@@ -30,8 +48,10 @@ static inline const char *put_ids(int f, int64_t n, int bytes, uint32_t version)
     const char *path = in_folder(name);
     FILE *file = fopen(path, "wb");
     ck_assert_ptr_nonnull(file);
-    if (version) put_header(file, version == 7 ? LLAMA3 : MAGIC, version, (uint32_t)n);
-    for (int64_t i = 0; i < n; i++) put_number(file, (uint32_t)id_of(f, i), bytes);
+    if (version == NPY_VERSION)
+        put_npy_ids(file, bytes == 2 ? "<u2" : bytes == 4 ? "<u4" : "<i8", n);
+    else if (version) put_header(file, version == 7 ? LLAMA3 : MAGIC, version, (uint32_t)n);
+    for (int64_t i = 0; i < n; i++) put_number(file, (uint64_t)id_of(f, i), bytes);
     ck_assert_int_eq(fclose(file), 0);
     return path;
 }

@@ -8,10 +8,11 @@
 
 #include "../../src/core/memory.h"
 #include "../../src/io/kind.h"
+#include "npy.h"
 
 static const char token_op[] = "tokens";
 
-/* ---- the header ---- */
+/* ---- llm.c's header ---- */
 
 /* llm.c's header has 256 little-endian i32, of which three are used: the magic, a version and the
  * number of ids. The magic is MAGIC_GPT2 or MAGIC_LLAMA3. A file of u16 without a header is not
@@ -52,11 +53,57 @@ static bool read_token_header(cti_token_file *file, const unsigned char first[12
     return true;
 }
 
+/* ---- NumPy's header ---- */
+
+static bool read_npy(cti_token_file *file, int asked) {
+    static const struct {
+        const char *dtype;
+        int bytes;
+        bool is_signed;
+    } kinds[] = {{"<u2", 2, false},
+                 {"<u4", 4, false},
+                 {"<u8", 8, false},
+                 {"<i4", 4, true},
+                 {"<i8", 8, true}};
+    ct_context *context = file->file.context;
+    cti_npy npy;
+    if (!cti_npy_read(&file->file, &npy)) return false;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(npy.dtype, kinds[i].dtype) != 0) continue;
+        file->bytes = kinds[i].bytes;
+        file->is_signed = kinds[i].is_signed;
+    }
+    if (!file->bytes)
+        return ct_fail(context, CT_ERR_FORMAT,
+                       "%s: %s: ids of NumPy's dtype '%s'%s, and not of '<u2', '<u4', '<u8', '<i4' "
+                       "or '<i8'",
+                       token_op, file->path, npy.dtype,
+                       npy.dtype[0] == '>' ? ", which is big-endian" : "");
+    if (npy.dims != 1)
+        return ct_fail(context, CT_ERR_FORMAT, "%s: %s: a NumPy array of %d dims, and not of one",
+                       token_op, file->path, npy.dims);
+    if (asked && asked != file->bytes)
+        return ct_fail(context, CT_ERR_FORMAT,
+                       "%s: %s: ids of %d bytes by NumPy's header, of %d by .bytes", token_op,
+                       file->path, file->bytes, asked);
+    const int64_t rest = file->file.size - npy.data;
+    if (rest % file->bytes || npy.length != rest / file->bytes)
+        return ct_fail(context, CT_ERR_FORMAT,
+                       "%s: %s: NumPy's header says %lld ids of %d bytes, and %lld bytes follow it",
+                       token_op, file->path, (long long)npy.length, file->bytes, (long long)rest);
+    file->data = npy.data;
+    file->ids = npy.length;
+    return true;
+}
+
+/* ---- any file ---- */
+
 static bool read_layout(cti_token_file *file, int asked) {
     unsigned char first[CTI_KIND_BYTES] = {0};
     const int64_t size = file->file.size, n = size < CTI_KIND_BYTES ? size : CTI_KIND_BYTES;
     if (!cti_file_read(&file->file, 0, first, (size_t)n)) return false;
     if (has_header(first)) return read_token_header(file, first, asked);
+    if (cti_npy_is(first, (size_t)n)) return read_npy(file, asked);
     const cti_kind *kind = cti_kind_of(first, (size_t)n, size, true);
     if (kind)
         return ct_fail(file->file.context, CT_ERR_FORMAT, "%s: %s: is %s, not a file of ids%s",

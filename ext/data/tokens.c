@@ -101,9 +101,9 @@ static bool tokens_check_opts(ct_context *context, const char *const *paths, int
     if (!paths) return ct_fail(context, CT_ERR_ARGUMENT, "%s: paths is NULL", function);
     if (n < 1)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: %d files, and not at least one", function, n);
-    if (opts.bytes != 0 && opts.bytes != 2 && opts.bytes != 4)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: ids of %d bytes, and not of 2 or 4", function,
-                       opts.bytes);
+    if (opts.bytes != 0 && opts.bytes != 2 && opts.bytes != 4 && opts.bytes != 8)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: ids of %d bytes, and not of 2, 4 or 8",
+                       function, opts.bytes);
     if (opts.vocabulary < 0)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: a vocabulary of %lld", function,
                        (long long)opts.vocabulary);
@@ -165,10 +165,32 @@ static int file_of(const ct_tokens *tokens, int64_t w) {
 }
 
 static bool refuse_id(const ct_tokens *tokens, const cti_token_file *file, int64_t i, int64_t id) {
+    const long long offset = file->data + i * file->bytes;
+    if (id < 0 && !file->is_signed)
+        return ct_fail(tokens->context, CT_ERR_FORMAT,
+                       "tokens: %s: byte %lld: id %llu is 2^63 or more", file->path, offset,
+                       (unsigned long long)id);
+    if (!tokens->vocabulary)
+        return ct_fail(tokens->context, CT_ERR_FORMAT, "tokens: %s: byte %lld: id %lld is negative",
+                       file->path, offset, (long long)id);
     return ct_fail(tokens->context, CT_ERR_FORMAT,
                    "tokens: %s: byte %lld: id %lld is not in the vocabulary of %lld", file->path,
-                   (long long)(file->data + i * file->bytes), (long long)id,
-                   (long long)tokens->vocabulary);
+                   offset, (long long)id, (long long)tokens->vocabulary);
+}
+
+/* Reads ids [first, first + T + 1) of a file: the first T into x, the last T into y. */
+static bool read_ids(cti_token_file *file, int64_t first, int64_t T, int64_t *x, int64_t *y) {
+    /* The row of x first holds the window's bytes as they are in the file: 4 (T + 1) <= 8 T. It has
+     * no room for the last id of 8 bytes, which is read into its place in y. */
+    const bool is_wide = file->bytes == sizeof *x;
+    if (!cti_token_file_read(file, first, is_wide ? T : T + 1, x)) return false;
+    if (is_wide && !cti_token_file_read(file, first + T, 1, &y[T - 1])) return false;
+    const int64_t id = cti_token_id(file, x, 0);
+    for (int64_t t = 0; t < T - is_wide; t++) y[t] = cti_token_id(file, x, t + 1);
+    if (is_wide) y[T - 1] = cti_token_id(file, &y[T - 1], 0);
+    x[0] = id;
+    memcpy(x + 1, y, (size_t)(T - 1) * sizeof *x);
+    return true;
 }
 
 /* Reads window w of all windows: its first T ids into a row of x, its last T into a row of y. */
@@ -177,17 +199,12 @@ static bool read_window(ct_tokens *tokens, int64_t w, int64_t T, int64_t *x, int
     cti_token_file *file = &tokens->file[i];
     const int64_t first = (w - tokens->before[i]) * T;
     make_room_for(tokens, i);
-    /* The row of x first holds the window's bytes as they are in the file: 4 (T + 1) <= 8 T. */
-    const unsigned char *raw = (unsigned char *)x;
-    if (!cti_token_file_read(file, first, T + 1, x)) return false;
-    const int64_t id = cti_token_at(raw, file->bytes, 0);
-    for (int64_t t = 0; t < T; t++) y[t] = cti_token_at(raw, file->bytes, t + 1);
-    x[0] = id;
-    memcpy(x + 1, y, (size_t)(T - 1) * sizeof *x);
-    if (!tokens->vocabulary) return true;
-    if (id >= tokens->vocabulary) return refuse_id(tokens, file, first, id);
+    if (!read_ids(file, first, T, x, y)) return false;
+    const uint64_t most =
+        tokens->vocabulary ? (uint64_t)tokens->vocabulary : INT64_MAX + UINT64_C(1);
+    if ((uint64_t)x[0] >= most) return refuse_id(tokens, file, first, x[0]);
     for (int64_t t = 0; t < T; t++)
-        if (y[t] >= tokens->vocabulary) return refuse_id(tokens, file, first + t + 1, y[t]);
+        if ((uint64_t)y[t] >= most) return refuse_id(tokens, file, first + t + 1, y[t]);
     return true;
 }
 

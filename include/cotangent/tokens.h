@@ -35,19 +35,21 @@ typedef struct ct_tokens ct_tokens;
 
 typedef struct {
     /* the number of different ids: each id must be in [0, vocabulary). A batch that has another id
-     * is CT_ERR_FORMAT. 0: every id is valid */
+     * is CT_ERR_FORMAT. 0: every id below 2^63 is valid */
     int64_t vocabulary;
-    int bytes; /* the size of an id, which is unsigned: 2 or 4 bytes; 0: the size that the file's
+    int bytes; /* the size of an id, which is unsigned: 2, 4 or 8 bytes; 0: the size that the file's
                 * header has, or 2 without a header */
 } ct_tokens_opts;
 
-/* Opens n >= 1 files of ids, which are little-endian on every machine. The files may be of two
+/* Opens n >= 1 files of ids, which are little-endian on every machine. The files may be of three
  * kinds, also mixed:
  *
  * - a file of ids only, as nanoGPT's prepare.py writes it;
  * - a file of llm.c, with a header of 256 i32: number 0 is 20240520 or 20240801, number 1 is the
  *   version (1: ids of u16, as for GPT-2; 7: ids of u32, as for Llama 3), and number 2 is the count
- *   of the ids that follow.
+ *   of the ids that follow;
+ * - a file of NumPy (.npy): an array of one dim whose dtype is '<u2', '<u4', '<u8', '<i4' or '<i8'.
+ *   An id that is negative, or 2^63 or more, is CT_ERR_FORMAT when it is read.
  *
  * Headers and sizes are checked now, and ids when they are read. A relative path is resolved now,
  * so the program may change its folder later. Up to 64 files stay open until ct_tokens_close or
@@ -55,16 +57,18 @@ typedef struct {
  *
  * Returns NULL after an error:
  *
- * - CT_ERR_ARGUMENT: a NULL, n < 1, a negative vocabulary, or bytes other than 0, 2 and 4;
+ * - CT_ERR_ARGUMENT: a NULL, n < 1, a negative vocabulary, or bytes other than 0, 2, 4 and 8;
  * - CT_ERR_IO: a file that cannot be opened or is not an ordinary file;
  * - CT_ERR_FORMAT, with the offset: a header of another version, a header whose count or width
  *   contradicts the file or .bytes, or a size that is no whole number of ids;
- * - CT_ERR_FORMAT, with the name of the format: a file without llm.c's header whose first bytes
- *   belong to another format (.npy, a zip archive, gzip, a pickle, safetensors, Parquet, Arrow, a
- *   text, ...).
+ * - CT_ERR_FORMAT: a NumPy array of another dtype (a big-endian one too) or of several dims;
+ * - CT_ERR_FORMAT, with the name of the format: a file without a header of these whose first bytes
+ *   belong to another format (an .npz or other zip archive, gzip, a pickle, safetensors, Parquet,
+ *   Arrow, a text, ...).
  *
  * NumPy's `ids.astype(numpy.uint16).tofile(path)` writes a file of ids only. Without the astype it
- * writes int64, which nothing in the file reveals: read as u16, at least every second id is 0. */
+ * writes int64, which nothing in the file reveals: .bytes = 8 reads it, and read as u16 at least
+ * every second id is 0. */
 CT_API ct_tokens *ct_tokens_open(ct_context *context, const char *const *paths, int n,
                                  ct_tokens_opts opts);
 

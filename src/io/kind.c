@@ -27,7 +27,7 @@ typedef struct {
 #define SURE             .sure = true
 
 static const binary_kind binary_kinds[] = {
-    {KIND("\x93NUMPY", "a NumPy file (.npy)", SAVE_FILE, IDS_BY_TOFILE), SURE},
+    {KIND("\x93NUMPY", "a NumPy file (.npy)", SAVE_FILE, ""), SURE},
     {KIND("PK\5\6\0\0\0\0", "an empty zip archive", "", ""), SURE},
     {KIND("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9", "a pickle (an old PyTorch file)", FROM_PYTORCH, ""),
      SURE},
