@@ -13,7 +13,8 @@ static ct_tensor *x, *y;
 static void put_ids(const char *name, int from, bool npy) {
     FILE *file = fopen(name, "wb");
     if (npy) {
-        fwrite("\x93NUMPY\1\0\x38", 1, 10, file); /* the length, of which the higher byte is the NUL */
+        fwrite("\x93NUMPY\1\0\x38", 1, 10,
+               file); /* the length, of which the higher byte is the NUL */
         fprintf(file, "%-56s", "{'descr':'<i8','fortran_order':False,'shape':(101,)}");
     }
     for (int i = 0; i < IDS; i++)
