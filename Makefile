@@ -189,7 +189,7 @@ uninstall: ## remove what install put there, with the same PREFIX and DESTDIR
 clean: ## remove build/
 	rm -rf $(BUILD)
 
-include tests/checks.mk tests/fuzz/fuzz.mk tests/style/style.mk docs/docs.mk bench/bench.mk ext/ranks/mpi/mpi.mk
+include tests/checks.mk tests/fuzz/fuzz.mk tests/style/style.mk docs/docs.mk bench/bench.mk ext/text/text.mk ext/ranks/mpi/mpi.mk
 include packaging/cross.mk
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:

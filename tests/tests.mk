@@ -9,7 +9,8 @@ TESTS_OF_data = file_kinds token_faults token_files token_npy tokens
 TESTS_OF_diagnose = gradcheck gradcheck_html gradcheck_mistakes gradcheck_mutants gradcheck_refused
 TESTS_OF_ranks = disk_model dist dist_alone dist_checkpoint dist_engine dist_faults dist_hostile dist_mistakes \
     dist_silent
-FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data diagnose ranks),$(TESTS_OF_$(f)))
+TESTS_OF_text = text_unicode
+FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data diagnose ranks text),$(TESTS_OF_$(f)))
 # Without ext/diagnose the other programs link this ct_gradcheck, a check without diagnoses.
 PLAIN_CHECK = $(if $(filter ext/diagnose,$(EXT)),,$(BUILD)/obj/tests/plain_gradcheck.o)
 NOT_HERE = $(WASI_NOT_HERE) $(FLOORLESS) $(if $(filter windows wasi,$(OS_NAME)),unseen) \
@@ -39,7 +40,7 @@ at_O0 = $(patsubst -O3,-O0,$(patsubst -O2,-O0,$(1)))
 at_O2 = $(patsubst -O3,-O2,$(1))
 MODELS = amx amx_avx512 gemm
 COMPUTING = attention_fused attention_hidden attention_rounded checksum disk_model dist_faults faults graph \
-    kernel_rows kernels ops ops_more rounded rows shard_faults stored
+    kernel_rows kernels ops ops_more rounded rows shard_faults stored text_unicode
 
 # A rule for each file by name, because make 3.81 would take the first pattern that fits, $(BUILD)/obj/%.o.
 TEST_OBJ = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/*.c))
