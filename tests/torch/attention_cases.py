@@ -29,6 +29,9 @@ WEIGHTS = [{}, dict(need_weights=1), dict(need_weights=1, per_head=1)]
 KEY_MASKS = [dict(key_mask=0), dict(key_mask=1), dict(key_mask=1, all_masked=1)]
 ROPES = [{}] + [dict(rope=1, rope_interleaved=interleaved, rope_base=base, rope_offset=offset)
                 for interleaved, base, offset in ((0, 0, 0), (0, 100, 7), (1, 100, 0), (1, 0, 70))]
+TURNS = [{}, dict(rope=1, rope_offset=7), dict(rope=1, rope_dims=2, positions="bt"), dict(rope=1, rope_table=1, positions="t"),
+         dict(rope=1, rope_base=100, rope_interleaved=1, rope_dims=4, rope_factor=1.5, positions="bt"),
+         dict(rope=1, rope_interleaved=1, rope_dims=6, rope_table=1, rope_factor=0.5), dict(rope=1, rope_table=1, positions="bt")]
 NORMS = [{}, dict(qk_norm=1), dict(qk_norm=1, qk_norm_eps=0.01)]
 DROPOUTS = [{}, dict(evaluate=1, dropout=0.5), dict(evaluate=1, out_dropout=0.5), dict(evaluate=1, dropout=0.5, out_dropout=0.5)]
 WINDOWS = [{}, dict(window_left=1), dict(window_left=4), dict(window_right=3), dict(window_left=3, window_right=2)]
@@ -44,7 +47,10 @@ def module_fits(case):
     own, other = not case.get("cross", 1) or not case.get("S", 1), case.get("cross", 0) or case.get("S", 0)
     if own and (other or not dense(case, "k", "v")) or case.get("same_kv") and not dense(case, "v"):
         return False
-    return not (case.get("rope") and size % 2 or case.get("qk_norm") and size < 3)   # the norm of one value is its sign: noise
+    dims = case.get("rope_dims", size)
+    if case.get("rope") and (dims % 2 or dims > size):
+        return False
+    return not (case.get("qk_norm") and size < 3)   # the norm of one value is its sign: noise
 
 
 def mha(t, s, d, layout=layouts("q", "k", "v")):
@@ -56,10 +62,10 @@ def mha(t, s, d, layout=layouts("q", "k", "v")):
 
 
 def wide():
-    """Heads of any width, biases of q, k and v only, another scale, a softcap; windows, segments and lengths."""
-    options = [sizes("B", (1, 2)), HEADS, sizes("T", (1, 5, 17)), sizes("S", (0, 1, 9)), sizes("embed_dim", (4, 12, 30)),
-               sizes("head_dim", (1, 2, 6, 16, 20)), sizes("bias", (0, 1, 2, 3)), sizes("scale", (0, 0.1, 1.5)), SOURCES, WEIGHTS[::2],
-               KEY_MASKS[:2], ROPES[:3], NORMS[:2], NO_MASK + masks("ts"), *flags("no_bias", "add_bias_kv", "causal"),
+    """Heads of any width, biases of q, k and v only, another scale, a softcap; windows, segments and lengths; positions of any kind."""
+    options = [sizes("B", (1, 2)), HEADS, sizes("T", (1, 5, 17)), sizes("S", (0, 1, 5, 9)), sizes("embed_dim", (4, 12, 30)),
+               sizes("head_dim", (1, 2, 6, 9, 16, 20)), sizes("bias", (0, 1, 2, 3)), sizes("scale", (0, 0.1, 1.5)), SOURCES, WEIGHTS[::2],
+               KEY_MASKS[:2], TURNS, NORMS[:2], NO_MASK + masks("ts"), *flags("no_bias", "add_bias_kv", "causal"),
                sizes("softcap", (0, 0.7)), WINDOWS, *flags("segments", "lengths")]
     other, tokens = lambda case: case.get("cross") or case.get("S"), lambda case: case.get("segments") or case.get("lengths")
     fits = lambda case: module_fits(case) and not (other(case) and tokens(case)) and not (case.get("lengths") and case.get("add_bias_kv"))

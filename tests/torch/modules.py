@@ -53,14 +53,32 @@ class Positions(nn.Module):
         return x + self.weight[: x.shape[-2]].to(x)
 
 
-def rope(x, base, offset, interleaved):
-    """Rotary positions (Su et al. 2021) of x (..., T, d)."""
-    d = x.shape[-1]
-    angle = (torch.arange(x.shape[-2]) + offset).double()[:, None] * base ** (-torch.arange(0, d, 2).double() / d)
-    cos, sin = angle.cos().to(x), angle.sin().to(x)
-    a, b = (x[..., 0::2], x[..., 1::2]) if interleaved else x.chunk(2, -1)
-    pair = a * cos - b * sin, a * sin + b * cos
-    return torch.stack(pair, -1).flatten(-2) if interleaved else torch.cat(pair, -1)
+def rope_table(dims):
+    """The frequencies of a case with rope_table, dims / 2 numbers in place of the powers of a base: of both signs, and one is 0."""
+    return [0.0 if j == 1 else math.cos(3 * j + 1) / (j + 1) for j in range(dims // 2)]
+
+
+class Rope:
+    """Rotary positions (Su et al. 2021) of x (B, H, T, d), by the options of a case: the first rope_dims elements of a row turn."""
+
+    def __init__(self, case):
+        g = lambda key, default=0: case.get(key) or default
+        self.base, self.offset, self.dims, self.table = g("rope_base", 1e4), g("rope_offset"), g("rope_dims"), g("rope_table")
+        self.interleaved, self.factor = g("rope_interleaved"), g("rope_factor", 1)
+
+    def __call__(self, x, positions=None):
+        dims = self.dims or x.shape[-1]
+        if positions is None:
+            positions = torch.arange(x.shape[-2]) + self.offset
+        elif positions.ndim == 2:
+            positions = positions[:, None]
+        powers = self.base ** (-torch.arange(0, dims, 2).double() / dims)
+        angle = positions.double()[..., None] * (torch.tensor(rope_table(dims), dtype=torch.float64) if self.table else powers)
+        cos, sin = (self.factor * angle.cos()).to(x), (self.factor * angle.sin()).to(x)
+        x, rest = x[..., :dims], x[..., dims:]
+        a, b = (x[..., 0::2], x[..., 1::2]) if self.interleaved else x.chunk(2, -1)
+        pair = a * cos - b * sin, a * sin + b * cos
+        return torch.cat([torch.stack(pair, -1).flatten(-2) if self.interleaved else torch.cat(pair, -1), rest], -1)
 
 
 BIAS = ("as no_bias says", "all", "qkv", "none")   # ct_bias
@@ -112,8 +130,8 @@ class Attention(nn.Module):
         self.sizes, self.scale, self.softcap = [own, width, width], g("scale", None), g("softcap")
         norm = lambda: RmsNorm(size, g("qk_norm_eps", g("eps", 1e-5)), g("qk_norm_offset")) if g("qk_norm") else nn.Identity()
         self.q_norm, self.k_norm = norm(), norm()
-        turn = (g("rope_base", 1e4), g("rope_offset"), g("rope_interleaved"))
-        self.turn = (lambda x: rope(x, *turn)) if g("rope") and rotary else lambda x: x
+        self.turn = Rope(case) if g("rope") and rotary else lambda x, positions=None: x
+        self.positions = None   # of the queries, and of keys that are the same tokens
 
     def append(self, x, bias):
         """The keys or values that nobody is hidden from."""
@@ -122,13 +140,13 @@ class Attention(nn.Module):
         return F.pad(x, (0, 0, 0, 1)) if self.zero else x
 
     def forward(self, q, k, v, attn_mask=None, need_weights=False, average_attn_weights=True):
-        packed = getattr(self, "in_proj_weight", None)
+        packed, key_positions = getattr(self, "in_proj_weight", None), self.positions if k is q else None
         weight = packed.split(self.sizes) if packed is not None else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
         bias = [None] * 3 if self.in_proj_bias is None else self.in_proj_bias.split(self.sizes)
         heads = (self.heads, self.kv_heads, self.kv_heads)
         keep, s = keep_of(attn_mask, len(q)), k.shape[1]
         q, k, v = [F.linear(x, w, b).unflatten(-1, (h, -1)).transpose(1, 2) for x, w, b, h in zip((q, k, v), weight, bias, heads)]
-        q, k = self.turn(self.q_norm(q)), self.turn(self.k_norm(k))
+        q, k = self.turn(self.q_norm(q), self.positions), self.turn(self.k_norm(k), key_positions)
         k, v = self.append(k, self.bias_k), self.append(v, self.bias_v)
         if keep is not None:
             keep = F.pad(keep, (0, k.shape[2] - s), value=keep.dtype == torch.bool)
@@ -320,6 +338,8 @@ def draw(case, seed, parameters):
         inputs |= draw_mask(case, t, t, "", generator, True)
     else:
         inputs = {"x": randn(b, t, case.get("in_features") or case.get("dim") or case.get("embed_dim"))}
+    if case.get("positions"):   # of all rows, or of each row; any numbers
+        inputs["positions"] = torch.randint(-20, 200, (b, t) if case["positions"] == "bt" else (t,), generator=generator)
     return params, {k: layout(case, k).values(x) for k, x in inputs.items()}
 
 
@@ -374,6 +394,9 @@ def forward(case, params, inputs):
         return {"out": out} | ({} if weights is None else {"weights": weights})
     module = make(case).double() if next(iter(inputs.values())).dtype == torch.float64 or case["kind"] == "embedding" else make(case)
     call = lambda *args, **kwargs: torch.func.functional_call(module, params, args, kwargs)
+    for attention in module.modules():
+        if isinstance(attention, Attention):
+            attention.positions = inputs.get("positions")
     kind, found = case["kind"], {}
     if kind == "mha":
         q = inputs["q"]

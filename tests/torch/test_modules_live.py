@@ -1,6 +1,7 @@
 """Modules, optimisers and state dicts against PyTorch's, on given and on random sizes."""
 import ctypes as C
 import fnmatch
+import functools
 import random
 
 import pytest
@@ -58,6 +59,9 @@ def beyond_torch(case, r):
     options = dict(rope=r.randint(0, int(size % 2 == 0)), rope_interleaved=r.randint(0, 1), rope_base=r.choice([0, 100]),
                    qk_norm=r.randint(0, int(size > 2)),   # the norm of one value is its sign: float32's gradient is noise
                    num_kv_heads=r.choice([d for d in range(1, heads + 1) if heads % d == 0]))
+    if options["rope"]:
+        options |= dict(rope_dims=r.choice([0, 2, size // 4 * 2]), rope_table=r.randint(0, 1), rope_factor=r.choice([0, 0, 1.5]),
+                        positions=r.choice(["", "t", "bt"]))
     return case | options | dict(rms_norm=r.randint(0, 1), gated=r.randint(0, 1), need_weights=0, cross_need_weights=0)
 
 
@@ -82,7 +86,7 @@ QWEN2 = LLAMA | dict(bias=2)
 QWEN3 = LLAMA | dict(head_dim=16, qk_norm=1, eps=1e-6)
 MISTRAL = LLAMA | dict(window_left=4)
 GEMMA3 = QWEN3 | dict(activation=2, sandwich=1, norm_offset=1, qk_norm_offset=1, scale=0.25, num_kv_heads=1, window_left=4)
-PYTHIA = CAUSAL | dict(activation=1, parallel=1, rope=1)
+PYTHIA = CAUSAL | dict(activation=1, parallel=1, rope=1, rope_dims=2)
 SMOLLM3 = LLAMA | dict(num_layers=4, no_rope_every=2)
 MODELS = [LLAMA, MISTRAL, GPT2, QWEN2, QWEN3, GEMMA3, PYTHIA, SMOLLM3]
 
@@ -117,6 +121,11 @@ OPTS = dict(linear=ct.LinearOpts, embedding=ct.EmbeddingOpts, layer_norm=ct.Laye
             encoder=ct.LayerOpts, decoder=ct.LayerOpts, transformer=ct.LayerOpts)
 
 
+@functools.cache   # a pointer in a struct keeps no array
+def rope_table(dims):
+    return C.cast((C.c_double * (dims // 2))(*modules.rope_table(dims)), C.c_void_p)
+
+
 def opts_of(opts, case, dtype):
     fields = lambda opts, but=(): {name: case[name] for name, _ in opts._fields_ if name in case and name not in but}
     made = opts(**fields(opts), dtype=ct.DTYPES.index(dtype))
@@ -125,7 +134,10 @@ def opts_of(opts, case, dtype):
     attention = made.attn if opts is ct.LayerOpts else made
     if opts in (ct.LayerOpts, ct.MhaOpts):
         attention.window = ct.Window(case.get("window_left", 0), case.get("window_right", 0))
-        attention.rotary = ct.RopeOpts(base=case.get("rope_base", 0), interleaved=case.get("rope_interleaved", 0))
+        dims = case.get("rope_dims", 0)
+        table = rope_table(dims or case.get("head_dim") or case["embed_dim"] // case["num_heads"]) if case.get("rope_table") else None
+        attention.rotary = ct.RopeOpts(base=case.get("rope_base", 0), dims=dims, interleaved=case.get("rope_interleaved", 0),
+                                       frequencies=table, attention_factor=case.get("rope_factor", 0))
     return made
 
 
@@ -158,6 +170,7 @@ def set_parameters(context, module, params, folder):
 def ours_forward(case, module, x):
     flags = ("causal", "need_weights", "per_head")
     call = lambda prefix: ct.MhaCall(mask=x.get(prefix + "mask"), key_mask=x.get(prefix + "key_mask"),
+                                     positions=x.get("positions") if prefix == "" else None,
                                      **{flag: case.get(prefix + flag, 0) for flag in flags})
     out = ct.struct("Out", out=ct.P)
     if case["kind"] == "attention":
@@ -185,10 +198,12 @@ def largest_score(case):
     """Where they are large: on purpose, by their scale, or of heads that are all of length sqrt(d)."""
     if case.get("large"):
         return 4e4
+    if "num_heads" not in case:
+        return 0
+    size = case.get("d") or case.get("head_dim") or case["embed_dim"] / case["num_heads"]
     if case.get("qk_norm"):
-        size = case.get("head_dim") or case["embed_dim"] / case["num_heads"]
         return 8 * size * (case.get("scale") or size ** -0.5)
-    return 8 * case.get("scale", 0) * case.get("d", 0) ** 0.5
+    return 8 * case.get("scale", 0) * size ** 0.5
 
 
 def nudged(case, params, inputs):
