@@ -290,8 +290,8 @@ void cti_attention_cap_panel(const cti_attention_params *a, int64_t rows, int64_
     }
 }
 
-void cti_attention_mask_panel(const cti_attention_params *a, const cti_attention_tile *t,
-                              bool transposed, char *panel, char *bias, char *stage) {
+void cti_attention_apply_masks(const cti_attention_params *a, const cti_attention_tile *t,
+                               bool transposed, char *panel, char *bias, char *stage) {
     const cti_attention_kernels *f = &a->kernels->attention;
     const int64_t rows = transposed ? t->nk : t->nq;
     const int64_t width = cti_attention_width(a, transposed ? t->nq : t->nk);

@@ -41,8 +41,7 @@ cti_attention_keys cti_attention_flagged_keys(const cti_attention_params *a,
                                               const cti_attention_tile *t);
 static inline cti_attention_keys cti_attention_visible_keys(const cti_attention_params *a,
                                                             const cti_attention_tile *t) {
-    return (a->key_mask.data || a->lengths) && t->nk > 0 ? cti_attention_flagged_keys(a, t)
-                                                         : CTI_KEYS_ALL;
+    return a->hides_keys && t->nk > 0 ? cti_attention_flagged_keys(a, t) : CTI_KEYS_ALL;
 }
 
 /* Returns the key mask's element for `key`; the elements for later keys follow, key_mask.stride[3]
@@ -155,8 +154,14 @@ void cti_attention_cap_panel(const cti_attention_params *a, int64_t rows, int64_
  * bias is added. Rows are queries and lanes are keys; if transposed, rows are keys and lanes are
  * queries. bias is scratch memory of a panel; stage, of (nq, nk) elements, is used only for a bool
  * mask and a transposed panel. */
-void cti_attention_mask_panel(const cti_attention_params *a, const cti_attention_tile *t,
-                              bool transposed, char *panel, char *bias, char *stage);
+void cti_attention_apply_masks(const cti_attention_params *a, const cti_attention_tile *t,
+                               bool transposed, char *panel, char *bias, char *stage);
+static inline void cti_attention_mask_panel(const cti_attention_params *a,
+                                            const cti_attention_tile *t, bool transposed,
+                                            char *panel, char *bias, char *stage) {
+    if (a->masked || a->attrs.causal)
+        cti_attention_apply_masks(a, t, transposed, panel, bias, stage);
+}
 
 /* Applies all masks but diagonals and lengths to a tile of one query, whose scores are one row of
  * nk. scores and bias (scratch memory) have room for nk rounded up to a multiple of nr. */
@@ -166,8 +171,7 @@ void cti_attention_mask_row(const cti_attention_params *a, const cti_attention_t
 /* Returns whether the tile's query i sees no key. The query's statistics must be known. */
 static inline bool cti_attention_sees_nothing(const cti_attention_params *a,
                                               const cti_attention_tile *t, int64_t i) {
-    /* key 0 is visible to all */
-    if (!a->mask.data && !a->bias.data && !a->key_mask.data && !a->limited) return false;
+    if (!a->masked) return false; /* key 0 is visible to all */
     return cti_real_get(a->stats_dtype, a->inverse_sum, cti_attention_query(a, t, i)) == 0;
 }
 

@@ -49,7 +49,6 @@ void cti_attention_pair_reserve(const void *call, cti_attention_workspace *space
     const int64_t padded = cti_round_up(range, a->nr);
     const int64_t queries = cti_min(CTI_ATTENTION_QUERY_BLOCK, f->schedule.q_range);
     const bool dropout = a->attrs.dropout > 0, guarded = a->guarded;
-    const bool masked = guarded || a->key_mask.data || a->lengths;
     pair_buffers *w = buffers;
     w->kt_panels = cti_attention_reserve_columns(space, padded, a->d_bytes);
     w->vt_panels = cti_attention_reserve_columns(space, padded, a->dv_bytes);
@@ -63,7 +62,7 @@ void cti_attention_pair_reserve(const void *call, cti_attention_workspace *space
     w->s = cti_attention_reserve(space, queries, a->nr);
     w->dp = cti_attention_reserve(space, queries, a->nr);
     w->ds = cti_attention_reserve(space, queries, ds_row(f));
-    w->bias = cti_attention_reserve(space, masked ? queries : 0, a->nr);
+    w->bias = cti_attention_reserve(space, a->masked ? queries : 0, a->nr);
     w->ones = cti_attention_reserve_ones(space, dropout ? k_block : 0);
     w->factors = cti_attention_reserve(space, dropout ? queries : 0, k_block);
     if (a->cap > 0) w->tanh = cti_attention_reserve(space, queries, a->nr);
@@ -91,14 +90,16 @@ static char *k_right_at(const cti_attention_backward_call *f, const pair_buffers
 
 /* ---- a block of queries against a panel of keys ---- */
 
+enum { FEWEST_LANES = 4 }; /* nr is not smaller */
+
 /* A range of one head's keys. */
 typedef struct {
     int64_t k0;
     cti_attention_rows k;     /* (keys, d); a right factor if products do not round */
     cti_attention_raw raw;    /* the keys that are not finite */
     cti_attention_sum dk, dv; /* (keys, d), (keys, dv) */
-    /* for each panel of nr keys, whether its rows of dk and dv have been written; nr >= 4 */
-    bool begun[CTI_ATTENTION_MOST_KEYS / 4];
+    /* for each panel of nr keys, whether its rows of dk and dv have been written */
+    bool begun[CTI_ATTENTION_MOST_KEYS / FEWEST_LANES];
 } key_range;
 
 /* A block of one head's queries. */
@@ -336,11 +337,15 @@ static void backprop_key_block(const cti_attention_backward_call *f, const pair_
  * end. A product may have written to such a row if others of its tile are visible, and the row
  * would be -0 if the scale is negative: the bits would depend on the sizes of tiles. */
 
-/* Sets the factors of a block of queries. */
+/* Sets the fields of a block of queries. None is set before: to zero the whole struct takes longer
+ * than the products of a few tokens. */
 static void query_block_begin(const cti_attention_backward_call *f, const pair_buffers *w,
                               const key_range *keys, const cti_attention_tile *t,
                               query_block *queries) {
     const cti_attention_params *a = &f->a;
+    queries->q0 = t->q0;
+    queries->begun = queries->scrubbed = false;
+    queries->q_raw.bad = queries->dout_raw.bad = NULL;
     queries->q = cti_attention_gather_queries(a, &a->q, t, a->d, w->q);
     queries->dout = cti_attention_gather_queries(a, &f->dout, t, a->dv, w->dout);
     queries->dq = cti_attention_sum_begin(f, &f->dq, t->b, t->h, t->q0, t->nq, a->d, w->dq);
@@ -377,7 +382,8 @@ static void backprop_query_block(const cti_attention_backward_call *f, const pai
     const int64_t k_block = f->schedule.k_block;
     const cti_attention_span seen = cti_attention_keys_of(a, t);
     if (seen.begin >= seen.end && f->accumulate) return; /* the gradient has zeros or sums */
-    query_block queries = {.q0 = t->q0, .bias_sum = bias_sum};
+    query_block queries;
+    queries.bias_sum = bias_sum;
     query_block_begin(f, w, keys, t, &queries);
     for (int64_t k = seen.begin / k_block * k_block; k < seen.end; k += k_block) {
         const cti_attention_tile block = cti_attention_subtile(t, 0, t->nq, k, k_block);
@@ -402,6 +408,8 @@ static void key_range_begin(const cti_attention_backward_call *f, const pair_buf
     const cti_attention_rows v = cti_attention_gather_keys(a, &a->v, t, a->dv, w->kv);
     cti_attention_pack_columns(a, a->dv, t->nk, v.data, 1, v.stride, w->vt_panels);
     keys->k0 = t->k0;
+    keys->raw.bad = NULL;
+    memset(keys->begun, false, (size_t)cti_ceil_div(t->nk, FEWEST_LANES));
     keys->k = cti_attention_gather_keys(a, &a->k, t, a->d, w->kv);
     if (!a->scores)
         cti_attention_pack_columns(a, a->d, t->nk, keys->k.data, 1, keys->k.stride, w->kt_panels);
@@ -418,10 +426,14 @@ static void key_range_begin(const cti_attention_backward_call *f, const pair_buf
 static void key_range_end(const cti_attention_backward_call *f, const cti_attention_tile *t,
                           const key_range *keys) {
     const cti_attention_params *a = &f->a;
-    for (int64_t k = 0; k < t->nk; k++) {
-        if (keys->begun[k / a->nr] && !cti_attention_key_is_masked(a, t->b, t->k0 + k)) continue;
-        cti_attention_sum_clear(f, &keys->dk, k, k + 1, a->d);
-        cti_attention_sum_clear(f, &keys->dv, k, k + 1, a->dv);
+    const bool *begun = keys->begun;
+    for (int64_t p = 0; p < t->nk; p += a->nr, begun++) {
+        if (*begun && !a->hides_keys) continue;
+        for (int64_t k = p; k < cti_min(t->nk, p + a->nr); k++) {
+            if (*begun && !cti_attention_key_is_masked(a, t->b, t->k0 + k)) continue;
+            cti_attention_sum_clear(f, &keys->dk, k, k + 1, a->d);
+            cti_attention_sum_clear(f, &keys->dv, k, k + 1, a->dv);
+        }
     }
     cti_attention_sum_end(f, &keys->dk, t->nk, a->d);
     cti_attention_sum_end(f, &keys->dv, t->nk, a->dv);
@@ -436,7 +448,7 @@ void cti_attention_backprop_pair(const cti_attention_backward_call *f, const voi
     cti_attention_tile t = cti_attention_subtile(&head, pair->q_range * s->q_range, s->q_range,
                                                  pair->k_range * s->k_range, s->k_range);
     if (f->accumulate && cti_attention_is_hidden(a, &t)) return;
-    key_range keys = {0};
+    key_range keys;
     key_range_begin(f, buffers, &t, &keys);
     for (; t.h < first + a->group; t.h++)
         for (int64_t q = 0; q < t.nq; q += CTI_ATTENTION_QUERY_BLOCK) {

@@ -63,6 +63,8 @@ static void masks_of(const cti_attention_tensors *x, cti_attention_params *a) {
     a->has_window = window->left || window->right || a->attrs.lower_right;
     a->limited = a->has_window || x->lengths || x->segments;
     a->guarded = a->has_window || x->segments || x->mask || x->bias;
+    a->hides_keys = x->key_mask || x->lengths;
+    a->masked = a->guarded || a->hides_keys;
 }
 
 cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x) {

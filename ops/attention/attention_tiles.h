@@ -72,6 +72,8 @@ struct cti_attention_params {
     const cti_attention_segment *segments; /* (B, T); NULL: none */
     bool has_window;                       /* a window or lower_right limits diagonals */
     bool limited;                          /* has_window, lengths or segments */
+    bool hides_keys;                       /* a key mask or lengths */
+    bool masked;                           /* any mask but causal, or a bias */
     /* Whether a tile may have pairs that are hidden one by one, so that products must keep rows
      * that are not finite from them (cti_attention_guard). */
     bool guarded;

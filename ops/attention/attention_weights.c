@@ -45,13 +45,12 @@ static void weights_reserve(const void *call, cti_attention_workspace *space, vo
     const cti_attention_params *a = &((const weights_call *)call)->a;
     const int64_t queries = cti_min(BLOCK_QUERIES, a->t);
     const int64_t keys = cti_min(CTI_ATTENTION_WEIGHTS_KEYS, a->s);
-    const bool masked = a->guarded || a->key_mask.data || a->lengths;
     weights_buffers *w = buffers;
     w->kt_panels = cti_attention_reserve_columns(space, cti_round_up(keys, a->nr), a->d_bytes);
     w->q = cti_attention_reserve(space, queries, a->d);
     w->k = cti_attention_reserve(space, keys, a->d);
     w->s = cti_attention_reserve(space, queries, a->nr);
-    w->bias = cti_attention_reserve(space, masked ? queries : 0, a->nr);
+    w->bias = cti_attention_reserve(space, a->masked ? queries : 0, a->nr);
     if (a->rounded) w->q_left = cti_attention_reserve_left(space, queries, a->d);
 }
 
