@@ -50,9 +50,9 @@ bool cti_nn_masks_fit(const ct_module *mha, const ct_mha_call *call, bool self, 
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         if (given[i] && !cti_tensor_in(given[i], context, name)) return false;
     const ct_shape scores = CT_SHAPE(batch, o->num_heads, t, s);
-    const ct_attention_opts seen = {.mask = call->mask, .bias = call->bias};
     return cti_attention_check_masks(context, name, call->mask, call->key_mask, o->dtype, scores) &&
-           cti_attention_check_seen(context, &seen, o->dtype, scores) &&
+           (!call->bias ||
+            cti_attention_check_bias(context, call->bias, call->mask, o->dtype, scores)) &&
            tokens_fit(mha, call, self, batch, t);
 }
 

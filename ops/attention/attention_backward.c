@@ -97,7 +97,7 @@ static bool new_bias_sums(const ct_call *c, cti_attention_backward_call *f, bool
                      CT_SHAPE(f->bias_sums, dims[0], dims[1], dims[2], dims[3]));
     ct_tensor *first = *sums ? ct_select(*sums, 0, 0) : NULL;
     if (!first) return false;
-    f->dbias = cti_attention_operand_of(first, CT_SHAPE(a->batch, a->heads, a->t, a->s));
+    f->dbias = cti_attention_broadcast(first, CT_SHAPE(a->batch, a->heads, a->t, a->s));
     f->bias_stride = (*sums)->stride[0];
     return true;
 }
@@ -132,7 +132,7 @@ static bool new_gradients(const ct_call *c, cti_attention_backward_call *f,
         }
     }
     for (int i = 0; i < 3; i++)
-        if (own[i]) *to[i] = cti_attention_operand_of(own[i], own[i]->shape);
+        if (own[i]) *to[i] = cti_attention_operand_of(own[i]);
     return true;
 }
 
@@ -156,7 +156,7 @@ bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_t
     if (!dout) return false;
     if (x.segments && c->out->numel > 0 && !cti_attention_read_segments(c, &x)) return false;
     cti_attention_backward_call f = {.a = cti_attention_params_of(c, &x),
-                                     .dout = cti_attention_operand_of(dout, dout->shape)};
+                                     .dout = cti_attention_operand_of(dout)};
     const bool empty = c->out->numel == 0 || f.a.s == 0; /* then all gradients are zeros */
     if (!empty) f.schedule = cti_attention_schedule_backward(&f.a);
     f.accumulate = !empty && f.schedule.k_ranges > 1; /* if k_ranges is 1, so is q_ranges */

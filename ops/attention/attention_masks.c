@@ -65,22 +65,28 @@ static bool check_segments(ct_context *context, const ct_tensor *segments, ct_sh
     return true;
 }
 
-bool cti_attention_check_seen(ct_context *context, const ct_attention_opts *opts, ct_dtype dtype,
-                              ct_shape scores) {
-    const ct_tensor *bias = opts->bias;
-    if (bias && opts->mask && opts->mask->dtype != CT_BOOL)
+bool cti_attention_check_bias(ct_context *context, const ct_tensor *bias, const ct_tensor *mask,
+                              ct_dtype dtype, ct_shape scores) {
+    if (mask && mask->dtype != CT_BOOL)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "attention: both a bias and a %s mask, which is a bias, are given",
-                       cti_dtype_name(opts->mask->dtype));
-    if (bias && bias->dtype != dtype)
+                       cti_dtype_name(mask->dtype));
+    if (bias->dtype != dtype)
         return ct_fail(context, CT_ERR_DTYPE, "attention: the bias is %s, not %s",
                        cti_dtype_name(bias->dtype), cti_dtype_name(dtype));
-    if (bias && !cti_shape_broadcasts_to(bias->shape, scores))
+    if (!cti_shape_broadcasts_to(bias->shape, scores))
         return ct_fail(context, CT_ERR_SHAPE,
                        "attention: the bias is %s, not (T, S) = %s, nor anything that broadcasts "
                        "to (B, H, T, S) = %s",
                        SHAPE(bias->shape), SHAPE(CT_SHAPE(scores.dim[2], scores.dim[3])),
                        SHAPE(scores));
+    return true;
+}
+
+bool cti_attention_check_seen(ct_context *context, const ct_attention_opts *opts, ct_dtype dtype,
+                              ct_shape scores) {
+    if (opts->bias && !cti_attention_check_bias(context, opts->bias, opts->mask, dtype, scores))
+        return false;
     if (opts->window.left < 0 || opts->window.right < 0)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "attention: the window is {%" PRId64 ", %" PRId64

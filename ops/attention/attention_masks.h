@@ -28,6 +28,9 @@
  * message of an error begins with `name`. */
 bool cti_attention_check_masks(ct_context *context, const char *name, const ct_tensor *mask,
                                const ct_tensor *key_mask, ct_dtype dtype, ct_shape scores);
+/* Checks a bias, beside a mask that may be NULL. */
+bool cti_attention_check_bias(ct_context *context, const ct_tensor *bias, const ct_tensor *mask,
+                              ct_dtype dtype, ct_shape scores);
 /* Checks bias, lengths, segments and the window. */
 bool cti_attention_check_seen(ct_context *context, const ct_attention_opts *opts, ct_dtype dtype,
                               ct_shape scores);

@@ -33,7 +33,7 @@ bool cti_attention_tensors_of(const ct_call *c, cti_attention_tensors *x) {
     return true;
 }
 
-cti_attention_operand cti_attention_operand_of(const ct_tensor *x, ct_shape shape) {
+cti_attention_operand cti_attention_broadcast(const ct_tensor *x, ct_shape shape) {
     cti_attention_operand o = {.data = x->data};
     const int added = shape.ndim - x->shape.ndim; /* leading dims, with stride 0 */
     for (int d = 0; d < x->shape.ndim; d++) {
@@ -48,8 +48,8 @@ static void masks_of(const cti_attention_tensors *x, cti_attention_params *a) {
     const ct_window *window = &a->attrs.window;
     if (x->mask || x->bias) {
         const ct_shape scores = CT_SHAPE(a->batch, a->heads, a->t, a->s);
-        if (x->mask) a->mask = cti_attention_operand_of(x->mask, scores);
-        if (x->bias) a->bias = cti_attention_operand_of(x->bias, scores);
+        if (x->mask) a->mask = cti_attention_broadcast(x->mask, scores);
+        if (x->bias) a->bias = cti_attention_broadcast(x->bias, scores);
     }
     if (x->key_mask)
         a->key_mask = (cti_attention_operand){
@@ -86,8 +86,8 @@ cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attenti
         .kv_heads = k[1],
         .s = k[2],
         .group = k[1] > 0 ? q[1] / k[1] : 1,
-        .q = cti_attention_operand_of(x->q, x->q->shape),
-        .k = cti_attention_operand_of(x->k, x->k->shape),
+        .q = cti_attention_operand_of(x->q),
+        .k = cti_attention_operand_of(x->k),
     };
     a.cap = a.attrs.softcap * 1.44269504088896340736;
     a.score_scale = a.attrs.softcap > 0 ? a.attrs.scale / a.attrs.softcap
@@ -98,7 +98,7 @@ cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attenti
         a.inverse_sum = cti_op_second_half(x->stats);
     }
     if (x->scores) a.scores = x->scores->data;
-    if (x->v) a.v = cti_attention_operand_of(x->v, x->v->shape);
+    if (x->v) a.v = cti_attention_operand_of(x->v);
     if (x->v) a.dv = x->v->shape.dim[3];
     a.rounded = a.attrs.rounded ? f->bf16 : NULL;
     a.row_unit = 1;
@@ -110,7 +110,7 @@ cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attenti
         a.d_bytes = cti_gemm_packed(a.rounded, a.d);
         a.dv_bytes = cti_gemm_packed(a.rounded, a.dv);
     }
-    if (x->out) a.out = cti_attention_operand_of(x->out, x->out->shape);
+    if (x->out) a.out = cti_attention_operand_of(x->out);
     masks_of(x, &a);
     CTI_ASSERT(a.heads == a.kv_heads * a.group && a.mr <= a.mr_narrow);
     CTI_ASSERT(a.nr % f->attention.lanes == 0);

@@ -84,8 +84,15 @@ struct cti_attention_params {
 };
 
 cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x);
+/* Returns x, which has four dims. */
+static inline cti_attention_operand cti_attention_operand_of(const ct_tensor *x) {
+    CTI_ASSERT(x->shape.ndim == 4);
+    const int64_t *stride = x->stride;
+    return (cti_attention_operand){.data = x->data,
+                                   .stride = {stride[0], stride[1], stride[2], stride[3]}};
+}
 /* Returns x broadcast to a shape of four dims. */
-cti_attention_operand cti_attention_operand_of(const ct_tensor *x, ct_shape shape);
+cti_attention_operand cti_attention_broadcast(const ct_tensor *x, ct_shape shape);
 
 static inline char *cti_attention_at(const cti_attention_params *a, const cti_attention_operand *x,
                                      int64_t b, int64_t h, int64_t row, int64_t col) {

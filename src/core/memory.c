@@ -348,11 +348,6 @@ void cti_give_any(ct_context *context, void *block, size_t size) {
     push_free(pool, block, bytes, class);
 }
 
-size_t cti_bytes(int64_t count, size_t size) {
-    size_t bytes;
-    return __builtin_mul_overflow((uint64_t)count, size, &bytes) ? SIZE_MAX : bytes;
-}
-
 char *cti_take_string(ct_context *context, const char *string) {
     size_t size = strlen(string) + 1;
     char *copy = cti_take(context, size);

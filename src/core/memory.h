@@ -96,7 +96,10 @@ void cti_give_any(ct_context *context, void *block, size_t size);
 
 /* count * size, or SIZE_MAX if the product overflows; cti_take refuses SIZE_MAX. No other function
  * multiplies sizes of memory. */
-size_t cti_bytes(int64_t count, size_t size);
+static inline size_t cti_bytes(int64_t count, size_t size) {
+    size_t bytes;
+    return __builtin_mul_overflow((uint64_t)count, size, &bytes) ? SIZE_MAX : bytes;
+}
 
 /* A copy of the string, which is given back with the size strlen + 1. */
 char *cti_take_string(ct_context *context, const char *string);
