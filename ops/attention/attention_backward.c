@@ -155,8 +155,8 @@ bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_t
     ct_tensor *dout = outputs_of(c, cotangents[0], &x), *bias_sums;
     if (!dout) return false;
     if (x.segments && c->out->numel > 0 && !cti_attention_read_segments(c, &x)) return false;
-    cti_attention_backward_call f = {.a = cti_attention_params_of(c, &x),
-                                     .dout = cti_attention_operand_of(dout)};
+    cti_attention_backward_call f = {.dout = cti_attention_operand_of(dout)};
+    cti_attention_params_of(c, &x, &f.a);
     const bool empty = c->out->numel == 0 || f.a.s == 0; /* then all gradients are zeros */
     if (!empty) f.schedule = cti_attention_schedule_backward(&f.a);
     f.accumulate = !empty && f.schedule.k_ranges > 1; /* if k_ranges is 1, so is q_ranges */

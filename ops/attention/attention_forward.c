@@ -230,7 +230,8 @@ static ct_tensor *fused_forward(ct_call *c) {
     if (c->n_outs > 1) c->outs[1] = x.stats;
     else c->saved[0] = x.stats;
     c->saved[1] = x.scores;
-    const cti_attention_params a = cti_attention_params_of(c, &x);
+    cti_attention_params a;
+    cti_attention_params_of(c, &x, &a);
     const bool done = decode ? cti_attention_decode(c->context, &a) : attend_tiles(c->context, &a);
     return done ? y : NULL;
 }

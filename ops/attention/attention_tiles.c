@@ -67,10 +67,11 @@ static void masks_of(const cti_attention_tensors *x, cti_attention_params *a) {
     a->masked = a->guarded || a->hides_keys;
 }
 
-cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x) {
+void cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x,
+                             cti_attention_params *a) {
     const int64_t *q = x->q->shape.dim, *k = x->k->shape.dim;
     const cti_kernels *f = kernels(c);
-    cti_attention_params a = {
+    *a = (cti_attention_params){
         .attrs = *(const cti_attention_attrs *)c->attrs,
         .kernels = f,
         .nr = f->gemm.nr,
@@ -89,35 +90,34 @@ cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attenti
         .q = cti_attention_operand_of(x->q),
         .k = cti_attention_operand_of(x->k),
     };
-    a.cap = a.attrs.softcap * 1.44269504088896340736;
-    a.score_scale = a.attrs.softcap > 0 ? a.attrs.scale / a.attrs.softcap
-                                        : a.attrs.scale * 1.44269504088896340736;
-    a.stat_size = (int64_t)cti_dtype_size(a.stats_dtype);
+    a->cap = a->attrs.softcap * 1.44269504088896340736;
+    a->score_scale = a->attrs.softcap > 0 ? a->attrs.scale / a->attrs.softcap
+                                          : a->attrs.scale * 1.44269504088896340736;
+    a->stat_size = (int64_t)cti_dtype_size(a->stats_dtype);
     if (x->stats) {
-        a.max = x->stats->data;
-        a.inverse_sum = cti_op_second_half(x->stats);
+        a->max = x->stats->data;
+        a->inverse_sum = cti_op_second_half(x->stats);
     }
-    if (x->scores) a.scores = x->scores->data;
-    if (x->v) a.v = cti_attention_operand_of(x->v);
-    if (x->v) a.dv = x->v->shape.dim[3];
-    a.rounded = a.attrs.rounded ? f->bf16 : NULL;
-    a.row_unit = 1;
-    a.d_bytes = a.d * a.size;
-    a.dv_bytes = a.dv * a.size;
-    if (a.rounded) {
-        a.row_unit = a.rounded->mr;
-        a.mr_narrow = cti_max(a.mr_narrow, a.row_unit);
-        a.d_bytes = cti_gemm_packed(a.rounded, a.d);
-        a.dv_bytes = cti_gemm_packed(a.rounded, a.dv);
+    if (x->scores) a->scores = x->scores->data;
+    if (x->v) a->v = cti_attention_operand_of(x->v);
+    if (x->v) a->dv = x->v->shape.dim[3];
+    a->rounded = a->attrs.rounded ? f->bf16 : NULL;
+    a->row_unit = 1;
+    a->d_bytes = a->d * a->size;
+    a->dv_bytes = a->dv * a->size;
+    if (a->rounded) {
+        a->row_unit = a->rounded->mr;
+        a->mr_narrow = cti_max(a->mr_narrow, a->row_unit);
+        a->d_bytes = cti_gemm_packed(a->rounded, a->d);
+        a->dv_bytes = cti_gemm_packed(a->rounded, a->dv);
     }
-    if (x->out) a.out = cti_attention_operand_of(x->out);
-    masks_of(x, &a);
-    CTI_ASSERT(a.heads == a.kv_heads * a.group && a.mr <= a.mr_narrow);
-    CTI_ASSERT(a.nr % f->attention.lanes == 0);
-    CTI_ASSERT(!x->stats || (x->stats->dtype == a.stats_dtype && x->stats->contiguous &&
-                             x->stats->numel == 2 * a.batch * a.heads * a.t));
-    CTI_ASSERT(!x->scores || x->scores->numel == a.batch * a.heads * a.t * a.s);
-    return a;
+    if (x->out) a->out = cti_attention_operand_of(x->out);
+    masks_of(x, a);
+    CTI_ASSERT(a->heads == a->kv_heads * a->group && a->mr <= a->mr_narrow);
+    CTI_ASSERT(a->nr % f->attention.lanes == 0);
+    CTI_ASSERT(!x->stats || (x->stats->dtype == a->stats_dtype && x->stats->contiguous &&
+                             x->stats->numel == 2 * a->batch * a->heads * a->t));
+    CTI_ASSERT(!x->scores || x->scores->numel == a->batch * a->heads * a->t * a->s);
 }
 
 ct_tensor *cti_attention_new_like(const ct_call *c, const ct_tensor *x, int64_t n) {

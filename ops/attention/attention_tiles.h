@@ -83,7 +83,9 @@ struct cti_attention_params {
     char *scores;                /* (B, H, T, S) or NULL */
 };
 
-cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x);
+/* Sets all fields of a call's params. */
+void cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x,
+                             cti_attention_params *a);
 /* Returns x, which has four dims. */
 static inline cti_attention_operand cti_attention_operand_of(const ct_tensor *x) {
     CTI_ASSERT(x->shape.ndim == 4);

@@ -134,7 +134,8 @@ static ct_tensor *weights_forward(ct_call *c) {
     c->drop = CT_DROP_OUT | CT_DROP_IN(WEIGHTS_STATS);
     if (!cti_attention_tensors_of(c, &x)) return NULL;
     x.stats = c->in[WEIGHTS_STATS];
-    weights_call f = {.a = cti_attention_params_of(c, &x)};
+    weights_call f = {0};
+    cti_attention_params_of(c, &x, &f.a);
     const cti_attention_params *a = &f.a;
     const bool mean = a->attrs.mean_weights;
     const ct_shape shape =
@@ -145,7 +146,7 @@ static ct_tensor *weights_forward(ct_call *c) {
     f.y = (cti_attention_operand){.data = y->data,
                                   .stride = {y->stride[0], mean ? 0 : a->t * a->s, a->s, 1}};
     if (x.segments && !cti_attention_read_segments(c, &x)) return NULL;
-    if (x.segments) f.a = cti_attention_params_of(c, &x);
+    if (x.segments) cti_attention_params_of(c, &x, &f.a);
     f.schedule = cti_attention_schedule_weights(a);
     f.summed_heads = mean ? a->heads : 1;
     return compute_tiles(c->context, &f) ? y : NULL;
