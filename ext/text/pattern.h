@@ -22,16 +22,26 @@ bool cti_pattern_read(const cti_reading *reading, cti_json_at value, const cti_p
 const cti_pattern *cti_pattern_new(const cti_reading *reading, cti_json_at value, cti_text text,
                                    bool literal);
 
-/* The memory of a search, which a thread reuses from search to search; zeros at first. */
+/* The memory of searches, which a thread reuses from text to text; zeros at first. */
+typedef struct {
+    uint32_t op, low, at;
+} cti_pattern_way; /* regex_match.c */
 typedef struct {
     void *block;
-    size_t room;
+    size_t room; /* the bytes of block */
+    cti_pattern_way *way;
+    size_t ways;
+    size_t base, rows; /* the part of the text that `block` describes */
+    size_t ended;      /* 1 + the end of the last match of the text; 0 if there is none */
 } cti_pattern_memory;
+void cti_pattern_memory_free(cti_pattern_memory *memory);
 
 typedef enum { CTI_FOUND, CTI_NOT_FOUND, CTI_NO_MEMORY } cti_find_result;
 
-/* Finds the first match in text[0 ... size) that begins at or after `from`, as the next item of
- * oniguruma's find_iter. The text is well-formed UTF-8, and a lookahead sees only these bytes. */
+/* Finds the next match in text[0 ... size), as oniguruma's find_iter. `from` is 0 in the first
+ * search of a text, and then the end of the match that was found. The caller goes on until
+ * CTI_NOT_FOUND, or begins again with memory->ended = 0. An empty match where the last match ended
+ * is passed over. The text is well-formed UTF-8, and a lookahead sees only these bytes. */
 cti_find_result cti_pattern_find(const cti_pattern *pattern, const char *text, size_t size,
                                  size_t from, cti_pattern_memory *memory, cti_extent *found);
 

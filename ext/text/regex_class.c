@@ -1,0 +1,258 @@
+/* Sets of characters in regular expressions: brackets, escapes and properties. */
+#include <string.h>
+
+#include "regex_parse.h"
+#include "utf8.h"
+
+uint32_t cti_regex_take_char(cti_regex_parser *p) {
+    size_t length;
+    const uint32_t c = cti_utf8_get(p->at, &length);
+    p->at += length;
+    return c;
+}
+
+static bool looking_at(const cti_regex_parser *p, const char *text) {
+    const size_t size = strlen(text);
+    return (size_t)(p->end - p->at) >= size && memcmp(p->at, text, size) == 0;
+}
+
+static int value_of_hex(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Reads at least `least` and at most `most` hexadecimal digits. */
+static bool read_hex(cti_regex_parser *p, int least, int most, uint32_t *c) {
+    int n = 0;
+    *c = 0;
+    for (; n < most && p->at < p->end && value_of_hex(*p->at) >= 0; n++)
+        *c = *c * 16 + (uint32_t)value_of_hex(*p->at++);
+    return n >= least || cti_regex_fault(p, p->at, "a hexadecimal digit is missing");
+}
+
+/* Reads the rest of \x or \u. A byte above 0x7F, which \xHH could be, is no character. */
+static bool read_number_escape(cti_regex_parser *p, bool is_x, uint32_t *c) {
+    const char *at = p->at;
+    bool works;
+    if (is_x && looking_at(p, "{")) {
+        p->at++;
+        works = read_hex(p, 1, 8, c);
+        if (works && !looking_at(p, "}")) works = cti_regex_fault(p, p->at, "'}' is missing");
+        p->at++;
+    } else {
+        works = is_x ? read_hex(p, 1, 2, c) : read_hex(p, 4, 4, c);
+        if (works && is_x && *c >= 0x80)
+            works = cti_regex_fault(p, at, "a byte above 0x7F is not supported");
+    }
+    if (!works) return false;
+    const bool is_char = *c <= CTI_LAST_CHARACTER && (*c < 0xD800 || *c > 0xDFFF);
+    return is_char || cti_regex_fault(p, at, "no such character");
+}
+
+static bool is_ascii_letter(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
+
+bool cti_regex_read_char_escape(cti_regex_parser *p, uint32_t *c) {
+    static const char names[] = "tnrfvae", values[] = "\t\n\r\f\v\a\x1B";
+    const char *at = p->at;
+    if (at == p->end) return cti_regex_fault(p, at, "nothing follows the backslash");
+    const char *name = *at ? strchr(names, *at) : NULL;
+    *c = cti_regex_take_char(p);
+    if (name) *c = (unsigned char)values[name - names];
+    if (name) return true;
+    if (*at == 'x' || *at == 'u') return read_number_escape(p, *at == 'x', c);
+    if (*at >= '0' && *at <= '9')
+        return cti_regex_fault(p, at, "back-references and octal numbers are not supported");
+    return !is_ascii_letter(*at) || cti_regex_fault(p, at, "this escape is not supported");
+}
+
+/* Adds a property, or the complement of it. */
+static bool add_property(cti_regex_parser *p, cti_set_draft *set, int number, bool negated) {
+    if (!number) return cti_regex_fault(p, p->at, "this property of characters is not supported");
+    if (!p->property[number].count) cti_property_add(&p->property[number], number);
+    if (!negated) {
+        cti_set_add_all(set, &p->property[number]);
+        return true;
+    }
+    cti_set_draft part = {0};
+    cti_set_add_all(&part, &p->property[number]);
+    cti_set_negate(&part);
+    cti_set_add_all(set, &part);
+    cti_set_free(&part);
+    return true;
+}
+
+/* Reads {NAME} or {^NAME}. */
+static bool read_property(cti_regex_parser *p, cti_set_draft *set, bool bracket, bool negated) {
+    if (!looking_at(p, "{")) return cti_regex_fault(p, p->at, "'{' is missing");
+    p->at++;
+    if (looking_at(p, "^")) {
+        negated = !negated;
+        p->at++;
+    }
+    const char *close = memchr(p->at, '}', (size_t)(p->end - p->at));
+    if (!close) return cti_regex_fault(p, p->at, "'}' is missing");
+    int number = cti_property_number(p->at, (size_t)(close - p->at));
+    if (bracket) number = cti_property_in_bracket(number, false);
+    if (!add_property(p, set, number, negated)) return false;
+    p->at = close + 1;
+    return true;
+}
+
+bool cti_regex_read_set_escape(cti_regex_parser *p, cti_set_draft *set, bool bracket,
+                               bool *is_set) {
+    static const char letters[] = "sSdDwWhH";
+    static const char *const names[] = {"space", "digit", "word", "xdigit"};
+    *is_set = false;
+    if (p->at == p->end || !*p->at) return true;
+    const char letter = *p->at, *place = strchr(letters, letter);
+    if (!place && letter != 'p' && letter != 'P') return true;
+    *is_set = true;
+    p->at++;
+    if (!place) return read_property(p, set, bracket, letter == 'P');
+    const size_t i = (size_t)(place - letters);
+    int number = cti_property_number(names[i / 2], strlen(names[i / 2]));
+    if (bracket) number = cti_property_in_bracket(number, false);
+    return add_property(p, set, number, i % 2);
+}
+
+bool cti_regex_add_char(cti_regex_parser *p, const char *at, cti_set_draft *set, uint32_t first,
+                        uint32_t last) {
+    cti_set_add(set, first, last);
+    if (!p->ignore_case) return true;
+    if (last >= 0x80)
+        return cti_regex_fault(p, at, "with option i only ASCII characters are supported");
+    for (uint32_t c = first; c <= last; c++) {
+        if (!is_ascii_letter((char)c)) continue;
+        cti_set_add(set, c ^ 0x20, c ^ 0x20);
+        if ((c | 0x20) == 's') cti_set_add(set, 0x17F, 0x17F);   /* long s */
+        if ((c | 0x20) == 'k') cti_set_add(set, 0x212A, 0x212A); /* Kelvin sign */
+    }
+    return true;
+}
+
+/* Reads [:NAME:] or [:^NAME:] if that is at p->at. */
+static bool read_posix(cti_regex_parser *p, cti_set_draft *set, bool *is_posix) {
+    *is_posix = false;
+    if (!looking_at(p, "[:")) return true;
+    const char *name = p->at + 2;
+    const char *close = memchr(name, ']', (size_t)(p->end - name));
+    if (!close || close == name || close[-1] != ':') return true;
+    *is_posix = true;
+    const bool negated = *name == '^';
+    if (negated) name++;
+    const size_t size = close - 1 > name ? (size_t)(close - 1 - name) : 0;
+    const int number = cti_property_in_bracket(cti_property_number(name, size), true);
+    if (!add_property(p, set, number, negated)) return false;
+    p->at = close + 1;
+    return true;
+}
+
+/* An item of a bracket that is one character, which may begin a range. */
+static bool read_item_char(cti_regex_parser *p, uint32_t *c) {
+    if (*p->at != '\\') {
+        *c = cti_regex_take_char(p);
+        return true;
+    }
+    p->at++;
+    if (looking_at(p, "b")) {
+        p->at++;
+        *c = '\b';
+        return true;
+    }
+    return cti_regex_read_char_escape(p, c);
+}
+
+/* Reads a character or a range of characters. */
+static bool read_item(cti_regex_parser *p, cti_set_draft *set) {
+    const char *begin = p->at;
+    uint32_t first;
+    if (!read_item_char(p, &first)) return false;
+    if (!looking_at(p, "-") || looking_at(p, "-]"))
+        return cti_regex_add_char(p, begin, set, first, first);
+    p->at++;
+    const char *at = p->at;
+    bool is_set = false;
+    cti_set_draft none = {0};
+    if (looking_at(p, "[") || looking_at(p, "&&"))
+        return cti_regex_fault(p, at, "a set ends a range");
+    if (looking_at(p, "\\")) {
+        p->at++;
+        const bool works = cti_regex_read_set_escape(p, &none, true, &is_set);
+        cti_set_free(&none);
+        if (!works) return false;
+        if (is_set) return cti_regex_fault(p, at, "a set ends a range");
+        p->at = at;
+    }
+    uint32_t last;
+    if (p->at == p->end) return cti_regex_fault(p, at, "']' is missing");
+    if (!read_item_char(p, &last)) return false;
+    if (last < first) return cti_regex_fault(p, begin, "the range is empty");
+    if (!cti_regex_add_char(p, begin, set, first, last)) return false;
+    /* A '-' behind a range is itself. */
+    if (!looking_at(p, "-") || looking_at(p, "-]")) return true;
+    p->at++;
+    return cti_regex_add_char(p, at, set, '-', '-');
+}
+
+/* Reads one of [set], [:name:], \s, a character or a range. */
+static bool read_items(cti_regex_parser *p, cti_set_draft *set) {
+    bool is_read = false;
+    if (looking_at(p, "[")) {
+        if (!read_posix(p, set, &is_read)) return false;
+        if (is_read) return true;
+        p->at++;
+        cti_set_draft inner = {0};
+        const bool works = cti_regex_read_bracket(p, &inner);
+        cti_set_add_all(set, &inner);
+        cti_set_free(&inner);
+        return works;
+    }
+    if (!looking_at(p, "\\")) return read_item(p, set);
+    const char *begin = p->at++;
+    if (!cti_regex_read_set_escape(p, set, true, &is_read)) return false;
+    if (!is_read) {
+        p->at = begin;
+        return read_item(p, set);
+    }
+    if (looking_at(p, "-") && !looking_at(p, "-]"))
+        return cti_regex_fault(p, p->at, "a set begins a range");
+    return true;
+}
+
+/* Reads up to the bracket's end: items, and && between them. */
+static bool read_bracket_body(cti_regex_parser *p, cti_set_draft *set) {
+    cti_set_draft left = {0}; /* the intersection of the parts before the last && */
+    bool has_left = false, works = true;
+    const char *begin = p->at;
+    while (works && p->at < p->end && (*p->at != ']' || p->at == begin)) {
+        if (!looking_at(p, "&&")) {
+            works = read_items(p, set);
+            continue;
+        }
+        p->at += 2;
+        if (has_left) cti_set_intersect(set, &left);
+        cti_set_free(&left);
+        left = *set;
+        *set = (cti_set_draft){.failed = left.failed};
+        has_left = true;
+    }
+    if (works && p->at == p->end) works = cti_regex_fault(p, p->at, "']' is missing");
+    if (works) p->at++;
+    if (has_left) cti_set_intersect(set, &left);
+    cti_set_free(&left);
+    return works;
+}
+
+bool cti_regex_read_bracket(cti_regex_parser *p, cti_set_draft *set) {
+    const char *begin = p->at;
+    if (p->depth == CTI_REGEX_DEPTH)
+        return cti_regex_fault(p, begin, "brackets are nested too deeply");
+    const bool negated = looking_at(p, "^");
+    if (negated) p->at++;
+    p->depth++;
+    const bool works = read_bracket_body(p, set);
+    p->depth--;
+    if (works && negated) cti_set_negate(set);
+    return works;
+}

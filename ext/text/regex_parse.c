@@ -1,0 +1,432 @@
+/* The structure of regular expressions: groups, alternatives, repeats and anchors. */
+#include "regex_parse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "utf8.h"
+
+static bool no_regex_memory(cti_regex_parser *p) {
+    p->no_memory = true;
+    return cti_regex_fault(p, p->at, "no memory");
+}
+
+uint32_t cti_regex_add_set(cti_regex_parser *p, cti_set_draft *draft) {
+    cti_set_sort(draft);
+    if (p->sets == p->set_room || !p->sets) {
+        const uint32_t room = p->set_room ? 2 * p->set_room : 16;
+        cti_set_draft *more = realloc(p->set, room * sizeof *more);
+        if (!more) {
+            cti_set_free(draft);
+            return no_regex_memory(p);
+        }
+        p->set = more;
+        p->set_room = room;
+        if (!p->sets) p->set[p->sets++] = (cti_set_draft){0};
+    }
+    p->ranges += draft->count;
+    if (p->ranges > CTI_MOST_RANGES) cti_regex_fault(p, p->at, "the expression is too large");
+    p->set[p->sets] = *draft;
+    if (draft->failed) no_regex_memory(p);
+    return p->sets++;
+}
+
+/* Adds a node; returns its index, or 0 after a fault. */
+static uint32_t add_node(cti_regex_parser *p, cti_regex_node node) {
+    if (p->fault) return 0;
+    if (p->nodes == p->node_room) {
+        const uint32_t room = p->node_room ? 2 * p->node_room : 64;
+        cti_regex_node *more = realloc(p->node, room * sizeof *more);
+        if (!more) return no_regex_memory(p);
+        p->node = more;
+        p->node_room = room;
+    }
+    if (!p->nodes) p->node[p->nodes++] = (cti_regex_node){0};
+    p->node[p->nodes] = node;
+    return p->nodes++;
+}
+
+static uint32_t add_set_node(cti_regex_parser *p, cti_set_draft *draft) {
+    const uint32_t set = cti_regex_add_set(p, draft);
+    return add_node(p, (cti_regex_node){.kind = CTI_NODE_SET, .a = set});
+}
+
+static uint32_t add_anchor(cti_regex_parser *p, cti_anchor anchor) {
+    return add_node(p,
+                    (cti_regex_node){.kind = CTI_NODE_ANCHOR, .a = anchor, .may_be_empty = true});
+}
+
+static bool is_one_char(const cti_regex_node *node) {
+    return node->kind == CTI_NODE_CHAR || node->kind == CTI_NODE_SET;
+}
+
+static bool next_is(const cti_regex_parser *p, char c) { return p->at < p->end && *p->at == c; }
+
+/* A character that stands for itself. With option i oniguruma also takes one character for two, for
+ * example U+00DF for ss; expressions with such pairs are refused. */
+static uint32_t add_char_node(cti_regex_parser *p, const char *at, uint32_t c) {
+    const bool is_letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+    const uint32_t lower = is_letter ? c | 0x20 : c, previous = p->folded;
+    if (!p->ignore_case) return add_node(p, (cti_regex_node){.kind = CTI_NODE_CHAR, .a = c});
+    if ((previous == 's' && (lower == 's' || lower == 't')) ||
+        (previous == 'f' && (lower == 'f' || lower == 'i' || lower == 'l')))
+        return cti_regex_fault(p, at, "with option i this pair of letters is not supported");
+    p->folded = lower;
+    if (is_letter || c >= 0x80) {
+        cti_set_draft set = {0};
+        if (cti_regex_add_char(p, at, &set, c, c)) return add_set_node(p, &set);
+        cti_set_free(&set);
+        return 0;
+    }
+    return add_node(p, (cti_regex_node){.kind = CTI_NODE_CHAR, .a = c});
+}
+
+static uint32_t read_escape(cti_regex_parser *p) {
+    static const char letters[] = "AzZbB";
+    static const cti_anchor anchors[] = {CTI_AT_TEXT_BEGIN, CTI_AT_TEXT_END, CTI_AT_LAST_LINE,
+                                         CTI_AT_WORD_EDGE, CTI_NOT_AT_WORD_EDGE};
+    const char *at = p->at++;
+    const char *anchor = p->at < p->end && *p->at ? strchr(letters, *p->at) : NULL;
+    if (anchor) {
+        p->at++;
+        return add_anchor(p, anchors[anchor - letters]);
+    }
+    cti_set_draft set = {0};
+    bool is_set;
+    uint32_t c = 0;
+    if (cti_regex_read_set_escape(p, &set, false, &is_set) && is_set) return add_set_node(p, &set);
+    cti_set_free(&set);
+    if (p->fault || !cti_regex_read_char_escape(p, &c)) return 0;
+    return add_char_node(p, at, c);
+}
+
+static uint32_t read_bracket_node(cti_regex_parser *p) {
+    cti_set_draft set = {0};
+    p->at++;
+    if (cti_regex_read_bracket(p, &set)) return add_set_node(p, &set);
+    cti_set_free(&set);
+    return 0;
+}
+
+static uint32_t read_dot(cti_regex_parser *p) {
+    cti_set_draft set = {0};
+    p->at++;
+    if (!p->dot_all) cti_set_add(&set, '\n', '\n');
+    cti_set_negate(&set);
+    return add_set_node(p, &set);
+}
+
+static uint32_t read_choice(cti_regex_parser *p);
+
+/* Reads the rest of a group, behind its beginning; the options of the group are set. */
+static uint32_t read_group_body(cti_regex_parser *p, const char *begin) {
+    if (p->depth == CTI_REGEX_DEPTH)
+        return cti_regex_fault(p, begin, "groups are nested too deeply");
+    p->depth++;
+    const uint32_t body = read_choice(p);
+    p->depth--;
+    if (!p->fault && !next_is(p, ')')) cti_regex_fault(p, begin, "the group has no ')'");
+    p->at++;
+    return p->fault ? 0 : body;
+}
+
+/* Adds the characters that a lookahead may see, or the end of the text. */
+static bool add_look(cti_regex_parser *p, const char *begin, uint32_t index, cti_set_draft *set,
+                     uint32_t *bits) {
+    const cti_regex_node *node = &p->node[index];
+    switch (node->kind) {
+    case CTI_NODE_CHAR: cti_set_add(set, node->a, node->a); return true;
+    case CTI_NODE_SET: cti_set_add_all(set, &p->set[node->a]); return true;
+    case CTI_NODE_ANCHOR:
+        if (node->a != CTI_AT_TEXT_END && node->a != CTI_AT_LINE_END) break;
+        *bits |= CTI_LOOK_END;
+        if (node->a == CTI_AT_LINE_END) cti_set_add(set, '\n', '\n');
+        return true;
+    case CTI_NODE_CHOICE:
+        for (uint32_t child = node->child; child; child = p->node[child].next)
+            if (!add_look(p, begin, child, set, bits)) return false;
+        return true;
+    default: break;
+    }
+    return cti_regex_fault(p, begin, "a lookahead of more than one character is not supported");
+}
+
+static uint32_t read_lookahead(cti_regex_parser *p, const char *begin, bool negated) {
+    const uint32_t body = read_group_body(p, begin);
+    cti_set_draft set = {0};
+    uint32_t bits = negated ? CTI_LOOK_NOT : 0;
+    if (!body || !add_look(p, begin, body, &set, &bits)) {
+        cti_set_free(&set);
+        return 0;
+    }
+    const uint32_t index = cti_regex_add_set(p, &set);
+    return add_node(
+        p, (cti_regex_node){.kind = CTI_NODE_LOOK, .a = index, .b = bits, .may_be_empty = true});
+}
+
+/* An atomic group keeps the first match of its body: the longest one of a greedy repeat of one
+ * character. Other bodies are not supported. */
+static uint32_t read_atomic(cti_regex_parser *p, const char *begin) {
+    const uint32_t body = read_group_body(p, begin);
+    if (!body) return 0;
+    cti_regex_node *node = &p->node[body];
+    if (is_one_char(node)) return body;
+    const bool is_run = node->kind == CTI_NODE_REPEAT && node->mode != CTI_LAZY &&
+                        is_one_char(&p->node[node->child]) && node->min <= 1 &&
+                        (node->max == CTI_NO_MAX || (node->min == 0 && node->max == 1));
+    if (!is_run) return cti_regex_fault(p, begin, "this atomic group is not supported");
+    node->mode = CTI_POSSESSIVE;
+    return body;
+}
+
+/* Reads options such as i-m. */
+static bool read_options(cti_regex_parser *p, const char *begin) {
+    bool on = true;
+    for (; p->at < p->end && *p->at != ':' && *p->at != ')'; p->at++) {
+        switch (*p->at) {
+        case '-': on = false; break;
+        case 'i': p->ignore_case = on; break;
+        case 'm': p->dot_all = on; break;
+        default: return cti_regex_fault(p, begin, "this group is not supported");
+        }
+    }
+    return p->at < p->end || cti_regex_fault(p, begin, "the group has no ')'");
+}
+
+/* Reads (?imx:...) or (?imx), whose options hold up to the end of the group around it, in all of
+ * its alternatives that follow. */
+static uint32_t read_option_group(cti_regex_parser *p, const char *begin) {
+    const bool ignore_case = p->ignore_case, dot_all = p->dot_all;
+    if (!read_options(p, begin)) return 0;
+    uint32_t body;
+    if (*p->at++ == ':') {
+        body = read_group_body(p, begin);
+    } else if (p->depth == CTI_REGEX_DEPTH) {
+        return cti_regex_fault(p, begin, "groups are nested too deeply");
+    } else {
+        p->depth++;
+        body = read_choice(p);
+        p->depth--;
+    }
+    p->ignore_case = ignore_case;
+    p->dot_all = dot_all;
+    return body;
+}
+
+/* Passes over the name of a group up to its end. */
+static uint32_t read_named_group(cti_regex_parser *p, const char *begin, char close) {
+    const char *end = memchr(p->at, close, (size_t)(p->end - p->at));
+    if (!end || end == p->at) return cti_regex_fault(p, begin, "the group's name has no end");
+    p->at = end + 1;
+    return read_group_body(p, begin);
+}
+
+static uint32_t read_comment(cti_regex_parser *p, const char *begin) {
+    const char *end = memchr(p->at, ')', (size_t)(p->end - p->at));
+    if (!end) return cti_regex_fault(p, begin, "the comment has no ')'");
+    p->at = end + 1;
+    return add_node(p, (cti_regex_node){.kind = CTI_NODE_EMPTY, .may_be_empty = true});
+}
+
+/* The options are those around the group again when it has been read. */
+static uint32_t read_group(cti_regex_parser *p) {
+    const bool ignore_case = p->ignore_case, dot_all = p->dot_all;
+    const char *begin = p->at++;
+    uint32_t body;
+    if (next_is(p, '*')) return cti_regex_fault(p, begin, "callouts are not supported");
+    if (!next_is(p, '?')) {
+        body = read_group_body(p, begin);
+    } else {
+        p->at++;
+        const char kind = p->at < p->end ? *p->at : ')';
+        const char second = p->end - p->at > 1 ? p->at[1] : ')';
+        if (kind == '<' && (second == '=' || second == '!'))
+            return cti_regex_fault(p, begin, "lookbehind is not supported");
+        if (!strchr(":=!>#<'", kind)) return read_option_group(p, begin);
+        p->at++;
+        switch (kind) {
+        case ':': body = read_group_body(p, begin); break;
+        case '=': body = read_lookahead(p, begin, false); break;
+        case '!': body = read_lookahead(p, begin, true); break;
+        case '>': body = read_atomic(p, begin); break;
+        case '#': return read_comment(p, begin);
+        default: body = read_named_group(p, begin, kind == '<' ? '>' : '\''); break;
+        }
+    }
+    p->ignore_case = ignore_case;
+    p->dot_all = dot_all;
+    return body;
+}
+
+static uint32_t read_atom(cti_regex_parser *p) {
+    const char *at = p->at;
+    const uint32_t folded = p->folded;
+    p->folded = 0;
+    switch (*at) {
+    case '(': p->folded = folded; return read_group(p);
+    case '[': return read_bracket_node(p);
+    case '.': return read_dot(p);
+    case '\\': p->folded = folded; return read_escape(p);
+    case '^': p->at++; return add_anchor(p, CTI_AT_LINE_BEGIN);
+    case '$': p->at++; return add_anchor(p, CTI_AT_LINE_END);
+    case '*':
+    case '+':
+    case '?': return cti_regex_fault(p, at, "nothing is repeated");
+    default: break;
+    }
+    p->folded = folded;
+    return add_char_node(p, at, cti_regex_take_char(p));
+}
+
+typedef struct {
+    int32_t min, max;
+    cti_repeat_mode mode;
+    bool is_interval;
+} repeat_range;
+
+enum { MOST_REPEATS = 1000, MOST_QUANTIFIERS = 4 };
+
+/* Reads the digits of a number, at most MOST_REPEATS; -1 if there is none. */
+static int32_t read_count(const char **at, const char *end) {
+    if (*at == end || **at < '0' || **at > '9') return -1;
+    int32_t n = 0;
+    for (; *at < end && **at >= '0' && **at <= '9'; (*at)++)
+        if (n <= MOST_REPEATS) n = 10 * n + (**at - '0');
+    return n;
+}
+
+/* Reads {n}, {n,}, {,m} or {n,m}. Other text that begins with '{' is no interval. */
+static bool read_interval(cti_regex_parser *p, repeat_range *range) {
+    const char *at = p->at + 1, *begin = p->at;
+    const int32_t min = read_count(&at, p->end);
+    int32_t max = min;
+    if (at < p->end && *at == ',') {
+        at++;
+        max = read_count(&at, p->end);
+    }
+    if (at == p->end || *at != '}' || (min < 0 && max < 0)) return false;
+    *range = (repeat_range){.min = min < 0 ? 0 : min, .max = max, .is_interval = true};
+    if (min > MOST_REPEATS || max > MOST_REPEATS)
+        return cti_regex_fault(p, begin, "more than 1000 repeats are not supported");
+    if (max >= 0 && max < min) return cti_regex_fault(p, begin, "the interval is empty");
+    p->at = at + 1;
+    return true;
+}
+
+/* Reads a quantifier, if there is one. {n,m}+ is a repeat of {n,m}, and {n}? is (?:{n})?. */
+static bool read_quantifier(cti_regex_parser *p, repeat_range *range) {
+    if (p->at == p->end) return false;
+    switch (*p->at) {
+    case '*': *range = (repeat_range){.max = CTI_NO_MAX}; break;
+    case '+': *range = (repeat_range){.min = 1, .max = CTI_NO_MAX}; break;
+    case '?': *range = (repeat_range){.max = 1}; break;
+    case '{':
+        if (!read_interval(p, range)) return false;
+        if (range->min == range->max || !next_is(p, '?')) return true;
+        range->mode = CTI_LAZY;
+        p->at++;
+        return true;
+    default: return false;
+    }
+    p->at++;
+    if (next_is(p, '?')) range->mode = CTI_LAZY;
+    if (next_is(p, '+')) range->mode = CTI_POSSESSIVE;
+    if (range->mode != CTI_GREEDY) p->at++;
+    return true;
+}
+
+static uint32_t add_repeat(cti_regex_parser *p, const char *at, uint32_t child,
+                           const repeat_range *range) {
+    const cti_regex_node *node = &p->node[child];
+    if (node->kind == CTI_NODE_ANCHOR || node->kind == CTI_NODE_LOOK)
+        return cti_regex_fault(p, at, "an anchor or a lookahead is repeated");
+    if (range->max == CTI_NO_MAX && node->may_be_empty)
+        return cti_regex_fault(p, at, "a repeat of an empty match is not supported");
+    if (range->mode == CTI_POSSESSIVE && !is_one_char(node))
+        return cti_regex_fault(p, at, "a possessive repeat of a group is not supported");
+    return add_node(p, (cti_regex_node){.kind = CTI_NODE_REPEAT,
+                                        .min = range->min,
+                                        .max = range->max,
+                                        .mode = range->mode,
+                                        .may_be_empty = node->may_be_empty || range->min == 0,
+                                        .child = child});
+}
+
+/* Reads an atom and its quantifiers. */
+static uint32_t read_term(cti_regex_parser *p) {
+    uint32_t term = read_atom(p);
+    const char *at = p->at;
+    int depth = 0;
+    for (repeat_range range; term && read_quantifier(p, &range); at = p->at) {
+        if (depth++ == MOST_QUANTIFIERS)
+            return cti_regex_fault(p, at, "there are too many quantifiers");
+        term = add_repeat(p, at, term, &range);
+        p->folded = 0;
+    }
+    return p->fault ? 0 : term;
+}
+
+/* Appends a child to a node's list, whose last child is *last. */
+static void append_child(cti_regex_parser *p, uint32_t parent, uint32_t *last, uint32_t child) {
+    if (*last) p->node[*last].next = child;
+    else p->node[parent].child = child;
+    *last = child;
+}
+
+static bool at_sequence_end(const cti_regex_parser *p) {
+    return p->at == p->end || *p->at == '|' || *p->at == ')';
+}
+
+static uint32_t read_sequence(cti_regex_parser *p) {
+    const uint32_t first = at_sequence_end(p) ? 0 : read_term(p);
+    if (p->fault) return 0;
+    if (!first) return add_node(p, (cti_regex_node){.kind = CTI_NODE_EMPTY, .may_be_empty = true});
+    if (at_sequence_end(p)) return first;
+    const uint32_t parent =
+        add_node(p, (cti_regex_node){.kind = CTI_NODE_SEQUENCE,
+                                     .may_be_empty = p->node[first].may_be_empty});
+    uint32_t last = 0;
+    for (uint32_t child = first; parent && child;) {
+        append_child(p, parent, &last, child);
+        p->node[parent].may_be_empty &= p->node[child].may_be_empty;
+        child = at_sequence_end(p) ? 0 : read_term(p);
+    }
+    return p->fault ? 0 : parent;
+}
+
+/* Makes one set of alternatives that are one character each. */
+static uint32_t join_alternatives(cti_regex_parser *p, uint32_t choice) {
+    cti_set_draft set = {0};
+    for (uint32_t child = p->node[choice].child; child; child = p->node[child].next) {
+        const cti_regex_node *node = &p->node[child];
+        if (!is_one_char(node)) {
+            cti_set_free(&set);
+            return choice;
+        }
+        if (node->kind == CTI_NODE_CHAR) cti_set_add(&set, node->a, node->a);
+        else cti_set_add_all(&set, &p->set[node->a]);
+    }
+    return add_set_node(p, &set);
+}
+
+static uint32_t read_choice(cti_regex_parser *p) {
+    const uint32_t first = read_sequence(p);
+    if (!first || !next_is(p, '|')) return first;
+    const uint32_t parent = add_node(p, (cti_regex_node){.kind = CTI_NODE_CHOICE});
+    uint32_t last = 0;
+    for (uint32_t child = first; parent && child;) {
+        append_child(p, parent, &last, child);
+        p->node[parent].may_be_empty |= p->node[child].may_be_empty;
+        if (!next_is(p, '|')) break;
+        p->at++;
+        p->folded = 0;
+        child = read_sequence(p);
+    }
+    return p->fault ? 0 : join_alternatives(p, parent);
+}
+
+uint32_t cti_regex_parse(cti_regex_parser *p) {
+    const uint32_t root = read_choice(p);
+    if (!p->fault && p->at < p->end) cti_regex_fault(p, p->at, "a ')' has no '('");
+    return p->fault ? 0 : root;
+}
