@@ -77,8 +77,8 @@ static bool npy_dtype(npy_parser *parser, cti_npy *npy) {
     npy_skip(parser);
     if (parser->at < parser->end && *parser->at == '[')
         return npy_fail(parser, "an array of records");
-    const char *string;
-    size_t size;
+    const char *string = NULL;
+    size_t size = 0;
     if (!npy_string(parser, &string, &size)) return false;
     if (size >= sizeof npy->dtype || memchr(string, 0, size))
         return npy_fail(parser, "no dtype is spelled like this");
@@ -130,8 +130,8 @@ static bool npy_literal(npy_parser *parser, cti_npy *npy) {
     bool has[NPY_KEYS] = {false};
     if (!npy_expect(parser, '{')) return false;
     while (!npy_takes(parser, '}')) {
-        const char *key;
-        size_t size;
+        const char *key = NULL;
+        size_t size = 0;
         if (!npy_string(parser, &key, &size)) return false;
         int k = 0;
         while (k < NPY_KEYS && (strlen(keys[k]) != size || memcmp(keys[k], key, size) != 0)) k++;
