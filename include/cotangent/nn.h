@@ -220,8 +220,18 @@ CT_API ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_l
  * ct_kv_cache_append. ct_mha_forward refuses it. */
 CT_API ct_kv_cache *ct_kv_cache_new_of(ct_context *context, ct_dtype dtype, int64_t batch,
                                        int64_t kv_heads, int64_t max_length, int64_t head_dim);
-/* Appends *k and *v (B, H_kv, T, d), of the cache's dtype, and sets *k and *v to all keys and
- * values so far, (B, H_kv, length + T, d). These are views of the cache in the innermost scope. No
+/* Makes a cache of f32 store bf16 from then on, which halves its memory and the bytes that a token
+ * of a long sequence reads. Keys and values are rounded to nearest even when they are stored; all
+ * else is computed in f32, with the bits of an f32 cache that holds the rounded numbers. Positions
+ * that the cache has already, and its keys of a decoder layer's memory, are rounded. Nothing
+ * changes in a cache of bf16; a cache of f64 is CT_ERR_DTYPE. Forwards of several tokens convert a
+ * block of keys at a time. Only a call that needs weights, and has at most two queries, at most
+ * 16,384 scores a head or dropout, makes a copy of the cache in f32. If it returns false, nothing
+ * has changed. */
+CT_API bool ct_kv_cache_to_bf16(ct_kv_cache *cache);
+/* Appends *k and *v (B, H_kv, T, d), of the cache's dtype or f32 for bf16, and sets *k and *v to
+ * all keys and values so far, (B, H_kv, length + T, d). These are views of the cache in the
+ * innermost scope, of bf16 if the cache stores bf16: ct_attention takes them beside a q of f32. No
  * gradient flows through them, and their values stay until the cache is truncated. It also works on
  * a module's cache, unless the module has add_bias_kv or add_zero_attn. Decoding does not call the
  * allocator, as above. If it returns false, the cache, *k and *v are unchanged.

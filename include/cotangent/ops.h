@@ -373,7 +373,9 @@ CT_API bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n
 
 /* softmax(score + bias) v (Vaswani et al. 2017, arXiv:1706.03762), with q (B, H, T, d),
  * k (B, H_kv, S, d) and v (B, H_kv, S, d_v); H_kv divides H, and each group of H / H_kv query heads
- * shares a key head. The score is scale q k^T, or softcap tanh(scale q k^T / softcap).
+ * shares a key head. The score is scale q k^T, or softcap tanh(scale q k^T / softcap). All three
+ * have one dtype, or k and v are bf16 beside a q of f32, as in a cache of bf16
+ * (ct_kv_cache_to_bf16). Results are then f32, with the bits that k and v cast to f32 give.
  *
  * A query sees a key if all fields that are given allow it: mask, key_mask, lengths, causal, window
  * and segments. Query t of batch b has the index i = t among the keys; with lower_right it is

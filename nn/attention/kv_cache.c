@@ -63,20 +63,28 @@ static void cache_let_go(cti_nn_dependent *self) {
     cache->mha = NULL;
 }
 
-ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) {
-    if (!cti_nn_is(mha, &cti_nn_mha_kind, "ct_kv_cache_new", NULL)) return NULL;
+/* Makes a cache of the module; dtype is the module's or, if `halved` and the module is of f32,
+ * bf16. */
+static ct_kv_cache *cache_of(ct_module *mha, bool halved, int64_t batch, int64_t max_length) {
     ct_context *context = mha->context;
     const ct_mha_opts *o = cti_nn_data(mha);
+    const ct_dtype dtype = halved && o->dtype == CT_F32 ? CT_BF16 : o->dtype;
     int64_t rows = 0;
     if (__builtin_add_overflow(max_length, cti_nn_mha_extra_keys(o), &rows))
         return ct_fail(context, CT_ERR_MEMORY, "ct_kv_cache_new: a length of %" PRId64 " overflows",
                        max_length);
-    ct_kv_cache *cache = cache_new(context, "ct_kv_cache_new", o->dtype,
+    ct_kv_cache *cache = cache_new(context, "ct_kv_cache_new", dtype,
                                    CT_SHAPE(batch, o->num_kv_heads, rows, o->head_dim), max_length);
     if (!cache) return NULL;
     cache->mha = mha;
     cti_nn_dependent_add(mha, &cache->dependent, cache_let_go);
     return cache;
+}
+
+ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) {
+    return cti_nn_is(mha, &cti_nn_mha_kind, "ct_kv_cache_new", NULL)
+               ? cache_of(mha, false, batch, max_length)
+               : NULL;
 }
 
 void ct_kv_cache_free(ct_kv_cache *cache) {
@@ -96,8 +104,50 @@ ct_kv_cache *cti_nn_cache_of_memory(ct_kv_cache *self, ct_module *cross, const c
         self->memory = NULL;
     }
     if (!self->memory)
-        self->memory = ct_kv_cache_new(cross, memory->shape.dim[0], memory->shape.dim[1]);
+        self->memory =
+            cache_of(cross, self->k->dtype == CT_BF16, memory->shape.dim[0], memory->shape.dim[1]);
     return self->memory;
+}
+
+/* ---- bf16 ---- */
+
+/* Returns a buffer of the cache as bf16. An empty cache is not read, so that memory that no
+ * position has reached stays untouched. */
+static ct_tensor *rounded_buffer(const ct_kv_cache *cache, ct_tensor *buffer) {
+    return cache->length ? ct_cast(buffer, CT_BF16)
+                         : ct_zeros(cache->context, CT_BF16, buffer->shape);
+}
+
+/* Exchanges the storages of the buffers, after all copies have been made. A view of a buffer keeps
+ * the old storage. */
+static bool exchange_buffers(ct_kv_cache *const *caches, int n) {
+    ct_tensor *copies[4];
+    for (int i = 0; i < n; i++) {
+        copies[2 * i] = rounded_buffer(caches[i], caches[i]->k);
+        copies[2 * i + 1] = rounded_buffer(caches[i], caches[i]->v);
+        if (!copies[2 * i] || !copies[2 * i + 1]) return false;
+    }
+    for (int i = 0; i < n; i++) {
+        cti_tensor_exchange(caches[i]->k, copies[2 * i]);
+        cti_tensor_exchange(caches[i]->v, copies[2 * i + 1]);
+        CTI_ASSERT(cti_nn_cache_is_sound(caches[i]));
+    }
+    return true;
+}
+
+bool ct_kv_cache_to_bf16(ct_kv_cache *cache) {
+    static const char name[] = "ct_kv_cache_to_bf16";
+    if (!cti_object_is_ready(cache ? &cache->object : NULL, name, "cache", NULL)) return false;
+    if (cache->k->dtype == CT_BF16) return true;
+    if (cache->k->dtype != CT_F32)
+        return ct_fail(cache->context, CT_ERR_DTYPE, "%s: the cache is %s; bf16 stands for f32",
+                       name, cti_dtype_name(cache->k->dtype));
+    ct_kv_cache *const both[] = {cache, cache->memory};
+    const bool with_memory = cache->memory && cache->memory->k->dtype == CT_F32;
+    const ct_scope scope = ct_scope_open_no_grad(cache->context);
+    const bool done = exchange_buffers(both, with_memory ? 2 : 1);
+    ct_scope_close(scope);
+    return done;
 }
 
 /* ---- length ---- */
@@ -214,8 +264,8 @@ bool ct_kv_cache_select(ct_kv_cache *cache, const int64_t *rows) {
 
 static const char append_name[] = "ct_kv_cache_append";
 
-/* Returns whether x, the keys or the values, is (B, H_kv, T, d) of the cache's dtype. If not,
- * records an error. */
+/* Returns whether x, the keys or the values, is (B, H_kv, T, d) of the dtype that the cache takes.
+ * If not, records an error. */
 static bool cache_fits(const ct_kv_cache *cache, const ct_tensor *x, const char *role) {
     ct_context *context = cache->context;
     const ct_tensor *all = cache->k;
@@ -228,9 +278,11 @@ static bool cache_fits(const ct_kv_cache *cache, const ct_tensor *x, const char 
         return ct_fail(context, CT_ERR_SHAPE,
                        "%s: expected %s (%" PRId64 ", %" PRId64 ", T, %" PRId64 "), got %s",
                        append_name, role, want[0], want[1], want[3], SHAPE(x->shape));
-    if (x->dtype != all->dtype)
-        return ct_fail(context, CT_ERR_DTYPE, "%s: %s is %s and the cache %s; ct_cast converts",
-                       append_name, role, cti_dtype_name(x->dtype), cti_dtype_name(all->dtype));
+    const ct_dtype dtype = cti_dtype_computed(all->dtype);
+    if (x->dtype != dtype)
+        return ct_fail(context, CT_ERR_DTYPE, "%s: %s is %s and the cache %s%s; ct_cast converts",
+                       append_name, role, cti_dtype_name(x->dtype), cti_dtype_name(all->dtype),
+                       dtype != all->dtype ? ", which takes f32" : "");
     return true;
 }
 

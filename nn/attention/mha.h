@@ -38,12 +38,14 @@ ct_attention_opts cti_nn_masks_opts(const ct_module *mha, const ct_mha_call *cal
  * nothing: out (B, T, width), and the weights if there are any. */
 void cti_nn_masks_hide_queries(ct_tensor *lengths, ct_attention_out *attention);
 
-/* Keys and values (B, H_kv, max_length + extra, d). In self-attention they are of earlier
- * positions, in cross-attention of the whole other sequence. No gradient flows through a cache.
+/* Keys and values (B, H_kv, max_length + extra, d), stored in the dtype of the module or, after
+ * ct_kv_cache_to_bf16, in bf16. In self-attention they are of earlier positions, in cross-attention
+ * of the whole other sequence. No gradient flows through a cache.
  *
  * Invariants:
  * 1. Row b has rows[b] positions, and length is the largest of these; 0 <= length <= max_length. k
- *    and v have one shape, with room for max_length positions and the extra keys of the module.
+ *    and v have one shape and dtype, with room for max_length positions and the extra keys of the
+ *    module.
  * 2. Positions 0 ... rows[b] - 1 of row b are filled. The extra keys follow them and are
  *    overwritten by the next position. A module with extra keys has rows of one length.
  * 3. rows grow only after a whole forward, or ct_kv_cache_append, has succeeded. A call that fails
@@ -83,7 +85,7 @@ static inline bool cti_nn_cache_is_sound(const ct_kv_cache *cache) {
     return cache->length == cti_nn_longest(cache->rows, cache->batch) &&
            cache->length <= cache->max_length &&
            cache->k->shape.dim[2] >= cache->max_length + extra &&
-           cti_shape_equal(cache->k->shape, cache->v->shape);
+           cti_shape_equal(cache->k->shape, cache->v->shape) && cache->k->dtype == cache->v->dtype;
 }
 
 /* Returns whether a cache that a caller hands in has not been freed and is of the module's context;
@@ -136,8 +138,8 @@ bool cti_nn_cache_extend(ct_kv_cache *cache, int64_t n, int64_t t, ct_tensor **k
 void cti_nn_cache_read(const ct_kv_cache *cache, ct_tensor **k, ct_tensor **v);
 
 /* Returns the cache of a decoder layer's cross-attention, which is stored in the cache of its
- * self-attention and made on first use. With anew it is replaced, because memory is a new
- * sequence. */
+ * self-attention and made on first use, of bf16 if that one is. With anew it is replaced, because
+ * memory is a new sequence. */
 ct_kv_cache *cti_nn_cache_of_memory(ct_kv_cache *self, ct_module *cross, const ct_tensor *memory,
                                     bool anew);
 

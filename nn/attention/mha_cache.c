@@ -99,12 +99,12 @@ static bool extend_rows(const ct_kv_cache *cache, ct_tensor *buffer, ct_tensor *
     return good;
 }
 
-/* A child that makes another dtype is an error, the same as without a cache: nothing is
- * converted. */
+/* A child that makes another dtype is an error, the same as without a cache: only a cache of bf16
+ * converts. */
 static ct_tensor *extend(const ct_kv_cache *cache, ct_tensor *buffer, int64_t length, bool ragged,
                          ct_tensor *x) {
     if (!x) return NULL;
-    if (x->dtype != buffer->dtype)
+    if (x->dtype != cti_dtype_computed(buffer->dtype))
         return ct_fail(buffer->context, CT_ERR_DTYPE,
                        "MultiheadAttention: the cache is %s, the keys or values are %s",
                        cti_dtype_name(buffer->dtype), cti_dtype_name(x->dtype));

@@ -30,10 +30,13 @@ static bool check_qkv(ct_context *context, const ct_tensor *q, const ct_tensor *
         return ct_fail(context, CT_ERR_SHAPE,
                        "attention: the key heads of %s do not divide the query heads of %s",
                        SHAPE(k->shape), SHAPE(q->shape));
-    if (!cti_is_real(q->dtype) || q->dtype != k->dtype || q->dtype != v->dtype)
-        return ct_fail(
-            context, CT_ERR_DTYPE, "attention: q %s, k %s, v %s are not all f32 or all f64",
-            cti_dtype_name(q->dtype), cti_dtype_name(k->dtype), cti_dtype_name(v->dtype));
+    const bool bf16 = k->dtype == CT_BF16 && q->dtype == CT_F32;
+    if (!cti_is_real(q->dtype) || (q->dtype != k->dtype && !bf16) || k->dtype != v->dtype)
+        return ct_fail(context, CT_ERR_DTYPE,
+                       "attention: q %s, k %s, v %s are not all f32 or all f64, nor k and v both "
+                       "bf16 beside a q of f32",
+                       cti_dtype_name(q->dtype), cti_dtype_name(k->dtype),
+                       cti_dtype_name(v->dtype));
     return true;
 }
 
@@ -137,6 +140,13 @@ static void complete_opts(ct_attention_opts *opts, int64_t d) {
     opts->mask = NULL;
 }
 
+static ct_attention_out composed(ct_tensor *q, ct_tensor *k, ct_tensor *v,
+                                 const ct_attention_opts *opts) {
+    k = cti_attention_widened(k, q->dtype);
+    v = cti_attention_widened(v, q->dtype);
+    return k && v ? cti_attention_composed(q, k, v, opts) : (ct_attention_out){0};
+}
+
 /* Closes the scope, and moves the results to the outer one. */
 static ct_attention_out close_scope(ct_scope scope, ct_attention_out y) {
     y.out = ct_scope_keep(scope, y.weights ? y.out : NULL);
@@ -166,7 +176,7 @@ ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_atten
     complete_opts(&opts, n[3]);
     if (!opts.need_weights) return attend_fused(q, k, v, scores, &opts);
     const ct_scope scope = ct_scope_open(context);
-    return close_scope(scope, is_composed(&opts, t, s) ? cti_attention_composed(q, k, v, &opts)
+    return close_scope(scope, is_composed(&opts, t, s) ? composed(q, k, v, &opts)
                                                        : attend_fused(q, k, v, scores, &opts));
 }
 

@@ -1,7 +1,8 @@
 /* The op attention: its attributes, its inputs and the functions that its files share.
  *
  * B batches, H query heads, H_kv key heads, T queries, S keys; a query or key has d numbers, a
- * value dv. G = H / H_kv query heads share one key head. */
+ * value dv. G = H / H_kv query heads share one key head. Keys and values may be bf16 beside queries
+ * of f32, as in a cache; then they have no gradient. */
 #ifndef CTI_OPS_ATTENTION_ATTENTION_H
 #define CTI_OPS_ATTENTION_ATTENTION_H
 
@@ -62,7 +63,12 @@ ct_tensor *cti_attention_weights(ct_tensor *const in[CTI_ATTENTION_INPUTS], ct_t
 /* ---- the composition of public ops ---- */
 
 /* These take opts of which mask is bool or NULL, and scale is used as it is: 0 is not the default
- * here. */
+ * here. Keys and values have the dtype of q. */
+
+/* Returns keys or values in the dtype of q: x, or a copy of x if it is bf16. NULL: an error. */
+static inline ct_tensor *cti_attention_widened(ct_tensor *x, ct_dtype dtype) {
+    return x->dtype == dtype ? x : ct_cast(x, dtype);
+}
 
 /* Computes attention with the weights (B, H, T, S) in memory. */
 ct_attention_out cti_attention_composed(ct_tensor *q, ct_tensor *k, ct_tensor *v,

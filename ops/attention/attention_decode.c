@@ -1,6 +1,6 @@
 /* attention of one or two queries, as in decoding. Each key is used once or twice, too rarely to be
- * worth packing. So each query is a row times a matrix: keys and values are read in place, and all
- * scores are one row of the workspace.
+ * worth packing. So each query is a row times a matrix: keys and values are read in place, also
+ * those of bf16, and all scores are one row of the workspace.
  *
  *     p = 2^(s - max),  out = p v / sum
  *
@@ -38,7 +38,8 @@ static void decode_reserve(const void *call, cti_attention_workspace *space, voi
     w->sum = cti_attention_reserve(space, a->nr, 1);
 }
 
-/* A vector of k numbers times a matrix (k, n), whose element (i, j) is at i row + j col. */
+/* A vector of k numbers times a matrix (k, n) of keys or values, whose element (i, j) is at i row +
+ * j col. */
 typedef struct {
     int64_t k, n;
     const char *x, *b;
@@ -48,20 +49,21 @@ typedef struct {
 /* y (n) = alpha x B, or y += alpha x B with accumulate. */
 static void vector_product(const cti_attention_params *a, const vector_matrix *p, double alpha,
                            bool accumulate, char *y) {
-    const int64_t kc = a->kernels->gemm.kc;
-    for (int64_t i = 0; i < p->k; i += kc)
-        a->kernels->gemm.gemv(&(cti_gemm_rows){.m = 1,
-                                               .n = p->n,
-                                               .k = cti_min(kc, p->k - i),
-                                               .a_col = p->x_stride,
-                                               .b_row = p->row,
-                                               .b_col = p->col,
-                                               .col = 1,
-                                               .a = p->x + i * p->x_stride * a->size,
-                                               .b = p->b + i * p->row * a->size,
-                                               .c = y,
-                                               .alpha = alpha,
-                                               .add = accumulate || i > 0});
+    const cti_gemm_kernels *f =
+        a->keys_dtype == CT_BF16 ? &a->kernels->gemm_of_bf16 : &a->kernels->gemm;
+    for (int64_t i = 0; i < p->k; i += f->kc)
+        f->gemv(&(cti_gemm_rows){.m = 1,
+                                 .n = p->n,
+                                 .k = cti_min(f->kc, p->k - i),
+                                 .a_col = p->x_stride,
+                                 .b_row = p->row,
+                                 .b_col = p->col,
+                                 .col = 1,
+                                 .a = p->x + i * p->x_stride * a->size,
+                                 .b = p->b + i * p->row * a->keys_size,
+                                 .c = y,
+                                 .alpha = alpha,
+                                 .add = accumulate || i > 0});
 }
 
 /* w->s = score + bias, masked, in units of log 2. */
@@ -73,7 +75,7 @@ static void score(const cti_attention_params *a, const decode_buffers *w,
                                   .n = t->nk,
                                   .x = cti_attention_at(a, &a->q, t->b, t->h, t->q0, 0),
                                   .x_stride = a->q.stride[3],
-                                  .b = cti_attention_at(a, &a->k, t->b, t->h / a->group, t->k0, 0),
+                                  .b = cti_attention_key_at(a, &a->k, t->b, t->h, t->k0),
                                   .row = a->k.stride[3],
                                   .col = a->k.stride[2]};
         vector_product(a, &qk, a->score_scale, false, w->s);
@@ -122,14 +124,13 @@ static void sum_values(const cti_attention_params *a, const cti_attention_tile *
     int64_t end = all ? t->nk : find_key(a, t, w, begin, true);
     const bool one_run = find_key(a, t, w, end, false) == t->nk;
     for (bool accumulate = false; begin < t->nk; accumulate = true) {
-        const vector_matrix pv = {
-            .k = end - begin,
-            .n = a->dv,
-            .x = w->p + begin * a->size,
-            .x_stride = 1,
-            .b = cti_attention_at(a, &a->v, t->b, t->h / a->group, t->k0 + begin, 0),
-            .row = a->v.stride[2],
-            .col = a->v.stride[3]};
+        const vector_matrix pv = {.k = end - begin,
+                                  .n = a->dv,
+                                  .x = w->p + begin * a->size,
+                                  .x_stride = 1,
+                                  .b = cti_attention_key_at(a, &a->v, t->b, t->h, t->k0 + begin),
+                                  .row = a->v.stride[2],
+                                  .col = a->v.stride[3]};
         vector_product(a, &pv, one_run ? inverse_sum : 1, accumulate, out);
         begin = find_key(a, t, w, end, false);
         end = find_key(a, t, w, begin, true);

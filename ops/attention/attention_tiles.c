@@ -78,7 +78,9 @@ void cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x,
         .mr = f->gemm.mr,
         .mr_narrow = f->gemm.mr_narrow,
         .size = (int64_t)cti_dtype_size(x->q->dtype),
+        .keys_size = (int64_t)cti_dtype_size(x->k->dtype),
         .dtype = x->q->dtype,
+        .keys_dtype = x->k->dtype,
         .stats_dtype = cti_dtype_statistics(x->q->dtype),
         .batch = q[0],
         .heads = q[1],
@@ -101,6 +103,7 @@ void cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x,
     if (x->scores) a->scores = x->scores->data;
     if (x->v) a->v = cti_attention_operand_of(x->v);
     if (x->v) a->dv = x->v->shape.dim[3];
+    if (a->keys_dtype != a->dtype) a->widen = c->context->isa->of[a->keys_dtype]->cast[a->dtype];
     a->rounded = a->attrs.rounded ? f->bf16 : NULL;
     a->row_unit = 1;
     a->d_bytes = a->d * a->size;
@@ -114,6 +117,8 @@ void cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x,
     if (x->out) a->out = cti_attention_operand_of(x->out);
     masks_of(x, a);
     CTI_ASSERT(a->heads == a->kv_heads * a->group && a->mr <= a->mr_narrow);
+    CTI_ASSERT(cti_dtype_computed(a->keys_dtype) == a->dtype);
+    CTI_ASSERT(!x->v || x->v->dtype == a->keys_dtype);
     CTI_ASSERT(a->nr % f->attention.lanes == 0);
     CTI_ASSERT(!x->stats || (x->stats->dtype == a->stats_dtype && x->stats->contiguous &&
                              x->stats->numel == 2 * a->batch * a->heads * a->t));
@@ -154,36 +159,51 @@ bool cti_attention_in_place(const cti_attention_params *a, int64_t n, int64_t st
     return dense || n <= ROWS_PER_OFFSET * cti_l1d_offsets(distance * a->size);
 }
 
+/* Returns n rows of x, the first of which is at `from`, in place or copied to buffer. */
 static cti_attention_rows gather_rows(const cti_attention_params *a, const cti_attention_operand *x,
-                                      int64_t b, int64_t h, int64_t first, int64_t n, int64_t cols,
-                                      char *buffer) {
-    const char *from = cti_attention_at(a, x, b, h, first, 0);
+                                      const char *from, int64_t n, int64_t cols, char *buffer) {
     if (x->stride[3] == 1 && cti_attention_in_place(a, n, x->stride[2], cols))
         return (cti_attention_rows){.data = from, .stride = x->stride[2]};
     a->kernels->copy2d(n, cols, from, x->stride[2], x->stride[3], buffer, cols, 1, false);
     return (cti_attention_rows){.data = buffer, .stride = cols};
 }
 
+/* Copies n keys of x, the first of which is at `from`, to buffer (n, cols). */
+static void copy_keys(const cti_attention_params *a, const cti_attention_operand *x,
+                      const char *from, int64_t n, int64_t cols, char *buffer) {
+    const int64_t row = x->stride[2], col = x->stride[3];
+    if (!a->widen) {
+        a->kernels->copy2d(n, cols, from, row, col, buffer, cols, 1, false);
+        return;
+    }
+    const int64_t run = col != 1      ? 1
+                        : row == cols ? n * cols
+                                      : cols; /* numbers that follow each other in x */
+    for (int64_t i = 0; i < n * cols; i += run)
+        a->widen(run, from + (i / cols * row + i % cols * col) * a->keys_size,
+                 buffer + i * a->size);
+}
+
 cti_attention_rows cti_attention_gather_queries(const cti_attention_params *a,
                                                 const cti_attention_operand *x,
                                                 const cti_attention_tile *t, int64_t cols,
                                                 char *buffer) {
-    return gather_rows(a, x, t->b, t->h, t->q0, t->nq, cols, buffer);
+    return gather_rows(a, x, cti_attention_at(a, x, t->b, t->h, t->q0, 0), t->nq, cols, buffer);
 }
 
 cti_attention_rows cti_attention_gather_keys(const cti_attention_params *a,
                                              const cti_attention_operand *x,
                                              const cti_attention_tile *t, int64_t cols,
                                              char *buffer) {
-    const int64_t h = t->h / a->group;
-    if (cti_attention_visible_keys(a, t) == CTI_KEYS_ALL)
-        return gather_rows(a, x, t->b, h, t->k0, t->nk, cols, buffer);
-    for (int64_t i = 0; i < t->nk; i++) {
+    const char *from = cti_attention_key_at(a, x, t->b, t->h, t->k0);
+    const bool all = cti_attention_visible_keys(a, t) == CTI_KEYS_ALL;
+    if (all && !a->widen) return gather_rows(a, x, from, t->nk, cols, buffer);
+    if (all) copy_keys(a, x, from, t->nk, cols, buffer);
+    for (int64_t i = 0; i < t->nk && !all; i++, from += x->stride[2] * a->keys_size) {
         char *to = buffer + i * cols * a->size;
-        const char *from = cti_attention_at(a, x, t->b, h, t->k0 + i, 0);
         if (cti_attention_key_is_masked(a, t->b, t->k0 + i))
             memset(to, 0, (size_t)(cols * a->size));
-        else a->kernels->copy2d(1, cols, from, cols, x->stride[3], to, cols, 1, false);
+        else copy_keys(a, x, from, 1, cols, to);
     }
     return (cti_attention_rows){.data = buffer, .stride = cols};
 }

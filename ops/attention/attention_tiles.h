@@ -57,13 +57,14 @@ struct cti_attention_params {
     double score_scale;
     double cap; /* softcap / log 2; 0: none */
     const cti_kernels *kernels;
+    void (*widen)(int64_t n, const void *x, void *y); /* from keys_dtype to dtype */
     int64_t nr;        /* the lanes of a panel: columns of the micro-kernel */
     int64_t mr;        /* the rows of the micro-kernel */
     int64_t mr_narrow; /* its rows for at most kernels->attention.lanes columns; >= mr */
     const cti_gemm_kernels *rounded; /* the kernels that round products, or NULL */
     int64_t row_unit; /* a tile begins at a multiple of this in its range: 1 or rounded->mr */
-    int64_t d_bytes, dv_bytes;                          /* bytes of a packed column of d, dv */
-    int64_t size;                                       /* the bytes of an element */
+    int64_t d_bytes, dv_bytes; /* bytes of a packed column of d, dv */
+    int64_t size, keys_size;   /* the bytes of an element of dtype and of keys_dtype */
     int64_t batch, heads, kv_heads, group, t, s, d, dv; /* B, H, H_kv, G, T, S, d, dv */
     cti_attention_operand q, k, v, out;
     cti_attention_operand mask, bias, key_mask; /* (B, H, T, S) twice, (B, 1, 1, S) */
@@ -77,10 +78,11 @@ struct cti_attention_params {
     /* Whether a tile may have pairs that are hidden one by one, so that products must keep rows
      * that are not finite from them (cti_attention_guard). */
     bool guarded;
-    ct_dtype dtype, stats_dtype; /* the types of q, k, v, scores and of statistics */
-    int64_t stat_size;           /* the bytes of a statistic */
-    char *max, *inverse_sum;     /* (B, H, T) each: the two halves of stats */
-    char *scores;                /* (B, H, T, S) or NULL */
+    /* the types of q, of scores and of results; of k and v, bf16 or the same; of statistics */
+    ct_dtype dtype, keys_dtype, stats_dtype;
+    int64_t stat_size;       /* the bytes of a statistic */
+    char *max, *inverse_sum; /* (B, H, T) each: the two halves of stats */
+    char *scores;            /* (B, H, T, S) or NULL */
 };
 
 /* Sets all fields of a call's params. */
@@ -100,6 +102,14 @@ static inline char *cti_attention_at(const cti_attention_params *a, const cti_at
                                      int64_t b, int64_t h, int64_t row, int64_t col) {
     const int64_t *stride = x->stride;
     return x->data + (b * stride[0] + h * stride[1] + row * stride[2] + col * stride[3]) * a->size;
+}
+
+/* Returns the place of a query head's key in k, or of its value in v. */
+static inline const char *cti_attention_key_at(const cti_attention_params *a,
+                                               const cti_attention_operand *x, int64_t b, int64_t h,
+                                               int64_t key) {
+    const int64_t *stride = x->stride;
+    return x->data + (b * stride[0] + h / a->group * stride[1] + key * stride[2]) * a->keys_size;
 }
 
 /* ---- tiles ---- */
@@ -183,9 +193,9 @@ cti_attention_rows cti_attention_gather_queries(const cti_attention_params *a,
                                                 const cti_attention_operand *x,
                                                 const cti_attention_tile *t, int64_t cols,
                                                 char *buffer);
-/* Returns the tile's keys of x (B, H_kv, S, cols), in place or copied to buffer (nk, cols). If the
- * key mask hides some of them, their rows are zeros in the copy, so that no NaN in them reaches a
- * product. */
+/* Returns the tile's keys of x (B, H_kv, S, cols), in place or copied to buffer (nk, cols), which
+ * widens keys of bf16. If the key mask hides some of them, their rows are zeros in the copy, so
+ * that no NaN in them reaches a product. */
 cti_attention_rows cti_attention_gather_keys(const cti_attention_params *a,
                                              const cti_attention_operand *x,
                                              const cti_attention_tile *t, int64_t cols,

@@ -174,6 +174,8 @@ static bool weights_backward(const ct_call *c, ct_tensor *const *cotangents, ct_
     cti_attention_tensors x;
     if (!cti_attention_tensors_of(c, &x)) return false;
     if (attrs->mean_weights) g = ct_scale(ct_unsqueeze(g, 1), 1 / (double)x.q->shape.dim[1]);
+    x.k = cti_attention_widened(x.k, x.q->dtype);
+    if (!x.k) return false;
     const ct_attention_opts opts = {.mask = x.mask,
                                     .bias = x.bias,
                                     .key_mask = x.key_mask,
