@@ -70,12 +70,17 @@ static inline void forget(result r) {
     for (int i = 0; i < RESULTS; i++) free(r.value[i]);
 }
 
+/* The keys and values of a run: leaves, or rounded to bf16 without a gradient, as f32 or as bf16. */
+typedef enum { KEYS_LEAVES, KEYS_ROUNDED, KEYS_BF16 } keys_kind;
+
 typedef struct {
     ct_dtype dtype;
+    keys_kind keys;
     bool composed; /* whether attention is composed from ops, with the whole weight matrix */
     /* 0: none, 1: of each head, 2: their mean; if any, they have a cotangent too */
     int weights;
     const char *isa;
+    ct_matmul_precision matmul;
     int threads;
     /* changes the values of the dense inputs before they are used */
     void (*change)(const problem *, double *q, double *k, double *v);
@@ -186,8 +191,10 @@ static inline void keep_values(ct_tensor *x, result *r, int i) {
 
 static inline result solve(const problem *p, how w) {
     result r = {0};
-    ct_context *c = ct_context_new(
-        (ct_context_opts){.seed = 7, .threads = w.threads ? w.threads : 2, .isa = w.isa});
+    ct_context *c = ct_context_new((ct_context_opts){.seed = 7,
+                                                     .threads = w.threads ? w.threads : 2,
+                                                     .isa = w.isa,
+                                                     .matmul = w.matmul});
     const int64_t n[3] = {p->b * p->h * p->t * p->d, p->b * p->kv * p->s * p->d,
                           p->b * p->kv * p->s * p->dv};
     double *value[3];
@@ -200,7 +207,10 @@ static inline result solve(const problem *p, how w) {
     if (w.change) w.change(p, value[0], value[1], value[2]);
     for (int i = 0; i < 3; i++) {
         x[i] = leaf(c, w.dtype, CT_SHAPE(n[i]), value[i], n[i]);
-        in[i] = laid_out(x[i], p->layout[i], p->b, i ? p->kv : p->h, i ? p->s : p->t,
+        ct_tensor *from = x[i];
+        if (i && w.keys) from = ct_cast(ct_detach(from), CT_BF16);
+        if (i && w.keys == KEYS_ROUNDED) from = ct_cast(from, w.dtype);
+        in[i] = laid_out(from, p->layout[i], p->b, i ? p->kv : p->h, i ? p->s : p->t,
                          i < 2 ? p->d : p->dv);
         free(value[i]);
     }
@@ -357,6 +367,27 @@ static inline problem random_problem(uint64_t seed) {
     p.scale = draw(3) ? 0 : 0.2;
     for (int i = 0; i < 3; i++) p.layout[i] = (int)draw(4);
     p.transposed = draw(2);
+    return p;
+}
+
+/* A random problem with some of the fields that limit what is seen. */
+static inline problem limited_problem(uint64_t seed, bool large) {
+    static const int64_t large_sizes[] = {150, 241, 400, 129, 260};
+    problem p = random_problem(seed);
+    if (large) {
+        p.t = large_sizes[draw(5)], p.s = large_sizes[draw(5)];
+        p.b = (int64_t)draw(2) + 1, p.h = 2, p.kv = (int64_t)draw(2) + 1, p.d = 5, p.dv = 6;
+    }
+    const uint64_t span = (uint64_t)(p.t + p.s) / 2 + 2;
+    if (p.mask && !p.mask_is_bool) p.mask = 0;
+    if (draw(2)) p.mask = 0, p.mask_is_bool = false;
+    if (draw(3) == 0) p.bias = (int)draw(MASKS) + 1;
+    if (draw(2)) p.window.left = (int64_t)draw(span) + 1;
+    if (draw(3) == 0) p.window.right = (int64_t)draw(span) + 1;
+    if (draw(3) == 0) p.lower_right = true;
+    if (draw(3) == 0) p.lengths = true;
+    if (draw(3) == 0) p.softcap = 0.7;
+    if (draw(3) == 0) p.segments = (int)draw(3) + 1, p.s = p.t;
     return p;
 }
 

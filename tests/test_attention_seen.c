@@ -2,27 +2,6 @@
  * formula written out, alone and together. */
 #include "attention_check.h"
 
-/* A random problem with some of the fields that limit what is seen. */
-static problem limited_problem(uint64_t seed, bool large) {
-    static const int64_t large_sizes[] = {150, 241, 400, 129, 260};
-    problem p = random_problem(seed);
-    if (large) {
-        p.t = large_sizes[draw(5)], p.s = large_sizes[draw(5)];
-        p.b = (int64_t)draw(2) + 1, p.h = 2, p.kv = (int64_t)draw(2) + 1, p.d = 5, p.dv = 6;
-    }
-    const uint64_t span = (uint64_t)(p.t + p.s) / 2 + 2;
-    if (p.mask && !p.mask_is_bool) p.mask = 0;
-    if (draw(2)) p.mask = 0, p.mask_is_bool = false;
-    if (draw(3) == 0) p.bias = (int)draw(MASKS) + 1;
-    if (draw(2)) p.window.left = (int64_t)draw(span) + 1;
-    if (draw(3) == 0) p.window.right = (int64_t)draw(span) + 1;
-    if (draw(3) == 0) p.lower_right = true;
-    if (draw(3) == 0) p.lengths = true;
-    if (draw(3) == 0) p.softcap = 0.7;
-    if (draw(3) == 0) p.segments = (int)draw(3) + 1, p.s = p.t;
-    return p;
-}
-
 START_TEST(fused_is_composed) {
     for (int k = 0; k < 12; k++) {
         const problem p = limited_problem((uint64_t)(_i * 12 + k), false);
