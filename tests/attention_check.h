@@ -70,7 +70,8 @@ static inline void forget(result r) {
     for (int i = 0; i < RESULTS; i++) free(r.value[i]);
 }
 
-/* The keys and values of a run: leaves, or rounded to bf16 without a gradient, as f32 or as bf16. */
+/* The keys and values of a run: leaves, or rounded to bf16 without a gradient, as f32 or as bf16.
+ */
 typedef enum { KEYS_LEAVES, KEYS_ROUNDED, KEYS_BF16 } keys_kind;
 
 typedef struct {
@@ -191,10 +192,8 @@ static inline void keep_values(ct_tensor *x, result *r, int i) {
 
 static inline result solve(const problem *p, how w) {
     result r = {0};
-    ct_context *c = ct_context_new((ct_context_opts){.seed = 7,
-                                                     .threads = w.threads ? w.threads : 2,
-                                                     .isa = w.isa,
-                                                     .matmul = w.matmul});
+    ct_context *c = ct_context_new((ct_context_opts){
+        .seed = 7, .threads = w.threads ? w.threads : 2, .isa = w.isa, .matmul = w.matmul});
     const int64_t n[3] = {p->b * p->h * p->t * p->d, p->b * p->kv * p->s * p->d,
                           p->b * p->kv * p->s * p->dv};
     double *value[3];

@@ -22,8 +22,8 @@ static void same_as_rounded(const problem *p, how w) {
 START_TEST(has_the_bits_of_f32) {
     for (int k = 0; k < 12; k++) {
         const int seed = _i * 12 + k;
-        const problem p = seed % 2 ? random_problem((uint64_t)seed)
-                                   : limited_problem((uint64_t)seed, false);
+        const problem p =
+            seed % 2 ? random_problem((uint64_t)seed) : limited_problem((uint64_t)seed, false);
         same_as_rounded(&p, (how){.isa = isa_of(k), .weights = seed % 5 % 3});
     }
 }
@@ -107,14 +107,15 @@ static ct_tensor *some(ct_context *c, ct_dtype dtype) {
 }
 
 START_TEST(dtypes_are_checked) {
-    static const ct_dtype wrong[][3] = {
-        {CT_F64, CT_BF16, CT_BF16},  {CT_BF16, CT_BF16, CT_BF16}, {CT_F32, CT_F32, CT_BF16},
-        {CT_F32, CT_BF16, CT_F32},   {CT_BF16, CT_F32, CT_F32},   {CT_F32, CT_F64, CT_F64},
-        {CT_F32, CT_BOOL, CT_BOOL}};
+    static const ct_dtype wrong[][3] = {{CT_F64, CT_BF16, CT_BF16}, {CT_BF16, CT_BF16, CT_BF16},
+                                        {CT_F32, CT_F32, CT_BF16},  {CT_F32, CT_BF16, CT_F32},
+                                        {CT_BF16, CT_F32, CT_F32},  {CT_F32, CT_F64, CT_F64},
+                                        {CT_F32, CT_BOOL, CT_BOOL}};
     ct_context *c = ct_context_new((ct_context_opts){.seed = 1});
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         for (int weights = 0; weights < 2; weights++) {
-            ct_tensor *q = some(c, wrong[i][0]), *k = some(c, wrong[i][1]), *v = some(c, wrong[i][2]);
+            ct_tensor *q = some(c, wrong[i][0]), *k = some(c, wrong[i][1]),
+                      *v = some(c, wrong[i][2]);
             const ct_attention_opts o = {.need_weights = weights};
             refused_in(c, ct_attention(q, k, v, o).out, "attention", CT_ERR_DTYPE, "attention: q",
                        "bf16 beside a q of f32");
