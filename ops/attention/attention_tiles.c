@@ -159,7 +159,7 @@ bool cti_attention_in_place(const cti_attention_params *a, int64_t n, int64_t st
     return dense || n <= ROWS_PER_OFFSET * cti_l1d_offsets(distance * a->size);
 }
 
-/* Returns n rows of x, the first of which is at `from`, in place or copied to buffer. */
+/* Returns n rows of x, the first of which is at `from`, in place or copied to buffer (n, cols). */
 static cti_attention_rows gather_rows(const cti_attention_params *a, const cti_attention_operand *x,
                                       const char *from, int64_t n, int64_t cols, char *buffer) {
     if (x->stride[3] == 1 && cti_attention_in_place(a, n, x->stride[2], cols))
@@ -176,9 +176,8 @@ static void copy_keys(const cti_attention_params *a, const cti_attention_operand
         a->kernels->copy2d(n, cols, from, row, col, buffer, cols, 1, false);
         return;
     }
-    const int64_t run = col != 1      ? 1
-                        : row == cols ? n * cols
-                                      : cols; /* numbers that follow each other in x */
+    int64_t run = row == cols ? n * cols : cols; /* the numbers that follow each other in x */
+    if (col != 1) run = 1;
     for (int64_t i = 0; i < n * cols; i += run)
         a->widen(run, from + (i / cols * row + i % cols * col) * a->keys_size,
                  buffer + i * a->size);

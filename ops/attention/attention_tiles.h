@@ -57,7 +57,8 @@ struct cti_attention_params {
     double score_scale;
     double cap; /* softcap / log 2; 0: none */
     const cti_kernels *kernels;
-    void (*widen)(int64_t n, const void *x, void *y); /* from keys_dtype to dtype */
+    /* converts from keys_dtype to dtype; NULL if these are one type */
+    void (*widen)(int64_t n, const void *x, void *y);
     int64_t nr;        /* the lanes of a panel: columns of the micro-kernel */
     int64_t mr;        /* the rows of the micro-kernel */
     int64_t mr_narrow; /* its rows for at most kernels->attention.lanes columns; >= mr */
