@@ -2,8 +2,8 @@
  * caches of keys and values, final norm, and the logits of the next token. decode_8 is GPT-2 with
  * 124 M parameters and a batch of 8; decode_384_8 has width 384; decode_bf16_8 has its matrices in
  * bf16. The caches begin with PROMPT positions; full ones are truncated to that length. In
- * decode_long_8, with matrices in bf16, they begin with 2,048; in decode_long_cache_bf16_8 they store
- * bf16 too. PyTorch does not run these two. */
+ * decode_long_8, with matrices in bf16, they begin with 2,048; in decode_long_cache_bf16_8 they
+ * store bf16 too. PyTorch does not run these two. */
 #include "row.h"
 
 #include <math.h>
