@@ -14,12 +14,17 @@ typedef struct cti_pretokenizer cti_pretokenizer;
 bool cti_pretokenizer_read(const cti_reading *reading, cti_json_at value,
                            const cti_pretokenizer **pretokenizer);
 
+/* Bytes [begin, end) of a section, which has fewer than 4 GiB. */
+typedef struct {
+    uint32_t begin, end;
+} cti_piece;
+
 /* A section and its pieces. Pieces are in order and do not overlap, and none is empty. */
 typedef struct {
     cti_aligned text;
     cti_aligned spare;
-    cti_extent *piece;  /* [count], by malloc */
-    cti_extent *spared; /* the array into which a divider writes */
+    cti_piece *piece;  /* [count], by malloc */
+    cti_piece *spared; /* the array into which a divider writes */
     size_t count, room, spared_room;
     cti_pattern_memory memory;
 } cti_pieces;
