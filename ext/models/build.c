@@ -1,0 +1,317 @@
+/* The tree of a model: its modules and parameters, with the names of the family's state dict. */
+#include <cotangent/autograd.h>
+#include <cotangent/tensor.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../../src/core/assert.h"
+#include "../../src/core/memory.h"
+#include "../../src/core/message.h"
+#include "lm.h"
+
+/* ---- linear ---- */
+
+/* A Linear whose parameters are not drawn and may be bf16. */
+typedef struct {
+    ct_context *context;
+    ct_module *module;
+    bool bias;
+} lm_linear;
+
+static ct_tensor *lm_linear_forward(void *data, ct_tensor *x) {
+    const lm_linear *linear = data;
+    return ct_linear(x, ct_module_get(linear->module, "weight"),
+                     linear->bias ? ct_module_get(linear->module, "bias") : NULL);
+}
+
+static void lm_linear_end(void *data) {
+    cti_give_any(((const lm_linear *)data)->context, data, sizeof(lm_linear));
+}
+
+static void *lm_linear_clone(void *data, ct_module *copy) {
+    const lm_linear *from = data;
+    lm_linear *linear = cti_take_any(from->context, sizeof *linear);
+    if (linear) *linear = (lm_linear){from->context, copy, from->bias};
+    return linear;
+}
+
+static const ct_module_type lm_linear_type = {
+    .name = "Linear", .forward = lm_linear_forward, .clone = lm_linear_clone, .end = lm_linear_end};
+
+static ct_module *lm_linear_new(ct_context *context, bool bias) {
+    lm_linear *linear = cti_take_any(context, sizeof *linear);
+    if (!linear) return NULL;
+    *linear = (lm_linear){.context = context, .bias = bias};
+    linear->module = ct_module_new_of(context, &lm_linear_type, linear);
+    if (!linear->module) cti_give_any(context, linear, sizeof *linear);
+    return linear->module;
+}
+
+/* The name of a module's type is not public, but a Linear has its own functions. */
+bool cti_lm_is_linear(const ct_module *module) {
+    return module && ct_module_is_of(module, &lm_linear_type);
+}
+
+/* ---- parts of the tree ---- */
+
+/* A module that was made only to hold others, such as self_attn. */
+typedef struct {
+    const ct_module *owner;
+    ct_module *module;
+    char name[32];
+} lm_group;
+
+enum { LM_GROUPS = 16 };
+
+/* The maker of parts. A call that fails leaves an error of the context, and later calls do
+ * nothing. */
+typedef struct {
+    const cti_lm_config *config;
+    ct_context *context;
+    ct_dtype matrices, others;
+    ct_module *owner;          /* the module to which paths are relative */
+    lm_group group[LM_GROUPS]; /* the groups below `owner` so far */
+    int groups;
+} builder;
+
+static void build_in(builder *b, ct_module *owner) {
+    b->owner = owner;
+    b->groups = 0;
+}
+
+static ct_module *group_of(builder *b, ct_module *owner, const char *name, size_t size) {
+    for (int i = 0; i < b->groups; i++)
+        if (b->group[i].owner == owner && strlen(b->group[i].name) == size &&
+            !memcmp(b->group[i].name, name, size))
+            return b->group[i].module;
+    CTI_ASSERT(b->groups < LM_GROUPS && size < sizeof b->group->name);
+    lm_group *group = &b->group[b->groups++];
+    snprintf(group->name, sizeof group->name, "%.*s", (int)size, name);
+    group->owner = owner;
+    group->module = ct_module_add_child(owner, group->name, ct_module_new(b->context, "Group"));
+    return group->module;
+}
+
+/* Adds a module at a path below the owner, in groups that are made if they are missing. */
+static ct_module *add_at(builder *b, const char *path, ct_module *module) {
+    ct_module *owner = b->owner;
+    for (const char *dot = strchr(path, '.'); dot && owner; dot = strchr(path, '.')) {
+        owner = group_of(b, owner, path, (size_t)(dot - path));
+        path = dot + 1;
+    }
+    return ct_module_add_child(owner, path, module);
+}
+
+static void add_param(builder *b, ct_module *module, const char *name, ct_dtype dtype,
+                      ct_shape shape) {
+    ct_scope scope = ct_scope_open(b->context);
+    ct_module_add_param(module, name, ct_empty(b->context, dtype, shape));
+    ct_scope_close(scope);
+}
+
+static void add_linear(builder *b, const char *path, int64_t out, int64_t in, bool bias) {
+    if (!path) return;
+    ct_module *linear = add_at(b, path, lm_linear_new(b->context, bias));
+    add_param(b, linear, "weight", b->matrices, CT_SHAPE(out, in));
+    if (bias) add_param(b, linear, "bias", b->others, CT_SHAPE(out));
+}
+
+static void add_norm(builder *b, const char *path, int64_t width) {
+    if (!path) return;
+    const bool rms = b->config->family->rms;
+    ct_module *norm = add_at(b, path, ct_module_new(b->context, rms ? "RMSNorm" : "LayerNorm"));
+    add_param(b, norm, "weight", b->others, CT_SHAPE(width));
+    if (!rms) add_param(b, norm, "bias", b->others, CT_SHAPE(width));
+}
+
+static void add_embedding(builder *b, const char *path, int64_t rows, int64_t width) {
+    if (!path) return;
+    ct_module *table = add_at(b, path, ct_module_new(b->context, "Embedding"));
+    add_param(b, table, "weight", b->matrices, CT_SHAPE(rows, width));
+}
+
+/* ---- layers, the base, heads ---- */
+
+bool cti_lm_has_qkv_bias(const cti_lm_config *config) {
+    return config->family->qkv_bias || config->number[CTI_LM_ATTENTION_BIAS] > 0;
+}
+
+bool cti_lm_has_pooler(const cti_lm_config *config) {
+    return !config->family->causal &&
+           (config->head == CTI_LM_HEAD_BARE || config->head == CTI_LM_HEAD_CLASSES);
+}
+
+static void add_layer(builder *b, ct_module *list_owner, const char *list) {
+    const cti_lm_config *config = b->config;
+    const cti_lm_names *names = &config->family->names;
+    const int64_t width = cti_lm_integer(config, CTI_LM_WIDTH),
+                  hidden = cti_lm_integer(config, CTI_LM_HIDDEN),
+                  d = cti_lm_integer(config, CTI_LM_HEAD_DIM),
+                  all = cti_lm_integer(config, CTI_LM_HEADS) * d,
+                  kv = cti_lm_integer(config, CTI_LM_KV_HEADS) * d;
+    const bool qkv_bias = cti_lm_has_qkv_bias(config),
+               o_bias = config->family->o_bias || config->number[CTI_LM_ATTENTION_BIAS] > 0,
+               mlp_bias = config->family->up_bias || config->number[CTI_LM_MLP_BIAS] > 0;
+    build_in(b, ct_module_append(list_owner, list, ct_module_new(b->context, "Layer")));
+    add_norm(b, names->norm1, width);
+    add_linear(b, names->qkv, all + 2 * kv, width, qkv_bias);
+    add_linear(b, names->q, all, width, qkv_bias);
+    add_linear(b, names->k, kv, width, qkv_bias);
+    add_linear(b, names->v, kv, width, qkv_bias);
+    add_norm(b, names->q_norm, d);
+    add_norm(b, names->k_norm, d);
+    add_linear(b, names->o, width, all, o_bias);
+    add_norm(b, names->norm1_out, width);
+    add_norm(b, names->norm2, width);
+    add_linear(b, names->gate, hidden, width, mlp_bias);
+    add_linear(b, names->up, hidden, width, mlp_bias);
+    add_linear(b, names->down, width, hidden, mlp_bias);
+    add_norm(b, names->norm2_out, width);
+}
+
+static void add_base(builder *b, ct_module *base) {
+    const cti_lm_config *config = b->config;
+    const cti_lm_names *names = &config->family->names;
+    const int64_t width = cti_lm_integer(config, CTI_LM_WIDTH);
+    build_in(b, base);
+    add_embedding(b, names->embed, cti_lm_integer(config, CTI_LM_VOCAB), width);
+    add_embedding(b, names->positions, cti_lm_integer(config, CTI_LM_MAX_LENGTH), width);
+    add_embedding(b, names->types, cti_lm_integer(config, CTI_LM_TYPES), width);
+    add_norm(b, names->embed_norm, width);
+    const char *dot = strrchr(names->layers, '.');
+    ct_module *owner =
+        dot ? group_of(b, base, names->layers, (size_t)(dot - names->layers)) : base;
+    for (int64_t i = 0; i < cti_lm_integer(config, CTI_LM_LAYERS); i++)
+        add_layer(b, owner, dot ? dot + 1 : names->layers);
+    build_in(b, base);
+    add_norm(b, names->norm, width);
+    if (cti_lm_has_pooler(config)) add_linear(b, "pooler.dense", width, width, true);
+}
+
+/* Adds the head; a tied head has the embedding's parameter. */
+static void add_head(builder *b, ct_module *root) {
+    const cti_lm_config *config = b->config;
+    const cti_lm_names *names = &config->family->names;
+    const int64_t width = cti_lm_integer(config, CTI_LM_WIDTH),
+                  vocab = cti_lm_integer(config, CTI_LM_VOCAB);
+    const bool masked = config->head == CTI_LM_HEAD_MASKED;
+    char embedding[CTI_LM_PATH];
+    snprintf(embedding, sizeof embedding, "%s.%s.weight", names->base, names->embed);
+    build_in(b, root);
+    if (config->head == CTI_LM_HEAD_CLASSES) {
+        add_linear(b, "classifier", config->labels, width, true);
+        return;
+    }
+    if (masked) {
+        add_linear(b, "cls.predictions.transform.dense", width, width, true);
+        add_norm(b, "cls.predictions.transform.LayerNorm", width);
+    }
+    ct_module *head = add_at(b, masked ? "cls.predictions.decoder" : names->head,
+                             lm_linear_new(b->context, masked));
+    if (config->number[CTI_LM_TIED] > 0)
+        ct_module_add_param(head, "weight", ct_module_get(root, embedding));
+    else add_param(b, head, "weight", b->matrices, CT_SHAPE(vocab, width));
+    if (!masked) return;
+    add_param(b, head, "bias", b->others, CT_SHAPE(vocab));
+    ct_module_add_param(ct_module_child(root, "cls.predictions"), "bias",
+                        ct_module_get(head, "bias"));
+}
+
+/* ---- the root ---- */
+
+static size_t steps_bytes(const cti_lm *lm) {
+    const int64_t n = cti_lm_integer(&lm->config, CTI_LM_LAYERS);
+    return cti_bytes(n ? n : 1, sizeof *lm->step);
+}
+
+static void lm_end(void *data) {
+    cti_lm *lm = data;
+    ct_context *context = lm->context;
+    if (lm->step) cti_give_any(context, lm->step, steps_bytes(lm));
+    if (lm->folder) cti_give_any(context, lm->folder, strlen(lm->folder) + 1);
+    cti_lm_config_free(&lm->config);
+    cti_give_any(context, lm, sizeof *lm);
+}
+
+static void lm_describe(const void *data, FILE *file) {
+    const cti_lm *lm = data;
+    fprintf(file, "%s, %" PRId64 " layers", lm->config.family->model_type,
+            cti_lm_integer(&lm->config, CTI_LM_LAYERS));
+}
+
+/* The data of a root that has no module yet. *config is moved into it; NULL: it stays. */
+static cti_lm *lm_data_new(ct_context *context, cti_lm_config *config, ct_lm_opts opts,
+                           const char *folder) {
+    cti_lm *lm = cti_take_any(context, sizeof *lm);
+    if (!lm) return NULL;
+    *lm = (cti_lm){.context = context, .config = *config, .opts = opts};
+    lm->step = cti_take_any(context, steps_bytes(lm));
+    lm->folder = folder ? cti_take_string(context, folder) : NULL;
+    if (lm->step && (lm->folder || !folder)) {
+        for (int64_t i = 0; i < cti_lm_integer(config, CTI_LM_LAYERS); i++)
+            lm->step[i] = (cti_lm_step){.lm = lm, .layer = i};
+        return lm;
+    }
+    lm->config = (cti_lm_config){.context = context};
+    if (lm->step) cti_give_any(context, lm->step, steps_bytes(lm));
+    cti_give_any(context, lm, sizeof *lm);
+    return NULL;
+}
+
+static void *lm_clone(void *data, ct_module *copy) {
+    const cti_lm *from = data;
+    cti_lm_config config;
+    if (!cti_lm_config_copy(&from->config, &config)) return NULL;
+    cti_lm *lm = lm_data_new(from->context, &config, from->opts, from->folder);
+    if (lm) lm->module = copy;
+    else cti_lm_config_free(&config);
+    return lm;
+}
+
+const ct_module_type cti_lm_type = {
+    .name = "LanguageModel", .describe = lm_describe, .clone = lm_clone, .end = lm_end};
+
+cti_lm *cti_lm_of(const ct_module *module) {
+    return module ? ct_module_data(module, &cti_lm_type) : NULL;
+}
+
+const char *cti_lm_path(const cti_lm *lm, int64_t layer, const char *part, char out[CTI_LM_PATH]) {
+    const cti_lm_names *names = &lm->config.family->names;
+    const bool bare = lm->config.head == CTI_LM_HEAD_BARE;
+    const char *base = bare ? "" : names->base, *dot = bare ? "" : ".";
+    if (layer < 0) snprintf(out, CTI_LM_PATH, "%s%s%s", base, dot, part);
+    else
+        snprintf(out, CTI_LM_PATH, "%s%s%s.%" PRId64 ".%s", base, dot, names->layers, layer, part);
+    return out;
+}
+
+ct_module *cti_lm_build(ct_context *context, cti_lm_config *config, ct_lm_opts opts,
+                        const char *folder) {
+    cti_lm *lm = lm_data_new(context, config, opts, folder);
+    ct_module *root = lm ? ct_module_new_of(context, &cti_lm_type, lm) : NULL;
+    if (!root) {
+        if (lm) lm_end(lm);
+        else cti_lm_config_free(config);
+        return NULL;
+    }
+    lm->module = root;
+    builder b = {
+        .config = &lm->config,
+        .context = context,
+        .matrices = opts.dtype,
+        .others = opts.dtype == CT_F64 ? CT_F64 : CT_F32,
+    };
+    const bool bare = config->head == CTI_LM_HEAD_BARE;
+    ct_module *base = bare ? root
+                           : ct_module_add_child(root, config->family->names.base,
+                                                 ct_module_new(context, "Model"));
+    add_base(&b, base);
+    if (!bare) add_head(&b, root);
+    ct_status status;
+    cti_pending_error(context, &status);
+    if (status == CT_OK) return root;
+    ct_module_free(root);
+    return NULL;
+}

@@ -1,0 +1,476 @@
+/* The reading of config.json: architecture, numbers, layers, tokens of the model. */
+#include "config.h"
+
+#include <cotangent/autograd.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../../src/core/memory.h"
+#include "../../src/core/message.h"
+
+/* ---- errors ---- */
+
+/* The text of a value, in which a long value is shortened. */
+static void value_text(const cti_lm_reader *reader, cti_json_at value, char out[96]) {
+    const cti_json_tree *tree = reader->tree;
+    switch (tree->value[value].kind) {
+    case CTI_JSON_NULL: snprintf(out, 96, "null"); break;
+    case CTI_JSON_FALSE: snprintf(out, 96, "false"); break;
+    case CTI_JSON_TRUE: snprintf(out, 96, "true"); break;
+    case CTI_JSON_ARRAY: snprintf(out, 96, "[...]"); break;
+    case CTI_JSON_OBJECT: snprintf(out, 96, "{...}"); break;
+    case CTI_JSON_NUMBER:
+    case CTI_JSON_STRING: {
+        const bool quoted = tree->value[value].kind == CTI_JSON_STRING;
+        const cti_text text = cti_json_text(tree, value);
+        char shortened[88];
+        cti_shorten(shortened, sizeof shortened - 1, text.at, text.size);
+        snprintf(out, 96, quoted ? "\"%s\"" : "%s", shortened);
+    }
+    }
+}
+
+bool cti_lm_refuse(const cti_lm_reader *reader, const char *key, cti_json_at value,
+                   const char *format, ...) {
+    char reason[256], text[96] = "absent";
+    va_list list;
+    va_start(list, format);
+    vsnprintf(reason, sizeof reason, format, list);
+    va_end(list);
+    if (value) value_text(reader, value, text);
+    return ct_fail(reader->context, CT_ERR_FORMAT, "%s: %s: \"%s\" is %s: %s", reader->op,
+                   reader->path, key, text, reason);
+}
+
+/* ---- numbers ---- */
+
+static const struct {
+    const char *name;
+    ct_activation activation;
+} activation_names[] = {
+    {"relu", CT_RELU},
+    {"gelu", CT_GELU},
+    {"gelu_python", CT_GELU},
+    {"gelu_new", CT_GELU_TANH},
+    {"gelu_pytorch_tanh", CT_GELU_TANH},
+    {"gelu_fast", CT_GELU_TANH},
+    {"gelu_python_tanh", CT_GELU_TANH},
+    {"silu", CT_SILU},
+    {"swish", CT_SILU},
+    {"leaky_relu", CT_LEAKY_RELU},
+    {"relu2", CT_RELU_SQUARED},
+    {"quick_gelu", CT_QUICK_GELU},
+};
+
+static bool read_activation(const cti_lm_reader *reader, const cti_lm_key *row, cti_json_at value) {
+    const cti_text name = cti_json_text(reader->tree, value);
+    if (reader->tree->value[value].kind == CTI_JSON_STRING)
+        for (size_t i = 0; i < sizeof activation_names / sizeof *activation_names; i++)
+            if (!cti_text_compare(cti_text_of(activation_names[i].name), name)) {
+                reader->config->number[row->number] = activation_names[i].activation;
+                return true;
+            }
+    return cti_lm_refuse(reader, row->key, value, "an activation that is not supported");
+}
+
+/* Sizes stay small enough for their products to be computed without an overflow of i64. */
+#define MOST_SIZE ((int64_t)1 << 31)
+
+static bool read_number(const cti_lm_reader *reader, const cti_lm_key *row, cti_json_at value) {
+    double number = 0;
+    int64_t whole = 0;
+    const char *wanted = NULL;
+    switch (row->kind) {
+    case CTI_LM_SIZE:
+    case CTI_LM_COUNT: {
+        const bool natural = cti_json_whole(reader->tree, value, &whole) ||
+                             (cti_json_real(reader->tree, value, &number) && number >= 0 &&
+                              number < (double)MOST_SIZE && number == floor(number));
+        if (natural && !whole) whole = (int64_t)number;
+        if (!natural || whole < (row->kind == CTI_LM_SIZE) || whole >= MOST_SIZE)
+            wanted = row->kind == CTI_LM_SIZE ? "not an integer of at least 1 and below 2^31"
+                                              : "not an integer of at least 0 and below 2^31";
+        number = (double)whole;
+        break;
+    }
+    case CTI_LM_REAL:
+        if (!cti_json_real(reader->tree, value, &number) || !(number >= 0) || isinf(number))
+            wanted = "not a finite number of at least 0";
+        break;
+    case CTI_LM_POSITIVE:
+        if (!cti_json_real(reader->tree, value, &number) || !(number > 0) || isinf(number))
+            wanted = "not a finite number above 0";
+        break;
+    case CTI_LM_RATE:
+        if (!cti_json_real(reader->tree, value, &number) || !(number >= 0 && number < 1))
+            wanted = "not a number in [0, 1)";
+        break;
+    case CTI_LM_FLAG:
+        number = reader->tree->value[value].kind == CTI_JSON_TRUE;
+        if (number == 0 && reader->tree->value[value].kind != CTI_JSON_FALSE)
+            wanted = "neither true nor false";
+        break;
+    case CTI_LM_NAME: return read_activation(reader, row, value);
+    case CTI_LM_ONLY:
+        if (reader->tree->value[value].kind == CTI_JSON_FALSE) return true;
+        return cti_lm_refuse(reader, row->key, value, "only false is supported");
+    }
+    if (wanted) return cti_lm_refuse(reader, row->key, value, "%s", wanted);
+    reader->config->number[row->number] = number;
+    return true;
+}
+
+static bool read_numbers(const cti_lm_reader *reader) {
+    for (int i = 0; i < CTI_LM_NUMBERS; i++) reader->config->number[i] = CTI_LM_ABSENT;
+    for (const cti_lm_key *row = reader->config->family->keys; row->key; row++) {
+        const cti_json_at value = cti_json_member(reader->tree, 0, row->key);
+        const bool is_null = value && reader->tree->value[value].kind == CTI_JSON_NULL;
+        if (!value || (is_null && row->kind == CTI_LM_ONLY)) {
+            if (row->kind != CTI_LM_ONLY) reader->config->number[row->number] = row->value;
+        } else if (is_null) {
+            if (!row->nullable) return cti_lm_refuse(reader, row->key, value, "a value is needed");
+        } else if (!read_number(reader, row, value)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Gives numbers that follow from others their values, and checks that sizes fit each other. */
+static bool complete_numbers(const cti_lm_reader *reader) {
+    cti_lm_config *config = reader->config;
+    double *number = config->number;
+    const cti_lm_family *family = config->family;
+    const int64_t width = cti_lm_integer(config, CTI_LM_WIDTH),
+                  heads = cti_lm_integer(config, CTI_LM_HEADS);
+    if (number[CTI_LM_KV_HEADS] < 0) number[CTI_LM_KV_HEADS] = number[CTI_LM_HEADS];
+    if (number[CTI_LM_HEAD_DIM] < 0) {
+        if (width % heads)
+            return ct_fail(reader->context, CT_ERR_FORMAT,
+                           "%s: %s: a width of %" PRId64 " is no multiple of %" PRId64 " heads",
+                           reader->op, reader->path, width, heads);
+        number[CTI_LM_HEAD_DIM] = (double)(width / heads);
+    }
+    if (heads % cti_lm_integer(config, CTI_LM_KV_HEADS))
+        return ct_fail(reader->context, CT_ERR_FORMAT,
+                       "%s: %s: %" PRId64 " heads are no multiple of %" PRId64 " key heads",
+                       reader->op, reader->path, heads, cti_lm_integer(config, CTI_LM_KV_HEADS));
+    if (number[CTI_LM_HIDDEN] < 0) number[CTI_LM_HIDDEN] = 4 * number[CTI_LM_WIDTH];
+    if (number[CTI_LM_ATTENTION_BIAS] < 0) number[CTI_LM_ATTENTION_BIAS] = 0;
+    if (number[CTI_LM_MLP_BIAS] < 0) number[CTI_LM_MLP_BIAS] = 0;
+    if (number[CTI_LM_DROPOUT] < 0) number[CTI_LM_DROPOUT] = 0;
+    if (number[CTI_LM_EMBEDDING_DROPOUT] < 0)
+        number[CTI_LM_EMBEDDING_DROPOUT] = family->embed_scaled ? 0 : number[CTI_LM_DROPOUT];
+    if (number[CTI_LM_CLASS_DROPOUT] < 0) number[CTI_LM_CLASS_DROPOUT] = number[CTI_LM_DROPOUT];
+    config->activation = (ct_activation)number[CTI_LM_ACTIVATION];
+    return true;
+}
+
+/* ---- layers ---- */
+
+static const char layer_types_key[] = "layer_types";
+
+/* Whether layer i has a window by `layer_types`, if the file has this key. */
+static bool type_of_layer(const cti_lm_reader *reader, cti_json_at types, int64_t i, bool *sliding) {
+    cti_json_at at = cti_json_first(reader->tree, types);
+    for (int64_t k = 0; at && k < i; k++) at = reader->tree->value[at].next;
+    const cti_text name = at && reader->tree->value[at].kind == CTI_JSON_STRING
+                              ? cti_json_text(reader->tree, at)
+                              : (cti_text){"", 0};
+    *sliding = !cti_text_compare(name, cti_text_of("sliding_attention"));
+    if (*sliding || !cti_text_compare(name, cti_text_of("full_attention"))) return true;
+    return cti_lm_refuse(reader, layer_types_key, at ? at : types,
+                         "layer %" PRId64 " is neither full_attention nor sliding_attention", i);
+}
+
+/* Whether layer i turns queries and keys: by no_rope_layers of SmolLM3, or by its interval. */
+static bool layer_has_rope(const cti_lm_reader *reader, cti_json_at list, int64_t i, bool *has) {
+    const cti_lm_config *config = reader->config;
+    if (!list) {
+        const double interval = config->number[CTI_LM_ROPE_PATTERN];
+        *has = interval < 0 || (i + 1) % (int64_t)interval != 0;
+        return true;
+    }
+    cti_json_at at = cti_json_first(reader->tree, list);
+    for (int64_t k = 0; at && k < i; k++) at = reader->tree->value[at].next;
+    int64_t flag = -1;
+    if (at && cti_json_whole(reader->tree, at, &flag) && flag <= 1) {
+        *has = flag == 1;
+        return true;
+    }
+    return cti_lm_refuse(reader, "no_rope_layers", at ? at : list,
+                         "layer %" PRId64 " has neither 0 nor 1", i);
+}
+
+/* Whether layer i has a window if the file has no layer_types. */
+static bool default_sliding(const cti_lm_config *config, int64_t i, bool has_rope) {
+    const double *number = config->number;
+    if (number[CTI_LM_PATTERN] > 0) return (i + 1) % (int64_t)number[CTI_LM_PATTERN] != 0;
+    if (number[CTI_LM_FULL_LAYERS] >= 0) return i >= (int64_t)number[CTI_LM_FULL_LAYERS];
+    if (number[CTI_LM_ROPE_PATTERN] > 0) return !has_rope;
+    return true;
+}
+
+/* A list with one value for each layer; 0 if it is absent or null. */
+static bool list_of_layers(const cti_lm_reader *reader, const char *key, cti_json_at *list) {
+    *list = cti_json_member(reader->tree, 0, key);
+    if (*list && reader->tree->value[*list].kind == CTI_JSON_NULL) *list = 0;
+    if (!*list) return true;
+    const cti_json_value *value = &reader->tree->value[*list];
+    if (value->kind == CTI_JSON_ARRAY &&
+        value->count == cti_lm_integer(reader->config, CTI_LM_LAYERS))
+        return true;
+    return cti_lm_refuse(reader, key, *list, "not a list with one value for each of %" PRId64
+                         " layers", cti_lm_integer(reader->config, CTI_LM_LAYERS));
+}
+
+static double scale_of_layer(const cti_lm_config *config, int64_t i) {
+    const double *number = config->number;
+    if (number[CTI_LM_QUERY_SCALAR] > 0) return 1 / sqrt(number[CTI_LM_QUERY_SCALAR]);
+    const double scale = number[CTI_LM_SCALED] == 0 ? 1 : 1 / sqrt(number[CTI_LM_HEAD_DIM]);
+    return number[CTI_LM_SCALED_LAYER] > 0 ? scale / (double)(i + 1) : scale;
+}
+
+static bool read_layers(const cti_lm_reader *reader) {
+    cti_lm_config *config = reader->config;
+    const int64_t n = cti_lm_integer(config, CTI_LM_LAYERS);
+    const double window = config->number[CTI_LM_WINDOW];
+    const bool windows = window > 0 && config->number[CTI_LM_USE_WINDOW] != 0;
+    cti_json_at types, ropes;
+    if (!list_of_layers(reader, layer_types_key, &types) ||
+        !list_of_layers(reader, "no_rope_layers", &ropes))
+        return false;
+    config->layer = cti_take_any(reader->context, cti_bytes(n ? n : 1, sizeof *config->layer));
+    if (!config->layer) return false;
+    for (int64_t i = 0; i < n; i++) {
+        bool sliding, has_rope;
+        if (!layer_has_rope(reader, ropes, i, &has_rope)) return false;
+        sliding = default_sliding(config, i, has_rope);
+        if (types && !type_of_layer(reader, types, i, &sliding)) return false;
+        if (types && sliding && !windows)
+            return cti_lm_refuse(reader, layer_types_key, types,
+                                 "layer %" PRId64 " is sliding_attention, but there is no window", i);
+        config->layer[i] = (cti_lm_layer){
+            .window = windows && sliding ? (int64_t)window : 0,
+            .rope = !has_rope || config->family->partial == 0 ? -1
+                    : sliding && config->family->local_base > 0 ? 1 : 0,
+            .scale = scale_of_layer(config, i),
+        };
+    }
+    return true;
+}
+
+/* ---- architecture, tokens, unknown keys ---- */
+
+static bool read_head(const cti_lm_reader *reader) {
+    const cti_lm_family *family = reader->config->family;
+    const char *const name[] = {[CTI_LM_HEAD_CAUSAL] = family->causal,
+                                [CTI_LM_HEAD_BARE] = family->bare,
+                                [CTI_LM_HEAD_MASKED] = family->masked,
+                                [CTI_LM_HEAD_CLASSES] = family->classes};
+    const cti_json_at list = cti_json_member(reader->tree, 0, "architectures");
+    if (!list || reader->tree->value[list].kind == CTI_JSON_NULL) {
+        reader->config->head = family->causal ? CTI_LM_HEAD_CAUSAL : CTI_LM_HEAD_BARE;
+        return true;
+    }
+    const cti_json_at first = cti_json_first(reader->tree, list);
+    if (reader->tree->value[list].kind == CTI_JSON_ARRAY && reader->tree->value[list].count == 1 &&
+        reader->tree->value[first].kind == CTI_JSON_STRING)
+        for (int i = 0; i < 4; i++)
+            if (name[i] &&
+                !cti_text_compare(cti_text_of(name[i]), cti_json_text(reader->tree, first))) {
+                reader->config->head = (cti_lm_head)i;
+                return true;
+            }
+    return cti_lm_refuse(reader, "architectures", first ? first : list,
+                         "not an architecture of %s that is supported", family->model_type);
+}
+
+/* A token's id, or null. */
+static bool read_token(const cti_lm_reader *reader, const char *key, int64_t *id) {
+    const cti_json_at value = cti_json_member(reader->tree, 0, key);
+    *id = -1;
+    if (!value || reader->tree->value[value].kind == CTI_JSON_NULL) return true;
+    double number;
+    if (cti_json_whole(reader->tree, value, id) ||
+        (cti_json_real(reader->tree, value, &number) && number == -1))
+        return true;
+    return cti_lm_refuse(reader, key, value, "not an id");
+}
+
+static bool read_eos(const cti_lm_reader *reader) {
+    static const char key[] = "eos_token_id";
+    cti_lm_config *config = reader->config;
+    const cti_json_at value = cti_json_member(reader->tree, 0, key);
+    config->n_eos = 0;
+    if (!value || reader->tree->value[value].kind != CTI_JSON_ARRAY) {
+        const bool ok = read_token(reader, key, &config->eos[0]);
+        config->n_eos = config->eos[0] >= 0;
+        return ok;
+    }
+    for (cti_json_at i = cti_json_first(reader->tree, value); i; i = reader->tree->value[i].next)
+        if (config->n_eos == CTI_LM_MOST_EOS ||
+            !cti_json_whole(reader->tree, i, &config->eos[config->n_eos++]))
+            return cti_lm_refuse(reader, key, value, "not a list of at most %d ids", CTI_LM_MOST_EOS);
+    return true;
+}
+
+static bool read_labels(const cti_lm_reader *reader) {
+    cti_lm_config *config = reader->config;
+    const cti_json_at names = cti_json_member(reader->tree, 0, "id2label"),
+                      count = cti_json_member(reader->tree, 0, "num_labels");
+    config->labels = 2;
+    if (names && reader->tree->value[names].kind == CTI_JSON_OBJECT)
+        config->labels = reader->tree->value[names].count;
+    else if (count && (!cti_json_whole(reader->tree, count, &config->labels) ||
+                       config->labels >= MOST_SIZE))
+        return cti_lm_refuse(reader, "num_labels", count, "not a number of classes");
+    if (config->labels < 1)
+        return cti_lm_refuse(reader, "id2label", names, "no class");
+    return true;
+}
+
+static const char *const other_keys[] = {
+    "architectures", "model_type", "layer_types", "no_rope_layers", "rope_parameters",
+    "rope_scaling", "rope_theta", "rope_local_base_freq", "partial_rotary_factor", "rotary_pct",
+    "rotary_emb_base", NULL};
+/* Keys of which only false, null or an empty value is supported, in every family. */
+static const char *const refused_keys[] = {
+    "quantization_config", "is_encoder_decoder", "is_decoder", "add_cross_attention",
+    "tie_encoder_decoder", "cross_attention_hidden_size", "pruned_heads", NULL};
+
+static bool is_in(const char *const *list, cti_text key) {
+    for (; *list; list++)
+        if (!cti_text_compare(cti_text_of(*list), key)) return true;
+    return false;
+}
+
+static bool is_empty(const cti_json_tree *tree, cti_json_at value) {
+    switch (tree->value[value].kind) {
+    case CTI_JSON_NULL:
+    case CTI_JSON_FALSE: return true;
+    case CTI_JSON_ARRAY:
+    case CTI_JSON_OBJECT: return tree->value[value].count == 0;
+    case CTI_JSON_TRUE:
+    case CTI_JSON_NUMBER:
+    case CTI_JSON_STRING: return false;
+    }
+    return false;
+}
+
+static bool check_keys(const cti_lm_reader *reader, bool ignore_unknown) {
+    const cti_json_tree *tree = reader->tree;
+    for (cti_json_at i = cti_json_first(tree, 0); i; i = tree->value[i].next) {
+        const cti_text key = cti_json_key_of(tree, i);
+        bool known = is_in(other_keys, key) || is_in(cti_lm_ignored, key);
+        for (const cti_lm_key *row = reader->config->family->keys; row->key && !known; row++)
+            known = !cti_text_compare(cti_text_of(row->key), key);
+        if (known) continue;
+        char name[64];
+        cti_shorten(name, sizeof name - 1, key.at, key.size);
+        if (is_in(refused_keys, key)) {
+            if (!is_empty(tree, i)) return cti_lm_refuse(reader, name, i, "not supported");
+        } else if (!cti_text_compare(key, cti_text_of("position_embedding_type"))) {
+            if (tree->value[i].kind == CTI_JSON_STRING &&
+                !cti_text_compare(cti_json_text(tree, i), cti_text_of("absolute")))
+                continue;
+            return cti_lm_refuse(reader, name, i, "only \"absolute\" is supported");
+        } else if (!ignore_unknown) {
+            return cti_lm_refuse(reader, name, i, "a key that is not known for %s; "
+                                 ".ignore_unknown loads all the same",
+                                 reader->config->family->model_type);
+        }
+    }
+    return true;
+}
+
+/* ---- the whole ---- */
+
+static bool read_family(const cti_lm_reader *reader) {
+    const cti_json_at type = cti_json_member(reader->tree, 0, "model_type");
+    if (reader->tree->value[0].kind != CTI_JSON_OBJECT)
+        return ct_fail(reader->context, CT_ERR_FORMAT, "%s: %s: not a JSON object", reader->op,
+                       reader->path);
+    reader->config->family = type && reader->tree->value[type].kind == CTI_JSON_STRING
+                                 ? cti_lm_family_of(cti_json_text(reader->tree, type))
+                                 : NULL;
+    return reader->config->family ||
+           cti_lm_refuse(reader, "model_type", type,
+                         "the families are gpt2, llama, mistral, qwen2, qwen3, gemma3_text, "
+                         "smollm3, gpt_neox and bert");
+}
+
+static bool read_whole(const cti_lm_reader *reader, bool ignore_unknown) {
+    return read_family(reader) && check_keys(reader, ignore_unknown) && read_head(reader) &&
+           read_numbers(reader) && complete_numbers(reader) && read_layers(reader) &&
+           cti_lm_read_ropes(reader) && read_labels(reader) &&
+           read_token(reader, "bos_token_id", &reader->config->bos) &&
+           read_token(reader, "pad_token_id", &reader->config->pad) && read_eos(reader);
+}
+
+static char *copy_text(ct_context *context, cti_text text) {
+    char *copy = cti_take_any(context, text.size + 1);
+    if (!copy) return NULL;
+    memcpy(copy, text.at, text.size);
+    copy[text.size] = 0;
+    return copy;
+}
+
+bool cti_lm_config_read(ct_context *context, const char *op, const char *path, cti_text text,
+                        bool ignore_unknown, cti_lm_config *config) {
+    *config = (cti_lm_config){.context = context, .text_size = text.size};
+    config->text = copy_text(context, text);
+    char *parsed = config->text ? copy_text(context, text) : NULL;
+    cti_json_tree tree;
+    bool ok = parsed && cti_json_tree_read(context, op, path, parsed, text.size, &tree);
+    if (ok) {
+        const cti_lm_reader reader = {
+            .context = context, .op = op, .path = path, .tree = &tree, .config = config};
+        ok = read_whole(&reader, ignore_unknown);
+        cti_json_tree_free(&tree);
+    }
+    if (parsed) cti_give_any(context, parsed, text.size + 1);
+    if (!ok) cti_lm_config_free(config);
+    return ok;
+}
+
+static void *copy_block(ct_context *context, const void *block, size_t size) {
+    void *copy = cti_take_any(context, size);
+    if (copy) memcpy(copy, block, size);
+    return copy;
+}
+
+static size_t layers_bytes(const cti_lm_config *config) {
+    const int64_t n = cti_lm_integer(config, CTI_LM_LAYERS);
+    return cti_bytes(n ? n : 1, sizeof *config->layer);
+}
+
+bool cti_lm_config_copy(const cti_lm_config *from, cti_lm_config *to) {
+    ct_context *context = from->context;
+    *to = *from;
+    to->layer = copy_block(context, from->layer, layers_bytes(from));
+    to->text = copy_text(context, (cti_text){from->text, from->text_size});
+    bool ok = to->layer && to->text;
+    for (int i = 0; i < from->ropes; i++) {
+        to->frequencies[i] = copy_block(context, from->frequencies[i],
+                                        cti_bytes(from->rope_dims[i] / 2, sizeof(double)));
+        ok = ok && to->frequencies[i];
+    }
+    if (!ok) cti_lm_config_free(to);
+    return ok;
+}
+
+void cti_lm_config_free(cti_lm_config *config) {
+    ct_context *context = config->context;
+    if (config->layer) cti_give_any(context, config->layer, layers_bytes(config));
+    if (config->text) cti_give_any(context, config->text, config->text_size + 1);
+    for (int i = 0; i < config->ropes; i++)
+        if (config->frequencies[i])
+            cti_give_any(context, config->frequencies[i],
+                         cti_bytes(config->rope_dims[i] / 2, sizeof(double)));
+    config->layer = NULL, config->text = NULL, config->ropes = 0;
+}

@@ -1,0 +1,171 @@
+/* config.json of a Hugging Face folder: the numbers that fix a model's mathematics, as one struct
+ * for all families.
+ *
+ * Invariants:
+ *
+ * 1. A key that changes the mathematics is in the table of its family (families.c) or is read by
+ *    config.c or config_rope.c by its name. A value that is not understood is an error with the key
+ *    and the value.
+ * 2. A key that changes nothing is in one list, cti_lm_ignored. Any other key is an error, unless
+ *    the caller ignores unknown keys.
+ * 3. Both dialects are read: rope_theta and rope_scaling of transformers 4, rope_parameters of
+ *    transformers 5. */
+#ifndef CTI_MODELS_CONFIG_H
+#define CTI_MODELS_CONFIG_H
+
+#include <cotangent/nn.h>
+#include <cotangent/types.h>
+
+#include "../../src/io/json_tree.h"
+
+/* The numbers of a model that its config.json has under one key. Flags are 0 or 1; CTI_LM_ABSENT
+ * stands for null or an absent key without a default. */
+typedef enum {
+    CTI_LM_VOCAB,
+    CTI_LM_WIDTH,
+    CTI_LM_LAYERS,
+    CTI_LM_HEADS,
+    CTI_LM_KV_HEADS,
+    CTI_LM_HEAD_DIM,
+    CTI_LM_HIDDEN,
+    CTI_LM_MAX_LENGTH,
+    CTI_LM_TYPES,
+    CTI_LM_EPS,
+    CTI_LM_RANGE, /* the standard deviation of initial weights */
+    CTI_LM_ACTIVATION,
+    CTI_LM_TIED,
+    CTI_LM_ATTENTION_BIAS,
+    CTI_LM_MLP_BIAS,
+    CTI_LM_WINDOW,
+    CTI_LM_USE_WINDOW,
+    CTI_LM_FULL_LAYERS, /* max_window_layers: the layers before it have no window */
+    CTI_LM_PATTERN,     /* every layer of this number has no window: 6 in Gemma 3 */
+    CTI_LM_ROPE_PATTERN, /* every layer of this number has no RoPE: 4 in SmolLM3 */
+    CTI_LM_QUERY_SCALAR, /* the scale of scores is its inverse square root */
+    CTI_LM_FINAL_CAP,    /* the softcap of logits */
+    CTI_LM_PARALLEL,
+    CTI_LM_SCALED,       /* scale_attn_weights */
+    CTI_LM_SCALED_LAYER, /* scale_attn_by_inverse_layer_idx */
+    CTI_LM_ATTENTION_DROPOUT,
+    CTI_LM_DROPOUT, /* of what a sublayer adds */
+    CTI_LM_EMBEDDING_DROPOUT,
+    CTI_LM_CLASS_DROPOUT,
+    CTI_LM_NUMBERS
+} cti_lm_number;
+#define CTI_LM_ABSENT (-1.0)
+
+typedef enum {
+    CTI_LM_SIZE,  /* an integer of at least 1 */
+    CTI_LM_COUNT, /* an integer of at least 0 */
+    CTI_LM_REAL,  /* a finite number of at least 0 */
+    CTI_LM_POSITIVE, /* a finite number greater than 0 */
+    CTI_LM_RATE,  /* a number in [0, 1) */
+    CTI_LM_FLAG,
+    CTI_LM_NAME,  /* the name of an activation */
+    CTI_LM_ONLY   /* a value that must be the default: another one is not supported */
+} cti_lm_kind;
+
+/* A row of a family's table of keys. A key that is absent has the default `value`; null is allowed
+ * if `nullable`, and is CTI_LM_ABSENT. */
+typedef struct {
+    const char *key;
+    cti_lm_kind kind;
+    cti_lm_number number; /* not used by CTI_LM_ONLY */
+    double value;
+    bool nullable;
+} cti_lm_key;
+
+/* The paths of a family's modules and parameters in its state dict; NULL: there is none. Those of a
+ * layer are relative to it. */
+typedef struct {
+    const char *base;   /* the prefix of the model without its head: "model" */
+    const char *embed, *positions, *types, *embed_norm;
+    const char *layers; /* the list of layers: "layers", "encoder.layer" */
+    const char *norm;   /* the last norm */
+    const char *head, *old_head; /* the head, and its name in files of transformers 4 */
+    const char *norm1, *norm1_out, *norm2, *norm2_out;
+    const char *qkv, *q, *k, *v, *o, *q_norm, *k_norm;
+    const char *gate, *up, *down;
+} cti_lm_names;
+
+typedef enum {
+    CTI_LM_SEPARATE,   /* q, k and v are three Linears */
+    CTI_LM_SIDE,       /* one Linear, whose rows are those of q, then k, then v */
+    CTI_LM_INTERLEAVED /* one Linear, whose rows are q, k and v of head 0, of head 1, ... */
+} cti_lm_qkv;
+
+typedef struct {
+    const char *model_type;
+    const char *causal, *bare, *masked, *classes; /* "architectures"; NULL: there is none */
+    const cti_lm_key *keys; /* ends with a NULL key */
+    cti_lm_names names;
+    cti_lm_qkv qkv;
+    bool rms, post_norm, gated, bidirectional, transposed;
+    bool qkv_bias, up_bias;     /* biases that are always there: of q, k, v; of up and down */
+    bool o_bias;                /* o has a bias always */
+    double norm_offset, rope_base, local_base; /* the bases of full and of sliding layers */
+    double partial;             /* the default of partial_rotary_factor; 0: no RoPE */
+    bool embed_scaled;          /* embeddings are multiplied by sqrt(width) */
+} cti_lm_family;
+
+const cti_lm_family *cti_lm_family_of(cti_text model_type); /* NULL: there is none */
+extern const char *const cti_lm_ignored[];                   /* ends with NULL */
+
+typedef enum {
+    CTI_LM_HEAD_CAUSAL,
+    CTI_LM_HEAD_BARE,
+    CTI_LM_HEAD_MASKED,
+    CTI_LM_HEAD_CLASSES
+} cti_lm_head;
+
+/* What a layer has of its own. */
+typedef struct {
+    int64_t window; /* the keys that a query sees, with its own; 0: all */
+    int rope;       /* the index of its frequencies; -1: none */
+    double scale;   /* of the scores */
+} cti_lm_layer;
+
+enum { CTI_LM_ROPES = 2, CTI_LM_MOST_EOS = 16 };
+
+typedef struct {
+    ct_context *context;
+    const cti_lm_family *family;
+    cti_lm_head head;
+    double number[CTI_LM_NUMBERS];
+    ct_activation activation;
+    int64_t labels;      /* of CTI_LM_HEAD_CLASSES */
+    cti_lm_layer *layer; /* [layers], a block of the context */
+    int ropes;
+    int64_t rope_dims[CTI_LM_ROPES];
+    double *frequencies[CTI_LM_ROPES]; /* [rope_dims / 2], blocks of the context */
+    double attention_factor[CTI_LM_ROPES];
+    int64_t bos, pad, eos[CTI_LM_MOST_EOS], n_eos; /* -1: none */
+    char *text; /* config.json as it was read, with a NUL; a block of text_size + 1 */
+    size_t text_size;
+} cti_lm_config;
+
+static inline int64_t cti_lm_integer(const cti_lm_config *config, cti_lm_number number) {
+    return (int64_t)config->number[number];
+}
+
+/* A reader of one config.json. */
+typedef struct {
+    ct_context *context;
+    const char *op, *path; /* for messages: "lm_open", the path of the file */
+    const cti_json_tree *tree;
+    cti_lm_config *config;
+} cti_lm_reader;
+
+/* Records CT_ERR_FORMAT "op: path: key = value: reason". Returns false. */
+bool cti_lm_refuse(const cti_lm_reader *reader, const char *key, cti_json_at value,
+                   const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* Reads the frequencies of all layers; the numbers are read already. */
+bool cti_lm_read_ropes(const cti_lm_reader *reader);
+
+/* Reads a config.json, whose text is copied. If it returns false, there is nothing to free. */
+bool cti_lm_config_read(ct_context *context, const char *op, const char *path, cti_text text,
+                        bool ignore_unknown, cti_lm_config *config);
+bool cti_lm_config_copy(const cti_lm_config *from, cti_lm_config *to);
+void cti_lm_config_free(cti_lm_config *config);
+
+#endif

@@ -1,0 +1,353 @@
+/* Forwards of a model: embeddings, layers, the results of each architecture, and the loss. */
+#include <cotangent/autograd.h>
+#include <cotangent/tensor.h>
+
+#include <inttypes.h>
+#include <math.h>
+
+#include "../../src/core/int_math.h"
+#include "lm.h"
+
+static const char forward_name[] = "lm_forward", loss_name[] = "lm_loss";
+
+/* ---- checks ---- */
+
+/* Whether a tensor of the call is NULL, or (B, T) of a dtype. */
+static bool is_input(const cti_lm *lm, const char *op, const char *name, const ct_tensor *x,
+                     ct_dtype dtype, ct_shape want) {
+    if (!x) return true;
+    const ct_shape got = ct_shape_of(x);
+    if (ct_dtype_of(x) != dtype)
+        return ct_fail(lm->context, CT_ERR_DTYPE, "%s: %s must be %s", op, name,
+                       dtype == CT_BOOL ? "bool" : "i64");
+    if (got.ndim == 2 && got.dim[0] == want.dim[0] && got.dim[1] == want.dim[1]) return true;
+    return ct_fail(lm->context, CT_ERR_SHAPE,
+                   "%s: %s must be (%" PRId64 ", %" PRId64 "), as ids; it has %d dims", op, name,
+                   want.dim[0], want.dim[1], got.ndim);
+}
+
+/* Checks ids and the call. Returns false after an error. */
+static bool check_call(const cti_lm *lm, const char *op, ct_tensor *ids, const ct_lm_call *call) {
+    ct_context *context = lm->context;
+    if (!ids) return ct_fail(context, CT_ERR_ARGUMENT, "%s: ids is NULL", op);
+    const ct_shape shape = ct_shape_of(ids);
+    if (ct_dtype_of(ids) != CT_I64) return ct_fail(context, CT_ERR_DTYPE, "%s: ids must be i64", op);
+    if (shape.ndim != 2 || shape.dim[1] < 1)
+        return ct_fail(context, CT_ERR_SHAPE, "%s: ids must be (B, T) with T >= 1", op);
+    if (!is_input(lm, op, "key_mask", call->key_mask, CT_BOOL, shape) ||
+        !is_input(lm, op, "positions", call->positions, CT_I64, shape) ||
+        !is_input(lm, op, "segments", call->segments, CT_I64, shape) ||
+        !is_input(lm, op, "token_types", call->token_types, CT_I64, shape))
+        return false;
+    if (call->token_types && !lm->config.family->names.types)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s has no token types", op,
+                       lm->config.family->model_type);
+    if (!call->cache) return true;
+    if (!cti_object_is_ready(&call->cache->object, op, "cache", context)) return false;
+    if (call->cache->module != lm->module || call->cache->batch != shape.dim[0] || call->segments)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s", op,
+                       call->segments ? "segments need a call without a cache"
+                       : call->cache->module != lm->module
+                           ? "the cache is of another model"
+                           : "the cache has another number of rows than ids");
+    return true;
+}
+
+/* ---- positions, masks ---- */
+
+/* Contiguous values of an input that a program gave. */
+static const bool *mask_values(ct_tensor *mask) {
+    return mask ? ct_data_bool(ct_contiguous(mask)) : NULL;
+}
+
+/* The number of tokens of each row of a call with a cache, in lengths[B]: its mask must be true in
+ * front and false behind. */
+static bool count_tokens(const cti_lm *lm, const bool *mask, int64_t B, int64_t T,
+                         int64_t *lengths) {
+    for (int64_t b = 0; b < B; b++) {
+        int64_t n = mask ? 0 : T;
+        while (mask && n < T && mask[b * T + n]) n++;
+        for (int64_t t = n; mask && t < T; t++)
+            if (mask[b * T + t])
+                return ct_fail(lm->context, CT_ERR_ARGUMENT,
+                               "%s: key_mask[%" PRId64 ", %" PRId64 "] is a token behind padding; "
+                               "with a cache a row's tokens come first",
+                               forward_name, b, t);
+        lengths[b] = n;
+    }
+    return true;
+}
+
+/* Positions (B, T): the place of a token among those of its row and segment. */
+static ct_tensor *count_positions(const cti_lm *lm, const ct_lm_call *call, ct_shape shape) {
+    const int64_t B = shape.dim[0], T = shape.dim[1];
+    ct_tensor *positions = ct_empty(lm->context, CT_I64, CT_SHAPE(B, T));
+    ct_tensor *segments = call->segments ? ct_contiguous(call->segments) : NULL;
+    const bool *mask = mask_values(call->key_mask);
+    int64_t *out = positions ? ct_data_i64(positions) : NULL;
+    const int64_t *segment = segments ? ct_data_i64(segments) : NULL;
+    if (!out || (call->key_mask && !mask) || (call->segments && !segment)) return NULL;
+    for (int64_t b = 0; b < B; b++) {
+        int64_t next = call->cache ? call->cache->before[b] : 0;
+        for (int64_t t = 0; t < T; t++) {
+            const int64_t i = b * T + t;
+            if (segment && t && segment[i] != segment[i - 1]) {
+                next = 0; /* tokens of a segment that lie apart count on from the last of them */
+                for (int64_t s = t; s-- > 0;)
+                    if (segment[b * T + s] == segment[i] && (!mask || mask[b * T + s])) {
+                        next = out[b * T + s] + 1;
+                        break;
+                    }
+            }
+            out[i] = next;
+            if (!mask || mask[i]) next++;
+        }
+    }
+    return positions;
+}
+
+/* Whether the positions are 0, 1, ... in every row. */
+static bool is_plain(const ct_lm_call *call) {
+    return !call->positions && !call->key_mask && !call->segments && !call->cache;
+}
+
+/* The lengths (B) of the rows of a cache with all T new keys; NULL without an error if all rows
+ * have one length. Reads cache->before. */
+static bool lengths_of_cache(const cti_lm *lm, const ct_lm_cache *cache, int64_t T,
+                             ct_tensor **lengths) {
+    bool equal = true;
+    for (int64_t b = 1; b < cache->batch; b++) equal &= cache->before[b] == cache->before[0];
+    *lengths = NULL;
+    if (equal) return true;
+    *lengths = ct_empty(lm->context, CT_I64, CT_SHAPE(cache->batch));
+    int64_t *out = *lengths ? ct_data_i64(*lengths) : NULL;
+    if (!out) return false;
+    for (int64_t b = 0; b < cache->batch; b++) out[b] = cache->before[b] + T;
+    return true;
+}
+
+/* ---- embeddings ---- */
+
+static ct_tensor *embed(const cti_lm *lm, ct_tensor *ids, const ct_lm_call *call,
+                        ct_tensor *positions) {
+    const cti_lm_names *names = &lm->config.family->names;
+    const ct_shape shape = ct_shape_of(ids);
+    char path[CTI_LM_PATH], part[CTI_LM_PATH];
+#define TABLE(name)                                                                                \
+    (snprintf(part, sizeof part, "%s.weight", name),                                               \
+     ct_module_get(lm->module, cti_lm_path(lm, -1, part, path)))
+    ct_tensor *x = ct_embedding(ids, TABLE(names->embed));
+    if (lm->config.family->embed_scaled)
+        x = ct_scale(x, lm->opts.dtype == CT_F64
+                            ? sqrt(lm->config.number[CTI_LM_WIDTH])
+                            : (double)(float)sqrt(lm->config.number[CTI_LM_WIDTH]));
+    if (names->types) {
+        ct_tensor *types = call->token_types
+                               ? call->token_types
+                               : ct_zeros(lm->context, CT_I64, CT_SHAPE(1, shape.dim[1]));
+        x = ct_add(x, ct_embedding(types, TABLE(names->types)));
+    }
+    if (names->positions) {
+        if (!positions) positions = ct_arange(lm->context, CT_I64, 0, (double)shape.dim[1], 1);
+        x = ct_add(x, ct_embedding(positions, TABLE(names->positions)));
+    }
+#undef TABLE
+    if (names->embed_norm) x = cti_lm_norm(lm, cti_lm_path(lm, -1, names->embed_norm, path), x);
+    const double p = lm->config.number[CTI_LM_EMBEDDING_DROPOUT];
+    return p > 0 ? ct_dropout(x, p, ct_module_training(lm->module)) : x;
+}
+
+/* ---- layers ---- */
+
+/* A layer as a function of its tensors, for ct_recompute. */
+static ct_tensor *recomputed_layer(ct_tensor *const *in, int n, void *arg) {
+    (void)n;
+    const cti_lm_step *step = arg;
+    const cti_lm_pass pass = {.positions = in[1],
+                              .key_mask = in[2],
+                              .segments = in[3],
+                              .causal = !step->lm->config.family->bidirectional};
+    return cti_lm_layer_forward(step->lm, step->layer, in[0], &pass);
+}
+
+static ct_tensor *run_layers(cti_lm *lm, ct_tensor *x, const cti_lm_pass *pass) {
+    char path[CTI_LM_PATH];
+    const bool recompute =
+        lm->opts.recompute && !pass->cache && ct_module_training(lm->module);
+    for (int64_t i = 0; i < cti_lm_integer(&lm->config, CTI_LM_LAYERS) && x; i++) {
+        ct_tensor *const in[] = {x, pass->positions, pass->key_mask, pass->segments};
+        x = recompute ? ct_recompute(recomputed_layer, &lm->step[i], in, 4)
+                      : cti_lm_layer_forward(lm, i, x, pass);
+    }
+    const char *norm = lm->config.family->names.norm;
+    return norm && x ? cti_lm_norm(lm, cti_lm_path(lm, -1, norm, path), x) : x;
+}
+
+/* The last hidden state (B, T, E). After an error the cache is as it was before. */
+static ct_tensor *hidden_states(cti_lm *lm, ct_tensor *ids, const ct_lm_call *call) {
+    const ct_shape shape = ct_shape_of(ids);
+    const int64_t T = shape.dim[1];
+    ct_lm_cache *cache = call->cache;
+    if (cache && (!cti_lm_cache_align(cache) || !ct_lm_cache_lengths(cache, cache->before) ||
+                  !count_tokens(lm, mask_values(call->key_mask), shape.dim[0], T, cache->after)))
+        return NULL;
+    ct_tensor *positions = call->positions;
+    if (!is_plain(call) && !positions) positions = count_positions(lm, call, shape);
+    if (!is_plain(call) && !positions) return NULL;
+    cti_lm_pass pass = {.positions = positions,
+                        .key_mask = cache ? NULL : call->key_mask,
+                        .segments = call->segments,
+                        .cache = cache,
+                        .causal = !lm->config.family->bidirectional};
+    if (cache) {
+        pass.lower_right = true;
+        if (!lengths_of_cache(lm, cache, T, &pass.lengths)) return NULL;
+    }
+    ct_tensor *x = run_layers(lm, embed(lm, ids, call, positions), &pass);
+    for (int64_t b = 0; cache && x && b < cache->batch; b++)
+        cache->length[b] = cache->before[b] + cache->after[b];
+    return x;
+}
+
+/* ---- results ---- */
+
+static ct_tensor *last_tokens(const cti_lm *lm, const ct_lm_call *call, ct_tensor *x) {
+    const ct_shape shape = ct_shape_of(x);
+    const int64_t B = shape.dim[0], T = shape.dim[1];
+    const bool *mask = mask_values(call->key_mask);
+    if (call->key_mask && !mask) return NULL;
+    if (!mask) return ct_select(x, 1, T - 1);
+    ct_tensor *index = ct_empty(lm->context, CT_I64, CT_SHAPE(B));
+    int64_t *at = index ? ct_data_i64(index) : NULL;
+    if (!at) return NULL;
+    for (int64_t b = 0; b < B; b++) {
+        int64_t t = T - 1;
+        while (t >= 0 && !mask[b * T + t]) t--;
+        if (t < 0)
+            return ct_fail(lm->context, CT_ERR_ARGUMENT, "%s: row %" PRId64 " has no token",
+                           forward_name, b);
+        at[b] = b * T + t;
+    }
+    return ct_index_select(ct_reshape(x, CT_SHAPE(B * T, -1)), 0, index);
+}
+
+static ct_tensor *mean_of_tokens(const cti_lm *lm, const ct_lm_call *call, ct_tensor *x) {
+    if (!call->key_mask) return ct_mean(x, CT_DIMS(1), false);
+    const ct_dtype dtype = ct_dtype_of(x);
+    ct_tensor *mask = ct_unsqueeze(call->key_mask, 2);
+    ct_tensor *zero = ct_zeros(lm->context, dtype, CT_SCALAR);
+    ct_tensor *sum = ct_sum(ct_where(mask, x, zero), CT_DIMS(1), false);
+    return ct_div(sum, ct_sum(ct_cast(mask, dtype), CT_DIMS(1), false));
+}
+
+static ct_tensor *pooled(const cti_lm *lm, ct_tensor *x) {
+    char path[CTI_LM_PATH];
+    ct_module *dense = ct_module_child(lm->module, cti_lm_path(lm, -1, "pooler.dense", path));
+    return ct_tanh(ct_forward(dense, ct_select(x, 1, 0)));
+}
+
+/* The input of the matrix that makes the logits. */
+static ct_tensor *before_head(const cti_lm *lm, ct_tensor *x) {
+    if (lm->config.head != CTI_LM_HEAD_MASKED) return x;
+    x = ct_forward(ct_module_child(lm->module, "cls.predictions.transform.dense"), x);
+    return cti_lm_norm(lm, "cls.predictions.transform.LayerNorm", cti_lm_activate(lm, x));
+}
+
+static const char *head_path(const cti_lm *lm) {
+    return lm->config.head == CTI_LM_HEAD_MASKED ? "cls.predictions.decoder"
+                                                 : lm->config.family->names.head;
+}
+
+static ct_tensor *logits_of(const cti_lm *lm, ct_tensor *x) {
+    const double cap = lm->config.number[CTI_LM_FINAL_CAP];
+    ct_tensor *y = ct_forward(ct_module_child(lm->module, head_path(lm)), before_head(lm, x));
+    return cap > 0 ? ct_scale(ct_tanh(ct_scale(y, 1 / cap)), cap) : y;
+}
+
+static ct_tensor *classes_of(const cti_lm *lm, ct_tensor *x) {
+    const double p = lm->config.number[CTI_LM_CLASS_DROPOUT];
+    x = pooled(lm, x);
+    if (p > 0) x = ct_dropout(x, p, ct_module_training(lm->module));
+    return ct_forward(ct_module_child(lm->module, "classifier"), x);
+}
+
+static bool has_logits(const cti_lm *lm) {
+    return lm->config.head == CTI_LM_HEAD_CAUSAL || lm->config.head == CTI_LM_HEAD_MASKED;
+}
+
+/* Whether the architecture has the result that a call asks for. */
+static bool check_result(const cti_lm *lm, ct_lm_result result) {
+    const bool has = result == CT_LM_OUT || result == CT_LM_HIDDEN || result == CT_LM_MEAN ||
+                     (result == CT_LM_LAST && has_logits(lm)) ||
+                     (result == CT_LM_POOLED && cti_lm_has_pooler(&lm->config));
+    if (has) return true;
+    return ct_fail(lm->context, CT_ERR_ARGUMENT, "%s: this %s model has no %s", forward_name,
+                   lm->config.family->model_type,
+                   result == CT_LM_LAST     ? "logits"
+                   : result == CT_LM_POOLED ? "pooler"
+                                            : "such result");
+}
+
+static ct_tensor *result_of(cti_lm *lm, ct_tensor *ids, const ct_lm_call *call) {
+    ct_tensor *x = hidden_states(lm, ids, call);
+    switch (call->result) {
+    case CT_LM_HIDDEN: return x;
+    case CT_LM_MEAN: return mean_of_tokens(lm, call, x);
+    case CT_LM_POOLED: return pooled(lm, x);
+    case CT_LM_LAST: return logits_of(lm, last_tokens(lm, call, x));
+    case CT_LM_OUT: break;
+    }
+    if (has_logits(lm)) return logits_of(lm, x);
+    return lm->config.head == CTI_LM_HEAD_CLASSES ? classes_of(lm, x) : x;
+}
+
+ct_tensor *ct_lm_forward(ct_module *module, ct_tensor *ids, ct_lm_call call) {
+    cti_lm *lm = cti_lm_of(module);
+    if (!lm || !check_call(lm, forward_name, ids, &call) || !check_result(lm, call.result))
+        return NULL;
+    ct_scope scope = ct_module_enter(module);
+    return ct_scope_return(scope, result_of(lm, ids, &call));
+}
+
+/* ---- the loss ---- */
+
+static bool check_loss(const cti_lm *lm, ct_tensor *ids, ct_tensor *targets,
+                       const ct_lm_call *call) {
+    ct_context *context = lm->context;
+    const ct_shape shape = ct_shape_of(ids);
+    if (call->cache || call->result != CT_LM_OUT)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: .cache and .result must be 0", loss_name);
+    if (lm->config.head == CTI_LM_HEAD_BARE)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the model has no head", loss_name);
+    if (!targets) return ct_fail(context, CT_ERR_ARGUMENT, "%s: targets is NULL", loss_name);
+    if (lm->config.head == CTI_LM_HEAD_CAUSAL && ct_dtype_of(targets) == CT_I64 &&
+        ct_data_i64(targets) == ct_data_i64(ids))
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "%s: targets are the ids; the target of token t is the id of token t + 1",
+                       loss_name);
+    return lm->config.head == CTI_LM_HEAD_CLASSES ||
+           is_input(lm, loss_name, "targets", targets, CT_I64, shape);
+}
+
+static ct_tensor *loss_of(cti_lm *lm, ct_tensor *ids, ct_tensor *targets, const ct_lm_call *call,
+                          ct_cross_entropy_opts opts) {
+    ct_tensor *x = hidden_states(lm, ids, call);
+    if (lm->config.head == CTI_LM_HEAD_CLASSES)
+        return ct_cross_entropy(classes_of(lm, x), targets, opts);
+    const bool plain = lm->config.head == CTI_LM_HEAD_CAUSAL &&
+                       lm->config.number[CTI_LM_FINAL_CAP] < 0 &&
+                       cti_lm_is_linear(ct_module_child(lm->module, head_path(lm)));
+    if (!plain) return ct_cross_entropy(logits_of(lm, x), targets, opts);
+    char path[CTI_LM_PATH];
+    snprintf(path, sizeof path, "%s.weight", head_path(lm));
+    return ct_linear_cross_entropy(x, ct_module_get(lm->module, path), targets, opts);
+}
+
+ct_tensor *ct_lm_loss(ct_module *module, ct_tensor *ids, ct_tensor *targets, ct_lm_call call,
+                      ct_cross_entropy_opts opts) {
+    cti_lm *lm = cti_lm_of(module);
+    if (!lm || !check_call(lm, loss_name, ids, &call) || !check_loss(lm, ids, targets, &call))
+        return NULL;
+    ct_scope scope = ct_module_enter(module);
+    return ct_scope_return(scope, loss_of(lm, ids, targets, &call, opts));
+}

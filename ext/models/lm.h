@@ -1,0 +1,86 @@
+/* A language model: the data of the root of its tree.
+ *
+ * Invariants:
+ *
+ * 1. The tree has the names of the family's table (families.c). A module that a program put in the
+ *    place of a Linear, such as an adapter, is run by ct_forward.
+ * 2. If the embedding and the head are tied, one parameter has both names.
+ * 3. The model's memory is that of its parameters; frequencies of rotary positions are in the
+ *    config. */
+#ifndef CTI_MODELS_LM_H
+#define CTI_MODELS_LM_H
+
+#include <cotangent/models.h>
+
+#include "../../src/core/object.h"
+#include "config.h"
+
+typedef struct cti_lm cti_lm;
+
+/* The argument of a layer that ct_recompute runs. */
+typedef struct {
+    cti_lm *lm;
+    int64_t layer;
+} cti_lm_step;
+
+struct cti_lm {
+    ct_context *context;
+    ct_module *module; /* the root of the tree */
+    cti_lm_config config;
+    ct_lm_opts opts;
+    char *folder;      /* the folder from which it was opened; NULL: none */
+    cti_lm_step *step; /* [layers] */
+};
+
+extern const ct_module_type cti_lm_type;
+/* The data of a model for a function that begins with it; NULL after an error. */
+cti_lm *cti_lm_of(const ct_module *module);
+
+enum { CTI_LM_PATH = 192 }; /* room for any path of the tree */
+/* Writes the path of a layer's part, "model.layers.3.self_attn.q_proj", or of a part of the model
+ * without its head if layer is -1. */
+const char *cti_lm_path(const cti_lm *lm, int64_t layer, const char *part, char out[CTI_LM_PATH]);
+
+/* Makes the tree, of parameters that have no values yet. On an error there is nothing to free. */
+ct_module *cti_lm_build(ct_context *context, cti_lm_config *config, ct_lm_opts opts,
+                        const char *folder);
+bool cti_lm_has_qkv_bias(const cti_lm_config *config);
+bool cti_lm_has_pooler(const cti_lm_config *config);
+/* Whether a module is a Linear of the tree, and no module that a program put in its place. */
+bool cti_lm_is_linear(const ct_module *module);
+/* Gives a model's matrices and biases their initial values. */
+bool cti_lm_initialise(const cti_lm *lm);
+
+/* The inputs of a forward that all layers share. */
+typedef struct {
+    ct_tensor *positions; /* (T) or (B, T), or NULL: 0, 1, ... */
+    ct_tensor *key_mask, *segments;
+    ct_tensor *lengths;  /* (B): the keys of each row of the cache with the new ones; or NULL */
+    ct_lm_cache *cache;
+    bool causal, lower_right;
+} cti_lm_pass;
+
+/* Runs a layer on x (B, T, E). */
+ct_tensor *cti_lm_layer_forward(cti_lm *lm, int64_t layer, ct_tensor *x, const cti_lm_pass *pass);
+/* The norm at a path below the root. */
+ct_tensor *cti_lm_norm(const cti_lm *lm, const char *path, ct_tensor *x);
+ct_tensor *cti_lm_activate(const cti_lm *lm, ct_tensor *x);
+
+struct ct_lm_cache {
+    union {
+        cti_object object; /* must be first */
+        ct_context *context;
+    };
+    ct_module *module;
+    int64_t batch, max_length, layers;
+    ct_kv_cache **layer; /* [layers] */
+    /* [batch] each, in one block that begins with `before`: the lengths at the beginning of a
+     * forward, the numbers of its tokens, and the lengths of the rows. After a forward that failed
+     * a layer's cache may be longer than `length` */
+    int64_t *before, *after, *length;
+};
+
+/* Shortens the caches of all layers to cache->length. */
+bool cti_lm_cache_align(ct_lm_cache *cache);
+
+#endif

@@ -1,0 +1,119 @@
+/* Language models of Hugging Face folders: config.json and safetensors files are opened, run,
+ * trained and saved, so that transformers loads the result.
+ *
+ *     ct_module *lm = ct_lm_open(context, "SmolLM2-135M", (ct_lm_opts){0});
+ *     ct_tensor *logits = ct_lm_forward(lm, ids, (ct_lm_call){0});    (B, T, V)
+ *
+ * The families are gpt2, llama (also SmolLM, SmolLM2, TinyLlama and Llama 3), mistral, qwen2, qwen3,
+ * gemma3_text, smollm3, gpt_neox (Pythia) and bert. A model is a tree of modules with the names of
+ * transformers' state dict, such as model.layers.0.self_attn.q_proj.weight. Matrices are (out, in),
+ * also those of GPT-2, which are transposed when its files are read and written. A projection that a
+ * file fuses (c_attn, query_key_value) is one Linear.
+ *
+ * docs/models.md has each family's options, and a list of mistakes in a file that shapes reveal. */
+#ifndef CT_MODELS_H
+#define CT_MODELS_H
+
+#include <cotangent/io.h>
+#include <cotangent/nn.h>
+#include <cotangent/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+    /* CT_F32, CT_F64, or CT_BF16: the matrices are bf16 and the rest f32, as after
+     * ct_module_to_bf16 */
+    ct_dtype dtype;
+    bool recompute;      /* in training each layer runs by ct_recompute */
+    bool ignore_unknown; /* a key of config.json that is not known is no error */
+} ct_lm_opts;
+
+/* Opens the model of a folder that has config.json and model.safetensors, or shards with their
+ * index. Names may be with or without the prefix of the family ("model.", "transformer.", ...), and
+ * floats of any format. The model is not in training mode, and nothing is drawn from the generator.
+ *
+ * A key of config.json that changes the mathematics and is not supported is CT_ERR_FORMAT with the
+ * key and its value, and so are an unknown key (unless ignore_unknown), another architecture, a
+ * tensor that is missing, and a tensor that nothing asks for. Other errors are those of ct_load. */
+CT_API ct_module *ct_lm_open(ct_context *context, const char *folder, ct_lm_opts opts);
+
+/* Makes a model from the text of a config.json, the language in which models are described here.
+ * Keys that are left out have transformers' defaults. Weights are drawn by the family's
+ * initialisation: matrices N(0, initializer_range^2), biases 0. The model is in training mode. */
+CT_API ct_module *ct_lm_new(ct_context *context, const char *config_json, ct_lm_opts opts);
+
+/* Facts about a model; -1 stands for none. Pointers are valid until the model is resized or
+ * freed. */
+typedef struct {
+    const char *family; /* "llama" */
+    const char *config; /* the text of config.json as ct_lm_save writes it */
+    int64_t vocab_size, width, layers, heads, kv_heads, head_dim, max_length;
+    bool causal;
+    int64_t bos, pad;
+    const int64_t *eos; /* [n_eos] */
+    int64_t n_eos;
+} ct_lm_info;
+CT_API ct_lm_info ct_lm_about(const ct_module *lm);
+
+typedef enum {
+    /* the result of the architecture: logits (B, T, V); of a model without a head, the last hidden
+     * state (B, T, E); of a classifier, logits (B, labels) */
+    CT_LM_OUT,
+    CT_LM_LAST,   /* the logits of each row's last token (B, V) */
+    CT_LM_HIDDEN, /* the last hidden state, after the last norm (B, T, E) */
+    CT_LM_POOLED, /* the result of BERT's pooler (B, E) */
+    CT_LM_MEAN    /* the mean of the last hidden state over the tokens of each row (B, E) */
+} ct_lm_result;
+
+/* Keys and values of earlier tokens. It ends with ct_lm_cache_free or with its model. */
+typedef struct ct_lm_cache ct_lm_cache;
+
+typedef struct {
+    ct_tensor *key_mask; /* bool (B, T), true for a token and false for padding */
+    /* i64 (B, T). NULL: the place of a token among the tokens of its row and segment, counted from
+     * the length of the cache's row. So padding on the left needs no positions of its own */
+    ct_tensor *positions;
+    ct_tensor *segments;    /* i64 (B, T): a token sees only tokens of its own number; no cache */
+    ct_tensor *token_types; /* i64 (B, T), of BERT; NULL: zeros */
+    /* the tokens follow those that the cache has. The padding of a row is behind its tokens;
+     * padding before them is CT_ERR_ARGUMENT */
+    ct_lm_cache *cache;
+    ct_lm_result result; /* a result that the architecture lacks is CT_ERR_ARGUMENT */
+} ct_lm_call;
+
+/* Runs a model on ids, i64 (B, T). The gradient flows to the parameters, but not through a cache. */
+CT_API ct_tensor *ct_lm_forward(ct_module *lm, ct_tensor *ids, ct_lm_call call);
+
+/* Returns the cross-entropy of logits[:, t] with targets[:, t], i64 (B, T). Nothing is shifted: the
+ * targets of a causal model are the next ids, and the ids themselves are CT_ERR_ARGUMENT. Targets
+ * of -100 are ignored. The targets of a classifier are i64 (B). The logits of a causal model are
+ * never in memory as a whole, unless the model has a softcap for them. call.cache and call.result
+ * must be 0. */
+CT_API ct_tensor *ct_lm_loss(ct_module *lm, ct_tensor *ids, ct_tensor *targets, ct_lm_call call,
+                             ct_cross_entropy_opts opts);
+
+/* Writes a folder that transformers and ct_lm_open load: the weights, tied ones once; tokenizer and
+ * generation files of the folder from which the model was opened, if they still exist; and
+ * config.json, which is written last. The folder's parent must exist. */
+CT_API bool ct_lm_save(ct_module *lm, const char *folder, ct_save_opts opts);
+
+/* Gives the embedding, and the head, at least vocab_size rows. New rows are the mean of the old
+ * ones; tied matrices stay tied. Optimisers must be made afterwards. If there are enough rows,
+ * nothing changes. */
+CT_API bool ct_lm_resize(ct_module *lm, int64_t vocab_size);
+
+/* Returns a cache for `batch` rows of up to max_length tokens. */
+CT_API ct_lm_cache *ct_lm_cache_new(ct_module *lm, int64_t batch, int64_t max_length);
+CT_API void ct_lm_cache_free(ct_lm_cache *cache);
+/* These do the work of ct_kv_cache_lengths, ct_kv_cache_set_lengths and ct_kv_cache_select for all
+ * layers. */
+CT_API bool ct_lm_cache_lengths(const ct_lm_cache *cache, int64_t *lengths);
+CT_API bool ct_lm_cache_set_lengths(ct_lm_cache *cache, const int64_t *lengths);
+CT_API bool ct_lm_cache_select(ct_lm_cache *cache, const int64_t *rows);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
