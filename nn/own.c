@@ -67,6 +67,11 @@ void *ct_module_data(const ct_module *module, const ct_module_type *type) {
                    type && type->name ? type->name : "type", cti_nn_kind_name(module));
 }
 
+const char *ct_module_kind(const ct_module *module) {
+    if (!module || !cti_object_is_open(&module->object, "ct_module_kind")) return "";
+    return cti_nn_kind_name(module);
+}
+
 ct_scope ct_module_enter(ct_module *module) {
     if (!cti_nn_ready(module, "ct_module_enter", NULL)) return (ct_scope){0};
     cti_span *span;

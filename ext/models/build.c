@@ -49,9 +49,8 @@ static ct_module *lm_linear_new(ct_context *context, bool bias) {
     return linear->module;
 }
 
-/* The name of a module's type is not public, but a Linear has its own functions. */
 bool cti_lm_is_linear(const ct_module *module) {
-    return module && ct_module_is_of(module, &lm_linear_type);
+    return !strcmp(ct_module_kind(module), lm_linear_type.name);
 }
 
 /* ---- parts of the tree ---- */
@@ -130,6 +129,33 @@ static void add_embedding(builder *b, const char *path, int64_t rows, int64_t wi
     if (!path) return;
     ct_module *table = add_at(b, path, ct_module_new(b->context, "Embedding"));
     add_param(b, table, "weight", b->matrices, CT_SHAPE(rows, width));
+}
+
+static ct_dtype others_of(ct_dtype matrices) { return matrices == CT_F64 ? CT_F64 : CT_F32; }
+
+/* A maker for one module of a model that is there already. */
+static builder builder_of(const cti_lm *lm) {
+    return (builder){.config = &lm->config,
+                     .context = lm->context,
+                     .matrices = lm->opts.dtype,
+                     .others = others_of(lm->opts.dtype)};
+}
+
+ct_module *cti_lm_linear_new(const cti_lm *lm, int64_t out, int64_t in, bool bias,
+                             ct_tensor *weight) {
+    builder b = builder_of(lm);
+    ct_module *linear = lm_linear_new(lm->context, bias);
+    if (weight) ct_module_add_param(linear, "weight", weight);
+    else add_param(&b, linear, "weight", b.matrices, CT_SHAPE(out, in));
+    if (bias) add_param(&b, linear, "bias", b.others, CT_SHAPE(out));
+    return linear;
+}
+
+ct_module *cti_lm_embedding_new(const cti_lm *lm, int64_t rows, int64_t width) {
+    builder b = builder_of(lm);
+    ct_module *table = ct_module_new(lm->context, "Embedding");
+    add_param(&b, table, "weight", b.matrices, CT_SHAPE(rows, width));
+    return table;
 }
 
 /* ---- layers, the base, heads ---- */
@@ -273,6 +299,12 @@ static void *lm_clone(void *data, ct_module *copy) {
 const ct_module_type cti_lm_type = {
     .name = "LanguageModel", .describe = lm_describe, .clone = lm_clone, .end = lm_end};
 
+bool cti_lm_is_ready(ct_context *context) {
+    ct_status status = CT_ERR_ARGUMENT;
+    if (context) cti_pending_error(context, &status);
+    return status == CT_OK;
+}
+
 cti_lm *cti_lm_of(const ct_module *module) {
     return module ? ct_module_data(module, &cti_lm_type) : NULL;
 }
@@ -301,7 +333,7 @@ ct_module *cti_lm_build(ct_context *context, cti_lm_config *config, ct_lm_opts o
         .config = &lm->config,
         .context = context,
         .matrices = opts.dtype,
-        .others = opts.dtype == CT_F64 ? CT_F64 : CT_F32,
+        .others = others_of(opts.dtype),
     };
     const bool bare = config->head == CTI_LM_HEAD_BARE;
     ct_module *base = bare ? root
@@ -309,9 +341,7 @@ ct_module *cti_lm_build(ct_context *context, cti_lm_config *config, ct_lm_opts o
                                                  ct_module_new(context, "Model"));
     add_base(&b, base);
     if (!bare) add_head(&b, root);
-    ct_status status;
-    cti_pending_error(context, &status);
-    if (status == CT_OK) return root;
+    if (cti_lm_is_ready(context)) return root;
     ct_module_free(root);
     return NULL;
 }

@@ -247,7 +247,7 @@ static bool read_layers(const cti_lm_reader *reader) {
     config->layer = cti_take_any(reader->context, cti_bytes(n ? n : 1, sizeof *config->layer));
     if (!config->layer) return false;
     for (int64_t i = 0; i < n; i++) {
-        bool sliding, has_rope;
+        bool sliding, has_rope = true;
         if (!layer_has_rope(reader, ropes, i, &has_rope)) return false;
         sliding = default_sliding(config, i, has_rope);
         if (types && !type_of_layer(reader, types, i, &sliding)) return false;
@@ -404,8 +404,19 @@ static bool read_family(const cti_lm_reader *reader) {
                          "smollm3, gpt_neox and bert");
 }
 
+/* The format of the weights is read from the files; the key must only be a name that exists. */
+static bool check_format(const cti_lm_reader *reader, const char *key) {
+    static const char *const names[] = {"float32", "float16", "bfloat16", "float64", "auto", NULL};
+    const cti_json_at value = cti_json_member(reader->tree, 0, key);
+    if (!value || reader->tree->value[value].kind == CTI_JSON_NULL) return true;
+    return (reader->tree->value[value].kind == CTI_JSON_STRING &&
+            is_in(names, cti_json_text(reader->tree, value))) ||
+           cti_lm_refuse(reader, key, value, "not a format of floats");
+}
+
 static bool read_whole(const cti_lm_reader *reader, bool ignore_unknown) {
     return read_family(reader) && check_keys(reader, ignore_unknown) && read_head(reader) &&
+           check_format(reader, "dtype") && check_format(reader, "torch_dtype") &&
            read_numbers(reader) && complete_numbers(reader) && read_layers(reader) &&
            cti_lm_read_ropes(reader) && read_labels(reader) &&
            read_token(reader, "bos_token_id", &reader->config->bos) &&

@@ -285,4 +285,4 @@ const char *const cti_lm_ignored[] = {
     "gradient_checkpointing", "summary_type", "summary_use_proj", "summary_activation",
     "summary_proj_to_labels", "summary_first_dropout", "reorder_and_upcast_attn", "n_ctx",
     "transformers.js_config", "is_llama_config", "rope_interleaved", "_sliding_window_pattern",
-    "max_window_layers", NULL};
+    "max_window_layers", "classifier_dropout", NULL};

@@ -253,14 +253,14 @@ static ct_tensor *before_head(const cti_lm *lm, ct_tensor *x) {
     return cti_lm_norm(lm, "cls.predictions.transform.LayerNorm", cti_lm_activate(lm, x));
 }
 
-static const char *head_path(const cti_lm *lm) {
+const char *cti_lm_head_path(const cti_lm *lm) {
     return lm->config.head == CTI_LM_HEAD_MASKED ? "cls.predictions.decoder"
                                                  : lm->config.family->names.head;
 }
 
 static ct_tensor *logits_of(const cti_lm *lm, ct_tensor *x) {
     const double cap = lm->config.number[CTI_LM_FINAL_CAP];
-    ct_tensor *y = ct_forward(ct_module_child(lm->module, head_path(lm)), before_head(lm, x));
+    ct_tensor *y = ct_forward(ct_module_child(lm->module, cti_lm_head_path(lm)), before_head(lm, x));
     return cap > 0 ? ct_scale(ct_tanh(ct_scale(y, 1 / cap)), cap) : y;
 }
 
@@ -336,10 +336,10 @@ static ct_tensor *loss_of(cti_lm *lm, ct_tensor *ids, ct_tensor *targets, const 
         return ct_cross_entropy(classes_of(lm, x), targets, opts);
     const bool plain = lm->config.head == CTI_LM_HEAD_CAUSAL &&
                        lm->config.number[CTI_LM_FINAL_CAP] < 0 &&
-                       cti_lm_is_linear(ct_module_child(lm->module, head_path(lm)));
+                       cti_lm_is_linear(ct_module_child(lm->module, cti_lm_head_path(lm)));
     if (!plain) return ct_cross_entropy(logits_of(lm, x), targets, opts);
     char path[CTI_LM_PATH];
-    snprintf(path, sizeof path, "%s.weight", head_path(lm));
+    snprintf(path, sizeof path, "%s.weight", cti_lm_head_path(lm));
     return ct_linear_cross_entropy(x, ct_module_get(lm->module, path), targets, opts);
 }
 

@@ -33,6 +33,8 @@ struct cti_lm {
 };
 
 extern const ct_module_type cti_lm_type;
+/* Whether a context is not NULL and has no pending error. */
+bool cti_lm_is_ready(ct_context *context);
 /* The data of a model for a function that begins with it; NULL after an error. */
 cti_lm *cti_lm_of(const ct_module *module);
 
@@ -48,6 +50,15 @@ bool cti_lm_has_qkv_bias(const cti_lm_config *config);
 bool cti_lm_has_pooler(const cti_lm_config *config);
 /* Whether a module is a Linear of the tree, and no module that a program put in its place. */
 bool cti_lm_is_linear(const ct_module *module);
+/* Makes a module of the tree with a weight (rows, cols) without values, and a bias if asked for: a
+ * Linear, or an Embedding. A weight that is not NULL is shared. */
+ct_module *cti_lm_linear_new(const cti_lm *lm, int64_t out, int64_t in, bool bias,
+                             ct_tensor *weight);
+ct_module *cti_lm_embedding_new(const cti_lm *lm, int64_t rows, int64_t width);
+/* Sets the vocabulary's size, the format of the weights and the architecture in the text of
+ * config.json. */
+bool cti_lm_update_text(cti_lm *lm);
+const char *cti_lm_head_path(const cti_lm *lm);
 /* Gives a model's matrices and biases their initial values. */
 bool cti_lm_initialise(const cti_lm *lm);
 

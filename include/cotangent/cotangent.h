@@ -11,6 +11,7 @@
 #include <cotangent/gradcheck.h>
 #include <cotangent/ops.h>
 #include <cotangent/init.h>
+#include <cotangent/models.h>
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
 #include <cotangent/dist.h>

@@ -62,7 +62,7 @@ def functions(library, path):
 
 
 HEADERS = [ROOT / "include" / "cotangent" / f"{name}.h" for name in
-           ("types", "context", "scope", "tensor", "init", "autograd", "ops", "nn", "optim", "io")]
+           ("types", "context", "scope", "tensor", "init", "autograd", "ops", "nn", "optim", "io", "models")]
 for header in HEADERS:
     structs(header)
 structs(ROOT / "tests" / "cases.h")

@@ -1,0 +1,234 @@
+/* The folder of a model: ct_lm_open and ct_lm_new, and the map between the names of a file and
+ * those of the tree. */
+#include <cotangent/autograd.h>
+#include <cotangent/tensor.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../../src/core/memory.h"
+#include "../../src/io/file.h"
+#include "folder.h"
+
+static const char open_name[] = "lm_open", new_name[] = "lm_new";
+
+/* ---- reading a small file ---- */
+
+enum { MOST_CONFIG = 1 << 24 };
+
+char *cti_lm_read_file(ct_context *context, const char *op, const char *path, size_t *size) {
+    cti_file file;
+    if (!cti_file_open(context, op, path, &file)) return NULL;
+    char *text = NULL;
+    if (file.size > MOST_CONFIG)
+        ct_fail(context, CT_ERR_FORMAT, "%s: %s: its %" PRId64 " bytes are too many", op, path,
+                file.size);
+    else text = cti_take_any(context, (size_t)file.size + 1);
+    *size = (size_t)file.size;
+    if (text && !cti_file_read(&file, 0, text, *size)) {
+        cti_give_any(context, text, *size + 1);
+        text = NULL;
+    }
+    cti_file_close(&file);
+    if (text) text[*size] = 0;
+    return text;
+}
+
+char *cti_lm_join(ct_context *context, const char *folder, const char *name) {
+    const size_t length = strlen(folder) + 1 + strlen(name) + 1;
+    char *path = cti_take_any(context, length);
+    if (path) snprintf(path, length, "%s/%s", folder, name);
+    return path;
+}
+
+/* ---- names ---- */
+
+/* Tensors of old files that nothing needs: masks, tables and positions that are computed now, and
+ * the heads of BERT's pretraining. */
+static const char *const skipped[] = {
+    "*.attn.bias", "*.attn.masked_bias", "*.attention.bias", "*.attention.masked_bias",
+    "*rotary_emb.inv_freq", "*embeddings.position_ids", "*embeddings.token_type_ids", NULL};
+static const char *const skipped_masked[] = {
+    "*.attn.bias", "*.attn.masked_bias", "*.attention.bias", "*.attention.masked_bias",
+    "*rotary_emb.inv_freq", "*embeddings.position_ids", "*embeddings.token_type_ids",
+    "*pooler.dense.*", "cls.seq_relationship.*", NULL};
+
+static bool read_style(const cti_lm *lm, const char *path, cti_lm_style *style) {
+    const cti_lm_names *names = &lm->config.family->names;
+    ct_safetensors *file = ct_safetensors_open(lm->context, path);
+    if (!file) return false;
+    ct_safetensors_entry entry = {0};
+    char head[CTI_LM_PATH], table[CTI_LM_PATH];
+    snprintf(head, sizeof head, "%s.weight", names->old_head ? names->old_head : "");
+    snprintf(table, sizeof table, "%s.%s.weight", names->base, names->embed);
+    *style = (cti_lm_style){0};
+    while (ct_safetensors_next(file, &entry)) {
+        style->prefixed |= !strcmp(entry.name, table);
+        style->gamma |= strstr(entry.name, "LayerNorm.gamma") != NULL;
+        style->old_head |= names->old_head && !strcmp(entry.name, head);
+    }
+    ct_safetensors_close(file);
+    return true;
+}
+
+static bool is_transposed(const cti_lm *lm, const char *name) {
+    const cti_lm_names *names = &lm->config.family->names;
+    const char *const parts[] = {names->qkv, names->o, names->up, names->down};
+    if (!lm->config.family->transposed) return false;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char end[CTI_LM_PATH];
+        snprintf(end, sizeof end, ".%s.weight", parts[i]);
+        const size_t n = strlen(name), m = strlen(end);
+        if (n > m && !strcmp(name + n - m, end)) return true;
+    }
+    return false;
+}
+
+/* Writes the name that a file of this style has for a parameter. */
+static void file_name(const cti_lm *lm, const cti_lm_style *style, const char *name,
+                      char out[CTI_LM_PATH]) {
+    const cti_lm_names *names = &lm->config.family->names;
+    const bool bare = lm->config.head == CTI_LM_HEAD_BARE;
+    const size_t base = strlen(names->base);
+    const bool in_base = bare || (!strncmp(name, names->base, base) && name[base] == '.');
+    const char *stem = in_base && !bare ? name + base + 1 : name;
+    snprintf(out, CTI_LM_PATH, "%s%s%s", in_base && style->prefixed ? names->base : "",
+             in_base && style->prefixed ? "." : "", stem);
+    char *norm = style->gamma ? strstr(out, "LayerNorm.") : NULL;
+    if (norm)
+        strcpy(norm + strlen("LayerNorm."),
+               !strcmp(norm, "LayerNorm.weight") ? "gamma" : "beta"); /* not longer */
+    const size_t head = names->head ? strlen(names->head) : 0;
+    if (style->old_head && !strncmp(name, names->head, head) && name[head] == '.')
+        snprintf(out, CTI_LM_PATH, "%s%s", names->old_head, name + head);
+}
+
+static int64_t count_parameters(const cti_lm *lm) {
+    ct_param param = {0};
+    int64_t n = 0;
+    while (ct_module_next(lm->module, &param)) n++;
+    return n;
+}
+
+bool cti_lm_map_new(const cti_lm *lm, const cti_lm_style *style, cti_lm_map *map) {
+    *map = (cti_lm_map){.room = count_parameters(lm)};
+    map->entry = cti_take_any(lm->context, cti_bytes(map->room + 1, sizeof *map->entry));
+    map->text = cti_take_any(lm->context, cti_bytes(map->room + 1, sizeof *map->text));
+    if (!map->entry || !map->text) {
+        cti_lm_map_free(lm, map);
+        return false;
+    }
+    ct_param param = {0};
+    while (ct_module_next(lm->module, &param) && map->n < map->room) {
+        cti_lm_pair *text = &map->text[map->n];
+        snprintf(text->param, sizeof text->param, "%s", param.name);
+        file_name(lm, style, param.name, text->file);
+        const bool transposed = is_transposed(lm, param.name);
+        if (!transposed && !strcmp(text->param, text->file)) continue;
+        map->entry[map->n++] =
+            (ct_load_map){.param = text->param, .file = text->file, .transposed = transposed};
+    }
+    return true;
+}
+
+void cti_lm_map_free(const cti_lm *lm, cti_lm_map *map) {
+    if (map->entry)
+        cti_give_any(lm->context, map->entry, cti_bytes(map->room + 1, sizeof *map->entry));
+    if (map->text)
+        cti_give_any(lm->context, map->text, cti_bytes(map->room + 1, sizeof *map->text));
+    map->entry = NULL, map->text = NULL;
+}
+
+static bool load_weights(const cti_lm *lm, const char *folder) {
+    cti_lm_style style;
+    cti_lm_map map;
+    if (!read_style(lm, folder, &style) || !cti_lm_map_new(lm, &style, &map)) return false;
+    const bool masked = lm->config.head == CTI_LM_HEAD_MASKED;
+    const bool ok = ct_load(lm->module, folder,
+                            (ct_load_opts){.map = map.n ? map.entry : NULL,
+                                           .n_map = map.n,
+                                           .ignore = masked ? skipped_masked : skipped});
+    cti_lm_map_free(lm, &map);
+    return ok;
+}
+
+/* ---- opening and making ---- */
+
+static bool check_opts(ct_context *context, const char *op, const void *text,
+                       const ct_lm_opts *opts) {
+    if (!cti_lm_is_ready(context)) return false;
+    if (!text) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the text is NULL", op);
+    if (opts->dtype == CT_F32 || opts->dtype == CT_F64 || opts->dtype == CT_BF16) return true;
+    return ct_fail(context, CT_ERR_DTYPE, "%s: the dtype must be f32, f64 or bf16", op);
+}
+
+static ct_module *open_folder(ct_context *context, const char *folder, const char *path,
+                              ct_lm_opts opts) {
+    size_t size;
+    cti_lm_config config;
+    char *text = cti_lm_read_file(context, open_name, path, &size);
+    if (!text) return NULL;
+    const bool ok = cti_lm_config_read(context, open_name, path, (cti_text){text, size},
+                                       opts.ignore_unknown, &config);
+    cti_give_any(context, text, size + 1);
+    ct_module *module = ok ? cti_lm_build(context, &config, opts, folder) : NULL;
+    if (!module) return NULL;
+    ct_module_train(module, false);
+    if (load_weights(cti_lm_of(module), folder) && cti_lm_update_text(cti_lm_of(module)))
+        return module;
+    ct_module_free(module);
+    return NULL;
+}
+
+ct_module *ct_lm_open(ct_context *context, const char *folder, ct_lm_opts opts) {
+    if (!check_opts(context, open_name, folder, &opts)) return NULL;
+    char *path = cti_lm_join(context, folder, "config.json");
+    if (!path) return NULL;
+    ct_module *module = open_folder(context, folder, path, opts);
+    cti_give_any(context, path, strlen(path) + 1);
+    return module;
+}
+
+ct_module *ct_lm_new(ct_context *context, const char *config_json, ct_lm_opts opts) {
+    if (!check_opts(context, new_name, config_json, &opts)) return NULL;
+    cti_lm_config config;
+    ct_lm_opts drawn = opts;
+    if (opts.dtype == CT_BF16) drawn.dtype = CT_F32;
+    if (!cti_lm_config_read(context, new_name, "the text", cti_text_of(config_json),
+                            opts.ignore_unknown, &config))
+        return NULL;
+    ct_module *module = cti_lm_build(context, &config, drawn, NULL);
+    cti_lm *lm = module ? cti_lm_of(module) : NULL;
+    if (!lm) return NULL;
+    lm->opts.dtype = opts.dtype;
+    if (cti_lm_initialise(lm) && (opts.dtype != CT_BF16 || ct_module_to_bf16(module)) &&
+        cti_lm_update_text(lm))
+        return module;
+    ct_module_free(module);
+    return NULL;
+}
+
+/* ---- facts ---- */
+
+ct_lm_info ct_lm_about(const ct_module *module) {
+    const cti_lm *lm = cti_lm_of(module);
+    if (!lm) return (ct_lm_info){.bos = -1, .pad = -1};
+    const cti_lm_config *config = &lm->config;
+    return (ct_lm_info){
+        .family = config->family->model_type,
+        .config = config->text,
+        .vocab_size = cti_lm_integer(config, CTI_LM_VOCAB),
+        .width = cti_lm_integer(config, CTI_LM_WIDTH),
+        .layers = cti_lm_integer(config, CTI_LM_LAYERS),
+        .heads = cti_lm_integer(config, CTI_LM_HEADS),
+        .kv_heads = cti_lm_integer(config, CTI_LM_KV_HEADS),
+        .head_dim = cti_lm_integer(config, CTI_LM_HEAD_DIM),
+        .max_length = cti_lm_integer(config, CTI_LM_MAX_LENGTH),
+        .causal = !config->family->bidirectional,
+        .bos = config->bos,
+        .pad = config->pad,
+        .eos = config->eos,
+        .n_eos = config->n_eos,
+    };
+}

@@ -1,0 +1,38 @@
+/* Names of a file's tensors, and small files of a model's folder. */
+#ifndef CTI_MODELS_FOLDER_H
+#define CTI_MODELS_FOLDER_H
+
+#include "../../src/core/assert.h"
+#include "lm.h"
+
+/* How a file names the tensors of a model. */
+typedef struct {
+    bool prefixed; /* the names of the base have the family's prefix ("model.") */
+    bool gamma;    /* norms have gamma and beta in place of weight and bias */
+    bool old_head; /* the head has its name of transformers 4 */
+} cti_lm_style;
+
+typedef struct {
+    char param[CTI_LM_PATH], file[CTI_LM_PATH];
+} cti_lm_pair;
+
+/* A map for ct_load and ct_save: an entry for each parameter whose name or layout in the file
+ * differs, and the texts to which the entries point. */
+typedef struct {
+    ct_load_map *entry; /* [room], of which n are used */
+    cti_lm_pair *text;  /* [room] */
+    int64_t n, room;
+} cti_lm_map;
+
+bool cti_lm_map_new(const cti_lm *lm, const cti_lm_style *style, cti_lm_map *map);
+void cti_lm_map_free(const cti_lm *lm, cti_lm_map *map);
+
+/* The format of a file's floats as config.json names it, such as "\"float32\"". */
+const char *cti_lm_format_of(const cti_lm *lm, ct_file_float floats);
+
+/* Reads a file of at most 16 MiB into a block of *size + 1 bytes, with a NUL at its end. */
+char *cti_lm_read_file(ct_context *context, const char *op, const char *path, size_t *size);
+/* "folder/name", in a block of strlen + 1. */
+char *cti_lm_join(ct_context *context, const char *folder, const char *name);
+
+#endif

@@ -1,0 +1,54 @@
+/* Initial values of a new model, as transformers' _init_weights gives them. */
+#include <cotangent/autograd.h>
+#include <cotangent/init.h>
+#include <cotangent/tensor.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lm.h"
+
+static bool ends_with(const char *name, const char *end) {
+    const size_t n = strlen(name), m = strlen(end);
+    return n >= m && !strcmp(name + n - m, end);
+}
+
+/* The standard deviation of a matrix: GPT-2 divides it for what is added to the residual stream
+ * (Radford et al. 2019). */
+static double deviation_of(const cti_lm *lm, const char *name) {
+    const double std = lm->config.number[CTI_LM_RANGE];
+    const double layers = lm->config.number[CTI_LM_LAYERS];
+    return lm->config.family->transposed && ends_with(name, "c_proj.weight")
+               ? std / sqrt(2 * layers)
+               : std;
+}
+
+static bool initialise(const cti_lm *lm, const ct_param *param) {
+    const bool bias = ends_with(param->name, "bias");
+    if (bias || ct_shape_of(param->tensor).ndim == 1)
+        return ct_init_constant(param->tensor, bias ? 0 : 1 - lm->config.family->norm_offset);
+    return ct_init_normal(param->tensor, 0, deviation_of(lm, param->name));
+}
+
+/* The row of the padding id is 0 in the families whose embedding has a padding_idx. */
+static bool clear_padding(const cti_lm *lm) {
+    char path[CTI_LM_PATH], part[CTI_LM_PATH];
+    const cti_lm_names *names = &lm->config.family->names;
+    const int64_t pad = lm->config.pad;
+    const bool has = !lm->config.family->transposed && lm->config.family->qkv != CTI_LM_INTERLEAVED;
+    if (!has || pad < 0 || pad >= cti_lm_integer(&lm->config, CTI_LM_VOCAB)) return true;
+    snprintf(part, sizeof part, "%s.weight", names->embed);
+    ct_scope scope = ct_scope_open_no_grad(lm->context);
+    ct_tensor *table = ct_module_get(lm->module, cti_lm_path(lm, -1, part, path));
+    const bool ok = ct_scale_into(ct_narrow(table, 0, pad, 1), 0);
+    ct_scope_close(scope);
+    return ok;
+}
+
+bool cti_lm_initialise(const cti_lm *lm) {
+    ct_param param = {0};
+    while (ct_module_next(lm->module, &param))
+        if (!initialise(lm, &param)) return false;
+    return cti_lm_is_ready(lm->context) && clear_padding(lm);
+}

@@ -1,0 +1,362 @@
+"""Models of Hugging Face folders against transformers, live: logits, hidden states, gradients, masks, caches, files in both directions, and
+each key of each family's config.json changed by itself."""
+import ctypes as C
+import json
+
+import pytest
+import safetensors.torch
+import torch
+import transformers
+from transformers import AutoConfig
+
+import ct
+from ct import lib
+
+SMALL = {"vocab_size": 97, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
+LLAMA = SMALL | {"num_key_value_heads": 2, "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 32}
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}
+BERT = SMALL | {"max_position_embeddings": 64, "type_vocab_size": 3, "pad_token_id": 0}
+
+# name: (class, config)
+MODELS = {
+    "gpt2": ("GPT2LMHeadModel", {"vocab_size": 97, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64}),
+    "gpt2 scaled": ("GPT2LMHeadModel", {"vocab_size": 97, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64, "n_inner": 50,
+                                        "scale_attn_by_inverse_layer_idx": True, "activation_function": "relu"}),
+    "gpt2 bare": ("GPT2Model", {"vocab_size": 97, "n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 64}),
+    "llama": ("LlamaForCausalLM", LLAMA),
+    "llama tied, biases": ("LlamaForCausalLM", LLAMA | {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "head_dim": 12}),
+    "llama 3": ("LlamaForCausalLM", LLAMA | {"rope_parameters": LLAMA3}),
+    "llama yarn": ("LlamaForCausalLM", LLAMA | {"rope_parameters": YARN}),
+    "llama linear": ("LlamaForCausalLM", LLAMA | {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0}}),
+    "llama bare": ("LlamaModel", LLAMA),
+    "mistral": ("MistralForCausalLM", LLAMA | {"sliding_window": 5}),
+    "mistral without window": ("MistralForCausalLM", LLAMA | {"sliding_window": None}),
+    "qwen2": ("Qwen2ForCausalLM", LLAMA),
+    "qwen2 windows": ("Qwen2ForCausalLM", LLAMA | {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}),
+    "qwen3": ("Qwen3ForCausalLM", LLAMA | {"head_dim": 16}),
+    "gemma3": ("Gemma3ForCausalLM", LLAMA | {"num_hidden_layers": 7, "head_dim": 16, "sliding_window": 5, "query_pre_attn_scalar": 20}),
+    "smollm3": ("SmolLM3ForCausalLM", LLAMA | {"num_hidden_layers": 5}),
+    "smollm3 windows": ("SmolLM3ForCausalLM", LLAMA | {"num_hidden_layers": 5, "use_sliding_window": True, "sliding_window": 4}),
+    "gpt_neox": ("GPTNeoXForCausalLM", SMALL | {"max_position_embeddings": 64}),
+    "gpt_neox in sequence": ("GPTNeoXForCausalLM", SMALL | {"use_parallel_residual": False, "attention_bias": False,
+                                                            "rope_parameters": {"rope_theta": 2e4, "partial_rotary_factor": 0.5}}),
+    "bert": ("BertModel", BERT),
+    "bert masked": ("BertForMaskedLM", BERT),
+    "bert classes": ("BertForSequenceClassification", BERT | {"num_labels": 5}),
+}
+CONFIGS = {"GPT2": "GPT2Config", "Llama": "LlamaConfig", "Mistral": "MistralConfig", "Qwen2": "Qwen2Config", "Qwen3": "Qwen3Config",
+           "Gemma3": "Gemma3TextConfig", "SmolLM3": "SmolLM3Config", "GPTNeoX": "GPTNeoXConfig", "Bert": "BertConfig"}
+
+
+def make(name, dtype=torch.float32):
+    kind, config = MODELS[name]
+    prefix = next(p for p in CONFIGS if kind.startswith(p))
+    config = getattr(transformers, CONFIGS[prefix])(**config, attn_implementation="eager")
+    torch.manual_seed(5)
+    model = getattr(transformers, kind)(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model.to(dtype)
+
+
+def open_lm(context, folder, **opts):
+    return context.check(lib.ct_lm_open(context.pointer, str(folder).encode(), ct.LmOpts(**opts)))
+
+
+def forward(context, lm, ids, **call):
+    call = {k: context.tensor(v) if isinstance(v, torch.Tensor) else v for k, v in call.items()}
+    return context.check(lib.ct_lm_forward(lm, context.tensor(ids), ct.LmCall(**call)))
+
+
+def result(out):
+    return out.logits if "logits" in out else out.last_hidden_state
+
+
+def error(a, b):
+    return ((a.double() - b.double()).abs().max() / b.double().abs().max()).item()
+
+
+def logits_of(model, ids, **more):
+    with torch.no_grad():
+        return result(model(ids, **more))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_values_and_gradients(context, folder, name):
+    model = make(name)
+    model.save_pretrained(folder)
+    exact = make(name).double()
+    ids = torch.randint(1, 97, (2, 13))
+    want, theirs = logits_of(exact, ids), logits_of(model, ids)
+    lm = open_lm(context, folder)
+    ours = forward(context, lm, ids)
+    assert error(context.value(ours), want) <= max(2 * error(theirs, want), 5e-7)
+    cotangent = torch.randn(want.shape)
+    result(model(ids)).backward(cotangent)
+    result(exact(ids)).backward(cotangent.double())
+    context.check(lib.ct_module_train(lm, False))
+    context.backward([ours], [cotangent])
+    parameters = context.parameters(lm)
+    largest = max(value.grad.abs().max() for value in exact.parameters() if value.grad is not None)
+    for key, value in exact.named_parameters():
+        if value.grad is None:
+            continue
+        got = context.grad(parameters[key])
+        grad, single = value.grad, dict(model.named_parameters())[key].grad
+        if MODELS[name][0].startswith("GPT2") and key.split(".")[-2] in ("c_attn", "c_proj", "c_fc") and grad.ndim == 2:
+            grad, single = grad.T, single.T
+        if grad.abs().max() < 1e-12 * largest:   # a bias of keys moves all scores of a query alike
+            assert got.abs().max() < 1e-7 * largest, key
+            continue
+        scale = max(grad.abs().max(), 1e-3 * largest)
+        assert (got - grad).abs().max() / scale <= max(3 * (single - grad).abs().max() / scale, 2e-6), key
+    with ct.Context() as other:
+        lm = open_lm(other, folder, dtype=1)
+        exact_ids = forward(other, lm, ids)
+        # transformers computes frequencies, and some norms, in f32
+        assert error(other.value(exact_ids), want) < 2e-6
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_saved_folders(context, folder, tmp_path, name):
+    model = make(name)
+    model.save_pretrained(folder)
+    lm = open_lm(context, folder)
+    for opts, out in (({}, "one"), ({"shard_bytes": 20000}, "shards"), ({}, "shards")):
+        context.check(lib.ct_lm_save(lm, str(tmp_path / out).encode(), ct.SaveOpts(**opts)))
+        again, info = type(model).from_pretrained(tmp_path / out, output_loading_info=True)
+        assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"]
+        for key, value in model.state_dict().items():
+            assert torch.equal(again.state_dict()[key], value), key
+        open_lm(context, tmp_path / out)
+
+
+def old_config(config):
+    """The same config.json as transformers 4 wrote it."""
+    config = dict(config)
+    rope = config.pop("rope_parameters", None)
+    config["torch_dtype"] = config.pop("dtype", "float32")
+    for key in ("layer_types", "no_rope_layers"):
+        config.pop(key, None)
+    if rope and config["model_type"] == "gpt_neox":
+        config |= {"rotary_emb_base": rope["rope_theta"], "rotary_pct": rope["partial_rotary_factor"]}
+    elif rope and "full_attention" in rope:
+        config |= {"rope_theta": rope["full_attention"]["rope_theta"], "rope_local_base_freq": rope["sliding_attention"]["rope_theta"],
+                   "sliding_window_pattern": 6, "rope_scaling": None}
+    elif rope:
+        config["rope_theta"] = rope["rope_theta"]
+        scaling = {k: v for k, v in rope.items() if k != "rope_theta"}
+        if scaling["rope_type"] == "linear":
+            scaling["type"] = scaling.pop("rope_type")
+        config["rope_scaling"] = None if scaling.get("rope_type") == "default" else scaling
+    return config
+
+
+def old_tensors(name, state, prefix):
+    """The same weights under names of older files: with or without the prefix, gamma and beta, buffers that nothing needs."""
+    kind, out = MODELS[name][0], {}
+    for key, value in state.items():
+        if key in ("lm_head.weight", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias") and (kind.startswith(("GPT2", "Bert"))):
+            continue
+        key = key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+        if kind.startswith("GPTNeoX"):
+            key = key.replace("lm_head", "embed_out")
+        out[key.removeprefix(prefix + ".") if prefix else key] = value.clone()
+    if kind.startswith("GPT2"):
+        out["h.0.attn.bias"], out["h.1.attn.masked_bias"] = torch.ones(1, 1, 4, 4), torch.tensor(-1e4)
+    if kind.startswith("Bert"):
+        out["embeddings.position_ids"] = torch.arange(64)[None]
+    if kind.startswith("Llama") and not prefix:
+        out["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(4)
+    return out
+
+
+@pytest.mark.parametrize("name, prefix", [("gpt2", "transformer"), ("gpt2", ""), ("llama", "model"), ("llama 3", ""), ("llama linear", ""),
+                                          ("llama yarn", ""), ("gemma3", "model"), ("smollm3", ""), ("gpt_neox", ""), ("gpt_neox in sequence", "gpt_neox"),
+                                          ("bert masked", "bert"), ("bert masked", ""), ("bert classes", "bert"), ("qwen2", ""), ("mistral", "")])
+def test_old_folders(context, folder, name, prefix):
+    """config.json of transformers 4, and names of old files, give the same bits."""
+    model = make(name)
+    model.save_pretrained(folder)
+    ids = torch.randint(1, 97, (2, 9))
+    want = context.value(forward(context, open_lm(context, folder), ids))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(old_config(config)))
+    safetensors.torch.save_file(old_tensors(name, model.state_dict(), prefix), folder / "model.safetensors", {"format": "pt"})
+    assert torch.equal(context.value(forward(context, open_lm(context, folder), ids)), want)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", ["llama", "gpt2", "bert"])
+def test_halves(context, folder, name, dtype):
+    """Files of halves are read exactly; a bf16 model has the values of its rounded matrices."""
+    model = make(name).to(dtype)
+    model.save_pretrained(folder)
+    ids = torch.randint(1, 97, (2, 9))
+    want = logits_of(type(model).from_pretrained(folder, dtype=torch.float32).double(), ids)
+    assert error(context.value(forward(context, open_lm(context, folder), ids)), want) < 1e-6
+    if dtype == torch.bfloat16:
+        assert error(context.value(forward(context, open_lm(context, folder, dtype=4), ids)), want) < 1e-6
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma3", "bert masked", "bert classes"])
+def test_losses(context, folder, name):
+    model = make(name)
+    model.save_pretrained(folder)
+    lm = open_lm(context, folder, recompute=True)
+    ids, targets = torch.randint(1, 97, (2, 9)), torch.randint(0, 97, (2, 9))
+    targets[0, 3:5] = -100
+    if name == "bert classes":
+        targets = torch.tensor([1, 4])
+    want = torch.nn.functional.cross_entropy(logits_of(model, ids).flatten(0, -2), targets.flatten())
+    for training in (False, True):
+        lib.ct_module_train(lm, training and not name.startswith(("gpt2", "bert")))   # without dropout
+        loss = context.check(lib.ct_lm_loss(lm, context.tensor(ids), context.tensor(targets), ct.LmCall(), ct.CrossEntropyOpts()))
+        assert error(context.value(loss), want) < 1e-6
+
+
+@pytest.mark.parametrize("name", ["llama", "llama tied, biases", "gpt2", "qwen3", "gpt_neox"])
+def test_more_tokens(context, folder, tmp_path, name):
+    """ct_lm_resize: old logits stay, new rows are the mean of the old, and transformers loads the folder."""
+    model = make(name)
+    model.save_pretrained(folder)
+    lm = open_lm(context, folder)
+    ids = torch.randint(1, 97, (2, 9))
+    before = context.value(forward(context, lm, ids))
+    context.check(lib.ct_lm_resize(lm, 101))
+    after = context.value(forward(context, lm, ids))
+    assert after.shape[-1] == 101 and torch.equal(after[..., :97], before)
+    context.check(lib.ct_lm_save(lm, str(tmp_path / "more").encode(), ct.SaveOpts()))
+    again = type(model).from_pretrained(tmp_path / "more")
+    table = again.get_input_embeddings().weight
+    assert table.shape[0] == 101 and torch.equal(table[:97], model.get_input_embeddings().weight)
+    assert error(table[99], table[:97].double().mean(0)) < 1e-6
+    assert error(logits_of(again, ids), after) < 5e-6
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma3", "gpt_neox", "qwen2"])
+def test_new_models(context, tmp_path, name):
+    """A model that is made from the text of a config.json is one that transformers opens."""
+    model = make(name)
+    lm = context.check(lib.ct_lm_new(context.pointer, json.dumps({"model_type": model.config.model_type} | MODELS[name][1]).encode(), ct.LmOpts()))
+    lib.ct_module_train(lm, False)
+    ids = torch.randint(1, 97, (2, 9))
+    context.check(lib.ct_lm_save(lm, str(tmp_path / "new").encode(), ct.SaveOpts()))
+    again, info = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "new", output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    assert error(context.value(forward(context, lm, ids)), logits_of(again.eval(), ids)) < 2e-5
+    std = again.get_input_embeddings().weight[5:].std().item()
+    assert abs(std - 0.02) < 0.002
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma3", "gpt_neox", "bert"])
+def test_padding_on_the_left_and_on_the_right(context, folder, name):
+    model = make(name)
+    model.save_pretrained(folder)
+    lm = open_lm(context, folder)
+    ids = torch.randint(1, 97, (3, 11))
+    for left in (True, False):
+        mask = torch.ones(3, 11, dtype=torch.bool)
+        for row, n in enumerate((0, 4, 7)):
+            mask[row, :n] = not left or n == 0
+            if not left and n:
+                mask[row] = torch.arange(11) < 11 - n
+            elif n:
+                mask[row, :n] = False
+        positions = (mask.long().cumsum(-1) - 1).clamp(min=0)
+        want = logits_of(model, ids, attention_mask=mask.long(), position_ids=positions)
+        got = context.value(forward(context, lm, ids, key_mask=mask))
+        assert error(got[mask], want[mask]) < 5e-6
+
+
+@pytest.mark.parametrize("name", ["llama 3", "gpt2", "gemma3", "qwen3", "mistral", "smollm3 windows", "gpt_neox"])
+def test_caches_of_unequal_rows(context, folder, name):
+    """Prompts of unequal length, then tokens one by one, are each row's logits by itself."""
+    make(name).save_pretrained(folder)
+    lm = open_lm(context, folder)
+    texts = [torch.randint(1, 97, (n,)) for n in (9, 4, 7)]
+    prompts = (5, 2, 3)
+    cache = context.check(lib.ct_lm_cache_new(lm, 3, 16))
+    ids, mask = torch.zeros(3, 5, dtype=torch.long), torch.zeros(3, 5, dtype=torch.bool)
+    for row, n in enumerate(prompts):
+        ids[row, :n], mask[row, :n] = texts[row][:n], True
+    got = [context.value(forward(context, lm, ids, key_mask=mask, cache=cache, result=1))]
+    for step in range(2):
+        token = torch.tensor([[texts[row][n + step]] for row, n in enumerate(prompts)])
+        got.append(context.value(forward(context, lm, token, cache=cache, result=1)))
+    for row, n in enumerate(prompts):
+        alone = context.value(forward(context, lm, texts[row][None, :]))[0]
+        for step in range(3):
+            assert error(got[step][row], alone[n - 1 + step]) < 3e-6
+        single = context.check(lib.ct_lm_cache_new(lm, 1, 16))
+        steps = [texts[row][None, :n], texts[row][None, n:n + 1], texts[row][None, n + 1:n + 2]]
+        for step, part in enumerate(steps):
+            assert error(context.value(forward(context, lm, part, cache=single, result=1))[0], got[step][row]) < 3e-6
+
+
+# What a changed key becomes.
+def changed(key, value):
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value + 1, value * 2]
+    if isinstance(value, float):
+        return [value * 1.7 + 0.01]
+    if value is None:
+        return [3, True, "x"]
+    if isinstance(value, str):
+        return ["gelu", "relu", "nonsense"]
+    if isinstance(value, list):
+        return [value[:-1], list(reversed(value))]
+    return []
+
+
+FAMILIES = ["gpt2", "llama", "mistral", "qwen2 windows", "qwen3", "gemma3", "smollm3 windows", "gpt_neox", "bert classes", "llama 3", "llama yarn"]
+
+
+def leaves(config, path=()):
+    for key, value in config.items():
+        if isinstance(value, dict):
+            yield from leaves(value, path + (key,))
+        else:
+            yield path + (key,), value
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_each_key_of_config(context, folder, name):
+    """The logits follow a changed key as transformers' do, or the load is an error."""
+    model = make(name)
+    model.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    ids = torch.randint(1, 97, (1, 21))
+    state, wrong = model.state_dict(), []
+    for path, value in list(leaves(config)):
+        for new in changed(path[-1], value):
+            mutant = json.loads(json.dumps(config))
+            at = mutant
+            for key in path[:-1]:
+                at = at[key]
+            at[path[-1]] = new
+            (folder / "config.json").write_text(json.dumps(mutant))
+            try:
+                lm = open_lm(context, folder)
+                ours = context.value(forward(context, lm, ids))
+            except ct.Error:
+                continue
+            try:
+                theirs = type(model)(type(model.config).from_pretrained(folder, attn_implementation="eager")).eval()
+                theirs.load_state_dict(state)
+                want = logits_of(theirs, ids)
+            except Exception:   # transformers refuses it
+                continue
+            if error(ours, want) > 1e-5:
+                wrong.append((path, new, f"{error(ours, want):.3g}"))
+    assert not wrong, wrong
