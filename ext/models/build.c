@@ -207,8 +207,7 @@ static void add_base(builder *b, ct_module *base) {
     add_embedding(b, names->types, cti_lm_integer(config, CTI_LM_TYPES), width);
     add_norm(b, names->embed_norm, width);
     const char *dot = strrchr(names->layers, '.');
-    ct_module *owner =
-        dot ? group_of(b, base, names->layers, (size_t)(dot - names->layers)) : base;
+    ct_module *owner = dot ? group_of(b, base, names->layers, (size_t)(dot - names->layers)) : base;
     for (int64_t i = 0; i < cti_lm_integer(config, CTI_LM_LAYERS); i++)
         add_layer(b, owner, dot ? dot + 1 : names->layers);
     build_in(b, base);
@@ -314,8 +313,7 @@ const char *cti_lm_path(const cti_lm *lm, int64_t layer, const char *part, char 
     const bool bare = lm->config.head == CTI_LM_HEAD_BARE;
     const char *base = bare ? "" : names->base, *dot = bare ? "" : ".";
     if (layer < 0) snprintf(out, CTI_LM_PATH, "%s%s%s", base, dot, part);
-    else
-        snprintf(out, CTI_LM_PATH, "%s%s%s.%" PRId64 ".%s", base, dot, names->layers, layer, part);
+    else snprintf(out, CTI_LM_PATH, "%s%s%s.%" PRId64 ".%s", base, dot, names->layers, layer, part);
     return out;
 }
 

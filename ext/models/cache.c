@@ -36,10 +36,9 @@ static bool lm_cache_fill(ct_lm_cache *cache, const cti_lm *lm, ct_dtype dtype) 
     if (!cache->layer || !cache->before) return false;
     cache->after = cache->before + cache->batch, cache->length = cache->after + cache->batch;
     for (int64_t i = 0; i < cache->layers; i++) {
-        cache->layer[i] =
-            ct_kv_cache_new_of(context, dtype, cache->batch,
-                               cti_lm_integer(&lm->config, CTI_LM_KV_HEADS), cache->max_length,
-                               cti_lm_integer(&lm->config, CTI_LM_HEAD_DIM));
+        cache->layer[i] = ct_kv_cache_new_of(
+            context, dtype, cache->batch, cti_lm_integer(&lm->config, CTI_LM_KV_HEADS),
+            cache->max_length, cti_lm_integer(&lm->config, CTI_LM_HEAD_DIM));
         if (!cache->layer[i]) return false;
     }
     return ct_module_on_free(cache->module, end_with_model, &cache->batch);
@@ -50,9 +49,9 @@ ct_lm_cache *ct_lm_cache_new(ct_module *module, int64_t batch, int64_t max_lengt
     if (!lm) return NULL;
     if (batch < 1 || max_length < 1 || lm->config.family->bidirectional)
         return ct_fail(lm->context, CT_ERR_ARGUMENT,
-                       lm->config.family->bidirectional
-                           ? "lm_cache_new: the model is not causal"
-                           : "lm_cache_new: a batch of %" PRId64 " and a length of %" PRId64,
+                       lm->config.family->bidirectional ? "lm_cache_new: the model is not causal"
+                                                        : "lm_cache_new: a batch of %" PRId64
+                                                          " and a length of %" PRId64,
                        batch, max_length);
     ct_lm_cache *cache = cti_object_new(lm->context, sizeof *cache, "cache");
     if (!cache) return NULL;

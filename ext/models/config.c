@@ -175,7 +175,8 @@ static bool complete_numbers(const cti_lm_reader *reader) {
 static const char layer_types_key[] = "layer_types";
 
 /* Whether layer i has a window by `layer_types`, if the file has this key. */
-static bool type_of_layer(const cti_lm_reader *reader, cti_json_at types, int64_t i, bool *sliding) {
+static bool type_of_layer(const cti_lm_reader *reader, cti_json_at types, int64_t i,
+                          bool *sliding) {
     cti_json_at at = cti_json_first(reader->tree, types);
     for (int64_t k = 0; at && k < i; k++) at = reader->tree->value[at].next;
     const cti_text name = at && reader->tree->value[at].kind == CTI_JSON_STRING
@@ -224,8 +225,9 @@ static bool list_of_layers(const cti_lm_reader *reader, const char *key, cti_jso
     if (value->kind == CTI_JSON_ARRAY &&
         value->count == cti_lm_integer(reader->config, CTI_LM_LAYERS))
         return true;
-    return cti_lm_refuse(reader, key, *list, "not a list with one value for each of %" PRId64
-                         " layers", cti_lm_integer(reader->config, CTI_LM_LAYERS));
+    return cti_lm_refuse(reader, key, *list,
+                         "not a list with one value for each of %" PRId64 " layers",
+                         cti_lm_integer(reader->config, CTI_LM_LAYERS));
 }
 
 static double scale_of_layer(const cti_lm_config *config, int64_t i) {
@@ -253,11 +255,13 @@ static bool read_layers(const cti_lm_reader *reader) {
         if (types && !type_of_layer(reader, types, i, &sliding)) return false;
         if (types && sliding && !windows)
             return cti_lm_refuse(reader, layer_types_key, types,
-                                 "layer %" PRId64 " is sliding_attention, but there is no window", i);
+                                 "layer %" PRId64 " is sliding_attention, but there is no window",
+                                 i);
         config->layer[i] = (cti_lm_layer){
             .window = windows && sliding ? (int64_t)window : 0,
-            .rope = !has_rope || config->family->partial == 0 ? -1
-                    : sliding && config->family->local_base > 0 ? 1 : 0,
+            .rope = !has_rope || config->family->partial == 0   ? -1
+                    : sliding && config->family->local_base > 0 ? 1
+                                                                : 0,
             .scale = scale_of_layer(config, i),
         };
     }
@@ -315,7 +319,8 @@ static bool read_eos(const cti_lm_reader *reader) {
     for (cti_json_at i = cti_json_first(reader->tree, value); i; i = reader->tree->value[i].next)
         if (config->n_eos == CTI_LM_MOST_EOS ||
             !cti_json_whole(reader->tree, i, &config->eos[config->n_eos++]))
-            return cti_lm_refuse(reader, key, value, "not a list of at most %d ids", CTI_LM_MOST_EOS);
+            return cti_lm_refuse(reader, key, value, "not a list of at most %d ids",
+                                 CTI_LM_MOST_EOS);
     return true;
 }
 
@@ -326,21 +331,20 @@ static bool read_labels(const cti_lm_reader *reader) {
     config->labels = 2;
     if (names && reader->tree->value[names].kind == CTI_JSON_OBJECT)
         config->labels = reader->tree->value[names].count;
-    else if (count && (!cti_json_whole(reader->tree, count, &config->labels) ||
-                       config->labels >= MOST_SIZE))
+    else if (count &&
+             (!cti_json_whole(reader->tree, count, &config->labels) || config->labels >= MOST_SIZE))
         return cti_lm_refuse(reader, "num_labels", count, "not a number of classes");
-    if (config->labels < 1)
-        return cti_lm_refuse(reader, "id2label", names, "no class");
+    if (config->labels < 1) return cti_lm_refuse(reader, "id2label", names, "no class");
     return true;
 }
 
 static const char *const other_keys[] = {
-    "architectures", "model_type", "layer_types", "no_rope_layers", "rope_parameters",
-    "rope_scaling", "rope_theta", "rope_local_base_freq", "partial_rotary_factor", "rotary_pct",
-    "rotary_emb_base", NULL};
+    "architectures",         "model_type",   "layer_types",     "no_rope_layers",
+    "rope_parameters",       "rope_scaling", "rope_theta",      "rope_local_base_freq",
+    "partial_rotary_factor", "rotary_pct",   "rotary_emb_base", NULL};
 /* Keys of which only false, null or an empty value is supported, in every family. */
 static const char *const refused_keys[] = {
-    "quantization_config", "is_encoder_decoder", "is_decoder", "add_cross_attention",
+    "quantization_config", "is_encoder_decoder",          "is_decoder",   "add_cross_attention",
     "tie_encoder_decoder", "cross_attention_hidden_size", "pruned_heads", NULL};
 
 static bool is_in(const char *const *list, cti_text key) {
@@ -380,7 +384,8 @@ static bool check_keys(const cti_lm_reader *reader, bool ignore_unknown) {
                 continue;
             return cti_lm_refuse(reader, name, i, "only \"absolute\" is supported");
         } else if (!ignore_unknown) {
-            return cti_lm_refuse(reader, name, i, "a key that is not known for %s; "
+            return cti_lm_refuse(reader, name, i,
+                                 "a key that is not known for %s; "
                                  ".ignore_unknown loads all the same",
                                  reader->config->family->model_type);
         }

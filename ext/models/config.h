@@ -38,8 +38,8 @@ typedef enum {
     CTI_LM_MLP_BIAS,
     CTI_LM_WINDOW,
     CTI_LM_USE_WINDOW,
-    CTI_LM_FULL_LAYERS, /* max_window_layers: the layers before it have no window */
-    CTI_LM_PATTERN,     /* every layer of this number has no window: 6 in Gemma 3 */
+    CTI_LM_FULL_LAYERS,  /* max_window_layers: the layers before it have no window */
+    CTI_LM_PATTERN,      /* every layer of this number has no window: 6 in Gemma 3 */
     CTI_LM_ROPE_PATTERN, /* every layer of this number has no RoPE: 4 in SmolLM3 */
     CTI_LM_QUERY_SCALAR, /* the scale of scores is its inverse square root */
     CTI_LM_FINAL_CAP,    /* the softcap of logits */
@@ -55,14 +55,14 @@ typedef enum {
 #define CTI_LM_ABSENT (-1.0)
 
 typedef enum {
-    CTI_LM_SIZE,  /* an integer of at least 1 */
-    CTI_LM_COUNT, /* an integer of at least 0 */
-    CTI_LM_REAL,  /* a finite number of at least 0 */
+    CTI_LM_SIZE,     /* an integer of at least 1 */
+    CTI_LM_COUNT,    /* an integer of at least 0 */
+    CTI_LM_REAL,     /* a finite number of at least 0 */
     CTI_LM_POSITIVE, /* a finite number greater than 0 */
-    CTI_LM_RATE,  /* a number in [0, 1) */
+    CTI_LM_RATE,     /* a number in [0, 1) */
     CTI_LM_FLAG,
-    CTI_LM_NAME,  /* the name of an activation */
-    CTI_LM_ONLY   /* a value that must be the default: another one is not supported */
+    CTI_LM_NAME, /* the name of an activation */
+    CTI_LM_ONLY  /* a value that must be the default: another one is not supported */
 } cti_lm_kind;
 
 /* A row of a family's table of keys. A key that is absent has the default `value`; null is allowed
@@ -78,10 +78,10 @@ typedef struct {
 /* The paths of a family's modules and parameters in its state dict; NULL: there is none. Those of a
  * layer are relative to it. */
 typedef struct {
-    const char *base;   /* the prefix of the model without its head: "model" */
+    const char *base; /* the prefix of the model without its head: "model" */
     const char *embed, *positions, *types, *embed_norm;
-    const char *layers; /* the list of layers: "layers", "encoder.layer" */
-    const char *norm;   /* the last norm */
+    const char *layers;          /* the list of layers: "layers", "encoder.layer" */
+    const char *norm;            /* the last norm */
     const char *head, *old_head; /* the head, and its name in files of transformers 4 */
     const char *norm1, *norm1_out, *norm2, *norm2_out;
     const char *qkv, *q, *k, *v, *o, *q_norm, *k_norm;
@@ -97,19 +97,19 @@ typedef enum {
 typedef struct {
     const char *model_type;
     const char *causal, *bare, *masked, *classes; /* "architectures"; NULL: there is none */
-    const cti_lm_key *keys; /* ends with a NULL key */
+    const cti_lm_key *keys;                       /* ends with a NULL key */
     cti_lm_names names;
     cti_lm_qkv qkv;
     bool rms, post_norm, gated, bidirectional, transposed;
-    bool qkv_bias, up_bias;     /* biases that are always there: of q, k, v; of up and down */
-    bool o_bias;                /* o has a bias always */
+    bool qkv_bias, up_bias; /* biases that are always there: of q, k, v; of up and down */
+    bool o_bias;            /* o has a bias always */
     double norm_offset, rope_base, local_base; /* the bases of full and of sliding layers */
-    double partial;             /* the default of partial_rotary_factor; 0: no RoPE */
-    bool embed_scaled;          /* embeddings are multiplied by sqrt(width) */
+    double partial;    /* the default of partial_rotary_factor; 0: no RoPE */
+    bool embed_scaled; /* embeddings are multiplied by sqrt(width) */
 } cti_lm_family;
 
 const cti_lm_family *cti_lm_family_of(cti_text model_type); /* NULL: there is none */
-extern const char *const cti_lm_ignored[];                   /* ends with NULL */
+extern const char *const cti_lm_ignored[];                  /* ends with NULL */
 
 typedef enum {
     CTI_LM_HEAD_CAUSAL,

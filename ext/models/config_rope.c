@@ -17,7 +17,8 @@ typedef struct {
 } rope_source;
 
 /* Reads a number of the object, or else of the top level of config.json if `outer` is not NULL. */
-static bool rope_number(const rope_source *source, const char *key, const char *outer, double *out) {
+static bool rope_number(const rope_source *source, const char *key, const char *outer,
+                        double *out) {
     const cti_json_tree *tree = source->reader->tree;
     cti_json_at value = source->object ? cti_json_member(tree, source->object, key) : 0;
     if (!value && outer) value = cti_json_member(tree, 0, outer);
@@ -33,9 +34,11 @@ static const struct {
 } rope_kinds[] = {
     {"default", CT_ROPE_DEFAULT, {NULL}},
     {"linear", CT_ROPE_LINEAR, {"factor"}},
-    {"llama3", CT_ROPE_LLAMA3,
+    {"llama3",
+     CT_ROPE_LLAMA3,
      {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}},
-    {"yarn", CT_ROPE_YARN,
+    {"yarn",
+     CT_ROPE_YARN,
      {"factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
       "truncate", "original_max_position_embeddings"}},
 };
@@ -111,8 +114,8 @@ static bool read_rope(const rope_source *source, const char *outer, double base)
     if (kind < 0 || !check_rope_keys(source, kind)) return false;
     const bool old = cti_json_member(source->reader->tree, 0, "rotary_pct") != 0;
     if (!rope_number(source, "rope_theta", outer, &base) ||
-        !rope_number(source, "partial_rotary_factor",
-                     old ? "rotary_pct" : "partial_rotary_factor", &partial))
+        !rope_number(source, "partial_rotary_factor", old ? "rotary_pct" : "partial_rotary_factor",
+                     &partial))
         return false;
     const int64_t head_dim = cti_lm_integer(config, CTI_LM_HEAD_DIM),
                   dims = (int64_t)((double)head_dim * partial);

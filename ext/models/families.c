@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define END {.key = NULL}
+#define END              {.key = NULL}
 #define FALSE_ONLY(name) {.key = name, .kind = CTI_LM_ONLY, .value = 0}
 
 /* The keys of all decoders with Llama's names; the sizes differ. */
@@ -15,18 +15,19 @@
         {"num_attention_heads", CTI_LM_SIZE, CTI_LM_HEADS, heads, false},                          \
         {"intermediate_size", CTI_LM_SIZE, CTI_LM_HIDDEN, hidden, false},                          \
         {"rms_norm_eps", CTI_LM_POSITIVE, CTI_LM_EPS, 1e-6, false},                                \
-        {"initializer_range", CTI_LM_REAL, CTI_LM_RANGE, 0.02, false},                             \
-        {"attention_dropout", CTI_LM_RATE, CTI_LM_ATTENTION_DROPOUT, 0, false}
-#define KV_HEADS(n) {"num_key_value_heads", CTI_LM_SIZE, CTI_LM_KV_HEADS, n, true}
-#define HEAD_DIM(n) {"head_dim", CTI_LM_SIZE, CTI_LM_HEAD_DIM, n, true}
-#define MAX_LENGTH(n) {"max_position_embeddings", CTI_LM_SIZE, CTI_LM_MAX_LENGTH, n, false}
+        {"initializer_range", CTI_LM_REAL, CTI_LM_RANGE, 0.02, false}, {                           \
+        "attention_dropout", CTI_LM_RATE, CTI_LM_ATTENTION_DROPOUT, 0, false                       \
+    }
+#define KV_HEADS(n)           {"num_key_value_heads", CTI_LM_SIZE, CTI_LM_KV_HEADS, n, true}
+#define HEAD_DIM(n)           {"head_dim", CTI_LM_SIZE, CTI_LM_HEAD_DIM, n, true}
+#define MAX_LENGTH(n)         {"max_position_embeddings", CTI_LM_SIZE, CTI_LM_MAX_LENGTH, n, false}
 #define HIDDEN_ACT(key, name) {key, CTI_LM_NAME, CTI_LM_ACTIVATION, name, false}
-#define TIED(flag) {"tie_word_embeddings", CTI_LM_FLAG, CTI_LM_TIED, flag, false}
-#define ATTENTION_BIAS(flag) {"attention_bias", CTI_LM_FLAG, CTI_LM_ATTENTION_BIAS, flag, false}
-#define MLP_BIAS {"mlp_bias", CTI_LM_FLAG, CTI_LM_MLP_BIAS, 0, false}
-#define WINDOW(n) {"sliding_window", CTI_LM_SIZE, CTI_LM_WINDOW, n, true}
-#define USE_WINDOW {"use_sliding_window", CTI_LM_FLAG, CTI_LM_USE_WINDOW, 0, false}
-#define FULL_LAYERS {"max_window_layers", CTI_LM_COUNT, CTI_LM_FULL_LAYERS, 28, false}
+#define TIED(flag)            {"tie_word_embeddings", CTI_LM_FLAG, CTI_LM_TIED, flag, false}
+#define ATTENTION_BIAS(flag)  {"attention_bias", CTI_LM_FLAG, CTI_LM_ATTENTION_BIAS, flag, false}
+#define MLP_BIAS              {"mlp_bias", CTI_LM_FLAG, CTI_LM_MLP_BIAS, 0, false}
+#define WINDOW(n)             {"sliding_window", CTI_LM_SIZE, CTI_LM_WINDOW, n, true}
+#define USE_WINDOW            {"use_sliding_window", CTI_LM_FLAG, CTI_LM_USE_WINDOW, 0, false}
+#define FULL_LAYERS           {"max_window_layers", CTI_LM_COUNT, CTI_LM_FULL_LAYERS, 28, false}
 
 static const cti_lm_key gpt2_keys[] = {
     {"vocab_size", CTI_LM_SIZE, CTI_LM_VOCAB, 50257, false},
@@ -269,20 +270,73 @@ const cti_lm_family *cti_lm_family_of(cti_text model_type) {
 
 /* Keys without an effect on values or gradients, in any family: of programs, of generation (read
  * from generation_config.json), of training by transformers, and names. */
-const char *const cti_lm_ignored[] = {
-    "_name_or_path", "_attn_implementation", "_attn_implementation_autoset", "attn_implementation",
-    "transformers_version", "dtype", "torch_dtype", "use_cache", "cache_implementation",
-    "output_hidden_states", "output_attentions", "return_dict", "return_dict_in_generate",
-    "output_scores", "torchscript", "use_bfloat16", "tf_legacy_loss", "chunk_size_feed_forward",
-    "problem_type", "id2label", "label2id", "num_labels", "task_specific_params", "tokenizer_class",
-    "prefix", "finetuning_task", "pad_token_id", "sep_token_id", "decoder_start_token_id",
-    "bos_token_id", "eos_token_id", "forced_bos_token_id", "forced_eos_token_id",
-    "bad_words_ids", "begin_suppress_tokens", "suppress_tokens", "max_length", "min_length",
-    "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty",
-    "temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty",
-    "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "num_return_sequences",
-    "exponential_decay_length_penalty", "remove_invalid_values", "pretraining_tp",
-    "gradient_checkpointing", "summary_type", "summary_use_proj", "summary_activation",
-    "summary_proj_to_labels", "summary_first_dropout", "reorder_and_upcast_attn", "n_ctx",
-    "transformers.js_config", "is_llama_config", "rope_interleaved", "_sliding_window_pattern",
-    "max_window_layers", "classifier_dropout", NULL};
+const char *const cti_lm_ignored[] = {"_name_or_path",
+                                      "_attn_implementation",
+                                      "_attn_implementation_autoset",
+                                      "attn_implementation",
+                                      "transformers_version",
+                                      "dtype",
+                                      "torch_dtype",
+                                      "use_cache",
+                                      "cache_implementation",
+                                      "output_hidden_states",
+                                      "output_attentions",
+                                      "return_dict",
+                                      "return_dict_in_generate",
+                                      "output_scores",
+                                      "torchscript",
+                                      "use_bfloat16",
+                                      "tf_legacy_loss",
+                                      "chunk_size_feed_forward",
+                                      "problem_type",
+                                      "id2label",
+                                      "label2id",
+                                      "num_labels",
+                                      "task_specific_params",
+                                      "tokenizer_class",
+                                      "prefix",
+                                      "finetuning_task",
+                                      "pad_token_id",
+                                      "sep_token_id",
+                                      "decoder_start_token_id",
+                                      "bos_token_id",
+                                      "eos_token_id",
+                                      "forced_bos_token_id",
+                                      "forced_eos_token_id",
+                                      "bad_words_ids",
+                                      "begin_suppress_tokens",
+                                      "suppress_tokens",
+                                      "max_length",
+                                      "min_length",
+                                      "do_sample",
+                                      "early_stopping",
+                                      "num_beams",
+                                      "num_beam_groups",
+                                      "diversity_penalty",
+                                      "temperature",
+                                      "top_k",
+                                      "top_p",
+                                      "typical_p",
+                                      "repetition_penalty",
+                                      "length_penalty",
+                                      "no_repeat_ngram_size",
+                                      "encoder_no_repeat_ngram_size",
+                                      "num_return_sequences",
+                                      "exponential_decay_length_penalty",
+                                      "remove_invalid_values",
+                                      "pretraining_tp",
+                                      "gradient_checkpointing",
+                                      "summary_type",
+                                      "summary_use_proj",
+                                      "summary_activation",
+                                      "summary_proj_to_labels",
+                                      "summary_first_dropout",
+                                      "reorder_and_upcast_attn",
+                                      "n_ctx",
+                                      "transformers.js_config",
+                                      "is_llama_config",
+                                      "rope_interleaved",
+                                      "_sliding_window_pattern",
+                                      "max_window_layers",
+                                      "classifier_dropout",
+                                      NULL};

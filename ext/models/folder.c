@@ -46,13 +46,24 @@ char *cti_lm_join(ct_context *context, const char *folder, const char *name) {
 
 /* Tensors of old files that nothing needs: masks, tables and positions that are computed now, and
  * the heads of BERT's pretraining. */
-static const char *const skipped[] = {
-    "*.attn.bias", "*.attn.masked_bias", "*.attention.bias", "*.attention.masked_bias",
-    "*rotary_emb.inv_freq", "*embeddings.position_ids", "*embeddings.token_type_ids", NULL};
-static const char *const skipped_masked[] = {
-    "*.attn.bias", "*.attn.masked_bias", "*.attention.bias", "*.attention.masked_bias",
-    "*rotary_emb.inv_freq", "*embeddings.position_ids", "*embeddings.token_type_ids",
-    "*pooler.dense.*", "cls.seq_relationship.*", NULL};
+static const char *const skipped[] = {"*.attn.bias",
+                                      "*.attn.masked_bias",
+                                      "*.attention.bias",
+                                      "*.attention.masked_bias",
+                                      "*rotary_emb.inv_freq",
+                                      "*embeddings.position_ids",
+                                      "*embeddings.token_type_ids",
+                                      NULL};
+static const char *const skipped_masked[] = {"*.attn.bias",
+                                             "*.attn.masked_bias",
+                                             "*.attention.bias",
+                                             "*.attention.masked_bias",
+                                             "*rotary_emb.inv_freq",
+                                             "*embeddings.position_ids",
+                                             "*embeddings.token_type_ids",
+                                             "*pooler.dense.*",
+                                             "cls.seq_relationship.*",
+                                             NULL};
 
 static bool read_style(const cti_lm *lm, const char *path, cti_lm_style *style) {
     const cti_lm_names *names = &lm->config.family->names;

@@ -31,7 +31,8 @@ static bool check_call(const cti_lm *lm, const char *op, ct_tensor *ids, const c
     ct_context *context = lm->context;
     if (!ids) return ct_fail(context, CT_ERR_ARGUMENT, "%s: ids is NULL", op);
     const ct_shape shape = ct_shape_of(ids);
-    if (ct_dtype_of(ids) != CT_I64) return ct_fail(context, CT_ERR_DTYPE, "%s: ids must be i64", op);
+    if (ct_dtype_of(ids) != CT_I64)
+        return ct_fail(context, CT_ERR_DTYPE, "%s: ids must be i64", op);
     if (shape.ndim != 2 || shape.dim[1] < 1)
         return ct_fail(context, CT_ERR_SHAPE, "%s: ids must be (B, T) with T >= 1", op);
     if (!is_input(lm, op, "key_mask", call->key_mask, CT_BOOL, shape) ||
@@ -172,8 +173,7 @@ static ct_tensor *recomputed_layer(ct_tensor *const *in, int n, void *arg) {
 
 static ct_tensor *run_layers(cti_lm *lm, ct_tensor *x, const cti_lm_pass *pass) {
     char path[CTI_LM_PATH];
-    const bool recompute =
-        lm->opts.recompute && !pass->cache && ct_module_training(lm->module);
+    const bool recompute = lm->opts.recompute && !pass->cache && ct_module_training(lm->module);
     for (int64_t i = 0; i < cti_lm_integer(&lm->config, CTI_LM_LAYERS) && x; i++) {
         ct_tensor *const in[] = {x, pass->positions, pass->key_mask, pass->segments};
         x = recompute ? ct_recompute(recomputed_layer, &lm->step[i], in, 4)
@@ -260,7 +260,8 @@ const char *cti_lm_head_path(const cti_lm *lm) {
 
 static ct_tensor *logits_of(const cti_lm *lm, ct_tensor *x) {
     const double cap = lm->config.number[CTI_LM_FINAL_CAP];
-    ct_tensor *y = ct_forward(ct_module_child(lm->module, cti_lm_head_path(lm)), before_head(lm, x));
+    ct_tensor *y =
+        ct_forward(ct_module_child(lm->module, cti_lm_head_path(lm)), before_head(lm, x));
     return cap > 0 ? ct_scale(ct_tanh(ct_scale(y, 1 / cap)), cap) : y;
 }
 

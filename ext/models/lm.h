@@ -66,7 +66,7 @@ bool cti_lm_initialise(const cti_lm *lm);
 typedef struct {
     ct_tensor *positions; /* (T) or (B, T), or NULL: 0, 1, ... */
     ct_tensor *key_mask, *segments;
-    ct_tensor *lengths;  /* (B): the keys of each row of the cache with the new ones; or NULL */
+    ct_tensor *lengths; /* (B): the keys of each row of the cache with the new ones; or NULL */
     ct_lm_cache *cache;
     bool causal, lower_right;
 } cti_lm_pass;

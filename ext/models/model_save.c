@@ -15,10 +15,18 @@ static const char save_op[] = "lm_save";
 
 /* ---- files beside the weights ---- */
 
-static const char *const companions[] = {
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "generation_config.json",
-    "chat_template.jinja", "chat_template.json", NULL};
+static const char *const companions[] = {"tokenizer.json",
+                                         "tokenizer_config.json",
+                                         "special_tokens_map.json",
+                                         "added_tokens.json",
+                                         "vocab.json",
+                                         "merges.txt",
+                                         "vocab.txt",
+                                         "tokenizer.model",
+                                         "generation_config.json",
+                                         "chat_template.jinja",
+                                         "chat_template.json",
+                                         NULL};
 
 static bool write_file(ct_context *context, const char *path, const char *bytes, size_t size) {
     cti_file_new file;
@@ -90,11 +98,11 @@ static bool write_config(const cti_lm *lm, const char *folder, ct_file_float flo
 
 /* Removes the weights of another layout, with which the folder could not be loaded. */
 static bool remove_other_weights(ct_context *context, const char *folder, bool shards) {
-    char *path = cti_lm_join(context, folder,
-                             shards ? "model.safetensors" : "model.safetensors.index.json");
+    char *path =
+        cti_lm_join(context, folder, shards ? "model.safetensors" : "model.safetensors.index.json");
     cti_os_about about;
-    const bool ok = path && (!cti_os_about_path(path, &about) ||
-                             cti_file_remove(context, save_op, path));
+    const bool ok =
+        path && (!cti_os_about_path(path, &about) || cti_file_remove(context, save_op, path));
     if (path) cti_give_any(context, path, strlen(path) + 1);
     return ok;
 }

@@ -107,14 +107,17 @@ bool ct_lm_resize(ct_module *module, int64_t vocab_size) {
     char path[CTI_LM_PATH];
     cti_lm_path(lm, -1, lm->config.family->names.embed, path);
     if (head && !cti_lm_is_linear(ct_module_child(lm->module, cti_lm_head_path(lm))))
-        return ct_fail(lm->context, CT_ERR_ARGUMENT, "%s: the head is no Linear: merge adapters "
-                       "first", resize_name);
+        return ct_fail(lm->context, CT_ERR_ARGUMENT,
+                       "%s: the head is no Linear: merge adapters "
+                       "first",
+                       resize_name);
     ct_module *table = cti_lm_embedding_new(lm, vocab_size, width);
     ct_module *linear = NULL;
     if (head)
         linear = cti_lm_linear_new(lm, vocab_size, width, false,
                                    tied ? ct_module_get(table, "weight") : NULL);
-    if (!cti_lm_is_ready(lm->context) || (head && !replace(lm, cti_lm_head_path(lm), linear, !tied, false))) {
+    if (!cti_lm_is_ready(lm->context) ||
+        (head && !replace(lm, cti_lm_head_path(lm), linear, !tied, false))) {
         ct_module_free(linear);
         ct_module_free(table);
         return false;

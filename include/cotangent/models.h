@@ -4,11 +4,11 @@
  *     ct_module *lm = ct_lm_open(context, "SmolLM2-135M", (ct_lm_opts){0});
  *     ct_tensor *logits = ct_lm_forward(lm, ids, (ct_lm_call){0});    (B, T, V)
  *
- * The families are gpt2, llama (also SmolLM, SmolLM2, TinyLlama and Llama 3), mistral, qwen2, qwen3,
- * gemma3_text, smollm3, gpt_neox (Pythia) and bert. A model is a tree of modules with the names of
- * transformers' state dict, such as model.layers.0.self_attn.q_proj.weight. Matrices are (out, in),
- * also those of GPT-2, which are transposed when its files are read and written. A projection that a
- * file fuses (c_attn, query_key_value) is one Linear.
+ * The families are gpt2, llama (also SmolLM, SmolLM2, TinyLlama and Llama 3), mistral, qwen2,
+ * qwen3, gemma3_text, smollm3, gpt_neox (Pythia) and bert. A model is a tree of modules with the
+ * names of transformers' state dict, such as model.layers.0.self_attn.q_proj.weight. Matrices are
+ * (out, in), also those of GPT-2, which are transposed when its files are read and written. A
+ * projection that a file fuses (c_attn, query_key_value) is one Linear.
  *
  * docs/models.md has each family's options, and a list of mistakes in a file that shapes reveal. */
 #ifndef CT_MODELS_H
@@ -83,7 +83,8 @@ typedef struct {
     ct_lm_result result; /* a result that the architecture lacks is CT_ERR_ARGUMENT */
 } ct_lm_call;
 
-/* Runs a model on ids, i64 (B, T). The gradient flows to the parameters, but not through a cache. */
+/* Runs a model on ids, i64 (B, T). The gradient flows to the parameters, but not through a cache.
+ */
 CT_API ct_tensor *ct_lm_forward(ct_module *lm, ct_tensor *ids, ct_lm_call call);
 
 /* Returns the cross-entropy of logits[:, t] with targets[:, t], i64 (B, T). Nothing is shifted: the

@@ -525,8 +525,8 @@ CT_API bool ct_module_to_f32(ct_module *module);
 
 /* ---- other functions of modules ---- */
 
-/* Returns the name of a module's kind, such as "Linear", or of its ct_module_type. It is valid until
- * the module is freed, and "" for NULL or a freed module. */
+/* Returns the name of a module's kind, such as "Linear", or of its ct_module_type. It is valid
+ * until the module is freed, and "" for NULL or a freed module. */
 CT_API const char *ct_module_kind(const ct_module *module);
 /* Returns the number of elements of all parameters; a shared parameter counts once. */
 CT_API int64_t ct_module_count(const ct_module *module);
