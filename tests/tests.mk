@@ -2,15 +2,16 @@
 
 # Test programs that a system cannot have: WRAPPED need a linker with --wrap to make functions fail on purpose,
 # POSIX_FAULTS wrap functions of POSIX, and test_unseen reads stderr by dup.
-POSIX_FAULTS = io_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
+POSIX_FAULTS = io_faults model_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
 WRAPPED  = $(POSIX_FAULTS) faults op_faults optim_faults dist_faults graph gradcheck_html jacobian module_types watch
 # The Check programs of each floor in ext/, which a build without the floor leaves out.
 TESTS_OF_data = file_kinds token_faults token_files token_npy tokens
 TESTS_OF_diagnose = gradcheck gradcheck_html gradcheck_mistakes gradcheck_mutants gradcheck_refused
 TESTS_OF_ranks = disk_model dist dist_alone dist_checkpoint dist_engine dist_faults dist_hostile dist_mistakes \
     dist_silent
+TESTS_OF_models = model_faults models
 TESTS_OF_text = text_pattern text_unicode
-FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data diagnose ranks text),$(TESTS_OF_$(f)))
+FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data diagnose models ranks text),$(TESTS_OF_$(f)))
 # Without ext/diagnose the other programs link this ct_gradcheck, a check without diagnoses.
 PLAIN_CHECK = $(if $(filter ext/diagnose,$(EXT)),,$(BUILD)/obj/tests/plain_gradcheck.o)
 NOT_HERE = $(WASI_NOT_HERE) $(FLOORLESS) $(if $(filter windows wasi,$(OS_NAME)),unseen) \
@@ -64,6 +65,7 @@ LDFLAGS_test_io_faults = $(call wrapped,open openat pread write pwrite close fsy
 LDFLAGS_test_io_races = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_shard_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_profile_faults = $(LDFLAGS_test_io_faults)
+LDFLAGS_test_model_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_token_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_disk_model = $(call wrapped,open openat pread write pwrite ftruncate close fsync rename mkdir unlink \
     unlinkat fstat lstat stat)

@@ -80,7 +80,14 @@ static void build_in(builder *b, ct_module *owner) {
     b->groups = 0;
 }
 
-static ct_module *group_of(builder *b, ct_module *owner, const char *name, size_t size) {
+/* Adds a child, which is freed if it cannot be added. */
+static ct_module *lm_add_child(ct_module *owner, const char *name, ct_module *child) {
+    ct_module *added = ct_module_add_child(owner, name, child);
+    if (!added) ct_module_free(child);
+    return added;
+}
+
+static ct_module *lm_group_of(builder *b, ct_module *owner, const char *name, size_t size) {
     for (int i = 0; i < b->groups; i++)
         if (b->group[i].owner == owner && strlen(b->group[i].name) == size &&
             !memcmp(b->group[i].name, name, size))
@@ -89,7 +96,7 @@ static ct_module *group_of(builder *b, ct_module *owner, const char *name, size_
     lm_group *group = &b->group[b->groups++];
     snprintf(group->name, sizeof group->name, "%.*s", (int)size, name);
     group->owner = owner;
-    group->module = ct_module_add_child(owner, group->name, ct_module_new(b->context, "Group"));
+    group->module = lm_add_child(owner, group->name, ct_module_new(b->context, "Group"));
     return group->module;
 }
 
@@ -97,38 +104,38 @@ static ct_module *group_of(builder *b, ct_module *owner, const char *name, size_
 static ct_module *add_at(builder *b, const char *path, ct_module *module) {
     ct_module *owner = b->owner;
     for (const char *dot = strchr(path, '.'); dot && owner; dot = strchr(path, '.')) {
-        owner = group_of(b, owner, path, (size_t)(dot - path));
+        owner = lm_group_of(b, owner, path, (size_t)(dot - path));
         path = dot + 1;
     }
-    return ct_module_add_child(owner, path, module);
+    return lm_add_child(owner, path, module);
 }
 
-static void add_param(builder *b, ct_module *module, const char *name, ct_dtype dtype,
-                      ct_shape shape) {
+static void lm_add_param(builder *b, ct_module *module, const char *name, ct_dtype dtype,
+                         ct_shape shape) {
     ct_scope scope = ct_scope_open(b->context);
     ct_module_add_param(module, name, ct_empty(b->context, dtype, shape));
     ct_scope_close(scope);
 }
 
-static void add_linear(builder *b, const char *path, int64_t out, int64_t in, bool bias) {
+static void lm_add_linear(builder *b, const char *path, int64_t out, int64_t in, bool bias) {
     if (!path) return;
     ct_module *linear = add_at(b, path, lm_linear_new(b->context, bias));
-    add_param(b, linear, "weight", b->matrices, CT_SHAPE(out, in));
-    if (bias) add_param(b, linear, "bias", b->others, CT_SHAPE(out));
+    lm_add_param(b, linear, "weight", b->matrices, CT_SHAPE(out, in));
+    if (bias) lm_add_param(b, linear, "bias", b->others, CT_SHAPE(out));
 }
 
-static void add_norm(builder *b, const char *path, int64_t width) {
+static void lm_add_norm(builder *b, const char *path, int64_t width) {
     if (!path) return;
     const bool rms = b->config->family->rms;
     ct_module *norm = add_at(b, path, ct_module_new(b->context, rms ? "RMSNorm" : "LayerNorm"));
-    add_param(b, norm, "weight", b->others, CT_SHAPE(width));
-    if (!rms) add_param(b, norm, "bias", b->others, CT_SHAPE(width));
+    lm_add_param(b, norm, "weight", b->others, CT_SHAPE(width));
+    if (!rms) lm_add_param(b, norm, "bias", b->others, CT_SHAPE(width));
 }
 
-static void add_embedding(builder *b, const char *path, int64_t rows, int64_t width) {
+static void lm_add_embedding(builder *b, const char *path, int64_t rows, int64_t width) {
     if (!path) return;
     ct_module *table = add_at(b, path, ct_module_new(b->context, "Embedding"));
-    add_param(b, table, "weight", b->matrices, CT_SHAPE(rows, width));
+    lm_add_param(b, table, "weight", b->matrices, CT_SHAPE(rows, width));
 }
 
 static ct_dtype others_of(ct_dtype matrices) { return matrices == CT_F64 ? CT_F64 : CT_F32; }
@@ -146,15 +153,15 @@ ct_module *cti_lm_linear_new(const cti_lm *lm, int64_t out, int64_t in, bool bia
     builder b = builder_of(lm);
     ct_module *linear = lm_linear_new(lm->context, bias);
     if (weight) ct_module_add_param(linear, "weight", weight);
-    else add_param(&b, linear, "weight", b.matrices, CT_SHAPE(out, in));
-    if (bias) add_param(&b, linear, "bias", b.others, CT_SHAPE(out));
+    else lm_add_param(&b, linear, "weight", b.matrices, CT_SHAPE(out, in));
+    if (bias) lm_add_param(&b, linear, "bias", b.others, CT_SHAPE(out));
     return linear;
 }
 
 ct_module *cti_lm_embedding_new(const cti_lm *lm, int64_t rows, int64_t width) {
     builder b = builder_of(lm);
     ct_module *table = ct_module_new(lm->context, "Embedding");
-    add_param(&b, table, "weight", b.matrices, CT_SHAPE(rows, width));
+    lm_add_param(&b, table, "weight", b.matrices, CT_SHAPE(rows, width));
     return table;
 }
 
@@ -180,21 +187,26 @@ static void add_layer(builder *b, ct_module *list_owner, const char *list) {
     const bool qkv_bias = cti_lm_has_qkv_bias(config),
                o_bias = config->family->o_bias || config->number[CTI_LM_ATTENTION_BIAS] > 0,
                mlp_bias = config->family->up_bias || config->number[CTI_LM_MLP_BIAS] > 0;
-    build_in(b, ct_module_append(list_owner, list, ct_module_new(b->context, "Layer")));
-    add_norm(b, names->norm1, width);
-    add_linear(b, names->qkv, all + 2 * kv, width, qkv_bias);
-    add_linear(b, names->q, all, width, qkv_bias);
-    add_linear(b, names->k, kv, width, qkv_bias);
-    add_linear(b, names->v, kv, width, qkv_bias);
-    add_norm(b, names->q_norm, d);
-    add_norm(b, names->k_norm, d);
-    add_linear(b, names->o, width, all, o_bias);
-    add_norm(b, names->norm1_out, width);
-    add_norm(b, names->norm2, width);
-    add_linear(b, names->gate, hidden, width, mlp_bias);
-    add_linear(b, names->up, hidden, width, mlp_bias);
-    add_linear(b, names->down, width, hidden, mlp_bias);
-    add_norm(b, names->norm2_out, width);
+    ct_module *layer = ct_module_new(b->context, "Layer");
+    if (!ct_module_append(list_owner, list, layer)) {
+        ct_module_free(layer);
+        layer = NULL;
+    }
+    build_in(b, layer);
+    lm_add_norm(b, names->norm1, width);
+    lm_add_linear(b, names->qkv, all + 2 * kv, width, qkv_bias);
+    lm_add_linear(b, names->q, all, width, qkv_bias);
+    lm_add_linear(b, names->k, kv, width, qkv_bias);
+    lm_add_linear(b, names->v, kv, width, qkv_bias);
+    lm_add_norm(b, names->q_norm, d);
+    lm_add_norm(b, names->k_norm, d);
+    lm_add_linear(b, names->o, width, all, o_bias);
+    lm_add_norm(b, names->norm1_out, width);
+    lm_add_norm(b, names->norm2, width);
+    lm_add_linear(b, names->gate, hidden, width, mlp_bias);
+    lm_add_linear(b, names->up, hidden, width, mlp_bias);
+    lm_add_linear(b, names->down, width, hidden, mlp_bias);
+    lm_add_norm(b, names->norm2_out, width);
 }
 
 static void add_base(builder *b, ct_module *base) {
@@ -202,17 +214,18 @@ static void add_base(builder *b, ct_module *base) {
     const cti_lm_names *names = &config->family->names;
     const int64_t width = cti_lm_integer(config, CTI_LM_WIDTH);
     build_in(b, base);
-    add_embedding(b, names->embed, cti_lm_integer(config, CTI_LM_VOCAB), width);
-    add_embedding(b, names->positions, cti_lm_integer(config, CTI_LM_MAX_LENGTH), width);
-    add_embedding(b, names->types, cti_lm_integer(config, CTI_LM_TYPES), width);
-    add_norm(b, names->embed_norm, width);
+    lm_add_embedding(b, names->embed, cti_lm_integer(config, CTI_LM_VOCAB), width);
+    lm_add_embedding(b, names->positions, cti_lm_integer(config, CTI_LM_MAX_LENGTH), width);
+    lm_add_embedding(b, names->types, cti_lm_integer(config, CTI_LM_TYPES), width);
+    lm_add_norm(b, names->embed_norm, width);
     const char *dot = strrchr(names->layers, '.');
-    ct_module *owner = dot ? group_of(b, base, names->layers, (size_t)(dot - names->layers)) : base;
+    ct_module *owner =
+        dot ? lm_group_of(b, base, names->layers, (size_t)(dot - names->layers)) : base;
     for (int64_t i = 0; i < cti_lm_integer(config, CTI_LM_LAYERS); i++)
         add_layer(b, owner, dot ? dot + 1 : names->layers);
     build_in(b, base);
-    add_norm(b, names->norm, width);
-    if (cti_lm_has_pooler(config)) add_linear(b, "pooler.dense", width, width, true);
+    lm_add_norm(b, names->norm, width);
+    if (cti_lm_has_pooler(config)) lm_add_linear(b, "pooler.dense", width, width, true);
 }
 
 /* Adds the head; a tied head has the embedding's parameter. */
@@ -226,20 +239,20 @@ static void add_head(builder *b, ct_module *root) {
     snprintf(embedding, sizeof embedding, "%s.%s.weight", names->base, names->embed);
     build_in(b, root);
     if (config->head == CTI_LM_HEAD_CLASSES) {
-        add_linear(b, "classifier", config->labels, width, true);
+        lm_add_linear(b, "classifier", config->labels, width, true);
         return;
     }
     if (masked) {
-        add_linear(b, "cls.predictions.transform.dense", width, width, true);
-        add_norm(b, "cls.predictions.transform.LayerNorm", width);
+        lm_add_linear(b, "cls.predictions.transform.dense", width, width, true);
+        lm_add_norm(b, "cls.predictions.transform.LayerNorm", width);
     }
     ct_module *head = add_at(b, masked ? "cls.predictions.decoder" : names->head,
                              lm_linear_new(b->context, masked));
     if (config->number[CTI_LM_TIED] > 0)
         ct_module_add_param(head, "weight", ct_module_get(root, embedding));
-    else add_param(b, head, "weight", b->matrices, CT_SHAPE(vocab, width));
+    else lm_add_param(b, head, "weight", b->matrices, CT_SHAPE(vocab, width));
     if (!masked) return;
-    add_param(b, head, "bias", b->others, CT_SHAPE(vocab));
+    lm_add_param(b, head, "bias", b->others, CT_SHAPE(vocab));
     ct_module_add_param(ct_module_child(root, "cls.predictions"), "bias",
                         ct_module_get(head, "bias"));
 }
@@ -279,8 +292,8 @@ static cti_lm *lm_data_new(ct_context *context, cti_lm_config *config, ct_lm_opt
             lm->step[i] = (cti_lm_step){.lm = lm, .layer = i};
         return lm;
     }
-    lm->config = (cti_lm_config){.context = context};
     if (lm->step) cti_give_any(context, lm->step, steps_bytes(lm));
+    if (lm->folder) cti_give_any(context, lm->folder, strlen(lm->folder) + 1);
     cti_give_any(context, lm, sizeof *lm);
     return NULL;
 }
@@ -334,9 +347,9 @@ ct_module *cti_lm_build(ct_context *context, cti_lm_config *config, ct_lm_opts o
         .others = others_of(opts.dtype),
     };
     const bool bare = config->head == CTI_LM_HEAD_BARE;
-    ct_module *base = bare ? root
-                           : ct_module_add_child(root, config->family->names.base,
-                                                 ct_module_new(context, "Model"));
+    ct_module *base = root;
+    if (!bare)
+        base = lm_add_child(root, config->family->names.base, ct_module_new(context, "Model"));
     add_base(&b, base);
     if (!bare) add_head(&b, root);
     if (cti_lm_is_ready(context)) return root;

@@ -5,46 +5,11 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "../../src/core/memory.h"
 #include "../../src/core/message.h"
-
-/* ---- errors ---- */
-
-/* The text of a value, in which a long value is shortened. */
-static void value_text(const cti_lm_reader *reader, cti_json_at value, char out[96]) {
-    const cti_json_tree *tree = reader->tree;
-    switch (tree->value[value].kind) {
-    case CTI_JSON_NULL: snprintf(out, 96, "null"); break;
-    case CTI_JSON_FALSE: snprintf(out, 96, "false"); break;
-    case CTI_JSON_TRUE: snprintf(out, 96, "true"); break;
-    case CTI_JSON_ARRAY: snprintf(out, 96, "[...]"); break;
-    case CTI_JSON_OBJECT: snprintf(out, 96, "{...}"); break;
-    case CTI_JSON_NUMBER:
-    case CTI_JSON_STRING: {
-        const bool quoted = tree->value[value].kind == CTI_JSON_STRING;
-        const cti_text text = cti_json_text(tree, value);
-        char shortened[88];
-        cti_shorten(shortened, sizeof shortened - 1, text.at, text.size);
-        snprintf(out, 96, quoted ? "\"%s\"" : "%s", shortened);
-    }
-    }
-}
-
-bool cti_lm_refuse(const cti_lm_reader *reader, const char *key, cti_json_at value,
-                   const char *format, ...) {
-    char reason[256], text[96] = "absent";
-    va_list list;
-    va_start(list, format);
-    vsnprintf(reason, sizeof reason, format, list);
-    va_end(list);
-    if (value) value_text(reader, value, text);
-    return ct_fail(reader->context, CT_ERR_FORMAT, "%s: %s: \"%s\" is %s: %s", reader->op,
-                   reader->path, key, text, reason);
-}
 
 /* ---- numbers ---- */
 
@@ -80,7 +45,7 @@ static bool read_activation(const cti_lm_reader *reader, const cti_lm_key *row, 
 /* Sizes stay small enough for their products to be computed without an overflow of i64. */
 #define MOST_SIZE ((int64_t)1 << 31)
 
-static bool read_number(const cti_lm_reader *reader, const cti_lm_key *row, cti_json_at value) {
+static bool config_number(const cti_lm_reader *reader, const cti_lm_key *row, cti_json_at value) {
     double number = 0;
     int64_t whole = 0;
     const char *wanted = NULL;
@@ -124,7 +89,7 @@ static bool read_number(const cti_lm_reader *reader, const cti_lm_key *row, cti_
     return true;
 }
 
-static bool read_numbers(const cti_lm_reader *reader) {
+static bool config_numbers(const cti_lm_reader *reader) {
     for (int i = 0; i < CTI_LM_NUMBERS; i++) reader->config->number[i] = CTI_LM_ABSENT;
     for (const cti_lm_key *row = reader->config->family->keys; row->key; row++) {
         const cti_json_at value = cti_json_member(reader->tree, 0, row->key);
@@ -133,7 +98,7 @@ static bool read_numbers(const cti_lm_reader *reader) {
             if (row->kind != CTI_LM_ONLY) reader->config->number[row->number] = row->value;
         } else if (is_null) {
             if (!row->nullable) return cti_lm_refuse(reader, row->key, value, "a value is needed");
-        } else if (!read_number(reader, row, value)) {
+        } else if (!config_number(reader, row, value)) {
             return false;
         }
     }
@@ -153,7 +118,8 @@ static bool complete_numbers(const cti_lm_reader *reader) {
             return ct_fail(reader->context, CT_ERR_FORMAT,
                            "%s: %s: a width of %" PRId64 " is no multiple of %" PRId64 " heads",
                            reader->op, reader->path, width, heads);
-        number[CTI_LM_HEAD_DIM] = (double)(width / heads);
+        const int64_t head_dim = width / heads;
+        number[CTI_LM_HEAD_DIM] = (double)head_dim;
     }
     if (heads % cti_lm_integer(config, CTI_LM_KV_HEADS))
         return ct_fail(reader->context, CT_ERR_FORMAT,
@@ -366,7 +332,7 @@ static bool is_empty(const cti_json_tree *tree, cti_json_at value) {
     return false;
 }
 
-static bool check_keys(const cti_lm_reader *reader, bool ignore_unknown) {
+static bool config_keys(const cti_lm_reader *reader, bool ignore_unknown) {
     const cti_json_tree *tree = reader->tree;
     for (cti_json_at i = cti_json_first(tree, 0); i; i = tree->value[i].next) {
         const cti_text key = cti_json_key_of(tree, i);
@@ -420,9 +386,9 @@ static bool check_format(const cti_lm_reader *reader, const char *key) {
 }
 
 static bool read_whole(const cti_lm_reader *reader, bool ignore_unknown) {
-    return read_family(reader) && check_keys(reader, ignore_unknown) && read_head(reader) &&
+    return read_family(reader) && config_keys(reader, ignore_unknown) && read_head(reader) &&
            check_format(reader, "dtype") && check_format(reader, "torch_dtype") &&
-           read_numbers(reader) && complete_numbers(reader) && read_layers(reader) &&
+           config_numbers(reader) && complete_numbers(reader) && read_layers(reader) &&
            cti_lm_read_ropes(reader) && read_labels(reader) &&
            read_token(reader, "bos_token_id", &reader->config->bos) &&
            read_token(reader, "pad_token_id", &reader->config->pad) && read_eos(reader);
@@ -454,7 +420,7 @@ bool cti_lm_config_read(ct_context *context, const char *op, const char *path, c
     return ok;
 }
 
-static void *copy_block(ct_context *context, const void *block, size_t size) {
+static void *config_block(ct_context *context, const void *block, size_t size) {
     void *copy = cti_take_any(context, size);
     if (copy) memcpy(copy, block, size);
     return copy;
@@ -468,12 +434,12 @@ static size_t layers_bytes(const cti_lm_config *config) {
 bool cti_lm_config_copy(const cti_lm_config *from, cti_lm_config *to) {
     ct_context *context = from->context;
     *to = *from;
-    to->layer = copy_block(context, from->layer, layers_bytes(from));
+    to->layer = config_block(context, from->layer, layers_bytes(from));
     to->text = copy_text(context, (cti_text){from->text, from->text_size});
     bool ok = to->layer && to->text;
     for (int i = 0; i < from->ropes; i++) {
-        to->frequencies[i] = copy_block(context, from->frequencies[i],
-                                        cti_bytes(from->rope_dims[i] / 2, sizeof(double)));
+        to->frequencies[i] = config_block(context, from->frequencies[i],
+                                          cti_bytes(from->rope_dims[i] / 2, sizeof(double)));
         ok = ok && to->frequencies[i];
     }
     if (!ok) cti_lm_config_free(to);

@@ -47,9 +47,11 @@ static bool find_value(const cti_lm_edit *edit, const char *key, size_t *begin, 
     return ok;
 }
 
-bool cti_lm_edit_has(const cti_lm_edit *edit, const char *key) {
+bool cti_lm_edit_find(const cti_lm_edit *edit, const char *key, bool *has) {
     size_t begin, end;
-    return find_value(edit, key, &begin, &end) && begin != SIZE_MAX;
+    const bool ok = find_value(edit, key, &begin, &end);
+    *has = begin != SIZE_MAX;
+    return ok;
 }
 
 bool cti_lm_edit_set(cti_lm_edit *edit, const char *key, const char *value) {

@@ -14,8 +14,8 @@ typedef struct {
 } cti_lm_edit;
 
 bool cti_lm_edit_begin(ct_context *context, const char *op, cti_text text, cti_lm_edit *edit);
-/* Whether the object has this key. */
-bool cti_lm_edit_has(const cti_lm_edit *edit, const char *key);
+/* Sets *has to whether the object has this key. */
+bool cti_lm_edit_find(const cti_lm_edit *edit, const char *key, bool *has);
 /* Sets a member of the object to a value, which is JSON; a new member comes first. */
 bool cti_lm_edit_set(cti_lm_edit *edit, const char *key, const char *value);
 void cti_lm_edit_end(cti_lm_edit *edit);

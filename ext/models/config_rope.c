@@ -31,7 +31,7 @@ static const struct {
     const char *name;
     ct_rope_scaling kind;
     const char *keys[8]; /* the keys that the kind has, besides those of all kinds */
-} rope_kinds[] = {
+} rope_types[] = {
     {"default", CT_ROPE_DEFAULT, {NULL}},
     {"linear", CT_ROPE_LINEAR, {"factor"}},
     {"llama3",
@@ -42,7 +42,7 @@ static const struct {
      {"factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
       "truncate", "original_max_position_embeddings"}},
 };
-enum { ROPE_KINDS = sizeof rope_kinds / sizeof *rope_kinds };
+enum { ROPE_TYPES = sizeof rope_types / sizeof *rope_types };
 
 /* The kind of the object; -1 after an error. */
 static int rope_kind_of(const rope_source *source) {
@@ -52,8 +52,8 @@ static int rope_kind_of(const rope_source *source) {
     if (!type) type = cti_json_member(tree, source->object, "type");
     if (!type) return 0;
     if (tree->value[type].kind == CTI_JSON_STRING)
-        for (int i = 0; i < ROPE_KINDS; i++)
-            if (!cti_text_compare(cti_json_text(tree, type), cti_text_of(rope_kinds[i].name)))
+        for (int i = 0; i < ROPE_TYPES; i++)
+            if (!cti_text_compare(cti_json_text(tree, type), cti_text_of(rope_types[i].name)))
                 return i;
     cti_lm_refuse(source->reader, "rope_type", type,
                   "the kinds are default, linear, llama3 and yarn; others depend on the length of "
@@ -70,12 +70,12 @@ static bool check_rope_keys(const rope_source *source, int kind) {
         bool known = tree->value[i].kind == CTI_JSON_NULL;
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
             known |= !cti_text_compare(key, cti_text_of(all[k]));
-        for (int k = 0; k < 8 && rope_kinds[kind].keys[k]; k++)
-            known |= !cti_text_compare(key, cti_text_of(rope_kinds[kind].keys[k]));
+        for (int k = 0; k < 8 && rope_types[kind].keys[k]; k++)
+            known |= !cti_text_compare(key, cti_text_of(rope_types[kind].keys[k]));
         if (!known)
             return cti_lm_refuse(source->reader, source->key, i,
                                  "its option \"%.*s\" is not one of the kind %s",
-                                 key.size < 60 ? (int)key.size : 60, key.at, rope_kinds[kind].name);
+                                 key.size < 60 ? (int)key.size : 60, key.at, rope_types[kind].name);
     }
     return true;
 }
@@ -83,7 +83,7 @@ static bool check_rope_keys(const rope_source *source, int kind) {
 static bool rope_options(const rope_source *source, int kind, ct_rope_scaling_opts *opts) {
     const cti_json_tree *tree = source->reader->tree;
     double original = 0;
-    opts->kind = rope_kinds[kind].kind;
+    opts->kind = rope_types[kind].kind;
     if (opts->kind == CT_ROPE_DEFAULT) return true;
     if (!rope_number(source, "factor", NULL, &opts->factor)) return false;
     if (opts->factor == 0)

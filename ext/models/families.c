@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define END              {.key = NULL}
-#define FALSE_ONLY(name) {.key = name, .kind = CTI_LM_ONLY, .value = 0}
+#define FALSE_ONLY(name) {.key = (name), .kind = CTI_LM_ONLY, .value = 0}
 
 /* The keys of all decoders with Llama's names; the sizes differ. */
 #define LLAMA_KEYS(vocab, width, layers, heads, hidden)                                            \
@@ -166,9 +166,9 @@ static const cti_lm_key bert_keys[] = {
     .head = "lm_head", .norm1 = "input_layernorm", .q = "self_attn.q_proj",                        \
     .k = "self_attn.k_proj", .v = "self_attn.v_proj", .o = "self_attn.o_proj",                     \
     .gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"
-#define LLAMA_FAMILY(type, prefix, table)                                                          \
-    .model_type = type, .causal = prefix "ForCausalLM", .bare = prefix "Model", .keys = table,     \
-    .rms = true, .gated = true, .partial = 1
+#define LLAMA_FAMILY(type, with_head, without, table)                                              \
+    .model_type = (type), .causal = (with_head), .bare = (without), .keys = (table), .rms = true,  \
+    .gated = true, .partial = 1
 
 static const cti_lm_family families[] = {
     {
@@ -194,23 +194,23 @@ static const cti_lm_family families[] = {
         .o_bias = true,
         .up_bias = true,
     },
-    {LLAMA_FAMILY("llama", "Llama", llama_keys),
+    {LLAMA_FAMILY("llama", "LlamaForCausalLM", "LlamaModel", llama_keys),
      .names = {LLAMA_NAMES, .norm2 = "post_attention_layernorm"}, .rope_base = 10000},
-    {LLAMA_FAMILY("mistral", "Mistral", mistral_keys),
+    {LLAMA_FAMILY("mistral", "MistralForCausalLM", "MistralModel", mistral_keys),
      .names = {LLAMA_NAMES, .norm2 = "post_attention_layernorm"}, .rope_base = 10000},
-    {LLAMA_FAMILY("qwen2", "Qwen2", qwen2_keys),
+    {LLAMA_FAMILY("qwen2", "Qwen2ForCausalLM", "Qwen2Model", qwen2_keys),
      .names = {LLAMA_NAMES, .norm2 = "post_attention_layernorm"}, .rope_base = 10000,
      .qkv_bias = true},
-    {LLAMA_FAMILY("qwen3", "Qwen3", qwen3_keys),
+    {LLAMA_FAMILY("qwen3", "Qwen3ForCausalLM", "Qwen3Model", qwen3_keys),
      .names = {LLAMA_NAMES, .norm2 = "post_attention_layernorm", .q_norm = "self_attn.q_norm",
                .k_norm = "self_attn.k_norm"},
      .rope_base = 10000},
-    {LLAMA_FAMILY("gemma3_text", "Gemma3", gemma3_keys),
+    {LLAMA_FAMILY("gemma3_text", "Gemma3ForCausalLM", "Gemma3TextModel", gemma3_keys),
      .names = {LLAMA_NAMES, .norm1_out = "post_attention_layernorm",
                .norm2 = "pre_feedforward_layernorm", .norm2_out = "post_feedforward_layernorm",
                .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm"},
      .rope_base = 1e6, .local_base = 1e4, .norm_offset = 1, .embed_scaled = true},
-    {LLAMA_FAMILY("smollm3", "SmolLM3", smollm3_keys),
+    {LLAMA_FAMILY("smollm3", "SmolLM3ForCausalLM", "SmolLM3Model", smollm3_keys),
      .names = {LLAMA_NAMES, .norm2 = "post_attention_layernorm"}, .rope_base = 2e6},
     {
         .model_type = "gpt_neox",

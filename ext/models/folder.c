@@ -83,7 +83,7 @@ static bool read_style(const cti_lm *lm, const char *path, cti_lm_style *style) 
     return true;
 }
 
-static bool is_transposed(const cti_lm *lm, const char *name) {
+static bool file_has_transposed(const cti_lm *lm, const char *name) {
     const cti_lm_names *names = &lm->config.family->names;
     const char *const parts[] = {names->qkv, names->o, names->up, names->down};
     if (!lm->config.family->transposed) return false;
@@ -135,7 +135,7 @@ bool cti_lm_map_new(const cti_lm *lm, const cti_lm_style *style, cti_lm_map *map
         cti_lm_pair *text = &map->text[map->n];
         snprintf(text->param, sizeof text->param, "%s", param.name);
         file_name(lm, style, param.name, text->file);
-        const bool transposed = is_transposed(lm, param.name);
+        const bool transposed = file_has_transposed(lm, param.name);
         if (!transposed && !strcmp(text->param, text->file)) continue;
         map->entry[map->n++] =
             (ct_load_map){.param = text->param, .file = text->file, .transposed = transposed};
@@ -166,16 +166,16 @@ static bool load_weights(const cti_lm *lm, const char *folder) {
 
 /* ---- opening and making ---- */
 
-static bool check_opts(ct_context *context, const char *op, const void *text,
-                       const ct_lm_opts *opts) {
+static bool lm_check_opts(ct_context *context, const char *op, const void *text,
+                          const ct_lm_opts *opts) {
     if (!cti_lm_is_ready(context)) return false;
     if (!text) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the text is NULL", op);
     if (opts->dtype == CT_F32 || opts->dtype == CT_F64 || opts->dtype == CT_BF16) return true;
     return ct_fail(context, CT_ERR_DTYPE, "%s: the dtype must be f32, f64 or bf16", op);
 }
 
-static ct_module *open_folder(ct_context *context, const char *folder, const char *path,
-                              ct_lm_opts opts) {
+static ct_module *lm_open_folder(ct_context *context, const char *folder, const char *path,
+                                 ct_lm_opts opts) {
     size_t size;
     cti_lm_config config;
     char *text = cti_lm_read_file(context, open_name, path, &size);
@@ -193,16 +193,16 @@ static ct_module *open_folder(ct_context *context, const char *folder, const cha
 }
 
 ct_module *ct_lm_open(ct_context *context, const char *folder, ct_lm_opts opts) {
-    if (!check_opts(context, open_name, folder, &opts)) return NULL;
+    if (!lm_check_opts(context, open_name, folder, &opts)) return NULL;
     char *path = cti_lm_join(context, folder, "config.json");
     if (!path) return NULL;
-    ct_module *module = open_folder(context, folder, path, opts);
+    ct_module *module = lm_open_folder(context, folder, path, opts);
     cti_give_any(context, path, strlen(path) + 1);
     return module;
 }
 
 ct_module *ct_lm_new(ct_context *context, const char *config_json, ct_lm_opts opts) {
-    if (!check_opts(context, new_name, config_json, &opts)) return NULL;
+    if (!lm_check_opts(context, new_name, config_json, &opts)) return NULL;
     cti_lm_config config;
     ct_lm_opts drawn = opts;
     if (opts.dtype == CT_BF16) drawn.dtype = CT_F32;

@@ -3,6 +3,7 @@
 #define CTI_MODELS_FOLDER_H
 
 #include "../../src/core/assert.h"
+#include "config_edit.h"
 #include "lm.h"
 
 /* How a file names the tensors of a model. */
@@ -27,8 +28,8 @@ typedef struct {
 bool cti_lm_map_new(const cti_lm *lm, const cti_lm_style *style, cti_lm_map *map);
 void cti_lm_map_free(const cti_lm *lm, cti_lm_map *map);
 
-/* The format of a file's floats as config.json names it, such as "\"float32\"". */
-const char *cti_lm_format_of(const cti_lm *lm, ct_file_float floats);
+/* Sets the format of the weights in the text of a config.json, under the key that it has for it. */
+bool cti_lm_set_format(const cti_lm *lm, cti_lm_edit *edit, ct_file_float floats);
 
 /* Reads a file of at most 16 MiB into a block of *size + 1 bytes, with a NUL at its end. */
 char *cti_lm_read_file(ct_context *context, const char *op, const char *path, size_t *size);

@@ -80,7 +80,7 @@ static bool count_tokens(const cti_lm *lm, const bool *mask, int64_t B, int64_t 
 }
 
 /* Positions (B, T): the place of a token among those of its row and segment. */
-static ct_tensor *count_positions(const cti_lm *lm, const ct_lm_call *call, ct_shape shape) {
+static ct_tensor *lm_positions(const cti_lm *lm, const ct_lm_call *call, ct_shape shape) {
     const int64_t B = shape.dim[0], T = shape.dim[1];
     ct_tensor *positions = ct_empty(lm->context, CT_I64, CT_SHAPE(B, T));
     ct_tensor *segments = call->segments ? ct_contiguous(call->segments) : NULL;
@@ -108,7 +108,7 @@ static ct_tensor *count_positions(const cti_lm *lm, const ct_lm_call *call, ct_s
 }
 
 /* Whether the positions are 0, 1, ... in every row. */
-static bool is_plain(const ct_lm_call *call) {
+static bool lm_is_plain(const ct_lm_call *call) {
     return !call->positions && !call->key_mask && !call->segments && !call->cache;
 }
 
@@ -171,7 +171,7 @@ static ct_tensor *recomputed_layer(ct_tensor *const *in, int n, void *arg) {
     return cti_lm_layer_forward(step->lm, step->layer, in[0], &pass);
 }
 
-static ct_tensor *run_layers(cti_lm *lm, ct_tensor *x, const cti_lm_pass *pass) {
+static ct_tensor *lm_run_layers(cti_lm *lm, ct_tensor *x, const cti_lm_pass *pass) {
     char path[CTI_LM_PATH];
     const bool recompute = lm->opts.recompute && !pass->cache && ct_module_training(lm->module);
     for (int64_t i = 0; i < cti_lm_integer(&lm->config, CTI_LM_LAYERS) && x; i++) {
@@ -192,8 +192,8 @@ static ct_tensor *hidden_states(cti_lm *lm, ct_tensor *ids, const ct_lm_call *ca
                   !count_tokens(lm, mask_values(call->key_mask), shape.dim[0], T, cache->after)))
         return NULL;
     ct_tensor *positions = call->positions;
-    if (!is_plain(call) && !positions) positions = count_positions(lm, call, shape);
-    if (!is_plain(call) && !positions) return NULL;
+    if (!lm_is_plain(call) && !positions) positions = lm_positions(lm, call, shape);
+    if (!lm_is_plain(call) && !positions) return NULL;
     cti_lm_pass pass = {.positions = positions,
                         .key_mask = cache ? NULL : call->key_mask,
                         .segments = call->segments,
@@ -203,7 +203,7 @@ static ct_tensor *hidden_states(cti_lm *lm, ct_tensor *ids, const ct_lm_call *ca
         pass.lower_right = true;
         if (!lengths_of_cache(lm, cache, T, &pass.lengths)) return NULL;
     }
-    ct_tensor *x = run_layers(lm, embed(lm, ids, call, positions), &pass);
+    ct_tensor *x = lm_run_layers(lm, embed(lm, ids, call, positions), &pass);
     for (int64_t b = 0; cache && x && b < cache->batch; b++)
         cache->length[b] = cache->before[b] + cache->after[b];
     return x;

@@ -61,7 +61,7 @@ static ct_tensor *run(ct_module *layer, const char *part, ct_tensor *x) {
     return ct_forward(ct_module_child(layer, part), x);
 }
 
-static lm_heads project(const cti_lm *lm, ct_module *layer, ct_tensor *x) {
+static lm_heads lm_project(const cti_lm *lm, ct_module *layer, ct_tensor *x) {
     const cti_lm_names *names = &lm->config.family->names;
     const int64_t heads = cti_lm_integer(&lm->config, CTI_LM_HEADS),
                   kv = cti_lm_integer(&lm->config, CTI_LM_KV_HEADS),
@@ -101,7 +101,7 @@ static ct_tensor *attend(cti_lm *lm, int64_t i, ct_module *layer, ct_tensor *x,
                          const cti_lm_pass *pass) {
     const cti_lm_config *config = &lm->config;
     const cti_lm_layer *own = &config->layer[i];
-    lm_heads y = project(lm, layer, x);
+    lm_heads y = lm_project(lm, layer, x);
     if (own->rope >= 0) turn(config, own->rope, pass->positions, &y);
     if (pass->cache && !ct_kv_cache_append(pass->cache->layer[i], &y.k, &y.v)) return NULL;
     const bool training = ct_module_training(layer);

@@ -71,8 +71,8 @@ typedef struct {
     bool causal, lower_right;
 } cti_lm_pass;
 
-/* Runs a layer on x (B, T, E). */
-ct_tensor *cti_lm_layer_forward(cti_lm *lm, int64_t layer, ct_tensor *x, const cti_lm_pass *pass);
+/* Runs layer i on x (B, T, E). */
+ct_tensor *cti_lm_layer_forward(cti_lm *lm, int64_t i, ct_tensor *x, const cti_lm_pass *pass);
 /* The norm at a path below the root. */
 ct_tensor *cti_lm_norm(const cti_lm *lm, const char *path, ct_tensor *x);
 ct_tensor *cti_lm_activate(const cti_lm *lm, ct_tensor *x);

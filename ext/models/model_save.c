@@ -8,7 +8,6 @@
 #include "../../src/core/memory.h"
 #include "../../src/io/file.h"
 #include "../../src/os/os.h"
-#include "config_edit.h"
 #include "folder.h"
 
 static const char save_op[] = "lm_save";
@@ -85,8 +84,7 @@ static bool write_config(const cti_lm *lm, const char *folder, ct_file_float flo
     const cti_text text = {lm->config.text, lm->config.text_size};
     cti_lm_edit edit;
     if (!cti_lm_edit_begin(context, save_op, text, &edit)) return false;
-    const char *dtype = cti_lm_edit_has(&edit, "torch_dtype") ? "torch_dtype" : "dtype";
-    bool ok = floats == CT_FILE_SAME || cti_lm_edit_set(&edit, dtype, cti_lm_format_of(lm, floats));
+    bool ok = floats == CT_FILE_SAME || cti_lm_set_format(lm, &edit, floats);
     char *path = ok ? cti_lm_join(context, folder, "config.json") : NULL;
     ok = path && write_file(context, path, edit.text, edit.size);
     if (path) cti_give_any(context, path, strlen(path) + 1);

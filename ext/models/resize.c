@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "../../src/core/memory.h"
-#include "config_edit.h"
 #include "folder.h"
 
 /* ---- the text ---- */
 
-const char *cti_lm_format_of(const cti_lm *lm, ct_file_float floats) {
+/* The format of a file's floats as config.json names it. */
+static const char *format_of(const cti_lm *lm, ct_file_float floats) {
     switch (floats) {
     case CT_FILE_F32: return "\"float32\"";
     case CT_FILE_F16: return "\"float16\"";
@@ -22,6 +22,12 @@ const char *cti_lm_format_of(const cti_lm *lm, ct_file_float floats) {
     return lm->opts.dtype == CT_F64    ? "\"float64\""
            : lm->opts.dtype == CT_BF16 ? "\"bfloat16\""
                                        : "\"float32\"";
+}
+
+bool cti_lm_set_format(const cti_lm *lm, cti_lm_edit *edit, ct_file_float floats) {
+    bool old;
+    return cti_lm_edit_find(edit, "torch_dtype", &old) &&
+           cti_lm_edit_set(edit, old ? "torch_dtype" : "dtype", format_of(lm, floats));
 }
 
 static const char *architecture_of(const cti_lm *lm) {
@@ -35,24 +41,31 @@ static const char *architecture_of(const cti_lm *lm) {
     return family->bare;
 }
 
-bool cti_lm_update_text(cti_lm *lm) {
-    cti_lm_config *config = &lm->config;
-    cti_lm_edit edit;
+/* Makes the text of config.json for what the model is now. After an error *edit has no text. */
+static bool make_text(const cti_lm *lm, cti_lm_edit *edit) {
+    const cti_lm_config *config = &lm->config;
     char value[CTI_LM_PATH];
-    if (!cti_lm_edit_begin(lm->context, "lm", (cti_text){config->text, config->text_size}, &edit))
+    if (!cti_lm_edit_begin(lm->context, "lm", (cti_text){config->text, config->text_size}, edit))
         return false;
-    const char *dtype = cti_lm_edit_has(&edit, "torch_dtype") ? "torch_dtype" : "dtype";
-    bool ok = cti_lm_edit_set(&edit, dtype, cti_lm_format_of(lm, CT_FILE_SAME));
+    bool ok = cti_lm_set_format(lm, edit, CT_FILE_SAME);
     snprintf(value, sizeof value, "%" PRId64, cti_lm_integer(config, CTI_LM_VOCAB));
-    ok = ok && cti_lm_edit_set(&edit, "vocab_size", value);
+    ok = ok && cti_lm_edit_set(edit, "vocab_size", value);
     snprintf(value, sizeof value, "[\"%s\"]", architecture_of(lm));
-    ok = ok && cti_lm_edit_set(&edit, "architectures", value);
-    if (!ok) {
-        cti_lm_edit_end(&edit);
-        return false;
-    }
-    cti_give_any(lm->context, config->text, config->text_size + 1);
-    config->text = edit.text, config->text_size = edit.size;
+    ok = ok && cti_lm_edit_set(edit, "architectures", value);
+    if (!ok) cti_lm_edit_end(edit);
+    return ok;
+}
+
+/* Moves a text into the model. */
+static void take_text(cti_lm *lm, const cti_lm_edit *edit) {
+    cti_give_any(lm->context, lm->config.text, lm->config.text_size + 1);
+    lm->config.text = edit->text, lm->config.text_size = edit->size;
+}
+
+bool cti_lm_update_text(cti_lm *lm) {
+    cti_lm_edit edit;
+    if (!make_text(lm, &edit)) return false;
+    take_text(lm, &edit);
     return true;
 }
 
@@ -76,53 +89,65 @@ static bool fill_rows(const cti_lm *lm, ct_tensor *to, ct_tensor *from) {
     return ok;
 }
 
-/* Puts a module with more rows in the place of the one at a path. */
-static bool replace(const cti_lm *lm, const char *path, ct_module *module, bool weight, bool bias) {
+/* Gives a new module the rows of the one at a path. */
+static bool fill_from(const cti_lm *lm, ct_module *module, const char *path) {
     ct_module *old = ct_module_child(lm->module, path);
-    if (!old || !module) return false;
-    if (weight && !fill_rows(lm, ct_module_get(module, "weight"), ct_module_get(old, "weight")))
-        return false;
-    if (bias && !fill_rows(lm, ct_module_get(module, "bias"), ct_module_get(old, "bias")))
-        return false;
+    if (!old) return false;
     ct_module_train(module, ct_module_training(old));
-    if (!ct_module_set_child(lm->module, path, module)) return false;
-    ct_module_free(old);
+    return fill_rows(lm, ct_module_get(module, "weight"), ct_module_get(old, "weight"));
+}
+
+/* Puts a module in the place of the one at a path, which is freed. Nothing can fail: the name is
+ * there already. */
+static void replace(const cti_lm *lm, const char *path, ct_module *module) {
+    ct_module_free(ct_module_set_child(lm->module, path, module));
+}
+
+/* Makes the new embedding and the new head, if there is one, and puts them in place. If it returns
+ * false, nothing has changed. */
+static bool resize_to(const cti_lm *lm, const char *embedding, const char *head, int64_t rows) {
+    const int64_t width = cti_lm_integer(&lm->config, CTI_LM_WIDTH);
+    const bool tied = lm->config.number[CTI_LM_TIED] > 0;
+    ct_module *table = cti_lm_embedding_new(lm, rows, width), *linear = NULL;
+    if (head)
+        linear =
+            cti_lm_linear_new(lm, rows, width, false, tied ? ct_module_get(table, "weight") : NULL);
+    const bool ok = cti_lm_is_ready(lm->context) && fill_from(lm, table, embedding) &&
+                    (!head || tied || fill_from(lm, linear, head));
+    if (!ok) {
+        ct_module_free(linear);
+        ct_module_free(table);
+        return false;
+    }
+    if (head) replace(lm, head, linear);
+    replace(lm, embedding, table);
     return true;
 }
 
 bool ct_lm_resize(ct_module *module, int64_t vocab_size) {
     cti_lm *lm = cti_lm_of(module);
     if (!lm || !cti_lm_is_ready(lm->context)) return false;
-    const int64_t old = cti_lm_integer(&lm->config, CTI_LM_VOCAB),
-                  width = cti_lm_integer(&lm->config, CTI_LM_WIDTH);
     if (vocab_size >= (int64_t)1 << 31)
         return ct_fail(lm->context, CT_ERR_ARGUMENT, "%s: a vocabulary of %" PRId64, resize_name,
                        vocab_size);
-    if (vocab_size <= old) return true;
+    const double old = lm->config.number[CTI_LM_VOCAB];
+    if ((double)vocab_size <= old) return true;
     if (lm->config.head == CTI_LM_HEAD_MASKED)
         return ct_fail(lm->context, CT_ERR_ARGUMENT,
                        "%s: the head of a masked language model keeps its size", resize_name);
-    const bool head = lm->config.head == CTI_LM_HEAD_CAUSAL,
-               tied = lm->config.number[CTI_LM_TIED] > 0;
+    const char *head = lm->config.head == CTI_LM_HEAD_CAUSAL ? cti_lm_head_path(lm) : NULL;
+    if (head && !cti_lm_is_linear(ct_module_child(lm->module, head)))
+        return ct_fail(lm->context, CT_ERR_ARGUMENT,
+                       "%s: the head is no Linear: merge its adapter first", resize_name);
     char path[CTI_LM_PATH];
     cti_lm_path(lm, -1, lm->config.family->names.embed, path);
-    if (head && !cti_lm_is_linear(ct_module_child(lm->module, cti_lm_head_path(lm))))
-        return ct_fail(lm->context, CT_ERR_ARGUMENT,
-                       "%s: the head is no Linear: merge adapters "
-                       "first",
-                       resize_name);
-    ct_module *table = cti_lm_embedding_new(lm, vocab_size, width);
-    ct_module *linear = NULL;
-    if (head)
-        linear = cti_lm_linear_new(lm, vocab_size, width, false,
-                                   tied ? ct_module_get(table, "weight") : NULL);
-    if (!cti_lm_is_ready(lm->context) ||
-        (head && !replace(lm, cti_lm_head_path(lm), linear, !tied, false))) {
-        ct_module_free(linear);
-        ct_module_free(table);
+    lm->config.number[CTI_LM_VOCAB] = (double)vocab_size;
+    cti_lm_edit text;
+    if (!make_text(lm, &text) || !resize_to(lm, path, head, vocab_size)) {
+        cti_lm_edit_end(&text);
+        lm->config.number[CTI_LM_VOCAB] = old;
         return false;
     }
-    if (!replace(lm, path, table, true, false)) return false;
-    lm->config.number[CTI_LM_VOCAB] = (double)vocab_size;
-    return cti_lm_update_text(lm);
+    take_text(lm, &text);
+    return true;
 }

@@ -1,0 +1,131 @@
+/* Models without memory: every request of memory is refused once, and every call of the system that
+ * a save or an open makes fails once. Nothing is lost, and the next run succeeds. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "io_faults.h"
+
+#define GEMMA                                                                                      \
+    "{\"model_type\": \"gemma3_text\", \"vocab_size\": 11, \"hidden_size\": 8, "                   \
+    "\"intermediate_size\": 8, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, "             \
+    "\"num_key_value_heads\": 1, \"head_dim\": 4, \"sliding_window\": 2, "                         \
+    "\"tie_word_embeddings\": false}"
+
+static ct_context *c;
+static ct_module *lm;
+static char place[64];
+
+static void begin_lm(void) {
+    c = new_with((ct_context_opts){.seed = 1, .threads = 1});
+    lm = ct_lm_new(c, GEMMA, (ct_lm_opts){0});
+    strcpy(place, "/tmp/cotangent-lm-XXXXXX");
+    ck_assert(lm && mkdtemp(place));
+    ck_assert(ct_lm_save(lm, place, (ct_save_opts){0}));
+}
+
+static void finish_lm(void) {
+    ct_context_free(c);
+    static const char *const names[] = {"config.json", "model.safetensors"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", place, names[i]);
+        remove(path);
+    }
+    ck_assert_int_eq(rmdir(place), 0);
+}
+
+static bool open_and_free(void *arg) {
+    ct_module *opened = ct_lm_open(c, place, (ct_lm_opts){.dtype = *(ct_dtype *)arg});
+    ct_module_free(opened);
+    return opened != NULL;
+}
+
+static bool make_and_free(void *arg) {
+    ct_module *made = ct_lm_new(c, arg, (ct_lm_opts){0});
+    ct_module_free(made);
+    return made != NULL;
+}
+
+static bool clone_and_free(void *arg) {
+    (void)arg;
+    ct_module *copy = ct_module_clone(lm);
+    const bool done = copy != NULL && ct_lm_resize(copy, 13);
+    ct_module_free(copy);
+    return done;
+}
+
+static bool save_lm(void *arg) {
+    (void)arg;
+    return ct_lm_save(lm, place, (ct_save_opts){0});
+}
+
+static bool generate(void *arg) {
+    (void)arg;
+    ct_scope scope = ct_scope_open(c);
+    ct_lm_cache *cache = ct_lm_cache_new(lm, 2, 4);
+    const int64_t ids[] = {1, 2, 3, 4};
+    const bool mask[] = {true, true, true, false};
+    ct_tensor *x = ct_from_i64(c, CT_SHAPE(2, 2), ids);
+    ct_lm_call call = {.cache = cache, .key_mask = ct_from_bool(c, CT_SHAPE(2, 2), mask)};
+    bool done = cache && call.key_mask && ct_lm_forward(lm, x, call);
+    done = done && ct_lm_cache_select(cache, (const int64_t[]){1, 0});
+    call.key_mask = NULL;
+    done = done && ct_lm_forward(lm, ct_narrow(x, 1, 0, 1), call);
+    ct_lm_cache_free(cache);
+    ct_scope_close(scope);
+    return done;
+}
+
+static bool train_lm(void *arg) {
+    (void)arg;
+    ct_scope scope = ct_scope_open(c);
+    const int64_t ids[] = {1, 2, 3, 4}, next[] = {2, 3, 4, -100};
+    ct_tensor *loss =
+        ct_lm_loss(lm, ct_from_i64(c, CT_SHAPE(1, 4), ids), ct_from_i64(c, CT_SHAPE(1, 4), next),
+                   (ct_lm_call){0}, (ct_cross_entropy_opts){0});
+    const bool done = loss && ct_backward(loss);
+    ct_scope_close(scope);
+    return done;
+}
+
+START_TEST(without_memory) {
+    ct_dtype dtypes[] = {CT_F32, CT_BF16};
+    static char text[] = GEMMA;
+    const fault_case cases[] = {
+        {.name = "open", .run = open_and_free, .arg = &dtypes[0], .again = open_and_free},
+        {.name = "open bf16", .run = open_and_free, .arg = &dtypes[1], .again = open_and_free},
+        {.name = "new", .run = make_and_free, .arg = text, .again = make_and_free},
+        {.name = "clone, resize", .run = clone_and_free, .again = clone_and_free},
+        {.name = "save", .run = save_lm, .again = save_lm},
+        {.name = "generate", .run = generate, .again = generate},
+        {.name = "train", .run = train_lm, .again = train_lm, .grows = true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fault_case f = cases[i];
+        f.kind = FAULT_TAKE, f.context = &c, f.least = 10, f.sparse = 200;
+        fault_sweep(&f);
+    }
+}
+END_TEST
+
+START_TEST(without_files) {
+    ct_dtype dtype = CT_F32;
+    fault_case f = {.name = "open",
+                    .kind = FAULT_CALL,
+                    .run = open_and_free,
+                    .arg = &dtype,
+                    .again = open_and_free,
+                    .context = &c,
+                    .least = 5};
+    fault_sweep(&f);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("model faults");
+    TCase *all = tcase_create("model faults");
+    tcase_add_checked_fixture(all, begin_lm, finish_lm);
+    tcase_add_test(all, without_memory);
+    tcase_add_test(all, without_files);
+    suite_add_tcase(suite, all);
+    return run_suite(suite);
+}

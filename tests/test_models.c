@@ -1,0 +1,418 @@
+/* Models of Hugging Face folders, without transformers: results, losses, packed rows, caches,
+ * copies, folders that are saved and opened, and texts of config.json that are refused.
+ * tests/torch/test_models_live.py has the values. */
+#include <math.h>
+
+#include "files.h"
+
+/* Removes the folders of models in the test's folder. */
+static void teardown_folders(void) {
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        char path[400], file[800];
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        DIR *inner =
+            strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") ? opendir(path) : NULL;
+        if (!inner) continue;
+        for (struct dirent *each; (each = readdir(inner));) {
+            snprintf(file, sizeof file, "%s/%s", path, each->d_name);
+            remove(file);
+        }
+        closedir(inner);
+        rmdir(path);
+    }
+    closedir(dir);
+    teardown();
+}
+
+#define SIZES                                                                                      \
+    "\"vocab_size\": 31, \"hidden_size\": 16, \"intermediate_size\": 24, "                         \
+    "\"num_hidden_layers\": 2, \"num_attention_heads\": 4"
+#define LLAMA "{\"model_type\": \"llama\", \"num_key_value_heads\": 2, " SIZES "}"
+#define GEMMA                                                                                      \
+    "{\"model_type\": \"gemma3_text\", \"num_key_value_heads\": 2, \"head_dim\": 8, "              \
+    "\"sliding_window\": 3, \"layer_types\": [\"sliding_attention\", \"full_attention\"], " SIZES  \
+    "}"
+#define GPT2                                                                                       \
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 31, \"n_embd\": 16, \"n_layer\": 2, "              \
+    "\"n_head\": 4, \"n_positions\": 32}"
+#define NEOX "{\"model_type\": \"gpt_neox\", \"rotary_pct\": 0.5, " SIZES "}"
+#define BERT(architecture)                                                                         \
+    "{\"model_type\": \"bert\", \"architectures\": [\"" architecture "\"], "                       \
+    "\"max_position_embeddings\": 32, \"num_labels\": 3, " SIZES "}"
+
+static ct_module *new_lm(const char *config, ct_lm_opts opts) {
+    ct_module *lm = ct_lm_new(context, config, opts);
+    ck_assert_msg(lm != NULL, "%s", ct_error_message(context));
+    ct_module_train(lm, false);
+    return lm;
+}
+
+/* A model whose weights are far from their small initial values, so that each part counts. */
+static ct_module *rough_lm(const char *config, ct_lm_opts opts) {
+    ct_module *lm = new_lm(config, opts);
+    ct_param param = {0};
+    while (ct_module_next(lm, &param)) ct_init_normal(param.tensor, 0.2, 0.5);
+    return lm;
+}
+
+static ct_tensor *some_ids(int64_t B, int64_t T) {
+    int64_t ids[64];
+    for (int64_t i = 0; i < B * T; i++) ids[i] = ct_random_below(context, 31);
+    return ct_from_i64(context, CT_SHAPE(B, T), ids);
+}
+
+static ct_tensor *run_lm(ct_module *lm, ct_tensor *ids, ct_lm_call call) {
+    ct_tensor *y = ct_lm_forward(lm, ids, call);
+    ck_assert_msg(y != NULL, "%s", ct_error_message(context));
+    return y;
+}
+
+/* The largest difference of two tensors of one size. */
+static double apart(ct_tensor *a, ct_tensor *b) {
+    ck_assert(a && b && ct_numel(a) == ct_numel(b));
+    ct_tensor *d = ct_sub(ct_reshape(a, CT_SHAPE(-1)), ct_reshape(b, CT_SHAPE(-1)));
+    const double most = ct_item(ct_max(ct_abs(d), CT_ALL, false));
+    ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
+    return most;
+}
+
+static bool same_shape(const ct_tensor *x, ct_shape want) {
+    const ct_shape got = ct_shape_of(x);
+    bool same = got.ndim == want.ndim;
+    for (int i = 0; i < want.ndim; i++) same = same && got.dim[i] == want.dim[i];
+    return same;
+}
+
+static const ct_lm_opts f64 = {.dtype = CT_F64};
+
+START_TEST(results_of_each_architecture) {
+    ct_module *lm = rough_lm(LLAMA, f64),
+              *bert = rough_lm(BERT("BertForSequenceClassification"), f64);
+    ct_tensor *ids = some_ids(2, 5);
+    const bool mask[] = {false, false, true, true, true, true, true, true, true, false};
+    ct_tensor *key_mask = ct_from_bool(context, CT_SHAPE(2, 5), mask);
+    ct_tensor *all = run_lm(lm, ids, (ct_lm_call){.key_mask = key_mask});
+    ct_tensor *last = run_lm(lm, ids, (ct_lm_call){.key_mask = key_mask, .result = CT_LM_LAST});
+    ck_assert(same_shape(all, CT_SHAPE(2, 5, 31)) && same_shape(last, CT_SHAPE(2, 31)));
+    ck_assert_double_eq(apart(ct_select(last, 0, 0), ct_select(ct_select(all, 0, 0), 0, 4)), 0);
+    ck_assert_double_eq(apart(ct_select(last, 0, 1), ct_select(ct_select(all, 0, 1), 0, 3)), 0);
+    ct_tensor *hidden = run_lm(lm, ids, (ct_lm_call){.key_mask = key_mask, .result = CT_LM_HIDDEN});
+    ct_tensor *mean = run_lm(lm, ids, (ct_lm_call){.key_mask = key_mask, .result = CT_LM_MEAN});
+    ct_tensor *row = ct_mean(ct_narrow(ct_select(hidden, 0, 0), 0, 2, 3), CT_DIMS(0), false);
+    ck_assert_double_lt(apart(ct_select(mean, 0, 0), row), 1e-14);
+    ck_assert(same_shape(run_lm(bert, ids, (ct_lm_call){0}), CT_SHAPE(2, 3)));
+    ck_assert(same_shape(run_lm(bert, ids, (ct_lm_call){.result = CT_LM_POOLED}), CT_SHAPE(2, 16)));
+    ck_refused(ct_lm_forward(lm, ids, (ct_lm_call){.result = CT_LM_POOLED}), CT_ERR_ARGUMENT,
+               "lm_forward", "no pooler");
+    ck_refused(ct_lm_forward(bert, ids, (ct_lm_call){.result = CT_LM_LAST}), CT_ERR_ARGUMENT,
+               "lm_forward", "no logits");
+    ck_refused(ct_lm_forward(lm, ids, (ct_lm_call){.token_types = ids}), CT_ERR_ARGUMENT, "llama",
+               "token types");
+    ck_refused(ct_lm_forward(lm, ids, (ct_lm_call){.key_mask = ids}), CT_ERR_DTYPE, "key_mask",
+               "bool");
+    ck_refused(ct_lm_forward(lm, ct_select(ids, 0, 0), (ct_lm_call){0}), CT_ERR_SHAPE, "ids",
+               "(B, T)");
+}
+END_TEST
+
+/* Texts of unequal length in one row, apart by segments, have the logits of each by itself. */
+START_TEST(packed_rows) {
+    static const char *const configs[] = {LLAMA, GEMMA, GPT2, NEOX};
+    for (size_t c = 0; c < sizeof configs / sizeof *configs; c++) {
+        ct_module *lm = rough_lm(configs[c], f64);
+        ct_tensor *ids = some_ids(1, 9);
+        const int64_t numbers[] = {7, 7, 7, 7, 2, 2, 2, 2, 2};
+        ct_tensor *segments = ct_from_i64(context, CT_SHAPE(1, 9), numbers);
+        ct_tensor *both = run_lm(lm, ids, (ct_lm_call){.segments = segments});
+        ct_tensor *first = run_lm(lm, ct_narrow(ids, 1, 0, 4), (ct_lm_call){0}),
+                  *second = run_lm(lm, ct_narrow(ids, 1, 4, 5), (ct_lm_call){0});
+        ck_assert_double_lt(apart(ct_narrow(both, 1, 0, 4), first), 1e-12);
+        ck_assert_double_lt(apart(ct_narrow(both, 1, 4, 5), second), 1e-12);
+    }
+}
+END_TEST
+
+START_TEST(losses) {
+    ct_module *lm = rough_lm(LLAMA, f64), *bare = new_lm(BERT("BertModel"), f64);
+    ct_tensor *ids = some_ids(2, 6), *targets = some_ids(2, 6);
+    const ct_cross_entropy_opts opts = {.label_smoothing = 0.1, .reduction = CT_SUM};
+    ct_tensor *loss = ct_lm_loss(lm, ids, targets, (ct_lm_call){0}, opts);
+    ct_tensor *want = ct_cross_entropy(run_lm(lm, ids, (ct_lm_call){0}), targets, opts);
+    ck_assert_double_lt(apart(loss, want), 1e-10);
+    ck_refused(ct_lm_loss(lm, ids, ids, (ct_lm_call){0}, opts), CT_ERR_ARGUMENT, "lm_loss",
+               "targets are the ids");
+    ck_refused(ct_lm_loss(bare, ids, targets, (ct_lm_call){0}, opts), CT_ERR_ARGUMENT, "lm_loss",
+               "no head");
+    ck_refused(ct_lm_loss(lm, ids, NULL, (ct_lm_call){0}, opts), CT_ERR_ARGUMENT, "lm_loss",
+               "NULL");
+    ck_refused(ct_lm_loss(lm, ids, targets, (ct_lm_call){.result = CT_LM_LAST}, opts),
+               CT_ERR_ARGUMENT, "lm_loss", ".result");
+}
+END_TEST
+
+/* The gradients of all parameters as one tensor. */
+static ct_tensor *gradients(ct_module *lm, ct_tensor *ids, ct_tensor *targets) {
+    ct_param each = {0};
+    while (ct_module_next(lm, &each)) ct_zero_grad(each.tensor);
+    ck_assert(
+        ct_backward(ct_lm_loss(lm, ids, targets, (ct_lm_call){0}, (ct_cross_entropy_opts){0})));
+    ct_tensor *grad[64];
+    int n = 0;
+    ct_param param = {0};
+    while (ct_module_next(lm, &param))
+        grad[n++] = ct_clone(ct_reshape(ct_grad(param.tensor), CT_SHAPE(-1)));
+    return ct_cat(grad, n, 0);
+}
+
+START_TEST(recomputed_layers_have_the_same_bits) {
+    ct_tensor *ids = some_ids(2, 6), *targets = some_ids(2, 6), *grad[2];
+    for (int i = 0; i < 2; i++) {
+        ct_seed(context, 3);
+        ct_module *lm = rough_lm(GEMMA, (ct_lm_opts){.recompute = i == 1});
+        ct_module_train(lm, true);
+        ct_memory_reset_peak(context);
+        grad[i] = gradients(lm, ids, targets);
+    }
+    ck_assert_double_eq(apart(grad[0], grad[1]), 0);
+    ck_assert_double_gt(apart(grad[0], ct_zeros(context, CT_F32, CT_SHAPE(ct_numel(grad[0])))), 0);
+}
+END_TEST
+
+START_TEST(copies) {
+    ct_module *lm = rough_lm(GPT2, f64);
+    ct_tensor *ids = some_ids(1, 5), *before = run_lm(lm, ids, (ct_lm_call){0});
+    ct_module *copy = ct_module_clone(lm);
+    ck_assert_ptr_nonnull(copy);
+    ck_assert_str_eq(ct_lm_about(copy).config, ct_lm_about(lm).config);
+    ct_init_constant(ct_module_get(lm, "transformer.wpe.weight"), 0);
+    ck_assert_double_gt(apart(run_lm(lm, ids, (ct_lm_call){0}), before), 0);
+    ct_module_free(lm);
+    ck_assert_double_eq(apart(run_lm(copy, ids, (ct_lm_call){0}), before), 0);
+    ck_assert_ptr_eq(ct_module_get(copy, "lm_head.weight"),
+                     ct_module_get(copy, "transformer.wte.weight"));
+}
+END_TEST
+
+/* ---- folders ---- */
+
+START_TEST(folders) {
+    static const char *const configs[] = {
+        LLAMA, GEMMA, GPT2, NEOX, BERT("BertModel"), BERT("BertForMaskedLM")};
+    for (size_t c = 0; c < sizeof configs / sizeof *configs; c++) {
+        ct_module *lm = rough_lm(configs[c], f64);
+        ct_tensor *ids = some_ids(2, 5), *want = run_lm(lm, ids, (ct_lm_call){0});
+        const char *path = in_folder("saved");
+        const ct_rng rng = ct_rng_get(context);
+        ck_assert_msg(ct_lm_save(lm, path, (ct_save_opts){.shard_bytes = c % 2 ? 5000 : 0}), "%s",
+                      ct_error_message(context));
+        ct_module *again = ct_lm_open(context, path, f64);
+        ck_assert_msg(again != NULL, "%s", ct_error_message(context));
+        const ct_rng after = ct_rng_get(context);
+        ck_assert(!memcmp(&rng, &after, sizeof rng)); /* an open draws nothing */
+        ck_assert(!ct_module_training(again));
+        ck_assert_double_eq(apart(run_lm(again, ids, (ct_lm_call){0}), want), 0);
+        ck_assert_str_eq(ct_lm_about(again).config, ct_lm_about(lm).config);
+        ct_module *half = ct_lm_open(context, path, (ct_lm_opts){.dtype = CT_BF16});
+        ct_module *rounded = ct_lm_open(context, path, (ct_lm_opts){0});
+        ck_assert(ct_module_to_bf16(rounded));
+        ck_assert_double_eq(
+            apart(run_lm(half, ids, (ct_lm_call){0}), run_lm(rounded, ids, (ct_lm_call){0})), 0);
+    }
+}
+END_TEST
+
+static void write_text(const char *path, const char *text) {
+    FILE *file = fopen(path, "wb");
+    ck_assert(file && fwrite(text, 1, strlen(text), file) == strlen(text) && !fclose(file));
+}
+
+static char *read_text(const char *path) {
+    static char text[1 << 16];
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    return text;
+}
+
+START_TEST(files_beside_the_weights) {
+    char first[300], second[300], path[400];
+    snprintf(first, sizeof first, "%s", in_folder("first"));
+    snprintf(second, sizeof second, "%s", in_folder("second"));
+    ck_assert(ct_lm_save(new_lm(LLAMA, f64), first, (ct_save_opts){0}));
+    snprintf(path, sizeof path, "%s/tokenizer.json", first);
+    write_text(path, "{\"tokens\": 3}");
+    snprintf(path, sizeof path, "%s/notes.txt", first);
+    write_text(path, "not for others");
+    ct_module *lm = ct_lm_open(context, first, (ct_lm_opts){0});
+    ck_assert(ct_lm_save(lm, second, (ct_save_opts){.floats = CT_FILE_BF16}));
+    snprintf(path, sizeof path, "%s/tokenizer.json", second);
+    ck_assert_str_eq(read_text(path), "{\"tokens\": 3}");
+    snprintf(path, sizeof path, "%s/notes.txt", second);
+    ck_assert_ptr_null(read_text(path));
+    snprintf(path, sizeof path, "%s/config.json", second);
+    ck_assert_ptr_nonnull(strstr(read_text(path), "\"dtype\": \"bfloat16\""));
+    ck_assert_ptr_nonnull(strstr(read_text(path), "\"architectures\": [\"LlamaForCausalLM\"]"));
+    ck_assert(ct_lm_save(lm, first, (ct_save_opts){0})); /* over itself */
+    snprintf(path, sizeof path, "%s/tokenizer.json", first);
+    ck_assert_str_eq(read_text(path), "{\"tokens\": 3}");
+}
+END_TEST
+
+START_TEST(folders_that_are_refused) {
+    char path[400];
+    const char *there = in_folder("there");
+    ck_refused(ct_lm_open(context, there, f64), CT_ERR_IO, "config.json", "lm_open");
+    ck_assert(ct_lm_save(new_lm(LLAMA, f64), there, (ct_save_opts){0}));
+    snprintf(path, sizeof path, "%s/config.json", there);
+    write_text(path, GPT2);
+    ck_refused(ct_lm_open(context, there, f64), CT_ERR_FORMAT, "missing", "transformer.wpe.weight");
+    write_text(path, "{\"model_type\": \"llama\", \"num_key_value_heads\": 4, " SIZES "}");
+    ck_refused(ct_lm_open(context, there, f64), CT_ERR_FORMAT, "k_proj.weight", "(16, 16)");
+    write_text(path, "{\"model_type\": \"qwen2\", \"num_key_value_heads\": 2, " SIZES "}");
+    ck_refused(ct_lm_open(context, there, f64), CT_ERR_FORMAT, "missing", "q_proj.bias");
+    write_text(path, LLAMA);
+    ck_assert_ptr_nonnull(ct_lm_open(context, there, f64));
+    ck_refused(ct_lm_open(context, NULL, f64), CT_ERR_ARGUMENT, "lm_open", "NULL");
+    ck_refused(ct_lm_open(context, there, (ct_lm_opts){.dtype = CT_I64}), CT_ERR_DTYPE, "lm_open",
+               "bf16");
+}
+END_TEST
+
+/* ---- config.json ---- */
+
+#define WITH(text) "{\"model_type\": \"llama\", " SIZES ", " text "}"
+
+START_TEST(texts_that_are_refused) {
+    static const struct {
+        const char *text, *word1, *word2;
+    } cases[] = {
+        {"[]", "not a JSON object", "lm_new"},
+        {"{", "byte", "lm_new"},
+        {"{}", "model_type", "absent"},
+        {"{\"model_type\": \"mamba\"}", "\"model_type\" is \"mamba\"", "families"},
+        {WITH("\"hidden_act\": \"xielu\""), "\"hidden_act\" is \"xielu\"", "not supported"},
+        {WITH("\"rms_norm_eps\": -1"), "rms_norm_eps", "above 0"},
+        {WITH("\"attention_dropout\": 1"), "attention_dropout", "[0, 1)"},
+        {WITH("\"mlp_bias\": 1"), "mlp_bias", "neither true nor false"},
+        {WITH("\"num_key_value_heads\": 3"), "4 heads", "3 key heads"},
+        {WITH("\"quantization_config\": {\"bits\": 4}"), "quantization_config", "not supported"},
+        {WITH("\"new_key\": 7"), "\"new_key\" is 7", ".ignore_unknown"},
+        {WITH("\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}"), "dynamic", "rope_type"},
+        {WITH("\"rope_scaling\": {\"type\": \"linear\"}"), "rope_scaling", "factor"},
+        {WITH("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"beta\": 1}"), "beta",
+         "linear"},
+        {WITH("\"rope_parameters\": 3"), "rope_parameters", "not an object"},
+        {WITH("\"partial_rotary_factor\": 0.5"), "partial_rotary_factor", "llama"},
+        {WITH("\"layer_types\": [\"full_attention\"]"), "layer_types", "2 layers"},
+        {WITH("\"layer_types\": [\"full_attention\", \"chunked_attention\"]"), "layer_types",
+         "layer 1"},
+        {WITH("\"architectures\": [\"LlamaForSequenceClassification\"]"), "architectures", "llama"},
+        {WITH("\"eos_token_id\": \"</s>\""), "eos_token_id", "not an id"},
+        {WITH("\"dtype\": \"int8\""), "dtype", "floats"},
+        {WITH("\"head_dim\": 3000000000"), "head_dim", "2^31"},
+        {WITH("\"head_dim\": 1.5"), "head_dim", "integer"},
+        {"{\"model_type\": \"llama\", \"hidden_size\": 10, \"num_attention_heads\": 4}",
+         "a width of 10", "4 heads"},
+        {"{\"model_type\": \"gpt2\", \"add_cross_attention\": true}", "add_cross_attention",
+         "only false"},
+        {"{\"model_type\": \"bert\", \"position_embedding_type\": \"relative_key\"}",
+         "relative_key", "absolute"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_refused(ct_lm_new(context, cases[i].text, f64), CT_ERR_FORMAT, cases[i].word1,
+                   cases[i].word2);
+    ck_assert_ptr_nonnull(
+        ct_lm_new(context, WITH("\"new_key\": 7"), (ct_lm_opts){.ignore_unknown = true}));
+}
+END_TEST
+
+/* A text that is cut anywhere is refused, and nothing is left behind. */
+START_TEST(texts_that_are_cut) {
+    char text[512];
+    const size_t size = strlen(GEMMA);
+    const int64_t before = ct_memory(context).live;
+    for (size_t n = 0; n < size; n++) {
+        snprintf(text, sizeof text, "%.*s", (int)n, GEMMA);
+        ck_refused(ct_lm_new(context, text, f64), CT_ERR_FORMAT, "lm_new", "byte");
+    }
+    ck_assert_int_eq(ct_memory(context).live, before);
+}
+END_TEST
+
+/* ---- caches ---- */
+
+START_TEST(rows_of_a_cache) {
+    ct_module *lm = rough_lm(GEMMA, f64);
+    ct_lm_cache *cache = ct_lm_cache_new(lm, 2, 12);
+    ct_tensor *ids = some_ids(2, 4), *next = some_ids(2, 1);
+    const bool mask[] = {true, true, true, true, true, true, false, false};
+    int64_t lengths[2];
+    run_lm(lm, ids,
+           (ct_lm_call){.cache = cache, .key_mask = ct_from_bool(context, CT_SHAPE(2, 4), mask)});
+    ck_assert(ct_lm_cache_lengths(cache, lengths) && lengths[0] == 4 && lengths[1] == 2);
+    ck_assert(ct_lm_cache_select(cache, (const int64_t[]){1, 0}));
+    ck_assert(ct_lm_cache_lengths(cache, lengths) && lengths[0] == 2 && lengths[1] == 4);
+    ct_tensor *y = run_lm(lm, next, (ct_lm_call){.cache = cache});
+    for (int b = 0; b < 2; b++) { /* row b was row 1 - b */
+        ct_tensor *parts[] = {ct_narrow(ct_narrow(ids, 0, 1 - b, 1), 1, 0, b ? 4 : 2),
+                              ct_narrow(next, 0, b, 1)};
+        ct_tensor *whole = run_lm(lm, ct_cat(parts, 2, 1), (ct_lm_call){.result = CT_LM_LAST});
+        ck_assert_double_lt(apart(ct_narrow(y, 0, b, 1), whole), 1e-11);
+    }
+    ck_assert(ct_lm_cache_set_lengths(cache, (const int64_t[]){2, 4}));
+    ck_assert_double_lt(apart(run_lm(lm, next, (ct_lm_call){.cache = cache}), y), 1e-11);
+    ck_refused(ct_lm_cache_set_lengths(cache, (const int64_t[]){9, 4}), CT_ERR_ARGUMENT, "row 0",
+               "9");
+    ck_refused(ct_lm_cache_select(cache, (const int64_t[]){2, 0}), CT_ERR_ARGUMENT, "row 0", "2");
+    const bool hole[] = {true, true, true, true, false, true, true, true};
+    ck_refused(ct_lm_forward(lm, ids,
+                             (ct_lm_call){.cache = cache,
+                                          .key_mask = ct_from_bool(context, CT_SHAPE(2, 4), hole)}),
+               CT_ERR_ARGUMENT, "key_mask[1, 1]", "padding");
+    ck_refused(ct_lm_forward(lm, some_ids(1, 1), (ct_lm_call){.cache = cache}), CT_ERR_ARGUMENT,
+               "lm_forward", "rows");
+    ck_refused(ct_lm_forward(lm, some_ids(2, 12), (ct_lm_call){.cache = cache}), CT_ERR_SHAPE,
+               "room for 12", "do not fit");
+    ck_assert(ct_lm_cache_lengths(cache, lengths) && lengths[0] == 3 && lengths[1] == 5);
+    ck_refused(ct_lm_cache_new(new_lm(BERT("BertModel"), f64), 1, 1), CT_ERR_ARGUMENT,
+               "lm_cache_new", "causal");
+    ct_module_free(lm); /* and with it the cache */
+    ck_refused(ct_lm_cache_lengths(cache, lengths), CT_ERR_ARGUMENT, "lm_cache_lengths", "freed");
+    ct_lm_cache_free(cache);
+}
+END_TEST
+
+START_TEST(models_of_another_type) {
+    ct_module *other =
+        ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 2});
+    ck_refused(ct_lm_forward(other, some_ids(1, 1), (ct_lm_call){0}), CT_ERR_ARGUMENT,
+               "LanguageModel", "Linear");
+    ck_refused(ct_lm_save(other, in_folder("x"), (ct_save_opts){0}), CT_ERR_ARGUMENT,
+               "LanguageModel", "Linear");
+    ck_refused(ct_lm_resize(other, 5), CT_ERR_ARGUMENT, "LanguageModel", "Linear");
+    ck_assert_str_eq(ct_module_kind(other), "Linear");
+    ck_assert_str_eq(ct_module_kind(NULL), "");
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("models");
+    TCase *all = tcase_create("models");
+    tcase_add_checked_fixture(all, setup, teardown_folders);
+    tcase_add_test(all, results_of_each_architecture);
+    tcase_add_test(all, packed_rows);
+    tcase_add_test(all, losses);
+    tcase_add_test(all, recomputed_layers_have_the_same_bits);
+    tcase_add_test(all, copies);
+    tcase_add_test(all, folders);
+    tcase_add_test(all, files_beside_the_weights);
+    tcase_add_test(all, folders_that_are_refused);
+    tcase_add_test(all, texts_that_are_refused);
+    tcase_add_test(all, texts_that_are_cut);
+    tcase_add_test(all, rows_of_a_cache);
+    tcase_add_test(all, models_of_another_type);
+    suite_add_tcase(suite, all);
+    return run_suite(suite);
+}
