@@ -177,6 +177,40 @@ START_TEST(packed_sequences_are_a_batch) {
 }
 END_TEST
 
+static void same_numbers(ct_tensor *x, ct_tensor *y, double within) {
+    ck_assert_int_eq(ct_numel(x), ct_numel(y));
+    for (int64_t i = 0; i < ct_numel(x); i++)
+        ck_assert_double_eq_tol(ct_data_f64(x)[i], ct_data_f64(y)[i], within);
+}
+
+/* Token 1 and the last token have one id. Every id of row 1 is greater than the id two tokens
+ * before, and every id of row 2 is less, but neighbours rise and fall in turns: a segment may have
+ * several runs. The tokens are far enough apart for two tiles of keys. */
+START_TEST(an_id_that_returns) {
+    enum { T = 301, D = 4 };
+    ct_tensor *ids = ct_zeros(context, CT_I64, CT_SHAPE(3, T)), *x[3],
+              *mask = ct_zeros(context, CT_BOOL, CT_SHAPE(3, 1, T, T)), *y[2], *dk[2];
+    int64_t *id = ct_data_i64(ids);
+    for (int64_t i = 0; i < T; i++) {
+        id[T + i] = i == T - 1 ? T + 1 : i % 2 ? T + i : i;
+        id[2 * T + i] = -id[T + i];
+    }
+    for (int64_t i = 0; i < 3 * T; i++)
+        for (int64_t j = 0; j < T; j++) ct_data_bool(mask)[i * T + j] = id[i] == id[i / T * T + j];
+    for (int i = 0; i < 3; i++) x[i] = ct_randn(context, CT_F64, CT_SHAPE(3, 1, T, D));
+    ct_tensor *g = ct_randn(context, CT_F64, CT_SHAPE(3, 1, T, D));
+    for (int i = 0; i < 2; i++) {
+        ct_attention_opts o = {.segments = i ? NULL : ids, .mask = i ? mask : NULL};
+        ct_tensor *k = ct_set_requires_grad(ct_clone(x[1]), true);
+        y[i] = ct_attention(x[0], k, x[2], o).out;
+        ck_assert(ct_backward_with(&y[i], &g, 1, (ct_backward_opts){0}));
+        dk[i] = ct_grad(k);
+    }
+    same_numbers(y[0], y[1], 1e-13);
+    same_numbers(dk[0], dk[1], 1e-13);
+}
+END_TEST
+
 /* Decoding without a gradient: the last query of all, with a window and lengths. */
 START_TEST(one_query_of_many) {
     enum { S = 90, D = 8 };
@@ -288,6 +322,7 @@ int main(void) {
     suite_add_tcase(suite, alone);
     tcase_add_checked_fixture(all, open_context, close_context);
     tcase_add_loop_test(all, packed_sequences_are_a_batch, 0, 4);
+    tcase_add_test(all, an_id_that_returns);
     tcase_add_loop_test(all, one_query_of_many, 0, 4);
     tcase_add_test(all, nothing_at_all);
     tcase_add_test(all, hostile_arguments);

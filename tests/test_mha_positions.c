@@ -112,6 +112,61 @@ START_TEST(rows_are_independent) {
 }
 END_TEST
 
+/* Sequences of 2 and of 3 tokens, each by itself, and in one call: packed into a row with positions
+ * that begin anew; padded at the start with positions that count tokens; padded at the end, which
+ * needs no positions. */
+static void check_rows(int kind) {
+    ct_module *m = shaken(ct_mha_new(context, options(kind)));
+    ct_tensor *x = randn(CT_SHAPE(1, 5, E)), *pad = randn(CT_SHAPE(1, 1, E)),
+              *first = ct_narrow(x, 1, 0, 2), *second = ct_narrow(x, 1, 2, 3);
+    ct_mha_call call = {.causal = true};
+    ct_tensor *want[] = {ct_mha_forward(m, first, NULL, NULL, call).out,
+                         ct_mha_forward(m, second, NULL, NULL, call).out};
+    call.segments = positions_of(CT_SHAPE(1, 5), (int64_t[]){7, 7, 4, 4, 4});
+    call.positions = positions_of(CT_SHAPE(1, 5), (int64_t[]){0, 1, 0, 1, 2});
+    ct_tensor *packed = ct_mha_forward(m, x, NULL, NULL, call).out;
+    ck_assert_double_lt(distance(ct_narrow(packed, 1, 0, 2), want[0]), 1e-13);
+    ck_assert_double_lt(distance(ct_narrow(packed, 1, 2, 3), want[1]), 1e-13);
+    const int ends = kinds[kind].add_bias_kv ? 1 : 2; /* lengths are refused with extra keys */
+    for (int at_end = 0; at_end < ends; at_end++) {
+        ct_tensor *row = ct_cat((ct_tensor *[]){at_end ? first : pad, at_end ? pad : first}, 2, 1),
+                  *rows = ct_cat((ct_tensor *[]){row, second}, 2, 0);
+        call = (ct_mha_call){.causal = true};
+        if (at_end) call.lengths = positions_of(CT_SHAPE(2), (int64_t[]){2, 3});
+        else {
+            call.key_mask = ct_ones(context, CT_BOOL, CT_SHAPE(2, 3));
+            ct_data_bool(call.key_mask)[0] = false;
+            call.positions = positions_of(CT_SHAPE(2, 3), (int64_t[]){0, 0, 1, 0, 1, 2});
+        }
+        ct_tensor *y = ct_mha_forward(m, rows, NULL, NULL, call).out;
+        ct_tensor *short_row = ct_narrow(ct_narrow(y, 0, 0, 1), 1, at_end ? 0 : 1, 2);
+        ck_assert_double_lt(distance(short_row, want[0]), 1e-13);
+        ck_assert_double_lt(distance(ct_narrow(y, 0, 1, 1), want[1]), 1e-13);
+    }
+}
+
+START_TEST(packed_and_padded_rows) {
+    for (int kind = 0; kind < KINDS; kind++) check_rows(kind);
+}
+END_TEST
+
+/* Scores depend on differences of positions only: a number that is added to all positions of a row
+ * changes the results by rounding. Extra keys have no position. */
+START_TEST(differences_of_positions_count) {
+    for (int kind = 0; kind < KINDS; kind++) {
+        const ct_mha_opts o = options(kind);
+        ct_module *m = shaken(ct_mha_new(context, o));
+        ct_tensor *x = randn(CT_SHAPE(B, T, E)), *at = each(), *moved = ct_clone(at);
+        for (int64_t i = 0; i < B * T; i++) ct_data_i64(moved)[i] += i < T ? 11 : -4;
+        ct_mha_call before = {.positions = at}, after = {.positions = moved};
+        const double by = distance(ct_mha_forward(m, x, NULL, NULL, before).out,
+                                   ct_mha_forward(m, x, NULL, NULL, after).out);
+        if (o.add_bias_kv) ck_assert_double_gt(by, 1e-6);
+        else ck_assert_double_lt(by, 1e-12);
+    }
+}
+END_TEST
+
 START_TEST(without_rope_positions_do_nothing) {
     ct_module *m =
         ct_mha_new(context, (ct_mha_opts){.embed_dim = E, .num_heads = 2, .dtype = CT_F64});
@@ -344,6 +399,8 @@ int main(void) {
     const TTest *const tests[] = {values_and_gradients,
                                   counted_positions_are_an_offset,
                                   rows_are_independent,
+                                  packed_and_padded_rows,
+                                  differences_of_positions_count,
                                   without_rope_positions_do_nothing,
                                   decoding_in_chunks,
                                   recomputed_layers_have_positions,
