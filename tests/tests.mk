@@ -10,7 +10,7 @@ TESTS_OF_diagnose = gradcheck gradcheck_html gradcheck_mistakes gradcheck_mutant
 TESTS_OF_ranks = disk_model dist dist_alone dist_checkpoint dist_engine dist_faults dist_hostile dist_mistakes \
     dist_silent
 TESTS_OF_models = model_faults models
-TESTS_OF_text = text_pattern text_unicode
+TESTS_OF_text = text_merges text_pattern text_unicode
 FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data diagnose models ranks text),$(TESTS_OF_$(f)))
 # Without ext/diagnose the other programs link this ct_gradcheck, a check without diagnoses.
 PLAIN_CHECK = $(if $(filter ext/diagnose,$(EXT)),,$(BUILD)/obj/tests/plain_gradcheck.o)
