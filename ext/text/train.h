@@ -48,7 +48,7 @@ typedef struct {
 } cti_merged_pair;
 
 typedef struct {
-    cti_tally tokens; /* texts in the alphabet of bytes, by id; special tokens as they are */
+    cti_tally tokens;       /* texts in the alphabet of bytes, by id; special tokens as they are */
     cti_merged_pair *merge; /* [count] */
     size_t count, room;
 } cti_trained;
