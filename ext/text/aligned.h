@@ -45,6 +45,8 @@ typedef struct {
  * characters. */
 cti_extent cti_aligned_origin(const cti_aligned *aligned, size_t begin, size_t end);
 
+#define CTI_FROM_NOTHING SIZE_MAX
+
 /* A writer of a new aligned text that is made from an old one, character by character. A failed
  * allocation sets `failed`; then nothing more is written. */
 typedef struct {
@@ -56,7 +58,8 @@ typedef struct {
 /* Begins to make a text from `old`; reuses the memory of *spare, which may be zeros, and takes it
  * over. */
 cti_rewriter cti_rewriter_begin(const cti_aligned *old, cti_aligned *spare);
-/* Appends a character that came from byte `from` of the old text. */
+/* Appends a character that came from byte `from` of the old text; CTI_FROM_NOTHING gives it the
+ * range (0, 0). */
 void cti_rewriter_put(cti_rewriter *rewriter, uint32_t c, size_t from);
 /* Appends old bytes [span.begin, span.end) unchanged. */
 void cti_rewriter_copy(cti_rewriter *rewriter, cti_extent span);
@@ -64,5 +67,24 @@ void cti_rewriter_copy(cti_rewriter *rewriter, cti_extent span);
  * memory was short; *text is unchanged then. */
 bool cti_rewriter_end(cti_rewriter *rewriter, cti_aligned *text, cti_aligned *spare);
 void cti_aligned_free(cti_aligned *aligned);
+
+/* A few changes of a text, in order. Nothing is written before the first change, so a text without
+ * any stays as it is. */
+typedef struct {
+    cti_aligned *text, *spare;
+    cti_rewriter rewriter;
+    bool begun;
+    size_t done; /* the old bytes before this one have been copied or dropped */
+} cti_edit;
+
+cti_edit cti_edit_begin(cti_aligned *text, cti_aligned *spare);
+/* Copies the old bytes [done, from), and drops the old bytes [from, to). */
+void cti_edit_drop(cti_edit *edit, size_t from, size_t to);
+/* Appends a character, as cti_rewriter_put, behind a cti_edit_drop. */
+static inline void cti_edit_put(cti_edit *edit, uint32_t c, size_t from) {
+    cti_rewriter_put(&edit->rewriter, c, from);
+}
+/* Copies the rest. Returns false if memory was short; the text is unchanged then. */
+bool cti_edit_end(cti_edit *edit);
 
 #endif

@@ -31,25 +31,27 @@ size_t cti_utf8_read(const char *text, size_t size, uint32_t *c) {
     return length;
 }
 
-size_t cti_utf8_check(const char *text, size_t size) {
+size_t cti_utf8_ascii(const char *text, size_t size) {
     size_t at = 0;
-    while (at < size) {
-        uint64_t eight;
-        while (size - at >= sizeof eight) {
-            memcpy(&eight, text + at, sizeof eight);
-            if (eight & UINT64_C(0x8080808080808080)) break;
-            at += sizeof eight;
-        }
-        /* A character, or some of ASCII before the next one that is not. */
-        for (size_t end = size - at > 8 ? at + 8 : size; at < end;) {
+    uint64_t eight;
+    for (; size - at >= sizeof eight; at += sizeof eight) {
+        memcpy(&eight, text + at, sizeof eight);
+        if (eight & UINT64_C(0x8080808080808080)) break;
+    }
+    while (at < size && (unsigned char)text[at] < 0x80) at++;
+    return at;
+}
+
+size_t cti_utf8_check(const char *text, size_t size) {
+    for (size_t at = 0;;) {
+        at += cti_utf8_ascii(text + at, size - at);
+        while (at < size && (unsigned char)text[at] >= 0x80) {
             uint32_t c;
             const size_t length = cti_utf8_read(text + at, size - at, &c);
-            if (c == CTI_REPLACEMENT && (length != 3 || (unsigned char)text[at] != 0xEF ||
-                                         (unsigned char)text[at + 1] != 0xBF)) {
+            if (c == CTI_REPLACEMENT && (length < 3 || memcmp(text + at, "\xEF\xBF\xBD", 3)))
                 return at;
-            }
             at += length;
         }
+        if (at == size) return size;
     }
-    return size;
 }

@@ -49,6 +49,9 @@ static inline size_t cti_utf8_put(char *out, uint32_t c) {
  * Python's errors="replace" and the Unicode standard's "maximal subpart". */
 size_t cti_utf8_read(const char *text, size_t size, uint32_t *c);
 
+/* The index of the first byte that is not ASCII; size if there is none. */
+size_t cti_utf8_ascii(const char *text, size_t size);
+
 /* The index of the first byte of the first ill-formed part; size if there is none. */
 size_t cti_utf8_check(const char *text, size_t size);
 

@@ -1,0 +1,308 @@
+/* Normalizers. One that is read is a list of steps: a Sequence is its parts' steps, a
+ * BertNormalizer the steps for which its options ask. A step goes through the whole text, and
+ * writes a new one only if it changes something.
+ *
+ * The sources of new characters are those of the tokenizers package; tests/test_text_normalize.c
+ * has them for each kind. */
+#include "normalize.h"
+
+#include <stdlib.h>
+
+#include "normal_forms.h"
+#include "pattern.h"
+#include "unicode.h"
+#include "utf8.h"
+
+typedef enum {
+    STEP_NFC,
+    STEP_NFD,
+    STEP_LOWERCASE,
+    STEP_STRIP_ACCENTS,
+    STEP_BERT_CLEAN,
+    STEP_BERT_CHINESE,
+    STEP_BERT_ACCENTS,
+    STEP_REPLACE,
+    STEP_PREPEND,
+    STEP_STRIP
+} step_kind;
+
+struct cti_normalizer {
+    step_kind kind;
+    cti_text text;              /* Replace's content, or the text that Prepend inserts */
+    const cti_pattern *pattern; /* of Replace */
+    bool left, right;           /* of Strip */
+    const cti_normalizer *next;
+};
+
+/* ---- reading ---- */
+
+typedef struct {
+    cti_reading reading; /* with the kind that is being read as type_of */
+    cti_json_at value;
+    const cti_normalizer **end; /* the place of the next step */
+} step_reader;
+
+static cti_normalizer *add_step(step_reader *reader, step_kind kind) {
+    cti_normalizer *step = cti_arena_take(reader->reading.arena, 1, sizeof *step);
+    if (!step) return NULL;
+    *step = (cti_normalizer){.kind = kind};
+    *reader->end = step;
+    reader->end = &step->next;
+    return step;
+}
+
+/* The members that must be there: a string, true or false, or another value. */
+static bool needs_member(const step_reader *reader, const char *key) {
+    const cti_json_tree *tree = reader->reading.tree;
+    const cti_json_at member = cti_json_member(tree, reader->value, key);
+    if (member && tree->value[member].kind != CTI_JSON_NULL) return true;
+    return cti_reading_fail(&reader->reading, reader->value, "it has no \"%s\"", key);
+}
+
+static bool needs_bool(const step_reader *reader, const char *key, bool *out) {
+    return needs_member(reader, key) && cti_reading_bool(&reader->reading, reader->value, key, out);
+}
+
+static bool has_only(const step_reader *reader, const char *const *keys) {
+    return cti_reading_only(&reader->reading, reader->value, keys);
+}
+
+static bool read_plain(step_reader *reader, step_kind kind) {
+    static const char *const keys[] = {NULL};
+    return has_only(reader, keys) && add_step(reader, kind);
+}
+
+static bool read_bert(step_reader *reader) {
+    static const char *const keys[] = {"clean_text", "handle_chinese_chars", "strip_accents",
+                                       "lowercase", NULL};
+    bool clean, chinese, lowercase;
+    if (!has_only(reader, keys) || !needs_bool(reader, keys[0], &clean) ||
+        !needs_bool(reader, keys[1], &chinese) || !needs_bool(reader, keys[3], &lowercase)) {
+        return false;
+    }
+    bool accents = lowercase; /* unless the file says otherwise */
+    if (!cti_reading_bool(&reader->reading, reader->value, keys[2], &accents)) return false;
+    return (!clean || add_step(reader, STEP_BERT_CLEAN)) &&
+           (!chinese || add_step(reader, STEP_BERT_CHINESE)) &&
+           (!accents || (add_step(reader, STEP_NFD) && add_step(reader, STEP_BERT_ACCENTS))) &&
+           (!lowercase || add_step(reader, STEP_LOWERCASE));
+}
+
+static bool read_replace(step_reader *reader) {
+    static const char *const keys[] = {"pattern", "content", NULL};
+    if (!has_only(reader, keys) || !needs_member(reader, keys[0])) return false;
+    cti_normalizer *step = add_step(reader, STEP_REPLACE);
+    if (!step) return false;
+    const cti_json_at pattern = cti_json_member(reader->reading.tree, reader->value, keys[0]);
+    return cti_reading_needs_text(&reader->reading, reader->value, keys[1], &step->text) &&
+           cti_pattern_read(&reader->reading, pattern, &step->pattern);
+}
+
+static bool read_prepend(step_reader *reader) {
+    static const char *const keys[] = {"prepend", NULL};
+    if (!has_only(reader, keys)) return false;
+    cti_normalizer *step = add_step(reader, STEP_PREPEND);
+    return step && cti_reading_needs_text(&reader->reading, reader->value, keys[0], &step->text);
+}
+
+static bool read_strip(step_reader *reader) {
+    static const char *const keys[] = {"strip_left", "strip_right", NULL};
+    if (!has_only(reader, keys)) return false;
+    cti_normalizer *step = add_step(reader, STEP_STRIP);
+    return step && needs_bool(reader, keys[0], &step->left) &&
+           needs_bool(reader, keys[1], &step->right);
+}
+
+static bool read_steps(step_reader *reader, cti_json_at value);
+
+static bool read_normalizer_sequence(step_reader *reader) {
+    static const char *const keys[] = {"normalizers", NULL};
+    if (!has_only(reader, keys) || !needs_member(reader, keys[0])) return false;
+    const cti_json_tree *tree = reader->reading.tree;
+    const cti_json_at list = cti_json_member(tree, reader->value, keys[0]);
+    if (tree->value[list].kind != CTI_JSON_ARRAY) {
+        return cti_reading_fail(&reader->reading, list, "\"%s\" is not an array", keys[0]);
+    }
+    for (cti_json_at i = cti_json_first(tree, list); i; i = tree->value[i].next) {
+        if (!read_steps(reader, i)) return false;
+    }
+    return true;
+}
+
+/* Reads the steps of one value. The parser of JSON bounds the depth of Sequences in Sequences. */
+static bool read_steps(step_reader *reader, cti_json_at value) {
+    static const char *const kinds[] = {
+        "NFC",     "NFD",     "Lowercase", "StripAccents", "BertNormalizer",
+        "Replace", "Prepend", "Strip",     "Sequence"};
+    static const step_kind plain[] = {STEP_NFC, STEP_NFD, STEP_LOWERCASE, STEP_STRIP_ACCENTS};
+    const int kind = cti_reading_kind(&reader->reading, value, "normalizer", kinds,
+                                      sizeof kinds / sizeof *kinds);
+    if (kind < 0) return false;
+    step_reader inner = *reader;
+    inner.value = inner.reading.type_of = value;
+    bool read = false;
+    switch (kind) {
+    case 4: read = read_bert(&inner); break;
+    case 5: read = read_replace(&inner); break;
+    case 6: read = read_prepend(&inner); break;
+    case 7: read = read_strip(&inner); break;
+    case 8: read = read_normalizer_sequence(&inner); break;
+    default: read = read_plain(&inner, plain[kind]); break;
+    }
+    reader->end = inner.end;
+    return read;
+}
+
+bool cti_normalizer_read(const cti_reading *reading, cti_json_at value,
+                         const cti_normalizer **normalizer) {
+    *normalizer = NULL;
+    if (reading->tree->value[value].kind == CTI_JSON_NULL) return true;
+    step_reader reader = {.reading = *reading, .end = normalizer};
+    return read_steps(&reader, value);
+}
+
+/* ---- normalizing ---- */
+
+/* Does a step for the character c, the bytes [at, at + length) of the text. */
+typedef void edit_character(cti_edit *edit, uint32_t c, size_t at, size_t length);
+
+static void lower_one(cti_edit *edit, uint32_t c, size_t at, size_t length) {
+    uint32_t lower[CTI_FOLDED];
+    int n = 1;
+    if (c < 0x80) {
+        if (c < 'A' || c > 'Z') return;
+        lower[0] = c + ('a' - 'A');
+    } else {
+        n = cti_unicode_lower(c, lower);
+        if (n == 1 && lower[0] == c) return;
+    }
+    cti_edit_drop(edit, at, at + length);
+    for (int i = 0; i < n; i++) cti_edit_put(edit, lower[i], at);
+}
+
+static void strip_accent(cti_edit *edit, uint32_t c, size_t at, size_t length) {
+    if (c >= 0x80 && cti_unicode_is_accent(c)) cti_edit_drop(edit, at, at + length);
+}
+
+static void strip_bert_accent(cti_edit *edit, uint32_t c, size_t at, size_t length) {
+    if (c >= 0x80 && cti_bert_is_accent(c)) cti_edit_drop(edit, at, at + length);
+}
+
+static void clean(cti_edit *edit, uint32_t c, size_t at, size_t length) {
+    if (c >= ' ' && c < 0x7F) return;
+    const bool space = cti_bert_is_space(c);
+    if (!space && !cti_bert_is_removed(c)) return;
+    cti_edit_drop(edit, at, at + length);
+    if (space) cti_edit_put(edit, ' ', at);
+}
+
+static void space_chinese(cti_edit *edit, uint32_t c, size_t at, size_t length) {
+    if (c < 0x80 || !cti_bert_is_chinese(c)) return;
+    cti_edit_drop(edit, at, at + length);
+    cti_edit_put(edit, ' ', at);
+    cti_edit_put(edit, c, at);
+    cti_edit_put(edit, ' ', at);
+}
+
+static void edit_each(cti_edit *edit, edit_character *one) {
+    const cti_aligned *text = edit->text;
+    size_t length;
+    for (size_t at = 0; at < text->size; at += length) {
+        const uint32_t c = cti_utf8_get(text->at + at, &length);
+        one(edit, c, at, length);
+    }
+}
+
+/* Appends all characters of a text. */
+static void put_text(cti_edit *edit, cti_text text, size_t from) {
+    size_t length;
+    for (size_t at = 0; at < text.size; at += length) {
+        cti_edit_put(edit, cti_utf8_get(text.at + at, &length), from);
+    }
+}
+
+/* What is prepended, and the first character again, have the first character's source. It has none
+ * if nothing is prepended, as in the tokenizers package. */
+static void prepend(cti_edit *edit, cti_text inserted) {
+    const cti_aligned *text = edit->text;
+    if (!text->size) return;
+    size_t length;
+    const uint32_t first = cti_utf8_get(text->at, &length);
+    cti_edit_drop(edit, 0, length);
+    put_text(edit, inserted, 0);
+    cti_edit_put(edit, first, inserted.size ? 0 : CTI_FROM_NOTHING);
+}
+
+static void strip(cti_edit *edit, const cti_normalizer *step) {
+    const cti_aligned *text = edit->text;
+    size_t begin = 0, end = text->size, length;
+    while (step->left && begin < end &&
+           cti_rust_is_space(cti_utf8_get(text->at + begin, &length))) {
+        begin += length;
+    }
+    while (step->right && begin < end) {
+        size_t last = end - 1;
+        while (cti_utf8_continues(text->at[last])) last--;
+        if (!cti_rust_is_space(cti_utf8_get(text->at + last, &length))) break;
+        end = last;
+    }
+    if (begin) cti_edit_drop(edit, 0, begin);
+    if (end < text->size) cti_edit_drop(edit, end, text->size);
+}
+
+/* The content of a match has the source of the byte before the match's end. Returns false if the
+ * search has no memory. */
+static bool replace_matches(cti_edit *edit, const cti_normalizer *step,
+                            cti_pattern_memory *memory) {
+    const cti_aligned *text = edit->text;
+    size_t from = 0, last = SIZE_MAX; /* the end of the last match */
+    while (text->size && from <= text->size) {
+        cti_extent found;
+        const cti_find_result result =
+            cti_pattern_find(step->pattern, text->at, text->size, from, memory, &found);
+        if (result == CTI_NO_MEMORY) return false;
+        if (result == CTI_NOT_FOUND) break;
+        if (found.begin == found.end && found.end == last) { /* not again behind a match */
+            if (from == text->size) break;
+            from += cti_utf8_length((unsigned char)text->at[from]);
+            continue;
+        }
+        cti_edit_drop(edit, found.begin, found.end);
+        put_text(edit, step->text, found.end ? found.end - 1 : CTI_FROM_NOTHING);
+        from = last = found.end;
+    }
+    return true;
+}
+
+static bool replace_all(cti_edit *edit, const cti_normalizer *step) {
+    cti_pattern_memory memory = {0};
+    const bool replaced = replace_matches(edit, step, &memory);
+    free(memory.block);
+    return replaced;
+}
+
+static bool take_step(const cti_normalizer *step, cti_aligned *text, cti_aligned *spare) {
+    cti_edit edit = cti_edit_begin(text, spare);
+    bool fits = true;
+    switch (step->kind) {
+    case STEP_NFC: return cti_normal_form(true, text, spare);
+    case STEP_NFD: return cti_normal_form(false, text, spare);
+    case STEP_LOWERCASE: edit_each(&edit, lower_one); break;
+    case STEP_STRIP_ACCENTS: edit_each(&edit, strip_accent); break;
+    case STEP_BERT_CLEAN: edit_each(&edit, clean); break;
+    case STEP_BERT_CHINESE: edit_each(&edit, space_chinese); break;
+    case STEP_BERT_ACCENTS: edit_each(&edit, strip_bert_accent); break;
+    case STEP_REPLACE: fits = replace_all(&edit, step); break;
+    case STEP_PREPEND: prepend(&edit, step->text); break;
+    case STEP_STRIP: strip(&edit, step); break;
+    }
+    if (!fits) edit.rewriter.failed = true;
+    return cti_edit_end(&edit) && fits;
+}
+
+bool cti_normalize(const cti_normalizer *normalizer, cti_aligned *text, cti_aligned *spare) {
+    for (const cti_normalizer *step = normalizer; step; step = step->next) {
+        if (!take_step(step, text, spare)) return false;
+    }
+    return true;
+}
