@@ -4,12 +4,17 @@ $(BUILD)/tests/libcases.so: $(BUILD)/obj/tests/cases.o $(SHARED)
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(CC) -shared $< -o $@ -L$(BUILD) -lcotangent -Wl,-rpath,'$$ORIGIN/..'
 
+# Parts of the library that it does not export, for tests in Python.
+$(BUILD)/tests/libtext.so: $(BUILD)/obj/tests/text_probe.o $(STATIC)
+	@mkdir -p $(@D)
+	$(call if_quiet,LD)$(CC) -shared $< $(STATIC) -o $@ $(LIBS)
+
 $(BUILD)/venv/ready: tests/torch/requirements.txt
 	python3 -m venv $(BUILD)/venv
 	$(BUILD)/venv/bin/pip install -q -r $<
 	@touch $@
 
-test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so \
+test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so $(BUILD)/tests/libtext.so \
     ## values and gradients against PyTorch, live; makes build/venv
 	BUILD=$(BUILD) $(BUILD)/venv/bin/python -m pytest -q -p no:cacheprovider -p no:logging tests/torch
 

@@ -10,7 +10,7 @@ TESTS_OF_diagnose = gradcheck gradcheck_html gradcheck_mistakes gradcheck_mutant
 TESTS_OF_ranks = disk_model dist dist_alone dist_checkpoint dist_engine dist_faults dist_hostile dist_mistakes \
     dist_silent
 TESTS_OF_models = model_faults models
-TESTS_OF_text = text_merges text_pattern text_unicode
+TESTS_OF_text = $(patsubst tests/test_%.c,%,$(wildcard tests/test_text_*.c))
 FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data diagnose models ranks text),$(TESTS_OF_$(f)))
 # Without ext/diagnose the other programs link this ct_gradcheck, a check without diagnoses.
 PLAIN_CHECK = $(if $(filter ext/diagnose,$(EXT)),,$(BUILD)/obj/tests/plain_gradcheck.o)
@@ -83,6 +83,7 @@ LDFLAGS_test_jacobian = $(LDFLAGS_test_faults)
 $(BUILD)/tests/test_run_log$(EXE): $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 $(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 DIST_TESTS = $(filter $(addprefix $(BUILD)/tests/,test_dist$(EXE) test_dist_%),$(TESTS))
+$(BUILD)/tests/test_text_normalize$(EXE): $(BUILD)/obj/tests/text_probe.o
 $(DIST_TESTS): $(BUILD)/obj/tests/thread_comm.o
 
 EXAMPLES_TEST = $(if $(filter-out $(EXT),ext/data ext/ranks),,$(BUILD)/tests/test_examples)

@@ -17,6 +17,8 @@ struct text_probe {
     const cti_normalizer *normalizer;
 };
 
+const cti_normalizer *text_probe_normalizer(const text_probe *probe) { return probe->normalizer; }
+
 void text_probe_close(text_probe *probe) {
     cti_json_tree_free(&probe->tree);
     cti_arena_free(&probe->arena);
@@ -27,15 +29,16 @@ void text_probe_close(text_probe *probe) {
 
 text_probe *text_probe_open(const char *json, char *message, size_t room) {
     text_probe *probe = calloc(1, sizeof *probe);
-    const size_t size = strlen(json);
+    /* In an array, because value 0 is no part of a file's. */
+    const size_t size = strlen(json) + 2;
     probe->json = malloc(size + 1);
-    memcpy(probe->json, json, size + 1);
+    snprintf(probe->json, size + 1, "[%s]", json);
     probe->context = ct_context_new((ct_context_opts){.threads = 1});
     probe->arena.context = probe->context;
     const cti_reading reading = {
         .context = probe->context, .arena = &probe->arena, .path = "probe", .tree = &probe->tree};
     if (cti_json_tree_read(probe->context, "probe", "probe", probe->json, size, &probe->tree) &&
-        cti_normalizer_read(&reading, 0, &probe->normalizer)) {
+        cti_normalizer_read(&reading, 1, &probe->normalizer)) {
         return probe;
     }
     snprintf(message, room, "%s", ct_error_message(probe->context));

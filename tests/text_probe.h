@@ -9,6 +9,8 @@ typedef struct text_probe text_probe;
 /* Reads the value of a "normalizer". Returns NULL and writes the error's text if it is refused. */
 CT_API text_probe *text_probe_open(const char *json, char *message, size_t room);
 CT_API void text_probe_close(text_probe *probe);
+/* For tests in C. */
+const struct cti_normalizer *text_probe_normalizer(const text_probe *probe);
 
 /* Normalizes a section of a text, [base, base + size). Writes the bytes of the result, and the
  * range in the text that each of them came from. Returns the number of bytes; -1 if memory is

@@ -6,8 +6,6 @@
  * has them for each kind. */
 #include "normalize.h"
 
-#include <stdlib.h>
-
 #include "normal_forms.h"
 #include "pattern.h"
 #include "unicode.h"
@@ -255,21 +253,14 @@ static void strip(cti_edit *edit, const cti_normalizer *step) {
 static bool replace_matches(cti_edit *edit, const cti_normalizer *step,
                             cti_pattern_memory *memory) {
     const cti_aligned *text = edit->text;
-    size_t from = 0, last = SIZE_MAX; /* the end of the last match */
-    while (text->size && from <= text->size) {
-        cti_extent found;
+    cti_extent found = {0};
+    while (text->size) {
         const cti_find_result result =
-            cti_pattern_find(step->pattern, text->at, text->size, from, memory, &found);
+            cti_pattern_find(step->pattern, text->at, text->size, found.end, memory, &found);
         if (result == CTI_NO_MEMORY) return false;
         if (result == CTI_NOT_FOUND) break;
-        if (found.begin == found.end && found.end == last) { /* not again behind a match */
-            if (from == text->size) break;
-            from += cti_utf8_length((unsigned char)text->at[from]);
-            continue;
-        }
         cti_edit_drop(edit, found.begin, found.end);
         put_text(edit, step->text, found.end ? found.end - 1 : CTI_FROM_NOTHING);
-        from = last = found.end;
     }
     return true;
 }
@@ -277,7 +268,7 @@ static bool replace_matches(cti_edit *edit, const cti_normalizer *step,
 static bool replace_all(cti_edit *edit, const cti_normalizer *step) {
     cti_pattern_memory memory = {0};
     const bool replaced = replace_matches(edit, step, &memory);
-    free(memory.block);
+    cti_pattern_memory_free(&memory);
     return replaced;
 }
 

@@ -35,6 +35,7 @@ NORMALIZERS = PLAIN + [
     bert(clean_text=True), bert(handle_chinese_chars=True), bert(lowercase=True), bert(True), bert(False, lowercase=True),
     bert(clean_text=True, handle_chinese_chars=True, lowercase=True),
     replace("▁", String=" "), replace("", String="e\u0301"), replace("xyz", String="中"), replace("-", String=""), replace("\u0301", String="a"),
+    replace(" ", Regex=r"\s+"), replace("-", Regex=r"[ae]*"), replace("", Regex=r"\p{M}"), replace("$1", Regex=r"(\p{L})\p{M}?"), replace("!", Regex="$"),
     kind("Prepend", prepend="▁"), kind("Prepend", prepend=""), kind("Prepend", prepend="ab\u0301"),
     *[kind("Strip", strip_left=left, strip_right=right) for left in (False, True) for right in (False, True)],
     sequence(), sequence(kind("Prepend", prepend="▁"), replace("▁", String=" ")),
