@@ -261,7 +261,7 @@ START_TEST(long_runs) {
         int64_t marks = 0;
         for (size_t i = 0; i + 1 < text.size; i++) marks += !memcmp(text.at + i, "\314\226", 2);
         ck_assert_int_eq(marks, MARKS / 4);
-        ck_assert_uint_eq(text.from[text.size - 1].end, 2 * MARKS + 1);
+        ck_assert_uint_eq(cti_aligned_origin(&text, 0, text.size).end, 2 * MARKS + 1);
         cti_aligned_free(&text);
         cti_aligned_free(&spare);
         text_probe_close(probe);
@@ -308,6 +308,15 @@ START_TEST(rewriting) {
 }
 END_TEST
 
+/* The places of a text that is too long do not fit, so that nothing changes it. */
+START_TEST(too_long) {
+    char first = 'a';
+    cti_aligned text = {.at = &first, .size = CTI_MOST_SECTION}, spare = {0};
+    cti_rewriter rewriter = cti_rewriter_begin(&text, &spare);
+    ck_assert(!cti_rewriter_end(&rewriter, &text, &spare) && text.at == &first);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("text_normalize");
     TCase *tests = tcase_create("text_normalize");
@@ -316,6 +325,7 @@ int main(void) {
     tcase_add_test(tests, unchanged);
     tcase_add_test(tests, long_runs);
     tcase_add_test(tests, rewriting);
+    tcase_add_test(tests, too_long);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

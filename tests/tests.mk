@@ -3,7 +3,8 @@
 # Test programs that a system cannot have: WRAPPED need a linker with --wrap to make functions fail on purpose,
 # POSIX_FAULTS wrap functions of POSIX, and test_unseen reads stderr by dup.
 POSIX_FAULTS = io_faults model_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
-WRAPPED  = $(POSIX_FAULTS) faults op_faults optim_faults dist_faults graph gradcheck_html jacobian module_types watch
+WRAPPED  = $(POSIX_FAULTS) faults op_faults optim_faults dist_faults graph gradcheck_html jacobian module_types \
+    text_normalize_faults watch
 # The Check programs of each floor in ext/, which a build without the floor leaves out.
 TESTS_OF_data = file_kinds token_faults token_files token_npy tokens
 TESTS_OF_diagnose = gradcheck gradcheck_html gradcheck_mistakes gradcheck_mutants gradcheck_refused
@@ -79,11 +80,12 @@ LDFLAGS_test_graph = $(LDFLAGS_test_faults)
 LDFLAGS_test_watch = $(LDFLAGS_test_faults)
 LDFLAGS_test_module_types = $(LDFLAGS_test_faults)
 LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
+LDFLAGS_test_text_normalize_faults = $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc)
 LDFLAGS_test_jacobian = $(LDFLAGS_test_faults)
 $(BUILD)/tests/test_run_log$(EXE): $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 $(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 DIST_TESTS = $(filter $(addprefix $(BUILD)/tests/,test_dist$(EXE) test_dist_%),$(TESTS))
-$(BUILD)/tests/test_text_normalize$(EXE): $(BUILD)/obj/tests/text_probe.o
+$(foreach t,text_normalize text_normalize_faults,$(BUILD)/tests/test_$(t)$(EXE)): $(BUILD)/obj/tests/text_probe.o
 $(DIST_TESTS): $(BUILD)/obj/tests/thread_comm.o
 
 EXAMPLES_TEST = $(if $(filter-out $(EXT),ext/data ext/ranks),,$(BUILD)/tests/test_examples)

@@ -11,8 +11,8 @@ cti_extent cti_aligned_origin(const cti_aligned *aligned, size_t begin, size_t e
         while (end < aligned->size && cti_utf8_continues(aligned->at[end])) end++;
         return (cti_extent){aligned->base + begin, aligned->base + end};
     }
-    return (cti_extent){aligned->base + aligned->from[begin].begin,
-                        aligned->base + aligned->from[end - 1].end};
+    const cti_source first = aligned->from[begin], last = aligned->from[end - 1];
+    return (cti_extent){aligned->base + first.begin, aligned->base + last.begin + last.length};
 }
 
 void cti_aligned_free(cti_aligned *aligned) {
@@ -31,7 +31,7 @@ static bool rewriter_room(cti_rewriter *rewriter, size_t more) {
         rewriter->failed = true;
         return false;
     }
-    const size_t room = 2 * (made->size + more);
+    const size_t size = made->size + more, room = size + size / 4;
     char *text = realloc(made->text, room);
     if (text) made->text = text;
     cti_source *sources = text ? realloc(made->sources, room * sizeof *sources) : NULL;
@@ -46,8 +46,9 @@ cti_rewriter cti_rewriter_begin(const cti_aligned *old, cti_aligned *spare) {
     *spare = (cti_aligned){0};
     rewriter.made.size = 0;
     rewriter.made.base = old->base;
+    rewriter.failed = !old->from && old->size >= CTI_MOST_SECTION;
     /* At least one byte, so that an empty result is no NULL. */
-    rewriter_room(&rewriter, old->size < SIZE_MAX ? old->size + 1 : SIZE_MAX);
+    rewriter_room(&rewriter, old->size + 1);
     return rewriter;
 }
 
@@ -56,7 +57,7 @@ static cti_source source_of(const cti_aligned *text, size_t at) {
     if (text->from) return text->from[at];
     while (cti_utf8_continues(text->at[at])) at--;
     const size_t length = cti_utf8_length((unsigned char)text->at[at]);
-    return (cti_source){.begin = (uint32_t)at, .end = (uint32_t)(at + length)};
+    return (cti_source){.begin = (uint32_t)at, .length = (unsigned)length};
 }
 
 void cti_rewriter_put(cti_rewriter *rewriter, uint32_t c, size_t from) {
@@ -83,7 +84,7 @@ void cti_rewriter_copy(cti_rewriter *rewriter, cti_extent span) {
     }
     for (size_t at = span.begin; at < span.end;) {
         const size_t end = at + cti_utf8_length((unsigned char)old->at[at]);
-        const cti_source source = {.begin = (uint32_t)at, .end = (uint32_t)end};
+        const cti_source source = {.begin = (uint32_t)at, .length = (unsigned)(end - at)};
         for (; at < end; at++) *to++ = source;
     }
 }

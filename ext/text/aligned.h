@@ -11,7 +11,8 @@
  * 3. An inserted character has the range of the character before it in the text, as in the
  *    tokenizers package; at the beginning of a section it has the range (0, 0), but see there
  *    ("prepend" gives the range of the first character).
- * 4. The range of a token [begin, end) of the text is from[begin].begin to from[end - 1].end. */
+ * 4. The range of a token [begin, end) of the text begins with that of its first byte and ends with
+ *    that of its last one. */
 #ifndef CTI_TEXT_ALIGNED_H
 #define CTI_TEXT_ALIGNED_H
 
@@ -24,11 +25,13 @@ typedef struct {
     size_t begin, end;
 } cti_extent;
 
-/* One byte's range in the original, relative to the beginning of the section (`base`): sections of
- * 4 GiB and more are refused by an encode. */
+/* One byte's range in the original, which is that of a whole character or empty. `begin` is
+ * relative to the beginning of the section (`base`), so a section of CTI_MOST_SECTION bytes or more
+ * has no such ranges, and a change of it fails as if memory were short. */
 typedef struct {
-    uint32_t begin, end;
+    uint32_t begin : 29, length : 3;
 } cti_source;
+#define CTI_MOST_SECTION ((size_t)1 << 29)
 
 typedef struct {
     const char *at;
