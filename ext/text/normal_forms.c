@@ -27,9 +27,9 @@ enum { CLASS_AT = 21, CHANGE_AT = 29, MOST_REPLACED = 4, SHORT_RUN = 16 };
 static form_item item_of(uint32_t c, int class, int change) {
     return c | (uint32_t) class << CLASS_AT | (uint32_t)(change + MOST_REPLACED) << CHANGE_AT;
 }
-static uint32_t code_of(form_item item) { return item & 0x1FFFFF; }
-static int class_of(form_item item) { return (int)(item >> CLASS_AT & 0xFF); }
-static int change_of(form_item item) { return (int)(item >> CHANGE_AT) - MOST_REPLACED; }
+static uint32_t item_code(form_item item) { return item & 0x1FFFFF; }
+static int item_class(form_item item) { return (int)(item >> CLASS_AT & 0xFF); }
+static int item_change(form_item item) { return (int)(item >> CHANGE_AT) - MOST_REPLACED; }
 
 typedef struct {
     bool composed;
@@ -58,7 +58,8 @@ static bool sort_run(form_work *work, form_item *item, size_t n) {
         for (size_t i = 1; i < n; i++) {
             const form_item moved = item[i];
             size_t to = i;
-            for (; to && class_of(item[to - 1]) > class_of(moved); to--) item[to] = item[to - 1];
+            for (; to && item_class(item[to - 1]) > item_class(moved); to--)
+                item[to] = item[to - 1];
             item[to] = moved;
         }
         return true;
@@ -70,9 +71,9 @@ static bool sort_run(form_work *work, form_item *item, size_t n) {
         if (!work->sorted) return false;
     }
     size_t place[256 + 1] = {0}; /* of the first item of each class */
-    for (size_t i = 0; i < n; i++) place[class_of(item[i]) + 1]++;
+    for (size_t i = 0; i < n; i++) place[item_class(item[i]) + 1]++;
     for (size_t i = 0; i < 256; i++) place[i + 1] += place[i];
-    for (size_t i = 0; i < n; i++) work->sorted[place[class_of(item[i])]++] = item[i];
+    for (size_t i = 0; i < n; i++) work->sorted[place[item_class(item[i])]++] = item[i];
     memcpy(item, work->sorted, n * sizeof *item);
     return true;
 }
@@ -80,7 +81,7 @@ static bool sort_run(form_work *work, form_item *item, size_t n) {
 static bool sort_marks(form_work *work) {
     for (size_t at = 0; at < work->count; at++) {
         const size_t begin = at;
-        while (at < work->count && class_of(work->item[at])) at++;
+        while (at < work->count && item_class(work->item[at])) at++;
         if (!sort_run(work, work->item + begin, at - begin)) return false;
     }
     return true;
@@ -91,13 +92,13 @@ static void compose(form_work *work) {
     size_t kept = 0;
     int last = 0; /* the class of the last character kept behind the starter; 0: there is none */
     for (size_t i = 0; i < work->count; i++) {
-        const int class = class_of(item[i]);
+        const int class = item_class(item[i]);
         uint32_t c = 0;
         if (starter && (!last || last < class)) {
-            c = cti_unicode_compose(code_of(*starter), code_of(item[i]));
+            c = cti_unicode_compose(item_code(*starter), item_code(item[i]));
         }
         if (c) {
-            *starter = item_of(c, 0, change_of(*starter) + change_of(item[i]) - 1);
+            *starter = item_of(c, 0, item_change(*starter) + item_change(item[i]) - 1);
             continue;
         }
         if (!class) starter = item + kept;
@@ -107,11 +108,11 @@ static void compose(form_work *work) {
     work->count = kept;
 }
 
-static bool is_unchanged(const form_work *work, const cti_aligned *text, cti_extent segment) {
+static bool is_same_segment(const form_work *work, const cti_aligned *text, cti_extent segment) {
     size_t at = segment.begin, length;
     for (size_t i = 0; i < work->count; i++, at += length) {
-        if (change_of(work->item[i])) return false;
-        if (cti_utf8_get(text->at + at, &length) != code_of(work->item[i])) return false;
+        if (item_change(work->item[i])) return false;
+        if (cti_utf8_get(text->at + at, &length) != item_code(work->item[i])) return false;
     }
     return true;
 }
@@ -121,9 +122,12 @@ static void write_segment(const form_work *work, cti_edit *edit, cti_extent segm
     cti_edit_drop(edit, segment.begin, segment.end);
     size_t at = segment.begin;
     for (size_t i = 0; i < work->count; i++) {
-        const int change = change_of(work->item[i]);
+        const int change = item_change(work->item[i]);
         const bool inserted = change > 0;
-        cti_edit_put(edit, code_of(work->item[i]), !inserted ? at : at ? at - 1 : CTI_FROM_NOTHING);
+        cti_edit_put(edit, item_code(work->item[i]),
+                     !inserted ? at
+                     : at      ? at - 1
+                               : CTI_FROM_NOTHING);
         for (int replaced = change; replaced <= 0; replaced++) {
             at += cti_utf8_length((unsigned char)text[at]);
         }
@@ -143,7 +147,7 @@ static bool make_segment(form_work *work, cti_edit *edit, cti_extent segment) {
     }
     if (!sort_marks(work)) return false;
     if (work->composed) compose(work);
-    if (!is_unchanged(work, edit->text, segment)) write_segment(work, edit, segment);
+    if (!is_same_segment(work, edit->text, segment)) write_segment(work, edit, segment);
     return true;
 }
 
