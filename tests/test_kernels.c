@@ -96,11 +96,15 @@ typedef struct {
 #define VALUE(name, ...)        VALUE_AT(name, false, 0)
 #define SLOPE_FROM_X(name, ...) SLOPE_AT(name, true, false, 0)
 #define SLOPE_FROM_Y(name, ...) SLOPE_AT(name, false, false, 0)
-/* Functions of a number are tested with three numbers that f32 represents exactly. */
+/* Functions of a number are tested with four numbers that f32 represents exactly: 1, and numbers
+ * below, between and above 0 and 1. */
 #define VALUES(name, ...)                                                                          \
-    VALUE_AT(name, true, 1) VALUE_AT(name, true, 0.75) VALUE_AT(name, true, -1.5)
+    VALUE_AT(name, true, 1)                                                                        \
+    VALUE_AT(name, true, 0.75) VALUE_AT(name, true, -1.5) VALUE_AT(name, true, 1.25)
 #define SLOPES(name, ...)                                                                          \
-    SLOPE_AT(name, true, true, 1) SLOPE_AT(name, true, true, 0.75) SLOPE_AT(name, true, true, -1.5)
+    SLOPE_AT(name, true, true, 1)                                                                  \
+    SLOPE_AT(name, true, true, 0.75)                                                               \
+    SLOPE_AT(name, true, true, -1.5) SLOPE_AT(name, true, true, 1.25)
 /* pow has a test of its own (powers). */
 static const function maps[] = {CTI_SCALAR_KERNELS(VALUES, VALUES, NONE)
                                     CTI_UNARY_KERNELS(VALUE, VALUE, VALUE, VALUE)};
