@@ -9,6 +9,7 @@
 #include "../../src/io/file.h"
 #include "../../src/os/os.h"
 #include "folder.h"
+#include "lora.h"
 
 static const char save_op[] = "lm_save";
 
@@ -121,12 +122,24 @@ static bool save_weights(const cti_lm *lm, const char *folder, ct_save_opts opts
     return ok;
 }
 
+static bool has_adapters(const ct_module *module) {
+    ct_param param = {0};
+    bool found = false;
+    while (ct_module_next(module, &param)) found |= cti_lora_is(param.owner);
+    return found;
+}
+
 bool ct_lm_save(ct_module *module, const char *folder, ct_save_opts opts) {
     const cti_lm *lm = cti_lm_of(module);
     if (!lm || !cti_lm_is_ready(lm->context)) return false;
     if (!folder || opts.map || opts.n_map)
         return ct_fail(lm->context, CT_ERR_ARGUMENT, "%s: %s", save_op,
                        folder ? "a map is the model's own" : "the folder is NULL");
+    if (has_adapters(module))
+        return ct_fail(lm->context, CT_ERR_ARGUMENT,
+                       "%s: the model has adapters: ct_lora_merge them, or save them by "
+                       "ct_lora_save",
+                       save_op);
     if (!cti_os_make_folder(folder) && errno != EEXIST)
         return cti_file_fail(lm->context, save_op, folder, "cannot make the folder");
     if (!save_weights(lm, folder, opts)) return false;

@@ -114,6 +114,36 @@ CT_API bool ct_lm_cache_lengths(const ct_lm_cache *cache, int64_t *lengths);
 CT_API bool ct_lm_cache_set_lengths(ct_lm_cache *cache, const int64_t *lengths);
 CT_API bool ct_lm_cache_select(ct_lm_cache *cache, const int64_t *rows);
 
+/* ---- adapters ---- */
+
+typedef struct {
+    int64_t rank;   /* 0: 8 */
+    double alpha;   /* 0: rank */
+    double dropout; /* the dropout of an adapter's input, in training */
+} ct_lora_opts;
+
+/* Puts adapters in the place of the Linears of any module whose paths match a pattern, in which *
+ * stands for any text and ? for one character: y = Linear(x) + alpha / rank B A x. A (rank, in) is
+ * drawn from U(-1/sqrt in, 1/sqrt in), and B (out, rank) is 0; both are f32 beside bf16. All
+ * parameters that are not of an adapter no longer require a gradient. The Linear becomes the
+ * adapter's child base_layer. Optimisers must be made afterwards.
+ *
+ * Returns the number of new adapters, or -1 after an error, and then nothing has changed: no Linear
+ * matches, a Linear that matches has an adapter already, or the pattern is the path of a head that
+ * is tied to the embedding. (Other patterns leave out such a head.) */
+CT_API int64_t ct_lora_add(ct_module *module, const char *pattern, ct_lora_opts opts);
+/* Adds alpha / rank B A to the weights of all adapters' Linears, rounded if they are bf16, and puts
+ * the Linears back in place. No parameter's requires_grad changes. */
+CT_API bool ct_lora_merge(ct_module *module);
+/* Writes the adapters to a folder as PEFT does: adapter_config.json and adapter_model.safetensors.
+ * All adapters must have the same rank, alpha and dropout. */
+CT_API bool ct_lora_save(ct_module *module, const char *folder);
+/* Reads a folder of PEFT's: adds adapters to the Linears that it names, or fills those that are
+ * there. A setting that changes values and is not supported (use_dora, use_rslora, rank_pattern,
+ * modules_to_save, bias, ...) is CT_ERR_FORMAT with its name. If it returns false, nothing has
+ * changed. */
+CT_API bool ct_lora_load(ct_module *module, const char *folder);
+
 #ifdef __cplusplus
 }
 #endif

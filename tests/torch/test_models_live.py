@@ -360,3 +360,87 @@ def test_each_key_of_config(context, folder, name):
             if error(ours, want) > 1e-5:
                 wrong.append((path, new, f"{error(ours, want):.3g}"))
     assert not wrong, wrong
+
+
+def peft_model(name, **opts):
+    import peft
+
+    torch.manual_seed(7)
+    model = peft.get_peft_model(make(name), peft.LoraConfig(**{"r": 4, "lora_alpha": 6} | opts)).eval()
+    for key, value in model.named_parameters():
+        if "lora_B" in key:
+            torch.nn.init.normal_(value, std=0.3)
+    return model
+
+
+ADAPTED = [("llama", ["q_proj", "v_proj", "down_proj"], "*_proj"), ("gpt2", ["c_attn", "c_fc"], "*.c_attn"),
+           ("gpt_neox", ["query_key_value"], "*query_key_value"), ("bert", ["query", "dense"], "*.query")]
+
+
+@pytest.mark.parametrize("name, targets, pattern", ADAPTED, ids=[a[0] for a in ADAPTED])
+def test_adapters(context, folder, tmp_path, name, targets, pattern):
+    """PEFT's adapters here, and ours in PEFT: the same logits; merged, the same again."""
+    import peft
+
+    make(name).save_pretrained(folder)
+    theirs = peft_model(name, target_modules=targets, fan_in_fan_out=name == "gpt2")
+    theirs.save_pretrained(tmp_path / "theirs")
+    ids = torch.randint(1, 97, (2, 9))
+    want = logits_of(theirs, ids)
+    lm = open_lm(context, folder)
+    base = context.value(forward(context, lm, ids))
+    context.check(lib.ct_lora_load(lm, str(tmp_path / "theirs").encode()))
+    ours = context.value(forward(context, lm, ids))
+    assert error(ours, want) < 3e-6 and error(base, want) > 1e-3
+    context.check(lib.ct_lora_save(lm, str(tmp_path / "ours").encode()))
+    again = peft.PeftModel.from_pretrained(make(name), tmp_path / "ours").eval()
+    assert error(logits_of(again, ids), want) < 3e-6
+    for key, value in theirs.state_dict().items():
+        if "lora_" in key:
+            assert torch.equal(again.state_dict()[key], value), key
+    with pytest.raises(ct.Error, match="has adapters"):
+        context.check(lib.ct_lm_save(lm, str(tmp_path / "x").encode(), ct.SaveOpts()))
+    context.check(lib.ct_lora_merge(lm))
+    assert error(context.value(forward(context, lm, ids)), want) < 3e-6
+    context.check(lib.ct_lm_save(lm, str(tmp_path / "merged").encode(), ct.SaveOpts()))
+    assert error(logits_of(type(make(name)).from_pretrained(tmp_path / "merged").eval(), ids), want) < 5e-6
+
+
+@pytest.mark.parametrize("name, targets, pattern", ADAPTED, ids=[a[0] for a in ADAPTED])
+def test_new_adapters(context, folder, name, targets, pattern):
+    """B is 0, so nothing changes at first; only A and B get gradients, which are PEFT's."""
+    make(name).save_pretrained(folder)
+    for dtype in (0, 4):
+        lm = open_lm(context, folder, dtype=dtype)
+        ids = torch.randint(1, 97, (2, 9))
+        before = context.value(forward(context, lm, ids))
+        n = lib.ct_lora_add(lm, pattern.encode(), ct.LoraOpts(rank=3))
+        context.check()
+        assert n > 0
+        out = forward(context, lm, ids)
+        assert torch.equal(context.value(out), before)
+        context.backward([out], [torch.randn(before.shape)])
+        reached = {k for k, p in context.parameters(lm).items() if lib.ct_grad(p)}
+        assert reached and all(k.endswith((".lora_A", ".lora_B")) for k in reached) and len(reached) == 2 * n
+        for key, pointer in context.parameters(lm).items():
+            if key.endswith("lora_A"):
+                a = context.value(pointer)
+                assert a.shape[0] == 3 and a.abs().max() <= a.shape[1] ** -0.5 and a.std() > 0.4 * a.shape[1] ** -0.5
+        with pytest.raises(ct.Error, match="has an adapter already"):
+            context.check(lib.ct_lora_add(lm, pattern.encode(), ct.LoraOpts()) > 0)
+        with pytest.raises(ct.Error, match="no Linear matches"):
+            context.check(lib.ct_lora_add(lm, b"nothing", ct.LoraOpts()) > 0)
+
+
+@pytest.mark.parametrize("change", [{"use_dora": True}, {"use_rslora": True}, {"rank_pattern": {"q_proj": 2}}, {"modules_to_save": ["lm_head"]},
+                                    {"bias": "all"}, {"peft_type": "IA3"}, {"init_lora_weights": "pissa"}, {"new_option": 3}, {"r": 5}], ids=str)
+def test_adapters_that_are_refused(context, folder, tmp_path, change):
+    make("llama").save_pretrained(folder)
+    peft_model("llama", target_modules=["q_proj"]).save_pretrained(tmp_path / "adapter")
+    path = tmp_path / "adapter" / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    lm = open_lm(context, folder)
+    names = list(context.parameters(lm))
+    with pytest.raises(ct.Error, match=next(iter(change)) if "r" not in change else "another shape"):
+        context.check(lib.ct_lora_load(lm, str(tmp_path / "adapter").encode()))
+    assert list(context.parameters(lm)) == names

@@ -1,0 +1,263 @@
+/* Adapters: the module, adding and merging. */
+#include "lora.h"
+
+#include <cotangent/autograd.h>
+#include <cotangent/init.h>
+#include <cotangent/tensor.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../../src/core/memory.h"
+#include "../../src/io/name_map.h"
+
+static const char add_name[] = "lora_add", base_layer[] = "base_layer";
+
+/* ---- the module ---- */
+
+static ct_tensor *lora_forward(void *data, ct_tensor *x) {
+    const cti_lora *lora = data;
+    ct_module *module = lora->module;
+    ct_tensor *y = ct_forward(ct_module_child(module, base_layer), x);
+    ct_tensor *in =
+        lora->opts.dropout > 0 ? ct_dropout(x, lora->opts.dropout, ct_module_training(module)) : x;
+    ct_tensor *low = ct_linear(in, ct_module_get(module, "lora_A"), NULL);
+    ct_tensor *added = ct_linear(low, ct_module_get(module, "lora_B"), NULL);
+    return ct_add(y, ct_scale(added, lora->opts.alpha / (double)lora->opts.rank));
+}
+
+static void lora_describe(const void *data, FILE *file) {
+    const ct_lora_opts *opts = &((const cti_lora *)data)->opts;
+    fprintf(file, "rank=%" PRId64 ", alpha=%g", opts->rank, opts->alpha);
+}
+
+static void lora_end(void *data) {
+    cti_give_any(((const cti_lora *)data)->context, data, sizeof(cti_lora));
+}
+
+static void *lora_clone(void *data, ct_module *copy) {
+    const cti_lora *from = data;
+    cti_lora *lora = cti_take_any(from->context, sizeof *lora);
+    if (lora) *lora = (cti_lora){.context = from->context, .module = copy, .opts = from->opts};
+    return lora;
+}
+
+const ct_module_type cti_lora_type = {.name = "LoraLinear",
+                                      .forward = lora_forward,
+                                      .describe = lora_describe,
+                                      .clone = lora_clone,
+                                      .end = lora_end};
+
+bool cti_lora_is(const ct_module *module) {
+    return !strcmp(ct_module_kind(module), cti_lora_type.name);
+}
+
+/* Makes an adapter for a weight (out, in). Its base layer is an empty module. */
+static ct_module *lora_new(ct_context *context, const ct_tensor *weight, ct_lora_opts opts) {
+    const ct_shape shape = ct_shape_of(weight);
+    const ct_dtype dtype = ct_dtype_of(weight) == CT_F64 ? CT_F64 : CT_F32;
+    const double bound = 1 / sqrt((double)shape.dim[1]);
+    cti_lora *lora = cti_take_any(context, sizeof *lora);
+    if (!lora) return NULL;
+    *lora = (cti_lora){.context = context, .opts = opts};
+    ct_module *module = lora->module = ct_module_new_of(context, &cti_lora_type, lora);
+    if (!module) {
+        cti_give_any(context, lora, sizeof *lora);
+        return NULL;
+    }
+    ct_scope scope = ct_scope_open(context);
+    ct_tensor *a = ct_empty(context, dtype, CT_SHAPE(opts.rank, shape.dim[1]));
+    ct_tensor *b = ct_zeros(context, dtype, CT_SHAPE(shape.dim[0], opts.rank));
+    const bool ok = a && ct_init_uniform(a, -bound, bound) &&
+                    ct_module_add_param(module, "lora_A", a) &&
+                    ct_module_add_param(module, "lora_B", b);
+    ct_scope_close(scope);
+    ct_module *empty = ok ? ct_module_new(context, "Empty") : NULL;
+    if (empty && ct_module_add_child(module, base_layer, empty)) return module;
+    ct_module_free(empty);
+    ct_module_free(module);
+    return NULL;
+}
+
+/* ---- places ---- */
+
+void cti_lora_places_free(cti_lora_places *places) {
+    if (places->place)
+        cti_give_any(places->context, places->place,
+                     cti_bytes(places->room, sizeof *places->place));
+    places->place = NULL, places->n = 0;
+}
+
+bool cti_lora_places_new(const ct_module *module, cti_lora_places *places) {
+    ct_param param = {0};
+    *places = (cti_lora_places){0};
+    while (ct_module_next(module, &param)) {
+        places->context = ct_context_of(param.tensor);
+        places->room++;
+    }
+    if (!places->context) return false;
+    places->place = cti_take_any(places->context, cti_bytes(places->room, sizeof *places->place));
+    return places->place && cti_lm_is_ready(places->context);
+}
+
+/* Whether the parameter is the weight of a Linear. Writes the Linear's path. */
+static bool is_linear_weight(const ct_param *param, char path[CTI_LM_PATH]) {
+    static const char end[] = ".weight";
+    const size_t n = strlen(param->name), m = sizeof end - 1;
+    if (n <= m || n - m >= CTI_LM_PATH || strcmp(param->name + n - m, end)) return false;
+    snprintf(path, CTI_LM_PATH, "%.*s", (int)(n - m), param->name);
+    return !strcmp(ct_module_kind(param->owner), "Linear");
+}
+
+bool cti_lora_find(const ct_module *module, cti_lora_places *places) {
+    static const char end[] = ".lora_A";
+    if (!cti_lora_places_new(module, places)) {
+        cti_lora_places_free(places);
+        return false;
+    }
+    ct_param param = {0};
+    while (ct_module_next(module, &param)) {
+        const size_t n = strlen(param.name), m = sizeof end - 1;
+        if (!cti_lora_is(param.owner) || n <= m || strcmp(param.name + n - m, end)) continue;
+        cti_lora_place *place = &places->place[places->n++];
+        place->adapter = param.owner;
+        snprintf(place->path, sizeof place->path, "%.*s", (int)(n - m), param.name);
+    }
+    return true;
+}
+
+/* ---- putting in place ---- */
+
+bool cti_lora_make(ct_module *module, cti_lora_places *places, ct_lora_opts opts) {
+    for (int64_t i = 0; i < places->n; i++) places->place[i].adapter = NULL;
+    for (int64_t i = 0; i < places->n; i++) {
+        char weight[CTI_LM_PATH + 8];
+        snprintf(weight, sizeof weight, "%s.weight", places->place[i].path);
+        ct_module *linear = ct_module_child(module, places->place[i].path);
+        if (linear && strcmp(ct_module_kind(linear), "Linear"))
+            return ct_fail(places->context, CT_ERR_ARGUMENT, "lora: %s is a %s and no Linear",
+                           places->place[i].path, ct_module_kind(linear));
+        ct_tensor *w = linear ? ct_module_get(module, weight) : NULL;
+        places->place[i].adapter = w ? lora_new(places->context, w, opts) : NULL;
+        if (!places->place[i].adapter) return false;
+    }
+    return true;
+}
+
+void cti_lora_drop(const cti_lora_places *places) {
+    for (int64_t i = 0; i < places->n; i++) ct_module_free(places->place[i].adapter);
+}
+
+void cti_lora_put(ct_module *module, const cti_lora_places *places) {
+    for (int64_t i = 0; i < places->n; i++) {
+        ct_module *adapter = places->place[i].adapter;
+        ct_module *linear = ct_module_set_child(module, places->place[i].path, adapter);
+        ct_module_train(adapter, ct_module_training(linear));
+        ct_module_free(ct_module_set_child(adapter, base_layer, linear));
+    }
+}
+
+/* ---- adding ---- */
+
+static bool complete_lora_opts(ct_context *context, ct_lora_opts *opts) {
+    if (opts->rank == 0) opts->rank = 8;
+    if (opts->alpha == 0) opts->alpha = (double)opts->rank;
+    if (opts->rank > 0 && opts->rank < INT32_MAX && isfinite(opts->alpha) && opts->dropout >= 0 &&
+        opts->dropout < 1)
+        return true;
+    return ct_fail(context, CT_ERR_ARGUMENT,
+                   "%s: rank %" PRId64 ", alpha %g, dropout %g: the rank must be at least 1, alpha "
+                   "finite, and the dropout in [0, 1)",
+                   add_name, opts->rank, opts->alpha, opts->dropout);
+}
+
+/* Collects the Linears whose paths match. Returns false after an error. */
+static bool match_linears(ct_module *module, const char *pattern, cti_lora_places *places) {
+    static const char inner[] = ".base_layer";
+    ct_param param = {0};
+    char path[CTI_LM_PATH];
+    while (ct_module_next(module, &param)) {
+        if (!is_linear_weight(&param, path)) continue;
+        const size_t n = strlen(path), m = sizeof inner - 1;
+        const bool adapted = n > m && !strcmp(path + n - m, inner);
+        if (adapted) path[n - m] = 0;
+        if (!cti_name_matches(pattern, cti_text_of(path))) continue;
+        if (adapted)
+            return ct_fail(places->context, CT_ERR_ARGUMENT, "%s: %s has an adapter already",
+                           add_name, path);
+        snprintf(places->place[places->n++].path, CTI_LM_PATH, "%s", path);
+    }
+    return places->n || ct_fail(places->context, CT_ERR_ARGUMENT,
+                                "%s: no Linear matches \"%s\" (a head that is tied to the "
+                                "embedding cannot be adapted)",
+                                add_name, pattern);
+}
+
+void cti_lora_freeze_others(ct_module *module) {
+    ct_param param = {0};
+    while (ct_module_next(module, &param))
+        if (!cti_lora_is(param.owner) && ct_requires_grad(param.tensor))
+            ct_set_requires_grad(param.tensor, false);
+}
+
+int64_t ct_lora_add(ct_module *module, const char *pattern, ct_lora_opts opts) {
+    cti_lora_places places;
+    if (!module) return -1;
+    bool ok = cti_lora_places_new(module, &places);
+    if (ok && !pattern) ok = ct_fail(places.context, CT_ERR_ARGUMENT, "%s: no pattern", add_name);
+    ok = ok && complete_lora_opts(places.context, &opts) && match_linears(module, pattern, &places);
+    if (ok && !cti_lora_make(module, &places, opts)) {
+        cti_lora_drop(&places);
+        ok = false;
+    }
+    if (ok) {
+        cti_lora_put(module, &places);
+        cti_lora_freeze_others(module);
+    }
+    const int64_t n = ok ? places.n : -1;
+    cti_lora_places_free(&places);
+    return n;
+}
+
+/* ---- merging ---- */
+
+/* The sum of a Linear's weight and its adapter's product, in the innermost scope. */
+static ct_tensor *merged_weight(const cti_lora_place *place, ct_tensor *weight) {
+    const cti_lora *lora = ct_module_data(place->adapter, &cti_lora_type);
+    ct_tensor *product =
+        ct_matmul(ct_module_get(place->adapter, "lora_B"), ct_module_get(place->adapter, "lora_A"));
+    const bool half = ct_dtype_of(weight) == CT_BF16;
+    ct_tensor *sum = ct_add(half ? ct_cast(weight, CT_F32) : weight,
+                            ct_scale(product, lora->opts.alpha / (double)lora->opts.rank));
+    return half ? ct_cast(sum, CT_BF16) : sum;
+}
+
+/* Merges one adapter, and puts its Linear in its place. */
+static bool merge(ct_module *module, const cti_lora_place *place, ct_context *context) {
+    ct_module *empty = ct_module_new(context, "Empty");
+    ct_scope scope = ct_scope_open_no_grad(context);
+    ct_tensor *weight = ct_module_get(place->adapter, "base_layer.weight");
+    ct_tensor *sum = empty && weight ? merged_weight(place, weight) : NULL;
+    const bool ok = sum && ct_copy_into(weight, sum);
+    ct_scope_close(scope);
+    if (!ok) {
+        ct_module_free(empty);
+        return false;
+    }
+    ct_module *linear = ct_module_set_child(place->adapter, base_layer, empty);
+    ct_module_free(ct_module_set_child(module, place->path, linear));
+    return true;
+}
+
+bool ct_lora_merge(ct_module *module) {
+    cti_lora_places places;
+    if (!module || !cti_lora_find(module, &places)) return false;
+    bool ok = places.n > 0;
+    if (!ok) ct_fail(places.context, CT_ERR_ARGUMENT, "lora_merge: there is no adapter");
+    for (int64_t i = 0; ok && i < places.n; i++)
+        ok = merge(module, &places.place[i], places.context);
+    cti_lora_places_free(&places);
+    return ok;
+}

@@ -1,0 +1,346 @@
+/* PEFT's folders: adapter_config.json and adapter_model.safetensors. */
+#include <cotangent/autograd.h>
+#include <cotangent/io.h>
+#include <cotangent/tensor.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../../src/core/memory.h"
+#include "../../src/io/file.h"
+#include "../../src/os/os.h"
+#include "folder.h"
+#include "lora.h"
+
+static const char lora_save_op[] = "lora_save", lora_load_op[] = "lora_load";
+static const char peft_prefix[] = "base_model.model.";
+
+/* ---- saving ---- */
+
+static const cti_lora *data_of(const cti_lora_place *place) {
+    return ct_module_data(place->adapter, &cti_lora_type);
+}
+
+/* Whether all adapters have one rank, alpha and dropout, as adapter_config.json needs. */
+static bool are_alike(const cti_lora_places *places) {
+    const ct_lora_opts *first = &data_of(&places->place[0])->opts;
+    for (int64_t i = 1; i < places->n; i++) {
+        const ct_lora_opts *opts = &data_of(&places->place[i])->opts;
+        if (opts->rank != first->rank || opts->alpha != first->alpha ||
+            opts->dropout != first->dropout)
+            return ct_fail(places->context, CT_ERR_ARGUMENT,
+                           "%s: the adapters of %s and %s differ in rank, alpha or dropout",
+                           lora_save_op, places->place[0].path, places->place[i].path);
+    }
+    return true;
+}
+
+typedef struct {
+    char a[CTI_LM_PATH + 32], b[CTI_LM_PATH + 32];
+} peft_names;
+
+static void peft_names_of(const char *path, peft_names *names) {
+    snprintf(names->a, sizeof names->a, "%s%s.lora_A.weight", peft_prefix, path);
+    snprintf(names->b, sizeof names->b, "%s%s.lora_B.weight", peft_prefix, path);
+}
+
+static bool write_tensors(const cti_lora_places *places, const char *path) {
+    static const char *const metadata[] = {"format", "pt", NULL};
+    ct_context *context = places->context;
+    const size_t names_size = cti_bytes(places->n, sizeof(peft_names)),
+                 named_size = cti_bytes(2 * places->n, sizeof(ct_named));
+    peft_names *names = cti_take_any(context, names_size);
+    ct_named *named = cti_take_any(context, named_size);
+    bool ok = names && named;
+    for (int64_t i = 0; ok && i < places->n; i++) {
+        peft_names_of(places->place[i].path, &names[i]);
+        named[2 * i] = (ct_named){names[i].a, ct_module_get(places->place[i].adapter, "lora_A")};
+        named[2 * i + 1] =
+            (ct_named){names[i].b, ct_module_get(places->place[i].adapter, "lora_B")};
+    }
+    ok = ok &&
+         ct_tensors_save(context, path, named, 2 * places->n, (ct_save_opts){.metadata = metadata});
+    if (names) cti_give_any(context, names, names_size);
+    if (named) cti_give_any(context, named, named_size);
+    return ok;
+}
+
+/* Writes the text of adapter_config.json. */
+static void peft_config(const cti_lora_places *places, const cti_lm *lm, cti_writer *out) {
+    const ct_lora_opts *opts = &data_of(&places->place[0])->opts;
+    char number[96];
+    cti_write(out, "{\n  \"peft_type\": \"LORA\",\n  \"task_type\": ");
+    cti_write(out, lm && !lm->config.family->bidirectional ? "\"CAUSAL_LM\"" : "null");
+    cti_write(out, ",\n  \"base_model_name_or_path\": ");
+    cti_write_quoted(out, cti_text_of(lm && lm->folder ? lm->folder : ""));
+    cti_write(out, ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": ");
+    cti_write(out, lm && lm->config.family->transposed ? "true" : "false");
+    cti_write(out, ",\n  \"inference_mode\": true,\n  \"r\": ");
+    cti_write_natural(out, opts->rank);
+    snprintf(number, sizeof number, ",\n  \"lora_alpha\": %.17g,\n  \"lora_dropout\": %.17g",
+             opts->alpha, opts->dropout);
+    cti_write(out, number);
+    cti_write(out, ",\n  \"target_modules\": [");
+    for (int64_t i = 0; i < places->n; i++) {
+        cti_write(out, i ? ",\n    " : "\n    ");
+        cti_write_quoted(out, cti_text_of(places->place[i].path));
+    }
+    cti_write(out, "\n  ]\n}\n");
+}
+
+static bool write_peft_config(const cti_lora_places *places, const cti_lm *lm, const char *path) {
+    ct_context *context = places->context;
+    cti_writer out = {0};
+    peft_config(places, lm, &out); /* measures it */
+    const size_t size = out.used;
+    char *text = cti_take_any(context, size);
+    if (!text) return false;
+    out = (cti_writer){.at = text, .size = size};
+    peft_config(places, lm, &out);
+    cti_file_new file;
+    bool ok = cti_file_new_open(context, lora_save_op, path, &file);
+    if (ok) {
+        ok = cti_file_new_write(&file, text, size);
+        if (ok) ok = cti_file_new_commit(&file);
+        else cti_file_new_drop(&file);
+    }
+    cti_give_any(context, text, size);
+    return ok;
+}
+
+bool ct_lora_save(ct_module *module, const char *folder) {
+    cti_lora_places places;
+    if (!module || !cti_lora_find(module, &places)) return false;
+    ct_context *context = places.context;
+    const bool is_lm = !strcmp(ct_module_kind(module), cti_lm_type.name);
+    bool ok = places.n > 0 && folder;
+    if (!ok)
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: %s", lora_save_op,
+                folder ? "there is no adapter" : "the folder is NULL");
+    ok = ok && are_alike(&places);
+    if (ok && !cti_os_make_folder(folder) && errno != EEXIST)
+        ok = cti_file_fail(context, lora_save_op, folder, "cannot make the folder");
+    char *weights = ok ? cti_lm_join(context, folder, "adapter_model.safetensors") : NULL;
+    char *config = weights ? cti_lm_join(context, folder, "adapter_config.json") : NULL;
+    ok = config && write_tensors(&places, weights) &&
+         write_peft_config(&places, is_lm ? cti_lm_of(module) : NULL, config);
+    if (weights) cti_give_any(context, weights, strlen(weights) + 1);
+    if (config) cti_give_any(context, config, strlen(config) + 1);
+    cti_lora_places_free(&places);
+    return ok;
+}
+
+/* ---- adapter_config.json ---- */
+
+/* Keys of PEFT that change no value, or that are read. */
+static const char *const peft_known[] = {
+    "peft_type",      "task_type",           "base_model_name_or_path",
+    "revision",       "inference_mode",      "r",
+    "lora_alpha",     "lora_dropout",        "target_modules",
+    "fan_in_fan_out", "auto_mapping",        "peft_version",
+    "megatron_core",  "qalora_group_size",   "exclude_modules",
+    "layers_pattern", "layers_to_transform", "init_lora_weights",
+    "runtime_config", "ensure_weight_tying", NULL};
+
+static bool is_known(cti_text key) {
+    for (const char *const *name = peft_known; *name; name++)
+        if (!cti_text_compare(cti_text_of(*name), key)) return true;
+    return false;
+}
+
+static bool is_off(const cti_json_tree *tree, cti_json_at value) {
+    const cti_json_value *v = &tree->value[value];
+    return v->kind == CTI_JSON_NULL || v->kind == CTI_JSON_FALSE ||
+           ((v->kind == CTI_JSON_ARRAY || v->kind == CTI_JSON_OBJECT) && v->count == 0) ||
+           (v->kind == CTI_JSON_STRING &&
+            !cti_text_compare(cti_json_text(tree, value), cti_text_of("none")));
+}
+
+static bool read_peft_tree(const cti_lm_reader *reader, ct_lora_opts *opts) {
+    const cti_json_tree *tree = reader->tree;
+    if (tree->value[0].kind != CTI_JSON_OBJECT)
+        return ct_fail(reader->context, CT_ERR_FORMAT, "%s: %s: not a JSON object", reader->op,
+                       reader->path);
+    const cti_json_at type = cti_json_member(tree, 0, "peft_type");
+    if (!type || cti_text_compare(cti_json_text(tree, type), cti_text_of("LORA")))
+        return cti_lm_refuse(reader, "peft_type", type, "only LORA is supported");
+    for (cti_json_at i = cti_json_first(tree, 0); i; i = tree->value[i].next) {
+        const cti_text key = cti_json_key_of(tree, i);
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", key.size < 60 ? (int)key.size : 60, key.at);
+        if (!is_known(key) && !is_off(tree, i))
+            return cti_lm_refuse(reader, name, i, "not supported");
+    }
+    const cti_json_at init = cti_json_member(tree, 0, "init_lora_weights");
+    if (init && tree->value[init].kind == CTI_JSON_STRING &&
+        cti_text_compare(cti_json_text(tree, init), cti_text_of("gaussian")))
+        return cti_lm_refuse(reader, "init_lora_weights", init,
+                             "an initialisation that changes the base model");
+    const cti_json_at r = cti_json_member(tree, 0, "r"),
+                      alpha = cti_json_member(tree, 0, "lora_alpha"),
+                      dropout = cti_json_member(tree, 0, "lora_dropout");
+    *opts = (ct_lora_opts){.rank = 8, .alpha = 8};
+    if (r && (!cti_json_whole(tree, r, &opts->rank) || opts->rank < 1 || opts->rank >= INT32_MAX))
+        return cti_lm_refuse(reader, "r", r, "not a rank");
+    if (alpha && !cti_json_real(tree, alpha, &opts->alpha))
+        return cti_lm_refuse(reader, "lora_alpha", alpha, "not a number");
+    if (dropout && (!cti_json_real(tree, dropout, &opts->dropout) ||
+                    !(opts->dropout >= 0 && opts->dropout < 1)))
+        return cti_lm_refuse(reader, "lora_dropout", dropout, "not a number in [0, 1)");
+    return true;
+}
+
+static bool read_peft_config(ct_context *context, const char *path, ct_lora_opts *opts) {
+    size_t size;
+    char *text = cti_lm_read_file(context, lora_load_op, path, &size);
+    cti_json_tree tree;
+    bool ok = text && cti_json_tree_read(context, lora_load_op, path, text, size, &tree);
+    if (ok) {
+        const cti_lm_reader reader = {
+            .context = context, .op = lora_load_op, .path = path, .tree = &tree};
+        ok = read_peft_tree(&reader, opts);
+        cti_json_tree_free(&tree);
+    }
+    if (text) cti_give_any(context, text, size + 1);
+    return ok;
+}
+
+/* ---- the tensors ---- */
+
+/* Writes the path of a Linear from the name of its A, and returns whether the name is one. */
+static bool path_of_a(const char *name, char path[CTI_LM_PATH]) {
+    static const char end[] = ".lora_A.weight";
+    const size_t n = strlen(name), p = sizeof peft_prefix - 1, m = sizeof end - 1;
+    if (n <= p + m || n - p - m >= CTI_LM_PATH || strncmp(name, peft_prefix, p) ||
+        strcmp(name + n - m, end))
+        return false;
+    snprintf(path, CTI_LM_PATH, "%.*s", (int)(n - p - m), name + p);
+    return true;
+}
+
+static bool ends_in_b(const char *name) {
+    static const char end[] = ".lora_B.weight";
+    const size_t n = strlen(name), m = sizeof end - 1;
+    return n > m && !strcmp(name + n - m, end);
+}
+
+static bool is_adapted(const cti_lora_places *places, const char *path) {
+    for (int64_t i = 0; i < places->n; i++)
+        if (!strcmp(places->place[i].path, path)) return true;
+    return false;
+}
+
+/* Collects the Linears of a file that have no adapter yet. */
+static bool new_places(ct_safetensors *file, const char *path, const cti_lora_places *old,
+                       cti_lora_places *added) {
+    ct_safetensors_entry entry = {0};
+    while (ct_safetensors_next(file, &entry)) {
+        char linear[CTI_LM_PATH];
+        if (ends_in_b(entry.name)) continue;
+        if (!path_of_a(entry.name, linear) || added->n == added->room)
+            return ct_fail(added->context, CT_ERR_FORMAT,
+                           "%s: %s: \"%s\" is not a matrix of an adapter of this module",
+                           lora_load_op, path, entry.name);
+        if (!is_adapted(old, linear))
+            snprintf(added->place[added->n++].path, CTI_LM_PATH, "%s", linear);
+    }
+    return true;
+}
+
+/* Reads a matrix of an adapter in its shape and dtype; NULL after an error. */
+static ct_tensor *read_matrix(ct_safetensors *file, const char *name, ct_tensor *to) {
+    ct_tensor *from = to ? ct_safetensors_read(file, name) : NULL;
+    if (!from) return NULL;
+    const ct_shape want = ct_shape_of(to), got = ct_shape_of(from);
+    if (got.ndim != 2 || got.dim[0] != want.dim[0] || got.dim[1] != want.dim[1])
+        return ct_fail(ct_context_of(to), CT_ERR_FORMAT,
+                       "%s: %s has another shape than (%" PRId64 ", %" PRId64 ")", lora_load_op,
+                       name, want.dim[0], want.dim[1]);
+    return ct_dtype_of(to) == ct_dtype_of(from) ? from : ct_cast(from, ct_dtype_of(to));
+}
+
+/* Reads the matrices of adapters into from[2 n], in the innermost scope. */
+static bool read_matrices(ct_safetensors *file, const cti_lora_places *places, ct_tensor **from) {
+    for (int64_t i = 0; i < places->n; i++) {
+        ct_module *adapter = places->place[i].adapter;
+        peft_names names;
+        peft_names_of(places->place[i].path, &names);
+        from[2 * i] = read_matrix(file, names.a, ct_module_get(adapter, "lora_A"));
+        from[2 * i + 1] = read_matrix(file, names.b, ct_module_get(adapter, "lora_B"));
+        if (!from[2 * i] || !from[2 * i + 1]) return false;
+    }
+    return true;
+}
+
+static bool write_matrices(const cti_lora_places *places, ct_tensor *const *from) {
+    for (int64_t i = 0; i < places->n; i++) {
+        ct_module *adapter = places->place[i].adapter;
+        if (!ct_copy_into(ct_module_get(adapter, "lora_A"), from[2 * i]) ||
+            !ct_copy_into(ct_module_get(adapter, "lora_B"), from[2 * i + 1]))
+            return false;
+    }
+    return true;
+}
+
+/* Fills the adapters of both lists. Every matrix is read before one is written. */
+static bool fill_adapters(ct_safetensors *file, const cti_lora_places *old,
+                          const cti_lora_places *added) {
+    const int64_t n = 2 * (old->n + added->n);
+    const size_t size = cti_bytes(n ? n : 1, sizeof(ct_tensor *));
+    ct_tensor **from = cti_take_any(old->context, size);
+    if (!from) return false;
+    ct_tensor **of_added = from + 2 * old->n;
+    ct_scope scope = ct_scope_open_no_grad(old->context);
+    const bool ok = read_matrices(file, old, from) && read_matrices(file, added, of_added) &&
+                    write_matrices(added, of_added) && write_matrices(old, from);
+    ct_scope_close(scope);
+    cti_give_any(old->context, from, size);
+    return ok;
+}
+
+/* ---- loading ---- */
+
+/* Makes the adapters that the tree lacks, fills all, and puts the new ones in place. */
+static bool load_adapters(ct_module *module, ct_safetensors *file, const char *path,
+                          ct_lora_opts opts) {
+    cti_lora_places old, added = {0};
+    bool ok = cti_lora_find(module, &old) && cti_lora_places_new(module, &added) &&
+              new_places(file, path, &old, &added);
+    if (ok) {
+        ok = cti_lora_make(module, &added, opts) && fill_adapters(file, &old, &added);
+        if (ok) {
+            cti_lora_put(module, &added);
+            cti_lora_freeze_others(module);
+        } else {
+            cti_lora_drop(&added);
+        }
+    }
+    if (added.place) cti_lora_places_free(&added);
+    if (old.place) cti_lora_places_free(&old);
+    return ok;
+}
+
+static bool lora_load(ct_module *module, ct_context *context, const char *weights,
+                      const char *config) {
+    ct_lora_opts opts;
+    if (!read_peft_config(context, config, &opts)) return false;
+    ct_safetensors *file = ct_safetensors_open(context, weights);
+    const bool ok = file && load_adapters(module, file, weights, opts);
+    ct_safetensors_close(file);
+    return ok;
+}
+
+bool ct_lora_load(ct_module *module, const char *folder) {
+    ct_param param = {0};
+    if (!module || !ct_module_next(module, &param)) return false;
+    ct_context *context = ct_context_of(param.tensor);
+    if (!folder) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the folder is NULL", lora_load_op);
+    char *weights = cti_lm_join(context, folder, "adapter_model.safetensors");
+    char *config = weights ? cti_lm_join(context, folder, "adapter_config.json") : NULL;
+    const bool ok = config && lora_load(module, context, weights, config);
+    if (weights) cti_give_any(context, weights, strlen(weights) + 1);
+    if (config) cti_give_any(context, config, strlen(config) + 1);
+    return ok;
+}
