@@ -13,7 +13,7 @@
 #include "../../src/core/memory.h"
 #include "../../src/io/name_map.h"
 
-static const char add_name[] = "lora_add", base_layer[] = "base_layer";
+static const char lora_add_name[] = "lora_add", base_layer[] = "base_layer";
 
 /* ---- the module ---- */
 
@@ -170,7 +170,7 @@ static bool complete_lora_opts(ct_context *context, ct_lora_opts *opts) {
     return ct_fail(context, CT_ERR_ARGUMENT,
                    "%s: rank %" PRId64 ", alpha %g, dropout %g: the rank must be at least 1, alpha "
                    "finite, and the dropout in [0, 1)",
-                   add_name, opts->rank, opts->alpha, opts->dropout);
+                   lora_add_name, opts->rank, opts->alpha, opts->dropout);
 }
 
 /* Collects the Linears whose paths match. Returns false after an error. */
@@ -186,13 +186,13 @@ static bool match_linears(ct_module *module, const char *pattern, cti_lora_place
         if (!cti_name_matches(pattern, cti_text_of(path))) continue;
         if (adapted)
             return ct_fail(places->context, CT_ERR_ARGUMENT, "%s: %s has an adapter already",
-                           add_name, path);
+                           lora_add_name, path);
         snprintf(places->place[places->n++].path, CTI_LM_PATH, "%s", path);
     }
     return places->n || ct_fail(places->context, CT_ERR_ARGUMENT,
                                 "%s: no Linear matches \"%s\" (a head that is tied to the "
                                 "embedding cannot be adapted)",
-                                add_name, pattern);
+                                lora_add_name, pattern);
 }
 
 void cti_lora_freeze_others(ct_module *module) {
@@ -206,7 +206,8 @@ int64_t ct_lora_add(ct_module *module, const char *pattern, ct_lora_opts opts) {
     cti_lora_places places;
     if (!module) return -1;
     bool ok = cti_lora_places_new(module, &places);
-    if (ok && !pattern) ok = ct_fail(places.context, CT_ERR_ARGUMENT, "%s: no pattern", add_name);
+    if (ok && !pattern)
+        ok = ct_fail(places.context, CT_ERR_ARGUMENT, "%s: no pattern", lora_add_name);
     ok = ok && complete_lora_opts(places.context, &opts) && match_linears(module, pattern, &places);
     if (ok && !cti_lora_make(module, &places, opts)) {
         cti_lora_drop(&places);

@@ -144,7 +144,7 @@ static const char *const peft_known[] = {
     "layers_pattern", "layers_to_transform", "init_lora_weights",
     "runtime_config", "ensure_weight_tying", NULL};
 
-static bool is_known(cti_text key) {
+static bool is_peft_key(cti_text key) {
     for (const char *const *name = peft_known; *name; name++)
         if (!cti_text_compare(cti_text_of(*name), key)) return true;
     return false;
@@ -170,7 +170,7 @@ static bool read_peft_tree(const cti_lm_reader *reader, ct_lora_opts *opts) {
         const cti_text key = cti_json_key_of(tree, i);
         char name[64];
         snprintf(name, sizeof name, "%.*s", key.size < 60 ? (int)key.size : 60, key.at);
-        if (!is_known(key) && !is_off(tree, i))
+        if (!is_peft_key(key) && !is_off(tree, i))
             return cti_lm_refuse(reader, name, i, "not supported");
     }
     const cti_json_at init = cti_json_member(tree, 0, "init_lora_weights");
