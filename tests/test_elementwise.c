@@ -198,6 +198,20 @@ START_TEST(kinks) {
 }
 END_TEST
 
+/* A slope of 0 is 0 also beside an infinite cotangent, as in torch. */
+START_TEST(infinite_cotangents) {
+    for (int squared = 0; squared < 2; squared++) {
+        ct_tensor *x = ct_from_f64(context, CT_SHAPE(3), (double[]){-1, 0, 2}),
+                  *g = ct_full(context, CT_F64, CT_SHAPE(3), INFINITY);
+        ct_set_requires_grad(x, true);
+        ct_tensor *y = squared ? ct_relu_squared(x) : ct_relu(x);
+        ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
+        const double *dx = ct_data_f64(ct_grad(x));
+        ck_assert(dx[0] == 0 && dx[1] == 0 && dx[2] == INFINITY);
+    }
+}
+END_TEST
+
 START_TEST(powers) {
     ct_tensor *x = F64(0, -2, 3);
     const struct {
@@ -454,6 +468,7 @@ int main(void) {
     tcase_add_test(all, integers);
     tcase_add_test(all, ties_share);
     tcase_add_test(all, kinks);
+    tcase_add_test(all, infinite_cotangents);
     tcase_add_test(all, powers);
     tcase_add_test(all, comparisons_with_a_number);
     tcase_add_test(all, nan_in_nan_out);
