@@ -1,4 +1,6 @@
-"""Parts of the text floor against the tokenizers package: each normalizer's text, and the place in the original of each character of it."""
+"""Normalizers against the tokenizers package: the text, and the place in the original of each of its characters.
+
+TEXT_DRAWS=10000 compares more random texts for each normalizer."""
 import json
 import os
 import random
@@ -8,7 +10,7 @@ import tokenizers
 
 import ct
 
-TEXTS = int(os.environ.get("TEXT_DRAWS", 3000))   # for each normalizer
+TEXTS = int(os.environ.get("TEXT_DRAWS", 300))   # for each normalizer
 probe = ct.C.CDLL(os.environ.get("TEXT_PROBE") or str(ct.BUILD / "tests" / "libtext.so"))
 ct.functions(probe, ct.ROOT / "tests" / "text_probe.h")
 EACH = tokenizers.Regex(r"[\s\S]")
