@@ -76,6 +76,10 @@ LDFLAGS_test_op_faults = $(LDFLAGS_test_faults)
 LDFLAGS_test_optim_faults = $(LDFLAGS_test_faults)
 LDFLAGS_test_threads_refused = $(patsubst %,-Wl$(comma)--wrap=%,\
     pthread_mutex_init pthread_cond_init pthread_create pthread_once)
+# The models of tokenizers.
+TESTS_OF_text += text_model text_model_faults
+WRAPPED += text_model_faults
+LDFLAGS_test_text_model_faults = $(call wrapped,malloc calloc cti_arena_take cti_arena_copy)
 LDFLAGS_test_graph = $(LDFLAGS_test_faults)
 LDFLAGS_test_watch = $(LDFLAGS_test_faults)
 LDFLAGS_test_module_types = $(LDFLAGS_test_faults)

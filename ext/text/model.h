@@ -21,8 +21,9 @@ typedef struct cti_model_work cti_model_work;
 cti_model_work *cti_model_work_new(const cti_model *model, size_t text_size); /* NULL: no memory */
 void cti_model_work_free(cti_model_work *work);
 
-/* Writes the tokens of the piece [begin, end) of sink->text. Returns false if memory is short.
- * Reads only the model. The time is n log n in the bytes of the piece. */
+/* Writes the tokens of the piece [begin, end) of sink->text, which is not empty. Returns false if
+ * memory is short, or if a part needs the unknown token and the vocabulary lacks it, which is an
+ * error in the package too. Reads only the model. The time is n log n in the bytes of the piece. */
 bool cti_model_encode(const cti_model *model, cti_model_work *work, size_t begin, size_t end,
                       cti_sink *sink);
 

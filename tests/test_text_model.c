@@ -1,0 +1,656 @@
+/* Models of tokenizers: ids and places of tokens, as the tokenizers package 0.23.3 gives them;
+ * merges against a plain search; files that are refused; vocabularies. */
+#include <cotangent/context.h>
+
+#include <stdio.h>
+
+#include "../ext/text/model.h"
+#include "suite.h"
+
+static ct_context *context;
+static cti_arena arena;
+static cti_json_tree tree;
+static char *json;
+static cti_vocabulary vocabulary;
+static const cti_model *model;
+
+static void start(void) { context = ct_context_new((ct_context_opts){0}); }
+
+static void close_model(void) {
+    cti_arena_free(&arena);
+    cti_json_tree_free(&tree);
+    free(json);
+    json = NULL;
+    tree = (cti_json_tree){0};
+    model = NULL;
+}
+
+static void stop(void) {
+    close_model();
+    ct_context_free(context);
+}
+
+/* Reads a model from JSON with ' in place of ". */
+static bool open_model(const char *text, bool bytes) {
+    close_model();
+    json = malloc(strlen(text) + 1);
+    strcpy(json, text);
+    for (char *at = json; *at; at++)
+        if (*at == '\'') *at = '"';
+    arena = (cti_arena){.context = context};
+    if (!cti_json_tree_read(context, "tokenizer_open", "t.json", json, strlen(text), &tree))
+        return false;
+    const cti_reading reading = {
+        .context = context, .arena = &arena, .path = "t.json", .tree = &tree};
+    return cti_model_read(&reading, 0, bytes, &vocabulary, &model);
+}
+
+enum { ROOM = 4096 };
+
+/* A text as one piece: its tokens. The piece lies at the end of a block of just its size, and what
+ * is before it is no part of it. */
+typedef struct {
+    bool good;
+    int64_t count, ids[ROOM], places[2 * ROOM];
+} tokens;
+
+static void encode(const char *piece, size_t size, tokens *out) {
+    char *text = malloc(size + 3);
+    memcpy(text, "-+-", 3);
+    memcpy(text + 3, piece, size);
+    const cti_aligned aligned = {.at = text, .size = size + 3};
+    cti_sink sink = {.ids = out->ids, .offsets = out->places, .room = ROOM, .text = &aligned};
+    cti_model_work *work = cti_model_work_new(model, ROOM);
+    out->good = cti_model_encode(model, work, 3, size + 3, &sink);
+    out->count = sink.count;
+    /* again, now perhaps from the cache */
+    if (out->good) ck_assert(cti_model_encode(model, work, 3, size + 3, &sink));
+    if (out->good) ck_assert_int_eq(sink.count, 2 * out->count);
+    for (int64_t i = 0; i < out->count && out->good; i++) {
+        ck_assert_int_eq(out->ids[i + out->count], out->ids[i]);
+        ck_assert_int_eq(out->places[2 * (i + out->count)], out->places[2 * i]);
+    }
+    cti_model_work_free(work);
+    free(text);
+}
+
+typedef struct {
+    const char *name;
+    bool bytes;
+    const char *json;
+    struct {
+        const char *text, *tokens; /* "id:begin-end ..." */
+    } text[8];
+} model_row;
+
+static const model_row rows[] = {
+    {"plain",
+     false,
+     "{'type': 'BPE', 'vocab': {'a': 0, 'b': 1, 'c': 2, 'ab': 3, 'abc': 4, '<unk>': 5, 'bc': 6},"
+     " 'merges': ['a b']}",
+     {
+         {"abc", "3:0-2 2:2-3"},
+         {"xab", "3:0-2"},
+         {"axxb", "3:0-2"},
+         {"abababababababababababababababababababab",
+          "3:0-2 3:2-4 3:4-6 3:6-8 3:8-10 3:10-12 3:12-14 3:14-16 3:16-18 3:18-20 3:20-22 3:22-2"
+          "4 3:24-26 3:26-28 3:28-30 3:30-32 3:32-34 3:34-36 3:36-38 3:38-40"},
+     }},
+    {"pairs",
+     false,
+     "{'type': 'BPE', 'vocab': {'a': 0, 'b': 1, 'c': 2, 'ab': 3, 'abc': 4, '<unk>': 5, 'bc': 6},"
+     " 'merges': [['b', 'c'], ['a', 'b'], ['b', 'c'], ['a', 'bc']]}",
+     {
+         {"abc", "3:0-2 2:2-3"},
+         {"bcabab", "6:0-2 3:2-4 3:4-6"},
+     }},
+    {"version",
+     false,
+     "{'type': 'BPE', 'vocab': {'a': 0, 'b': 1, 'c': 2, 'ab': 3, 'abc': 4, '<unk>': 5, 'bc': 6},"
+     " 'merges': ['#version: 0.2', 'a b', '#version', 'ab c'], 'dropout': 0.0}",
+     {
+         {"abc", "4:0-3"},
+     }},
+    {"unknown",
+     false,
+     "{'type': 'BPE', 'vocab': {'a': 0, 'b': 1, 'c': 2, 'ab': 3, 'abc': 4, '<unk>': 5, 'bc': 6},"
+     " 'merges': ['a b'], 'unk_token': '<unk>'}",
+     {
+         {"abxxab", "3:0-2 5:2-3 5:3-4 3:4-6"},
+         {"\303\251a", "5:0-2 0:2-3"},
+         {"x\303\251", "5:0-1 5:1-3"},
+         {"xxab\303\251abababababababababababababababababababab",
+          "5:0-1 5:1-2 3:2-4 5:4-6 3:6-8 3:8-10 3:10-12 3:12-14 3:14-16 3:16-18 3:18-20 3:20-22 "
+          "3:22-24 3:24-26 3:26-28 3:28-30 3:30-32 3:32-34 3:34-36 3:36-38 3:38-40 3:40-42 3:42-"
+          "44 3:44-46"},
+     }},
+    {"fused",
+     false,
+     "{'type': 'BPE', 'vocab': {'a': 0, 'b': 1, 'c': 2, 'ab': 3, 'abc': 4, '<unk>': 5, 'bc': 6},"
+     " 'merges': ['a b'], 'unk_token': '<unk>', 'fuse_unk': true}",
+     {
+         {"abxxab", "3:0-2 5:2-4 3:4-6"},
+         {"\303\251x", "5:0-3"},
+         {"xxa\303\251\303\251", "5:0-2 0:2-3 5:3-7"},
+         {"x\303\251xx\303\251xx\303\251xx\303\251xx\303\251xx\303\251xx\303\251xx\303\251xx\303"
+          "\251xx\303\251xx\303\251xx\303\251x",
+          "5:0-48"},
+     }},
+    {"ignoring",
+     false,
+     "{'type': 'BPE', 'vocab': {'a': 0, 'b': 1, 'c': 2, 'ab': 3, 'abc': 4, '<unk>': 5, 'bc': 6, "
+     "'an uncommonly long word': 7}, 'merges': ['a b'], 'ignore_merges': true}",
+     {
+         {"abc", "4:0-3"},
+         {"bc", "6:0-2"},
+         {"abcc", "3:0-2 2:2-3 2:3-4"},
+         {"an uncommonly long word", "7:0-23"},
+     }},
+    {"affixes",
+     false,
+     "{'type': 'BPE', 'vocab': {'a': 0, '##b': 1, '##c': 2, 'ab': 3, 'abc': 4, '##bc': 5, 'x': 6"
+     ", 'c.': 7, '##c.': 8, 'abc.': 9, 'b': 10}, 'merges': [['a', '##b'], ['##b', '##c'], ['ab',"
+     " '##c.']], 'continuing_subword_prefix': '##', 'end_of_word_suffix': '.'}",
+     {
+         {"abc", "9:0-3"},
+         {"ab", "0:0-1"},
+         {"c", "7:0-1"},
+         {"abcabc", "3:0-2 2:2-3 1:3-4 8:4-5"},
+         {"b", ""},
+         {"bc", "10:0-1 8:1-2"},
+     }},
+    {"fallback",
+     false,
+     "{'type': 'BPE', 'vocab': {'<unk>': 0, 'a': 1, '<0x61>': 2, '<0xC3>': 3, '<0xA9>': 4, 'b': "
+     "5, '<0x23>': 6, '<0x64>': 7}, 'merges': [], 'byte_fallback': true, 'unk_token': '<unk>'}",
+     {
+         {"a\303\251b", "1:0-1 3:1-3 4:1-3 5:3-4"},
+         {"a\303\250\303\251b", "1:0-1 3:1-3 4:1-3 0:3-5 5:5-6"},
+         {"\303\250\303\251\303\250", "3:0-2 4:0-2 0:2-4 0:4-6"},
+         {"d", "7:0-1"},
+     }},
+    {"fallback, fused",
+     false,
+     "{'type': 'BPE', 'vocab': {'<unk>': 0, 'a': 1, '<0x61>': 2, '<0xC3>': 3, '<0xA9>': 4, 'b': "
+     "5, '<0x23>': 6, '<0x64>': 7}, 'merges': [], 'byte_fallback': true, 'unk_token': '<unk>', '"
+     "fuse_unk': true}",
+     {
+         {"a\303\250\303\251\303\250b", "1:0-1 3:1-3 4:1-3 0:3-7 5:7-8"},
+         {"\303\250\303\250\303\251\303\250b", "3:0-2 4:0-2 0:2-8 5:8-9"},
+     }},
+    {"fallback only",
+     false,
+     "{'type': 'BPE', 'vocab': {'<unk>': 0, 'a': 1, '<0x61>': 2, '<0xC3>': 3, '<0xA9>': 4, 'b': "
+     "5, '<0x23>': 6, '<0x64>': 7}, 'merges': [], 'byte_fallback': true}",
+     {
+         {"a\303\250\303\251b", "1:0-1 3:1-3 4:1-3 5:3-5"},
+     }},
+    {"bytes",
+     true,
+     "{'type': 'BPE', 'vocab': {'a': 0, 'b': 1, '\303\203': 2, '\304\240': 3, '\304\240a': 4, '"
+     "\302\251': 5, '\303\203\302\251': 6, '\346\227\245': 7}, 'merges': ['\304\240 a', '\303"
+     "\203 \302\251']}",
+     {
+         {"a ab", "0:0-1 4:1-3 1:3-4"},
+         {"a\303\251b", "0:0-1 6:1-3 1:3-4"},
+         {"  \303\251", "3:0-1 3:1-2 6:2-4"},
+         {"\346\227\245", ""},
+         {" ab ab ab ab ab ab ab ab ab ab ab ab ab ab ab",
+          "4:0-2 1:2-3 4:3-5 1:5-6 4:6-8 1:8-9 4:9-11 1:11-12 4:12-14 1:14-15 4:15-17 1:17-18 4:"
+          "18-20 1:20-21 4:21-23 1:23-24 4:24-26 1:26-27 4:27-29 1:29-30 4:30-32 1:32-33 4:33-35"
+          " 1:35-36 4:36-38 1:38-39 4:39-41 1:41-42 4:42-44 1:44-45"},
+     }},
+    {"bytes, some missing",
+     true,
+     "{'type': 'BPE', 'vocab': {'a': 0, 'b': 1, '\303\203': 2}, 'merges': []}",
+     {
+         {"a\303\251b", "0:0-1 2:1-3 1:1-3"},
+         {"a b\303\251", "0:0-1 1:1-2 2:1-3"},
+         {"  ab", "0:0-1 1:0-1"},
+         {"axb", "0:0-1 1:1-2"},
+     }},
+    {"bytes, unknown",
+     true,
+     "{'type': 'BPE', 'vocab': {'a': 0, 'b': 1, '<unk>': 2}, 'merges': [], 'unk_token': '<unk>',"
+     " 'fuse_unk': true}",
+     {
+         {"a\303\251b", "0:0-1 2:1-3 1:3-4"},
+         {"a b\303\251", "0:0-1 2:1-2 1:2-3 2:3-5"},
+         {"  ab", "2:0-2 0:2-3 1:3-4"},
+     }},
+    {"bytes, fallback",
+     true,
+     "{'type': 'BPE', 'vocab': {'a': 0, 'b': 1, '<unk>': 2, '<0xC4>': 3, '<0xA0>': 4}, 'merges':"
+     " [], 'unk_token': '<unk>', 'byte_fallback': true}",
+     {
+         {"a b\303\251", "0:0-1 3:1-2 4:1-2 1:2-3 2:3-5 2:3-5"},
+         {"  ab", "3:0-1 4:0-1 3:1-2 4:1-2 0:2-3 1:3-4"},
+     }},
+    {"bytes, affixes",
+     true,
+     "{'type': 'BPE', 'vocab': {'a': 0, '##a': 1, '##\304\240': 2, 'aa': 3, '##a.': 4, 'aa.': 5}"
+     ", 'merges': [['a', '##a'], ['a', '##a.']], 'continuing_subword_prefix': '##', 'end_of_word"
+     "_suffix': '.'}",
+     {
+         {"aa a", "3:0-2 2:2-3 4:3-4"},
+         {"aa", "5:0-2"},
+         {"aaa", "3:0-2 4:2-3"},
+     }},
+    {"unknown in merges",
+     false,
+     "{'type': 'BPE', 'vocab': {'<unk>': 0, 'a': 1, '<unk>a': 2, 'a<unk>': 3, '<unk><unk>': 4}, "
+     "'merges': [['<unk>', 'a'], ['a', '<unk>'], ['<unk>', '<unk>']], 'unk_token': '<unk>'}",
+     {
+         {"xa", "2:0-2"},
+         {"ax", "3:0-2"},
+         {"xax", "2:0-2 0:2-3"},
+         {"axa", "1:0-1 2:1-3"},
+         {"xxxx", "4:0-2 4:2-4"},
+         {"xxaxx", "0:0-1 2:1-3 4:3-5"},
+     }},
+    {"empty tokens",
+     false,
+     "{'type': 'BPE', 'vocab': {'': 0, 'a': 1, 'b': 2}, 'merges': [['a', '']]}",
+     {
+         {"ab", "1:0-1 2:1-2"},
+     }},
+    {"no kind",
+     false,
+     "{'vocab': {'a': 0, 'b': 1, 'c': 2, 'ab': 3, 'abc': 4, '<unk>': 5, 'bc': 6}, 'merges': ['a "
+     "b']}",
+     {
+         {"ab", "3:0-2"},
+     }},
+    {"WordPiece",
+     false,
+     "{'type': 'WordPiece', 'vocab': {'[UNK]': 0, 'un': 1, '##aff': 2, '##able': 3, 'u': 4, '##n"
+     "': 5, '\303\251': 6, '##\303\251': 7}, 'unk_token': '[UNK]', 'continuing_subword_prefix': "
+     "'##', 'max_input_chars_per_word': 10}",
+     {
+         {"unaffable", "1:0-2 2:2-5 3:5-9"},
+         {"unaff", "1:0-2 2:2-5"},
+         {"unx", "0:0-3"},
+         {"xun", "0:0-3"},
+         {"u", "4:0-1"},
+         {"\303\251\303\251\303\251\303\251\303\251\303\251\303\251\303\251\303\251\303\251",
+          "6:0-2 7:2-4 7:4-6 7:6-8 7:8-10 7:10-12 7:12-14 7:14-16 7:16-18 7:18-20"},
+         {"\303\251\303\251\303\251\303\251\303\251\303\251\303\251\303\251\303\251\303\251\303"
+          "\251",
+          "0:0-22"},
+         {"un##n", "0:0-5"},
+     }},
+    {"WordPiece, long tokens",
+     false,
+     "{'vocab': {'?': 0, 'abcabcabc': 1, 'abc': 2, '##abcab': 3, '##c': 4}, 'unk_token': '?', 'c"
+     "ontinuing_subword_prefix': '##', 'max_input_chars_per_word': 100}",
+     {
+         {"abcabcabc", "1:0-9"},
+         {"abcabcabcc", "1:0-9 4:9-10"},
+         {"abcabcab", "2:0-3 3:3-8"},
+         {"abcabcc", "0:0-7"},
+     }},
+    {"WordPiece, no prefix",
+     false,
+     "{'type': 'WordPiece', 'vocab': {'[UNK]': 0, 'un': 1, 'u': 2, '': 3}, 'unk_token': '[UNK]',"
+     " 'continuing_subword_prefix': '', 'max_input_chars_per_word': 10}",
+     {
+         {"unu", "1:0-2 2:2-3"},
+         {"unx", "0:0-3"},
+     }},
+    {"WordPiece, bytes",
+     true,
+     "{'type': 'WordPiece', 'vocab': {'[UNK]': 0, '\304\240': 1, '##ab': 2, '##\303\203': 3, '##"
+     "\302\251': 4}, 'unk_token': '[UNK]', 'continuing_subword_prefix': '##', 'max_input_chars_p"
+     "er_word': 5}",
+     {
+         {" ab", "1:0-1 2:1-3"},
+         {" ab\303\251", "1:0-1 2:1-3 3:3-5 4:3-5"},
+         {" ab\303\251\303\251", "0:0-7"},
+     }},
+    {"WordLevel",
+     false,
+     "{'type': 'WordLevel', 'vocab': {'[UNK]': 0, 'ab': 1}, 'unk_token': '[UNK]'}",
+     {
+         {"ab", "1:0-2"},
+         {"abc", "0:0-3"},
+     }},
+    {"WordLevel, bytes",
+     true,
+     "{'type': 'WordLevel', 'vocab': {'[UNK]': 0, '\304\240ab': 1}, 'unk_token': '[UNK]'}",
+     {
+         {" ab", "1:0-3"},
+         {"ab", "0:0-2"},
+     }},
+};
+
+START_TEST(tokens_of_the_package) {
+    const model_row *row = &rows[_i];
+    ck_assert_msg(open_model(row->json, row->bytes), "%s: %s", row->name,
+                  ct_error_message(context));
+    for (int i = 0; i < 8 && row->text[i].text; i++) {
+        static tokens got;
+        char text[ROOM] = "";
+        size_t used = 0;
+        encode(row->text[i].text, strlen(row->text[i].text), &got);
+        ck_assert(got.good);
+        for (int64_t t = 0; t < got.count; t++)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%d:%d-%d", t ? " " : "",
+                                     (int)got.ids[t], (int)got.places[2 * t] - 3,
+                                     (int)got.places[2 * t + 1] - 3);
+        ck_assert_msg(!strcmp(text, row->text[i].tokens), "%s: '%s': %s, not %s", row->name,
+                      row->text[i].text, text, row->text[i].tokens);
+    }
+}
+END_TEST
+
+/* ---- merges against a plain search ---- */
+
+static uint32_t state;
+static uint32_t below(uint32_t n) {
+    state = state * 1664525u + 1013904223u;
+    return (uint32_t)((uint64_t)state * n >> 32);
+}
+
+enum { MOST_TOKENS = 400, MOST_MERGES = 1200, LONGEST = 300 };
+static char token[MOST_TOKENS][16];
+static int n_tokens, merge[MOST_MERGES][3], n_merges;
+
+static int token_of(const char *text, size_t size) {
+    for (int i = 0; i < n_tokens; i++)
+        if (strlen(token[i]) == size && !memcmp(token[i], text, size)) return i;
+    memcpy(token[n_tokens], text, size);
+    token[n_tokens][size] = 0;
+    return n_tokens++;
+}
+
+/* Makes a vocabulary of random texts over `letters` letters, all their parts, and merges of all
+ * pairs of tokens that join to a token, in random order. */
+static void make_merges(uint32_t letters, size_t longest) {
+    n_tokens = n_merges = 0;
+    for (uint32_t i = 0; i < letters; i++) token_of(&"abcdefgh"[i], 1);
+    for (int i = 0; i < 400 && n_tokens < 150; i++) {
+        char text[16];
+        const size_t size = 2 + below((uint32_t)longest - 1);
+        for (size_t k = 0; k < size; k++) text[k] = "abcdefgh"[below(letters)];
+        for (size_t n = 2; n <= size; n++) token_of(text, n);
+    }
+    for (int t = 0; t < n_tokens; t++) {
+        const size_t size = strlen(token[t]);
+        for (size_t n = 1; n < size; n++) {
+            const int before = n_tokens, left = token_of(token[t], n),
+                      right = token_of(token[t] + n, size - n);
+            if (n_tokens > before) n_tokens = before; /* the right part is no token */
+            else if (n_merges < MOST_MERGES) memcpy(merge[n_merges++], (int[]){left, right, t}, 12);
+        }
+    }
+    for (int i = n_merges - 1; i > 0; i--) {
+        const uint32_t j = below((uint32_t)i + 1);
+        int kept[3];
+        memcpy(kept, merge[i], sizeof kept);
+        memcpy(merge[i], merge[j], sizeof kept);
+        memcpy(merge[j], kept, sizeof kept);
+    }
+}
+
+static void open_merges(const char *extra) {
+    static char text[100000];
+    size_t at = (size_t)snprintf(text, sizeof text, "{'type': 'BPE', %s 'vocab': {", extra);
+    for (int i = 0; i < n_tokens; i++)
+        at +=
+            (size_t)snprintf(text + at, sizeof text - at, "%s'%s': %d", i ? ", " : "", token[i], i);
+    at += (size_t)snprintf(text + at, sizeof text - at, "}, 'merges': [");
+    for (int i = 0; i < n_merges; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s'%s %s'", i ? ", " : "",
+                               token[merge[i][0]], token[merge[i][1]]);
+    at += (size_t)snprintf(text + at, sizeof text - at, "]}");
+    ck_assert_uint_lt(at, sizeof text);
+    ck_assert_msg(open_model(text, false), "%s", ct_error_message(context));
+}
+
+/* Merges a piece by looking for the first pair of the smallest rank. */
+static size_t plain_merge(const char *piece, size_t size, int *id) {
+    size_t n = size;
+    for (size_t i = 0; i < size; i++) id[i] = token_of(piece + i, 1);
+    for (;;) {
+        size_t best = n;
+        int rank = n_merges;
+        for (size_t i = 0; i + 1 < n; i++)
+            for (int m = 0; m < rank; m++)
+                if (merge[m][0] == id[i] && merge[m][1] == id[i + 1]) rank = m, best = i;
+        if (best == n) return n;
+        id[best] = merge[rank][2];
+        memmove(id + best + 1, id + best + 2, (--n - best - 1) * sizeof *id);
+    }
+}
+
+START_TEST(merges_are_in_order_of_rank) {
+    for (int round = 0; round < 12; round++) {
+        state = (uint32_t)round + 1;
+        make_merges(1 + (uint32_t)round % 4, 4 + (size_t)round % 9);
+        open_merges(round % 3 ? "'ignore_merges': false," : "'unk_token': 'a',");
+        for (int t = 0; t < 60; t++) {
+            static tokens got;
+            char piece[LONGEST];
+            int id[LONGEST];
+            const size_t size = 1 + below(t % 3 ? 30 : LONGEST);
+            const uint32_t period = 1 + below(6);
+            for (size_t i = 0; i < size; i++)
+                piece[i] = t % 2 && i >= period ? piece[i - period]
+                                                : "abcdefgh"[below(1 + (uint32_t)round % 4)];
+            encode(piece, size, &got);
+            const size_t n = plain_merge(piece, size, id);
+            ck_assert(got.good);
+            ck_assert_int_eq(got.count, (int64_t)n);
+            size_t place = 3;
+            for (size_t i = 0; i < n; i++) {
+                ck_assert_int_eq(got.ids[i], id[i]);
+                ck_assert_int_eq(got.places[2 * i], (int64_t)place);
+                place += strlen(token[id[i]]);
+                ck_assert_int_eq(got.places[2 * i + 1], (int64_t)place);
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_token_that_is_no_result_of_merges_is_not_found) {
+    /* "abc" is a token, but "bc" is merged first and nothing joins "a" and "bc" */
+    static tokens got;
+    ck_assert(open_model("{'type': 'BPE', 'vocab': {'a': 0, 'b': 1, 'c': 2, 'ab': 3, 'bc': 4, "
+                         "'abc': 5}, 'merges': ['b c', 'a b', 'ab c']}",
+                         false));
+    encode("abc", 3, &got);
+    ck_assert(got.count == 2 && got.ids[0] == 0 && got.ids[1] == 4);
+}
+END_TEST
+
+/* ---- pieces and memory ---- */
+
+START_TEST(a_long_piece_takes_no_square_of_its_length) {
+    enum { SIZE = 1 << 18 };
+    static char text[SIZE];
+    static const char *const periods[] = {"a", "ab", "aab", "abcabb"};
+    state = 7;
+    make_merges(3, 12);
+    for (int p = 0; p < 8; p++) {
+        open_merges(p < 4 ? "" : "'unk_token': 'a',");
+        const char *period = periods[p % 4];
+        for (size_t i = 0; i < SIZE; i++) text[i] = period[i % strlen(period)];
+        const cti_aligned aligned = {.at = text, .size = SIZE};
+        cti_sink sink = {.text = &aligned};
+        cti_model_work *work = cti_model_work_new(model, SIZE);
+        ck_assert(cti_model_encode(model, work, 0, SIZE, &sink));
+        ck_assert(sink.count >= SIZE / 12 && sink.count <= SIZE);
+        cti_model_work_free(work);
+    }
+}
+END_TEST
+
+START_TEST(a_sink_without_room_counts) {
+    int64_t ids[2] = {-7, -7};
+    ck_assert(open_model("{'type': 'WordPiece', 'vocab': {'?': 9, 'a': 1, '#b': 2}, "
+                         "'unk_token': '?', 'continuing_subword_prefix': '#', "
+                         "'max_input_chars_per_word': 9}",
+                         false));
+    const cti_aligned aligned = {.at = "abbabx", .size = 6};
+    cti_sink sink = {.ids = ids, .room = 2, .text = &aligned};
+    cti_model_work *work = cti_model_work_new(model, 6);
+    ck_assert(cti_model_encode(model, work, 3, 6, &sink)); /* "abx": one unknown token */
+    ck_assert(cti_model_encode(model, work, 0, 3, &sink));
+    ck_assert(sink.count == 4 && ids[0] == 9 && ids[1] == 1);
+    cti_model_work_free(work);
+}
+END_TEST
+
+START_TEST(an_unknown_token_that_is_no_token_is_an_error_of_the_piece) {
+    static const char *const models[] = {
+        "{'type': 'BPE', 'vocab': {'a': 0}, 'merges': [], 'unk_token': '?'}",
+        "{'type': 'WordPiece', 'vocab': {'a': 0}, 'unk_token': '?', "
+        "'continuing_subword_prefix': 'a', 'max_input_chars_per_word': 5}",
+        "{'type': 'WordLevel', 'vocab': {'a': 0}, 'unk_token': '?'}"};
+    for (int i = 0; i < 3; i++) {
+        static tokens got;
+        ck_assert(open_model(models[i], false));
+        encode("a", 1, &got);
+        ck_assert(got.good && got.count == 1 && got.ids[0] == 0);
+        encode("ax", 2, &got);
+        ck_assert(!got.good);
+    }
+}
+END_TEST
+
+/* ---- files that are refused ---- */
+
+static const char *const refused[][2] = {
+    {"{'type': 'Unigram', 'vocab': []}", "byte 10: unknown model 'Unigram'"},
+    {"{'type': null, 'vocab': {}, 'merges': []}", "model"},
+    {"{'vocab': {}}", "byte 0: a model is an object with a \"type\""},
+    {"[]", "model"},
+    {"{'type': 'BPE', 'merges': []}", "\"vocab\" is not an object"},
+    {"{'type': 'BPE', 'vocab': [], 'merges': []}", "byte 25: \"vocab\" is not an object"},
+    {"{'type': 'BPE', 'vocab': {}}", "\"merges\" is not a list"},
+    {"{'type': 'BPE', 'vocab': {}, 'merges': null}", "byte 39: \"merges\" is not a list"},
+    {"{'type': 'BPE', 'vocab': {'a': -1}, 'merges': []}", "byte 31: the id of a token"},
+    {"{'type': 'BPE', 'vocab': {'a': 0.0}, 'merges': []}", "not a natural number"},
+    {"{'type': 'BPE', 'vocab': {'a': '0'}, 'merges': []}", "not a natural number"},
+    {"{'type': 'BPE', 'vocab': {'a': null}, 'merges': []}", "not a natural number"},
+    {"{'type': 'BPE', 'vocab': {'a': 99999999999999999999}, 'merges': []}", "not a natural"},
+    {"{'type': 'BPE', 'vocab': {'a': 2147483646}, 'merges': []}",
+     "id 2147483646 is too large for 1 tokens"},
+    {"{'type': 'BPE', 'vocab': {'a': 2147483648}, 'merges': []}", "is too large"},
+    {"{'type': 'BPE', 'vocab': {'a': 65600}, 'merges': []}", "is too large"},
+    {"{'type': 'BPE', 'vocab': {'a': 0, 'b': 0}, 'merges': []}", "two tokens have the id 0"},
+    {"{'type': 'BPE', 'vocab': {'a': 0, 'a': 1}, 'merges': []}", "byte"},
+    {"{'type': 'BPE', 'vocab': {'a': 0}, 'merges': ['a z']}", "byte 47: a merge needs 'z'"},
+    {"{'type': 'BPE', 'vocab': {'a': 0}, 'merges': ['a a']}", "a merge needs 'aa', which is not"},
+    {"{'type': 'BPE', 'vocab': {'a': 0}, 'merges': ['a ']}", "a merge needs ''"},
+    {"{'type': 'BPE', 'vocab': {'a': 0}, 'merges': ['a']}", "a merge without a space"},
+    {"{'type': 'BPE', 'vocab': {'a': 0}, 'merges': ['']}", "a merge without a space"},
+    {"{'type': 'BPE', 'vocab': {'a': 0}, 'merges': ['a a a']}", "more than two tokens"},
+    {"{'type': 'BPE', 'vocab': {'a': 0}, 'merges': [['a']]}", "a merge is not two tokens"},
+    {"{'type': 'BPE', 'vocab': {'a': 0}, 'merges': [['a', 'a', 'a']]}", "not two tokens"},
+    {"{'type': 'BPE', 'vocab': {'a': 0}, 'merges': [['a', 0]]}", "not two tokens"},
+    {"{'type': 'BPE', 'vocab': {'a': 0, 'aa': 1}, 'merges': [['a', 'a'], 'a a']}", "merges are"},
+    {"{'type': 'BPE', 'vocab': {'a': 0}, 'merges': [0]}", "byte 46: merges are not all"},
+    {"{'type': 'BPE', 'vocab': {'a': 0, 'b': 1}, 'merges': ['a b'], "
+     "'continuing_subword_prefix': '##'}",
+     "shorter than the prefix"},
+    {"{'type': 'BPE', 'vocab': {'a': 0, '\303\251': 1}, 'merges': ['a \303\251'], "
+     "'continuing_subword_prefix': '#'}",
+     "shorter than the prefix"},
+    {"{'type': 'BPE', 'vocab': {}, 'merges': [], 'dropout': 0.1}", "dropout 0.1 is not supported"},
+    {"{'type': 'BPE', 'vocab': {}, 'merges': [], 'dropout': false}", "\"dropout\" is not a number"},
+    {"{'type': 'BPE', 'vocab': {}, 'merges': [], 'fuse_unk': 1}", "\"fuse_unk\""},
+    {"{'type': 'BPE', 'vocab': {}, 'merges': [], 'unk_token': 5}", "\"unk_token\""},
+    {"{'type': 'WordPiece', 'vocab': {}, 'continuing_subword_prefix': '', "
+     "'max_input_chars_per_word': 1}",
+     "it has no \"unk_token\""},
+    {"{'type': 'WordPiece', 'vocab': {}, 'unk_token': '', 'max_input_chars_per_word': 1}",
+     "it has no \"continuing_subword_prefix\""},
+    {"{'type': 'WordPiece', 'vocab': {}, 'unk_token': '', 'continuing_subword_prefix': ''}",
+     "\"max_input_chars_per_word\" is missing"},
+    {"{'type': 'WordPiece', 'vocab': {}, 'unk_token': '', 'continuing_subword_prefix': '', "
+     "'max_input_chars_per_word': -1}",
+     "\"max_input_chars_per_word\" is not a natural number"},
+    {"{'type': 'WordLevel', 'vocab': {}, 'unk_token': null}", "it has no \"unk_token\""},
+};
+enum { REFUSED = (int)(sizeof refused / sizeof *refused) };
+
+START_TEST(a_file_that_is_refused) {
+    ck_assert_msg(!open_model(refused[_i][0], false), "%s is read", refused[_i][0]);
+    ck_assert_int_eq(ct_error(context), CT_ERR_FORMAT);
+    const char *message = ct_error_message(context);
+    ck_assert_msg(strstr(message, refused[_i][1]), "%s: %s", refused[_i][0], message);
+    ck_assert_msg(strstr(message, "t.json: byte "), "%s", message);
+    ct_error_clear(context);
+}
+END_TEST
+
+/* ---- vocabularies ---- */
+
+START_TEST(ids_have_gaps) {
+    ck_assert(open_model("{'type': 'WordLevel', 'vocab': {'b': 65000, '': 7, 'a': 3}, "
+                         "'unk_token': 'a'}",
+                         false));
+    ck_assert_int_eq(vocabulary.size, 65001);
+    ck_assert_int_eq(vocabulary.count, 3);
+    ck_assert_int_eq(cti_vocabulary_find(&vocabulary, "b", 1), 65000);
+    ck_assert_int_eq(cti_vocabulary_find(&vocabulary, "", 0), 7);
+    ck_assert_int_eq(cti_vocabulary_find(&vocabulary, "ab", 2), CTI_NO_ID);
+    ck_assert(!strcmp(cti_vocabulary_text(&vocabulary, 3).at, "a"));
+    ck_assert(cti_vocabulary_text(&vocabulary, 7).at && !cti_vocabulary_text(&vocabulary, 7).size);
+    static const int64_t none[] = {-1, 0, 4, 64999, 65001, INT64_MAX};
+    for (int i = 0; i < 6; i++) ck_assert(!cti_vocabulary_text(&vocabulary, none[i]).at);
+}
+END_TEST
+
+START_TEST(tokens_are_added_without_an_announcement) {
+    enum { COUNT = 5000 };
+    arena = (cti_arena){.context = context};
+    vocabulary = (cti_vocabulary){.arena = &arena};
+    ck_assert_int_eq(cti_vocabulary_find(&vocabulary, "x", 1), CTI_NO_ID);
+    for (int i = 0; i < COUNT; i++) {
+        char text[16];
+        const int size = snprintf(text, sizeof text, "t%d", i);
+        const cti_text kept = cti_arena_copy(&arena, (cti_text){text, (size_t)size});
+        ck_assert(cti_vocabulary_add(&vocabulary, kept, (i * 7) % COUNT + 10));
+    }
+    ck_assert(vocabulary.count == COUNT && vocabulary.size == COUNT + 10);
+    for (int i = 0; i < COUNT; i++) {
+        char text[16];
+        const int size = snprintf(text, sizeof text, "t%d", i);
+        const int64_t id = cti_vocabulary_find(&vocabulary, text, (size_t)size);
+        ck_assert_int_eq(id, (i * 7) % COUNT + 10);
+        ck_assert(!strcmp(cti_vocabulary_text(&vocabulary, id).at, text));
+    }
+    ck_assert(!cti_vocabulary_text(&vocabulary, 9).at);
+}
+END_TEST
+
+START_TEST(ids_that_are_allowed) {
+    ck_assert(cti_vocabulary_allows(0, 0) && cti_vocabulary_allows(65536, 0));
+    ck_assert(cti_vocabulary_allows(INT32_MAX - 1, INT32_MAX));
+    ck_assert(!cti_vocabulary_allows(-1, 5) && !cti_vocabulary_allows(INT32_MAX, INT32_MAX));
+    ck_assert(!cti_vocabulary_allows(INT64_MAX, INT32_MAX) && !cti_vocabulary_allows(INT64_MIN, 5));
+    ck_assert(cti_vocabulary_allows(65536 + 16 * 1000, 1000));
+    ck_assert(!cti_vocabulary_allows(65536 + 16 * 1001, 1000));
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("text_model");
+    TCase *models = tcase_create("models");
+    tcase_add_checked_fixture(models, start, stop);
+    tcase_add_loop_test(models, tokens_of_the_package, 0, (int)(sizeof rows / sizeof *rows));
+    tcase_add_test(models, merges_are_in_order_of_rank);
+    tcase_add_test(models, a_token_that_is_no_result_of_merges_is_not_found);
+    tcase_add_test(models, a_long_piece_takes_no_square_of_its_length);
+    tcase_add_test(models, a_sink_without_room_counts);
+    tcase_add_test(models, an_unknown_token_that_is_no_token_is_an_error_of_the_piece);
+    tcase_add_loop_test(models, a_file_that_is_refused, 0, REFUSED);
+    tcase_add_test(models, ids_have_gaps);
+    tcase_add_test(models, tokens_are_added_without_an_announcement);
+    tcase_add_test(models, ids_that_are_allowed);
+    suite_add_tcase(suite, models);
+    return run_suite(suite);
+}
