@@ -146,6 +146,18 @@ static const model_row rows[] = {
          {"abcc", "3:0-2 2:2-3 2:3-4"},
          {"an uncommonly long word", "7:0-23"},
      }},
+    {"ignoring, in parts",
+     false,
+     "{'type': 'BPE', 'vocab': {'a': 0, 'b': 1, 'c': 2, 'ab': 3, 'abc': 4, '<unk>': 5, 'bc': 6},"
+     " 'merges': ['b c', 'a b'], 'ignore_merges': true, 'unk_token': '<unk>'}",
+     {
+         {"abc", "4:0-3"},
+         {"abcabcabcabcabcabc",
+          "0:0-1 6:1-3 0:3-4 6:4-6 0:6-7 6:7-9 0:9-10 6:10-12 0:12-13 6:13-15 0:15-16 6:16-18"},
+         {"abcxabc\303\251abcabcabcabc",
+          "0:0-1 6:1-3 5:3-4 0:4-5 6:5-7 5:7-9 0:9-10 6:10-12 0:12-13 6:13-15 0:15-16 6:16-18 0:"
+          "18-19 6:19-21"},
+     }},
     {"affixes",
      false,
      "{'type': 'BPE', 'vocab': {'a': 0, '##b': 1, '##c': 2, 'ab': 3, 'abc': 4, '##bc': 5, 'x': 6"
@@ -364,11 +376,12 @@ static int token_of(const char *text, size_t size) {
 }
 
 /* Makes a vocabulary of random texts over `letters` letters, all their parts, and merges of all
- * pairs of tokens that join to a token, in random order. */
+ * pairs of tokens that join to a token, in random order. With many letters it has few texts, so
+ * that there are letters that no merge joins. */
 static void make_merges(uint32_t letters, size_t longest) {
     n_tokens = n_merges = 0;
     for (uint32_t i = 0; i < letters; i++) token_of(&"abcdefgh"[i], 1);
-    for (int i = 0; i < 400 && n_tokens < 150; i++) {
+    for (uint32_t i = 0; i < 400 && (uint32_t)n_tokens < 150 / letters + letters; i++) {
         char text[16];
         const size_t size = 2 + below((uint32_t)longest - 1);
         for (size_t k = 0; k < size; k++) text[k] = "abcdefgh"[below(letters)];
@@ -398,7 +411,7 @@ static void open_merges(const char *extra) {
     for (int i = 0; i < n_tokens; i++)
         at +=
             (size_t)snprintf(text + at, sizeof text - at, "%s'%s': %d", i ? ", " : "", token[i], i);
-    at += (size_t)snprintf(text + at, sizeof text - at, "}, 'merges': [");
+    at += (size_t)snprintf(text + at, sizeof text - at, ", '?': %d}, 'merges': [", n_tokens);
     for (int i = 0; i < n_merges; i++)
         at += (size_t)snprintf(text + at, sizeof text - at, "%s'%s %s'", i ? ", " : "",
                                token[merge[i][0]], token[merge[i][1]]);
@@ -424,10 +437,12 @@ static size_t plain_merge(const char *piece, size_t size, int *id) {
 }
 
 START_TEST(merges_are_in_order_of_rank) {
-    for (int round = 0; round < 12; round++) {
+    static const char *const unknown[] = {"", "'unk_token': 'a',", "'unk_token': '?',"};
+    for (int round = 0; round < 24; round++) {
+        const uint32_t letters = 1 + (uint32_t)round % 8;
         state = (uint32_t)round + 1;
-        make_merges(1 + (uint32_t)round % 4, 4 + (size_t)round % 9);
-        open_merges(round % 3 ? "'ignore_merges': false," : "'unk_token': 'a',");
+        make_merges(letters, 4 + (size_t)round % 9);
+        open_merges(unknown[round % 3]);
         for (int t = 0; t < 60; t++) {
             static tokens got;
             char piece[LONGEST];
@@ -435,8 +450,7 @@ START_TEST(merges_are_in_order_of_rank) {
             const size_t size = 1 + below(t % 3 ? 30 : LONGEST);
             const uint32_t period = 1 + below(6);
             for (size_t i = 0; i < size; i++)
-                piece[i] = t % 2 && i >= period ? piece[i - period]
-                                                : "abcdefgh"[below(1 + (uint32_t)round % 4)];
+                piece[i] = t % 2 && i >= period ? piece[i - period] : "abcdefgh"[below(letters)];
             encode(piece, size, &got);
             const size_t n = plain_merge(piece, size, id);
             ck_assert(got.good);
@@ -473,7 +487,7 @@ START_TEST(a_long_piece_takes_no_square_of_its_length) {
     state = 7;
     make_merges(3, 12);
     for (int p = 0; p < 8; p++) {
-        open_merges(p < 4 ? "" : "'unk_token': 'a',");
+        open_merges(p < 4 ? "" : "'unk_token': 'a',"); /* with 4 to 7 not regular */
         const char *period = periods[p % 4];
         for (size_t i = 0; i < SIZE; i++) text[i] = period[i % strlen(period)];
         const cti_aligned aligned = {.at = text, .size = SIZE};

@@ -12,7 +12,13 @@
  *    spell the part of the piece that they stand for.
  * 3. If `exact` holds, bytes mode has a symbol for each byte, without prefix and suffix, so the
  *    symbols of a piece are its bytes.
- * 4. A piece in `whole` or `long_whole` is known to be one token. */
+ * 4. A piece in `whole` or `long_whole` is known to be one token.
+ * 5. A merge joins two characters only if `joins` has them: they are the last one of its left
+ *    token and the first one of its right token. So between two characters that are symbols and
+ *    that no merge joins, a piece can be divided, and its parts are merged one by one. Models
+ *    without splitting, whose pieces are whole texts, are fast because of this. `joins` is NULL if
+ *    parts could have other tokens than the piece: because of a prefix or suffix, because the model
+ *    is not regular, or because characters are dropped. */
 #ifndef CTI_TEXT_BPE_H
 #define CTI_TEXT_BPE_H
 
@@ -60,6 +66,8 @@ typedef struct {
     size_t merges;
     int32_t *made;
     uint32_t *byte_rank; /* [256 * 256] if exact: the rank of two bytes */
+
+    uint64_t *joins; /* [CTI_JOIN_BITS / 64], a set of pairs of characters; NULL */
 
     cti_whole_slot *whole; /* [wholes], an open hash table */
     size_t wholes;
@@ -112,6 +120,14 @@ static inline cti_merge_slot *cti_merge_at(const cti_bpe *bpe, int32_t left, int
 
 static inline uint32_t cti_merge_rank(const cti_bpe *bpe, int32_t left, int32_t right) {
     return cti_merge_at(bpe, left, right)->rank;
+}
+
+/* The bit of a pair of characters (in bytes mode, of bytes) in `joins`. Pairs may share a bit. */
+enum { CTI_JOIN_BITS = 1 << 18 };
+static inline size_t cti_join_bit(uint32_t left, uint32_t right) {
+    const size_t a = left < 256 ? left : 256 + (left * 0x9E3779B1u >> 24);
+    const size_t b = right < 256 ? right : 256 + (right * 0x9E3779B1u >> 24);
+    return a << 9 | b;
 }
 
 static inline cti_symbol_slot *cti_symbol_at(const cti_bpe *bpe, uint32_t key) {

@@ -432,17 +432,20 @@ static void cache_put(const cti_bpe_cached *entry, size_t begin, cti_sink *sink)
         cti_sink_put(sink, entry->id[i], begin + at, begin + entry->end[i]);
 }
 
-bool cti_bpe_encode(const cti_bpe *m, cti_bpe_work *work, size_t begin, size_t end,
-                    cti_sink *sink) {
+/* Writes the tokens of a piece, or of a part of a piece, which no table has if `part` and the
+ * model ignores merges: the tables then have texts that merges do not make. */
+static bool encode_piece(const cti_bpe *m, cti_bpe_work *work, size_t begin, size_t end, bool part,
+                         cti_sink *sink) {
     const char *piece = sink->text->at + begin;
     const size_t size = end - begin;
+    const bool tables = !part || !m->ignore_merges;
     cti_bpe_cached *entry = NULL;
     uint64_t key[2] = {0};
     if (size <= CTI_KEY_BYTES) {
         cti_key_of(piece, size, sink->text->size - begin, key);
         const size_t hash = cti_key_hash(key, size);
         const cti_whole_slot *slot = cti_whole_at(m, key, size, hash);
-        if (slot->size) {
+        if (slot->size && tables) {
             cti_sink_put(sink, slot->id, begin, end);
             return true;
         }
@@ -451,7 +454,7 @@ bool cti_bpe_encode(const cti_bpe *m, cti_bpe_work *work, size_t begin, size_t e
             cache_put(entry, begin, sink);
             return true;
         }
-    } else if (size <= m->long_whole.longest) {
+    } else if (size <= m->long_whole.longest && tables) {
         const int32_t id =
             cti_byte_map_find(&m->long_whole, cti_text_hash(piece, size), piece, size);
         if (id != CTI_NO_ID) {
@@ -471,6 +474,52 @@ bool cti_bpe_encode(const cti_bpe *m, cti_bpe_work *work, size_t begin, size_t e
     for (size_t at = 0, next; at < units; at = next) {
         next = tag_end(work->tag, at, units);
         token_put(&w, work->tag[at], at, next);
+    }
+    return true;
+}
+
+/* ---- parts of a piece (bpe.h, invariant 5) ---- */
+
+static inline uint32_t part_character(const cti_bpe *m, const char *at, size_t *length) {
+    if (!m->bytes) return cti_utf8_get(at, length);
+    *length = 1;
+    return (unsigned char)*at;
+}
+
+static inline bool part_known(const cti_bpe *m, uint32_t c) {
+    return (c < 128 || m->bytes ? m->byte[0][c] : cti_symbol_at(m, c << 2)->id) != CTI_NO_ID;
+}
+
+/* The end of the part that begins at text + at. */
+static size_t part_end(const cti_bpe *m, const char *text, size_t size, size_t at) {
+    size_t length;
+    uint32_t before = part_character(m, text + at, &length);
+    for (at += length; at < size; at += length) {
+        const uint32_t c = part_character(m, text + at, &length);
+        const size_t bit = cti_join_bit(before, c);
+        if (!(m->joins[bit / 64] >> bit % 64 & 1) && part_known(m, before) && part_known(m, c))
+            break;
+        before = c;
+    }
+    return at;
+}
+
+bool cti_bpe_encode(const cti_bpe *m, cti_bpe_work *work, size_t begin, size_t end,
+                    cti_sink *sink) {
+    const size_t size = end - begin;
+    if (size <= CTI_KEY_BYTES || !m->joins) return encode_piece(m, work, begin, end, false, sink);
+    const char *text = sink->text->at;
+    if (size <= m->long_whole.longest) {
+        const int32_t id = cti_byte_map_find(&m->long_whole, cti_text_hash(text + begin, size),
+                                             text + begin, size);
+        if (id != CTI_NO_ID) {
+            cti_sink_put(sink, id, begin, end);
+            return true;
+        }
+    }
+    for (size_t at = begin, next; at < end; at = next) {
+        next = part_end(m, text, end, at);
+        if (!encode_piece(m, work, at, next, true, sink)) return false;
     }
     return true;
 }

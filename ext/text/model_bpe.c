@@ -157,6 +157,30 @@ static bool bpe_merge_id(const cti_reading *r, cti_json_at item, const cti_vocab
                             (int)(text.size < 100 ? text.size : 100), text.at);
 }
 
+/* Notes the two characters that a merge joins. A token that is empty, or in bytes mode not in the
+ * alphabet, is no symbol of any piece. */
+static void bpe_note_join(cti_bpe *m, cti_text left, cti_text right) {
+    size_t length, last = left.size;
+    if (!left.size || !right.size) return;
+    for (last--; cti_utf8_continues(left.at[last]);) last--;
+    uint32_t a = cti_utf8_get(left.at + last, &length), b = cti_utf8_get(right.at, &length);
+    if (m->bytes) {
+        if (cti_character_byte(a) < 0 || cti_character_byte(b) < 0) return;
+        a = (uint32_t)cti_character_byte(a);
+        b = (uint32_t)cti_character_byte(b);
+    }
+    const size_t bit = cti_join_bit(a, b);
+    m->joins[bit / 64] |= (uint64_t)1 << bit % 64;
+}
+
+/* Whether all characters of a piece have tokens whose units are the piece's bytes. */
+static bool bpe_drops_nothing(const cti_bpe *m) {
+    if (m->exact || m->unknown != CTI_NO_ID) return m->exact || !m->bytes;
+    for (int b = 0; b < 256; b++)
+        if (m->byte_token[b] == CTI_NO_ID) return false;
+    return !m->bytes;
+}
+
 /* Adds a merge; `room` has space for the longest result. A pair that is there twice has the later
  * rank, as in the package. */
 static bool bpe_add_merge(const cti_reading *r, cti_json_at item, const cti_vocabulary *v,
@@ -171,6 +195,7 @@ static bool bpe_add_merge(const cti_reading *r, cti_json_at item, const cti_voca
     const cti_text joined = {room, left.size + right.size - skip};
     if (!bpe_merge_id(r, item, v, joined, &m->made[rank])) return false;
     *cti_merge_at(m, a, b) = (cti_merge_slot){a, b, rank};
+    bpe_note_join(m, left, right);
     if (m->has_unknown && (a == m->unknown || b == m->unknown)) m->regular = false;
     for (int i = 0; i < 256 && m->byte_fallback; i++)
         if (a == m->byte_token[i] || b == m->byte_token[i]) m->regular = false;
@@ -188,7 +213,9 @@ static bool bpe_take_merges(const cti_reading *r, uint32_t count, cti_bpe *m) {
     for (m->merges = 16; m->merges / 2 < count;) m->merges *= 2;
     m->merge = cti_arena_take(r->arena, m->merges, sizeof *m->merge);
     m->made = cti_arena_take(r->arena, (size_t)count + 1, sizeof *m->made);
-    if (!m->merge || !m->made) return false;
+    m->joins = cti_arena_take(r->arena, CTI_JOIN_BITS / 64, sizeof *m->joins);
+    if (!m->merge || !m->made || !m->joins) return false;
+    memset(m->joins, 0, CTI_JOIN_BITS / 8);
     for (size_t i = 0; i < m->merges; i++) m->merge[i] = (cti_merge_slot){.rank = CTI_NO_RANK};
     m->regular = true;
     return true;
@@ -213,6 +240,7 @@ static bool bpe_read_merges(const cti_reading *r, cti_json_at value, const cti_v
             return false;
         if (left.at && !bpe_add_merge(r, i, v, left, right, room, rank++, m)) return false;
     }
+    if (!m->regular || m->prefix.size || m->suffix.size || !bpe_drops_nothing(m)) m->joins = NULL;
     return true;
 }
 
