@@ -1,5 +1,4 @@
-/* Patterns: which pieces of a text they find. The values are those of the tokenizers package
- * 0.23.3. */
+/* Patterns and the matches that they find. The tokenizers package 0.23.3 gave the values. */
 #include <stdio.h>
 
 #include "../ext/text/byte_alphabet.h"
@@ -22,7 +21,7 @@ START_TEST(known_patterns) {
     static const struct {
         cti_next_piece *next;
         const char *text;
-        size_t end[MOST_PIECES]; /* of each piece; 0: no more */
+        size_t end[MOST_PIECES]; /* the end of each piece; 0: no more */
     } cases[] = {
         {cti_next_gpt2,
          "Hello, I'll pay 12345 dollars!  Don'T\n\n  you'Re   late\t\r\n",
@@ -104,6 +103,8 @@ START_TEST(known_patterns) {
          "f AB\xE3\x81\x82"
          "CDx 's",
          {6, 10, 13, 15, 20, 29, 31, 32}},
+        {cti_next_o200k, "1\xCC\x81\x41\x42", {1, 3, 5}},
+        {cti_next_gpt2, "zZaA{puzzle@[`]} ", {4, 5, 11, 16, 17}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const size_t size = strlen(cases[i].text);
@@ -117,8 +118,8 @@ START_TEST(known_patterns) {
 }
 END_TEST
 
-/* The functions are those of their expressions' texts, and give what the matcher gives for the same
- * expression with another spelling. */
+/* An expression that is known by its text has a function, whose pieces are the matches that the
+ * matcher finds for another spelling of the expression. */
 START_TEST(known_expressions) {
     const struct {
         const char *expression;
@@ -210,6 +211,7 @@ START_TEST(matches_of_expressions) {
         {"(?#x)a(?:)b|(?<n>s)+", "abss", {{0, 2}, {2, 4}}},
         {"[\\h]+|\\H", "fg", {{0, 1}, {1, 2}}},
         {"(?:|a)b", "aab", {{1, 3}}},
+        {"(?:ab)*|c", "abc", {{0, 2}}},
         {"a++a|b", "aab", {{2, 3}}},
         {".", "a\n\xC2\x85", {{0, 1}, {2, 4}}},
     };
