@@ -17,6 +17,7 @@
 #include <cotangent/dist.h>
 #include <cotangent/io.h>
 #include <cotangent/tokens.h>
+#include <cotangent/tokenizer.h>
 #include <cotangent/profile.h>
 
 #endif

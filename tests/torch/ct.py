@@ -21,7 +21,7 @@ def struct(title, /, **fields):
 
 
 # The structs as the headers have them, in their order: a new option moves nothing here.
-TYPES = {"int": I, "unsigned": C.c_uint, "int64_t": L, "uint64_t": C.c_uint64, "size_t": C.c_size_t, "double": D, "bool": B}
+TYPES = {"int": I, "unsigned": C.c_uint, "int64_t": L, "uint64_t": C.c_uint64, "uint8_t": C.c_uint8, "size_t": C.c_size_t, "double": D, "bool": B}
 TYPES |= {"void": None, "char": C.c_char, "ct_error_fn": P, "ct_fn": P}
 
 
@@ -41,7 +41,7 @@ def field(text):
 
 def structs(path):
     """ct_mha_opts becomes MhaOpts, case_line CaseLine."""
-    text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
+    text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S).replace("unsigned char", "uint8_t")
     TYPES.update((name, I) for name in re.findall(r"typedef enum\s*\{[^}]*\}\s*(\w+);", text))
     for body, name in re.findall(r"typedef struct\s*(?:\w+\s*)?\{(.*?)\}\s*(\w+);", text, re.S):
         fields = [f for line in body.split(";") if line.strip() for f in field(line.strip())]
@@ -62,7 +62,7 @@ def functions(library, path):
 
 
 HEADERS = [ROOT / "include" / "cotangent" / f"{name}.h" for name in
-           ("types", "context", "scope", "tensor", "init", "autograd", "ops", "nn", "optim", "io", "models")]
+           ("types", "context", "scope", "tensor", "init", "autograd", "ops", "nn", "optim", "io", "models", "tokenizer")]
 for header in HEADERS:
     structs(header)
 structs(ROOT / "tests" / "cases.h")

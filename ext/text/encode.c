@@ -1,0 +1,291 @@
+/* Encoding: added tokens, normalizer, pre-tokenizer, model, and the ranges of the tokens. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tokenizer.h"
+#include "utf8.h"
+
+/* ---- a well-formed copy ---- */
+
+/* A copy of a text in which each ill-formed part is U+FFFD. original[k] is the offset in the text
+ * of the character of the copy that begins at or before byte k * CHECKPOINT. */
+enum { CHECKPOINT = 256 };
+typedef struct {
+    cti_text from;
+    char *at; /* the copy; NULL if the text is well-formed */
+    size_t size;
+    size_t *original;
+} clean_copy;
+
+static void clean_free(clean_copy *clean) {
+    free(clean->at);
+    free(clean->original);
+}
+
+/* Writes the characters, or with out == NULL only counts their bytes. */
+static size_t write_clean(cti_text from, char *out, size_t *original) {
+    size_t size = 0, next = 0;
+    for (size_t at = 0; at < from.size;) {
+        uint32_t c;
+        char bytes[4];
+        const size_t read = cti_utf8_read(from.at + at, from.size - at, &c),
+                     length = cti_utf8_put(bytes, c);
+        if (out) {
+            memcpy(out + size, bytes, length);
+            for (; next * CHECKPOINT < size + length; next++) original[next] = at;
+        }
+        at += read;
+        size += length;
+    }
+    return size;
+}
+
+/* Returns false if memory is short. */
+static bool make_clean(cti_text from, clean_copy *clean) {
+    *clean = (clean_copy){.from = from};
+    if (!from.size || cti_utf8_check(from.at, from.size) == from.size) return true;
+    clean->size = write_clean(from, NULL, NULL);
+    clean->at = malloc(clean->size);
+    clean->original = malloc((clean->size / CHECKPOINT + 1) * sizeof *clean->original);
+    if (!clean->at || !clean->original) {
+        clean_free(clean);
+        return false;
+    }
+    write_clean(from, clean->at, clean->original);
+    return true;
+}
+
+/* A place at which a character of the copy begins, and its place in the text. */
+typedef struct {
+    size_t at, original;
+} clean_cursor;
+
+/* The offset in the text of an offset in the copy, at which a character begins or the copy ends.
+ * The walk goes on from the last offset if it is not far. */
+static int64_t original_of(const clean_copy *clean, clean_cursor *cursor, size_t offset) {
+    if (offset >= clean->size) return (int64_t)clean->from.size;
+    if (offset < cursor->at || offset - cursor->at > CHECKPOINT) {
+        cursor->at = offset / CHECKPOINT * CHECKPOINT;
+        cursor->original = clean->original[offset / CHECKPOINT];
+        while (cti_utf8_continues(clean->at[cursor->at])) cursor->at--;
+    }
+    while (cursor->at < offset) {
+        uint32_t c;
+        cursor->at += cti_utf8_length((unsigned char)clean->at[cursor->at]);
+        cursor->original += cti_utf8_read(clean->from.at + cursor->original,
+                                          clean->from.size - cursor->original, &c);
+    }
+    return (int64_t)cursor->original;
+}
+
+/* Turns ranges in the copy into ranges in the text, from token `begin` on. */
+static void map_ranges(const clean_copy *clean, const cti_sink *sink, int64_t begin) {
+    clean_cursor cursor = {0};
+    for (int64_t i = begin; i < sink->count && i < sink->room; i++) {
+        int64_t *range = sink->offsets + 2 * i;
+        range[0] = original_of(clean, &cursor, (size_t)range[0]);
+        range[1] = original_of(clean, &cursor, (size_t)range[1]);
+    }
+}
+
+/* ---- the parts of a text ---- */
+
+enum { LARGE_TEXT = 1 << 16 };
+
+typedef struct {
+    const cti_tokenizer_parts *parts;
+    cti_sink *sink;
+    int64_t first; /* the sink's count at the beginning of the text */
+    cti_text text; /* well-formed */
+    cti_model_work *work;
+    cti_aligned section, spare; /* a normalized part of the text */
+    cti_pieces pieces;
+} encoding;
+
+/* Keeps a text's memory for another one: in *spare if that has none. */
+static void keep_memory(cti_aligned *text, cti_aligned *spare) {
+    if (text->sources && !spare->text) {
+        *spare = *text;
+        *text = (cti_aligned){0};
+    } else {
+        cti_aligned_free(text);
+        *text = (cti_aligned){0};
+    }
+}
+
+/* Frees memory that only another large text could use again. */
+static void drop_large(cti_aligned *spare) {
+    if (spare->room < LARGE_TEXT) return;
+    cti_aligned_free(spare);
+    *spare = (cti_aligned){0};
+}
+
+/* Cuts the memory of a large text to its size, and frees its ranges unless they are asked for. */
+static void shrink_large(cti_aligned *text, bool ranges) {
+    if (text->room < LARGE_TEXT) return;
+    if (!ranges) {
+        free(text->sources);
+        text->sources = NULL;
+        text->from = NULL;
+    } else if (text->room - text->size > text->size / 4) {
+        cti_source *sources = realloc(text->sources, text->size * sizeof *sources);
+        if (sources) text->from = text->sources = sources;
+        char *at = realloc(text->text, text->size);
+        if (at) text->at = text->text = at;
+        text->room = text->size;
+    }
+}
+
+static cti_aligned slice_of(const cti_aligned *section, cti_extent part) {
+    return (cti_aligned){.at = section->at + part.begin,
+                         .size = part.end - part.begin,
+                         .base = section->base + (section->from ? 0 : part.begin),
+                         .from = section->from ? section->from + part.begin : NULL};
+}
+
+/* Trims the ranges of the tokens from `begin` on. */
+static void trim_tokens(const encoding *e, int64_t begin) {
+    const cti_sink *sink = e->sink;
+    if (!e->parts->postprocessor.trims || !sink->offsets) return;
+    for (int64_t i = begin; i < sink->count && i < sink->room; i++) {
+        const cti_text token = e->parts->vocabulary.text[sink->ids[i]];
+        cti_trim(&e->parts->postprocessor, token, i == e->first, e->text.at, e->text.size,
+                 sink->offsets + 2 * i);
+    }
+}
+
+/* Encodes a part of a section that is no added token. */
+static bool encode_part(encoding *e, cti_extent part) {
+    const cti_tokenizer_parts *parts = e->parts;
+    const int64_t begin = e->sink->count;
+    bool done = true;
+    if (parts->next_piece) {
+        const cti_aligned slice = slice_of(&e->section, part);
+        e->sink->text = &slice;
+        for (size_t at = 0, end; done && at < slice.size; at = end) {
+            end = parts->next_piece(slice.at, slice.size, at);
+            done = cti_model_encode(parts->model, e->work, at, end, e->sink);
+        }
+    } else {
+        keep_memory(&e->pieces.text, &e->pieces.spare);
+        e->pieces.text = slice_of(&e->section, part);
+        e->pieces.count = 0;
+        done = cti_pretokenize(parts->pretokenizer, &e->pieces);
+        drop_large(&e->pieces.spare);
+        shrink_large(&e->pieces.text, e->sink->offsets != NULL);
+        e->sink->text = &e->pieces.text;
+        for (size_t i = 0; done && i < e->pieces.count; i++) {
+            const size_t from = e->pieces.piece[i].begin, to = e->pieces.piece[i].end;
+            done = cti_model_encode(parts->model, e->work, from, to, e->sink);
+        }
+    }
+    if (done) trim_tokens(e, begin);
+    return done;
+}
+
+/* Writes an added token, a range of the section. */
+static void put_added(encoding *e, cti_extent part, const cti_added_token *token) {
+    cti_sink *sink = e->sink;
+    const cti_aligned *section = &e->section;
+    if (sink->count < sink->room && part.begin < part.end) {
+        sink->ids[sink->count] = token->id;
+        if (sink->offsets) {
+            sink->text = section;
+            cti_sink_offsets(sink, part.begin, part.end);
+            const cti_text text = {section->at + part.begin, part.end - part.begin};
+            cti_trim(&e->parts->postprocessor, text, sink->count == e->first, e->text.at,
+                     e->text.size, sink->offsets + 2 * sink->count);
+        }
+    }
+    sink->count += part.begin < part.end;
+}
+
+/* Encodes a part of the text in which no token that is not normalized stands. */
+static bool encode_section(encoding *e, cti_extent part, bool plain) {
+    const cti_tokenizer_parts *parts = e->parts;
+    keep_memory(&e->section, &e->spare);
+    e->section = (cti_aligned){
+        .at = e->text.at + part.begin, .size = part.end - part.begin, .base = part.begin};
+    if (parts->normalizer && !cti_normalize(parts->normalizer, &e->section, &e->spare))
+        return false;
+    drop_large(&e->spare);
+    shrink_large(&e->section, e->sink->offsets || parts->pretokenizer); /* Metaspace reads ranges */
+    const cti_needles none = {0};
+    cti_search search = cti_search_begin(&parts->added, plain ? &none : &parts->added.normal,
+                                         e->section.at, e->section.size);
+    while (cti_search_next(&search)) {
+        if (search.token) put_added(e, search.part, search.token);
+        else if (!encode_part(e, search.part)) return false;
+    }
+    return true;
+}
+
+/* Encodes a well-formed text. */
+static bool encode_parts(encoding *e, bool plain) {
+    const cti_added_tokens *added = &e->parts->added;
+    const cti_needles none = {0};
+    cti_search search =
+        cti_search_begin(added, plain ? &none : &added->raw, e->text.at, e->text.size);
+    while (cti_search_next(&search)) {
+        if (!search.token) {
+            if (!encode_section(e, search.part, plain)) return false;
+            continue;
+        }
+        keep_memory(&e->section, &e->spare);
+        e->section = (cti_aligned){.at = e->text.at, .size = e->text.size};
+        put_added(e, search.part, search.token);
+    }
+    return true;
+}
+
+/* Whether a text may be encoded: ranges in a changed text have 32 bits. */
+static bool has_allowed_size(const cti_tokenizer_parts *parts, size_t size) {
+    return size < UINT32_MAX || (!parts->normalizer && parts->next_piece);
+}
+
+bool cti_encode_text(const cti_tokenizer_parts *parts, cti_text text, bool plain, cti_sink *sink) {
+    clean_copy clean;
+    if (!make_clean(text, &clean)) return false;
+    encoding e = {.parts = parts, .sink = sink, .first = sink->count};
+    e.text = clean.at ? (cti_text){clean.at, clean.size} : text;
+    bool done = has_allowed_size(parts, e.text.size);
+    if (done) {
+        e.work = cti_model_work_new(parts->model, e.text.size);
+        done = e.work && encode_parts(&e, plain);
+        cti_model_work_free(e.work);
+        cti_aligned_free(&e.section);
+        cti_aligned_free(&e.spare);
+        cti_pieces_free(&e.pieces);
+    }
+    if (done && clean.at && sink->offsets) map_ranges(&clean, sink, e.first);
+    clean_free(&clean);
+    return done;
+}
+
+/* ---- the public function ---- */
+
+static void put_special(cti_sink *sink, int64_t id) {
+    if (sink->count < sink->room) {
+        sink->ids[sink->count] = id;
+        if (sink->offsets) memset(sink->offsets + 2 * sink->count, 0, 2 * sizeof *sink->offsets);
+    }
+    sink->count++;
+}
+
+int64_t ct_encode(const ct_tokenizer *tokenizer, const char *text, size_t bytes,
+                  ct_encode_opts opts, int64_t *ids, int64_t *offsets, int64_t room) {
+    if (!cti_tokenizer_is_open(tokenizer) || (!text && bytes) || room < 0 || (!ids && room))
+        return -1;
+    const cti_tokenizer_parts *parts = tokenizer->parts;
+    const cti_postprocessor *post = &parts->postprocessor;
+    cti_sink sink = {.ids = ids, .offsets = offsets, .room = room};
+    for (int64_t i = 0; i < post->singles; i++) {
+        const int64_t id = post->single[i].id;
+        if (id >= 0) {
+            if (!opts.no_special) put_special(&sink, id);
+        } else if (!cti_encode_text(parts, (cti_text){text, bytes}, opts.plain, &sink)) {
+            return -1;
+        }
+    }
+    return sink.count;
+}

@@ -1,0 +1,243 @@
+/* Saving: the text of the opened files, with edits. */
+#include <cotangent/autograd.h>
+#include <cotangent/context.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../src/io/file.h"
+#include "../../src/os/os.h"
+#include "tokenizer.h"
+
+static const char save_op[] = "tokenizer_save";
+
+/* ---- texts ---- */
+
+/* Bytes [range.begin, range.end) of a text are replaced by `text`, which is malloc's. */
+typedef struct {
+    cti_extent range;
+    char *text;
+    size_t size;
+} text_edit;
+
+/* A text by one of the functions below, measured first; .at is NULL if memory is short. */
+typedef void write_text(cti_writer *writer, const void *arg);
+static char *text_by(write_text *write, const void *arg, size_t *size) {
+    cti_writer writer = {0};
+    write(&writer, arg);
+    *size = writer.used;
+    char *text = malloc(writer.used + 1);
+    if (!text) return NULL;
+    writer = (cti_writer){.at = text, .size = writer.used};
+    write(&writer, arg);
+    return text;
+}
+
+static void write_flag(cti_writer *writer, const char *key, bool flag, const char *end) {
+    cti_write(writer, "      \"");
+    cti_write(writer, key);
+    cti_write(writer, flag ? "\": true" : "\": false");
+    cti_write(writer, end);
+}
+
+/* The array of added tokens in the layout of the tokenizers package. */
+static void write_added(cti_writer *writer, const void *arg) {
+    const cti_added_tokens *added = arg;
+    cti_write(writer, added->count ? "[\n" : "[");
+    for (int64_t i = 0; i < added->count; i++) {
+        const cti_added_token *token = &added->token[i];
+        cti_write(writer, "    {\n      \"id\": ");
+        cti_write_natural(writer, token->id);
+        cti_write(writer, ",\n      \"content\": ");
+        cti_write_quoted(writer, token->content);
+        cti_write(writer, ",\n");
+        write_flag(writer, "single_word", token->single_word, ",\n");
+        write_flag(writer, "lstrip", token->lstrip, ",\n");
+        write_flag(writer, "rstrip", token->rstrip, ",\n");
+        write_flag(writer, "normalized", token->normalized, ",\n");
+        write_flag(writer, "special", token->special, "\n    }");
+        cti_write(writer, i + 1 < added->count ? ",\n" : "\n");
+    }
+    cti_write(writer, added->count ? "  ]" : "]");
+}
+
+/* The same as a new first member of the file's object. */
+static void write_added_member(cti_writer *writer, const void *added) {
+    cti_write(writer, "\n  \"added_tokens\": ");
+    write_added(writer, added);
+    cti_write(writer, ",");
+}
+
+/* ---- edits ---- */
+
+/* Writes a text with one edit to a file. */
+static bool write_edited(ct_context *context, const char *path, cti_text text,
+                         const text_edit *edit) {
+    cti_file_new file;
+    if (!cti_file_new_open(context, save_op, path, &file)) return false;
+    if (cti_file_new_write(&file, text.at, edit->range.begin) &&
+        cti_file_new_write(&file, edit->text, edit->size) &&
+        cti_file_new_write(&file, text.at + edit->range.end, text.size - edit->range.end))
+        return cti_file_new_commit(&file);
+    cti_file_new_drop(&file);
+    return false;
+}
+
+static bool no_memory(ct_context *context) {
+    return ct_fail(context, CT_ERR_MEMORY, "%s: out of memory", save_op);
+}
+
+static bool save_json(const ct_tokenizer *tokenizer, const char *path) {
+    const cti_tokenizer_parts *parts = tokenizer->parts;
+    text_edit edit = {0};
+    if (parts->changed) {
+        const bool has_array = parts->added_array.end > 0;
+        edit.range = parts->added_array;
+        if (!has_array) { /* behind the object's bracket; its model makes it not empty */
+            const size_t at = (size_t)((const char *)memchr(parts->file.at, '{', parts->file.size) -
+                                       parts->file.at) +
+                              1;
+            edit.range = (cti_extent){at, at};
+        }
+        edit.text =
+            text_by(has_array ? write_added : write_added_member, &parts->added, &edit.size);
+        if (!edit.text) return no_memory(tokenizer->context);
+    }
+    const bool done = write_edited(tokenizer->context, path, parts->file, &edit);
+    free(edit.text);
+    return done;
+}
+
+/* ---- tokenizer_config.json ---- */
+
+/* Writes the members of the roles that `config` does not have right. */
+static void write_roles(cti_writer *writer, const cti_tokenizer_parts *parts) {
+    for (int i = 0; i < CTI_ROLES; i++) {
+        if (!parts->role_changed[i]) continue;
+        cti_write(writer, "\n  \"");
+        cti_write(writer, cti_role_names[i]);
+        cti_write(writer, "\": ");
+        cti_write_quoted(writer, cti_token_text(parts, parts->role[i]));
+        cti_write(writer, ",");
+    }
+}
+
+/* A config for a tokenizer that was opened without one. */
+static void write_new_config(cti_writer *writer, const void *arg) {
+    cti_write(writer, "{");
+    write_roles(writer, arg);
+    cti_write(writer, "\n  \"clean_up_tokenization_spaces\": false,\n"
+                      "  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
+}
+
+/* A member of the config's object that stays: its text, and whether it is one of a changed role. */
+typedef struct {
+    const cti_tokenizer_parts *parts;
+    const cti_json_tree *tree;
+} edited_config;
+
+static bool is_changed_role(const cti_tokenizer_parts *parts, cti_text key) {
+    for (int i = 0; i < CTI_ROLES; i++)
+        if (parts->role_changed[i] && key.size == strlen(cti_role_names[i]) &&
+            !memcmp(key.at, cti_role_names[i], key.size))
+            return true;
+    return false;
+}
+
+/* The end of a value's text in the file: a string is longer there than without its quotes and
+ * escapes. */
+static size_t end_in_file(cti_text file, const cti_json_value *value) {
+    if (value->kind != CTI_JSON_STRING) return value->begin + value->size;
+    size_t at = value->begin;
+    while (file.at[at] != '"') at += file.at[at] == '\\' ? 2 : 1;
+    return at + 1;
+}
+
+/* The config with changed roles in front, and the other members as they were. */
+static void write_edited_config(cti_writer *writer, const void *arg) {
+    const edited_config *edited = arg;
+    const cti_json_tree *tree = edited->tree;
+    const cti_text file = edited->parts->config;
+    cti_write(writer, "{");
+    write_roles(writer, edited->parts);
+    const char *separator = "\n  ";
+    for (cti_json_at i = cti_json_first(tree, 0); i; i = tree->value[i].next) {
+        const cti_json_value *value = &tree->value[i];
+        if (is_changed_role(edited->parts, cti_json_key_of(tree, i))) continue;
+        const size_t begin = value->begin - (value->kind == CTI_JSON_STRING);
+        cti_write(writer, separator);
+        cti_write_quoted(writer, cti_json_key_of(tree, i));
+        cti_write(writer, ": ");
+        cti_write_bytes(writer, file.at + begin, end_in_file(file, value) - begin);
+        separator = ",\n  ";
+    }
+    /* the last role has a comma behind it */
+    if (separator[0] != ',') cti_write(writer, "\n  \"clean_up_tokenization_spaces\": false");
+    cti_write(writer, "\n}\n");
+}
+
+/* Makes the text of the config in edit->text. */
+static bool make_config(const ct_tokenizer *tokenizer, text_edit *edit) {
+    const cti_tokenizer_parts *parts = tokenizer->parts;
+    if (!parts->config.at) {
+        edit->text = text_by(write_new_config, parts, &edit->size);
+        return edit->text || no_memory(tokenizer->context);
+    }
+    char *copy = malloc(parts->config.size + 1);
+    if (!copy) return no_memory(tokenizer->context);
+    memcpy(copy, parts->config.at, parts->config.size + 1);
+    cti_json_tree tree;
+    const bool done = cti_json_tree_read(tokenizer->context, save_op, "tokenizer_config.json", copy,
+                                         parts->config.size, &tree);
+    if (done) {
+        edit->text = text_by(write_edited_config, &(edited_config){parts, &tree}, &edit->size);
+        cti_json_tree_free(&tree);
+    }
+    free(copy);
+    return done && (edit->text || no_memory(tokenizer->context));
+}
+
+static bool save_config(const ct_tokenizer *tokenizer, const char *path) {
+    const cti_tokenizer_parts *parts = tokenizer->parts;
+    bool changed = !parts->config.at;
+    for (int i = 0; i < CTI_ROLES; i++) changed |= parts->role_changed[i];
+    text_edit edit = {0};
+    if (!changed) return write_edited(tokenizer->context, path, parts->config, &edit);
+    const bool done = make_config(tokenizer, &edit) &&
+                      write_edited(tokenizer->context, path, (cti_text){"", 0}, &edit);
+    free(edit.text);
+    return done;
+}
+
+/* ---- the public function ---- */
+
+static bool ends_in(const char *path, const char *end) {
+    const size_t length = strlen(path), size = strlen(end);
+    return length >= size && !strcmp(path + length - size, end);
+}
+
+static bool save_folder(const ct_tokenizer *tokenizer, const char *folder) {
+    ct_context *context = tokenizer->context;
+    if (!cti_os_make_folder(folder) && errno != EEXIST)
+        return cti_file_fail(context, save_op, folder, "cannot make the folder");
+    cti_arena arena = {.context = context};
+    const char *json = cti_tokenizer_path(&arena, folder, "tokenizer.json"),
+               *config = cti_tokenizer_path(&arena, folder, "tokenizer_config.json"),
+               *jinja = cti_tokenizer_path(&arena, folder, "chat_template.jinja");
+    bool done =
+        json && config && jinja && save_json(tokenizer, json) && save_config(tokenizer, config);
+    if (done && tokenizer->parts->template_is_file)
+        done = write_edited(context, jinja, tokenizer->parts->template_text, &(text_edit){0});
+    cti_arena_free(&arena);
+    return done;
+}
+
+bool ct_tokenizer_save(const ct_tokenizer *tokenizer, const char *path) {
+    if (!tokenizer || !cti_object_is_open(&tokenizer->object, "ct_tokenizer_save")) return false;
+    ct_context *context = tokenizer->context;
+    if (!path || !*path)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the path is %s", save_op,
+                       path ? "empty" : "NULL");
+    return ends_in(path, ".json") ? save_json(tokenizer, path) : save_folder(tokenizer, path);
+}

@@ -1,0 +1,217 @@
+/* A tokenizer: opening, closing, and its tokens. */
+#include "tokenizer.h"
+
+#include <cotangent/autograd.h>
+#include <cotangent/context.h>
+
+#include <string.h>
+
+#include "../../src/core/memory.h"
+#include "utf8.h"
+
+static const char open_op[] = "tokenizer_open";
+
+const char *const cti_role_names[CTI_ROLES] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                               "pad_token", "cls_token", "mask_token"};
+
+/* ---- the end ---- */
+
+/* Gives the memory back and ends the object. */
+static void tokenizer_end(ct_tokenizer *tokenizer) {
+    cti_arena_free(&tokenizer->arena);
+    tokenizer->parts = NULL;
+    cti_object_end(&tokenizer->object, "");
+}
+
+/* The argument is the address of a field, because no function that the program registers has this
+ * argument. */
+static void tokenizer_close_with_context(void *parts) {
+    ct_tokenizer_close((ct_tokenizer *)((char *)parts - offsetof(ct_tokenizer, parts)));
+}
+
+void ct_tokenizer_close(ct_tokenizer *tokenizer) {
+    if (!cti_tokenizer_is_open(tokenizer)) return;
+    ct_context_on_free(tokenizer->context, NULL, &tokenizer->parts);
+    tokenizer_end(tokenizer);
+}
+
+/* ---- reading ---- */
+
+/* Reads the kinds in the order in which they need each other. */
+static bool read_parts(const cti_reading *reading, cti_tokenizer_parts *parts) {
+    const cti_json_tree *tree = reading->tree;
+    const cti_json_at model = cti_json_member(tree, 0, "model"),
+                      added = cti_json_member(tree, 0, "added_tokens"),
+                      normalizer = cti_json_member(tree, 0, "normalizer"),
+                      pretokenizer = cti_json_member(tree, 0, "pre_tokenizer");
+    if (!model || tree->value[model].kind != CTI_JSON_OBJECT)
+        return cti_reading_fail(reading, 0, "it has no \"model\", so it is no tokenizer");
+    if (normalizer && !cti_normalizer_read(reading, normalizer, &parts->normalizer)) return false;
+    if (pretokenizer && !cti_pretokenizer_read(reading, pretokenizer, &parts->pretokenizer))
+        return false;
+    parts->bytes = cti_pretokenizer_ends_in_bytes(parts->pretokenizer);
+    parts->next_piece = cti_pretokenizer_pieces(parts->pretokenizer);
+    parts->vocabulary.arena = reading->arena;
+    parts->added = (cti_added_tokens){
+        .arena = reading->arena, .model = &parts->vocabulary, .normalizer = parts->normalizer};
+    if (!cti_model_read(reading, model, parts->bytes, &parts->vocabulary, &parts->model) ||
+        !cti_added_tokens_read(reading, added, &parts->added) ||
+        !cti_postprocessor_read(reading, cti_json_member(tree, 0, "post_processor"),
+                                &parts->postprocessor) ||
+        !cti_decoder_read(reading, cti_json_member(tree, 0, "decoder"), &parts->decoder))
+        return false;
+    if (added) {
+        const size_t begin = tree->value[added].begin;
+        parts->added_array = (cti_extent){begin, begin + tree->value[added].size};
+    }
+    return true;
+}
+
+void cti_tokenizer_measure(cti_tokenizer_parts *parts) {
+    parts->size = parts->vocabulary.size;
+    if (parts->added.largest >= parts->size) parts->size = parts->added.largest + 1;
+    parts->longest_token = 0;
+    for (int64_t id = 0; id < parts->size; id++) {
+        const size_t size = cti_token_text(parts, id).size;
+        if (size > parts->longest_token) parts->longest_token = size;
+    }
+    for (int64_t i = 0; i < parts->added.count; i++) {
+        const size_t size = parts->added.token[i].decoded.size;
+        if (size > parts->longest_token) parts->longest_token = size;
+    }
+}
+
+/* Parses a copy of the text, because the tree overwrites it. */
+bool cti_tokenizer_read(ct_tokenizer *tokenizer, const char *path, cti_text json) {
+    cti_tokenizer_parts *parts = tokenizer->parts;
+    ct_context *context = tokenizer->context;
+    parts->file = json;
+    const size_t room = json.size + 1;
+    char *copy = cti_take_any(context, room);
+    if (!copy) return false;
+    memcpy(copy, json.at, json.size);
+    cti_json_tree tree;
+    bool done = cti_json_tree_read(context, open_op, path, copy, json.size, &tree);
+    if (done) {
+        const cti_reading reading = {
+            .context = context, .arena = &tokenizer->arena, .path = path, .tree = &tree};
+        done = read_parts(&reading, parts);
+        cti_json_tree_free(&tree);
+    }
+    cti_give_any(context, copy, room);
+    if (done) cti_tokenizer_measure(parts);
+    return done;
+}
+
+ct_tokenizer *cti_tokenizer_new(ct_context *context) {
+    ct_tokenizer *tokenizer = cti_object_new(context, sizeof *tokenizer, "tokenizer");
+    if (!tokenizer) return NULL;
+    tokenizer->arena.context = context;
+    tokenizer->parts = cti_arena_take(&tokenizer->arena, 1, sizeof *tokenizer->parts);
+    if (!tokenizer->parts) {
+        tokenizer_end(tokenizer);
+        return NULL;
+    }
+    *tokenizer->parts = (cti_tokenizer_parts){0};
+    for (int i = 0; i < CTI_ROLES; i++) tokenizer->parts->role[i] = -1;
+    return tokenizer;
+}
+
+ct_tokenizer *cti_tokenizer_begin(ct_tokenizer *tokenizer, bool done) {
+    if (done &&
+        ct_context_on_free(tokenizer->context, tokenizer_close_with_context, &tokenizer->parts))
+        return tokenizer;
+    tokenizer_end(tokenizer);
+    return NULL;
+}
+
+/* ---- tokens ---- */
+
+cti_text cti_token_text(const cti_tokenizer_parts *parts, int64_t id) {
+    const cti_added_token *added = cti_added_token_of(&parts->added, id);
+    if (added) return added->content;
+    if (id < 0 || id >= parts->vocabulary.size) return (cti_text){0};
+    return parts->vocabulary.text[id];
+}
+
+int64_t ct_tokenizer_size(const ct_tokenizer *tokenizer) {
+    return cti_tokenizer_is_open(tokenizer) ? tokenizer->parts->size : -1;
+}
+
+size_t ct_token_room(const ct_tokenizer *tokenizer) {
+    if (!cti_tokenizer_is_open(tokenizer)) return 0;
+    return cti_decode_room(&tokenizer->parts->decoder, tokenizer->parts->longest_token);
+}
+
+const char *ct_token(const ct_tokenizer *tokenizer, int64_t id) {
+    return cti_tokenizer_is_open(tokenizer) ? cti_token_text(tokenizer->parts, id).at : NULL;
+}
+
+int64_t cti_token_find(const cti_tokenizer_parts *parts, cti_text token) {
+    const int64_t index = cti_vocabulary_find(&parts->added.index, token.at, token.size);
+    if (index != CTI_NO_ID) return parts->added.token[index].id;
+    return cti_vocabulary_find(&parts->vocabulary, token.at, token.size);
+}
+
+int64_t ct_token_id(const ct_tokenizer *tokenizer, const char *token) {
+    if (!cti_tokenizer_is_open(tokenizer) || !token) return -1;
+    return cti_token_find(tokenizer->parts, cti_text_of(token));
+}
+
+/* The index of a role; -1 if there is no such role. */
+static int role_index(const char *role) {
+    for (int i = 0; role && i < CTI_ROLES; i++)
+        if (!strcmp(role, cti_role_names[i])) return i;
+    return -1;
+}
+
+int64_t ct_token_role(const ct_tokenizer *tokenizer, const char *role) {
+    const int i = role_index(role);
+    return cti_tokenizer_is_open(tokenizer) && i >= 0 ? tokenizer->parts->role[i] : -1;
+}
+
+/* Makes the text a special token. Returns its id, or -1 after an error. */
+static int64_t add_special(ct_tokenizer *tokenizer, cti_text text) {
+    cti_tokenizer_parts *parts = tokenizer->parts;
+    cti_added_token token = {.special = true};
+    const int64_t known = cti_vocabulary_find(&parts->added.index, text.at, text.size);
+    if (known != CTI_NO_ID) {
+        if (parts->added.token[known].special) return parts->added.token[known].id;
+        token = parts->added.token[known];
+        token.special = true;
+    } else {
+        token.content = cti_arena_copy(&tokenizer->arena, text);
+        if (!token.content.at) return -1;
+    }
+    bool full;
+    const int64_t index = cti_added_tokens_add(&parts->added, token, &full);
+    if (full) ct_fail(tokenizer->context, CT_ERR_ARGUMENT, "token_add: there are too many tokens");
+    if (index < 0 || !cti_added_tokens_index(&parts->added)) return -1;
+    parts->changed = true;
+    cti_tokenizer_measure(parts);
+    return parts->added.token[index].id;
+}
+
+int64_t ct_token_add(ct_tokenizer *tokenizer, const char *token, const char *role) {
+    if (!tokenizer || !cti_object_is_ready(&tokenizer->object, "ct_token_add", "tokenizer", NULL))
+        return -1;
+    ct_context *context = tokenizer->context;
+    const int i = role_index(role);
+    const cti_text text = cti_text_of(token ? token : "");
+    const char *fault = !text.size                                        ? "the token is empty"
+                        : cti_utf8_check(text.at, text.size) != text.size ? "the token is not UTF-8"
+                                                                          : NULL;
+    if (fault) {
+        ct_fail(context, CT_ERR_ARGUMENT, "token_add: %s", fault);
+        return -1;
+    }
+    if (role && i < 0) {
+        ct_fail(context, CT_ERR_ARGUMENT, "token_add: unknown role '%s'", role);
+        return -1;
+    }
+    const int64_t id = add_special(tokenizer, text);
+    if (id < 0 || !role) return id;
+    tokenizer->parts->role_changed[i] |= tokenizer->parts->role[i] != id;
+    tokenizer->parts->role[i] = id;
+    return id;
+}

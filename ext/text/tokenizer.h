@@ -1,0 +1,94 @@
+/* The struct of a tokenizer, and the steps of an encoding that its callers share.
+ *
+ * Invariants:
+ *
+ * 1. All memory that outlives a call is in the arena, and is given back when the tokenizer is
+ *    closed. Functions of a const tokenizer use malloc and free it before they return.
+ * 2. After ct_tokenizer_open only ct_token_add changes the tokenizer. What it replaces stays in the
+ *    arena, so a text that ct_token returned stays valid. */
+#ifndef CTI_TEXT_TOKENIZER_H
+#define CTI_TEXT_TOKENIZER_H
+
+#include <cotangent/tokenizer.h>
+
+#include "../../src/core/object.h"
+#include "added_tokens.h"
+#include "decoders.h"
+#include "model.h"
+#include "normalize.h"
+#include "postprocess.h"
+#include "pretokenize.h"
+
+enum { CTI_ROLES = 7 };
+extern const char *const cti_role_names[CTI_ROLES]; /* "bos_token", ... */
+
+/* The parts of a tokenizer, which lie in its arena. */
+typedef struct {
+    cti_vocabulary vocabulary; /* of the model */
+    const cti_normalizer *normalizer;
+    const cti_pretokenizer *pretokenizer;
+    cti_next_piece *next_piece; /* of the pre-tokenizer if it has one (pretokenize.h) */
+    const cti_model *model;
+    bool bytes; /* the model is one of bytes */
+    cti_postprocessor postprocessor;
+    cti_decoder decoder;
+    cti_added_tokens added;
+    int64_t size;            /* the largest id + 1 */
+    size_t longest_token;    /* the bytes of the longest token, as spelled or as decoded */
+    int64_t role[CTI_ROLES]; /* the id with each role; -1: none */
+    cti_text template_text;  /* the chat template of the folder; .at is NULL if there is none */
+    bool template_is_file;   /* it was in chat_template.jinja */
+    /* the text of the file, and the range of its array of added tokens with the brackets; empty if
+     * the file has none */
+    cti_text file;
+    cti_extent added_array;
+    bool changed;    /* tokens were added or changed since */
+    cti_text config; /* the text of tokenizer_config.json; .at is NULL if there is none */
+    bool role_changed[CTI_ROLES]; /* the role's token is not the one of `config` */
+} cti_tokenizer_parts;
+
+struct ct_tokenizer {
+    union {
+        cti_object object; /* must be first */
+        ct_context *context;
+    };
+    cti_arena arena;
+    cti_tokenizer_parts *parts;
+};
+_Static_assert(sizeof(ct_tokenizer) <= CTI_OBJECT_BYTES, "a tokenizer is an object");
+
+/* Whether a function of a const tokenizer may use it; no error is recorded. */
+static inline bool cti_tokenizer_is_open(const ct_tokenizer *tokenizer) {
+    return tokenizer && tokenizer->object.self == &tokenizer->object;
+}
+
+/* Makes a tokenizer of the text of a tokenizer.json, which is copied. `path` is its name in
+ * messages. */
+ct_tokenizer *cti_tokenizer_of(ct_context *context, const char *path, cti_text json);
+
+/* Makes a tokenizer's parts of the text of a tokenizer.json, which lies in its arena. */
+bool cti_tokenizer_read(ct_tokenizer *tokenizer, const char *path, cti_text json);
+
+/* A tokenizer without parts; and the tokenizer if `done`, or else its end and NULL. */
+ct_tokenizer *cti_tokenizer_new(ct_context *context);
+ct_tokenizer *cti_tokenizer_begin(ct_tokenizer *tokenizer, bool done);
+
+/* The path of a file in a folder, in the arena; NULL after an error. */
+char *cti_tokenizer_path(cti_arena *arena, const char *folder, const char *name);
+
+/* Computes .size and .longest_token. */
+void cti_tokenizer_measure(cti_tokenizer_parts *parts);
+
+/* Reads a whole file into the arena; .at is NULL after an error. */
+cti_text cti_read_file(cti_arena *arena, const char *op, const char *path);
+
+/* The text of a token as the file spells it; .at is NULL if there is none. */
+cti_text cti_token_text(const cti_tokenizer_parts *parts, int64_t id);
+/* The id of such a text; -1 if there is none. */
+int64_t cti_token_find(const cti_tokenizer_parts *parts, cti_text token);
+
+/* Encodes one text without the tokens of the post-processor. Ranges are trimmed as it says. The
+ * sink has a count of 0. Returns false if memory is short. */
+bool cti_encode_text(const cti_tokenizer_parts *parts, cti_text text, bool plain, cti_sink *sink);
+
+#endif

@@ -1,0 +1,121 @@
+/* This header turns text into token ids and back, by a tokenizer.json of the tokenizers package
+ * (Hugging Face): the same ids, the same ranges and the same text as the package has.
+ *
+ *     ct_tokenizer *tokenizer = ct_tokenizer_open(context, "SmolLM2-135M");
+ *     int64_t ids[1000];
+ *     int64_t n = ct_encode(tokenizer, text, strlen(text), (ct_encode_opts){0}, ids, NULL, 1000);
+ *     char again[5000];
+ *     ct_decode(tokenizer, ids, n, false, again, sizeof again);
+ *
+ * Functions of a const tokenizer only read it. Several threads may call them at the same time,
+ * whatever the context does meanwhile. They use malloc. If an argument is NULL, a size is negative,
+ * the tokenizer was closed or memory is short, they return -1 (or NULL), and record no error. */
+#ifndef CT_TOKENIZER_H
+#define CT_TOKENIZER_H
+
+#include <cotangent/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ct_tokenizer ct_tokenizer;
+
+/* Opens a tokenizer.json, or a folder with this file. A folder's tokenizer_config.json, if there is
+ * one, has the roles of tokens (ct_token_role) and, like a chat_template.jinja, the chat template.
+ *
+ * The file's normalizer, pre-tokenizer, model (BPE, WordPiece, WordLevel), post-processor, decoder
+ * and added tokens are read. Its truncation and padding are kept and not applied. The files are
+ * read now and may change later.
+ *
+ * Returns NULL after an error:
+ *
+ * - CT_ERR_ARGUMENT: a NULL;
+ * - CT_ERR_IO: a file that cannot be read;
+ * - CT_ERR_FORMAT, with the place in the file: a text that is not JSON or not a tokenizer, and a
+ *   kind that the library does not have (Unigram, Precompiled, a regular expression with a
+ *   look-behind, ...) with its name. */
+CT_API ct_tokenizer *ct_tokenizer_open(ct_context *context, const char *path);
+
+/* Ends the tokenizer. ct_context_free does it too. */
+CT_API void ct_tokenizer_close(ct_tokenizer *tokenizer);
+
+/* The largest id + 1: the least number of rows of an embedding. */
+CT_API int64_t ct_tokenizer_size(const ct_tokenizer *tokenizer);
+
+/* A number of bytes that is enough for the result of any ct_decode_next, with the NUL; 0 without a
+ * tokenizer. */
+CT_API size_t ct_token_room(const ct_tokenizer *tokenizer);
+
+/* The text of a token as the file spells it, which is valid until the tokenizer is closed, and the
+ * id of such a text. An id or a text that no token has gives NULL or -1. */
+CT_API const char *ct_token(const ct_tokenizer *tokenizer, int64_t id);
+CT_API int64_t ct_token_id(const ct_tokenizer *tokenizer, const char *token);
+
+/* The id of the token that has a role: "bos_token", "eos_token", "unk_token", "sep_token",
+ * "pad_token", "cls_token" or "mask_token"; -1 if no token has it. */
+CT_API int64_t ct_token_role(const ct_tokenizer *tokenizer, const char *role);
+
+/* Makes a text a special token, whether it is new or a token already, and gives the token a role
+ * unless `role` is NULL. A new token gets the id that the tokenizers package gives it, which is
+ * ct_tokenizer_size unless the ids have gaps; an embedding may then have too few rows. No other
+ * thread may use the tokenizer during the call.
+ *
+ * Returns the id, or -1 after CT_ERR_ARGUMENT: an empty token, a token that is not UTF-8, or an
+ * unknown role. */
+CT_API int64_t ct_token_add(ct_tokenizer *tokenizer, const char *token, const char *role);
+
+typedef struct {
+    bool no_special; /* the post-processor's tokens ([CLS], BOS, ...) are left out */
+    bool plain;      /* the text of an added token is ordinary text: for text that users type */
+} ct_encode_opts;
+
+/* Encodes `bytes` bytes of any content. An ill-formed part of the text counts as one U+FFFD, as
+ * with Python's errors="replace".
+ *
+ * Returns the number of the text's ids, of which the first `room` are written to ids[room]. If
+ * offsets is not NULL, offsets[2 i] and offsets[2 i + 1] are the begin and the end of token i in
+ * bytes of the text. A token that is a part of a character has the range of the character, and a
+ * token of the post-processor has (0, 0). */
+CT_API int64_t ct_encode(const ct_tokenizer *tokenizer, const char *text, size_t bytes,
+                         ct_encode_opts opts, int64_t *ids, int64_t *offsets, int64_t room);
+
+/* Decodes n ids. Special tokens are left out unless keep_special; so is an id that no token has.
+ * Like snprintf, it writes at most room - 1 bytes and a NUL, and returns the number of bytes that
+ * the whole text has. */
+CT_API int64_t ct_decode(const ct_tokenizer *tokenizer, const int64_t *ids, int64_t n,
+                         bool keep_special, char *text, size_t room);
+
+/* The state between two calls of ct_decode_next. A new text begins with zeros, with .keep_special
+ * as in ct_decode. The other fields belong to the library. */
+typedef struct {
+    unsigned char held[64]; /* bytes of a character that is not whole yet, and notes */
+    int count;              /* the number of these bytes */
+    bool begun;             /* a token has been decoded */
+    bool keep_special;
+} ct_decode_state;
+
+/* Decodes the next id of a text and writes the characters that are whole by now, with a NUL behind
+ * them. The id -1 ends the text: it writes the characters that were held.
+ *
+ * Returns the number of bytes written without the NUL, which may be 0. If they do not fit into
+ * `room` bytes with the NUL, it returns their number, and the state has not changed.
+ *
+ * The results joined are the text of ct_decode, except of an ill-formed run of byte tokens (such as
+ * <0xE2>): ct_decode writes U+FFFD for each byte of the run, but here the whole characters at the
+ * beginning of the run have been written already. */
+CT_API int64_t ct_decode_next(const ct_tokenizer *tokenizer, ct_decode_state *state, int64_t id,
+                              char *text, size_t room);
+
+/* Writes the tokenizer as it is now to a file, if the path ends in ".json", or else into a folder,
+ * which is made if there is none. The file is the one that was opened, with the tokens that were
+ * added since, and has the same ids for every text. A folder gets a tokenizer_config.json too, with
+ * the roles and the chat template, so that transformers.AutoTokenizer loads it. Each file is
+ * replaced as a whole. Returns false after CT_ERR_ARGUMENT or CT_ERR_IO. */
+CT_API bool ct_tokenizer_save(const ct_tokenizer *tokenizer, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
