@@ -10,7 +10,7 @@
 #include "../../src/os/os.h"
 #include "tokenizer.h"
 
-static const char save_op[] = "tokenizer_save";
+static const char tokenizer_save_op[] = "tokenizer_save";
 
 /* ---- texts ---- */
 
@@ -75,7 +75,7 @@ static void write_added_member(cti_writer *writer, const void *added) {
 static bool write_edited(ct_context *context, const char *path, cti_text text,
                          const text_edit *edit) {
     cti_file_new file;
-    if (!cti_file_new_open(context, save_op, path, &file)) return false;
+    if (!cti_file_new_open(context, tokenizer_save_op, path, &file)) return false;
     if (cti_file_new_write(&file, text.at, edit->range.begin) &&
         cti_file_new_write(&file, edit->text, edit->size) &&
         cti_file_new_write(&file, text.at + edit->range.end, text.size - edit->range.end))
@@ -85,7 +85,7 @@ static bool write_edited(ct_context *context, const char *path, cti_text text,
 }
 
 static bool no_memory(ct_context *context) {
-    return ct_fail(context, CT_ERR_MEMORY, "%s: out of memory", save_op);
+    return ct_fail(context, CT_ERR_MEMORY, "%s: out of memory", tokenizer_save_op);
 }
 
 static bool save_json(const ct_tokenizer *tokenizer, const char *path) {
@@ -188,8 +188,8 @@ static bool make_config(const ct_tokenizer *tokenizer, text_edit *edit) {
     if (!copy) return no_memory(tokenizer->context);
     memcpy(copy, parts->config.at, parts->config.size + 1);
     cti_json_tree tree;
-    const bool done = cti_json_tree_read(tokenizer->context, save_op, "tokenizer_config.json", copy,
-                                         parts->config.size, &tree);
+    const bool done = cti_json_tree_read(tokenizer->context, tokenizer_save_op,
+                                         "tokenizer_config.json", copy, parts->config.size, &tree);
     if (done) {
         edit->text = text_by(write_edited_config, &(edited_config){parts, &tree}, &edit->size);
         cti_json_tree_free(&tree);
@@ -220,7 +220,7 @@ static bool ends_in(const char *path, const char *end) {
 static bool save_folder(const ct_tokenizer *tokenizer, const char *folder) {
     ct_context *context = tokenizer->context;
     if (!cti_os_make_folder(folder) && errno != EEXIST)
-        return cti_file_fail(context, save_op, folder, "cannot make the folder");
+        return cti_file_fail(context, tokenizer_save_op, folder, "cannot make the folder");
     cti_arena arena = {.context = context};
     const char *json = cti_tokenizer_path(&arena, folder, "tokenizer.json"),
                *config = cti_tokenizer_path(&arena, folder, "tokenizer_config.json"),
@@ -237,7 +237,7 @@ bool ct_tokenizer_save(const ct_tokenizer *tokenizer, const char *path) {
     if (!tokenizer || !cti_object_is_open(&tokenizer->object, "ct_tokenizer_save")) return false;
     ct_context *context = tokenizer->context;
     if (!path || !*path)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the path is %s", save_op,
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the path is %s", tokenizer_save_op,
                        path ? "empty" : "NULL");
     return ends_in(path, ".json") ? save_json(tokenizer, path) : save_folder(tokenizer, path);
 }
