@@ -1,7 +1,7 @@
 /* A pattern that finds the pieces of a text: a regular expression or a string.
  *
- * The regular expressions of GPT-2, Llama 3 (cl100k), Qwen2, o200k and SmolLM are recognised by
- * their text and have a function each (split_known.c). Any other one of classes, groups,
+ * The regular expressions of GPT-2, Llama 3 (cl100k), Qwen2 and o200k are recognised by their text
+ * and have a function each (split_known.c). Any other one of classes, groups,
  * alternatives, quantifiers, anchors and a lookahead of one character is compiled for a matcher
  * that needs time in proportion to the length of the text times the length of the pattern
  * (regex.c). An expression with more, such as a lookbehind or a back-reference, is an error with

@@ -1,6 +1,6 @@
 /* Pre-tokenizers: functions that divide a section of the text into pieces, each of which the model
  * turns into tokens. ByteLevel, Split, Digits, Metaspace, BertPreTokenizer, Whitespace,
- * WhitespaceSplit, Punctuation and Sequence. */
+ * WhitespaceSplit, Punctuation, CharDelimiterSplit and Sequence. */
 #ifndef CTI_TEXT_PRETOKENIZE_H
 #define CTI_TEXT_PRETOKENIZE_H
 
