@@ -318,6 +318,20 @@ static char *many_words(size_t size, const char *between) {
     return text;
 }
 
+/* Both files have the same pieces, as often. */
+static void ck_same_pieces(const cti_training *a, const cti_training *b) {
+    cti_tally of_a, of_b;
+    must(cti_train_count(a, paths, 1, &of_a) && cti_train_count(b, paths, 1, &of_b));
+    ck_assert_uint_eq(of_a.count, of_b.count);
+    for (size_t i = 0; i < of_a.count; i++) {
+        const cti_tally_text *text = &of_a.text[i];
+        const size_t k = cti_tally_add(&of_b, of_a.bytes + text->at, text->size, 0);
+        ck_assert_int_eq(of_b.text[k].count, text->count);
+    }
+    cti_tally_free(&of_a);
+    cti_tally_free(&of_b);
+}
+
 /* The same text in several blocks and chunks, or in one, on one thread and on several. A special
  * token with a space forbids the cuts inside of lines. */
 START_TEST(blocks_and_threads) {
@@ -336,8 +350,10 @@ START_TEST(blocks_and_threads) {
         must(train_files(&training, 1, &many));
         ck_assert_int_eq((int64_t)one.tokens.count, 400);
         ck_same(&one, &many);
+        const cti_training cut = training;
         training.special = special;
         training.n_special = 1;
+        ck_same_pieces(&cut, &training);
         training.vocab_size++;
         must(train_files(&training, 1, &whole));
         ck_assert_uint_eq(whole.count, one.count);
