@@ -2,7 +2,8 @@
  * model. The default options are nanoGPT's recipe for a CPU.
  *
  * The alphabet is the set of bytes that occur in the text; the id of a byte is its index in the
- * alphabet. The last tenth of the text is held back for validation.
+ * alphabet. With --tokenizer the ids are those of a tokenizer.json instead. The last tenth of the
+ * ids is held back for validation.
  *
  * One process trains, or several processes, called ranks, divide the work (world.h). The result has
  * the same bits in both cases. All ranks run this program; only rank 0 prints, logs and writes
@@ -24,7 +25,7 @@ static struct {
     long long batch, micro_batches, shares, steps, warmup, eval_every, eval_windows;
     double lr, min_lr, beta1, beta2, weight_decay, clip;
     long long seed, threads, matmul;
-    const char *out, *save, *sample;
+    const char *out, *save, *sample, *tokenizer;
 } option = {
     .batch = 12,
     .micro_batches = 1,
@@ -45,30 +46,40 @@ static struct {
 
 /* ---- the text ---- */
 
-/* Reads the files one after the other, makes the alphabet, and replaces each byte by its id. */
-static contents read_text(gpt *m, run *r, int files, char **paths) {
+/* The whole text. */
+typedef struct {
+    int32_t *ids;
+    int64_t n, bytes; /* the numbers of ids and of bytes */
+} whole_text;
+
+/* Reads the files one after the other, makes the alphabet, unless there is a tokenizer, and finds
+ * the ids. */
+static whole_text read_text(gpt *m, run *r, int files, char **paths) {
     contents t = read_files(files, paths);
     run_same_text(r, &t);
 
     bool occurs[256] = {false};
     for (int64_t i = 0; i < t.length; i++) occurs[t.bytes[i]] = true;
-    gpt_alphabet(m, occurs);
-    for (int64_t i = 0; i < t.length; i++) t.bytes[i] = (unsigned char)m->id[t.bytes[i]];
+    if (!m->tokenizer) gpt_alphabet(m, occurs);
+    whole_text text = {.bytes = t.length};
+    text.ids = gpt_encode(m, &t, &text.n);
+    free(t.bytes);
+    if (m->tokenizer) run_same_ids(r, text.ids, text.n);
 
-    if (t.length < 20 || t.length - t.length / 10 <= m->window) {
+    if (text.n < 20 || text.n - text.n / 10 <= m->window) {
         fail(EXIT_USAGE,
-             "%lld bytes of text are too few: "
+             "%lld %s of text are too few: "
              "nine tenths must be longer than the context of %lld",
-             (long long)t.length, m->window);
+             (long long)text.n, m->tokenizer ? "tokens" : "bytes", m->window);
     }
-    return t;
+    return text;
 }
 
 /* ---- the loss ---- */
 
 /* The ids of the text on which the model is trained. */
 typedef struct {
-    const unsigned char *ids;
+    const int32_t *ids;
     int64_t n;      /* the number of ids */
     uint64_t phase; /* the start of the first window, as a fraction of the text times 2^64 */
 } training_text;
@@ -78,7 +89,7 @@ typedef struct {
  * text's length. This covers the text more evenly than random starts do. A window depends only on
  * i. So ranks need no messages to divide the windows, and a resumed run need not draw the earlier
  * windows. */
-static const unsigned char *window_at(const training_text *text, int64_t i, int64_t t) {
+static const int32_t *window_at(const training_text *text, int64_t i, int64_t t) {
     uint64_t at = text->phase + (uint64_t)(i + 1) *
                                     0x9e3779b97f4a7c15u; /* 2^64 / 1.618...; the sum wraps around */
     double share = (double)(at >> 32) / 4294967296.0;
@@ -103,15 +114,17 @@ static double learn(const gpt *m, const training_text *text, int64_t step, int64
 
 /* The text for validation, which always has the same windows. */
 typedef struct {
-    const unsigned char *ids;
+    const int32_t *ids;
     int64_t n;      /* the number of ids */
+    int64_t bytes;  /* the number of bytes that they stand for */
     int64_t spread; /* the number of windows, at equal distances; 0: windows that cover all ids */
 } held_text;
 
-static held_text make_held_text(const contents *t, int64_t window) {
-    held_text h = {.n = t->length / 10, .spread = option.eval_windows};
-    h.ids = t->bytes + t->length - h.n;
-    if (h.spread >= (h.n - 1) / window) h.spread = 0; /* the text has no more windows */
+static held_text make_held_text(const gpt *m, const whole_text *t) {
+    held_text h = {.n = t->n / 10, .spread = option.eval_windows};
+    h.ids = t->ids + t->n - h.n;
+    h.bytes = gpt_bytes(m, h.ids, h.n);
+    if (h.spread >= (h.n - 1) / m->window) h.spread = 0; /* the text has no more windows */
     return h;
 }
 
@@ -169,6 +182,8 @@ static double measure(const gpt *m, const run *r, const held_text *h) {
     return sum / (double)ids;
 }
 
+/* Prints the loss, and the bits of a byte, which can be compared between models of different
+ * ids. */
 static void print_measured(const held_text *h, int64_t window, double loss) {
     if (h->spread == 0)
         printf("Loss over the whole last tenth, in windows of %lld: %.4f\n", (long long)window,
@@ -176,6 +191,7 @@ static void print_measured(const held_text *h, int64_t window, double loss) {
     else
         printf("Loss over %lld windows of %lld, evenly spread over the last tenth: %.4f\n",
                (long long)h->spread, (long long)window, loss);
+    printf("Bits per byte: %.4f\n", loss / log(2) * (double)h->n / (double)h->bytes);
 }
 
 /* ---- training ---- */
@@ -214,12 +230,13 @@ static void add_step(void *to, const log_line *line) {
     h->points++;
 }
 
-static void draw(const history *h, int64_t steps, const char *path) {
+static void draw(const gpt *m, const history *h, int64_t steps, const char *path) {
     curve curves[] = {
         {.name = "training", .colour = "#1f6fb4", .y = h->losses, .n = steps, .noisy = true},
         {.name = "validation", .colour = "#c0392b", .x = h->at, .y = h->measured, .n = h->points},
     };
-    plot_curves(path, "Loss of a GPT", "step", "nats per character", curves, 2);
+    plot_curves(path, "Loss of a GPT", "step",
+                m->tokenizer ? "nats per token" : "nats per character", curves, 2);
 }
 
 static ct_optim *make_optim(const gpt *m) {
@@ -267,21 +284,26 @@ static double train_step(const gpt *m, ct_dist *dist, const training_text *text,
 
 /* Trains until all steps are done or Ctrl-C is pressed; then saves the model and draws its loss.
  * Returns false after Ctrl-C. */
-static bool train(gpt *m, const contents *t, run *r, const char *model_path,
+static bool train(gpt *m, const whole_text *t, run *r, const char *model_path,
                   const char *picture_path) {
-    const held_text held = make_held_text(t, m->window); /* the last tenth */
+    const held_text held = make_held_text(m, t); /* the last tenth */
     ct_optim *optim = make_optim(m);
     ct_dist_opts parts = {.micro_batches = option.micro_batches, .shares = option.shares};
     r->dist = ct_dist_new(optim, r->world, parts);
     check(m->context, EXIT_USAGE);
     history h = make_history(m->context);
     training_text text = {
-        .ids = t->bytes,
-        .n = t->length - held.n,
+        .ids = t->ids,
+        .n = t->n - held.n,
         .phase = (uint64_t)ct_random_below(m->context, INT64_MAX),
     };
-    printf("%lld parameters; %lld bytes of text, %d different ones\n",
-           (long long)ct_module_count(m->root), (long long)t->length, m->letters);
+    if (m->tokenizer)
+        printf("%lld parameters; %lld bytes of text, %lld tokens, vocabulary %d\n",
+               (long long)ct_module_count(m->root), (long long)t->bytes, (long long)t->n,
+               m->letters);
+    else
+        printf("%lld parameters; %lld bytes of text, %d different ones\n",
+               (long long)ct_module_count(m->root), (long long)t->bytes, m->letters);
 
     catch_interrupts();
     double measured = NAN;
@@ -341,7 +363,7 @@ static bool train(gpt *m, const contents *t, run *r, const char *model_path,
     if (run_is_first(r)) gpt_save(m, model_path);
     if (complete) print_measured(&held, m->window, measured);
     if (run_is_first(r)) {
-        draw(&h, step, picture_path);
+        draw(m, &h, step, picture_path);
         printf("%s the model as %s, its loss as %s\n", complete ? "Saved" : "Interrupted: saved",
                model_path, picture_path);
     }
@@ -359,7 +381,9 @@ int main(int argc, char **argv) {
         flag_integer("layers", &m.layers, 1, MAX_LAYERS, "blocks of attention and feed-forward"),
         flag_integer("heads", &m.heads, 1, 1024, "of attention; a divisor of the width"),
         flag_integer("width", &m.width, 1, 65536, "numbers that stand for a character"),
-        flag_integer("context", &m.window, 1, 65536, "characters it sees at once"),
+        flag_integer("context", &m.window, 1, 65536, "characters or tokens it sees at once"),
+        flag_text("tokenizer", &option.tokenizer, "FILE",
+                  "tokens of a tokenizer.json in place of bytes; also for --sample"),
         flag_switch("bias", &m.bias, "biases in linear layers and norms"),
         flag_real("dropout", &m.dropout, "P", 0, 0.99,
                   "of attention weights, blocks and embeddings"),
@@ -384,10 +408,10 @@ int main(int argc, char **argv) {
         flag_heading("Writing"),
         flag_text("sample", &option.sample, "FILE", "write with this model, train nothing"),
         flag_text("prompt", &w.prompt, "TEXT", "what the text begins with"),
-        flag_integer("length", &w.length, 0, 1e9, "characters to write"),
+        flag_integer("length", &w.length, 0, 1e9, "characters or tokens to write"),
         flag_real("temperature", &w.temperature, "X", 0, 100,
                   "below 1 safer, above 1 wilder; 0: always the likeliest"),
-        flag_integer("top-k", &w.top_k, 0, 256, "choose among the k likeliest; 0: all"),
+        flag_integer("top-k", &w.top_k, 0, 1e9, "choose among the k likeliest; 0: all"),
         flag_real("top-p", &w.top_p, "P", 0, 1, "among the likeliest that make up p; 0: all"),
         flag_switch("cache", &w.cached,
                     "keep the keys and values of what is written: the same text, sooner"),
@@ -442,7 +466,9 @@ int main(int argc, char **argv) {
     check(m.context, EXIT_FAILED);
     speak_as(ct_comm_rank(r.world), ct_comm_size(r.world));
     input_paths(files, argv + 1);
+    if (option.tokenizer) input_paths(1, (char *[]){(char *)option.tokenizer});
     bool writes = run_is_first(&r);
+    if (option.tokenizer) gpt_tokenizer(&m, option.tokenizer);
     if (option.sample) {
         gpt_load(&m, option.sample);
         gpt_prompt(&m, w.prompt);
@@ -458,11 +484,11 @@ int main(int argc, char **argv) {
             &r, flags, n_flags,
             "layers heads width context bias dropout steps batch micro-batches shares "
             "lr min-lr warmup beta1 beta2 weight-decay clip eval-every eval-windows seed matmul");
-        contents t = read_text(&m, &r, files, argv + 1);
+        whole_text t = read_text(&m, &r, files, argv + 1);
         gpt_prompt(&m, w.prompt);
         gpt_make(&m);
         writes &= train(&m, &t, &r, model_path, picture_path);
-        free(t.bytes);
+        free(t.ids);
     }
     if (writes && !interrupted()) gpt_write(&m, &w);
     ct_context_free(m.context);

@@ -5,8 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The metadata of a saved model; the bytes of the alphabet follow in hex. */
-#define SIZES "layers %lld heads %lld width %lld context %lld bias %lld alphabet "
+/* The metadata of a saved model. The bytes of the alphabet follow in hex, or the size of the
+ * tokenizer's vocabulary. */
+#define SIZES  "layers %lld heads %lld width %lld context %lld bias %lld "
+#define BYTES  "alphabet "
+#define TOKENS "vocabulary %d"
 
 void gpt_alphabet(gpt *m, const bool *occurs) {
     m->letters = 0;
@@ -20,8 +23,55 @@ void gpt_alphabet(gpt *m, const bool *occurs) {
     }
 }
 
+void gpt_tokenizer(gpt *m, const char *path) {
+    m->tokenizer = ct_tokenizer_open(m->context, path);
+    check(m->context, EXIT_USAGE);
+    m->letters = (int)ct_tokenizer_size(m->tokenizer);
+}
+
+static void *memory(int64_t n, size_t size) {
+    void *block = malloc((size_t)(n + 1) * size);
+    if (!block) fail(EXIT_FAILED, "out of memory");
+    return block;
+}
+
+static int32_t *encode_tokens(const gpt *m, const contents *t, int64_t *n) {
+    const char *text = (const char *)t->bytes;
+    const size_t size = (size_t)t->length;
+    const ct_encode_opts opts = {.no_special = true};
+    *n = ct_encode(m->tokenizer, text, size, opts, NULL, NULL, 0); /* only counts */
+    if (*n < 0) fail(EXIT_FAILED, "out of memory");
+    int64_t *ids = memory(*n, sizeof *ids);
+    if (ct_encode(m->tokenizer, text, size, opts, ids, NULL, *n) != *n)
+        fail(EXIT_FAILED, "out of memory");
+    int32_t *small = memory(*n, sizeof *small);
+    for (int64_t i = 0; i < *n; i++) small[i] = (int32_t)ids[i];
+    free(ids);
+    return small;
+}
+
+int32_t *gpt_encode(const gpt *m, const contents *t, int64_t *n) {
+    if (m->tokenizer) return encode_tokens(m, t, n);
+    int32_t *ids = memory(t->length, sizeof *ids);
+    *n = 0;
+    for (int64_t i = 0; i < t->length; i++) {
+        const int id = m->id[t->bytes[i]];
+        if (id >= 0) ids[(*n)++] = id;
+    }
+    return ids;
+}
+
+int64_t gpt_bytes(const gpt *m, const int32_t *ids, int64_t n) {
+    if (!m->tokenizer) return n;
+    int64_t *large = memory(n, sizeof *large);
+    for (int64_t i = 0; i < n; i++) large[i] = ids[i];
+    const int64_t bytes = ct_decode(m->tokenizer, large, n, true, NULL, 0);
+    free(large);
+    return bytes;
+}
+
 void gpt_prompt(const gpt *m, const char *prompt) {
-    for (const char *p = prompt; p && *p; p++) {
+    for (const char *p = prompt; p && *p && !m->tokenizer; p++) {
         if (m->id[(unsigned char)*p] < 0)
             fail(EXIT_USAGE, "--prompt: the first of '%s' is not in the text that was learned", p);
     }
@@ -72,7 +122,10 @@ void gpt_save(const gpt *m, const char *path) {
     char about[800];
     int end =
         snprintf(about, sizeof about, SIZES, m->layers, m->heads, m->width, m->window, m->bias);
-    for (int i = 0; i < m->letters; i++) end += snprintf(about + end, 3, "%02x", m->letter[i]);
+    if (m->tokenizer) snprintf(about + end, sizeof about - (size_t)end, TOKENS, m->letters);
+    else end += snprintf(about + end, sizeof about - (size_t)end, BYTES);
+    for (int i = 0; i < m->letters && !m->tokenizer; i++)
+        end += snprintf(about + end, 3, "%02x", m->letter[i]);
     ct_save(m->root, path, (ct_save_opts){.metadata = (const char *[]){"char_lm", about, NULL}});
     check(m->context, EXIT_FAILED);
 }
@@ -96,22 +149,39 @@ static void load_weights(gpt *m, const char *path) {
     ct_load(m->root, path, opts);
 }
 
-void gpt_load(gpt *m, const char *path) {
-    char about[800], hex[513];
-    if (!ct_load_metadata(m->context, path, "char_lm", about, sizeof about))
-        fail(EXIT_USAGE, "%s is no model of char_lm: %s", path, ct_error_message(m->context));
-    int found = sscanf(about, SIZES "%512[0-9a-f]", &m->layers, &m->heads, &m->width, &m->window,
-                       &m->bias, hex);
-    bool sizes = m->layers >= 1 && m->layers <= MAX_LAYERS && m->heads >= 1 && m->window >= 1;
-    if (found != 6 || !sizes || strlen(hex) % 2)
-        fail(EXIT_USAGE, "%s is no model of char_lm: it says '%s' of itself", path, about);
+/* Checks that the tokenizer can be the one with which a model was trained. */
+static void check_tokenizer(const gpt *m, const char *path, int tokens) {
+    if (!m->tokenizer)
+        fail(EXIT_USAGE, "%s was trained with a tokenizer: --tokenizer FILE is missing", path);
+    if (m->letters != tokens)
+        fail(EXIT_USAGE, "%s has a vocabulary of %d, and the tokenizer one of %d", path, tokens,
+             m->letters);
+}
 
+static void read_alphabet(gpt *m, const char *path, const char *hex) {
+    if (m->tokenizer) fail(EXIT_USAGE, "%s was trained on bytes, so it takes no --tokenizer", path);
     bool occurs[256] = {false};
     for (const char *p = hex; *p; p += 2) {
         const char digits[] = {p[0], p[1], '\0'};
         occurs[strtol(digits, NULL, 16)] = true;
     }
     gpt_alphabet(m, occurs);
+}
+
+void gpt_load(gpt *m, const char *path) {
+    char about[800], hex[513];
+    if (!ct_load_metadata(m->context, path, "char_lm", about, sizeof about))
+        fail(EXIT_USAGE, "%s is no model of char_lm: %s", path, ct_error_message(m->context));
+    int tokens = 0;
+    int found = sscanf(about, SIZES BYTES "%512[0-9a-f]", &m->layers, &m->heads, &m->width,
+                       &m->window, &m->bias, hex);
+    const bool is_of_tokens = found == 5 && sscanf(about, SIZES TOKENS, &m->layers, &m->heads,
+                                                   &m->width, &m->window, &m->bias, &tokens) == 6;
+    bool sizes = m->layers >= 1 && m->layers <= MAX_LAYERS && m->heads >= 1 && m->window >= 1;
+    if (!sizes || (is_of_tokens ? tokens < 1 : found != 6 || strlen(hex) % 2))
+        fail(EXIT_USAGE, "%s is no model of char_lm: it says '%s' of itself", path, about);
+    if (is_of_tokens) check_tokenizer(m, path, tokens);
+    else read_alphabet(m, path, hex);
     gpt_make(m);
     load_weights(m, path);
     check(m->context, EXIT_USAGE);
@@ -135,7 +205,7 @@ gpt_batch gpt_batch_make(const gpt *m, int64_t k, int64_t t) {
     return b;
 }
 
-void gpt_batch_set(gpt_batch *b, int64_t i, const unsigned char *ids) {
+void gpt_batch_set(gpt_batch *b, int64_t i, const int32_t *ids) {
     int64_t *input = ct_data_i64(b->input);
     int64_t *target = ct_data_i64(b->target);
     if (!input || !target) return;

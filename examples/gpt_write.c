@@ -4,9 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the ids of the prompt. Without a prompt it returns the id of a new line, or of the first
- * letter if the alphabet has no new line. */
-static int64_t prompt_ids(const gpt *m, const char *prompt, int64_t *ids) {
+/* Finds the tokens of the prompt. Without a prompt there is the token that ends a text, or id 0 if
+ * the tokenizer has none. */
+static int64_t prompt_tokens(const gpt *m, const char *prompt, int64_t *ids, int64_t room) {
+    const int64_t n = prompt && *prompt ? ct_encode(m->tokenizer, prompt, strlen(prompt),
+                                                    (ct_encode_opts){0}, ids, NULL, room)
+                                        : 0;
+    if (n < 0 || n > room) fail(EXIT_FAILED, "--prompt: out of memory");
+    if (n > 0) return n;
+    const int64_t end = ct_token_role(m->tokenizer, "eos_token");
+    ids[0] = end < 0 ? 0 : end;
+    return 1;
+}
+
+/* Returns the number of the prompt's ids. Without a prompt there is the id of a new line, or of the
+ * first letter if the alphabet has no new line. */
+static int64_t prompt_ids(const gpt *m, const char *prompt, int64_t *ids, int64_t room) {
+    if (m->tokenizer) return prompt_tokens(m, prompt, ids, room);
     if (!prompt || !*prompt) {
         ids[0] = m->id['\n'] < 0 ? 0 : m->id['\n'];
         return 1;
@@ -39,20 +53,30 @@ static int64_t draw_next(const gpt *m, const writing *w, const int64_t *ids, int
     return id;
 }
 
-static void print_id(const gpt *m, int64_t id) {
-    putchar(m->letter[id]);
+/* Prints a character, or the characters that are whole after a token. The id -1 ends the text. */
+static void print_id(const gpt *m, ct_decode_state *state, int64_t id) {
+    if (!m->tokenizer && id >= 0) putchar(m->letter[id]);
+    if (m->tokenizer) {
+        const size_t room = ct_token_room(m->tokenizer);
+        char *text = malloc(room);
+        if (!text) fail(EXIT_FAILED, "out of memory");
+        const int64_t n = ct_decode_next(m->tokenizer, state, id, text, room);
+        if (n > 0) fwrite(text, 1, (size_t)n, stdout);
+        free(text);
+    }
     fflush(stdout);
 }
 
-/* Prints the prompt and the model's text, one character at a time.
+/* Prints the prompt and the model's text, one character or token at a time.
  *
  * The model has learned positions, so its input is at most one window. When the window is full, a
  * new one begins with the last half of the old one. The model reads that half again, which costs
  * about as much as writing it. Without caches the model reads the whole window for each character.
  */
 void gpt_write(const gpt *m, const writing *w) {
-    int64_t room = w->length + 1;
-    if (w->prompt) room += (int64_t)strlen(w->prompt);
+    int64_t prompt_room = 16; /* a tokenizer may add tokens */
+    if (w->prompt) prompt_room += (int64_t)strlen(w->prompt);
+    const int64_t room = w->length + prompt_room;
     int64_t *ids = ct_data_i64(ct_zeros(m->context, CT_I64, CT_SHAPE(room)));
     ct_kv_cache *layers[MAX_LAYERS];
     ct_kv_cache **caches = w->cached ? layers : NULL;
@@ -60,8 +84,9 @@ void gpt_write(const gpt *m, const writing *w) {
     check(m->context, EXIT_FAILED);
     ct_module_train(m->root, false);
 
-    int64_t begin = prompt_ids(m, w->prompt, ids);
-    for (int64_t i = 0; i < begin; i++) print_id(m, ids[i]);
+    ct_decode_state state = {0};
+    int64_t begin = prompt_ids(m, w->prompt, ids, prompt_room);
+    for (int64_t i = 0; i < begin; i++) print_id(m, &state, ids[i]);
 
     double begun = now();
     int64_t from = 0; /* the index of the window's first id */
@@ -72,9 +97,10 @@ void gpt_write(const gpt *m, const writing *w) {
             for (int i = 0; caches && i < m->layers; i++) ct_kv_cache_truncate(caches[i], 0);
         }
         ids[end] = draw_next(m, w, ids, from, end, caches);
-        print_id(m, ids[end]);
+        print_id(m, &state, ids[end]);
         end++;
     }
+    print_id(m, &state, -1);
     double seconds = now() - begun;
     double written = (double)(end - begin);
     printf("\n");

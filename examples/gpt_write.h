@@ -1,4 +1,4 @@
-/* Text that a GPT writes, one character at a time. */
+/* Text that a GPT writes, one character or token at a time. */
 #ifndef EXAMPLES_GPT_WRITE_H
 #define EXAMPLES_GPT_WRITE_H
 
@@ -6,7 +6,7 @@
 
 typedef struct {
     const char *prompt;        /* the beginning of the text, or NULL */
-    long long length;          /* the number of characters to write */
+    long long length;          /* the number of characters or tokens to write */
     double temperature, top_p; /* options of ct_sample_opts */
     long long top_k;           /* another option of ct_sample_opts */
     long long cached;          /* 1: keys and values are kept in caches; 0: computed again */

@@ -102,24 +102,22 @@ static void merge(const gpt *to, const gpt *from) {
 
 /* ---- the text ---- */
 
-/* Replaces bytes by ids. A byte that the model's alphabet lacks is left out. */
-static void to_ids(const gpt *m, contents *t) {
-    int64_t n = 0;
-    for (int64_t i = 0; i < t->length; i++) {
-        int id = m->id[t->bytes[i]];
-        if (id >= 0) t->bytes[n++] = (unsigned char)id;
-    }
-    if (n < t->length)
+/* Returns the *n ids of the files. A byte that the model's alphabet lacks is left out. */
+static int32_t *read_ids(const gpt *m, int files, char **paths, int64_t *n) {
+    contents t = read_files(files, paths);
+    int32_t *ids = gpt_encode(m, &t, n);
+    free(t.bytes);
+    if (*n < t.length)
         printf("%lld bytes that the model does not know are left out\n",
-               (long long)(t->length - n));
-    t->length = n;
-    if (n - n / 10 <= m->window || n / 10 <= m->window)
+               (long long)(t.length - *n));
+    if (*n - *n / 10 <= m->window || *n / 10 <= m->window)
         fail(EXIT_USAGE, "%lld bytes of text are too few: a tenth must be longer than %lld",
-             (long long)n, m->window);
+             (long long)*n, m->window);
+    return ids;
 }
 
 /* Returns a batch of windows at random places in ids (n). */
-static gpt_batch random_batch(const gpt *m, const unsigned char *ids, int64_t n) {
+static gpt_batch random_batch(const gpt *m, const int32_t *ids, int64_t n) {
     gpt_batch b = gpt_batch_make(m, option.batch, m->window);
     for (int64_t i = 0; i < b.k; i++)
         gpt_batch_set(&b, i, ids + ct_random_below(m->context, n - m->window));
@@ -127,7 +125,7 @@ static gpt_batch random_batch(const gpt *m, const unsigned char *ids, int64_t n)
 }
 
 /* Returns the mean loss over up to 64 windows at equal distances in ids (n). */
-static double measure(const gpt *m, const unsigned char *ids, int64_t n) {
+static double measure(const gpt *m, const int32_t *ids, int64_t n) {
     ct_scope scope = ct_scope_open_no_grad(m->context);
     int64_t k = n / (m->window + 1) < 64 ? n / (m->window + 1) : 64;
     gpt_batch b = gpt_batch_make(m, k, m->window);
@@ -141,7 +139,7 @@ static double measure(const gpt *m, const unsigned char *ids, int64_t n) {
 
 /* ---- training ---- */
 
-static void train(const gpt *m, const unsigned char *ids, int64_t n) {
+static void train(const gpt *m, const int32_t *ids, int64_t n) {
     ct_adamw_opts adamw = {.lr = option.lr, .clip_norm = 1};
     ct_optim *optim = ct_adamw_new(m->root, adamw); /* frozen parameters have no state */
     check(m->context, EXIT_FAILED);
@@ -170,7 +168,7 @@ static void train(const gpt *m, const unsigned char *ids, int64_t n) {
 /* ---- the merged model gives the same results ---- */
 
 /* Returns the largest difference of the logits of two models, relative to the largest logit. */
-static double difference(const gpt *a, const gpt *b, const unsigned char *ids) {
+static double difference(const gpt *a, const gpt *b, const int32_t *ids) {
     ct_scope scope = ct_scope_open_no_grad(a->context);
     gpt_batch batch = gpt_batch_make(a, 1, a->window);
     gpt_batch_set(&batch, 0, ids);
@@ -219,18 +217,17 @@ int main(int argc, char **argv) {
     gpt m = {.context = ct_context_new(opts)};
     check(m.context, EXIT_USAGE);
     load_adapted(&m, base_path);
-    contents t = read_files(files, argv + 2);
-    to_ids(&m, &t);
-    int64_t held = t.length / 10, n = t.length - held; /* the last tenth is not trained on */
+    int64_t length;
+    int32_t *ids = read_ids(&m, files, argv + 2, &length);
+    int64_t held = length / 10, n = length - held; /* the last tenth is not trained on */
 
     int64_t trained = count_trained(&m), all = ct_module_count(m.root);
     printf("%lld of %lld parameters are trained: %.2f %%\n", (long long)trained, (long long)all,
            100 * (double)trained / (double)all);
     catch_interrupts();
-    double before = measure(&m, t.bytes + n, held);
-    train(&m, t.bytes, n);
-    printf("Loss on the last tenth: %.4f before, %.4f after\n", before,
-           measure(&m, t.bytes + n, held));
+    double before = measure(&m, ids + n, held);
+    train(&m, ids, n);
+    printf("Loss on the last tenth: %.4f before, %.4f after\n", before, measure(&m, ids + n, held));
     save_adapters(&m, adapter_path);
 
     /* repeats the comparison with the saved files: the base with adapters, and the merged model */
@@ -242,9 +239,9 @@ int main(int argc, char **argv) {
     merge(&merged, &loaded);
     gpt_save(&merged, merged_path);
     printf("Logits differ by %.1e of the largest with the adapter loaded, by %.1e merged\n",
-           difference(&m, &loaded, t.bytes + n), difference(&m, &merged, t.bytes + n));
+           difference(&m, &loaded, ids + n), difference(&m, &merged, ids + n));
     printf("Saved %s and %s\n", adapter_path, merged_path);
-    free(t.bytes);
+    free(ids);
     ct_context_free(m.context);
     return 0;
 }

@@ -70,6 +70,12 @@ void run_same_text(run *r, const contents *text) {
     sum->whole = sum->same = true;
 }
 
+void run_same_ids(run *r, const int32_t *ids, int64_t n) {
+    uint64_t h = (uint64_t)r->text_hash;
+    for (int64_t i = 0; i < n; i++) h = (h ^ (uint32_t)ids[i]) * 0x100000001b3u;
+    r->text_hash = (int64_t)(h >> 1); /* the item of run_same_text points to it */
+}
+
 void run_restore(run *r, const char *name, double *number) { add_item(r, "", name, number); }
 
 static void *data_of(const run_item *item) {

@@ -49,6 +49,8 @@ typedef struct {
  * cannot be resumed with different values of these flags. */
 void run_same_flags(run *r, const flag *flags, int n, const char *names);
 void run_same_text(run *r, const contents *text); /* the text must be the same, too */
+/* Declares that the ids of the text must be the same too; called after run_same_text. */
+void run_same_ids(run *r, const int32_t *ids, int64_t n);
 void run_restore(run *r, const char *name, double *number);
 
 /* Names the outputs of the run, makes its folder, and sets log_path; only rank 0 calls it. */

@@ -1,7 +1,10 @@
-/* Writes files of text as one file of token ids, for ct_tokens_open, nanoGPT or llm.c: each byte is
- * an id, 0 to 255. The program reads and writes blocks, so neither input nor output has to fit in
- * memory. The input "-" is standard input. The ids go to a temporary file that is renamed when it
- * is complete. */
+/* Writes files of text as one file of token ids, for ct_tokens_open, nanoGPT or llm.c. Without
+ * other flags each byte is an id, 0 to 255; with --tokenizer the ids are those of a tokenizer.json.
+ * The program also trains a tokenizer (--train) and shows how a tokenizer divides a text (--show).
+ *
+ * Bytes are read and written in blocks, so neither input nor output has to fit in memory; with a
+ * tokenizer one document at a time is in memory. The input "-" is standard input. The ids go to a
+ * temporary file that is renamed when it is complete. */
 #include "common.h"
 #include "system.h"
 
@@ -81,25 +84,170 @@ static void add_file(const char *path) {
     if (!standard) fclose(file);
 }
 
-int main(int argc, char **argv) {
-    const flag flags[] = {
-        flag_text("out", &out.path, "FILE", "where the ids go"),
-        flag_integer("bytes", &out.bytes, 2, 4, "of an id: 2 or 4"),
-        flag_switch("header", &out.header, "begin with llm.c's header"),
-    };
-    const int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags,
-                                 "[flags] FILE...\n\nWrites text as token ids, one for each byte; "
-                                 "the file - is standard input:");
-    if (!files) fail(EXIT_USAGE, "no text (--help says more)");
+/* Writes the bytes of the files as ids. */
+static void write_bytes(int files, char **paths) {
     if (out.bytes == 3) fail(EXIT_USAGE, "--bytes must be 2 or 4, not 3");
-    input_paths(files, argv + 1);
-    out.path = output_path(NULL, out.path);
     output_begin(&out.file, out.path, true);
     system_on_interrupt(on_signal, false);
     if (out.header) put_header();
-    for (int i = 1; i <= files; i++) add_file(argv[i]);
+    for (int i = 0; i < files; i++) add_file(paths[i]);
     if (!out.ids) fail(EXIT_USAGE, "there is no text in the input");
     finish();
     printf("%s: %lld ids of %lld bytes, vocabulary 256\n", out.path, out.ids, out.bytes);
+}
+
+/* ---- with a tokenizer ---- */
+
+static struct {
+    const char *path, *separator, *end, *special;
+    long long train, split, show, color;
+} option = {.special = "<|endoftext|>"};
+
+static progress bar = {.total = 1000, .per_step = 0.1, .unit = "%/s"};
+
+/* Shows how far the training is, and ends it on Ctrl-C. */
+static bool show_training(void *arg, double done) {
+    (void)arg;
+    progress_show(&bar, (int64_t)(done * 1000), "%s", done < 0.5 ? "reading" : "merging");
+    return !interrupted();
+}
+
+/* Trains a tokenizer on the files and writes it. */
+static void train_tokenizer(ct_context *context, int files, char **paths) {
+    const char *const special[] = {option.special};
+    const ct_tokenizer_opts opts = {
+        .vocab_size = option.train,
+        .split = option.split ? (ct_tokenizer_split)(option.split - 1) : CT_SPLIT_GPT2,
+        .special = special,
+        .n_special = *option.special ? 1 : 0,
+        .progress = show_training,
+    };
+    bar.begun = now();
+    catch_interrupts();
+    ct_tokenizer *tokenizer = ct_tokenizer_train(context, (const char *const *)paths, files, opts);
+    progress_end();
+    if (interrupted()) fail(EXIT_FAILED, "interrupted: nothing is written");
+    check(context, EXIT_USAGE);
+    ct_tokenizer_save(tokenizer, out.path);
+    check(context, EXIT_FAILED);
+    printf("%s: a tokenizer of %lld ids\n", out.path, (long long)ct_tokenizer_size(tokenizer));
+}
+
+/* The id behind each document: that of --end, or else that of the tokenizer's end of a text. */
+static int64_t end_id(const ct_tokenizer *tokenizer) {
+    if (!option.end) return ct_token_role(tokenizer, "eos_token");
+    const int64_t id = *option.end ? ct_token_id(tokenizer, option.end) : -1;
+    if (*option.end && id < 0) fail(EXIT_USAGE, "--end: '%s' is no token", option.end);
+    return id;
+}
+
+static void write_tokens(ct_context *context, ct_tokenizer *tokenizer, int files, char **paths) {
+    const ct_corpus_opts opts = {.separator = option.separator, .end_id = end_id(tokenizer)};
+    const int64_t ids =
+        ct_encode_files(tokenizer, (const char *const *)paths, files, out.path, opts);
+    check(context, EXIT_USAGE);
+    const int64_t size = ct_tokenizer_size(tokenizer);
+    printf("%s: %lld ids of %d bytes, vocabulary %lld\n", out.path, (long long)ids,
+           size <= 65536 ? 2 : 4, (long long)size);
+}
+
+/* Prints bytes of a text. A control character would change the terminal, so it becomes a dot. */
+static void print_text(const unsigned char *text, int64_t size) {
+    for (int64_t i = 0; i < size; i++) {
+        const bool is_plain =
+            (text[i] >= ' ' && text[i] != 127) || text[i] == '\n' || text[i] == '\t';
+        putchar(is_plain ? text[i] : '.');
+    }
+}
+
+/* Prints a text with a colour for each token, or a bar between tokens if there are no colours. A
+ * character of several tokens has the colour of the first. */
+static void show_tokens(const ct_tokenizer *tokenizer, int files, char **paths) {
+    static const int backgrounds[] = {153, 194, 229, 224, 189, 223};
+    contents text = read_files(files, paths);
+    const size_t room = (size_t)text.length + 16;
+    int64_t *ids = malloc(room * sizeof *ids), *offsets = malloc(2 * room * sizeof *offsets);
+    if (!ids || !offsets) fail(EXIT_FAILED, "out of memory");
+    const int64_t n = ct_encode(tokenizer, (const char *)text.bytes, (size_t)text.length,
+                                (ct_encode_opts){.no_special = true}, ids, offsets, (int64_t)room);
+    if (n < 0) fail(EXIT_FAILED, "out of memory");
+    const bool coloured = option.color || colours();
+    int64_t shown = 0;
+    for (int64_t i = 0; i < n && i < (int64_t)room; i++) {
+        const int64_t end = offsets[2 * i + 1];
+        if (end <= shown) continue;
+        if (coloured) printf("\033[30;48;5;%dm", backgrounds[i % 6]);
+        else if (i) putchar('|');
+        print_text(text.bytes + shown, end - shown);
+        if (coloured) printf("\033[0m");
+        shown = end;
+    }
+    printf("\n%lld tokens, %.2f bytes a token\n", (long long)n,
+           (double)text.length / (double)(n > 0 ? n : 1));
+    free(ids);
+    free(offsets);
+    free(text.bytes);
+}
+
+static void check_flags(int files, char **paths) {
+    const bool tokenizer = option.path || option.train;
+    if (option.path && option.train)
+        fail(EXIT_USAGE, "--train makes a tokenizer, so it takes no --tokenizer");
+    if (tokenizer && (flag_was_read("bytes") || flag_was_read("header")))
+        fail(EXIT_USAGE, "--bytes and --header are about ids that are bytes; a file of a "
+                         "tokenizer's ids always has a header");
+    if (option.show && !option.path) fail(EXIT_USAGE, "--show needs a --tokenizer");
+    if (!option.path && (option.separator || option.end))
+        fail(EXIT_USAGE, "--%s needs a --tokenizer", option.end ? "end" : "separator");
+    for (int i = 0; tokenizer && i < files; i++)
+        if (!strcmp(paths[i], "-"))
+            fail(EXIT_USAGE, "a tokenizer reads no standard input: name files");
+    const size_t length = strlen(out.path);
+    if (option.train && (length < 5 || strcmp(out.path + length - 5, ".json") != 0))
+        fail(EXIT_USAGE, "--train writes a tokenizer, so --out must end in .json: %s", out.path);
+}
+
+/* Does the work of --train, --tokenizer and --show. */
+static void use_tokenizer(int files, char **paths) {
+    ct_context *context = ct_context_new((ct_context_opts){0});
+    check(context, EXIT_FAILED);
+    if (option.train) {
+        train_tokenizer(context, files, paths);
+    } else {
+        ct_tokenizer *tokenizer = ct_tokenizer_open(context, option.path);
+        check(context, EXIT_USAGE);
+        if (option.show) show_tokens(tokenizer, files, paths);
+        else write_tokens(context, tokenizer, files, paths);
+    }
+    ct_context_free(context);
+}
+
+int main(int argc, char **argv) {
+    const flag flags[] = {
+        flag_text("out", &out.path, "FILE", "where the ids go"),
+        flag_integer("bytes", &out.bytes, 2, 4, "of an id that is a byte of text: 2 or 4"),
+        flag_switch("header", &out.header, "begin with llm.c's header"),
+        flag_heading("With a tokenizer"),
+        flag_text("tokenizer", &option.path, "FILE", "a tokenizer.json, or a folder with one"),
+        flag_text("separator", &option.separator, "TEXT", "documents of a file end at this text"),
+        flag_text("end", &option.end, "TOKEN", "behind each document; \"\": none"),
+        flag_switch("show", &option.show, "print the text with its tokens, write nothing"),
+        flag_switch("color", &option.color, "colours, even if the output is no terminal"),
+        flag_heading("A new tokenizer"),
+        flag_integer("train", &option.train, 257, 1e9, "ids; byte-level BPE, written to --out"),
+        flag_choice("split", &option.split, "gpt2|llama3|qwen2|none", "how text is divided first"),
+        flag_text("special", &option.special, "TOKEN", "its id is 0; \"\": none"),
+    };
+    const int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags,
+                                 "[flags] FILE...\n\nWrites text as token ids, one for each byte "
+                                 "or by a tokenizer; the file - is standard input:");
+    if (!files) fail(EXIT_USAGE, "no text (--help says more)");
+    if (option.train && !flag_was_read("out")) out.path = "tokenizer.json";
+    check_flags(files, argv + 1);
+    input_paths(files, argv + 1);
+    if (option.path) input_paths(1, (char *[]){(char *)option.path});
+    if (!option.show) out.path = output_path(NULL, out.path);
+    if (option.path || option.train) use_tokenizer(files, argv + 1);
+    else write_bytes(files, argv + 1);
     return 0;
 }

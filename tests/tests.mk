@@ -68,6 +68,9 @@ LDFLAGS_test_shard_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_profile_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_model_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_token_faults = $(LDFLAGS_test_io_faults)
+TESTS_OF_text += text_batch text_corpus text_train text_train_faults
+POSIX_FAULTS += text_train_faults
+LDFLAGS_test_text_train_faults = $(LDFLAGS_test_io_faults) $(call wrapped,malloc calloc realloc)
 LDFLAGS_test_disk_model = $(call wrapped,open openat pread write pwrite ftruncate close fsync rename mkdir unlink \
     unlinkat fstat lstat stat)
 LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,$(TAKES))

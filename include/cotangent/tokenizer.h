@@ -107,6 +107,101 @@ typedef struct {
 CT_API int64_t ct_decode_next(const ct_tokenizer *tokenizer, ct_decode_state *state, int64_t id,
                               char *text, size_t room);
 
+/* A batch of rows of tokens, each tensor (n, T); T is the length of the longest row. */
+typedef struct {
+    ct_tensor *ids;     /* i64 */
+    ct_tensor *mask;    /* bool: true for a token, false for padding */
+    ct_tensor *types;   /* i64: 1 for the second text of a pair, 0 otherwise, unless the
+                         * post-processor says something else */
+    ct_tensor *targets; /* i64, -100 in padding; NULL if none were given */
+} ct_batch;
+
+typedef struct {
+    int64_t max_length; /* of a row; 0: no limit */
+    bool pad_left;      /* padding stands before the tokens */
+    int64_t pad_id;     /* the id in padding */
+    ct_encode_opts encode;
+} ct_batch_opts;
+
+/* Encodes n texts, or pairs of texts and seconds, on the threads of the context. A text that is
+ * longer than max_length allows loses its end and not the tokens of the post-processor; of a pair
+ * the longer text is cut first ("longest_first"). The tensors are new and belong to the innermost
+ * scope.
+ *
+ * All tensors are NULL after an error: CT_ERR_ARGUMENT (a NULL, n < 1, a max_length that is
+ * negative or less than the number of the post-processor's tokens), CT_ERR_MEMORY. */
+CT_API ct_batch ct_encode_batch(ct_tokenizer *tokenizer, const char *const *texts,
+                                const char *const *seconds, int64_t n, ct_batch_opts opts);
+
+/* Makes a batch of n rows of ids that lie one behind the other: row i has lengths[i] ids. targets
+ * has as many numbers as ids, or is NULL. A row that is longer than max_length loses its end. The
+ * errors are those of ct_encode_batch, and a negative length. */
+CT_API ct_batch ct_batch_of(ct_context *context, const int64_t *ids, const int64_t *targets,
+                            const int64_t *lengths, int64_t n, ct_batch_opts opts);
+
+/* The rule that divides a text into pieces; a token is never longer than a piece. GPT-2's
+ * expression, Llama 3's (which has the numbers in groups of up to three digits), Qwen2's (each
+ * digit is a piece), or none: a line of the training files is a piece, and so is a whole text. */
+typedef enum { CT_SPLIT_GPT2, CT_SPLIT_LLAMA3, CT_SPLIT_QWEN2, CT_SPLIT_NONE } ct_tokenizer_split;
+
+typedef struct {
+    int64_t vocab_size; /* the number of ids, at least 256 + n_special; 0: 30000 */
+    /* a pair of tokens is merged if it stands in the files at least so often; 0: once */
+    int64_t min_frequency;
+    ct_tokenizer_split split;
+    const char *const *special; /* [n_special], such as "<|endoftext|>" */
+    int64_t n_special;
+    /* called now and then, with the part of the work that is done from 0 to 1. If it returns false
+     * the training ends with an error. NULL: not called. It must not use the context */
+    bool (*progress)(void *arg, double done);
+    void *arg;
+} ct_tokenizer_opts;
+
+/* Trains a byte-level BPE on n files of text. The ids are first the special tokens, then the 256
+ * bytes in the order of their characters in GPT-2's alphabet, then the merged tokens. Each step
+ * merges the most frequent pair of tokens; of several it takes that of the smaller ids. If no pair
+ * is frequent enough, the vocabulary is smaller than vocab_size.
+ *
+ * Tokens, ids and merges are equal to those of the tokenizers package with the same pre-tokenizer,
+ * tokenizer.train(files, BpeTrainer(initial_alphabet=ByteLevel.alphabet(), ...)), with these
+ * properties and differences:
+ *
+ * - Files are read line by line, and a piece never crosses the end of a line. So no token has a
+ *   line end before its last byte, although an encode may have pieces of several line ends.
+ * - The text of a special token in a file divides the text and is not learned. The package learns
+ *   it as ordinary text.
+ * - An ill-formed part of a file counts as U+FFFD. The package refuses the file.
+ *
+ * Each file is read once, in blocks, on the threads of the context. The result is the same for any
+ * number of threads. Memory grows with the number of different pieces, and is not the context's;
+ * a line of CT_SPLIT_NONE must fit, and has at most 1 GiB.
+ *
+ * Returns NULL after an error:
+ *
+ * - CT_ERR_ARGUMENT: a NULL, n < 1, a negative number, a vocabulary that is too small; a special
+ *   token that is empty, is not UTF-8 or goes on behind a line end; or progress returned false;
+ * - CT_ERR_IO, CT_ERR_FORMAT: a file that cannot be read, or a line that is too long;
+ * - CT_ERR_MEMORY. */
+CT_API ct_tokenizer *ct_tokenizer_train(ct_context *context, const char *const *paths, int64_t n,
+                                        ct_tokenizer_opts opts);
+
+typedef struct {
+    /* a document ends at this text, which is no part of it, and at the end of its file; NULL: a
+     * file is a document. An empty document is left out */
+    const char *separator;
+    int64_t end_id; /* the id behind each document, also id 0; -1: none */
+    ct_encode_opts encode;
+} ct_corpus_opts;
+
+/* Encodes n files of text into one file of ids for ct_tokens_open, with llm.c's header: ids of 2
+ * bytes if the tokenizer has at most 65536, otherwise of 4 bytes. One document at a time is in
+ * memory. The file has its name when it is complete; until then `out` is what it was.
+ *
+ * Returns the number of ids, or -1 after an error: CT_ERR_ARGUMENT (a NULL, n < 1, an end_id that
+ * is no id), CT_ERR_IO, CT_ERR_FORMAT (2^31 ids or more), CT_ERR_MEMORY. */
+CT_API int64_t ct_encode_files(ct_tokenizer *tokenizer, const char *const *paths, int64_t n,
+                               const char *out, ct_corpus_opts opts);
+
 /* Writes the tokenizer as it is now to a file, if the path ends in ".json", or else into a folder,
  * which is made if there is none. The file is the one that was opened, with the tokens that were
  * added since, and has the same ids for every text. A folder gets a tokenizer_config.json too, with

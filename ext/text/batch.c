@@ -1,0 +1,262 @@
+/* Batches: rows of ids of unequal length with padding.
+ *
+ * ct_encode_batch encodes the texts on the threads of the context, each into a row of its own, and
+ * the rows are then put into tensors. A text that is too long loses its end; of a pair the longer
+ * text loses ids first, as with "longest_first" of the tokenizers package. */
+#include <cotangent/autograd.h>
+#include <cotangent/scope.h>
+#include <cotangent/tensor.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../src/core/int_math.h"
+#include "../../src/core/parallel.h"
+#include "tokenizer.h"
+
+static const char batch_of_op[] = "batch_of", encode_batch_op[] = "encode_batch";
+
+enum { IGNORED_TARGET = -100 };
+
+/* ---- tensors ---- */
+
+/* A row that goes into a batch. */
+typedef struct {
+    int64_t *ids;           /* [length] */
+    int64_t *types;         /* [length], or NULL: zeros */
+    const int64_t *targets; /* [length], or NULL */
+    int64_t length;
+} batch_row;
+
+static void fill_row(const ct_batch *batch, const batch_row *row, int64_t at, int64_t T,
+                     const ct_batch_opts *opts) {
+    int64_t *ids = ct_data_i64(batch->ids) + at * T, *types = ct_data_i64(batch->types) + at * T;
+    bool *mask = ct_data_bool(batch->mask) + at * T;
+    int64_t *targets = batch->targets ? ct_data_i64(batch->targets) + at * T : NULL;
+    const int64_t begin = opts->pad_left ? T - row->length : 0, end = begin + row->length;
+    for (int64_t t = 0; t < T; t++) {
+        const bool is_token = t >= begin && t < end;
+        ids[t] = is_token ? row->ids[t - begin] : opts->pad_id;
+        types[t] = is_token && row->types ? row->types[t - begin] : 0;
+        mask[t] = is_token;
+        if (targets) targets[t] = is_token ? row->targets[t - begin] : IGNORED_TARGET;
+    }
+}
+
+/* Makes a batch of n rows. */
+static ct_batch batch_make(ct_context *context, const batch_row *rows, int64_t n, bool has_targets,
+                           const ct_batch_opts *opts) {
+    int64_t T = 0;
+    for (int64_t i = 0; i < n; i++) T = cti_max(T, rows[i].length);
+    ct_scope scope = ct_scope_open_no_grad(context);
+    const ct_shape shape = CT_SHAPE(n, T);
+    ct_batch batch = {.ids = ct_empty(context, CT_I64, shape)};
+    batch.mask = ct_empty(context, CT_BOOL, shape);
+    batch.types = ct_empty(context, CT_I64, shape);
+    if (has_targets) batch.targets = ct_empty(context, CT_I64, shape);
+    const bool ok = batch.types && (batch.targets || !has_targets);
+    for (int64_t i = 0; ok && T && i < n; i++) fill_row(&batch, &rows[i], i, T, opts);
+    if (ok) {
+        batch.ids = ct_scope_keep(scope, batch.ids);
+        batch.mask = ct_scope_keep(scope, batch.mask);
+        batch.types = ct_scope_keep(scope, batch.types);
+        if (has_targets) batch.targets = ct_scope_keep(scope, batch.targets);
+    }
+    ct_scope_close(scope);
+    return ok ? batch : (ct_batch){0};
+}
+
+static batch_row *rows_new(ct_context *context, int64_t n, const char *op) {
+    batch_row *rows =
+        (uint64_t)n > SIZE_MAX / sizeof *rows ? NULL : calloc((size_t)n, sizeof *rows);
+    if (!rows) ct_fail(context, CT_ERR_MEMORY, "%s: out of memory for %lld rows", op, (long long)n);
+    return rows;
+}
+
+static bool check_batch_opts(ct_context *context, const ct_batch_opts *opts, int64_t n,
+                             const char *op) {
+    if (n < 1) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %lld rows", op, (long long)n);
+    return opts->max_length >= 0 || ct_fail(context, CT_ERR_ARGUMENT, "%s: max_length is %lld", op,
+                                            (long long)opts->max_length);
+}
+
+/* ---- rows of ids ---- */
+
+ct_batch ct_batch_of(ct_context *context, const int64_t *ids, const int64_t *targets,
+                     const int64_t *lengths, int64_t n, ct_batch_opts opts) {
+    const ct_batch none = {0};
+    if (!context || !check_batch_opts(context, &opts, n, batch_of_op)) return none;
+    if (!ids || !lengths) {
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", batch_of_op, ids ? "lengths" : "ids");
+        return none;
+    }
+    batch_row *rows = rows_new(context, n, batch_of_op);
+    bool ok = rows != NULL;
+    int64_t at = 0;
+    for (int64_t i = 0; ok && i < n; i++) {
+        int64_t length = lengths[i];
+        ok = length >= 0 || ct_fail(context, CT_ERR_ARGUMENT, "%s: the length of row %lld is %lld",
+                                    batch_of_op, (long long)i, (long long)length);
+        if (opts.max_length) length = cti_min(length, opts.max_length);
+        rows[i] = (batch_row){.ids = (int64_t *)(uintptr_t)(ids + at), .length = length};
+        if (targets) rows[i].targets = targets + at;
+        at += lengths[i];
+    }
+    const ct_batch batch = ok ? batch_make(context, rows, n, targets != NULL, &opts) : none;
+    free(rows);
+    return batch;
+}
+
+/* ---- rows of texts ---- */
+
+typedef struct {
+    const cti_tokenizer_parts *parts;
+    const char *const *texts, *const *seconds;
+    const ct_batch_opts *opts;
+    const cti_template_part *template; /* the parts of a row */
+    int64_t n_template;
+    int64_t specials; /* the tokens of the template */
+    batch_row *rows;
+    bool *failed; /* [threads]: memory was short */
+} batch_encoder;
+
+/* Encodes a text without the template's tokens into a block that the caller frees. Returns false if
+ * memory is short. */
+static bool encode_one(const batch_encoder *encoder, const char *text, int64_t **ids,
+                       int64_t *count) {
+    const cti_text whole = cti_text_of(text);
+    *ids = NULL;
+    *count = 0;
+    for (int64_t room = (int64_t)(whole.size / 2) + 16;;) {
+        if ((uint64_t)room > SIZE_MAX / sizeof **ids) return false;
+        int64_t *more = realloc(*ids, (size_t)room * sizeof **ids);
+        if (!more) return false;
+        *ids = more;
+        cti_sink sink = {.ids = more, .room = room};
+        if (!cti_encode_text(encoder->parts, whole, encoder->opts->encode.plain, &sink))
+            return false;
+        *count = sink.count;
+        if (*count <= room) return true;
+        room = *count;
+    }
+}
+
+/* Shortens a pair to at most `most` ids, as the package does: the shorter text stays whole if it
+ * has less than half of them. */
+static void shorten_pair(int64_t most, int64_t *first, int64_t *second) {
+    if (*first + *second <= most) return;
+    int64_t *low = *first <= *second ? first : second, *high = low == first ? second : first;
+    *high = *low > most ? *low : cti_max(*low, most - *low);
+    if (*low + *high <= most) return;
+    *low = most / 2;
+    *high = *low + most % 2;
+}
+
+/* Makes a row of the ids of both texts by the template. */
+static bool join_row(const batch_encoder *encoder, batch_row *row, int64_t *const ids[2],
+                     const int64_t count[2]) {
+    uint64_t length = 0;
+    for (int64_t i = 0; i < encoder->n_template; i++) {
+        const int64_t id = encoder->template[i].id;
+        length += id >= 0 ? 1 : (uint64_t)count[id == CTI_SECOND_TEXT];
+    }
+    if (length >= SIZE_MAX / 2 / sizeof *row->ids) return false;
+    row->ids = malloc((2 * (size_t)length + 1) * sizeof *row->ids);
+    if (!row->ids) return false;
+    row->types = row->ids + length;
+    for (int64_t i = 0; i < encoder->n_template; i++) {
+        const cti_template_part part = encoder->template[i];
+        const int which = part.id == CTI_SECOND_TEXT;
+        const int64_t n = part.id >= 0 ? 1 : count[which];
+        for (int64_t k = 0; k < n; k++) {
+            row->types[row->length] = part.type;
+            row->ids[row->length++] = part.id >= 0 ? part.id : ids[which][k];
+        }
+    }
+    return true;
+}
+
+static bool encode_row(const batch_encoder *encoder, int64_t i) {
+    int64_t *ids[2] = {NULL, NULL}, count[2] = {0, 0};
+    bool ok = encode_one(encoder, encoder->texts[i], &ids[0], &count[0]);
+    if (ok && encoder->seconds) ok = encode_one(encoder, encoder->seconds[i], &ids[1], &count[1]);
+    if (ok && encoder->opts->max_length) {
+        const int64_t most = encoder->opts->max_length - encoder->specials;
+        if (encoder->seconds) shorten_pair(most, &count[0], &count[1]);
+        else count[0] = cti_min(count[0], most);
+    }
+    ok = ok && join_row(encoder, &encoder->rows[i], ids, count);
+    free(ids[0]);
+    free(ids[1]);
+    return ok;
+}
+
+static void encode_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    const batch_encoder *encoder = arg;
+    for (int64_t i = begin; i < end && !encoder->failed[worker]; i++)
+        encoder->failed[worker] = !encode_row(encoder, i);
+}
+
+/* The template of the batch, and the number of its tokens. */
+static void set_template(batch_encoder *encoder) {
+    static const cti_template_part plain[] = {{CTI_FIRST_TEXT, 0}, {CTI_SECOND_TEXT, 1}};
+    const cti_postprocessor *post = &encoder->parts->postprocessor;
+    encoder->template = encoder->seconds ? post->pair : post->single;
+    encoder->n_template = encoder->seconds ? post->pairs : post->singles;
+    if (encoder->opts->encode.no_special) {
+        encoder->template = plain;
+        encoder->n_template = encoder->seconds ? 2 : 1;
+    }
+    for (int64_t i = 0; i < encoder->n_template; i++)
+        encoder->specials += encoder->template[i].id >= 0;
+}
+
+static bool check_texts(ct_context *context, const char *const *texts, int64_t n,
+                        const char *name) {
+    if (!texts) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", encode_batch_op, name);
+    for (int64_t i = 0; i < n; i++)
+        if (!texts[i])
+            return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s[%lld] is NULL", encode_batch_op, name,
+                           (long long)i);
+    return true;
+}
+
+/* Encodes the rows on all threads. */
+static bool encode_all(ct_context *context, batch_encoder *encoder, int64_t n) {
+    const int threads = cti_parallel_width(context);
+    encoder->failed = calloc((size_t)threads, sizeof *encoder->failed);
+    bool ok = encoder->failed != NULL;
+    if (ok) cti_parallel(context, n, 1, encode_rows, encoder);
+    for (int i = 0; ok && i < threads; i++) ok = !encoder->failed[i];
+    free(encoder->failed);
+    return ok || ct_fail(context, CT_ERR_MEMORY, "%s: out of memory", encode_batch_op);
+}
+
+ct_batch ct_encode_batch(ct_tokenizer *tokenizer, const char *const *texts,
+                         const char *const *seconds, int64_t n, ct_batch_opts opts) {
+    ct_batch batch = {0};
+    if (!tokenizer ||
+        !cti_object_is_ready(&tokenizer->object, "ct_encode_batch", "tokenizer", NULL))
+        return batch;
+    ct_context *context = tokenizer->context;
+    batch_encoder encoder = {
+        .parts = tokenizer->parts, .texts = texts, .seconds = seconds, .opts = &opts};
+    if (!check_batch_opts(context, &opts, n, encode_batch_op) ||
+        !check_texts(context, texts, n, "texts") ||
+        (seconds && !check_texts(context, seconds, n, "seconds")))
+        return batch;
+    set_template(&encoder);
+    if (opts.max_length && opts.max_length < encoder.specials) {
+        ct_fail(context, CT_ERR_ARGUMENT,
+                "%s: max_length is %lld, and the tokens around the texts are %lld", encode_batch_op,
+                (long long)opts.max_length, (long long)encoder.specials);
+        return batch;
+    }
+    encoder.rows = rows_new(context, n, encode_batch_op);
+    if (!encoder.rows) return batch;
+    if (encode_all(context, &encoder, n))
+        batch = batch_make(context, encoder.rows, n, false, &opts);
+    for (int64_t i = 0; i < n; i++) free(encoder.rows[i].ids);
+    free(encoder.rows);
+    return batch;
+}
