@@ -92,9 +92,19 @@ static const model_row rows[] = {
          {"abc", "3:0-2 2:2-3"},
          {"xab", "3:0-2"},
          {"axxb", "3:0-2"},
+         {"abxabxababxababababab",
+          "3:0-2 3:2-4 3:4-6 3:6-8 3:8-10 3:10-12 3:12-14 3:14-16 3:16-18"},
          {"abababababababababababababababababababab",
           "3:0-2 3:2-4 3:4-6 3:6-8 3:8-10 3:10-12 3:12-14 3:14-16 3:16-18 3:18-20 3:20-22 3:22-2"
           "4 3:24-26 3:26-28 3:28-30 3:30-32 3:32-34 3:34-36 3:36-38 3:38-40"},
+     }},
+    {"a character is dropped",
+     false,
+     "{'type': 'BPE', 'vocab': {'a': 0, 'b': 1, 'c': 2, 'ab': 3, 'abc': 4, '<unk>': 5, 'bc': 6, "
+     "'xab': 7}, 'merges': ['a b']}",
+     {
+         {"xab", "3:0-2"},
+         {"abx", "3:0-2"},
      }},
     {"pairs",
      false,
@@ -220,6 +230,9 @@ static const model_row rows[] = {
          {"a b\303\251", "0:0-1 1:1-2 2:1-3"},
          {"  ab", "0:0-1 1:0-1"},
          {"axb", "0:0-1 1:1-2"},
+         {"a ba ba ba ba ba ba ba ba b",
+          "0:0-1 1:1-2 0:1-2 1:2-3 0:3-4 1:4-5 0:4-5 1:5-6 0:6-7 1:7-8 0:7-8 1:8-9 0:9-10 1:10-1"
+          "1 0:10-11 1:11-12 0:12-13 1:13-14"},
      }},
     {"bytes, unknown",
      true,
@@ -533,6 +546,24 @@ START_TEST(an_unknown_token_that_is_no_token_is_an_error_of_the_piece) {
 }
 END_TEST
 
+START_TEST(bytes_of_affixes_are_tokens) {
+    /* "#" and "." have byte tokens too, so there are more tokens than bytes; the package's ids, and
+     * ranges that do not leave the piece */
+    static tokens got;
+    static const int64_t ids[] = {3, 1, 1, 0, 2};
+    ck_assert(open_model("{'type': 'BPE', 'vocab': {'<0x23>': 1, '<0x64>': 0, '<0x2E>': 2, 'b': 3, "
+                         "'<0x62>': 4, '.': 5, '..': 6}, 'merges': [], 'byte_fallback': true, "
+                         "'continuing_subword_prefix': '##', 'end_of_word_suffix': '.'}",
+                         false));
+    encode("bd", 2, &got);
+    ck_assert(got.good && got.count == 5);
+    for (int i = 0; i < 5; i++) ck_assert_int_eq(got.ids[i], ids[i]);
+    for (int i = 0; i < 5; i++)
+        ck_assert(got.places[2 * i] >= 3 && got.places[2 * i] < got.places[2 * i + 1] &&
+                  got.places[2 * i + 1] <= 5);
+}
+END_TEST
+
 /* ---- files that are refused ---- */
 
 static const char *const refused[][2] = {
@@ -661,6 +692,7 @@ int main(void) {
     tcase_add_test(models, a_long_piece_takes_no_square_of_its_length);
     tcase_add_test(models, a_sink_without_room_counts);
     tcase_add_test(models, an_unknown_token_that_is_no_token_is_an_error_of_the_piece);
+    tcase_add_test(models, bytes_of_affixes_are_tokens);
     tcase_add_loop_test(models, a_file_that_is_refused, 0, REFUSED);
     tcase_add_test(models, ids_have_gaps);
     tcase_add_test(models, tokens_are_added_without_an_announcement);
