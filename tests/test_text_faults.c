@@ -169,6 +169,36 @@ START_TEST(add_and_save_faults) {
 }
 END_TEST
 
+START_TEST(chat_faults) {
+    static const ct_message messages[] = {
+        {"system", "do not"}, {"user", "caf\xc3\xa9 \xff"}, {"assistant", " hello <s> world "}};
+    const ct_chat_opts opts = {.kind = CT_CHAT_CHATML, .open = true};
+    int64_t ids[2][8 * MOST], targets[2][8 * MOST];
+    for (int i = 0; i < FILES; i++) {
+        ct_tokenizer *tokenizer = open_file(i);
+        const int64_t n =
+            ct_chat_encode(tokenizer, messages, 3, opts, ids[0], targets[0], 8 * MOST);
+        ck_assert(n > 20 && n <= 8 * MOST);
+        for (int64_t turn = 0;; turn++) {
+            ck_assert(turn < MOST_TURNS);
+            left = turn;
+            const int64_t m =
+                ct_chat_encode(tokenizer, messages, 3, opts, ids[1], targets[1], 8 * MOST);
+            const bool failed = left < 0;
+            left = -1;
+            ck_assert(m == n || (failed && m == -1));
+            ck_assert_int_eq(ct_error(context), m == n ? CT_OK : CT_ERR_MEMORY);
+            ct_error_clear(context);
+            if (m == n)
+                ck_assert(!memcmp(ids[0], ids[1], (size_t)n * sizeof **ids) &&
+                          !memcmp(targets[0], targets[1], (size_t)n * sizeof **targets));
+            if (!failed) break;
+        }
+        ct_tokenizer_close(tokenizer);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("text_faults");
     TCase *tcase = tcase_create("text_faults");
@@ -177,6 +207,7 @@ int main(void) {
     tcase_add_test(tcase, encode_faults);
     tcase_add_test(tcase, decode_faults);
     tcase_add_test(tcase, add_and_save_faults);
+    tcase_add_test(tcase, chat_faults);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

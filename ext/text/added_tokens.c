@@ -275,7 +275,8 @@ static bool find_token(cti_search *search) {
         if (search->from == search->size) break;
         size_t begin = search->from;
         const cti_needle *found = longest_needle(search->needles, text, search->size, begin);
-        if (!found) {
+        if (!found || (search->refuse &&
+                       search->refuse(search->refuse_arg, begin, begin + found->text.size))) {
             search->from++;
             continue;
         }

@@ -75,6 +75,9 @@ typedef struct {
     const cti_needles *needles;
     const char *text;
     size_t size;
+    /* returns whether the needle at [begin, end) is ordinary text; NULL: none is */
+    bool (*refuse)(const void *arg, size_t begin, size_t end);
+    const void *refuse_arg;
     size_t from;   /* the search goes on here */
     size_t passed; /* parts up to here have been found */
     cti_extent part;

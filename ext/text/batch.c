@@ -133,8 +133,8 @@ static bool encode_one(const batch_encoder *encoder, const char *text, int64_t *
         if (!more) return false;
         *ids = more;
         cti_sink sink = {.ids = more, .room = room};
-        if (!cti_encode_text(encoder->parts, whole, encoder->opts->encode.plain, &sink))
-            return false;
+        const cti_plain plain = {.all = encoder->opts->encode.plain};
+        if (!cti_encode_text(encoder->parts, whole, &plain, &sink)) return false;
         *count = sink.count;
         if (*count <= room) return true;
         room = *count;

@@ -200,8 +200,30 @@ static void put_added(encoding *e, cti_extent part, const cti_added_token *token
     sink->count += part.begin < part.end;
 }
 
+/* The ranges in which no added token is found, and the section of a search; NULL: the search is in
+ * the original text. */
+typedef struct {
+    const cti_plain *plain;
+    const cti_aligned *section;
+} plain_check;
+
+/* Whether a match [begin, end) touches a plain range. */
+static bool refuses_plain(const void *arg, size_t begin, size_t end) {
+    const plain_check *check = arg;
+    if (!check->plain->n) return false;
+    cti_extent match = {begin, end};
+    if (check->section) match = cti_aligned_origin(check->section, begin, end);
+    size_t low = 0, high = check->plain->n; /* the first range that ends behind the match's begin */
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (check->plain->range[middle].end <= match.begin) low = middle + 1;
+        else high = middle;
+    }
+    return low < check->plain->n && check->plain->range[low].begin < match.end;
+}
+
 /* Encodes a part of the text in which no token that is not normalized stands. */
-static bool encode_section(encoding *e, cti_extent part, bool plain) {
+static bool encode_section(encoding *e, cti_extent part, const cti_plain *plain) {
     const cti_tokenizer_parts *parts = e->parts;
     keep_memory(&e->section, &e->spare);
     e->section = (cti_aligned){
@@ -211,8 +233,9 @@ static bool encode_section(encoding *e, cti_extent part, bool plain) {
     drop_large(&e->spare);
     shrink_large(&e->section, e->sink->offsets || parts->pretokenizer); /* Metaspace reads ranges */
     const cti_needles none = {0};
-    cti_search search = cti_search_begin(&parts->added, plain ? &none : &parts->added.normal,
+    cti_search search = cti_search_begin(&parts->added, plain->all ? &none : &parts->added.normal,
                                          e->section.at, e->section.size);
+    search.refuse = refuses_plain, search.refuse_arg = &(plain_check){plain, &e->section};
     while (cti_search_next(&search)) {
         if (search.token) put_added(e, search.part, search.token);
         else if (!encode_part(e, search.part)) return false;
@@ -221,11 +244,12 @@ static bool encode_section(encoding *e, cti_extent part, bool plain) {
 }
 
 /* Encodes a well-formed text. */
-static bool encode_parts(encoding *e, bool plain) {
+static bool encode_parts(encoding *e, const cti_plain *plain) {
     const cti_added_tokens *added = &e->parts->added;
     const cti_needles none = {0};
     cti_search search =
-        cti_search_begin(added, plain ? &none : &added->raw, e->text.at, e->text.size);
+        cti_search_begin(added, plain->all ? &none : &added->raw, e->text.at, e->text.size);
+    search.refuse = refuses_plain, search.refuse_arg = &(plain_check){plain, NULL};
     while (cti_search_next(&search)) {
         if (!search.token) {
             if (!encode_section(e, search.part, plain)) return false;
@@ -243,7 +267,8 @@ static bool has_allowed_size(const cti_tokenizer_parts *parts, size_t size) {
     return size < UINT32_MAX || (!parts->normalizer && parts->next_piece);
 }
 
-bool cti_encode_text(const cti_tokenizer_parts *parts, cti_text text, bool plain, cti_sink *sink) {
+bool cti_encode_text(const cti_tokenizer_parts *parts, cti_text text, const cti_plain *plain,
+                     cti_sink *sink) {
     clean_copy clean;
     if (!make_clean(text, &clean)) return false;
     encoding e = {.parts = parts, .sink = sink, .first = sink->count};
@@ -283,8 +308,9 @@ int64_t ct_encode(const ct_tokenizer *tokenizer, const char *text, size_t bytes,
         const int64_t id = post->single[i].id;
         if (id >= 0) {
             if (!opts.no_special) put_special(&sink, id);
-        } else if (!cti_encode_text(parts, (cti_text){text, bytes}, opts.plain, &sink)) {
-            return -1;
+        } else {
+            const cti_plain plain = {.all = opts.plain};
+            if (!cti_encode_text(parts, (cti_text){text, bytes}, &plain, &sink)) return -1;
         }
     }
     return sink.count;

@@ -87,8 +87,16 @@ cti_text cti_token_text(const cti_tokenizer_parts *parts, int64_t id);
 /* The id of such a text; -1 if there is none. */
 int64_t cti_token_find(const cti_tokenizer_parts *parts, cti_text token);
 
+/* Ranges of a well-formed text in which no added token is found, in order. */
+typedef struct {
+    bool all; /* the whole text is plain */
+    const cti_extent *range;
+    size_t n;
+} cti_plain;
+
 /* Encodes one text without the tokens of the post-processor. Ranges are trimmed as it says. The
  * sink has a count of 0. Returns false if memory is short. */
-bool cti_encode_text(const cti_tokenizer_parts *parts, cti_text text, bool plain, cti_sink *sink);
+bool cti_encode_text(const cti_tokenizer_parts *parts, cti_text text, const cti_plain *plain,
+                     cti_sink *sink);
 
 #endif

@@ -202,6 +202,45 @@ typedef struct {
 CT_API int64_t ct_encode_files(ct_tokenizer *tokenizer, const char *const *paths, int64_t n,
                                const char *out, ct_corpus_opts opts);
 
+/* ---- chats ---- */
+
+typedef struct {
+    const char *role, *content; /* "system", "user", "assistant"; some kinds take any role */
+} ct_message;
+
+/* The form of a chat's text. CT_CHAT_FOLDER is the form of the folder's chat template, which is
+ * recognised by its whole text; another template is CT_ERR_FORMAT, and then a kind must be named.
+ * docs/text.md has the forms. */
+typedef enum {
+    CT_CHAT_FOLDER,
+    CT_CHAT_CHATML,
+    CT_CHAT_LLAMA3,
+    CT_CHAT_GEMMA,
+    CT_CHAT_ZEPHYR,
+    CT_CHAT_PHI3
+} ct_chat;
+
+typedef struct {
+    ct_chat kind;
+    bool open;        /* the text ends with the beginning of an assistant's message */
+    const char *date; /* the date, for a template that has one; none of these kinds has */
+} ct_chat_opts;
+
+/* Writes the text of n messages, as snprintf: at most room - 1 bytes and a NUL. Returns the number
+ * of bytes of the whole text, or -1 after an error. A conversation that the template refuses is
+ * CT_ERR_ARGUMENT. An ill-formed part of a content is U+FFFD. */
+CT_API int64_t ct_chat_text(const ct_tokenizer *tokenizer, const ct_message *messages, int64_t n,
+                            ct_chat_opts opts, char *text, size_t room);
+
+/* Encodes that text without the tokens of the post-processor. In contents the texts of added tokens
+ * are ordinary text, so a content cannot end its own turn. Returns the number of ids, of which the
+ * first `room` are written, or -1 after an error.
+ *
+ * targets[room], if it is not NULL, is for ct_lm_loss: at t the id of token t + 1 if that token is
+ * of an assistant's content or ends its turn, and otherwise -100. */
+CT_API int64_t ct_chat_encode(const ct_tokenizer *tokenizer, const ct_message *messages, int64_t n,
+                              ct_chat_opts opts, int64_t *ids, int64_t *targets, int64_t room);
+
 /* Writes the tokenizer as it is now to a file, if the path ends in ".json", or else into a folder,
  * which is made if there is none. The file is the one that was opened, with the tokens that were
  * added since, and has the same ids for every text. A folder gets a tokenizer_config.json too, with
