@@ -304,6 +304,8 @@ START_TEST(faults) {
         {"(?i:ss)", "byte 5: with option i this pair"},
         {"(?i:\xC3\xA9)", "byte 4: with option i only ASCII"},
         {"(?i)[a-\xC3\xA9]", "byte 5: with option i only ASCII"},
+        {"(?i)[a\\p{L}]", "byte 6: with option i a property"},
+        {"(?i)[[:space:]]", "byte 5: with option i a property"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ck_assert(!pattern_of(cases[i].expression));

@@ -108,6 +108,9 @@ bool cti_regex_read_set_escape(cti_regex_parser *p, cti_set_draft *set, bool bra
     const char letter = *p->at, *place = strchr(letters, letter);
     if (!place && letter != 'p' && letter != 'P') return true;
     *is_set = true;
+    if (!place && bracket && p->ignore_case)
+        return cti_regex_fault(p, p->at - 1,
+                               "with option i a property in brackets is not supported");
     p->at++;
     if (!place) return read_property(p, set, bracket, letter == 'P');
     const size_t i = (size_t)(place - letters);
@@ -139,6 +142,8 @@ static bool read_posix(cti_regex_parser *p, cti_set_draft *set, bool *is_posix) 
     const char *close = memchr(name, ']', (size_t)(p->end - name));
     if (!close || close == name || close[-1] != ':') return true;
     *is_posix = true;
+    if (p->ignore_case)
+        return cti_regex_fault(p, p->at, "with option i a property in brackets is not supported");
     const bool negated = *name == '^';
     if (negated) name++;
     const size_t size = close - 1 > name ? (size_t)(close - 1 - name) : 0;
