@@ -449,6 +449,38 @@ START_TEST(long_texts) {
 }
 END_TEST
 
+/* Large texts of one repeated part, also of parts that a normalizer removes: their ids are as many
+ * for any room, and ranges are within the text. */
+START_TEST(large_texts) {
+    static const char *const files[] = {bpe_json, llama_json, bert_json};
+    static const char *const parts[] = {
+        "\xff", " ", "a", "ab", "\xcc\x81", "hello <mask> ", "\x01", "\xe4\xb8\xad", "wor. "};
+    enum { SIZE = 200000 };
+    char *text = malloc(SIZE);
+    int64_t *ids = malloc(4 * SIZE * sizeof *ids), *offsets = malloc(8 * SIZE * sizeof *offsets);
+    ck_assert(text && ids && offsets);
+    for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
+        ct_tokenizer *tokenizer = tokenizer_of(files[f]);
+        for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
+            const size_t length = strlen(parts[p]);
+            for (size_t i = 0; i < SIZE; i++) text[i] = parts[p][i % length];
+            const int64_t n =
+                ct_encode(tokenizer, text, SIZE, (ct_encode_opts){0}, ids, offsets, 4 * SIZE);
+            ck_assert(n >= 0 && n <= 4 * SIZE);
+            ck_assert_int_eq(ct_encode(tokenizer, text, SIZE, (ct_encode_opts){0}, NULL, NULL, 0),
+                             n);
+            for (int64_t i = 0; i < n; i++)
+                ck_assert(0 <= offsets[2 * i] && offsets[2 * i] <= offsets[2 * i + 1] &&
+                          offsets[2 * i + 1] <= SIZE);
+        }
+        ct_tokenizer_close(tokenizer);
+    }
+    free(text);
+    free(ids);
+    free(offsets);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("text_tokenizer");
     TCase *tcase = tcase_create("text_tokenizer");
@@ -468,6 +500,7 @@ int main(void) {
     tcase_add_test(tcase, folders_and_roles);
     tcase_add_test(tcase, new_tokens);
     tcase_add_test(tcase, long_texts);
+    tcase_add_test(tcase, large_texts);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -128,11 +128,12 @@ static void shrink_large(cti_aligned *text, bool ranges) {
         text->sources = NULL;
         text->from = NULL;
     } else if (text->room - text->size > text->size / 4) {
-        cti_source *sources = realloc(text->sources, text->size * sizeof *sources);
+        const size_t room = text->size ? text->size : 1; /* realloc of 0 bytes would free */
+        cti_source *sources = realloc(text->sources, room * sizeof *sources);
         if (sources) text->from = text->sources = sources;
-        char *at = realloc(text->text, text->size);
+        char *at = realloc(text->text, room);
         if (at) text->at = text->text = at;
-        text->room = text->size;
+        text->room = room;
     }
 }
 
