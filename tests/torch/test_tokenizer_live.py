@@ -1,5 +1,5 @@
 """Ids, ranges and decoded text against the tokenizers package, on random texts. TOKENIZER_STRINGS=1000000 takes more of them than the
-default, TOKENIZER_SEED another seed."""
+default, TOKENIZER_SEED another seed, and TOKENIZER_FILE=tokenizer.json a tokenizer of one's own."""
 import codecs
 import json
 import os

@@ -1,5 +1,6 @@
 """Tokenizers of the kinds of well-known models, trained by the tokenizers package on this project's own text."""
 import json
+import os
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -133,4 +134,12 @@ def bert():
     return t
 
 
-KINDS = [gpt2, roberta, llama3, qwen2, smollm, llama2, metaspace, bert]
+def of_file():
+    """The tokenizer of a file, as ct_encode sees it: without truncation and padding."""
+    t = Tokenizer.from_file(os.environ["TOKENIZER_FILE"])
+    t.no_truncation()
+    t.no_padding()
+    return t
+
+
+KINDS = [of_file] if "TOKENIZER_FILE" in os.environ else [gpt2, roberta, llama3, qwen2, smollm, llama2, metaspace, bert]
