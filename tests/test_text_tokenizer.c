@@ -142,6 +142,34 @@ START_TEST(tokens) {
 }
 END_TEST
 
+/* The ids of a post-processor need not be ids of tokens, but an embedding needs their rows. */
+START_TEST(ids_of_a_template) {
+    static const char json[] =
+        "{'post_processor':{'type':'BertProcessing','sep':['x',40],'cls':['y',7]},"
+        "'model':{'type':'WordLevel','vocab':{'a':0},'unk_token':'a'}}";
+    ct_tokenizer *tokenizer = tokenizer_of(json);
+    int64_t ids[MOST];
+    ck_assert_int_eq(encode_string(tokenizer, "a", (ct_encode_opts){0}, ids), 3);
+    ck_assert(ids[0] == 7 && ids[1] == 0 && ids[2] == 40);
+    ck_assert_int_eq(ct_tokenizer_size(tokenizer), 41);
+    ck_assert(!ct_token(tokenizer, 40) && ct_token_id(tokenizer, "x") == -1);
+    ck_assert_int_eq(ct_token_add(tokenizer, "z", NULL), 1);
+    ck_assert_int_eq(ct_tokenizer_size(tokenizer), 41);
+    ct_tokenizer_close(tokenizer);
+}
+END_TEST
+
+/* A text that needs an unk_token which the vocabulary does not have. */
+START_TEST(no_unknown_token) {
+    ct_tokenizer *tokenizer =
+        tokenizer_of("{'model':{'type':'WordLevel','vocab':{'a':0},'unk_token':'b'}}");
+    ck_assert_int_eq(ct_encode(tokenizer, "a", 1, (ct_encode_opts){0}, NULL, NULL, 0), 1);
+    ck_assert_int_eq(ct_encode(tokenizer, "b", 1, (ct_encode_opts){0}, NULL, NULL, 0), -1);
+    ck_assert(!ct_error(context));
+    ct_tokenizer_close(tokenizer);
+}
+END_TEST
+
 START_TEST(arguments) {
     ct_tokenizer *tokenizer = tokenizer_of(bpe_json);
     int64_t ids[MOST];
@@ -490,6 +518,8 @@ int main(void) {
     tcase_add_test(tcase, wordpiece);
     tcase_add_test(tcase, options);
     tcase_add_test(tcase, tokens);
+    tcase_add_test(tcase, ids_of_a_template);
+    tcase_add_test(tcase, no_unknown_token);
     tcase_add_test(tcase, arguments);
     tcase_add_test(tcase, closed_with_the_context);
     tcase_add_test(tcase, streams_of_bytes);

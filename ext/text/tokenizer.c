@@ -67,6 +67,12 @@ static bool read_parts(const cti_reading *reading, cti_tokenizer_parts *parts) {
     return true;
 }
 
+/* Raises the size above the ids of the post-processor, which need not be ids of tokens. */
+static void measure_template(cti_tokenizer_parts *parts, const cti_template_part *part, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (part[i].id >= parts->size) parts->size = part[i].id + 1;
+}
+
 void cti_tokenizer_measure(cti_tokenizer_parts *parts) {
     parts->size = parts->vocabulary.size;
     if (parts->added.largest >= parts->size) parts->size = parts->added.largest + 1;
@@ -79,6 +85,8 @@ void cti_tokenizer_measure(cti_tokenizer_parts *parts) {
         const size_t size = parts->added.token[i].decoded.size;
         if (size > parts->longest_token) parts->longest_token = size;
     }
+    measure_template(parts, parts->postprocessor.single, parts->postprocessor.singles);
+    measure_template(parts, parts->postprocessor.pair, parts->postprocessor.pairs);
 }
 
 /* Parses a copy of the text, because the tree overwrites it. */

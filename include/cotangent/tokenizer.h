@@ -76,7 +76,10 @@ typedef struct {
  * Returns the number of the text's ids, of which the first `room` are written to ids[room]. If
  * offsets is not NULL, offsets[2 i] and offsets[2 i + 1] are the begin and the end of token i in
  * bytes of the text. A token that is a part of a character has the range of the character, and a
- * token of the post-processor has (0, 0). */
+ * token of the post-processor has (0, 0).
+ *
+ * The result is also -1 if the text needs the model's unk_token and the vocabulary does not have
+ * it. */
 CT_API int64_t ct_encode(const ct_tokenizer *tokenizer, const char *text, size_t bytes,
                          ct_encode_opts opts, int64_t *ids, int64_t *offsets, int64_t room);
 
