@@ -134,8 +134,7 @@ static void check_decodings(const ct_tokenizer *tokenizer, cti_text text, bool k
     tokens_of_text tokens = encode(tokenizer, text, (ct_encode_opts){0});
     check_decoding(tokenizer, tokens.ids, tokens.n, keep);
     tokens_free(&tokens);
-    const int64_t n = text.size < 64 ? (int64_t)text.size : 64,
-                  size = ct_tokenizer_size(tokenizer);
+    const int64_t n = text.size < 64 ? (int64_t)text.size : 64, size = ct_tokenizer_size(tokenizer);
     int64_t ids[64];
     for (int64_t i = 0; i < n; i++) {
         const unsigned char byte = (unsigned char)text.at[i];
