@@ -102,6 +102,39 @@ static bool adapt(void *arg) {
     return done;
 }
 
+/* A step that failed is made again, to the same ids. */
+static bool generate_ids(void *arg) {
+    static int64_t want[2][3][2];
+    const bool first = !want[0][0][0];
+    ct_scope scope = ct_scope_open(c);
+    const int64_t ids[] = {1, 2, 3, 4, 5, 6};
+    const bool mask[] = {true, true, true, true, false, false};
+    const ct_batch prompts = {.ids = ct_from_i64(c, CT_SHAPE(2, 3), ids),
+                              .mask = ct_from_bool(c, CT_SHAPE(2, 3), mask)};
+    const ct_generate_opts opts = {.max_new = 3,
+                                   .no_eos = true,
+                                   .repetition_penalty = 1.5,
+                                   .sample = {.temperature = arg ? 2 : 0}};
+    ct_generator *generator = prompts.mask ? ct_generate_new(lm, prompts, opts) : NULL;
+    bool done = generator != NULL, failed = false;
+    for (int step = 0; done && step < 3; step++) {
+        int64_t got[2];
+        done = ct_generate_next(generator, got);
+        if (!done && !failed) { /* once more, without a fault */
+            failed = true;
+            fault_disarm();
+            ct_error_clear(c);
+            done = ct_generate_next(generator, got);
+        }
+        if (first) memcpy(want[arg != NULL][step], got, sizeof got);
+        else if (done) ck_assert(!memcmp(want[arg != NULL][step], got, sizeof got));
+    }
+    ct_generate_free(generator);
+    ct_scope_close(scope);
+    if (failed) ct_fail(c, CT_ERR_MEMORY, "a step failed, and was made again");
+    return done && !failed;
+}
+
 START_TEST(without_memory) {
     ct_dtype dtypes[] = {CT_F32, CT_BF16};
     static char text[] = GEMMA;
@@ -114,6 +147,7 @@ START_TEST(without_memory) {
         {.name = "files of adapters", .run = adapt, .again = adapt, .arg = text},
         {.name = "save", .run = save_lm, .again = save_lm},
         {.name = "generate", .run = generate, .again = generate},
+        {.name = "generator", .run = generate_ids, .again = generate_ids},
         {.name = "train", .run = train_lm, .again = train_lm, .grows = true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -384,6 +384,32 @@ START_TEST(rows_of_a_cache) {
 }
 END_TEST
 
+static ct_batch some_prompts(int64_t B, int64_t T) { return (ct_batch){.ids = some_ids(B, T)}; }
+
+START_TEST(generators) {
+    ct_module *lm = rough_lm(LLAMA, f64);
+    const ct_generate_opts opts = {.max_new = 4, .no_eos = true};
+    ct_generator *generator = ct_generate_new(lm, some_prompts(2, 3), opts);
+    int64_t ids[2];
+    ct_module_train(lm, true);
+    ck_assert(ct_generate_next(generator, ids) && ids[0] >= 0 && ids[1] >= 0);
+    ck_assert(ct_module_training(lm));
+    ck_assert(ct_generate_end(generator, 1));
+    for (int i = 0; i < 3; i++)
+        ck_assert(ct_generate_next(generator, ids) && ids[0] >= 0 && ids[1] == -1);
+    ck_assert(!ct_generate_next(generator, ids) && ids[0] == -1 && ct_error(context) == CT_OK);
+    ck_refused(ct_generate_end(generator, 2), CT_ERR_ARGUMENT, "generate_end", "row 2 of 2");
+    ck_refused(ct_generate_next(generator, NULL), CT_ERR_ARGUMENT, "generate_next", "NULL");
+    ck_refused(ct_generate_new(new_lm(BERT("BertModel"), f64), some_prompts(1, 1), opts),
+               CT_ERR_ARGUMENT, "generate_new", "causal");
+    ck_refused(ct_generate_new(lm, (ct_batch){0}, opts), CT_ERR_ARGUMENT, "generate_new", ".ids");
+    ct_module_free(lm); /* and with it the generator */
+    ck_refused(ct_generate_next(generator, ids), CT_ERR_ARGUMENT, "generate_next", "ended");
+    ct_generate_free(generator);
+    ck_assert_int_eq(ct_lm_generate_opts(new_lm(GPT2, f64)).max_new, 0);
+}
+END_TEST
+
 START_TEST(models_of_another_type) {
     ct_module *other =
         ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 2});
@@ -412,6 +438,7 @@ int main(void) {
     tcase_add_test(all, texts_that_are_refused);
     tcase_add_test(all, texts_that_are_cut);
     tcase_add_test(all, rows_of_a_cache);
+    tcase_add_test(all, generators);
     tcase_add_test(all, models_of_another_type);
     suite_add_tcase(suite, all);
     return run_suite(suite);

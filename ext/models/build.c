@@ -290,6 +290,8 @@ static cti_lm *lm_data_new(ct_context *context, cti_lm_config *config, ct_lm_opt
     if (lm->step && (lm->folder || !folder)) {
         for (int64_t i = 0; i < cti_lm_integer(config, CTI_LM_LAYERS); i++)
             lm->step[i] = (cti_lm_step){.lm = lm, .layer = i};
+        memcpy(lm->eos, config->eos, sizeof lm->eos);
+        lm->generation = (ct_generate_opts){.eos = lm->eos, .n_eos = config->n_eos};
         return lm;
     }
     if (lm->step) cti_give_any(context, lm->step, steps_bytes(lm));
@@ -303,8 +305,14 @@ static void *lm_clone(void *data, ct_module *copy) {
     cti_lm_config config;
     if (!cti_lm_config_copy(&from->config, &config)) return NULL;
     cti_lm *lm = lm_data_new(from->context, &config, from->opts, from->folder);
-    if (lm) lm->module = copy;
-    else cti_lm_config_free(&config);
+    if (lm) {
+        lm->module = copy;
+        memcpy(lm->eos, from->eos, sizeof lm->eos);
+        lm->generation = from->generation;
+        lm->generation.eos = lm->eos;
+    } else {
+        cti_lm_config_free(&config);
+    }
     return lm;
 }
 

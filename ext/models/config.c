@@ -272,19 +272,16 @@ static bool read_token(const cti_lm_reader *reader, const char *key, int64_t *id
     return cti_lm_refuse(reader, key, value, "not an id");
 }
 
-static bool read_eos(const cti_lm_reader *reader) {
-    static const char key[] = "eos_token_id";
-    cti_lm_config *config = reader->config;
+bool cti_lm_read_ids(const cti_lm_reader *reader, const char *key, int64_t *ids, int64_t *n) {
     const cti_json_at value = cti_json_member(reader->tree, 0, key);
-    config->n_eos = 0;
+    *n = 0;
     if (!value || reader->tree->value[value].kind != CTI_JSON_ARRAY) {
-        const bool ok = read_token(reader, key, &config->eos[0]);
-        config->n_eos = config->eos[0] >= 0;
+        const bool ok = read_token(reader, key, &ids[0]);
+        *n = ids[0] >= 0;
         return ok;
     }
     for (cti_json_at i = cti_json_first(reader->tree, value); i; i = reader->tree->value[i].next)
-        if (config->n_eos == CTI_LM_MOST_EOS ||
-            !cti_json_whole(reader->tree, i, &config->eos[config->n_eos++]))
+        if (*n == CTI_LM_MOST_EOS || !cti_json_whole(reader->tree, i, &ids[(*n)++]))
             return cti_lm_refuse(reader, key, value, "not a list of at most %d ids",
                                  CTI_LM_MOST_EOS);
     return true;
@@ -391,7 +388,8 @@ static bool read_whole(const cti_lm_reader *reader, bool ignore_unknown) {
            config_numbers(reader) && complete_numbers(reader) && read_layers(reader) &&
            cti_lm_read_ropes(reader) && read_labels(reader) &&
            read_token(reader, "bos_token_id", &reader->config->bos) &&
-           read_token(reader, "pad_token_id", &reader->config->pad) && read_eos(reader);
+           read_token(reader, "pad_token_id", &reader->config->pad) &&
+           cti_lm_read_ids(reader, "eos_token_id", reader->config->eos, &reader->config->n_eos);
 }
 
 static char *copy_text(ct_context *context, cti_text text) {

@@ -165,6 +165,8 @@ bool cti_lm_read_ropes(const cti_lm_reader *reader);
 /* Reads a config.json, whose text is copied. If it returns false, there is nothing to free. */
 bool cti_lm_config_read(ct_context *context, const char *op, const char *path, cti_text text,
                         bool ignore_unknown, cti_lm_config *config);
+/* Reads an id or a list of ids under a key into ids[CTI_LM_MOST_EOS]; *n is 0 if there is none. */
+bool cti_lm_read_ids(const cti_lm_reader *reader, const char *key, int64_t *ids, int64_t *n);
 bool cti_lm_config_copy(const cti_lm_config *from, cti_lm_config *to);
 void cti_lm_config_free(cti_lm_config *config);
 

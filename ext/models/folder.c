@@ -13,35 +13,6 @@
 
 static const char open_name[] = "lm_open", new_name[] = "lm_new";
 
-/* ---- reading a small file ---- */
-
-enum { MOST_CONFIG = 1 << 24 };
-
-char *cti_lm_read_file(ct_context *context, const char *op, const char *path, size_t *size) {
-    cti_file file;
-    if (!cti_file_open(context, op, path, &file)) return NULL;
-    char *text = NULL;
-    if (file.size > MOST_CONFIG)
-        ct_fail(context, CT_ERR_FORMAT, "%s: %s: its %" PRId64 " bytes are too many", op, path,
-                file.size);
-    else text = cti_take_any(context, (size_t)file.size + 1);
-    *size = (size_t)file.size;
-    if (text && !cti_file_read(&file, 0, text, *size)) {
-        cti_give_any(context, text, *size + 1);
-        text = NULL;
-    }
-    cti_file_close(&file);
-    if (text) text[*size] = 0;
-    return text;
-}
-
-char *cti_lm_join(ct_context *context, const char *folder, const char *name) {
-    const size_t length = strlen(folder) + 1 + strlen(name) + 1;
-    char *path = cti_take_any(context, length);
-    if (path) snprintf(path, length, "%s/%s", folder, name);
-    return path;
-}
-
 /* ---- names ---- */
 
 /* Tensors of old files that nothing needs: masks, tables and positions that are computed now, and
@@ -186,7 +157,8 @@ static ct_module *lm_open_folder(ct_context *context, const char *folder, const 
     ct_module *module = ok ? cti_lm_build(context, &config, opts, folder) : NULL;
     if (!module) return NULL;
     ct_module_train(module, false);
-    if (load_weights(cti_lm_of(module), folder) && cti_lm_update_text(cti_lm_of(module)))
+    cti_lm *lm = cti_lm_of(module);
+    if (load_weights(lm, folder) && cti_lm_update_text(lm) && cti_lm_read_generation(lm))
         return module;
     ct_module_free(module);
     return NULL;

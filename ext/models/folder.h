@@ -1,10 +1,11 @@
-/* Names of a file's tensors, and small files of a model's folder. */
+/* The names of a file's tensors, and the text of its config.json. */
 #ifndef CTI_MODELS_FOLDER_H
 #define CTI_MODELS_FOLDER_H
 
 #include "../../src/core/assert.h"
 #include "config_edit.h"
 #include "lm.h"
+#include "small_file.h"
 
 /* How a file names the tensors of a model. */
 typedef struct {
@@ -30,10 +31,5 @@ void cti_lm_map_free(const cti_lm *lm, cti_lm_map *map);
 
 /* Sets the format of the weights in the text of a config.json, under the key that it has for it. */
 bool cti_lm_set_format(const cti_lm *lm, cti_lm_edit *edit, ct_file_float floats);
-
-/* Reads a file of at most 16 MiB into a block of *size + 1 bytes, with a NUL at its end. */
-char *cti_lm_read_file(ct_context *context, const char *op, const char *path, size_t *size);
-/* "folder/name", in a block of strlen + 1. */
-char *cti_lm_join(ct_context *context, const char *folder, const char *name);
 
 #endif

@@ -30,7 +30,14 @@ struct cti_lm {
     ct_lm_opts opts;
     char *folder;      /* the folder from which it was opened; NULL: none */
     cti_lm_step *step; /* [layers] */
+    /* the options of the folder's generation_config.json; .eos points to `eos`, the ids of that
+     * file or else of config.json */
+    ct_generate_opts generation;
+    int64_t eos[CTI_LM_MOST_EOS];
 };
+
+/* Reads the folder's generation_config.json, if there is one. */
+bool cti_lm_read_generation(cti_lm *lm);
 
 extern const ct_module_type cti_lm_type;
 /* Whether a context is not NULL and has no pending error. */

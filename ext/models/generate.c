@@ -1,0 +1,478 @@
+/* Generation: prompts are read at once, then each row gets one id a step.
+ *
+ * Rows have the bits that they have alone, although a product's kernel depends on its number of
+ * rows. Two numbers are therefore measured when a generator is made: `group`, the most rows of one
+ * token that give the bits of single rows, and `prompt`, the fewest tokens of a prompt that give
+ * the bits of longer ones. Rows are generated in groups of at most `group`, each with a cache of
+ * its own, and prompts are padded to at least `prompt` tokens. */
+#include <cotangent/autograd.h>
+#include <cotangent/tensor.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "../../src/core/int_math.h"
+#include "../../src/core/memory.h"
+#include "lm.h"
+
+static const char generate_new_op[] = "generate_new", generate_next_op[] = "generate_next",
+                  generate_end_op[] = "generate_end";
+
+enum { MOST_GROUP = 8, MOST_PROMPT = 64, ROW_TAIL = 512 };
+
+/* The state of a row. */
+typedef struct {
+    int64_t *id;    /* [room]: the prompt and what was generated */
+    int64_t count;  /* the number of these ids */
+    int64_t prompt; /* the length of the prompt */
+    unsigned char
+        *seen; /* a bit for each id of the vocabulary that the row has; NULL: no penalty */
+    bool ended;
+    ct_decode_state text; /* the stream in which stop texts are searched */
+    char tail[ROW_TAIL];  /* the end of the text so far */
+    size_t tail_size;
+} generated_row;
+
+struct ct_generator {
+    union {
+        cti_object object; /* must be first */
+        ct_context *context;
+    };
+    cti_lm *lm;
+    ct_generate_opts opts; /* complete; .eos and .stop are copies */
+    char *stops;           /* the memory of the stop texts */
+    size_t stops_size, longest_stop;
+    generated_row *row; /* [n] */
+    int64_t n, room, vocab, step;
+    int64_t group, groups;
+    int64_t longest;     /* the tokens of the longest prompt, with padding up to `prompt` */
+    ct_lm_cache **cache; /* [groups] */
+};
+_Static_assert(sizeof(struct ct_generator) <= CTI_OBJECT_BYTES, "a generator is an object");
+
+/* ---- memory ---- */
+
+static size_t seen_bytes(const ct_generator *g) { return (size_t)(g->vocab / 8 + 1); }
+
+static void generator_end(ct_generator *g) {
+    ct_context *context = g->context;
+    for (int64_t i = 0; g->row && i < g->n; i++) {
+        if (g->row[i].id) cti_give_any(context, g->row[i].id, cti_bytes(g->room, sizeof(int64_t)));
+        if (g->row[i].seen) cti_give_any(context, g->row[i].seen, seen_bytes(g));
+    }
+    for (int64_t i = 0; g->cache && i < g->groups; i++) ct_lm_cache_free(g->cache[i]);
+    if (g->row) cti_give_any(context, g->row, cti_bytes(g->n, sizeof *g->row));
+    if (g->cache) cti_give_any(context, g->cache, cti_bytes(g->groups, sizeof *g->cache));
+    if (g->opts.eos)
+        cti_give_any(context, (void *)g->opts.eos, cti_bytes(g->opts.n_eos, sizeof(int64_t)));
+    if (g->opts.stop)
+        cti_give_any(context, (void *)g->opts.stop, cti_bytes(g->opts.n_stop, sizeof(char *)));
+    if (g->stops) cti_give_any(context, g->stops, g->stops_size);
+    cti_object_end(&g->object, "of a language model");
+}
+
+/* Runs when the model is freed; the argument is the address of a field of the generator. */
+static void end_generator(void *n) {
+    generator_end((ct_generator *)((char *)n - offsetof(ct_generator, n)));
+}
+
+void ct_generate_free(ct_generator *g) {
+    if (!g || g->object.self != &g->object) return;
+    ct_module_on_free(g->lm->module, NULL, &g->n);
+    generator_end(g);
+}
+
+/* ---- options ---- */
+
+static bool check_generate_opts(const cti_lm *lm, const ct_generate_opts *o) {
+    ct_context *context = lm->context;
+    if (lm->config.family->bidirectional || lm->config.head != CTI_LM_HEAD_CAUSAL)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the model is not a causal language model",
+                       generate_new_op);
+    if (o->max_new < 0)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: max_new is %" PRId64, generate_new_op,
+                       o->max_new);
+    if (!(o->repetition_penalty >= 0) || isinf(o->repetition_penalty))
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: a repetition penalty of %g", generate_new_op,
+                       o->repetition_penalty);
+    if (o->n_eos < 0 || (o->n_eos && !o->eos) || o->n_stop < 0 || (o->n_stop && !o->stop))
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL, or its number is negative",
+                       generate_new_op, o->n_eos < 0 || (o->n_eos && !o->eos) ? "eos" : "stop");
+    if (o->n_stop && !o->tokenizer)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: stop texts need a tokenizer",
+                       generate_new_op);
+    for (int64_t i = 0; i < o->n_stop; i++)
+        if (!o->stop[i] || !*o->stop[i] || strlen(o->stop[i]) > ROW_TAIL / 2)
+            return ct_fail(context, CT_ERR_ARGUMENT,
+                           "%s: stop text %" PRId64 " has not between 1 and %d bytes",
+                           generate_new_op, i, ROW_TAIL / 2);
+    return true;
+}
+
+/* Copies the stop texts and the ids that end a row. */
+static bool copy_lists(ct_generator *g, const ct_generate_opts *o) {
+    ct_context *context = g->context;
+    const ct_generate_opts *folder = &g->lm->generation;
+    const int64_t *eos = o->n_eos ? o->eos : folder->eos;
+    const int64_t n_eos = o->no_eos ? 0 : o->n_eos ? o->n_eos : folder->n_eos;
+    g->opts.eos = NULL, g->opts.stop = NULL;
+    g->opts.n_eos = n_eos;
+    if (n_eos) {
+        int64_t *copy = cti_take_any(context, cti_bytes(n_eos, sizeof *copy));
+        if (!copy) return false;
+        memcpy(copy, eos, (size_t)n_eos * sizeof *copy);
+        g->opts.eos = copy;
+    }
+    if (!o->n_stop) return true;
+    for (int64_t i = 0; i < o->n_stop; i++) {
+        g->stops_size += strlen(o->stop[i]) + 1;
+        if (strlen(o->stop[i]) > g->longest_stop) g->longest_stop = strlen(o->stop[i]);
+    }
+    const char **list = cti_take_any(context, cti_bytes(o->n_stop, sizeof *list));
+    if (!list) return false;
+    g->opts.stop = list;
+    g->stops = cti_take_any(context, g->stops_size);
+    if (!g->stops) return false;
+    char *at = g->stops;
+    for (int64_t i = 0; i < o->n_stop; i++) {
+        const size_t size = strlen(o->stop[i]) + 1;
+        memcpy(at, o->stop[i], size);
+        list[i] = at;
+        at += size;
+    }
+    return true;
+}
+
+/* ---- the bits of rows ---- */
+
+static const char *bytes_of(ct_tensor *x) {
+    return ct_dtype_of(x) == CT_F64 ? (const char *)ct_data_f64(x) : (const char *)ct_data_f32(x);
+}
+
+/* Whether the first rows of a product of n rows have the bits of `rows`, a product with at least n
+ * rows. */
+static bool has_bits(ct_tensor *x, int64_t first, int64_t n, ct_tensor *weight, ct_tensor *rows) {
+    ct_tensor *y = ct_linear(ct_narrow(x, 0, first, n), weight, NULL);
+    const char *a = y ? bytes_of(y) : NULL, *b = bytes_of(rows);
+    if (!a || !b) return false;
+    const size_t row =
+        (size_t)ct_shape_of(y).dim[1] * (ct_dtype_of(y) == CT_F64 ? sizeof(double) : sizeof(float));
+    return !memcmp(a, b + (size_t)first * row, (size_t)n * row);
+}
+
+static bool are_single(ct_tensor *x, int64_t group, ct_tensor *weight) {
+    ct_tensor *together = ct_linear(ct_narrow(x, 0, 0, group), weight, NULL);
+    bool single = together != NULL;
+    for (int64_t i = 0; single && i < group; i++) single = has_bits(x, i, 1, weight, together);
+    return single;
+}
+
+/* Lowers *group and raises *prompt to what a matrix (out, in) allows. */
+static void measure_matrix(ct_tensor *weight, int64_t *group, int64_t *prompt) {
+    ct_context *context = ct_context_of(weight);
+    const ct_dtype dtype = ct_dtype_of(weight) == CT_F64 ? CT_F64 : CT_F32;
+    ct_scope scope = ct_scope_open_no_grad(context);
+    ct_tensor *x = ct_randn(context, dtype, CT_SHAPE(4 * MOST_PROMPT, ct_shape_of(weight).dim[1]));
+    ct_tensor *many = ct_linear(x, weight, NULL);
+    while (many && *group > 1 && !are_single(x, *group, weight)) *group /= 2;
+    while (many && *prompt < MOST_PROMPT &&
+           !(has_bits(x, 0, *prompt, weight, many) && has_bits(x, 0, 2 * *prompt, weight, many)))
+        *prompt *= 2;
+    ct_scope_close(scope);
+}
+
+enum { SHAPES = 32 };
+
+/* Whether a shape is in a list, to which it is added. */
+static bool is_measured(int64_t shapes[SHAPES][2], int *n, ct_shape shape) {
+    for (int i = 0; i < *n; i++)
+        if (shapes[i][0] == shape.dim[0] && shapes[i][1] == shape.dim[1]) return true;
+    if (*n < SHAPES) {
+        shapes[*n][0] = shape.dim[0], shapes[*n][1] = shape.dim[1];
+        ++*n;
+    }
+    return false;
+}
+
+/* Measures both numbers on all shapes of the model's matrices. The generator's state stays. */
+static bool measure_rows(const cti_lm *lm, int64_t *group, int64_t *prompt) {
+    const ct_rng rng = ct_rng_get(lm->context);
+    int64_t shapes[SHAPES][2];
+    int n = 0;
+    ct_param param = {0};
+    *group = MOST_GROUP, *prompt = 1;
+    while (ct_module_next(lm->module, &param)) {
+        const ct_shape shape = ct_shape_of(param.tensor);
+        if (shape.ndim == 2 && !is_measured(shapes, &n, shape))
+            measure_matrix(param.tensor, group, prompt);
+    }
+    ct_rng_set(lm->context, rng);
+    return cti_lm_is_ready(lm->context);
+}
+
+/* ---- making ---- */
+
+/* Copies the tokens of a prompt. */
+static bool copy_prompt(ct_generator *g, int64_t i, const int64_t *ids, const bool *mask,
+                        int64_t T) {
+    generated_row *row = &g->row[i];
+    for (int64_t t = 0; t < T; t++) {
+        if (mask && !mask[t]) continue;
+        if (ids[t] < 0 || ids[t] >= g->vocab)
+            return ct_fail(g->context, CT_ERR_ARGUMENT,
+                           "%s: row %" PRId64 ": the id %" PRId64 " is not in the vocabulary of "
+                           "%" PRId64,
+                           generate_new_op, i, ids[t], g->vocab);
+        row->id[row->count++] = ids[t];
+        if (row->seen) row->seen[ids[t] / 8] |= (unsigned char)(1 << ids[t] % 8);
+    }
+    row->prompt = row->count;
+    return row->count || ct_fail(g->context, CT_ERR_ARGUMENT, "%s: row %" PRId64 " has no token",
+                                 generate_new_op, i);
+}
+
+static bool fill_rows_of(ct_generator *g, ct_tensor *ids, ct_tensor *mask) {
+    ct_context *context = g->context;
+    const int64_t T = ct_shape_of(ids).dim[1];
+    ct_scope scope = ct_scope_open_no_grad(context);
+    const int64_t *id = ct_data_i64(ct_contiguous(ids));
+    const bool *shown = mask ? ct_data_bool(ct_contiguous(mask)) : NULL;
+    bool ok = id && (shown || !mask);
+    for (int64_t i = 0; ok && i < g->n; i++) {
+        generated_row *row = &g->row[i];
+        row->id = cti_take_any(context, cti_bytes(g->room, sizeof *row->id));
+        ok = row->id != NULL;
+        if (ok && g->opts.repetition_penalty != 1) {
+            row->seen = cti_take_zeroed(context, seen_bytes(g));
+            ok = row->seen != NULL;
+        }
+        ok = ok && copy_prompt(g, i, id + i * T, shown ? shown + i * T : NULL, T);
+        if (ok) g->longest = cti_max(g->longest, row->count);
+    }
+    ct_scope_close(scope);
+    return ok;
+}
+
+/* The rows of a group. */
+static int64_t group_rows(const ct_generator *g, int64_t group) {
+    return cti_min(g->group, g->n - group * g->group);
+}
+
+static bool make_caches(ct_generator *g, int64_t prompt) {
+    g->longest = cti_max(g->longest, prompt);
+    g->groups = (g->n + g->group - 1) / g->group;
+    g->cache = cti_take_zeroed(g->context, cti_bytes(g->groups, sizeof *g->cache));
+    for (int64_t i = 0; g->cache && i < g->groups; i++) {
+        g->cache[i] =
+            ct_lm_cache_new(g->lm->module, group_rows(g, i), g->longest + g->opts.max_new);
+        if (!g->cache[i]) return false;
+    }
+    return g->cache != NULL;
+}
+
+/* Models with a table of positions have no position behind its end. */
+static bool check_positions(const ct_generator *g) {
+    const int64_t most = cti_lm_integer(&g->lm->config, CTI_LM_MAX_LENGTH);
+    if (!g->lm->config.family->names.positions || g->longest + g->opts.max_new <= most + 1)
+        return true;
+    return ct_fail(g->context, CT_ERR_ARGUMENT,
+                   "%s: prompts of %" PRId64 " tokens and %" PRId64 " new ones, but the model has "
+                   "%" PRId64 " positions",
+                   generate_new_op, g->longest, g->opts.max_new, most);
+}
+
+static bool generator_fill(ct_generator *g, ct_batch prompts, const ct_generate_opts *opts) {
+    int64_t prompt;
+    g->row = cti_take_zeroed(g->context, cti_bytes(g->n, sizeof *g->row));
+    if (!g->row || !copy_lists(g, opts) || !fill_rows_of(g, prompts.ids, prompts.mask) ||
+        !check_positions(g) || !measure_rows(g->lm, &g->group, &prompt))
+        return false;
+    if (g->lm->config.family->names.positions)
+        prompt = cti_min(prompt, cti_lm_integer(&g->lm->config, CTI_LM_MAX_LENGTH));
+    return make_caches(g, prompt) && ct_module_on_free(g->lm->module, end_generator, &g->n);
+}
+
+static bool check_prompts(const cti_lm *lm, const ct_batch *prompts) {
+    ct_context *context = lm->context;
+    const ct_shape ids = ct_shape_of(prompts->ids), mask = ct_shape_of(prompts->mask);
+    if (!prompts->ids || ct_dtype_of(prompts->ids) != CT_I64 || ids.ndim != 2 || ids.dim[0] < 1)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: .ids of the prompts must be i64 (n, T)",
+                       generate_new_op);
+    if (prompts->mask && (ct_dtype_of(prompts->mask) != CT_BOOL || mask.ndim != 2 ||
+                          mask.dim[0] != ids.dim[0] || mask.dim[1] != ids.dim[1]))
+        return ct_fail(context, CT_ERR_SHAPE,
+                       "%s: .mask of the prompts must be bool (%" PRId64 ", %" PRId64 "), as .ids",
+                       generate_new_op, ids.dim[0], ids.dim[1]);
+    return true;
+}
+
+ct_generator *ct_generate_new(ct_module *module, ct_batch prompts, ct_generate_opts opts) {
+    cti_lm *lm = cti_lm_of(module);
+    if (!lm || !cti_lm_is_ready(lm->context) || !check_generate_opts(lm, &opts) ||
+        !check_prompts(lm, &prompts))
+        return NULL;
+    ct_generator *g = cti_object_new(lm->context, sizeof *g, "generator");
+    if (!g) return NULL;
+    g->lm = lm;
+    g->n = ct_shape_of(prompts.ids).dim[0];
+    g->vocab = cti_lm_integer(&lm->config, CTI_LM_VOCAB);
+    g->opts = opts;
+    if (!g->opts.max_new) g->opts.max_new = 100;
+    if (g->opts.repetition_penalty == 0) g->opts.repetition_penalty = 1;
+    bool ok = !__builtin_add_overflow(ct_shape_of(prompts.ids).dim[1], g->opts.max_new, &g->room);
+    if (!ok) ct_fail(lm->context, CT_ERR_MEMORY, "%s: the length overflows", generate_new_op);
+    g->opts.eos = NULL, g->opts.stop = NULL;
+    if (ok && generator_fill(g, prompts, &opts)) return g;
+    generator_end(g);
+    return NULL;
+}
+
+/* ---- a step ---- */
+
+/* Shortens a group's cache to what its rows have: the prompts and ids before the last. It is longer
+ * in rows that have ended, and after a step that failed. */
+static bool align_cache(const ct_generator *g, int64_t group) {
+    int64_t lengths[MOST_GROUP];
+    for (int64_t i = 0; i < group_rows(g, group); i++)
+        lengths[i] = g->step ? g->row[group * g->group + i].count - 1 : 0;
+    return ct_lm_cache_set_lengths(g->cache[group], lengths);
+}
+
+/* Runs a group's forward: on the whole prompts at first, then on the last id of each row. */
+static ct_tensor *group_logits(ct_generator *g, int64_t group) {
+    const int64_t n = group_rows(g, group), T = g->step ? 1 : g->longest;
+    if (!align_cache(g, group)) return NULL;
+    ct_tensor *ids = ct_zeros(g->context, CT_I64, CT_SHAPE(n, T));
+    ct_tensor *mask = g->step ? NULL : ct_zeros(g->context, CT_BOOL, CT_SHAPE(n, T));
+    int64_t *id = ids ? ct_data_i64(ids) : NULL;
+    bool *shown = mask ? ct_data_bool(mask) : NULL;
+    if (!id || (!g->step && !shown)) return NULL;
+    for (int64_t i = 0; i < n; i++) {
+        const generated_row *row = &g->row[group * g->group + i];
+        if (g->step) {
+            id[i] = row->id[row->count - 1];
+            continue;
+        }
+        memcpy(id + i * T, row->id, (size_t)row->prompt * sizeof *id);
+        for (int64_t t = 0; t < row->prompt; t++) shown[i * T + t] = true;
+    }
+    return ct_lm_forward(
+        g->lm->module, ids,
+        (ct_lm_call){.key_mask = mask, .cache = g->cache[group], .result = CT_LM_LAST});
+}
+
+/* Applies the repetition penalty to the logits of a row. */
+static void penalise(const ct_generator *g, const generated_row *row, ct_tensor *logits) {
+    const double p = g->opts.repetition_penalty;
+    float *f = ct_dtype_of(logits) == CT_F32 ? ct_data_f32(logits) : NULL;
+    double *d = f ? NULL : ct_data_f64(logits);
+    for (int64_t v = 0; v < g->vocab; v++) {
+        if (!(row->seen[v / 8] >> v % 8 & 1)) continue;
+        if (f) f[v] = f[v] > 0 ? f[v] / (float)p : f[v] * (float)p;
+        else d[v] = d[v] > 0 ? d[v] / p : d[v] * p;
+    }
+    ct_wrote(logits);
+}
+
+/* Draws an id from logits (1, V); -1 after an error. */
+static int64_t draw_id(const ct_generator *g, int64_t i, ct_tensor *logits) {
+    int64_t id = -1;
+    const ct_rng rng = ct_rng_get(g->context);
+    if (g->row[i].seen) penalise(g, &g->row[i], logits);
+    ct_rng_set(g->context, (ct_rng){g->opts.seed, (uint64_t)i << 32 ^ (uint64_t)g->step});
+    const bool ok = ct_sample(logits, g->opts.sample, &id, 1);
+    ct_rng_set(g->context, rng);
+    return ok ? id : -1;
+}
+
+/* Adds the characters of an id to the end of a row's text, and returns whether a stop text is in
+ * it; -1 after an error. */
+static int finds_stop(const ct_generator *g, generated_row *row, int64_t id) {
+    char *piece = cti_take_any(g->context, ct_token_room(g->opts.tokenizer));
+    const size_t room = ct_token_room(g->opts.tokenizer);
+    if (!piece) return -1;
+    const int64_t size = ct_decode_next(g->opts.tokenizer, &row->text, id, piece, room);
+    bool found = false;
+    for (int64_t at = 0; at < size && !found; at++) { /* a byte at a time, as a stop may be short */
+        if (row->tail_size == ROW_TAIL) {
+            row->tail_size = g->longest_stop - 1;
+            memmove(row->tail, row->tail + ROW_TAIL - row->tail_size, row->tail_size);
+        }
+        row->tail[row->tail_size++] = piece[at];
+        for (int64_t s = 0; s < g->opts.n_stop && !found; s++) {
+            const size_t n = strlen(g->opts.stop[s]);
+            found =
+                n <= row->tail_size && !memcmp(row->tail + row->tail_size - n, g->opts.stop[s], n);
+        }
+    }
+    cti_give_any(g->context, piece, room);
+    if (size >= 0) return found;
+    ct_fail(g->context, CT_ERR_ARGUMENT, "%s: the tokenizer cannot decode id %" PRId64,
+            generate_next_op, id);
+    return -1;
+}
+
+/* Gives a row its next id, and ends it if this was the last. Returns false after an error. */
+static bool row_takes(ct_generator *g, generated_row *row, int64_t id) {
+    row->id[row->count++] = id;
+    if (row->seen) row->seen[id / 8] |= (unsigned char)(1 << id % 8);
+    for (int64_t i = 0; i < g->opts.n_eos; i++) row->ended |= g->opts.eos[i] == id;
+    row->ended |= row->count - row->prompt == g->opts.max_new;
+    if (row->ended || !g->opts.n_stop) return true;
+    const int found = finds_stop(g, row, id);
+    row->ended |= found == 1;
+    return found >= 0;
+}
+
+static bool group_ended(const ct_generator *g, int64_t group) {
+    const generated_row *row = &g->row[group * g->group];
+    for (int64_t i = 0; i < group_rows(g, group); i++)
+        if (!row[i].ended) return false;
+    return true;
+}
+
+/* Draws the ids of a group's rows, which are -1 in rows that have ended. */
+static bool group_step(ct_generator *g, int64_t group, int64_t *ids) {
+    ct_scope scope = ct_scope_open_no_grad(g->context);
+    ct_tensor *logits = group_logits(g, group);
+    bool ok = logits != NULL;
+    for (int64_t i = 0; ok && i < group_rows(g, group); i++) {
+        const int64_t at = group * g->group + i;
+        if (g->row[at].ended) continue;
+        ids[at] = draw_id(g, at, ct_narrow(logits, 0, i, 1));
+        ok = ids[at] >= 0;
+    }
+    ct_scope_close(scope);
+    return ok;
+}
+
+bool ct_generate_next(ct_generator *g, int64_t *ids) {
+    if (!cti_object_is_ready(g ? &g->object : NULL, generate_next_op, "generator", NULL))
+        return false;
+    if (!ids) return ct_fail(g->context, CT_ERR_ARGUMENT, "%s: ids is NULL", generate_next_op);
+    const bool training = ct_module_training(g->lm->module);
+    bool any = false, ok = true;
+    for (int64_t i = 0; i < g->n; i++) ids[i] = -1;
+    if (training) ct_module_train(g->lm->module, false);
+    for (int64_t i = 0; ok && i < g->groups; i++) {
+        if (group_ended(g, i)) continue;
+        ok = group_step(g, i, ids);
+        any = true;
+    }
+    if (training) ct_module_train(g->lm->module, true);
+    for (int64_t i = 0; ok && i < g->n; i++)
+        if (ids[i] >= 0) ok = row_takes(g, &g->row[i], ids[i]);
+    g->step += ok && any;
+    return ok && any;
+}
+
+bool ct_generate_end(ct_generator *g, int64_t row) {
+    if (!cti_object_is_ready(g ? &g->object : NULL, generate_end_op, "generator", NULL))
+        return false;
+    if (row < 0 || row >= g->n)
+        return ct_fail(g->context, CT_ERR_ARGUMENT, "%s: row %" PRId64 " of %" PRId64,
+                       generate_end_op, row, g->n);
+    g->row[row].ended = true;
+    return true;
+}

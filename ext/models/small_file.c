@@ -1,0 +1,38 @@
+/* Small files of a folder, which are read whole. */
+#include "small_file.h"
+
+#include <cotangent/autograd.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../../src/core/memory.h"
+#include "../../src/io/file.h"
+
+enum { MOST_CONFIG = 1 << 24 };
+
+char *cti_lm_read_file(ct_context *context, const char *op, const char *path, size_t *size) {
+    cti_file file;
+    if (!cti_file_open(context, op, path, &file)) return NULL;
+    char *text = NULL;
+    if (file.size > MOST_CONFIG)
+        ct_fail(context, CT_ERR_FORMAT, "%s: %s: its %" PRId64 " bytes are too many", op, path,
+                file.size);
+    else text = cti_take_any(context, (size_t)file.size + 1);
+    *size = (size_t)file.size;
+    if (text && !cti_file_read(&file, 0, text, *size)) {
+        cti_give_any(context, text, *size + 1);
+        text = NULL;
+    }
+    cti_file_close(&file);
+    if (text) text[*size] = 0;
+    return text;
+}
+
+char *cti_lm_join(ct_context *context, const char *folder, const char *name) {
+    const size_t length = strlen(folder) + 1 + strlen(name) + 1;
+    char *path = cti_take_any(context, length);
+    if (path) snprintf(path, length, "%s/%s", folder, name);
+    return path;
+}
