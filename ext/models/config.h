@@ -1,4 +1,4 @@
-/* config.json of a Hugging Face folder: the numbers that fix a model's mathematics, as one struct
+/* config.json of a Hugging Face folder: the numbers that fix a model's mathematics, in one struct
  * for all families.
  *
  * Invariants:
@@ -47,7 +47,7 @@ typedef enum {
     CTI_LM_SCALED,       /* scale_attn_weights */
     CTI_LM_SCALED_LAYER, /* scale_attn_by_inverse_layer_idx */
     CTI_LM_ATTENTION_DROPOUT,
-    CTI_LM_DROPOUT, /* of what a sublayer adds */
+    CTI_LM_DROPOUT, /* the dropout of a sublayer's result */
     CTI_LM_EMBEDDING_DROPOUT,
     CTI_LM_CLASS_DROPOUT,
     CTI_LM_NUMBERS
@@ -75,8 +75,8 @@ typedef struct {
     bool nullable;
 } cti_lm_key;
 
-/* The paths of a family's modules and parameters in its state dict; NULL: there is none. Those of a
- * layer are relative to it. */
+/* The paths of a family's modules in its state dict; NULL: the family has no such module. The paths
+ * of a layer's modules are relative to the layer. */
 typedef struct {
     const char *base; /* the prefix of the model without its head: "model" */
     const char *embed, *positions, *types, *embed_norm;
@@ -90,7 +90,7 @@ typedef struct {
 
 typedef enum {
     CTI_LM_SEPARATE,   /* q, k and v are three Linears */
-    CTI_LM_SIDE,       /* one Linear, whose rows are those of q, then k, then v */
+    CTI_LM_SIDE,       /* one Linear with the rows of q, then of k, then of v */
     CTI_LM_INTERLEAVED /* one Linear, whose rows are q, k and v of head 0, of head 1, ... */
 } cti_lm_qkv;
 
@@ -101,7 +101,7 @@ typedef struct {
     cti_lm_names names;
     cti_lm_qkv qkv;
     bool rms, post_norm, gated, bidirectional, transposed;
-    bool qkv_bias, up_bias; /* biases that are always there: of q, k, v; of up and down */
+    bool qkv_bias, up_bias; /* whether q, k and v, and whether up and down, always have biases */
     bool o_bias;            /* o has a bias always */
     double norm_offset, rope_base, local_base; /* the bases of full and of sliding layers */
     double partial;    /* the default of partial_rotary_factor; 0: no RoPE */
@@ -118,11 +118,11 @@ typedef enum {
     CTI_LM_HEAD_CLASSES
 } cti_lm_head;
 
-/* What a layer has of its own. */
+/* The options that differ between the layers of a model. */
 typedef struct {
     int64_t window; /* the keys that a query sees, with its own; 0: all */
     int rope;       /* the index of its frequencies; -1: none */
-    double scale;   /* of the scores */
+    double scale;   /* the factor of the scores */
 } cti_lm_layer;
 
 enum { CTI_LM_ROPES = 2, CTI_LM_MOST_EOS = 16 };
@@ -151,7 +151,7 @@ static inline int64_t cti_lm_integer(const cti_lm_config *config, cti_lm_number 
 /* A reader of one config.json. */
 typedef struct {
     ct_context *context;
-    const char *op, *path; /* for messages: "lm_open", the path of the file */
+    const char *op, *path; /* the function and the path that messages name */
     const cti_json_tree *tree;
     cti_lm_config *config;
 } cti_lm_reader;

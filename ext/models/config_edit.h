@@ -8,7 +8,7 @@
 
 typedef struct {
     ct_context *context;
-    const char *op; /* for messages */
+    const char *op; /* the function that messages name */
     char *text;     /* a block of size + 1 bytes of the context, with a NUL at its end */
     size_t size;
 } cti_lm_edit;

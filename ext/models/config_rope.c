@@ -16,7 +16,8 @@ typedef struct {
     cti_json_at object; /* 0: there is none */
 } rope_source;
 
-/* Reads a number of the object, or else of the top level of config.json if `outer` is not NULL. */
+/* Reads a number of the object, and if it is absent the number `outer` of the top level, unless
+ * `outer` is NULL. */
 static bool rope_number(const rope_source *source, const char *key, const char *outer,
                         double *out) {
     const cti_json_tree *tree = source->reader->tree;
@@ -30,7 +31,7 @@ static bool rope_number(const rope_source *source, const char *key, const char *
 static const struct {
     const char *name;
     ct_rope_scaling kind;
-    const char *keys[8]; /* the keys that the kind has, besides those of all kinds */
+    const char *keys[8]; /* the keys that only this kind has */
 } rope_types[] = {
     {"default", CT_ROPE_DEFAULT, {NULL}},
     {"linear", CT_ROPE_LINEAR, {"factor"}},

@@ -1,5 +1,5 @@
 /* The folder of a model: ct_lm_open and ct_lm_new, and the map between the names of a file and
- * those of the tree. */
+ * the names of the tree. */
 #include <cotangent/autograd.h>
 #include <cotangent/tensor.h>
 

@@ -79,7 +79,7 @@ static bool count_tokens(const cti_lm *lm, const bool *mask, int64_t B, int64_t 
     return true;
 }
 
-/* Positions (B, T): the place of a token among those of its row and segment. */
+/* Positions (B, T): the place of a token among the tokens of its row and segment. */
 static ct_tensor *lm_positions(const cti_lm *lm, const ct_lm_call *call, ct_shape shape) {
     const int64_t B = shape.dim[0], T = shape.dim[1];
     ct_tensor *positions = ct_empty(lm->context, CT_I64, CT_SHAPE(B, T));

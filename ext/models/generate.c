@@ -1,6 +1,6 @@
 /* Generation: prompts are read at once, then each row gets one id a step.
  *
- * Rows have the bits that they have alone, although a product's kernel depends on its number of
+ * A row has the bits that it has by itself, although a product's kernel depends on the number of
  * rows. Two numbers are therefore measured when a generator is made: `group`, the most rows of one
  * token that give the bits of single rows, and `prompt`, the fewest tokens of a prompt that give
  * the bits of longer ones. Rows are generated in groups of at most `group`, each with a cache of
@@ -23,7 +23,7 @@ enum { MOST_GROUP = 8, MOST_PROMPT = 64, ROW_TAIL = 512 };
 
 /* The state of a row. */
 typedef struct {
-    int64_t *id;    /* [room]: the prompt and what was generated */
+    int64_t *id;    /* [room]: the prompt and the generated ids */
     int64_t count;  /* the number of these ids */
     int64_t prompt; /* the length of the prompt */
     unsigned char
@@ -168,7 +168,7 @@ static bool are_single(ct_tensor *x, int64_t group, ct_tensor *weight) {
     return single;
 }
 
-/* Lowers *group and raises *prompt to what a matrix (out, in) allows. */
+/* Lowers *group and raises *prompt to the numbers that a matrix (out, in) allows. */
 static void measure_matrix(ct_tensor *weight, int64_t *group, int64_t *prompt) {
     ct_context *context = ct_context_of(weight);
     const ct_dtype dtype = ct_dtype_of(weight) == CT_F64 ? CT_F64 : CT_F32;
@@ -330,7 +330,7 @@ ct_generator *ct_generate_new(ct_module *module, ct_batch prompts, ct_generate_o
 
 /* ---- a step ---- */
 
-/* Shortens a group's cache to what its rows have: the prompts and ids before the last. It is longer
+/* Shortens a group's cache to its rows' prompts and ids before the last one. The cache is longer
  * in rows that have ended, and after a step that failed. */
 static bool align_cache(const ct_generator *g, int64_t group) {
     int64_t lengths[MOST_GROUP];
@@ -394,7 +394,7 @@ static int finds_stop(const ct_generator *g, generated_row *row, int64_t id) {
     if (!piece) return -1;
     const int64_t size = ct_decode_next(g->opts.tokenizer, &row->text, id, piece, room);
     bool found = false;
-    for (int64_t at = 0; at < size && !found; at++) { /* a byte at a time, as a stop may be short */
+    for (int64_t at = 0; at < size && !found; at++) { /* each byte may end a stop text */
         if (row->tail_size == ROW_TAIL) {
             row->tail_size = g->longest_stop - 1;
             memmove(row->tail, row->tail + ROW_TAIL - row->tail_size, row->tail_size);

@@ -14,8 +14,8 @@ static bool ends_with(const char *name, const char *end) {
     return n >= m && !strcmp(name + n - m, end);
 }
 
-/* The standard deviation of a matrix: GPT-2 divides it for what is added to the residual stream
- * (Radford et al. 2019). */
+/* The standard deviation of a matrix: GPT-2 divides it in matrices whose results are added to the
+ * residual stream (Radford et al. 2019). */
 static double deviation_of(const cti_lm *lm, const char *name) {
     const double std = lm->config.number[CTI_LM_RANGE];
     const double layers = lm->config.number[CTI_LM_LAYERS];

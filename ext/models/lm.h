@@ -5,8 +5,8 @@
  * 1. The tree has the names of the family's table (families.c). A module that a program put in the
  *    place of a Linear, such as an adapter, is run by ct_forward.
  * 2. If the embedding and the head are tied, one parameter has both names.
- * 3. The model's memory is that of its parameters; frequencies of rotary positions are in the
- *    config. */
+ * 3. The model has no other tensors than its parameters; the frequencies of rotary positions are in
+ *    the config. */
 #ifndef CTI_MODELS_LM_H
 #define CTI_MODELS_LM_H
 
@@ -31,7 +31,7 @@ struct cti_lm {
     char *folder;      /* the folder from which it was opened; NULL: none */
     cti_lm_step *step; /* [layers] */
     /* the options of the folder's generation_config.json; .eos points to `eos`, the ids of that
-     * file or else of config.json */
+     * file, or of config.json if that file has none */
     ct_generate_opts generation;
     int64_t eos[CTI_LM_MOST_EOS];
 };

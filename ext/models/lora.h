@@ -5,7 +5,7 @@
  *
  * 1. An adapter has the child base_layer, which is the Linear whose place it took, and the
  *    parameters lora_A (rank, in) and lora_B (out, rank).
- * 2. Several adapters are put in place together: after an error none of them is there. */
+ * 2. Several adapters are put in place together: after an error none of them is in the tree. */
 #ifndef CTI_MODELS_LORA_H
 #define CTI_MODELS_LORA_H
 

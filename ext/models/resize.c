@@ -41,7 +41,8 @@ static const char *architecture_of(const cti_lm *lm) {
     return family->bare;
 }
 
-/* Makes the text of config.json for what the model is now. After an error *edit has no text. */
+/* Makes the text of config.json for the model in its present state. After an error *edit has no
+ * text. */
 static bool make_text(const cti_lm *lm, cti_lm_edit *edit) {
     const cti_lm_config *config = &lm->config;
     char value[CTI_LM_PATH];
