@@ -182,8 +182,8 @@ bool cti_added_tokens_index(cti_added_tokens *added) {
 
 /* ---- the search ---- */
 
-/* The longest needle at text[at]; NULL if none is there. The needles that agree with the text up to
- * some length are a range in the sorted list, which is narrowed byte by byte. */
+/* The longest needle at text[at]; NULL if there is no needle. The needles that agree with the text
+ * up to some length are a range in the sorted list, which is narrowed byte by byte. */
 static const cti_needle *longest_needle(const cti_needles *needles, const char *text, size_t size,
                                         size_t at) {
     const unsigned char byte = (unsigned char)text[at];
@@ -286,7 +286,7 @@ static bool find_token(cti_search *search) {
             (has_word_before(text, begin) || has_word_at(text, search->size, end)))
             continue;
         if (token->lstrip) {
-            /* White space that the match before has taken stays there. */
+            /* White space stays in the match before if that has taken it. */
             const size_t least = search->passed < begin ? search->passed : begin;
             begin = space_before(text, begin, least);
             if (begin < search->passed) begin = search->passed;

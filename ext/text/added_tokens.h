@@ -18,8 +18,8 @@ typedef struct {
     bool lstrip, rstrip; /* a match includes the white space before it, or behind it */
     bool normalized;
     bool special;
-    /* what decoding writes, the normalized content of a token that is normalized; .at is NULL if it
-     * is empty */
+    /* the text that decoding writes: the content, normalized if the token is; .at is NULL if the
+     * text is empty */
     cti_text decoded;
     /* whether decoding leaves the token out: a special token has this text as its content. So a
      * special token that a normalizer changes is not left out, as in the package. */
@@ -49,7 +49,7 @@ typedef struct {
     cti_vocabulary index;    /* the index in token[] of each content */
     int32_t *of_id;          /* [of_ids]: the token of an id, or CTI_NO_ID */
     int64_t of_ids, largest; /* `largest`: the largest id; -1 if there is no token */
-    cti_needles raw, normal; /* what is found in the original and in the normalized text */
+    cti_needles raw, normal; /* the needles for the original text and for the normalized text */
 } cti_added_tokens;
 
 /* Reads the value of "added_tokens". .arena, .model and .normalizer have been set. */
@@ -68,8 +68,8 @@ static inline const cti_added_token *cti_added_token_of(const cti_added_tokens *
     return &added->token[added->of_id[id]];
 }
 
-/* A search of a text, and what it found last: the range of a part of the text, which is a token or,
- * if token is NULL, has none. */
+/* A search of a text, and its last result: the range of a part of the text, which is a token or, if
+ * token is NULL, has none. */
 typedef struct {
     const cti_added_tokens *added;
     const cti_needles *needles;

@@ -9,10 +9,10 @@
  *    range of the original for byte i: the range of the character from which byte i came. All
  *    bytes of one character have the same range.
  * 3. An inserted character has the range of the character before it in the text, as in the
- *    tokenizers package; at the beginning of a section it has the range (0, 0), but see there
- *    ("prepend" gives the range of the first character).
- * 4. The range of a token [begin, end) of the text begins with that of its first byte and ends with
- *    that of its last one. */
+ *    tokenizers package; at the beginning of a section it has the range (0, 0), except after a
+ *    prepend, which gives it the range of the first character.
+ * 4. The range of a token [begin, end) of the text begins with the range of the token's first byte
+ *    and ends with the range of its last byte. */
 #ifndef CTI_TEXT_ALIGNED_H
 #define CTI_TEXT_ALIGNED_H
 
@@ -25,7 +25,7 @@ typedef struct {
     size_t begin, end;
 } cti_extent;
 
-/* One byte's range in the original, which is that of a whole character or empty. `begin` is
+/* One byte's range in the original: the range of a whole character, or an empty one. `begin` is
  * relative to the beginning of the section (`base`), so a section of CTI_MOST_SECTION bytes or more
  * has no such ranges, and a change of it fails as if memory were short. */
 typedef struct {
@@ -41,7 +41,7 @@ typedef struct {
     /* the memory that belongs to this text, by malloc; NULL while it is the original's */
     char *text;
     cti_source *sources;
-    size_t room; /* of both, in items */
+    size_t room; /* the room of both, in items */
 } cti_aligned;
 
 /* The range in the original text of the bytes [begin, end) of an aligned text, end > begin: whole

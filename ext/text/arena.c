@@ -14,7 +14,7 @@ enum {
 
 struct cti_arena_block {
     cti_arena_block *next;
-    size_t bytes; /* of the block with this header */
+    size_t bytes; /* the size of the block with this header */
 };
 enum { ARENA_HEADER = 16 };
 _Static_assert(sizeof(cti_arena_block) <= ARENA_HEADER, "the header fits");

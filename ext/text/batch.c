@@ -141,8 +141,8 @@ static bool encode_one(const batch_encoder *encoder, const char *text, int64_t *
     }
 }
 
-/* Shortens a pair to at most `most` ids, as the package does: the shorter text stays whole if it
- * has less than half of them. */
+/* Shortens a pair to at most `most` ids by the rule of the package: the shorter text stays whole if
+ * it has less than half of them. */
 static void shorten_pair(int64_t most, int64_t *first, int64_t *second) {
     if (*first + *second <= most) return;
     int64_t *low = *first <= *second ? first : second, *high = low == first ? second : first;

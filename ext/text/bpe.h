@@ -140,7 +140,8 @@ static inline cti_symbol_slot *cti_symbol_at(const cti_bpe *bpe, uint32_t key) {
 
 enum { CTI_KEY_BYTES = 16 };
 
-/* Fills key with size <= 16 bytes at `at`, padded with zeros; `left` bytes can be read there. */
+/* Fills key with size <= 16 bytes at `at`, padded with zeros; `left` bytes can be read from `at`
+ * on. */
 static inline void cti_key_of(const char *at, size_t size, size_t left, uint64_t key[2]) {
     static const unsigned char mask[2 * CTI_KEY_BYTES] = {255, 255, 255, 255, 255, 255, 255, 255,
                                                           255, 255, 255, 255, 255, 255, 255, 255};

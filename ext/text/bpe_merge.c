@@ -1,6 +1,6 @@
-/* Encoding by BPE. Pieces that are one token are found in a table (bpe.h). Of the others, those of
- * few symbols are merged by scans for the smallest rank, and those of many symbols by a heap, which
- * needs n log n time. A cache keeps the tokens of short pieces that were merged. */
+/* Encoding by BPE. Pieces that are one token are found in a table (bpe.h). Other pieces
+ * are merged: if they have few symbols, by scans for the smallest rank, and otherwise by a heap,
+ * which needs n log n time. A cache keeps the tokens of short pieces that were merged. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ void cti_bpe_work_end(cti_bpe_work *work) {
     *work = (cti_bpe_work){0};
 }
 
-/* Makes room for a piece of so many units. What the arrays hold is lost. */
+/* Makes room for a piece of so many units. The content of the arrays is lost. */
 static bool bpe_room(cti_bpe_work *work, size_t units) {
     if (units <= work->room) return true;
     if (units > INT32_MAX / 2) return false;
@@ -365,7 +365,7 @@ typedef struct {
     const cti_bpe *bpe;
     cti_sink *sink;
     size_t begin, size;
-    size_t byte, first; /* of byte_of_unit */
+    size_t byte, first; /* the next entry of byte_of_unit, and the first one */
 } token_writer;
 
 static void token_put(token_writer *w, int32_t id, size_t at, size_t end) {

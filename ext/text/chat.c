@@ -19,7 +19,7 @@ typedef struct {
     const char *open, *behind_role; /* around the role */
     const char *end;        /* behind the content: the token that ends the turn; NULL: eos_token */
     const char *behind_end; /* behind that token */
-    const char *prompt;     /* what .open adds */
+    const char *prompt;     /* the text that .open adds */
     const char *assistant;  /* the role "assistant" as it is written */
     bool bos, trims;        /* bos_token comes first; contents lose the spaces at both ends */
     bool any_role;          /* a role that is none of system, user, assistant is written too */

@@ -17,8 +17,8 @@ static const char corpus_op[] = "encode_files";
 
 enum {
     CORPUS_HEADER = 1024,
-    CORPUS_MAGIC_2 = 20240520, /* of ids of 2 bytes, version 1 */
-    CORPUS_MAGIC_4 = 20240801, /* of ids of 4 bytes, version 7 */
+    CORPUS_MAGIC_2 = 20240520, /* the magic of ids of 2 bytes, version 1 */
+    CORPUS_MAGIC_4 = 20240801, /* the magic of ids of 4 bytes, version 7 */
     CORPUS_READ = 1 << 20,
     CORPUS_WRITE = 1 << 16, /* bytes that are written at once */
 };
@@ -29,11 +29,11 @@ typedef struct {
     const ct_corpus_opts *opts;
     cti_text separator; /* .size is 0 if there is none */
     cti_file_new out;
-    int bytes; /* of an id in the file */
+    int bytes; /* the size of an id in the file */
     int64_t count;
     char *text; /* the bytes that were read and not yet encoded */
     size_t size, room;
-    int64_t *ids; /* of a document */
+    int64_t *ids; /* the ids of a document */
     size_t ids_room;
 } corpus_writer;
 
@@ -197,7 +197,7 @@ int64_t ct_encode_files(ct_tokenizer *tokenizer, const char *const *paths, int64
     if (!check_corpus(&corpus, paths, n, out) ||
         !cti_file_new_open(corpus.context, corpus_op, out, &corpus.out))
         return -1;
-    static const unsigned char header[CORPUS_HEADER]; /* of zeros, until the number is known */
+    static const unsigned char header[CORPUS_HEADER]; /* zeros, until the number of ids is known */
     bool ok = cti_file_new_write(&corpus.out, header, sizeof header);
     for (int64_t i = 0; ok && i < n; i++) ok = encode_file(&corpus, paths[i]);
     free(corpus.text);

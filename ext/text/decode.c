@@ -22,7 +22,8 @@ static cti_text decoded_token(const cti_tokenizer_parts *parts, int64_t id, bool
 static bool decode_ids(const cti_tokenizer_parts *parts, const int64_t *ids, int64_t n,
                        bool keep_special, cti_decoding *decoding) {
     const cti_decoder *decoder = &parts->decoder;
-    while (n && !decoded_token(parts, ids[n - 1], keep_special).at) n--; /* so ids[n - 1] is last */
+    while (n && !decoded_token(parts, ids[n - 1], keep_special).at)
+        n--; /* ids[n - 1] is now the last token */
     bool first = true;
     for (int64_t i = 0; i < n; i++) {
         const cti_text token = decoded_token(parts, ids[i], keep_special);

@@ -173,7 +173,7 @@ static size_t saturated(size_t a, size_t b, size_t c) {
 }
 
 size_t cti_decode_room(const cti_decoder *decoder, size_t size) {
-    enum { HELD = 16 }; /* at least the U+FFFD of all held bytes, a space and the NUL */
+    enum { HELD = 16 }; /* room for the U+FFFD of all held bytes, a space and the NUL */
     for (int i = 0; i < decoder->stages; i++) {
         const cti_decode_stage *stage = &decoder->stage[i];
         if (stage->kind == CTI_DECODE_REPLACE)

@@ -42,10 +42,10 @@ typedef struct {
 enum { CTI_MOST_STAGES = 16 };
 typedef struct {
     bool joins_with_space; /* the file has no decoder: spaces stand between the tokens */
-    cti_decode_stage stage[CTI_MOST_STAGES]; /* of single tokens */
+    cti_decode_stage stage[CTI_MOST_STAGES]; /* the stages that change single tokens */
     int stages;
     cti_decode_kind bytes;  /* CTI_DECODE_BYTES, CTI_DECODE_FALLBACK, or CTI_DECODE_FUSE: neither */
-    cti_decode_stage strip; /* of the whole text; zeros: none */
+    cti_decode_stage strip; /* the Strip of the whole text; zeros: none */
     bool strips;
 } cti_decoder;
 
@@ -73,7 +73,7 @@ void cti_decoding_free(cti_decoding *decoding);
  * short. */
 bool cti_decode_token(const cti_decoder *decoder, cti_decoding *decoding, cti_text token,
                       bool first, bool last);
-/* Ends a whole text: what is ill-formed in it becomes U+FFFD. */
+/* Ends a whole text: its ill-formed parts become U+FFFD. */
 bool cti_decode_end(const cti_decoder *decoder, cti_decoding *decoding);
 
 /* The next token of a stream, or with .at NULL its end: the text that is whole by now. */

@@ -6,11 +6,11 @@
  * that composes with no character before it does not meet the characters before it, so a segment
  * begins with one. Segments of one such character are skipped.
  *
- * The sources are those of the tokenizers package. It counts with each new character how many old
- * ones it replaces: 1 - change. A decomposition's first part has the change 0, its other parts 1;
- * the result of a composition has the sum of both changes - 1. Sorting moves the changes with their
- * characters. Then the new characters take the old ones in order: a character that replaces none
- * has the source of the byte before it. */
+ * The sources are equal to the sources in the tokenizers package. It counts with each new character
+ * how many old ones it replaces: 1 - change. A decomposition's first part has the change 0, its
+ * other parts 1; the result of a composition has the sum of both changes - 1. Sorting moves the
+ * changes with their characters. Then the new characters take the old ones in order: a character
+ * that replaces none has the source of the byte before it. */
 #include "normal_forms.h"
 
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static bool push_item(form_work *work, form_item item) {
     return true;
 }
 
-/* Sorts n items by class and keeps the order of those of one class. */
+/* Sorts n items by class and keeps the order of items of one class. */
 static bool sort_run(form_work *work, form_item *item, size_t n) {
     if (n <= SHORT_RUN) {
         for (size_t i = 1; i < n; i++) {
@@ -70,7 +70,7 @@ static bool sort_run(form_work *work, form_item *item, size_t n) {
         work->sorted_room = work->sorted ? n : 0;
         if (!work->sorted) return false;
     }
-    size_t place[256 + 1] = {0}; /* of the first item of each class */
+    size_t place[256 + 1] = {0}; /* the place of the first item of each class */
     for (size_t i = 0; i < n; i++) place[item_class(item[i]) + 1]++;
     for (size_t i = 0; i < 256; i++) place[i + 1] += place[i];
     for (size_t i = 0; i < n; i++) work->sorted[place[item_class(item[i])]++] = item[i];

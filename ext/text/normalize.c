@@ -2,8 +2,8 @@
  * BertNormalizer the steps for which its options ask. A step goes through the whole text, and
  * writes a new one only if it changes something.
  *
- * The sources of new characters are those of the tokenizers package; tests/test_text_normalize.c
- * has them for each kind. */
+ * The sources of new characters are as in the tokenizers package; tests/test_text_normalize.c has
+ * them for each kind. */
 #include "normalize.h"
 
 #include "normal_forms.h"
@@ -49,7 +49,7 @@ static cti_normalizer *add_step(step_reader *reader, step_kind kind) {
     return step;
 }
 
-/* The members that must be there: a string, true or false, or another value. */
+/* These check that a member exists: a string, true or false, or another value. */
 static bool needs_member(const step_reader *reader, const char *key) {
     const cti_json_tree *tree = reader->reading.tree;
     const cti_json_at member = cti_json_member(tree, reader->value, key);
@@ -78,7 +78,7 @@ static bool read_bert(step_reader *reader) {
         !needs_bool(reader, keys[1], &chinese) || !needs_bool(reader, keys[3], &lowercase)) {
         return false;
     }
-    bool accents = lowercase; /* unless the file says otherwise */
+    bool accents = lowercase; /* the default */
     if (!cti_reading_bool(&reader->reading, reader->value, keys[2], &accents)) return false;
     return (!clean || add_step(reader, STEP_BERT_CLEAN)) &&
            (!chinese || add_step(reader, STEP_BERT_CHINESE)) &&
@@ -219,8 +219,8 @@ static void put_text(cti_edit *edit, cti_text text, size_t from) {
     }
 }
 
-/* What is prepended, and the first character again, have the first character's source. It has none
- * if nothing is prepended, as in the tokenizers package. */
+/* The prepended text has the first character's source, and so has that character itself. If the
+ * prepended text is empty the character has no source, as in the tokenizers package. */
 static void prepend(cti_edit *edit, cti_text inserted) {
     const cti_aligned *text = edit->text;
     if (!text->size) return;

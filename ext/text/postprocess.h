@@ -8,7 +8,7 @@
 #include "sink.h"
 
 enum { CTI_FIRST_TEXT = -1, CTI_SECOND_TEXT = -2 };
-/* A part of what an encoding is made of: a token, or the ids of the first or of the second text. */
+/* A part of an encoding: a token, or the ids of the first or of the second text. */
 typedef struct {
     int64_t id;   /* of the token, or CTI_FIRST_TEXT or CTI_SECOND_TEXT */
     int64_t type; /* the type id of its ids */

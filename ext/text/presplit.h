@@ -5,7 +5,7 @@
 
 #include "pretokenize.h"
 
-/* What becomes of the matches when a piece is divided. Invariant: matches and the gaps between them
+/* The fate of the matches when a piece is divided. Invariant: matches and the gaps between them
  * cover the piece. */
 typedef enum {
     CTI_REMOVED,              /* matches are no pieces */

@@ -10,7 +10,7 @@
 typedef struct {
     ct_context *context;
     cti_arena *arena; /* the tokenizer's */
-    const char *path; /* of the file, for messages */
+    const char *path; /* the path of the file, for messages */
     const cti_json_tree *tree;
     cti_json_at type_of; /* the innermost kind that is being read, for messages; 0: none */
 } cti_reading;

@@ -4,8 +4,8 @@
  *
  * 1. All memory that outlives a call is in the arena, and is given back when the tokenizer is
  *    closed. Functions of a const tokenizer use malloc and free it before they return.
- * 2. After ct_tokenizer_open only ct_token_add changes the tokenizer. What it replaces stays in the
- *    arena, so a text that ct_token returned stays valid. */
+ * 2. After ct_tokenizer_open only ct_token_add changes the tokenizer. Replaced memory stays in
+ *    the arena, so a text that ct_token returned stays valid. */
 #ifndef CTI_TEXT_TOKENIZER_H
 #define CTI_TEXT_TOKENIZER_H
 
@@ -24,10 +24,11 @@ extern const char *const cti_role_names[CTI_ROLES]; /* "bos_token", ... */
 
 /* The parts of a tokenizer, which lie in its arena. */
 typedef struct {
-    cti_vocabulary vocabulary; /* of the model */
+    cti_vocabulary vocabulary; /* the tokens of the model */
     const cti_normalizer *normalizer;
     const cti_pretokenizer *pretokenizer;
-    cti_next_piece *next_piece; /* of the pre-tokenizer if it has one (pretokenize.h) */
+    cti_next_piece
+        *next_piece; /* the function of the pre-tokenizer, if it has one (pretokenize.h) */
     const cti_model *model;
     bool bytes; /* the model is one of bytes */
     cti_postprocessor postprocessor;
@@ -69,7 +70,8 @@ ct_tokenizer *cti_tokenizer_of(ct_context *context, const char *path, cti_text j
 /* Makes a tokenizer's parts of the text of a tokenizer.json, which lies in its arena. */
 bool cti_tokenizer_read(ct_tokenizer *tokenizer, const char *path, cti_text json);
 
-/* A tokenizer without parts; and the tokenizer if `done`, or else its end and NULL. */
+/* cti_tokenizer_new makes a tokenizer without parts. cti_tokenizer_begin returns the tokenizer if
+ * `done`; otherwise it ends the tokenizer and returns NULL. */
 ct_tokenizer *cti_tokenizer_new(ct_context *context);
 ct_tokenizer *cti_tokenizer_begin(ct_tokenizer *tokenizer, bool done);
 

@@ -4,7 +4,7 @@
  *     train_merge.c   merges the most frequent pair of tokens until the vocabulary is full
  *     train_write.c   writes the result as tokenizer.json
  *
- * The result is that of the tokenizers package's BpeTrainer, which has these rules:
+ * The result is equal to the result of the tokenizers package's BpeTrainer, which has these rules:
  *
  * 1. Files are read line by line, so no piece crosses a line end; the line end belongs to its line.
  * 2. The ids are the special tokens, the characters of the alphabet of bytes in the order of their
@@ -33,7 +33,7 @@ typedef struct {
     const cti_text *special; /* [n_special], distinct and not empty */
     int64_t n_special;
     cti_next_piece *next;   /* divides a line into pieces; NULL: a line is a piece */
-    const char *expression; /* of a Split before ByteLevel; NULL: none */
+    const char *expression; /* the expression of a Split before ByteLevel; NULL: none */
     bool use_regex;         /* ByteLevel divides by GPT-2's expression */
     /* called now and then with the part of the work that is done, 0 to 1; false ends the training
      * with an error. NULL: none */
