@@ -1,6 +1,7 @@
 """Generation against transformers' generate: greedy ids of unequal prompts, penalties, ids that end a row, defaults of generation_config.json;
 and what a row is by itself."""
 import json
+import subprocess
 
 import numpy
 import pytest
@@ -121,6 +122,31 @@ def test_stop_texts(context, tmp_path):
     assert stop in tokenizer.decode(got[0], skip_special_tokens=False).encode()
     assert stop not in tokenizer.decode(got[0][:-1], skip_special_tokens=False).encode()
     assert got[0] == free[0][: len(got[0])] and len(got[0]) < 30
+
+
+def test_the_program(context, tmp_path):
+    """build/generate continues a text and answers a message; what it writes is what the library generates."""
+    tokenizer = tokenizers_of.smollm()
+    tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    config = {"model_type": "llama", **models.LLAMA, "vocab_size": tokenizer.get_vocab_size(), "eos_token_id": None}
+    lm = context.check(lib.ct_lm_new(context.pointer, json.dumps(config).encode(), ct.LmOpts()))
+    context.check(lib.ct_lm_save(lm, str(tmp_path).encode(), ct.SaveOpts()))
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    run = lambda *args: subprocess.run([str(ct.BUILD / "generate"), str(tmp_path), *args], capture_output=True)
+    text = "The function returns a café"
+    got = run("--prompt", text, "--tokens", "12")
+    assert got.returncode == 0 and b"12 tokens in" in got.stderr, got.stderr
+    ids = torch.tensor(tokenizer.encode(text).ids)
+    want = text + tokenizer.decode(generate(context, lm, [ids], max_new=12)[0])
+    assert got.stdout.decode() == want + "\n"
+    got = run("--prompt", "Hello", "--chat", "--template", "chatml", "--tokens", "7", "--temperature", "1", "--seed", "4", "--bf16")
+    assert got.returncode == 0 and b"7 tokens in" in got.stderr
+    assert got.stdout == run("--prompt", "Hello", "--chat", "--template", "chatml", "--tokens", "7", "--temperature", "1", "--seed", "4", "--bf16").stdout
+    for args, words in ((("--prompt", "a", "--chat"), b"no chat template"), ((), b"no token"), (("--prompt", "a", "--tokens", "0"), b"must lie between")):
+        got = run(*args)
+        assert got.returncode == 2 and words in got.stderr, got.stderr
+    (tmp_path / "tokenizer.json").unlink()
+    assert b"tokenizer.json" in run("--prompt", "a").stderr
 
 
 def test_what_is_refused(context, tmp_path):

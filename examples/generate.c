@@ -1,0 +1,136 @@
+/* Continues a text with a language model of a Hugging Face folder, which has config.json,
+ * safetensors and a tokenizer.json. With --chat the prompt is a user's message, in the form of the
+ * folder's chat template or of --template, and the model answers it. The text is written as it
+ * comes; the last line says how fast that was. */
+#include "common.h"
+#include "system.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    const char *prompt, *system, *stop;
+    long long chat, template, tokens, top_k, seed, threads, bf16, no_eos;
+    double temperature, top_p, min_p, penalty;
+} option = {.prompt = "", .seed = 1};
+
+static ct_context *context;
+static ct_tokenizer *tokenizer;
+
+/* ---- the prompt ---- */
+
+/* The ids of the prompt; *n is their number. */
+static int64_t *prompt_ids(int64_t *n) {
+    const ct_message messages[] = {{"system", option.system ? option.system : ""},
+                                   {"user", option.prompt}};
+    const ct_chat_opts form = {.kind = (ct_chat)option.template, .open = true};
+    const int first = option.system ? 0 : 1;
+    int64_t *ids = NULL, room = 0;
+    for (int turn = 0; turn < 2; turn++) { /* at first only the number of ids is computed */
+        *n = option.chat
+                 ? ct_chat_encode(tokenizer, messages + first, 2 - first, form, ids, NULL, room)
+                 : ct_encode(tokenizer, option.prompt, strlen(option.prompt), (ct_encode_opts){0},
+                             ids, NULL, room);
+        check(context, EXIT_USAGE);
+        if (*n < 0) fail(EXIT_FAILED, "out of memory");
+        if (turn) break;
+        room = *n;
+        ids = malloc(sizeof *ids * (size_t)(room + 1));
+        if (!ids) fail(EXIT_FAILED, "out of memory");
+    }
+    if (!*n) fail(EXIT_USAGE, "the prompt has no token (--prompt TEXT)");
+    return ids;
+}
+
+/* ---- the options ---- */
+
+/* The folder's options, and the flags that were given in their place. */
+static ct_generate_opts generate_opts(const ct_module *lm) {
+    ct_generate_opts opts = ct_lm_generate_opts(lm);
+    if (flag_was_read("temperature")) opts.sample.temperature = option.temperature;
+    if (flag_was_read("top-k")) opts.sample.top_k = option.top_k;
+    if (flag_was_read("top-p")) opts.sample.top_p = option.top_p;
+    if (flag_was_read("min-p")) opts.sample.min_p = option.min_p;
+    if (flag_was_read("penalty")) opts.repetition_penalty = option.penalty;
+    if (flag_was_read("tokens")) opts.max_new = option.tokens;
+    opts.no_eos = option.no_eos;
+    opts.seed = (uint64_t)option.seed;
+    if (option.stop) {
+        opts.stop = &option.stop;
+        opts.n_stop = 1;
+        opts.tokenizer = tokenizer;
+    }
+    return opts;
+}
+
+/* ---- the text ---- */
+
+static void write_next(ct_decode_state *state, int64_t id, char *piece) {
+    const int64_t size = ct_decode_next(tokenizer, state, id, piece, ct_token_room(tokenizer));
+    if (size > 0) fwrite(piece, 1, (size_t)size, stdout);
+    fflush(stdout);
+}
+
+static void generate(ct_module *lm, const int64_t *ids, int64_t n) {
+    char *piece = malloc(ct_token_room(tokenizer));
+    if (!piece) fail(EXIT_FAILED, "out of memory");
+    ct_batch prompts = ct_batch_of(context, ids, NULL, &n, 1, (ct_batch_opts){0});
+    ct_generator *generator = ct_generate_new(lm, prompts, generate_opts(lm));
+    check(context, EXIT_USAGE);
+    ct_decode_state state = {0};
+    int64_t id, count = 0;
+    double begun = now(), first = 0;
+    catch_interrupts();
+    if (!option.chat) fputs(option.prompt, stdout);
+    while (!interrupted() && ct_generate_next(generator, &id)) {
+        write_next(&state, id, piece);
+        if (!count++) first = now();
+    }
+    check(context, EXIT_FAILED);
+    write_next(&state, -1, piece);
+    const double last = now();
+    printf("\n");
+    fprintf(stderr, "%lld tokens in %.1f s for the prompt of %lld", (long long)count, first - begun,
+            (long long)n);
+    if (count > 1) fprintf(stderr, ", then %.1f tokens/s", (double)(count - 1) / (last - first));
+    fprintf(stderr, "; %.0f MB resident\n", system_peak_memory() * 1e-6);
+    free(piece);
+}
+
+int main(int argc, char **argv) {
+    const flag flags[] = {
+        flag_text("prompt", &option.prompt, "TEXT", "the text that is continued, or the message"),
+        flag_switch("chat", &option.chat, "the prompt is a message that the model answers"),
+        flag_text("system", &option.system, "TEXT", "a system message before it"),
+        flag_choice("template", &option.template, "chatml|llama3|gemma|zephyr|phi3",
+                    "the form of a chat, in place of the folder's"),
+        flag_integer("tokens", &option.tokens, 1, 1e9,
+                     "the most tokens; else the folder's, or 100"),
+        flag_real("temperature", &option.temperature, "X", 0, 100, "0: the most probable token"),
+        flag_integer("top-k", &option.top_k, 0, 1e9, "only the k most probable tokens; 0: all"),
+        flag_real("top-p", &option.top_p, "P", 0, 1, "only tokens that sum to this probability"),
+        flag_real("min-p", &option.min_p, "P", 0, 1, "only tokens of this part of the largest"),
+        flag_real("penalty", &option.penalty, "X", 0, 100,
+                  "against tokens that were there already"),
+        flag_text("stop", &option.stop, "TEXT", "ends the text behind it"),
+        flag_switch("no-eos", &option.no_eos, "goes on behind the end of a text"),
+        flag_switch("bf16", &option.bf16, "weights in bf16, in half the memory"),
+        flag_integer("seed", &option.seed, 0, 1e18, "of the draws"),
+        flag_integer("threads", &option.threads, 0, 1024, "that compute; 0: every core"),
+    };
+    const char *usage = "FOLDER --prompt TEXT [flags]\n\nContinues a text with a language model:";
+    if (read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage) != 1)
+        fail(EXIT_USAGE, "one folder of a model is needed (--help says more)");
+    context = ct_context_new((ct_context_opts){.threads = (int)option.threads});
+    check(context, EXIT_USAGE);
+    tokenizer = ct_tokenizer_open(context, argv[1]);
+    check(context, EXIT_USAGE);
+    int64_t n, *ids = prompt_ids(&n);
+    ct_module *lm =
+        ct_lm_open(context, argv[1], (ct_lm_opts){.dtype = option.bf16 ? CT_BF16 : CT_F32});
+    check(context, EXIT_USAGE);
+    generate(lm, ids, n);
+    free(ids);
+    ct_context_free(context);
+    return 0;
+}
