@@ -59,7 +59,8 @@ at_O1    = $(patsubst -O3,-O1,$(patsubst -O2,-O1,$(1)))
 # char_lm is linked with these, common.o and either world_one.o or world_mpi.o.
 CHAR_LM  = gpt gpt_write plot run run_log
 NO_MAIN  = $(if $(filter ext/data,$(EXT)),,tokens) $(if $(filter ext/ranks,$(EXT)),,char_lm) \
-    $(if $(filter ext/diagnose,$(EXT)),,custom_op) $(if $(filter ext/text,$(EXT)),,char_lm generate tokenize) \
+    $(if $(filter ext/diagnose,$(EXT)),,custom_op) \
+    $(if $(filter ext/text,$(EXT)),,attention_map char_lm generate lora tokenize tokens) \
     $(if $(filter ext/models,$(EXT)),,generate) \
     common plot $(CHAR_LM) world_one seq2seq_model system_%
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%$(EXE),$(filter-out $(NO_MAIN:%=examples/%.c),$(wildcard examples/*.c)))
