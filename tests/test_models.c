@@ -4,24 +4,11 @@
 #include <math.h>
 
 #include "files.h"
+#include "remove_tree.h"
 
-/* Removes the folders of models in the test's folder. */
 static void teardown_folders(void) {
-    DIR *dir = opendir(folder);
-    for (struct dirent *entry; (entry = readdir(dir));) {
-        char path[400], file[800];
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        DIR *inner =
-            strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") ? opendir(path) : NULL;
-        if (!inner) continue;
-        for (struct dirent *each; (each = readdir(inner));) {
-            snprintf(file, sizeof file, "%s/%s", path, each->d_name);
-            remove(file);
-        }
-        closedir(inner);
-        rmdir(path);
-    }
-    closedir(dir);
+    static const char *const names[] = {"saved", "first", "second", "there"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) remove_tree(in_folder(names[i]));
     teardown();
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "../ext/text/tokenizer.h"
+#include "remove_tree.h"
 #include "suite.h"
 #include "tokenizer_files.h"
 
@@ -20,9 +21,7 @@ static void start(void) {
 }
 
 static void stop(void) {
-    char command[PATH + 16];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    ck_assert(!system(command));
+    remove_tree(folder);
     ck_assert_msg(!ct_error(context), "%s", ct_error_message(context));
     ct_context_free(context);
 }
