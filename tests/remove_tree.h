@@ -8,18 +8,18 @@
 #include <unistd.h>
 
 static inline void remove_tree(const char *path) {
-    DIR *folder = opendir(path);
-    if (!folder) {
+    DIR *listed = opendir(path);
+    if (!listed) {
         remove(path);
         return;
     }
-    for (struct dirent *entry; (entry = readdir(folder));) {
+    for (struct dirent *entry; (entry = readdir(listed));) {
         char inner[1024];
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
         snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
         remove_tree(inner);
     }
-    closedir(folder);
+    closedir(listed);
     rmdir(path);
 }
 

@@ -44,9 +44,10 @@ static ct_module *lm_linear_new(ct_context *context, bool bias) {
     lm_linear *linear = cti_take_any(context, sizeof *linear);
     if (!linear) return NULL;
     *linear = (lm_linear){.context = context, .bias = bias};
-    linear->module = ct_module_new_of(context, &lm_linear_type, linear);
-    if (!linear->module) cti_give_any(context, linear, sizeof *linear);
-    return linear->module;
+    ct_module *module = ct_module_new_of(context, &lm_linear_type, linear);
+    if (module) linear->module = module;
+    else cti_give_any(context, linear, sizeof *linear);
+    return module;
 }
 
 bool cti_lm_is_linear(const ct_module *module) {
