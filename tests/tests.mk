@@ -69,7 +69,8 @@ LDFLAGS_test_profile_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_model_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_token_faults = $(LDFLAGS_test_io_faults)
 TESTS_OF_text += text_batch text_corpus text_train text_train_faults
-POSIX_FAULTS += text_train_faults
+# A system's own functions would fail with malloc.
+POSIX_FAULTS += text_faults text_model_faults text_normalize_faults text_pretokenize_faults text_train_faults
 LDFLAGS_test_text_train_faults = $(LDFLAGS_test_io_faults) $(call wrapped,malloc calloc realloc)
 LDFLAGS_test_disk_model = $(call wrapped,open openat pread write pwrite ftruncate close fsync rename mkdir unlink \
     unlinkat fstat lstat stat)
@@ -81,7 +82,6 @@ LDFLAGS_test_threads_refused = $(patsubst %,-Wl$(comma)--wrap=%,\
     pthread_mutex_init pthread_cond_init pthread_create pthread_once)
 # The models of tokenizers.
 TESTS_OF_text += text_model text_model_faults
-WRAPPED += text_model_faults
 LDFLAGS_test_text_model_faults = $(call wrapped,malloc calloc cti_arena_take cti_arena_copy)
 LDFLAGS_test_graph = $(LDFLAGS_test_faults)
 LDFLAGS_test_watch = $(LDFLAGS_test_faults)

@@ -11,13 +11,13 @@
 #include <cotangent/gradcheck.h>
 #include <cotangent/ops.h>
 #include <cotangent/init.h>
-#include <cotangent/models.h>
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
 #include <cotangent/dist.h>
 #include <cotangent/io.h>
 #include <cotangent/tokens.h>
 #include <cotangent/tokenizer.h>
+#include <cotangent/models.h>
 #include <cotangent/profile.h>
 
 #endif
