@@ -362,24 +362,26 @@ static ct_tensor *group_logits(ct_generator *g, int64_t group) {
         (ct_lm_call){.key_mask = mask, .cache = g->cache[group], .result = CT_LM_LAST});
 }
 
-/* Applies the repetition penalty to the logits of a row. */
-static void penalise(const ct_generator *g, const generated_row *row, ct_tensor *logits) {
+/* Applies the repetition penalty to the logits of a row. Returns false after an error. */
+static bool penalise(const ct_generator *g, const generated_row *row, ct_tensor *logits) {
     const double p = g->opts.repetition_penalty;
     float *f = ct_dtype_of(logits) == CT_F32 ? ct_data_f32(logits) : NULL;
-    double *d = f ? NULL : ct_data_f64(logits);
+    double *d = ct_dtype_of(logits) == CT_F64 ? ct_data_f64(logits) : NULL;
+    if (!f && !d) return false;
     for (int64_t v = 0; v < g->vocab; v++) {
         if (!(row->seen[v / 8] >> v % 8 & 1)) continue;
         if (f) f[v] = f[v] > 0 ? f[v] / (float)p : f[v] * (float)p;
         else d[v] = d[v] > 0 ? d[v] / p : d[v] * p;
     }
     ct_wrote(logits);
+    return true;
 }
 
 /* Draws an id from logits (1, V); -1 after an error. */
 static int64_t draw_id(const ct_generator *g, int64_t i, ct_tensor *logits) {
     int64_t id = -1;
     const ct_rng rng = ct_rng_get(g->context);
-    if (g->row[i].seen) penalise(g, &g->row[i], logits);
+    if (!logits || (g->row[i].seen && !penalise(g, &g->row[i], logits))) return -1;
     ct_rng_set(g->context, (ct_rng){g->opts.seed, (uint64_t)i << 32 ^ (uint64_t)g->step});
     const bool ok = ct_sample(logits, g->opts.sample, &id, 1);
     ct_rng_set(g->context, rng);
