@@ -532,8 +532,8 @@ END_TEST
 START_TEST(an_unknown_token_that_is_no_token_is_an_error_of_the_piece) {
     static const char *const models[] = {
         "{'type': 'BPE', 'vocab': {'a': 0}, 'merges': [], 'unk_token': '?'}",
-        "{'type': 'WordPiece', 'vocab': {'a': 0}, 'unk_token': '?', "
-        "'continuing_subword_prefix': 'a', 'max_input_chars_per_word': 5}",
+        ("{'type': 'WordPiece', 'vocab': {'a': 0}, 'unk_token': '?', "
+         "'continuing_subword_prefix': 'a', 'max_input_chars_per_word': 5}"),
         "{'type': 'WordLevel', 'vocab': {'a': 0}, 'unk_token': '?'}"};
     for (int i = 0; i < 3; i++) {
         static tokens got;
