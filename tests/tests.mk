@@ -16,7 +16,8 @@ FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data diagnose models ranks
 # Without ext/diagnose the other programs link this ct_gradcheck, a check without diagnoses.
 PLAIN_CHECK = $(if $(filter ext/diagnose,$(EXT)),,$(BUILD)/obj/tests/plain_gradcheck.o)
 # In the amalgamation calls of cti_arena_take are within one object, where --wrap does not reach them.
-NOT_HERE = $(WASI_NOT_HERE) $(FLOORLESS) $(if $(AMALGAMATED),text_model_faults) $(if $(filter windows wasi,$(OS_NAME)),unseen) \
+NOT_HERE = $(WASI_NOT_HERE) $(FLOORLESS) $(if $(AMALGAMATED),text_model_faults) \
+    $(if $(filter windows wasi,$(OS_NAME)),unseen) \
     $(if $(filter windows,$(OS_NAME)),$(if $(IS_GCC),$(POSIX_FAULTS),$(WRAPPED)),$(if $(IS_MACOS),$(WRAPPED)))
 
 # If there is no Check, OWN_CHECK=1 takes the part of it in tests/portable.
