@@ -133,7 +133,7 @@ static ct_tensor *embed(const cti_lm *lm, ct_tensor *ids, const ct_lm_call *call
                         ct_tensor *positions) {
     const cti_lm_names *names = &lm->config.family->names;
     const ct_shape shape = ct_shape_of(ids);
-    char path[CTI_LM_PATH], part[CTI_LM_PATH];
+    char path[CTI_LM_PATH], part[CTI_LM_PART];
 #define TABLE(name)                                                                                \
     (snprintf(part, sizeof part, "%s.weight", name),                                               \
      ct_module_get(lm->module, cti_lm_path(lm, -1, part, path)))

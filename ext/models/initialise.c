@@ -33,7 +33,7 @@ static bool initialise(const cti_lm *lm, const ct_param *param) {
 
 /* The row of the padding id is 0 in the families whose embedding has a padding_idx. */
 static bool clear_padding(const cti_lm *lm) {
-    char path[CTI_LM_PATH], part[CTI_LM_PATH];
+    char path[CTI_LM_PATH], part[CTI_LM_PART];
     const cti_lm_names *names = &lm->config.family->names;
     const int64_t pad = lm->config.pad;
     const bool has = !lm->config.family->transposed && lm->config.family->qkv != CTI_LM_INTERLEAVED;

@@ -45,7 +45,8 @@ bool cti_lm_is_ready(ct_context *context);
 /* The data of a model for a function that begins with it; NULL after an error. */
 cti_lm *cti_lm_of(const ct_module *module);
 
-enum { CTI_LM_PATH = 192 }; /* room for any path of the tree */
+/* Room for any path of the tree, and for the path of a part below the base or a layer. */
+enum { CTI_LM_PATH = 192, CTI_LM_PART = 96 };
 /* Writes the path of a layer's part, "model.layers.3.self_attn.q_proj", or of a part of the model
  * without its head if layer is -1. */
 const char *cti_lm_path(const cti_lm *lm, int64_t layer, const char *part, char out[CTI_LM_PATH]);
