@@ -39,7 +39,7 @@ static bool model_read_vocabulary(const cti_reading *r, cti_json_at value, cti_v
     if (!object || tree->value[object].kind != CTI_JSON_OBJECT)
         return cti_reading_fail(r, object ? object : value, "\"vocab\" is not an object");
     const int64_t tokens = tree->value[object].count;
-    int64_t size = 0, id;
+    int64_t size = 0, id = CTI_NO_ID;
     for (cti_json_at i = cti_json_first(tree, object); i; i = tree->value[i].next) {
         if (!cti_json_whole(tree, i, &id))
             return cti_reading_fail(r, i, "the id of a token is not a natural number");

@@ -133,7 +133,7 @@ static bool read_pair_of(const cti_reading *reading, cti_json_at kind, const cha
 
 static bool read_cls_and_sep(const cti_reading *reading, cti_json_at kind, cti_postprocessor *out,
                              bool roberta) {
-    int64_t sep, cls;
+    int64_t sep = CTI_NO_ID, cls = CTI_NO_ID;
     if (!read_pair_of(reading, kind, "sep", &sep) || !read_pair_of(reading, kind, "cls", &cls))
         return false;
     const int64_t a = CTI_FIRST_TEXT, b = CTI_SECOND_TEXT;
