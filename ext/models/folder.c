@@ -15,9 +15,12 @@ static const char open_name[] = "lm_open", new_name[] = "lm_new";
 
 /* ---- names ---- */
 
-/* Tensors of old files that nothing needs: masks, tables and positions that are computed now, and
- * the heads of BERT's pretraining. */
-static const char *const skipped[] = {"*.attn.bias",
+/* Patterns of tensors in files that nothing needs: in files of masked language models the heads of
+ * BERT's pretraining, and in all old files masks, tables and positions that are computed now. */
+enum { ONLY_MASKED = 2 }; /* the number of patterns that only masked language models skip */
+static const char *const skipped[] = {"*pooler.dense.*",
+                                      "cls.seq_relationship.*",
+                                      "*.attn.bias",
                                       "*.attn.masked_bias",
                                       "*.attention.bias",
                                       "*.attention.masked_bias",
@@ -25,16 +28,6 @@ static const char *const skipped[] = {"*.attn.bias",
                                       "*embeddings.position_ids",
                                       "*embeddings.token_type_ids",
                                       NULL};
-static const char *const skipped_masked[] = {"*.attn.bias",
-                                             "*.attn.masked_bias",
-                                             "*.attention.bias",
-                                             "*.attention.masked_bias",
-                                             "*rotary_emb.inv_freq",
-                                             "*embeddings.position_ids",
-                                             "*embeddings.token_type_ids",
-                                             "*pooler.dense.*",
-                                             "cls.seq_relationship.*",
-                                             NULL};
 
 static bool read_style(const cti_lm *lm, const char *path, cti_lm_style *style) {
     const cti_lm_names *names = &lm->config.family->names;
@@ -130,7 +123,7 @@ static bool load_weights(const cti_lm *lm, const char *folder) {
     const bool ok = ct_load(lm->module, folder,
                             (ct_load_opts){.map = map.n ? map.entry : NULL,
                                            .n_map = map.n,
-                                           .ignore = masked ? skipped_masked : skipped});
+                                           .ignore = masked ? skipped : skipped + ONLY_MASKED});
     cti_lm_map_free(lm, &map);
     return ok;
 }

@@ -37,7 +37,7 @@ typedef struct {
  *
  * A key of config.json that changes the mathematics and is not supported is CT_ERR_FORMAT with the
  * key and its value, and so are an unknown key (unless ignore_unknown), another architecture, a
- * tensor that is missing, and a tensor that nothing asks for. Other errors are those of ct_load. */
+ * tensor that is missing, and a tensor that nothing asks for. Other errors are as in ct_load. */
 CT_API ct_module *ct_lm_open(ct_context *context, const char *folder, ct_lm_opts opts);
 
 /* Makes a model from the text of a config.json, the language in which models are described here.
@@ -152,7 +152,7 @@ typedef struct {
     ct_sample_opts sample;     /* temperature 0: the largest logit is chosen */
     double repetition_penalty; /* logits of ids that the row has: > 0 divided by it, < 0 multiplied;
                                   0: 1 */
-    const int64_t *eos;        /* [n_eos] ids that end a row; n_eos 0: those of the folder */
+    const int64_t *eos; /* [n_eos] ids that end a row; n_eos 0: the ids that the folder names */
     int64_t n_eos;
     bool no_eos; /* no id ends a row */
     /* [n_stop] texts that end a row, by the tokenizer, which must outlive the generator */

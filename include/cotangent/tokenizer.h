@@ -120,7 +120,7 @@ typedef struct {
 } ct_batch;
 
 typedef struct {
-    int64_t max_length; /* of a row; 0: no limit */
+    int64_t max_length; /* the most ids of a row; 0: no limit */
     bool pad_left;      /* padding stands before the tokens */
     int64_t pad_id;     /* the id in padding */
     ct_encode_opts encode;
