@@ -199,6 +199,45 @@ START_TEST(chat_faults) {
 }
 END_TEST
 
+/* Lines that need a larger buffer and larger arrays of messages one after the other. */
+static void write_lines(const char *path) {
+    FILE *file = fopen(path, "wb");
+    ck_assert_ptr_nonnull(file);
+    for (int i = 1; i <= 3; i++) {
+        fprintf(file, "{\"messages\": [{\"role\": \"user\", \"content\": \"%0*d\"}", 60000 * i, i);
+        for (int k = 0; k < 100 * i; k++)
+            fprintf(file, ", {\"role\": \"assistant\", \"content\": \"%d\"}", k);
+        fprintf(file, "]}\n");
+    }
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+START_TEST(line_faults) {
+    char path[64] = "/tmp/cotangent-lines-XXXXXX", file[80];
+    ck_assert(mkdtemp(path));
+    snprintf(file, sizeof file, "%s/a.jsonl", path);
+    write_lines(file);
+    const int64_t live = ct_memory(context).live;
+    for (int64_t turn = 0;; turn++) {
+        ck_assert(turn < MOST_TURNS);
+        left = turn;
+        ct_json_lines *lines = ct_json_lines_open(context, file);
+        ct_json_line line;
+        int64_t n = 0;
+        while (lines && ct_json_lines_next(lines, &line)) ck_assert_int_eq(line.number, ++n);
+        const bool failed = left < 0;
+        left = -1;
+        ck_assert(failed ? n < 3 : n == 3);
+        ck_assert_int_eq(ct_error(context), failed ? CT_ERR_MEMORY : CT_OK);
+        ct_error_clear(context);
+        ct_json_lines_close(lines);
+        ck_assert_int_eq(ct_memory(context).live, live);
+        if (!failed) break;
+    }
+    ck_assert(!remove(file) && !rmdir(path));
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("text_faults");
     TCase *tcase = tcase_create("text_faults");
@@ -208,6 +247,7 @@ int main(void) {
     tcase_add_test(tcase, decode_faults);
     tcase_add_test(tcase, add_and_save_faults);
     tcase_add_test(tcase, chat_faults);
+    tcase_add_test(tcase, line_faults);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

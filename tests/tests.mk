@@ -70,7 +70,7 @@ LDFLAGS_test_shard_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_profile_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_model_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_token_faults = $(LDFLAGS_test_io_faults)
-TESTS_OF_text += text_batch text_corpus text_train text_train_faults
+TESTS_OF_text += text_batch text_corpus text_lines text_train text_train_faults
 # A system's own functions would fail with malloc.
 POSIX_FAULTS += text_faults text_model_faults text_normalize_faults text_pretokenize_faults text_train_faults
 LDFLAGS_test_text_train_faults = $(LDFLAGS_test_io_faults) $(call wrapped,malloc calloc realloc)

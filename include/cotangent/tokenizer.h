@@ -244,6 +244,36 @@ CT_API int64_t ct_chat_text(const ct_tokenizer *tokenizer, const ct_message *mes
 CT_API int64_t ct_chat_encode(const ct_tokenizer *tokenizer, const ct_message *messages, int64_t n,
                               ct_chat_opts opts, int64_t *ids, int64_t *targets, int64_t room);
 
+/* ---- files of conversations ---- */
+
+/* A file that has one JSON object in each line: {"text": "..."}, or {"messages": [{"role": "user",
+ * "content": "..."}, ...]}, or ShareGPT's {"conversations": [{"from": "human", "value": "..."},
+ * ...]}, whose roles human and gpt become user and assistant. Other members are ignored, and so are
+ * blank lines. One line at a time is in memory. */
+typedef struct ct_json_lines ct_json_lines;
+
+/* Opens a file. Returns NULL after CT_ERR_ARGUMENT (a NULL), CT_ERR_IO or CT_ERR_MEMORY. */
+CT_API ct_json_lines *ct_json_lines_open(ct_context *context, const char *path);
+
+/* A line. The texts are valid until the next call for the file. */
+typedef struct {
+    int64_t number; /* the number of the line in the file, from 1 */
+    const char *text; /* [bytes] with a NUL behind them; NULL if the line has messages */
+    size_t bytes;
+    const ct_message *messages; /* [n_messages]; NULL if the line has a text */
+    int64_t n_messages;
+} ct_json_line;
+
+/* Reads the next line. Returns false behind the last one, or after an error: CT_ERR_IO,
+ * CT_ERR_MEMORY, or CT_ERR_FORMAT with the file, the number of the line and the byte in it: a line
+ * that is not such an object, has none or several of the three members, has an empty list of
+ * messages, or a message without one of its two texts or with the character U+0000. After
+ * ct_error_clear the call behind a CT_ERR_FORMAT reads the following line. */
+CT_API bool ct_json_lines_next(ct_json_lines *lines, ct_json_line *line);
+
+/* Closes the file. ct_context_free does it too. */
+CT_API void ct_json_lines_close(ct_json_lines *lines);
+
 /* Writes the tokenizer as it is now to a file, if the path ends in ".json", or else into a folder,
  * which is made if there is none. The file is the one that was opened, with the tokens that were
  * added since, and has the same ids for every text. A folder gets a tokenizer_config.json too, with

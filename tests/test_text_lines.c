@@ -1,0 +1,234 @@
+/* ct_json_lines: files with a JSON object in each line. */
+#include "text_files.h"
+
+static const char *put_lines(const char *text, size_t size) {
+    const char *path = in_folder("lines.jsonl");
+    write_all(path, text, size);
+    return path;
+}
+
+static ct_json_lines *open_lines(const char *text) {
+    ct_json_lines *lines = ct_json_lines_open(context, put_lines(text, strlen(text)));
+    ck_assert_msg(lines != NULL, "%s", ct_error_message(context));
+    return lines;
+}
+
+static void ck_message(const ct_json_line *line, int i, const char *role, const char *content) {
+    ck_assert_ptr_null(line->text);
+    ck_assert_int_gt(line->n_messages, i);
+    ck_assert_str_eq(line->messages[i].role, role);
+    ck_assert_str_eq(line->messages[i].content, content);
+}
+
+START_TEST(texts_and_messages) {
+    ct_json_lines *lines = open_lines(
+        "{\"id\": 7, \"text\": \"a\\u0000\\u00e9\"}\r\n\n \t\n"
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\\nb\", \"name\": null},"
+        " {\"content\": \"\", \"role\": \"assistant\"}]}\n"
+        "{\"conversations\": [{\"from\": \"system\", \"value\": \"s\"},"
+        "{\"from\": \"human\", \"value\": \"h\"}, {\"from\": \"gpt\", \"value\": \"g\"}]}\n"
+        "{\"messages\": [{\"role\": \"gpt\", \"content\": \"c\"}]}");
+    ct_json_line line;
+    ck_assert(ct_json_lines_next(lines, &line));
+    ck_assert_int_eq(line.number, 1);
+    ck_assert_uint_eq(line.bytes, 4);
+    ck_assert_mem_eq(line.text, "a\0\xc3\xa9", 5);
+    ck_assert_ptr_null(line.messages);
+    ck_assert(ct_json_lines_next(lines, &line));
+    ck_assert_int_eq(line.number, 4);
+    ck_assert_int_eq(line.n_messages, 2);
+    ck_message(&line, 0, "user", "a\nb");
+    ck_message(&line, 1, "assistant", "");
+    ck_assert(ct_json_lines_next(lines, &line));
+    ck_assert_int_eq(line.n_messages, 3);
+    ck_message(&line, 0, "system", "s");
+    ck_message(&line, 1, "user", "h");
+    ck_message(&line, 2, "assistant", "g");
+    ck_assert(ct_json_lines_next(lines, &line));
+    ck_assert_int_eq(line.number, 6);
+    ck_message(&line, 0, "gpt", "c"); /* only ShareGPT's roles are renamed */
+    for (int i = 0; i < 2; i++) ck_assert(!ct_json_lines_next(lines, &line));
+    ck_assert_int_eq(ct_error(context), CT_OK);
+    ct_json_lines_close(lines);
+}
+END_TEST
+
+START_TEST(empty_files) {
+    static const char *const texts[] = {"", "\n", "\r\n  \n\t"};
+    for (int i = 0; i < 3; i++) {
+        ct_json_line line = {.number = 5};
+        ck_assert(!ct_json_lines_next(open_lines(texts[i]), &line));
+        ck_assert_int_eq(line.number, 0);
+        ck_assert_int_eq(ct_error(context), CT_OK);
+    }
+}
+END_TEST
+
+/* Lines of many lengths, whose ends are at all places of the blocks that are read. */
+START_TEST(long_lines) {
+    enum { LINES = 40 };
+    static char text[LINES * 20000 + 1000];
+    size_t size = 0;
+    for (int i = 0; i < LINES; i++) {
+        size += (size_t)sprintf(text + size, "{\"text\": \"");
+        const size_t n = (size_t)i * 997 % 20000 + (i == 20 ? 150000 : 0);
+        memset(text + size, 'a' + i % 26, n);
+        size += n;
+        size += (size_t)sprintf(text + size, i == LINES - 1 ? "\"}" : "\"}\n");
+    }
+    ct_json_lines *lines = ct_json_lines_open(context, put_lines(text, size));
+    ct_json_line line;
+    for (int i = 0; i < LINES; i++) {
+        const size_t n = (size_t)i * 997 % 20000 + (i == 20 ? 150000 : 0);
+        ck_assert(ct_json_lines_next(lines, &line));
+        ck_assert_int_eq(line.number, i + 1);
+        ck_assert_uint_eq(line.bytes, n);
+        ck_assert_uint_eq(strlen(line.text), n);
+        for (size_t k = 0; k < n; k++) ck_assert_int_eq(line.text[k], 'a' + i % 26);
+    }
+    ck_assert(!ct_json_lines_next(lines, &line));
+    ck_assert_int_eq(ct_error(context), CT_OK);
+}
+END_TEST
+
+START_TEST(faults) {
+    static const struct {
+        const char *line, *fault;
+    } cases[] = {
+        {"[1]", "byte 0: the line is not an object"},
+        {"{\"text\": 1}", "byte 9: \"text\" is not a text"},
+        {"{\"text\": \"a\" ", "byte 13: "},
+        {"{\"text\": \"a\"} {}", "byte 14: "},
+        {"{\"text\": \"\xff\"}", "byte 10: "},
+        {"{\"texts\": \"a\"}", "byte 0: the line has no \"text\", \"messages\" or"},
+        {"{\"text\": \"a\", \"messages\": [{\"role\": \"a\", \"content\": \"b\"}]}",
+         "the line has more than one of"},
+        {"{\"text\": \"a\", \"text\": \"b\"}", "twice"},
+        {"{\"messages\": []}", "byte 13: \"messages\" is not a list of messages"},
+        {"{\"messages\": {}}", "byte 13: \"messages\" is not a list of messages"},
+        {"{\"conversations\": 3}", "byte 18: \"conversations\" is not a list of messages"},
+        {"{\"messages\": [3]}", "byte 14: a message is not an object"},
+        {"{\"messages\": [{\"role\": \"a\"}]}", "byte 14: a message needs a \"content\""},
+        {"{\"messages\": [{\"content\": \"a\"}]}", "byte 14: a message needs a \"role\""},
+        {"{\"messages\": [{\"role\": null, \"content\": \"a\"}]}",
+         "byte 23: a message needs a \"role\""},
+        {"{\"messages\": [{\"role\": \"a\", \"content\": [\"b\"]}]}",
+         "byte 39: a message needs a \"content\""},
+        {"{\"messages\": [{\"role\": \"a\", \"content\": \"b\\u0000\"}]}", "U+0000"},
+        {"{\"messages\": [{\"from\": \"a\", \"value\": \"b\"}]}", "needs a \"role\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[400];
+        snprintf(text, sizeof text, "{\"text\": \"one\"}\n\n%s\n{\"text\": \"last\"}\n",
+                 cases[i].line);
+        ct_json_lines *lines = open_lines(text);
+        ct_json_line line;
+        ck_assert(ct_json_lines_next(lines, &line));
+        ck_assert(!ct_json_lines_next(lines, &line));
+        ck_assert_int_eq(ct_error(context), CT_ERR_FORMAT);
+        const char *message = ct_error_message(context);
+        ck_assert_msg(strstr(message, cases[i].fault) && strstr(message, "lines.jsonl:3: byte "),
+                      "%s: %s", cases[i].line, message);
+        ck_assert_ptr_null(line.text);
+        ck_assert(!ct_json_lines_next(lines, &line)); /* while the error is pending */
+        ct_error_clear(context);
+        ck_assert_msg(ct_json_lines_next(lines, &line), "%s", ct_error_message(context));
+        ck_assert_str_eq(line.text, "last");
+        ct_json_lines_close(lines);
+    }
+}
+END_TEST
+
+/* A line that is cut at each byte, is followed by a quote or has a NUL there, is an error. */
+START_TEST(hostile) {
+    static const char whole[] =
+        "{\"a\":[1,{}],\"messages\":[{\"role\":\"u\\u0041\",\"content\":\"\\ud83d\\ude00\"}]}";
+    for (size_t cut = 1; cut < sizeof whole - 1; cut++)
+        for (int more = 0; more < 3; more++) {
+            char text[sizeof whole + 1];
+            memcpy(text, whole, sizeof whole);
+            if (more == 1) text[cut] = '"';
+            if (more == 2) text[cut] = 0;
+            const size_t size = more == 2 ? sizeof whole - 1 : cut + (more == 1);
+            ct_json_lines *lines = ct_json_lines_open(context, put_lines(text, size));
+            ct_json_line line;
+            ck_assert_msg(!ct_json_lines_next(lines, &line), "cut at %zu, %d", cut, more);
+            ck_assert_int_eq(ct_error(context), CT_ERR_FORMAT);
+            ct_error_clear(context);
+            ct_json_lines_close(lines);
+        }
+    char deep[300] = "{\"a\":";
+    memset(deep + 5, '[', 200);
+    ct_json_line line;
+    ck_assert(!ct_json_lines_next(open_lines(deep), &line));
+    ck_assert_int_eq(ct_error(context), CT_ERR_FORMAT);
+    ct_error_clear(context);
+}
+END_TEST
+
+START_TEST(many_members) {
+    static char text[2000] = "{\"text\": \"a\"";
+    for (int i = 0; i < 64; i++) sprintf(text + strlen(text), ", \"%d\": 0", i);
+    strcat(text, "}");
+    ct_json_line line;
+    ck_assert(!ct_json_lines_next(open_lines(text), &line));
+    ck_assert_ptr_nonnull(strstr(ct_error_message(context), "more than 64 members"));
+    ct_error_clear(context);
+}
+END_TEST
+
+START_TEST(refused) {
+    ck_assert_ptr_null(ct_json_lines_open(NULL, "a"));
+    ck_assert_ptr_null(ct_json_lines_open(context, NULL));
+    ck_assert_int_eq(ct_error(context), CT_ERR_ARGUMENT);
+    ct_error_clear(context);
+    ck_assert_ptr_null(ct_json_lines_open(context, in_folder("none")));
+    ck_assert_int_eq(ct_error(context), CT_ERR_IO);
+    ct_error_clear(context);
+    ck_assert_ptr_null(ct_json_lines_open(context, folder));
+    ck_assert_int_eq(ct_error(context), CT_ERR_IO);
+    ct_error_clear(context);
+    ct_json_line line;
+    ck_assert(!ct_json_lines_next(NULL, &line));
+    ct_json_lines *lines = open_lines("{\"text\": \"\"}");
+    ck_assert(!ct_json_lines_next(lines, NULL));
+    ck_assert_int_eq(ct_error(context), CT_ERR_ARGUMENT);
+    ct_error_clear(context);
+    ck_assert(ct_json_lines_next(lines, &line));
+    ct_json_lines_close(lines);
+    ct_json_lines_close(lines);
+    ct_json_lines_close(NULL);
+    ck_assert(!ct_json_lines_next(lines, &line));
+    ck_assert_int_eq(ct_error(context), CT_ERR_ARGUMENT);
+    ct_error_clear(context);
+}
+END_TEST
+
+/* The messages of a line are as ct_chat_encode takes them. */
+START_TEST(encoded) {
+    ct_tokenizer *tokenizer = open_small(context, ",'<|im_start|>':7,'<|im_end|>':8");
+    ct_json_lines *lines = open_lines("{\"messages\": [{\"role\": \"b\", \"content\": \"ab\"}]}");
+    ct_json_line line;
+    ck_assert(ct_json_lines_next(lines, &line));
+    char text[100];
+    ct_chat_opts opts = {.kind = CT_CHAT_CHATML};
+    ck_assert_int_gt(ct_chat_text(tokenizer, line.messages, line.n_messages, opts, text, 100), 0);
+    ck_assert_str_eq(text, "<|im_start|>b\nab<|im_end|>\n");
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("JSON lines");
+    TCase *files = tcase_create("files");
+    tcase_add_checked_fixture(files, setup, teardown);
+    tcase_add_test(files, texts_and_messages);
+    tcase_add_test(files, empty_files);
+    tcase_add_test(files, long_lines);
+    tcase_add_test(files, faults);
+    tcase_add_test(files, hostile);
+    tcase_add_test(files, many_members);
+    tcase_add_test(files, refused);
+    tcase_add_test(files, encoded);
+    suite_add_tcase(suite, files);
+    return run_suite(suite);
+}
