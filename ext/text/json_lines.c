@@ -99,8 +99,7 @@ static bool read_more(ct_json_lines *lines) {
     lines->size = left;
     lines->begin = 0;
     if (lines->room < left + more + 1) {
-        if (left > SIZE_MAX / 2 - LINES_READ)
-            return lines_no_memory(lines->context, lines_next_op);
+        if (left > SIZE_MAX / 2 - LINES_READ) return lines_no_memory(lines->context, lines_next_op);
         const size_t room = left + left / 2 + LINES_READ + 1;
         char *text = realloc(lines->text, room);
         if (!text) return lines_no_memory(lines->context, lines_next_op);
@@ -183,8 +182,8 @@ static const char *usual_role(const char *role) {
     return role;
 }
 
-static bool read_message(const line_reading *reading, cti_json_at value,
-                         const message_names *names, ct_message *message) {
+static bool read_message(const line_reading *reading, cti_json_at value, const message_names *names,
+                         ct_message *message) {
     const cti_json_tree *tree = &reading->tree;
     if (tree->value[value].kind != CTI_JSON_OBJECT)
         return line_fail(reading, value, "a message is not an object");

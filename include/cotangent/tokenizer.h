@@ -257,7 +257,7 @@ CT_API ct_json_lines *ct_json_lines_open(ct_context *context, const char *path);
 
 /* A line. The texts are valid until the next call for the file. */
 typedef struct {
-    int64_t number; /* the number of the line in the file, from 1 */
+    int64_t number;   /* the number of the line in the file, from 1 */
     const char *text; /* [bytes] with a NUL behind them; NULL if the line has messages */
     size_t bytes;
     const ct_message *messages; /* [n_messages]; NULL if the line has a text */
