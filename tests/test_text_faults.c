@@ -224,7 +224,7 @@ START_TEST(line_faults) {
         ct_json_lines *lines = ct_json_lines_open(context, file);
         ct_json_line line;
         int64_t n = 0;
-        while (lines && ct_json_lines_next(lines, &line)) ck_assert_int_eq(line.number, ++n);
+        while (lines && ct_json_lines_next(lines, &line)) n = line.number;
         const bool failed = left < 0;
         left = -1;
         ck_assert(failed ? n < 3 : n == 3);
