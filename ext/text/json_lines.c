@@ -42,7 +42,7 @@ _Static_assert(sizeof(ct_json_lines) <= CTI_OBJECT_BYTES, "a file of lines is an
 
 /* ---- open and close ---- */
 
-static void lines_end(ct_json_lines *lines) {
+static void json_lines_end(ct_json_lines *lines) {
     cti_file_close(&lines->file);
     free(lines->path);
     free(lines->text);
@@ -61,7 +61,7 @@ static void lines_close_with_context(void *number) {
 void ct_json_lines_close(ct_json_lines *lines) {
     if (!lines || lines->object.self != &lines->object) return;
     ct_context_on_free(lines->context, NULL, &lines->number);
-    lines_end(lines);
+    json_lines_end(lines);
 }
 
 static bool lines_no_memory(ct_context *context, const char *op) {
@@ -84,7 +84,7 @@ ct_json_lines *ct_json_lines_open(ct_context *context, const char *path) {
     if (!lines) return NULL;
     lines->file.fd = -1;
     if (lines_open(lines, path)) return lines;
-    lines_end(lines);
+    json_lines_end(lines);
     return NULL;
 }
 
@@ -114,7 +114,7 @@ static bool read_more(ct_json_lines *lines) {
 
 /* Finds the next line; its NUL takes the place of the line end. Returns false at the end of the
  * file, or after an error. */
-static bool next_line(ct_json_lines *lines, cti_text *line) {
+static bool find_line(ct_json_lines *lines, cti_text *line) {
     const char *end = NULL;
     while (!end) {
         if (lines->size > lines->seen)
@@ -272,7 +272,7 @@ bool ct_json_lines_next(ct_json_lines *lines, ct_json_line *line) {
     lines->file.op = lines_next_op;
     cti_text text;
     do {
-        if (!next_line(lines, &text)) return false;
+        if (!find_line(lines, &text)) return false;
     } while (is_blank(text));
     ct_json_line found = {.number = lines->number};
     if (!parse_line(lines, text, &found)) return false;
