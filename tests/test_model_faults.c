@@ -15,20 +15,41 @@ static ct_context *c;
 static ct_module *lm;
 static char place[64];
 
+#define TOKENIZER                                                                                  \
+    "{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": null, " \
+    "\"post_processor\": null, \"decoder\": null, \"model\": {\"type\": \"WordLevel\", "           \
+    "\"vocab\": {\"a\": 0, \"b\": 1}, \"unk_token\": \"a\"}}"
+
+static void put_beside(const char *name, const char *text) {
+    snprintf(path, sizeof path, "%s/%s", place, name);
+    FILE *file = fopen(path, "wb");
+    ck_assert(file && fwrite(text, 1, strlen(text), file) == strlen(text) && !fclose(file));
+}
+
 static void begin_lm(void) {
     c = new_with((ct_context_opts){.seed = 1, .threads = 1});
     lm = ct_lm_new(c, GEMMA, (ct_lm_opts){0});
     strcpy(place, "/tmp/cotangent-lm-XXXXXX");
     ck_assert(lm && mkdtemp(place));
     ck_assert(ct_lm_save(lm, place, (ct_save_opts){0}));
+    put_beside("tokenizer.json", TOKENIZER);
+    put_beside("tokenizer_config.json", "{\"eos_token\": \"b\"}");
+    put_beside("chat_template.jinja", "x");
+    put_beside("generation_config.json", "{\"max_new_tokens\": 3}");
 }
 
 static void finish_lm(void) {
     ct_context_free(c);
-    static const char *const names[] = {"config.json", "model.safetensors",
+    static const char *const names[] = {"config.json",
+                                        "model.safetensors",
+                                        "tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "chat_template.jinja",
+                                        "generation_config.json",
                                         "adapters/adapter_config.json",
-                                        "adapters/adapter_model.safetensors", "adapters"};
-    for (int i = 0; i < 5; i++) {
+                                        "adapters/adapter_model.safetensors",
+                                        "adapters"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         snprintf(path, sizeof path, "%s/%s", place, names[i]);
         remove(path);
     }
@@ -38,6 +59,13 @@ static void finish_lm(void) {
 static bool open_and_free(void *arg) {
     ct_module *opened = ct_lm_open(c, place, (ct_lm_opts){.dtype = *(ct_dtype *)arg});
     ct_module_free(opened);
+    return opened != NULL;
+}
+
+static bool open_tokenizer(void *arg) {
+    (void)arg;
+    ct_tokenizer *opened = ct_tokenizer_open(c, place);
+    ct_tokenizer_close(opened);
     return opened != NULL;
 }
 
@@ -147,11 +175,12 @@ START_TEST(without_memory) {
         {.name = "save", .run = save_lm, .again = save_lm},
         {.name = "generate", .run = generate, .again = generate},
         {.name = "generator", .run = generate_ids, .again = generate_ids},
+        {.name = "tokenizer", .run = open_tokenizer, .again = open_tokenizer},
         {.name = "train", .run = train_lm, .again = train_lm, .grows = true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fault_case f = cases[i];
-        f.kind = FAULT_TAKE, f.context = &c, f.least = 10, f.sparse = 200;
+        f.kind = FAULT_TAKE, f.context = &c, f.least = 5, f.sparse = 200;
         fault_sweep(&f);
     }
 }
@@ -166,6 +195,8 @@ START_TEST(without_files) {
                     .again = open_and_free,
                     .context = &c,
                     .least = 5};
+    fault_sweep(&f);
+    f.name = "tokenizer", f.run = open_tokenizer, f.again = open_tokenizer;
     fault_sweep(&f);
 }
 END_TEST

@@ -366,8 +366,17 @@ static bool read_family(const cti_lm_reader *reader) {
     reader->config->family = type && reader->tree->value[type].kind == CTI_JSON_STRING
                                  ? cti_lm_family_of(cti_json_text(reader->tree, type))
                                  : NULL;
-    return reader->config->family ||
-           cti_lm_refuse(reader, "model_type", type,
+    if (reader->config->family) return true;
+    /* a model of several modalities has the config of its text model inside */
+    const cti_json_at part = cti_json_member(reader->tree, 0, "text_config"),
+                      inner = part ? cti_json_member(reader->tree, part, "model_type") : 0;
+    if (inner && reader->tree->value[inner].kind == CTI_JSON_STRING &&
+        cti_lm_family_of(cti_json_text(reader->tree, inner)))
+        return cti_lm_refuse(reader, "model_type", type,
+                             "a model of several modalities; only its text model, of the family "
+                             "%s, can be opened, from a folder of its own",
+                             cti_lm_family_of(cti_json_text(reader->tree, inner))->model_type);
+    return cti_lm_refuse(reader, "model_type", type,
                          "the families are gpt2, llama, mistral, qwen2, qwen3, gemma3_text, "
                          "smollm3, gpt_neox and bert");
 }

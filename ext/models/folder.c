@@ -158,7 +158,9 @@ static ct_module *lm_open_folder(ct_context *context, const char *folder, const 
 }
 
 ct_module *ct_lm_open(ct_context *context, const char *folder, ct_lm_opts opts) {
-    if (!lm_check_opts(context, open_name, folder, &opts)) return NULL;
+    if (!lm_check_opts(context, open_name, folder, &opts) ||
+        !cti_lm_check_folder(context, open_name, folder))
+        return NULL;
     char *path = cti_lm_join(context, folder, "config.json");
     if (!path) return NULL;
     ct_module *module = lm_open_folder(context, folder, path, opts);

@@ -29,6 +29,10 @@ typedef struct {
 bool cti_lm_map_new(const cti_lm *lm, const cti_lm_style *style, cti_lm_map *map);
 void cti_lm_map_free(const cti_lm *lm, cti_lm_map *map);
 
+/* Whether a path is a folder with config.json and weights. If it is not, the error names a file
+ * that the folder has instead, such as a pickle, and what can be done. */
+bool cti_lm_check_folder(ct_context *context, const char *op, const char *folder);
+
 /* Sets the format of the weights in the text of a config.json, under the key that it has for it. */
 bool cti_lm_set_format(const cti_lm *lm, cti_lm_edit *edit, ct_file_float floats);
 

@@ -9,6 +9,7 @@
 
 #include "../../src/core/memory.h"
 #include "../../src/io/file.h"
+#include "../../src/io/kind.h"
 
 enum { MOST_CONFIG = 1 << 24 };
 
@@ -21,7 +22,7 @@ char *cti_lm_read_file(ct_context *context, const char *op, const char *path, si
                 file.size);
     else text = cti_take_any(context, (size_t)file.size + 1);
     *size = (size_t)file.size;
-    if (text && !cti_file_read(&file, 0, text, *size)) {
+    if (text && (!cti_file_read(&file, 0, text, *size) || cti_kind_refuse_json(&file, text))) {
         cti_give_any(context, text, *size + 1);
         text = NULL;
     }

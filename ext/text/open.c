@@ -2,11 +2,13 @@
  * template. */
 #include <cotangent/autograd.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "../../src/core/memory.h"
 #include "../../src/io/file.h"
+#include "../../src/io/kind.h"
 #include "../../src/os/os.h"
 #include "tokenizer.h"
 
@@ -48,6 +50,86 @@ static bool read_if_there(cti_arena *arena, const char *folder, const char *name
     if (!cti_os_about_path(*path, &about)) return true;
     *text = cti_read_file(arena, tokenizer_open_op, *path);
     return text->at != NULL;
+}
+
+/* Whether a JSON file is of a known other kind, such as the pointer of a file that git-lfs has not
+ * fetched, which is an error. Of a plain text the parser reports the byte. */
+static bool is_no_json(ct_context *context, const char *path, cti_text text) {
+    const cti_file file = {.context = context,
+                           .op = tokenizer_open_op,
+                           .path = path,
+                           .fd = -1,
+                           .size = (int64_t)text.size};
+    return cti_kind_refuse_json(&file, text.at);
+}
+
+#define ITS_FOLDER                                                                                 \
+    "in Python, transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder) writes" \
+    " a tokenizer.json"
+
+/* Whether a folder has a file with this name. */
+static bool has_file(cti_arena *arena, const char *folder, const char *name) {
+    const char *path = cti_tokenizer_path(arena, folder, name);
+    cti_os_about about;
+    return path && cti_os_about_path(path, &about);
+}
+
+/* Finds the GGUF file of a folder; of several the one with the smallest name. */
+static bool find_gguf(const char *folder, char *name, size_t size) {
+    cti_os_folder *list = cti_os_folder_open(folder);
+    *name = 0;
+    for (const char *entry = list ? cti_os_folder_next(list) : NULL; entry;
+         entry = cti_os_folder_next(list)) {
+        const size_t n = strlen(entry);
+        if (n > 5 && !strcmp(entry + n - 5, ".gguf") && (!*name || strcmp(entry, name) < 0))
+            snprintf(name, size, "%s", entry);
+    }
+    if (list) cti_os_folder_close(list);
+    return *name;
+}
+
+/* Refuses a folder without a tokenizer.json, and names the files of another format that it has. */
+static bool refuse_folder(cti_arena *arena, const char *folder) {
+    static const char *const others[][2] = {
+        {"vocab.json", "merges.txt"}, {"tokenizer.model"}, {"spiece.model"},
+        {"sentencepiece.bpe.model"},  {"vocab.txt"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const char *first = others[i][0], *second = others[i][1];
+        if (!has_file(arena, folder, first) || (second && !has_file(arena, folder, second)))
+            continue;
+        return ct_fail(arena->context, CT_ERR_IO,
+                       "%s: %s: has no tokenizer.json, but %s%s%s; " ITS_FOLDER, tokenizer_open_op,
+                       folder, first, second ? " and " : "", second ? second : "");
+    }
+    char gguf[128];
+    const bool found = find_gguf(folder, gguf, sizeof gguf);
+    return ct_fail(arena->context, CT_ERR_IO, "%s: %s: has no tokenizer.json%s%s%s",
+                   tokenizer_open_op, folder, found ? ", and the tokenizer inside " : "",
+                   found ? gguf : "", found ? " is not read" : "");
+}
+
+/* Whether a path is, by the end of its name, a file of another format, which is an error. */
+static bool is_other_format(ct_context *context, const char *path) {
+    static const char *const ends[] = {".model", ".txt"};
+    const size_t n = strlen(path);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const size_t m = strlen(ends[i]);
+        if (n > m && !strcmp(path + n - m, ends[i])) {
+            ct_fail(context, CT_ERR_FORMAT, "%s: %s: is not a tokenizer.json; " ITS_FOLDER,
+                    tokenizer_open_op, path);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Reads a tokenizer.json. */
+static bool read_tokenizer_file(ct_tokenizer *tokenizer, const char *path) {
+    const cti_text json = cti_read_file(&tokenizer->arena, tokenizer_open_op, path);
+    return json.at && !is_no_json(tokenizer->context, path, json) &&
+           (json.at[0] == '{' || !is_other_format(tokenizer->context, path)) &&
+           cti_tokenizer_read(tokenizer, path, json);
 }
 
 /* Reads the token with a role: a string, or an object with a "content". A token that the tokenizer
@@ -104,10 +186,13 @@ static bool read_tokenizer_folder(ct_tokenizer *tokenizer, const char *folder) {
     cti_arena *arena = &tokenizer->arena;
     char *path = cti_tokenizer_path(arena, folder, "tokenizer.json");
     if (!path) return false;
-    const cti_text json = cti_read_file(arena, tokenizer_open_op, path);
-    if (!json.at || !cti_tokenizer_read(tokenizer, path, json)) return false;
+    cti_os_about about;
+    if (!cti_os_about_path(path, &about) && errno == ENOENT) return refuse_folder(arena, folder);
+    if (!read_tokenizer_file(tokenizer, path)) return false;
     if (!read_if_there(arena, folder, "tokenizer_config.json", &path, &parts->config)) return false;
-    if (parts->config.at && !read_config(tokenizer, path)) return false;
+    if (parts->config.at &&
+        (is_no_json(tokenizer->context, path, parts->config) || !read_config(tokenizer, path)))
+        return false;
     cti_text jinja;
     if (!read_if_there(arena, folder, "chat_template.jinja", &path, &jinja)) return false;
     parts->template_is_file = jinja.at != NULL;
@@ -134,6 +219,5 @@ ct_tokenizer *ct_tokenizer_open(ct_context *context, const char *path) {
     cti_os_about about;
     const bool is_folder = cti_os_about_path(path, &about) && about.kind == CTI_OS_FOLDER;
     if (is_folder) return cti_tokenizer_begin(tokenizer, read_tokenizer_folder(tokenizer, path));
-    const cti_text json = cti_read_file(&tokenizer->arena, tokenizer_open_op, path);
-    return cti_tokenizer_begin(tokenizer, json.at && cti_tokenizer_read(tokenizer, path, json));
+    return cti_tokenizer_begin(tokenizer, read_tokenizer_file(tokenizer, path));
 }

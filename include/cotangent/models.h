@@ -37,7 +37,9 @@ typedef struct {
  *
  * A key of config.json that changes the mathematics and is not supported is CT_ERR_FORMAT with the
  * key and its value, and so are an unknown key (unless ignore_unknown), another architecture, a
- * tensor that is missing, and a tensor that nothing asks for. Other errors are as in ct_load. */
+ * tensor that is missing, and a tensor that nothing asks for. A path that is no folder of a model
+ * is CT_ERR_IO; the message names what is there instead (a pickle, a GGUF file, an adapter, ...).
+ * Other errors are as in ct_load. */
 CT_API ct_module *ct_lm_open(ct_context *context, const char *folder, ct_lm_opts opts);
 
 /* Makes a model from the text of a config.json, the language in which models are described here.

@@ -31,7 +31,8 @@ typedef struct ct_tokenizer ct_tokenizer;
  * Returns NULL after an error:
  *
  * - CT_ERR_ARGUMENT: a NULL;
- * - CT_ERR_IO: a file that cannot be read;
+ * - CT_ERR_IO: a file that cannot be read, and a folder without a tokenizer.json; the message names
+ *   the files of another format that the folder has;
  * - CT_ERR_FORMAT, with the place in the file: a text that is not JSON or not a tokenizer, and a
  *   kind that the library does not have (Unigram, Precompiled, a regular expression with a
  *   look-behind, ...) with its name. */

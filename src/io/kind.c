@@ -1,6 +1,7 @@
 /* Binary formats are recognised by their magic bytes, texts by their first word. */
 #include "kind.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "../core/context.h"
@@ -193,11 +194,12 @@ static bool kind_begins(const unsigned char *at, size_t n, const char *begin) {
 
 enum { SURE_TEXT = 32 }; /* a text of this many bytes cannot be a file of ids */
 
+static const cti_kind git_lfs = {"a git-lfs pointer", GIT_LFS, GIT_LFS};
+
 /* The kind of a git-lfs pointer, an XML text or an HTML page by its first word, in any encoding
  * that contains ASCII. The tags are some of those by which browsers recognise a page. */
 static const cti_kind *marked_text_kind(const unsigned char *at, size_t n) {
-    static const cti_kind git_lfs = {"a git-lfs pointer", GIT_LFS, GIT_LFS},
-                          html = {"an HTML page", WRONG_ADDRESS, WRONG_ADDRESS},
+    static const cti_kind html = {"an HTML page", WRONG_ADDRESS, WRONG_ADDRESS},
                           xml = {"an XML text", WRONG_ADDRESS, WRONG_ADDRESS};
     static const char *const tags[] = {"<!doctype html", "<html",   "<head>", "<title>",
                                        "<body",          "<script", "<!--"};
@@ -235,11 +237,43 @@ const cti_kind *cti_kind_of(const unsigned char *at, size_t n, int64_t size, boo
     return kind ? kind : text_kind(at, n, size, sure);
 }
 
+/* Writes the size that a git-lfs pointer gives of its file, " (of 269060552 bytes)"; "" for another
+ * kind, and if the size is missing or has more than 19 digits. */
+static void pointer_size(const cti_kind *kind, const unsigned char *at, size_t n, char out[48]) {
+    static const char key[] = "\nsize ";
+    *out = 0;
+    for (size_t i = 0; kind == &git_lfs && i + sizeof key - 1 < n; i++) {
+        if (memcmp(at + i, key, sizeof key - 1)) continue;
+        const unsigned char *number = at + i + sizeof key - 1;
+        size_t digits = 0;
+        while (number + digits < at + n && number[digits] >= '0' && number[digits] <= '9') digits++;
+        if (digits > 0 && digits < 20)
+            snprintf(out, 48, " (of %.*s bytes)", (int)digits, (const char *)number);
+        return;
+    }
+}
+
+static bool kind_refuse(const cti_file *file, const cti_kind *kind, const unsigned char *at,
+                        size_t n, const char *expected, const char *advice) {
+    char size[48];
+    pointer_size(kind, at, n, size);
+    ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: is %s%s, not %s%s", file->op, file->path,
+            kind->name, size, expected, advice);
+    return true;
+}
+
 bool cti_kind_refuse(const cti_file *file, const unsigned char *at, size_t n,
                      const char *expected) {
     const cti_kind *kind = cti_kind_of(at, n, file->size, false);
-    if (kind)
-        ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: is %s, not %s%s", file->op, file->path,
-                kind->name, expected, kind->tensors);
-    return kind;
+    return kind && kind_refuse(file, kind, at, n, expected, kind->tensors);
+}
+
+bool cti_kind_refuse_json(const cti_file *file, const char *text) {
+    const unsigned char *at = (const unsigned char *)text;
+    const size_t n = file->size < CTI_KIND_BYTES ? (size_t)file->size : CTI_KIND_BYTES;
+    const cti_kind *kind = cti_kind_of(at, n, file->size, false);
+    if (!kind || cti_kind_is_text(kind)) return false;
+    /* advice that is the same for tensors and for ids fits any content */
+    const bool fits = !strcmp(kind->tensors, kind->ids);
+    return kind_refuse(file, kind, at, n, "a JSON text", fits ? kind->tensors : "");
 }

@@ -29,4 +29,8 @@ bool cti_kind_is_text(const cti_kind *kind);
  * error. */
 bool cti_kind_refuse(const cti_file *file, const unsigned char *at, size_t n, const char *expected);
 
+/* Does this for the whole content of a file that should be a JSON text. A plain text is not
+ * refused. The file may be closed. */
+bool cti_kind_refuse_json(const cti_file *file, const char *text);
+
 #endif

@@ -151,6 +151,19 @@ static int by_file(const void *a, const void *b) {
     return cti_text_compare(((const cti_index_entry *)a)->file, ((const cti_index_entry *)b)->file);
 }
 
+/* Opens a file that the index names. */
+static bool open_named(cti_shards *shards, cti_text name) {
+    char *path = beside(shards->context, shards->path, name.at);
+    bool ok = path != NULL;
+    if (!ok || exists(shards->context, shards->op, path, &ok)) return open_file(shards, path);
+    if (ok)
+        ct_fail(shards->context, CT_ERR_IO,
+                "%s: %s: cannot open: No such file, although %s names it", shards->op, path,
+                shards->path);
+    cti_path_free(shards->context, path);
+    return false;
+}
+
 /* Opens each file that the entries name, and finds their tensors. The entries are sorted by file.
  */
 static bool open_sorted(cti_shards *shards, const cti_index *index, const void *const *entry) {
@@ -160,8 +173,7 @@ static bool open_sorted(cti_shards *shards, const cti_index *index, const void *
     if (!take_files(shards, files) || !take_tensors(shards, index->entries)) return false;
     for (int64_t i = 0; i < index->entries; i++) {
         const cti_index_entry *at = entry[i];
-        if ((i == 0 || by_file(entry[i - 1], at) != 0) &&
-            !open_file(shards, beside(shards->context, shards->path, at->file.at)))
+        if ((i == 0 || by_file(entry[i - 1], at) != 0) && !open_named(shards, at->file))
             return false;
         const cti_safetensors *file = &shards->file[shards->files - 1];
         const cti_file_tensor *tensor = cti_safetensors_find(file, at->name);

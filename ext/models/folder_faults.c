@@ -1,0 +1,116 @@
+/* Errors of a path that is no folder of a model, with a name of what is there instead. */
+#include <cotangent/autograd.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../../src/core/memory.h"
+#include "../../src/io/file.h"
+#include "../../src/io/kind.h"
+#include "../../src/os/os.h"
+#include "folder.h"
+
+#define BY_TRANSFORMERS                                                                            \
+    "convert it to safetensors: in Python, transformers.AutoModelForCausalLM"                      \
+    ".from_pretrained(folder).save_pretrained(new_folder)"
+#define PICKLE "is a pickle file; " BY_TRANSFORMERS
+#define OTHER  "has weights of another library; " BY_TRANSFORMERS
+
+/* Files that a folder may have in place of a model's, in the order of their weight in a message.
+ * A name matches that has this beginning and this end. */
+static const struct {
+    const char *begin, *end, *note;
+} signs[] = {
+    {"adapter_config.json", "",
+     "is of an adapter: open its base model, then call ct_lora_load(model, folder)"},
+    {"", ".safetensors", "is not found by its name, which must be model.safetensors"},
+    {"", ".gguf", "is a GGUF file, which is not opened: take the model's folder of safetensors"},
+    {"pytorch_model", ".bin", PICKLE},
+    {"", ".pth", PICKLE},
+    {"", ".pt", PICKLE},
+    {"", ".ckpt", PICKLE},
+    {"", ".pkl", PICKLE},
+    {"", ".bin", PICKLE},
+    {"", ".h5", OTHER},
+    {"", ".msgpack", OTHER},
+};
+enum { SIGNS = sizeof signs / sizeof *signs, SHOWN_NAME = 128 };
+
+/* The index of a name's sign; SIGNS if it has none. Files of a Trainer's state are not weights. */
+static int sign_of(const char *name) {
+    static const char *const state[] = {"training_args.", "optimizer.", "scheduler.", "rng_state"};
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof state / sizeof *state; i++)
+        if (!strncmp(name, state[i], strlen(state[i]))) return SIGNS;
+    for (int i = 0; i < SIGNS; i++) {
+        const size_t begin = strlen(signs[i].begin), end = strlen(signs[i].end);
+        if (n >= begin + end && !strncmp(name, signs[i].begin, begin) &&
+            !strcmp(name + n - end, signs[i].end))
+            return i;
+    }
+    return SIGNS;
+}
+
+/* Writes a note about the first sign in a folder, "; its x.gguf is ...", or "". Of two names with
+ * this sign it has the smaller one. */
+static void note_of(const char *folder, char *note, size_t size) {
+    char name[SHOWN_NAME] = "";
+    int sign = SIGNS;
+    cti_os_folder *list = cti_os_folder_open(folder);
+    for (const char *entry; list;) {
+        entry = cti_os_folder_next(list);
+        if (!entry) break;
+        const int its = sign_of(entry);
+        if (its == SIGNS || its > sign || (its == sign && strcmp(entry, name) >= 0)) continue;
+        sign = its;
+        snprintf(name, sizeof name, "%s", entry);
+    }
+    if (list) cti_os_folder_close(list);
+    if (sign == SIGNS) *note = 0;
+    else snprintf(note, size, "; its %s %s", name, signs[sign].note);
+}
+
+/* Refuses a path to a file. */
+static bool refuse_file(ct_context *context, const char *op, const char *path) {
+    cti_file file;
+    unsigned char begin[CTI_KIND_BYTES];
+    if (!cti_file_open(context, op, path, &file)) return false;
+    const size_t n = file.size < CTI_KIND_BYTES ? (size_t)file.size : CTI_KIND_BYTES;
+    if (cti_file_read(&file, 0, begin, n)) {
+        const cti_kind *kind = cti_kind_of(begin, n, file.size, false);
+        ct_fail(context, CT_ERR_IO,
+                "%s: %s: is a file%s%s, and not a folder with config.json and safetensors files",
+                op, path, kind ? ", " : "", kind ? kind->name : "");
+    }
+    cti_file_close(&file);
+    return false;
+}
+
+/* Whether a folder lacks a file for certain. Another fault is reported by the file's open. */
+static bool lacks(ct_context *context, const char *folder, const char *name) {
+    cti_os_about about;
+    char *path = cti_lm_join(context, folder, name);
+    if (!path) return false;
+    const bool lacking = !cti_os_about_path(path, &about) && errno == ENOENT;
+    cti_give_any(context, path, strlen(path) + 1);
+    return lacking;
+}
+
+bool cti_lm_check_folder(ct_context *context, const char *op, const char *folder) {
+    static const char weights[] = "model.safetensors", index[] = "model.safetensors.index.json";
+    cti_os_about about;
+    char note[SHOWN_NAME + 256];
+    if (!cti_os_about_path(folder, &about))
+        return cti_file_fail(context, op, folder, "cannot open the folder");
+    if (about.kind == CTI_OS_FILE) return refuse_file(context, op, folder);
+    const bool no_config = lacks(context, folder, "config.json");
+    if (no_config || (lacks(context, folder, weights) && lacks(context, folder, index))) {
+        note_of(folder, note, sizeof note);
+        return ct_fail(context, CT_ERR_IO, "%s: %s: has %s%s", op, folder,
+                       no_config ? "no config.json"
+                                 : "neither model.safetensors nor model.safetensors.index.json",
+                       note);
+    }
+    return cti_lm_is_ready(context);
+}
