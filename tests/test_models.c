@@ -20,6 +20,8 @@ static void teardown_folders(void) {
     "{\"model_type\": \"gemma3_text\", \"num_key_value_heads\": 2, \"head_dim\": 8, "              \
     "\"sliding_window\": 3, \"layer_types\": [\"sliding_attention\", \"full_attention\"], " SIZES  \
     "}"
+#define WITH_QK_NORMS(family)                                                                      \
+    "{\"model_type\": \"" family "\", \"num_key_value_heads\": 2, \"head_dim\": 4, " SIZES "}"
 #define GPT2                                                                                       \
     "{\"model_type\": \"gpt2\", \"vocab_size\": 31, \"n_embd\": 16, \"n_layer\": 2, "              \
     "\"n_head\": 4, \"n_positions\": 32}"
@@ -105,7 +107,7 @@ END_TEST
 
 /* Texts of unequal length in one row, apart by segments, have the logits of each by itself. */
 START_TEST(packed_rows) {
-    static const char *const configs[] = {LLAMA, GEMMA, GPT2, NEOX};
+    static const char *const configs[] = {LLAMA, GEMMA, GPT2, NEOX, WITH_QK_NORMS("olmo2")};
     for (size_t c = 0; c < sizeof configs / sizeof *configs; c++) {
         ct_module *lm = rough_lm(configs[c], f64);
         ct_tensor *ids = some_ids(1, 9);
@@ -116,6 +118,31 @@ START_TEST(packed_rows) {
                   *second = run_lm(lm, ct_narrow(ids, 1, 4, 5), (ct_lm_call){0});
         ck_assert_double_lt(apart(ct_narrow(both, 1, 0, 4), first), 1e-12);
         ck_assert_double_lt(apart(ct_narrow(both, 1, 4, 5), second), 1e-12);
+    }
+}
+END_TEST
+
+/* A norm of all heads' queries together, as in OLMo 2, carries a change of head 0 to the others; a
+ * norm of each head's queries does not. */
+START_TEST(norms_of_queries) {
+    static const char *const configs[] = {WITH_QK_NORMS("qwen3"), WITH_QK_NORMS("olmo2")};
+    for (int wide = 0; wide < 2; wide++) {
+        ct_module *lm = rough_lm(configs[wide], f64);
+        ct_tensor *ids = some_ids(1, 5);
+        ct_scope scope = ct_scope_open_no_grad(context);
+        for (int i = 0; i < 2; i++) { /* what head 0 finds is not used */
+            char path[80];
+            snprintf(path, sizeof path, "model.layers.%d.self_attn.o_proj.weight", i);
+            ck_assert(ct_scale_into(ct_narrow(ct_module_get(lm, path), 1, 0, 4), 0));
+        }
+        ct_tensor *before = run_lm(lm, ids, (ct_lm_call){0});
+        ct_tensor *q = ct_module_get(lm, "model.layers.0.self_attn.q_proj.weight");
+        ck_assert(ct_scale_into(ct_narrow(q, 0, 0, 4), 3));
+        const double moved = apart(run_lm(lm, ids, (ct_lm_call){0}), before);
+        ck_assert_msg(wide ? moved > 1e-3 : moved == 0, "wide %d: %g", wide, moved);
+        ct_tensor *norm = ct_module_get(lm, "model.layers.0.self_attn.k_norm.weight");
+        ck_assert_int_eq(ct_numel(norm), wide ? 8 : 4);
+        ct_scope_close(scope);
     }
 }
 END_TEST
@@ -184,8 +211,13 @@ END_TEST
 /* ---- folders ---- */
 
 START_TEST(folders) {
-    static const char *const configs[] = {
-        LLAMA, GEMMA, GPT2, NEOX, BERT("BertModel"), BERT("BertForMaskedLM")};
+    static const char *const configs[] = {LLAMA,
+                                          GEMMA,
+                                          GPT2,
+                                          NEOX,
+                                          WITH_QK_NORMS("olmo2"),
+                                          BERT("BertModel"),
+                                          BERT("BertForMaskedLM")};
     for (size_t c = 0; c < sizeof configs / sizeof *configs; c++) {
         ct_module *lm = rough_lm(configs[c], f64);
         ct_tensor *ids = some_ids(2, 5), *want = run_lm(lm, ids, (ct_lm_call){0});
@@ -200,6 +232,8 @@ START_TEST(folders) {
         ck_assert(!ct_module_training(again));
         ck_assert_double_eq(apart(run_lm(again, ids, (ct_lm_call){0}), want), 0);
         ck_assert_str_eq(ct_lm_about(again).config, ct_lm_about(lm).config);
+        /* from f32, because f64 that is rounded twice may differ */
+        ck_assert(ct_lm_save(lm, path, (ct_save_opts){.floats = CT_FILE_F32}));
         ct_module *half = ct_lm_open(context, path, (ct_lm_opts){.dtype = CT_BF16});
         ct_module *rounded = ct_lm_open(context, path, (ct_lm_opts){0});
         ck_assert(ct_module_to_bf16(rounded));
@@ -416,6 +450,7 @@ int main(void) {
     tcase_add_checked_fixture(all, setup, teardown_folders);
     tcase_add_test(all, results_of_each_architecture);
     tcase_add_test(all, packed_rows);
+    tcase_add_test(all, norms_of_queries);
     tcase_add_test(all, losses);
     tcase_add_test(all, recomputed_layers_have_the_same_bits);
     tcase_add_test(all, copies);

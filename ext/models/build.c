@@ -199,8 +199,8 @@ static void add_layer(builder *b, ct_module *list_owner, const char *list) {
     lm_add_linear(b, names->q, all, width, qkv_bias);
     lm_add_linear(b, names->k, kv, width, qkv_bias);
     lm_add_linear(b, names->v, kv, width, qkv_bias);
-    lm_add_norm(b, names->q_norm, d);
-    lm_add_norm(b, names->k_norm, d);
+    lm_add_norm(b, names->q_norm, config->family->wide_qk_norm ? all : d);
+    lm_add_norm(b, names->k_norm, config->family->wide_qk_norm ? kv : d);
     lm_add_linear(b, names->o, width, all, o_bias);
     lm_add_norm(b, names->norm1_out, width);
     lm_add_norm(b, names->norm2, width);

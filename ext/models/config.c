@@ -376,9 +376,9 @@ static bool read_family(const cti_lm_reader *reader) {
                              "a model of several modalities; only its text model, of the family "
                              "%s, can be opened, from a folder of its own",
                              cti_lm_family_of(cti_json_text(reader->tree, inner))->model_type);
-    return cti_lm_refuse(reader, "model_type", type,
-                         "the families are gpt2, llama, mistral, qwen2, qwen3, gemma3_text, "
-                         "smollm3, gpt_neox and bert");
+    char names[200];
+    cti_lm_family_names(names, sizeof names);
+    return cti_lm_refuse(reader, "model_type", type, "the families are %s", names);
 }
 
 /* The format of the weights is read from the files; the key must only be a name that exists. */

@@ -103,13 +103,15 @@ typedef struct {
     bool rms, post_norm, gated, bidirectional, transposed;
     bool qkv_bias, up_bias; /* whether q, k and v, and whether up and down, always have biases */
     bool o_bias;            /* o has a bias always */
+    bool wide_qk_norm; /* q_norm and k_norm are of all heads' rows together, not of each head's */
     double norm_offset, rope_base, local_base; /* the bases of full and of sliding layers */
     double partial;    /* the default of partial_rotary_factor; 0: no RoPE */
     bool embed_scaled; /* embeddings are multiplied by sqrt(width) */
 } cti_lm_family;
 
 const cti_lm_family *cti_lm_family_of(cti_text model_type); /* NULL: there is none */
-extern const char *const cti_lm_ignored[];                  /* ends with NULL */
+void cti_lm_family_names(char *out, size_t size); /* all model_types, "gpt2, llama, ..." */
+extern const char *const cti_lm_ignored[];        /* ends with NULL */
 
 typedef enum {
     CTI_LM_HEAD_CAUSAL,

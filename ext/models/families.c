@@ -2,19 +2,20 @@
  * of their state dict. */
 #include "config.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define END              {.key = NULL}
 #define FALSE_ONLY(name) {.key = (name), .kind = CTI_LM_ONLY, .value = 0}
 
 /* The keys of all decoders with Llama's names; the sizes differ. */
-#define LLAMA_KEYS(vocab, width, layers, heads, hidden)                                            \
+#define LLAMA_KEYS(vocab, width, layers, heads, hidden, eps)                                       \
     {"vocab_size", CTI_LM_SIZE, CTI_LM_VOCAB, vocab, false},                                       \
         {"hidden_size", CTI_LM_SIZE, CTI_LM_WIDTH, width, false},                                  \
         {"num_hidden_layers", CTI_LM_COUNT, CTI_LM_LAYERS, layers, false},                         \
         {"num_attention_heads", CTI_LM_SIZE, CTI_LM_HEADS, heads, false},                          \
         {"intermediate_size", CTI_LM_SIZE, CTI_LM_HIDDEN, hidden, false},                          \
-        {"rms_norm_eps", CTI_LM_POSITIVE, CTI_LM_EPS, 1e-6, false},                                \
+        {"rms_norm_eps", CTI_LM_POSITIVE, CTI_LM_EPS, eps, false},                                 \
         {"initializer_range", CTI_LM_REAL, CTI_LM_RANGE, 0.02, false}, {                           \
         "attention_dropout", CTI_LM_RATE, CTI_LM_ATTENTION_DROPOUT, 0, false                       \
     }
@@ -49,7 +50,7 @@ static const cti_lm_key gpt2_keys[] = {
     END,
 };
 static const cti_lm_key llama_keys[] = {
-    LLAMA_KEYS(32000, 4096, 32, 32, 11008),
+    LLAMA_KEYS(32000, 4096, 32, 32, 11008, 1e-6),
     KV_HEADS(CTI_LM_ABSENT),
     HEAD_DIM(CTI_LM_ABSENT),
     MAX_LENGTH(2048),
@@ -60,7 +61,7 @@ static const cti_lm_key llama_keys[] = {
     END,
 };
 static const cti_lm_key mistral_keys[] = {
-    LLAMA_KEYS(32000, 4096, 32, 32, 14336),
+    LLAMA_KEYS(32000, 4096, 32, 32, 14336, 1e-6),
     KV_HEADS(8),
     HEAD_DIM(CTI_LM_ABSENT),
     MAX_LENGTH(4096 * 32),
@@ -70,7 +71,7 @@ static const cti_lm_key mistral_keys[] = {
     END,
 };
 static const cti_lm_key qwen2_keys[] = {
-    LLAMA_KEYS(151936, 4096, 32, 32, 22016),
+    LLAMA_KEYS(151936, 4096, 32, 32, 22016, 1e-6),
     KV_HEADS(32),
     HEAD_DIM(CTI_LM_ABSENT),
     MAX_LENGTH(32768),
@@ -82,7 +83,7 @@ static const cti_lm_key qwen2_keys[] = {
     END,
 };
 static const cti_lm_key qwen3_keys[] = {
-    LLAMA_KEYS(151936, 4096, 32, 32, 22016),
+    LLAMA_KEYS(151936, 4096, 32, 32, 22016, 1e-6),
     KV_HEADS(32),
     HEAD_DIM(128),
     MAX_LENGTH(32768),
@@ -95,7 +96,7 @@ static const cti_lm_key qwen3_keys[] = {
     END,
 };
 static const cti_lm_key gemma3_keys[] = {
-    LLAMA_KEYS(262208, 2304, 26, 8, 9216),
+    LLAMA_KEYS(262208, 2304, 26, 8, 9216, 1e-6),
     KV_HEADS(4),
     HEAD_DIM(256),
     MAX_LENGTH(131072),
@@ -111,7 +112,7 @@ static const cti_lm_key gemma3_keys[] = {
     END,
 };
 static const cti_lm_key smollm3_keys[] = {
-    LLAMA_KEYS(128256, 2048, 36, 16, 11008),
+    LLAMA_KEYS(128256, 2048, 36, 16, 11008, 1e-6),
     KV_HEADS(4),
     HEAD_DIM(CTI_LM_ABSENT),
     MAX_LENGTH(32768),
@@ -122,6 +123,16 @@ static const cti_lm_key smollm3_keys[] = {
     WINDOW(CTI_LM_ABSENT),
     USE_WINDOW,
     {"no_rope_layer_interval", CTI_LM_SIZE, CTI_LM_ROPE_PATTERN, 4, false},
+    END,
+};
+static const cti_lm_key olmo2_keys[] = {
+    LLAMA_KEYS(50304, 4096, 32, 32, 11008, 1e-5),
+    KV_HEADS(CTI_LM_ABSENT),
+    HEAD_DIM(CTI_LM_ABSENT),
+    MAX_LENGTH(2048),
+    HIDDEN_ACT("hidden_act", CT_SILU),
+    TIED(0),
+    ATTENTION_BIAS(0),
     END,
 };
 static const cti_lm_key gpt_neox_keys[] = {
@@ -161,11 +172,12 @@ static const cti_lm_key bert_keys[] = {
     END,
 };
 
-#define LLAMA_NAMES                                                                                \
+/* Llama's names without the norms of a layer. */
+#define LLAMA_PARTS                                                                                \
     .base = "model", .embed = "embed_tokens", .layers = "layers", .norm = "norm",                  \
-    .head = "lm_head", .norm1 = "input_layernorm", .q = "self_attn.q_proj",                        \
-    .k = "self_attn.k_proj", .v = "self_attn.v_proj", .o = "self_attn.o_proj",                     \
-    .gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"
+    .head = "lm_head", .q = "self_attn.q_proj", .k = "self_attn.k_proj", .v = "self_attn.v_proj",  \
+    .o = "self_attn.o_proj", .gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"
+#define LLAMA_NAMES LLAMA_PARTS, .norm1 = "input_layernorm"
 #define LLAMA_FAMILY(type, with_head, without, table)                                              \
     .model_type = (type), .causal = (with_head), .bare = (without), .keys = (table), .rms = true,  \
     .gated = true, .partial = 1
@@ -212,6 +224,11 @@ static const cti_lm_family families[] = {
      .rope_base = 1e6, .local_base = 1e4, .norm_offset = 1, .embed_scaled = true},
     {LLAMA_FAMILY("smollm3", "SmolLM3ForCausalLM", "SmolLM3Model", smollm3_keys),
      .names = {LLAMA_NAMES, .norm2 = "post_attention_layernorm"}, .rope_base = 2e6},
+    {LLAMA_FAMILY("olmo2", "Olmo2ForCausalLM", "Olmo2Model", olmo2_keys),
+     .names = {LLAMA_PARTS, .norm1_out = "post_attention_layernorm",
+               .norm2_out = "post_feedforward_layernorm", .q_norm = "self_attn.q_norm",
+               .k_norm = "self_attn.k_norm"},
+     .rope_base = 10000, .wide_qk_norm = true},
     {
         .model_type = "gpt_neox",
         .causal = "GPTNeoXForCausalLM",
@@ -266,6 +283,14 @@ const cti_lm_family *cti_lm_family_of(cti_text model_type) {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (!cti_text_compare(cti_text_of(families[i].model_type), model_type)) return &families[i];
     return NULL;
+}
+
+void cti_lm_family_names(char *out, size_t size) {
+    *out = 0;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        const size_t used = strlen(out);
+        snprintf(out + used, size - used, "%s%s", used ? ", " : "", families[i].model_type);
+    }
 }
 
 /* Keys without an effect on values or gradients, in any family: of programs, of generation (read

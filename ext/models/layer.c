@@ -46,12 +46,14 @@ typedef struct {
     ct_tensor *q, *k, *v; /* (B, H, T, d), (B, H_kv, T, d) twice */
 } lm_heads;
 
-/* x (B, T, H d) -> (B, H, T, d), with a norm of each head's row if there is one. */
+/* x (B, T, H d) -> (B, H, T, d), with a norm of each head's row, or of all heads' rows together, if
+ * there is one. */
 static ct_tensor *heads_of(const cti_lm *lm, ct_module *layer, const char *norm, ct_tensor *x,
                            int64_t heads) {
     if (norm) {
         const ct_shape shape = ct_shape_of(x);
-        ct_tensor *rows = ct_reshape(x, CT_SHAPE(shape.dim[0], shape.dim[1], heads, -1));
+        const int64_t groups = lm->config.family->wide_qk_norm ? 1 : heads;
+        ct_tensor *rows = ct_reshape(x, CT_SHAPE(shape.dim[0], shape.dim[1], groups, -1));
         x = ct_reshape(norm_of(lm, ct_module_child(layer, norm), rows), shape);
     }
     return ct_split_heads(x, heads);

@@ -5,9 +5,9 @@
  *     ct_tensor *logits = ct_lm_forward(lm, ids, (ct_lm_call){0});    (B, T, V)
  *
  * The families are gpt2, llama (also SmolLM, SmolLM2, TinyLlama and Llama 3), mistral, qwen2,
- * qwen3, gemma3_text, smollm3, gpt_neox (Pythia) and bert. A model is a tree of modules with the
- * names of transformers' state dict, such as model.layers.0.self_attn.q_proj.weight. Matrices are
- * (out, in), also those of GPT-2, which are transposed when its files are read and written. A
+ * qwen3, gemma3_text, smollm3, olmo2, gpt_neox (Pythia) and bert. A model is a tree of modules with
+ * the names of transformers' state dict, such as model.layers.0.self_attn.q_proj.weight. Matrices
+ * are (out, in), also those of GPT-2, which are transposed when its files are read and written. A
  * projection that a file fuses (c_attn, query_key_value) is one Linear.
  *
  * docs/models.md has each family's options, and a list of mistakes in a file that shapes reveal. */

@@ -39,6 +39,9 @@ MODELS = {
     "gemma3": ("Gemma3ForCausalLM", LLAMA | {"num_hidden_layers": 7, "head_dim": 16, "sliding_window": 5, "query_pre_attn_scalar": 20}),
     "smollm3": ("SmolLM3ForCausalLM", LLAMA | {"num_hidden_layers": 5}),
     "smollm3 windows": ("SmolLM3ForCausalLM", LLAMA | {"num_hidden_layers": 5, "use_sliding_window": True, "sliding_window": 4}),
+    "olmo2": ("Olmo2ForCausalLM", LLAMA),
+    "olmo2 tied, biases": ("Olmo2ForCausalLM", LLAMA | {"tie_word_embeddings": True, "attention_bias": True, "head_dim": 12}),
+    "olmo2 bare": ("Olmo2Model", LLAMA),
     "gpt_neox": ("GPTNeoXForCausalLM", SMALL | {"max_position_embeddings": 64}),
     "gpt_neox in sequence": ("GPTNeoXForCausalLM", SMALL | {"use_parallel_residual": False, "attention_bias": False,
                                                             "rope_parameters": {"rope_theta": 2e4, "partial_rotary_factor": 0.5}}),
@@ -47,7 +50,7 @@ MODELS = {
     "bert classes": ("BertForSequenceClassification", BERT | {"num_labels": 5}),
 }
 CONFIGS = {"GPT2": "GPT2Config", "Llama": "LlamaConfig", "Mistral": "MistralConfig", "Qwen2": "Qwen2Config", "Qwen3": "Qwen3Config",
-           "Gemma3": "Gemma3TextConfig", "SmolLM3": "SmolLM3Config", "GPTNeoX": "GPTNeoXConfig", "Bert": "BertConfig"}
+           "Gemma3": "Gemma3TextConfig", "SmolLM3": "SmolLM3Config", "Olmo2": "Olmo2Config", "GPTNeoX": "GPTNeoXConfig", "Bert": "BertConfig"}
 
 
 def make(name, dtype=torch.float32):
@@ -242,7 +245,7 @@ def test_more_tokens(context, folder, tmp_path, name):
     assert error(logits_of(again, ids), after) < 5e-6
 
 
-@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma3", "gpt_neox", "qwen2"])
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gemma3", "gpt_neox", "qwen2", "olmo2"])
 def test_new_models(context, tmp_path, name):
     """A model that is made from the text of a config.json is one that transformers opens."""
     model = make(name)
@@ -277,7 +280,7 @@ def test_padding_on_the_left_and_on_the_right(context, folder, name):
         assert error(got[mask], want[mask]) < 5e-6
 
 
-@pytest.mark.parametrize("name", ["llama 3", "gpt2", "gemma3", "qwen3", "mistral", "smollm3 windows", "gpt_neox"])
+@pytest.mark.parametrize("name", ["llama 3", "gpt2", "gemma3", "qwen3", "mistral", "smollm3 windows", "olmo2", "gpt_neox"])
 def test_caches_of_unequal_rows(context, folder, name):
     """Prompts of unequal length, then tokens one by one, are each row's logits by itself."""
     make(name).save_pretrained(folder)
@@ -319,7 +322,7 @@ def changed(key, value):
     return []
 
 
-FAMILIES = ["gpt2", "llama", "mistral", "qwen2 windows", "qwen3", "gemma3", "smollm3 windows", "gpt_neox", "bert classes", "llama 3", "llama yarn"]
+FAMILIES = ["gpt2", "llama", "mistral", "qwen2 windows", "qwen3", "gemma3", "smollm3 windows", "olmo2", "gpt_neox", "bert classes", "llama 3", "llama yarn"]
 
 
 def leaves(config, path=()):
