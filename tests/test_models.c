@@ -90,6 +90,9 @@ START_TEST(results_of_each_architecture) {
     ct_tensor *mean = run_lm(lm, ids, (ct_lm_call){.key_mask = key_mask, .result = CT_LM_MEAN});
     ct_tensor *row = ct_mean(ct_narrow(ct_select(hidden, 0, 0), 0, 2, 3), CT_DIMS(0), false);
     ck_assert_double_lt(apart(ct_select(mean, 0, 0), row), 1e-14);
+    ct_tensor *no_token = ct_zeros(context, CT_BOOL, CT_SHAPE(2, 5));
+    mean = run_lm(lm, ids, (ct_lm_call){.key_mask = no_token, .result = CT_LM_MEAN});
+    ck_assert_double_eq(apart(mean, ct_zeros(context, CT_F64, CT_SHAPE(2, 16))), 0);
     ck_assert(same_shape(run_lm(bert, ids, (ct_lm_call){0}), CT_SHAPE(2, 3)));
     ck_assert(same_shape(run_lm(bert, ids, (ct_lm_call){.result = CT_LM_POOLED}), CT_SHAPE(2, 16)));
     ck_refused(ct_lm_forward(lm, ids, (ct_lm_call){.result = CT_LM_POOLED}), CT_ERR_ARGUMENT,
@@ -162,6 +165,28 @@ START_TEST(losses) {
                "NULL");
     ck_refused(ct_lm_loss(lm, ids, targets, (ct_lm_call){.result = CT_LM_LAST}, opts),
                CT_ERR_ARGUMENT, "lm_loss", ".result");
+}
+END_TEST
+
+/* Ids and targets as parts of one tensor, which are not contiguous. */
+START_TEST(losses_of_views) {
+    ct_module *lm = rough_lm(LLAMA, f64);
+    ct_tensor *text = some_ids(3, 8), *ids = ct_narrow(text, 1, 0, 7),
+              *next = ct_narrow(text, 1, 1, 7);
+    const ct_cross_entropy_opts opts = {0};
+    ct_tensor *loss = ct_lm_loss(lm, ids, next, (ct_lm_call){0}, opts);
+    ct_tensor *want = ct_cross_entropy(run_lm(lm, ids, (ct_lm_call){0}), next, opts);
+    ck_assert_double_lt(apart(loss, want), 1e-10);
+    ck_refused(ct_lm_loss(lm, ids, ct_narrow(text, 1, 0, 7), (ct_lm_call){0}, opts),
+               CT_ERR_ARGUMENT, "lm_loss", "targets are the ids");
+    ct_tensor *some = ct_add(text, ct_zeros(context, CT_I64, CT_SCALAR));
+    for (int64_t i = 0; i < 24; i += 3) ct_data_i64(some)[i] = -100;
+    ck_refused(ct_lm_loss(lm, text, some, (ct_lm_call){0}, opts), CT_ERR_ARGUMENT, "lm_loss",
+               "targets are the ids");
+    const int64_t one[] = {5, 5, 5, 5}; /* each next id is the id itself */
+    ct_tensor *same = ct_from_i64(context, CT_SHAPE(1, 4), one),
+              *after = ct_from_i64(context, CT_SHAPE(1, 4), one);
+    ck_assert_ptr_nonnull(ct_lm_loss(lm, same, after, (ct_lm_call){0}, opts));
 }
 END_TEST
 
@@ -452,6 +477,7 @@ int main(void) {
     tcase_add_test(all, packed_rows);
     tcase_add_test(all, norms_of_queries);
     tcase_add_test(all, losses);
+    tcase_add_test(all, losses_of_views);
     tcase_add_test(all, recomputed_layers_have_the_same_bits);
     tcase_add_test(all, copies);
     tcase_add_test(all, folders);

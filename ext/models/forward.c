@@ -10,6 +10,8 @@
 
 static const char forward_name[] = "lm_forward", loss_name[] = "lm_loss";
 
+enum { NO_TARGET = -100 }; /* the target of a position that the loss leaves out */
+
 /* ---- checks ---- */
 
 /* Whether a tensor of the call is NULL, or (B, T) of a dtype. */
@@ -237,7 +239,8 @@ static ct_tensor *mean_of_tokens(const cti_lm *lm, const ct_lm_call *call, ct_te
     ct_tensor *mask = ct_unsqueeze(call->key_mask, 2);
     ct_tensor *zero = ct_zeros(lm->context, dtype, CT_SCALAR);
     ct_tensor *sum = ct_sum(ct_where(mask, x, zero), CT_DIMS(1), false);
-    return ct_div(sum, ct_sum(ct_cast(mask, dtype), CT_DIMS(1), false));
+    ct_tensor *count = ct_sum(ct_cast(mask, dtype), CT_DIMS(1), false);
+    return ct_div(sum, ct_clamp(count, 1, INFINITY)); /* a row without a token has zeros */
 }
 
 static ct_tensor *pooled(const cti_lm *lm, ct_tensor *x) {
@@ -312,22 +315,38 @@ ct_tensor *ct_lm_forward(ct_module *module, ct_tensor *ids, ct_lm_call call) {
 
 /* ---- the loss ---- */
 
+/* Whether the targets (B, T) of a causal model are the ids themselves: every target that is not
+ * ignored is the id at its place, and at two of these places at least the next id is another. */
+static bool targets_are_ids(ct_tensor *ids, ct_tensor *targets) {
+    if (ids == targets) return true;
+    const ct_shape shape = ct_shape_of(ids);
+    const int64_t *id = ct_data_i64(ct_contiguous(ids)),
+                  *target = ct_data_i64(ct_contiguous(targets));
+    if (!id || !target) return false;
+    int64_t other = 0;
+    for (int64_t i = 0; i < shape.dim[0] * shape.dim[1]; i++) {
+        if (target[i] == NO_TARGET) continue;
+        if (target[i] != id[i]) return false;
+        other += (i + 1) % shape.dim[1] && id[i + 1] != id[i];
+    }
+    return other >= 2;
+}
+
 static bool check_loss(const cti_lm *lm, ct_tensor *ids, ct_tensor *targets,
                        const ct_lm_call *call) {
     ct_context *context = lm->context;
-    const ct_shape shape = ct_shape_of(ids);
     if (call->cache || call->result != CT_LM_OUT)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: .cache and .result must be 0", loss_name);
     if (lm->config.head == CTI_LM_HEAD_BARE)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: the model has no head", loss_name);
     if (!targets) return ct_fail(context, CT_ERR_ARGUMENT, "%s: targets is NULL", loss_name);
-    if (lm->config.head == CTI_LM_HEAD_CAUSAL && ct_dtype_of(targets) == CT_I64 &&
-        ct_data_i64(targets) == ct_data_i64(ids))
-        return ct_fail(context, CT_ERR_ARGUMENT,
-                       "%s: targets are the ids; the target of token t is the id of token t + 1",
-                       loss_name);
-    return lm->config.head == CTI_LM_HEAD_CLASSES ||
-           is_input(lm, loss_name, "targets", targets, CT_I64, shape);
+    if (lm->config.head == CTI_LM_HEAD_CLASSES) return true;
+    if (!is_input(lm, loss_name, "targets", targets, CT_I64, ct_shape_of(ids))) return false;
+    if (lm->config.head != CTI_LM_HEAD_CAUSAL || !targets_are_ids(ids, targets))
+        return cti_lm_is_ready(context);
+    return ct_fail(context, CT_ERR_ARGUMENT,
+                   "%s: targets are the ids; the target of token t is the id of token t + 1",
+                   loss_name);
 }
 
 static ct_tensor *loss_of(cti_lm *lm, ct_tensor *ids, ct_tensor *targets, const ct_lm_call *call,
@@ -347,8 +366,9 @@ static ct_tensor *loss_of(cti_lm *lm, ct_tensor *ids, ct_tensor *targets, const 
 ct_tensor *ct_lm_loss(ct_module *module, ct_tensor *ids, ct_tensor *targets, ct_lm_call call,
                       ct_cross_entropy_opts opts) {
     cti_lm *lm = cti_lm_of(module);
-    if (!lm || !check_call(lm, loss_name, ids, &call) || !check_loss(lm, ids, targets, &call))
-        return NULL;
+    if (!lm || !check_call(lm, loss_name, ids, &call)) return NULL;
     ct_scope scope = ct_module_enter(module);
-    return ct_scope_return(scope, loss_of(lm, ids, targets, &call, opts));
+    ct_tensor *loss =
+        check_loss(lm, ids, targets, &call) ? loss_of(lm, ids, targets, &call, opts) : NULL;
+    return ct_scope_return(scope, loss);
 }

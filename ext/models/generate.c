@@ -1,10 +1,10 @@
 /* Generation: prompts are read at once, then each row gets one id a step.
  *
  * A row has the bits that it has by itself, although a product's kernel depends on the number of
- * rows. Two numbers are therefore measured when a generator is made: `group`, the most rows of one
- * token that give the bits of single rows, and `prompt`, the fewest tokens of a prompt that give
- * the bits of longer ones. Rows are generated in groups of at most `group`, each with a cache of
- * its own, and prompts are padded to at least `prompt` tokens. */
+ * rows. Two numbers are therefore measured when a model's first generator is made: `group`, the
+ * most rows of one token that give the bits of single rows, and `prompt`, the fewest tokens of a
+ * prompt that give the bits of longer ones. Rows are generated in groups of at most `group`, each
+ * with a cache of its own, and prompts are padded to at least `prompt` tokens. */
 #include <cotangent/autograd.h>
 #include <cotangent/tensor.h>
 
@@ -43,6 +43,8 @@ struct ct_generator {
     ct_generate_opts opts; /* complete; .eos and .stop are copies */
     char *stops;           /* the memory of the stop texts */
     size_t stops_size, longest_stop;
+    char *piece; /* [piece_room]: the characters of an id; NULL without stop texts */
+    size_t piece_room;
     generated_row *row; /* [n] */
     int64_t n, room, vocab, step;
     int64_t group, groups;
@@ -69,6 +71,7 @@ static void generator_end(ct_generator *g) {
     if (g->opts.stop)
         cti_give_any(context, (void *)g->opts.stop, cti_bytes(g->opts.n_stop, sizeof(char *)));
     if (g->stops) cti_give_any(context, g->stops, g->stops_size);
+    if (g->piece) cti_give_any(context, g->piece, g->piece_room);
     cti_object_end(&g->object, "of a language model");
 }
 
@@ -102,6 +105,8 @@ static bool check_generate_opts(const cti_lm *lm, const ct_generate_opts *o) {
     if (o->n_stop && !o->tokenizer)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: stop texts need a tokenizer",
                        generate_new_op);
+    if (o->n_stop && !ct_token_room(o->tokenizer))
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the tokenizer has ended", generate_new_op);
     for (int64_t i = 0; i < o->n_stop; i++)
         if (!o->stop[i] || !*o->stop[i] || strlen(o->stop[i]) > ROW_TAIL / 2)
             return ct_fail(context, CT_ERR_ARGUMENT,
@@ -133,7 +138,9 @@ static bool copy_lists(ct_generator *g, const ct_generate_opts *o) {
     if (!list) return false;
     g->opts.stop = list;
     g->stops = cti_take_any(context, g->stops_size);
-    if (!g->stops) return false;
+    g->piece_room = ct_token_room(o->tokenizer);
+    g->piece = cti_take_any(context, g->piece_room);
+    if (!g->stops || !g->piece) return false;
     char *at = g->stops;
     for (int64_t i = 0; i < o->n_stop; i++) {
         const size_t size = strlen(o->stop[i]) + 1;
@@ -168,44 +175,47 @@ static bool are_single(ct_tensor *x, int64_t group, ct_tensor *weight) {
     return single;
 }
 
-/* Lowers *group and raises *prompt to the numbers that a matrix (out, in) allows. */
-static void measure_matrix(ct_tensor *weight, int64_t *group, int64_t *prompt) {
+/* Lowers rows->group and raises rows->prompt to the numbers that a matrix (out, in) allows. */
+static void measure_matrix(ct_tensor *weight, cti_lm_rows *rows) {
     ct_context *context = ct_context_of(weight);
     const ct_dtype dtype = ct_dtype_of(weight) == CT_F64 ? CT_F64 : CT_F32;
     ct_scope scope = ct_scope_open_no_grad(context);
     ct_tensor *x = ct_randn(context, dtype, CT_SHAPE(4 * MOST_PROMPT, ct_shape_of(weight).dim[1]));
     ct_tensor *many = ct_linear(x, weight, NULL);
-    while (many && *group > 1 && !are_single(x, *group, weight)) *group /= 2;
-    while (many && *prompt < MOST_PROMPT &&
-           !(has_bits(x, 0, *prompt, weight, many) && has_bits(x, 0, 2 * *prompt, weight, many)))
-        *prompt *= 2;
+    while (many && rows->group > 1 && !are_single(x, rows->group, weight)) rows->group /= 2;
+    while (many && rows->prompt < MOST_PROMPT &&
+           !(has_bits(x, 0, rows->prompt, weight, many) &&
+             has_bits(x, 0, 2 * rows->prompt, weight, many)))
+        rows->prompt *= 2;
     ct_scope_close(scope);
 }
 
-enum { SHAPES = 32 };
-
-/* Whether a shape is in a list, to which it is added. */
-static bool is_measured(int64_t shapes[SHAPES][2], int *n, ct_shape shape) {
-    for (int i = 0; i < *n; i++)
-        if (shapes[i][0] == shape.dim[0] && shapes[i][1] == shape.dim[1]) return true;
-    if (*n < SHAPES) {
-        shapes[*n][0] = shape.dim[0], shapes[*n][1] = shape.dim[1];
-        ++*n;
-    }
+static bool is_measured(const cti_lm_rows *rows, ct_tensor *weight) {
+    const ct_shape shape = ct_shape_of(weight);
+    for (int i = 0; i < rows->n; i++)
+        if (rows->shape[i].out == shape.dim[0] && rows->shape[i].in == shape.dim[1] &&
+            rows->shape[i].dtype == ct_dtype_of(weight))
+            return true;
     return false;
 }
 
-/* Measures both numbers on all shapes of the model's matrices. The generator's state stays. */
-static bool measure_rows(const cti_lm *lm, int64_t *group, int64_t *prompt) {
+/* Measures both numbers on the shapes of the model's matrices that no earlier generator had. The
+ * state of the random numbers stays. */
+static bool measure_rows(cti_lm *lm) {
+    cti_lm_rows *rows = &lm->rows;
     const ct_rng rng = ct_rng_get(lm->context);
-    int64_t shapes[SHAPES][2];
-    int n = 0;
     ct_param param = {0};
-    *group = MOST_GROUP, *prompt = 1;
+    if (!rows->group) *rows = (cti_lm_rows){.group = MOST_GROUP, .prompt = 1};
     while (ct_module_next(lm->module, &param)) {
         const ct_shape shape = ct_shape_of(param.tensor);
-        if (shape.ndim == 2 && !is_measured(shapes, &n, shape))
-            measure_matrix(param.tensor, group, prompt);
+        if (shape.ndim != 2 || is_measured(rows, param.tensor)) continue;
+        measure_matrix(param.tensor, rows);
+        if (!cti_lm_is_ready(lm->context)) break;
+        if (rows->n < CTI_LM_MOST_SHAPES) {
+            rows->shape[rows->n].out = shape.dim[0];
+            rows->shape[rows->n].in = shape.dim[1];
+            rows->shape[rows->n++].dtype = ct_dtype_of(param.tensor);
+        }
     }
     ct_rng_set(lm->context, rng);
     return cti_lm_is_ready(lm->context);
@@ -243,6 +253,7 @@ static bool fill_rows_of(ct_generator *g, ct_tensor *ids, ct_tensor *mask) {
         generated_row *row = &g->row[i];
         row->id = cti_take_any(context, cti_bytes(g->room, sizeof *row->id));
         ok = row->id != NULL;
+        row->text.keep_special = true;
         if (ok && g->opts.repetition_penalty != 1) {
             row->seen = cti_take_zeroed(context, seen_bytes(g));
             ok = row->seen != NULL;
@@ -283,11 +294,12 @@ static bool check_positions(const ct_generator *g) {
 }
 
 static bool generator_fill(ct_generator *g, ct_batch prompts, const ct_generate_opts *opts) {
-    int64_t prompt;
     g->row = cti_take_zeroed(g->context, cti_bytes(g->n, sizeof *g->row));
     if (!g->row || !copy_lists(g, opts) || !fill_rows_of(g, prompts.ids, prompts.mask) ||
-        !check_positions(g) || !measure_rows(g->lm, &g->group, &prompt))
+        !check_positions(g) || !measure_rows(g->lm))
         return false;
+    g->group = g->lm->rows.group;
+    int64_t prompt = g->lm->rows.prompt;
     if (g->lm->config.family->names.positions)
         prompt = cti_min(prompt, cti_lm_integer(&g->lm->config, CTI_LM_MAX_LENGTH));
     return make_caches(g, prompt) && ct_module_on_free(g->lm->module, end_generator, &g->n);
@@ -391,24 +403,20 @@ static int64_t draw_id(const ct_generator *g, int64_t i, ct_tensor *logits) {
 /* Adds the characters of an id to the end of a row's text, and returns whether a stop text is in
  * it; -1 after an error. */
 static int finds_stop(const ct_generator *g, generated_row *row, int64_t id) {
-    char *piece = cti_take_any(g->context, ct_token_room(g->opts.tokenizer));
-    const size_t room = ct_token_room(g->opts.tokenizer);
-    if (!piece) return -1;
-    const int64_t size = ct_decode_next(g->opts.tokenizer, &row->text, id, piece, room);
+    const int64_t size = ct_decode_next(g->opts.tokenizer, &row->text, id, g->piece, g->piece_room);
     bool found = false;
     for (int64_t at = 0; at < size && !found; at++) { /* each byte may end a stop text */
         if (row->tail_size == ROW_TAIL) {
             row->tail_size = g->longest_stop - 1;
             memmove(row->tail, row->tail + ROW_TAIL - row->tail_size, row->tail_size);
         }
-        row->tail[row->tail_size++] = piece[at];
+        row->tail[row->tail_size++] = g->piece[at];
         for (int64_t s = 0; s < g->opts.n_stop && !found; s++) {
             const size_t n = strlen(g->opts.stop[s]);
             found =
                 n <= row->tail_size && !memcmp(row->tail + row->tail_size - n, g->opts.stop[s], n);
         }
     }
-    cti_give_any(g->context, piece, room);
     if (size >= 0) return found;
     ct_fail(g->context, CT_ERR_ARGUMENT, "%s: the tokenizer cannot decode id %" PRId64,
             generate_next_op, id);

@@ -23,6 +23,17 @@ typedef struct {
     int64_t layer;
 } cti_lm_step;
 
+/* The numbers of rows with which generation keeps the bits of a row (generate.c). */
+enum { CTI_LM_MOST_SHAPES = 32 };
+typedef struct {
+    struct {
+        int64_t out, in;
+        ct_dtype dtype;
+    } shape[CTI_LM_MOST_SHAPES]; /* [n] the matrices on which both numbers were measured */
+    int n;
+    int64_t group, prompt; /* 0: not measured yet */
+} cti_lm_rows;
+
 struct cti_lm {
     ct_context *context;
     ct_module *module; /* the root of the tree */
@@ -34,6 +45,7 @@ struct cti_lm {
      * file, or of config.json if that file has none */
     ct_generate_opts generation;
     int64_t eos[CTI_LM_MOST_EOS];
+    cti_lm_rows rows;
 };
 
 /* Reads the folder's generation_config.json, if there is one. */

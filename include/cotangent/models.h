@@ -67,7 +67,8 @@ typedef enum {
     CT_LM_LAST,   /* the logits of each row's last token (B, V) */
     CT_LM_HIDDEN, /* the last hidden state, after the last norm (B, T, E) */
     CT_LM_POOLED, /* the result of BERT's pooler (B, E) */
-    CT_LM_MEAN    /* the mean of the last hidden state over the tokens of each row (B, E) */
+    /* the mean of the last hidden state over the tokens of each row (B, E); 0 if it has none */
+    CT_LM_MEAN
 } ct_lm_result;
 
 /* Keys and values of earlier tokens. It ends with ct_lm_cache_free or with its model. */
@@ -91,10 +92,10 @@ typedef struct {
 CT_API ct_tensor *ct_lm_forward(ct_module *lm, ct_tensor *ids, ct_lm_call call);
 
 /* Returns the cross-entropy of logits[:, t] with targets[:, t], i64 (B, T). Nothing is shifted: the
- * targets of a causal model are the next ids, and the ids themselves are CT_ERR_ARGUMENT. Targets
- * of -100 are ignored. The targets of a classifier are i64 (B). The logits of a causal model are
- * never in memory as a whole, unless the model has a softcap for them. call.cache and call.result
- * must be 0. */
+ * targets of a causal model are the next ids, and the ids themselves (also with -100 in some
+ * places) are CT_ERR_ARGUMENT. Targets of -100 are ignored. The targets of a classifier are i64
+ * (B). The logits of a causal model are never in memory as a whole, unless the model has a softcap
+ * for them. call.cache and call.result must be 0. */
 CT_API ct_tensor *ct_lm_loss(ct_module *lm, ct_tensor *ids, ct_tensor *targets, ct_lm_call call,
                              ct_cross_entropy_opts opts);
 
@@ -157,7 +158,8 @@ typedef struct {
     const int64_t *eos; /* [n_eos] ids that end a row; n_eos 0: the ids that the folder names */
     int64_t n_eos;
     bool no_eos; /* no id ends a row */
-    /* [n_stop] texts that end a row, by the tokenizer, which must outlive the generator */
+    /* [n_stop] texts that end a row, by the tokenizer, which must outlive the generator. A special
+     * token's text is its spelling */
     const char *const *stop;
     int64_t n_stop;
     ct_tokenizer *tokenizer;

@@ -116,12 +116,16 @@ def test_stop_texts(context, tmp_path):
     sample = ct.SampleOpts(temperature=3.0)
     free = generate(context, lm, rows, max_new=30, no_eos=True, sample=sample, seed=5)
     text = tokenizer.decode(free[0], skip_special_tokens=False)
-    stop = text[20:23].encode()
-    texts = (C.c_char_p * 1)(stop)
-    got = generate(context, lm, rows, max_new=30, no_eos=True, sample=sample, seed=5, stop=C.cast(texts, C.c_void_p), n_stop=1, tokenizer=ours)
-    assert stop in tokenizer.decode(got[0], skip_special_tokens=False).encode()
-    assert stop not in tokenizer.decode(got[0][:-1], skip_special_tokens=False).encode()
-    assert got[0] == free[0][: len(got[0])] and len(got[0]) < 30
+    new = next(i for i in range(9, 30) if tokenizer.decode([free[0][i]]) not in tokenizer.decode(free[0][:i]))
+    special = tokenizer.decode([free[0][new]]).encode()   # from now on of a special token, which decoding leaves out
+    assert lib.ct_token_add(ours, tokenizer.id_to_token(free[0][new]).encode(), None) == free[0][new]
+    for stop in text[20:23].encode(), special:
+        texts = (C.c_char_p * 1)(stop)
+        got = generate(context, lm, rows, max_new=30, no_eos=True, sample=sample, seed=5, stop=C.cast(texts, C.c_void_p), n_stop=1, tokenizer=ours)
+        assert stop == special or stop in tokenizer.decode(got[0]).encode()
+        assert stop == special or stop not in tokenizer.decode(got[0][:-1]).encode()
+        assert got[0] == free[0][: len(got[0])] and len(got[0]) < 30
+        assert stop != special or len(got[0]) == new + 1
 
 
 def test_the_program(context, tmp_path):
