@@ -56,13 +56,14 @@ STATIC   = $(BUILD)/libcotangent.a
 ASSERTED = $(if $(ASSERTS)$(AMALGAMATED),$(STATIC),$(BUILD)/asserts/libcotangent.a)
 ASSERTED_OBJ = $(patsubst $(BUILD)/obj/%,$(BUILD)/obj/asserts/%,$(filter-out $(KOBJ),$(OBJ)))
 at_O1    = $(patsubst -O3,-O1,$(patsubst -O2,-O1,$(1)))
-# char_lm is linked with these, common.o and either world_one.o or world_mpi.o.
+# char_lm and finetune are linked with these, common.o and either world_one.o or world_mpi.o.
 CHAR_LM  = gpt gpt_write plot run run_log
-NO_MAIN  = $(if $(filter ext/data,$(EXT)),,tokens) $(if $(filter ext/ranks,$(EXT)),,char_lm) \
+FINETUNE = documents finetune_memory finetune_out run run_log
+NO_MAIN  = $(if $(filter ext/data,$(EXT)),,tokens) $(if $(filter ext/ranks,$(EXT)),,char_lm finetune) \
     $(if $(filter ext/diagnose,$(EXT)),,custom_op) \
-    $(if $(filter ext/text,$(EXT)),,attention_map char_lm generate lora tokenize tokens) \
-    $(if $(filter ext/models,$(EXT)),,generate) \
-    common plot $(CHAR_LM) world_one seq2seq_model system_%
+    $(if $(filter ext/text,$(EXT)),,attention_map char_lm finetune generate lora tokenize tokens) \
+    $(if $(filter ext/models,$(EXT)),,finetune generate) \
+    common plot $(CHAR_LM) $(FINETUNE) world_one seq2seq_model system_%
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%$(EXE),$(filter-out $(NO_MAIN:%=examples/%.c),$(wildcard examples/*.c)))
 SYSTEM_OBJ = $(BUILD)/obj/examples/system_$(OS_NAME).o
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%$(EXE),\
@@ -118,6 +119,7 @@ $(BUILD)/flags: FORCE
 $(foreach e,attention_map lora tokens,$(BUILD)/$(e)$(EXE)): $(BUILD)/obj/examples/gpt.o
 $(BUILD)/seq2seq$(EXE): $(BUILD)/obj/examples/seq2seq_model.o $(BUILD)/obj/examples/plot.o
 $(BUILD)/char_lm$(EXE): $(CHAR_LM:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
+$(BUILD)/finetune$(EXE): $(FINETUNE:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
 $(BUILD)/%$(EXE): $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(SYSTEM_OBJ) $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
 

@@ -10,7 +10,7 @@ TESTS_OF_data = file_kinds token_faults token_files token_npy tokens
 TESTS_OF_diagnose = gradcheck gradcheck_html gradcheck_mistakes gradcheck_mutants gradcheck_refused
 TESTS_OF_ranks = disk_model dist dist_alone dist_checkpoint dist_engine dist_faults dist_hostile dist_mistakes \
     dist_silent
-TESTS_OF_models = model_faults model_folders models
+TESTS_OF_models = finetune model_faults model_folders models
 TESTS_OF_text = $(patsubst tests/test_%.c,%,$(wildcard tests/test_text_*.c))
 FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data diagnose models ranks text),$(TESTS_OF_$(f)))
 # Without ext/diagnose the other programs link this ct_gradcheck, a check without diagnoses.
@@ -95,6 +95,7 @@ LDFLAGS_test_jacobian = $(LDFLAGS_test_faults)
 LDFLAGS_test_text_pretokenize_faults = $(call wrapped,malloc realloc)
 $(BUILD)/tests/test_run_log$(EXE): $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 $(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
+$(BUILD)/tests/test_finetune$(EXE): $(patsubst %,$(BUILD)/obj/examples/%.o,common documents finetune_memory finetune_out) $(SYSTEM_OBJ)
 DIST_TESTS = $(filter $(addprefix $(BUILD)/tests/,test_dist$(EXE) test_dist_%),$(TESTS))
 $(foreach t,text_normalize text_normalize_faults,$(BUILD)/tests/test_$(t)$(EXE)): $(BUILD)/obj/tests/text_probe.o
 $(DIST_TESTS): $(BUILD)/obj/tests/thread_comm.o

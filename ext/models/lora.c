@@ -195,11 +195,11 @@ static bool match_linears(ct_module *module, const char *pattern, cti_lora_place
                                 lora_add_name, pattern);
 }
 
+/* A bf16 parameter has no gradient, but an optimiser leaves it out only if it is frozen. */
 void cti_lora_freeze_others(ct_module *module) {
     ct_param param = {0};
     while (ct_module_next(module, &param))
-        if (!cti_lora_is(param.owner) && ct_requires_grad(param.tensor))
-            ct_set_requires_grad(param.tensor, false);
+        if (!cti_lora_is(param.owner)) ct_set_requires_grad(param.tensor, false);
 }
 
 int64_t ct_lora_add(ct_module *module, const char *pattern, ct_lora_opts opts) {

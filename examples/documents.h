@@ -1,0 +1,76 @@
+/* Documents for training: texts and conversations of a file, their ids, and rows in which several
+ * documents lie one behind the other. */
+#ifndef EXAMPLES_DOCUMENTS_H
+#define EXAMPLES_DOCUMENTS_H
+
+#include <cotangent/cotangent.h>
+
+/* The documents of a file. Document i has the ids from begin[i] to begin[i + 1]. The target of a
+ * token is the next id, if the loss counts it, and otherwise -100. */
+typedef struct {
+    int32_t *ids, *targets; /* [n] */
+    int64_t n, room;
+    int64_t *begin; /* [count + 1] */
+    bool *is_chat; /* [count] whether it is a conversation */
+    int64_t count, count_room, chats;
+} documents;
+
+typedef struct {
+    const ct_tokenizer *tokenizer;
+    int64_t end_id;        /* the id behind each text; -1: none */
+    const char *separator; /* the text between documents of a plain file; NULL: there is one */
+    ct_chat_opts chat;
+} documents_opts;
+
+/* Reads a file: objects in lines if its name ends in .jsonl or .json, and otherwise plain text. In
+ * a text each token counts in the loss, and in a conversation the assistant's words and the end of
+ * its turns. Prints a message and exits if it fails. */
+documents documents_read(ct_context *context, const char *path, const documents_opts *opts);
+void documents_free(documents *d);
+
+/* Moves every k-th document to the result, so that about this part of them is there; of a single
+ * document, the end. */
+documents documents_hold_out(documents *d, double part);
+
+/* A document, or a part of one: ids from `begin` on. */
+typedef struct {
+    int64_t begin, length;
+} piece;
+
+typedef struct {
+    const documents *documents;
+    piece *pieces;  /* in the order of the rows */
+    int64_t *first; /* [n + 1] row i has the pieces from first[i] to first[i + 1] */
+    int64_t *learned; /* [n] the number of tokens of the row that have a target */
+    int64_t n, length;
+    int64_t tokens, all_learned; /* sums over the rows */
+    int64_t cut, dropped;        /* conversations that were shortened, and documents without target */
+} rows;
+
+/* Makes rows of at most `length` tokens. A text that is longer is cut into several pieces, and a
+ * longer conversation loses its end. With `packed` a row has as many pieces as fit, and otherwise
+ * one. */
+rows rows_make(const documents *d, int64_t length, bool packed);
+void rows_free(rows *r);
+
+typedef struct {
+    ct_tensor *ids, *targets; /* i64 (n, T) */
+    ct_lm_call call;          /* has the segments, so that documents of a row do not see each other */
+} row_batch;
+
+/* Makes a batch of n rows; T is the length of the longest. */
+row_batch rows_batch(ct_context *context, const rows *r, const int64_t *which, int64_t n);
+
+/* The order of the rows, which is another one in each epoch and depends on the seed and the epoch
+ * only. So a resumed run and all ranks have the same order. */
+typedef struct {
+    const rows *rows;
+    uint64_t seed;
+    int64_t *order; /* [rows->n], of this epoch; NULL at first */
+    int64_t epoch;
+} row_order;
+
+/* The row at a place of the run: place 0 is the first row of the first epoch. */
+int64_t row_at(row_order *order, int64_t place);
+
+#endif

@@ -1,0 +1,26 @@
+/* The memory that a fine-tuning needs, estimated before it starts. */
+#ifndef EXAMPLES_FINETUNE_MEMORY_H
+#define EXAMPLES_FINETUNE_MEMORY_H
+
+#include <cotangent/cotangent.h>
+
+/* In bytes. Gradients and activations are in memory together if `accumulates`, and otherwise one
+ * takes the place of the other during backward. */
+typedef struct {
+    double program; /* the code, the tokenizer, the documents */
+    double weights, gradients, optimiser, activations;
+    bool accumulates;
+} memory_estimate;
+
+typedef struct {
+    int64_t tokens, length; /* of a micro-batch, and of its rows */
+    int64_t micro_batches, shares, ranks;
+} memory_opts;
+
+/* Estimates the memory of training the model, whose data have been read. Two small micro-batches
+ * run, which shows how activations grow with the tokens. */
+memory_estimate memory_estimate_of(ct_context *context, ct_module *lm, memory_opts opts);
+
+double memory_sum(const memory_estimate *m);
+
+#endif

@@ -1,0 +1,57 @@
+/* The folder that finetune writes; see finetune_out.h. */
+#include "finetune_out.h"
+#include "common.h"
+#include "system.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PATH = 1200 };
+
+static void unfinished_path(const char *path, char unfinished[PATH]) {
+    if (snprintf(unfinished, PATH, "%s.unfinished", path) >= PATH)
+        fail(EXIT_USAGE, "the path %s is too long", path);
+}
+
+/* Whether a path leads to a file or a folder. */
+static bool is_there(const char *path) {
+    system_file file;
+    return system_find_folder(path, &file);
+}
+
+void out_check(const char *path) {
+    char parent[PATH];
+    unfinished_path(path, parent);
+    size_t length = strlen(path);
+    if (!length || system_is_separator(path[length - 1]))
+        fail(EXIT_USAGE, "--out needs the name of a folder that will be made, without a / behind it");
+    if (is_there(path))
+        fail(EXIT_USAGE, "%s is there already: --out names a folder that will be made", path);
+    while (length && !system_is_separator(path[length - 1])) length--;
+    snprintf(parent, sizeof parent, "%.*s.", (int)length, path);
+    if (!system_may_write_in(parent))
+        fail(EXIT_USAGE, "cannot make the folder %s: %s", path, strerror(errno));
+}
+
+/* Removes a file that a run left in the folder when it was killed. */
+static void remove_file(void *folder, const char *name) {
+    char path[PATH + 300];
+    snprintf(path, sizeof path, "%s/%s", (const char *)folder, name);
+    system_remove(path);
+}
+
+void out_save(ct_context *context, ct_module *lm, const char *path, bool adapters) {
+    char unfinished[PATH];
+    unfinished_path(path, unfinished);
+    if (!system_make_folder(unfinished)) {
+        if (errno != EEXIST)
+            fail(EXIT_FAILED, "cannot make the folder %s: %s", unfinished, strerror(errno));
+        system_list(unfinished, remove_file, unfinished);
+    }
+    if (adapters) ct_lora_save(lm, unfinished);
+    else ct_lm_save(lm, unfinished, (ct_save_opts){0});
+    check(context, EXIT_FAILED);
+    if (!system_rename(unfinished, path))
+        fail(EXIT_FAILED, "cannot rename %s to %s: %s", unfinished, path, strerror(errno));
+}

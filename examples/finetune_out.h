@@ -1,0 +1,15 @@
+/* The folder that finetune writes, whole or not at all. */
+#ifndef EXAMPLES_FINETUNE_OUT_H
+#define EXAMPLES_FINETUNE_OUT_H
+
+#include <cotangent/cotangent.h>
+
+/* Checks that the folder can be made: its path is free, and its parent can be written to. Prints a
+ * message and exits otherwise. */
+void out_check(const char *path);
+
+/* Writes the adapters, or the whole model with the tokenizer of its folder, to the folder
+ * path.unfinished, and then renames this folder to its path. */
+void out_save(ct_context *context, ct_module *lm, const char *path, bool adapters);
+
+#endif

@@ -1,0 +1,107 @@
+# shellcheck shell=sh disable=SC2154,SC2086
+# finetune, as tests/examples/check runs it: in a folder of its own, with its functions.
+finetune=$bin/finetune
+mkdir tuned && cd tuned || exit 1
+yes 'the quick brown fox jumps over the lazy dog' | head -n 60 > prose
+"$bin/tokenize" --train 300 --out tok.json prose > out 2> err || wrong "tokenize --train fails"
+python3 "$make_model" lm tok.json
+for i in 1 2 3 4 5 6; do
+    echo "{\"messages\": [{\"role\": \"user\", \"content\": \"the $i\"}, {\"role\": \"assistant\", \"content\": \"fox $i$i\"}]}"
+done > chats.jsonl
+chats="lm --data chats.jsonl --template chatml --length 128 --threads 1"
+
+# adapters: what is said, the files, and a loss that falls on text that repeats; what the user says is not learned
+expect 0 'of which the loss counts' "$finetune" lm --data prose --out adapter --length 64 --steps 30 --lr 0.01 --hold-out 0.1 --eval-every 10 --sample 'the quick' --log log.jsonl
+for said in '^prose: 1 document, ' '^held out: 1 document, ' '^A llama of 0.05418 million parameters, of which 0.01638 million are trained, the adapters of 14 matrices$' \
+    '^30 steps of 4 rows; memory: about [0-9]* MB (' '^Validation before the first step: 5\.' '^  step 30: the quick >> ' 'validation [0-9.]* (step 10)' \
+    '^Saved the adapters as adapter$' '^Memory at most [0-9]* MB; about [0-9]* were expected$'; do
+    grep -q "$said" out || wrong "finetune does not say '$said'"
+done
+[ "$(ls adapter | tr '\n' ' ')" = 'adapter_config.json adapter_model.safetensors ' ] || wrong "finetune: other files"
+[ "$(wc -l < log.jsonl)" = 30 ] && awk -F'"loss":' '{split($2, a, ",")} NR == 1 {first = a[1]} END {exit !(a[1] < first - 1)}' log.jsonl || wrong "finetune: the loss does not fall"
+expect 0 'Saved the model as full' "$finetune" $chats --full --out full --steps 200 --lr 0.01 --sample 'the 3'
+grep -q '^  step 200: the 3 >> fox 33' out || wrong "finetune: no answer as those that were learned"
+grep -q 'no token <|im_end|>' out || wrong "finetune: a template without its tokens"
+awk '/^step 200/ {exit !($4 < 0.05)}' out || wrong "finetune: the loss of six short answers"
+expect 0 'fox 55' "$finetune" full --data chats.jsonl --template chatml --out again --steps 1 --lr 1e-9 --sample 'the 5' # the folder opens as a model
+"$bin/generate" full --chat --template chatml --prompt 'the 2' --tokens 12 > out 2> err || wrong "generate: a folder of finetune"
+grep -q '^fox 22' out || wrong "generate: the folder of finetune answers otherwise"
+expect 0 'Saved the model as merged' "$finetune" $chats --merge --out merged --steps 2
+cmp -s merged/tokenizer.json lm/tokenizer.json || wrong "finetune: no tokenizer"
+expect 0 'the adapters of 4 matrices' "$finetune" $chats --targets q_proj,v_proj --rank 3 --out qv --steps 2 --bf16 --recompute
+python3 - << 'END' || wrong "finetune: names of adapters"
+import json, struct
+data = open("qv/adapter_model.safetensors", "rb").read()
+header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
+names = sorted(k for k in header if k != "__metadata__")
+assert len(names) == 8 and all("q_proj" in n or "v_proj" in n for n in names), names
+assert header["base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"]["shape"] == [3, 32], header
+END
+
+# micro-batches with unequal counts of targets, padded rows and any number of threads: the losses of one batch, but for rounding
+losses() { sed 's/[^:]*:\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/' "$1"; }
+near() { losses "$1" > a; losses "$2" | paste -d ' ' a - | awk '{d = ($2 - $4) / $2; if ($1 != $3 || d > 1e-5 || d < -1e-5) bad = 1} END {exit NR != 8 || bad}' || wrong "finetune: $2 has other losses than $1"; }
+printf '{"text": "fox"}\n' | cat chats.jsonl - > mixed.jsonl
+mixed="lm --data mixed.jsonl --template chatml --length 128 --steps 8 --padded"
+expect 0 'Saved' "$finetune" $mixed --batch 4 --out p1 --log p1.jsonl
+expect 0 'Saved' "$finetune" $mixed --batch 2 --accumulate 2 --threads 2 --out p2 --log p2.jsonl
+expect 0 'Saved' "$finetune" $mixed --batch 1 --accumulate 4 --threads 1 --out p3 --log p3.jsonl
+near p1.jsonl p2.jsonl; near p1.jsonl p3.jsonl
+
+# a run that is stopped by Ctrl-C or SIGKILL goes on to the same bits
+steady="lm --data chats.jsonl --template chatml --length 128 --steps 120 --dropout 0.1 --accumulate 2 --batch 2 --hold-out 0.2 --eval-every 30 --every 20 --keep 2"
+same_tuning() {
+    cmp -s whole/adapter_model.safetensors part/adapter_model.safetensors || wrong "finetune $1: other adapters"
+    logged whole_c/log.jsonl > a; logged part_c/log.jsonl > b; cmp -s a b || wrong "finetune $1: another log"
+}
+expect 0 'Saved' "$finetune" $steady --checkpoint whole_c --out whole
+for signal in INT KILL; do
+    rm -f out
+    "$finetune" $steady --checkpoint part_c --out part > out 2> err &
+    tries=0; until [ "$(cat part_c/log.jsonl 2> /dev/null | wc -l)" -ge 25 ] || [ $tries = 3000 ]; do sleep 0.01; tries=$((tries + 1)); done
+    kill -s $signal $!; wait $!
+    [ -e part ] && wrong "finetune was not stopped, or leaves a part of its result"
+    [ $signal = KILL ] || grep -q '^Interrupted after step [0-9]*; the same command goes on from there$' out || wrong "finetune does not say that it was stopped"
+    expect 0 '^Goes on after step [1-9]' "$finetune" $steady --checkpoint part_c --out part --threads 2
+    same_tuning "after SIG$signal"
+    expect 2 'part is there already' "$finetune" $steady --checkpoint part_c --out part
+    expect 2 'is of a run with --rank 16, not 8' "$finetune" $steady --checkpoint part_c --out other --rank 8
+    expect 2 'is of a run with bytes of text 1[0-9]*, not ' "$finetune" $steady --data mixed.jsonl --checkpoint part_c --out other
+    rm -r part part_c
+done
+ls -d ./*.unfinished > /dev/null 2>&1 && wrong "finetune leaves an unfinished folder"
+
+# errors, each before anything is trained or written
+refuses() { expect 2 "$@" --out never; [ ! -e never ] || wrong "finetune writes in spite of: $1"; }
+refuses 'one folder of a model is needed' "$finetune" --data prose
+refuses 'no data to train on: --data FILE' "$finetune" lm
+expect 2 'no folder for the result: --out FOLDER' "$finetune" lm --data prose
+refuses 'tokenizer_open: nothing: cannot open: No such file' "$finetune" nothing --data prose
+mkdir half whole_but
+cp lm/tokenizer.json half; cp lm/config.json whole_but
+refuses 'half/config.json: cannot open: No such file' "$finetune" half --data prose
+refuses 'whole_but/tokenizer.json: cannot open: No such file' "$finetune" whole_but --data prose
+refuses 'cannot open missing: No such file' "$finetune" lm --data missing
+: > none.jsonl; : > none
+refuses 'none.jsonl has no document' "$finetune" lm --data none.jsonl
+refuses 'none is empty' "$finetune" lm --data none
+refuses 'chats.jsonl:1: chat_encode: the folder has no chat template: name a kind' "$finetune" lm --data chats.jsonl
+printf '{"text": "fox"}\n\n{"texts": 1}\n' > bad.jsonl
+refuses 'bad.jsonl:3: byte 0: the line has no "text"' "$finetune" lm --data bad.jsonl
+printf '{"messages": [{"role": "user", "content": "fox"}]}\n' > unanswered.jsonl
+refuses 'unanswered.jsonl has no token that the loss could count' "$finetune" lm --data unanswered.jsonl --template chatml
+refuses "length 129 is more than the model's 128 tokens" "$finetune" lm --data prose --length 129
+refuses 'no Linear matches "\*.foo"' "$finetune" lm --data prose --targets foo
+refuses '[-][-]lora or --full, and not both' "$finetune" lm --data prose --lora --full
+refuses '[-][-]rank is about adapters' "$finetune" lm --data prose --full --rank 4
+refuses '[-][-]bf16 needs adapters' "$finetune" lm --data prose --full --bf16
+refuses '[-][-]valid FILE or --hold-out PART, and not both' "$finetune" lm --data prose --valid prose --hold-out 0.1
+refuses '[-][-]hold-out 0.01 of 6 documents is none' "$finetune" $chats --hold-out 0.01
+refuses '[-][-]every is about checkpoints' "$finetune" lm --data prose --every 4
+expect 2 'lm is there already' "$finetune" lm --data prose --out lm
+expect 2 'cannot make the folder no/where: No such file' "$finetune" lm --data prose --out no/where
+python3 "$make_model" few tok.json vocab_size=200
+refuses 'ids and the model 200 rows: new rows are no part of an adapter' "$finetune" few --data prose
+expect 0 'ids and the model had 200 rows: it gets new ones' "$finetune" few --data prose --merge --out more --steps 1
+expect 2 'a loss\|tokens' "$finetune" lm --data prose --out x --sample ''
+cd ..
