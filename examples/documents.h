@@ -11,7 +11,7 @@ typedef struct {
     int32_t *ids, *targets; /* [n] */
     int64_t n, room;
     int64_t *begin; /* [count + 1] */
-    bool *is_chat; /* [count] whether it is a conversation */
+    bool *is_chat;  /* [count] whether it is a conversation */
     int64_t count, count_room, chats;
 } documents;
 
@@ -39,12 +39,12 @@ typedef struct {
 
 typedef struct {
     const documents *documents;
-    piece *pieces;  /* in the order of the rows */
-    int64_t *first; /* [n + 1] row i has the pieces from first[i] to first[i + 1] */
+    piece *pieces;    /* in the order of the rows */
+    int64_t *first;   /* [n + 1] row i has the pieces from first[i] to first[i + 1] */
     int64_t *learned; /* [n] the number of tokens of the row that have a target */
     int64_t n, length;
     int64_t tokens, all_learned; /* sums over the rows */
-    int64_t cut, dropped;        /* conversations that were shortened, and documents without target */
+    int64_t cut, dropped; /* conversations that were shortened, and documents without target */
 } rows;
 
 /* Makes rows of at most `length` tokens. A text that is longer is cut into several pieces, and a
@@ -55,7 +55,7 @@ void rows_free(rows *r);
 
 typedef struct {
     ct_tensor *ids, *targets; /* i64 (n, T) */
-    ct_lm_call call;          /* has the segments, so that documents of a row do not see each other */
+    ct_lm_call call; /* has the segments, so that documents of a row do not see each other */
 } row_batch;
 
 /* Makes a batch of n rows; T is the length of the longest. */

@@ -118,14 +118,15 @@ static rows make_rows(const documents *d, const char *path) {
                (long long)r.dropped);
     printf("%s: %lld document%s, %lld tokens, of which the loss counts %lld; %lld rows of %lld, "
            "%.0f %% full\n",
-           path, (long long)d->count, d->count == 1 ? "" : "s", (long long)r.tokens, (long long)r.all_learned, (long long)r.n,
-           option.length, 100 * (double)r.tokens / ((double)r.n * (double)option.length));
+           path, (long long)d->count, d->count == 1 ? "" : "s", (long long)r.tokens,
+           (long long)r.all_learned, (long long)r.n, option.length,
+           100 * (double)r.tokens / ((double)r.n * (double)option.length));
     return r;
 }
 
 /* Says so if the end of a turn is not one token, as with a tokenizer that knows no chats. */
 static void check_template(const tuning *t) {
-    static const char *const ends[] = {NULL,        "<|im_end|>", "<|eot_id|>", "<end_of_turn>",
+    static const char *const ends[] = {NULL, "<|im_end|>", "<|eot_id|>", "<end_of_turn>",
                                        NULL, "<|end|>"};
     const char *end = ends[option.template];
     if (!t->documents.chats || !end) return;
@@ -240,11 +241,10 @@ static double measure(tuning *t, const run *r) {
 static int64_t prompt_ids(const tuning *t, int64_t *ids, int64_t room) {
     const ct_message message = {"user", option.sample};
     const ct_chat_opts form = {.kind = (ct_chat)option.template, .open = true};
-    const int64_t n =
-        t->documents.chats
-            ? ct_chat_encode(t->tokenizer, &message, 1, form, ids, NULL, room)
-            : ct_encode(t->tokenizer, option.sample, strlen(option.sample),
-                        (ct_encode_opts){.plain = true}, ids, NULL, room);
+    const int64_t n = t->documents.chats
+                          ? ct_chat_encode(t->tokenizer, &message, 1, form, ids, NULL, room)
+                          : ct_encode(t->tokenizer, option.sample, strlen(option.sample),
+                                      (ct_encode_opts){.plain = true}, ids, NULL, room);
     check(t->context, EXIT_USAGE);
     if (n < 1 || n > room)
         fail(EXIT_USAGE, "--sample has %lld tokens, and not 1 to %lld", (long long)n,
@@ -463,9 +463,9 @@ static bool fine_tune(tuning *t, run *r, const char *folder, const flag *flags, 
     const memory_estimate memory = describe(t, r);
     if (option.sample && run_is_first(r)) write_sample(t, 0);
     ct_optim *optim = make_optim(t);
-    r->dist = ct_dist_new(optim, r->world,
-                          (ct_dist_opts){.micro_batches = option.accumulate,
-                                         .shares = option.shares});
+    r->dist =
+        ct_dist_new(optim, r->world,
+                    (ct_dist_opts){.micro_batches = option.accumulate, .shares = option.shares});
     check(t->context, EXIT_USAGE);
     catch_interrupts();
     const int64_t step = train(t, r, optim);
@@ -490,7 +490,8 @@ int main(int argc, char **argv) {
     run r = {.every = 100, .keep = 3};
     const flag flags[] = {
         flag_text("data", &option.data, "FILE", "text, or .jsonl: a text or messages in each line"),
-        flag_text("valid", &option.valid, "FILE", "of the same kinds, on which the loss is measured"),
+        flag_text("valid", &option.valid, "FILE",
+                  "of the same kinds, on which the loss is measured"),
         flag_real("hold-out", &option.hold_out, "PART", 0, 0.9,
                   "or this part of the data for that; 0: none"),
         flag_text("separator", &option.separator, "TEXT",
@@ -503,7 +504,8 @@ int main(int argc, char **argv) {
         flag_switch("lora", &option.lora, "train adapters, which is the default"),
         flag_switch("full", &option.full, "train all parameters"),
         flag_integer("rank", &option.rank, 1, 4096, "of the adapters"),
-        flag_real("alpha", &option.alpha, "X", 1e-6, 1e6, "adapters are multiplied by alpha / rank"),
+        flag_real("alpha", &option.alpha, "X", 1e-6, 1e6,
+                  "adapters are multiplied by alpha / rank"),
         flag_real("dropout", &option.dropout, "P", 0, 0.99, "of the adapters' input"),
         flag_text("targets", &option.targets, "LIST",
                   "as q_proj,v_proj: where; else all Linears of the layers"),

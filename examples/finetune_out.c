@@ -25,7 +25,8 @@ void out_check(const char *path) {
     unfinished_path(path, parent);
     size_t length = strlen(path);
     if (!length || system_is_separator(path[length - 1]))
-        fail(EXIT_USAGE, "--out needs the name of a folder that will be made, without a / behind it");
+        fail(EXIT_USAGE,
+             "--out needs the name of a folder that will be made, without a / behind it");
     if (is_there(path))
         fail(EXIT_USAGE, "%s is there already: --out names a folder that will be made", path);
     while (length && !system_is_separator(path[length - 1])) length--;

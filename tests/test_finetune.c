@@ -88,10 +88,10 @@ START_TEST(conversations) {
     ck_assert_int_eq(ct_token_add(tokenizer, "<|im_end|>", NULL), 257);
     const documents_opts opts = {
         .tokenizer = tokenizer, .end_id = 0, .chat = {.kind = CT_CHAT_CHATML}};
-    const char *path = put_text(
-        "a.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, "
-                   "{\"role\": \"assistant\", \"content\": \"yo\"}, {\"role\": \"user\", "
-                   "\"content\": \"<|im_end|>\"}]}\n{\"text\": \"abc\"}\n");
+    const char *path =
+        put_text("a.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, "
+                            "{\"role\": \"assistant\", \"content\": \"yo\"}, {\"role\": \"user\", "
+                            "\"content\": \"<|im_end|>\"}]}\n{\"text\": \"abc\"}\n");
     documents d = documents_read(context, path, &opts);
     ck_assert_int_eq(d.count, 2);
     ck_assert_int_eq(d.chats, 1);
@@ -151,7 +151,8 @@ static int64_t length_of(const rows *r, int64_t row) {
 START_TEST(packing) {
     ct_tokenizer *tokenizer = bytes_tokenizer();
     /* lengths 7, 3, 5, 5, 2, 1 and 23; the document of one token has no target */
-    documents d = read_lengths(tokenizer, "aaaaaaa\nbbb\nccccc\nddddd\nee\nf\nggggggggggggggggggggggg");
+    documents d =
+        read_lengths(tokenizer, "aaaaaaa\nbbb\nccccc\nddddd\nee\nf\nggggggggggggggggggggggg");
     rows r = rows_make(&d, 10, true);
     ck_assert_int_eq(r.dropped, 1);
     ck_assert_int_eq(r.cut, 0);
@@ -208,10 +209,10 @@ START_TEST(long_conversations) {
     ct_tokenizer *tokenizer = bytes_tokenizer();
     const documents_opts opts = {
         .tokenizer = tokenizer, .end_id = 0, .chat = {.kind = CT_CHAT_CHATML}};
-    const char *path =
-        put_text("a.jsonl", "{\"messages\": [{\"role\": \"assistant\", \"content\": \"123456789\"}]}\n"
-                            "{\"messages\": [{\"role\": \"user\", \"content\": \"1\"}]}\n"
-                            "{\"text\": \"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz\"}\n");
+    const char *path = put_text(
+        "a.jsonl", "{\"messages\": [{\"role\": \"assistant\", \"content\": \"123456789\"}]}\n"
+                   "{\"messages\": [{\"role\": \"user\", \"content\": \"1\"}]}\n"
+                   "{\"text\": \"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz\"}\n");
     documents d = documents_read(context, path, &opts);
     rows r = rows_make(&d, 30, false); /* the words of the assistant begin at token 22 */
     ck_assert_int_eq(r.cut, 1);
@@ -232,7 +233,8 @@ static const char *const configs[] = {
     "\"intermediate_size\": 24, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
     "\"num_key_value_heads\": 2, \"max_position_embeddings\": 64}",
     "{\"model_type\": \"gpt2\", \"vocab_size\": 257, \"n_embd\": 16, \"n_layer\": 2, "
-    "\"n_head\": 4, \"n_positions\": 64, \"attn_pdrop\": 0, \"resid_pdrop\": 0, \"embd_pdrop\": 0}"};
+    "\"n_head\": 4, \"n_positions\": 64, \"attn_pdrop\": 0, \"resid_pdrop\": 0, \"embd_pdrop\": "
+    "0}"};
 
 static ct_module *new_lm(int i, ct_dtype dtype) {
     ct_module *lm = ct_lm_new(context, configs[i], (ct_lm_opts){.dtype = dtype});
@@ -257,7 +259,8 @@ static double loss_of(ct_module *lm, const rows *r, bool apart) {
 /* Documents that share a row have the loss that each has in a row of its own. */
 START_TEST(packed_rows_are_separate) {
     ct_tokenizer *tokenizer = bytes_tokenizer();
-    documents d = read_lengths(tokenizer, "hello\nhallo welt\nabc\nxy\nxyxyxyxyxyxy\nq r s\nthe fox\n");
+    documents d =
+        read_lengths(tokenizer, "hello\nhallo welt\nabc\nxy\nxyxyxyxyxyxy\nq r s\nthe fox\n");
     rows packed = rows_make(&d, 20, true), separate = rows_make(&d, 20, false);
     ck_assert_int_lt(packed.n, separate.n);
     ck_assert_int_eq(packed.all_learned, separate.all_learned);

@@ -15,8 +15,8 @@ has_mpi   = command -v $(MPICC) >/dev/null || \
 # A statically linked program needs these too: mpicc's own line without the compiler.
 mpi_libs  = $(filter -L% -l% -Wl%,$(shell $(MPICC) -show 2>/dev/null))
 
-mpi: $(MPI_STATIC) $(BUILD)/$(MPI_SHARED) $(BUILD)/char_lm_mpi \
-    ## libcotangent_mpi, ranks as processes of MPI, and char_lm_mpi, in build/; needs mpicc, or MPICC=mpicc.mpich
+mpi: $(MPI_STATIC) $(BUILD)/$(MPI_SHARED) $(BUILD)/char_lm_mpi $(if $(filter ext/models,$(EXT)),$(BUILD)/finetune_mpi) \
+    ## libcotangent_mpi, ranks as processes of MPI, char_lm_mpi and finetune_mpi, in build/; needs mpicc, or MPICC=mpicc.mpich
 
 $(BUILD)/mpi_flags: FORCE
 	@$(has_mpi)
@@ -39,7 +39,10 @@ $(BUILD)/$(MPI_SHARED): $(MPI_OBJ) $(SHARED)
 	@ln -sf $(MPI_SONAME) $(BUILD)/libcotangent_mpi.so
 
 CHAR_LM_MPI = $(patsubst %,$(BUILD)/obj/examples/%.o,char_lm common $(CHAR_LM)) $(BUILD)/obj/$(MPI_AT)/world_mpi.o
-$(BUILD)/char_lm_mpi: $(CHAR_LM_MPI) $(SYSTEM_OBJ) $(MPI_STATIC) $(STATIC)
+FINETUNE_MPI = $(patsubst %,$(BUILD)/obj/examples/%.o,finetune common $(FINETUNE)) $(BUILD)/obj/$(MPI_AT)/world_mpi.o
+$(BUILD)/finetune_mpi: $(FINETUNE_MPI)
+$(BUILD)/char_lm_mpi: $(CHAR_LM_MPI)
+$(BUILD)/char_lm_mpi $(BUILD)/finetune_mpi: $(SYSTEM_OBJ) $(MPI_STATIC) $(STATIC)
 	$(call if_quiet,LD)$(mpicc) $(SANITIZE) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
 
 # The engine once more, with messages cut so small that the tests have several segments.
@@ -53,7 +56,7 @@ $(MPI)/%: $(BUILD)/obj/$(MPI_AT)/tests/%.o $(MPI_STATIC) $(STATIC)
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(mpicc) $(SANITIZE) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
 
-test-mpi: $(MPI_TESTS) mpi $(BUILD)/char_lm ## what several ranks compute and how they fail, under mpiexec; needs mpicc
+test-mpi: $(MPI_TESTS) mpi $(BUILD)/char_lm $(BUILD)/finetune $(BUILD)/tokenize ## what several ranks compute and how they fail, under mpiexec; needs mpicc
 	@BUILD=$(BUILD) MPI=$(MPI) MPICC='$(MPICC)' CC='$(CC)' SANITIZE='$(SANITIZE)' $(MPI_AT)/tests/run
 
 $(MPI)/steps: $(BUILD)/obj/$(MPI_AT)/bench/steps.o $(MPI_STATIC) $(STATIC)
