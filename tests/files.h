@@ -36,7 +36,7 @@ static void setup(void) {
     ck_assert_int_eq(ct_error(context), CT_OK);
 }
 
-static void teardown(void) {
+static inline void teardown(void) {
     ct_context_free(context);
     DIR *dir = opendir(folder);
     for (struct dirent *entry; (entry = readdir(dir));)

@@ -43,30 +43,31 @@ static const struct {
      {1.995799892, 1.822620017, 1.584872632, 1.593518684, 1.380212435, 2.044788939, 0.5289128049,
       1.506629858}},
     {"{'model_type': 'llama', 'architectures': ['LlamaForCausalLM'], 'vocab_size': 31, 'hidden_s"
-     "ize': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 4, 'num_"
+     "ize': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 2, 'num_"
      "key_value_heads': 2, 'rope_theta': 5000.0, 'rope_scaling': {'type': 'linear', 'factor': 2."
      "0}}",
-     {1.368627733, -0.1257145269, 0.2388943517, 0.5885045202, 1.254573888, 1.470682201, 1.915727236,
-      1.170911148}},
+     {1.502851176, -0.09146946385, 0.08984703067, 0.4017956747, 1.214818686, 1.418873166,
+      1.510231562, 1.258904401}},
     {"{'model_type': 'llama', 'architectures': ['LlamaForCausalLM'], 'vocab_size': 31, 'hidden_s"
-     "ize': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 4, 'num_"
-     "key_value_heads': 2, 'rope_theta': 500000.0, 'rope_scaling': {'rope_type': 'llama3', 'fact"
-     "or': 8.0, 'low_freq_factor': 1.0, 'high_freq_factor': 4.0, 'original_max_position_embeddin"
-     "gs': 32}}",
-     {1.3786665, -0.1140056869, 0.244582124, 0.5893080253, 1.24957843, 1.470362337, 1.906007577,
-      1.173419467}},
+     "ize': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 2, 'num_"
+     "key_value_heads': 2, 'rope_theta': 100.0, 'rope_scaling': {'rope_type': 'llama3', 'factor'"
+     ": 8.0, 'low_freq_factor': 1.0, 'high_freq_factor': 4.0, 'original_max_position_embeddings'"
+     ": 32}}",
+     {1.503961323, -0.0894250282, 0.09461996271, 0.4004990399, 1.214982452, 1.416740848,
+      1.514763317, 1.263941953}},
     {"{'model_type': 'llama', 'architectures': ['LlamaForCausalLM'], 'vocab_size': 31, 'hidden_s"
-     "ize': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 4, 'num_"
+     "ize': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 2, 'num_"
      "key_value_heads': 2, 'max_position_embeddings': 16, 'rope_parameters': {'rope_type': 'yarn"
-     "', 'rope_theta': 10000.0, 'factor': 4.0}}",
-     {1.378134258, -0.1105199738, 0.2461732189, 0.5856680524, 1.24946954, 1.469165237, 1.901612084,
-      1.175632761}},
+     "', 'rope_theta': 100.0, 'factor': 4.0}}",
+     {1.505078983, -0.08919668946, 0.09619190103, 0.4017721606, 1.218542015, 1.417332008,
+      1.516847161, 1.261696512}},
     {"{'model_type': 'llama', 'architectures': ['LlamaForCausalLM'], 'vocab_size': 31, 'hidden_s"
-     "ize': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 4, 'num_"
-     "key_value_heads': 2, 'rope_parameters': {'rope_type': 'yarn', 'rope_theta': 10000.0, 'fact"
-     "or': 4.0, 'attention_factor': 1.5, 'original_max_position_embeddings': 16}}",
-     {1.376902874, -0.1004199539, 0.2504132549, 0.5751233142, 1.249858569, 1.467134339, 1.888821329,
-      1.180120089}},
+     "ize': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 2, 'num_"
+     "key_value_heads': 2, 'rope_parameters': {'rope_type': 'yarn', 'rope_theta': 1000.0, 'facto"
+     "r': 4.0, 'attention_factor': 1.5, 'beta_fast': 5.0, 'beta_slow': 0.2, 'truncate': false, '"
+     "original_max_position_embeddings': 16}}",
+     {1.508470851, -0.0883259242, 0.09889747278, 0.4037243382, 1.226648696, 1.420628537,
+      1.515167603, 1.252088436}},
     {"{'model_type': 'mistral', 'architectures': ['MistralForCausalLM'], 'vocab_size': 31, 'hidd"
      "en_size': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 4, '"
      "num_key_value_heads': 2, 'sliding_window': 4}",
@@ -74,7 +75,7 @@ static const struct {
       1.158106753}},
     {"{'model_type': 'qwen2', 'architectures': ['Qwen2ForCausalLM'], 'vocab_size': 31, 'hidden_s"
      "ize': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 4, 'num_"
-     "key_value_heads': 2, 'sliding_window': 3}",
+     "key_value_heads': 2, 'sliding_window': 3, 'max_window_layers': 0}",
      {1.43071507, -0.1606366458, 0.292037584, 0.6009735819, 1.380016225, 1.416157001, 1.99853077,
       1.16279322}},
     {"{'model_type': 'qwen2', 'architectures': ['Qwen2ForCausalLM'], 'vocab_size': 31, 'hidden_s"
@@ -100,11 +101,19 @@ static const struct {
      "3, 'rope_theta': 300000.0, 'rope_local_base_freq': 50.0}",
      {5.848327073, 6.078124711, 3.304104999, 4.843452156, 6.336583046, 5.020592506, 4.448804383,
       4.561831536}},
+    {"{'model_type': 'gemma3_text', 'architectures': ['Gemma3ForCausalLM'], 'vocab_size': 31, 'h"
+     "idden_size': 16, 'intermediate_size': 24, 'num_hidden_layers': 2, 'num_attention_heads': 2"
+     ", 'num_key_value_heads': 2, 'head_dim': 8, 'sliding_window': 4, 'layer_types': ['full_atte"
+     "ntion', 'sliding_attention'], 'rope_parameters': {'full_attention': {'rope_type': 'linear'"
+     ", 'rope_theta': 30000.0, 'factor': 2.0}, 'sliding_attention': {'rope_type': 'default', 'ro"
+     "pe_theta': 70.0}}}",
+     {5.802272008, 5.929695823, 3.221716805, 5.049446024, 6.409946785, 4.58565879, 4.09041202,
+      4.215922541}},
     {"{'model_type': 'smollm3', 'architectures': ['SmolLM3ForCausalLM'], 'vocab_size': 31, 'hidd"
-     "en_size': 16, 'intermediate_size': 24, 'num_hidden_layers': 5, 'num_attention_heads': 4, '"
+     "en_size': 16, 'intermediate_size': 24, 'num_hidden_layers': 5, 'num_attention_heads': 2, '"
      "num_key_value_heads': 2}",
-     {2.121775065, 2.184067871, 1.8461607, 1.550471991, 2.157780585, 2.04343865, 0.4882451057,
-      1.694483967}},
+     {2.130621043, 2.095101815, 1.72749017, 1.575767658, 1.847206364, 1.969152047, 0.5783677819,
+      1.623839789}},
     {"{'model_type': 'smollm3', 'architectures': ['SmolLM3ForCausalLM'], 'vocab_size': 31, 'hidd"
      "en_size': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 4, '"
      "num_key_value_heads': 2, 'no_rope_layers': [0, 1, 1], 'use_sliding_window': true, 'sliding"
@@ -122,11 +131,11 @@ static const struct {
      {0.4060317522, 3.05364769, 0.2017904589, 1.010861495, 0.806435131, 0.5902490897, 3.381959278,
       0.6576005467}},
     {"{'model_type': 'gpt_neox', 'architectures': ['GPTNeoXForCausalLM'], 'vocab_size': 31, 'hid"
-     "den_size': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 4, "
-     "'use_parallel_residual': false, 'attention_bias': false, 'rotary_pct': 0.5, 'rotary_emb_ba"
-     "se': 3000}",
-     {0.3736452859, 1.421050293, 0.1742136719, -0.1413791791, 1.221601763, 1.100004799, 1.736459871,
-      0.5431214361}},
+     "den_size': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 2, "
+     "'use_parallel_residual': false, 'attention_bias': false, 'hidden_act': 'gelu_new', 'rotary"
+     "_pct': 0.5, 'rotary_emb_base': 3000}",
+     {0.3339754638, 1.04658068, 0.249922147, 0.08828105947, 1.006380904, 0.6729383428, 1.275615279,
+      0.2790676833}},
     {"{'model_type': 'bert', 'architectures': ['BertModel'], 'vocab_size': 31, 'hidden_size': 16"
      ", 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 4, 'max_position"
      "_embeddings': 32, 'type_vocab_size': 3}",
@@ -139,7 +148,8 @@ static const struct {
       -0.4613092771, 1.045776056}},
     {"{'model_type': 'bert', 'architectures': ['BertForSequenceClassification'], 'vocab_size': 3"
      "1, 'hidden_size': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_head"
-     "s': 4, 'max_position_embeddings': 32, 'type_vocab_size': 3, 'num_labels': 5}",
+     "s': 4, 'max_position_embeddings': 32, 'type_vocab_size': 3, 'id2label': {'0': '0', '1': '1"
+     "', '2': '2', '3': '3', '4': '4'}}",
      {1.581331672, 1.302951733, -0.6124798803, 0.8905126245, 1.224604909}},
 };
 

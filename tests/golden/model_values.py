@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "torch"))
 
 SIZES = {"vocab_size": 31, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4}
 LLAMA = SIZES | {"num_key_value_heads": 2}
+WIDE = LLAMA | {"num_attention_heads": 2}   # heads with four frequencies
 GPT2 = {"vocab_size": 31, "n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 32}
 BERT = SIZES | {"max_position_embeddings": 32, "type_vocab_size": 3}
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
@@ -25,16 +26,17 @@ MODELS = [
     ("LlamaForCausalLM", "llama", SIZES | {"hidden_act": "quick_gelu"}, {}),
     ("LlamaForCausalLM", "llama", LLAMA | {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "head_dim": 6,
                                            "hidden_act": "leaky_relu"}, {}),
-    ("LlamaForCausalLM", "llama", LLAMA | {"rope_theta": 5e3, "rope_scaling": {"type": "linear", "factor": 2.0}},
+    ("LlamaForCausalLM", "llama", WIDE | {"rope_theta": 5e3, "rope_scaling": {"type": "linear", "factor": 2.0}},
      {"rope_theta": None, "rope_scaling": None, "rope_parameters": {"rope_type": "linear", "rope_theta": 5e3, "factor": 2.0}}),
-    ("LlamaForCausalLM", "llama", LLAMA | {"rope_theta": 5e5, "rope_scaling": {"rope_type": "llama3"} | LLAMA3},
-     {"rope_theta": None, "rope_scaling": None, "rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5} | LLAMA3}),
-    ("LlamaForCausalLM", "llama", LLAMA | {"max_position_embeddings": 16, "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}},
-     {}),
-    ("LlamaForCausalLM", "llama", LLAMA | {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "attention_factor": 1.5,
-                                                               "original_max_position_embeddings": 16}}, {}),
+    ("LlamaForCausalLM", "llama", WIDE | {"rope_theta": 100.0, "rope_scaling": {"rope_type": "llama3"} | LLAMA3},
+     {"rope_theta": None, "rope_scaling": None, "rope_parameters": {"rope_type": "llama3", "rope_theta": 100.0} | LLAMA3}),
+    ("LlamaForCausalLM", "llama", WIDE | {"max_position_embeddings": 16, "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e2, "factor": 4.0}},
+     {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e2, "factor": 4.0, "original_max_position_embeddings": 16}}),
+    ("LlamaForCausalLM", "llama", WIDE | {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e3, "factor": 4.0, "attention_factor": 1.5,
+                                                              "beta_fast": 5.0, "beta_slow": 0.2, "truncate": False,
+                                                              "original_max_position_embeddings": 16}}, {}),
     ("MistralForCausalLM", "mistral", LLAMA | {"sliding_window": 4}, {}),
-    ("Qwen2ForCausalLM", "qwen2", LLAMA | {"sliding_window": 3}, {}),
+    ("Qwen2ForCausalLM", "qwen2", LLAMA | {"sliding_window": 3, "max_window_layers": 0}, {}),
     ("Qwen2ForCausalLM", "qwen2", LLAMA | {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1}, {}),
     ("Qwen3ForCausalLM", "qwen3", LLAMA | {"head_dim": 6, "hidden_act": "relu2"}, {}),
     ("Gemma3ForCausalLM", "gemma3_text", LLAMA | {"num_hidden_layers": 7, "head_dim": 6, "sliding_window": 3, "query_pre_attn_scalar": 10,
@@ -45,18 +47,22 @@ MODELS = [
       "layer_types": ["sliding_attention"] * 2 + ["full_attention"],
       "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 3e5},
                           "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}}),
-    ("SmolLM3ForCausalLM", "smollm3", LLAMA | {"num_hidden_layers": 5}, {}),
+    ("Gemma3ForCausalLM", "gemma3_text", WIDE | {"num_hidden_layers": 2, "head_dim": 8, "sliding_window": 4,
+                                                 "layer_types": ["full_attention", "sliding_attention"],
+                                                 "rope_parameters": {"full_attention": {"rope_type": "linear", "rope_theta": 3e4, "factor": 2.0},
+                                                                     "sliding_attention": {"rope_type": "default", "rope_theta": 70.0}}}, {}),
+    ("SmolLM3ForCausalLM", "smollm3", WIDE | {"num_hidden_layers": 5}, {}),
     ("SmolLM3ForCausalLM", "smollm3", LLAMA | {"no_rope_layers": [0, 1, 1], "use_sliding_window": True, "sliding_window": 3}, {}),
     ("Olmo2ForCausalLM", "olmo2", LLAMA, {}),
     ("GPTNeoXForCausalLM", "gpt_neox", SIZES | {"hidden_size": 32, "rope_theta": 2e3},
      {"rope_theta": None, "rope_parameters": {"rope_type": "default", "rope_theta": 2e3, "partial_rotary_factor": 0.25}}),
-    ("GPTNeoXForCausalLM", "gpt_neox", SIZES | {"use_parallel_residual": False, "attention_bias": False, "rotary_pct": 0.5, "rotary_emb_base": 3000},
+    ("GPTNeoXForCausalLM", "gpt_neox", SIZES | {"num_attention_heads": 2, "use_parallel_residual": False, "attention_bias": False, "hidden_act": "gelu_new", "rotary_pct": 0.5,
+                                             "rotary_emb_base": 3000},
      {"rotary_pct": None, "rotary_emb_base": None,
       "rope_parameters": {"rope_type": "default", "rope_theta": 3e3, "partial_rotary_factor": 0.5}}),
     ("BertModel", "bert", BERT, {}),
     ("BertForMaskedLM", "bert", BERT, {}),
-    ("BertForSequenceClassification", "bert", BERT | {"num_labels": 5},
-     {"num_labels": None, "id2label": {str(i): str(i) for i in range(5)}}),
+    ("BertForSequenceClassification", "bert", BERT | {"id2label": {str(i): str(i) for i in range(5)}}, {}),
 ]
 CONFIGS = {"gemma3_text": "Gemma3TextConfig", "gpt2": "GPT2Config", "gpt_neox": "GPTNeoXConfig", "smollm3": "SmolLM3Config"}
 IDS = [3, 14, 15, 9, 26, 5, 30, 0, 7]
