@@ -1,0 +1,236 @@
+/* Generation in C: ids against a loop over forwards, ends of rows, penalties, seeds, and the
+ * options of generation_config.json. */
+#include "small_lm.h"
+#include "text_files.h"
+
+enum { PROMPTS = 3, STEPS = 7 };
+
+/* The largest logit behind a text, with a penalty for its own ids. */
+static int64_t greedy(ct_module *lm, const int64_t *text, int64_t n, double penalty) {
+    ct_scope scope = ct_scope_open_no_grad(context);
+    ct_tensor *y =
+        run_lm(lm, ct_from_i64(context, CT_SHAPE(1, n), text), (ct_lm_call){.result = CT_LM_LAST});
+    double logit[31];
+    for (int v = 0; v < 31; v++) logit[v] = ct_data_f64(ct_contiguous(y))[v];
+    bool seen[31] = {false};
+    for (int64_t i = 0; i < n; i++) seen[text[i]] = true;
+    int64_t best = 0;
+    for (int v = 0; v < 31; v++) {
+        if (seen[v]) logit[v] = logit[v] > 0 ? logit[v] / penalty : logit[v] * penalty;
+        if (logit[v] > logit[best]) best = v;
+    }
+    ct_scope_close(scope);
+    return best;
+}
+
+static const int64_t prompts[PROMPTS][4] = {{3, 1, 4, 1}, {5, 9}, {2, 6, 5}};
+static const int64_t sizes[PROMPTS] = {4, 2, 3};
+
+static ct_batch padded(bool left) {
+    int64_t ids[PROMPTS * 4];
+    bool mask[PROMPTS * 4];
+    for (int b = 0; b < PROMPTS; b++)
+        for (int64_t t = 0; t < 4; t++) {
+            const int64_t at = left ? t - (4 - sizes[b]) : t;
+            mask[b * 4 + t] = at >= 0 && at < sizes[b];
+            ids[b * 4 + t] = mask[b * 4 + t] ? prompts[b][at] : 0;
+        }
+    return (ct_batch){.ids = ct_from_i64(context, CT_SHAPE(PROMPTS, 4), ids),
+                      .mask = ct_from_bool(context, CT_SHAPE(PROMPTS, 4), mask)};
+}
+
+/* The ids of all rows, -1 behind the last of a row. */
+static void run_generator(ct_module *lm, ct_batch batch, ct_generate_opts opts,
+                          int64_t out[PROMPTS][STEPS]) {
+    ct_generator *generator = ct_generate_new(lm, batch, opts);
+    ck_assert_msg(generator != NULL, "%s", ct_error_message(context));
+    for (int step = 0; step < STEPS; step++) {
+        int64_t ids[PROMPTS];
+        const bool more = ct_generate_next(generator, ids);
+        ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
+        for (int b = 0; b < PROMPTS; b++) out[b][step] = more ? ids[b] : -1;
+    }
+    ct_generate_free(generator);
+}
+
+START_TEST(greedy_ids) {
+    static const char *const configs[] = {LLAMA, GEMMA, GPT2, NEOX};
+    for (int c = 0; c < 8; c++) {
+        ct_module *lm = rough_lm(configs[c % 4], f64);
+        const double penalty = c < 4 ? 0 : 1.7;
+        int64_t got[PROMPTS][STEPS];
+        run_generator(
+            lm, padded(c % 2),
+            (ct_generate_opts){.max_new = STEPS, .no_eos = true, .repetition_penalty = penalty},
+            got);
+        for (int b = 0; b < PROMPTS; b++) {
+            int64_t text[4 + STEPS], n = sizes[b];
+            memcpy(text, prompts[b], (size_t)n * sizeof *text);
+            for (int step = 0; step < STEPS; step++) {
+                text[n] = greedy(lm, text, n, penalty ? penalty : 1);
+                ck_assert_msg(got[b][step] == text[n], "config %d, row %d, step %d", c, b, step);
+                n++;
+            }
+        }
+    }
+}
+END_TEST
+
+/* Draws depend on the seed, the row and the step, and the context's generator stays. */
+START_TEST(draws) {
+    ct_module *lm = new_lm(LLAMA, f64); /* nearly uniform logits */
+    const int64_t one[] = {3, 1, 3, 1, 3, 1};
+    const ct_batch same = {.ids = ct_from_i64(context, CT_SHAPE(PROMPTS, 2), one)};
+    ct_generate_opts opts = {.max_new = STEPS, .no_eos = true, .seed = 5};
+    opts.sample.temperature = 1;
+    int64_t got[3][PROMPTS][STEPS];
+    const ct_rng rng = ct_rng_get(context);
+    run_generator(lm, same, opts, got[0]);
+    const ct_rng after = ct_rng_get(context);
+    ck_assert(!memcmp(&rng, &after, sizeof rng));
+    run_generator(lm, same, opts, got[1]);
+    opts.seed = 6;
+    run_generator(lm, same, opts, got[2]);
+    ck_assert(!memcmp(got[0], got[1], sizeof got[0]));
+    ck_assert(memcmp(got[0], got[2], sizeof got[0]));
+    ck_assert(memcmp(got[0][0], got[0][1], sizeof got[0][0])); /* rows differ */
+    int equal = 0;
+    for (int step = 1; step < STEPS; step++) equal += got[0][0][step] == got[0][0][0];
+    ck_assert_int_lt(equal, STEPS - 1);
+}
+END_TEST
+
+START_TEST(ends_of_rows) {
+    ct_module *lm = rough_lm(LLAMA, f64);
+    int64_t whole[PROMPTS][STEPS], got[PROMPTS][STEPS];
+    const ct_generate_opts opts = {.max_new = STEPS, .no_eos = true};
+    run_generator(lm, padded(false), opts, whole);
+    ct_generate_opts with_eos = opts;
+    with_eos.no_eos = false, with_eos.eos = &whole[1][2], with_eos.n_eos = 1;
+    run_generator(lm, padded(true), with_eos, got);
+    for (int b = 0; b < PROMPTS; b++) {
+        bool ended = false;
+        for (int step = 0; step < STEPS; step++) {
+            ck_assert_int_eq(got[b][step], ended ? -1 : whole[b][step]);
+            ended |= whole[b][step] == whole[1][2];
+        }
+    }
+    ct_generate_opts two = opts; /* behind a prompt of any length */
+    two.max_new = 2;
+    run_generator(lm, padded(false), two, got);
+    for (int b = 0; b < PROMPTS; b++)
+        ck_assert(got[b][1] == whole[b][1] && got[b][1] >= 0 && got[b][2] == -1);
+    ct_lm_info about = ct_lm_about(lm);
+    ck_assert_int_eq(about.n_eos, 0);
+    const int64_t outside[] = {1, 31};
+    ck_refused(
+        ct_generate_new(lm, (ct_batch){.ids = ct_from_i64(context, CT_SHAPE(1, 2), outside)}, opts),
+        CT_ERR_ARGUMENT, "generate_new", "31");
+    const bool none[] = {false, false};
+    const ct_batch empty = {.ids = some_ids(1, 2),
+                            .mask = ct_from_bool(context, CT_SHAPE(1, 2), none)};
+    ck_refused(ct_generate_new(lm, empty, opts), CT_ERR_ARGUMENT, "generate_new", "no token");
+}
+END_TEST
+
+/* "ab" and "aba" by a tokenizer of seven ids. */
+START_TEST(stop_texts) {
+    ct_tokenizer *tokenizer = open_small(context, "");
+    ct_module *lm = new_lm("{\"model_type\": \"llama\", \"vocab_size\": 7, \"hidden_size\": 8, "
+                           "\"intermediate_size\": 8, \"num_hidden_layers\": 1, "
+                           "\"num_attention_heads\": 2}",
+                           f64);
+    const int64_t id[] = {0};
+    const ct_batch prompt = {.ids = ct_from_i64(context, CT_SHAPE(1, 1), id)};
+    static const char *const stops[] = {"ba", "bbbbbbbbbb"};
+    ct_generate_opts opts = {.max_new = 3000, .no_eos = true, .tokenizer = tokenizer};
+    opts.sample.temperature = 1;
+    for (int i = 0; i < 30; i++) {
+        opts.stop = stops, opts.n_stop = 2, opts.seed = (uint64_t)i;
+        ct_generator *generator = ct_generate_new(lm, prompt, opts);
+        ck_assert_ptr_nonnull(generator);
+        int64_t ids[3000], n = 0;
+        while (n < 3000 && ct_generate_next(generator, &ids[n])) n++;
+        ck_assert(ct_error(context) == CT_OK && n > 0 && n < 3000);
+        char text[10000], before[10000];
+        ct_decode(tokenizer, ids, n, false, text, sizeof text);
+        ct_decode(tokenizer, ids, n - 1, false, before, sizeof before);
+        ck_assert_msg(strstr(text, stops[0]) || strstr(text, stops[1]), "%s", text);
+        ck_assert_msg(!strstr(before, stops[0]) && !strstr(before, stops[1]), "%s", before);
+        ct_generate_free(generator);
+    }
+    /* a stop text that never comes, in a text longer than what a row keeps */
+    static const char *const never[] = {"xyz"};
+    opts.stop = never, opts.n_stop = 1, opts.max_new = 900;
+    ct_generator *generator = ct_generate_new(lm, prompt, opts);
+    int64_t next, n = 0;
+    while (ct_generate_next(generator, &next)) n++;
+    ck_assert_int_eq(n, 900);
+    ct_generate_free(generator);
+    opts.tokenizer = NULL;
+    ck_refused(ct_generate_new(lm, prompt, opts), CT_ERR_ARGUMENT, "generate_new", "tokenizer");
+    static const char *const blank[] = {""};
+    opts.tokenizer = tokenizer, opts.stop = blank;
+    ck_refused(ct_generate_new(lm, prompt, opts), CT_ERR_ARGUMENT, "stop text 0", "bytes");
+    ct_tokenizer_close(tokenizer);
+}
+END_TEST
+
+START_TEST(options_of_folders) {
+    ck_assert(
+        ct_lm_save(rough_lm("{\"model_type\": \"llama\", \"eos_token_id\": 7, " SIZES "}", f64),
+                   in_folder("g"), (ct_save_opts){0}));
+    ct_module *lm = ct_lm_open(context, in_folder("g"), f64);
+    ct_generate_opts opts = ct_lm_generate_opts(lm);
+    ck_assert(opts.n_eos == 1 && opts.eos[0] == 7 && opts.max_new == 0); /* of config.json */
+    write_text(in_folder("g/generation_config.json"),
+               "{\"do_sample\": true, \"top_p\": 0.5, \"min_p\": 0.1, \"eos_token_id\": [4, 5], "
+               "\"max_new_tokens\": 9, \"repetition_penalty\": 1.25}");
+    lm = ct_lm_open(context, in_folder("g"), f64);
+    ct_module *copy = ct_module_clone(lm);
+    for (int i = 0; i < 2; i++) {
+        opts = ct_lm_generate_opts(i ? copy : lm);
+        ck_assert(opts.n_eos == 2 && opts.eos[0] == 4 && opts.eos[1] == 5);
+        ck_assert(opts.max_new == 9 && opts.repetition_penalty == 1.25);
+        ck_assert(opts.sample.temperature == 1 && opts.sample.top_k == 50);
+        ck_assert(opts.sample.top_p == 0.5 && opts.sample.min_p == 0.1);
+    }
+    write_text(in_folder("g/generation_config.json"),
+               "{\"temperature\": 0.3, \"top_k\": 3, \"do_sample\": false, \"top_p\": null}");
+    opts = ct_lm_generate_opts(ct_lm_open(context, in_folder("g"), f64));
+    ck_assert(opts.sample.temperature == 0 && opts.sample.top_k == 0 && opts.n_eos == 1);
+    write_text(in_folder("g/generation_config.json"), "{\"top_k\": -1}");
+    ck_refused(ct_lm_open(context, in_folder("g"), f64), CT_ERR_FORMAT, "generation_config.json",
+               "\"top_k\" is -1");
+    write_text(in_folder("g/generation_config.json"), "[]");
+    ck_refused(ct_lm_open(context, in_folder("g"), f64), CT_ERR_FORMAT, "generation_config.json",
+               "not a JSON object");
+}
+END_TEST
+
+/* A generator reads its model without dropout, whatever mode the model is in. */
+START_TEST(in_training) {
+    ct_module *lm = rough_lm(GPT2, f64);
+    int64_t want[PROMPTS][STEPS], got[PROMPTS][STEPS];
+    const ct_generate_opts opts = {.max_new = STEPS, .no_eos = true};
+    run_generator(lm, padded(false), opts, want);
+    ct_module_train(lm, true);
+    run_generator(lm, padded(false), opts, got);
+    ck_assert(ct_module_training(lm));
+    ck_assert(!memcmp(want, got, sizeof want));
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("model generate");
+    TCase *all = tcase_create("model generate");
+    tcase_add_checked_fixture(all, setup, end_with_folders);
+    tcase_add_test(all, greedy_ids);
+    tcase_add_test(all, draws);
+    tcase_add_test(all, ends_of_rows);
+    tcase_add_test(all, stop_texts);
+    tcase_add_test(all, options_of_folders);
+    tcase_add_test(all, in_training);
+    suite_add_tcase(suite, all);
+    return run_suite(suite);
+}
