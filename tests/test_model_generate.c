@@ -153,8 +153,8 @@ START_TEST(stop_texts) {
         while (n < 3000 && ct_generate_next(generator, &ids[n])) n++;
         ck_assert(ct_error(context) == CT_OK && n > 0 && n < 3000);
         char text[10000], before[10000];
-        ct_decode(tokenizer, ids, n, false, text, sizeof text);
-        ct_decode(tokenizer, ids, n - 1, false, before, sizeof before);
+        ct_decode(tokenizer, ids, n, true, text, sizeof text);
+        ct_decode(tokenizer, ids, n - 1, true, before, sizeof before);
         ck_assert_msg(strstr(text, stops[0]) || strstr(text, stops[1]), "%s", text);
         ck_assert_msg(!strstr(before, stops[0]) && !strstr(before, stops[1]), "%s", before);
         ct_generate_free(generator);
