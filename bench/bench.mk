@@ -1,11 +1,11 @@
 # Speed and memory; bench/README.md.
 
 # Each program with the objects that it links besides the library.
-BENCH = $(addprefix $(BUILD)/bench/,rows gemm ops peak vmath gradcheck_eps) \
-    $(if $(filter ext/text,$(EXT)),$(BUILD)/bench/encode)
+BENCH = $(addprefix $(BUILD)/bench/,gemm ops peak vmath gradcheck_eps) \
+    $(if $(filter ext/models,$(EXT)),$(BUILD)/bench/rows) $(if $(filter ext/text,$(EXT)),$(BUILD)/bench/encode)
 bench_object = $(addprefix $(BUILD)/obj/bench/,$(addsuffix .o,$(1)))
 MACHINE = $(call bench_object,machine timing $(ISAS:%=fma_%))
-$(BUILD)/bench/rows: $(call bench_object,timing gpt micro attention decode)
+$(BUILD)/bench/rows: $(call bench_object,timing gpt micro attention decode models)
 $(BUILD)/bench/gemm: $(MACHINE)
 $(BUILD)/bench/ops: $(call bench_object,timing cases)
 $(BUILD)/bench/peak: $(MACHINE)

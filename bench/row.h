@@ -16,7 +16,7 @@ typedef struct row {
 } row;
 
 /* each ends with a NULL name */
-extern const row gpt_rows[], micro_rows[], attention_rows[], decode_rows[];
+extern const row gpt_rows[], micro_rows[], attention_rows[], decode_rows[], model_rows[];
 
 /* The i-th value of a name: 32 pseudo-random bits (the finaliser of MurmurHash3, Appleby 2011,
  * of FNV-1a of the name and i). */

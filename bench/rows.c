@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 uint32_t name_bits(const char *name, uint32_t i) {
     uint32_t h = 2166136261u;
@@ -61,8 +62,11 @@ static long long peak_memory(void) {
     return kilobytes * 1024;
 }
 
+/* Seconds of processor time of all threads. */
+static double cpu_seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
+
 static const row *find(const char *name, int64_t *number) {
-    const row *all[] = {gpt_rows, micro_rows, attention_rows, decode_rows};
+    const row *all[] = {gpt_rows, micro_rows, attention_rows, decode_rows, model_rows};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (const row *r = all[i]; r->name; r++) {
             size_t n = strlen(r->name);
@@ -110,14 +114,15 @@ int main(int argc, char **argv) {
     steps = 1;
     for (char line[64]; fgets(line, sizeof line, stdin);) {
         long long n = atoll(line);
-        double start = now();
+        double start = now(), work = cpu_seconds();
         for (long long i = 0; i < n; i++, steps++) {
             if (steps == 2) calls = ct_memory(context).allocator_calls;
             if (steps == 3 && profile) ct_profile_start(context);
             r->step(context);
         }
-        double seconds = now() - start;
-        printf("{\"steps\": %lld, \"seconds\": %.9f, \"value\": %.9g}\n", n, seconds, r->value());
+        double seconds = now() - start, cpu = cpu_seconds() - work;
+        printf("{\"steps\": %lld, \"seconds\": %.9f, \"cpu\": %.9f, \"value\": %.9g}\n", n,
+               seconds, cpu, r->value());
         fflush(stdout);
     }
     if (profile && steps > 3 && ct_profile_stop(context)) {

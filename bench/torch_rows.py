@@ -301,13 +301,14 @@ def main():
     print(json.dumps({"row": options.row, "threads": options.threads, "value": value()}), flush=True)
     steps = 1
     for line in sys.stdin:
-        start = time.perf_counter()
+        start, work = time.perf_counter(), time.process_time()
         for _ in range(int(line)):
             step()
-        seconds = time.perf_counter() - start
+        seconds, cpu = time.perf_counter() - start, time.process_time() - work
         steps += int(line)
-        print(json.dumps({"steps": int(line), "seconds": seconds, "value": value()}), flush=True)
+        print(json.dumps({"steps": int(line), "seconds": seconds, "cpu": cpu, "value": value()}), flush=True)
     print(json.dumps({"memory": peak_memory(), "memory_before": base, "steps": steps}), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

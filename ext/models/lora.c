@@ -23,9 +23,10 @@ static ct_tensor *lora_forward(void *data, ct_tensor *x) {
     ct_tensor *y = ct_forward(ct_module_child(module, base_layer), x);
     ct_tensor *in =
         lora->opts.dropout > 0 ? ct_dropout(x, lora->opts.dropout, ct_module_training(module)) : x;
-    ct_tensor *low = ct_linear(in, ct_module_get(module, "lora_A"), NULL);
-    ct_tensor *added = ct_linear(low, ct_module_get(module, "lora_B"), NULL);
-    return ct_add(y, ct_scale(added, lora->opts.alpha / (double)lora->opts.rank));
+    /* (..., rank): the factor is applied to the smaller tensor */
+    ct_tensor *low = ct_scale(ct_linear(in, ct_module_get(module, "lora_A"), NULL),
+                              lora->opts.alpha / (double)lora->opts.rank);
+    return ct_add(y, ct_linear(low, ct_module_get(module, "lora_B"), NULL));
 }
 
 static void lora_describe(const void *data, FILE *file) {
