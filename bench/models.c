@@ -2,7 +2,8 @@
  * lora_NAME     a step of AdamW on adapters of rank 8 at every Linear of the layers, batch 2 of 512
  * full_NAME     a step of AdamW on all parameters, batch 2 of 512
  * prompt_NAME   the logits behind a prompt of 512 tokens, without recording
- * generate_NAME 128 tokens behind a prompt of 64, the largest logit each time; a step is all of them
+ * generate_NAME 128 tokens behind a prompt of 64, the largest logit each time; a step is all of
+ * them
  *
  * NAME is smollm2, qwen2 or gpt2, and ends with _bf16 for matrices in bf16 and products rounded to
  * bf16. A full step keeps its matrices in f32. */
@@ -114,8 +115,7 @@ static void train_step(ct_context *c) {
 
 static void prompt_step(ct_context *c) {
     ct_scope scope = ct_scope_open_no_grad(c);
-    ct_tensor *y =
-        ct_lm_forward(lm, ids_of(c, 1, LENGTH, 0), (ct_lm_call){.result = CT_LM_LAST});
+    ct_tensor *y = ct_lm_forward(lm, ids_of(c, 1, LENGTH, 0), (ct_lm_call){.result = CT_LM_LAST});
     last = steps < 3 ? sum_of_sizes(y) : NAN;
     ct_scope_close(scope);
 }
@@ -151,5 +151,5 @@ static double model_value(void) { return last; }
     ROW("full", FULL, name, config)                                                                \
     ROW("prompt", READ, name, config) ROW("generate", GENERATE, name, config)
 
-const row model_rows[] = {ROWS("smollm2", smollm2) ROWS("qwen2", qwen2) ROWS("gpt2", gpt2){
-    NULL, NULL, NULL, NULL, NULL}};
+const row model_rows[] = {ROWS("smollm2", smollm2) ROWS("qwen2", qwen2)
+                              ROWS("gpt2", gpt2){NULL, NULL, NULL, NULL, NULL}};

@@ -121,8 +121,8 @@ int main(int argc, char **argv) {
             r->step(context);
         }
         double seconds = now() - start, cpu = cpu_seconds() - work;
-        printf("{\"steps\": %lld, \"seconds\": %.9f, \"cpu\": %.9f, \"value\": %.9g}\n", n,
-               seconds, cpu, r->value());
+        printf("{\"steps\": %lld, \"seconds\": %.9f, \"cpu\": %.9f, \"value\": %.9g}\n", n, seconds,
+               cpu, r->value());
         fflush(stdout);
     }
     if (profile && steps > 3 && ct_profile_stop(context)) {

@@ -43,8 +43,8 @@ ct_tensor *cti_nn_feed(ct_module *module, cti_nn_feed_forward f, ct_tensor *x,
         return ct_activated_linear(h, f.activation, cti_nn_param(out, "weight"),
                                    cti_nn_param(out, "bias"), residual);
     }
-    h = activations[f.activation].apply(h);
-    if (f.gate && h) h = ct_mul(h, cti_nn_forward(module, f.in, x, ct_dim(h, -1)));
+    h = f.gate ? ct_activated_mul(h, f.activation, cti_nn_forward(module, f.in, x, ct_dim(h, -1)))
+               : activations[f.activation].apply(h);
     if (h && drops) h = ct_dropout(h, f.dropout, true);
     h = h ? cti_nn_forward(module, f.out, h, f.width) : NULL;
     return h && residual ? ct_add(residual, h) : h;

@@ -3,7 +3,7 @@
  *
  * h is not saved for backward: the epilogue of the product g W turns each block of it into dx while
  * the block is in cache, and computes h again. */
-#include "support/op.h"
+#include "support/activation.h"
 
 #include <string.h>
 
@@ -14,45 +14,14 @@ typedef struct {
     ct_activation activation;
 } activated_linear_attrs;
 
-/* The kernels of an activation: the first three, or the last three with their number. */
-typedef struct {
-    cti_unary *f;
-    cti_unary_backward *backward;
-    cti_unary_both *both;
-    cti_unary_scalar *scalar;
-    cti_unary_scalar_backward *scalar_backward;
-    cti_unary_scalar_both *scalar_both;
-    double number;
-} activation_functions;
-
-#define OF_X(name)                                                                                 \
-    (activation_functions) { .f = k->name, .backward = k->name##_backward, .both = k->name##_both }
-#define OF_X_AND(a, name)                                                                          \
-    (activation_functions) {                                                                       \
-        .scalar = k->name, .scalar_backward = k->name##_backward, .scalar_both = k->name##_both,   \
-        .number = (a)                                                                              \
-    }
-
-static activation_functions activation_of(const ct_call *c) {
-    const cti_kernels *k = kernels(c);
-    switch (((const activated_linear_attrs *)c->attrs)->activation) {
-    /* its backward takes y, and x serves as well: both are positive or neither is */
-    case CT_RELU: return OF_X(relu);
-    case CT_GELU: return OF_X(gelu);
-    case CT_GELU_TANH: return OF_X(gelu_tanh);
-    case CT_SILU: return OF_X(silu);
-    case CT_ELU: return OF_X_AND(1, elu);
-    case CT_SOFTPLUS: return OF_X(softplus);
-    case CT_LEAKY_RELU: return OF_X_AND(0.01, leaky_relu);
-    case CT_RELU_SQUARED: return OF_X(relu_squared);
-    case CT_QUICK_GELU: return OF_X(quick_gelu);
-    }
-    return (activation_functions){0};
+static bool activation_of(const ct_call *c, cti_activation *f) {
+    return cti_op_activation(c, ((const activated_linear_attrs *)c->attrs)->activation, f);
 }
 
 /* h = f(x) */
 static ct_tensor *activated(const ct_call *c) {
-    const activation_functions a = activation_of(c);
+    cti_activation a;
+    if (!activation_of(c, &a)) return NULL;
     return a.f ? cti_op_unary(c, c->in[0], a.f)
                : cti_op_unary_scalar(c, c->in[0], a.scalar, a.number);
 }
@@ -68,10 +37,8 @@ static int64_t activated_linear_rows(const ct_tensor *x) {
 
 static bool activated_linear_check(ct_call *c, ct_shape *shape) {
     const ct_tensor *x = c->in[0], *w = c->in[1], *bias = c->in[2], *residual = c->in[3];
-    if (!cti_op_is_real(c, 0)) return false; /* other dtypes have no activations */
-    if (!activation_of(c).f && !activation_of(c).scalar)
-        return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: no activation %d",
-                       (int)((const activated_linear_attrs *)c->attrs)->activation);
+    cti_activation f;
+    if (!activation_of(c, &f)) return false;
     if (!w) return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: weight is NULL");
     if (!cti_op_same_dtype_or_bf16(c, 1)) return false;
     if (w->shape.ndim != 2 || x->shape.ndim == 0 ||
@@ -130,7 +97,7 @@ static ct_tensor *activated_linear_forward(ct_call *c) {
 /* ---- backward ---- */
 
 typedef struct {
-    activation_functions f;
+    cti_activation f;
     const char *x;
     char *dx, *h;
     int64_t x_row, row; /* bytes */
@@ -143,13 +110,8 @@ static void through_activation(void *arg, const cti_matrix *dh, int64_t rows, in
     for (int64_t i = 0; i < rows; i++, at += b->row, at_x += b->x_row) {
         const char *x = b->x + at_x;
         char *dx = b->dx + at;
-        if (b->f.f) {
-            if (b->h) b->f.both(cols, x, dx, b->h + at, dx);
-            else b->f.backward(cols, x, dx, dx);
-        } else {
-            if (b->h) b->f.scalar_both(cols, x, b->f.number, dx, b->h + at, dx);
-            else b->f.scalar_backward(cols, x, b->f.number, dx, dx);
-        }
+        if (b->h) cti_activation_both(&b->f, cols, x, dx, b->h + at, dx);
+        else cti_activation_backward(&b->f, cols, x, dx, dx);
     }
 }
 
@@ -179,8 +141,12 @@ static bool activated_linear_backward(const ct_call *c, ct_tensor *const *g, ct_
         if (!grad[0] || (c->wants[1] && !h)) return false;
         row = x->shape.ndim > 1 ? grad[0]->stride[x->shape.ndim - 2] : in;
         const int64_t size = (int64_t)cti_dtype_size(x->dtype);
-        gradient_blocks b = {activation_of(c),   x->data,   grad[0]->data,
-                             h ? h->data : NULL, in * size, row * size};
+        gradient_blocks b = {.x = x->data,
+                             .dx = grad[0]->data,
+                             .h = h ? h->data : NULL,
+                             .x_row = in * size,
+                             .row = row * size};
+        if (!activation_of(c, &b.f)) return false;
         const cti_gemm_epilogue end = {.apply = through_activation, .arg = &b};
         const cti_matrix of_g = by_rows(g[0], out), of_w = by_rows(w, in),
                          of_dx = by_rows(grad[0], row);

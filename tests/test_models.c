@@ -354,6 +354,24 @@ END_TEST
 
 static ct_batch some_prompts(int64_t B, int64_t T) { return (ct_batch){.ids = some_ids(B, T)}; }
 
+/* Adapters of a model in bf16 are trained, although an optimiser refuses its matrices. */
+START_TEST(adapters_beside_bf16) {
+    ct_module *lm = ct_lm_new(context, LLAMA, (ct_lm_opts){.dtype = CT_BF16});
+    ck_assert_int_eq(ct_lora_add(lm, "*_proj", (ct_lora_opts){.rank = 2}), 14);
+    ct_optim *optim = ct_adamw_new(lm, (ct_adamw_opts){.lr = 0.1});
+    ct_tensor *ids = some_ids(2, 6), *targets = some_ids(2, 6);
+    double loss[2];
+    for (int i = 0; i < 2; i++) {
+        ct_optim_zero_grad(optim);
+        ct_tensor *y = ct_lm_loss(lm, ids, targets, (ct_lm_call){0}, (ct_cross_entropy_opts){0});
+        ct_backward(y);
+        loss[i] = ct_item(y);
+        ck_assert(ct_optim_step(optim));
+    }
+    ck_assert_double_lt(loss[1], loss[0]);
+}
+END_TEST
+
 START_TEST(generators) {
     ct_module *lm = rough_lm(LLAMA, f64);
     const ct_generate_opts opts = {.max_new = 4, .no_eos = true};
@@ -408,6 +426,7 @@ int main(void) {
     tcase_add_test(all, texts_that_are_refused);
     tcase_add_test(all, texts_that_are_cut);
     tcase_add_test(all, rows_of_a_cache);
+    tcase_add_test(all, adapters_beside_bf16);
     tcase_add_test(all, generators);
     tcase_add_test(all, models_of_another_type);
     suite_add_tcase(suite, all);

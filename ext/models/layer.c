@@ -127,8 +127,9 @@ static ct_tensor *attend(cti_lm *lm, int64_t i, ct_module *layer, ct_tensor *x,
 static ct_tensor *feed_forward(const cti_lm *lm, ct_module *layer, ct_tensor *x) {
     const cti_lm_names *names = &lm->config.family->names;
     if (!names->gate) return run(layer, names->down, cti_lm_activate(lm, run(layer, names->up, x)));
-    ct_tensor *gate = cti_lm_activate(lm, run(layer, names->gate, x));
-    return run(layer, names->down, ct_mul(gate, run(layer, names->up, x)));
+    ct_tensor *gate = run(layer, names->gate, x);
+    return run(layer, names->down,
+               ct_activated_mul(gate, lm->config.activation, run(layer, names->up, x)));
 }
 
 /* ---- the layer ---- */

@@ -160,6 +160,10 @@ CT_API ct_tensor *ct_linear(ct_tensor *x, ct_tensor *weight, ct_tensor *bias);
  * is a letter that occurs twice in one operand. No operand is copied. */
 CT_API ct_tensor *ct_einsum(const char *equation, ct_tensor *a, ct_tensor *b);
 
+/* f(a) b of two tensors of one shape, the middle of a gated feed-forward as one op. Backward
+ * computes f(a) again, which is not saved. */
+CT_API ct_tensor *ct_activated_mul(ct_tensor *a, ct_activation f, ct_tensor *b);
+
 /* residual + f(x) W^T + b, the end of a feed-forward layer as one op. Backward recomputes f(x),
  * which is not saved: dx = (g W) f'(x), dW = g^T f(x). x (..., in), weight (out, in), residual
  * (..., out); bias and residual may be NULL. */
