@@ -356,6 +356,7 @@ static int64_t train(tuning *t, run *r, ct_optim *optim) {
         .begun = now(),
     };
     const double earlier = h.seconds;
+    ct_profile_start(t->context);
     bool ends = false;
     while (step < option.steps && !ends) {
         const double begun = now();
@@ -386,6 +387,7 @@ static int64_t train(tuning *t, run *r, ct_optim *optim) {
         run_profile_show(t->context);
     }
     progress_end();
+    ct_profile_stop(t->context);
     run_save(r, step);
     return step;
 }
@@ -447,8 +449,8 @@ static void check_flags(const run *r) {
     if (option.lr == 0) option.lr = is_lora() ? 2e-4 : 2e-5;
 }
 
-/* Opens and reads everything, and trains. Returns whether all steps were done. */
-static bool fine_tune(tuning *t, run *r, const char *folder, const flag *flags, int n_flags) {
+/* Opens and reads everything, trains, and writes the result. */
+static void fine_tune(tuning *t, run *r, const char *folder, const flag *flags, int n_flags) {
     t->tokenizer = ct_tokenizer_open(t->context, folder);
     check(t->context, EXIT_USAGE);
     open_model(t, folder);
@@ -483,7 +485,6 @@ static bool fine_tune(tuning *t, run *r, const char *folder, const flag *flags, 
     printf("Memory at most %.0f MB; about %.0f were expected\n", system_peak_memory() * 1e-6,
            memory_sum(&memory) * 1e-6);
     run_end(r);
-    return complete;
 }
 
 int main(int argc, char **argv) {

@@ -14,7 +14,7 @@ $(BUILD)/venv/ready: tests/torch/requirements.txt
 	$(BUILD)/venv/bin/pip install -q -r $<
 	@touch $@
 
-test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/generate$(EXE) $(BUILD)/tests/libcases.so $(BUILD)/tests/libtext.so \
+test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/finetune$(EXE) $(BUILD)/generate$(EXE) $(BUILD)/tests/libcases.so $(BUILD)/tests/libtext.so \
     ## values and gradients against PyTorch, live; makes build/venv
 	BUILD=$(BUILD) $(BUILD)/venv/bin/python -m pytest -q -p no:cacheprovider -p no:logging tests/torch
 
