@@ -79,8 +79,8 @@ expect 2 'no folder for the result: --out FOLDER' "$finetune" lm --data prose
 refuses 'tokenizer_open: nothing: cannot open: No such file' "$finetune" nothing --data prose
 mkdir half whole_but
 cp lm/tokenizer.json half; cp lm/config.json whole_but
-refuses 'half/config.json: cannot open: No such file' "$finetune" half --data prose
-refuses 'whole_but/tokenizer.json: cannot open: No such file' "$finetune" whole_but --data prose
+refuses 'half: has no config.json' "$finetune" half --data prose
+refuses 'whole_but: has no tokenizer.json' "$finetune" whole_but --data prose
 refuses 'cannot open missing: No such file' "$finetune" lm --data missing
 : > none.jsonl; : > none
 refuses 'none.jsonl has no document' "$finetune" lm --data none.jsonl
