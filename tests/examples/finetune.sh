@@ -39,8 +39,13 @@ assert header["base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"][
 END
 
 # micro-batches with unequal counts of targets, padded rows and any number of threads: the losses of one batch, but for rounding
-losses() { sed 's/[^:]*:\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/' "$1"; }
-near() { losses "$1" > a; losses "$2" | paste -d ' ' a - | awk '{d = ($2 - $4) / $2; if ($1 != $3 || d > 1e-5 || d < -1e-5) bad = 1} END {exit NR != 8 || bad}' || wrong "finetune: $2 has other losses than $1"; }
+losses() { sed 's/[^:]*:\([0-9]*\),"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*/\1 \2 \3/' "$1"; }
+near() {
+    losses "$1" > a
+    losses "$2" | paste -d ' ' a - |
+        awk '{d = $2 / $5 - 1; g = $3 / $6 - 1; if ($1 != $4 || d * d > 1e-10 || g * g > 1e-8) bad = 1} END {exit NR != 8 || bad}' ||
+        wrong "finetune: $2 has other losses or gradients than $1"
+}
 printf '{"text": "fox"}\n' | cat chats.jsonl - > mixed.jsonl
 mixed="lm --data mixed.jsonl --template chatml --length 128 --steps 8 --padded"
 expect 0 'Saved' "$finetune" $mixed --batch 4 --out p1 --log p1.jsonl
