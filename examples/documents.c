@@ -86,7 +86,8 @@ static void add_chat(encoder *e, ct_context *context, const char *path, const ct
         n = encode_chat(e, line);
     }
     if (n < 0)
-        fail(EXIT_USAGE, "%s:%lld: %s", path, (long long)line->number, ct_error_message(context));
+        fail(EXIT_USAGE, "%s:%lld: %s%s", path, (long long)line->number, ct_error_message(context),
+             ct_error(context) == CT_ERR_FORMAT ? " (--template)" : "");
     add_document(e->to, e->ids, e->targets, n, true);
 }
 

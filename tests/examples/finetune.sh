@@ -90,7 +90,7 @@ refuses 'cannot open missing: No such file' "$finetune" lm --data missing
 : > none.jsonl; : > none
 refuses 'none.jsonl has no document' "$finetune" lm --data none.jsonl
 refuses 'none is empty' "$finetune" lm --data none
-refuses 'chats.jsonl:1: chat_encode: the folder has no chat template: name a kind' "$finetune" lm --data chats.jsonl
+refuses 'chats.jsonl:1: chat_encode: the folder has no chat template: name a kind (--template)' "$finetune" lm --data chats.jsonl
 printf '{"text": "fox"}\n\n{"texts": 1}\n' > bad.jsonl
 refuses 'bad.jsonl:3: byte 0: the line has no "text"' "$finetune" lm --data bad.jsonl
 printf '{"messages": [{"role": "user", "content": "fox"}]}\n' > unanswered.jsonl
