@@ -29,6 +29,10 @@ grep -q '^fox 22' out || wrong "generate: the folder of finetune answers otherwi
 expect 0 'Saved the model as merged' "$finetune" $chats --merge --out merged --steps 2
 cmp -s merged/tokenizer.json lm/tokenizer.json || wrong "finetune: no tokenizer"
 expect 0 'the adapters of 4 matrices' "$finetune" $chats --targets q_proj,v_proj --rank 3 --out qv --steps 2 --bf16 --recompute
+mkdir left.unfinished && : > left.unfinished/old # as a run leaves it that was killed while it saved
+expect 0 '^step 2/2 .* validation [0-9.]* ' "$finetune" $chats --valid chats.jsonl --out left --steps 2
+[ "$(grep -c '^chats.jsonl: 6 documents' out)" = 2 ] || wrong "finetune: --valid"
+[ "$(ls left | tr '\n' ' ')" = 'adapter_config.json adapter_model.safetensors ' ] || wrong "finetune: files of a run that was killed"
 python3 - << 'END' || wrong "finetune: names of adapters"
 import json, struct
 data = open("qv/adapter_model.safetensors", "rb").read()
