@@ -1,7 +1,7 @@
 /* Continues a text with a language model of a Hugging Face folder, which has config.json,
  * safetensors and a tokenizer.json. With --chat the prompt is a user's message, in the form of the
  * folder's chat template or of --template, and the model answers it. The text is written as it
- * comes; the last line says how fast that was. */
+ * comes; the last line has the speed and the memory. */
 #include "common.h"
 #include "system.h"
 
@@ -10,7 +10,7 @@
 
 static struct {
     const char *prompt, *system, *stop;
-    long long chat, template, tokens, top_k, seed, threads, bf16, no_eos;
+    long long chat, template, tokens, top_k, seed, threads, bf16, no_eos, ignore_unknown;
     double temperature, top_p, min_p, penalty;
 } option = {.prompt = "", .seed = 1};
 
@@ -38,7 +38,7 @@ static int64_t *prompt_ids(int64_t *n) {
         ids = malloc(sizeof *ids * (size_t)(room + 1));
         if (!ids) fail(EXIT_FAILED, "out of memory");
     }
-    if (!*n) fail(EXIT_USAGE, "the prompt has no token (--prompt TEXT)");
+    if (!*n) fail(EXIT_USAGE, "the prompt has no token");
     return ids;
 }
 
@@ -79,7 +79,7 @@ static void generate(ct_module *lm, const int64_t *ids, int64_t n) {
     check(context, EXIT_USAGE);
     ct_decode_state state = {0};
     int64_t id, count = 0;
-    double begun = now(), first = 0;
+    double begun = now(), first = begun;
     catch_interrupts();
     if (!option.chat) fputs(option.prompt, stdout);
     while (!interrupted() && ct_generate_next(generator, &id)) {
@@ -90,10 +90,11 @@ static void generate(ct_module *lm, const int64_t *ids, int64_t n) {
     write_next(&state, -1, piece);
     const double last = now();
     printf("\n");
-    fprintf(stderr, "%lld tokens in %.1f s for the prompt of %lld", (long long)count, first - begun,
-            (long long)n);
-    if (count > 1) fprintf(stderr, ", then %.1f tokens/s", (double)(count - 1) / (last - first));
-    fprintf(stderr, "; %.0f MB resident\n", system_peak_memory() * 1e-6);
+    fflush(stdout);
+    fprintf(stderr, "%lld tokens behind a prompt of %lld, the first after %.1f s", (long long)count,
+            (long long)n, first - begun);
+    if (count > 1) fprintf(stderr, ", then %.1f/s", (double)(count - 1) / (last - first));
+    fprintf(stderr, "; up to %.0f MB of memory\n", system_peak_memory() * 1e-6);
     free(piece);
 }
 
@@ -115,19 +116,27 @@ int main(int argc, char **argv) {
         flag_text("stop", &option.stop, "TEXT", "ends the text behind it"),
         flag_switch("no-eos", &option.no_eos, "goes on behind the end of a text"),
         flag_switch("bf16", &option.bf16, "weights in bf16, in half the memory"),
+        flag_switch("ignore-unknown", &option.ignore_unknown,
+                    "keys of config.json that are not known are no error"),
         flag_integer("seed", &option.seed, 0, 1e18, "of the draws"),
         flag_integer("threads", &option.threads, 0, 1024, "that compute; 0: every core"),
     };
-    const char *usage = "FOLDER --prompt TEXT [flags]\n\nContinues a text with a language model:";
+    const char *usage = "FOLDER --prompt TEXT [flags]\n\nContinues a text with a language model. "
+                        "Flags that are not given have the values of the folder's\n"
+                        "generation_config.json, if it has them:";
     if (read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage) != 1)
         fail(EXIT_USAGE, "one folder of a model is needed (--help says more)");
+    if (!flag_was_read("prompt")) fail(EXIT_USAGE, "--prompt TEXT is needed");
+    if (!option.chat && (option.system || option.template))
+        fail(EXIT_USAGE, "--system and --template are for a chat: --chat is needed");
     context = ct_context_new((ct_context_opts){.threads = (int)option.threads});
     check(context, EXIT_USAGE);
     tokenizer = ct_tokenizer_open(context, argv[1]);
     check(context, EXIT_USAGE);
     int64_t n, *ids = prompt_ids(&n);
-    ct_module *lm =
-        ct_lm_open(context, argv[1], (ct_lm_opts){.dtype = option.bf16 ? CT_BF16 : CT_F32});
+    const ct_lm_opts opts = {.dtype = option.bf16 ? CT_BF16 : CT_F32,
+                             .ignore_unknown = option.ignore_unknown};
+    ct_module *lm = ct_lm_open(context, argv[1], opts);
     check(context, EXIT_USAGE);
     generate(lm, ids, n);
     free(ids);

@@ -41,8 +41,10 @@ static bool load_module(ct_module *module, const cti_shards *file, ct_load_opts 
     const cti_nn_match match = {.file = file, .module = module, .prefix = "", .load = opts};
     cti_frame frame;
     cti_frame_open(module->context, &frame, true);
-    bool ok = cti_nn_state_add_module(&state, "", module, false) &&
-              cti_nn_state_match(&state, &match) && cti_nn_state_read(&state);
+    bool ok =
+        cti_nn_state_add_module(&state, "", module, false) && cti_nn_state_match(&state, &match);
+    for (int64_t i = 0; i < state.n; i++) state.record[i].direct = opts.in_place;
+    ok = ok && cti_nn_state_read(&state);
     if (ok) cti_nn_state_commit(&state);
     cti_frame_close(module->context, &frame);
     cti_nn_state_free(&state);

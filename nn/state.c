@@ -211,6 +211,7 @@ bool cti_nn_state_read(cti_nn_state *state) {
         cti_nn_record *record = &state->record[i];
         if (record->source < 0 || record->read) continue;
         ct_tensor *tensor = state->named[i].tensor;
+        if (record->direct) cti_tensor_wrote(tensor);
         record->read =
             record->direct ? tensor : cti_tensor_new(state->context, tensor->dtype, tensor->shape);
         if (!record->read || !cti_nn_state_read_source(state, record->source, record->read))
@@ -233,7 +234,7 @@ void cti_nn_state_commit(cti_nn_state *state) {
     for (int64_t i = 0; i < state->n; i++) {
         const cti_nn_record *record = &state->record[i];
         ct_tensor *tensor = state->named[i].tensor;
-        if (!record->read || record->value || record->direct) continue;
+        if (!record->read || record->value || record->read == tensor) continue;
         cti_tensor_copy(tensor, record->read, false);
         cti_tensor_wrote(tensor);
     }

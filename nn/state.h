@@ -2,8 +2,8 @@
  *
  *     collect: add, add_module, ...  -->  match  -->  read  -->  write_numbers, commit
  *
- * (1) Before write_numbers and commit no tensor or number of the program has changed. These two
- * cannot fail.
+ * (1) Before write_numbers and commit no tensor or number of the program has changed, except those
+ * that are read directly. These two cannot fail.
  *
  * (2) named[i] and record[i] are of the same tensor. For i < n, source[i] has the first name of
  * this tensor; further names have later sources. */
@@ -17,7 +17,7 @@
 typedef struct {
     void *value;     /* the address of a number of the program; NULL for a tensor */
     bool flag;       /* the number is a double, 0 or 1, and the tensor a bool */
-    bool direct;     /* the tensor is not in use yet, so it is read without a copy */
+    bool direct;     /* the values are read into the tensor itself, without a copy */
     bool exact;      /* dtypes must be equal; otherwise the file's dtype may be converted */
     int64_t source;  /* the source that it is loaded from; -1: none */
     ct_tensor *read; /* the values in the file, before commit copies them */
@@ -80,7 +80,7 @@ void cti_nn_state_free(cti_nn_state *state);
 /* Reads a source's values into a row-major tensor. */
 bool cti_nn_state_read_source(const cti_nn_state *state, int64_t source, ct_tensor *to);
 
-/* Reads the values that are not read yet into new tensors of the innermost scope. Then
+/* Reads the values that are not read yet, into new tensors of the innermost scope or directly. Then
  * cti_nn_state_write_numbers writes numbers to their addresses, and cti_nn_state_commit copies
  * tensors into the module. */
 bool cti_nn_state_read(cti_nn_state *state);

@@ -292,6 +292,48 @@ START_TEST(a_part_that_fits_nothing) {
 }
 END_TEST
 
+/* Two matrices of 1 MB, of which one has two names. */
+static ct_module *two_matrices(double value) {
+    const ct_shape shape = CT_SHAPE(512, 512);
+    ct_module *m = ct_module_new(context, "M");
+    ct_module_add_param(m, "first", ct_full(context, CT_F32, shape, value));
+    ct_module_add_param(m, "second", ct_full(context, CT_F32, shape, value));
+    ct_module_add_param(m, "again", ct_module_get(m, "second"));
+    return m;
+}
+
+/* Values without a copy: the memory of neither matrix is needed twice. */
+START_TEST(without_copies) {
+    enum { MATRIX = 512 * 512 * 4 };
+    ct_tensor *first = random_of(CT_SHAPE(512, 512)), *second = random_of(CT_SHAPE(512, 512));
+    const char *path = save(NAMED({"first", first}, {"again", second}), (ct_save_opts){0});
+    for (int in_place = 0; in_place < 2; in_place++) {
+        ct_module *m = two_matrices(-1);
+        ct_scope scope = ct_scope_open(context);
+        ct_tensor *x = ct_set_requires_grad(ct_ones(context, CT_F32, CT_SHAPE(1, 512)), true);
+        ct_tensor *y = ct_sum(ct_matmul(x, ct_module_get(m, "first")), CT_ALL, false);
+        const int64_t before = ct_memory(context).live;
+        ct_memory_reset_peak(context);
+        ck_assert(ct_load(m, path, (ct_load_opts){.in_place = in_place}));
+        const int64_t more = ct_memory(context).peak - before;
+        ck_assert_msg(in_place ? more < MATRIX / 2 : more >= 2 * MATRIX, "%lld", (long long)more);
+        ck_equal(ct_module_get(m, "first"), first);
+        ck_equal(ct_module_get(m, "second"), second);
+        ck_refused(ct_backward(y), CT_ERR_GRAD, "matmul", "changed");
+        ct_scope_close(scope);
+    }
+    ct_module *m = two_matrices(-1); /* both names of a shared parameter, with the same values */
+    path = save(NAMED({"first", first}, {"second", second}, {"again", second}), (ct_save_opts){0});
+    ck_assert(ct_load(m, path, (ct_load_opts){.in_place = true}));
+    ck_equal(ct_module_get(m, "second"), second);
+    path = save(NAMED({"first", first}, {"second", first}, {"again", second}), (ct_save_opts){0});
+    m = two_matrices(-1); /* what the headers show, or names that differ, changes nothing */
+    ck_refused(ct_load(m, path, (ct_load_opts){.in_place = true}), CT_ERR_FORMAT, "again",
+               "second");
+    ck_assert(ct_data_f32(ct_module_get(m, "first"))[0] == -1);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("load map");
     TCase *file = tcase_create("maps");
@@ -303,6 +345,7 @@ int main(void) {
     tcase_add_test(file, taken_twice);
     tcase_add_test(file, the_report);
     tcase_add_test(file, a_part_that_fits_nothing);
+    tcase_add_test(file, without_copies);
     suite_add_tcase(suite, file);
     return run_suite(suite);
 }

@@ -296,6 +296,21 @@ START_TEST(texts_that_are_refused) {
 }
 END_TEST
 
+/* Keys that programs write beside the model's. */
+START_TEST(keys_that_change_nothing) {
+    static const char *const keys[] = {
+        "\"_model_name_or_path\": \"x\"",  "\"unk_token_id\": 0",     "\"_commit_hash\": null",
+        "\"unsloth_fixed\": true",         "\"use_mrope\": false",    "\"_num_labels\": 1",
+        "\"directionality\": \"bidi\"",    "\"pooler_fc_size\": 768", "\"output_past\": true",
+        "\"predict_special_tokens\": true"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char text[512];
+        snprintf(text, sizeof text, "{\"model_type\": \"llama\", " SIZES ", %s}", keys[i]);
+        ck_assert_msg(ct_lm_new(context, text, f64) != NULL, "%s", ct_error_message(context));
+    }
+}
+END_TEST
+
 /* A text that is cut anywhere is refused, and nothing is left behind. */
 START_TEST(texts_that_are_cut) {
     char text[512];
@@ -424,6 +439,7 @@ int main(void) {
     tcase_add_test(all, files_beside_the_weights);
     tcase_add_test(all, folders_that_are_refused);
     tcase_add_test(all, texts_that_are_refused);
+    tcase_add_test(all, keys_that_change_nothing);
     tcase_add_test(all, texts_that_are_cut);
     tcase_add_test(all, rows_of_a_cache);
     tcase_add_test(all, adapters_beside_bf16);

@@ -123,6 +123,7 @@ static bool load_weights(const cti_lm *lm, const char *folder) {
     const bool ok = ct_load(lm->module, folder,
                             (ct_load_opts){.map = map.n ? map.entry : NULL,
                                            .n_map = map.n,
+                                           .in_place = true,
                                            .ignore = masked ? skipped : skipped + ONLY_MASKED});
     cti_lm_map_free(lm, &map);
     return ok;

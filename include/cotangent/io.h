@@ -196,11 +196,15 @@ typedef struct {
      * but a shared parameter is loaded from another of its names, if the file has one that no
      * pattern matches. A pattern may match nothing */
     const char *const *ignore;
+    /* the values are read into the parameters themselves, without the memory of a copy, but a load
+     * that fails while it reads may have changed some of them: for a module that is freed then */
+    bool in_place;
 } ct_load_opts;
 
 /* Loads parameters and persistent buffers by name. Shapes must be equal. Floats are converted to
  * the dtype of the parameter, and integers become i64. Without .partial the file must have every
- * parameter and persistent buffer, and no other tensor. A load that fails changes nothing.
+ * parameter and persistent buffer, and no other tensor. A load that fails changes nothing, unless
+ * .in_place is set.
  *
  * A shared parameter (tied weights) may have any of its names in the file. For each name the
  * file is searched by the map's entries for this name or, if there are none, for the name itself.

@@ -139,14 +139,15 @@ def test_the_program(context, tmp_path):
     run = lambda *args: subprocess.run([str(ct.BUILD / "generate"), str(tmp_path), *args], capture_output=True)
     text = "The function returns a café"
     got = run("--prompt", text, "--tokens", "12")
-    assert got.returncode == 0 and b"12 tokens in" in got.stderr, got.stderr
+    assert got.returncode == 0 and b"12 tokens behind a prompt of" in got.stderr, got.stderr
     ids = torch.tensor(tokenizer.encode(text).ids)
     want = text + tokenizer.decode(generate(context, lm, [ids], max_new=12)[0])
     assert got.stdout.decode() == want + "\n"
     got = run("--prompt", "Hello", "--chat", "--template", "chatml", "--tokens", "7", "--temperature", "1", "--seed", "4", "--bf16")
-    assert got.returncode == 0 and b"7 tokens in" in got.stderr
+    assert got.returncode == 0 and b"7 tokens behind a prompt of" in got.stderr
     assert got.stdout == run("--prompt", "Hello", "--chat", "--template", "chatml", "--tokens", "7", "--temperature", "1", "--seed", "4", "--bf16").stdout
-    for args, words in ((("--prompt", "a", "--chat"), b"no chat template"), ((), b"no token"), (("--prompt", "a", "--tokens", "0"), b"must lie between")):
+    for args, words in ((("--prompt", "a", "--chat"), b"no chat template"), ((), b"--prompt TEXT is needed"), (("--prompt", ""), b"no token"),
+                        (("--prompt", "a", "--system", "b"), b"--chat is needed"), (("--prompt", "a", "--tokens", "0"), b"must lie between")):
         got = run(*args)
         assert got.returncode == 2 and words in got.stderr, got.stderr
     (tmp_path / "tokenizer.json").unlink()
