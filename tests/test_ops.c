@@ -525,6 +525,7 @@ int main(void) {
     TCase *threads = tcase_create("lines of ops.def, several threads"),
           *alone = tcase_create("lines of ops.def");
     int n = case_count();
+    tcase_set_tags(threads, "several-threads");
     tcase_add_loop_test(threads, threads_change_no_bit, 0, n);
     suite_add_tcase(suite, threads);
     tcase_set_tags(alone, "one-thread");
