@@ -1,5 +1,5 @@
 /* Writes files of text as one file of token ids, for ct_tokens_open, nanoGPT or llm.c. Without
- * other flags each byte is an id, 0 to 255; with --tokenizer the ids are those of a tokenizer.json.
+ * other flags each byte is an id, 0 to 255; with --tokenizer a tokenizer.json gives the ids.
  * The program also trains a tokenizer (--train) and shows how a tokenizer divides a text (--show).
  *
  * Bytes are read and written in blocks, so neither input nor output has to fit in memory; with a
@@ -47,8 +47,8 @@ static void put_ids(const unsigned char *text, size_t n) {
 }
 
 /* Writes llm.c's header: 256 little-endian numbers of 4 bytes, of which the first three are the
- * magic number, the version and the count of ids. With ids of 2 bytes it is the header of GPT-2's
- * files, with ids of 4 bytes that of Llama 3's. */
+ * magic number, the version and the count of ids. Files with ids of 2 bytes have GPT-2's header,
+ * files with ids of 4 bytes Llama 3's. */
 static void put_header(void) {
     const uint32_t numbers[] = {out.bytes == 2 ? 20240520 : 20240801, out.bytes == 2 ? 1 : 7,
                                 (uint32_t)out.ids};
@@ -133,7 +133,7 @@ static void train_tokenizer(ct_context *context, int files, char **paths) {
     printf("%s: a tokenizer of %lld ids\n", out.path, (long long)ct_tokenizer_size(tokenizer));
 }
 
-/* The id behind each document: that of --end, or else that of the tokenizer's end of a text. */
+/* The id behind each document: the id of --end, or else of the tokenizer's end of a text. */
 static int64_t end_id(const ct_tokenizer *tokenizer) {
     if (!option.end) return ct_token_role(tokenizer, "eos_token");
     const int64_t id = *option.end ? ct_token_id(tokenizer, option.end) : -1;

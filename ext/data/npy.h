@@ -1,4 +1,4 @@
-/* The header of a NumPy file (.npy), which says where the numbers of an array are and of which kind
+/* The header of a NumPy file (.npy), which has the place of an array's numbers and their kind
  * they are:
  *
  *     "\x93NUMPY", major and minor version, the length of the text (2 bytes; 4 from version 2 on),

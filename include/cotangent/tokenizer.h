@@ -138,8 +138,8 @@ CT_API ct_batch ct_encode_batch(ct_tokenizer *tokenizer, const char *const *text
                                 const char *const *seconds, int64_t n, ct_batch_opts opts);
 
 /* Makes a batch of n rows of ids that lie one behind the other: row i has lengths[i] ids. targets
- * has as many numbers as ids, or is NULL. A row that is longer than max_length loses its end. The
- * errors are those of ct_encode_batch, and a negative length. */
+ * has as many numbers as ids, or is NULL. A row that is longer than max_length loses its end. A
+ * negative length is an error, and so are the errors of ct_encode_batch. */
 CT_API ct_batch ct_batch_of(ct_context *context, const int64_t *ids, const int64_t *targets,
                             const int64_t *lengths, int64_t n, ct_batch_opts opts);
 
@@ -163,8 +163,8 @@ typedef struct {
 
 /* Trains a byte-level BPE on n files of text. The ids are first the special tokens, then the 256
  * bytes in the order of their characters in GPT-2's alphabet, then the merged tokens. Each step
- * merges the most frequent pair of tokens; of several it takes that of the smaller ids. If no pair
- * is frequent enough, the vocabulary is smaller than vocab_size.
+ * merges the most frequent pair of tokens; of several it takes the pair of the smaller ids. If no
+ * pair is frequent enough, the vocabulary is smaller than vocab_size.
  *
  * Tokens, ids and merges are equal to those of the tokenizers package with the same pre-tokenizer,
  * tokenizer.train(files, BpeTrainer(initial_alphabet=ByteLevel.alphabet(), ...)), with these
