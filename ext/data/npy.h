@@ -1,5 +1,4 @@
-/* The header of a NumPy file (.npy), which has the place of an array's numbers and their kind
- * they are:
+/* The header of a NumPy file (.npy), which has the place of an array's numbers, and their kind:
  *
  *     "\x93NUMPY", major and minor version, the length of the text (2 bytes; 4 from version 2 on),
  *     {'descr': '<u2', 'fortran_order': False, 'shape': (100,), }   spaces and a line end
