@@ -12,6 +12,7 @@ $(BUILD)/tests/libtext.so: $(BUILD)/obj/tests/text_probe.o $(STATIC)
 $(BUILD)/venv/ready: tests/torch/requirements.txt
 	python3 -m venv $(BUILD)/venv
 	$(BUILD)/venv/bin/pip install -q -r $<
+	$(BUILD)/venv/bin/pip install -q --no-deps trl==1.16.0  # only for the chat templates in it, which are read as files
 	@touch $@
 
 test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/finetune$(EXE) $(BUILD)/generate$(EXE) $(BUILD)/tests/libcases.so $(BUILD)/tests/libtext.so \

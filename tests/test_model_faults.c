@@ -79,6 +79,13 @@ static bool clone_and_free(void *arg) {
     (void)arg;
     ct_module *copy = ct_module_clone(lm);
     const bool done = copy != NULL && ct_lm_resize(copy, 13);
+    if (copy && !done) { /* nothing has changed */
+        char message[512];
+        snprintf(message, sizeof message, "%s", ct_error_message(c));
+        ct_error_clear(c);
+        ck_assert_int_eq(ct_lm_about(copy).vocab_size, 11);
+        ct_fail(c, CT_ERR_MEMORY, "%s", message);
+    }
     ct_module_free(copy);
     return done;
 }

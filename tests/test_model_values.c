@@ -46,7 +46,9 @@ START_TEST(values_of_transformers) {
     ct_tensor *ids = ct_from_i64(context, CT_SHAPE(1, MODEL_IDS), model_ids);
     ct_tensor *y = ct_lm_forward(lm, ids, (ct_lm_call){0});
     ck_assert_msg(y != NULL, "%s: %s", config, ct_error_message(context));
-    const int64_t size = ct_numel(y), n = size < MODEL_VALUES ? size : MODEL_VALUES;
+    const int64_t size = ct_numel(y);
+    ck_assert_int_eq(size, model_values[_i].size);
+    const int64_t n = size < MODEL_VALUES ? size : MODEL_VALUES;
     const double *got = ct_data_f64(ct_contiguous(y)) + size - n, *want = model_values[_i].value;
     double most = 0;
     for (int64_t i = 0; i < n; i++) most = fabs(want[i]) > most ? fabs(want[i]) : most;

@@ -1,5 +1,4 @@
-/* Chats: messages as the text of a chat template, and as ids with targets. The text of a message is
- * .open, its role, .behind_role, its content, .end and .behind_end of its kind. */
+/* Chats: messages as the text of a chat template, and as ids with targets. */
 #include <cotangent/autograd.h>
 #include <cotangent/tokenizer.h>
 
@@ -7,125 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chat_kinds.h"
 #include "tokenizer.h"
 #include "unicode.h"
 #include "utf8.h"
 
 static const char chat_text_op[] = "chat_text", chat_encode_op[] = "chat_encode";
-
-/* ---- kinds ---- */
-
-typedef struct {
-    const char *open, *behind_role; /* around the role */
-    const char *end;        /* behind the content: the token that ends the turn; NULL: eos_token */
-    const char *behind_end; /* behind that token */
-    const char *prompt;     /* the text that .open adds */
-    const char *assistant;  /* the role "assistant" as it is written */
-    bool bos, trims;        /* bos_token comes first; contents lose the spaces at both ends */
-    bool any_role;          /* a role that is none of system, user, assistant is written too */
-    bool no_system, alternates; /* user and assistant alternate, a user first */
-    bool closes;                /* eos_token comes last unless .open */
-} chat_kind;
-
-static const chat_kind chat_kinds[] = {
-    [CT_CHAT_CHATML] = {.open = "<|im_start|>",
-                        .behind_role = "\n",
-                        .end = "<|im_end|>",
-                        .behind_end = "\n",
-                        .prompt = "<|im_start|>assistant\n",
-                        .assistant = "assistant",
-                        .any_role = true},
-    [CT_CHAT_LLAMA3] = {.open = "<|start_header_id|>",
-                        .behind_role = "<|end_header_id|>\n\n",
-                        .end = "<|eot_id|>",
-                        .behind_end = "",
-                        .prompt = "<|start_header_id|>assistant<|end_header_id|>\n\n",
-                        .assistant = "assistant",
-                        .bos = true,
-                        .trims = true,
-                        .any_role = true},
-    [CT_CHAT_GEMMA] = {.open = "<start_of_turn>",
-                       .behind_role = "\n",
-                       .end = "<end_of_turn>",
-                       .behind_end = "\n",
-                       .prompt = "<start_of_turn>model\n",
-                       .assistant = "model",
-                       .bos = true,
-                       .trims = true,
-                       .no_system = true,
-                       .alternates = true},
-    [CT_CHAT_ZEPHYR] = {.open = "<|",
-                        .behind_role = "|>\n",
-                        .behind_end = "\n",
-                        .prompt = "<|assistant|>\n",
-                        .assistant = "assistant"},
-    [CT_CHAT_PHI3] = {.open = "<|",
-                      .behind_role = "|>\n",
-                      .end = "<|end|>",
-                      .behind_end = "\n",
-                      .prompt = "<|assistant|>\n",
-                      .assistant = "assistant",
-                      .closes = true},
-};
-
-/* The templates of folders that are known by their whole text, and the system message that each
- * puts before messages without one. A line end in a string of a template may be written as \n. */
-static const struct {
-    ct_chat kind;
-    const char *system, *text;
-} chat_templates[] = {
-    {CT_CHAT_CHATML, NULL,
-     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + "
-     "message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}"
-     "{{ '<|im_start|>assistant\n' }}{% endif %}"},
-    {CT_CHAT_CHATML, "You are a helpful AI assistant named SmolLM, trained by Hugging Face",
-     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
-     "{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging "
-     "Face<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + "
-     "message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}"
-     "{{ '<|im_start|>assistant\n' }}{% endif %}"},
-    {CT_CHAT_LLAMA3, NULL,
-     "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = "
-     "'<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | "
-     "trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}"
-     "{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}"
-     "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"},
-    {CT_CHAT_GEMMA, NULL,
-     "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not "
-     "supported') }}{% endif %}{% for message in messages %}{% if (message['role'] == 'user') != "
-     "(loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate "
-     "user/assistant/user/assistant/...') }}{% endif %}{% if (message['role'] == 'assistant') %}"
-     "{% set role = 'model' %}{% else %}{% set role = message['role'] %}{% endif %}"
-     "{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}"
-     "{% endfor %}{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}"},
-    {CT_CHAT_ZEPHYR, NULL,
-     "{% for message in messages %}\n{% if message['role'] == 'user' %}\n{{ '<|user|>\n' + "
-     "message['content'] + eos_token }}\n{% elif message['role'] == 'system' %}\n"
-     "{{ '<|system|>\n' + message['content'] + eos_token }}\n{% elif message['role'] == "
-     "'assistant' %}\n{{ '<|assistant|>\n'  + message['content'] + eos_token }}\n{% endif %}\n"
-     "{% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n"
-     "{% endfor %}"},
-    {CT_CHAT_PHI3, NULL,
-     "{% for message in messages %}{% if message['role'] == 'system' %}{{'<|system|>\n' + "
-     "message['content'] + '<|end|>\n'}}{% elif message['role'] == 'user' %}{{'<|user|>\n' + "
-     "message['content'] + '<|end|>\n'}}{% elif message['role'] == 'assistant' %}"
-     "{{'<|assistant|>\n' + message['content'] + '<|end|>\n'}}{% endif %}{% endfor %}"
-     "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}"},
-};
-
-/* Whether a folder's template is a known one. */
-static bool is_template(cti_text folder, const char *known) {
-    size_t at = 0;
-    for (; *known && at < folder.size; known++, at++) {
-        if (*known == '\n' && folder.at[at] == '\\' && at + 1 < folder.size &&
-            folder.at[at + 1] == 'n') {
-            at++;
-        } else if (*known != folder.at[at]) {
-            return false;
-        }
-    }
-    return !*known && at == folder.size;
-}
 
 /* ---- a text that grows ---- */
 
@@ -161,21 +47,22 @@ static void chat_put_content(chat_writer *out, const char *text, size_t size) {
 
 /* ---- rendering ---- */
 
-/* The range of a message's content in the text, and the end of the token that ends its turn. */
+/* The ranges of a message in the text: of what its author wrote, in order, and from the end of its
+ * head to the end of the token that ends its turn. */
 typedef struct {
-    cti_extent content;
-    size_t end;
+    cti_extent written[2];
+    size_t begin, end;
     bool assistant;
 } chat_place;
 
 typedef struct {
     const ct_tokenizer *tokenizer;
-    const chat_kind *kind;
+    const cti_chat_kind *kind;
     const char *system; /* the default system message, or NULL */
-    const char *bos, *eos;
+    const char *bos, *eos, *date;
     const ct_message *message;
-    int64_t n;
-    bool open;
+    int64_t n, last_question; /* of a kind that thinks: the index of the last question */
+    bool open, any_role;
 } chat_call;
 
 static bool is_role(const ct_message *message, const char *role) {
@@ -203,36 +90,106 @@ static cti_extent trimmed(const char *text) {
     return part;
 }
 
-static chat_place chat_put_message(const chat_call *chat, const ct_message *message,
+static cti_extent whole_of(const char *text) { return (cti_extent){0, strlen(text)}; }
+
+/* Divides an assistant's content into its reasoning, which may be empty, and the rest. */
+static void divide_thought(const char *text, cti_extent *thought, cti_extent *rest) {
+    static const char begin[] = "<think>", end[] = "</think>";
+    const char *last = strstr(text, end), *next;
+    *thought = (cti_extent){0, 0}, *rest = whole_of(text);
+    if (!last) return;
+    thought->end = (size_t)(last - text);
+    while (thought->end && text[thought->end - 1] == '\n') thought->end--;
+    for (size_t at = 0; at + sizeof begin - 1 <= thought->end; at++)
+        if (!memcmp(text + at, begin, sizeof begin - 1)) thought->begin = at + sizeof begin - 1;
+    while (thought->begin < thought->end && text[thought->begin] == '\n') thought->begin++;
+    for (next = last; next; next = strstr(next + 1, end)) last = next;
+    rest->begin = (size_t)(last - text) + sizeof end - 1;
+    while (text[rest->begin] == '\n') rest->begin++;
+}
+
+/* Writes a part of a content and its range. */
+static void chat_put_part(chat_writer *out, const char *text, cti_extent part, cti_extent *range) {
+    range->begin = out->size;
+    chat_put_content(out, text + part.begin, part.end - part.begin);
+    range->end = out->size;
+}
+
+static chat_place chat_begin_message(const chat_call *chat, const char *role, chat_writer *out) {
+    chat_place place = {.assistant = !strcmp(role, "assistant")};
+    chat_puts(out, chat->kind->open);
+    chat_puts(out, place.assistant ? chat->kind->assistant : role);
+    chat_puts(out, chat->kind->behind_role);
+    place.begin = out->size;
+    place.written[0] = (cti_extent){out->size, out->size};
+    return place;
+}
+
+static void chat_end_message(const chat_call *chat, chat_writer *out, chat_place *place) {
+    chat_puts(out, chat->kind->end ? chat->kind->end : chat->eos);
+    place->end = out->size;
+    chat_puts(out, chat->kind->behind_end);
+}
+
+/* Writes message i. `before` is NULL, or a text that its content begins with. */
+static chat_place chat_put_message(const chat_call *chat, int64_t i, const char *before,
                                    chat_writer *out) {
-    const chat_kind *kind = chat->kind;
-    chat_place place = {.assistant = is_role(message, "assistant")};
-    const cti_extent part =
-        kind->trims ? trimmed(message->content) : (cti_extent){0, strlen(message->content)};
-    chat_puts(out, kind->open);
-    chat_puts(out, place.assistant ? kind->assistant : message->role);
-    chat_puts(out, kind->behind_role);
-    place.content.begin = out->size;
-    chat_put_content(out, message->content + part.begin, part.end - part.begin);
-    place.content.end = out->size;
-    chat_puts(out, kind->end ? kind->end : chat->eos);
-    place.end = out->size;
-    chat_puts(out, kind->behind_end);
+    const ct_message *message = &chat->message[i];
+    const char *text = message->content;
+    cti_extent thought, part = chat->kind->trims ? trimmed(text) : whole_of(text);
+    chat_place place = chat_begin_message(chat, message->role, out);
+    if (chat->kind->thinks && place.assistant) {
+        divide_thought(text, &thought, &part);
+        const bool shown =
+            i > chat->last_question && (i == chat->n - 1 || thought.end > thought.begin);
+        while (shown && text[part.begin] == '\n') part.begin++;
+        if (shown) {
+            chat_puts(out, "<think>\n");
+            chat_put_part(out, text, thought, &place.written[0]);
+            chat_puts(out, "\n</think>\n\n");
+        }
+    }
+    if (before) {
+        chat_put_part(out, before, whole_of(before), &place.written[0]);
+        chat_puts(out, "\n\n");
+    }
+    chat_put_part(out, text, part, &place.written[1]);
+    chat_end_message(chat, out, &place);
+    return place;
+}
+
+/* Writes the default system message, or the system message of a kind with a preamble. */
+static chat_place chat_put_system(const chat_call *chat, const char *text, chat_writer *out) {
+    chat_place place = chat_begin_message(chat, "system", out);
+    if (chat->kind->preamble) {
+        chat_puts(out, chat->kind->preamble);
+        chat_put_part(out, chat->date, whole_of(chat->date), &place.written[0]);
+        chat_puts(out, "\n\n");
+    }
+    chat_put_part(out, text, chat->kind->trims ? trimmed(text) : whole_of(text), &place.written[1]);
+    chat_end_message(chat, out, &place);
     return place;
 }
 
 /* Writes the whole text. places[n + 1], or NULL, gets the messages' places, *count of them. */
 static void chat_render(const chat_call *chat, chat_writer *out, chat_place *places,
                         int64_t *count) {
+    const bool system = is_role(&chat->message[0], "system");
+    const char *first = system ? chat->message[0].content : NULL;
+    int64_t i = 0;
     *count = 0;
     if (chat->kind->bos) chat_puts(out, chat->bos);
-    if (chat->system && chat->n && !is_role(&chat->message[0], "system")) {
-        const ct_message system = {"system", chat->system};
-        const chat_place place = chat_put_message(chat, &system, out);
+    if (chat->kind->preamble || (chat->system && !system)) {
+        const char *text = first ? first : chat->system ? chat->system : "";
+        const chat_place place = chat_put_system(chat, text, out);
         if (places) places[(*count)++] = place;
+        i = system;
+    } else if (chat->kind->joins && system) {
+        i = 1;
     }
-    for (int64_t i = 0; i < chat->n; i++) {
-        const chat_place place = chat_put_message(chat, &chat->message[i], out);
+    for (; i < chat->n; i++) {
+        const char *before = chat->kind->joins && i == 1 ? first : NULL;
+        const chat_place place = chat_put_message(chat, i, before, out);
         if (places) places[(*count)++] = place;
     }
     if (chat->open) chat_puts(out, chat->kind->prompt);
@@ -241,7 +198,7 @@ static void chat_render(const chat_call *chat, chat_writer *out, chat_place *pla
 
 /* ---- checks ---- */
 
-/* Finds the kind and the default system message. */
+/* Finds the kind, the default system message and the roles. */
 static bool find_kind(chat_call *chat, const char *op, ct_chat kind) {
     ct_context *context = chat->tokenizer->context;
     if (kind == CT_CHAT_FOLDER) {
@@ -251,21 +208,35 @@ static bool find_kind(chat_call *chat, const char *op, ct_chat kind) {
                            "%s: the folder has no chat template: name a "
                            "kind",
                            op);
-        for (size_t i = 0; i < sizeof chat_templates / sizeof *chat_templates; i++)
-            if (is_template(text, chat_templates[i].text)) {
-                chat->kind = &chat_kinds[chat_templates[i].kind];
-                chat->system = chat_templates[i].system;
-                return true;
-            }
-        return ct_fail(context, CT_ERR_FORMAT,
-                       "%s: the folder's chat template of %zu bytes is not one that is known: name "
-                       "a kind",
-                       op, text.size);
+        const cti_chat_template *known = cti_chat_template_of(text);
+        if (!known)
+            return ct_fail(context, CT_ERR_FORMAT,
+                           "%s: the folder's chat template of %zu bytes is not one that is known: "
+                           "name a kind",
+                           op, text.size);
+        chat->kind = known->kind;
+        chat->system = known->system;
+        chat->any_role = known->kind->any_role && !known->three_roles;
+        return true;
     }
-    if (kind < 0 || (size_t)kind >= sizeof chat_kinds / sizeof *chat_kinds)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the kind %d", op, (int)kind);
-    chat->kind = &chat_kinds[kind];
+    chat->kind = cti_chat_kind_of(kind);
+    if (!chat->kind) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the kind %d", op, (int)kind);
+    chat->any_role = chat->kind->any_role;
     return true;
+}
+
+/* The index of the last message of a user that is no result of a tool; without one, of the last
+ * message. */
+static int64_t last_question(const chat_call *chat) {
+    static const char begin[] = "<tool_response>", end[] = "</tool_response>";
+    for (int64_t i = chat->n; i-- > 0;) {
+        const char *text = chat->message[i].content;
+        const size_t n = strlen(text);
+        const bool result = !strncmp(text, begin, sizeof begin - 1) && n >= sizeof end - 1 &&
+                            !strcmp(text + n - (sizeof end - 1), end);
+        if (is_role(&chat->message[i], "user") && !result) return i;
+    }
+    return chat->n - 1;
 }
 
 static bool check_message(const chat_call *chat, const char *op, int64_t i) {
@@ -276,7 +247,7 @@ static bool check_message(const chat_call *chat, const char *op, int64_t i) {
                        message->role ? "content" : "role");
     const bool system = is_role(message, "system"), user = is_role(message, "user"),
                assistant = is_role(message, "assistant");
-    if (!system && !user && !assistant && !chat->kind->any_role)
+    if (!system && !user && !assistant && !chat->any_role)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: message %" PRId64 ": the role \"%s\" is none of system, user and "
                        "assistant",
@@ -284,7 +255,11 @@ static bool check_message(const chat_call *chat, const char *op, int64_t i) {
     if (system && chat->kind->no_system)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: message %" PRId64 ": the template has no system messages", op, i);
-    if (chat->kind->alternates && user != (i % 2 == 0))
+    const bool joined = chat->kind->joins && is_role(&chat->message[0], "system");
+    if (system && chat->kind->joins && i)
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "%s: message %" PRId64 ": a system message must be the first", op, i);
+    if (chat->kind->alternates && !(joined && !i) && user != ((i - joined) % 2 == 0))
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: message %" PRId64 ": user and assistant must alternate, a user first",
                        op, i);
@@ -306,11 +281,13 @@ static bool chat_begin(const ct_tokenizer *tokenizer, const char *op, const ct_m
     if (!cti_object_is_ready(tokenizer ? &tokenizer->object : NULL, op, "tokenizer", NULL))
         return false;
     *chat = (chat_call){.tokenizer = tokenizer, .message = messages, .n = n, .open = opts->open};
+    chat->date = opts->date ? opts->date : "26 Jul 2024"; /* the default of Llama's templates */
     if (n < 1 || !messages)
         return ct_fail(tokenizer->context, CT_ERR_ARGUMENT, "%s: there are no messages", op);
     if (!find_kind(chat, op, opts->kind)) return false;
     for (int64_t i = 0; i < n; i++)
         if (!check_message(chat, op, i)) return false;
+    chat->last_question = last_question(chat);
     const bool eos = !chat->kind->end || (chat->kind->closes && !opts->open);
     return (!chat->kind->bos || find_token_text(chat, op, "bos_token", &chat->bos)) &&
            (!eos || find_token_text(chat, op, "eos_token", &chat->eos));
@@ -333,7 +310,7 @@ int64_t ct_chat_text(const ct_tokenizer *tokenizer, const ct_message *messages, 
  * order, and *next is the first that does not end before the last token. */
 static bool is_learned(const chat_place *places, int64_t n, int64_t *next, size_t at) {
     while (*next < n && places[*next].end <= at) ++*next;
-    return *next < n && places[*next].assistant && places[*next].content.begin <= at;
+    return *next < n && places[*next].assistant && places[*next].begin <= at;
 }
 
 /* Sets targets from the ranges of the tokens. */
@@ -365,13 +342,14 @@ static void chat_free(chat_memory *memory) {
 static bool chat_memory_new(const chat_call *chat, size_t size, int64_t room, bool targets,
                             chat_memory *memory) {
     const uint64_t places = (uint64_t)chat->n + 1;
+    const size_t extents = 2 * sizeof *memory->plain;
     *memory = (chat_memory){0};
-    if (places > SIZE_MAX / sizeof *memory->places ||
+    if (places > SIZE_MAX / sizeof *memory->places || places > SIZE_MAX / extents ||
         (targets && (uint64_t)room > SIZE_MAX / (2 * sizeof *memory->offsets)))
         return false;
     memory->text = malloc(size + 1);
     memory->places = malloc((size_t)places * sizeof *memory->places);
-    memory->plain = malloc((size_t)places * sizeof *memory->plain);
+    memory->plain = malloc((size_t)places * extents);
     if (targets && room) memory->offsets = malloc(2 * (size_t)room * sizeof *memory->offsets);
     return memory->text && memory->places && memory->plain &&
            (!targets || !room || memory->offsets);
@@ -383,8 +361,9 @@ static bool chat_encode(const chat_call *chat, chat_memory *memory, size_t size,
     int64_t places;
     chat_writer out = {.at = memory->text, .room = size};
     chat_render(chat, &out, memory->places, &places);
-    for (int64_t i = 0; i < places; i++) memory->plain[i] = memory->places[i].content;
-    const cti_plain plain = {.range = memory->plain, .n = (size_t)places};
+    for (int64_t i = 0; i < 2 * places; i++)
+        memory->plain[i] = memory->places[i / 2].written[i % 2];
+    const cti_plain plain = {.range = memory->plain, .n = 2 * (size_t)places};
     if (!cti_encode_text(chat->tokenizer->parts, (cti_text){memory->text, size}, &plain, sink))
         return false;
     if (targets && sink->room) set_targets(memory->places, places, sink, targets);

@@ -221,13 +221,16 @@ typedef enum {
     CT_CHAT_LLAMA3,
     CT_CHAT_GEMMA,
     CT_CHAT_ZEPHYR,
-    CT_CHAT_PHI3
+    CT_CHAT_PHI3,
+    CT_CHAT_LLAMA31,
+    CT_CHAT_GEMMA3,
+    CT_CHAT_QWEN3
 } ct_chat;
 
 typedef struct {
     ct_chat kind;
     bool open;        /* the text ends with the beginning of an assistant's message */
-    const char *date; /* the date, for a template that has one; none of these kinds has */
+    const char *date; /* the date that CT_CHAT_LLAMA31 writes; NULL: 26 Jul 2024 */
 } ct_chat_opts;
 
 /* Writes the text of n messages, as snprintf: at most room - 1 bytes and a NUL. Returns the number

@@ -15,7 +15,7 @@ LLAMA = SIZES | {"num_key_value_heads": 2}
 WIDE = LLAMA | {"num_attention_heads": 2}   # heads with four frequencies
 GPT2 = {"vocab_size": 31, "n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 32}
 BERT = SIZES | {"max_position_embeddings": 32, "type_vocab_size": 3}
-LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
+LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.5, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
 
 # (architecture, the config.json; what differs from it in transformers' class, if that is another dialect)
 MODELS = [
@@ -92,22 +92,23 @@ def values(architecture, family, config, other):
             parameter.copy_(weights(name, shape).T if turned else weights(name, shape))
         out = model(torch.tensor([IDS]))
     y = out.logits if "logits" in out else out.last_hidden_state
-    return y.flatten()[-VALUES:].tolist() if y.numel() >= VALUES else y.flatten().tolist()
+    return y.numel(), y.flatten()[-VALUES:].tolist()
 
 
 def main():
     rows = []
     for architecture, family, config, other in MODELS:
         text = json.dumps({"model_type": family, "architectures": [architecture]} | config).replace('"', "'")
-        numbers = ", ".join(f"{x:.10g}" for x in values(architecture, family, config, other))
+        size, last = values(architecture, family, config, other)
+        numbers = ", ".join(f"{x:.10g}" for x in last)
         pieces = "\n     ".join(f'"{text[i:i + 90]}"' for i in range(0, len(text), 90))
-        rows.append(f"    {{{pieces},\n     {{{numbers}}}}},\n")
+        rows.append(f"    {{{pieces},\n     {size},\n     {{{numbers}}}}},\n")
     head = ("/* Logits of small models by transformers, which tests/golden/model_values.py wrote. In the texts ' stands for \". */\n"
             "#ifndef MODEL_VALUES_H\n#define MODEL_VALUES_H\n\n#include <stdint.h>\n\n"
             f"enum {{ MODEL_VALUES = {VALUES}, MODEL_IDS = {len(IDS)} }};\n"
             f"static const int64_t model_ids[] = {{{', '.join(map(str, IDS))}}};\n"
-            "/* The text of a config.json, and the last of the model's results for these ids. */\n"
-            "static const struct {\n    const char *config;\n    double value[MODEL_VALUES];\n} model_values[] = {\n")
+            "/* The text of a config.json, the number of the model's results for these ids, and the last of them. */\n"
+            "static const struct {\n    const char *config;\n    int64_t size;\n    double value[MODEL_VALUES];\n} model_values[] = {\n")
     Path(__file__).resolve().parents[1].joinpath("model_values.h").write_text(head + "".join(rows) + "};\n\n#endif\n")
 
 

@@ -1,6 +1,8 @@
 """Chats against transformers: the text of a folder's template, ids, and targets of what an assistant says."""
+import importlib.util
 import json
 import random
+from pathlib import Path
 
 import numpy
 import pytest
@@ -31,11 +33,48 @@ PHI3 = ("{% for message in messages %}{% if message['role'] == 'system' %}{{'<|s
         "{% elif message['role'] == 'user' %}{{'<|user|>\n' + message['content'] + '<|end|>\n'}}{% elif message['role'] == 'assistant' %}"
         "{{'<|assistant|>\n' + message['content'] + '<|end|>\n'}}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}"
         "{% else %}{{ eos_token }}{% endif %}")
+
+
+def original(name):
+    """The template of a model's folder, of which the package trl has a copy."""
+    return (Path(importlib.util.find_spec("trl").submodule_search_locations[0]) / "chat_templates" / f"{name}.jinja").read_text()
+
+
+def first_qwen3():
+    """The template with which Qwen3 came, in which contents are always strings."""
+    text = original("qwen3")
+    for new, old in ((" and message.content is string and", " and"), ("reasoning_content is string", "reasoning_content is defined and message.reasoning_content is not none"),
+                     ("""    {%- if message.content is string %}
+        {%- set content = message.content %}
+    {%- else %}
+        {%- set content = '' %}
+    {%- endif %}
+""", ""), ("'\\n' + content + '<|im_end|>'", "'\\n' + message.content + '<|im_end|>'"),
+                     ("assistant\" %}\n        {%- set reasoning", "assistant\" %}\n        {%- set content = message.content %}\n        {%- set reasoning"),
+                     ("        {{- content }}\n", "        {{- message.content }}\n"),
+                     ("""            {%- if '</think>' in content %}
+                {%- set reasoning_content = content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}
+                {%- set content = content.split('</think>')[-1].lstrip('\\n') %}
+""", """            {%- if '</think>' in message.content %}
+                {%- set content = message.content.split('</think>')[-1].lstrip('\\n') %}
+                {%- set reasoning_content = message.content.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}
+""")):
+        assert text.count(new) == 1, new
+        text = text.replace(new, old)
+    return text
+
+
 # name: (template, the kind's number, the token that ends a turn)
 KINDS = {"chatml": (CHATML, 1, "<|im_end|>"), "smollm2": (SMOLLM2, 0, "<|im_end|>"), "llama3": (LLAMA3, 2, "<|eot_id|>"),
-         "gemma": (GEMMA, 3, "<end_of_turn>"), "zephyr": (ZEPHYR, 4, "</s>"), "phi3": (PHI3, 5, "<|end|>")}
+         "gemma": (GEMMA, 3, "<end_of_turn>"), "zephyr": (ZEPHYR, 4, "</s>"), "phi3": (PHI3, 5, "<|end|>"),
+         "llama3.1": (original("llama3_1"), 6, "<|eot_id|>"), "llama3.2": (original("llama3_2"), 6, "<|eot_id|>"),
+         "gemma3": (original("gemma3"), 7, "<end_of_turn>"), "qwen2.5": (original("qwen2_5"), 0, "<|im_end|>"),
+         "qwen3": (original("qwen3"), 8, "<|im_end|>"), "qwen3 at first": (first_qwen3(), 8, "<|im_end|>"),
+         "qwen3 2507": (original("qwen3_instruct_2507"), 1, "<|im_end|>")}
 SPECIAL = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<start_of_turn>", "<end_of_turn>",
-           "<|user|>", "<|assistant|>", "<|system|>", "<|end|>"]
+           "<|user|>", "<|assistant|>", "<|system|>", "<|end|>", "<think>", "</think>"]
+THOUGHTS = ["<think>\nreason\n</think>\n\nanswer", "<think></think>x", "\n<think>\n\na\n<think>b\n\n</think>\ny</think>\n\nz\n", "no</think>",
+            "<tool_response>\n3\n</tool_response>", "<tool_response></tool_response> not only"]
 CONTENTS = ["Hello, how are you?", " spaces at both ends  ", "", "two\nlines\n", "\n\nfirst empty", "naïve 中文 👩‍👩‍👧", "1234567", "\t tab", "I'm 'fine'"]
 
 
@@ -58,12 +97,12 @@ def folder_of(source, tmp_path, template):
 
 class Chats:
     def __init__(self, context, folder, kind):
-        self.context, self.kind = context, kind
+        self.context, self.kind, self.date = context, kind, None
         self.pointer = context.check(lib.ct_tokenizer_open(context.pointer, str(folder).encode()))
 
     def call(self, messages, opened):
         return (Message * len(messages))(*[Message(m["role"].encode(), m["content"].encode()) for m in messages]), len(messages), \
-            ChatOpts(kind=self.kind, open=opened)
+            ChatOpts(kind=self.kind, open=opened, date=self.date)
 
     def text(self, messages, opened):
         n = self.context.check(lib.ct_chat_text(self.pointer, *self.call(messages, opened), None, 0))
@@ -83,28 +122,42 @@ def conversations(name, n, seed=3):
     for _ in range(n):
         messages = [] if name == "gemma" or draw.random() < 0.5 else [{"role": "system", "content": draw.choice(CONTENTS)}]
         for turn in range(draw.randint(1, 5)):
-            messages.append({"role": ["user", "assistant"][turn % 2], "content": draw.choice(CONTENTS)})
+            contents = CONTENTS + THOUGHTS[:1] if turn % 2 and name in ("qwen3", "qwen3 at first") else CONTENTS
+            messages.append({"role": ["user", "assistant"][turn % 2], "content": draw.choice(contents)})
         yield messages, draw.random() < 0.5
+
+
+def theirs_of(folder):
+    """apply_chat_template at the date that the templates have without a clock."""
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    return tokenizer, lambda messages, opened, date="26 Jul 2024": tokenizer.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=opened, date_string=date)
+
+
+def head_of(name):
+    """What stands before an assistant's content."""
+    for part, head in (("gemma", "<start_of_turn>model\n"), ("llama3", "<|start_header_id|>assistant<|end_header_id|>\n\n"),
+                       ("zephyr", "<|assistant|>\n"), ("phi3", "<|assistant|>\n")):
+        if name.startswith(part):
+            return head
+    return "<|im_start|>assistant\n"
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_texts_and_ids(context, source, tmp_path, name):
     template, kind, end = KINDS[name]
     folder = folder_of(source, tmp_path, template)
-    theirs = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    theirs, text_of = theirs_of(folder)
     for number in {kind, 0}:
         ours = Chats(context, folder, number)
         for messages, opened in conversations(name, 60):
-            text = theirs.apply_chat_template(messages, tokenize=False, add_generation_prompt=opened)
+            text = text_of(messages, opened)
             assert ours.text(messages, opened) == text
             ids, targets = ours.encode(messages, opened)
             want = theirs(text, add_special_tokens=False, return_offsets_mapping=True)
             assert ids == want["input_ids"]
             learned = [False] * len(text)   # characters of an assistant's content or of the end of its turn
-            role = {"gemma": "model"}.get(name, "assistant")
-            head = {"chatml": f"<|im_start|>{role}\n", "smollm2": f"<|im_start|>{role}\n", "gemma": f"<start_of_turn>{role}\n",
-                    "llama3": f"<|start_header_id|>{role}<|end_header_id|>\n\n"}.get(name, f"<|{role}|>\n")
-            at = 0
+            head, at = head_of(name), 0
             for message in messages:
                 if message["role"] == "assistant":
                     at = text.index(head, at) + len(head)
@@ -116,6 +169,30 @@ def test_texts_and_ids(context, source, tmp_path, name):
                 if t and learned[begin]:
                     expected[t - 1] = ids[t]
             assert targets == expected
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "gemma"])
+def test_texts_of_any_order(context, source, tmp_path, name):
+    """Roles in any order that the template takes, reasoning, results of tools, and other dates."""
+    template, kind, _ = KINDS[name]
+    folder = folder_of(source, tmp_path, template)
+    _, text_of = theirs_of(folder)
+    ours, draw = Chats(context, folder, 0), random.Random(8)
+    for _ in range(150):
+        roles = [draw.choice(["user", "assistant", "user", "assistant", "system"]) for _ in range(draw.randint(1, 6))]
+        if name == "gemma3":
+            roles = [role for i, role in enumerate(roles) if i == 0 or role != "system"]
+        messages = [{"role": role, "content": draw.choice(CONTENTS + 2 * THOUGHTS)} for role in roles]
+        date = draw.choice(["26 Jul 2024", "1 Mai 2025"])
+        ours.date = draw.choice([None, b"26 Jul 2024"]) if date[0] == "2" else date.encode()
+        try:
+            want = text_of(messages, True, date)
+        except Exception:   # Gemma 3's roles must alternate
+            assert name == "gemma3"
+            with pytest.raises(ct.Error, match="must alternate"):
+                ours.text(messages, True)
+            continue
+        assert ours.text(messages, True) == want
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -134,7 +211,8 @@ def test_a_content_cannot_end_its_turn(context, source, tmp_path, name):
 def test_what_is_refused(context, source, tmp_path):
     ours = Chats(context, folder_of(source, tmp_path, CHATML + " "), 0)
     user, system, assistant = ({"role": r, "content": "x"} for r in ("user", "system", "assistant"))
-    for kind, messages, words in ((0, [user], "not one that is known"), (9, [user], "the kind 9"), (3, [system, user], "no system messages"),
+    for kind, messages, words in ((0, [user], "not one that is known"), (10, [user], "the kind 10"), (7, [user, system], "must be the first"),
+                                  (6, [{"role": "ipython", "content": "x"}], "none of system"), (8, [{"role": "tool", "content": "x"}], "none of system"), (3, [system, user], "no system messages"),
                                   (3, [user, user], "must alternate"), (3, [assistant], "must alternate"), (1, [], "no messages"),
                                   (4, [{"role": "tool", "content": "x"}], "none of system"), (5, [{"role": "tool", "content": "x"}], "none of system")):
         ours.kind = kind

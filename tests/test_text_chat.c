@@ -1,0 +1,313 @@
+/* Chats in C: the text of each kind, ids with targets, templates of folders, and what is refused.
+ * tests/torch/test_chats_live.py compares with transformers. */
+#include "remove_tree.h"
+#include "text_files.h"
+#include <sys/stat.h>
+
+static ct_tokenizer *tokenizer;
+
+static void begin_chats(void) {
+    setup();
+    tokenizer = open_small(context, "");
+    ck_assert_int_ge(ct_token_add(tokenizer, "<s>", "bos_token"), 0);
+    ck_assert_int_ge(ct_token_add(tokenizer, "</s>", "eos_token"), 0);
+    ck_assert_int_ge(ct_token_add(tokenizer, "<|im_start|>", NULL), 0);
+    ck_assert_int_ge(ct_token_add(tokenizer, "<|im_end|>", NULL), 0);
+}
+
+static void end_chats(void) {
+    ct_tokenizer_close(tokenizer);
+    remove_tree(in_folder("t"));
+    teardown();
+}
+
+static const char *chat_text(const ct_tokenizer *of, const ct_message *messages, int64_t n,
+                             ct_chat_opts opts) {
+    static char text[2000];
+    const int64_t size = ct_chat_text(of, messages, n, opts, NULL, 0);
+    ck_assert_msg(size >= 0, "%s", ct_error_message(context));
+    ck_assert_int_eq(ct_chat_text(of, messages, n, opts, text, sizeof text), size);
+    ck_assert_int_eq(strlen(text), size);
+    char part[6];
+    ck_assert_int_eq(ct_chat_text(of, messages, n, opts, part, sizeof part), size);
+    ck_assert(!strncmp(part, text, 5) && part[5] == 0);
+    return text;
+}
+
+static const ct_message talk[] = {{"system", " be\n"},
+                                  {"user", "a "},
+                                  {"assistant", "\x1f"
+                                                "b\n"},
+                                  {"user", "c"}};
+
+START_TEST(texts_of_kinds) {
+    static const struct {
+        ct_chat_opts opts;
+        int first, n; /* of `talk` */
+        const char *text;
+    } cases[] = {
+        {{.kind = CT_CHAT_CHATML},
+         0,
+         3,
+         "<|im_start|>system\n be\n<|im_end|>\n<|im_start|>user\na <|im_end|>\n"
+         "<|im_start|>assistant\n\x1f"
+         "b\n<|im_end|>\n"},
+        {{.kind = CT_CHAT_CHATML, .open = true},
+         1,
+         1,
+         "<|im_start|>user\na <|im_end|>\n<|im_start|>assistant\n"},
+        {{.kind = CT_CHAT_LLAMA3, .open = true},
+         0,
+         3,
+         "<s><|start_header_id|>system<|end_header_id|>\n\nbe<|eot_id|><|start_header_id|>user"
+         "<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nb"
+         "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
+        {{.kind = CT_CHAT_GEMMA, .open = true},
+         1,
+         3,
+         "<s><start_of_turn>user\na<end_of_turn>\n<start_of_turn>model\nb<end_of_turn>\n"
+         "<start_of_turn>user\nc<end_of_turn>\n<start_of_turn>model\n"},
+        {{.kind = CT_CHAT_ZEPHYR, .open = true},
+         0,
+         3,
+         "<|system|>\n be\n</s>\n<|user|>\na </s>\n<|assistant|>\n\x1f"
+         "b\n</s>\n<|assistant|>\n"},
+        {{.kind = CT_CHAT_PHI3},
+         1,
+         2,
+         "<|user|>\na <|end|>\n<|assistant|>\n\x1f"
+         "b\n<|end|>\n</s>"},
+        {{.kind = CT_CHAT_PHI3, .open = true}, 1, 1, "<|user|>\na <|end|>\n<|assistant|>\n"},
+        {{.kind = CT_CHAT_LLAMA31},
+         1,
+         1,
+         "<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\n"
+         "Today Date: 26 Jul 2024\n\n<|eot_id|><|start_header_id|>user<|end_header_id|>\n\na"
+         "<|eot_id|>"},
+        {{.kind = CT_CHAT_LLAMA31, .open = true, .date = "1 Mai 2025"},
+         0,
+         2,
+         "<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\n"
+         "Today Date: 1 Mai 2025\n\nbe<|eot_id|><|start_header_id|>user<|end_header_id|>\n\na"
+         "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
+        {{.kind = CT_CHAT_GEMMA3, .open = true},
+         0,
+         4,
+         "<s><start_of_turn>user\n be\n\n\na<end_of_turn>\n<start_of_turn>model\nb<end_of_turn>\n"
+         "<start_of_turn>user\nc<end_of_turn>\n<start_of_turn>model\n"},
+        {{.kind = CT_CHAT_QWEN3},
+         1,
+         2,
+         "<|im_start|>user\na <|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n\x1f"
+         "b\n<|im_end|>\n"},
+        {{.kind = CT_CHAT_QWEN3},
+         1,
+         3,
+         "<|im_start|>user\na <|im_end|>\n<|im_start|>assistant\n\x1f"
+         "b\n<|im_end|>\n"
+         "<|im_start|>user\nc<|im_end|>\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_assert_str_eq(chat_text(tokenizer, talk + cases[i].first, cases[i].n, cases[i].opts),
+                         cases[i].text);
+    static const ct_message wrong[] = {{"user", "a\xff"
+                                                "b"}};
+    ck_assert_str_eq(chat_text(tokenizer, wrong, 1, (ct_chat_opts){.kind = CT_CHAT_CHATML}),
+                     "<|im_start|>user\na\xef\xbf\xbd"
+                     "b<|im_end|>\n");
+}
+END_TEST
+
+/* Reasoning is written behind the last question only; a result of a tool is no question. */
+START_TEST(reasoning) {
+    static const ct_message messages[] = {
+        {"user", "q"},
+        {"assistant", "<think>\nold\n</think>\n\nx"},
+        {"user", "<tool_response>\n3\n</tool_response>"},
+        {"assistant", "\n<think>\nr\n\n</think>\n\ny"},
+        {"assistant", "\nplain"},
+    };
+    const ct_chat_opts opts = {.kind = CT_CHAT_QWEN3};
+    ck_assert_str_eq(chat_text(tokenizer, messages, 5, opts),
+                     "<|im_start|>user\nq<|im_end|>\n"
+                     "<|im_start|>assistant\n<think>\nold\n</think>\n\nx<|im_end|>\n"
+                     "<|im_start|>user\n<tool_response>\n3\n</tool_response><|im_end|>\n"
+                     "<|im_start|>assistant\n<think>\nr\n</think>\n\ny<|im_end|>\n"
+                     "<|im_start|>assistant\n<think>\n\n</think>\n\nplain<|im_end|>\n");
+    const ct_message asked[] = {messages[0], messages[1], {"user", "again"}};
+    ck_assert_str_eq(chat_text(tokenizer, asked, 3, opts),
+                     "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\nx<|im_end|>\n"
+                     "<|im_start|>user\nagain<|im_end|>\n");
+}
+END_TEST
+
+/* The vocabulary has a, b, space and "ab", and no other letter. */
+START_TEST(ids_and_targets) {
+    static const ct_message messages[] = {
+        {"system", "ab"}, {"user", "b<|im_end|>b"}, {"assistant", "a b"}, {"user", "a"}};
+    const int64_t start = ct_token_id(tokenizer, "<|im_start|>"),
+                  end = ct_token_id(tokenizer, "<|im_end|>");
+    const ct_chat_opts opts = {.kind = CT_CHAT_CHATML};
+    int64_t ids[200], targets[200];
+    const int64_t n = ct_chat_encode(tokenizer, messages, 4, opts, ids, targets, 200);
+    ck_assert_msg(n > 0 && n < 200, "%s", ct_error_message(context));
+    /* the a's of "system" and "assistant" are tokens too: only ends and starts are counted */
+    int64_t ends = 0, starts = 0, learned = 0, at = -1;
+    for (int64_t t = 0; t < n; t++) {
+        ends += ids[t] == end;
+        starts += ids[t] == start;
+        if (ids[t] == start && starts == 3) at = t;
+        if (targets[t] != -100) {
+            learned++;
+            ck_assert_int_eq(targets[t], ids[t + 1]);
+            ck_assert(at >= 0 && starts == 3);
+        }
+    }
+    ck_assert(starts == 4 && ends == 4 && learned == 4); /* a, space, b, <|im_end|> */
+    int64_t last = n - 1;
+    while (targets[last] == -100) last--;
+    ck_assert_int_eq(targets[last], end);
+    /* less room writes the same beginning, and counts all */
+    int64_t few[8], part[8];
+    ck_assert_int_eq(ct_chat_encode(tokenizer, messages, 4, opts, few, part, 8), n);
+    ck_assert(!memcmp(few, ids, sizeof few));
+    for (int t = 0; t < 7; t++) ck_assert_int_eq(part[t], targets[t]);
+    ck_assert_int_eq(ct_chat_encode(tokenizer, messages, 4, opts, NULL, NULL, 0), n);
+    ck_refused(ct_chat_encode(tokenizer, messages, 4, opts, NULL, NULL, 1) >= 0, CT_ERR_ARGUMENT,
+               "chat_encode", "room");
+}
+END_TEST
+
+/* Reasoning and what follows it are the author's text, between tokens of the template. */
+START_TEST(reasoning_is_plain) {
+    ck_assert_int_ge(ct_token_add(tokenizer, "<think>", NULL), 0);
+    const int64_t think = ct_token_add(tokenizer, "</think>", NULL),
+                  end = ct_token_id(tokenizer, "<|im_end|>");
+    static const ct_message messages[] = {{"user", "a"},
+                                          {"assistant", "<think>b<|im_end|>b</think>a<|im_end|>"}};
+    int64_t ids[200], targets[200], ends = 0, thoughts = 0, learned = 0;
+    const int64_t n = ct_chat_encode(tokenizer, messages, 2, (ct_chat_opts){.kind = CT_CHAT_QWEN3},
+                                     ids, targets, 200);
+    for (int64_t t = 0; t < n; t++) {
+        ends += ids[t] == end;
+        thoughts += ids[t] == think;
+        learned += targets[t] == think || targets[t] == end;
+    }
+    ck_assert(n > 0 && ends == 2 && thoughts == 1 && learned == 2);
+}
+END_TEST
+
+/* ---- folders ---- */
+
+#define CHATML_TEXT(line)                                                                          \
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '" line "' + "              \
+    "message['content'] + '<|im_end|>' + '" line "'}}{% endfor %}{% if add_generation_prompt %}"   \
+    "{{ '<|im_start|>assistant" line "' }}{% endif %}"
+
+static void put_template(const char *text) {
+    FILE *file = fopen(in_folder("t/chat_template.jinja"), "wb");
+    ck_assert(file && fwrite(text, 1, strlen(text), file) == strlen(text) && !fclose(file));
+}
+
+START_TEST(templates_of_folders) {
+    static const struct {
+        const char *text;
+        bool known;
+    } cases[] = {
+        {CHATML_TEXT("\n"), true},
+        {CHATML_TEXT("\\n"), true},
+        {CHATML_TEXT("\\n") " ", false},
+        {" " CHATML_TEXT("\\n"), false},
+        {CHATML_TEXT("\\t"), false},
+        {"{% for message in messages", false},
+        {"", false},
+    };
+    char path[100];
+    ck_assert_int_eq(mkdir(in_folder("t"), 0700), 0);
+    snprintf(path, sizeof path, "%s", in_folder("t"));
+    ck_assert(ct_tokenizer_save(tokenizer, path));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        put_template(cases[i].text);
+        ct_tokenizer *of = ct_tokenizer_open(context, path);
+        ck_assert_msg(of != NULL, "%s", ct_error_message(context));
+        if (cases[i].known)
+            ck_assert_str_eq(chat_text(of, &talk[3], 1, (ct_chat_opts){0}),
+                             "<|im_start|>user\nc<|im_end|>\n");
+        else
+            ck_refused(ct_chat_text(of, talk, 1, (ct_chat_opts){0}, NULL, 0) >= 0, CT_ERR_FORMAT,
+                       "not one that is known", "name a kind");
+        ct_tokenizer_close(of);
+    }
+    /* SmolLM2's has a system message of its own, if there is none */
+    put_template("{% for message in messages %}{% if loop.first and messages[0]['role'] != "
+                 "'system' %}{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, "
+                 "trained by Hugging Face<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + "
+                 "message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+                 "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}");
+    ct_tokenizer *of = ct_tokenizer_open(context, path);
+    ck_assert_str_eq(chat_text(of, &talk[3], 1, (ct_chat_opts){.open = true}),
+                     "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by "
+                     "Hugging Face<|im_end|>\n<|im_start|>user\nc<|im_end|>\n"
+                     "<|im_start|>assistant\n");
+    ck_assert_str_eq(chat_text(of, talk, 1, (ct_chat_opts){0}),
+                     "<|im_start|>system\n be\n<|im_end|>\n");
+    ct_tokenizer_close(of);
+    ck_refused(ct_chat_text(tokenizer, talk, 1, (ct_chat_opts){0}, NULL, 0) >= 0, CT_ERR_FORMAT,
+               "no chat template", "name a kind");
+}
+END_TEST
+
+START_TEST(chats_that_are_refused) {
+    static const ct_message tool[] = {{"tool", "x"}}, null[] = {{"user", NULL}},
+                            users[] = {{"user", "x"}, {"user", "y"}},
+                            late[] = {{"user", "x"}, {"system", "y"}};
+    static const struct {
+        int kind;
+        const ct_message *messages;
+        int64_t n;
+        const char *word1, *word2;
+    } cases[] = {
+        {-1, talk, 1, "kind -1", ""},
+        {99, talk, 1, "kind 99", ""},
+        {CT_CHAT_CHATML, talk, 0, "no messages", ""},
+        {CT_CHAT_CHATML, NULL, 1, "no messages", ""},
+        {CT_CHAT_CHATML, null, 1, "message 0", "content is NULL"},
+        {CT_CHAT_GEMMA, talk, 2, "message 0", "no system messages"},
+        {CT_CHAT_GEMMA, users, 2, "message 1", "must alternate"},
+        {CT_CHAT_GEMMA, talk + 2, 1, "message 0", "must alternate"},
+        {CT_CHAT_GEMMA3, users, 2, "message 1", "must alternate"},
+        {CT_CHAT_GEMMA3, talk + 2, 1, "message 0", "must alternate"},
+        {CT_CHAT_GEMMA3, late, 2, "message 1", "must be the first"},
+        {CT_CHAT_ZEPHYR, tool, 1, "\"tool\"", "none of system"},
+        {CT_CHAT_PHI3, tool, 1, "\"tool\"", "none of system"},
+        {CT_CHAT_LLAMA31, tool, 1, "\"tool\"", "none of system"},
+        {CT_CHAT_QWEN3, tool, 1, "\"tool\"", "none of system"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_refused(ct_chat_text(tokenizer, cases[i].messages, cases[i].n,
+                                (ct_chat_opts){.kind = (ct_chat)cases[i].kind}, NULL, 0) >= 0,
+                   CT_ERR_ARGUMENT, cases[i].word1, cases[i].word2);
+    ck_assert_str_eq(chat_text(tokenizer, tool, 1, (ct_chat_opts){.kind = CT_CHAT_CHATML}),
+                     "<|im_start|>tool\nx<|im_end|>\n");
+    ct_tokenizer *bare = open_small(context, "");
+    ck_refused(ct_chat_text(bare, talk, 1, (ct_chat_opts){.kind = CT_CHAT_LLAMA3}, NULL, 0) >= 0,
+               CT_ERR_ARGUMENT, "bos_token", "no token has this role");
+    ck_refused(ct_chat_text(bare, talk, 1, (ct_chat_opts){.kind = CT_CHAT_PHI3}, NULL, 0) >= 0,
+               CT_ERR_ARGUMENT, "eos_token", "no token has this role");
+    ct_tokenizer_close(bare);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("text chat");
+    TCase *all = tcase_create("text chat");
+    tcase_add_checked_fixture(all, begin_chats, end_chats);
+    tcase_add_test(all, texts_of_kinds);
+    tcase_add_test(all, reasoning);
+    tcase_add_test(all, ids_and_targets);
+    tcase_add_test(all, reasoning_is_plain);
+    tcase_add_test(all, templates_of_folders);
+    tcase_add_test(all, chats_that_are_refused);
+    suite_add_tcase(suite, all);
+    return run_suite(suite);
+}
