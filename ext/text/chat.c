@@ -90,13 +90,13 @@ static cti_extent trimmed(const char *text) {
     return part;
 }
 
-static cti_extent whole_of(const char *text) { return (cti_extent){0, strlen(text)}; }
+static cti_extent chat_whole(const char *text) { return (cti_extent){0, strlen(text)}; }
 
 /* Divides an assistant's content into its reasoning, which may be empty, and the rest. */
 static void divide_thought(const char *text, cti_extent *thought, cti_extent *rest) {
     static const char begin[] = "<think>", end[] = "</think>";
     const char *last = strstr(text, end), *next;
-    *thought = (cti_extent){0, 0}, *rest = whole_of(text);
+    *thought = (cti_extent){0, 0}, *rest = chat_whole(text);
     if (!last) return;
     thought->end = (size_t)(last - text);
     while (thought->end && text[thought->end - 1] == '\n') thought->end--;
@@ -136,7 +136,7 @@ static chat_place chat_put_message(const chat_call *chat, int64_t i, const char 
                                    chat_writer *out) {
     const ct_message *message = &chat->message[i];
     const char *text = message->content;
-    cti_extent thought, part = chat->kind->trims ? trimmed(text) : whole_of(text);
+    cti_extent thought, part = chat->kind->trims ? trimmed(text) : chat_whole(text);
     chat_place place = chat_begin_message(chat, message->role, out);
     if (chat->kind->thinks && place.assistant) {
         divide_thought(text, &thought, &part);
@@ -150,7 +150,7 @@ static chat_place chat_put_message(const chat_call *chat, int64_t i, const char 
         }
     }
     if (before) {
-        chat_put_part(out, before, whole_of(before), &place.written[0]);
+        chat_put_part(out, before, chat_whole(before), &place.written[0]);
         chat_puts(out, "\n\n");
     }
     chat_put_part(out, text, part, &place.written[1]);
@@ -163,10 +163,11 @@ static chat_place chat_put_system(const chat_call *chat, const char *text, chat_
     chat_place place = chat_begin_message(chat, "system", out);
     if (chat->kind->preamble) {
         chat_puts(out, chat->kind->preamble);
-        chat_put_part(out, chat->date, whole_of(chat->date), &place.written[0]);
+        chat_put_part(out, chat->date, chat_whole(chat->date), &place.written[0]);
         chat_puts(out, "\n\n");
     }
-    chat_put_part(out, text, chat->kind->trims ? trimmed(text) : whole_of(text), &place.written[1]);
+    chat_put_part(out, text, chat->kind->trims ? trimmed(text) : chat_whole(text),
+                  &place.written[1]);
     chat_end_message(chat, out, &place);
     return place;
 }
