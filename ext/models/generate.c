@@ -110,7 +110,7 @@ static bool check_generate_opts(const cti_lm *lm, const ct_generate_opts *o) {
     for (int64_t i = 0; i < o->n_stop; i++)
         if (!o->stop[i] || !*o->stop[i] || strlen(o->stop[i]) > ROW_TAIL / 2)
             return ct_fail(context, CT_ERR_ARGUMENT,
-                           "%s: stop text %" PRId64 " has not between 1 and %d bytes",
+                           "%s: stop text %" PRId64 " must have between 1 and %d bytes",
                            generate_new_op, i, ROW_TAIL / 2);
     return true;
 }
