@@ -167,7 +167,7 @@ START_TEST(files_that_are_refused) {
     ck_refused(ct_lora_save(rough_lm(LLAMA, f64), in_folder("a")), CT_ERR_ARGUMENT, "lora_save",
                "no adapter");
     static const ct_lora_opts others[] = {
-        {.rank = 3}, {.rank = 2, .alpha = 7}, {.rank = 2, .dropout = 0.5}};
+        {.rank = 3, .alpha = 2}, {.rank = 2, .alpha = 7}, {.rank = 2, .dropout = 0.5}};
     for (int i = 0; i < 3; i++) {
         ct_module *mixed = adapted_lm(LLAMA, Q, (ct_lora_opts){.rank = 2});
         ck_assert_int_eq(ct_lora_add(mixed, "lm_head", others[i]), 1);

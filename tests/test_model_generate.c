@@ -11,7 +11,8 @@ static int64_t greedy(ct_module *lm, const int64_t *text, int64_t n, double pena
     ct_tensor *y =
         run_lm(lm, ct_from_i64(context, CT_SHAPE(1, n), text), (ct_lm_call){.result = CT_LM_LAST});
     double logit[31];
-    for (int v = 0; v < 31; v++) logit[v] = ct_data_f64(ct_contiguous(y))[v];
+    ct_tensor *wide = ct_contiguous(ct_cast(y, CT_F64));
+    for (int v = 0; v < 31; v++) logit[v] = ct_data_f64(wide)[v];
     bool seen[31] = {false};
     for (int64_t i = 0; i < n; i++) seen[text[i]] = true;
     int64_t best = 0;
@@ -55,8 +56,8 @@ static void run_generator(ct_module *lm, ct_batch batch, ct_generate_opts opts,
 
 START_TEST(greedy_ids) {
     static const char *const configs[] = {LLAMA, GEMMA, GPT2, NEOX};
-    for (int c = 0; c < 8; c++) {
-        ct_module *lm = rough_lm(configs[c % 4], f64);
+    for (int c = 0; c < 12; c++) {
+        ct_module *lm = rough_lm(configs[c % 4], c < 8 ? f64 : (ct_lm_opts){0});
         const double penalty = c < 4 ? 0 : 1.7;
         int64_t got[PROMPTS][STEPS];
         run_generator(
@@ -122,6 +123,24 @@ START_TEST(ends_of_rows) {
         ck_assert(got[b][1] == whole[b][1] && got[b][1] >= 0 && got[b][2] == -1);
     ct_lm_info about = ct_lm_about(lm);
     ck_assert_int_eq(about.n_eos, 0);
+    /* the ids that the model's folder names, unless no id ends a row */
+    ct_module *many =
+        rough_lm("{\"model_type\": \"llama\", \"eos_token_id\": [0, 1, 2, 3, 4, 5, 6, 7, "
+                 "8, 9, 10, 11, 12, 13, 14, 15], " SIZES "}",
+                 f64);
+    run_generator(many, padded(false), opts, whole);
+    run_generator(many, padded(false), (ct_generate_opts){.max_new = STEPS}, got);
+    int ends = 0;
+    for (int b = 0; b < PROMPTS; b++) {
+        bool ended = false;
+        for (int step = 0; step < STEPS; step++) {
+            ck_assert_int_ge(whole[b][step], 0);
+            ck_assert_int_eq(got[b][step], ended ? -1 : whole[b][step]);
+            ends += !ended && whole[b][step] < 16 && step + 1 < STEPS;
+            ended |= whole[b][step] < 16;
+        }
+    }
+    ck_assert_int_gt(ends, 0);
     const int64_t outside[] = {1, 31};
     ck_refused(
         ct_generate_new(lm, (ct_batch){.ids = ct_from_i64(context, CT_SHAPE(1, 2), outside)}, opts),
@@ -172,6 +191,37 @@ START_TEST(stop_texts) {
     static const char *const blank[] = {""};
     opts.tokenizer = tokenizer, opts.stop = blank;
     ck_refused(ct_generate_new(lm, prompt, opts), CT_ERR_ARGUMENT, "stop text 0", "bytes");
+    ct_tokenizer_close(tokenizer);
+}
+END_TEST
+
+/* A model without layers whose id behind position p is b at 511 and 512, and a elsewhere: the stop
+ * text lies across the end of what a row keeps of its text. */
+START_TEST(a_stop_text_behind_a_long_text) {
+    ct_tokenizer *tokenizer = open_small(context, "");
+    ct_module *lm = new_lm("{\"model_type\": \"gpt2\", \"vocab_size\": 7, \"n_embd\": 8, "
+                           "\"n_layer\": 0, \"n_head\": 1, \"n_positions\": 800}",
+                           f64);
+    ct_tensor *words = ct_module_get(lm, "transformer.wte.weight"),
+              *places = ct_module_get(lm, "transformer.wpe.weight");
+    double *w = ct_data_f64(words), *p = ct_data_f64(places);
+    for (int i = 0; i < 7 * 8; i++) w[i] = i % 9 == 0; /* row v is 1 at v */
+    for (int i = 0; i < 800 * 8; i++) p[i] = i % 8 == (i / 8 == 511 || i / 8 == 512) ? 100 : 0;
+    ct_wrote(words), ct_wrote(places);
+    static const char *const stops[] = {"bb"};
+    const int64_t id[] = {0};
+    ct_generator *generator = ct_generate_new(
+        lm, (ct_batch){.ids = ct_from_i64(context, CT_SHAPE(1, 1), id)},
+        (ct_generate_opts){
+            .max_new = 700, .no_eos = true, .stop = stops, .n_stop = 1, .tokenizer = tokenizer});
+    ck_assert_msg(generator != NULL, "%s", ct_error_message(context));
+    int64_t next, n = 0;
+    while (ct_generate_next(generator, &next)) {
+        ck_assert_int_eq(next, n == 511 || n == 512);
+        n++;
+    }
+    ck_assert_int_eq(n, 513);
+    ct_generate_free(generator);
     ct_tokenizer_close(tokenizer);
 }
 END_TEST
@@ -229,6 +279,7 @@ int main(void) {
     tcase_add_test(all, draws);
     tcase_add_test(all, ends_of_rows);
     tcase_add_test(all, stop_texts);
+    tcase_add_test(all, a_stop_text_behind_a_long_text);
     tcase_add_test(all, options_of_folders);
     tcase_add_test(all, in_training);
     suite_add_tcase(suite, all);

@@ -180,7 +180,7 @@ static void chat_render(const chat_call *chat, chat_writer *out, chat_place *pla
     int64_t i = 0;
     *count = 0;
     if (chat->kind->bos) chat_puts(out, chat->bos);
-    if (chat->kind->preamble || (chat->system && !system)) {
+    if (chat->kind->preamble || chat->system) {
         const char *text = first ? first : chat->system ? chat->system : "";
         const chat_place place = chat_put_system(chat, text, out);
         if (places) places[(*count)++] = place;
