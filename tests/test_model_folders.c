@@ -72,6 +72,7 @@ START_TEST(no_folders_of_models) {
     static const folder_case cases[] = {
         {{"notes", ""}, CT_ERR_IO, "m: has no config.json", ""},
         {{"x.gguf", GGUF}, CT_ERR_IO, "no config.json; its x.gguf is a GGUF file", "safetensors"},
+        {{"a.pth", "", "b.pth", ""}, CT_ERR_IO, "its a.pth is a pickle", "convert"},
         {{"b.pth", "", "a.pth", ""}, CT_ERR_IO, "no config.json; its a.pth is a pickle", "convert"},
         {{"config.json", CONFIG}, CT_ERR_IO, weights, "lm_open"},
         {{"config.json", CONFIG, "pytorch_model.bin", "PK"},
@@ -133,6 +134,12 @@ START_TEST(no_folders_of_models) {
          "`git lfs pull`"},
     };
     each_folder(cases, sizeof cases / sizeof *cases, opens_lm);
+    /* the files of a Trainer's state are not weights */
+    put_text("optimizer.pt", ""), put_text("rng_state_0.pth", ""),
+        put_text("training_args.bin", "");
+    const bool opened = opens_lm(in_folder("m"));
+    ck_assert_ptr_null(strstr(ct_error_message(context), "pickle"));
+    ck_refused(opened, CT_ERR_IO, "m: has no config.json", "lm_open");
     ck_refused(opens_lm(in_folder("none")), CT_ERR_IO, "none: cannot open the folder", "lm_open");
     put_bytes("x.gguf", GGUF "\0\0\0\0\0\0", 11);
     ck_refused(opens_lm(in_folder("m/x.gguf")), CT_ERR_IO, "x.gguf: is a file, a GGUF file",

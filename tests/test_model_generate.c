@@ -77,6 +77,30 @@ START_TEST(greedy_ids) {
 }
 END_TEST
 
+/* Logits of -1, -2, ... -7, of which a penalty of 2.5 makes -2.5 and -5 of the first two. */
+START_TEST(penalties_of_negative_logits) {
+    for (int i = 0; i < 2; i++) {
+        ct_module *lm = new_lm("{\"model_type\": \"gpt2\", \"vocab_size\": 7, \"n_embd\": 8, "
+                               "\"n_layer\": 0, \"n_head\": 1, \"n_positions\": 8}",
+                               i ? f64 : (ct_lm_opts){0});
+        ct_tensor *words = ct_module_get(lm, "transformer.wte.weight");
+        for (int v = 0; v < 7; v++) ct_init_constant(ct_narrow(words, 0, v, 1), -(v + 1) / 8.0);
+        ct_init_constant(ct_module_get(lm, "transformer.ln_f.weight"), 0);
+        ct_init_constant(ct_module_get(lm, "transformer.ln_f.bias"), 1);
+        const int64_t id[] = {6}, want[] = {0, 1, 0, 0};
+        ct_generator *generator = ct_generate_new(
+            lm, (ct_batch){.ids = ct_from_i64(context, CT_SHAPE(1, 1), id)},
+            (ct_generate_opts){.max_new = 4, .no_eos = true, .repetition_penalty = 2.5});
+        for (int step = 0; step < 4; step++) {
+            int64_t next;
+            ck_assert(ct_generate_next(generator, &next));
+            ck_assert_int_eq(next, want[step]);
+        }
+        ct_generate_free(generator);
+    }
+}
+END_TEST
+
 /* Draws depend on the seed, the row and the step, and the context's generator stays. */
 START_TEST(draws) {
     ct_module *lm = new_lm(LLAMA, f64); /* nearly uniform logits */
@@ -276,6 +300,7 @@ int main(void) {
     TCase *all = tcase_create("model generate");
     tcase_add_checked_fixture(all, setup, end_with_folders);
     tcase_add_test(all, greedy_ids);
+    tcase_add_test(all, penalties_of_negative_logits);
     tcase_add_test(all, draws);
     tcase_add_test(all, ends_of_rows);
     tcase_add_test(all, stop_texts);

@@ -138,6 +138,12 @@ START_TEST(reasoning) {
     ck_assert_str_eq(chat_text(tokenizer, asked, 3, opts),
                      "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\nx<|im_end|>\n"
                      "<|im_start|>user\nagain<|im_end|>\n");
+    /* without reasoning only the last message has the marks; the last </think> ends it */
+    static const ct_message several[] = {
+        {"user", "q"}, {"assistant", "x"}, {"assistant", "<think>a</think>b</think>\nc"}};
+    ck_assert_str_eq(chat_text(tokenizer, several, 3, opts),
+                     "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\nx<|im_end|>\n"
+                     "<|im_start|>assistant\n<think>\na\n</think>\n\nc<|im_end|>\n");
 }
 END_TEST
 

@@ -218,3 +218,7 @@ def test_what_is_refused(context, source, tmp_path):
         ours.kind = kind
         with pytest.raises(ct.Error, match=words):
             ours.text(messages, False)
+    for name in ("llama3.2", "qwen2.5", "qwen3", "qwen3 2507"):   # their templates take a tool's messages for something else
+        ours = Chats(context, folder_of(source, tmp_path, KINDS[name][0]), 0)
+        with pytest.raises(ct.Error, match="none of system"):
+            ours.text([user, {"role": "tool", "content": "x"}], False)
