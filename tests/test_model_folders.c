@@ -12,6 +12,10 @@
     "{\"model_type\": \"llama\", \"vocab_size\": 7, \"hidden_size\": 4, "                          \
     "\"intermediate_size\": 4, \"num_hidden_layers\": 1, \"num_attention_heads\": 2}"
 #define GGUF "GGUF\3"
+#define TOKENIZER                                                                                  \
+    "{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": null, " \
+    "\"post_processor\": null, \"decoder\": null, \"model\": {\"type\": \"WordLevel\", "           \
+    "\"vocab\": {\"a\": 0, \"b\": 1}, \"unk_token\": \"a\"}}"
 
 static void begin_folders(void) {
     setup();
@@ -117,6 +121,11 @@ START_TEST(no_folders_of_models) {
          CT_ERR_FORMAT,
          "\"model_type\" is 3",
          "the families are"},
+        {{"config.json", "{\"model_type\": \"a\", \"text_config\": {\"model_type\": \"b\"}}",
+          "model.safetensors", ""},
+         CT_ERR_FORMAT,
+         "\"model_type\" is \"a\"",
+         "the families are"},
         {{"config.json",
           "{\"model_type\": \"gemma3\", \"text_config\": {\"model_type\": \"gemma3_text\"}}",
           "model.safetensors", ""},
@@ -152,6 +161,23 @@ END_TEST
 START_TEST(no_folders_of_tokenizers) {
     static const char by_python[] = "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)";
     static const folder_case cases[] = {
+        {{"a.gguf", GGUF, "b.gguf", GGUF},
+         CT_ERR_IO,
+         "inside a.gguf is not read",
+         "tokenizer_open"},
+        {{"tokenizer.json", TOKENIZER, "tokenizer_config.json", POINTER},
+         CT_ERR_FORMAT,
+         "m/tokenizer_config.json: is a git-lfs pointer",
+         "not a JSON text"},
+        {{"tokenizer.json", "version https://git-lfs.github.com/spec/v1\nsize \n"},
+         CT_ERR_FORMAT,
+         "is a git-lfs pointer, not a JSON text",
+         "`git lfs pull`"},
+        {{"tokenizer.json",
+          "version https://git-lfs.github.com/spec/v1\nsize 1234567890123456789012\n"},
+         CT_ERR_FORMAT,
+         "is a git-lfs pointer, not a JSON text",
+         "`git lfs pull`"},
         {{"notes", ""}, CT_ERR_IO, "m: has no tokenizer.json", "tokenizer_open"},
         {{"vocab.json", "{}", "merges.txt", ""},
          CT_ERR_IO,
@@ -170,6 +196,10 @@ START_TEST(no_folders_of_tokenizers) {
          "`git lfs pull`"},
     };
     each_folder(cases, sizeof cases / sizeof *cases, opens_tokenizer);
+    put_text("vocab.json", "{}");
+    const bool half = opens_tokenizer(in_folder("m"));
+    ck_assert_ptr_null(strstr(ct_error_message(context), "merges.txt"));
+    ck_refused(half, CT_ERR_IO, "m: has no tokenizer.json", "tokenizer_open");
     ck_refused(opens_tokenizer(in_folder("none")), CT_ERR_IO, "none: cannot open", "No such file");
     put_bytes("x.gguf", GGUF "\0\0\0\0\0\0", 11);
     const bool opened = opens_tokenizer(in_folder("m/x.gguf"));
@@ -183,10 +213,6 @@ END_TEST
 
 /* ---- files that are cut ---- */
 
-#define TOKENIZER                                                                                  \
-    "{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": null, " \
-    "\"post_processor\": null, \"decoder\": null, \"model\": {\"type\": \"WordLevel\", "           \
-    "\"vocab\": {\"a\": 0, \"b\": 1}, \"unk_token\": \"a\"}}"
 #define ROLES      "{\"eos_token\": \"b\", \"chat_template\": \"x\"}"
 #define GENERATION "{\"do_sample\": true, \"top_p\": 0.5, \"eos_token_id\": [1, 2]}"
 #define ADAPTER                                                                                    \
