@@ -12,7 +12,7 @@
 #include "../src/gemm/gemm.h"
 
 /* A block has as many rows as have BLOCK_ELEMENTS logits together, but at least BLOCK_ROWS rows. */
-enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_ROWS = 128 };
+enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_ROWS = 256 };
 
 static bool linear_cross_entropy_check(const ct_call *c) {
     const ct_tensor *x = c->in[0], *weight = c->in[1];

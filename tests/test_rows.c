@@ -455,7 +455,7 @@ END_TEST
 
 /* Many blocks of rows: equal to the loss of whole logits, in less memory. */
 START_TEST(linear_loss_in_blocks) {
-    enum { N = 400, D = 3, C = 10000 };
+    enum { N = 800, D = 3, C = 10000 };
     ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(N, D)), true);
     ct_tensor *w = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(C, D)), true);
     ct_tensor *t = of(CT_I64, CT_SHAPE(N)), *three = ct_full(context, CT_F64, CT_SCALAR, 3);
