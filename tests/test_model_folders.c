@@ -158,6 +158,17 @@ START_TEST(no_folders_of_models) {
 }
 END_TEST
 
+/* Of several files the one with the smallest name is named, whatever the order of the folder. */
+START_TEST(several_files) {
+    for (int i = 0; i < 12; i++) {
+        const char name[] = {(char)('a' + i * 7 % 12), '.', 'g', 'g', 'u', 'f', 0};
+        put_text(name, "");
+    }
+    ck_refused(opens_lm(in_folder("m")), CT_ERR_IO, "its a.gguf is", "lm_open");
+    ck_refused(opens_tokenizer(in_folder("m")), CT_ERR_IO, "inside a.gguf is", "tokenizer_open");
+}
+END_TEST
+
 START_TEST(no_folders_of_tokenizers) {
     static const char by_python[] = "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)";
     static const folder_case cases[] = {
@@ -265,6 +276,7 @@ int main(void) {
     TCase *all = tcase_create("model folders");
     tcase_add_checked_fixture(all, begin_folders, end_folders);
     tcase_add_test(all, no_folders_of_models);
+    tcase_add_test(all, several_files);
     tcase_add_test(all, no_folders_of_tokenizers);
     tcase_add_test(all, cut_files);
     suite_add_tcase(suite, all);
