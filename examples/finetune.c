@@ -436,7 +436,8 @@ static void check_flags(const run *r) {
         if (flag_was_read(of_lora[i]))
             fail(EXIT_USAGE, "--%s is about adapters, and --full has none", of_lora[i]);
     if (option.full && option.bf16)
-        fail(EXIT_USAGE, "--full trains the matrices, which must be f32: --bf16 needs adapters");
+        fail(EXIT_USAGE, "--full trains the matrices, which must be f32: --bf16 needs adapters "
+                         "(--matmul bf16 multiplies f32 matrices in bf16)");
     if (option.valid && option.hold_out > 0)
         fail(EXIT_USAGE, "--valid FILE or --hold-out PART, and not both");
     if (flag_was_read("steps") && flag_was_read("epochs"))
