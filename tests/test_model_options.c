@@ -134,6 +134,24 @@ START_TEST(initial_values) {
 }
 END_TEST
 
+/* A new bf16 model has the numbers of a new f32 model, rounded, without the memory of one. */
+START_TEST(initial_values_in_bf16) {
+    ct_tensor *ids = some_ids(2, 5), *logits[2];
+    int64_t peak[2];
+    for (int half = 0; half < 2; half++) {
+        ct_rng_set(context, (ct_rng){.seed = 7});
+        ct_memory_reset_peak(context);
+        const int64_t before = ct_memory(context).live;
+        ct_module *lm = new_lm(LLAMA, (ct_lm_opts){.dtype = half ? CT_BF16 : CT_F32});
+        peak[half] = ct_memory(context).peak - before;
+        if (!half) ck_assert(ct_module_to_bf16(lm));
+        logits[half] = run_lm(lm, ids, (ct_lm_call){0});
+    }
+    ck_assert_double_eq(apart(logits[0], logits[1]), 0);
+    ck_assert_int_lt(peak[1], peak[0]);
+}
+END_TEST
+
 /* ---- new rows ---- */
 
 START_TEST(more_rows) {
@@ -308,6 +326,7 @@ int main(void) {
     tcase_add_test(all, a_loss_with_a_softcap);
     tcase_add_test(all, caches_of_another_model);
     tcase_add_test(all, initial_values);
+    tcase_add_test(all, initial_values_in_bf16);
     tcase_add_test(all, more_rows);
     tcase_add_test(all, layouts_of_saved_folders);
     tcase_add_test(all, names_of_old_files);

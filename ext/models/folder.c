@@ -172,18 +172,13 @@ ct_module *ct_lm_open(ct_context *context, const char *folder, ct_lm_opts opts) 
 ct_module *ct_lm_new(ct_context *context, const char *config_json, ct_lm_opts opts) {
     if (!lm_check_opts(context, new_name, config_json, &opts)) return NULL;
     cti_lm_config config;
-    ct_lm_opts drawn = opts;
-    if (opts.dtype == CT_BF16) drawn.dtype = CT_F32;
     if (!cti_lm_config_read(context, new_name, "the text", cti_text_of(config_json),
                             opts.ignore_unknown, &config))
         return NULL;
-    ct_module *module = cti_lm_build(context, &config, drawn, NULL);
+    ct_module *module = cti_lm_build(context, &config, opts, NULL);
     cti_lm *lm = module ? cti_lm_of(module) : NULL;
     if (!lm) return NULL;
-    lm->opts.dtype = opts.dtype;
-    if (cti_lm_initialise(lm) && (opts.dtype != CT_BF16 || ct_module_to_bf16(module)) &&
-        cti_lm_update_text(lm))
-        return module;
+    if (cti_lm_initialise(lm) && cti_lm_update_text(lm)) return module;
     ct_module_free(module);
     return NULL;
 }

@@ -175,14 +175,16 @@ static bool are_single(ct_tensor *x, int64_t group, ct_tensor *weight) {
     return single;
 }
 
-/* Lowers rows->group and raises rows->prompt to the numbers that a matrix (out, in) allows. */
-static void measure_matrix(ct_tensor *weight, cti_lm_rows *rows) {
+/* Lowers rows->group and raises rows->prompt to the numbers that a matrix (out, in) allows. The
+ * matrix of the logits is multiplied with the last token of each row only. */
+static void measure_matrix(ct_tensor *weight, bool of_logits, cti_lm_rows *rows) {
     ct_context *context = ct_context_of(weight);
     const ct_dtype dtype = ct_dtype_of(weight) == CT_F64 ? CT_F64 : CT_F32;
+    const int64_t most = of_logits ? MOST_GROUP : 4 * MOST_PROMPT;
     ct_scope scope = ct_scope_open_no_grad(context);
-    ct_tensor *x = ct_randn(context, dtype, CT_SHAPE(4 * MOST_PROMPT, ct_shape_of(weight).dim[1]));
-    ct_tensor *many = ct_linear(x, weight, NULL);
-    while (many && rows->group > 1 && !are_single(x, rows->group, weight)) rows->group /= 2;
+    ct_tensor *x = ct_randn(context, dtype, CT_SHAPE(most, ct_shape_of(weight).dim[1]));
+    ct_tensor *many = of_logits ? NULL : ct_linear(x, weight, NULL);
+    while (x && rows->group > 1 && !are_single(x, rows->group, weight)) rows->group /= 2;
     while (many && rows->prompt < MOST_PROMPT &&
            !(has_bits(x, 0, rows->prompt, weight, many) &&
              has_bits(x, 0, 2 * rows->prompt, weight, many)))
@@ -190,11 +192,11 @@ static void measure_matrix(ct_tensor *weight, cti_lm_rows *rows) {
     ct_scope_close(scope);
 }
 
-static bool is_measured(const cti_lm_rows *rows, ct_tensor *weight) {
+static bool is_measured(const cti_lm_rows *rows, ct_tensor *weight, bool of_logits) {
     const ct_shape shape = ct_shape_of(weight);
     for (int i = 0; i < rows->n; i++)
         if (rows->shape[i].out == shape.dim[0] && rows->shape[i].in == shape.dim[1] &&
-            rows->shape[i].dtype == ct_dtype_of(weight))
+            rows->shape[i].dtype == ct_dtype_of(weight) && rows->shape[i].of_logits == of_logits)
             return true;
     return false;
 }
@@ -204,18 +206,22 @@ static bool is_measured(const cti_lm_rows *rows, ct_tensor *weight) {
 static bool measure_rows(cti_lm *lm) {
     cti_lm_rows *rows = &lm->rows;
     const ct_rng rng = ct_rng_get(lm->context);
+    const ct_module *head = ct_module_child(lm->module, cti_lm_head_path(lm));
     ct_param param = {0};
     if (!rows->group) *rows = (cti_lm_rows){.group = MOST_GROUP, .prompt = 1};
     while (ct_module_next(lm->module, &param)) {
         const ct_shape shape = ct_shape_of(param.tensor);
-        if (shape.ndim != 2 || is_measured(rows, param.tensor)) continue;
-        measure_matrix(param.tensor, rows);
+        /* an embedding is a factor of a product only if the head is tied to it */
+        const bool of_logits =
+            param.owner == head || !strcmp(ct_module_kind(param.owner), "Embedding");
+        if (shape.ndim != 2 || is_measured(rows, param.tensor, of_logits)) continue;
+        measure_matrix(param.tensor, of_logits, rows);
         if (!cti_lm_is_ready(lm->context)) break;
-        if (rows->n < CTI_LM_MOST_SHAPES) {
-            rows->shape[rows->n].out = shape.dim[0];
-            rows->shape[rows->n].in = shape.dim[1];
-            rows->shape[rows->n++].dtype = ct_dtype_of(param.tensor);
-        }
+        if (rows->n == CTI_LM_MOST_SHAPES) continue;
+        rows->shape[rows->n].out = shape.dim[0];
+        rows->shape[rows->n].in = shape.dim[1];
+        rows->shape[rows->n].dtype = ct_dtype_of(param.tensor);
+        rows->shape[rows->n++].of_logits = of_logits;
     }
     ct_rng_set(lm->context, rng);
     return cti_lm_is_ready(lm->context);

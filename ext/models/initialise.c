@@ -24,11 +24,23 @@ static double deviation_of(const cti_lm *lm, const char *name) {
                : std;
 }
 
+/* Draws N(0, std^2), also for a bf16 tensor, whose numbers are drawn in f32 and rounded. */
+static bool draw_normal(ct_tensor *tensor, double std) {
+    if (ct_dtype_of(tensor) != CT_BF16) return ct_init_normal(tensor, 0, std);
+    ct_context *context = ct_context_of(tensor);
+    ct_scope scope = ct_scope_open_no_grad(context);
+    ct_tensor *drawn = ct_empty(context, CT_F32, ct_shape_of(tensor));
+    const bool ok =
+        drawn && ct_init_normal(drawn, 0, std) && ct_copy_into(tensor, ct_cast(drawn, CT_BF16));
+    ct_scope_close(scope);
+    return ok;
+}
+
 static bool initialise(const cti_lm *lm, const ct_param *param) {
     const bool bias = ends_with(param->name, "bias");
     if (bias || ct_shape_of(param->tensor).ndim == 1)
         return ct_init_constant(param->tensor, bias ? 0 : 1 - lm->config.family->norm_offset);
-    return ct_init_normal(param->tensor, 0, deviation_of(lm, param->name));
+    return draw_normal(param->tensor, deviation_of(lm, param->name));
 }
 
 /* The row of the padding id is 0 in the families whose embedding has a padding_idx. */
@@ -41,7 +53,9 @@ static bool clear_padding(const cti_lm *lm) {
     snprintf(part, sizeof part, "%s.weight", names->embed);
     ct_scope scope = ct_scope_open_no_grad(lm->context);
     ct_tensor *table = ct_module_get(lm->module, cti_lm_path(lm, -1, part, path));
-    const bool ok = ct_scale_into(ct_narrow(table, 0, pad, 1), 0);
+    ct_tensor *row = ct_narrow(table, 0, pad, 1);
+    const bool ok =
+        row && ct_copy_into(row, ct_zeros(lm->context, ct_dtype_of(row), ct_shape_of(row)));
     ct_scope_close(scope);
     return ok;
 }

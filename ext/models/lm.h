@@ -29,6 +29,7 @@ typedef struct {
     struct {
         int64_t out, in;
         ct_dtype dtype;
+        bool of_logits;
     } shape[CTI_LM_MOST_SHAPES]; /* [n] the matrices on which both numbers were measured */
     int n;
     int64_t group, prompt; /* 0: not measured yet */
