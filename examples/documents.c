@@ -251,6 +251,12 @@ static void place_pieces(rows *r, int64_t n, const int64_t *row_of) {
     r->pieces = placed;
 }
 
+static int64_t row_length(const rows *r, int64_t row) {
+    int64_t length = 0;
+    for (int64_t p = r->first[row]; p < r->first[row + 1]; p++) length += r->pieces[p].length;
+    return length;
+}
+
 rows rows_make(const documents *d, int64_t length, bool packed) {
     rows r = {.documents = d, .length = length};
     r.pieces = room_for(NULL, (size_t)(d->n / length + d->count), sizeof *r.pieces);
@@ -263,6 +269,8 @@ rows rows_make(const documents *d, int64_t length, bool packed) {
         for (int64_t i = 0; i < n; i++) row_of[i] = i;
     place_pieces(&r, n, row_of);
     free(row_of);
+    for (int64_t i = 0; i < r.n; i++)
+        if (row_length(&r, i) > r.longest) r.longest = row_length(&r, i);
     return r;
 }
 
@@ -274,12 +282,6 @@ void rows_free(rows *r) {
 }
 
 /* ---- batches ---- */
-
-static int64_t row_length(const rows *r, int64_t row) {
-    int64_t length = 0;
-    for (int64_t p = r->first[row]; p < r->first[row + 1]; p++) length += r->pieces[p].length;
-    return length;
-}
 
 /* Writes a row to ids, targets and segments (T). Padding behind the last piece has no target and is
  * a segment of its own. */

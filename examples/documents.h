@@ -42,7 +42,8 @@ typedef struct {
     piece *pieces;    /* in the order of the rows */
     int64_t *first;   /* [n + 1] row i has the pieces from first[i] to first[i + 1] */
     int64_t *learned; /* [n] the number of tokens of the row that have a target */
-    int64_t n, length;
+    int64_t n;
+    int64_t length, longest;     /* the most tokens of a row, and the tokens of the longest one */
     int64_t tokens, all_learned; /* sums over the rows */
     int64_t cut, dropped; /* conversations that were shortened, and documents without target */
 } rows;

@@ -153,6 +153,7 @@ static void read_data(tuning *t) {
         fail(EXIT_USAGE, "--hold-out %g of %lld documents is none", option.hold_out,
              (long long)t->documents.count);
     t->order = (row_order){.rows = &t->rows, .seed = (uint64_t)option.seed};
+    if (!flag_was_read("batch") && option.batch > t->rows.n) option.batch = t->rows.n;
     const long long per_step = option.batch * option.accumulate;
     if (!option.steps) option.steps = (option.epochs * t->rows.n + per_step - 1) / per_step;
 }
@@ -410,16 +411,18 @@ static memory_estimate describe(const tuning *t, const run *r) {
     printf("A %s of %.4g million parameters, of which %.4g million are trained, %s%lld matrices\n",
            ct_lm_about(t->lm).family, all * 1e-6, trained * 1e-6,
            is_lora() ? "the adapters of " : "in ", (long long)(is_lora() ? tensors / 2 : tensors));
-    const memory_opts opts = {.tokens = option.batch * option.length,
-                              .length = option.length,
+    const memory_opts opts = {.tokens = option.batch * t->rows.longest,
+                              .length = t->rows.longest,
                               .micro_batches = option.accumulate,
                               .shares = option.shares,
                               .ranks = ct_comm_size(r->world)};
     const memory_estimate m = memory_estimate_of(t->context, t->lm, opts);
-    printf("%lld steps of %lld rows; memory: about %.0f MB (program %.0f, weights %.0f, gradients "
+    const long long rows_of_step = option.batch * option.accumulate;
+    printf("%lld steps of %lld row%s; memory: about %.0f MB (program %.0f, weights %.0f, gradients "
            "%.0f, optimiser %.0f, activations %.0f)\n",
-           option.steps, option.batch * option.accumulate, memory_sum(&m) * 1e-6, m.program * 1e-6,
-           m.weights * 1e-6, m.gradients * 1e-6, m.optimiser * 1e-6, m.activations * 1e-6);
+           option.steps, rows_of_step, rows_of_step == 1 ? "" : "s", memory_sum(&m) * 1e-6,
+           m.program * 1e-6, m.weights * 1e-6, m.gradients * 1e-6, m.optimiser * 1e-6,
+           m.activations * 1e-6);
     fflush(stdout);
     return m;
 }
@@ -515,7 +518,8 @@ int main(int argc, char **argv) {
         flag_switch("recompute", &option.recompute,
                     "layers run again in backward: less memory, more time"),
         flag_heading("Training"),
-        flag_integer("batch", &option.batch, 1, MOST_ROWS, "rows of a micro-batch"),
+        flag_integer("batch", &option.batch, 1, MOST_ROWS,
+                     "rows of a micro-batch, or without the flag all if there are fewer"),
         flag_integer("accumulate", &option.accumulate, 1, 65536, "micro-batches of a step"),
         flag_integer("shares", &option.shares, 1, 65536,
                      "the most ranks that may train; a power of two that divides them"),

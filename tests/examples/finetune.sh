@@ -29,6 +29,8 @@ grep -q '^fox 22' out || wrong "generate: the folder of finetune answers otherwi
 expect 0 'Saved the model as merged' "$finetune" $chats --merge --out merged --steps 2
 cmp -s merged/tokenizer.json lm/tokenizer.json || wrong "finetune: no tokenizer"
 expect 0 'the adapters of 4 matrices' "$finetune" $chats --targets q_proj,v_proj --rank 3 --out qv --steps 2 --bf16 --recompute
+head -n 1 chats.jsonl > one.jsonl
+expect 0 '^2 steps of 1 row; ' "$finetune" lm --data one.jsonl --template chatml --out one --steps 2 # and not one row four times
 mkdir left.unfinished && : > left.unfinished/old # as a run leaves it that was killed while it saved
 expect 0 '^step 2/2 .* validation [0-9.]* ' "$finetune" $chats --valid chats.jsonl --out left --steps 2
 [ "$(grep -c '^chats.jsonl: 6 documents' out)" = 2 ] || wrong "finetune: --valid"
