@@ -64,7 +64,7 @@ static void note_of(const char *folder, char *note, size_t size) {
         const int its = sign_of(entry);
         if (its == SIGNS || its > sign || (its == sign && strcmp(entry, name) >= 0)) continue;
         sign = its;
-        snprintf(name, sizeof name, "%s", entry);
+        snprintf(name, sizeof name, "%.*s", SHOWN_NAME - 1, entry);
     }
     if (list) cti_os_folder_close(list);
     if (sign == SIGNS) *note = 0;
