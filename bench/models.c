@@ -60,7 +60,7 @@ static bool fill_matrix(ct_context *c, const ct_param *p, double std) {
     return ok;
 }
 
-/* Fills the matrices of the model, or those of its adapters only. */
+/* Fills the matrices of the model, or only the matrices of its adapters. */
 static bool fill_matrices(ct_context *c, bool adapters, double std) {
     for (ct_param p = {0}; ct_module_next(lm, &p);) {
         const bool wanted = ct_ndim(p.tensor) == 2 && (!adapters || strstr(p.name, "lora_"));

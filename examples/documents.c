@@ -164,7 +164,7 @@ documents documents_hold_out(documents *d, double part) {
         copy_document(&held, d, 0, n, d->n);
     }
     for (int64_t i = 0; d->count > 1 && i < d->count; i++) {
-        /* document i is held if the whole part of (i + 1) part is larger than that of i part */
+        /* document i is held if floor((i + 1) part) is larger than floor(i part) */
         const bool is_held = (int64_t)((double)(i + 1) * part) > (int64_t)((double)i * part);
         copy_document(is_held ? &held : &kept, d, i, d->begin[i], d->begin[i + 1]);
     }

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ROWS = 4096 }; /* of a micro-batch */
+enum { MOST_ROWS = 4096 }; /* the most rows of a micro-batch */
 
 /* Values of flags. */
 static struct {
@@ -158,8 +158,8 @@ static void read_data(tuning *t) {
     if (!option.steps) option.steps = (option.epochs * t->rows.n + per_step - 1) / per_step;
 }
 
-/* Declares that a resumed run must have the same data and the same frozen weights, of which the
- * first numbers of each vector stand for all. */
+/* Declares that a resumed run must have the same data and the same frozen weights. The first
+ * numbers of each frozen vector stand for all frozen weights. */
 static void declare_data(const tuning *t, run *r) {
     const documents *d = &t->documents, *held = &t->held_documents;
     const contents ids = {.bytes = (unsigned char *)d->ids,
@@ -211,8 +211,8 @@ static double learn(tuning *t, int64_t step, int64_t i, double learned) {
     return value;
 }
 
-/* Returns the mean loss over the rows for validation, whose batches the ranks divide; NaN if there
- * are none. */
+/* Returns the mean loss over the rows for validation, or NaN if there are none. The ranks divide
+ * the batches among them. */
 static double measure(tuning *t, const run *r) {
     if (!t->held.n) return NAN;
     const int64_t batches = (t->held.n + option.batch - 1) / option.batch;

@@ -13,12 +13,12 @@ typedef struct {
 } memory_estimate;
 
 typedef struct {
-    int64_t tokens, length; /* of a micro-batch, and of its rows */
+    int64_t tokens, length; /* the tokens of a micro-batch, and the tokens of its longest row */
     int64_t micro_batches, shares, ranks;
 } memory_opts;
 
-/* Estimates the memory of training the model, whose data have been read. Two small micro-batches
- * run, which shows how activations grow with the tokens. */
+/* Estimates the memory of training the model. The data must have been read before. Two small
+ * micro-batches run, which shows how activations grow with the tokens. */
 memory_estimate memory_estimate_of(ct_context *context, ct_module *lm, memory_opts opts);
 
 double memory_sum(const memory_estimate *m);

@@ -24,7 +24,7 @@ static double deviation_of(const cti_lm *lm, const char *name) {
                : std;
 }
 
-/* Draws N(0, std^2), also for a bf16 tensor, whose numbers are drawn in f32 and rounded. */
+/* Draws N(0, std^2). The numbers of a bf16 tensor are drawn in f32 and rounded. */
 static bool draw_normal(ct_tensor *tensor, double std) {
     if (ct_dtype_of(tensor) != CT_BF16) return ct_init_normal(tensor, 0, std);
     ct_context *context = ct_context_of(tensor);

@@ -47,8 +47,8 @@ static void chat_put_content(chat_writer *out, const char *text, size_t size) {
 
 /* ---- rendering ---- */
 
-/* The ranges of a message in the text: of what its author wrote, in order, and from the end of its
- * head to the end of the token that ends its turn. */
+/* The ranges of a message in the text: written has the parts that its author wrote, in order, and
+ * begin and end are the ends of its head and of the token that ends its turn. */
 typedef struct {
     cti_extent written[2];
     size_t begin, end;
@@ -61,7 +61,7 @@ typedef struct {
     const char *system; /* the default system message, or NULL */
     const char *bos, *eos, *date;
     const ct_message *message;
-    int64_t n, last_question; /* of a kind that thinks: the index of the last question */
+    int64_t n, last_question; /* last_question is the index of the last question, if .thinks */
     bool open, any_role;
 } chat_call;
 

@@ -34,7 +34,7 @@ struct ct_json_lines {
      * text[begin ... seen) have no line end */
     char *text;
     size_t begin, seen, size, room;
-    int64_t number; /* of the last line */
+    int64_t number; /* the number of the last line, from 1 on */
     ct_message *messages;
     size_t messages_room;
 };
