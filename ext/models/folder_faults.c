@@ -25,7 +25,7 @@ static const struct {
     {"adapter_config.json", "",
      "is of an adapter: open its base model, then call ct_lora_load(model, folder)"},
     {"", ".safetensors", "is not found by its name, which must be model.safetensors"},
-    {"", ".gguf", "is a GGUF file, which is not opened: take the model's folder of safetensors"},
+    {"", CTI_KIND_GGUF, "is a GGUF file, which is not opened: take the model's folder of safetensors"},
     {"pytorch_model", ".bin", PICKLE},
     {"", ".pth", PICKLE},
     {"", ".pt", PICKLE},
@@ -37,37 +37,22 @@ static const struct {
 };
 enum { SIGNS = sizeof signs / sizeof *signs, SHOWN_NAME = 128 };
 
-/* The index of a name's sign; SIGNS if it has none. Files of a Trainer's state are not weights. */
+/* The index of a name's sign, or -1. Files of a Trainer's state are not weights. */
 static int sign_of(const char *name) {
     static const char *const state[] = {"training_args.", "optimizer.", "scheduler.", "rng_state"};
-    const size_t n = strlen(name);
     for (size_t i = 0; i < sizeof state / sizeof *state; i++)
-        if (!strncmp(name, state[i], strlen(state[i]))) return SIGNS;
-    for (int i = 0; i < SIGNS; i++) {
-        const size_t begin = strlen(signs[i].begin), end = strlen(signs[i].end);
-        if (n >= begin + end && !strncmp(name, signs[i].begin, begin) &&
-            !strcmp(name + n - end, signs[i].end))
-            return i;
-    }
-    return SIGNS;
+        if (cti_kind_is_name(name, state[i], "")) return -1;
+    for (int i = 0; i < SIGNS; i++)
+        if (cti_kind_is_name(name, signs[i].begin, signs[i].end)) return i;
+    return -1;
 }
 
 /* Writes a note about the first sign in a folder, "; its x.gguf is ...", or "". Of two names with
  * this sign it has the smaller one. */
 static void note_of(const char *folder, char *note, size_t size) {
-    char name[SHOWN_NAME] = "";
-    int sign = SIGNS;
-    cti_os_folder *list = cti_os_folder_open(folder);
-    for (const char *entry; list;) {
-        entry = cti_os_folder_next(list);
-        if (!entry) break;
-        const int its = sign_of(entry);
-        if (its == SIGNS || its > sign || (its == sign && strcmp(entry, name) >= 0)) continue;
-        sign = its;
-        snprintf(name, sizeof name, "%.*s", SHOWN_NAME - 1, entry);
-    }
-    if (list) cti_os_folder_close(list);
-    if (sign == SIGNS) *note = 0;
+    char name[SHOWN_NAME];
+    const int sign = cti_kind_find(folder, sign_of, name, sizeof name);
+    if (sign < 0) *note = 0;
     else snprintf(note, size, "; its %s %s", name, signs[sign].note);
 }
 

@@ -74,19 +74,7 @@ static bool has_file(cti_arena *arena, const char *folder, const char *name) {
     return path && cti_os_about_path(path, &about);
 }
 
-/* Finds the GGUF file of a folder; of several the one with the smallest name. */
-static bool find_gguf(const char *folder, char *name, size_t size) {
-    cti_os_folder *list = cti_os_folder_open(folder);
-    *name = 0;
-    for (const char *entry = list ? cti_os_folder_next(list) : NULL; entry;
-         entry = cti_os_folder_next(list)) {
-        const size_t n = strlen(entry);
-        if (n > 5 && !strcmp(entry + n - 5, ".gguf") && (!*name || strcmp(entry, name) < 0))
-            snprintf(name, size, "%s", entry);
-    }
-    if (list) cti_os_folder_close(list);
-    return *name;
-}
+static int rank_gguf(const char *name) { return cti_kind_is_name(name, "", CTI_KIND_GGUF) - 1; }
 
 /* Refuses a folder without a tokenizer.json, and names the files of another format that it has. */
 static bool refuse_folder(cti_arena *arena, const char *folder) {
@@ -103,7 +91,7 @@ static bool refuse_folder(cti_arena *arena, const char *folder) {
                        folder, first, second ? " and " : "", second ? second : "");
     }
     char gguf[128];
-    const bool found = find_gguf(folder, gguf, sizeof gguf);
+    const bool found = cti_kind_find(folder, rank_gguf, gguf, sizeof gguf) >= 0;
     return ct_fail(arena->context, CT_ERR_IO, "%s: %s: has no tokenizer.json%s%s%s",
                    tokenizer_open_op, folder, found ? ", and the tokenizer inside " : "",
                    found ? gguf : "", found ? " is not read" : "");
@@ -111,17 +99,10 @@ static bool refuse_folder(cti_arena *arena, const char *folder) {
 
 /* Whether a path is, by the end of its name, a file of another format, which is an error. */
 static bool is_other_format(ct_context *context, const char *path) {
-    static const char *const ends[] = {".model", ".txt"};
-    const size_t n = strlen(path);
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        const size_t m = strlen(ends[i]);
-        if (n > m && !strcmp(path + n - m, ends[i])) {
-            ct_fail(context, CT_ERR_FORMAT, "%s: %s: is not a tokenizer.json; " ITS_FOLDER,
-                    tokenizer_open_op, path);
-            return true;
-        }
-    }
-    return false;
+    if (!cti_kind_is_name(path, "", ".model") && !cti_kind_is_name(path, "", ".txt")) return false;
+    ct_fail(context, CT_ERR_FORMAT, "%s: %s: is not a tokenizer.json; " ITS_FOLDER,
+            tokenizer_open_op, path);
+    return true;
 }
 
 /* Reads a tokenizer.json. */

@@ -1,10 +1,12 @@
-/* Binary formats are recognised by their magic bytes, texts by their first word. */
+/* Binary formats are recognised by their magic bytes, texts by their first word, and the files of a
+ * folder by the beginnings and ends of their names. */
 #include "kind.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "../core/context.h"
+#include "../os/os.h"
 #include "json.h"
 
 /* ---- binary formats ---- */
@@ -276,4 +278,27 @@ bool cti_kind_refuse_json(const cti_file *file, const char *text) {
     /* advice that is the same for tensors and for ids fits any content */
     const bool fits = !strcmp(kind->tensors, kind->ids);
     return kind_refuse(file, kind, at, n, "a JSON text", fits ? kind->tensors : "");
+}
+
+/* ---- names ---- */
+
+bool cti_kind_is_name(const char *name, const char *begin, const char *end) {
+    const size_t n = strlen(name), b = strlen(begin), e = strlen(end);
+    return n >= b + e && !memcmp(name, begin, b) && !memcmp(name + n - e, end, e);
+}
+
+int cti_kind_find(const char *folder, int (*rank)(const char *name), char *name, size_t size) {
+    int best = -1;
+    *name = 0;
+    cti_os_folder *list = cti_os_folder_open(folder);
+    for (const char *entry = list ? cti_os_folder_next(list) : NULL; entry;
+         entry = cti_os_folder_next(list)) {
+        const int its = rank(entry);
+        if (its < 0 || (best >= 0 && (its > best || (its == best && strcmp(entry, name) >= 0))))
+            continue;
+        best = its;
+        snprintf(name, size, "%.*s", (int)size - 1, entry);
+    }
+    if (list) cti_os_folder_close(list);
+    return best;
 }

@@ -1,5 +1,5 @@
-/* Recognises other file formats by their first bytes, so that a load that expects safetensors or
- * token ids can name the format that it was given. */
+/* Recognises other file formats by their first bytes or their names, so that a load that expects
+ * safetensors, token ids or a folder of a model can name the format that it was given. */
 #ifndef CTI_IO_KIND_H
 #define CTI_IO_KIND_H
 
@@ -32,5 +32,16 @@ bool cti_kind_refuse(const cti_file *file, const unsigned char *at, size_t n, co
 /* Does this for the whole content of a file that should be a JSON text. A plain text is not
  * refused. The file may be closed. */
 bool cti_kind_refuse_json(const cti_file *file, const char *text);
+
+/* The end of the name of a GGUF file. */
+#define CTI_KIND_GGUF ".gguf"
+
+/* Whether a file's name has this beginning and this end, which do not overlap. */
+bool cti_kind_is_name(const char *name, const char *begin, const char *end);
+
+/* Finds the file of a folder whose name has the lowest rank, and of several the smallest name.
+ * rank(name) is negative if the file does not count. Copies the name, cut to size - 1 bytes, and
+ * returns its rank; -1 and an empty name if no file counts or the folder cannot be read. */
+int cti_kind_find(const char *folder, int (*rank)(const char *name), char *name, size_t size);
 
 #endif
