@@ -4,16 +4,13 @@ scaled_dot_product_attention, and a fused AdamW.
     echo 3 | python bench/models.py lora_smollm2 --threads 2 [--attention eager]
 """
 import argparse
-import json
 import math
-import sys
-import time
 
 import numpy
 import torch
 import transformers
 
-from torch_rows import fill, name_bits, peak_memory, sum_of_sizes
+from torch_rows import fill, measure, name_bits, sum_of_sizes
 
 transformers.logging.set_verbosity_error()
 BATCH, LENGTH, PROMPT, NEW = 2, 512, 64, 128
@@ -100,20 +97,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--attention", default="sdpa", help="eager or sdpa")
     options, _ = parser.parse_known_args()
-    torch.set_num_threads(options.threads)
-    base = peak_memory()
-    step, value = make(options)
-    step()
-    print(json.dumps({"row": options.row, "threads": options.threads, "value": value()}), flush=True)
-    steps = 1
-    for line in sys.stdin:
-        start, work = time.perf_counter(), time.process_time()
-        for _ in range(int(line)):
-            step()
-        seconds, cpu = time.perf_counter() - start, time.process_time() - work
-        steps += int(line)
-        print(json.dumps({"steps": int(line), "seconds": seconds, "cpu": cpu, "value": value()}), flush=True)
-    print(json.dumps({"memory": peak_memory(), "memory_before": base, "steps": steps}), flush=True)
+    measure(options, make)
 
 
 main()

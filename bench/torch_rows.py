@@ -285,17 +285,10 @@ def peak_memory():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("row")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--names", default="bench/names.txt")
-    parser.add_argument("--compile", action="store_true", help="through torch.compile")
-    parser.add_argument("--bf16", action="store_true", help="under autocast to bfloat16")
-    options = parser.parse_args()
-    options.autocast = (lambda: torch.autocast("cpu", torch.bfloat16)) if options.bf16 else contextlib.nullcontext
+def measure(options, make):
+    """Makes the row, then runs as many steps as each line of stdin says, and prints a line of JSON for each; see rows.c."""
     torch.set_num_threads(options.threads)
-    base = peak_memory()  # of Python with torch, before any model
+    base = peak_memory()  # of Python with its packages, before any model
     step, value = make(options)
     step()
     print(json.dumps({"row": options.row, "threads": options.threads, "value": value()}), flush=True)
@@ -308,6 +301,18 @@ def main():
         steps += int(line)
         print(json.dumps({"steps": int(line), "seconds": seconds, "cpu": cpu, "value": value()}), flush=True)
     print(json.dumps({"memory": peak_memory(), "memory_before": base, "steps": steps}), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("row")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--names", default="bench/names.txt")
+    parser.add_argument("--compile", action="store_true", help="through torch.compile")
+    parser.add_argument("--bf16", action="store_true", help="under autocast to bfloat16")
+    options = parser.parse_args()
+    options.autocast = (lambda: torch.autocast("cpu", torch.bfloat16)) if options.bf16 else contextlib.nullcontext
+    measure(options, make)
 
 
 if __name__ == "__main__":
