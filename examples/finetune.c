@@ -158,8 +158,7 @@ static void read_data(tuning *t) {
     if (!option.steps) option.steps = (option.epochs * t->rows.n + per_step - 1) / per_step;
 }
 
-/* Declares that a resumed run must have the same data and the same frozen weights. The first
- * numbers of each frozen vector stand for all frozen weights. */
+/* Declares that a resumed run must have the same data and the same frozen weights. */
 static void declare_data(const tuning *t, run *r) {
     const documents *d = &t->documents, *held = &t->held_documents;
     const contents ids = {.bytes = (unsigned char *)d->ids,
@@ -167,13 +166,8 @@ static void declare_data(const tuning *t, run *r) {
     run_same_text(r, &ids);
     run_same_ids(r, d->targets, d->n);
     run_same_ids(r, held->ids, held->n);
-    for (ct_param p = {0}; ct_module_next(t->lm, &p);) {
-        if (ct_dtype_of(p.tensor) != CT_F32 || ct_requires_grad(p.tensor)) continue;
-        int32_t bits[64];
-        const int64_t n = ct_numel(p.tensor) < 64 ? ct_numel(p.tensor) : 64;
-        memcpy(bits, ct_data_f32(p.tensor), (size_t)n * sizeof *bits);
-        run_same_ids(r, bits, n);
-    }
+    run_same_ids(r, held->targets, held->n);
+    run_same_model(r, t->lm, ct_lm_about(t->lm).config);
 }
 
 /* ---- the loss ---- */
@@ -461,8 +455,9 @@ static void fine_tune(tuning *t, run *r, const char *folder, const flag *flags, 
     if (is_lora()) add_adapters(t);
     read_data(t);
     run_same_flags(r, flags, n_flags,
-                   "template length padded full rank alpha dropout merge bf16 batch accumulate "
-                   "shares steps lr min-lr warmup decay clip eval-every hold-out seed matmul");
+                   "template length padded full rank alpha dropout targets merge bf16 batch "
+                   "accumulate shares steps lr min-lr warmup decay clip eval-every hold-out seed "
+                   "matmul");
     declare_data(t, r);
     r->all.trained = is_lora();
     ct_module_train(t->lm, true);

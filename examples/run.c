@@ -28,6 +28,7 @@ static run_item *add_item(run *r, const char *prefix, const char *name, void *nu
     r->n_items++;
     snprintf(item->name, sizeof item->name, "%s%s", prefix, name);
     item->number = number;
+    item->words = 1;
     return item;
 }
 
@@ -44,21 +45,34 @@ static bool is_listed(const char *names, const char *name) {
     return false;
 }
 
-void run_same_flags(run *r, const flag *flags, int n, const char *names) {
-    for (int i = 0; i < n; i++) {
-        if (flags[i].kind == HEADING || !is_listed(names, flags[i].name)) continue;
-        run_item *item = add_item(r, "--", flags[i].name, flags[i].value);
-        item->whole = flags[i].kind != REAL;
-        if (flags[i].kind == CHOICE) item->words = flags[i].words;
-        item->same = true;
-    }
-}
-
 /* Returns the FNV-1a hash. */
 static uint64_t hash(const contents *text) {
     uint64_t h = 0xcbf29ce484222325u;
     for (int64_t i = 0; i < text->length; i++) h = (h ^ text->bytes[i]) * 0x100000001b3u;
     return h;
+}
+
+/* Stores a text, or the beginning and the hash of a longer one. */
+static void store_text(run_item *item, const char *text) {
+    const contents all = {.bytes = (unsigned char *)text, .length = (int64_t)strlen(text)};
+    item->number = item->text;
+    item->words = RUN_TEXT / 8;
+    if (snprintf(item->text, RUN_TEXT, "%s", text) >= RUN_TEXT)
+        snprintf(item->text, RUN_TEXT, "%.400s... (hash %016llx)", text,
+                 (unsigned long long)hash(&all));
+}
+
+void run_same_flags(run *r, const flag *flags, int n, const char *names) {
+    for (int i = 0; i < n; i++) {
+        if (flags[i].kind == HEADING || !is_listed(names, flags[i].name)) continue;
+        run_item *item = add_item(r, "--", flags[i].name, flags[i].value);
+        item->whole = flags[i].kind != REAL;
+        if (flags[i].kind == CHOICE) item->choices = flags[i].words;
+        item->same = true;
+        if (flags[i].kind != TEXT) continue;
+        const char *text = *(const char **)flags[i].value;
+        store_text(item, text ? text : "");
+    }
 }
 
 void run_same_text(run *r, const contents *text) {
@@ -76,7 +90,37 @@ void run_same_ids(run *r, const int32_t *ids, int64_t n) {
     r->text_hash = (int64_t)(h >> 1); /* the item of run_same_text points to it */
 }
 
+/* Adds the bits of a tensor to a hash. */
+static uint64_t hash_bits(uint64_t h, ct_tensor *x) {
+    const int64_t n = ct_numel(x);
+    if (ct_dtype_of(x) == CT_BF16) {
+        const uint16_t *bits = ct_data_bf16(x);
+        for (int64_t i = 0; i < n; i++) h = (h ^ bits[i]) * 0x100000001b3u;
+    } else if (ct_dtype_of(x) == CT_F32) {
+        const float *numbers = ct_data_f32(x);
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t bits;
+            memcpy(&bits, &numbers[i], sizeof bits);
+            h = (h ^ bits) * 0x100000001b3u;
+        }
+    }
+    return h;
+}
+
+void run_same_model(run *r, const ct_module *module, const char *description) {
+    const contents text = {.bytes = (unsigned char *)description,
+                           .length = (int64_t)strlen(description)};
+    uint64_t h = hash(&text);
+    for (ct_param p = {0}; ct_module_next(module, &p);)
+        if (!ct_requires_grad(p.tensor)) h = hash_bits(h, p.tensor);
+    r->model_hash = (int64_t)(h >> 1);
+    run_item *item = add_item(r, "", "a model of hash", &r->model_hash);
+    item->whole = item->same = true;
+}
+
 void run_restore(run *r, const char *name, double *number) { add_item(r, "", name, number); }
+
+static size_t item_size(const run_item *item) { return (size_t)item->words * 8; }
 
 static void *data_of(const run_item *item) {
     return item->whole ? (void *)ct_data_i64(item->tensor) : (void *)ct_data_f64(item->tensor);
@@ -85,7 +129,8 @@ static void *data_of(const run_item *item) {
 static void make_tensors(run *r) {
     for (int i = 0; i < r->n_items; i++) {
         run_item *item = &r->items[i];
-        item->tensor = ct_zeros(r->context, item->whole ? CT_I64 : CT_F64, CT_SCALAR);
+        item->tensor = ct_zeros(r->context, item->whole ? CT_I64 : CT_F64,
+                                item->words > 1 ? CT_SHAPE(item->words) : CT_SCALAR);
         check(r->context, EXIT_FAILED);
         r->tensors[i] = (ct_named){.name = item->name, .tensor = item->tensor};
     }
@@ -95,47 +140,59 @@ static void make_tensors(run *r) {
 
 static void put_numbers(const run *r) {
     for (int i = 0; i < r->n_items; i++)
-        memcpy(data_of(&r->items[i]), r->items[i].number, sizeof(double));
+        memcpy(data_of(&r->items[i]), r->items[i].number, item_size(&r->items[i]));
 }
 
 static void restore_numbers(const run *r) {
     for (int i = 0; i < r->n_items; i++)
-        memcpy(r->items[i].number, data_of(&r->items[i]), sizeof(double));
+        memcpy(r->items[i].number, data_of(&r->items[i]), item_size(&r->items[i]));
 }
 
-static void print_number(const run_item *item, const void *number, char text[40]) {
+static void print_item(const run_item *item, const void *number, char text[RUN_TEXT]) {
     double real;
     int64_t whole;
+    if (item->words > 1) {
+        snprintf(text, RUN_TEXT, "%s", *(const char *)number ? (const char *)number : "none");
+        return;
+    }
     memcpy(&real, number, sizeof real);
     memcpy(&whole, number, sizeof whole);
     const char *word = NULL;
-    int length = item->words ? flag_word(item->words, whole, &word) : 0;
-    if (length) snprintf(text, 40, "%.*s", length, word);
-    else if (item->whole) snprintf(text, 40, "%lld", (long long)whole);
-    else snprintf(text, 40, "%.10g", real);
+    int length = item->choices ? flag_word(item->choices, whole, &word) : 0;
+    if (length) snprintf(text, RUN_TEXT, "%.*s", length, word);
+    else if (item->whole) snprintf(text, RUN_TEXT, "%lld", (long long)whole);
+    else snprintf(text, RUN_TEXT, "%.10g", real);
 }
 
 /* Checks that all ranks have rank 0's flags and text. A number is sent as two halves of 32 bits,
  * because a sum of doubles is exact up to 53 bits. */
 static void compare_ranks(const run *r) {
-    double halves[2 * RUN_ITEMS] = {0};
-    uint64_t bits;
+    int64_t words = 0, at = 0;
+    for (int i = 0; i < r->n_items; i++) words += r->items[i].words;
+    double *halves = calloc((size_t)words + 1, 2 * sizeof *halves);
+    if (!halves) fail(EXIT_FAILED, "out of memory");
+    uint64_t bits[RUN_TEXT / 8];
     for (int i = 0; i < r->n_items && run_is_first(r); i++) {
-        memcpy(&bits, r->items[i].number, sizeof bits);
-        halves[2 * i] = (double)(bits >> 32);
-        halves[2 * i + 1] = (double)(bits & 0xffffffffu);
+        memcpy(bits, r->items[i].number, item_size(&r->items[i]));
+        for (int64_t w = 0; w < r->items[i].words; w++, at++) {
+            halves[2 * at] = (double)(bits[w] >> 32);
+            halves[2 * at + 1] = (double)(bits[w] & 0xffffffffu);
+        }
     }
-    share(r, halves, 2 * r->n_items, EXIT_USAGE);
+    share(r, halves, 2 * words, EXIT_USAGE);
+    at = 0;
     for (int i = 0; i < r->n_items; i++) {
         const run_item *item = &r->items[i];
-        bits = (uint64_t)halves[2 * i] << 32 | (uint64_t)halves[2 * i + 1];
-        if (!item->same || !memcmp(&bits, item->number, sizeof bits)) continue;
-        char first[40], here[40];
-        print_number(item, &bits, first);
-        print_number(item, item->number, here);
+        for (int64_t w = 0; w < item->words; w++, at++)
+            bits[w] = (uint64_t)halves[2 * at] << 32 | (uint64_t)halves[2 * at + 1];
+        if (!item->same || !memcmp(bits, item->number, item_size(item))) continue;
+        char first[RUN_TEXT], here[RUN_TEXT];
+        print_item(item, bits, first);
+        print_item(item, item->number, here);
         ct_fail(r->context, CT_ERR_ARGUMENT, "has %s %s, where rank 0 has %s", item->name, here,
                 first);
     }
+    free(halves);
     share(r, NULL, 0, EXIT_USAGE);
 }
 
@@ -157,10 +214,10 @@ static void compare_saving(const run *r) {
 static void check_same(const run *r, const char *path) {
     for (int i = 0; i < r->n_items; i++) {
         const run_item *item = &r->items[i];
-        if (!item->same || !memcmp(data_of(item), item->number, sizeof(double))) continue;
-        char was[40], is[40];
-        print_number(item, data_of(item), was);
-        print_number(item, item->number, is);
+        if (!item->same || !memcmp(data_of(item), item->number, item_size(item))) continue;
+        char was[RUN_TEXT], is[RUN_TEXT];
+        print_item(item, data_of(item), was);
+        print_item(item, item->number, is);
         fail(EXIT_USAGE,
              "%s is of a run with %s %s, not %s: start it with the same flags and text, or use "
              "another folder",

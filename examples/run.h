@@ -9,15 +9,17 @@
 #include "common.h"
 #include "run_log.h"
 
-enum { RUN_ITEMS = 48 };
+enum { RUN_ITEMS = 48, RUN_TEXT = 512 };
 
-/* A number that checkpoints store beside the model and the optimiser. */
+/* A number or a short text that checkpoints store beside the model and the optimiser. */
 typedef struct {
     char name[40];
-    void *number; /* an int64_t or a double */
-    bool whole;   /* whether it is an int64_t */
+    void *number;  /* an int64_t, a double, or `text` */
+    int64_t words; /* its size in units of 8 bytes: 1, or that of `text` */
+    char text[RUN_TEXT];
+    bool whole; /* whether it is an int64_t */
     bool same; /* whether a resumed run must have the same number; if not, the number is restored */
-    const char *words; /* the words of a CHOICE flag; NULL for other numbers */
+    const char *choices; /* the words of a CHOICE flag; NULL for other numbers */
     ct_tensor *tensor;
 } run_item;
 
@@ -36,7 +38,7 @@ typedef struct {
     ct_named tensors[RUN_ITEMS];
     run_log log;
     int folder_fd; /* locked; -1: not open */
-    int64_t text_bytes, text_hash;
+    int64_t text_bytes, text_hash, model_hash;
     double loss;      /* the last step's loss; distinguishes this run's log from another's */
     int64_t saved;    /* the step of the newest checkpoint; -1: there is none */
     int64_t *damaged; /* [n_damaged] steps of checkpoints that are not whole */
@@ -51,6 +53,9 @@ void run_same_flags(run *r, const flag *flags, int n, const char *names);
 void run_same_text(run *r, const contents *text); /* the text must be the same, too */
 /* Declares that the ids of the text must be the same too; called after run_same_text. */
 void run_same_ids(run *r, const int32_t *ids, int64_t n);
+/* Declares that the weights that are not trained, and a description of the model, must be the same;
+ * called when the parameters that are trained are known. */
+void run_same_model(run *r, const ct_module *module, const char *description);
 void run_restore(run *r, const char *name, double *number);
 
 /* Names the outputs of the run, makes its folder, and sets log_path; only rank 0 calls it. */

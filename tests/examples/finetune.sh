@@ -77,8 +77,22 @@ for signal in INT KILL; do
     same_tuning "after SIG$signal"
     expect 2 'part is there already' "$finetune" $steady --checkpoint part_c --out part
     expect 2 'is of a run with --rank 16, not 8' "$finetune" $steady --checkpoint part_c --out other --rank 8
+    expect 2 'is of a run with --targets none, not q_proj,v_proj' "$finetune" $steady --checkpoint part_c --out other --targets q_proj,v_proj
     expect 2 'is of a run with bytes of text 1[0-9]*, not ' "$finetune" $steady --data mixed.jsonl --checkpoint part_c --out other
     rm -r part part_c
+done
+python3 - << 'END'
+import os, shutil # models whose weights differ in the last element of a frozen matrix, and in one number of config.json
+shutil.copytree("lm", "lm_moved"); shutil.copytree("lm", "lm_theta")
+data = bytearray(open("lm_moved/model.safetensors", "rb").read()); data[-258] ^= 1
+open("lm_moved/model.safetensors", "wb").write(data)
+config = open("lm/config.json").read().replace("10000.0", "20000.0"); open("lm_theta/config.json", "w").write(config)
+END
+for form in '' --bf16; do
+    short="--data chats.jsonl --template chatml --steps 2 --checkpoint short_c $form"
+    expect 0 'Saved' "$finetune" lm $short --out short
+    for other in lm_moved lm_theta; do expect 2 'is of a run with a model of hash [0-9]*, not [0-9]' "$finetune" $other $short --out other; done
+    rm -r short short_c
 done
 ls -d ./*.unfinished > /dev/null 2>&1 && wrong "finetune leaves an unfinished folder"
 
