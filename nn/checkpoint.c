@@ -468,14 +468,14 @@ static bool receive_found(ct_checkpoint_group *group, cti_nn_state *state,
     const cti_group_fns *fns = group->fns;
     const uint64_t mine = numbers->found_bytes;
     if (!cti_group_agree(group, CTI_GROUP_LOAD, 0, ok)) return false;
-    fns->share(group, numbers, sizeof *numbers);
+    fns->broadcast(group, numbers, sizeof *numbers);
     if (numbers->found_bytes != mine)
         ct_fail(group->context, CT_ERR_ARGUMENT,
                 "checkpoint_load: %s %d has other optimisers than %s 0", fns->process,
                 group->number, fns->process);
     if (!cti_group_agree(group, CTI_GROUP_LOAD, 0, numbers->found_bytes == mine)) return false;
-    fns->share(group, found, (size_t)mine);
-    fns->share(group, list->steps, (size_t)list->n * sizeof *list->steps);
+    fns->broadcast(group, found, (size_t)mine);
+    fns->broadcast(group, list->steps, (size_t)list->n * sizeof *list->steps);
     ok = cti_group_is_first(group) || make_drafts(state, checkpoint, list, found, true);
     return cti_nn_scatter(group, list->optim, list->n, list->copy, state, ok);
 }

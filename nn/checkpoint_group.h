@@ -3,26 +3,26 @@
  * (optim/held.h). The client of an optimiser implements the functions of its group, and only
  * nn/checkpoint.c and nn/together.c call them.
  *
- *     save    agree: arguments and memory --> share, agree: equal facts --> states to the first
- *             process --> it writes the file --> agree: written
+ *     save    agree: arguments and memory --> broadcast, agree: equal facts --> states to the
+ *             first process --> it writes the file --> agree: written
  *
- *     load    the first process reads the file --> agree: read --> share, agree: equal counts -->
- *             share: counts, states found --> agree: memory --> share, agree: equal names -->
- *             share: tensors; states to the ranges --> agree --> all commit
+ *     load    the first process reads the file --> agree: read --> broadcast, agree: equal counts
+ *             --> broadcast: counts, states found --> agree: memory --> broadcast, agree: equal
+ *             names --> broadcast: tensors; states to the ranges --> agree --> all commit
  *
  * (1) Only the first process has a file.
  *
- * (2) All processes call agree, share and the client's move of states in the same order. A process
- * with an error continues to the next agree, which gives the error to all.
+ * (2) All processes call agree, broadcast and the client's move of states in the same order. A
+ * process with an error continues to the next agree, which gives the error to all.
  *
  * (3) When an agree fails, no process has changed anything, and all have the same error if no
  * process was lost.
  *
- * (4) Share and move are called between an agree that has succeeded and another agree. They cannot
- * fail. If a process is lost, their data is undefined, and the next agree fails.
+ * (4) Broadcast and move are called between an agree that has succeeded and another agree. They
+ * cannot fail. If a process is lost, their data is undefined, and the next agree fails.
  *
  * (5) In a group of a single process `several` is false. Only its count of steps is used; agree,
- * share and move are never called. */
+ * broadcast and move are never called. */
 #ifndef CTI_NN_CHECKPOINT_GROUP_H
 #define CTI_NN_CHECKPOINT_GROUP_H
 
@@ -43,8 +43,8 @@ typedef struct {
      * processes record the error. */
     bool (*agree)(ct_checkpoint_group *group, cti_group_call call, int64_t stage, bool ok);
     /* Sends bytes, or the values of a tensor, from the first process to all. */
-    void (*share)(ct_checkpoint_group *group, void *data, size_t size);
-    void (*share_tensor)(ct_checkpoint_group *group, ct_tensor *tensor);
+    void (*broadcast)(ct_checkpoint_group *group, void *data, size_t size);
+    void (*broadcast_tensor)(ct_checkpoint_group *group, ct_tensor *tensor);
 } cti_group_fns;
 
 /* A group belongs to the client of one optimiser; it is the first member of the client's struct.

@@ -1,4 +1,4 @@
-/* The map of a load. An entry stands for one piece of each parameter whose name it matches. */
+/* The map of a load. An entry stands for one range of each parameter whose name it matches. */
 #include "load_map.h"
 
 #include <string.h>
@@ -6,19 +6,19 @@
 #include "../src/core/int_math.h"
 #include "../src/io/name_map.h"
 
-/* ---- pieces ---- */
+/* ---- ranges ---- */
 
-static bool map_add_piece(cti_nn_state *state, const cti_nn_match *match, const ct_load_map *entry,
+static bool map_add_range(cti_nn_state *state, const cti_nn_match *match, const ct_load_map *entry,
                           int64_t source, cti_text text) {
     char *name = cti_name_map_file(state->context, entry, text);
     if (!name) return false;
     const int64_t j = cti_shards_find(match->file, cti_text_of(name));
     cti_path_free(state->context, name);
     cti_nn_source *of = &state->source[source];
-    if (!of->pieces) of->piece = state->pieces;
-    of->pieces++;
-    return cti_nn_state_add_piece(state,
-                                  (cti_nn_piece){.from = j < 0 ? NULL : match->file->tensor[j],
+    if (!of->ranges) of->range = state->ranges;
+    of->ranges++;
+    return cti_nn_state_add_range(state,
+                                  (cti_nn_range){.from = j < 0 ? NULL : match->file->tensor[j],
                                                  .entry = entry,
                                                  .param_start = entry->param_start,
                                                  .file_start = entry->file_start,
@@ -27,8 +27,8 @@ static bool map_add_piece(cti_nn_state *state, const cti_nn_match *match, const 
 }
 
 /* Sets used[k] for each entry that matches a tensor, under any of the tensor's names. */
-static bool add_pieces(cti_nn_state *state, const cti_nn_match *match, const cti_name_map *map,
-                       bool *used) {
+static bool map_add_ranges(cti_nn_state *state, const cti_nn_match *match, const cti_name_map *map,
+                           bool *used) {
     cti_text text;
     for (int64_t s = 0; s < state->sources; s++) {
         const bool called = s >= state->n && cti_name_map_calls(map, state->source[s].name);
@@ -37,7 +37,7 @@ static bool add_pieces(cti_nn_state *state, const cti_nn_match *match, const cti
             if (!cti_name_map_matches(entry, state->source[s].name, &text)) continue;
             used[k] = true;
             if (called && strcmp(entry->param, state->source[s].name) != 0) continue;
-            if (!map_add_piece(state, match, entry, s, text)) return false;
+            if (!map_add_range(state, match, entry, s, text)) return false;
         }
     }
     return true;
@@ -52,7 +52,7 @@ bool cti_nn_map_apply(cti_nn_state *state, const cti_nn_match *match) {
     if (!cti_name_map_check(&map)) return false;
     const size_t bytes = cti_bytes(map.n, sizeof(bool));
     bool *used = cti_take_zeroed(state->context, bytes);
-    bool ok = used && add_pieces(state, match, &map, used);
+    bool ok = used && map_add_ranges(state, match, &map, used);
     for (int64_t k = 0; ok && k < map.n; k++)
         ok = used[k] || cti_name_map_refuse(&map, k, "no parameter has such a name");
     cti_give(state->context, used, bytes);
@@ -63,20 +63,20 @@ bool cti_nn_map_apply(cti_nn_state *state, const cti_nn_match *match) {
 
 static int64_t leading_dim(ct_shape shape) { return shape.ndim ? shape.dim[0] : 1; }
 
-/* Sets the file's shape, with its dims exchanged if the piece is transposed. Returns false if the
+/* Sets the file's shape, with its dims exchanged if the range is transposed. Returns false if the
  * tensor cannot be transposed. */
-static bool shape_of(const cti_nn_piece *piece, ct_shape *shape) {
-    *shape = piece->from->shape;
-    if (piece->from->ndim > CT_MAX_DIMS) return false;
-    if (!piece->transposed) return true;
+static bool shape_of(const cti_nn_range *range, ct_shape *shape) {
+    *shape = range->from->shape;
+    if (range->from->ndim > CT_MAX_DIMS) return false;
+    if (!range->transposed) return true;
     if (shape->ndim != 2) return false;
     *shape = CT_SHAPE(shape->dim[1], shape->dim[0]);
     return true;
 }
 
 /* Whether the file's rows have the shape of the tensor's rows and a dtype that fits. */
-static bool rows_fit(const cti_nn_piece *piece, const ct_tensor *tensor, ct_shape *shape) {
-    if (!shape_of(piece, shape) || !cti_safetensors_fits(piece->from->dtype, tensor->dtype) ||
+static bool rows_fit(const cti_nn_range *range, const ct_tensor *tensor, ct_shape *shape) {
+    if (!shape_of(range, shape) || !cti_safetensors_fits(range->from->dtype, tensor->dtype) ||
         shape->ndim != tensor->shape.ndim)
         return false;
     for (int d = 1; d < shape->ndim; d++)
@@ -84,46 +84,46 @@ static bool rows_fit(const cti_nn_piece *piece, const ct_tensor *tensor, ct_shap
     return true;
 }
 
-/* Whether the piece's rows are inside both tensors. Sets `rows` if the entry means all rows. */
-static bool piece_fits(cti_nn_piece *piece, const ct_tensor *tensor) {
+/* Whether the range's rows are inside both tensors. Sets `rows` if the entry means all rows. */
+static bool range_fits(cti_nn_range *range, const ct_tensor *tensor) {
     ct_shape shape;
-    if (!rows_fit(piece, tensor, &shape)) return false;
+    if (!rows_fit(range, tensor, &shape)) return false;
     const int64_t has = leading_dim(shape), wants = leading_dim(tensor->shape);
-    if (piece->file_start > has || piece->param_start > wants) return false;
-    if (!piece->rows) piece->rows = has - piece->file_start;
-    return piece->rows <= has - piece->file_start && piece->rows <= wants - piece->param_start;
+    if (range->file_start > has || range->param_start > wants) return false;
+    if (!range->rows) range->rows = has - range->file_start;
+    return range->rows <= has - range->file_start && range->rows <= wants - range->param_start;
 }
 
-static bool overlap(const cti_nn_piece *a, const cti_nn_piece *b) {
+static bool overlap(const cti_nn_range *a, const cti_nn_range *b) {
     return a->param_start < b->param_start + b->rows && b->param_start < a->param_start + a->rows;
 }
 
-/* The end of the message: the change by which the piece would fit, if there is one. */
-static const char *remedy(const cti_nn_piece *piece, const ct_tensor *tensor) {
-    cti_nn_piece other = *piece;
-    other.transposed = !piece->transposed;
-    if (!piece_fits(&other, tensor)) return "";
+/* The end of the message: the change by which the range would fit, if there is one. */
+static const char *remedy(const cti_nn_range *range, const ct_tensor *tensor) {
+    cti_nn_range other = *range;
+    other.transposed = !range->transposed;
+    if (!range_fits(&other, tensor)) return "";
     return other.transposed ? ": `.transposed = true` would fit"
                             : ": it fits without `.transposed`";
 }
 
-static cti_nn_found misfit(const cti_nn_source *source, const cti_nn_piece *piece,
+static cti_nn_found misfit(const cti_nn_source *source, const cti_nn_range *range,
                            const ct_tensor *tensor, char what[CTI_NN_MAP_FAULT]) {
     snprintf(what, CTI_NN_MAP_FAULT, "%s is %s %s, file has %s %s%s for rows from %" PRId64 " on%s",
              source->name, cti_dtype_name(tensor->dtype), SHAPE(tensor->shape),
-             cti_file_dtype_name(piece->from->dtype), SHAPE(piece->from->shape),
-             piece->transposed ? " transposed" : "", piece->param_start, remedy(piece, tensor));
+             cti_file_dtype_name(range->from->dtype), SHAPE(range->from->shape),
+             range->transposed ? " transposed" : "", range->param_start, remedy(range, tensor));
     return CTI_NN_MISFIT;
 }
 
-/* Whether the file has the tensor of every piece. If not, `what` has the missing tensors. */
+/* Whether the file has the tensor of every range. If not, `what` has the missing tensors. */
 static cti_nn_found check_there(const cti_nn_state *state, const cti_nn_source *source,
                                 char what[CTI_NN_MAP_FAULT]) {
-    const cti_nn_piece *piece = &state->piece[source->piece], *missing = NULL;
+    const cti_nn_range *range = &state->range[source->range], *missing = NULL;
     int64_t there = 0;
-    for (int64_t k = 0; k < source->pieces; k++) {
-        there += piece[k].from != NULL;
-        if (!piece[k].from && !missing) missing = &piece[k];
+    for (int64_t k = 0; k < source->ranges; k++) {
+        there += range[k].from != NULL;
+        if (!range[k].from && !missing) missing = &range[k];
     }
     if (!missing) return CTI_NN_GOOD;
     snprintf(what, CTI_NN_MAP_FAULT, "%s for %s", NAME(cti_text_of(missing->entry->file)),
@@ -134,20 +134,20 @@ static cti_nn_found check_there(const cti_nn_state *state, const cti_nn_source *
 cti_nn_found cti_nn_map_check(cti_nn_state *state, int64_t s, char what[CTI_NN_MAP_FAULT]) {
     const cti_nn_source *source = &state->source[s];
     const ct_tensor *tensor = state->named[source->record].tensor;
-    cti_nn_piece *piece = &state->piece[source->piece];
+    cti_nn_range *range = &state->range[source->range];
     const cti_nn_found there = check_there(state, source, what);
     if (there != CTI_NN_GOOD) return there;
     int64_t filled = 0;
-    for (int64_t k = 0; k < source->pieces; k++) {
-        if (!piece_fits(&piece[k], tensor)) return misfit(source, &piece[k], tensor, what);
+    for (int64_t k = 0; k < source->ranges; k++) {
+        if (!range_fits(&range[k], tensor)) return misfit(source, &range[k], tensor, what);
         for (int64_t before = 0; before < k; before++) {
-            if (!overlap(&piece[before], &piece[k])) continue;
+            if (!overlap(&range[before], &range[k])) continue;
             snprintf(what, CTI_NN_MAP_FAULT,
                      "%s: two entries of the map fill rows from %" PRId64 " on", source->name,
-                     cti_max(piece[before].param_start, piece[k].param_start));
+                     cti_max(range[before].param_start, range[k].param_start));
             return CTI_NN_MISFIT;
         }
-        filled += piece[k].rows;
+        filled += range[k].rows;
     }
     if (filled == leading_dim(tensor->shape)) return CTI_NN_GOOD;
     snprintf(what, CTI_NN_MAP_FAULT, "%s: the map fills %" PRId64 " of its %" PRId64 " rows",
@@ -166,8 +166,8 @@ bool cti_nn_is_transpose(const ct_tensor *tensor, const cti_file_tensor *from) {
 static bool has_transposed_sibling(const cti_nn_state *state, const cti_file_tensor *from) {
     if (!from || from->ndim != 2 || from->shape.dim[0] != from->shape.dim[1]) return false;
     const int64_t side = from->shape.dim[0];
-    for (int64_t k = 0; side > 1 && k < state->pieces; k++) {
-        const cti_nn_piece *other = &state->piece[k];
+    for (int64_t k = 0; side > 1 && k < state->ranges; k++) {
+        const cti_nn_range *other = &state->range[k];
         if (other->transposed && other->from && other->from->ndim == 2 &&
             (other->from->shape.dim[0] == side || other->from->shape.dim[1] == side))
             return true;
@@ -179,9 +179,9 @@ bool cti_nn_map_forgets(const cti_nn_state *state, int64_t i) {
     if (state->record[i].source < 0) return false;
     const cti_nn_source *source = &state->source[state->record[i].source];
     if (has_transposed_sibling(state, source->from)) return true;
-    for (int64_t k = 0; k < source->pieces; k++) {
-        const cti_nn_piece *piece = &state->piece[source->piece + k];
-        if (!piece->transposed && has_transposed_sibling(state, piece->from)) return true;
+    for (int64_t k = 0; k < source->ranges; k++) {
+        const cti_nn_range *range = &state->range[source->range + k];
+        if (!range->transposed && has_transposed_sibling(state, range->from)) return true;
     }
     return false;
 }

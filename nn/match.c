@@ -125,7 +125,7 @@ void ct_load_report_print(const ct_load_report *report, FILE *file) {
  * for a single tensor that is missing. */
 static cti_nn_found check_source(cti_nn_state *state, int64_t s, char what[CTI_NN_MAP_FAULT]) {
     const cti_nn_source *source = &state->source[s];
-    if (source->pieces) return cti_nn_map_check(state, s, what);
+    if (source->ranges) return cti_nn_map_check(state, s, what);
     if (!source->from) return CTI_NN_ABSENT;
     if (tensor_fits(state, source->record, source->from)) return CTI_NN_GOOD;
     describe_misfit(state->named[source->record].tensor, source->from, what);
@@ -144,8 +144,8 @@ static int64_t count_tensors(const cti_nn_state *state, const cti_nn_match *matc
                              const cti_nn_source *source, int64_t *needed) {
     int64_t n = source->from != NULL;
     *needed = n && !is_ignored(match, source->from);
-    for (int64_t k = 0; k < source->pieces; k++) {
-        const cti_file_tensor *from = state->piece[source->piece + k].from;
+    for (int64_t k = 0; k < source->ranges; k++) {
+        const cti_file_tensor *from = state->range[source->range + k].from;
         n += from != NULL;
         *needed += from && !is_ignored(match, from);
     }
@@ -165,7 +165,7 @@ static void leave_out_ignored(cti_nn_state *state, const cti_nn_match *match, in
         cti_nn_source *source = &state->source[s];
         if (!count_tensors(state, match, source, &needed) || needed) continue;
         source->from = NULL;
-        for (int64_t k = 0; k < source->pieces; k++) state->piece[source->piece + k].from = NULL;
+        for (int64_t k = 0; k < source->ranges; k++) state->range[source->range + k].from = NULL;
     }
 }
 
@@ -174,19 +174,19 @@ static void mark_taken(const cti_nn_match *match, const cti_file_tensor *from, b
     if (j >= 0) taken[j] = true;
 }
 
-/* Sets the tensor of each source without pieces, and taken[j] for each tensor of the file that a
+/* Sets the tensor of each source without ranges, and taken[j] for each tensor of the file that a
  * source uses. */
 static void match_names(cti_nn_state *state, const cti_nn_match *match, bool *taken) {
     for (int64_t s = 0; s < state->sources; s++) {
         cti_nn_source *source = &state->source[s];
         const int64_t j =
-            source->pieces ? -1 : cti_shards_find(match->file, cti_text_of(source->name));
+            source->ranges ? -1 : cti_shards_find(match->file, cti_text_of(source->name));
         if (j >= 0) source->from = match->file->tensor[j];
     }
     for (int64_t i = 0; i < state->n; i++)
         if (match->load.ignore && state->source[i].next >= 0) leave_out_ignored(state, match, i);
     for (int64_t s = 0; s < state->sources; s++) mark_taken(match, state->source[s].from, taken);
-    for (int64_t k = 0; k < state->pieces; k++) mark_taken(match, state->piece[k].from, taken);
+    for (int64_t k = 0; k < state->ranges; k++) mark_taken(match, state->range[k].from, taken);
 }
 
 /* Sets taken[j] for each tensor of the file that has the name of a frozen parameter, which the
@@ -245,7 +245,7 @@ static void check_missing(matching *m, int64_t i) {
         const cti_nn_source *source = &state->source[s];
         if (source->found != CTI_NN_PART && (any || s != i)) continue;
         check_source(state, s, what);
-        add_mismatch(&m->mismatches, "missing: ", source->pieces ? what : source->name);
+        add_mismatch(&m->mismatches, "missing: ", source->ranges ? what : source->name);
     }
 }
 
@@ -294,7 +294,7 @@ static bool compare_source(const cti_nn_state *state, int64_t s, bool *equal) {
 /* "wte.weight", or "transformer.wte.weight for wte.weight". */
 static const char *source_text(const cti_nn_state *state, int64_t s, char text[2 * CTI_NAME_TEXT]) {
     const cti_nn_source *source = &state->source[s];
-    const cti_file_tensor *from = source->pieces ? state->piece[source->piece].from : NULL;
+    const cti_file_tensor *from = source->ranges ? state->range[source->range].from : NULL;
     if (from && !cti_text_compare(from->name, cti_text_of(source->name))) from = NULL;
     snprintf(text, 2 * CTI_NAME_TEXT, "%s%s%s", from ? NAME(from->name) : "", from ? " for " : "",
              source->name);

@@ -144,16 +144,16 @@ bool cti_nn_state_add_sources(cti_nn_state *state, const char *prefix, const ct_
            add_names(state, prefix, module, cti_nn_next_buffer_name, &records);
 }
 
-bool cti_nn_state_add_piece(cti_nn_state *state, cti_nn_piece piece) {
-    if (state->pieces == state->piece_room) {
-        const int64_t more = state->piece_room ? 2 * state->piece_room : 64;
-        cti_nn_piece *block = grown(state->context, state->piece, state->pieces, state->piece_room,
+bool cti_nn_state_add_range(cti_nn_state *state, cti_nn_range range) {
+    if (state->ranges == state->range_room) {
+        const int64_t more = state->range_room ? 2 * state->range_room : 64;
+        cti_nn_range *block = grown(state->context, state->range, state->ranges, state->range_room,
                                     more, sizeof *block);
         if (!block) return false;
-        state->piece = block;
-        state->piece_room = more;
+        state->range = block;
+        state->range_room = more;
     }
-    state->piece[state->pieces++] = piece;
+    state->range[state->ranges++] = range;
     return true;
 }
 
@@ -168,7 +168,7 @@ void cti_nn_state_free(cti_nn_state *state) {
     cti_give(context, state->named, (size_t)state->room * sizeof *state->named);
     cti_give(context, state->record, (size_t)state->room * sizeof *state->record);
     cti_give(context, state->source, (size_t)state->source_room * sizeof *state->source);
-    cti_give(context, state->piece, (size_t)state->piece_room * sizeof *state->piece);
+    cti_give(context, state->range, (size_t)state->range_room * sizeof *state->range);
     *state = (cti_nn_state){.context = context};
 }
 
@@ -176,33 +176,33 @@ void cti_nn_state_free(cti_nn_state *state) {
 
 /* Reads rows that the file has as columns: reads the whole tensor, and copies from a transposed
  * view. */
-static bool read_transposed(const cti_nn_piece *piece, ct_tensor *to) {
+static bool read_transposed(const cti_nn_range *range, ct_tensor *to) {
     ct_context *context = to->context;
     cti_frame frame;
     cti_frame_open(context, &frame, true);
-    ct_tensor *all = cti_tensor_new(context, to->dtype, piece->from->shape);
-    const bool ok = all && cti_safetensors_read(piece->from, 0, piece->from->numel, all, 0);
+    ct_tensor *all = cti_tensor_new(context, to->dtype, range->from->shape);
+    const bool ok = all && cti_safetensors_read(range->from, 0, range->from->numel, all, 0);
     ct_tensor *rows =
-                  ok ? ct_narrow(ct_transpose(all, 0, 1), 0, piece->file_start, piece->rows) : NULL,
-              *place = rows ? ct_narrow(to, 0, piece->param_start, piece->rows) : NULL;
+                  ok ? ct_narrow(ct_transpose(all, 0, 1), 0, range->file_start, range->rows) : NULL,
+              *place = rows ? ct_narrow(to, 0, range->param_start, range->rows) : NULL;
     if (place) cti_tensor_copy(place, rows, false);
     cti_frame_close(context, &frame);
     return place;
 }
 
-static bool read_piece(const cti_nn_piece *piece, ct_tensor *to) {
-    if (piece->rows == 0 || to->numel == 0) return true;
-    if (piece->transposed) return read_transposed(piece, to);
+static bool read_range(const cti_nn_range *range, ct_tensor *to) {
+    if (range->rows == 0 || to->numel == 0) return true;
+    if (range->transposed) return read_transposed(range, to);
     const int64_t row = to->numel / (to->shape.ndim ? to->shape.dim[0] : 1);
-    return cti_safetensors_read(piece->from, piece->file_start * row, piece->rows * row, to,
-                                piece->param_start * row);
+    return cti_safetensors_read(range->from, range->file_start * row, range->rows * row, to,
+                                range->param_start * row);
 }
 
 bool cti_nn_state_read_source(const cti_nn_state *state, int64_t source, ct_tensor *to) {
     const cti_nn_source *at = &state->source[source];
     if (at->from) return cti_safetensors_read(at->from, 0, at->from->numel, to, 0);
-    for (int64_t k = 0; k < at->pieces; k++)
-        if (!read_piece(&state->piece[at->piece + k], to)) return false;
+    for (int64_t k = 0; k < at->ranges; k++)
+        if (!read_range(&state->range[at->range + k], to)) return false;
     return true;
 }
 

@@ -44,7 +44,7 @@ static bool has_first_facts(ct_checkpoint_group *group, ct_optim *const *optims,
     save_facts mine = {.step = step, .optims = n};
     for (int64_t i = 0; i < n; i++) mine.items += optims[i]->count;
     save_facts first = mine;
-    group->fns->share(group, &first, sizeof first);
+    group->fns->broadcast(group, &first, sizeof first);
     if (first.step != mine.step)
         return ct_fail(group->context, CT_ERR_ARGUMENT,
                        "checkpoint_save: %s %d has step %" PRId64 ", %s 0 has step %" PRId64,
@@ -112,7 +112,7 @@ static bool make_tensors(const ct_checkpoint_group *group, cti_nn_state *state) 
 static bool has_first_names(ct_checkpoint_group *group, const cti_nn_state *state) {
     const uint64_t mine = state_hash(state);
     uint64_t first = mine;
-    group->fns->share(group, &first, sizeof first);
+    group->fns->broadcast(group, &first, sizeof first);
     return first == mine ||
            ct_fail(group->context, CT_ERR_ARGUMENT,
                    "checkpoint_load: %s %d has other names, shapes or dtypes than %s 0",
@@ -120,16 +120,18 @@ static bool has_first_names(ct_checkpoint_group *group, const cti_nn_state *stat
 }
 
 /* Sends the states of items that have no range. */
-static void share_whole_states(ct_checkpoint_group *group, const ct_optim *optim, ct_optim *draft) {
+static void broadcast_whole_states(ct_checkpoint_group *group, const ct_optim *optim,
+                                   ct_optim *draft) {
     for (int64_t i = 0; i < draft->count; i++)
         for (int k = 0; k < CTI_NN_STATES && draft->items[i].state[k]; k++)
-            if (!optim->items[i].range) group->fns->share_tensor(group, draft->items[i].state[k]);
+            if (!optim->items[i].range)
+                group->fns->broadcast_tensor(group, draft->items[i].state[k]);
 }
 
 /* Sends the states of a draft to all processes. `parts` are the first process's. */
 static void scatter_states(ct_checkpoint_group *group, const ct_optim *optim, ct_optim *draft,
                            cti_optim_parts *parts) {
-    share_whole_states(group, optim, draft);
+    broadcast_whole_states(group, optim, draft);
     if (parts) cti_optim_parts_move(parts);
     else if (group_of_parts(optim)) cti_nn_parts_move(optim, NULL, draft->items, false);
 }
@@ -149,7 +151,7 @@ bool cti_nn_scatter(ct_checkpoint_group *group, ct_optim *const *optims, int64_t
     ok = cti_group_agree(group, CTI_GROUP_LOAD, 1, ok);
     ok = ok && cti_group_agree(group, CTI_GROUP_LOAD, 2, has_first_names(group, state));
     for (int64_t i = 0; ok && i < state->n; i++)
-        if (!state->record[i].direct) group->fns->share_tensor(group, state->record[i].read);
+        if (!state->record[i].direct) group->fns->broadcast_tensor(group, state->record[i].read);
     for (int64_t i = 0; ok && i < n; i++) scatter_states(group, optims[i], &drafts[i], parts[i]);
     for (int64_t i = 0; parts && i < n; i++) cti_optim_parts_end(parts[i], ok);
     cti_give(context, parts, bytes);

@@ -181,7 +181,7 @@ static void next_call(next what, ct_context *c, ct_tensor *x, ct_tensor *y, ct_m
 static void works(ct_context *c) {
     ck_assert_msg(!ct_error(c), "%s", ct_error_message(c));
     ck_assert(!c->callbacks && !c->callback && c->frame == &c->root && !c->running && !c->undo);
-    ck_assert(!c->op && !c->backward && !c->draft && !c->reporting && !c->held && !c->depth);
+    ck_assert(!c->op && !c->backward && !c->in_recompute && !c->reporting && !c->held && !c->depth);
     for (cti_node *node = c->tape_first; node; node = node->next)
         ck_assert(!node->pending && !node->number);
     leaves = false;

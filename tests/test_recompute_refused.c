@@ -126,7 +126,7 @@ START_TEST(a_second_run_that_differs) {
         ck_refused(run_actor(&a, faults[i].act, 2), faults[i].status, faults[i].says, "recompute");
         for (cti_node *node = context->tape_first; node; node = node->next)
             ck_assert(!node->number && !node->pending);
-        ck_assert(!context->draft && !context->backward);
+        ck_assert(!context->in_recompute && !context->backward);
         ct_scope_close(a.scope);
         ck_assert_ptr_null(context->tape_first);
         ck_assert(run_actor(&a, FAILS, 0)); /* the context still works */
@@ -152,7 +152,7 @@ START_TEST(a_first_run_that_fails) {
     actor a;
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         ck_refused(run_actor(&a, faults[i].act, 1), faults[i].status, faults[i].says, "");
-        ck_assert(!context->draft && a.part.runs == 1);
+        ck_assert(!context->in_recompute && a.part.runs == 1);
         ct_scope_close(a.scope);
         ck_assert_ptr_null(context->tape_first);
     }

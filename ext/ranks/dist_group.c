@@ -32,11 +32,11 @@ static bool group_agree(ct_checkpoint_group *group, cti_group_call call, int64_t
     return cti_dist_meet(dist_of_group(group), comm_call(call), stage, ok);
 }
 
-static void group_share(ct_checkpoint_group *group, void *data, size_t size) {
+static void group_broadcast(ct_checkpoint_group *group, void *data, size_t size) {
     cti_dist_broadcast_bytes(dist_of_group(group), data, size);
 }
 
-static void group_share_tensor(ct_checkpoint_group *group, ct_tensor *tensor) {
+static void group_broadcast_tensor(ct_checkpoint_group *group, ct_tensor *tensor) {
     cti_dist_broadcast(dist_of_group(group), tensor);
 }
 
@@ -45,8 +45,8 @@ static const cti_group_fns group_fns = {.process = "rank",
                                         .may_begin = group_may_begin,
                                         .may_join = group_may_join,
                                         .agree = group_agree,
-                                        .share = group_share,
-                                        .share_tensor = group_share_tensor};
+                                        .broadcast = group_broadcast,
+                                        .broadcast_tensor = group_broadcast_tensor};
 
 void cti_dist_make_group(ct_dist *dist) {
     dist->group.fns = &group_fns;

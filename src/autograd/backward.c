@@ -288,7 +288,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     if (context->backward)
         return ct_fail(context, CT_ERR_GRAD, "backward: called inside the backward of %s",
                        context->backward);
-    if (context->draft)
+    if (context->in_recompute)
         return ct_fail(context, CT_ERR_GRAD, "backward: called inside a function of ct_recompute");
     cti_node *newest = NULL;
     for (int i = 0; i < n; i++) {
@@ -387,7 +387,7 @@ bool ct_zero_grad(ct_tensor *t) {
     if (t->context->backward)
         return ct_fail(t->context, CT_ERR_GRAD, "zero_grad: called inside the backward of %s",
                        t->context->backward);
-    if (t->context->draft)
+    if (t->context->in_recompute)
         return ct_fail(t->context, CT_ERR_GRAD,
                        "zero_grad: called inside a function of ct_recompute");
     ct_tensor **grad = t->slot ? shown_grad(t->slot) : NULL;

@@ -46,7 +46,7 @@ bool cti_observe_result(const ct_call *c, ct_tensor *const *given) {
             if (c->outs[k]->slot) node = cti_node_of(c->outs[k]->slot);
         measure_call(span, c, given);
         if (node) {
-            if (!c->context->draft) measure_node(span, node, given);
+            if (!c->context->in_recompute) measure_node(span, node, given);
             node->mark = cti_profile_mark(c->context);
         }
         cti_span_shapes(c->context, span, given, c->n, c->outs, c->n_outs);

@@ -261,7 +261,7 @@ static void observe_recompute(cti_node *node, ct_tensor *const *in, int n, ct_te
     ct_context *context = node->call.context;
     cti_span *span = cti_span_open(context);
     if (!span) return;
-    for (int i = 0; i < n && !context->draft; i++)
+    for (int i = 0; i < n && !context->in_recompute; i++)
         if (node->saved[i].storage && !in[i]->parameter)
             span->kept += cti_profile_bytes(&node->saved[i]);
     node->mark = cti_profile_mark(context);
@@ -296,10 +296,10 @@ static ct_tensor *first_run(ct_context *context, recompute_attrs *a, ct_tensor *
     if (frame->no_grad) return run_function(context, a, in, frame);
     const recompute_extent e = {.mark = context->sequence, .frame = frame};
     const uint64_t writes = writes_to(in, a->n);
-    const bool draft = context->draft;
-    context->draft = true;
+    const bool in_recompute = context->in_recompute;
+    context->in_recompute = true;
     ct_tensor *y = run_function(context, a, in, frame);
-    context->draft = draft;
+    context->in_recompute = in_recompute;
     /* If no node inside leads to y, because nothing has a gradient or y is an outside tensor, there
      * is nothing to recompute. */
     if (!y || !y->slot || !is_inside_run(y->slot, e)) return y;

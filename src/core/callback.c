@@ -75,7 +75,7 @@ static cti_call_state state_of(const ct_context *context) {
                             .data_copies = context->data_copies,
                             .span = context->profile ? context->profile->open : NULL,
                             .undo = context->undo,
-                            .draft = context->draft,
+                            .in_recompute = context->in_recompute,
                             .held = context->held,
                             .loans = context->loans.open,
                             .depth = context->depth};
@@ -94,7 +94,7 @@ static void set_state(ct_context *context, const cti_call_state *state,
     context->pending = state->pending;
     context->data_copies = state->data_copies;
     if (cti_profile_is_running(context)) context->profile->open = state->span;
-    context->draft = state->draft;
+    context->in_recompute = state->in_recompute;
     context->held = state->held;
     context->loans.open = state->loans;
     context->depth += state->depth - inside->depth;

@@ -99,7 +99,7 @@ typedef struct {
     struct cti_data_copies *data_copies;
     struct cti_span *span;
     cti_undo *undo;
-    bool draft, held;
+    bool in_recompute, held;
     int depth, loans;
 } cti_call_state;
 
@@ -180,8 +180,8 @@ struct ct_context {
     int64_t ended_uses;   /* the number of times that a tensor was refused because it had ended */
     const char *backward; /* the name of the op whose backward is running, or NULL */
     int *pending;         /* the number of pending nodes of this backward */
-    bool draft; /* whether nodes are recorded only to be dropped soon: see autograd/recompute.c */
-    cti_undo *undo;           /* the changes that running calls must take back */
+    bool in_recompute;    /* a function of ct_recompute runs; its nodes are dropped at its end */
+    cti_undo *undo;       /* the changes that running calls must take back */
     struct cti_watch *watch;  /* the watcher of the leaves, or NULL */
     _Atomic uintptr_t inside; /* debug mode: the thread that is inside a call, or 0 */
     _Atomic bool intruded;    /* debug mode: whether another thread has called meanwhile */

@@ -12,10 +12,10 @@ int64_t cti_profile_wall(const cti_profile *profile) {
 
 /* ---- tables ---- */
 
-static void table_clear(cti_profile_table *table, cti_profile_row *row, uint16_t *slot, int most) {
+static void table_clear(cti_profile_table *table, cti_profile_row *row, uint16_t *index, int most) {
     *table = (cti_profile_table){
-        .row = row, .slot = slot, .count = CTI_PROFILE_FIRST, .most = most + CTI_PROFILE_FIRST};
-    memset(slot, 0, 2 * (size_t)most * sizeof *slot);
+        .row = row, .index = index, .count = CTI_PROFILE_FIRST, .most = most + CTI_PROFILE_FIRST};
+    memset(index, 0, 2 * (size_t)most * sizeof *index);
     row[CTI_PROFILE_NONE] = (cti_profile_row){.name = "-"};
     row[CTI_PROFILE_OTHERS] = (cti_profile_row){.name = "others"};
 }
@@ -23,22 +23,22 @@ static void table_clear(cti_profile_table *table, cti_profile_row *row, uint16_t
 /* The row of this name and parent. A new row is made if there is none; if the table is full, the
  * result is the row "others". */
 static int table_find(cti_profile_table *table, const char *name, int parent) {
-    const uint32_t slots = 2 * (uint32_t)(table->most - CTI_PROFILE_FIRST);
+    const uint32_t places = 2 * (uint32_t)(table->most - CTI_PROFILE_FIRST);
     uint32_t hash = 2166136261u ^ (uint32_t)parent; /* FNV-1a */
     size_t length = 0;
     for (; name[length] && length < CTI_NAME_SIZE - 1; length++)
         hash = (hash ^ (unsigned char)name[length]) * 16777619u;
-    uint32_t at = (hash ^ hash >> 15) % slots;
-    for (; table->slot[at]; at = (at + 1) % slots) {
-        const cti_profile_row *row = &table->row[table->slot[at]];
+    uint32_t at = (hash ^ hash >> 15) % places;
+    for (; table->index[at]; at = (at + 1) % places) {
+        const cti_profile_row *row = &table->row[table->index[at]];
         if (row->parent == parent && !strncmp(row->name, name, CTI_NAME_SIZE - 1))
-            return table->slot[at];
+            return table->index[at];
     }
     if (table->count == table->most) return CTI_PROFILE_OTHERS;
     cti_profile_row *row = &table->row[table->count];
     *row = (cti_profile_row){.parent = parent};
     memcpy(row->name, name, length);
-    table->slot[at] = (uint16_t)table->count;
+    table->index[at] = (uint16_t)table->count;
     return table->count++;
 }
 
@@ -178,8 +178,8 @@ bool ct_profile_start(ct_context *context) {
     if (!p) return false;
     const uint16_t session = context->profile ? (uint16_t)(p->session + 1) : 1;
     context->profile = p;
-    table_clear(&p->ops, p->op_row, p->op_slot, CT_PROFILE_OPS);
-    table_clear(&p->modules, p->module_row, p->module_slot, CT_PROFILE_MODULES);
+    table_clear(&p->ops, p->op_row, p->op_index, CT_PROFILE_OPS);
+    table_clear(&p->modules, p->module_row, p->module_index, CT_PROFILE_MODULES);
     p->session = session ? session : 1;
     p->events_count = p->dropped = p->shapes_count = 0;
     p->open = NULL;

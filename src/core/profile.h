@@ -64,7 +64,7 @@ enum { CTI_PROFILE_NONE, CTI_PROFILE_OTHERS, CTI_PROFILE_FIRST };
  * most half full. */
 typedef struct {
     cti_profile_row *row;
-    uint16_t *slot; /* [2 most] the hash table: the number of a row, or 0 */
+    uint16_t *index; /* [2 most] the number of a row, or 0 */
     int count, most;
 } cti_profile_table;
 
@@ -93,7 +93,7 @@ struct cti_profile {
     int64_t events_count, dropped, shapes_count;
     cti_profile_row op_row[CT_PROFILE_OPS + CTI_PROFILE_FIRST];
     cti_profile_row module_row[CT_PROFILE_MODULES + CTI_PROFILE_FIRST];
-    uint16_t op_slot[2 * CT_PROFILE_OPS], module_slot[2 * CT_PROFILE_MODULES];
+    uint16_t op_index[2 * CT_PROFILE_OPS], module_index[2 * CT_PROFILE_MODULES];
     cti_profile_event event[CT_PROFILE_EVENTS];
     int64_t shapes[CTI_PROFILE_SHAPES];
 };
