@@ -1,6 +1,7 @@
 /* A save by a map. For each name that it matches, an entry makes a range: rows of a tensor, and the
- * place of these rows in a tensor of the file. A group is the ranges of one tensor of the file. If a group is a single range, the file's tensor is a view of the range's tensor,
- * otherwise a copy of all its ranges.
+ * place of these rows in a tensor of the file. A group is the ranges of one tensor of the file. If
+ * a group is a single range, the file's tensor is a view of the range's tensor, otherwise a copy of
+ * all its ranges.
  *
  * In a load, .rows of 0 means all rows that the file has. In a save the file's tensor does not
  * exist yet. The entries for a name must have each of its rows once, so an entry with .rows of 0
