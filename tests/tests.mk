@@ -3,7 +3,7 @@
 # Test programs that a system cannot have: WRAPPED need a linker with --wrap to make functions fail on purpose,
 # POSIX_FAULTS wrap functions of POSIX, and test_unseen reads stderr by dup.
 POSIX_FAULTS = io_faults model_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
-WRAPPED  = $(POSIX_FAULTS) faults op_faults optim_faults dist_faults graph gradcheck_html jacobian module_types \
+WRAPPED  = $(POSIX_FAULTS) faults op_faults optim_faults dist_faults graph gradcheck_html jacobian_calls module_types \
     text_faults text_normalize_faults text_pretokenize_faults watch
 # The Check programs of each floor in ext/, which a build without the floor leaves out.
 TESTS_OF_data = file_kinds token_faults token_files token_npy tokens
@@ -91,7 +91,7 @@ LDFLAGS_test_module_types = $(LDFLAGS_test_faults)
 LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
 LDFLAGS_test_text_faults = $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc cti_take_any)
 LDFLAGS_test_text_normalize_faults = $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc)
-LDFLAGS_test_jacobian = $(LDFLAGS_test_faults)
+LDFLAGS_test_jacobian_calls = $(LDFLAGS_test_faults)
 LDFLAGS_test_text_pretokenize_faults = $(call wrapped,malloc realloc)
 $(BUILD)/tests/test_run_log$(EXE): $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 $(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
