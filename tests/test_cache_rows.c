@@ -206,6 +206,26 @@ START_TEST(room_is_checked) {
 }
 END_TEST
 
+/* Lengths of T for all rows change no bit, also behind keys of a cache. */
+START_TEST(lengths_may_be_all_tokens) {
+    for (int which = 0; which < ALL; which++) {
+        ct_module *m = make(which, CT_F64);
+        ct_tensor *x = randn(CT_SHAPE(B, N, E)), *y[2][3];
+        for (int given = 0; given < 2; given++) {
+            ct_kv_cache *cache = ct_kv_cache_new(m, B, N);
+            for (int64_t i = 0, at = 0, t; i < 3; i++, at += t) {
+                t = (int64_t[]){7, 1, 4}[i];
+                ct_mha_call call = {.causal = true, .cache = cache};
+                if (given) call.lengths = ct_full(context, CT_I64, CT_SHAPE(B), (double)t);
+                y[given][i] = ct_mha_forward(m, ct_narrow(x, 1, at, t), NULL, NULL, call).out;
+            }
+            ct_kv_cache_free(cache);
+        }
+        for (int i = 0; i < 3; i++) ck_assert_double_eq(distance(y[0][i], y[1][i]), 0);
+    }
+}
+END_TEST
+
 /* ---- select ---- */
 
 START_TEST(rows_are_selected) {
@@ -462,6 +482,7 @@ int main(void) {
                                   extra_keys_have_one_length,
                                   rows_of_another_sequence,
                                   room_is_checked,
+                                  lengths_may_be_all_tokens,
                                   rows_are_selected,
                                   rows_of_a_memory_are_selected,
                                   a_failed_selection_changes_nothing,

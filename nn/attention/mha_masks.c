@@ -152,10 +152,11 @@ ct_attention_opts cti_nn_masks_opts(const ct_module *mha, const ct_mha_call *cal
                                     int64_t t, int64_t s, int64_t offset) {
     const ct_mha_opts *o = cti_nn_data(mha);
     const int64_t extra = cti_nn_mha_extra_keys(o);
+    /* A call's lengths count its own tokens; see_rows counts the keys in a cache. */
     ct_attention_opts a = {.mask = call->mask,
                            .bias = call->bias,
                            .key_mask = call->key_mask,
-                           .lengths = call->lengths,
+                           .lengths = call->cache ? NULL : call->lengths,
                            .segments = call->segments,
                            .window = o->window,
                            .causal = call->causal,
