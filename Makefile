@@ -58,7 +58,7 @@ ASSERTED_OBJ = $(patsubst $(BUILD)/obj/%,$(BUILD)/obj/asserts/%,$(filter-out $(K
 at_O1    = $(patsubst -O3,-O1,$(patsubst -O2,-O1,$(1)))
 # char_lm and finetune are linked with these, common.o and either world_one.o or world_mpi.o.
 CHAR_LM  = gpt gpt_write plot run run_log
-FINETUNE = documents finetune_memory finetune_out run run_log
+FINETUNE = chat_tokens documents finetune_memory finetune_out finetune_sample run run_log
 NO_MAIN  = $(if $(filter ext/data,$(EXT)),,tokens) $(if $(filter ext/ranks,$(EXT)),,char_lm finetune) \
     $(if $(filter ext/diagnose,$(EXT)),,custom_op) \
     $(if $(filter ext/text,$(EXT)),,attention_map char_lm finetune generate lora tokenize tokens) \
@@ -120,6 +120,7 @@ $(foreach e,attention_map lora tokens,$(BUILD)/$(e)$(EXE)): $(BUILD)/obj/example
 $(BUILD)/seq2seq$(EXE): $(BUILD)/obj/examples/seq2seq_model.o $(BUILD)/obj/examples/plot.o
 $(BUILD)/char_lm$(EXE): $(CHAR_LM:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
 $(BUILD)/finetune$(EXE): $(FINETUNE:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
+$(BUILD)/generate$(EXE): $(BUILD)/obj/examples/chat_tokens.o
 $(BUILD)/%$(EXE): $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(SYSTEM_OBJ) $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
 

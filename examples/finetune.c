@@ -8,9 +8,11 @@
  * does not depend on how the rows are divided. One process trains, or several ranks (world.h), with
  * the same bits. With --checkpoint a run that was stopped goes on, also with the same bits
  * (run.h). */
+#include "chat_tokens.h"
 #include "documents.h"
 #include "finetune_memory.h"
 #include "finetune_out.h"
+#include "finetune_sample.h"
 #include "run.h"
 #include "system.h"
 #include "world.h"
@@ -53,11 +55,29 @@ typedef struct {
     documents documents, held_documents;
     rows rows, held; /* held.n is 0 without a validation */
     row_order order;
+    bool has_new_tokens; /* the tokenizer has tokens that the folder's has not */
+    int64_t end_of_turn; /* of chats; -1: no token */
 } tuning;
 
 /* ---- the model ---- */
 
 static bool is_lora(void) { return !option.full; }
+
+/* Gives the model a row for each id of the tokenizer. */
+static void grow_model(const tuning *t) {
+    const long long ids = ct_tokenizer_size(t->tokenizer);
+    const long long before = ct_lm_about(t->lm).vocab_size;
+    if (ids <= before) return;
+    if (is_lora() && !option.merge)
+        fail(EXIT_USAGE,
+             "the tokenizer has %lld ids and the model %lld rows: new rows are no part of an "
+             "adapter, so use --merge or --full",
+             ids, before);
+    ct_lm_resize(t->lm, ids);
+    check(t->context, EXIT_FAILED);
+    printf("The tokenizer has %lld ids and the model had %lld rows: it gets new ones\n", ids,
+           before);
+}
 
 static void open_model(tuning *t, const char *folder) {
     const ct_lm_opts opts = {.dtype = option.bf16 ? CT_BF16 : CT_F32,
@@ -72,17 +92,7 @@ static void open_model(tuning *t, const char *folder) {
     if (longest > 0 && option.length > longest)
         fail(EXIT_USAGE, "--length %lld is more than the model's %lld tokens", option.length,
              longest);
-    const long long ids = ct_tokenizer_size(t->tokenizer), before = about.vocab_size;
-    if (ids <= before) return;
-    if (is_lora() && !option.merge)
-        fail(EXIT_USAGE,
-             "the tokenizer has %lld ids and the model %lld rows: new rows are no part of an "
-             "adapter, so use --merge or --full",
-             ids, before);
-    ct_lm_resize(t->lm, ids);
-    check(t->context, EXIT_FAILED);
-    printf("The tokenizer has %lld ids and the model had %lld rows: it gets new ones\n", ids,
-           before);
+    grow_model(t);
 }
 
 /* Adds adapters to the Linears that match one of the patterns, with commas between them. A name as
@@ -124,17 +134,28 @@ static rows make_rows(const documents *d, const char *path) {
     return r;
 }
 
-/* Says so if the end of a turn is not one token, as with a tokenizer that knows no chats. */
-static void check_template(const tuning *t) {
-    static const char *const ends[] = {NULL, "<|im_end|>", "<|eot_id|>", "<end_of_turn>",
-                                       NULL, "<|end|>"};
-    const char *end = ends[option.template];
-    if (!t->documents.chats || !end) return;
-    if (ct_token_id(t->tokenizer, end) < 0)
-        printf("The tokenizer has no token %s, so turns end in the characters of it\n", end);
+/* The end of a turn must be one token, or else generation does not end there. Returns whether the
+ * tokenizer has got tokens for it, whose rows --full trains. */
+static bool add_chat_tokens(tuning *t) {
+    char end[CHAT_TOKEN];
+    t->end_of_turn = -1;
+    if (!t->documents.chats && !t->held_documents.chats) return false;
+    t->end_of_turn = chat_end(t->context, t->tokenizer, (ct_chat)option.template, end);
+    if (t->end_of_turn >= 0 || !*end) return false;
+    if (is_lora())
+        fail(EXIT_USAGE,
+             "the tokenizer has no token %s, which ends a turn of this template: --full adds it "
+             "and trains its row, and adapters cannot; or use a template whose end it has "
+             "(zephyr's turns end with eos_token)",
+             end);
+    chat_add_tokens(t->context, t->tokenizer, (ct_chat)option.template);
+    t->end_of_turn = ct_token_id(t->tokenizer, end);
+    t->has_new_tokens = true;
+    grow_model(t);
+    return true;
 }
 
-static void read_data(tuning *t) {
+static void read_documents(tuning *t) {
     const ct_lm_info about = ct_lm_about(t->lm);
     documents_opts opts = {.tokenizer = t->tokenizer,
                            .end_id = ct_token_role(t->tokenizer, "eos_token"),
@@ -143,9 +164,17 @@ static void read_data(tuning *t) {
     if (opts.end_id < 0 && about.n_eos) opts.end_id = about.eos[0];
     t->documents = documents_read(t->context, option.data, &opts);
     if (option.valid) t->held_documents = documents_read(t->context, option.valid, &opts);
-    else if (option.hold_out > 0)
+}
+
+static void read_data(tuning *t) {
+    read_documents(t);
+    if (add_chat_tokens(t)) {
+        documents_free(&t->documents);
+        documents_free(&t->held_documents);
+        read_documents(t);
+    }
+    if (!option.valid && option.hold_out > 0)
         t->held_documents = documents_hold_out(&t->documents, option.hold_out);
-    check_template(t);
     t->rows = make_rows(&t->documents, option.data);
     if (t->held_documents.count)
         t->held = make_rows(&t->held_documents, option.valid ? option.valid : "held out");
@@ -230,42 +259,13 @@ static double measure(tuning *t, const run *r) {
     return sum / (double)t->held.all_learned;
 }
 
-/* ---- samples ---- */
-
-/* The ids of the prompt: a user's message if the data are conversations. */
-static int64_t prompt_ids(const tuning *t, int64_t *ids, int64_t room) {
-    const ct_message message = {"user", option.sample};
-    const ct_chat_opts form = {.kind = (ct_chat)option.template, .open = true};
-    const int64_t n = t->documents.chats
-                          ? ct_chat_encode(t->tokenizer, &message, 1, form, ids, NULL, room)
-                          : ct_encode(t->tokenizer, option.sample, strlen(option.sample),
-                                      (ct_encode_opts){.plain = true}, ids, NULL, room);
-    check(t->context, EXIT_USAGE);
-    if (n < 1 || n > room)
-        fail(EXIT_USAGE, "--sample has %lld tokens, and not 1 to %lld", (long long)n,
-             (long long)room);
-    return n;
-}
-
-/* Prints what the model writes behind the prompt, with the most probable token at each place. */
 static void write_sample(const tuning *t, int64_t step) {
-    enum { ROOM = 1024, WRITTEN = 16384 };
-    static int64_t ids[2 * ROOM];
-    static char text[WRITTEN];
-    const int64_t prompt = prompt_ids(t, ids, ROOM);
-    int64_t n = prompt;
-    ct_scope scope = ct_scope_open(t->context);
-    const ct_batch prompts = ct_batch_of(t->context, ids, NULL, &n, 1, (ct_batch_opts){0});
-    const ct_generate_opts opts = {.max_new = option.sample_tokens};
-    ct_generator *generator = ct_generate_new(t->lm, prompts, opts);
-    while (n < 2 * ROOM && ct_generate_next(generator, &ids[n])) n++;
-    ct_generate_free(generator);
-    check(t->context, EXIT_FAILED);
-    ct_decode(t->tokenizer, ids + prompt, n - prompt, false, text, sizeof text);
-    ct_scope_close(scope);
-    progress_end();
-    printf("  step %lld: %s >> %s\n", (long long)step, option.sample, text);
-    fflush(stdout);
+    const finetune_sample sample = {.prompt = option.sample,
+                                    .tokens = option.sample_tokens,
+                                    .is_chat = t->documents.chats > 0,
+                                    .kind = (ct_chat)option.template,
+                                    .end_of_turn = t->end_of_turn};
+    sample_write(t->context, t->lm, t->tokenizer, &sample, step);
 }
 
 /* ---- training ---- */
@@ -477,7 +477,9 @@ static void fine_tune(tuning *t, run *r, const char *folder, const flag *flags, 
     } else {
         if (option.merge) ct_lora_merge(t->lm);
         check(t->context, EXIT_FAILED);
-        if (run_is_first(r)) out_save(t->context, t->lm, option.out, is_lora() && !option.merge);
+        if (run_is_first(r))
+            out_save(t->context, t->lm, t->has_new_tokens ? t->tokenizer : NULL, option.out,
+                     is_lora() && !option.merge);
         printf("%s %s as %s\n", complete ? "Saved" : "Interrupted: saved",
                is_lora() && !option.merge ? "the adapters" : "the model", option.out);
     }

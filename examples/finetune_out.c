@@ -42,7 +42,8 @@ static void remove_file(void *folder, const char *name) {
     system_remove(path);
 }
 
-void out_save(ct_context *context, ct_module *lm, const char *path, bool adapters) {
+void out_save(ct_context *context, ct_module *lm, const ct_tokenizer *tokenizer, const char *path,
+              bool adapters) {
     char unfinished[PATH];
     unfinished_path(path, unfinished);
     if (!system_make_folder(unfinished)) {
@@ -51,7 +52,8 @@ void out_save(ct_context *context, ct_module *lm, const char *path, bool adapter
         system_list(unfinished, remove_file, unfinished);
     }
     if (adapters) ct_lora_save(lm, unfinished);
-    else ct_lm_save(lm, unfinished, (ct_save_opts){0});
+    else if (ct_lm_save(lm, unfinished, (ct_save_opts){0}) && tokenizer)
+        ct_tokenizer_save(tokenizer, unfinished);
     check(context, EXIT_FAILED);
     if (!system_rename(unfinished, path))
         fail(EXIT_FAILED, "cannot rename %s to %s: %s", unfinished, path, strerror(errno));

@@ -8,8 +8,9 @@
  * message and exits otherwise. */
 void out_check(const char *path);
 
-/* Writes the adapters, or the whole model with the tokenizer of its folder, to the folder
- * path.unfinished, and then renames this folder to its path. */
-void out_save(ct_context *context, ct_module *lm, const char *path, bool adapters);
+/* Writes the adapters, or the whole model, to the folder path.unfinished, and then renames this
+ * folder to its path. The model has the tokenizer of its folder or, if it is not NULL, this one. */
+void out_save(ct_context *context, ct_module *lm, const ct_tokenizer *tokenizer, const char *path,
+              bool adapters);
 
 #endif

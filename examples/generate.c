@@ -2,6 +2,7 @@
  * safetensors and a tokenizer.json. With --chat the prompt is a user's message, in the form of the
  * folder's chat template or of --template, and the model answers it. The text is written as it
  * comes; the last line has the speed and the memory. */
+#include "chat_tokens.h"
 #include "common.h"
 #include "system.h"
 
@@ -44,6 +45,18 @@ static int64_t *prompt_ids(int64_t *n) {
 
 /* ---- the options ---- */
 
+/* An answer ends with its turn, also if the folder names only the end of a text. */
+static void add_end_of_turn(ct_generate_opts *opts) {
+    static int64_t ids[64];
+    char end[CHAT_TOKEN];
+    const int64_t id =
+        option.chat ? chat_end(context, tokenizer, (ct_chat)option.template, end) : -1;
+    if (id < 0 || opts->n_eos >= (int64_t)(sizeof ids / sizeof *ids)) return;
+    for (int64_t i = 0; i < opts->n_eos; i++) ids[i] = opts->eos[i];
+    ids[opts->n_eos++] = id;
+    opts->eos = ids;
+}
+
 /* The folder's options, and the flags that were given in their place. */
 static ct_generate_opts generate_opts(const ct_module *lm) {
     ct_generate_opts opts = ct_lm_generate_opts(lm);
@@ -54,6 +67,7 @@ static ct_generate_opts generate_opts(const ct_module *lm) {
     if (flag_was_read("penalty")) opts.repetition_penalty = option.penalty;
     if (flag_was_read("tokens")) opts.max_new = option.tokens;
     opts.no_eos = option.no_eos;
+    add_end_of_turn(&opts);
     opts.seed = (uint64_t)option.seed;
     if (option.stop) {
         opts.stop = &option.stop;

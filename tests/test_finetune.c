@@ -334,7 +334,7 @@ START_TEST(adapters_out) {
     ck_assert_msg(last < first - 0.2, "%g and then %g", first, last);
     const char *out = in_folder("out");
     out_check(out);
-    out_save(context, lm, out, true);
+    out_save(context, lm, NULL, out, true);
     ck_assert(!ct_error(context));
     ct_module *again = new_lm(0, dtype);
     ck_assert(ct_load(again, base, (ct_load_opts){0}));
@@ -351,7 +351,7 @@ END_TEST
 START_TEST(model_out) {
     ct_module *lm = new_lm(0, CT_F32);
     const char *out = in_folder("out");
-    out_save(context, lm, out, false);
+    out_save(context, lm, NULL, out, false);
     ct_module *again = ct_lm_open(context, out, (ct_lm_opts){0});
     ck_assert_msg(again != NULL, "%s", ct_error_message(context));
     ck_assert(same(lm, again));

@@ -1,0 +1,45 @@
+/* Samples of a model; see finetune_sample.h. */
+#include "finetune_sample.h"
+#include "common.h"
+
+#include <string.h>
+
+enum { SAMPLE_ROOM = 1024, SAMPLE_TEXT = 16384 };
+
+static int64_t sample_ids(ct_context *context, const ct_tokenizer *tokenizer,
+                          const finetune_sample *sample, int64_t *ids) {
+    const ct_message message = {"user", sample->prompt};
+    const ct_chat_opts form = {.kind = sample->kind, .open = true};
+    const int64_t n = sample->is_chat
+                          ? ct_chat_encode(tokenizer, &message, 1, form, ids, NULL, SAMPLE_ROOM)
+                          : ct_encode(tokenizer, sample->prompt, strlen(sample->prompt),
+                                      (ct_encode_opts){.plain = true}, ids, NULL, SAMPLE_ROOM);
+    check(context, EXIT_USAGE);
+    if (n < 1 || n > SAMPLE_ROOM)
+        fail(EXIT_USAGE, "--sample has %lld tokens, and not 1 to %d", (long long)n, SAMPLE_ROOM);
+    return n;
+}
+
+void sample_write(ct_context *context, ct_module *lm, const ct_tokenizer *tokenizer,
+                  const finetune_sample *sample, int64_t step) {
+    static int64_t ids[2 * SAMPLE_ROOM];
+    static char text[SAMPLE_TEXT];
+    const int64_t prompt = sample_ids(context, tokenizer, sample, ids);
+    int64_t n = prompt;
+    ct_scope scope = ct_scope_open(context);
+    const ct_batch prompts = ct_batch_of(context, ids, NULL, &n, 1, (ct_batch_opts){0});
+    ct_generate_opts opts = {.max_new = sample->tokens};
+    if (sample->is_chat && sample->end_of_turn >= 0) {
+        opts.eos = &sample->end_of_turn;
+        opts.n_eos = 1;
+    }
+    ct_generator *generator = ct_generate_new(lm, prompts, opts);
+    while (n < 2 * SAMPLE_ROOM && ct_generate_next(generator, &ids[n])) n++;
+    ct_generate_free(generator);
+    check(context, EXIT_FAILED);
+    ct_decode(tokenizer, ids + prompt, n - prompt, false, text, sizeof text);
+    ct_scope_close(scope);
+    progress_end();
+    printf("  step %lld: %s >> %s\n", (long long)step, sample->prompt, text);
+    fflush(stdout);
+}
