@@ -1,7 +1,5 @@
 /* ct_dist with ranks that are threads: the same bits for any number of ranks and threads, and those
  * of an ordinary loop. */
-#include <setjmp.h>
-
 #include "dist_model.h"
 
 #include "../ext/ranks/dist.h"
@@ -425,156 +423,6 @@ START_TEST(sent_early) {
 }
 END_TEST
 
-/* ---- a rule that fails on one rank ---- */
-
-static int failing_rank;
-static bool fails_on_one(const ct_optim_item *p, void *user) {
-    const int *rank = user;
-    return (*rank != failing_rank || p->step < 2) && lion_step(p, NULL);
-}
-
-static char failures[MOST_RANKS][1100];
-static void train_until_failure(ct_context *c, ct_comm *comm, int rank, void *arg) {
-    const plan *p = arg;
-    ct_optim_rule own = lion;
-    double loss;
-    own.step = fails_on_one;
-    model m = model_new(c);
-    ct_optim *optim = ct_optim_new(m.root, &own, (ct_optim_opts){.lr = 0.02, .user = &rank});
-    ct_dist *dist = ct_dist_new(optim, comm, model_dist(p));
-    seen.ok[rank] = model_step(&m, dist, p, &loss);
-    const uint64_t before = model_hash(m.root);
-    seen.ok[rank] &= !model_step(&m, dist, p, &loss) && model_hash(m.root) == before;
-    snprintf(failures[rank], sizeof failures[rank], "%s", ct_error_message(c));
-    ct_error_clear(c);
-    seen.ok[rank] &= !model_step(&m, dist, p, &loss);
-    ct_error_clear(c);
-}
-
-/* The rank leaves, which is an error on all, and no parameter has changed anywhere. */
-START_TEST(a_rule_fails_on_one_rank) {
-    const plan p = {.ranks = 2, .threads = 1, .shares = 2, .micro_batches = 2};
-    for (failing_rank = 0; failing_rank < 2; failing_rank++) {
-        memset(&seen, 0, sizeof seen);
-        thread_run(2, (thread_world_opts){0}, (ct_context_opts){.seed = 7, .threads = 1},
-                   train_until_failure, (void *)&p);
-        for (int r = 0; r < 2; r++) ck_assert_msg(seen.ok[r], "rank %d: %s", r, failures[r]);
-        ck_assert_msg(strstr(failures[failing_rank], "its step returned false"), "%s",
-                      failures[failing_rank]);
-        ck_assert_msg(*failures[!failing_rank] && !strstr(failures[!failing_rank], "returned"),
-                      "%s", failures[!failing_rank]);
-    }
-}
-END_TEST
-
-/* ---- a rule that leaves the step on one rank, or closes the comm ---- */
-
-typedef struct {
-    int rank;
-    bool closes;
-    ct_comm *comm;
-    jmp_buf out;
-} leaver;
-
-static bool leaves_on_one(const ct_optim_item *p, void *user) {
-    leaver *l = user;
-    if (l->rank != failing_rank || p->step < 2) return lion_step(p, NULL);
-    if (!l->closes) longjmp(l->out, 1);
-    ct_comm_close(l->comm);
-    return lion_step(p, NULL);
-}
-static bool step_of(leaver *l, const model *m, ct_dist *dist, const plan *p) {
-    double loss;
-    return !setjmp(l->out) && model_step(m, dist, p, &loss);
-}
-
-static void train_until_left(ct_context *c, ct_comm *comm, int rank, void *arg) {
-    const plan p = {.ranks = 2, .threads = 1, .shares = 2, .micro_batches = 4, .bucket_bytes = 900};
-    leaver l = {.rank = rank, .comm = comm, .closes = *(const bool *)arg};
-    ct_optim_rule own = lion;
-    own.step = leaves_on_one;
-    model m = model_new(c);
-    ct_optim *optim = ct_optim_new(m.root, &own, (ct_optim_opts){.lr = 0.02, .user = &l});
-    ct_dist *dist = ct_dist_new(optim, comm, model_dist(&p));
-    seen.ok[rank] = step_of(&l, &m, dist, &p);
-    const uint64_t before = model_hash(m.root);
-    seen.ok[rank] &= !step_of(&l, &m, dist, &p);
-    snprintf(failures[rank], sizeof failures[rank], "%s", ct_error_message(c));
-    ct_error_clear(c);
-    seen.ok[rank] &= model_hash(m.root) == before;
-    int64_t i;
-    double one = 1;
-    for (int call = 0; call < 3; call++) { /* each says so */
-        const bool done = call == 0   ? ct_dist_next(dist, &i)
-                          : call == 1 ? ct_dist_step(dist)
-                                      : ct_dist_sum(dist, &one, 1);
-        seen.ok[rank] &= !done && ct_error(c);
-        ct_error_clear(c);
-    }
-    if (rank == failing_rank) ct_optim_free(optim);
-    seen.ok[rank] &= ct_error(c) == CT_OK;
-}
-
-START_TEST(a_step_is_left_on_one_rank) {
-    bool closes = _i;
-    for (failing_rank = 0; failing_rank < 2; failing_rank++) {
-        memset(&seen, 0, sizeof seen);
-        thread_run(2, (thread_world_opts){0}, (ct_context_opts){.seed = 7, .threads = 1},
-                   train_until_left, &closes);
-        for (int r = 0; r < 2; r++) ck_assert_msg(seen.ok[r], "rank %d: %s", r, failures[r]);
-        ck_assert_msg(
-            strstr(failures[failing_rank], closes ? "the comm was closed by" : "its step was left"),
-            "%s", failures[failing_rank]);
-        ck_assert_msg(strstr(failures[!failing_rank], "has left the run"), "%s",
-                      failures[!failing_rank]);
-    }
-}
-END_TEST
-
-/* ---- a backward that fails when a part of the gradients was taken ---- */
-
-static bool failing_backward(const ct_call *call, ct_tensor *const *g, ct_tensor **grad) {
-    (void)g, (void)grad;
-    return ct_fail(ct_context_of(call->in[0]), CT_ERR_GRAD, "fails");
-}
-static const ct_op fails_back = {
-    .name = "fails_back", .forward = same_forward, .backward = failing_backward};
-
-static void backward_again(ct_context *c, ct_comm *comm, int rank, void *arg) {
-    const plan p = {.threads = 1, .shares = 2, .micro_batches = 2, .rule = ADAMW};
-    const int fails = *(const int *)arg;
-    model m = model_new(c);
-    ct_dist *dist = ct_dist_new(model_optim(&m, &p), comm, model_dist(&p));
-    double loss;
-    for (int64_t i; ct_dist_next(dist, &i);) {
-        ct_tensor *odd = m.odd;
-        if (rank == fails) { /* the sum of bias is whole before odd's */
-            ct_tensor *y = ct_sum(ct_apply(&fails_back, &odd, 1, NULL), CT_ALL, false);
-            y = ct_add(y, ct_sum(m.bias, CT_ALL, false));
-            seen.ok[rank] = !ct_backward(y);
-            ct_error_clear(c);
-        } else {
-            seen.ok[rank] = true;
-        }
-        ct_backward(model_loss(&m, i, false)); /* bias would have the first gradient, too */
-    }
-    seen.ok[rank] &= !ct_dist_step(dist) &&
-                     strstr(ct_error_message(c), "ct_dist_next or the last backward has failed");
-    snprintf(failures[rank], sizeof failures[rank], "%s", ct_error_message(c));
-    ct_error_clear(c);
-    seen.ok[rank] &= model_step(&m, dist, &p, &loss);
-}
-
-START_TEST(a_backward_that_fails) {
-    for (int fails = 0; fails < 2; fails++) {
-        memset(&seen, 0, sizeof seen);
-        thread_run(2, (thread_world_opts){0}, (ct_context_opts){.seed = 7, .threads = 1},
-                   backward_again, &fails);
-        for (int r = 0; r < 2; r++) ck_assert_msg(seen.ok[r], "rank %d: %s", r, failures[r]);
-    }
-}
-END_TEST
-
 /* ---- parameters that ranks step as a whole ---- */
 
 static int64_t stepped[MOST_RANKS];
@@ -632,9 +480,6 @@ int main(void) {
     tcase_add_test(tcase, several_ranks);
     tcase_add_test(tcase, comms_are_checked);
     tcase_add_test(tcase, sent_early);
-    tcase_add_test(tcase, a_rule_fails_on_one_rank);
-    tcase_add_loop_test(tcase, a_step_is_left_on_one_rank, 0, 2);
-    tcase_add_test(tcase, a_backward_that_fails);
     tcase_add_test(tcase, whole_parameters_are_shared);
     return run_suite(suite);
 }

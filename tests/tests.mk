@@ -8,8 +8,8 @@ WRAPPED  = $(POSIX_FAULTS) faults op_faults optim_faults dist_faults graph gradc
 # The Check programs of each floor in ext/, which a build without the floor leaves out.
 TESTS_OF_data = file_kinds token_faults token_files token_npy tokens
 TESTS_OF_diagnose = gradcheck gradcheck_html gradcheck_mistakes gradcheck_mutants gradcheck_refused
-TESTS_OF_ranks = disk_model dist dist_alone dist_checkpoint dist_engine dist_faults dist_hostile dist_mistakes \
-    dist_silent
+TESTS_OF_ranks = disk_model dist dist_alone dist_checkpoint dist_engine dist_failures dist_faults dist_hostile \
+    dist_mistakes dist_silent
 TESTS_OF_models = finetune model_adapters model_faults model_folders model_generate model_options model_values models
 TESTS_OF_text = $(patsubst tests/test_%.c,%,$(wildcard tests/test_text_*.c))
 FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data diagnose models ranks text),$(TESTS_OF_$(f)))
@@ -44,7 +44,7 @@ at_O0 = $(patsubst -O3,-O0,$(patsubst -O2,-O0,$(1)))
 at_O2 = $(patsubst -O3,-O2,$(1))
 MODELS = amx amx_avx512 gemm
 COMPUTING = attention_fused attention_hidden attention_rounded checksum disk_model dist_faults faults graph \
-    kernel_rows kernels ops ops_more rounded rows shard_faults stored text_unicode
+    kernel_rows kernels losses ops ops_more rounded rows shard_faults stored text_unicode
 
 # A rule for each file by name, because make 3.81 would take the first pattern that fits, $(BUILD)/obj/%.o.
 TEST_OBJ = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/*.c))
