@@ -99,7 +99,7 @@ $(BUILD)/mutation/venv/ready: tests/mutation/requirements.txt
 mutants-listed: $(BUILD)/mutation/venv/ready ## is every entry of tests/mutation/equivalent.txt still a mutant?
 	@$(BUILD)/mutation/venv/bin/python tests/mutation/equivalents.py
 
-mutate: mutants-listed $(TESTS) $(BUILD)/mutation/venv/ready \
+mutate: mutants-listed $(STATIC) $(TESTS) $(BUILD)/mutation/venv/ready \
     ## do the tests notice changes of the backward code? See tests/mutation/README.md; \
     SAMPLE=150 SEED=1, or FILE=ops/clamp.c
 	@+$(WITH_ASAN) tests

@@ -67,7 +67,7 @@ class Suite:
             self.sha[program] = digest(Path(objects[program]).read_bytes())
         # What some programs are linked with besides: of an archive the linker takes what a program needs.
         helpers = f"{self.folder}/helpers.a"
-        names = [p for p in glob.glob(f"{build}/obj/tests/*.o") + glob.glob(f"{build}/obj/examples/run*.o") + glob.glob(f"{build}/obj/examples/system_posix.o")
+        names = [p for p in glob.glob(f"{build}/obj/tests/*.o") + glob.glob(f"{build}/obj/examples/*.o")
                  if not Path(p).stem.startswith("test_") and Path(p).stem != "cases"]
         Path(helpers).unlink(missing_ok=True)
         run(["ar", "rcs", helpers, *sorted(names)])
@@ -92,7 +92,7 @@ class Suite:
         if not sanitized:
             self.learn()
         elif not all(self.link(group, [], f"{self.folder}/{group}") for group in self.link_with):
-            raise SystemExit("the suite does not link under sanitizers")
+            raise SystemExit(f"the suite does not link under sanitizers: {self.linker_said}")
 
     def runner(self, group, trace=False):
         return f"{self.folder}/{'tracer' if trace else 'runner'}_{group}.o"
@@ -101,7 +101,9 @@ class Suite:
         joined, flags = self.link_with[group]
         command = [CC, "-no-pie", *(self.flags if self.sanitized else []), self.runner(group, trace), joined, *objects, self.library,
                    "-o", out, "-Wl,--wrap=_ck_assert_failed,--wrap=mkdtemp,--wrap=_tcase_add_test", *LIBRARIES, *flags]
-        return subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
+        linked = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
+        self.linker_said = linked.stderr[:2000]
+        return linked.returncode == 0
 
     def start(self, binary, program, tests, seconds):
         """Do those tests of the program pass, and what do they say? They are given so many seconds of a processor. A deadlock takes none:
@@ -167,7 +169,7 @@ class Suite:
         found = {}
         for group in self.link_with:
             if not self.link(group, objects, f"{folder}/{group}", True):
-                raise SystemExit("the suite does not link")
+                raise SystemExit(f"the suite does not link: {self.linker_said}")
             at = {}
             for line in run(["nm", f"{folder}/{group}"]).decode().splitlines():
                 address, kind, name = line.split(None, 2) if line[0] != " " else ("", "", "")
@@ -188,7 +190,7 @@ class Suite:
     def times(self):
         for group in self.link_with:
             if not self.link(group, [], f"{self.folder}/{group}"):
-                raise SystemExit("the suite does not link")
+                raise SystemExit(f"the suite does not link: {self.linker_said}")
         return {program: {test: float(s) for test, s in re.findall(r"^took (\d+) (\S+)$", said, re.M)}
                 for program, said in zip(self.programs, self.start_each(self.folder, self.programs))}
 
