@@ -76,6 +76,48 @@ START_TEST(open_faults) {
 }
 END_TEST
 
+static void put_file(const char *dir, const char *name, const char *content) {
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *file = content ? fopen(path, "wb") : NULL;
+    if (content) ck_assert(file && fputs(content, file) >= 0 && !fclose(file));
+    else remove(path);
+}
+
+/* A folder with all files that are read, which add tokens. */
+START_TEST(folder_faults) {
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json",
+                                        "special_tokens_map.json", "added_tokens.json",
+                                        "config.json"};
+    char dir[] = "/tmp/cotangent-text-XXXXXX";
+    ck_assert(mkdtemp(dir) != NULL);
+    free(text);
+    text = unquoted(bpe_json);
+    const char *const contents[] = {
+        text,
+        "{\"eos_token\": {\"content\": \"<e>\"}, \"x_token\": \"<x>\", \"chat_template\": \"t\", "
+        "\"extra_special_tokens\": [\"<y>\"]}",
+        "{\"pad_token\": \"<p>\"}", "{\"<p>\": 90, \"<q>\": 91}", "{\"model_type\": \"gpt2\"}"};
+    for (int i = 0; i < 5; i++) put_file(dir, names[i], contents[i]);
+    for (int64_t turn = 0;; turn++) {
+        ck_assert(turn < MOST_TURNS);
+        left = turn;
+        ct_tokenizer *tokenizer = ct_tokenizer_open(context, dir);
+        const bool failed = left < 0;
+        left = -1;
+        ck_assert_msg(!tokenizer == failed, "allocation %d: %s", (int)turn,
+                      ct_error_message(context));
+        ck_assert_int_eq(ct_error(context), failed ? CT_ERR_MEMORY : CT_OK);
+        ct_error_clear(context);
+        if (tokenizer) ck_assert(ct_token_role(tokenizer, "pad_token") >= 0);
+        ct_tokenizer_close(tokenizer);
+        if (!failed) break;
+    }
+    for (int i = 0; i < 5; i++) put_file(dir, names[i], NULL);
+    ck_assert(!rmdir(dir));
+}
+END_TEST
+
 static const char hard[] = "hello <mask> wor caf\xc3\xa9, \xff\xe4\xb8 ab [SEP] do not";
 
 START_TEST(encode_faults) {
@@ -244,6 +286,7 @@ int main(void) {
     TCase *tcase = tcase_create("text_faults");
     tcase_add_checked_fixture(tcase, start, stop);
     tcase_add_test(tcase, open_faults);
+    tcase_add_test(tcase, folder_faults);
     tcase_add_test(tcase, encode_faults);
     tcase_add_test(tcase, decode_faults);
     tcase_add_test(tcase, add_and_save_faults);

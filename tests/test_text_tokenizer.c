@@ -392,7 +392,7 @@ START_TEST(folders_and_roles) {
     ck_assert(tokenizer && ct_token_role(tokenizer, "sep_token") == -1);
     ct_tokenizer_close(tokenizer);
     const char *config = "{\"sep_token\": \"[SEP]\", \"cls_token\": {\"content\": \"[CLS]\", "
-                         "\"lstrip\": false}, \"pad_token\": null, \"mask_token\": \"gone\", "
+                         "\"lstrip\": false}, \"pad_token\": null, \"mask_token\": null, "
                          "\"chat_template\": \"{{ \\\"x\\\" }}\", \"other\": [1, {}]}";
     write_file("tokenizer_config.json", config);
     tokenizer = ct_tokenizer_open(context, folder);
@@ -415,7 +415,7 @@ START_TEST(folders_and_roles) {
     ck_assert_str_eq(read_file("again/tokenizer_config.json"),
                      "{\n  \"pad_token\": \"[SEP]\",\n  \"sep_token\": \"[SEP]\",\n"
                      "  \"cls_token\": {\"content\": \"[CLS]\", \"lstrip\": false},\n"
-                     "  \"mask_token\": \"gone\",\n"
+                     "  \"mask_token\": null,\n"
                      "  \"chat_template\": \"{{ \\\"x\\\" }}\",\n  \"other\": [1, {}]\n}\n");
     ct_tokenizer_close(tokenizer);
     free(json);

@@ -111,14 +111,17 @@ static bool save_json(const ct_tokenizer *tokenizer, const char *path) {
 
 /* ---- tokenizer_config.json ---- */
 
-/* Writes the members of the roles that `config` does not have right. */
+/* Writes the members of the roles that `config` does not have right. "added_tokens_decoder" is for
+ * the folder that was opened: with it the folder's special_tokens_map.json is not read. */
 static void write_roles(cti_writer *writer, const cti_tokenizer_parts *parts) {
+    if (parts->has_map) cti_write(writer, "\n  \"added_tokens_decoder\": {},");
     for (int i = 0; i < CTI_ROLES; i++) {
         if (!parts->role_changed[i]) continue;
         cti_write(writer, "\n  \"");
         cti_write(writer, cti_role_names[i]);
         cti_write(writer, "\": ");
-        cti_write_quoted(writer, cti_token_text(parts, parts->role[i]));
+        if (parts->role[i] < 0) cti_write(writer, "null");
+        else cti_write_quoted(writer, cti_token_text(parts, parts->role[i]));
         cti_write(writer, ",");
     }
 }
@@ -138,6 +141,7 @@ typedef struct {
 } edited_config;
 
 static bool is_changed_role(const cti_tokenizer_parts *parts, cti_text key) {
+    if (parts->has_map && !cti_text_compare(key, cti_text_of("added_tokens_decoder"))) return true;
     for (int i = 0; i < CTI_ROLES; i++)
         if (parts->role_changed[i] && key.size == strlen(cti_role_names[i]) &&
             !memcmp(key.at, cti_role_names[i], key.size))
@@ -200,7 +204,7 @@ static bool make_config(const ct_tokenizer *tokenizer, text_edit *edit) {
 
 static bool save_config(const ct_tokenizer *tokenizer, const char *path) {
     const cti_tokenizer_parts *parts = tokenizer->parts;
-    bool changed = !parts->config.at;
+    bool changed = !parts->config.at || parts->has_map;
     for (int i = 0; i < CTI_ROLES; i++) changed |= parts->role_changed[i];
     text_edit edit = {0};
     if (!changed) return write_edited(tokenizer->context, path, parts->config, &edit);

@@ -21,8 +21,10 @@ extern "C" {
 
 typedef struct ct_tokenizer ct_tokenizer;
 
-/* Opens a tokenizer.json, or a folder with this file. A folder's tokenizer_config.json, if there is
- * one, has the roles of tokens (ct_token_role) and, like a chat_template.jinja, the chat template.
+/* Opens a tokenizer.json, or a folder with this file. A folder's tokenizer_config.json and
+ * special_tokens_map.json, if they are there, name the roles of tokens (ct_token_role). They and
+ * added_tokens.json may add tokens, with the ids that transformers.AutoTokenizer gives them. The
+ * chat template is in tokenizer_config.json or in chat_template.jinja.
  *
  * The file's normalizer, pre-tokenizer, model (BPE, WordPiece, WordLevel), post-processor, decoder
  * and added tokens are read. Its truncation and padding are kept and not applied. The files are

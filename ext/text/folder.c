@@ -1,0 +1,456 @@
+/* The files beside a tokenizer.json, by the rules of transformers.AutoTokenizer 5.24 for a
+ * PreTrainedTokenizerFast:
+ *
+ * 1. tokenizer_config.json's "added_tokens_decoder" adds its tokens in the order of their ids. Only
+ *    without this member are added_tokens.json and special_tokens_map.json read. The first adds its
+ *    tokens; the members of the second replace those of tokenizer_config.json.
+ * 2. Then the tokens that have a role are added as special tokens, in the order of cti_role_names,
+ *    then the other members whose name ends in "_token", then "extra_special_tokens" or, without
+ *    it, "additional_special_tokens".
+ * 3. A role without a member has the default token of the tokenizer's class, if the tokenizer has
+ *    this token.
+ * 4. "add_bos_token" and "add_eos_token" change nothing, because the post-processor of
+ *    tokenizer.json decides. */
+#include "folder.h"
+
+#include <cotangent/autograd.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../src/io/file.h"
+#include "../../src/io/kind.h"
+#include "../../src/os/os.h"
+
+static const char folder_op[] = "tokenizer_open";
+
+enum { FOLDER_CONFIG, FOLDER_MAP, FOLDER_ADDED, FOLDER_MODEL, FOLDER_FILES };
+static const char *const folder_names[FOLDER_FILES] = {
+    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json"};
+
+typedef struct {
+    ct_tokenizer *tokenizer;
+    cti_reading file[FOLDER_FILES]; /* .tree is NULL if there is no such file */
+    cti_json_tree tree[FOLDER_FILES];
+    bool has_list; /* tokenizer_config.json has "added_tokens_decoder" */
+    bool added;    /* tokens were added or changed */
+    int64_t names; /* the added tokens from this index on are named by members */
+} folder_reading;
+
+/* ---- files ---- */
+
+bool cti_folder_text(cti_arena *arena, const char *folder, const char *name, char **path,
+                     cti_text *text) {
+    *text = (cti_text){0};
+    *path = cti_tokenizer_path(arena, folder, name);
+    if (!*path) return false;
+    cti_os_about about;
+    if (!cti_os_about_path(*path, &about)) return true;
+    *text = cti_read_file(arena, folder_op, *path);
+    return text->at != NULL;
+}
+
+bool cti_folder_is_no_json(ct_context *context, const char *path, cti_text text) {
+    const cti_file file = {
+        .context = context, .op = folder_op, .path = path, .fd = -1, .size = (int64_t)text.size};
+    return cti_kind_refuse_json(&file, text.at);
+}
+
+/* Reads and parses a file of the folder, if it is there. */
+static bool read_folder_file(folder_reading *read, const char *folder, int which) {
+    ct_tokenizer *tokenizer = read->tokenizer;
+    char *path;
+    cti_text text;
+    if (!cti_folder_text(&tokenizer->arena, folder, folder_names[which], &path, &text))
+        return false;
+    if (!text.at) return true;
+    if (cti_folder_is_no_json(tokenizer->context, path, text)) return false;
+    const cti_text copy = cti_arena_copy(&tokenizer->arena, text);
+    if (!copy.at || !cti_json_tree_read(tokenizer->context, folder_op, path, (char *)copy.at,
+                                        copy.size, &read->tree[which]))
+        return false;
+    if (which == FOLDER_CONFIG) tokenizer->parts->config = text;
+    read->file[which] = (cti_reading){.context = tokenizer->context,
+                                      .arena = &tokenizer->arena,
+                                      .path = path,
+                                      .tree = &read->tree[which]};
+    return read->tree[which].value[0].kind == CTI_JSON_OBJECT ||
+           cti_reading_fail(&read->file[which], 0, "it is not an object");
+}
+
+/* A member of one of the files; 0 if there is none. */
+static cti_json_at folder_member(const folder_reading *read, int which, const char *key) {
+    return read->file[which].tree ? cti_json_member(&read->tree[which], 0, key) : 0;
+}
+
+/* The file and the value of a member: special_tokens_map.json, if it counts, replaces
+ * tokenizer_config.json. */
+static cti_json_at effective_member(const folder_reading *read, const char *key,
+                                    const cti_reading **file) {
+    const cti_json_at mapped = read->has_list ? 0 : folder_member(read, FOLDER_MAP, key);
+    *file = &read->file[mapped ? FOLDER_MAP : FOLDER_CONFIG];
+    return mapped ? mapped : folder_member(read, FOLDER_CONFIG, key);
+}
+
+/* ---- tokens ---- */
+
+/* Reads a token: a string, or an object with a "content" and flags. */
+static bool read_folder_token(const cti_reading *file, cti_json_at value, const char *key,
+                              cti_added_token *token) {
+    const cti_json_kind kind = file->tree->value[value].kind;
+    if (kind == CTI_JSON_STRING) {
+        token->content = cti_arena_copy(file->arena, cti_json_text(file->tree, value));
+        return token->content.at != NULL;
+    }
+    if (kind != CTI_JSON_OBJECT) return cti_reading_fail(file, value, "\"%s\" is not a token", key);
+    return cti_reading_needs_text(file, value, "content", &token->content) &&
+           cti_reading_bool(file, value, "single_word", &token->single_word) &&
+           cti_reading_bool(file, value, "lstrip", &token->lstrip) &&
+           cti_reading_bool(file, value, "rstrip", &token->rstrip) &&
+           cti_reading_bool(file, value, "normalized", &token->normalized) &&
+           cti_reading_bool(file, value, "special", &token->special);
+}
+
+/* Adds a token, or gives an added token these flags; one that is special stays special, as in the
+ * package. Returns its index, or -1 after an error. */
+static int64_t folder_add(folder_reading *read, const cti_reading *file, cti_json_at value,
+                          cti_added_token token) {
+    cti_added_tokens *added = &read->tokenizer->parts->added;
+    const int64_t known = cti_vocabulary_find(&added->index, token.content.at, token.content.size);
+    token.special |= known != CTI_NO_ID && added->token[known].special;
+    bool full;
+    const int64_t index = cti_added_tokens_add(added, token, &full);
+    if (full) cti_reading_fail(file, value, "there are too many added tokens");
+    read->added = true;
+    return index;
+}
+
+/* Reads a token that is special and adds it, unless it is an added token of tokenizer.json or of a
+ * list. Of several with one content the flags of the last count. *id, which may be NULL, is
+ * its id. */
+static bool add_named(folder_reading *read, const cti_reading *file, cti_json_at value,
+                      const char *key, int64_t *id) {
+    cti_added_tokens *added = &read->tokenizer->parts->added;
+    cti_added_token token = {0};
+    if (!read_folder_token(file, value, key, &token)) return false;
+    if (!token.content.size) return true;
+    token.special = true;
+    int64_t index = cti_vocabulary_find(&added->index, token.content.at, token.content.size);
+    if (index == CTI_NO_ID || index >= read->names) index = folder_add(read, file, value, token);
+    if (index >= 0 && id) *id = added->token[index].id;
+    return index >= 0;
+}
+
+/* ---- lists ---- */
+
+/* A token of a list, which is sorted by ids. */
+typedef struct {
+    int64_t id;
+    cti_json_at value;
+    cti_added_token token;
+} listed_token;
+
+static int compare_listed(const void *a, const void *b) {
+    const listed_token *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* Whether the tokenizer has this added token with the same flags. */
+static bool is_listed_already(const cti_added_tokens *added, const cti_added_token *token) {
+    const int64_t index =
+        cti_vocabulary_find(&added->index, token->content.at, token->content.size);
+    if (index == CTI_NO_ID) return false;
+    const cti_added_token *known = &added->token[index];
+    return known->single_word == token->single_word && known->lstrip == token->lstrip &&
+           known->rstrip == token->rstrip && known->normalized == token->normalized &&
+           known->special == token->special;
+}
+
+/* Reads member {"id": token} of "added_tokens_decoder". */
+static bool read_listed(const cti_reading *file, cti_json_at member, listed_token *listed) {
+    const cti_text key = cti_json_key_of(file->tree, member);
+    for (size_t i = 0; i < key.size; i++) {
+        if (key.at[i] < '0' || key.at[i] > '9' || listed->id >= CTI_MOST_IDS)
+            return cti_reading_fail(file, member, "\"%s\" is not an id", key.at);
+        listed->id = 10 * listed->id + (key.at[i] - '0');
+    }
+    listed->token.normalized = true; /* the defaults of AddedToken */
+    if (file->tree->value[member].kind != CTI_JSON_OBJECT)
+        return cti_reading_fail(file, member, "a token of \"added_tokens_decoder\" is an object");
+    if (!read_folder_token(file, member, "added_tokens_decoder", &listed->token)) return false;
+    const cti_json_at normalized = cti_json_member(file->tree, member, "normalized");
+    if (!normalized) listed->token.normalized = !listed->token.special;
+    return true;
+}
+
+/* Whether a value is this text, or a token with this content. */
+static bool is_text(const cti_reading *file, cti_json_at value, cti_text text) {
+    if (value && file->tree->value[value].kind == CTI_JSON_OBJECT)
+        value = cti_json_member(file->tree, value, "content");
+    return value && file->tree->value[value].kind == CTI_JSON_STRING &&
+           !cti_text_compare(cti_json_text(file->tree, value), text);
+}
+
+/* Whether a text is a token with a role. */
+static bool has_role(const folder_reading *read, cti_text text) {
+    for (int i = 0; i < CTI_ROLES; i++) {
+        const cti_reading *file;
+        const cti_json_at value = effective_member(read, cti_role_names[i], &file);
+        if (is_text(file, value, text)) return true;
+    }
+    return false;
+}
+
+/* Whether the member of a file names a token that is no role: a text whose key ends in "_token". */
+static bool is_other_named(const cti_reading *file, cti_json_at member) {
+    const cti_text key = cti_json_key_of(file->tree, member);
+    if (key.size <= 6 || memcmp(key.at + key.size - 6, "_token", 6) ||
+        file->tree->value[member].kind != CTI_JSON_STRING)
+        return false;
+    for (int role = 0; role < CTI_ROLES; role++)
+        if (!cti_text_compare(key, cti_text_of(cti_role_names[role]))) return false;
+    return true;
+}
+
+/* Whether a text is a token that such a member names. */
+static bool has_name(const folder_reading *read, cti_text text) {
+    for (int which = FOLDER_CONFIG; which <= (read->has_list ? FOLDER_CONFIG : FOLDER_MAP);
+         which++) {
+        const cti_reading *file = &read->file[which];
+        if (!file->tree) continue;
+        for (cti_json_at i = cti_json_first(file->tree, 0); i; i = file->tree->value[i].next)
+            if (is_other_named(file, i) && is_text(file, i, text)) return true;
+    }
+    return false;
+}
+
+/* The value of "extra_special_tokens" or, without it, "additional_special_tokens"; 0 if there is
+ * none. */
+static cti_json_at extra_member(const folder_reading *read, const cti_reading **file) {
+    static const char *const keys[] = {"extra_special_tokens", "additional_special_tokens"};
+    for (int k = 0; k < 2; k++) {
+        const cti_json_at list = effective_member(read, keys[k], file);
+        const cti_json_kind kind = list ? (*file)->tree->value[list].kind : CTI_JSON_NULL;
+        const bool is_list = kind == CTI_JSON_ARRAY || kind == CTI_JSON_OBJECT;
+        if (kind != CTI_JSON_NULL && !(is_list && !(*file)->tree->value[list].count)) return list;
+    }
+    return 0;
+}
+
+/* Whether a text is an item of it. */
+static bool is_extra(const folder_reading *read, cti_text text) {
+    const cti_reading *file;
+    const cti_json_at list = extra_member(read, &file);
+    if (!list) return false;
+    for (cti_json_at i = cti_json_first(file->tree, list); i; i = file->tree->value[i].next)
+        if (is_text(file, i, text)) return true;
+    return false;
+}
+
+/* Reads member {"content": id} of added_tokens.json. */
+static bool read_old_listed(const folder_reading *read, cti_json_at member, listed_token *listed) {
+    const cti_reading *file = &read->file[FOLDER_ADDED];
+    const cti_text key = cti_json_key_of(file->tree, member);
+    if (!cti_json_whole(file->tree, member, &listed->id) || listed->id >= CTI_MOST_IDS)
+        return cti_reading_fail(file, member, "\"%s\" has no id", key.at);
+    listed->token.content = cti_arena_copy(file->arena, key);
+    listed->token.special = has_role(read, key) || is_extra(read, key);
+    listed->token.normalized = !listed->token.special;
+    return listed->token.content.at != NULL;
+}
+
+/* Adds the tokens of "added_tokens_decoder", the value `list`, or of added_tokens.json. */
+static bool add_listed(folder_reading *read, int which, cti_json_at list) {
+    const cti_reading *file = &read->file[which];
+    const cti_added_tokens *added = &read->tokenizer->parts->added;
+    const uint32_t n = file->tree->value[list].count;
+    listed_token *listed = cti_arena_take(file->arena, n, sizeof *listed);
+    if (!listed) return false;
+    size_t count = 0;
+    for (cti_json_at i = cti_json_first(file->tree, list); i; i = file->tree->value[i].next) {
+        listed_token *next = &listed[count];
+        *next = (listed_token){.value = i};
+        if (which == FOLDER_CONFIG ? !read_listed(file, i, next) : !read_old_listed(read, i, next))
+            return false;
+        const cti_text text = next->token.content;
+        next->token.special |= has_role(read, text) || has_name(read, text);
+        count += text.size > 0;
+    }
+    qsort(listed, count, sizeof *listed, compare_listed);
+    for (size_t i = 0; i < count; i++) {
+        const cti_text text = listed[i].token.content;
+        const bool known = which == FOLDER_CONFIG ? is_listed_already(added, &listed[i].token)
+                                                  : cti_vocabulary_find(&added->index, text.at,
+                                                                        text.size) != CTI_NO_ID;
+        if (!known && folder_add(read, file, listed[i].value, listed[i].token) < 0) return false;
+    }
+    return true;
+}
+
+/* Adds the tokens that members of a file name and that have no role. */
+static bool add_other_named(folder_reading *read, int which) {
+    const cti_reading *file = &read->file[which];
+    if (!file->tree) return true;
+    for (cti_json_at i = cti_json_first(file->tree, 0); i; i = file->tree->value[i].next)
+        if (is_other_named(file, i) &&
+            !add_named(read, file, i, cti_json_key_of(file->tree, i).at, NULL))
+            return false;
+    return true;
+}
+
+static bool add_extra(folder_reading *read) {
+    const cti_reading *file;
+    const cti_json_at list = extra_member(read, &file);
+    if (!list) return true;
+    const char *key = cti_json_key_of(file->tree, list).at;
+    const cti_json_kind kind = file->tree->value[list].kind;
+    if (kind != CTI_JSON_ARRAY && kind != CTI_JSON_OBJECT)
+        return cti_reading_fail(file, list, "\"%s\" is not a list of tokens", key);
+    for (cti_json_at i = cti_json_first(file->tree, list); i; i = file->tree->value[i].next)
+        if (!add_named(read, file, i, key, NULL)) return false;
+    return true;
+}
+
+/* ---- roles ---- */
+
+/* The default tokens of a class of transformers, in the order of cti_role_names. */
+typedef struct {
+    const char *name;   /* without "Fast" */
+    const char *models; /* values of config.json's "model_type" that stand for it */
+    const char *token[CTI_ROLES];
+} folder_class;
+static const char gpt2_end[] = "<|endoftext|>";
+static const folder_class folder_classes[] = {
+    {"GPT2Tokenizer", " gpt2 gpt_neo gptj opt phi ", {gpt2_end, gpt2_end, gpt2_end}},
+    {"Qwen2Tokenizer",
+     " qwen2 qwen3 qwen2_moe qwen3_moe ",
+     {NULL, gpt2_end, gpt2_end, NULL, gpt2_end}},
+    {"LlamaTokenizer", " ", {"<s>", "</s>", "<unk>"}},
+    {"GemmaTokenizer",
+     " gemma gemma2 gemma3 gemma3_text ",
+     {"<bos>", "<eos>", "<unk>", NULL, "<pad>", NULL, "<mask>"}},
+    {"BertTokenizer",
+     " bert distilbert electra ",
+     {NULL, NULL, "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"}},
+    {"RobertaTokenizer",
+     " roberta bart ",
+     {"<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"}},
+};
+
+/* The class that tokenizer_config.json names, or else config.json's type of model stands for; NULL:
+ * one without defaults. */
+static const folder_class *class_of(const folder_reading *read) {
+    const cti_json_at named = folder_member(read, FOLDER_CONFIG, "tokenizer_class");
+    const int which = named ? FOLDER_CONFIG : FOLDER_MODEL;
+    const cti_json_at value = named ? named : folder_member(read, FOLDER_MODEL, "model_type");
+    if (!value || read->tree[which].value[value].kind != CTI_JSON_STRING) return NULL;
+    const cti_text text = cti_json_text(&read->tree[which], value);
+    for (size_t i = 0; i < sizeof folder_classes / sizeof *folder_classes; i++) {
+        const folder_class *class = &folder_classes[i];
+        const size_t n = strlen(class->name);
+        if (named && !strncmp(text.at, class->name, n) &&
+            (!text.at[n] || !strcmp(text.at + n, "Fast")))
+            return class;
+        const char *at = named || !text.size ? NULL : strstr(class->models, text.at);
+        if (at && at > class->models && at[-1] == ' ' && at[text.size] == ' ') return class;
+    }
+    return NULL;
+}
+
+/* Gives a role to the default token of the class, if the tokenizer has it. */
+static bool add_default(folder_reading *read, const char *token, int64_t *id) {
+    cti_tokenizer_parts *parts = read->tokenizer->parts;
+    if (!token || cti_token_find(parts, cti_text_of(token)) < 0) return true;
+    cti_added_tokens *added = &parts->added;
+    const cti_reading *file = &read->file[FOLDER_CONFIG];
+    if (!file->tree) file = &read->file[FOLDER_MODEL]; /* the file that names the class */
+    const cti_added_token special = {.content = cti_text_of(token), .special = true};
+    int64_t index = cti_vocabulary_find(&added->index, token, strlen(token));
+    if (index == CTI_NO_ID) index = folder_add(read, file, 0, special);
+    if (index >= 0) *id = added->token[index].id;
+    return index >= 0;
+}
+
+static bool read_roles(folder_reading *read) {
+    cti_tokenizer_parts *parts = read->tokenizer->parts;
+    const folder_class *class = class_of(read);
+    const bool has_defaults = class && !(parts->bytes && !strcmp(class->name, "LlamaTokenizer"));
+    for (int i = 0; i < CTI_ROLES; i++) {
+        const cti_reading *file;
+        const cti_json_at value = effective_member(read, cti_role_names[i], &file);
+        if (!value) {
+            if (has_defaults && !add_default(read, class->token[i], &parts->role[i])) return false;
+            continue;
+        }
+        parts->role_changed[i] = file == &read->file[FOLDER_MAP];
+        if (file->tree->value[value].kind != CTI_JSON_NULL &&
+            !add_named(read, file, value, cti_role_names[i], &parts->role[i]))
+            return false;
+    }
+    return true;
+}
+
+/* ---- the whole ---- */
+
+/* Reads "chat_template": a text, or a list of named ones, of which "default" is taken. */
+static bool read_template_text(const cti_reading *file, cti_tokenizer_parts *parts) {
+    const cti_json_tree *tree = file->tree;
+    const cti_json_at value = cti_json_member(tree, 0, "chat_template");
+    if (value && tree->value[value].kind == CTI_JSON_ARRAY) {
+        for (cti_json_at i = cti_json_first(tree, value); i; i = tree->value[i].next) {
+            cti_text name = {0};
+            if (!cti_reading_text(file, i, "name", &name)) return false;
+            if (name.at && !strcmp(name.at, "default"))
+                return cti_reading_text(file, i, "template", &parts->template_text);
+        }
+        return true;
+    }
+    return cti_reading_text(file, 0, "chat_template", &parts->template_text);
+}
+
+/* Adds the tokens of all files, and gives the roles. */
+static bool add_folder_tokens(folder_reading *read) {
+    const cti_reading *config = &read->file[FOLDER_CONFIG];
+    bool splits = false;
+    if (config->tree) {
+        if (!cti_reading_bool(config, 0, "split_special_tokens", &splits)) return false;
+        if (splits)
+            return cti_reading_fail(config,
+                                    cti_json_member(config->tree, 0, "split_special_tokens"),
+                                    "\"split_special_tokens\" is not supported: remove it and "
+                                    "encode with .plain = true");
+    }
+    const cti_json_at list = folder_member(read, FOLDER_CONFIG, "added_tokens_decoder");
+    read->has_list = list && config->tree->value[list].kind == CTI_JSON_OBJECT;
+    if (read->has_list ? !add_listed(read, FOLDER_CONFIG, list)
+                       : read->file[FOLDER_ADDED].tree && !add_listed(read, FOLDER_ADDED, 0))
+        return false;
+    read->names = read->tokenizer->parts->added.count;
+    return read_roles(read) && add_other_named(read, FOLDER_CONFIG) &&
+           (read->has_list || add_other_named(read, FOLDER_MAP)) && add_extra(read);
+}
+
+bool cti_folder_read(ct_tokenizer *tokenizer, const char *folder) {
+    cti_tokenizer_parts *parts = tokenizer->parts;
+    folder_reading read = {.tokenizer = tokenizer};
+    bool done = true;
+    for (int i = 0; i < FOLDER_FILES && done; i++) done = read_folder_file(&read, folder, i);
+    done = done && add_folder_tokens(&read) &&
+           (!read.file[FOLDER_CONFIG].tree || read_template_text(&read.file[FOLDER_CONFIG], parts));
+    for (int i = 0; i < FOLDER_FILES; i++)
+        if (read.file[i].tree) cti_json_tree_free(&read.tree[i]);
+    if (!done) return false;
+    if (read.added) {
+        if (!cti_added_tokens_index(&parts->added)) return false;
+        parts->changed = true;
+        cti_tokenizer_measure(parts);
+    }
+    char *path;
+    cti_text jinja;
+    if (!cti_folder_text(&tokenizer->arena, folder, "chat_template.jinja", &path, &jinja))
+        return false;
+    parts->has_map = !read.has_list && read.file[FOLDER_MAP].tree;
+    parts->template_is_file = jinja.at != NULL;
+    if (jinja.at) parts->template_text = jinja;
+    return true;
+}
