@@ -7,6 +7,7 @@
 
 #include "../../src/core/memory.h"
 #include "../../src/io/file.h"
+#include "../../src/io/kind.h"
 #include "../../src/os/os.h"
 #include "folder.h"
 
