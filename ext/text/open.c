@@ -2,42 +2,13 @@
 #include <cotangent/autograd.h>
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "../../src/core/memory.h"
-#include "../../src/io/file.h"
 #include "../../src/io/kind.h"
 #include "../../src/os/os.h"
-#include "folder.h"
+#include "folder_tokens.h"
 
 static const char tokenizer_open_op[] = "tokenizer_open";
-
-cti_text cti_read_file(cti_arena *arena, const char *op, const char *path) {
-    cti_file file;
-    cti_text text = {0};
-    if (!cti_file_open(arena->context, op, path, &file)) return text;
-    char *room = NULL;
-    if (file.size < 0 || (uint64_t)file.size >= CTI_MOST_BYTES)
-        ct_fail(arena->context, CT_ERR_MEMORY, "%s: %s: %lld bytes are too many", op, path,
-                (long long)file.size);
-    else room = cti_arena_take(arena, (size_t)file.size + 1, 1);
-    if (room && cti_file_read(&file, 0, room, (size_t)file.size)) {
-        room[file.size] = 0;
-        text = (cti_text){room, (size_t)file.size};
-    }
-    cti_file_close(&file);
-    return text;
-}
-
-char *cti_tokenizer_path(cti_arena *arena, const char *folder, const char *name) {
-    const size_t length = strlen(folder), size = length + strlen(name) + 2;
-    char *path = cti_arena_take(arena, size, 1);
-    if (!path) return NULL;
-    const bool has_end = length && cti_os_is_separator(folder[length - 1]);
-    snprintf(path, size, "%s%s%s", folder, has_end || !length ? "" : "/", name);
-    return path;
-}
 
 #define ITS_FOLDER                                                                                 \
     "in Python, transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder) writes" \

@@ -1,7 +1,7 @@
 /* The files beside a folder's tokenizer.json, which name roles, add tokens and hold the chat
  * template. */
-#ifndef CTI_TEXT_FOLDER_H
-#define CTI_TEXT_FOLDER_H
+#ifndef CTI_TEXT_FOLDER_TOKENS_H
+#define CTI_TEXT_FOLDER_TOKENS_H
 
 #include "tokenizer.h"
 

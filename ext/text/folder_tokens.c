@@ -11,13 +11,15 @@
  *    this token.
  * 4. "add_bos_token" and "add_eos_token" change nothing, because the post-processor of
  *    tokenizer.json decides. */
-#include "folder.h"
+#include "folder_tokens.h"
 
 #include <cotangent/autograd.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../src/core/memory.h"
 #include "../../src/io/file.h"
 #include "../../src/io/kind.h"
 #include "../../src/os/os.h"
@@ -38,6 +40,32 @@ typedef struct {
 } folder_reading;
 
 /* ---- files ---- */
+
+cti_text cti_read_file(cti_arena *arena, const char *op, const char *path) {
+    cti_file file;
+    cti_text text = {0};
+    if (!cti_file_open(arena->context, op, path, &file)) return text;
+    char *room = NULL;
+    if (file.size < 0 || (uint64_t)file.size >= CTI_MOST_BYTES)
+        ct_fail(arena->context, CT_ERR_MEMORY, "%s: %s: %lld bytes are too many", op, path,
+                (long long)file.size);
+    else room = cti_arena_take(arena, (size_t)file.size + 1, 1);
+    if (room && cti_file_read(&file, 0, room, (size_t)file.size)) {
+        room[file.size] = 0;
+        text = (cti_text){room, (size_t)file.size};
+    }
+    cti_file_close(&file);
+    return text;
+}
+
+char *cti_tokenizer_path(cti_arena *arena, const char *folder, const char *name) {
+    const size_t length = strlen(folder), size = length + strlen(name) + 2;
+    char *path = cti_arena_take(arena, size, 1);
+    if (!path) return NULL;
+    const bool has_end = length && cti_os_is_separator(folder[length - 1]);
+    snprintf(path, size, "%s%s%s", folder, has_end || !length ? "" : "/", name);
+    return path;
+}
 
 bool cti_folder_text(cti_arena *arena, const char *folder, const char *name, char **path,
                      cti_text *text) {
@@ -339,7 +367,7 @@ static const folder_class folder_classes[] = {
 
 /* The class that tokenizer_config.json names, or else config.json's type of model stands for; NULL:
  * one without defaults. */
-static const folder_class *class_of(const folder_reading *read) {
+static const folder_class *folder_class_of(const folder_reading *read) {
     const cti_json_at named = folder_member(read, FOLDER_CONFIG, "tokenizer_class");
     const int which = named ? FOLDER_CONFIG : FOLDER_MODEL;
     const cti_json_at value = named ? named : folder_member(read, FOLDER_MODEL, "model_type");
@@ -373,7 +401,7 @@ static bool add_default(folder_reading *read, const char *token, int64_t *id) {
 
 static bool read_roles(folder_reading *read) {
     cti_tokenizer_parts *parts = read->tokenizer->parts;
-    const folder_class *class = class_of(read);
+    const folder_class *class = folder_class_of(read);
     const bool has_defaults = class && !(parts->bytes && !strcmp(class->name, "LlamaTokenizer"));
     for (int i = 0; i < CTI_ROLES; i++) {
         const cti_reading *file;
