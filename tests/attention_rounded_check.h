@@ -11,7 +11,8 @@ typedef struct {
     char mask; /* 'b' bool, 'f' f32 with a gradient */
     double dropout;
     ct_window window;
-    bool segments, lengths, lower_right;
+    int64_t segment; /* the length of a segment, of three in turns; 0: no segments */
+    bool lengths, lower_right;
     double softcap;
     bool exact; /* too small to be rounded */
 } attention_case;
@@ -31,9 +32,11 @@ static const attention_case attention_cases[] = {
     {1, 1, 1, 15, 100, 32, 32, .exact = true},
     {1, 1, 1, 100, 100, 8, 32, .exact = true},
     {1, 2, 1, 300, 300, 64, 48, .causal = true, .window = {50, 0}},
-    {2, 2, 2, 140, 140, 32, 32, .packed = true, .segments = true, .softcap = 2},
+    {2, 2, 2, 140, 140, 32, 32, .packed = true, .segment = 37, .softcap = 2},
     {2, 2, 1, 90, 260, 32, 40, .lengths = true, .lower_right = true, .window = {70, 9}},
-    {1, 2, 2, 150, 150, 40, 40, .weights = true, .segments = true, .window = {33, 40}},
+    {1, 2, 2, 150, 150, 40, 40, .weights = true, .segment = 37, .window = {33, 40}},
+    {1, 2, 2, 290, 290, 40, 40, .segment = 106},
+    {1, 2, 1, 190, 190, 32, 64, .segment = 75, .window = {0, 7}},
 };
 
 enum { RESULTS = 6 }; /* out, dq, dk, dv, dmask, weights */
@@ -91,9 +94,9 @@ static results attend(const cti_isa *isa, int threads, ct_matmul_precision forwa
         v = ct_where(hidden, nan, v);
     }
     opts.window = p->window, opts.lower_right = p->lower_right, opts.softcap = p->softcap;
-    if (p->segments) opts.segments = ct_zeros(c, CT_I64, CT_SHAPE(p->b, p->t));
-    for (int64_t i = 0; i < p->b * p->t && p->segments; i++)
-        ct_data_i64(opts.segments)[i] = i / 37 % 3;
+    if (p->segment) opts.segments = ct_zeros(c, CT_I64, CT_SHAPE(p->b, p->t));
+    for (int64_t i = 0; i < p->b * p->t && p->segment; i++)
+        ct_data_i64(opts.segments)[i] = i / p->segment % 3;
     if (p->lengths) opts.lengths = ct_zeros(c, CT_I64, CT_SHAPE(p->b));
     for (int64_t i = 0; i < p->b && p->lengths; i++) ct_data_i64(opts.lengths)[i] = p->s - 60 * i;
     const ct_attention_out y =

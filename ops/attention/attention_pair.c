@@ -320,7 +320,7 @@ static void backprop_key_block(const cti_attention_backward_call *f, const pair_
         const bool hidden = seen.begin >= seen.end;
         if (hidden && !a->limited) break; /* so are all later panels */
         if (hidden) seen = (cti_attention_span){.begin = block.end, .end = block.end};
-        seen.begin = cti_attention_tile_begin(a, seen.begin);
+        else seen.begin = cti_attention_tile_begin(a, seen.begin);
         if (seen.begin > block.begin || seen.end < block.end)
             clear_unseen(f, w, block, seen, p, panel.nk);
         if (hidden) continue;
