@@ -90,6 +90,18 @@ static bool clone_and_free(void *arg) {
     return done;
 }
 
+static bool resize_masked(void *arg) {
+    ct_module *made = ct_lm_new(c, arg, (ct_lm_opts){0});
+    const bool done = made != NULL && ct_lm_resize(made, 13);
+    if (made) {
+        const ct_tensor *bias = ct_module_get(made, "cls.predictions.bias");
+        ck_assert_int_eq(ct_shape_of(bias).dim[0], done ? 13 : 11);
+        ck_assert_ptr_eq(bias, ct_module_get(made, "cls.predictions.decoder.bias"));
+    }
+    ct_module_free(made);
+    return done;
+}
+
 static bool save_lm(void *arg) {
     (void)arg;
     return ct_lm_save(lm, place, (ct_save_opts){0});
@@ -172,11 +184,16 @@ static bool generate_ids(void *arg) {
 START_TEST(without_memory) {
     ct_dtype dtypes[] = {CT_F32, CT_BF16};
     static char text[] = GEMMA;
+    static char masked[] =
+        "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], "
+        "\"vocab_size\": 11, \"hidden_size\": 8, \"num_hidden_layers\": 1, "
+        "\"num_attention_heads\": 2, \"intermediate_size\": 12, \"max_position_embeddings\": 8}";
     const fault_case cases[] = {
         {.name = "open", .run = open_and_free, .arg = &dtypes[0], .again = open_and_free},
         {.name = "open bf16", .run = open_and_free, .arg = &dtypes[1], .again = open_and_free},
         {.name = "new", .run = make_and_free, .arg = text, .again = make_and_free},
         {.name = "clone, resize", .run = clone_and_free, .again = clone_and_free},
+        {.name = "resize bert", .run = resize_masked, .arg = masked, .again = resize_masked},
         {.name = "adapters", .run = adapt, .again = adapt},
         {.name = "files of adapters", .run = adapt, .again = adapt, .arg = text},
         {.name = "save", .run = save_lm, .again = save_lm},

@@ -154,6 +154,42 @@ END_TEST
 
 /* ---- new rows ---- */
 
+#define BERT_UNTIED                                                                                \
+    "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], "                        \
+    "\"max_position_embeddings\": 32, \"tie_word_embeddings\": false, " SIZES "}"
+
+/* The head of a masked language model has a bias with a row for each id, which is a parameter of
+ * two modules. */
+START_TEST(more_masked_rows) {
+    ct_module *lm = rough_lm(_i ? BERT_UNTIED : BERT("BertForMaskedLM"), f64);
+    ct_tensor *ids = some_ids(1, 5);
+    ct_module_train(lm, false);
+    ct_tensor *before = run_lm(lm, ids, (ct_lm_call){0});
+    ct_tensor *old = ct_clone(ct_module_get(lm, "cls.predictions.decoder.weight")),
+              *old_bias = ct_clone(ct_module_get(lm, "cls.predictions.bias")),
+              *dense = ct_module_get(lm, "cls.predictions.transform.dense.weight");
+    const int64_t count = ct_module_count(lm);
+    ct_set_requires_grad(ct_module_get(lm, "cls.predictions.bias"), false);
+    ck_assert_msg(ct_lm_resize(lm, 34), "%s", ct_error_message(context));
+    ct_tensor *table = ct_module_get(lm, "bert.embeddings.word_embeddings.weight"),
+              *head = ct_module_get(lm, "cls.predictions.decoder.weight"),
+              *bias = ct_module_get(lm, "cls.predictions.bias");
+    ck_assert((table == head) == !_i);
+    ck_assert_ptr_eq(bias, ct_module_get(lm, "cls.predictions.decoder.bias"));
+    ck_assert_ptr_eq(dense, ct_module_get(lm, "cls.predictions.transform.dense.weight"));
+    ck_assert(!ct_requires_grad(bias) && ct_requires_grad(head)); /* as before */
+    ck_assert(same_shape(head, CT_SHAPE(34, 16)) && same_shape(bias, CT_SHAPE(34)));
+    ck_assert_int_eq(ct_module_count(lm) - count, (_i ? 2 : 1) * 3 * 16 + 3);
+    ck_assert_double_lt(apart(ct_select(head, 0, 33), ct_mean(old, CT_DIMS(0), false)), 1e-14);
+    ck_assert_double_lt(apart(ct_select(bias, 0, 32), ct_mean(old_bias, CT_DIMS(0), false)), 1e-14);
+    ct_tensor *after = run_lm(lm, ids, (ct_lm_call){0});
+    ck_assert_double_eq(apart(ct_narrow(after, 2, 0, 31), before), 0);
+    ck_assert_double_lt(apart(ct_select(after, 2, 31), ct_mean(before, CT_DIMS(2), false)), 1e-12);
+    ck_assert(!ct_module_training(ct_module_child(lm, "cls.predictions")));
+    ck_assert_int_eq(ct_lm_about(lm).vocab_size, 34);
+}
+END_TEST
+
 START_TEST(more_rows) {
     static const char *const configs[] = {
         LLAMA, GPT2, "{\"model_type\": \"llama\", \"tie_word_embeddings\": true, " SIZES "}"};
@@ -191,8 +227,6 @@ START_TEST(more_rows) {
         ck_assert_double_eq(apart(ct_narrow(run_lm(lm, ids, (ct_lm_call){0}), 2, 0, 31), before),
                             0);
     }
-    ck_refused(ct_lm_resize(new_lm(BERT("BertForMaskedLM"), f64), 40), CT_ERR_ARGUMENT, "lm_resize",
-               "keeps its size");
     ck_refused(ct_lm_resize(new_lm(LLAMA, f64), (int64_t)1 << 31), CT_ERR_ARGUMENT, "lm_resize",
                "vocabulary");
     ct_module *adapted = new_lm(LLAMA, f64);
@@ -328,6 +362,7 @@ int main(void) {
     tcase_add_test(all, initial_values);
     tcase_add_test(all, initial_values_in_bf16);
     tcase_add_test(all, more_rows);
+    tcase_add_loop_test(all, more_masked_rows, 0, 2);
     tcase_add_test(all, layouts_of_saved_folders);
     tcase_add_test(all, names_of_old_files);
     suite_add_tcase(suite, all);

@@ -90,12 +90,20 @@ static bool fill_rows(const cti_lm *lm, ct_tensor *to, ct_tensor *from) {
     return ok;
 }
 
+/* Gives a parameter of a new module the rows of the one of an old module. */
+static bool fill_param(const cti_lm *lm, ct_module *module, ct_module *old, const char *name) {
+    ct_tensor *to = ct_module_get(module, name), *from = ct_module_get(old, name);
+    if (!to || !from || !fill_rows(lm, to, from)) return false;
+    ct_set_requires_grad(to, ct_requires_grad(from));
+    return true;
+}
+
 /* Gives a new module the rows of the one at a path. */
 static bool fill_from(const cti_lm *lm, ct_module *module, const char *path) {
     ct_module *old = ct_module_child(lm->module, path);
     if (!old) return false;
     ct_module_train(module, ct_module_training(old));
-    return fill_rows(lm, ct_module_get(module, "weight"), ct_module_get(old, "weight"));
+    return fill_param(lm, module, old, "weight");
 }
 
 /* Puts a module in the place of the one at a path, which is freed. Nothing can fail: the name is
@@ -104,24 +112,64 @@ static void replace(const cti_lm *lm, const char *path, ct_module *module) {
     ct_module_free(ct_module_set_child(lm->module, path, module));
 }
 
+/* The modules that take the places of old ones. */
+typedef struct {
+    ct_module *table, *linear; /* the embedding and the head */
+    /* of a masked language model: the owner of the head and of its bias, and an empty module that
+     * stays in the old owner when its transform is moved to the new one */
+    ct_module *predictions, *left;
+} resized;
+
+static const char predictions_path[] = "cls.predictions", transform_name[] = "transform";
+
+/* Makes the owner of the head of a masked language model, which has the head's bias too. */
+static bool make_predictions(const cti_lm *lm, resized *new) {
+    ct_module *old = ct_module_child(lm->module, predictions_path);
+    ct_module *owner = new->predictions = ct_module_new(lm->context, ct_module_kind(old));
+    new->left = ct_module_new(lm->context, ct_module_kind(old));
+    ct_module *moved = ct_module_new(lm->context, ct_module_kind(old));
+    if (!ct_module_add_child(owner, transform_name, moved)) ct_module_free(moved);
+    ct_tensor *bias = ct_module_get(new->linear, "bias");
+    if (!cti_lm_is_ready(lm->context) || !ct_module_add_param(owner, "bias", bias) ||
+        !fill_param(lm, new->linear, ct_module_child(old, "decoder"), "bias"))
+        return false;
+    ct_module_train(owner, ct_module_training(old));
+    if (!ct_module_add_child(owner, "decoder", new->linear)) return false;
+    new->linear = NULL; /* it belongs to its owner now */
+    return true;
+}
+
+/* Puts the owner in its place, with the old transform. Nothing can fail. */
+static void place_predictions(const cti_lm *lm, const resized *new) {
+    ct_module *old = ct_module_child(lm->module, predictions_path);
+    ct_module *transform = ct_module_set_child(old, transform_name, new->left);
+    ct_module_free(ct_module_set_child(new->predictions, transform_name, transform));
+    replace(lm, predictions_path, new->predictions);
+}
+
 /* Makes the new embedding and the new head, if there is one, and puts them in place. If it returns
  * false, nothing has changed. */
 static bool resize_to(const cti_lm *lm, const char *embedding, const char *head, int64_t rows) {
     const int64_t width = cti_lm_integer(&lm->config, CTI_LM_WIDTH);
     const bool tied = lm->config.number[CTI_LM_TIED] > 0;
-    ct_module *table = cti_lm_embedding_new(lm, rows, width), *linear = NULL;
+    const bool masked = lm->config.head == CTI_LM_HEAD_MASKED;
+    resized new = {.table = cti_lm_embedding_new(lm, rows, width)};
     if (head)
-        linear =
-            cti_lm_linear_new(lm, rows, width, false, tied ? ct_module_get(table, "weight") : NULL);
-    const bool ok = cti_lm_is_ready(lm->context) && fill_from(lm, table, embedding) &&
-                    (!head || tied || fill_from(lm, linear, head));
+        new.linear = cti_lm_linear_new(lm, rows, width, masked,
+                                       tied ? ct_module_get(new.table, "weight") : NULL);
+    const bool ok = cti_lm_is_ready(lm->context) && fill_from(lm, new.table, embedding) &&
+                    (!head || tied || fill_from(lm, new.linear, head)) &&
+                    (!masked || make_predictions(lm, &new));
     if (!ok) {
-        ct_module_free(linear);
-        ct_module_free(table);
+        ct_module_free(new.predictions);
+        ct_module_free(new.left);
+        ct_module_free(new.linear);
+        ct_module_free(new.table);
         return false;
     }
-    if (head) replace(lm, head, linear);
-    replace(lm, embedding, table);
+    if (masked) place_predictions(lm, &new);
+    else if (head) replace(lm, head, new.linear);
+    replace(lm, embedding, new.table);
     return true;
 }
 
@@ -133,10 +181,9 @@ bool ct_lm_resize(ct_module *module, int64_t vocab_size) {
                        vocab_size);
     const double old = lm->config.number[CTI_LM_VOCAB];
     if ((double)vocab_size <= old) return true;
-    if (lm->config.head == CTI_LM_HEAD_MASKED)
-        return ct_fail(lm->context, CT_ERR_ARGUMENT,
-                       "%s: the head of a masked language model keeps its size", resize_name);
-    const char *head = lm->config.head == CTI_LM_HEAD_CAUSAL ? cti_lm_head_path(lm) : NULL;
+    const bool has_head =
+        lm->config.head == CTI_LM_HEAD_CAUSAL || lm->config.head == CTI_LM_HEAD_MASKED;
+    const char *head = has_head ? cti_lm_head_path(lm) : NULL;
     if (head && !cti_lm_is_linear(ct_module_child(lm->module, head)))
         return ct_fail(lm->context, CT_ERR_ARGUMENT,
                        "%s: the head is no Linear: merge its adapter first", resize_name);

@@ -226,7 +226,7 @@ def test_losses(context, folder, name):
         assert error(context.value(loss), want) < 1e-6
 
 
-@pytest.mark.parametrize("name", ["llama", "llama tied, biases", "gpt2", "qwen3", "gpt_neox"])
+@pytest.mark.parametrize("name", ["llama", "llama tied, biases", "gpt2", "qwen3", "gpt_neox", "bert masked"])
 def test_more_tokens(context, folder, tmp_path, name):
     """ct_lm_resize: old logits stay, new rows are the mean of the old, and transformers loads the folder."""
     model = make(name)
