@@ -154,6 +154,37 @@ START_TEST(recomputed_layers_have_the_same_bits) {
 }
 END_TEST
 
+/* The row of pad_token_id gets no gradient by look-ups, in the families with a padding_idx. */
+START_TEST(gradient_of_the_padding_row) {
+    static const struct {
+        const char *with, *without;
+        bool has; /* a padding_idx */
+    } cases[] = {
+        {"{\"model_type\": \"llama\", \"pad_token_id\": 4, " SIZES "}",
+         "{\"model_type\": \"llama\", " SIZES "}", true},
+        {"{\"model_type\": \"gpt_neox\", \"rotary_pct\": 0.5, \"pad_token_id\": 4, " SIZES "}",
+         NEOX, false},
+    };
+    const int64_t text[] = {4, 7, 4, 9, 1, 2};
+    ct_tensor *ids = ct_from_i64(context, CT_SHAPE(1, 6), text), *targets = some_ids(1, 6);
+    for (int c = 0; c < 2; c++) {
+        ct_tensor *all[2], *table[2];
+        for (int i = 0; i < 2; i++) {
+            ct_seed(context, 3);
+            ct_module *lm = rough_lm(i ? cases[c].without : cases[c].with, f64);
+            all[i] = gradients(lm, ids, targets);
+            table[i] = ct_grad(
+                ct_module_get(lm, c ? "gpt_neox.embed_in.weight" : "model.embed_tokens.weight"));
+        }
+        ct_tensor *pad = ct_select(table[0], 0, 4), *other = ct_select(table[1], 0, 4);
+        ck_assert_double_gt(apart(other, ct_zeros(context, CT_F64, CT_SHAPE(16))), 0);
+        ck_assert((apart(pad, ct_zeros(context, CT_F64, CT_SHAPE(16))) == 0) == cases[c].has);
+        /* nothing else changes */
+        ck_assert_double_eq(apart(all[0], all[1]), cases[c].has ? apart(pad, other) : 0);
+    }
+}
+END_TEST
+
 START_TEST(copies) {
     ct_module *lm = rough_lm(GPT2, f64);
     ct_tensor *ids = some_ids(1, 5), *before = run_lm(lm, ids, (ct_lm_call){0});
@@ -434,6 +465,7 @@ int main(void) {
     tcase_add_test(all, losses);
     tcase_add_test(all, losses_of_views);
     tcase_add_test(all, recomputed_layers_have_the_same_bits);
+    tcase_add_test(all, gradient_of_the_padding_row);
     tcase_add_test(all, copies);
     tcase_add_test(all, folders);
     tcase_add_test(all, files_beside_the_weights);

@@ -293,7 +293,8 @@ void cti_lm_family_names(char *out, size_t size) {
     }
 }
 
-/* Keys without an effect on values or gradients, in any family: of programs, of generation (read
+/* Keys without an effect on values or gradients, in any family, or that config.c reads by their
+ * names: of programs, of generation (read
  * from generation_config.json), of training by transformers, and names. */
 const char *const cti_lm_ignored[] = {"_name_or_path",
                                       "_model_name_or_path",

@@ -131,6 +131,19 @@ static bool lengths_of_cache(const cti_lm *lm, const ct_lm_cache *cache, int64_t
 
 /* ---- embeddings ---- */
 
+/* The rows of the table for the ids. In families with a padding_idx the row of pad_token_id gets no
+ * gradient by it, as in transformers, also if the id stands in the text. */
+static ct_tensor *embed_ids(const cti_lm *lm, ct_tensor *ids, ct_tensor *table) {
+    ct_tensor *x = ct_embedding(ids, table);
+    if (!x || !cti_lm_has_padding(lm) || !ct_requires_grad(x)) return x;
+    const int64_t *id = ct_data_i64(ct_contiguous(ids)), n = ct_numel(ids);
+    bool any = false;
+    for (int64_t i = 0; id && i < n && !any; i++) any = id[i] == lm->config.pad;
+    if (!any) return x;
+    ct_tensor *is_padding = ct_unsqueeze(ct_eq_scalar(ids, (double)lm->config.pad), 2);
+    return ct_where(is_padding, ct_detach(x), x);
+}
+
 static ct_tensor *embed(const cti_lm *lm, ct_tensor *ids, const ct_lm_call *call,
                         ct_tensor *positions) {
     const cti_lm_names *names = &lm->config.family->names;
@@ -139,7 +152,7 @@ static ct_tensor *embed(const cti_lm *lm, ct_tensor *ids, const ct_lm_call *call
 #define TABLE(name)                                                                                \
     (snprintf(part, sizeof part, "%s.weight", name),                                               \
      ct_module_get(lm->module, cti_lm_path(lm, -1, part, path)))
-    ct_tensor *x = ct_embedding(ids, TABLE(names->embed));
+    ct_tensor *x = embed_ids(lm, ids, TABLE(names->embed));
     if (lm->config.family->embed_scaled)
         x = ct_scale(x, lm->opts.dtype == CT_F64
                             ? sqrt(lm->config.number[CTI_LM_WIDTH])

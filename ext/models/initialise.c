@@ -43,13 +43,18 @@ static bool initialise(const cti_lm *lm, const ct_param *param) {
     return draw_normal(param->tensor, deviation_of(lm, param->name));
 }
 
+bool cti_lm_has_padding(const cti_lm *lm) {
+    const int64_t pad = lm->config.pad;
+    return !lm->config.family->transposed && lm->config.family->qkv != CTI_LM_INTERLEAVED &&
+           pad >= 0 && pad < cti_lm_integer(&lm->config, CTI_LM_VOCAB);
+}
+
 /* The row of the padding id is 0 in the families whose embedding has a padding_idx. */
 static bool clear_padding(const cti_lm *lm) {
     char path[CTI_LM_PATH], part[CTI_LM_PART];
     const cti_lm_names *names = &lm->config.family->names;
     const int64_t pad = lm->config.pad;
-    const bool has = !lm->config.family->transposed && lm->config.family->qkv != CTI_LM_INTERLEAVED;
-    if (!has || pad < 0 || pad >= cti_lm_integer(&lm->config, CTI_LM_VOCAB)) return true;
+    if (!cti_lm_has_padding(lm)) return true;
     snprintf(part, sizeof part, "%s.weight", names->embed);
     ct_scope scope = ct_scope_open_no_grad(lm->context);
     ct_tensor *table = ct_module_get(lm->module, cti_lm_path(lm, -1, part, path));

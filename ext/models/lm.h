@@ -80,6 +80,8 @@ ct_module *cti_lm_embedding_new(const cti_lm *lm, int64_t rows, int64_t width);
  * config.json. */
 bool cti_lm_update_text(cti_lm *lm);
 const char *cti_lm_head_path(const cti_lm *lm);
+/* Whether the embedding has a padding_idx: a row that gets no gradient by look-ups. */
+bool cti_lm_has_padding(const cti_lm *lm);
 /* Gives a model's matrices and biases their initial values. */
 bool cti_lm_initialise(const cti_lm *lm);
 
