@@ -95,6 +95,71 @@ START_TEST(a_loss_with_a_softcap) {
 }
 END_TEST
 
+/* The gradients of all parameters as one tensor, after they were set to zero and y was run
+ * backward from `seed`. */
+static ct_tensor *gradients_of(ct_module *lm, ct_tensor *y, ct_tensor *seed) {
+    ct_param each = {0}, again = {0};
+    while (ct_module_next(lm, &each)) ct_zero_grad(each.tensor);
+    ck_assert(ct_backward_with(&y, &seed, 1, (ct_backward_opts){0}));
+    ct_tensor *grad[64];
+    int n = 0;
+    while (ct_module_next(lm, &again))
+        grad[n++] = ct_clone(ct_reshape(ct_grad(again.tensor), CT_SHAPE(-1)));
+    return ct_cat(grad, n, 0);
+}
+
+/* The loss and gradients of a few tokens are those of whole logits, whatever the head and the
+ * options are, and need less memory. */
+START_TEST(a_loss_of_few_tokens) {
+    static const char *const configs[] = {
+        LLAMA, BERT("BertForMaskedLM"),
+        "{\"model_type\": \"gemma3_text\", \"num_key_value_heads\": 2, \"head_dim\": 8, "
+        "\"final_logit_softcapping\": 2, " SIZES "}"};
+    ct_tensor *weight = ct_rand(context, CT_F64, CT_SHAPE(31));
+    for (int which = 0; which < 18; which++) {
+        ct_module *lm = rough_lm(configs[which % 3], f64);
+        const ct_cross_entropy_opts opts = {.reduction = (ct_reduction)(which / 3 % 3),
+                                            .label_smoothing = which < 9 ? 0 : 0.1,
+                                            .weight = which < 9 ? NULL : weight};
+        ct_tensor *ids = some_ids(3, 7), *targets = some_ids(3, 7);
+        for (int64_t i = 0; i < 21; i++)
+            if (i % 5 != which % 5) ct_data_i64(targets)[i] = -100;
+        ct_tensor *want = ct_cross_entropy(run_lm(lm, ids, (ct_lm_call){0}), targets, opts),
+                  *loss = ct_lm_loss(lm, ids, targets, (ct_lm_call){0}, opts);
+        ck_assert_msg(loss && same_shape(loss, ct_shape_of(want)), "%s", ct_error_message(context));
+        ck_assert_double_lt(apart(loss, want), 1e-12);
+        ct_tensor *seed = ct_randn(context, CT_F64, ct_shape_of(want));
+        ct_tensor *of_want = gradients_of(lm, want, seed), *of_loss = gradients_of(lm, loss, seed);
+        const double most = ct_item(ct_max(ct_abs(of_want), CT_ALL, false));
+        ck_assert_double_lt(apart(of_loss, of_want), 1e-12 * most);
+        ct_data_i64(targets)[20] = 31;
+        ck_refused(ct_lm_loss(lm, ids, targets, (ct_lm_call){0}, opts), CT_ERR_ARGUMENT,
+                   "cross_entropy", "target 31 at (2, 6)");
+        ct_data_i64(targets)[20] = 0;
+        for (int64_t i = 0; i < 21; i++) ct_data_i64(targets)[i] = -100;
+        loss = ct_lm_loss(lm, ids, targets, (ct_lm_call){0}, (ct_cross_entropy_opts){0});
+        ck_assert_double_eq(ct_item(loss), 0);
+    }
+    ct_module *lm = rough_lm("{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], "
+                             "\"vocab_size\": 20000, "
+                             "\"max_position_embeddings\": 32, \"hidden_size\": 16, "
+                             "\"intermediate_size\": 24, \"num_hidden_layers\": 1, "
+                             "\"num_attention_heads\": 4}",
+                             f64);
+    int64_t peak[2];
+    for (int few = 0; few < 2; few++) {
+        ct_tensor *ids = some_ids(2, 30), *targets = some_ids(2, 30);
+        for (int64_t i = 0; few && i < 60; i++)
+            if (i % 10) ct_data_i64(targets)[i] = -100;
+        const int64_t live = ct_memory(context).live;
+        ct_memory_reset_peak(context);
+        ck_assert(ct_lm_loss(lm, ids, targets, (ct_lm_call){0}, (ct_cross_entropy_opts){0}));
+        peak[few] = ct_memory(context).peak - live;
+    }
+    ck_assert_int_lt(peak[1], peak[0] / 4);
+}
+END_TEST
+
 START_TEST(caches_of_another_model) {
     ct_module *a = rough_lm(LLAMA, f64), *b = rough_lm(LLAMA, f64);
     ct_lm_cache *cache = ct_lm_cache_new(a, 1, 4);
@@ -358,6 +423,7 @@ int main(void) {
     tcase_add_test(all, padding_on_the_left);
     tcase_add_test(all, segments_that_lie_apart);
     tcase_add_test(all, a_loss_with_a_softcap);
+    tcase_add_test(all, a_loss_of_few_tokens);
     tcase_add_test(all, caches_of_another_model);
     tcase_add_test(all, initial_values);
     tcase_add_test(all, initial_values_in_bf16);

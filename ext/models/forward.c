@@ -362,11 +362,39 @@ static bool check_loss(const cti_lm *lm, ct_tensor *ids, ct_tensor *targets,
                    loss_name);
 }
 
+/* Reduces x (B, T, E) and targets (B, T) to the n rows whose target is not ignored, (n, E) and (n),
+ * so that the head computes no logits that have no loss: in chats and masked models most have none.
+ * Both stay as they are if that would be all rows or none, if the caller wants the loss of each
+ * row, or if a target is no id, which the loss then refuses by its place in (B, T). */
+static void keep_rows_with_targets(const cti_lm *lm, ct_tensor **x, ct_tensor **targets,
+                                   ct_reduction reduction) {
+    const ct_shape shape = ct_shape_of(*x);
+    const int64_t rows = shape.dim[0] * shape.dim[1];
+    ct_tensor *flat = ct_reshape(*targets, CT_SHAPE(rows));
+    const int64_t *target = ct_data_i64(flat);
+    if (!target || reduction == CT_NONE) return;
+    int64_t n = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        if (target[i] == NO_TARGET) continue;
+        if (target[i] < 0 || target[i] >= (int64_t)lm->config.number[CTI_LM_VOCAB]) return;
+        n++;
+    }
+    if (n == 0 || n == rows) return;
+    ct_tensor *kept = ct_empty(lm->context, CT_I64, CT_SHAPE(n));
+    int64_t *row = ct_data_i64(kept);
+    if (!row) return;
+    for (int64_t i = 0; i < rows; i++)
+        if (target[i] != NO_TARGET) *row++ = i;
+    *x = ct_index_select(ct_reshape(*x, CT_SHAPE(rows, shape.dim[2])), 0, kept);
+    *targets = ct_index_select(flat, 0, kept);
+}
+
 static ct_tensor *loss_of(cti_lm *lm, ct_tensor *ids, ct_tensor *targets, const ct_lm_call *call,
                           ct_cross_entropy_opts opts) {
     ct_tensor *x = hidden_states(lm, ids, call);
     if (lm->config.head == CTI_LM_HEAD_CLASSES)
         return ct_cross_entropy(classes_of(lm, x), targets, opts);
+    if (x) keep_rows_with_targets(lm, &x, &targets, opts.reduction);
     const bool plain = lm->config.head == CTI_LM_HEAD_CAUSAL &&
                        lm->config.number[CTI_LM_FINAL_CAP] < 0 &&
                        cti_lm_is_linear(ct_module_child(lm->module, cti_lm_head_path(lm)));

@@ -93,9 +93,10 @@ CT_API ct_tensor *ct_lm_forward(ct_module *lm, ct_tensor *ids, ct_lm_call call);
 
 /* Returns the cross-entropy of logits[:, t] with targets[:, t], i64 (B, T). Nothing is shifted: the
  * targets of a causal model are the next ids, and the ids themselves (also with -100 in some
- * places) are CT_ERR_ARGUMENT. Targets of -100 are ignored. The targets of a classifier are i64
- * (B). The logits of a causal model are never in memory as a whole, unless the model has a softcap
- * for them. call.cache and call.result must be 0. */
+ * places) are CT_ERR_ARGUMENT. Targets of -100 are ignored; with CT_MEAN and CT_SUM no logits are
+ * computed for them. The targets of a classifier are i64 (B). The logits of a causal model are
+ * never in memory as a whole, unless the model has a softcap for them. call.cache and call.result
+ * must be 0. */
 CT_API ct_tensor *ct_lm_loss(ct_module *lm, ct_tensor *ids, ct_tensor *targets, ct_lm_call call,
                              ct_cross_entropy_opts opts);
 
