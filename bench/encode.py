@@ -1,8 +1,10 @@
 """The speed of encoding text, cotangent beside the tokenizers package and tiktoken, one core each: `make bench ROW=encode`. Prints
-JSON lines for bench/run. Vocabularies are trained by the package on the first half of each text; the second half is encoded.
+JSON lines for bench/run. Vocabularies are trained by the package on the beginning of the first half of each text and kept in BUILD/bench;
+the beginning of the second half is encoded.
 
     encode.py BUILD ROUNDS [PROSE CODE]        # files to take instead of this project's pages and sources"""
 import glob
+import hashlib
 import json
 import os
 import statistics
@@ -12,6 +14,7 @@ import time
 
 os.environ["RAYON_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+import tokenizers  # noqa: E402
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers  # noqa: E402
 
 try:
@@ -21,11 +24,15 @@ except ImportError:
 
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
 ENDS = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-RULES = {  # name: expression, size of the vocabulary
-    "gpt2": (r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+", 32000),
-    "llama3": (CONTRACTIONS + r"\p{N}{1,3}" + ENDS, 128000),
-    "qwen2": (CONTRACTIONS + r"\p{N}" + ENDS, 100000),
+RULES = {
+    "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+    "llama3": CONTRACTIONS + r"\p{N}{1,3}" + ENDS,
+    "qwen2": CONTRACTIONS + r"\p{N}" + ENDS,
 }
+VOCABULARY = 128000  # more than these texts give: training ends when no two tokens stand beside each other twice
+LEARNED = 2_000_000  # characters of each text
+ENCODED = 1_000_000
+SLOW_ROUNDS = 3  # rounds of the package and of tiktoken, which take a hundred times as long
 DOCUMENT = 10000  # characters; the package and tiktoken get documents, because they are slower on one long text
 
 
@@ -33,17 +40,22 @@ def documents(text):
     return [text[i:i + DOCUMENT] for i in range(0, len(text), DOCUMENT)]
 
 
-def train(rule, texts, path):
-    expression, size = RULES[rule]
+def train(build, rule, texts):
+    """The path of the tokenizer that the package trains on the texts, which a run before may have left."""
+    key = hashlib.sha256("\0".join([tokenizers.__version__, RULES[rule], str(VOCABULARY), *texts]).encode()).hexdigest()[:16]
+    path = f"{build}/bench/encode-{rule}-{key}.json"
+    if os.path.exists(path):
+        return path
     tokenizer = Tokenizer(models.BPE())
-    split = pre_tokenizers.Split(Regex(expression), "isolated")
+    split = pre_tokenizers.Split(Regex(RULES[rule]), "isolated")
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, byte_level])
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=VOCABULARY, min_frequency=2, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator([d for text in texts for d in documents(text)], trainer)
-    tokenizer.save(path)
-    return tokenizer
+    tokenizer.save(f"{path}.new")
+    os.replace(f"{path}.new", path)
+    return path
 
 
 def tiktoken_of(rule, path):
@@ -54,7 +66,7 @@ def tiktoken_of(rule, path):
     with open(path, encoding="utf-8") as file:
         vocabulary = json.load(file)["model"]["vocab"]
     ranks = {bytes(byte_of[c] for c in token): i for token, i in vocabulary.items()}
-    return tiktoken.Encoding("bench", pat_str=RULES[rule][0], mergeable_ranks=ranks, special_tokens={})
+    return tiktoken.Encoding("bench", pat_str=RULES[rule], mergeable_ranks=ranks, special_tokens={})
 
 
 def seconds(run):
@@ -80,13 +92,15 @@ def measure(build, rule, name, path, text, tokenizer, rounds):
         if found["tokens"] != len(ids):
             raise SystemExit(f"encode: {rule}, {name}: {found['tokens']} tokens, not {len(ids)}")
         times["cotangent"].append(found["seconds"])
+        if i > SLOW_ROUNDS:
+            continue
         times["tokenizers"].append(seconds(lambda: tokenizer.encode_batch_fast(parts, add_special_tokens=False)))
         if beside:
             times["tiktoken"].append(seconds(lambda: [beside.encode_ordinary(part) for part in parts]))
     ours.stdin.close()
     ours.wait()
     speed = {side: size / 1e6 / statistics.median(list[1:]) for side, list in times.items() if list}
-    print(json.dumps({"rule": rule, "text": name, "bytes": size, "tokens": len(ids), "MB/s": speed}), flush=True)
+    print(json.dumps({"rule": rule, "text": name, "bytes": size, "vocabulary": tokenizer.get_vocab_size(), "tokens": len(ids), "MB/s": speed}), flush=True)
 
 
 def read(paths):
@@ -103,10 +117,11 @@ def main():
     code = files[1:2] or [p for f in ("src", "ops", "nn", "ext", "tests", "examples") for p in glob.glob(f"{f}/**/*.[ch]", recursive=True)]
     texts = {"prose": read(prose), "code": read(code)}
     for rule in RULES:
-        path = f"{build}/bench/encode-{rule}.json"
-        tokenizer = train(rule, [t[:len(t) // 2] for t in texts.values()], path)
+        path = train(build, rule, [text[: min(len(text) // 2, LEARNED)] for text in texts.values()])
+        tokenizer = Tokenizer.from_file(path)
         for name, text in texts.items():
-            measure(build, rule, name, path, text[len(text) // 2:], tokenizer, int(rounds))
+            half = len(text) // 2
+            measure(build, rule, name, path, text[half:half + ENCODED], tokenizer, int(rounds))
 
 
 main()
