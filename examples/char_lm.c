@@ -2,7 +2,7 @@
  * model. The default options are nanoGPT's recipe for a CPU.
  *
  * The alphabet is the set of bytes that occur in the text; the id of a byte is its index in the
- * alphabet. With --tokenizer the ids are those of a tokenizer.json instead. The last tenth of the
+ * alphabet. With --tokenizer a tokenizer.json gives the ids. The last tenth of the
  * ids is held back for validation.
  *
  * One process trains, or several processes, called ranks, divide the work (world.h). The result has

@@ -142,7 +142,7 @@ void documents_free(documents *d) {
     *d = (documents){0};
 }
 
-/* Appends ids `begin` to `end` of document i of one set to another set, as a document. */
+/* Makes a document of ids `begin` to `end` of document i of one set, and appends it to another. */
 static void copy_document(documents *to, const documents *from, int64_t i, int64_t begin,
                           int64_t end) {
     const int64_t n = end - begin;

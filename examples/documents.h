@@ -28,8 +28,8 @@ typedef struct {
 documents documents_read(ct_context *context, const char *path, const documents_opts *opts);
 void documents_free(documents *d);
 
-/* Moves every k-th document to the result, so that about this part of them is there; of a single
- * document, the end. */
+/* Moves every k-th document to the result, which then has about this part of them. If there is
+ * only one document, its end is moved. */
 documents documents_hold_out(documents *d, double part);
 
 /* A document, or a part of one: ids from `begin` on. */

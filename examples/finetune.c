@@ -47,7 +47,7 @@ static struct {
     .clip = 1,
 };
 
-/* What is trained, and on what. */
+/* The model and its data. */
 typedef struct {
     ct_context *context;
     ct_tokenizer *tokenizer;
@@ -56,7 +56,7 @@ typedef struct {
     rows rows, held; /* held.n is 0 without a validation */
     row_order order;
     bool has_new_tokens; /* the tokenizer has tokens that the folder's has not */
-    int64_t end_of_turn; /* of chats; -1: no token */
+    int64_t end_of_turn; /* the token that ends a turn of a chat; -1: no token */
 } tuning;
 
 /* ---- the model ---- */
@@ -134,7 +134,7 @@ static rows make_rows(const documents *d, const char *path) {
     return r;
 }
 
-/* The end of a turn must be one token, or else generation does not end there. Returns whether the
+/* The end of a turn must be one token, because generation ends with a token. Returns whether the
  * tokenizer has got tokens for it, whose rows --full trains. */
 static bool add_chat_tokens(tuning *t) {
     char end[CHAT_TOKEN];

@@ -1,4 +1,4 @@
-/* What a model writes behind a prompt while it is trained. */
+/* Samples of the text that a model writes behind a prompt while it is trained. */
 #ifndef EXAMPLES_FINETUNE_SAMPLE_H
 #define EXAMPLES_FINETUNE_SAMPLE_H
 

@@ -15,7 +15,7 @@ enum { RUN_ITEMS = 48, RUN_TEXT = 512 };
 typedef struct {
     char name[40];
     void *number;  /* an int64_t, a double, or `text` */
-    int64_t words; /* its size in units of 8 bytes: 1, or that of `text` */
+    int64_t words; /* its size in units of 8 bytes; 1 for a number */
     char text[RUN_TEXT];
     bool whole; /* whether it is an int64_t */
     bool same; /* whether a resumed run must have the same number; if not, the number is restored */

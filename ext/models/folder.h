@@ -30,7 +30,7 @@ bool cti_lm_map_new(const cti_lm *lm, const cti_lm_style *style, cti_lm_map *map
 void cti_lm_map_free(const cti_lm *lm, cti_lm_map *map);
 
 /* Whether a path is a folder with config.json and weights. If it is not, the error names a file
- * that the folder has instead, such as a pickle, and what can be done. */
+ * that the folder has instead, such as a pickle, and the remedy. */
 bool cti_lm_check_folder(ct_context *context, const char *op, const char *folder);
 
 /* Sets the format of the weights in the text of a config.json, under the key that it has for it. */

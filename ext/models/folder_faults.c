@@ -1,4 +1,4 @@
-/* Errors of a path that is no folder of a model, with a name of what is there instead. */
+/* Errors of a path that is no folder of a model, with the name of a file that it has instead. */
 #include <cotangent/autograd.h>
 
 #include <errno.h>

@@ -69,7 +69,7 @@ static bool is_role(const ct_message *message, const char *role) {
     return !strcmp(message->role, role);
 }
 
-/* Python's str.strip, as the filter `trim`. */
+/* Does the same as Python's str.strip, which is Jinja's filter `trim`. */
 static cti_extent trimmed(const char *text) {
     cti_extent part = {0, strlen(text)};
     size_t length;

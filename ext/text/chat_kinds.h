@@ -28,7 +28,7 @@ typedef struct {
 typedef struct {
     const cti_chat_kind *kind;
     const char *system; /* the system message that it puts before messages without one; or NULL */
-    bool three_roles;   /* no role but system, user and assistant is written, whatever the kind */
+    bool three_roles;   /* no role but system, user and assistant is written, in any kind */
 } cti_chat_template;
 
 /* NULL: there is none. */

@@ -163,7 +163,7 @@ static bool read_string(const line_reading *reading, cti_json_at value, const ch
     return true;
 }
 
-/* The names of a message's members: OpenAI's, and those of ShareGPT. */
+/* The names of a message's members: OpenAI's, and ShareGPT's. */
 typedef struct {
     const char *list, *role, *content, *no_list, *no_role, *no_content;
 } message_names;

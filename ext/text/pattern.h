@@ -1,13 +1,13 @@
 /* A pattern that finds the pieces of a text: a regular expression or a string.
  *
  * The regular expressions of GPT-2, Llama 3 (cl100k), Qwen2 and o200k are recognised by their text
- * and have a function each (split_known.c). Any other one of classes, groups,
- * alternatives, quantifiers, anchors and a lookahead of one character is compiled for a matcher
- * that needs time in proportion to the length of the text times the length of the pattern
- * (regex.c). An expression with more, such as a lookbehind or a back-reference, is an error with
- * the offset in the pattern. Semantics are oniguruma's as the tokenizers package uses it: the first
- * alternative that matches wins (not the longest), quantifiers are greedy unless lazy or
- * possessive. */
+ * and have a function each (split_known.c). Any other expression of classes, groups, alternatives,
+ * quantifiers, anchors and a lookahead of one character is compiled (regex_compile.c) for a matcher
+ * (regex_match.c) that needs time in proportion to the length of the text times the length of the
+ * pattern. An expression with another construct, such as a lookbehind or a back-reference, is an
+ * error with the offset in the pattern. The semantics are oniguruma's, which the tokenizers package
+ * uses: the first alternative that matches wins (not the longest), and quantifiers are greedy
+ * unless lazy or possessive. */
 #ifndef CTI_TEXT_PATTERN_H
 #define CTI_TEXT_PATTERN_H
 

@@ -19,7 +19,7 @@
  * whole states that it had before.
  *
  * (6) Everything before `run` can fail and changes no parameter. If the processes of a client step
- * ranges of the same parameters, all have the same facts (cti_optim_fact_at), and before each step
+ * ranges of the same parameters, all have the same facts (cti_optim_facts), and before each step
  * the same digest. */
 #ifndef CTI_NN_OPTIM_HELD_H
 #define CTI_NN_OPTIM_HELD_H

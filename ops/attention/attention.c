@@ -120,10 +120,10 @@ static ct_attention_out attend_fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, c
     return y;
 }
 
-/* If weights are asked for, attention is composed of public ops in two cases: dropout applies to
- * the weights, or there are few of them. For few weights this takes no longer, and it rounds less:
- * the two gradients of a weight, its own and the one through out, are added before softmax's
- * backward. */
+/* If weights are asked for, attention is composed of public ops in three cases: dropout applies to
+ * the weights, there are one or two queries, or there are few weights. For few weights this takes
+ * no longer, and it rounds less: the two gradients of a weight, its own and the one through out,
+ * are added before softmax's backward. */
 static bool is_composed(const ct_attention_opts *opts, int64_t t, int64_t s) {
     enum { MOST_SCORES = 128 * 128 };
     if (!opts->need_weights) return false;

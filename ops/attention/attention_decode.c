@@ -1,6 +1,6 @@
 /* attention of one or two queries, as in decoding. Each key is used once or twice, too rarely to be
  * worth packing. So each query is a row times a matrix: keys and values are read in place, also
- * those of bf16, and all scores are one row of the workspace.
+ * if they are bf16, and all scores are one row of the workspace.
  *
  *     p = 2^(s - max),  out = p v / sum
  *

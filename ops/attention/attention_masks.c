@@ -1,4 +1,4 @@
-/* What the queries of attention see: checks, ranges of keys and queries, and the effect on scores.
+/* Visibility in attention: checks, ranges of keys and queries, and the effect on scores.
  * attention_segments.c reads segments. */
 #include "attention_masks.h"
 

@@ -1,4 +1,4 @@
-/* What the queries of attention see, and its effect on scores. All passes (forward, backward,
+/* The keys that the queries of attention see, and the effect on scores. All passes (forward, backward,
  * decoding, weights) use these functions, so a further mask changes this header and its .c files
  * only.
  *
@@ -14,7 +14,7 @@
  *    lengths and segments hide all pairs of the tile. So a tile with an empty range is hidden and
  *    is not computed. The ranges depend on the tile only, not on threads.
  * 3. Inside these ranges cti_attention_mask_panel sets the score of each hidden pair to -inf,
- *    whatever the score was; the weight and the gradient of the score are then exactly 0.
+ *    even if the score is NaN; the weight and the gradient of the score are then exactly 0.
  * 4. If !a->limited, lengths, segments, the window and lower_right are not given: then only the
  *    causal mask limits the ranges. */
 #ifndef CTI_OPS_ATTENTION_ATTENTION_MASKS_H
@@ -184,8 +184,8 @@ static inline bool cti_attention_is_limited(const ct_attention_opts *opts) {
            opts->lower_right;
 }
 
-/* Returns (B, 1, T, S), true if lengths, diagonals and segments leave the pair visible, for the
- * composition. NULL: an error. */
+/* Returns the mask (B, 1, T, S) that the composition uses: true if lengths, diagonals and segments
+ * leave the pair visible. NULL: an error. */
 ct_tensor *cti_attention_visible(ct_context *context, const ct_attention_opts *opts,
                                  ct_shape scores);
 

@@ -112,7 +112,7 @@ typedef struct {
     const cti_attention_rows *q_right, *dout_right;
     cti_attention_rows right_q, right_dout;
     cti_attention_raw q_raw, dout_raw; /* the rows of both that are not finite */
-    /* Whether P, dS or their factors may be NaN where a pair is hidden: then hide_pairs is
+    /* Whether P, dS or their factors may be NaN for a hidden pair: then hide_pairs is
      * needed. */
     bool scrubbed;
     cti_attention_sum dq; /* (queries, d) */
@@ -261,7 +261,7 @@ static void backprop_panel(const cti_attention_backward_call *f, const pair_buff
 
 /* ---- a block of queries against a block of keys ---- */
 
-/* dQ += scale dS K for the queries of `seen`; no others see a key of the block. The sum is over all
+/* dQ += scale dS K for the queries of `seen`; the other queries see no key of the block. The sum is over all
  * k_block keys at once: for the nr keys of one panel, loading and storing dQ would take about as
  * long as the product. */
 static void add_query_gradients(const cti_attention_backward_call *f, const pair_buffers *w,
@@ -318,7 +318,7 @@ static void backprop_key_block(const cti_attention_backward_call *f, const pair_
         cti_attention_tile panel = cti_attention_subtile(t, 0, t->nq, p, a->nr);
         cti_attention_span seen = cti_attention_queries_of(a, &panel);
         const bool hidden = seen.begin >= seen.end;
-        if (hidden && !a->limited) break; /* so are all later panels */
+        if (hidden && !a->limited) break; /* all later panels are hidden too */
         if (hidden) seen = (cti_attention_span){.begin = block.end, .end = block.end};
         else seen.begin = cti_attention_tile_begin(a, seen.begin);
         if (seen.begin > block.begin || seen.end < block.end)
