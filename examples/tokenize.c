@@ -133,7 +133,8 @@ static void train_tokenizer(ct_context *context, int files, char **paths) {
     printf("%s: a tokenizer of %lld ids\n", out.path, (long long)ct_tokenizer_size(tokenizer));
 }
 
-/* The id behind each document: the id of --end, or of the tokenizer's end of a text if that flag is absent. */
+/* The id behind each document: the id of --end, or of the tokenizer's end of a text if that flag is
+ * absent. */
 static int64_t end_id(const ct_tokenizer *tokenizer) {
     if (!option.end) return ct_token_role(tokenizer, "eos_token");
     const int64_t id = *option.end ? ct_token_id(tokenizer, option.end) : -1;

@@ -6,7 +6,8 @@
  *
  * The result is equal to the result of the tokenizers package's BpeTrainer, which has these rules:
  *
- * 1. Files are read line by line. So a piece never crosses a line end; the line end belongs to its line.
+ * 1. Files are read line by line. So a piece never crosses a line end; the line end belongs to its
+ * line.
  * 2. The ids are the special tokens, the characters of the alphabet of bytes in the order of their
  *    code points, and the tokens that merges make. A text has one id: a special token may be a
  *    character or a merged token too.

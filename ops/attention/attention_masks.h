@@ -1,6 +1,6 @@
-/* The keys that the queries of attention see, and the effect on scores. All passes (forward, backward,
- * decoding, weights) use these functions, so a further mask changes this header and its .c files
- * only.
+/* The keys that the queries of attention see, and the effect on scores. All passes (forward,
+ * backward, decoding, weights) use these functions, so a further mask changes this header and its
+ * .c files only.
  *
  * A pair of a query and a key is visible if mask, key mask, lengths, diagonals (causal and the
  * window) and segments allow it. The first two are numbers in memory; the others are described by a

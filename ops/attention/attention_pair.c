@@ -261,9 +261,9 @@ static void backprop_panel(const cti_attention_backward_call *f, const pair_buff
 
 /* ---- a block of queries against a block of keys ---- */
 
-/* dQ += scale dS K for the queries of `seen`; the other queries see no key of the block. The sum is over all
- * k_block keys at once: for the nr keys of one panel, loading and storing dQ would take about as
- * long as the product. */
+/* dQ += scale dS K for the queries of `seen`; the other queries see no key of the block. The sum is
+ * over all k_block keys at once: for the nr keys of one panel, loading and storing dQ would take
+ * about as long as the product. */
 static void add_query_gradients(const cti_attention_backward_call *f, const pair_buffers *w,
                                 const key_range *keys, query_block *queries,
                                 const cti_attention_tile *t, cti_attention_span seen) {
