@@ -60,6 +60,7 @@ static void add_end_of_turn(ct_generate_opts *opts) {
 /* The folder's options, and the flags that were given in their place. */
 static ct_generate_opts generate_opts(const ct_module *lm) {
     ct_generate_opts opts = ct_lm_generate_opts(lm);
+    if (ct_error(context)) fail(EXIT_USAGE, "%s (--ignore-unknown)", ct_error_message(context));
     if (flag_was_read("temperature")) opts.sample.temperature = option.temperature;
     if (flag_was_read("top-k")) opts.sample.top_k = option.top_k;
     if (flag_was_read("top-p")) opts.sample.top_p = option.top_p;
@@ -131,7 +132,7 @@ int main(int argc, char **argv) {
         flag_switch("no-eos", &option.no_eos, "goes on behind the end of a text"),
         flag_switch("bf16", &option.bf16, "weights in bf16, in half the memory"),
         flag_switch("ignore-unknown", &option.ignore_unknown,
-                    "keys of config.json that are not known are no error"),
+                    "keys of the folder's files that are not supported are no error"),
         flag_integer("seed", &option.seed, 0, 1e18, "of the draws"),
         flag_integer("threads", &option.threads, 0, 1024, "that compute; 0: every core"),
     };

@@ -93,9 +93,11 @@ END_TEST
 /* ---- files ---- */
 
 START_TEST(files_of_adapters) {
-    static const char *const configs[] = {LLAMA, GPT2, BERT("BertModel")};
-    static const char *const patterns[] = {"*.?_proj", "*.c_attn", "*.query"};
-    for (int c = 0; c < 3; c++) {
+    static const char *const configs[] = {
+        LLAMA, GPT2, BERT("BertModel"),
+        "{\"model_type\": \"llama\", \"architectures\": [\"LlamaModel\"], " SIZES "}"};
+    static const char *const patterns[] = {"*.?_proj", "*.c_attn", "*.query", "*.v_proj"};
+    for (int c = 0; c < 4; c++) {
         ct_module *lm = adapted_lm(configs[c], patterns[c],
                                    (ct_lora_opts){.rank = 3, .alpha = 1.5, .dropout = 0.25});
         ct_module *base = ct_module_clone(lm), *filled;
@@ -107,7 +109,7 @@ START_TEST(files_of_adapters) {
         ck_assert_ptr_nonnull(
             strstr(text, c == 1 ? "\"fan_in_fan_out\": true" : "\"fan_in_fan_out\": false"));
         ck_assert_ptr_nonnull(
-            strstr(text, c == 2 ? "\"task_type\": null" : "\"task_type\": \"CAUSAL_LM\""));
+            strstr(text, c >= 2 ? "\"task_type\": null" : "\"task_type\": \"CAUSAL_LM\""));
         ct_tensor *ids = some_ids(1, 5), *want = run_lm(lm, ids, (ct_lm_call){0});
         /* into new adapters */
         ct_param param = {0};

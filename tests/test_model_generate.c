@@ -282,6 +282,58 @@ START_TEST(options_of_folders) {
 }
 END_TEST
 
+/* Keys that would change the ids and are not supported are errors of the options, and not of the
+ * model; values of no effect and unknown keys are none. */
+START_TEST(options_that_are_not_supported) {
+    static const struct {
+        const char *text, *message; /* NULL: none */
+    } cases[] = {
+        {"{\"num_beams\": 4}", "\"num_beams\" is 4, which is not supported"},
+        {"{\"no_repeat_ngram_size\": 2}", "\"no_repeat_ngram_size\" is 2"},
+        {"{\"min_new_tokens\": 8}", "\"min_new_tokens\" is 8"},
+        {"{\"min_length\": 8}", "\"min_length\" is 8"},
+        {"{\"suppress_tokens\": [3]}", "\"suppress_tokens\" is [...]"},
+        {"{\"bad_words_ids\": [[3]]}", "\"bad_words_ids\" is [...]"},
+        {"{\"forced_bos_token_id\": 0}", "\"forced_bos_token_id\" is 0"},
+        {"{\"stop_strings\": \"a\"}", "\"stop_strings\" is \"a\""},
+        {"{\"token_healing\": true}", "\"token_healing\" is true"},
+        {"{\"watermarking_config\": {\"a\": 1}}", "\"watermarking_config\" is {...}"},
+        {"{\"do_sample\": true, \"typical_p\": 0.5}", "\"typical_p\" is 0.5"},
+        {"{\"do_sample\": true, \"top_h\": 0.5}", "\"top_h\" is 0.5"},
+        {"{\"typical_p\": 0.5, \"top_h\": 0.5, \"epsilon_cutoff\": 0.1}", NULL},
+        {"{\"num_beams\": 1, \"no_repeat_ngram_size\": 0, \"typical_p\": 1.0, \"do_sample\": true, "
+         "\"bad_words_ids\": null, \"suppress_tokens\": [], \"token_healing\": false, "
+         "\"encoder_repetition_penalty\": 1.0, \"length_penalty\": 2.0, \"whatever\": 3}",
+         NULL},
+    };
+    ck_assert(ct_lm_save(rough_lm(LLAMA, f64), in_folder("g"), (ct_save_opts){0}));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_text(in_folder("g/generation_config.json"), cases[i].text);
+        ct_module *lm = ct_lm_open(context, in_folder("g"), f64), *copy = ct_module_clone(lm);
+        ck_assert_msg(copy != NULL, "%s", ct_error_message(context));
+        ct_lm_generate_opts(copy);
+        ck_assert_int_eq(ct_error(context), cases[i].message ? CT_ERR_FORMAT : CT_OK);
+        if (!cases[i].message) continue;
+        const char *said = ct_error_message(context);
+        ck_assert_msg(strstr(said, cases[i].message) && strstr(said, "generation_config.json"),
+                      "%s", said);
+        ct_error_clear(context);
+        const ct_lm_opts all = {.dtype = CT_F64, .ignore_unknown = true};
+        ct_lm_generate_opts(ct_lm_open(context, in_folder("g"), all));
+        ck_assert(!ct_error(context));
+    }
+    write_text(in_folder("g/generation_config.json"), "{\"do_sample\": true, \"top_p\": 0}");
+    const double top_p = ct_lm_generate_opts(ct_lm_open(context, in_folder("g"), f64)).sample.top_p;
+    ck_assert(top_p > 0 && top_p < 1e-300); /* only the most probable id; 0 is no limit */
+    write_text(in_folder("g/generation_config.json"), "{\"top_k\": 1.5}");
+    ck_refused(ct_lm_open(context, in_folder("g"), f64), CT_ERR_FORMAT, "\"top_k\" is 1.5",
+               "not an integer");
+    write_text(in_folder("g/generation_config.json"), "{\"repetition_penalty\": 0}");
+    ck_refused(ct_lm_open(context, in_folder("g"), f64), CT_ERR_FORMAT,
+               "\"repetition_penalty\" is 0", "not above 0");
+}
+END_TEST
+
 /* A generator reads its model without dropout, whatever mode the model is in. */
 START_TEST(in_training) {
     ct_module *lm = rough_lm(GPT2, f64);
@@ -306,6 +358,7 @@ int main(void) {
     tcase_add_test(all, stop_texts);
     tcase_add_test(all, a_stop_text_behind_a_long_text);
     tcase_add_test(all, options_of_folders);
+    tcase_add_test(all, options_that_are_not_supported);
     tcase_add_test(all, in_training);
     suite_add_tcase(suite, all);
     return run_suite(suite);

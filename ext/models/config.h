@@ -158,6 +158,9 @@ typedef struct {
     cti_lm_config *config;
 } cti_lm_reader;
 
+/* Writes the text of a value, in which a long value is shortened. */
+enum { CTI_LM_VALUE = 96 };
+void cti_lm_value_text(const cti_lm_reader *reader, cti_json_at value, char out[CTI_LM_VALUE]);
 /* Records CT_ERR_FORMAT "op: path: key = value: reason". Returns false. */
 bool cti_lm_refuse(const cti_lm_reader *reader, const char *key, cti_json_at value,
                    const char *format, ...) __attribute__((format(printf, 4, 5)));

@@ -1,6 +1,8 @@
 /* generation_config.json: the options with which a model's folder asks to be generated. */
 #include <cotangent/autograd.h>
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "../../src/core/memory.h"
@@ -8,6 +10,70 @@
 #include "folder.h"
 
 static const char generation_op[] = "lm_open";
+
+/* The keys of transformers that change which ids are generated and are not followed, each with the
+ * value of no effect; NAN: there is none. null, false and an empty list have none either. Keys that
+ * neither list has change nothing, or only speed, results beside the ids, and beams. */
+static const struct {
+    const char *key;
+    double neutral;
+    bool of_sampling; /* it has an effect only with do_sample */
+} not_followed[] = {
+    {"num_beams", 1, false},
+    {"num_beam_groups", 1, false},
+    {"diversity_penalty", 0, false},
+    {"penalty_alpha", 0, false},
+    {"dola_layers", NAN, false},
+    {"guidance_scale", 1, false},
+    {"min_length", 0, false},
+    {"min_new_tokens", 0, false},
+    {"max_time", NAN, false},
+    {"stop_strings", NAN, false},
+    {"no_repeat_ngram_size", 0, false},
+    {"encoder_no_repeat_ngram_size", 0, false},
+    {"encoder_repetition_penalty", 1, false},
+    {"sequence_bias", NAN, false},
+    {"bad_words_ids", NAN, false},
+    {"force_words_ids", NAN, false},
+    {"constraints", NAN, false},
+    {"forced_bos_token_id", NAN, false},
+    {"forced_eos_token_id", NAN, false},
+    {"suppress_tokens", NAN, false},
+    {"begin_suppress_tokens", NAN, false},
+    {"exponential_decay_length_penalty", NAN, false},
+    {"token_healing", NAN, false},
+    {"watermarking_config", NAN, false},
+    {"top_h", NAN, true},
+    {"typical_p", 1, true},
+    {"epsilon_cutoff", 0, true},
+    {"eta_cutoff", 0, true},
+};
+
+static bool is_neutral(const cti_json_tree *tree, cti_json_at value, double neutral) {
+    double number;
+    switch (tree->value[value].kind) {
+    case CTI_JSON_NULL:
+    case CTI_JSON_FALSE: return true;
+    case CTI_JSON_ARRAY: return !cti_json_first(tree, value);
+    case CTI_JSON_NUMBER: return cti_json_real(tree, value, &number) && number == neutral;
+    default: return false;
+    }
+}
+
+/* Remembers the first key that is not followed for ct_lm_generate_opts: a program that does not
+ * generate by the folder's options can use the model. */
+static void find_not_followed(const cti_lm_reader *reader, cti_lm *lm, bool samples) {
+    if (lm->opts.ignore_unknown) return;
+    for (size_t i = 0; i < sizeof not_followed / sizeof *not_followed; i++) {
+        const cti_json_at value = cti_json_member(reader->tree, 0, not_followed[i].key);
+        if (!value || (not_followed[i].of_sampling && !samples) ||
+            is_neutral(reader->tree, value, not_followed[i].neutral))
+            continue;
+        cti_lm_value_text(reader, value, lm->not_followed.value);
+        lm->not_followed.key = not_followed[i].key;
+        return;
+    }
+}
 
 /* Reads a number that is at least 0; null and an absent key leave *out. */
 static bool read_generate_number(const cti_lm_reader *reader, const char *key, double *out) {
@@ -27,6 +93,7 @@ static bool read_generate_opts(const cti_lm_reader *reader, cti_lm *lm) {
     ct_generate_opts *opts = &lm->generation;
     const cti_json_at sample = cti_json_member(tree, 0, "do_sample");
     const bool samples = sample && tree->value[sample].kind == CTI_JSON_TRUE;
+    find_not_followed(reader, lm, samples);
     double temperature = 1, top_k = 50, top_p = 1, min_p = 0, penalty = 1, most = 0;
     int64_t ids[CTI_LM_MOST_EOS], n;
     if (!read_generate_number(reader, "temperature", &temperature) ||
@@ -37,6 +104,12 @@ static bool read_generate_opts(const cti_lm_reader *reader, cti_lm *lm) {
         !read_generate_number(reader, "max_new_tokens", &most) ||
         !cti_lm_read_ids(reader, "eos_token_id", ids, &n))
         return false;
+    if (top_k != floor(top_k))
+        return cti_lm_refuse(reader, "top_k", cti_json_member(tree, 0, "top_k"), "not an integer");
+    if (penalty == 0)
+        return cti_lm_refuse(reader, "repetition_penalty",
+                             cti_json_member(tree, 0, "repetition_penalty"), "not above 0");
+    if (top_p == 0) top_p = DBL_MIN; /* only the most probable id */
     if (samples)
         opts->sample = (ct_sample_opts){.temperature = temperature,
                                         .top_k = (int64_t)top_k,
@@ -77,5 +150,11 @@ bool cti_lm_read_generation(cti_lm *lm) {
 
 ct_generate_opts ct_lm_generate_opts(const ct_module *module) {
     const cti_lm *lm = cti_lm_of(module);
-    return lm ? lm->generation : (ct_generate_opts){0};
+    if (!lm || !cti_lm_is_ready(lm->context)) return (ct_generate_opts){0};
+    if (!lm->not_followed.key) return lm->generation;
+    ct_fail(lm->context, CT_ERR_FORMAT,
+            "lm_generate_opts: %s: generation_config.json: \"%s\" is %s, which is not supported "
+            "(ignore_unknown leaves it out)",
+            lm->folder, lm->not_followed.key, lm->not_followed.value);
+    return (ct_generate_opts){0};
 }

@@ -46,6 +46,10 @@ struct cti_lm {
      * file, or of config.json if that file has none */
     ct_generate_opts generation;
     int64_t eos[CTI_LM_MOST_EOS];
+    struct {
+        const char *key; /* of generation_config.json, which generation does not follow; or NULL */
+        char value[CTI_LM_VALUE];
+    } not_followed;
     cti_lm_rows rows;
 };
 

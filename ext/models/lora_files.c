@@ -72,7 +72,7 @@ static void peft_config(const cti_lora_places *places, const cti_lm *lm, cti_wri
     const ct_lora_opts *opts = &data_of(&places->place[0])->opts;
     char number[96];
     cti_write(out, "{\n  \"peft_type\": \"LORA\",\n  \"task_type\": ");
-    cti_write(out, lm && !lm->config.family->bidirectional ? "\"CAUSAL_LM\"" : "null");
+    cti_write(out, lm && lm->config.head == CTI_LM_HEAD_CAUSAL ? "\"CAUSAL_LM\"" : "null");
     cti_write(out, ",\n  \"base_model_name_or_path\": ");
     cti_write_quoted(out, cti_text_of(lm && lm->folder ? lm->folder : ""));
     cti_write(out, ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": ");

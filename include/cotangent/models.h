@@ -27,8 +27,10 @@ typedef struct {
     /* CT_F32, CT_F64, or CT_BF16: the matrices are bf16 and the rest f32, as after
      * ct_module_to_bf16 */
     ct_dtype dtype;
-    bool recompute;      /* in training each layer runs by ct_recompute */
-    bool ignore_unknown; /* a key of config.json that is not known is no error */
+    bool recompute; /* in training each layer runs by ct_recompute */
+    /* a key of config.json that is not known, or of generation_config.json that is not supported,
+     * is no error */
+    bool ignore_unknown;
 } ct_lm_opts;
 
 /* Opens the model of a folder that has config.json and model.safetensors, or shards with their
@@ -168,7 +170,9 @@ typedef struct {
 } ct_generate_opts;
 
 /* The options of the folder's generation_config.json, which is read when the model is opened;
- * zeros without one. Pointers are valid until the model is freed. */
+ * without one, only the .eos of config.json. A key of transformers that changes the ids and is not
+ * supported (num_beams, no_repeat_ngram_size, ...) is CT_ERR_FORMAT with its value, unless the
+ * model was opened with ignore_unknown. Pointers are valid until the model is freed. */
 CT_API ct_generate_opts ct_lm_generate_opts(const ct_module *lm);
 
 /* Generates ids behind n prompts: prompts.ids and prompts.mask, (n, T), padded on the left or on
