@@ -9,7 +9,7 @@ bool cti_suspect_not_finite(cti_suspect *s) {
     int64_t elements = 0;
     for (int64_t i = 0; i < s->n; i++) {
         bool finite = true;
-        for (int64_t e = i; e < s->k->rows * s->n; e += s->n)
+        for (int64_t e = i; e < s->check->rows * s->n; e += s->n)
             finite = finite && isfinite(s->c->analytic[e]);
         elements += !finite && s->c->state[i] == CTI_WRONG;
     }
@@ -45,7 +45,8 @@ static bool take_columns(cti_suspect *s) {
     const cti_checked *c = s->c;
     s->a = c->analytic, s->j = c->numeric;
     if (!c->undecided) return true;
-    double *a = cti_check_numbers(s->k, s->rows, s->n), *j = cti_check_numbers(s->k, s->rows, s->n);
+    double *a = cti_check_numbers(s->check, s->rows, s->n),
+           *j = cti_check_numbers(s->check, s->rows, s->n);
     if (!a || !j) return false;
     for (int64_t e = 0; e < s->rows * s->n; e++) {
         const bool told = c->state[e % s->n] <= CTI_WRONG;
@@ -55,17 +56,17 @@ static bool take_columns(cti_suspect *s) {
     return true;
 }
 
-bool cti_diagnose(cti_check *k, cti_checked *c) {
+bool cti_diagnose(cti_check *check, cti_checked *c) {
     cti_frame frame;
-    cti_frame_open(k->context, &frame, false);
-    cti_suspect s = {.k = k,
+    cti_frame_open(check->context, &frame, false);
+    cti_suspect s = {.check = check,
                      .c = c,
                      .in = c->shape,
-                     .out = k->shape,
-                     .rows = k->whole ? k->m : CTI_ROW_ZEROS,
+                     .out = check->shape,
+                     .rows = check->whole ? check->m : CTI_ROW_ZEROS,
                      .n = c->n,
-                     .fit = k->coarse ? 0.05 : 1e-3};
-    s.p = cti_check_numbers(k, s.rows, s.n);
+                     .fit = check->coarse ? 0.05 : 1e-3};
+    s.p = cti_check_numbers(check, s.rows, s.n);
     bool ok = s.p != NULL && take_columns(&s);
     if (ok) {
         double most = 0;
@@ -73,11 +74,11 @@ bool cti_diagnose(cti_check *k, cti_checked *c) {
             s.size += s.j[e] * s.j[e], most = fmax(most, fabs(s.j[e]));
         s.size = sqrt(s.size);
         s.error = cti_suspect_distance(&s, s.a, s.j);
-        s.tiny = fmax(k->opts.atol, most * (k->coarse ? 1e-3 : 1e-8));
+        s.tiny = fmax(check->opts.atol, most * (check->coarse ? 1e-3 : 1e-8));
         hypothesize(&s);
-        ok = cti_ready(k->context);
+        ok = cti_ready(check->context);
     }
-    if (ok) cti_check_say(k, c, s.mistake, s.factor, s.text);
-    cti_frame_close(k->context, &frame);
+    if (ok) cti_check_say(check, c, s.mistake, s.factor, s.text);
+    cti_frame_close(check->context, &frame);
     return ok;
 }

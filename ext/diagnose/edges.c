@@ -36,7 +36,7 @@ static bool edges_of(cti_suspect *s, bool rows) {
     static const int64_t blocks[] = {4, 8, 16, 32, 64, 128};
     const ct_shape shape = rows ? s->out : s->in;
     const int64_t count = rows ? s->rows : s->n;
-    bool *wrong = cti_check_flags(s->k, count);
+    bool *wrong = cti_check_flags(s->check, count);
     if (!wrong || count < 2) return false;
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t i = 0; i < s->n; i++) wrong[rows ? r : i] |= cti_suspect_wrong(s, r, i);
@@ -82,7 +82,7 @@ static bool edges_of(cti_suspect *s, bool rows) {
 }
 
 bool cti_suspect_edges(cti_suspect *s) {
-    return !s->k->opts.fast && (edges_of(s, false) || (s->k->whole && edges_of(s, true)));
+    return !s->check->opts.fast && (edges_of(s, false) || (s->check->whole && edges_of(s, true)));
 }
 
 /* ---- beyond a threshold ---- */
@@ -90,7 +90,7 @@ bool cti_suspect_edges(cti_suspect *s) {
 /* Finds the columns that are wrong, and the columns that are right and not zero. False: there are
  * too few of either to look for a threshold. */
 static bool sort_columns(cti_suspect *s, bool **wrong, bool **right) {
-    *wrong = cti_check_flags(s->k, s->n), *right = cti_check_flags(s->k, s->n);
+    *wrong = cti_check_flags(s->check, s->n), *right = cti_check_flags(s->check, s->n);
     if (!*wrong || !*right) return false;
     int64_t off = 0, good = 0;
     for (int64_t i = 0; i < s->n; i++) {
@@ -117,17 +117,17 @@ static double common_factor(cti_suspect *s, const bool *wrong) {
 
 bool cti_suspect_threshold(cti_suspect *s) {
     bool *wrong, *right;
-    if (s->k->opts.fast || !sort_columns(s, &wrong, &right)) return false;
+    if (s->check->opts.fast || !sort_columns(s, &wrong, &right)) return false;
     enum { INPUT, SIZE, OUTPUT, OTHER };
-    for (int of = INPUT; of < OTHER + s->k->count; of++) {
+    for (int of = INPUT; of < OTHER + s->check->count; of++) {
         const cti_checked *x = of < OUTPUT    ? s->c
                                : of == OUTPUT ? NULL
-                                              : &s->k->checked[of - OTHER];
-        if (x ? x->numel != s->n || (of >= OTHER && x == s->c) : s->k->m != s->n) continue;
+                                              : &s->check->checked[of - OTHER];
+        if (x ? x->numel != s->n || (of >= OTHER && x == s->c) : s->check->m != s->n) continue;
         /* [0]: the range of the right columns, [1]: the range of the wrong ones */
         double low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY};
         for (int64_t i = 0; i < s->n; i++) {
-            double v = x ? cti_check_get(x->x, i) : s->k->y[i];
+            double v = x ? cti_check_get(x->x, i) : s->check->y[i];
             if (of == SIZE) v = fabs(v);
             if (!wrong[i] && !right[i]) continue;
             low[wrong[i]] = fmin(low[wrong[i]], v), high[wrong[i]] = fmax(high[wrong[i]], v);
@@ -140,7 +140,7 @@ bool cti_suspect_threshold(cti_suspect *s) {
                  : of == SIZE   ? "the input's size"
                  : of == OUTPUT ? "the output"
                                 : "input %d",
-                 of >= OTHER ? s->k->checked[of - OTHER].input : 0);
+                 of >= OTHER ? s->check->checked[of - OTHER].input : 0);
         const double c = common_factor(s, wrong);
         if (c != 0)
             snprintf(there, sizeof there, ", and there %s times what it must be",
@@ -162,7 +162,7 @@ static bool groups_fit(cti_suspect *s, bool rows, int d, bool others, double ran
     const ct_shape shape = rows ? s->out : s->in;
     const int64_t count = rows ? s->rows : s->n, length = shape.dim[d];
     const int64_t groups = others ? count / length : length;
-    double *top = cti_check_numbers(s->k, 3, groups);
+    double *top = cti_check_numbers(s->check, 3, groups);
     int64_t stride[CT_MAX_DIMS];
     if (!top || groups < 2 || groups == count) return false;
     double *bottom = top + groups, *entries = bottom + groups;
@@ -194,8 +194,8 @@ static bool groups_fit(cti_suspect *s, bool rows, int d, bool others, double ran
 
 bool cti_suspect_rows(cti_suspect *s) {
     double range[2];
-    if (s->k->opts.fast) return false;
-    for (int rows = 0; rows < (s->k->whole ? 2 : 1); rows++) {
+    if (s->check->opts.fast) return false;
+    for (int rows = 0; rows < (s->check->whole ? 2 : 1); rows++) {
         const ct_shape shape = rows ? s->out : s->in;
         for (int d = 0; d < shape.ndim; d++)
             for (int others = 0; others < (shape.ndim > 2 ? 2 : 1); others++) {
@@ -239,7 +239,7 @@ static bool lines_are_scaled(cti_suspect *s, bool rows, double range[2]) {
 /* The factor of an activation in front of a product scales columns, behind the product rows. */
 bool cti_suspect_scaled(cti_suspect *s) {
     double range[2];
-    if (!s->k->whole) return false;
+    if (!s->check->whole) return false;
     for (int rows = 0; rows < 2; rows++)
         if (lines_are_scaled(s, rows, range))
             return cti_suspect_say(

@@ -23,13 +23,13 @@ static double row_size(const double *row, int64_t n) {
 /* The distance of the random cotangent's row from the sum of the rows of single ones, each times
  * its element of the cotangent; relative to the sizes of these terms. */
 static double sum_differs(const cti_suspect *s, const double *random) {
-    const cti_check *k = s->k;
+    const cti_check *check = s->check;
     double off = 0, most = 0;
-    for (int64_t i = 0; k->whole && i < s->n; i++) {
+    for (int64_t i = 0; check->whole && i < s->n; i++) {
         double sum = 0, size = 0;
-        for (int64_t r = 0; r < k->m; r++) {
+        for (int64_t r = 0; r < check->m; r++) {
             const double part =
-                k->cotangent[CTI_ROW_RANDOM * k->m + r] * s->c->analytic[r * s->n + i];
+                check->cotangent[CTI_ROW_RANDOM * check->m + r] * s->c->analytic[r * s->n + i];
             sum += part, size += fabs(part);
         }
         off = fmax(off, fabs(random[i] - sum)), most = fmax(most, size);
@@ -38,14 +38,14 @@ static double sum_differs(const cti_suspect *s, const double *random) {
 }
 
 bool cti_suspect_not_linear(cti_suspect *s) {
-    const cti_check *k = s->k;
-    const double *summed = s->c->analytic + (k->rows - CTI_ROWS_SUMMED) * s->n,
+    const cti_check *check = s->check;
+    const double *summed = s->c->analytic + (check->rows - CTI_ROWS_SUMMED) * s->n,
                  *random = summed + CTI_ROW_RANDOM * s->n, *large = summed + CTI_ROW_LARGE * s->n,
-                 *small = summed + CTI_ROW_SMALL * s->n, part = k->coarse ? 1e-3 : 1e-5;
+                 *small = summed + CTI_ROW_SMALL * s->n, part = check->coarse ? 1e-3 : 1e-5;
     const double off_large = row_differs(large, random, s->n, CTI_LARGE),
                  off_small = row_differs(small, random, s->n, -1 / CTI_LARGE);
     if (off_large <= part && off_small <= part && sum_differs(s, random) <= part) return false;
-    bool single = k->whole;
+    bool single = check->whole;
     for (int64_t r = 0; r < s->rows && single; r++)
         for (int64_t i = 0; i < s->n; i++) single = single && !cti_suspect_wrong(s, r, i);
     const double grown = row_size(large, s->n) / (row_size(random, s->n) * CTI_LARGE);
@@ -59,7 +59,7 @@ bool cti_suspect_not_linear(cti_suspect *s) {
 }
 
 bool cti_suspect_rounded(cti_suspect *s) {
-    if (!s->c->rounded && !cti_check_is_rounded(s->k, s->c, false)) return false;
+    if (!s->c->rounded && !cti_check_is_rounded(s->check, s->c, false)) return false;
     return cti_suspect_say(s, CT_MISTAKE_ROUNDING,
                            "the errors are of the size of f32's rounding, %.2g of the gradient: "
                            "something is computed or stored in f32",

@@ -7,14 +7,14 @@
 
 /* ---- A and J elsewhere ---- */
 
-static double *copy_of(cti_check *k, const cti_checked *c) {
-    double *values = cti_check_numbers(k, 1, c->numel);
+static double *copy_of(cti_check *check, const cti_checked *c) {
+    double *values = cti_check_numbers(check, 1, c->numel);
     for (int64_t i = 0; values && i < c->numel; i++) values[i] = cti_check_get(c->x, i);
     return values;
 }
 
 static bool can_move(const cti_suspect *s) {
-    return !s->k->opts.fast && s->k->count <= CTI_SUSPECT_INPUTS;
+    return !s->check->opts.fast && s->check->count <= CTI_SUSPECT_INPUTS;
 }
 
 /* Is the distance of a and j within the fit? Columns that are not finite do not count; they must be
@@ -39,13 +39,13 @@ static bool agree(const cti_suspect *s, const double *a, const double *j) {
  * with another operand in place of x or y. */
 
 bool cti_suspect_forward_value(cti_suspect *s) {
-    cti_check *k = s->k;
+    cti_check *check = s->check;
     double *values[CTI_SUSPECT_INPUTS] = {0};
     cti_checked other;
-    const int self = (int)(s->c - k->checked);
-    values[self] = k->y;
-    if (!can_move(s) || s->c->dtype != k->dtype || !cti_shape_same(&s->in, &s->out) ||
-        !cti_check_at(s->k, s->c, values, &other, NULL))
+    const int self = (int)(s->c - check->checked);
+    values[self] = check->y;
+    if (!can_move(s) || s->c->dtype != check->dtype || !cti_shape_same(&s->in, &s->out) ||
+        !cti_check_at(s->check, s->c, values, &other, NULL))
         return false;
     if (agree(s, s->a, other.numeric))
         return cti_suspect_say(
@@ -62,30 +62,30 @@ static bool is_at(cti_suspect *s, int q, double *instead) {
     double *values[CTI_SUSPECT_INPUTS] = {0};
     cti_checked other;
     cti_frame frame;
-    cti_frame_open(s->k->context, &frame, false);
+    cti_frame_open(s->check->context, &frame, false);
     values[q] = instead;
     const bool yes =
-        cti_check_at(s->k, s->c, values, &other, NULL) && agree(s, s->a, other.numeric);
-    cti_frame_close(s->k->context, &frame);
+        cti_check_at(s->check, s->c, values, &other, NULL) && agree(s, s->a, other.numeric);
+    cti_frame_close(s->check->context, &frame);
     return yes;
 }
 
 bool cti_suspect_operand(cti_suspect *s) {
-    cti_check *k = s->k;
-    if (!can_move(s) || k->count < 2) return false;
-    for (int q = 0; q < k->count; q++) {
-        const int input = k->checked[q].input;
-        if (&k->checked[q] != s->c && cti_shape_same(&k->checked[q].shape, &s->out) &&
-            is_at(s, q, k->y))
+    cti_check *check = s->check;
+    if (!can_move(s) || check->count < 2) return false;
+    for (int q = 0; q < check->count; q++) {
+        const int input = check->checked[q].input;
+        if (&check->checked[q] != s->c && cti_shape_same(&check->checked[q].shape, &s->out) &&
+            is_at(s, q, check->y))
             return cti_suspect_say(s, CT_MISTAKE_OPERAND,
                                    "the output is used where input %d is meant", input);
-        for (int p = 0; p < k->count; p++) {
-            if (p == q || k->checked[p].numel != k->checked[q].numel) continue;
-            double *other = copy_of(k, &k->checked[p]);
+        for (int p = 0; p < check->count; p++) {
+            if (p == q || check->checked[p].numel != check->checked[q].numel) continue;
+            double *other = copy_of(check, &check->checked[p]);
             if (!other || !is_at(s, q, other)) continue;
             return cti_suspect_say(s, CT_MISTAKE_OPERAND,
                                    "the wrong operand: input %d is used where input %d is meant",
-                                   k->checked[p].input, input);
+                                   check->checked[p].input, input);
         }
     }
     return false;
@@ -128,16 +128,16 @@ static bool is_power(double c, double d, double v, double w, const char *what, c
 
 static bool name_varying(const cti_suspect *s, double c, double d, double *const *moved,
                          const double *y, char *text, size_t size) {
-    const cti_check *k = s->k;
+    const cti_check *check = s->check;
     double here[QUANTITIES], there[QUANTITIES];
-    for (int q = -1; q < k->count; q++) { /* -1: the output */
-        const int64_t n = q < 0 ? k->m : k->checked[q].numel;
-        double *now = q < 0 ? k->y : copy_of(s->k, &k->checked[q]);
+    for (int q = -1; q < check->count; q++) { /* -1: the output */
+        const int64_t n = q < 0 ? check->m : check->checked[q].numel;
+        double *now = q < 0 ? check->y : copy_of(s->check, &check->checked[q]);
         char of[32] = " of the output";
         if (!now || n < 1) continue;
         measure_quantities(now, n, here);
         measure_quantities(q < 0 ? y : moved[q], n, there);
-        if (q >= 0) snprintf(of, sizeof of, " of input %d", k->checked[q].input);
+        if (q >= 0) snprintf(of, sizeof of, " of input %d", check->checked[q].input);
         if (n == 1 && is_power(c, d, here[0], there[0], q < 0 ? "the output" : "input ",
                                q < 0 ? "" : of + sizeof " of input", text, size))
             return true;
@@ -154,20 +154,21 @@ static int64_t entries_of(const cti_suspect *s) {
 }
 
 cti_constancy cti_suspect_constancy(cti_suspect *s, double c, char *text, size_t size) {
-    cti_check *k = s->k;
-    double *moved[CTI_SUSPECT_INPUTS] = {0}, *y = cti_check_numbers(k, 1, k->m);
+    cti_check *check = s->check;
+    double *moved[CTI_SUSPECT_INPUTS] = {0}, *y = cti_check_numbers(check, 1, check->m);
     cti_checked other;
     *text = 0;
-    const cti_constancy unknown = entries_of(s) < 3 && !k->opts.fast ? CTI_NEITHER : CTI_CONSTANT;
+    const cti_constancy unknown =
+        entries_of(s) < 3 && !check->opts.fast ? CTI_NEITHER : CTI_CONSTANT;
     if (!can_move(s) || !y) return unknown;
-    for (int q = 0; q < k->count; q++) {
-        moved[q] = copy_of(k, &k->checked[q]);
+    for (int q = 0; q < check->count; q++) {
+        moved[q] = copy_of(check, &check->checked[q]);
         if (!moved[q]) return unknown;
         /* moves by a few per cent, so that signs, order and domain mostly stay the same */
-        for (int64_t i = 0; i < k->checked[q].numel; i++)
+        for (int64_t i = 0; i < check->checked[q].numel; i++)
             moved[q][i] *= 1 + 0.07 * sin(1.7 * (double)(i + 3 * q + 1));
     }
-    if (!cti_check_at(s->k, s->c, moved, &other, y)) return unknown;
+    if (!cti_check_at(s->check, s->c, moved, &other, y)) return unknown;
     const double d = cti_suspect_ratio(s, other.analytic, other.numeric);
     double off = 0, error = 0;
     for (int64_t e = 0; e < s->rows * s->n; e++) {
@@ -175,7 +176,7 @@ cti_constancy cti_suspect_constancy(cti_suspect *s, double c, char *text, size_t
         off += (a - d * j) * (a - d * j), error += (a - j) * (a - j);
     }
     if (!(d != 0 && sqrt(off) <= 0.01 * sqrt(error))) return unknown;
-    if (fabs(c - d) <= (k->coarse ? 0.02 : 1e-4) * fabs(c)) return CTI_CONSTANT;
+    if (fabs(c - d) <= (check->coarse ? 0.02 : 1e-4) * fabs(c)) return CTI_CONSTANT;
     name_varying(s, c, d, moved, y, text, size);
     return CTI_VARYING;
 }
@@ -188,16 +189,16 @@ cti_constancy cti_suspect_constancy(cti_suspect *s, double c, char *text, size_t
 
 /* Sets values[q] to input q, rotated by one along the dim that is `from_right` from the right; to
  * NULL if the input has no such dim of that size. False: no input has it. */
-static bool rotate_inputs(cti_check *k, int from_right, int64_t size, double **values) {
+static bool rotate_inputs(cti_check *check, int from_right, int64_t size, double **values) {
     bool any = false;
-    for (int q = 0; q < k->count; q++) {
-        const cti_checked *x = &k->checked[q];
+    for (int q = 0; q < check->count; q++) {
+        const cti_checked *x = &check->checked[q];
         const int d = x->shape.ndim - 1 - from_right;
         values[q] = NULL;
         if (d < 0 || x->shape.dim[d] != size) continue;
         int64_t stride[CT_MAX_DIMS];
         cti_shape_strides(x->shape, stride);
-        values[q] = cti_check_numbers(k, 1, x->numel);
+        values[q] = cti_check_numbers(check, 1, x->numel);
         if (!values[q]) return false;
         for (int64_t i = 0; i < x->numel; i++) {
             const int64_t at = cti_suspect_along(x->shape, i, d),
@@ -238,16 +239,16 @@ static symmetry symmetry_along(cti_suspect *s, int d) {
     cti_checked other;
     symmetry found = NO_SYMMETRY;
     cti_frame frame;
-    cti_frame_open(s->k->context, &frame, false);
-    if (rotate_inputs(s->k, s->in.ndim - 1 - d, s->in.dim[d], values) &&
-        cti_check_at(s->k, s->c, values, &other, NULL))
+    cti_frame_open(s->check->context, &frame, false);
+    if (rotate_inputs(s->check, s->in.ndim - 1 - d, s->in.dim[d], values) &&
+        cti_check_at(s->check, s->c, values, &other, NULL))
         for (int p = s->out.ndim - 1; p >= -1 && found == NO_SYMMETRY; p--) {
             if (p >= 0 && s->out.dim[p] != s->in.dim[d]) continue;
             const double allowed = 10 * s->fit * s->error;
             if (is_rotated(s, s->j, other.numeric, d, p, allowed))
                 found = is_rotated(s, s->a, other.analytic, d, p, allowed) ? SAME : DEPENDS;
         }
-    cti_frame_close(s->k->context, &frame);
+    cti_frame_close(s->check->context, &frame);
     return found;
 }
 
@@ -271,7 +272,7 @@ static bool is_local(const cti_suspect *s, double *low, double *high) {
 }
 
 bool cti_suspect_formula(cti_suspect *s) {
-    if (!can_move(s) || !s->k->whole) return false;
+    if (!can_move(s) || !s->check->whole) return false;
     int along = -1, missing = 0;
     for (int d = 0; d < s->in.ndim; d++) {
         if (s->in.dim[d] < 2) continue;

@@ -16,17 +16,17 @@ bool cti_suspect_zero(cti_suspect *s) {
 /* If A(g) = A(0) != 0 for every g, the cotangent is ignored. If only A(0) != 0, a term is not
  * multiplied by the cotangent. */
 bool cti_suspect_cotangent(cti_suspect *s) {
-    const cti_check *k = s->k;
-    const double *zero = s->c->analytic + (k->rows - CTI_ROWS_SUMMED + CTI_ROW_ZEROS) * s->n,
-                 *ones = s->c->numeric + (k->rows - CTI_ROWS_SUMMED + CTI_ROW_ONES) * s->n;
+    const cti_check *check = s->check;
+    const double *zero = s->c->analytic + (check->rows - CTI_ROWS_SUMMED + CTI_ROW_ZEROS) * s->n,
+                 *ones = s->c->numeric + (check->rows - CTI_ROWS_SUMMED + CTI_ROW_ONES) * s->n;
     double size = 0, differs = 0;
     bool right = true;
     for (int64_t i = 0; i < s->n; i++) {
         size = fmax(size, fabs(zero[i]));
-        right =
-            right && fabs(zero[i] - ones[i]) <=
-                         cti_check_allowed(k, k->rows - CTI_ROWS_SUMMED + CTI_ROW_ONES, ones[i]);
-        for (int64_t r = 0; r < k->rows; r++)
+        right = right &&
+                fabs(zero[i] - ones[i]) <=
+                    cti_check_allowed(check, check->rows - CTI_ROWS_SUMMED + CTI_ROW_ONES, ones[i]);
+        for (int64_t r = 0; r < check->rows; r++)
             differs = fmax(differs, fabs(s->c->analytic[r * s->n + i] - zero[i]));
     }
     if (size <= s->tiny) return false;
@@ -65,7 +65,7 @@ static bool named(double c, double v, const char *what, form_of_size forms, doub
  * and the ratio of these, or a dim of another input. */
 static bool name_factor(const cti_suspect *s, double c, form_of_size forms, char *text,
                         size_t size) {
-    const double part = s->k->coarse ? 0.02 : 1e-5;
+    const double part = s->check->coarse ? 0.02 : 1e-5;
     char what[64];
     for (int d = 0; d < s->in.ndim; d++) {
         snprintf(what, sizeof what, "the size of its dim %d", d);
@@ -76,9 +76,9 @@ static bool name_factor(const cti_suspect *s, double c, form_of_size forms, char
         if (named(c, (double)s->out.dim[d], what, forms, part, text, size)) return true;
     }
     if (named(c, (double)s->c->numel, "its number of elements", forms, part, text, size) ||
-        named(c, (double)s->k->m, "the output's number of elements", forms, part, text, size))
+        named(c, (double)s->check->m, "the output's number of elements", forms, part, text, size))
         return true;
-    const int64_t numel = s->c->numel, m = s->k->m;
+    const int64_t numel = s->c->numel, m = s->check->m;
     const int64_t reduced = m ? numel / m : 0, repeated = numel ? m / numel : 0;
     if (numel > m && m &&
         named(c, (double)reduced, "how many elements make one of the output", forms, part, text,
@@ -87,10 +87,10 @@ static bool name_factor(const cti_suspect *s, double c, form_of_size forms, char
     if (numel < m && numel &&
         named(c, (double)repeated, "how often it is repeated", forms, part, text, size))
         return true;
-    for (int q = 0; q < s->k->n; q++)
-        for (int d = 0; d < ct_ndim(s->k->in[q]); d++) {
+    for (int q = 0; q < s->check->n; q++)
+        for (int d = 0; d < ct_ndim(s->check->in[q]); d++) {
             snprintf(what, sizeof what, "the size of dim %d of input %d", d, q);
-            if (named(c, (double)ct_dim(s->k->in[q], d), what, forms, part, text, size))
+            if (named(c, (double)ct_dim(s->check->in[q], d), what, forms, part, text, size))
                 return true;
         }
     return false;
@@ -100,13 +100,13 @@ static bool name_factor(const cti_suspect *s, double c, form_of_size forms, char
  * a mean or a variance is divided by the wrong count. */
 static bool name_ratio(const cti_suspect *s, double c, char *text, size_t size) {
     enum { MOST = 32 };
-    const double part = s->k->coarse ? 0.005 : 1e-6;
+    const double part = s->check->coarse ? 0.005 : 1e-6;
     int64_t sizes[MOST];
     int count = 0;
     const ct_shape shapes[] = {s->in, s->out};
     for (int t = 0; t < 2; t++)
         for (int d = 0; d < shapes[t].ndim; d++) sizes[count++] = shapes[t].dim[d];
-    sizes[count++] = s->c->numel, sizes[count++] = s->k->m;
+    sizes[count++] = s->c->numel, sizes[count++] = s->check->m;
     for (int a = 0; a < count; a++) {
         const double n = (double)sizes[a];
         if (n > 2 && (close_to(c, n / (n - 1), part) || close_to(c, (n - 1) / n, part))) {
@@ -164,7 +164,7 @@ static void guess_reason(const cti_suspect *s, double c, double number, char *te
 }
 
 static bool say_constant(cti_suspect *s, double c) {
-    const double size = fabs(c), part = s->k->coarse ? 0.02 : 1e-5,
+    const double size = fabs(c), part = s->check->coarse ? 0.02 : 1e-5,
                  times = whole_number(size, part), over = whole_number(1 / size, part);
     char what[128], reason[160];
     if (over)
@@ -185,7 +185,7 @@ bool cti_suspect_factor(cti_suspect *s) {
     const double c = cti_suspect_ratio(s, s->a, s->j);
     for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = c * s->j[e];
     if (c == 0 || !cti_suspect_fits(s)) return false;
-    const double part = s->k->coarse ? 0.02 : 1e-5;
+    const double part = s->check->coarse ? 0.02 : 1e-5;
     char what[128];
     const cti_constancy constancy = cti_suspect_constancy(s, c, what, sizeof what);
     if (constancy == CTI_NEITHER) return false;
@@ -197,7 +197,7 @@ bool cti_suspect_factor(cti_suspect *s) {
     s->factor = c;
     if (close_to(c, -1, part)) return cti_suspect_say(s, CT_MISTAKE_SIGN, "the sign is flipped");
     double scale;
-    if (s->k->whole && is_scaled_mask(s, &scale) &&
+    if (s->check->whole && is_scaled_mask(s, &scale) &&
         (close_to(c * scale, 1, part) || close_to(c, scale, part)))
         return cti_suspect_say(s, CT_MISTAKE_SCALE,
                                "the scale of the mask, %.6g (as of a dropout), is %s", scale,
@@ -221,23 +221,25 @@ static bool is_times(const cti_suspect *s, const double *v, int64_t count, bool 
 }
 
 bool cti_suspect_chain(cti_suspect *s) {
-    if (s->k->opts.fast) return false;
+    if (s->check->opts.fast) return false;
     for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = !cti_suspect_is_zero(s, s->j[e]);
     const double c = cti_suspect_ratio(s, s->a, s->p);
     for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] *= c;
-    if (s->k->whole && c != 0 && cti_suspect_fits(s))
+    if (s->check->whole && c != 0 && cti_suspect_fits(s))
         return cti_suspect_say(s, CT_MISTAKE_CHAIN,
                                "the local derivative is missing: the cotangent is passed on times "
                                "%.6g everywhere",
                                c);
-    for (int q = -1; q < s->k->n; q++) { /* -1: the output */
-        const ct_tensor *t = q < 0 ? NULL : s->k->in[q];
-        const int64_t count = q < 0 ? s->k->m : t && cti_is_real(ct_dtype_of(t)) ? ct_numel(t) : 0;
+    for (int q = -1; q < s->check->n; q++) { /* -1: the output */
+        const ct_tensor *t = q < 0 ? NULL : s->check->in[q];
+        const int64_t count = q < 0                              ? s->check->m
+                              : t && cti_is_real(ct_dtype_of(t)) ? ct_numel(t)
+                                                                 : 0;
         const bool of_columns = count > 1 && s->n % count == 0,
-                   of_rows = count > 1 && s->k->whole && s->rows % count == 0;
+                   of_rows = count > 1 && s->check->whole && s->rows % count == 0;
         if (!of_columns && !of_rows) continue;
-        double *values = q < 0 ? NULL : cti_check_numbers(s->k, 1, count);
-        const double *v = q < 0 ? s->k->y : values;
+        double *values = q < 0 ? NULL : cti_check_numbers(s->check, 1, count);
+        const double *v = q < 0 ? s->check->y : values;
         if (!v || (values && !ct_to_f64(t, values, count))) return false;
         char what[32] = "the output";
         if (q >= 0) snprintf(what, sizeof what, q == s->c->input ? "the input" : "input %d", q);
@@ -254,10 +256,10 @@ bool cti_suspect_chain(cti_suspect *s) {
 
 /* Is the row of the cotangent of ones right? Other rows are wrong. */
 bool cti_suspect_uniform(cti_suspect *s) {
-    const int64_t ones = s->k->rows - CTI_ROWS_SUMMED + CTI_ROW_ONES;
-    if (s->k->m < 2) return false;
+    const int64_t ones = s->check->rows - CTI_ROWS_SUMMED + CTI_ROW_ONES;
+    if (s->check->m < 2) return false;
     for (int64_t i = 0; i < s->n; i++)
-        if (!cti_check_right(s->k, s->c, ones, i)) return false;
+        if (!cti_check_right(s->check, s->c, ones, i)) return false;
     return cti_suspect_say(s, CT_MISTAKE_UNIFORM,
                            "right only when all of the cotangent is the same: a plain sum as the "
                            "loss would not show it");

@@ -2,9 +2,9 @@
  * text and as a page. */
 #include "diagnose.h"
 
-static void report_check(cti_check *k) {
-    cti_diagnose_report(k);
-    cti_diagnose_html(k);
+static void report_check(cti_check *check) {
+    cti_diagnose_report(check);
+    cti_diagnose_html(check);
 }
 
 ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int n,

@@ -110,9 +110,9 @@ static const char script[] =
     "      if (e.target.title) input.querySelector('.read').textContent = e.target.title;\n"
     "    });\n";
 
-static void put_cotangent(const cti_check *k, int64_t output) {
-    fputs(cti_diagnose_cotangent(output), k->opts.html);
-    if (output >= 0) fputs(CTI_POSITION(k->shape, output), k->opts.html);
+static void put_cotangent(const cti_check *check, int64_t output) {
+    fputs(cti_diagnose_cotangent(output), check->opts.html);
+    if (output >= 0) fputs(CTI_POSITION(check->shape, output), check->opts.html);
 }
 
 /* ---- the heat map ---- */
@@ -120,7 +120,7 @@ static void put_cotangent(const cti_check *k, int64_t output) {
 /* A plane of the input's last two dims, whose sizes are high and wide, drawn as rows by columns
  * cells. */
 typedef struct {
-    const cti_check *k;
+    const cti_check *check;
     const cti_checked *c;
     int64_t high, wide, rows, columns;
     int64_t first; /* index of the plane's first element */
@@ -144,7 +144,7 @@ static void put_cell_close(FILE *file, int level, bool large) {
 /* Writes the cell in one row and column. It shows the element with the largest error over its
  * tolerance, of the elements that it stands for. */
 static void put_cell(const plane *p, int64_t row, int64_t column) {
-    FILE *file = p->k->opts.html;
+    FILE *file = p->check->opts.html;
     const int64_t high = (row + 1) * p->high / p->rows, wide = (column + 1) * p->wide / p->columns;
     ct_gradcheck_element worst = {0};
     double most = -1;
@@ -152,7 +152,7 @@ static void put_cell(const plane *p, int64_t row, int64_t column) {
         for (int64_t h = column * p->wide / p->columns; h < wide; h++) {
             ct_gradcheck_element element;
             const int64_t i = p->first + v * p->wide + h;
-            const double here = cti_check_worst(p->k, p->c, i, &element);
+            const double here = cti_check_worst(p->check, p->c, i, &element);
             if (here > most) most = here, worst = element;
         }
     const int level = most <= 1 ? 0 : isinf(most) ? LEVELS + 1 : 1 + (int)fmin(8, log10(most));
@@ -161,13 +161,13 @@ static void put_cell(const plane *p, int64_t row, int64_t column) {
     cti_html_number(file, ": analytic %.9g", worst.analytic);
     cti_html_number(file, ", numeric %.9g", worst.numeric);
     cti_html_number(file, ", error %.2g, cotangent ", worst.error);
-    put_cotangent(p->k, worst.output);
+    put_cotangent(p->check, worst.output);
     fputc('"', file);
     put_cell_close(file, level, p->columns <= MAP_WIDE);
 }
 
 static void put_plane(const plane *p) {
-    FILE *file = p->k->opts.html;
+    FILE *file = p->check->opts.html;
     const ct_shape shape = p->c->shape;
     fputs("<figure>", file);
     if (shape.ndim > 2) {
@@ -187,21 +187,21 @@ static void put_plane(const plane *p) {
 }
 
 /* The number of the plane with the worst element of an input. */
-static int64_t worst_plane(const cti_check *k, const cti_checked *c, int64_t size) {
+static int64_t worst_plane(const cti_check *check, const cti_checked *c, int64_t size) {
     double most = -1;
     int64_t worst = 0;
     for (int64_t i = 0; i < c->n; i++) {
         ct_gradcheck_element element;
-        const double here = cti_check_worst(k, c, i, &element);
+        const double here = cti_check_worst(check, c, i, &element);
         if (here > most) most = here, worst = i;
     }
     return worst / size;
 }
 
-static void put_planes(const cti_check *k, const cti_checked *c) {
-    FILE *file = k->opts.html;
+static void put_planes(const cti_check *check, const cti_checked *c) {
+    FILE *file = check->opts.html;
     const ct_shape shape = c->shape;
-    plane p = {.k = k, .c = c, .high = 1, .wide = 1};
+    plane p = {.check = check, .c = c, .high = 1, .wide = 1};
     if (shape.ndim > 0) p.wide = shape.dim[shape.ndim - 1];
     if (shape.ndim > 1) p.high = shape.dim[shape.ndim - 2];
     p.rows = cti_min(p.high, MAP_SIDE);
@@ -215,7 +215,7 @@ static void put_planes(const cti_check *k, const cti_checked *c) {
                 (long long)planes);
     fputs("<div class=\"planes\">\n", file);
     if (planes > MAP_PLANES) {
-        p.first = worst_plane(k, c, size) * size;
+        p.first = worst_plane(check, c, size) * size;
         put_plane(&p);
     } else {
         for (; p.first < c->n; p.first += size) put_plane(&p);
@@ -223,13 +223,13 @@ static void put_planes(const cti_check *k, const cti_checked *c) {
     fputs("</div>\n<p class=\"read\">Point at a cell for its numbers.</p>\n", file);
 }
 
-static void put_map(const cti_check *k, const cti_checked *c) {
-    FILE *file = k->opts.html;
+static void put_map(const cti_check *check, const cti_checked *c) {
+    FILE *file = check->opts.html;
     fprintf(file, "<section>\n<h3>input %d <span class=\"dim\">%s %s: ", c->input, SHAPE(c->shape),
             cti_dtype_name(c->dtype));
     fprintf(file, "%lld of %lld elements wrong</span></h3>\n", (long long)c->wrong,
             (long long)c->n);
-    if (c->n) put_planes(k, c);
+    if (c->n) put_planes(check, c);
     fputs("</section>\n", file);
 }
 
@@ -255,10 +255,10 @@ static void put_key(FILE *file) {
     fputs("</div>\n", file);
 }
 
-static void put_maps(const cti_check *k) {
-    FILE *file = k->opts.html;
+static void put_maps(const cti_check *check) {
+    FILE *file = check->opts.html;
     fputs("<h2>Where</h2>\n", file);
-    if (k->opts.fast) {
+    if (check->opts.fast) {
         fputs("<p class=\"dim\">The fast check compares random directions, so there is no map of "
               "elements.</p>\n",
               file);
@@ -268,14 +268,14 @@ static void put_maps(const cti_check *k) {
           "largest.</p>\n",
           file);
     put_key(file);
-    for (int q = 0; q < k->count; q++) put_map(k, &k->checked[q]);
+    for (int q = 0; q < check->count; q++) put_map(check, &check->checked[q]);
 }
 
 /* ---- the worst elements ---- */
 
-static void put_worst(const cti_check *k) {
-    const ct_gradcheck_result *r = &k->result;
-    FILE *file = k->opts.html;
+static void put_worst(const cti_check *check) {
+    const ct_gradcheck_result *r = &check->result;
+    FILE *file = check->opts.html;
     if (!r->worst_count) return;
     fputs("<h2>The worst</h2>\n<div class=\"scroll\"><table>\n<tr><th>input</th><th>cotangent</th>"
           "<th>analytic</th><th>numeric</th><th>error</th><th>relative</th><th>noise</th></tr>\n",
@@ -284,8 +284,8 @@ static void put_worst(const cti_check *k) {
         const ct_gradcheck_element *e = &r->worst[w];
         fprintf(file, "<tr><td>%d %s</td><td>", e->input,
                 e->index < 0 ? "a direction"
-                             : CTI_POSITION(ct_shape_of(k->in[e->input]), e->index));
-        put_cotangent(k, e->output);
+                             : CTI_POSITION(ct_shape_of(check->in[e->input]), e->index));
+        put_cotangent(check, e->output);
         cti_html_number(file, "</td><td>%.9g", e->analytic);
         cti_html_number(file, "</td><td>%.9g", e->numeric);
         cti_html_number(file, "</td><td>%.2g", e->error);
@@ -301,9 +301,9 @@ static void put_worst(const cti_check *k) {
 
 /* ---- the page ---- */
 
-static void put_head(const cti_check *k) {
-    const ct_gradcheck_result *r = &k->result;
-    FILE *file = k->opts.html;
+static void put_head(const cti_check *check) {
+    const ct_gradcheck_result *r = &check->result;
+    FILE *file = check->opts.html;
     const char *verdict = r->ran ? cti_diagnose_verdict(r) : "failed";
     fputs("<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n"
           "<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=device-width\"/>\n",
@@ -316,13 +316,13 @@ static void put_head(const cti_check *k) {
     fputs("</h1>\n", file);
 }
 
-static void put_diagnosis(const cti_check *k) {
-    const ct_gradcheck_result *r = &k->result;
-    FILE *file = k->opts.html;
+static void put_diagnosis(const cti_check *check) {
+    const ct_gradcheck_result *r = &check->result;
+    FILE *file = check->opts.html;
     const char *look =
         (size_t)r->mistake < sizeof look_for / sizeof *look_for ? look_for[r->mistake] : NULL;
     fprintf(file, "<div class=\"diagnosis%s\"><p>", r->ok ? " ok" : "");
-    if (!r->ran) cti_html_put(file, k->context->message);
+    if (!r->ran) cti_html_put(file, check->context->message);
     else if (r->ok) fputs("Backward agrees with differences of the forward.", file);
     else cti_html_put(file, r->diagnosis);
     fputs("</p>", file);
@@ -332,40 +332,42 @@ static void put_diagnosis(const cti_check *k) {
         fputs("</p>", file);
     }
     fputs("</div>\n", file);
-    for (int q = 0; q < k->count; q++) {
-        if (!*k->checked[q].diagnosis || !strcmp(k->checked[q].diagnosis, r->diagnosis)) continue;
+    for (int q = 0; q < check->count; q++) {
+        if (!*check->checked[q].diagnosis || !strcmp(check->checked[q].diagnosis, r->diagnosis))
+            continue;
         fputs("<p>Also: ", file);
-        cti_html_put(file, k->checked[q].diagnosis);
+        cti_html_put(file, check->checked[q].diagnosis);
         fputs("</p>\n", file);
     }
 }
 
-static void put_counts(const cti_check *k) {
-    const ct_gradcheck_result *r = &k->result;
-    FILE *file = k->opts.html;
+static void put_counts(const cti_check *check) {
+    const ct_gradcheck_result *r = &check->result;
+    FILE *file = check->opts.html;
     fprintf(file, "<p>%lld of %lld %s wrong", (long long)(r->wrong - r->undecided),
-            (long long)r->checked, k->opts.fast ? "directions are" : "elements are");
+            (long long)r->checked, check->opts.fast ? "directions are" : "elements are");
     if (r->undecided) fprintf(file, ", %lld undecided", (long long)r->undecided);
-    fprintf(file, "; the output is %s %s. ", SHAPE(k->shape), cti_dtype_name(k->dtype));
+    fprintf(file, "; the output is %s %s. ", SHAPE(check->shape), cti_dtype_name(check->dtype));
     cti_html_number(file, "The largest error is %.2g", r->error);
     cti_html_number(file, ", the largest noise of a difference %.2g", r->noise);
-    fprintf(file, "; the step is %g, allowed is %g |g| + %g |numeric|.</p>\n", k->opts.eps,
-            k->opts.atol, k->opts.rtol);
+    fprintf(file, "; the step is %g, allowed is %g |g| + %g |numeric|.</p>\n", check->opts.eps,
+            check->opts.atol, check->opts.rtol);
 }
 
-void cti_diagnose_html(cti_check *k) {
-    FILE *file = k->opts.html;
+void cti_diagnose_html(cti_check *check) {
+    FILE *file = check->opts.html;
     if (!file) return;
-    put_head(k);
-    put_diagnosis(k);
+    put_head(check);
+    put_diagnosis(check);
     /* a backward may have failed before the comparison, which then has no result */
-    if (k->result.ran && (k->result.checked || !*k->refused)) {
-        put_counts(k);
-        put_maps(k);
-        put_worst(k);
+    if (check->result.ran && (check->result.checked || !*check->refused)) {
+        put_counts(check);
+        put_maps(check);
+        put_worst(check);
     }
-    if (k->result.ran) cti_html_graph(k);
+    if (check->result.ran) cti_html_graph(check);
     fprintf(file, "<script>\n%s</script>\n</body>\n</html>\n", script);
     fflush(file);
-    if (ferror(file)) ct_fail(k->context, CT_ERR_IO, "gradcheck: the page cannot be written to");
+    if (ferror(file))
+        ct_fail(check->context, CT_ERR_IO, "gradcheck: the page cannot be written to");
 }

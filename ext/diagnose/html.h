@@ -13,6 +13,6 @@ void cti_html_number(FILE *file, const char *format, double value) CT_FORMAT(2, 
 
 /* html_graph.c: calls the function once more and draws the graph that it records. Errors are
  * dropped, except an error of memory. */
-void cti_html_graph(cti_check *k);
+void cti_html_graph(cti_check *check);
 
 #endif

@@ -113,29 +113,29 @@ static void draw_graph(FILE *file, const char *text) {
 
 /* The text of the graph. The caller frees it by free(), because a stream in memory belongs to the C
  * library. NULL: the function failed, or memory was short. */
-static char *graph_text(cti_check *k) {
+static char *graph_text(cti_check *check) {
     cti_frame frame;
-    cti_frame_open(k->context, &frame, false);
-    const ct_tensor *y = cti_check_call(k);
+    cti_frame_open(check->context, &frame, false);
+    const ct_tensor *y = cti_check_call(check);
     cti_os_text memory = {0};
     const bool open = y && cti_os_text_open(&memory);
-    if (y && !open) ct_fail(k->context, CT_ERR_MEMORY, "gradcheck: no memory for the graph");
+    if (y && !open) ct_fail(check->context, CT_ERR_MEMORY, "gradcheck: no memory for the graph");
     bool written = open && ct_graph_print(y, memory.file);
     if (open && !cti_os_text_close(&memory)) written = false;
-    cti_frame_close(k->context, &frame);
+    cti_frame_close(check->context, &frame);
     if (written) return memory.text;
     free(memory.text);
     return NULL;
 }
 
-void cti_html_graph(cti_check *k) {
-    const cti_held_errors held = cti_check_hold_errors(k);
-    char *text = graph_text(k);
-    cti_check_drop_errors(k, held);
+void cti_html_graph(cti_check *check) {
+    const cti_held_errors held = cti_check_hold_errors(check);
+    char *text = graph_text(check);
+    cti_check_drop_errors(check, held);
     fputs("<h2>The recorded graph</h2>\n<p class=\"dim\">One line for each result, in the order of "
           "computation. An arc goes from a result down to its use; gradients go back up.</p>\n",
-          k->opts.html);
-    if (text) draw_graph(k->opts.html, text);
-    else fputs("<p>It could not be recorded again.</p>\n", k->opts.html);
+          check->opts.html);
+    if (text) draw_graph(check->opts.html, text);
+    else fputs("<p>It could not be recorded again.</p>\n", check->opts.html);
     free(text);
 }

@@ -41,9 +41,9 @@ static bool is_number_of_each_row(cti_suspect *s, double *c) {
 
 bool cti_suspect_residual(cti_suspect *s) {
     double c;
-    if (!s->k->whole || !(is_number_times_identity(s, &c) || is_number_of_each_row(s, &c)))
+    if (!s->check->whole || !(is_number_times_identity(s, &c) || is_number_of_each_row(s, &c)))
         return false;
-    const double part = s->k->coarse ? 0.02 : 1e-4;
+    const double part = s->check->coarse ? 0.02 : 1e-4;
     if (fabs(fabs(c) - 1) <= part)
         return cti_suspect_say(
             s, CT_MISTAKE_RESIDUAL, "%s: the error is the cotangent itself",
@@ -59,9 +59,9 @@ bool cti_suspect_residual(cti_suspect *s) {
 /* ---- exchanged ---- */
 
 bool cti_suspect_exchanged(cti_suspect *s) {
-    const cti_check *k = s->k;
-    for (int q = 0; q < k->count && !k->opts.fast; q++) {
-        const cti_checked *other = &k->checked[q];
+    const cti_check *check = s->check;
+    for (int q = 0; q < check->count && !check->opts.fast; q++) {
+        const cti_checked *other = &check->checked[q];
         if (other == s->c || other->n != s->n ||
             cti_suspect_distance(s, s->a, other->numeric) > s->fit * s->error)
             continue;
@@ -129,7 +129,7 @@ enum { KNOWN = 2 * (CTI_SUSPECT_INPUTS + 2) };
 static double *softmax_of(cti_suspect *s) {
     const ct_tensor *x = s->c->x;
     const int64_t numel = s->c->numel, n = s->in.ndim ? s->in.dim[s->in.ndim - 1] : 1;
-    double *p = cti_check_numbers(s->k, 1, numel);
+    double *p = cti_check_numbers(s->check, 1, numel);
     for (int64_t row = 0; p && row < numel; row += n) {
         double most = -INFINITY, sum = 0;
         for (int64_t i = row; i < row + n; i++) most = fmax(most, cti_check_get(x, i));
@@ -143,18 +143,21 @@ enum { SOFTMAX = -2, OUTPUT = -1 };
 
 /* The values of checked input q, of the output, or of the input's softmax. */
 static double *values_of(cti_suspect *s, int q, int64_t size) {
-    if (q == OUTPUT) return s->k->y;
+    if (q == OUTPUT) return s->check->y;
     if (q == SOFTMAX) return softmax_of(s);
-    double *values = cti_check_numbers(s->k, 1, size);
-    for (int64_t i = 0; values && i < size; i++) values[i] = cti_check_get(s->k->checked[q].x, i);
+    double *values = cti_check_numbers(s->check, 1, size);
+    for (int64_t i = 0; values && i < size; i++)
+        values[i] = cti_check_get(s->check->checked[q].x, i);
     return values;
 }
 
 static int list_known(cti_suspect *s, known list[KNOWN]) {
-    const cti_check *k = s->k;
+    const cti_check *check = s->check;
     int count = 0;
-    for (int q = SOFTMAX; q < k->count && count + 2 <= KNOWN; q++) {
-        const int64_t size = q == OUTPUT ? k->m : q == SOFTMAX ? s->c->numel : k->checked[q].numel;
+    for (int q = SOFTMAX; q < check->count && count + 2 <= KNOWN; q++) {
+        const int64_t size = q == OUTPUT    ? check->m
+                             : q == SOFTMAX ? s->c->numel
+                                            : check->checked[q].numel;
         if (size < 2) continue;
         const double *values = values_of(s, q, size);
         if (!values) return 0;
@@ -164,8 +167,8 @@ static int list_known(cti_suspect *s, known list[KNOWN]) {
             *one = (known){.v = values, .count = size, .rows = rows};
             if (q == OUTPUT) snprintf(one->name, sizeof one->name, "the output");
             else if (q == SOFTMAX) snprintf(one->name, sizeof one->name, "the input's softmax");
-            else if (&k->checked[q] == s->c) snprintf(one->name, sizeof one->name, "the input");
-            else snprintf(one->name, sizeof one->name, "input %d", k->checked[q].input);
+            else if (&check->checked[q] == s->c) snprintf(one->name, sizeof one->name, "the input");
+            else snprintf(one->name, sizeof one->name, "input %d", check->checked[q].input);
         }
     }
     return count;
@@ -192,7 +195,7 @@ static bool explains(cti_suspect *s, const double *base, const known *of, int f,
 static bool has_entries(const cti_suspect *s) {
     int64_t entries = 0;
     for (int64_t e = 0; e < s->rows * s->n; e++) entries += !cti_suspect_is_zero(s, s->j[e]);
-    return !s->k->opts.fast && entries >= 4;
+    return !s->check->opts.fast && entries >= 4;
 }
 
 bool cti_suspect_local_factor(cti_suspect *s) {
@@ -219,9 +222,9 @@ bool cti_suspect_local_factor(cti_suspect *s) {
  * J that are not 0? */
 bool cti_suspect_local_term(cti_suspect *s) {
     known list[KNOWN];
-    if (!has_entries(s) || !s->k->whole) return false;
+    if (!has_entries(s) || !s->check->whole) return false;
     const int count = list_known(s, list);
-    double *base = cti_check_numbers(s->k, s->rows, s->n);
+    double *base = cti_check_numbers(s->check, s->rows, s->n);
     if (!base) return false;
     for (int of_j = 0; of_j < 2; of_j++) {
         for (int64_t e = 0; e < s->rows * s->n; e++)

@@ -100,9 +100,9 @@ static bool jacobian_is_transposed(cti_suspect *s) {
 }
 
 bool cti_suspect_transposed(cti_suspect *s) {
-    if (s->k->opts.fast) return false;
+    if (s->check->opts.fast) return false;
     return dims_are_reordered(s, false) ||
-           (s->k->whole &&
+           (s->check->whole &&
             (dims_are_reordered(s, true) || operand_is_transposed(s) || jacobian_is_transposed(s)));
 }
 
@@ -122,12 +122,12 @@ static bool lines_are_permuted(cti_suspect *s, bool rows) {
     enum { MOST = 4096 };
     const int64_t lines = rows ? s->rows : s->n;
     int64_t moved = -1, from = 0, shift = 0;
-    bool *used = lines > 1 && lines <= MOST ? cti_check_flags(s->k, lines) : NULL, reversed = true,
-         rotated = true;
+    bool *used = lines > 1 && lines <= MOST ? cti_check_flags(s->check, lines) : NULL,
+         reversed = true, rotated = true;
     if (!used) return false;
     double most = 0;
     for (int64_t e = 0; e < s->rows * s->n; e++) most = fmax(most, fabs(s->j[e]));
-    const double allowed = s->tiny + most * (s->k->coarse ? 0.02 : 1e-6);
+    const double allowed = s->tiny + most * (s->check->coarse ? 0.02 : 1e-6);
     for (int64_t x = 0; x < lines; x++) {
         int64_t y = x; /* tries its own position first, so that equal lines count as not moved */
         if (used[x] || !same_line(s, rows, x, x, allowed)) {
@@ -153,6 +153,6 @@ static bool lines_are_permuted(cti_suspect *s, bool rows) {
 }
 
 bool cti_suspect_permuted(cti_suspect *s) {
-    return !s->k->opts.fast &&
-           (lines_are_permuted(s, false) || (s->k->whole && lines_are_permuted(s, true)));
+    return !s->check->opts.fast &&
+           (lines_are_permuted(s, false) || (s->check->whole && lines_are_permuted(s, true)));
 }

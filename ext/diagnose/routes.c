@@ -11,7 +11,7 @@
  * on no input. In the other entries P = c J. */
 bool cti_suspect_mask(cti_suspect *s) {
     /* true: the row or column of J has an entry that is not 0 */
-    bool *row = cti_check_flags(s->k, s->rows), *column = cti_check_flags(s->k, s->n);
+    bool *row = cti_check_flags(s->check, s->rows), *column = cti_check_flags(s->check, s->n);
     if (!row || !column) return false;
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t i = 0; i < s->n; i++)
@@ -40,7 +40,7 @@ bool cti_suspect_mask(cti_suspect *s) {
         return cti_suspect_say(s, CT_MISTAKE_MASK,
                                "the output does not depend on it, and yet it has a gradient");
     const char *what = "a mask is forgotten: elements that do not reach the output have a gradient";
-    if (fabs(c - 1) <= (s->k->coarse ? 0.02 : 1e-5))
+    if (fabs(c - 1) <= (s->check->coarse ? 0.02 : 1e-5))
         return cti_suspect_say(s, CT_MISTAKE_MASK, "%s, %lld of %lld elements", what,
                                (long long)extra, (long long)s->n);
     s->factor = c;
@@ -85,7 +85,7 @@ static void keep_last(const cti_suspect *s) {
 }
 
 bool cti_suspect_assigned(cti_suspect *s) {
-    if (!s->k->whole) return false;
+    if (!s->check->whole) return false;
     keep_last(s);
     if (!cti_suspect_fits(s)) return false;
     return cti_suspect_say(s, CT_MISTAKE_ASSIGNED,
@@ -130,7 +130,7 @@ static bool only_the_diagonal(const cti_suspect *s) {
 }
 
 bool cti_suspect_sum(cti_suspect *s) {
-    if (!s->k->whole) return false;
+    if (!s->check->whole) return false;
     if (only_the_diagonal(s))
         return cti_suspect_say(s, CT_MISTAKE_SUM,
                                "only the diagonal of the Jacobian is there: of the outputs that "
@@ -159,7 +159,7 @@ bool cti_suspect_sum(cti_suspect *s) {
 /* P = J in the entries in which J is not 0, and P = A in the others: A also has contributions from
  * outputs that do not depend on the element. */
 bool cti_suspect_spread(cti_suspect *s) {
-    if (!s->k->whole) return false;
+    if (!s->check->whole) return false;
     for (int64_t e = 0; e < s->rows * s->n; e++)
         s->p[e] = cti_suspect_is_zero(s, s->j[e]) ? s->a[e] : s->j[e];
     if (!cti_suspect_fits(s)) return false;
@@ -171,7 +171,7 @@ bool cti_suspect_spread(cti_suspect *s) {
 /* P = J in the entries in which A is not 0, and P = 0 in the others: some of the contributions to
  * an element are lost. */
 bool cti_suspect_lost(cti_suspect *s) {
-    if (!s->k->whole) return false;
+    if (!s->check->whole) return false;
     int64_t lost = 0, all = 0;
     for (int64_t e = 0; e < s->rows * s->n; e++) {
         const bool there = !cti_suspect_is_zero(s, s->j[e]), gone = s->a[e] == 0;
@@ -190,7 +190,7 @@ bool cti_suspect_lost(cti_suspect *s) {
 bool cti_suspect_part(cti_suspect *s) {
     double top = 0, bottom = 0, low = INFINITY, high = 0;
     int64_t off = 0, all = 0;
-    if (!s->k->whole) return false;
+    if (!s->check->whole) return false;
     for (int64_t e = 0; e < s->rows * s->n; e++) {
         const bool wrong = cti_suspect_wrong(s, e / s->n, e % s->n);
         all += !cti_suspect_is_zero(s, s->j[e]);

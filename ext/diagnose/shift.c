@@ -46,7 +46,7 @@ static void shift(const cti_suspect *s, shifted_part part, int d, int64_t by) {
 }
 
 bool cti_suspect_shifted(cti_suspect *s) {
-    if (!s->k->whole) return false;
+    if (!s->check->whole) return false;
     static const char *const what[] = {"the gradient is", "the cotangent is read",
                                        "the local derivative is"};
     for (int by = 1; by <= 2; by++)
@@ -150,7 +150,7 @@ static bool mirror(const cti_suspect *s, unsigned set) {
 /* This comes before hypotheses about other orders, because several orders of the Jacobian of a
  * padded convolution are equal. */
 bool cti_suspect_kernel(cti_suspect *s) {
-    if (!s->k->whole) return false;
+    if (!s->check->whole) return false;
     for (unsigned set = 1; set < 1u << s->in.ndim; set++) {
         if (!mirror(s, set) || !fits_inside(s)) continue;
         char dims[48] = "";
@@ -168,7 +168,7 @@ bool cti_suspect_kernel(cti_suspect *s) {
 }
 
 bool cti_suspect_reversed(cti_suspect *s) {
-    if (!s->k->whole) return false;
+    if (!s->check->whole) return false;
     return dim_is_reversed(s, false) || dim_is_reversed(s, true);
 }
 
@@ -183,7 +183,7 @@ static int by_size(const void *a, const void *b) {
  */
 static bool same_numbers(const cti_suspect *s, bool rows) {
     const int64_t lines = rows ? s->rows : s->n, length = rows ? s->n : s->rows;
-    double *a = cti_check_numbers(s->k, 2, length), *j = a + length;
+    double *a = cti_check_numbers(s->check, 2, length), *j = a + length;
     int64_t entries = 0;
     if (!a) return false;
     for (int64_t line = 0; line < lines; line++) {
@@ -204,7 +204,7 @@ static bool same_numbers(const cti_suspect *s, bool rows) {
 /* The contributions are right, but go to other elements or come from other outputs: a stride, an
  * offset or a dilation is wrong. */
 bool cti_suspect_scattered(cti_suspect *s) {
-    if (!s->k->whole || s->k->coarse || s->n < 2 || s->rows < 2) return false;
+    if (!s->check->whole || s->check->coarse || s->n < 2 || s->rows < 2) return false;
     for (int rows = 1; rows >= 0; rows--)
         if (same_numbers(s, rows))
             return cti_suspect_say(s, CT_MISTAKE_PERMUTED,
@@ -247,12 +247,12 @@ static bool reads_element(const cti_suspect *s, const double *v, ct_shape shape,
 }
 
 bool cti_suspect_element(cti_suspect *s) {
-    if (!s->k->whole || s->rows < 2) return false;
+    if (!s->check->whole || s->rows < 2) return false;
     const int choices = s->out.ndim + s->in.ndim;
-    for (int q = 0; q < s->k->count; q++) {
-        const cti_checked *x = &s->k->checked[q];
+    for (int q = 0; q < s->check->count; q++) {
+        const cti_checked *x = &s->check->checked[q];
         if (x->numel < 2 || x->shape.ndim > 3) continue;
-        double *v = cti_check_numbers(s->k, 1, x->numel);
+        double *v = cti_check_numbers(s->check, 1, x->numel);
         int all = 1;
         for (int64_t i = 0; v && i < x->numel; i++) v[i] = cti_check_get(x->x, i);
         for (int d = 0; d < x->shape.ndim; d++) all *= choices;
@@ -269,7 +269,7 @@ bool cti_suspect_element(cti_suspect *s) {
 /* Each row of J and of A has at most one entry. The values are the same, the columns are not. */
 bool cti_suspect_misplaced(cti_suspect *s) {
     int64_t moved = 0, from = -1, to = -1;
-    if (!s->k->whole || s->n < 2) return false;
+    if (!s->check->whole || s->n < 2) return false;
     for (int64_t r = 0; r < s->rows; r++) {
         int64_t a, j;
         if (!cti_suspect_one_entry(s, r, &a, &j)) return false;

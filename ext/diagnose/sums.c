@@ -15,7 +15,7 @@ typedef struct {
 } sum_term;
 
 static double vector_at(const cti_suspect *s, int vector, int64_t i) {
-    return vector == 0 ? 1 : vector == 1 ? s->k->y[i] : cti_check_get(s->c->x, i);
+    return vector == 0 ? 1 : vector == 1 ? s->check->y[i] : cti_check_get(s->c->x, i);
 }
 
 /* Do elements r and i belong to the same sum over `dim`? */
@@ -98,16 +98,17 @@ static void describe(const sum_term *terms, int count, char *text, size_t size) 
 
 bool cti_suspect_other_sum(cti_suspect *s) {
     enum { MOST = 128 };
-    if (!s->k->whole || !cti_shape_same(&s->in, &s->out) || s->n < 6 || s->n > MOST) return false;
+    if (!s->check->whole || !cti_shape_same(&s->in, &s->out) || s->n < 6 || s->n > MOST)
+        return false;
     const int64_t n = s->rows * s->n;
     sum_term list[MOST_TERMS], found[TAKEN];
     const int count = list_terms(s, list);
-    double *taken[TAKEN], *left = cti_check_numbers(s->k, 1, n),
-                          *trial = cti_check_numbers(s->k, 1, n);
+    double *taken[TAKEN], *left = cti_check_numbers(s->check, 1, n),
+                          *trial = cti_check_numbers(s->check, 1, n);
     if (!left || !trial) return false;
     for (int64_t e = 0; e < n; e++) left[e] = s->a[e] - s->j[e];
     for (int have = 0; have < TAKEN; have++) {
-        double *term = taken[have] = cti_check_numbers(s->k, 1, n);
+        double *term = taken[have] = cti_check_numbers(s->check, 1, n);
         if (!term) return false;
         found[have] = list[best_term(s, list, count, left, taken, have, term, trial)];
         fill_term(s, found[have], term);

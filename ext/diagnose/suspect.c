@@ -38,5 +38,5 @@ const char *cti_suspect_times(double c, char text[32]) {
 }
 
 bool cti_suspect_wrong(const cti_suspect *s, int64_t r, int64_t i) {
-    return s->c->state[i] == CTI_WRONG && !cti_check_right(s->k, s->c, r, i);
+    return s->c->state[i] == CTI_WRONG && !cti_check_right(s->check, s->c, r, i);
 }

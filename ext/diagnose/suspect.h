@@ -10,12 +10,12 @@
 #include "diagnose.h"
 
 typedef struct {
-    cti_check *k;
+    cti_check *check;
     const cti_checked *c;
     /* shapes of the input and the output. In fast mode columns are directions, to which the shapes
      * do not apply */
     ct_shape in, out;
-    /* rows of A and J: if k->whole one for each element of the output, otherwise one for each
+    /* rows of A and J: if check->whole one for each element of the output, otherwise one for each
      * random cotangent and one for ones */
     int64_t rows, n;
     const double *a, *j;
@@ -61,7 +61,7 @@ cti_constancy cti_suspect_constancy(cti_suspect *s, double c, char *text, size_t
 
 /* The hypotheses. Each returns whether it is the diagnosis, and then has set it. A hypothesis that
  * needs single elements returns false in fast mode; one that needs a row for each element of the
- * output returns false unless k->whole. */
+ * output returns false unless check->whole. */
 typedef bool cti_hypothesis(cti_suspect *s);
 /* diagnose.c */
 cti_hypothesis cti_suspect_not_finite;

@@ -11,12 +11,12 @@
  * - A) x = y, but J x is not y, backward took one of the factors for a constant. (For x x^T, J x =
  * 2 y and both hold.) */
 bool cti_suspect_product_rule(cti_suspect *s) {
-    if (s->k->opts.fast) return false;
+    if (s->check->opts.fast) return false;
     double whole = 0, one = 0, other = 0, size = 0;
     for (int64_t r = 0; r < s->rows; r++) {
-        double y = s->k->whole ? s->k->y[r] : 0, ax = 0, jx = 0;
-        for (int64_t e = 0; e < s->k->m && !s->k->whole; e++)
-            y += s->k->cotangent[r * s->k->m + e] * s->k->y[e];
+        double y = s->check->whole ? s->check->y[r] : 0, ax = 0, jx = 0;
+        for (int64_t e = 0; e < s->check->m && !s->check->whole; e++)
+            y += s->check->cotangent[r * s->check->m + e] * s->check->y[e];
         for (int64_t i = 0; i < s->n; i++) {
             double x = cti_check_get(s->c->x, i);
             ax += s->a[r * s->n + i] * x;
@@ -68,12 +68,12 @@ static double alike(const double *v, const double *w, int64_t n) {
  * input less its mean. NULL if it is none of these. known is scratch. */
 static const char *name_vector(const cti_suspect *s, const double *v, const lines *l, int64_t start,
                                double *known) {
-    const double enough = s->k->coarse ? 0.999 : 1 - 1e-7;
+    const double enough = s->check->coarse ? 0.999 : 1 - 1e-7;
     const int64_t n = l->length;
     double mean = 0;
     for (int64_t i = 0; i < n; i++) known[i] = 1;
     if (alike(v, known, n) > enough) return "";
-    for (int64_t i = 0; i < n; i++) known[i] = s->k->y[start + i * l->step];
+    for (int64_t i = 0; i < n; i++) known[i] = s->check->y[start + i * l->step];
     if (alike(v, known, n) > enough) return " times the output";
     for (int64_t i = 0; i < n; i++)
         known[i] = cti_check_get(s->c->x, start + i * l->step), mean += known[i] / (double)n;
@@ -121,7 +121,7 @@ static bool take_terms(cti_suspect *s, const lines *l, int rank, double *block, 
 /* The error is in one element of each line, and of the same size in all lines. An example is the -1
  * at the target in the gradient of cross-entropy. */
 bool cti_suspect_target(cti_suspect *s) {
-    if (s->k->opts.fast) return false;
+    if (s->check->opts.fast) return false;
     for (int d = s->in.ndim - 1; d >= 0; d--) {
         const lines l = lines_along(s->in, s->n, d);
         double amount = 0;
@@ -134,9 +134,9 @@ bool cti_suspect_target(cti_suspect *s) {
                     if (!cti_suspect_wrong(s, r, line_start(&l, line) + i * l.step)) continue;
                     double off = fabs(s->a[r * s->n + line_start(&l, line) + i * l.step] -
                                       s->j[r * s->n + line_start(&l, line) + i * l.step]);
-                    if (s->k->whole && amount == 0) amount = off;
+                    if (s->check->whole && amount == 0) amount = off;
                     one = (at < 0 || at == i) &&
-                          (!s->k->whole || fabs(off - amount) <= s->fit * amount);
+                          (!s->check->whole || fabs(off - amount) <= s->fit * amount);
                     at = i;
                 }
             reached += at >= 0;
@@ -171,12 +171,13 @@ static bool takes_output(cti_suspect *s, const lines *l) {
             int64_t wrong = 0;
             for (int64_t r = 0; r < l->length; r++) {
                 const int64_t at = line_start(l, line) + r * l->step, e = at * s->n + i;
-                ey += (s->a[e] - s->j[e]) * s->k->y[at], yy += s->k->y[at] * s->k->y[at];
+                ey += (s->a[e] - s->j[e]) * s->check->y[at],
+                    yy += s->check->y[at] * s->check->y[at];
                 wrong += cti_suspect_wrong(s, at, i);
             }
             for (int64_t r = 0; r < l->length && yy > 0; r++) {
                 const int64_t at = line_start(l, line) + r * l->step;
-                s->p[at * s->n + i] += ey / yy * s->k->y[at];
+                s->p[at * s->n + i] += ey / yy * s->check->y[at];
             }
             coupled += wrong > 1;
         }
@@ -187,7 +188,7 @@ static bool takes_output(cti_suspect *s, const lines *l) {
  * <g, out>. Without it the gradients of q and k lack a term, which is the output times one number
  * for each row. */
 bool cti_suspect_row_sum(cti_suspect *s) {
-    if (!s->k->whole) return false;
+    if (!s->check->whole) return false;
     for (int d = s->out.ndim - 1; d >= 0; d--) {
         const lines l = lines_along(s->out, s->rows, d);
         if (l.length < 2 || !takes_output(s, &l)) continue;
@@ -203,13 +204,13 @@ bool cti_suspect_row_sum(cti_suspect *s) {
 
 bool cti_suspect_term(cti_suspect *s) {
     enum { MOST = 512 };
-    if (!s->k->whole || !cti_shape_same(&s->in, &s->out) || !couples(s)) return false;
+    if (!s->check->whole || !cti_shape_same(&s->in, &s->out) || !couples(s)) return false;
     for (int rank = 1; rank <= 2; rank++)
         for (int d = s->in.ndim - 1; d >= -1; d--) { /* -1: over all */
             const lines l = d >= 0 ? lines_along(s->in, s->n, d)
                                    : (lines){.rows = 1, .length = s->n, .step = 1};
             if (l.length < rank + 2 || l.length > MOST) continue;
-            double *block = cti_check_numbers(s->k, l.length + 3, l.length);
+            double *block = cti_check_numbers(s->check, l.length + 3, l.length);
             const char *u = NULL, *v = NULL;
             if (!block) return false;
             if (!take_terms(s, &l, rank, block, &u, &v)) continue;

@@ -32,8 +32,8 @@
  *    order within 7, is the precedence of the mistakes.
  * 2. The caller's f32 and f64 inputs are not used after 1: fn gets copies. When a phase has
  *    succeeded, each copy has its given values again and no gradient.
- * 3. Every call of fn begins with the generator in the state k->rng. Only state.c uses another
- *    state, for its calls at other inputs. At the end the context's generator is in k->before.
+ * 3. Every call of fn begins with the generator in the state check->rng. Only state.c uses another
+ *    state, for its calls at other inputs. At the end the context's generator is in check->before.
  * 4. `frame` is open from before 1 until after 9. All matrices belong to it or to a frame inside.
  * 5. `state` is valid after 5, `wrong` and `undecided` after 6.
  * 6. A call whose failure is a result runs between cti_check_hold_errors and _drop_errors. After it
@@ -52,7 +52,7 @@
 typedef struct cti_check cti_check;
 typedef struct cti_check_client cti_check_client;
 
-/* The last rows of the matrices. If k->whole, a row for each element of the output comes before
+/* The last rows of the matrices. If check->whole, a row for each element of the output comes before
  * them, whose cotangent is 1 at this element. LARGE and SMALL are the first random cotangent times
  * 2^13 and -2^-13. */
 enum {
@@ -127,10 +127,10 @@ struct cti_check {
 
 struct cti_check_client {
     /* Sets the diagnosis of an input with wrong columns, by cti_check_say. False: out of memory. */
-    bool (*explain)(cti_check *k, cti_checked *c);
+    bool (*explain)(cti_check *check, cti_checked *c);
     /* Reports the result to opts.report and opts.html. It is called also if the check did not run.
      */
-    void (*report)(cti_check *k);
+    void (*report)(cti_check *check);
 };
 
 /* Checks a function as ct_gradcheck is specified to. client may be NULL. */
@@ -140,15 +140,15 @@ ct_gradcheck_result cti_check_run(ct_fn fn, void *arg, ct_tensor *const *in, int
 /* Sets the diagnosis of an input: its index and shape, and the sentence. If this is the worst input
  * and no mistake was found before, the mistake, the factor and the diagnosis are the result's too.
  */
-void cti_check_say(cti_check *k, cti_checked *c, ct_mistake mistake, double factor,
+void cti_check_say(cti_check *check, cti_checked *c, ct_mistake mistake, double factor,
                    const char *sentence);
 
 /* ---- functions for the client ---- */
 
 /* A matrix that belongs to the innermost frame. NULL: out of memory. */
-double *cti_check_numbers(cti_check *k, int64_t rows, int64_t columns);
+double *cti_check_numbers(cti_check *check, int64_t rows, int64_t columns);
 /* An array that belongs to the innermost frame, all false. NULL: out of memory. */
-bool *cti_check_flags(cti_check *k, int64_t count);
+bool *cti_check_flags(cti_check *check, int64_t count);
 /* Element i of a checked input, or of another contiguous f32 or f64 tensor. */
 double cti_check_get(const ct_tensor *x, int64_t i);
 /* Writes the index of an element along each dim, as "(1, 4)". Returns text. */
@@ -159,30 +159,30 @@ const char *cti_check_position(ct_shape shape, int64_t index, char text[CTI_SHAP
  * q there, or is NULL if they stay. *other is *c with the new matrices, which belong to the
  * innermost frame. If y is not NULL it receives the output. False: fn or a backward fails at the
  * point, or memory is short, which is then an error of the context. */
-bool cti_check_at(cti_check *k, const cti_checked *c, double *const *values, cti_checked *other,
+bool cti_check_at(cti_check *check, const cti_checked *c, double *const *values, cti_checked *other,
                   double *y);
-/* Returns fn(in). Before the call the generator is set to k->rng. */
-ct_tensor *cti_check_call(cti_check *k);
+/* Returns fn(in). Before the call the generator is set to check->rng. */
+ct_tensor *cti_check_call(cti_check *check);
 /* An error of a trial run is no error of the caller. Between hold and drop the context does not
  * report errors (cti_error_report). Drop clears a pending error and returns whether there was none.
  * Only an error of memory stays pending; drop reports it. */
 typedef struct {
     bool before; /* the context held errors already before this call */
 } cti_held_errors;
-cti_held_errors cti_check_hold_errors(cti_check *k);
-bool cti_check_drop_errors(cti_check *k, cti_held_errors held);
+cti_held_errors cti_check_hold_errors(cti_check *check);
+bool cti_check_drop_errors(cti_check *check, cti_held_errors held);
 
 /* The tolerance of an entry in row r: atol max(1, |g_r|) + rtol |numeric|. It grows with |g_r|
  * because a sum over many outputs has the noise of all of them. */
-double cti_check_allowed(const cti_check *k, int64_t r, double numeric);
+double cti_check_allowed(const cti_check *check, int64_t r, double numeric);
 /* Whether entry (r, i) is within its tolerance. */
-bool cti_check_right(const cti_check *k, const cti_checked *c, int64_t r, int64_t i);
+bool cti_check_right(const cti_check *check, const cti_checked *c, int64_t r, int64_t i);
 /* Sets *out to column i at the cotangent with its largest error. Returns that error divided by its
  * tolerance. */
-double cti_check_worst(const cti_check *k, const cti_checked *c, int64_t i,
+double cti_check_worst(const cti_check *check, const cti_checked *c, int64_t i,
                        ct_gradcheck_element *out);
 /* Whether the errors of an f64 gradient have the size of f32's rounding. refined: every column has
  * the best differences (cti_check_refine). */
-bool cti_check_is_rounded(const cti_check *k, const cti_checked *c, bool refined);
+bool cti_check_is_rounded(const cti_check *check, const cti_checked *c, bool refined);
 
 #endif

@@ -47,8 +47,8 @@ static int64_t hide_all(hidden_gradients *h, const ct_tensor *y) {
     hide_leaf(h, &count, y->slot); /* if fn returns a leaf, no node has an edge to it */
     for (cti_node *node = y->context->tape_first; node; node = node->next) {
         for (int i = 0; i < node->call.n; i++) hide_leaf(h, &count, node->edge[i]);
-        for (int k = 0; k < node->call.n_outs; k++)
-            if (node->slot[k].retain) hide_gradient(h, &count, node, &node->slot[k].retained);
+        for (int o = 0; o < node->call.n_outs; o++)
+            if (node->slot[o].retain) hide_gradient(h, &count, node, &node->slot[o].retained);
     }
     return count;
 }
@@ -68,19 +68,19 @@ static void show_gradients(ct_context *context, cti_undo *undo) {
     cti_give(context, h, h->bytes);
 }
 
-bool cti_check_hide(cti_check *k, const ct_tensor *y) {
+bool cti_check_hide(cti_check *check, const ct_tensor *y) {
     const int64_t count = hide_all(NULL, y);
     const size_t bytes = sizeof(hidden_gradients) + cti_bytes(count, sizeof(hidden_entry));
-    hidden_gradients *h = cti_take(k->context, bytes);
+    hidden_gradients *h = cti_take(check->context, bytes);
     if (!h) return false;
     *h = (hidden_gradients){
-        .undo = {k->context->undo, show_gradients}, .count = count, .bytes = bytes};
+        .undo = {check->context->undo, show_gradients}, .count = count, .bytes = bytes};
     hide_all(h, y);
-    k->context->undo = &h->undo;
+    check->context->undo = &h->undo;
     return true;
 }
 
-void cti_check_show(cti_check *k) {
-    CTI_ASSERT(k->context->undo && k->context->undo->undo == show_gradients);
-    show_gradients(k->context, k->context->undo);
+void cti_check_show(cti_check *check) {
+    CTI_ASSERT(check->context->undo && check->context->undo->undo == show_gradients);
+    show_gradients(check->context, check->context->undo);
 }

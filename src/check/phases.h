@@ -12,89 +12,91 @@ enum { CTI_DIRECTIONS = 3 };
 #define CTI_STREAM_PROBES ((uint64_t)1 << 32)
 
 /* Does the work of cti_check_numbers. *matrix is the f64 tensor with these elements. */
-double *cti_check_matrix(cti_check *k, int64_t rows, int64_t columns, ct_tensor **matrix);
+double *cti_check_matrix(cti_check *check, int64_t rows, int64_t columns, ct_tensor **matrix);
 /* Normally distributed numbers, which opts.seed and the stream determine. */
-void cti_check_normal(const cti_check *k, uint64_t stream, int64_t count, double *out);
+void cti_check_normal(const cti_check *check, uint64_t stream, int64_t count, double *out);
 /* Random directions [count][numel]; each element is scaled by max(1, |x|). NULL: out of memory. */
-double *cti_check_directions(cti_check *k, const cti_checked *c, int64_t count, uint64_t stream);
+double *cti_check_directions(cti_check *check, const cti_checked *c, int64_t count,
+                             uint64_t stream);
 void cti_check_set(ct_tensor *x, int64_t i, double value);
 
 /* ---- evaluate.c ----
  *
  * A function that returns NULL or false has recorded an error or, if a backward failed, has set
- * k->refused. */
+ * check->refused. */
 
-/* Sets k->context, and k->rng to the state of its generator. Opens `frame`, in which ops are
- * recorded even if the caller's scope records none, and takes memory for the lists of inputs, which
- * are NULL if memory is short. False: an argument is wrong or an error is pending, and there is
- * nothing to close. */
-bool cti_check_open(cti_check *k, cti_frame *frame);
-/* Gives the lists back, closes k->frame, and restores the generator's state. */
-void cti_check_close(cti_check *k);
-/* Fills k->in and k->checked. False also if cti_check_open found no memory for them. */
-bool cti_check_copy_inputs(cti_check *k);
+/* Sets check->context, and check->rng to the state of its generator. Opens `frame`, in which ops
+ * are recorded even if the caller's scope records none, and takes memory for the lists of inputs,
+ * which are NULL if memory is short. False: an argument is wrong or an error is pending, and there
+ * is nothing to close. */
+bool cti_check_open(cti_check *check, cti_frame *frame);
+/* Gives the lists back, closes check->frame, and restores the generator's state. */
+void cti_check_close(cti_check *check);
+/* Fills check->in and check->checked. False also if cti_check_open found no memory for them. */
+bool cti_check_copy_inputs(cti_check *check);
 /* Calls fn once to find the shape and dtype of its output. */
-bool cti_check_first_call(cti_check *k);
+bool cti_check_first_call(cti_check *check);
 /* Sets opts.eps, if it is 0, to the usual step. */
-bool cti_check_choose_eps(cti_check *k);
+bool cti_check_choose_eps(cti_check *check);
 /* Whether y has the shape and dtype that fn returned in its first call. */
-bool cti_check_is_alike(cti_check *k, const ct_tensor *y);
+bool cti_check_is_alike(cti_check *check, const ct_tensor *y);
 /* Writes the values of fn(in) to y [m]. Nothing is recorded for backward. */
-bool cti_check_value(cti_check *k, double *y);
-/* Sets column i of c->numeric and c->noise. k->plus and k->minus are then y at x + 2 h v and at
- * x - 2 h v. */
-bool cti_check_column(cti_check *k, cti_checked *c, int64_t i);
+bool cti_check_value(cti_check *check, double *y);
+/* Sets column i of c->numeric and c->noise. check->plus and check->minus are then y at x + 2 h v
+ * and at x - 2 h v. */
+bool cti_check_column(cti_check *check, cti_checked *c, int64_t i);
 /* Does this for every column. */
-bool cti_check_differences(cti_check *k, cti_checked *c);
+bool cti_check_differences(cti_check *check, cti_checked *c);
 /* Fills `analytic` of `count` inputs by backwards of y, of which the last releases the graph unless
- * `retain` is set. Returns the number of rows that are filled, which is k->rows if all succeeded.
+ * `retain` is set. Returns the number of rows that are filled, which is check->rows if all
+ * succeeded.
  */
-int64_t cti_check_rows(cti_check *k, cti_checked *c, int count, ct_tensor *y, bool retain);
+int64_t cti_check_rows(cti_check *check, cti_checked *c, int count, ct_tensor *y, bool retain);
 /* Calls fn and fills `analytic` of `count` inputs. */
-bool cti_check_backwards(cti_check *k, cti_checked *c, int count);
+bool cti_check_backwards(cti_check *check, cti_checked *c, int count);
 /* The step of the differences of column i: eps times max(1, |x_i|). In fast mode it is eps, because
  * the directions themselves are scaled. */
-double cti_check_step(const cti_check *k, const cti_checked *c, int64_t i);
-/* Sets k->plus = y(x + h v) and k->minus = y(x - h v) for column i, and *step to the distance of
- * both points after rounding, in units of v. */
-bool cti_check_beside(cti_check *k, const cti_checked *c, int64_t i, double h, double *step);
+double cti_check_step(const cti_check *check, const cti_checked *c, int64_t i);
+/* Sets check->plus = y(x + h v) and check->minus = y(x - h v) for column i, and *step to the
+ * distance of both points after rounding, in units of v. */
+bool cti_check_beside(cti_check *check, const cti_checked *c, int64_t i, double h, double *step);
 /* Sets row[r * stride] = <g_r, plus - minus> / step for every row r. */
-void cti_check_weigh(const cti_check *k, const double *plus, const double *minus, double step,
+void cti_check_weigh(const cti_check *check, const double *plus, const double *minus, double step,
                      double *row, int64_t stride);
 /* Runs one backward of y. False: it failed, or memory was short. */
-bool cti_check_backward_once(cti_check *k, ct_tensor *y, ct_tensor *cotangent, bool retain);
+bool cti_check_backward_once(cti_check *check, ct_tensor *y, ct_tensor *cotangent, bool retain);
 
 /* hide.c: hides the gradients of all leaves and results on the tape of y while backwards run.
  * False: out of memory. */
-bool cti_check_hide(cti_check *k, const ct_tensor *y);
+bool cti_check_hide(cti_check *check, const ct_tensor *y);
 /* Drops the gradients that these tensors have got since, and gives them the old ones. */
-void cti_check_show(cti_check *k);
+void cti_check_show(cti_check *check);
 
 /* settle.c: sets the state of every column. Differences that are not accurate enough are replaced
  * by better ones before. */
-bool cti_check_settle(cti_check *k, cti_checked *c);
+bool cti_check_settle(cti_check *check, cti_checked *c);
 /* steps.c: writes the best differences of column i by any step into numeric, and estimates of their
  * errors into noise. */
-bool cti_check_refine(cti_check *k, cti_checked *c, int64_t i);
+bool cti_check_refine(cti_check *check, cti_checked *c, int64_t i);
 
 /* rounded.c: finds a gradient that is within the tolerance, but has errors of the size of f32's
  * rounding, and sets c->rounded and the states. */
-bool cti_check_rounded(cti_check *k, cti_checked *c);
+bool cti_check_rounded(cti_check *check, cti_checked *c);
 /* properties.c: takes fingerprints of the inputs before the first call of fn. */
-bool cti_check_fingerprints(cti_check *k);
+bool cti_check_fingerprints(cti_check *check);
 /* properties.c: checks that the inputs still have these fingerprints, and all other properties of a
  * correct op besides its gradient. */
-bool cti_check_properties(cti_check *k);
+bool cti_check_properties(cti_check *check);
 /* state.c: checks that the op keeps no values outside of its call. */
-bool cti_check_state(cti_check *k);
+bool cti_check_state(cti_check *check);
 
 /* ---- verdict.c ---- */
 
 /* Counts wrong columns, finds the worst elements and draws the map. */
-void cti_check_compare(cti_check *k);
+void cti_check_compare(cti_check *check);
 /* Sets the result's mistake and diagnosis, unless it has one already. */
-void cti_check_found(cti_check *k, ct_mistake mistake, const char *sentence);
+void cti_check_found(cti_check *check, ct_mistake mistake, const char *sentence);
 /* Says why the columns of an input without wrong ones are undecided. */
-void cti_check_say_undecided(cti_check *k, cti_checked *c);
+void cti_check_say_undecided(cti_check *check, cti_checked *c);
 
 #endif

@@ -17,46 +17,46 @@ typedef struct {
     double *value, *again; /* again: the same with the gradients of a second backward */
 } outcome;
 
-static bool new_outcome(cti_check *k, outcome *o) {
-    o->count = k->m;
-    for (int q = 0; q < k->count; q++) o->count += k->checked[q].x->numel;
-    o->value = cti_check_numbers(k, 1, o->count);
-    o->again = cti_check_numbers(k, 1, o->count);
+static bool new_outcome(cti_check *check, outcome *o) {
+    o->count = check->m;
+    for (int q = 0; q < check->count; q++) o->count += check->checked[q].x->numel;
+    o->value = cti_check_numbers(check, 1, o->count);
+    o->again = cti_check_numbers(check, 1, o->count);
     return o->value && o->again;
 }
 
-static void gradients(cti_check *k, double *out) {
-    for (int q = 0; q < k->count; q++) {
-        ct_tensor *x = k->in[k->checked[q].input], *grad = ct_grad(x);
+static void gradients(cti_check *check, double *out) {
+    for (int q = 0; q < check->count; q++) {
+        ct_tensor *x = check->in[check->checked[q].input], *grad = ct_grad(x);
         for (int64_t i = 0; i < x->numel; i++) *out++ = grad ? cti_check_get(grad, i) : 0;
     }
-    for (int q = 0; q < k->count; q++) ct_zero_grad(k->in[k->checked[q].input]);
+    for (int q = 0; q < check->count; q++) ct_zero_grad(check->in[check->checked[q].input]);
 }
 
-static bool run_property(cti_check *k, outcome *o) {
-    ct_tensor *y = cti_check_call(k);
-    if (!y || !cti_shape_same(&y->shape, &k->shape) || !cti_is_real(y->dtype)) return false;
-    ct_tensor *cotangent = cti_tensor_new(k->context, y->dtype, y->shape);
-    if (!cotangent || !ct_to_f64(y, o->value, k->m)) return false;
+static bool run_property(cti_check *check, outcome *o) {
+    ct_tensor *y = cti_check_call(check);
+    if (!y || !cti_shape_same(&y->shape, &check->shape) || !cti_is_real(y->dtype)) return false;
+    ct_tensor *cotangent = cti_tensor_new(check->context, y->dtype, y->shape);
+    if (!cotangent || !ct_to_f64(y, o->value, check->m)) return false;
     /* the rounding to f32 gives runs in f32 and f64 the same cotangent */
-    for (int64_t j = 0; j < k->m; j++) cti_check_set(cotangent, j, (float)k->cotangent[j]);
-    if (!cti_check_backward_once(k, y, cotangent, true)) return false;
-    gradients(k, o->value + k->m);
-    if (!cti_check_backward_once(k, y, cotangent, false)) return false;
-    gradients(k, o->again + k->m);
-    memcpy(o->again, o->value, (size_t)k->m * sizeof *o->again);
+    for (int64_t j = 0; j < check->m; j++) cti_check_set(cotangent, j, (float)check->cotangent[j]);
+    if (!cti_check_backward_once(check, y, cotangent, true)) return false;
+    gradients(check, o->value + check->m);
+    if (!cti_check_backward_once(check, y, cotangent, false)) return false;
+    gradients(check, o->again + check->m);
+    memcpy(o->again, o->value, (size_t)check->m * sizeof *o->again);
     return true;
 }
 
-/* Runs the function on k->in. False: it fails for these inputs, which is not a mistake. */
-static bool outcome_of(cti_check *k, outcome *o) {
+/* Runs the function on check->in. False: it fails for these inputs, which is not a mistake. */
+static bool outcome_of(cti_check *check, outcome *o) {
     cti_frame frame;
-    cti_held_errors held = cti_check_hold_errors(k);
-    cti_frame_open(k->context, &frame, false);
-    bool ok = run_property(k, o);
-    cti_frame_close(k->context, &frame);
-    k->refused[0] = 0;
-    return cti_check_drop_errors(k, held) && ok;
+    cti_held_errors held = cti_check_hold_errors(check);
+    cti_frame_open(check->context, &frame, false);
+    bool ok = run_property(check, o);
+    cti_frame_close(check->context, &frame);
+    check->refused[0] = 0;
+    return cti_check_drop_errors(check, held) && ok;
 }
 
 /* Are the bits the same? NaN equals any NaN; 0 does not equal -0. */
@@ -84,34 +84,35 @@ static bool is_near(const double *a, const double *b, int64_t n, double part) {
 
 /* Compares the value and each gradient by is_near. Returns -1 if the value differs; otherwise the
  * first input whose gradient differs, or -2 if there is none. */
-static int differs(const cti_check *k, const double *a, const double *b, double part) {
-    if (!is_near(a, b, k->m, part)) return -1;
-    int64_t at = k->m;
-    for (int q = 0; q < k->count; at += k->checked[q++].x->numel)
-        if (!is_near(a + at, b + at, k->checked[q].x->numel, part)) return k->checked[q].input;
+static int differs(const cti_check *check, const double *a, const double *b, double part) {
+    if (!is_near(a, b, check->m, part)) return -1;
+    int64_t at = check->m;
+    for (int q = 0; q < check->count; at += check->checked[q++].x->numel)
+        if (!is_near(a + at, b + at, check->checked[q].x->numel, part))
+            return check->checked[q].input;
     return -2;
 }
 
-static void found_part(cti_check *k, ct_mistake mistake, const char *what, int part) {
+static void found_part(cti_check *check, ct_mistake mistake, const char *what, int part) {
     char text[256];
     if (part == -1) snprintf(text, sizeof text, "%s, the value differs", what);
     else snprintf(text, sizeof text, "%s, the gradient of input %d differs", what, part);
-    cti_check_found(k, mistake, text);
+    cti_check_found(check, mistake, text);
 }
 
 /* ---- the same values in another layout ---- */
 
 /* A new leaf with the values of `of`, stored with its dims in reverse order and a gap after each
  * element. */
-static ct_tensor *strided(cti_check *k, const ct_tensor *of, ct_dtype dtype) {
+static ct_tensor *strided(cti_check *check, const ct_tensor *of, ct_dtype dtype) {
     ct_shape shape = {.ndim = of->shape.ndim + 1};
     int64_t stride[CT_MAX_DIMS + 1], reversed[CT_MAX_DIMS] = {0};
     const int ndim = of->shape.ndim;
     if (ndim == CT_MAX_DIMS || ndim == 0) return NULL;
     for (int d = 0; d < ndim; d++) shape.dim[d] = of->shape.dim[ndim - 1 - d];
     shape.dim[ndim] = 2;
-    ct_tensor *base = cti_shape_check(k->context, "gradcheck", shape, 8)
-                          ? cti_tensor_new(k->context, dtype, shape)
+    ct_tensor *base = cti_shape_check(check->context, "gradcheck", shape, 8)
+                          ? cti_tensor_new(check->context, dtype, shape)
                           : NULL;
     if (!base) return NULL;
     cti_shape_strides(shape, stride);
@@ -122,8 +123,8 @@ static ct_tensor *strided(cti_check *k, const ct_tensor *of, ct_dtype dtype) {
     return x && ct_set_requires_grad(x, true) ? x : NULL;
 }
 
-static ct_tensor *dense(cti_check *k, const ct_tensor *of) {
-    ct_tensor *x = cti_tensor_new(k->context, of->dtype, of->shape);
+static ct_tensor *dense(cti_check *check, const ct_tensor *of) {
+    ct_tensor *x = cti_tensor_new(check->context, of->dtype, of->shape);
     if (!x) return NULL;
     cti_tensor_copy(x, of, false);
     return ct_set_requires_grad(x, true);
@@ -140,8 +141,8 @@ static ct_tensor *expanded(ct_tensor *of) {
     return x ? ct_set_requires_grad(x, true) : NULL;
 }
 
-static ct_tensor *in_dtype(cti_check *k, const ct_tensor *of, ct_dtype dtype) {
-    ct_tensor *x = cti_tensor_new(k->context, dtype, of->shape);
+static ct_tensor *in_dtype(cti_check *check, const ct_tensor *of, ct_dtype dtype) {
+    ct_tensor *x = cti_tensor_new(check->context, dtype, of->shape);
     /* the rounding to f32 gives both dtypes the same values */
     for (int64_t i = 0; x && i < x->numel; i++) cti_check_set(x, i, (float)cti_check_get(of, i));
     return x ? ct_set_requires_grad(x, true) : NULL;
@@ -151,189 +152,193 @@ typedef enum { STRIDED, EXPANDED, REPEATED, IN_F32, IN_F64 } input_layout;
 
 /* Runs the function with every checked input in that layout. False: it fails, or an input has no
  * such layout. refused[] is the first refusal of ct_data_* meanwhile, or "". */
-static bool outcome_in(cti_check *k, input_layout as, outcome *o, char refused[256]) {
+static bool outcome_in(cti_check *check, input_layout as, outcome *o, char refused[256]) {
     cti_frame frame;
-    cti_held_errors held = cti_check_hold_errors(k);
-    cti_frame_open(k->context, &frame, false);
-    cti_data_copies copies = {.frame = &frame}, *outer = k->context->data_copies;
+    cti_held_errors held = cti_check_hold_errors(check);
+    cti_frame_open(check->context, &frame, false);
+    cti_data_copies copies = {.frame = &frame}, *outer = check->context->data_copies;
     bool ok = true;
-    for (int q = 0; q < k->count; q++) {
-        const ct_tensor *x = k->checked[q].x;
-        ct_tensor **in = &k->in[k->checked[q].input];
+    for (int q = 0; q < check->count; q++) {
+        const ct_tensor *x = check->checked[q].x;
+        ct_tensor **in = &check->in[check->checked[q].input];
         if (as == STRIDED && x->shape.ndim > 0 && x->shape.ndim < CT_MAX_DIMS)
-            ok &= (*in = strided(k, x, x->dtype)) != NULL;
+            ok &= (*in = strided(check, x, x->dtype)) != NULL;
         if (as == EXPANDED) ok &= (*in = expanded(*in)) != NULL;
-        if (as == REPEATED) ok &= (*in = expanded(*in)) != NULL && (*in = dense(k, *in)) != NULL;
+        if (as == REPEATED)
+            ok &= (*in = expanded(*in)) != NULL && (*in = dense(check, *in)) != NULL;
         if (as == IN_F32 || as == IN_F64)
-            ok &= (*in = in_dtype(k, x, as == IN_F32 ? CT_F32 : CT_F64)) != NULL;
+            ok &= (*in = in_dtype(check, x, as == IN_F32 ? CT_F32 : CT_F64)) != NULL;
     }
-    k->context->data_copies = &copies;
-    ok = ok && outcome_of(k, o);
-    k->context->data_copies = outer;
+    check->context->data_copies = &copies;
+    ok = ok && outcome_of(check, o);
+    check->context->data_copies = outer;
     memcpy(refused, copies.message, sizeof copies.message);
-    for (int q = 0; q < k->count; q++) k->in[k->checked[q].input] = k->checked[q].x;
-    cti_frame_close(k->context, &frame);
-    return cti_check_drop_errors(k, held) && ok;
+    for (int q = 0; q < check->count; q++) check->in[check->checked[q].input] = check->checked[q].x;
+    cti_frame_close(check->context, &frame);
+    return cti_check_drop_errors(check, held) && ok;
 }
 
 /* Reports a refusal of ct_data_*, or the difference `which` (as differs returns it). An op that
  * reads ct_data_* of a tensor that it refuses has a mistake, even if the numbers are right because
  * it got a copy here. */
-static void compare_layout(cti_check *k, ct_mistake mistake, const char *what, const char *refused,
-                           int which) {
+static void compare_layout(cti_check *check, ct_mistake mistake, const char *what,
+                           const char *refused, int which) {
     char text[512];
     snprintf(text, sizeof text, "%s: %s", what, refused);
-    if (*refused) cti_check_found(k, mistake, text);
-    else if (which > -2) found_part(k, mistake, what, which);
+    if (*refused) cti_check_found(check, mistake, text);
+    else if (which > -2) found_part(check, mistake, what, which);
 }
 
-static void check_layouts(cti_check *k, const outcome *usual, outcome *a, outcome *b) {
-    const double part = k->coarse ? 1e-4 : 1e-9;
+static void check_layouts(cti_check *check, const outcome *usual, outcome *a, outcome *b) {
+    const double part = check->coarse ? 1e-4 : 1e-9;
     char refused[256], of_f64[256];
-    bool ran = outcome_in(k, STRIDED, a, refused);
+    bool ran = outcome_in(check, STRIDED, a, refused);
     if (ran || *refused)
-        compare_layout(k, CT_MISTAKE_LAYOUT, "with strided inputs of the same values", refused,
-                       ran ? differs(k, usual->value, a->value, part) : -2);
-    ran = outcome_in(k, REPEATED, a, refused) && outcome_in(k, EXPANDED, b, refused);
+        compare_layout(check, CT_MISTAKE_LAYOUT, "with strided inputs of the same values", refused,
+                       ran ? differs(check, usual->value, a->value, part) : -2);
+    ran = outcome_in(check, REPEATED, a, refused) && outcome_in(check, EXPANDED, b, refused);
     if (ran || *refused)
-        compare_layout(k, CT_MISTAKE_LAYOUT, "with an expanded input (stride 0) of the same values",
-                       refused, ran ? differs(k, a->value, b->value, part) : -2);
-    if (!k->opts.both_dtypes) return;
+        compare_layout(check, CT_MISTAKE_LAYOUT,
+                       "with an expanded input (stride 0) of the same values", refused,
+                       ran ? differs(check, a->value, b->value, part) : -2);
+    if (!check->opts.both_dtypes) return;
     *refused = 0;
-    ran = outcome_in(k, IN_F64, a, of_f64) && outcome_in(k, IN_F32, b, refused);
+    ran = outcome_in(check, IN_F64, a, of_f64) && outcome_in(check, IN_F32, b, refused);
     for (int64_t e = 0; ran && e < a->count; e++) /* numbers beyond f32's range do not count */
         if (!(fabs(a->value[e]) < FLT_MAX / 16)) b->value[e] = a->value[e];
     if (ran || *refused || *of_f64)
-        compare_layout(k, CT_MISTAKE_DTYPE,
+        compare_layout(check, CT_MISTAKE_DTYPE,
                        *of_f64    ? "in f64"
                        : *refused ? "in f32"
                                   : "in f32, by more than a thousandth of what f64 gives",
-                       *of_f64 ? of_f64 : refused, ran ? differs(k, a->value, b->value, 1e-3) : -2);
+                       *of_f64 ? of_f64 : refused,
+                       ran ? differs(check, a->value, b->value, 1e-3) : -2);
 }
 
 /* The gradient of f(x, x) is the sum of the two gradients of f(x, copy of x). */
-static void check_shared(cti_check *k, outcome *apart, outcome *shared) {
-    int64_t at = k->m, where = 0;
-    for (int p = 0; p < k->count; at += k->checked[p++].x->numel)
-        for (int q = p + 1; q < k->count; q++) {
-            ct_tensor *x = k->checked[p].x, *other = k->checked[q].x,
-                      **second = &k->in[k->checked[q].input];
+static void check_shared(cti_check *check, outcome *apart, outcome *shared) {
+    int64_t at = check->m, where = 0;
+    for (int p = 0; p < check->count; at += check->checked[p++].x->numel)
+        for (int q = p + 1; q < check->count; q++) {
+            ct_tensor *x = check->checked[p].x, *other = check->checked[q].x,
+                      **second = &check->in[check->checked[q].input];
             if (x->dtype != other->dtype || !cti_shape_same(&x->shape, &other->shape)) continue;
             cti_frame frame;
-            cti_frame_open(k->context, &frame, false);
-            bool ok = (*second = dense(k, x)) != NULL && outcome_of(k, apart);
+            cti_frame_open(check->context, &frame, false);
+            bool ok = (*second = dense(check, x)) != NULL && outcome_of(check, apart);
             *second = x;
-            ok = ok && outcome_of(k, shared);
+            ok = ok && outcome_of(check, shared);
             *second = other;
-            cti_frame_close(k->context, &frame);
+            cti_frame_close(check->context, &frame);
             if (!ok) continue;
-            where = k->m;
-            for (int s = 0; s < q; s++) where += k->checked[s].x->numel;
+            where = check->m;
+            for (int s = 0; s < q; s++) where += check->checked[s].x->numel;
             double *sum = apart->value + at;
             for (int64_t i = 0; i < x->numel; i++) sum[i] += apart->value[where + i];
-            if (is_near(sum, shared->value + at, x->numel, k->coarse ? 1e-4 : 1e-9)) continue;
+            if (is_near(sum, shared->value + at, x->numel, check->coarse ? 1e-4 : 1e-9)) continue;
             char text[256];
             snprintf(text, sizeof text,
                      "when inputs %d and %d are one tensor, its gradient is not the sum of the two",
-                     k->checked[p].input, k->checked[q].input);
-            cti_check_found(k, CT_MISTAKE_SHARED, text);
+                     check->checked[p].input, check->checked[q].input);
+            cti_check_found(check, CT_MISTAKE_SHARED, text);
         }
 }
 
 /* ---- the same run again ---- */
 
 /* A hash of a tensor's values. */
-static bool fingerprint(cti_check *k, ct_tensor *t, uint64_t *print) {
+static bool fingerprint(cti_check *check, ct_tensor *t, uint64_t *print) {
     *print = 0;
     if (!t) return true;
     cti_frame frame;
-    cti_frame_open(k->context, &frame, true);
-    double *value = cti_check_numbers(k, 1, t->numel);
+    cti_frame_open(check->context, &frame, true);
+    double *value = cti_check_numbers(check, 1, t->numel);
     bool ok = value && ct_to_f64(t, value, t->numel);
     for (int64_t i = 0; ok && i < t->numel; i++) {
         uint64_t bits;
         memcpy(&bits, &value[i], sizeof bits);
         *print = (*print ^ bits) * 0x9e3779b97f4a7c15 + 1;
     }
-    cti_frame_close(k->context, &frame);
+    cti_frame_close(check->context, &frame);
     return ok;
 }
 
-static bool check_inputs(cti_check *k) {
-    for (int i = 0; i < k->n; i++) {
-        uint64_t before = k->prints[i], now;
-        if (!fingerprint(k, k->in[i], &now)) return false;
+static bool check_inputs(cti_check *check) {
+    for (int i = 0; i < check->n; i++) {
+        uint64_t before = check->prints[i], now;
+        if (!fingerprint(check, check->in[i], &now)) return false;
         if (before == now) continue;
         char text[64];
         snprintf(text, sizeof text, "input %d is written to", i);
-        cti_check_found(k, CT_MISTAKE_WRITES, text);
+        cti_check_found(check, CT_MISTAKE_WRITES, text);
     }
-    if (k->wrote_cotangent)
-        cti_check_found(k, CT_MISTAKE_WRITES, "backward writes to the cotangent");
+    if (check->wrote_cotangent)
+        cti_check_found(check, CT_MISTAKE_WRITES, "backward writes to the cotangent");
     return true;
 }
 
-bool cti_check_fingerprints(cti_check *k) {
-    for (int i = 0; i < k->n; i++)
-        if (!fingerprint(k, k->in[i], &k->prints[i])) return false;
+bool cti_check_fingerprints(cti_check *check) {
+    for (int i = 0; i < check->n; i++)
+        if (!fingerprint(check, check->in[i], &check->prints[i])) return false;
     return true;
 }
 
-static void check_again(cti_check *k, const outcome *usual, outcome *other) {
+static void check_again(cti_check *check, const outcome *usual, outcome *other) {
     if (!same_bits(usual->value, usual->again, usual->count))
-        cti_check_found(k, CT_MISTAKE_NONDETERMINISTIC,
+        cti_check_found(check, CT_MISTAKE_NONDETERMINISTIC,
                         "a second backward of the same graph gives other bits: backward is not "
                         "deterministic, or changes what it saved");
-    if (!outcome_of(k, other)) return;
-    if (!same_bits(usual->value, other->value, k->m))
-        cti_check_found(k, CT_MISTAKE_NONDETERMINISTIC,
+    if (!outcome_of(check, other)) return;
+    if (!same_bits(usual->value, other->value, check->m))
+        cti_check_found(check, CT_MISTAKE_NONDETERMINISTIC,
                         "the function is not deterministic: with the same inputs and generator it "
                         "gives another value");
     else if (!same_bits(usual->value, other->value, usual->count))
-        cti_check_found(k, CT_MISTAKE_NONDETERMINISTIC,
+        cti_check_found(check, CT_MISTAKE_NONDETERMINISTIC,
                         "backward is not deterministic: with the same inputs and generator it "
                         "gives another gradient");
 }
 
-static void check_threads(cti_check *k, const outcome *usual, outcome *other) {
-    const int threads = k->context->threads, tried[] = {1, 3};
+static void check_threads(cti_check *check, const outcome *usual, outcome *other) {
+    const int threads = check->context->threads, tried[] = {1, 3};
     for (int t = 0; t < 2; t++) {
-        if (tried[t] == threads || !ct_set_threads(k->context, tried[t])) continue;
-        if (outcome_of(k, other) && !same_bits(usual->value, other->value, usual->count))
-            cti_check_found(k, CT_MISTAKE_THREADS, "the result depends on the number of threads");
+        if (tried[t] == threads || !ct_set_threads(check->context, tried[t])) continue;
+        if (outcome_of(check, other) && !same_bits(usual->value, other->value, usual->count))
+            cti_check_found(check, CT_MISTAKE_THREADS,
+                            "the result depends on the number of threads");
     }
-    ct_set_threads(k->context, threads);
+    ct_set_threads(check->context, threads);
 }
 
 /* Fills free memory with NaN, so that the next runs allocate memory that holds NaN. */
-static void check_memory(cti_check *k, const outcome *usual, outcome *other) {
-    cti_pool *pool = &k->context->pool, before = *pool;
+static void check_memory(cti_check *check, const outcome *usual, outcome *other) {
+    cti_pool *pool = &check->context->pool, before = *pool;
     pool->poison = true;
     pool->plain = false;
     for (int t = 0; t < 2; t++)
-        if (outcome_of(k, other) && !same_bits(usual->value, other->value, usual->count))
-            cti_check_found(k, CT_MISTAKE_MEMORY,
+        if (outcome_of(check, other) && !same_bits(usual->value, other->value, usual->count))
+            cti_check_found(check, CT_MISTAKE_MEMORY,
                             "the result depends on the content of new memory: something is "
                             "read before it is written");
     pool->poison = before.poison;
     pool->plain = before.plain;
 }
 
-bool cti_check_properties(cti_check *k) {
-    if (!check_inputs(k)) return false;
-    if (k->opts.gradient_only) return true;
+bool cti_check_properties(cti_check *check) {
+    if (!check_inputs(check)) return false;
+    if (check->opts.gradient_only) return true;
     cti_frame frame;
-    cti_frame_open(k->context, &frame, false);
+    cti_frame_open(check->context, &frame, false);
     outcome usual, a, b;
-    bool ok = new_outcome(k, &usual) && new_outcome(k, &a) && new_outcome(k, &b);
-    if (ok && outcome_of(k, &usual)) {
-        check_again(k, &usual, &a);
-        if (k->result.mistake == CT_MISTAKE_NONE) ok = cti_check_state(k);
-        if (k->result.mistake == CT_MISTAKE_NONE) check_memory(k, &usual, &a);
-        if (k->result.mistake == CT_MISTAKE_NONE) check_threads(k, &usual, &a);
-        if (k->result.mistake == CT_MISTAKE_NONE) check_layouts(k, &usual, &a, &b);
-        if (k->result.mistake == CT_MISTAKE_NONE) check_shared(k, &a, &b);
+    bool ok = new_outcome(check, &usual) && new_outcome(check, &a) && new_outcome(check, &b);
+    if (ok && outcome_of(check, &usual)) {
+        check_again(check, &usual, &a);
+        if (check->result.mistake == CT_MISTAKE_NONE) ok = cti_check_state(check);
+        if (check->result.mistake == CT_MISTAKE_NONE) check_memory(check, &usual, &a);
+        if (check->result.mistake == CT_MISTAKE_NONE) check_threads(check, &usual, &a);
+        if (check->result.mistake == CT_MISTAKE_NONE) check_layouts(check, &usual, &a, &b);
+        if (check->result.mistake == CT_MISTAKE_NONE) check_shared(check, &a, &b);
     }
-    cti_frame_close(k->context, &frame);
-    return ok && cti_ready(k->context);
+    cti_frame_close(check->context, &frame);
+    return ok && cti_ready(check->context);
 }

@@ -10,7 +10,7 @@
 static bool is_f32(double v) { return (double)(float)v == v; }
 
 /* Is every entry of A a number of f32, and are there at least four different ones besides 0? */
-static bool is_all_f32(const cti_check *k, const cti_checked *c, int64_t rows) {
+static bool is_all_f32(const cti_check *check, const cti_checked *c, int64_t rows) {
     double seen[4];
     int different = 0;
     for (int64_t e = 0; e < rows * c->n; e++) {
@@ -20,14 +20,15 @@ static bool is_all_f32(const cti_check *k, const cti_checked *c, int64_t rows) {
         for (int q = 0; q < different && q < 4; q++) new = new &&v != seen[q];
         if (new &&different < 4) seen[different++] = v;
     }
-    return different == 4 && k->dtype == CT_F64;
+    return different == 4 && check->dtype == CT_F64;
 }
 
 /* Do the errors of A have the size of f32's rounding, and are they at least `least` times the
  * errors of the differences? With `refined`, `noise` is the estimate of a difference's error;
  * without it, the rounding of the output is added to `noise`. */
-static bool has_f32_errors(const cti_check *k, const cti_checked *c, double least, bool refined) {
-    const int64_t rows = k->whole ? k->m : CTI_ROW_ZEROS;
+static bool has_f32_errors(const cti_check *check, const cti_checked *c, double least,
+                           bool refined) {
+    const int64_t rows = check->whole ? check->m : CTI_ROW_ZEROS;
     double errors = 0, doubts = 0, size = 0, most = 0, top = 0;
     int64_t off = 0;
     for (int64_t r = 0; r < rows; r++)
@@ -35,8 +36,8 @@ static bool has_f32_errors(const cti_check *k, const cti_checked *c, double leas
             const int64_t e = r * c->n + i;
             if (c->state[i] > CTI_WRONG || !isfinite(c->analytic[e])) continue;
             const double error = fabs(c->analytic[e] - c->numeric[e]),
-                         doubt =
-                             c->noise[e] + (refined ? 0 : k->rounding / cti_check_step(k, c, i));
+                         doubt = c->noise[e] +
+                                 (refined ? 0 : check->rounding / cti_check_step(check, c, i));
             errors += error * error, size += c->numeric[e] * c->numeric[e];
             top = fmax(top, fabs(c->numeric[e])), most = fmax(most, error);
             if (c->analytic[e] == c->numeric[e]) continue;
@@ -48,23 +49,25 @@ static bool has_f32_errors(const cti_check *k, const cti_checked *c, double leas
            most < 0x1p-18 * top;
 }
 
-static bool may_be_rounded(const cti_check *k, const cti_checked *c) {
-    return !k->coarse && !c->direction && k->dtype == CT_F64;
+static bool may_be_rounded(const cti_check *check, const cti_checked *c) {
+    return !check->coarse && !c->direction && check->dtype == CT_F64;
 }
 
-bool cti_check_is_rounded(const cti_check *k, const cti_checked *c, bool refined) {
-    const int64_t rows = k->whole ? k->m : CTI_ROW_ZEROS;
-    return may_be_rounded(k, c) && has_f32_errors(k, c, is_all_f32(k, c, rows) ? 4 : 20, refined);
+bool cti_check_is_rounded(const cti_check *check, const cti_checked *c, bool refined) {
+    const int64_t rows = check->whole ? check->m : CTI_ROW_ZEROS;
+    return may_be_rounded(check, c) &&
+           has_f32_errors(check, c, is_all_f32(check, c, rows) ? 4 : 20, refined);
 }
 
-bool cti_check_rounded(cti_check *k, cti_checked *c) {
+bool cti_check_rounded(cti_check *check, cti_checked *c) {
     enum { MOST = 256 };
-    if (k->opts.rtol > 1e-6 || k->opts.atol > 1e-8 || !may_be_rounded(k, c)) return true;
+    if (check->opts.rtol > 1e-6 || check->opts.atol > 1e-8 || !may_be_rounded(check, c))
+        return true;
     /* the usual differences raise the suspicion, better differences confirm it */
-    if (!has_f32_errors(k, c, 2, false)) return true;
+    if (!has_f32_errors(check, c, 2, false)) return true;
     for (int64_t i = 0; i < c->n && c->n <= MOST; i++)
-        if (!cti_check_refine(k, c, i)) return false;
-    c->rounded = cti_check_is_rounded(k, c, c->n <= MOST);
+        if (!cti_check_refine(check, c, i)) return false;
+    c->rounded = cti_check_is_rounded(check, c, c->n <= MOST);
     for (int64_t i = 0; i < c->n && c->rounded; i++)
         if (c->state[i] == CTI_RIGHT) c->state[i] = CTI_WRONG;
     return true;

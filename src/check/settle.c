@@ -28,26 +28,27 @@
 
 #include <math.h>
 
-static bool is_right(const cti_check *k, const cti_checked *c, int64_t i) {
-    for (int64_t r = 0; r < k->rows; r++)
-        if (!cti_check_right(k, c, r, i)) return false;
+static bool is_right(const cti_check *check, const cti_checked *c, int64_t i) {
+    for (int64_t r = 0; r < check->rows; r++)
+        if (!cti_check_right(check, c, r, i)) return false;
     return true;
 }
 
 /* Sets *clear if the error of each entry that is not right is gross (above a twentieth), far above
  * the error of its difference, and above all gaps of the usual step. */
-static bool is_clear(cti_check *k, const cti_checked *c, int64_t i, double *gap, bool *clear) {
-    const double h = cti_check_step(k, c, i);
+static bool is_clear(cti_check *check, const cti_checked *c, int64_t i, double *gap, bool *clear) {
+    const double h = cti_check_step(check, c, i);
     double step, widest = 0;
-    if (!cti_check_beside(k, c, i, h, &step)) return false;
-    cti_steps_gaps(k, step, gap);
-    for (int64_t r = 0; k->whole && r < k->m; r++) widest = fmax(widest, gap[r]);
+    if (!cti_check_beside(check, c, i, h, &step)) return false;
+    cti_steps_gaps(check, step, gap);
+    for (int64_t r = 0; check->whole && r < check->m; r++) widest = fmax(widest, gap[r]);
     *clear = true;
-    for (int64_t r = 0; r < k->rows && *clear; r++) {
-        const int64_t e = r * c->n + i, summed = r - (k->rows - CTI_ROWS_SUMMED);
+    for (int64_t r = 0; r < check->rows && *clear; r++) {
+        const int64_t e = r * c->n + i, summed = r - (check->rows - CTI_ROWS_SUMMED);
         const double a = c->analytic[e], j = c->numeric[e], error = fabs(a - j),
-                     doubt = c->noise[e] + k->rounding / h * (summed < 0 ? 1 : k->length[summed]);
-        if (cti_check_right(k, c, r, i)) continue;
+                     doubt = c->noise[e] +
+                             check->rounding / h * (summed < 0 ? 1 : check->length[summed]);
+        if (cti_check_right(check, c, r, i)) continue;
         *clear = isfinite(a) && error > 100 * doubt && error > 0.05 * fmax(fabs(a), fabs(j)) &&
                  error > 2 * fmax(gap[r], widest);
     }
@@ -56,8 +57,8 @@ static bool is_clear(cti_check *k, const cti_checked *c, int64_t i, double *gap,
 
 /* The distance of the derivative from D of step `at` that kinks and jumps, and the evidence of
  * smaller steps, allow. */
-static double structure_of(const cti_check *k, const cti_steps *s, int64_t r, int at) {
-    return cti_steps_room(k, s, r, at) + 4 * cti_steps_refuted(k, s, r, at);
+static double structure_of(const cti_check *check, const cti_steps *s, int64_t r, int at) {
+    return cti_steps_room(check, s, r, at) + 4 * cti_steps_refuted(check, s, r, at);
 }
 
 /* The state of entry (r, i), which is not right, by the differences with many steps. It is
@@ -65,23 +66,23 @@ static double structure_of(const cti_check *k, const cti_steps *s, int64_t r, in
  * difference. Otherwise it is CTI_KINK if kinks and jumps make up more than half of the least of
  * these errors and do not shrink with the step, which the error of a smooth function does; if not,
  * it is CTI_IMPRECISE. `hidden` is an error that the entry's own column does not show. */
-static cti_state weigh_entry(const cti_check *k, const cti_checked *c, int64_t r, int64_t i,
+static cti_state weigh_entry(const cti_check *check, const cti_checked *c, int64_t r, int64_t i,
                              const cti_steps *s, double hidden) {
     const double a = c->analytic[r * c->n + i];
     double least = INFINITY;
     bool kink = true;
     for (int at = 0; at + 1 < s->count; at++) {
-        const double d = s->slope[at * k->rows + r], allowed = cti_check_allowed(k, r, d),
-                     error = cti_steps_error(k, s, r, at),
-                     rounding = cti_steps_rounding(k, s, r, at),
-                     off = hidden + cti_steps_room(k, s, r, at) + 4 * error + rounding,
-                     structure = structure_of(k, s, r, at);
-        if (!isfinite(error) || cti_steps_saturated(k, s, r, at)) continue;
+        const double d = s->slope[at * check->rows + r], allowed = cti_check_allowed(check, r, d),
+                     error = cti_steps_error(check, s, r, at),
+                     rounding = cti_steps_rounding(check, s, r, at),
+                     off = hidden + cti_steps_room(check, s, r, at) + 4 * error + rounding,
+                     structure = structure_of(check, s, r, at);
+        if (!isfinite(error) || cti_steps_saturated(check, s, r, at)) continue;
         if (isfinite(a) && fabs(a - d) > allowed + off) return CTI_WRONG;
         if (!(off < least)) continue;
         least = off;
         kink = structure > allowed + 2 * rounding && structure > off / 2 &&
-               structure_of(k, s, r, at + 1) > structure / 2;
+               structure_of(check, s, r, at + 1) > structure / 2;
         kink = kink || hidden > allowed;
     }
     return kink ? CTI_KINK : CTI_IMPRECISE;
@@ -105,67 +106,67 @@ typedef struct {
 
 /* The distance of the slopes of row r along u + v and u - v from the sum and the difference of the
  * slopes along u and v, less the noise of all four. */
-static double not_additive(const cti_check *k, const cti_checked *along, int64_t r) {
+static double not_additive(const cti_check *check, const cti_checked *along, int64_t r) {
     const double *d = along->numeric + r * PROBES, *noise = along->noise + r * PROBES,
                  size = fabs(d[0]) + fabs(d[1]);
-    double all = cti_check_allowed(k, r, size);
+    double all = cti_check_allowed(check, r, size);
     for (int q = 0; q < PROBES; q++) all += 4 * noise[q];
     return fmax(0, fmax(fabs(d[2] - d[0] - d[1]), fabs(d[3] - d[0] + d[1])) - all);
 }
 
 /* The distance of the slope of row r along direction q from the sum of the columns' differences,
  * less the noise of all. */
-static double not_of_columns(const cti_check *k, const cti_checked *c, const cti_checked *along,
+static double not_of_columns(const cti_check *check, const cti_checked *c, const cti_checked *along,
                              int64_t r, int q) {
     const double *u = along->direction + q * c->x->numel;
     double off = along->numeric[r * PROBES + q], all = 4 * along->noise[r * PROBES + q];
     for (int64_t i = 0; i < c->n; i++) {
         const int64_t e = r * c->n + i;
         off -= c->numeric[e] * u[i];
-        all += (4 * c->noise[e] + cti_check_allowed(k, r, c->numeric[e])) * fabs(u[i]);
+        all += (4 * c->noise[e] + cti_check_allowed(check, r, c->numeric[e])) * fabs(u[i]);
     }
     return fmax(0, fabs(off) - all);
 }
 
-static bool probe_step(cti_check *k, const cti_checked *c, probes *p) {
+static bool probe_step(cti_check *check, const cti_checked *c, probes *p) {
     const int64_t n = c->x->numel;
     cti_steps s;
     cti_checked along = *c;
     p->measured = true;
     along.n = PROBES;
-    along.direction = p->direction = cti_check_directions(k, c, PROBES, CTI_STREAM_PROBES);
-    p->gap = cti_check_numbers(k, PROBES, k->rows);
-    along.numeric = cti_check_numbers(k, k->rows, PROBES);
-    along.noise = cti_check_numbers(k, k->rows, PROBES);
-    bool ok = p->direction && p->gap && along.numeric && along.noise && cti_steps_new(k, &s);
+    along.direction = p->direction = cti_check_directions(check, c, PROBES, CTI_STREAM_PROBES);
+    p->gap = cti_check_numbers(check, PROBES, check->rows);
+    along.numeric = cti_check_numbers(check, check->rows, PROBES);
+    along.noise = cti_check_numbers(check, check->rows, PROBES);
+    bool ok = p->direction && p->gap && along.numeric && along.noise && cti_steps_new(check, &s);
     for (int64_t e = 0; ok && e < n; e++) {
         const double u = p->direction[e], v = p->direction[n + e];
         p->direction[2 * n + e] = u + v, p->direction[3 * n + e] = u - v;
     }
-    for (int64_t e = 0; ok && e < k->rows * PROBES; e++) along.numeric[e] = along.noise[e] = 0;
+    for (int64_t e = 0; ok && e < check->rows * PROBES; e++) along.numeric[e] = along.noise[e] = 0;
     for (int i = 0; ok && i < PROBES; i++) {
-        ok = cti_steps_measure(k, &along, i, &s);
-        for (int64_t r = 0; ok && r < k->rows; r++)
-            p->gap[i * k->rows + r] = cti_steps_lasting(k, &s, r);
+        ok = cti_steps_measure(check, &along, i, &s);
+        for (int64_t r = 0; ok && r < check->rows; r++)
+            p->gap[i * check->rows + r] = cti_steps_lasting(check, &s, r);
     }
-    for (int64_t r = 0; ok && r < k->rows; r++)
-        p->gap[r] = fmax(p->gap[r], not_additive(k, &along, r));
-    for (int64_t r = 0; ok && !c->direction && r < k->rows * PROBES; r++) {
-        double *gap = p->gap + r % PROBES * k->rows + r / PROBES;
-        *gap = fmax(*gap, not_of_columns(k, c, &along, r / PROBES, (int)(r % PROBES)));
+    for (int64_t r = 0; ok && r < check->rows; r++)
+        p->gap[r] = fmax(p->gap[r], not_additive(check, &along, r));
+    for (int64_t r = 0; ok && !c->direction && r < check->rows * PROBES; r++) {
+        double *gap = p->gap + r % PROBES * check->rows + r / PROBES;
+        *gap = fmax(*gap, not_of_columns(check, c, &along, r / PROBES, (int)(r % PROBES)));
     }
     return ok;
 }
 
 /* The error of entry (r, i) that is possible because of kinks that the directions show and column i
  * does not. */
-static double hidden_from(const cti_check *k, const cti_checked *c, int64_t r, int64_t i,
+static double hidden_from(const cti_check *check, const cti_checked *c, int64_t r, int64_t i,
                           const cti_steps *s, const probes *p) {
-    const double own = cti_steps_lasting(k, s, r);
+    const double own = cti_steps_lasting(check, s, r);
     double most = 0;
     bool explained = true;
     for (int q = 0; q < PROBES && p->measured; q++) {
-        const double gap = p->gap[q * k->rows + r];
+        const double gap = p->gap[q * check->rows + r];
         most = fmax(most, gap);
         if (c->direction) continue;
         const double from_own = own * fabs(p->direction[q * c->x->numel + i]);
@@ -176,14 +177,14 @@ static double hidden_from(const cti_check *k, const cti_checked *c, int64_t r, i
 
 /* The state of a column by the differences with many steps. If there is no derivative, a gradient
  * that is not finite is as good as any. */
-static cti_state weigh(const cti_check *k, const cti_checked *c, int64_t i, const cti_steps *s,
+static cti_state weigh(const cti_check *check, const cti_checked *c, int64_t i, const cti_steps *s,
                        const probes *p) {
     bool kink = false, finite = true, single = false;
-    for (int64_t r = 0; r < k->rows; r++) {
+    for (int64_t r = 0; r < check->rows; r++) {
         /* sums over outputs are judged only if all single ones are right */
-        if (cti_check_right(k, c, r, i) || (single && r >= k->m)) continue;
-        single = single || (k->whole && r < k->m);
-        const cti_state state = weigh_entry(k, c, r, i, s, hidden_from(k, c, r, i, s, p));
+        if (cti_check_right(check, c, r, i) || (single && r >= check->m)) continue;
+        single = single || (check->whole && r < check->m);
+        const cti_state state = weigh_entry(check, c, r, i, s, hidden_from(check, c, r, i, s, p));
         if (state == CTI_WRONG) return CTI_WRONG;
         kink = kink || state == CTI_KINK;
         finite = finite && isfinite(c->analytic[r * c->n + i]);
@@ -194,54 +195,57 @@ static cti_state weigh(const cti_check *k, const cti_checked *c, int64_t i, cons
 /* Is the function not finite at x or a step beside it? The slope of an output that is the same
  * infinity at both points is 0; but if the gradient is not finite either, it is not called wrong.
  */
-static bool is_undefined(const cti_check *k, const cti_checked *c, int64_t i) {
+static bool is_undefined(const cti_check *check, const cti_checked *c, int64_t i) {
     bool finite = true, defined = true;
-    for (int64_t r = 0; r < k->rows; r++) {
+    for (int64_t r = 0; r < check->rows; r++) {
         if (!isfinite(c->numeric[r * c->n + i])) return true;
         finite = finite && isfinite(c->analytic[r * c->n + i]);
-        if (r < k->m && k->whole && !isfinite(k->y[r]) && !cti_check_right(k, c, r, i)) return true;
+        if (r < check->m && check->whole && !isfinite(check->y[r]) &&
+            !cti_check_right(check, c, r, i))
+            return true;
     }
-    for (int64_t j = 0; j < k->m; j++) defined = defined && isfinite(k->y[j]);
+    for (int64_t j = 0; j < check->m; j++) defined = defined && isfinite(check->y[j]);
     return !finite && !defined;
 }
 
 /* Sets the state of a column after all its steps were measured. */
-static bool judge(cti_check *k, cti_checked *c, int64_t i, const cti_steps *s, probes *p) {
+static bool judge(cti_check *check, cti_checked *c, int64_t i, const cti_steps *s, probes *p) {
     cti_state *state = &c->state[i];
-    *state = is_right(k, c, i)       ? CTI_RIGHT
-             : is_undefined(k, c, i) ? CTI_NOT_FINITE
-                                     : weigh(k, c, i, s, p);
+    *state = is_right(check, c, i)       ? CTI_RIGHT
+             : is_undefined(check, c, i) ? CTI_NOT_FINITE
+                                         : weigh(check, c, i, s, p);
     if (*state != CTI_WRONG || p->measured) return true;
-    if (!probe_step(k, c, p)) return false;
-    *state = weigh(k, c, i, s, p);
+    if (!probe_step(check, c, p)) return false;
+    *state = weigh(check, c, i, s, p);
     return true;
 }
 
 /* Sets the state of column i. While *spare is above 0, a clear column is measured with many steps
  * too; each column that is then found wrong lowers it. After that a clear column is wrong without
  * many steps. */
-static bool settle(cti_check *k, cti_checked *c, int64_t i, cti_steps *s, probes *p, int *spare) {
+static bool settle(cti_check *check, cti_checked *c, int64_t i, cti_steps *s, probes *p,
+                   int *spare) {
     bool clear = false;
     c->state[i] = CTI_RIGHT;
-    if (is_right(k, c, i)) return true;
-    if (*spare == 0 && !is_clear(k, c, i, s->gap, &clear)) return false;
+    if (is_right(check, c, i)) return true;
+    if (*spare == 0 && !is_clear(check, c, i, s->gap, &clear)) return false;
     if (clear) {
-        c->state[i] = is_undefined(k, c, i) ? CTI_NOT_FINITE : CTI_WRONG;
+        c->state[i] = is_undefined(check, c, i) ? CTI_NOT_FINITE : CTI_WRONG;
         return true;
     }
-    if (!cti_steps_measure(k, c, i, s) || !judge(k, c, i, s, p)) return false;
+    if (!cti_steps_measure(check, c, i, s) || !judge(check, c, i, s, p)) return false;
     *spare -= *spare > 0 && c->state[i] == CTI_WRONG;
     return true;
 }
 
-bool cti_check_settle(cti_check *k, cti_checked *c) {
+bool cti_check_settle(cti_check *check, cti_checked *c) {
     cti_frame frame;
-    cti_frame_open(k->context, &frame, true);
+    cti_frame_open(check->context, &frame, true);
     cti_steps s;
     probes p = {0};
     int spare = 64;
-    bool ok = cti_steps_new(k, &s);
-    for (int64_t i = 0; ok && i < c->n; i++) ok = settle(k, c, i, &s, &p, &spare);
-    cti_frame_close(k->context, &frame);
+    bool ok = cti_steps_new(check, &s);
+    for (int64_t i = 0; ok && i < c->n; i++) ok = settle(check, c, i, &s, &p, &spare);
+    cti_frame_close(check->context, &frame);
     return ok;
 }

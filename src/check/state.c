@@ -24,19 +24,19 @@ static void reverse_bytes(char *data, int64_t count, size_t size) {
     }
 }
 
-static bool is_checked(const cti_check *k, int input) {
-    for (int q = 0; q < k->count; q++)
-        if (k->checked[q].input == input) return true;
+static bool is_checked(const cti_check *check, int input) {
+    for (int q = 0; q < check->count; q++)
+        if (check->checked[q].input == input) return true;
     return false;
 }
 
 /* The input in that choice; the given one if the choice leaves it as it is. NULL: out of memory, or
  * the input is NULL. */
-static ct_tensor *other_input(cti_check *k, int input, other_choice how) {
-    ct_tensor *given = k->in[input];
-    const bool checked = is_checked(k, input);
+static ct_tensor *other_input(cti_check *check, int input, other_choice how) {
+    ct_tensor *given = check->in[input];
+    const bool checked = is_checked(check, input);
     if (!given || (!checked && how != REVERSED)) return given;
-    ct_tensor *x = cti_tensor_new(k->context, given->dtype, given->shape);
+    ct_tensor *x = cti_tensor_new(check->context, given->dtype, given->shape);
     if (!x) return NULL;
     cti_tensor_copy(x, given, false);
     if (how != SCALED) reverse_bytes((char *)x->data, x->numel, cti_dtype_size(x->dtype));
@@ -45,34 +45,34 @@ static ct_tensor *other_input(cti_check *k, int input, other_choice how) {
     return checked ? ct_set_requires_grad(x, true) : x;
 }
 
-static ct_rng other_rng(const cti_check *k) {
-    return (ct_rng){k->rng.seed ^ 0x9e3779b97f4a7c15, k->rng.stream};
+static ct_rng other_rng(const cti_check *check) {
+    return (ct_rng){check->rng.seed ^ 0x9e3779b97f4a7c15, check->rng.stream};
 }
 
 /* Calls the function at the inputs `other`, with other random numbers. */
-static ct_tensor *call_at(cti_check *k, ct_tensor **other) {
-    ct_tensor **const in = k->in;
-    const ct_rng rng = k->rng;
-    k->in = other;
-    k->rng = other_rng(k);
-    ct_tensor *y = cti_check_call(k);
-    k->in = in;
-    k->rng = rng;
+static ct_tensor *call_at(cti_check *check, ct_tensor **other) {
+    ct_tensor **const in = check->in;
+    const ct_rng rng = check->rng;
+    check->in = other;
+    check->rng = other_rng(check);
+    ct_tensor *y = cti_check_call(check);
+    check->in = in;
+    check->rng = rng;
     return y;
 }
 
 /* Runs the backward of y for the first random cotangent. */
-static bool run_backward(cti_check *k, ct_tensor *y) {
-    ct_tensor *cotangent = cti_tensor_new(k->context, y->dtype, y->shape);
+static bool run_backward(cti_check *check, ct_tensor *y) {
+    ct_tensor *cotangent = cti_tensor_new(check->context, y->dtype, y->shape);
     if (!cotangent) return false;
-    for (int64_t j = 0; j < y->numel; j++) cti_check_set(cotangent, j, k->cotangent[j]);
-    return cti_check_backward_once(k, y, cotangent, false) && !*k->refused;
+    for (int64_t j = 0; j < y->numel; j++) cti_check_set(cotangent, j, check->cotangent[j]);
+    return cti_check_backward_once(check, y, cotangent, false) && !*check->refused;
 }
 
 /* Writes the gradients of the checked inputs to out, and clears them. */
-static void take_gradients(cti_check *k, double *out) {
-    for (int q = 0; q < k->count; q++) {
-        ct_tensor *x = k->checked[q].x, *grad = ct_grad(x);
+static void take_gradients(cti_check *check, double *out) {
+    for (int q = 0; q < check->count; q++) {
+        ct_tensor *x = check->checked[q].x, *grad = ct_grad(x);
         for (int64_t i = 0; i < x->numel; i++) *out++ = grad ? cti_check_get(grad, i) : 0;
         ct_zero_grad(x);
     }
@@ -85,22 +85,22 @@ typedef enum { NOTHING, FORWARD, FORWARD_AND_BACKWARD } run_between;
  * forward failed or gave another shape, or the second call's backward failed. */
 typedef enum { DID_RUN, DID_FAIL, IS_NOT_THERE } run_outcome;
 
-static run_outcome run_with(cti_check *k, ct_tensor **other, run_between what, double *out) {
+static run_outcome run_with(cti_check *check, ct_tensor **other, run_between what, double *out) {
     cti_frame frame;
     run_outcome outcome = IS_NOT_THERE;
-    cti_held_errors held = cti_check_hold_errors(k);
-    cti_frame_open(k->context, &frame, false);
-    ct_tensor *y = cti_check_call(k), *z = y && what != NOTHING ? call_at(k, other) : NULL;
-    const bool there = y && cti_shape_same(&y->shape, &k->shape) &&
-                       (what == NOTHING || (z && cti_shape_same(&z->shape, &k->shape))) &&
-                       (what != FORWARD_AND_BACKWARD || run_backward(k, z));
-    if (there) outcome = run_backward(k, y) ? DID_RUN : DID_FAIL;
-    if (outcome == DID_RUN) take_gradients(k, out);
+    cti_held_errors held = cti_check_hold_errors(check);
+    cti_frame_open(check->context, &frame, false);
+    ct_tensor *y = cti_check_call(check), *z = y && what != NOTHING ? call_at(check, other) : NULL;
+    const bool there = y && cti_shape_same(&y->shape, &check->shape) &&
+                       (what == NOTHING || (z && cti_shape_same(&z->shape, &check->shape))) &&
+                       (what != FORWARD_AND_BACKWARD || run_backward(check, z));
+    if (there) outcome = run_backward(check, y) ? DID_RUN : DID_FAIL;
+    if (outcome == DID_RUN) take_gradients(check, out);
     else
-        for (int q = 0; q < k->count; q++) ct_zero_grad(k->checked[q].x);
-    cti_frame_close(k->context, &frame);
-    k->refused[0] = 0;
-    return cti_check_drop_errors(k, held) || outcome != DID_RUN ? outcome : DID_FAIL;
+        for (int q = 0; q < check->count; q++) ct_zero_grad(check->checked[q].x);
+    cti_frame_close(check->context, &frame);
+    check->refused[0] = 0;
+    return cti_check_drop_errors(check, held) || outcome != DID_RUN ? outcome : DID_FAIL;
 }
 
 static bool same_gradients(const double *a, const double *b, int64_t n) {
@@ -111,19 +111,19 @@ static bool same_gradients(const double *a, const double *b, int64_t n) {
 
 /* Compares the gradients after each kind of second call. *decided is false if the function's
  * forward failed at these inputs, so that the caller tries the next choice. */
-static void interleave(cti_check *k, ct_tensor **other, int64_t n, double *usual, double *now,
+static void interleave(cti_check *check, ct_tensor **other, int64_t n, double *usual, double *now,
                        bool *decided) {
-    *decided = run_with(k, other, NOTHING, usual) != DID_RUN;
+    *decided = run_with(check, other, NOTHING, usual) != DID_RUN;
     for (run_between what = FORWARD; !*decided && what <= FORWARD_AND_BACKWARD; what++) {
-        const run_outcome outcome = run_with(k, other, what, now);
+        const run_outcome outcome = run_with(check, other, what, now);
         if (outcome == IS_NOT_THERE) {
             *decided = what == FORWARD_AND_BACKWARD;
             return;
         }
-        *decided = !cti_ready(k->context);
+        *decided = !cti_ready(check->context);
         if (*decided || (outcome == DID_RUN && same_gradients(usual, now, n))) continue;
         cti_check_found(
-            k, CT_MISTAKE_STATE,
+            check, CT_MISTAKE_STATE,
             what == FORWARD
                 ? "after another forward this call's backward gives another gradient: "
                   "it uses values that the last forward left outside of the call, as in a "
@@ -137,13 +137,13 @@ static void interleave(cti_check *k, ct_tensor **other, int64_t n, double *usual
 }
 
 /* Checks the gradient at the other inputs, along directions. */
-static void check_gradient_at(cti_check *k, ct_tensor **other) {
-    const ct_gradcheck_opts *o = &k->opts;
-    const ct_rng rng = k->context->rng;
-    cti_held_errors held = cti_check_hold_errors(k);
-    k->context->rng = other_rng(k);
+static void check_gradient_at(cti_check *check, ct_tensor **other) {
+    const ct_gradcheck_opts *o = &check->opts;
+    const ct_rng rng = check->context->rng;
+    cti_held_errors held = cti_check_hold_errors(check);
+    check->context->rng = other_rng(check);
     const ct_gradcheck_result there =
-        cti_check_run(k->fn, k->arg, other, k->n,
+        cti_check_run(check->fn, check->arg, other, check->n,
                       (ct_gradcheck_opts){.eps = o->eps,
                                           .atol = o->atol > 0 ? o->atol : CT_ZERO,
                                           .rtol = o->rtol > 0 ? o->rtol : CT_ZERO,
@@ -151,39 +151,40 @@ static void check_gradient_at(cti_check *k, ct_tensor **other) {
                                           .fast = true,
                                           .gradient_only = true},
                       NULL);
-    k->context->rng = rng;
-    if (!cti_check_drop_errors(k, held) || !there.ran) return;
+    check->context->rng = rng;
+    if (!cti_check_drop_errors(check, held) || !there.ran) return;
     if (there.verdict == CT_VERDICT_WRONG)
         cti_check_found(
-            k, CT_MISTAKE_STATE,
+            check, CT_MISTAKE_STATE,
             "the gradient is right here and wrong at other inputs (reversed, times "
             "3/4): backward uses values that an earlier call left outside of this one, as in "
             "a static variable, or has a part that these inputs do not reach");
 }
 
-bool cti_check_state(cti_check *k) {
+bool cti_check_state(cti_check *check) {
     int64_t n = 0;
     bool wrong = false, decided = false;
-    for (int q = 0; q < k->count; q++) n += k->checked[q].x->numel;
-    for (int q = 0; q < k->count; q++) wrong |= k->checked[q].wrong > 0;
+    for (int q = 0; q < check->count; q++) n += check->checked[q].x->numel;
+    for (int q = 0; q < check->count; q++) wrong |= check->checked[q].wrong > 0;
     if (n == 0) return true;
     cti_frame frame;
-    cti_frame_open(k->context, &frame, false);
-    double *usual = cti_check_numbers(k, 1, n), *now = cti_check_numbers(k, 1, n);
-    const size_t bytes = cti_bytes(k->n, sizeof *k->in);
-    ct_tensor **other = usual && now ? cti_take(k->context, bytes) : NULL;
+    cti_frame_open(check->context, &frame, false);
+    double *usual = cti_check_numbers(check, 1, n), *now = cti_check_numbers(check, 1, n);
+    const size_t bytes = cti_bytes(check->n, sizeof *check->in);
+    ct_tensor **other = usual && now ? cti_take(check->context, bytes) : NULL;
     bool ok = other != NULL;
     for (other_choice how = 0; ok && how < CHOICES && !decided; how++) {
-        for (int i = 0; ok && i < k->n; i++) {
-            other[i] = other_input(k, i, how);
-            ok = other[i] || !k->in[i];
+        for (int i = 0; ok && i < check->n; i++) {
+            other[i] = other_input(check, i, how);
+            ok = other[i] || !check->in[i];
         }
         if (!ok) break;
-        interleave(k, other, n, usual, now, &decided);
-        if (decided && !wrong && k->result.mistake == CT_MISTAKE_NONE) check_gradient_at(k, other);
-        ok = cti_ready(k->context);
+        interleave(check, other, n, usual, now, &decided);
+        if (decided && !wrong && check->result.mistake == CT_MISTAKE_NONE)
+            check_gradient_at(check, other);
+        ok = cti_ready(check->context);
     }
-    if (other) cti_give(k->context, other, bytes);
-    cti_frame_close(k->context, &frame);
+    if (other) cti_give(check->context, other, bytes);
+    cti_frame_close(check->context, &frame);
     return ok;
 }

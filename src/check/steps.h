@@ -44,25 +44,25 @@ typedef struct {
 } cti_steps;
 
 /* Takes the memory for a column; it belongs to the innermost frame. */
-bool cti_steps_new(cti_check *k, cti_steps *s);
+bool cti_steps_new(cti_check *check, cti_steps *s);
 /* Measures column i. The best differences go into numeric, their errors into noise. */
-bool cti_steps_measure(cti_check *k, cti_checked *c, int64_t i, cti_steps *s);
+bool cti_steps_measure(cti_check *check, cti_checked *c, int64_t i, cti_steps *s);
 /* error(h) of step `at` in row r; infinite if D(h) is not finite or there is no smaller step. */
-double cti_steps_error(const cti_check *k, const cti_steps *s, int64_t r, int at);
+double cti_steps_error(const cti_check *check, const cti_steps *s, int64_t r, int at);
 /* The last term of error(h): the evidence of smaller steps against this one. */
-double cti_steps_refuted(const cti_check *k, const cti_steps *s, int64_t r, int at);
+double cti_steps_refuted(const cti_check *check, const cti_steps *s, int64_t r, int at);
 /* The largest distance of the derivative from D(h) because of kinks and jumps. */
-double cti_steps_room(const cti_check *k, const cti_steps *s, int64_t r, int at);
+double cti_steps_room(const cti_check *check, const cti_steps *s, int64_t r, int at);
 /* The largest error of D(h) by rounding that the noise of this row does not show. */
-double cti_steps_rounding(const cti_check *k, const cti_steps *s, int64_t r, int at);
+double cti_steps_rounding(const cti_check *check, const cti_steps *s, int64_t r, int at);
 /* The gap of row r that is left at the step that shows it best: 0 for a smooth function, infinite
  * at a jump. */
-double cti_steps_lasting(const cti_check *k, const cti_steps *s, int64_t r);
+double cti_steps_lasting(const cti_check *check, const cti_steps *s, int64_t r);
 /* Does the next step move row r as far as this one does? Then a kink or a jump on both sides of x
  * determines the difference, and not the slope at x. */
-bool cti_steps_saturated(const cti_check *k, const cti_steps *s, int64_t r, int at);
-/* Computes the gaps of every row from k->plus and k->minus, the values of y at two points around x
- * whose distance is `step`. */
-void cti_steps_gaps(const cti_check *k, double step, double *gap);
+bool cti_steps_saturated(const cti_check *check, const cti_steps *s, int64_t r, int at);
+/* Computes the gaps of every row from check->plus and check->minus, the values of y at two points
+ * around x whose distance is `step`. */
+void cti_steps_gaps(const cti_check *check, double step, double *gap);
 
 #endif

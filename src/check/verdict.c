@@ -11,36 +11,37 @@ enum { MAP_ROWS = 8, MAP_COLUMNS = 32 };
 _Static_assert(MAP_ROWS *(MAP_COLUMNS + 1) + 1 == CT_GRADCHECK_MAP,
                "the map in the result is of this size");
 
-double cti_check_allowed(const cti_check *k, int64_t r, double numeric) {
-    const int64_t summed = r - (k->rows - CTI_ROWS_SUMMED);
-    return k->opts.atol * (summed < 0 ? 1 : k->length[summed]) + k->opts.rtol * fabs(numeric);
+double cti_check_allowed(const cti_check *check, int64_t r, double numeric) {
+    const int64_t summed = r - (check->rows - CTI_ROWS_SUMMED);
+    return check->opts.atol * (summed < 0 ? 1 : check->length[summed]) +
+           check->opts.rtol * fabs(numeric);
 }
 
 /* The error of an entry divided by its tolerance. An entry above 1 is not right. */
-static double excess(const cti_check *k, const cti_checked *c, int64_t r, int64_t i) {
+static double excess(const cti_check *check, const cti_checked *c, int64_t r, int64_t i) {
     const double analytic = c->analytic[r * c->n + i], numeric = c->numeric[r * c->n + i];
     const double e =
-        analytic == numeric ? 0 : fabs(analytic - numeric) / cti_check_allowed(k, r, numeric);
+        analytic == numeric ? 0 : fabs(analytic - numeric) / cti_check_allowed(check, r, numeric);
     return isnan(e) ? INFINITY : e;
 }
 
-bool cti_check_right(const cti_check *k, const cti_checked *c, int64_t r, int64_t i) {
-    return excess(k, c, r, i) <= 1;
+bool cti_check_right(const cti_check *check, const cti_checked *c, int64_t r, int64_t i) {
+    return excess(check, c, r, i) <= 1;
 }
 
 /* If a row of a single output is wrong, the summed rows are not considered: a single output is
  * easier to read. */
-double cti_check_worst(const cti_check *k, const cti_checked *c, int64_t i,
+double cti_check_worst(const cti_check *check, const cti_checked *c, int64_t i,
                        ct_gradcheck_element *out) {
     double most = -1;
     int64_t row = 0;
-    for (int64_t r = 0; r < k->rows && !(r == k->rows - CTI_ROWS_SUMMED && most > 1); r++) {
-        double e = excess(k, c, r, i);
+    for (int64_t r = 0; r < check->rows && !(r == check->rows - CTI_ROWS_SUMMED && most > 1); r++) {
+        double e = excess(check, c, r, i);
         if (e > most) most = e, row = r;
     }
     double analytic = c->analytic[row * c->n + i], numeric = c->numeric[row * c->n + i],
            error = analytic == numeric ? 0 : fabs(analytic - numeric);
-    int64_t summed = row - (k->rows - CTI_ROWS_SUMMED);
+    int64_t summed = row - (check->rows - CTI_ROWS_SUMMED);
     *out = (ct_gradcheck_element){.input = c->input,
                                   .index = c->direction ? -1 : i,
                                   .output = summed < 0                ? row
@@ -58,7 +59,7 @@ double cti_check_worst(const cti_check *k, const cti_checked *c, int64_t i,
 
 /* Draws the input as rows of its last dim. If it is larger than the map, a cell stands for several
  * elements and shows the worst. */
-static void draw_map(const cti_check *k, const cti_checked *c, char map[CT_GRADCHECK_MAP]) {
+static void draw_map(const cti_check *check, const cti_checked *c, char map[CT_GRADCHECK_MAP]) {
     const int ndim = c->x->shape.ndim;
     const int64_t columns = ndim ? c->x->shape.dim[ndim - 1] : 1, rows = c->n / columns;
     const int64_t high = rows < MAP_ROWS ? rows : MAP_ROWS,
@@ -69,7 +70,7 @@ static void draw_map(const cti_check *k, const cti_checked *c, char map[CT_GRADC
     }
     for (int64_t i = 0; i < c->n; i++) {
         ct_gradcheck_element element;
-        double here = cti_check_worst(k, c, i, &element), power = floor(log10(here));
+        double here = cti_check_worst(check, c, i, &element), power = floor(log10(here));
         if (here <= 1 && c->state[i] == CTI_RIGHT) continue;
         if (here <= 1) power = 0; /* wrong though within the tolerance */
         char sign = isinf(here) ? 'x' : (char)('1' + (power > 8 ? 8 : (int)power));
@@ -91,19 +92,20 @@ static void insert_worst(ct_gradcheck_result *r, double excess_of[CT_GRADCHECK_W
 /* The order of elements in the report: wrong ones, then undecided ones, then all others. */
 static int rank_of(cti_state state) { return state == CTI_WRONG ? 2 : state != CTI_RIGHT; }
 
-void cti_check_compare(cti_check *k) {
-    ct_gradcheck_result *r = &k->result;
+void cti_check_compare(cti_check *check) {
+    ct_gradcheck_result *r = &check->result;
     double excess_of[CT_GRADCHECK_WORST], top = -1;
     int most = 0;
-    for (int q = 0; q < k->count; q++)
-        for (int64_t i = 0; i < k->checked[q].n; i++)
-            most = rank_of(k->checked[q].state[i]) > most ? rank_of(k->checked[q].state[i]) : most;
-    for (int q = 0; q < k->count; q++) {
-        cti_checked *c = &k->checked[q];
-        for (int64_t e = 0; e < k->rows * c->n; e++) r->noise = fmax(r->noise, c->noise[e]);
+    for (int q = 0; q < check->count; q++)
+        for (int64_t i = 0; i < check->checked[q].n; i++)
+            most = rank_of(check->checked[q].state[i]) > most ? rank_of(check->checked[q].state[i])
+                                                              : most;
+    for (int q = 0; q < check->count; q++) {
+        cti_checked *c = &check->checked[q];
+        for (int64_t e = 0; e < check->rows * c->n; e++) r->noise = fmax(r->noise, c->noise[e]);
         for (int64_t i = 0; i < c->n; i++) {
             ct_gradcheck_element element;
-            const double here = cti_check_worst(k, c, i, &element);
+            const double here = cti_check_worst(check, c, i, &element);
             const int rank = rank_of(c->state[i]);
             r->checked++;
             r->error = isnan(element.error) ? INFINITY : fmax(r->error, element.error);
@@ -118,8 +120,8 @@ void cti_check_compare(cti_check *k) {
         r->wrong += c->wrong + c->undecided, r->undecided += c->undecided;
     }
     if (r->wrong) r->ok = false;
-    for (int q = 0; q < k->count && r->wrong && !k->opts.fast; q++)
-        if (k->checked[q].input == r->input) draw_map(k, &k->checked[q], r->map);
+    for (int q = 0; q < check->count && r->wrong && !check->opts.fast; q++)
+        if (check->checked[q].input == r->input) draw_map(check, &check->checked[q], r->map);
 }
 
 /* ---- mistakes ---- */
@@ -166,52 +168,53 @@ const char *ct_mistake_name(ct_mistake mistake) {
     return (unsigned)mistake < sizeof name / sizeof *name ? name[mistake] : "unknown";
 }
 
-void cti_check_found(cti_check *k, ct_mistake mistake, const char *sentence) {
-    k->result.ok = false;
-    if (k->result.mistake != CT_MISTAKE_NONE) return;
-    k->result.mistake = mistake;
-    cti_shorten(k->result.diagnosis, sizeof k->result.diagnosis - 1, sentence, strlen(sentence));
+void cti_check_found(cti_check *check, ct_mistake mistake, const char *sentence) {
+    check->result.ok = false;
+    if (check->result.mistake != CT_MISTAKE_NONE) return;
+    check->result.mistake = mistake;
+    cti_shorten(check->result.diagnosis, sizeof check->result.diagnosis - 1, sentence,
+                strlen(sentence));
 }
 
-void cti_check_say(cti_check *k, cti_checked *c, ct_mistake mistake, double factor,
+void cti_check_say(cti_check *check, cti_checked *c, ct_mistake mistake, double factor,
                    const char *sentence) {
     char text[CTI_SHAPE_TEXT + 320];
     snprintf(text, sizeof text, "input %d %s: %s", c->input, SHAPE(c->x->shape), sentence);
     cti_shorten(c->diagnosis, sizeof c->diagnosis - 1, text, strlen(text));
-    if (c->input != k->result.input || k->result.mistake != CT_MISTAKE_NONE) return;
-    cti_check_found(k, mistake, c->diagnosis);
-    k->result.factor = factor;
+    if (c->input != check->result.input || check->result.mistake != CT_MISTAKE_NONE) return;
+    cti_check_found(check, mistake, c->diagnosis);
+    check->result.factor = factor;
 }
 
-void cti_check_say_undecided(cti_check *k, cti_checked *c) {
+void cti_check_say_undecided(cti_check *check, cti_checked *c) {
     int64_t count[CTI_NOT_FINITE + 1] = {0};
     double noise = 0;
     char text[256];
     for (int64_t i = 0; i < c->n; i++) {
         count[c->state[i]]++;
-        for (int64_t r = 0; r < k->rows && c->state[i] == CTI_IMPRECISE; r++)
-            if (!cti_check_right(k, c, r, i)) noise = fmax(noise, c->noise[r * c->n + i]);
+        for (int64_t r = 0; r < check->rows && c->state[i] == CTI_IMPRECISE; r++)
+            if (!cti_check_right(check, c, r, i)) noise = fmax(noise, c->noise[r * c->n + i]);
     }
     CTI_ASSERT(!count[CTI_WRONG]);
     if (count[CTI_NOT_FINITE]) {
-        cti_check_say(k, c, CT_MISTAKE_NOT_FINITE, 0,
+        cti_check_say(check, c, CT_MISTAKE_NOT_FINITE, 0,
                       "the function is not finite within a step of this point, so its differences "
                       "say nothing; move the point");
     } else if (count[CTI_KINK]) {
         snprintf(text, sizeof text,
                  "a kink or a jump near this point: at %lld %s%s the slopes to both sides, or with "
                  "several steps, disagree by as much as the gradient is off; move the point",
-                 (long long)count[CTI_KINK], k->opts.fast ? "direction" : "element",
+                 (long long)count[CTI_KINK], check->opts.fast ? "direction" : "element",
                  count[CTI_KINK] > 1 ? "s" : "");
-        cti_check_say(k, c, CT_MISTAKE_KINK, 0, text);
+        cti_check_say(check, c, CT_MISTAKE_KINK, 0, text);
     } else {
         snprintf(
             text, sizeof text,
-            k->coarse
+            check->coarse
                 ? "f32 is too coarse here: the differences themselves are off by %.2g; check in f64"
                 : "the differences themselves are off by %.2g here, as much as the error, with any "
                   "step: try another eps, or smaller values",
             noise);
-        cti_check_say(k, c, CT_MISTAKE_PRECISION, 0, text);
+        cti_check_say(check, c, CT_MISTAKE_PRECISION, 0, text);
     }
 }
