@@ -106,6 +106,9 @@ static void read_text(encoder *e, const char *path) {
     const char *text = (const char *)all.bytes, *end = text + all.length;
     const char *separator = e->opts->separator;
     const size_t size = separator ? strlen(separator) : 0;
+    if (all.length >= 2 && (!memcmp(text, "\xff\xfe", 2) || !memcmp(text, "\xfe\xff", 2)))
+        fail(EXIT_USAGE, "%s is UTF-16: it must be saved as UTF-8", path);
+    if (all.length >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) text += 3; /* a byte order mark */
     const char *begin = text;
     for (const char *at = text; size && at + size <= end; at++) {
         if (memcmp(at, separator, size) != 0) continue;

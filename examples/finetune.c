@@ -95,23 +95,27 @@ static void open_model(tuning *t, const char *folder) {
     grow_model(t);
 }
 
-/* Adds adapters to the Linears that match one of the patterns, with commas between them. A name as
- * PEFT has it, without dots and *, stands for all paths that end in it. */
+/* Adds adapters to the Linears that match one of the patterns, with commas and spaces between them.
+ * A name as PEFT has it, without dots and *, stands for all paths that end in it. */
 static void add_adapters(tuning *t) {
+    static const char between[] = ", ";
     const bool gpt2 = !strcmp(ct_lm_about(t->lm).family, "gpt2");
-    const char *at = option.targets ? option.targets : gpt2 ? "*h.*" : "*layers.*";
+    const char *at = option.targets ? option.targets : "all-linear";
     const ct_lora_opts opts = {
         .rank = option.rank, .alpha = option.alpha, .dropout = option.dropout};
-    while (at) {
-        const char *comma = strchr(at, ',');
-        const int length = comma ? (int)(comma - at) : (int)strlen(at);
-        char pattern[256];
-        snprintf(pattern, sizeof pattern, "%.*s", length, at);
-        const bool is_name = !strpbrk(pattern, ".*?");
-        snprintf(pattern, sizeof pattern, "%s%.*s", is_name ? "*." : "", length, at);
+    at += strspn(at, between);
+    if (!*at) fail(EXIT_USAGE, "--targets names no Linear");
+    while (*at) {
+        const int length = (int)strcspn(at, between);
+        char name[250], pattern[256];
+        snprintf(name, sizeof name, "%.*s", length, at);
+        const bool all = !strcmp(name, "all-linear");
+        if (all) snprintf(pattern, sizeof pattern, "%s", gpt2 ? "*h.*" : "*layers.*");
+        else snprintf(pattern, sizeof pattern, "%s%s", strpbrk(name, ".*?") ? "" : "*.", name);
         ct_lora_add(t->lm, pattern, opts);
         check(t->context, EXIT_USAGE);
-        at = comma ? comma + 1 : NULL;
+        at += length;
+        at += strspn(at, between);
     }
 }
 
@@ -510,7 +514,7 @@ int main(int argc, char **argv) {
                   "adapters are multiplied by alpha / rank"),
         flag_real("dropout", &option.dropout, "P", 0, 0.99, "of the adapters' input"),
         flag_text("targets", &option.targets, "LIST",
-                  "as q_proj,v_proj: where; else all Linears of the layers"),
+                  "as q_proj,v_proj: where; else all-linear, those of the layers"),
         flag_switch("bf16", &option.bf16, "the frozen matrices in bf16, in half the memory"),
         flag_switch("recompute", &option.recompute,
                     "layers run again in backward: less memory, more time"),

@@ -53,9 +53,20 @@ START_TEST(texts_and_messages) {
 }
 END_TEST
 
+/* The byte order mark is no part of the first line, and an error in any other. */
+START_TEST(byte_order_marks) {
+    ct_json_lines *lines =
+        open_lines("\xef\xbb\xbf{\"text\": \"a\"}\n\xef\xbb\xbf{\"text\": \"b\"}");
+    ct_json_line line;
+    ck_assert(ct_json_lines_next(lines, &line));
+    ck_assert_str_eq(line.text, "a");
+    ck_refused(ct_json_lines_next(lines, &line), CT_ERR_FORMAT, "lines.jsonl:2: byte 0", "");
+}
+END_TEST
+
 START_TEST(empty_files) {
-    static const char *const texts[] = {"", "\n", "\r\n  \n\t"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const texts[] = {"", "\n", "\r\n  \n\t", "\xef\xbb\xbf\n"};
+    for (int i = 0; i < 4; i++) {
         ct_json_line line = {.number = 5};
         ck_assert(!ct_json_lines_next(open_lines(texts[i]), &line));
         ck_assert_int_eq(line.number, 0);
@@ -222,6 +233,7 @@ int main(void) {
     TCase *files = tcase_create("files");
     tcase_add_checked_fixture(files, setup, teardown);
     tcase_add_test(files, texts_and_messages);
+    tcase_add_test(files, byte_order_marks);
     tcase_add_test(files, empty_files);
     tcase_add_test(files, long_lines);
     tcase_add_test(files, faults);

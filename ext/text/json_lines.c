@@ -222,7 +222,8 @@ static bool read_messages(const line_reading *reading, cti_json_at list,
 static bool read_line(const line_reading *reading, ct_json_line *line) {
     const cti_json_tree *tree = &reading->tree;
     if (tree->value[0].kind != CTI_JSON_OBJECT)
-        return line_fail(reading, 0, "the line is not an object");
+        return line_fail(reading, 0,
+                         "the line is not an object; the file needs one object in each line");
     if (tree->value[0].count > LINES_MEMBERS)
         return line_fail(reading, 0, "the object has more than 64 members");
     const cti_json_at text = cti_json_member(tree, 0, "text");
@@ -264,6 +265,13 @@ static bool parse_line(ct_json_lines *lines, cti_text text, ct_json_line *line) 
     return done;
 }
 
+/* Leaves out the byte order mark that some programs write at the beginning of a file. */
+static void skip_mark(const ct_json_lines *lines, cti_text *text) {
+    if (lines->number != 1 || text->size < 3 || memcmp(text->at, "\xef\xbb\xbf", 3) != 0) return;
+    text->at += 3;
+    text->size -= 3;
+}
+
 bool ct_json_lines_next(ct_json_lines *lines, ct_json_line *line) {
     if (!lines || !cti_object_is_ready(&lines->object, "ct_json_lines_next", "lines", NULL))
         return false;
@@ -273,6 +281,7 @@ bool ct_json_lines_next(ct_json_lines *lines, ct_json_line *line) {
     cti_text text;
     do {
         if (!find_line(lines, &text)) return false;
+        skip_mark(lines, &text);
     } while (is_blank(text));
     ct_json_line found = {.number = lines->number};
     if (!parse_line(lines, text, &found)) return false;

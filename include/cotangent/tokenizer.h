@@ -255,7 +255,7 @@ CT_API int64_t ct_chat_encode(const ct_tokenizer *tokenizer, const ct_message *m
 /* A file that has one JSON object in each line: {"text": "..."}, or {"messages": [{"role": "user",
  * "content": "..."}, ...]}, or ShareGPT's {"conversations": [{"from": "human", "value": "..."},
  * ...]}, whose roles human and gpt become user and assistant. Other members are ignored, and so are
- * blank lines. One line at a time is in memory. */
+ * blank lines and a byte order mark at the beginning. One line at a time is in memory. */
 typedef struct ct_json_lines ct_json_lines;
 
 /* Opens a file. Returns NULL after CT_ERR_ARGUMENT (a NULL), CT_ERR_IO or CT_ERR_MEMORY. */

@@ -44,7 +44,11 @@ expect 0 'The tokenizer gets the token <|im_end|>, with id [0-9]*$' "$finetune" 
 expect 0 'Saved the adapters' "$finetune" known --data chats.jsonl --template chatml --steps 1 --out adapters_of_known
 expect 0 'Saved the model as merged' "$finetune" $chats --merge --out merged --steps 2
 cmp -s merged/tokenizer.json lm/tokenizer.json || wrong "finetune: no tokenizer"
-expect 0 'the adapters of 4 matrices' "$finetune" $chats --targets q_proj,v_proj --rank 3 --out qv --steps 2 --bf16 --recompute
+expect 0 'the adapters of 14 matrices' "$finetune" $chats --targets all-linear --out all_linear --steps 1
+printf '\357\273\277' | cat - chats.jsonl > marked.jsonl; printf '\357\273\277' | cat - prose > marked # a byte order mark
+expect 0 'chats.jsonl: 6 documents, 168 tokens' "$finetune" $chats --out unmarked --steps 1
+expect 0 'marked.jsonl: 6 documents, 168 tokens' "$finetune" $chats --data marked.jsonl --out marked_out --steps 1
+expect 0 'the adapters of 4 matrices' "$finetune" $chats --targets ' q_proj, v_proj' --rank 3 --out qv --steps 2 --bf16 --recompute
 head -n 1 chats.jsonl > one.jsonl
 expect 0 '^2 steps of 1 row; ' "$finetune" lm --data one.jsonl --template chatml --out one --steps 2 # and not one row four times
 mkdir left.unfinished && : > left.unfinished/old # as a run leaves it that was killed while it saved
@@ -132,6 +136,9 @@ refuses 'bad.jsonl:3: byte 0: the line has no "text"' "$finetune" lm --data bad.
 printf '{"messages": [{"role": "user", "content": "fox"}]}\n' > unanswered.jsonl
 refuses 'unanswered.jsonl has no token that the loss could count' "$finetune" lm --data unanswered.jsonl --template chatml
 refuses "length 129 is more than the model's 128 tokens" "$finetune" lm --data prose --length 129
+printf '\377\376a\000b\000' > wide
+refuses 'wide is UTF-16: it must be saved as UTF-8' "$finetune" lm --data wide
+refuses '[-][-]targets names no Linear' "$finetune" lm --data prose --targets ' ,'
 refuses 'no Linear matches "\*.foo"' "$finetune" lm --data prose --targets foo
 refuses '[-][-]lora or --full, and not both' "$finetune" lm --data prose --lora --full
 refuses '[-][-]rank is about adapters' "$finetune" lm --data prose --full --rank 4
