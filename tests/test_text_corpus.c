@@ -94,6 +94,67 @@ START_TEST(separators_in_two_blocks) {
 }
 END_TEST
 
+enum { LARGE_SIZE = 2 << 20, LARGE_FILES = 4 };
+
+/* Writes a file of documents of random lengths below `most`, with a separator behind each, into
+ * text[LARGE_SIZE], and appends their ids to `want`, at *n. */
+static void make_documents(const ct_tokenizer *tokenizer, const ct_corpus_opts *opts, uint32_t most,
+                           char *text, int64_t *want, int64_t *n) {
+    uint32_t random = most;
+    size_t at = 0;
+    while (at < LARGE_SIZE) {
+        random = random * 1664525 + 1013904223;
+        size_t end = at + (random >> 4) % most;
+        if (end > LARGE_SIZE - 2) end = LARGE_SIZE - 2;
+        for (size_t i = at; i < end; i++)
+            text[i] = "ab b"[(random = random * 1664525 + 1013904223) >> 24 & 3];
+        if (end > at) {
+            *n += ct_encode(tokenizer, text + at, end - at, opts->encode, want + *n, NULL,
+                            (int64_t)(end - at));
+            want[(*n)++] = opts->end_id;
+        }
+        memcpy(text + end, "--", 2);
+        at = end + 2;
+    }
+}
+
+/* More documents than fit into the buffer, small and large ones, and separators only: the ids are
+ * those of the documents one by one, for any number of threads. */
+START_TEST(many_documents) {
+    static const uint32_t most[LARGE_FILES] = {20, 60000, 1, 10 << 20};
+    static const char *const names[LARGE_FILES] = {"0.txt", "1.txt", "2.txt", "3.txt"};
+    char *text = malloc(LARGE_SIZE), out[512], path[LARGE_FILES][512], json[512];
+    int64_t *want = malloc(LARGE_FILES * LARGE_SIZE * sizeof *want), n = 0;
+    unsigned char(*got)[2] = malloc(LARGE_FILES * LARGE_SIZE * sizeof *got);
+    const char *paths[LARGE_FILES];
+    ct_tokenizer *tokenizer = open_small(context, "");
+    const ct_corpus_opts opts = {.separator = "--", .end_id = 5, .encode.no_special = true};
+    for (int f = 0; f < LARGE_FILES; f++) {
+        make_documents(tokenizer, &opts, most[f], text, want, &n);
+        paths[f] = strcpy(path[f], in_folder(names[f]));
+        write_all(paths[f], text, LARGE_SIZE);
+    }
+    strcpy(out, in_folder("ids.bin"));
+    strcpy(json, in_folder("small.json"));
+    for (int threads = 1; threads <= 3; threads += 2) {
+        ct_context *other = ct_context_new((ct_context_opts){.threads = threads});
+        ct_tokenizer *one = ct_tokenizer_open(other, json);
+        ck_assert_int_eq(ct_encode_files(one, paths, LARGE_FILES, out, opts), n);
+        ct_context_free(other);
+        FILE *file = fopen(out, "rb");
+        ck_assert(file && !fseek(file, HEADER, SEEK_SET));
+        const size_t read = fread(got, 2, (size_t)n + 1, file);
+        ck_assert_int_eq(read, n);
+        for (int64_t i = 0; i < n; i++)
+            if (got[i][0] != want[i] || got[i][1]) ck_abort_msg("id %lld", (long long)i);
+        fclose(file);
+    }
+    free(text);
+    free(want);
+    free(got);
+}
+END_TEST
+
 /* A vocabulary of more than 65536 ids, and more ids than a half of the bytes. */
 START_TEST(wide_ids) {
     ct_tokenizer *tokenizer = open_small(context, ",'z':65536");
@@ -159,6 +220,7 @@ int main(void) {
     tcase_add_checked_fixture(files, setup, teardown);
     tcase_add_test(files, documents);
     tcase_add_test(files, separators_in_two_blocks);
+    tcase_add_test(files, many_documents);
     tcase_add_test(files, wide_ids);
     tcase_add_test(files, refused);
     suite_add_tcase(suite, files);

@@ -212,6 +212,41 @@ START_TEST(add_and_save_faults) {
 }
 END_TEST
 
+/* Each allocation of ct_encode_files; the old file stays after an error. */
+START_TEST(corpus_faults) {
+    char dir[] = "/tmp/cotangent-text-XXXXXX", in[200], out[200];
+    ck_assert(mkdtemp(dir) != NULL);
+    snprintf(in, sizeof in, "%s/in.txt", dir);
+    snprintf(out, sizeof out, "%s/out.bin", dir);
+    put_file(dir, "in.txt", "hello--world hello<mask>--\xff--");
+    const char *const paths[] = {in, in};
+    const ct_corpus_opts opts = {.separator = "--", .end_id = 0};
+    ct_tokenizer *tokenizer = open_file(0);
+    const int64_t want = ct_encode_files(tokenizer, paths, 2, out, opts);
+    ck_assert_int_gt(want, 12);
+    put_file(dir, "out.bin", "old");
+    for (int64_t turn = 0;; turn++) {
+        ck_assert(turn < MOST_TURNS);
+        left = turn;
+        const int64_t n = ct_encode_files(tokenizer, paths, 2, out, opts);
+        const bool failed = left < 0;
+        left = -1;
+        ck_assert_int_eq(n, failed ? -1 : want);
+        ck_assert_int_eq(ct_error(context), failed ? CT_ERR_MEMORY : CT_OK);
+        ct_error_clear(context);
+        if (!failed) break;
+        char old[8] = "";
+        FILE *file = fopen(out, "rb");
+        ck_assert(file && fread(old, 1, 8, file) == 3 && !strcmp(old, "old"));
+        fclose(file);
+    }
+    ct_tokenizer_close(tokenizer);
+    put_file(dir, "in.txt", NULL);
+    put_file(dir, "out.bin", NULL);
+    ck_assert(!rmdir(dir));
+}
+END_TEST
+
 START_TEST(chat_faults) {
     static const ct_message messages[] = {
         {"system", "do not"}, {"user", "caf\xc3\xa9 \xff"}, {"assistant", " hello <s> world "}};
@@ -291,6 +326,7 @@ int main(void) {
     tcase_add_test(tcase, encode_faults);
     tcase_add_test(tcase, decode_faults);
     tcase_add_test(tcase, add_and_save_faults);
+    tcase_add_test(tcase, corpus_faults);
     tcase_add_test(tcase, chat_faults);
     tcase_add_test(tcase, line_faults);
     suite_add_tcase(suite, tcase);

@@ -1,8 +1,11 @@
 /* ct_encode_files: documents of files become one file of ids with llm.c's header.
  *
- * A document ends at the separator or with its file. It is read into a buffer that grows until the
- * separator is in it, so one document is in memory, with its ids. The header has the number of ids,
- * which is known at the end; the new file has its name only then. */
+ * A document ends at the separator or with its file. Documents are read into a buffer, one behind
+ * the other, and divided into groups of at least CORPUS_GROUP_BYTES. When there are CORPUS_GROUPS
+ * of them, or CORPUS_MOST bytes, the threads of the context encode one group after the other, and
+ * the ids are written in the order of the groups. So the file does not depend on the number of
+ * threads. The header has the number of ids, which is known at the end; the new file has its name
+ * only then. */
 #include <cotangent/autograd.h>
 
 #include <stdlib.h>
@@ -10,6 +13,7 @@
 
 #include "../../src/core/int_math.h"
 #include "../../src/core/message.h"
+#include "../../src/core/parallel.h"
 #include "../../src/io/file.h"
 #include "tokenizer.h"
 
@@ -21,7 +25,19 @@ enum {
     CORPUS_MAGIC_4 = 20240801, /* the magic of ids of 4 bytes, version 7 */
     CORPUS_READ = 1 << 20,
     CORPUS_WRITE = 1 << 16, /* bytes that are written at once */
+    CORPUS_GROUPS = 16,
+    CORPUS_GROUP_BYTES = 1 << 18,
+    CORPUS_GROUP_DOCUMENTS = 1 << 12, /* a group of many small documents has no more */
+    CORPUS_MOST = CORPUS_GROUPS * CORPUS_GROUP_BYTES, /* no more than one document above it */
 };
+
+/* Documents [first, end) of the buffer, and their ids. */
+typedef struct {
+    size_t first, end, bytes;
+    int64_t *ids; /* [count], in a block of `room`, which later groups use again */
+    size_t count, room;
+    bool failed; /* memory was short */
+} corpus_group;
 
 typedef struct {
     const ct_tokenizer *tokenizer;
@@ -33,8 +49,12 @@ typedef struct {
     int64_t count;
     char *text; /* the bytes that were read and not yet encoded */
     size_t size, room;
-    int64_t *ids; /* the ids of a document */
-    size_t ids_room;
+    size_t begin, seen;   /* the document that is read begins at begin, and has no separator that
+                           * begins before seen */
+    cti_extent *document; /* [documents]: whole documents in the buffer */
+    size_t documents;
+    corpus_group group[CORPUS_GROUPS]; /* the last of the groups is not yet full */
+    int groups;
 } corpus_writer;
 
 static bool corpus_no_memory(const corpus_writer *corpus) {
@@ -74,30 +94,93 @@ static bool write_ids(corpus_writer *corpus, const int64_t *ids, int64_t n) {
 
 /* ---- documents ---- */
 
-static bool grow_ids(corpus_writer *corpus, size_t room) {
-    if (room > SIZE_MAX / sizeof *corpus->ids) return corpus_no_memory(corpus);
-    int64_t *ids = realloc(corpus->ids, room * sizeof *ids);
-    if (!ids) return corpus_no_memory(corpus);
-    corpus->ids = ids;
-    corpus->ids_room = room;
+static bool grow_ids(corpus_group *group, size_t more) {
+    if (group->room - group->count >= more) return true;
+    if (more > SIZE_MAX / sizeof *group->ids / 2 - group->count) return false;
+    const size_t room = group->count + group->count / 2 + more;
+    int64_t *ids = realloc(group->ids, room * sizeof *ids);
+    if (!ids) return false;
+    group->ids = ids;
+    group->room = room;
     return true;
 }
 
-/* Encodes a document. Most texts have fewer ids than half their bytes; others are encoded twice. */
-static bool encode_document(corpus_writer *corpus, const char *text, size_t size) {
-    if (!size) return true;
-    const size_t guess = size / 2 + 64;
-    if (guess > corpus->ids_room && !grow_ids(corpus, guess)) return false;
-    int64_t n;
+/* Appends the ids of a document. Most texts have fewer ids than half their bytes; others are
+ * encoded twice. */
+static bool encode_document(const corpus_writer *corpus, cti_extent document, corpus_group *group) {
+    const size_t size = document.end - document.begin;
+    size_t need = size / 2 + 64;
     for (;;) {
-        n = ct_encode(corpus->tokenizer, text, size, corpus->opts->encode, corpus->ids, NULL,
-                      (int64_t)corpus->ids_room);
-        if (n < 0) return corpus_no_memory(corpus);
-        if ((uint64_t)n <= corpus->ids_room) break;
-        if (!grow_ids(corpus, (size_t)n)) return false;
+        if (!grow_ids(group, need)) return false;
+        const size_t left = group->room - group->count;
+        const int64_t n =
+            ct_encode(corpus->tokenizer, corpus->text + document.begin, size, corpus->opts->encode,
+                      group->ids + group->count, NULL, (int64_t)left);
+        if (n < 0) return false;
+        need = (size_t)n + 1; /* and the end_id */
+        if (need <= left) break;
     }
-    if (!write_ids(corpus, corpus->ids, n)) return false;
-    return corpus->opts->end_id < 0 || write_ids(corpus, &corpus->opts->end_id, 1);
+    group->count += need - 1;
+    if (corpus->opts->end_id >= 0) group->ids[group->count++] = corpus->opts->end_id;
+    return true;
+}
+
+/* Encodes groups [begin, end). */
+static void encode_groups(void *arg, int64_t begin, int64_t end, int thread) {
+    corpus_writer *corpus = arg;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        corpus_group *group = &corpus->group[i];
+        group->count = 0;
+        group->failed = false;
+        for (size_t d = group->first; d < group->end && !group->failed; d++)
+            group->failed = !encode_document(corpus, corpus->document[d], group);
+    }
+}
+
+/* Encodes and writes the documents of the buffer, and moves the rest to its beginning. */
+static bool flush_documents(corpus_writer *corpus) {
+    cti_parallel(corpus->context, corpus->groups, 1, encode_groups, corpus);
+    for (int i = 0; i < corpus->groups; i++) {
+        corpus_group *group = &corpus->group[i];
+        if (group->failed) return corpus_no_memory(corpus);
+        if (!write_ids(corpus, group->ids, (int64_t)group->count)) return false;
+        if (group->room > CORPUS_MOST) { /* of a large document */
+            free(group->ids);
+            group->ids = NULL;
+            group->room = 0;
+        }
+    }
+    corpus->groups = 0;
+    corpus->documents = 0;
+    corpus->size -= corpus->begin;
+    if (corpus->begin) memmove(corpus->text, corpus->text + corpus->begin, corpus->size);
+    corpus->seen -= corpus->begin;
+    corpus->begin = 0;
+    return true;
+}
+
+static bool group_is_full(const corpus_group *group) {
+    return group->bytes >= CORPUS_GROUP_BYTES ||
+           group->end - group->first == CORPUS_GROUP_DOCUMENTS;
+}
+
+/* Adds the document [corpus->begin, end) to the last group, or to a new one. */
+static bool add_document(corpus_writer *corpus, size_t end) {
+    const size_t size = end - corpus->begin;
+    if (!size) return true;
+    corpus_group *last = corpus->groups ? &corpus->group[corpus->groups - 1] : NULL;
+    if (!last || group_is_full(last)) {
+        last = &corpus->group[corpus->groups++];
+        last->first = last->end = corpus->documents;
+        last->bytes = 0;
+    }
+    corpus->document[corpus->documents++] = (cti_extent){corpus->begin, end};
+    last->end++;
+    last->bytes += size;
+    corpus->begin = end;
+    const bool full = corpus->groups == CORPUS_GROUPS && group_is_full(last);
+    return (!full && end < CORPUS_MOST) || flush_documents(corpus);
 }
 
 /* The offset of the separator in the buffer at or after `from`; the buffer's size if there is
@@ -115,20 +198,20 @@ static size_t find_separator(const corpus_writer *corpus, size_t from) {
     return corpus->size;
 }
 
-/* Encodes the documents that end in the buffer, and moves the rest to its beginning. No separator
- * begins in the first *seen bytes; the number for the next call is returned in it. */
-static bool encode_whole(corpus_writer *corpus, size_t *seen) {
-    size_t begin = 0;
-    for (size_t end = find_separator(corpus, *seen); end < corpus->size;
-         end = find_separator(corpus, begin)) {
-        if (!encode_document(corpus, corpus->text + begin, end - begin)) return false;
-        begin = end + corpus->separator.size;
+/* Adds the documents that end in the buffer at a separator. */
+static bool add_whole(corpus_writer *corpus) {
+    const size_t length = corpus->separator.size;
+    for (;;) {
+        const size_t end = find_separator(corpus, corpus->seen);
+        if (end == corpus->size) break;
+        corpus->seen = end + length;
+        const size_t size = corpus->size;
+        if (!add_document(corpus, end)) return false;
+        corpus->begin = end + length - (size - corpus->size); /* a flush moves the buffer */
     }
-    corpus->size -= begin;
-    if (begin) memmove(corpus->text, corpus->text + begin, corpus->size);
-    const size_t tail = corpus->separator.size ? corpus->separator.size - 1 : 0;
-    *seen = corpus->size > tail ? corpus->size - tail : 0;
-    return true;
+    const size_t tail = length ? length - 1 : 0, least = corpus->begin;
+    corpus->seen = corpus->size > least + tail ? corpus->size - tail : least;
+    return corpus->begin < CORPUS_MOST || flush_documents(corpus); /* many separators */
 }
 
 /* Makes room to read a part of a file of which `left` bytes are left. */
@@ -148,8 +231,7 @@ static bool encode_file(corpus_writer *corpus, const char *path) {
     cti_file file;
     if (!cti_file_open(corpus->context, corpus_op, path, &file)) return false;
     bool ok = true;
-    corpus->size = 0;
-    size_t seen = 0;
+    corpus->begin = corpus->seen = corpus->size;
     for (int64_t at = 0; ok && at < file.size;) {
         ok = grow_text(corpus, file.size - at);
         if (!ok) break;
@@ -158,10 +240,10 @@ static bool encode_file(corpus_writer *corpus, const char *path) {
         if (!ok) break;
         at += n;
         corpus->size += (size_t)n;
-        ok = encode_whole(corpus, &seen);
+        ok = add_whole(corpus);
     }
     cti_file_close(&file);
-    return ok && encode_document(corpus, corpus->text, corpus->size);
+    return ok && add_document(corpus, corpus->size);
 }
 
 /* ---- the whole ---- */
@@ -198,10 +280,15 @@ int64_t ct_encode_files(ct_tokenizer *tokenizer, const char *const *paths, int64
         !cti_file_new_open(corpus.context, corpus_op, out, &corpus.out))
         return -1;
     static const unsigned char header[CORPUS_HEADER]; /* zeros, until the number of ids is known */
-    bool ok = cti_file_new_write(&corpus.out, header, sizeof header);
+    const size_t documents = (size_t)CORPUS_GROUPS * CORPUS_GROUP_DOCUMENTS;
+    corpus.document = malloc(documents * sizeof *corpus.document);
+    bool ok = (corpus.document || corpus_no_memory(&corpus)) &&
+              cti_file_new_write(&corpus.out, header, sizeof header);
     for (int64_t i = 0; ok && i < n; i++) ok = encode_file(&corpus, paths[i]);
+    ok = ok && flush_documents(&corpus);
     free(corpus.text);
-    free(corpus.ids);
+    free(corpus.document);
+    for (int i = 0; i < CORPUS_GROUPS; i++) free(corpus.group[i].ids);
     ok = ok && write_corpus_header(&corpus);
     if (!ok) cti_file_new_drop(&corpus.out);
     return ok && cti_file_new_commit(&corpus.out) ? corpus.count : -1;

@@ -200,8 +200,10 @@ typedef struct {
 } ct_corpus_opts;
 
 /* Encodes n files of text into one file of ids for ct_tokens_open, with llm.c's header: ids of 2
- * bytes if the tokenizer has at most 65536, otherwise of 4 bytes. One document at a time is in
- * memory. The file has its name when it is complete; until then `out` is what it was.
+ * bytes if the tokenizer has at most 65536, otherwise of 4 bytes. The threads of the context encode
+ * documents at the same time; the file is the same for any number of threads. A few MB of documents
+ * are in memory, or one that is larger. The file has its name when it is complete; until then `out`
+ * is what it was.
  *
  * Returns the number of ids, or -1 after an error: CT_ERR_ARGUMENT (a NULL, n < 1, an end_id that
  * is no id), CT_ERR_IO, CT_ERR_FORMAT (2^31 ids or more), CT_ERR_MEMORY. */
