@@ -258,6 +258,19 @@ START_TEST(templates_of_folders) {
     ck_assert_str_eq(chat_text(of, talk, 1, (ct_chat_opts){0}),
                      "<|im_start|>system\n be\n<|im_end|>\n");
     ct_tokenizer_close(of);
+    /* Phi-3.5's leaves an empty system message out */
+    put_template(
+        "{% for message in messages %}{% if message['role'] == 'system' and message['content'] %}"
+        "{{'<|system|>\n' + message['content'] + '<|end|>\n'}}{% elif message['role'] == 'user' %}"
+        "{{'<|user|>\n' + message['content'] + '<|end|>\n'}}{% elif message['role'] == 'assistant'"
+        " %}{{'<|assistant|>\n' + message['content'] + '<|end|>\n'}}{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif "
+        "%}");
+    of = ct_tokenizer_open(context, path);
+    static const ct_message empty[] = {{"system", ""}, {"user", "c"}, {"system", "b"}};
+    ck_assert_str_eq(chat_text(of, empty, 3, (ct_chat_opts){.open = true}),
+                     "<|user|>\nc<|end|>\n<|system|>\nb<|end|>\n<|assistant|>\n");
+    ct_tokenizer_close(of);
     ck_refused(ct_chat_text(tokenizer, talk, 1, (ct_chat_opts){0}, NULL, 0) >= 0, CT_ERR_FORMAT,
                "no chat template", "name a kind");
 }

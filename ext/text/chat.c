@@ -62,7 +62,7 @@ typedef struct {
     const char *bos, *eos, *date;
     const ct_message *message;
     int64_t n, last_question; /* last_question is the index of the last question, if .thinks */
-    bool open, any_role;
+    bool open, any_role, skips_empty;
 } chat_call;
 
 static bool is_role(const ct_message *message, const char *role) {
@@ -189,6 +189,8 @@ static void chat_render(const chat_call *chat, chat_writer *out, chat_place *pla
         i = 1;
     }
     for (; i < chat->n; i++) {
+        if (chat->skips_empty && is_role(&chat->message[i], "system") && !*chat->message[i].content)
+            continue;
         const char *before = chat->kind->joins && i == 1 ? first : NULL;
         const chat_place place = chat_put_message(chat, i, before, out);
         if (places) places[(*count)++] = place;
@@ -217,6 +219,7 @@ static bool find_kind(chat_call *chat, const char *op, ct_chat kind) {
                            op, text.size);
         chat->kind = known->kind;
         chat->system = known->system;
+        chat->skips_empty = known->skips_empty;
         chat->any_role = known->kind->any_role && !known->three_roles;
         return true;
     }

@@ -116,6 +116,13 @@ static const struct {
      "message['content'] + '<|end|>\n'}}{% elif message['role'] == 'assistant' %}"
      "{{'<|assistant|>\n' + message['content'] + '<|end|>\n'}}{% endif %}{% endfor %}"
      "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}"},
+    /* Phi-3.5 */
+    {{.kind = &chat_kinds[CT_CHAT_PHI3], .skips_empty = true},
+     "{% for message in messages %}{% if message['role'] == 'system' and message['content'] %}"
+     "{{'<|system|>\n' + message['content'] + '<|end|>\n'}}{% elif message['role'] == 'user' %}"
+     "{{'<|user|>\n' + message['content'] + '<|end|>\n'}}{% elif message['role'] == 'assistant' %}"
+     "{{'<|assistant|>\n' + message['content'] + '<|end|>\n'}}{% endif %}{% endfor %}"
+     "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}"},
 };
 
 /* Templates without the line end that may be their last byte. */

@@ -29,6 +29,7 @@ typedef struct {
     const cti_chat_kind *kind;
     const char *system; /* the system message that it puts before messages without one; or NULL */
     bool three_roles;   /* no role but system, user and assistant is written, in any kind */
+    bool skips_empty;   /* a system message without content is left out */
 } cti_chat_template;
 
 /* NULL: there is none. */

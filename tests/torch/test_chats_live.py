@@ -66,7 +66,7 @@ def first_qwen3():
 
 # name: (template, the kind's number, the token that ends a turn)
 KINDS = {"chatml": (CHATML, 1, "<|im_end|>"), "smollm2": (SMOLLM2, 0, "<|im_end|>"), "llama3": (LLAMA3, 2, "<|eot_id|>"),
-         "gemma": (GEMMA, 3, "<end_of_turn>"), "zephyr": (ZEPHYR, 4, "</s>"), "phi3": (PHI3, 5, "<|end|>"),
+         "gemma": (GEMMA, 3, "<end_of_turn>"), "zephyr": (ZEPHYR, 4, "</s>"), "phi3": (PHI3, 5, "<|end|>"), "phi3.5": (original("phi3_5"), 0, "<|end|>"),
          "llama3.1": (original("llama3_1"), 6, "<|eot_id|>"), "llama3.2": (original("llama3_2"), 6, "<|eot_id|>"),
          "gemma3": (original("gemma3"), 7, "<end_of_turn>"), "qwen2.5": (original("qwen2_5"), 0, "<|im_end|>"),
          "qwen3": (original("qwen3"), 8, "<|im_end|>"), "qwen3 at first": (first_qwen3(), 8, "<|im_end|>"),
