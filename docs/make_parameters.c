@@ -143,8 +143,9 @@ static void section(const char *title, const char *text, const variant *variants
 
 static const char intro[] =
     "# Parameters\n\n"
-    "The names and shapes of every module's parameters, by option: what `ct_save` writes, what\n"
-    "`ct_module_get` takes and what the patterns of parameter groups match. This page is made by\n"
+    "The names and shapes of every module's parameters, by option. `ct_save` writes these names,\n"
+    "`ct_module_get` takes them, and the patterns of parameter groups match them. This page is "
+    "made by\n"
     "`docs/make_parameters.c` from the modules themselves (`make docs`); the suite fails when it\n"
     "is out of date. Names are torch.nn's, where torch has the option.\n\n"
     "Sizes: E the width (`embed_dim`), H heads of d = E / H numbers, H_kv heads of keys and\n"
@@ -168,17 +169,17 @@ static void write_page(void) {
             POSITIONS(.learned = true));
     SECTION("MLP", "`ct_mlp_new` with `.dim = D`.", MLP(), MLP(.hidden = F), MLP(.gated = true),
             MLP(.no_bias = true), MLP(.gated = true, .no_bias = true));
-    SECTION("MultiheadAttention",
-            "`ct_mha_new` with `.embed_dim = E, .num_heads = H`. The rows of `in_proj_weight` are\n"
-            "those of queries, keys and values, in this order; each part has its heads in order.",
-            MHA(), MHA(.no_bias = true), MHA(.num_kv_heads = H_kv), MHA(.kdim = kdim, .vdim = vdim),
-            MHA(.num_kv_heads = H_kv, .kdim = kdim, .vdim = vdim), MHA(.add_bias_kv = true),
-            MHA(.num_kv_heads = H_kv, .add_bias_kv = true), MHA(.qk_norm = true),
-            MHA(.separate = true), MHA(.separate = true, .num_kv_heads = H_kv),
-            MHA(.separate = true, .no_bias = true), MHA(.bias = CT_BIAS_QKV),
-            MHA(.separate = true, .bias = CT_BIAS_QKV), MHA(.head_dim = head_dim),
-            MHA(.head_dim = head_dim, .num_kv_heads = H_kv),
-            MHA(.head_dim = head_dim, .qk_norm = true, .separate = true));
+    SECTION(
+        "MultiheadAttention",
+        "`ct_mha_new` with `.embed_dim = E, .num_heads = H`. `in_proj_weight` has\n"
+        "the rows of queries, keys and values, in this order; each part has its heads in order.",
+        MHA(), MHA(.no_bias = true), MHA(.num_kv_heads = H_kv), MHA(.kdim = kdim, .vdim = vdim),
+        MHA(.num_kv_heads = H_kv, .kdim = kdim, .vdim = vdim), MHA(.add_bias_kv = true),
+        MHA(.num_kv_heads = H_kv, .add_bias_kv = true), MHA(.qk_norm = true), MHA(.separate = true),
+        MHA(.separate = true, .num_kv_heads = H_kv), MHA(.separate = true, .no_bias = true),
+        MHA(.bias = CT_BIAS_QKV), MHA(.separate = true, .bias = CT_BIAS_QKV),
+        MHA(.head_dim = head_dim), MHA(.head_dim = head_dim, .num_kv_heads = H_kv),
+        MHA(.head_dim = head_dim, .qk_norm = true, .separate = true));
     SECTION("TransformerEncoderLayer",
             "`ct_encoder_layer_new` with `.embed_dim = E, .num_heads = H`.", LAYERS(ENCODER_LAYER));
     SECTION("TransformerDecoderLayer",

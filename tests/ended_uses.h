@@ -15,8 +15,8 @@ static inline ct_tensor *the_argument(ct_tensor *const *in, int n, void *arg) {
 }
 static inline ct_tensor *the_users(void *self, ct_tensor *x) { return (void)x, self; }
 
-/* Ops whose attribute is a tensor. Each passes it to the library at one of the places where an op
- * can. */
+/* Ops whose attribute is a tensor. Each gives it to the library in one of the ways that an op has.
+ */
 static inline ct_tensor *pass(ct_call *c) { return c->in[0]; }
 static inline ct_tensor *return_it(ct_call *c) { return *(ct_tensor *const *)c->attrs; }
 static inline ct_tensor *save_it(ct_call *c) {

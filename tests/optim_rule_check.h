@@ -1,4 +1,5 @@
-/* A module, and the states that Lion has by its formula, for the suites of optimisers' rules. */
+/* A module, and the states that Lion has by its formula. The suites of optimisers' rules use them.
+ */
 #ifndef OPTIM_RULE_CHECK_H
 #define OPTIM_RULE_CHECK_H
 

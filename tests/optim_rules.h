@@ -1,4 +1,4 @@
-/* Optimisers of a program, as the tests use them: Lion, which is elementwise, and a rule that
+/* Optimisers of a program for the tests: Lion, which is elementwise, and a rule that
  * divides each gradient by its norm, which is not. */
 #ifndef OPTIM_RULES_H
 #define OPTIM_RULES_H

@@ -12,7 +12,7 @@ static uint32_t random_bits(void) {
 }
 static float noise(void) { return (float)(int32_t)random_bits() * 0x1p-31f; }
 
-/* The bf16 number nearest to x, as a float, by its definition: 8 bits of mantissa, and ties go to
+/* The float that is the bf16 number nearest to x by definition: 8 bits of mantissa, and ties go to
  * even. A number that is half a unit or more above the largest becomes infinite; a number below the
  * least normal number becomes zero. */
 static float nearest_bf16(float x) {
@@ -109,7 +109,7 @@ static void check_values(const rounding_isa *isa) {
         {2, 129, 31, 90, true, true, true, .bias = true, .alpha = 1},
         {1, 16, 40, 500, .alpha = 1},
         {1, 300, 17, 70, true, .alpha = 1},
-        {1, 20, 64, 1100, false, true, .alpha = 1}, /* by dot products in f32 */
+        {1, 20, 64, 1100, false, true, .alpha = 1}, /* computed by dot products in f32 */
         {1, 36, 44, 2300, true, .alpha = 1},        /* several K blocks */
     };
     for (int i = 0; i < COUNT(list); i++) {

@@ -1,4 +1,4 @@
-/* Tensors of given values, and values within a tolerance, for the suites of ops on rows. */
+/* Tensors of given values, and values within a tolerance. The suites of ops on rows use them. */
 #ifndef ROWS_CHECK_H
 #define ROWS_CHECK_H
 

@@ -1,4 +1,4 @@
-/* Small language models for tests, and what the tests do with them. */
+/* Small language models for tests, and the actions of tests on them. */
 #ifndef SMALL_LM_H
 #define SMALL_LM_H
 

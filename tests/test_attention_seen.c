@@ -1,5 +1,5 @@
 /* Attention with windows, lengths, segments, a softcap and a bias beside a mask, against the
- * formula written out, alone and together. */
+ * formula written out, one at a time and together. */
 #include "attention_check.h"
 
 START_TEST(fused_is_composed) {

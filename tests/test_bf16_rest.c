@@ -458,7 +458,7 @@ START_TEST(frozen_ones_are_left_out) {
         ck_assert(ct_optim_step(optim));
         for (ct_param p = {0}; ct_module_next(m, &p);) ct_set_requires_grad(p.tensor, false);
         ct_optim_free(optim);
-        ck_assert_ptr_nonnull(ct_sgd_new(m, (ct_sgd_opts){0})); /* of biases without a gradient */
+        ck_assert_ptr_nonnull(ct_sgd_new(m, (ct_sgd_opts){0})); /* the biases have no gradient */
     }
     ct_module *m = ct_linear_new(
         context, (ct_linear_opts){.in_features = 2, .out_features = 3, .no_bias = true});

@@ -175,7 +175,7 @@ static void read_all(ct_kv_cache *cache, ct_tensor **k, ct_tensor **v) {
 }
 
 /* Keys are rounded after rope: the contents are the rounded contents of an f32 cache. The result is
- * that of ct_attention with these keys and values. */
+ * the same as ct_attention's with these keys and values. */
 START_TEST(rotated_keys_are_rounded) {
     const ct_mha_opts o = {.embed_dim = E,
                            .num_heads = H,

@@ -82,7 +82,7 @@ static int64_t broadcast_index(int64_t i, ct_shape shape, ct_shape from) {
     return at;
 }
 
-/* What is done in place, with a number w. */
+/* A change in place, with a number w. */
 typedef enum { COPY, LERP, ADD, SCALE, KINDS } kind_of_write;
 
 static bool write_into(kind_of_write kind, ct_tensor *to, const ct_tensor *from, double w) {
@@ -368,7 +368,8 @@ END_TEST
 
 /* All count a write, also through a view; none is on the tape. */
 START_TEST(writes_are_counted) {
-    static const double after[KINDS] = {3, 3, 4, 3}; /* of the 1 in x, with w = 1, scale's 3 */
+    static const double after[KINDS] = {3, 3, 4,
+                                        3}; /* the values of the 1 in x, with w = 1, scale's 3 */
     for (int kind = COPY; kind < KINDS; kind++)
         for (int view = 0; view < 2; view++) {
             ct_tensor *x = F64(1, 2), *w = F64(3, 4), *y = ct_mul(x, w),

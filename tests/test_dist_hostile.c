@@ -10,7 +10,7 @@ static const plan hostile_plan = {
     .threads = 1, .shares = 2, .micro_batches = 4, .rule = ADAMW, .bucket_bytes = 300, .clip = 1};
 
 static struct {
-    int how, rank; /* what is done, on which rank */
+    int how, rank; /* the hostile act, and its rank */
     bool acts;
     ct_context *context;
     ct_comm *comm;

@@ -1,5 +1,5 @@
-/* ct_jacobian: both matrices against closed forms, the noise, and what a wrong or failing backward
- * gives. */
+/* ct_jacobian: both matrices against closed forms, the noise, and the results of a wrong or failing
+ * backward. */
 #include "cases.h"
 #include "src/autograd/tape.h"
 

@@ -1,5 +1,5 @@
-/* ct_jacobian: what the call leaves unchanged, functions that fail or are hostile, wrong arguments,
- * and memory that runs out. */
+/* ct_jacobian: the state that the call leaves unchanged, functions that fail or are hostile, wrong
+ * arguments, and memory that runs out. */
 #include "fault_sweep.h"
 #include "memory_faults.h"
 #include "src/autograd/tape.h"

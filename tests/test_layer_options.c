@@ -59,7 +59,7 @@ static const ct_layer_opts all[] = {
      .norm_first = true,
      .parallel = true,
      .attn = {.rope = true}},
-    /* both, and what no model has */
+    /* both, and options that no model has */
     {.num_heads = 2, .norm_first = true, .parallel = true, .sandwich = true, .eps = 0.1},
     {.num_heads = 2, .attn = {.add_bias_kv = true, .qk_norm = true, .qk_norm_eps = 0.5}},
     {.num_heads = 2,

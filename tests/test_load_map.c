@@ -327,7 +327,7 @@ START_TEST(without_copies) {
     ck_assert(ct_load(m, path, (ct_load_opts){.in_place = true}));
     ck_equal(ct_module_get(m, "second"), second);
     path = save(NAMED({"first", first}, {"second", first}, {"again", second}), (ct_save_opts){0});
-    m = two_matrices(-1); /* what the headers show, or names that differ, changes nothing */
+    m = two_matrices(-1); /* a fault in a header, or names that differ, change nothing */
     ck_refused(ct_load(m, path, (ct_load_opts){.in_place = true}), CT_ERR_FORMAT, "again",
                "second");
     ck_assert(ct_data_f32(ct_module_get(m, "first"))[0] == -1);

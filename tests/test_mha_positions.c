@@ -200,7 +200,7 @@ START_TEST(decoding_in_chunks) {
                              ct_narrow(whole, 1, t, n)),
                     1e-13);
             }
-            /* positions that are counted from the cache's length are those of no positions */
+            /* positions that are counted from the cache's length are the default */
             ck_assert(ct_kv_cache_truncate(cache, 2));
             call.positions = counted(2, 3);
             ct_tensor *rest = ct_narrow(x, 1, 2, 3),
@@ -276,7 +276,7 @@ START_TEST(the_table_is_a_buffer) {
     ct_module *copy = ct_module_clone(m);
     ct_module_train(copy, true);
     ck_assert_double_eq(distance(ct_forward(copy, x), before), 0);
-    ct_data_f64(buffer)[0] = 0.75; /* of the module, not of the copy */
+    ct_data_f64(buffer)[0] = 0.75; /* the module's buffer, not the copy's */
     ck_assert_double_gt(distance(ct_forward(m, x), before), 1e-6);
     ct_module_free(m);
     ck_assert_double_eq(distance(ct_forward(copy, x), before), 0);

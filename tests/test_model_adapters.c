@@ -1,4 +1,4 @@
-/* Adapters in C: values, gradients, merging, copies, PEFT's files and what is refused. */
+/* Adapters in C: values, gradients, merging, copies, PEFT's files, and refusals. */
 #include "small_lm.h"
 
 static ct_module *adapted_lm(const char *config, const char *pattern, ct_lora_opts opts) {
@@ -12,7 +12,7 @@ static ct_module *adapted_lm(const char *config, const char *pattern, ct_lora_op
 
 #define Q "model.layers.0.self_attn.q_proj"
 
-/* y = W x + alpha / rank B A x, as one matrix. */
+/* y = W x + alpha / rank B A x, computed with one matrix. */
 START_TEST(values_of_adapters) {
     static const ct_lora_opts opts[] = {{.rank = 2, .alpha = 6}, {.rank = 4}, {0}};
     static const double factors[] = {3, 1, 1}, ranks[] = {2, 4, 8};

@@ -1,6 +1,6 @@
-/* Paths that are no folder of a model or of a tokenizer: the errors name what is there instead and
- * what can be done. Small files that are cut anywhere are errors, or have the values of a whole
- * file. */
+/* Paths that are no folder of a model or of a tokenizer: the errors name another file that is
+ * there, and the remedy. Small files that are cut anywhere are errors, or have the values of a
+ * whole file. */
 #include "files.h"
 #include "remove_tree.h"
 #include <sys/stat.h>
@@ -158,7 +158,7 @@ START_TEST(no_folders_of_models) {
 }
 END_TEST
 
-/* Of several files the one with the smallest name is named, whatever the order of the folder. */
+/* Of several files the one with the smallest name is named, in any order of the folder. */
 START_TEST(several_files) {
     for (int i = 0; i < 12; i++) {
         const char name[] = {(char)('a' + i * 7 % 12), '.', 'g', 'g', 'u', 'f', 0};

@@ -202,7 +202,7 @@ START_TEST(stop_texts) {
         ck_assert_msg(!strstr(before, stops[0]) && !strstr(before, stops[1]), "%s", before);
         ct_generate_free(generator);
     }
-    /* a stop text that never comes, in a text longer than what a row keeps */
+    /* a stop text that never comes, in a text longer than a row's kept end */
     static const char *const never[] = {"xyz"};
     opts.stop = never, opts.n_stop = 1, opts.max_new = 900;
     ct_generator *generator = ct_generate_new(lm, prompt, opts);
@@ -219,8 +219,8 @@ START_TEST(stop_texts) {
 }
 END_TEST
 
-/* A model without layers whose id behind position p is b at 511 and 512, and a elsewhere: the stop
- * text lies across the end of what a row keeps of its text. */
+/* A model without layers whose id behind position p is b at 511 and 512, and a at other places:
+ * the stop text lies across the end of the part of its text that a row keeps. */
 START_TEST(a_stop_text_behind_a_long_text) {
     ct_tokenizer *tokenizer = open_small(context, "");
     ct_module *lm = new_lm("{\"model_type\": \"gpt2\", \"vocab_size\": 7, \"n_embd\": 8, "
@@ -256,7 +256,7 @@ START_TEST(options_of_folders) {
                    in_folder("g"), (ct_save_opts){0}));
     ct_module *lm = ct_lm_open(context, in_folder("g"), f64);
     ct_generate_opts opts = ct_lm_generate_opts(lm);
-    ck_assert(opts.n_eos == 1 && opts.eos[0] == 7 && opts.max_new == 0); /* of config.json */
+    ck_assert(opts.n_eos == 1 && opts.eos[0] == 7 && opts.max_new == 0); /* config.json's */
     write_text(in_folder("g/generation_config.json"),
                "{\"do_sample\": true, \"top_p\": 0.5, \"min_p\": 0.1, \"eos_token_id\": [4, 5], "
                "\"max_new_tokens\": 9, \"repetition_penalty\": 1.25}");
@@ -334,7 +334,7 @@ START_TEST(options_that_are_not_supported) {
 }
 END_TEST
 
-/* A generator reads its model without dropout, whatever mode the model is in. */
+/* A generator reads its model without dropout, in either mode of the model. */
 START_TEST(in_training) {
     ct_module *lm = rough_lm(GPT2, f64);
     int64_t want[PROMPTS][STEPS], got[PROMPTS][STEPS];

@@ -108,8 +108,8 @@ static ct_tensor *gradients_of(ct_module *lm, ct_tensor *y, ct_tensor *seed) {
     return ct_cat(grad, n, 0);
 }
 
-/* The loss and gradients of a few tokens are those of whole logits, whatever the head and the
- * options are, and need less memory. */
+/* The loss and gradients of a few tokens are the same as with whole logits, for every head and all
+ * options, and need less memory. */
 START_TEST(a_loss_of_few_tokens) {
     static const char *const configs[] = {
         LLAMA, BERT("BertForMaskedLM"),

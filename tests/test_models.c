@@ -69,7 +69,7 @@ START_TEST(norms_of_queries) {
         ct_module *lm = rough_lm(configs[wide], f64);
         ct_tensor *ids = some_ids(1, 5);
         ct_scope scope = ct_scope_open_no_grad(context);
-        for (int i = 0; i < 2; i++) { /* what head 0 finds is not used */
+        for (int i = 0; i < 2; i++) { /* the result of head 0 is not used */
             char path[80];
             snprintf(path, sizeof path, "model.layers.%d.self_attn.o_proj.weight", i);
             ck_assert(ct_scale_into(ct_narrow(ct_module_get(lm, path), 1, 0, 4), 0));
@@ -224,7 +224,7 @@ START_TEST(folders) {
         ck_assert(!ct_module_training(again));
         ck_assert_double_eq(apart(run_lm(again, ids, (ct_lm_call){0}), want), 0);
         ck_assert_str_eq(ct_lm_about(again).config, ct_lm_about(lm).config);
-        /* from f32, because f64 that is rounded twice may differ */
+        /* saves f32, because f64 that is rounded twice may differ */
         ck_assert(ct_lm_save(lm, path, (ct_save_opts){.floats = CT_FILE_F32}));
         ct_module *half = ct_lm_open(context, path, (ct_lm_opts){.dtype = CT_BF16});
         ct_module *rounded = ct_lm_open(context, path, (ct_lm_opts){0});

@@ -1,5 +1,5 @@
 /* Each request for memory fails in turn, while an optimiser of a rule is made, stepped, saved and
- * loaded: then there is an error, and what has changed is what optim.h says. */
+ * loaded: then there is an error, and only the changes that optim.h names. */
 #include "memory_faults.h"
 
 #include "fault_sweep.h"

@@ -1,4 +1,4 @@
-/* Muon against its formula in doubles; its AdamW; what is refused. tests/torch compares it with
+/* Muon against its formula in doubles; its AdamW; refusals. tests/torch compares it with
  * PyTorch. */
 #include "nn_check.h"
 #include "optim_model.h"
@@ -115,7 +115,7 @@ START_TEST(muon_follows_its_formula) {
 }
 END_TEST
 
-/* The singular values of an update are near 1, whatever the size of the gradient. */
+/* The singular values of an update are near 1 for a gradient of any size. */
 START_TEST(updates_are_orthogonal) {
     static const double sizes[] = {1e-3, 1, 1e10};
     for (int i = 0; i < 3; i++)

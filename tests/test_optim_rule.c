@@ -125,7 +125,7 @@ static bool all_numbers(const ct_optim_item *p, void *user) {
     return true;
 }
 
-/* Each kind of range, with its default, its limits, and what the message says. */
+/* Each kind of range, with its default, its limits, and its message. */
 START_TEST(ranges) {
     static const struct {
         ct_optim_number number;
@@ -412,7 +412,7 @@ START_TEST(checkpoints_of_others) {
 }
 END_TEST
 
-/* Takes the tensor out of a checkpoint, as a version that did not know it has written it. */
+/* Takes the tensor out of a checkpoint, so that it is like one of a version without this tensor. */
 static void remove_tensor(const char *path, const char *name) {
     static char bytes[1 << 16], header[1 << 15], out[1 << 16];
     const size_t size = read_all(path, bytes, sizeof bytes), at = place_of(bytes, name);

@@ -15,7 +15,7 @@ typedef enum {
     SETS,
     GROUPS,
     ZEROES,
-    ZEROES_GRADIENTS, /* by ct_zero_grad */
+    ZEROES_GRADIENTS, /* calls ct_zero_grad */
     RELEASES,
     KEEPS,
     FREEZES,
@@ -25,7 +25,7 @@ typedef enum {
     LEAVES_SCOPES,
     CLOSES_SCOPE,
     GOES_BACK,
-    LEAVES, /* by longjmp */
+    LEAVES, /* calls longjmp */
     MANNERS
 } manner;
 
@@ -34,7 +34,7 @@ static struct {
     int at, calls; /* the call that does it, from 1 */
     ct_module *module;
     ct_optim *optim;
-    ct_scope scope; /* of the program */
+    ct_scope scope; /* the program's */
     char path[512];
     jmp_buf out;
 } rule_user;
@@ -103,7 +103,7 @@ static bool hostile_takes(const char *name, const ct_tensor *param, void *user) 
            misbehaves(&(ct_optim_item){.param = (ct_tensor *)(uintptr_t)param});
 }
 
-/* What an error of each manner says; NULL: it is none. */
+/* The words in each manner's error; NULL: there is no error. */
 static const char *const manner_says[MANNERS] = {
     [RETURNS_FALSE] = "returned false",
     [LEAVES_ERROR] = "matmul: ",
@@ -231,7 +231,7 @@ START_TEST(hostile_questions) {
 }
 END_TEST
 
-/* Parameters before the one that failed have been updated, and their updates count; those after it
+/* Parameters before the failure have been updated, and their updates count; those after it
  * are as they were, and begin anew. */
 START_TEST(a_step_that_ends_early) {
     ct_optim_rule rule = lion;

@@ -8,7 +8,7 @@ static ct_tensor *randn(ct_shape shape) { return ct_randn(context, CT_F64, shape
 typedef struct {
     int64_t b, h, t, d; /* x (b, h, t, d) */
     ct_rope_opts opts;
-    int kind; /* of the positions: 0 NULL, 1 (t), 2 (b, t) */
+    int kind; /* the kind of the positions: 0 NULL, 1 (t), 2 (b, t) */
 } rope_case;
 
 static int64_t turned(const rope_case *c) { return c->opts.dims ? c->opts.dims : c->d; }
@@ -186,7 +186,8 @@ START_TEST(threads_change_no_bit) {
 }
 END_TEST
 
-/* A batch so large that jobs begin in the middle of a sequence: the bits of each sequence alone. */
+/* A batch so large that jobs begin in the middle of a sequence: the bits of each sequence by
+ * itself. */
 START_TEST(sequences_are_independent) {
     enum { BATCH = 3, HEADS = 4, ROWS = 301 };
     ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(BATCH, HEADS, ROWS, 24)),

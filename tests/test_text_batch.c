@@ -1,4 +1,4 @@
-/* Batches of texts and of rows of ids. The rows of pairs and of max_length are those of the
+/* Batches of texts and of rows of ids. The rows of pairs and of max_length are from the
  * tokenizers package 0.23.3 with its strategy "longest_first". */
 #include "text_files.h"
 

@@ -1,4 +1,4 @@
-/* Chats in C: the text of each kind, ids with targets, templates of folders, and what is refused.
+/* Chats in C: the text of each kind, ids with targets, templates of folders, and refusals.
  * tests/torch/test_chats_live.py compares with transformers. */
 #include "remove_tree.h"
 #include "text_files.h"
@@ -184,7 +184,7 @@ START_TEST(ids_and_targets) {
 }
 END_TEST
 
-/* Reasoning and what follows it are the author's text, between tokens of the template. */
+/* Reasoning and the text behind it are the author's, between tokens of the template. */
 START_TEST(reasoning_is_plain) {
     ck_assert_int_ge(ct_token_add(tokenizer, "<think>", NULL), 0);
     const int64_t think = ct_token_add(tokenizer, "</think>", NULL),

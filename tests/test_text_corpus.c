@@ -178,7 +178,7 @@ static void ck_none(int64_t n, ct_status status, const char *op, const char *say
     ck_refused(NULL, status, op, says);
 }
 
-/* After an error the old file is there, and nothing else. */
+/* After an error there is only the old file. */
 START_TEST(refused) {
     ct_tokenizer *tokenizer = open_small(context, "");
     char out[512], missing[512];

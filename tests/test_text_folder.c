@@ -24,7 +24,7 @@ static const char *folder_with(const char *config, const char *map, const char *
 
 typedef struct {
     const char *config, *map, *added, *model;
-    int64_t size, role[3]; /* of eos_token, pad_token, unk_token */
+    int64_t size, role[3]; /* the ids of eos_token, pad_token, unk_token */
     const char *last;      /* the text of the last id */
 } folder_case;
 
@@ -131,7 +131,7 @@ START_TEST(flags) {
 }
 END_TEST
 
-/* A saved role counts, although the folder's special_tokens_map.json says something else. */
+/* A saved role counts, although the folder's special_tokens_map.json has another token. */
 START_TEST(saved_in_place) {
     const char *path = folder_with("{'pad_token':'a'}", "{'pad_token':'[PAD]'}", NULL, NULL);
     ct_tokenizer *tokenizer = ct_tokenizer_open(context, path);

@@ -1,11 +1,11 @@
-/* Models of tokenizers: ids and places of tokens, as the tokenizers package 0.23.3 gives them;
- * merges against a plain search. */
+/* Models of tokenizers: ids and places of tokens from the tokenizers package 0.23.3; merges
+ * against a plain search. */
 #include "text_model_check.h"
 
 enum { ROOM = 4096 };
 
-/* A text as one piece: its tokens. The piece lies at the end of a block of just its size, and what
- * is before it is no part of it. */
+/* The tokens of a text that is one piece. The piece lies at the end of a block, so that a read
+ * behind it is a fault, and the bytes before it are no part of it. */
 typedef struct {
     bool good;
     int64_t count, ids[ROOM], places[2 * ROOM];

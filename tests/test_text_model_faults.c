@@ -9,7 +9,7 @@
 static struct {
     bool counts;
     int64_t at, calls; /* the request that is refused, 0: none; the number of requests */
-    size_t bytes;      /* of all requests since the count began */
+    size_t bytes;      /* the sum of all requests since the count began */
 } heap;
 
 static bool heap_refuses(size_t size) {

@@ -1,6 +1,6 @@
 /* Normalizers: the text that each makes, the place in the original of each of its characters, and
- * what is refused. The rows are what the tokenizers package 0.23.3 gives; its places in bytes are
- * those of PreTokenizedString.get_splits. */
+ * refusals. The rows are from the tokenizers package 0.23.3; its places in bytes are from
+ * PreTokenizedString.get_splits. */
 #include "../ext/text/normalize.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ enum { ROOM = 4096 };
 
 static const struct {
     const char *normalizer, *text;
-    int64_t size;                /* of the text */
+    int64_t size;                /* the size of the text */
     const char *result, *places; /* "begin-end" of each character */
 } rows[] = {
     {"{\"type\":\"NFC\"}", "e\314\201x", 4, "\303\251x", "0-1 3-4"},
@@ -280,8 +280,8 @@ START_TEST(long_runs) {
 }
 END_TEST
 
-/* A writer of texts: places of what is copied from an original and from a made text, of what is
- * inserted, and the memory that goes round. */
+/* A writer of texts: the places of parts that are copied from an original or from a made text, and
+ * of inserted parts; and the memory that goes round. */
 START_TEST(rewriting) {
     cti_aligned text = {.at = "a\303\251b", .size = 4, .base = 10}, spare = {0};
     cti_rewriter rewriter = cti_rewriter_begin(&text, &spare);

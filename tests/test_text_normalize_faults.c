@@ -7,7 +7,7 @@
 #include "suite.h"
 #include "text_probe.h"
 
-static int64_t requests, failing; /* the requests so far; the number of the one that fails */
+static int64_t requests, failing; /* the requests so far; the number of the request that fails */
 static bool armed, from_there;
 
 static bool refuses(void) {

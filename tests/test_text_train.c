@@ -1,5 +1,5 @@
 /* ct_tokenizer_train: its options, and the tokenizer that it opens. test_text_merges.c compares the
- * merges with those of the tokenizers package. */
+ * merges with the tokenizers package's. */
 #include "files.h"
 
 #include <cotangent/tokenizer.h>
@@ -52,7 +52,7 @@ START_TEST(special_tokens) {
 }
 END_TEST
 
-/* The numbers of tokens of `other`, as the package counts them, with 300 ids learned from `sample`.
+/* The package's numbers of tokens of `other`, with 300 ids learned from `sample`.
  * The text comes back. */
 START_TEST(ids_of_each_split) {
     static const int64_t counts[] = {39, 40, 38, 40};

@@ -1,12 +1,12 @@
-/* UTF-8 and the properties of characters. The checksums over all characters are those of what the
- * tokenizers package 0.23.3 does (ext/text/make_unicode asks it in the same way). */
+/* UTF-8 and the properties of characters. The checksums over all characters are from the
+ * tokenizers package 0.23.3, which ext/text/make_unicode asks in the same way. */
 #include "../ext/text/unicode.h"
 #include "../ext/text/utf8.h"
 #include "suite.h"
 
 enum { CODES = 0x110000 };
 
-static uint32_t crc_of[256]; /* of each byte */
+static uint32_t crc_of[256]; /* the CRC of each byte */
 
 static void make_crc_of(void) {
     for (uint32_t byte = 0; byte < 256; byte++) {
@@ -101,7 +101,7 @@ START_TEST(mappings) {
 }
 END_TEST
 
-/* Every character that NFC keeps is what its decomposition composes to. */
+/* The decomposition of every character that NFC keeps composes to this character. */
 START_TEST(compositions) {
     uint32_t crc = UINT32_MAX;
     for (uint32_t c = 0; c < CODES; c++) {

@@ -17,7 +17,7 @@ static double squares_of(ct_tensor *g) {
     return cti_op_sum_squares(&(ct_optim_item){.grad = g}, 1);
 }
 
-/* The numbers of an item, without its tensors: those of AdamW or SGD. */
+/* The numbers of an item of AdamW or SGD, without its tensors. */
 typedef struct {
     double number[CTI_OP_ADAM_NUMBERS]; /* beta1, beta2, eps; or momentum, dampening, nesterov */
     double lr, weight_decay, grad_scale;

@@ -1,5 +1,5 @@
-/* Leaves that are watched during a backward: when their gradients are whole, what the watcher may
- * do with them, and what it may not. */
+/* Leaves that are watched during a backward: when their gradients are whole, and the calls
+ * that a watcher may and may not make. */
 #include <setjmp.h>
 
 #include "memory_faults.h"
@@ -7,7 +7,7 @@
 
 enum { MOST = 12 };
 
-/* What a watcher has seen. */
+/* The calls that a watcher got. */
 typedef struct {
     ct_tensor *leaf[MOST];
     char seen[128]; /* letters in order: b and e for begin and end, t for a turn, a digit for a leaf
@@ -244,7 +244,7 @@ START_TEST(taken_gradients_give_their_memory_back) {
 }
 END_TEST
 
-/* A gradient that is changed in place when it is whole is what the optimiser sees. */
+/* An optimiser gets a gradient with the changes that were made in place when it was whole. */
 static bool halve(void *self, int64_t i, ct_tensor *grad) {
     (void)self, (void)i;
     double *g = ct_data_f64(grad);
@@ -340,7 +340,7 @@ static void compute(void) { ct_exp(randn(CT_SHAPE(2, 2))); }
 
 static const struct {
     void (*act)(void);
-    const char *word1, *word2; /* of the error; "": there is none */
+    const char *word1, *word2; /* in the error; "": there is none */
 } misdeeds[] = {{start_a_backward, "backward: called inside the backward of", ""},
                 {zero_the_gradients, "zero_grad: called inside the backward of", ""},
                 {record_an_error, "of the watcher", ""},

@@ -1,4 +1,4 @@
-/* Reads the model of a tokenizer from JSON, for the suites of models. */
+/* Reads the model of a tokenizer from JSON. The suites of models use it. */
 #ifndef TEXT_MODEL_CHECK_H
 #define TEXT_MODEL_CHECK_H
 

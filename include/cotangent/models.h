@@ -7,8 +7,8 @@
  * The families are gpt2, llama (also SmolLM, SmolLM2, TinyLlama and Llama 3), mistral, qwen2,
  * qwen3, gemma3_text, smollm3, olmo2, gpt_neox (Pythia) and bert. A model is a tree of modules with
  * the names of transformers' state dict, such as model.layers.0.self_attn.q_proj.weight. Matrices
- * are (out, in), also those of GPT-2, which are transposed when its files are read and written. A
- * projection that a file fuses (c_attn, query_key_value) is one Linear.
+ * are (out, in). GPT-2's are (in, out) in its files, and are transposed when these are read and
+ * written. A projection that a file fuses (c_attn, query_key_value) is one Linear.
  *
  * docs/models.md has each family's options, and a list of mistakes in a file that shapes reveal. */
 #ifndef CT_MODELS_H
@@ -145,10 +145,10 @@ CT_API bool ct_lora_merge(ct_module *module);
 /* Writes the adapters to a folder as PEFT does: adapter_config.json and adapter_model.safetensors.
  * All adapters must have the same rank, alpha and dropout. */
 CT_API bool ct_lora_save(ct_module *module, const char *folder);
-/* Reads a folder of PEFT's: adds adapters to the Linears that it names, or fills those that are
- * there. A setting that changes values and is not supported (use_dora, use_rslora, rank_pattern,
- * modules_to_save, bias, ...) is CT_ERR_FORMAT with its name. If it returns false, nothing has
- * changed. */
+/* Reads a folder of PEFT's: adds adapters to the Linears that it names, or fills the adapters
+ * that a Linear already has. A setting that changes values and is not supported (use_dora,
+ * use_rslora, rank_pattern, modules_to_save, bias, ...) is CT_ERR_FORMAT with its name. If it
+ * returns false, nothing has changed. */
 CT_API bool ct_lora_load(ct_module *module, const char *folder);
 
 /* ---- generation ---- */

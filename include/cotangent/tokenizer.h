@@ -8,8 +8,9 @@
  *     ct_decode(tokenizer, ids, n, false, again, sizeof again);
  *
  * Functions of a const tokenizer only read it. Several threads may call them at the same time,
- * whatever the context does meanwhile. They use malloc. If an argument is NULL, a size is negative,
- * the tokenizer was closed or memory is short, they return -1 (or NULL), and record no error. */
+ * also while another thread uses the context. They use malloc. If an argument is NULL, a size is
+ * negative, the tokenizer was closed or memory is short, they return -1 (or NULL), and record no
+ * error. */
 #ifndef CT_TOKENIZER_H
 #define CT_TOKENIZER_H
 
@@ -168,9 +169,9 @@ typedef struct {
  * merges the most frequent pair of tokens; of several it takes the pair of the smaller ids. If no
  * pair is frequent enough, the vocabulary is smaller than vocab_size.
  *
- * Tokens, ids and merges are equal to those of the tokenizers package with the same pre-tokenizer,
- * tokenizer.train(files, BpeTrainer(initial_alphabet=ByteLevel.alphabet(), ...)), with these
- * properties and differences:
+ * Tokens, ids and merges are equal to the result of the tokenizers package with the same
+ * pre-tokenizer, tokenizer.train(files, BpeTrainer(initial_alphabet=ByteLevel.alphabet(), ...)),
+ * with these properties and differences:
  *
  * - Files are read line by line, and a piece never crosses the end of a line. So no token has a
  *   line end before its last byte, although an encode may have pieces of several line ends.
@@ -202,8 +203,8 @@ typedef struct {
 /* Encodes n files of text into one file of ids for ct_tokens_open, with llm.c's header: ids of 2
  * bytes if the tokenizer has at most 65536, otherwise of 4 bytes. The threads of the context encode
  * documents at the same time; the file is the same for any number of threads. A few MB of documents
- * are in memory, or one that is larger. The file has its name when it is complete; until then `out`
- * is what it was.
+ * are in memory, or one larger document. The file gets its name when it is complete; until then
+ * `out` is not changed.
  *
  * Returns the number of ids, or -1 after an error: CT_ERR_ARGUMENT (a NULL, n < 1, an end_id that
  * is no id), CT_ERR_IO, CT_ERR_FORMAT (2^31 ids or more), CT_ERR_MEMORY. */
@@ -282,11 +283,12 @@ CT_API bool ct_json_lines_next(ct_json_lines *lines, ct_json_line *line);
 /* Closes the file. ct_context_free does it too. */
 CT_API void ct_json_lines_close(ct_json_lines *lines);
 
-/* Writes the tokenizer as it is now to a file, if the path ends in ".json", or else into a folder,
- * which is made if there is none. The file is the one that was opened, with the tokens that were
- * added since, and has the same ids for every text. A folder gets a tokenizer_config.json too, with
- * the roles and the chat template, so that transformers.AutoTokenizer loads it. Each file is
- * replaced as a whole. Returns false after CT_ERR_ARGUMENT or CT_ERR_IO. */
+/* Writes the tokenizer as it is now to a file if the path ends in ".json", and otherwise into a
+ * folder, which is made if there is none. The file has the text of the opened file, with the tokens
+ * that were added since, and gives the same ids for every text. A folder gets a
+ * tokenizer_config.json too, with the roles and the chat template, so that
+ * transformers.AutoTokenizer loads it. Each file is replaced as a whole. Returns false after
+ * CT_ERR_ARGUMENT or CT_ERR_IO. */
 CT_API bool ct_tokenizer_save(const ct_tokenizer *tokenizer, const char *path);
 
 #ifdef __cplusplus

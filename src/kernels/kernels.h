@@ -1,8 +1,8 @@
 /* The table of kernels: loops over raw memory, one table for each ISA and dtype. A kernel knows no
  * tensor, no error and no thread. The same sources are compiled once for each ISA and each of f32
  * and f64 (real.c); the scalar tables are the specification that the others are tested against. i64
- * and bool have what makes sense for them; the rest is NULL, which an op reports as a dtype it does
- * not take.
+ * and bool have the kernels that make sense for them; the others are NULL, which an op reports as a
+ * dtype that it does not take.
  *
  * Arrays are contiguous unless a stride is given; strides are in elements. An output may be one of
  * the inputs of the same dtype (the same address), else they do not overlap. void * points to the
@@ -18,7 +18,7 @@
 
 /* y[i] = f(x[i]) */
 typedef void cti_unary(int64_t n, const void *x, void *y);
-/* dx[i] = g[i] f'(...), from the op's input x or its output y, as the field's comment says */
+/* dx[i] = g[i] f'(...), from the op's input x or its output y, by the field's comment */
 typedef void cti_unary_backward(int64_t n, const void *xy, const void *g, void *dx);
 /* y[i] = f(x[i]) and dx[i] = g[i] f'(x[i]), the same bits as one by one; y or dx may be x or g */
 typedef void cti_unary_both(int64_t n, const void *x, const void *g, void *y, void *dx);
@@ -72,7 +72,7 @@ typedef struct {
     int64_t n;
     const void *x, *t, *w, *g;
     int64_t w_step, g_step;
-    double scale; /* of g */
+    double scale; /* the factor of g */
     void *dx, *dt;
 } cti_bce_backward;
 
@@ -87,8 +87,8 @@ typedef struct {
     bool nesterov, first;
 } cti_sgd_numbers;
 
-/* What all calls of a micro-kernel for one product, or one K block of it, have in common: the
- * length of K, the strides of A, B, C and the base (in elements), and alpha. */
+/* The data that all calls of a micro-kernel for one product, or one K block of it, have in common:
+ * the length of K, the strides of A, B, C and the base (in elements), and alpha. */
 typedef struct {
     int64_t k, a_row, a_col, b_row, row, col, base_row;
     double alpha;
@@ -123,9 +123,9 @@ typedef struct {
     int64_t rows_set_1;      /* A dense along K, its rows in 1 set */
 } cti_gemm_pack_a_panels;
 
-/* When a product's operands are packed and how its work is shared (src/gemm/gemm_plan.c). Values,
- * and what was measured: gemm_tuning_tmpl.h. A tile is mr rows of C, a panel nr columns; eighths
- * are of a core's L2. */
+/* When a product's operands are packed and how its work is shared (src/gemm/gemm_plan.c). The
+ * values and their measurements are in gemm_tuning_tmpl.h. A tile is mr rows of C, a panel nr
+ * columns; eighths are of a core's L2. */
 typedef struct {
     /* The order of sums follows from these three: no cache and no thread may change them. */
     int64_t dots_max_m, dots_k_per_m, split_k_c_bytes;
@@ -150,8 +150,8 @@ typedef struct {
 typedef struct {
     int64_t mr, nr;           /* the micro-kernel's tile of C */
     int64_t lanes, mr_narrow; /* a tile of at most `lanes` columns has up to mr_narrow rows */
-    /* The longest K block, at least CTI_GEMM_DEEP but for kernels that round: a constant, so no sum
-     * depends on caches or threads. */
+    /* The longest K block, at least CTI_GEMM_DEEP except in kernels that round. It is a constant,
+     * because no sum may depend on caches or threads. */
     int64_t kc;
     cti_gemm_tuning tuning;
     /* A packed panel has packed_bytes for each k of a row of A or a column of B. K is padded with
@@ -189,12 +189,12 @@ static inline int64_t cti_gemm_packed(const cti_gemm_kernels *kernels, int64_t k
     return ((k + kernels->k_unit - 1) & -kernels->k_unit) * kernels->packed_bytes;
 }
 
-/* What attention does to scores between its matrix products, for ops/attention/. A score panel has
+/* The work of attention on scores between its matrix products (ops/attention/). A score panel has
  * rows of gemm.nr numbers (lanes), of which the first `width` are computed: `lanes` or gemm.nr.
  * Scores are divided by log 2, so that a weight is 2^score before it is normalised. max, sum,
  * inverse_sum and dot have one number for each query. */
 typedef struct {
-    int64_t lanes; /* of a vector */
+    int64_t lanes; /* the lanes of a vector */
 
     /* panel += bias / log 2, and -inf where the bias is -inf. Rows of the bias are bias_row apart:
      * nr, or 0 for one row that is added to all */
@@ -273,7 +273,7 @@ typedef struct cti_kernels {
     /* y = x, or y += x; an m x n block, element (i, j) at i row + j col */
     void (*copy2d)(int64_t m, int64_t n, const void *x, int64_t x_row, int64_t x_col, void *y,
                    int64_t y_row, int64_t y_col, bool add);
-    /* from this dtype to the ct_dtype of the index, as in C; to bool: != 0, to bf16: to
+    /* casts from this dtype to the ct_dtype of the index by C's rules; to bool: != 0, to bf16: to
      * nearest even */
     void (*cast[5])(int64_t n, const void *x, void *y);
 
@@ -281,7 +281,7 @@ typedef struct cti_kernels {
     /* short rows */
     void (*sum_rows)(int64_t rows, int64_t n, const void *x, void *y),
         (*max_rows)(int64_t rows, int64_t n, const void *x, void *y);
-    cti_reduce *sum;    /* of bool: the count of true, int64_t */
+    cti_reduce *sum;    /* bool: the count of true, int64_t */
     cti_reduce *max;    /* n >= 1; NaN wins */
     cti_reduce *min;    /* n >= 1; NaN wins; max_backward is its backward too */
     cti_reduce *argmax; /* n >= 1; int64_t; the first of equals; the first NaN wins */
@@ -291,7 +291,7 @@ typedef struct cti_kernels {
                          const void *g, void *dx);
     /* y[i stride + j] = the sum of x[k stride + j] over k <= i; reverse: over k >= i. y may be x */
     void (*cumsum)(int64_t n, int64_t inner, const void *x, int64_t stride, bool reverse, void *y);
-    /* of each column j its mean, and the sum of squares about it; n = 0: zeros */
+    /* the mean of each column j, and the sum of squares about it; n = 0: zeros */
     void (*moments)(int64_t n, int64_t inner, const void *x, int64_t stride, double *mean,
                     double *squares);
     /* dx[i stride + j] = factor g[j] (x[i stride + j] - mean[j]) */
@@ -307,11 +307,11 @@ typedef struct cti_kernels {
     void (*softmax_columns)(int64_t n, int64_t inner, const void *x, int64_t stride, void *y);
     void (*softmax_columns_backward)(int64_t n, int64_t inner, const void *y, const void *g,
                                      int64_t stride, void *dx);
-    /* from y: y (g - <g, y>); g - e^y sum g */
+    /* dx from y: y (g - <g, y>); g - e^y sum g */
     cti_unary_backward *softmax_backward, *masked_softmax_backward, *log_softmax_backward;
     /* sk 0 or 1; nothing kept, or all -inf: zeros. x is not read where keep is false */
     void (*masked_softmax)(int64_t n, const void *x, const bool *keep, int64_t sk, void *y);
-    /* of each row of n: one value; all -inf: -inf; and, unless max is NULL, the row's max and
+    /* one value for each row of n; all -inf: -inf; and, unless max is NULL, the row's max and
      * inverse = 1 / sum e^(x - max) */
     void (*logsumexp)(int64_t rows, int64_t n, const void *x, void *y, void *max, void *inverse);
     /* g softmax(x); all -inf: 0 */
@@ -321,8 +321,8 @@ typedef struct cti_kernels {
     void (*layer_norm)(const cti_norm *), (*rms_norm)(const cti_norm *);
     void (*layer_norm_backward)(const cti_norm_backward *);
     void (*rms_norm_backward)(const cti_norm_backward *);
-    /* of each row of n: loss = lse - (1 - s) x[target] - s mean(x), 0 where the target is negative;
-     * its max, and 1 / sum e^(x - max) */
+    /* for each row of n: loss = lse - (1 - s) x[target] - s mean(x), 0 if the target is negative;
+     * the row's max, and 1 / sum e^(x - max) */
     void (*cross_entropy)(int64_t rows, int64_t n, const void *x, const int64_t *target,
                           double smoothing, void *loss, void *max, void *inverse);
     /* dx = scale ((a + more) softmax(x) - b onehot - c) */
@@ -333,7 +333,7 @@ typedef struct cti_kernels {
     /* (1 - t) x + (1 + (w - 1) t) log(1 + e^-x); w NULL: 1; sw is 0 or 1 */
     void (*bce)(int64_t n, const void *x, const void *t, const void *w, int64_t sw, void *y);
     void (*bce_backward)(const cti_bce_backward *);
-    cti_binary *kl_div, *kl_div_log; /* of x and t: t (log t - x);  e^t (t - x) */
+    cti_binary *kl_div, *kl_div_log; /* y = t (log t - x);  e^t (t - x) */
     /* log t + t / t, log 0 = 0: the slope of t log t, as torch has it */
     cti_unary *entropy_slope;
     /* pairs (j, j + n/2) or interleaved (2j, 2j + 1) turned by the angle whose cos and sin are
@@ -354,12 +354,12 @@ typedef struct cti_kernels {
 
     cti_gemm_kernels gemm;
     /* f32's table only: the same with a B of bf16 in pack_b, dots and gemv; A and C are f32. The
-     * macro-kernel reads packed panels alone. Each has the bits that gemm has where B is the same
-     * numbers in f32. */
+     * macro-kernel reads only packed panels. Each has the bits of gemm with the same numbers of B
+     * in f32. */
     cti_gemm_kernels gemm_of_bf16;
     /* f32's table only: products of f32 whose operands are rounded while they are packed, to bf16,
      * or to sums of two or three bf16 of which three or six products are computed (ct_set_matmul).
-     * Panels are of bf16, C of f32. The macro-kernel reads packed panels alone; dots and gemv are
+     * Panels are of bf16, C of f32. The macro-kernel reads only packed panels; dots and gemv are
      * NULL. NULL: not faster than gemm on this instruction set. */
     const cti_gemm_kernels *bf16, *bf16x3, *bf16x6;
     cti_attention_kernels attention;
