@@ -148,11 +148,11 @@ static const struct {
      {1.335014198, -0.2700089787, -0.3240291134, 1.009122729, 0.3941718613, 1.678647039,
       0.6162688086, 0.145069517}},
     {"{'model_type': 'gpt_neox', 'architectures': ['GPTNeoXForCausalLM'], 'vocab_size': 31, 'hid"
-     "den_size': 32, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 4, "
-     "'rope_theta': 2000.0}",
+     "den_size': 64, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 4, "
+     "'rotary_emb_base': 2000.0}",
      279,
-     {0.4060317522, 3.05364769, 0.2017904589, 1.010861495, 0.806435131, 0.5902490897, 3.381959278,
-      0.6576005467}},
+     {4.027251143, 0.5694984502, 0.2494505506, 3.170996876, -0.1558009057, 2.605183195,
+      0.05563643667, 2.304745239}},
     {"{'model_type': 'gpt_neox', 'architectures': ['GPTNeoXForCausalLM'], 'vocab_size': 31, 'hid"
      "den_size': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 2, "
      "'use_parallel_residual': false, 'attention_bias': false, 'hidden_act': 'gelu_new', 'rotary"

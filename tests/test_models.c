@@ -318,12 +318,51 @@ START_TEST(texts_that_are_refused) {
          "only false"},
         {"{\"model_type\": \"bert\", \"position_embedding_type\": \"relative_key\"}",
          "relative_key", "absolute"},
+        {"{\"model_type\": \"gpt_neox\", \"partial_rotary_factor\": 0.5}",
+         "\"partial_rotary_factor\" is 0.5", "rotary_pct"},
+        {"{\"model_type\": \"gpt_neox\", \"rotary_pct\": 0.5, \"rope_theta\": 50}",
+         "\"rope_theta\" is 50", "rotary_emb_base"},
+        {"{\"model_type\": \"gemma3_text\", \"rope_parameters\": {\"rope_type\": \"linear\", "
+         "\"factor\": 2}}",
+         "rope_parameters", "for full_attention and for sliding_attention"},
+        {"{\"model_type\": \"gemma3_text\", \"rope_parameters\": {\"full_attention\": "
+         "{\"rope_type\": \"default\"}}, \"rope_scaling\": {\"rope_type\": \"linear\", "
+         "\"factor\": 2}}",
+         "rope_scaling", "rope_parameters are there too"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         ck_refused(ct_lm_new(context, cases[i].text, f64), CT_ERR_FORMAT, cases[i].word1,
                    cases[i].word2);
     ck_assert_ptr_nonnull(
         ct_lm_new(context, WITH("\"new_key\": 7"), (ct_lm_opts){.ignore_unknown = true}));
+}
+END_TEST
+
+/* Of rope_scaling and rope_parameters transformers takes the first, with the base of the top level;
+ * and GPT-NeoX's own names before others. */
+START_TEST(two_dialects_at_once) {
+    static const char *const pairs[][2] = {
+        {WITH("\"rope_theta\": 50, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 4}, "
+              "\"rope_parameters\": {\"rope_theta\": 9, \"rope_type\": \"default\"}"),
+         WITH("\"rope_parameters\": {\"rope_theta\": 50, \"rope_type\": \"linear\", \"factor\": "
+              "4}")},
+        {WITH("\"rope_theta\": 50, \"rope_scaling\": {}, "
+              "\"rope_parameters\": {\"rope_theta\": 9, \"rope_type\": \"default\"}"),
+         WITH("\"rope_theta\": 9")},
+        {"{\"model_type\": \"gpt_neox\", \"rotary_pct\": 1, \"partial_rotary_factor\": 0.5, "
+         "\"rotary_emb_base\": 9, \"rope_theta\": 50, " SIZES "}",
+         "{\"model_type\": \"gpt_neox\", \"rope_parameters\": {\"rope_theta\": 9, "
+         "\"partial_rotary_factor\": 1}, " SIZES "}"},
+    };
+    ct_tensor *ids = some_ids(1, 9);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        ct_tensor *logits[2];
+        for (int k = 0; k < 2; k++) {
+            ct_seed(context, 5);
+            logits[k] = run_lm(rough_lm(pairs[i][k], f64), ids, (ct_lm_call){0});
+        }
+        ck_assert_double_eq(apart(logits[0], logits[1]), 0);
+    }
 }
 END_TEST
 
@@ -471,6 +510,7 @@ int main(void) {
     tcase_add_test(all, files_beside_the_weights);
     tcase_add_test(all, folders_that_are_refused);
     tcase_add_test(all, texts_that_are_refused);
+    tcase_add_test(all, two_dialects_at_once);
     tcase_add_test(all, keys_that_change_nothing);
     tcase_add_test(all, texts_that_are_cut);
     tcase_add_test(all, rows_of_a_cache);

@@ -105,6 +105,22 @@ static bool rope_options(const rope_source *source, int kind, ct_rope_scaling_op
            rope_number(source, "mscale_all_dim", NULL, &opts->mscale_all_dim);
 }
 
+/* The names of GPT-NeoX at the top level for rope_theta and partial_rotary_factor. */
+static const char rotary_base[] = "rotary_emb_base", rotary_part[] = "rotary_pct";
+static bool has_rotary_names(const cti_lm_family *family) { return family->partial < 1; }
+
+/* Refuses a key of the top level that transformers does not read in such a family, unless another
+ * key has the number. */
+static bool check_rotary_name(const rope_source *source, const char *key, const char *name) {
+    const cti_json_tree *tree = source->reader->tree;
+    const cti_json_at value = cti_json_member(tree, 0, key);
+    if (!value || tree->value[value].kind == CTI_JSON_NULL || cti_json_member(tree, 0, name) ||
+        (source->object && cti_json_member(tree, source->object, key)))
+        return true;
+    return cti_lm_refuse(source->reader, key, value, "%s has it as %s, or in rope_parameters",
+                         source->reader->config->family->model_type, name);
+}
+
 /* Reads the frequencies number `config->ropes` from an object; `outer` is the key of the base at
  * the top level. */
 static bool read_rope(const rope_source *source, const char *outer, double base) {
@@ -113,10 +129,13 @@ static bool read_rope(const rope_source *source, const char *outer, double base)
     double partial = config->family->partial;
     const int kind = rope_kind_of(source);
     if (kind < 0 || !check_rope_keys(source, kind)) return false;
-    const bool old = cti_json_member(source->reader->tree, 0, "rotary_pct") != 0;
-    if (!rope_number(source, "rope_theta", outer, &base) ||
-        !rope_number(source, "partial_rotary_factor", old ? "rotary_pct" : "partial_rotary_factor",
-                     &partial))
+    const bool rotary = has_rotary_names(config->family);
+    if (rotary && (!check_rotary_name(source, "rope_theta", rotary_base) ||
+                   !check_rotary_name(source, "partial_rotary_factor", rotary_part)))
+        return false;
+    if (!rope_number(source, "rope_theta", rotary ? rotary_base : outer, &base) ||
+        !rope_number(source, "partial_rotary_factor",
+                     rotary ? rotary_part : "partial_rotary_factor", &partial))
         return false;
     const int64_t head_dim = cti_lm_integer(config, CTI_LM_HEAD_DIM),
                   dims = (int64_t)((double)head_dim * partial);
@@ -134,32 +153,58 @@ static bool read_rope(const rope_source *source, const char *outer, double base)
     return ct_rope_frequencies(context, opts, frequencies, &config->attention_factor[i]);
 }
 
+/* Finds an object of options below `owner`; null and an object without options are none. */
+static bool rope_object(const cti_lm_reader *reader, cti_json_at owner, const char *key,
+                        cti_json_at *object) {
+    const cti_json_tree *tree = reader->tree;
+    *object = cti_json_member(tree, owner, key);
+    if (!*object || tree->value[*object].kind == CTI_JSON_NULL) {
+        *object = 0;
+        return true;
+    }
+    if (tree->value[*object].kind != CTI_JSON_OBJECT)
+        return cti_lm_refuse(reader, key, *object, "not an object");
+    if (!tree->value[*object].count) *object = 0;
+    return true;
+}
+
+/* Finds the options of full and of sliding layers, for a family in which they differ. */
+static bool find_layered(const cti_lm_reader *reader, cti_json_at scaling, cti_json_at parameters,
+                         rope_source *full, rope_source *local) {
+    if (scaling && parameters)
+        return cti_lm_refuse(reader, "rope_scaling", scaling,
+                             "rope_parameters are there too, so it is not clear which hold");
+    if (!parameters) {
+        full->object = scaling;
+        return true;
+    }
+    if (!rope_object(reader, parameters, "full_attention", &full->object) ||
+        !rope_object(reader, parameters, "sliding_attention", &local->object))
+        return false;
+    return full->object || local->object ||
+           cti_lm_refuse(reader, "rope_parameters", parameters,
+                         "%s needs options for full_attention and for sliding_attention",
+                         reader->config->family->model_type);
+}
+
+/* Of rope_scaling and rope_parameters transformers takes the first. */
 bool cti_lm_read_ropes(const cti_lm_reader *reader) {
     const cti_json_tree *tree = reader->tree;
     const cti_lm_family *family = reader->config->family;
     if (family->partial == 0) return true;
-    rope_source full = {.reader = reader, .key = "rope_parameters"}, local = full;
-    cti_json_at object = cti_json_member(tree, 0, "rope_parameters");
-    if (object && tree->value[object].kind == CTI_JSON_NULL) object = 0;
-    const bool old = !object;
-    if (old) {
-        full.key = "rope_scaling";
-        object = cti_json_member(tree, 0, full.key);
-        if (object && tree->value[object].kind == CTI_JSON_NULL) object = 0;
-    }
-    if (object && tree->value[object].kind != CTI_JSON_OBJECT)
-        return cti_lm_refuse(reader, full.key, object, "not an object");
-    full.object = object;
-    const cti_json_at nested = object ? cti_json_member(tree, object, "full_attention") : 0;
-    if (nested) {
-        if (family->local_base == 0)
-            return cti_lm_refuse(reader, full.key, object,
-                                 "options for each type of layer are not supported in %s",
-                                 family->model_type);
-        full.object = nested;
-        local.object = cti_json_member(tree, object, "sliding_attention");
-    }
-    const bool neox = cti_json_member(tree, 0, "rotary_emb_base") != 0;
-    if (!read_rope(&full, neox ? "rotary_emb_base" : "rope_theta", family->rope_base)) return false;
-    return family->local_base == 0 || read_rope(&local, "rope_local_base_freq", family->local_base);
+    cti_json_at scaling, parameters;
+    if (!rope_object(reader, 0, "rope_scaling", &scaling) ||
+        !rope_object(reader, 0, "rope_parameters", &parameters))
+        return false;
+    rope_source full = {.reader = reader, .key = scaling ? "rope_scaling" : "rope_parameters"},
+                local = full;
+    const bool layered = family->local_base != 0;
+    if (layered && !find_layered(reader, scaling, parameters, &full, &local)) return false;
+    if (!layered) full.object = scaling ? scaling : parameters;
+    if (!layered && full.object && cti_json_member(tree, full.object, "full_attention"))
+        return cti_lm_refuse(reader, full.key, full.object,
+                             "options for each type of layer are not supported in %s",
+                             family->model_type);
+    return read_rope(&full, "rope_theta", family->rope_base) &&
+           (!layered || read_rope(&local, "rope_local_base_freq", family->local_base));
 }
