@@ -65,6 +65,31 @@ START_TEST(equal_to_the_package) {
 }
 END_TEST
 
+/* Without its tokens a template still has the order and the types of the texts. */
+START_TEST(templates_without_tokens) {
+    static const char b_of_pair[] = "{'Sequence':{'id':'B','type_id':1}}",
+                      changed[] = "{'Sequence':{'id':'A','type_id':3}}";
+    char text[sizeof small_begin + sizeof small_end];
+    const int size = snprintf(text, sizeof text, "%s%s", small_begin, small_end);
+    char *at = strstr(text, b_of_pair), *a = strstr(strstr(text, "'pair'"), "'id':'A'");
+    memcpy(at, changed, sizeof changed - 1);
+    a[6] = 'B';
+    for (int i = 0; i < size; i++)
+        if (text[i] == '\'') text[i] = '"';
+    const char *path = in_folder("small.json"), *first = "ab", *second = "b b";
+    write_all(path, text, (size_t)size);
+    ct_tokenizer *tokenizer = ct_tokenizer_open(context, path);
+    must(tokenizer);
+    for (int no_special = 0; no_special < 2; no_special++) {
+        const ct_batch_opts opts = {.encode.no_special = no_special};
+        const ct_batch batch = ct_encode_batch(tokenizer, &first, &second, 1, opts);
+        must(batch.ids);
+        ck_digits(batch.ids, 0, no_special ? "1216" : "3121464");
+        ck_digits(batch.types, 0, no_special ? "0003" : "0000031");
+    }
+}
+END_TEST
+
 /* Padding on either side, in every tensor. */
 START_TEST(padding) {
     static const char *const texts[] = {"ab", "", "a b a"};
@@ -202,6 +227,7 @@ int main(void) {
     TCase *batches = tcase_create("batches");
     tcase_add_checked_fixture(batches, setup, teardown);
     tcase_add_test(batches, equal_to_the_package);
+    tcase_add_test(batches, templates_without_tokens);
     tcase_add_test(batches, padding);
     tcase_add_test(batches, threads);
     tcase_add_test(batches, rows_of_ids);

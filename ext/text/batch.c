@@ -115,7 +115,7 @@ typedef struct {
     const ct_batch_opts *opts;
     const cti_template_part *template; /* the parts of a row */
     int64_t n_template;
-    int64_t specials; /* the tokens of the template */
+    int64_t specials; /* the number of the template's tokens that a row has; 0 with no_special */
     batch_row *rows;
     bool *failed; /* [threads]: memory was short */
 } batch_encoder;
@@ -155,10 +155,11 @@ static void shorten_pair(int64_t most, int64_t *first, int64_t *second) {
 /* Makes a row of the ids of both texts by the template. */
 static bool join_row(const batch_encoder *encoder, batch_row *row, int64_t *const ids[2],
                      const int64_t count[2]) {
+    const bool has_specials = !encoder->opts->encode.no_special;
     uint64_t length = 0;
     for (int64_t i = 0; i < encoder->n_template; i++) {
         const int64_t id = encoder->template[i].id;
-        length += id >= 0 ? 1 : (uint64_t)count[id == CTI_SECOND_TEXT];
+        length += id >= 0 ? (uint64_t)has_specials : (uint64_t)count[id == CTI_SECOND_TEXT];
     }
     if (length >= SIZE_MAX / 2 / sizeof *row->ids) return false;
     row->ids = malloc((2 * (size_t)length + 1) * sizeof *row->ids);
@@ -167,7 +168,7 @@ static bool join_row(const batch_encoder *encoder, batch_row *row, int64_t *cons
     for (int64_t i = 0; i < encoder->n_template; i++) {
         const cti_template_part part = encoder->template[i];
         const int which = part.id == CTI_SECOND_TEXT;
-        const int64_t n = part.id >= 0 ? 1 : count[which];
+        const int64_t n = part.id >= 0 ? has_specials : count[which];
         for (int64_t k = 0; k < n; k++) {
             row->types[row->length] = part.type;
             row->ids[row->length++] = part.id >= 0 ? part.id : ids[which][k];
@@ -197,18 +198,14 @@ static void encode_rows(void *arg, int64_t begin, int64_t end, int worker) {
         encoder->failed[worker] = !encode_row(encoder, i);
 }
 
-/* The template of the batch, and the number of its tokens. */
+/* The template of the batch, and the number of its tokens. Without them it still has the order and
+ * the types of the texts. */
 static void set_template(batch_encoder *encoder) {
-    static const cti_template_part plain[] = {{CTI_FIRST_TEXT, 0}, {CTI_SECOND_TEXT, 1}};
     const cti_postprocessor *post = &encoder->parts->postprocessor;
     encoder->template = encoder->seconds ? post->pair : post->single;
     encoder->n_template = encoder->seconds ? post->pairs : post->singles;
-    if (encoder->opts->encode.no_special) {
-        encoder->template = plain;
-        encoder->n_template = encoder->seconds ? 2 : 1;
-    }
     for (int64_t i = 0; i < encoder->n_template; i++)
-        encoder->specials += encoder->template[i].id >= 0;
+        encoder->specials += encoder->template[i].id >= 0 && !encoder->opts->encode.no_special;
 }
 
 static bool check_texts(ct_context *context, const char *const *texts, int64_t n,

@@ -8,10 +8,10 @@ import unicodedata
 
 import numpy
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import tokenizers_of
-from ct import C, DecodeState, EncodeOpts, lib
+from ct import C, BatchOpts, DecodeState, EncodeOpts, lib
 from texts import Texts
 
 STRINGS = int(os.environ.get("TOKENIZER_STRINGS", 20000))
@@ -277,3 +277,31 @@ def test_folder_for_transformers(context, tmp_path):
     context.check(lib.ct_tokenizer_save(third.pointer, str(tmp_path / "fourth").encode()))
     fourth = AutoTokenizer.from_pretrained(str(tmp_path / "fourth"))
     assert fourth.chat_template == theirs.chat_template and fourth.eos_token_id == end
+
+
+@pytest.mark.parametrize("template", [None, "$A $B:3 <end>", "<end> $B:2 <end> $A"])
+@pytest.mark.parametrize("kind", [tokenizers_of.gpt2, tokenizers_of.roberta, tokenizers_of.llama3, tokenizers_of.bert], ids=lambda kind: kind.__name__)
+def test_batches_of_pairs(context, tmp_path, kind, template):
+    """Padding, truncation, types and masks of texts and of pairs, by the post-processor and by other templates."""
+    draw, theirs = random.Random(SEED), kind()
+    if template:
+        theirs.add_special_tokens(["<end>"])
+        theirs.post_processor = processors.TemplateProcessing(single="<end> $A:1", pair=template, special_tokens=[("<end>", theirs.token_to_id("<end>"))])
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours, texts = Ours(context, tmp_path / "tokenizer.json"), Texts(SEED, words_of(theirs))
+    for _ in range(200):
+        n, most, left, bare, pairs = draw.choice([1, 3]), draw.choice([0, 0, 5, 8, 20]), draw.random() < 0.5, draw.random() < 0.3, draw.random() < 0.7
+        rows = [(texts.text().replace(b"\0", b""), texts.text().replace(b"\0", b"")) for _ in range(n)]
+        firsts, seconds = ((C.c_char_p * n)(*side) for side in zip(*rows))
+        theirs.no_truncation()
+        theirs.enable_padding(direction="left" if left else "right", pad_id=7, pad_type_id=0)
+        if most:
+            theirs.enable_truncation(most)
+        shown = [(a.decode(errors="replace"), b.decode(errors="replace")) if pairs else a.decode(errors="replace") for a, b in rows]
+        want = theirs.encode_batch(shown, add_special_tokens=not bare)
+        batch = lib.ct_encode_batch(ours.pointer, firsts, seconds if pairs else None, n,
+                                    BatchOpts(max_length=most, pad_left=left, pad_id=7, encode=EncodeOpts(no_special=bare)))
+        context.check()
+        assert context.value(batch.ids).tolist() == [row.ids for row in want], (shown, most, bare)
+        assert context.value(batch.types).tolist() == [row.type_ids for row in want], (shown, most, bare)
+        assert context.value(batch.mask).long().tolist() == [row.attention_mask for row in want]
