@@ -107,6 +107,7 @@ typedef struct {
     double norm_offset, rope_base, local_base; /* the bases of full and of sliding layers */
     double partial;    /* the default of partial_rotary_factor; 0: no RoPE */
     bool embed_scaled; /* embeddings are multiplied by sqrt(width) */
+    bool padding_idx;  /* look-ups of pad_token_id give no gradient to its row of the embedding */
 } cti_lm_family;
 
 const cti_lm_family *cti_lm_family_of(cti_text model_type); /* NULL: there is none */

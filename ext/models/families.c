@@ -180,7 +180,7 @@ static const cti_lm_key bert_keys[] = {
 #define LLAMA_NAMES LLAMA_PARTS, .norm1 = "input_layernorm"
 #define LLAMA_FAMILY(type, with_head, without, table)                                              \
     .model_type = (type), .causal = (with_head), .bare = (without), .keys = (table), .rms = true,  \
-    .gated = true, .partial = 1
+    .gated = true, .padding_idx = true, .partial = 1
 
 static const cti_lm_family families[] = {
     {
@@ -273,6 +273,7 @@ static const cti_lm_family families[] = {
                   .down = "output.dense"},
         .post_norm = true,
         .bidirectional = true,
+        .padding_idx = true,
         .qkv_bias = true,
         .o_bias = true,
         .up_bias = true,
@@ -293,9 +294,9 @@ void cti_lm_family_names(char *out, size_t size) {
     }
 }
 
-/* Keys without an effect on values or gradients, in any family, or that config.c reads by their
- * names: of programs, of generation (read
- * from generation_config.json), of training by transformers, and names. */
+/* Keys of any family that have no effect on values or gradients, or that config.c reads by name:
+ * those of programs, of generation (generation_config.json has them too) and of training by
+ * transformers. */
 const char *const cti_lm_ignored[] = {"_name_or_path",
                                       "_model_name_or_path",
                                       "_commit_hash",

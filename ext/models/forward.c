@@ -131,12 +131,12 @@ static bool lengths_of_cache(const cti_lm *lm, const ct_lm_cache *cache, int64_t
 
 /* ---- embeddings ---- */
 
-/* The rows of the table for the ids. In families with a padding_idx the row of pad_token_id gets no
- * gradient by it, as in transformers, also if the id stands in the text. */
+/* Returns the rows of the table for the ids. If the model has a padding_idx, look-ups of
+ * pad_token_id give its row no gradient, also if the id stands in a text. */
 static ct_tensor *embed_ids(const cti_lm *lm, ct_tensor *ids, ct_tensor *table) {
     ct_tensor *x = ct_embedding(ids, table);
     if (!x || !cti_lm_has_padding(lm) || !ct_requires_grad(x)) return x;
-    const int64_t *id = ct_data_i64(ct_contiguous(ids)), n = ct_numel(ids);
+    const int64_t n = ct_numel(ids), *id = ct_data_i64(ct_contiguous(ids));
     bool any = false;
     for (int64_t i = 0; id && i < n && !any; i++) any = id[i] == lm->config.pad;
     if (!any) return x;

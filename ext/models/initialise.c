@@ -45,8 +45,8 @@ static bool initialise(const cti_lm *lm, const ct_param *param) {
 
 bool cti_lm_has_padding(const cti_lm *lm) {
     const int64_t pad = lm->config.pad;
-    return !lm->config.family->transposed && lm->config.family->qkv != CTI_LM_INTERLEAVED &&
-           pad >= 0 && pad < cti_lm_integer(&lm->config, CTI_LM_VOCAB);
+    return lm->config.family->padding_idx && pad >= 0 &&
+           pad < cti_lm_integer(&lm->config, CTI_LM_VOCAB);
 }
 
 /* The row of the padding id is 0 in the families whose embedding has a padding_idx. */
