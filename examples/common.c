@@ -87,7 +87,7 @@ flag flag_choice(const char *name, long long *value, const char *words, const ch
 
 flag flag_matmul(long long *value) {
     return flag_choice("matmul", value, "f32|bf16x6|bf16x3|bf16",
-                       "how products may round; else CT_MATMUL says it, else f32");
+                       "rounding of matrix products; default: CT_MATMUL, or f32");
 }
 
 int flag_word(const char *words, long long i, const char **word) {

@@ -195,14 +195,16 @@ static int64_t count_trained(const gpt *m) {
 
 int main(int argc, char **argv) {
     const flag flags[] = {
-        flag_integer("rank", &option.rank, 1, 1024, "rows of A, columns of B"),
+        flag_integer("rank", &option.rank, 1, 1024, "rank: rows of A, columns of B"),
         flag_real("scale", &option.scale, "X", 1e-6, 1e6, "factor of B A"),
         flag_integer("steps", &option.steps, 1, 1e9, "training steps"),
-        flag_integer("batch", &option.batch, 1, 65536, "windows a step"),
+        flag_integer("batch", &option.batch, 1, 65536, "windows in a step"),
         flag_real("lr", &option.lr, "X", 1e-9, 10, "learning rate"),
-        flag_integer("seed", &option.seed, 0, 1e18, "of everything random"),
-        flag_integer("threads", &option.threads, 0, 1024, "that compute; 0: every core"),
-        flag_text("out", &option.out, "DIR", "where adapter.safetensors and merged.safetensors go"),
+        flag_integer("seed", &option.seed, 0, 1e18, "seed of the random numbers"),
+        flag_integer("threads", &option.threads, 0, 1024,
+                     "number of threads; 0: one for each core"),
+        flag_text("out", &option.out, "DIR",
+                  "folder for adapter.safetensors and merged.safetensors"),
     };
     const char *usage = "[flags] MODEL FILE...\n\n"
                         "Adapts a model that char_lm has saved to the text of the files:";

@@ -123,13 +123,13 @@ int main(int argc, char **argv) {
     const char *out = ".", *save = NULL;
     long long task = REVERSE, seed = 1, steps = 600, threads = 0, matmul = CT_MATMUL_DEFAULT;
     const flag flags[] = {
-        flag_choice("task", &task, tasks, "what to learn"),
+        flag_choice("task", &task, tasks, "the task to learn"),
         flag_integer("steps", &steps, 1, 1e6, "training steps"),
-        flag_integer("seed", &seed, 0, 1e18, "of everything random"),
-        flag_integer("threads", &threads, 0, 1024, "that compute; 0: every core"),
+        flag_integer("seed", &seed, 0, 1e18, "seed of the random numbers"),
+        flag_integer("threads", &threads, 0, 1024, "number of threads; 0: one for each core"),
         flag_matmul(&matmul),
-        flag_text("out", &out, "DIR", "where the pictures go, and the model"),
-        flag_text("save", &save, "FILE", "where the model goes instead"),
+        flag_text("out", &out, "DIR", "folder for the pictures and the model"),
+        flag_text("save", &save, "FILE", "file for the model, instead of --out"),
     };
     const char *usage = "[flags]\n\n"
                         "Trains an encoder-decoder to reverse or sort 4 to 12 digits, "

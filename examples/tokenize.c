@@ -225,19 +225,22 @@ static void use_tokenizer(int files, char **paths) {
 
 int main(int argc, char **argv) {
     const flag flags[] = {
-        flag_text("out", &out.path, "FILE", "where the ids go"),
-        flag_integer("bytes", &out.bytes, 2, 4, "of an id that is a byte of text: 2 or 4"),
+        flag_text("out", &out.path, "FILE", "file for the ids"),
+        flag_integer("bytes", &out.bytes, 2, 4,
+                     "bytes of an id, if each byte of text is an id: 2 or 4"),
         flag_switch("header", &out.header, "begin with llm.c's header"),
         flag_heading("With a tokenizer"),
         flag_text("tokenizer", &option.path, "FILE", "a tokenizer.json, or a folder with one"),
         flag_text("separator", &option.separator, "TEXT", "documents of a file end at this text"),
-        flag_text("end", &option.end, "TOKEN", "behind each document; \"\": none"),
+        flag_text("end", &option.end, "TOKEN", "token behind each document; \"\": none"),
         flag_switch("show", &option.show, "print the text with its tokens, write nothing"),
         flag_switch("color", &option.color, "colours, even if the output is no terminal"),
         flag_heading("A new tokenizer"),
-        flag_integer("train", &option.train, 257, 1e9, "ids; byte-level BPE, written to --out"),
-        flag_choice("split", &option.split, "gpt2|llama3|qwen2|none", "how text is divided first"),
-        flag_text("special", &option.special, "TOKEN", "its id is 0; \"\": none"),
+        flag_integer("train", &option.train, 257, 1e9,
+                     "train byte-level BPE with this many ids, written to --out"),
+        flag_choice("split", &option.split, "gpt2|llama3|qwen2|none",
+                    "rule that divides text into pieces"),
+        flag_text("special", &option.special, "TOKEN", "special token with id 0; \"\": none"),
     };
     const int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags,
                                  "[flags] FILE...\n\nWrites text as token ids, one for each byte "

@@ -59,19 +59,23 @@ static void warn_of_zeros(const gpt *m, ct_tokens *tokens) {
 int main(int argc, char **argv) {
     gpt m = {.layers = 4, .heads = 4, .width = 128, .window = 64};
     const flag flags[] = {
-        flag_integer("vocabulary", &option.vocabulary, 1, 1e9, "ids are below it"),
-        flag_integer("bytes", &option.bytes, 0, 8, "of an id, 2, 4 or 8; 0: by the header, or 2"),
+        flag_integer("vocabulary", &option.vocabulary, 1, 1e9,
+                     "size of the vocabulary; ids are smaller"),
+        flag_integer("bytes", &option.bytes, 0, 8,
+                     "bytes of an id, 2, 4 or 8; 0: given by the header, or 2"),
         flag_integer("layers", &m.layers, 1, MAX_LAYERS, "blocks of attention and feed-forward"),
-        flag_integer("heads", &m.heads, 1, 1024, "of attention; a divisor of the width"),
-        flag_integer("width", &m.width, 1, 65536, "numbers that stand for a token"),
-        flag_integer("context", &m.window, 1, 65536, "tokens it sees at once"),
-        flag_integer("batch", &option.batch, 1, 65536, "windows a step"),
+        flag_integer("heads", &m.heads, 1, 1024, "attention heads; must divide the width"),
+        flag_integer("width", &m.width, 1, 65536, "size of a token's vector"),
+        flag_integer("context", &m.window, 1, 65536, "most tokens in the context"),
+        flag_integer("batch", &option.batch, 1, 65536, "windows in a step"),
         flag_integer("steps", &option.steps, 1, 1e9, "training steps"),
         flag_real("lr", &option.lr, "X", 0, 10, "learning rate after the warm-up"),
-        flag_integer("seed", &option.seed, 0, 1e18, "of the model and the order of windows"),
-        flag_integer("threads", &option.threads, 0, 1024, "that compute; 0: every core"),
+        flag_integer("seed", &option.seed, 0, 1e18,
+                     "seed of the model and of the order of windows"),
+        flag_integer("threads", &option.threads, 0, 1024,
+                     "number of threads; 0: one for each core"),
         flag_matmul(&option.matmul),
-        flag_text("checkpoint", &option.checkpoint, "FILE", "go on from it, and write it"),
+        flag_text("checkpoint", &option.checkpoint, "FILE", "file to continue from, and to write"),
     };
     const char *usage = "[flags] FILE...\n\nTrains a GPT on files of token ids (see tokenize):";
     const int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage);
