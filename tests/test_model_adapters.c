@@ -158,6 +158,15 @@ START_TEST(files_that_are_refused) {
         ck_refused(ct_lora_load(lm, in_folder("a")), CT_ERR_FORMAT, "lora_load", cases[i].word);
         ck_assert_str_eq(ct_module_kind(ct_module_child(lm, Q)), "Linear");
     }
+    /* adapters that are there have another alpha, or another rank */
+    write_text(in_folder("a/adapter_config.json"),
+               "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 6}");
+    for (int i = 0; i < 2; i++)
+        ck_refused(
+            ct_lora_load(adapted_lm(LLAMA, Q, (ct_lora_opts){.rank = 2 + i, .alpha = 6 + !i}),
+                         in_folder("a")),
+            CT_ERR_FORMAT, "rank 2 and alpha 6, but the adapter of",
+            i ? "rank 3 and alpha 6" : "rank 2 and alpha 7");
     write_text(in_folder("a/adapter_config.json"), "{\"peft_type\": \"IA3\"}");
     ck_refused(ct_lora_load(lm, in_folder("a")), CT_ERR_FORMAT, "peft_type", "only LORA");
     write_text(in_folder("a/adapter_config.json"),
@@ -178,6 +187,36 @@ START_TEST(files_that_are_refused) {
 }
 END_TEST
 
+/* A file that lacks a matrix of a pair, or has none at all. */
+START_TEST(files_that_lack_matrices) {
+    ck_assert(
+        ct_lora_save(adapted_lm(LLAMA, "*.q_proj", (ct_lora_opts){.rank = 2}), in_folder("a")));
+    ct_module *lm = rough_lm(LLAMA, f64);
+    const char *weights = in_folder("a/adapter_model.safetensors");
+    for (int lacks = 0; lacks < 3; lacks++) {
+        ct_named named[4];
+        int n = 0;
+        static char names[4][200];
+        for (int k = 0; k < 4 && lacks < 2; k++) {
+            if (k == 2 + lacks) continue;
+            snprintf(names[n], sizeof names[n],
+                     "base_model.model.model.layers.%d.self_attn.q_proj.lora_%c.weight", k / 2,
+                     k % 2 ? 'B' : 'A');
+            named[n] = (ct_named){
+                names[n], ct_zeros(context, CT_F32, k % 2 ? CT_SHAPE(16, 2) : CT_SHAPE(2, 16))};
+            n++;
+        }
+        ck_assert(ct_tensors_save(context, weights, named, n, (ct_save_opts){0}));
+        ck_refused(ct_lora_load(lm, in_folder("a")), CT_ERR_FORMAT,
+                   lacks < 2 ? "no tensor" : "no matrix of an adapter",
+                   lacks == 0   ? "layers.1.self_attn.q_proj.lora_A"
+                   : lacks == 1 ? "layers.1.self_attn.q_proj.lora_B"
+                                : "adapter_model.safetensors");
+        ck_assert_str_eq(ct_module_kind(ct_module_child(lm, Q)), "Linear");
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("model adapters");
     TCase *all = tcase_create("model adapters");
@@ -187,6 +226,7 @@ int main(void) {
     tcase_add_test(all, adapters_of_bf16);
     tcase_add_test(all, files_of_adapters);
     tcase_add_test(all, files_that_are_refused);
+    tcase_add_test(all, files_that_lack_matrices);
     suite_add_tcase(suite, all);
     return run_suite(suite);
 }

@@ -329,6 +329,9 @@ START_TEST(texts_that_are_refused) {
          "{\"rope_type\": \"default\"}}, \"rope_scaling\": {\"rope_type\": \"linear\", "
          "\"factor\": 2}}",
          "rope_scaling", "rope_parameters are there too"},
+        {"{\"model_type\": \"gemma3_text\", \"rope_scaling\": {\"rope_type\": \"yarn\", "
+         "\"factor\": 2, \"truncate\": false}}",
+         "\"truncate\" is false", "type of layer"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         ck_refused(ct_lm_new(context, cases[i].text, f64), CT_ERR_FORMAT, cases[i].word1,

@@ -98,6 +98,9 @@ static bool rope_options(const rope_source *source, int kind, ct_rope_scaling_op
                rope_number(source, "high_freq_factor", NULL, &opts->high);
     const cti_json_at truncate = cti_json_member(tree, source->object, "truncate");
     opts->no_truncate = truncate && tree->value[truncate].kind == CTI_JSON_FALSE;
+    if (opts->no_truncate && source->reader->config->family->local_base != 0)
+        return cti_lm_refuse(source->reader, "truncate", truncate,
+                             "transformers does not read it in options for a type of layer");
     return rope_number(source, "beta_slow", NULL, &opts->low) &&
            rope_number(source, "beta_fast", NULL, &opts->high) &&
            rope_number(source, "attention_factor", NULL, &opts->attention_factor) &&

@@ -209,10 +209,12 @@ static bool read_peft_config(ct_context *context, const char *path, ct_lora_opts
 
 /* ---- the tensors ---- */
 
-/* Writes the path of a Linear from the name of its A, and returns whether the name is one. */
-static bool path_of_a(const char *name, char path[CTI_LM_PATH]) {
-    static const char end[] = ".lora_A.weight";
-    const size_t n = strlen(name), p = sizeof peft_prefix - 1, m = sizeof end - 1;
+static const char end_of_a[] = ".lora_A.weight", end_of_b[] = ".lora_B.weight";
+
+/* Writes the path of a Linear from the name of its A or B, which has this end, and returns whether
+ * the name is one. */
+static bool path_of_matrix(const char *name, const char *end, char path[CTI_LM_PATH]) {
+    const size_t n = strlen(name), p = sizeof peft_prefix - 1, m = strlen(end);
     if (n <= p + m || n - p - m >= CTI_LM_PATH || strncmp(name, peft_prefix, p) ||
         strcmp(name + n - m, end))
         return false;
@@ -220,10 +222,23 @@ static bool path_of_a(const char *name, char path[CTI_LM_PATH]) {
     return true;
 }
 
-static bool ends_in_b(const char *name) {
-    static const char end[] = ".lora_B.weight";
-    const size_t n = strlen(name), m = sizeof end - 1;
-    return n > m && !strcmp(name + n - m, end);
+static bool has_tensor(ct_safetensors *file, const char *name) {
+    ct_safetensors_entry entry = {0};
+    while (ct_safetensors_next(file, &entry))
+        if (!strcmp(entry.name, name)) return true;
+    return false;
+}
+
+/* Whether both matrices of the Linear at a path are in the file. */
+static bool has_pair(ct_context *context, ct_safetensors *file, const char *path,
+                     const char *linear) {
+    peft_names names;
+    peft_names_of(linear, &names);
+    const char *missing = !has_tensor(file, names.a)   ? names.a
+                          : !has_tensor(file, names.b) ? names.b
+                                                       : NULL;
+    return !missing ||
+           ct_fail(context, CT_ERR_FORMAT, "%s: %s: no tensor \"%s\"", lora_load_op, path, missing);
 }
 
 static bool is_adapted(const cti_lora_places *places, const char *path) {
@@ -238,13 +253,31 @@ static bool new_places(ct_safetensors *file, const char *path, const cti_lora_pl
     ct_safetensors_entry entry = {0};
     while (ct_safetensors_next(file, &entry)) {
         char linear[CTI_LM_PATH];
-        if (ends_in_b(entry.name)) continue;
-        if (!path_of_a(entry.name, linear) || added->n == added->room)
+        const bool is_b = path_of_matrix(entry.name, end_of_b, linear);
+        if (!is_b && (!path_of_matrix(entry.name, end_of_a, linear) || added->n == added->room))
             return ct_fail(added->context, CT_ERR_FORMAT,
                            "%s: %s: \"%s\" is not a matrix of an adapter of this module",
                            lora_load_op, path, entry.name);
+        if (!has_pair(added->context, file, path, linear)) return false;
+        if (is_b) continue;
         if (!is_adapted(old, linear))
             snprintf(added->place[added->n++].path, CTI_LM_PATH, "%s", linear);
+    }
+    if (old->n + added->n) return true;
+    return ct_fail(added->context, CT_ERR_FORMAT, "%s: %s: there is no matrix of an adapter",
+                   lora_load_op, path);
+}
+
+/* Whether adapters that are there have the rank and alpha of the file. */
+static bool are_of(const cti_lora_places *old, const char *path, const ct_lora_opts *opts) {
+    for (int64_t i = 0; i < old->n; i++) {
+        const ct_lora_opts *has = &data_of(&old->place[i])->opts;
+        if (has->rank == opts->rank && has->alpha == opts->alpha) continue;
+        return ct_fail(old->context, CT_ERR_FORMAT,
+                       "%s: %s: rank %" PRId64 " and alpha %g, but the adapter of %s has rank "
+                       "%" PRId64 " and alpha %g",
+                       lora_load_op, path, opts->rank, opts->alpha, old->place[i].path, has->rank,
+                       has->alpha);
     }
     return true;
 }
@@ -307,7 +340,7 @@ static bool load_adapters(ct_module *module, ct_safetensors *file, const char *p
                           ct_lora_opts opts) {
     cti_lora_places old, added = {0};
     bool ok = cti_lora_find(module, &old) && cti_lora_places_new(module, &added) &&
-              new_places(file, path, &old, &added);
+              new_places(file, path, &old, &added) && are_of(&old, path, &opts);
     if (ok) {
         ok = cti_lora_make(module, &added, opts) && fill_adapters(file, &old, &added);
         if (ok) {
