@@ -80,15 +80,15 @@ static ct_generate_opts generate_opts(const ct_module *lm) {
 
 /* ---- the text ---- */
 
-static void write_next(ct_decode_state *state, int64_t id, char *piece) {
-    const int64_t size = ct_decode_next(tokenizer, state, id, piece, ct_token_room(tokenizer));
-    if (size > 0) fwrite(piece, 1, (size_t)size, stdout);
+static void write_next(ct_decode_state *state, int64_t id, char *text) {
+    const int64_t size = ct_decode_next(tokenizer, state, id, text, ct_token_room(tokenizer));
+    if (size > 0) fwrite(text, 1, (size_t)size, stdout);
     fflush(stdout);
 }
 
 static void generate(ct_module *lm, const int64_t *ids, int64_t n) {
-    char *piece = malloc(ct_token_room(tokenizer));
-    if (!piece) fail(EXIT_FAILED, "out of memory");
+    char *text = malloc(ct_token_room(tokenizer));
+    if (!text) fail(EXIT_FAILED, "out of memory");
     ct_batch prompts = ct_batch_of(context, ids, NULL, &n, 1, (ct_batch_opts){0});
     ct_generator *generator = ct_generate_new(lm, prompts, generate_opts(lm));
     check(context, EXIT_USAGE);
@@ -98,11 +98,11 @@ static void generate(ct_module *lm, const int64_t *ids, int64_t n) {
     catch_interrupts();
     if (!option.chat) fputs(option.prompt, stdout);
     while (!interrupted() && ct_generate_next(generator, &id)) {
-        write_next(&state, id, piece);
+        write_next(&state, id, text);
         if (!count++) first = now();
     }
     check(context, EXIT_FAILED);
-    write_next(&state, -1, piece);
+    write_next(&state, -1, text);
     const double last = now();
     printf("\n");
     fflush(stdout);
@@ -110,7 +110,7 @@ static void generate(ct_module *lm, const int64_t *ids, int64_t n) {
             (long long)n, first - begun);
     if (count > 1) fprintf(stderr, ", then %.1f/s", (double)(count - 1) / (last - first));
     fprintf(stderr, "; up to %.0f MB of memory\n", system_peak_memory() * 1e-6);
-    free(piece);
+    free(text);
 }
 
 int main(int argc, char **argv) {

@@ -43,8 +43,8 @@ struct ct_generator {
     ct_generate_opts opts; /* complete; .eos and .stop are copies */
     char *stops;           /* the memory of the stop texts */
     size_t stops_size, longest_stop;
-    char *piece; /* [piece_room]: the characters of an id; NULL without stop texts */
-    size_t piece_room;
+    char *characters; /* [characters_room] the characters of an id; NULL without stop texts */
+    size_t characters_room;
     generated_row *row; /* [n] */
     int64_t n, room, vocab, step;
     int64_t group, groups;
@@ -71,7 +71,7 @@ static void generator_end(ct_generator *g) {
     if (g->opts.stop)
         cti_give_any(context, (void *)g->opts.stop, cti_bytes(g->opts.n_stop, sizeof(char *)));
     if (g->stops) cti_give_any(context, g->stops, g->stops_size);
-    if (g->piece) cti_give_any(context, g->piece, g->piece_room);
+    if (g->characters) cti_give_any(context, g->characters, g->characters_room);
     cti_object_end(&g->object, "of a language model");
 }
 
@@ -138,9 +138,9 @@ static bool copy_lists(ct_generator *g, const ct_generate_opts *o) {
     if (!list) return false;
     g->opts.stop = list;
     g->stops = cti_take_any(context, g->stops_size);
-    g->piece_room = ct_token_room(o->tokenizer);
-    g->piece = cti_take_any(context, g->piece_room);
-    if (!g->stops || !g->piece) return false;
+    g->characters_room = ct_token_room(o->tokenizer);
+    g->characters = cti_take_any(context, g->characters_room);
+    if (!g->stops || !g->characters) return false;
     char *at = g->stops;
     for (int64_t i = 0; i < o->n_stop; i++) {
         const size_t size = strlen(o->stop[i]) + 1;
@@ -409,14 +409,15 @@ static int64_t draw_id(const ct_generator *g, int64_t i, ct_tensor *logits) {
 /* Adds the characters of an id to the end of a row's text, and returns whether a stop text is in
  * it; -1 after an error. */
 static int finds_stop(const ct_generator *g, generated_row *row, int64_t id) {
-    const int64_t size = ct_decode_next(g->opts.tokenizer, &row->text, id, g->piece, g->piece_room);
+    const int64_t size =
+        ct_decode_next(g->opts.tokenizer, &row->text, id, g->characters, g->characters_room);
     bool found = false;
     for (int64_t at = 0; at < size && !found; at++) { /* each byte may end a stop text */
         if (row->tail_size == ROW_TAIL) {
             row->tail_size = g->longest_stop - 1;
             memmove(row->tail, row->tail + ROW_TAIL - row->tail_size, row->tail_size);
         }
-        row->tail[row->tail_size++] = g->piece[at];
+        row->tail[row->tail_size++] = g->characters[at];
         for (int64_t s = 0; s < g->opts.n_stop && !found; s++) {
             const size_t n = strlen(g->opts.stop[s]);
             found =

@@ -36,23 +36,23 @@ static bool write_file(ct_context *context, const char *path, const char *bytes,
     return false;
 }
 
-/* Copies a file in pieces. */
+/* Copies a file in blocks. */
 static bool copy_file(ct_context *context, const char *from, const char *to) {
-    enum { PIECE = 1 << 16 };
+    enum { BLOCK = 1 << 16 };
     cti_file old;
     cti_file_new file;
     if (!cti_file_open(context, save_op, from, &old)) return false;
-    char *piece = cti_take_any(context, PIECE);
-    bool ok = piece && cti_file_new_open(context, save_op, to, &file);
+    char *block = cti_take_any(context, BLOCK);
+    bool ok = block && cti_file_new_open(context, save_op, to, &file);
     if (ok) {
-        for (int64_t at = 0; at < old.size && ok; at += PIECE) {
-            const size_t n = old.size - at < PIECE ? (size_t)(old.size - at) : PIECE;
-            ok = cti_file_read(&old, at, piece, n) && cti_file_new_write(&file, piece, n);
+        for (int64_t at = 0; at < old.size && ok; at += BLOCK) {
+            const size_t n = old.size - at < BLOCK ? (size_t)(old.size - at) : BLOCK;
+            ok = cti_file_read(&old, at, block, n) && cti_file_new_write(&file, block, n);
         }
         if (ok) ok = cti_file_new_commit(&file);
         else cti_file_new_drop(&file);
     }
-    if (piece) cti_give_any(context, piece, PIECE);
+    if (block) cti_give_any(context, block, BLOCK);
     cti_file_close(&old);
     return ok;
 }
