@@ -112,6 +112,31 @@ START_TEST(hidden_tokens_change_no_bit) {
 }
 END_TEST
 
+/* The same for one or two queries, whose values are read in place: values of hidden keys that are
+ * not finite change no bit. */
+START_TEST(hidden_values_of_few_queries) {
+    const int64_t t = 1 + _i % 2, s = (int64_t[]){37, 700, 300}[_i % 3], d = 5;
+    const bool turned = _i % 4 == 3, biased = _i / 4 % 2; /* values (B, H, d, S) in memory */
+    ct_tensor *q = ct_randn(context, CT_F64, CT_SHAPE(2, 4, t, d)),
+              *k = ct_randn(context, CT_F64, CT_SHAPE(2, 2, s, d)),
+              *v = ct_randn(context, CT_F64, CT_SHAPE(2, 2, s, d)), *y[2];
+    ct_attention_opts o = {.window = {s - 5, 0}, .lower_right = true};
+    ct_tensor *hidden = ct_zeros(context, CT_BOOL, CT_SHAPE(s));
+    for (int64_t j = 0; j < s; j += 7) ct_data_bool(hidden)[j] = true;
+    ct_tensor *none = ct_zeros(context, CT_F64, CT_SCALAR);
+    if (biased) o.bias = ct_where(hidden, ct_full(context, CT_F64, CT_SCALAR, -INFINITY), none);
+    else o.mask = ct_logical_not(hidden);
+    for (int i = 0; i < 2; i++) {
+        junk = (double[]){NAN, INFINITY, -INFINITY}[_i % 3];
+        ct_tensor *other = ct_full(context, CT_F64, CT_SCALAR, junk);
+        ct_tensor *x = i ? ct_where(ct_unsqueeze(hidden, 1), other, v) : v;
+        if (turned) x = ct_transpose(ct_contiguous(ct_transpose(x, 2, 3)), 2, 3);
+        y[i] = ct_contiguous(ct_attention(q, k, x, o).out);
+    }
+    ck_assert_mem_eq(ct_data_f64(y[0]), ct_data_f64(y[1]), (size_t)ct_numel(y[0]) * sizeof(double));
+}
+END_TEST
+
 /* Keys past a row's length, of NaN and infinities. */
 static void change_past(const problem *p, double *q, double *k, double *v) {
     (void)q;
@@ -324,6 +349,7 @@ int main(void) {
     tcase_add_loop_test(all, packed_sequences_are_a_batch, 0, 4);
     tcase_add_test(all, an_id_that_returns);
     tcase_add_loop_test(all, one_query_of_many, 0, 4);
+    tcase_add_loop_test(all, hidden_values_of_few_queries, 0, 24);
     tcase_add_test(all, nothing_at_all);
     tcase_add_test(all, hostile_arguments);
     suite_add_tcase(suite, all);

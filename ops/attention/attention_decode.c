@@ -18,12 +18,18 @@
 /* A worker's buffers. The number of keys is rounded up to a multiple of nr, because kernels read a
  * row of scores as a panel of keys / nr rows. */
 typedef struct {
-    char *s;    /* (keys): scores, then weights */
-    char *bias; /* (keys) */
-    char *max;  /* (nr): one number in every lane */
-    char *sum;  /* (nr): partial sums */
+    char *s;     /* (keys): scores, then weights */
+    char *bias;  /* (keys) */
+    char *max;   /* (nr): one number in every lane */
+    char *sum;   /* (nr): partial sums */
+    char *clean; /* (kc, dv): values with zeros in place of hidden rows; reserved only if a->guarded
+                  */
 } decode_buffers;
 _Static_assert(sizeof(decode_buffers) <= CTI_ATTENTION_BUFFERS * sizeof(char *), "buffers");
+
+static const cti_gemm_kernels *vector_kernels(const cti_attention_params *a) {
+    return a->keys_dtype == CT_BF16 ? &a->kernels->gemm_of_bf16 : &a->kernels->gemm;
+}
 
 /* The size follows from the capacity of a KV cache, the distance from one head's keys to the next
  * head's, not from its present length: so every token takes a workspace of the same size. */
@@ -36,6 +42,8 @@ static void decode_reserve(const void *call, cti_attention_workspace *space, voi
     w->bias = cti_attention_reserve(space, keys, 1);
     w->max = cti_attention_reserve(space, a->nr, 1);
     w->sum = cti_attention_reserve(space, a->nr, 1);
+    if (a->guarded)
+        w->clean = cti_attention_reserve(space, cti_min(vector_kernels(a)->kc, keys), a->dv);
 }
 
 /* A vector of k numbers times a matrix (k, n) of keys or values, whose element (i, j) is at i row +
@@ -49,8 +57,7 @@ typedef struct {
 /* y (n) = alpha x B, or y += alpha x B with accumulate. */
 static void vector_product(const cti_attention_params *a, const vector_matrix *p, double alpha,
                            bool accumulate, char *y) {
-    const cti_gemm_kernels *f =
-        a->keys_dtype == CT_BF16 ? &a->kernels->gemm_of_bf16 : &a->kernels->gemm;
+    const cti_gemm_kernels *f = vector_kernels(a);
     for (int64_t i = 0; i < p->k; i += f->kc)
         f->gemv(&(cti_gemm_rows){.m = 1,
                                  .n = p->n,
@@ -95,45 +102,65 @@ static void keep_scores(const cti_attention_params *a, const decode_buffers *w,
     if (end < a->s) a->kernels->fill(a->s - end, -INFINITY, to + end * a->size);
 }
 
-/* A row of weights of a tile. */
-typedef struct {
-    const char *p;
-    bool skip_zeros; /* keys of weight 0 count as hidden */
-} weight_row;
-
-/* Returns the first of the tile's keys, from `key` on, that is hidden (masked) or is not; t->nk if
- * there is none. */
-static int64_t find_key(const cti_attention_params *a, const cti_attention_tile *t,
-                        const weight_row *w, int64_t key, bool masked) {
-    for (; key < t->nk; key++) {
-        const bool hidden = (a->key_mask.data && !*cti_attention_key_flags(a, t->b, t->k0 + key)) ||
-                            (w->skip_zeros && cti_real_get(a->dtype, w->p, key) == 0);
-        if (hidden == masked) break;
-    }
+/* Returns the first of the tile's keys, from `key` on, that the key mask hides (masked) or does not
+ * hide; t->nk if there is none. */
+static int64_t find_key(const cti_attention_params *a, const cti_attention_tile *t, int64_t key,
+                        bool masked) {
+    while (key < t->nk && cti_attention_key_is_masked(a, t->b, t->k0 + key) != masked) key++;
     return key;
 }
 
-/* out = p v / sum, with one product for each run of visible keys, because values of hidden keys may
- * be NaN. If there are several runs, the total is scaled once at the end: scaling each would round
- * each. */
-static void sum_values(const cti_attention_params *a, const cti_attention_tile *t,
-                       const weight_row *w, double inverse_sum, char *out) {
-    const bool all =
-        !a->key_mask.data && !w->skip_zeros; /* no key is hidden: lengths end the tile */
-    int64_t begin = all ? 0 : find_key(a, t, w, 0, false);
-    int64_t end = all ? t->nk : find_key(a, t, w, begin, true);
-    const bool one_run = find_key(a, t, w, end, false) == t->nk;
+/* Replaces the matrix of p, of at most kc rows, by a copy with zeros in the rows whose factor is 0.
+ * Its elements have the order that they have in p, and so the product sums in the same order. */
+static void clean_rows(const cti_attention_params *a, char *buffer, vector_matrix *p) {
+    const vector_matrix from = *p;
+    const bool by_columns = from.row == 1 && from.col != 1;
+    p->b = memset(buffer, 0, (size_t)(p->k * p->n * a->keys_size));
+    p->row = by_columns ? 1 : p->n;
+    p->col = by_columns ? p->k : 1;
+    for (int64_t i = 0; i < p->k; i++)
+        for (int64_t j = 0; j < p->n && cti_real_get(a->dtype, p->x, i) != 0; j++)
+            memcpy(buffer + (i * p->row + j * p->col) * a->keys_size,
+                   from.b + (i * from.row + j * from.col) * a->keys_size, (size_t)a->keys_size);
+}
+
+/* vector_product without the rows whose factor is 0, which may be NaN. The bits are those of the
+ * product of finite rows. */
+static void clean_product(const cti_attention_params *a, const decode_buffers *w,
+                          const vector_matrix *p, double alpha, bool accumulate, char *y) {
+    const int64_t kc = vector_kernels(a)->kc;
+    for (int64_t i = 0; i < p->k; i += kc) {
+        vector_matrix part = *p;
+        part.k = cti_min(kc, p->k - i);
+        part.x += i * p->x_stride * a->size;
+        part.b += i * p->row * a->keys_size;
+        clean_rows(a, w->clean, &part);
+        vector_product(a, &part, alpha, accumulate || i > 0, y);
+    }
+}
+
+/* out = p v / sum, with one product for each run of keys that the key mask does not hide, because
+ * values of hidden keys may be NaN. If there are several runs, the total is scaled once at the end:
+ * scaling each would round each. With `clean` no value of a key of weight 0 is read. */
+static void sum_values(const cti_attention_params *a, const decode_buffers *w,
+                       const cti_attention_tile *t, bool clean, double inverse_sum, char *out) {
+    const bool all = !a->key_mask.data; /* no key is hidden: lengths end the tile */
+    int64_t begin = all ? 0 : find_key(a, t, 0, false);
+    int64_t end = all ? t->nk : find_key(a, t, begin, true);
+    const bool one_run = find_key(a, t, end, false) == t->nk;
+    const double alpha = one_run ? inverse_sum : 1;
     for (bool accumulate = false; begin < t->nk; accumulate = true) {
         const vector_matrix pv = {.k = end - begin,
                                   .n = a->dv,
-                                  .x = w->p + begin * a->size,
+                                  .x = w->s + begin * a->size,
                                   .x_stride = 1,
                                   .b = cti_attention_key_at(a, &a->v, t->b, t->h, t->k0 + begin),
                                   .row = a->v.stride[2],
                                   .col = a->v.stride[3]};
-        vector_product(a, &pv, one_run ? inverse_sum : 1, accumulate, out);
-        begin = find_key(a, t, w, end, false);
-        end = find_key(a, t, w, begin, true);
+        if (clean) clean_product(a, w, &pv, alpha, accumulate, out);
+        else vector_product(a, &pv, alpha, accumulate, out);
+        begin = find_key(a, t, end, false);
+        end = find_key(a, t, begin, true);
     }
     if (!one_run) a->kernels->scale(a->dv, out, inverse_sum, out);
 }
@@ -165,11 +192,11 @@ static void decode_query(const cti_attention_params *a, const decode_buffers *w,
     if (max != -INFINITY) {
         sum = softmax_of_row(a, w, t->nk, max);
         if (a->attrs.dropout > 0) cti_attention_dropout(a, t, w->s, t->nk, w->s);
-        sum_values(a, t, &(weight_row){.p = w->s}, 1 / sum, out);
+        sum_values(a, w, t, false, 1 / sum, out);
         /* A NaN may be a value of a single hidden pair times 0. */
         if (a->guarded && a->kernels->has_nan(a->dv, out)) {
             a->kernels->fill(a->dv, 0, out);
-            sum_values(a, t, &(weight_row){.p = w->s, .skip_zeros = true}, 1 / sum, out);
+            sum_values(a, w, t, true, 1 / sum, out);
         }
     }
     cti_real_set(a->stats_dtype, a->max, query, max == -INFINITY ? 0 : max);
