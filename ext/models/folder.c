@@ -139,6 +139,22 @@ static bool lm_check_opts(ct_context *context, const char *op, const void *text,
     return ct_fail(context, CT_ERR_DTYPE, "%s: the dtype must be f32, f64 or bf16", op);
 }
 
+/* Whether the folder has a tensor at least for each layer. A tree of more layers would be made in
+ * vain, for a long time if the number is a large one. */
+static bool has_layers(const cti_lm_config *config, const char *folder, const char *path) {
+    ct_safetensors *file = ct_safetensors_open(config->context, folder);
+    if (!file) return false;
+    ct_safetensors_entry entry = {0};
+    const int64_t layers = cti_lm_integer(config, CTI_LM_LAYERS);
+    int64_t n = 0;
+    while (ct_safetensors_next(file, &entry)) n++;
+    ct_safetensors_close(file);
+    return layers <= n ||
+           ct_fail(config->context, CT_ERR_FORMAT,
+                   "%s: %s: %" PRId64 " layers, but the weights are %" PRId64 " tensors", open_name,
+                   path, layers, n);
+}
+
 static ct_module *lm_open_folder(ct_context *context, const char *folder, const char *path,
                                  ct_lm_opts opts) {
     size_t size;
@@ -148,7 +164,12 @@ static ct_module *lm_open_folder(ct_context *context, const char *folder, const 
     const bool ok = cti_lm_config_read(context, open_name, path, (cti_text){text, size},
                                        opts.ignore_unknown, &config);
     cti_give_any(context, text, size + 1);
-    ct_module *module = ok ? cti_lm_build(context, &config, opts, folder) : NULL;
+    if (!ok) return NULL;
+    if (!has_layers(&config, folder, path)) {
+        cti_lm_config_free(&config);
+        return NULL;
+    }
+    ct_module *module = cti_lm_build(context, &config, opts, folder);
     if (!module) return NULL;
     ct_module_train(module, false);
     cti_lm *lm = cti_lm_of(module);
