@@ -443,6 +443,20 @@ START_TEST(keys_are_appended_to_each_row) {
                                          ct_narrow(ct_narrow(first, 0, b, 1), 2, 0, lengths[b])),
                                 0);
     }
+    /* attention of one's own: each row as if it were alone */
+    int64_t after[B];
+    ck_assert(ct_kv_cache_lengths(cache, after));
+    ct_attention_opts o = {.causal = true, .lower_right = true};
+    o.lengths = ct_from_i64(context, CT_SHAPE(B), after);
+    ct_tensor *q = randn(CT_SHAPE(B, H, 2, 3)), *y = ct_attention(q, more, w, o).out;
+    for (int b = 0; b < B; b++) {
+        ct_tensor *keys = ct_narrow(ct_narrow(more, 0, b, 1), 2, 0, after[b]),
+                  *values = ct_narrow(ct_narrow(w, 0, b, 1), 2, 0, after[b]);
+        ct_attention_opts by_itself = {
+            .mask = ct_tril(ct_ones(context, CT_BOOL, CT_SHAPE(2, after[b])), lengths[b])};
+        ct_tensor *one = ct_attention(ct_narrow(q, 0, b, 1), keys, values, by_itself).out;
+        ck_assert_double_lt(distance(ct_narrow(y, 0, b, 1), one), 1e-14);
+    }
     ct_kv_cache_free(cache);
 }
 END_TEST

@@ -236,12 +236,10 @@ CT_API bool ct_kv_cache_to_bf16(ct_kv_cache *cache);
  * a module's cache, unless the module has add_bias_kv or add_zero_attn. Decoding does not call the
  * allocator, as above. If it returns false, the cache, *k and *v are unchanged.
  *
- * Do not use .causal of ct_attention with these keys, except after the first append to an empty
- * cache. It lets query i attend to keys 0 ... i, but query i stands at position length + i. A
- * single query needs no mask, because it may attend to all keys. T queries after n earlier keys
- * need
- *
- *     .mask = ct_tril(ct_ones(context, CT_BOOL, CT_SHAPE(T, n + T)), n) */
+ * Query i of the T queries that belong to these tokens stands at position length + i, so they need
+ * .causal and .lower_right of ct_attention; with .causal only, query i sees keys 0 ... i. If the
+ * rows have different lengths, the queries, and also a single one, need .lengths too: those of
+ * ct_kv_cache_lengths after the append. */
 CT_API bool ct_kv_cache_append(ct_kv_cache *cache, ct_tensor **k, ct_tensor **v);
 /* Returns the number of positions of the longest row. */
 CT_API int64_t ct_kv_cache_length(const ct_kv_cache *cache);
