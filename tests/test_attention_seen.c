@@ -137,6 +137,35 @@ START_TEST(hidden_values_of_few_queries) {
 }
 END_TEST
 
+/* A bias that is not finite, of keys that a bool mask, causal or a length hides, changes no bit. */
+START_TEST(hidden_biases) {
+    const int64_t t = (int64_t[]){1, 2, 9, 140}[_i % 4], s = 200, last = s - 150;
+    ct_tensor *x[3], *bias[2], *y[2], *grad[2];
+    for (int i = 0; i < 3; i++) x[i] = ct_randn(context, CT_F64, CT_SHAPE(1, 2, i ? s : t, 6));
+    bias[0] = ct_randn(context, CT_F64, CT_SHAPE(s)), bias[1] = ct_clone(bias[0]);
+    const double junks[] = {NAN, INFINITY, 1e300};
+    for (int64_t j = last; j < s; j++) ct_data_f64(bias[1])[j] = junks[j % 3];
+    ct_attention_opts o = {0};
+    const int kind = _i / 4; /* mask; causal and mask; lengths; key mask */
+    if (kind == 0 || kind == 1)
+        o.mask = ct_lt_scalar(ct_arange(context, CT_I64, 0, (double)s, 1), (double)last);
+    if (kind == 1) o.causal = true;
+    if (kind == 2) o.lengths = ct_full(context, CT_I64, CT_SHAPE(1), (double)last);
+    if (kind == 3)
+        o.key_mask = ct_unsqueeze(
+            ct_lt_scalar(ct_arange(context, CT_I64, 0, (double)s, 1), (double)last), 0);
+    for (int i = 0; i < 2; i++) {
+        ct_tensor *q = ct_set_requires_grad(ct_clone(x[0]), true);
+        o.bias = ct_set_requires_grad(bias[i], true);
+        y[i] = ct_contiguous(ct_attention(q, x[1], x[2], o).out);
+        ck_assert(ct_backward(ct_sum(y[i], CT_ALL, false)));
+        grad[i] = ct_grad(bias[i]);
+    }
+    ck_assert_mem_eq(ct_data_f64(y[0]), ct_data_f64(y[1]), (size_t)ct_numel(y[0]) * sizeof(double));
+    ck_assert_mem_eq(ct_data_f64(grad[0]), ct_data_f64(grad[1]), (size_t)s * sizeof(double));
+}
+END_TEST
+
 /* Keys past a row's length, of NaN and infinities. */
 static void change_past(const problem *p, double *q, double *k, double *v) {
     (void)q;
@@ -350,6 +379,7 @@ int main(void) {
     tcase_add_test(all, an_id_that_returns);
     tcase_add_loop_test(all, one_query_of_many, 0, 4);
     tcase_add_loop_test(all, hidden_values_of_few_queries, 0, 24);
+    tcase_add_loop_test(all, hidden_biases, 0, 16);
     tcase_add_test(all, nothing_at_all);
     tcase_add_test(all, hostile_arguments);
     suite_add_tcase(suite, all);

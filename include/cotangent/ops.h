@@ -384,7 +384,7 @@ CT_API bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n
  * A query sees a key if all fields that are given allow it: mask, key_mask, lengths, causal, window
  * and segments. Query t of batch b has the index i = t among the keys; with lower_right it is
  * i = n - T + t, n = lengths[b] or S, so that the last query has the index of the last key. A query
- * that sees no key gets zeros and a zero gradient. A NaN or an infinity in a key or a value
+ * that sees no key gets zeros and a zero gradient. A NaN or an infinity in a key, a value or a bias
  * reaches no query that does not see the key, with two exceptions: the future of a causal attention
  * without mask, bias, window, segments and lower_right; and calls that return weights, if the key
  * is not hidden by key_mask or lengths. Tiles of queries and keys that causal, window,

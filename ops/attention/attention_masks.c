@@ -296,17 +296,18 @@ void cti_attention_cap_panel(const cti_attention_params *a, int64_t rows, int64_
     }
 }
 
+/* The bias comes first: all that hides a pair replaces the score, also a NaN of the bias. */
 void cti_attention_apply_masks(const cti_attention_params *a, const cti_attention_tile *t,
                                bool transposed, char *panel, char *bias, char *stage) {
     const cti_attention_kernels *f = &a->kernels->attention;
     const int64_t rows = transposed ? t->nk : t->nq;
     const int64_t width = cti_attention_width(a, transposed ? t->nq : t->nk);
-    if (a->mask.data) {
-        mask_to_panel(a, t, transposed, bias, stage);
-        f->add_bias(rows, width, panel, bias, a->nr);
-    }
     if (a->bias.data) {
         bias_to_panel(a, t, transposed, bias);
+        f->add_bias(rows, width, panel, bias, a->nr);
+    }
+    if (a->mask.data) {
+        mask_to_panel(a, t, transposed, bias, stage);
         f->add_bias(rows, width, panel, bias, a->nr);
     }
     if (a->attrs.causal || a->has_window) mask_diagonals(a, t, transposed, width, panel);
@@ -321,14 +322,14 @@ void cti_attention_mask_row(const cti_attention_params *a, const cti_attention_t
     const cti_attention_kernels *f = &a->kernels->attention;
     const int64_t n = t->nk, rows = cti_ceil_div(n, a->nr); /* read as a panel */
     const int64_t width = rows * a->nr;
-    if (a->mask.data) {
-        flags_to_bias(a, mask_at(&a->mask, t, 1), a->mask.stride[3], n, width, bias);
-        f->add_bias(rows, a->nr, scores, bias, a->nr);
-    }
     if (a->bias.data) {
         a->kernels->fill(width, 0, bias);
         a->kernels->copy2d(1, n, mask_at(&a->bias, t, a->size), n, a->bias.stride[3], bias, n, 1,
                            false);
+        f->add_bias(rows, a->nr, scores, bias, a->nr);
+    }
+    if (a->mask.data) {
+        flags_to_bias(a, mask_at(&a->mask, t, 1), a->mask.stride[3], n, width, bias);
         f->add_bias(rows, a->nr, scores, bias, a->nr);
     }
     if (cti_attention_visible_keys(a, t) != CTI_KEYS_ALL) {
