@@ -109,8 +109,7 @@ START_TEST(roles_and_tokens) {
     ct_tokenizer *again = ct_tokenizer_open(context, saved);
     ck_assert_msg(again != NULL, "%s", ct_error_message(context));
     ck_assert_int_eq(ct_tokenizer_size(again), c->size);
-    if (!c->model)
-        ck_assert_int_eq(ct_token_role(again, "pad_token"), ct_token_role(tokenizer, "pad_token"));
+    ck_assert_int_eq(ct_token_role(again, "pad_token"), c->role[1]);
     remove(in_folder("saved/tokenizer.json"));
     remove(in_folder("saved/tokenizer_config.json"));
 }

@@ -399,6 +399,8 @@ static bool add_default(folder_reading *read, const char *token, int64_t *id) {
     return index >= 0;
 }
 
+/* A role that tokenizer_config.json neither has nor has the class for is `changed`, so that a saved
+ * folder, which need not have the other files, says it. */
 static bool read_roles(folder_reading *read) {
     cti_tokenizer_parts *parts = read->tokenizer->parts;
     const folder_class *class = folder_class_of(read);
@@ -408,6 +410,8 @@ static bool read_roles(folder_reading *read) {
         const cti_json_at value = effective_member(read, cti_role_names[i], &file);
         if (!value) {
             if (has_defaults && !add_default(read, class->token[i], &parts->role[i])) return false;
+            parts->role_changed[i] =
+                parts->role[i] >= 0 && !folder_member(read, FOLDER_CONFIG, "tokenizer_class");
             continue;
         }
         parts->role_changed[i] = file == &read->file[FOLDER_MAP];
