@@ -107,7 +107,7 @@ START_TEST(files) {
     sweep("encode_files", encode_files, FAULT_CALL, "malloc", 4);
     sweep("encode_files", encode_files, FAULT_TAKE, NULL, 1);
     sweep("encode_files", encode_files, FAULT_CALL, "pread", 1);
-    sweep("encode_files", encode_files, FAULT_CALL, "write", 3);
+    sweep("encode_files", encode_files, FAULT_CALL, "write", 2);
     sweep("encode_files", encode_files, FAULT_CALL, "pwrite", 1);
     sweep("encode_files", encode_files, FAULT_CALL, "rename", 1);
 }
