@@ -138,8 +138,8 @@ static rows make_rows(const documents *d, const char *path) {
     return r;
 }
 
-/* The end of a turn must be one token, because generation ends with a token. Returns whether the
- * tokenizer has got tokens for it, whose rows --full trains. */
+/* The end of a turn must be one token, because generation ends with a token. Returns whether
+ * tokens were added to the tokenizer. Their rows are trained, which needs --full. */
 static bool add_chat_tokens(tuning *t) {
     char end[CHAT_TOKEN];
     t->end_of_turn = -1;

@@ -190,7 +190,7 @@ static bool find_layered(const cti_lm_reader *reader, cti_json_at scaling, cti_j
                          reader->config->family->model_type);
 }
 
-/* Of rope_scaling and rope_parameters transformers takes the first. */
+/* If a file has both rope_scaling and rope_parameters, rope_scaling holds, as in transformers. */
 bool cti_lm_read_ropes(const cti_lm_reader *reader) {
     const cti_json_tree *tree = reader->tree;
     const cti_lm_family *family = reader->config->family;

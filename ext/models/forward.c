@@ -362,10 +362,10 @@ static bool check_loss(const cti_lm *lm, ct_tensor *ids, ct_tensor *targets,
                    loss_name);
 }
 
-/* Reduces x (B, T, E) and targets (B, T) to the n rows whose target is not ignored, (n, E) and (n),
- * so that the head computes no logits that have no loss: in chats and masked models most have none.
- * Both stay as they are if that would be all rows or none, if the caller wants the loss of each
- * row, or if a target is no id, which the loss then refuses by its place in (B, T). */
+/* Replaces x (B, T, E) and targets (B, T) by the n rows whose target is not ignored, (n, E) and
+ * (n). The head then computes no logits for the other rows, which are the most in chats and masked
+ * models. Nothing is replaced if all rows or none would be left, if the caller wants the loss of
+ * each row, or if a target is no id: the loss refuses such a target by its place in (B, T). */
 static void keep_rows_with_targets(const cti_lm *lm, ct_tensor **x, ct_tensor **targets,
                                    ct_reduction reduction) {
     const ct_shape shape = ct_shape_of(*x);

@@ -47,7 +47,7 @@ struct cti_lm {
     ct_generate_opts generation;
     int64_t eos[CTI_LM_MOST_EOS];
     struct {
-        const char *key; /* of generation_config.json, which generation does not follow; or NULL */
+        const char *key; /* the key of generation_config.json that is not supported; NULL: none */
         char value[CTI_LM_VALUE];
     } not_followed;
     cti_lm_rows rows;

@@ -115,8 +115,8 @@ static void replace(const cti_lm *lm, const char *path, ct_module *module) {
 /* The modules that take the places of old ones. */
 typedef struct {
     ct_module *table, *linear; /* the embedding and the head */
-    /* of a masked language model: the owner of the head and of its bias, and an empty module that
-     * stays in the old owner when its transform is moved to the new one */
+    /* For a masked language model: the owner of the head and its bias, and an empty module that
+     * takes the transform's place in the old owner; otherwise NULL. */
     ct_module *predictions, *left;
 } resized;
 

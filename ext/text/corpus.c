@@ -117,7 +117,7 @@ static bool encode_document(const corpus_writer *corpus, cti_extent document, co
             ct_encode(corpus->tokenizer, corpus->text + document.begin, size, corpus->opts->encode,
                       group->ids + group->count, NULL, (int64_t)left);
         if (n < 0) return false;
-        need = (size_t)n + 1; /* and the end_id */
+        need = (size_t)n + 1; /* one more for the end_id */
         if (need <= left) break;
     }
     group->count += need - 1;
@@ -145,7 +145,7 @@ static bool flush_documents(corpus_writer *corpus) {
         corpus_group *group = &corpus->group[i];
         if (group->failed) return corpus_no_memory(corpus);
         if (!write_ids(corpus, group->ids, (int64_t)group->count)) return false;
-        if (group->room > CORPUS_MOST) { /* of a large document */
+        if (group->room > CORPUS_MOST) { /* a large document made it grow */
             free(group->ids);
             group->ids = NULL;
             group->room = 0;

@@ -229,7 +229,7 @@ static bool has_role(const folder_reading *read, cti_text text) {
     return false;
 }
 
-/* Whether the member of a file names a token that is no role: a text whose key ends in "_token". */
+/* Returns whether a member's key ends in "_token", its value is a text and the key is no role. */
 static bool is_other_named(const cti_reading *file, cti_json_at member) {
     const cti_text key = cti_json_key_of(file->tree, member);
     if (key.size <= 6 || memcmp(key.at + key.size - 6, "_token", 6) ||
@@ -424,7 +424,7 @@ static bool read_roles(folder_reading *read) {
 
 /* ---- the whole ---- */
 
-/* Reads "chat_template": a text, or a list of named ones, of which "default" is taken. */
+/* Reads "chat_template", which is a text or a list of named texts. "default" of a list is used. */
 static bool read_template_text(const cti_reading *file, cti_tokenizer_parts *parts) {
     const cti_json_tree *tree = file->tree;
     const cti_json_at value = cti_json_member(tree, 0, "chat_template");
