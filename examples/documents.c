@@ -101,6 +101,33 @@ static void read_lines(encoder *e, ct_context *context, const char *path) {
     ct_json_lines_close(lines);
 }
 
+/* The size of the UTF-8 character at a place with so many bytes; 0: an ill-formed one. */
+static int64_t character_size(const unsigned char *at, int64_t bytes) {
+    const int64_t size = *at < 0x80 ? 1 : *at < 0xc2 ? 0 : *at < 0xe0 ? 2 : *at < 0xf0 ? 3 : 4;
+    if (*at > 0xf4 || size > bytes) return 0;
+    for (int64_t i = 1; i < size; i++)
+        if ((at[i] & 0xc0) != 0x80) return 0;
+    return size;
+}
+
+/* Refuses a file with a NUL or with an ill-formed byte in ten: an archive, weights, an image. A few
+ * ill-formed bytes are U+FFFD in the text. */
+static void check_is_text(const char *path, const contents *all) {
+    int64_t ill_formed = 0, first = 0;
+    const unsigned char *nul = memchr(all->bytes, 0, (size_t)all->length);
+    if (nul)
+        fail(EXIT_USAGE, "%s is no text: byte %lld is NUL", path, (long long)(nul - all->bytes));
+    for (int64_t at = 0; at < all->length;) {
+        const int64_t size = character_size(all->bytes + at, all->length - at);
+        if (!size && !ill_formed++) first = at;
+        at += size ? size : 1;
+    }
+    if (ill_formed > all->length / 10)
+        fail(EXIT_USAGE, "%s is no text in UTF-8: %lld of its %lld bytes are ill-formed, from byte "
+                         "%lld on",
+             path, (long long)ill_formed, (long long)all->length, (long long)first);
+}
+
 static void read_text(encoder *e, const char *path) {
     contents all = read_files(1, (char *[]){(char *)path});
     const char *text = (const char *)all.bytes, *end = text + all.length;
@@ -108,6 +135,7 @@ static void read_text(encoder *e, const char *path) {
     const size_t size = separator ? strlen(separator) : 0;
     if (all.length >= 2 && (!memcmp(text, "\xff\xfe", 2) || !memcmp(text, "\xfe\xff", 2)))
         fail(EXIT_USAGE, "%s is UTF-16: it must be saved as UTF-8", path);
+    check_is_text(path, &all);
     if (all.length >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) text += 3; /* a byte order mark */
     const char *begin = text;
     for (const char *at = text; size && at + size <= end; at++) {

@@ -20,6 +20,18 @@ static int64_t sample_ids(ct_context *context, const ct_tokenizer *tokenizer,
     return n;
 }
 
+/* The most tokens of a sample: --sample-tokens, or what the model's longest text has left. The last
+ * token needs no position. */
+static int64_t most_tokens(const ct_module *lm, const finetune_sample *sample, int64_t prompt) {
+    const long long longest = ct_lm_about(lm).max_length;
+    if (longest < 1) return sample->tokens;
+    if (prompt > longest)
+        fail(EXIT_USAGE, "--sample has %lld tokens, and the model at most %lld", (long long)prompt,
+             longest);
+    const int64_t left = longest - prompt + 1;
+    return left < sample->tokens ? left : sample->tokens;
+}
+
 void sample_write(ct_context *context, ct_module *lm, const ct_tokenizer *tokenizer,
                   const finetune_sample *sample, int64_t step) {
     static int64_t ids[2 * SAMPLE_ROOM];
@@ -28,7 +40,7 @@ void sample_write(ct_context *context, ct_module *lm, const ct_tokenizer *tokeni
     int64_t n = prompt;
     ct_scope scope = ct_scope_open(context);
     const ct_batch prompts = ct_batch_of(context, ids, NULL, &n, 1, (ct_batch_opts){0});
-    ct_generate_opts opts = {.max_new = sample->tokens};
+    ct_generate_opts opts = {.max_new = most_tokens(lm, sample, prompt)};
     if (sample->is_chat && sample->end_of_turn >= 0) {
         opts.eos = &sample->end_of_turn;
         opts.n_eos = 1;

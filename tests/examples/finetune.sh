@@ -138,6 +138,12 @@ refuses 'unanswered.jsonl has no token that the loss could count' "$finetune" lm
 refuses "length 129 is more than the model's 128 tokens" "$finetune" lm --data prose --length 129
 printf '\377\376a\000b\000' > wide
 refuses 'wide is UTF-16: it must be saved as UTF-8' "$finetune" lm --data wide
+printf 'text\000text' > nul
+printf '\321\342\356\351 text' > cyrillic # in the code page 1251
+printf 'caf\351 and %s' 'some more of the text' > latin
+refuses 'nul is no text: byte 4 is NUL' "$finetune" lm --data nul
+refuses 'cyrillic is no text in UTF-8: 4 of its 9 bytes are ill-formed, from byte 0 on' "$finetune" lm --data prose --valid cyrillic
+expect 0 'Saved' "$finetune" lm --data latin --out of_latin --steps 1
 refuses '[-][-]targets names no Linear' "$finetune" lm --data prose --targets ' ,'
 refuses 'no Linear matches "\*.foo"' "$finetune" lm --data prose --targets foo
 refuses '[-][-]lora or --full, and not both' "$finetune" lm --data prose --lora --full
@@ -151,5 +157,7 @@ expect 2 'cannot make the folder no/where: No such file' "$finetune" lm --data p
 python3 "$make_model" few tok.json vocab_size=200
 refuses 'ids and the model 200 rows: new rows are no part of an adapter' "$finetune" few --data prose
 expect 0 'ids and the model had 200 rows: it gets new ones' "$finetune" few --data prose --merge --out more --steps 1
+python3 "$make_model" short tok.json max_position_embeddings=5
+refuses '[-][-]sample has [0-9]* tokens, and the model at most 5' "$finetune" short --data prose --sample 'fox jumps over the lazy dog and the cat'
 expect 2 'a loss\|tokens' "$finetune" lm --data prose --out x --sample ''
 cd ..

@@ -108,3 +108,20 @@ def test_losses(tmp_path, name, way):
     got, expected = dict(again.named_parameters()), dict(model.named_parameters())
     for key, value in expected.items():
         torch.testing.assert_close(got[key], value, rtol=0, atol=2e-3, msg=lambda m, key=key: f"{key}: {m}")
+
+
+def test_a_sample_ends_with_the_positions(tmp_path):
+    transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=300, n_embd=32, n_layer=1, n_head=2, n_positions=16)).save_pretrained(tmp_path)
+    tokenizer = make_tokenizer(tmp_path)
+    (tmp_path / "text.txt").write_text("the dog jumps over the fox and the fox over the dog\n" * 9)
+
+    def run(prompt):
+        return subprocess.run([ct.BUILD / "finetune", tmp_path, "--data", tmp_path / "text.txt", "--steps", "2", "--sample", prompt,
+                               "--out", tmp_path / "out"], capture_output=True, text=True)
+
+    long = "the fox " * 9
+    assert len(tokenizer.encode(long).ids) > 16
+    ended = run(long)
+    assert ended.returncode == 2 and "the model at most 16" in ended.stderr
+    ended = run("the fox")
+    assert ended.returncode == 0 and "step 2: the fox >> " in ended.stdout, ended.stderr
