@@ -123,8 +123,9 @@ static void check_is_text(const char *path, const contents *all) {
         at += size ? size : 1;
     }
     if (ill_formed > all->length / 10)
-        fail(EXIT_USAGE, "%s is no text in UTF-8: %lld of its %lld bytes are ill-formed, from byte "
-                         "%lld on",
+        fail(EXIT_USAGE,
+             "%s is no text in UTF-8: %lld of its %lld bytes are ill-formed, from byte "
+             "%lld on",
              path, (long long)ill_formed, (long long)all->length, (long long)first);
 }
 
