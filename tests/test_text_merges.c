@@ -246,6 +246,28 @@ START_TEST(equal_to_the_package) {
 }
 END_TEST
 
+/* A line that is one long piece, whose merges cross the limits of its words. */
+START_TEST(long_piece) {
+    char text[3001] = {0};
+    uint32_t state = 1;
+    for (size_t i = 0; i + 1 < sizeof text; i++) {
+        state = state * 1103515245 + 12345;
+        text[i] = (char)((state >> 24) % 4 ? 'a' + (state >> 16) % 3 : 'a');
+    }
+    const cti_training training = {.vocab_size = 330};
+    cti_trained trained = train_on(text, training);
+    ck_merges(&training, &trained,
+              "a a a b a c aa aa c b b b c c aa b aa ab c ac aa ac c ab ac b aa cb aa c "
+              "aa bb aaaa b c cb ac ab aa cc ab b c aaaa cb b aab ab aaab b cb ab ab "
+              "aaaa ac ac cb ac aa cab ab bb c aab c aaab aa cac ab cab aaac b aacb b "
+              "ab aaab ac aaaa aab cc cac b cab b ac bb cb cb cc aaaa aabb b ab ab bb "
+              "bb cc cb aaac aaaa aaac cb aaac bb aac aab aaaab cc c aaac c aaaab ab cb "
+              "ab aab ac cb ac aaab ac ccb aaaa aaaa aaaa aaab cc ac aab aab aacb bb "
+              "aaaab ab caaaa bb c aac c aabab c aaacb c aacbb ab acb ac cac");
+    cti_trained_free(&trained);
+}
+END_TEST
+
 /* ---- special tokens, ill-formed bytes ---- */
 
 /* The longest special token at a place divides, at the beginning and the end of a line too. */
@@ -417,6 +439,7 @@ int main(void) {
     tcase_add_checked_fixture(merges, setup, teardown);
     tcase_add_checked_fixture(threads, setup, teardown);
     tcase_add_loop_test(merges, equal_to_the_package, 0, CASES);
+    tcase_add_test(merges, long_piece);
     tcase_add_test(merges, special_tokens_divide);
     tcase_add_test(merges, special_tokens_of_the_alphabet);
     tcase_add_test(merges, ill_formed_parts);

@@ -1,14 +1,17 @@
 /* Merges: the rules 2 to 4 of train.h.
  *
- * A word is a distinct piece as a row of symbols, which are ids. A queue has an entry for each pair
- * with the words in which it was made, and a table has the count of each pair. Counts fall while an
- * entry waits, so an entry is compared with the table when it comes out of the queue: it goes back
- * in if its count is no longer true.
+ * A word is a distinct piece as a row of symbols, which are ids. A long one is several words, its
+ * parts, so that a step reads only the parts that have its pair. A pair of which only the first
+ * symbol stands in a part belongs to this part. Parts that have become empty are skipped.
  *
- * A step merges (a, b) into c in the words of the entry. All pairs whose counts it changes have a
- * neighbour of the pair: (p, a) and (p, c) for a symbol p on its left, (b, q) and (c, q) for a
- * symbol q on its right. So the changes are first summed in two arrays, by p and by q, and each
- * pair is looked up once. */
+ * A queue has an entry for each pair with the words in which it was made, and a table has the count
+ * of each pair. Counts fall while an entry waits, so an entry is compared with the table when it
+ * comes out of the queue: it goes back in if its count is no longer true.
+ *
+ * A step merges (a, b) into c in the words of the entry, from the first to the last. All pairs
+ * whose counts it changes have a neighbour of the pair: (p, a) and (p, c) for a symbol p on its
+ * left, (b, q) and (c, q) for a symbol q on its right. So the changes are first summed in two
+ * arrays, by p and by q, and each pair is looked up once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,20 +21,21 @@
 #include "train.h"
 #include "utf8.h"
 
-enum { BYTES = 256, SYMBOL_TEXT = 4, STEPS_OF_PROGRESS = 64 };
+enum { BYTES = 256, SYMBOL_TEXT = 4, STEPS_OF_PROGRESS = 64, MOST_IN_WORD = 256 };
 
 typedef uint64_t train_pair; /* a << 32 | b, which sorts as (a, b) */
 
 static train_pair pair_of(uint32_t a, uint32_t b) { return (train_pair)a << 32 | b; }
 
-/* The words [begin, begin + size) of .symbols. */
+/* The symbols [begin, begin + size) of .symbols. */
 typedef struct {
     size_t begin;
     int64_t count;
     uint32_t size;
+    bool goes_on; /* the next word is the next part of the same piece */
 } train_word;
 
-/* A pair with words in which it stands. */
+/* A pair with words in which it stands, in ascending order. */
 typedef struct {
     int64_t count;
     train_pair pair;
@@ -292,29 +296,68 @@ static void make_pair(train_merger *m, uint32_t s, uint32_t w, int64_t count) {
     m->made[m->n_made++] = (train_made){s, w};
 }
 
+/* The first symbol of a piece behind word w; NULL at its end. *found is the symbol's word. */
+static const uint32_t *symbol_behind(const train_merger *m, size_t w, size_t *found) {
+    while (m->word[w].goes_on) {
+        w++;
+        *found = w;
+        if (m->word[w].size) return m->symbols + m->word[w].begin;
+    }
+    return NULL;
+}
+
+/* The last symbol of a piece before word w; NULL at its beginning. */
+static const uint32_t *symbol_before(const train_merger *m, size_t w, size_t *found) {
+    while (w && m->word[w - 1].goes_on) {
+        w--;
+        *found = w;
+        if (m->word[w].size) return m->symbols + m->word[w].begin + m->word[w].size - 1;
+    }
+    return NULL;
+}
+
+/* Counts the pairs that a merge into c changes, beside the symbols on its left and right, which
+ * may be NULL. `left_word` is the word of the left one. */
+static void change_pairs(train_merger *m, const uint32_t *left, size_t left_word,
+                         const uint32_t *right, uint32_t w, uint32_t c) {
+    const int64_t count = m->word[w].count;
+    if (left) {
+        change_side(m, *left)->minus += count;
+        make_pair(m, *left, (uint32_t)left_word, count);
+    }
+    if (!right) return;
+    change_side(m, m->sides + *right)->minus += count;
+    /* (c, c) is one pair, whose left neighbour is c */
+    make_pair(m, *right == c ? c : m->sides + *right, w, count);
+}
+
 /* Merges (a, b) into c in word w. */
 static bool merge_in_word(train_merger *m, uint32_t w, uint32_t a, uint32_t b, uint32_t c) {
     train_word *word = &m->word[w];
     uint32_t *symbol = m->symbols + word->begin, n = 0;
     while (m->made_room - m->n_made < (size_t)word->size + 1)
         if (!grow_made(m)) return false;
-    for (uint32_t i = 0; i < word->size;) {
-        if (symbol[i] != a || i + 1 == word->size || symbol[i + 1] != b) {
-            symbol[n++] = symbol[i++];
+    for (uint32_t i = 0; i < word->size; n++) {
+        size_t left_word = w, next = w;
+        const bool is_last = i + 1 == word->size;
+        if (symbol[i] != a || (!is_last && symbol[i + 1] != b)) {
+            symbol[n] = symbol[i++];
             continue;
         }
-        if (n) {
-            const uint32_t p = symbol[n - 1];
-            change_side(m, p)->minus += word->count;
-            make_pair(m, p, w, word->count);
+        if (is_last) {
+            const uint32_t *behind = symbol_behind(m, w, &next);
+            if (!behind || *behind != b) {
+                symbol[n] = symbol[i++];
+                continue;
+            }
+            m->word[next].begin++;
+            m->word[next].size--;
         }
-        i += 2;
-        symbol[n++] = c;
-        if (i == word->size) break;
-        const uint32_t q = symbol[i];
-        change_side(m, m->sides + q)->minus += word->count;
-        /* (c, c) is one pair, whose left neighbour is c */
-        make_pair(m, q == c ? c : m->sides + q, w, word->count);
+        const uint32_t *left = n ? &symbol[n - 1] : symbol_before(m, w, &left_word);
+        i += is_last ? 1 : 2;
+        symbol[n] = c;
+        const uint32_t *right = i < word->size ? &symbol[i] : symbol_behind(m, w, &next);
+        change_pairs(m, left, left_word, right, w, c);
     }
     word->size = n;
     return true;
@@ -365,14 +408,32 @@ static void clear_changes(train_merger *m) {
     m->n_changed = m->n_made = 0;
 }
 
+/* Merges (a, b) into c in the words of an entry. If one of a and b was made by two steps, another
+ * entry may have the same pair in other words of a piece; but the package's entry has pieces, in
+ * each of which it merges the pair everywhere. */
+static bool merge_in_words(train_merger *m, const train_entry *entry, uint32_t a, uint32_t b,
+                           uint32_t c) {
+    const cti_tally_text *token = m->out->tokens.text;
+    const bool in_pieces = token[a].count > 1 || token[b].count > 1;
+    size_t done = 0; /* the words before this one have been read */
+    for (uint32_t i = 0; i < entry->words; i++) {
+        size_t w = entry->words > 1 ? entry->list[i] : entry->one, end = w + 1;
+        if (w < done) continue;
+        while (in_pieces && w && m->word[w - 1].goes_on) w--;
+        while (in_pieces && m->word[end - 1].goes_on) end++;
+        for (; w < end; w++)
+            if (!merge_in_word(m, (uint32_t)w, a, b, c)) return false;
+        done = end;
+    }
+    return true;
+}
+
 static bool merge_entry(train_merger *m, const train_entry *entry) {
     const uint32_t a = (uint32_t)(entry->pair >> 32), b = (uint32_t)entry->pair;
     uint32_t c = 0;
     if (!put_merge(m, a, b, &c)) return false;
-    bool ok = grow_sides(m);
-    for (uint32_t i = 0; ok && i < entry->words; i++)
-        ok = merge_in_word(m, entry->words > 1 ? entry->list[i] : entry->one, a, b, c);
-    ok = ok && count_changes(m, a, b, c) && queue_changes(m, c);
+    const bool ok = grow_sides(m) && merge_in_words(m, entry, a, b, c) &&
+                    count_changes(m, a, b, c) && queue_changes(m, c);
     if (ok) clear_changes(m);
     return ok || cti_training_no_memory(m->training);
 }
@@ -400,18 +461,29 @@ static bool merge_until_full(train_merger *m) {
 
 /* Makes words of the pieces and frees the pieces. */
 static bool make_words(train_merger *m, cti_tally *pieces, const uint32_t id_of_byte[BYTES]) {
-    m->words = pieces->count;
-    if (pieces->used > SIZE_MAX / sizeof *m->symbols || m->words > SIZE_MAX / sizeof *m->word)
+    size_t words = 0;
+    for (size_t i = 0; i < pieces->count; i++)
+        words += 1 + pieces->text[i].size / MOST_IN_WORD;
+    if (pieces->used > SIZE_MAX / sizeof *m->symbols || words > UINT32_MAX - 1 ||
+        words > SIZE_MAX / sizeof *m->word)
         return cti_training_no_memory(m->training);
     m->symbols = malloc(pieces->used * sizeof *m->symbols + 1);
-    m->word = malloc(m->words * sizeof *m->word + 1);
+    m->word = malloc(words * sizeof *m->word + 1);
     if (!m->symbols || !m->word) return cti_training_no_memory(m->training);
     for (size_t i = 0; i < pieces->used; i++)
         m->symbols[i] = id_of_byte[(unsigned char)pieces->bytes[i]];
-    for (size_t i = 0; i < m->words; i++) {
+    for (size_t i = 0; i < pieces->count; i++) {
         const cti_tally_text *text = &pieces->text[i];
-        m->word[i] = (train_word){text->at, text->count, text->size};
+        for (uint32_t at = 0; at < text->size; at += MOST_IN_WORD) {
+            const uint32_t left = text->size - at;
+            const bool goes_on = left > MOST_IN_WORD;
+            m->word[m->words++] = (train_word){.begin = text->at + at,
+                                               .count = text->count,
+                                               .size = goes_on ? MOST_IN_WORD : left,
+                                               .goes_on = goes_on};
+        }
     }
+    CTI_ASSERT(m->words <= words);
     cti_tally_free(pieces);
     return true;
 }
@@ -429,7 +501,9 @@ static void visit_pairs(const train_merger *m, const uint32_t byte_of_id[], trai
     for (size_t w = 0; w < m->words; w++) {
         const train_word *word = &m->word[w];
         const uint32_t *symbol = m->symbols + word->begin;
-        for (uint32_t i = 0; i + 1 < word->size; i++) {
+        /* The symbols of the next part stand behind those of this part. */
+        const uint32_t pairs = word->goes_on ? word->size : word->size - 1;
+        for (uint32_t i = 0; i < pairs; i++) {
             train_first *pair = &first[byte_of_id[symbol[i]] * BYTES + byte_of_id[symbol[i + 1]]];
             pair->count += word->count;
             if (pair->last == w + 1) continue;
