@@ -462,8 +462,7 @@ static bool merge_until_full(train_merger *m) {
 /* Makes words of the pieces and frees the pieces. */
 static bool make_words(train_merger *m, cti_tally *pieces, const uint32_t id_of_byte[BYTES]) {
     size_t words = 0;
-    for (size_t i = 0; i < pieces->count; i++)
-        words += 1 + pieces->text[i].size / MOST_IN_WORD;
+    for (size_t i = 0; i < pieces->count; i++) words += 1 + pieces->text[i].size / MOST_IN_WORD;
     if (pieces->used > SIZE_MAX / sizeof *m->symbols || words > UINT32_MAX - 1 ||
         words > SIZE_MAX / sizeof *m->word)
         return cti_training_no_memory(m->training);
