@@ -282,6 +282,30 @@ START_TEST(options_of_folders) {
 }
 END_TEST
 
+/* Without a generation_config.json keys of config.json hold, as in transformers; with it none. */
+START_TEST(options_of_config) {
+    ct_module *made = new_lm("{\"model_type\": \"llama\", \"do_sample\": true, \"top_k\": 3, "
+                             "\"repetition_penalty\": 1.5, \"num_beams\": 1, " SIZES "}",
+                             f64);
+    ck_assert(ct_lm_save(made, in_folder("g"), (ct_save_opts){0}));
+    for (int i = 0; i < 3; i++) {
+        if (i == 2) write_text(in_folder("g/generation_config.json"), "{\"eos_token_id\": 5}");
+        ct_module *lm = i ? ct_lm_open(context, in_folder("g"), f64) : made;
+        const ct_generate_opts opts = ct_lm_generate_opts(lm);
+        ck_assert(opts.repetition_penalty == (i < 2 ? 1.5 : 0) && opts.n_eos == i / 2);
+        ck_assert(opts.sample.temperature == (i < 2) && opts.sample.top_k == (i < 2 ? 3 : 0));
+    }
+    ct_module *beams = new_lm(
+        "{\"model_type\": \"llama\", \"eos_token_id\": 7, \"num_beams\": 4, " SIZES "}", f64);
+    ct_lm_generate_opts(beams);
+    ck_assert_int_eq(ct_error(context), CT_ERR_FORMAT);
+    ck_assert(strstr(ct_error_message(context), "lm_new: config.json: \"num_beams\" is 4"));
+    ct_error_clear(context);
+    ck_refused(ct_lm_new(context, "{\"model_type\": \"llama\", \"top_k\": -1, " SIZES "}", f64),
+               CT_ERR_FORMAT, "lm_new: config.json", "\"top_k\" is -1");
+}
+END_TEST
+
 /* Keys that would change the ids and are not supported are errors of the options, and not of the
  * model; values of no effect and unknown keys are none. */
 START_TEST(options_that_are_not_supported) {
@@ -358,6 +382,7 @@ int main(void) {
     tcase_add_test(all, stop_texts);
     tcase_add_test(all, a_stop_text_behind_a_long_text);
     tcase_add_test(all, options_of_folders);
+    tcase_add_test(all, options_of_config);
     tcase_add_test(all, options_that_are_not_supported);
     tcase_add_test(all, in_training);
     suite_add_tcase(suite, all);

@@ -173,7 +173,7 @@ static ct_module *lm_open_folder(ct_context *context, const char *folder, const 
     if (!module) return NULL;
     ct_module_train(module, false);
     cti_lm *lm = cti_lm_of(module);
-    if (load_weights(lm, folder) && cti_lm_update_text(lm) && cti_lm_read_generation(lm))
+    if (load_weights(lm, folder) && cti_lm_update_text(lm) && cti_lm_read_generation(lm, open_name))
         return module;
     ct_module_free(module);
     return NULL;
@@ -199,7 +199,8 @@ ct_module *ct_lm_new(ct_context *context, const char *config_json, ct_lm_opts op
     ct_module *module = cti_lm_build(context, &config, opts, NULL);
     cti_lm *lm = module ? cti_lm_of(module) : NULL;
     if (!lm) return NULL;
-    if (cti_lm_initialise(lm) && cti_lm_update_text(lm)) return module;
+    if (cti_lm_initialise(lm) && cti_lm_update_text(lm) && cti_lm_read_generation(lm, new_name))
+        return module;
     ct_module_free(module);
     return NULL;
 }

@@ -1,4 +1,5 @@
-/* generation_config.json: the options with which a model's folder asks to be generated. */
+/* The options with which a model's folder asks to be generated: those of generation_config.json, or
+ * of config.json if the folder has no such file. */
 #include <cotangent/autograd.h>
 
 #include <float.h>
@@ -9,7 +10,7 @@
 #include "../../src/os/os.h"
 #include "folder.h"
 
-static const char generation_op[] = "lm_open";
+static const char generation_file[] = "generation_config.json", config_file[] = "config.json";
 
 /* The keys of transformers that change which ids are generated and are not followed, each with the
  * value of no effect; NAN: there is none. null, false and an empty list have none either. Keys that
@@ -124,27 +125,47 @@ static bool read_generate_opts(const cti_lm_reader *reader, cti_lm *lm) {
     return true;
 }
 
-static bool read_generation(cti_lm *lm, const char *path) {
-    size_t size;
+/* Reads the options of a text, which is changed. */
+static bool read_generate_text(cti_lm *lm, const char *op, const char *path, char *text,
+                               size_t size) {
     cti_json_tree tree;
-    char *text = cti_lm_read_file(lm->context, generation_op, path, &size);
-    bool ok = text && cti_json_tree_read(lm->context, generation_op, path, text, size, &tree);
-    if (ok) {
-        const cti_lm_reader reader = {
-            .context = lm->context, .op = generation_op, .path = path, .tree = &tree};
-        ok = read_generate_opts(&reader, lm);
-        cti_json_tree_free(&tree);
-    }
-    if (text) cti_give_any(lm->context, text, size + 1);
+    if (!cti_json_tree_read(lm->context, op, path, text, size, &tree)) return false;
+    const cti_lm_reader reader = {.context = lm->context, .op = op, .path = path, .tree = &tree};
+    const bool ok = read_generate_opts(&reader, lm);
+    cti_json_tree_free(&tree);
     return ok;
 }
 
-bool cti_lm_read_generation(cti_lm *lm) {
+static bool read_generation_file(cti_lm *lm, const char *op, const char *path) {
+    size_t size;
+    char *text = cti_lm_read_file(lm->context, op, path, &size);
+    const bool ok = text && read_generate_text(lm, op, path, text, size);
+    if (text) cti_give_any(lm->context, text, size + 1);
+    lm->not_followed.file = generation_file;
+    return ok;
+}
+
+/* As in transformers, keys of generation in config.json hold if there is no other file of them. */
+static bool read_config_generation(cti_lm *lm, const char *op) {
+    const size_t size = lm->config.text_size + 1;
+    if (lm->config.head != CTI_LM_HEAD_CAUSAL) return true;
+    char *copy = cti_take_any(lm->context, size);
+    if (!copy) return false;
+    memcpy(copy, lm->config.text, size);
+    const bool ok = read_generate_text(lm, op, config_file, copy, size - 1);
+    cti_give_any(lm->context, copy, size);
+    lm->not_followed.file = config_file;
+    return ok;
+}
+
+bool cti_lm_read_generation(cti_lm *lm, const char *op) {
     cti_os_about about;
-    char *path = cti_lm_join(lm->context, lm->folder, "generation_config.json");
-    const bool ok = path && (!cti_os_about_path(path, &about) || about.kind != CTI_OS_FILE ||
-                             read_generation(lm, path));
-    if (path) cti_give_any(lm->context, path, strlen(path) + 1);
+    if (!lm->folder) return read_config_generation(lm, op);
+    char *path = cti_lm_join(lm->context, lm->folder, generation_file);
+    if (!path) return false;
+    const bool has_file = cti_os_about_path(path, &about) && about.kind == CTI_OS_FILE;
+    const bool ok = has_file ? read_generation_file(lm, op, path) : read_config_generation(lm, op);
+    cti_give_any(lm->context, path, strlen(path) + 1);
     return ok;
 }
 
@@ -153,8 +174,9 @@ ct_generate_opts ct_lm_generate_opts(const ct_module *module) {
     if (!lm || !cti_lm_is_ready(lm->context)) return (ct_generate_opts){0};
     if (!lm->not_followed.key) return lm->generation;
     ct_fail(lm->context, CT_ERR_FORMAT,
-            "lm_generate_opts: %s: generation_config.json: \"%s\" is %s, which is not supported "
+            "lm_generate_opts: %s: %s: \"%s\" is %s, which is not supported "
             "(ignore_unknown leaves it out)",
-            lm->folder, lm->not_followed.key, lm->not_followed.value);
+            lm->folder ? lm->folder : "lm_new", lm->not_followed.file, lm->not_followed.key,
+            lm->not_followed.value);
     return (ct_generate_opts){0};
 }

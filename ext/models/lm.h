@@ -42,19 +42,20 @@ struct cti_lm {
     ct_lm_opts opts;
     char *folder;      /* the folder from which it was opened; NULL: none */
     cti_lm_step *step; /* [layers] */
-    /* the options of the folder's generation_config.json; .eos points to `eos`, the ids of that
-     * file, or of config.json if that file has none */
+    /* the options of the folder's generation_config.json, or of config.json without that file; .eos
+     * points to `eos`, the ids of that file, or of config.json if that file has none */
     ct_generate_opts generation;
     int64_t eos[CTI_LM_MOST_EOS];
     struct {
-        const char *key; /* the key of generation_config.json that is not supported; NULL: none */
+        const char *file; /* the file that has the options */
+        const char *key;  /* the first of its keys that is not supported; NULL: none */
         char value[CTI_LM_VALUE];
     } not_followed;
     cti_lm_rows rows;
 };
 
-/* Reads the folder's generation_config.json, if there is one. */
-bool cti_lm_read_generation(cti_lm *lm);
+/* Reads the options of generation for an op. */
+bool cti_lm_read_generation(cti_lm *lm, const char *op);
 
 extern const ct_module_type cti_lm_type;
 /* Whether a context is not NULL and has no pending error. */

@@ -170,9 +170,9 @@ typedef struct {
 } ct_generate_opts;
 
 /* The options of the folder's generation_config.json, which is read when the model is opened;
- * without one, only the .eos of config.json. A key of transformers that changes the ids and is not
- * supported (num_beams, no_repeat_ngram_size, ...) is CT_ERR_FORMAT with its value, unless the
- * model was opened with ignore_unknown. Pointers are valid until the model is freed. */
+ * without one, those of config.json, as in transformers. A key of transformers that changes the ids
+ * and is not supported (num_beams, no_repeat_ngram_size, ...) is CT_ERR_FORMAT with its value,
+ * unless the model was opened with ignore_unknown. Pointers are valid until the model is freed. */
 CT_API ct_generate_opts ct_lm_generate_opts(const ct_module *lm);
 
 /* Generates ids behind n prompts: prompts.ids and prompts.mask, (n, T), padded on the left or on

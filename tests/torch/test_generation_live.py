@@ -6,6 +6,7 @@ import subprocess
 import numpy
 import pytest
 import torch
+import transformers
 
 import ct
 import test_models_live as models
@@ -104,6 +105,28 @@ def test_defaults_of_the_folder(context, tmp_path):
     (tmp_path / "generation_config.json").write_text('{"top_k": "many"}')
     with pytest.raises(ct.Error, match='"top_k" is "many"'):
         models.open_lm(context, tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"repetition_penalty": 1.7}, {"do_sample": True, "top_k": 5}, {"temperature": 0.5}, {"num_beams": 2}])
+@pytest.mark.parametrize("with_file", [False, True])
+def test_options_of_config(context, tmp_path, change, with_file):
+    """Without a generation_config.json the keys of config.json hold in transformers."""
+    models.make("llama").save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    if not with_file:
+        (tmp_path / "generation_config.json").unlink()
+    theirs = transformers.LlamaForCausalLM.from_pretrained(tmp_path).generation_config
+    lm = models.open_lm(context, tmp_path)
+    if theirs.num_beams and theirs.num_beams > 1:
+        with pytest.raises(ct.Error, match='config.json: "num_beams" is 2'):
+            context.check(lib.ct_lm_generate_opts(lm))
+        return
+    opts = context.check(lib.ct_lm_generate_opts(lm))
+    samples = bool(theirs.do_sample)
+    assert opts.sample.temperature == (theirs.temperature or 1 if samples else 0)
+    assert opts.sample.top_k == (theirs.top_k or 50 if samples else 0)
+    assert opts.repetition_penalty == (theirs.repetition_penalty or 0)
 
 
 def test_stop_texts(context, tmp_path):
