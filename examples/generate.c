@@ -32,6 +32,8 @@ static int64_t *prompt_ids(int64_t *n) {
                  ? ct_chat_encode(tokenizer, messages + first, 2 - first, form, ids, NULL, room)
                  : ct_encode(tokenizer, option.prompt, strlen(option.prompt), (ct_encode_opts){0},
                              ids, NULL, room);
+        if (ct_error(context) == CT_ERR_FORMAT)
+            fail(EXIT_USAGE, "%s (--template)", ct_error_message(context));
         check(context, EXIT_USAGE);
         if (*n < 0) fail(EXIT_FAILED, "out of memory");
         if (turn) break;
@@ -66,7 +68,7 @@ static ct_generate_opts generate_opts(const ct_module *lm) {
     if (flag_was_read("top-p")) opts.sample.top_p = option.top_p;
     if (flag_was_read("min-p")) opts.sample.min_p = option.min_p;
     if (flag_was_read("penalty")) opts.repetition_penalty = option.penalty;
-    if (flag_was_read("tokens")) opts.max_new = option.tokens;
+    if (option.tokens) opts.max_new = option.tokens;
     opts.no_eos = option.no_eos;
     add_end_of_turn(&opts);
     opts.seed = (uint64_t)option.seed;
@@ -120,16 +122,16 @@ int main(int argc, char **argv) {
         flag_text("system", &option.system, "TEXT", "system message before the prompt"),
         flag_choice("template", &option.template, "chatml|llama3|gemma|zephyr|phi3",
                     "the form of a chat, in place of the folder's"),
-        flag_integer("tokens", &option.tokens, 1, 1e9,
+        flag_integer("tokens", &option.tokens, 0, 1e9,
                      "most tokens to write; 0: the folder's limit, or 100"),
         flag_real("temperature", &option.temperature, "X", 0, 100, "0: the most probable token"),
         flag_integer("top-k", &option.top_k, 0, 1e9, "only the k most probable tokens; 0: all"),
         flag_real("top-p", &option.top_p, "P", 0, 1,
-                  "only the most probable tokens, up to this sum"),
+                  "only the most probable tokens, up to this sum; 0: all"),
         flag_real("min-p", &option.min_p, "P", 0, 1,
                   "only tokens with at least this part of the largest probability"),
         flag_real("penalty", &option.penalty, "X", 0, 100,
-                  "penalty for tokens that the text already has"),
+                  "penalty for tokens that the text already has; 0: none"),
         flag_text("stop", &option.stop, "TEXT", "stop behind this text"),
         flag_switch("no-eos", &option.no_eos, "continue behind the end of a text"),
         flag_switch("bf16", &option.bf16, "keep weights in bf16: half the memory"),

@@ -34,6 +34,9 @@ awk '/^step 200/ {exit !($4 < 0.05)}' out || wrong "finetune: the loss of six sh
 expect 0 'fox 55' "$finetune" full --data chats.jsonl --template chatml --out again --steps 1 --lr 1e-9 --sample 'the 5' # the folder opens as a model
 "$bin/generate" full --chat --template chatml --prompt 'the 2' --tokens 12 > out 2> err || wrong "generate: a folder of finetune"
 grep -q '^fox 22' out || wrong "generate: the folder of finetune answers otherwise"
+expect 2 'name a kind (--template)' "$bin/generate" full --chat --prompt 'the 2'
+printf '{"max_new_tokens": 3}' > full/generation_config.json
+"$bin/generate" full --prompt 'the 2' --no-eos --tokens 0 > out 2> err && grep -q '^3 tokens behind' err || wrong "generate --tokens 0: another limit than the folder's"
 # a template whose tokens the tokenizer has not: --full adds them, trains their rows and saves the tokenizer
 expect 2 'the tokenizer has no token <|im_end|>, which ends a turn of this template: --full' "$finetune" unknowing --data chats.jsonl --template chatml --out never
 expect 2 'the tokenizer has no token <|im_end|>' "$finetune" unknowing --data prose --valid chats.jsonl --template chatml --merge --out never
