@@ -235,6 +235,35 @@ START_TEST(folders) {
 }
 END_TEST
 
+/* A file may have a matrix that the embedding and the head share under either name. */
+START_TEST(tied_matrix_under_the_name_of_the_head) {
+    static const char *const configs[] = {
+        GPT2, "{\"model_type\": \"llama\", \"tie_word_embeddings\": true, " SIZES "}"};
+    for (int c = 0; c < 2; c++) {
+        ct_module *lm = rough_lm(configs[c], f64);
+        ct_tensor *ids = some_ids(2, 5), *want = run_lm(lm, ids, (ct_lm_call){0});
+        ck_assert(ct_lm_save(lm, in_folder("saved"), (ct_save_opts){0}));
+        ct_safetensors *file = ct_safetensors_open(context, in_folder("saved"));
+        ct_named tensors[64];
+        char names[64][64];
+        ct_safetensors_entry entry = {0};
+        int64_t n = 0;
+        while (ct_safetensors_next(file, &entry)) {
+            const bool table = strstr(entry.name, c ? "embed_tokens" : "wte") != NULL;
+            snprintf(names[n], sizeof names[n], "%s", table ? "lm_head.weight" : entry.name);
+            tensors[n] = (ct_named){names[n], ct_safetensors_read(file, entry.name)};
+            n++;
+        }
+        ct_safetensors_close(file);
+        ck_assert(ct_tensors_save(context, in_folder("saved/model.safetensors"), tensors, n,
+                                  (ct_save_opts){0}));
+        ct_module *again = ct_lm_open(context, in_folder("saved"), f64);
+        ck_assert_msg(again != NULL, "%s", ct_error_message(context));
+        ck_assert_double_eq(apart(run_lm(again, ids, (ct_lm_call){0}), want), 0);
+    }
+}
+END_TEST
+
 /* A number of layers that the weights cannot have is an error before a tree of them is made. */
 START_TEST(more_layers_than_tensors) {
     ck_assert(ct_lm_save(rough_lm(LLAMA, f64), in_folder("saved"), (ct_save_opts){0}));
@@ -526,6 +555,7 @@ int main(void) {
     tcase_add_test(all, gradient_of_the_padding_row);
     tcase_add_test(all, copies);
     tcase_add_test(all, folders);
+    tcase_add_test(all, tied_matrix_under_the_name_of_the_head);
     tcase_add_test(all, more_layers_than_tensors);
     tcase_add_test(all, files_beside_the_weights);
     tcase_add_test(all, folders_that_are_refused);

@@ -34,12 +34,12 @@ static bool read_style(const cti_lm *lm, const char *path, cti_lm_style *style) 
     ct_safetensors *file = ct_safetensors_open(lm->context, path);
     if (!file) return false;
     ct_safetensors_entry entry = {0};
-    char head[CTI_LM_PATH], table[CTI_LM_PATH];
+    char head[CTI_LM_PATH];
+    const size_t base = strlen(names->base);
     snprintf(head, sizeof head, "%s.weight", names->old_head ? names->old_head : "");
-    snprintf(table, sizeof table, "%s.%s.weight", names->base, names->embed);
     *style = (cti_lm_style){0};
     while (ct_safetensors_next(file, &entry)) {
-        style->prefixed |= !strcmp(entry.name, table);
+        style->prefixed |= !strncmp(entry.name, names->base, base) && entry.name[base] == '.';
         style->gamma |= strstr(entry.name, "LayerNorm.gamma") != NULL;
         style->old_head |= names->old_head && !strcmp(entry.name, head);
     }

@@ -197,6 +197,20 @@ def test_old_folders(context, folder, name, prefix):
     assert torch.equal(context.value(forward(context, open_lm(context, folder), ids)), want)
 
 
+@pytest.mark.parametrize("name", ["llama tied, biases", "gpt2", "gemma3", "olmo2 tied, biases"])
+def test_a_tied_matrix_under_the_name_of_the_head(context, folder, name):
+    """safetensors.torch.save_model keeps the alphabetically first of the names of a shared tensor."""
+    model = make(name)
+    model.save_pretrained(folder)
+    ids = torch.randint(1, 97, (2, 9))
+    want = context.value(forward(context, open_lm(context, folder), ids))
+    safetensors.torch.save_model(model, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    with safetensors.safe_open(folder / "model.safetensors", "pt") as file:
+        assert "lm_head.weight" in file.keys() and not any("embed_tokens" in key or "wte" in key for key in file.keys())
+    assert error(logits_of(type(model).from_pretrained(folder), ids), logits_of(model, ids)) < 1e-5
+    assert torch.equal(context.value(forward(context, open_lm(context, folder), ids)), want)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("name", ["llama", "gpt2", "bert"])
 def test_halves(context, folder, name, dtype):
