@@ -358,6 +358,22 @@ START_TEST(options_that_are_not_supported) {
 }
 END_TEST
 
+/* A generator has room for the ids that its model had when it was made. */
+START_TEST(a_larger_vocabulary) {
+    ct_module *lm = rough_lm(LLAMA, f64);
+    const int64_t id[] = {3};
+    const ct_batch prompt = {.ids = ct_from_i64(context, CT_SHAPE(1, 1), id)};
+    ct_generator *generator =
+        ct_generate_new(lm, prompt, (ct_generate_opts){.no_eos = true, .repetition_penalty = 2});
+    int64_t next;
+    ck_assert(ct_generate_next(generator, &next));
+    ck_assert(ct_lm_resize(lm, 31) && ct_generate_next(generator, &next));
+    ck_assert(ct_lm_resize(lm, 4000));
+    ck_refused(ct_generate_next(generator, &next), CT_ERR_ARGUMENT, "had 31 ids", "has 4000 now");
+    ck_assert(ct_generate_next(ct_generate_new(lm, prompt, (ct_generate_opts){0}), &next));
+}
+END_TEST
+
 /* A generator reads its model without dropout, in either mode of the model. */
 START_TEST(in_training) {
     ct_module *lm = rough_lm(GPT2, f64);
@@ -384,6 +400,7 @@ int main(void) {
     tcase_add_test(all, options_of_folders);
     tcase_add_test(all, options_of_config);
     tcase_add_test(all, options_that_are_not_supported);
+    tcase_add_test(all, a_larger_vocabulary);
     tcase_add_test(all, in_training);
     suite_add_tcase(suite, all);
     return run_suite(suite);

@@ -464,10 +464,21 @@ static bool group_step(ct_generator *g, int64_t group, int64_t *ids) {
     return ok;
 }
 
+/* A row's ids that a penalty lowers have room for the vocabulary of ct_generate_new. */
+static bool check_vocabulary(const ct_generator *g) {
+    const int64_t vocab = cti_lm_integer(&g->lm->config, CTI_LM_VOCAB);
+    return vocab == g->vocab ||
+           ct_fail(g->context, CT_ERR_ARGUMENT,
+                   "%s: the model had %" PRId64 " ids when the generator was made and has %" PRId64
+                   " now: make another generator after ct_lm_resize",
+                   generate_next_op, g->vocab, vocab);
+}
+
 bool ct_generate_next(ct_generator *g, int64_t *ids) {
     if (!cti_object_is_ready(g ? &g->object : NULL, generate_next_op, "generator", NULL))
         return false;
     if (!ids) return ct_fail(g->context, CT_ERR_ARGUMENT, "%s: ids is NULL", generate_next_op);
+    if (!check_vocabulary(g)) return false;
     const bool training = ct_module_training(g->lm->module);
     bool any = false, ok = true;
     for (int64_t i = 0; i < g->n; i++) ids[i] = -1;

@@ -108,8 +108,8 @@ CT_API ct_tensor *ct_lm_loss(ct_module *lm, ct_tensor *ids, ct_tensor *targets, 
 CT_API bool ct_lm_save(ct_module *lm, const char *folder, ct_save_opts opts);
 
 /* Gives the embedding, and the head with its bias, at least vocab_size rows. New rows are the mean
- * of the old ones; tied matrices stay tied. Optimisers must be made afterwards. If there are enough
- * rows, nothing changes. */
+ * of the old ones; tied matrices stay tied. Optimisers and generators must be made afterwards. If
+ * there are enough rows, nothing changes. */
 CT_API bool ct_lm_resize(ct_module *lm, int64_t vocab_size);
 
 /* Returns a cache for `batch` rows of up to max_length tokens. */
