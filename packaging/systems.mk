@@ -8,6 +8,8 @@ $(ZIG)/ready: tests/zig/requirements.txt
 	$(ZIG)/bin/pip install -q -r $<
 	@touch $@
 zig = $(abspath $(ZIG))/bin/python -m ziglang
+# Objects that zig keeps for the next build; in the home directory they would stay after make clean.
+export ZIG_GLOBAL_CACHE_DIR ?= $(abspath $(BUILD))/zig/cache
 
 MACS = aarch64-macos x86_64-macos
 macos: $(MACS:%=macos-%) ## everything for macOS, arm64 and x86_64, linked by zig; nothing is run

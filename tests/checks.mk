@@ -37,7 +37,8 @@ golden: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so $(if $(LINE),$(
 
 # CK_FORK=no runs a program's tests in one process, because a sanitized process forks slowly.
 ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-WITH_ASAN = $(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g1" SANITIZE="$(ASAN)"
+# ASAN_ISAS="scalar avx512" are the kernels of its library.
+WITH_ASAN = $(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g1" SANITIZE="$(ASAN)" $(if $(ASAN_ISAS),ISAS="$(ASAN_ISAS)")
 asan: ## the suite under AddressSanitizer, with leaks, and UndefinedBehaviorSanitizer
 	+CK_FORK=no $(WITH_ASAN) test
 ubsan: ## the suite under UndefinedBehaviorSanitizer alone

@@ -1,5 +1,6 @@
 """The C suite, as the mutants meet it: which tests of which programs enter a function, how long each takes, and a run of those with a
 mutant; plainly built, or under sanitizers."""
+import contextlib
 import glob
 import hashlib
 import json
@@ -50,6 +51,15 @@ def sleeps(pid):
         return all(Path(stat).read_text().rpartition(")")[2].split()[0] == "S" for stat in Path(f"/proc/{pid}/task").glob("*/stat"))
     except OSError:   # a thread that has just ended
         return False
+
+
+@contextlib.contextmanager
+def beside_the_tree():
+    """A folder with links to all that the tree has, for one run. What a mutant writes by a relative path ends with it."""
+    with tempfile.TemporaryDirectory() as folder:
+        for entry in os.listdir():
+            os.symlink(os.path.abspath(entry), f"{folder}/{entry}")
+        yield folder
 
 
 class Suite:
@@ -113,8 +123,8 @@ class Suite:
         if self.sanitized:   # which has an address space of its own, and a huge one
             bytes, options = (1 << 64) - 1, f"allocator_may_return_null=1:detect_leaks=1:hard_rss_limit_mb={BYTES >> 20}"
         command = [binary, program, str(seconds), str(bytes), tests if isinstance(tests, str) else ",".join(map(str, tests))]
-        with tempfile.TemporaryFile() as out:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL,
+        with tempfile.TemporaryFile() as out, beside_the_tree() as here:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL, cwd=here,
                                        env={**os.environ, "ASAN_OPTIONS": options})
             asleep = 0
             while asleep < 60:
@@ -142,7 +152,11 @@ class Suite:
         state = digest(*(Path(f).read_bytes() for f in [*self.sources, "tests/mutation/runner.c"]), *self.sha.values(), *FLAGS)
         if not kept.exists() or json.loads(kept.read_text())["state"] != state:
             print("which tests enter which functions ...", flush=True)
-            kept.write_text(json.dumps({"state": state, "enter": self.trace(), "seconds": self.times()}))
+            for group in self.link_with:
+                if not self.link(group, [], f"{self.folder}/{group}"):
+                    raise SystemExit(f"the suite does not link: {self.linker_said}")
+            enter, seconds = self.trace()
+            kept.write_text(json.dumps({"state": state, "enter": enter, "seconds": seconds}))
         learned = json.loads(kept.read_text())
         self.seconds = {(program, int(test)): s for program, of in learned["seconds"].items() for test, s in of.items()}
         self.enter = {}
@@ -150,7 +164,7 @@ class Suite:
             self.enter.setdefault((file, name), {})[program] = tests
 
     def trace(self):
-        """[file, function, program, tests]: the sources' functions call the runner as they are entered."""
+        """[file, function, program, tests], as the sources' functions call the runner when they are entered; and {program: {test: seconds}}."""
         folder = f"{self.folder}/trace"
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
@@ -166,7 +180,7 @@ class Suite:
             return object
         with ThreadPoolExecutor(JOBS) as pool:
             objects = list(pool.map(traced, self.sources))
-        found = {}
+        found, seconds = {}, {}
         for group in self.link_with:
             if not self.link(group, objects, f"{folder}/{group}", True):
                 raise SystemExit(f"the suite does not link: {self.linker_said}")
@@ -178,6 +192,7 @@ class Suite:
                     at[int(address, 16)] = file, name.split(".")[0]   # "name.localalias" is the compiler's
             programs = [p for p in self.programs if self.group[p] == group]
             for program, said in zip(programs, self.start_each(folder, programs)):
+                seconds[program] = {test: float(s) for test, s in re.findall(r"^took (\d+) (\S+)$", said, re.M)}
                 for line in re.findall(r"^entered (.*)$", said, re.M):
                     first, second, *addresses = line.split()
                     for address in addresses:
@@ -185,14 +200,7 @@ class Suite:
                         if file:
                             found.setdefault((file, name, program), set()).update((int(first), int(second)))
         shutil.rmtree(folder)
-        return [[*key, sorted(t for t in tests if t >= 0)] for key, tests in sorted(found.items())]
-
-    def times(self):
-        for group in self.link_with:
-            if not self.link(group, [], f"{self.folder}/{group}"):
-                raise SystemExit(f"the suite does not link: {self.linker_said}")
-        return {program: {test: float(s) for test, s in re.findall(r"^took (\d+) (\S+)$", said, re.M)}
-                for program, said in zip(self.programs, self.start_each(self.folder, self.programs))}
+        return [[*key, sorted(t for t in tests if t >= 0)] for key, tests in sorted(found.items())], seconds
 
     def tests_for(self, mutant):
         """{program: tests}. Only a test that enters a function can tell a change in it; what stands outside of functions is read by all of
@@ -217,7 +225,7 @@ class Suite:
         return sorted(chosen)
 
     def passes(self, program, tests, binary, seconds):
-        """Of tests that take so many seconds of a processor without a mutant."""
+        """Of tests that take so many seconds of a processor with instrumented functions and without a mutant."""
         limit = math.ceil((40 if self.sanitized else 4) * seconds + 2)
         if self.start(binary, program, tests, limit)[0]:
             return True
