@@ -1,33 +1,35 @@
 /* The kernels of AMX (src/kernels/amx.c) on a model of its tiles: so they are tested on every
- * machine. tests/test_amx_avx512.c compiles the same with the packing of AVX512-BF16. */
+ * machine. Each test runs with panels packed in plain C, and where the machine has AVX512-BF16 once
+ * more with panels packed by it (amx_avx512.c). */
 #include "attention_rounded_check.h"
 #include "rounded_check.h"
 
 #include "amx_model.h"
 
 void kernels_of_model(cti_kernels *table);
+void kernels_packed_by_avx512(cti_kernels *table);
 #define cti_kernels_amx kernels_of_model
-#ifdef AMX_PACKS_BY_AVX512
-#define CTI_VECTOR_BYTES 64
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")
-#include "../src/kernels/amx.c"
-#pragma GCC pop_options
-#else
 #define CTI_VECTOR_BYTES 0
 #include "../src/kernels/amx.c"
-#endif
 
-static rounding_isa model_isa(void) {
+enum { PLAIN, BY_AVX512 };
+
+static int packings(void) {
+    cti_kernels table = {0};
+    kernels_packed_by_avx512(&table);
+    return table.bf16 && cti_isa_find("avx512bf16") ? BY_AVX512 + 1 : PLAIN + 1;
+}
+
+static rounding_isa model_isa(int packing) {
     static rounding_isa isa;
     cti_kernels table = {0};
-    kernels_of_model(&table);
+    (packing == BY_AVX512 ? kernels_packed_by_avx512 : kernels_of_model)(&table);
     rounding_isa_of(&isa, cti_isa_find(NULL)->name, "amx", table.bf16, table.bf16x3, table.bf16x6);
     return isa;
 }
 #define WITH_MODEL(isa)                                                                            \
     static rounding_isa isa;                                                                       \
-    isa = model_isa();                                                                             \
+    isa = model_isa(_i);                                                                           \
     isa.isa.of[CT_F32] = &isa.f32
 
 START_TEST(values) {
@@ -148,17 +150,14 @@ START_TEST(pieces) {
 END_TEST
 
 int main(void) {
-#ifdef AMX_PACKS_BY_AVX512
-    if (!cti_isa_find("avx512bf16")) return 0;
-#endif
     Suite *suite = suite_create("AMX on a model of its tiles");
     TCase *tests = tcase_create("products");
-    tcase_add_test(tests, values);
-    tcase_add_test(tests, any_threads);
-    tcase_add_test(tests, not_finite);
-    tcase_add_test(tests, alone);
-    tcase_add_test(tests, attention);
-    tcase_add_test(tests, pieces);
+    tcase_add_loop_test(tests, values, 0, packings());
+    tcase_add_loop_test(tests, any_threads, 0, packings());
+    tcase_add_loop_test(tests, not_finite, 0, packings());
+    tcase_add_loop_test(tests, alone, 0, packings());
+    tcase_add_loop_test(tests, attention, 0, packings());
+    tcase_add_loop_test(tests, pieces, 0, packings());
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
