@@ -166,15 +166,20 @@ static void print_text(const unsigned char *text, int64_t size) {
 static void show_tokens(const ct_tokenizer *tokenizer, int files, char **paths) {
     static const int backgrounds[] = {153, 194, 229, 224, 189, 223};
     contents text = read_files(files, paths);
-    const size_t room = (size_t)text.length + 16;
+    const char *bytes = (const char *)text.bytes;
+    const size_t length = (size_t)text.length;
+    const ct_encode_opts opts = {.no_special = true};
+    const int64_t n = ct_encode(tokenizer, bytes, length, opts, NULL, NULL, 0);
+    if (n < 0)
+        fail(EXIT_FAILED, "the text needs an unk_token, which the tokenizer does not have, or "
+                          "memory is short");
+    const size_t room = (size_t)n + 1;
     int64_t *ids = malloc(room * sizeof *ids), *offsets = malloc(2 * room * sizeof *offsets);
-    if (!ids || !offsets) fail(EXIT_FAILED, "out of memory");
-    const int64_t n = ct_encode(tokenizer, (const char *)text.bytes, (size_t)text.length,
-                                (ct_encode_opts){.no_special = true}, ids, offsets, (int64_t)room);
-    if (n < 0) fail(EXIT_FAILED, "out of memory");
+    if (!ids || !offsets || ct_encode(tokenizer, bytes, length, opts, ids, offsets, n) != n)
+        fail(EXIT_FAILED, "out of memory");
     const bool coloured = option.color || colours();
     int64_t shown = 0;
-    for (int64_t i = 0; i < n && i < (int64_t)room; i++) {
+    for (int64_t i = 0; i < n; i++) {
         const int64_t end = offsets[2 * i + 1];
         if (end <= shown) continue;
         if (coloured) printf("\033[30;48;5;%dm", backgrounds[i % 6]);

@@ -185,6 +185,30 @@ static void ck_no_batch(ct_batch batch, ct_status status, const char *op, const 
     ck_refused(NULL, status, op, says);
 }
 
+/* A text that needs an unknown token which the vocabulary lacks. */
+START_TEST(no_unknown_token) {
+    static const char json[] = "{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"<unk>\","
+                               "\"vocab\":{\"a\":0,\"<|im_start|>\":1,\"<|im_end|>\":2}}}";
+    const char *path = in_folder("words.json"), *texts[] = {"a", "b"};
+    write_all(path, json, sizeof json - 1);
+    ct_tokenizer *tokenizer = ct_tokenizer_open(context, path);
+    must(tokenizer);
+    const char *says = "does not have the model's unk_token";
+    must(ct_encode_batch(tokenizer, texts, NULL, 1, (ct_batch_opts){0}).ids);
+    ck_refused(ct_encode_batch(tokenizer, texts, NULL, 2, (ct_batch_opts){0}).ids, CT_ERR_FORMAT,
+               "encode_batch", says);
+    const char *out = in_folder("words.bin");
+    ck_refused(ct_encode_files(tokenizer, &path, 1, out, (ct_corpus_opts){.end_id = -1}) < 0
+                   ? NULL
+                   : "encoded",
+               CT_ERR_FORMAT, "encode_files", says);
+    const ct_message message = {"user", "a"};
+    const ct_chat_opts opts = {.kind = CT_CHAT_CHATML};
+    ck_refused(ct_chat_encode(tokenizer, &message, 1, opts, NULL, NULL, 0) < 0 ? NULL : "encoded",
+               CT_ERR_FORMAT, "chat_encode", says);
+}
+END_TEST
+
 START_TEST(refused) {
     static const char *const texts[] = {"a", NULL};
     static const int64_t ids[] = {1}, wrong[] = {-1};
@@ -231,6 +255,7 @@ int main(void) {
     tcase_add_test(batches, padding);
     tcase_add_test(batches, threads);
     tcase_add_test(batches, rows_of_ids);
+    tcase_add_test(batches, no_unknown_token);
     tcase_add_test(batches, refused);
     suite_add_tcase(suite, batches);
     return run_suite(suite);

@@ -117,7 +117,7 @@ typedef struct {
     int64_t n_template;
     int64_t specials; /* the number of the template's tokens that a row has; 0 with no_special */
     batch_row *rows;
-    bool *failed; /* [threads]: memory was short */
+    bool *failed; /* [threads] */
 } batch_encoder;
 
 /* Encodes a text without the template's tokens into a block that the caller frees. Returns false if
@@ -219,14 +219,15 @@ static bool check_texts(ct_context *context, const char *const *texts, int64_t n
 }
 
 /* Encodes the rows on all threads. */
-static bool encode_all(ct_context *context, batch_encoder *encoder, int64_t n) {
+static bool encode_all(const ct_tokenizer *tokenizer, batch_encoder *encoder, int64_t n) {
+    ct_context *context = tokenizer->context;
     const int threads = cti_parallel_width(context);
     encoder->failed = calloc((size_t)threads, sizeof *encoder->failed);
     bool ok = encoder->failed != NULL;
     if (ok) cti_parallel(context, n, 1, encode_rows, encoder);
     for (int i = 0; ok && i < threads; i++) ok = !encoder->failed[i];
     free(encoder->failed);
-    return ok || ct_fail(context, CT_ERR_MEMORY, "%s: out of memory", encode_batch_op);
+    return ok || cti_encode_failed(tokenizer, encode_batch_op);
 }
 
 ct_batch ct_encode_batch(ct_tokenizer *tokenizer, const char *const *texts,
@@ -251,7 +252,7 @@ ct_batch ct_encode_batch(ct_tokenizer *tokenizer, const char *const *texts,
     }
     encoder.rows = rows_new(context, n, encode_batch_op);
     if (!encoder.rows) return batch;
-    if (encode_all(context, &encoder, n))
+    if (encode_all(tokenizer, &encoder, n))
         batch = batch_make(context, encoder.rows, n, false, &opts);
     for (int64_t i = 0; i < n; i++) free(encoder.rows[i].ids);
     free(encoder.rows);

@@ -393,7 +393,6 @@ int64_t ct_chat_encode(const ct_tokenizer *tokenizer, const ct_message *messages
     ok = ok && chat_encode(&chat, &memory, measure.size, &sink, targets);
     chat_free(&memory);
     if (ok) return sink.count;
-    ct_fail(tokenizer->context, CT_ERR_MEMORY, "%s: out of memory for a text of %zu bytes",
-            chat_encode_op, measure.size);
+    cti_encode_failed(tokenizer, chat_encode_op);
     return -1;
 }

@@ -143,7 +143,7 @@ static bool flush_documents(corpus_writer *corpus) {
     cti_parallel(corpus->context, corpus->groups, 1, encode_groups, corpus);
     for (int i = 0; i < corpus->groups; i++) {
         corpus_group *group = &corpus->group[i];
-        if (group->failed) return corpus_no_memory(corpus);
+        if (group->failed) return cti_encode_failed(corpus->tokenizer, corpus_op);
         if (!write_ids(corpus, group->ids, (int64_t)group->count)) return false;
         if (group->room > CORPUS_MOST) { /* a large document made it grow */
             free(group->ids);

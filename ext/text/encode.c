@@ -1,4 +1,6 @@
 /* Encoding: added tokens, normalizer, pre-tokenizer, model, and the ranges of the tokens. */
+#include <cotangent/autograd.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -286,6 +288,15 @@ bool cti_encode_text(const cti_tokenizer_parts *parts, cti_text text, const cti_
     if (done && clean.at && sink->offsets) map_ranges(&clean, sink, e.first);
     clean_free(&clean);
     return done;
+}
+
+bool cti_encode_failed(const ct_tokenizer *tokenizer, const char *op) {
+    if (!cti_model_lacks_unknown(tokenizer->parts->model))
+        return ct_fail(tokenizer->context, CT_ERR_MEMORY, "%s: out of memory", op);
+    return ct_fail(tokenizer->context, CT_ERR_FORMAT,
+                   "%s: a text has a part without a token, and the vocabulary does not have the "
+                   "model's unk_token (or memory is short)",
+                   op);
 }
 
 /* ---- the public function ---- */

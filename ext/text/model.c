@@ -78,6 +78,11 @@ bool cti_model_read(const cti_reading *outer, cti_json_at value, bool bytes, cti
     return cti_words_read(&reading, value, bytes, m->kind == MODEL_WORD_PIECE, v, &m->words);
 }
 
+bool cti_model_lacks_unknown(const cti_model *model) {
+    if (model->kind != MODEL_BPE) return model->words->unknown == CTI_NO_ID;
+    return model->bpe->has_unknown && model->bpe->unknown == CTI_NO_ID;
+}
+
 cti_model_work *cti_model_work_new(const cti_model *model, size_t text_size) {
     cti_model_work *work = calloc(1, sizeof *work);
     if (work && model->kind == MODEL_BPE) cti_bpe_work_begin(&work->bpe, text_size);

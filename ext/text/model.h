@@ -21,6 +21,9 @@ typedef struct cti_model_work cti_model_work;
 cti_model_work *cti_model_work_new(const cti_model *model, size_t text_size); /* NULL: no memory */
 void cti_model_work_free(cti_model_work *work);
 
+/* Whether the vocabulary lacks the unknown token of the model. */
+bool cti_model_lacks_unknown(const cti_model *model);
+
 /* Writes the tokens of the piece [begin, end) of sink->text, which is not empty. Returns false if
  * memory is short, or if a part needs the unknown token and the vocabulary lacks it, which is an
  * error in the package too. Reads only the model. The time is n log n in the bytes of the piece. */

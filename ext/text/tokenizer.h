@@ -98,8 +98,11 @@ typedef struct {
 } cti_plain;
 
 /* Encodes one text without the tokens of the post-processor. Ranges are trimmed as it says. The
- * sink has a count of 0. Returns false if memory is short. */
+ * sink has a count of 0. Returns false if memory is short, or if the text needs the unknown token
+ * and the vocabulary lacks it. */
 bool cti_encode_text(const cti_tokenizer_parts *parts, cti_text text, const cti_plain *plain,
                      cti_sink *sink);
+/* Records the error of an operation whose encoding has failed. Returns false. */
+bool cti_encode_failed(const ct_tokenizer *tokenizer, const char *op);
 
 #endif

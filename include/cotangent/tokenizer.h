@@ -136,7 +136,8 @@ typedef struct {
  * scope.
  *
  * All tensors are NULL after an error: CT_ERR_ARGUMENT (a NULL, n < 1, a max_length that is
- * negative or less than the number of the post-processor's tokens), CT_ERR_MEMORY. */
+ * negative or less than the number of the post-processor's tokens), CT_ERR_FORMAT (a text needs the
+ * model's unk_token and the vocabulary does not have it), CT_ERR_MEMORY. */
 CT_API ct_batch ct_encode_batch(ct_tokenizer *tokenizer, const char *const *texts,
                                 const char *const *seconds, int64_t n, ct_batch_opts opts);
 
@@ -207,7 +208,8 @@ typedef struct {
  * `out` is not changed.
  *
  * Returns the number of ids, or -1 after an error: CT_ERR_ARGUMENT (a NULL, n < 1, an end_id that
- * is no id), CT_ERR_IO, CT_ERR_FORMAT (2^31 ids or more), CT_ERR_MEMORY. */
+ * is no id), CT_ERR_IO, CT_ERR_FORMAT (2^31 ids or more, or a text that needs the model's unk_token
+ * if the vocabulary does not have it), CT_ERR_MEMORY. */
 CT_API int64_t ct_encode_files(ct_tokenizer *tokenizer, const char *const *paths, int64_t n,
                                const char *out, ct_corpus_opts opts);
 
