@@ -350,6 +350,10 @@ START_TEST(texts_that_are_refused) {
         {WITH("\"rope_parameters\": 3"), "rope_parameters", "not an object"},
         {WITH("\"partial_rotary_factor\": 0.5"), "partial_rotary_factor", "llama"},
         {WITH("\"layer_types\": [\"full_attention\"]"), "layer_types", "2 layers"},
+        {WITH("\"no_rope_layers\": [1, 0]"), "\"no_rope_layers\" is [...]", "not known for"},
+        {"{\"model_type\": \"mistral\", \"num_key_value_heads\": 2, \"sliding_window\": 3, "
+         "\"layer_types\": [\"sliding_attention\", \"full_attention\"], " SIZES "}",
+         "layer 1 is full_attention", "sliding_window holds for all layers"},
         {WITH("\"layer_types\": [\"full_attention\", \"chunked_attention\"]"), "layer_types",
          "layer 1"},
         {WITH("\"architectures\": [\"LlamaForSequenceClassification\"]"), "architectures", "llama"},

@@ -203,6 +203,21 @@ static double scale_of_layer(const cti_lm_config *config, int64_t i) {
     return number[CTI_LM_SCALED_LAYER] > 0 ? scale / (double)(i + 1) : scale;
 }
 
+/* Refuses lists that transformers does not read in a family, and that say other than the rest. */
+static bool check_lists(const cti_lm_reader *reader, cti_json_at types, cti_json_at ropes,
+                        int64_t i, bool sliding) {
+    const cti_lm_config *config = reader->config;
+    if (ropes && config->number[CTI_LM_ROPE_PATTERN] < 0)
+        return cti_lm_refuse(reader, "no_rope_layers", ropes, "a key that is not known for %s",
+                             config->family->model_type);
+    if (!types || sliding || !config->family->one_window || config->number[CTI_LM_WINDOW] < 0)
+        return true;
+    return cti_lm_refuse(reader, layer_types_key, types,
+                         "layer %" PRId64 " is full_attention, but in %s sliding_window holds for "
+                         "all layers",
+                         i, config->family->model_type);
+}
+
 static bool read_layers(const cti_lm_reader *reader) {
     cti_lm_config *config = reader->config;
     const int64_t n = cti_lm_integer(config, CTI_LM_LAYERS);
@@ -219,6 +234,7 @@ static bool read_layers(const cti_lm_reader *reader) {
         if (!layer_has_rope(reader, ropes, i, &has_rope)) return false;
         sliding = default_sliding(config, i, has_rope);
         if (types && !type_of_layer(reader, types, i, &sliding)) return false;
+        if (!check_lists(reader, types, ropes, i, sliding)) return false;
         if (types && sliding && !windows)
             return cti_lm_refuse(reader, layer_types_key, types,
                                  "layer %" PRId64 " is sliding_attention, but there is no window",

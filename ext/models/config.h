@@ -103,6 +103,7 @@ typedef struct {
     bool rms, post_norm, gated, bidirectional, transposed;
     bool qkv_bias, up_bias; /* whether q, k and v, and whether up and down, always have biases */
     bool o_bias;            /* o has a bias always */
+    bool one_window;        /* all layers have the window of sliding_window, if there is one */
     bool wide_qk_norm; /* q_norm and k_norm are of all heads' rows together, not of each head's */
     double norm_offset, rope_base, local_base; /* the bases of full and of sliding layers */
     double partial;    /* the default of partial_rotary_factor; 0: no RoPE */
