@@ -85,6 +85,8 @@ typedef struct {
     int threads;
     /* changes the values of the dense inputs before they are used */
     void (*change)(const problem *, double *q, double *k, double *v);
+    /* changes a cotangent, of out or of the weights */
+    void (*change_cotangent)(const problem *, ct_tensor *g);
     const bool *key_mask;   /* NULL: random */
     const int64_t *lengths; /* NULL: random */
     /* bool or double; NULL: random */
@@ -276,6 +278,8 @@ static inline result solve(const problem *p, how w) {
     ct_tensor *y[2] = {a.out, w.weights ? a.weights : NULL}, *g[2] = {cotangent_of(a.out, w.dtype)};
     if (p->transposed) g[0] = ct_transpose(ct_contiguous(ct_transpose(g[0], 1, 3)), 1, 3);
     if (y[1]) g[1] = cotangent_of(y[1], w.dtype);
+    for (int i = 0; i < 2 && w.change_cotangent; i++)
+        if (g[i]) w.change_cotangent(p, g[i]);
     ck_assert_msg(ct_backward_with(y, g, y[1] ? 2 : 1, (ct_backward_opts){0}), "%s",
                   ct_error_message(c));
     keep_values(y[0], &r, OUT);

@@ -37,7 +37,7 @@ END_TEST
 
 static int64_t changed; /* a key, and the query of the same index */
 static double junk;     /* the number in it */
-static int parts;       /* bits: q, k, v */
+static int parts;       /* bits: q, k, v, the cotangents */
 
 /* The lengths of three rows. */
 static const int64_t past[] = {0, 123, 200};
@@ -52,12 +52,22 @@ static void change_one(const problem *p, double *q, double *k, double *v) {
                 x[n][(i * counts[n] + changed) * widths[n] + e] = e % 2 && n ? -junk : junk;
 }
 
+static void change_cotangent(const problem *p, ct_tensor *g) {
+    const ct_shape shape = ct_shape_of(g);
+    const int64_t width = shape.dim[shape.ndim - 1];
+    for (int64_t k = 0; k < ct_numel(g) && parts & 8; k++) {
+        if (k / width % p->t != changed) continue;
+        if (ct_dtype_of(g) == CT_F32) ct_data_f32(g)[k] = (float)junk;
+        else ct_data_f64(g)[k] = junk;
+    }
+}
+
 /* No result of another token changes a bit if its query does not see the changed key, and, of a
  * key, if no query sees it that is the changed one or sees the changed key. */
 static void token_is_hidden(const problem *p, how w, const bool *seen) {
-    w.change = NULL;
     const result want = solve(p, w);
     w.change = change_one;
+    w.change_cotangent = change_cotangent;
     const result got = solve(p, w);
     const int64_t widths[] = {p->dv, p->s, p->d, p->d, p->dv};
     char text[256];
@@ -69,11 +79,28 @@ static void token_is_hidden(const problem *p, how w, const bool *seen) {
             for (int64_t q = 0; q < p->t && (i == DK || i == DV); q++)
                 reached |= seen[q * p->s + token] && (q == changed || seen[q * p->s + changed]);
             HOLDS(reached || got.value[i][k] == want.value[i][k],
-                  "%s[%d] (token %d, changed %d) is %g, not %g: %s", names[i], (int)k, (int)token,
-                  (int)changed, got.value[i][k], want.value[i][k], text);
+                  "%s[%d] (token %d, changed %d to %g, parts %d, weights %d) is %g, not %g: %s",
+                  names[i], (int)k, (int)token, (int)changed, junk, parts, w.weights,
+                  got.value[i][k], want.value[i][k], text);
         }
     forget(want);
     forget(got);
+}
+
+/* Some bits of `parts` at each step: all, each one alone, and both of an attention's sides. */
+static void no_junk_leaks(const problem *p, how w, const bool *seen) {
+    static const struct {
+        double junk;
+        int parts;
+    } steps[] = {{1e4, 15},      {NAN, 15}, {INFINITY, 15}, {-INFINITY, 6}, {NAN, 1},
+                 {NAN, 2},       {NAN, 4},  {NAN, 8},       {INFINITY, 1},  {INFINITY, 2},
+                 {-INFINITY, 2}, {1e30, 2}, {INFINITY, 4},  {-INFINITY, 8}};
+    for (size_t k = 0; k < sizeof steps / sizeof *steps; k++) {
+        changed = (int64_t)draw((uint64_t)p->t);
+        junk = steps[k].junk;
+        parts = steps[k].parts;
+        token_is_hidden(p, w, seen);
+    }
 }
 
 /* A token outside the window, of another segment, or behind a mask of single pairs. */
@@ -98,17 +125,36 @@ START_TEST(hidden_tokens_change_no_bit) {
             seen[i * t + j] = sees[kind];
             bias[i * t + j] = sees[kind] ? 0.5 : -INFINITY;
         }
-    how w = {_i % 2 ? CT_F32 : CT_F64, .isa = isa_of(_i), .weights = _i % 3 == 2,
-             .mask = kind == 2 ? (void *)seen : bias};
-    if (kind == 2 || kind == 3) w.weights = 0; /* composed: a NaN may leak */
-    for (int k = 0; k < 7; k++) {
-        changed = (int64_t)draw((uint64_t)t);
-        junk = (double[]){1e4, NAN, INFINITY, -INFINITY, NAN, NAN, NAN}[k];
-        parts = (int[]){7, 7, 7, 6, 1, 2, 4}[k];
-        if (w.weights && k > 0) continue; /* the gradient of weights is composed */
-        token_is_hidden(&p, w, seen);
-    }
+    no_junk_leaks(
+        &p,
+        (how){_i % 2 ? CT_F32 : CT_F64, .isa = isa_of(_i), .mask = kind == 2 ? (void *)seen : bias},
+        seen);
     free(seen), free(bias);
+}
+END_TEST
+
+/* The future of a causal attention, with few queries and with many, with dropout, a softcap, and
+ * products that round. */
+START_TEST(the_future_may_be_nan) {
+    const int64_t t = (int64_t[]){2, 1, 3, 40, 64, 150, 300}[_i % 7];
+    const int kind = _i / 7; /* plain, dropout, softcap, rounded */
+    problem p = {.b = 1,
+                 .h = 4,
+                 .kv = 2,
+                 .t = t,
+                 .s = t,
+                 .d = 6,
+                 .dv = 5,
+                 .causal = true,
+                 .seed = 90 + (uint64_t)_i};
+    how w = {_i % 2 ? CT_F32 : CT_F64, .isa = isa_of(_i / 2)};
+    if (kind == 1) p.dropout = 0.3;
+    if (kind == 2) p.softcap = 0.5;
+    if (kind == 3) p.d = p.dv = 72, w = (how){.dtype = CT_F32, .matmul = CT_MATMUL_BF16};
+    bool *seen = malloc((size_t)(t * t));
+    for (int64_t i = 0; i < t * t; i++) seen[i] = i % t <= i / t;
+    no_junk_leaks(&p, w, seen);
+    free(seen);
 }
 END_TEST
 
@@ -372,6 +418,7 @@ int main(void) {
     tcase_add_loop_test(alone, several_blocks, 0, 40);
     tcase_add_loop_test(alone, any_number_of_threads, 0, 6);
     tcase_add_loop_test(alone, hidden_tokens_change_no_bit, 0, 18);
+    tcase_add_loop_test(alone, the_future_may_be_nan, 0, 28);
     tcase_add_loop_test(alone, past_a_length, 0, 16);
     suite_add_tcase(suite, alone);
     tcase_add_checked_fixture(all, open_context, close_context);

@@ -22,13 +22,19 @@ typedef struct {
     char *bias;  /* (keys) */
     char *max;   /* (nr): one number in every lane */
     char *sum;   /* (nr): partial sums */
-    char *clean; /* (kc, dv): values with zeros in place of hidden rows; reserved only if a->guarded
-                  */
+    char *clean; /* (kc, dv): values with zeros in place of hidden rows; reserved only if
+                  * has_hidden_pairs */
 } decode_buffers;
 _Static_assert(sizeof(decode_buffers) <= CTI_ATTENTION_BUFFERS * sizeof(char *), "buffers");
 
 static const cti_gemm_kernels *vector_kernels(const cti_attention_params *a) {
     return a->keys_dtype == CT_BF16 ? &a->kernels->gemm_of_bf16 : &a->kernels->gemm;
+}
+
+/* Returns whether a key of a query's range may be hidden apart from the key mask: diagonals and
+ * lengths only limit the range. */
+static bool has_hidden_pairs(const cti_attention_params *a) {
+    return a->mask.data || a->bias.data || a->segments;
 }
 
 /* The size follows from the capacity of a KV cache, the distance from one head's keys to the next
@@ -42,7 +48,7 @@ static void decode_reserve(const void *call, cti_attention_workspace *space, voi
     w->bias = cti_attention_reserve(space, keys, 1);
     w->max = cti_attention_reserve(space, a->nr, 1);
     w->sum = cti_attention_reserve(space, a->nr, 1);
-    if (a->guarded)
+    if (has_hidden_pairs(a))
         w->clean = cti_attention_reserve(space, cti_min(vector_kernels(a)->kc, keys), a->dv);
 }
 
@@ -194,7 +200,7 @@ static void decode_query(const cti_attention_params *a, const decode_buffers *w,
         if (a->attrs.dropout > 0) cti_attention_dropout(a, t, w->s, t->nk, w->s);
         sum_values(a, w, t, false, 1 / sum, out);
         /* A NaN may be a value of a single hidden pair times 0. */
-        if (a->guarded && a->kernels->has_nan(a->dv, out)) {
+        if (has_hidden_pairs(a) && a->kernels->has_nan(a->dv, out)) {
             a->kernels->fill(a->dv, 0, out);
             sum_values(a, w, t, true, 1 / sum, out);
         }

@@ -121,7 +121,8 @@ static void attend_keys(const cti_attention_params *a, const forward_buffers *w,
     keys.k = cti_attention_gather_keys(a, &a->k, t, a->d, w->k);
     keys.v = cti_attention_gather_keys(a, &a->v, t, a->dv, w->v);
     keys.raw.bad = NULL;
-    if (a->guarded) keys.raw = cti_attention_guard(a, &keys.v, t->nk, a->dv, &w->guard);
+    if (cti_attention_hides_pairs(a, t))
+        keys.raw = cti_attention_guard(a, &keys.v, t->nk, a->dv, &w->guard);
     if (a->rounded) {
         keys.k = cti_attention_left(a, &keys.k, t->nk, a->d, w->k_left);
         keys.v = cti_attention_right(a, &keys.v, t->nk, a->dv, w->v_right);

@@ -162,6 +162,13 @@ cti_attention_span cti_attention_limited_queries(const cti_attention_params *a,
                                 .end = cti_min(queries.end, end - t->q0)};
 }
 
+bool cti_attention_may_hide_pairs(const cti_attention_params *a, const cti_attention_tile *t) {
+    if (a->mask.data || a->bias.data) return true;
+    const cti_attention_diagonals seen = cti_attention_diagonals_of(a, t);
+    return seen.high < t->nk || seen.low > 1 - t->nq ||
+           (a->segments && cti_attention_segments_differ(a, t));
+}
+
 double cti_attention_pairs(const cti_attention_params *a) {
     if (!a->limited) {
         if (!a->attrs.causal) return (double)a->batch * (double)a->t * (double)a->s;

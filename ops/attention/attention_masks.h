@@ -128,6 +128,14 @@ static inline bool cti_attention_is_hidden(const cti_attention_params *a,
     return keys.begin >= keys.end;
 }
 
+/* Returns whether single pairs of the tile may be hidden, apart from keys that the key mask or
+ * lengths hide from all queries: its products then need a guard (attention_products.h). */
+bool cti_attention_may_hide_pairs(const cti_attention_params *a, const cti_attention_tile *t);
+static inline bool cti_attention_hides_pairs(const cti_attention_params *a,
+                                             const cti_attention_tile *t) {
+    return a->guarded && t->nk > 0 && cti_attention_may_hide_pairs(a, t);
+}
+
 /* Returns the number of pairs of a query and a key of one head, summed over batches, inside the
  * ranges of keys. */
 double cti_attention_pairs(const cti_attention_params *a);

@@ -337,6 +337,15 @@ static void backprop_key_block(const cti_attention_backward_call *f, const pair_
  * end. A product may have written to such a row if others of its tile are visible, and the row
  * would be -0 if the scale is negative: the bits would depend on the sizes of tiles. */
 
+/* Returns false if a score of one of the tile's queries is NaN or +inf, or all its scores are -inf:
+ * then 1 / sum is NaN or 0. Without a softcap that is so for each query that is not finite. */
+static bool stats_are_sound(const cti_attention_params *a, const pair_buffers *w,
+                            const cti_attention_tile *t) {
+    const char *sums = a->inverse_sum + cti_attention_query(a, t, 0) * a->stat_size;
+    a->kernels->min(t->nq, 1, sums, 1, w->s);
+    return cti_real_get(a->dtype, w->s, 0) > 0;
+}
+
 /* Sets the fields of a block of queries. None is set before: to zero the whole struct takes longer
  * than the products of a few tokens. */
 static void query_block_begin(const cti_attention_backward_call *f, const pair_buffers *w,
@@ -354,18 +363,22 @@ static void query_block_begin(const cti_attention_backward_call *f, const pair_b
                                    a->out.stride[2], w->dot);
     queries->q_right = &queries->q;
     queries->dout_right = &queries->dout;
-    if (a->guarded || a->rounded) {
+    const bool guarded = cti_attention_hides_pairs(a, t);
+    if (guarded || a->rounded) {
         queries->right_q = queries->q;
         queries->right_dout = queries->dout;
         queries->q_right = &queries->right_q;
         queries->dout_right = &queries->right_dout;
     }
-    if (a->guarded) {
-        const char *sums = a->inverse_sum + cti_attention_query(a, t, 0) * a->stat_size;
-        queries->q_raw = cti_attention_guard(a, &queries->right_q, t->nq, a->d, &w->q_guard);
-        queries->dout_raw =
-            cti_attention_guard(a, &queries->right_dout, t->nq, a->dv, &w->dout_guard);
-        queries->scrubbed = keys->raw.bad || queries->q_raw.bad || a->kernels->has_nan(t->nq, sums);
+    if (guarded) {
+        const bool sound = stats_are_sound(a, w, t);
+        if (!sound || a->cap > 0)
+            queries->q_raw = cti_attention_guard(a, &queries->right_q, t->nq, a->d, &w->q_guard);
+        a->kernels->sum(t->nq, 1, w->dot, 1, w->s);
+        if (!isfinite(cti_real_get(a->dtype, w->s, 0)))
+            queries->dout_raw =
+                cti_attention_guard(a, &queries->right_dout, t->nq, a->dv, &w->dout_guard);
+        queries->scrubbed = keys->raw.bad || queries->q_raw.bad || !sound;
     }
     if (a->rounded) {
         queries->right_q = cti_attention_right(a, &queries->right_q, t->nq, a->d, w->q_right);
@@ -413,7 +426,8 @@ static void key_range_begin(const cti_attention_backward_call *f, const pair_buf
     keys->k = cti_attention_gather_keys(a, &a->k, t, a->d, w->kv);
     if (!a->scores)
         cti_attention_pack_columns(a, a->d, t->nk, keys->k.data, 1, keys->k.stride, w->kt_panels);
-    if (a->guarded) keys->raw = cti_attention_guard(a, &keys->k, t->nk, a->d, &w->k_guard);
+    if (cti_attention_hides_pairs(a, t))
+        keys->raw = cti_attention_guard(a, &keys->k, t->nk, a->d, &w->k_guard);
     for (int64_t i = 0; i < t->nk && a->rounded; i += f->schedule.k_block) {
         const cti_attention_rows rows = cti_attention_rows_from(a, &keys->k, i);
         cti_attention_right(a, &rows, cti_min(f->schedule.k_block, t->nk - i), a->d,

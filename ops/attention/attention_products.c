@@ -69,7 +69,12 @@ cti_attention_raw cti_attention_guard(const cti_attention_params *a, cti_attenti
                                       int64_t n, int64_t cols,
                                       const cti_attention_guard_buffers *w) {
     CTI_ASSERT(a->guarded && n > 0);
+    /* A column's sum is not finite if one of its numbers is not. Sums of columns are a fast first
+     * test, which finite numbers fail only if their sum overflows. */
     a->kernels->fill(cols, 0, w->zeros);
+    a->kernels->sum(n, cols, x->data, x->stride, w->clean);
+    a->kernels->attention.row_dots(1, cols, w->clean, 0, w->zeros, 0, w->bad);
+    if (!a->kernels->has_nan(1, w->bad)) return (cti_attention_raw){0};
     a->kernels->attention.row_dots(n, cols, x->data, x->stride, w->zeros, 0, w->bad);
     if (!a->kernels->has_nan(n, w->bad)) return (cti_attention_raw){0};
     const cti_attention_raw raw = {.rows = *x, .bad = w->bad};

@@ -45,9 +45,9 @@ static inline void cti_attention_pack_columns(const cti_attention_params *a, int
 
 /* ---- rows that are not finite ---- */
 
-/* A product of zeros and a NaN or an infinity is NaN. So where masks hide single pairs, rows of a
- * right factor that are not finite are zeros in the product, and are added afterwards only to the
- * rows of C whose element of A is not 0. */
+/* A product of zeros and a NaN or an infinity is NaN. So in tiles with pairs that are hidden one by
+ * one (cti_attention_hides_pairs), rows of a right factor that are not finite are zeros in the
+ * product, and are added afterwards only to the rows of C whose element of A is not 0. */
 typedef struct {
     cti_attention_rows rows; /* as they are in the tensor */
     const char *bad;         /* for each row 0 or NaN: it is not finite. NULL: all are finite */
@@ -61,7 +61,7 @@ typedef struct {
 } cti_attention_guard_buffers;
 
 /* Returns x, n rows of `cols` numbers, as raw rows. If any is not finite, *x becomes a copy with
- * zeros in place of it. It is called only if a->guarded. */
+ * zeros in place of it. It is called only if a->guarded, and n is not 0. */
 cti_attention_raw cti_attention_guard(const cti_attention_params *a, cti_attention_rows *x,
                                       int64_t n, int64_t cols,
                                       const cti_attention_guard_buffers *w);

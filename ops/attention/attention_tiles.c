@@ -62,9 +62,9 @@ static void masks_of(const cti_attention_tensors *x, cti_attention_params *a) {
     if (x->extents) a->segments = (const cti_attention_segment *)x->extents->data;
     a->has_window = window->left || window->right || a->attrs.lower_right;
     a->limited = a->has_window || x->lengths || x->segments;
-    a->guarded = a->has_window || x->segments || x->mask || x->bias;
+    a->guarded = a->attrs.causal || a->has_window || x->segments || x->mask || x->bias;
     a->hides_keys = x->key_mask || x->lengths;
-    a->masked = a->guarded || a->hides_keys;
+    a->masked = a->hides_keys || a->has_window || x->segments || x->mask || x->bias;
 }
 
 void cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x,
