@@ -116,12 +116,12 @@ static void attend_panel(const cti_attention_params *a, const forward_buffers *w
 
 /* Attends from a range of queries to a block of keys. */
 static void attend_keys(const cti_attention_params *a, const forward_buffers *w,
-                        const cti_attention_tile *t) {
+                        const cti_attention_tile *t, bool guarded) {
     key_block keys;
     keys.k = cti_attention_gather_keys(a, &a->k, t, a->d, w->k);
     keys.v = cti_attention_gather_keys(a, &a->v, t, a->dv, w->v);
     keys.raw.bad = NULL;
-    if (cti_attention_hides_pairs(a, t))
+    if (guarded && cti_attention_hides_pairs(a, t))
         keys.raw = cti_attention_guard(a, &keys.v, t->nk, a->dv, &w->guard);
     if (a->rounded) {
         keys.k = cti_attention_left(a, &keys.k, t->nk, a->d, w->k_left);
@@ -138,24 +138,33 @@ static void attend_keys(const cti_attention_params *a, const forward_buffers *w,
     }
 }
 
-/* Attends from a range of queries to all keys. */
-static void attend_range(const forward_call *f, const forward_buffers *w,
-                         const cti_attention_tile *all) {
+/* Attends from a range of queries, packed in w->q, to all keys. Returns whether an output is NaN. */
+static bool attend_all_keys(const forward_call *f, const forward_buffers *w,
+                            const cti_attention_tile *all, bool guarded) {
     const cti_attention_params *a = f->a;
     const int64_t nq = all->nq, padded = cti_round_up(nq, a->nr);
     const cti_attention_span keys = cti_attention_keys_of(a, all);
-    const char *q = cti_attention_at(a, &a->q, all->b, all->h, all->q0, 0);
-    cti_attention_pack_columns(a, a->d, nq, q, a->q.stride[3], a->q.stride[2], w->q);
     a->kernels->fill(padded, -INFINITY, w->max);
     a->kernels->fill(padded, 0, w->sum);
     for (int64_t k0 = keys.begin; k0 < keys.end; k0 += f->schedule.k_block) {
         const int64_t nk = cti_min(f->schedule.k_block, keys.end - k0);
         const cti_attention_tile t = cti_attention_subtile(all, 0, nq, k0, nk);
-        if (cti_attention_visible_keys(a, &t) != CTI_KEYS_NONE) attend_keys(a, w, &t);
+        if (cti_attention_visible_keys(a, &t) != CTI_KEYS_NONE) attend_keys(a, w, &t, guarded);
     }
     char *out = cti_attention_at(a, &a->out, all->b, all->h, all->q0, 0);
-    a->kernels->attention.online_softmax_finalize(nq, a->dv, w->max, w->sum, w->o, out,
-                                                  a->out.stride[2]);
+    return a->kernels->attention.online_softmax_finalize(nq, a->dv, w->max, w->sum, w->o, out,
+                                                         a->out.stride[2]);
+}
+
+/* A value that is not finite makes the outputs of queries that do not see it NaN, because 0 times
+ * it is NaN. If there may be such queries, a range with NaN is computed again, with a guard. */
+static void attend_range(const forward_call *f, const forward_buffers *w,
+                         const cti_attention_tile *all) {
+    const cti_attention_params *a = f->a;
+    const int64_t nq = all->nq;
+    const char *q = cti_attention_at(a, &a->q, all->b, all->h, all->q0, 0);
+    cti_attention_pack_columns(a, a->d, nq, q, a->q.stride[3], a->q.stride[2], w->q);
+    if (attend_all_keys(f, w, all, false) && a->guarded) attend_all_keys(f, w, all, true);
     const int64_t first = cti_attention_query(a, all, 0) * a->stat_size;
     memcpy(a->max + first, w->max, (size_t)(nq * a->stat_size));
     memcpy(a->inverse_sum + first, w->sum, (size_t)(nq * a->stat_size)); /* 1 / sum by now */

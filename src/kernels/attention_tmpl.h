@@ -129,9 +129,10 @@ static bool attention_online_softmax_update(int64_t keys, int64_t width, void *s
     return ATTENTION_ROWS(width, online_softmax_update_rows, keys, s, max, sum, d, out);
 }
 
-static void attention_online_softmax_finalize(int64_t queries, int64_t d, void *max_, void *sum_,
+static bool attention_online_softmax_finalize(int64_t queries, int64_t d, void *max_, void *sum_,
                                               const void *out, void *y, int64_t y_row) {
     real *max = max_, *sum = sum_;
+    ivec found = {0};
     for (int64_t i = 0; i < queries; i++) {
         real *to = (real *)y + i * y_row;
         const real inverse = 1 / sum[i];
@@ -139,10 +140,22 @@ static void attention_online_softmax_finalize(int64_t queries, int64_t d, void *
             max[i] = 0;
             for (int64_t j = 0; j < d; j++) to[j] = 0;
         } else {
+            const real *from = (const real *)out + i * d;
             sum[i] = inverse;
-            scale_row(d, (const real *)out + i * d, inverse, to);
+            int64_t j = 0;
+            for (; j + LANES <= d; j += LANES) {
+                const vec v = load(from + j) * inverse;
+                found |= v != v;
+                store(to + j, v);
+            }
+            if (j < d) {
+                const vec v = load_part(from + j, d - j) * inverse;
+                found |= v != v;
+                store_part(to + j, v, d - j);
+            }
         }
     }
+    return any_lane(found);
 }
 
 /* ---- weights and their gradients from the saved statistics ---- */

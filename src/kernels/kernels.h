@@ -211,8 +211,9 @@ typedef struct {
     bool (*online_softmax_update)(int64_t keys, int64_t width, void *panel, void *max, void *sum,
                                   int64_t d, void *out);
     /* y[i] = out[i] / sum[i], then sum[i] = 1 / sum[i]. A query that attends to nothing, sum 0,
-     * gets zeros in all three: y[i], sum[i], max[i]. out's rows are d apart */
-    void (*online_softmax_finalize)(int64_t queries, int64_t d, void *max, void *sum,
+     * gets zeros in all three: y[i], sum[i], max[i]. out's rows are d apart. Returns whether any
+     * y[i] has a NaN */
+    bool (*online_softmax_finalize)(int64_t queries, int64_t d, void *max, void *sum,
                                     const void *out, void *y, int64_t y_row);
 
     /* Panels whose rows are queries and whose lanes are keys. p = 2^(s - max) inverse_sum replaces
