@@ -125,10 +125,11 @@ START_TEST(hidden_tokens_change_no_bit) {
             seen[i * t + j] = sees[kind];
             bias[i * t + j] = sees[kind] ? 0.5 : -INFINITY;
         }
-    no_junk_leaks(
-        &p,
-        (how){_i % 2 ? CT_F32 : CT_F64, .isa = isa_of(_i), .mask = kind == 2 ? (void *)seen : bias},
-        seen);
+    for (int weights = 0; weights < 3; weights++)
+        no_junk_leaks(&p,
+                      (how){_i % 2 ? CT_F32 : CT_F64, .isa = isa_of(_i), .weights = weights,
+                            .mask = kind == 2 ? (void *)seen : bias},
+                      seen);
     free(seen), free(bias);
 }
 END_TEST
@@ -153,7 +154,7 @@ START_TEST(the_future_may_be_nan) {
     if (kind == 3) p.d = p.dv = 72, w = (how){.dtype = CT_F32, .matmul = CT_MATMUL_BF16};
     bool *seen = malloc((size_t)(t * t));
     for (int64_t i = 0; i < t * t; i++) seen[i] = i % t <= i / t;
-    no_junk_leaks(&p, w, seen);
+    for (w.weights = 0; w.weights < 3; w.weights++) no_junk_leaks(&p, w, seen);
     free(seen);
 }
 END_TEST

@@ -1,7 +1,99 @@
 /* attention as a composition of public ops, whose gradients it uses; the weights (B, H, T, S) are
  * in memory. Query heads h G ... h G + G - 1 share key head h: the product takes their queries as
  * one matrix (G T, d), so that keys and values need not be repeated. */
+#include <math.h>
+
 #include "attention_masks.h"
+
+/* ---- products of weights that are 0 for hidden pairs ---- */
+
+static bool contains_nan(const ct_tensor *x) {
+    return x && x->numel > 0 && x->context->isa->of[x->dtype]->has_nan(x->numel, x->data);
+}
+
+/* y (M, N) += A B for the rows of B (K, N) that are bad, where A (M, K) is not 0. */
+static void add_bad_rows(int64_t m, int64_t k, int64_t n, const ct_tensor *like, const char *a,
+                         const char *b, const bool *bad, char *y) {
+    const cti_kernels *f = like->context->isa->of[like->dtype];
+    const int64_t size = (int64_t)cti_dtype_size(like->dtype);
+    for (int64_t j = 0; j < k; j++)
+        for (int64_t i = 0; i < m && bad[j]; i++) {
+            const double x = cti_real_get(like->dtype, a, i * k + j);
+            if (x != 0) f->axpy(n, x, b + j * n * size, y + i * n * size);
+        }
+}
+
+/* A product of 0 and a NaN or an infinity shows as a NaN in y. Rows of B that are not finite are
+ * then zeros in the product, and are added afterwards where A is not 0. */
+ct_tensor *cti_attention_seen_product(ct_tensor *a, ct_tensor *b) {
+    ct_tensor *y = ct_matmul(a, b);
+    if (!contains_nan(y)) return y;
+    ct_tensor *zero = ct_zeros(y->context, y->dtype, CT_SCALAR);
+    ct_tensor *bad = ct_any(ct_isnan(ct_mul(b, zero)), CT_DIMS(-1), true);
+    a = ct_contiguous(a);
+    b = ct_contiguous(b);
+    y = ct_matmul(a, ct_where(bad, zero, b));
+    if (!y || !b || !bad) return NULL;
+    const int64_t m = y->shape.dim[2], n = y->shape.dim[3], k = b->shape.dim[2];
+    const int64_t size = (int64_t)cti_dtype_size(y->dtype);
+    for (int64_t i = 0; i < y->shape.dim[0] * y->shape.dim[1]; i++)
+        add_bad_rows(m, k, n, y, a->data + i * m * k * size, b->data + i * k * n * size,
+                     (const bool *)bad->data + i * k, y->data + i * m * n * size);
+    return y;
+}
+
+ct_tensor *cti_attention_zero_hidden(ct_tensor *p, ct_tensor *ds) {
+    if (!contains_nan(ds)) return ds;
+    return ct_where(ct_eq_scalar(p, 0), ct_zeros(p->context, p->dtype, CT_SCALAR), ds);
+}
+
+/* Two ops whose forward is done already: y, the third input, is a view of the result of unrecorded
+ * ops. Their backward keeps numbers that are not finite from hidden pairs. */
+static ct_tensor *view_of_product(ct_call *c) {
+    c->drop = CT_DROP_OUT | CT_DROP_IN(2);
+    return cti_tensor_view(c->in[2], c->in[2]->data, c->in[2]->shape, NULL);
+}
+
+/* y = P v, P being 0 for hidden pairs: dP = g v^T, 0 where P is 0; dv = P^T g. */
+static bool values_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    ct_tensor *p = c->in[0], *v = c->in[1];
+    if (c->wants[0]) {
+        grad[0] = ct_matmul(g[0], ct_transpose(v, 2, 3));
+        grad[0] = cti_attention_zero_hidden(p, grad[0]);
+        if (!grad[0]) return false;
+    }
+    if (c->wants[1]) grad[1] = cti_attention_seen_product(ct_transpose(p, 2, 3), g[0]);
+    return !c->wants[1] || grad[1];
+}
+
+/* y = q k^T, whose cotangent is 0 for hidden pairs: dq = g k, dk = g^T q. */
+static bool scores_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    if (c->wants[0]) grad[0] = cti_attention_seen_product(g[0], c->in[1]);
+    if (c->wants[0] && !grad[0]) return false;
+    if (c->wants[1]) grad[1] = cti_attention_seen_product(ct_transpose(g[0], 2, 3), c->in[0]);
+    return !c->wants[1] || grad[1];
+}
+
+static const ct_op values_op = {.name = "attention_values",
+                                .forward = view_of_product,
+                                .backward = values_backward,
+                                .flags = CT_OP_STRIDED};
+static const ct_op scores_op = {.name = "attention_scores",
+                                .forward = view_of_product,
+                                .backward = scores_backward,
+                                .flags = CT_OP_STRIDED};
+
+static ct_tensor *values_of(ct_tensor *p, ct_tensor *v) {
+    ct_tensor *y = cti_attention_seen_product(ct_detach(p), ct_detach(v));
+    return y ? cti_apply(&values_op, (ct_tensor *[]){p, v, y}, 3, NULL) : NULL;
+}
+
+static ct_tensor *scores_of(ct_tensor *q, ct_tensor *k) {
+    ct_tensor *y = ct_matmul(ct_detach(q), ct_transpose(ct_detach(k), 2, 3));
+    return y ? cti_apply(&scores_op, (ct_tensor *[]){q, k, y}, 3, NULL) : NULL;
+}
+
+/* ---- masks ---- */
 
 /* The diagonals, lengths and segments as a definition; the fused passes use attention_masks.c. */
 static bool sees(const ct_attention_opts *o, int64_t i, int64_t j, int64_t length) {
@@ -77,14 +169,22 @@ ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, const ct_attention_
     if (!join_masks(q->context, opts, CT_SHAPE(b, h, t, s), &keep)) return NULL;
     k = cti_attention_zero_masked(k, opts);
     q = ct_reshape(ct_scale(q, scale), CT_SHAPE(b, h_kv, rows, d));
-    ct_tensor *scores = ct_matmul(q, ct_transpose(k, -1, -2)); /* (B, H_kv, G T, S) */
+    ct_tensor *scores = scores_of(q, k); /* (B, H_kv, G T, S) */
     scores = ct_view(scores, CT_SHAPE(b, h, t, s));
     if (opts->softcap > 0) {
+        /* the slope of a hidden pair's tanh must not be NaN */
+        if (keep) scores = ct_where(keep, scores, ct_zeros(q->context, q->dtype, CT_SCALAR));
         ct_tensor *capped = ct_tanh(scores);
         scores = ct_scale(capped, opts->softcap);
         if (tanh) *tanh = capped;
     }
-    if (opts->bias) scores = ct_add(scores, opts->bias);
+    if (opts->bias) {
+        scores = ct_add(scores, opts->bias);
+        /* a bias of -inf hides a score that is NaN or +inf too */
+        ct_tensor *seen =
+            contains_nan(scores) ? ct_ne_scalar(ct_detach(opts->bias), -INFINITY) : NULL;
+        if (seen) keep = keep ? ct_logical_and(keep, seen) : seen;
+    }
     return ct_masked_softmax(scores, keep, -1);
 }
 
@@ -97,7 +197,7 @@ ct_attention_out cti_attention_composed(ct_tensor *q, ct_tensor *k, ct_tensor *v
     if (opts->dropout > 0) weights = ct_dropout(weights, opts->dropout, true);
     v = cti_attention_zero_masked(v, opts);
     ct_tensor *out =
-        ct_matmul(ct_view(weights, CT_SHAPE(b, h_kv, rows, s)), v); /* (B, H_kv, G T, dv) */
+        values_of(ct_view(weights, CT_SHAPE(b, h_kv, rows, s)), v); /* (B, H_kv, G T, dv) */
     out = ct_view(out, CT_SHAPE(b, h, t, dv));
     return (ct_attention_out){
         .out = out, .weights = opts->mean_weights ? ct_mean(weights, CT_DIMS(1), false) : weights};

@@ -163,8 +163,9 @@ static bool backward_of_scores(const ct_call *c, const cti_attention_tensors *x,
     const int64_t rows = (h_kv > 0 ? nq[1] / h_kv : nq[1]) * nq[2]; /* G T */
     ct_tensor *k = cti_attention_zero_masked(x->k, opts);
     ds = ct_view(ct_scale(ds, opts->scale), CT_SHAPE(b, h_kv, rows, s));
-    dqk[0] = ct_view(ct_matmul(ds, k), x->q->shape);
-    dqk[1] = ct_matmul(ct_transpose(ds, 2, 3), ct_reshape(x->q, CT_SHAPE(b, h_kv, rows, d)));
+    dqk[0] = ct_view(cti_attention_seen_product(ds, k), x->q->shape);
+    dqk[1] = cti_attention_seen_product(ct_transpose(ds, 2, 3),
+                                        ct_reshape(x->q, CT_SHAPE(b, h_kv, rows, d)));
     return cti_ready(c->context);
 }
 
@@ -187,7 +188,8 @@ static bool weights_backward(const ct_call *c, ct_tensor *const *cotangents, ct_
                                     .scale = attrs->scale,
                                     .softcap = attrs->softcap};
     ct_tensor *p = cti_attention_softmax(x.q, x.k, &opts, &tanh), *pg = ct_mul(p, g);
-    ct_tensor *dbias = ct_sub(pg, ct_mul(p, ct_sum(pg, CT_DIMS(-1), true))), *ds = dbias;
+    ct_tensor *dbias = ct_sub(pg, ct_mul(p, ct_sum(pg, CT_DIMS(-1), true))), *ds;
+    dbias = ds = cti_attention_zero_hidden(p, dbias);
     if (tanh) ds = ct_sub(dbias, ct_mul(dbias, ct_mul(tanh, tanh)));
     if (!backward_of_scores(c, &x, &opts, ds, dqk)) return false;
     if (attrs->packed_heads) { /* the third of v has no gradient */
