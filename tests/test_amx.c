@@ -8,7 +8,7 @@
 
 void kernels_of_model(cti_kernels *table);
 void kernels_packed_by_avx512(cti_kernels *table);
-#define cti_kernels_amx kernels_of_model
+#define cti_kernels_amx  kernels_of_model
 #define CTI_VECTOR_BYTES 0
 #include "../src/kernels/amx.c"
 

@@ -385,8 +385,8 @@ CT_API bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n
  * and segments. Query t of batch b has the index i = t among the keys; with lower_right it is
  * i = n - T + t, n = lengths[b] or S, so that the last query has the index of the last key. A query
  * that sees no key gets zeros and a zero gradient. A NaN or an infinity in a key, a value or a bias
- * reaches no query that does not see the key. Tiles of queries and keys that causal, window, lengths
- * or segments hide are not computed: with a window time grows with T, not with T^2. */
+ * reaches no query that does not see the key. Tiles of queries and keys that causal, window,
+ * lengths or segments hide are not computed: with a window time grows with T, not with T^2. */
 
 /* A query sees `left` keys up to and with its own, and `right` keys from its own on: keys j with
  * i - left < j < i + right. 0: all on that side. A sliding window of w is {w}; 64 keys on each side

@@ -83,12 +83,12 @@ static const ct_op scores_op = {.name = "attention_scores",
                                 .backward = scores_backward,
                                 .flags = CT_OP_STRIDED};
 
-static ct_tensor *values_of(ct_tensor *p, ct_tensor *v) {
+static ct_tensor *weighted_values(ct_tensor *p, ct_tensor *v) {
     ct_tensor *y = cti_attention_seen_product(ct_detach(p), ct_detach(v));
     return y ? cti_apply(&values_op, (ct_tensor *[]){p, v, y}, 3, NULL) : NULL;
 }
 
-static ct_tensor *scores_of(ct_tensor *q, ct_tensor *k) {
+static ct_tensor *recorded_scores(ct_tensor *q, ct_tensor *k) {
     ct_tensor *y = ct_matmul(ct_detach(q), ct_transpose(ct_detach(k), 2, 3));
     return y ? cti_apply(&scores_op, (ct_tensor *[]){q, k, y}, 3, NULL) : NULL;
 }
@@ -169,7 +169,7 @@ ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, const ct_attention_
     if (!join_masks(q->context, opts, CT_SHAPE(b, h, t, s), &keep)) return NULL;
     k = cti_attention_zero_masked(k, opts);
     q = ct_reshape(ct_scale(q, scale), CT_SHAPE(b, h_kv, rows, d));
-    ct_tensor *scores = scores_of(q, k); /* (B, H_kv, G T, S) */
+    ct_tensor *scores = recorded_scores(q, k); /* (B, H_kv, G T, S) */
     scores = ct_view(scores, CT_SHAPE(b, h, t, s));
     if (opts->softcap > 0) {
         /* the slope of a hidden pair's tanh must not be NaN */
@@ -197,7 +197,7 @@ ct_attention_out cti_attention_composed(ct_tensor *q, ct_tensor *k, ct_tensor *v
     if (opts->dropout > 0) weights = ct_dropout(weights, opts->dropout, true);
     v = cti_attention_zero_masked(v, opts);
     ct_tensor *out =
-        values_of(ct_view(weights, CT_SHAPE(b, h_kv, rows, s)), v); /* (B, H_kv, G T, dv) */
+        weighted_values(ct_view(weights, CT_SHAPE(b, h_kv, rows, s)), v); /* (B, H_kv, G T, dv) */
     out = ct_view(out, CT_SHAPE(b, h, t, dv));
     return (ct_attention_out){
         .out = out, .weights = opts->mean_weights ? ct_mean(weights, CT_DIMS(1), false) : weights};

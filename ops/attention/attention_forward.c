@@ -138,8 +138,8 @@ static void attend_keys(const cti_attention_params *a, const forward_buffers *w,
     }
 }
 
-/* Attends from a range of queries, packed in w->q, to all keys. Returns whether an output is NaN.
- */
+/* Attends from a range of queries, packed in w->q, to all keys. Returns whether its output has a
+ * NaN. */
 static bool attend_all_keys(const forward_call *f, const forward_buffers *w,
                             const cti_attention_tile *all, bool guarded) {
     const cti_attention_params *a = f->a;
