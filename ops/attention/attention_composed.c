@@ -173,7 +173,8 @@ ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, const ct_attention_
     scores = ct_view(scores, CT_SHAPE(b, h, t, s));
     if (opts->softcap > 0) {
         /* the slope of a hidden pair's tanh must not be NaN */
-        if (keep) scores = ct_where(keep, scores, ct_zeros(q->context, q->dtype, CT_SCALAR));
+        if (keep && scores)
+            scores = ct_where(keep, scores, ct_zeros(scores->context, scores->dtype, CT_SCALAR));
         ct_tensor *capped = ct_tanh(scores);
         scores = ct_scale(capped, opts->softcap);
         if (tanh) *tanh = capped;
