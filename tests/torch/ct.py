@@ -187,7 +187,8 @@ def distance(got, want, least):
 def compare(what, how, got, want, dtype, least=1e-2, float32=None, gate=0, nudged=None):
     """got is ours; want the reference, which for real numbers is f64. float32() is PyTorch's own answer in float32: where a cancellation
     leaves both far from the reference, ours may be off by twice as much as that. nudged() are references whose inputs are off
-    by a few of float32's roundings, as what comes after a projection, a norm and scores is: by twice what these differ, too."""
+    by a few of float32's roundings, as what comes after a projection, a norm and scores is, each with PyTorch's float32 answer to the same
+    inputs: ours may be off by twice what these references differ, and by twice the largest of PyTorch's own errors, too."""
     assert got is not None, f"{what}: {how}: there is none"
     assert list(got.shape) == list(want.shape), f"{what}: {how}: shape {list(got.shape)}, not {list(want.shape)}"
     entry = worst.setdefault(what, {"count": 0})
@@ -200,6 +201,6 @@ def compare(what, how, got, want, dtype, least=1e-2, float32=None, gate=0, nudge
     entry[dtype] = max(entry.get(dtype, 0.0), error)
     gate = max(gate, GATE[dtype])
     if error > gate and dtype == torch.float32 and float32:
-        others = [float32()] + (nudged() if nudged else [])
-        gate = max([gate] + [2 * distance(other.double(), want.double(), least) for other in others])
+        others = [(float32(), want)] + [pair for exact, single in (nudged() if nudged else []) for pair in ((exact, want), (single, exact))]
+        gate = max([gate] + [2 * distance(other.double(), exact.double(), least) for other, exact in others])
     assert error <= gate, f"{what}: {how}: off by {error:.2e} of the largest value (gate {gate:.0e})"

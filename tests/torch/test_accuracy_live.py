@@ -368,7 +368,7 @@ MODULES = [MHA | dict(B=4, T=9), MHA | dict(B=8, T=1, S=40, cross=1),
 def test_module(context, folder, case, kind):
     judge = Judge(quantile=0.9)
     module = ours_new(context, case, torch.float32)
-    for seed in range(4):
+    for seed in range(16 if "num_heads" in case else 4):   # large scores: the error of one draw may be a thousand times another's
         params, inputs = modules.draw(case, seed, modules.make(case).named_parameters())
         set_parameters(context, module, params, folder)
         first = next(iter(inputs))

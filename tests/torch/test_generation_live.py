@@ -170,7 +170,7 @@ def test_the_program(context, tmp_path):
     assert got.returncode == 0 and b"7 tokens behind a prompt of" in got.stderr
     assert got.stdout == run("--prompt", "Hello", "--chat", "--template", "chatml", "--tokens", "7", "--temperature", "1", "--seed", "4", "--bf16").stdout
     for args, words in ((("--prompt", "a", "--chat"), b"no chat template"), ((), b"--prompt TEXT is needed"), (("--prompt", ""), b"no token"),
-                        (("--prompt", "a", "--system", "b"), b"--chat is needed"), (("--prompt", "a", "--tokens", "0"), b"must lie between")):
+                        (("--prompt", "a", "--system", "b"), b"--chat is needed"), (("--prompt", "a", "--tokens", "-1"), b"must lie between")):
         got = run(*args)
         assert got.returncode == 2 and words in got.stderr, got.stderr
     (tmp_path / "tokenizer.json").unlink()

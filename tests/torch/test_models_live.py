@@ -92,6 +92,15 @@ def folder(tmp_path):
     return tmp_path / "model"
 
 
+DRAWS = 4
+
+
+def gradients(model, ids, cotangent):
+    model.zero_grad()
+    result(model(ids)).backward(cotangent)
+    return {key: value.grad.clone() for key, value in model.named_parameters() if value.grad is not None}
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_values_and_gradients(context, folder, name):
     model = make(name)
@@ -102,25 +111,27 @@ def test_values_and_gradients(context, folder, name):
     lm = open_lm(context, folder)
     ours = forward(context, lm, ids)
     assert error(context.value(ours), want) <= max(2 * error(theirs, want), 5e-7)
-    cotangent = torch.randn(want.shape)
-    result(model(ids)).backward(cotangent)
-    result(exact(ids)).backward(cotangent.double())
+    parameters, off = context.parameters(lm), {}
     context.check(lib.ct_module_train(lm, False))
-    context.backward([ours], [cotangent])
-    parameters = context.parameters(lm)
-    largest = max(value.grad.abs().max() for value in exact.parameters() if value.grad is not None)
-    for key, value in exact.named_parameters():
-        if value.grad is None:
-            continue
-        got = context.grad(parameters[key])
-        grad, single = value.grad, dict(model.named_parameters())[key].grad
-        if MODELS[name][0].startswith("GPT2") and key.split(".")[-2] in ("c_attn", "c_proj", "c_fc") and grad.ndim == 2:
-            grad, single = grad.T, single.T
-        if grad.abs().max() < 1e-12 * largest:   # a bias of keys moves all scores of a query alike
-            assert got.abs().max() < 1e-7 * largest, key
-            continue
-        scale = max(grad.abs().max(), 1e-3 * largest)
-        assert (got - grad).abs().max() / scale <= max(3 * (single - grad).abs().max() / scale, 2e-6), key
+    for _ in range(DRAWS):
+        text, cotangent = torch.randint(1, 97, ids.shape), torch.randn(want.shape)
+        for pointer in parameters.values():
+            lib.ct_zero_grad(pointer)
+        context.backward([forward(context, lm, text)], [cotangent])
+        grads, singles = gradients(exact, text, cotangent.double()), gradients(model, text, cotangent)
+        largest = max(grad.abs().max() for grad in grads.values())
+        for key, grad in grads.items():
+            got, single = context.grad(parameters[key]), singles[key]
+            if MODELS[name][0].startswith("GPT2") and key.split(".")[-2] in ("c_attn", "c_proj", "c_fc") and grad.ndim == 2:
+                grad, single = grad.T, single.T
+            if grad.abs().max() < 1e-12 * largest:   # a bias of keys moves all scores of a query alike
+                assert got.abs().max() < 1e-7 * largest, key
+                continue
+            scale = max(grad.abs().max(), 1e-3 * largest)
+            off.setdefault(key, []).append([(x - grad).abs().max() / scale for x in (got, single)])
+    for key, errors in off.items():   # one draw's may be several times another's
+        got, single = torch.tensor(errors).mean(0).tolist()
+        assert got <= max(2 * single, 2e-6), (key, errors)
     with ct.Context() as other:
         lm = open_lm(other, folder, dtype=1)
         exact_ids = forward(other, lm, ids)
@@ -218,10 +229,13 @@ def test_halves(context, folder, name, dtype):
     model = make(name).to(dtype)
     model.save_pretrained(folder)
     ids = torch.randint(1, 97, (2, 9))
-    want = logits_of(type(model).from_pretrained(folder, dtype=torch.float32).double(), ids)
-    assert error(context.value(forward(context, open_lm(context, folder), ids)), want) < 1e-6
+    single = type(model).from_pretrained(folder, dtype=torch.float32)
+    theirs = logits_of(single, ids)
+    want = logits_of(single.double(), ids)
+    gate = max(2 * error(theirs, want), 1e-6)
+    assert error(context.value(forward(context, open_lm(context, folder), ids)), want) < gate
     if dtype == torch.bfloat16:
-        assert error(context.value(forward(context, open_lm(context, folder, dtype=4), ids)), want) < 1e-6
+        assert error(context.value(forward(context, open_lm(context, folder, dtype=4), ids)), want) < gate
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2", "gemma3", "bert masked", "bert classes"])
