@@ -1,5 +1,5 @@
-/* The options with which a model's folder asks to be generated: those of generation_config.json, or
- * of config.json if the folder has no such file. */
+/* Options of generation are read from generation_config.json or, if the folder has no such file,
+ * from config.json. */
 #include <cotangent/autograd.h>
 
 #include <float.h>
@@ -145,7 +145,8 @@ static bool read_generation_file(cti_lm *lm, const char *op, const char *path) {
     return ok;
 }
 
-/* As in transformers, keys of generation in config.json hold if there is no other file of them. */
+/* Reads options of generation from config.json, as transformers does without
+ * generation_config.json. */
 static bool read_config_generation(cti_lm *lm, const char *op) {
     const size_t size = lm->config.text_size + 1;
     if (lm->config.head != CTI_LM_HEAD_CAUSAL) return true;

@@ -102,7 +102,7 @@ typedef struct {
  * and the vocabulary lacks it. */
 bool cti_encode_text(const cti_tokenizer_parts *parts, cti_text text, const cti_plain *plain,
                      cti_sink *sink);
-/* Records the error of an operation whose encoding has failed. Returns false. */
+/* Records the reason for which an encoding failed as the error of `op`. Returns false. */
 bool cti_encode_failed(const ct_tokenizer *tokenizer, const char *op);
 
 #endif

@@ -327,7 +327,7 @@ static void change_pairs(train_merger *m, const uint32_t *left, size_t left_word
     }
     if (!right) return;
     change_side(m, m->sides + *right)->minus += count;
-    /* (c, c) is one pair, whose left neighbour is c */
+    /* The pair (c, c) is counted once, by its left symbol. */
     make_pair(m, *right == c ? c : m->sides + *right, w, count);
 }
 
@@ -408,9 +408,9 @@ static void clear_changes(train_merger *m) {
     m->n_changed = m->n_made = 0;
 }
 
-/* Merges (a, b) into c in the words of an entry. If one of a and b was made by two steps, another
- * entry may have the same pair in other words of a piece; but the package's entry has pieces, in
- * each of which it merges the pair everywhere. */
+/* Merges (a, b) into c in the words of an entry. If a or b was made by two steps, another entry may
+ * have the same pair in other words of a piece. The package's entry has pieces and merges the pair
+ * everywhere in each of them, so all words of these pieces are read. */
 static bool merge_in_words(train_merger *m, const train_entry *entry, uint32_t a, uint32_t b,
                            uint32_t c) {
     const cti_tally_text *token = m->out->tokens.text;
@@ -500,7 +500,7 @@ static void visit_pairs(const train_merger *m, const uint32_t byte_of_id[], trai
     for (size_t w = 0; w < m->words; w++) {
         const train_word *word = &m->word[w];
         const uint32_t *symbol = m->symbols + word->begin;
-        /* The symbols of the next part stand behind those of this part. */
+        /* In memory the next part's symbols follow this part's. */
         const uint32_t pairs = word->goes_on ? word->size : word->size - 1;
         for (uint32_t i = 0; i < pairs; i++) {
             train_first *pair = &first[byte_of_id[symbol[i]] * BYTES + byte_of_id[symbol[i + 1]]];

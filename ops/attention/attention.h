@@ -80,8 +80,8 @@ ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, const ct_attention_
 /* Returns x (B, H_kv, S, d) with zeros in place of keys that the key mask or lengths hide, so that
  * their values reach no product and their gradients are zeros. */
 ct_tensor *cti_attention_zero_masked(ct_tensor *x, const ct_attention_opts *opts);
-/* Returns A B, (b, h, M, K) and (b, h, K, N), in which a NaN or an infinity in a row of B reaches
- * only the rows of the result whose element of A is not 0. It is not recorded. */
+/* Returns A B of A (b, h, M, K) and B (b, h, K, N). A NaN or an infinity in a row of B reaches a
+ * row of the result only if its element of A is not 0. The product is not recorded. */
 ct_tensor *cti_attention_seen_product(ct_tensor *a, ct_tensor *b);
 /* Returns ds (B, H, T, S) with zeros in place of NaN where p is 0. */
 ct_tensor *cti_attention_zero_hidden(ct_tensor *p, ct_tensor *ds);

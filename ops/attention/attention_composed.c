@@ -47,8 +47,8 @@ ct_tensor *cti_attention_zero_hidden(ct_tensor *p, ct_tensor *ds) {
     return ct_where(ct_eq_scalar(p, 0), ct_zeros(p->context, p->dtype, CT_SCALAR), ds);
 }
 
-/* Two ops whose forward is done already: y, the third input, is a view of the result of unrecorded
- * ops. Their backward keeps numbers that are not finite from hidden pairs. */
+/* The third input of both ops, y, is the result of unrecorded ops, and their forward returns a view
+ * of it. Their backward keeps numbers that are not finite from hidden pairs. */
 static ct_tensor *view_of_product(ct_call *c) {
     c->drop = CT_DROP_OUT | CT_DROP_IN(2);
     return cti_tensor_view(c->in[2], c->in[2]->data, c->in[2]->shape, NULL);
@@ -66,7 +66,7 @@ static bool values_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     return !c->wants[1] || grad[1];
 }
 
-/* y = q k^T, whose cotangent is 0 for hidden pairs: dq = g k, dk = g^T q. */
+/* y = q k^T. The cotangent g is 0 for hidden pairs: dq = g k, dk = g^T q. */
 static bool scores_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     if (c->wants[0]) grad[0] = cti_attention_seen_product(g[0], c->in[1]);
     if (c->wants[0] && !grad[0]) return false;

@@ -45,9 +45,9 @@ static inline void cti_attention_pack_columns(const cti_attention_params *a, int
 
 /* ---- rows that are not finite ---- */
 
-/* A product of zeros and a NaN or an infinity is NaN. So in tiles with pairs that are hidden one by
- * one (cti_attention_hides_pairs), rows of a right factor that are not finite are zeros in the
- * product, and are added afterwards only to the rows of C whose element of A is not 0. */
+/* A product of zeros and a NaN or an infinity is NaN. In a tile that may hide single pairs
+ * (cti_attention_hides_pairs) a row of a right factor that is not finite is read as zeros in the
+ * product. The row is added afterwards to each row of C whose element of A is not 0. */
 typedef struct {
     cti_attention_rows rows; /* as they are in the tensor */
     const char *bad;         /* for each row 0 or NaN: it is not finite. NULL: all are finite */
