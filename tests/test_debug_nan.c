@@ -192,6 +192,43 @@ START_TEST(named_ones) {
 }
 END_TEST
 
+/* Infinities and NaN that a mask hides make NaN inside attention, in scores and in the product with
+ * the values, and none in its results and gradients. Where infinities are seen, the NaN is found.
+ */
+START_TEST(attention_hides_infinities) {
+    const bool infinite = _i / 16 % 2;
+    const int64_t t = (int64_t[]){1, 2, 9, 150}[_i % 4], s = t + 3;
+    ct_tensor *x[3], *last = ct_eq_scalar(ct_arange(context, CT_I64, 0, (double)s, 1), t + 2.);
+    for (int i = 0; i < 3; i++) {
+        const int64_t d = i == 2 && _i % 3 == 0 ? 1 : 4; /* a product of one infinity is no NaN */
+        x[i] = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(1, 2, i ? s : t, d)), true);
+        double *data = ct_data_f64(x[i]);
+        for (int64_t h = 1; i && h < 3; h++)
+            for (int64_t e = 1; e <= d; e++)
+                data[h * s * d - e] = !infinite ? (double)NAN
+                                      : e % 2   ? (double)INFINITY
+                                                : -(double)INFINITY;
+    }
+    ct_attention_opts o = {.need_weights = _i / 32, .softcap = _i / 8 % 2 ? 5 : 0};
+    if (_i / 4 % 2) o.mask = ct_logical_not(last);
+    else
+        o.bias = ct_where(last, ct_full(context, CT_F64, CT_SCALAR, -(double)INFINITY),
+                          ct_zeros(context, CT_F64, CT_SCALAR));
+    ct_attention_out y = ct_attention(x[0], x[1], x[2], o);
+    no_error();
+    ck_assert(!has_nan(y.out) && !has_nan(y.weights));
+    ct_tensor *roots[2] = {y.out, y.weights}, *g[2];
+    const int n = y.weights ? 2 : 1;
+    for (int i = 0; i < n; i++) g[i] = ct_randn(context, CT_F64, ct_shape_of(roots[i]));
+    ck_assert(ct_backward_with(roots, g, n, (ct_backward_opts){0}));
+    for (int i = 0; i < 3; i++) ck_assert(!has_nan(ct_grad(x[i])));
+    o.mask = o.bias = NULL;
+    if (!infinite) return;
+    ck_assert(!ct_attention(x[0], x[1], x[2], o).out);
+    expect(CT_ERR_ARGUMENT, "attention: forward made the first NaN", "from inputs without one");
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("debug, nan");
     TCase *ops = tcase_create("ops"), *named = tcase_create("named");
@@ -199,6 +236,7 @@ int main(void) {
     tcase_add_checked_fixture(named, setup, teardown);
     tcase_add_test(named, ops_of_ones_own);
     tcase_add_test(named, named_ones);
+    tcase_add_loop_test(named, attention_hides_infinities, 0, 64);
     suite_add_tcase(suite, ops);
     suite_add_tcase(suite, named);
     return run_suite(suite);

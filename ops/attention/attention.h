@@ -83,7 +83,7 @@ ct_tensor *cti_attention_zero_masked(ct_tensor *x, const ct_attention_opts *opts
 /* Returns A B of A (b, h, M, K) and B (b, h, K, N). A NaN or an infinity in a row of B reaches a
  * row of the result only if its element of A is not 0. The product is not recorded. */
 ct_tensor *cti_attention_seen_product(ct_tensor *a, ct_tensor *b);
-/* Returns ds (B, H, T, S) with zeros in place of NaN where p is 0. */
+/* Returns ds (B, H, T, S), with zeros where p is 0 if a number in ds is not finite. */
 ct_tensor *cti_attention_zero_hidden(ct_tensor *p, ct_tensor *ds);
 
 #endif

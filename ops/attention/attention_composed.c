@@ -3,6 +3,7 @@
  * one matrix (G T, d), so that keys and values need not be repeated. */
 #include <math.h>
 
+#include "../../src/autograd/debug.h"
 #include "attention_masks.h"
 
 /* ---- products of weights that are 0 for hidden pairs ---- */
@@ -42,8 +43,11 @@ ct_tensor *cti_attention_seen_product(ct_tensor *a, ct_tensor *b) {
     return y;
 }
 
+/* An infinity in ds would be a NaN in the product with a weight of 0. A sum of squares that
+ * overflows costs time only. */
 ct_tensor *cti_attention_zero_hidden(ct_tensor *p, ct_tensor *ds) {
-    if (!contains_nan(ds)) return ds;
+    if (!ds || isfinite(ds->context->isa->of[ds->dtype]->sum_squares(ds->numel, ds->data)))
+        return ds;
     return ct_where(ct_eq_scalar(p, 0), ct_zeros(p->context, p->dtype, CT_SCALAR), ds);
 }
 
@@ -159,6 +163,15 @@ ct_tensor *cti_attention_zero_masked(ct_tensor *x, const ct_attention_opts *opts
     return ct_where(keep, x, ct_zeros(x->context, x->dtype, CT_SCALAR));
 }
 
+/* A bias of -inf hides a score that is NaN or +inf too: if a score is NaN, returns keep, which may
+ * be NULL, and where the bias is not -inf. */
+static ct_tensor *without_minus_infinity(ct_tensor *keep, ct_tensor *bias,
+                                         const ct_tensor *scores) {
+    if (!contains_nan(scores)) return keep;
+    ct_tensor *seen = ct_ne_scalar(ct_detach(bias), -INFINITY);
+    return keep ? ct_logical_and(keep, seen) : seen;
+}
+
 ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, const ct_attention_opts *opts,
                                  ct_tensor **tanh) {
     const int64_t *nq = q->shape.dim, *nk = k->shape.dim;
@@ -173,6 +186,7 @@ ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, const ct_attention_
     scores = ct_view(scores, CT_SHAPE(b, h, t, s));
     if (opts->softcap > 0) {
         /* the slope of a hidden pair's tanh must not be NaN */
+        if (opts->bias) keep = without_minus_infinity(keep, opts->bias, scores);
         if (keep && scores)
             scores = ct_where(keep, scores, ct_zeros(scores->context, scores->dtype, CT_SCALAR));
         ct_tensor *capped = ct_tanh(scores);
@@ -181,15 +195,12 @@ ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, const ct_attention_
     }
     if (opts->bias) {
         scores = ct_add(scores, opts->bias);
-        /* a bias of -inf hides a score that is NaN or +inf too */
-        ct_tensor *seen =
-            contains_nan(scores) ? ct_ne_scalar(ct_detach(opts->bias), -INFINITY) : NULL;
-        if (seen) keep = keep ? ct_logical_and(keep, seen) : seen;
+        keep = without_minus_infinity(keep, opts->bias, scores);
     }
     return ct_masked_softmax(scores, keep, -1);
 }
 
-ct_attention_out cti_attention_composed(ct_tensor *q, ct_tensor *k, ct_tensor *v,
+static ct_attention_out attend_composed(ct_tensor *q, ct_tensor *k, ct_tensor *v,
                                         const ct_attention_opts *opts) {
     const int64_t *nq = q->shape.dim, *nv = v->shape.dim;
     const int64_t b = nq[0], h = nq[1], t = nq[2], h_kv = nv[1], s = nv[2], dv = nv[3];
@@ -202,4 +213,15 @@ ct_attention_out cti_attention_composed(ct_tensor *q, ct_tensor *k, ct_tensor *v
     out = ct_view(out, CT_SHAPE(b, h, t, dv));
     return (ct_attention_out){
         .out = out, .weights = opts->mean_weights ? ct_mean(weights, CT_DIMS(1), false) : weights};
+}
+
+/* In debug mode a NaN that masks hide, in scores or in a first product, is no error. */
+ct_attention_out cti_attention_composed(ct_tensor *q, ct_tensor *k, ct_tensor *v,
+                                        const ct_attention_opts *opts) {
+    ct_tensor *const given[] = {q, k, v, opts->bias};
+    cti_running composition;
+    cti_composition_begin(q->context, &composition, "attention", given, 4);
+    const ct_attention_out y = attend_composed(q, k, v, opts);
+    ct_tensor *const results[] = {y.out, y.weights};
+    return cti_composition_end(q->context, &composition, results, 2) ? y : (ct_attention_out){0};
 }
