@@ -432,6 +432,8 @@ static void check_flags(const run *r) {
     if (!option.data) fail(EXIT_USAGE, "no data to train on: --data FILE (--help says more)");
     if (!option.out) fail(EXIT_USAGE, "no folder for the result: --out FOLDER");
     if (option.lora && option.full) fail(EXIT_USAGE, "--lora or --full, and not both");
+    if (flag_was_read("lora") && !option.lora && !option.full)
+        fail(EXIT_USAGE, "--no-lora needs --full, as no parameter would be trained");
     static const char *const of_lora[] = {"rank", "alpha", "dropout", "targets", "merge"};
     for (int i = 0; option.full && i < 5; i++)
         if (flag_was_read(of_lora[i]))

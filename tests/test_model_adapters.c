@@ -147,6 +147,11 @@ START_TEST(files_that_are_refused) {
         {"\"r\": 5", "another shape"},
         {"\"lora_dropout\": 1", "lora_dropout"},
         {"\"lora_alpha\": \"x\"", "lora_alpha"},
+        {"\"target_modules\": [\"k_proj\", \"j_proj\"]", "target_modules"},
+        {"\"target_modules\": [\"roj\"]", Q},
+        {"\"exclude_modules\": [\"v_proj\", \"self_attn.q_proj\"]", "exclude_modules"},
+        {"\"layers_to_transform\": 1", "layers_to_transform"},
+        {"\"layers_to_transform\": [2, 1]", "layers_to_transform"},
     };
     ck_assert(ct_lora_save(adapted_lm(LLAMA, Q, (ct_lora_opts){.rank = 2}), in_folder("a")));
     ct_module *lm = rough_lm(LLAMA, f64);
@@ -171,7 +176,9 @@ START_TEST(files_that_are_refused) {
     ck_refused(ct_lora_load(lm, in_folder("a")), CT_ERR_FORMAT, "peft_type", "only LORA");
     write_text(in_folder("a/adapter_config.json"),
                "{\"peft_type\": \"LORA\", \"r\": 2, \"bias\": \"none\", \"use_dora\": false, "
-               "\"init_lora_weights\": \"gaussian\", \"rank_pattern\": {}}");
+               "\"init_lora_weights\": \"gaussian\", \"rank_pattern\": {}, "
+               "\"target_modules\": [\"v_proj\", \"q_proj\"], \"exclude_modules\": [\"0\"], "
+               "\"layers_to_transform\": [1, 0]}");
     ck_assert_msg(ct_lora_load(lm, in_folder("a")), "%s", ct_error_message(context));
     ck_refused(ct_lora_load(lm, NULL), CT_ERR_ARGUMENT, "lora_load", "NULL");
     ck_refused(ct_lora_save(lm, NULL), CT_ERR_ARGUMENT, "lora_save", "NULL");

@@ -13,6 +13,7 @@
 #include "../../src/os/os.h"
 #include "folder.h"
 #include "lora.h"
+#include "peft_config.h"
 
 static const char lora_save_op[] = "lora_save", lora_load_op[] = "lora_load";
 static const char peft_prefix[] = "base_model.model.";
@@ -132,81 +133,6 @@ bool ct_lora_save(ct_module *module, const char *folder) {
     return ok;
 }
 
-/* ---- adapter_config.json ---- */
-
-/* Keys of PEFT that change no value, or that are read. */
-static const char *const peft_known[] = {
-    "peft_type",      "task_type",           "base_model_name_or_path",
-    "revision",       "inference_mode",      "r",
-    "lora_alpha",     "lora_dropout",        "target_modules",
-    "fan_in_fan_out", "auto_mapping",        "peft_version",
-    "megatron_core",  "qalora_group_size",   "exclude_modules",
-    "layers_pattern", "layers_to_transform", "init_lora_weights",
-    "runtime_config", "ensure_weight_tying", NULL};
-
-static bool is_peft_key(cti_text key) {
-    for (const char *const *name = peft_known; *name; name++)
-        if (!cti_text_compare(cti_text_of(*name), key)) return true;
-    return false;
-}
-
-static bool is_off(const cti_json_tree *tree, cti_json_at value) {
-    const cti_json_value *v = &tree->value[value];
-    return v->kind == CTI_JSON_NULL || v->kind == CTI_JSON_FALSE ||
-           ((v->kind == CTI_JSON_ARRAY || v->kind == CTI_JSON_OBJECT) && v->count == 0) ||
-           (v->kind == CTI_JSON_STRING &&
-            !cti_text_compare(cti_json_text(tree, value), cti_text_of("none")));
-}
-
-static bool read_peft_tree(const cti_lm_reader *reader, ct_lora_opts *opts) {
-    const cti_json_tree *tree = reader->tree;
-    if (tree->value[0].kind != CTI_JSON_OBJECT)
-        return ct_fail(reader->context, CT_ERR_FORMAT, "%s: %s: not a JSON object", reader->op,
-                       reader->path);
-    const cti_json_at type = cti_json_member(tree, 0, "peft_type");
-    if (!type || cti_text_compare(cti_json_text(tree, type), cti_text_of("LORA")))
-        return cti_lm_refuse(reader, "peft_type", type, "only LORA is supported");
-    for (cti_json_at i = cti_json_first(tree, 0); i; i = tree->value[i].next) {
-        const cti_text key = cti_json_key_of(tree, i);
-        char name[64];
-        snprintf(name, sizeof name, "%.*s", key.size < 60 ? (int)key.size : 60, key.at);
-        if (!is_peft_key(key) && !is_off(tree, i))
-            return cti_lm_refuse(reader, name, i, "not supported");
-    }
-    const cti_json_at init = cti_json_member(tree, 0, "init_lora_weights");
-    if (init && tree->value[init].kind == CTI_JSON_STRING &&
-        cti_text_compare(cti_json_text(tree, init), cti_text_of("gaussian")))
-        return cti_lm_refuse(reader, "init_lora_weights", init,
-                             "an initialisation that changes the base model");
-    const cti_json_at r = cti_json_member(tree, 0, "r"),
-                      alpha = cti_json_member(tree, 0, "lora_alpha"),
-                      dropout = cti_json_member(tree, 0, "lora_dropout");
-    *opts = (ct_lora_opts){.rank = 8, .alpha = 8};
-    if (r && (!cti_json_whole(tree, r, &opts->rank) || opts->rank < 1 || opts->rank >= INT32_MAX))
-        return cti_lm_refuse(reader, "r", r, "not a rank");
-    if (alpha && !cti_json_real(tree, alpha, &opts->alpha))
-        return cti_lm_refuse(reader, "lora_alpha", alpha, "not a number");
-    if (dropout && (!cti_json_real(tree, dropout, &opts->dropout) ||
-                    !(opts->dropout >= 0 && opts->dropout < 1)))
-        return cti_lm_refuse(reader, "lora_dropout", dropout, "not a number in [0, 1)");
-    return true;
-}
-
-static bool read_peft_config(ct_context *context, const char *path, ct_lora_opts *opts) {
-    size_t size;
-    char *text = cti_lm_read_file(context, lora_load_op, path, &size);
-    cti_json_tree tree;
-    bool ok = text && cti_json_tree_read(context, lora_load_op, path, text, size, &tree);
-    if (ok) {
-        const cti_lm_reader reader = {
-            .context = context, .op = lora_load_op, .path = path, .tree = &tree};
-        ok = read_peft_tree(&reader, opts);
-        cti_json_tree_free(&tree);
-    }
-    if (text) cti_give_any(context, text, size + 1);
-    return ok;
-}
-
 /* ---- the tensors ---- */
 
 static const char end_of_a[] = ".lora_A.weight", end_of_b[] = ".lora_B.weight";
@@ -248,8 +174,8 @@ static bool is_adapted(const cti_lora_places *places, const char *path) {
 }
 
 /* Collects the Linears of a file that have no adapter yet. */
-static bool new_places(ct_safetensors *file, const char *path, const cti_lora_places *old,
-                       cti_lora_places *added) {
+static bool new_places(ct_safetensors *file, const char *path, const cti_peft_config *config,
+                       const cti_lora_places *old, cti_lora_places *added) {
     ct_safetensors_entry entry = {0};
     while (ct_safetensors_next(file, &entry)) {
         char linear[CTI_LM_PATH];
@@ -258,7 +184,9 @@ static bool new_places(ct_safetensors *file, const char *path, const cti_lora_pl
             return ct_fail(added->context, CT_ERR_FORMAT,
                            "%s: %s: \"%s\" is not a matrix of an adapter of this module",
                            lora_load_op, path, entry.name);
-        if (!has_pair(added->context, file, path, linear)) return false;
+        if (!has_pair(added->context, file, path, linear) ||
+            !cti_peft_config_adapts(config, linear))
+            return false;
         if (is_b) continue;
         if (!is_adapted(old, linear))
             snprintf(added->place[added->n++].path, CTI_LM_PATH, "%s", linear);
@@ -337,12 +265,12 @@ static bool fill_adapters(ct_safetensors *file, const cti_lora_places *old,
 
 /* Makes the adapters that the tree lacks, fills all, and puts the new ones in place. */
 static bool load_adapters(ct_module *module, ct_safetensors *file, const char *path,
-                          ct_lora_opts opts) {
+                          const cti_peft_config *config) {
     cti_lora_places old, added = {0};
     bool ok = cti_lora_find(module, &old) && cti_lora_places_new(module, &added) &&
-              new_places(file, path, &old, &added) && are_of(&old, path, &opts);
+              new_places(file, path, config, &old, &added) && are_of(&old, path, &config->opts);
     if (ok) {
-        ok = cti_lora_make(module, &added, opts) && fill_adapters(file, &old, &added);
+        ok = cti_lora_make(module, &added, config->opts) && fill_adapters(file, &old, &added);
         if (ok) {
             cti_lora_put(module, &added);
             cti_lora_freeze_others(module);
@@ -356,12 +284,13 @@ static bool load_adapters(ct_module *module, ct_safetensors *file, const char *p
 }
 
 static bool lora_load(ct_module *module, ct_context *context, const char *weights,
-                      const char *config) {
-    ct_lora_opts opts;
-    if (!read_peft_config(context, config, &opts)) return false;
+                      const char *path) {
+    cti_peft_config config;
+    if (!cti_peft_config_read(context, lora_load_op, path, &config)) return false;
     ct_safetensors *file = ct_safetensors_open(context, weights);
-    const bool ok = file && load_adapters(module, file, weights, opts);
+    const bool ok = file && load_adapters(module, file, weights, &config);
     ct_safetensors_close(file);
+    cti_peft_config_free(&config);
     return ok;
 }
 

@@ -150,6 +150,7 @@ expect 0 'Saved' "$finetune" lm --data latin --out of_latin --steps 1
 refuses '[-][-]targets names no Linear' "$finetune" lm --data prose --targets ' ,'
 refuses 'no Linear matches "\*.foo"' "$finetune" lm --data prose --targets foo
 refuses '[-][-]lora or --full, and not both' "$finetune" lm --data prose --lora --full
+refuses '[-][-]no-lora needs --full' "$finetune" lm --data prose --no-lora
 refuses '[-][-]rank is about adapters' "$finetune" lm --data prose --full --rank 4
 refuses '[-][-]bf16 needs adapters' "$finetune" lm --data prose --full --bf16
 refuses '[-][-]valid FILE or --hold-out PART, and not both' "$finetune" lm --data prose --valid prose --hold-out 0.1

@@ -462,7 +462,9 @@ def test_new_adapters(context, folder, name, targets, pattern):
 
 
 @pytest.mark.parametrize("change", [{"use_dora": True}, {"use_rslora": True}, {"rank_pattern": {"q_proj": 2}}, {"modules_to_save": ["lm_head"]},
-                                    {"bias": "all"}, {"peft_type": "IA3"}, {"init_lora_weights": "pissa"}, {"new_option": 3}, {"r": 5}], ids=str)
+                                    {"bias": "all"}, {"peft_type": "IA3"}, {"init_lora_weights": "pissa"}, {"new_option": 3}, {"r": 5},
+                                    {"target_modules": ["k_proj", "j_proj"]}, {"exclude_modules": ["self_attn.q_proj"]}, {"layers_to_transform": 0},
+                                    {"layers_to_transform": [1, 2]}], ids=str)
 def test_adapters_that_are_refused(context, folder, tmp_path, change):
     make("llama").save_pretrained(folder)
     peft_model("llama", target_modules=["q_proj"]).save_pretrained(tmp_path / "adapter")

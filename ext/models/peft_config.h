@@ -1,0 +1,29 @@
+/* PEFT's adapter_config.json of a LoRA adapter. */
+#ifndef CTI_MODELS_PEFT_CONFIG_H
+#define CTI_MODELS_PEFT_CONFIG_H
+
+#include <cotangent/models.h>
+
+#include "config.h"
+
+typedef struct {
+    ct_lora_opts opts;
+    cti_lm_reader reader; /* has the path, which must outlive the config */
+    cti_json_tree tree;
+    char *text; /* a block of `room` bytes, in which the tree's strings are */
+    size_t room;
+} cti_peft_config;
+
+/* Reads the file. A key that is not known and not off is CT_ERR_FORMAT, as is any value that would
+ * change logits in another way than a rank, an alpha and a dropout. If it returns false, there is
+ * nothing to free. */
+bool cti_peft_config_read(ct_context *context, const char *op, const char *path,
+                          cti_peft_config *config);
+void cti_peft_config_free(cti_peft_config *config);
+
+/* Whether PEFT adapts the Linear with this name, such as "model.layers.0.self_attn.q_proj": a list
+ * target_modules has it or its end, a list exclude_modules has neither, and layers_to_transform has
+ * its layer. False: CT_ERR_FORMAT. A regular expression in place of a list is not examined. */
+bool cti_peft_config_adapts(const cti_peft_config *config, const char *linear);
+
+#endif
