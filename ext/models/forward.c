@@ -81,7 +81,17 @@ static bool count_tokens(const cti_lm *lm, const bool *mask, int64_t B, int64_t 
     return true;
 }
 
-/* Positions (B, T): the place of a token among the tokens of its row and segment. */
+/* Whether a row of n tokens fits a model with a table of positions. */
+static bool has_positions(const cti_lm *lm, int64_t n) {
+    const int64_t most = cti_lm_integer(&lm->config, CTI_LM_MAX_LENGTH);
+    if (!lm->config.family->names.positions || n <= most) return true;
+    return ct_fail(lm->context, CT_ERR_ARGUMENT,
+                   "%s: a row has %" PRId64 " tokens, and the model %" PRId64 " positions",
+                   forward_name, n, most);
+}
+
+/* Positions (B, T): the place of a token among the tokens of its row and segment. A token that the
+ * mask hides has the position before it. */
 static ct_tensor *lm_positions(const cti_lm *lm, const ct_lm_call *call, ct_shape shape) {
     const int64_t B = shape.dim[0], T = shape.dim[1];
     ct_tensor *positions = ct_empty(lm->context, CT_I64, CT_SHAPE(B, T));
@@ -102,8 +112,9 @@ static ct_tensor *lm_positions(const cti_lm *lm, const ct_lm_call *call, ct_shap
                         break;
                     }
             }
-            out[i] = next;
-            if (!mask || mask[i]) next++;
+            const bool hidden = mask && !mask[i];
+            out[i] = hidden && next > 0 ? next - 1 : next;
+            if (!hidden && !has_positions(lm, ++next)) return NULL;
         }
     }
     return positions;
@@ -207,6 +218,7 @@ static ct_tensor *hidden_states(cti_lm *lm, ct_tensor *ids, const ct_lm_call *ca
                   !count_tokens(lm, mask_values(call->key_mask), shape.dim[0], T, cache->after)))
         return NULL;
     ct_tensor *positions = call->positions;
+    if (lm_is_plain(call) && !has_positions(lm, T)) return NULL;
     if (!lm_is_plain(call) && !positions) positions = lm_positions(lm, call, shape);
     if (!lm_is_plain(call) && !positions) return NULL;
     cti_lm_pass pass = {.positions = positions,
