@@ -136,15 +136,14 @@ static bool read_rope(const rope_source *source, const char *outer, double base)
     if (rotary && (!check_rotary_name(source, "rope_theta", rotary_base) ||
                    !check_rotary_name(source, "partial_rotary_factor", rotary_part)))
         return false;
+    const char *part = rotary ? rotary_part : "partial_rotary_factor"; /* at the top level */
     if (!rope_number(source, "rope_theta", rotary ? rotary_base : outer, &base) ||
-        !rope_number(source, "partial_rotary_factor",
-                     rotary ? rotary_part : "partial_rotary_factor", &partial))
+        !rope_number(source, "partial_rotary_factor", part, &partial))
         return false;
     const int64_t head_dim = cti_lm_integer(config, CTI_LM_HEAD_DIM),
                   dims = (int64_t)((double)head_dim * partial);
     if (dims < 2 || dims > head_dim || dims % 2 || (config->family->partial == 1 && partial != 1))
-        return cti_lm_refuse(source->reader, "partial_rotary_factor",
-                             cti_json_member(source->reader->tree, 0, "partial_rotary_factor"),
+        return cti_lm_refuse(source->reader, part, cti_json_member(source->reader->tree, 0, part),
                              "%lld of the %lld dims of a head cannot be turned in %s",
                              (long long)dims, (long long)head_dim, config->family->model_type);
     ct_rope_scaling_opts opts = {.base = base, .dims = dims};
