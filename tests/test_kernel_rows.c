@@ -117,12 +117,15 @@ START_TEST(finds_nan) {
         for (int64_t n = 0; n <= 70; n++) {
             array x = filled(t, n, -1, 1);
             EXPECT(!t.k->has_nan(n, x.p), "%s: there is none", t.isa);
+            EXPECT(t.k->is_finite(n, x.p), "%s: all are", t.isa);
             for (int64_t j = 0; j < n; j++) {
                 const double v = get(t, x.p, j);
                 put(t, x.p, j, INFINITY);
                 EXPECT(!t.k->has_nan(n, x.p), "%s: infinity is a number", t.isa);
+                EXPECT(!t.k->is_finite(n, x.p), "%s: an infinity at %d", t.isa, (int)j);
                 put(t, x.p, j, NAN);
                 EXPECT(t.k->has_nan(n, x.p), "%s: not found at %d", t.isa, (int)j);
+                EXPECT(!t.k->is_finite(n, x.p), "%s: a NaN at %d", t.isa, (int)j);
                 put(t, x.p, j, v);
             }
             release(x, "has_nan");

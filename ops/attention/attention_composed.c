@@ -43,11 +43,9 @@ ct_tensor *cti_attention_seen_product(ct_tensor *a, ct_tensor *b) {
     return y;
 }
 
-/* An infinity in ds would be a NaN in the product with a weight of 0. A sum of squares that
- * overflows costs time only. */
+/* An infinity in ds would be a NaN in the product with a weight of 0. */
 ct_tensor *cti_attention_zero_hidden(ct_tensor *p, ct_tensor *ds) {
-    if (!ds || isfinite(ds->context->isa->of[ds->dtype]->sum_squares(ds->numel, ds->data)))
-        return ds;
+    if (!ds || ds->context->isa->of[ds->dtype]->is_finite(ds->numel, ds->data)) return ds;
     return ct_where(ct_eq_scalar(p, 0), ct_zeros(p->context, p->dtype, CT_SCALAR), ds);
 }
 

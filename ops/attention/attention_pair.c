@@ -374,8 +374,7 @@ static void query_block_begin(const cti_attention_backward_call *f, const pair_b
         const bool sound = stats_are_sound(a, w, t);
         if (!sound || a->cap > 0)
             queries->q_raw = cti_attention_guard(a, &queries->right_q, t->nq, a->d, &w->q_guard);
-        a->kernels->sum(t->nq, 1, w->dot, 1, w->s);
-        if (!isfinite(cti_real_get(a->dtype, w->s, 0)))
+        if (!a->kernels->is_finite(t->nq, w->dot))
             queries->dout_raw =
                 cti_attention_guard(a, &queries->right_dout, t->nq, a->dv, &w->dout_guard);
         queries->scrubbed = keys->raw.bad || queries->q_raw.bad || !sound;

@@ -70,18 +70,16 @@ cti_attention_raw cti_attention_guard(const cti_attention_params *a, cti_attenti
                                       const cti_attention_guard_buffers *w) {
     CTI_ASSERT(a->guarded && n > 0);
     /* A column's sum is not finite if one of its numbers is not. Sums of columns are a fast first
-     * test, which finite numbers fail only if their sum overflows. */
-    a->kernels->fill(cols, 0, w->zeros);
+     * test, which finite numbers fail only if a sum overflows. */
     a->kernels->sum(n, cols, x->data, x->stride, w->clean);
-    a->kernels->attention.row_dots(1, cols, w->clean, 0, w->zeros, 0, w->bad);
-    if (!a->kernels->has_nan(1, w->bad)) return (cti_attention_raw){0};
-    a->kernels->attention.row_dots(n, cols, x->data, x->stride, w->zeros, 0, w->bad);
-    if (!a->kernels->has_nan(n, w->bad)) return (cti_attention_raw){0};
+    if (a->kernels->is_finite(cols, w->clean)) return (cti_attention_raw){0};
     const cti_attention_raw raw = {.rows = *x, .bad = w->bad};
     for (int64_t i = 0; i < n; i++) {
+        const char *from = x->data + i * x->stride * a->size;
         char *to = w->clean + i * cols * a->size;
-        if (isnan(cti_real_get(a->dtype, w->bad, i))) a->kernels->fill(cols, 0, to);
-        else memcpy(to, x->data + i * x->stride * a->size, (size_t)(cols * a->size));
+        w->bad[i] = !a->kernels->is_finite(cols, from);
+        if (w->bad[i]) a->kernels->fill(cols, 0, to);
+        else memcpy(to, from, (size_t)(cols * a->size));
     }
     *x = (cti_attention_rows){.data = w->clean, .stride = cols};
     return raw;
@@ -91,7 +89,7 @@ void cti_attention_add_raw(const cti_attention_params *a, const cti_attention_ba
                            int64_t cols, double alpha, char *c, int64_t c_row) {
     for (int64_t k = 0; k < band->k; k++) {
         const int64_t at = band->raw_first + k;
-        if (!isnan(cti_real_get(a->dtype, band->raw->bad, at))) continue;
+        if (!band->raw->bad[at]) continue;
         const char *row = band->raw->rows.data + at * band->raw->rows.stride * a->size;
         /* i + low <= k < i + high */
         for (int64_t i = cti_max(0, k - band->high + 1); i < cti_min(band->m, k - band->low + 1);

@@ -50,13 +50,12 @@ static inline void cti_attention_pack_columns(const cti_attention_params *a, int
  * product. The row is added afterwards to each row of C whose element of A is not 0. */
 typedef struct {
     cti_attention_rows rows; /* as they are in the tensor */
-    const char *bad;         /* for each row 0 or NaN: it is not finite. NULL: all are finite */
+    const bool *bad;         /* whether a row is not finite; NULL: all rows are */
 } cti_attention_raw;
 
 /* The buffers of a guard; reserved only if a->guarded. */
 typedef struct {
-    char *zeros; /* a row */
-    char *bad;   /* (rows) */
+    bool *bad;   /* (rows) */
     char *clean; /* (rows, cols) */
 } cti_attention_guard_buffers;
 

@@ -22,11 +22,8 @@ char *cti_attention_reserve_ones(cti_attention_workspace *w, int64_t n) {
 
 cti_attention_guard_buffers cti_attention_reserve_guard(cti_attention_workspace *w, int64_t n,
                                                         int64_t cols) {
-    cti_attention_guard_buffers guard;
-    guard.zeros = cti_attention_reserve(w, cols, 1);
-    guard.bad = cti_attention_reserve(w, n, 1);
-    guard.clean = cti_attention_reserve(w, n, cols);
-    return guard;
+    return (cti_attention_guard_buffers){.bad = (bool *)cti_attention_reserve(w, n, 1),
+                                         .clean = cti_attention_reserve(w, n, cols)};
 }
 
 char *cti_attention_reserve_columns(cti_attention_workspace *w, int64_t n, int64_t bytes) {

@@ -300,6 +300,7 @@ typedef struct cti_kernels {
                          const double *mean, const void *g, double factor, void *dx);
     double (*sum_squares)(int64_t n, const void *x); /* accumulated in f64 */
     bool (*has_nan)(int64_t n, const void *x);
+    bool (*is_finite)(int64_t n, const void *x); /* an infinity is not */
 
     /* ---- one row of length n ---- */
     /* a row of all -inf gives NaN, as torch */

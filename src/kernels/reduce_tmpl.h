@@ -164,16 +164,21 @@ static double reduce_sum_squares(int64_t n, const void *x) {
     return sum[0];
 }
 
-static bool reduce_has_nan(int64_t n, const void *x) {
+INLINE bool any_number(int64_t n, const void *x, ivec (*test)(vec v)) {
     const stored *from = x;
     ivec found = {0};
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        vec v = load(from + i);
-        found |= v != v;
-    }
-    vec v = load_part(from + i, n - i);
-    return any_lane(found | (v != v));
+    for (; i + LANES <= n; i += LANES) found |= test(load(from + i));
+    return any_lane(found | test(load_part(from + i, n - i)));
+}
+
+INLINE ivec lanes_of_nan(vec v) { return v != v; }
+static bool reduce_has_nan(int64_t n, const void *x) { return any_number(n, x, lanes_of_nan); }
+
+/* v - v is 0 for finite numbers, and NaN for others. */
+INLINE ivec lanes_not_finite(vec v) { return v - v != splat(REAL(0.0)); }
+static bool reduce_is_finite(int64_t n, const void *x) {
+    return !any_number(n, x, lanes_not_finite);
 }
 
 #endif

@@ -21,6 +21,7 @@ void CTI_PUT(rows)(cti_kernels *table) {
     table->var_backward = scan_var_backward;
     table->sum_squares = reduce_sum_squares;
     table->has_nan = reduce_has_nan;
+    table->is_finite = reduce_is_finite;
     table->softmax_columns = columns_softmax;
     table->softmax_columns_backward = columns_softmax_backward;
     table->softmax = row_softmax;
