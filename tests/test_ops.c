@@ -180,7 +180,7 @@ static int largest_variant(const case_line *line) {
     return best;
 }
 
-/* By how much to multiply sizes for some 60,000 elements of the largest input. */
+/* By how much to multiply sizes for some 40,000 elements of the largest input. */
 static int64_t large_scale(const case_line *line, int variant) {
     case_input input[CASE_INPUTS];
     int n = case_inputs(line, variant, 1, input), dims = 0;
@@ -192,7 +192,7 @@ static int64_t large_scale(const case_line *line, int variant) {
             size *= (double)input[i].shape.dim[d], wide += input[i].shape.dim[d] > 1;
         if (size > most) most = size, dims = wide;
     }
-    return dims ? (int64_t)ceil(pow(60000 / fmax(most, 1), 1.0 / dims)) : 1;
+    return dims ? (int64_t)ceil(pow(40000 / fmax(most, 1), 1.0 / dims)) : 1;
 }
 
 /* Builds a list of inputs; returns how many there are. */
