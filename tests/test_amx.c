@@ -151,13 +151,15 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("AMX on a model of its tiles");
-    TCase *tests = tcase_create("products");
+    TCase *tests = tcase_create("products"), *threads = tcase_create("several threads");
     tcase_add_loop_test(tests, values, 0, packings());
-    tcase_add_loop_test(tests, any_threads, 0, packings());
     tcase_add_loop_test(tests, not_finite, 0, packings());
     tcase_add_loop_test(tests, alone, 0, packings());
     tcase_add_loop_test(tests, attention, 0, packings());
     tcase_add_loop_test(tests, pieces, 0, packings());
     suite_add_tcase(suite, tests);
+    tcase_set_tags(threads, "several-threads");
+    tcase_add_loop_test(threads, any_threads, 0, packings());
+    suite_add_tcase(suite, threads);
     return run_suite(suite);
 }
