@@ -67,6 +67,38 @@ START_TEST(padding_on_the_left) {
 }
 END_TEST
 
+/* A model with 32 positions takes 32 tokens of a row, also in parts and beside padding. */
+START_TEST(tables_of_positions) {
+    ct_module *lm = rough_lm(GPT2, f64);
+    ct_tensor *ids = some_ids(1, 32), *more = some_ids(1, 40);
+    bool mask[40];
+    ct_tensor *whole = run_lm(lm, ids, (ct_lm_call){.result = CT_LM_LAST});
+    ck_refused(ct_lm_forward(lm, more, (ct_lm_call){0}), CT_ERR_ARGUMENT,
+               "lm_forward: a row has 40 tokens, and the model 32 positions", "");
+    for (int i = 0; i < 40; i++) mask[i] = i > 0;
+    ct_lm_call masked = {.key_mask = ct_from_bool(context, CT_SHAPE(1, 40), mask)};
+    ck_refused(ct_lm_forward(lm, more, masked), CT_ERR_ARGUMENT, "39 tokens", "32 positions");
+    mask[0] = true;
+    mask[32] = false; /* padding behind the last position */
+    masked = (ct_lm_call){.key_mask = ct_from_bool(context, CT_SHAPE(1, 33), mask),
+                          .result = CT_LM_LAST};
+    ct_tensor *parts[] = {ids, ct_narrow(more, 1, 0, 1)};
+    ck_assert_double_lt(apart(run_lm(lm, ct_cat(parts, 2, 1), masked), whole), 1e-11);
+    /* the same behind 29 tokens of a cache */
+    ct_lm_cache *cache = ct_lm_cache_new(lm, 1, 40);
+    run_lm(lm, ct_narrow(ids, 1, 0, 29), (ct_lm_call){.cache = cache});
+    ct_tensor *last[] = {ct_narrow(ids, 1, 29, 3), ct_narrow(more, 1, 0, 2)};
+    masked.cache = cache;
+    const bool three[] = {true, true, true, false, false};
+    masked.key_mask = ct_from_bool(context, CT_SHAPE(1, 5), three);
+    ck_assert_double_lt(apart(run_lm(lm, ct_cat(last, 2, 1), masked), whole), 1e-11);
+    ck_refused(ct_lm_forward(lm, ct_narrow(ids, 1, 0, 1), (ct_lm_call){.cache = cache}),
+               CT_ERR_ARGUMENT, "33 tokens", "32 positions");
+    int64_t length;
+    ck_assert(ct_lm_cache_lengths(cache, &length) && length == 32);
+}
+END_TEST
+
 /* Parts of a segment that lie apart count on; padding between them has no place. */
 START_TEST(segments_that_lie_apart) {
     ct_module *lm = rough_lm(GPT2, f64);
@@ -421,6 +453,7 @@ int main(void) {
     tcase_add_checked_fixture(all, setup, end_with_folders);
     tcase_add_test(all, dropouts);
     tcase_add_test(all, padding_on_the_left);
+    tcase_add_test(all, tables_of_positions);
     tcase_add_test(all, segments_that_lie_apart);
     tcase_add_test(all, a_loss_with_a_softcap);
     tcase_add_test(all, a_loss_of_few_tokens);

@@ -489,38 +489,6 @@ START_TEST(rows_of_a_cache) {
 }
 END_TEST
 
-/* A model with a table of 32 positions takes 32 tokens of a row, also in parts and beside padding.
- */
-START_TEST(tables_of_positions) {
-    ct_module *lm = rough_lm(GPT2, f64);
-    ct_tensor *ids = some_ids(1, 32), *more = some_ids(1, 33);
-    bool mask[33];
-    ct_tensor *whole = run_lm(lm, ids, (ct_lm_call){.result = CT_LM_LAST});
-    ck_refused(ct_lm_forward(lm, more, (ct_lm_call){0}), CT_ERR_ARGUMENT,
-               "lm_forward: a row has 33 tokens, and the model 32 positions", "");
-    for (int i = 0; i < 33; i++) mask[i] = true;
-    ct_lm_call masked = {.key_mask = ct_from_bool(context, CT_SHAPE(1, 33), mask)};
-    ck_refused(ct_lm_forward(lm, more, masked), CT_ERR_ARGUMENT, "33 tokens", "32 positions");
-    mask[32] = false; /* padding behind the last position */
-    masked = (ct_lm_call){.key_mask = ct_from_bool(context, CT_SHAPE(1, 33), mask),
-                          .result = CT_LM_LAST};
-    ct_tensor *parts[] = {ids, ct_narrow(more, 1, 0, 1)};
-    ck_assert_double_lt(apart(run_lm(lm, ct_cat(parts, 2, 1), masked), whole), 1e-11);
-    /* the same behind 29 tokens of a cache */
-    ct_lm_cache *cache = ct_lm_cache_new(lm, 1, 40);
-    run_lm(lm, ct_narrow(ids, 1, 0, 29), (ct_lm_call){.cache = cache});
-    ct_tensor *last[] = {ct_narrow(ids, 1, 29, 3), ct_narrow(more, 1, 0, 2)};
-    masked.cache = cache;
-    const bool three[] = {true, true, true, false, false};
-    masked.key_mask = ct_from_bool(context, CT_SHAPE(1, 5), three);
-    ck_assert_double_lt(apart(run_lm(lm, ct_cat(last, 2, 1), masked), whole), 1e-11);
-    ck_refused(ct_lm_forward(lm, ct_narrow(ids, 1, 0, 1), (ct_lm_call){.cache = cache}),
-               CT_ERR_ARGUMENT, "33 tokens", "32 positions");
-    int64_t length;
-    ck_assert(ct_lm_cache_lengths(cache, &length) && length == 32);
-}
-END_TEST
-
 static ct_batch some_prompts(int64_t B, int64_t T) { return (ct_batch){.ids = some_ids(B, T)}; }
 
 /* Adapters of a model in bf16 are trained, although an optimiser refuses its matrices. */
@@ -600,7 +568,6 @@ int main(void) {
     tcase_add_test(all, keys_that_change_nothing);
     tcase_add_test(all, texts_that_are_cut);
     tcase_add_test(all, rows_of_a_cache);
-    tcase_add_test(all, tables_of_positions);
     tcase_add_test(all, adapters_beside_bf16);
     tcase_add_test(all, generators);
     tcase_add_test(all, models_of_another_type);

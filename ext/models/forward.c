@@ -91,7 +91,7 @@ static bool has_positions(const cti_lm *lm, int64_t n) {
 }
 
 /* Positions (B, T): the place of a token among the tokens of its row and segment. A token that the
- * mask hides has the position before it. */
+ * mask hides has the position of the token before it. */
 static ct_tensor *lm_positions(const cti_lm *lm, const ct_lm_call *call, ct_shape shape) {
     const int64_t B = shape.dim[0], T = shape.dim[1];
     ct_tensor *positions = ct_empty(lm->context, CT_I64, CT_SHAPE(B, T));
@@ -99,6 +99,7 @@ static ct_tensor *lm_positions(const cti_lm *lm, const ct_lm_call *call, ct_shap
     const bool *mask = mask_values(call->key_mask);
     int64_t *out = positions ? ct_data_i64(positions) : NULL;
     const int64_t *segment = segments ? ct_data_i64(segments) : NULL;
+    int64_t longest = 0;
     if (!out || (call->key_mask && !mask) || (call->segments && !segment)) return NULL;
     for (int64_t b = 0; b < B; b++) {
         int64_t next = call->cache ? call->cache->before[b] : 0;
@@ -114,10 +115,10 @@ static ct_tensor *lm_positions(const cti_lm *lm, const ct_lm_call *call, ct_shap
             }
             const bool hidden = mask && !mask[i];
             out[i] = hidden && next > 0 ? next - 1 : next;
-            if (!hidden && !has_positions(lm, ++next)) return NULL;
+            if (!hidden) longest = cti_max(longest, ++next);
         }
     }
-    return positions;
+    return has_positions(lm, longest) ? positions : NULL;
 }
 
 /* Whether the positions are 0, 1, ... in every row. */
@@ -218,9 +219,12 @@ static ct_tensor *hidden_states(cti_lm *lm, ct_tensor *ids, const ct_lm_call *ca
                   !count_tokens(lm, mask_values(call->key_mask), shape.dim[0], T, cache->after)))
         return NULL;
     ct_tensor *positions = call->positions;
-    if (lm_is_plain(call) && !has_positions(lm, T)) return NULL;
-    if (!lm_is_plain(call) && !positions) positions = lm_positions(lm, call, shape);
-    if (!lm_is_plain(call) && !positions) return NULL;
+    if (lm_is_plain(call)) {
+        if (!has_positions(lm, T)) return NULL;
+    } else if (!positions) {
+        positions = lm_positions(lm, call, shape);
+        if (!positions) return NULL;
+    }
     cti_lm_pass pass = {.positions = positions,
                         .key_mask = cache ? NULL : call->key_mask,
                         .segments = call->segments,

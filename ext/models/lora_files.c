@@ -184,10 +184,9 @@ static bool new_places(ct_safetensors *file, const char *path, const cti_peft_co
             return ct_fail(added->context, CT_ERR_FORMAT,
                            "%s: %s: \"%s\" is not a matrix of an adapter of this module",
                            lora_load_op, path, entry.name);
-        if (!has_pair(added->context, file, path, linear) ||
-            !cti_peft_config_adapts(config, linear))
-            return false;
+        if (!has_pair(added->context, file, path, linear)) return false;
         if (is_b) continue;
+        if (!cti_peft_config_adapts(config, linear)) return false;
         if (!is_adapted(old, linear))
             snprintf(added->place[added->n++].path, CTI_LM_PATH, "%s", linear);
     }

@@ -147,8 +147,9 @@ CT_API bool ct_lora_merge(ct_module *module);
 CT_API bool ct_lora_save(ct_module *module, const char *folder);
 /* Reads a folder of PEFT's: adds adapters to the Linears that it names, or fills the adapters
  * that a Linear already has. A setting that changes values and is not supported (use_dora,
- * use_rslora, rank_pattern, modules_to_save, bias, ...) is CT_ERR_FORMAT with its name. If it
- * returns false, nothing has changed. */
+ * use_rslora, rank_pattern, modules_to_save, bias, ...) is CT_ERR_FORMAT with its name. So is a
+ * Linear that the lists target_modules, exclude_modules or layers_to_transform leave out; PEFT
+ * ignores its matrices. If it returns false, nothing has changed. */
 CT_API bool ct_lora_load(ct_module *module, const char *folder);
 
 /* ---- generation ---- */
