@@ -27,7 +27,7 @@ enum { MOST_ROWS = 4096 }; /* the most rows of a micro-batch */
 static struct {
     const char *data, *valid, *out, *separator, *targets, *sample;
     long long template, length, padded;
-    long long lora, full, rank, merge, bf16, recompute;
+    long long lora, full, rank, merge, bf16, recompute, ignore_unknown;
     long long batch, accumulate, shares, steps, epochs, eval_every, sample_every, sample_tokens;
     long long seed, threads, matmul;
     double hold_out, alpha, dropout, lr, min_lr, warmup, decay, clip;
@@ -81,7 +81,8 @@ static void grow_model(const tuning *t) {
 
 static void open_model(tuning *t, const char *folder) {
     const ct_lm_opts opts = {.dtype = option.bf16 ? CT_BF16 : CT_F32,
-                             .recompute = option.recompute};
+                             .recompute = option.recompute,
+                             .ignore_unknown = option.ignore_unknown};
     t->lm = ct_lm_open(t->context, folder, opts);
     check(t->context, EXIT_USAGE);
     const ct_lm_info about = ct_lm_about(t->lm);
@@ -520,6 +521,8 @@ int main(int argc, char **argv) {
         flag_switch("bf16", &option.bf16, "keep the frozen matrices in bf16: half the memory"),
         flag_switch("recompute", &option.recompute,
                     "run layers again in backward: less memory, more time"),
+        flag_switch("ignore-unknown", &option.ignore_unknown,
+                    "keys of the folder's config.json that no model has are no error"),
         flag_heading("Training"),
         flag_integer("batch", &option.batch, 1, MOST_ROWS, "rows in a micro-batch"),
         flag_integer("accumulate", &option.accumulate, 1, 65536, "micro-batches in a step"),

@@ -136,7 +136,8 @@ int main(int argc, char **argv) {
         flag_switch("no-eos", &option.no_eos, "continue behind the end of a text"),
         flag_switch("bf16", &option.bf16, "keep weights in bf16: half the memory"),
         flag_switch("ignore-unknown", &option.ignore_unknown,
-                    "keys of the folder's files that are not supported are no error"),
+                    "keys of the folder's JSON files that no model has or that are not supported "
+                    "are no error"),
         flag_integer("seed", &option.seed, 0, 1e18, "seed of the random draws"),
         flag_integer("threads", &option.threads, 0, 1024,
                      "number of threads; 0: one for each core"),

@@ -52,6 +52,11 @@ printf '\357\273\277' | cat - chats.jsonl > marked.jsonl; printf '\357\273\277' 
 expect 0 'chats.jsonl: 6 documents, 168 tokens' "$finetune" $chats --out unmarked --steps 1
 expect 0 'marked.jsonl: 6 documents, 168 tokens' "$finetune" $chats --data marked.jsonl --out marked_out --steps 1
 expect 0 'the adapters of 4 matrices' "$finetune" $chats --targets ' q_proj, v_proj' --rank 3 --out qv --steps 2 --bf16 --recompute
+cp -r lm odd && sed -i 's/{/{"no_such_key": 7,/' odd/config.json
+expect 2 '"no_such_key" is 7' "$finetune" odd --data prose --out never --steps 1
+expect 0 'Saved the adapters' "$finetune" odd --data prose --out ignored --steps 1 --length 64 --ignore-unknown
+expect 2 '"no_such_key" is 7' "$bin/generate" odd --prompt 'the'
+expect 0 '' "$bin/generate" odd --prompt 'the' --tokens 1 --ignore-unknown
 head -n 1 chats.jsonl > one.jsonl
 expect 0 '^2 steps of 1 row; ' "$finetune" lm --data one.jsonl --template chatml --out one --steps 2 # and not one row four times
 mkdir left.unfinished && : > left.unfinished/old # as a run leaves it that was killed while it saved
