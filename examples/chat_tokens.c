@@ -8,14 +8,11 @@ enum { CHAT_TEXT = 4096 };
 static const char answer[] = "the answer";
 
 /* Writes a short conversation in the form. Returns false if the form refuses it. */
-static bool write_chat(ct_context *context, const ct_tokenizer *tokenizer, ct_chat kind,
-                       char text[CHAT_TEXT]) {
+static bool write_chat(const ct_tokenizer *tokenizer, ct_chat kind, char text[CHAT_TEXT]) {
     const ct_message messages[] = {{"user", "the question"}, {"assistant", answer}};
     const int64_t size =
         ct_chat_text(tokenizer, messages, 2, (ct_chat_opts){.kind = kind}, text, CHAT_TEXT);
-    if (size >= 0 && size < CHAT_TEXT) return true;
-    ct_error_clear(context);
-    return false;
+    return size >= 0 && size < CHAT_TEXT;
 }
 
 /* Copies the token <...> at the beginning of a text. Returns false if there is none. */
@@ -26,11 +23,10 @@ static bool copy_token(const char *text, char token[CHAT_TOKEN]) {
     return true;
 }
 
-int64_t chat_end(ct_context *context, const ct_tokenizer *tokenizer, ct_chat kind,
-                 char end[CHAT_TOKEN]) {
+int64_t chat_end(const ct_tokenizer *tokenizer, ct_chat kind, char end[CHAT_TOKEN]) {
     char text[CHAT_TEXT];
     *end = 0;
-    if (!write_chat(context, tokenizer, kind, text)) return -1;
+    if (!write_chat(tokenizer, kind, text)) return -1;
     const char *behind = strstr(text, answer) + strlen(answer);
     const char *eos = ct_token(tokenizer, ct_token_role(tokenizer, "eos_token"));
     if (eos && strlen(eos) < CHAT_TOKEN && !strncmp(behind, eos, strlen(eos)))
@@ -41,7 +37,7 @@ int64_t chat_end(ct_context *context, const ct_tokenizer *tokenizer, ct_chat kin
 
 void chat_add_tokens(ct_context *context, ct_tokenizer *tokenizer, ct_chat kind) {
     char text[CHAT_TEXT], token[CHAT_TOKEN];
-    if (!write_chat(context, tokenizer, kind, text)) return;
+    if (!write_chat(tokenizer, kind, text)) return;
     for (const char *at = strchr(text, '<'); at; at = strchr(at + 1, '<'))
         /* <think> and the like are no tokens of the form */
         if (copy_token(at, token) && (token[1] == '|' || strstr(token, "_of_turn>")) &&

@@ -74,27 +74,29 @@ static void add_text(encoder *e, const char *text, size_t bytes) {
     add_document(e->to, e->ids, NULL, n, false);
 }
 
-static int64_t encode_chat(const encoder *e, const ct_json_line *line) {
-    return ct_chat_encode(e->opts->tokenizer, line->messages, line->n_messages, e->opts->chat,
-                          e->ids, e->targets, e->room);
+static int64_t encode_chat(const encoder *e, const char *path, const ct_json_line *line) {
+    char error[500];
+    ct_chat_opts opts = e->opts->chat;
+    opts.error = error, opts.error_room = sizeof error;
+    const int64_t n = ct_chat_encode(e->opts->tokenizer, line->messages, line->n_messages, opts,
+                                     e->ids, e->targets, e->room);
+    if (n < 0) fail(EXIT_USAGE, "%s:%lld: %s (--template)", path, (long long)line->number, error);
+    return n;
 }
 
-static void add_chat(encoder *e, ct_context *context, const char *path, const ct_json_line *line) {
-    int64_t n = encode_chat(e, line);
+static void add_chat(encoder *e, const char *path, const ct_json_line *line) {
+    int64_t n = encode_chat(e, path, line);
     if (n > e->room) {
         grow(e, n);
-        n = encode_chat(e, line);
+        n = encode_chat(e, path, line);
     }
-    if (n < 0)
-        fail(EXIT_USAGE, "%s:%lld: %s%s", path, (long long)line->number, ct_error_message(context),
-             ct_error(context) == CT_ERR_FORMAT ? " (--template)" : "");
     add_document(e->to, e->ids, e->targets, n, true);
 }
 
 static void read_lines(encoder *e, ct_context *context, const char *path) {
     ct_json_lines *lines = ct_json_lines_open(context, path);
     for (ct_json_line line; ct_json_lines_next(lines, &line);) {
-        if (line.messages) add_chat(e, context, path, &line);
+        if (line.messages) add_chat(e, path, &line);
         else add_text(e, line.text, line.bytes);
     }
     check(context, EXIT_USAGE);

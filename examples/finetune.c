@@ -145,7 +145,7 @@ static bool add_chat_tokens(tuning *t) {
     char end[CHAT_TOKEN];
     t->end_of_turn = -1;
     if (!t->documents.chats && !t->held_documents.chats) return false;
-    t->end_of_turn = chat_end(t->context, t->tokenizer, (ct_chat)option.template, end);
+    t->end_of_turn = chat_end(t->tokenizer, (ct_chat)option.template, end);
     if (t->end_of_turn >= 0 || !*end) return false;
     if (is_lora())
         fail(EXIT_USAGE,

@@ -6,15 +6,17 @@
 
 enum { SAMPLE_ROOM = 1024, SAMPLE_TEXT = 16384 };
 
-static int64_t sample_ids(ct_context *context, const ct_tokenizer *tokenizer,
-                          const finetune_sample *sample, int64_t *ids) {
+static int64_t sample_ids(const ct_tokenizer *tokenizer, const finetune_sample *sample,
+                          int64_t *ids) {
     const ct_message message = {"user", sample->prompt};
-    const ct_chat_opts form = {.kind = sample->kind, .open = true};
+    char error[500] = "out of memory";
+    const ct_chat_opts form = {
+        .kind = sample->kind, .open = true, .error = error, .error_room = sizeof error};
     const int64_t n = sample->is_chat
                           ? ct_chat_encode(tokenizer, &message, 1, form, ids, NULL, SAMPLE_ROOM)
                           : ct_encode(tokenizer, sample->prompt, strlen(sample->prompt),
                                       (ct_encode_opts){.plain = true}, ids, NULL, SAMPLE_ROOM);
-    check(context, EXIT_USAGE);
+    if (n < 0) fail(EXIT_USAGE, "--sample: %s", error);
     if (n < 1 || n > SAMPLE_ROOM)
         fail(EXIT_USAGE, "--sample has %lld tokens, and not 1 to %d", (long long)n, SAMPLE_ROOM);
     return n;
@@ -36,7 +38,7 @@ void sample_write(ct_context *context, ct_module *lm, const ct_tokenizer *tokeni
                   const finetune_sample *sample, int64_t step) {
     static int64_t ids[2 * SAMPLE_ROOM];
     static char text[SAMPLE_TEXT];
-    const int64_t prompt = sample_ids(context, tokenizer, sample, ids);
+    const int64_t prompt = sample_ids(tokenizer, sample, ids);
     int64_t n = prompt;
     ct_scope scope = ct_scope_open(context);
     const ct_batch prompts = ct_batch_of(context, ids, NULL, &n, 1, (ct_batch_opts){0});

@@ -24,7 +24,9 @@ static ct_tokenizer *tokenizer;
 static int64_t *prompt_ids(int64_t *n) {
     const ct_message messages[] = {{"system", option.system ? option.system : ""},
                                    {"user", option.prompt}};
-    const ct_chat_opts form = {.kind = (ct_chat)option.template, .open = true};
+    char error[500];
+    const ct_chat_opts form = {
+        .kind = (ct_chat)option.template, .open = true, .error = error, .error_room = sizeof error};
     const int first = option.system ? 0 : 1;
     int64_t *ids = NULL, room = 0;
     for (int turn = 0; turn < 2; turn++) { /* at first only the number of ids is computed */
@@ -32,9 +34,7 @@ static int64_t *prompt_ids(int64_t *n) {
                  ? ct_chat_encode(tokenizer, messages + first, 2 - first, form, ids, NULL, room)
                  : ct_encode(tokenizer, option.prompt, strlen(option.prompt), (ct_encode_opts){0},
                              ids, NULL, room);
-        if (ct_error(context) == CT_ERR_FORMAT)
-            fail(EXIT_USAGE, "%s (--template)", ct_error_message(context));
-        check(context, EXIT_USAGE);
+        if (*n < 0 && option.chat) fail(EXIT_USAGE, "%s (--template)", error);
         if (*n < 0) fail(EXIT_FAILED, "out of memory");
         if (turn) break;
         room = *n;
@@ -51,8 +51,7 @@ static int64_t *prompt_ids(int64_t *n) {
 static void add_end_of_turn(ct_generate_opts *opts) {
     static int64_t ids[64];
     char end[CHAT_TOKEN];
-    const int64_t id =
-        option.chat ? chat_end(context, tokenizer, (ct_chat)option.template, end) : -1;
+    const int64_t id = option.chat ? chat_end(tokenizer, (ct_chat)option.template, end) : -1;
     if (id < 0 || opts->n_eos >= (int64_t)(sizeof ids / sizeof *ids)) return;
     for (int64_t i = 0; i < opts->n_eos; i++) ids[i] = opts->eos[i];
     ids[opts->n_eos++] = id;

@@ -1,5 +1,6 @@
 /* Batches of texts and of rows of ids. The rows of pairs and of max_length are from the
  * tokenizers package 0.23.3 with its strategy "longest_first". */
+#include "../src/os/os.h"
 #include "text_files.h"
 
 /* Checks a row of a tensor of i64: the digits of `expected` are its numbers. */
@@ -202,10 +203,84 @@ START_TEST(no_unknown_token) {
                    ? NULL
                    : "encoded",
                CT_ERR_FORMAT, "encode_files", says);
-    const ct_message message = {"user", "a"};
-    const ct_chat_opts opts = {.kind = CT_CHAT_CHATML};
-    ck_refused(ct_chat_encode(tokenizer, &message, 1, opts, NULL, NULL, 0) < 0 ? NULL : "encoded",
-               CT_ERR_FORMAT, "chat_encode", says);
+}
+END_TEST
+
+/* ---- several threads and one const tokenizer ---- */
+
+enum { CHATTERS = 4, CHATS = 50 };
+typedef struct {
+    const ct_tokenizer *tokenizer;
+    ct_message message;
+    ct_chat kind;
+    const char *text_says, *encode_says; /* NULL: the call is not refused */
+    cti_thread thread;
+    const char *fault; /* what went wrong */
+} chatter;
+
+static const char *one_chat(const chatter *c) {
+    char error[200] = "";
+    int64_t ids[40];
+    const ct_chat_opts opts = {.kind = c->kind, .error = error, .error_room = sizeof error};
+    int64_t n = ct_chat_text(c->tokenizer, &c->message, 1, opts, NULL, 0);
+    if ((n == -1) != (c->text_says != NULL)) return "the result of ct_chat_text";
+    if (c->text_says && strcmp(error, c->text_says) != 0) return "the message of ct_chat_text";
+    n = ct_chat_encode(c->tokenizer, &c->message, 1, opts, ids, NULL, 40);
+    if (n != -1) return "the result of ct_chat_encode";
+    if (strcmp(error, c->encode_says) != 0) return "the message of ct_chat_encode";
+    if (ct_encode(c->tokenizer, "a", 1, (ct_encode_opts){0}, ids, NULL, 40) != 1 ||
+        ct_encode(c->tokenizer, "b", 1, (ct_encode_opts){0}, ids, NULL, 40) != -1)
+        return "ct_encode";
+    return ct_token_role(c->tokenizer, "no such role") == -1 && ct_token_id(c->tokenizer, "a") == 0
+               ? NULL
+               : "a token";
+}
+
+static void chatter_run(void *arg) {
+    chatter *c = arg;
+    for (int i = 0; i < CHATS && !c->fault; i++) c->fault = one_chat(c);
+}
+
+/* Each thread is refused, by a sentence of its own, while the context works. */
+START_TEST(refusals_on_threads) {
+    static const char json[] = "{\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"<unk>\","
+                               "\"vocab\":{\"a\":0,\"<|im_start|>\":1,\"<|im_end|>\":2}}}";
+    const char *path = in_folder("words.json");
+    write_all(path, json, sizeof json - 1);
+    ct_tokenizer *tokenizer = ct_tokenizer_open(context, path);
+    must(tokenizer);
+    chatter chatters[CHATTERS] = {
+        {.kind = CT_CHAT_CHATML,
+         .message = {"user", "b"},
+         .encode_says = "chat_encode: a text has a part without a token, and the vocabulary does "
+                        "not have the model's unk_token (or memory is short)"},
+        {.kind = CT_CHAT_GEMMA,
+         .message = {"system", "a"},
+         .text_says = "chat_text: message 0: the template has no system messages",
+         .encode_says = "chat_encode: message 0: the template has no system messages"},
+        {.kind = CT_CHAT_LLAMA3,
+         .message = {"user", "a"},
+         .text_says = "chat_text: the template needs a bos_token, and no token has this role",
+         .encode_says = "chat_encode: the template needs a bos_token, and no token has this role"},
+        {.kind = CT_CHAT_FOLDER,
+         .message = {"user", "a"},
+         .text_says = "chat_text: the folder has no chat template: name a kind",
+         .encode_says = "chat_encode: the folder has no chat template: name a kind"},
+    };
+    for (int i = 0; i < CHATTERS; i++) {
+        chatters[i].tokenizer = tokenizer;
+        ck_assert(cti_thread_start(&chatters[i].thread, chatter_run, &chatters[i]));
+    }
+    for (int i = 0; i < CHATS; i++) {
+        const ct_scope scope = ct_scope_open(context);
+        ct_add(ct_full(context, CT_F32, CT_SHAPE(3), 1), ct_full(context, CT_F32, CT_SHAPE(3), 2));
+        ct_scope_close(scope);
+    }
+    for (int i = 0; i < CHATTERS; i++) {
+        cti_thread_join(&chatters[i].thread);
+        ck_assert_msg(!chatters[i].fault, "thread %d: %s", i, chatters[i].fault);
+    }
+    ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
 }
 END_TEST
 
@@ -258,5 +333,10 @@ int main(void) {
     tcase_add_test(batches, no_unknown_token);
     tcase_add_test(batches, refused);
     suite_add_tcase(suite, batches);
+    TCase *threads_of = tcase_create("threads");
+    tcase_set_tags(threads_of, "threads");
+    tcase_add_checked_fixture(threads_of, setup, teardown);
+    tcase_add_test(threads_of, refusals_on_threads);
+    suite_add_tcase(suite, threads_of);
     return run_suite(suite);
 }

@@ -179,8 +179,10 @@ START_TEST(ids_and_targets) {
     ck_assert(!memcmp(few, ids, sizeof few));
     for (int t = 0; t < 7; t++) ck_assert_int_eq(part[t], targets[t]);
     ck_assert_int_eq(ct_chat_encode(tokenizer, messages, 4, opts, NULL, NULL, 0), n);
-    ck_refused(ct_chat_encode(tokenizer, messages, 4, opts, NULL, NULL, 1) >= 0, CT_ERR_ARGUMENT,
-               "chat_encode", "room");
+    ck_chat_refused(ct_chat_encode(tokenizer, messages, 4, told(opts), NULL, NULL, 1),
+                    "chat_encode", "room for 1");
+    ck_chat_refused(ct_chat_encode(tokenizer, messages, 4, told(opts), ids, NULL, -1),
+                    "chat_encode", "room for -1");
 }
 END_TEST
 
@@ -240,8 +242,8 @@ START_TEST(templates_of_folders) {
             ck_assert_str_eq(chat_text(of, &talk[3], 1, (ct_chat_opts){0}),
                              "<|im_start|>user\nc<|im_end|>\n");
         else
-            ck_refused(ct_chat_text(of, talk, 1, (ct_chat_opts){0}, NULL, 0) >= 0, CT_ERR_FORMAT,
-                       "not one that is known", "name a kind");
+            ck_chat_refused(ct_chat_text(of, talk, 1, told((ct_chat_opts){0}), NULL, 0),
+                            "not one that is known", "name a kind");
         ct_tokenizer_close(of);
     }
     /* SmolLM2's has a system message of its own, if there is none */
@@ -271,8 +273,8 @@ START_TEST(templates_of_folders) {
     ck_assert_str_eq(chat_text(of, empty, 3, (ct_chat_opts){.open = true}),
                      "<|user|>\nc<|end|>\n<|system|>\nb<|end|>\n<|assistant|>\n");
     ct_tokenizer_close(of);
-    ck_refused(ct_chat_text(tokenizer, talk, 1, (ct_chat_opts){0}, NULL, 0) >= 0, CT_ERR_FORMAT,
-               "no chat template", "name a kind");
+    ck_chat_refused(ct_chat_text(tokenizer, talk, 1, told((ct_chat_opts){0}), NULL, 0),
+                    "no chat template", "name a kind");
 }
 END_TEST
 
@@ -302,18 +304,77 @@ START_TEST(chats_that_are_refused) {
         {CT_CHAT_LLAMA31, tool, 1, "\"tool\"", "none of system"},
         {CT_CHAT_QWEN3, tool, 1, "\"tool\"", "none of system"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        ck_refused(ct_chat_text(tokenizer, cases[i].messages, cases[i].n,
-                                (ct_chat_opts){.kind = (ct_chat)cases[i].kind}, NULL, 0) >= 0,
-                   CT_ERR_ARGUMENT, cases[i].word1, cases[i].word2);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const ct_chat_opts opts = {.kind = (ct_chat)cases[i].kind};
+        ck_chat_refused(ct_chat_text(tokenizer, cases[i].messages, cases[i].n, told(opts), NULL, 0),
+                        cases[i].word1, cases[i].word2);
+        ck_chat_refused(
+            ct_chat_encode(tokenizer, cases[i].messages, cases[i].n, told(opts), NULL, NULL, 0),
+            cases[i].word1, cases[i].word2);
+        ck_assert(ct_chat_text(tokenizer, cases[i].messages, cases[i].n, opts, NULL, 0) == -1);
+    }
     ck_assert_str_eq(chat_text(tokenizer, tool, 1, (ct_chat_opts){.kind = CT_CHAT_CHATML}),
                      "<|im_start|>tool\nx<|im_end|>\n");
     ct_tokenizer *bare = open_small(context, "");
-    ck_refused(ct_chat_text(bare, talk, 1, (ct_chat_opts){.kind = CT_CHAT_LLAMA3}, NULL, 0) >= 0,
-               CT_ERR_ARGUMENT, "bos_token", "no token has this role");
-    ck_refused(ct_chat_text(bare, talk, 1, (ct_chat_opts){.kind = CT_CHAT_PHI3}, NULL, 0) >= 0,
-               CT_ERR_ARGUMENT, "eos_token", "no token has this role");
+    ck_chat_refused(
+        ct_chat_text(bare, talk, 1, told((ct_chat_opts){.kind = CT_CHAT_LLAMA3}), NULL, 0),
+        "bos_token", "no token has this role");
+    ck_chat_refused(
+        ct_chat_text(bare, talk, 1, told((ct_chat_opts){.kind = CT_CHAT_PHI3}), NULL, 0),
+        "eos_token", "no token has this role");
     ct_tokenizer_close(bare);
+    const ct_chat_opts opts = {.kind = CT_CHAT_CHATML};
+    ck_chat_refused(ct_chat_text(bare, talk, 1, told(opts), NULL, 0), "chat_text", "has ended");
+    ck_chat_refused(ct_chat_encode(NULL, talk, 1, told(opts), NULL, NULL, 0), "chat_encode",
+                    "tokenizer is NULL");
+}
+END_TEST
+
+/* A message is whole if it fits, and otherwise ends with the last whole character that fits. */
+START_TEST(room_for_the_message) {
+    static const ct_message messages[] = {{"h\xc3\xa9\xe2\x82\xac", "x"}};
+    static const char whole[] =
+        "chat_text: message 0: the role \"h\xc3\xa9\xe2\x82\xac\" is none of "
+        "system, user and assistant";
+    char error[sizeof whole + 2];
+    for (size_t room = 0; room < sizeof error; room++) {
+        memset(error, '#', sizeof error);
+        const ct_chat_opts opts = {.kind = CT_CHAT_ZEPHYR, .error = error, .error_room = room};
+        ck_assert_int_eq(ct_chat_text(tokenizer, messages, 1, opts, NULL, 0), -1);
+        ck_assert(error[room] == '#');
+        if (!room) continue;
+        size_t size = room < sizeof whole ? room - 1 : sizeof whole - 1;
+        while (((unsigned char)whole[size] & 0xC0) == 0x80) size--;
+        ck_assert_msg(strlen(error) == size && !memcmp(error, whole, size), "%zu: %s", room, error);
+    }
+    ck_assert_int_eq(ct_chat_text(tokenizer, messages, 1,
+                                  (ct_chat_opts){.kind = CT_CHAT_ZEPHYR, .error_room = 9}, NULL, 0),
+                     -1);
+    static const ct_message odd[] = {{"\x1b[2J\n\xff", "x"}};
+    ck_chat_refused(
+        ct_chat_text(tokenizer, odd, 1, told((ct_chat_opts){.kind = CT_CHAT_ZEPHYR}), NULL, 0),
+        "role \"\\u001b[2J\\u000a\xef\xbf\xbd\"", "");
+    char role[1001] = "";
+    memset(role, '\n', 1000);
+    const ct_message longest = {role, "x"};
+    ck_chat_refused(
+        ct_chat_text(tokenizer, &longest, 1, told((ct_chat_opts){.kind = CT_CHAT_ZEPHYR}), NULL, 0),
+        "\\u000a...\\u000a", "");
+    /* nothing was refused: the text stays as it is */
+    strcpy(error, "#");
+    const ct_chat_opts opts = {.kind = CT_CHAT_CHATML, .error = error, .error_room = sizeof error};
+    ck_assert(ct_chat_text(tokenizer, messages, 1, opts, NULL, 0) > 0 && !strcmp(error, "#"));
+}
+END_TEST
+
+/* An error of other work does not stop a chat, and a chat leaves it as it is. */
+START_TEST(beside_a_pending_error) {
+    ct_fail(context, CT_ERR_IO, "another error");
+    const ct_chat_opts opts = {.kind = CT_CHAT_GEMMA};
+    ck_assert(ct_chat_text(tokenizer, talk + 1, 2, opts, NULL, 0) > 0);
+    ck_assert(ct_chat_encode(tokenizer, talk + 1, 2, opts, NULL, NULL, 0) > 0);
+    ck_assert_int_eq(ct_chat_text(tokenizer, talk, 2, opts, NULL, 0), -1);
+    ck_refused(NULL, CT_ERR_IO, "another error", "");
 }
 END_TEST
 
@@ -327,6 +388,8 @@ int main(void) {
     tcase_add_test(all, reasoning_is_plain);
     tcase_add_test(all, templates_of_folders);
     tcase_add_test(all, chats_that_are_refused);
+    tcase_add_test(all, room_for_the_message);
+    tcase_add_test(all, beside_a_pending_error);
     suite_add_tcase(suite, all);
     return run_suite(suite);
 }

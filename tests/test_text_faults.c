@@ -250,7 +250,9 @@ END_TEST
 START_TEST(chat_faults) {
     static const ct_message messages[] = {
         {"system", "do not"}, {"user", "caf\xc3\xa9 \xff"}, {"assistant", " hello <s> world "}};
-    const ct_chat_opts opts = {.kind = CT_CHAT_CHATML, .open = true};
+    char error[100];
+    const ct_chat_opts opts = {
+        .kind = CT_CHAT_CHATML, .open = true, .error = error, .error_room = sizeof error};
     int64_t ids[2][8 * MOST], targets[2][8 * MOST];
     for (int i = 0; i < FILES; i++) {
         ct_tokenizer *tokenizer = open_file(i);
@@ -265,8 +267,9 @@ START_TEST(chat_faults) {
             const bool failed = left < 0;
             left = -1;
             ck_assert(m == n || (failed && m == -1));
-            ck_assert_int_eq(ct_error(context), m == n ? CT_OK : CT_ERR_MEMORY);
-            ct_error_clear(context);
+            ck_assert_int_eq(ct_error(context), CT_OK);
+            ck_assert(m == n || strstr(error, "chat_encode: out of memory") ||
+                      strstr(error, "memory is short"));
             if (m == n)
                 ck_assert(!memcmp(ids[0], ids[1], (size_t)n * sizeof **ids) &&
                           !memcmp(targets[0], targets[1], (size_t)n * sizeof **targets));

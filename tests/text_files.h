@@ -46,4 +46,24 @@ static ct_tokenizer *open_small(ct_context *c, const char *more) {
     return tokenizer;
 }
 
+/* Options with a text for the message of an error. */
+static char chat_error[1000];
+static inline ct_chat_opts told(ct_chat_opts opts) {
+    *chat_error = 0;
+    opts.error = chat_error, opts.error_room = sizeof chat_error;
+    return opts;
+}
+
+/* Checks a call with such options that must be refused: its message has both words, and the context
+ * has no error. */
+#define ck_chat_refused(call, word1, word2)                                                        \
+    do {                                                                                           \
+        ck_assert_msg((call) == -1, "%s: accepted; it should say \"%s\" and \"%s\"", #call, word1, \
+                      word2);                                                                      \
+        ck_assert_msg(strstr(chat_error, word1) && strstr(chat_error, word2),                      \
+                      "%s: \"%s\" does not name both \"%s\" and \"%s\"", #call, chat_error, word1, \
+                      word2);                                                                      \
+        ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));                \
+    } while (0)
+
 #endif

@@ -3,15 +3,16 @@
 #include <cotangent/tokenizer.h>
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../src/core/message.h"
+#include "../../src/io/json.h"
 #include "chat_kinds.h"
 #include "tokenizer.h"
 #include "unicode.h"
 #include "utf8.h"
-
-static const char chat_text_op[] = "chat_text", chat_encode_op[] = "chat_encode";
 
 /* ---- a text that grows ---- */
 
@@ -57,12 +58,14 @@ typedef struct {
 
 typedef struct {
     const ct_tokenizer *tokenizer;
+    const char *op;
+    const ct_chat_opts *opts;
     const cti_chat_kind *kind;
     const char *system; /* the default system message, or NULL */
     const char *bos, *eos, *date;
     const ct_message *message;
     int64_t n, last_question; /* last_question is the index of the last question, if .thinks */
-    bool open, any_role, skips_empty;
+    bool any_role, skips_empty;
 } chat_call;
 
 static bool is_role(const ct_message *message, const char *role) {
@@ -195,28 +198,45 @@ static void chat_render(const chat_call *chat, chat_writer *out, chat_place *pla
         const chat_place place = chat_put_message(chat, i, before, out);
         if (places) places[(*count)++] = place;
     }
-    if (chat->open) chat_puts(out, chat->kind->prompt);
+    if (chat->opts->open) chat_puts(out, chat->kind->prompt);
     else if (chat->kind->closes) chat_puts(out, chat->eos);
 }
 
 /* ---- checks ---- */
 
+/* Writes the message of an error into the options' text. The context may be in use by another
+ * thread. Returns false. */
+CT_FORMAT(2, 3) static bool chat_fail(const chat_call *chat, const char *format, ...) {
+    char message[CTI_MESSAGE_SIZE];
+    const ct_chat_opts *opts = chat->opts;
+    if (!opts->error || !opts->error_room) return false;
+    va_list args;
+    va_start(args, format);
+    cti_message(message, sizeof message, format, args);
+    va_end(args);
+    size_t size = strlen(message);
+    if (size >= opts->error_room) {
+        size = opts->error_room - 1;
+        while (size && cti_utf8_continues(message[size])) size--;
+    }
+    memcpy(opts->error, message, size);
+    opts->error[size] = 0;
+    return false;
+}
+
 /* Finds the kind, the default system message and the roles. */
-static bool find_kind(chat_call *chat, const char *op, ct_chat kind) {
-    ct_context *context = chat->tokenizer->context;
+static bool find_kind(chat_call *chat) {
+    const ct_chat kind = chat->opts->kind;
     if (kind == CT_CHAT_FOLDER) {
         const cti_text text = chat->tokenizer->parts->template_text;
         if (!text.at)
-            return ct_fail(context, CT_ERR_FORMAT,
-                           "%s: the folder has no chat template: name a "
-                           "kind",
-                           op);
+            return chat_fail(chat, "%s: the folder has no chat template: name a kind", chat->op);
         const cti_chat_template *known = cti_chat_template_of(text);
         if (!known)
-            return ct_fail(context, CT_ERR_FORMAT,
-                           "%s: the folder's chat template of %zu bytes is not one that is known: "
-                           "name a kind",
-                           op, text.size);
+            return chat_fail(chat,
+                             "%s: the folder's chat template of %zu bytes is not one that is "
+                             "known: name a kind",
+                             chat->op, text.size);
         chat->kind = known->kind;
         chat->system = known->system;
         chat->skips_empty = known->skips_empty;
@@ -224,7 +244,7 @@ static bool find_kind(chat_call *chat, const char *op, ct_chat kind) {
         return true;
     }
     chat->kind = cti_chat_kind_of(kind);
-    if (!chat->kind) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the kind %d", op, (int)kind);
+    if (!chat->kind) return chat_fail(chat, "%s: the kind %d", chat->op, (int)kind);
     chat->any_role = chat->kind->any_role;
     return true;
 }
@@ -243,58 +263,68 @@ static int64_t last_question(const chat_call *chat) {
     return chat->n - 1;
 }
 
-static bool check_message(const chat_call *chat, const char *op, int64_t i) {
-    ct_context *context = chat->tokenizer->context;
+/* A role as messages show it: shortened, well-formed and escaped. */
+enum { ROLE_SHOWN = 100, ROLE_TEXT = 6 * ROLE_SHOWN + 1 };
+static const char *role_shown(const char *role, char text[ROLE_TEXT]) {
+    char part[ROLE_SHOWN + 1], clean[3 * ROLE_SHOWN];
+    chat_writer out = {.at = clean, .room = sizeof clean};
+    chat_put_content(&out, part, cti_shorten(part, ROLE_SHOWN, role, strlen(role)));
+    cti_writer writer = {.at = text, .size = ROLE_TEXT - 1};
+    cti_write_escaped(&writer, (cti_text){clean, out.size});
+    text[writer.used] = 0;
+    return text;
+}
+
+static bool check_message(const chat_call *chat, int64_t i) {
+    char shown[ROLE_TEXT];
     const ct_message *message = &chat->message[i];
     if (!message->role || !message->content)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: message %" PRId64 ": its %s is NULL", op, i,
-                       message->role ? "content" : "role");
+        return chat_fail(chat, "%s: message %" PRId64 ": its %s is NULL", chat->op, i,
+                         message->role ? "content" : "role");
     const bool system = is_role(message, "system"), user = is_role(message, "user"),
                assistant = is_role(message, "assistant");
     if (!system && !user && !assistant && !chat->any_role)
-        return ct_fail(context, CT_ERR_ARGUMENT,
-                       "%s: message %" PRId64 ": the role \"%s\" is none of system, user and "
-                       "assistant",
-                       op, i, message->role);
+        return chat_fail(chat,
+                         "%s: message %" PRId64 ": the role \"%s\" is none of system, user and "
+                         "assistant",
+                         chat->op, i, role_shown(message->role, shown));
     if (system && chat->kind->no_system)
-        return ct_fail(context, CT_ERR_ARGUMENT,
-                       "%s: message %" PRId64 ": the template has no system messages", op, i);
+        return chat_fail(chat, "%s: message %" PRId64 ": the template has no system messages",
+                         chat->op, i);
     const bool joined = chat->kind->joins && is_role(&chat->message[0], "system");
     if (system && chat->kind->joins && i)
-        return ct_fail(context, CT_ERR_ARGUMENT,
-                       "%s: message %" PRId64 ": a system message must be the first", op, i);
+        return chat_fail(chat, "%s: message %" PRId64 ": a system message must be the first",
+                         chat->op, i);
     if (chat->kind->alternates && !(joined && !i) && user != ((i - joined) % 2 == 0))
-        return ct_fail(context, CT_ERR_ARGUMENT,
-                       "%s: message %" PRId64 ": user and assistant must alternate, a user first",
-                       op, i);
+        return chat_fail(chat,
+                         "%s: message %" PRId64 ": user and assistant must alternate, a user first",
+                         chat->op, i);
     return true;
 }
 
 /* A token with a role, which the template needs. */
-static bool find_token_text(const chat_call *chat, const char *op, const char *role,
-                            const char **text) {
+static bool find_token_text(const chat_call *chat, const char *role, const char **text) {
     *text = ct_token(chat->tokenizer, ct_token_role(chat->tokenizer, role));
-    if (*text) return true;
-    return ct_fail(chat->tokenizer->context, CT_ERR_ARGUMENT,
-                   "%s: the template needs a %s, and no token has this role", op, role);
+    return *text || chat_fail(chat, "%s: the template needs a %s, and no token has this role",
+                              chat->op, role);
 }
 
 /* Fills in the chat and checks it. Returns false after an error. */
 static bool chat_begin(const ct_tokenizer *tokenizer, const char *op, const ct_message *messages,
                        int64_t n, const ct_chat_opts *opts, chat_call *chat) {
-    if (!cti_object_is_ready(tokenizer ? &tokenizer->object : NULL, op, "tokenizer", NULL))
-        return false;
-    *chat = (chat_call){.tokenizer = tokenizer, .message = messages, .n = n, .open = opts->open};
+    *chat =
+        (chat_call){.tokenizer = tokenizer, .op = op, .opts = opts, .message = messages, .n = n};
+    if (!cti_tokenizer_is_open(tokenizer))
+        return chat_fail(chat, "%s: the tokenizer %s", op, tokenizer ? "has ended" : "is NULL");
     chat->date = opts->date ? opts->date : "26 Jul 2024"; /* the default of Llama's templates */
-    if (n < 1 || !messages)
-        return ct_fail(tokenizer->context, CT_ERR_ARGUMENT, "%s: there are no messages", op);
-    if (!find_kind(chat, op, opts->kind)) return false;
+    if (n < 1 || !messages) return chat_fail(chat, "%s: there are no messages", op);
+    if (!find_kind(chat)) return false;
     for (int64_t i = 0; i < n; i++)
-        if (!check_message(chat, op, i)) return false;
+        if (!check_message(chat, i)) return false;
     chat->last_question = last_question(chat);
     const bool eos = !chat->kind->end || (chat->kind->closes && !opts->open);
-    return (!chat->kind->bos || find_token_text(chat, op, "bos_token", &chat->bos)) &&
-           (!eos || find_token_text(chat, op, "eos_token", &chat->eos));
+    return (!chat->kind->bos || find_token_text(chat, "bos_token", &chat->bos)) &&
+           (!eos || find_token_text(chat, "eos_token", &chat->eos));
 }
 
 /* ---- the public functions ---- */
@@ -303,7 +333,7 @@ int64_t ct_chat_text(const ct_tokenizer *tokenizer, const ct_message *messages, 
                      ct_chat_opts opts, char *text, size_t room) {
     chat_call chat;
     int64_t places;
-    if (!chat_begin(tokenizer, chat_text_op, messages, n, &opts, &chat)) return -1;
+    if (!chat_begin(tokenizer, "chat_text", messages, n, &opts, &chat)) return -1;
     chat_writer out = {.at = text, .room = text && room ? room - 1 : 0};
     chat_render(&chat, &out, NULL, &places);
     if (text && room) text[out.size < room ? out.size : room - 1] = 0;
@@ -379,10 +409,9 @@ int64_t ct_chat_encode(const ct_tokenizer *tokenizer, const ct_message *messages
     chat_call chat;
     chat_memory memory;
     int64_t places;
-    if (!chat_begin(tokenizer, chat_encode_op, messages, n, &opts, &chat)) return -1;
+    if (!chat_begin(tokenizer, "chat_encode", messages, n, &opts, &chat)) return -1;
     if (room < 0 || (room && !ids)) {
-        ct_fail(tokenizer->context, CT_ERR_ARGUMENT, "%s: room for %" PRId64 " ids", chat_encode_op,
-                room);
+        chat_fail(&chat, "%s: room for %" PRId64 " ids", chat.op, room);
         return -1;
     }
     chat_writer measure = {0};
@@ -393,6 +422,6 @@ int64_t ct_chat_encode(const ct_tokenizer *tokenizer, const ct_message *messages
     ok = ok && chat_encode(&chat, &memory, measure.size, &sink, targets);
     chat_free(&memory);
     if (ok) return sink.count;
-    cti_encode_failed(tokenizer, chat_encode_op);
+    chat_fail(&chat, "%s: %s", chat.op, cti_encode_failure(tokenizer));
     return -1;
 }

@@ -290,13 +290,17 @@ bool cti_encode_text(const cti_tokenizer_parts *parts, cti_text text, const cti_
     return done;
 }
 
+const char *cti_encode_failure(const ct_tokenizer *tokenizer) {
+    return cti_model_lacks_unknown(tokenizer->parts->model)
+               ? "a text has a part without a token, and the vocabulary does not have the model's "
+                 "unk_token (or memory is short)"
+               : "out of memory";
+}
+
 bool cti_encode_failed(const ct_tokenizer *tokenizer, const char *op) {
-    if (!cti_model_lacks_unknown(tokenizer->parts->model))
-        return ct_fail(tokenizer->context, CT_ERR_MEMORY, "%s: out of memory", op);
-    return ct_fail(tokenizer->context, CT_ERR_FORMAT,
-                   "%s: a text has a part without a token, and the vocabulary does not have the "
-                   "model's unk_token (or memory is short)",
-                   op);
+    const bool unknown = cti_model_lacks_unknown(tokenizer->parts->model);
+    return ct_fail(tokenizer->context, unknown ? CT_ERR_FORMAT : CT_ERR_MEMORY, "%s: %s", op,
+                   cti_encode_failure(tokenizer));
 }
 
 /* ---- the public function ---- */

@@ -102,7 +102,9 @@ typedef struct {
  * and the vocabulary lacks it. */
 bool cti_encode_text(const cti_tokenizer_parts *parts, cti_text text, const cti_plain *plain,
                      cti_sink *sink);
-/* Records the reason for which an encoding failed as the error of `op`. Returns false. */
+/* The reason for which an encoding failed. cti_encode_failed records it as the error of `op`, and
+ * returns false. */
+const char *cti_encode_failure(const ct_tokenizer *tokenizer);
 bool cti_encode_failed(const ct_tokenizer *tokenizer, const char *op);
 
 #endif

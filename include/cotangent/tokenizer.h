@@ -8,9 +8,10 @@
  *     ct_decode(tokenizer, ids, n, false, again, sizeof again);
  *
  * Functions of a const tokenizer only read it. Several threads may call them at the same time,
- * also while another thread uses the context. They use malloc. If an argument is NULL, a size is
- * negative, the tokenizer was closed or memory is short, they return -1 (or NULL), and record no
- * error. */
+ * also while another thread uses the context, and whether or not it has a pending error. They use
+ * malloc. If an argument is NULL, a size is negative, the tokenizer was closed or memory is short,
+ * they return -1 (or NULL), and record no error; ct_chat_text and ct_chat_encode write theirs into
+ * a text of the caller. Only ct_tokenizer_save, which writes files, uses the context. */
 #ifndef CT_TOKENIZER_H
 #define CT_TOKENIZER_H
 
@@ -238,17 +239,24 @@ typedef struct {
     ct_chat kind;
     bool open;        /* the text ends with the beginning of an assistant's message */
     const char *date; /* the date that CT_CHAT_LLAMA31 writes; NULL: 26 Jul 2024 */
+    /* [error_room] where a call that returns -1 writes its message: as much as fits, with a NUL.
+     * Other calls leave it as it is. NULL: not wanted */
+    char *error;
+    size_t error_room;
 } ct_chat_opts;
 
-/* Writes the text of n messages, as snprintf: at most room - 1 bytes and a NUL. Returns the number
- * of bytes of the whole text, or -1 after an error. A conversation that the template refuses is
- * CT_ERR_ARGUMENT. An ill-formed part of a content is U+FFFD. */
+/* Writes the text of n messages, as snprintf: at most room - 1 bytes and a NUL. An ill-formed part
+ * of a content is U+FFFD.
+ *
+ * Returns the number of bytes of the whole text. After an error, such as a conversation that the
+ * template refuses, it returns -1, has written the message into .error of the options, and records
+ * no error in the context. */
 CT_API int64_t ct_chat_text(const ct_tokenizer *tokenizer, const ct_message *messages, int64_t n,
                             ct_chat_opts opts, char *text, size_t room);
 
 /* Encodes that text without the tokens of the post-processor. In contents the texts of added tokens
  * are ordinary text, so a content cannot end its own turn. Returns the number of ids, of which the
- * first `room` are written, or -1 after an error.
+ * first `room` are written, or -1 after an error, as ct_chat_text.
  *
  * targets[room], if it is not NULL, is for ct_lm_loss: at t the id of token t + 1 if that token is
  * of an assistant's content or ends its turn, and otherwise -100. */
@@ -289,8 +297,8 @@ CT_API void ct_json_lines_close(ct_json_lines *lines);
  * folder, which is made if there is none. The file has the text of the opened file, with the tokens
  * that were added since, and gives the same ids for every text. A folder gets a
  * tokenizer_config.json too, with the roles and the chat template, so that
- * transformers.AutoTokenizer loads it. Each file is replaced as a whole. Returns false after
- * CT_ERR_ARGUMENT or CT_ERR_IO. */
+ * transformers.AutoTokenizer loads it. Each file is replaced as a whole. No other thread may use
+ * the context during the call. Returns false after CT_ERR_ARGUMENT or CT_ERR_IO. */
 CT_API bool ct_tokenizer_save(const ct_tokenizer *tokenizer, const char *path);
 
 #ifdef __cplusplus

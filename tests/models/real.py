@@ -46,8 +46,9 @@ def chat_call(messages, opened):
 def encode_chat(context, tokenizer, messages, opened=True):
     """(the text of a chat, its ids)."""
     out, ids = C.create_string_buffer(1 << 14), numpy.zeros(1 << 12, numpy.int64)
-    size = context.check(lib.ct_chat_text(tokenizer, *chat_call(messages, opened), out, len(out)))
-    n = context.check(lib.ct_chat_encode(tokenizer, *chat_call(messages, opened), ids.ctypes.data, None, len(ids)))
+    size = lib.ct_chat_text(tokenizer, *chat_call(messages, opened), out, len(out))
+    n = lib.ct_chat_encode(tokenizer, *chat_call(messages, opened), ids.ctypes.data, None, len(ids))
+    assert size >= 0 and n >= 0
     return out.raw[:size].decode(), ids[:n].tolist()
 
 

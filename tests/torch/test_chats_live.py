@@ -100,19 +100,25 @@ class Chats:
         self.context, self.kind, self.date = context, kind, None
         self.pointer = context.check(lib.ct_tokenizer_open(context.pointer, str(folder).encode()))
 
-    def call(self, messages, opened):
-        return (Message * len(messages))(*[Message(m["role"].encode(), m["content"].encode()) for m in messages]), len(messages), \
-            ChatOpts(kind=self.kind, open=opened, date=self.date)
+    def call(self, function, messages, opened, *rest):
+        """The call's number; an error is raised, and is not in the context."""
+        error = C.create_string_buffer(300)
+        opts = ChatOpts(kind=self.kind, open=opened, date=self.date, error=C.cast(error, C.c_char_p), error_room=300)
+        given = (Message * len(messages))(*[Message(m["role"].encode(), m["content"].encode()) for m in messages])
+        n = self.context.check(function(self.pointer, given, len(messages), opts, *rest))
+        if n == -1:
+            raise ct.Error(error.value.decode())
+        return n
 
     def text(self, messages, opened):
-        n = self.context.check(lib.ct_chat_text(self.pointer, *self.call(messages, opened), None, 0))
+        n = self.call(lib.ct_chat_text, messages, opened, None, 0)
         out = C.create_string_buffer(n + 1)
-        assert lib.ct_chat_text(self.pointer, *self.call(messages, opened), out, n + 1) == n
+        assert self.call(lib.ct_chat_text, messages, opened, out, n + 1) == n
         return out.raw[:n].decode()
 
     def encode(self, messages, opened):
         ids, targets = numpy.zeros(4096, numpy.int64), numpy.zeros(4096, numpy.int64)
-        n = self.context.check(lib.ct_chat_encode(self.pointer, *self.call(messages, opened), ids.ctypes.data, targets.ctypes.data, 4096))
+        n = self.call(lib.ct_chat_encode, messages, opened, ids.ctypes.data, targets.ctypes.data, 4096)
         assert 0 < n <= 4096
         return ids[:n].tolist(), targets[:n].tolist()
 
