@@ -1,6 +1,7 @@
 /* The feed-forward shared by MLP and the transformer layers, plain or gated, and the table of
  * activations it may use. */
 #include "module.h"
+#include "bare.h"
 
 /* The ops of two arguments, with the number that nn.ELU and nn.LeakyReLU have. */
 static ct_tensor *activation_elu(ct_tensor *x) { return ct_elu(x, 1); }
@@ -39,7 +40,7 @@ ct_tensor *cti_nn_feed(ct_module *module, cti_nn_feed_forward f, ct_tensor *x,
     const ct_module *out = ct_module_child(module, f.out);
     if (!out) return NULL;
     const bool drops = f.dropout > 0 && module->training;
-    if (!f.gate && !drops && out->kind == &cti_nn_linear_kind) {
+    if (!f.gate && !drops && cti_nn_is_linear(out)) {
         return ct_activated_linear(h, f.activation, cti_nn_param(out, "weight"),
                                    cti_nn_param(out, "bias"), residual);
     }

@@ -1,5 +1,6 @@
 /* linear: y = x W^T + b. weight (out, in), bias (out), both U(-1/sqrt in, 1/sqrt in). */
 #include "module.h"
+#include "bare.h"
 
 #include <math.h>
 
@@ -13,18 +14,25 @@ static void describe_linear(const ct_module *module, FILE *file) {
             o->out_features, cti_nn_bool(!o->no_bias));
 }
 
-const cti_nn_kind cti_nn_linear_kind = {.name = "Linear",
+static const cti_nn_kind linear_kind = {.name = "Linear",
                                         .forward = forward_linear,
                                         .describe = describe_linear,
                                         .size = sizeof(ct_linear_opts)};
 
-ct_module *ct_linear_new(ct_context *context, ct_linear_opts o) {
-    if (!cti_nn_check_size(context, &cti_nn_linear_kind, "in_features", o.in_features, 1) ||
-        !cti_nn_check_size(context, &cti_nn_linear_kind, "out_features", o.out_features, 1))
+bool cti_nn_is_linear(const ct_module *module) { return module && module->kind == &linear_kind; }
+
+ct_module *cti_nn_linear_bare(ct_context *context, ct_linear_opts o) {
+    if (!cti_nn_check_size(context, &linear_kind, "in_features", o.in_features, 1) ||
+        !cti_nn_check_size(context, &linear_kind, "out_features", o.out_features, 1))
         return NULL;
-    ct_module *module = cti_nn_new(context, &cti_nn_linear_kind);
+    ct_module *module = cti_nn_new(context, &linear_kind);
+    if (module) *(ct_linear_opts *)cti_nn_data(module) = o;
+    return module;
+}
+
+ct_module *ct_linear_new(ct_context *context, ct_linear_opts o) {
+    ct_module *module = cti_nn_linear_bare(context, o);
     if (!module) return NULL;
-    *(ct_linear_opts *)cti_nn_data(module) = o;
     double bound = o.in_features ? 1 / sqrt((double)o.in_features) : 0;
     ct_init_uniform(
         cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.out_features, o.in_features)),

@@ -214,9 +214,6 @@ static inline bool cti_nn_is_persistent(const ct_param *buffer) {
 ct_tensor *cti_nn_forward(ct_module *module, const char *child, ct_tensor *x, int64_t width);
 ct_tensor *cti_nn_dropout(const ct_module *module, ct_tensor *x, double p); /* in training */
 
-/* Linear. A child of this kind may be computed inside another op, from its weight and bias. */
-extern const cti_nn_kind cti_nn_linear_kind;
-
 /* Prints the text between the parentheses of a module's repr; returns false if there is none. */
 bool cti_nn_describe(const ct_module *module, FILE *file);
 

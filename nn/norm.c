@@ -1,6 +1,7 @@
 /* layer_norm and rms_norm over the last dim; weight starts as ones, bias as zeros. With an offset
  * rms_norm's factor is offset + weight, and weight starts as 1 - offset. */
 #include "module.h"
+#include "bare.h"
 
 static bool norm_check(ct_context *context, const cti_nn_kind *kind, int64_t dim, double *eps) {
     *eps = cti_option(*eps, 1e-5);
@@ -33,11 +34,16 @@ static const cti_nn_kind layer_norm_kind = {.name = "LayerNorm",
                                             .describe = describe_layer_norm,
                                             .size = sizeof(ct_layer_norm_opts)};
 
-ct_module *ct_layer_norm_new(ct_context *context, ct_layer_norm_opts o) {
+ct_module *cti_nn_layer_norm_bare(ct_context *context, ct_layer_norm_opts o) {
     if (!norm_check(context, &layer_norm_kind, o.dim, &o.eps)) return NULL;
     ct_module *module = cti_nn_new(context, &layer_norm_kind);
+    if (module) *(ct_layer_norm_opts *)cti_nn_data(module) = o;
+    return module;
+}
+
+ct_module *ct_layer_norm_new(ct_context *context, ct_layer_norm_opts o) {
+    ct_module *module = cti_nn_layer_norm_bare(context, o);
     if (!module) return NULL;
-    *(ct_layer_norm_opts *)cti_nn_data(module) = o;
     ct_init_constant(cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.dim)), 1);
     if (!o.no_bias) ct_init_constant(cti_nn_param_new(module, "bias", o.dtype, CT_SHAPE(o.dim)), 0);
     return cti_nn_made(module);
@@ -61,13 +67,22 @@ static const cti_nn_kind rms_norm_kind = {.name = "RMSNorm",
                                           .describe = describe_rms_norm,
                                           .size = sizeof(ct_rms_norm_opts)};
 
-ct_module *ct_rms_norm_new(ct_context *context, ct_rms_norm_opts o) {
+bool cti_nn_is_norm(const ct_module *module) {
+    return module && (module->kind == &layer_norm_kind || module->kind == &rms_norm_kind);
+}
+
+ct_module *cti_nn_rms_norm_bare(ct_context *context, ct_rms_norm_opts o) {
     if (!norm_check(context, &rms_norm_kind, o.dim, &o.eps) ||
         !cti_nn_check_number(context, rms_norm_kind.name, "offset", o.offset))
         return NULL;
     ct_module *module = cti_nn_new(context, &rms_norm_kind);
+    if (module) *(ct_rms_norm_opts *)cti_nn_data(module) = o;
+    return module;
+}
+
+ct_module *ct_rms_norm_new(ct_context *context, ct_rms_norm_opts o) {
+    ct_module *module = cti_nn_rms_norm_bare(context, o);
     if (!module) return NULL;
-    *(ct_rms_norm_opts *)cti_nn_data(module) = o;
     ct_init_constant(cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.dim)), 1 - o.offset);
     return cti_nn_made(module);
 }

@@ -60,9 +60,13 @@ ct_module *ct_module_new_of(ct_context *context, const ct_module_type *type, voi
 
 /* ---- using ---- */
 
+bool ct_module_is(const ct_module *module, const ct_module_type *type) {
+    return module && module->object.self == &module->object && type && module->type == type;
+}
+
 void *ct_module_data(const ct_module *module, const ct_module_type *type) {
     if (!module || !cti_object_is_open(&module->object, "ct_module_data")) return NULL;
-    if (type && module->type == type) return module->self;
+    if (ct_module_is(module, type)) return module->self;
     return ct_fail(module->context, CT_ERR_ARGUMENT, "ct_module_data: expected a %s, got a %s",
                    type && type->name ? type->name : "type", cti_nn_kind_name(module));
 }

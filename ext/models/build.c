@@ -9,50 +9,8 @@
 #include "../../src/core/assert.h"
 #include "../../src/core/memory.h"
 #include "../../src/core/message.h"
+#include "../../nn/bare.h"
 #include "lm.h"
-
-/* ---- linear ---- */
-
-/* A Linear whose parameters are not drawn and may be bf16. */
-typedef struct {
-    ct_context *context;
-    ct_module *module;
-    bool bias;
-} lm_linear;
-
-static ct_tensor *lm_linear_forward(void *data, ct_tensor *x) {
-    const lm_linear *linear = data;
-    return ct_linear(x, ct_module_get(linear->module, "weight"),
-                     linear->bias ? ct_module_get(linear->module, "bias") : NULL);
-}
-
-static void lm_linear_end(void *data) {
-    cti_give_any(((const lm_linear *)data)->context, data, sizeof(lm_linear));
-}
-
-static void *lm_linear_clone(void *data, ct_module *copy) {
-    const lm_linear *from = data;
-    lm_linear *linear = cti_take_any(from->context, sizeof *linear);
-    if (linear) *linear = (lm_linear){from->context, copy, from->bias};
-    return linear;
-}
-
-static const ct_module_type lm_linear_type = {
-    .name = "Linear", .forward = lm_linear_forward, .clone = lm_linear_clone, .end = lm_linear_end};
-
-static ct_module *lm_linear_new(ct_context *context, bool bias) {
-    lm_linear *linear = cti_take_any(context, sizeof *linear);
-    if (!linear) return NULL;
-    *linear = (lm_linear){.context = context, .bias = bias};
-    ct_module *module = ct_module_new_of(context, &lm_linear_type, linear);
-    if (module) linear->module = module;
-    else cti_give_any(context, linear, sizeof *linear);
-    return module;
-}
-
-bool cti_lm_is_linear(const ct_module *module) {
-    return !strcmp(ct_module_kind(module), lm_linear_type.name);
-}
 
 /* ---- parts of the tree ---- */
 
@@ -120,50 +78,30 @@ static void lm_add_param(builder *b, ct_module *module, const char *name, ct_dty
 
 static void lm_add_linear(builder *b, const char *path, int64_t out, int64_t in, bool bias) {
     if (!path) return;
-    ct_module *linear = add_at(b, path, lm_linear_new(b->context, bias));
+    const ct_linear_opts opts = {.in_features = in, .out_features = out, .no_bias = !bias};
+    ct_module *linear = add_at(b, path, cti_nn_linear_bare(b->context, opts));
     lm_add_param(b, linear, "weight", b->matrices, CT_SHAPE(out, in));
     if (bias) lm_add_param(b, linear, "bias", b->others, CT_SHAPE(out));
 }
 
 static void lm_add_norm(builder *b, const char *path, int64_t width) {
     if (!path) return;
-    const bool rms = b->config->family->rms;
-    ct_module *norm = add_at(b, path, ct_module_new(b->context, rms ? "RMSNorm" : "LayerNorm"));
+    const cti_lm_family *family = b->config->family;
+    const double eps = b->config->number[CTI_LM_EPS];
+    const ct_rms_norm_opts rms = {.dim = width, .eps = eps, .offset = family->norm_offset};
+    const ct_layer_norm_opts layer = {.dim = width, .eps = eps};
+    ct_module *norm = add_at(b, path,
+                             family->rms ? cti_nn_rms_norm_bare(b->context, rms)
+                                         : cti_nn_layer_norm_bare(b->context, layer));
     lm_add_param(b, norm, "weight", b->others, CT_SHAPE(width));
-    if (!rms) lm_add_param(b, norm, "bias", b->others, CT_SHAPE(width));
+    if (!family->rms) lm_add_param(b, norm, "bias", b->others, CT_SHAPE(width));
 }
 
 static void lm_add_embedding(builder *b, const char *path, int64_t rows, int64_t width) {
     if (!path) return;
-    ct_module *table = add_at(b, path, ct_module_new(b->context, "Embedding"));
+    const ct_embedding_opts opts = {.num_embeddings = rows, .embedding_dim = width};
+    ct_module *table = add_at(b, path, cti_nn_embedding_bare(b->context, opts));
     lm_add_param(b, table, "weight", b->matrices, CT_SHAPE(rows, width));
-}
-
-static ct_dtype others_of(ct_dtype matrices) { return matrices == CT_F64 ? CT_F64 : CT_F32; }
-
-/* A maker for one module of a model that is there already. */
-static builder builder_of(const cti_lm *lm) {
-    return (builder){.config = &lm->config,
-                     .context = lm->context,
-                     .matrices = lm->opts.dtype,
-                     .others = others_of(lm->opts.dtype)};
-}
-
-ct_module *cti_lm_linear_new(const cti_lm *lm, int64_t out, int64_t in, bool bias,
-                             ct_tensor *weight) {
-    builder b = builder_of(lm);
-    ct_module *linear = lm_linear_new(lm->context, bias);
-    if (weight) ct_module_add_param(linear, "weight", weight);
-    else lm_add_param(&b, linear, "weight", b.matrices, CT_SHAPE(out, in));
-    if (bias) lm_add_param(&b, linear, "bias", b.others, CT_SHAPE(out));
-    return linear;
-}
-
-ct_module *cti_lm_embedding_new(const cti_lm *lm, int64_t rows, int64_t width) {
-    builder b = builder_of(lm);
-    ct_module *table = ct_module_new(lm->context, "Embedding");
-    lm_add_param(&b, table, "weight", b.matrices, CT_SHAPE(rows, width));
-    return table;
 }
 
 /* ---- layers, the base, heads ---- */
@@ -247,8 +185,9 @@ static void add_head(builder *b, ct_module *root) {
         lm_add_linear(b, "cls.predictions.transform.dense", width, width, true);
         lm_add_norm(b, "cls.predictions.transform.LayerNorm", width);
     }
+    const ct_linear_opts opts = {.in_features = width, .out_features = vocab, .no_bias = !masked};
     ct_module *head = add_at(b, masked ? "cls.predictions.decoder" : names->head,
-                             lm_linear_new(b->context, masked));
+                             cti_nn_linear_bare(b->context, opts));
     if (config->number[CTI_LM_TIED] > 0)
         ct_module_add_param(head, "weight", ct_module_get(root, embedding));
     else lm_add_param(b, head, "weight", b->matrices, CT_SHAPE(vocab, width));
@@ -285,7 +224,10 @@ static cti_lm *lm_data_new(ct_context *context, cti_lm_config *config, ct_lm_opt
                            const char *folder) {
     cti_lm *lm = cti_take_any(context, sizeof *lm);
     if (!lm) return NULL;
-    *lm = (cti_lm){.context = context, .config = *config, .opts = opts};
+    *lm = (cti_lm){.context = context,
+                   .config = *config,
+                   .recompute = opts.recompute,
+                   .ignore_unknown = opts.ignore_unknown};
     lm->step = cti_take_any(context, steps_bytes(lm));
     lm->folder = folder ? cti_take_string(context, folder) : NULL;
     if (lm->step && (lm->folder || !folder)) {
@@ -304,8 +246,9 @@ static cti_lm *lm_data_new(ct_context *context, cti_lm_config *config, ct_lm_opt
 static void *lm_clone(void *data, ct_module *copy) {
     const cti_lm *from = data;
     cti_lm_config config;
+    const ct_lm_opts opts = {.recompute = from->recompute, .ignore_unknown = from->ignore_unknown};
     if (!cti_lm_config_copy(&from->config, &config)) return NULL;
-    cti_lm *lm = lm_data_new(from->context, &config, from->opts, from->folder);
+    cti_lm *lm = lm_data_new(from->context, &config, opts, from->folder);
     if (lm) {
         lm->module = copy;
         memcpy(lm->eos, from->eos, sizeof lm->eos);
@@ -354,7 +297,7 @@ ct_module *cti_lm_build(ct_context *context, cti_lm_config *config, ct_lm_opts o
         .config = &lm->config,
         .context = context,
         .matrices = opts.dtype,
-        .others = others_of(opts.dtype),
+        .others = opts.dtype == CT_F64 ? CT_F64 : CT_F32,
     };
     const bool bare = config->head == CTI_LM_HEAD_BARE;
     ct_module *base = root;

@@ -58,7 +58,7 @@ ct_lm_cache *ct_lm_cache_new(ct_module *module, int64_t batch, int64_t max_lengt
     cache->module = module;
     cache->batch = batch, cache->max_length = max_length;
     cache->layers = cti_lm_integer(&lm->config, CTI_LM_LAYERS);
-    if (lm_cache_fill(cache, lm, lm->opts.dtype == CT_F64 ? CT_F64 : CT_F32)) return cache;
+    if (lm_cache_fill(cache, lm, cti_lm_dtype(lm) == CT_F64 ? CT_F64 : CT_F32)) return cache;
     lm_cache_end(cache);
     return NULL;
 }

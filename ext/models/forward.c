@@ -5,8 +5,9 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "../../nn/bare.h"
 #include "../../src/core/int_math.h"
-#include "lm.h"
+#include "lora.h"
 
 static const char forward_name[] = "lm_forward", loss_name[] = "lm_loss";
 
@@ -143,11 +144,19 @@ static bool lengths_of_cache(const cti_lm *lm, const ct_lm_cache *cache, int64_t
 
 /* ---- embeddings ---- */
 
-/* Returns the rows of the table for the ids. If the model has a padding_idx, look-ups of
- * pad_token_id give its row no gradient, also if the id stands in a text. */
-static ct_tensor *embed_ids(const cti_lm *lm, ct_tensor *ids, ct_tensor *table) {
-    ct_tensor *x = ct_embedding(ids, table);
-    if (!x || !cti_lm_has_padding(lm) || !ct_requires_grad(x)) return x;
+ct_tensor *cti_lm_run(const cti_lm *lm, const char *path, ct_tensor *x) {
+    return ct_forward(ct_module_child(lm->module, path), x);
+}
+
+/* Runs the embedding. If the model has a padding_idx, look-ups of pad_token_id give its row no
+ * gradient, also if the id stands in a text; an embedding of the program's own has no such row. */
+static ct_tensor *embed_ids(const cti_lm *lm, ct_tensor *ids) {
+    char path[CTI_LM_PATH];
+    ct_module *table =
+        ct_module_child(lm->module, cti_lm_path(lm, -1, lm->config.family->names.embed, path));
+    ct_tensor *x = ct_forward(table, ids);
+    if (!x || !cti_lm_has_padding(lm) || !ct_requires_grad(x) || !cti_nn_is_embedding(table))
+        return x;
     const int64_t n = ct_numel(ids), *id = ct_data_i64(ct_contiguous(ids));
     bool any = false;
     for (int64_t i = 0; id && i < n && !any; i++) any = id[i] == lm->config.pad;
@@ -160,27 +169,23 @@ static ct_tensor *embed(const cti_lm *lm, ct_tensor *ids, const ct_lm_call *call
                         ct_tensor *positions) {
     const cti_lm_names *names = &lm->config.family->names;
     const ct_shape shape = ct_shape_of(ids);
-    char path[CTI_LM_PATH], part[CTI_LM_PART];
-#define TABLE(name)                                                                                \
-    (snprintf(part, sizeof part, "%s.weight", name),                                               \
-     ct_module_get(lm->module, cti_lm_path(lm, -1, part, path)))
-    ct_tensor *x = embed_ids(lm, ids, TABLE(names->embed));
-    if (lm->config.family->embed_scaled)
-        x = ct_scale(x, lm->opts.dtype == CT_F64
-                            ? sqrt(lm->config.number[CTI_LM_WIDTH])
-                            : (double)(float)sqrt(lm->config.number[CTI_LM_WIDTH]));
+    char path[CTI_LM_PATH];
+    ct_tensor *x = embed_ids(lm, ids);
+    if (lm->config.family->embed_scaled) {
+        const double scale = sqrt(lm->config.number[CTI_LM_WIDTH]);
+        x = ct_scale(x, x && ct_dtype_of(x) == CT_F64 ? scale : (double)(float)scale);
+    }
     if (names->types) {
         ct_tensor *types = call->token_types
                                ? call->token_types
                                : ct_zeros(lm->context, CT_I64, CT_SHAPE(1, shape.dim[1]));
-        x = ct_add(x, ct_embedding(types, TABLE(names->types)));
+        x = ct_add(x, cti_lm_run(lm, cti_lm_path(lm, -1, names->types, path), types));
     }
     if (names->positions) {
         if (!positions) positions = ct_arange(lm->context, CT_I64, 0, (double)shape.dim[1], 1);
-        x = ct_add(x, ct_embedding(positions, TABLE(names->positions)));
+        x = ct_add(x, cti_lm_run(lm, cti_lm_path(lm, -1, names->positions, path), positions));
     }
-#undef TABLE
-    if (names->embed_norm) x = cti_lm_norm(lm, cti_lm_path(lm, -1, names->embed_norm, path), x);
+    if (names->embed_norm) x = cti_lm_run(lm, cti_lm_path(lm, -1, names->embed_norm, path), x);
     const double p = lm->config.number[CTI_LM_EMBEDDING_DROPOUT];
     return p > 0 ? ct_dropout(x, p, ct_module_training(lm->module)) : x;
 }
@@ -200,14 +205,14 @@ static ct_tensor *recomputed_layer(ct_tensor *const *in, int n, void *arg) {
 
 static ct_tensor *lm_run_layers(cti_lm *lm, ct_tensor *x, const cti_lm_pass *pass) {
     char path[CTI_LM_PATH];
-    const bool recompute = lm->opts.recompute && !pass->cache && ct_module_training(lm->module);
+    const bool recompute = lm->recompute && !pass->cache && ct_module_training(lm->module);
     for (int64_t i = 0; i < cti_lm_integer(&lm->config, CTI_LM_LAYERS) && x; i++) {
         ct_tensor *const in[] = {x, pass->positions, pass->key_mask, pass->segments};
         x = recompute ? ct_recompute(recomputed_layer, &lm->step[i], in, 4)
                       : cti_lm_layer_forward(lm, i, x, pass);
     }
     const char *norm = lm->config.family->names.norm;
-    return norm && x ? cti_lm_norm(lm, cti_lm_path(lm, -1, norm, path), x) : x;
+    return norm && x ? cti_lm_run(lm, cti_lm_path(lm, -1, norm, path), x) : x;
 }
 
 /* The last hidden state (B, T, E). After an error the cache is as it was before. */
@@ -240,14 +245,15 @@ static ct_tensor *hidden_states(cti_lm *lm, ct_tensor *ids, const ct_lm_call *ca
     return x;
 }
 
-/* ---- results ---- */
+/* ---- tokens of a row as one ---- */
 
+/* The last token of each row (B, 1, E). */
 static ct_tensor *last_tokens(const cti_lm *lm, const ct_lm_call *call, ct_tensor *x) {
     const ct_shape shape = ct_shape_of(x);
     const int64_t B = shape.dim[0], T = shape.dim[1];
     const bool *mask = mask_values(call->key_mask);
     if (call->key_mask && !mask) return NULL;
-    if (!mask) return ct_select(x, 1, T - 1);
+    if (!mask) return ct_narrow(x, 1, T - 1, 1);
     ct_tensor *index = ct_empty(lm->context, CT_I64, CT_SHAPE(B));
     int64_t *at = index ? ct_data_i64(index) : NULL;
     if (!at) return NULL;
@@ -259,7 +265,8 @@ static ct_tensor *last_tokens(const cti_lm *lm, const ct_lm_call *call, ct_tenso
                            forward_name, b);
         at[b] = b * T + t;
     }
-    return ct_index_select(ct_reshape(x, CT_SHAPE(B * T, -1)), 0, index);
+    x = ct_index_select(ct_reshape(x, CT_SHAPE(B * T, -1)), 0, index);
+    return ct_unsqueeze(x, 1);
 }
 
 static ct_tensor *mean_of_tokens(const cti_lm *lm, const ct_lm_call *call, ct_tensor *x) {
@@ -274,44 +281,70 @@ static ct_tensor *mean_of_tokens(const cti_lm *lm, const ct_lm_call *call, ct_te
 
 static ct_tensor *pooled(const cti_lm *lm, ct_tensor *x) {
     char path[CTI_LM_PATH];
-    ct_module *dense = ct_module_child(lm->module, cti_lm_path(lm, -1, "pooler.dense", path));
-    return ct_tanh(ct_forward(dense, ct_select(x, 1, 0)));
+    return ct_tanh(cti_lm_run(lm, cti_lm_path(lm, -1, "pooler.dense", path), ct_select(x, 1, 0)));
 }
 
-/* The input of the matrix that makes the logits. */
-static ct_tensor *before_head(const cti_lm *lm, ct_tensor *x) {
-    if (lm->config.head != CTI_LM_HEAD_MASKED) return x;
-    x = ct_forward(ct_module_child(lm->module, "cls.predictions.transform.dense"), x);
-    return cti_lm_norm(lm, "cls.predictions.transform.LayerNorm", cti_lm_activate(lm, x));
+/* ---- logits ---- */
+
+static const char transform_dense[] = "cls.predictions.transform.dense",
+                  transform_norm[] = "cls.predictions.transform.LayerNorm";
+
+/* Logits whose last step may be left to the caller, who can do it together with the next one: the
+ * loss multiplies by a head and sums, block by block. A step behind the head begins with
+ * computed(), so that nothing else can be its input. */
+typedef struct {
+    ct_tensor *x;      /* the logits, or the input of `linear` */
+    ct_module *linear; /* a Linear that makes the logits of x; NULL: it is done */
+} lm_logits;
+
+static ct_tensor *computed(lm_logits logits) {
+    return logits.linear ? ct_forward(logits.linear, logits.x) : logits.x;
 }
 
-const char *cti_lm_head_path(const cti_lm *lm) {
-    return lm->config.head == CTI_LM_HEAD_MASKED ? "cls.predictions.decoder"
-                                                 : lm->config.family->names.head;
+/* The logits of hidden states (..., E). This is the one place that says how they are made:
+ * ct_lm_forward, ct_lm_loss and generation get them here. */
+static lm_logits logits_of(const cti_lm *lm, ct_tensor *x) {
+    const double drop = lm->config.number[CTI_LM_CLASS_DROPOUT],
+                 cap = lm->config.number[CTI_LM_FINAL_CAP];
+    if (lm->config.head == CTI_LM_HEAD_MASKED) {
+        x = cti_lm_activate(lm, cti_lm_run(lm, transform_dense, x));
+        x = cti_lm_run(lm, transform_norm, x);
+    } else if (lm->config.head == CTI_LM_HEAD_CLASSES) {
+        x = pooled(lm, x);
+        if (drop > 0) x = ct_dropout(x, drop, ct_module_training(lm->module));
+    }
+    ct_module *head = ct_module_child(lm->module, cti_lm_head_path(lm));
+    lm_logits y = {.x = x, .linear = head};
+    if (!cti_nn_is_linear(head)) y = (lm_logits){.x = ct_forward(head, x)};
+    if (cap > 0) y = (lm_logits){.x = ct_scale(ct_tanh(ct_scale(computed(y), 1 / cap)), cap)};
+    return y;
 }
 
-static ct_tensor *logits_of(const cti_lm *lm, ct_tensor *x) {
-    const double cap = lm->config.number[CTI_LM_FINAL_CAP];
-    ct_tensor *y =
-        ct_forward(ct_module_child(lm->module, cti_lm_head_path(lm)), before_head(lm, x));
-    return cap > 0 ? ct_scale(ct_tanh(ct_scale(y, 1 / cap)), cap) : y;
+/* The Linear behind a module that computes each row of its input by itself: the module, or the one
+ * to which it is an adapter. NULL for a module of the program's own, which may mix rows. */
+static ct_module *linear_of_rows(ct_module *module) {
+    ct_module *linear = cti_lora_is(module) ? ct_module_child(module, CTI_LORA_BASE) : module;
+    return cti_nn_is_linear(linear) ? linear : NULL;
 }
 
-static ct_tensor *classes_of(const cti_lm *lm, ct_tensor *x) {
-    const double p = lm->config.number[CTI_LM_CLASS_DROPOUT];
-    x = pooled(lm, x);
-    if (p > 0) x = ct_dropout(x, p, ct_module_training(lm->module));
-    return ct_forward(ct_module_child(lm->module, "classifier"), x);
+/* The number of logits of a row, if each row has its logits whatever other rows stand beside it;
+ * otherwise 0. */
+static int64_t classes_by_rows(const cti_lm *lm) {
+    const bool masked = lm->config.head == CTI_LM_HEAD_MASKED;
+    if (!cti_lm_has_logits(lm) ||
+        (masked && (!linear_of_rows(ct_module_child(lm->module, transform_dense)) ||
+                    !cti_nn_is_norm(ct_module_child(lm->module, transform_norm)))))
+        return 0;
+    ct_module *linear = linear_of_rows(ct_module_child(lm->module, cti_lm_head_path(lm)));
+    return linear ? ct_shape_of(ct_module_get(linear, "weight")).dim[0] : 0;
 }
 
-static bool has_logits(const cti_lm *lm) {
-    return lm->config.head == CTI_LM_HEAD_CAUSAL || lm->config.head == CTI_LM_HEAD_MASKED;
-}
+/* ---- results ---- */
 
 /* Whether the architecture has the result that a call asks for. */
 static bool check_result(const cti_lm *lm, ct_lm_result result) {
     const bool has = result == CT_LM_OUT || result == CT_LM_HIDDEN || result == CT_LM_MEAN ||
-                     (result == CT_LM_LAST && has_logits(lm)) ||
+                     (result == CT_LM_LAST && cti_lm_has_logits(lm)) ||
                      (result == CT_LM_POOLED && cti_lm_has_pooler(&lm->config));
     if (has) return true;
     return ct_fail(lm->context, CT_ERR_ARGUMENT, "%s: this %s model has no %s", forward_name,
@@ -327,11 +360,10 @@ static ct_tensor *result_of(cti_lm *lm, ct_tensor *ids, const ct_lm_call *call) 
     case CT_LM_HIDDEN: return x;
     case CT_LM_MEAN: return mean_of_tokens(lm, call, x);
     case CT_LM_POOLED: return pooled(lm, x);
-    case CT_LM_LAST: return logits_of(lm, last_tokens(lm, call, x));
+    case CT_LM_LAST: return ct_select(computed(logits_of(lm, last_tokens(lm, call, x))), 1, 0);
     case CT_LM_OUT: break;
     }
-    if (has_logits(lm)) return logits_of(lm, x);
-    return lm->config.head == CTI_LM_HEAD_CLASSES ? classes_of(lm, x) : x;
+    return lm->config.head == CTI_LM_HEAD_BARE ? x : computed(logits_of(lm, x));
 }
 
 ct_tensor *ct_lm_forward(ct_module *module, ct_tensor *ids, ct_lm_call call) {
@@ -381,18 +413,20 @@ static bool check_loss(const cti_lm *lm, ct_tensor *ids, ct_tensor *targets,
 /* Replaces x (B, T, E) and targets (B, T) by the n rows whose target is not ignored, (n, E) and
  * (n). The head then computes no logits for the other rows, which are the most in chats and masked
  * models. Nothing is replaced if all rows or none would be left, if the caller wants the loss of
- * each row, or if a target is no id: the loss refuses such a target by its place in (B, T). */
+ * each row, if a head of the program's own may need all rows, or if a target is no id: the loss
+ * refuses such a target by its place in (B, T). */
 static void keep_rows_with_targets(const cti_lm *lm, ct_tensor **x, ct_tensor **targets,
                                    ct_reduction reduction) {
     const ct_shape shape = ct_shape_of(*x);
-    const int64_t rows = shape.dim[0] * shape.dim[1];
+    const int64_t rows = shape.dim[0] * shape.dim[1], classes = classes_by_rows(lm);
+    if (!classes || reduction == CT_NONE) return;
     ct_tensor *flat = ct_reshape(*targets, CT_SHAPE(rows));
     const int64_t *target = ct_data_i64(flat);
-    if (!target || reduction == CT_NONE) return;
+    if (!target) return;
     int64_t n = 0;
     for (int64_t i = 0; i < rows; i++) {
         if (target[i] == NO_TARGET) continue;
-        if (target[i] < 0 || target[i] >= (int64_t)lm->config.number[CTI_LM_VOCAB]) return;
+        if (target[i] < 0 || target[i] >= classes) return;
         n++;
     }
     if (n == 0 || n == rows) return;
@@ -408,16 +442,12 @@ static void keep_rows_with_targets(const cti_lm *lm, ct_tensor **x, ct_tensor **
 static ct_tensor *loss_of(cti_lm *lm, ct_tensor *ids, ct_tensor *targets, const ct_lm_call *call,
                           ct_cross_entropy_opts opts) {
     ct_tensor *x = hidden_states(lm, ids, call);
-    if (lm->config.head == CTI_LM_HEAD_CLASSES)
-        return ct_cross_entropy(classes_of(lm, x), targets, opts);
-    if (x) keep_rows_with_targets(lm, &x, &targets, opts.reduction);
-    const bool plain = lm->config.head == CTI_LM_HEAD_CAUSAL &&
-                       lm->config.number[CTI_LM_FINAL_CAP] < 0 &&
-                       cti_lm_is_linear(ct_module_child(lm->module, cti_lm_head_path(lm)));
-    if (!plain) return ct_cross_entropy(logits_of(lm, x), targets, opts);
-    char path[CTI_LM_PATH];
-    snprintf(path, sizeof path, "%s.weight", cti_lm_head_path(lm));
-    return ct_linear_cross_entropy(x, ct_module_get(lm->module, path), targets, opts);
+    if (!x) return NULL;
+    keep_rows_with_targets(lm, &x, &targets, opts.reduction);
+    const lm_logits logits = logits_of(lm, x);
+    if (!logits.linear || cti_lm_param(logits.linear, "bias"))
+        return ct_cross_entropy(computed(logits), targets, opts);
+    return ct_linear_cross_entropy(logits.x, ct_module_get(logits.linear, "weight"), targets, opts);
 }
 
 ct_tensor *ct_lm_loss(ct_module *module, ct_tensor *ids, ct_tensor *targets, ct_lm_call call,

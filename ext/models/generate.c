@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "../../nn/bare.h"
 #include "../../src/core/int_math.h"
 #include "../../src/core/memory.h"
 #include "lm.h"
@@ -43,7 +44,9 @@ struct ct_generator {
     ct_generate_opts opts; /* complete; .eos and .stop are copies */
     char *stops;           /* the memory of the stop texts */
     size_t stops_size, longest_stop;
-    char *characters; /* [characters_room] the characters of an id; NULL without stop texts */
+    /* [characters_room] the characters of an id, with space for those of any id that the tokenizer
+     * has now (reserve_characters); NULL without stop texts */
+    char *characters;
     size_t characters_room;
     generated_row *row; /* [n] */
     int64_t n, room, vocab, step;
@@ -115,6 +118,18 @@ static bool check_generate_opts(const cti_lm *lm, const ct_generate_opts *o) {
     return true;
 }
 
+/* Makes space for the characters of any id. The tokenizer may have got a longer token since the
+ * last step (ct_token_add). */
+static bool reserve_characters(ct_generator *g) {
+    const size_t room = g->opts.n_stop ? ct_token_room(g->opts.tokenizer) : 0;
+    if (room <= g->characters_room) return true;
+    char *characters = cti_take_any(g->context, room);
+    if (!characters) return false;
+    if (g->characters) cti_give_any(g->context, g->characters, g->characters_room);
+    g->characters = characters, g->characters_room = room;
+    return true;
+}
+
 /* Copies the stop texts and the ids that end a row. */
 static bool copy_lists(ct_generator *g, const ct_generate_opts *o) {
     ct_context *context = g->context;
@@ -138,9 +153,7 @@ static bool copy_lists(ct_generator *g, const ct_generate_opts *o) {
     if (!list) return false;
     g->opts.stop = list;
     g->stops = cti_take_any(context, g->stops_size);
-    g->characters_room = ct_token_room(o->tokenizer);
-    g->characters = cti_take_any(context, g->characters_room);
-    if (!g->stops || !g->characters) return false;
+    if (!g->stops || !reserve_characters(g)) return false;
     char *at = g->stops;
     for (int64_t i = 0; i < o->n_stop; i++) {
         const size_t size = strlen(o->stop[i]) + 1;
@@ -212,8 +225,7 @@ static bool measure_rows(cti_lm *lm) {
     while (ct_module_next(lm->module, &param)) {
         const ct_shape shape = ct_shape_of(param.tensor);
         /* an embedding is a factor of a product only if the head is tied to it */
-        const bool of_logits =
-            param.owner == head || !strcmp(ct_module_kind(param.owner), "Embedding");
+        const bool of_logits = param.owner == head || cti_nn_is_embedding(param.owner);
         if (shape.ndim != 2 || is_measured(rows, param.tensor, of_logits)) continue;
         measure_matrix(param.tensor, of_logits, rows);
         if (!cti_lm_is_ready(lm->context)) break;
@@ -478,7 +490,7 @@ bool ct_generate_next(ct_generator *g, int64_t *ids) {
     if (!cti_object_is_ready(g ? &g->object : NULL, generate_next_op, "generator", NULL))
         return false;
     if (!ids) return ct_fail(g->context, CT_ERR_ARGUMENT, "%s: ids is NULL", generate_next_op);
-    if (!check_vocabulary(g)) return false;
+    if (!check_vocabulary(g) || !reserve_characters(g)) return false;
     const bool training = ct_module_training(g->lm->module);
     bool any = false, ok = true;
     for (int64_t i = 0; i < g->n; i++) ids[i] = -1;

@@ -64,7 +64,7 @@ static bool is_neutral(const cti_json_tree *tree, cti_json_at value, double neut
 /* Remembers the first key that is not followed for ct_lm_generate_opts: a program that does not
  * generate by the folder's options can use the model. */
 static void find_not_followed(const cti_lm_reader *reader, cti_lm *lm, bool samples) {
-    if (lm->opts.ignore_unknown) return;
+    if (lm->ignore_unknown) return;
     for (size_t i = 0; i < sizeof not_followed / sizeof *not_followed; i++) {
         const cti_json_at value = cti_json_member(reader->tree, 0, not_followed[i].key);
         if (!value || (not_followed[i].of_sampling && !samples) ||

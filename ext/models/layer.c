@@ -11,19 +11,7 @@
 
 #include "lm.h"
 
-/* ---- norms and activations ---- */
-
-static ct_tensor *norm_of(const cti_lm *lm, ct_module *norm, ct_tensor *x) {
-    const double eps = lm->config.number[CTI_LM_EPS];
-    ct_tensor *weight = ct_module_get(norm, "weight");
-    if (lm->config.family->rms)
-        return ct_rms_norm_offset(x, weight, eps, lm->config.family->norm_offset);
-    return ct_layer_norm(x, weight, ct_module_get(norm, "bias"), eps);
-}
-
-ct_tensor *cti_lm_norm(const cti_lm *lm, const char *path, ct_tensor *x) {
-    return norm_of(lm, ct_module_child(lm->module, path), x);
-}
+/* ---- activations ---- */
 
 ct_tensor *cti_lm_activate(const cti_lm *lm, ct_tensor *x) {
     switch (lm->config.activation) {
@@ -40,6 +28,10 @@ ct_tensor *cti_lm_activate(const cti_lm *lm, ct_tensor *x) {
     return NULL;
 }
 
+static ct_tensor *run(ct_module *layer, const char *part, ct_tensor *x) {
+    return ct_forward(ct_module_child(layer, part), x);
+}
+
 /* ---- attention ---- */
 
 typedef struct {
@@ -54,13 +46,9 @@ static ct_tensor *heads_of(const cti_lm *lm, ct_module *layer, const char *norm,
         const ct_shape shape = ct_shape_of(x);
         const int64_t groups = lm->config.family->wide_qk_norm ? 1 : heads;
         ct_tensor *rows = ct_reshape(x, CT_SHAPE(shape.dim[0], shape.dim[1], groups, -1));
-        x = ct_reshape(norm_of(lm, ct_module_child(layer, norm), rows), shape);
+        x = ct_reshape(run(layer, norm, rows), shape);
     }
     return ct_split_heads(x, heads);
-}
-
-static ct_tensor *run(ct_module *layer, const char *part, ct_tensor *x) {
-    return ct_forward(ct_module_child(layer, part), x);
 }
 
 static lm_heads lm_project(const cti_lm *lm, ct_module *layer, ct_tensor *x) {
@@ -135,8 +123,8 @@ static ct_tensor *feed_forward(const cti_lm *lm, ct_module *layer, ct_tensor *x)
 /* ---- the layer ---- */
 
 /* The norm of a layer's part, if the family has the part. */
-static ct_tensor *normed(const cti_lm *lm, ct_module *layer, const char *part, ct_tensor *x) {
-    return part ? norm_of(lm, ct_module_child(layer, part), x) : x;
+static ct_tensor *normed(ct_module *layer, const char *part, ct_tensor *x) {
+    return part ? run(layer, part, x) : x;
 }
 
 static ct_tensor *dropped(const cti_lm *lm, ct_module *layer, ct_tensor *x) {
@@ -149,19 +137,19 @@ static ct_tensor *layer_result(cti_lm *lm, int64_t i, ct_module *layer, ct_tenso
     const cti_lm_names *names = &lm->config.family->names;
     if (lm->config.family->post_norm) {
         x = ct_add(x, dropped(lm, layer, attend(lm, i, layer, x, pass)));
-        x = normed(lm, layer, names->norm1, x);
+        x = normed(layer, names->norm1, x);
         x = ct_add(x, dropped(lm, layer, feed_forward(lm, layer, x)));
-        return normed(lm, layer, names->norm2, x);
+        return normed(layer, names->norm2, x);
     }
-    ct_tensor *a = attend(lm, i, layer, normed(lm, layer, names->norm1, x), pass);
-    a = dropped(lm, layer, normed(lm, layer, names->norm1_out, a));
+    ct_tensor *a = attend(lm, i, layer, normed(layer, names->norm1, x), pass);
+    a = dropped(lm, layer, normed(layer, names->norm1_out, a));
     if (lm->config.number[CTI_LM_PARALLEL] > 0) {
-        ct_tensor *f = feed_forward(lm, layer, normed(lm, layer, names->norm2, x));
+        ct_tensor *f = feed_forward(lm, layer, normed(layer, names->norm2, x));
         return ct_add(ct_add(dropped(lm, layer, f), a), x);
     }
     x = ct_add(x, a);
-    ct_tensor *f = feed_forward(lm, layer, normed(lm, layer, names->norm2, x));
-    return ct_add(x, dropped(lm, layer, normed(lm, layer, names->norm2_out, f)));
+    ct_tensor *f = feed_forward(lm, layer, normed(layer, names->norm2, x));
+    return ct_add(x, dropped(lm, layer, normed(layer, names->norm2_out, f)));
 }
 
 ct_tensor *cti_lm_layer_forward(cti_lm *lm, int64_t i, ct_tensor *x, const cti_lm_pass *pass) {

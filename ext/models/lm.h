@@ -2,11 +2,14 @@
  *
  * Invariants:
  *
- * 1. The tree has the names of the family's table (families.c). A module that a program put in the
- *    place of a Linear, such as an adapter, is run by ct_forward.
+ * 1. The tree has the names of the family's table (families.c). Its Linears, norms and embeddings
+ *    are run by ct_forward, and so is any module that a program puts in the place of one, such as
+ * an adapter. Whether a module is one of ours is told by the address of its kind or type.
  * 2. If the embedding and the head are tied, one parameter has both names.
  * 3. The model has no other tensors than its parameters; the frequencies of rotary positions are in
- *    the config. */
+ *    the config.
+ * 4. The dtype of a model is that of its parameters, which a program may change
+ *    (ct_module_to_bf16). */
 #ifndef CTI_MODELS_LM_H
 #define CTI_MODELS_LM_H
 
@@ -39,9 +42,9 @@ struct cti_lm {
     ct_context *context;
     ct_module *module; /* the root of the tree */
     cti_lm_config config;
-    ct_lm_opts opts;
-    char *folder;      /* the folder from which it was opened; NULL: none */
-    cti_lm_step *step; /* [layers] */
+    bool recompute, ignore_unknown; /* of the options; the dtype is that of the parameters */
+    char *folder;                   /* the folder from which it was opened; NULL: none */
+    cti_lm_step *step;              /* [layers] */
     /* the options of the folder's generation_config.json, or of config.json without that file; .eos
      * points to `eos`, the ids of that file, or of config.json if that file has none */
     ct_generate_opts generation;
@@ -74,17 +77,19 @@ ct_module *cti_lm_build(ct_context *context, cti_lm_config *config, ct_lm_opts o
                         const char *folder);
 bool cti_lm_has_qkv_bias(const cti_lm_config *config);
 bool cti_lm_has_pooler(const cti_lm_config *config);
-/* Whether a module is a Linear of the tree, and no module that a program put in its place. */
-bool cti_lm_is_linear(const ct_module *module);
-/* Makes a module of the tree with a weight (rows, cols) without values, and a bias if asked for: a
- * Linear, or an Embedding. A weight that is not NULL is shared. */
-ct_module *cti_lm_linear_new(const cti_lm *lm, int64_t out, int64_t in, bool bias,
-                             ct_tensor *weight);
-ct_module *cti_lm_embedding_new(const cti_lm *lm, int64_t rows, int64_t width);
+/* The dtype of a model's matrices: CT_F64, CT_F32, or CT_BF16 if all of them are bf16. */
+ct_dtype cti_lm_dtype(const cti_lm *lm);
+/* A module's own parameter; NULL, without an error, if there is none of that name. */
+ct_tensor *cti_lm_param(const ct_module *module, const char *name);
 /* Sets the vocabulary's size, the format of the weights and the architecture in the text of
  * config.json. */
 bool cti_lm_update_text(cti_lm *lm);
+/* The path of the head, also of a classifier's. */
 const char *cti_lm_head_path(const cti_lm *lm);
+/* Whether the head's weight is the embedding's. */
+bool cti_lm_is_tied(const cti_lm *lm);
+/* Whether each token has logits. */
+bool cti_lm_has_logits(const cti_lm *lm);
 /* Whether the embedding has a padding_idx: a row that gets no gradient by look-ups. */
 bool cti_lm_has_padding(const cti_lm *lm);
 /* Gives a model's matrices and biases their initial values. */
@@ -101,8 +106,8 @@ typedef struct {
 
 /* Runs layer i on x (B, T, E). */
 ct_tensor *cti_lm_layer_forward(cti_lm *lm, int64_t i, ct_tensor *x, const cti_lm_pass *pass);
-/* The norm at a path below the root. */
-ct_tensor *cti_lm_norm(const cti_lm *lm, const char *path, ct_tensor *x);
+/* Runs the module at a path below the root. */
+ct_tensor *cti_lm_run(const cti_lm *lm, const char *path, ct_tensor *x);
 ct_tensor *cti_lm_activate(const cti_lm *lm, ct_tensor *x);
 
 struct ct_lm_cache {

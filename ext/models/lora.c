@@ -10,17 +10,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../../nn/bare.h"
 #include "../../src/core/memory.h"
 #include "../../src/io/name_map.h"
 
-static const char lora_add_name[] = "lora_add", base_layer[] = "base_layer";
+static const char lora_add_name[] = "lora_add";
 
 /* ---- the module ---- */
 
 static ct_tensor *lora_forward(void *data, ct_tensor *x) {
     const cti_lora *lora = data;
     ct_module *module = lora->module;
-    ct_tensor *y = ct_forward(ct_module_child(module, base_layer), x);
+    ct_tensor *y = ct_forward(ct_module_child(module, CTI_LORA_BASE), x);
     ct_tensor *in =
         lora->opts.dropout > 0 ? ct_dropout(x, lora->opts.dropout, ct_module_training(module)) : x;
     /* (..., rank): the factor is applied to the smaller tensor */
@@ -51,9 +52,7 @@ const ct_module_type cti_lora_type = {.name = "LoraLinear",
                                       .clone = lora_clone,
                                       .end = lora_end};
 
-bool cti_lora_is(const ct_module *module) {
-    return !strcmp(ct_module_kind(module), cti_lora_type.name);
-}
+bool cti_lora_is(const ct_module *module) { return ct_module_is(module, &cti_lora_type); }
 
 /* Makes an adapter for a weight (out, in). Its base layer is an empty module. */
 static ct_module *lora_new(ct_context *context, const ct_tensor *weight, ct_lora_opts opts) {
@@ -76,7 +75,7 @@ static ct_module *lora_new(ct_context *context, const ct_tensor *weight, ct_lora
                     ct_module_add_param(module, "lora_B", b);
     ct_scope_close(scope);
     ct_module *empty = ok ? ct_module_new(context, "Empty") : NULL;
-    if (empty && ct_module_add_child(module, base_layer, empty)) return module;
+    if (empty && ct_module_add_child(module, CTI_LORA_BASE, empty)) return module;
     ct_module_free(empty);
     ct_module_free(module);
     return NULL;
@@ -109,7 +108,7 @@ static bool is_linear_weight(const ct_param *param, char path[CTI_LM_PATH]) {
     const size_t n = strlen(param->name), m = sizeof end - 1;
     if (n <= m || n - m >= CTI_LM_PATH || strcmp(param->name + n - m, end)) return false;
     snprintf(path, CTI_LM_PATH, "%.*s", (int)(n - m), param->name);
-    return !strcmp(ct_module_kind(param->owner), "Linear");
+    return cti_nn_is_linear(param->owner);
 }
 
 bool cti_lora_find(const ct_module *module, cti_lora_places *places) {
@@ -137,8 +136,9 @@ bool cti_lora_make(ct_module *module, cti_lora_places *places, ct_lora_opts opts
         char weight[CTI_LM_PATH + 8];
         snprintf(weight, sizeof weight, "%s.weight", places->place[i].path);
         ct_module *linear = ct_module_child(module, places->place[i].path);
-        if (linear && strcmp(ct_module_kind(linear), "Linear"))
-            return ct_fail(places->context, CT_ERR_ARGUMENT, "lora: %s is a %s and no Linear",
+        if (linear && !cti_nn_is_linear(linear))
+            return ct_fail(places->context, CT_ERR_ARGUMENT,
+                           "lora: %s must be a Linear of this library; it is a %s of another type",
                            places->place[i].path, ct_module_kind(linear));
         ct_tensor *w = linear ? ct_module_get(module, weight) : NULL;
         places->place[i].adapter = w ? lora_new(places->context, w, opts) : NULL;
@@ -156,7 +156,7 @@ void cti_lora_put(ct_module *module, const cti_lora_places *places) {
         ct_module *adapter = places->place[i].adapter;
         ct_module *linear = ct_module_set_child(module, places->place[i].path, adapter);
         ct_module_train(adapter, ct_module_training(linear));
-        ct_module_free(ct_module_set_child(adapter, base_layer, linear));
+        ct_module_free(ct_module_set_child(adapter, CTI_LORA_BASE, linear));
     }
 }
 
@@ -176,7 +176,7 @@ static bool complete_lora_opts(ct_context *context, ct_lora_opts *opts) {
 
 /* Collects the Linears whose paths match. Returns false after an error. */
 static bool match_linears(ct_module *module, const char *pattern, cti_lora_places *places) {
-    static const char inner[] = ".base_layer";
+    static const char inner[] = "." CTI_LORA_BASE;
     ct_param param = {0};
     char path[CTI_LM_PATH];
     while (ct_module_next(module, &param)) {
@@ -225,22 +225,35 @@ int64_t ct_lora_add(ct_module *module, const char *pattern, ct_lora_opts opts) {
 
 /* ---- merging ---- */
 
+static ct_tensor *widened(ct_tensor *x) {
+    return x && ct_dtype_of(x) == CT_BF16 ? ct_cast(x, CT_F32) : x;
+}
+
 /* The sum of a Linear's weight and its adapter's product, in the innermost scope. */
 static ct_tensor *merged_weight(const cti_lora_place *place, ct_tensor *weight) {
     const cti_lora *lora = ct_module_data(place->adapter, &cti_lora_type);
-    ct_tensor *product =
-        ct_matmul(ct_module_get(place->adapter, "lora_B"), ct_module_get(place->adapter, "lora_A"));
-    const bool half = ct_dtype_of(weight) == CT_BF16;
-    ct_tensor *sum = ct_add(half ? ct_cast(weight, CT_F32) : weight,
-                            ct_scale(product, lora->opts.alpha / (double)lora->opts.rank));
-    return half ? ct_cast(sum, CT_BF16) : sum;
+    ct_tensor *product = ct_matmul(widened(ct_module_get(place->adapter, "lora_B")),
+                                   widened(ct_module_get(place->adapter, "lora_A")));
+    ct_tensor *sum =
+        ct_add(widened(weight), ct_scale(product, lora->opts.alpha / (double)lora->opts.rank));
+    return ct_dtype_of(weight) == CT_BF16 ? ct_cast(sum, CT_BF16) : sum;
+}
+
+/* Whether the adapter's base is the Linear to whose weight a product can be added. */
+static bool has_linear(const cti_lora_place *place, ct_context *context) {
+    const ct_module *base = ct_module_child(place->adapter, CTI_LORA_BASE);
+    if (!base || cti_nn_is_linear(base)) return base != NULL;
+    return ct_fail(context, CT_ERR_ARGUMENT,
+                   "lora_merge: %s." CTI_LORA_BASE
+                   " must be a Linear of this library; it is a %s of another type",
+                   place->path, ct_module_kind(base));
 }
 
 /* Merges one adapter, and puts its Linear in its place. */
 static bool merge(ct_module *module, const cti_lora_place *place, ct_context *context) {
     ct_module *empty = ct_module_new(context, "Empty");
     ct_scope scope = ct_scope_open_no_grad(context);
-    ct_tensor *weight = ct_module_get(place->adapter, "base_layer.weight");
+    ct_tensor *weight = ct_module_get(place->adapter, CTI_LORA_BASE ".weight");
     ct_tensor *sum = empty && weight ? merged_weight(place, weight) : NULL;
     const bool ok = sum && ct_copy_into(weight, sum);
     ct_scope_close(scope);
@@ -248,7 +261,7 @@ static bool merge(ct_module *module, const cti_lora_place *place, ct_context *co
         ct_module_free(empty);
         return false;
     }
-    ct_module *linear = ct_module_set_child(place->adapter, base_layer, empty);
+    ct_module *linear = ct_module_set_child(place->adapter, CTI_LORA_BASE, empty);
     ct_module_free(ct_module_set_child(module, place->path, linear));
     return true;
 }
@@ -258,6 +271,7 @@ bool ct_lora_merge(ct_module *module) {
     if (!module || !cti_lora_find(module, &places)) return false;
     bool ok = places.n > 0;
     if (!ok) ct_fail(places.context, CT_ERR_ARGUMENT, "lora_merge: there is no adapter");
+    for (int64_t i = 0; ok && i < places.n; i++) ok = has_linear(&places.place[i], places.context);
     for (int64_t i = 0; ok && i < places.n; i++)
         ok = merge(module, &places.place[i], places.context);
     cti_lora_places_free(&places);

@@ -20,6 +20,7 @@ typedef struct {
 } cti_lora;
 
 extern const ct_module_type cti_lora_type;
+#define CTI_LORA_BASE "base_layer"
 
 /* The adapters that are to be put in place, or that are in place. */
 typedef struct {

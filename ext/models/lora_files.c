@@ -115,7 +115,7 @@ bool ct_lora_save(ct_module *module, const char *folder) {
     cti_lora_places places;
     if (!module || !cti_lora_find(module, &places)) return false;
     ct_context *context = places.context;
-    const bool is_lm = !strcmp(ct_module_kind(module), cti_lm_type.name);
+    const bool is_lm = ct_module_is(module, &cti_lm_type);
     bool ok = places.n > 0 && folder;
     if (!ok)
         ct_fail(context, CT_ERR_ARGUMENT, "%s: %s", lora_save_op,

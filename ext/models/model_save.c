@@ -85,7 +85,7 @@ static bool write_config(const cti_lm *lm, const char *folder, ct_file_float flo
     const cti_text text = {lm->config.text, lm->config.text_size};
     cti_lm_edit edit;
     if (!cti_lm_edit_begin(context, save_op, text, &edit)) return false;
-    bool ok = floats == CT_FILE_SAME || cti_lm_set_format(lm, &edit, floats);
+    bool ok = cti_lm_set_weights(lm, &edit, floats);
     char *path = ok ? cti_lm_join(context, folder, "config.json") : NULL;
     ok = path && write_file(context, path, edit.text, edit.size);
     if (path) cti_give_any(context, path, strlen(path) + 1);

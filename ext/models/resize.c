@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../../nn/bare.h"
 #include "../../src/core/memory.h"
 #include "folder.h"
+#include "lora.h"
 
 /* ---- the text ---- */
 
@@ -19,15 +21,22 @@ static const char *format_of(const cti_lm *lm, ct_file_float floats) {
     case CT_FILE_BF16: return "\"bfloat16\"";
     case CT_FILE_SAME: break;
     }
-    return lm->opts.dtype == CT_F64    ? "\"float64\""
-           : lm->opts.dtype == CT_BF16 ? "\"bfloat16\""
-                                       : "\"float32\"";
+    const ct_dtype dtype = cti_lm_dtype(lm);
+    return dtype == CT_F64 ? "\"float64\"" : dtype == CT_BF16 ? "\"bfloat16\"" : "\"float32\"";
 }
 
-bool cti_lm_set_format(const cti_lm *lm, cti_lm_edit *edit, ct_file_float floats) {
-    bool old;
-    return cti_lm_edit_find(edit, "torch_dtype", &old) &&
-           cti_lm_edit_set(edit, old ? "torch_dtype" : "dtype", format_of(lm, floats));
+/* The tie is written if the text has it, or if it is not the family's default. */
+bool cti_lm_set_weights(const cti_lm *lm, cti_lm_edit *edit, ct_file_float floats) {
+    static const char tie[] = "tie_word_embeddings";
+    const bool is_tied = cti_lm_has_logits(lm) && cti_lm_is_tied(lm);
+    bool old_dtype, has_tie;
+    if (!cti_lm_edit_find(edit, "torch_dtype", &old_dtype) ||
+        !cti_lm_edit_find(edit, tie, &has_tie))
+        return false;
+    has_tie |= is_tied != (lm->config.number[CTI_LM_TIED] > 0);
+    return cti_lm_edit_set(edit, old_dtype ? "torch_dtype" : "dtype", format_of(lm, floats)) &&
+           (!cti_lm_has_logits(lm) || !has_tie ||
+            cti_lm_edit_set(edit, tie, is_tied ? "true" : "false"));
 }
 
 static const char *architecture_of(const cti_lm *lm) {
@@ -48,7 +57,7 @@ static bool make_text(const cti_lm *lm, cti_lm_edit *edit) {
     char value[CTI_LM_PATH];
     if (!cti_lm_edit_begin(lm->context, "lm", (cti_text){config->text, config->text_size}, edit))
         return false;
-    bool ok = cti_lm_set_format(lm, edit, CT_FILE_SAME);
+    bool ok = cti_lm_set_weights(lm, edit, CT_FILE_SAME);
     snprintf(value, sizeof value, "%" PRId64, cti_lm_integer(config, CTI_LM_VOCAB));
     ok = ok && cti_lm_edit_set(edit, "vocab_size", value);
     snprintf(value, sizeof value, "[\"%s\"]", architecture_of(lm));
@@ -90,20 +99,45 @@ static bool fill_rows(const cti_lm *lm, ct_tensor *to, ct_tensor *from) {
     return ok;
 }
 
-/* Gives a parameter of a new module the rows of the one of an old module. */
-static bool fill_param(const cti_lm *lm, ct_module *module, ct_module *old, const char *name) {
-    ct_tensor *to = ct_module_get(module, name), *from = ct_module_get(old, name);
-    if (!to || !from || !fill_rows(lm, to, from)) return false;
-    ct_set_requires_grad(to, ct_requires_grad(from));
-    return true;
+/* Gives a module the parameter `name` of the old one with `rows` rows, in its dtype. */
+static bool add_grown(const cti_lm *lm, ct_module *module, const ct_module *old, const char *name,
+                      int64_t rows) {
+    ct_tensor *from = cti_lm_param(old, name);
+    if (!from) return true;
+    ct_shape shape = ct_shape_of(from);
+    shape.dim[0] = rows;
+    ct_scope scope = ct_scope_open(lm->context);
+    ct_tensor *to =
+        ct_module_add_param(module, name, ct_empty(lm->context, ct_dtype_of(from), shape));
+    const bool ok = to && fill_rows(lm, to, from);
+    ct_scope_close(scope);
+    return ok;
 }
 
-/* Gives a new module the rows of the one at a path. */
-static bool fill_from(const cti_lm *lm, ct_module *module, const char *path) {
-    ct_module *old = ct_module_child(lm->module, path);
-    if (!old) return false;
-    ct_module_train(module, ct_module_training(old));
-    return fill_param(lm, module, old, "weight");
+/* The embedding and the head with `rows` rows. */
+static ct_module *grown_table(const cti_lm *lm, const ct_module *old, int64_t rows) {
+    const int64_t width = ct_shape_of(cti_lm_param(old, "weight")).dim[1];
+    ct_module *table = cti_nn_embedding_bare(
+        lm->context, (ct_embedding_opts){.num_embeddings = rows, .embedding_dim = width});
+    ct_module_train(table, ct_module_training(old));
+    if (table && add_grown(lm, table, old, "weight", rows)) return table;
+    ct_module_free(table);
+    return NULL;
+}
+
+static ct_module *grown_head(const cti_lm *lm, const ct_module *old, int64_t rows,
+                             ct_tensor *tied) {
+    const int64_t width = ct_shape_of(cti_lm_param(old, "weight")).dim[1];
+    ct_module *head = cti_nn_linear_bare(
+        lm->context, (ct_linear_opts){.in_features = width,
+                                      .out_features = rows,
+                                      .no_bias = cti_lm_param(old, "bias") == NULL});
+    ct_module_train(head, ct_module_training(old));
+    const bool ok = head && (tied ? ct_module_add_param(head, "weight", tied) != NULL
+                                  : add_grown(lm, head, old, "weight", rows));
+    if (ok && add_grown(lm, head, old, "bias", rows)) return head;
+    ct_module_free(head);
+    return NULL;
 }
 
 /* Puts a module in the place of the one at a path, which is freed. Nothing can fail: the name is
@@ -129,9 +163,8 @@ static bool make_predictions(const cti_lm *lm, resized *new) {
     new->left = ct_module_new(lm->context, ct_module_kind(old));
     ct_module *moved = ct_module_new(lm->context, ct_module_kind(old));
     if (!ct_module_add_child(owner, transform_name, moved)) ct_module_free(moved);
-    ct_tensor *bias = ct_module_get(new->linear, "bias");
-    if (!cti_lm_is_ready(lm->context) || !ct_module_add_param(owner, "bias", bias) ||
-        !fill_param(lm, new->linear, ct_module_child(old, "decoder"), "bias"))
+    if (!cti_lm_is_ready(lm->context) ||
+        !ct_module_add_param(owner, "bias", ct_module_get(new->linear, "bias")))
         return false;
     ct_module_train(owner, ct_module_training(old));
     if (!ct_module_add_child(owner, "decoder", new->linear)) return false;
@@ -147,19 +180,37 @@ static void place_predictions(const cti_lm *lm, const resized *new) {
     replace(lm, predictions_path, new->predictions);
 }
 
+/* Whether the head's bias is also a parameter of its owner, as in a masked language model. */
+static bool owner_has_bias(const cti_lm *lm, const ct_module *head) {
+    if (lm->config.head != CTI_LM_HEAD_MASKED) return false;
+    ct_tensor *bias = cti_lm_param(head, "bias");
+    return bias && cti_lm_param(ct_module_child(lm->module, predictions_path), "bias") == bias;
+}
+
+/* The parameters of a new module require a gradient if the old ones do. This is done when each has
+ * all its names, as a module that gets a parameter lets it require one. */
+static bool want_as_before(const ct_module *new, const ct_module *old) {
+    ct_param param = {0};
+    while (new &&ct_module_next(new, &param))
+        if (!ct_set_requires_grad(param.tensor, ct_requires_grad(cti_lm_param(old, param.name))))
+            return false;
+    return true;
+}
+
 /* Makes the new embedding and the new head, if there is one, and puts them in place. If it returns
  * false, nothing has changed. */
 static bool resize_to(const cti_lm *lm, const char *embedding, const char *head, int64_t rows) {
-    const int64_t width = cti_lm_integer(&lm->config, CTI_LM_WIDTH);
-    const bool tied = lm->config.number[CTI_LM_TIED] > 0;
-    const bool masked = lm->config.head == CTI_LM_HEAD_MASKED;
-    resized new = {.table = cti_lm_embedding_new(lm, rows, width)};
-    if (head)
-        new.linear = cti_lm_linear_new(lm, rows, width, masked,
-                                       tied ? ct_module_get(new.table, "weight") : NULL);
-    const bool ok = cti_lm_is_ready(lm->context) && fill_from(lm, new.table, embedding) &&
-                    (!head || tied || fill_from(lm, new.linear, head)) &&
-                    (!masked || make_predictions(lm, &new));
+    const ct_module *old_table = ct_module_child(lm->module, embedding),
+                    *old_head = head ? ct_module_child(lm->module, head) : NULL;
+    const bool tied = head && cti_lm_is_tied(lm);
+    const bool shared = old_head && owner_has_bias(lm, old_head);
+    resized new = {.table = grown_table(lm, old_table, rows)};
+    if (new.table && head)
+        new.linear =
+            grown_head(lm, old_head, rows, tied ? cti_lm_param(new.table, "weight") : NULL);
+    const ct_module *new_head = new.linear;
+    const bool ok = new.table && (!head || new_head) && (!shared || make_predictions(lm, &new)) &&
+                    want_as_before(new.table, old_table) && want_as_before(new_head, old_head);
     if (!ok) {
         ct_module_free(new.predictions);
         ct_module_free(new.left);
@@ -167,10 +218,28 @@ static bool resize_to(const cti_lm *lm, const char *embedding, const char *head,
         ct_module_free(new.table);
         return false;
     }
-    if (masked) place_predictions(lm, &new);
+    if (shared) place_predictions(lm, &new);
     else if (head) replace(lm, head, new.linear);
     replace(lm, embedding, new.table);
     return true;
+}
+
+/* Whether the embedding and the head are modules whose rows can be added to. */
+static bool can_grow(const cti_lm *lm, const char *embedding, const char *head) {
+    const ct_module *table = ct_module_child(lm->module, embedding),
+                    *linear = head ? ct_module_child(lm->module, head) : NULL;
+    if (!table || (head && !linear)) return false;
+    if (!cti_nn_is_embedding(table))
+        return ct_fail(lm->context, CT_ERR_ARGUMENT,
+                       "%s: %s must be an Embedding of this library; it is a %s of another type",
+                       resize_name, embedding, ct_module_kind(table));
+    if (!head || cti_nn_is_linear(linear)) return true;
+    if (cti_lora_is(linear))
+        return ct_fail(lm->context, CT_ERR_ARGUMENT, "%s: %s has an adapter: merge it first",
+                       resize_name, head);
+    return ct_fail(lm->context, CT_ERR_ARGUMENT,
+                   "%s: %s must be a Linear of this library; it is a %s of another type",
+                   resize_name, head, ct_module_kind(linear));
 }
 
 bool ct_lm_resize(ct_module *module, int64_t vocab_size) {
@@ -181,14 +250,10 @@ bool ct_lm_resize(ct_module *module, int64_t vocab_size) {
                        vocab_size);
     const double old = lm->config.number[CTI_LM_VOCAB];
     if ((double)vocab_size <= old) return true;
-    const bool has_head =
-        lm->config.head == CTI_LM_HEAD_CAUSAL || lm->config.head == CTI_LM_HEAD_MASKED;
-    const char *head = has_head ? cti_lm_head_path(lm) : NULL;
-    if (head && !cti_lm_is_linear(ct_module_child(lm->module, head)))
-        return ct_fail(lm->context, CT_ERR_ARGUMENT,
-                       "%s: the head is no Linear: merge its adapter first", resize_name);
+    const char *head = cti_lm_has_logits(lm) ? cti_lm_head_path(lm) : NULL;
     char path[CTI_LM_PATH];
     cti_lm_path(lm, -1, lm->config.family->names.embed, path);
+    if (!can_grow(lm, path, head)) return false;
     lm->config.number[CTI_LM_VOCAB] = (double)vocab_size;
     cti_lm_edit text;
     if (!make_text(lm, &text) || !resize_to(lm, path, head, vocab_size)) {

@@ -412,6 +412,9 @@ CT_API ct_module *ct_module_new_of(ct_context *context, const ct_module_type *ty
 /* Returns the data of a module of that type. It works while an error is pending. A module of
  * another type is CT_ERR_ARGUMENT, and NULL is returned. */
 CT_API void *ct_module_data(const ct_module *module, const ct_module_type *type);
+/* Returns whether a module was made with that type. A type is told by its address, so another type
+ * of the same name is another type. Records no error; false for NULL or a freed module. */
+CT_API bool ct_module_is(const ct_module *module, const ct_module_type *type);
 
 /* Opens a scope for a forward with any inputs, and returns it. Until the scope is closed, error
  * messages begin with the module's path, debug mode and the profile name the module, and the module
@@ -524,7 +527,8 @@ CT_API bool ct_module_to_f32(ct_module *module);
 /* ---- other functions of modules ---- */
 
 /* Returns the name of a module's kind, such as "Linear", or of its ct_module_type. It is valid
- * until the module is freed, and "" for NULL or a freed module. */
+ * until the module is freed, and "" for NULL or a freed module. The name is for messages: two types
+ * may have the same one, and ct_module_is tells them apart. */
 CT_API const char *ct_module_kind(const ct_module *module);
 /* Returns the number of elements of all parameters; a shared parameter counts once. */
 CT_API int64_t ct_module_count(const ct_module *module);

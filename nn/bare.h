@@ -1,0 +1,22 @@
+/* A seam for the floor of models: the modules of one parameter or two of which a tree is built,
+ * without these parameters, and questions about a module's kind. A kind is told by its address: a
+ * program's own type may have any name. */
+#ifndef CTI_NN_BARE_H
+#define CTI_NN_BARE_H
+
+#include <cotangent/nn.h>
+
+/* These return a module whose parameters (weight, and bias unless the options have no_bias) the
+ * caller adds. Its options are checked as the public constructor checks them. */
+ct_module *cti_nn_linear_bare(ct_context *context, ct_linear_opts opts);
+ct_module *cti_nn_embedding_bare(ct_context *context, ct_embedding_opts opts);
+ct_module *cti_nn_layer_norm_bare(ct_context *context, ct_layer_norm_opts opts);
+ct_module *cti_nn_rms_norm_bare(ct_context *context, ct_rms_norm_opts opts);
+
+/* A Linear is y = x W^T + b of its parameters weight and bias, which may be missing, and nothing
+ * else. */
+bool cti_nn_is_linear(const ct_module *module);
+bool cti_nn_is_embedding(const ct_module *module);
+bool cti_nn_is_norm(const ct_module *module); /* a LayerNorm or an RMSNorm */
+
+#endif
