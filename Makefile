@@ -63,7 +63,9 @@ NO_MAIN  = $(if $(filter ext/data,$(EXT)),,tokens) $(if $(filter ext/ranks,$(EXT
     $(if $(filter ext/diagnose,$(EXT)),,custom_op) \
     $(if $(filter ext/text,$(EXT)),,attention_map char_lm finetune generate lora tokenize tokens) \
     $(if $(filter ext/models,$(EXT)),,finetune generate) \
-    common plot $(CHAR_LM) $(FINETUNE) world_one seq2seq_model system_%
+    common flags no_arguments plot $(CHAR_LM) $(FINETUNE) world_one seq2seq_model system_%
+# These take no arguments: their main is called by no_arguments.c.
+ALONE    = checker custom_op jacobian mha models pooling watch
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%$(EXE),$(filter-out $(NO_MAIN:%=examples/%.c),$(wildcard examples/*.c)))
 SYSTEM_OBJ = $(BUILD)/obj/examples/system_$(OS_NAME).o
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%$(EXE),\
@@ -121,7 +123,11 @@ $(BUILD)/seq2seq$(EXE): $(BUILD)/obj/examples/seq2seq_model.o $(BUILD)/obj/examp
 $(BUILD)/char_lm$(EXE): $(CHAR_LM:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
 $(BUILD)/finetune$(EXE): $(FINETUNE:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
 $(BUILD)/generate$(EXE): $(BUILD)/obj/examples/chat_tokens.o
-$(BUILD)/%$(EXE): $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(SYSTEM_OBJ) $(STATIC)
+$(ALONE:%=$(BUILD)/%$(EXE)): $(BUILD)/obj/examples/no_arguments.o
+$(ALONE:%=$(BUILD)/obj/examples/%.o): Makefile # for the next line
+$(ALONE:%=$(BUILD)/obj/examples/%.o): ALL_CFLAGS += -Dmain=example_main -Wno-missing-prototypes
+$(BUILD)/%$(EXE): $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(BUILD)/obj/examples/flags.o \
+    $(SYSTEM_OBJ) $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
 
 # The demo and `make losses` train on this text.

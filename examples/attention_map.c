@@ -142,7 +142,7 @@ int main(int argc, char **argv) {
                         "Draws the attention weights of a model that char_lm saved, "
                         "or of a random one.\n";
     int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage);
-    if (files > 1) fail(EXIT_USAGE, "one model at a time: %s", argv[2]);
+    if (files > 1) fail_usage("one model at a time, and not %s too", argv[2]);
     input_paths(files, argv + 1);
     const char *path = output_path(NULL, out);
 

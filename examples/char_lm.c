@@ -437,7 +437,7 @@ int main(int argc, char **argv) {
     int files = read_flags(argc, argv, flags, n_flags, usage);
     if (option.sample && files)
         fail(EXIT_USAGE, "--sample trains nothing, so it takes no text: %s", argv[1]);
-    if (!option.sample && !files) fail(EXIT_USAGE, "no text to train on (--help says more)");
+    if (!option.sample && !files) fail_usage("no text to train on");
     if (option.sample && (r.folder || r.log_path || option.save))
         fail(EXIT_USAGE, "--sample trains nothing, so it takes no %s",
              r.folder     ? "--checkpoint"

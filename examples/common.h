@@ -16,6 +16,11 @@ void warn(const char *format, ...) __attribute__((format(printf, 1, 2))); /* pri
 
 /* Fails with the pending error, if there is one. */
 void check(const ct_context *context, int exit_code);
+/* A message of the library without the function that it begins with, which a program's user does
+ * not know. */
+const char *error_text(const char *message);
+
+#define PLURAL(n) ((n) == 1 ? "" : "s") /* "%lld row%s" */
 
 /* For programs with several ranks: adds the rank to these messages from now on, and discards the
  * standard output of all ranks except rank 0. */
@@ -48,10 +53,22 @@ flag flag_heading(const char *help); /* a line of --help */
 int flag_word(const char *words, long long i, const char **word);
 
 /* Sets the values of the flags and moves all other arguments to the front of argv + 1; returns
- * their number. --help prints the flags and exits with 0. After a wrong flag the program prints a
- * message and exits with 2. */
+ * their number. The first line of `usage` is the form of the command. --help prints the flags and
+ * --version the version; both exit with 0. After a wrong flag the program prints a message and
+ * exits with 2. */
 int read_flags(int argc, char **argv, const flag *flags, int n, const char *usage);
 bool flag_was_read(const char *name); /* whether the program was started with this flag */
+
+/* For a small program, whose only argument is a number that it may leave out: returns the number,
+ * or `number` without one. */
+long long read_number(int argc, char **argv, long long number, double low, double high,
+                      const char *usage);
+
+/* Prints a message about the arguments, and the form of the command, and exits with 2. */
+_Noreturn void fail_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Prepares messages and standard output; read_flags calls it. Returns the program's name. */
+const char *begin_program(int argc, char **argv);
 
 /* ---- files ----
  * A program names every file that it reads and every file that it writes, before it reads any. If
@@ -97,14 +114,18 @@ double now(void);   /* seconds */
 /* ---- Ctrl-C: the first requests the end of a loop, the second kills the program ---- */
 void catch_interrupts(void);
 bool interrupted(void);
+/* The exit code of a program that was interrupted, as a shell has it: 130 after Ctrl-C, 143 after a
+ * request to end. An interrupted run must not look like one that is done, so the program writes
+ * nothing under the final name of its result unless --keep-partial asks for it. */
+int interrupt_exit(void);
 
 /* ---- progress: on a terminal a bar with the time left, otherwise a line from time to time ---- */
 typedef struct {
     int64_t total, first; /* first: the number of steps done before this run */
     double per_step;      /* units of a step; the bar shows units per second */
-    const char *unit;
-    double begun; /* now() */
-    double drawn; /* when the bar was last drawn; starts as 0 */
+    const char *unit;     /* "tokens/s"; NULL: no speed is shown */
+    double begun;         /* now() */
+    double drawn;         /* when the bar was last drawn; starts as 0 */
 } progress;
 void progress_show(progress *p, int64_t done, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -1,8 +1,7 @@
 /* A vision transformer in a hundred lines: it learns to read digits of 8 x 8 pixels. There is no
  * data file: the program draws the digits, from a font of 3 x 5 dots, each with its own place,
- * size, slant, thickness and noise. Handwriting is harder. Usage: digits [steps] */
-#include <cotangent/cotangent.h>
-#include <stdlib.h>
+ * size, slant, thickness and noise. Handwriting is harder. */
+#include "common.h"
 
 enum { SIDE = 8, PATCH = 2, ROWS = SIDE / PATCH, WIDTH = 32, BATCH = 64, TESTS = 1000, SHOWN = 8 };
 /* A digit is five rows, each an octal digit whose three bits are its dots. */
@@ -61,7 +60,9 @@ static ct_tensor *vit_forward(const vit *m, ct_tensor *images) {
 }
 
 int main(int argc, char **argv) {
-    int64_t steps = argc > 1 ? atoll(argv[1]) : 1200;
+    const int64_t steps = read_number(argc, argv, 1200, 1, 1e9,
+                                      "[STEPS]\n\n"
+                                      "Trains a vision transformer to read digits it draws.");
     ct_context *c = ct_context_new((ct_context_opts){.seed = 1, .on_error = ct_error_die});
     if (!c) return 1;
     vit m = vit_new(c);

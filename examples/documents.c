@@ -80,7 +80,8 @@ static int64_t encode_chat(const encoder *e, const char *path, const ct_json_lin
     opts.error = error, opts.error_room = sizeof error;
     const int64_t n = ct_chat_encode(e->opts->tokenizer, line->messages, line->n_messages, opts,
                                      e->ids, e->targets, e->room);
-    if (n < 0) fail(EXIT_USAGE, "%s:%lld: %s (--template)", path, (long long)line->number, error);
+    if (n < 0) fail(EXIT_USAGE, "%s:%lld: %s (--template)", path, (long long)line->number,
+             error_text(error));
     return n;
 }
 

@@ -430,8 +430,8 @@ static memory_estimate describe(const tuning *t, const run *r) {
 
 /* Checks flags that do not fit together, and fills in those that depend on others. */
 static void check_flags(const run *r) {
-    if (!option.data) fail(EXIT_USAGE, "no data to train on: --data FILE (--help says more)");
-    if (!option.out) fail(EXIT_USAGE, "no folder for the result: --out FOLDER");
+    if (!option.data) fail_usage("no data to train on: --data FILE");
+    if (!option.out) fail_usage("no folder for the result: --out FOLDER");
     if (option.lora && option.full) fail(EXIT_USAGE, "--lora or --full, and not both");
     if (flag_was_read("lora") && !option.lora && !option.full)
         fail(EXIT_USAGE, "--no-lora needs --full, as no parameter would be trained");
@@ -564,7 +564,7 @@ int main(int argc, char **argv) {
     run_profile_catch();
     const int n_flags = sizeof flags / sizeof *flags;
     if (read_flags(argc, argv, flags, n_flags, usage) != 1)
-        fail(EXIT_USAGE, "one folder of a model is needed (--help says more)");
+        fail_usage("one folder of a model is needed");
     check_flags(&r);
     const ct_context_opts opts = {.seed = (uint64_t)option.seed,
                                   .threads = (int)option.threads,

@@ -16,7 +16,7 @@ static int64_t sample_ids(const ct_tokenizer *tokenizer, const finetune_sample *
                           ? ct_chat_encode(tokenizer, &message, 1, form, ids, NULL, SAMPLE_ROOM)
                           : ct_encode(tokenizer, sample->prompt, strlen(sample->prompt),
                                       (ct_encode_opts){.plain = true}, ids, NULL, SAMPLE_ROOM);
-    if (n < 0) fail(EXIT_USAGE, "--sample: %s", error);
+    if (n < 0) fail(EXIT_USAGE, "--sample: %s", error_text(error));
     if (n < 1 || n > SAMPLE_ROOM)
         fail(EXIT_USAGE, "--sample has %lld tokens, and not 1 to %d", (long long)n, SAMPLE_ROOM);
     return n;

@@ -34,7 +34,7 @@ static int64_t *prompt_ids(int64_t *n) {
                  ? ct_chat_encode(tokenizer, messages + first, 2 - first, form, ids, NULL, room)
                  : ct_encode(tokenizer, option.prompt, strlen(option.prompt), (ct_encode_opts){0},
                              ids, NULL, room);
-        if (*n < 0 && option.chat) fail(EXIT_USAGE, "%s (--template)", error);
+        if (*n < 0 && option.chat) fail(EXIT_USAGE, "%s (--template)", error_text(error));
         if (*n < 0) fail(EXIT_FAILED, "out of memory");
         if (turn) break;
         room = *n;
@@ -61,7 +61,7 @@ static void add_end_of_turn(ct_generate_opts *opts) {
 /* The folder's options, and the flags that were given in their place. */
 static ct_generate_opts generate_opts(const ct_module *lm) {
     ct_generate_opts opts = ct_lm_generate_opts(lm);
-    if (ct_error(context)) fail(EXIT_USAGE, "%s (--ignore-unknown)", ct_error_message(context));
+    if (ct_error(context)) fail(EXIT_USAGE, "%s (--ignore-unknown)", error_text(ct_error_message(context)));
     if (flag_was_read("temperature")) opts.sample.temperature = option.temperature;
     if (flag_was_read("top-k")) opts.sample.top_k = option.top_k;
     if (flag_was_read("top-p")) opts.sample.top_p = option.top_p;
@@ -145,8 +145,8 @@ int main(int argc, char **argv) {
                         "Flags that are not given have the values of the folder's\n"
                         "generation_config.json, if it has them:";
     if (read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage) != 1)
-        fail(EXIT_USAGE, "one folder of a model is needed (--help says more)");
-    if (!flag_was_read("prompt")) fail(EXIT_USAGE, "--prompt TEXT is needed");
+        fail_usage("one folder of a model is needed");
+    if (!flag_was_read("prompt")) fail_usage("--prompt TEXT is needed");
     if (!option.chat && (option.system || option.template))
         fail(EXIT_USAGE, "--system and --template are for a chat: --chat is needed");
     context = ct_context_new((ct_context_opts){.threads = (int)option.threads});

@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
     const flag flags[] = {flag_switch("numbers", &numbers, "draw values and norms of gradients")};
     const int files =
         read_flags(argc, argv, flags, 1, "[flags] [FILE]\n\nPrints a graph, and draws it as FILE:");
-    if (files > 1) fail(EXIT_USAGE, "one file at a time: %s", argv[2]);
+    if (files > 1) fail_usage("one file at a time, and not %s too", argv[2]);
     const char *path = files ? output_path(NULL, argv[1]) : NULL;
     ct_context *context = ct_context_new((ct_context_opts){.seed = 1, .on_error = ct_error_die});
     if (!context) return 1;

@@ -6,7 +6,7 @@
  *     c = b1 m + (1 - b1) g      the direction of the step
  *     p = p - lr (sign(c) + wd p)
  *     m = b2 m + (1 - b2) g      Chen et al. 2023, arXiv:2302.06675 */
-#include <cotangent/cotangent.h>
+#include "common.h"
 #include <string.h>
 
 /* ---- the optimiser ---- */
@@ -114,7 +114,10 @@ static void recite(ct_context *c, const run *r, int letters) {
 }
 
 int main(int argc, char **argv) {
-    const char *path = argc > 1 ? argv[1] : "lion.safetensors";
+    const char *usage = "[FILE]\n\nTrains with Lion, through a checkpoint that is written as FILE.";
+    const int files = read_flags(argc, argv, NULL, 0, usage);
+    if (files > 1) fail_usage("one file at a time, and not %s too", argv[2]);
+    const char *path = output_path(NULL, files ? argv[1] : "lion.safetensors");
     ct_context *c = ct_context_new((ct_context_opts){.seed = 1, .on_error = ct_error_die});
     if (!c) return 1;
 

@@ -209,7 +209,7 @@ int main(int argc, char **argv) {
     const char *usage = "[flags] MODEL FILE...\n\n"
                         "Adapts a model that char_lm has saved to the text of the files:";
     int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage) - 1;
-    if (files < 1) fail(EXIT_USAGE, "a model and a text (--help says more)");
+    if (files < 1) fail_usage("a model and a text are needed");
     const char *base_path = argv[1];
     input_paths(files + 1, argv + 1);
     const char *adapter_path = output_path(option.out, "adapter.safetensors");

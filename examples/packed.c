@@ -5,7 +5,6 @@
 #include "common.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { MARK = 10, SYMBOLS, WIDTH = 64, BATCH = 24, LONGEST = 65, TOKENS = BATCH * LONGEST };
 enum { NO_TARGET = -100 }; /* cross-entropy ignores such a row */
@@ -125,7 +124,10 @@ static void train(ct_context *c, run *r, const sequences *s, double lr) {
 }
 
 int main(int argc, char **argv) {
-    int64_t steps = argc > 1 ? atoll(argv[1]) : 400, tokens = 0, places = 0;
+    const int64_t steps = read_number(argc, argv, 400, 1, 1e9,
+                                      "[STEPS]\n\n"
+                                      "Trains on sequences, packed in one row and padded.");
+    int64_t tokens = 0, places = 0;
     ct_context *c = ct_context_new((ct_context_opts){.seed = 1, .on_error = ct_error_die});
     if (!c) return 1;
     run runs[] = {{.name = "packed", .loss = packed_loss, .model = model_new(c)},

@@ -290,7 +290,7 @@ static bool is_whole(run *r, const char *path) {
     const ct_status status = ct_error(r->context);
     if (!whole && status != CT_ERR_FORMAT && status != CT_ERR_IO) check(r->context, EXIT_FAILED);
     if (!whole) {
-        warn("passed over, as it is not whole: %s", ct_error_message(r->context));
+        warn("passed over, as it is not whole: %s", error_text(ct_error_message(r->context)));
         ct_error_clear(r->context);
     }
     ct_module_free(nothing);

@@ -135,7 +135,7 @@ int main(int argc, char **argv) {
                         "Trains an encoder-decoder to reverse or sort 4 to 12 digits, "
                         "and tests it on sequences it never saw.\n";
     int others = read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage);
-    if (others) fail(EXIT_USAGE, "takes flags only, not %s", argv[1]);
+    if (others) fail_usage("takes flags only, not %s", argv[1]);
     const bool sort = task == SORT;
     const char *task_name = sort ? "sort" : "reverse";
     const char *loss_path = output_path(out, "seq2seq_loss.svg");

@@ -250,7 +250,7 @@ int main(int argc, char **argv) {
     const int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags,
                                  "[flags] FILE...\n\nWrites text as token ids, one for each byte "
                                  "or by a tokenizer; the file - is standard input:");
-    if (!files) fail(EXIT_USAGE, "no text (--help says more)");
+    if (!files) fail_usage("no text to encode");
     if (option.train && !flag_was_read("out")) out.path = "tokenizer.json";
     check_flags(files, argv + 1);
     input_paths(files, argv + 1);

@@ -79,7 +79,7 @@ int main(int argc, char **argv) {
     };
     const char *usage = "[flags] FILE...\n\nTrains a GPT on files of token ids (see tokenize):";
     const int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage);
-    if (!files) fail(EXIT_USAGE, "no files of token ids (--help says more)");
+    if (!files) fail_usage("no files of token ids");
     input_paths(files, argv + 1);
     if (option.checkpoint) option.checkpoint = output_path(NULL, option.checkpoint);
     ct_context_opts opts = {

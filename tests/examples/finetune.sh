@@ -129,7 +129,7 @@ refuses() { expect 2 "$@" --out never; [ ! -e never ] || wrong "finetune writes 
 refuses 'one folder of a model is needed' "$finetune" --data prose
 refuses 'no data to train on: --data FILE' "$finetune" lm
 expect 2 'no folder for the result: --out FOLDER' "$finetune" lm --data prose
-refuses 'tokenizer_open: nothing: cannot open: No such file' "$finetune" nothing --data prose
+refuses '^finetune: nothing: cannot open: No such file' "$finetune" nothing --data prose
 mkdir half whole_but
 cp lm/tokenizer.json half; cp lm/config.json whole_but
 refuses 'half: has no config.json' "$finetune" half --data prose
@@ -138,7 +138,7 @@ refuses 'cannot open missing: No such file' "$finetune" lm --data missing
 : > none.jsonl; : > none
 refuses 'none.jsonl has no document' "$finetune" lm --data none.jsonl
 refuses 'none is empty' "$finetune" lm --data none
-refuses 'chats.jsonl:1: chat_encode: the folder has no chat template: name a kind (--template)' "$finetune" lm --data chats.jsonl
+refuses 'chats.jsonl:1: the folder has no chat template: name a kind (--template)' "$finetune" lm --data chats.jsonl
 printf '{"text": "fox"}\n\n{"texts": 1}\n' > bad.jsonl
 refuses 'bad.jsonl:3: byte 0: the line has no "text"' "$finetune" lm --data bad.jsonl
 printf '{"messages": [{"role": "user", "content": "fox"}]}\n' > unanswered.jsonl
