@@ -58,7 +58,7 @@ ASSERTED_OBJ = $(patsubst $(BUILD)/obj/%,$(BUILD)/obj/asserts/%,$(filter-out $(K
 at_O1    = $(patsubst -O3,-O1,$(patsubst -O2,-O1,$(1)))
 # char_lm and finetune are linked with these, common.o and either world_one.o or world_mpi.o.
 CHAR_LM  = gpt gpt_write plot run run_log
-FINETUNE = chat_tokens documents finetune_memory finetune_out finetune_sample run run_log
+FINETUNE = chat_tokens documents text_files finetune_memory finetune_out finetune_sample run run_log
 NO_MAIN  = $(if $(filter ext/data,$(EXT)),,tokens) $(if $(filter ext/ranks,$(EXT)),,char_lm finetune) \
     $(if $(filter ext/diagnose,$(EXT)),,custom_op) \
     $(if $(filter ext/text,$(EXT)),,attention_map char_lm finetune generate lora tokenize tokens) \
@@ -123,6 +123,7 @@ $(BUILD)/seq2seq$(EXE): $(BUILD)/obj/examples/seq2seq_model.o $(BUILD)/obj/examp
 $(BUILD)/char_lm$(EXE): $(CHAR_LM:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
 $(BUILD)/finetune$(EXE): $(FINETUNE:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
 $(BUILD)/generate$(EXE): $(BUILD)/obj/examples/chat_tokens.o
+$(BUILD)/tokenize$(EXE): $(BUILD)/obj/examples/text_files.o
 $(ALONE:%=$(BUILD)/%$(EXE)): $(BUILD)/obj/examples/no_arguments.o
 $(ALONE:%=$(BUILD)/obj/examples/%.o): Makefile # for the next line
 $(ALONE:%=$(BUILD)/obj/examples/%.o): ALL_CFLAGS += -Dmain=example_main -Wno-missing-prototypes

@@ -9,7 +9,8 @@ static const char answer[] = "the answer";
 
 /* Writes a short conversation in the form. Returns false if the form refuses it. */
 static bool write_chat(const ct_tokenizer *tokenizer, ct_chat kind, char text[CHAT_TEXT]) {
-    const ct_message messages[] = {{"user", "the question"}, {"assistant", answer}};
+    const ct_message messages[] = {{.role = "user", .content = "the question"},
+                                   {.role = "assistant", .content = answer}};
     const int64_t size =
         ct_chat_text(tokenizer, messages, 2, (ct_chat_opts){.kind = kind}, text, CHAT_TEXT);
     return size >= 0 && size < CHAT_TEXT;

@@ -90,6 +90,16 @@ typedef struct {
     int64_t length, capacity;
 } contents;
 contents read_files(int n, char **paths); /* concatenates them; fails if one is empty */
+/* The same of texts: a byte order mark is left out, and a file that is not UTF-8 or has a NUL is an
+ * error with its byte. */
+contents read_text_files(int n, char **paths);
+/* Fails if a file is no such text; it may be larger than the memory. */
+void check_text_file(const char *path);
+
+/* The number of places of a file at which a text stands, without overlaps. */
+int64_t count_in_file(const char *path, const char *text);
+/* Fails because a separator does not occur in a file. */
+_Noreturn void fail_separator(const char *path, const char *separator);
 
 /* A file that is written under a temporary name beside its path, and renamed to its path when it is
  * complete. If the program exits before that, the temporary file is removed. A path that is not a

@@ -1,7 +1,9 @@
 /* Documents and rows; see documents.h. */
 #include "documents.h"
 #include "common.h"
+#include "system.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +19,7 @@ static void *room_for(void *block, size_t n, size_t size) {
 
 /* Adds a document. targets NULL: each token has the next as its target. */
 static void add_document(documents *d, const int64_t *ids, const int64_t *targets, int64_t n,
-                         bool is_chat) {
+                         bool is_whole) {
     if (n == 0) return;
     if (d->n + n > d->room) {
         d->room = 2 * d->room + n + 1024;
@@ -27,7 +29,7 @@ static void add_document(documents *d, const int64_t *ids, const int64_t *target
     if (d->count + 2 > d->count_room) {
         d->count_room = 2 * d->count_room + 64;
         d->begin = room_for(d->begin, (size_t)d->count_room, sizeof *d->begin);
-        d->is_chat = room_for(d->is_chat, (size_t)d->count_room, sizeof *d->is_chat);
+        d->is_whole = room_for(d->is_whole, (size_t)d->count_room, sizeof *d->is_whole);
         if (!d->count) d->begin[0] = 0;
     }
     for (int64_t t = 0; t < n; t++) {
@@ -36,8 +38,7 @@ static void add_document(documents *d, const int64_t *ids, const int64_t *target
         d->targets[d->n + t] = (int32_t)(targets ? targets[t] : next);
     }
     d->n += n;
-    d->is_chat[d->count] = is_chat;
-    d->chats += is_chat;
+    d->is_whole[d->count] = is_whole;
     d->count++;
     d->begin[d->count] = d->n;
 }
@@ -58,21 +59,53 @@ static void grow(encoder *e, int64_t n) {
     e->targets = room_for(e->targets, (size_t)e->room, sizeof *e->targets);
 }
 
-/* The characters of special tokens in the text are ordinary text. */
-static void add_text(encoder *e, const char *text, size_t bytes) {
-    if (!bytes) return;
-    const ct_encode_opts plain = {.plain = true};
+/* Encodes a text with the tokens of the post-processor, and the end of a text if it does not end
+ * so. Special tokens that are spelled in it are tokens, unless --plain. Returns the number of ids.
+ * With `offsets`, which has the room of e->targets, also the ranges of the ids. */
+static int64_t encode_text(encoder *e, const char *text, size_t bytes, bool offsets) {
+    const ct_encode_opts opts = {.plain = e->opts->plain};
     grow(e, (int64_t)(bytes / 2) + 64);
-    int64_t n = ct_encode(e->opts->tokenizer, text, bytes, plain, e->ids, NULL, e->room - 1);
-    if (n >= e->room) { /* there was not enough room; now the number is known */
-        grow(e, n);
-        n = ct_encode(e->opts->tokenizer, text, bytes, plain, e->ids, NULL, n);
+    int64_t n = ct_encode(e->opts->tokenizer, text, bytes, opts, e->ids,
+                          offsets ? e->targets : NULL, offsets ? e->room / 2 - 1 : e->room - 1);
+    if (n >= (offsets ? e->room / 2 : e->room)) { /* now the number is known */
+        grow(e, offsets ? 2 * n + 2 : n);
+        n = ct_encode(e->opts->tokenizer, text, bytes, opts, e->ids, offsets ? e->targets : NULL,
+                      n);
     }
     if (n < 0) fail(EXIT_FAILED, "out of memory, or a text that the tokenizer cannot encode");
     const int64_t end = e->opts->end_id;
-    if (end >= 0 && (n == 0 || e->ids[n - 1] != end)) e->ids[n++] = end;
+    if (end < 0 || (n > 0 && e->ids[n - 1] == end)) return n;
+    if (offsets) e->targets[2 * n] = (int64_t)bytes;
+    e->ids[n] = end;
+    return n + 1;
+}
+
+static void add_text(encoder *e, const char *text, size_t bytes) {
+    if (!bytes) return;
+    const int64_t n = encode_text(e, text, bytes, false);
     add_document(e->to, e->ids, NULL, n, false);
 }
+
+/* A prompt and its completion are one text. The tokens that begin in the completion are learned,
+ * and the end of the text. */
+static void add_completion(encoder *e, const ct_json_line *line) {
+    const size_t prompt = strlen(line->prompt), completion = strlen(line->completion);
+    char *text = room_for(NULL, prompt + completion + 1, 1);
+    memcpy(text, line->prompt, prompt);
+    memcpy(text + prompt, line->completion, completion + 1);
+    const int64_t n = encode_text(e, text, prompt + completion, true);
+    const int64_t end = e->opts->end_id;
+    for (int64_t t = 0; t < n; t++) { /* target t is set when range t + 1 has been read */
+        const bool has_next = t + 1 < n;
+        const bool learned = has_next && (e->targets[2 * t + 2] >= (int64_t)prompt ||
+                                          (t + 2 == n && e->ids[t + 1] == end));
+        e->targets[t] = learned ? e->ids[t + 1] : NO_TARGET;
+    }
+    free(text);
+    add_document(e->to, e->ids, e->targets, n, true);
+}
+
+/* ---- conversations ---- */
 
 static int64_t encode_chat(const encoder *e, const char *path, const ct_json_line *line) {
     char error[500];
@@ -80,88 +113,99 @@ static int64_t encode_chat(const encoder *e, const char *path, const ct_json_lin
     opts.error = error, opts.error_room = sizeof error;
     const int64_t n = ct_chat_encode(e->opts->tokenizer, line->messages, line->n_messages, opts,
                                      e->ids, e->targets, e->room);
-    if (n < 0) fail(EXIT_USAGE, "%s:%lld: %s (--template)", path, (long long)line->number,
-             error_text(error));
+    if (n < 0)
+        fail(EXIT_USAGE, "%s:%lld: %s%s", path, (long long)line->number, error_text(error),
+             strstr(error, "chat template") ? " (--template)" : "");
     return n;
 }
 
 static void add_chat(encoder *e, const char *path, const ct_json_line *line) {
+    if (line->tools && strcmp(line->tools, "[]") != 0)
+        fail(EXIT_USAGE, "%s:%lld: it has \"tools\", which the built-in templates do not write",
+             path, (long long)line->number);
     int64_t n = encode_chat(e, path, line);
     if (n > e->room) {
         grow(e, n);
         n = encode_chat(e, path, line);
     }
     add_document(e->to, e->ids, e->targets, n, true);
+    e->to->chats++;
 }
 
 static void read_lines(encoder *e, ct_context *context, const char *path) {
     ct_json_lines *lines = ct_json_lines_open(context, path);
     for (ct_json_line line; ct_json_lines_next(lines, &line);) {
         if (line.messages) add_chat(e, path, &line);
+        else if (line.prompt) add_completion(e, &line);
         else add_text(e, line.text, line.bytes);
     }
     check(context, EXIT_USAGE);
     ct_json_lines_close(lines);
 }
 
-/* The size of the UTF-8 character at a place with so many bytes; 0: an ill-formed one. */
-static int64_t character_size(const unsigned char *at, int64_t bytes) {
-    const int64_t size = *at < 0x80 ? 1 : *at < 0xc2 ? 0 : *at < 0xe0 ? 2 : *at < 0xf0 ? 3 : 4;
-    if (*at > 0xf4 || size > bytes) return 0;
-    for (int64_t i = 1; i < size; i++)
-        if ((at[i] & 0xc0) != 0x80) return 0;
-    return size;
-}
-
-/* Refuses a file with a NUL or with an ill-formed byte in ten: an archive, weights, an image. A few
- * ill-formed bytes are U+FFFD in the text. */
-static void check_is_text(const char *path, const contents *all) {
-    int64_t ill_formed = 0, first = 0;
-    const unsigned char *nul = memchr(all->bytes, 0, (size_t)all->length);
-    if (nul)
-        fail(EXIT_USAGE, "%s is no text: byte %lld is NUL", path, (long long)(nul - all->bytes));
-    for (int64_t at = 0; at < all->length;) {
-        const int64_t size = character_size(all->bytes + at, all->length - at);
-        if (!size && !ill_formed++) first = at;
-        at += size ? size : 1;
-    }
-    if (ill_formed > all->length / 10)
-        fail(EXIT_USAGE,
-             "%s is no text in UTF-8: %lld of its %lld bytes are ill-formed, from byte "
-             "%lld on",
-             path, (long long)ill_formed, (long long)all->length, (long long)first);
-}
+/* ---- plain files ---- */
 
 static void read_text(encoder *e, const char *path) {
-    contents all = read_files(1, (char *[]){(char *)path});
-    const char *text = (const char *)all.bytes, *end = text + all.length;
+    contents all = read_text_files(1, (char *[]){(char *)path});
+    const char *text = (const char *)all.bytes, *begin = text, *end = text + all.length;
     const char *separator = e->opts->separator;
     const size_t size = separator ? strlen(separator) : 0;
-    if (all.length >= 2 && (!memcmp(text, "\xff\xfe", 2) || !memcmp(text, "\xfe\xff", 2)))
-        fail(EXIT_USAGE, "%s is UTF-16: it must be saved as UTF-8", path);
-    check_is_text(path, &all);
-    if (all.length >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) text += 3; /* a byte order mark */
-    const char *begin = text;
     for (const char *at = text; size && at + size <= end; at++) {
         if (memcmp(at, separator, size) != 0) continue;
         add_text(e, begin, (size_t)(at - begin));
         begin = at + size;
         at = begin - 1;
     }
+    if (size && begin == text) fail_separator(path, separator);
     add_text(e, begin, (size_t)(end - begin));
     free(all.bytes);
 }
 
-static bool ends_in(const char *path, const char *end) {
-    const size_t size = strlen(path), n = strlen(end);
-    return size >= n && !strcmp(path + size - n, end);
+/* ---- the kind of a file ---- */
+
+/* Whether a name ends in .json, .jsonl or .ndjson, in any case. */
+static bool is_json_name(const char *path) {
+    static const char *const ends[] = {".json", ".jsonl", ".ndjson"};
+    const size_t size = strlen(path);
+    for (int i = 0; i < 3; i++) {
+        const size_t n = strlen(ends[i]);
+        size_t k = 0;
+        while (size >= n && k < n && tolower((unsigned char)path[size - n + k]) == ends[i][k]) k++;
+        if (k == n) return true;
+    }
+    return false;
+}
+
+/* Whether a file begins as an object, or as an array of objects, does. */
+static bool is_json_content(const char *path) {
+    system_file about;
+    if (!system_find_file(path, &about) || !about.exists) return false; /* a pipe is read once */
+    FILE *file = system_fopen(path, "rb");
+    if (!file) return false;
+    unsigned char mark[3] = {0};
+    if (fread(mark, 1, 3, file) != 3 || memcmp(mark, "\xef\xbb\xbf", 3) != 0) rewind(file);
+    int two[2] = {EOF, EOF}; /* the first bytes that are no white space */
+    for (int i = 0; i < 2; i++) do
+            two[i] = getc(file);
+        while (two[i] != EOF && strchr(" \t\r\n", two[i]) && two[i]);
+    fclose(file);
+    return (two[0] == '{' && (two[1] == '"' || two[1] == '}')) ||
+           (two[0] == '[' && (two[1] == '{' || two[1] == ']'));
+}
+
+static bool is_json(const char *path, const documents_opts *opts) {
+    if (opts->format) return opts->format == DOCUMENTS_JSON;
+    return is_json_name(path) || is_json_content(path);
 }
 
 documents documents_read(ct_context *context, const char *path, const documents_opts *opts) {
     documents d = {0};
     encoder e = {.opts = opts, .to = &d};
     grow(&e, 1024);
-    if (ends_in(path, ".jsonl") || ends_in(path, ".json")) read_lines(&e, context, path);
+    const bool json = is_json(path, opts);
+    if (json && opts->separator)
+        fail(EXIT_USAGE, "--separator is about plain text, and %s has JSON lines (--format)", path);
+    if (json) read_lines(&e, context, path);
     else read_text(&e, path);
     free(e.ids);
     free(e.targets);
@@ -173,7 +217,7 @@ void documents_free(documents *d) {
     free(d->ids);
     free(d->targets);
     free(d->begin);
-    free(d->is_chat);
+    free(d->is_whole);
     *d = (documents){0};
 }
 
@@ -187,7 +231,7 @@ static void copy_document(documents *to, const documents *from, int64_t i, int64
         both[n + t] = from->targets[begin + t];
     }
     if (n) both[2 * n - 1] = NO_TARGET; /* the next id, if there was one, is in the other part */
-    add_document(to, both, both + n, n, from->is_chat[i]);
+    add_document(to, both, both + n, n, from->is_whole[i]);
     free(both);
 }
 
@@ -224,7 +268,7 @@ static int64_t cut_pieces(rows *r, const documents *d) {
         for (int64_t at = d->begin[i]; at < end; at += r->length) {
             const piece p = {at, end - at < r->length ? end - at : r->length};
             if (count_targets(d, p) > 0) r->pieces[n++] = p;
-            if (!d->is_chat[i] || at + p.length == end) continue;
+            if (!d->is_whole[i] || at + p.length == end) continue;
             r->cut++;
             break;
         }

@@ -11,20 +11,25 @@ typedef struct {
     int32_t *ids, *targets; /* [n] */
     int64_t n, room;
     int64_t *begin; /* [count + 1] */
-    bool *is_chat;  /* [count] whether it is a conversation */
-    int64_t count, count_room, chats;
+    bool *is_whole; /* [count] a conversation or a completion, which is not cut into rows */
+    int64_t count, count_room;
+    int64_t chats; /* the conversations that were read */
 } documents;
 
 typedef struct {
     const ct_tokenizer *tokenizer;
     int64_t end_id;        /* the id behind each text; -1: none */
     const char *separator; /* the text between documents of a plain file; NULL: there is one */
+    bool plain;            /* special tokens that are spelled in a text are ordinary text */
+    enum { DOCUMENTS_ANY, DOCUMENTS_TEXT, DOCUMENTS_JSON } format;
     ct_chat_opts chat;
 } documents_opts;
 
-/* Reads a file: objects in lines if its name ends in .jsonl or .json, and otherwise plain text. In
- * a text each token counts in the loss, and in a conversation the assistant's words and the end of
- * its turns. Prints a message and exits if it fails. */
+/* Reads a file. If .format does not say, it is one of JSON lines or of a JSON array if its name
+ * ends in .json, .jsonl or .ndjson, or if it begins as such; otherwise it is plain text. In a text
+ * each token counts in the loss, in a completion the tokens behind the prompt, and in a
+ * conversation the assistant's words and the end of its turns. Prints a message and exits if it
+ * fails. */
 documents documents_read(ct_context *context, const char *path, const documents_opts *opts);
 void documents_free(documents *d);
 
@@ -45,12 +50,12 @@ typedef struct {
     int64_t n;
     int64_t length, longest;     /* the most tokens of a row, and the tokens of the longest one */
     int64_t tokens, all_learned; /* sums over the rows */
-    int64_t cut, dropped; /* conversations that were shortened, and documents without target */
+    int64_t cut, dropped; /* whole documents that were shortened, and documents without target */
 } rows;
 
 /* Makes rows of at most `length` tokens. A text that is longer is cut into several pieces, and a
- * longer conversation loses its end. With `packed` a row has as many pieces as fit, and otherwise
- * one. */
+ * longer conversation or completion loses its end. With `packed` a row has as many pieces as fit,
+ * and otherwise one. */
 rows rows_make(const documents *d, int64_t length, bool packed);
 void rows_free(rows *r);
 

@@ -26,7 +26,7 @@ enum { MOST_ROWS = 4096 }; /* the most rows of a micro-batch */
 /* Values of flags. */
 static struct {
     const char *data, *valid, *out, *separator, *targets, *sample;
-    long long template, length, padded;
+    long long template, length, padded, plain, format;
     long long lora, full, rank, merge, bf16, recompute, ignore_unknown;
     long long batch, accumulate, shares, steps, epochs, eval_every, sample_every, sample_tokens;
     long long seed, threads, matmul;
@@ -165,6 +165,8 @@ static void read_documents(tuning *t) {
     documents_opts opts = {.tokenizer = t->tokenizer,
                            .end_id = ct_token_role(t->tokenizer, "eos_token"),
                            .separator = option.separator,
+                           .plain = option.plain,
+                           .format = (int)option.format,
                            .chat = {.kind = (ct_chat)option.template}};
     if (opts.end_id < 0 && about.n_eos) opts.end_id = about.eos[0];
     t->documents = documents_read(t->context, option.data, &opts);
@@ -268,6 +270,7 @@ static void write_sample(const tuning *t, int64_t step) {
     const finetune_sample sample = {.prompt = option.sample,
                                     .tokens = option.sample_tokens,
                                     .is_chat = t->documents.chats > 0,
+                                    .is_plain = option.plain,
                                     .kind = (ct_chat)option.template,
                                     .end_of_turn = t->end_of_turn};
     sample_write(t->context, t->lm, t->tokenizer, &sample, step);
@@ -498,12 +501,17 @@ static void fine_tune(tuning *t, run *r, const char *folder, const flag *flags, 
 int main(int argc, char **argv) {
     run r = {.every = 100, .keep = 3};
     const flag flags[] = {
-        flag_text("data", &option.data, "FILE", "text, or .jsonl: a text or messages in each line"),
+        flag_text("data", &option.data, "FILE",
+                  "plain text, or JSON: objects in lines or in an array"),
         flag_text("valid", &option.valid, "FILE", "data for validation, of the same kinds"),
         flag_real("hold-out", &option.hold_out, "PART", 0, 0.9,
                   "part of the data to hold out for validation, instead of --valid"),
         flag_text("separator", &option.separator, "TEXT",
                   "text between documents of a plain text; default: one document"),
+        flag_choice("format", &option.format, "text|json",
+                    "what the data is; default: JSON if the file begins or is named so"),
+        flag_switch("plain", &option.plain,
+                    "special tokens that are spelled in texts are ordinary text"),
         flag_choice("template", &option.template, "chatml|llama3|gemma|zephyr|phi3",
                     "the form of a chat, in place of the folder's"),
         flag_integer("length", &option.length, 2, 1e6,

@@ -8,14 +8,15 @@ enum { SAMPLE_ROOM = 1024, SAMPLE_TEXT = 16384 };
 
 static int64_t sample_ids(const ct_tokenizer *tokenizer, const finetune_sample *sample,
                           int64_t *ids) {
-    const ct_message message = {"user", sample->prompt};
+    const ct_message message = {.role = "user", .content = sample->prompt};
     char error[500] = "out of memory";
     const ct_chat_opts form = {
         .kind = sample->kind, .open = true, .error = error, .error_room = sizeof error};
-    const int64_t n = sample->is_chat
-                          ? ct_chat_encode(tokenizer, &message, 1, form, ids, NULL, SAMPLE_ROOM)
-                          : ct_encode(tokenizer, sample->prompt, strlen(sample->prompt),
-                                      (ct_encode_opts){.plain = true}, ids, NULL, SAMPLE_ROOM);
+    const int64_t n =
+        sample->is_chat
+            ? ct_chat_encode(tokenizer, &message, 1, form, ids, NULL, SAMPLE_ROOM)
+            : ct_encode(tokenizer, sample->prompt, strlen(sample->prompt),
+                        (ct_encode_opts){.plain = sample->is_plain}, ids, NULL, SAMPLE_ROOM);
     if (n < 0) fail(EXIT_USAGE, "--sample: %s", error_text(error));
     if (n < 1 || n > SAMPLE_ROOM)
         fail(EXIT_USAGE, "--sample has %lld tokens, and not 1 to %d", (long long)n, SAMPLE_ROOM);

@@ -22,8 +22,9 @@ static ct_tokenizer *tokenizer;
 
 /* The ids of the prompt; *n is their number. */
 static int64_t *prompt_ids(int64_t *n) {
-    const ct_message messages[] = {{"system", option.system ? option.system : ""},
-                                   {"user", option.prompt}};
+    const ct_message messages[] = {
+        {.role = "system", .content = option.system ? option.system : ""},
+        {.role = "user", .content = option.prompt}};
     char error[500];
     const ct_chat_opts form = {
         .kind = (ct_chat)option.template, .open = true, .error = error, .error_room = sizeof error};
@@ -61,7 +62,8 @@ static void add_end_of_turn(ct_generate_opts *opts) {
 /* The folder's options, and the flags that were given in their place. */
 static ct_generate_opts generate_opts(const ct_module *lm) {
     ct_generate_opts opts = ct_lm_generate_opts(lm);
-    if (ct_error(context)) fail(EXIT_USAGE, "%s (--ignore-unknown)", error_text(ct_error_message(context)));
+    if (ct_error(context))
+        fail(EXIT_USAGE, "%s (--ignore-unknown)", error_text(ct_error_message(context)));
     if (flag_was_read("temperature")) opts.sample.temperature = option.temperature;
     if (flag_was_read("top-k")) opts.sample.top_k = option.top_k;
     if (flag_was_read("top-p")) opts.sample.top_p = option.top_p;

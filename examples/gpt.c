@@ -171,7 +171,8 @@ static void read_alphabet(gpt *m, const char *path, const char *hex) {
 void gpt_load(gpt *m, const char *path) {
     char about[800], hex[513];
     if (!ct_load_metadata(m->context, path, "char_lm", about, sizeof about))
-        fail(EXIT_USAGE, "%s is no model of char_lm: %s", path, error_text(ct_error_message(m->context)));
+        fail(EXIT_USAGE, "%s is no model of char_lm: %s", path,
+             error_text(ct_error_message(m->context)));
     int tokens = 0;
     int found = sscanf(about, SIZES BYTES "%512[0-9a-f]", &m->layers, &m->heads, &m->width,
                        &m->window, &m->bias, hex);

@@ -65,6 +65,10 @@ START_TEST(plain_text) {
     documents_opts opts = {.tokenizer = tokenizer, .end_id = 0};
     documents d = documents_read(context, put_text("a.txt", "ab<e>--cd--"), &opts);
     ck_assert_int_eq(d.count, 1);
+    ck_assert_str_eq(document(tokenizer, &d, 0), "ab~--cd--~"); /* <e> is the token */
+    documents_free(&d);
+    opts.plain = true;
+    d = documents_read(context, in_folder("a.txt"), &opts);
     ck_assert_str_eq(document(tokenizer, &d, 0), "ab<e>--cd--~"); /* <e> is ordinary text */
     ck_assert_str_eq(targets_of(tokenizer, &d, 0), "b<e>--cd--~_");
     documents_free(&d);
@@ -95,7 +99,7 @@ START_TEST(conversations) {
     documents d = documents_read(context, path, &opts);
     ck_assert_int_eq(d.count, 2);
     ck_assert_int_eq(d.chats, 1);
-    ck_assert(d.is_chat[0] && !d.is_chat[1]);
+    ck_assert(d.is_whole[0] && !d.is_whole[1]);
     ck_assert_str_eq(document(tokenizer, &d, 0),
                      "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyo<|im_end|>\n"
                      "<|im_start|>user\n<|im_end|><|im_end|>\n");
@@ -115,8 +119,75 @@ START_TEST(conversations) {
 }
 END_TEST
 
+/* Lines of a text and of a completion. Special tokens are tokens unless .plain; of a completion the
+ * tokens behind the prompt count, and the end of the text. */
+START_TEST(completions) {
+    ct_tokenizer *tokenizer = bytes_tokenizer();
+    documents_opts opts = {.tokenizer = tokenizer, .end_id = 0};
+    const char *path = put_text("a.jsonl", "{\"prompt\": \"ab\", \"completion\": \"<e>c\"}\n"
+                                           "{\"prompt\": \"\", \"completion\": \"de\"}\n"
+                                           "{\"prompt\": \"fg\", \"completion\": \"\"}\n"
+                                           "{\"text\": \"x<e>\"}\n");
+    static const char *const shown[2][4] = {{"ab~c~", "de~", "fg~", "x~"},
+                                            {"ab<e>c~", "de~", "fg~", "x<e>~"}},
+                             *const targets[2][4] = {{"_~c~_", "e~_", "_~_", "~_"},
+                                                     {"_<e>c~_", "e~_", "_~_", "<e>~_"}};
+    for (int plain = 0; plain < 2; plain++) {
+        opts.plain = plain;
+        documents d = documents_read(context, path, &opts);
+        ck_assert(d.count == 4 && d.chats == 0 && d.is_whole[0] && !d.is_whole[3]);
+        for (int i = 0; i < 4; i++) {
+            ck_assert_str_eq(document(tokenizer, &d, i), shown[plain][i]);
+            ck_assert_str_eq(targets_of(tokenizer, &d, i), targets[plain][i]);
+        }
+        documents_free(&d);
+    }
+    static char text[3000]; /* longer than the first room for ids */
+    memset(text, 'a', sizeof text);
+    memcpy(text, "{\"prompt\": \"", 12);
+    memcpy(text + 2000, "\", \"completion\": \"", 18);
+    memcpy(text + sizeof text - 3, "\"}", 3);
+    documents d = documents_read(context, put_text("long.jsonl", text), &opts);
+    const int64_t prompt = 2000 - 12, n = prompt + (int64_t)sizeof text - 3 - 2018 + 1;
+    ck_assert_int_eq(d.n, n);
+    for (int64_t t = 0; t < n; t++)
+        ck_assert((d.targets[t] == -100) == (t < prompt - 1 || t == n - 1));
+    documents_free(&d);
+}
+END_TEST
+
+/* The content of a file says what it is, and its name only if it is one of JSON. */
+START_TEST(kinds_of_files) {
+    static const struct {
+        const char *name, *text;
+        int format;
+        int64_t count; /* documents of JSON; 1: a text */
+    } cases[] = {
+        {"a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}", DOCUMENTS_ANY, 2},
+        {"a.NDJSON", "{\"text\": \"a\"}\n{\"text\": \"b\"}", DOCUMENTS_ANY, 2},
+        {"a.txt", "\xef\xbb\xbf \n{ \"text\": \"a\"}\n{\"text\": \"b\"}", DOCUMENTS_ANY, 2},
+        {"a", "[\n {\"text\": \"a\"}, {\"text\": \"b\"}, {\"text\": \"c\"}]", DOCUMENTS_ANY, 3},
+        {"a", "{\"text\": \"a\"}\n{\"text\": \"b\"}", DOCUMENTS_TEXT, 1},
+        {"a", "[a]\nb", DOCUMENTS_ANY, 1},
+        {"a", "{% if b %}\n{}", DOCUMENTS_ANY, 1},
+        {"a", "{", DOCUMENTS_ANY, 1},
+    };
+    ct_tokenizer *tokenizer = bytes_tokenizer();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const documents_opts opts = {
+            .tokenizer = tokenizer, .end_id = -1, .format = cases[i].format};
+        documents d = documents_read(context, put_text(cases[i].name, cases[i].text), &opts);
+        ck_assert_msg(d.count == cases[i].count, "case %zu: %d", i, (int)d.count);
+        ck_assert_int_eq(d.n, cases[i].count > 1 ? cases[i].count : (int64_t)strlen(cases[i].text));
+        documents_free(&d);
+    }
+}
+END_TEST
+
 static documents read_lengths(const ct_tokenizer *tokenizer, const char *text) {
-    const documents_opts opts = {.tokenizer = tokenizer, .end_id = -1, .separator = "\n"};
+    const char *separator =
+        strchr(text, '\n') ? "\n" : NULL; /* one that is not there is an error */
+    const documents_opts opts = {.tokenizer = tokenizer, .end_id = -1, .separator = separator};
     return documents_read(context, put_text("lengths", text), &opts);
 }
 
@@ -384,6 +455,8 @@ int main(void) {
     tcase_add_checked_fixture(parts, setup, teardown_folders);
     tcase_add_test(parts, plain_text);
     tcase_add_test(parts, conversations);
+    tcase_add_test(parts, completions);
+    tcase_add_test(parts, kinds_of_files);
     tcase_add_test(parts, hold_out);
     tcase_add_test(parts, packing);
     tcase_add_test(parts, all_tokens);

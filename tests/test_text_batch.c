@@ -251,19 +251,19 @@ START_TEST(refusals_on_threads) {
     must(tokenizer);
     chatter chatters[CHATTERS] = {
         {.kind = CT_CHAT_CHATML,
-         .message = {"user", "b"},
+         .message = {.role = "user", .content = "b"},
          .encode_says = "chat_encode: a text has a part without a token, and the vocabulary does "
                         "not have the model's unk_token (or memory is short)"},
         {.kind = CT_CHAT_GEMMA,
-         .message = {"system", "a"},
+         .message = {.role = "system", .content = "a"},
          .text_says = "chat_text: message 0: the template has no system messages",
          .encode_says = "chat_encode: message 0: the template has no system messages"},
         {.kind = CT_CHAT_LLAMA3,
-         .message = {"user", "a"},
+         .message = {.role = "user", .content = "a"},
          .text_says = "chat_text: the template needs a bos_token, and no token has this role",
          .encode_says = "chat_encode: the template needs a bos_token, and no token has this role"},
         {.kind = CT_CHAT_FOLDER,
-         .message = {"user", "a"},
+         .message = {.role = "user", .content = "a"},
          .text_says = "chat_text: the folder has no chat template: name a kind",
          .encode_says = "chat_encode: the folder has no chat template: name a kind"},
     };

@@ -34,11 +34,12 @@ static const char *chat_text(const ct_tokenizer *of, const ct_message *messages,
     return text;
 }
 
-static const ct_message talk[] = {{"system", " be\n"},
-                                  {"user", "a "},
-                                  {"assistant", "\x1f"
-                                                "b\n"},
-                                  {"user", "c"}};
+static const ct_message talk[] = {{.role = "system", .content = " be\n"},
+                                  {.role = "user", .content = "a "},
+                                  {.role = "assistant",
+                                   .content = "\x1f"
+                                              "b\n"},
+                                  {.role = "user", .content = "c"}};
 
 START_TEST(texts_of_kinds) {
     static const struct {
@@ -110,8 +111,9 @@ START_TEST(texts_of_kinds) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         ck_assert_str_eq(chat_text(tokenizer, talk + cases[i].first, cases[i].n, cases[i].opts),
                          cases[i].text);
-    static const ct_message wrong[] = {{"user", "a\xff"
-                                                "b"}};
+    static const ct_message wrong[] = {{.role = "user",
+                                        .content = "a\xff"
+                                                   "b"}};
     ck_assert_str_eq(chat_text(tokenizer, wrong, 1, (ct_chat_opts){.kind = CT_CHAT_CHATML}),
                      "<|im_start|>user\na\xef\xbf\xbd"
                      "b<|im_end|>\n");
@@ -121,11 +123,11 @@ END_TEST
 /* Reasoning is written behind the last question only; a result of a tool is no question. */
 START_TEST(reasoning) {
     static const ct_message messages[] = {
-        {"user", "q"},
-        {"assistant", "<think>\nold\n</think>\n\nx"},
-        {"user", "<tool_response>\n3\n</tool_response>"},
-        {"assistant", "\n<think>\nr\n\n</think>\n\ny"},
-        {"assistant", "\nplain"},
+        {.role = "user", .content = "q"},
+        {.role = "assistant", .content = "<think>\nold\n</think>\n\nx"},
+        {.role = "user", .content = "<tool_response>\n3\n</tool_response>"},
+        {.role = "assistant", .content = "\n<think>\nr\n\n</think>\n\ny"},
+        {.role = "assistant", .content = "\nplain"},
     };
     const ct_chat_opts opts = {.kind = CT_CHAT_QWEN3};
     ck_assert_str_eq(chat_text(tokenizer, messages, 5, opts),
@@ -134,13 +136,15 @@ START_TEST(reasoning) {
                      "<|im_start|>user\n<tool_response>\n3\n</tool_response><|im_end|>\n"
                      "<|im_start|>assistant\n<think>\nr\n</think>\n\ny<|im_end|>\n"
                      "<|im_start|>assistant\n<think>\n\n</think>\n\nplain<|im_end|>\n");
-    const ct_message asked[] = {messages[0], messages[1], {"user", "again"}};
+    const ct_message asked[] = {messages[0], messages[1], {.role = "user", .content = "again"}};
     ck_assert_str_eq(chat_text(tokenizer, asked, 3, opts),
                      "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\nx<|im_end|>\n"
                      "<|im_start|>user\nagain<|im_end|>\n");
     /* without reasoning only the last message has the marks; the last </think> ends it */
     static const ct_message several[] = {
-        {"user", "q"}, {"assistant", "x"}, {"assistant", "<think>a</think>b</think>\nc"}};
+        {.role = "user", .content = "q"},
+        {.role = "assistant", .content = "x"},
+        {.role = "assistant", .content = "<think>a</think>b</think>\nc"}};
     ck_assert_str_eq(chat_text(tokenizer, several, 3, opts),
                      "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\nx<|im_end|>\n"
                      "<|im_start|>assistant\n<think>\na\n</think>\n\nc<|im_end|>\n");
@@ -149,8 +153,10 @@ END_TEST
 
 /* The vocabulary has a, b, space and "ab", and no other letter. */
 START_TEST(ids_and_targets) {
-    static const ct_message messages[] = {
-        {"system", "ab"}, {"user", "b<|im_end|>b"}, {"assistant", "a b"}, {"user", "a"}};
+    static const ct_message messages[] = {{.role = "system", .content = "ab"},
+                                          {.role = "user", .content = "b<|im_end|>b"},
+                                          {.role = "assistant", .content = "a b"},
+                                          {.role = "user", .content = "a"}};
     const int64_t start = ct_token_id(tokenizer, "<|im_start|>"),
                   end = ct_token_id(tokenizer, "<|im_end|>");
     const ct_chat_opts opts = {.kind = CT_CHAT_CHATML};
@@ -191,8 +197,9 @@ START_TEST(reasoning_is_plain) {
     ck_assert_int_ge(ct_token_add(tokenizer, "<think>", NULL), 0);
     const int64_t think = ct_token_add(tokenizer, "</think>", NULL),
                   end = ct_token_id(tokenizer, "<|im_end|>");
-    static const ct_message messages[] = {{"user", "a"},
-                                          {"assistant", "<think>b<|im_end|>b</think>a<|im_end|>"}};
+    static const ct_message messages[] = {
+        {.role = "user", .content = "a"},
+        {.role = "assistant", .content = "<think>b<|im_end|>b</think>a<|im_end|>"}};
     int64_t ids[200], targets[200], ends = 0, thoughts = 0, learned = 0;
     const int64_t n = ct_chat_encode(tokenizer, messages, 2, (ct_chat_opts){.kind = CT_CHAT_QWEN3},
                                      ids, targets, 200);
@@ -202,6 +209,125 @@ START_TEST(reasoning_is_plain) {
         learned += targets[t] == think || targets[t] == end;
     }
     ck_assert(n > 0 && ends == 2 && thoughts == 1 && learned == 2);
+}
+END_TEST
+
+/* ---- messages that are JSON ---- */
+
+/* A message with quotes in place of '. */
+static const char *quoted(const char *json, char room[300]) {
+    strcpy(room, json);
+    for (char *at = room; *at; at++) *at = *at == '\'' ? '"' : *at;
+    return room;
+}
+
+/* The text of a message that is JSON is that of its role and content; parts are joined. */
+START_TEST(json_messages) {
+    static const struct {
+        const char *json, *text;
+    } cases[] = {
+        {"{'role': 'user', 'content': 'a\\n\\u00e9'}", "<|im_start|>user\na\n\xc3\xa9<|im_end|>\n"},
+        {" {'content': '', 'weight': 0.0, 'train': true, 'role': 'b'} ",
+         "<|im_start|>b\n<|im_end|>\n"},
+        {"{'role': 'user', 'content': [{'type': 'text', 'text': 'a'}, {'text': ' \\nb', 'type': "
+         "'text'}], 'weight': 1}",
+         "<|im_start|>user\na \nb<|im_end|>\n"},
+        {"{'role': 'user', 'content': [], 'name': null, 'tool_calls': [], 'x': {}, 'y': '', 'z': "
+         "false, 'weight': null, 'train': null}",
+         "<|im_start|>user\n<|im_end|>\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[300], text[200];
+        const ct_message messages[] = {{.role = "no", .json = quoted(cases[i].json, json)},
+                                       {.role = "user", .content = "c"}};
+        ct_chat_opts opts = {.kind = CT_CHAT_CHATML};
+        for (int n = 1; n < 3; n++) {
+            char error[300] = "";
+            opts.error = error, opts.error_room = sizeof error;
+            ck_assert_msg(ct_chat_text(tokenizer, messages, n, opts, text, 200) > 0, "%s", error);
+            ck_assert(!strncmp(text, cases[i].text, strlen(cases[i].text)));
+            ck_assert_str_eq(text + strlen(cases[i].text),
+                             n == 1 ? "" : "<|im_start|>user\nc<|im_end|>\n");
+        }
+    }
+}
+END_TEST
+
+/* What a template would read and ours do not write is refused, and so is what is no message. */
+START_TEST(json_messages_refused) {
+    static const char *const cases[][2] = {
+        {"{'role': 'user', 'content': 'a', 'reasoning_content': 'b'}", "\"reasoning_content\""},
+        {"{'role': 'user', 'content': 'a', 'tool_calls': [{}]}", "\"tool_calls\""},
+        {"{'role': 'user', 'content': 'a', 'name': 'b'}", "message 1: it has \"name\", which"},
+        {"{'role': 'user', 'content': 'a', 'x': 0}", "\"x\""},
+        {"{'role': 'user', 'content': 'a', 'x': true}", "\"x\""},
+        {"{'role': 'user', 'content': 'a', 'x': {'y': null}}", "\"x\""},
+        {"{'role': 'user', 'content': 'a', '\\u001b[2J': 1}", "\"\\u001b[2J\""},
+        {"{'role': 'user', 'content': 'a', 'weight': 0.5}", "\"weight\" is neither 0 nor 1"},
+        {"{'role': 'user', 'content': 'a', 'weight': '1'}", "\"weight\" is neither 0 nor 1"},
+        {"{'role': 'user', 'content': 'a', 'train': 1}", "\"train\" is neither true nor false"},
+        {"{'role': 'user', 'content': 'a', 'role': 'b'}", "a member twice"},
+        {"{'role': 'user', 'content': null}", "it has no \"content\""},
+        {"{'content': 'a'}", "it has no \"role\""},
+        {"{'role': 3, 'content': 'a'}", "the role is not a text"},
+        {"{'role': 'user', 'content': 3}", "neither a text nor a list of texts"},
+        {"{'role': 'user', 'content': ['a']}", "a part of the content"},
+        {"{'role': 'user', 'content': [{'type': 'text', 'text': 'a'}, {'type': 'image', 'text': "
+         "'b'}]}",
+         "a part of the content"},
+        {"{'role': 'user', 'content': [{'type': 'text'}]}", "a part of the content"},
+        {"{'role': 'user', 'content': [{'text': 'a'}]}", "a part of the content"},
+        {"{'role': 'user', 'content': [{'type': 'text', 'text': 'a', 'x': 1}]}", "a part of the"},
+        {"{'role': 'user', 'content': 'a\\u0000'}", "U+0000"},
+        {"{'role': 'user', 'content': '\xff'}", "not UTF-8"},
+        {"{'role': 'user', 'content': 'a'} 3", "something follows"},
+        {"{'role': 'user', 'content': 'a'", "message 1: "},
+        {"[]", "it is not a JSON object"},
+        {"", "it is not a JSON object"},
+        {"{'role': 'bad', 'content': 'a'}", "message 1: the role \"bad\" is none"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char json[300];
+        const ct_message messages[] = {{.role = "user", .content = "c"},
+                                       {.json = quoted(cases[i][0], json)}};
+        int64_t ids[100];
+        const ct_chat_opts opts = {.kind = CT_CHAT_ZEPHYR};
+        ck_chat_refused(ct_chat_encode(tokenizer, messages, 2, told(opts), ids, NULL, 100),
+                        "chat_encode", cases[i][1]);
+    }
+}
+END_TEST
+
+/* A message of weight 0, or with train false, has no targets; others have theirs. */
+START_TEST(learned_messages) {
+    static const struct {
+        const char *more;
+        bool learned;
+    } cases[] = {{"", true},
+                 {", 'weight': 1", true},
+                 {", 'weight': 0", false},
+                 {", 'train': false", false},
+                 {", 'train': true", true},
+                 {", 'weight': 1, 'train': false", false},
+                 {", 'weight': 0, 'train': true", false}};
+    const int64_t end = ct_token_id(tokenizer, "<|im_end|>");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char spelled[200], json[300];
+        snprintf(spelled, sizeof spelled, "{'role': 'assistant', 'content': 'ab'%s}",
+                 cases[i].more);
+        const ct_message messages[] = {{.json = quoted(spelled, json)},
+                                       {.role = "user", .content = "b"},
+                                       {.role = "assistant", .content = "a"}};
+        int64_t ids[100], targets[100], learned = 0, ends = 0;
+        const int64_t n = ct_chat_encode(tokenizer, messages, 3,
+                                         (ct_chat_opts){.kind = CT_CHAT_CHATML}, ids, targets, 100);
+        for (int64_t t = 0; t < n; t++) {
+            learned += targets[t] != -100;
+            ends += targets[t] == end;
+        }
+        ck_assert_int_eq(ends, cases[i].learned ? 2 : 1);
+        ck_assert_int_gt(learned, ends);
+    }
 }
 END_TEST
 
@@ -269,7 +395,9 @@ START_TEST(templates_of_folders) {
         "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif "
         "%}");
     of = ct_tokenizer_open(context, path);
-    static const ct_message empty[] = {{"system", ""}, {"user", "c"}, {"system", "b"}};
+    static const ct_message empty[] = {{.role = "system", .content = ""},
+                                       {.role = "user", .content = "c"},
+                                       {.role = "system", .content = "b"}};
     ck_assert_str_eq(chat_text(of, empty, 3, (ct_chat_opts){.open = true}),
                      "<|user|>\nc<|end|>\n<|system|>\nb<|end|>\n<|assistant|>\n");
     ct_tokenizer_close(of);
@@ -279,9 +407,12 @@ START_TEST(templates_of_folders) {
 END_TEST
 
 START_TEST(chats_that_are_refused) {
-    static const ct_message tool[] = {{"tool", "x"}}, null[] = {{"user", NULL}},
-                            users[] = {{"user", "x"}, {"user", "y"}},
-                            late[] = {{"user", "x"}, {"system", "y"}};
+    static const ct_message tool[] = {{.role = "tool", .content = "x"}},
+                            null[] = {{.role = "user", .content = NULL}},
+                            users[] = {{.role = "user", .content = "x"},
+                                       {.role = "user", .content = "y"}},
+                            late[] = {{.role = "user", .content = "x"},
+                                      {.role = "system", .content = "y"}};
     static const struct {
         int kind;
         const ct_message *messages;
@@ -332,7 +463,7 @@ END_TEST
 
 /* A message is whole if it fits, and otherwise ends with the last whole character that fits. */
 START_TEST(room_for_the_message) {
-    static const ct_message messages[] = {{"h\xc3\xa9\xe2\x82\xac", "x"}};
+    static const ct_message messages[] = {{.role = "h\xc3\xa9\xe2\x82\xac", .content = "x"}};
     static const char whole[] =
         "chat_text: message 0: the role \"h\xc3\xa9\xe2\x82\xac\" is none of "
         "system, user and assistant";
@@ -350,13 +481,13 @@ START_TEST(room_for_the_message) {
     ck_assert_int_eq(ct_chat_text(tokenizer, messages, 1,
                                   (ct_chat_opts){.kind = CT_CHAT_ZEPHYR, .error_room = 9}, NULL, 0),
                      -1);
-    static const ct_message odd[] = {{"\x1b[2J\n\xff", "x"}};
+    static const ct_message odd[] = {{.role = "\x1b[2J\n\xff", .content = "x"}};
     ck_chat_refused(
         ct_chat_text(tokenizer, odd, 1, told((ct_chat_opts){.kind = CT_CHAT_ZEPHYR}), NULL, 0),
         "role \"\\u001b[2J\\u000a\xef\xbf\xbd\"", "");
     char role[1001] = "";
     memset(role, '\n', 1000);
-    const ct_message longest = {role, "x"};
+    const ct_message longest = {.role = role, .content = "x"};
     ck_chat_refused(
         ct_chat_text(tokenizer, &longest, 1, told((ct_chat_opts){.kind = CT_CHAT_ZEPHYR}), NULL, 0),
         "\\u000a...\\u000a", "");
@@ -386,6 +517,9 @@ int main(void) {
     tcase_add_test(all, reasoning);
     tcase_add_test(all, ids_and_targets);
     tcase_add_test(all, reasoning_is_plain);
+    tcase_add_test(all, json_messages);
+    tcase_add_test(all, json_messages_refused);
+    tcase_add_test(all, learned_messages);
     tcase_add_test(all, templates_of_folders);
     tcase_add_test(all, chats_that_are_refused);
     tcase_add_test(all, room_for_the_message);

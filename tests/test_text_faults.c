@@ -248,8 +248,9 @@ START_TEST(corpus_faults) {
 END_TEST
 
 START_TEST(chat_faults) {
-    static const ct_message messages[] = {
-        {"system", "do not"}, {"user", "caf\xc3\xa9 \xff"}, {"assistant", " hello <s> world "}};
+    static const ct_message messages[] = {{.role = "system", .content = "do not"},
+                                          {.role = "user", .content = "caf\xc3\xa9 \xff"},
+                                          {.role = "assistant", .content = " hello <s> world "}};
     char error[100];
     const ct_chat_opts opts = {
         .kind = CT_CHAT_CHATML, .open = true, .error = error, .error_room = sizeof error};

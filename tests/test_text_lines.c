@@ -75,18 +75,126 @@ START_TEST(empty_files) {
 }
 END_TEST
 
+/* A line as text: what it has, and of messages role, content and JSON. */
+static const char *show(const ct_json_line *line) {
+    static char text[2000];
+    size_t n = (size_t)sprintf(text, "%d", (int)line->number);
+    if (line->text) n += (size_t)sprintf(text + n, " text(%s)", line->text);
+    if (line->label) n += (size_t)sprintf(text + n, " label(%s)", line->label);
+    if (line->prompt) n += (size_t)sprintf(text + n, " prompt(%s)", line->prompt);
+    if (line->completion) n += (size_t)sprintf(text + n, " completion(%s)", line->completion);
+    for (int64_t i = 0; i < line->n_messages; i++)
+        n += (size_t)sprintf(text + n, " %s(%s)%s", line->messages[i].role,
+                             line->messages[i].content ? line->messages[i].content : "NULL",
+                             line->messages[i].json);
+    if (line->tools) sprintf(text + n, " tools%s", line->tools);
+    return text;
+}
+
+/* Each form of an object, and which comes first. */
+START_TEST(forms) {
+    static const struct {
+        const char *line, *shown;
+    } cases[] = {
+        {"{'prompt': 'a', 'completion': 'b', 'text': 'c'}", "1 prompt(a) completion(b)"},
+        {"{'prompt': [{'role': 'user', 'content': 'a'}, {'train': true, 'role': 'assistant', "
+         "'content': 'x'}], 'completion': [{'role': 'assistant', 'content': 'b', 'weight': 1}]}",
+         "1 user(a){'role': 'user', 'content': 'a'} "
+         "assistant(x){'role': 'assistant', 'content': 'x', 'train': false} "
+         "assistant(b){'role': 'assistant', 'content': 'b', 'weight': 1}"},
+        {"{'text': 'whole', 'instruction': 'a\"', 'input': 'b', 'output': 'c'}",
+         "1 user(a\"\nb){'role': 'user', 'content': 'a\\\"\\nb'} "
+         "assistant(c){'role': 'assistant', 'content': 'c'}"},
+        {"{'instruction': 'a', 'input': '', 'output': 'c', 'system': 's', 'history': []}",
+         "1 system(s){'role': 'system', 'content': 's'} user(a){'role': 'user', 'content': 'a'} "
+         "assistant(c){'role': 'assistant', 'content': 'c'}"},
+        {"{'instruction': '', 'input': null, 'output': ''}",
+         "1 user(){'role': 'user', 'content': ''} assistant(){'role': 'assistant', 'content': ''}"},
+        {"{'text': 'a', 'label': 'b'}", "1 text(a) label(b)"},
+        {"{'text': 'a', 'label': -1.50, 'chosen': 'c'}", "1 text(a) label(-1.50)"},
+        {"{'text': 'a', 'prompt': 'b', 'output': 'c'}", "1 text(a)"},
+        {"{'conversations': [{'value': [3], 'from': 'gpt', 'weight': null, 'x': {'y': ['\\u00e9', "
+         "true, 1e3]}}], 'text': 'a', 'tools': '[1]'}",
+         "1 assistant(NULL){'content': [3], 'role': 'assistant', 'weight': null, "
+         "'x': {'y': ['\xc3\xa9', true, 1e3]}} tools[1]"},
+        {"{'text': 'a', 'messages': [{'role': 'a'}], 'conversations': 3, 'tools': [{'a':{}},[]]}",
+         "1 a(NULL){'role': 'a'} tools[{'a': {}}, []]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[400], shown[400];
+        strcpy(text, cases[i].line);
+        strcpy(shown, cases[i].shown);
+        for (char *at = text; *at; at++)
+            if (*at == '\'') *at = '"';
+            else if (*at == '"') memmove(at + 1, at, strlen(at) + 1), *at++ = '\\';
+        for (char *at = shown; *at; at++)
+            if (*at == '\'') *at = '"';
+        ct_json_lines *lines = open_lines(text);
+        ct_json_line line;
+        ck_assert_msg(ct_json_lines_next(lines, &line), "%s: %s", text, ct_error_message(context));
+        ck_assert_str_eq(show(&line), shown);
+        ct_json_lines_close(lines);
+    }
+}
+END_TEST
+
+/* An array has the objects that lines have, wherever its white space is. */
+START_TEST(arrays) {
+    static const struct {
+        const char *file, *shown, *fault;
+    } cases[] = {
+        {"[]", "", NULL},
+        {" \n[ \n ] \n", "", NULL},
+        {"\xef\xbb\xbf\n[{'text':'a'},\n {'text':\n'b]}'}\n,{'text':'[\\\"{'}]",
+         "2 text(a);3 text(b]});5 text([\"{);", NULL},
+        {"[\n{\n'messages': [{'role': 'user', 'content': 'a'}]\n}\n]",
+         "2 user(a){'role': 'user', 'content': 'a'};", NULL},
+        {"[{'text':'a'}", "1 text(a);", ":1: the array does not end"},
+        {"[{'text':'a'},\n", "1 text(a);", ":2: the array does not end"},
+        {"[", "", ":1: the array does not end"},
+        {"[{'text':'a'},]", "1 text(a);", ":1: an object is expected behind the comma"},
+        {"[{'text':'a'} {'text':'b'}]", "1 text(a);", ":1: a comma or the bracket"},
+        {"[{'text':'a'}]\n{", "1 text(a);", ":2: the file goes on behind the array"},
+        {"[{'text':'a'},\n\n3, {'text':'b'}]", "1 text(a);", ":3: byte 0: this is not an object"},
+        {"[,{'text':'b'}]", "", ":1: byte 0: "},
+        {"[{'text':'a'", "", ":1: byte 11: "},
+        {"[[{'text':'a'}]]", "", ":1: byte 0: this is not an object"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char file[200], want[200], shown[400] = "";
+        strcpy(file, cases[i].file);
+        strcpy(want, cases[i].shown);
+        for (char *at = file; *at; at++) *at = *at == '\'' ? '"' : *at;
+        for (char *at = want; *at; at++) *at = *at == '\'' ? '"' : *at;
+        ct_json_lines *lines = open_lines(file);
+        ct_json_line line;
+        while (ct_json_lines_next(lines, &line)) strcat(strcat(shown, show(&line)), ";");
+        ck_assert_str_eq(shown, want);
+        ck_assert_int_eq(ct_error(context), cases[i].fault ? CT_ERR_FORMAT : CT_OK);
+        if (cases[i].fault)
+            ck_assert_msg(strstr(ct_error_message(context), cases[i].fault) != NULL, "%s: %s", file,
+                          ct_error_message(context));
+        ct_error_clear(context);
+        ck_assert(!ct_json_lines_next(lines, &line) && !ct_error(context)); /* it has ended */
+        ct_json_lines_close(lines);
+    }
+}
+END_TEST
+
 /* Lines of many lengths, whose ends are at all places of the blocks that are read. */
 START_TEST(long_lines) {
     enum { LINES = 40 };
     static char text[LINES * 20000 + 1000];
     size_t size = 0;
+    if (_i) text[size++] = '['; /* the same as an array */
     for (int i = 0; i < LINES; i++) {
         size += (size_t)sprintf(text + size, "{\"text\": \"");
         const size_t n = (size_t)i * 997 % 20000 + (i == 20 ? 150000 : 0);
         memset(text + size, 'a' + i % 26, n);
         size += n;
-        size += (size_t)sprintf(text + size, i == LINES - 1 ? "\"}" : "\"}\n");
+        size += (size_t)sprintf(text + size, i == LINES - 1 ? "\"}" : _i ? "\"},\n" : "\"}\n");
     }
+    if (_i) text[size++] = ']';
     ct_json_lines *lines = ct_json_lines_open(context, put_lines(text, size));
     ct_json_line line;
     for (int i = 0; i < LINES; i++) {
@@ -106,25 +214,37 @@ START_TEST(faults) {
     static const struct {
         const char *line, *fault;
     } cases[] = {
-        {"[1]", "byte 0: the line is not an object"},
+        {"3", "byte 0: this is not an object"},
+        {"[{\"text\": \"a\"}]", "byte 0: this is not an object"}, /* an array is the whole file */
         {"{\"text\": 1}", "byte 9: \"text\" is not a text"},
         {"{\"text\": \"a\" ", "byte 13: "},
         {"{\"text\": \"a\"} {}", "byte 14: "},
         {"{\"text\": \"\xff\"}", "byte 10: "},
-        {"{\"texts\": \"a\"}", "byte 0: the line has no \"text\", \"messages\" or"},
-        {"{\"text\": \"a\", \"messages\": [{\"role\": \"a\", \"content\": \"b\"}]}",
-         "the line has more than one of"},
+        {"{\"texts\": \"a\"}", "byte 0: the object has no \"text\", \"messages\" or"},
+        {"{\"text\": null, \"prompt\": \"a\"}", "byte 0: the object has no \"text\""},
         {"{\"text\": \"a\", \"text\": \"b\"}", "twice"},
         {"{\"messages\": []}", "byte 13: \"messages\" is not a list of messages"},
         {"{\"messages\": {}}", "byte 13: \"messages\" is not a list of messages"},
         {"{\"conversations\": 3}", "byte 18: \"conversations\" is not a list of messages"},
         {"{\"messages\": [3]}", "byte 14: a message is not an object"},
-        {"{\"messages\": [{\"role\": \"a\"}]}", "byte 14: a message needs a \"content\""},
         {"{\"messages\": [{\"content\": \"a\"}]}", "byte 14: a message needs a \"role\""},
         {"{\"messages\": [{\"role\": null, \"content\": \"a\"}]}",
          "byte 23: a message needs a \"role\""},
-        {"{\"messages\": [{\"role\": \"a\", \"content\": [\"b\"]}]}",
-         "byte 39: a message needs a \"content\""},
+        {"{\"messages\": [{\"role\": \"a\", \"weight\": 0.5}]}", "byte 38: the \"weight\" of"},
+        {"{\"messages\": [{\"role\": \"a\", \"weight\": true}]}", "byte 38: the \"weight\" of"},
+        {"{\"messages\": [{\"role\": \"a\", \"train\": 0}]}", "byte 37: the \"train\" of"},
+        {"{\"messages\": [{\"role\": \"a\", \"role\": \"b\"}]}", "twice"},
+        {"{\"conversations\": [{\"from\": \"a\", \"role\": \"b\"}]}", "both \"from\" and"},
+        {"{\"messages\": [], \"text\": \"a\"}", "byte 13: \"messages\" is not a list"},
+        {"{\"prompt\": \"a\", \"completion\": [{\"role\": \"a\"}]}", "are two texts, or two"},
+        {"{\"prompt\": [{\"role\": \"a\"}], \"completion\": \"b\"}", "are two texts, or two"},
+        {"{\"instruction\": \"a\", \"output\": 3}", "byte 31: \"output\" is not a text"},
+        {"{\"instruction\": \"a\", \"input\": 3, \"output\": \"b\"}", "\"input\" is not a text"},
+        {"{\"instruction\": \"a\", \"output\": \"b\", \"history\": [3]}",
+         "\"history\" is not read"},
+        {"{\"text\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}",
+         "byte 25: \"chosen\" and \"rejected\""},
+        {"{\"messages\": [{\"role\": \"a\"}], \"tools\": {}}", "\"tools\" is not a list"},
         {"{\"messages\": [{\"role\": \"a\", \"content\": \"b\\u0000\"}]}", "U+0000"},
         {"{\"messages\": [{\"from\": \"a\", \"value\": \"b\"}]}", "needs a \"role\""},
     };
@@ -235,7 +355,9 @@ int main(void) {
     tcase_add_test(files, texts_and_messages);
     tcase_add_test(files, byte_order_marks);
     tcase_add_test(files, empty_files);
-    tcase_add_test(files, long_lines);
+    tcase_add_loop_test(files, long_lines, 0, 2);
+    tcase_add_test(files, forms);
+    tcase_add_test(files, arrays);
     tcase_add_test(files, faults);
     tcase_add_test(files, hostile);
     tcase_add_test(files, many_members);

@@ -97,7 +97,7 @@ LDFLAGS_test_jacobian_calls = $(LDFLAGS_test_faults)
 LDFLAGS_test_text_pretokenize_faults = $(call wrapped,malloc realloc)
 $(BUILD)/tests/test_run_log$(EXE): $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 $(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
-$(BUILD)/tests/test_finetune$(EXE): $(patsubst %,$(BUILD)/obj/examples/%.o,common documents finetune_memory finetune_out) $(SYSTEM_OBJ)
+$(BUILD)/tests/test_finetune$(EXE): $(patsubst %,$(BUILD)/obj/examples/%.o,common documents text_files finetune_memory finetune_out) $(SYSTEM_OBJ)
 $(BUILD)/tests/test_amx$(EXE): $(BUILD)/obj/tests/amx_avx512.o
 DIST_TESTS = $(filter $(addprefix $(BUILD)/tests/,test_dist$(EXE) test_dist_%),$(TESTS))
 $(foreach t,text_normalize text_normalize_faults,$(BUILD)/tests/test_$(t)$(EXE)): $(BUILD)/obj/tests/text_probe.o

@@ -10,6 +10,7 @@
 #include "../../src/core/message.h"
 #include "../../src/io/json.h"
 #include "chat_kinds.h"
+#include "chat_message.h"
 #include "tokenizer.h"
 #include "unicode.h"
 #include "utf8.h"
@@ -53,7 +54,7 @@ static void chat_put_content(chat_writer *out, const char *text, size_t size) {
 typedef struct {
     cti_extent written[2];
     size_t begin, end;
-    bool assistant;
+    bool learned; /* it is an assistant's, and its tokens are targets */
 } chat_place;
 
 typedef struct {
@@ -64,6 +65,8 @@ typedef struct {
     const char *system; /* the default system message, or NULL */
     const char *bos, *eos, *date;
     const ct_message *message;
+    const bool *learned;      /* [n] whether an assistant's message has targets; NULL: all have */
+    cti_chat_messages read;   /* what was read of messages that are JSON */
     int64_t n, last_question; /* last_question is the index of the last question, if .thinks */
     bool any_role, skips_empty;
 } chat_call;
@@ -119,9 +122,9 @@ static void chat_put_part(chat_writer *out, const char *text, cti_extent part, c
 }
 
 static chat_place chat_begin_message(const chat_call *chat, const char *role, chat_writer *out) {
-    chat_place place = {.assistant = !strcmp(role, "assistant")};
+    chat_place place = {.learned = !strcmp(role, "assistant")};
     chat_puts(out, chat->kind->open);
-    chat_puts(out, place.assistant ? chat->kind->assistant : role);
+    chat_puts(out, place.learned ? chat->kind->assistant : role);
     chat_puts(out, chat->kind->behind_role);
     place.begin = out->size;
     place.written[0] = (cti_extent){out->size, out->size};
@@ -141,7 +144,7 @@ static chat_place chat_put_message(const chat_call *chat, int64_t i, const char 
     const char *text = message->content;
     cti_extent thought, part = chat->kind->trims ? trimmed(text) : chat_whole(text);
     chat_place place = chat_begin_message(chat, message->role, out);
-    if (chat->kind->thinks && place.assistant) {
+    if (chat->kind->thinks && place.learned) {
         divide_thought(text, &thought, &part);
         const bool shown =
             i > chat->last_question && (i == chat->n - 1 || thought.end > thought.begin);
@@ -158,6 +161,7 @@ static chat_place chat_put_message(const chat_call *chat, int64_t i, const char 
     }
     chat_put_part(out, text, part, &place.written[1]);
     chat_end_message(chat, out, &place);
+    if (chat->learned) place.learned &= chat->learned[i];
     return place;
 }
 
@@ -309,7 +313,32 @@ static bool find_token_text(const chat_call *chat, const char *role, const char 
                               chat->op, role);
 }
 
-/* Fills in the chat and checks it. Returns false after an error. */
+/* Reads the messages that are JSON objects. */
+static bool read_messages(chat_call *chat) {
+    char fault[CTI_CHAT_FAULT];
+    int64_t json = 0;
+    for (int64_t i = 0; i < chat->n; i++) json += chat->message[i].json != NULL;
+    if (!json) return true;
+    if (!cti_chat_messages_read(chat->message, chat->n, &chat->read, fault))
+        return chat_fail(chat, "%s: %s", chat->op, fault);
+    chat->message = chat->read.message;
+    chat->learned = chat->read.learned;
+    return true;
+}
+
+/* Checks the messages and finds the tokens that the kind needs. */
+static bool check_chat(chat_call *chat) {
+    for (int64_t i = 0; i < chat->n; i++)
+        if (!check_message(chat, i)) return false;
+    chat->last_question = last_question(chat);
+    const bool eos = !chat->kind->end || (chat->kind->closes && !chat->opts->open);
+    return (!chat->kind->bos || find_token_text(chat, "bos_token", &chat->bos)) &&
+           (!eos || find_token_text(chat, "eos_token", &chat->eos));
+}
+
+static void chat_end(chat_call *chat) { cti_chat_messages_free(&chat->read); }
+
+/* Fills in the chat and checks it. Returns false after an error; otherwise chat_end follows. */
 static bool chat_begin(const ct_tokenizer *tokenizer, const char *op, const ct_message *messages,
                        int64_t n, const ct_chat_opts *opts, chat_call *chat) {
     *chat =
@@ -318,13 +347,10 @@ static bool chat_begin(const ct_tokenizer *tokenizer, const char *op, const ct_m
         return chat_fail(chat, "%s: the tokenizer %s", op, tokenizer ? "has ended" : "is NULL");
     chat->date = opts->date ? opts->date : "26 Jul 2024"; /* the default of Llama's templates */
     if (n < 1 || !messages) return chat_fail(chat, "%s: there are no messages", op);
-    if (!find_kind(chat)) return false;
-    for (int64_t i = 0; i < n; i++)
-        if (!check_message(chat, i)) return false;
-    chat->last_question = last_question(chat);
-    const bool eos = !chat->kind->end || (chat->kind->closes && !opts->open);
-    return (!chat->kind->bos || find_token_text(chat, "bos_token", &chat->bos)) &&
-           (!eos || find_token_text(chat, "eos_token", &chat->eos));
+    if (!find_kind(chat) || !read_messages(chat)) return false;
+    if (check_chat(chat)) return true;
+    chat_end(chat);
+    return false;
 }
 
 /* ---- the public functions ---- */
@@ -337,14 +363,16 @@ int64_t ct_chat_text(const ct_tokenizer *tokenizer, const ct_message *messages, 
     chat_writer out = {.at = text, .room = text && room ? room - 1 : 0};
     chat_render(&chat, &out, NULL, &places);
     if (text && room) text[out.size < room ? out.size : room - 1] = 0;
+    chat_end(&chat);
     return (int64_t)out.size;
 }
 
-/* Whether a token that begins at `at` is of an assistant's content or ends its turn. Places are in
+/* Whether a token that begins at `at` is of an assistant's content that is learned, or ends its
+ * turn. Places are in
  * order, and *next is the first that does not end before the last token. */
 static bool is_learned(const chat_place *places, int64_t n, int64_t *next, size_t at) {
     while (*next < n && places[*next].end <= at) ++*next;
-    return *next < n && places[*next].assistant && places[*next].begin <= at;
+    return *next < n && places[*next].learned && places[*next].begin <= at;
 }
 
 /* Sets targets from the ranges of the tokens. */
@@ -412,6 +440,7 @@ int64_t ct_chat_encode(const ct_tokenizer *tokenizer, const ct_message *messages
     if (!chat_begin(tokenizer, "chat_encode", messages, n, &opts, &chat)) return -1;
     if (room < 0 || (room && !ids)) {
         chat_fail(&chat, "%s: room for %" PRId64 " ids", chat.op, room);
+        chat_end(&chat);
         return -1;
     }
     chat_writer measure = {0};
@@ -421,6 +450,7 @@ int64_t ct_chat_encode(const ct_tokenizer *tokenizer, const ct_message *messages
     sink.offsets = memory.offsets;
     ok = ok && chat_encode(&chat, &memory, measure.size, &sink, targets);
     chat_free(&memory);
+    chat_end(&chat);
     if (ok) return sink.count;
     chat_fail(&chat, "%s: %s", chat.op, cti_encode_failure(tokenizer));
     return -1;

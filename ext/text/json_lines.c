@@ -1,7 +1,8 @@
-/* ct_json_lines: texts and conversations of a file that has a JSON object in each line.
+/* ct_json_lines: texts and conversations of a file that has a JSON object in each line, or one
+ * array of objects.
  *
- * A part of the file is in a buffer that grows until a whole line is in it. The line is parsed in
- * its place, so its texts lie in the buffer until the next call. */
+ * A part of the file is in a buffer that grows until a whole line or element is in it. It is parsed
+ * in its place (json_line.c), so its texts lie in the buffer until the next call. */
 #include <cotangent/autograd.h>
 
 #include <inttypes.h>
@@ -12,13 +13,10 @@
 #include "../../src/core/int_math.h"
 #include "../../src/core/object.h"
 #include "../../src/io/file.h"
-#include "../../src/io/json_tree.h"
+#include "json_line.h"
 #include "tokenizer.h"
 
-enum {
-    LINES_READ = 1 << 16, /* bytes that are read at once */
-    LINES_MEMBERS = 64    /* the most members of an object, so that no key is there twice */
-};
+enum { LINES_READ = 1 << 16 }; /* bytes that are read at once */
 
 static const char lines_open_op[] = "json_lines_open", lines_next_op[] = "json_lines_next";
 
@@ -34,9 +32,13 @@ struct ct_json_lines {
      * text[begin ... seen) have no line end */
     char *text;
     size_t begin, seen, size, room;
-    int64_t number; /* the number of the last line, from 1 on */
-    ct_message *messages;
-    size_t messages_room;
+    int64_t number; /* the number of the last line, from 1 on; in an array of the line at `begin` */
+    bool is_begun, is_array;
+    bool has_ended; /* behind the array's bracket, or behind an error in it */
+    bool has_items; /* an element of the array was returned */
+    /* the byte behind an element, in whose place a NUL stands until the next call; 0: none */
+    char behind;
+    cti_line_memory memory;
 };
 _Static_assert(sizeof(ct_json_lines) <= CTI_OBJECT_BYTES, "a file of lines is an object");
 
@@ -46,9 +48,8 @@ static void json_lines_end(ct_json_lines *lines) {
     cti_file_close(&lines->file);
     free(lines->path);
     free(lines->text);
-    free(lines->messages);
+    cti_line_memory_free(&lines->memory);
     lines->path = lines->text = NULL;
-    lines->messages = NULL;
     cti_object_end(&lines->object, "");
 }
 
@@ -138,138 +139,145 @@ static bool is_blank(cti_text line) {
     return true;
 }
 
-/* ---- a line's object ---- */
+/* ---- an array ---- */
 
-/* A line that is being parsed. `path` is "file:line". */
-typedef struct {
-    ct_json_lines *lines;
-    const char *path;
-    cti_json_tree tree;
-} line_reading;
-
-static bool line_fail(const line_reading *reading, cti_json_at value, const char *fault) {
-    return ct_fail(reading->lines->context, CT_ERR_FORMAT, "%s: %s: byte %lu: %s", lines_next_op,
-                   reading->path, (unsigned long)reading->tree.value[value].begin, fault);
-}
-
-static bool read_string(const line_reading *reading, cti_json_at value, const char *fault,
-                        const char **out) {
-    if (!value || reading->tree.value[value].kind != CTI_JSON_STRING)
-        return line_fail(reading, value, fault);
-    const cti_text text = cti_json_text(&reading->tree, value);
-    if (strlen(text.at) != text.size)
-        return line_fail(reading, value, "a message cannot have the character U+0000");
-    *out = text.at;
-    return true;
-}
-
-/* The names of a message's members: OpenAI's, and ShareGPT's. */
-typedef struct {
-    const char *list, *role, *content, *no_list, *no_role, *no_content;
-} message_names;
-
-static const message_names message_forms[] = {
-    {"messages", "role", "content", "\"messages\" is not a list of messages",
-     "a message needs a \"role\", which is a text", "a message needs a \"content\", a text"},
-    {"conversations", "from", "value", "\"conversations\" is not a list of messages",
-     "a message needs a \"from\", which is a text", "a message needs a \"value\", a text"},
-};
-
-/* ShareGPT's names of roles in the words of chat templates. */
-static const char *usual_role(const char *role) {
-    if (!strcmp(role, "human")) return "user";
-    if (!strcmp(role, "gpt")) return "assistant";
-    return role;
-}
-
-static bool read_message(const line_reading *reading, cti_json_at value, const message_names *names,
-                         ct_message *message) {
-    const cti_json_tree *tree = &reading->tree;
-    if (tree->value[value].kind != CTI_JSON_OBJECT)
-        return line_fail(reading, value, "a message is not an object");
-    if (tree->value[value].count > LINES_MEMBERS)
-        return line_fail(reading, value, "the object has more than 64 members");
-    const cti_json_at role = cti_json_member(tree, value, names->role),
-                      content = cti_json_member(tree, value, names->content);
-    if (!read_string(reading, role ? role : value, names->no_role, &message->role) ||
-        !read_string(reading, content ? content : value, names->no_content, &message->content))
-        return false;
-    if (names != message_forms) message->role = usual_role(message->role);
-    return true;
-}
-
-static bool read_messages(const line_reading *reading, cti_json_at list,
-                          const message_names *names) {
-    ct_json_lines *lines = reading->lines;
-    const cti_json_tree *tree = &reading->tree;
-    if (tree->value[list].kind != CTI_JSON_ARRAY || !tree->value[list].count)
-        return line_fail(reading, list, names->no_list);
-    const size_t n = tree->value[list].count;
-    if (n > lines->messages_room) {
-        ct_message *messages = n <= SIZE_MAX / sizeof *messages
-                                   ? realloc(lines->messages, n * sizeof *messages)
-                                   : NULL;
-        if (!messages) return lines_no_memory(lines->context, lines_next_op);
-        lines->messages = messages;
-        lines->messages_room = n;
+/* The next byte that is no white space, which becomes text[begin]; -1 at the end of the file and
+ * after an error. Counts lines. */
+static int next_byte(ct_json_lines *lines) {
+    for (;;) {
+        for (; lines->begin < lines->size; lines->begin++) {
+            const char c = lines->text[lines->begin];
+            if (!c || !strchr(" \t\r\n", c)) return (unsigned char)c;
+            lines->number += c == '\n';
+        }
+        lines->seen = lines->begin;
+        if (lines->at == lines->file.size || !read_more(lines)) return -1;
     }
-    ct_message *next = lines->messages;
-    for (cti_json_at i = cti_json_first(tree, list); i; i = tree->value[i].next)
-        if (!read_message(reading, i, names, next++)) return false;
-    return true;
 }
 
-static bool read_line(const line_reading *reading, ct_json_line *line) {
-    const cti_json_tree *tree = &reading->tree;
-    if (tree->value[0].kind != CTI_JSON_OBJECT)
-        return line_fail(reading, 0,
-                         "the line is not an object; the file needs one object in each line");
-    if (tree->value[0].count > LINES_MEMBERS)
-        return line_fail(reading, 0, "the object has more than 64 members");
-    const cti_json_at text = cti_json_member(tree, 0, "text");
-    int forms = text != 0;
-    for (int i = 0; i < 2; i++) {
-        const cti_json_at list = cti_json_member(tree, 0, message_forms[i].list);
-        if (!list) continue;
-        forms++;
-        if (!read_messages(reading, list, &message_forms[i])) return false;
-        line->messages = reading->lines->messages;
-        line->n_messages = tree->value[list].count;
+/* Passes over a byte order mark, and decides between lines and an array by the first byte that is
+ * no white space. */
+static bool begin_lines(ct_json_lines *lines) {
+    while (lines->size < 3 && lines->at < lines->file.size)
+        if (!read_more(lines)) return false;
+    if (lines->size >= 3 && !memcmp(lines->text, "\xef\xbb\xbf", 3)) lines->begin = 3;
+    lines->number = 1;
+    lines->is_array = next_byte(lines) == '[';
+    if (ct_error(lines->context) != CT_OK) return false;
+    lines->is_begun = true;
+    if (lines->is_array) {
+        lines->begin++;
+    } else { /* back to the beginning of the line, which find_line counts */
+        lines->number--;
+        while (lines->begin && strchr(" \t\r", lines->text[lines->begin - 1])) lines->begin--;
     }
-    if (forms != 1)
-        return line_fail(reading, 0,
-                         forms ? "the line has more than one of \"text\", \"messages\" and "
-                                 "\"conversations\""
-                               : "the line has no \"text\", \"messages\" or \"conversations\"");
-    if (!text) return true;
-    if (tree->value[text].kind != CTI_JSON_STRING)
-        return line_fail(reading, text, "\"text\" is not a text");
-    line->text = cti_json_text(tree, text).at;
-    line->bytes = cti_json_text(tree, text).size;
+    lines->seen = lines->begin;
     return true;
 }
 
-static bool parse_line(ct_json_lines *lines, cti_text text, ct_json_line *line) {
+static bool array_fail(const ct_json_lines *lines, const char *fault) {
+    return ct_fail(lines->context, CT_ERR_FORMAT, "%s: %s:%" PRId64 ": %s", lines_next_op,
+                   lines->path, lines->number, fault);
+}
+
+/* How far an element has been read. */
+typedef struct {
+    size_t size; /* the bytes that were seen */
+    int64_t depth;
+    bool in_string, escaped;
+} element_scan;
+
+/* Reads on in text[begin + size ... lines->size). Returns whether the element ends there: behind
+ * the bracket that closes its first one, or before the comma or bracket behind a scalar. */
+static bool scan_element(element_scan *scan, const ct_json_lines *lines) {
+    for (; lines->begin + scan->size < lines->size; scan->size++) {
+        const char c = lines->text[lines->begin + scan->size];
+        if (scan->in_string) {
+            scan->in_string = scan->escaped || c != '"';
+            scan->escaped = !scan->escaped && c == '\\';
+        } else if (c == '"') {
+            scan->in_string = true;
+        } else if (c == '{' || c == '[') {
+            scan->depth++;
+        } else if (scan->depth == 0 && (c == ',' || c == ']')) {
+            return true;
+        } else if (c == '}' || c == ']') {
+            scan->depth--;
+            if (scan->depth > 0) continue;
+            scan->size++;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Finds the next element of an array. A NUL takes the place of the byte behind it, which is put
+ * back here. Returns false behind the last element, or after an error. */
+static bool find_element(ct_json_lines *lines, cti_text *element) {
+    if (lines->has_ended) return false;
+    if (lines->behind) lines->text[lines->begin] = lines->behind;
+    lines->behind = 0;
+    int c = next_byte(lines);
+    if (lines->has_items && c == ',') {
+        lines->begin++;
+        c = next_byte(lines);
+        if (c == ']') return array_fail(lines, "an object is expected behind the comma");
+    } else if (c != ']' && lines->has_items && c >= 0) {
+        return array_fail(lines, "a comma or the bracket that ends the array is expected");
+    }
+    if (ct_error(lines->context) != CT_OK) return false;
+    if (c < 0) return array_fail(lines, "the array does not end");
+    if (c == ']') {
+        lines->has_ended = true;
+        lines->begin++;
+        if (next_byte(lines) < 0) return false;
+        return array_fail(lines, "the file goes on behind the array");
+    }
+    element_scan scan = {0};
+    while (!scan_element(&scan, lines) && lines->at < lines->file.size)
+        if (!read_more(lines)) return false;
+    *element = (cti_text){lines->text + lines->begin, scan.size};
+    lines->has_items = true;
+    return true;
+}
+
+/* Puts a NUL behind an element, and passes over it. */
+static void take_element(ct_json_lines *lines, cti_text element) {
+    for (size_t i = 0; i < element.size; i++) lines->number += element.at[i] == '\n';
+    lines->begin += element.size;
+    lines->seen = lines->begin;
+    if (lines->begin < lines->size) lines->behind = lines->text[lines->begin];
+    lines->text[lines->begin] = 0;
+}
+
+/* ---- the next object ---- */
+
+static bool read_object_at(ct_json_lines *lines, cti_text text, ct_json_line *line) {
     const size_t room = strlen(lines->path) + 24;
-    char *path = malloc(room);
-    if (!path) return lines_no_memory(lines->context, lines_next_op);
-    snprintf(path, room, "%s:%" PRId64, lines->path, lines->number);
-    line_reading reading = {.lines = lines, .path = path};
-    bool done = cti_json_tree_read(lines->context, lines_next_op, path, (char *)text.at, text.size,
-                                   &reading.tree);
-    if (done) {
-        done = read_line(&reading, line);
-        cti_json_tree_free(&reading.tree);
-    }
-    free(path);
+    const int64_t number = line->number;
+    char *place = malloc(room);
+    if (!place) return lines_no_memory(lines->context, lines_next_op);
+    snprintf(place, room, "%s:%" PRId64, lines->path, number);
+    const bool done =
+        cti_json_line_read(lines->context, place, (char *)text.at, text.size, &lines->memory, line);
+    line->number = number;
+    free(place);
     return done;
 }
 
-/* Leaves out the byte order mark that some programs write at the beginning of a file. */
-static void skip_mark(const ct_json_lines *lines, cti_text *text) {
-    if (lines->number != 1 || text->size < 3 || memcmp(text->at, "\xef\xbb\xbf", 3) != 0) return;
-    text->at += 3;
-    text->size -= 3;
+static bool find_object(ct_json_lines *lines, cti_text *text, int64_t *number) {
+    if (!lines->is_begun && !begin_lines(lines)) return false;
+    if (lines->is_array) {
+        if (!find_element(lines, text)) return false;
+        *number = lines->number;
+        take_element(lines, *text);
+        return true;
+    }
+    do {
+        if (!find_line(lines, text)) return false;
+    } while (is_blank(*text));
+    *number = lines->number;
+    return true;
 }
 
 bool ct_json_lines_next(ct_json_lines *lines, ct_json_line *line) {
@@ -278,13 +286,11 @@ bool ct_json_lines_next(ct_json_lines *lines, ct_json_line *line) {
     if (!line) return ct_fail(lines->context, CT_ERR_ARGUMENT, "%s: line is NULL", lines_next_op);
     *line = (ct_json_line){0};
     lines->file.op = lines_next_op;
-    cti_text text;
-    do {
-        if (!find_line(lines, &text)) return false;
-        skip_mark(lines, &text);
-    } while (is_blank(text));
-    ct_json_line found = {.number = lines->number};
-    if (!parse_line(lines, text, &found)) return false;
-    *line = found;
-    return true;
+    cti_text text = {0};
+    ct_json_line found = {0};
+    const bool done =
+        find_object(lines, &text, &found.number) && read_object_at(lines, text, &found);
+    if (done) *line = found;
+    else if (ct_error(lines->context) == CT_ERR_FORMAT) lines->has_ended = true;
+    return done;
 }

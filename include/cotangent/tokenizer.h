@@ -216,8 +216,14 @@ CT_API int64_t ct_encode_files(ct_tokenizer *tokenizer, const char *const *paths
 
 /* ---- chats ---- */
 
+/* A message. json, if it is not NULL, is the whole message as a JSON object, and role and content
+ * do not count. Of its members the templates of this library write role and content: a text, or a
+ * list of parts {"type": "text", "text": ...}, which are joined. "weight" (0 or 1) and "train"
+ * (true or false) say whether an assistant's message has targets. Any other member is an error
+ * unless it is null, false, or empty. */
 typedef struct {
     const char *role, *content; /* "system", "user", "assistant"; some kinds take any role */
+    const char *json;
 } ct_message;
 
 /* The form of a chat's text. CT_CHAT_FOLDER is the form of the folder's chat template, which is
@@ -265,29 +271,45 @@ CT_API int64_t ct_chat_encode(const ct_tokenizer *tokenizer, const ct_message *m
 
 /* ---- files of conversations ---- */
 
-/* A file that has one JSON object in each line: {"text": "..."}, or {"messages": [{"role": "user",
- * "content": "..."}, ...]}, or ShareGPT's {"conversations": [{"from": "human", "value": "..."},
- * ...]}, whose roles human and gpt become user and assistant. Other members are ignored, and so are
- * blank lines and a byte order mark at the beginning. One line at a time is in memory. */
+/* A file that has one JSON object in each line, or one array of objects; which of them is seen in
+ * the file, whatever its name is. Blank lines and a byte order mark at the beginning are ignored.
+ * One line or element at a time is in memory. The first of these forms that an object has counts:
+ *
+ *     {"messages": [{"role": "user", "content": "..."}, ...]}, with "tools" or without
+ *     {"conversations": [{"from": "human", "value": "..."}, ...]}: ShareGPT's; the roles human and
+ *         gpt become user and assistant
+ *     {"prompt": ..., "completion": ...}: two texts, or two lists of messages, which become one
+ *     {"instruction": "...", "input": "...", "output": "..."}: Alpaca's, as messages; input may be
+ *         left out, and a text "system" may be there
+ *     {"text": "..."}, with "label" or without
+ *
+ * "chosen" with "rejected" (preferences) comes before these, and is an error until it is read.
+ * Other members of an object are ignored; those of a message are part of its json. */
 typedef struct ct_json_lines ct_json_lines;
 
 /* Opens a file. Returns NULL after CT_ERR_ARGUMENT (a NULL), CT_ERR_IO or CT_ERR_MEMORY. */
 CT_API ct_json_lines *ct_json_lines_open(ct_context *context, const char *path);
 
-/* A line. The texts are valid until the next call for the file. */
+/* A line. The texts are valid until the next call for the file. A message has role, json and, if it
+ * is a text, content. What the line does not have is NULL. */
 typedef struct {
-    int64_t number;   /* the number of the line in the file, from 1 */
-    const char *text; /* [bytes] with a NUL behind them; NULL if the line has messages */
+    int64_t number;   /* the number of the line in the file, from 1; an element's first line */
+    const char *text; /* [bytes] with a NUL behind them */
     size_t bytes;
-    const ct_message *messages; /* [n_messages]; NULL if the line has a text */
+    const ct_message *messages; /* [n_messages] */
     int64_t n_messages;
+    const char *tools;               /* beside messages: a JSON array */
+    const char *prompt, *completion; /* two texts; two lists of messages are in `messages` */
+    const ct_message *chosen, *rejected;
+    int64_t n_chosen, n_rejected;
+    const char *label; /* beside a text: a text, or the spelling of a number */
 } ct_json_line;
 
 /* Reads the next line. Returns false behind the last one, or after an error: CT_ERR_IO,
- * CT_ERR_MEMORY, or CT_ERR_FORMAT with the file, the number of the line and the byte in it: a line
- * that is not such an object, has none or several of the three members, has an empty list of
- * messages, or a message without one of its two texts or with the character U+0000. After
- * ct_error_clear the call behind a CT_ERR_FORMAT reads the following line. */
+ * CT_ERR_MEMORY, or CT_ERR_FORMAT with the file, the number of the line and the byte in the line or
+ * element: it is not such an object, has an empty list of messages, a message without a role, with
+ * another weight than 0 and 1 or another train than true and false, or the character U+0000. After
+ * ct_error_clear the call behind a CT_ERR_FORMAT reads the following line; an array has ended. */
 CT_API bool ct_json_lines_next(ct_json_lines *lines, ct_json_line *line);
 
 /* Closes the file. ct_context_free does it too. */

@@ -1,0 +1,367 @@
+/* The forms of an object in a file of JSON lines: messages, a prompt with its completion,
+ * instructions, a text.
+ *
+ * Each message is written anew as JSON, as a chat template sees it. All of these texts lie in one
+ * block, which is measured by a first pass over the object and filled by a second one. */
+#include "json_line.h"
+
+#include <cotangent/autograd.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../src/io/json_tree.h"
+
+enum { LINE_MEMBERS = 64 }; /* the most members of an object, so that no key is there twice */
+
+static const char line_op[] = "json_lines_next";
+
+/* An object that is being read. */
+typedef struct {
+    ct_context *context;
+    const char *place;
+    cti_json_tree tree;
+    cti_line_memory *memory;
+    ct_json_line *line;
+    cti_writer out; /* without a buffer in the first pass */
+} line_reading;
+
+void cti_line_memory_free(cti_line_memory *memory) {
+    free(memory->messages);
+    free(memory->text);
+    *memory = (cti_line_memory){0};
+}
+
+static bool line_fail(const line_reading *reading, cti_json_at value, const char *fault) {
+    return ct_fail(reading->context, CT_ERR_FORMAT, "%s: %s: byte %lu: %s", line_op, reading->place,
+                   (unsigned long)reading->tree.value[value].begin, fault);
+}
+
+static bool line_no_memory(const line_reading *reading) {
+    return ct_fail(reading->context, CT_ERR_MEMORY, "%s: out of memory", line_op);
+}
+
+/* ---- values ---- */
+
+static const cti_json_value *line_value(const line_reading *reading, cti_json_at at) {
+    return &reading->tree.value[at];
+}
+
+static bool is_kind(const line_reading *reading, cti_json_at at, cti_json_kind kind) {
+    return line_value(reading, at)->kind == kind;
+}
+
+/* The member of the line's object, or 0 if there is none or it is null. */
+static cti_json_at line_member(const line_reading *reading, cti_json_at object, const char *name) {
+    const cti_json_at at = cti_json_member(&reading->tree, object, name);
+    return at && !is_kind(reading, at, CTI_JSON_NULL) ? at : 0;
+}
+
+/* A text in the object; it lies there until the next line. */
+static bool read_string(const line_reading *reading, cti_json_at at, const char *fault,
+                        const char **out) {
+    if (!at || !is_kind(reading, at, CTI_JSON_STRING)) return line_fail(reading, at, fault);
+    const cti_text text = cti_json_text(&reading->tree, at);
+    if (strlen(text.at) != text.size)
+        return line_fail(reading, at, "a message cannot have the character U+0000");
+    *out = text.at;
+    return true;
+}
+
+static void line_put_value(line_reading *reading, cti_json_at at) {
+    static const char *const words[] = {"null", "false", "true"};
+    const cti_json_tree *tree = &reading->tree;
+    const cti_json_value *value = line_value(reading, at);
+    if (value->kind <= CTI_JSON_TRUE) {
+        cti_write(&reading->out, words[value->kind]);
+    } else if (value->kind == CTI_JSON_NUMBER) {
+        const cti_text spelled = cti_json_text(tree, at);
+        cti_write_bytes(&reading->out, spelled.at, spelled.size);
+    } else if (value->kind == CTI_JSON_STRING) {
+        cti_write_quoted(&reading->out, cti_json_text(tree, at));
+    } else {
+        const bool object = value->kind == CTI_JSON_OBJECT;
+        cti_write(&reading->out, object ? "{" : "[");
+        for (cti_json_at i = cti_json_first(tree, at); i; i = tree->value[i].next) {
+            if (i != at + 1) cti_write(&reading->out, ", ");
+            if (object) {
+                cti_write_quoted(&reading->out, cti_json_key_of(tree, i));
+                cti_write(&reading->out, ": ");
+            }
+            line_put_value(reading, i); /* the tree is at most 64 deep */
+        }
+        cti_write(&reading->out, object ? "}" : "]");
+    }
+}
+
+/* The beginning of a text that is written next; NULL in the first pass. */
+static const char *text_begin(const line_reading *reading) {
+    return reading->out.at ? reading->out.at + reading->out.used : NULL;
+}
+
+static void text_end(line_reading *reading) { cti_write_bytes(&reading->out, "", 1); }
+
+/* ---- messages ---- */
+
+/* The names of a message's members: OpenAI's, and ShareGPT's. */
+typedef struct {
+    const char *role, *content, *no_role;
+} message_names;
+
+static const message_names openai = {"role", "content",
+                                     "a message needs a \"role\", which is a text"},
+                           sharegpt = {"from", "value",
+                                       "a message needs a \"from\", which is a text"};
+
+/* ShareGPT's names of roles in the words of chat templates. */
+static const char *usual_role(const char *role) {
+    if (!strcmp(role, "human")) return "user";
+    if (!strcmp(role, "gpt")) return "assistant";
+    return role;
+}
+
+static bool key_is(cti_text key, const char *name) {
+    return key.size == strlen(name) && !memcmp(key.at, name, key.size);
+}
+
+/* Whether the message's own weight and train are values that they can have. */
+static bool check_learned(const line_reading *reading, cti_json_at message) {
+    const cti_json_at weight = line_member(reading, message, "weight"),
+                      train = line_member(reading, message, "train");
+    double number;
+    if (weight && (!cti_json_real(&reading->tree, weight, &number) || (number != 0 && number != 1)))
+        return line_fail(reading, weight, "the \"weight\" of a message is 0 or 1");
+    if (train && !is_kind(reading, train, CTI_JSON_FALSE) &&
+        !is_kind(reading, train, CTI_JSON_TRUE))
+        return line_fail(reading, train, "the \"train\" of a message is true or false");
+    return true;
+}
+
+/* Writes a message as a template sees it. If it is not learned whatever it says itself, "train" is
+ * false. */
+static void put_message(line_reading *reading, cti_json_at at, const message_names *names,
+                        const char *role, bool learned) {
+    const cti_json_tree *tree = &reading->tree;
+    cti_writer *out = &reading->out;
+    const char *between = "{";
+    for (cti_json_at i = cti_json_first(tree, at); i; i = tree->value[i].next) {
+        const cti_text key = cti_json_key_of(tree, i);
+        const bool is_role = key_is(key, names->role), is_content = key_is(key, names->content);
+        if (!learned && key_is(key, "train")) continue;
+        cti_write(out, between);
+        cti_write_quoted(out, is_role      ? cti_text_of("role")
+                              : is_content ? cti_text_of("content")
+                                           : key);
+        cti_write(out, ": ");
+        if (is_role) cti_write_quoted(out, cti_text_of(role));
+        else line_put_value(reading, i);
+        between = ", ";
+    }
+    cti_write(out, learned ? "}" : ", \"train\": false}"); /* there is a role at least */
+}
+
+static bool add_message(line_reading *reading, cti_json_at at, const message_names *names,
+                        bool assistants_learned) {
+    ct_message message = {0};
+    if (!is_kind(reading, at, CTI_JSON_OBJECT))
+        return line_fail(reading, at, "a message is not an object");
+    if (line_value(reading, at)->count > LINE_MEMBERS)
+        return line_fail(reading, at, "the object has more than 64 members");
+    const cti_json_at role = cti_json_member(&reading->tree, at, names->role),
+                      content = line_member(reading, at, names->content);
+    if (!read_string(reading, role ? role : at, names->no_role, &message.role) ||
+        !check_learned(reading, at))
+        return false;
+    if (names == &sharegpt && (cti_json_member(&reading->tree, at, "role") ||
+                               cti_json_member(&reading->tree, at, "content")))
+        return line_fail(reading, at, "a message has both \"from\" and \"role\" or \"content\"");
+    if (content && is_kind(reading, content, CTI_JSON_STRING) &&
+        !read_string(reading, content, "", &message.content))
+        return false;
+    if (names == &sharegpt) message.role = usual_role(message.role);
+    const bool learned = assistants_learned || strcmp(message.role, "assistant") != 0;
+    message.json = text_begin(reading);
+    put_message(reading, at, names, message.role, learned);
+    text_end(reading);
+    if (message.json) reading->memory->messages[reading->line->n_messages] = message;
+    reading->line->n_messages++;
+    return true;
+}
+
+static bool add_messages(line_reading *reading, cti_json_at list, const message_names *names,
+                         bool assistants_learned, const char *no_list) {
+    const cti_json_tree *tree = &reading->tree;
+    if (!is_kind(reading, list, CTI_JSON_ARRAY) || !tree->value[list].count)
+        return line_fail(reading, list, no_list);
+    for (cti_json_at i = cti_json_first(tree, list); i; i = tree->value[i].next)
+        if (!add_message(reading, i, names, assistants_learned)) return false;
+    return true;
+}
+
+/* Adds a message of a role and up to two texts, with a line end between them. */
+static void add_made(line_reading *reading, const char *role, const char *text, const char *more) {
+    cti_writer *out = &reading->out;
+    ct_message message = {.role = role, .json = text_begin(reading)};
+    cti_write(out, "{\"role\": ");
+    cti_write_quoted(out, cti_text_of(role));
+    cti_write(out, ", \"content\": \"");
+    cti_write_escaped(out, cti_text_of(text));
+    if (*more) cti_write(out, "\\n");
+    cti_write_escaped(out, cti_text_of(more));
+    cti_write(out, "\"}");
+    text_end(reading);
+    message.content = text_begin(reading);
+    cti_write(out, text);
+    if (*more) cti_write(out, "\n");
+    cti_write(out, more);
+    text_end(reading);
+    if (message.json) reading->memory->messages[reading->line->n_messages] = message;
+    reading->line->n_messages++;
+}
+
+/* ---- the forms ---- */
+
+/* A prompt and its completion: two texts, or two lists of messages, of which only the completion's
+ * are learned. */
+static bool read_completion(line_reading *reading, cti_json_at prompt, cti_json_at completion) {
+    static const char fault[] = "\"prompt\" and \"completion\" are two texts, or two lists of "
+                                "messages";
+    ct_json_line *line = reading->line;
+    if (is_kind(reading, prompt, CTI_JSON_STRING))
+        return read_string(reading, prompt, fault, &line->prompt) &&
+               read_string(reading, completion, fault, &line->completion);
+    return add_messages(reading, prompt, &openai, false, fault) &&
+           add_messages(reading, completion, &openai, true, fault);
+}
+
+/* Alpaca's members, as messages of a user and an assistant. */
+static bool read_instruction(line_reading *reading, cti_json_at instruction, cti_json_at output) {
+    const cti_json_at input = line_member(reading, 0, "input"),
+                      system = line_member(reading, 0, "system"),
+                      history = line_member(reading, 0, "history");
+    const char *asked, *more = "", *first = "", *answer;
+    if (!read_string(reading, instruction, "\"instruction\" is not a text", &asked) ||
+        !read_string(reading, output, "\"output\" is not a text", &answer) ||
+        (input && !read_string(reading, input, "\"input\" is not a text", &more)) ||
+        (system && !read_string(reading, system, "\"system\" is not a text", &first)))
+        return false;
+    if (history && line_value(reading, history)->count)
+        return line_fail(reading, history,
+                         "\"history\" is not read beside an instruction: "
+                         "\"messages\" can have all turns");
+    if (*first) add_made(reading, "system", first, "");
+    add_made(reading, "user", asked, more);
+    add_made(reading, "assistant", answer, "");
+    return true;
+}
+
+static bool read_text(const line_reading *reading, cti_json_at text) {
+    ct_json_line *line = reading->line;
+    const cti_json_at label = line_member(reading, 0, "label");
+    if (!is_kind(reading, text, CTI_JSON_STRING))
+        return line_fail(reading, text, "\"text\" is not a text");
+    line->text = cti_json_text(&reading->tree, text).at;
+    line->bytes = cti_json_text(&reading->tree, text).size;
+    return !label || !is_kind(reading, label, CTI_JSON_STRING) ||
+           read_string(reading, label, "", &line->label);
+}
+
+/* Reads the first form that the object has. */
+static bool read_form(line_reading *reading) {
+    const cti_json_at chosen = line_member(reading, 0, "chosen"),
+                      rejected = line_member(reading, 0, "rejected"),
+                      messages = line_member(reading, 0, "messages"),
+                      conversations = line_member(reading, 0, "conversations"),
+                      prompt = line_member(reading, 0, "prompt"),
+                      completion = line_member(reading, 0, "completion"),
+                      instruction = line_member(reading, 0, "instruction"),
+                      output = line_member(reading, 0, "output"),
+                      text = line_member(reading, 0, "text");
+    if (chosen && rejected)
+        return line_fail(reading, chosen, "\"chosen\" and \"rejected\" (preferences) are not read");
+    if (messages)
+        return add_messages(reading, messages, &openai, true,
+                            "\"messages\" is not a list of messages");
+    if (conversations)
+        return add_messages(reading, conversations, &sharegpt, true,
+                            "\"conversations\" is not a list of messages");
+    if (prompt && completion) return read_completion(reading, prompt, completion);
+    if (instruction && output) return read_instruction(reading, instruction, output);
+    if (text) return read_text(reading, text);
+    return line_fail(reading, 0,
+                     "the object has no \"text\", \"messages\" or \"conversations\", no \"prompt\" "
+                     "with a \"completion\", and no \"instruction\" with an \"output\"");
+}
+
+/* Tools beside messages: an array, or its text. A label that is no text is its spelling. */
+static bool read_beside(line_reading *reading) {
+    ct_json_line *line = reading->line;
+    const cti_json_at tools = line_member(reading, 0, "tools"),
+                      label = line_member(reading, 0, "label");
+    if (tools && line->n_messages) {
+        if (!is_kind(reading, tools, CTI_JSON_ARRAY))
+            return read_string(reading, tools, "\"tools\" is not a list, or its text",
+                               &line->tools);
+        line->tools = text_begin(reading);
+        line_put_value(reading, tools);
+        text_end(reading);
+    }
+    if (!label || !line->text || is_kind(reading, label, CTI_JSON_STRING)) return true;
+    line->label = text_begin(reading);
+    line_put_value(reading, label);
+    text_end(reading);
+    return true;
+}
+
+/* ---- the passes ---- */
+
+static bool read_pass(line_reading *reading) {
+    *reading->line = (ct_json_line){0};
+    return read_form(reading) && read_beside(reading);
+}
+
+/* Makes room for what the first pass has counted. */
+static bool line_room(const line_reading *reading) {
+    cti_line_memory *memory = reading->memory;
+    const size_t n = (size_t)reading->line->n_messages, size = reading->out.used;
+    if (n > memory->messages_room) {
+        ct_message *messages = n <= SIZE_MAX / sizeof *messages
+                                   ? realloc(memory->messages, n * sizeof *messages)
+                                   : NULL;
+        if (!messages) return line_no_memory(reading);
+        memory->messages = messages;
+        memory->messages_room = n;
+    }
+    if (size > memory->text_room) {
+        char *text = realloc(memory->text, size);
+        if (!text) return line_no_memory(reading);
+        memory->text = text;
+        memory->text_room = size;
+    }
+    return true;
+}
+
+static bool read_object(line_reading *reading) {
+    if (!is_kind(reading, 0, CTI_JSON_OBJECT))
+        return line_fail(reading, 0,
+                         "this is not an object; the file needs one object in each line, or one "
+                         "array of objects");
+    if (line_value(reading, 0)->count > LINE_MEMBERS)
+        return line_fail(reading, 0, "the object has more than 64 members");
+    if (!read_pass(reading) || !line_room(reading)) return false;
+    if (reading->out.used) { /* something is written */
+        reading->out = (cti_writer){.at = reading->memory->text, .size = reading->out.used};
+        if (!read_pass(reading)) return false;
+    }
+    if (reading->line->n_messages) reading->line->messages = reading->memory->messages;
+    return true;
+}
+
+bool cti_json_line_read(ct_context *context, const char *place, char *text, size_t size,
+                        cti_line_memory *memory, ct_json_line *line) {
+    line_reading reading = {.context = context, .place = place, .memory = memory, .line = line};
+    if (!cti_json_tree_read(context, line_op, place, text, size, &reading.tree)) return false;
+    const bool done = read_object(&reading);
+    cti_json_tree_free(&reading.tree);
+    return done;
+}
