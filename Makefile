@@ -7,9 +7,13 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 comma  := ,
 LIBDIR ?= $(PREFIX)/lib
+BINDIR ?= $(PREFIX)/bin
 # Without -g: line numbers are nine tenths of a library and of a program that is linked with it. OPT="-O3 -g" has them.
 OPT    ?= -O3
-CFLAGS ?=
+# The user's own flags; they stand last, so that they win.
+CPPFLAGS ?=
+CFLAGS   ?=
+LDFLAGS  ?=
 SANITIZE ?=
 # The same for kernels, of which one takes half a minute and more to compile with sanitizers.
 KERNEL_SANITIZE ?= $(SANITIZE)
@@ -28,10 +32,11 @@ BASE = -std=$(STD) $(EXCESS) $(SYSTEM_FLAGS) -Iinclude -fvisibility=hidden \
 # Sanitizers and coverage are of a library that checks its invariants (src/core/assert.h). ASSERTS=-DCTI_ASSERTS makes
 # another build one with checks.
 ASSERTS ?= $(if $(findstring -fsanitize,$(SANITIZE))$(findstring --coverage,$(SANITIZE)),-DCTI_ASSERTS)
-ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(ASSERTS) $(CFLAGS)
+ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(ASSERTS) $(CPPFLAGS) $(CFLAGS)
+LINK_FLAGS = $(SANITIZE) $(CFLAGS) $(LDFLAGS)
 LIBS = -lm $(SYSTEM_LIBS)
 FAST_MATH = -ffast-math -Ofast -ffinite-math-only -funsafe-math-optimizations
-$(if $(filter $(FAST_MATH),$(CC) $(OPT) $(CFLAGS)),$(error \
+$(if $(filter $(FAST_MATH),$(CC) $(OPT) $(CPPFLAGS) $(CFLAGS)),$(error \
     cotangent cannot be compiled with -ffast-math or -Ofast: masks are infinities$(comma) and sums have an order))
 
 # make V=1 shows whole commands.
@@ -106,12 +111,12 @@ $(BUILD)/asserts/libcotangent.a: $(ASSERTED_OBJ) $(KOBJ)
 	$(call if_quiet,AR)$(AR) rcs $@ $(ASSERTED_OBJ) $(KOBJ)
 
 $(SHARED): $(OBJ)
-	$(call if_quiet,LD)$(CC) -shared $(SHARED_FLAGS) $(SANITIZE) $(OBJ) -o $@ $(LIBS)
+	$(call if_quiet,LD)$(CC) -shared $(SHARED_FLAGS) $(LINK_FLAGS) $(OBJ) -o $@ $(LIBS)
 	@[ $(@F) = $(SONAME) ] || { ln -sf $(@F) $(BUILD)/$(SONAME) && ln -sf $(SONAME) $(BUILD)/$(LINKED); }
 
 # A change of compiler, flags or floors rebuilds. The line is expanded here, as the recipe would have the variables of
 # the object that is made first.
-FLAGS_LINE := $(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS) $(HEIRS) $(EXT)
+FLAGS_LINE := $(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(LDFLAGS) $(ISAS) $(HEIRS) $(EXT)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@flags='$(FLAGS_LINE)'; echo "$$flags" | cmp -s - $@ || echo "$$flags" > $@
@@ -129,7 +134,7 @@ $(ALONE:%=$(BUILD)/obj/examples/%.o): Makefile # for the next line
 $(ALONE:%=$(BUILD)/obj/examples/%.o): ALL_CFLAGS += -Dmain=example_main -Wno-missing-prototypes
 $(BUILD)/%$(EXE): $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(BUILD)/obj/examples/flags.o \
     $(SYSTEM_OBJ) $(STATIC)
-	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
+	$(call if_quiet,LD)$(CC) $(LINK_FLAGS) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
 
 # The demo and `make losses` train on this text.
 TEXT ?= $(wildcard include/cotangent/*.h $(FOLDERS:%=%/*.c) $(FOLDERS:%=%/*.h) examples/*.c)
@@ -160,7 +165,7 @@ test: $(SUITE) $(PAGES) ## the whole suite, or SUITES="nn io"; needs Check and p
 
 $(BUILD)/tests/%$(EXE): $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(PLAIN_CHECK) $(ASSERTED)
 	@mkdir -p $(@D)
-	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(ASSERTED) -o $@ \
+	$(call if_quiet,LD)$(CC) $(LINK_FLAGS) $(filter %.o,$^) $(ASSERTED) -o $@ \
 	    $(CHECK_LIBS) $(LIBS) $(LDFLAGS_$(basename $(@F)))
 
 # ---- installing ----
@@ -170,11 +175,14 @@ STRIP ?= $(shell $(CC) -print-prog-name=strip)
 HEADERS = $(notdir $(wildcard include/cotangent/*.h))
 TO_INCLUDE = $(DESTDIR)$(PREFIX)/include/cotangent
 TO_LIB = $(DESTDIR)$(LIBDIR)
+TO_BIN = $(DESTDIR)$(BINDIR)
+# The programs that one runs without reading them. They are linked with the static library.
+PROGRAMS = $(filter $(EXAMPLES),$(patsubst %,$(BUILD)/%$(EXE),char_lm finetune generate tokenize))
 LINKS = $(SONAME) $(LINKED)
 # Where the dynamic linker does not look by itself, programs are linked with the path of the library.
 RPATH = $(if $(filter /lib /lib64 /usr/lib /usr/lib64 /usr/lib/%,$(LIBDIR)),, -Wl$(comma)-rpath$(comma)"$${libdir}")
 absolute = $(if $(filter /%,$(firstword $(PREFIX))),,$(error PREFIX is not an absolute path: $(PREFIX)))
-install: $(STATIC) $(SHARED) ## headers, libraries and the pkg-config file (PREFIX, DESTDIR)
+install: $(STATIC) $(SHARED) $(PROGRAMS) ## headers, libraries, the pkg-config file and four programs (PREFIX, DESTDIR)
 	@$(absolute)install -d "$(TO_INCLUDE)" "$(TO_LIB)/pkgconfig"
 	install -m 644 include/cotangent/*.h "$(TO_INCLUDE)"
 	install -m 644 $(STATIC) "$(TO_LIB)"
@@ -187,16 +195,22 @@ install: $(STATIC) $(SHARED) ## headers, libraries and the pkg-config file (PREF
 	    'Cflags: -I"$${includedir}"' 'Libs: -L"$${libdir}" -lcotangent$(RPATH)' 'Libs.private: $(LIBS)' \
 	    > "$(TO_LIB)/pkgconfig/cotangent.pc"
 	@chmod 644 "$(TO_LIB)/pkgconfig/cotangent.pc"
+ifneq (,$(PROGRAMS))
+	@install -d "$(TO_BIN)"
+	install -m 755 $(PROGRAMS) "$(TO_BIN)"
+	$(STRIP) $(PROGRAMS:$(BUILD)/%="$(TO_BIN)/%")
+endif
 
 # Folders that are left empty go too; lib and include stay where they are the system's.
 uninstall: ## remove what install put there, with the same PREFIX and DESTDIR
 	@$(absolute)cd "$(TO_INCLUDE)" 2>/dev/null && rm -f $(HEADERS) || true
 	@cd "$(TO_LIB)" 2>/dev/null && rm -f $(notdir $(STATIC) $(SHARED)) $(LINKS) pkgconfig/cotangent.pc || true
+	@cd "$(TO_BIN)" 2>/dev/null && rm -f $(notdir $(PROGRAMS)) || true
 	@if [ -n "$(DESTDIR)" ]; then cd "$(DESTDIR)" && \
-	    for d in "$(PREFIX)/include/cotangent" "$(LIBDIR)/pkgconfig"; do rmdir -p "$${d#/}"; done; \
+	    for d in "$(PREFIX)/include/cotangent" "$(LIBDIR)/pkgconfig" "$(BINDIR)"; do rmdir -p "$${d#/}"; done; \
 	else rmdir "$(TO_INCLUDE)" "$(TO_LIB)/pkgconfig"; \
 	    case "$(PREFIX)" in /usr|/usr/local) ;; \
-	        *) rmdir "$(PREFIX)/include" "$(LIBDIR)" "$(PREFIX)" ;; esac; fi 2>/dev/null || true
+	        *) rmdir "$(PREFIX)/include" "$(LIBDIR)" "$(BINDIR)" "$(PREFIX)" ;; esac; fi 2>/dev/null || true
 
 clean: ## remove build/
 	rm -rf $(BUILD)

@@ -11,7 +11,7 @@ $(BUILD)/bench/ops: $(call bench_object,timing cases)
 $(BUILD)/bench/peak: $(MACHINE)
 $(BENCH): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(STATIC)
 	@mkdir -p $(@D)
-	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) -ldl
+	$(call if_quiet,LD)$(CC) $(LINK_FLAGS) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) -ldl
 
 WITHOUT_CHECK = $(call bench_object,cases thread_comm)
 $(WITHOUT_CHECK): $(BUILD)/obj/bench/%.o: tests/%.c $(BUILD)/flags # which the rule for tests asks for

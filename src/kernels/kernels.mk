@@ -19,7 +19,7 @@ REAL = real unary elementwise rows products random
 KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(REAL:%=$(KERNELS)/%_$(i)_$(t).o))) \
     $(HEIRS:%=$(KERNELS)/%.o) $(foreach k,bf16_scalar i64 bool bfloat16,$(KERNELS)/$(k).o)
 
-KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CFLAGS)
+KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CPPFLAGS) $(CFLAGS)
 
 # The kernels of one source for a set and a type, with the flags of both.
 define kernel_object

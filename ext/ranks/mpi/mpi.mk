@@ -33,7 +33,7 @@ $(MPI_STATIC): $(MPI_OBJ)
 	$(call if_quiet,AR)$(AR) rcs $@ $(MPI_OBJ)
 
 $(BUILD)/$(MPI_SHARED): $(MPI_OBJ) $(SHARED)
-	$(call if_quiet,LD)$(mpicc) -shared -Wl,-soname,$(MPI_SONAME) -Wl,--no-undefined $(SANITIZE) $(MPI_OBJ) \
+	$(call if_quiet,LD)$(mpicc) -shared -Wl,-soname,$(MPI_SONAME) -Wl,--no-undefined $(LINK_FLAGS) $(MPI_OBJ) \
 	    -o $@ -L$(BUILD) -lcotangent $(LIBS)
 	@ln -sf $(@F) $(BUILD)/$(MPI_SONAME)
 	@ln -sf $(MPI_SONAME) $(BUILD)/libcotangent_mpi.so
@@ -43,7 +43,7 @@ FINETUNE_MPI = $(patsubst %,$(BUILD)/obj/examples/%.o,finetune common $(FINETUNE
 $(BUILD)/finetune_mpi: $(FINETUNE_MPI)
 $(BUILD)/char_lm_mpi: $(CHAR_LM_MPI)
 $(BUILD)/char_lm_mpi $(BUILD)/finetune_mpi: $(SYSTEM_OBJ) $(MPI_STATIC) $(STATIC)
-	$(call if_quiet,LD)$(mpicc) $(SANITIZE) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
+	$(call if_quiet,LD)$(mpicc) $(LINK_FLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
 
 # The engine once more, with messages cut so small that the tests have several segments.
 MPI_SMALL = $(BUILD)/obj/$(MPI_AT)/tests/small_engine.o
@@ -54,14 +54,14 @@ $(MPI)/transfers: $(MPI_SMALL) $(BUILD)/obj/$(MPI_AT)/mpi.o
 
 $(MPI)/%: $(BUILD)/obj/$(MPI_AT)/tests/%.o $(MPI_STATIC) $(STATIC)
 	@mkdir -p $(@D)
-	$(call if_quiet,LD)$(mpicc) $(SANITIZE) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
+	$(call if_quiet,LD)$(mpicc) $(LINK_FLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
 
 test-mpi: $(MPI_TESTS) mpi $(BUILD)/char_lm $(BUILD)/finetune $(BUILD)/tokenize ## what several ranks compute and how they fail, under mpiexec; needs mpicc
 	@BUILD=$(BUILD) MPI=$(MPI) MPICC='$(MPICC)' CC='$(CC)' SANITIZE='$(SANITIZE)' $(MPI_AT)/tests/run
 
 $(MPI)/steps: $(BUILD)/obj/$(MPI_AT)/bench/steps.o $(MPI_STATIC) $(STATIC)
 	@mkdir -p $(@D)
-	$(call if_quiet,LD)$(mpicc) $(SANITIZE) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
+	$(call if_quiet,LD)$(mpicc) $(LINK_FLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
 bench-mpi: $(MPI)/steps ## what several ranks cost, in time and bytes; needs mpicc and python3
 	@MPI=$(MPI) MPICC='$(MPICC)' $(MPI_AT)/bench/run
 
