@@ -17,6 +17,8 @@ ct_module *cti_nn_rms_norm_bare(ct_context *context, ct_rms_norm_opts opts);
  * else. */
 bool cti_nn_is_linear(const ct_module *module);
 bool cti_nn_is_embedding(const ct_module *module);
-bool cti_nn_is_norm(const ct_module *module); /* a LayerNorm or an RMSNorm */
+/* The options of a norm; NULL for any other module. */
+const ct_layer_norm_opts *cti_nn_layer_norm_of(const ct_module *module);
+const ct_rms_norm_opts *cti_nn_rms_norm_of(const ct_module *module);
 
 #endif

@@ -34,6 +34,10 @@ static const cti_nn_kind layer_norm_kind = {.name = "LayerNorm",
                                             .describe = describe_layer_norm,
                                             .size = sizeof(ct_layer_norm_opts)};
 
+const ct_layer_norm_opts *cti_nn_layer_norm_of(const ct_module *module) {
+    return module && module->kind == &layer_norm_kind ? cti_nn_data(module) : NULL;
+}
+
 ct_module *cti_nn_layer_norm_bare(ct_context *context, ct_layer_norm_opts o) {
     if (!norm_check(context, &layer_norm_kind, o.dim, &o.eps)) return NULL;
     ct_module *module = cti_nn_new(context, &layer_norm_kind);
@@ -67,8 +71,8 @@ static const cti_nn_kind rms_norm_kind = {.name = "RMSNorm",
                                           .describe = describe_rms_norm,
                                           .size = sizeof(ct_rms_norm_opts)};
 
-bool cti_nn_is_norm(const ct_module *module) {
-    return module && (module->kind == &layer_norm_kind || module->kind == &rms_norm_kind);
+const ct_rms_norm_opts *cti_nn_rms_norm_of(const ct_module *module) {
+    return module && module->kind == &rms_norm_kind ? cti_nn_data(module) : NULL;
 }
 
 ct_module *cti_nn_rms_norm_bare(ct_context *context, ct_rms_norm_opts o) {

@@ -72,6 +72,22 @@ static inline bool same_shape(const ct_tensor *x, ct_shape want) {
     return same;
 }
 
+/* The gradients of all parameters as one tensor, after they were set to zero and y was run
+ * backward from `seed`. */
+static inline ct_tensor *gradients_of(ct_module *lm, ct_tensor *y, ct_tensor *seed) {
+    ct_param each = {0}, again = {0};
+    while (ct_module_next(lm, &each)) ct_zero_grad(each.tensor);
+    ck_assert(ct_backward_with(&y, &seed, 1, (ct_backward_opts){0}));
+    ct_tensor *grad[64];
+    int n = 0;
+    while (ct_module_next(lm, &again)) {
+        ct_tensor *of = ct_grad(again.tensor); /* NULL: y does not depend on the parameter */
+        if (!of) of = ct_zeros(context, ct_dtype_of(again.tensor), ct_shape_of(again.tensor));
+        grad[n++] = ct_clone(ct_reshape(of, CT_SHAPE(-1)));
+    }
+    return ct_cat(grad, n, 0);
+}
+
 static const ct_lm_opts f64 = {.dtype = CT_F64};
 
 static inline void write_text(const char *path, const char *text) {

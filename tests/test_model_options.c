@@ -127,19 +127,6 @@ START_TEST(a_loss_with_a_softcap) {
 }
 END_TEST
 
-/* The gradients of all parameters as one tensor, after they were set to zero and y was run
- * backward from `seed`. */
-static ct_tensor *gradients_of(ct_module *lm, ct_tensor *y, ct_tensor *seed) {
-    ct_param each = {0}, again = {0};
-    while (ct_module_next(lm, &each)) ct_zero_grad(each.tensor);
-    ck_assert(ct_backward_with(&y, &seed, 1, (ct_backward_opts){0}));
-    ct_tensor *grad[64];
-    int n = 0;
-    while (ct_module_next(lm, &again))
-        grad[n++] = ct_clone(ct_reshape(ct_grad(again.tensor), CT_SHAPE(-1)));
-    return ct_cat(grad, n, 0);
-}
-
 /* The loss and gradients of a few tokens are the same as with whole logits, for every head and all
  * options, and need less memory. */
 START_TEST(a_loss_of_few_tokens) {

@@ -209,6 +209,7 @@ static void lm_end(void *data) {
     ct_context *context = lm->context;
     if (lm->step) cti_give_any(context, lm->step, steps_bytes(lm));
     if (lm->folder) cti_give_any(context, lm->folder, strlen(lm->folder) + 1);
+    if (lm->names) cti_give_any(context, lm->names, lm->names_size);
     cti_lm_config_free(&lm->config);
     cti_give_any(context, lm, sizeof *lm);
 }
@@ -251,6 +252,9 @@ static void *lm_clone(void *data, ct_module *copy) {
     cti_lm *lm = lm_data_new(from->context, &config, opts, from->folder);
     if (lm) {
         lm->module = copy;
+        lm->names_size = from->names_size;
+        lm->names = cti_take_any(from->context, lm->names_size);
+        if (lm->names) memcpy(lm->names, from->names, lm->names_size);
         memcpy(lm->eos, from->eos, sizeof lm->eos);
         lm->generation = from->generation;
         lm->generation.eos = lm->eos;
@@ -283,6 +287,18 @@ const char *cti_lm_path(const cti_lm *lm, int64_t layer, const char *part, char 
     return out;
 }
 
+/* Writes down which parameters the family has, before a program can replace a module. */
+static void note_names(cti_lm *lm) {
+    ct_param measured = {0}, param = {0};
+    while (ct_module_next(lm->module, &measured)) lm->names_size += strlen(measured.name) + 1;
+    char *at = lm->names = cti_take_any(lm->context, lm->names_size);
+    while (at && ct_module_next(lm->module, &param)) {
+        const size_t size = strlen(param.name) + 1;
+        memcpy(at, param.name, size);
+        at += size;
+    }
+}
+
 ct_module *cti_lm_build(ct_context *context, cti_lm_config *config, ct_lm_opts opts,
                         const char *folder) {
     cti_lm *lm = lm_data_new(context, config, opts, folder);
@@ -305,6 +321,7 @@ ct_module *cti_lm_build(ct_context *context, cti_lm_config *config, ct_lm_opts o
         base = lm_add_child(root, config->family->names.base, ct_module_new(context, "Model"));
     add_base(&b, base);
     if (!bare) add_head(&b, root);
+    if (cti_lm_is_ready(context)) note_names(lm);
     if (cti_lm_is_ready(context)) return root;
     ct_module_free(root);
     return NULL;

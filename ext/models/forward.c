@@ -333,7 +333,7 @@ static int64_t classes_by_rows(const cti_lm *lm) {
     const bool masked = lm->config.head == CTI_LM_HEAD_MASKED;
     if (!cti_lm_has_logits(lm) ||
         (masked && (!linear_of_rows(ct_module_child(lm->module, transform_dense)) ||
-                    !cti_nn_is_norm(ct_module_child(lm->module, transform_norm)))))
+                    !cti_nn_layer_norm_of(ct_module_child(lm->module, transform_norm)))))
         return 0;
     ct_module *linear = linear_of_rows(ct_module_child(lm->module, cti_lm_head_path(lm)));
     return linear ? ct_shape_of(ct_module_get(linear, "weight")).dim[0] : 0;

@@ -43,8 +43,11 @@ struct cti_lm {
     ct_module *module; /* the root of the tree */
     cti_lm_config config;
     bool recompute, ignore_unknown; /* of the options; the dtype is that of the parameters */
-    char *folder;                   /* the folder from which it was opened; NULL: none */
-    cti_lm_step *step;              /* [layers] */
+    /* the names of the parameters that the family gives it, one behind the other with their NULs */
+    char *names;
+    size_t names_size;
+    char *folder;      /* the folder from which it was opened; NULL: none */
+    cti_lm_step *step; /* [layers] */
     /* the options of the folder's generation_config.json, or of config.json without that file; .eos
      * points to `eos`, the ids of that file, or of config.json if that file has none */
     ct_generate_opts generation;
@@ -88,6 +91,9 @@ bool cti_lm_update_text(cti_lm *lm);
 const char *cti_lm_head_path(const cti_lm *lm);
 /* Whether the head's weight is the embedding's. */
 bool cti_lm_is_tied(const cti_lm *lm);
+/* Whether a folder can hold the model: its parameters are those of the family, in modules of this
+ * library with the mathematics that config.json says. Otherwise records an error. */
+bool cti_lm_is_of_family(const cti_lm *lm, const char *op);
 /* Whether each token has logits. */
 bool cti_lm_has_logits(const cti_lm *lm);
 /* Whether the embedding has a padding_idx: a row that gets no gradient by look-ups. */

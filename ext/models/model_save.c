@@ -140,6 +140,7 @@ bool ct_lm_save(ct_module *module, const char *folder, ct_save_opts opts) {
                        "%s: the model has adapters: ct_lora_merge them, or save them by "
                        "ct_lora_save",
                        save_op);
+    if (!cti_lm_is_of_family(lm, save_op)) return false;
     if (!cti_os_make_folder(folder) && errno != EEXIST)
         return cti_file_fail(lm->context, save_op, folder, "cannot make the folder");
     if (!save_weights(lm, folder, opts)) return false;

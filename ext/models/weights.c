@@ -1,8 +1,11 @@
 /* What the weights of a model are now: a program may have converted them or replaced modules. */
+#include <cotangent/autograd.h>
 #include <cotangent/tensor.h>
 
+#include <stdio.h>
 #include <string.h>
 
+#include "../../nn/bare.h"
 #include "lora.h"
 
 const char *cti_lm_head_path(const cti_lm *lm) {
@@ -47,4 +50,63 @@ bool cti_lm_is_tied(const cti_lm *lm) {
                     *head = ct_module_child(lm->module, cti_lm_head_path(lm));
     ct_tensor *weight = cti_lm_param(table, "weight");
     return weight && cti_lm_param(head, "weight") == weight;
+}
+
+/* ---- what a folder can hold ---- */
+
+/* Whether the module has no other mathematics than config.json says. */
+static bool is_of_config(const cti_lm *lm, const ct_param *param) {
+    const double eps = lm->config.number[CTI_LM_EPS];
+    const ct_layer_norm_opts *layer = cti_nn_layer_norm_of(param->owner);
+    const ct_rms_norm_opts *rms = cti_nn_rms_norm_of(param->owner);
+    if (rms)
+        return lm->config.family->rms && rms->eps == eps &&
+               rms->offset == lm->config.family->norm_offset;
+    if (layer) return !lm->config.family->rms && layer->eps == eps;
+    return cti_nn_is_linear(param->owner) || cti_nn_is_embedding(param->owner) ||
+           !strcmp(param->name, "cls.predictions.bias");
+}
+
+static bool family_has(const cti_lm *lm, const char *name) {
+    for (const char *at = lm->names; at < lm->names + lm->names_size; at += strlen(at) + 1)
+        if (!strcmp(at, name)) return true;
+    return false;
+}
+
+/* The name of the head's weight, which the family has or has not: config.json says whether it is
+ * tied. */
+static bool is_head_weight(const cti_lm *lm, const char *name) {
+    char path[CTI_LM_PATH];
+    snprintf(path, sizeof path, "%s.weight", cti_lm_has_logits(lm) ? cti_lm_head_path(lm) : "");
+    return !strcmp(name, path);
+}
+
+/* The first parameter of the family that the tree lacks; NULL: none. */
+static const char *missing_name(const cti_lm *lm) {
+    for (const char *at = lm->names; at < lm->names + lm->names_size; at += strlen(at) + 1)
+        if (!cti_lm_param(lm->module, at) && !(is_head_weight(lm, at) && cti_lm_is_tied(lm)))
+            return at;
+    return NULL;
+}
+
+bool cti_lm_is_of_family(const cti_lm *lm, const char *op) {
+    const char *family = lm->config.family->model_type;
+    ct_param param = {0};
+    while (ct_module_next(lm->module, &param)) {
+        const bool has = family_has(lm, param.name) || is_head_weight(lm, param.name);
+        if (has && is_of_config(lm, &param)) continue;
+        if (has)
+            return ct_fail(
+                lm->context, CT_ERR_ARGUMENT,
+                "%s: %s belongs to a %s that config.json cannot describe: a folder is read "
+                "with the modules of a %s (ct_save writes any module)",
+                op, param.name, ct_module_kind(param.owner), family);
+        return ct_fail(lm->context, CT_ERR_ARGUMENT,
+                       "%s: %s is no parameter of a %s (ct_save writes any module)", op, param.name,
+                       family);
+    }
+    const char *missing = missing_name(lm);
+    return !missing || ct_fail(lm->context, CT_ERR_ARGUMENT,
+                               "%s: a %s has %s, but this one has not (ct_save writes any module)",
+                               op, family, missing);
 }
