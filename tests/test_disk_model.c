@@ -28,6 +28,7 @@ void check(const ct_context *context, int exit_code) {
     if (ct_error(context) != CT_OK) fail(exit_code, "%s", ct_error_message(context));
 }
 void progress_end(void) {}
+const char *error_text(const char *message) { return message; }
 int flag_word(const char *words, long long i, const char **word) { /* no flag here has words */
     *word = words;
     return (void)i, 0;

@@ -143,6 +143,40 @@ START_TEST(saved_in_place) {
 }
 END_TEST
 
+/* A template that was set takes the place of the folder's, and is saved where transformers reads
+ * it. */
+START_TEST(template_that_is_set) {
+    static const char *const
+        before[] = {NULL, "{'pad_token':'a'}", "{'chat_template':'old','x':1}",
+                    "{'chat_template':[{'name':'default','template':'old'}]}"},
+        chatml[] = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + "
+                   "message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if "
+                   "add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+    const ct_message message = {.role = "user", .content = "a"};
+    char text[100], jinja[1100];
+    const char *path = folder_with(before[_i % 4], NULL, NULL, NULL);
+    snprintf(jinja, sizeof jinja, "%s", in_folder("chat_template.jinja"));
+    if (_i >= 4) write_all(jinja, "old", 3);
+    ct_tokenizer *tokenizer = ct_tokenizer_open(context, path);
+    ck_assert_msg(tokenizer != NULL, "%s", ct_error_message(context));
+    for (int removed = 0; removed < 2; removed++) { /* into the same folder */
+        ck_assert(ct_tokenizer_set_template(tokenizer, removed ? NULL : chatml));
+        ck_assert(ct_tokenizer_save(tokenizer, path));
+        ct_tokenizer *again = ct_tokenizer_open(context, path);
+        ck_assert_msg(again != NULL, "%s", ct_error_message(context));
+        const int64_t n = ct_chat_text(again, &message, 1, (ct_chat_opts){0}, text, sizeof text);
+        ck_assert(removed ? n == -1 : !strcmp(text, "<|im_start|>user\na<|im_end|>\n"));
+        ct_tokenizer_close(again);
+    }
+    FILE *file = fopen(jinja, "rb");
+    ck_assert_ptr_null(file);
+    ck_assert(!ct_tokenizer_set_template(tokenizer, "\xff"));
+    ck_assert_int_eq(ct_error(context), CT_ERR_ARGUMENT);
+    ct_error_clear(context);
+    ck_assert(!ct_tokenizer_set_template(NULL, ""));
+}
+END_TEST
+
 START_TEST(refused) {
     static const struct {
         const char *config, *map, *added, *message;
@@ -178,6 +212,7 @@ int main(void) {
     tcase_add_loop_test(files, roles_and_tokens, 0, CASES);
     tcase_add_test(files, flags);
     tcase_add_test(files, saved_in_place);
+    tcase_add_loop_test(files, template_that_is_set, 0, 8);
     tcase_add_test(files, refused);
     suite_add_tcase(suite, files);
     return run_suite(suite);

@@ -111,8 +111,9 @@ static bool save_json(const ct_tokenizer *tokenizer, const char *path) {
 
 /* ---- tokenizer_config.json ---- */
 
-/* Writes the members of the roles that `config` does not have right. "added_tokens_decoder" is for
- * the folder that was opened: with it the folder's special_tokens_map.json is not read. */
+/* Writes the members that `config` does not have right: roles, and a chat template that was set.
+ * "added_tokens_decoder" is for the folder that was opened: with it the folder's
+ * special_tokens_map.json is not read. */
 static void write_roles(cti_writer *writer, const cti_tokenizer_parts *parts) {
     if (parts->has_map) cti_write(writer, "\n  \"added_tokens_decoder\": {},");
     for (int i = 0; i < CTI_ROLES; i++) {
@@ -124,6 +125,10 @@ static void write_roles(cti_writer *writer, const cti_tokenizer_parts *parts) {
         else cti_write_quoted(writer, cti_token_text(parts, parts->role[i]));
         cti_write(writer, ",");
     }
+    if (!parts->template_changed || !parts->template_text.at) return;
+    cti_write(writer, "\n  \"chat_template\": ");
+    cti_write_quoted(writer, parts->template_text);
+    cti_write(writer, ",");
 }
 
 /* A config for a tokenizer that was opened without one. */
@@ -134,13 +139,15 @@ static void write_new_config(cti_writer *writer, const void *arg) {
                       "  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
 }
 
-/* A member of the config's object that stays: its text, and whether it is one of a changed role. */
+/* The config that was opened, with its members. */
 typedef struct {
     const cti_tokenizer_parts *parts;
     const cti_json_tree *tree;
 } edited_config;
 
-static bool is_changed_role(const cti_tokenizer_parts *parts, cti_text key) {
+static bool is_changed_member(const cti_tokenizer_parts *parts, cti_text key) {
+    if (parts->template_changed && !cti_text_compare(key, cti_text_of("chat_template")))
+        return true;
     if (parts->has_map && !cti_text_compare(key, cti_text_of("added_tokens_decoder"))) return true;
     for (int i = 0; i < CTI_ROLES; i++)
         if (parts->role_changed[i] && key.size == strlen(cti_role_names[i]) &&
@@ -158,7 +165,7 @@ static size_t end_in_file(cti_text file, const cti_json_value *value) {
     return at + 1;
 }
 
-/* The config with changed roles in front, and the other members as they were. */
+/* The config with the changed members in front, and the others as they were. */
 static void write_edited_config(cti_writer *writer, const void *arg) {
     const edited_config *edited = arg;
     const cti_json_tree *tree = edited->tree;
@@ -168,7 +175,7 @@ static void write_edited_config(cti_writer *writer, const void *arg) {
     const char *separator = "\n  ";
     for (cti_json_at i = cti_json_first(tree, 0); i; i = tree->value[i].next) {
         const cti_json_value *value = &tree->value[i];
-        if (is_changed_role(edited->parts, cti_json_key_of(tree, i))) continue;
+        if (is_changed_member(edited->parts, cti_json_key_of(tree, i))) continue;
         const size_t begin = value->begin - (value->kind == CTI_JSON_STRING);
         cti_write(writer, separator);
         cti_write_quoted(writer, cti_json_key_of(tree, i));
@@ -204,7 +211,7 @@ static bool make_config(const ct_tokenizer *tokenizer, text_edit *edit) {
 
 static bool save_config(const ct_tokenizer *tokenizer, const char *path) {
     const cti_tokenizer_parts *parts = tokenizer->parts;
-    bool changed = !parts->config.at || parts->has_map;
+    bool changed = !parts->config.at || parts->has_map || parts->template_changed;
     for (int i = 0; i < CTI_ROLES; i++) changed |= parts->role_changed[i];
     text_edit edit = {0};
     if (!changed) return write_edited(tokenizer->context, path, parts->config, &edit);
@@ -221,6 +228,15 @@ static bool ends_in(const char *path, const char *end) {
     return length >= size && !strcmp(path + length - size, end);
 }
 
+/* transformers takes the template of this file before the one of the config. */
+static bool save_jinja(const ct_tokenizer *tokenizer, const char *path) {
+    const cti_text text = tokenizer->parts->template_text;
+    cti_os_about about;
+    if (text.at) return write_edited(tokenizer->context, path, text, &(text_edit){0});
+    return !cti_os_about_path(path, &about) ||
+           cti_file_remove(tokenizer->context, tokenizer_save_op, path);
+}
+
 static bool save_folder(const ct_tokenizer *tokenizer, const char *folder) {
     ct_context *context = tokenizer->context;
     if (!cti_os_make_folder(folder) && errno != EEXIST)
@@ -231,8 +247,7 @@ static bool save_folder(const ct_tokenizer *tokenizer, const char *folder) {
                *jinja = cti_tokenizer_path(&arena, folder, "chat_template.jinja");
     bool done =
         json && config && jinja && save_json(tokenizer, json) && save_config(tokenizer, config);
-    if (done && tokenizer->parts->template_is_file)
-        done = write_edited(context, jinja, tokenizer->parts->template_text, &(text_edit){0});
+    if (done && tokenizer->parts->template_is_file) done = save_jinja(tokenizer, jinja);
     cti_arena_free(&arena);
     return done;
 }

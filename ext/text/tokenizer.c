@@ -223,3 +223,21 @@ int64_t ct_token_add(ct_tokenizer *tokenizer, const char *token, const char *rol
     tokenizer->parts->role[i] = id;
     return id;
 }
+
+bool ct_tokenizer_set_template(ct_tokenizer *tokenizer, const char *text) {
+    if (!tokenizer ||
+        !cti_object_is_ready(&tokenizer->object, "ct_tokenizer_set_template", "tokenizer", NULL))
+        return false;
+    cti_text copy = {0};
+    if (text) {
+        copy = cti_text_of(text);
+        if (cti_utf8_check(copy.at, copy.size) != copy.size)
+            return ct_fail(tokenizer->context, CT_ERR_ARGUMENT,
+                           "tokenizer_set_template: the template is not UTF-8");
+        copy = cti_arena_copy(&tokenizer->arena, copy);
+        if (!copy.at) return false;
+    }
+    tokenizer->parts->template_text = copy;
+    tokenizer->parts->template_changed = true;
+    return true;
+}

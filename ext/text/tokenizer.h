@@ -4,7 +4,8 @@
  *
  * 1. All memory that outlives a call is in the arena, and is given back when the tokenizer is
  *    closed. Functions of a const tokenizer use malloc and free it before they return.
- * 2. After ct_tokenizer_open only ct_token_add changes the tokenizer. Replaced memory stays in
+ * 2. After ct_tokenizer_open only ct_token_add and ct_tokenizer_set_template change the
+ *    tokenizer. Replaced memory stays in
  *    the arena, so a text that ct_token returned stays valid. */
 #ifndef CTI_TEXT_TOKENIZER_H
 #define CTI_TEXT_TOKENIZER_H
@@ -39,6 +40,7 @@ typedef struct {
     int64_t role[CTI_ROLES]; /* the id with each role; -1: none */
     cti_text template_text;  /* the chat template of the folder; .at is NULL if there is none */
     bool template_is_file;   /* it was in chat_template.jinja */
+    bool template_changed;   /* the program has set it since */
     /* the text of the file, and the range of its array of added tokens with the brackets; empty if
      * the file has none */
     cti_text file;

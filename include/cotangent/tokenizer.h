@@ -315,6 +315,11 @@ CT_API bool ct_json_lines_next(ct_json_lines *lines, ct_json_line *line);
 /* Closes the file. ct_context_free does it too. */
 CT_API void ct_json_lines_close(ct_json_lines *lines);
 
+/* Puts a chat template in the place of the folder's; NULL removes it. ct_tokenizer_save writes it.
+ * The chat functions know the templates that docs/text.md lists, by their whole text, and refuse
+ * another one. Returns false after CT_ERR_ARGUMENT (text that is not UTF-8) or CT_ERR_MEMORY. */
+CT_API bool ct_tokenizer_set_template(ct_tokenizer *tokenizer, const char *text);
+
 /* Writes the tokenizer as it is now to a file if the path ends in ".json", and otherwise into a
  * folder, which is made if there is none. The file has the text of the opened file, with the tokens
  * that were added since, and gives the same ids for every text. A folder gets a
