@@ -194,6 +194,40 @@ START_TEST(files_that_are_refused) {
 }
 END_TEST
 
+/* The model that adapters are for, as their file spells it. */
+START_TEST(base_of_adapters) {
+    static const struct {
+        const char *file, *base;
+    } cases[] = {
+        {"{\"base_model_name_or_path\": \"a/b \\u00e9\"}", "a/b \xc3\xa9"},
+        {"{\"x\": {\"base_model_name_or_path\": \"no\"}, \"base_model_name_or_path\": \"\"}", ""},
+        {"{\"base_model_name_or_path\": null}", ""},
+        {"{}", ""},
+        {"{\"base_model_name_or_path\": 3}", NULL},
+        {"{\"base_model_name_or_path\": \"a\\u0000b\"}", NULL},
+        {"[]", NULL},
+        {"{", NULL},
+    };
+    char base[40];
+    ck_assert(ct_lm_save(new_lm(LLAMA, f64), in_folder("base"), (ct_save_opts){0}));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_text(in_folder("base/adapter_config.json"), cases[i].file);
+        const int64_t n = ct_lora_base(context, in_folder("base"), base, sizeof base);
+        ck_assert_int_eq(n, cases[i].base ? (int64_t)strlen(cases[i].base) : -1);
+        ck_assert_int_eq(ct_error(context), cases[i].base ? CT_OK : CT_ERR_FORMAT);
+        ct_error_clear(context);
+        if (cases[i].base) ck_assert_str_eq(base, cases[i].base);
+    }
+    write_text(in_folder("base/adapter_config.json"), cases[0].file);
+    ck_assert_int_eq(ct_lora_base(context, in_folder("base"), base, 3), 6);
+    ck_assert_str_eq(base, "a/");
+    ck_assert_int_eq(ct_lora_base(context, in_folder("base"), NULL, 0), 6);
+    ck_refused(ct_lora_base(context, in_folder("none"), base, 3) >= 0, CT_ERR_IO, "lora_base",
+               "adapter_config.json");
+    ck_refused(ct_lora_base(context, NULL, base, 3) >= 0, CT_ERR_ARGUMENT, "lora_base", "NULL");
+}
+END_TEST
+
 /* A file that lacks a matrix of a pair, or has none at all. */
 START_TEST(files_that_lack_matrices) {
     ck_assert(
@@ -234,6 +268,7 @@ int main(void) {
     tcase_add_test(all, files_of_adapters);
     tcase_add_test(all, files_that_are_refused);
     tcase_add_test(all, files_that_lack_matrices);
+    tcase_add_test(all, base_of_adapters);
     suite_add_tcase(suite, all);
     return run_suite(suite);
 }

@@ -282,6 +282,40 @@ START_TEST(options_of_folders) {
 }
 END_TEST
 
+/* Ids that are set end rows, and are in both files of a saved folder; a copy of the model has them.
+ */
+START_TEST(ends_that_are_set) {
+    const int64_t ids[17] = {6, 4};
+    ck_assert(
+        ct_lm_save(rough_lm("{\"model_type\": \"llama\", \"eos_token_id\": 7, " SIZES "}", f64),
+                   in_folder("g"), (ct_save_opts){0}));
+    for (int file = 0; file < 2; file++) {
+        if (file)
+            write_text(in_folder("g/generation_config.json"),
+                       "{\"max_new_tokens\": 9, \"eos_token_id\": [3, 7, 1]}");
+        ct_module *lm = ct_lm_open(context, in_folder("g"), f64);
+        ck_assert(ct_lm_set_eos(lm, ids, 2));
+        ct_module *copy = ct_module_clone(lm);
+        ck_assert(ct_lm_save(copy, in_folder("h"), (ct_save_opts){0}));
+        ct_module *const all[] = {lm, copy, ct_lm_open(context, in_folder("h"), f64)};
+        for (int i = 0; i < 3; i++) {
+            const ct_generate_opts opts = ct_lm_generate_opts(all[i]);
+            const ct_lm_info about = ct_lm_about(all[i]);
+            ck_assert(opts.n_eos == 2 && opts.eos[0] == 6 && opts.eos[1] == 4);
+            ck_assert(about.n_eos == 2 && about.eos[0] == 6 && about.eos[1] == 4);
+            ck_assert_int_eq(opts.max_new, file ? 9 : 0);
+        }
+        ck_assert(ct_lm_set_eos(lm, ids, 1) && ct_lm_save(lm, in_folder("g"), (ct_save_opts){0}));
+        lm = ct_lm_open(context, in_folder("g"), f64); /* in place */
+        ck_assert(ct_lm_generate_opts(lm).n_eos == 1 && ct_lm_about(lm).n_eos == 1);
+        ck_refused(ct_lm_set_eos(lm, ids, 17), CT_ERR_ARGUMENT, "lm_set_eos", "17 ids");
+        ck_refused(ct_lm_set_eos(lm, ids, 0), CT_ERR_ARGUMENT, "lm_set_eos", "0 ids");
+        ck_refused(ct_lm_set_eos(lm, (int64_t[]){1000000}, 1), CT_ERR_ARGUMENT, "1000000", "");
+        ck_assert(ct_lm_about(lm).eos[0] == 6);
+    }
+}
+END_TEST
+
 /* Without a generation_config.json keys of config.json hold, as in transformers; with it none. */
 START_TEST(options_of_config) {
     ct_module *made = new_lm("{\"model_type\": \"llama\", \"do_sample\": true, \"top_k\": 3, "
@@ -398,6 +432,7 @@ int main(void) {
     tcase_add_test(all, stop_texts);
     tcase_add_test(all, a_stop_text_behind_a_long_text);
     tcase_add_test(all, options_of_folders);
+    tcase_add_test(all, ends_that_are_set);
     tcase_add_test(all, options_of_config);
     tcase_add_test(all, options_that_are_not_supported);
     tcase_add_test(all, a_larger_vocabulary);

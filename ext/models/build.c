@@ -258,6 +258,7 @@ static void *lm_clone(void *data, ct_module *copy) {
         memcpy(lm->eos, from->eos, sizeof lm->eos);
         lm->generation = from->generation;
         lm->generation.eos = lm->eos;
+        lm->has_own_eos = from->has_own_eos;
         lm->not_followed = from->not_followed;
     } else {
         cti_lm_config_free(&config);

@@ -52,6 +52,7 @@ struct cti_lm {
      * points to `eos`, the ids of that file, or of config.json if that file has none */
     ct_generate_opts generation;
     int64_t eos[CTI_LM_MOST_EOS];
+    bool has_own_eos; /* ct_lm_set_eos has set them, and saves write them */
     struct {
         const char *file; /* the file that has the options */
         const char *key;  /* the first of its keys that is not supported; NULL: none */
@@ -62,6 +63,9 @@ struct cti_lm {
 
 /* Reads the options of generation for an op. */
 bool cti_lm_read_generation(cti_lm *lm, const char *op);
+/* Writes a file of the model's folder into another one, with the model's own ids that end a text.
+ */
+bool cti_lm_save_eos(const cti_lm *lm, const char *op, const char *folder, const char *name);
 
 extern const ct_module_type cti_lm_type;
 /* Whether a context is not NULL and has no pending error. */

@@ -77,6 +77,12 @@ static bool copy_companion(const cti_lm *lm, const char *folder, const char *nam
     return ok;
 }
 
+static bool save_companion(const cti_lm *lm, const char *folder, const char *name) {
+    if (lm->has_own_eos && !strcmp(name, "generation_config.json"))
+        return cti_lm_save_eos(lm, save_op, folder, name);
+    return copy_companion(lm, folder, name);
+}
+
 /* ---- config.json ---- */
 
 /* Writes the model's config.json with the format of its weights. */
@@ -145,6 +151,6 @@ bool ct_lm_save(ct_module *module, const char *folder, ct_save_opts opts) {
         return cti_file_fail(lm->context, save_op, folder, "cannot make the folder");
     if (!save_weights(lm, folder, opts)) return false;
     for (const char *const *name = companions; lm->folder && *name; name++)
-        if (!copy_companion(lm, folder, *name)) return false;
+        if (!save_companion(lm, folder, *name)) return false;
     return write_config(lm, folder, opts.floats);
 }

@@ -102,6 +102,11 @@ CT_API ct_tensor *ct_lm_forward(ct_module *lm, ct_tensor *ids, ct_lm_call call);
 CT_API ct_tensor *ct_lm_loss(ct_module *lm, ct_tensor *ids, ct_tensor *targets, ct_lm_call call,
                              ct_cross_entropy_opts opts);
 
+/* Sets the n ids that end a text (at most 16): for ct_generate_new, and as eos_token_id of
+ * config.json and of generation_config.json, if there is one, in the folders that are saved.
+ * Returns false after CT_ERR_ARGUMENT or CT_ERR_MEMORY. */
+CT_API bool ct_lm_set_eos(ct_module *lm, const int64_t *ids, int64_t n);
+
 /* Writes a folder that transformers and ct_lm_open load: the weights, tied ones once; tokenizer and
  * generation files of the folder from which the model was opened, if they still exist; and
  * config.json, which is written last. The folder's parent must exist. */
@@ -151,6 +156,12 @@ CT_API bool ct_lora_save(ct_module *module, const char *folder);
  * Linear that the lists target_modules, exclude_modules or layers_to_transform leave out; PEFT
  * ignores its matrices. If it returns false, nothing has changed. */
 CT_API bool ct_lora_load(ct_module *module, const char *folder);
+
+/* Writes the name of the model that a folder of adapters is for (base_model_name_or_path of its
+ * adapter_config.json), as snprintf: a path as it was written there, or a name on the hub. Returns
+ * the number of bytes, 0 if the file names none, or -1 after CT_ERR_ARGUMENT, CT_ERR_IO,
+ * CT_ERR_FORMAT or CT_ERR_MEMORY. */
+CT_API int64_t ct_lora_base(ct_context *context, const char *folder, char *path, size_t room);
 
 /* ---- generation ---- */
 
