@@ -392,6 +392,81 @@ START_TEST(options_that_are_not_supported) {
 }
 END_TEST
 
+/* A token that is added while a generator runs, and is longer than all before, ends a row too. */
+START_TEST(a_token_that_is_added) {
+    ct_tokenizer *tokenizer = open_small(context, "");
+    const int64_t added_id = ct_tokenizer_size(tokenizer);
+    ct_module *lm = new_lm("{\"model_type\": \"llama\", \"vocab_size\": 8, \"hidden_size\": 8, "
+                           "\"intermediate_size\": 8, \"num_hidden_layers\": 0, "
+                           "\"num_attention_heads\": 2}",
+                           f64);
+    ck_assert_int_lt(added_id, 8);
+    const int64_t id[] = {0, 0};
+    static const char *const stops[] = {"xy"};
+    ct_generator *generator = ct_generate_new(
+        lm, (ct_batch){.ids = ct_from_i64(context, CT_SHAPE(2, 1), id)},
+        (ct_generate_opts){
+            .max_new = 20, .no_eos = true, .stop = stops, .n_stop = 1, .tokenizer = tokenizer});
+    ck_assert_ptr_nonnull(generator);
+    int64_t ids[2];
+    ck_assert(ct_generate_next(generator, ids));
+    char longer[3000];
+    memset(longer, 'x', sizeof longer);
+    longer[sizeof longer - 2] = 'y', longer[sizeof longer - 1] = 0;
+    ck_assert_int_eq(ct_token_add(tokenizer, longer, NULL), added_id);
+    ck_assert(ct_generate_end(generator, 1));
+    /* the last norm makes zeros, of which this head makes its bias */
+    ct_init_constant(ct_module_get(lm, "model.norm.weight"), 0);
+    ct_module *head = ct_linear_new(
+        context, (ct_linear_opts){.in_features = 8, .out_features = 8, .dtype = CT_F64});
+    ct_tensor *bias = ct_module_get(head, "bias");
+    ct_data_f64(bias)[added_id] = 5;
+    ct_wrote(bias);
+    ct_module_free(ct_module_set_child(lm, "lm_head", head));
+    ck_assert_msg(ct_generate_next(generator, ids), "%s", ct_error_message(context));
+    ck_assert(ids[0] == added_id && ids[1] == -1);
+    ck_assert(!ct_generate_next(generator, ids) && ct_error(context) == CT_OK);
+    ct_tokenizer_close(tokenizer);
+}
+END_TEST
+
+static ct_tensor *constant_logits(void *self, ct_tensor *x) { /* a view of the head's parameter */
+    ct_tensor *row = ct_module_get(self, "row");
+    return ct_expand(row, CT_SHAPE(ct_dim(x, 0), 1, ct_dim(row, 0)));
+}
+static ct_tensor *flat_logits(void *self, ct_tensor *x) {
+    return ct_reshape(constant_logits(self, x), CT_SHAPE(ct_dim(x, 0), -1));
+}
+
+/* A head of the program's own may have fewer logits than the model has ids, but not more. */
+START_TEST(heads_of_another_size) {
+    static const int64_t sizes_of_heads[] = {5, 31, 4000};
+    for (int i = 0; i < 4; i++) {
+        ct_module *lm = rough_lm(LLAMA, f64), *head = ct_module_new(context, "Linear");
+        const int64_t size = sizes_of_heads[i % 3];
+        ct_tensor *row = ct_module_add_param(head, "row", ct_ones(context, CT_F64, CT_SHAPE(size)));
+        ct_data_f64(row)[3] = 4, ct_data_f64(row)[4] = 3.5, ct_data_f64(row)[2] = 3;
+        ct_wrote(row);
+        ct_module_set_forward(head, i < 3 ? constant_logits : flat_logits, head);
+        ct_module_free(ct_module_set_child(lm, "lm_head", head));
+        ct_generator *generator = ct_generate_new(
+            lm, padded(true),
+            (ct_generate_opts){.max_new = 3, .no_eos = true, .repetition_penalty = 2});
+        int64_t ids[PROMPTS];
+        if (i >= 2) {
+            ck_refused(ct_generate_next(generator, ids), i == 2 ? CT_ERR_ARGUMENT : CT_ERR_SHAPE,
+                       i == 2 ? "generate_next" : "the head made a tensor of 2 dims",
+                       i == 2 ? "4000 logits, but the model has 31 ids" : ", 1, 16)");
+            continue;
+        }
+        ck_assert_msg(ct_generate_next(generator, ids), "%s", ct_error_message(context));
+        /* the first prompt has the ids 3 and 4, whose logits are halved; the others have neither */
+        ck_assert(ids[0] == 2 && ids[1] == 3 && ids[2] == 3);
+        ck_assert(ct_data_f64(row)[3] == 4 && ct_data_f64(row)[4] == 3.5);
+    }
+}
+END_TEST
+
 /* A generator has room for the ids that its model had when it was made. */
 START_TEST(a_larger_vocabulary) {
     ct_module *lm = rough_lm(LLAMA, f64);
@@ -435,6 +510,8 @@ int main(void) {
     tcase_add_test(all, ends_that_are_set);
     tcase_add_test(all, options_of_config);
     tcase_add_test(all, options_that_are_not_supported);
+    tcase_add_test(all, a_token_that_is_added);
+    tcase_add_test(all, heads_of_another_size);
     tcase_add_test(all, a_larger_vocabulary);
     tcase_add_test(all, in_training);
     suite_add_tcase(suite, all);

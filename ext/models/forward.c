@@ -354,13 +354,25 @@ static bool check_result(const cti_lm *lm, ct_lm_result result) {
                                             : "such result");
 }
 
+/* The logits (B, V) of x (B, 1, E). */
+static ct_tensor *last_logits(const cti_lm *lm, ct_tensor *x) {
+    ct_tensor *y = x ? computed(logits_of(lm, x)) : NULL;
+    if (!y) return NULL;
+    const ct_shape got = ct_shape_of(y);
+    if (got.ndim == 3 && got.dim[0] == ct_dim(x, 0) && got.dim[1] == 1) return ct_select(y, 1, 0);
+    return ct_fail(lm->context, CT_ERR_SHAPE,
+                   "%s: the head made a tensor of %d dims of hidden states (%" PRId64
+                   ", 1, %" PRId64 "), and not (%" PRId64 ", 1, V)",
+                   forward_name, got.ndim, ct_dim(x, 0), ct_dim(x, 2), ct_dim(x, 0));
+}
+
 static ct_tensor *result_of(cti_lm *lm, ct_tensor *ids, const ct_lm_call *call) {
     ct_tensor *x = hidden_states(lm, ids, call);
     switch (call->result) {
     case CT_LM_HIDDEN: return x;
     case CT_LM_MEAN: return mean_of_tokens(lm, call, x);
     case CT_LM_POOLED: return pooled(lm, x);
-    case CT_LM_LAST: return ct_select(computed(logits_of(lm, last_tokens(lm, call, x))), 1, 0);
+    case CT_LM_LAST: return last_logits(lm, last_tokens(lm, call, x));
     case CT_LM_OUT: break;
     }
     return lm->config.head == CTI_LM_HEAD_BARE ? x : computed(logits_of(lm, x));

@@ -387,31 +387,39 @@ static ct_tensor *group_logits(ct_generator *g, int64_t group) {
         memcpy(id + i * T, row->id, (size_t)row->prompt * sizeof *id);
         for (int64_t t = 0; t < row->prompt; t++) shown[i * T + t] = true;
     }
-    return ct_lm_forward(
+    ct_tensor *logits = ct_lm_forward(
         g->lm->module, ids,
         (ct_lm_call){.key_mask = mask, .cache = g->cache[group], .result = CT_LM_LAST});
+    /* a head of the program's own may have fewer logits than there are ids, but not more */
+    if (!logits || ct_dim(logits, 1) <= g->vocab) return logits;
+    return ct_fail(g->context, CT_ERR_ARGUMENT,
+                   "%s: the head makes %" PRId64 " logits, but the model has %" PRId64 " ids",
+                   generate_next_op, ct_dim(logits, 1), g->vocab);
 }
 
-/* Applies the repetition penalty to the logits of a row. Returns false after an error. */
-static bool penalise(const ct_generator *g, const generated_row *row, ct_tensor *logits) {
+/* The logits (1, V) of a row with the repetition penalty; NULL after an error. They are a copy, as
+ * a head of the program's own may have made a view of something else. */
+static ct_tensor *penalised(const ct_generator *g, const generated_row *row, ct_tensor *logits) {
     const double p = g->opts.repetition_penalty;
-    float *f = ct_dtype_of(logits) == CT_F32 ? ct_data_f32(logits) : NULL;
-    double *d = ct_dtype_of(logits) == CT_F64 ? ct_data_f64(logits) : NULL;
-    if (!f && !d) return false;
-    for (int64_t v = 0; v < g->vocab; v++) {
+    ct_tensor *y = ct_clone(logits);
+    float *f = y && ct_dtype_of(y) == CT_F32 ? ct_data_f32(y) : NULL;
+    double *d = y && ct_dtype_of(y) == CT_F64 ? ct_data_f64(y) : NULL;
+    if (!f && !d) return NULL;
+    for (int64_t v = 0; v < ct_dim(y, 1); v++) {
         if (!(row->seen[v / 8] >> v % 8 & 1)) continue;
         if (f) f[v] = f[v] > 0 ? f[v] / (float)p : f[v] * (float)p;
         else d[v] = d[v] > 0 ? d[v] / p : d[v] * p;
     }
-    ct_wrote(logits);
-    return true;
+    ct_wrote(y);
+    return y;
 }
 
 /* Draws an id from logits (1, V); -1 after an error. */
 static int64_t draw_id(const ct_generator *g, int64_t i, ct_tensor *logits) {
     int64_t id = -1;
     const ct_rng rng = ct_rng_get(g->context);
-    if (!logits || (g->row[i].seen && !penalise(g, &g->row[i], logits))) return -1;
+    if (logits && g->row[i].seen) logits = penalised(g, &g->row[i], logits);
+    if (!logits) return -1;
     ct_rng_set(g->context, (ct_rng){g->opts.seed, (uint64_t)i << 32 ^ (uint64_t)g->step});
     const bool ok = ct_sample(logits, g->opts.sample, &id, 1);
     ct_rng_set(g->context, rng);

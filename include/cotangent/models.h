@@ -53,7 +53,8 @@ CT_API ct_module *ct_lm_new(ct_context *context, const char *config_json, ct_lm_
  * freed. */
 typedef struct {
     const char *family; /* "llama" */
-    const char *config; /* the text of config.json as ct_lm_save writes it */
+    /* the text of config.json; ct_lm_save writes it with the dtype that the matrices have then */
+    const char *config;
     int64_t vocab_size, width, layers, heads, kv_heads, head_dim, max_length;
     bool causal;
     int64_t bos, pad;
@@ -90,15 +91,20 @@ typedef struct {
 } ct_lm_call;
 
 /* Runs a model on ids, i64 (B, T). The gradient flows to the parameters, but not through a cache.
- */
+ *
+ * A program may put modules of its own, of any type and name, in the place of the model's Linears,
+ * norms and embeddings (ct_module_set_child): they are run by ct_forward. A head gets the last
+ * hidden state (B, T, E) and returns logits (B, T, V), where V may be any number; for CT_LM_LAST it
+ * gets each row's last token, (B, 1, E). */
 CT_API ct_tensor *ct_lm_forward(ct_module *lm, ct_tensor *ids, ct_lm_call call);
 
 /* Returns the cross-entropy of logits[:, t] with targets[:, t], i64 (B, T). Nothing is shifted: the
  * targets of a causal model are the next ids, and the ids themselves (also with -100 in some
  * places) are CT_ERR_ARGUMENT. Targets of -100 are ignored; with CT_MEAN and CT_SUM no logits are
- * computed for them. The targets of a classifier are i64 (B). The logits of a causal model are
- * never in memory as a whole, unless the model has a softcap for them. call.cache and call.result
- * must be 0. */
+ * computed for them, unless the head is a module of the program's own, which may need all rows. The
+ * targets of a classifier are i64 (B). The logits are those of ct_lm_forward. If the last step to
+ * them is a Linear without a bias, as in causal models without a softcap, they are never in memory
+ * as a whole. call.cache and call.result must be 0. */
 CT_API ct_tensor *ct_lm_loss(ct_module *lm, ct_tensor *ids, ct_tensor *targets, ct_lm_call call,
                              ct_cross_entropy_opts opts);
 
@@ -109,12 +115,16 @@ CT_API bool ct_lm_set_eos(ct_module *lm, const int64_t *ids, int64_t n);
 
 /* Writes a folder that transformers and ct_lm_open load: the weights, tied ones once; tokenizer and
  * generation files of the folder from which the model was opened, if they still exist; and
- * config.json, which is written last. The folder's parent must exist. */
+ * config.json, which is written last, with the dtype of the matrices as they are now and whether
+ * the head is tied. The folder's parent must exist. A model that no folder of its family can hold
+ * is CT_ERR_ARGUMENT: one with a parameter that the family has not (the bias of a replaced head),
+ * or with a module of the program's own. */
 CT_API bool ct_lm_save(ct_module *lm, const char *folder, ct_save_opts opts);
 
 /* Gives the embedding, and the head with its bias, at least vocab_size rows. New rows are the mean
- * of the old ones; tied matrices stay tied. Optimisers and generators must be made afterwards. If
- * there are enough rows, nothing changes. */
+ * of the old ones; tied matrices stay tied, and dtypes stay. Optimisers and generators must be made
+ * afterwards. If there are enough rows, nothing changes. An embedding or a head that is a module of
+ * the program's own is CT_ERR_ARGUMENT. */
 CT_API bool ct_lm_resize(ct_module *lm, int64_t vocab_size);
 
 /* Returns a cache for `batch` rows of up to max_length tokens. */
@@ -134,18 +144,20 @@ typedef struct {
     double dropout; /* the dropout of an adapter's input, in training */
 } ct_lora_opts;
 
-/* Puts adapters in the place of the Linears of any module whose paths match a pattern, in which *
- * stands for any text and ? for one character: y = Linear(x) + alpha / rank B A x. A (rank, in) is
- * drawn from U(-1/sqrt in, 1/sqrt in), and B (out, rank) is 0; both are f32 beside bf16. All
- * parameters that are not of an adapter no longer require a gradient. The Linear becomes the
- * adapter's child base_layer. Optimisers must be made afterwards.
+/* Puts adapters in the place of the Linears (of ct_linear_new, or of a language model; no type of
+ * the program's own) of any module whose paths match a pattern, in which * stands for any text and
+ * ? for one character: y = Linear(x) + alpha / rank B A x. A (rank, in) is drawn from U(-1/sqrt in,
+ * 1/sqrt in), and B (out, rank) is 0; both are f32 beside bf16. All parameters that are not of an
+ * adapter no longer require a gradient. The Linear becomes the adapter's child base_layer.
+ * Optimisers must be made afterwards.
  *
  * Returns the number of new adapters, or -1 after an error, and then nothing has changed: no Linear
  * matches, a Linear that matches has an adapter already, or the pattern is the path of a head that
  * is tied to the embedding. (Other patterns leave out such a head.) */
 CT_API int64_t ct_lora_add(ct_module *module, const char *pattern, ct_lora_opts opts);
 /* Adds alpha / rank B A to the weights of all adapters' Linears, rounded if they are bf16, and puts
- * the Linears back in place. No parameter's requires_grad changes. */
+ * the Linears back in place. No parameter's requires_grad changes. If a module of the program's own
+ * is an adapter's base_layer, that is CT_ERR_ARGUMENT, and nothing is merged. */
 CT_API bool ct_lora_merge(ct_module *module);
 /* Writes the adapters to a folder as PEFT does: adapter_config.json and adapter_model.safetensors.
  * All adapters must have the same rank, alpha and dropout. */
@@ -174,7 +186,8 @@ typedef struct {
     int64_t n_eos;
     bool no_eos; /* no id ends a row */
     /* [n_stop] texts that end a row, by the tokenizer, which must outlive the generator. A special
-     * token's text is its spelling */
+     * token's text is its spelling. A stop text is searched in what was generated: unlike in
+     * transformers, one that begins in the prompt ends no row. Tokens may be added meanwhile */
     const char *const *stop;
     int64_t n_stop;
     ct_tokenizer *tokenizer;
