@@ -55,6 +55,14 @@ START_TEST(documents) {
         {{"a---b", ""}, "--", 5, true, "0515"},           /* "-" has no token */
         {{"abab", "ab"}, "b", 5, true, "050505"},
         {{"aXXXYb", "a"}, "XXY", 5, true, "051505"}, /* "X" has no token */
+        {{"\xef\xbb\xbf"
+          "ab",
+          "\xef\xbb\xbf--a\xef\xbb\xbf"},
+         "--",
+         5,
+         true,
+         "6505"}, /* a byte order mark at the beginning is no text */
+        {{"\xef\xbb\xbf", "a"}, NULL, 5, true, "05"},
     };
     ct_tokenizer *tokenizer = open_small(context, "");
     char path[512];

@@ -52,6 +52,18 @@ START_TEST(special_tokens) {
 }
 END_TEST
 
+/* A byte order mark at the beginning of a file is not learned. */
+START_TEST(byte_order_marks) {
+    ct_tokenizer *tokenizer = train_on("\xef\xbb\xbfxy\n\xef\xbb\xbfxy xy", (ct_tokenizer_opts){0}),
+                 *same = train_on("xy\n\xef\xbb\xbfxy xy", (ct_tokenizer_opts){0});
+    must(tokenizer && same);
+    const int64_t n = ct_tokenizer_size(tokenizer);
+    ck_assert_int_eq(ct_tokenizer_size(same), n);
+    for (int64_t id = 0; id < n; id++)
+        ck_assert_str_eq(ct_token(tokenizer, id), ct_token(same, id));
+}
+END_TEST
+
 /* The package's numbers of tokens of `other`, with 300 ids learned from `sample`.
  * The text comes back. */
 START_TEST(ids_of_each_split) {
@@ -168,6 +180,7 @@ int main(void) {
     TCase *trained = tcase_create("trained");
     tcase_add_checked_fixture(trained, setup, teardown);
     tcase_add_test(trained, special_tokens);
+    tcase_add_test(trained, byte_order_marks);
     tcase_add_test(trained, ids_of_each_split);
     tcase_add_test(trained, saved_and_opened);
     tcase_add_test(trained, refused_options);

@@ -239,6 +239,8 @@ static bool encode_file(corpus_writer *corpus, const char *path) {
         ok = cti_file_read(&file, at, corpus->text + corpus->size, (size_t)n);
         if (!ok) break;
         at += n;
+        if (at == n && n >= 3 && !memcmp(corpus->text + corpus->size, "\xef\xbb\xbf", 3))
+            corpus->begin = corpus->seen = corpus->size + 3; /* a byte order mark */
         corpus->size += (size_t)n;
         ok = add_whole(corpus);
     }

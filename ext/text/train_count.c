@@ -178,9 +178,12 @@ static bool count_file(train_counter *counter, const char *path) {
         const int64_t n = cti_min(file.size - at, (int64_t)(counter->room - counter->size));
         ok = cti_file_read(&file, at, counter->text + counter->size, (size_t)n);
         if (!ok) break;
+        char *read = counter->text + counter->size;
+        const size_t mark = at == 0 && n >= 3 && !memcmp(read, "\xef\xbb\xbf", 3) ? 3 : 0;
+        if (mark) memmove(read, read + mark, (size_t)n - mark); /* a byte order mark */
         at += n;
         counter->read += n;
-        counter->size += (size_t)n;
+        counter->size += (size_t)n - mark;
         const size_t cut = at == file.size ? counter->size : last_cut(counter, 0, counter->size);
         if (cut) ok = count_block(counter, cut);
     }

@@ -180,6 +180,7 @@ typedef struct {
  * - The text of a special token in a file divides the text and is not learned. The package learns
  *   it as ordinary text.
  * - An ill-formed part of a file counts as U+FFFD. The package refuses the file.
+ * - A byte order mark at the beginning of a file is left out. The package learns it as a character.
  *
  * Each file is read once, in blocks, on the threads of the context. The result is the same for any
  * number of threads. Memory grows with the number of different pieces, and is not the context's;
@@ -205,8 +206,8 @@ typedef struct {
 /* Encodes n files of text into one file of ids for ct_tokens_open, with llm.c's header: ids of 2
  * bytes if the tokenizer has at most 65536, otherwise of 4 bytes. The threads of the context encode
  * documents at the same time; the file is the same for any number of threads. A few MB of documents
- * are in memory, or one larger document. The file gets its name when it is complete; until then
- * `out` is not changed.
+ * are in memory, or one larger document. A byte order mark at the beginning of a file is no part of
+ * its text. The file gets its name when it is complete; until then `out` is not changed.
  *
  * Returns the number of ids, or -1 after an error: CT_ERR_ARGUMENT (a NULL, n < 1, an end_id that
  * is no id), CT_ERR_IO, CT_ERR_FORMAT (2^31 ids or more, or a text that needs the model's unk_token
