@@ -62,8 +62,9 @@ ASSERTED = $(if $(ASSERTS)$(AMALGAMATED),$(STATIC),$(BUILD)/asserts/libcotangent
 ASSERTED_OBJ = $(patsubst $(BUILD)/obj/%,$(BUILD)/obj/asserts/%,$(filter-out $(KOBJ),$(OBJ)))
 at_O1    = $(patsubst -O3,-O1,$(patsubst -O2,-O1,$(1)))
 # char_lm and finetune are linked with these, common.o and either world_one.o or world_mpi.o.
-CHAR_LM  = gpt gpt_write plot run run_log
-FINETUNE = chat_tokens documents text_files finetune_memory finetune_out finetune_sample run run_log
+CHAR_LM  = gpt gpt_write plot run run_log text_files
+FINETUNE = chat_tokens documents text_files finetune_end finetune_memory finetune_model finetune_out finetune_sample \
+    finetune_train run run_log
 NO_MAIN  = $(if $(filter ext/data,$(EXT)),,tokens) $(if $(filter ext/ranks,$(EXT)),,char_lm finetune) \
     $(if $(filter ext/diagnose,$(EXT)),,custom_op) \
     $(if $(filter ext/text,$(EXT)),,attention_map char_lm finetune generate lora tokenize tokens) \
@@ -127,7 +128,7 @@ $(foreach e,attention_map lora tokens,$(BUILD)/$(e)$(EXE)): $(BUILD)/obj/example
 $(BUILD)/seq2seq$(EXE): $(BUILD)/obj/examples/seq2seq_model.o $(BUILD)/obj/examples/plot.o
 $(BUILD)/char_lm$(EXE): $(CHAR_LM:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
 $(BUILD)/finetune$(EXE): $(FINETUNE:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
-$(BUILD)/generate$(EXE): $(BUILD)/obj/examples/chat_tokens.o
+$(BUILD)/generate$(EXE): $(BUILD)/obj/examples/chat_tokens.o $(BUILD)/obj/examples/text_files.o
 $(BUILD)/tokenize$(EXE): $(BUILD)/obj/examples/text_files.o
 $(ALONE:%=$(BUILD)/%$(EXE)): $(BUILD)/obj/examples/no_arguments.o
 $(ALONE:%=$(BUILD)/obj/examples/%.o): Makefile # for the next line

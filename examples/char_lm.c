@@ -25,6 +25,7 @@ static struct {
     long long batch, micro_batches, shares, steps, warmup, eval_every, eval_windows;
     double lr, min_lr, beta1, beta2, weight_decay, clip;
     long long seed, threads, matmul;
+    long long keep_partial;
     const char *out, *save, *sample, *tokenizer;
 } option = {
     .batch = 12,
@@ -55,7 +56,7 @@ typedef struct {
 /* Reads the files one after the other, makes the alphabet, unless there is a tokenizer, and finds
  * the ids. */
 static whole_text read_text(gpt *m, run *r, int files, char **paths) {
-    contents t = read_files(files, paths);
+    contents t = m->tokenizer ? read_text_files(files, paths) : read_files(files, paths);
     run_same_text(r, &t);
 
     bool occurs[256] = {false};
@@ -282,8 +283,28 @@ static double train_step(const gpt *m, ct_dist *dist, const training_text *text,
     return sum / (double)n;
 }
 
+/* Saves the model, draws its loss, and says so. */
+static void save(gpt *m, const history *h, int64_t step, const char *model_path,
+                 const char *picture_path) {
+    gpt_save(m, model_path);
+    draw(m, h, step, picture_path);
+    printf("%s the model as %s, its loss as %s\n",
+           step == option.steps ? "Saved" : "Interrupted: saved", model_path, picture_path);
+}
+
+/* Says what is left of a run that was interrupted, if nothing is saved under the final names. */
+static void say_interrupted(const run *r, int64_t step) {
+    if (r->folder)
+        printf("Interrupted after step %lld; the same command goes on from there\n",
+               (long long)step);
+    else if (!option.keep_partial)
+        printf("Interrupted after step %lld: nothing is saved (--checkpoint DIR lets a run go on, "
+               "--keep-partial saves what there is)\n",
+               (long long)step);
+}
+
 /* Trains until all steps are done or Ctrl-C is pressed; then saves the model and draws its loss.
- * Returns false after Ctrl-C. */
+ * Returns false if the run was interrupted. */
 static bool train(gpt *m, const whole_text *t, run *r, const char *model_path,
                   const char *picture_path) {
     const held_text held = make_held_text(m, t); /* the last tenth */
@@ -346,9 +367,9 @@ static bool train(gpt *m, const whole_text *t, run *r, const char *model_path,
         line.seconds = earlier + now() - bar.begun;
         add_step(&h, &line);
         run_step(r, &line);
-        if (!isfinite(loss))
-            fail(EXIT_FAILED, "the loss of step %lld is no number: try a smaller --lr",
-                 (long long)step);
+        if (!isfinite(loss) || !isfinite(line.grad_norm))
+            fail(EXIT_FAILED, "the %s of step %lld is no number: try a smaller --lr",
+                 isfinite(loss) ? "gradient" : "loss", (long long)step);
         char of_step[32] = ""; /* names the step if the loss was measured at an earlier step */
         if (measured_at < step)
             snprintf(of_step, sizeof of_step, " (step %lld)", (long long)measured_at);
@@ -360,15 +381,17 @@ static bool train(gpt *m, const whole_text *t, run *r, const char *model_path,
 
     bool complete = step == option.steps;
     run_save(r, step);
-    if (run_is_first(r)) gpt_save(m, model_path);
     if (complete) print_measured(&held, m->window, measured);
-    if (run_is_first(r)) {
-        draw(m, &h, step, picture_path);
-        printf("%s the model as %s, its loss as %s\n", complete ? "Saved" : "Interrupted: saved",
-               model_path, picture_path);
-    }
+    else say_interrupted(r, step);
+    if (complete && loss_is_worse(measured, h.measured[0]))
+        fail(EXIT_FAILED,
+             "the loss over the last tenth is %.4f after the training and was %.4f before it: "
+             "nothing is saved. Try a smaller --lr",
+             measured, h.measured[0]);
+    if (run_is_first(r) && (complete || option.keep_partial))
+        save(m, &h, step, model_path, picture_path);
     run_end(r);
-    return complete && !ends;
+    return complete;
 }
 
 /* ---- the program ---- */
@@ -421,6 +444,7 @@ int main(int argc, char **argv) {
                      "number of threads; 0: one for each core"),
         flag_matmul(&option.matmul),
         flag_text("out", &option.out, "DIR", "folder for the loss curve and the model"),
+        flag_switch("keep-partial", &option.keep_partial, "save also if the run is interrupted"),
         flag_text("save", &option.save, "FILE", "file for the model, instead of --out"),
         flag_text("checkpoint", &r.folder, "DIR",
                   "folder of checkpoints; continues from the newest one, with equal flags"),
@@ -468,7 +492,8 @@ int main(int argc, char **argv) {
     speak_as(ct_comm_rank(r.world), ct_comm_size(r.world));
     input_paths(files, argv + 1);
     if (option.tokenizer) input_paths(1, (char *[]){(char *)option.tokenizer});
-    bool writes = run_is_first(&r);
+    const bool writes = run_is_first(&r);
+    bool complete = true;
     if (option.tokenizer) gpt_tokenizer(&m, option.tokenizer);
     if (option.sample) {
         gpt_load(&m, option.sample);
@@ -488,10 +513,10 @@ int main(int argc, char **argv) {
         whole_text t = read_text(&m, &r, files, argv + 1);
         gpt_prompt(&m, w.prompt);
         gpt_make(&m);
-        writes &= train(&m, &t, &r, model_path, picture_path);
+        complete = train(&m, &t, &r, model_path, picture_path);
         free(t.ids);
     }
-    if (writes && !interrupted()) gpt_write(&m, &w);
+    if (writes && complete && !interrupted()) gpt_write(&m, &w);
     ct_context_free(m.context);
-    return 0;
+    return complete ? 0 : interrupt_exit();
 }

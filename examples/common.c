@@ -305,11 +305,15 @@ void progress_show(progress *p, int64_t done, const char *format, ...) {
     int left = (int)((double)(p->total - done) / steps_per_second);
     char total[24];
     int width = snprintf(total, sizeof total, "%lld", (long long)p->total);
-    char line[400];
-    int length =
-        snprintf(line, sizeof line, "%*lld/%s  %s  %.*f %s  %d:%02d left", width, (long long)done,
-                 total, text, rate < 100 ? 1 : 0, rate, p->unit, left / 60, left % 60);
+    char line[400], speed[64] = "";
+    if (p->unit) snprintf(speed, sizeof speed, "  %.*f %s", rate < 100 ? 1 : 0, rate, p->unit);
+    int length = snprintf(line, sizeof line, "%*lld/%s  %s%s  %d:%02d left", width, (long long)done,
+                          total, text, speed, left / 60, left % 60);
     if (bar) draw_bar(line, length, (double)done / (double)p->total);
     else printf("step %s\n", line);
     fflush(stdout);
+}
+
+bool loss_is_worse(double after, double before) {
+    return !(after <= before + 1e-3 * fmax(1, fabs(before)));
 }

@@ -141,4 +141,7 @@ void progress_show(progress *p, int64_t done, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void progress_end(void);
 
+/* Whether a loss is larger than it was before the training, by more than rounding, or no number. */
+bool loss_is_worse(double after, double before);
+
 #endif

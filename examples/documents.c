@@ -109,8 +109,7 @@ static void add_completion(encoder *e, const ct_json_line *line) {
 
 static int64_t encode_chat(const encoder *e, const char *path, const ct_json_line *line) {
     char error[500];
-    ct_chat_opts opts = e->opts->chat;
-    opts.error = error, opts.error_room = sizeof error;
+    const ct_chat_opts opts = {.kind = e->opts->kind, .error = error, .error_room = sizeof error};
     const int64_t n = ct_chat_encode(e->opts->tokenizer, line->messages, line->n_messages, opts,
                                      e->ids, e->targets, e->room);
     if (n < 0)

@@ -22,7 +22,7 @@ typedef struct {
     const char *separator; /* the text between documents of a plain file; NULL: there is one */
     bool plain;            /* special tokens that are spelled in a text are ordinary text */
     enum { DOCUMENTS_ANY, DOCUMENTS_TEXT, DOCUMENTS_JSON } format;
-    ct_chat_opts chat;
+    ct_chat kind; /* the form of chats; 0: by the tokenizer's template */
 } documents_opts;
 
 /* Reads a file. If .format does not say, it is one of JSON lines or of a JSON array if its name

@@ -5,12 +5,16 @@
 #include <cotangent/cotangent.h>
 
 /* Checks that the folder can be made: its path is free, and its parent can be written to. Prints a
- * message and exits otherwise. */
-void out_check(const char *path);
+ * message and exits otherwise; but with `may_exist` the path may be taken. Returns whether it is.
+ */
+bool out_check(const char *path, bool may_exist);
 
 /* Writes the adapters, or the whole model, to the folder path.unfinished, and then renames this
- * folder to its path. The model has the tokenizer of its folder or, if it is not NULL, this one. */
-void out_save(ct_context *context, ct_module *lm, const ct_tokenizer *tokenizer, const char *path,
+ * folder to its path. The model has the tokenizer of its folder or, if it is not NULL, this one.
+ *
+ * If the path is taken by a folder that has the same files, nothing is written, and the function
+ * returns false. If it is taken otherwise, it prints a message and exits. */
+bool out_save(ct_context *context, ct_module *lm, const ct_tokenizer *tokenizer, const char *path,
               bool adapters);
 
 #endif

@@ -10,8 +10,7 @@ static int64_t sample_ids(const ct_tokenizer *tokenizer, const finetune_sample *
                           int64_t *ids) {
     const ct_message message = {.role = "user", .content = sample->prompt};
     char error[500] = "out of memory";
-    const ct_chat_opts form = {
-        .kind = sample->kind, .open = true, .error = error, .error_room = sizeof error};
+    const ct_chat_opts form = {.open = true, .error = error, .error_room = sizeof error};
     const int64_t n =
         sample->is_chat
             ? ct_chat_encode(tokenizer, &message, 1, form, ids, NULL, SAMPLE_ROOM)

@@ -105,8 +105,8 @@ void gpt_write(const gpt *m, const writing *w) {
     double written = (double)(end - begin);
     printf("\n");
     if (end > begin) {
-        printf("%.0f tokens, %.0f tokens/s %s a cache\n", written, written / seconds,
-               caches ? "with" : "without");
+        printf("%.0f token%s, %.0f tokens/s %s a cache\n", written, PLURAL(written),
+               written / seconds, caches ? "with" : "without");
     }
     for (int i = 0; caches && i < m->layers; i++) ct_kv_cache_free(caches[i]);
 }

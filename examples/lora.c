@@ -16,6 +16,7 @@
 static struct {
     long long rank, steps, batch, seed, threads;
     double scale, lr;
+    long long keep_partial;
     const char *out;
 } option = {.rank = 8, .steps = 200, .batch = 12, .seed = 1, .scale = 2, .lr = 2e-3, .out = "."};
 
@@ -139,7 +140,8 @@ static double measure(const gpt *m, const int32_t *ids, int64_t n) {
 
 /* ---- training ---- */
 
-static void train(const gpt *m, const int32_t *ids, int64_t n) {
+/* Returns false if it was interrupted. */
+static bool train(const gpt *m, const int32_t *ids, int64_t n) {
     ct_adamw_opts adamw = {.lr = option.lr, .clip_norm = 1};
     ct_optim *optim = ct_adamw_new(m->root, adamw); /* frozen parameters have no state */
     check(m->context, EXIT_FAILED);
@@ -150,7 +152,8 @@ static void train(const gpt *m, const int32_t *ids, int64_t n) {
         .unit = "tokens/s",
         .begun = now(),
     };
-    for (int64_t step = 1; step <= option.steps && !interrupted(); step++) {
+    int64_t step = 1;
+    for (; step <= option.steps && !interrupted(); step++) {
         ct_scope scope = ct_scope_open(m->context);
         gpt_batch b = random_batch(m, ids, n);
         ct_tensor *loss = gpt_loss(m, &b);
@@ -163,6 +166,7 @@ static void train(const gpt *m, const int32_t *ids, int64_t n) {
         progress_show(&bar, step, "loss %.3f", value);
     }
     progress_end();
+    return step > option.steps;
 }
 
 /* ---- the merged model gives the same results ---- */
@@ -203,6 +207,7 @@ int main(int argc, char **argv) {
         flag_integer("seed", &option.seed, 0, 1e18, "seed of the random numbers"),
         flag_integer("threads", &option.threads, 0, 1024,
                      "number of threads; 0: one for each core"),
+        flag_switch("keep-partial", &option.keep_partial, "save also if the run is interrupted"),
         flag_text("out", &option.out, "DIR",
                   "folder for adapter.safetensors and merged.safetensors"),
     };
@@ -228,8 +233,14 @@ int main(int argc, char **argv) {
            100 * (double)trained / (double)all);
     catch_interrupts();
     double before = measure(&m, ids + n, held);
-    train(&m, ids, n);
-    printf("Loss on the last tenth: %.4f before, %.4f after\n", before, measure(&m, ids + n, held));
+    const bool complete = train(&m, ids, n);
+    const double after = measure(&m, ids + n, held);
+    printf("Loss on the last tenth: %.4f before, %.4f after\n", before, after);
+    if (!complete && !option.keep_partial)
+        fail(interrupt_exit(),
+             "interrupted: nothing is saved (--keep-partial saves what there is)");
+    if (loss_is_worse(after, before))
+        fail(EXIT_FAILED, "the model is worse than before: nothing is saved. Try a smaller --lr");
     save_adapters(&m, adapter_path);
 
     /* repeats the comparison with the saved files: the base with adapters, and the merged model */
@@ -245,5 +256,5 @@ int main(int argc, char **argv) {
     printf("Saved %s and %s\n", adapter_path, merged_path);
     free(ids);
     ct_context_free(m.context);
-    return 0;
+    return complete ? 0 : interrupt_exit();
 }

@@ -274,6 +274,12 @@ static int64_t *list_steps(const run *r, int *n) {
     return list.step;
 }
 
+bool run_goes_on(const run *r) {
+    int n = 0;
+    if (r->folder) free(list_steps(r, &n));
+    return n > 0;
+}
+
 /* ---- loading ---- */
 
 /* Returns whether the file of this step is complete. If it is, its numbers are in the tensors

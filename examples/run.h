@@ -58,6 +58,9 @@ void run_same_ids(run *r, const int32_t *ids, int64_t n);
 void run_same_model(run *r, const ct_module *module, const char *description);
 void run_restore(run *r, const char *name, double *number);
 
+/* Whether the folder has a checkpoint, whole or not; called after run_files. */
+bool run_goes_on(const run *r);
+
 /* Names the outputs of the run, makes its folder, and sets log_path; only rank 0 calls it. */
 void run_files(run *r);
 

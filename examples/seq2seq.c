@@ -3,6 +3,7 @@
 #include "plot.h"
 #include "seq2seq_model.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char *const token_names[TOKENS] = {"0", "1", "2", "3", "4",   "5", "6",
@@ -23,6 +24,8 @@ static int64_t train(ct_context *context, const model *m, bool sort, int64_t ste
         ct_optim_set_lr(optim, learning_rate(done, steps));
         losses[done] = train_step(context, m, optim, sort, &exact);
         done++;
+        if (!isfinite(losses[done - 1]))
+            fail(EXIT_FAILED, "the loss of step %lld is no number", (long long)done);
         mean += (exact - mean) / (double)(done < 20 ? done : 20);
         progress_show(&bar, done, "loss %.4f  exact %5.1f %%", losses[done - 1], 100 * mean);
     }
@@ -122,12 +125,14 @@ static const char tasks[] = "reverse|sort";
 int main(int argc, char **argv) {
     const char *out = ".", *save = NULL;
     long long task = REVERSE, seed = 1, steps = 600, threads = 0, matmul = CT_MATMUL_DEFAULT;
+    long long keep_partial = 0;
     const flag flags[] = {
         flag_choice("task", &task, tasks, "the task to learn"),
         flag_integer("steps", &steps, 1, 1e6, "training steps"),
         flag_integer("seed", &seed, 0, 1e18, "seed of the random numbers"),
         flag_integer("threads", &threads, 0, 1024, "number of threads; 0: one for each core"),
         flag_matmul(&matmul),
+        flag_switch("keep-partial", &keep_partial, "save also if the run is interrupted"),
         flag_text("out", &out, "DIR", "folder for the pictures and the model"),
         flag_text("save", &save, "FILE", "file for the model, instead of --out"),
     };
@@ -158,6 +163,9 @@ int main(int argc, char **argv) {
 
     catch_interrupts();
     int64_t done = train(context, &m, sort, steps, ct_data_f64(losses));
+    if (done < steps && !keep_partial)
+        fail(interrupt_exit(),
+             "interrupted: nothing is saved (--keep-partial saves what there is)");
     ct_save(m.root, model_path,
             (ct_save_opts){.metadata = (const char *[]){"task", task_name, NULL}});
     check(context, EXIT_FAILED);
@@ -168,5 +176,5 @@ int main(int argc, char **argv) {
            model_path, loss_path);
     if (done == steps) test(context, &m, sort, map_path);
     ct_context_free(context);
-    return 0;
+    return done == steps ? 0 : interrupt_exit();
 }

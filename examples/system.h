@@ -29,6 +29,7 @@ FILE *system_fopen(const char *path, const char *mode);
 bool system_may_write_in(const char *folder);
 bool system_make_folder(const char *path); /* errno is EEXIST if the path exists */
 bool system_remove(const char *path);
+bool system_remove_folder(const char *path);          /* an empty one */
 bool system_rename(const char *from, const char *to); /* replaces an existing `to` */
 /* Calls each(to, name) for every name in the folder. Returns false if it cannot be read. */
 bool system_list(const char *folder, void (*each)(void *to, const char *name), void *to);

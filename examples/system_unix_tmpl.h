@@ -15,6 +15,7 @@ FILE *system_fopen(const char *path, const char *mode) { return fopen(path, mode
 bool system_may_write_in(const char *folder) { return access(folder, W_OK) == 0; }
 bool system_make_folder(const char *path) { return mkdir(path, 0777) == 0; }
 bool system_remove(const char *path) { return unlink(path) == 0; }
+bool system_remove_folder(const char *path) { return rmdir(path) == 0; }
 bool system_rename(const char *from, const char *to) { return rename(from, to) == 0; }
 bool system_is_separator(char c) { return c == '/'; }
 

@@ -135,6 +135,7 @@ bool system_may_write_in(const char *folder) {
 
 bool system_make_folder(const char *path) { return done(CreateDirectoryW(wide(path), NULL)); }
 bool system_remove(const char *path) { return done(DeleteFileW(wide(path))); }
+bool system_remove_folder(const char *path) { return done(RemoveDirectoryW(wide(path))); }
 bool system_is_separator(char c) { return c == '/' || c == '\\'; }
 
 bool system_rename(const char *from, const char *to) {

@@ -60,7 +60,12 @@ void check_text_file(const char *path) {
     utf8_check check = {.path = path};
     FILE *file = system_fopen(path, "rb");
     if (!file) fail(EXIT_USAGE, "cannot open %s: %s", path, strerror(errno));
-    for (int byte = getc(file); byte != EOF; byte = getc(file)) check_byte(&check, byte);
+    static unsigned char block[1 << 16];
+    size_t n;
+    do {
+        n = fread(block, 1, sizeof block, file);
+        for (size_t i = 0; i < n; i++) check_byte(&check, block[i]);
+    } while (n == sizeof block);
     if (ferror(file)) fail(EXIT_USAGE, "cannot read %s: %s", path, strerror(errno));
     fclose(file);
     check_end(&check);

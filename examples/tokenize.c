@@ -100,15 +100,15 @@ static void write_bytes(int files, char **paths) {
 
 static struct {
     const char *path, *separator, *end, *special;
-    long long train, split, show, color;
+    long long train, split, show, color, plain;
 } option = {.special = "<|endoftext|>"};
 
-static progress bar = {.total = 1000, .per_step = 0.1, .unit = "%/s"};
+static progress bar = {.total = 100};
 
 /* Shows how far the training is, and ends it on Ctrl-C. */
 static bool show_training(void *arg, double done) {
     (void)arg;
-    progress_show(&bar, (int64_t)(done * 1000), "%s", done < 0.5 ? "reading" : "merging");
+    progress_show(&bar, (int64_t)(done * 100), "%% %s", done < 0.5 ? "reading" : "merging");
     return !interrupted();
 }
 
@@ -126,7 +126,7 @@ static void train_tokenizer(ct_context *context, int files, char **paths) {
     catch_interrupts();
     ct_tokenizer *tokenizer = ct_tokenizer_train(context, (const char *const *)paths, files, opts);
     progress_end();
-    if (interrupted()) fail(EXIT_FAILED, "interrupted: nothing is written");
+    if (interrupted()) fail(interrupt_exit(), "interrupted: nothing is written");
     check(context, EXIT_USAGE);
     ct_tokenizer_save(tokenizer, out.path);
     check(context, EXIT_FAILED);
@@ -142,8 +142,19 @@ static int64_t end_id(const ct_tokenizer *tokenizer) {
     return id;
 }
 
+/* Refuses a separator that is in no file: it may have been spelled otherwise than it was meant. */
+static void check_separator(int files, char **paths) {
+    int64_t count = 0;
+    for (int i = 0; i < files; i++) count += count_in_file(paths[i], option.separator);
+    if (!count) fail_separator(files == 1 ? paths[0] : "any of the files", option.separator);
+    printf("The separator stands at %lld place%s\n", (long long)count, PLURAL(count));
+}
+
 static void write_tokens(ct_context *context, ct_tokenizer *tokenizer, int files, char **paths) {
-    const ct_corpus_opts opts = {.separator = option.separator, .end_id = end_id(tokenizer)};
+    const ct_corpus_opts opts = {.separator = option.separator,
+                                 .end_id = end_id(tokenizer),
+                                 .encode = {.plain = option.plain}};
+    if (option.separator) check_separator(files, paths);
     const int64_t ids =
         ct_encode_files(tokenizer, (const char *const *)paths, files, out.path, opts);
     check(context, EXIT_USAGE);
@@ -165,10 +176,10 @@ static void print_text(const unsigned char *text, int64_t size) {
  * character of several tokens has the colour of the first. */
 static void show_tokens(const ct_tokenizer *tokenizer, int files, char **paths) {
     static const int backgrounds[] = {153, 194, 229, 224, 189, 223};
-    contents text = read_files(files, paths);
+    contents text = read_text_files(files, paths);
     const char *bytes = (const char *)text.bytes;
     const size_t length = (size_t)text.length;
-    const ct_encode_opts opts = {.no_special = true};
+    const ct_encode_opts opts = {.no_special = true, .plain = option.plain};
     const int64_t n = ct_encode(tokenizer, bytes, length, opts, NULL, NULL, 0);
     if (n < 0)
         fail(EXIT_FAILED, "the text needs an unk_token, which the tokenizer does not have, or "
@@ -188,7 +199,7 @@ static void show_tokens(const ct_tokenizer *tokenizer, int files, char **paths) 
         if (coloured) printf("\033[0m");
         shown = end;
     }
-    printf("\n%lld tokens, %.2f bytes a token\n", (long long)n,
+    printf("\n%lld token%s, %.2f bytes a token\n", (long long)n, PLURAL(n),
            (double)text.length / (double)(n > 0 ? n : 1));
     free(ids);
     free(offsets);
@@ -203,8 +214,12 @@ static void check_flags(int files, char **paths) {
         fail(EXIT_USAGE, "--bytes and --header are about ids that are bytes; a file of a "
                          "tokenizer's ids always has a header");
     if (option.show && !option.path) fail(EXIT_USAGE, "--show needs a --tokenizer");
-    if (!option.path && (option.separator || option.end))
-        fail(EXIT_USAGE, "--%s needs a --tokenizer", option.end ? "end" : "separator");
+    if (!option.path && (option.separator || option.end || option.plain))
+        fail(EXIT_USAGE, "--%s needs a --tokenizer",
+             option.end         ? "end"
+             : option.separator ? "separator"
+                                : "plain");
+    if (option.separator && !*option.separator) fail(EXIT_USAGE, "--separator is empty");
     for (int i = 0; tokenizer && i < files; i++)
         if (!strcmp(paths[i], "-"))
             fail(EXIT_USAGE, "a tokenizer reads no standard input: name files");
@@ -217,6 +232,7 @@ static void check_flags(int files, char **paths) {
 static void use_tokenizer(int files, char **paths) {
     ct_context *context = ct_context_new((ct_context_opts){0});
     check(context, EXIT_FAILED);
+    for (int i = 0; i < files; i++) check_text_file(paths[i]);
     if (option.train) {
         train_tokenizer(context, files, paths);
     } else {
@@ -237,6 +253,8 @@ int main(int argc, char **argv) {
         flag_heading("With a tokenizer"),
         flag_text("tokenizer", &option.path, "FILE", "a tokenizer.json, or a folder with one"),
         flag_text("separator", &option.separator, "TEXT", "documents of a file end at this text"),
+        flag_switch("plain", &option.plain,
+                    "special tokens that are spelled in the text are ordinary text"),
         flag_text("end", &option.end, "TOKEN", "token behind each document; \"\": none"),
         flag_switch("show", &option.show, "print the text with its tokens, write nothing"),
         flag_switch("color", &option.color, "colours, even if the output is no terminal"),

@@ -116,6 +116,9 @@ int main(int argc, char **argv) {
     const double start = now();
     for (double loss = NAN; run.step < option.steps && !interrupted(); run.step++) {
         loss = train_step(&m, tokens, optim, run.step);
+        if (!isfinite(loss))
+            fail(EXIT_FAILED, "the loss of step %lld is no number: try a smaller --lr",
+                 (long long)run.step + 1);
         if ((run.step + 1) % 50 && run.step + 1 < option.steps) continue;
         printf("step %lld  epoch %.2f  loss %.4f  %.0f tokens/s  %.0f MB resident\n",
                (long long)run.step + 1, (double)((run.step + 1) * option.batch) / windows, loss,
@@ -125,6 +128,10 @@ int main(int argc, char **argv) {
     }
     if (option.checkpoint) ct_checkpoint_save(option.checkpoint, &run);
     check(m.context, EXIT_FAILED);
+    const bool complete = run.step >= option.steps;
+    if (!complete)
+        printf("Interrupted after step %lld%s\n", (long long)run.step,
+               option.checkpoint ? "; the same command goes on from there" : "");
     ct_context_free(m.context);
-    return 0;
+    return complete ? 0 : interrupt_exit();
 }

@@ -34,7 +34,7 @@ awk '/^step 200/ {exit !($4 < 0.05)}' out || wrong "finetune: the loss of six sh
 expect 0 'fox 55' "$finetune" full --data chats.jsonl --template chatml --out again --steps 1 --lr 1e-9 --sample 'the 5' # the folder opens as a model
 "$bin/generate" full --chat --template chatml --prompt 'the 2' --tokens 12 > out 2> err || wrong "generate: a folder of finetune"
 grep -q '^fox 22' out || wrong "generate: the folder of finetune answers otherwise"
-expect 2 'name a kind (--template)' "$bin/generate" full --chat --prompt 'the 2'
+expect 2 'name a kind (--template)' "$bin/generate" lm --chat --prompt 'the 2'
 printf '{"max_new_tokens": 3}' > full/generation_config.json
 "$bin/generate" full --prompt 'the 2' --no-eos --tokens 0 > out 2> err && grep -q '^3 tokens behind' err || wrong "generate --tokens 0: another limit than the folder's"
 # a template whose tokens the tokenizer has not: --full adds them, trains their rows and saves the tokenizer
@@ -62,7 +62,7 @@ expect 0 '^2 steps of 1 row; ' "$finetune" lm --data one.jsonl --template chatml
 mkdir left.unfinished && : > left.unfinished/old # as a run leaves it that was killed while it saved
 expect 0 '^step 2/2 .* validation [0-9.]* ' "$finetune" $chats --valid chats.jsonl --out left --steps 2
 [ "$(grep -c '^chats.jsonl: 6 documents' out)" = 2 ] || wrong "finetune: --valid"
-[ "$(ls left | tr '\n' ' ')" = 'adapter_config.json adapter_model.safetensors ' ] || wrong "finetune: files of a run that was killed"
+[ "$(ls left | tr '\n' ' ')" = 'adapter_config.json adapter_model.safetensors tokenizer.json tokenizer_config.json ' ] || wrong "finetune: files of a run that was killed"
 python3 - << 'END' || wrong "finetune: names of adapters"
 import json, struct
 data = open("qv/adapter_model.safetensors", "rb").read()
@@ -98,12 +98,13 @@ for signal in INT KILL; do
     rm -f out
     "$finetune" $steady --checkpoint part_c --out part > out 2> err &
     tries=0; until [ "$(cat part_c/log.jsonl 2> /dev/null | wc -l)" -ge 25 ] || [ $tries = 3000 ]; do sleep 0.01; tries=$((tries + 1)); done
-    kill -s $signal $!; wait $!
+    kill -s $signal $!; wait $!; got=$?
+    [ $got = 130 ] || [ $got = 137 ] || wrong "finetune ended with $got on SIG$signal"
     [ -e part ] && wrong "finetune was not stopped, or leaves a part of its result"
     [ $signal = KILL ] || grep -q '^Interrupted after step [0-9]*; the same command goes on from there$' out || wrong "finetune does not say that it was stopped"
     expect 0 '^Goes on after step [1-9]' "$finetune" $steady --checkpoint part_c --out part --threads 2
     same_tuning "after SIG$signal"
-    expect 2 'part is there already' "$finetune" $steady --checkpoint part_c --out part
+    expect 0 '^Done already: the adapters are saved as part$' "$finetune" $steady --checkpoint part_c --out part
     expect 2 'is of a run with --rank 16, not 8' "$finetune" $steady --checkpoint part_c --out other --rank 8
     expect 2 'is of a run with --targets none, not q_proj,v_proj' "$finetune" $steady --checkpoint part_c --out other --targets q_proj,v_proj
     expect 2 'is of a run with bytes of text [0-9]*, not ' "$finetune" $steady --data mixed.jsonl --checkpoint part_c --out other

@@ -21,7 +21,8 @@ MODELS = {
                                                                           attn_pdrop=0, resid_pdrop=0, embd_pdrop=0)),
 }
 CHATS = [("the fox", "jumps over"), ("the dog, and <|im_end|>", "is lazy"), ("who?", "a quick brown fox jumps"), ("where?", "there")]
-TEXTS = ["hello fox", "the dog jumps over the fox and the fox over the dog"]
+TEXTS = ["hello fox", "the dog jumps over the fox and the fox over the dog", "<|im_start|>user\nthe fox<|im_end|>\n"]
+COMPLETIONS = [("the dog ", "<|im_end|> and the fox"), ("who?", " a fox")]
 
 
 def make_tokenizer(folder):
@@ -45,9 +46,15 @@ def documents(tokenizer):
         before = [start, *whole("user\n" + user), end, *whole("\n"), start, *whole("assistant\n")]
         answer = [*whole(assistant), end]
         yield before + answer + whole("\n"), [-100] * len(before) + answer + [-100]
-    for text in TEXTS:
-        ids = [*whole(text), eos]
+    for text in TEXTS:  # special tokens of a text are tokens
+        ids = [*tokenizer.encode(text).ids, eos]
         yield ids, ids
+    for prompt, completion in COMPLETIONS:  # the tokens that begin in the completion are learned
+        encoding = tokenizer.encode(prompt + completion)
+        yield [*encoding.ids, eos], [*(id if begin >= len(prompt) else -100 for id, (begin, _) in zip(encoding.ids, encoding.offsets)), eos]
+    start_of, answer = [start, *whole("user\nthe fox"), end, *whole("\n"), start, *whole("assistant\n")], [*whole("jumps"), end]
+    ids = start_of + answer + whole("\n") + start_of + answer + whole("\n")  # the first answer has weight 0
+    yield ids, [-100] * (len(start_of) + len(answer) + 1 + len(start_of)) + answer + [-100]
 
 
 def train(model, rows):
@@ -88,9 +95,13 @@ def test_losses(tmp_path, name, way):
             print(json.dumps({"messages": messages}), file=file)
         for text in TEXTS:
             print(json.dumps({"text": text}), file=file)
+        for prompt, completion in COMPLETIONS:
+            print(json.dumps({"prompt": prompt, "completion": completion}), file=file)
+        turn = [{"role": "user", "content": [{"type": "text", "text": "the "}, {"type": "text", "text": "fox"}]}, {"role": "assistant", "content": "jumps"}]
+        print(json.dumps({"messages": [turn[0], {**turn[1], "weight": 0}, *turn]}), file=file)
     rows = list(documents(tokenizer))
     command = [os.path.abspath(ct.BUILD / "finetune"), "lm", "--data", "data.jsonl", "--template", "chatml", "--full", "--out", "out", "--log", "log.jsonl"]
-    command += {"packed": [], "padded": ["--padded", "--batch", "6"], "accumulated": ["--padded", "--batch", "2", "--accumulate", "3"]}[way]
+    command += {"packed": [], "padded": ["--padded", "--batch", "10"], "accumulated": ["--padded", "--batch", "2", "--accumulate", "5"]}[way]
     flags = ["--steps", str(STEPS), "--lr", str(LR), "--warmup", str(WARMUP / STEPS), "--decay", str(DECAY)]
     run = lambda *args: subprocess.run([*command, *args], cwd=tmp_path, check=True, text=True, capture_output=True).stdout
     if way == "packed":  # a batch is all rows; how many they are is said by a first run

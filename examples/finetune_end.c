@@ -1,0 +1,84 @@
+/* What becomes of the result of finetune; see finetune.h. */
+#include "chat_tokens.h"
+#include "finetune.h"
+#include "finetune_out.h"
+#include "system.h"
+
+#include <string.h>
+
+enum { MOST_EOS = 16, PATH = 1100 };
+
+/* ---- what other programs need to know ---- */
+
+/* A program stops at the model's eos ids, so the end of a turn becomes one of them. */
+static void add_end_of_turn(tuning *t) {
+    const ct_generate_opts opts = ct_lm_generate_opts(t->lm);
+    const ct_lm_info about = ct_lm_about(t->lm);
+    int64_t ids[MOST_EOS] = {t->end_of_turn}, n = 1;
+    if (ct_error(t->context)) ct_error_clear(t->context); /* a key that only generation needs */
+    const int64_t *old = opts.n_eos ? opts.eos : about.eos;
+    const int64_t n_old = opts.n_eos ? opts.n_eos : about.n_eos;
+    for (int64_t i = 0; i < n_old && n < MOST_EOS; i++) {
+        if (old[i] == t->end_of_turn) return;
+        if (old[i] < about.vocab_size) ids[n++] = old[i]; /* others are ids of another tokenizer */
+    }
+    ct_lm_set_eos(t->lm, ids, n);
+    check(t->context, EXIT_FAILED);
+}
+
+/* Makes the folder say how a chat is written and where an answer ends. Returns the tokenizer if its
+ * files are to be written, and otherwise NULL. */
+static ct_tokenizer *complete_tokenizer(tuning *t) {
+    if (t->end_of_turn < 0) return t->has_new_tokens ? t->tokenizer : NULL;
+    if (!is_lora() || option.merge) add_end_of_turn(t);
+    if (!option.template) return t->has_new_tokens ? t->tokenizer : NULL;
+    ct_token_add(t->tokenizer, ct_token(t->tokenizer, t->end_of_turn), "eos_token");
+    check(t->context, EXIT_FAILED);
+    return t->tokenizer;
+}
+
+/* ---- the folder ---- */
+
+/* Writes the folder, or sees that it is there already: a run that was killed behind its last step
+ * comes here again. */
+static void write_folder(tuning *t, const char *path, const char *how) {
+    const bool adapters = is_lora() && !option.merge;
+    const char *what = adapters ? "adapters" : "model";
+    if (option.merge) ct_lora_merge(t->lm);
+    check(t->context, EXIT_FAILED);
+    ct_tokenizer *tokenizer = complete_tokenizer(t);
+    if (out_save(t->context, t->lm, tokenizer, path, adapters))
+        printf("%s the %s as %s\n", how, what, path);
+    else printf("Done already: the %s %s as %s\n", what, adapters ? "are saved" : "is saved", path);
+}
+
+static int end_interrupted(tuning *t, const run *r, int64_t step) {
+    if (option.keep_partial && run_is_first(r)) write_folder(t, option.out, "Interrupted: saved");
+    if (r->folder)
+        printf("Interrupted after step %lld; the same command goes on from there\n",
+               (long long)step);
+    else if (!option.keep_partial)
+        printf("Interrupted after step %lld: nothing is saved (--checkpoint DIR lets a run go on, "
+               "--keep-partial saves what there is)\n",
+               (long long)step);
+    return interrupt_exit();
+}
+
+static int end_worse(tuning *t, const run *r, training done) {
+    char path[PATH];
+    if (snprintf(path, sizeof path, "%s.worse", option.out) >= PATH)
+        fail(EXIT_FAILED, "the path %s is too long", option.out);
+    warn("the loss over %s is %.4f after the training and was %.4f before it: the model is worse. "
+         "Try a smaller --lr or fewer steps; --allow-worse takes the result as it is",
+         t->held.n ? "the validation" : "rows of the data", done.after, done.before);
+    if (option.allow_worse) return 0;
+    if (run_is_first(r)) write_folder(t, path, "Saved");
+    return EXIT_FAILED;
+}
+
+int finetune_end(tuning *t, run *r, training done) {
+    if (done.step < option.steps) return end_interrupted(t, r, done.step);
+    const int code = loss_is_worse(done.after, done.before) ? end_worse(t, r, done) : 0;
+    if (!code && run_is_first(r)) write_folder(t, option.out, "Saved");
+    return code;
+}
