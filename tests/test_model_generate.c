@@ -146,7 +146,7 @@ START_TEST(ends_of_rows) {
     for (int b = 0; b < PROMPTS; b++)
         ck_assert(got[b][1] == whole[b][1] && got[b][1] >= 0 && got[b][2] == -1);
     ct_lm_info about = ct_lm_about(lm);
-    ck_assert_int_eq(about.n_eos, 0);
+    ck_assert(about.n_eos == 1 && about.eos[0] == 2); /* transformers' default for Llama */
     /* the ids that the model's folder names, unless no id ends a row */
     ct_module *many =
         rough_lm("{\"model_type\": \"llama\", \"eos_token_id\": [0, 1, 2, 3, 4, 5, 6, 7, "
@@ -326,7 +326,8 @@ START_TEST(options_of_config) {
         if (i == 2) write_text(in_folder("g/generation_config.json"), "{\"eos_token_id\": 5}");
         ct_module *lm = i ? ct_lm_open(context, in_folder("g"), f64) : made;
         const ct_generate_opts opts = ct_lm_generate_opts(lm);
-        ck_assert(opts.repetition_penalty == (i < 2 ? 1.5 : 0) && opts.n_eos == i / 2);
+        ck_assert(opts.repetition_penalty == (i < 2 ? 1.5 : 0) && opts.n_eos == 1);
+        ck_assert_int_eq(opts.eos[0], i < 2 ? 2 : 5);
         ck_assert(opts.sample.temperature == (i < 2) && opts.sample.top_k == (i < 2 ? 3 : 0));
     }
     ct_module *beams = new_lm(

@@ -80,22 +80,24 @@ static bool config_number(const cti_lm_reader *reader, const cti_lm_key *row, ct
             wanted = "neither true nor false";
         break;
     case CTI_LM_NAME: return read_activation(reader, row, value);
-    case CTI_LM_ONLY:
-        if (reader->tree->value[value].kind == CTI_JSON_FALSE) return true;
-        return cti_lm_refuse(reader, row->key, value, "only false is supported");
+    default: return true; /* it has no number */
     }
     if (wanted) return cti_lm_refuse(reader, row->key, value, "%s", wanted);
     reader->config->number[row->number] = number;
     return true;
 }
 
+static bool has_number(const cti_lm_key *row) { return row->kind <= CTI_LM_NAME; }
+
 static bool config_numbers(const cti_lm_reader *reader) {
-    for (int i = 0; i < CTI_LM_NUMBERS; i++) reader->config->number[i] = CTI_LM_ABSENT;
+    double *number = reader->config->number;
+    for (int i = 0; i < CTI_LM_NUMBERS; i++) number[i] = CTI_LM_ABSENT;
     for (const cti_lm_key *row = reader->config->family->keys; row->key; row++) {
         const cti_json_at value = cti_json_member(reader->tree, 0, row->key);
         const bool is_null = value && reader->tree->value[value].kind == CTI_JSON_NULL;
-        if (!value || (is_null && row->kind == CTI_LM_ONLY)) {
-            if (row->kind != CTI_LM_ONLY) reader->config->number[row->number] = row->value;
+        if (!has_number(row)) continue;
+        if (!value) {
+            if (row->value != CTI_LM_ABSENT) number[row->number] = row->value;
         } else if (is_null) {
             if (!row->nullable) return cti_lm_refuse(reader, row->key, value, "a value is needed");
         } else if (!config_number(reader, row, value)) {
@@ -121,6 +123,11 @@ static bool complete_numbers(const cti_lm_reader *reader) {
         const int64_t head_dim = width / heads;
         number[CTI_LM_HEAD_DIM] = (double)head_dim;
     }
+    if (family->qkv == CTI_LM_INTERLEAVED &&
+        cti_lm_integer(config, CTI_LM_HEAD_DIM) * heads != width)
+        return cti_lm_refuse(reader, "head_dim", cti_json_member(reader->tree, 0, "head_dim"),
+                             "in %s it must be the width divided by the number of heads",
+                             family->model_type);
     if (heads % cti_lm_integer(config, CTI_LM_KV_HEADS))
         return ct_fail(reader->context, CT_ERR_FORMAT,
                        "%s: %s: %" PRId64 " heads are no multiple of %" PRId64 " key heads",
@@ -128,6 +135,7 @@ static bool complete_numbers(const cti_lm_reader *reader) {
     if (number[CTI_LM_HIDDEN] < 0) number[CTI_LM_HIDDEN] = 4 * number[CTI_LM_WIDTH];
     if (number[CTI_LM_ATTENTION_BIAS] < 0) number[CTI_LM_ATTENTION_BIAS] = 0;
     if (number[CTI_LM_MLP_BIAS] < 0) number[CTI_LM_MLP_BIAS] = 0;
+    if (number[CTI_LM_ATTENTION_DROPOUT] < 0) number[CTI_LM_ATTENTION_DROPOUT] = 0;
     if (number[CTI_LM_DROPOUT] < 0) number[CTI_LM_DROPOUT] = 0;
     if (number[CTI_LM_EMBEDDING_DROPOUT] < 0)
         number[CTI_LM_EMBEDDING_DROPOUT] = family->embed_scaled ? 0 : number[CTI_LM_DROPOUT];
@@ -149,7 +157,9 @@ static bool type_of_layer(const cti_lm_reader *reader, cti_json_at types, int64_
                               ? cti_json_text(reader->tree, at)
                               : (cti_text){"", 0};
     *sliding = !cti_text_compare(name, cti_text_of("sliding_attention"));
-    if (*sliding || !cti_text_compare(name, cti_text_of("full_attention"))) return true;
+    if (*sliding || !cti_text_compare(name, cti_text_of("full_attention")) ||
+        !cti_text_compare(name, cti_text_of("attention")))
+        return true;
     return cti_lm_refuse(reader, layer_types_key, at ? at : types,
                          "layer %" PRId64 " is neither full_attention nor sliding_attention", i);
 }
@@ -203,30 +213,18 @@ static double scale_of_layer(const cti_lm_config *config, int64_t i) {
     return number[CTI_LM_SCALED_LAYER] > 0 ? scale / (double)(i + 1) : scale;
 }
 
-/* Refuses lists that transformers does not read in a family, and that say other than the rest. */
-static bool check_lists(const cti_lm_reader *reader, cti_json_at types, cti_json_at ropes,
-                        int64_t i, bool sliding) {
-    const cti_lm_config *config = reader->config;
-    if (ropes && config->number[CTI_LM_ROPE_PATTERN] < 0)
-        return cti_lm_refuse(reader, "no_rope_layers", ropes, "a key that is not known for %s",
-                             config->family->model_type);
-    if (!types || sliding || !config->family->one_window || config->number[CTI_LM_WINDOW] < 0)
-        return true;
-    return cti_lm_refuse(reader, layer_types_key, types,
-                         "layer %" PRId64 " is full_attention, but in %s sliding_window holds for "
-                         "all layers",
-                         i, config->family->model_type);
-}
-
 static bool read_layers(const cti_lm_reader *reader) {
     cti_lm_config *config = reader->config;
     const int64_t n = cti_lm_integer(config, CTI_LM_LAYERS);
     const double window = config->number[CTI_LM_WINDOW];
-    const bool windows = window > 0 && config->number[CTI_LM_USE_WINDOW] != 0;
-    cti_json_at types, ropes;
-    if (!list_of_layers(reader, layer_types_key, &types) ||
-        !list_of_layers(reader, "no_rope_layers", &ropes))
+    cti_json_at types = 0, ropes = 0;
+    const cti_lm_family *family = config->family;
+    if ((!family->bidirectional && !list_of_layers(reader, layer_types_key, &types)) ||
+        (config->number[CTI_LM_ROPE_PATTERN] > 0 &&
+         !list_of_layers(reader, "no_rope_layers", &ropes)))
         return false;
+    const bool windows = window > 0 && (config->number[CTI_LM_USE_WINDOW] != 0 ||
+                                        (types && family->window_by_types));
     config->layer = cti_take_any(reader->context, cti_bytes(n ? n : 1, sizeof *config->layer));
     if (!config->layer) return false;
     for (int64_t i = 0; i < n; i++) {
@@ -234,16 +232,15 @@ static bool read_layers(const cti_lm_reader *reader) {
         if (!layer_has_rope(reader, ropes, i, &has_rope)) return false;
         sliding = default_sliding(config, i, has_rope);
         if (types && !type_of_layer(reader, types, i, &sliding)) return false;
-        if (!check_lists(reader, types, ropes, i, sliding)) return false;
         if (types && sliding && !windows)
             return cti_lm_refuse(reader, layer_types_key, types,
                                  "layer %" PRId64 " is sliding_attention, but there is no window",
                                  i);
         config->layer[i] = (cti_lm_layer){
-            .window = windows && sliding ? (int64_t)window : 0,
-            .rope = !has_rope || config->family->partial == 0   ? -1
-                    : sliding && config->family->local_base > 0 ? 1
-                                                                : 0,
+            .window = windows && (sliding || family->one_window) ? (int64_t)window : 0,
+            .rope = !has_rope || family->partial == 0   ? -1
+                    : sliding && family->local_base > 0 ? 1
+                                                        : 0,
             .scale = scale_of_layer(config, i),
         };
     }
@@ -276,15 +273,17 @@ static bool read_head(const cti_lm_reader *reader) {
                          "not an architecture of %s that is supported", family->model_type);
 }
 
-/* A token's id, or null. */
+/* A token's id, or null; an absent key has the default of the class. */
 static bool read_token(const cti_lm_reader *reader, const char *key, int64_t *id) {
     const cti_json_at value = cti_json_member(reader->tree, 0, key);
-    *id = -1;
+    const cti_lm_key *row =
+        reader->config ? cti_lm_key_of(reader->config->family, cti_text_of(key)) : NULL;
+    *id = !value && row && row->value < reader->config->number[CTI_LM_VOCAB] ? (int64_t)row->value
+                                                                             : -1;
     if (!value || reader->tree->value[value].kind == CTI_JSON_NULL) return true;
     double number;
-    if (cti_json_whole(reader->tree, value, id) ||
-        (cti_json_real(reader->tree, value, &number) && number == -1))
-        return true;
+    if (cti_json_whole(reader->tree, value, id)) return true;
+    if (cti_json_real(reader->tree, value, &number) && number == -1) return true;
     return cti_lm_refuse(reader, key, value, "not an id");
 }
 
@@ -308,67 +307,13 @@ static bool read_labels(const cti_lm_reader *reader) {
     const cti_json_at names = cti_json_member(reader->tree, 0, "id2label"),
                       count = cti_json_member(reader->tree, 0, "num_labels");
     config->labels = 2;
-    if (names && reader->tree->value[names].kind == CTI_JSON_OBJECT)
+    if (count && reader->tree->value[count].kind != CTI_JSON_NULL) {
+        if (!cti_json_whole(reader->tree, count, &config->labels) || config->labels >= MOST_SIZE)
+            return cti_lm_refuse(reader, "num_labels", count, "not a number of classes");
+    } else if (names && reader->tree->value[names].kind == CTI_JSON_OBJECT) {
         config->labels = reader->tree->value[names].count;
-    else if (count &&
-             (!cti_json_whole(reader->tree, count, &config->labels) || config->labels >= MOST_SIZE))
-        return cti_lm_refuse(reader, "num_labels", count, "not a number of classes");
+    }
     if (config->labels < 1) return cti_lm_refuse(reader, "id2label", names, "no class");
-    return true;
-}
-
-static const char *const other_keys[] = {
-    "architectures",         "model_type",   "layer_types",     "no_rope_layers",
-    "rope_parameters",       "rope_scaling", "rope_theta",      "rope_local_base_freq",
-    "partial_rotary_factor", "rotary_pct",   "rotary_emb_base", NULL};
-/* Keys of which only false, null or an empty value is supported, in every family. */
-static const char *const refused_keys[] = {
-    "quantization_config", "is_encoder_decoder",          "is_decoder",   "add_cross_attention",
-    "tie_encoder_decoder", "cross_attention_hidden_size", "pruned_heads", NULL};
-
-static bool is_in(const char *const *list, cti_text key) {
-    for (; *list; list++)
-        if (!cti_text_compare(cti_text_of(*list), key)) return true;
-    return false;
-}
-
-static bool is_empty(const cti_json_tree *tree, cti_json_at value) {
-    switch (tree->value[value].kind) {
-    case CTI_JSON_NULL:
-    case CTI_JSON_FALSE: return true;
-    case CTI_JSON_ARRAY:
-    case CTI_JSON_OBJECT: return tree->value[value].count == 0;
-    case CTI_JSON_TRUE:
-    case CTI_JSON_NUMBER:
-    case CTI_JSON_STRING: return false;
-    }
-    return false;
-}
-
-static bool config_keys(const cti_lm_reader *reader, bool ignore_unknown) {
-    const cti_json_tree *tree = reader->tree;
-    for (cti_json_at i = cti_json_first(tree, 0); i; i = tree->value[i].next) {
-        const cti_text key = cti_json_key_of(tree, i);
-        bool known = is_in(other_keys, key) || is_in(cti_lm_ignored, key);
-        for (const cti_lm_key *row = reader->config->family->keys; row->key && !known; row++)
-            known = !cti_text_compare(cti_text_of(row->key), key);
-        if (known) continue;
-        char name[64];
-        cti_shorten(name, sizeof name - 1, key.at, key.size);
-        if (is_in(refused_keys, key)) {
-            if (!is_empty(tree, i)) return cti_lm_refuse(reader, name, i, "not supported");
-        } else if (!cti_text_compare(key, cti_text_of("position_embedding_type"))) {
-            if (tree->value[i].kind == CTI_JSON_STRING &&
-                !cti_text_compare(cti_json_text(tree, i), cti_text_of("absolute")))
-                continue;
-            return cti_lm_refuse(reader, name, i, "only \"absolute\" is supported");
-        } else if (!ignore_unknown) {
-            return cti_lm_refuse(reader, name, i,
-                                 "a key that is not known for %s; "
-                                 ".ignore_unknown loads all the same",
-                                 reader->config->family->model_type);
-        }
-    }
     return true;
 }
 
@@ -399,16 +344,19 @@ static bool read_family(const cti_lm_reader *reader) {
 
 /* The format of the weights is read from the files; the key must only be a name that exists. */
 static bool check_format(const cti_lm_reader *reader, const char *key) {
-    static const char *const names[] = {"float32", "float16", "bfloat16", "float64", "auto", NULL};
+    static const char *const names[] = {"float32", "float16", "bfloat16", "float64",
+                                        "auto",    "float",   "half",     "double"};
     const cti_json_at value = cti_json_member(reader->tree, 0, key);
     if (!value || reader->tree->value[value].kind == CTI_JSON_NULL) return true;
-    return (reader->tree->value[value].kind == CTI_JSON_STRING &&
-            is_in(names, cti_json_text(reader->tree, value))) ||
-           cti_lm_refuse(reader, key, value, "not a format of floats");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (reader->tree->value[value].kind == CTI_JSON_STRING &&
+            !cti_text_compare(cti_json_text(reader->tree, value), cti_text_of(names[i])))
+            return true;
+    return cti_lm_refuse(reader, key, value, "not a format of floats");
 }
 
-static bool read_whole(const cti_lm_reader *reader, bool ignore_unknown) {
-    return read_family(reader) && config_keys(reader, ignore_unknown) && read_head(reader) &&
+static bool read_whole(const cti_lm_reader *reader) {
+    return read_family(reader) && cti_lm_check_keys(reader) && read_head(reader) &&
            check_format(reader, "dtype") && check_format(reader, "torch_dtype") &&
            config_numbers(reader) && complete_numbers(reader) && read_layers(reader) &&
            cti_lm_read_ropes(reader) && read_labels(reader) &&
@@ -433,9 +381,13 @@ bool cti_lm_config_read(ct_context *context, const char *op, const char *path, c
     cti_json_tree tree;
     bool ok = parsed && cti_json_tree_read(context, op, path, parsed, text.size, &tree);
     if (ok) {
-        const cti_lm_reader reader = {
-            .context = context, .op = op, .path = path, .tree = &tree, .config = config};
-        ok = read_whole(&reader, ignore_unknown);
+        const cti_lm_reader reader = {.context = context,
+                                      .op = op,
+                                      .path = path,
+                                      .tree = &tree,
+                                      .config = config,
+                                      .ignore_unknown = ignore_unknown};
+        ok = read_whole(&reader);
         cti_json_tree_free(&tree);
     }
     if (parsed) cti_give_any(context, parsed, text.size + 1);

@@ -3,11 +3,11 @@
  *
  * Invariants:
  *
- * 1. A key that changes the mathematics is in the table of its family (families.c) or is read by
- *    config.c or config_rope.c by its name. A value that is not understood is an error with the key
- *    and the value.
- * 2. A key that changes nothing is in one list, cti_lm_ignored. Any other key is an error, unless
- *    the caller ignores unknown keys.
+ * 1. Every key that transformers reads has one row: in the table of its family (families.c), or in
+ *    cti_lm_common_keys (config_keys.c) if all families treat it alike. The row says whether the
+ *    key is followed, has no effect on logits, or is refused, and why.
+ * 2. A key without a row is one that transformers does not read in this family. It is an error,
+ *    unless the caller ignores unknown keys. So what is ignored never changes logits.
  * 3. Both dialects are read: rope_theta and rope_scaling of transformers 4, rope_parameters of
  *    transformers 5. */
 #ifndef CTI_MODELS_CONFIG_H
@@ -62,17 +62,25 @@ typedef enum {
     CTI_LM_RATE,     /* a number in [0, 1) */
     CTI_LM_FLAG,
     CTI_LM_NAME, /* the name of an activation */
-    CTI_LM_ONLY  /* a value that must be the default: another one is not supported */
+    CTI_LM_ID,   /* an id, a list of ids, or null, that config.c reads; `value` is the default */
+    /* kinds without a number */
+    CTI_LM_NO_EFFECT, /* no value changes logits */
+    CTI_LM_BY_NAME,   /* config.c or config_rope.c reads it by its name */
+    CTI_LM_OFF,       /* refused, unless it is null, false or empty */
+    CTI_LM_ON,        /* refused, unless it is true */
+    CTI_LM_ABSOLUTE   /* refused, unless it is "absolute" */
 } cti_lm_kind;
 
-/* A row of a family's table of keys. A key that is absent has the default `value`; null is allowed
- * if `nullable`, and is CTI_LM_ABSENT. */
+/* A row of a table of keys. A key that is absent has the default `value`; null is allowed if
+ * `nullable`, and is CTI_LM_ABSENT. Two keys may have one number: the later row is transformers'
+ * other name of it, whose value holds if both are there; its default is CTI_LM_ABSENT. */
 typedef struct {
     const char *key;
     cti_lm_kind kind;
-    cti_lm_number number; /* not used by CTI_LM_ONLY */
+    cti_lm_number number; /* of the kinds that have one */
     double value;
     bool nullable;
+    const char *why; /* the reason of a refusal */
 } cti_lm_key;
 
 /* The paths of a family's modules in its state dict; NULL: the family has no such module. The paths
@@ -103,17 +111,19 @@ typedef struct {
     bool rms, post_norm, gated, bidirectional, transposed;
     bool qkv_bias, up_bias; /* whether q, k and v, and whether up and down, always have biases */
     bool o_bias;            /* o has a bias always */
-    bool one_window;        /* all layers have the window of sliding_window, if there is one */
+    bool one_window;   /* all layers have the window of sliding_window, if there is one; layer_types
+                          says nothing then */
     bool wide_qk_norm; /* q_norm and k_norm are of all heads' rows together, not of each head's */
     double norm_offset, rope_base, local_base; /* the bases of full and of sliding layers */
     double partial;    /* the default of partial_rotary_factor; 0: no RoPE */
     bool embed_scaled; /* embeddings are multiplied by sqrt(width) */
     bool padding_idx;  /* look-ups of pad_token_id give no gradient to its row of the embedding */
+    bool window_by_types; /* layer_types may name windows without use_sliding_window */
 } cti_lm_family;
 
 const cti_lm_family *cti_lm_family_of(cti_text model_type); /* NULL: there is none */
 void cti_lm_family_names(char *out, size_t size); /* all model_types, "gpt2, llama, ..." */
-extern const char *const cti_lm_ignored[];        /* ends with NULL */
+extern const cti_lm_key cti_lm_common_keys[];     /* ends with a NULL key */
 
 typedef enum {
     CTI_LM_HEAD_CAUSAL,
@@ -158,6 +168,7 @@ typedef struct {
     const char *op, *path; /* the function and the path that messages name */
     const cti_json_tree *tree;
     cti_lm_config *config;
+    bool ignore_unknown;
 } cti_lm_reader;
 
 /* Writes the text of a value, in which a long value is shortened. */
@@ -166,6 +177,10 @@ void cti_lm_value_text(const cti_lm_reader *reader, cti_json_at value, char out[
 /* Records CT_ERR_FORMAT "op: path: key = value: reason". Returns false. */
 bool cti_lm_refuse(const cti_lm_reader *reader, const char *key, cti_json_at value,
                    const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* The row of a key for the family of the config; NULL: transformers does not read it. */
+const cti_lm_key *cti_lm_key_of(const cti_lm_family *family, cti_text key);
+/* Whether every key is followed, without effect, or unknown and ignored; the family is known. */
+bool cti_lm_check_keys(const cti_lm_reader *reader);
 /* Reads the frequencies of all layers; the numbers are read already. */
 bool cti_lm_read_ropes(const cti_lm_reader *reader);
 

@@ -5,48 +5,67 @@
 #include <stdio.h>
 #include <string.h>
 
-#define END              {.key = NULL}
-#define FALSE_ONLY(name) {.key = (name), .kind = CTI_LM_ONLY, .value = 0}
+#define END                   {.key = NULL}
+#define NO_EFFECT(name)       {.key = (name), .kind = CTI_LM_NO_EFFECT}
+#define OFF(name, text)       {.key = (name), .kind = CTI_LM_OFF, .why = (text)}
+#define ALIAS(name, sort, of) NUMBER(name, sort, of, CTI_LM_ABSENT, false)
+#define IDS(bos, eos, pad)                                                                         \
+    {.key = "bos_token_id", .kind = CTI_LM_ID, .value = (bos)},                                    \
+        {.key = "eos_token_id", .kind = CTI_LM_ID, .value = (eos)}, {                              \
+        .key = "pad_token_id", .kind = CTI_LM_ID, .value = (pad)                                   \
+    }
+#define NONE CTI_LM_ABSENT
 
+/* A key with a number: its kind, the number, the default, and whether it may be null. */
+#define NUMBER(name, sort, of, standard, null)                                                     \
+    {.key = (name),                                                                                \
+     .kind = CTI_LM_##sort,                                                                        \
+     .number = CTI_LM_##of,                                                                        \
+     .value = (standard),                                                                          \
+     .nullable = (null)}
 /* The keys of all decoders with Llama's names; the sizes differ. */
 #define LLAMA_KEYS(vocab, width, layers, heads, hidden, eps)                                       \
-    {"vocab_size", CTI_LM_SIZE, CTI_LM_VOCAB, vocab, false},                                       \
-        {"hidden_size", CTI_LM_SIZE, CTI_LM_WIDTH, width, false},                                  \
-        {"num_hidden_layers", CTI_LM_COUNT, CTI_LM_LAYERS, layers, false},                         \
-        {"num_attention_heads", CTI_LM_SIZE, CTI_LM_HEADS, heads, false},                          \
-        {"intermediate_size", CTI_LM_SIZE, CTI_LM_HIDDEN, hidden, false},                          \
-        {"rms_norm_eps", CTI_LM_POSITIVE, CTI_LM_EPS, eps, false},                                 \
-        {"initializer_range", CTI_LM_REAL, CTI_LM_RANGE, 0.02, false}, {                           \
-        "attention_dropout", CTI_LM_RATE, CTI_LM_ATTENTION_DROPOUT, 0, false                       \
-    }
-#define KV_HEADS(n)           {"num_key_value_heads", CTI_LM_SIZE, CTI_LM_KV_HEADS, n, true}
-#define HEAD_DIM(n)           {"head_dim", CTI_LM_SIZE, CTI_LM_HEAD_DIM, n, true}
-#define MAX_LENGTH(n)         {"max_position_embeddings", CTI_LM_SIZE, CTI_LM_MAX_LENGTH, n, false}
-#define HIDDEN_ACT(key, name) {key, CTI_LM_NAME, CTI_LM_ACTIVATION, name, false}
-#define TIED(flag)            {"tie_word_embeddings", CTI_LM_FLAG, CTI_LM_TIED, flag, false}
-#define ATTENTION_BIAS(flag)  {"attention_bias", CTI_LM_FLAG, CTI_LM_ATTENTION_BIAS, flag, false}
-#define MLP_BIAS              {"mlp_bias", CTI_LM_FLAG, CTI_LM_MLP_BIAS, 0, false}
-#define WINDOW(n)             {"sliding_window", CTI_LM_SIZE, CTI_LM_WINDOW, n, true}
-#define USE_WINDOW            {"use_sliding_window", CTI_LM_FLAG, CTI_LM_USE_WINDOW, 0, false}
-#define FULL_LAYERS           {"max_window_layers", CTI_LM_COUNT, CTI_LM_FULL_LAYERS, 28, false}
+    NUMBER("vocab_size", SIZE, VOCAB, vocab, false),                                               \
+        NUMBER("hidden_size", SIZE, WIDTH, width, false),                                          \
+        NUMBER("num_hidden_layers", COUNT, LAYERS, layers, false),                                 \
+        NUMBER("num_attention_heads", SIZE, HEADS, heads, false),                                  \
+        NUMBER("intermediate_size", SIZE, HIDDEN, hidden, false),                                  \
+        NUMBER("rms_norm_eps", POSITIVE, EPS, eps, false),                                         \
+        NUMBER("initializer_range", REAL, RANGE, 0.02, false),                                     \
+        NUMBER("attention_dropout", RATE, ATTENTION_DROPOUT, 0, true)
+#define KV_HEADS(n)           NUMBER("num_key_value_heads", SIZE, KV_HEADS, n, true)
+#define HEAD_DIM(n)           NUMBER("head_dim", SIZE, HEAD_DIM, n, true)
+#define MAX_LENGTH(n)         NUMBER("max_position_embeddings", SIZE, MAX_LENGTH, n, false)
+#define HIDDEN_ACT(key, name) NUMBER(key, NAME, ACTIVATION, name, false)
+#define TIED(flag)            NUMBER("tie_word_embeddings", FLAG, TIED, flag, false)
+#define ATTENTION_BIAS(flag)  NUMBER("attention_bias", FLAG, ATTENTION_BIAS, flag, false)
+#define MLP_BIAS              NUMBER("mlp_bias", FLAG, MLP_BIAS, 0, false)
+#define WINDOW(n)             NUMBER("sliding_window", SIZE, WINDOW, n, true)
+#define USE_WINDOW            NUMBER("use_sliding_window", FLAG, USE_WINDOW, 0, false)
+#define FULL_LAYERS           NUMBER("max_window_layers", COUNT, FULL_LAYERS, 28, false)
 
 static const cti_lm_key gpt2_keys[] = {
-    {"vocab_size", CTI_LM_SIZE, CTI_LM_VOCAB, 50257, false},
-    {"n_positions", CTI_LM_SIZE, CTI_LM_MAX_LENGTH, 1024, false},
-    {"n_embd", CTI_LM_SIZE, CTI_LM_WIDTH, 768, false},
-    {"n_layer", CTI_LM_COUNT, CTI_LM_LAYERS, 12, false},
-    {"n_head", CTI_LM_SIZE, CTI_LM_HEADS, 12, false},
-    {"n_inner", CTI_LM_SIZE, CTI_LM_HIDDEN, CTI_LM_ABSENT, true},
+    NUMBER("vocab_size", SIZE, VOCAB, 50257, false),
+    NUMBER("n_positions", SIZE, MAX_LENGTH, 1024, false),
+    NUMBER("n_embd", SIZE, WIDTH, 768, false),
+    NUMBER("n_layer", COUNT, LAYERS, 12, false),
+    NUMBER("n_head", SIZE, HEADS, 12, false),
+    NUMBER("n_inner", SIZE, HIDDEN, CTI_LM_ABSENT, true),
     HIDDEN_ACT("activation_function", CT_GELU_TANH),
-    {"resid_pdrop", CTI_LM_RATE, CTI_LM_DROPOUT, 0.1, false},
-    {"embd_pdrop", CTI_LM_RATE, CTI_LM_EMBEDDING_DROPOUT, 0.1, false},
-    {"attn_pdrop", CTI_LM_RATE, CTI_LM_ATTENTION_DROPOUT, 0.1, false},
-    {"layer_norm_epsilon", CTI_LM_POSITIVE, CTI_LM_EPS, 1e-5, false},
-    {"initializer_range", CTI_LM_REAL, CTI_LM_RANGE, 0.02, false},
-    {"scale_attn_weights", CTI_LM_FLAG, CTI_LM_SCALED, 1, false},
-    {"scale_attn_by_inverse_layer_idx", CTI_LM_FLAG, CTI_LM_SCALED_LAYER, 0, false},
+    NUMBER("resid_pdrop", RATE, DROPOUT, 0.1, false),
+    NUMBER("embd_pdrop", RATE, EMBEDDING_DROPOUT, 0.1, false),
+    NUMBER("attn_pdrop", RATE, ATTENTION_DROPOUT, 0.1, false),
+    NUMBER("layer_norm_epsilon", POSITIVE, EPS, 1e-5, false),
+    NUMBER("initializer_range", REAL, RANGE, 0.02, false),
+    NUMBER("scale_attn_weights", FLAG, SCALED, 1, false),
+    NUMBER("scale_attn_by_inverse_layer_idx", FLAG, SCALED_LAYER, 0, false),
     TIED(1),
-    FALSE_ONLY("add_cross_attention"),
+    ALIAS("hidden_size", SIZE, WIDTH),
+    ALIAS("max_position_embeddings", SIZE, MAX_LENGTH),
+    ALIAS("num_attention_heads", SIZE, HEADS),
+    ALIAS("num_hidden_layers", COUNT, LAYERS),
+    OFF("add_cross_attention", "attention to another model is not supported"),
+    IDS(50256, 50256, NONE),
     END,
 };
 static const cti_lm_key llama_keys[] = {
@@ -58,6 +77,7 @@ static const cti_lm_key llama_keys[] = {
     TIED(0),
     ATTENTION_BIAS(0),
     MLP_BIAS,
+    IDS(1, 2, NONE),
     END,
 };
 static const cti_lm_key mistral_keys[] = {
@@ -68,6 +88,7 @@ static const cti_lm_key mistral_keys[] = {
     HIDDEN_ACT("hidden_act", CT_SILU),
     TIED(0),
     WINDOW(4096),
+    IDS(1, 2, NONE),
     END,
 };
 static const cti_lm_key qwen2_keys[] = {
@@ -80,6 +101,7 @@ static const cti_lm_key qwen2_keys[] = {
     WINDOW(4096),
     USE_WINDOW,
     FULL_LAYERS,
+    IDS(NONE, NONE, NONE),
     END,
 };
 static const cti_lm_key qwen3_keys[] = {
@@ -93,6 +115,7 @@ static const cti_lm_key qwen3_keys[] = {
     WINDOW(4096),
     USE_WINDOW,
     FULL_LAYERS,
+    IDS(NONE, NONE, NONE),
     END,
 };
 static const cti_lm_key gemma3_keys[] = {
@@ -104,11 +127,12 @@ static const cti_lm_key gemma3_keys[] = {
     TIED(1),
     ATTENTION_BIAS(0),
     WINDOW(4096),
-    {"query_pre_attn_scalar", CTI_LM_POSITIVE, CTI_LM_QUERY_SCALAR, 256, false},
-    {"final_logit_softcapping", CTI_LM_POSITIVE, CTI_LM_FINAL_CAP, CTI_LM_ABSENT, true},
-    {"sliding_window_pattern", CTI_LM_SIZE, CTI_LM_PATTERN, 6, false},
-    FALSE_ONLY("use_bidirectional_attention"),
-    FALSE_ONLY("attn_logit_softcapping"),
+    NUMBER("query_pre_attn_scalar", POSITIVE, QUERY_SCALAR, 256, false),
+    NUMBER("final_logit_softcapping", POSITIVE, FINAL_CAP, CTI_LM_ABSENT, true),
+    NUMBER("sliding_window_pattern", SIZE, PATTERN, 6, false),
+    OFF("use_bidirectional_attention", "attention to later tokens is not supported"),
+    NO_EFFECT("attn_logit_softcapping"),
+    IDS(2, 1, 0),
     END,
 };
 static const cti_lm_key smollm3_keys[] = {
@@ -122,7 +146,9 @@ static const cti_lm_key smollm3_keys[] = {
     MLP_BIAS,
     WINDOW(CTI_LM_ABSENT),
     USE_WINDOW,
-    {"no_rope_layer_interval", CTI_LM_SIZE, CTI_LM_ROPE_PATTERN, 4, false},
+    NUMBER("no_rope_layer_interval", SIZE, ROPE_PATTERN, 4, false),
+    {.key = "no_rope_layers", .kind = CTI_LM_BY_NAME},
+    IDS(128000, 128001, 128004),
     END,
 };
 static const cti_lm_key olmo2_keys[] = {
@@ -133,42 +159,52 @@ static const cti_lm_key olmo2_keys[] = {
     HIDDEN_ACT("hidden_act", CT_SILU),
     TIED(0),
     ATTENTION_BIAS(0),
+    IDS(NONE, 50279, 1),
     END,
 };
 static const cti_lm_key gpt_neox_keys[] = {
-    {"vocab_size", CTI_LM_SIZE, CTI_LM_VOCAB, 50432, false},
-    {"hidden_size", CTI_LM_SIZE, CTI_LM_WIDTH, 6144, false},
-    {"num_hidden_layers", CTI_LM_COUNT, CTI_LM_LAYERS, 44, false},
-    {"num_attention_heads", CTI_LM_SIZE, CTI_LM_HEADS, 64, false},
-    {"intermediate_size", CTI_LM_SIZE, CTI_LM_HIDDEN, 24576, false},
+    NUMBER("vocab_size", SIZE, VOCAB, 50432, false),
+    NUMBER("hidden_size", SIZE, WIDTH, 6144, false),
+    NUMBER("num_hidden_layers", COUNT, LAYERS, 44, false),
+    NUMBER("num_attention_heads", SIZE, HEADS, 64, false),
+    NUMBER("intermediate_size", SIZE, HIDDEN, 24576, false),
     HIDDEN_ACT("hidden_act", CT_GELU),
-    {"attention_dropout", CTI_LM_RATE, CTI_LM_ATTENTION_DROPOUT, 0, false},
-    {"hidden_dropout", CTI_LM_RATE, CTI_LM_DROPOUT, 0, false},
+    NUMBER("attention_dropout", RATE, ATTENTION_DROPOUT, 0, false),
+    NUMBER("hidden_dropout", RATE, DROPOUT, 0, false),
     MAX_LENGTH(2048),
-    {"initializer_range", CTI_LM_REAL, CTI_LM_RANGE, 0.02, false},
-    {"layer_norm_eps", CTI_LM_POSITIVE, CTI_LM_EPS, 1e-5, false},
-    {"use_parallel_residual", CTI_LM_FLAG, CTI_LM_PARALLEL, 1, false},
+    NUMBER("initializer_range", REAL, RANGE, 0.02, false),
+    NUMBER("layer_norm_eps", POSITIVE, EPS, 1e-5, false),
+    NUMBER("use_parallel_residual", FLAG, PARALLEL, 1, false),
     TIED(0),
     ATTENTION_BIAS(1),
+    HEAD_DIM(CTI_LM_ABSENT),
+    IDS(0, 2, NONE),
     END,
 };
 static const cti_lm_key bert_keys[] = {
-    {"vocab_size", CTI_LM_SIZE, CTI_LM_VOCAB, 30522, false},
-    {"hidden_size", CTI_LM_SIZE, CTI_LM_WIDTH, 768, false},
-    {"num_hidden_layers", CTI_LM_COUNT, CTI_LM_LAYERS, 12, false},
-    {"num_attention_heads", CTI_LM_SIZE, CTI_LM_HEADS, 12, false},
-    {"intermediate_size", CTI_LM_SIZE, CTI_LM_HIDDEN, 3072, false},
+    NUMBER("vocab_size", SIZE, VOCAB, 30522, false),
+    NUMBER("hidden_size", SIZE, WIDTH, 768, false),
+    NUMBER("num_hidden_layers", COUNT, LAYERS, 12, false),
+    NUMBER("num_attention_heads", SIZE, HEADS, 12, false),
+    NUMBER("intermediate_size", SIZE, HIDDEN, 3072, false),
     HIDDEN_ACT("hidden_act", CT_GELU),
-    {"hidden_dropout_prob", CTI_LM_RATE, CTI_LM_DROPOUT, 0.1, false},
-    {"attention_probs_dropout_prob", CTI_LM_RATE, CTI_LM_ATTENTION_DROPOUT, 0.1, false},
-    {"classifier_dropout", CTI_LM_RATE, CTI_LM_CLASS_DROPOUT, CTI_LM_ABSENT, true},
+    NUMBER("hidden_dropout_prob", RATE, DROPOUT, 0.1, false),
+    NUMBER("attention_probs_dropout_prob", RATE, ATTENTION_DROPOUT, 0.1, false),
+    NUMBER("classifier_dropout", RATE, CLASS_DROPOUT, CTI_LM_ABSENT, true),
     MAX_LENGTH(512),
-    {"type_vocab_size", CTI_LM_SIZE, CTI_LM_TYPES, 2, false},
-    {"initializer_range", CTI_LM_REAL, CTI_LM_RANGE, 0.02, false},
-    {"layer_norm_eps", CTI_LM_POSITIVE, CTI_LM_EPS, 1e-12, false},
+    NUMBER("type_vocab_size", SIZE, TYPES, 2, false),
+    NUMBER("initializer_range", REAL, RANGE, 0.02, false),
+    NUMBER("layer_norm_eps", POSITIVE, EPS, 1e-12, false),
     TIED(1),
-    FALSE_ONLY("is_decoder"),
-    FALSE_ONLY("add_cross_attention"),
+    OFF("is_decoder", "a decoder is not supported"),
+    NO_EFFECT("is_causal"),
+    NO_EFFECT("sliding_window"),
+    NO_EFFECT("layer_types"),
+    NO_EFFECT("attention_chunk_size"),
+    {.key = "position_embedding_type",
+     .kind = CTI_LM_ABSOLUTE,
+     .why = "only \"absolute\" is supported; transformers 5 ignores it"},
+    IDS(NONE, NONE, 0),
     END,
 };
 
@@ -224,7 +260,8 @@ static const cti_lm_family families[] = {
                .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm"},
      .rope_base = 1e6, .local_base = 1e4, .norm_offset = 1, .embed_scaled = true},
     {LLAMA_FAMILY("smollm3", "SmolLM3ForCausalLM", "SmolLM3Model", smollm3_keys),
-     .names = {LLAMA_NAMES, .norm2 = "post_attention_layernorm"}, .rope_base = 2e6},
+     .names = {LLAMA_NAMES, .norm2 = "post_attention_layernorm"}, .rope_base = 2e6,
+     .window_by_types = true},
     {LLAMA_FAMILY("olmo2", "Olmo2ForCausalLM", "Olmo2Model", olmo2_keys),
      .names = {LLAMA_PARTS, .norm1_out = "post_attention_layernorm",
                .norm2_out = "post_feedforward_layernorm", .q_norm = "self_attn.q_norm",
@@ -294,93 +331,3 @@ void cti_lm_family_names(char *out, size_t size) {
         snprintf(out + used, size - used, "%s%s", used ? ", " : "", families[i].model_type);
     }
 }
-
-/* Keys of any family that have no effect on values or gradients, or that config.c reads by name:
- * those of programs, of generation (generation_config.json has them too) and of training by
- * transformers. */
-const char *const cti_lm_ignored[] = {"_name_or_path",
-                                      "_model_name_or_path",
-                                      "_commit_hash",
-                                      "_from_model_config",
-                                      "_num_labels",
-                                      "_attn_implementation",
-                                      "_attn_implementation_autoset",
-                                      "attn_implementation",
-                                      "transformers_version",
-                                      "dtype",
-                                      "torch_dtype",
-                                      "use_cache",
-                                      "cache_implementation",
-                                      "output_hidden_states",
-                                      "output_attentions",
-                                      "return_dict",
-                                      "return_dict_in_generate",
-                                      "output_scores",
-                                      "torchscript",
-                                      "use_bfloat16",
-                                      "output_past",
-                                      "tf_legacy_loss",
-                                      "chunk_size_feed_forward",
-                                      "problem_type",
-                                      "id2label",
-                                      "label2id",
-                                      "num_labels",
-                                      "task_specific_params",
-                                      "tokenizer_class",
-                                      "prefix",
-                                      "finetuning_task",
-                                      "pad_token_id",
-                                      "unk_token_id",
-                                      "sep_token_id",
-                                      "decoder_start_token_id",
-                                      "bos_token_id",
-                                      "eos_token_id",
-                                      "forced_bos_token_id",
-                                      "forced_eos_token_id",
-                                      "bad_words_ids",
-                                      "begin_suppress_tokens",
-                                      "suppress_tokens",
-                                      "max_length",
-                                      "min_length",
-                                      "do_sample",
-                                      "early_stopping",
-                                      "num_beams",
-                                      "num_beam_groups",
-                                      "diversity_penalty",
-                                      "temperature",
-                                      "top_k",
-                                      "top_p",
-                                      "typical_p",
-                                      "repetition_penalty",
-                                      "length_penalty",
-                                      "no_repeat_ngram_size",
-                                      "encoder_no_repeat_ngram_size",
-                                      "num_return_sequences",
-                                      "exponential_decay_length_penalty",
-                                      "remove_invalid_values",
-                                      "pretraining_tp",
-                                      "gradient_checkpointing",
-                                      "summary_type",
-                                      "summary_use_proj",
-                                      "summary_activation",
-                                      "summary_proj_to_labels",
-                                      "summary_first_dropout",
-                                      "predict_special_tokens",
-                                      "directionality",
-                                      "pooler_type",
-                                      "pooler_fc_size",
-                                      "pooler_num_fc_layers",
-                                      "pooler_num_attention_heads",
-                                      "pooler_size_per_head",
-                                      "reorder_and_upcast_attn",
-                                      "n_ctx",
-                                      "transformers.js_config",
-                                      "is_llama_config",
-                                      "rope_interleaved",
-                                      "use_mrope",
-                                      "unsloth_version",
-                                      "unsloth_fixed",
-                                      "_sliding_window_pattern",
-                                      "max_window_layers",
-                                      "classifier_dropout",
-                                      NULL};

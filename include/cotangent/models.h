@@ -28,8 +28,9 @@ typedef struct {
      * ct_module_to_bf16 */
     ct_dtype dtype;
     bool recompute; /* in training each layer runs by ct_recompute */
-    /* a key of config.json that is not known, or of generation_config.json that is not supported,
-     * is no error */
+    /* a key of config.json that transformers does not read in this family, and one of
+     * generation_config.json that is not supported, is no error. What changes logits is never
+     * ignored */
     bool ignore_unknown;
 } ct_lm_opts;
 
