@@ -190,8 +190,8 @@ static void print_measured(const held_text *h, int64_t window, double loss) {
         printf("Loss over the whole last tenth, in windows of %lld: %.4f\n", (long long)window,
                loss);
     else
-        printf("Loss over %lld windows of %lld, evenly spread over the last tenth: %.4f\n",
-               (long long)h->spread, (long long)window, loss);
+        printf("Loss over %lld window%s of %lld, evenly spread over the last tenth: %.4f\n",
+               (long long)h->spread, PLURAL(h->spread), (long long)window, loss);
     printf("Bits per byte: %.4f\n", loss / log(2) * (double)h->n / (double)h->bytes);
 }
 

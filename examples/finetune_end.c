@@ -68,9 +68,11 @@ static int end_worse(tuning *t, const run *r, training done) {
     char path[PATH];
     if (snprintf(path, sizeof path, "%s.worse", option.out) >= PATH)
         fail(EXIT_FAILED, "the path %s is too long", option.out);
-    warn("the loss over %s is %.4f after the training and was %.4f before it: the model is worse. "
-         "Try a smaller --lr or fewer steps; --allow-worse takes the result as it is",
-         t->held.n ? "the validation" : "rows of the data", done.after, done.before);
+    if (run_is_first(r))
+        warn("the loss over %s is %.4f after the training and was %.4f before it: the model is "
+             "worse. "
+             "Try a smaller --lr or fewer steps; --allow-worse takes the result as it is",
+             t->held.n ? "the validation" : "rows of the data", done.after, done.before);
     if (option.allow_worse) return 0;
     if (run_is_first(r)) write_folder(t, path, "Saved");
     return EXIT_FAILED;

@@ -131,8 +131,8 @@ static void read_data(tuning *t) {
     if (t->held_documents.count)
         t->held = make_rows(&t->held_documents, option.valid ? option.valid : "held out");
     else if (option.hold_out > 0)
-        fail(EXIT_USAGE, "--hold-out %g of %lld documents is none", option.hold_out,
-             (long long)t->documents.count);
+        fail(EXIT_USAGE, "--hold-out %g of %lld document%s is none", option.hold_out,
+             (long long)t->documents.count, PLURAL(t->documents.count));
     t->order = (row_order){.rows = &t->rows, .seed = (uint64_t)option.seed};
     if (!flag_was_read("batch") && option.batch > t->rows.n) option.batch = t->rows.n;
     const long long per_step = option.batch * option.accumulate;

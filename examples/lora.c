@@ -109,8 +109,8 @@ static int32_t *read_ids(const gpt *m, int files, char **paths, int64_t *n) {
     int32_t *ids = gpt_encode(m, &t, n);
     free(t.bytes);
     if (*n < t.length)
-        printf("%lld bytes that the model does not know are left out\n",
-               (long long)(t.length - *n));
+        printf("%lld byte%s that the model does not know %s left out\n", (long long)(t.length - *n),
+               PLURAL(t.length - *n), t.length - *n == 1 ? "is" : "are");
     if (*n - *n / 10 <= m->window || *n / 10 <= m->window)
         fail(EXIT_USAGE, "%lld bytes of text are too few: a tenth must be longer than %lld",
              (long long)*n, m->window);

@@ -158,8 +158,8 @@ int main(int argc, char **argv) {
     model m = make_model(context);
     ct_tensor *losses = ct_zeros(context, CT_F64, CT_SHAPE(steps)); /* freed with the context */
     check(context, EXIT_FAILED);
-    printf("Learning to %s digits: %lld parameters, %lld steps of %d sequences\n", task_name,
-           (long long)ct_module_count(m.root), steps, BATCH);
+    printf("Learning to %s digits: %lld parameters, %lld step%s of %d sequences\n", task_name,
+           (long long)ct_module_count(m.root), steps, PLURAL(steps), BATCH);
 
     catch_interrupts();
     int64_t done = train(context, &m, sort, steps, ct_data_f64(losses));

@@ -93,7 +93,8 @@ static void write_bytes(int files, char **paths) {
     for (int i = 0; i < files; i++) add_file(paths[i]);
     if (!out.ids) fail(EXIT_USAGE, "there is no text in the input");
     finish();
-    printf("%s: %lld ids of %lld bytes, vocabulary 256\n", out.path, out.ids, out.bytes);
+    printf("%s: %lld id%s of %lld bytes, vocabulary 256\n", out.path, out.ids, PLURAL(out.ids),
+           out.bytes);
 }
 
 /* ---- with a tokenizer ---- */
@@ -108,7 +109,7 @@ static progress bar = {.total = 100};
 /* Shows how far the training is, and ends it on Ctrl-C. */
 static bool show_training(void *arg, double done) {
     (void)arg;
-    progress_show(&bar, (int64_t)(done * 100), "%% %s", done < 0.5 ? "reading" : "merging");
+    progress_show(&bar, (int64_t)(done * 100), "%s", done < 0.5 ? "reading" : "merging");
     return !interrupted();
 }
 
@@ -159,7 +160,7 @@ static void write_tokens(ct_context *context, ct_tokenizer *tokenizer, int files
         ct_encode_files(tokenizer, (const char *const *)paths, files, out.path, opts);
     check(context, EXIT_USAGE);
     const int64_t size = ct_tokenizer_size(tokenizer);
-    printf("%s: %lld ids of %d bytes, vocabulary %lld\n", out.path, (long long)ids,
+    printf("%s: %lld id%s of %d bytes, vocabulary %lld\n", out.path, (long long)ids, PLURAL(ids),
            size <= 65536 ? 2 : 4, (long long)size);
 }
 

@@ -106,9 +106,10 @@ int main(int argc, char **argv) {
     }
     check(m.context, EXIT_USAGE);
     const double windows = (double)ct_tokens_windows(tokens, m.window);
-    printf("%lld parameters; %lld tokens, %.0f batches an epoch; from step %lld\n",
-           (long long)ct_module_count(m.root), (long long)ct_tokens_count(tokens),
-           ceil(windows / (double)option.batch), (long long)run.step);
+    const double batches = ceil(windows / (double)option.batch);
+    printf("%lld parameters; %lld tokens, %.0f batch%s an epoch; from step %lld\n",
+           (long long)ct_module_count(m.root), (long long)ct_tokens_count(tokens), batches,
+           batches == 1 ? "" : "es", (long long)run.step);
 
     warn_of_zeros(&m, tokens);
     catch_interrupts();

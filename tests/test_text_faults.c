@@ -250,7 +250,8 @@ END_TEST
 START_TEST(chat_faults) {
     static const ct_message messages[] = {{.role = "system", .content = "do not"},
                                           {.role = "user", .content = "caf\xc3\xa9 \xff"},
-                                          {.role = "assistant", .content = " hello <s> world "}};
+                                          {.json = "{\"role\": \"assistant\", \"weight\": 1, "
+                                                   "\"content\": \" hello <s> world \"}"}};
     char error[100];
     const ct_chat_opts opts = {
         .kind = CT_CHAT_CHATML, .open = true, .error = error, .error_room = sizeof error};
@@ -282,15 +283,17 @@ START_TEST(chat_faults) {
 END_TEST
 
 /* Lines that need a larger buffer and larger arrays of messages one after the other. */
-static void write_lines(const char *path) {
+static void write_lines(const char *path, bool array) {
     FILE *file = fopen(path, "wb");
     ck_assert_ptr_nonnull(file);
+    if (array) fprintf(file, "[");
     for (int i = 1; i <= 3; i++) {
         fprintf(file, "{\"messages\": [{\"role\": \"user\", \"content\": \"%0*d\"}", 60000 * i, i);
         for (int k = 0; k < 100 * i; k++)
             fprintf(file, ", {\"role\": \"assistant\", \"content\": \"%d\"}", k);
-        fprintf(file, "]}\n");
+        fprintf(file, array && i < 3 ? "]},\n" : "]}\n");
     }
+    if (array) fprintf(file, "]");
     ck_assert_int_eq(fclose(file), 0);
 }
 
@@ -298,7 +301,7 @@ START_TEST(line_faults) {
     char path[64] = "/tmp/cotangent-lines-XXXXXX", file[80];
     ck_assert(mkdtemp(path));
     snprintf(file, sizeof file, "%s/a.jsonl", path);
-    write_lines(file);
+    write_lines(file, _i);
     const int64_t live = ct_memory(context).live;
     for (int64_t turn = 0;; turn++) {
         ck_assert(turn < MOST_TURNS);
@@ -332,7 +335,7 @@ int main(void) {
     tcase_add_test(tcase, add_and_save_faults);
     tcase_add_test(tcase, corpus_faults);
     tcase_add_test(tcase, chat_faults);
-    tcase_add_test(tcase, line_faults);
+    tcase_add_loop_test(tcase, line_faults, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

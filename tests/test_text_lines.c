@@ -272,19 +272,25 @@ END_TEST
 
 /* A line that is cut at each byte, is followed by a quote or has a NUL there, is an error. */
 START_TEST(hostile) {
-    static const char whole[] =
-        "{\"a\":[1,{}],\"messages\":[{\"role\":\"u\\u0041\",\"content\":\"\\ud83d\\ude00\"}]}";
-    for (size_t cut = 1; cut < sizeof whole - 1; cut++)
+    static const char *const wholes[] = {
+        "{\"a\":[1,{}],\"messages\":[{\"role\":\"u\\u0041\",\"content\":\"\\ud83d\\ude00\"}]}",
+        "[{\"text\":\"a\"},{\"prompt\":\"x\",\"completion\":\"y\"},{\"instruction\":\"\","
+        "\"output\":\"\"}]",
+        "{\"conversations\":[{\"from\":\"gpt\",\"value\":[{\"x\":-1e5}]}],\"tools\":[{}]}"};
+    const char *whole = wholes[_i];
+    const size_t length = strlen(whole);
+    for (size_t cut = 1; cut < length; cut++)
         for (int more = 0; more < 3; more++) {
-            char text[sizeof whole + 1];
-            memcpy(text, whole, sizeof whole);
+            char text[200];
+            memcpy(text, whole, length + 1);
             if (more == 1) text[cut] = '"';
+            if (more == 1 && text[cut] == whole[cut]) continue;
             if (more == 2) text[cut] = 0;
-            const size_t size = more == 2 ? sizeof whole - 1 : cut + (more == 1);
+            const size_t size = more == 2 ? length : cut + (more == 1);
             ct_json_lines *lines = ct_json_lines_open(context, put_lines(text, size));
             ct_json_line line;
-            ck_assert_msg(!ct_json_lines_next(lines, &line), "cut at %zu, %d", cut, more);
-            ck_assert_int_eq(ct_error(context), CT_ERR_FORMAT);
+            while (ct_json_lines_next(lines, &line)) ck_assert_int_eq(_i, 1);
+            ck_assert_msg(ct_error(context) == CT_ERR_FORMAT, "cut at %zu, %d", cut, more);
             ct_error_clear(context);
             ct_json_lines_close(lines);
         }
@@ -359,7 +365,7 @@ int main(void) {
     tcase_add_test(files, forms);
     tcase_add_test(files, arrays);
     tcase_add_test(files, faults);
-    tcase_add_test(files, hostile);
+    tcase_add_loop_test(files, hostile, 0, 3);
     tcase_add_test(files, many_members);
     tcase_add_test(files, refused);
     tcase_add_test(files, encoded);
