@@ -115,7 +115,8 @@ int main(int argc, char **argv) {
     catch_interrupts();
     const int64_t begun = run.step, a_step = option.batch * m.window;
     const double start = now();
-    for (double loss = NAN; run.step < option.steps && !interrupted(); run.step++) {
+    double loss = 0;
+    for (; run.step < option.steps && !interrupted(); run.step++) {
         loss = train_step(&m, tokens, optim, run.step);
         if (!isfinite(loss))
             fail(EXIT_FAILED, "the loss of step %lld is no number: try a smaller --lr",
@@ -127,6 +128,8 @@ int main(int argc, char **argv) {
                system_peak_memory() * 1e-6);
         fflush(stdout);
     }
+    if (loss > 2 * log((double)m.letters)) /* twice that of a guess among all tokens */
+        fail(EXIT_FAILED, "the last loss is %g: nothing is saved. Try a smaller --lr", loss);
     if (option.checkpoint) ct_checkpoint_save(option.checkpoint, &run);
     check(m.context, EXIT_FAILED);
     const bool complete = run.step >= option.steps;

@@ -136,3 +136,22 @@ def test_a_sample_ends_with_the_positions(tmp_path):
     assert ended.returncode == 2 and "the model at most 16" in ended.stderr
     ended = run("the fox")
     assert ended.returncode == 0 and "step 2: the fox >> " in ended.stdout, ended.stderr
+
+
+def test_other_programs_stop(tmp_path):
+    """A folder without a template that is trained with one has it, and the end of a turn ends generation in transformers."""
+    torch.manual_seed(4)
+    before = MODELS["llama"]()
+    before.config.eos_token_id = before.generation_config.eos_token_id = 0
+    before.save_pretrained(tmp_path / "lm")
+    make_tokenizer(tmp_path / "lm")
+    (tmp_path / "chats.jsonl").write_text("".join(json.dumps({"instruction": user, "output": assistant}) + "\n" for user, assistant in CHATS[2:]))
+    subprocess.run([os.path.abspath(ct.BUILD / "finetune"), "lm", "--data", "chats.jsonl", "--template", "chatml", "--full", "--out", "out",
+                    "--steps", "120", "--lr", "0.01"], cwd=tmp_path, check=True, capture_output=True)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert tokenizer.eos_token == "<|im_end|>" and model.generation_config.eos_token_id == [tokenizer.eos_token_id, 0]
+    for user, assistant in CHATS[2:]:
+        prompt = tokenizer.apply_chat_template([{"role": "user", "content": user}], add_generation_prompt=True, return_tensors="pt", return_dict=True)
+        ids = model.generate(**prompt, max_new_tokens=40, do_sample=False)[0]
+        assert tokenizer.decode(ids[prompt["input_ids"].shape[1]:]) == assistant + "<|im_end|>"
