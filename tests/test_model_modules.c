@@ -381,26 +381,29 @@ START_TEST(folders_of_replaced_modules) {
             ck_assert(is_tied == tied);
         }
     }
-    static const char *const paths[] = {"lm_head",    "lm_head",    "model.norm",
-                                        "model.norm", "model.norm", "model.embed_tokens"};
-    static const char *const words[] = {"lm_head.bias is no parameter of a llama",
+    static const char *const paths[] = {"lm_head",           "lm_head",    "lm_head",
+                                        "model.norm",        "model.norm", "model.norm",
+                                        "model.embed_tokens"};
+    static const char *const words[] = {"lm_head.weight has another shape",
+                                        "lm_head.bias is no parameter of a llama",
                                         "lm_head.weight belongs to a Linear",
                                         "model.norm.weight belongs to a RMSNorm",
                                         "model.norm.weight belongs to a RMSNorm",
                                         "has model.norm.weight, but this one has not",
                                         "model.embed_tokens.weight belongs to a Embedding"};
-    for (int i = 0; i < 6; i++) {
+    for (int i = -1; i < 6; i++) {
         ct_module *lm = rough_lm(LLAMA, f64);
         const ct_rms_norm_opts other = {.dim = 16, .eps = 0.1, .dtype = CT_F64};
-        put_module(lm, paths[i],
-                   i == 0   ? linear_of(16, 31, true, CT_F64)
+        put_module(lm, paths[i + 1],
+                   i < 0    ? linear_of(16, 37, false, CT_F64)
+                   : i == 0 ? linear_of(16, 31, true, CT_F64)
                    : i == 1 ? of_type(&own_linear, CT_SHAPE(31, 16), 0)
                    : i == 2 ? of_type(&own_norm, CT_SHAPE(16), 0)
                    : i == 3 ? ct_rms_norm_new(context, other)
                    : i == 4 ? of_type(&own_norm, CT_SCALAR, 0)
                             : of_type(&own_table, CT_SHAPE(31, 16), 0));
         ck_refused(ct_lm_save(lm, in_folder("n"), (ct_save_opts){0}), CT_ERR_ARGUMENT, "lm_save",
-                   words[i]);
+                   words[i + 1]);
         ck_assert_ptr_null(read_text(in_folder("n/config.json")));
     }
 }

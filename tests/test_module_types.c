@@ -132,16 +132,24 @@ START_TEST(data_has_a_type) {
     ck_refused(ct_module_data(m, NULL), CT_ERR_ARGUMENT, "ct_module_data", "Pool");
     ck_assert_ptr_null(ct_module_data(bare, &bare_type));
     no_error();
+    /* the question alone is no error, whatever the module is */
+    static const ct_module_type namesake = {.name = "Pool"};
+    ck_assert(ct_module_is(m, &pool_type) && !ct_module_is(m, &namesake));
+    ck_assert(!ct_module_is(linear, &pool_type) && !ct_module_is(m, NULL));
+    no_error();
     ct_fail(context, CT_ERR_ARGUMENT, "of the caller");
     ck_assert_ptr_eq(ct_module_data(m, &pool_type), data);
     ct_error_clear(context);
     ct_module_free(m);
+    ck_assert(!ct_module_is(m, &pool_type) && !ct_module_is(NULL, &pool_type));
+    no_error();
     ck_refused(ct_module_data(m, &pool_type), CT_ERR_ARGUMENT, "ct_module_data", "has ended");
     ck_assert_ptr_null(ct_module_data(NULL, &pool_type));
     no_error();
     ck_refused(ct_module_new_of(context, NULL, NULL), CT_ERR_ARGUMENT, "ct_module_new_of", "type");
     ck_refused(ct_module_new_of(context, &(ct_module_type){.name = ""}, NULL), CT_ERR_ARGUMENT,
                "ct_module_new_of", "name");
+    no_error();
 }
 END_TEST
 

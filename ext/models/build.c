@@ -204,12 +204,14 @@ static size_t steps_bytes(const cti_lm *lm) {
     return cti_bytes(n ? n : 1, sizeof *lm->step);
 }
 
+static size_t known_bytes(const cti_lm *lm) { return cti_bytes(lm->n_known, sizeof *lm->known); }
+
 static void lm_end(void *data) {
     cti_lm *lm = data;
     ct_context *context = lm->context;
     if (lm->step) cti_give_any(context, lm->step, steps_bytes(lm));
     if (lm->folder) cti_give_any(context, lm->folder, strlen(lm->folder) + 1);
-    if (lm->names) cti_give_any(context, lm->names, lm->names_size);
+    if (lm->known) cti_give_any(context, lm->known, known_bytes(lm));
     cti_lm_config_free(&lm->config);
     cti_give_any(context, lm, sizeof *lm);
 }
@@ -252,9 +254,9 @@ static void *lm_clone(void *data, ct_module *copy) {
     cti_lm *lm = lm_data_new(from->context, &config, opts, from->folder);
     if (lm) {
         lm->module = copy;
-        lm->names_size = from->names_size;
-        lm->names = cti_take_any(from->context, lm->names_size);
-        if (lm->names) memcpy(lm->names, from->names, lm->names_size);
+        lm->n_known = from->n_known;
+        lm->known = cti_take_any(from->context, known_bytes(lm));
+        if (lm->known) memcpy(lm->known, from->known, known_bytes(lm));
         memcpy(lm->eos, from->eos, sizeof lm->eos);
         lm->generation = from->generation;
         lm->generation.eos = lm->eos;
@@ -289,14 +291,13 @@ const char *cti_lm_path(const cti_lm *lm, int64_t layer, const char *part, char 
 }
 
 /* Writes down which parameters the family has, before a program can replace a module. */
-static void note_names(cti_lm *lm) {
-    ct_param measured = {0}, param = {0};
-    while (ct_module_next(lm->module, &measured)) lm->names_size += strlen(measured.name) + 1;
-    char *at = lm->names = cti_take_any(lm->context, lm->names_size);
-    while (at && ct_module_next(lm->module, &param)) {
-        const size_t size = strlen(param.name) + 1;
-        memcpy(at, param.name, size);
-        at += size;
+static void note_parameters(cti_lm *lm) {
+    ct_param counted = {0}, param = {0};
+    while (ct_module_next(lm->module, &counted)) lm->n_known++;
+    cti_lm_known *known = lm->known = cti_take_any(lm->context, known_bytes(lm));
+    for (; known && ct_module_next(lm->module, &param); known++) {
+        snprintf(known->name, sizeof known->name, "%s", param.name);
+        known->shape = ct_shape_of(param.tensor);
     }
 }
 
@@ -322,7 +323,7 @@ ct_module *cti_lm_build(ct_context *context, cti_lm_config *config, ct_lm_opts o
         base = lm_add_child(root, config->family->names.base, ct_module_new(context, "Model"));
     add_base(&b, base);
     if (!bare) add_head(&b, root);
-    if (cti_lm_is_ready(context)) note_names(lm);
+    if (cti_lm_is_ready(context)) note_parameters(lm);
     if (cti_lm_is_ready(context)) return root;
     ct_module_free(root);
     return NULL;

@@ -20,6 +20,15 @@
 
 typedef struct cti_lm cti_lm;
 
+/* Room for any path of the tree, and for the path of a part below the base or a layer. */
+enum { CTI_LM_PATH = 192, CTI_LM_PART = 96 };
+
+/* A parameter as the family has it. */
+typedef struct {
+    char name[CTI_LM_PATH];
+    ct_shape shape;
+} cti_lm_known;
+
 /* The argument of a layer that ct_recompute runs. */
 typedef struct {
     cti_lm *lm;
@@ -43,9 +52,8 @@ struct cti_lm {
     ct_module *module; /* the root of the tree */
     cti_lm_config config;
     bool recompute, ignore_unknown; /* of the options; the dtype is that of the parameters */
-    /* the names of the parameters that the family gives it, one behind the other with their NULs */
-    char *names;
-    size_t names_size;
+    cti_lm_known *known;            /* [n_known] the parameters that the family gives it */
+    int64_t n_known;
     char *folder;      /* the folder from which it was opened; NULL: none */
     cti_lm_step *step; /* [layers] */
     /* the options of the folder's generation_config.json, or of config.json without that file; .eos
@@ -73,8 +81,6 @@ bool cti_lm_is_ready(ct_context *context);
 /* The data of a model for a function that begins with it; NULL after an error. */
 cti_lm *cti_lm_of(const ct_module *module);
 
-/* Room for any path of the tree, and for the path of a part below the base or a layer. */
-enum { CTI_LM_PATH = 192, CTI_LM_PART = 96 };
 /* Writes the path of a layer's part, "model.layers.3.self_attn.q_proj", or of a part of the model
  * without its head if layer is -1. */
 const char *cti_lm_path(const cti_lm *lm, int64_t layer, const char *part, char out[CTI_LM_PATH]);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../../nn/bare.h"
+#include "../../src/core/assert.h"
 #include "lora.h"
 
 const char *cti_lm_head_path(const cti_lm *lm) {
@@ -67,10 +68,10 @@ static bool is_of_config(const cti_lm *lm, const ct_param *param) {
            !strcmp(param->name, "cls.predictions.bias");
 }
 
-static bool family_has(const cti_lm *lm, const char *name) {
-    for (const char *at = lm->names; at < lm->names + lm->names_size; at += strlen(at) + 1)
-        if (!strcmp(at, name)) return true;
-    return false;
+static const cti_lm_known *known_of(const cti_lm *lm, const char *name) {
+    for (int64_t i = 0; i < lm->n_known; i++)
+        if (!strcmp(lm->known[i].name, name)) return &lm->known[i];
+    return NULL;
 }
 
 /* The name of the head's weight, which the family has or has not: config.json says whether it is
@@ -81,32 +82,58 @@ static bool is_head_weight(const cti_lm *lm, const char *name) {
     return !strcmp(name, path);
 }
 
+/* The shape that config.json gives a parameter of the family. Those with a row for each id may have
+ * got more rows. */
+static ct_shape shape_of_config(const cti_lm *lm, const char *name) {
+    char table[CTI_LM_PATH], part[CTI_LM_PART];
+    snprintf(part, sizeof part, "%s.weight", lm->config.family->names.embed);
+    cti_lm_path(lm, -1, part, table);
+    const bool is_head = is_head_weight(lm, name);
+    const cti_lm_known *known = known_of(lm, is_head ? table : name);
+    CTI_ASSERT(known);
+    ct_shape shape = known->shape;
+    if (is_head || !strcmp(name, table) || !strcmp(name, "cls.predictions.bias"))
+        shape.dim[0] = cti_lm_integer(&lm->config, CTI_LM_VOCAB);
+    return shape;
+}
+
+static bool has_shape(const ct_tensor *tensor, ct_shape want) {
+    const ct_shape got = ct_shape_of(tensor);
+    bool same = got.ndim == want.ndim;
+    for (int d = 0; same && d < want.ndim; d++) same = got.dim[d] == want.dim[d];
+    return same;
+}
+
 /* The first parameter of the family that the tree lacks; NULL: none. */
 static const char *missing_name(const cti_lm *lm) {
-    for (const char *at = lm->names; at < lm->names + lm->names_size; at += strlen(at) + 1)
-        if (!cti_lm_param(lm->module, at) && !(is_head_weight(lm, at) && cti_lm_is_tied(lm)))
-            return at;
+    for (int64_t i = 0; i < lm->n_known; i++) {
+        const char *name = lm->known[i].name;
+        if (!cti_lm_param(lm->module, name) && !(is_head_weight(lm, name) && cti_lm_is_tied(lm)))
+            return name;
+    }
     return NULL;
 }
 
 bool cti_lm_is_of_family(const cti_lm *lm, const char *op) {
+    static const char remedy[] = "ct_save writes any module";
     const char *family = lm->config.family->model_type;
     ct_param param = {0};
     while (ct_module_next(lm->module, &param)) {
-        const bool has = family_has(lm, param.name) || is_head_weight(lm, param.name);
-        if (has && is_of_config(lm, &param)) continue;
-        if (has)
-            return ct_fail(
-                lm->context, CT_ERR_ARGUMENT,
-                "%s: %s belongs to a %s that config.json cannot describe: a folder is read "
-                "with the modules of a %s (ct_save writes any module)",
-                op, param.name, ct_module_kind(param.owner), family);
-        return ct_fail(lm->context, CT_ERR_ARGUMENT,
-                       "%s: %s is no parameter of a %s (ct_save writes any module)", op, param.name,
-                       family);
+        if (!known_of(lm, param.name) && !is_head_weight(lm, param.name))
+            return ct_fail(lm->context, CT_ERR_ARGUMENT, "%s: %s is no parameter of a %s (%s)", op,
+                           param.name, family, remedy);
+        if (!is_of_config(lm, &param))
+            return ct_fail(lm->context, CT_ERR_ARGUMENT,
+                           "%s: %s belongs to a %s that config.json cannot describe: a folder is "
+                           "read with the modules of a %s (%s)",
+                           op, param.name, ct_module_kind(param.owner), family, remedy);
+        if (!has_shape(param.tensor, shape_of_config(lm, param.name)))
+            return ct_fail(lm->context, CT_ERR_ARGUMENT,
+                           "%s: %s has another shape than config.json says (%s)", op, param.name,
+                           remedy);
     }
     const char *missing = missing_name(lm);
-    return !missing || ct_fail(lm->context, CT_ERR_ARGUMENT,
-                               "%s: a %s has %s, but this one has not (ct_save writes any module)",
-                               op, family, missing);
+    return !missing ||
+           ct_fail(lm->context, CT_ERR_ARGUMENT, "%s: a %s has %s, but this one has not (%s)", op,
+                   family, missing, remedy);
 }
