@@ -201,6 +201,19 @@ START_TEST(matches_of_expressions) {
         {"(?i)ab|k|s", "ABKs\xE2\x84\xAA\xC5\xBF", {{0, 2}, {2, 3}, {3, 4}, {4, 7}, {7, 9}}},
         {"a(?i)b|1", "aB1A", {{0, 2}}},
         {"(?i:[a-fs]+)", "aFS\xC5\xBFg", {{0, 5}}},
+        {"(?i:[\\w&&[^a]]+)", "-Aa-", {{1, 3}}},
+        {"(?i:[A-Z&&[^a]]+)", "-Aa-", {{1, 3}}},
+        {"(?i:[^[^a]])", "Aa-", {{0}}},
+        {"(?i:[a-z&&A-Z])", "aA", {{0}}},
+        {"(?i:[^a&&[^b]])", "aAbB", {{2, 3}, {3, 4}}},
+        {"(?i:[\xC3\x9F])", "sSs\xC3\x9F\xE1\xBA\x9E", {{0, 2}, {3, 5}, {5, 8}}},
+        {"(?i:[^\xC3\x9F]+)", "ss\xC3\x9F\xE1\xBA\x9Es", {{0, 2}, {7, 8}}},
+        {"(?i:[\xEF\xAC\x83\xEF\xAC\x80])", "ffi", {{0, 2}}},
+        {"(?i:\xC4\xB0|\xC3\x89)", "iI\xCC\x87\xC3\xA9", {{1, 4}, {4, 6}}},
+        {"(?i:[[:digit:]\\p{Lu}&&[^\xC3\x84]]+)", "1\xC3\xA4\xC3\x89\xC3\xA9", {{0, 1}, {3, 7}}},
+        {"(^)?a", "aa", {{0, 1}, {1, 2}}},
+        {"(?:^a|(?i:$))?b", "abb", {{0, 2}, {2, 3}}},
+        {"a(?#c\\)d)+b", "aab", {{0, 3}}},
         {"\\p{^L}\\p{L}|\\P{Ll}", "1aAa", {{0, 2}, {2, 3}}},
         {"(?>a+)b|\\S(?=$|\\s)", "aab c", {{0, 3}, {4, 5}}},
         {"[a-z&&[^ab]]+|[\\d&&1-2]", "abcd12", {{2, 4}, {4, 5}, {5, 6}}},
@@ -302,10 +315,15 @@ START_TEST(faults) {
         {"(?:a{1000}){1000}", "byte 17: the expression is too large"},
         {"a{2}{2}{2}{2}{2}", "byte 13: there are too many quantifiers"},
         {"(?i:ss)", "byte 5: with option i this pair"},
-        {"(?i:\xC3\xA9)", "byte 4: with option i only ASCII"},
-        {"(?i)[a-\xC3\xA9]", "byte 5: with option i only ASCII"},
-        {"(?i)[a\\p{L}]", "byte 6: with option i a property"},
-        {"(?i)[[:space:]]", "byte 5: with option i a property"},
+        {"(?i:f(?#c)I)", "byte 10: with option i this pair"},
+        {"(?i:i\xCC\x87)", "byte 5: with option i this pair"},
+        {"(?:\xC3\xA9|^){1,3}", "byte 8: an anchor"},
+        {"(?:\\b)?", "byte 6: an anchor"},
+        {"(?:a|(?:b|(?=c)))?", "byte 17: an anchor"},
+        {"$(?#c)?", "byte 1: an anchor"},
+        {"(?:a?){2}", "byte 6: a repeat of an empty match"},
+        {"(^)*", "byte 3: a repeat of an empty match"},
+        {"a(?#c", "byte 1: the comment"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ck_assert(!pattern_of(cases[i].expression));
@@ -341,9 +359,9 @@ END_TEST
 /* Expressions that take a naive matcher quadratic or exponential time. */
 START_TEST(long_texts) {
     static const char *const expressions[] = {
-        "\\s+$",           "\\s++$",           "(?:a|ab)*c",     "(a+)*b", "a*a*a*b",
-        "(?:a?){20}a{20}", "a.*b|a|.",         "\\p{L}+\\d",     "x*x*$",  "[^b]*c|a",
-        "(?:.+?)z",        "\\s+(?!\\S)|\\s+", "(?:ab)+$|\\p{L}"};
+        "\\s+$",        "\\s++$",           "(?:a|ab)*c",     "(a+)*b", "a*a*a*b",
+        "(?:aa?){20}b", "a.*b|a|.",         "\\p{L}+\\d",     "x*x*$",  "[^b]*c|a",
+        "(?:.+?)z",     "\\s+(?!\\S)|\\s+", "(?:ab)+$|\\p{L}"};
     static const char *const units[] = {"a", "ab", " ", "a ", "\xE4\xB8\xAD", " \n"};
     static char text[LONG_TEXT + 8];
     cti_pattern_memory memory = {0};

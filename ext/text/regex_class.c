@@ -108,30 +108,12 @@ bool cti_regex_read_set_escape(cti_regex_parser *p, cti_set_draft *set, bool bra
     const char letter = *p->at, *place = strchr(letters, letter);
     if (!place && letter != 'p' && letter != 'P') return true;
     *is_set = true;
-    if (!place && bracket && p->ignore_case)
-        return cti_regex_fault(p, p->at - 1,
-                               "with option i a property in brackets is not supported");
     p->at++;
     if (!place) return read_property(p, set, bracket, letter == 'P');
     const size_t i = (size_t)(place - letters);
     int number = cti_property_number(names[i / 2], strlen(names[i / 2]));
     if (bracket) number = cti_property_in_bracket(number, false);
     return add_property(p, set, number, i % 2);
-}
-
-bool cti_regex_add_char(cti_regex_parser *p, const char *at, cti_set_draft *set, uint32_t first,
-                        uint32_t last) {
-    cti_set_add(set, first, last);
-    if (!p->ignore_case) return true;
-    if (last >= 0x80)
-        return cti_regex_fault(p, at, "with option i only ASCII characters are supported");
-    for (uint32_t c = first; c <= last; c++) {
-        if (!is_ascii_letter((char)c)) continue;
-        cti_set_add(set, c ^ 0x20, c ^ 0x20);
-        if ((c | 0x20) == 's') cti_set_add(set, 0x17F, 0x17F);   /* long s */
-        if ((c | 0x20) == 'k') cti_set_add(set, 0x212A, 0x212A); /* Kelvin sign */
-    }
-    return true;
 }
 
 /* Reads [:NAME:] or [:^NAME:] if that is at p->at. */
@@ -142,8 +124,6 @@ static bool read_posix(cti_regex_parser *p, cti_set_draft *set, bool *is_posix) 
     const char *close = memchr(name, ']', (size_t)(p->end - name));
     if (!close || close == name || close[-1] != ':') return true;
     *is_posix = true;
-    if (p->ignore_case)
-        return cti_regex_fault(p, p->at, "with option i a property in brackets is not supported");
     const bool negated = *name == '^';
     if (negated) name++;
     const size_t size = close - 1 > name ? (size_t)(close - 1 - name) : 0;
@@ -173,8 +153,10 @@ static bool read_item(cti_regex_parser *p, cti_set_draft *set) {
     const char *begin = p->at;
     uint32_t first;
     if (!read_item_char(p, &first)) return false;
-    if (!looking_at(p, "-") || looking_at(p, "-]"))
-        return cti_regex_add_char(p, begin, set, first, first);
+    if (!looking_at(p, "-") || looking_at(p, "-]")) {
+        cti_set_add(set, first, first);
+        return true;
+    }
     p->at++;
     const char *at = p->at;
     bool is_set = false;
@@ -193,11 +175,12 @@ static bool read_item(cti_regex_parser *p, cti_set_draft *set) {
     if (p->at == p->end) return cti_regex_fault(p, at, "']' is missing");
     if (!read_item_char(p, &last)) return false;
     if (last < first) return cti_regex_fault(p, begin, "the range is empty");
-    if (!cti_regex_add_char(p, begin, set, first, last)) return false;
+    cti_set_add(set, first, last);
     /* A '-' behind a range is itself. */
     if (!looking_at(p, "-") || looking_at(p, "-]")) return true;
     p->at++;
-    return cti_regex_add_char(p, at, set, '-', '-');
+    cti_set_add(set, '-', '-');
+    return true;
 }
 
 /* Reads one of [set], [:name:], \s, a character or a range. */
@@ -208,7 +191,9 @@ static bool read_items(cti_regex_parser *p, cti_set_draft *set) {
         if (is_read) return true;
         p->at++;
         cti_set_draft inner = {0};
-        const bool works = cti_regex_read_bracket(p, &inner);
+        bool negated;
+        const bool works = cti_regex_read_bracket(p, &inner, &negated);
+        if (works && negated) cti_set_negate(&inner);
         cti_set_add_all(set, &inner);
         cti_set_free(&inner);
         return works;
@@ -249,15 +234,14 @@ static bool read_bracket_body(cti_regex_parser *p, cti_set_draft *set) {
     return works;
 }
 
-bool cti_regex_read_bracket(cti_regex_parser *p, cti_set_draft *set) {
+bool cti_regex_read_bracket(cti_regex_parser *p, cti_set_draft *set, bool *negated) {
     const char *begin = p->at;
+    *negated = looking_at(p, "^");
     if (p->depth == CTI_REGEX_DEPTH)
         return cti_regex_fault(p, begin, "brackets are nested too deeply");
-    const bool negated = looking_at(p, "^");
-    if (negated) p->at++;
+    if (*negated) p->at++;
     p->depth++;
     const bool works = read_bracket_body(p, set);
     p->depth--;
-    if (works && negated) cti_set_negate(set);
     return works;
 }

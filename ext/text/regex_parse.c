@@ -1,59 +1,20 @@
 /* The structure of regular expressions: groups, alternatives, repeats and anchors. */
 #include "regex_parse.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "unicode.h"
 #include "utf8.h"
-
-static bool no_regex_memory(cti_regex_parser *p) {
-    p->no_memory = true;
-    return cti_regex_fault(p, p->at, "no memory");
-}
-
-uint32_t cti_regex_add_set(cti_regex_parser *p, cti_set_draft *draft) {
-    cti_set_sort(draft);
-    if (p->sets == p->set_room || !p->sets) {
-        const uint32_t room = p->set_room ? 2 * p->set_room : 16;
-        cti_set_draft *more = realloc(p->set, room * sizeof *more);
-        if (!more) {
-            cti_set_free(draft);
-            return no_regex_memory(p);
-        }
-        p->set = more;
-        p->set_room = room;
-        if (!p->sets) p->set[p->sets++] = (cti_set_draft){0};
-    }
-    p->ranges += draft->count;
-    if (p->ranges > CTI_MOST_RANGES) cti_regex_fault(p, p->at, "the expression is too large");
-    p->set[p->sets] = *draft;
-    if (draft->failed) no_regex_memory(p);
-    return p->sets++;
-}
-
-/* Adds a node; returns its index, or 0 after a fault. */
-static uint32_t add_node(cti_regex_parser *p, cti_regex_node node) {
-    if (p->fault) return 0;
-    if (p->nodes == p->node_room) {
-        const uint32_t room = p->node_room ? 2 * p->node_room : 64;
-        cti_regex_node *more = realloc(p->node, room * sizeof *more);
-        if (!more) return no_regex_memory(p);
-        p->node = more;
-        p->node_room = room;
-    }
-    if (!p->nodes) p->node[p->nodes++] = (cti_regex_node){0};
-    p->node[p->nodes] = node;
-    return p->nodes++;
-}
 
 static uint32_t add_set_node(cti_regex_parser *p, cti_set_draft *draft) {
     const uint32_t set = cti_regex_add_set(p, draft);
-    return add_node(p, (cti_regex_node){.kind = CTI_NODE_SET, .a = set});
+    return cti_regex_add_node(p, (cti_regex_node){.kind = CTI_NODE_SET, .a = set});
 }
 
 static uint32_t add_anchor(cti_regex_parser *p, cti_anchor anchor) {
-    return add_node(p,
-                    (cti_regex_node){.kind = CTI_NODE_ANCHOR, .a = anchor, .may_be_empty = true});
+    return cti_regex_add_node(
+        p, (cti_regex_node){
+               .kind = CTI_NODE_ANCHOR, .a = anchor, .may_be_empty = true, .no_target = true});
 }
 
 static bool is_one_char(const cti_regex_node *node) {
@@ -65,20 +26,15 @@ static bool next_is(const cti_regex_parser *p, char c) { return p->at < p->end &
 /* A character that stands for itself. With option i oniguruma also takes one character for two, for
  * example U+00DF for ss; expressions with such pairs are refused. */
 static uint32_t add_char_node(cti_regex_parser *p, const char *at, uint32_t c) {
-    const bool is_letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
-    const uint32_t lower = is_letter ? c | 0x20 : c, previous = p->folded;
-    if (!p->ignore_case) return add_node(p, (cti_regex_node){.kind = CTI_NODE_CHAR, .a = c});
-    if ((previous == 's' && (lower == 's' || lower == 't')) ||
-        (previous == 'f' && (lower == 'f' || lower == 'i' || lower == 'l')))
+    if (!p->ignore_case)
+        return cti_regex_add_node(p, (cti_regex_node){.kind = CTI_NODE_CHAR, .a = c});
+    const uint32_t previous = p->folded;
+    p->folded = cti_unicode_fold(c);
+    if (cti_regex_begins_fold(previous, p->folded))
         return cti_regex_fault(p, at, "with option i this pair of letters is not supported");
-    p->folded = lower;
-    if (is_letter || c >= 0x80) {
-        cti_set_draft set = {0};
-        if (cti_regex_add_char(p, at, &set, c, c)) return add_set_node(p, &set);
-        cti_set_free(&set);
-        return 0;
-    }
-    return add_node(p, (cti_regex_node){.kind = CTI_NODE_CHAR, .a = c});
+    cti_set_draft set = {0};
+    cti_set_add(&set, c, c);
+    return cti_regex_add_class(p, &set, false);
 }
 
 static uint32_t read_escape(cti_regex_parser *p) {
@@ -102,8 +58,9 @@ static uint32_t read_escape(cti_regex_parser *p) {
 
 static uint32_t read_bracket_node(cti_regex_parser *p) {
     cti_set_draft set = {0};
+    bool negated;
     p->at++;
-    if (cti_regex_read_bracket(p, &set)) return add_set_node(p, &set);
+    if (cti_regex_read_bracket(p, &set, &negated)) return cti_regex_add_class(p, &set, negated);
     cti_set_free(&set);
     return 0;
 }
@@ -160,8 +117,10 @@ static uint32_t read_lookahead(cti_regex_parser *p, const char *begin, bool nega
         return 0;
     }
     const uint32_t index = cti_regex_add_set(p, &set);
-    return add_node(
-        p, (cti_regex_node){.kind = CTI_NODE_LOOK, .a = index, .b = bits, .may_be_empty = true});
+    return cti_regex_add_node(
+        p,
+        (cti_regex_node){
+            .kind = CTI_NODE_LOOK, .a = index, .b = bits, .may_be_empty = true, .no_target = true});
 }
 
 /* An atomic group keeps the first match of its body: the longest one of a greedy repeat of one
@@ -221,11 +180,24 @@ static uint32_t read_named_group(cti_regex_parser *p, const char *begin, char cl
     return read_group_body(p, begin);
 }
 
-static uint32_t read_comment(cti_regex_parser *p, const char *begin) {
-    const char *end = memchr(p->at, ')', (size_t)(p->end - p->at));
-    if (!end) return cti_regex_fault(p, begin, "the comment has no ')'");
-    p->at = end + 1;
-    return add_node(p, (cti_regex_node){.kind = CTI_NODE_EMPTY, .may_be_empty = true});
+/* Passes over comments: (?#...). They stand between any two tokens, also before a quantifier. */
+static void pass_comments(cti_regex_parser *p) {
+    while (p->end - p->at >= 3 && !memcmp(p->at, "(?#", 3)) {
+        const char *begin = p->at;
+        for (p->at += 3; p->at < p->end && *p->at != ')'; p->at++)
+            if (*p->at == '\\' && p->end - p->at > 1) p->at++;
+        if (p->at == p->end) {
+            cti_regex_fault(p, begin, "the comment has no ')'");
+            return;
+        }
+        p->at++;
+    }
+}
+
+/* A capture, an atomic group and a group with options can be repeated, whatever they hold. */
+static uint32_t made_target(cti_regex_parser *p, uint32_t body) {
+    if (body) p->node[body].no_target = false;
+    return body;
 }
 
 /* The options are those around the group again when it has been read. */
@@ -235,22 +207,21 @@ static uint32_t read_group(cti_regex_parser *p) {
     uint32_t body;
     if (next_is(p, '*')) return cti_regex_fault(p, begin, "callouts are not supported");
     if (!next_is(p, '?')) {
-        body = read_group_body(p, begin);
+        body = made_target(p, read_group_body(p, begin));
     } else {
         p->at++;
         const char kind = p->at < p->end ? *p->at : ')';
         const char second = p->end - p->at > 1 ? p->at[1] : ')';
         if (kind == '<' && (second == '=' || second == '!'))
             return cti_regex_fault(p, begin, "lookbehind is not supported");
-        if (!strchr(":=!>#<'", kind)) return read_option_group(p, begin);
+        if (!strchr(":=!><'", kind)) return made_target(p, read_option_group(p, begin));
         p->at++;
         switch (kind) {
         case ':': body = read_group_body(p, begin); break;
         case '=': body = read_lookahead(p, begin, false); break;
         case '!': body = read_lookahead(p, begin, true); break;
         case '>': body = read_atomic(p, begin); break;
-        case '#': return read_comment(p, begin);
-        default: body = read_named_group(p, begin, kind == '<' ? '>' : '\''); break;
+        default: body = made_target(p, read_named_group(p, begin, kind == '<' ? '>' : '\'')); break;
         }
     }
     p->ignore_case = ignore_case;
@@ -315,7 +286,8 @@ static bool read_interval(cti_regex_parser *p, repeat_range *range) {
 
 /* Reads a quantifier, if there is one. {n,m}+ is a repeat of {n,m}, and {n}? is (?:{n})?. */
 static bool read_quantifier(cti_regex_parser *p, repeat_range *range) {
-    if (p->at == p->end) return false;
+    pass_comments(p);
+    if (p->fault || p->at == p->end) return false;
     switch (*p->at) {
     case '*': *range = (repeat_range){.max = CTI_NO_MAX}; break;
     case '+': *range = (repeat_range){.min = 1, .max = CTI_NO_MAX}; break;
@@ -335,21 +307,23 @@ static bool read_quantifier(cti_regex_parser *p, repeat_range *range) {
     return true;
 }
 
+/* oniguruma repeats no anchor and no lookahead, and no alternatives of which one is nothing else.
+ * A group (?:...) is what stands in it. */
 static uint32_t add_repeat(cti_regex_parser *p, const char *at, uint32_t child,
                            const repeat_range *range) {
     const cti_regex_node *node = &p->node[child];
-    if (node->kind == CTI_NODE_ANCHOR || node->kind == CTI_NODE_LOOK)
-        return cti_regex_fault(p, at, "an anchor or a lookahead is repeated");
-    if (range->max == CTI_NO_MAX && node->may_be_empty)
+    if (node->no_target) return cti_regex_fault(p, at, "an anchor or a lookahead is repeated");
+    if (range->max != 0 && range->max != 1 && node->may_be_empty) /* it may end a long repeat */
         return cti_regex_fault(p, at, "a repeat of an empty match is not supported");
     if (range->mode == CTI_POSSESSIVE && !is_one_char(node))
         return cti_regex_fault(p, at, "a possessive repeat of a group is not supported");
-    return add_node(p, (cti_regex_node){.kind = CTI_NODE_REPEAT,
-                                        .min = range->min,
-                                        .max = range->max,
-                                        .mode = range->mode,
-                                        .may_be_empty = node->may_be_empty || range->min == 0,
-                                        .child = child});
+    return cti_regex_add_node(
+        p, (cti_regex_node){.kind = CTI_NODE_REPEAT,
+                            .min = range->min,
+                            .max = range->max,
+                            .mode = range->mode,
+                            .may_be_empty = node->may_be_empty || range->min == 0,
+                            .child = child});
 }
 
 /* Reads an atom and its quantifiers. */
@@ -366,28 +340,24 @@ static uint32_t read_term(cti_regex_parser *p) {
     return p->fault ? 0 : term;
 }
 
-/* Appends a child to a node's list, whose last child is *last. */
-static void append_child(cti_regex_parser *p, uint32_t parent, uint32_t *last, uint32_t child) {
-    if (*last) p->node[*last].next = child;
-    else p->node[parent].child = child;
-    *last = child;
-}
-
-static bool at_sequence_end(const cti_regex_parser *p) {
-    return p->at == p->end || *p->at == '|' || *p->at == ')';
+static bool at_sequence_end(cti_regex_parser *p) {
+    pass_comments(p);
+    return p->fault || p->at == p->end || *p->at == '|' || *p->at == ')';
 }
 
 static uint32_t read_sequence(cti_regex_parser *p) {
     const uint32_t first = at_sequence_end(p) ? 0 : read_term(p);
     if (p->fault) return 0;
-    if (!first) return add_node(p, (cti_regex_node){.kind = CTI_NODE_EMPTY, .may_be_empty = true});
+    if (!first)
+        return cti_regex_add_node(p,
+                                  (cti_regex_node){.kind = CTI_NODE_EMPTY, .may_be_empty = true});
     if (at_sequence_end(p)) return first;
     const uint32_t parent =
-        add_node(p, (cti_regex_node){.kind = CTI_NODE_SEQUENCE,
-                                     .may_be_empty = p->node[first].may_be_empty});
+        cti_regex_add_node(p, (cti_regex_node){.kind = CTI_NODE_SEQUENCE,
+                                               .may_be_empty = p->node[first].may_be_empty});
     uint32_t last = 0;
     for (uint32_t child = first; parent && child;) {
-        append_child(p, parent, &last, child);
+        cti_regex_append(p, parent, &last, child);
         p->node[parent].may_be_empty &= p->node[child].may_be_empty;
         child = at_sequence_end(p) ? 0 : read_term(p);
     }
@@ -412,11 +382,12 @@ static uint32_t join_alternatives(cti_regex_parser *p, uint32_t choice) {
 static uint32_t read_choice(cti_regex_parser *p) {
     const uint32_t first = read_sequence(p);
     if (!first || !next_is(p, '|')) return first;
-    const uint32_t parent = add_node(p, (cti_regex_node){.kind = CTI_NODE_CHOICE});
+    const uint32_t parent = cti_regex_add_node(p, (cti_regex_node){.kind = CTI_NODE_CHOICE});
     uint32_t last = 0;
     for (uint32_t child = first; parent && child;) {
-        append_child(p, parent, &last, child);
+        cti_regex_append(p, parent, &last, child);
         p->node[parent].may_be_empty |= p->node[child].may_be_empty;
+        p->node[parent].no_target |= p->node[child].no_target;
         if (!next_is(p, '|')) break;
         p->at++;
         p->folded = 0;

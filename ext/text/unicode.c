@@ -29,20 +29,51 @@ int cti_unicode_combining_class(uint32_t c) { return cti_unicode_record_of(c)->c
 
 enum { CAPITAL_I_DOT = 0x130, DOT_ABOVE = 0x307 };
 
+enum {
+    LOWER_RUNS = sizeof cti_lower_runs / sizeof *cti_lower_runs,
+    FOLD_RUNS = sizeof cti_fold_runs / sizeof *cti_fold_runs
+};
+
+/* The last of n runs that begins at or before c; the first if none does. */
+static const cti_case_run *find_run(const cti_case_run *runs, size_t n, uint32_t c) {
+    size_t low = 0, high = n;
+    while (high - low > 1) {
+        const size_t middle = (low + high) / 2;
+        if (runs[middle].first <= c) low = middle;
+        else high = middle;
+    }
+    return &runs[low];
+}
+
 /* Only U+0130 has a lower case of two characters. */
 int cti_unicode_lower(uint32_t c, uint32_t out[CTI_FOLDED]) {
     out[0] = c;
     if (!cti_unicode_has(c, CTI_HAS_LOWER)) return 1;
-    size_t low = 0, high = sizeof cti_lower_runs / sizeof cti_lower_runs[0];
-    while (high - low > 1) { /* the last run that begins at or before c */
-        const size_t middle = (low + high) / 2;
-        if (cti_lower_runs[middle].first <= c) low = middle;
-        else high = middle;
-    }
-    out[0] = (uint32_t)((int32_t)c + cti_lower_runs[low].delta);
+    out[0] = (uint32_t)((int32_t)c + find_run(cti_lower_runs, LOWER_RUNS, c)->delta);
     if (c != CAPITAL_I_DOT) return 1;
     out[1] = DOT_ABOVE;
     return 2;
+}
+
+uint32_t cti_unicode_fold(uint32_t c) {
+    const cti_case_run *run = find_run(cti_fold_runs, FOLD_RUNS, c);
+    if (c >= run->first && c <= run->last && (c - run->first) % (uint32_t)run->step == 0)
+        return (uint32_t)((int32_t)c + run->delta);
+    uint32_t lower[CTI_FOLDED];
+    cti_unicode_lower(c, lower);
+    return lower[0];
+}
+
+static void each_of_runs(const cti_case_run *runs, size_t n, void (*each)(void *, uint32_t),
+                         void *arg) {
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t c = runs[i].first; c <= runs[i].last; c += (uint32_t)runs[i].step)
+            each(arg, c);
+}
+
+void cti_unicode_each_cased(void (*each)(void *arg, uint32_t c), void *arg) {
+    each_of_runs(cti_lower_runs, LOWER_RUNS, each, arg);
+    each_of_runs(cti_fold_runs, FOLD_RUNS, each, arg);
 }
 
 /* Hangul syllables: a leading consonant, a vowel and perhaps a trailing consonant. Their numbers

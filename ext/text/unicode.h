@@ -82,6 +82,11 @@ enum { CTI_FOLDED = 4 }; /* the most characters that one character becomes */
 
 /* The lower case of a character, by Rust's char::to_lowercase: n characters in out[]. */
 int cti_unicode_lower(uint32_t c, uint32_t out[CTI_FOLDED]);
+/* The character that stands for all that option i of a regular expression takes for equal to c.
+ * cti_long_folds has the folds of several characters. cti_unicode_each_cased calls a function with
+ * each character that is not its own fold, and with some others. */
+uint32_t cti_unicode_fold(uint32_t c);
+void cti_unicode_each_cased(void (*each)(void *arg, uint32_t c), void *arg);
 /* The full canonical decomposition of a character: n characters in out[]; itself if it has none. */
 int cti_unicode_decompose(uint32_t c, uint32_t out[CTI_FOLDED]);
 int cti_unicode_combining_class(uint32_t c);

@@ -39,11 +39,11 @@ typedef struct {
     uint16_t flags;
 } cti_unicode_record;
 
-/* Characters first, first + step ... last, whose lower case is `delta` further. */
+/* Characters first, first + step ... last, whose lower case or fold is `delta` further. */
 typedef struct {
     uint32_t first, last;
     int32_t step, delta;
-} cti_lower_run;
+} cti_case_run;
 
 extern const uint16_t cti_unicode_block[3224];
 extern const uint8_t cti_unicode_item[28544];
@@ -51,7 +51,12 @@ extern const uint8_t cti_unicode_unassigned, cti_unicode_private; /* indices of 
 extern const cti_unicode_record cti_unicode_records[144];
 extern const uint8_t cti_class_block[1608];
 extern const uint8_t cti_class_item[6656];
-extern const cti_lower_run cti_lower_runs[186];
+extern const cti_case_run cti_lower_runs[186];
+/* The folds that are not lower cases, and the folds of several characters: an entry has the fold of
+ * one character and the two or three that it is equal to. A fold stands before those that it
+ * begins. */
+extern const cti_case_run cti_fold_runs[32];
+extern const uint16_t cti_long_folds[73][4];
 
 /* Decompositions, in the order of their characters, without those of Hangul syllables: 4 c + n - 1
  * for n parts, and the index of the first of them in cti_decomposed_parts, which is UTF-16. */

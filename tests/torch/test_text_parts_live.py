@@ -54,6 +54,9 @@ class Ours:
         self.pointer = probe.text_probe_open(json.dumps(normalizer).encode(), message, 1000)
         self.message = message.value.decode()
 
+    def close(self):
+        probe.text_probe_close(self.pointer)
+
     def __call__(self, text, before=""):
         """[(character, begin, end)], the places being bytes of the text."""
         base, data = len(before.encode()), (before + text + before).encode()
