@@ -90,6 +90,33 @@ START_TEST(adapters_of_bf16) {
 }
 END_TEST
 
+/* A Linear whose path leaves no space for an adapter's names is not passed over. */
+START_TEST(paths_that_are_too_long) {
+    ct_module *root = ct_module_new(context, "Root"), *at = root;
+    char name[61];
+    memset(name, 'n', 60), name[60] = 0;
+    for (int i = 0; i < 3; i++) {
+        ct_module *next = ct_module_new(context, "Group");
+        ck_assert(ct_module_add_child(at, name, next) != NULL);
+        at = next;
+    }
+    for (int size = 8; size <= 10; size++) {
+        memset(name, 'n', 10), name[size] = 0;
+        ck_assert(ct_module_add_child(
+            at, name,
+            ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 3})));
+        const int64_t n = ct_lora_add(root, "*", (ct_lora_opts){.rank = 1});
+        if (size == 8) {
+            ck_assert_msg(n == 1 && ct_lora_save(root, in_folder("a")) && ct_lora_merge(root), "%s",
+                          ct_error_message(context));
+            ct_module_free(ct_module_child(at, name));
+        } else {
+            ck_refused(n > 0, CT_ERR_ARGUMENT, "lora", "the path is too long");
+        }
+    }
+}
+END_TEST
+
 /* ---- files ---- */
 
 START_TEST(files_of_adapters) {
@@ -265,6 +292,7 @@ int main(void) {
     tcase_add_test(all, values_of_adapters);
     tcase_add_test(all, trained_are_only_adapters);
     tcase_add_test(all, adapters_of_bf16);
+    tcase_add_test(all, paths_that_are_too_long);
     tcase_add_test(all, files_of_adapters);
     tcase_add_test(all, files_that_are_refused);
     tcase_add_test(all, files_that_lack_matrices);

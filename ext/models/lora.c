@@ -102,13 +102,26 @@ bool cti_lora_places_new(const ct_module *module, cti_lora_places *places) {
     return places->place && cti_lm_is_ready(places->context);
 }
 
+/* Room for any name of a tree. */
+enum { LORA_NAME = sizeof(((ct_param *)0)->buffer) };
+
 /* Whether the parameter is the weight of a Linear. Writes the Linear's path. */
-static bool is_linear_weight(const ct_param *param, char path[CTI_LM_PATH]) {
+static bool is_linear_weight(const ct_param *param, char path[LORA_NAME]) {
     static const char end[] = ".weight";
     const size_t n = strlen(param->name), m = sizeof end - 1;
-    if (n <= m || n - m >= CTI_LM_PATH || strcmp(param->name + n - m, end)) return false;
-    snprintf(path, CTI_LM_PATH, "%.*s", (int)(n - m), param->name);
+    if (n <= m || strcmp(param->name + n - m, end)) return false;
+    snprintf(path, LORA_NAME, "%.*s", (int)(n - m), param->name);
     return cti_nn_is_linear(param->owner);
+}
+
+/* Writes the path of a place. The names of an adapter below it must fit a tree. */
+static bool place_at(cti_lora_places *places, const char *path, ct_module *adapter) {
+    if (strlen(path) >= CTI_LM_PATH)
+        return ct_fail(places->context, CT_ERR_ARGUMENT, "lora: %s: the path is too long", path);
+    cti_lora_place *place = &places->place[places->n++];
+    place->adapter = adapter;
+    memcpy(place->path, path, strlen(path) + 1);
+    return true;
 }
 
 bool cti_lora_find(const ct_module *module, cti_lora_places *places) {
@@ -121,9 +134,11 @@ bool cti_lora_find(const ct_module *module, cti_lora_places *places) {
     while (ct_module_next(module, &param)) {
         const size_t n = strlen(param.name), m = sizeof end - 1;
         if (!cti_lora_is(param.owner) || n <= m || strcmp(param.name + n - m, end)) continue;
-        cti_lora_place *place = &places->place[places->n++];
-        place->adapter = param.owner;
-        snprintf(place->path, sizeof place->path, "%.*s", (int)(n - m), param.name);
+        char path[LORA_NAME];
+        snprintf(path, sizeof path, "%.*s", (int)(n - m), param.name);
+        if (place_at(places, path, param.owner)) continue;
+        cti_lora_places_free(places);
+        return false;
     }
     return true;
 }
@@ -178,7 +193,7 @@ static bool complete_lora_opts(ct_context *context, ct_lora_opts *opts) {
 static bool match_linears(ct_module *module, const char *pattern, cti_lora_places *places) {
     static const char inner[] = "." CTI_LORA_BASE;
     ct_param param = {0};
-    char path[CTI_LM_PATH];
+    char path[LORA_NAME];
     while (ct_module_next(module, &param)) {
         if (!is_linear_weight(&param, path)) continue;
         const size_t n = strlen(path), m = sizeof inner - 1;
@@ -188,7 +203,7 @@ static bool match_linears(ct_module *module, const char *pattern, cti_lora_place
         if (adapted)
             return ct_fail(places->context, CT_ERR_ARGUMENT, "%s: %s has an adapter already",
                            lora_add_name, path);
-        snprintf(places->place[places->n++].path, CTI_LM_PATH, "%s", path);
+        if (!place_at(places, path, NULL)) return false;
     }
     return places->n || ct_fail(places->context, CT_ERR_ARGUMENT,
                                 "%s: no Linear matches \"%s\" (a head that is tied to the "
