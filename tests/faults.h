@@ -17,6 +17,7 @@ typedef enum {
     FAULT_CALL,      /* a call into the system fails */
     FAULT_SIGNAL,    /* a signal interrupts a call into the system */
     FAULT_SHRINK,    /* another program truncates the file before a read */
+    FAULT_KILL,      /* the process ends before a call into the system */
     FAULT_MEANWHILE, /* another program runs before a call into the system */
 } fault_kind;
 

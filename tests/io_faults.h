@@ -40,6 +40,7 @@ static inline bool fails(const char *call) {
         fault.kind = FAULT_NONE;
         meanwhile();
     }
+    if (fault_strikes(FAULT_KILL, call)) _exit(9);
     if (!fault_strikes(FAULT_CALL, call)) return false;
     errno = fault.error ? fault.error : EIO;
     return true;

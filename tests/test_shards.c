@@ -318,7 +318,10 @@ START_TEST(a_folder) {
     ct_module *from = some(), *to = some();
     ck_assert(ct_save(from, in_set("model.safetensors"), (ct_save_opts){0}));
     ck_assert(ct_load(to, in_folder("set"), (ct_load_opts){0}) && same(from, to));
-    ck_assert(ct_save(from, in_folder("set"), shards_of(84)));
+    ck_assert(ct_save(from, in_folder("set"), shards_of(84))); /* removes the single file */
+    ck_assert(access(in_set("model.safetensors"), F_OK) == -1);
+    ck_assert(ct_load(to, in_folder("set"), (ct_load_opts){0}) && same(from, to));
+    ck_assert(ct_save(from, in_set("model.safetensors"), (ct_save_opts){0}));
     ck_refused(ct_load(to, in_folder("set"), (ct_load_opts){0}), CT_ERR_FORMAT, "set", "name one");
     ck_assert(ct_load(to, in_set(INDEX), (ct_load_opts){0}));
     ck_assert(ct_load(to, in_set("model.safetensors"), (ct_load_opts){0}));

@@ -2,7 +2,7 @@
 
 # Test programs that a system cannot have: WRAPPED need a linker with --wrap to make functions fail on purpose,
 # POSIX_FAULTS wrap functions of POSIX, and test_unseen reads stderr by dup.
-POSIX_FAULTS = io_faults model_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
+POSIX_FAULTS = io_faults model_faults set_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
 WRAPPED  = $(POSIX_FAULTS) faults op_faults optim_faults dist_faults graph gradcheck_html jacobian_calls module_types \
     text_faults text_normalize_faults text_pretokenize_faults watch
 # The Check programs of each floor in ext/, which a build without the floor leaves out.
@@ -10,7 +10,8 @@ TESTS_OF_data = file_kinds token_faults token_files token_npy tokens
 TESTS_OF_diagnose = gradcheck gradcheck_html gradcheck_mistakes gradcheck_mutants gradcheck_refused
 TESTS_OF_ranks = disk_model dist dist_alone dist_checkpoint dist_engine dist_failures dist_faults dist_hostile \
     dist_mistakes dist_silent
-TESTS_OF_models = finetune model_adapters model_faults model_folders model_generate model_options model_values models
+TESTS_OF_models = finetune model_adapters model_faults model_folders model_generate model_options model_values models \
+    set_faults
 TESTS_OF_text = $(patsubst tests/test_%.c,%,$(wildcard tests/test_text_*.c))
 FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data diagnose models ranks text),$(TESTS_OF_$(f)))
 # Without ext/diagnose the other programs link this ct_gradcheck, a check without diagnoses.
@@ -71,6 +72,7 @@ LDFLAGS_test_io_races = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_shard_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_profile_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_model_faults = $(LDFLAGS_test_io_faults)
+LDFLAGS_test_set_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_token_faults = $(LDFLAGS_test_io_faults)
 TESTS_OF_text += text_batch text_corpus text_lines text_train text_train_faults
 # A system's own functions would fail with malloc.

@@ -63,30 +63,18 @@ bool ct_lm_set_eos(ct_module *module, const int64_t *ids, int64_t n) {
     return true;
 }
 
-static bool write_edited_eos(const cti_lm *lm, const char *op, const char *from, const char *to) {
+bool cti_lm_save_eos(const cti_lm *lm, const char *op, const char *from, const char *to) {
     size_t size;
     cti_lm_edit edit;
-    cti_file_new file;
+    cti_os_about about;
+    if (!cti_file_find(lm->context, op, from, &about)) return false;
+    if (about.kind != CTI_OS_FILE) return true;
     char *text = cti_lm_read_file(lm->context, op, from, &size);
     bool ok = text && edit_eos(lm, op, (cti_text){text, size}, &edit);
     if (ok) {
-        ok = cti_file_new_open(lm->context, op, to, &file);
-        if (ok && cti_file_new_write(&file, edit.text, edit.size)) ok = cti_file_new_commit(&file);
-        else if (ok) cti_file_new_drop(&file), ok = false;
+        ok = cti_file_write(lm->context, op, to, edit.text, edit.size);
         cti_lm_edit_end(&edit);
     }
     if (text) cti_give_any(lm->context, text, size + 1);
-    return ok;
-}
-
-bool cti_lm_save_eos(const cti_lm *lm, const char *op, const char *folder, const char *name) {
-    cti_os_about about;
-    char *from = cti_lm_join(lm->context, lm->folder, name),
-         *to = from ? cti_lm_join(lm->context, folder, name) : NULL;
-    bool ok = to != NULL;
-    if (ok && cti_os_about_path(from, &about) && about.kind == CTI_OS_FILE)
-        ok = write_edited_eos(lm, op, from, to);
-    if (from) cti_give_any(lm->context, from, strlen(from) + 1);
-    if (to) cti_give_any(lm->context, to, strlen(to) + 1);
     return ok;
 }

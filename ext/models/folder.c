@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "../../src/core/memory.h"
-#include "../../src/io/file.h"
+#include "../../src/io/set.h"
 #include "folder.h"
 
 static const char open_name[] = "lm_open", new_name[] = "lm_new";
@@ -180,13 +180,20 @@ static ct_module *lm_open_folder(ct_context *context, const char *folder, const 
 }
 
 ct_module *ct_lm_open(ct_context *context, const char *folder, ct_lm_opts opts) {
-    if (!lm_check_opts(context, open_name, folder, &opts) ||
-        !cti_lm_check_folder(context, open_name, folder))
-        return NULL;
-    char *path = cti_lm_join(context, folder, "config.json");
-    if (!path) return NULL;
-    ct_module *module = lm_open_folder(context, folder, path, opts);
-    cti_give_any(context, path, strlen(path) + 1);
+    if (!lm_check_opts(context, open_name, folder, &opts)) return NULL;
+    char *path = cti_path_in(context, folder, "config.json");
+    cti_set_reading reading = {
+        .context = context, .op = open_name, .folder = folder, .head = {"config.json"}};
+    ct_module *module = NULL;
+    bool again = path != NULL;
+    while (again && cti_set_read_begin(&reading)) {
+        if (cti_lm_check_folder(context, open_name, folder))
+            module = lm_open_folder(context, folder, path, opts);
+        if (cti_set_read_end(&reading, module != NULL, &again)) break;
+        ct_module_free(module);
+        module = NULL;
+    }
+    cti_path_free(context, path);
     return module;
 }
 

@@ -1,7 +1,6 @@
 /* Errors of a path that is no folder of a model, with the name of a file that it has instead. */
 #include <cotangent/autograd.h>
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -73,30 +72,30 @@ static bool refuse_file(ct_context *context, const char *op, const char *path) {
     return false;
 }
 
-/* Whether a folder lacks a file for certain. Another fault is reported by the file's open. */
-static bool lacks(ct_context *context, const char *folder, const char *name) {
+/* Whether a folder has a file. If this cannot be found out, *ok is set to false. */
+static bool has(ct_context *context, const char *op, const char *folder, const char *name,
+                bool *ok) {
     cti_os_about about;
-    char *path = cti_lm_join(context, folder, name);
-    if (!path) return false;
-    const bool lacking = !cti_os_about_path(path, &about) && errno == ENOENT;
-    cti_give_any(context, path, strlen(path) + 1);
-    return lacking;
+    char *path = cti_path_in(context, folder, name);
+    *ok = *ok && path && cti_file_find(context, op, path, &about);
+    cti_path_free(context, path);
+    return *ok && about.kind != CTI_OS_ABSENT;
 }
 
 bool cti_lm_check_folder(ct_context *context, const char *op, const char *folder) {
-    static const char weights[] = "model.safetensors", index[] = "model.safetensors.index.json";
     cti_os_about about;
     char note[SHOWN_NAME + 256];
     if (!cti_os_about_path(folder, &about))
         return cti_file_fail(context, op, folder, "cannot open the folder");
     if (about.kind == CTI_OS_FILE) return refuse_file(context, op, folder);
-    const bool no_config = lacks(context, folder, "config.json");
-    if (no_config || (lacks(context, folder, weights) && lacks(context, folder, index))) {
-        note_of(folder, note, sizeof note);
-        return ct_fail(context, CT_ERR_IO, "%s: %s: has %s%s", op, folder,
-                       no_config ? "no config.json"
-                                 : "neither model.safetensors nor model.safetensors.index.json",
-                       note);
-    }
-    return cti_lm_is_ready(context);
+    bool ok = true;
+    const bool config = has(context, op, folder, "config.json", &ok),
+               weights = has(context, op, folder, "model.safetensors", &ok) ||
+                         has(context, op, folder, "model.safetensors.index.json", &ok);
+    if (!ok || (config && weights)) return ok;
+    note_of(folder, note, sizeof note);
+    return ct_fail(context, CT_ERR_IO, "%s: %s: has %s%s", op, folder,
+                   config ? "neither model.safetensors nor model.safetensors.index.json"
+                          : "no config.json",
+                   note);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "../../src/core/memory.h"
-#include "../../src/os/os.h"
+#include "../../src/io/file.h"
 #include "folder.h"
 
 static const char generation_file[] = "generation_config.json", config_file[] = "config.json";
@@ -162,11 +162,12 @@ static bool read_config_generation(cti_lm *lm, const char *op) {
 bool cti_lm_read_generation(cti_lm *lm, const char *op) {
     cti_os_about about;
     if (!lm->folder) return read_config_generation(lm, op);
-    char *path = cti_lm_join(lm->context, lm->folder, generation_file);
-    if (!path) return false;
-    const bool has_file = cti_os_about_path(path, &about) && about.kind == CTI_OS_FILE;
-    const bool ok = has_file ? read_generation_file(lm, op, path) : read_config_generation(lm, op);
-    cti_give_any(lm->context, path, strlen(path) + 1);
+    char *path = cti_path_in(lm->context, lm->folder, generation_file);
+    bool ok = path && cti_file_find(lm->context, op, path, &about);
+    if (ok)
+        ok = about.kind == CTI_OS_FILE ? read_generation_file(lm, op, path)
+                                       : read_config_generation(lm, op);
+    cti_path_free(lm->context, path);
     return ok;
 }
 

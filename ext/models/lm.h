@@ -71,9 +71,8 @@ struct cti_lm {
 
 /* Reads the options of generation for an op. */
 bool cti_lm_read_generation(cti_lm *lm, const char *op);
-/* Writes a file of the model's folder into another one, with the model's own ids that end a text.
- */
-bool cti_lm_save_eos(const cti_lm *lm, const char *op, const char *folder, const char *name);
+/* Copies a file, if it is there, with the model's own ids that end a text. */
+bool cti_lm_save_eos(const cti_lm *lm, const char *op, const char *from, const char *to);
 
 extern const ct_module_type cti_lm_type;
 /* Whether a context is not NULL and has no pending error. */

@@ -6,6 +6,7 @@
 
 #include "../../src/core/memory.h"
 #include "../../src/io/json_tree.h"
+#include "../../src/io/set.h"
 #include "lm.h"
 #include "small_file.h"
 
@@ -53,9 +54,10 @@ int64_t ct_lora_base(ct_context *context, const char *folder, char *path, size_t
                 folder ? "path" : "folder");
         return -1;
     }
-    char *file = cti_lm_join(context, folder, "adapter_config.json");
+    if (!cti_set_settle_folder(context, lora_base_op, folder)) return -1;
+    char *file = cti_path_in(context, folder, "adapter_config.json");
     if (!file) return -1;
     const int64_t count = read_base(context, file, path, room);
-    cti_give_any(context, file, strlen(file) + 1);
+    cti_path_free(context, file);
     return count;
 }

@@ -3,14 +3,12 @@
 #include <cotangent/io.h>
 #include <cotangent/tensor.h>
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "../../src/core/memory.h"
-#include "../../src/io/file.h"
-#include "../../src/os/os.h"
+#include "../../src/io/set.h"
 #include "folder.h"
 #include "lora.h"
 #include "peft_config.h"
@@ -100,14 +98,22 @@ static bool write_peft_config(const cti_lora_places *places, const cti_lm *lm, c
     if (!text) return false;
     out = (cti_writer){.at = text, .size = size};
     peft_config(places, lm, &out);
-    cti_file_new file;
-    bool ok = cti_file_new_open(context, lora_save_op, path, &file);
-    if (ok) {
-        ok = cti_file_new_write(&file, text, size);
-        if (ok) ok = cti_file_new_commit(&file);
-        else cti_file_new_drop(&file);
-    }
+    const bool ok = cti_file_write(context, lora_save_op, path, text, size);
     cti_give_any(context, text, size);
+    return ok;
+}
+
+/* Writes a set of files (src/io/set.h) whose head is adapter_config.json. */
+static bool lora_write(const cti_lora_places *places, const cti_lm *lm, const char *folder) {
+    ct_context *context = places->context;
+    cti_set set;
+    char *weights = cti_path_in(context, folder, "adapter_model.safetensors");
+    char *config = weights ? cti_path_in(context, folder, "adapter_config.json") : NULL;
+    const bool ok =
+        config && cti_set_begin(context, lora_save_op, folder, &set) &&
+        cti_set_end(&set, write_tensors(places, weights) && write_peft_config(places, lm, config));
+    cti_path_free(context, weights);
+    cti_path_free(context, config);
     return ok;
 }
 
@@ -121,14 +127,7 @@ bool ct_lora_save(ct_module *module, const char *folder) {
         ct_fail(context, CT_ERR_ARGUMENT, "%s: %s", lora_save_op,
                 folder ? "there is no adapter" : "the folder is NULL");
     ok = ok && are_alike(&places);
-    if (ok && !cti_os_make_folder(folder) && errno != EEXIST)
-        ok = cti_file_fail(context, lora_save_op, folder, "cannot make the folder");
-    char *weights = ok ? cti_lm_join(context, folder, "adapter_model.safetensors") : NULL;
-    char *config = weights ? cti_lm_join(context, folder, "adapter_config.json") : NULL;
-    ok = config && write_tensors(&places, weights) &&
-         write_peft_config(&places, is_lm ? cti_lm_of(module) : NULL, config);
-    if (weights) cti_give_any(context, weights, strlen(weights) + 1);
-    if (config) cti_give_any(context, config, strlen(config) + 1);
+    ok = ok && lora_write(&places, is_lm ? cti_lm_of(module) : NULL, folder);
     cti_lora_places_free(&places);
     return ok;
 }
@@ -282,12 +281,29 @@ static bool load_adapters(ct_module *module, ct_safetensors *file, const char *p
     return ok;
 }
 
-static bool lora_load(ct_module *module, ct_context *context, const char *weights,
-                      const char *path) {
+/* Reads adapter_config.json and opens the weights of the same save; NULL after an error. */
+static ct_safetensors *open_adapters(ct_context *context, const char *folder, const char *weights,
+                                     const char *path, cti_peft_config *config) {
+    cti_set_reading reading = {
+        .context = context, .op = lora_load_op, .folder = folder, .head = {"adapter_config.json"}};
+    ct_safetensors *file = NULL;
+    bool again = true;
+    while (again && cti_set_read_begin(&reading)) {
+        const bool read = cti_peft_config_read(context, lora_load_op, path, config);
+        file = read ? ct_safetensors_open(context, weights) : NULL;
+        if (cti_set_read_end(&reading, file != NULL, &again)) return file;
+        ct_safetensors_close(file);
+        if (read) cti_peft_config_free(config);
+    }
+    return NULL;
+}
+
+static bool lora_load(ct_module *module, ct_context *context, const char *folder,
+                      const char *weights, const char *path) {
     cti_peft_config config;
-    if (!cti_peft_config_read(context, lora_load_op, path, &config)) return false;
-    ct_safetensors *file = ct_safetensors_open(context, weights);
-    const bool ok = file && load_adapters(module, file, weights, &config);
+    ct_safetensors *file = open_adapters(context, folder, weights, path, &config);
+    if (!file) return false;
+    const bool ok = load_adapters(module, file, weights, &config);
     ct_safetensors_close(file);
     cti_peft_config_free(&config);
     return ok;
@@ -298,10 +314,10 @@ bool ct_lora_load(ct_module *module, const char *folder) {
     if (!module || !ct_module_next(module, &param)) return false;
     ct_context *context = ct_context_of(param.tensor);
     if (!folder) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the folder is NULL", lora_load_op);
-    char *weights = cti_lm_join(context, folder, "adapter_model.safetensors");
-    char *config = weights ? cti_lm_join(context, folder, "adapter_config.json") : NULL;
-    const bool ok = config && lora_load(module, context, weights, config);
-    if (weights) cti_give_any(context, weights, strlen(weights) + 1);
-    if (config) cti_give_any(context, config, strlen(config) + 1);
+    char *weights = cti_path_in(context, folder, "adapter_model.safetensors");
+    char *config = weights ? cti_path_in(context, folder, "adapter_config.json") : NULL;
+    const bool ok = config && lora_load(module, context, folder, weights, config);
+    cti_path_free(context, weights);
+    cti_path_free(context, config);
     return ok;
 }

@@ -1,12 +1,11 @@
-/* ct_lm_save: weights, the files beside them, and config.json last. */
+/* ct_lm_save: a set of files (src/io/set.h) whose head is config.json. */
 #include <cotangent/autograd.h>
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "../../src/core/memory.h"
-#include "../../src/io/file.h"
+#include "../../src/io/set.h"
 #include "../../src/os/os.h"
 #include "folder.h"
 #include "lora.h"
@@ -15,8 +14,8 @@ static const char save_op[] = "lm_save";
 
 /* ---- files beside the weights ---- */
 
-static const char *const companions[] = {"tokenizer.json",
-                                         "tokenizer_config.json",
+/* tokenizer.json is last: the tokenizer is not opened without it. */
+static const char *const companions[] = {"tokenizer_config.json",
                                          "special_tokens_map.json",
                                          "added_tokens.json",
                                          "vocab.json",
@@ -26,15 +25,8 @@ static const char *const companions[] = {"tokenizer.json",
                                          "generation_config.json",
                                          "chat_template.jinja",
                                          "chat_template.json",
+                                         "tokenizer.json",
                                          NULL};
-
-static bool write_file(ct_context *context, const char *path, const char *bytes, size_t size) {
-    cti_file_new file;
-    if (!cti_file_new_open(context, save_op, path, &file)) return false;
-    if (cti_file_new_write(&file, bytes, size)) return cti_file_new_commit(&file);
-    cti_file_new_drop(&file);
-    return false;
-}
 
 /* Copies a file in blocks. */
 static bool copy_file(ct_context *context, const char *from, const char *to) {
@@ -57,30 +49,33 @@ static bool copy_file(ct_context *context, const char *from, const char *to) {
     return ok;
 }
 
-static bool is_same_file(const cti_os_about *a, const char *path) {
-    cti_os_about b;
-    return cti_os_about_path(path, &b) && a->device == b.device && a->number == b.number;
+/* Copies a file of the folder from which the model was opened, if it still exists and `to` is not
+ * the same file. */
+static bool copy_companion(ct_context *context, const char *from, const char *to) {
+    cti_os_about old, own;
+    if (!cti_file_find(context, save_op, from, &old) || !cti_file_find(context, save_op, to, &own))
+        return false;
+    const bool is_same =
+        own.kind == old.kind && own.device == old.device && own.number == old.number;
+    return old.kind != CTI_OS_FILE || is_same || copy_file(context, from, to);
 }
 
-/* Copies a file of the folder from which the model was opened, if it still exists. */
-static bool copy_companion(const cti_lm *lm, const char *folder, const char *name) {
-    ct_context *context = lm->context;
-    char *from = cti_lm_join(context, lm->folder, name), *to = NULL;
-    cti_os_about about;
-    bool ok = from != NULL;
-    if (ok && cti_os_about_path(from, &about) && about.kind == CTI_OS_FILE) {
-        to = cti_lm_join(context, folder, name);
-        ok = to && (is_same_file(&about, to) || copy_file(context, from, to));
-    }
-    if (from) cti_give_any(context, from, strlen(from) + 1);
-    if (to) cti_give_any(context, to, strlen(to) + 1);
-    return ok;
-}
-
-static bool save_companion(const cti_lm *lm, const char *folder, const char *name) {
+static bool save_companion(const cti_lm *lm, const char *from, const char *to, const char *name) {
     if (lm->has_own_eos && !strcmp(name, "generation_config.json"))
-        return cti_lm_save_eos(lm, save_op, folder, name);
-    return copy_companion(lm, folder, name);
+        return cti_lm_save_eos(lm, save_op, from, to);
+    return copy_companion(lm->context, from, to);
+}
+
+static bool save_companions(const cti_lm *lm, const char *folder) {
+    bool ok = !lm->folder || cti_set_settle_folder(lm->context, save_op, lm->folder);
+    for (const char *const *name = companions; ok && lm->folder && *name; name++) {
+        char *from = cti_path_in(lm->context, lm->folder, *name),
+             *to = from ? cti_path_in(lm->context, folder, *name) : NULL;
+        ok = to && save_companion(lm, from, to, *name);
+        cti_path_free(lm->context, from);
+        cti_path_free(lm->context, to);
+    }
+    return ok;
 }
 
 /* ---- config.json ---- */
@@ -92,25 +87,14 @@ static bool write_config(const cti_lm *lm, const char *folder, ct_file_float flo
     cti_lm_edit edit;
     if (!cti_lm_edit_begin(context, save_op, text, &edit)) return false;
     bool ok = cti_lm_set_weights(lm, &edit, floats);
-    char *path = ok ? cti_lm_join(context, folder, "config.json") : NULL;
-    ok = path && write_file(context, path, edit.text, edit.size);
-    if (path) cti_give_any(context, path, strlen(path) + 1);
+    char *path = ok ? cti_path_in(context, folder, "config.json") : NULL;
+    ok = path && cti_file_write(context, save_op, path, edit.text, edit.size);
+    cti_path_free(context, path);
     cti_lm_edit_end(&edit);
     return ok;
 }
 
 /* ---- weights ---- */
-
-/* Removes the weights of another layout, with which the folder could not be loaded. */
-static bool remove_other_weights(ct_context *context, const char *folder, bool shards) {
-    char *path =
-        cti_lm_join(context, folder, shards ? "model.safetensors" : "model.safetensors.index.json");
-    cti_os_about about;
-    const bool ok =
-        path && (!cti_os_about_path(path, &about) || cti_file_remove(context, save_op, path));
-    if (path) cti_give_any(context, path, strlen(path) + 1);
-    return ok;
-}
 
 static bool save_weights(const cti_lm *lm, const char *folder, ct_save_opts opts) {
     static const char *const metadata[] = {"format", "pt", NULL};
@@ -118,12 +102,13 @@ static bool save_weights(const cti_lm *lm, const char *folder, ct_save_opts opts
     const cti_lm_style style = {.prefixed = lm->config.head != CTI_LM_HEAD_BARE};
     cti_lm_map map;
     if (!cti_lm_map_new(lm, &style, &map)) return false;
-    char *path = cti_lm_join(context, folder, "model.safetensors");
+    char *path = cti_path_in(context, folder, "model.safetensors");
     if (!opts.metadata) opts.metadata = metadata;
     opts.map = map.n ? map.entry : NULL, opts.n_map = map.n;
-    const bool ok = path && ct_save(lm->module, opts.shard_bytes ? folder : path, opts) &&
-                    remove_other_weights(context, folder, opts.shard_bytes != 0);
-    if (path) cti_give_any(context, path, strlen(path) + 1);
+    bool ok = path && ct_save(lm->module, opts.shard_bytes ? folder : path, opts);
+    if (ok && !opts.shard_bytes) /* a save of shards removes a single file itself */
+        ok = cti_set_remove(context, save_op, "model.safetensors.index.json");
+    cti_path_free(context, path);
     cti_lm_map_free(lm, &map);
     return ok;
 }
@@ -146,11 +131,8 @@ bool ct_lm_save(ct_module *module, const char *folder, ct_save_opts opts) {
                        "%s: the model has adapters: ct_lora_merge them, or save them by "
                        "ct_lora_save",
                        save_op);
-    if (!cti_lm_is_of_family(lm, save_op)) return false;
-    if (!cti_os_make_folder(folder) && errno != EEXIST)
-        return cti_file_fail(lm->context, save_op, folder, "cannot make the folder");
-    if (!save_weights(lm, folder, opts)) return false;
-    for (const char *const *name = companions; lm->folder && *name; name++)
-        if (!save_companion(lm, folder, *name)) return false;
-    return write_config(lm, folder, opts.floats);
+    cti_set set;
+    return cti_lm_is_of_family(lm, save_op) && cti_set_begin(lm->context, save_op, folder, &set) &&
+           cti_set_end(&set, save_weights(lm, folder, opts) && save_companions(lm, folder) &&
+                                 write_config(lm, folder, opts.floats));
 }

@@ -30,10 +30,3 @@ char *cti_lm_read_file(ct_context *context, const char *op, const char *path, si
     if (text) text[*size] = 0;
     return text;
 }
-
-char *cti_lm_join(ct_context *context, const char *folder, const char *name) {
-    const size_t length = strlen(folder) + 1 + strlen(name) + 1;
-    char *path = cti_take_any(context, length);
-    if (path) snprintf(path, length, "%s/%s", folder, name);
-    return path;
-}

@@ -6,7 +6,5 @@
 
 /* Reads a JSON file of at most 16 MiB into a block of *size + 1 bytes, with a NUL at its end. */
 char *cti_lm_read_file(ct_context *context, const char *op, const char *path, size_t *size);
-/* "folder/name", in a block of strlen + 1. */
-char *cti_lm_join(ct_context *context, const char *folder, const char *name);
 
 #endif

@@ -73,7 +73,8 @@ bool cti_folder_text(cti_arena *arena, const char *folder, const char *name, cha
     *path = cti_tokenizer_path(arena, folder, name);
     if (!*path) return false;
     cti_os_about about;
-    if (!cti_os_about_path(*path, &about)) return true;
+    if (!cti_file_find(arena->context, folder_op, *path, &about)) return false;
+    if (about.kind == CTI_OS_ABSENT) return true;
     *text = cti_read_file(arena, folder_op, *path);
     return text->at != NULL;
 }

@@ -1,11 +1,10 @@
 /* Opening: a tokenizer.json, or a folder with one. */
 #include <cotangent/autograd.h>
 
-#include <errno.h>
 #include <string.h>
 
 #include "../../src/io/kind.h"
-#include "../../src/os/os.h"
+#include "../../src/io/set.h"
 #include "folder_tokens.h"
 
 static const char tokenizer_open_op[] = "tokenizer_open";
@@ -14,8 +13,8 @@ static const char tokenizer_open_op[] = "tokenizer_open";
     "in Python, transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder) writes" \
     " a tokenizer.json"
 
-/* Whether a folder has a file with this name. */
-static bool has_file(cti_arena *arena, const char *folder, const char *name) {
+/* Whether a folder has a file with this name. A failure only leaves out the advice of a message. */
+static bool advises(cti_arena *arena, const char *folder, const char *name) {
     const char *path = cti_tokenizer_path(arena, folder, name);
     cti_os_about about;
     return path && cti_os_about_path(path, &about);
@@ -31,8 +30,7 @@ static bool refuse_folder(cti_arena *arena, const char *folder) {
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         const char *first = others[i][0], *second = others[i][1];
-        if (!has_file(arena, folder, first) || (second && !has_file(arena, folder, second)))
-            continue;
+        if (!advises(arena, folder, first) || (second && !advises(arena, folder, second))) continue;
         return ct_fail(arena->context, CT_ERR_IO,
                        "%s: %s: has no tokenizer.json, but %s%s%s; " ITS_FOLDER, tokenizer_open_op,
                        folder, first, second ? " and " : "", second ? second : "");
@@ -66,7 +64,8 @@ static bool read_tokenizer_folder(ct_tokenizer *tokenizer, const char *folder) {
     char *path = cti_tokenizer_path(arena, folder, "tokenizer.json");
     if (!path) return false;
     cti_os_about about;
-    if (!cti_os_about_path(path, &about) && errno == ENOENT) return refuse_folder(arena, folder);
+    if (!cti_file_find(arena->context, tokenizer_open_op, path, &about)) return false;
+    if (about.kind == CTI_OS_ABSENT) return refuse_folder(arena, folder);
     return read_tokenizer_file(tokenizer, path) && cti_folder_read(tokenizer, folder);
 }
 
@@ -79,15 +78,32 @@ ct_tokenizer *cti_tokenizer_of(ct_context *context, const char *path, cti_text j
     return cti_tokenizer_begin(tokenizer, copy.at && cti_tokenizer_read(tokenizer, path, copy));
 }
 
+/* Reads a folder into a new tokenizer. Its set has the head tokenizer.json; config.json, which is
+ * read too, is the head of the model's set. */
+static ct_tokenizer *open_tokenizer_folder(ct_tokenizer *tokenizer, const char *folder) {
+    ct_context *context = tokenizer->context;
+    cti_set_reading reading = {.context = context,
+                               .op = tokenizer_open_op,
+                               .folder = folder,
+                               .head = {"tokenizer.json", "config.json"}};
+    bool done = false, again = true;
+    while (again && tokenizer && cti_set_read_begin(&reading)) {
+        done = cti_set_read_end(&reading, read_tokenizer_folder(tokenizer, folder), &again);
+        if (!again) break;
+        cti_tokenizer_begin(tokenizer, false);
+        tokenizer = cti_tokenizer_new(context);
+    }
+    return tokenizer ? cti_tokenizer_begin(tokenizer, done) : NULL;
+}
+
 ct_tokenizer *ct_tokenizer_open(ct_context *context, const char *path) {
     ct_tokenizer *tokenizer = cti_tokenizer_new(context);
     if (!tokenizer) return NULL;
-    if (!path) {
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: the path is NULL", tokenizer_open_op);
-        return cti_tokenizer_begin(tokenizer, false);
-    }
-    cti_os_about about;
-    const bool is_folder = cti_os_about_path(path, &about) && about.kind == CTI_OS_FOLDER;
-    if (is_folder) return cti_tokenizer_begin(tokenizer, read_tokenizer_folder(tokenizer, path));
-    return cti_tokenizer_begin(tokenizer, read_tokenizer_file(tokenizer, path));
+    cti_os_about about = {.kind = CTI_OS_ABSENT};
+    if (!path) ct_fail(context, CT_ERR_ARGUMENT, "%s: the path is NULL", tokenizer_open_op);
+    bool done = path && cti_file_find(context, tokenizer_open_op, path, &about);
+    if (done && about.kind == CTI_OS_FOLDER) return open_tokenizer_folder(tokenizer, path);
+    done = done && cti_set_settle(context, tokenizer_open_op, path) &&
+           read_tokenizer_file(tokenizer, path);
+    return cti_tokenizer_begin(tokenizer, done);
 }

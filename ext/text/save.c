@@ -2,12 +2,10 @@
 #include <cotangent/autograd.h>
 #include <cotangent/context.h>
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../src/io/file.h"
-#include "../../src/os/os.h"
+#include "../../src/io/set.h"
 #include "tokenizer.h"
 
 static const char tokenizer_save_op[] = "tokenizer_save";
@@ -230,24 +228,25 @@ static bool ends_in(const char *path, const char *end) {
 
 /* transformers takes the template of this file before the one of the config. */
 static bool save_jinja(const ct_tokenizer *tokenizer, const char *path) {
+    ct_context *context = tokenizer->context;
     const cti_text text = tokenizer->parts->template_text;
-    cti_os_about about;
-    if (text.at) return write_edited(tokenizer->context, path, text, &(text_edit){0});
-    return !cti_os_about_path(path, &about) ||
-           cti_file_remove(tokenizer->context, tokenizer_save_op, path);
+    if (!tokenizer->parts->template_is_file) return true;
+    if (!text.at) return cti_set_remove(context, tokenizer_save_op, "chat_template.jinja");
+    return write_edited(context, path, text, &(text_edit){0});
 }
 
+/* Saves a set of files (src/io/set.h) whose head is tokenizer.json. */
 static bool save_folder(const ct_tokenizer *tokenizer, const char *folder) {
     ct_context *context = tokenizer->context;
-    if (!cti_os_make_folder(folder) && errno != EEXIST)
-        return cti_file_fail(context, tokenizer_save_op, folder, "cannot make the folder");
     cti_arena arena = {.context = context};
     const char *json = cti_tokenizer_path(&arena, folder, "tokenizer.json"),
                *config = cti_tokenizer_path(&arena, folder, "tokenizer_config.json"),
                *jinja = cti_tokenizer_path(&arena, folder, "chat_template.jinja");
-    bool done =
-        json && config && jinja && save_json(tokenizer, json) && save_config(tokenizer, config);
-    if (done && tokenizer->parts->template_is_file) done = save_jinja(tokenizer, jinja);
+    cti_set set;
+    bool done = json && config && jinja && cti_set_begin(context, tokenizer_save_op, folder, &set);
+    if (done)
+        done = cti_set_end(&set, save_jinja(tokenizer, jinja) && save_config(tokenizer, config) &&
+                                     save_json(tokenizer, json));
     cti_arena_free(&arena);
     return done;
 }
@@ -258,5 +257,6 @@ bool ct_tokenizer_save(const ct_tokenizer *tokenizer, const char *path) {
     if (!path || !*path)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: the path is %s", tokenizer_save_op,
                        path ? "empty" : "NULL");
-    return ends_in(path, ".json") ? save_json(tokenizer, path) : save_folder(tokenizer, path);
+    if (!ends_in(path, ".json")) return save_folder(tokenizer, path);
+    return cti_set_settle(context, tokenizer_save_op, path) && save_json(tokenizer, path);
 }

@@ -74,18 +74,17 @@ typedef struct {
  * without a *. If path is a symbolic link, the file that it points to is replaced. It works while
  * an error is pending.
  *
- * A set of shards is saved in these steps:
- *
- * (1) all files are written and synced under temporary names;
- *
- * (2) if a shard of the same name is to be replaced, the old index is removed;
- *
- * (3) the shards are renamed, and the index last.
- *
- * So a save that fails in step 1 changes nothing. A load at any time (ct_load,
- * ct_safetensors_open) gets the whole old set, the whole new set, or an error. If the program is
- * killed during step 3, the folder has no index, or the index and all shards of the old set. So a
- * mixed set is never loaded. Shards of an old set with another number of files stay in the folder.
+ * A set of shards is replaced as one, as every folder that the library saves. First all files are
+ * written and synced under temporary names, so a full disk changes nothing. Then a record of what
+ * is to be renamed and removed, .cotangent-save, is put into the folder; then the old files are
+ * removed, the index first, and the new ones renamed, the index last; then the record is removed.
+ * If the program is killed, the next load or save in the folder finds the record and completes the
+ * save. So a load at any time (ct_load, ct_safetensors_open) gets the whole old set or the whole
+ * new one. Another program sees one of the two, or no index. Saves at the same time, of threads or
+ * processes, are one after another. A folder with a record that cannot be written to is CT_ERR_IO.
+ * In such a folder a symbolic link is replaced, and not the file that it points to. A single
+ * model.safetensors in the folder is removed; shards of an old set with another number of files
+ * stay.
  *
  * Errors: CT_ERR_IO; CT_ERR_ARGUMENT for text that is not UTF-8, a key that occurs twice, a
  * parameter named

@@ -116,10 +116,13 @@ CT_API bool ct_lm_set_eos(ct_module *lm, const int64_t *ids, int64_t n);
 
 /* Writes a folder that transformers and ct_lm_open load: the weights, tied ones once; tokenizer and
  * generation files of the folder from which the model was opened, if they still exist; and
- * config.json, which is written last, with the dtype of the matrices as they are now and whether
- * the head is tied. The folder's parent must exist. A model that no folder of its family can hold
- * is CT_ERR_ARGUMENT: one with a parameter that the family has not (the bias of a replaced head),
- * or with a module of the program's own. */
+ * config.json, with the dtype of the matrices as they are now and whether the head is tied. The
+ * folder's parent must exist. The files replace older ones as one, as a set of shards does
+ * (ct_save): after a failure or a kill at any moment, the next ct_lm_open has the whole old folder
+ * or the whole new one. Weights in the other form (one file, shards) are removed, other files of
+ * the folder stay. A model that no folder of its family can hold is CT_ERR_ARGUMENT: one with a
+ * parameter that the family has not (the bias of a replaced head), or with a module of the
+ * program's own. */
 CT_API bool ct_lm_save(ct_module *lm, const char *folder, ct_save_opts opts);
 
 /* Gives the embedding, and the head with its bias, at least vocab_size rows. New rows are the mean
@@ -161,7 +164,8 @@ CT_API int64_t ct_lora_add(ct_module *module, const char *pattern, ct_lora_opts 
  * is an adapter's base_layer, that is CT_ERR_ARGUMENT, and nothing is merged. */
 CT_API bool ct_lora_merge(ct_module *module);
 /* Writes the adapters to a folder as PEFT does: adapter_config.json and adapter_model.safetensors.
- * All adapters must have the same rank, alpha and dropout. */
+ * All adapters must have the same rank, alpha and dropout. The two files replace older ones as one
+ * (ct_save). */
 CT_API bool ct_lora_save(ct_module *module, const char *folder);
 /* Reads a folder of PEFT's: adds adapters to the Linears that it names, or fills the adapters
  * that a Linear already has. A setting that changes values and is not supported (use_dora,

@@ -325,8 +325,9 @@ CT_API bool ct_tokenizer_set_template(ct_tokenizer *tokenizer, const char *text)
  * folder, which is made if there is none. The file has the text of the opened file, with the tokens
  * that were added since, and gives the same ids for every text. A folder gets a
  * tokenizer_config.json too, with the roles and the chat template, so that
- * transformers.AutoTokenizer loads it. Each file is replaced as a whole. No other thread may use
- * the context during the call. Returns false after CT_ERR_ARGUMENT or CT_ERR_IO. */
+ * transformers.AutoTokenizer loads it. The files of a folder replace older ones as one (ct_save).
+ * No other thread may use the context during the call. Returns false after CT_ERR_ARGUMENT or
+ * CT_ERR_IO. */
 CT_API bool ct_tokenizer_save(const ct_tokenizer *tokenizer, const char *path);
 
 #ifdef __cplusplus

@@ -75,6 +75,7 @@ static cti_call_state state_of(const ct_context *context) {
                             .data_copies = context->data_copies,
                             .span = context->profile ? context->profile->open : NULL,
                             .undo = context->undo,
+                            .set = context->set,
                             .in_recompute = context->in_recompute,
                             .held = context->held,
                             .loans = context->loans.open,
@@ -95,6 +96,7 @@ static void set_state(ct_context *context, const cti_call_state *state,
     context->data_copies = state->data_copies;
     if (cti_profile_is_running(context)) context->profile->open = state->span;
     context->in_recompute = state->in_recompute;
+    context->set = NULL; /* as in every callback: see begin_callback */
     context->held = state->held;
     context->loans.open = state->loans;
     context->depth += state->depth - inside->depth;
@@ -112,6 +114,7 @@ static void begin_callback(ct_context *context, cti_callback *record, const char
     move_frames(context, record);
     record->innermost = context->frame;
     record->inside = state_of(context);
+    context->set = NULL; /* a file that the callback writes joins no set */
     record->outer = context->callback;
     context->callback = record;
     context->callbacks++;
@@ -164,6 +167,7 @@ static void run_callback(ct_context *context, cti_callback *record, const char *
     }
     CTI_ASSERT(context->callback == record);
     move_back(context, record);
+    context->set = record->inside.set;
     end_callback(context);
 }
 

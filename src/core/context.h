@@ -100,6 +100,7 @@ typedef struct {
     struct cti_data_copies *data_copies;
     struct cti_span *span;
     cti_undo *undo;
+    struct cti_file_set *set;
     bool in_recompute, held;
     int depth, loans;
 } cti_call_state;
@@ -183,6 +184,7 @@ struct ct_context {
     int *pending;         /* the number of pending nodes of this backward */
     bool in_recompute;    /* a function of ct_recompute runs; its nodes are dropped at its end */
     cti_undo *undo;       /* the changes that running calls must take back */
+    struct cti_file_set *set; /* the set that files of a running save join, or NULL: io/set.h */
     struct cti_watch *watch;  /* the watcher of the leaves, or NULL */
     _Atomic uintptr_t inside; /* debug mode: the thread that is inside a call, or 0 */
     _Atomic bool intruded;    /* debug mode: whether another thread has called meanwhile */

@@ -8,6 +8,7 @@
 
 #include "../core/context.h"
 #include "crc64.h"
+#include "list.h"
 
 bool cti_file_fail(ct_context *context, const char *op, const char *path, const char *what) {
     char words[128];
@@ -18,6 +19,46 @@ bool cti_file_fail(ct_context *context, const char *op, const char *path, const 
 static bool refuse_kind(ct_context *context, const char *op, const char *path, cti_os_kind kind) {
     return ct_fail(context, CT_ERR_IO, "%s: %s: %s", op, path,
                    kind == CTI_OS_FOLDER ? "is a folder" : "is not an ordinary file");
+}
+
+bool cti_file_find(ct_context *context, const char *op, const char *path, cti_os_about *about) {
+    if (cti_os_about_path(path, about)) return true;
+    *about = (cti_os_about){.kind = CTI_OS_ABSENT};
+    return errno == ENOENT || errno == ENOTDIR ||
+           cti_file_fail(context, op, path, "cannot look for it");
+}
+
+/* ---- paths ---- */
+
+char *cti_path_in(ct_context *context, const char *folder, const char *name) {
+    const size_t length = strlen(folder), size = strlen(name);
+    const bool slash = length && length != cti_os_folder_length(folder);
+    char *path = cti_take(context, length + slash + size + 1);
+    if (!path) return NULL;
+    memcpy(path, folder, length);
+    if (slash) path[length] = '/';
+    memcpy(path + length + slash, name, size + 1);
+    return path;
+}
+
+void cti_path_free(ct_context *context, char *path) {
+    if (path) cti_give(context, path, strlen(path) + 1);
+}
+
+char *cti_path_folder(ct_context *context, const char *path) {
+    size_t length = cti_os_folder_length(path);
+    while (length > 1 && cti_os_is_separator(path[length - 1])) length--;
+    char *folder = cti_take(context, length ? length + 1 : 2);
+    if (!folder) return NULL;
+    memcpy(folder, length ? path : ".", length ? length : 1);
+    folder[length ? length : 1] = 0;
+    return folder;
+}
+
+bool cti_path_is_name(const char *text) {
+    return *text && !strchr(text, '/') &&
+           cti_os_folder_length(text) == 0 && /* refuses ..\x and C:x on Windows */
+           strcmp(text, ".") != 0 && strcmp(text, "..") != 0;
 }
 
 /* ---- reading ---- */
@@ -65,6 +106,29 @@ void cti_file_close(cti_file *file) {
 
 /* ---- writing ---- */
 
+/* The name of the file if its path is folder/name with the folder of the context's set, else NULL.
+ */
+static const char *name_in_set(const cti_file_new *file) {
+    const cti_file_set *set = file->context->set;
+    const size_t length = set ? strlen(set->folder) : 0;
+    if (!set || strncmp(file->path, set->folder, length) != 0) return NULL;
+    const char *name = file->path + cti_os_folder_length(file->path);
+    const size_t folder = (size_t)(name - file->path);
+    const bool ends = length && cti_os_is_separator(set->folder[length - 1]);
+    return folder == length + !ends ? name : NULL;
+}
+
+/* Sets `old` to the file behind a link, whose access the new file gets. */
+static bool follow_target(cti_file_new *file) {
+    if (!file->in_set && !cti_os_real_path(file->path, file->target))
+        return cti_file_fail(file->context, file->op, file->path, "cannot follow the link");
+    if (cti_os_about_path(file->target, &file->old)) return true;
+    if (!file->in_set || (errno != ENOENT && errno != ENOTDIR))
+        return cti_file_fail(file->context, file->op, file->path, "cannot write");
+    file->old = (cti_os_about){.kind = CTI_OS_ABSENT};
+    return true;
+}
+
 /* Sets target, old and replaces, and takes the memory of both paths. An existing target must be a
  * regular file, because a rename would replace a device by a file. */
 static bool find_target(cti_file_new *file) {
@@ -75,29 +139,28 @@ static bool find_target(cti_file_new *file) {
     if (!file->target || !file->temporary) return false;
     memcpy(file->target, file->path, length + 1);
     if (!cti_os_about_link(file->path, &file->old)) {
+        file->old.kind = CTI_OS_ABSENT;
         return errno == ENOENT ||
                cti_file_fail(file->context, file->op, file->path, "cannot write");
     }
-    if (file->old.kind == CTI_OS_LINK) {
-        if (!cti_os_real_path(file->path, file->target))
-            return cti_file_fail(file->context, file->op, file->path, "cannot follow the link");
-        if (!cti_os_about_path(file->target, &file->old))
-            return cti_file_fail(file->context, file->op, file->path, "cannot write");
-    }
+    if (file->old.kind == CTI_OS_LINK && !follow_target(file)) return false;
     file->replaces = file->old.kind == CTI_OS_FILE;
-    return file->replaces || refuse_kind(file->context, file->op, file->path, file->old.kind);
+    return file->replaces || file->old.kind == CTI_OS_ABSENT ||
+           refuse_kind(file->context, file->op, file->path, file->old.kind);
 }
 
 bool cti_file_new_open(ct_context *context, const char *op, const char *path, cti_file_new *file) {
     *file = (cti_file_new){.context = context, .op = op, .path = path, .fd = -1};
+    file->in_set = name_in_set(file) != NULL;
     if (!find_target(file)) {
         cti_file_new_drop(file);
         return false;
     }
     const size_t folder = cti_os_folder_length(file->target);
     memcpy(file->temporary, file->target, folder);
-    file->fd = cti_temporary_open(file->temporary, folder,
-                                  file->replaces ? file->old.mode & 0600 : 0666, &file->lock);
+    file->fd =
+        cti_temporary_open(file->temporary, folder, file->replaces ? file->old.mode & 0600 : 0666,
+                           file->in_set, &file->lock);
     file->exists = file->fd >= 0;
     if (file->exists) return true;
     cti_file_fail(context, op, path, "cannot make a file beside it");
@@ -106,7 +169,9 @@ bool cti_file_new_open(ct_context *context, const char *op, const char *path, ct
 }
 
 void cti_file_new_remove_dead(const cti_file_new *file) {
-    cti_temporary_remove_dead(file->temporary, cti_os_folder_length(file->temporary), file->lock);
+    if (!file->in_set)
+        cti_temporary_remove_dead(file->temporary, cti_os_folder_length(file->temporary), false,
+                                  file->lock);
 }
 
 /* Whether a write has written at least a byte. Records an error if it has not. */
@@ -143,10 +208,13 @@ bool cti_file_new_write_at(const cti_file_new *file, int64_t offset, const void 
  * may have changed since open. */
 static bool keep_access(cti_file_new *file) {
     cti_os_about old;
-    if (cti_os_about_link(file->target, &old)) {
+    if (file->in_set ? cti_os_about_path(file->target, &old)
+                     : cti_os_about_link(file->target, &old)) {
+        if (old.kind != CTI_OS_FILE)
+            return refuse_kind(file->context, file->op, file->path, old.kind);
         file->replaces = true;
         file->old = old;
-    } else if (errno != ENOENT) {
+    } else if (errno != ENOENT && errno != ENOTDIR) {
         return cti_file_fail(file->context, file->op, file->path, "cannot read its mode");
     }
     if (!file->replaces) return true;
@@ -209,17 +277,38 @@ bool cti_file_sync_folder(ct_context *context, const char *op, const char *path)
     return ok;
 }
 
-bool cti_file_remove(ct_context *context, const char *op, const char *path) {
-    int fd = open_folder(context, op, path, path, cti_os_folder_length(path));
-    if (fd < 0) return false;
-    bool ok = cti_os_remove(path) || cti_file_fail(context, op, path, "cannot remove it");
-    if (ok && !sync_folder(fd)) ok = cti_file_fail(context, op, path, "cannot sync its folder");
-    cti_os_close(fd);
-    return ok;
+cti_set_member *cti_file_set_add(ct_context *context, const char *op, cti_file_set *set,
+                                 const char *name) {
+    cti_set_member *more =
+        cti_list_grow(context, set->member, set->n, &set->room, sizeof *set->member);
+    if (!more) return NULL;
+    set->member = more;
+    if (strlen(name) >= CTI_SET_NAME)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: the name %s is too long", op, set->folder,
+                       name);
+    more += set->n++;
+    *more = (cti_set_member){0};
+    strcpy(more->name, name);
+    return more;
+}
+
+/* Syncs the file and hands it to the context's set. The path belongs to the caller and may end
+ * before the set does, so messages then have the target. */
+static bool join_set(cti_file_new *file) {
+    if (!keep_access(file) || !cti_file_new_sync(file)) return false;
+    cti_set_member *member =
+        cti_file_set_add(file->context, file->op, file->context->set, name_in_set(file));
+    if (!member) return false;
+    cti_give(file->context, file->crc, sizeof *file->crc);
+    file->crc = NULL;
+    member->file = *file;
+    member->file.path = member->file.target;
+    *file = (cti_file_new){.context = file->context, .fd = -1};
+    return true;
 }
 
 bool cti_file_new_commit(cti_file_new *file) {
-    bool ok = commit_file(file);
+    bool ok = file->in_set ? join_set(file) : commit_file(file);
     cti_file_new_drop(file);
     return ok;
 }
@@ -234,4 +323,13 @@ void cti_file_new_drop(cti_file_new *file) {
     file->target = file->temporary = NULL;
     file->exists = false;
     file->fd = -1;
+}
+
+bool cti_file_write(ct_context *context, const char *op, const char *path, const void *data,
+                    size_t size) {
+    cti_file_new file;
+    if (!cti_file_new_open(context, op, path, &file)) return false;
+    if (cti_file_new_write(&file, data, size)) return cti_file_new_commit(&file);
+    cti_file_new_drop(&file);
+    return false;
 }

@@ -144,7 +144,7 @@ bool cti_safetensors_save_checked(ct_context *context, const char *op, const cha
                                   const ct_named *named, int64_t n, const char *const *metadata);
 
 /* Checks and writes a file or, if opts.shard_bytes is not 0, a folder of shards. The file is
- * replaced in the order of file.h, the folder in the order of shards.h. */
+ * replaced in the order of file.h, the folder as a set (set.h). */
 bool cti_safetensors_save(ct_context *context, const char *op, const char *path,
                           const ct_named *named, int64_t n, ct_save_opts opts);
 

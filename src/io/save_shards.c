@@ -1,10 +1,10 @@
-/* Writes a file, or a folder of shards with their index, in the order that shards.h lists. */
-#include <errno.h>
+/* Writes a file, or a set of shards with their index (set.h). */
 #include <stdio.h>
 #include <string.h>
 
 #include "../core/context.h"
 #include "checksum.h"
+#include "set.h"
 #include "shards.h"
 
 /* ---- one file ---- */
@@ -12,7 +12,8 @@
 static bool save_file(ct_context *context, const char *op, const char *path, const ct_named *named,
                       int64_t n, ct_save_opts opts) {
     cti_file_new file;
-    if (!cti_file_new_open(context, op, path, &file)) return false;
+    if (!cti_set_settle(context, op, path) || !cti_file_new_open(context, op, path, &file))
+        return false;
     cti_file_new_remove_dead(&file);
     if (cti_safetensors_write(&file, named, n, opts)) return cti_file_new_commit(&file);
     cti_file_new_drop(&file);
@@ -42,8 +43,6 @@ typedef struct {
     const ct_named *named; /* [n] */
     int64_t n;
     char name[SHARD_NAME], *path;
-    cti_file_new file;
-    bool open; /* `file` is neither committed nor dropped yet */
 } shard;
 
 typedef struct {
@@ -93,22 +92,11 @@ static bool divide_shards(shard_set *set, const ct_named *named, int64_t n, ct_s
     return true;
 }
 
-static bool make_folder(const shard_set *set) {
-    if (!cti_os_make_folder(set->path))
-        return errno == EEXIST ||
-               cti_file_fail(set->context, set->op, set->path, "cannot make the folder");
-    return cti_file_sync_folder(set->context, set->op, set->path);
-}
-
-/* Writes and syncs the shards under temporary names. */
-static bool write_shards(shard_set *set, ct_save_opts opts) {
+/* Writes the shards, which wait for the end of the set. */
+static bool write_shards(const shard_set *set, ct_save_opts opts) {
     for (int64_t i = 0; i < set->n; i++) {
-        shard *s = &set->shard[i];
-        s->open = cti_file_new_open(set->context, set->op, s->path, &s->file);
-        if (s->open && i == 0) cti_file_new_remove_dead(&s->file);
-        if (!s->open || !cti_safetensors_write(&s->file, s->named, s->n, opts) ||
-            !cti_file_new_sync(&s->file))
-            return false;
+        const shard *s = &set->shard[i];
+        if (!save_file(set->context, set->op, s->path, s->named, s->n, opts)) return false;
     }
     return true;
 }
@@ -128,8 +116,8 @@ static void write_index(const shard_set *set, cti_writer *out) {
     cti_write(out, "\n  }\n}\n");
 }
 
-/* Writes and syncs the index under a temporary name; the caller commits it. */
-static bool new_index(const shard_set *set, cti_file_new *file) {
+/* Writes the index, the head of the set. */
+static bool save_index(const shard_set *set) {
     cti_writer out = {0};
     write_index(set, &out);
     const size_t bytes = out.used;
@@ -140,43 +128,24 @@ static bool new_index(const shard_set *set, cti_file_new *file) {
     if (!text) return false;
     out = (cti_writer){.at = text, .size = bytes};
     write_index(set, &out);
-    bool ok = cti_file_new_open(set->context, set->op, set->index_path, file);
-    if (ok && (!cti_file_new_write(file, text, bytes) || !cti_file_new_sync(file))) {
-        cti_file_new_drop(file);
-        ok = false;
-    }
+    const bool ok = cti_file_write(set->context, set->op, set->index_path, text, bytes);
     cti_give(set->context, text, bytes);
     return ok;
 }
 
-/* Renames all files, the index last. If a shard of the old set is replaced, the old index is
- * removed before, so that no reader opens shards of both sets. */
-static bool commit_shards(shard_set *set, cti_file_new *index) {
-    bool replaces = false, ok = true;
-    for (int64_t i = 0; i < set->n; i++) replaces |= set->shard[i].file.replaces;
-    if (replaces && index->replaces) ok = cti_file_remove(set->context, set->op, index->target);
-    for (int64_t i = 0; ok && i < set->n; i++) {
-        set->shard[i].open = false;
-        ok = cti_file_new_commit(&set->shard[i].file);
-    }
-    if (ok) return cti_file_new_commit(index);
-    cti_file_new_drop(index);
-    return false;
-}
-
 static bool save_shards(ct_context *context, const char *op, const char *path,
                         const ct_named *named, int64_t n, ct_save_opts opts) {
-    shard_set set = {.context = context, .op = op, .path = path};
-    cti_file_new index;
-    const bool ok = divide_shards(&set, named, n, opts) && make_folder(&set) &&
-                    write_shards(&set, opts) && new_index(&set, &index) &&
-                    commit_shards(&set, &index);
-    for (int64_t i = 0; set.shard && i < set.n; i++) {
-        if (set.shard[i].open) cti_file_new_drop(&set.shard[i].file);
-        cti_path_free(context, set.shard[i].path);
-    }
-    cti_give(context, set.shard, (size_t)set.n * sizeof *set.shard);
-    cti_path_free(context, set.index_path);
+    shard_set shards = {.context = context, .op = op, .path = path};
+    cti_set set;
+    bool ok = divide_shards(&shards, named, n, opts) && cti_set_begin(context, op, path, &set);
+    if (ok)
+        ok = cti_set_end(&set, write_shards(&shards, opts) &&
+                                   cti_set_remove(context, op, CTI_MODEL_FILE) &&
+                                   save_index(&shards));
+    for (int64_t i = 0; shards.shard && i < shards.n; i++)
+        cti_path_free(context, shards.shard[i].path);
+    cti_give(context, shards.shard, (size_t)shards.n * sizeof *shards.shard);
+    cti_path_free(context, shards.index_path);
     return ok;
 }
 

@@ -15,9 +15,7 @@ static bool refuse_index(const cti_index *index, const cti_json *json) {
 /* Whether `file` names a file in the index's own folder. Any other path is refused, because a
  * hostile index could name any file of the machine. */
 static bool is_plain_name(cti_text file) {
-    return file.size > 0 && strlen(file.at) == file.size && !strchr(file.at, '/') &&
-           cti_os_folder_length(file.at) == 0 && /* refuses ..\x and C:x on Windows */
-           strcmp(file.at, ".") != 0 && strcmp(file.at, "..") != 0;
+    return strlen(file.at) == file.size && cti_path_is_name(file.at);
 }
 
 static bool add_shard_tensor(cti_index *index, cti_index_entry entry) {

@@ -2,53 +2,29 @@
  * list. */
 #include "shards.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "../core/context.h"
 #include "kind.h"
 #include "list.h"
+#include "set.h"
 
 /* ---- paths ---- */
 
-static char *join(ct_context *context, const char *folder, size_t length, bool slash,
-                  const char *name) {
-    const size_t size = strlen(name);
-    char *path = cti_take(context, length + slash + size + 1);
-    if (!path) return NULL;
-    memcpy(path, folder, length);
-    if (slash) path[length] = '/';
-    memcpy(path + length + slash, name, size + 1);
-    return path;
-}
-
-char *cti_path_in(ct_context *context, const char *folder, const char *name) {
-    const size_t length = strlen(folder);
-    return join(context, folder, length, length != cti_os_folder_length(folder), name);
-}
-
-void cti_path_free(ct_context *context, char *path) {
-    if (path) cti_give(context, path, strlen(path) + 1);
-}
-
 static char *beside(ct_context *context, const char *path, const char *name) {
-    return join(context, path, cti_os_folder_length(path), false, name);
+    const size_t length = cti_os_folder_length(path), size = strlen(name) + 1;
+    char *made = cti_take(context, length + size);
+    if (!made) return NULL;
+    memcpy(made, path, length);
+    memcpy(made + length, name, size);
+    return made;
 }
 
-/* Whether the path is a folder. For a path that cannot be examined the result is false, and the
- * open that follows reports the error. */
-static bool is_folder(const char *path) {
-    cti_os_about about;
-    return cti_os_about_path(path, &about) && about.kind == CTI_OS_FOLDER;
-}
-
-/* Whether the path exists. If this cannot be found out, an error is recorded, *ok is set to false
- * and the result is false. */
+/* Whether the path exists. If this cannot be found out, *ok is set to false. */
 static bool exists(ct_context *context, const char *op, const char *path, bool *ok) {
     cti_os_about about;
-    if (cti_os_about_path(path, &about)) return true;
-    if (errno != ENOENT) *ok = cti_file_fail(context, op, path, "cannot look for it");
-    return false;
+    *ok = cti_file_find(context, op, path, &about) && *ok;
+    return *ok && about.kind != CTI_OS_ABSENT;
 }
 
 #define PICKLE_THERE                                                                               \
@@ -58,7 +34,7 @@ static bool exists(ct_context *context, const char *op, const char *path, bool *
 
 static bool has_pickle(ct_context *context, const char *folder) {
     char *path = cti_path_in(context, folder, "pytorch_model.bin");
-    cti_os_about about;
+    cti_os_about about; /* a failure only leaves out the advice */
     const bool found = path && cti_os_about_path(path, &about);
     cti_path_free(context, path);
     return found;
@@ -224,30 +200,15 @@ static bool read_index(cti_shards *shards, const cti_file *file) {
     return ok;
 }
 
-/* Whether the path still names the open file. While the file is open no other file can have its
- * inode number. */
-static bool still_there(const cti_file *file) {
-    cti_os_about opened, named;
-    return cti_os_about_file(file->fd, &opened) && cti_os_about_path(file->path, &named) &&
-           opened.device == named.device && opened.number == named.number;
-}
-
-/* Opens the shards of an index. If the index was replaced meanwhile, *replaced is set to true and
- * the result is false; the caller starts again (shards.h, steps a to c). */
-static bool open_index(cti_shards *shards, bool *replaced) {
+static bool open_index(cti_shards *shards) {
     cti_file file;
-    *replaced = false;
     if (!cti_file_open(shards->context, shards->op, shards->path, &file)) return false;
-    bool ok = read_index(shards, &file);
-    if (ok && !still_there(&file)) {
-        *replaced = true;
-        ok = false;
-    }
+    const bool ok = read_index(shards, &file);
     cti_file_close(&file);
     return ok;
 }
 
-static void give_all(cti_shards *shards) {
+void cti_shards_close(cti_shards *shards) {
     ct_context *context = shards->context;
     const size_t names = (size_t)shards->tensors * sizeof(void *);
     for (int64_t i = 0; i < shards->files; i++) {
@@ -258,30 +219,36 @@ static void give_all(cti_shards *shards) {
     cti_give(context, shards->file_path, (size_t)shards->room * sizeof *shards->file_path);
     cti_give(context, shards->tensor, names);
     cti_give(context, shards->by_name, names);
-    *shards = (cti_shards){
-        .context = context, .op = shards->op, .path = shards->path, .checks = shards->checks};
+    cti_path_free(context, shards->path);
+    *shards = (cti_shards){.context = context, .op = shards->op, .checks = shards->checks};
+}
+
+/* Opens what a path leads to, once. */
+static bool open_found(cti_shards *shards, const char *path, bool is_folder) {
+    shards->path = is_folder ? find_in(shards->context, shards->op, path)
+                             : cti_take_string(shards->context, path);
+    return shards->path && (is_index(shards->path) ? open_index : open_one)(shards);
 }
 
 static bool open_shards(ct_context *context, const char *op, const char *path, bool checks,
                         cti_shards *shards) {
-    enum { ATTEMPTS = 5 };
+    cti_os_about about;
     *shards = (cti_shards){.context = context, .op = op, .checks = checks};
-    shards->path = is_folder(path) ? find_in(context, op, path) : cti_take_string(context, path);
-    if (!shards->path) return false;
-    bool ok = false, again = true;
-    for (int i = 0; again && i < ATTEMPTS; i++) {
-        if (is_index(shards->path)) {
-            ok = open_index(shards, &again);
-        } else {
-            again = false;
-            ok = open_one(shards);
-        }
-        if (!ok) give_all(shards);
+    if (!cti_file_find(context, op, path, &about)) return false;
+    const bool is_folder = about.kind == CTI_OS_FOLDER;
+    char *folder = is_folder ? cti_take_string(context, path) : cti_path_folder(context, path);
+    const char *name = is_index(path) ? path + cti_os_folder_length(path) : NULL;
+    cti_set_reading reading = {
+        .context = context,
+        .op = op,
+        .folder = folder,
+        .head = {is_folder ? CTI_MODEL_INDEX : name, is_folder ? CTI_MODEL_FILE : NULL}};
+    bool ok = false, again = folder != NULL;
+    while (again && cti_set_read_begin(&reading)) {
+        ok = cti_set_read_end(&reading, open_found(shards, path, is_folder), &again);
+        if (!ok) cti_shards_close(shards);
     }
-    if (again)
-        ct_fail(context, CT_ERR_IO, "%s: %s: it was replaced while its files were opened", op,
-                shards->path);
-    if (!ok) cti_shards_close(shards);
+    cti_path_free(context, folder);
     return ok;
 }
 
@@ -292,13 +259,6 @@ bool cti_shards_open(ct_context *context, const char *op, const char *path, cti_
 bool cti_shards_open_checked(ct_context *context, const char *op, const char *path,
                              cti_shards *shards) {
     return open_shards(context, op, path, true, shards);
-}
-
-void cti_shards_close(cti_shards *shards) {
-    if (!shards->path) return;
-    give_all(shards);
-    cti_path_free(shards->context, shards->path);
-    shards->path = NULL;
 }
 
 int64_t cti_shards_find(const cti_shards *shards, cti_text name) {

@@ -1,39 +1,6 @@
 /* The files behind a path to load from: one safetensors file, or the shards that an index lists.
- * This page also has the order in which a set of shards is replaced and read.
- *
- * These are the steps of a save of a set (save_shards.c). The columns on the right have the set
- * that a load finds after each step. A collision is a new shard whose name a file of the folder has
- * already; the name has the number of shards in it.
- *
- *     step                                                    collision       no collision
- *     1 make the folder if it is missing
- *     2 write and sync each shard under a temporary name
- *     3 write and sync the index under a temporary name       old set         old set
- *     4 if there is a collision, remove the old index         none            old set
- *     5 rename the shards, one after another                  none            old set
- *     6 rename the index                                      new set         new set
- *
- * A load that finds none fails with CT_ERR_IO.
- *
- * A load of a set (shards.c):
- *
- *     a open the index and read it
- *     b open each shard that it lists
- *     c check that the index's path still names the file of step a; if it does not, close all files
- *       and go back to a, at most 4 times
- *
- * Invariants, while at most one save at a time writes into the folder:
- * 1. A save that fails in steps 1 to 3 changes no file of the old set. These steps write all bytes,
- *    so a full disk fails in them.
- * 2. While the folder has an index, each shard that it lists is of the save that wrote the index:
- *    step 4 comes before the first rename that could replace such a shard, step 6 after the last.
- * 3. An index that was removed never comes back, and no other file can have its inode number while
- *    the load has it open. So if c finds the same file, it was in the folder during all of b, and
- *    by 2 all open shards are of one save.
- * 4. Every step is synced before the next one (file.h), so 2 holds after a power failure too.
- * 5. A save that was killed in steps 4 to 6 leaves the old set, no index, or the new set. Shards
- *    without an index are never loaded. The next save replaces them or leaves them in the folder.
- * Open files stay readable after they were replaced or removed, so a load needs no lock. */
+ * A save of shards is a save of a set (set.h) whose head is the index, and removes a single file of
+ * the folder. A load is a reading of this set. */
 #ifndef CTI_IO_SHARDS_H
 #define CTI_IO_SHARDS_H
 
@@ -42,11 +9,6 @@
 /* The names that a load looks for in a folder: a single file, or the index of shards. */
 #define CTI_MODEL_FILE  "model.safetensors"
 #define CTI_MODEL_INDEX "model.safetensors.index.json"
-
-/* Returns folder + "/" + name, without a second slash, in a block of strlen + 1; NULL if memory is
- * short. */
-char *cti_path_in(ct_context *context, const char *folder, const char *name);
-void cti_path_free(ct_context *context, char *path); /* path may be NULL */
 
 /* The open files of a path, and all their tensors as one list. */
 typedef struct {

@@ -4,8 +4,9 @@
 #include <string.h>
 
 /* A name is the stem, TAG hex digits that all names of one process have in common,
- * TEMPORARY_DIGITS - TAG random hex digits, and one of the two ends. */
-static const char stem[] = ".cotangent-", locked_end[] = ".tmp", unlocked_end[] = ".part";
+ * TEMPORARY_DIGITS - TAG random hex digits, and one of the ends. */
+static const char stem[] = ".cotangent-", locked_end[] = ".tmp", set_end[] = ".new",
+                  unlocked_end[] = ".part";
 enum { STEM = sizeof stem - 1, TAG = 8, TEMPORARY_DIGITS = 16 };
 _Static_assert(STEM + TEMPORARY_DIGITS + sizeof locked_end <= CTI_TEMPORARY_NAME,
                "a locked name fits");
@@ -43,25 +44,29 @@ static uint64_t random_digits(const void *here, int attempt) {
     return mix(x + (uint64_t)attempt * 0x9E3779B97F4A7C15u);
 }
 
-static bool is_temporary(const char *name) {
-    if (strlen(name) != STEM + TEMPORARY_DIGITS + sizeof locked_end - 1 || memcmp(name, stem, STEM))
-        return false;
-    return strspn(name + STEM, "0123456789abcdef") == TEMPORARY_DIGITS &&
-           !strcmp(name + STEM + TEMPORARY_DIGITS, locked_end);
+static bool is_temporary(const char *name, const char *end) {
+    return !strncmp(name, stem, STEM) &&
+           strspn(name + STEM, "0123456789abcdef") == TEMPORARY_DIGITS &&
+           !strcmp(name + STEM + TEMPORARY_DIGITS, end);
+}
+
+bool cti_temporary_is_of_set(const char *name) {
+    return is_temporary(name, set_end) || is_temporary(name, unlocked_end);
 }
 
 /* ---- creating ---- */
 
 /* Between create and lock another save may believe that the writer is dead, and lock or remove the
  * file. The loop then tries another name. */
-int cti_temporary_open(char *path, size_t folder, unsigned mode, cti_lock *lock) {
+int cti_temporary_open(char *path, size_t folder, unsigned mode, bool in_set, cti_lock *lock) {
+    const char *end = in_set ? set_end : locked_end;
     char *name = path + folder;
     bool locks = true;
     memcpy(name, stem, STEM);
     write_tag(name + STEM);
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         write_hex(name + STEM + TAG, random_digits(&mode, attempt), TEMPORARY_DIGITS - TAG);
-        strcpy(name + STEM + TEMPORARY_DIGITS, locks ? locked_end : unlocked_end);
+        strcpy(name + STEM + TEMPORARY_DIGITS, locks ? end : unlocked_end);
         const int fd = cti_os_create(path, mode);
         if (fd < 0 && errno != EEXIST) return -1;
         if (fd < 0) continue;
@@ -79,23 +84,25 @@ int cti_temporary_open(char *path, size_t folder, unsigned mode, cti_lock *lock)
 
 /* ---- removing files of dead writers ---- */
 
-void cti_temporary_remove_dead(char *path, size_t folder, cti_lock lock) {
-    char *name = path + folder, own[CTI_TEMPORARY_NAME];
+void cti_temporary_remove_dead(char *path, size_t folder, bool of_sets, cti_lock lock) {
+    char *name = path + folder, own[CTI_TEMPORARY_NAME], first = *name;
     if (lock == CTI_LOCK_NONE) return;
-    strcpy(own, name);
+    memcpy(own, stem, STEM);
+    write_tag(own + STEM);
     *name = 0;
     cti_os_folder *list = cti_os_folder_open(path);
-    strcpy(name, own);
+    *name = first;
     if (!list) return;
     /* Closing a descriptor of a file ends this process's CTI_LOCK_PROCESS on it, and a save in
      * another thread may hold that lock. So with that kind all files with this process's tag are
      * skipped, otherwise only the caller's own file. */
-    const size_t skip = lock == CTI_LOCK_PROCESS ? STEM + TAG : sizeof own;
+    const bool skips = lock == CTI_LOCK_PROCESS;
     int removed = 0;
     for (int i = 0; i < ENTRIES && removed < REMOVALS; i++) {
         const char *entry = cti_os_folder_next(list);
         if (!entry) break;
-        if (is_temporary(entry) && strncmp(entry, own, skip))
+        if (!strcmp(entry, name) || (skips && !strncmp(entry, own, STEM + TAG))) continue;
+        if (is_temporary(entry, locked_end) || (of_sets && is_temporary(entry, set_end)))
             removed += cti_os_folder_remove_unlocked(list, entry, lock);
     }
     cti_os_folder_close(list);

@@ -1,5 +1,5 @@
 /* Temporary files. Each lies in the folder of the file that it is to replace. Its name is
- * ".cotangent-", 16 hex digits, ".tmp".
+ * ".cotangent-", 16 hex digits, ".tmp"; for a file of a set (set.h) the end is ".new".
  *
  * The steps of a save. The right column is the effect on its temporary file if another save looks
  * for files of dead writers after that step.
@@ -28,7 +28,8 @@
  *    that kind of lock a save therefore opens no temporary file of its own process, which it
  *    recognises by the first 8 digits of the name.
  * 6. If the file system has no locks, the name ends in ".part" and no save ever removes the file.
- */
+ * 7. A record (journal.h) may name a file that ends in ".new" although its writer was killed. Only
+ * a save that holds the folder's lock, and has found no record, removes such a file. */
 #ifndef CTI_IO_TEMPORARY_H
 #define CTI_IO_TEMPORARY_H
 
@@ -36,15 +37,18 @@
 
 enum { CTI_TEMPORARY_NAME = 40 }; /* bytes of the longest name, with its NUL */
 
-/* Creates and locks a file that is open for writing. Returns its descriptor, or -1 with errno. The
- * first `folder` bytes of path name the folder and end with its separator; 0 means the current
- * folder. The file's name, of up to CTI_TEMPORARY_NAME bytes with its NUL, is written behind them.
- * mode is reduced by the umask. *lock is the kind of the lock. */
-int cti_temporary_open(char *path, size_t folder, unsigned mode, cti_lock *lock);
+/* Creates and locks a file that is open for writing, for a set if `in_set` is true. Returns its
+ * descriptor, or -1 with errno. The first `folder` bytes of path name the folder and end with its
+ * separator; 0 means the current folder. The file's name, of up to CTI_TEMPORARY_NAME bytes with
+ * its NUL, is written behind them. mode is reduced by the umask. *lock is the kind of the lock. */
+int cti_temporary_open(char *path, size_t folder, unsigned mode, bool in_set, cti_lock *lock);
 
-/* Removes the temporary files of dead writers from the folder of `path`. The caller has `path`
- * open: it is the caller's own temporary file, and `lock` the kind of its lock. The call reads a
- * bounded number of the folder's entries and ignores errors. */
-void cti_temporary_remove_dead(char *path, size_t folder, cti_lock lock);
+/* Removes the temporary files of dead writers from the folder of `path`; those of sets only if
+ * `of_sets` is true. The caller has `path` open and locked, and `lock` is the kind of this lock.
+ * The call reads a bounded number of the folder's entries and ignores errors. */
+void cti_temporary_remove_dead(char *path, size_t folder, bool of_sets, cti_lock lock);
+
+/* Whether this may be the name of a temporary file of a set. */
+bool cti_temporary_is_of_set(const char *name);
 
 #endif

@@ -129,7 +129,14 @@ enum { CTI_OS_PATH = 4096 };
 
 /* ---- properties of a path or an open file ---- */
 
-typedef enum { CTI_OS_FILE, CTI_OS_FOLDER, CTI_OS_LINK, CTI_OS_OTHER } cti_os_kind;
+/* CTI_OS_ABSENT: there is nothing at the path. Only cti_file_find (io/file.h) sets it. */
+typedef enum {
+    CTI_OS_FILE,
+    CTI_OS_FOLDER,
+    CTI_OS_LINK,
+    CTI_OS_OTHER,
+    CTI_OS_ABSENT,
+} cti_os_kind;
 
 typedef struct {
     cti_os_kind kind;
@@ -200,6 +207,12 @@ typedef enum {
 /* Locks a new file by the best kind of lock that the file system has, and sets *lock to this kind.
  * Returns false if another process holds a lock on the file. */
 bool cti_os_lock(int fd, cti_lock *lock);
+/* Opens a file, which is made if it is missing, and locks it as cti_os_lock does. Returns -1 if it
+ * fails; errno is EAGAIN while another process, or another thread, has the lock. With
+ * CTI_LOCK_PROCESS and without locks, threads of one process do not exclude each other. */
+int cti_os_lock_path(const char *path, cti_lock *lock);
+/* Removes the file and ends its lock. */
+void cti_os_unlock_path(int fd, const char *path);
 /* Whether `path` is still the regular file that is open as fd. */
 bool cti_os_still_named(int fd, const char *path);
 

@@ -147,6 +147,21 @@ bool cti_os_rename(const char *from, const char *to) { return rename(from, to) =
 bool cti_os_remove(const char *path) { return unlink(path) == 0; }
 bool cti_os_make_folder(const char *path) { return is_named(path) && mkdir(path, 0777) == 0; }
 
+/* Between open and lock the holder may remove the file. A lock on a file without a name excludes
+ * nobody, so the caller tries again. */
+int cti_os_lock_path(const char *path, cti_lock *lock) {
+    const int fd = open_repeated(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NOCTTY, 0666);
+    if (fd < 0 || (cti_os_lock(fd, lock) && cti_os_still_named(fd, path))) return fd;
+    close(fd);
+    errno = EAGAIN;
+    return -1;
+}
+
+void cti_os_unlock_path(int fd, const char *path) {
+    unlink(path);
+    close(fd);
+}
+
 /* The text from the result of strerror_r, which is a number, or in the GNU version the text. */
 static const char *by_number(int failed, const char *words) { return failed ? NULL : words; }
 static const char *by_words(const char *found, const char *words) { return words ? found : NULL; }

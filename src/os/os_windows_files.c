@@ -179,7 +179,7 @@ const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old
     (void)old;
     static const char failed[] = "cannot keep its access control list";
     const int from = open_path(path, READ_CONTROL, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS);
-    /* A save of shards removes the old index before it writes the new one. */
+    /* The old file may have been removed meanwhile. */
     if (from < 0) return errno == ENOENT ? NULL : failed;
     DWORD bytes = 0;
     GetKernelObjectSecurity(handle_of(from), DACL_SECURITY_INFORMATION, NULL, 0, &bytes);
@@ -228,6 +228,35 @@ bool cti_os_lock(int fd, cti_lock *lock) {
     (void)fd;
     *lock = CTI_LOCK_DESCRIPTION;
     return true;
+}
+
+/* Whether a file that refuses to be opened is there, or is being removed. */
+static bool is_held(const wchar_t *path, DWORD error) {
+    if (error != ERROR_ACCESS_DENIED) return error == ERROR_SHARING_VIOLATION;
+    return GetFileAttributesW(path) != INVALID_FILE_ATTRIBUTES ||
+           GetLastError() != ERROR_FILE_NOT_FOUND;
+}
+
+/* Nobody else can open the file while it is open here, and the system removes it at its close. */
+int cti_os_lock_path(const char *path, cti_lock *lock) {
+    wchar_t *name = cti_windows_path(path);
+    if (!name) return -1;
+    *lock = CTI_LOCK_DESCRIPTION;
+    const HANDLE handle =
+        CreateFileW(name, GENERIC_READ | GENERIC_WRITE | DELETE, 0, NULL, OPEN_ALWAYS,
+                    FILE_ATTRIBUTE_NORMAL | FILE_FLAG_DELETE_ON_CLOSE, NULL);
+    const DWORD error = handle == INVALID_HANDLE_VALUE ? GetLastError() : 0;
+    const bool waits = error && is_held(name, error);
+    free(name);
+    if (!error) return (int)(intptr_t)handle;
+    cti_windows_fail(error);
+    if (waits) errno = EAGAIN;
+    return -1;
+}
+
+void cti_os_unlock_path(int fd, const char *path) {
+    (void)path;
+    cti_os_close(fd);
 }
 
 bool cti_os_still_named(int fd, const char *path) {
