@@ -40,6 +40,9 @@ static double learn(tuning *t, int64_t step, int64_t i, double learned) {
     return value;
 }
 
+/* Row k of n at equal distances. */
+static int64_t spread_row(const rows *of, int64_t k, int64_t n) { return k * of->n / n; }
+
 /* Returns the mean loss over n rows at equal distances. The ranks divide the batches among them. */
 static double measure_rows(tuning *t, const run *r, const rows *of, int64_t n_rows) {
     const int64_t batches = (n_rows + option.batch - 1) / option.batch;
@@ -51,7 +54,7 @@ static double measure_rows(tuning *t, const run *r, const rows *of, int64_t n_ro
         ct_scope inner = ct_scope_open(t->context);
         int64_t which[MOST_ROWS], n = 0;
         for (int64_t k = i * option.batch; k < n_rows && n < option.batch; k++)
-            which[n++] = k * of->n / n_rows;
+            which[n++] = spread_row(of, k, n_rows);
         sums[i] = ct_item(sum_of_losses(t, of, which, n));
         ct_scope_close(inner);
     }
@@ -61,7 +64,7 @@ static double measure_rows(tuning *t, const run *r, const rows *of, int64_t n_ro
     double sum = 0;
     for (int64_t i = 0; i < batches; i++) sum += sums[i];
     ct_scope_close(scope);
-    for (int64_t k = 0; k < n_rows; k++) learned += (double)of->learned[k * of->n / n_rows];
+    for (int64_t k = 0; k < n_rows; k++) learned += (double)of->learned[spread_row(of, k, n_rows)];
     return sum / learned;
 }
 
@@ -215,8 +218,7 @@ training finetune_train(tuning *t, run *r, ct_optim *optim) {
     progress_end();
     ct_profile_stop(t->context);
     run_save(r, step);
-    const bool complete = step == option.steps;
-    return (training){.step = step,
-                      .before = before,
-                      .after = t->held.n || !complete ? h.validation : measure_trained(t, r)};
+    const bool measured = t->held.n || step < option.steps;
+    const double after = measured ? h.validation : measure_trained(t, r);
+    return (training){.step = step, .before = before, .after = after};
 }

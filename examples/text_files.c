@@ -71,22 +71,30 @@ void check_text_file(const char *path) {
     check_end(&check);
 }
 
+/* Reads a text, without its byte order mark. */
+static contents read_text_file(char *path) {
+    contents text = read_files(1, &path);
+    utf8_check check = {.path = path};
+    for (int64_t i = 0; i < text.length; i++) check_byte(&check, text.bytes[i]);
+    check_end(&check);
+    if (text.length < 3 || memcmp(text.bytes, "\xef\xbb\xbf", 3) != 0) return text;
+    text.length -= 3;
+    memmove(text.bytes, text.bytes + 3, (size_t)text.length);
+    return text;
+}
+
 contents read_text_files(int n, char **paths) {
-    contents all = {0};
-    for (int i = 0; i < n; i++) {
-        contents one = read_files(1, &paths[i]);
-        utf8_check check = {.path = paths[i]};
-        for (int64_t k = 0; k < one.length; k++) check_byte(&check, one.bytes[k]);
-        check_end(&check);
-        const int64_t mark = one.length >= 3 && !memcmp(one.bytes, "\xef\xbb\xbf", 3) ? 3 : 0;
-        unsigned char *bytes = realloc(all.bytes, (size_t)(all.length + one.length) + 1);
+    contents all = read_text_file(paths[0]);
+    for (int i = 1; i < n; i++) {
+        contents one = read_text_file(paths[i]);
+        all.capacity = all.length + one.length + 1;
+        unsigned char *bytes = realloc(all.bytes, (size_t)all.capacity);
         if (!bytes) fail(EXIT_FAILED, "out of memory");
-        memcpy(bytes + all.length, one.bytes + mark, (size_t)(one.length - mark));
         all.bytes = bytes;
-        all.length += one.length - mark;
+        memcpy(all.bytes + all.length, one.bytes, (size_t)one.length);
+        all.length += one.length;
         free(one.bytes);
     }
-    all.capacity = all.length;
     return all;
 }
 

@@ -149,8 +149,10 @@ static bool read_unknown(message_reading *reading, cti_text key) {
     }
     if (json->fault) return false;
     json->at = (char *)value;
-    snprintf(reading->fault, CTI_CHAT_FAULT,
-             "it has \"%s\", which the built-in templates do not write", shown);
+    snprintf(
+        reading->fault, CTI_CHAT_FAULT,
+        "it has \"%s\", which the built-in templates do not write: take it out if nothing needs it",
+        shown);
     return message_fault(reading, reading->fault);
 }
 
