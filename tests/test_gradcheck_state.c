@@ -1,5 +1,6 @@
-/* Ops that keep something between forward and backward outside of their call. Alone in a graph they
- * give the right gradient, and are found all the same. */
+/* Ops that keep something between forward and backward outside of their call, and ops whose
+ * backward is wrong only if some input wants no gradient. Alone in a graph, with all gradients
+ * wanted, they give the right gradient, and are found all the same. */
 #include "suite.h"
 
 #include <cotangent/cotangent.h>
@@ -255,6 +256,107 @@ START_TEST(what_is_right_stays_so) {
 }
 END_TEST
 
+/* ---- backwards that depend on which inputs want a gradient: a b^2 c ---- */
+
+typedef enum {
+    BY_NEED,     /* right: what no wanted gradient needs is not computed */
+    IN_A_BRANCH, /* b^2, which c's gradient needs too, is computed if a wants its gradient */
+    STALE,       /* the same, and the place is a static variable, which earlier calls have set */
+    WITHOUT_ONE, /* a's gradient is wrong if b wants none */
+    ONLY_TWO,    /* b's gradient is wrong if a wants one and c does not */
+    UNSET,       /* c's gradient is not set if a wants none */
+    VALUE        /* the value is another one if no gradient is wanted */
+} need_kind;
+
+static ct_tensor *need_forward(ct_call *c) {
+    ct_tensor *y = ct_mul(ct_mul(c->in[0], ct_mul(c->in[1], c->in[1])), c->in[2]);
+    const bool wanted =
+        ct_requires_grad(c->in[0]) || ct_requires_grad(c->in[1]) || ct_requires_grad(c->in[2]);
+    /* the checker's own runs without a gradient record nothing, but their leaves want one */
+    return *(const need_kind *)c->attrs == VALUE && !wanted ? ct_scale(y, 1.001) : y;
+}
+
+static bool need_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    static double place[64];
+    double fresh[64] = {0};
+    const need_kind kind = *(const need_kind *)c->attrs;
+    double *square = kind == STALE ? place : fresh;
+    const bool *wants = c->wants;
+    const double *in[3];
+    double *d[3];
+    for (int i = 0; i < 3; i++) {
+        in[i] = ct_data_f64(c->in[i]);
+        if (wants[i] && !(kind == UNSET && i == 2 && !wants[0]))
+            grad[i] = ct_zeros(c->context, CT_F64, ct_shape_of(c->in[i]));
+        d[i] = grad[i] ? ct_data_f64(grad[i]) : NULL;
+    }
+    for (int64_t e = 0; e < ct_numel(g[0]); e++) {
+        const double v = ct_data_f64(g[0])[e], a = in[0][e], b = in[1][e], w = in[2][e];
+        if (wants[0] || (wants[2] && kind != IN_A_BRANCH && kind != STALE)) square[e] = b * b;
+        if (d[0]) d[0][e] = v * square[e] * w * (kind == WITHOUT_ONE && !wants[1] ? 2 : 1);
+        if (d[1])
+            d[1][e] = 2 * v * a * b * w * (kind == ONLY_TWO && wants[0] && !wants[2] ? 1.5 : 1);
+        if (d[2]) d[2][e] = v * a * square[e];
+    }
+    return true;
+}
+static const ct_op need_op = {.name = "need",
+                              .attrs_size = sizeof(need_kind),
+                              .forward = need_forward,
+                              .backward = need_backward};
+static ct_tensor *needing(ct_tensor *const *in, int n, void *arg) {
+    return (void)n, ct_apply(&need_op, in, 3, arg);
+}
+/* With an input before and behind, which wants its own gradient. */
+static ct_tensor *needing_in_a_layer(ct_tensor *const *in, int n, void *arg) {
+    ct_tensor *inside[] = {in[0], ct_sin(in[1]), in[2]};
+    return (void)n, ct_mul(ct_apply(&need_op, inside, 3, arg), in[3]);
+}
+/* The last three of six inputs. */
+static ct_tensor *needing_of_six(ct_tensor *const *in, int n, void *arg) {
+    return (void)n, ct_add(ct_add(in[0], ct_mul(in[1], in[2])), ct_apply(&need_op, in + 3, 3, arg));
+}
+
+START_TEST(a_gradient_does_not_depend_on_who_else_wants_one) {
+    static const char *const words[] = {
+        [BY_NEED] = "",
+        [IN_A_BRANCH] =
+            "with a gradient wanted for input 2 and not for input 0 and 1, the gradient "
+            "of input 2 is another one",
+        [STALE] = "the gradient of input 2 is another one",
+        [WITHOUT_ONE] = "for input 0 and not for input 1 and 2, the gradient of input 0 is another",
+        [ONLY_TWO] = "for input 0 and 1 and not for input 2, the gradient of input 1 is another",
+        [UNSET] = "for input 2 and not for input 0 and 1, backward fails: ",
+        [VALUE] = "with no gradient wanted, the value is another one"};
+    ct_tensor *in[6];
+    const ct_fn all[] = {needing, needing_in_a_layer, needing_of_six};
+    const int inputs[] = {3, 4, 6};
+    need_kind kind = (need_kind)_i;
+    for (int f = 0; f < 3; f++)
+        for (int fast = 0; fast < 2; fast++) {
+            for (int i = 0; i < 6; i++) in[i] = ct_randn(context, CT_F64, CT_SHAPE(2, 3));
+            const ct_gradcheck_result r =
+                ct_gradcheck(all[f], &kind, in, inputs[f], (ct_gradcheck_opts){.fast = fast});
+            ck_assert_msg(r.ran && ct_error(context) == CT_OK, "%s", ct_error_message(context));
+            ck_assert_msg(r.mistake == (kind == BY_NEED ? CT_MISTAKE_NONE : CT_MISTAKE_WANTS) &&
+                              r.ok == (kind == BY_NEED) && r.wrong == 0,
+                          "%d, function %d: %s: %s", _i, f, ct_mistake_name(r.mistake),
+                          r.diagnosis);
+            ck_assert_msg(f > 0 || strstr(r.diagnosis, words[_i]), "%d: %s", _i, r.diagnosis);
+        }
+}
+END_TEST
+
+/* None of the inputs is f32 or f64, or there is no element. */
+START_TEST(nothing_to_want) {
+    need_kind kind = VALUE;
+    ct_tensor *in[3];
+    for (int i = 0; i < 3; i++) in[i] = ct_randn(context, CT_F64, CT_SHAPE(0, 3));
+    ct_gradcheck_result r = ct_gradcheck(needing, &kind, in, 3, (ct_gradcheck_opts){0});
+    ck_assert_msg(r.ok, "%s", r.diagnosis);
+}
+END_TEST
+
 static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 5, .threads = 1}); }
 static void teardown(void) { ct_context_free(context); }
 
@@ -268,6 +370,9 @@ int main(void) {
     tcase_add_test(tcase, a_module);
     tcase_add_test(tcase, inside_ct_recompute);
     tcase_add_test(tcase, what_is_right_stays_so);
+    tcase_add_loop_test(tcase, a_gradient_does_not_depend_on_who_else_wants_one, BY_NEED,
+                        VALUE + 1);
+    tcase_add_test(tcase, nothing_to_want);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

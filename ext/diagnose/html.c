@@ -29,7 +29,7 @@ static const char *const look_for[] = {
     [CT_MISTAKE_DTYPE] = "a constant or a sum in f32; a branch for one of the two dtypes",
     [CT_MISTAKE_NOT_FINITE] = "0 times infinity; a log or a root at the end of its domain",
     [CT_MISTAKE_KINK] = "move the point",
-    [CT_MISTAKE_PRECISION] = "f64; another eps",
+    [CT_MISTAKE_PRECISION] = "f64; another eps; smaller values",
     [CT_MISTAKE_ROUNDING] = "a float in between",
     [CT_MISTAKE_ZERO] = "a detach, a path that is not summed, grad[i] never written",
     [CT_MISTAKE_COTANGENT] = "g is not multiplied in, or not once",
@@ -59,7 +59,8 @@ static const char *const look_for[] = {
     [CT_MISTAKE_UNIFORM] = "mean(g) instead of g",
     [CT_MISTAKE_FORMULA] = "a constant in the formula: the mistake is the same at every index",
     [CT_MISTAKE_STATE] =
-        "a static variable, or a value that attrs point to: keep it in call->saved"};
+        "a static variable, or a value that attrs point to: keep it in call->saved",
+    [CT_MISTAKE_WANTS] = "work that is done only in the branch of another gradient"};
 
 /* The colours of levels are one red of several opacities over the page's background, so they suit a
  * dark page and a light one. */

@@ -97,7 +97,10 @@ typedef enum {
     CT_MISTAKE_FORMULA,
     /* an op keeps a value between forward and backward outside its call, as in a static variable.
      * This mistake has precedence over all mistakes of the gradient itself */
-    CT_MISTAKE_STATE
+    CT_MISTAKE_STATE,
+    /* a gradient, or the value, is another one if some other input wants no gradient, as with
+     * frozen weights */
+    CT_MISTAKE_WANTS
 } ct_mistake;
 
 /* Returns the name of a mistake, such as "sign" or "product rule"; a static string. */
@@ -174,6 +177,8 @@ typedef struct {
  * - a backward gives the same result if the function was called at other inputs since its forward
  *   (the elements in reversed order, in checked inputs times 3/4), and the gradient at these other
  *   inputs is right too;
+ * - a gradient has the same bits if only some inputs want theirs (each alone, all but one, and
+ * every set of up to four inputs), and the value is the same but for rounding, also if none does;
  * - inputs and cotangent are not written to;
  * - strided, expanded and shared inputs work. If the function calls ct_data_* with a tensor that is
  *   not contiguous or has another dtype in these runs, or in the runs of both_dtypes, ct_data_*

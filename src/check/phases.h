@@ -10,6 +10,8 @@ enum { CTI_DIRECTIONS = 3 };
 /* The stream of random numbers for the directions of settle.c. The random cotangents have streams 0
  * and 1, the directions of the inputs 2, 3, ... */
 #define CTI_STREAM_PROBES ((uint64_t)1 << 32)
+/* The stream of the points nearby. */
+#define CTI_STREAM_NEARBY ((uint64_t)1 << 33)
 
 /* Does the work of cti_check_numbers. *matrix is the f64 tensor with these elements. */
 double *cti_check_matrix(cti_check *check, int64_t rows, int64_t columns, ct_tensor **matrix);
@@ -72,6 +74,10 @@ bool cti_check_hide(cti_check *check, const ct_tensor *y);
 /* Drops the gradients that these tensors have got since, and gives them the old ones. */
 void cti_check_show(cti_check *check);
 
+/* nearby.c: computes y and A of all inputs at the first `points` points nearby, unless they are
+ * there already. They belong to the innermost frame. */
+bool cti_check_nearby(cti_check *check, int points);
+
 /* settle.c: sets the state of every column. Differences that are not accurate enough are replaced
  * by better ones before. */
 bool cti_check_settle(cti_check *check, cti_checked *c);
@@ -87,8 +93,15 @@ bool cti_check_fingerprints(cti_check *check);
 /* properties.c: checks that the inputs still have these fingerprints, and all other properties of a
  * correct op besides its gradient. */
 bool cti_check_properties(cti_check *check);
+/* properties.c: are a and b equal up to rounding, within `part` of the largest element of a? */
+bool cti_check_near(const double *a, const double *b, int64_t n, double part);
 /* state.c: checks that the op keeps no values outside of its call. */
 bool cti_check_state(cti_check *check);
+/* state.c: calls the function at other inputs, with other random numbers, and runs its backward. It
+ * does not matter whether they fail. False: out of memory. */
+bool cti_check_elsewhere(cti_check *check);
+/* wants.c: checks that a gradient does not depend on which other inputs want theirs. */
+bool cti_check_wants(cti_check *check);
 
 /* ---- verdict.c ---- */
 

@@ -1,7 +1,7 @@
 /* Properties of a correct op besides its gradient: every run gives the same bits, for any number of
  * threads and any content of new memory; inputs and cotangents are not written to; strided inputs
  * give the same result as dense ones; a tensor that is passed twice gets the sum of two gradients.
- */
+ * state.c and wants.c have two more. */
 #include "phases.h"
 
 #include "../autograd/tape.h"
@@ -73,8 +73,7 @@ static double largest_difference(const double *a, int64_t n) {
     return most;
 }
 
-/* Are a and b equal up to rounding, within `part` of the largest element of a? */
-static bool is_near(const double *a, const double *b, int64_t n, double part) {
+bool cti_check_near(const double *a, const double *b, int64_t n, double part) {
     double allowed = part * fmax(largest_difference(a, n), 1e-2);
     for (int64_t i = 0; i < n; i++)
         if (a[i] != b[i] && !(isnan(a[i]) && isnan(b[i])) && !(fabs(a[i] - b[i]) <= allowed))
@@ -82,13 +81,13 @@ static bool is_near(const double *a, const double *b, int64_t n, double part) {
     return true;
 }
 
-/* Compares the value and each gradient by is_near. Returns -1 if the value differs; otherwise the
- * first input whose gradient differs, or -2 if there is none. */
+/* Compares the value and each gradient by cti_check_near. Returns -1 if the value differs;
+ * otherwise the first input whose gradient differs, or -2 if there is none. */
 static int differs(const cti_check *check, const double *a, const double *b, double part) {
-    if (!is_near(a, b, check->m, part)) return -1;
+    if (!cti_check_near(a, b, check->m, part)) return -1;
     int64_t at = check->m;
     for (int q = 0; q < check->count; at += check->checked[q++].x->numel)
-        if (!is_near(a + at, b + at, check->checked[q].x->numel, part))
+        if (!cti_check_near(a + at, b + at, check->checked[q].x->numel, part))
             return check->checked[q].input;
     return -2;
 }
@@ -235,7 +234,8 @@ static void check_shared(cti_check *check, outcome *apart, outcome *shared) {
             for (int s = 0; s < q; s++) where += check->checked[s].x->numel;
             double *sum = apart->value + at;
             for (int64_t i = 0; i < x->numel; i++) sum[i] += apart->value[where + i];
-            if (is_near(sum, shared->value + at, x->numel, check->coarse ? 1e-4 : 1e-9)) continue;
+            if (cti_check_near(sum, shared->value + at, x->numel, check->coarse ? 1e-4 : 1e-9))
+                continue;
             char text[256];
             snprintf(text, sizeof text,
                      "when inputs %d and %d are one tensor, its gradient is not the sum of the two",
@@ -330,12 +330,15 @@ bool cti_check_properties(cti_check *check) {
     cti_frame frame;
     cti_frame_open(check->context, &frame, false);
     outcome usual, a, b;
+    bool wrong = false;
+    for (int q = 0; q < check->count; q++) wrong |= check->checked[q].wrong > 0;
     bool ok = new_outcome(check, &usual) && new_outcome(check, &a) && new_outcome(check, &b);
     if (ok && outcome_of(check, &usual)) {
         check_again(check, &usual, &a);
         if (check->result.mistake == CT_MISTAKE_NONE) ok = cti_check_state(check);
         if (check->result.mistake == CT_MISTAKE_NONE) check_memory(check, &usual, &a);
         if (check->result.mistake == CT_MISTAKE_NONE) check_threads(check, &usual, &a);
+        if (check->result.mistake == CT_MISTAKE_NONE && !wrong) ok = ok && cti_check_wants(check);
         if (check->result.mistake == CT_MISTAKE_NONE) check_layouts(check, &usual, &a, &b);
         if (check->result.mistake == CT_MISTAKE_NONE) check_shared(check, &a, &b);
     }

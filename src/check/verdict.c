@@ -164,7 +164,8 @@ const char *ct_mistake_name(ct_mistake mistake) {
                                        [CT_MISTAKE_THRESHOLD] = "threshold",
                                        [CT_MISTAKE_ROWS] = "rows",
                                        [CT_MISTAKE_FORMULA] = "formula",
-                                       [CT_MISTAKE_STATE] = "state"};
+                                       [CT_MISTAKE_STATE] = "state",
+                                       [CT_MISTAKE_WANTS] = "wants"};
     return (unsigned)mistake < sizeof name / sizeof *name ? name[mistake] : "unknown";
 }
 
