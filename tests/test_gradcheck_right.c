@@ -233,6 +233,71 @@ START_TEST(right_is_not_called_wrong) {
 }
 END_TEST
 
+/* ---- cancellation ----
+ *
+ * Far from 0, or where large terms cancel, f64 has few digits left for the gradient and for the
+ * differences. The function is smooth all the same: what cannot be told is a matter of precision,
+ * and neither a mistake nor a kink. */
+
+#define MEAN(x) ct_mean((x), CT_DIMS(-1), true)
+FN(variance, ct_var(in[0], CT_DIMS(-1), 0, false))
+FN(mean_of_squares, ct_sub(MEAN(ct_mul(in[0], in[0])), ct_mul(MEAN(in[0]), MEAN(in[0]))))
+FN(centred, ct_mul(ct_sub(in[0], MEAN(in[0])), ct_sub(in[0], MEAN(in[0]))))
+FN(less_log_sum, ct_sub(in[0], ct_unsqueeze(ct_logsumexp(in[0], -1), -1)))
+FN(expanded, ct_sub(ct_mul(in[0], in[0]), ct_mul(MEAN(in[0]), in[0])))
+FN(second_difference, ct_sub(ct_add(ct_narrow(in[0], -1, 0, 4), ct_narrow(in[0], -1, 2, 4)),
+                             ct_scale(ct_narrow(in[0], -1, 1, 4), 2)))
+FN(absorbed, ct_sub(ct_add(ct_mul(in[0], in[0]), row_of(in[0], 1e8)), row_of(in[0], 1e8)))
+CURVE(less_cosine, 1 - cos(x), sin(x))
+CURVE(exp_ratio, (exp(x) - 1) / x, (exp(x) * x - (exp(x) - 1)) / (x * x))
+CURVE(ratio_at_one, (x * x - 1) / (x - 1), (2 * x * (x - 1) - (x * x - 1)) / ((x - 1) * (x - 1)))
+CURVE(large_wave, sin(x) - sin(x + 1e-7), cos(x) - cos(x + 1e-7))
+
+static const struct {
+    const char *name;
+    ct_fn fn;
+    const curve *curve;
+    double offset, spread;
+} cancellations[] = {
+    {"variance", variance, NULL, 1e8, 1},
+    {"variance far away", variance, NULL, 1e9, 10},
+    {"mean of squares", mean_of_squares, NULL, 1e4, 1},
+    {"mean of squares far away", mean_of_squares, NULL, 1e7, 1},
+    {"softmax of large numbers", softmax, NULL, 1e7, 1},
+    {"log softmax of large numbers", log_softmax, NULL, 1e6, 0.5},
+    {"layer norm", normalized, NULL, 1e7, 1},
+    {"layer norm of nearly equal numbers", normalized, NULL, 1, 1e-6},
+    {"centred", centred, NULL, 1e9, 1},
+    {"less its log of a sum", less_log_sum, NULL, 1e7, 1},
+    {"log of a sum", log_sum, NULL, 1e9, 3},
+    {"expanded", expanded, NULL, 1e6, 1e-2},
+    {"second difference", second_difference, NULL, 1e9, 1},
+    {"absorbed", absorbed, NULL, 0, 1},
+    {"1 - cos x", drawn, &less_cosine, 0, 1e-6},
+    {"(e^x - 1) / x", drawn, &exp_ratio, 0, 1e-5},
+    {"(x^2 - 1) / (x - 1)", drawn, &ratio_at_one, 1, 1e-4},
+    {"sine at 10^8", drawn, &large_wave, 1e8, 1},
+};
+
+START_TEST(cancellation_is_no_mistake) {
+    enum { TIMES = 12 };
+    const int c = _i;
+    for (int time = 0; time < TIMES; time++)
+        for (int fast = 0; fast < 2; fast++) {
+            ct_tensor *x = ct_add_scalar(
+                ct_scale(ct_randn(context, CT_F64, CT_SHAPE(6)), cancellations[c].spread),
+                cancellations[c].offset);
+            const ct_gradcheck_result r =
+                ct_gradcheck(cancellations[c].fn, (void *)cancellations[c].curve, &x, 1,
+                             (ct_gradcheck_opts){.fast = fast, .seed = (uint64_t)time});
+            ck_assert_msg(r.ran && r.verdict != CT_VERDICT_WRONG &&
+                              (r.ok || r.mistake == CT_MISTAKE_PRECISION),
+                          "%s%s: %s: %s", cancellations[c].name, fast ? " (fast)" : "",
+                          ct_mistake_name(r.mistake), r.diagnosis);
+        }
+}
+END_TEST
+
 static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 3, .threads = 2}); }
 static void teardown(void) { ct_context_free(context); }
 
@@ -241,6 +306,8 @@ int main(void) {
     TCase *tcase = tcase_create("right");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, right_is_not_called_wrong, 0, sizeof points / sizeof *points);
+    tcase_add_loop_test(tcase, cancellation_is_no_mistake, 0,
+                        sizeof cancellations / sizeof *cancellations);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

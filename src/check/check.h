@@ -66,6 +66,10 @@ enum {
 };
 #define CTI_LARGE 8192.0
 
+/* The number of points nearby at which an error is looked for again (nearby.c): of most errors at
+ * FEW_POINTS, of errors of the size of f32's rounding at all. */
+enum { CTI_FEW_POINTS = 4, CTI_POINTS = 8 };
+
 /* The state of a column: backward is right, or is wrong, or the differences cannot tell, for one of
  * three reasons. */
 typedef enum { CTI_RIGHT, CTI_WRONG, CTI_KINK, CTI_IMPRECISE, CTI_NOT_FINITE } cti_state;
@@ -80,9 +84,10 @@ typedef struct {
     double *analytic, *numeric, *noise; /* [rows][n] noise: estimates of the errors of numeric */
     double *direction;                  /* [n][numel] in fast mode; NULL otherwise */
     cti_state *state;                   /* [n] */
-    int64_t wrong, undecided; /* number of columns in the state CTI_WRONG; in later states */
-    bool rounded;             /* all errors have the size of f32's rounding */
-    char diagnosis[256];      /* "" if there is none */
+    double *nearby[CTI_POINTS]; /* [rows][n] A at points nearby, if check->nearby_y is not NULL */
+    int64_t wrong, undecided;   /* number of columns in the state CTI_WRONG; in later states */
+    bool rounded;               /* all errors have the size of f32's rounding */
+    char diagnosis[256];        /* "" if there is none */
 } cti_checked;
 
 /* evaluate.c reads and sets the fields of a cti_check up to `failed_again`, and of a cti_checked up
@@ -119,7 +124,11 @@ struct cti_check {
     ct_gradcheck_result result;
     double *y;                      /* [m] the values of the output */
     double length[CTI_ROWS_SUMMED]; /* max(1, |g|) of the cotangent of each of the last rows */
-    double rounding;  /* error of an element of the output by its own rounding: u max|y| */
+    double rounding; /* error of an element of the output by its own rounding: u max|y| */
+    /* points nearby: the elements of all checked inputs, y, and whether function and backward
+     * succeeded there. NULL until an error is looked for there */
+    double *nearby_x[CTI_POINTS], *nearby_y[CTI_POINTS];
+    bool is_nearby[CTI_POINTS];
     uint64_t *prints; /* [n] fingerprints of the inputs' values before the first call */
 };
 

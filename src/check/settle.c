@@ -23,6 +23,10 @@
  *     (the directions are measured once for an input)
  *              | no
  *              v
+ *     the error is another one at points nearby (nearby.c; not at a
+ *     kink, and after 16 columns whose error was the same) ------------> IMPRECISE
+ *              | no
+ *              v
  *            WRONG */
 #include "steps.h"
 
@@ -78,7 +82,10 @@ static cti_state weigh_entry(const cti_check *check, const cti_checked *c, int64
                      off = hidden + cti_steps_room(check, s, r, at) + 4 * error + rounding,
                      structure = structure_of(check, s, r, at);
         if (!isfinite(error) || cti_steps_saturated(check, s, r, at)) continue;
-        if (isfinite(a) && fabs(a - d) > allowed + off) return CTI_WRONG;
+        if (isfinite(a) && fabs(a - d) > allowed + off)
+            return !cti_steps_agree(check, s, r, a, fabs(a - d)) ? CTI_WRONG
+                   : s->bent                                     ? CTI_KINK
+                                                                 : CTI_IMPRECISE;
         if (!(off < least)) continue;
         least = off;
         kink = structure > allowed + 2 * rounding && structure > off / 2 &&
@@ -96,9 +103,10 @@ static cti_state weigh_entry(const cti_check *check, const cti_checked *c, int64
  * it has a derivative, none of these shows a gap, their slopes add up, and each slope is the sum of
  * the columns' slopes, weighted by the direction. */
 
-enum { PROBES = 4 };
+enum { PROBES = 4, ENOUGH_FOUND = 16 };
 
 typedef struct {
+    int found; /* number of columns whose error was found again at points nearby */
     bool measured;
     double *direction; /* [PROBES][numel] u, v, u + v, u - v */
     double *gap;       /* [PROBES][rows] the lasting gap (steps.h), or a larger contradiction */
@@ -184,9 +192,10 @@ static cti_state weigh(const cti_check *check, const cti_checked *c, int64_t i, 
         /* sums over outputs are judged only if all single ones are right */
         if (cti_check_right(check, c, r, i) || (single && r >= check->m)) continue;
         single = single || (check->whole && r < check->m);
-        const cti_state state = weigh_entry(check, c, r, i, s, hidden_from(check, c, r, i, s, p));
+        const double hidden = hidden_from(check, c, r, i, s, p);
+        const cti_state state = weigh_entry(check, c, r, i, s, hidden);
         if (state == CTI_WRONG) return CTI_WRONG;
-        kink = kink || state == CTI_KINK;
+        kink = kink || (state == CTI_KINK && (s->bent || hidden > 0));
         finite = finite && isfinite(c->analytic[r * c->n + i]);
     }
     return kink ? CTI_KINK : finite ? CTI_IMPRECISE : CTI_WRONG;
@@ -209,14 +218,21 @@ static bool is_undefined(const cti_check *check, const cti_checked *c, int64_t i
 }
 
 /* Sets the state of a column after all its steps were measured. */
-static bool judge(cti_check *check, cti_checked *c, int64_t i, const cti_steps *s, probes *p) {
+static bool judge(cti_check *check, cti_checked *c, int64_t i, cti_steps *s, probes *p) {
     cti_state *state = &c->state[i];
+    bool again = true;
     *state = is_right(check, c, i)       ? CTI_RIGHT
              : is_undefined(check, c, i) ? CTI_NOT_FINITE
                                          : weigh(check, c, i, s, p);
-    if (*state != CTI_WRONG || p->measured) return true;
-    if (!probe_step(check, c, p)) return false;
-    *state = weigh(check, c, i, s, p);
+    if (*state == CTI_WRONG && !p->measured) {
+        if (!probe_step(check, c, p)) return false;
+        *state = weigh(check, c, i, s, p);
+    }
+    /* at a kink the error is another one at points nearby, and what is wrong there stays so */
+    if (*state != CTI_WRONG || s->bent || p->found == ENOUGH_FOUND) return true;
+    if (!cti_check_again(check, c, i, 1, false, s, &again)) return false;
+    if (again) p->found++;
+    else *state = CTI_IMPRECISE;
     return true;
 }
 
@@ -239,6 +255,9 @@ static bool settle(cti_check *check, cti_checked *c, int64_t i, cti_steps *s, pr
 }
 
 bool cti_check_settle(cti_check *check, cti_checked *c) {
+    bool all_right = true;
+    for (int64_t i = 0; i < c->n && all_right; i++) all_right = is_right(check, c, i);
+    if (!all_right && !cti_check_nearby(check, CTI_FEW_POINTS)) return false;
     cti_frame frame;
     cti_frame_open(check->context, &frame, true);
     cti_steps s;

@@ -168,10 +168,47 @@ static double rounding_seen(const cti_check *check, const cti_steps *s, int64_t 
     return isfinite(most) ? most : 0; /* an output that is the same infinity everywhere is exact */
 }
 
+/* Do the next growths of S from step `at` on lie within a factor `slack` of `growth`? */
+static bool grows_by(const cti_check *check, const cti_steps *s, int64_t j, int at, int growths,
+                     double growth, double slack) {
+    if (at < growths) return false;
+    for (int less = at; less > at - growths; less--) {
+        const double here = s->second[less * check->m + j],
+                     next = s->second[(less - 1) * check->m + j];
+        if (!(next > growth / slack * here && next < growth * slack * here)) return false;
+    }
+    return true;
+}
+
+/* Has output j a kink, a jump or a vertical tangent at x, or nearer than it is smooth? S tells by
+ * the way in which it grows where it emerges from rounding: with h at a kink, not at all at a jump,
+ * with the root of h at a vertical tangent, and with h^2 if the function is smooth. */
+static bool is_bent(const cti_check *check, const cti_steps *s, int64_t j) {
+    const double least = 16 * (check->coarse ? FLT_EPSILON : DBL_EPSILON) * fabs(check->y[j]);
+    double below = 0,              /* the largest S of the smaller steps */
+        range = fabs(check->y[j]); /* a jump of a small part of it is rounding */
+    for (int at = 0; at < s->count; at++) range = fmax(range, s->second[at * check->m + j]);
+    const int usual = check->coarse ? 2 : 3; /* a kink farther away does not disturb D */
+    for (int at = s->count - 1; at >= usual; at--) {
+        const double here = s->second[at * check->m + j];
+        const bool emerges = here > least && here > 2 * below;
+        below = fmax(below, here);
+        if (!emerges) continue;
+        if (grows_by(check, s, j, at, 2, s->ratio * s->ratio, 1.6)) return false;
+        if (grows_by(check, s, j, at, 3, s->ratio, 1.5) ||
+            (here > 0x1p-14 * range && grows_by(check, s, j, at, 3, 1, 1.02)) ||
+            grows_by(check, s, j, at, 3, sqrt(s->ratio), 1.15))
+            return true;
+    }
+    return false;
+}
+
 static void estimate_noise(const cti_check *check, cti_steps *s) {
     double sum[CTI_ROWS_SUMMED] = {0}, squares = 0;
+    s->bent = false;
     for (int64_t j = 0; j < check->m; j++) {
         const double noise = rounding_seen(check, s, j);
+        s->bent = s->bent || is_bent(check, s, j);
         const double of_gap = fmax(noise, check->rounding);
         if (check->whole) s->noise[j] = noise, s->gap_noise[j] = of_gap;
         squares += of_gap * of_gap;
@@ -303,6 +340,18 @@ double cti_steps_error(const cti_check *check, const cti_steps *s, int64_t r, in
         if (isfinite(steep)) error = fmax(error, steep / 2);
     }
     return error;
+}
+
+bool cti_steps_agree(const cti_check *check, const cti_steps *s, int64_t r, double a, double off) {
+    bool before = false;
+    for (int at = 0; at + 1 < s->count; at++) {
+        const double *d = s->slope + at * check->rows + r,
+                     room = cti_check_allowed(check, r, d[0]) + 4 * fabs(d[0] - d[check->rows]);
+        const bool here = fabs(a - d[0]) <= room && room < off / 20;
+        if (here && before) return true;
+        before = here;
+    }
+    return false;
 }
 
 bool cti_steps_saturated(const cti_check *check, const cti_steps *s, int64_t r, int at) {

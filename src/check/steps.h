@@ -41,6 +41,7 @@ typedef struct {
     double ratio; /* a step divided by the next one: 10 or 4 */
     double unit;  /* the rounding error of x */
     int count;    /* number of steps */
+    bool bent;    /* an output has a kink, a jump or a vertical tangent near x */
 } cti_steps;
 
 /* Takes the memory for a column; it belongs to the innermost frame. */
@@ -58,11 +59,20 @@ double cti_steps_rounding(const cti_check *check, const cti_steps *s, int64_t r,
 /* The gap of row r that is left at the step that shows it best: 0 for a smooth function, infinite
  * at a jump. */
 double cti_steps_lasting(const cti_check *check, const cti_steps *s, int64_t r);
+/* Does the derivative a, which is off by `off`, agree with the difference of some step? */
+bool cti_steps_agree(const cti_check *check, const cti_steps *s, int64_t r, double a, double off);
 /* Does the next step move row r as far as this one does? Then a kink or a jump on both sides of x
  * determines the difference, and not the slope at x. */
 bool cti_steps_saturated(const cti_check *check, const cti_steps *s, int64_t r, int at);
 /* Computes the gaps of every row from check->plus and check->minus, the values of y at two points
  * around x whose distance is `step`. */
 void cti_steps_gaps(const cti_check *check, double step, double *gap);
+
+/* nearby.c: sets *again to whether the errors of these columns, whose differences are the best
+ * ones, are found again at the points nearby, which cti_check_nearby has made: the errors of the
+ * entries that are not right at each point; or with `rounded` nearly all that are clear, at all
+ * points of one kind. s is scratch. */
+bool cti_check_again(cti_check *check, const cti_checked *c, int64_t first, int64_t count,
+                     bool rounded, cti_steps *s, bool *again);
 
 #endif
