@@ -4,6 +4,7 @@
 #define WRONG_OPS_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct {
@@ -409,5 +410,79 @@ WORK(rows_of_right) {
 WORK(rows_of_assigned) {
     EACH(t, 6) EACH(c, s->columns) s->dx[0][id[t] * s->columns + c] = s->g[t * s->columns + c];
 }
+
+/* ---- the wrong place ---- */
+
+WORK(square_by_uneven_rows) {
+    EACH(i, s->n) {
+        const double r = (double)(i / s->columns);
+        s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * (1 + r * r);
+    }
+}
+WORK(square_first_row) {
+    EACH(i, s->n) s->dx[0][i] = i < s->columns ? 2 * s->x[0][i] * s->g[i] : 0;
+}
+WORK(times_row_of_rows) { /* the row's element is read by the number of the row */
+    times_row_right(s);
+    EACH(i, s->n) s->dx[0][i] = s->g[i] * s->x[1][i / s->columns];
+}
+WORK(softmax_times_row_of_x) { /* x for softmax(x) */
+    softmax_times_row_right(s);
+    EACH(c, s->columns) s->dx[1][c] = 0;
+    EACH(i, s->n) s->dx[1][i % s->columns] += s->g[i] * s->x[0][i];
+}
+WORK(leaky) { EACH(i, s->n) s->y[i] = s->x[0][i] > 0 ? s->x[0][i] : 0.1 * s->x[0][i]; }
+WORK(leaky_right) { EACH(i, s->n) s->dx[0][i] = s->g[i] * (s->x[0][i] > 0 ? 1 : 0.1); }
+WORK(leaky_swapped) { EACH(i, s->n) s->dx[0][i] = s->g[i] * (s->x[0][i] > 0 ? 0.1 : 1); }
+WORK(cross_entropy_other_target) {
+    cross_entropy_less(s, false, (double)s->rows);
+    EACH(r, s->rows) s->dx[0][r * s->columns + (r + 1) % s->columns] -= s->g[0] / (double)s->rows;
+}
+WORK(cross_entropy_exp) { /* e^x for its softmax */
+    cross_entropy_right(s);
+    EACH(r, s->rows) {
+        double sum = 0;
+        const double *x = s->x[0] + r * s->columns;
+        EACH(c, s->columns) sum += exp(x[c]);
+        EACH(c, s->columns)
+        s->dx[0][r * s->columns + c] += s->g[0] / (double)s->rows * exp(x[c]) * (1 - 1 / sum);
+    }
+}
+WORK(turned_left_out) { EACH(i, s->n) s->dx[0][i] = s->g[i]; }
+WORK(row_squares) { EACH(i, s->n) s->y[i / s->columns] += s->x[0][i] * s->x[0][i]; }
+WORK(row_squares_right) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i / s->columns]; }
+WORK(row_squares_by_columns) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i % s->columns]; }
+WORK(shared_of_first) { /* the first matrix for each of the batch */
+    shared_right(s);
+    EACH(i, 4) s->dx[1][i] = 0;
+    EACH(b, 3)
+    EACH(m, 2)
+    EACH(n, 2) EACH(k, 2) s->dx[1][k * 2 + n] += s->g[b * 4 + m * 2 + n] * s->x[0][m * 2 + k];
+}
+static void turn_pairs(const numbers *s, const double *from, double *to, double back, double base) {
+    EACH(r, s->rows) EACH(j, s->columns / 2) {
+        const double a = back * (double)(r + 1) * pow(base, (double)-j);
+        const double *v = from + r * s->columns + 2 * j;
+        to[r * s->columns + 2 * j] = v[0] * cos(a) - v[1] * sin(a);
+        to[r * s->columns + 2 * j + 1] = v[0] * sin(a) + v[1] * cos(a);
+    }
+}
+WORK(turned) { turn_pairs(s, s->x[0], s->y, 1, 3); }
+WORK(turned_right) { turn_pairs(s, s->g, s->dx[0], -1, 3); }
+WORK(turned_otherwise) { turn_pairs(s, s->g, s->dx[0], -1, 2); }
+/* y = a^T W (1, r + 1, 2 r + 1, ...) for row r, which is a, of x (3, K) */
+WORK(forms) {
+    EACH(r, 3)
+    EACH(j, K) EACH(k, K) s->y[r] += s->x[0][r * K + j] * s->x[1][j * K + k] * (double)(r * k + 1);
+}
+static void forms_d(numbers *s, bool transposed) {
+    EACH(r, 3) EACH(j, K) EACH(k, K) {
+        s->dx[0][r * K + j] +=
+            s->g[r] * s->x[1][transposed ? k * K + j : j * K + k] * (double)(r * k + 1);
+        s->dx[1][j * K + k] += s->g[r] * s->x[0][r * K + j] * (double)(r * k + 1);
+    }
+}
+WORK(forms_right) { forms_d(s, false); }
+WORK(forms_untransposed) { forms_d(s, true); }
 
 #endif

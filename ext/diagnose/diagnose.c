@@ -22,19 +22,22 @@ bool cti_suspect_not_finite(cti_suspect *s) {
 
 static void hypothesize(cti_suspect *s) {
     static cti_hypothesis *const all[] = {
-        cti_suspect_not_finite,   cti_suspect_rounded,       cti_suspect_zero,
-        cti_suspect_cotangent,    cti_suspect_not_linear,    cti_suspect_factor,
-        cti_suspect_residual,     cti_suspect_mask,          cti_suspect_assigned,
-        cti_suspect_sum,          cti_suspect_exchanged,     cti_suspect_kernel,
-        cti_suspect_transposed,   cti_suspect_permuted,      cti_suspect_spread,
-        cti_suspect_chain,        cti_suspect_misplaced,     cti_suspect_shifted,
-        cti_suspect_reversed,     cti_suspect_forward_value, cti_suspect_operand,
-        cti_suspect_row_sum,      cti_suspect_edges,         cti_suspect_rows,
-        cti_suspect_threshold,    cti_suspect_local_factor,  cti_suspect_local_term,
-        cti_suspect_target,       cti_suspect_term,          cti_suspect_lost,
-        cti_suspect_product_rule, cti_suspect_uniform,       cti_suspect_other_sum,
-        cti_suspect_part,         cti_suspect_scattered,     cti_suspect_element,
-        cti_suspect_scaled,       cti_suspect_formula};
+        cti_suspect_not_finite, cti_suspect_rounded,       cti_suspect_zero,
+        cti_suspect_cotangent,  cti_suspect_not_linear,    cti_suspect_factor,
+        cti_suspect_residual,   cti_suspect_mask,          cti_suspect_assigned,
+        cti_suspect_sum,        cti_suspect_exchanged,     cti_suspect_kernel,
+        cti_suspect_transposed, cti_suspect_permuted,      cti_suspect_spread,
+        cti_suspect_chain,      cti_suspect_misplaced,     cti_suspect_shifted,
+        cti_suspect_reversed,   cti_suspect_forward_value, cti_suspect_operand,
+        cti_suspect_angle,      cti_suspect_row_sum,       cti_suspect_place_factor,
+        cti_suspect_edges,      cti_suspect_rows,          cti_suspect_threshold,
+        cti_suspect_branches,   cti_suspect_local_factor,  cti_suspect_local_term,
+        cti_suspect_moved_term, cti_suspect_target,        cti_suspect_term,
+        cti_suspect_lost,       cti_suspect_product_rule,  cti_suspect_wrong_dim,
+        cti_suspect_uniform,    cti_suspect_other_sum,     cti_suspect_part,
+        cti_suspect_rearranged, cti_suspect_place,         cti_suspect_handed_on,
+        cti_suspect_row_term,   cti_suspect_scattered,     cti_suspect_element,
+        cti_suspect_scaled,     cti_suspect_formula};
     for (size_t h = 0; h < sizeof all / sizeof *all; h++)
         if (all[h](s)) return;
     cti_suspect_say(s, CT_MISTAKE_UNKNOWN, "no known mistake accounts for the error");

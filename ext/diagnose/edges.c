@@ -22,8 +22,10 @@ static bool at_edge(edge kind, int64_t c, int64_t size, int64_t b) {
 static bool edge_is_wrong(const bool *wrong, int64_t count, ct_shape shape, int d, edge kind,
                           int64_t b) {
     const int64_t size = d < 0 ? count : shape.dim[d];
-    int64_t some = 0;
+    int64_t some = 0, hits = 0;
     if (size < 2 || b > size || (kind == TAIL && size % b == 0)) return false;
+    for (int64_t at = 0; at < size; at++) hits += at_edge(kind, at, size, b);
+    if (b < size && hits < 2) return false; /* a single index is no pattern of blocks */
     for (int64_t i = 0; i < count; i++) {
         if (at_edge(kind, d < 0 ? i : cti_suspect_along(shape, i, d), size, b) != wrong[i])
             return false;
@@ -45,7 +47,8 @@ static bool edges_of(cti_suspect *s, bool rows) {
         snprintf(along, sizeof along, d < 0 ? "%s" : "%s along dim %d",
                  rows ? "the contribution of the output" : "the gradient", d);
         const int64_t size = d < 0 ? count : shape.dim[d];
-        for (int kind = 0; kind < KINDS; kind++)
+        /* the flat index of several dims has a tail, but no blocks of its own */
+        for (int kind = 0; kind < (d < 0 && shape.ndim > 1 ? TAIL + 1 : KINDS); kind++)
             for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
                 if (blocks[b] >= size ||
                     !edge_is_wrong(wrong, count, shape, d, (edge)kind, blocks[b]))
@@ -153,12 +156,45 @@ bool cti_suspect_threshold(cti_suspect *s) {
     return false;
 }
 
+/* Are there two factors, one for the columns above a threshold of the input and one for those
+ * below?
+ */
+bool cti_suspect_branches(cti_suspect *s) {
+    const double part = s->check->coarse ? 0.02 : 1e-4;
+    if (s->check->opts.fast || s->n < 4) return false;
+    double low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY}, c[2] = {0, 0};
+    int64_t count[2] = {0, 0};
+    for (int64_t i = 0; i < s->n; i++) {
+        double top = 0, bottom = 0;
+        for (int64_t r = 0; r < s->rows; r++)
+            top += s->a[r * s->n + i] * s->j[r * s->n + i],
+                bottom += s->j[r * s->n + i] * s->j[r * s->n + i];
+        const double ratio = bottom > 0 ? top / bottom : 0, x = cti_check_get(s->c->x, i);
+        if (bottom > 0) {
+            const int k = count[0] && fabs(ratio - c[0]) > part * fabs(c[0]);
+            if (k && count[1] && fabs(ratio - c[1]) > part * fabs(c[1])) return false;
+            c[k] = ratio, count[k]++;
+            low[k] = fmin(low[k], x), high[k] = fmax(high[k], x);
+        }
+        for (int64_t r = 0; r < s->rows; r++) s->p[r * s->n + i] = ratio * s->j[r * s->n + i];
+    }
+    const bool above = low[1] > high[0], below = high[1] < low[0];
+    if (count[0] < 2 || count[1] < 2 || (!above && !below) || !cti_suspect_fits(s)) return false;
+    const int upper = above ? 1 : 0;
+    return cti_suspect_say(s, CT_MISTAKE_THRESHOLD,
+                           "both branches are wrong: %.6g times what it must be where the input is "
+                           "above a threshold between %.4g and %.4g, and %.6g times below it",
+                           c[upper], high[!upper], low[upper], c[!upper]);
+}
+
 /* ---- each row by a factor of its own ---- */
 
 /* P = J with a factor for each group of entries. A group has the entries of one index along dim d
  * of the input (or output); with `others`, the entries that differ only in their index along d.
- * Sets the range of the factors. */
-static bool groups_fit(cti_suspect *s, bool rows, int d, bool others, double range[2]) {
+ * Sets the range of the factors. If `factor` is not NULL it receives the factor of each group,
+ * which is NaN if J has no entry there. */
+static bool groups_fit(cti_suspect *s, bool rows, int d, bool others, double range[2],
+                       double *factor) {
     const ct_shape shape = rows ? s->out : s->in;
     const int64_t count = rows ? s->rows : s->n, length = shape.dim[d];
     const int64_t groups = others ? count / length : length;
@@ -184,6 +220,7 @@ static bool groups_fit(cti_suspect *s, bool rows, int d, bool others, double ran
     range[0] = INFINITY, range[1] = -INFINITY;
     int64_t telling = 0;
     for (int64_t g = 0; g < groups; g++) {
+        if (factor) factor[g] = bottom[g] > 0 ? top[g] / bottom[g] : (double)NAN;
         if (bottom[g] == 0) continue;
         range[0] = fmin(range[0], top[g] / bottom[g]),
         range[1] = fmax(range[1], top[g] / bottom[g]);
@@ -192,14 +229,56 @@ static bool groups_fit(cti_suspect *s, bool rows, int d, bool others, double ran
     return telling >= 2 && cti_suspect_fits(s);
 }
 
-bool cti_suspect_rows(cti_suspect *s) {
+/* Says what the factors along dim d have in common: all but one index is left out, or the factor
+ * grows with the index. False: nothing. */
+static bool say_factors(cti_suspect *s, bool rows, int d, const double *factor, int64_t n) {
+    const double part = s->check->coarse ? 0.02 : 1e-4;
+    int64_t there = 0, gone = 0, last = -1, known = 0;
+    double first = 0, step = 0;
+    bool grows = true;
+    for (int64_t g = 0; g < n; g++) {
+        if (isnan(factor[g])) continue;
+        if (fabs(factor[g] - 1) <= part) there++, last = g;
+        gone += fabs(factor[g]) <= part;
+        if (known == 0) first = factor[g];
+        known++;
+    }
+    if (n > 2 && known == n) step = factor[1] - factor[0];
+    for (int64_t g = 0; g < n && known == n; g++)
+        grows = grows && fabs(factor[g] - first - step * (double)g) <= part * fabs(first + step);
+    if (there == 1 && gone == known - 1 && gone > 0)
+        return rows
+                   ? cti_suspect_say(s, CT_MISTAKE_SUM,
+                                     "the sum over the output's dim %d is missing: only index %lld "
+                                     "contributes",
+                                     d, (long long)last)
+                   : cti_suspect_say(
+                         s, CT_MISTAKE_EDGES,
+                         "only index %lld along dim %d has its gradient, and all others "
+                         "have none: a loop does one row, or one batch",
+                         (long long)last, d);
+    if (n < 3 || known != n || !grows || fabs(step) <= part) return false;
+    return cti_suspect_say(
+        s, CT_MISTAKE_ROWS,
+        "a factor depends on the place: along dim %d of the %s it is %.4g + %.4g "
+        "times the index",
+        d, rows ? "output" : "input", first, step);
+}
+
+static bool factors_along(cti_suspect *s, bool named) {
     double range[2];
     if (s->check->opts.fast) return false;
     for (int rows = 0; rows < (s->check->whole ? 2 : 1); rows++) {
         const ct_shape shape = rows ? s->out : s->in;
         for (int d = 0; d < shape.ndim; d++)
-            for (int others = 0; others < (shape.ndim > 2 ? 2 : 1); others++) {
-                if (shape.dim[d] < 2 || !groups_fit(s, rows, d, others, range)) continue;
+            for (int others = 0; others < (shape.ndim > 2 && !named ? 2 : 1); others++) {
+                if (shape.dim[d] < 2) continue;
+                double *factor = cti_check_numbers(s->check, 1, rows ? s->rows : s->n);
+                if (!factor || !groups_fit(s, rows, d, others, range, factor)) continue;
+                if (named) {
+                    if (say_factors(s, rows, d, factor, shape.dim[d])) return true;
+                    continue;
+                }
                 return cti_suspect_say(
                     s, CT_MISTAKE_ROWS,
                     others ? "each row along dim %d of the %s is off by a factor of its own, from "
@@ -211,6 +290,9 @@ bool cti_suspect_rows(cti_suspect *s) {
     }
     return false;
 }
+
+bool cti_suspect_rows(cti_suspect *s) { return factors_along(s, false); }
+bool cti_suspect_place_factor(cti_suspect *s) { return factors_along(s, true); }
 
 /* Is each column (or row) of A a multiple of the same one of J? Sets the range of the factors. */
 static bool lines_are_scaled(cti_suspect *s, bool rows, double range[2]) {

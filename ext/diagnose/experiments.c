@@ -57,8 +57,7 @@ bool cti_suspect_forward_value(cti_suspect *s) {
                            "gives what is right here");
 }
 
-/* Is A the matrix J at the point at which input q has the values `instead`? */
-static bool is_at(cti_suspect *s, int q, double *instead) {
+bool cti_suspect_is_at(cti_suspect *s, int q, double *instead) {
     double *values[CTI_SUSPECT_INPUTS] = {0};
     cti_checked other;
     cti_frame frame;
@@ -76,13 +75,13 @@ bool cti_suspect_operand(cti_suspect *s) {
     for (int q = 0; q < check->count; q++) {
         const int input = check->checked[q].input;
         if (&check->checked[q] != s->c && cti_shape_same(&check->checked[q].shape, &s->out) &&
-            is_at(s, q, check->y))
+            cti_suspect_is_at(s, q, check->y))
             return cti_suspect_say(s, CT_MISTAKE_OPERAND,
                                    "the output is used where input %d is meant", input);
         for (int p = 0; p < check->count; p++) {
             if (p == q || check->checked[p].numel != check->checked[q].numel) continue;
             double *other = copy_of(check, &check->checked[p]);
-            if (!other || !is_at(s, q, other)) continue;
+            if (!other || !cti_suspect_is_at(s, q, other)) continue;
             return cti_suspect_say(s, CT_MISTAKE_OPERAND,
                                    "the wrong operand: input %d is used where input %d is meant",
                                    check->checked[p].input, input);

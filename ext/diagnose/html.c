@@ -43,10 +43,10 @@ static const char *const look_for[] = {
         "the sum that undoes a broadcast; softmax treated like a sigmoid; the wrong dim",
     [CT_MISTAKE_EXCHANGED] = "grad[0] for grad[1]",
     [CT_MISTAKE_REVERSED] = "convolution for correlation",
-    [CT_MISTAKE_TRANSPOSED] =
-        "a view instead of a transpose; B instead of B^T; an index that is off by one",
-    [CT_MISTAKE_PERMUTED] =
-        "a view instead of a transpose; B instead of B^T; an index that is off by one",
+    [CT_MISTAKE_TRANSPOSED] = "a view instead of a transpose; B instead of B^T, W instead of W^T; "
+                              "an index that is off by one",
+    [CT_MISTAKE_PERMUTED] = "a view instead of a transpose; B instead of B^T, W instead of W^T; "
+                            "an index that is off by one",
     [CT_MISTAKE_CHAIN] = "the local derivative, or a factor of it",
     [CT_MISTAKE_FORWARD_VALUE] = "f'(y) instead of f'(x); x in a formula for y",
     [CT_MISTAKE_OPERAND] = "a for b",

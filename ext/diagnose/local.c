@@ -243,3 +243,77 @@ bool cti_suspect_local_term(cti_suspect *s) {
     }
     return false;
 }
+
+/* Is the error in each row along a dim one number of that row times a known function? */
+bool cti_suspect_row_term(cti_suspect *s) {
+    known list[KNOWN];
+    int64_t stride[CT_MAX_DIMS];
+    if (!has_entries(s) || !s->check->whole) return false;
+    const int count = list_known(s, list);
+    cti_shape_strides(s->in, stride);
+    for (int d = s->in.ndim - 1; d >= 0; d--) {
+        const int64_t length = s->in.dim[d];
+        if (length < 3 || length == s->n) continue;
+        for (int f = 0; f < FUNCTIONS * count; f++) {
+            const known *of = &list[f % count];
+            for (int64_t e = 0; e < s->rows * s->n && !of->rows; e++) {
+                const int64_t i = e % s->n;
+                double top = 0, bottom = 0;
+                if (cti_suspect_along(s->in, i, d) != 0) continue;
+                for (int64_t k = 0; k < length; k++) {
+                    const int64_t at = e + k * stride[d];
+                    const double v =
+                        known_function(f / count, of->v[(i + k * stride[d]) % of->count]);
+                    s->p[at] = v;
+                    top += v * (s->a[at] - s->j[at]), bottom += v * v;
+                }
+                for (int64_t k = 0; k < length; k++) {
+                    const int64_t at = e + k * stride[d];
+                    s->p[at] = s->j[at] + (bottom > 0 ? top / bottom * s->p[at] : 0);
+                }
+            }
+            char what[96];
+            if (of->rows || !cti_suspect_fits(s)) continue;
+            snprintf(what, sizeof what, function_name[f / count], of->name);
+            return cti_suspect_say(s, CT_MISTAKE_TERM,
+                                   "a term is missing or wrong: %s, times one number for each row "
+                                   "along dim %d",
+                                   what, d);
+        }
+    }
+    return false;
+}
+
+/* A is one number times the identity, and J is not. */
+bool cti_suspect_handed_on(cti_suspect *s) {
+    double c = 0;
+    if (!s->check->whole || s->rows != s->n || s->n < 2) return false;
+    for (int64_t i = 0; i < s->n; i++) c += s->a[i * s->n + i] / (double)s->n;
+    for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = e / s->n == e % s->n ? c : 0;
+    return c != 0 && cti_suspect_fits(s) &&
+           cti_suspect_say(s, CT_MISTAKE_CHAIN,
+                           "the cotangent is passed on times %.6g, as if the op were not there", c);
+}
+
+/* Each row of A has its entries where J has, and the same size, but other values. */
+bool cti_suspect_angle(cti_suspect *s) {
+    int64_t turned = 0;
+    if (!s->check->whole || s->check->coarse || s->check->opts.fast) return false;
+    for (int64_t r = 0; r < s->rows; r++) {
+        double a = 0, j = 0, off = 0;
+        int64_t entries = 0;
+        for (int64_t e = r * s->n; e < (r + 1) * s->n; e++) {
+            if (cti_suspect_is_zero(s, s->a[e]) != cti_suspect_is_zero(s, s->j[e])) return false;
+            entries += !cti_suspect_is_zero(s, s->j[e]);
+            a += s->a[e] * s->a[e], j += s->j[e] * s->j[e];
+            off = fmax(off, fabs(s->a[e] - s->j[e]));
+        }
+        if (fabs(a - j) > 1e-6 * j) return false;
+        turned += entries == 2 && off > s->tiny;
+        if (entries > 2) return false;
+    }
+    return turned > 3 &&
+           cti_suspect_say(s, CT_MISTAKE_FORMULA,
+                           "pairs of entries have the right size and other values: an "
+                           "angle, as of a rotary embedding, is wrong");
+}

@@ -218,9 +218,10 @@ bool cti_suspect_scattered(cti_suspect *s) {
  * entry's index along some dim of the output or the input? `which` numbers the choices of these
  * dims. */
 static bool reads_element(const cti_suspect *s, const double *v, ct_shape shape, int which,
-                          bool self) {
+                          bool self, bool *natural) {
     const int choices = s->out.ndim + s->in.ndim;
     double top = 0, bottom = 0;
+    bool of_out = true, of_in = true;
     bool own = self; /* v is this input, and each entry is its element at the entry's own index */
     for (int pass = 0; pass < 2; pass++)
         for (int64_t e = 0; e < s->rows * s->n; e++) {
@@ -240,9 +241,12 @@ static bool reads_element(const cti_suspect *s, const double *v, ct_shape shape,
                 at = at * shape.dim[d] + index;
             }
             own = own && at == e % s->n;
+            const int64_t numel = cti_shape_numel(shape);
+            of_out = of_out && at == e / s->n % numel, of_in = of_in && at == e % s->n % numel;
             s->p[e] = v[at];
             top += s->a[e] * v[at], bottom += v[at] * v[at];
         }
+    *natural = of_out || of_in;
     return !own && top != 0 && cti_suspect_fits(s);
 }
 
@@ -254,14 +258,22 @@ bool cti_suspect_element(cti_suspect *s) {
         if (x->numel < 2 || x->shape.ndim > 3) continue;
         double *v = cti_check_numbers(s->check, 1, x->numel);
         int all = 1;
+        bool natural;
         for (int64_t i = 0; v && i < x->numel; i++) v[i] = cti_check_get(x->x, i);
         for (int d = 0; d < x->shape.ndim; d++) all *= choices;
         for (int which = 0; v && which < all; which++)
-            if (reads_element(s, v, x->shape, which, x == s->c))
+            if (reads_element(s, v, x->shape, which, x == s->c, &natural)) {
+                if (natural)
+                    return cti_suspect_say(
+                        s, CT_MISTAKE_CHAIN,
+                        "the cotangent is multiplied by input %d itself, where a "
+                        "function of it, or another factor, is meant",
+                        x->input);
                 return cti_suspect_say(s, CT_MISTAKE_PERMUTED,
                                        "an index is wrong: the cotangent is multiplied by an "
                                        "element of input %d, but not by the right one",
                                        x->input);
+            }
     }
     return false;
 }

@@ -59,6 +59,9 @@ enum { CTI_SUSPECT_INPUTS = 16 };
 typedef enum { CTI_CONSTANT, CTI_VARYING, CTI_NEITHER } cti_constancy;
 cti_constancy cti_suspect_constancy(cti_suspect *s, double c, char *text, size_t size);
 
+/* Is A the matrix J at the point at which checked input q has the values `instead`? */
+bool cti_suspect_is_at(cti_suspect *s, int q, double *instead);
+
 /* The hypotheses. Each returns whether it is the diagnosis, and then has set it. A hypothesis that
  * needs single elements returns false in fast mode; one that needs a row for each element of the
  * output returns false unless check->whole. */
@@ -72,7 +75,7 @@ cti_hypothesis cti_suspect_zero, cti_suspect_factor, cti_suspect_cotangent, cti_
     cti_suspect_uniform;
 /* local.c */
 cti_hypothesis cti_suspect_residual, cti_suspect_exchanged, cti_suspect_local_factor,
-    cti_suspect_local_term;
+    cti_suspect_local_term, cti_suspect_row_term, cti_suspect_handed_on, cti_suspect_angle;
 /* routes.c */
 cti_hypothesis cti_suspect_mask, cti_suspect_assigned, cti_suspect_sum, cti_suspect_spread,
     cti_suspect_lost, cti_suspect_part;
@@ -83,12 +86,16 @@ cti_hypothesis cti_suspect_shifted, cti_suspect_kernel, cti_suspect_reversed, ct
     cti_suspect_scattered, cti_suspect_element;
 /* experiments.c */
 cti_hypothesis cti_suspect_forward_value, cti_suspect_operand, cti_suspect_formula;
+/* misread.c */
+cti_hypothesis cti_suspect_rearranged, cti_suspect_place, cti_suspect_wrong_dim,
+    cti_suspect_moved_term;
 /* terms.c */
 cti_hypothesis cti_suspect_product_rule, cti_suspect_target, cti_suspect_term, cti_suspect_row_sum;
 /* sums.c */
 cti_hypothesis cti_suspect_other_sum;
 /* edges.c */
-cti_hypothesis cti_suspect_edges, cti_suspect_threshold, cti_suspect_rows, cti_suspect_scaled;
+cti_hypothesis cti_suspect_edges, cti_suspect_threshold, cti_suspect_branches, cti_suspect_rows,
+    cti_suspect_place_factor, cti_suspect_scaled;
 
 /* Whether row r has at most one entry that is not 0 in A, and at most one in J. Sets *a and *j to
  * the columns of these entries, or to -1 if there is none, and clears row r of P. */

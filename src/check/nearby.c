@@ -15,7 +15,7 @@
 #include <math.h>
 
 /* Exchanges the elements of all checked inputs with x. */
-static void exchange_all(cti_check *check, double *x) {
+static void exchange_inputs(cti_check *check, double *x) {
     for (int q = 0; q < check->count; q++)
         for (int64_t i = 0; i < check->checked[q].numel; i++, x++) {
             const double here = cti_check_get(check->checked[q].x, i);
@@ -64,14 +64,14 @@ bool cti_check_nearby(cti_check *check, int points) {
             ok = (c->nearby[point] = cti_check_numbers(check, check->rows, c->n)) != NULL;
         }
         if (!ok) return false;
-        exchange_all(check, check->nearby_x[point]);
+        exchange_inputs(check, check->nearby_x[point]);
         exchange_analytic(check, point);
         const cti_held_errors held = cti_check_hold_errors(check);
         const bool there = cti_check_value(check, check->nearby_y[point]) &&
                            cti_check_backwards(check, check->checked, check->count);
         const bool clean = cti_check_drop_errors(check, held);
         exchange_analytic(check, point);
-        exchange_all(check, check->nearby_x[point]);
+        exchange_inputs(check, check->nearby_x[point]);
         check->refused[0] = 0;
         check->is_nearby[point] = there && clean;
         if (!cti_ready(check->context)) return false;
@@ -110,14 +110,14 @@ static bool find_errors(cti_check *check, const cti_checked *c, cti_checked *oth
     const cti_held_errors held = cti_check_hold_errors(check);
     *there = check->is_nearby[point];
     other->analytic = c->nearby[point];
-    exchange_all(check, check->nearby_x[point]);
+    exchange_inputs(check, check->nearby_x[point]);
     check->y = check->nearby_y[point];
     for (int64_t i = first; i < first + count && *there; i++) {
         *there = cti_check_column(check, other, i) && cti_steps_measure(check, other, i, s);
         if (*there) add_errors(check, c, other, i, f);
     }
     check->y = y;
-    exchange_all(check, check->nearby_x[point]);
+    exchange_inputs(check, check->nearby_x[point]);
     *there &= cti_check_drop_errors(check, held);
     return cti_ready(check->context);
 }
