@@ -176,6 +176,10 @@ START_TEST(files_that_are_refused) {
         {"\"lora_alpha\": \"x\"", "lora_alpha"},
         {"\"target_modules\": [\"k_proj\", \"j_proj\"]", "target_modules"},
         {"\"target_modules\": [\"roj\"]", Q},
+        {"\"target_modules\": \".*v_proj\"", Q},
+        {"\"target_modules\": \".*(q_proj\"", "\"target_modules\": byte"},
+        {"\"exclude_modules\": \".*\\\\.0\\\\..*\"", "exclude_modules"},
+        {"\"alora_invocation_tokens\": []", "alora_invocation_tokens"},
         {"\"exclude_modules\": [\"v_proj\", \"self_attn.q_proj\"]", "exclude_modules"},
         {"\"layers_to_transform\": 1", "layers_to_transform"},
         {"\"layers_to_transform\": [2, 1]", "layers_to_transform"},
@@ -218,6 +222,28 @@ START_TEST(files_that_are_refused) {
         ck_assert_int_eq(ct_lora_add(mixed, "lm_head", others[i]), 1);
         ck_refused(ct_lora_save(mixed, in_folder("a")), CT_ERR_ARGUMENT, "lora_save", "differ");
     }
+}
+END_TEST
+
+/* The adapter of a head that is tied to the embedding: merged, the head has a weight of its own,
+ * and the embedding stays. */
+START_TEST(adapter_of_a_tied_head) {
+    static const char tied[] =
+        "{\"model_type\": \"llama\", \"tie_word_embeddings\": true, " SIZES "}";
+    ct_lora_save(adapted_lm(LLAMA, "lm_head", (ct_lora_opts){.rank = 2}), in_folder("a"));
+    ct_module *lm = rough_lm(tied, f64);
+    ct_tensor *ids = some_ids(1, 5), *table = ct_module_get(lm, "model.embed_tokens.weight");
+    ct_tensor *before = ct_clone(table), *base = run_lm(lm, ids, (ct_lm_call){0});
+    ck_assert_msg(ct_lora_load(lm, in_folder("a")), "%s", ct_error_message(context));
+    ct_tensor *want = run_lm(lm, ids, (ct_lm_call){0});
+    ck_assert_double_gt(apart(want, base), 1e-3);
+    ck_assert(ct_lora_merge(lm));
+    ck_assert_double_lt(apart(run_lm(lm, ids, (ct_lm_call){0}), want), 1e-12);
+    ck_assert_double_eq(apart(table, before), 0);
+    ck_assert(!ct_requires_grad(ct_module_get(lm, "lm_head.weight")));
+    ck_assert(ct_lm_save(lm, in_folder("untied"), (ct_save_opts){0}));
+    ck_assert_ptr_nonnull(strstr(ct_lm_about(ct_lm_open(context, in_folder("untied"), f64)).config,
+                                 "\"tie_word_embeddings\": false"));
 }
 END_TEST
 
@@ -296,6 +322,7 @@ int main(void) {
     tcase_add_test(all, files_of_adapters);
     tcase_add_test(all, files_that_are_refused);
     tcase_add_test(all, files_that_lack_matrices);
+    tcase_add_test(all, adapter_of_a_tied_head);
     tcase_add_test(all, base_of_adapters);
     suite_add_tcase(suite, all);
     return run_suite(suite);

@@ -118,6 +118,8 @@ typedef struct {
     double partial;    /* the default of partial_rotary_factor; 0: no RoPE */
     bool embed_scaled; /* embeddings are multiplied by sqrt(width) */
     bool padding_idx;  /* look-ups of pad_token_id give no gradient to its row of the embedding */
+    const char
+        *peft_targets[2]; /* the Linears that PEFT adapts without target_modules; NULL: none */
     bool window_by_types; /* layer_types may name windows without use_sliding_window */
 } cti_lm_family;
 

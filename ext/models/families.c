@@ -213,7 +213,8 @@ static const cti_lm_key bert_keys[] = {
     .base = "model", .embed = "embed_tokens", .layers = "layers", .norm = "norm",                  \
     .head = "lm_head", .q = "self_attn.q_proj", .k = "self_attn.k_proj", .v = "self_attn.v_proj",  \
     .o = "self_attn.o_proj", .gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"
-#define LLAMA_NAMES LLAMA_PARTS, .norm1 = "input_layernorm"
+#define LLAMA_NAMES  LLAMA_PARTS, .norm1 = "input_layernorm"
+#define PEFT_TARGETS .peft_targets = {"q_proj", "v_proj"}
 #define LLAMA_FAMILY(type, with_head, without, table)                                              \
     .model_type = (type), .causal = (with_head), .bare = (without), .keys = (table), .rms = true,  \
     .gated = true, .padding_idx = true, .partial = 1
@@ -221,6 +222,7 @@ static const cti_lm_key bert_keys[] = {
 static const cti_lm_family families[] = {
     {
         .model_type = "gpt2",
+        .peft_targets = {"c_attn"},
         .causal = "GPT2LMHeadModel",
         .bare = "GPT2Model",
         .keys = gpt2_keys,
@@ -242,19 +244,19 @@ static const cti_lm_family families[] = {
         .o_bias = true,
         .up_bias = true,
     },
-    {LLAMA_FAMILY("llama", "LlamaForCausalLM", "LlamaModel", llama_keys),
+    {LLAMA_FAMILY("llama", "LlamaForCausalLM", "LlamaModel", llama_keys), PEFT_TARGETS,
      .names = {LLAMA_NAMES, .norm2 = "post_attention_layernorm"}, .rope_base = 10000},
-    {LLAMA_FAMILY("mistral", "MistralForCausalLM", "MistralModel", mistral_keys),
+    {LLAMA_FAMILY("mistral", "MistralForCausalLM", "MistralModel", mistral_keys), PEFT_TARGETS,
      .names = {LLAMA_NAMES, .norm2 = "post_attention_layernorm"}, .rope_base = 10000,
      .one_window = true},
-    {LLAMA_FAMILY("qwen2", "Qwen2ForCausalLM", "Qwen2Model", qwen2_keys),
+    {LLAMA_FAMILY("qwen2", "Qwen2ForCausalLM", "Qwen2Model", qwen2_keys), PEFT_TARGETS,
      .names = {LLAMA_NAMES, .norm2 = "post_attention_layernorm"}, .rope_base = 10000,
      .qkv_bias = true},
-    {LLAMA_FAMILY("qwen3", "Qwen3ForCausalLM", "Qwen3Model", qwen3_keys),
+    {LLAMA_FAMILY("qwen3", "Qwen3ForCausalLM", "Qwen3Model", qwen3_keys), PEFT_TARGETS,
      .names = {LLAMA_NAMES, .norm2 = "post_attention_layernorm", .q_norm = "self_attn.q_norm",
                .k_norm = "self_attn.k_norm"},
      .rope_base = 10000},
-    {LLAMA_FAMILY("gemma3_text", "Gemma3ForCausalLM", "Gemma3TextModel", gemma3_keys),
+    {LLAMA_FAMILY("gemma3_text", "Gemma3ForCausalLM", "Gemma3TextModel", gemma3_keys), PEFT_TARGETS,
      .names = {LLAMA_NAMES, .norm1_out = "post_attention_layernorm",
                .norm2 = "pre_feedforward_layernorm", .norm2_out = "post_feedforward_layernorm",
                .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm"},
@@ -269,6 +271,7 @@ static const cti_lm_family families[] = {
      .rope_base = 10000, .wide_qk_norm = true},
     {
         .model_type = "gpt_neox",
+        .peft_targets = {"query_key_value"},
         .causal = "GPTNeoXForCausalLM",
         .bare = "GPTNeoXModel",
         .keys = gpt_neox_keys,
@@ -291,6 +294,7 @@ static const cti_lm_family families[] = {
     },
     {
         .model_type = "bert",
+        .peft_targets = {"query", "value"},
         .bare = "BertModel",
         .masked = "BertForMaskedLM",
         .classes = "BertForSequenceClassification",

@@ -264,17 +264,62 @@ static bool has_linear(const cti_lora_place *place, ct_context *context) {
                    place->path, ct_module_kind(base));
 }
 
-/* Merges one adapter, and puts its Linear in its place. */
+/* Whether another module has the weight of the adapter's Linear too: the embedding that a head is
+ * tied to. `empty` stands in the Linear's place for a moment. */
+static bool is_shared(ct_module *module, const cti_lora_place *place, ct_module *empty,
+                      const ct_tensor *weight) {
+    ct_param param = {0};
+    bool shared = false;
+    ct_module *linear = ct_module_set_child(place->adapter, CTI_LORA_BASE, empty);
+    while (ct_module_next(module, &param)) shared |= param.tensor == weight;
+    ct_module_set_child(place->adapter, CTI_LORA_BASE, linear);
+    return shared;
+}
+
+/* A Linear like the adapter's with a weight of its own. */
+static ct_module *linear_of(const cti_lora_place *place, ct_context *context, ct_tensor *weight) {
+    const ct_module *old = ct_module_child(place->adapter, CTI_LORA_BASE);
+    const ct_shape shape = ct_shape_of(weight);
+    ct_param param = {0};
+    ct_tensor *bias = NULL;
+    bool trained = false;
+    while (ct_module_next(old, &param)) {
+        if (!strcmp(param.name, "bias")) bias = param.tensor;
+        else trained = ct_requires_grad(param.tensor);
+    }
+    ct_module *linear = cti_nn_linear_bare(context, (ct_linear_opts){.in_features = shape.dim[1],
+                                                                     .out_features = shape.dim[0],
+                                                                     .no_bias = bias == NULL});
+    if (linear && ct_module_add_param(linear, "weight", weight) &&
+        (!bias || ct_module_add_param(linear, "bias", bias))) {
+        ct_module_train(linear, ct_module_training(old));
+        ct_set_requires_grad(weight, trained);
+        return linear;
+    }
+    ct_module_free(linear);
+    return NULL;
+}
+
+/* Merges one adapter, and puts its Linear in its place. A weight that another module has too stays
+ * as it is: the sum becomes a weight of a new Linear. */
 static bool merge(ct_module *module, const cti_lora_place *place, ct_context *context) {
-    ct_module *empty = ct_module_new(context, "Empty");
+    ct_module *empty = ct_module_new(context, "Empty"), *own = NULL;
     ct_scope scope = ct_scope_open_no_grad(context);
     ct_tensor *weight = ct_module_get(place->adapter, CTI_LORA_BASE ".weight");
     ct_tensor *sum = empty && weight ? merged_weight(place, weight) : NULL;
-    const bool ok = sum && ct_copy_into(weight, sum);
+    bool ok = sum != NULL;
+    const bool shared = ok && is_shared(module, place, empty, weight);
+    if (shared) own = linear_of(place, context, sum);
+    ok = ok && (shared ? own != NULL : ct_copy_into(weight, sum));
     ct_scope_close(scope);
     if (!ok) {
         ct_module_free(empty);
         return false;
+    }
+    if (own) {
+        ct_module_free(empty);
+        ct_module_free(ct_module_set_child(module, place->path, own));
+        return true;
     }
     ct_module *linear = ct_module_set_child(place->adapter, CTI_LORA_BASE, empty);
     ct_module_free(ct_module_set_child(module, place->path, linear));

@@ -11,10 +11,11 @@
 #include "../../src/io/set.h"
 #include "folder.h"
 #include "lora.h"
+#include "peft_base.h"
 #include "peft_config.h"
 
 static const char lora_save_op[] = "lora_save", lora_load_op[] = "lora_load";
-static const char peft_prefix[] = "base_model.model.";
+static const char peft_prefix[] = CTI_PEFT_PREFIX;
 
 /* ---- saving ---- */
 
@@ -173,19 +174,22 @@ static bool is_adapted(const cti_lora_places *places, const char *path) {
 }
 
 /* Collects the Linears of a file that have no adapter yet. */
-static bool new_places(ct_safetensors *file, const char *path, const cti_peft_config *config,
-                       const cti_lora_places *old, cti_lora_places *added) {
+static bool new_places(const ct_module *module, ct_safetensors *file, const char *path,
+                       const cti_peft_config *config, const cti_lora_places *old,
+                       cti_lora_places *added) {
+    const cti_lm *lm = ct_module_is(module, &cti_lm_type) ? cti_lm_of(module) : NULL;
     ct_safetensors_entry entry = {0};
     while (ct_safetensors_next(file, &entry)) {
         char linear[CTI_LM_PATH];
         const bool is_b = path_of_matrix(entry.name, end_of_b, linear);
-        if (!is_b && (!path_of_matrix(entry.name, end_of_a, linear) || added->n == added->room))
-            return ct_fail(added->context, CT_ERR_FORMAT,
-                           "%s: %s: \"%s\" is not a matrix of an adapter of this module",
-                           lora_load_op, path, entry.name);
+        if (!is_b && (!path_of_matrix(entry.name, end_of_a, linear) || added->n == added->room)) {
+            if (!cti_peft_check_base(added->context, module, file, lora_load_op, path, entry.name))
+                return false;
+            continue;
+        }
         if (!has_pair(added->context, file, path, linear)) return false;
         if (is_b) continue;
-        if (!cti_peft_config_adapts(config, linear)) return false;
+        if (!cti_peft_config_adapts(config, lm, linear)) return false;
         if (!is_adapted(old, linear))
             snprintf(added->place[added->n++].path, CTI_LM_PATH, "%s", linear);
     }
@@ -266,7 +270,8 @@ static bool load_adapters(ct_module *module, ct_safetensors *file, const char *p
                           const cti_peft_config *config) {
     cti_lora_places old, added = {0};
     bool ok = cti_lora_find(module, &old) && cti_lora_places_new(module, &added) &&
-              new_places(file, path, config, &old, &added) && are_of(&old, path, &config->opts);
+              new_places(module, file, path, config, &old, &added) &&
+              are_of(&old, path, &config->opts);
     if (ok) {
         ok = cti_lora_make(module, &added, config->opts) && fill_adapters(file, &old, &added);
         if (ok) {

@@ -8,22 +8,67 @@
 #include <string.h>
 
 #include "../../src/core/memory.h"
+#include "../../src/core/message.h"
+#include "../text/reading.h"
+#include "../text/regex.h"
 #include "folder.h"
 
-/* Keys of PEFT that change no value, or that are read. */
-static const char *const peft_keys[] = {
-    "peft_type",      "task_type",           "base_model_name_or_path",
-    "revision",       "inference_mode",      "r",
-    "lora_alpha",     "lora_dropout",        "target_modules",
-    "fan_in_fan_out", "auto_mapping",        "peft_version",
-    "megatron_core",  "qalora_group_size",   "exclude_modules",
-    "layers_pattern", "layers_to_transform", "init_lora_weights",
-    "runtime_config", "ensure_weight_tying", NULL};
+typedef enum {
+    OF_READER,     /* it is read, below */
+    WITHOUT_VALUE, /* it changes no value of an adapter that is loaded */
+    IF_OFF,        /* refused, unless it is null, false, "none" or empty */
+    IF_NULL        /* refused, unless it is null */
+} peft_treatment;
 
-static bool is_peft_key(cti_text key) {
-    for (const char *const *name = peft_keys; *name; name++)
-        if (!cti_text_compare(cti_text_of(*name), key)) return true;
-    return false;
+/* The fields of PEFT's LoraConfig. A key that is not here is of another version, and must be off.
+ */
+static const struct {
+    const char *key;
+    peft_treatment treatment;
+} peft_keys[] = {
+    {"peft_type", OF_READER},
+    {"r", OF_READER},
+    {"lora_alpha", OF_READER},
+    {"lora_dropout", OF_READER},
+    {"target_modules", OF_READER},
+    {"exclude_modules", OF_READER},
+    {"layers_to_transform", OF_READER},
+    {"layers_pattern", OF_READER},
+    {"init_lora_weights", OF_READER},
+    {"task_type", WITHOUT_VALUE},
+    {"base_model_name_or_path", WITHOUT_VALUE},
+    {"revision", WITHOUT_VALUE},
+    {"inference_mode", WITHOUT_VALUE},
+    {"fan_in_fan_out", WITHOUT_VALUE}, /* PEFT corrects it by the type of the module */
+    {"auto_mapping", WITHOUT_VALUE},
+    {"peft_version", WITHOUT_VALUE},
+    {"megatron_core", WITHOUT_VALUE},
+    {"qalora_group_size", WITHOUT_VALUE},
+    {"runtime_config", WITHOUT_VALUE},
+    {"ensure_weight_tying", WITHOUT_VALUE},
+    {"loftq_config", WITHOUT_VALUE}, /* these belong to values of init_lora_weights */
+    {"eva_config", WITHOUT_VALUE},
+    {"corda_config", WITHOUT_VALUE},
+    {"use_rslora", IF_OFF},
+    {"use_dora", IF_OFF},
+    {"use_qalora", IF_OFF},
+    {"bias", IF_OFF},
+    {"lora_bias", IF_OFF},
+    {"modules_to_save", IF_OFF},
+    {"rank_pattern", IF_OFF},
+    {"alpha_pattern", IF_OFF},
+    {"target_parameters", IF_OFF},
+    {"trainable_token_indices", IF_OFF},
+    {"layer_replication", IF_OFF},
+    {"megatron_config", IF_OFF},
+    {"arrow_config", IF_NULL},
+    {"alora_invocation_tokens", IF_NULL},
+};
+
+static peft_treatment treatment_of(cti_text key) {
+    for (size_t i = 0; i < sizeof peft_keys / sizeof *peft_keys; i++)
+        if (!cti_text_compare(cti_text_of(peft_keys[i].key), key)) return peft_keys[i].treatment;
+    return IF_OFF;
 }
 
 static bool is_off(const cti_json_tree *tree, cti_json_at value) {
@@ -34,26 +79,48 @@ static bool is_off(const cti_json_tree *tree, cti_json_at value) {
             !cti_text_compare(cti_json_text(tree, value), cti_text_of("none")));
 }
 
+static bool check_peft_keys(const cti_lm_reader *reader) {
+    const cti_json_tree *tree = reader->tree;
+    for (cti_json_at i = cti_json_first(tree, 0); i; i = tree->value[i].next) {
+        const cti_text key = cti_json_key_of(tree, i);
+        const peft_treatment treatment = treatment_of(key);
+        char name[64];
+        cti_shorten(name, sizeof name - 1, key.at, key.size);
+        if ((treatment == IF_OFF && !is_off(tree, i)) ||
+            (treatment == IF_NULL && tree->value[i].kind != CTI_JSON_NULL))
+            return cti_lm_refuse(reader, name, i, "not supported");
+    }
+    return true;
+}
+
+static bool value_is(const cti_json_tree *tree, cti_json_at value, const char *text) {
+    return tree->value[value].kind == CTI_JSON_STRING &&
+           !cti_text_compare(cti_json_text(tree, value), cti_text_of(text));
+}
+
+/* The values that draw A and B only: what is loaded takes their place. With the others (pissa,
+ * olora, corda, loftq) PEFT takes a part out of the base model's weights when it loads an adapter.
+ */
+static bool check_initialisation(const cti_lm_reader *reader) {
+    const cti_json_tree *tree = reader->tree;
+    const cti_json_at init = cti_json_member(tree, 0, "init_lora_weights");
+    if (!init || tree->value[init].kind == CTI_JSON_TRUE || is_off(tree, init) ||
+        value_is(tree, init, "gaussian") || value_is(tree, init, "eva") ||
+        value_is(tree, init, "orthogonal"))
+        return true;
+    return cti_lm_refuse(reader, "init_lora_weights", init,
+                         "an initialisation that changes the base model, or is not known");
+}
+
 static bool read_peft_options(const cti_lm_reader *reader, ct_lora_opts *opts) {
     const cti_json_tree *tree = reader->tree;
     if (tree->value[0].kind != CTI_JSON_OBJECT)
         return ct_fail(reader->context, CT_ERR_FORMAT, "%s: %s: not a JSON object", reader->op,
                        reader->path);
     const cti_json_at type = cti_json_member(tree, 0, "peft_type");
-    if (!type || cti_text_compare(cti_json_text(tree, type), cti_text_of("LORA")))
+    if (!type || !value_is(tree, type, "LORA"))
         return cti_lm_refuse(reader, "peft_type", type, "only LORA is supported");
-    for (cti_json_at i = cti_json_first(tree, 0); i; i = tree->value[i].next) {
-        const cti_text key = cti_json_key_of(tree, i);
-        char name[64];
-        snprintf(name, sizeof name, "%.*s", key.size < 60 ? (int)key.size : 60, key.at);
-        if (!is_peft_key(key) && !is_off(tree, i))
-            return cti_lm_refuse(reader, name, i, "not supported");
-    }
-    const cti_json_at init = cti_json_member(tree, 0, "init_lora_weights");
-    if (init && tree->value[init].kind == CTI_JSON_STRING &&
-        cti_text_compare(cti_json_text(tree, init), cti_text_of("gaussian")))
-        return cti_lm_refuse(reader, "init_lora_weights", init,
-                             "an initialisation that changes the base model");
+    if (!check_peft_keys(reader) || !check_initialisation(reader)) return false;
     const cti_json_at r = cti_json_member(tree, 0, "r"),
                       alpha = cti_json_member(tree, 0, "lora_alpha"),
                       dropout = cti_json_member(tree, 0, "lora_dropout");
@@ -91,25 +158,75 @@ void cti_peft_config_free(cti_peft_config *config) {
 
 /* ---- the Linears that are adapted ---- */
 
-/* Whether a list of names has this one or its end behind a point. */
-static bool is_listed(const cti_json_tree *tree, cti_json_at list, const char *linear) {
+/* Whether a list of names has this one, or its end behind a point. */
+typedef enum { NOT_LISTED, LISTED_BY_END, LISTED_WHOLE } peft_listed;
+static peft_listed listed_as(const cti_json_tree *tree, cti_json_at list, const char *linear) {
     const size_t n = strlen(linear);
+    peft_listed listed = NOT_LISTED;
     for (cti_json_at i = cti_json_first(tree, list); i; i = tree->value[i].next) {
         const cti_text name = cti_json_text(tree, i);
         if (name.size > n || memcmp(linear + n - name.size, name.at, name.size)) continue;
-        if (name.size == n || linear[n - name.size - 1] == '.') return true;
+        if (name.size == n) return LISTED_WHOLE;
+        if (linear[n - name.size - 1] == '.') listed = LISTED_BY_END;
     }
+    return listed;
+}
+
+/* Whether the whole of a name matches an expression, as Python's re.fullmatch says. */
+static bool matches_expression(const cti_lm_reader *reader, const char *key, cti_json_at value,
+                               const char *linear, bool *matches) {
+    ct_context *context = reader->context;
+    const cti_text text = cti_json_text(reader->tree, value);
+    const size_t size = text.size + 16, path_size = strlen(reader->path) + strlen(key) + 8;
+    char *whole = cti_take_any(context, size + path_size);
+    if (!whole) return false;
+    const int n = snprintf(whole, size, "\\A(?:%.*s)\\z", (int)text.size, text.at);
+    char *path = whole + size; /* with the key, for messages */
+    snprintf(path, path_size, "%s: \"%s\"", reader->path, key);
+    cti_arena arena = {.context = context};
+    const cti_reading reading = {
+        .context = context, .arena = &arena, .path = path, .tree = reader->tree, .op = reader->op};
+    cti_pattern_memory memory = {0};
+    cti_regex regex;
+    cti_extent found;
+    bool ok = cti_regex_compile(&reading, value, (cti_text){whole, (size_t)n}, &regex);
+    if (ok) {
+        const cti_find_result result =
+            cti_regex_search(&regex, linear, strlen(linear), 0, &memory, &found);
+        *matches = result == CTI_FOUND;
+        ok = result != CTI_NO_MEMORY ||
+             ct_fail(context, CT_ERR_MEMORY, "%s: no memory for an expression", reader->op);
+        cti_pattern_memory_free(&memory);
+    }
+    cti_arena_free(&arena);
+    cti_give_any(context, whole, size + path_size);
+    return ok;
+}
+
+/* Whether layers_pattern, a name or a list of names, has the name of a list of layers; without it
+ * any list is one. */
+static bool is_list_of_layers(const cti_json_tree *tree, cti_json_at patterns, cti_text name) {
+    if (!patterns || is_off(tree, patterns)) return true;
+    if (tree->value[patterns].kind != CTI_JSON_ARRAY)
+        return !cti_text_compare(cti_json_text(tree, patterns), name);
+    for (cti_json_at i = cti_json_first(tree, patterns); i; i = tree->value[i].next)
+        if (!cti_text_compare(cti_json_text(tree, i), name)) return true;
     return false;
 }
 
-/* The number in a name, such as 3 in "model.layers.3.mlp.up_proj"; -1 if there is none. */
-static int64_t layer_of(const char *linear) {
-    for (const char *at = strchr(linear, '.'); at; at = strchr(at + 1, '.')) {
-        char *end;
-        const long long layer = strtoll(at + 1, &end, 10);
-        if (end > at + 1 && *end == '.') return layer;
+/* The number of the layer in a name as PEFT finds it: the last one behind the name of a list that
+ * is not the first name, such as 3 in "model.layers.3.mlp.up_proj". -1: there is none. */
+static int64_t layer_of(const cti_json_tree *tree, cti_json_at patterns, const char *linear) {
+    int64_t layer = -1;
+    for (const char *dot = strchr(linear, '.'); dot; dot = strchr(dot + 1, '.')) {
+        const cti_text list = {dot + 1, strcspn(dot + 1, ".")};
+        const char *number = list.at + list.size;
+        if (*number == '.') number++;
+        const size_t digits = strspn(number, "0123456789");
+        if (digits && number[digits] == '.' && is_list_of_layers(tree, patterns, list))
+            layer = strtoll(number, NULL, 10);
     }
-    return -1;
+    return layer;
 }
 
 /* Whether layers_to_transform, a number or a list of numbers, has the layer. */
@@ -122,19 +239,64 @@ static bool is_transformed(const cti_json_tree *tree, cti_json_at layers, int64_
     return false;
 }
 
-bool cti_peft_config_adapts(const cti_peft_config *config, const char *linear) {
-    const cti_json_tree *tree = &config->tree;
-    const cti_json_at targets = cti_json_member(tree, 0, "target_modules"),
-                      excluded = cti_json_member(tree, 0, "exclude_modules"),
-                      layers = cti_json_member(tree, 0, "layers_to_transform");
-    if (targets && tree->value[targets].kind == CTI_JSON_ARRAY && !is_listed(tree, targets, linear))
-        return cti_lm_refuse(&config->reader, "target_modules", targets,
-                             "the weights have an adapter of %s", linear);
-    if (excluded && is_listed(tree, excluded, linear))
-        return cti_lm_refuse(&config->reader, "exclude_modules", excluded,
-                             "the weights have an adapter of %s", linear);
-    if (layers && !is_off(tree, layers) && !is_transformed(tree, layers, layer_of(linear)))
-        return cti_lm_refuse(&config->reader, "layers_to_transform", layers,
-                             "the weights have an adapter of %s", linear);
+static bool is_none(const cti_json_tree *tree, cti_json_at value) {
+    return !value || tree->value[value].kind == CTI_JSON_NULL;
+}
+
+static bool is_head_of(const cti_lm *lm, const char *linear) {
+    return lm && cti_lm_has_logits(lm) && !strcmp(linear, cti_lm_head_path(lm));
+}
+
+/* Whether PEFT adapts the Linear if target_modules are not given. */
+static bool is_default_target(const cti_lm *lm, const char *linear) {
+    const char *end = strrchr(linear, '.');
+    for (int i = 0; i < 2 && lm && end; i++) {
+        const char *target = lm->config.family->peft_targets[i];
+        if (target && !strcmp(end + 1, target)) return true;
+    }
+    return !lm;
+}
+
+/* Whether target_modules has the Linear, and whether it has its whole name. */
+static bool find_peft_target(const cti_lm_reader *reader, const cti_lm *lm, const char *linear,
+                             bool *is_target, bool *is_whole) {
+    static const char key[] = "target_modules";
+    const cti_json_tree *tree = reader->tree;
+    const cti_json_at targets = cti_json_member(tree, 0, key);
+    *is_whole = false;
+    if (is_none(tree, targets)) {
+        *is_target = is_default_target(lm, linear);
+    } else if (value_is(tree, targets, "all-linear")) {
+        *is_target = !is_head_of(lm, linear);
+    } else if (tree->value[targets].kind == CTI_JSON_STRING) {
+        return matches_expression(reader, key, targets, linear, is_target);
+    } else {
+        const peft_listed listed = listed_as(tree, targets, linear);
+        *is_target = listed != NOT_LISTED, *is_whole = listed == LISTED_WHOLE;
+    }
     return true;
+}
+
+bool cti_peft_config_adapts(const cti_peft_config *config, const cti_lm *lm, const char *linear) {
+    const cti_json_tree *tree = &config->tree;
+    const cti_lm_reader *reader = &config->reader;
+    const cti_json_at excluded = cti_json_member(tree, 0, "exclude_modules"),
+                      layers = cti_json_member(tree, 0, "layers_to_transform"),
+                      patterns = cti_json_member(tree, 0, "layers_pattern");
+    const char *fault = NULL;
+    bool is_target, is_whole, is_excluded = false;
+    if (!find_peft_target(reader, lm, linear, &is_target, &is_whole)) return false;
+    if (!is_target) fault = "target_modules";
+    else if (!is_whole && !is_none(tree, layers) && !is_off(tree, layers) &&
+             !is_transformed(tree, layers, layer_of(tree, patterns, linear)))
+        fault = "layers_to_transform";
+    if (!is_none(tree, excluded)) {
+        if (tree->value[excluded].kind != CTI_JSON_STRING)
+            is_excluded = listed_as(tree, excluded, linear) != NOT_LISTED;
+        else if (!matches_expression(reader, "exclude_modules", excluded, linear, &is_excluded))
+            return false;
+    }
+    if (!fault && is_excluded) fault = "exclude_modules";
+    return !fault || cti_lm_refuse(reader, fault, cti_json_member(tree, 0, fault),
+                                   "the weights have an adapter of %s", linear);
 }

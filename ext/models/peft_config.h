@@ -4,7 +4,7 @@
 
 #include <cotangent/models.h>
 
-#include "config.h"
+#include "lm.h"
 
 typedef struct {
     ct_lora_opts opts;
@@ -21,9 +21,11 @@ bool cti_peft_config_read(ct_context *context, const char *op, const char *path,
                           cti_peft_config *config);
 void cti_peft_config_free(cti_peft_config *config);
 
-/* Whether PEFT adapts the Linear with this name, such as "model.layers.0.self_attn.q_proj": a list
- * target_modules has it or its end, a list exclude_modules has neither, and layers_to_transform has
- * its layer. False: CT_ERR_FORMAT. A regular expression in place of a list is not examined. */
-bool cti_peft_config_adapts(const cti_peft_config *config, const char *linear);
+/* Whether PEFT adapts the Linear of a model (NULL: of a program's own module) with this name, such
+ * as "model.layers.0.self_attn.q_proj": target_modules, a list of names and ends of names, a
+ * regular expression of whole names, or "all-linear" for all but the head, has it; exclude_modules,
+ * a list or an expression, does not; and layers_to_transform has its layer, unless target_modules
+ * has the whole name. False: CT_ERR_FORMAT. */
+bool cti_peft_config_adapts(const cti_peft_config *config, const cti_lm *lm, const char *linear);
 
 #endif

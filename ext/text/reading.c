@@ -26,9 +26,10 @@ bool cti_reading_fail(const cti_reading *reading, cti_json_at value, const char 
     cti_message(fault, sizeof fault, format, list);
     va_end(list);
     const cti_text kind = kind_in_message(reading);
-    return ct_fail(reading->context, CT_ERR_FORMAT, "%s: %s: byte %lu: %s%s%s", reading_op,
-                   reading->path, (unsigned long)reading->tree->value[value].begin, kind.at,
-                   kind.size ? ": " : "", fault);
+    return ct_fail(reading->context, CT_ERR_FORMAT, "%s: %s: byte %lu: %s%s%s",
+                   reading->op ? reading->op : reading_op, reading->path,
+                   (unsigned long)reading->tree->value[value].begin, kind.at, kind.size ? ": " : "",
+                   fault);
 }
 
 /* Finds a member that is neither absent nor null. Returns 0 if there is none. */

@@ -13,9 +13,10 @@ typedef struct {
     const char *path; /* the path of the file, for messages */
     const cti_json_tree *tree;
     cti_json_at type_of; /* the innermost kind that is being read, for messages; 0: none */
+    const char *op;      /* the function that messages name; NULL: tokenizer_open */
 } cti_reading;
 
-/* Records CT_ERR_FORMAT "tokenizer_open: PATH: byte N: KIND: ..." for a value of the file. Returns
+/* Records CT_ERR_FORMAT "OP: PATH: byte N: KIND: ..." for a value of the file. Returns
  * false. */
 bool cti_reading_fail(const cti_reading *reading, cti_json_at value, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -160,18 +160,21 @@ typedef struct {
  * is tied to the embedding. (Other patterns leave out such a head.) */
 CT_API int64_t ct_lora_add(ct_module *module, const char *pattern, ct_lora_opts opts);
 /* Adds alpha / rank B A to the weights of all adapters' Linears, rounded if they are bf16, and puts
- * the Linears back in place. No parameter's requires_grad changes. If a module of the program's own
- * is an adapter's base_layer, that is CT_ERR_ARGUMENT, and nothing is merged. */
+ * the Linears back in place. A weight that another module has too (a tied head's) stays as it is,
+ * and the Linear gets one of its own. No parameter's requires_grad changes. If a module of the
+ * program's own is an adapter's base_layer, that is CT_ERR_ARGUMENT, and nothing is merged. */
 CT_API bool ct_lora_merge(ct_module *module);
 /* Writes the adapters to a folder as PEFT does: adapter_config.json and adapter_model.safetensors.
  * All adapters must have the same rank, alpha and dropout. The two files replace older ones as one
  * (ct_save). */
 CT_API bool ct_lora_save(ct_module *module, const char *folder);
-/* Reads a folder of PEFT's: adds adapters to the Linears that it names, or fills the adapters
- * that a Linear already has. A setting that changes values and is not supported (use_dora,
- * use_rslora, rank_pattern, modules_to_save, bias, ...) is CT_ERR_FORMAT with its name. So is a
- * Linear that the lists target_modules, exclude_modules or layers_to_transform leave out; PEFT
- * ignores its matrices. If it returns false, nothing has changed. */
+/* Reads a folder of PEFT's: adds adapters to the Linears that it names, also to a head that is
+ * tied, or fills the adapters that a Linear already has. A setting that changes values and is not
+ * supported (use_dora, use_rslora, rank_pattern, modules_to_save, bias, init_lora_weights pissa,
+ * ...) is CT_ERR_FORMAT with its name. So is a Linear that target_modules (a list or a regular
+ * expression), exclude_modules or layers_to_transform leave out, whose matrices PEFT ignores, and a
+ * weight of the base model in the file that differs from the model's. If it returns false, nothing
+ * has changed. */
 CT_API bool ct_lora_load(ct_module *module, const char *folder);
 
 /* Writes the name of the model that a folder of adapters is for (base_model_name_or_path of its
