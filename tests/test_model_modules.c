@@ -211,6 +211,27 @@ START_TEST(norms_and_embeddings_are_run) {
 }
 END_TEST
 
+/* A norm that makes more rows than there are tokens; the mask has none for them. */
+static ct_tensor *two_of_each(void *data, ct_tensor *x) {
+    (void)data;
+    ct_tensor *both[] = {x, x};
+    return ct_cat(both, 2, 1);
+}
+START_TEST(hidden_states_of_another_shape) {
+    static const ct_module_type longer = {.name = "RMSNorm", .forward = two_of_each};
+    ct_module *lm = rough_lm(LLAMA, f64);
+    put_module(lm, "model.norm", of_type(&longer, CT_SCALAR, 0));
+    ct_tensor *ids = some_ids(2, 5);
+    static const bool shown[10] = {true, true, true, true, true, true};
+    ct_lm_call call = {.key_mask = ct_from_bool(context, CT_SHAPE(2, 5), shown)};
+    for (int result = CT_LM_OUT; result <= CT_LM_MEAN; result++) {
+        if (result == CT_LM_POOLED) continue;
+        call.result = (ct_lm_result)result;
+        ck_refused(ct_lm_forward(lm, ids, call), CT_ERR_SHAPE, "lm_forward", "(2, 5, E)");
+    }
+}
+END_TEST
+
 /* ---- names ---- */
 
 /* A type that is named as one of the library's is never taken for it. */
@@ -417,6 +438,7 @@ int main(void) {
     tcase_add_test(all, targets_of_another_head);
     tcase_add_loop_test(all, losses_of_adapted_heads, 0, 2);
     tcase_add_test(all, norms_and_embeddings_are_run);
+    tcase_add_test(all, hidden_states_of_another_shape);
     tcase_add_test(all, types_are_told_by_their_address);
     tcase_add_test(all, merging_into_another_base);
     tcase_add_loop_test(all, more_rows_of_replaced_heads, 0, 6);

@@ -240,6 +240,12 @@ static ct_tensor *hidden_states(cti_lm *lm, ct_tensor *ids, const ct_lm_call *ca
         if (!lengths_of_cache(lm, cache, T, &pass.lengths)) return NULL;
     }
     ct_tensor *x = lm_run_layers(lm, embed(lm, ids, call, positions), &pass);
+    const ct_shape made = ct_shape_of(x); /* by a norm of the program's own, perhaps */
+    if (x && (made.ndim != 3 || made.dim[0] != shape.dim[0] || made.dim[1] != T))
+        return ct_fail(lm->context, CT_ERR_SHAPE,
+                       "%s: the last hidden state has another shape than (%" PRId64 ", %" PRId64
+                       ", E)",
+                       forward_name, shape.dim[0], T);
     for (int64_t b = 0; cache && x && b < cache->batch; b++)
         cache->length[b] = cache->before[b] + cache->after[b];
     return x;
