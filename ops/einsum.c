@@ -1,7 +1,7 @@
 /* einsum: y of the equation "ab,bc->ac": letters name the dims of a, of b and of y; y is the sum of
  * the products over the letters that it lacks; da = the einsum of g and b with the letters of a, db
  * likewise. Without "->" y has the letters that occur once, in the order of the alphabet, capitals
- * first.
+ * first. "..." stands for the dims of an operand that have no letter.
  *
  * cti_contract makes the products. It reads any strides: no operand is copied. A letter that only
  * one operand has, and y has not, is summed over first. */
@@ -12,7 +12,8 @@
 #include <ctype.h>
 #include <string.h>
 
-/* The letters of each operand's dims. */
+/* The letters of each operand's dims. The dims of an ellipsis have digits: 0 is the last one, as
+ * they are aligned at their ends. */
 typedef struct {
     char of[CTI_OPERANDS][CT_MAX_DIMS + 1];
 } einsum_letters;
@@ -23,17 +24,20 @@ static bool has_letter(const char *text, char letter) {
 
 /* ---- the equation ---- */
 
-/* Reads letters up to `end`, or to the end if that is NULL. Returns the text behind them, or NULL
- * with an error. */
+enum { NO_ELLIPSIS = -1 };
+
+/* Reads letters up to `end`, or to the end if that is NULL. *ellipsis is the number of letters
+ * before the ellipsis. Returns the text behind them, or NULL with an error. */
 static const char *read_letters(ct_context *context, const char *equation, const char *at,
-                                const char *end, char to[CT_MAX_DIMS + 1]) {
-    int n = 0;
+                                const char *end, char to[CT_MAX_DIMS + 1], int *ellipsis) {
+    int n = 0, place = NO_ELLIPSIS;
     for (; *at && (!end || strncmp(at, end, strlen(end)) != 0); at++) {
         if (*at == ' ') continue;
-        if (*at == '.')
-            return ct_fail(context, CT_ERR_ARGUMENT,
-                           "einsum: \"%.64s\": an ellipsis is not supported; name every dim",
-                           equation);
+        if (!strncmp(at, "...", 3) && place == NO_ELLIPSIS) {
+            place = n;
+            at += 2;
+            continue;
+        }
         if (!isalpha((unsigned char)*at))
             return ct_fail(context, CT_ERR_ARGUMENT,
                            "einsum: \"%.64s\" is not like \"ab,bc->ac\": '%c' at %d", equation, *at,
@@ -50,19 +54,51 @@ static const char *read_letters(ct_context *context, const char *equation, const
         to[n++] = *at;
     }
     to[n] = '\0';
+    *ellipsis = place;
     return at;
 }
 
-static bool read_equation(ct_context *context, const char *equation, einsum_letters *l) {
-    const char *comma = strchr(equation, ','), *arrow = strstr(equation, "->");
-    if (!comma || (arrow && comma > arrow))
-        return ct_fail(context, CT_ERR_ARGUMENT,
-                       "einsum: \"%.64s\" has not two operands, as \"ab,bc->ac\"", equation);
-    if (!read_letters(context, equation, equation, ",", l->of[CTI_A]) ||
-        !read_letters(context, equation, comma + 1, "->", l->of[CTI_B]))
-        return false;
-    if (arrow) return read_letters(context, equation, arrow + 2, NULL, l->of[CTI_C]) != NULL;
-    int n = 0;
+/* Puts the digits of `dims` dims where the ellipsis stands. */
+static bool spell_ellipsis(ct_context *context, const char *equation, char to[CT_MAX_DIMS + 1],
+                           int place, int dims) {
+    const int n = (int)strlen(to);
+    if (place == NO_ELLIPSIS || dims <= 0) return true;
+    if (n + dims > CT_MAX_DIMS)
+        return ct_fail(context, CT_ERR_SHAPE, "einsum: \"%.64s\": a result of more than %d dims",
+                       equation, CT_MAX_DIMS);
+    memmove(to + place + dims, to + place, (size_t)(n - place) + 1);
+    for (int i = 0; i < dims; i++) to[place + i] = (char)('0' + dims - 1 - i);
+    return true;
+}
+
+/* Reads the operands: b is NULL if the equation has one. Returns the text behind them. */
+static const char *read_operands(ct_context *context, const char *equation, ct_tensor *const x[2],
+                                 einsum_letters *l, int *ellipsis) {
+    const char *comma = strchr(equation, ','), *arrow = strstr(equation, "->"), *at = equation;
+    const bool two = comma && !(arrow && comma > arrow);
+    if (two != (x[CTI_B] != NULL))
+        return ct_fail(context, CT_ERR_ARGUMENT, "einsum: \"%.64s\" has not %s", equation,
+                       x[CTI_B] ? "two operands, as \"ab,bc->ac\"" : "one operand, and b is NULL");
+    for (int i = CTI_A; i <= (two ? CTI_B : CTI_A); i++) {
+        int place;
+        at = read_letters(context, equation, at, i == CTI_A && two ? "," : "->", l->of[i], &place);
+        if (!at) return NULL;
+        const int dims = x[i]->shape.ndim - (int)strlen(l->of[i]);
+        if (!spell_ellipsis(context, equation, l->of[i], place, dims)) return NULL;
+        if (place != NO_ELLIPSIS && dims > *ellipsis) *ellipsis = dims;
+        if (i == CTI_A && two) at++;
+    }
+    return at;
+}
+
+static bool read_equation(ct_context *context, const char *equation, ct_tensor *const x[2],
+                          einsum_letters *l) {
+    int ellipsis = 0, n = 0, place;
+    const char *arrow = read_operands(context, equation, x, l, &ellipsis);
+    if (!arrow) return false;
+    if (*arrow)
+        return read_letters(context, equation, arrow + 2, NULL, l->of[CTI_C], &place) &&
+               spell_ellipsis(context, equation, l->of[CTI_C], place, ellipsis);
     for (int code = 'A'; code <= 'z'; code++) {
         const char letter = (char)code;
         if (has_letter(l->of[CTI_A], letter) == has_letter(l->of[CTI_B], letter)) continue;
@@ -73,7 +109,7 @@ static bool read_equation(ct_context *context, const char *equation, einsum_lett
         l->of[CTI_C][n++] = letter;
     }
     l->of[CTI_C][n] = '\0';
-    return true;
+    return spell_ellipsis(context, equation, l->of[CTI_C], 0, ellipsis);
 }
 
 /* Sums x over the dims whose letters neither the other operand nor the result has. */
@@ -188,7 +224,7 @@ static const ct_op einsum = {.name = "einsum",
  * their letters. */
 static bool einsum_check(ct_context *context, const char *equation, const einsum_letters *l,
                          ct_tensor *const x[2]) {
-    for (int i = CTI_A; i <= CTI_B; i++)
+    for (int i = CTI_A; i <= CTI_B && x[i]; i++)
         if ((int)strlen(l->of[i]) != x[i]->shape.ndim)
             return ct_fail(context, CT_ERR_SHAPE, "einsum: \"%.64s\": operand %d is \"%s\" and %s",
                            equation, i, l->of[i], SHAPE(x[i]->shape));
@@ -199,24 +235,40 @@ static bool einsum_check(ct_context *context, const char *equation, const einsum
     return true;
 }
 
+/* The product of two operands, of which lone letters are summed over already. */
+static ct_tensor *einsum_of_two(ct_tensor *const sum[2], const einsum_letters *l) {
+    einsum_letters left = {{{0}}};
+    for (int i = CTI_A; i < CTI_OPERANDS; i++)
+        for (int d = 0, n = 0; l->of[i][d]; d++) {
+            const char letter = l->of[i][d];
+            if (i == CTI_C || has_letter(l->of[1 - i], letter) || has_letter(l->of[CTI_C], letter))
+                left.of[i][n++] = letter;
+        }
+    return cti_apply(&einsum, sum, 2, &left);
+}
+
+/* One operand, without the dims that were summed over, in the order of the result. */
+static ct_tensor *einsum_of_one(ct_tensor *sum, const einsum_letters *l) {
+    char left[CT_MAX_DIMS + 1] = "";
+    for (const char *at = l->of[CTI_A]; *at; at++)
+        if (has_letter(l->of[CTI_C], *at)) left[strlen(left)] = *at;
+    ct_shape order = {.ndim = (int)strlen(l->of[CTI_C])};
+    for (int d = 0; d < order.ndim; d++) order.dim[d] = strchr(left, l->of[CTI_C][d]) - left;
+    return ct_permute(sum, order);
+}
+
 ct_tensor *ct_einsum(const char *equation, ct_tensor *a, ct_tensor *b) {
-    ct_tensor *x[2] = {a, b}, *sum[2];
+    ct_tensor *x[2] = {a, b}, *sum[2] = {NULL, NULL};
     einsum_letters l = {{{0}}};
     ct_context *context = cti_tensors_context(x, 2);
-    if (!a || !b) return cti_apply(&einsum, x, 2, &l); /* cti_apply records the error */
-    if (!cti_tensors_in(x, 2, context, "einsum") || !cti_ready(context)) return NULL;
+    if (!a) return cti_apply(&einsum, x, 2, &l); /* cti_apply records the error */
+    if (!cti_tensors_in(x, b ? 2 : 1, context, "einsum") || !cti_ready(context)) return NULL;
     if (!equation) return ct_fail(context, CT_ERR_ARGUMENT, "einsum: the equation is NULL");
-    if (!read_equation(context, equation, &l) || !einsum_check(context, equation, &l, x))
+    if (!read_equation(context, equation, x, &l) || !einsum_check(context, equation, &l, x))
         return NULL;
     cti_frame frame;
     cti_frame_open(context, &frame, false);
-    for (int i = CTI_A; i <= CTI_B; i++) sum[i] = without_lone(x[i], &l, i);
-    einsum_letters left = {{{0}}};
-    for (int i = CTI_A; i < CTI_OPERANDS; i++)
-        for (int d = 0, n = 0; l.of[i][d]; d++) {
-            const char letter = l.of[i][d];
-            if (i == CTI_C || has_letter(l.of[1 - i], letter) || has_letter(l.of[CTI_C], letter))
-                left.of[i][n++] = letter;
-        }
-    return cti_frame_return(context, &frame, cti_apply(&einsum, sum, 2, &left));
+    for (int i = CTI_A; i <= CTI_B && x[i]; i++) sum[i] = without_lone(x[i], &l, i);
+    return cti_frame_return(context, &frame,
+                            b ? einsum_of_two(sum, &l) : einsum_of_one(sum[CTI_A], &l));
 }

@@ -107,31 +107,32 @@ static void gather_add_up(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 /* Runs the task over all fibres. A scalar is one fibre of one element. */
+/* A scalar counts as one element along a dim, as in torch. */
+static ct_shape at_least_1d(ct_shape shape) { return shape.ndim > 0 ? shape : CT_SHAPE(1); }
+
 static void gather_each_fibre(const ct_call *c, ct_shape x, char *x_data, char *y_data,
                               ct_dtype dtype, cti_task *task) {
     ct_tensor *index = c->in[1];
     if (index->numel == 0) return;
     fibres a = {.dtype = dtype,
-                .other = index->shape,
+                .other = at_least_1d(index->shape),
                 .n = 1,
                 .index = (const int64_t *)index->data,
                 .x = x_data,
                 .y = y_data};
-    cti_shape_strides(x, a.x_stride);
-    cti_shape_strides(index->shape, a.stride);
-    if (x.ndim > 0) {
-        const int64_t asked = *(const int *)c->attrs, dim = asked < 0 ? asked + x.ndim : asked;
-        a.n = a.other.dim[dim], a.x_step = a.x_stride[dim], a.step = a.stride[dim];
-        a.other.dim[dim] = 1;
-    }
+    const int64_t asked = *(const int *)c->attrs, dim = asked < 0 ? asked + a.other.ndim : asked;
+    cti_shape_strides(at_least_1d(x), a.x_stride);
+    cti_shape_strides(a.other, a.stride);
+    a.n = a.other.dim[dim], a.x_step = a.x_stride[dim], a.step = a.stride[dim];
+    a.other.dim[dim] = 1;
     cti_parallel(c->context, cti_shape_numel(a.other), cti_op_grain(a.n * 4), task, &a);
 }
 
 static bool gather_indices_inside(const ct_call *c) {
     const ct_tensor *x = c->in[0];
-    const int asked = *(const int *)c->attrs, dim = asked < 0 ? asked + x->shape.ndim : asked;
-    return cti_op_indices_inside(c, c->in[1], "index", x->shape.ndim > 0 ? x->shape.dim[dim] : 1,
-                                 0);
+    const ct_shape shape = at_least_1d(x->shape);
+    const int asked = *(const int *)c->attrs, dim = asked < 0 ? asked + shape.ndim : asked;
+    return cti_op_indices_inside(c, c->in[1], "index", shape.dim[dim], 0);
 }
 
 static ct_tensor *gather_forward(ct_call *c) {
@@ -139,10 +140,10 @@ static ct_tensor *gather_forward(ct_call *c) {
     c->drop = CT_DROP_IN(0) | CT_DROP_OUT;
     const int dim = cti_op_dim_or_scalar(c->op->name, x, *(const int *)c->attrs);
     if (dim < 0 || !cti_op_is(c, 1, CT_I64)) return NULL;
-    bool fits = index->shape.ndim == x->shape.ndim;
-    for (int d = 0; fits && d < x->shape.ndim; d++)
-        fits = d == dim || index->shape.dim[d] <= x->shape.dim[d];
-    if (!fits)
+    const ct_shape of_x = at_least_1d(x->shape), of_index = at_least_1d(index->shape);
+    bool fits = of_index.ndim == of_x.ndim;
+    for (int d = 0; fits && d < of_x.ndim; d++) fits = d == dim || of_index.dim[d] <= of_x.dim[d];
+    if (!fits && index->numel > 0) /* an index without elements has any shape, as in torch */
         return ct_fail(c->context, CT_ERR_SHAPE,
                        "gather: the index %s does not fit %s along dim %d", SHAPE(index->shape),
                        SHAPE(x->shape), dim);

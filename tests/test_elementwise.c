@@ -70,10 +70,8 @@ START_TEST(shapes_that_do_not_fit) {
     FAILS(ct_lt(b, a), CT_ERR_SHAPE, "lt: shapes do not broadcast: (4) and (2, 3)");
     FAILS(ct_where(m, a, b), CT_ERR_SHAPE, "where: shapes do not broadcast: (2, 3) and (4)");
     FAILS(ct_where(n, a, a), CT_ERR_SHAPE, "where: shapes do not broadcast: (4) and (2, 3)");
-    FAILS(ct_masked_fill(a, m, 0), CT_ERR_SHAPE,
-          "masked_fill: the mask (2, 2, 3) does not broadcast to (2, 3)");
-    FAILS(ct_masked_fill(of(CT_F32, CT_SHAPE(1)), n, 0), CT_ERR_SHAPE,
-          "(4) does not broadcast to (1)");
+    FAILS(ct_masked_fill(a, n, 0), CT_ERR_SHAPE,
+          "masked_fill: shapes do not broadcast: (2, 3) and (4)");
     FAILS(ct_mse_loss(a, of(CT_F32, CT_SHAPE(3))), CT_ERR_SHAPE,
           "mse_loss: shapes differ: (2, 3) and (3)");
     FAILS(ct_sum_to(a, CT_SHAPE(2)), CT_ERR_SHAPE, "sum_to: (2) does not broadcast to (2, 3)");

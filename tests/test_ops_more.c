@@ -428,8 +428,14 @@ END_TEST
 START_TEST(letters) {
     ct_tensor *a = of(CT_F64, CT_SHAPE(2, 3)), *b = of(CT_F64, CT_SHAPE(3, 4));
     FAILS(ct_einsum(NULL, a, b), CT_ERR_ARGUMENT, "einsum: the equation is NULL");
-    FAILS(ct_einsum("ij,jk->ik", a, NULL), CT_ERR_ARGUMENT, "einsum: input 1 is NULL");
-    FAILS(ct_einsum("...j,jk->k", a, b), CT_ERR_ARGUMENT, "an ellipsis is not supported");
+    FAILS(ct_einsum("ij,jk->ik", a, NULL), CT_ERR_ARGUMENT, "has not one operand, and b is NULL");
+    FAILS(ct_einsum("ij,jk->ik", NULL, b), CT_ERR_ARGUMENT, "einsum: input 0 is NULL");
+    FAILS(ct_einsum("....j,jk->k", a, b), CT_ERR_ARGUMENT, "'.' at 3");
+    FAILS(ct_einsum("...i...->i", a, NULL), CT_ERR_ARGUMENT, "'.' at 4");
+    FAILS(ct_einsum("..ij->i", a, NULL), CT_ERR_ARGUMENT, "'.' at 0");
+    FAILS(ct_einsum("i...jk->i", a, NULL), CT_ERR_SHAPE, "operand 0 is \"ijk\" and (2, 3)");
+    FAILS(ct_einsum("ij->...k", a, NULL), CT_ERR_ARGUMENT, "no operand has 'k'");
+    FAILS(ct_einsum("...,...->...", a, b), CT_ERR_SHAPE, "'1' is 2 in (2, 3) \"10\" and 3 in");
     FAILS(ct_einsum("ii,ij->j", a, b), CT_ERR_ARGUMENT, "'i' stands twice in one operand");
     FAILS(ct_einsum("ij,jk->ii", a, b), CT_ERR_ARGUMENT, "'i' stands twice");
     FAILS(ct_einsum("ij,jk->ix", a, b), CT_ERR_ARGUMENT, "no operand has 'x'");

@@ -69,7 +69,7 @@ CT_API ct_tensor *ct_clamp(ct_tensor *x, double lo, double hi);
 
 /* cond ? a : b. All three broadcast; a and b have one dtype, which may be any. */
 CT_API ct_tensor *ct_where(ct_tensor *cond, ct_tensor *a, ct_tensor *b);
-/* mask ? value : x. The mask broadcasts to x; x has any dtype. */
+/* mask ? value : x. Both broadcast; x has any dtype. */
 CT_API ct_tensor *ct_masked_fill(ct_tensor *x, ct_tensor *mask, double value);
 /* Comparisons take two tensors of one dtype, which may be any but bf16. The result is bool and has
  * no gradient. */
@@ -156,8 +156,10 @@ CT_API ct_tensor *ct_matmul(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_linear(ct_tensor *x, ct_tensor *weight, ct_tensor *bias);
 /* In an equation such as "ab,bc->ac" letters name dims. The products of elements are summed over
  * the letters that do not occur after "->". Without "->" the result has the letters that occur
- * once, in alphabetical order. A dim of size 1 is repeated. Ellipses are not supported, and neither
- * is a letter that occurs twice in one operand. No operand is copied. */
+ * once, in alphabetical order. A dim of size 1 is repeated. "..." are the dims of an operand that
+ * have no letter; those of two operands broadcast. They come first in a result without "->". With
+ * one operand, "ba" or "ab->a", b is NULL. A letter that occurs twice in one operand is not
+ * supported. No operand is copied. */
 CT_API ct_tensor *ct_einsum(const char *equation, ct_tensor *a, ct_tensor *b);
 
 /* f(a) b of two tensors of one shape, the middle of a gated feed-forward as one op. Backward
@@ -188,8 +190,8 @@ CT_API ct_tensor *ct_rms_norm_offset(ct_tensor *x, ct_tensor *weight, double eps
 
 /* ids (...), weight (V, D) -> (..., D): row ids[i] of the weight for each id. */
 CT_API ct_tensor *ct_embedding(ct_tensor *ids, ct_tensor *weight);
-/* For dim 0, out[i][j] = x[index[i][j]][j]. In the other dims index may be smaller than x. x has
- * any dtype. */
+/* For dim 0, out[i][j] = x[index[i][j]][j]. In the other dims index may be smaller than x. An index
+ * without elements may have any shape, and a scalar counts as one dim. x has any dtype. */
 CT_API ct_tensor *ct_gather(ct_tensor *x, int dim, ct_tensor *index);
 /* For dim 0, out[i][j] = x[index[i]][j]; index has shape (n). x has any dtype. */
 CT_API ct_tensor *ct_index_select(ct_tensor *x, int dim, ct_tensor *index);
@@ -377,8 +379,9 @@ CT_API bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n
 
 /* softmax(score + bias) v (Vaswani et al. 2017, arXiv:1706.03762), with q (B, H, T, d),
  * k (B, H_kv, S, d) and v (B, H_kv, S, d_v); H_kv divides H, and each group of H / H_kv query heads
- * shares a key head. The score is scale q k^T, or softcap tanh(scale q k^T / softcap). All three
- * have one dtype, or k and v are bf16 beside a q of f32, as in a cache of bf16
+ * shares a key head. Three dims (B, T, d) are one head, and two (T, d) one row of it; masks and
+ * results then lack the same dims. The score is scale q k^T, or softcap tanh(scale q k^T /
+ * softcap). All three have one dtype, or k and v are bf16 beside a q of f32, as in a cache of bf16
  * (ct_kv_cache_to_bf16). Results are then f32, with the bits that k and v cast to f32 give.
  *
  * A query sees a key if all fields that are given allow it: mask, key_mask, lengths, causal, window

@@ -155,6 +155,26 @@ static ct_attention_out close_scope(ct_scope scope, ct_attention_out y) {
     return y;
 }
 
+/* ---- fewer dims ---- */
+
+/* Attention of (B, T, d), which has one head, or of (T, d): with one dim more at `dim`, which the
+ * results do not have. */
+static ct_attention_out attend_fewer_dims(ct_tensor *q, ct_tensor *k, ct_tensor *v,
+                                          ct_attention_opts opts) {
+    const int dim = q->shape.ndim == 3;
+    const ct_scope scope = ct_scope_open(q->context);
+    if (dim && opts.mask && opts.mask->shape.ndim == 3) opts.mask = ct_unsqueeze(opts.mask, 1);
+    if (dim && opts.bias && opts.bias->shape.ndim == 3) opts.bias = ct_unsqueeze(opts.bias, 1);
+    ct_attention_out y = {0};
+    if (cti_ready(q->context))
+        y = ct_attention(ct_unsqueeze(q, dim), ct_unsqueeze(k, dim), ct_unsqueeze(v, dim), opts);
+    y.out = ct_scope_keep(scope, y.out ? ct_squeeze(y.out, dim) : NULL);
+    if (y.weights && !(dim && opts.mean_weights)) y.weights = ct_squeeze(y.weights, dim);
+    y.weights = y.out ? ct_scope_keep(scope, y.weights) : NULL;
+    ct_scope_close(scope);
+    return y;
+}
+
 /* ---- the public functions ---- */
 
 ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_attention_opts opts) {
@@ -169,6 +189,9 @@ ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_atten
         ct_fail(context, CT_ERR_ARGUMENT, "attention: %s is NULL", !q ? "q" : !k ? "k" : "v");
         return none;
     }
+    const int dims = q->shape.ndim;
+    if ((dims == 2 || dims == 3) && k->shape.ndim == dims && v->shape.ndim == dims)
+        return attend_fewer_dims(q, k, v, opts);
     if (!check_qkv(context, q, k, v)) return none;
     const int64_t *n = q->shape.dim, t = n[2], s = k->shape.dim[2];
     const ct_shape scores = CT_SHAPE(n[0], n[1], t, s);

@@ -17,9 +17,10 @@ MARK = "\uE000"
 FOLDED = "ſsSKkKßẞﬀfFﬁiIﬃﬂlﬅﬆtTİı\u0307ŉʼnNǰj\u030cΐι\u0308\u0301Ιι\u0345ͅΰυᾳᾼαΑᾶ\u0342ᾷὐὒ\u0313\u0300ὑᾲὰևեւԵﬓմնﬔẖh\u0331ẚaAʾ"
 CASED = FOLDED + "bBzZéÉσΣςµμΜΩωΩåÅÅǄǅǆⴀႠᲐაꭰᎠᏸᏰ𐐀𐐨ꙋᲈĸɐ𞤀𞤢"
 PLAIN = "09_ -\n\t!中ªʰ·\u0300٣☃"
-# Without \H and its kind: oniguruma forgets what is beyond ASCII when it negates a complement of ASCII characters, as in [^[^[:^ascii:]]].
-SETS = [r"\w", r"\W", r"\d", r"\D", r"\s", r"\S", r"\h", r"\p{L}", r"\p{Lu}", r"\p{^Ll}", r"\P{L}", r"\p{M}", r"\p{Han}"]
-POSIX = [f"[:{name}:]" for name in "digit space word xdigit punct blank cntrl ascii ^digit ^space ^word ^punct ^blank ^cntrl".split()]
+SETS = [r"\w", r"\d", r"\s", r"\h", r"\p{L}", r"\p{Lu}", r"\p{M}", r"\p{Han}"]
+COMPLEMENTS = [r"\W", r"\D", r"\S", r"\p{^Ll}", r"\P{L}"]
+POSIX = [f"[:{name}:]" for name in "digit space word xdigit punct blank cntrl ascii".split()]
+COMPLEMENTS += [f"[:^{name}:]" for name in "digit space word punct blank cntrl".split()]
 
 
 def compared(expression, texts):
@@ -72,17 +73,21 @@ def span(draw):
     return r"\x{%X}-\x{%X}" % (ord(first), ord(last))
 
 
-def bracket(draw, depth=3):
+def bracket(draw, depth=3, outermost=True, complements=True):
+    """A negated bracket inside another has no complements: oniguruma forgets what is beyond ASCII when it negates a set that has all of it."""
+    negated = complements and draw.random() < 0.3
+    complements = complements and (outermost or not negated)
+    sets = SETS + POSIX + (COMPLEMENTS if complements else [])
     items = []
     for _ in range(draw.choice([1, 1, 2, 2, 3, 4])):
         kind = draw.random()
         if items and kind < 0.25:
             items.append("&&")
         if kind < 0.2 and depth:
-            items.append(bracket(draw, depth - 1))
+            items.append(bracket(draw, depth - 1, False, complements))
         else:
-            items.append(draw.choice([char, char, span, lambda d: d.choice(SETS), lambda d: d.choice(POSIX)])(draw))
-    return "[" + "^" * (draw.random() < 0.3) + "".join(items) + "]"
+            items.append(draw.choice([char, char, span, lambda d: d.choice(sets)])(draw))
+    return "[" + "^" * negated + "".join(items) + "]"
 
 
 def options(draw, one, depth=2):
