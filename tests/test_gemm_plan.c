@@ -266,6 +266,93 @@ START_TEST(order_of_sums) {
 }
 END_TEST
 
+/* ---- the rule of rows (src/core/row_rule.h) ---- */
+
+/* What decides the bits of an element. */
+typedef struct {
+    bool zero, by_lanes, rounded;
+    const cti_gemm_kernels *kernels;
+    int64_t kc;
+} order;
+
+static order order_of(const cti_gemm_args *g, const cti_gemm_machine *machine) {
+    cti_gemm_plan plan;
+    cti_gemm_args transposed;
+    if (cti_plan_gemm(g, machine, &plan, &transposed) != g) ck_abort_msg("transposed");
+    const bool dense_b = g->b.row == 1 && g->b.col != 1;
+    return (order){.zero = plan.kind == CTI_GEMM_ZERO,
+                   .by_lanes = plan.kind == CTI_GEMM_DOTS ||
+                               (plan.kind == CTI_GEMM_GEMV && dense_b), /* its kernel is dots */
+                   .rounded = plan.rounded,
+                   .kernels = plan.kernels,
+                   .kc = plan.kc};
+}
+
+/* Compares the orders of all m with the one of a single row, dense and without an epilogue. */
+static void check_rows(const cti_gemm_machine *machine, cti_gemm_args g, cti_gemm_epilogue with) {
+    const ct_dtype type = cti_gemm_computed_type(&g);
+    cti_gemm_args one = g;
+    one.m = 1, one.a = stored('N', 1, g.k, type), one.c = stored('N', 1, g.n, type);
+    const order want = order_of(&one, machine);
+    for (int64_t m = 1; m <= 300; m++) {
+        const int64_t how = (3 * m + g.n + g.k) % 8;
+        cti_gemm_machine other = *machine;
+        g.m = m;
+        g.batch = how & 1 ? 3 : 1;
+        g.a = stored(how & 2 ? 'T' : 'N', m, g.k, type);
+        g.c = stored(how & 4 ? 'T' : 'N', m, g.n, type);
+        g.epilogue = how ? &with : NULL;
+        other.threads = 1 + (int)m % 3;
+        const order got = order_of(&g, &other);
+        if (got.zero != want.zero || got.by_lanes != want.by_lanes || got.rounded != want.rounded ||
+            got.kernels != want.kernels || got.kc != want.kc)
+            ck_abort_msg("%lld rows, n %lld, k %lld, B by %s, how %lld: not the order of one row",
+                         (long long)m, (long long)g.n, (long long)g.k,
+                         g.b.col == 1 ? "rows" : "columns", (long long)how);
+    }
+}
+
+/* Sets the kernels that round: none, those of bf16, or a stand-in for bf16x3 and bf16x6, which look
+ * at magnitudes. */
+static const cti_gemm_kernels *rounding(const cti_kernels *kernels, int setting) {
+    static cti_gemm_kernels pieces;
+    if (setting == 0 || !kernels->bf16) return NULL;
+    pieces = *kernels->bf16;
+    pieces.magnitudes = (void (*)(int64_t, const void *, int64_t, uint32_t *, uint32_t *))abort;
+    return setting == 1 ? kernels->bf16 : &pieces;
+}
+
+START_TEST(rows_beside_rows) {
+    static const int64_t sizes[] = {1, 8, 15, 16, 20, 511, 512, 3000};
+    static const double bias[1];
+    const cti_isa *isa = cti_isa_at(_i / 3);
+    const int type = _i % 3; /* f32, f64, bf16 */
+    if (!isa) return;
+    const ct_dtype computed = type == 1 ? CT_F64 : CT_F32;
+    const cti_kernels *kernels = isa->of[computed];
+    for (int i = 0; i < COUNT(sizes) * COUNT(sizes) * 12; i++) {
+        const int64_t n = sizes[i % COUNT(sizes)], k = sizes[i / COUNT(sizes) % COUNT(sizes)];
+        const int rest = i / COUNT(sizes) / COUNT(sizes);
+        const cti_gemm_machine machine = {
+            .kernels = type == 2 ? &kernels->gemm_of_bf16 : &kernels->gemm,
+            .rounded = computed == CT_F32 ? rounding(kernels, rest / 4) : NULL,
+            .l2_bytes = 1 << 20,
+            .l1d_ways = 8,
+            .threads = 1,
+            .rows = rest & 1 ? CTI_ROWS_MANY : CTI_ROWS_ONE};
+        const cti_gemm_args g = {
+            .batch = 1,
+            .n = n,
+            .k = k,
+            .alpha = 1,
+            .b = stored(rest & 2 ? 'T' : 'N', k, n, type == 2 ? CT_BF16 : computed)};
+        check_rows(&machine, g,
+                   i % 2 ? (cti_gemm_epilogue){.bias = bias}
+                         : (cti_gemm_epilogue){.add = true, .apply = apply});
+    }
+}
+END_TEST
+
 /* A plan in words. */
 START_TEST(text_of_plan) {
     static const struct {
@@ -332,6 +419,9 @@ int main(void) {
     TCase *tcase = tcase_create("gemm plans");
     tcase_add_test(tcase, plans);
     tcase_add_test(tcase, order_of_sums);
+    int isas = 0;
+    while (cti_isa_at(isas)) isas++;
+    tcase_add_loop_test(tcase, rows_beside_rows, 0, 3 * isas);
     tcase_add_test(tcase, text_of_plan);
     tcase_add_test(tcase, long_text);
     suite_add_tcase(suite, tcase);

@@ -10,7 +10,7 @@ TESTS_OF_data = file_kinds token_faults token_files token_npy tokens
 TESTS_OF_diagnose = gradcheck gradcheck_html gradcheck_mistakes gradcheck_mutants gradcheck_refused
 TESTS_OF_ranks = disk_model dist dist_alone dist_checkpoint dist_engine dist_failures dist_faults dist_hostile \
     dist_mistakes dist_silent
-TESTS_OF_models = finetune model_adapters model_faults model_folders model_generate model_options model_values models \
+TESTS_OF_models = finetune generate_rows model_adapters model_faults model_folders model_generate model_options model_values models \
     set_faults
 TESTS_OF_text = $(patsubst tests/test_%.c,%,$(wildcard tests/test_text_*.c))
 FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data diagnose models ranks text),$(TESTS_OF_$(f)))
@@ -43,7 +43,7 @@ TEST_CFLAGS = $(call $(TEST_OPT),$(ALL_CFLAGS))
 is_one_of = $(filter $(1:%=tests/test_%.c),$<)
 at_O0 = $(patsubst -O3,-O0,$(patsubst -O2,-O0,$(1)))
 at_O2 = $(patsubst -O3,-O2,$(1))
-MODELS = amx gemm
+MODELS = amx gemm generate_rows
 COMPUTING = attention_fused attention_hidden attention_rounded checksum disk_model dist_faults faults graph \
     kernel_rows kernels losses ops ops_more rounded rows shard_faults stored text_unicode
 

@@ -7,6 +7,7 @@
 
 #include "../../nn/bare.h"
 #include "../../src/core/int_math.h"
+#include "../../src/core/row_rule.h"
 #include "lora.h"
 
 static const char forward_name[] = "lm_forward", loss_name[] = "lm_loss";
@@ -360,9 +361,13 @@ static bool check_result(const cti_lm *lm, ct_lm_result result) {
                                             : "such result");
 }
 
-/* The logits (B, V) of x (B, 1, E). */
+/* The logits (B, V) of x (B, 1, E). A text has one token of them, so they count as one row also
+ * where its other tokens count as many. */
 static ct_tensor *last_logits(const cti_lm *lm, ct_tensor *x) {
+    const cti_rows before = cti_set_rows(lm->context, CTI_ROWS_ANY);
+    if (before != CTI_ROWS_ANY) cti_set_rows(lm->context, CTI_ROWS_ONE);
     ct_tensor *y = x ? computed(logits_of(lm, x)) : NULL;
+    cti_set_rows(lm->context, before);
     if (!y) return NULL;
     const ct_shape got = ct_shape_of(y);
     if (got.ndim == 3 && got.dim[0] == ct_dim(x, 0) && got.dim[1] == 1) return ct_select(y, 1, 0);

@@ -1,10 +1,11 @@
 /* Generation: prompts are read at once, then each row gets one id a step.
  *
- * A row has the bits that it has by itself, although a product's kernel depends on the number of
- * rows. Two numbers are therefore measured when a model's first generator is made: `group`, the
- * most rows of one token that give the bits of single rows, and `prompt`, the fewest tokens of a
- * prompt that give the bits of longer ones. Rows are generated in groups of at most `group`, each
- * with a cache of its own, and prompts are padded to at least `prompt` tokens. */
+ * A row has the bits that it has by itself, because products and attention choose their kernels for
+ * a number of rows that the call names (src/core/row_rule.h): a prompt counts as many rows, and a
+ * step, which has one token of each row, as one. The logits behind a prompt are a product with one
+ * row of each text, so they count as one too (forward.c). What a row computes then follows from its
+ * own calls. Rows are generated in groups, each with a cache of its own; how many rows a group has
+ * is a matter of speed and memory only. */
 #include <cotangent/autograd.h>
 #include <cotangent/tensor.h>
 
@@ -12,15 +13,15 @@
 #include <math.h>
 #include <string.h>
 
-#include "../../nn/bare.h"
 #include "../../src/core/int_math.h"
 #include "../../src/core/memory.h"
+#include "../../src/core/row_rule.h"
 #include "lm.h"
 
 static const char generate_new_op[] = "generate_new", generate_next_op[] = "generate_next",
                   generate_end_op[] = "generate_end";
 
-enum { MOST_GROUP = 8, MOST_PROMPT = 64, ROW_TAIL = 512 };
+enum { GROUP_ROWS = 8, ROW_TAIL = 512 };
 
 /* The state of a row. */
 typedef struct {
@@ -50,8 +51,8 @@ struct ct_generator {
     size_t characters_room;
     generated_row *row; /* [n] */
     int64_t n, room, vocab, step;
-    int64_t group, groups;
-    int64_t longest;     /* the tokens of the longest prompt, with padding up to `prompt` */
+    int64_t groups;      /* of GROUP_ROWS rows each, but for the last */
+    int64_t longest;     /* the tokens of the longest prompt */
     ct_lm_cache **cache; /* [groups] */
 };
 _Static_assert(sizeof(struct ct_generator) <= CTI_OBJECT_BYTES, "a generator is an object");
@@ -164,81 +165,6 @@ static bool copy_lists(ct_generator *g, const ct_generate_opts *o) {
     return true;
 }
 
-/* ---- the bits of rows ---- */
-
-static const char *bytes_of(ct_tensor *x) {
-    return ct_dtype_of(x) == CT_F64 ? (const char *)ct_data_f64(x) : (const char *)ct_data_f32(x);
-}
-
-/* Whether the first rows of a product of n rows have the bits of `rows`, a product with at least n
- * rows. */
-static bool has_bits(ct_tensor *x, int64_t first, int64_t n, ct_tensor *weight, ct_tensor *rows) {
-    ct_tensor *y = ct_linear(ct_narrow(x, 0, first, n), weight, NULL);
-    const char *a = y ? bytes_of(y) : NULL, *b = bytes_of(rows);
-    if (!a || !b) return false;
-    const size_t row =
-        (size_t)ct_shape_of(y).dim[1] * (ct_dtype_of(y) == CT_F64 ? sizeof(double) : sizeof(float));
-    return !memcmp(a, b + (size_t)first * row, (size_t)n * row);
-}
-
-static bool are_single(ct_tensor *x, int64_t group, ct_tensor *weight) {
-    ct_tensor *together = ct_linear(ct_narrow(x, 0, 0, group), weight, NULL);
-    bool single = together != NULL;
-    for (int64_t i = 0; single && i < group; i++) single = has_bits(x, i, 1, weight, together);
-    return single;
-}
-
-/* Lowers rows->group and raises rows->prompt to the numbers that a matrix (out, in) allows. The
- * matrix of the logits is multiplied with the last token of each row only. */
-static void measure_matrix(ct_tensor *weight, bool of_logits, cti_lm_rows *rows) {
-    ct_context *context = ct_context_of(weight);
-    const ct_dtype dtype = ct_dtype_of(weight) == CT_F64 ? CT_F64 : CT_F32;
-    const int64_t most = of_logits ? MOST_GROUP : 4 * MOST_PROMPT;
-    ct_scope scope = ct_scope_open_no_grad(context);
-    ct_tensor *x = ct_randn(context, dtype, CT_SHAPE(most, ct_shape_of(weight).dim[1]));
-    ct_tensor *many = of_logits ? NULL : ct_linear(x, weight, NULL);
-    while (x && rows->group > 1 && !are_single(x, rows->group, weight)) rows->group /= 2;
-    while (many && rows->prompt < MOST_PROMPT &&
-           !(has_bits(x, 0, rows->prompt, weight, many) &&
-             has_bits(x, 0, 2 * rows->prompt, weight, many)))
-        rows->prompt *= 2;
-    ct_scope_close(scope);
-}
-
-static bool is_measured(const cti_lm_rows *rows, ct_tensor *weight, bool of_logits) {
-    const ct_shape shape = ct_shape_of(weight);
-    for (int i = 0; i < rows->n; i++)
-        if (rows->shape[i].out == shape.dim[0] && rows->shape[i].in == shape.dim[1] &&
-            rows->shape[i].dtype == ct_dtype_of(weight) && rows->shape[i].of_logits == of_logits)
-            return true;
-    return false;
-}
-
-/* Measures both numbers on the shapes of the model's matrices that no earlier generator had. The
- * state of the random numbers stays. */
-static bool measure_rows(cti_lm *lm) {
-    cti_lm_rows *rows = &lm->rows;
-    const ct_rng rng = ct_rng_get(lm->context);
-    const ct_module *head = ct_module_child(lm->module, cti_lm_head_path(lm));
-    ct_param param = {0};
-    if (!rows->group) *rows = (cti_lm_rows){.group = MOST_GROUP, .prompt = 1};
-    while (ct_module_next(lm->module, &param)) {
-        const ct_shape shape = ct_shape_of(param.tensor);
-        /* an embedding is a factor of a product only if the head is tied to it */
-        const bool of_logits = param.owner == head || cti_nn_is_embedding(param.owner);
-        if (shape.ndim != 2 || is_measured(rows, param.tensor, of_logits)) continue;
-        measure_matrix(param.tensor, of_logits, rows);
-        if (!cti_lm_is_ready(lm->context)) break;
-        if (rows->n == CTI_LM_MOST_SHAPES) continue;
-        rows->shape[rows->n].out = shape.dim[0];
-        rows->shape[rows->n].in = shape.dim[1];
-        rows->shape[rows->n].dtype = ct_dtype_of(param.tensor);
-        rows->shape[rows->n++].of_logits = of_logits;
-    }
-    ct_rng_set(lm->context, rng);
-    return cti_lm_is_ready(lm->context);
-}
-
 /* ---- making ---- */
 
 /* Copies the tokens of a prompt. */
@@ -285,12 +211,11 @@ static bool fill_rows_of(ct_generator *g, ct_tensor *ids, ct_tensor *mask) {
 
 /* The rows of a group. */
 static int64_t group_rows(const ct_generator *g, int64_t group) {
-    return cti_min(g->group, g->n - group * g->group);
+    return cti_min(GROUP_ROWS, g->n - group * GROUP_ROWS);
 }
 
-static bool make_caches(ct_generator *g, int64_t prompt) {
-    g->longest = cti_max(g->longest, prompt);
-    g->groups = (g->n + g->group - 1) / g->group;
+static bool make_caches(ct_generator *g) {
+    g->groups = cti_ceil_div(g->n, GROUP_ROWS);
     g->cache = cti_take_zeroed(g->context, cti_bytes(g->groups, sizeof *g->cache));
     for (int64_t i = 0; g->cache && i < g->groups; i++) {
         g->cache[i] =
@@ -314,13 +239,9 @@ static bool check_positions(const ct_generator *g) {
 static bool generator_fill(ct_generator *g, ct_batch prompts, const ct_generate_opts *opts) {
     g->row = cti_take_zeroed(g->context, cti_bytes(g->n, sizeof *g->row));
     if (!g->row || !copy_lists(g, opts) || !fill_rows_of(g, prompts.ids, prompts.mask) ||
-        !check_positions(g) || !measure_rows(g->lm))
+        !check_positions(g))
         return false;
-    g->group = g->lm->rows.group;
-    int64_t prompt = g->lm->rows.prompt;
-    if (g->lm->config.family->names.positions)
-        prompt = cti_min(prompt, cti_lm_integer(&g->lm->config, CTI_LM_MAX_LENGTH));
-    return make_caches(g, prompt) && ct_module_on_free(g->lm->module, end_generator, &g->n);
+    return make_caches(g) && ct_module_on_free(g->lm->module, end_generator, &g->n);
 }
 
 static bool check_prompts(const cti_lm *lm, const ct_batch *prompts) {
@@ -363,9 +284,9 @@ ct_generator *ct_generate_new(ct_module *module, ct_batch prompts, ct_generate_o
 /* Shortens a group's cache to its rows' prompts and ids before the last one. The cache is longer
  * in rows that have ended, and after a step that failed. */
 static bool align_cache(const ct_generator *g, int64_t group) {
-    int64_t lengths[MOST_GROUP];
+    int64_t lengths[GROUP_ROWS];
     for (int64_t i = 0; i < group_rows(g, group); i++)
-        lengths[i] = g->step ? g->row[group * g->group + i].count - 1 : 0;
+        lengths[i] = g->step ? g->row[group * GROUP_ROWS + i].count - 1 : 0;
     return ct_lm_cache_set_lengths(g->cache[group], lengths);
 }
 
@@ -379,7 +300,7 @@ static ct_tensor *group_logits(ct_generator *g, int64_t group) {
     bool *shown = mask ? ct_data_bool(mask) : NULL;
     if (!id || (!g->step && !shown)) return NULL;
     for (int64_t i = 0; i < n; i++) {
-        const generated_row *row = &g->row[group * g->group + i];
+        const generated_row *row = &g->row[group * GROUP_ROWS + i];
         if (g->step) {
             id[i] = row->id[row->count - 1];
             continue;
@@ -387,9 +308,11 @@ static ct_tensor *group_logits(ct_generator *g, int64_t group) {
         memcpy(id + i * T, row->id, (size_t)row->prompt * sizeof *id);
         for (int64_t t = 0; t < row->prompt; t++) shown[i * T + t] = true;
     }
+    const cti_rows before = cti_set_rows(g->context, g->step ? CTI_ROWS_ONE : CTI_ROWS_MANY);
     ct_tensor *logits = ct_lm_forward(
         g->lm->module, ids,
         (ct_lm_call){.key_mask = mask, .cache = g->cache[group], .result = CT_LM_LAST});
+    cti_set_rows(g->context, before);
     /* a head of the program's own may have fewer logits than there are ids, but not more */
     if (!logits || ct_dim(logits, 1) <= g->vocab) return logits;
     return ct_fail(g->context, CT_ERR_ARGUMENT,
@@ -463,7 +386,7 @@ static bool row_takes(ct_generator *g, generated_row *row, int64_t id) {
 }
 
 static bool group_ended(const ct_generator *g, int64_t group) {
-    const generated_row *row = &g->row[group * g->group];
+    const generated_row *row = &g->row[group * GROUP_ROWS];
     for (int64_t i = 0; i < group_rows(g, group); i++)
         if (!row[i].ended) return false;
     return true;
@@ -475,7 +398,7 @@ static bool group_step(ct_generator *g, int64_t group, int64_t *ids) {
     ct_tensor *logits = group_logits(g, group);
     bool ok = logits != NULL;
     for (int64_t i = 0; ok && i < group_rows(g, group); i++) {
-        const int64_t at = group * g->group + i;
+        const int64_t at = group * GROUP_ROWS + i;
         if (g->row[at].ended) continue;
         ids[at] = draw_id(g, at, ct_narrow(logits, 0, i, 1));
         ok = ids[at] >= 0;

@@ -35,18 +35,6 @@ typedef struct {
     int64_t layer;
 } cti_lm_step;
 
-/* The numbers of rows with which generation keeps the bits of a row (generate.c). */
-enum { CTI_LM_MOST_SHAPES = 32 };
-typedef struct {
-    struct {
-        int64_t out, in;
-        ct_dtype dtype;
-        bool of_logits;
-    } shape[CTI_LM_MOST_SHAPES]; /* [n] the matrices on which both numbers were measured */
-    int n;
-    int64_t group, prompt; /* 0: not measured yet */
-} cti_lm_rows;
-
 struct cti_lm {
     ct_context *context;
     ct_module *module; /* the root of the tree */
@@ -66,7 +54,6 @@ struct cti_lm {
         const char *key;  /* the first of its keys that is not supported; NULL: none */
         char value[CTI_LM_VALUE];
     } not_followed;
-    cti_lm_rows rows;
 };
 
 /* Reads the options of generation for an op. */

@@ -123,11 +123,14 @@ static ct_attention_out attend_fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, c
 /* If weights are asked for, attention is composed of public ops in three cases: dropout applies to
  * the weights, there are one or two queries, or there are few weights. For few weights this takes
  * no longer, and it rounds less: the two gradients of a weight, its own and the one through out,
- * are added before softmax's backward. */
-static bool is_composed(const ct_attention_opts *opts, int64_t t, int64_t s) {
+ * are added before softmax's backward. Composed sums depend on S, so only dropout remains if
+ * kernels are chosen for a given number of rows. */
+static bool is_composed(cti_rows rows, const ct_attention_opts *opts, int64_t t, int64_t s) {
     enum { MOST_SCORES = 128 * 128 };
     if (!opts->need_weights) return false;
-    if (opts->dropout > 0 || t <= CTI_ATTENTION_DECODE_QUERIES) return true;
+    if (opts->dropout > 0) return true;
+    if (rows != CTI_ROWS_ANY) return false;
+    if (t <= CTI_ATTENTION_DECODE_QUERIES) return true;
     /* The fused op keeps a NaN from the queries that a window or segments hide it from. */
     return s <= MOST_SCORES / t && !cti_attention_is_limited(opts);
 }
@@ -199,8 +202,9 @@ ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_atten
     complete_opts(&opts, n[3]);
     if (!opts.need_weights) return attend_fused(q, k, v, scores, &opts);
     const ct_scope scope = ct_scope_open(context);
-    return close_scope(scope, is_composed(&opts, t, s) ? composed(q, k, v, &opts)
-                                                       : attend_fused(q, k, v, scores, &opts));
+    return close_scope(scope, is_composed(context->rows, &opts, t, s)
+                                  ? composed(q, k, v, &opts)
+                                  : attend_fused(q, k, v, scores, &opts));
 }
 
 static ct_attention_out packed_composed(ct_tensor *x, int64_t heads,
@@ -233,7 +237,7 @@ ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attenti
     complete_opts(&opts, x->shape.dim[2] / 3 / num_heads);
     if (!opts.need_weights) return attend_fused(x, NULL, NULL, scores, &opts);
     const ct_scope scope = ct_scope_open(context);
-    return close_scope(scope, is_composed(&opts, t, t)
+    return close_scope(scope, is_composed(context->rows, &opts, t, t)
                                   ? packed_composed(x, num_heads, &opts)
                                   : attend_fused(x, NULL, NULL, scores, &opts));
 }

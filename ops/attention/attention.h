@@ -49,8 +49,8 @@ typedef struct cti_attention_params cti_attention_params; /* attention_tiles.h *
 ct_tensor *cti_attention_fused(ct_tensor *const in[CTI_ATTENTION_INPUTS],
                                const cti_attention_attrs *attrs, ct_tensor **stats);
 
-/* Computes forward of the fused op for up to CTI_ATTENTION_DECODE_QUERIES queries. False: out of
- * memory, recorded. */
+/* Computes forward of the fused op for few queries: up to CTI_ATTENTION_DECODE_QUERIES, or any
+ * number with CTI_ROWS_ONE (../../src/core/row_rule.h). False: out of memory, recorded. */
 bool cti_attention_decode(ct_context *context, const cti_attention_params *a);
 
 bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad);

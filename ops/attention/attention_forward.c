@@ -147,7 +147,10 @@ static bool attend_all_keys(const forward_call *f, const forward_buffers *w,
     const cti_attention_span keys = cti_attention_keys_of(a, all);
     a->kernels->fill(padded, -INFINITY, w->max);
     a->kernels->fill(padded, 0, w->sum);
-    for (int64_t k0 = keys.begin; k0 < keys.end; k0 += f->schedule.k_block) {
+    /* Blocks begin at multiples of their length, so the bits of a query do not depend on the range
+     * that it is in. */
+    for (int64_t k0 = keys.begin / f->schedule.k_block * f->schedule.k_block; k0 < keys.end;
+         k0 += f->schedule.k_block) {
         const int64_t nk = cti_min(f->schedule.k_block, keys.end - k0);
         const cti_attention_tile t = cti_attention_subtile(all, 0, nq, k0, nk);
         if (cti_attention_visible_keys(a, &t) != CTI_KEYS_NONE) attend_keys(a, w, &t, guarded);
@@ -222,10 +225,11 @@ static ct_tensor *fused_forward(ct_call *c) {
     cti_attention_tensors x;
     if (!cti_attention_tensors_of(c, &x)) return NULL;
     const int64_t *q = x.q->shape.dim, *k = x.k->shape.dim;
+    const bool few = c->context->rows == CTI_ROWS_ANY ? q[2] <= CTI_ATTENTION_DECODE_QUERIES
+                                                      : c->context->rows == CTI_ROWS_ONE;
     /* With a softcap backward needs its tanh, which cannot be found from saved scores. */
     const bool decode =
-        q[2] <= CTI_ATTENTION_DECODE_QUERIES &&
-        !(((const cti_attention_attrs *)c->attrs)->softcap > 0 && wants_gradient(c));
+        few && !(((const cti_attention_attrs *)c->attrs)->softcap > 0 && wants_gradient(c));
     ct_tensor *y = new_output(c, &x);
     if (!y) return NULL;
     /* There is nothing to compute. This is not only a shortcut: if d and dv are 0, T and S may be

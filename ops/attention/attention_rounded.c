@@ -10,8 +10,10 @@ bool cti_attention_is_rounded(const ct_context *context, ct_dtype dtype, int64_t
                               int64_t d, int64_t dv) {
     const cti_gemm_kernels *rounded = context->rounded;
     if (!rounded || context->matmul != CT_MATMUL_BF16 || dtype != CT_F32) return false;
+    if (context->rows == CTI_ROWS_ONE) return false;
     const int64_t lines = rounded->tuning.rounded_lines;
-    const bool large = cti_min(t, s) >= lines && cti_min(d, dv) >= lines;
+    const bool many = context->rows == CTI_ROWS_MANY || cti_min(t, s) >= lines;
+    const bool large = many && cti_min(d, dv) >= lines;
     /* A panel of scores is a block of C of both kinds of kernels. */
     const bool fits = rounded->nr == context->isa->of[dtype]->gemm.nr &&
                       rounded->mr * CTI_ATTENTION_RIGHT_ROWS * rounded->packed_bytes <= BAND_BYTES;

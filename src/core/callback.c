@@ -77,6 +77,7 @@ static cti_call_state state_of(const ct_context *context) {
                             .undo = context->undo,
                             .set = context->set,
                             .in_recompute = context->in_recompute,
+                            .rows = context->rows,
                             .held = context->held,
                             .loans = context->loans.open,
                             .depth = context->depth};
@@ -97,6 +98,7 @@ static void set_state(ct_context *context, const cti_call_state *state,
     if (cti_profile_is_running(context)) context->profile->open = state->span;
     context->in_recompute = state->in_recompute;
     context->set = NULL; /* as in every callback: see begin_callback */
+    context->rows = state->rows;
     context->held = state->held;
     context->loans.open = state->loans;
     context->depth += state->depth - inside->depth;

@@ -107,6 +107,12 @@ ct_matmul_precision ct_get_matmul(const ct_context *context) {
     return context ? context->matmul : CT_MATMUL_F32;
 }
 
+cti_rows cti_set_rows(ct_context *context, cti_rows rows) {
+    const cti_rows before = context->rows;
+    context->rows = rows;
+    return before;
+}
+
 /* ---- making ---- */
 
 ct_context *ct_context_new(ct_context_opts opts) {
@@ -236,7 +242,7 @@ ct_memory_stats ct_memory(const ct_context *context) {
     const int64_t in_blocks = pool->live - cti_handles_used(context) * CTI_HANDLE_BYTES;
     return (ct_memory_stats){.live = pool->live,
                              .peak = pool->peak,
-                             .pooled = pool->held - pool->chunks.clean - pool->lasting - in_blocks,
+                             .pooled = pool->held - pool->lasting - in_blocks,
                              .allocator_calls = pool->calls};
 }
 

@@ -40,6 +40,7 @@
 #include "message.h"
 #include "object.h"
 #include "parallel.h"
+#include "row_rule.h"
 #include "tensor.h"
 
 #include <stdatomic.h>
@@ -102,6 +103,7 @@ typedef struct {
     cti_undo *undo;
     struct cti_file_set *set;
     bool in_recompute, held;
+    cti_rows rows;
     int depth, loans;
 } cti_call_state;
 
@@ -164,6 +166,7 @@ struct ct_context {
     const cti_isa *isa;              /* the kernels */
     ct_matmul_precision matmul;      /* the setting of ct_set_matmul */
     const cti_gemm_kernels *rounded; /* the kernels for rounded products; NULL if f32's are used */
+    cti_rows rows;                   /* the number of rows for which kernels are chosen */
     ct_rng rng;
     int64_t l2_bytes; /* the size of a core's L2 cache */
     int64_t l1d_ways; /* the associativity of a core's L1d cache */

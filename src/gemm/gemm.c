@@ -111,7 +111,7 @@ bool cti_gemm_small(ct_context *context, const cti_gemm_args *g) {
     const bool gemv = g->m == 1 && g->n > 0 && g->n * g->k <= t->row_task_flops && !(e && e->bias);
     /* With few rows for their K, dot products may be faster: the plan decides (is_dots). */
     const bool packed = g->m > 1 && g->n > 1 && g->c.col == 1 && packed_bytes <= CTI_GEMM_STACK_B &&
-                        g->m * t->dots_k_per_m > g->k;
+                        g->m * t->dots_k_per_m > g->k && context->rows == CTI_ROWS_ANY;
     if (gemv)
         kernels->gemv(&(cti_gemm_rows){.m = 1,
                                        .n = g->n,
@@ -146,9 +146,10 @@ static void fill_with_bias(const cti_kernels *kernels, const cti_gemm_args *args
                         cti_matrix_at(&args->c, i, 0, 0), args->c.row, args->c.col, false);
 }
 
-static bool planned_widened(ct_context *context, const cti_gemm_args *args) {
+/* Computes a product from copies of operands that no kernel reads directly. */
+static bool planned_widened(ct_context *context, const cti_gemm_args *args, bool dense_a) {
     cti_gemm_widened wide;
-    if (!cti_gemm_widen(context, args, &wide)) return false;
+    if (!cti_gemm_widen(context, args, dense_a, &wide)) return false;
     const bool done = cti_gemm_planned(context, &wide.args);
     cti_gemm_widened_end(context, &wide);
     return done;
@@ -162,14 +163,17 @@ bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
                                 .rounded = f32 ? context->rounded : NULL,
                                 .l2_bytes = context->l2_bytes,
                                 .l1d_ways = context->l1d_ways,
-                                .threads = cti_parallel_width(context)};
+                                .threads = cti_parallel_width(context),
+                                .rows = context->rows};
     cti_gemm_plan plan;
     cti_gemm_args transposed, onto_bias;
     cti_gemm_epilogue add;
     const cti_gemm_args *g = cti_plan_gemm(args, &machine, &plan, &transposed);
     const bool in_range_only = plan.rounded && plan.kernels->magnitudes;
-    if (cti_gemm_has_bf16(args) && (args->a.dtype == CT_BF16 || plan.transposed || in_range_only))
-        return planned_widened(context, args);
+    const bool sparse_dots = plan.kind == CTI_GEMM_DOTS && g->a.col != 1;
+    if (sparse_dots ||
+        (cti_gemm_has_bf16(args) && (args->a.dtype == CT_BF16 || plan.transposed || in_range_only)))
+        return planned_widened(context, args, sparse_dots);
     if (in_range_only && !cti_gemm_in_range(context, g, plan.kernels)) {
         machine.rounded = NULL;
         g = cti_plan_gemm(args, &machine, &plan, &transposed);

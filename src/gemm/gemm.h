@@ -125,7 +125,8 @@ static inline bool cti_gemm(ct_context *context, const cti_gemm_args *g) {
     CTI_ASSERT(!g->epilogue || !g->epilogue->add || !g->epilogue->bias);
     if (context->observed) cti_gemm_count(context, g->batch, g->m, g->n, g->k);
     const bool small = g->batch == 1 && g->k > 0 && g->k < CTI_GEMM_DEEP &&
-                       cti_gemm_is_small(g->m, g->n, g->k); /* one K block */
+                       cti_gemm_is_small(g->m, g->n, g->k) && /* one K block */
+                       context->rows != CTI_ROWS_MANY;        /* which are never small */
     if (!small || g->m <= 1 || g->n <= 1 || g->b.col != 1 || g->c.col != 1 ||
         cti_gemm_has_bf16(g)) {
         const cti_gemm_args args = *g;

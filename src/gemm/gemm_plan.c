@@ -40,8 +40,8 @@ static cti_gemm_args transposed_of(const cti_gemm_args *g) {
 
 /* ---- the order of sums: by sizes, strides and the ISA, never by caches or threads ---- */
 
-static bool is_transposed(const cti_gemm_args *g) {
-    return g->m > 1 && (g->n == 1 || (g->c.col != 1 && g->c.row == 1));
+static bool is_transposed(const cti_gemm_args *g, cti_rows rows) {
+    return rows == CTI_ROWS_ANY && g->m > 1 && (g->n == 1 || (g->c.col != 1 && g->c.row == 1));
 }
 
 /* There are as few K blocks as the kc of the kernels allows. All but the last have the same length,
@@ -49,8 +49,10 @@ static bool is_transposed(const cti_gemm_args *g) {
  * two, even on one thread, so that its bits are the same as with split-K. */
 static int64_t plan_k_block(const plan_problem *p) {
     const cti_gemm_args *g = p->g;
-    const bool may_split = g->k >= CTI_GEMM_DEEP && g->k > g->m && g->k > g->n &&
-                           g->m <= p->tuning->split_k_c_bytes / p->size / g->n;
+    const cti_rows rows = p->machine->rows;
+    const int64_t m = rows == CTI_ROWS_ONE ? 1 : g->m;
+    const bool may_split = rows != CTI_ROWS_MANY && g->k >= CTI_GEMM_DEEP && g->k > m &&
+                           g->k > g->n && m <= p->tuning->split_k_c_bytes / p->size / g->n;
     if (!may_split && g->k <= p->kernels->kc) return g->k;
     const int64_t count = cti_max(cti_ceil_div(g->k, p->kernels->kc), may_split ? 2 : 1);
     return cti_round_up(cti_ceil_div(g->k, count), cti_max(8, p->kernels->k_unit));
@@ -58,11 +60,15 @@ static int64_t plan_k_block(const plan_problem *p) {
 
 /* Returns whether A and B are rounded, which must be allowed and pay off. Both are then packed. A
  * product that is small enough to be direct is not rounded in a batch either: its bits are the same
- * with and without a batch. */
+ * with and without a batch. Of many rows none is small. Kernels that look at magnitudes may be
+ * refused for the numbers of one row, and then for all. */
 static bool plan_is_rounded(const plan_problem *p) {
     const cti_gemm_args *g = p->g;
     const cti_gemm_kernels *rounded = p->machine->rounded;
-    return rounded && cti_min(g->m, g->n) >= rounded->tuning.rounded_lines &&
+    if (!rounded || p->machine->rows == CTI_ROWS_ONE) return false;
+    if (p->machine->rows == CTI_ROWS_MANY)
+        return !rounded->magnitudes && g->n >= rounded->tuning.rounded_lines;
+    return cti_min(g->m, g->n) >= rounded->tuning.rounded_lines &&
            multiply_adds(g->m, g->n, g->k) > (double)rounded->tuning.rounded_flops;
 }
 
@@ -70,14 +76,15 @@ static bool plan_is_rounded(const plan_problem *p) {
  * so few rows that adding up the lanes of each sum costs less than packing B. */
 static bool is_dots(const plan_problem *p) {
     const cti_gemm_args *g = p->g;
-    return g->b.col != 1 && g->b.row == 1 && g->a.col == 1 && g->m <= p->tuning->dots_max_m &&
-           g->m <= g->k / p->tuning->dots_k_per_m;
+    if (g->b.col == 1 || g->b.row != 1 || p->machine->rows == CTI_ROWS_MANY) return false;
+    return p->machine->rows == CTI_ROWS_ONE || (g->a.col == 1 && g->m <= p->tuning->dots_max_m &&
+                                                g->m <= g->k / p->tuning->dots_k_per_m);
 }
 
 static cti_gemm_kind sum_kind(const plan_problem *p) {
     if (p->g->k <= 0) return CTI_GEMM_ZERO;
     if (is_dots(p) && !plan_is_rounded(p)) return CTI_GEMM_DOTS;
-    return p->g->m == 1 ? CTI_GEMM_GEMV : CTI_GEMM_BLOCKED;
+    return p->g->m == 1 && p->machine->rows != CTI_ROWS_MANY ? CTI_GEMM_GEMV : CTI_GEMM_BLOCKED;
 }
 
 /* ---- gemv, dots ---- */
@@ -100,7 +107,7 @@ static void plan_rows(const plan_problem *p, cti_gemm_plan *plan) {
 
 static bool plan_direct(const plan_problem *p, cti_gemm_plan *plan) {
     const cti_gemm_args *g = p->g;
-    if (g->batch != 1 || !cti_gemm_is_small(g->m, g->n, g->k)) return false;
+    if (g->batch != 1 || !cti_gemm_is_small(g->m, g->n, g->k) || plan_is_rounded(p)) return false;
     if (g->b.col == 1 && g->b.dtype != CT_BF16) plan->b = CTI_B_IN_PLACE;
     else if ((g->n + p->kernels->nr) * g->k * p->size <= CTI_GEMM_STACK_B) plan->b = CTI_B_ON_STACK;
     else return false;
@@ -299,7 +306,9 @@ static void check_order_of_sums(const plan_problem *p, const cti_gemm_plan *plan
     const int64_t k = p->g->k, unit = cti_max(8, plan->kernels->k_unit);
     CTI_ASSERT((plan->kind == CTI_GEMM_ZERO) == (k <= 0));
     CTI_ASSERT(plan->kind != CTI_GEMM_GEMV || p->g->m == 1);
-    CTI_ASSERT(plan->kind != CTI_GEMM_DOTS || (p->g->a.col == 1 && p->g->b.row == 1));
+    CTI_ASSERT(plan->kind != CTI_GEMM_DOTS ||
+               ((p->g->a.col == 1 || p->machine->rows == CTI_ROWS_ONE) && p->g->b.row == 1));
+    CTI_ASSERT(!plan->transposed || p->machine->rows == CTI_ROWS_ANY);
     if (plan->kind == CTI_GEMM_ZERO || plan->kind == CTI_GEMM_DOTS) return;
     CTI_ASSERT(plan->kc > 0 && plan->kc <= plan->kernels->kc);
     CTI_ASSERT(plan->kc == k || plan->kc % unit == 0);
@@ -334,7 +343,7 @@ const cti_gemm_args *cti_plan_gemm(const cti_gemm_args *args, const cti_gemm_mac
                       .size = (int64_t)cti_dtype_size(cti_gemm_computed_type(args))};
     clear_plan(plan);
     plan->kernels = p.kernels;
-    plan->transposed = is_transposed(args);
+    plan->transposed = is_transposed(args, machine->rows);
     if (plan->transposed) {
         *transposed = transposed_of(args);
         p.g = transposed;

@@ -20,8 +20,10 @@
  *    multiple of kc.
  * 7. split-K has one matrix, alpha 1, rows of C that are dense, and no apply.
  * 8. A shared B is the B of one matrix. If the product is rounded, both A and B are packed.
- * 9. The workspace has packed A, then the copies of packed B, then the partial sums; each begins at
- *    a multiple of CTI_ALIGN. A copy of B belongs to one worker, or, if B is shared, to all. */
+ * 9. With rows other than CTI_ROWS_ANY the order of sums and what is rounded do not depend on m,
+ * and no product is transposed (../core/row_rule.h). A of dots is then copied if it is not dense.
+ * 10. The workspace has packed A, then the copies of packed B, then the partial sums; each begins
+ * at a multiple of CTI_ALIGN. A copy of B belongs to one worker, or, if B is shared, to all. */
 #ifndef CTI_GEMM_GEMM_PLAN_H
 #define CTI_GEMM_GEMM_PLAN_H
 
@@ -34,6 +36,7 @@ typedef struct {
                                       * NULL */
     int64_t l2_bytes, l1d_ways;      /* the caches of one core */
     int threads;
+    cti_rows rows; /* the number of rows for which kernels are chosen */
 } cti_gemm_machine;
 
 typedef enum {
