@@ -165,13 +165,15 @@ CT_API void ct_error_clear(ct_context *context);
 typedef struct {
     int64_t live;            /* bytes in use by tensors, tape and modules */
     int64_t peak;            /* the largest `live` since the start or ct_memory_reset_peak */
-    int64_t pooled;          /* bytes that the context holds for later use */
+    int64_t pooled;          /* bytes of the machine that the context holds for later use */
     int64_t allocator_calls; /* the number of calls of alloc since the start */
 } ct_memory_stats;
 
 CT_API ct_memory_stats ct_memory(const ct_context *context);
 CT_API void ct_memory_reset_peak(ct_context *context);
-/* Returns pooled memory to the allocator, except blocks that are partly in use. */
+/* Returns pooled memory to the allocator, except blocks that are partly in use; of these, pages
+ * that are not in use go back to the system, on Linux. It is seldom needed: whatever sizes a
+ * program uses, a context holds at most about a fifth more than it had in use at its peak. */
 CT_API void ct_memory_trim(ct_context *context);
 
 /* Sets the number of threads, including the caller's: 1 to 1024. Results are the same bits for any

@@ -242,7 +242,7 @@ ct_memory_stats ct_memory(const ct_context *context) {
     const int64_t in_blocks = pool->live - cti_handles_used(context) * CTI_HANDLE_BYTES;
     return (ct_memory_stats){.live = pool->live,
                              .peak = pool->peak,
-                             .pooled = pool->held - pool->lasting - in_blocks,
+                             .pooled = pool->held - pool->chunks.clean - pool->lasting - in_blocks,
                              .allocator_calls = pool->calls};
 }
 

@@ -3,56 +3,40 @@
  *
  *     allocator ------ large block ----------> IN USE ----- cti_give -----> FREE
  *      ^    |                                   ^  ^                        |  |
- *      |    `-- slab --> UNCUT --- cti_take ----'  `------- cti_take -------'  |
+ *      |    |-- slab --> UNCUT --- cti_take ----'  `------- cti_take -------'  |
+ *      |    `-- region -----------------------------------------------------> FREE
  *      |                                                                       |
- *      `-- ct_memory_trim: large blocks, and slabs without a block in use -----'
+ *      `-- large blocks, and slabs and regions without a block in use ---------'
  *
  * IN USE  The block belongs to the caller of cti_take.
- * FREE    The block is on the free list of its size class, and its first bytes are the list's link.
- * UNCUT   The memory is the rest of pool->small or pool->medium, from which blocks are cut.
+ * FREE    The block is on the free list of its size class, and its first bytes are the list's link;
+ *         or it is a free chunk of a region (chunk.h).
+ * UNCUT   The memory is the rest of pool->slab, from which small blocks are cut.
  *
  * Invariants:
  *
- * 1. The size class of a small or medium block follows from the size with which it was taken. The
- *    caller gives it back with the same size, so it has no header. The class of a large block
- *    follows from its header, because the best fit for a request may be a larger block.
+ * 1. The size class of a block follows from the size with which it was taken, which is the size
+ *    with which the caller gives it back.
  * 2. Every block begins at a multiple of 64 bytes.
- * 3. Every byte behind a slab's header is in a block in use, in a free block, in the uncut rest, or
- *    counted in the slab's `waste`.
- * 4. Every slab, large block and lasting block has a header and is on pool->blocks once. `held` is
- *    the sum of their sizes, and it never passes the limit.
+ * 3. Every byte behind a slab's header is in a block in use, in a free block, or in the uncut rest.
+ * 4. Every slab, region, large block by itself and lasting block has a header and is on
+ *    pool->blocks once. `held` is the sum of their sizes, and it never passes the limit.
  * 5. `live` is the sum of the class sizes of the blocks in use, without the objects that have
  *    ended, and of CTI_HANDLE_BYTES for each handle that has not ended.
  * 6. A lasting block is never free: its memory returns to the allocator with the context.
- * 7. In debug mode a free block is all ones behind its link, and so is new memory. */
+ * 7. In debug mode a free block is all ones behind its link, and so is new memory.
+ * 8. The bytes that may take memory of the machine are those held without the clean bytes of free
+ *    chunks. Whenever cti_take returns they are at most 1.2 times the largest `live` so far and
+ *    1 MiB, unless what is above could not be given back at the last attempt, and has grown by less
+ *    than a sixteenth since: free blocks in slabs that are in use, and parts of pages. So the sizes
+ *    that a program takes may change as they like. If the system takes no pages back
+ *    (cti_os_discard), free chunks in regions that are in use cannot be given back either. */
 #ifndef CTI_CORE_MEMORY_H
 #define CTI_CORE_MEMORY_H
 
 #include <cotangent/context.h>
 
-#include "assert.h"
-
-enum { CTI_ALIGN = 64 }; /* the alignment of every block in bytes, which is a cache line */
-
-/* The largest request in bytes. Rounded up to its class and with a header it does not overflow. */
-#define CTI_MOST_BYTES ((size_t)PTRDIFF_MAX / 4)
-
-/* The size classes. Up to 4,096 bytes they are linear: there is one for each multiple of 64 bytes.
- * Above they are geometric, with eight classes to a doubling. */
-enum {
-    CTI_LINEAR_MAX = 4096,
-    CTI_LINEAR_CLASSES = CTI_LINEAR_MAX / CTI_ALIGN,
-    CTI_SIZE_CLASSES = 8 * 64
-};
-/* Whether 1 <= size <= CTI_LINEAR_MAX. For 0 the subtraction wraps around. */
-static inline bool cti_is_linear(size_t size) { return size - 1 < CTI_LINEAR_MAX; }
-/* The class of such a size; *bytes is the size of the class's blocks. */
-static inline int cti_linear_class(size_t size, size_t *bytes) {
-    CTI_ASSERT(cti_is_linear(size));
-    const size_t class = (size - 1) / CTI_ALIGN;
-    *bytes = (class + 1) * CTI_ALIGN;
-    return (int)class;
-}
+#include "chunk.h"
 
 typedef struct cti_block cti_block;
 typedef struct cti_free_block {
@@ -78,8 +62,11 @@ typedef struct {
     bool poison; /* debug mode: free memory and new memory are all ones, which reads as NaN or -1 */
     cti_block *blocks; /* the list of all blocks from the allocator */
     cti_free_block *free[CTI_SIZE_CLASSES];
-    size_t slab_max; /* the largest size in bytes that is cut from a slab */
-    cti_slab small, medium;
+    cti_slab slab;
+    bool in_regions; /* whether large blocks are chunks of regions */
+    cti_chunks chunks;
+    int64_t most;      /* the largest `live` since the start; `peak` may be ahead of it */
+    int64_t tolerated; /* so many bytes may be written though they pass the bound */
 } cti_pool;
 
 /* Makes an empty pool. If one of the allocator's functions is NULL it uses malloc and free. */

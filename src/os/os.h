@@ -26,6 +26,7 @@
  *     threads              yes                     yes                     none can be started
  *     forks                counted                 do not exist            do not exist
  *     huge pages           on Linux                no                      no
+ *     discarded pages      on Linux                no                      no
  *     rename over a file   in one step             in one step on NTFS,    by the runtime
  *                                                  else in two steps
  *     sync of a folder     yes                     EINVAL: the system      EINVAL if the runtime
@@ -75,6 +76,10 @@ bool cti_os_saves_avx512_late(void);
  * them. */
 void *cti_os_alloc(size_t size);
 void cti_os_free(void *block);
+/* Gives the pages that lie wholly in this memory back to the system. The block keeps its addresses,
+ * and its content is undefined. Returns whether the pages no longer count as the process's memory:
+ * false if there is no whole page, or if the system cannot do it. */
+bool cti_os_discard(void *memory, size_t size);
 
 /* ---- threads ---- */
 

@@ -169,6 +169,17 @@ void *cti_os_alloc(size_t size) {
 
 void cti_os_free(void *block) { free(block); }
 
+bool cti_os_discard(void *memory, size_t size) {
+#if defined __linux__ /* elsewhere the pages would stay until the system needs memory */
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)memory,
+                    first = (begin + page - 1) / page * page, end = (begin + size) / page * page;
+    return first < end && madvise((void *)first, end - first, MADV_DONTNEED) == 0;
+#else
+    (void)memory, (void)size;
+    return false;
+#endif
+}
+
 /* ---- threads ---- */
 
 _Static_assert(sizeof(pthread_mutex_t) <= sizeof(cti_mutex), "a mutex fits");

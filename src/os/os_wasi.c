@@ -48,6 +48,10 @@ double cti_libm_tanh(double x) { return tanh(x); }
 
 void *cti_os_alloc(size_t size) { return malloc(size); }
 void cti_os_free(void *block) { free(block); }
+bool cti_os_discard(void *memory, size_t size) {
+    (void)memory, (void)size;
+    return false;
+}
 
 /* ---- threads: the program has one, so these functions do nothing ---- */
 

@@ -117,6 +117,10 @@ double cti_libm_tanh(double x) { return (double)tanhl(x); }
 /* Large pages need a privilege that users do not have. */
 void *cti_os_alloc(size_t size) { return malloc(size); }
 void cti_os_free(void *block) { free(block); }
+bool cti_os_discard(void *memory, size_t size) {
+    (void)memory, (void)size;
+    return false;
+}
 
 /* ---- threads ---- */
 

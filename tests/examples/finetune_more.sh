@@ -99,6 +99,7 @@ expect 0 '^fox: 1 document, 1[0-9] tokens' "$finetune" lm --data fox --format te
 printf '[fox] the dog' > bracket
 expect 0 '^bracket: 1 document' "$finetune" lm --data bracket --out form --steps 1; rm -r form
 refuses 'bracket:1: ' "$finetune" lm --data bracket --format json
+cp prose named.JsonL; refuses 'named.JsonL:1: byte 0: a value is expected' "$finetune" lm --data named.JsonL # and not a plain text
 printf 'fox\n---\ndog\n' > divided
 expect 0 '^divided: 2 documents' "$finetune" lm --data divided --separator '---' --out form --steps 1; rm -r form
 expect 0 '^The separator stands at 1 place$' "$bin/tokenize" --tokenizer lm --separator '---' --out ids divided
