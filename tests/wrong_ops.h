@@ -449,6 +449,16 @@ WORK(cross_entropy_exp) { /* e^x for its softmax */
     }
 }
 WORK(turned_left_out) { EACH(i, s->n) s->dx[0][i] = s->g[i]; }
+/* sin(x) w at every other element, x at the others */
+WORK(labelled) { EACH(i, s->n) s->y[i] = i % 2 ? sin(s->x[0][i]) * s->x[1][i] : s->x[0][i]; }
+static void labelled_d(numbers *s, bool with_w) {
+    EACH(i, s->n) {
+        s->dx[0][i] = s->g[i] * (i % 2 ? cos(s->x[0][i]) * (with_w ? s->x[1][i] : 1) : 1);
+        s->dx[1][i] = i % 2 ? s->g[i] * sin(s->x[0][i]) : 0;
+    }
+}
+WORK(labelled_right) { labelled_d(s, true); }
+WORK(labelled_without_w) { labelled_d(s, false); }
 WORK(row_squares) { EACH(i, s->n) s->y[i / s->columns] += s->x[0][i] * s->x[0][i]; }
 WORK(row_squares_right) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i / s->columns]; }
 WORK(row_squares_by_columns) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i % s->columns]; }

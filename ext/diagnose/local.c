@@ -78,7 +78,7 @@ bool cti_suspect_exchanged(cti_suspect *s) {
 
 /* ---- known functions ---- */
 
-enum { FUNCTIONS = 15 };
+enum { FUNCTIONS = 20, SIGN = 10 };
 static const char *const function_name[FUNCTIONS] = {"%s",
                                                      "the square of %s",
                                                      "the root of %s",
@@ -93,7 +93,12 @@ static const char *const function_name[FUNCTIONS] = {"%s",
                                                      "the cube of %s",
                                                      "one over %s",
                                                      "the sine of %s",
-                                                     "the cosine of %s"};
+                                                     "the cosine of %s",
+                                                     "the sigmoid of %s",
+                                                     "one minus the sigmoid of %s",
+                                                     "the tanh of %s",
+                                                     "1 - t^2 with t the tanh of %s",
+                                                     "s (1 - s) with s the sigmoid of %s"};
 
 static double known_function(int f, double v) {
     switch (f) {
@@ -111,7 +116,12 @@ static double known_function(int f, double v) {
     case 11: return v * v * v;
     case 12: return 1 / v;
     case 13: return sin(v);
-    default: return cos(v);
+    case 14: return cos(v);
+    case 15: return 1 / (1 + exp(-v));
+    case 16: return 1 / (1 + exp(v));
+    case 17: return tanh(v);
+    case 18: return 1 - tanh(v) * tanh(v);
+    default: return 1 / ((1 + exp(-v)) * (1 + exp(v)));
     }
 }
 
@@ -174,12 +184,14 @@ static int list_known(cti_suspect *s, known list[KNOWN]) {
     return count;
 }
 
-/* P = c times base times (or over) f(v), with the c that fits A best; with `added`, P = J + c base
- * f(v). False: P is not finite, or does not explain the error. */
-static bool explains(cti_suspect *s, const double *base, const known *of, int f, bool over,
-                     bool added, double *c) {
+/* In the columns of `wrong`, P = c times base times (or over) f(v), with the c that fits A best;
+ * with `added`, P = J + c base f(v). In the other columns P = J. False: P is not finite, or does
+ * not explain the error. */
+static bool explains(cti_suspect *s, const bool *wrong, const double *base, const known *of, int f,
+                     bool over, bool added, double *c) {
     double top = 0, bottom = 0;
     for (int64_t e = 0; e < s->rows * s->n; e++) {
+        if (!wrong[e % s->n]) continue;
         const double v = known_function(f, of->v[(of->rows ? e / s->n : e % s->n) % of->count]),
                      target = added ? s->a[e] - s->j[e] : s->a[e];
         s->p[e] = base[e] == 0 ? 0 : over ? base[e] / v : base[e] * v;
@@ -187,33 +199,47 @@ static bool explains(cti_suspect *s, const double *base, const known *of, int f,
         top += target * s->p[e], bottom += s->p[e] * s->p[e];
     }
     *c = bottom > 0 ? top / bottom : 0;
-    for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = *c * s->p[e] + (added ? s->j[e] : 0);
+    for (int64_t e = 0; e < s->rows * s->n; e++)
+        s->p[e] = wrong[e % s->n] ? *c * s->p[e] + (added ? s->j[e] : 0) : s->j[e];
     return *c != 0 && cti_suspect_fits(s);
 }
 
-/* Does J have so many entries that a fit of one number is no accident? */
-static bool has_entries(const cti_suspect *s) {
-    int64_t entries = 0;
-    for (int64_t e = 0; e < s->rows * s->n; e++) entries += !cti_suspect_is_zero(s, s->j[e]);
-    return !s->check->opts.fast && entries >= 4;
+/* The columns that are wrong, or NULL if J has so few entries in them that a fit of one number may
+ * be an accident. A mistake in one branch of the formula leaves the elements of the other one
+ * right. *some is the end of the sentence that says how many they are. */
+static bool *wrong_columns(cti_suspect *s, char some[64]) {
+    int64_t entries = 0, columns = 0;
+    bool *wrong = s->check->opts.fast ? NULL : cti_check_flags(s->check, s->n);
+    for (int64_t i = 0; wrong && i < s->n; i++) {
+        for (int64_t r = 0; r < s->rows; r++) wrong[i] |= cti_suspect_wrong(s, r, i);
+        columns += wrong[i];
+        for (int64_t r = 0; r < s->rows && wrong[i]; r++)
+            entries += !cti_suspect_is_zero(s, s->j[r * s->n + i]);
+    }
+    *some = 0;
+    if (columns < s->n)
+        snprintf(some, 64, ", at %lld of %lld elements", (long long)columns, (long long)s->n);
+    return entries >= 4 ? wrong : NULL;
 }
 
 bool cti_suspect_local_factor(cti_suspect *s) {
     known list[KNOWN];
-    if (!has_entries(s)) return false;
+    char some[64];
+    const bool *wrong = wrong_columns(s, some);
+    if (!wrong) return false;
     const int count = list_known(s, list);
     for (int f = 0; f < FUNCTIONS; f++)
         for (int q = 0; q < count; q++)
             for (int over = 1; over >= 0; over--) {
                 double c;
                 char what[96], times[32] = "";
-                if (!explains(s, s->j, &list[q], f, over, false, &c)) continue;
+                if (!explains(s, wrong, s->j, &list[q], f, over, false, &c)) continue;
                 snprintf(what, sizeof what, function_name[f], list[q].name);
                 if (fabs(c - 1) > 1e-4) snprintf(times, sizeof times, ", and all times %.6g", c);
                 return cti_suspect_say(s, CT_MISTAKE_CHAIN,
-                                       over ? "a factor of the local derivative is missing: %s%s"
-                                            : "the local derivative has a factor too many: %s%s",
-                                       what, times);
+                                       over ? "a factor of the local derivative is missing: %s%s%s"
+                                            : "the local derivative has a factor too many: %s%s%s",
+                                       what, times, some);
             }
     return false;
 }
@@ -222,7 +248,9 @@ bool cti_suspect_local_factor(cti_suspect *s) {
  * J that are not 0? */
 bool cti_suspect_local_term(cti_suspect *s) {
     known list[KNOWN];
-    if (!has_entries(s) || !s->check->whole) return false;
+    char some[64];
+    const bool *wrong = wrong_columns(s, some);
+    if (!wrong || !s->check->whole) return false;
     const int count = list_known(s, list);
     double *base = cti_check_numbers(s->check, s->rows, s->n);
     if (!base) return false;
@@ -233,12 +261,12 @@ bool cti_suspect_local_term(cti_suspect *s) {
             for (int q = 0; q < count; q++) {
                 double c;
                 char what[96];
-                if (!explains(s, base, &list[q], f, false, true, &c)) continue;
+                if (!explains(s, wrong, base, &list[q], f, false, true, &c)) continue;
                 snprintf(what, sizeof what, function_name[f], list[q].name);
                 return cti_suspect_say(s, CT_MISTAKE_TERM,
                                        "a term of the local derivative is missing or wrong: the "
-                                       "error is %.6g times %s%s",
-                                       c, what, of_j ? ", times the derivative" : "");
+                                       "error is %.6g times %s%s%s",
+                                       c, what, of_j ? ", times the derivative" : "", some);
             }
     }
     return false;
@@ -248,7 +276,8 @@ bool cti_suspect_local_term(cti_suspect *s) {
 bool cti_suspect_row_term(cti_suspect *s) {
     known list[KNOWN];
     int64_t stride[CT_MAX_DIMS];
-    if (!has_entries(s) || !s->check->whole) return false;
+    char some[64];
+    if (!wrong_columns(s, some) || !s->check->whole) return false;
     const int count = list_known(s, list);
     cti_shape_strides(s->in, stride);
     for (int d = s->in.ndim - 1; d >= 0; d--) {
@@ -273,7 +302,7 @@ bool cti_suspect_row_term(cti_suspect *s) {
                 }
             }
             char what[96];
-            if (of->rows || !cti_suspect_fits(s)) continue;
+            if (of->rows || f / count == SIGN || !cti_suspect_fits(s)) continue;
             snprintf(what, sizeof what, function_name[f / count], of->name);
             return cti_suspect_say(s, CT_MISTAKE_TERM,
                                    "a term is missing or wrong: %s, times one number for each row "

@@ -147,7 +147,9 @@ static bool explains_places(cti_suspect *s, const double *x, ct_shape shape,
             const int64_t e = r * s->n + i;
             double v[2];
             s->p[e] = 0;
-            if (cti_suspect_is_zero(s, s->j[e]) && cti_suspect_is_zero(s, s->a[e])) continue;
+            if (s->c->state[i] != CTI_WRONG ||
+                (cti_suspect_is_zero(s, s->j[e]) && cti_suspect_is_zero(s, s->a[e])))
+                continue;
             if (!elements_at(s, x, shape, p, r, i, v)) return false;
             const double change = added ? v[1] - v[0] : s->j[e] * (v[1] / v[0] - 1);
             if (!isfinite(change)) return false;

@@ -221,7 +221,8 @@ static bool reads_element(const cti_suspect *s, const double *v, ct_shape shape,
                           bool self, bool *natural) {
     const int choices = s->out.ndim + s->in.ndim;
     double top = 0, bottom = 0;
-    bool of_out = true, of_in = true;
+    const int64_t count = cti_shape_numel(shape);
+    bool of_out = s->rows % count == 0, of_in = s->n % count == 0; /* v is not longer */
     bool own = self; /* v is this input, and each entry is its element at the entry's own index */
     for (int pass = 0; pass < 2; pass++)
         for (int64_t e = 0; e < s->rows * s->n; e++) {
@@ -241,8 +242,7 @@ static bool reads_element(const cti_suspect *s, const double *v, ct_shape shape,
                 at = at * shape.dim[d] + index;
             }
             own = own && at == e % s->n;
-            const int64_t numel = cti_shape_numel(shape);
-            of_out = of_out && at == e / s->n % numel, of_in = of_in && at == e % s->n % numel;
+            of_out = of_out && at == e / s->n % count, of_in = of_in && at == e % s->n % count;
             s->p[e] = v[at];
             top += s->a[e] * v[at], bottom += v[at] * v[at];
         }
