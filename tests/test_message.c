@@ -223,7 +223,7 @@ START_TEST(too_long_paths) {
     ct_checkpoint checkpoint = {.module = module, .optim = optim};
     deep_path(path, 5000, false); /* longer than the system allows */
     ck_assert(!ct_load(module, path, (ct_load_opts){0}));
-    ends_with("load: /tmp/cotangent-io-", "dd/file: cannot open: " TOO_LONG);
+    ends_with("load: /tmp/cotangent-io-", "dd/file: cannot look for it: " TOO_LONG);
     ck_assert(!ct_save(module, path, (ct_save_opts){0}));
     ends_with("save: /tmp/cotangent-io-", "dd/file: cannot write: " TOO_LONG);
     ck_assert(!ct_checkpoint_save(path, &checkpoint));
@@ -318,6 +318,27 @@ START_TEST(long_names) {
 }
 END_TEST
 
+/* Nothing that a terminal obeys, and no ill-formed byte, whatever an argument has and at every
+ * length; the rest of the message stays. */
+START_TEST(controls_are_escaped) {
+    print("%s: \"%s\" at %d%%", "op", "\x1b[31mred\n\t\x7f\xc2\x9b\xc2\xa0", 7);
+    ck_assert_str_eq(message, "op: \"\\u001b[31mred\\u000a\\u0009\\u007f\\u009b\xc2\xa0\" at 7%");
+    print("%s %.*s|%c%c|%-3s|", "\xff\xc3\xa9\xed\xa0\x80\xf4\x90", 2, "\xe2\x82\xac", '\a', 'b',
+          "c");
+    ck_assert_str_eq(message, "\\xff\xc3\xa9\\xed\\xa0\\x80\\xf4\\x90 \\xe2\\x82|\\u0007b|c  |");
+    print("%s", repeated(message, 1)); /* an escaped text is not escaped again */
+    ck_assert_ptr_nonnull(strstr(message, "\\xff\xc3"));
+    for (int n = 0; n < 200; n++) {
+        print("%s: %s: the reason", repeated("\x01/a", n), repeated("\x80", 200 - n));
+        ck_assert_uint_eq(cti_json_utf8(message, strlen(message)), strlen(message));
+        for (const char *c = message; *c; c++) ck_assert_int_ge(*c, ' ');
+        ck_assert_ptr_nonnull(strstr(message, ": the reason"));
+    }
+    print("%lc\x1b%s", (wint_t)'w', "\r"); /* a conversion that this file does not know */
+    ck_assert_str_eq(message, "w??");
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("message");
     TCase *formats = tcase_create("formats");
@@ -326,6 +347,7 @@ int main(void) {
     tcase_add_test(formats, the_longest_gives_way);
     tcase_add_test(formats, every_length);
     tcase_add_test(formats, nothing_to_shorten);
+    tcase_add_test(formats, controls_are_escaped);
     suite_add_tcase(suite, formats);
     TCase *texts = tcase_create("texts of callers");
     tcase_add_checked_fixture(texts, setup, teardown);

@@ -1,5 +1,5 @@
-/* A printf that shortens long texts. It parses the format itself, because the %s in the format are
- * the places of the texts. */
+/* A printf that escapes control characters and ill-formed bytes, and shortens long texts. It parses
+ * the format itself, because the %s in the format are the places of the texts. */
 #include "message.h"
 
 #include <limits.h>
@@ -32,6 +32,72 @@ size_t cti_shorten(char *out, size_t most, const char *text, size_t length) {
     memcpy(out + head + ELLIPSIS, text + length - tail, tail);
     out[head + ELLIPSIS + tail] = 0;
     return head + ELLIPSIS + tail;
+}
+
+/* ---- escapes ---- */
+
+size_t cti_utf8_character(const char *text, size_t size) {
+    const unsigned char *byte = (const unsigned char *)text, lead = byte[0];
+    const size_t more = lead < 0x80 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
+    if ((lead >= 0x80 && lead < 0xC2) || lead > 0xF4 || more >= size) return 0;
+    /* this range of the second byte excludes overlong forms, surrogates and codes beyond U+10FFFF
+     */
+    unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    for (size_t k = 1; k <= more; k++, low = 0x80, high = 0xBF)
+        if (byte[k] < low || byte[k] > high) return 0;
+    return more + 1;
+}
+
+/* Writes the character or byte at the front of a text as a message shows it, and sets *used to its
+ * bytes in the text. Returns the bytes written. Terminals obey the characters below U+0020, U+007F
+ * and U+0080 to U+009F. */
+static size_t show_character(char out[8], const char *text, size_t size, size_t *used) {
+    const unsigned char c = (unsigned char)text[0];
+    *used = cti_utf8_character(text, size);
+    const bool control = *used == 1 ? c < 0x20 || c == 0x7F
+                                    : *used == 2 && c == 0xC2 && (unsigned char)text[1] < 0xA0;
+    if (*used && !control) {
+        memcpy(out, text, *used);
+        return *used;
+    }
+    if (!*used) {
+        *used = 1;
+        return (size_t)snprintf(out, 8, "\\x%02x", c);
+    }
+    return (size_t)snprintf(out, 8, "\\u%04x", *used == 1 ? c : (unsigned char)text[1]);
+}
+
+static bool is_clean(const char *text) {
+    char shown[8];
+    size_t used, left = strlen(text);
+    for (; left; text += used, left -= used)
+        if (show_character(shown, text, left, &used) != used || shown[0] != text[0]) return false;
+    return true;
+}
+
+/* Puts '?' in the place of what show_character would escape. */
+static void clean_up(char *text) {
+    char shown[8];
+    size_t used, left = strlen(text);
+    for (; left; text += used, left -= used) {
+        const size_t n = show_character(shown, text, left, &used);
+        if (n != used || memcmp(shown, text, n) != 0) memset(text, '?', used);
+    }
+}
+
+/* Copies a text and a NUL, escaped. Returns its length, or a negative number if it does not fit. */
+static int show_text(char *out, size_t size, const char *text, size_t length) {
+    size_t n = 0;
+    for (size_t used; length; text += used, length -= used) {
+        char shown[8];
+        const size_t more = show_character(shown, text, length, &used);
+        if (more >= size - n) return (int)size;
+        memcpy(out + n, shown, more);
+        n += more;
+    }
+    out[n] = 0;
+    return (int)n;
 }
 
 /* ---- one directive of a format ---- */
@@ -126,9 +192,19 @@ static int print_text(char *out, size_t size, size_t most, const directive *d, a
     const size_t length = end                ? (size_t)(end - text)
                           : d->precision < 0 ? strlen(text)
                                              : (size_t)d->precision;
-    if (length <= most) return snprintf(out, size, d->text, text);
-    if (most >= size) return (int)most;
-    return (int)cti_shorten(out, most, text, length);
+    char shortened[CTI_MESSAGE_SIZE];
+    if (most >= sizeof shortened) most = sizeof shortened - 1;
+    const size_t n = cti_shorten(shortened, most, text, length);
+    const int shown = show_text(out, size, shortened, n);
+    const bool same = length <= most && (size_t)shown == n; /* printed with its width */
+    return same ? snprintf(out, size, d->text, text) : shown;
+}
+
+static int print_byte(char *out, size_t size, const directive *d, arguments *args) {
+    const int c = va_arg(args->list, int);
+    const char byte = (char)c;
+    const int shown = show_text(out, size, &byte, byte != 0);
+    return shown == (byte != 0) ? snprintf(out, size, d->text, c) : shown;
 }
 
 /* Returns the full length as snprintf does, or a negative number for an unknown directive. */
@@ -141,7 +217,7 @@ static int print_directive(char *out, size_t size, size_t most, const directive 
     case 'o':
     case 'x':
     case 'X': return print_unsigned(out, size, d, args);
-    case 'c': return *d->length ? -1 : PRINT(int);
+    case 'c': return *d->length ? -1 : print_byte(out, size, d, args);
     case 'p': return PRINT(void *);
     case 's': return print_text(out, size, most, d, args);
     case '%': return snprintf(out, size, "%%");
@@ -190,15 +266,17 @@ void cti_message(char *out, size_t size, const char *format, va_list list) {
     va_copy(whole, list);
     const int length = vsnprintf(out, size, format, whole);
     va_end(whole);
-    if (length >= 0 && (size_t)length < size) return;
+    if (length >= 0 && (size_t)length < size && is_clean(out)) return;
 
     /* A bisection finds the largest length of texts with which the message fits. If the message
      * does not fit with the shortest texts, it is cut off at its end. */
     size_t low = SHORTEST, high = size;
+    if (print(out, size, high, format, list)) return;
     if (!print(out, size, low, format, list)) {
         va_copy(whole, list);
         vsnprintf(out, size, format, whole);
         va_end(whole);
+        clean_up(out);
         return;
     }
     while (high - low > 1) {

@@ -13,9 +13,15 @@ enum { CTI_MESSAGE_SIZE = 1024 };
  * not looked at it. */
 const char *cti_pending_error(const ct_context *context, ct_status *status);
 
-/* Does the work of vsnprintf with a buffer of `size` bytes. If the message is longer than that, its
- * longest texts (%s) are shortened. Each is replaced by its beginning, "..." and its end, so that a
- * long path does not cut off the rest of the message. */
+/* The bytes of the character of UTF-8 that a text of `size` > 0 bytes begins with; 0 if it begins
+ * with none. Overlong forms and surrogates are none. */
+size_t cti_utf8_character(const char *text, size_t size);
+
+/* Does the work of vsnprintf with a buffer of `size` bytes. Arguments may come from a file or a
+ * user, so no control character and no ill-formed byte of them reaches the message: it has \u001b
+ * and \xff in their place. If the message is longer than that, its longest texts (%s) are
+ * shortened. Each is replaced by its beginning, "..." and its end, so that a long path does not cut
+ * off the rest of the message. */
 void cti_message(char *out, size_t size, const char *format, va_list list);
 
 /* Copies a text and a NUL. A text of more than `most` >= 5 bytes is shortened in the same way to at

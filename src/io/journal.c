@@ -286,9 +286,12 @@ bool cti_journal_settle(ct_context *context, const char *op, const char *folder)
     cti_journal journal;
     char *record = cti_path_in(context, folder, CTI_JOURNAL_RECORD);
     if (!record) return false;
-    const bool found = cti_file_find(context, op, record, &about);
+    /* a longer name than the system takes is that of no record */
+    const bool there = cti_os_about_path(record, &about),
+               none = !there && (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG);
+    if (!there && !none) cti_file_fail(context, op, record, "cannot look for an interrupted save");
     cti_path_free(context, record);
-    if (!found || about.kind == CTI_OS_ABSENT) return found;
+    if (!there) return none;
     if (!open_journal(context, op, folder,
                       "cannot lock the folder, which has an interrupted save to complete",
                       &journal))
