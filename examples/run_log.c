@@ -25,7 +25,20 @@ static const struct {
     {"peak_bytes", true, offsetof(log_line, peak_bytes)},
     {"seconds", false, offsetof(log_line, seconds)},
 };
-enum { FIELDS = sizeof fields / sizeof *fields, NUMBER = 32 /* bytes of the longest number */ };
+enum { FIELDS = sizeof fields / sizeof *fields, NUMBER = 64 /* bytes of the longest number */ };
+
+/* Replaces a decimal point, if the number has one. `locale` says whether it gets the locale's, with
+ * which printf writes and strtod reads, or else a point. */
+static void change_point(char text[NUMBER], bool locale) {
+    char half[NUMBER];
+    snprintf(half, sizeof half, "%.1f", 0.5);
+    half[strlen(half) - 1] = 0; /* 0, the locale's point, 5 */
+    const char *from = locale ? "." : half + 1, *to = locale ? half + 1 : ".";
+    char *at = strstr(text, from);
+    if (!at || strlen(text) + strlen(to) >= NUMBER) return;
+    memmove(at + strlen(to), at + strlen(from), strlen(at + strlen(from)) + 1);
+    memcpy(at, to, strlen(to));
+}
 
 /* Prints a number with the fewest digits, from 15 to 17, that give the same double when they are
  * read. */
@@ -36,8 +49,9 @@ static void print_real(double value, char text[NUMBER]) {
     }
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(text, NUMBER, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) return;
+        if (strtod(text, NULL) == value) break;
     }
+    change_point(text, false);
 }
 
 int log_line_print(const log_line *line, char text[LOG_LINE]) {
@@ -88,7 +102,10 @@ static const char *read_value(const char *at, int i, log_line *line) {
     const char *end = number_end(at);
     if (!end) return NULL;
     if (!fields[i].whole) {
-        *(double *)field = strtod(at, NULL);
+        char text[NUMBER];
+        if (snprintf(text, NUMBER, "%.*s", (int)(end - at), at) >= NUMBER) return NULL;
+        change_point(text, true);
+        *(double *)field = strtod(text, NULL);
         return isfinite(*(double *)field) ? end : NULL;
     }
     errno = 0;

@@ -6,6 +6,8 @@
 #include "../src/io/json.h"
 #include "suite.h"
 
+#include <locale.h>
+
 #include <stdio.h>
 
 /* The text in a block of just its size and the byte that the parser may write behind it. */
@@ -279,6 +281,63 @@ START_TEST(order_of_texts) {
 }
 END_TEST
 
+/* Sets a locale whose decimal point is a comma; one is compiled if the system has none. */
+static bool set_comma(void) {
+    static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "pt_BR.UTF-8", "de_DE"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (setlocale(LC_NUMERIC, names[i])) return true;
+#if defined __GLIBC__
+    char folder[] = "/tmp/cotangent-locale-XXXXXX", command[200];
+    if (!mkdtemp(folder)) return false;
+    snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 2>/dev/null",
+             folder);
+    const bool made = system(command) == 0 && !setenv("LOCPATH", folder, 1) &&
+                      setlocale(LC_NUMERIC, "de_DE.UTF-8");
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command) == 0 && made;
+#else
+    return false;
+#endif
+}
+
+static const char *real(double number) {
+    static char text[40];
+    memset(text, 0, sizeof text);
+    cti_write_real(&(cti_writer){.at = text, .size = sizeof text}, number);
+    return text;
+}
+
+static void check_reals(void) {
+    ck_assert_str_eq(real(2.5), "2.5");
+    ck_assert_str_eq(real(-0.1), "-0.1");
+    ck_assert_str_eq(real(16), "16");
+    ck_assert_str_eq(real(1.0 / 3), "0.3333333333333333");
+    ck_assert_str_eq(real(1.5e-300), "1.5e-300");
+    ck_assert_str_eq(real(0), "0");
+}
+
+/* A locale with another point changes no number. Where no such locale is, its texts are read. */
+START_TEST(reals) {
+    check_reals();
+    if (set_comma()) check_reals();
+    setlocale(LC_NUMERIC, "C");
+    static const char *const same[][2] = {{"-1,5e-07", "-1.5e-07"},
+                                          {"2\xd9\xab"
+                                           "5",
+                                           "2.5"},
+                                          {"3", "3"},
+                                          {"1e+20", "1e+20"},
+                                          {"-inf", "-inf"},
+                                          {"nan", "nan"}};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        char text[20];
+        strcpy(text, same[i][0]);
+        cti_json_point(text);
+        ck_assert_str_eq(text, same[i][1]);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("json");
     TCase *tcase = tcase_create("json");
@@ -289,6 +348,7 @@ int main(void) {
     tcase_add_test(tcase, keys_that_are_skipped);
     tcase_add_test(tcase, utf8);
     tcase_add_test(tcase, order_of_texts);
+    tcase_add_test(tcase, reals);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -351,8 +351,9 @@ static void put_counts(const cti_check *check) {
     fprintf(file, "; the output is %s %s. ", SHAPE(check->shape), cti_dtype_name(check->dtype));
     cti_html_number(file, "The largest error is %.2g", r->error);
     cti_html_number(file, ", the largest noise of a difference %.2g", r->noise);
-    fprintf(file, "; the step is %g, allowed is %g |g| + %g |numeric|.</p>\n", check->opts.eps,
-            check->opts.atol, check->opts.rtol);
+    cti_html_number(file, "; the step is %.6g", check->opts.eps);
+    cti_html_number(file, ", allowed is %.6g |g|", check->opts.atol);
+    cti_html_number(file, " + %.6g |numeric|.</p>\n", check->opts.rtol);
 }
 
 void cti_diagnose_html(cti_check *check) {

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "../../src/io/json.h"
+
 /* The length of the UTF-8 sequence at the text's beginning; 0 if there is no valid one, or if it is
  * a character that XML does not allow. */
 static int sequence(const char *text) {
@@ -37,9 +39,9 @@ void cti_html_put(FILE *file, const char *text) {
 }
 
 void cti_html_number(FILE *file, const char *format, double value) {
-    const char *number = strchr(format, '%');
-    if (isnan(value)) /* printf could write "-nan" */
-        fprintf(file, "%.*snan%s", (int)(number - format), format,
-                number + strcspn(number, "efg") + 1);
-    else fprintf(file, format, value);
+    const char *number = strchr(format, '%'), *rest = number + strcspn(number, "g") + 1;
+    char text[100] = "nan"; /* printf could write "-nan" */
+    if (!isnan(value)) snprintf(text, sizeof text, "%.*g", number[2] - '0', value);
+    cti_json_point(text);
+    fprintf(file, "%.*s%s%s", (int)(number - format), format, text, rest);
 }

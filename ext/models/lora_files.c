@@ -70,7 +70,6 @@ static bool write_tensors(const cti_lora_places *places, const char *path) {
 /* Writes the text of adapter_config.json. */
 static void peft_config(const cti_lora_places *places, const cti_lm *lm, cti_writer *out) {
     const ct_lora_opts *opts = &data_of(&places->place[0])->opts;
-    char number[96];
     cti_write(out, "{\n  \"peft_type\": \"LORA\",\n  \"task_type\": ");
     cti_write(out, lm && lm->config.head == CTI_LM_HEAD_CAUSAL ? "\"CAUSAL_LM\"" : "null");
     cti_write(out, ",\n  \"base_model_name_or_path\": ");
@@ -79,9 +78,10 @@ static void peft_config(const cti_lora_places *places, const cti_lm *lm, cti_wri
     cti_write(out, lm && lm->config.family->transposed ? "true" : "false");
     cti_write(out, ",\n  \"inference_mode\": true,\n  \"r\": ");
     cti_write_natural(out, opts->rank);
-    snprintf(number, sizeof number, ",\n  \"lora_alpha\": %.17g,\n  \"lora_dropout\": %.17g",
-             opts->alpha, opts->dropout);
-    cti_write(out, number);
+    cti_write(out, ",\n  \"lora_alpha\": ");
+    cti_write_real(out, opts->alpha);
+    cti_write(out, ",\n  \"lora_dropout\": ");
+    cti_write_real(out, opts->dropout);
     cti_write(out, ",\n  \"target_modules\": [");
     for (int64_t i = 0; i < places->n; i++) {
         cti_write(out, i ? ",\n    " : "\n    ");

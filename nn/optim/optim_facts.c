@@ -4,9 +4,17 @@
 
 #include <string.h>
 
+#include "../../src/io/json.h"
+
 /* ---- facts ---- */
 
-enum { FACTS_OF_ITEM = 5, FACTS_OF_BUFFER = 2 };
+enum { FACTS_OF_ITEM = 5, FACTS_OF_BUFFER = 2, FACT_NUMBER = 40 };
+
+/* The processes may have different locales. */
+static const char *spell(double number, char text[FACT_NUMBER]) {
+    cti_write_real(&(cti_writer){.at = text, .size = FACT_NUMBER - 1}, number);
+    return text;
+}
 
 static const char *item_name(const cti_nn_item *item) { return item->names->text; }
 
@@ -39,8 +47,10 @@ static void say_item(const ct_optim *optim, const cti_nn_item *item, int64_t whi
                  rule->elementwise ? ", elementwise" : "");
         break;
     default:
-        snprintf(value, size, "(lr_scale %.17g, weight_decay %.17g%s%s)", item->lr_scale,
-                 item->weight_decay, item->frozen ? ", frozen" : "", item->grouped ? "" : ", none");
+        snprintf(value, size, "(lr_scale %s, weight_decay %s%s%s)",
+                 spell(item->lr_scale, (char[FACT_NUMBER]){0}),
+                 spell(item->weight_decay, (char[FACT_NUMBER]){0}), item->frozen ? ", frozen" : "",
+                 item->grouped ? "" : ", none");
     }
 }
 
@@ -73,7 +83,7 @@ bool cti_optim_next_fact(const ct_optim *optim, cti_optim_fact_walk *walk, cti_o
         write_kind(optim, value, size);
     } else if (i <= optim->values) {
         cti_nn_option_name(optim, (int)i - 1, option);
-        snprintf(value, size, "%.17g", optim->value[i - 1]);
+        snprintf(value, size, "%s", spell(optim->value[i - 1], (char[FACT_NUMBER]){0}));
     } else if (i == optim->values + 1) {
         name = "skipped";
         snprintf(value, size, "%" PRId64, optim->skipped);

@@ -1,7 +1,11 @@
 /* A strict pull parser of JSON (RFC 8259), and a writer of its strings. */
 #include "json.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "../core/message.h"
 
 cti_text cti_text_of(const char *string) { return (cti_text){string, strlen(string)}; }
 
@@ -13,20 +17,9 @@ int cti_text_compare(cti_text a, cti_text b) {
 /* ---- UTF-8 (RFC 3629) ---- */
 
 size_t cti_json_utf8(const char *text, size_t size) {
-    const unsigned char *byte = (const unsigned char *)text;
-    size_t i = 0;
-    while (i < size) {
-        unsigned char lead = byte[i];
-        size_t more = lead < 0x80 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
-        if ((lead >= 0x80 && lead < 0xC2) || lead > 0xF4 || more >= size - i) return i;
-        /* this range of the second byte excludes overlong forms, surrogates and codes beyond
-         * U+10FFFF */
-        unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-        unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-        for (size_t k = 1; k <= more; k++, low = 0x80, high = 0xBF) {
-            if (byte[i + k] < low || byte[i + k] > high) return i;
-        }
-        i += more + 1;
+    for (size_t i = 0, n; i < size; i += n) {
+        n = (unsigned char)text[i] < 0x80 ? 1 : cti_utf8_character(text + i, size - i);
+        if (!n) return i;
     }
     return size;
 }
@@ -289,6 +282,23 @@ void cti_write_natural(cti_writer *writer, int64_t number) {
     do digits[--i] = (char)('0' + number % 10);
     while (number /= 10);
     cti_write_bytes(writer, digits + i, (size_t)(20 - i));
+}
+
+void cti_json_point(char *number) {
+    char *at = number + strspn(number, "+-0123456789");
+    if (!*at || *at == 'e' || *at == '.' || strchr("in", *at)) return; /* inf, nan */
+    const char *rest = at + strcspn(at, "0123456789");
+    *at = '.';
+    memmove(at + 1, rest, strlen(rest) + 1);
+}
+
+void cti_write_real(cti_writer *writer, double number) {
+    char text[40];
+    int digits = 1;
+    do snprintf(text, sizeof text, "%.*g", digits, number);
+    while (digits++ < 17 && strtod(text, NULL) != number); /* both in the same locale */
+    cti_json_point(text);
+    cti_write(writer, text);
 }
 
 void cti_write_escaped(cti_writer *writer, cti_text text) {
