@@ -77,7 +77,7 @@ static bool is_clean(const char *text) {
 }
 
 /* Puts '?' in the place of what show_character would escape. */
-static void clean_up(char *text) {
+static void message_clean(char *text) {
     char shown[8];
     size_t used, left = strlen(text);
     for (; left; text += used, left -= used) {
@@ -276,7 +276,7 @@ void cti_message(char *out, size_t size, const char *format, va_list list) {
         va_copy(whole, list);
         vsnprintf(out, size, format, whole);
         va_end(whole);
-        clean_up(out);
+        message_clean(out);
         return;
     }
     while (high - low > 1) {
