@@ -186,6 +186,7 @@ static const point points[] = {
     ONE(offset, ANY, SIX, AT(1, 2, 3, -1, -2, 0.5)),
     ONE(cancelled, ANY, SIX, AT(1, 2, 3, -1, -2, 0.5)),
     ONE(itself, OK, SIX, AT(1, 2, 3, -1, -2, 0.5)),
+    ONE(itself, ANY, SIX, AT(INFINITY, INFINITY, INFINITY, INFINITY, -INFINITY, INFINITY)),
     ONE(through_f32, ANY, SIX, AT(1, 2, 3, -1, -2, 0.5)),
     ONE(square, OK, ((ct_shape){.ndim = 2, .dim = {0, 3}}), AT(0)),
     ONE(square, OK, {.ndim = 0}, AT(3)),

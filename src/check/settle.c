@@ -214,7 +214,8 @@ static bool is_undefined(const cti_check *check, const cti_checked *c, int64_t i
             return true;
     }
     for (int64_t j = 0; j < check->m; j++) defined = defined && isfinite(check->y[j]);
-    return !finite && !defined;
+    /* a sum over outputs, and directions, do not tell which output is not finite */
+    return !defined && (!finite || !check->whole);
 }
 
 /* Sets the state of a column after all its steps were measured. */
