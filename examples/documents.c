@@ -329,7 +329,7 @@ static void place_pieces(rows *r, int64_t n, const int64_t *row_of) {
     r->pieces = placed;
 }
 
-static int64_t row_length(const rows *r, int64_t row) {
+int64_t row_length(const rows *r, int64_t row) {
     int64_t length = 0;
     for (int64_t p = r->first[row]; p < r->first[row + 1]; p++) length += r->pieces[p].length;
     return length;

@@ -58,6 +58,7 @@ typedef struct {
  * and otherwise one. */
 rows rows_make(const documents *d, int64_t length, bool packed);
 void rows_free(rows *r);
+int64_t row_length(const rows *r, int64_t row); /* its tokens, without padding */
 
 typedef struct {
     ct_tensor *ids, *targets; /* i64 (n, T) */

@@ -46,19 +46,39 @@ static double count_trained(const tuning *t, int64_t *tensors) {
     return n;
 }
 
-static memory_estimate describe(const tuning *t, const run *r) {
+/* Finds the micro-batch with the most tokens, with its padding, among those of the run, or among
+ * the first ones of a long run. */
+static memory_opts find_largest(tuning *t, const run *r) {
+    enum { MOST = 1 << 20 };
+    memory_opts m = {.recompute = option.recompute,
+                     .micro_batches = option.accumulate,
+                     .shares = option.shares,
+                     .ranks = ct_comm_size(r->world)};
+    const int64_t places = option.steps * option.accumulate * option.batch;
+    for (int64_t first = 0; first < (places < MOST ? places : MOST) || !first;
+         first += option.batch) {
+        int64_t longest = 1, learned = 0;
+        for (int64_t k = 0; k < option.batch; k++) {
+            const int64_t row = row_at(&t->order, first + k), length = row_length(&t->rows, row);
+            if (length > longest) longest = length;
+            learned += t->rows.learned[row];
+        }
+        if (longest <= m.length) continue;
+        m.length = longest;
+        m.tokens = option.batch * longest;
+        m.learned = (double)learned / (double)m.tokens;
+    }
+    return m;
+}
+
+static memory_estimate describe(tuning *t, const run *r) {
     int64_t tensors = 0;
     const double all = (double)ct_module_count(t->lm), trained = count_trained(t, &tensors);
     const long long matrices = is_lora() ? tensors / 2 : tensors;
     printf("A %s of %.4g million parameters, of which %.4g million are trained, %s%lld %s\n",
            ct_lm_about(t->lm).family, all * 1e-6, trained * 1e-6,
            is_lora() ? "the adapters of " : "in ", matrices, matrices == 1 ? "matrix" : "matrices");
-    const memory_opts opts = {.tokens = option.batch * t->rows.longest,
-                              .length = t->rows.longest,
-                              .micro_batches = option.accumulate,
-                              .shares = option.shares,
-                              .ranks = ct_comm_size(r->world)};
-    const memory_estimate m = memory_estimate_of(t->context, t->lm, opts);
+    const memory_estimate m = memory_estimate_of(t->context, t->lm, find_largest(t, r));
     const long long rows_of_step = option.batch * option.accumulate;
     printf(
         "%lld step%s of %lld row%s; memory: about %.0f MB (program %.0f, weights %.0f, gradients "

@@ -1,19 +1,27 @@
 /* The memory of a fine-tuning; see finetune_memory.h. */
 #include "finetune_memory.h"
 #include "common.h"
+#include "documents.h"
 #include "system.h"
 
 #include <math.h>
 
-/* The tokens of the longer micro-batch that is measured. */
-enum { PROBE = 384 };
+/* The loss computes its logits in blocks of at most so many rows. Two micro-batches that both fill
+ * a block show how much memory grows with the tokens; smaller ones would show how the block grows.
+ */
+enum { BLOCK_ROWS = 256, PROBE_MAX = 1024 };
 
-/* Runs forward and backward of a row of n tokens, and returns the bytes that they took besides the
+enum { NO_TARGET = -100 }; /* cross-entropy ignores such a token */
+
+/* Runs forward and backward of rows of n tokens, and returns the bytes that they took besides the
  * bytes that were in use before. */
-static double probe(ct_context *context, ct_module *lm, int64_t n) {
+static double probe(ct_context *context, ct_module *lm, int64_t n_rows, int64_t n, double learned) {
     ct_scope scope = ct_scope_open(context);
-    ct_tensor *ids = ct_zeros(context, CT_I64, CT_SHAPE(1, n));
-    ct_tensor *targets = ct_full(context, CT_I64, CT_SHAPE(1, n), 1);
+    ct_tensor *ids = ct_zeros(context, CT_I64, CT_SHAPE(n_rows, n));
+    ct_tensor *targets = ct_full(context, CT_I64, CT_SHAPE(n_rows, n), NO_TARGET);
+    int64_t *target = ct_data_i64(targets);
+    const int64_t counted = (int64_t)ceil(learned * (double)(n_rows * n));
+    for (int64_t i = 0; target && i < counted; i++) target[i] = 1;
     ct_memory_reset_peak(context);
     const double before = (double)ct_memory(context).live;
     const ct_cross_entropy_opts sum = {.reduction = CT_SUM};
@@ -31,34 +39,47 @@ static double count_trained(const ct_module *lm) {
     return n;
 }
 
-/* The bytes that the activations of so many tokens take, by a line through two measured points. */
-static double measure_activations(ct_context *context, ct_module *lm, double tokens,
-                                  int64_t length) {
-    const int64_t longer = length < PROBE ? length : PROBE, shorter = (longer + 2) / 3;
-    probe(context, lm, shorter); /* makes the gradients, which are in use before the next ones */
-    const double low = probe(context, lm, shorter), high = probe(context, lm, longer);
+/* The bytes that the activations of the largest micro-batch take: by running it if it is small, and
+ * else by a line through two measured points. */
+static double measure_activations(ct_context *context, ct_module *lm, const memory_opts *o) {
+    const double tokens = (double)o->tokens, learned = fmin(fmax(o->learned, 1e-3), 1);
+    const int64_t block = (int64_t)fmin(ceil(BLOCK_ROWS / learned), PROBE_MAX);
+    const int64_t length = o->length < block ? o->length : block;
+    const int64_t n_rows = (block + length - 1) / length, shorter = n_rows * length;
+    probe(context, lm, 1, 1, 1); /* makes the gradients, which are in use before the next ones */
+    double bytes;
+    if (o->tokens <= 2 * shorter) {
+        bytes = probe(context, lm, o->tokens / o->length, o->length, learned);
+    } else {
+        const double low = probe(context, lm, n_rows, length, learned),
+                     high = probe(context, lm, 2 * n_rows, length, learned);
+        bytes = high + (high - low) / (double)shorter * (tokens - 2 * (double)shorter);
+    }
     for (ct_param p = {0}; ct_module_next(lm, &p);) ct_zero_grad(p.tensor);
     ct_memory_trim(context);
-    if (shorter == longer) return high * tokens / (double)longer;
-    return high + (high - low) / (double)(longer - shorter) * (tokens - (double)longer);
+    return bytes;
 }
 
 memory_estimate memory_estimate_of(ct_context *context, ct_module *lm, memory_opts opts) {
     const double trained = 4 * count_trained(lm); /* f32 */
     memory_estimate m = {.weights = (double)ct_memory(context).live,
                          .optimiser = 2 * trained / (double)opts.ranks,
-                         .accumulates = opts.micro_batches > 1};
-    m.program = fmax(system_peak_memory() - m.weights, 0);
+                         .accumulates = opts.micro_batches > 1 || opts.recompute};
+    /* what the context holds for later use will serve the activations */
+    m.program = fmax(system_peak_memory() - m.weights - (double)ct_memory(context).pooled, 0);
     /* ct_dist keeps a sum for each doubling of the shares, and buffers to send and to receive */
     double copies = 1 + (opts.ranks > 1 ? 1.5 : 0);
     for (int64_t shares = opts.shares / opts.ranks; shares > 1; shares /= 2) copies++;
     m.gradients = copies * trained;
-    m.activations = measure_activations(context, lm, (double)opts.tokens, opts.length);
+    m.activations = measure_activations(context, lm, &opts);
     return m;
 }
 
 double memory_sum(const memory_estimate *m) {
-    const double fixed = m->program + m->weights + m->optimiser;
-    if (m->accumulates) return fixed + m->gradients + m->activations;
-    return fixed + fmax(m->gradients, m->activations);
+    /* what a context holds besides what is in use */
+    const double held = 1.09;
+    double used = m->weights + m->optimiser;
+    if (m->accumulates) used += m->gradients + m->activations;
+    else used += fmax(m->gradients, m->activations);
+    return m->program + held * used;
 }

@@ -13,14 +13,17 @@ typedef struct {
 } memory_estimate;
 
 typedef struct {
-    int64_t tokens, length; /* the tokens of a micro-batch, and the tokens of its longest row */
+    int64_t tokens, length; /* the tokens of the largest micro-batch, and of its longest row */
+    double learned;         /* the part of its tokens that the loss counts, at most 1 */
     int64_t micro_batches, shares, ranks;
+    bool recompute; /* layers run again in backward: their values and gradients meet */
 } memory_opts;
 
-/* Estimates the memory of training the model. The data must have been read before. Two small
- * micro-batches run, which shows how activations grow with the tokens. */
+/* Estimates the memory of training the model. The data must have been read before. Two
+ * micro-batches of some hundred tokens run, which shows how activations grow with the tokens. */
 memory_estimate memory_estimate_of(ct_context *context, ct_module *lm, memory_opts opts);
 
+/* What will be resident at most. */
 double memory_sum(const memory_estimate *m);
 
 #endif

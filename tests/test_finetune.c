@@ -434,7 +434,7 @@ END_TEST
 START_TEST(memory) {
     ct_module *lm = new_lm(0, CT_F32);
     const memory_opts opts = {
-        .tokens = 128, .length = 64, .micro_batches = 1, .shares = 1, .ranks = 1};
+        .tokens = 128, .length = 64, .learned = 1, .micro_batches = 1, .shares = 1, .ranks = 1};
     memory_opts larger = opts;
     larger.tokens = 1280;
     const memory_estimate a = memory_estimate_of(context, lm, opts),
@@ -444,6 +444,35 @@ START_TEST(memory) {
     ck_assert(b.activations > 6 * a.activations && b.activations < 12 * a.activations);
     ck_assert(memory_sum(&b) > memory_sum(&a));
     for (ct_param p = {0}; ct_module_next(lm, &p);) ck_assert_ptr_null(ct_grad(p.tensor));
+}
+END_TEST
+
+/* The estimate of a model with many ids, whose loss computes large blocks of logits, is what a
+ * micro-batch of this size takes. */
+START_TEST(memory_of_many_ids) {
+    enum { ROWS = 12, T = 128 };
+    ct_module *lm = ct_lm_new(context,
+                              "{\"model_type\": \"llama\", \"vocab_size\": 20000, "
+                              "\"hidden_size\": 32, \"intermediate_size\": 64, "
+                              "\"num_hidden_layers\": 3, \"num_attention_heads\": 2, "
+                              "\"max_position_embeddings\": 256}",
+                              (ct_lm_opts){0});
+    const memory_opts opts = {
+        .tokens = ROWS * T, .length = T, .learned = 1, .micro_batches = 2, .shares = 1, .ranks = 1};
+    const memory_estimate m = memory_estimate_of(context, lm, opts);
+    ct_tensor *ids = ct_zeros(context, CT_I64, CT_SHAPE(ROWS, T)),
+              *targets = ct_full(context, CT_I64, CT_SHAPE(ROWS, T), 1);
+    for (int i = 0; i < 2; i++) { /* the second has the gradients of the first */
+        ct_scope scope = ct_scope_open(context);
+        const double before = (double)ct_memory(context).live;
+        ct_memory_reset_peak(context);
+        ct_backward(ct_lm_loss(lm, ids, targets, (ct_lm_call){0}, (ct_cross_entropy_opts){0}));
+        ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
+        const double taken = (double)ct_memory(context).peak - before;
+        ct_scope_close(scope);
+        ck_assert_msg(i == 0 || fabs(m.activations / taken - 1) < 0.05, "%.0f for %.0f",
+                      m.activations, taken);
+    }
 }
 END_TEST
 
@@ -464,6 +493,7 @@ int main(void) {
     tcase_add_loop_test(parts, adapters_out, 0, 2);
     tcase_add_test(parts, model_out);
     tcase_add_test(parts, memory);
+    tcase_add_test(parts, memory_of_many_ids);
     suite_add_tcase(suite, parts);
     return run_suite(suite);
 }
