@@ -355,15 +355,15 @@ START_TEST(a_failed_forward_leaves_the_rows) {
     for (int which = 0; which < 4; which++) {
         const int64_t t = which & 2 ? 3 : 1;
         ct_mha_opts o = all[2];
-        o.embed_dim = 96, o.dtype = CT_F64;
+        o.embed_dim = 192, o.dtype = CT_F64;
         ct_module *m = ct_mha_new(c, o);
         ct_kv_cache *cache = ct_kv_cache_new(m, B, N);
         const step *s = &steps[0];
         ct_tensor *lengths = ct_from_i64(c, CT_SHAPE(B), s->n);
-        ck_assert(ct_mha_forward(m, randn(CT_SHAPE(B, s->t, 96)), NULL, NULL,
+        ck_assert(ct_mha_forward(m, randn(CT_SHAPE(B, s->t, 192)), NULL, NULL,
                                  (ct_mha_call){.cache = cache, .lengths = lengths})
                       .out);
-        ragged_run r = {.c = c, .m = m, .x = randn(CT_SHAPE(B, t, 96))};
+        ragged_run r = {.c = c, .m = m, .x = randn(CT_SHAPE(B, t, 192))};
         r.call = (ct_mha_call){.causal = true,
                                .need_weights = which & 1,
                                .cache = cache,
