@@ -31,23 +31,23 @@
  * Invariants:
  * 1. The record is renamed into place, after the temporary files were synced with their names. So
  *    there is no record, or a whole one, and then all new content is on the disk.
- * 2. While there is no record, no file of the folder has changed since the last one was removed:
- * the old set is whole. A save that fails in steps 1 to 4 leaves it. These steps write all bytes,
- * so a full disk fails in them.
+ * 2. While there is no record, no file of the folder has changed since the last one was removed, so
+ *    the old set is whole. A save that fails in steps 1 to 4 leaves it. These steps write all
+ *    bytes, so a full disk fails in them.
  * 3. While there is a record, the folder has of each file the temporary one or the new one. Steps 5
  *    and 6 can begin anew from any state: a file is removed only while its temporary file is there,
  *    and a temporary file that is gone was renamed.
  * 4. An old and a new file that the save replaces are never in the folder together: all of step 5
  *    comes before step 6, with a sync between them.
  * 5. Only a process that holds the lock of the folder makes or removes a record, does steps 5 and
- * 6, or removes a temporary file of a set. So saves at the same time are one after another, and the
- * last one's set is whole.
+ *    6, or removes a temporary file of a set. So saves at the same time are one after another, and
+ *    the last one's set is whole.
  * 6. A head that was removed never comes back, and no other file can have its inode number while
  *    the reading has it open. So if d finds no record and the same heads, no save has replaced them
  *    during c.
  * 7. A failure in steps 5 to 7 is an error of the save, and leaves the record: the next open or
- * save completes the set. If the first removal has failed, the record is taken back: the old set
- *    stays.
+ *    save completes the set. If the first removal has failed, the record is taken back: the old
+ *    set stays.
  * 8. A folder that cannot be written opens as any other while it has no record. With a record the
  *    open is an error that names it.
  *
