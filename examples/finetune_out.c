@@ -14,24 +14,35 @@ static void unfinished_path(const char *path, char unfinished[PATH]) {
         fail(EXIT_USAGE, "the path %s is too long", path);
 }
 
-/* Whether a path leads to a file or a folder. */
+/* Whether a path leads to a file or a folder. Where the system cannot tell, one may be there. */
 static bool is_there(const char *path) {
     system_file file;
-    return system_find_folder(path, &file);
+    errno = 0;
+    if (system_find_folder(path, &file)) return true;
+    if (errno && errno != ENOENT && errno != ENOTDIR)
+        fail(EXIT_FAILED, "cannot look for %s: %s", path, strerror(errno));
+    return false;
+}
+
+/* The folder in which a path is. */
+static void folder_of(const char *path, char folder[PATH]) {
+    size_t length = strlen(path);
+    while (length && !system_is_separator(path[length - 1])) length--;
+    if (snprintf(folder, PATH, "%.*s.", (int)length, path) >= PATH)
+        fail(EXIT_USAGE, "the path %s is too long", path);
 }
 
 bool out_check(const char *path, bool may_exist) {
-    char parent[PATH];
-    unfinished_path(path, parent);
-    size_t length = strlen(path);
+    char unfinished[PATH], parent[PATH];
+    unfinished_path(path, unfinished);
+    folder_of(path, parent);
+    const size_t length = strlen(path);
     if (!length || system_is_separator(path[length - 1]))
         fail(EXIT_USAGE,
              "--out needs the name of a folder that will be made, without a / behind it");
     const bool exists = is_there(path);
     if (exists && !may_exist)
         fail(EXIT_USAGE, "%s is there already: --out names a folder that will be made", path);
-    while (length && !system_is_separator(path[length - 1])) length--;
-    snprintf(parent, sizeof parent, "%.*s.", (int)length, path);
     if (!system_may_write_in(parent))
         fail(EXIT_USAGE, "cannot make the folder %s: %s", path, strerror(errno));
     return exists;
@@ -82,8 +93,9 @@ static bool is_same_folder(const char *unfinished, const char *path) {
 
 bool out_save(ct_context *context, ct_module *lm, const ct_tokenizer *tokenizer, const char *path,
               bool adapters) {
-    char unfinished[PATH];
+    char unfinished[PATH], parent[PATH];
     unfinished_path(path, unfinished);
+    folder_of(path, parent);
     if (!system_make_folder(unfinished)) {
         if (errno != EEXIST)
             fail(EXIT_FAILED, "cannot make the folder %s: %s", unfinished, strerror(errno));
@@ -99,5 +111,7 @@ bool out_save(ct_context *context, ct_module *lm, const ct_tokenizer *tokenizer,
     }
     if (!system_rename(unfinished, path))
         fail(EXIT_FAILED, "cannot rename %s to %s: %s", unfinished, path, strerror(errno));
+    if (!system_sync_folder(parent))
+        fail(EXIT_FAILED, "cannot sync the folder of %s: %s", path, strerror(errno));
     return true;
 }

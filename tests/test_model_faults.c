@@ -56,8 +56,10 @@ static void finish_lm(void) {
     ck_assert_int_eq(rmdir(place), 0);
 }
 
+/* A file that cannot be looked at is no file that is missing: what opens has read every file. */
 static bool open_and_free(void *arg) {
     ct_module *opened = ct_lm_open(c, place, (ct_lm_opts){.dtype = *(ct_dtype *)arg});
+    if (opened) ck_assert_int_eq(ct_lm_generate_opts(opened).max_new, 3);
     ct_module_free(opened);
     return opened != NULL;
 }
@@ -65,6 +67,14 @@ static bool open_and_free(void *arg) {
 static bool open_tokenizer(void *arg) {
     (void)arg;
     ct_tokenizer *opened = ct_tokenizer_open(c, place);
+    if (opened) {
+        char error[200] = "";
+        const ct_message message = {.role = "user", .content = "a"};
+        const ct_chat_opts opts = {.error = error, .error_room = sizeof error};
+        ck_assert_int_eq(ct_token_role(opened, "eos_token"), 1);
+        ck_assert_int_eq(ct_chat_text(opened, &message, 1, opts, NULL, 0), -1);
+        ck_assert_msg(strstr(error, "chat template of 1 bytes") != NULL, "%s", error);
+    }
     ct_tokenizer_close(opened);
     return opened != NULL;
 }

@@ -146,3 +146,7 @@ expect 1 'the loss over the validation is [0-9.]* after the training and was 5\.
 "$finetune" $chats --steps 3 --lr 1 --clip 0 --full --hold-out 0.2 --out worse --allow-worse > out 2> err || wrong "finetune --allow-worse fails"
 grep -q '^Saved the model as worse$' out && grep -q 'the model is worse' err || wrong "finetune --allow-worse"
 cd ..
+
+# a path of which the system cannot say whether something is there
+ln -s round round
+expect 1 '^finetune: cannot look for round/out: ' "$finetune" lm --data prose --out round/out --steps 1
