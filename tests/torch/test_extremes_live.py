@@ -151,7 +151,8 @@ def softmax(x, dim):
 
 def attend(q, k, v, attn_mask=None, scale=None, is_causal=False, enable_gqa=False):
     """Values of hidden keys are not read. PyTorch multiplies them by 0, which of NaN is NaN."""
-    k, v = [x.repeat_interleave(q.shape[1] // max(1, k.shape[1]), 1) for x in (k, v)]
+    if q.ndim == 4:   # other inputs have no dim of heads
+        k, v = [x.repeat_interleave(q.shape[1] // max(1, k.shape[1]), 1) for x in (k, v)]
     scores = q @ k.mT * (scale or max(1, q.shape[-1]) ** -0.5)
     hidden = torch.zeros(scores.shape, dtype=torch.bool)
     if is_causal:
