@@ -71,7 +71,7 @@ NO_MAIN  = $(if $(filter ext/data,$(EXT)),,tokens) $(if $(filter ext/ranks,$(EXT
     $(if $(filter ext/models,$(EXT)),,finetune generate) \
     common flags no_arguments plot $(CHAR_LM) $(FINETUNE) world_one seq2seq_model system_%
 # These take no arguments: their main is called by no_arguments.c.
-ALONE   := $(patsubst examples/%.c,%,$(shell grep -l '^int main(void)' examples/*.c))
+ALONE   := $(patsubst examples/%.c,%,$(shell grep -l '^int main(void)' $(wildcard examples/*.c) /dev/null))
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%$(EXE),$(filter-out $(NO_MAIN:%=examples/%.c),$(wildcard examples/*.c)))
 SYSTEM_OBJ = $(BUILD)/obj/examples/system_$(OS_NAME).o
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%$(EXE),\
