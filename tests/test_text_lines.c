@@ -274,8 +274,8 @@ END_TEST
 START_TEST(hostile) {
     static const char *const wholes[] = {
         "{\"a\":[1,{}],\"messages\":[{\"role\":\"u\\u0041\",\"content\":\"\\ud83d\\ude00\"}]}",
-        "[{\"text\":\"a\"},{\"prompt\":\"x\",\"completion\":\"y\"},{\"instruction\":\"\","
-        "\"output\":\"\"}]",
+        ("[{\"text\":\"a\"},{\"prompt\":\"x\",\"completion\":\"y\"},{\"instruction\":\"\","
+         "\"output\":\"\"}]"),
         "{\"conversations\":[{\"from\":\"gpt\",\"value\":[{\"x\":-1e5}]}],\"tools\":[{}]}"};
     const char *whole = wholes[_i];
     const size_t length = strlen(whole);
