@@ -10,8 +10,7 @@ TESTS_OF_data = file_kinds token_faults token_files token_npy tokens
 TESTS_OF_diagnose = gradcheck gradcheck_html gradcheck_mistakes gradcheck_mutants gradcheck_refused
 TESTS_OF_ranks = disk_model dist dist_alone dist_checkpoint dist_engine dist_failures dist_faults dist_hostile \
     dist_mistakes dist_silent
-TESTS_OF_models = finetune generate_rows model_adapters model_faults model_folders model_generate model_options model_values models \
-    set_faults
+TESTS_OF_models = finetune generate_rows set_faults $(patsubst tests/test_%.c,%,$(wildcard tests/test_model_*.c)) models
 TESTS_OF_text = $(patsubst tests/test_%.c,%,$(wildcard tests/test_text_*.c))
 FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data diagnose models ranks text),$(TESTS_OF_$(f)))
 # Without ext/diagnose the other programs link this ct_gradcheck, a check without diagnoses.
