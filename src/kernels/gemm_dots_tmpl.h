@@ -215,7 +215,7 @@ __attribute__((noinline)) static real gemv_plain(int64_t k, const real *x, const
     real sum = 0;
     for (int64_t p = 0; p < k; p++) {
         __asm__("");
-        sum += x[p] * get_one(b + p * step);
+        sum = gemm_multiply_add_one(sum, x[p], get_one(b + p * step));
     }
     return sum;
 }

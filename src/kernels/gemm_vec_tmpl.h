@@ -41,14 +41,16 @@ INLINE void gemm_store_if(real *p, gemm_vec v, bool by_part, int64_t n) {
 }
 #endif
 
-/* Returns sum + x b, rounded once if the instruction set has an FMA. For sum + x * b clang makes an
- * FMA only if product and sum stay in one basic block, so with AVX2 and AVX-512 the FMA is
- * named. */
-#if CTI_VECTOR_BYTES && defined __FMA__ && defined __clang__
+/* Returns sum + x b, rounded once if the instruction set has an FMA. With AVX2 and AVX-512 the FMA
+ * is named, so that all kernels have the same bits at any level of optimisation: for sum + x * b
+ * GCC makes an FMA from -O2 on, and clang only if product and sum stay in one basic block. */
+#if CTI_VECTOR_BYTES && defined __FMA__
 #ifdef CTI_F64_KERNELS
 #define GEMM_FMA(bits, type) _mm##bits##_fmadd_pd((type##d)x, (type##d)b, (type##d)sum)
+#define GEMM_FMA_ONE         __builtin_fma
 #else
 #define GEMM_FMA(bits, type) _mm##bits##_fmadd_ps((type)x, (type)b, (type)sum)
+#define GEMM_FMA_ONE         __builtin_fmaf
 #endif
 INLINE gemm_vec gemm_multiply_add(gemm_vec sum, gemm_vec x, gemm_vec b) {
 #if CTI_VECTOR_BYTES == 64
@@ -57,8 +59,10 @@ INLINE gemm_vec gemm_multiply_add(gemm_vec sum, gemm_vec x, gemm_vec b) {
     return (gemm_vec)GEMM_FMA(256, __m256);
 #endif
 }
+INLINE real gemm_multiply_add_one(real sum, real x, real b) { return GEMM_FMA_ONE(x, b, sum); }
 #else
 INLINE gemm_vec gemm_multiply_add(gemm_vec sum, gemm_vec x, gemm_vec b) { return sum + x * b; }
+INLINE real gemm_multiply_add_one(real sum, real x, real b) { return sum + x * b; }
 #endif
 
 /* Returns x in a register: otherwise GCC may load it again as an operand of each FMA. */
