@@ -1,6 +1,7 @@
 /* The allocator: size classes, slabs, trimming, limits, and statistics. */
 #include "../src/core/asan.h"
 #include "../src/core/context.h"
+#include "../src/os/os.h"
 
 #include "one_context.h"
 
@@ -281,9 +282,20 @@ static void run_step(mixture *m, size_t tokens) {
     }
 }
 
+/* Whether the system takes back the pages of memory that stays allocated. */
+static bool can_discard(void) {
+    enum { SIZE = 1 << 20 };
+    void *block = cti_os_alloc(SIZE);
+    ck_assert_ptr_nonnull(block);
+    const bool can = cti_os_discard(block, SIZE);
+    cti_os_free(block);
+    return can;
+}
+
 /* The lengths grow, shrink, vary, and one is huge among small ones. At every moment the context
  * holds at most a fifth more than was in use at most, and 1 MiB; the allocator's and the system's
- * counts confirm it. Equal lengths call the allocator in the first steps only. */
+ * counts confirm it. Where the system takes no pages back, free chunks of regions that are in use
+ * stay: a third more. Equal lengths call the allocator in the first steps only. */
 START_TEST(any_mixture_of_lengths) {
     enum { STEPS = 14, EQUAL = 6 };
     counter count = {0};
@@ -303,8 +315,8 @@ START_TEST(any_mixture_of_lengths) {
         if (now > peak_resident) peak_resident = now;
         if (count.bytes > counted) counted = count.bytes;
     }
-    ck_assert_msg(m.counted <= 120, "the context held %lld %% of the memory in use at most",
-                  (long long)m.counted);
+    ck_assert_msg(m.counted <= (_i || can_discard() ? 120 : 133),
+                  "the context held %lld %% of the memory in use at most", (long long)m.counted);
     ck_assert_int_le(counted, m.most + m.most / 5 + (2 << 20));
     int64_t calls = 0;
     for (int i = 0; i < EQUAL; i++) {
