@@ -128,7 +128,7 @@ int main(int argc, char **argv) {
                system_peak_memory() * 1e-6);
         fflush(stdout);
     }
-    if (loss > 2 * log((double)m.letters)) /* twice that of a guess among all tokens */
+    if (loss > 2 * log((double)m.letters)) /* a guess among all tokens has half */
         fail(EXIT_FAILED, "the last loss is %g: nothing is saved. Try a smaller --lr", loss);
     if (option.checkpoint) ct_checkpoint_save(option.checkpoint, &run);
     check(m.context, EXIT_FAILED);

@@ -77,7 +77,7 @@ typedef enum {
 typedef struct {
     const char *key;
     cti_lm_kind kind;
-    cti_lm_number number; /* of the kinds that have one */
+    cti_lm_number number; /* not read if the kind has no number */
     double value;
     bool nullable;
     const char *why; /* the reason of a refusal */

@@ -51,7 +51,7 @@ struct ct_generator {
     size_t characters_room;
     generated_row *row; /* [n] */
     int64_t n, room, vocab, step;
-    int64_t groups;      /* of GROUP_ROWS rows each, but for the last */
+    int64_t groups;      /* each has GROUP_ROWS rows; the last may have fewer */
     int64_t longest;     /* the tokens of the longest prompt */
     ct_lm_cache **cache; /* [groups] */
 };

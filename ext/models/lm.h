@@ -39,7 +39,7 @@ struct cti_lm {
     ct_context *context;
     ct_module *module; /* the root of the tree */
     cti_lm_config config;
-    bool recompute, ignore_unknown; /* of the options; the dtype is that of the parameters */
+    bool recompute, ignore_unknown; /* as in ct_lm_opts */
     cti_lm_known *known;            /* [n_known] the parameters that the family gives it */
     int64_t n_known;
     char *folder;      /* the folder from which it was opened; NULL: none */
