@@ -74,8 +74,7 @@ NO_MAIN  = $(if $(filter ext/data,$(EXT)),,tokens) $(if $(filter ext/ranks,$(EXT
 ALONE   := $(patsubst examples/%.c,%,$(shell grep -l '^int main(void)' $(wildcard examples/*.c) /dev/null))
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%$(EXE),$(filter-out $(NO_MAIN:%=examples/%.c),$(wildcard examples/*.c)))
 SYSTEM_OBJ = $(BUILD)/obj/examples/system_$(OS_NAME).o
-TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%$(EXE),\
-    $(filter-out $(NOT_HERE:%=tests/test_%.c),$(wildcard tests/test_*.c)))
+TESTS    = $(patsubst %,$(BUILD)/tests/test_%$(EXE),$(filter-out $(NOT_HERE),$(CHECK_PROGRAMS)))
 include packaging/systems.mk packaging/wasm.mk packaging/amalgamation.mk
 
 all: $(STATIC) $(SHARED) $(EXAMPLES) ## the library, static and shared, and the examples, in build/
@@ -164,7 +163,7 @@ endif
 test: $(SUITE) $(PAGES) ## the whole suite, or SUITES="nn io"; needs Check and python3
 	@BUILD=$(BUILD) tests/run $(SUITE)
 
-$(BUILD)/tests/%$(EXE): $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(PLAIN_CHECK) $(ASSERTED)
+$(CHECK_PROGRAMS:%=$(BUILD)/tests/test_%$(EXE)): $(BUILD)/obj/tests/support/cases.o $(PLAIN_CHECK) $(ASSERTED)
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(CC) $(LINK_FLAGS) $(filter %.o,$^) $(ASSERTED) -o $@ \
 	    $(CHECK_LIBS) $(LIBS) $(LDFLAGS_$(basename $(@F)))

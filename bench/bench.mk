@@ -14,9 +14,11 @@ $(BENCH): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(STATIC)
 	$(call if_quiet,LD)$(CC) $(LINK_FLAGS) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) -ldl
 
 WITHOUT_CHECK = $(call bench_object,cases thread_comm)
-$(WITHOUT_CHECK): $(BUILD)/obj/bench/%.o: tests/%.c $(BUILD)/flags # which the rule for tests asks for
+$(BUILD)/obj/bench/cases.o: tests/support/cases.c
+$(BUILD)/obj/bench/thread_comm.o: tests/ranks/thread_comm.c
+$(WITHOUT_CHECK): $(BUILD)/flags # which the rule for tests asks for
 	@mkdir -p $(@D)
-	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -I. -MMD -MP -c $(filter %.c,$^) -o $@
 
 define bench_fma
 $(BUILD)/obj/bench/fma_$(1).o: bench/fma.c $(BUILD)/flags

@@ -5,7 +5,7 @@
 #include "flags.h"
 #include "timing.h"
 
-#include "../tests/cases.h"
+#include "../tests/support/cases.h"
 
 #include <stdlib.h>
 #include <string.h>

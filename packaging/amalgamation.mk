@@ -9,7 +9,7 @@ $(AMALGAMATION)/cotangent.c: $(AMALGAMATES) src/kernels/sets.txt $(LIBRARY_FILES
 $(AMALGAMATION)/cotangent.o: $(AMALGAMATION)/cotangent.c $(BUILD)/flags
 	$(call if_quiet,CC)$(CC) -O3 -fPIC -fvisibility=hidden -Wall -Wextra -Werror \
 	    -DCTI_WITHOUT_memory -DCTI_WITHOUT_handle -DCTI_WITHOUT_isa -c $< -o $@
-packaging-check: all $(BUILD)/obj/tests/cases.o \
+packaging-check: all $(BUILD)/obj/tests/support/cases.o \
     ## the amalgamation, find_package and FetchContent, from projects outside of this tree; needs cmake
 	BUILD=$(abspath $(BUILD)) CC='$(CC)' packaging/check
 .PHONY: amalgamation packaging-check

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../tests/cases.h"
+#include "../tests/support/cases.h"
 
 /* FNV-1a: begins with BASIS, and goes on with each byte of a tensor. */
 #define BASIS UINT64_C(14695981039346656037)

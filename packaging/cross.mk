@@ -53,7 +53,7 @@ cross-part: ## a few suites, PART=6, on each machine of CROSS_PART="arm musl"; S
 	done
 # Each takes longer than a minute in qemu.
 LONG_SUITES = op_faults faults ops ops_more attention_fused gemm gradcheck_mutants gradcheck_right disk_model io_faults
-SHORT_SUITES = $(filter-out $(LONG_SUITES),$(patsubst tests/test_%.c,%,$(wildcard tests/test_*.c)))
+SHORT_SUITES = $(filter-out $(LONG_SUITES),$(CHECK_PROGRAMS))
 
 # Machines of this kind with fewer instructions, in qemu; valgrind has no AVX-512 either.
 OLDER = Haswell Nehalem

@@ -1,11 +1,11 @@
 # Tests of other kinds than a run of the suite.
 
-$(BUILD)/tests/libcases.so: $(BUILD)/obj/tests/cases.o $(SHARED)
+$(BUILD)/tests/libcases.so: $(BUILD)/obj/tests/support/cases.o $(SHARED)
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(CC) -shared $< -o $@ -L$(BUILD) -lcotangent -Wl,-rpath,'$$ORIGIN/..'
 
 # Parts of the library that it does not export, for tests in Python.
-$(BUILD)/tests/libtext.so: $(BUILD)/obj/tests/text_probe.o $(STATIC)
+$(BUILD)/tests/libtext.so: $(BUILD)/obj/tests/text/text_probe.o $(STATIC)
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(CC) -shared $< $(STATIC) -o $@ $(LIBS)
 

@@ -1,20 +1,23 @@
 # How the Check programs are compiled and linked, and which of them a system has.
 
+# Each test_NAME.c in a folder of tests/ is a program.
+CHECK_PROGRAMS := $(sort $(patsubst test_%.c,%,$(notdir $(wildcard tests/*/test_*.c))))
+
 # Test programs that a system cannot have: WRAPPED need a linker with --wrap to make functions fail on purpose,
 # POSIX_FAULTS wrap functions of POSIX, and test_unseen reads stderr by dup.
 POSIX_FAULTS = io_faults model_faults set_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
 WRAPPED  = $(POSIX_FAULTS) faults op_faults optim_faults dist_faults graph gradcheck_html jacobian_calls module_types \
     text_faults text_normalize_faults text_pretokenize_faults watch
 # The Check programs of each floor in ext/, which a build without the floor leaves out.
-TESTS_OF_data = file_kinds token_faults token_files token_npy tokens
-TESTS_OF_diagnose = gradcheck gradcheck_html gradcheck_mistakes gradcheck_mutants gradcheck_refused
-TESTS_OF_ranks = disk_model dist dist_alone dist_checkpoint dist_engine dist_failures dist_faults dist_hostile \
-    dist_mistakes dist_silent
-TESTS_OF_models = finetune generate_rows set_faults $(patsubst tests/test_%.c,%,$(wildcard tests/test_model_*.c)) models
-TESTS_OF_text = $(patsubst tests/test_%.c,%,$(wildcard tests/test_text_*.c))
+programs_of = $(patsubst test_%.c,%,$(notdir $(wildcard tests/$(1)/test_*.c)))
+TESTS_OF_data = $(call programs_of,data)
+TESTS_OF_diagnose = $(call programs_of,diagnose)
+TESTS_OF_ranks = $(call programs_of,ranks) disk_model
+TESTS_OF_models = $(call programs_of,models) finetune
+TESTS_OF_text = $(call programs_of,text)
 FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data diagnose models ranks text),$(TESTS_OF_$(f)))
 # Without ext/diagnose the other programs link this ct_gradcheck, a check without diagnoses.
-PLAIN_CHECK = $(if $(filter ext/diagnose,$(EXT)),,$(BUILD)/obj/tests/plain_gradcheck.o)
+PLAIN_CHECK = $(if $(filter ext/diagnose,$(EXT)),,$(BUILD)/obj/tests/support/plain_gradcheck.o)
 # In the amalgamation calls of cti_arena_take are within one object, where --wrap does not reach them.
 NOT_HERE = $(WASI_NOT_HERE) $(FLOORLESS) $(if $(AMALGAMATED),text_model_faults) \
     $(if $(filter windows wasi,$(OS_NAME)),unseen) \
@@ -39,17 +42,21 @@ endif
 # those that contain kernels or their models (-O2).
 TEST_OPT = $(if $(call is_one_of,$(MODELS)),at_O2,$(if $(call is_one_of,$(COMPUTING)),at_O1,at_O0))
 TEST_CFLAGS = $(call $(TEST_OPT),$(ALL_CFLAGS))
-is_one_of = $(filter $(1:%=tests/test_%.c),$<)
+is_one_of = $(filter $(1:%=test_%.c),$(notdir $<))
 at_O0 = $(patsubst -O3,-O0,$(patsubst -O2,-O0,$(1)))
 at_O2 = $(patsubst -O3,-O2,$(1))
 MODELS = amx gemm generate_rows
 COMPUTING = attention_fused attention_hidden attention_rounded checksum disk_model dist_faults faults graph \
     kernel_rows kernels losses ops ops_more rounded rows shard_faults stored text_unicode
 
-$(BUILD)/obj/tests/amx_avx512.o: TEST_OPT = at_O2
+$(BUILD)/obj/tests/kernels/amx_avx512.o: TEST_OPT = at_O2
+
+# tests/nn/test_mlp.c is the program build/tests/test_mlp.
+program_from = $(eval $(BUILD)/tests/$(basename $(notdir $(1)))$(EXE): $(BUILD)/obj/$(1:.c=.o))
+$(foreach f,$(wildcard tests/*/test_*.c),$(call program_from,$(f)))
 
 # A rule for each file by name, because make 3.81 would take the first pattern that fits, $(BUILD)/obj/%.o.
-TEST_OBJ = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/*.c))
+TEST_OBJ = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out tests/fuzz/% tests/mutation/%,$(wildcard tests/*/*.c)))
 $(TEST_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@[ -n "$(OWN_CHECK)" ] || pkg-config --exists check || \
@@ -73,7 +80,6 @@ LDFLAGS_test_profile_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_model_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_set_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_token_faults = $(LDFLAGS_test_io_faults)
-TESTS_OF_text += text_batch text_corpus text_lines text_train text_train_faults
 # A system's own functions would fail with malloc.
 POSIX_FAULTS += text_faults text_model_faults text_normalize_faults text_pretokenize_faults text_train_faults
 LDFLAGS_test_text_train_faults = $(LDFLAGS_test_io_faults) $(call wrapped,malloc calloc realloc)
@@ -86,7 +92,6 @@ LDFLAGS_test_optim_faults = $(LDFLAGS_test_faults)
 LDFLAGS_test_threads_refused = $(patsubst %,-Wl$(comma)--wrap=%,\
     pthread_mutex_init pthread_cond_init pthread_create pthread_once)
 # The models of tokenizers.
-TESTS_OF_text += text_model text_model_faults
 LDFLAGS_test_text_model_faults = $(call wrapped,malloc calloc cti_arena_take cti_arena_copy)
 LDFLAGS_test_graph = $(LDFLAGS_test_faults)
 LDFLAGS_test_watch = $(LDFLAGS_test_faults)
@@ -99,10 +104,10 @@ LDFLAGS_test_text_pretokenize_faults = $(call wrapped,malloc realloc)
 $(BUILD)/tests/test_run_log$(EXE): $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 $(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 $(BUILD)/tests/test_finetune$(EXE): $(patsubst %,$(BUILD)/obj/examples/%.o,common documents text_files finetune_memory finetune_out) $(SYSTEM_OBJ)
-$(BUILD)/tests/test_amx$(EXE): $(BUILD)/obj/tests/amx_avx512.o
+$(BUILD)/tests/test_amx$(EXE): $(BUILD)/obj/tests/kernels/amx_avx512.o
 DIST_TESTS = $(filter $(addprefix $(BUILD)/tests/,test_dist$(EXE) test_dist_%),$(TESTS))
-$(foreach t,text_normalize text_normalize_faults,$(BUILD)/tests/test_$(t)$(EXE)): $(BUILD)/obj/tests/text_probe.o
-$(DIST_TESTS): $(BUILD)/obj/tests/thread_comm.o
+$(foreach t,text_normalize text_normalize_faults,$(BUILD)/tests/test_$(t)$(EXE)): $(BUILD)/obj/tests/text/text_probe.o
+$(DIST_TESTS): $(BUILD)/obj/tests/ranks/thread_comm.o
 
 EXAMPLES_TEST = $(if $(filter-out $(EXT),ext/data ext/ranks),,$(BUILD)/tests/test_examples)
 INSTALL_TEST  = $(BUILD)/tests/test_install

@@ -2,8 +2,8 @@
  * BertNormalizer the steps for which its options ask. A step goes through the whole text, and
  * writes a new one only if it changes something.
  *
- * The sources of new characters are as in the tokenizers package; tests/test_text_normalize.c has
- * them for each kind. */
+ * The sources of new characters are as in the tokenizers package; tests/text/test_text_normalize.c
+ * has them for each kind. */
 #include "normalize.h"
 
 #include "normal_forms.h"

@@ -23,8 +23,8 @@
  *    sees, and not from queries or keys behind these.
  * 5. The other ops of a model compute each row by itself.
  *
- * gemm_plan.c and ops/attention/ read the rule; tests/test_gemm_plan.c checks 1 to 3 over the plan,
- * and tests/test_generate_rows.c all five by generations. */
+ * gemm_plan.c and ops/attention/ read the rule; tests/gemm/test_gemm_plan.c checks 1 to 3 over the
+ * plan, and tests/models/test_generate_rows.c all five by generations. */
 #ifndef CTI_CORE_ROW_RULE_H
 #define CTI_CORE_ROW_RULE_H
 

@@ -1,6 +1,6 @@
 /* A plan describes how a product is computed. cti_plan_gemm makes it from the args and the machine,
- * without reading a matrix; gemm.c and gemm_blocked.c carry it out. tests/test_gemm_plan.c is a
- * table of plans.
+ * without reading a matrix; gemm.c and gemm_blocked.c carry it out. tests/gemm/test_gemm_plan.c is
+ * a table of plans.
  *
  * A task is the work that one worker does at a time: for blocked products and split-K a tile of C,
  * for gemv and dots a range of columns. A pass is the range of the product for which the workspace

@@ -13,7 +13,7 @@
  * smallest first. A panel has each chunk of k once for each of these products, with the piece that
  * the product takes, so the micro-kernel is the same for one, three and six products.
  *
- * tests/test_amx.c runs this file on a model of the tiles in plain C. */
+ * tests/kernels/test_amx.c runs this file on a model of the tiles in plain C. */
 #include "bf16.h"
 #include "bf16_tmpl.h"
 #include "gemm_tuning_tmpl.h"

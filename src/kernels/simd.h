@@ -69,7 +69,7 @@ typedef natural uvec __attribute__((vector_size(LANES * sizeof(real))));
 #define INLINE static inline __attribute__((always_inline))
 
 #ifdef CTI_STORED_APART
-/* For tests/test_stored.c: f32 in a struct, so that a loop that forgets to convert does not
+/* For tests/kernels/test_stored.c: f32 in a struct, so that a loop that forgets to convert does not
  * compile. */
 typedef struct {
     float value;

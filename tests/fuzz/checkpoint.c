@@ -5,8 +5,8 @@
  * changes nothing. After a load that is accepted, training and saving work. */
 #include "fuzz.h"
 
-#include "../../nn/optim/optim.h"
-#include "../../src/io/crc64.h"
+#include "nn/optim/optim.h"
+#include "src/io/crc64.h"
 
 enum { ROOM = 1 << 15, KINDS = 4 };
 

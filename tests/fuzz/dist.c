@@ -2,7 +2,7 @@
  * make, or if its highest bit is set, only one of them. So a single rank fails, ranks are in
  * different calls, and ranks leave. No rank may hang. After a program of calls that both ranks have
  * made, both have the same status and the same parameters. */
-#include "../thread_comm.h"
+#include "tests/ranks/thread_comm.h"
 #include "fuzz.h"
 
 enum { CALLS = 60 };

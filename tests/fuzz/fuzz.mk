@@ -18,7 +18,7 @@ fuzz: ## hostile files, checkpoints, token files, tokenizers, logs of runs and p
 FUZZ_OBJ = $(FUZZ:%=$(BUILD)/obj/tests/fuzz/%.o)
 $(FUZZ_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -I. -MMD -MP -c $< -o $@
 $(BUILD)/fuzz_log: $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 LDFLAGS_fuzz_program = $(LDFLAGS_test_faults)
 $(BUILD)/fuzz_dist: $(BUILD)/obj/bench/thread_comm.o

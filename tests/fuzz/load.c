@@ -4,8 +4,8 @@
  * consistent. A load that is refused changes nothing. */
 #include "fuzz.h"
 
-#include "../../src/core/context.h"
-#include "../../src/io/safetensors.h"
+#include "src/core/context.h"
+#include "src/io/safetensors.h"
 
 static ct_context *context;
 static ct_module *module;

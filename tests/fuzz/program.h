@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-#include "../cases.h"
-#include "../memory_faults.h"
+#include "tests/support/cases.h"
+#include "tests/support/memory_faults.h"
 
 enum { TENSORS = 12, MODULES = 3, DEPTH = 5, LARGEST = 1 << 16, CALLS = 60 };
 

@@ -5,8 +5,8 @@
 
 #include <cotangent/tokenizer.h>
 
-#include "../../ext/text/tokenizer.h"
-#include "../../ext/text/utf8.h"
+#include "ext/text/tokenizer.h"
+#include "ext/text/utf8.h"
 
 static ct_context *context;
 

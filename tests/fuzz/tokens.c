@@ -6,9 +6,9 @@
 
 #include "fuzz.h"
 
-#include "../../src/core/context.h"
-#include "../../src/io/kind.h"
-#include "../../ext/data/shuffle.h"
+#include "src/core/context.h"
+#include "src/io/kind.h"
+#include "ext/data/shuffle.h"
 
 enum { FILES = 3, ROOM = 8192 };
 

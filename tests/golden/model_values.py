@@ -1,5 +1,5 @@
-"""Writes tests/model_values.h: logits that transformers gives for small models of each family, in f64, with weights that are a function of
-their names. tests/test_model_values.c makes the same models from the same texts of config.json."""
+"""Writes tests/models/model_values.h: logits that transformers gives for small models of each family, in f64, with weights that are a function of
+their names. tests/models/test_model_values.c makes the same models from the same texts of config.json."""
 import json
 import sys
 from pathlib import Path

@@ -69,15 +69,16 @@ class Suite:
         os.makedirs(self.folder, exist_ok=True)
         self.library = f"{self.folder}/library.a"
         run(["objcopy", "-g", f"{build}/libcotangent.a" if sanitized else os.environ["LIBRARY"], self.library])
-        self.programs = sorted(Path(p).stem for p in Path("tests").glob("test_*.c"))
+        object_of = {Path(p).stem: f"{build}/obj/{p.with_suffix('.o')}" for p in Path("tests").glob("*/*.c")}
+        self.programs = sorted(name for name in object_of if name.startswith("test_"))
         self.sha, objects = {}, {}
         for program in self.programs + ["cases"]:
             objects[program] = f"{self.folder}/{program}.o"
-            run(["objcopy", "-g", "--redefine-sym", f"main=main_{program}", f"{build}/obj/tests/{program}.o", objects[program]])
+            run(["objcopy", "-g", "--redefine-sym", f"main=main_{program}", object_of[program], objects[program]])
             self.sha[program] = digest(Path(objects[program]).read_bytes())
         # What some programs are linked with besides: of an archive the linker takes what a program needs.
         helpers = f"{self.folder}/helpers.a"
-        names = [p for p in glob.glob(f"{build}/obj/tests/*.o") + glob.glob(f"{build}/obj/examples/*.o")
+        names = [p for p in glob.glob(f"{build}/obj/tests/*/*.o") + glob.glob(f"{build}/obj/examples/*.o")
                  if not Path(p).stem.startswith("test_") and Path(p).stem != "cases"]
         Path(helpers).unlink(missing_ok=True)
         run(["ar", "rcs", helpers, *sorted(names)])

@@ -4,7 +4,7 @@
 WIDEST = $(lastword $(ISAS))
 COMMANDS_KERNELS = $($(WIDEST)_FLAGS) -DCTI_SET=$(WIDEST)_f32
 COMMANDS_FILES = $(wildcard docs/*.c $(FOLDERS:%=%/*.c) \
-    examples/*.c course/*.c course/*/*.c tests/*.c)
+    examples/*.c course/*.c course/*/*.c tests/*/*.c)
 json = $(subst ",\",$(subst \,\\,$(1)))
 flags_of = $(ALL_CFLAGS) $(if $(filter $(REAL:%=src/kernels/%.c),$(1)),$(COMMANDS_KERNELS)) \
     $(if $(filter src/core/isa.c,$(1)),$(DEFINE_SETS)) \
@@ -26,7 +26,7 @@ $(STYLE)/ready: tests/style/requirements.txt
 	@touch $@
 
 C_FOLDERS = docs include/cotangent $(FOLDERS) examples examples/web course course/* course/tests/* \
-    tests tests/fuzz tests/mutation bench \
+    $(filter-out tests/portable,$(patsubst %/,%,$(wildcard tests/*/))) bench \
     ext/ranks/mpi ext/ranks/mpi/include/cotangent ext/ranks/mpi/tests
 C_FILES = $(foreach d,$(C_FOLDERS),$(wildcard $(d)/*.c $(d)/*.h))
 format: $(STYLE)/ready ## clang-format in place

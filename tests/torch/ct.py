@@ -65,10 +65,10 @@ HEADERS = [ROOT / "include" / "cotangent" / f"{name}.h" for name in
            ("types", "context", "scope", "tensor", "init", "autograd", "ops", "nn", "optim", "io", "models", "tokenizer")]
 for header in HEADERS:
     structs(header)
-structs(ROOT / "tests" / "cases.h")
+structs(ROOT / "tests" / "support" / "cases.h")
 for header in HEADERS:
     functions(lib, header)
-functions(cases, ROOT / "tests" / "cases.h")
+functions(cases, ROOT / "tests" / "support" / "cases.h")
 FN = C.CFUNCTYPE(P, C.POINTER(P), I, P)   # ct_fn
 CASE_INPUTS = 6
 

@@ -1,5 +1,5 @@
 """Modules by PyTorch: a case is a flat dict of numbers, from which both sides build the same module and the same call. The live
-comparison and the golden files share these; tests/test_golden.c reads a case from its text."""
+comparison and the golden files share these; tests/ops/test_golden.c reads a case from its text."""
 import math
 import warnings
 

@@ -227,7 +227,7 @@ def different(line, what, style):
 
 
 # Styles that attention has not: rounding and sums beyond the range decide there, whose terms
-# test_accuracy_live.py knows; NaN among hidden values is for tests/test_attention_hidden.c.
+# test_accuracy_live.py knows; NaN among hidden values is for tests/attention/test_attention_hidden.c.
 NOT_OF_ATTENTION = ("special", "offset 1000", "offset -1e+06")
 
 

@@ -12,7 +12,7 @@ import ct
 
 TEXTS = int(os.environ.get("TEXT_DRAWS", 300))   # for each normalizer
 probe = ct.C.CDLL(os.environ.get("TEXT_PROBE") or str(ct.BUILD / "tests" / "libtext.so"))
-ct.functions(probe, ct.ROOT / "tests" / "text_probe.h")
+ct.functions(probe, ct.ROOT / "tests" / "text" / "text_probe.h")
 EACH = tokenizers.Regex(r"[\s\S]")
 
 

@@ -1,0 +1,476 @@
+/* Callbacks that are left by longjmp, as by a C++ exception: the next call is an error and no
+ * crash, ct_error_clear clears it, and the context goes on as before. */
+#include "src/autograd/tape.h"
+#include "src/os/os.h"
+#include "src/core/profile.h"
+
+#include "tests/support/recompute_check.h"
+
+#include <setjmp.h>
+
+static jmp_buf out;
+
+/* The actions of a callback before it is left. */
+typedef enum { NOTHING, MAKES_TENSORS, OPENS_SCOPES, COMPUTES, FAILS, MANNERS } manner;
+static manner how;
+static ct_tensor *kept; /* a handle that the callback has made */
+static bool leaves;     /* false: callbacks return */
+
+static void maybe_leave(ct_tensor *x) {
+    if (!leaves) return;
+    kept = NULL;
+    if (how >= MAKES_TENSORS) kept = ct_exp(x);
+    if (how >= OPENS_SCOPES) {
+        ct_scope_open(ct_context_of(x));
+        for (int i = 0; i < 20; i++) kept = ct_neg(kept);
+        ct_scope_open_no_grad(ct_context_of(x));
+    }
+    if (how >= COMPUTES) kept = ct_softmax(ct_matmul(ct_detach(x), ct_transpose(x, -1, -2)), -1);
+    if (how == FAILS) ct_matmul(x, x);
+    longjmp(out, 1);
+}
+
+/* ---- ways to be inside a callback ---- */
+
+static ct_tensor *leaving_forward(ct_call *c) {
+    maybe_leave(c->in[0]);
+    return ct_scale(c->in[0], 2);
+}
+static ct_tensor *plain_forward(ct_call *c) { return ct_scale(c->in[0], 2); }
+static bool plain_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    (void)c;
+    return (grad[0] = ct_scale(g[0], 2)) != NULL;
+}
+static bool leaving_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    maybe_leave(c->in[0]);
+    return plain_backward(c, g, grad);
+}
+static const ct_op in_forward = {
+    .name = "in_forward", .forward = leaving_forward, .backward = plain_backward};
+static const ct_op in_backward = {
+    .name = "in_backward", .forward = plain_forward, .backward = leaving_backward};
+
+static ct_tensor *leaving_fn(ct_tensor *const *in, int n, void *arg) {
+    (void)n, (void)arg;
+    maybe_leave(in[0]);
+    return ct_exp(ct_add(in[0], in[0]));
+}
+/* left in its second run only */
+static ct_tensor *second_fn(ct_tensor *const *in, int n, void *arg) {
+    (void)n;
+    if (++*(int *)arg == 2) maybe_leave(in[0]);
+    return ct_tanh(ct_mul(in[0], in[0]));
+}
+static ct_tensor *leaving_module(void *self, ct_tensor *x) {
+    (void)self;
+    maybe_leave(x);
+    return ct_silu(x);
+}
+
+static void run_forward(ct_tensor *x) { ct_apply(&in_forward, &x, 1, NULL); }
+static void run_backward(ct_tensor *x) {
+    ct_tensor *y = ct_exp(x), *z = ct_apply(&in_backward, &y, 1, NULL);
+    ct_backward(ct_sum(ct_add(ct_mul(z, z), y), CT_ALL, false));
+}
+static void run_recompute(ct_tensor *x) { ct_recompute(leaving_fn, NULL, &x, 1); }
+static void run_second(ct_tensor *x) {
+    int runs = 0;
+    ct_tensor *y = ct_recompute(second_fn, &runs, &x, 1);
+    ct_backward(ct_sum(ct_mul(y, x), CT_ALL, false));
+}
+static void run_gradcheck(ct_tensor *x) {
+    ct_gradcheck(leaving_fn, NULL, &x, 1, (ct_gradcheck_opts){0});
+}
+static void run_jacobian(ct_tensor *x) {
+    ct_jacobian_out matrices;
+    ct_jacobian(leaving_fn, NULL, &x, 1, (ct_jacobian_opts){0}, &matrices);
+}
+static ct_tensor *apply_in_backward(ct_tensor *const *in, int n, void *arg) {
+    (void)n;
+    ct_tensor *y = arg ? ct_mul(in[0], arg) : in[0];
+    return ct_apply(&in_backward, &y, 1, NULL);
+}
+static void run_jacobian_backward(ct_tensor *x) {
+    ct_jacobian_out matrices;
+    ct_jacobian(apply_in_backward, NULL, &x, 1, (ct_jacobian_opts){0}, &matrices);
+}
+static ct_module *module_of(ct_context *c) {
+    return ct_module_set_forward(ct_module_new(c, "Mine"), leaving_module, NULL);
+}
+static void run_module(ct_tensor *x) { ct_forward(module_of(ct_context_of(x)), x); }
+static ct_tensor *nested_fn(ct_tensor *const *in, int n, void *arg) {
+    (void)n;
+    return ct_forward(arg, ct_apply(&in_forward, in, 1, NULL));
+}
+/* a module of one's own in an encoder, in a recomputed layer */
+static void run_nested(ct_tensor *x) {
+    ct_context *c = ct_context_of(x);
+    const ct_layer_opts opts = {.embed_dim = 4, .num_heads = 2, .recompute = true};
+    ct_module *m = ct_encoder_new(c, opts, 2, false);
+    ct_module_set_child(m, "layers.1.norm2", module_of(c));
+    ct_tensor *y = ct_cast(ct_view(x, CT_SHAPE(1, 3, 4)), CT_F32);
+    ct_encoder_forward(m, y, (ct_stack_call){0});
+    ct_recompute(nested_fn, module_of(c), &x, 1);
+}
+
+static const struct {
+    void (*run)(ct_tensor *x);
+    const char *name, *what;
+} ways[] = {{run_forward, "in_forward", "forward"},
+            {run_backward, "in_backward", "backward"},
+            {run_recompute, "recompute", "function"},
+            {run_second, "recompute", "function"},
+            {run_gradcheck, "gradcheck", "function"},
+            {run_module, "Mine", "forward"},
+            {run_nested, "Mine", "forward"},
+            {run_jacobian, "jacobian", "function"},
+            {run_jacobian_backward, "in_backward", "backward"}};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+static ct_tensor *new_input(ct_context *c) {
+    return ct_set_requires_grad(ct_randn(c, CT_F64, CT_SHAPE(3, 4)), true);
+}
+
+/* Runs it and returns whether it was left. */
+static bool is_left(int way, ct_tensor *x) {
+    if (setjmp(out)) return true;
+    ways[way].run(x);
+    return false;
+}
+
+/* ---- the next call ---- */
+
+typedef enum {
+    NEXT_ONES,
+    NEXT_ERROR,
+    NEXT_MESSAGE,
+    NEXT_CLEAR,
+    NEXT_SCOPE,
+    NEXT_CLOSE,
+    NEXT_RELEASE,
+    NEXT_BACKWARD,
+    NEXT_STEP,
+    NEXT_GRAPH,
+    NEXT_FREE_MODULE,
+    NEXT_PROFILE,
+    NEXT_FREE,
+    NEXTS
+} next;
+
+static void next_call(next what, ct_context *c, ct_tensor *x, ct_tensor *y, ct_module *m,
+                      ct_scope scope) {
+    switch (what) {
+    case NEXT_ONES: ck_assert_ptr_null(ct_ones(c, CT_F32, CT_SHAPE(300, 300))); break;
+    case NEXT_ERROR: ck_assert(ct_error(c)); break;
+    case NEXT_MESSAGE: ck_assert(*ct_error_message(c)); break;
+    case NEXT_CLEAR: ct_error_clear(c); break;
+    case NEXT_SCOPE: ct_scope_close(ct_scope_open(c)); break;
+    case NEXT_CLOSE: ct_scope_close(scope); break;
+    case NEXT_RELEASE: ct_release(x); break;
+    case NEXT_BACKWARD: ck_assert(!ct_backward(y)); break;
+    case NEXT_STEP: ck_assert_ptr_null(ct_exp(x)); break;
+    case NEXT_GRAPH: ck_assert_ptr_null(ct_retain_grad(y)); break;
+    case NEXT_FREE_MODULE: ct_module_free(m); break;
+    case NEXT_PROFILE: ct_profile_stop(c); break;
+    case NEXT_FREE:
+    case NEXTS: break;
+    }
+}
+
+/* The context computes as if nothing had been, and nothing is left in it. */
+static void works(ct_context *c) {
+    ck_assert_msg(!ct_error(c), "%s", ct_error_message(c));
+    ck_assert(!c->callbacks && !c->callback && c->frame == &c->root && !c->running && !c->undo);
+    ck_assert(!c->op && !c->backward && !c->in_recompute && !c->reporting && !c->held && !c->depth);
+    for (cti_node *node = c->tape_first; node; node = node->next)
+        ck_assert(!node->pending && !node->number);
+    leaves = false;
+    ct_scope scope = ct_scope_open(c);
+    for (int way = 0; way < WAYS; way++) {
+        ct_tensor *x = new_input(c);
+        ways[way].run(x);
+        ck_assert_msg(!ct_error(c), "%s", ct_error_message(c));
+    }
+    ct_scope_close(scope);
+}
+
+START_TEST(left) {
+    const int way = _i % WAYS;
+    how = (manner)(_i / WAYS % MANNERS);
+    for (int n = 0; n < NEXTS; n++)
+        for (int debug = 0; debug < 2; debug++) {
+            ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .debug = debug});
+            ct_module *m = module_of(c);
+            ct_tensor *outside = new_input(c);
+            ct_scope scope = ct_scope_open(c);
+            if (n % 2) ct_profile_start(c);
+            ct_tensor *x = new_input(c), *y = ct_sum(ct_mul(x, outside), CT_ALL, false);
+            leaves = true;
+            ck_assert(is_left(way, x));
+            next_call((next)n, c, x, y, m, scope);
+            if (n == NEXT_FREE) {
+                ct_context_free(c);
+                continue;
+            }
+            if (n != NEXT_CLEAR && how == FAILS) expect_in(c, CT_ERR_SHAPE, "matmul", "");
+            else if (n != NEXT_CLEAR)
+                expect_in(c, CT_ERR_ARGUMENT, ways[way].name, "was left by an exception");
+            if (kept) ck_assert(!ct_neg(kept)), ct_error_clear(c);
+            ct_scope_close(scope);
+            works(c);
+            ct_context_free(c);
+        }
+}
+END_TEST
+
+/* Gradients after a backward that was left equal the gradients of a backward that was not. */
+START_TEST(gradients_after) {
+    how = COMPUTES;
+    for (int way = 1; way <= 3; way += 2) {
+        double want[12], got[12];
+        for (int round = 0; round < 2; round++) {
+            ct_tensor *x =
+                ct_set_requires_grad(ct_full(context, CT_F64, CT_SHAPE(3, 4), 0.5), true);
+            leaves = round;
+            if (round) {
+                ck_assert(is_left(way, x));
+                ct_error_clear(context);
+                ct_zero_grad(x);
+            }
+            leaves = false;
+            ways[way].run(x);
+            no_error();
+            ck_assert(ct_to_f64(ct_grad(x), round ? got : want, 12));
+        }
+        ck_assert_mem_eq(want, got, sizeof want);
+    }
+}
+END_TEST
+
+static bool jacobian_is_left(ct_tensor *x, ct_tensor *factor) {
+    ct_jacobian_out matrices;
+    if (setjmp(out)) return true;
+    ct_jacobian(apply_in_backward, factor, &x, 1, (ct_jacobian_opts){0}, &matrices);
+    return false;
+}
+
+/* ct_jacobian hides the gradients of all leaves and retained results from its backwards. */
+START_TEST(hidden_gradients_return) {
+    for (how = NOTHING; how < MANNERS; how++) {
+        ct_scope scope = ct_scope_open(context);
+        ct_tensor *x = new_input(context), *leaf = new_input(context), *fresh = new_input(context);
+        ct_tensor *w = ct_retain_grad(ct_exp(leaf)), *once = ct_sum(w, CT_ALL, false);
+        ct_backward_with(&once, NULL, 1, (ct_backward_opts){.retain_graph = true});
+        ct_tensor *both = ct_mul(w, fresh), *grad = ct_grad(leaf), *retained = ct_grad(w);
+        double want[12], got[12];
+        ck_assert(ct_to_f64(grad, want, 12));
+        leaves = true;
+        ck_assert(jacobian_is_left(x, both));
+        leaves = false;
+        ck_assert(ct_error(context) != CT_OK);
+        ct_error_clear(context);
+        ck_assert(!context->undo && ct_grad(leaf) == grad && ct_grad(w) == retained);
+        ck_assert(ct_to_f64(grad, got, 12) && !ct_grad(fresh) && !ct_grad(x));
+        ck_assert_mem_eq(want, got, sizeof want);
+        ck_assert(ct_backward(ct_sum(both, CT_ALL, false))); /* the graph is still there */
+        ck_assert(ct_grad(fresh) != NULL);
+        no_error();
+        ct_scope_close(scope);
+        works(context);
+    }
+}
+END_TEST
+
+/* ---- a callback that is left inside another, which goes on ---- */
+
+static ct_tensor *catching_forward(ct_call *c) {
+    ct_tensor *x = c->in[0];
+    jmp_buf before;
+    memcpy(&before, &out, sizeof out);
+    const bool was_left = is_left(*(const int *)c->attrs, ct_set_requires_grad(ct_exp(x), true));
+    memcpy(&out, &before, sizeof out);
+    ck_assert(was_left);
+    if (((const int *)c->attrs)[1]) return ct_neg(x); /* without a look at the error */
+    ct_error_clear(c->context);
+    return ct_neg(x);
+}
+static const ct_op catching = {.name = "catching",
+                               .attrs_size = 2 * sizeof(int),
+                               .forward = catching_forward,
+                               .backward = plain_backward};
+
+START_TEST(inside_another) {
+    how = COMPUTES;
+    static const int ways_without_backward[] = {0, 2, 4, 5, 6}; /* a forward records nothing */
+    for (size_t i = 0; i < sizeof ways_without_backward / sizeof(int); i++)
+        for (int silent = 0; silent < 2; silent++) {
+            const int way = ways_without_backward[i];
+            ct_scope scope = ct_scope_open(context);
+            ct_tensor *x = new_input(context);
+            leaves = true;
+            ct_tensor *y = ct_apply(&catching, &x, 1, (int[]){way, silent});
+            if (silent) expect(CT_ERR_ARGUMENT, ways[way].name, "was left by an exception");
+            else no_error();
+            ck_assert(silent ? !y : y != NULL);
+            if (y) ck_assert(ct_backward(ct_sum(y, CT_ALL, false)));
+            ct_scope_close(scope);
+            works(context);
+        }
+}
+END_TEST
+
+/* Left, and nothing is called before the callback around it returns. */
+static ct_tensor *hiding_forward(ct_call *c) {
+    ct_tensor *y = ct_neg(c->in[0]);
+    if (!setjmp(out)) run_recompute(c->in[0]);
+    return y;
+}
+static const ct_op hiding = {.name = "hiding", .forward = hiding_forward};
+
+START_TEST(found_at_the_return) {
+    leaves = true, how = MAKES_TENSORS;
+    ct_tensor *x = new_input(context);
+    ck_refused(ct_apply(&hiding, &x, 1, NULL), CT_ERR_ARGUMENT, "recompute: its function was left",
+               "must return");
+    works(context);
+}
+END_TEST
+
+/* The next call comes from further down the stack than the call that was left. */
+static ct_tensor *deeper(ct_context *c, int bytes) {
+    volatile char below[1024];
+    below[0] = 0;
+    ct_tensor *y = bytes > 0 ? deeper(c, bytes - (int)sizeof below) : ct_ones(c, CT_F32, CT_SCALAR);
+    below[0] = 1;
+    return y;
+}
+
+START_TEST(found_from_below) {
+    leaves = true, how = OPENS_SCOPES;
+    for (int way = 0; way < WAYS; way++) {
+        ck_assert(is_left(way, new_input(context)));
+        ck_refused(deeper(context, 4096), CT_ERR_ARGUMENT, ways[way].name,
+                   "was left by an exception");
+        works(context);
+        leaves = true;
+    }
+}
+END_TEST
+
+/* Calls from far below the callback's mark are calls inside it. */
+static ct_tensor *deep_forward(ct_call *c) {
+    return deeper(c->context, 100000) ? ct_scale(c->in[0], 2) : NULL;
+}
+static const ct_op deep = {.name = "deep", .forward = deep_forward, .backward = plain_backward};
+static ct_tensor *releasing_fn(ct_tensor *const *in, int n, void *arg) {
+    (void)n;
+    ct_tensor *y = ct_apply(arg, in, 1, NULL);
+    ct_release(in[0]);
+    return ct_exp(ct_add(y, in[0]));
+}
+
+START_TEST(callbacks_that_return) {
+    for (int i = 0; i < 3; i++) {
+        ct_tensor *x = new_input(context), *copy = ct_scale(x, 1);
+        ck_assert(ct_backward(
+            ct_sum(ct_recompute(releasing_fn, (void *)&deep, &copy, 1), CT_ALL, false)));
+        ck_assert_ptr_null(ct_neg(copy)); /* the tensor that fn has released */
+        expect(CT_ERR_ARGUMENT, "has ended", "");
+        ck_assert(ct_grad(x) && !context->callback);
+    }
+}
+END_TEST
+
+/* A callback that goes on as a coroutine does, on a stack that the program has made and that lies
+ * above its caller's, as if it had been called on a stack further down. */
+static ct_tensor *coroutine_forward(ct_call *c) {
+    enum { BELOW_ANY_STACK = 48 << 20 };
+    const uintptr_t mark = c->context->callback->stack;
+    c->context->callback->stack = mark - BELOW_ANY_STACK;
+    ct_tensor *y = ct_exp(ct_neg(c->in[0]));
+    c->context->callback->stack = mark;
+    return y;
+}
+static const ct_op coroutine = {.name = "coroutine", .forward = coroutine_forward};
+static void run_coroutine(void *arg) { /* on a thread, whose stack has an end */
+    ct_tensor **x = arg;
+    x[1] = ct_apply(&coroutine, x, 1, NULL);
+}
+
+START_TEST(on_another_stack) {
+    ct_tensor *x[2] = {new_input(context)};
+    cti_thread thread;
+    ck_assert(cti_thread_start(&thread, run_coroutine, x));
+    cti_thread_join(&thread);
+    no_error();
+    ck_assert(x[1] && ct_neg(x[1]));
+    works(context);
+}
+END_TEST
+
+/* ---- on_error ---- */
+
+static int told;
+static void jump(void *data, ct_status status, const char *message) {
+    (void)data, (void)status, (void)message;
+    told++;
+    longjmp(out, 1);
+}
+
+static ct_tensor *failing_forward(ct_call *c) { return ct_matmul(c->in[0], c->in[0]); }
+static const ct_op failing = {.name = "failing", .forward = failing_forward};
+static ct_tensor *failing_module(void *self, ct_tensor *x) {
+    (void)self;
+    return ct_apply(&failing, &x, 1, NULL);
+}
+
+static void fail_somewhere(ct_context *c, int where) {
+    if (where == 0) ct_ones(c, CT_F32, CT_SHAPE(-1));
+    ct_tensor *x = new_input(c);
+    if (where == 1) ct_matmul(x, x);
+    if (where == 2) ct_apply(&failing, &x, 1, NULL);
+    if (where == 3)
+        ct_forward(ct_module_set_forward(ct_module_new(c, "Mine"), failing_module, NULL), x);
+    if (where == 4) {
+        ct_tensor *y = ct_exp(x);
+        ct_copy_into(y, x);
+        ct_backward(ct_sum(y, CT_ALL, false));
+    }
+}
+
+static void fail_and_return(ct_context *c, int where) {
+    if (!setjmp(out)) fail_somewhere(c, where);
+}
+
+START_TEST(on_error_left) {
+    for (int where = 0; where < 5; where++)
+        for (int look = 0; look < 3; look++) {
+            ct_context *c = ct_context_new(
+                (ct_context_opts){.threads = 1, .on_error = jump, .debug = look == 2});
+            for (int round = 0; round < 3; round++) {
+                told = 0;
+                fail_and_return(c, where);
+                ck_assert_msg(told == 1, "%d: told %d times", where, told);
+                if (look == 1) ck_assert(ct_error(c) && *ct_error_message(c));
+                ct_error_clear(c);
+                ck_assert_int_eq(ct_error(c), CT_OK);
+                works(c);
+            }
+            ct_context_free(c);
+        }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("callbacks");
+    TCase *ways_left = tcase_create("left"), *rest = tcase_create("rest");
+    tcase_add_loop_test(ways_left, left, 0, WAYS * MANNERS);
+    tcase_add_checked_fixture(rest, setup, teardown);
+    const TTest *const tests[] = {
+        gradients_after,  hidden_gradients_return, inside_another,   found_at_the_return,
+        found_from_below, callbacks_that_return,   on_another_stack, on_error_left};
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) tcase_add_test(rest, tests[i]);
+    suite_add_tcase(suite, ways_left);
+    suite_add_tcase(suite, rest);
+    return run_suite(suite);
+}

@@ -1,0 +1,520 @@
+/* Generation in C: ids against a loop over forwards, ends of rows, penalties, seeds, and the
+ * options of generation_config.json. */
+#include "small_lm.h"
+#include "tests/text/text_files.h"
+
+enum { PROMPTS = 3, STEPS = 7 };
+
+/* The largest logit behind a text, with a penalty for its own ids. */
+static int64_t greedy(ct_module *lm, const int64_t *text, int64_t n, double penalty) {
+    ct_scope scope = ct_scope_open_no_grad(context);
+    ct_tensor *y =
+        run_lm(lm, ct_from_i64(context, CT_SHAPE(1, n), text), (ct_lm_call){.result = CT_LM_LAST});
+    double logit[31];
+    ct_tensor *wide = ct_contiguous(ct_cast(y, CT_F64));
+    for (int v = 0; v < 31; v++) logit[v] = ct_data_f64(wide)[v];
+    bool seen[31] = {false};
+    for (int64_t i = 0; i < n; i++) seen[text[i]] = true;
+    int64_t best = 0;
+    for (int v = 0; v < 31; v++) {
+        if (seen[v]) logit[v] = logit[v] > 0 ? logit[v] / penalty : logit[v] * penalty;
+        if (logit[v] > logit[best]) best = v;
+    }
+    ct_scope_close(scope);
+    return best;
+}
+
+static const int64_t prompts[PROMPTS][4] = {{3, 1, 4, 1}, {5, 9}, {2, 6, 5}};
+static const int64_t sizes[PROMPTS] = {4, 2, 3};
+
+static ct_batch padded(bool left) {
+    int64_t ids[PROMPTS * 4];
+    bool mask[PROMPTS * 4];
+    for (int b = 0; b < PROMPTS; b++)
+        for (int64_t t = 0; t < 4; t++) {
+            const int64_t at = left ? t - (4 - sizes[b]) : t;
+            mask[b * 4 + t] = at >= 0 && at < sizes[b];
+            ids[b * 4 + t] = mask[b * 4 + t] ? prompts[b][at] : 0;
+        }
+    return (ct_batch){.ids = ct_from_i64(context, CT_SHAPE(PROMPTS, 4), ids),
+                      .mask = ct_from_bool(context, CT_SHAPE(PROMPTS, 4), mask)};
+}
+
+/* The ids of all rows, -1 behind the last of a row. */
+static void run_generator(ct_module *lm, ct_batch batch, ct_generate_opts opts,
+                          int64_t out[PROMPTS][STEPS]) {
+    ct_generator *generator = ct_generate_new(lm, batch, opts);
+    ck_assert_msg(generator != NULL, "%s", ct_error_message(context));
+    for (int step = 0; step < STEPS; step++) {
+        int64_t ids[PROMPTS];
+        const bool more = ct_generate_next(generator, ids);
+        ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
+        for (int b = 0; b < PROMPTS; b++) out[b][step] = more ? ids[b] : -1;
+    }
+    ct_generate_free(generator);
+}
+
+START_TEST(greedy_ids) {
+    static const char *const configs[] = {LLAMA, GEMMA, GPT2, NEOX};
+    for (int c = 0; c < 12; c++) {
+        ct_module *lm = rough_lm(configs[c % 4], c < 8 ? f64 : (ct_lm_opts){0});
+        const double penalty = c < 4 ? 0 : 1.7;
+        int64_t got[PROMPTS][STEPS];
+        run_generator(
+            lm, padded(c % 2),
+            (ct_generate_opts){.max_new = STEPS, .no_eos = true, .repetition_penalty = penalty},
+            got);
+        for (int b = 0; b < PROMPTS; b++) {
+            int64_t text[4 + STEPS], n = sizes[b];
+            memcpy(text, prompts[b], (size_t)n * sizeof *text);
+            for (int step = 0; step < STEPS; step++) {
+                text[n] = greedy(lm, text, n, penalty ? penalty : 1);
+                ck_assert_msg(got[b][step] == text[n], "config %d, row %d, step %d", c, b, step);
+                n++;
+            }
+        }
+    }
+}
+END_TEST
+
+/* Logits of -1, -2, ... -7, of which a penalty of 2.5 makes -2.5 and -5 of the first two. */
+START_TEST(penalties_of_negative_logits) {
+    for (int i = 0; i < 2; i++) {
+        ct_module *lm = new_lm("{\"model_type\": \"gpt2\", \"vocab_size\": 7, \"n_embd\": 8, "
+                               "\"n_layer\": 0, \"n_head\": 1, \"n_positions\": 8}",
+                               i ? f64 : (ct_lm_opts){0});
+        ct_tensor *words = ct_module_get(lm, "transformer.wte.weight");
+        for (int v = 0; v < 7; v++) ct_init_constant(ct_narrow(words, 0, v, 1), -(v + 1) / 8.0);
+        ct_init_constant(ct_module_get(lm, "transformer.ln_f.weight"), 0);
+        ct_init_constant(ct_module_get(lm, "transformer.ln_f.bias"), 1);
+        const int64_t id[] = {6}, want[] = {0, 1, 0, 0};
+        ct_generator *generator = ct_generate_new(
+            lm, (ct_batch){.ids = ct_from_i64(context, CT_SHAPE(1, 1), id)},
+            (ct_generate_opts){.max_new = 4, .no_eos = true, .repetition_penalty = 2.5});
+        for (int step = 0; step < 4; step++) {
+            int64_t next;
+            ck_assert(ct_generate_next(generator, &next));
+            ck_assert_int_eq(next, want[step]);
+        }
+        ct_generate_free(generator);
+    }
+}
+END_TEST
+
+/* Draws depend on the seed, the row and the step, and the context's generator stays. */
+START_TEST(draws) {
+    ct_module *lm = new_lm(LLAMA, f64); /* nearly uniform logits */
+    const int64_t one[] = {3, 1, 3, 1, 3, 1};
+    const ct_batch same = {.ids = ct_from_i64(context, CT_SHAPE(PROMPTS, 2), one)};
+    ct_generate_opts opts = {.max_new = STEPS, .no_eos = true, .seed = 5};
+    opts.sample.temperature = 1;
+    int64_t got[3][PROMPTS][STEPS];
+    const ct_rng rng = ct_rng_get(context);
+    run_generator(lm, same, opts, got[0]);
+    const ct_rng after = ct_rng_get(context);
+    ck_assert(!memcmp(&rng, &after, sizeof rng));
+    run_generator(lm, same, opts, got[1]);
+    opts.seed = 6;
+    run_generator(lm, same, opts, got[2]);
+    ck_assert(!memcmp(got[0], got[1], sizeof got[0]));
+    ck_assert(memcmp(got[0], got[2], sizeof got[0]));
+    ck_assert(memcmp(got[0][0], got[0][1], sizeof got[0][0])); /* rows differ */
+    int equal = 0;
+    for (int step = 1; step < STEPS; step++) equal += got[0][0][step] == got[0][0][0];
+    ck_assert_int_lt(equal, STEPS - 1);
+}
+END_TEST
+
+START_TEST(ends_of_rows) {
+    ct_module *lm = rough_lm(LLAMA, f64);
+    int64_t whole[PROMPTS][STEPS], got[PROMPTS][STEPS];
+    const ct_generate_opts opts = {.max_new = STEPS, .no_eos = true};
+    run_generator(lm, padded(false), opts, whole);
+    ct_generate_opts with_eos = opts;
+    with_eos.no_eos = false, with_eos.eos = &whole[1][2], with_eos.n_eos = 1;
+    run_generator(lm, padded(true), with_eos, got);
+    for (int b = 0; b < PROMPTS; b++) {
+        bool ended = false;
+        for (int step = 0; step < STEPS; step++) {
+            ck_assert_int_eq(got[b][step], ended ? -1 : whole[b][step]);
+            ended |= whole[b][step] == whole[1][2];
+        }
+    }
+    ct_generate_opts two = opts; /* behind a prompt of any length */
+    two.max_new = 2;
+    run_generator(lm, padded(false), two, got);
+    for (int b = 0; b < PROMPTS; b++)
+        ck_assert(got[b][1] == whole[b][1] && got[b][1] >= 0 && got[b][2] == -1);
+    ct_lm_info about = ct_lm_about(lm);
+    ck_assert(about.n_eos == 1 && about.eos[0] == 2); /* transformers' default for Llama */
+    /* the ids that the model's folder names, unless no id ends a row */
+    ct_module *many =
+        rough_lm("{\"model_type\": \"llama\", \"eos_token_id\": [0, 1, 2, 3, 4, 5, 6, 7, "
+                 "8, 9, 10, 11, 12, 13, 14, 15], " SIZES "}",
+                 f64);
+    run_generator(many, padded(false), opts, whole);
+    run_generator(many, padded(false), (ct_generate_opts){.max_new = STEPS}, got);
+    int ends = 0;
+    for (int b = 0; b < PROMPTS; b++) {
+        bool ended = false;
+        for (int step = 0; step < STEPS; step++) {
+            ck_assert_int_ge(whole[b][step], 0);
+            ck_assert_int_eq(got[b][step], ended ? -1 : whole[b][step]);
+            ends += !ended && whole[b][step] < 16 && step + 1 < STEPS;
+            ended |= whole[b][step] < 16;
+        }
+    }
+    ck_assert_int_gt(ends, 0);
+    const int64_t outside[] = {1, 31};
+    ck_refused(
+        ct_generate_new(lm, (ct_batch){.ids = ct_from_i64(context, CT_SHAPE(1, 2), outside)}, opts),
+        CT_ERR_ARGUMENT, "generate_new", "31");
+    const bool none[] = {false, false};
+    const ct_batch empty = {.ids = some_ids(1, 2),
+                            .mask = ct_from_bool(context, CT_SHAPE(1, 2), none)};
+    ck_refused(ct_generate_new(lm, empty, opts), CT_ERR_ARGUMENT, "generate_new", "no token");
+}
+END_TEST
+
+/* "ab" and "aba" by a tokenizer of seven ids. */
+START_TEST(stop_texts) {
+    ct_tokenizer *tokenizer = open_small(context, "");
+    ct_module *lm = new_lm("{\"model_type\": \"llama\", \"vocab_size\": 7, \"hidden_size\": 8, "
+                           "\"intermediate_size\": 8, \"num_hidden_layers\": 1, "
+                           "\"num_attention_heads\": 2}",
+                           f64);
+    const int64_t id[] = {0};
+    const ct_batch prompt = {.ids = ct_from_i64(context, CT_SHAPE(1, 1), id)};
+    static const char *const stops[] = {"ba", "bbbbbbbbbb"};
+    ct_generate_opts opts = {.max_new = 3000, .no_eos = true, .tokenizer = tokenizer};
+    opts.sample.temperature = 1;
+    for (int i = 0; i < 30; i++) {
+        opts.stop = stops, opts.n_stop = 2, opts.seed = (uint64_t)i;
+        ct_generator *generator = ct_generate_new(lm, prompt, opts);
+        ck_assert_ptr_nonnull(generator);
+        int64_t ids[3000], n = 0;
+        while (n < 3000 && ct_generate_next(generator, &ids[n])) n++;
+        ck_assert(ct_error(context) == CT_OK && n > 0 && n < 3000);
+        char text[10000], before[10000];
+        ct_decode(tokenizer, ids, n, true, text, sizeof text);
+        ct_decode(tokenizer, ids, n - 1, true, before, sizeof before);
+        ck_assert_msg(strstr(text, stops[0]) || strstr(text, stops[1]), "%s", text);
+        ck_assert_msg(!strstr(before, stops[0]) && !strstr(before, stops[1]), "%s", before);
+        ct_generate_free(generator);
+    }
+    /* a stop text that never comes, in a text longer than a row's kept end */
+    static const char *const never[] = {"xyz"};
+    opts.stop = never, opts.n_stop = 1, opts.max_new = 900;
+    ct_generator *generator = ct_generate_new(lm, prompt, opts);
+    int64_t next, n = 0;
+    while (ct_generate_next(generator, &next)) n++;
+    ck_assert_int_eq(n, 900);
+    ct_generate_free(generator);
+    opts.tokenizer = NULL;
+    ck_refused(ct_generate_new(lm, prompt, opts), CT_ERR_ARGUMENT, "generate_new", "tokenizer");
+    static const char *const blank[] = {""};
+    opts.tokenizer = tokenizer, opts.stop = blank;
+    ck_refused(ct_generate_new(lm, prompt, opts), CT_ERR_ARGUMENT, "stop text 0", "bytes");
+    ct_tokenizer_close(tokenizer);
+}
+END_TEST
+
+/* A model without layers whose id behind position p is b at 511 and 512, and a at other places:
+ * the stop text lies across the end of the part of its text that a row keeps. */
+START_TEST(a_stop_text_behind_a_long_text) {
+    ct_tokenizer *tokenizer = open_small(context, "");
+    ct_module *lm = new_lm("{\"model_type\": \"gpt2\", \"vocab_size\": 7, \"n_embd\": 8, "
+                           "\"n_layer\": 0, \"n_head\": 1, \"n_positions\": 800}",
+                           f64);
+    ct_tensor *words = ct_module_get(lm, "transformer.wte.weight"),
+              *places = ct_module_get(lm, "transformer.wpe.weight");
+    double *w = ct_data_f64(words), *p = ct_data_f64(places);
+    for (int i = 0; i < 7 * 8; i++) w[i] = i % 9 == 0; /* row v is 1 at v */
+    for (int i = 0; i < 800 * 8; i++) p[i] = i % 8 == (i / 8 == 511 || i / 8 == 512) ? 100 : 0;
+    ct_wrote(words), ct_wrote(places);
+    static const char *const stops[] = {"bb"};
+    const int64_t id[] = {0};
+    ct_generator *generator = ct_generate_new(
+        lm, (ct_batch){.ids = ct_from_i64(context, CT_SHAPE(1, 1), id)},
+        (ct_generate_opts){
+            .max_new = 700, .no_eos = true, .stop = stops, .n_stop = 1, .tokenizer = tokenizer});
+    ck_assert_msg(generator != NULL, "%s", ct_error_message(context));
+    int64_t next, n = 0;
+    while (ct_generate_next(generator, &next)) {
+        ck_assert_int_eq(next, n == 511 || n == 512);
+        n++;
+    }
+    ck_assert_int_eq(n, 513);
+    ct_generate_free(generator);
+    ct_tokenizer_close(tokenizer);
+}
+END_TEST
+
+START_TEST(options_of_folders) {
+    ck_assert(
+        ct_lm_save(rough_lm("{\"model_type\": \"llama\", \"eos_token_id\": 7, " SIZES "}", f64),
+                   in_folder("g"), (ct_save_opts){0}));
+    ct_module *lm = ct_lm_open(context, in_folder("g"), f64);
+    ct_generate_opts opts = ct_lm_generate_opts(lm);
+    ck_assert(opts.n_eos == 1 && opts.eos[0] == 7 && opts.max_new == 0); /* config.json's */
+    write_text(in_folder("g/generation_config.json"),
+               "{\"do_sample\": true, \"top_p\": 0.5, \"min_p\": 0.1, \"eos_token_id\": [4, 5], "
+               "\"max_new_tokens\": 9, \"repetition_penalty\": 1.25}");
+    lm = ct_lm_open(context, in_folder("g"), f64);
+    ct_module *copy = ct_module_clone(lm);
+    for (int i = 0; i < 2; i++) {
+        opts = ct_lm_generate_opts(i ? copy : lm);
+        ck_assert(opts.n_eos == 2 && opts.eos[0] == 4 && opts.eos[1] == 5);
+        ck_assert(opts.max_new == 9 && opts.repetition_penalty == 1.25);
+        ck_assert(opts.sample.temperature == 1 && opts.sample.top_k == 50);
+        ck_assert(opts.sample.top_p == 0.5 && opts.sample.min_p == 0.1);
+    }
+    write_text(in_folder("g/generation_config.json"),
+               "{\"temperature\": 0.3, \"top_k\": 3, \"do_sample\": false, \"top_p\": null}");
+    opts = ct_lm_generate_opts(ct_lm_open(context, in_folder("g"), f64));
+    ck_assert(opts.sample.temperature == 0 && opts.sample.top_k == 0 && opts.n_eos == 1);
+    write_text(in_folder("g/generation_config.json"), "{\"top_k\": -1}");
+    ck_refused(ct_lm_open(context, in_folder("g"), f64), CT_ERR_FORMAT, "generation_config.json",
+               "\"top_k\" is -1");
+    write_text(in_folder("g/generation_config.json"), "[]");
+    ck_refused(ct_lm_open(context, in_folder("g"), f64), CT_ERR_FORMAT, "generation_config.json",
+               "not a JSON object");
+}
+END_TEST
+
+/* Ids that are set end rows, and are in both files of a saved folder; a copy of the model has them.
+ */
+START_TEST(ends_that_are_set) {
+    const int64_t ids[17] = {6, 4};
+    ck_assert(
+        ct_lm_save(rough_lm("{\"model_type\": \"llama\", \"eos_token_id\": 7, " SIZES "}", f64),
+                   in_folder("g"), (ct_save_opts){0}));
+    for (int file = 0; file < 2; file++) {
+        if (file)
+            write_text(in_folder("g/generation_config.json"),
+                       "{\"max_new_tokens\": 9, \"eos_token_id\": [3, 7, 1]}");
+        ct_module *lm = ct_lm_open(context, in_folder("g"), f64);
+        ck_assert(ct_lm_set_eos(lm, ids, 2));
+        ct_module *copy = ct_module_clone(lm);
+        ck_assert(ct_lm_save(copy, in_folder("h"), (ct_save_opts){0}));
+        ct_module *const all[] = {lm, copy, ct_lm_open(context, in_folder("h"), f64)};
+        for (int i = 0; i < 3; i++) {
+            const ct_generate_opts opts = ct_lm_generate_opts(all[i]);
+            const ct_lm_info about = ct_lm_about(all[i]);
+            ck_assert(opts.n_eos == 2 && opts.eos[0] == 6 && opts.eos[1] == 4);
+            ck_assert(about.n_eos == 2 && about.eos[0] == 6 && about.eos[1] == 4);
+            ck_assert_int_eq(opts.max_new, file ? 9 : 0);
+        }
+        ck_assert(ct_lm_set_eos(lm, ids, 1) && ct_lm_save(lm, in_folder("g"), (ct_save_opts){0}));
+        lm = ct_lm_open(context, in_folder("g"), f64); /* in place */
+        ck_assert(ct_lm_generate_opts(lm).n_eos == 1 && ct_lm_about(lm).n_eos == 1);
+        ck_refused(ct_lm_set_eos(lm, ids, 17), CT_ERR_ARGUMENT, "lm_set_eos", "17 ids");
+        ck_refused(ct_lm_set_eos(lm, ids, 0), CT_ERR_ARGUMENT, "lm_set_eos", "0 ids");
+        ck_refused(ct_lm_set_eos(lm, (int64_t[]){1000000}, 1), CT_ERR_ARGUMENT, "1000000", "");
+        ck_assert(ct_lm_about(lm).eos[0] == 6);
+    }
+}
+END_TEST
+
+/* Without a generation_config.json keys of config.json hold, as in transformers; with it none. */
+START_TEST(options_of_config) {
+    ct_module *made = new_lm("{\"model_type\": \"llama\", \"do_sample\": true, \"top_k\": 3, "
+                             "\"repetition_penalty\": 1.5, \"num_beams\": 1, " SIZES "}",
+                             f64);
+    ck_assert(ct_lm_save(made, in_folder("g"), (ct_save_opts){0}));
+    for (int i = 0; i < 3; i++) {
+        if (i == 2) write_text(in_folder("g/generation_config.json"), "{\"eos_token_id\": 5}");
+        ct_module *lm = i ? ct_lm_open(context, in_folder("g"), f64) : made;
+        const ct_generate_opts opts = ct_lm_generate_opts(lm);
+        ck_assert(opts.repetition_penalty == (i < 2 ? 1.5 : 0) && opts.n_eos == 1);
+        ck_assert_int_eq(opts.eos[0], i < 2 ? 2 : 5);
+        ck_assert(opts.sample.temperature == (i < 2) && opts.sample.top_k == (i < 2 ? 3 : 0));
+    }
+    ct_module *beams = new_lm(
+        "{\"model_type\": \"llama\", \"eos_token_id\": 7, \"num_beams\": 4, " SIZES "}", f64);
+    ct_lm_generate_opts(beams);
+    ck_assert_int_eq(ct_error(context), CT_ERR_FORMAT);
+    ck_assert(strstr(ct_error_message(context), "lm_new: config.json: \"num_beams\" is 4"));
+    ct_error_clear(context);
+    ck_refused(ct_lm_new(context, "{\"model_type\": \"llama\", \"top_k\": -1, " SIZES "}", f64),
+               CT_ERR_FORMAT, "lm_new: config.json", "\"top_k\" is -1");
+}
+END_TEST
+
+/* Keys that would change the ids and are not supported are errors of the options, and not of the
+ * model; values of no effect and unknown keys are none. */
+START_TEST(options_that_are_not_supported) {
+    static const struct {
+        const char *text, *message; /* NULL: none */
+    } cases[] = {
+        {"{\"num_beams\": 4}", "\"num_beams\" is 4, which is not supported"},
+        {"{\"no_repeat_ngram_size\": 2}", "\"no_repeat_ngram_size\" is 2"},
+        {"{\"min_new_tokens\": 8}", "\"min_new_tokens\" is 8"},
+        {"{\"min_length\": 8}", "\"min_length\" is 8"},
+        {"{\"suppress_tokens\": [3]}", "\"suppress_tokens\" is [...]"},
+        {"{\"bad_words_ids\": [[3]]}", "\"bad_words_ids\" is [...]"},
+        {"{\"forced_bos_token_id\": 0}", "\"forced_bos_token_id\" is 0"},
+        {"{\"stop_strings\": \"a\"}", "\"stop_strings\" is \"a\""},
+        {"{\"token_healing\": true}", "\"token_healing\" is true"},
+        {"{\"watermarking_config\": {\"a\": 1}}", "\"watermarking_config\" is {...}"},
+        {"{\"do_sample\": true, \"typical_p\": 0.5}", "\"typical_p\" is 0.5"},
+        {"{\"do_sample\": true, \"top_h\": 0.5}", "\"top_h\" is 0.5"},
+        {"{\"typical_p\": 0.5, \"top_h\": 0.5, \"epsilon_cutoff\": 0.1}", NULL},
+        {"{\"num_beams\": 1, \"no_repeat_ngram_size\": 0, \"typical_p\": 1.0, \"do_sample\": true, "
+         "\"bad_words_ids\": null, \"suppress_tokens\": [], \"token_healing\": false, "
+         "\"encoder_repetition_penalty\": 1.0, \"length_penalty\": 2.0, \"whatever\": 3}",
+         NULL},
+    };
+    ck_assert(ct_lm_save(rough_lm(LLAMA, f64), in_folder("g"), (ct_save_opts){0}));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_text(in_folder("g/generation_config.json"), cases[i].text);
+        ct_module *lm = ct_lm_open(context, in_folder("g"), f64), *copy = ct_module_clone(lm);
+        ck_assert_msg(copy != NULL, "%s", ct_error_message(context));
+        ct_lm_generate_opts(copy);
+        ck_assert_int_eq(ct_error(context), cases[i].message ? CT_ERR_FORMAT : CT_OK);
+        if (!cases[i].message) continue;
+        const char *said = ct_error_message(context);
+        ck_assert_msg(strstr(said, cases[i].message) && strstr(said, "generation_config.json"),
+                      "%s", said);
+        ct_error_clear(context);
+        const ct_lm_opts all = {.dtype = CT_F64, .ignore_unknown = true};
+        ct_lm_generate_opts(ct_lm_open(context, in_folder("g"), all));
+        ck_assert(!ct_error(context));
+    }
+    write_text(in_folder("g/generation_config.json"), "{\"do_sample\": true, \"top_p\": 0}");
+    const double top_p = ct_lm_generate_opts(ct_lm_open(context, in_folder("g"), f64)).sample.top_p;
+    ck_assert(top_p > 0 && top_p < 1e-300); /* only the most probable id; 0 is no limit */
+    write_text(in_folder("g/generation_config.json"), "{\"top_k\": 1.5}");
+    ck_refused(ct_lm_open(context, in_folder("g"), f64), CT_ERR_FORMAT, "\"top_k\" is 1.5",
+               "not an integer");
+    write_text(in_folder("g/generation_config.json"), "{\"repetition_penalty\": 0}");
+    ck_refused(ct_lm_open(context, in_folder("g"), f64), CT_ERR_FORMAT,
+               "\"repetition_penalty\" is 0", "not above 0");
+}
+END_TEST
+
+/* A token that is added while a generator runs, and is longer than all before, ends a row too. */
+START_TEST(a_token_that_is_added) {
+    ct_tokenizer *tokenizer = open_small(context, "");
+    const int64_t added_id = ct_tokenizer_size(tokenizer);
+    ct_module *lm = new_lm("{\"model_type\": \"llama\", \"vocab_size\": 8, \"hidden_size\": 8, "
+                           "\"intermediate_size\": 8, \"num_hidden_layers\": 0, "
+                           "\"num_attention_heads\": 2}",
+                           f64);
+    ck_assert_int_lt(added_id, 8);
+    const int64_t id[] = {0, 0};
+    static const char *const stops[] = {"xy"};
+    ct_generator *generator = ct_generate_new(
+        lm, (ct_batch){.ids = ct_from_i64(context, CT_SHAPE(2, 1), id)},
+        (ct_generate_opts){
+            .max_new = 20, .no_eos = true, .stop = stops, .n_stop = 1, .tokenizer = tokenizer});
+    ck_assert_ptr_nonnull(generator);
+    int64_t ids[2];
+    ck_assert(ct_generate_next(generator, ids));
+    char longer[3000];
+    memset(longer, 'x', sizeof longer);
+    longer[sizeof longer - 2] = 'y', longer[sizeof longer - 1] = 0;
+    ck_assert_int_eq(ct_token_add(tokenizer, longer, NULL), added_id);
+    ck_assert(ct_generate_end(generator, 1));
+    /* the last norm makes zeros, of which this head makes its bias */
+    ct_init_constant(ct_module_get(lm, "model.norm.weight"), 0);
+    ct_module *head = ct_linear_new(
+        context, (ct_linear_opts){.in_features = 8, .out_features = 8, .dtype = CT_F64});
+    ct_tensor *bias = ct_module_get(head, "bias");
+    ct_data_f64(bias)[added_id] = 5;
+    ct_wrote(bias);
+    ct_module_free(ct_module_set_child(lm, "lm_head", head));
+    ck_assert_msg(ct_generate_next(generator, ids), "%s", ct_error_message(context));
+    ck_assert(ids[0] == added_id && ids[1] == -1);
+    ck_assert(!ct_generate_next(generator, ids) && ct_error(context) == CT_OK);
+    ct_tokenizer_close(tokenizer);
+}
+END_TEST
+
+static ct_tensor *constant_logits(void *self, ct_tensor *x) { /* a view of the head's parameter */
+    ct_tensor *row = ct_module_get(self, "row");
+    return ct_expand(row, CT_SHAPE(ct_dim(x, 0), 1, ct_dim(row, 0)));
+}
+static ct_tensor *flat_logits(void *self, ct_tensor *x) {
+    return ct_reshape(constant_logits(self, x), CT_SHAPE(ct_dim(x, 0), -1));
+}
+
+/* A head of the program's own may have fewer logits than the model has ids, but not more. */
+START_TEST(heads_of_another_size) {
+    static const int64_t sizes_of_heads[] = {5, 31, 4000};
+    for (int i = 0; i < 4; i++) {
+        ct_module *lm = rough_lm(LLAMA, f64), *head = ct_module_new(context, "Linear");
+        const int64_t size = sizes_of_heads[i % 3];
+        ct_tensor *row = ct_module_add_param(head, "row", ct_ones(context, CT_F64, CT_SHAPE(size)));
+        ct_data_f64(row)[3] = 4, ct_data_f64(row)[4] = 3.5, ct_data_f64(row)[2] = 3;
+        ct_wrote(row);
+        ct_module_set_forward(head, i < 3 ? constant_logits : flat_logits, head);
+        ct_module_free(ct_module_set_child(lm, "lm_head", head));
+        ct_generator *generator = ct_generate_new(
+            lm, padded(true),
+            (ct_generate_opts){.max_new = 3, .no_eos = true, .repetition_penalty = 2});
+        int64_t ids[PROMPTS];
+        if (i >= 2) {
+            ck_refused(ct_generate_next(generator, ids), i == 2 ? CT_ERR_ARGUMENT : CT_ERR_SHAPE,
+                       i == 2 ? "generate_next" : "the head made a tensor of 2 dims",
+                       i == 2 ? "4000 logits, but the model has 31 ids" : ", 1, 16)");
+            continue;
+        }
+        ck_assert_msg(ct_generate_next(generator, ids), "%s", ct_error_message(context));
+        /* the first prompt has the ids 3 and 4, whose logits are halved; the others have neither */
+        ck_assert(ids[0] == 2 && ids[1] == 3 && ids[2] == 3);
+        ck_assert(ct_data_f64(row)[3] == 4 && ct_data_f64(row)[4] == 3.5);
+    }
+}
+END_TEST
+
+/* A generator has room for the ids that its model had when it was made. */
+START_TEST(a_larger_vocabulary) {
+    ct_module *lm = rough_lm(LLAMA, f64);
+    const int64_t id[] = {3};
+    const ct_batch prompt = {.ids = ct_from_i64(context, CT_SHAPE(1, 1), id)};
+    ct_generator *generator =
+        ct_generate_new(lm, prompt, (ct_generate_opts){.no_eos = true, .repetition_penalty = 2});
+    int64_t next;
+    ck_assert(ct_generate_next(generator, &next));
+    ck_assert(ct_lm_resize(lm, 31) && ct_generate_next(generator, &next));
+    ck_assert(ct_lm_resize(lm, 4000));
+    ck_refused(ct_generate_next(generator, &next), CT_ERR_ARGUMENT, "had 31 ids", "has 4000 now");
+    ck_assert(ct_generate_next(ct_generate_new(lm, prompt, (ct_generate_opts){0}), &next));
+}
+END_TEST
+
+/* A generator reads its model without dropout, in either mode of the model. */
+START_TEST(in_training) {
+    ct_module *lm = rough_lm(GPT2, f64);
+    int64_t want[PROMPTS][STEPS], got[PROMPTS][STEPS];
+    const ct_generate_opts opts = {.max_new = STEPS, .no_eos = true};
+    run_generator(lm, padded(false), opts, want);
+    ct_module_train(lm, true);
+    run_generator(lm, padded(false), opts, got);
+    ck_assert(ct_module_training(lm));
+    ck_assert(!memcmp(want, got, sizeof want));
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("model generate");
+    TCase *all = tcase_create("model generate");
+    tcase_add_checked_fixture(all, setup, end_with_folders);
+    tcase_add_test(all, greedy_ids);
+    tcase_add_test(all, penalties_of_negative_logits);
+    tcase_add_test(all, draws);
+    tcase_add_test(all, ends_of_rows);
+    tcase_add_test(all, stop_texts);
+    tcase_add_test(all, a_stop_text_behind_a_long_text);
+    tcase_add_test(all, options_of_folders);
+    tcase_add_test(all, ends_that_are_set);
+    tcase_add_test(all, options_of_config);
+    tcase_add_test(all, options_that_are_not_supported);
+    tcase_add_test(all, a_token_that_is_added);
+    tcase_add_test(all, heads_of_another_size);
+    tcase_add_test(all, a_larger_vocabulary);
+    tcase_add_test(all, in_training);
+    suite_add_tcase(suite, all);
+    return run_suite(suite);
+}

@@ -1,0 +1,169 @@
+/* Models of tokenizers when memory is short: each request of an opening and of an encode is refused
+ * in turn, and an encode requests no more memory than it may. */
+#include <cotangent/context.h>
+
+#include "ext/text/model.h"
+#include "tests/support/fault_sweep.h"
+
+/* Requests to malloc and calloc of the library. */
+static struct {
+    bool counts;
+    int64_t at, calls; /* the request that is refused, 0: none; the number of requests */
+    size_t bytes;      /* the sum of all requests since the count began */
+} heap;
+
+static bool heap_refuses(size_t size) {
+    if (!heap.counts) return false;
+    heap.bytes += size;
+    return ++heap.calls == heap.at;
+}
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size) { return heap_refuses(size) ? NULL : __real_malloc(size); }
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size) {
+    return heap_refuses(count * size) ? NULL : __real_calloc(count, size);
+}
+
+/* Requests to the arena, of which each is refused in turn; blocks of the arena are fewer. */
+static bool arena_refuses(cti_arena *from) {
+    if (!fault_strikes(FAULT_TAKE, "the arena")) return false;
+    ct_fail(from->context, CT_ERR_MEMORY, "injected: out of memory");
+    return true;
+}
+void *__real_cti_arena_take(cti_arena *from, size_t count, size_t size);
+void *__wrap_cti_arena_take(cti_arena *from, size_t count, size_t size);
+void *__wrap_cti_arena_take(cti_arena *from, size_t count, size_t size) {
+    return arena_refuses(from) ? NULL : __real_cti_arena_take(from, count, size);
+}
+cti_text __real_cti_arena_copy(cti_arena *from, cti_text text);
+cti_text __wrap_cti_arena_copy(cti_arena *from, cti_text text);
+cti_text __wrap_cti_arena_copy(cti_arena *from, cti_text text) {
+    return arena_refuses(from) ? (cti_text){0} : __real_cti_arena_copy(from, text);
+}
+
+static const char *const models[] = {
+    "{\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2, \"abab\": 3, \"?\": 4, "
+    "\"a long token of more than 16 bytes, and more than 32, for the queue\": 5}, "
+    "\"merges\": [\"a b\", \"ab ab\"], \"unk_token\": \"?\"}",
+    "{\"type\": \"WordPiece\", \"vocab\": {\"a\": 0, \"b\": 1, \"#b\": 2, \"#a\": 3, \"?\": 4}, "
+    "\"unk_token\": \"?\", \"continuing_subword_prefix\": \"#\", "
+    "\"max_input_chars_per_word\": 1000000}",
+};
+enum { MODELS = 2, SIZE = 100000 };
+
+static ct_context *context;
+static cti_arena arena;
+static cti_json_tree tree;
+static const cti_model *model;
+static char json[1024];
+
+static bool open_nth(void *arg) {
+    const char *text = models[*(const int *)arg];
+    memcpy(json, text, strlen(text) + 1);
+    arena = (cti_arena){.context = context};
+    tree = (cti_json_tree){0};
+    const cti_reading reading = {
+        .context = context, .arena = &arena, .path = "t.json", .tree = &tree};
+    cti_vocabulary vocabulary;
+    return cti_json_tree_read(context, "tokenizer_open", "t.json", json, strlen(text), &tree) &&
+           cti_model_read(&reading, 0, false, &vocabulary, &model);
+}
+
+static void close_model(void) {
+    cti_arena_free(&arena);
+    cti_json_tree_free(&tree);
+}
+
+static bool open_and_close(void *arg) {
+    const bool good = open_nth(arg);
+    close_model();
+    return good;
+}
+
+static void start(void) { context = ct_context_new((ct_context_opts){0}); }
+static void stop(void) { ct_context_free(context); }
+
+START_TEST(an_opening_without_memory) {
+    fault_case f = {.name = models[_i],
+                    .kind = FAULT_TAKE,
+                    .context = &context,
+                    .arg = &_i,
+                    .run = open_and_close,
+                    .least = 10};
+    fault_sweep(&f);
+    /* the merges of a new token are found in memory of malloc */
+    bool good = false;
+    for (int64_t at = 1; !good; at++) {
+        memset(&heap, 0, sizeof heap);
+        heap.counts = true, heap.at = at;
+        good = open_nth(&_i);
+        heap.counts = false;
+        close_model();
+        ck_assert(good == (ct_error(context) == CT_OK) &&
+                  (good || ct_error(context) == CT_ERR_MEMORY));
+        ct_error_clear(context);
+        if (heap.calls < at) ck_assert(good);
+    }
+}
+END_TEST
+
+/* Encodes a text as one piece. */
+static bool encode(const char *text, size_t size, int64_t *count) {
+    const cti_aligned aligned = {.at = text, .size = size};
+    cti_sink sink = {.text = &aligned};
+    cti_model_work *work = cti_model_work_new(model, size);
+    const bool good = work && cti_model_encode(model, work, 0, size, &sink);
+    cti_model_work_free(work);
+    *count = sink.count;
+    return good;
+}
+
+START_TEST(an_encode_without_memory) {
+    static char text[SIZE];
+    int64_t all, count;
+    ck_assert(open_nth(&_i));
+    for (int i = 0; i < SIZE; i++) text[i] = "ab"[i % 2];
+    ck_assert(encode(text, SIZE, &all));
+    ck_assert_int_eq(all, _i ? SIZE : SIZE / 4);
+    int64_t failed = 0;
+    for (int64_t at = 1;; at++) {
+        memset(&heap, 0, sizeof heap);
+        heap.counts = true, heap.at = at;
+        const bool good = encode(text, SIZE, &count);
+        heap.counts = false;
+        if (good) ck_assert_int_eq(count, all); /* a cache that has no memory is left out */
+        failed += !good;
+        if (heap.calls < at) break;
+    }
+    ck_assert_int_ge(failed, 2);
+    close_model();
+}
+END_TEST
+
+START_TEST(memory_of_an_encode) {
+    static char text[SIZE];
+    int64_t count;
+    ck_assert(open_nth(&_i));
+    for (int i = 0; i < SIZE; i++) text[i] = "ab"[i % 2];
+    memset(&heap, 0, sizeof heap);
+    heap.counts = true;
+    ck_assert(encode(text, SIZE, &count));
+    heap.counts = false;
+    ck_assert_uint_le(heap.bytes, 16 * SIZE);
+    close_model();
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("text_model_faults");
+    TCase *faults = tcase_create("faults");
+    tcase_add_checked_fixture(faults, start, stop);
+    tcase_add_loop_test(faults, an_opening_without_memory, 0, MODELS);
+    tcase_add_loop_test(faults, an_encode_without_memory, 0, MODELS);
+    tcase_add_loop_test(faults, memory_of_an_encode, 0, MODELS);
+    suite_add_tcase(suite, faults);
+    return run_suite(suite);
+}

@@ -1,0 +1,66 @@
+#include "text_probe.h"
+
+#include <cotangent/autograd.h>
+#include <cotangent/context.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ext/text/normalize.h"
+
+struct text_probe {
+    ct_context *context;
+    cti_arena arena;
+    char *json;
+    cti_json_tree tree;
+    const cti_normalizer *normalizer;
+};
+
+const cti_normalizer *text_probe_normalizer(const text_probe *probe) { return probe->normalizer; }
+
+void text_probe_close(text_probe *probe) {
+    cti_json_tree_free(&probe->tree);
+    cti_arena_free(&probe->arena);
+    ct_context_free(probe->context);
+    free(probe->json);
+    free(probe);
+}
+
+text_probe *text_probe_open(const char *json, char *message, size_t room) {
+    text_probe *probe = calloc(1, sizeof *probe);
+    /* In an array, because value 0 is no part of a file's. */
+    const size_t size = strlen(json) + 2;
+    probe->json = malloc(size + 1);
+    snprintf(probe->json, size + 1, "[%s]", json);
+    probe->context = ct_context_new((ct_context_opts){.threads = 1});
+    probe->arena.context = probe->context;
+    const cti_reading reading = {
+        .context = probe->context, .arena = &probe->arena, .path = "probe", .tree = &probe->tree};
+    if (cti_json_tree_read(probe->context, "probe", "probe", probe->json, size, &probe->tree) &&
+        cti_normalizer_read(&reading, 1, &probe->normalizer)) {
+        return probe;
+    }
+    snprintf(message, room, "%s", ct_error_message(probe->context));
+    text_probe_close(probe);
+    return NULL;
+}
+
+int64_t text_probe_normalize(const text_probe *probe, const char *text, int64_t base, int64_t size,
+                             char *out, int64_t *from, int64_t room) {
+    cti_aligned normal = {.at = text + base, .size = (size_t)size, .base = (size_t)base};
+    cti_aligned spare = {0};
+    int64_t n = -1;
+    if (cti_normalize(probe->normalizer, &normal, &spare)) {
+        n = (int64_t)normal.size;
+        for (int64_t i = 0; i < n && i < room; i++) {
+            const cti_extent origin = cti_aligned_origin(&normal, (size_t)i, (size_t)i + 1);
+            out[i] = normal.at[i];
+            from[2 * i] = (int64_t)origin.begin;
+            from[2 * i + 1] = (int64_t)origin.end;
+        }
+    }
+    cti_aligned_free(&normal);
+    cti_aligned_free(&spare);
+    return n;
+}
