@@ -1,4 +1,4 @@
-# cotangent. `make help` lists the targets. This file builds the library and the examples, tests and installs;
+# cotangent. `make help` lists the targets. This file builds the library, programs and examples, tests and installs;
 # the makefiles that it includes lie beside what they build.
 
 CC     ?= cc
@@ -61,23 +61,26 @@ STATIC   = $(BUILD)/libcotangent.a
 ASSERTED = $(if $(ASSERTS)$(AMALGAMATED),$(STATIC),$(BUILD)/asserts/libcotangent.a)
 ASSERTED_OBJ = $(patsubst $(BUILD)/obj/%,$(BUILD)/obj/asserts/%,$(filter-out $(KOBJ),$(OBJ)))
 at_O1    = $(patsubst -O3,-O1,$(patsubst -O2,-O1,$(1)))
-# char_lm and finetune are linked with these, common.o and either world_one.o or world_mpi.o.
-CHAR_LM  = gpt gpt_write plot run run_log text_files
-FINETUNE = chat_tokens documents text_files finetune_end finetune_memory finetune_model finetune_out finetune_sample \
-    finetune_train run run_log
-NO_MAIN  = $(if $(filter ext/data,$(EXT)),,tokens) $(if $(filter ext/ranks,$(EXT)),,char_lm finetune) \
+# What programs/ and examples/ have besides files with a main; of the archive the linker takes what a program needs.
+MAINS   := $(filter-out examples/no_arguments.c,$(shell grep -l '^int main\b' \
+    $(wildcard programs/*.c examples/*.c) /dev/null))
+PARTS    = $(filter-out $(MAINS) $(OTHER_OS),$(wildcard programs/*.c examples/*.c))
+PARTS_OBJ = $(PARTS:%.c=$(BUILD)/obj/%.o)
+PARTS_LIB = $(BUILD)/obj/programs/parts.a
+# Programs and examples that need a floor, which a build without it leaves out.
+WITHOUT  = $(if $(filter ext/data,$(EXT)),,tokens) $(if $(filter ext/ranks,$(EXT)),,char_lm finetune) \
     $(if $(filter ext/diagnose,$(EXT)),,custom_op) \
     $(if $(filter ext/text,$(EXT)),,attention_map char_lm finetune generate lora tokenize tokens) \
-    $(if $(filter ext/models,$(EXT)),,finetune generate) \
-    common flags no_arguments plot $(CHAR_LM) $(FINETUNE) world_one seq2seq_model system_%
+    $(if $(filter ext/models,$(EXT)),,finetune generate)
+built_of = $(patsubst $(1)/%.c,$(BUILD)/%$(EXE),$(filter-out $(WITHOUT:%=$(1)/%.c),$(filter $(1)/%,$(MAINS))))
+PROGRAMS = $(call built_of,programs)
+EXAMPLES = $(call built_of,examples)
 # These take no arguments: their main is called by no_arguments.c.
 ALONE   := $(patsubst examples/%.c,%,$(shell grep -l '^int main(void)' $(wildcard examples/*.c) /dev/null))
-EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%$(EXE),$(filter-out $(NO_MAIN:%=examples/%.c),$(wildcard examples/*.c)))
-SYSTEM_OBJ = $(BUILD)/obj/examples/system_$(OS_NAME).o
 TESTS    = $(patsubst %,$(BUILD)/tests/test_%$(EXE),$(filter-out $(NOT_HERE),$(CHECK_PROGRAMS)))
 include packaging/systems.mk packaging/wasm.mk packaging/amalgamation.mk
 
-all: $(STATIC) $(SHARED) $(EXAMPLES) ## the library, static and shared, and the examples, in build/
+all: $(STATIC) $(SHARED) $(PROGRAMS) $(EXAMPLES) ## the library, static and shared, programs and examples, in build/
 
 help: ## this list
 	@awk '{sub(/^ +/, ""); text = text $$0} sub(/\\$$/, "", text) {next} \
@@ -121,23 +124,20 @@ $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
 	@flags='$(FLAGS_LINE)'; echo "$$flags" | cmp -s - $@ || echo "$$flags" > $@
 
-# ---- the examples ----
+# ---- programs and examples ----
 
-$(foreach e,attention_map lora tokens,$(BUILD)/$(e)$(EXE)): $(BUILD)/obj/examples/gpt.o
-$(BUILD)/seq2seq$(EXE): $(BUILD)/obj/examples/seq2seq_model.o $(BUILD)/obj/examples/plot.o
-$(BUILD)/char_lm$(EXE): $(CHAR_LM:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
-$(BUILD)/finetune$(EXE): $(FINETUNE:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
-$(BUILD)/generate$(EXE): $(BUILD)/obj/examples/chat_tokens.o $(BUILD)/obj/examples/text_files.o
-$(BUILD)/tokenize$(EXE): $(BUILD)/obj/examples/text_files.o
-$(ALONE:%=$(BUILD)/%$(EXE)): $(BUILD)/obj/examples/no_arguments.o
 $(ALONE:%=$(BUILD)/obj/examples/%.o): Makefile # for the next line
 $(ALONE:%=$(BUILD)/obj/examples/%.o): ALL_CFLAGS += -Dmain=example_main -Wno-missing-prototypes
-$(BUILD)/%$(EXE): $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(BUILD)/obj/examples/flags.o \
-    $(SYSTEM_OBJ) $(STATIC)
-	$(call if_quiet,LD)$(CC) $(LINK_FLAGS) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
+$(PARTS_LIB): $(PARTS_OBJ)
+	@rm -f $@
+	$(call if_quiet,AR)$(AR) rcs $@ $(PARTS_OBJ)
+$(PROGRAMS): $(BUILD)/%$(EXE): $(BUILD)/obj/programs/%.o
+$(EXAMPLES): $(BUILD)/%$(EXE): $(BUILD)/obj/examples/%.o
+$(PROGRAMS) $(EXAMPLES): $(PARTS_LIB) $(STATIC)
+	$(call if_quiet,LD)$(CC) $(LINK_FLAGS) $(filter %.o,$^) $(PARTS_LIB) $(STATIC) -o $@ $(LIBS)
 
 # The demo and `make losses` train on this text.
-TEXT ?= $(wildcard include/cotangent/*.h $(FOLDERS:%=%/*.c) $(FOLDERS:%=%/*.h) examples/*.c)
+TEXT ?= $(wildcard include/cotangent/*.h $(FOLDERS:%=%/*.c) $(FOLDERS:%=%/*.h) programs/*.c examples/*.c)
 demo: $(BUILD)/seq2seq$(EXE) $(BUILD)/char_lm$(EXE) \
 	## train two transformers, about a minute: digits to their reverse, and this project's own source code
 	@mkdir -p $(BUILD)/demo
@@ -165,7 +165,7 @@ test: $(SUITE) $(PAGES) ## the whole suite, or SUITES="nn io"; needs Check and p
 
 $(CHECK_PROGRAMS:%=$(BUILD)/tests/test_%$(EXE)): $(BUILD)/obj/tests/support/cases.o $(PLAIN_CHECK) $(ASSERTED)
 	@mkdir -p $(@D)
-	$(call if_quiet,LD)$(CC) $(LINK_FLAGS) $(filter %.o,$^) $(ASSERTED) -o $@ \
+	$(call if_quiet,LD)$(CC) $(LINK_FLAGS) $(filter %.o,$^) $(filter $(PARTS_LIB),$^) $(ASSERTED) -o $@ \
 	    $(CHECK_LIBS) $(LIBS) $(LDFLAGS_$(basename $(@F)))
 
 # ---- installing ----
@@ -176,8 +176,6 @@ HEADERS = $(notdir $(wildcard include/cotangent/*.h))
 TO_INCLUDE = $(DESTDIR)$(PREFIX)/include/cotangent
 TO_LIB = $(DESTDIR)$(LIBDIR)
 TO_BIN = $(DESTDIR)$(BINDIR)
-# The programs that one runs without reading them. They are linked with the static library.
-PROGRAMS = $(filter $(EXAMPLES),$(patsubst %,$(BUILD)/%$(EXE),char_lm finetune generate tokenize))
 LINKS = $(SONAME) $(LINKED)
 # Where the dynamic linker does not look by itself, programs are linked with the path of the library.
 RPATH = $(if $(filter /lib /lib64 /usr/lib /usr/lib64 /usr/lib/%,$(LIBDIR)),, -Wl$(comma)-rpath$(comma)"$${libdir}")

@@ -114,7 +114,7 @@ def read(paths):
 def main():
     build, rounds, *files = sys.argv[1:]
     prose = files[:1] or glob.glob("**/*.md", recursive=True)
-    code = files[1:2] or [p for f in ("src", "ops", "nn", "ext", "tests", "examples") for p in glob.glob(f"{f}/**/*.[ch]", recursive=True)]
+    code = files[1:2] or [p for f in ("src", "ops", "nn", "ext", "tests", "programs", "examples") for p in glob.glob(f"{f}/**/*.[ch]", recursive=True)]
     texts = {"prose": read(prose), "code": read(code)}
     for rule in RULES:
         path = train(build, rule, [text[: min(len(text) // 2, LEARNED)] for text in texts.values()])

@@ -1,7 +1,7 @@
 /* Draws the attention weights of a GPT over one text, of every head of every layer, into one SVG.
  * The argument is a model that char_lm has saved; without an argument the program makes a small
  * model that is not trained. In each map a row is a query, and a column is a key. */
-#include "gpt.h"
+#include "../programs/gpt.h"
 
 #include <math.h>
 

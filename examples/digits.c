@@ -1,7 +1,7 @@
 /* A vision transformer in a hundred lines: it learns to read digits of 8 x 8 pixels. There is no
  * data file: the program draws the digits, from a font of 3 x 5 dots, each with its own place,
  * size, slant, thickness and noise. Handwriting is harder. */
-#include "common.h"
+#include "../programs/common.h"
 
 enum { SIDE = 8, PATCH = 2, ROWS = SIDE / PATCH, WIDTH = 32, BATCH = 64, TESTS = 1000, SHOWN = 8 };
 /* A digit is five rows, each an octal digit whose three bits are its dots. */

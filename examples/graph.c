@@ -1,7 +1,7 @@
 /* This program prints the recorded graph of the loss of a small transformer layer. With a file name
  * as its argument it also writes the graph to this file for Graphviz (dot -Tsvg FILE). With
  * --numbers it runs backward first, and the drawing shows values and the norms of gradients. */
-#include "common.h"
+#include "../programs/common.h"
 
 static ct_module *make_model(ct_context *c) {
     ct_mha_opts attn = {.embed_dim = 8, .num_heads = 2};

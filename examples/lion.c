@@ -6,7 +6,7 @@
  *     c = b1 m + (1 - b1) g      the direction of the step
  *     p = p - lr (sign(c) + wd p)
  *     m = b2 m + (1 - b2) g      Chen et al. 2023, arXiv:2302.06675 */
-#include "common.h"
+#include "../programs/common.h"
 #include <string.h>
 
 /* ---- the optimiser ---- */

@@ -7,7 +7,7 @@
  * Here each W is a projection to queries or to values. The program writes two files: the adapters,
  * and the merged model, whose weights are W + scale B A. char_lm accepts the merged model like any
  * other. */
-#include "gpt.h"
+#include "../programs/gpt.h"
 
 #include <math.h>
 #include <stdlib.h>

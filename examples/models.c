@@ -3,7 +3,7 @@
  * first paper (Vaswani et al. 2017, arXiv:1706.03762). They are small and not trained. The program
  * prints the modules of each and the shape of its output, and then how much memory and time
  * grouped-query attention saves. */
-#include "common.h"
+#include "../programs/common.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* The main of the small programs that take no arguments (mha, custom_op, ...). They are compiled
  * with -Dmain=example_main, so that their own files show nothing but the library: here --help and
  * --version are answered, and any argument is refused. */
-#include "common.h"
+#include "../programs/common.h"
 
 int example_main(void);
 

@@ -2,7 +2,7 @@
  * a rectangle. Both models begin with the same weights and get the same sequences, so their losses
  * are equal, except for rounding; the packed one computes no padding. A sequence is a few random
  * digits, a mark, and the digits in reverse. Usage: packed [steps] */
-#include "common.h"
+#include "../programs/common.h"
 
 #include <math.h>
 

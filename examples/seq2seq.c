@@ -1,6 +1,6 @@
 /* Trains the encoder-decoder of seq2seq_model.h to reverse or sort digits, and tests it on
  * sequences that are not in the training set. */
-#include "plot.h"
+#include "../programs/plot.h"
 #include "seq2seq_model.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 #include "seq2seq_model.h"
-#include "common.h"
+#include "../programs/common.h"
 
 /* ---- data ---- */
 

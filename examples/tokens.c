@@ -3,8 +3,8 @@
  * does not depend on the length of the files. With --checkpoint and the same flags a run that was
  * stopped resumes with the same bits: a batch is a function of the step, so a checkpoint needs only
  * the step to resume the data. */
-#include "gpt.h"
-#include "system.h"
+#include "../programs/gpt.h"
+#include "../programs/system.h"
 
 #include <errno.h>
 #include <math.h>

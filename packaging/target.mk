@@ -3,8 +3,8 @@
 MACHINE_TRIPLE := $(shell $(CC) -dumpmachine)
 OS_NAME  = $(if $(findstring mingw,$(MACHINE_TRIPLE))$(findstring windows,$(MACHINE_TRIPLE)),windows,$(strip \
     $(if $(findstring wasi,$(MACHINE_TRIPLE)),wasi,posix)))
-OF_OS    = $(foreach n,$(OS_NAME) $(if $(filter posix wasi,$(OS_NAME)),unix),src/os/os_$(n)% examples/system_$(n).c)
-OTHER_OS = $(filter-out $(OF_OS),$(wildcard src/os/os_*.c examples/system_*.c))
+OF_OS    = $(foreach n,$(OS_NAME) $(if $(filter posix wasi,$(OS_NAME)),unix),src/os/os_$(n)% programs/system_$(n).c)
+OTHER_OS = $(filter-out $(OF_OS),$(wildcard src/os/os_*.c programs/system_*.c))
 IS_MACOS = $(findstring macos,$(MACHINE_TRIPLE))$(findstring darwin,$(MACHINE_TRIPLE))
 
 # What the compiler takes for granted. Where expressions of floats are doubles under -std=c11 (s390x,

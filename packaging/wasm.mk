@@ -34,10 +34,9 @@ web-test: web ## that page in a headless Chromium: it learns to 99 %, without an
 .PHONY: wasm wasm-test web web-test
 
 ifeq ($(OS_NAME),wasi)
-$(BUILD)/obj/examples/%.o: ALL_CFLAGS += -D_WASI_EMULATED_SIGNAL # for sig_atomic_t; no signal comes
+$(BUILD)/obj/programs/%.o $(BUILD)/obj/examples/%.o: ALL_CFLAGS += -D_WASI_EMULATED_SIGNAL # for sig_atomic_t; no signal comes
 endif
 
 # A module without main (reactor): the page calls its exported functions.
-WEB_OBJ = $(patsubst %,$(BUILD)/obj/examples/%.o,web/seq2seq_web seq2seq_model common system_wasi)
-$(BUILD)/seq2seq_web.wasm: $(WEB_OBJ) $(STATIC)
-	$(call if_quiet,LD)$(CC) -mexec-model=reactor $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) -Wl,--strip-debug
+$(BUILD)/seq2seq_web.wasm: $(BUILD)/obj/examples/web/seq2seq_web.o $(PARTS_LIB) $(STATIC)
+	$(call if_quiet,LD)$(CC) -mexec-model=reactor $(filter %.o,$^) $(PARTS_LIB) $(STATIC) -o $@ $(LIBS) -Wl,--strip-debug

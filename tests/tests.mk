@@ -101,9 +101,7 @@ LDFLAGS_test_text_faults = $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc reallo
 LDFLAGS_test_text_normalize_faults = $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc)
 LDFLAGS_test_jacobian_calls = $(LDFLAGS_test_faults)
 LDFLAGS_test_text_pretokenize_faults = $(call wrapped,malloc realloc)
-$(BUILD)/tests/test_run_log$(EXE): $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
-$(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
-$(BUILD)/tests/test_finetune$(EXE): $(patsubst %,$(BUILD)/obj/examples/%.o,common documents text_files finetune_memory finetune_out) $(SYSTEM_OBJ)
+$(foreach t,disk_model finetune run_log,$(BUILD)/tests/test_$(t)$(EXE)): $(PARTS_LIB)
 $(BUILD)/tests/test_amx$(EXE): $(BUILD)/obj/tests/kernels/amx_avx512.o
 DIST_TESTS = $(filter $(addprefix $(BUILD)/tests/,test_dist$(EXE) test_dist_%),$(TESTS))
 $(foreach t,text_normalize text_normalize_faults,$(BUILD)/tests/test_$(t)$(EXE)): $(BUILD)/obj/tests/text/text_probe.o
@@ -111,7 +109,7 @@ $(DIST_TESTS): $(BUILD)/obj/tests/ranks/thread_comm.o
 
 EXAMPLES_TEST = $(if $(filter-out $(EXT),ext/data ext/ranks),,$(BUILD)/tests/test_examples)
 INSTALL_TEST  = $(BUILD)/tests/test_install
-$(BUILD)/tests/test_examples: $(EXAMPLES)
+$(BUILD)/tests/test_examples: $(PROGRAMS) $(EXAMPLES)
 $(INSTALL_TEST): $(STATIC) $(SHARED)
 $(BUILD)/tests/test_examples $(INSTALL_TEST):
 	@mkdir -p $(@D)

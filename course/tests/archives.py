@@ -158,10 +158,10 @@ def unpacked(build):
 # ---- pages ----
 
 def links(tree):
-    """Each link of the course's pages leads to a file of this tree, and so does each page or program of docs/ or examples/ that they name."""
+    """Each link of the course's pages leads to a file of this tree, and so does each page or program of docs/, programs/ or examples/ that they name."""
     course = tree / "course"
     for page in [*course.glob("*.md"), *course.glob("*/*.md")]:
-        for link, name in re.findall(r"\]\(([\w./-]+\.\w+|[\w./-]*/[\w./-]*)(?:#[^)]*)?\)|`((?:docs|examples)/[\w./-]+\.\w+)`", page.read_text()):
+        for link, name in re.findall(r"\]\(([\w./-]+\.\w+|[\w./-]*/[\w./-]*)(?:#[^)]*)?\)|`((?:docs|programs|examples)/[\w./-]+\.\w+)`", page.read_text()):
             if not (tree / name if name else page.parent / link).exists():
                 raise Wrong(f"{page.relative_to(tree)} names {link or name}, which is not there")
 

@@ -1,6 +1,6 @@
 /* The functions of examples/web/seq2seq.js: seq2seq.c's task and model, a step at a time. Those
  * that return several numbers return the address of an array. */
-#include "../common.h"
+#include "../../programs/common.h"
 #include "../seq2seq_model.h"
 
 #define EXPORT(type, name, ...)                                                                    \

@@ -1,11 +1,11 @@
 # shellcheck shell=sh disable=SC2154
-# Every program of examples/ with wrong arguments and with --help, as tests/examples/check runs it: with its functions.
+# Every program of programs/ and examples/ with wrong arguments and with --help, as tests/examples/check runs it: with its functions.
 # refuses_arguments PROGRAM...: ends with 2, and the form of the command is on stderr
 refuses_arguments() {
     expect 2 "^usage: $(basename "$1")" "$@"
     [ -s out ] && wrong "$* prints on stdout"
 }
-for file in "$examples"/*.c; do
+for file in "$top"/programs/*.c "$top"/examples/*.c; do
     grep -q '^int main(' "$file" && [ "$(basename "$file")" != no_arguments.c ] || continue
     name=$(basename "$file" .c) program=$bin/$(basename "$file" .c)
     expect 0 "^usage: $name" "$program" --help
@@ -24,4 +24,4 @@ for program in "$bin/digits" "$bin/packed"; do
     refuses_arguments "$program" 3 4
 done
 refuses_arguments "$bin/lion" one two
-for file in $(grep -l '^int main(void)' "$examples"/*.c); do refuses_arguments "$bin/$(basename "$file" .c)" one; done
+for file in $(grep -l '^int main(void)' "$top"/examples/*.c); do refuses_arguments "$bin/$(basename "$file" .c)" one; done

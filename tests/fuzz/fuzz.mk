@@ -19,9 +19,9 @@ FUZZ_OBJ = $(FUZZ:%=$(BUILD)/obj/tests/fuzz/%.o)
 $(FUZZ_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -I. -MMD -MP -c $< -o $@
-$(BUILD)/fuzz_log: $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
+$(BUILD)/fuzz_log: $(PARTS_LIB)
 LDFLAGS_fuzz_program = $(LDFLAGS_test_faults)
 $(BUILD)/fuzz_dist: $(BUILD)/obj/bench/thread_comm.o
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(STATIC)
-	$(call if_quiet,LD)$(CC) $(LINK_FLAGS) -fsanitize=fuzzer $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) $(LDFLAGS_$(@F))
+	$(call if_quiet,LD)$(CC) $(LINK_FLAGS) -fsanitize=fuzzer $(filter %.o,$^) $(filter $(PARTS_LIB),$^) $(STATIC) -o $@ $(LIBS) $(LDFLAGS_$(@F))
 .PHONY: fuzz

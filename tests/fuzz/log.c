@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "examples/run_log.h"
+#include "programs/run_log.h"
 
 enum { ROOM = 1 << 14 };
 

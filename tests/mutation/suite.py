@@ -78,7 +78,7 @@ class Suite:
             self.sha[program] = digest(Path(objects[program]).read_bytes())
         # What some programs are linked with besides: of an archive the linker takes what a program needs.
         helpers = f"{self.folder}/helpers.a"
-        names = [p for p in glob.glob(f"{build}/obj/tests/*/*.o") + glob.glob(f"{build}/obj/examples/*.o")
+        names = [p for p in glob.glob(f"{build}/obj/tests/*/*.o") + glob.glob(f"{build}/obj/programs/*.o")
                  if not Path(p).stem.startswith("test_") and Path(p).stem != "cases"]
         Path(helpers).unlink(missing_ok=True)
         run(["ar", "rcs", helpers, *sorted(names)])

@@ -9,9 +9,9 @@
 #include <setjmp.h>
 
 #undef fail /* Check's; the examples have a function of that name */
-#include "examples/run.h"
+#include "programs/run.h"
 
-/* ---- what examples/common.c has, without an end of the process ---- */
+/* ---- what programs/common.c has, without an end of the process ---- */
 
 static jmp_buf failed;
 static char said[2000];

@@ -1,8 +1,8 @@
-/* The parts of examples/finetune: documents and their targets, rows, batches, the order of rows,
+/* The parts of programs/finetune: documents and their targets, rows, batches, the order of rows,
  * and the folder that is written. tests/examples/check runs the program. */
-#include "examples/documents.h"
-#include "examples/finetune_memory.h"
-#include "examples/finetune_out.h"
+#include "programs/documents.h"
+#include "programs/finetune_memory.h"
+#include "programs/finetune_out.h"
 #include "tests/support/files.h"
 #include "tests/support/remove_tree.h"
 

@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "examples/run_log.h"
-#include "examples/system.h"
+#include "programs/run_log.h"
+#include "programs/system.h"
 
 static char folder[64], path[128];
 static run_log the_log;

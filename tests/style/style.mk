@@ -4,7 +4,7 @@
 WIDEST = $(lastword $(ISAS))
 COMMANDS_KERNELS = $($(WIDEST)_FLAGS) -DCTI_SET=$(WIDEST)_f32
 COMMANDS_FILES = $(wildcard docs/*.c $(FOLDERS:%=%/*.c) \
-    examples/*.c course/*.c course/*/*.c tests/*/*.c)
+    programs/*.c examples/*.c course/*.c course/*/*.c tests/*/*.c)
 json = $(subst ",\",$(subst \,\\,$(1)))
 flags_of = $(ALL_CFLAGS) $(if $(filter $(REAL:%=src/kernels/%.c),$(1)),$(COMMANDS_KERNELS)) \
     $(if $(filter src/core/isa.c,$(1)),$(DEFINE_SETS)) \
@@ -25,7 +25,7 @@ $(STYLE)/ready: tests/style/requirements.txt
 	$(STYLE)/bin/pip install -q -r $<
 	@touch $@
 
-C_FOLDERS = docs include/cotangent $(FOLDERS) examples examples/web course course/* course/tests/* \
+C_FOLDERS = docs include/cotangent $(FOLDERS) programs examples examples/web course course/* course/tests/* \
     $(filter-out tests/portable,$(patsubst %/,%,$(wildcard tests/*/))) bench \
     ext/ranks/mpi ext/ranks/mpi/include/cotangent ext/ranks/mpi/tests
 C_FILES = $(foreach d,$(C_FOLDERS),$(wildcard $(d)/*.c $(d)/*.h))
@@ -37,7 +37,7 @@ format-check: $(STYLE)/ready ## fail where clang-format would change something
 # With asserts, as a variable may stand in an assert only.
 tidy: $(STYLE)/ready compile_commands.json \
     ## clang-tidy, the checks of .clang-tidy, which are errors; PART=3: every third file, the commit chooses which
-	@printf '%s\n' $(filter-out $(OTHER_OS),$(wildcard $(FOLDERS:%=%/*.c) examples/*.c)) | \
+	@printf '%s\n' $(filter-out $(OTHER_OS),$(wildcard $(FOLDERS:%=%/*.c) programs/*.c examples/*.c)) | \
 	    awk -v part=$(or $(PART),1) -v seed=$(or $(SEED_OF_COMMIT),1) '(NR + seed) % part == 0' | \
 	    xargs -P $(shell nproc) -n 8 $(STYLE)/bin/clang-tidy --quiet -p . --extra-arg=-DCTI_ASSERTS && echo "tidy: clean"
 .PHONY: format format-check tidy

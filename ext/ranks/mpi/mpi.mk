@@ -38,11 +38,8 @@ $(BUILD)/$(MPI_SHARED): $(MPI_OBJ) $(SHARED)
 	@ln -sf $(@F) $(BUILD)/$(MPI_SONAME)
 	@ln -sf $(MPI_SONAME) $(BUILD)/libcotangent_mpi.so
 
-CHAR_LM_MPI = $(patsubst %,$(BUILD)/obj/examples/%.o,char_lm common flags $(CHAR_LM)) $(BUILD)/obj/$(MPI_AT)/world_mpi.o
-FINETUNE_MPI = $(patsubst %,$(BUILD)/obj/examples/%.o,finetune common flags $(FINETUNE)) $(BUILD)/obj/$(MPI_AT)/world_mpi.o
-$(BUILD)/finetune_mpi: $(FINETUNE_MPI)
-$(BUILD)/char_lm_mpi: $(CHAR_LM_MPI)
-$(BUILD)/char_lm_mpi $(BUILD)/finetune_mpi: $(SYSTEM_OBJ) $(MPI_STATIC) $(STATIC)
+$(BUILD)/char_lm_mpi $(BUILD)/finetune_mpi: $(BUILD)/%_mpi: $(BUILD)/obj/programs/%.o $(BUILD)/obj/$(MPI_AT)/world_mpi.o \
+    $(PARTS_LIB) $(MPI_STATIC) $(STATIC)
 	$(call if_quiet,LD)$(mpicc) $(LINK_FLAGS) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
 
 # The engine once more, with messages cut so small that the tests have several segments.

@@ -1,5 +1,5 @@
-/* The ranks that mpirun has started, for examples/world.h; no part of the library. */
-#include "../../../examples/world.h"
+/* The ranks that mpirun has started, for programs/world.h; no part of the library. */
+#include "../../../programs/world.h"
 
 #include <cotangent/mpi.h>
 

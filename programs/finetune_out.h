@@ -1,6 +1,6 @@
 /* The folder that finetune writes, whole or not at all. */
-#ifndef EXAMPLES_FINETUNE_OUT_H
-#define EXAMPLES_FINETUNE_OUT_H
+#ifndef PROGRAMS_FINETUNE_OUT_H
+#define PROGRAMS_FINETUNE_OUT_H
 
 #include <cotangent/cotangent.h>
 

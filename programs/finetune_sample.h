@@ -1,6 +1,6 @@
 /* Samples of the text that a model writes behind a prompt while it is trained. */
-#ifndef EXAMPLES_FINETUNE_SAMPLE_H
-#define EXAMPLES_FINETUNE_SAMPLE_H
+#ifndef PROGRAMS_FINETUNE_SAMPLE_H
+#define PROGRAMS_FINETUNE_SAMPLE_H
 
 #include <cotangent/cotangent.h>
 

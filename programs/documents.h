@@ -1,7 +1,7 @@
 /* Documents for training: texts and conversations of a file, their ids, and rows in which several
  * documents lie one behind the other. */
-#ifndef EXAMPLES_DOCUMENTS_H
-#define EXAMPLES_DOCUMENTS_H
+#ifndef PROGRAMS_DOCUMENTS_H
+#define PROGRAMS_DOCUMENTS_H
 
 #include <cotangent/cotangent.h>
 

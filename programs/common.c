@@ -1,4 +1,4 @@
-/* Code that the examples share; see common.h. It uses only standard C and system.h. */
+/* Code that programs and examples share; see common.h. It uses only standard C and system.h. */
 #include "common.h"
 #include "system.h"
 

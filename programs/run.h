@@ -3,8 +3,8 @@
  * complete checkpoint, and ends with the same bits as a run that was never stopped.
  *
  * With several ranks all make the same calls. Only rank 0 has the folder and the log. */
-#ifndef EXAMPLES_RUN_H
-#define EXAMPLES_RUN_H
+#ifndef PROGRAMS_RUN_H
+#define PROGRAMS_RUN_H
 
 #include "common.h"
 #include "run_log.h"
@@ -87,6 +87,9 @@ void run_step(run *r,
 /* Saves a checkpoint unless this step has one, and then removes all but the newest. */
 void run_save(run *r, int64_t step);
 void run_end(run *r);
+/* Says how a run that was interrupted goes on, or that nothing is left of it unless `kept`: the
+ * program has saved what there is. */
+void run_say_interrupted(const run *r, int64_t step, bool kept);
 
 /* ---- SIGUSR1 ---- */
 

@@ -1,7 +1,7 @@
 /* The form of chats: its template, and its tokens, such as <|im_end|>, which a tokenizer may miss.
  */
-#ifndef EXAMPLES_CHAT_TOKENS_H
-#define EXAMPLES_CHAT_TOKENS_H
+#ifndef PROGRAMS_CHAT_TOKENS_H
+#define PROGRAMS_CHAT_TOKENS_H
 
 #include <cotangent/cotangent.h>
 

@@ -493,6 +493,16 @@ void run_end(run *r) {
     r->n_damaged = 0;
 }
 
+void run_say_interrupted(const run *r, int64_t step, bool kept) {
+    if (r->folder)
+        printf("Interrupted after step %lld; the same command goes on from there\n",
+               (long long)step);
+    else if (!kept)
+        printf("Interrupted after step %lld: nothing is saved (--checkpoint DIR lets a run go on, "
+               "--keep-partial saves what there is)\n",
+               (long long)step);
+}
+
 /* ---- the profile ---- */
 
 static volatile sig_atomic_t asked;

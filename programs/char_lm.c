@@ -292,17 +292,6 @@ static void save(gpt *m, const history *h, int64_t step, const char *model_path,
            step == option.steps ? "Saved" : "Interrupted: saved", model_path, picture_path);
 }
 
-/* Says what is left of a run that was interrupted, if nothing is saved under the final names. */
-static void say_interrupted(const run *r, int64_t step) {
-    if (r->folder)
-        printf("Interrupted after step %lld; the same command goes on from there\n",
-               (long long)step);
-    else if (!option.keep_partial)
-        printf("Interrupted after step %lld: nothing is saved (--checkpoint DIR lets a run go on, "
-               "--keep-partial saves what there is)\n",
-               (long long)step);
-}
-
 /* Trains until all steps are done or Ctrl-C is pressed; then saves the model and draws its loss.
  * Returns false if the run was interrupted. */
 static bool train(gpt *m, const whole_text *t, run *r, const char *model_path,
@@ -382,7 +371,7 @@ static bool train(gpt *m, const whole_text *t, run *r, const char *model_path,
     bool complete = step == option.steps;
     run_save(r, step);
     if (complete) print_measured(&held, m->window, measured);
-    else say_interrupted(r, step);
+    else run_say_interrupted(r, step, option.keep_partial);
     if (complete && loss_is_worse(measured, h.measured[0]))
         fail(EXIT_FAILED,
              "the loss over the last tenth is %.4f after the training and was %.4f before it: "

@@ -6,8 +6,8 @@
  *
  * The steps are numbered 1, 2, 3, ... without gaps or repeats, even if the run was stopped and
  * resumed. */
-#ifndef EXAMPLES_RUN_LOG_H
-#define EXAMPLES_RUN_LOG_H
+#ifndef PROGRAMS_RUN_LOG_H
+#define PROGRAMS_RUN_LOG_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* A GPT on bytes or on the tokens of a tokenizer, which char_lm trains and attention_map draws. It
  * has learned positions, pre-norm blocks, and an output layer that shares the weights of the
  * embedding (Radford et al. 2019). */
-#ifndef EXAMPLES_GPT_H
-#define EXAMPLES_GPT_H
+#ifndef PROGRAMS_GPT_H
+#define PROGRAMS_GPT_H
 
 #include "common.h"
 

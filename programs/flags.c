@@ -1,4 +1,4 @@
-/* The flags of the examples; see common.h. */
+/* The flags of programs and examples; see common.h. */
 #include "common.h"
 
 #include <errno.h>

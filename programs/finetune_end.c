@@ -54,13 +54,7 @@ static void write_folder(tuning *t, const char *path, const char *how) {
 
 static int end_interrupted(tuning *t, const run *r, int64_t step) {
     if (option.keep_partial && run_is_first(r)) write_folder(t, option.out, "Interrupted: saved");
-    if (r->folder)
-        printf("Interrupted after step %lld; the same command goes on from there\n",
-               (long long)step);
-    else if (!option.keep_partial)
-        printf("Interrupted after step %lld: nothing is saved (--checkpoint DIR lets a run go on, "
-               "--keep-partial saves what there is)\n",
-               (long long)step);
+    run_say_interrupted(r, step, option.keep_partial);
     return interrupt_exit();
 }
 

@@ -1,8 +1,8 @@
 /* Functions that differ between systems: arguments, terminals, signals, files. system_posix.c
  * implements them for Linux and macOS, system_windows.c for Windows, system_wasi.c for WebAssembly.
  * POSIX and WASI share system_unix_tmpl.h. Paths are UTF-8. A function that fails sets errno. */
-#ifndef EXAMPLES_SYSTEM_H
-#define EXAMPLES_SYSTEM_H
+#ifndef PROGRAMS_SYSTEM_H
+#define PROGRAMS_SYSTEM_H
 
 #include <stdbool.h>
 #include <stddef.h>

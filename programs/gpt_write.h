@@ -1,6 +1,6 @@
 /* Text that a GPT writes, one character or token at a time. */
-#ifndef EXAMPLES_GPT_WRITE_H
-#define EXAMPLES_GPT_WRITE_H
+#ifndef PROGRAMS_GPT_WRITE_H
+#define PROGRAMS_GPT_WRITE_H
 
 #include "gpt.h"
 

@@ -1,6 +1,6 @@
 /* The memory that a fine-tuning needs, estimated before it starts. */
-#ifndef EXAMPLES_FINETUNE_MEMORY_H
-#define EXAMPLES_FINETUNE_MEMORY_H
+#ifndef PROGRAMS_FINETUNE_MEMORY_H
+#define PROGRAMS_FINETUNE_MEMORY_H
 
 #include <cotangent/cotangent.h>
 

@@ -1,6 +1,6 @@
 /* Functions that draw two kinds of picture as SVG: curves, and a table of numbers as colours. */
-#ifndef EXAMPLES_PLOT_H
-#define EXAMPLES_PLOT_H
+#ifndef PROGRAMS_PLOT_H
+#define PROGRAMS_PLOT_H
 
 #include "common.h"
 

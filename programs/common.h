@@ -1,7 +1,7 @@
-/* Code that the examples share: flags, input and output files, a progress bar and Ctrl-C. None of
+/* Code that programs and examples share: flags, input and output files, a progress bar and Ctrl-C. None of
  * it is about transformers. */
-#ifndef EXAMPLES_COMMON_H
-#define EXAMPLES_COMMON_H
+#ifndef PROGRAMS_COMMON_H
+#define PROGRAMS_COMMON_H
 
 #include <cotangent/cotangent.h>
 #include <stdio.h>

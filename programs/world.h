@@ -1,8 +1,8 @@
 /* The ranks that train together. A program is linked with one of two implementations: world_one.c,
  * a single process, or ext/ranks/mpi/world_mpi.c, the ranks that mpirun has started. The program's
  * source is the same for both. */
-#ifndef EXAMPLES_WORLD_H
-#define EXAMPLES_WORLD_H
+#ifndef PROGRAMS_WORLD_H
+#define PROGRAMS_WORLD_H
 
 #include <cotangent/cotangent.h>
 

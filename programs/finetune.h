@@ -1,7 +1,7 @@
 /* The parts of finetune: finetune.c has the flags, finetune_model.c opens the model and reads the
  * data, finetune_train.c trains, and finetune_end.c decides what becomes of the result. */
-#ifndef EXAMPLES_FINETUNE_H
-#define EXAMPLES_FINETUNE_H
+#ifndef PROGRAMS_FINETUNE_H
+#define PROGRAMS_FINETUNE_H
 
 #include "documents.h"
 #include "run.h"
