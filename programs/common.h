@@ -1,5 +1,5 @@
-/* Code that programs and examples share: flags, input and output files, a progress bar and Ctrl-C. None of
- * it is about transformers. */
+/* Code that programs and examples share: flags, input and output files, a progress bar and Ctrl-C.
+ * None of it is about transformers. */
 #ifndef PROGRAMS_COMMON_H
 #define PROGRAMS_COMMON_H
 
