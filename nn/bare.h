@@ -1,17 +1,22 @@
 /* A seam for the floor of models: the modules of one parameter or two of which a tree is built,
- * without these parameters, and questions about a module's kind. A kind is told by its address: a
- * program's own type may have any name. */
+ * without values or without parameters, and questions about a module's kind. A kind is told by its
+ * address: a program's own type may have any name. */
 #ifndef CTI_NN_BARE_H
 #define CTI_NN_BARE_H
 
 #include <cotangent/nn.h>
 
+/* These return a module whose parameters have undefined values. Its options are checked as the
+ * public constructor checks them. The dtype of a Linear or an Embedding may be bf16, which is that
+ * of the matrix; a bias is f32 then. */
+ct_module *cti_nn_linear_empty(ct_context *context, ct_linear_opts opts);
+ct_module *cti_nn_embedding_empty(ct_context *context, ct_embedding_opts opts);
+ct_module *cti_nn_layer_norm_empty(ct_context *context, ct_layer_norm_opts opts);
+ct_module *cti_nn_rms_norm_empty(ct_context *context, ct_rms_norm_opts opts);
 /* These return a module whose parameters (weight, and bias unless the options have no_bias) the
- * caller adds. Its options are checked as the public constructor checks them. */
+ * caller adds. */
 ct_module *cti_nn_linear_bare(ct_context *context, ct_linear_opts opts);
 ct_module *cti_nn_embedding_bare(ct_context *context, ct_embedding_opts opts);
-ct_module *cti_nn_layer_norm_bare(ct_context *context, ct_layer_norm_opts opts);
-ct_module *cti_nn_rms_norm_bare(ct_context *context, ct_rms_norm_opts opts);
 
 /* A Linear is y = x W^T + b of its parameters weight and bias, which may be missing, and nothing
  * else. */

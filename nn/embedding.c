@@ -30,11 +30,16 @@ ct_module *cti_nn_embedding_bare(ct_context *context, ct_embedding_opts o) {
     return module;
 }
 
-ct_module *ct_embedding_new(ct_context *context, ct_embedding_opts o) {
+ct_module *cti_nn_embedding_empty(ct_context *context, ct_embedding_opts o) {
     ct_module *module = cti_nn_embedding_bare(context, o);
     if (!module) return NULL;
-    ct_init_normal(
-        cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.num_embeddings, o.embedding_dim)), 0,
-        1);
+    cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.num_embeddings, o.embedding_dim));
+    return cti_nn_made(module);
+}
+
+ct_module *ct_embedding_new(ct_context *context, ct_embedding_opts o) {
+    ct_module *module = cti_nn_embedding_empty(context, o);
+    if (!module) return NULL;
+    ct_init_normal(cti_nn_param(module, "weight"), 0, 1);
     return cti_nn_made(module);
 }

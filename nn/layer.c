@@ -1,10 +1,25 @@
-/* Code common to torch's TransformerEncoderLayer and TransformerDecoderLayer: options, children,
- * and sublayers with their residual and norm. */
+/* A transformer layer: its options and its children. layer_forward.c runs it. */
 #include "layer.h"
-#include "../src/autograd/recompute.h"
-#include "attention/mha.h"
 
-/* ---- construction ---- */
+#include <string.h>
+
+#include "attention/mha.h"
+#include "bare.h"
+
+/* ---- names ---- */
+
+static const cti_nn_layer_names names_of_torch = {
+    .attention = {"self_attn", "multihead_attn"},
+    .feed = {.in = "linear1", .gate = "gate", .out = "linear2"},
+    .norm = {"norm1", "norm2", "norm3"},
+    .norm_out = {"norm1_out", "norm2_out", "norm3_out"},
+};
+
+static bool is_of_family(const ct_module *layer) {
+    return layer->kind == &cti_nn_family_layer_kind;
+}
+
+/* ---- options ---- */
 
 /* Returns whether the options of attention leave to the layer what the layer decides. */
 static bool check_attention(ct_context *context, const cti_nn_kind *kind, const ct_layer_opts *o) {
@@ -54,48 +69,146 @@ static bool layer_check_options(ct_context *context, const cti_nn_kind *kind, ct
 /* The options of a layer's attention. Rotary positions and the window are only in self-attention:
  * in cross-attention queries and keys are positions of two different sequences, whose difference
  * means nothing. */
-static ct_mha_opts attention_of(const ct_layer_opts *o, bool cross) {
+static ct_mha_opts attention_of(const ct_module *layer, bool cross) {
+    const cti_nn_layer *data = cti_nn_data(layer);
+    const ct_layer_opts *o = &data->opts;
     ct_mha_opts a = o->attn;
     a.embed_dim = o->embed_dim, a.num_heads = o->num_heads;
-    a.dropout = o->dropout, a.no_bias = o->no_bias, a.dtype = o->dtype;
+    a.dropout = data->more.attention_dropout, a.no_bias = o->no_bias, a.dtype = o->dtype;
     if (a.qk_norm_eps == 0) a.qk_norm_eps = o->eps;
     if (cross) a.rope = false, a.rotary = (ct_rope_opts){0}, a.window = (ct_window){0};
     return a;
 }
 
-/* The numbers of a layer's norms, from 1: one before or after each sublayer. */
-enum { MOST_NORMS = 3 };
-static const char *const norm_name[] = {NULL, "norm1", "norm2", "norm3"}, *const out_name[] = {
-                                                                              NULL, "norm1_out",
-                                                                              "norm2_out",
-                                                                              "norm3_out"};
+/* ---- children ---- */
 
-ct_module *cti_nn_layer_new(ct_context *context, const cti_nn_kind *kind, ct_layer_opts o,
-                            bool cross) {
-    if (!layer_check_options(context, kind, &o)) return NULL;
+/* Does a path lead to the child of that name, or below it? */
+static bool path_leads_to(const char *path, const char *name) {
+    const size_t length = name ? strlen(name) : 0;
+    return length && !strncmp(path, name, length) && (path[length] == '.' || !path[length]);
+}
+
+/* Makes the attention or the feed-forward of a family's layer, without children, if a path leads to
+ * it and it is missing. */
+static void make_owner(ct_module *layer, const char *path) {
+    const cti_nn_layer *data = cti_nn_data(layer);
+    const cti_nn_layer_names *names = data->more.names;
+    const ct_layer_opts *o = &data->opts;
+    if (path_leads_to(path, names->attention[0]) && !cti_nn_child(layer, names->attention[0]))
+        cti_nn_child_add(layer, names->attention[0],
+                         cti_nn_mha_named(layer->context, attention_of(layer, false), &names->mha));
+    if (path_leads_to(path, names->feed_forward) && !cti_nn_child(layer, names->feed_forward)) {
+        const ct_mlp_opts mlp = {.dim = o->embed_dim,
+                                 .hidden = o->hidden,
+                                 .activation = o->activation,
+                                 .dropout = data->more.hidden_dropout,
+                                 .gated = o->gated};
+        cti_nn_child_add(layer, names->feed_forward,
+                         cti_nn_mlp_named(layer->context, mlp, &names->feed));
+    }
+}
+
+static void layer_add_norm(ct_module *layer, const char *path) {
+    const ct_layer_opts *o = cti_nn_data(layer);
+    if (!path) return;
+    if (!is_of_family(layer)) {
+        cti_nn_child_add(layer, path, cti_nn_layer_norm_new(layer->context, o));
+        return;
+    }
+    make_owner(layer, path);
+    const ct_dtype dtype = cti_dtype_computed(o->dtype);
+    const ct_rms_norm_opts rms = {
+        .dim = o->embed_dim, .eps = o->eps, .dtype = dtype, .offset = o->norm_offset};
+    const ct_layer_norm_opts norm = {.dim = o->embed_dim, .eps = o->eps, .dtype = dtype};
+    cti_nn_add_at(layer, path,
+                  o->rms_norm ? cti_nn_rms_norm_empty(layer->context, rms)
+                              : cti_nn_layer_norm_empty(layer->context, norm));
+}
+
+static void layer_add_linear(ct_module *layer, const char *name, int64_t in, int64_t out) {
+    const cti_nn_layer *data = cti_nn_data(layer);
+    const ct_linear_opts opts = {.in_features = in,
+                                 .out_features = out,
+                                 .no_bias = data->opts.no_bias,
+                                 .dtype = data->opts.dtype};
+    if (!is_of_family(layer)) {
+        cti_nn_child_add(layer, name, ct_linear_new(layer->context, opts));
+        return;
+    }
+    const char *feed = data->more.names->feed_forward;
+    if (feed) make_owner(layer, feed);
+    ct_module *owner = feed ? ct_module_child(layer, feed) : layer;
+    cti_nn_add_at(owner, name, cti_nn_linear_empty(layer->context, opts));
+}
+
+static void layer_add_feed(ct_module *layer) {
+    const cti_nn_layer *data = cti_nn_data(layer);
+    const cti_nn_feed_names *names = &data->more.names->feed;
+    const int64_t e = data->opts.embed_dim, hidden = data->opts.hidden;
+    const bool gate_first = is_of_family(layer), gated = data->opts.gated;
+    if (gated && gate_first) layer_add_linear(layer, names->gate, e, hidden);
+    layer_add_linear(layer, names->in, e, hidden);
+    if (gated && !gate_first) layer_add_linear(layer, names->gate, e, hidden);
+    layer_add_linear(layer, names->out, hidden, e);
+}
+
+static void layer_add_attention(ct_module *layer, int i) {
+    const cti_nn_layer *data = cti_nn_data(layer);
+    const char *name = data->more.names->attention[i];
+    if (is_of_family(layer)) {
+        make_owner(layer, name);
+        cti_nn_mha_fill(cti_nn_child(layer, name));
+    } else {
+        cti_nn_child_add(layer, name, ct_mha_new(layer->context, attention_of(layer, i > 0)));
+    }
+}
+
+/* A family's norms stand beside their sublayers, and torch's behind all of them. */
+static void layer_add_children(ct_module *layer) {
+    const cti_nn_layer *data = cti_nn_data(layer);
+    const cti_nn_layer_names *names = data->more.names;
+    const int n = cti_nn_sublayers(layer);
+    const bool family = is_of_family(layer), sandwich = data->opts.sandwich;
+    for (int i = 0; i < n; i++) {
+        if (family) layer_add_norm(layer, names->norm[i]);
+        if (i < n - 1) layer_add_attention(layer, i);
+        else layer_add_feed(layer);
+        if (family && sandwich) layer_add_norm(layer, names->norm_out[i]);
+    }
+    for (int i = 0; i < n && !family; i++) layer_add_norm(layer, names->norm[i]);
+    for (int i = 0; i < n && !family && sandwich; i++) layer_add_norm(layer, names->norm_out[i]);
+}
+
+/* ---- construction ---- */
+
+static ct_module *layer_new(ct_context *context, const cti_nn_kind *kind, ct_layer_opts opts,
+                            cti_nn_layer_more more) {
+    if (!layer_check_options(context, kind, &opts)) return NULL;
     ct_module *layer = cti_nn_new(context, kind);
     if (!layer) return NULL;
-    *(ct_layer_opts *)cti_nn_data(layer) = o;
-    ct_linear_opts in = {.in_features = o.embed_dim,
-                         .out_features = o.hidden,
-                         .no_bias = o.no_bias,
-                         .dtype = o.dtype},
-                   out = {.in_features = o.hidden,
-                          .out_features = o.embed_dim,
-                          .no_bias = o.no_bias,
-                          .dtype = o.dtype};
-    cti_nn_child_add(layer, "self_attn", ct_mha_new(context, attention_of(&o, false)));
-    if (cross)
-        cti_nn_child_add(layer, "multihead_attn", ct_mha_new(context, attention_of(&o, true)));
-    cti_nn_child_add(layer, "linear1", ct_linear_new(context, in));
-    if (o.gated) cti_nn_child_add(layer, "gate", ct_linear_new(context, in));
-    cti_nn_child_add(layer, "linear2", ct_linear_new(context, out));
-    const int norms = cross ? MOST_NORMS : MOST_NORMS - 1;
-    for (int i = 1; i <= norms; i++)
-        cti_nn_child_add(layer, norm_name[i], cti_nn_layer_norm_new(context, &o));
-    for (int i = 1; i <= norms && o.sandwich; i++)
-        cti_nn_child_add(layer, out_name[i], cti_nn_layer_norm_new(context, &o));
+    *(cti_nn_layer *)cti_nn_data(layer) = (cti_nn_layer){.opts = opts, .more = more};
+    layer_add_children(layer);
+    /* the caller's array, which the attention has copied */
+    ((cti_nn_layer *)cti_nn_data(layer))->opts.attn.rotary.frequencies = NULL;
     return cti_nn_made(layer);
+}
+
+static cti_nn_layer_more more_of_torch(const ct_layer_opts *opts) {
+    return (cti_nn_layer_more){.names = &names_of_torch,
+                               .attention_dropout = opts->dropout,
+                               .hidden_dropout = opts->dropout};
+}
+
+ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts) {
+    return layer_new(context, &cti_nn_encoder_layer_kind, opts, more_of_torch(&opts));
+}
+
+ct_module *ct_decoder_layer_new(ct_context *context, ct_layer_opts opts) {
+    return layer_new(context, &cti_nn_decoder_layer_kind, opts, more_of_torch(&opts));
+}
+
+ct_module *cti_nn_layer_named(ct_context *context, ct_layer_opts opts, cti_nn_layer_more more) {
+    return layer_new(context, &cti_nn_family_layer_kind, opts, more);
 }
 
 ct_module *cti_nn_layer_norm_new(ct_context *context, const ct_layer_opts *o) {
@@ -107,143 +220,4 @@ ct_module *cti_nn_layer_norm_new(ct_context *context, const ct_layer_opts *o) {
     return ct_layer_norm_new(
         context, (ct_layer_norm_opts){
                      .dim = o->embed_dim, .eps = o->eps, .no_bias = o->no_bias, .dtype = o->dtype});
-}
-
-void cti_nn_layer_describe(const ct_module *layer, FILE *file) {
-    const ct_layer_opts *o = cti_nn_data(layer);
-    fprintf(file, "activation=%s, dropout=%g, norm_first=%s", cti_nn_activation_name(o->activation),
-            o->dropout, cti_nn_bool(o->norm_first));
-    if (o->sandwich) fprintf(file, ", sandwich=True");
-    if (o->parallel) fprintf(file, ", parallel=True");
-}
-
-/* ---- sublayers ---- */
-
-/* Returns the input of a sublayer's function. */
-static ct_tensor *layer_before(ct_module *layer, int norm, const cti_nn_stream *stream) {
-    const ct_layer_opts *o = cti_nn_data(layer);
-    return o->norm_first ? cti_nn_forward(layer, norm_name[norm], stream->in, o->embed_dim)
-                         : stream->in;
-}
-
-/* Makes `sum`, to which the sublayer's result has been added, the stream's. */
-static bool layer_added(ct_module *layer, int norm, cti_nn_stream *stream, ct_tensor *sum) {
-    const ct_layer_opts *o = cti_nn_data(layer);
-    if (sum && !o->norm_first) sum = cti_nn_forward(layer, norm_name[norm], sum, o->embed_dim);
-    stream->sum = sum;
-    if (!o->parallel) stream->in = sum;
-    return sum;
-}
-
-/* Adds the result of a sublayer's function to the stream. */
-static bool layer_add(ct_module *layer, int norm, cti_nn_stream *stream, ct_tensor *fx) {
-    const ct_layer_opts *o = cti_nn_data(layer);
-    if (fx && o->sandwich) fx = cti_nn_forward(layer, out_name[norm], fx, o->embed_dim);
-    return layer_added(layer, norm, stream,
-                       fx ? ct_add(stream->sum, cti_nn_dropout(layer, fx, o->dropout)) : NULL);
-}
-
-bool cti_nn_layer_attend(ct_module *layer, const char *attention, int norm, cti_nn_stream *stream,
-                         ct_tensor *memory, ct_mha_call call, ct_tensor **weights) {
-    ct_mha_out y = ct_mha_forward(ct_module_child(layer, attention),
-                                  layer_before(layer, norm, stream), memory, memory, call);
-    *weights = y.weights;
-    return layer_add(layer, norm, stream, y.out);
-}
-
-bool cti_nn_layer_feed(ct_module *layer, int norm, cti_nn_stream *stream) {
-    const ct_layer_opts *o = cti_nn_data(layer);
-    cti_nn_feed_forward feed = {.in = "linear1",
-                                .gate = o->gated ? "gate" : NULL,
-                                .out = "linear2",
-                                .activation = o->activation,
-                                .dropout = o->dropout,
-                                .width = o->embed_dim};
-    ct_tensor *in = layer_before(layer, norm, stream);
-    if (o->sandwich || (o->dropout > 0 && layer->training))
-        return layer_add(layer, norm, stream, cti_nn_feed(layer, feed, in, NULL));
-    return layer_added(layer, norm, stream, cti_nn_feed(layer, feed, in, stream->sum));
-}
-
-bool cti_nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *what) {
-    const ct_layer_opts *o = cti_nn_data(layer);
-    const char *name = cti_nn_kind_name(layer);
-    if (!x) ct_fail(layer->context, CT_ERR_ARGUMENT, "%s: %s is NULL", name, what);
-    else if (!cti_tensor_in(x, layer->context, name)) return false;
-    else if (x->shape.ndim != 3 || x->shape.dim[2] != o->embed_dim)
-        ct_fail(layer->context, CT_ERR_SHAPE, "%s: expected %s (B, T, %" PRId64 "), got %s", name,
-                what, o->embed_dim, SHAPE(x->shape));
-    else return true;
-    return false;
-}
-
-ct_layer_out cti_nn_layer_return(ct_context *context, cti_nn_scope *scope, ct_kv_cache *cache,
-                                 ct_layer_out y) {
-    if (!cti_ready(context)) y = (ct_layer_out){0};
-    cti_nn_cache_unmark(cache, cti_ready(context));
-    cti_nn_hand_out(context, scope, y.self_weights);
-    cti_nn_hand_out(context, scope, y.cross_weights);
-    cti_nn_leave(context, scope, y.out);
-    return y;
-}
-
-/* ---- recompute ---- */
-
-/* The tensors of a call of attention, by number. */
-enum { CALL_TENSORS = 6 };
-static ct_tensor **call_tensor(ct_mha_call *call, int i) {
-    ct_tensor **const all[CALL_TENSORS] = {&call->mask,      &call->key_mask, &call->bias,
-                                           &call->positions, &call->segments, &call->lengths};
-    return all[i];
-}
-
-/* The inputs of the function that runs again: x, memory, and the tensors of both calls. */
-enum { X, MEMORY, SELF, CROSS = SELF + CALL_TENSORS, N_LAYER_INPUTS = CROSS + CALL_TENSORS };
-_Static_assert(sizeof(cti_nn_layer_call) <= CTI_RECOMPUTE_ARG, "the node has room for a copy");
-
-static void inputs(const cti_nn_layer_call *call, ct_tensor *in[N_LAYER_INPUTS]) {
-    cti_nn_layer_call c = *call;
-    in[X] = c.x, in[MEMORY] = c.memory;
-    for (int i = 0; i < CALL_TENSORS; i++) {
-        in[SELF + i] = *call_tensor(&c.self, i);
-        in[CROSS + i] = *call_tensor(&c.cross, i);
-    }
-}
-
-/* Is the call recomputed? A tensor that the layer refuses is left to the layer, whose message is
- * better. */
-bool cti_nn_layer_recomputes(const cti_nn_layer_call *c) {
-    const ct_layer_opts *o = cti_nn_data(c->layer);
-    if (!o->recompute || !c->layer->training || !c->x || c->self.cache || c->cross.cache ||
-        c->self.need_weights || c->cross.need_weights)
-        return false;
-    ct_tensor *in[N_LAYER_INPUTS];
-    inputs(c, in);
-    bool good = true;
-    for (int i = 0; i < N_LAYER_INPUTS; i++)
-        good &= !in[i] || (in[i]->self == in[i] && in[i]->context == c->layer->context);
-    return good;
-}
-
-ct_layer_out cti_nn_layer_recompute(ct_fn run, cti_nn_layer_call c) {
-    ct_tensor *in[N_LAYER_INPUTS];
-    inputs(&c, in);
-    return (ct_layer_out){.out = cti_recompute(run, &c, sizeof c, in, N_LAYER_INPUTS)};
-}
-
-bool cti_nn_layer_unpack(cti_nn_layer_call *c, const cti_nn_kind *kind, ct_tensor *const *in, int n,
-                         const void *arg) {
-    (void)n;
-    *c = *(const cti_nn_layer_call *)arg;
-    if (!cti_nn_is(c->layer, kind, kind->name, in[X])) return false;
-    if (!c->layer->training)
-        return ct_fail(c->layer->context, CT_ERR_GRAD,
-                       "%s: with recompute a layer must be in training until backward has run",
-                       cti_nn_kind_name(c->layer));
-    c->x = in[X], c->memory = in[MEMORY];
-    for (int i = 0; i < CALL_TENSORS; i++) {
-        *call_tensor(&c->self, i) = in[SELF + i];
-        *call_tensor(&c->cross, i) = in[CROSS + i];
-    }
-    return true;
 }

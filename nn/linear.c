@@ -30,15 +30,20 @@ ct_module *cti_nn_linear_bare(ct_context *context, ct_linear_opts o) {
     return module;
 }
 
-ct_module *ct_linear_new(ct_context *context, ct_linear_opts o) {
+ct_module *cti_nn_linear_empty(ct_context *context, ct_linear_opts o) {
     ct_module *module = cti_nn_linear_bare(context, o);
     if (!module) return NULL;
-    double bound = o.in_features ? 1 / sqrt((double)o.in_features) : 0;
-    ct_init_uniform(
-        cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.out_features, o.in_features)),
-        -bound, bound);
+    cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.out_features, o.in_features));
     if (!o.no_bias)
-        ct_init_uniform(cti_nn_param_new(module, "bias", o.dtype, CT_SHAPE(o.out_features)), -bound,
-                        bound);
+        cti_nn_param_new(module, "bias", cti_dtype_computed(o.dtype), CT_SHAPE(o.out_features));
+    return cti_nn_made(module);
+}
+
+ct_module *ct_linear_new(ct_context *context, ct_linear_opts o) {
+    ct_module *module = cti_nn_linear_empty(context, o);
+    if (!module) return NULL;
+    double bound = o.in_features ? 1 / sqrt((double)o.in_features) : 0;
+    ct_init_uniform(cti_nn_param(module, "weight"), -bound, bound);
+    if (!o.no_bias) ct_init_uniform(cti_nn_param(module, "bias"), -bound, bound);
     return cti_nn_made(module);
 }

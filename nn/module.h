@@ -28,6 +28,7 @@
 #include "../src/core/option.h"
 #include "../src/core/profile.h"
 #include "../src/autograd/tape.h"
+#include "names.h"
 
 /* A kind of module, like a class: one static instance for Linear, one for LayerNorm, ... */
 typedef struct {
@@ -228,18 +229,22 @@ extern const cti_nn_kind cti_nn_list_kind;
 
 bool cti_nn_activation_check(ct_context *context, const cti_nn_kind *kind,
                              ct_activation activation);
-const char *cti_nn_activation_name(ct_activation activation);
 
 /* residual + out(dropout(activation(in(x)))), or with a gate residual +
  * out(dropout(activation(gate(x)) in(x))). If residual is NULL, nothing is
  * added. */
 typedef struct {
-    const char *in, *gate, *out; /* names of children; gate NULL: no gate */
+    const cti_nn_feed_names *names; /* of children */
     ct_activation activation;
+    bool gated;
     double dropout;
     int64_t width; /* the last dim of the result; 0: any */
 } cti_nn_feed_forward;
 ct_tensor *cti_nn_feed(ct_module *module, cti_nn_feed_forward f, ct_tensor *x, ct_tensor *residual);
+
+/* Returns the feed-forward of a family's layer, whose Linears the layer adds. It prints as a
+ * Group. */
+ct_module *cti_nn_mlp_named(ct_context *context, ct_mlp_opts opts, const cti_nn_feed_names *names);
 
 /* Moves a tensor out of the frame, which stays open. */
 static inline ct_tensor *cti_nn_hand_out(ct_context *context, const cti_nn_scope *scope,

@@ -38,18 +38,21 @@ const ct_layer_norm_opts *cti_nn_layer_norm_of(const ct_module *module) {
     return module && module->kind == &layer_norm_kind ? cti_nn_data(module) : NULL;
 }
 
-ct_module *cti_nn_layer_norm_bare(ct_context *context, ct_layer_norm_opts o) {
+ct_module *cti_nn_layer_norm_empty(ct_context *context, ct_layer_norm_opts o) {
     if (!norm_check(context, &layer_norm_kind, o.dim, &o.eps)) return NULL;
     ct_module *module = cti_nn_new(context, &layer_norm_kind);
-    if (module) *(ct_layer_norm_opts *)cti_nn_data(module) = o;
-    return module;
+    if (!module) return NULL;
+    *(ct_layer_norm_opts *)cti_nn_data(module) = o;
+    cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.dim));
+    if (!o.no_bias) cti_nn_param_new(module, "bias", o.dtype, CT_SHAPE(o.dim));
+    return cti_nn_made(module);
 }
 
 ct_module *ct_layer_norm_new(ct_context *context, ct_layer_norm_opts o) {
-    ct_module *module = cti_nn_layer_norm_bare(context, o);
+    ct_module *module = cti_nn_layer_norm_empty(context, o);
     if (!module) return NULL;
-    ct_init_constant(cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.dim)), 1);
-    if (!o.no_bias) ct_init_constant(cti_nn_param_new(module, "bias", o.dtype, CT_SHAPE(o.dim)), 0);
+    ct_init_constant(cti_nn_param(module, "weight"), 1);
+    if (!o.no_bias) ct_init_constant(cti_nn_param(module, "bias"), 0);
     return cti_nn_made(module);
 }
 
@@ -75,18 +78,20 @@ const ct_rms_norm_opts *cti_nn_rms_norm_of(const ct_module *module) {
     return module && module->kind == &rms_norm_kind ? cti_nn_data(module) : NULL;
 }
 
-ct_module *cti_nn_rms_norm_bare(ct_context *context, ct_rms_norm_opts o) {
+ct_module *cti_nn_rms_norm_empty(ct_context *context, ct_rms_norm_opts o) {
     if (!norm_check(context, &rms_norm_kind, o.dim, &o.eps) ||
         !cti_nn_check_number(context, rms_norm_kind.name, "offset", o.offset))
         return NULL;
     ct_module *module = cti_nn_new(context, &rms_norm_kind);
-    if (module) *(ct_rms_norm_opts *)cti_nn_data(module) = o;
-    return module;
+    if (!module) return NULL;
+    *(ct_rms_norm_opts *)cti_nn_data(module) = o;
+    cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.dim));
+    return cti_nn_made(module);
 }
 
 ct_module *ct_rms_norm_new(ct_context *context, ct_rms_norm_opts o) {
-    ct_module *module = cti_nn_rms_norm_bare(context, o);
+    ct_module *module = cti_nn_rms_norm_empty(context, o);
     if (!module) return NULL;
-    ct_init_constant(cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.dim)), 1 - o.offset);
+    ct_init_constant(cti_nn_param(module, "weight"), 1 - o.offset);
     return cti_nn_made(module);
 }

@@ -3,6 +3,8 @@
  * (ct_module_new_of). */
 #include "module.h"
 
+#include <string.h>
+
 #include "../src/core/callback.h"
 
 static const cti_nn_kind user_kind = {.name = "Module"};
@@ -56,6 +58,22 @@ ct_module *ct_module_new_of(ct_context *context, const ct_module_type *type, voi
     cti_on_free *end = new_end(context, type);
     if (cti_ready(context)) set_data(module, data, end);
     return cti_nn_made(module);
+}
+
+/* ---- groups ---- */
+
+ct_module *cti_nn_group(ct_module *module, const char *name, size_t length) {
+    char group[CTI_NN_NAME_SIZE];
+    if (!module) return NULL;
+    snprintf(group, sizeof group, "%.*s", (int)length, name);
+    ct_module *child = cti_nn_child(module, group);
+    return child ? child : cti_nn_child_add(module, group, ct_module_new(module->context, "Group"));
+}
+
+ct_module *cti_nn_add_at(ct_module *module, const char *path, ct_module *child) {
+    for (const char *dot; module && (dot = strchr(path, '.')); path = dot + 1)
+        module = cti_nn_group(module, path, (size_t)(dot - path));
+    return cti_nn_child_add(module, path, child);
 }
 
 /* ---- using ---- */

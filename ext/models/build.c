@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../../src/core/assert.h"
 #include "../../src/core/memory.h"
 #include "../../src/core/message.h"
 #include "../../nn/bare.h"
@@ -14,59 +13,114 @@
 
 /* ---- parts of the tree ---- */
 
-/* A module that was made only to hold others, such as self_attn. */
-typedef struct {
-    const ct_module *owner;
-    ct_module *module;
-    char name[32];
-} lm_group;
-
-enum { LM_GROUPS = 16 };
-
 /* The maker of parts. A call that fails leaves an error of the context, and later calls do
  * nothing. */
 typedef struct {
     const cti_lm_config *config;
     ct_context *context;
     ct_dtype matrices, others;
-    ct_module *owner;          /* the module to which paths are relative */
-    lm_group group[LM_GROUPS]; /* the groups below `owner` so far */
-    int groups;
+    bool recompute;
 } builder;
 
-static void build_in(builder *b, ct_module *owner) {
-    b->owner = owner;
-    b->groups = 0;
+static void lm_add_linear(builder *b, ct_module *owner, const char *path, int64_t out, int64_t in) {
+    const ct_linear_opts opts = {.in_features = in, .out_features = out, .dtype = b->matrices};
+    cti_nn_add_at(owner, path, cti_nn_linear_empty(b->context, opts));
 }
 
-/* Adds a child, which is freed if it cannot be added. */
-static ct_module *lm_add_child(ct_module *owner, const char *name, ct_module *child) {
-    ct_module *added = ct_module_add_child(owner, name, child);
-    if (!added) ct_module_free(child);
-    return added;
+static void lm_add_norm(builder *b, ct_module *owner, const char *path) {
+    const cti_lm_family *family = b->config->family;
+    const int64_t width = cti_lm_integer(b->config, CTI_LM_WIDTH);
+    const double eps = b->config->number[CTI_LM_EPS];
+    const ct_rms_norm_opts rms = {
+        .dim = width, .eps = eps, .dtype = b->others, .offset = family->norm_offset};
+    const ct_layer_norm_opts layer = {.dim = width, .eps = eps, .dtype = b->others};
+    if (path)
+        cti_nn_add_at(owner, path,
+                      family->rms ? cti_nn_rms_norm_empty(b->context, rms)
+                                  : cti_nn_layer_norm_empty(b->context, layer));
 }
 
-static ct_module *lm_group_of(builder *b, ct_module *owner, const char *name, size_t size) {
-    for (int i = 0; i < b->groups; i++)
-        if (b->group[i].owner == owner && strlen(b->group[i].name) == size &&
-            !memcmp(b->group[i].name, name, size))
-            return b->group[i].module;
-    CTI_ASSERT(b->groups < LM_GROUPS && size < sizeof b->group->name);
-    lm_group *group = &b->group[b->groups++];
-    snprintf(group->name, sizeof group->name, "%.*s", (int)size, name);
-    group->owner = owner;
-    group->module = lm_add_child(owner, group->name, ct_module_new(b->context, "Group"));
-    return group->module;
+static void lm_add_embedding(builder *b, ct_module *owner, const char *path, cti_lm_number rows) {
+    const ct_embedding_opts opts = {.num_embeddings = cti_lm_integer(b->config, rows),
+                                    .embedding_dim = cti_lm_integer(b->config, CTI_LM_WIDTH),
+                                    .dtype = b->matrices};
+    if (path) cti_nn_add_at(owner, path, cti_nn_embedding_empty(b->context, opts));
 }
 
-/* Adds a module at a path below the owner, in groups that are made if they are missing. */
-static ct_module *add_at(builder *b, const char *path, ct_module *module) {
-    ct_module *owner = b->owner;
-    for (const char *dot = strchr(path, '.'); dot && owner; dot = strchr(path, '.')) {
-        owner = lm_group_of(b, owner, path, (size_t)(dot - path));
-        path = dot + 1;
+/* ---- layers ---- */
+
+static ct_mha_opts lm_attention_opts(const cti_lm_config *config, const cti_lm_layer *own) {
+    const cti_lm_family *family = config->family;
+    const bool bias = config->number[CTI_LM_ATTENTION_BIAS] > 0;
+    ct_mha_opts attn = {.num_kv_heads = cti_lm_integer(config, CTI_LM_KV_HEADS),
+                        .head_dim = cti_lm_integer(config, CTI_LM_HEAD_DIM),
+                        .bias = bias || family->o_bias ? CT_BIAS_ALL
+                                : family->qkv_bias     ? CT_BIAS_QKV
+                                                       : CT_BIAS_NONE,
+                        .scale = own->scale,
+                        .window = {.left = own->window},
+                        .qk_norm = family->names.layer.mha.q_norm,
+                        .qk_norm_offset = family->norm_offset,
+                        .rope = own->rope >= 0};
+    if (attn.rope)
+        attn.rotary = (ct_rope_opts){.dims = config->rope_dims[own->rope],
+                                     .frequencies = config->frequencies[own->rope],
+                                     .attention_factor = config->attention_factor[own->rope]};
+    return attn;
+}
+
+/* Makes layer i by the family's options and names. */
+static ct_module *lm_layer_new(const builder *b, int64_t i) {
+    const cti_lm_config *config = b->config;
+    const cti_lm_family *family = config->family;
+    const cti_nn_layer_names *names = &family->names.layer;
+    const bool parallel = config->number[CTI_LM_PARALLEL] > 0;
+    return cti_nn_layer_named(
+        b->context,
+        (ct_layer_opts){.embed_dim = cti_lm_integer(config, CTI_LM_WIDTH),
+                        .num_heads = cti_lm_integer(config, CTI_LM_HEADS),
+                        .hidden = cti_lm_integer(config, CTI_LM_HIDDEN),
+                        .activation = config->activation,
+                        .dropout = config->number[CTI_LM_DROPOUT],
+                        .norm_first = !family->post_norm,
+                        .eps = config->number[CTI_LM_EPS],
+                        .no_bias = !family->up_bias && !(config->number[CTI_LM_MLP_BIAS] > 0),
+                        .dtype = b->matrices,
+                        .rms_norm = family->rms,
+                        .gated = names->feed.gate,
+                        .recompute = b->recompute,
+                        .norm_offset = family->norm_offset,
+                        .sandwich = names->norm_out[0],
+                        .parallel = parallel,
+                        .attn = lm_attention_opts(config, &config->layer[i])},
+        (cti_nn_layer_more){.names = names,
+                            .attention_dropout = config->number[CTI_LM_ATTENTION_DROPOUT],
+                            .input_last = parallel});
+}
+
+/* ---- the base, heads ---- */
+
+bool cti_lm_has_pooler(const cti_lm_config *config) {
+    return !config->family->causal &&
+           (config->head == CTI_LM_HEAD_BARE || config->head == CTI_LM_HEAD_CLASSES);
+}
+
+static void add_base(builder *b, ct_module *base) {
+    const cti_lm_names *names = &b->config->family->names;
+    const int64_t width = cti_lm_integer(b->config, CTI_LM_WIDTH);
+    lm_add_embedding(b, base, names->embed, CTI_LM_VOCAB);
+    lm_add_embedding(b, base, names->positions, CTI_LM_MAX_LENGTH);
+    lm_add_embedding(b, base, names->types, CTI_LM_TYPES);
+    lm_add_norm(b, base, names->embed_norm);
+    const char *dot = strrchr(names->layers, '.');
+    ct_module *owner =
+        dot ? cti_nn_group(base, names->layers, (size_t)(dot - names->layers)) : base;
+    for (int64_t i = 0; i < cti_lm_integer(b->config, CTI_LM_LAYERS); i++) {
+        ct_module *layer = lm_layer_new(b, i);
+        if (!ct_module_append(owner, dot ? dot + 1 : names->layers, layer)) ct_module_free(layer);
     }
-    return lm_add_child(owner, path, module);
+    lm_add_norm(b, base, names->norm);
+    if (cti_lm_has_pooler(b->config)) lm_add_linear(b, base, "pooler.dense", width, width);
 }
 
 static void lm_add_param(builder *b, ct_module *module, const char *name, ct_dtype dtype,
@@ -74,97 +128,6 @@ static void lm_add_param(builder *b, ct_module *module, const char *name, ct_dty
     ct_scope scope = ct_scope_open(b->context);
     ct_module_add_param(module, name, ct_empty(b->context, dtype, shape));
     ct_scope_close(scope);
-}
-
-static void lm_add_linear(builder *b, const char *path, int64_t out, int64_t in, bool bias) {
-    if (!path) return;
-    const ct_linear_opts opts = {.in_features = in, .out_features = out, .no_bias = !bias};
-    ct_module *linear = add_at(b, path, cti_nn_linear_bare(b->context, opts));
-    lm_add_param(b, linear, "weight", b->matrices, CT_SHAPE(out, in));
-    if (bias) lm_add_param(b, linear, "bias", b->others, CT_SHAPE(out));
-}
-
-static void lm_add_norm(builder *b, const char *path, int64_t width) {
-    if (!path) return;
-    const cti_lm_family *family = b->config->family;
-    const double eps = b->config->number[CTI_LM_EPS];
-    const ct_rms_norm_opts rms = {.dim = width, .eps = eps, .offset = family->norm_offset};
-    const ct_layer_norm_opts layer = {.dim = width, .eps = eps};
-    ct_module *norm = add_at(b, path,
-                             family->rms ? cti_nn_rms_norm_bare(b->context, rms)
-                                         : cti_nn_layer_norm_bare(b->context, layer));
-    lm_add_param(b, norm, "weight", b->others, CT_SHAPE(width));
-    if (!family->rms) lm_add_param(b, norm, "bias", b->others, CT_SHAPE(width));
-}
-
-static void lm_add_embedding(builder *b, const char *path, int64_t rows, int64_t width) {
-    if (!path) return;
-    const ct_embedding_opts opts = {.num_embeddings = rows, .embedding_dim = width};
-    ct_module *table = add_at(b, path, cti_nn_embedding_bare(b->context, opts));
-    lm_add_param(b, table, "weight", b->matrices, CT_SHAPE(rows, width));
-}
-
-/* ---- layers, the base, heads ---- */
-
-bool cti_lm_has_qkv_bias(const cti_lm_config *config) {
-    return config->family->qkv_bias || config->number[CTI_LM_ATTENTION_BIAS] > 0;
-}
-
-bool cti_lm_has_pooler(const cti_lm_config *config) {
-    return !config->family->causal &&
-           (config->head == CTI_LM_HEAD_BARE || config->head == CTI_LM_HEAD_CLASSES);
-}
-
-static void add_layer(builder *b, ct_module *list_owner, const char *list) {
-    const cti_lm_config *config = b->config;
-    const cti_lm_names *names = &config->family->names;
-    const int64_t width = cti_lm_integer(config, CTI_LM_WIDTH),
-                  hidden = cti_lm_integer(config, CTI_LM_HIDDEN),
-                  d = cti_lm_integer(config, CTI_LM_HEAD_DIM),
-                  all = cti_lm_integer(config, CTI_LM_HEADS) * d,
-                  kv = cti_lm_integer(config, CTI_LM_KV_HEADS) * d;
-    const bool qkv_bias = cti_lm_has_qkv_bias(config),
-               o_bias = config->family->o_bias || config->number[CTI_LM_ATTENTION_BIAS] > 0,
-               mlp_bias = config->family->up_bias || config->number[CTI_LM_MLP_BIAS] > 0;
-    ct_module *layer = ct_module_new(b->context, "Layer");
-    if (!ct_module_append(list_owner, list, layer)) {
-        ct_module_free(layer);
-        layer = NULL;
-    }
-    build_in(b, layer);
-    lm_add_norm(b, names->norm1, width);
-    lm_add_linear(b, names->qkv, all + 2 * kv, width, qkv_bias);
-    lm_add_linear(b, names->q, all, width, qkv_bias);
-    lm_add_linear(b, names->k, kv, width, qkv_bias);
-    lm_add_linear(b, names->v, kv, width, qkv_bias);
-    lm_add_norm(b, names->q_norm, config->family->wide_qk_norm ? all : d);
-    lm_add_norm(b, names->k_norm, config->family->wide_qk_norm ? kv : d);
-    lm_add_linear(b, names->o, width, all, o_bias);
-    lm_add_norm(b, names->norm1_out, width);
-    lm_add_norm(b, names->norm2, width);
-    lm_add_linear(b, names->gate, hidden, width, mlp_bias);
-    lm_add_linear(b, names->up, hidden, width, mlp_bias);
-    lm_add_linear(b, names->down, width, hidden, mlp_bias);
-    lm_add_norm(b, names->norm2_out, width);
-}
-
-static void add_base(builder *b, ct_module *base) {
-    const cti_lm_config *config = b->config;
-    const cti_lm_names *names = &config->family->names;
-    const int64_t width = cti_lm_integer(config, CTI_LM_WIDTH);
-    build_in(b, base);
-    lm_add_embedding(b, names->embed, cti_lm_integer(config, CTI_LM_VOCAB), width);
-    lm_add_embedding(b, names->positions, cti_lm_integer(config, CTI_LM_MAX_LENGTH), width);
-    lm_add_embedding(b, names->types, cti_lm_integer(config, CTI_LM_TYPES), width);
-    lm_add_norm(b, names->embed_norm, width);
-    const char *dot = strrchr(names->layers, '.');
-    ct_module *owner =
-        dot ? lm_group_of(b, base, names->layers, (size_t)(dot - names->layers)) : base;
-    for (int64_t i = 0; i < cti_lm_integer(config, CTI_LM_LAYERS); i++)
-        add_layer(b, owner, dot ? dot + 1 : names->layers);
-    build_in(b, base);
-    lm_add_norm(b, names->norm, width);
-    if (cti_lm_has_pooler(config)) lm_add_linear(b, "pooler.dense", width, width, true);
 }
 
 /* Adds the head; a tied head has the embedding's parameter. */
@@ -176,18 +139,17 @@ static void add_head(builder *b, ct_module *root) {
     const bool masked = config->head == CTI_LM_HEAD_MASKED;
     char embedding[CTI_LM_PATH];
     snprintf(embedding, sizeof embedding, "%s.%s.weight", names->base, names->embed);
-    build_in(b, root);
     if (config->head == CTI_LM_HEAD_CLASSES) {
-        lm_add_linear(b, "classifier", config->labels, width, true);
+        lm_add_linear(b, root, "classifier", config->labels, width);
         return;
     }
     if (masked) {
-        lm_add_linear(b, "cls.predictions.transform.dense", width, width, true);
-        lm_add_norm(b, "cls.predictions.transform.LayerNorm", width);
+        lm_add_linear(b, root, "cls.predictions.transform.dense", width, width);
+        lm_add_norm(b, root, "cls.predictions.transform.LayerNorm");
     }
     const ct_linear_opts opts = {.in_features = width, .out_features = vocab, .no_bias = !masked};
-    ct_module *head = add_at(b, masked ? "cls.predictions.decoder" : names->head,
-                             cti_nn_linear_bare(b->context, opts));
+    ct_module *head = cti_nn_add_at(root, masked ? "cls.predictions.decoder" : names->head,
+                                    cti_nn_linear_bare(b->context, opts));
     if (config->number[CTI_LM_TIED] > 0)
         ct_module_add_param(head, "weight", ct_module_get(root, embedding));
     else lm_add_param(b, head, "weight", b->matrices, CT_SHAPE(vocab, width));
@@ -199,17 +161,11 @@ static void add_head(builder *b, ct_module *root) {
 
 /* ---- the root ---- */
 
-static size_t steps_bytes(const cti_lm *lm) {
-    const int64_t n = cti_lm_integer(&lm->config, CTI_LM_LAYERS);
-    return cti_bytes(n ? n : 1, sizeof *lm->step);
-}
-
 static size_t known_bytes(const cti_lm *lm) { return cti_bytes(lm->n_known, sizeof *lm->known); }
 
 static void lm_end(void *data) {
     cti_lm *lm = data;
     ct_context *context = lm->context;
-    if (lm->step) cti_give_any(context, lm->step, steps_bytes(lm));
     if (lm->folder) cti_give_any(context, lm->folder, strlen(lm->folder) + 1);
     if (lm->known) cti_give_any(context, lm->known, known_bytes(lm));
     cti_lm_config_free(&lm->config);
@@ -223,35 +179,26 @@ static void lm_describe(const void *data, FILE *file) {
 }
 
 /* The data of a root that has no module yet. *config is moved into it; NULL: it stays. */
-static cti_lm *lm_data_new(ct_context *context, cti_lm_config *config, ct_lm_opts opts,
+static cti_lm *lm_data_new(ct_context *context, cti_lm_config *config, bool ignore_unknown,
                            const char *folder) {
     cti_lm *lm = cti_take_any(context, sizeof *lm);
     if (!lm) return NULL;
-    *lm = (cti_lm){.context = context,
-                   .config = *config,
-                   .recompute = opts.recompute,
-                   .ignore_unknown = opts.ignore_unknown};
-    lm->step = cti_take_any(context, steps_bytes(lm));
+    *lm = (cti_lm){.context = context, .config = *config, .ignore_unknown = ignore_unknown};
     lm->folder = folder ? cti_take_string(context, folder) : NULL;
-    if (lm->step && (lm->folder || !folder)) {
-        for (int64_t i = 0; i < cti_lm_integer(config, CTI_LM_LAYERS); i++)
-            lm->step[i] = (cti_lm_step){.lm = lm, .layer = i};
-        memcpy(lm->eos, config->eos, sizeof lm->eos);
-        lm->generation = (ct_generate_opts){.eos = lm->eos, .n_eos = config->n_eos};
-        return lm;
+    if (folder && !lm->folder) {
+        cti_give_any(context, lm, sizeof *lm);
+        return NULL;
     }
-    if (lm->step) cti_give_any(context, lm->step, steps_bytes(lm));
-    if (lm->folder) cti_give_any(context, lm->folder, strlen(lm->folder) + 1);
-    cti_give_any(context, lm, sizeof *lm);
-    return NULL;
+    memcpy(lm->eos, config->eos, sizeof lm->eos);
+    lm->generation = (ct_generate_opts){.eos = lm->eos, .n_eos = config->n_eos};
+    return lm;
 }
 
 static void *lm_clone(void *data, ct_module *copy) {
     const cti_lm *from = data;
     cti_lm_config config;
-    const ct_lm_opts opts = {.recompute = from->recompute, .ignore_unknown = from->ignore_unknown};
     if (!cti_lm_config_copy(&from->config, &config)) return NULL;
-    cti_lm *lm = lm_data_new(from->context, &config, opts, from->folder);
+    cti_lm *lm = lm_data_new(from->context, &config, from->ignore_unknown, from->folder);
     if (lm) {
         lm->module = copy;
         lm->n_known = from->n_known;
@@ -281,13 +228,17 @@ cti_lm *cti_lm_of(const ct_module *module) {
     return module ? ct_module_data(module, &cti_lm_type) : NULL;
 }
 
-const char *cti_lm_path(const cti_lm *lm, int64_t layer, const char *part, char out[CTI_LM_PATH]) {
-    const cti_lm_names *names = &lm->config.family->names;
+const char *cti_lm_path(const cti_lm *lm, const char *part, char out[CTI_LM_PATH]) {
     const bool bare = lm->config.head == CTI_LM_HEAD_BARE;
-    const char *base = bare ? "" : names->base, *dot = bare ? "" : ".";
-    if (layer < 0) snprintf(out, CTI_LM_PATH, "%s%s%s", base, dot, part);
-    else snprintf(out, CTI_LM_PATH, "%s%s%s.%" PRId64 ".%s", base, dot, names->layers, layer, part);
+    snprintf(out, CTI_LM_PATH, "%s%s%s", bare ? "" : lm->config.family->names.base, bare ? "" : ".",
+             part);
     return out;
+}
+
+ct_module *cti_lm_layer_of(const cti_lm *lm, int64_t i) {
+    char path[CTI_LM_PATH], part[CTI_LM_PART];
+    snprintf(part, sizeof part, "%s.%" PRId64, lm->config.family->names.layers, i);
+    return ct_module_child(lm->module, cti_lm_path(lm, part, path));
 }
 
 /* Writes down which parameters the family has, before a program can replace a module. */
@@ -303,7 +254,7 @@ static void note_parameters(cti_lm *lm) {
 
 ct_module *cti_lm_build(ct_context *context, cti_lm_config *config, ct_lm_opts opts,
                         const char *folder) {
-    cti_lm *lm = lm_data_new(context, config, opts, folder);
+    cti_lm *lm = lm_data_new(context, config, opts.ignore_unknown, folder);
     ct_module *root = lm ? ct_module_new_of(context, &cti_lm_type, lm) : NULL;
     if (!root) {
         if (lm) lm_end(lm);
@@ -316,11 +267,12 @@ ct_module *cti_lm_build(ct_context *context, cti_lm_config *config, ct_lm_opts o
         .context = context,
         .matrices = opts.dtype,
         .others = opts.dtype == CT_F64 ? CT_F64 : CT_F32,
+        .recompute = opts.recompute,
     };
     const bool bare = config->head == CTI_LM_HEAD_BARE;
     ct_module *base = root;
     if (!bare)
-        base = lm_add_child(root, config->family->names.base, ct_module_new(context, "Model"));
+        base = cti_nn_add_at(root, config->family->names.base, ct_module_new(context, "Model"));
     add_base(&b, base);
     if (!bare) add_head(&b, root);
     if (cti_lm_is_ready(context)) note_parameters(lm);

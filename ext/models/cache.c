@@ -36,9 +36,13 @@ static bool lm_cache_fill(ct_lm_cache *cache, const cti_lm *lm, ct_dtype dtype) 
     if (!cache->layer || !cache->before) return false;
     cache->after = cache->before + cache->batch, cache->length = cache->after + cache->batch;
     for (int64_t i = 0; i < cache->layers; i++) {
-        cache->layer[i] = ct_kv_cache_new_of(
-            context, dtype, cache->batch, cti_lm_integer(&lm->config, CTI_LM_KV_HEADS),
-            cache->max_length, cti_lm_integer(&lm->config, CTI_LM_HEAD_DIM));
+        ct_module *attention = cti_nn_layer_attention(cti_lm_layer_of(lm, i));
+        cache->layer[i] = attention
+                              ? ct_kv_cache_new(attention, cache->batch, cache->max_length)
+                              : ct_kv_cache_new_of(context, dtype, cache->batch,
+                                                   cti_lm_integer(&lm->config, CTI_LM_KV_HEADS),
+                                                   cache->max_length,
+                                                   cti_lm_integer(&lm->config, CTI_LM_HEAD_DIM));
         if (!cache->layer[i]) return false;
     }
     return ct_module_on_free(cache->module, end_with_model, &cache->batch);

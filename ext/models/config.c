@@ -123,7 +123,7 @@ static bool complete_numbers(const cti_lm_reader *reader) {
         const int64_t head_dim = width / heads;
         number[CTI_LM_HEAD_DIM] = (double)head_dim;
     }
-    if (family->qkv == CTI_LM_INTERLEAVED &&
+    if (family->names.layer.mha.interleaved &&
         cti_lm_integer(config, CTI_LM_HEAD_DIM) * heads != width)
         return cti_lm_refuse(reader, "head_dim", cti_json_member(reader->tree, 0, "head_dim"),
                              "in %s it must be the width divided by the number of heads",

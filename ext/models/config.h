@@ -16,6 +16,7 @@
 #include <cotangent/nn.h>
 #include <cotangent/types.h>
 
+#include "../../nn/names.h"
 #include "../../src/io/json_tree.h"
 
 /* The numbers of a model that its config.json has under one key. Flags are 0 or 1; CTI_LM_ABSENT
@@ -83,37 +84,26 @@ typedef struct {
     const char *why; /* the reason of a refusal */
 } cti_lm_key;
 
-/* The paths of a family's modules in its state dict; NULL: the family has no such module. The paths
- * of a layer's modules are relative to the layer. */
+/* The paths of a family's modules in its state dict; NULL: the family has no such module. */
 typedef struct {
     const char *base; /* the prefix of the model without its head: "model" */
     const char *embed, *positions, *types, *embed_norm;
     const char *layers;          /* the list of layers: "layers", "encoder.layer" */
     const char *norm;            /* the last norm */
     const char *head, *old_head; /* the head, and its name in files of transformers 4 */
-    const char *norm1, *norm1_out, *norm2, *norm2_out;
-    const char *qkv, *q, *k, *v, *o, *q_norm, *k_norm;
-    const char *gate, *up, *down;
+    cti_nn_layer_names layer;    /* the modules of a layer */
 } cti_lm_names;
-
-typedef enum {
-    CTI_LM_SEPARATE,   /* q, k and v are three Linears */
-    CTI_LM_SIDE,       /* one Linear with the rows of q, then of k, then of v */
-    CTI_LM_INTERLEAVED /* one Linear, whose rows are q, k and v of head 0, of head 1, ... */
-} cti_lm_qkv;
 
 typedef struct {
     const char *model_type;
     const char *causal, *bare, *masked, *classes; /* "architectures"; NULL: there is none */
     const cti_lm_key *keys;                       /* ends with a NULL key */
     cti_lm_names names;
-    cti_lm_qkv qkv;
-    bool rms, post_norm, gated, bidirectional, transposed;
+    bool rms, post_norm, bidirectional, transposed;
     bool qkv_bias, up_bias; /* whether q, k and v, and whether up and down, always have biases */
     bool o_bias;            /* o has a bias always */
-    bool one_window;   /* all layers have the window of sliding_window, if there is one; layer_types
-                          says nothing then */
-    bool wide_qk_norm; /* q_norm and k_norm are of all heads' rows together, not of each head's */
+    bool one_window; /* all layers have the window of sliding_window, if there is one; layer_types
+                        says nothing then */
     double norm_offset, rope_base, local_base; /* the bases of full and of sliding layers */
     double partial;    /* the default of partial_rotary_factor; 0: no RoPE */
     bool embed_scaled; /* embeddings are multiplied by sqrt(width) */

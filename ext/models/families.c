@@ -211,13 +211,15 @@ static const cti_lm_key bert_keys[] = {
 /* Llama's names without the norms of a layer. */
 #define LLAMA_PARTS                                                                                \
     .base = "model", .embed = "embed_tokens", .layers = "layers", .norm = "norm",                  \
-    .head = "lm_head", .q = "self_attn.q_proj", .k = "self_attn.k_proj", .v = "self_attn.v_proj",  \
-    .o = "self_attn.o_proj", .gate = "mlp.gate_proj", .up = "mlp.up_proj", .down = "mlp.down_proj"
-#define LLAMA_NAMES  LLAMA_PARTS, .norm1 = "input_layernorm"
+    .head = "lm_head", .layer.attention = {"self_attn"}, .layer.mha.q = "q_proj",                  \
+    .layer.mha.k = "k_proj", .layer.mha.v = "v_proj", .layer.mha.out = "o_proj",                   \
+    .layer.feed_forward = "mlp", .layer.feed = {"up_proj", "gate_proj", "down_proj"}
+#define LLAMA_NAMES  LLAMA_PARTS, .layer.norm = {"input_layernorm", "post_attention_layernorm"}
+#define QK_NORMS     .layer.mha.q_norm = "q_norm", .layer.mha.k_norm = "k_norm"
 #define PEFT_TARGETS .peft_targets = {"q_proj", "v_proj"}
 #define LLAMA_FAMILY(type, with_head, without, table)                                              \
     .model_type = (type), .causal = (with_head), .bare = (without), .keys = (table), .rms = true,  \
-    .gated = true, .padding_idx = true, .partial = 1
+    .padding_idx = true, .partial = 1
 
 static const cti_lm_family families[] = {
     {
@@ -232,43 +234,35 @@ static const cti_lm_family families[] = {
                   .layers = "h",
                   .norm = "ln_f",
                   .head = "lm_head",
-                  .norm1 = "ln_1",
-                  .norm2 = "ln_2",
-                  .qkv = "attn.c_attn",
-                  .o = "attn.c_proj",
-                  .up = "mlp.c_fc",
-                  .down = "mlp.c_proj"},
-        .qkv = CTI_LM_SIDE,
+                  .layer = {.attention = {"attn"},
+                            .mha = {.qkv = "c_attn", .out = "c_proj"},
+                            .feed_forward = "mlp",
+                            .feed = {.in = "c_fc", .out = "c_proj"},
+                            .norm = {"ln_1", "ln_2"}}},
         .transposed = true,
         .qkv_bias = true,
         .o_bias = true,
         .up_bias = true,
     },
     {LLAMA_FAMILY("llama", "LlamaForCausalLM", "LlamaModel", llama_keys), PEFT_TARGETS,
-     .names = {LLAMA_NAMES, .norm2 = "post_attention_layernorm"}, .rope_base = 10000},
+     .names = {LLAMA_NAMES}, .rope_base = 10000},
     {LLAMA_FAMILY("mistral", "MistralForCausalLM", "MistralModel", mistral_keys), PEFT_TARGETS,
-     .names = {LLAMA_NAMES, .norm2 = "post_attention_layernorm"}, .rope_base = 10000,
-     .one_window = true},
+     .names = {LLAMA_NAMES}, .rope_base = 10000, .one_window = true},
     {LLAMA_FAMILY("qwen2", "Qwen2ForCausalLM", "Qwen2Model", qwen2_keys), PEFT_TARGETS,
-     .names = {LLAMA_NAMES, .norm2 = "post_attention_layernorm"}, .rope_base = 10000,
-     .qkv_bias = true},
+     .names = {LLAMA_NAMES}, .rope_base = 10000, .qkv_bias = true},
     {LLAMA_FAMILY("qwen3", "Qwen3ForCausalLM", "Qwen3Model", qwen3_keys), PEFT_TARGETS,
-     .names = {LLAMA_NAMES, .norm2 = "post_attention_layernorm", .q_norm = "self_attn.q_norm",
-               .k_norm = "self_attn.k_norm"},
-     .rope_base = 10000},
+     .names = {LLAMA_NAMES, QK_NORMS}, .rope_base = 10000},
     {LLAMA_FAMILY("gemma3_text", "Gemma3ForCausalLM", "Gemma3TextModel", gemma3_keys), PEFT_TARGETS,
-     .names = {LLAMA_NAMES, .norm1_out = "post_attention_layernorm",
-               .norm2 = "pre_feedforward_layernorm", .norm2_out = "post_feedforward_layernorm",
-               .q_norm = "self_attn.q_norm", .k_norm = "self_attn.k_norm"},
+     .names = {LLAMA_PARTS, QK_NORMS,
+               .layer.norm = {"input_layernorm", "pre_feedforward_layernorm"},
+               .layer.norm_out = {"post_attention_layernorm", "post_feedforward_layernorm"}},
      .rope_base = 1e6, .local_base = 1e4, .norm_offset = 1, .embed_scaled = true},
     {LLAMA_FAMILY("smollm3", "SmolLM3ForCausalLM", "SmolLM3Model", smollm3_keys),
-     .names = {LLAMA_NAMES, .norm2 = "post_attention_layernorm"}, .rope_base = 2e6,
-     .window_by_types = true},
+     .names = {LLAMA_NAMES}, .rope_base = 2e6, .window_by_types = true},
     {LLAMA_FAMILY("olmo2", "Olmo2ForCausalLM", "Olmo2Model", olmo2_keys),
-     .names = {LLAMA_PARTS, .norm1_out = "post_attention_layernorm",
-               .norm2_out = "post_feedforward_layernorm", .q_norm = "self_attn.q_norm",
-               .k_norm = "self_attn.k_norm"},
-     .rope_base = 10000, .wide_qk_norm = true},
+     .names = {LLAMA_PARTS, QK_NORMS, .layer.mha.wide_qk_norm = true,
+               .layer.norm_out = {"post_attention_layernorm", "post_feedforward_layernorm"}},
+     .rope_base = 10000},
     {
         .model_type = "gpt_neox",
         .peft_targets = {"query_key_value"},
@@ -281,13 +275,11 @@ static const cti_lm_family families[] = {
                   .norm = "final_layer_norm",
                   .head = "lm_head",
                   .old_head = "embed_out",
-                  .norm1 = "input_layernorm",
-                  .norm2 = "post_attention_layernorm",
-                  .qkv = "attention.query_key_value",
-                  .o = "attention.dense",
-                  .up = "mlp.dense_h_to_4h",
-                  .down = "mlp.dense_4h_to_h"},
-        .qkv = CTI_LM_INTERLEAVED,
+                  .layer = {.attention = {"attention"},
+                            .mha = {.qkv = "query_key_value", .interleaved = true, .out = "dense"},
+                            .feed_forward = "mlp",
+                            .feed = {.in = "dense_h_to_4h", .out = "dense_4h_to_h"},
+                            .norm = {"input_layernorm", "post_attention_layernorm"}}},
         .up_bias = true,
         .rope_base = 10000,
         .partial = 0.25,
@@ -305,14 +297,13 @@ static const cti_lm_family families[] = {
                   .types = "embeddings.token_type_embeddings",
                   .embed_norm = "embeddings.LayerNorm",
                   .layers = "encoder.layer",
-                  .norm1 = "attention.output.LayerNorm",
-                  .norm2 = "output.LayerNorm",
-                  .q = "attention.self.query",
-                  .k = "attention.self.key",
-                  .v = "attention.self.value",
-                  .o = "attention.output.dense",
-                  .up = "intermediate.dense",
-                  .down = "output.dense"},
+                  .layer = {.attention = {"attention"},
+                            .mha = {.q = "self.query",
+                                    .k = "self.key",
+                                    .v = "self.value",
+                                    .out = "output.dense"},
+                            .feed = {.in = "intermediate.dense", .out = "output.dense"},
+                            .norm = {"attention.output.LayerNorm", "output.LayerNorm"}}},
         .post_norm = true,
         .bidirectional = true,
         .padding_idx = true,

@@ -29,31 +29,43 @@ static const char *const skipped[] = {"*pooler.dense.*",
                                       "*embeddings.token_type_ids",
                                       NULL};
 
-static bool read_style(const cti_lm *lm, const char *path, cti_lm_style *style) {
-    const cti_lm_names *names = &lm->config.family->names;
-    ct_safetensors *file = ct_safetensors_open(lm->context, path);
+/* Reads the names of the weights: the style that they have, and whether there is a tensor at least
+ * for each layer. A tree of more layers would be made in vain, for a long time if the number is a
+ * large one. */
+static bool read_names(const cti_lm_config *config, const char *folder, const char *path,
+                       cti_lm_style *style) {
+    const cti_lm_names *names = &config->family->names;
+    ct_safetensors *file = ct_safetensors_open(config->context, folder);
     if (!file) return false;
     ct_safetensors_entry entry = {0};
     char head[CTI_LM_PATH];
     const size_t base = strlen(names->base);
+    const int64_t layers = cti_lm_integer(config, CTI_LM_LAYERS);
+    int64_t n = 0;
     snprintf(head, sizeof head, "%s.weight", names->old_head ? names->old_head : "");
     *style = (cti_lm_style){0};
-    while (ct_safetensors_next(file, &entry)) {
+    for (; ct_safetensors_next(file, &entry); n++) {
         style->prefixed |= !strncmp(entry.name, names->base, base) && entry.name[base] == '.';
         style->gamma |= strstr(entry.name, "LayerNorm.gamma") != NULL;
         style->old_head |= names->old_head && !strcmp(entry.name, head);
     }
     ct_safetensors_close(file);
-    return true;
+    return layers <= n ||
+           ct_fail(config->context, CT_ERR_FORMAT,
+                   "%s: %s: %" PRId64 " layers, but the weights are %" PRId64 " tensors", open_name,
+                   path, layers, n);
 }
 
 static bool file_has_transposed(const cti_lm *lm, const char *name) {
-    const cti_lm_names *names = &lm->config.family->names;
-    const char *const parts[] = {names->qkv, names->o, names->up, names->down};
+    const cti_nn_layer_names *layer = &lm->config.family->names.layer;
+    const char *const parts[][2] = {{layer->attention[0], layer->mha.qkv},
+                                    {layer->attention[0], layer->mha.out},
+                                    {layer->feed_forward, layer->feed.in},
+                                    {layer->feed_forward, layer->feed.out}};
     if (!lm->config.family->transposed) return false;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char end[CTI_LM_PATH];
-        snprintf(end, sizeof end, ".%s.weight", parts[i]);
+        snprintf(end, sizeof end, ".%s.%s.weight", parts[i][0], parts[i][1]);
         const size_t n = strlen(name), m = strlen(end);
         if (n > m && !strcmp(name + n - m, end)) return true;
     }
@@ -115,10 +127,9 @@ void cti_lm_map_free(const cti_lm *lm, cti_lm_map *map) {
     map->entry = NULL, map->text = NULL;
 }
 
-static bool load_weights(const cti_lm *lm, const char *folder) {
-    cti_lm_style style;
+static bool load_weights(const cti_lm *lm, const char *folder, const cti_lm_style *style) {
     cti_lm_map map;
-    if (!read_style(lm, folder, &style) || !cti_lm_map_new(lm, &style, &map)) return false;
+    if (!cti_lm_map_new(lm, style, &map)) return false;
     const bool masked = lm->config.head == CTI_LM_HEAD_MASKED;
     const bool ok = ct_load(lm->module, folder,
                             (ct_load_opts){.map = map.n ? map.entry : NULL,
@@ -139,33 +150,18 @@ static bool lm_check_opts(ct_context *context, const char *op, const void *text,
     return ct_fail(context, CT_ERR_DTYPE, "%s: the dtype must be f32, f64 or bf16", op);
 }
 
-/* Whether the folder has a tensor at least for each layer. A tree of more layers would be made in
- * vain, for a long time if the number is a large one. */
-static bool has_layers(const cti_lm_config *config, const char *folder, const char *path) {
-    ct_safetensors *file = ct_safetensors_open(config->context, folder);
-    if (!file) return false;
-    ct_safetensors_entry entry = {0};
-    const int64_t layers = cti_lm_integer(config, CTI_LM_LAYERS);
-    int64_t n = 0;
-    while (ct_safetensors_next(file, &entry)) n++;
-    ct_safetensors_close(file);
-    return layers <= n ||
-           ct_fail(config->context, CT_ERR_FORMAT,
-                   "%s: %s: %" PRId64 " layers, but the weights are %" PRId64 " tensors", open_name,
-                   path, layers, n);
-}
-
 static ct_module *lm_open_folder(ct_context *context, const char *folder, const char *path,
                                  ct_lm_opts opts) {
     size_t size;
     cti_lm_config config;
+    cti_lm_style style;
     char *text = cti_lm_read_file(context, open_name, path, &size);
     if (!text) return NULL;
     const bool ok = cti_lm_config_read(context, open_name, path, (cti_text){text, size},
                                        opts.ignore_unknown, &config);
     cti_give_any(context, text, size + 1);
     if (!ok) return NULL;
-    if (!has_layers(&config, folder, path)) {
+    if (!read_names(&config, folder, path, &style)) {
         cti_lm_config_free(&config);
         return NULL;
     }
@@ -173,7 +169,8 @@ static ct_module *lm_open_folder(ct_context *context, const char *folder, const 
     if (!module) return NULL;
     ct_module_train(module, false);
     cti_lm *lm = cti_lm_of(module);
-    if (load_weights(lm, folder) && cti_lm_update_text(lm) && cti_lm_read_generation(lm, open_name))
+    if (load_weights(lm, folder, &style) && cti_lm_update_text(lm) &&
+        cti_lm_read_generation(lm, open_name))
         return module;
     ct_module_free(module);
     return NULL;

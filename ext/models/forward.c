@@ -128,21 +128,6 @@ static bool lm_is_plain(const ct_lm_call *call) {
     return !call->positions && !call->key_mask && !call->segments && !call->cache;
 }
 
-/* The lengths (B) of the rows of a cache with all T new keys; NULL without an error if all rows
- * have one length. Reads cache->before. */
-static bool lengths_of_cache(const cti_lm *lm, const ct_lm_cache *cache, int64_t T,
-                             ct_tensor **lengths) {
-    bool equal = true;
-    for (int64_t b = 1; b < cache->batch; b++) equal &= cache->before[b] == cache->before[0];
-    *lengths = NULL;
-    if (equal) return true;
-    *lengths = ct_empty(lm->context, CT_I64, CT_SHAPE(cache->batch));
-    int64_t *out = *lengths ? ct_data_i64(*lengths) : NULL;
-    if (!out) return false;
-    for (int64_t b = 0; b < cache->batch; b++) out[b] = cache->before[b] + T;
-    return true;
-}
-
 /* ---- embeddings ---- */
 
 ct_tensor *cti_lm_run(const cti_lm *lm, const char *path, ct_tensor *x) {
@@ -154,7 +139,7 @@ ct_tensor *cti_lm_run(const cti_lm *lm, const char *path, ct_tensor *x) {
 static ct_tensor *embed_ids(const cti_lm *lm, ct_tensor *ids) {
     char path[CTI_LM_PATH];
     ct_module *table =
-        ct_module_child(lm->module, cti_lm_path(lm, -1, lm->config.family->names.embed, path));
+        ct_module_child(lm->module, cti_lm_path(lm, lm->config.family->names.embed, path));
     ct_tensor *x = ct_forward(table, ids);
     if (!x || !cti_lm_has_padding(lm) || !ct_requires_grad(x) || !cti_nn_is_embedding(table))
         return x;
@@ -180,40 +165,27 @@ static ct_tensor *embed(const cti_lm *lm, ct_tensor *ids, const ct_lm_call *call
         ct_tensor *types = call->token_types
                                ? call->token_types
                                : ct_zeros(lm->context, CT_I64, CT_SHAPE(1, shape.dim[1]));
-        x = ct_add(x, cti_lm_run(lm, cti_lm_path(lm, -1, names->types, path), types));
+        x = ct_add(x, cti_lm_run(lm, cti_lm_path(lm, names->types, path), types));
     }
     if (names->positions) {
         if (!positions) positions = ct_arange(lm->context, CT_I64, 0, (double)shape.dim[1], 1);
-        x = ct_add(x, cti_lm_run(lm, cti_lm_path(lm, -1, names->positions, path), positions));
+        x = ct_add(x, cti_lm_run(lm, cti_lm_path(lm, names->positions, path), positions));
     }
-    if (names->embed_norm) x = cti_lm_run(lm, cti_lm_path(lm, -1, names->embed_norm, path), x);
+    if (names->embed_norm) x = cti_lm_run(lm, cti_lm_path(lm, names->embed_norm, path), x);
     const double p = lm->config.number[CTI_LM_EMBEDDING_DROPOUT];
     return p > 0 ? ct_dropout(x, p, ct_module_training(lm->module)) : x;
 }
 
 /* ---- layers ---- */
 
-/* A layer as a function of its tensors, for ct_recompute. */
-static ct_tensor *recomputed_layer(ct_tensor *const *in, int n, void *arg) {
-    (void)n;
-    const cti_lm_step *step = arg;
-    const cti_lm_pass pass = {.positions = in[1],
-                              .key_mask = in[2],
-                              .segments = in[3],
-                              .causal = !step->lm->config.family->bidirectional};
-    return cti_lm_layer_forward(step->lm, step->layer, in[0], &pass);
-}
-
-static ct_tensor *lm_run_layers(cti_lm *lm, ct_tensor *x, const cti_lm_pass *pass) {
+static ct_tensor *lm_run_layers(cti_lm *lm, ct_tensor *x, ct_mha_call call, ct_lm_cache *cache) {
     char path[CTI_LM_PATH];
-    const bool recompute = lm->recompute && !pass->cache && ct_module_training(lm->module);
     for (int64_t i = 0; i < cti_lm_integer(&lm->config, CTI_LM_LAYERS) && x; i++) {
-        ct_tensor *const in[] = {x, pass->positions, pass->key_mask, pass->segments};
-        x = recompute ? ct_recompute(recomputed_layer, &lm->step[i], in, 4)
-                      : cti_lm_layer_forward(lm, i, x, pass);
+        if (cache) call.cache = cache->layer[i];
+        x = ct_encoder_layer_forward(cti_lm_layer_of(lm, i), x, call).out;
     }
     const char *norm = lm->config.family->names.norm;
-    return norm && x ? cti_lm_run(lm, cti_lm_path(lm, -1, norm, path), x) : x;
+    return norm && x ? cti_lm_run(lm, cti_lm_path(lm, norm, path), x) : x;
 }
 
 /* The last hidden state (B, T, E). After an error the cache is as it was before. */
@@ -231,16 +203,11 @@ static ct_tensor *hidden_states(cti_lm *lm, ct_tensor *ids, const ct_lm_call *ca
         positions = lm_positions(lm, call, shape);
         if (!positions) return NULL;
     }
-    cti_lm_pass pass = {.positions = positions,
-                        .key_mask = cache ? NULL : call->key_mask,
-                        .segments = call->segments,
-                        .cache = cache,
-                        .causal = !lm->config.family->bidirectional};
-    if (cache) {
-        pass.lower_right = true;
-        if (!lengths_of_cache(lm, cache, T, &pass.lengths)) return NULL;
-    }
-    ct_tensor *x = lm_run_layers(lm, embed(lm, ids, call, positions), &pass);
+    const ct_mha_call of_layer = {.positions = positions,
+                                  .key_mask = cache ? NULL : call->key_mask,
+                                  .segments = call->segments,
+                                  .causal = !lm->config.family->bidirectional};
+    ct_tensor *x = lm_run_layers(lm, embed(lm, ids, call, positions), of_layer, cache);
     const ct_shape made = ct_shape_of(x); /* by a norm of the program's own, perhaps */
     if (x && (made.ndim != 3 || made.dim[0] != shape.dim[0] || made.dim[1] != T))
         return ct_fail(lm->context, CT_ERR_SHAPE,
@@ -288,7 +255,7 @@ static ct_tensor *mean_of_tokens(const cti_lm *lm, const ct_lm_call *call, ct_te
 
 static ct_tensor *pooled(const cti_lm *lm, ct_tensor *x) {
     char path[CTI_LM_PATH];
-    return ct_tanh(cti_lm_run(lm, cti_lm_path(lm, -1, "pooler.dense", path), ct_select(x, 1, 0)));
+    return ct_tanh(cti_lm_run(lm, cti_lm_path(lm, "pooler.dense", path), ct_select(x, 1, 0)));
 }
 
 /* ---- logits ---- */
@@ -314,7 +281,7 @@ static lm_logits logits_of(const cti_lm *lm, ct_tensor *x) {
     const double drop = lm->config.number[CTI_LM_CLASS_DROPOUT],
                  cap = lm->config.number[CTI_LM_FINAL_CAP];
     if (lm->config.head == CTI_LM_HEAD_MASKED) {
-        x = cti_lm_activate(lm, cti_lm_run(lm, transform_dense, x));
+        x = ct_activate(cti_lm_run(lm, transform_dense, x), lm->config.activation);
         x = cti_lm_run(lm, transform_norm, x);
     } else if (lm->config.head == CTI_LM_HEAD_CLASSES) {
         x = pooled(lm, x);

@@ -57,7 +57,7 @@ static bool clear_padding(const cti_lm *lm) {
     if (!cti_lm_has_padding(lm)) return true;
     snprintf(part, sizeof part, "%s.weight", names->embed);
     ct_scope scope = ct_scope_open_no_grad(lm->context);
-    ct_tensor *table = ct_module_get(lm->module, cti_lm_path(lm, -1, part, path));
+    ct_tensor *table = ct_module_get(lm->module, cti_lm_path(lm, part, path));
     ct_tensor *row = ct_narrow(table, 0, pad, 1);
     const bool ok =
         row && ct_copy_into(row, ct_zeros(lm->context, ct_dtype_of(row), ct_shape_of(row)));

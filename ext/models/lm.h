@@ -2,12 +2,13 @@
  *
  * Invariants:
  *
- * 1. The tree has the names of the family's table (families.c). Its Linears, norms and embeddings
- *    are run by ct_forward, and so is any module that a program puts in the place of one, such as
- * an adapter. Whether a module is one of ours is told by the address of its kind or type.
+ * 1. The tree has the names of the family's table (families.c). A layer is an encoder layer of nn.h
+ *    with these names. Linears, norms and embeddings are run by ct_forward, and so is any module
+ *    that a program puts in the place of one, such as an adapter. Whether a module is one of ours
+ *    is told by the address of its kind or type.
  * 2. If the embedding and the head are tied, one parameter has both names.
- * 3. The model has no other tensors than its parameters; the frequencies of rotary positions are in
- *    the config.
+ * 3. The model has no other tensors than its parameters, and the frequencies of rotary positions,
+ *    which are buffers of the layers and not saved.
  * 4. The dtype of a model is that of its parameters, which a program may change
  *    (ct_module_to_bf16). */
 #ifndef CTI_MODELS_LM_H
@@ -29,21 +30,14 @@ typedef struct {
     ct_shape shape;
 } cti_lm_known;
 
-/* The argument of a layer that ct_recompute runs. */
-typedef struct {
-    cti_lm *lm;
-    int64_t layer;
-} cti_lm_step;
-
 struct cti_lm {
     ct_context *context;
     ct_module *module; /* the root of the tree */
     cti_lm_config config;
-    bool recompute, ignore_unknown; /* as in ct_lm_opts */
-    cti_lm_known *known;            /* [n_known] the parameters that the family gives it */
+    bool ignore_unknown; /* as in ct_lm_opts */
+    cti_lm_known *known; /* [n_known] the parameters that the family gives it */
     int64_t n_known;
-    char *folder;      /* the folder from which it was opened; NULL: none */
-    cti_lm_step *step; /* [layers] */
+    char *folder; /* the folder from which it was opened; NULL: none */
     /* the options of the folder's generation_config.json, or of config.json without that file; .eos
      * points to `eos`, the ids of that file, or of config.json if that file has none */
     ct_generate_opts generation;
@@ -67,14 +61,14 @@ bool cti_lm_is_ready(ct_context *context);
 /* The data of a model for a function that begins with it; NULL after an error. */
 cti_lm *cti_lm_of(const ct_module *module);
 
-/* Writes the path of a layer's part, "model.layers.3.self_attn.q_proj", or of a part of the model
- * without its head if layer is -1. */
-const char *cti_lm_path(const cti_lm *lm, int64_t layer, const char *part, char out[CTI_LM_PATH]);
+/* Writes the path of a part of the model without its head, "model.norm". */
+const char *cti_lm_path(const cti_lm *lm, const char *part, char out[CTI_LM_PATH]);
+/* Layer i; NULL after an error. */
+ct_module *cti_lm_layer_of(const cti_lm *lm, int64_t i);
 
 /* Makes the tree, of parameters that have no values yet. On an error there is nothing to free. */
 ct_module *cti_lm_build(ct_context *context, cti_lm_config *config, ct_lm_opts opts,
                         const char *folder);
-bool cti_lm_has_qkv_bias(const cti_lm_config *config);
 bool cti_lm_has_pooler(const cti_lm_config *config);
 /* The dtype of a model's matrices: CT_F64, CT_F32, or CT_BF16 if all of them are bf16. */
 ct_dtype cti_lm_dtype(const cti_lm *lm);
@@ -97,20 +91,8 @@ bool cti_lm_has_padding(const cti_lm *lm);
 /* Gives a model's matrices and biases their initial values. */
 bool cti_lm_initialise(const cti_lm *lm);
 
-/* The inputs of a forward that all layers share. */
-typedef struct {
-    ct_tensor *positions; /* (T) or (B, T), or NULL: 0, 1, ... */
-    ct_tensor *key_mask, *segments;
-    ct_tensor *lengths; /* (B): the keys of each row of the cache with the new ones; or NULL */
-    ct_lm_cache *cache;
-    bool causal, lower_right;
-} cti_lm_pass;
-
-/* Runs layer i on x (B, T, E). */
-ct_tensor *cti_lm_layer_forward(cti_lm *lm, int64_t i, ct_tensor *x, const cti_lm_pass *pass);
 /* Runs the module at a path below the root. */
 ct_tensor *cti_lm_run(const cti_lm *lm, const char *path, ct_tensor *x);
-ct_tensor *cti_lm_activate(const cti_lm *lm, ct_tensor *x);
 
 struct ct_lm_cache {
     union {

@@ -252,7 +252,7 @@ bool ct_lm_resize(ct_module *module, int64_t vocab_size) {
     if ((double)vocab_size <= old) return true;
     const char *head = cti_lm_has_logits(lm) ? cti_lm_head_path(lm) : NULL;
     char path[CTI_LM_PATH];
-    cti_lm_path(lm, -1, lm->config.family->names.embed, path);
+    cti_lm_path(lm, lm->config.family->names.embed, path);
     if (!can_grow(lm, path, head)) return false;
     lm->config.number[CTI_LM_VOCAB] = (double)vocab_size;
     cti_lm_edit text;

@@ -46,7 +46,7 @@ ct_dtype cti_lm_dtype(const cti_lm *lm) {
 
 bool cti_lm_is_tied(const cti_lm *lm) {
     char path[CTI_LM_PATH];
-    cti_lm_path(lm, -1, lm->config.family->names.embed, path);
+    cti_lm_path(lm, lm->config.family->names.embed, path);
     const ct_module *table = ct_module_child(lm->module, path),
                     *head = ct_module_child(lm->module, cti_lm_head_path(lm));
     ct_tensor *weight = cti_lm_param(table, "weight");
@@ -87,7 +87,7 @@ static bool is_head_weight(const cti_lm *lm, const char *name) {
 static ct_shape shape_of_config(const cti_lm *lm, const char *name) {
     char table[CTI_LM_PATH], part[CTI_LM_PART];
     snprintf(part, sizeof part, "%s.weight", lm->config.family->names.embed);
-    cti_lm_path(lm, -1, part, table);
+    cti_lm_path(lm, part, table);
     const bool is_head = is_head_weight(lm, name);
     const cti_lm_known *known = known_of(lm, is_head ? table : name);
     CTI_ASSERT(known);

@@ -162,6 +162,8 @@ CT_API ct_tensor *ct_linear(ct_tensor *x, ct_tensor *weight, ct_tensor *bias);
  * supported. No operand is copied. */
 CT_API ct_tensor *ct_einsum(const char *equation, ct_tensor *a, ct_tensor *b);
 
+/* f(x), by the op of the activation: ct_relu, ct_gelu, .... */
+CT_API ct_tensor *ct_activate(ct_tensor *x, ct_activation f);
 /* f(a) b of two tensors of one shape, the middle of a gated feed-forward as one op. Backward
  * computes f(a) again, which is not saved. */
 CT_API ct_tensor *ct_activated_mul(ct_tensor *a, ct_activation f, ct_tensor *b);

@@ -82,7 +82,7 @@ static ct_kv_cache *cache_of(ct_module *mha, bool halved, int64_t batch, int64_t
 }
 
 ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) {
-    return cti_nn_is(mha, &cti_nn_mha_kind, "ct_kv_cache_new", NULL)
+    return cti_nn_mha_is_ready(mha, "ct_kv_cache_new", NULL)
                ? cache_of(mha, false, batch, max_length)
                : NULL;
 }

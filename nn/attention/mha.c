@@ -14,6 +14,7 @@
 #include "mha.h"
 
 #include "../../ops/support/rotary.h"
+#include "../bare.h"
 
 #include <math.h>
 
@@ -150,14 +151,28 @@ static void add_frequencies(ct_module *mha, const double *frequencies, int64_t n
     cti_frame_close(mha->context, &frame);
 }
 
-ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
-    if (!check_options(context, &o)) return NULL;
-    ct_module *module = cti_nn_new(context, &cti_nn_mha_kind);
+/* Checks the options and replaces 0 by defaults; returns the module without projections. */
+static ct_module *mha_new(ct_context *context, const cti_nn_kind *kind, ct_mha_opts *o,
+                          const cti_nn_mha_names *names) {
+    if (!check_options(context, o)) return NULL;
+    ct_module *module = cti_nn_new(context, kind);
     if (!module) return NULL;
-    if (o.rope && o.rotary.frequencies)
-        add_frequencies(module, o.rotary.frequencies, o.rotary.dims / 2);
-    o.rotary.frequencies = NULL; /* the caller's array; the module reads its buffer */
-    *(ct_mha_opts *)cti_nn_data(module) = o;
+    if (o->rope && o->rotary.frequencies)
+        add_frequencies(module, o->rotary.frequencies, o->rotary.dims / 2);
+    o->rotary.frequencies = NULL; /* the caller's array; the module reads its buffer */
+    *(cti_nn_mha *)cti_nn_data(module) = (cti_nn_mha){*o, names};
+    return module;
+}
+
+ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
+    static const cti_nn_mha_names names = {.q = "q_proj",
+                                           .k = "k_proj",
+                                           .v = "v_proj",
+                                           .q_norm = "q_norm",
+                                           .k_norm = "k_norm",
+                                           .out = "out_proj"};
+    ct_module *module = mha_new(context, &cti_nn_mha_kind, &o, &names);
+    if (!module) return NULL;
     const int64_t w = kv_width(&o);
     add_projections(module);
     if (o.add_bias_kv) {
@@ -176,6 +191,51 @@ ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
         cti_nn_child_add(module, "k_norm", ct_rms_norm_new(context, norm));
     }
     return cti_nn_made(module);
+}
+
+/* ---- the attention of a family's layer ---- */
+
+ct_module *cti_nn_mha_named(ct_context *context, ct_mha_opts o, const cti_nn_mha_names *names) {
+    o.separate = !names->qkv;
+    return cti_nn_made(mha_new(context, &cti_nn_family_mha_kind, &o, names));
+}
+
+static void add_empty_linear(ct_module *mha, const char *path, int64_t in, int64_t out,
+                             bool biased) {
+    const ct_mha_opts *o = cti_nn_data(mha);
+    const ct_linear_opts opts = {
+        .in_features = in, .out_features = out, .no_bias = !biased, .dtype = o->dtype};
+    cti_nn_add_at(mha, path, cti_nn_linear_empty(mha->context, opts));
+}
+
+static void add_empty_norm(ct_module *mha, const char *path, int64_t heads) {
+    const cti_nn_mha *data = cti_nn_data(mha);
+    const ct_rms_norm_opts opts = {.dim = data->opts.head_dim *
+                                          (data->names->wide_qk_norm ? heads : 1),
+                                   .eps = data->opts.qk_norm_eps,
+                                   .dtype = cti_dtype_computed(data->opts.dtype),
+                                   .offset = data->opts.qk_norm_offset};
+    cti_nn_add_at(mha, path, cti_nn_rms_norm_empty(mha->context, opts));
+}
+
+void cti_nn_mha_fill(ct_module *mha) {
+    if (!mha) return;
+    cti_nn_mha *data = cti_nn_data(mha);
+    const cti_nn_mha_names *names = data->names;
+    const ct_mha_opts *o = &data->opts;
+    const int64_t e = o->embed_dim, n = q_width(o), w = kv_width(o);
+    if (names->qkv) add_empty_linear(mha, names->qkv, e, n + 2 * w, in_biased(o));
+    else {
+        add_empty_linear(mha, names->q, e, n, in_biased(o));
+        add_empty_linear(mha, names->k, e, w, in_biased(o));
+        add_empty_linear(mha, names->v, e, w, in_biased(o));
+    }
+    if (o->qk_norm) {
+        add_empty_norm(mha, names->q_norm, o->num_heads);
+        add_empty_norm(mha, names->k_norm, o->num_kv_heads);
+    }
+    add_empty_linear(mha, names->out, n, e, out_biased(o));
+    data->opts.dtype = cti_dtype_computed(o->dtype);
 }
 
 /* Returns the frequencies that the options gave; NULL: the powers of the base. */
@@ -219,18 +279,44 @@ static ct_tensor *weight_rows(ct_tensor *x, int64_t start, int64_t length) {
 
 /* Projects q, k and v by the children, which a caller may have replaced. */
 static void project_separately(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v) {
-    const ct_mha_opts *o = cti_nn_data(mha);
-    const int64_t w = kv_width(o);
-    *q = cti_nn_forward(mha, "q_proj", *q, q_width(o));
+    const cti_nn_mha *data = cti_nn_data(mha);
+    const cti_nn_mha_names *names = data->names;
+    const int64_t w = kv_width(&data->opts);
+    *q = cti_nn_forward(mha, names->q, *q, q_width(&data->opts));
     if (!*k) return;
-    *k = cti_nn_forward(mha, "k_proj", *k, w);
-    *v = cti_nn_forward(mha, "v_proj", *v, w);
+    *k = cti_nn_forward(mha, names->k, *k, w);
+    *v = cti_nn_forward(mha, names->v, *v, w);
+}
+
+/* Projects x by the child that makes Q, K and V. If these are interleaved, the results are heads
+ * (B, H, T, d). */
+static void project_at_once(ct_module *mha, ct_tensor *x, ct_tensor **q, ct_tensor **k,
+                            ct_tensor **v) {
+    const cti_nn_mha *data = cti_nn_data(mha);
+    const ct_mha_opts *o = &data->opts;
+    const int64_t n = q_width(o), w = kv_width(o), d = o->head_dim;
+    ct_tensor *all = cti_nn_forward(mha, data->names->qkv, x, n + 2 * w);
+    if (data->names->interleaved) {
+        all = ct_split_heads(all, o->num_heads); /* (B, H, T, 3 d) */
+        *q = ct_narrow(all, 3, 0, d);
+        *k = ct_narrow(all, 3, d, d);
+        *v = ct_narrow(all, 3, 2 * d, d);
+    } else {
+        *q = ct_narrow(all, 2, 0, n);
+        *k = ct_narrow(all, 2, n, w);
+        *v = ct_narrow(all, 2, n + w, w);
+    }
 }
 
 /* Projects q, k and v, or only q if *k and *v are NULL. Inputs that are one tensor are projected by
  * one product, whose columns are narrowed afterwards. */
 static void project(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v) {
-    const ct_mha_opts *o = cti_nn_data(mha);
+    const cti_nn_mha *data = cti_nn_data(mha);
+    const ct_mha_opts *o = &data->opts;
+    if (data->names->qkv) {
+        project_at_once(mha, *q, q, k, v);
+        return;
+    }
     if (o->separate) {
         project_separately(mha, q, k, v);
         return;
@@ -281,11 +367,25 @@ static ct_tensor *own_positions(const ct_module *mha, const ct_mha_call *call, i
     return ct_add_scalar(cti_nn_cache_indices(call->cache, t), (double)call->rope_offset);
 }
 
-/* Applies qk_norm and rope, if enabled, to queries or keys (B, H, T, d) at these positions. */
-static ct_tensor *norm_and_rotate(ct_module *mha, const char *norm, ct_tensor *positions,
-                                  ct_tensor *x) {
+/* Applies a norm to each head's row of x (B, T, H d), or to all heads' rows together. */
+static ct_tensor *norm_heads(ct_module *mha, const char *norm, ct_tensor *x, int64_t heads) {
+    const cti_nn_mha *data = cti_nn_data(mha);
+    const int64_t d = data->opts.head_dim, parts = data->names->wide_qk_norm ? 1 : heads;
+    const ct_shape shape = ct_shape_of(x);
+    ct_tensor *rows = ct_reshape(x, CT_SHAPE(shape.dim[0], shape.dim[1], parts, heads / parts * d));
+    return rows ? ct_reshape(cti_nn_forward(mha, norm, rows, heads / parts * d), shape) : NULL;
+}
+
+/* Returns the heads (B, H, T, d) of queries or keys (B, T, H d), after qk_norm and rope, if these
+ * are enabled, at these positions. Interleaved ones are heads already. */
+static ct_tensor *heads_of(ct_module *mha, const char *norm, ct_tensor *positions, ct_tensor *x,
+                           int64_t heads) {
     const ct_mha_opts *o = cti_nn_data(mha);
-    if (o->qk_norm) x = cti_nn_forward(mha, norm, x, o->head_dim);
+    if (!x) return NULL;
+    if (x->shape.ndim == 3) {
+        if (o->qk_norm) x = norm_heads(mha, norm, x, heads);
+        x = ct_split_heads(x, heads);
+    }
     if (!o->rope) return x;
     ct_rope_opts turn = o->rotary;
     turn.frequencies = cti_rotary_values(own_frequencies(mha));
@@ -382,7 +482,9 @@ static bool is_plain(const ct_module *mha, const ct_tensor *q, const ct_tensor *
  * the cache. */
 static bool mha_prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v,
                         const ct_mha_call *call) {
-    const ct_mha_opts *o = cti_nn_data(mha);
+    const cti_nn_mha *data = cti_nn_data(mha);
+    const cti_nn_mha_names *names = data->names;
+    const ct_mha_opts *o = &data->opts;
     const int64_t t = (*q)->shape.dim[1], s = (*k)->shape.dim[1];
     const int64_t offset = cti_nn_cache_offset(call->cache, *q, *k);
     const bool self = *k == *q, cached = call->cache && !self && call->cache->length > 0;
@@ -391,14 +493,14 @@ static bool mha_prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor 
         clear_hidden(*q, k, v, call->key_mask); /* not with a cache: it has no gradient */
     project(mha, q, k, v);
     ct_tensor *positions = own_positions(mha, call, offset, t);
-    *q = norm_and_rotate(mha, "q_norm", positions, ct_split_heads(*q, o->num_heads));
+    *q = heads_of(mha, names->q_norm, positions, *q, o->num_heads);
     if (cached) cti_nn_cache_read(call->cache, k, v);
     else {
         if (!self) positions = count_positions(mha, call->cache, call->rope_offset, s);
-        *k = norm_and_rotate(mha, "k_norm", positions,
-                             ct_split_heads(*k, o->num_kv_heads)); /* (B, H_kv, S, d) */
+        *k = heads_of(mha, names->k_norm, positions, *k, o->num_kv_heads); /* (B, H_kv, S, d) */
         *k = append_extra(mha, *k, "bias_k");
-        *v = append_extra(mha, ct_split_heads(*v, o->num_kv_heads), "bias_v");
+        if (*v && (*v)->shape.ndim == 3) *v = ct_split_heads(*v, o->num_kv_heads);
+        *v = append_extra(mha, *v, "bias_v");
         if (call->cache && !cti_nn_cache_extend(call->cache, offset, s, k, v)) return false;
     }
     return true;
@@ -406,7 +508,8 @@ static bool mha_prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor 
 
 static ct_mha_out mha_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v,
                              ct_mha_call call) {
-    const ct_mha_opts *o = cti_nn_data(mha);
+    const cti_nn_mha *data = cti_nn_data(mha);
+    const ct_mha_opts *o = &data->opts;
     const bool plain = is_plain(mha, q, k, v, &call), self = k == q;
     const int64_t t = q->shape.dim[1], offset = cti_nn_cache_offset(call.cache, q, k),
                   length = offset + k->shape.dim[1]; /* the keys of the call, and of the cache */
@@ -422,9 +525,10 @@ static ct_mha_out mha_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tens
         a.out = ct_combine_heads(a.out); /* (B, H, T, d) -> (B, T, H d) */
     }
     if (call.lengths && a.out) cti_nn_masks_hide_queries(call.lengths, &a);
-    ct_mha_out y = {.out = cti_nn_dropout(mha, cti_nn_forward(mha, "out_proj", a.out, o->embed_dim),
-                                          o->out_dropout),
-                    .weights = a.weights};
+    ct_mha_out y = {
+        .out = cti_nn_dropout(mha, cti_nn_forward(mha, data->names->out, a.out, o->embed_dim),
+                              o->out_dropout),
+        .weights = a.weights};
     if (call.cache && cti_ready(mha->context)) cti_nn_cache_grow(call.cache);
     return y;
 }
@@ -442,6 +546,13 @@ static ct_mha_out check_and_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, c
         return none;
     }
     if (!k) k = v = q;
+    if ((k != q || v != q) && ((const cti_nn_mha *)cti_nn_data(mha))->names->qkv) {
+        ct_fail(context, CT_ERR_ARGUMENT,
+                "%s: one product makes its queries, keys and values, so it is only for "
+                "self-attention",
+                cti_nn_kind_name(mha));
+        return none;
+    }
     if (!cti_nn_cache_in(call.cache, mha, "ct_mha_forward") || !mha_check_inputs(mha, q, k, v))
         return none;
     const int64_t t = q->shape.dim[1], s = k->shape.dim[1],
@@ -457,7 +568,7 @@ static ct_mha_out check_and_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, c
 ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v,
                           ct_mha_call call) {
     const ct_mha_out none = {0};
-    if (!cti_nn_is(mha, &cti_nn_mha_kind, "ct_mha_forward", q)) return none;
+    if (!cti_nn_mha_is_ready(mha, "ct_mha_forward", q)) return none;
     ct_context *context = mha->context;
     cti_nn_scope scope;
     cti_nn_enter(mha, &scope);
@@ -475,4 +586,6 @@ static ct_tensor *mha_forward(ct_module *mha, ct_tensor *x) {
 const cti_nn_kind cti_nn_mha_kind = {.name = "MultiheadAttention",
                                      .forward = mha_forward,
                                      .describe = mha_describe,
-                                     .size = sizeof(ct_mha_opts)};
+                                     .size = sizeof(cti_nn_mha)};
+const cti_nn_kind cti_nn_family_mha_kind = {
+    .name = "Group", .forward = mha_forward, .size = sizeof(cti_nn_mha)};

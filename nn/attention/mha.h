@@ -7,8 +7,28 @@
 
 #include "../../src/core/int_math.h"
 
-/* A module of this kind has a ct_mha_opts, with defaults filled in, as its data. */
-extern const cti_nn_kind cti_nn_mha_kind;
+/* The data of an attention. */
+typedef struct {
+    ct_mha_opts opts; /* must be first; with defaults filled in */
+    const cti_nn_mha_names *names;
+} cti_nn_mha;
+
+/* torch's module, and the attention of a family's layer, which prints as a Group. */
+extern const cti_nn_kind cti_nn_mha_kind, cti_nn_family_mha_kind;
+static inline bool cti_nn_is_mha(const ct_module *module) {
+    return module && (module->kind == &cti_nn_mha_kind || module->kind == &cti_nn_family_mha_kind);
+}
+/* Returns whether a function may use this attention; otherwise records an error. */
+static inline bool cti_nn_mha_is_ready(const ct_module *mha, const char *function,
+                                       const ct_tensor *beside) {
+    const bool family = mha && mha->kind == &cti_nn_family_mha_kind;
+    return cti_nn_is(mha, family ? &cti_nn_family_mha_kind : &cti_nn_mha_kind, function, beside);
+}
+
+/* Returns the attention of a family's layer without children, and adds these, with undefined
+ * values. */
+ct_module *cti_nn_mha_named(ct_context *context, ct_mha_opts opts, const cti_nn_mha_names *names);
+void cti_nn_mha_fill(ct_module *mha);
 
 /* Returns the number of keys that add_bias_kv and add_zero_attn append to the input's keys: 0, 1 or
  * 2. */

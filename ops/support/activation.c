@@ -1,26 +1,36 @@
 #include "activation.h"
 
-#define OF_X(name)                                                                                 \
-    (cti_activation) { .f = k->name, .backward = k->name##_backward, .both = k->name##_both }
-#define OF_X_AND(a, name)                                                                          \
-    (cti_activation) {                                                                             \
-        .scalar = k->name, .scalar_backward = k->name##_backward, .scalar_both = k->name##_both,   \
-        .number = (a)                                                                              \
-    }
+/* The compiler names an activation that has no row. */
+
+const char *cti_activation_name(ct_activation f) {
+#define ROW_NAME(value, op)                                                                        \
+    case value: return #op;
+#define ROW_NAME_AND(value, op, a) ROW_NAME(value, op)
+    switch (f) { CTI_ACTIVATIONS(ROW_NAME, ROW_NAME_AND) }
+    return NULL;
+}
+
+ct_tensor *ct_activate(ct_tensor *x, ct_activation f) {
+#define ROW_RUN(value, op)                                                                         \
+    case value: return ct_##op(x);
+#define ROW_RUN_AND(value, op, a)                                                                  \
+    case value: return ct_##op(x, a);
+    switch (f) { CTI_ACTIVATIONS(ROW_RUN, ROW_RUN_AND) }
+    ct_context *context = ct_context_of(x);
+    return context ? ct_fail(context, CT_ERR_ARGUMENT, "activate: no activation %d", (int)f) : NULL;
+}
 
 static cti_activation kernels_of_activation(const cti_kernels *k, ct_activation f) {
-    switch (f) {
-    /* its backward takes y, and x serves as well: both are positive or neither is */
-    case CT_RELU: return OF_X(relu);
-    case CT_GELU: return OF_X(gelu);
-    case CT_GELU_TANH: return OF_X(gelu_tanh);
-    case CT_SILU: return OF_X(silu);
-    case CT_ELU: return OF_X_AND(1, elu);
-    case CT_SOFTPLUS: return OF_X(softplus);
-    case CT_LEAKY_RELU: return OF_X_AND(0.01, leaky_relu);
-    case CT_RELU_SQUARED: return OF_X(relu_squared);
-    case CT_QUICK_GELU: return OF_X(quick_gelu);
-    }
+#define ROW_KERNELS(value, op)                                                                     \
+    case value:                                                                                    \
+        return (cti_activation){.f = k->op, .backward = k->op##_backward, .both = k->op##_both};
+#define ROW_KERNELS_AND(value, op, a)                                                              \
+    case value:                                                                                    \
+        return (cti_activation){.scalar = k->op,                                                   \
+                                .scalar_backward = k->op##_backward,                               \
+                                .scalar_both = k->op##_both,                                       \
+                                .number = (a)};
+    switch (f) { CTI_ACTIVATIONS(ROW_KERNELS, ROW_KERNELS_AND) }
     return (cti_activation){0};
 }
 

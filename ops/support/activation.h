@@ -1,8 +1,26 @@
-/* The kernels of a ct_activation, for ops that have one inside. */
+/* The activations of ct_activation: their ops, their names, and their kernels for ops that have one
+ * inside. */
 #ifndef CTI_OPS_SUPPORT_ACTIVATION_H
 #define CTI_OPS_SUPPORT_ACTIVATION_H
 
 #include "op.h"
+
+/* The rows of all activations: the value, the op, and the number of an op that has one. A new
+ * activation is a row here. relu's backward takes y, and x serves as well: both are positive or
+ * neither is. */
+#define CTI_ACTIVATIONS(OF_X, OF_X_AND)                                                            \
+    OF_X(CT_RELU, relu)                                                                            \
+    OF_X(CT_GELU, gelu)                                                                            \
+    OF_X(CT_GELU_TANH, gelu_tanh)                                                                  \
+    OF_X(CT_SILU, silu)                                                                            \
+    OF_X_AND(CT_ELU, elu, 1)                                                                       \
+    OF_X(CT_SOFTPLUS, softplus)                                                                    \
+    OF_X_AND(CT_LEAKY_RELU, leaky_relu, 0.01)                                                      \
+    OF_X(CT_RELU_SQUARED, relu_squared)                                                            \
+    OF_X(CT_QUICK_GELU, quick_gelu)
+
+/* Returns the name of an activation's op; NULL if there is no such activation. */
+const char *cti_activation_name(ct_activation f);
 
 /* The kernels of an activation: the first three, or the last three with their number. */
 typedef struct {
