@@ -315,7 +315,11 @@ typedef struct {
     ct_tensor *out, *self_weights, *cross_weights; /* weights are NULL unless need_weights */
 } ct_layer_out;
 
-/* x (B, T, E) -> (B, T, E). memory (B, S, E) is the output of the encoder. In a decoder layer the
+/* A module of one input may stand in the place of an attention (ct_module_set_child). It gets x,
+ * and of the call only `causal` may be set: memory, a cache, padding, segments, positions, a mask,
+ * a bias or weights are CT_ERR_ARGUMENT, because it cannot follow them.
+ *
+ * x (B, T, E) -> (B, T, E). memory (B, S, E) is the output of the encoder. In a decoder layer the
  * cache of `self` also holds the projected keys and values of memory. The first forward with an
  * empty cache computes them, so memory must stay the same until the cache is empty again. */
 CT_API ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_call self);

@@ -539,6 +539,23 @@ START_TEST(prints_options) {
 }
 END_TEST
 
+/* Each activation is the op of its name, also inside the ops that have one. */
+START_TEST(activations_are_ops) {
+    ct_tensor *x = randn(CT_SHAPE(3, 40)), *one = ct_ones(context, CT_F64, CT_SHAPE(3, 40));
+    ct_tensor *const want[] = {
+        ct_relu(x),      ct_gelu(x),     ct_gelu_tanh(x),        ct_silu(x),
+        ct_elu(x, 1),    ct_softplus(x), ct_leaky_relu(x, 0.01), ct_relu_squared(x),
+        ct_quick_gelu(x)};
+    for (int i = 0; i < CT_QUICK_GELU + 1; i++) {
+        ck_assert_double_eq(distance(ct_activate(x, (ct_activation)i), want[i]), 0);
+        ck_assert_double_eq(distance(ct_activated_mul(x, (ct_activation)i, one), want[i]), 0);
+    }
+    ck_refused(ct_activate(x, (ct_activation)(CT_QUICK_GELU + 1)), CT_ERR_ARGUMENT, "activate",
+               "no activation 9");
+    ck_assert_ptr_null(ct_activate(NULL, (ct_activation)(CT_QUICK_GELU + 1)));
+}
+END_TEST
+
 int main(void) {
     const TTest *const tests[] = {names_are_torchs_in_torchs_order,
                                   counts,
@@ -555,6 +572,7 @@ int main(void) {
                                   modules_of_your_own,
                                   prints_as_torch,
                                   prints_options,
+                                  activations_are_ops,
                                   a_dropout_module,
                                   NULL};
     return run_tests("nn", tests);
