@@ -192,24 +192,15 @@ static ct_context *checkpoint_check(const char *op, const char *path,
 
 /* ---- a call that runs ---- */
 
-/* While a save or load runs, its optimisers cannot be freed, and so neither can its group: see
- * cti_optim_run. The frame's id is in each optimiser that no other call protects. */
-static void begin_running(const ct_checkpoint *checkpoint, cti_frame *frame) {
-    ct_context *context = context_of(checkpoint);
-    cti_frame_open(context, frame, true);
+/* Adds 1 or -1 to the calls that are running in each optimiser: while a save or load runs, its
+ * optimisers cannot be freed, and so neither can its group. */
+static void count_running(const ct_checkpoint *checkpoint, int change) {
     for (int64_t i = -1; i < objects_end(checkpoint); i++) {
         ct_optim *optim = optim_at(checkpoint, i);
-        if (optim && optim->object.self == &optim->object && optim->context == context &&
-            !cti_optim_is_running(optim))
-            optim->running = frame->id;
+        if (optim && optim->object.self == &optim->object &&
+            optim->context == context_of(checkpoint))
+            optim->running += change;
     }
-}
-static void end_running(const ct_checkpoint *checkpoint, cti_frame *frame) {
-    for (int64_t i = -1; i < objects_end(checkpoint); i++) {
-        ct_optim *optim = optim_at(checkpoint, i);
-        if (optim && optim->running == frame->id) optim->running = 0;
-    }
-    cti_frame_close(context_of(checkpoint), frame);
 }
 
 /* ---- lists of the optimisers ---- */
@@ -331,10 +322,13 @@ static bool save_running(const char *path, const ct_checkpoint *checkpoint) {
 bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
     if (!context_of(checkpoint) || !call_may_begin(CTI_GROUP_SAVE, "checkpoint_save", checkpoint))
         return false;
-    cti_frame frame;
-    begin_running(checkpoint, &frame);
+    ct_context *context = context_of(checkpoint);
+    cti_frame frame; /* it owns the states that cti_nn_gather makes */
+    cti_frame_open(context, &frame, true);
+    count_running(checkpoint, 1);
     const bool ok = save_running(path, checkpoint);
-    end_running(checkpoint, &frame);
+    count_running(checkpoint, -1);
+    cti_frame_close(context, &frame);
     return ok;
 }
 
@@ -547,9 +541,8 @@ static bool load_running(const char *path, ct_checkpoint *checkpoint) {
 bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
     if (!context_of(checkpoint) || !call_may_begin(CTI_GROUP_LOAD, "checkpoint_load", checkpoint))
         return false;
-    cti_frame frame;
-    begin_running(checkpoint, &frame);
+    count_running(checkpoint, 1);
     const bool ok = load_running(path, checkpoint);
-    end_running(checkpoint, &frame);
+    count_running(checkpoint, -1);
     return ok;
 }

@@ -1,8 +1,6 @@
 /* Running a module: the library's by the forward of its kind, a program's by its own function. */
 #include "module.h"
 
-#include "../src/core/callback.h"
-
 bool cti_nn_is(const ct_module *module, const cti_nn_kind *kind, const char *function,
                const ct_tensor *beside) {
     if (!cti_nn_ready(module, function, beside)) return false;
@@ -10,21 +8,6 @@ bool cti_nn_is(const ct_module *module, const cti_nn_kind *kind, const char *fun
     ct_fail(module->context, CT_ERR_ARGUMENT, "%s: expected a %s, got a %s", function, kind->name,
             cti_nn_kind_name(module));
     return false;
-}
-
-/* A program's module; its forward is a callback. */
-typedef struct {
-    const ct_module *module;
-    ct_tensor *x, *y;
-} own_module_call;
-static void call_own_module(void *arg) {
-    own_module_call *own = arg;
-    own->y = own->module->forward(own->module->self, own->x);
-}
-static ct_tensor *own_module_forward(const ct_module *module, ct_tensor *x) {
-    own_module_call own = {.module = module, .x = x};
-    cti_callback_run(module->context, "forward", cti_nn_kind_name(module), call_own_module, &own);
-    return own.y;
 }
 
 ct_tensor *ct_forward(ct_module *module, ct_tensor *x) {
@@ -38,7 +21,7 @@ ct_tensor *ct_forward(ct_module *module, ct_tensor *x) {
     else if (!module->forward && !module->kind->forward)
         ct_fail(context, CT_ERR_ARGUMENT, "%s has no forward of one input", name);
     else if (cti_tensor_in(x, context, name)) {
-        y = module->forward ? own_module_forward(module, x) : module->kind->forward(module, x);
+        y = module->forward ? module->forward(module->self, x) : module->kind->forward(module, x);
         if (!y) ct_fail(context, CT_ERR_ARGUMENT, "%s: its forward returned nothing", name);
         else cti_tensor_in(y, context, name);
     }

@@ -225,7 +225,6 @@ static void module_end(ct_module *module) {
 
 void ct_module_free(ct_module *module) {
     if (!module || module->object.self != &module->object) return;
-    cti_check_callbacks(module->context);
     if (is_running(module)) {
         ct_fail(module->context, CT_ERR_ARGUMENT,
                 "ct_module_free: the %s is running: free it when its forward, or the step of its "

@@ -29,7 +29,7 @@ void cti_nn_run_ends(ct_module *module) {
     for (; owner; owner = first_with_ends(module)) {
         cti_on_free *node = owner->ends;
         unlink_end(owner, &owner->ends);
-        cti_on_free_run(node, "function for its end", cti_nn_kind_name(owner));
+        cti_on_free_run(node);
     }
     cti_frame_close(context, &frame);
 }

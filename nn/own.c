@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#include "../src/core/callback.h"
-
 static const cti_nn_kind user_kind = {.name = "Module"};
 
 /* ---- making ---- */
@@ -104,24 +102,13 @@ ct_scope ct_module_enter(ct_module *module) {
 
 /* ---- describing ---- */
 
-typedef struct {
-    const ct_module *module;
-    FILE *file;
-} describe_call;
-
-static void call_describe(void *arg) {
-    const describe_call *call = arg;
-    call->module->type->describe(call->module->self, call->file);
-}
-
 bool cti_nn_describe(const ct_module *module, FILE *file) {
     if (module->kind->describe) {
         module->kind->describe(module, file);
         return true;
     }
     if (!module->type || !module->type->describe) return false;
-    cti_callback_run(module->context, "describe", cti_nn_kind_name(module), call_describe,
-                     &(describe_call){module, file});
+    module->type->describe(module->self, file);
     return true;
 }
 
@@ -144,30 +131,18 @@ void cti_nn_copy_forward(ct_module *to, const ct_module *from) {
     to->self = from->self == from ? to : NULL;
 }
 
-typedef struct {
-    const ct_module *from;
-    ct_module *to;
-    void *made;
-} clone_call;
-
-static void call_clone(void *arg) {
-    clone_call *call = arg;
-    call->made = call->from->type->clone(call->from->self, call->to);
-}
-
 /* While clone runs, the copy counts as running, so that it cannot be freed. */
 static void *cloned_data(ct_module *to, const ct_module *from) {
     ct_context *context = to->context;
-    clone_call call = {.from = from, .to = to};
     cti_frame frame;
     cti_frame_open(context, &frame, true);
     frame.module = &to->namer;
-    cti_callback_run(context, "clone", cti_nn_kind_name(from), call_clone, &call);
-    if (!call.made)
+    void *made = from->type->clone(from->self, to);
+    if (!made)
         ct_fail(context, CT_ERR_ARGUMENT, "%s: it cannot be cloned: its clone returned NULL",
                 cti_nn_kind_name(from));
     cti_frame_close(context, &frame);
-    return call.made;
+    return made;
 }
 
 /* The end is made before the data are cloned, so that the clone's data are freed even if a later

@@ -177,6 +177,6 @@ static const ct_op activated_linear_op = {.name = "activated_linear",
 
 ct_tensor *ct_activated_linear(ct_tensor *x, ct_activation activation, ct_tensor *weight,
                                ct_tensor *bias, ct_tensor *residual) {
-    return cti_apply(&activated_linear_op, (ct_tensor *[]){x, weight, bias, residual}, 4,
-                     &(activated_linear_attrs){activation});
+    return ct_apply(&activated_linear_op, (ct_tensor *[]){x, weight, bias, residual}, 4,
+                    &(activated_linear_attrs){activation});
 }

@@ -94,5 +94,5 @@ static const ct_op activated_mul = {.name = "activated_mul",
                                     .backward = activated_mul_backward};
 
 ct_tensor *ct_activated_mul(ct_tensor *a, ct_activation f, ct_tensor *b) {
-    return cti_apply(&activated_mul, (ct_tensor *[]){a, b}, 2, &(activated_mul_attrs){f});
+    return ct_apply(&activated_mul, (ct_tensor *[]){a, b}, 2, &(activated_mul_attrs){f});
 }

@@ -15,5 +15,5 @@ static bool add_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
 static const ct_op add_op = {.name = "add", .forward = add_forward, .backward = add_backward};
 
 ct_tensor *ct_add(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&add_op, (ct_tensor *[]){a, b}, 2, NULL);
+    return ct_apply(&add_op, (ct_tensor *[]){a, b}, 2, NULL);
 }

@@ -21,5 +21,5 @@ static const ct_op add_scalar_op = {.name = "add_scalar",
                                     .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_add_scalar(ct_tensor *x, double a) {
-    return cti_apply(&add_scalar_op, (ct_tensor *[]){x}, 1, &a);
+    return ct_apply(&add_scalar_op, (ct_tensor *[]){x}, 1, &a);
 }

@@ -29,8 +29,8 @@ static const ct_op all_op = {
     .name = "all", .attrs_size = sizeof(cti_reduce_attrs), .forward = all_forward};
 
 ct_tensor *ct_any(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return cti_apply(&any_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+    return ct_apply(&any_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }
 ct_tensor *ct_all(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return cti_apply(&all_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+    return ct_apply(&all_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }

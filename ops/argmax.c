@@ -17,5 +17,5 @@ static const ct_op argmax_op = {
     .name = "argmax", .attrs_size = sizeof(int), .forward = argmax_forward};
 
 ct_tensor *ct_argmax(ct_tensor *x, int dim) {
-    return cti_apply(&argmax_op, (ct_tensor *[]){x}, 1, &dim);
+    return ct_apply(&argmax_op, (ct_tensor *[]){x}, 1, &dim);
 }

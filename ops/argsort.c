@@ -24,5 +24,5 @@ static const ct_op argsort_op = {
     .name = "argsort", .attrs_size = sizeof(argsort_attrs), .forward = argsort_forward};
 
 ct_tensor *ct_argsort(ct_tensor *x, int dim, bool descending) {
-    return cti_apply(&argsort_op, (ct_tensor *[]){x}, 1, &(argsort_attrs){dim, descending});
+    return ct_apply(&argsort_op, (ct_tensor *[]){x}, 1, &(argsort_attrs){dim, descending});
 }

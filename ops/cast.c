@@ -47,6 +47,6 @@ ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype) {
         return ct_fail(x->context, CT_ERR_GRAD,
                        "cast: no gradient flows through bf16, and %s requires one: ct_detach",
                        SHAPE(x->shape));
-    return cti_apply(cti_is_real(dtype) ? &cast_to_real_op : &cast_to_whole_op, (ct_tensor *[]){x},
-                     1, &dtype);
+    return ct_apply(cti_is_real(dtype) ? &cast_to_real_op : &cast_to_whole_op, (ct_tensor *[]){x},
+                    1, &dtype);
 }

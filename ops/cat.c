@@ -56,5 +56,5 @@ static const ct_op cat_op = {.name = "cat",
                              .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_cat(ct_tensor *const *tensors, int n, int dim) {
-    return tensors && n > 0 ? cti_apply(&cat_op, tensors, n, &dim) : NULL;
+    return tensors && n > 0 ? ct_apply(&cat_op, tensors, n, &dim) : NULL;
 }

@@ -62,5 +62,5 @@ static const ct_op clamp_op = {.name = "clamp",
                                .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_clamp(ct_tensor *x, double lo, double hi) {
-    return cti_apply(&clamp_op, (ct_tensor *[]){x}, 1, &(clamp_attrs){lo, hi});
+    return ct_apply(&clamp_op, (ct_tensor *[]){x}, 1, &(clamp_attrs){lo, hi});
 }

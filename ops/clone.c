@@ -17,4 +17,4 @@ static bool clone_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
 static const ct_op clone_op = {
     .name = "clone", .forward = clone_forward, .backward = clone_backward, .flags = CT_OP_STRIDED};
 
-ct_tensor *ct_clone(ct_tensor *x) { return cti_apply(&clone_op, (ct_tensor *[]){x}, 1, NULL); }
+ct_tensor *ct_clone(ct_tensor *x) { return ct_apply(&clone_op, (ct_tensor *[]){x}, 1, NULL); }

@@ -22,20 +22,20 @@ static const ct_op gt_op = {.name = "gt", .forward = gt_forward};
 static const ct_op ge_op = {.name = "ge", .forward = ge_forward};
 
 ct_tensor *ct_eq(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&eq_op, (ct_tensor *[]){a, b}, 2, NULL);
+    return ct_apply(&eq_op, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_ne(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&ne_op, (ct_tensor *[]){a, b}, 2, NULL);
+    return ct_apply(&ne_op, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_lt(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&lt_op, (ct_tensor *[]){a, b}, 2, NULL);
+    return ct_apply(&lt_op, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_le(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&le_op, (ct_tensor *[]){a, b}, 2, NULL);
+    return ct_apply(&le_op, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_gt(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&gt_op, (ct_tensor *[]){a, b}, 2, NULL);
+    return ct_apply(&gt_op, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_ge(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&ge_op, (ct_tensor *[]){a, b}, 2, NULL);
+    return ct_apply(&ge_op, (ct_tensor *[]){a, b}, 2, NULL);
 }

@@ -77,7 +77,7 @@ static ct_tensor *compare_scalar_forward(ct_call *c) {
                                              .greater = (of_greater),                              \
                                              .unordered = (of_less) && (of_greater)};              \
     ct_tensor *ct_##f##_scalar(ct_tensor *x, double a) {                                           \
-        return cti_apply(&f##_scalar_op.op, (ct_tensor *[]){x}, 1, &a);                            \
+        return ct_apply(&f##_scalar_op.op, (ct_tensor *[]){x}, 1, &a);                             \
     }
 COMPARE_SCALAR(eq, false, false)
 COMPARE_SCALAR(ne, true, true)

@@ -22,5 +22,5 @@ static const ct_op contiguous_op = {.name = "contiguous",
                                     .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_contiguous(ct_tensor *x) {
-    return cti_apply(&contiguous_op, (ct_tensor *[]){x}, 1, NULL);
+    return ct_apply(&contiguous_op, (ct_tensor *[]){x}, 1, NULL);
 }

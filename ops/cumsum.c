@@ -52,5 +52,5 @@ static const ct_op cumsum_op = {.name = "cumsum",
                                 .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_cumsum(ct_tensor *x, int dim) {
-    return cti_apply(&cumsum_op, (ct_tensor *[]){x}, 1, &dim);
+    return ct_apply(&cumsum_op, (ct_tensor *[]){x}, 1, &dim);
 }

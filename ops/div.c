@@ -18,5 +18,5 @@ static bool div_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
 static const ct_op div_op = {.name = "div", .forward = div_forward, .backward = div_backward};
 
 ct_tensor *ct_div(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&div_op, (ct_tensor *[]){a, b}, 2, NULL);
+    return ct_apply(&div_op, (ct_tensor *[]){a, b}, 2, NULL);
 }

@@ -62,5 +62,5 @@ ct_tensor *ct_dropout(ct_tensor *x, double p, bool training) {
         const ct_rng next = cti_rng_next(x->context);
         a.random = (cti_random){next.seed, next.stream};
     }
-    return cti_apply(&dropout_op, (ct_tensor *[]){x}, 1, &a);
+    return ct_apply(&dropout_op, (ct_tensor *[]){x}, 1, &a);
 }

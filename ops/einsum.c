@@ -244,7 +244,7 @@ static ct_tensor *einsum_of_two(ct_tensor *const sum[2], const einsum_letters *l
             if (i == CTI_C || has_letter(l->of[1 - i], letter) || has_letter(l->of[CTI_C], letter))
                 left.of[i][n++] = letter;
         }
-    return cti_apply(&einsum, sum, 2, &left);
+    return ct_apply(&einsum, sum, 2, &left);
 }
 
 /* One operand, without the dims that were summed over, in the order of the result. */
@@ -261,7 +261,7 @@ ct_tensor *ct_einsum(const char *equation, ct_tensor *a, ct_tensor *b) {
     ct_tensor *x[2] = {a, b}, *sum[2] = {NULL, NULL};
     einsum_letters l = {{{0}}};
     ct_context *context = cti_tensors_context(x, 2);
-    if (!a) return cti_apply(&einsum, x, 2, &l); /* cti_apply records the error */
+    if (!a) return ct_apply(&einsum, x, 2, &l); /* ct_apply records the error */
     if (!cti_tensors_in(x, b ? 2 : 1, context, "einsum") || !cti_ready(context)) return NULL;
     if (!equation) return ct_fail(context, CT_ERR_ARGUMENT, "einsum: the equation is NULL");
     if (!read_equation(context, equation, x, &l) || !einsum_check(context, equation, &l, x))

@@ -91,5 +91,5 @@ static const ct_op embedding = {
     .name = "embedding", .forward = embedding_forward, .backward = embedding_backward};
 
 ct_tensor *ct_embedding(ct_tensor *ids, ct_tensor *weight) {
-    return cti_apply(&embedding, (ct_tensor *[]){ids, weight}, 2, NULL);
+    return ct_apply(&embedding, (ct_tensor *[]){ids, weight}, 2, NULL);
 }

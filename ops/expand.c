@@ -33,5 +33,5 @@ static const ct_op expand_op = {.name = "expand",
                                 .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_expand(ct_tensor *x, ct_shape shape) {
-    return cti_apply(&expand_op, (ct_tensor *[]){x}, 1, &shape);
+    return ct_apply(&expand_op, (ct_tensor *[]){x}, 1, &shape);
 }

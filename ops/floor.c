@@ -13,4 +13,4 @@ static bool floor_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
 static const ct_op floor_op = {
     .name = "floor", .forward = floor_forward, .backward = floor_backward};
 
-ct_tensor *ct_floor(ct_tensor *x) { return cti_apply(&floor_op, (ct_tensor *[]){x}, 1, NULL); }
+ct_tensor *ct_floor(ct_tensor *x) { return ct_apply(&floor_op, (ct_tensor *[]){x}, 1, NULL); }

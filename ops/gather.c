@@ -168,5 +168,5 @@ static const ct_op gather_op = {.name = "gather",
                                 .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_gather(ct_tensor *x, int dim, ct_tensor *index) {
-    return cti_apply(&gather_op, (ct_tensor *[]){x, index}, 2, &dim);
+    return ct_apply(&gather_op, (ct_tensor *[]){x, index}, 2, &dim);
 }

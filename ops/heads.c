@@ -73,8 +73,8 @@ static const ct_op combine_heads_op = {.name = "combine_heads",
                                        .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_split_heads(ct_tensor *x, int64_t num_heads) {
-    return cti_apply(&split_heads_op, (ct_tensor *[]){x}, 1, &(split_heads_attrs){num_heads});
+    return ct_apply(&split_heads_op, (ct_tensor *[]){x}, 1, &(split_heads_attrs){num_heads});
 }
 ct_tensor *ct_combine_heads(ct_tensor *x) {
-    return cti_apply(&combine_heads_op, (ct_tensor *[]){x}, 1, NULL);
+    return ct_apply(&combine_heads_op, (ct_tensor *[]){x}, 1, NULL);
 }

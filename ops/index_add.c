@@ -43,5 +43,5 @@ static const ct_op index_add_op = {.name = "index_add",
                                    .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_index_add(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src) {
-    return cti_apply(&index_add_op, (ct_tensor *[]){x, index, src}, 3, &dim);
+    return ct_apply(&index_add_op, (ct_tensor *[]){x, index, src}, 3, &dim);
 }

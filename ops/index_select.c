@@ -32,5 +32,5 @@ static const ct_op index_select_op = {.name = "index_select",
                                       .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_index_select(ct_tensor *x, int dim, ct_tensor *index) {
-    return cti_apply(&index_select_op, (ct_tensor *[]){x, index}, 2, &dim);
+    return ct_apply(&index_select_op, (ct_tensor *[]){x, index}, 2, &dim);
 }

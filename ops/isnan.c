@@ -6,4 +6,4 @@ static ct_tensor *isnan_forward(ct_call *c) { return ct_ne(c->in[0], c->in[0]); 
 
 static const ct_op isnan_op = {.name = "isnan", .forward = isnan_forward};
 
-ct_tensor *ct_isnan(ct_tensor *x) { return cti_apply(&isnan_op, (ct_tensor *[]){x}, 1, NULL); }
+ct_tensor *ct_isnan(ct_tensor *x) { return ct_apply(&isnan_op, (ct_tensor *[]){x}, 1, NULL); }

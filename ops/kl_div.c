@@ -40,5 +40,5 @@ static const ct_op kl_div_op = {.name = "kl_div",
                                 .backward = kl_div_backward};
 
 ct_tensor *ct_kl_div(ct_tensor *input, ct_tensor *target, ct_kl_div_opts opts) {
-    return cti_apply(&kl_div_op, (ct_tensor *[]){input, target}, 2, &opts);
+    return ct_apply(&kl_div_op, (ct_tensor *[]){input, target}, 2, &opts);
 }

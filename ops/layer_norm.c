@@ -67,5 +67,5 @@ static const ct_op layer_norm_op = {.name = "layer_norm",
                                     .flags = CT_OP_OPTIONAL | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_layer_norm(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, double eps) {
-    return cti_apply(&layer_norm_op, (ct_tensor *[]){x, weight, bias}, 3, &eps);
+    return ct_apply(&layer_norm_op, (ct_tensor *[]){x, weight, bias}, 3, &eps);
 }

@@ -92,5 +92,5 @@ static const ct_op linear = {.name = "linear",
                              .flags = CT_OP_STRIDED | CT_OP_OPTIONAL};
 
 ct_tensor *ct_linear(ct_tensor *x, ct_tensor *weight, ct_tensor *bias) {
-    return cti_apply(&linear, (ct_tensor *[]){x, weight, bias}, 3, NULL);
+    return ct_apply(&linear, (ct_tensor *[]){x, weight, bias}, 3, NULL);
 }

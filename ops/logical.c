@@ -19,11 +19,11 @@ static const ct_op logical_or_op = {.name = "logical_or", .forward = or_forward}
 static const ct_op logical_not_op = {.name = "logical_not", .forward = not_forward};
 
 ct_tensor *ct_logical_and(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&logical_and_op, (ct_tensor *[]){a, b}, 2, NULL);
+    return ct_apply(&logical_and_op, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_logical_or(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&logical_or_op, (ct_tensor *[]){a, b}, 2, NULL);
+    return ct_apply(&logical_or_op, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_logical_not(ct_tensor *a) {
-    return cti_apply(&logical_not_op, (ct_tensor *[]){a}, 1, NULL);
+    return ct_apply(&logical_not_op, (ct_tensor *[]){a}, 1, NULL);
 }

@@ -23,5 +23,5 @@ static const ct_op masked_fill_op = {.name = "masked_fill",
                                      .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_masked_fill(ct_tensor *x, ct_tensor *mask, double value) {
-    return cti_apply(&masked_fill_op, (ct_tensor *[]){x, mask}, 2, &value);
+    return ct_apply(&masked_fill_op, (ct_tensor *[]){x, mask}, 2, &value);
 }

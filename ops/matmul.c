@@ -133,5 +133,5 @@ static const ct_op matmul = {.name = "matmul",
                              .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_matmul(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&matmul, (ct_tensor *[]){a, b}, 2, NULL);
+    return ct_apply(&matmul, (ct_tensor *[]){a, b}, 2, NULL);
 }

@@ -11,5 +11,5 @@ static const ct_op max_op = {.name = "max",
                              .backward = cti_reduce_extremum_backward};
 
 ct_tensor *ct_max(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return cti_apply(&max_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+    return ct_apply(&max_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }

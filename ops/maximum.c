@@ -16,5 +16,5 @@ static const ct_op maximum_op = {
     .name = "maximum", .forward = maximum_forward, .backward = maximum_backward};
 
 ct_tensor *ct_maximum(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&maximum_op, (ct_tensor *[]){a, b}, 2, NULL);
+    return ct_apply(&maximum_op, (ct_tensor *[]){a, b}, 2, NULL);
 }

@@ -31,5 +31,5 @@ static const ct_op mean_op = {.name = "mean",
                               .backward = mean_backward};
 
 ct_tensor *ct_mean(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return cti_apply(&mean_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+    return ct_apply(&mean_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }

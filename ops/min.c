@@ -11,5 +11,5 @@ static const ct_op min_op = {.name = "min",
                              .backward = cti_reduce_extremum_backward};
 
 ct_tensor *ct_min(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return cti_apply(&min_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+    return ct_apply(&min_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }

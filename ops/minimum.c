@@ -16,5 +16,5 @@ static const ct_op minimum_op = {
     .name = "minimum", .forward = minimum_forward, .backward = minimum_backward};
 
 ct_tensor *ct_minimum(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&minimum_op, (ct_tensor *[]){a, b}, 2, NULL);
+    return ct_apply(&minimum_op, (ct_tensor *[]){a, b}, 2, NULL);
 }

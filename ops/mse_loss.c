@@ -23,5 +23,5 @@ static const ct_op mse_loss_op = {
     .name = "mse_loss", .forward = mse_loss_forward, .backward = mse_loss_backward};
 
 ct_tensor *ct_mse_loss(ct_tensor *x, ct_tensor *target) {
-    return cti_apply(&mse_loss_op, (ct_tensor *[]){x, target}, 2, NULL);
+    return ct_apply(&mse_loss_op, (ct_tensor *[]){x, target}, 2, NULL);
 }

@@ -17,5 +17,5 @@ static bool mul_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
 static const ct_op mul_op = {.name = "mul", .forward = mul_forward, .backward = mul_backward};
 
 ct_tensor *ct_mul(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&mul_op, (ct_tensor *[]){a, b}, 2, NULL);
+    return ct_apply(&mul_op, (ct_tensor *[]){a, b}, 2, NULL);
 }

@@ -43,5 +43,5 @@ static const ct_op narrow_op = {.name = "narrow",
                                 .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_narrow(ct_tensor *x, int dim, int64_t start, int64_t length) {
-    return cti_apply(&narrow_op, (ct_tensor *[]){x}, 1, &(narrow_attrs){dim, start, length});
+    return ct_apply(&narrow_op, (ct_tensor *[]){x}, 1, &(narrow_attrs){dim, start, length});
 }

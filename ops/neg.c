@@ -13,4 +13,4 @@ static bool neg_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
 
 static const ct_op neg_op = {.name = "neg", .forward = neg_forward, .backward = neg_backward};
 
-ct_tensor *ct_neg(ct_tensor *x) { return cti_apply(&neg_op, (ct_tensor *[]){x}, 1, NULL); }
+ct_tensor *ct_neg(ct_tensor *x) { return ct_apply(&neg_op, (ct_tensor *[]){x}, 1, NULL); }

@@ -37,5 +37,5 @@ ct_tensor *ct_one_hot(ct_tensor *ids, int64_t n, ct_dtype dtype) {
     if (ids &&
         (!cti_tensor_ready(ids, "one_hot") || !cti_dtype_check(ids->context, "one_hot", dtype)))
         return NULL;
-    return cti_apply(&one_hot_op, (ct_tensor *[]){ids}, 1, &(one_hot_attrs){n, dtype});
+    return ct_apply(&one_hot_op, (ct_tensor *[]){ids}, 1, &(one_hot_attrs){n, dtype});
 }

@@ -64,5 +64,5 @@ static const ct_op pad_op = {.name = "pad",
                              .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_pad(ct_tensor *x, int dim, int64_t before, int64_t after, double value) {
-    return cti_apply(&pad_op, (ct_tensor *[]){x}, 1, &(pad_attrs){dim, before, after, value});
+    return ct_apply(&pad_op, (ct_tensor *[]){x}, 1, &(pad_attrs){dim, before, after, value});
 }

@@ -36,5 +36,5 @@ static const ct_op permute_op = {.name = "permute",
                                  .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_permute(ct_tensor *x, ct_shape dims) {
-    return cti_apply(&permute_op, (ct_tensor *[]){x}, 1, &dims);
+    return ct_apply(&permute_op, (ct_tensor *[]){x}, 1, &dims);
 }

@@ -86,5 +86,5 @@ ct_tensor *ct_rms_norm(ct_tensor *x, ct_tensor *weight, double eps) {
 }
 
 ct_tensor *ct_rms_norm_offset(ct_tensor *x, ct_tensor *weight, double eps, double offset) {
-    return cti_apply(&rms_norm_op, (ct_tensor *[]){x, weight}, 2, &(rms_norm_attrs){eps, offset});
+    return ct_apply(&rms_norm_op, (ct_tensor *[]){x, weight}, 2, &(rms_norm_attrs){eps, offset});
 }

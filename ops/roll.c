@@ -36,5 +36,5 @@ static const ct_op roll_op = {.name = "roll",
                               .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_roll(ct_tensor *x, int64_t shift, int dim) {
-    return cti_apply(&roll_op, (ct_tensor *[]){x}, 1, &(roll_attrs){dim, shift});
+    return ct_apply(&roll_op, (ct_tensor *[]){x}, 1, &(roll_attrs){dim, shift});
 }

@@ -148,5 +148,5 @@ static const ct_op rope_op = {.name = "rope",
                               .flags = CT_OP_OPTIONAL};
 
 ct_tensor *ct_rope(ct_tensor *x, ct_tensor *positions, ct_rope_opts opts) {
-    return cti_apply(&rope_op, (ct_tensor *[]){x, positions}, 2, &opts);
+    return ct_apply(&rope_op, (ct_tensor *[]){x, positions}, 2, &opts);
 }

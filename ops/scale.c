@@ -19,5 +19,5 @@ static const ct_op scale_op = {.name = "scale",
                                .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_scale(ct_tensor *x, double a) {
-    return cti_apply(&scale_op, (ct_tensor *[]){x}, 1, &a);
+    return ct_apply(&scale_op, (ct_tensor *[]){x}, 1, &a);
 }

@@ -45,5 +45,5 @@ static const ct_op select_op = {.name = "select",
                                 .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_select(ct_tensor *x, int dim, int64_t index) {
-    return cti_apply(&select_op, (ct_tensor *[]){x}, 1, &(select_attrs){dim, index});
+    return ct_apply(&select_op, (ct_tensor *[]){x}, 1, &(select_attrs){dim, index});
 }

@@ -12,4 +12,4 @@ static bool sign_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gra
 
 static const ct_op sign_op = {.name = "sign", .forward = sign_forward, .backward = sign_backward};
 
-ct_tensor *ct_sign(ct_tensor *x) { return cti_apply(&sign_op, (ct_tensor *[]){x}, 1, NULL); }
+ct_tensor *ct_sign(ct_tensor *x) { return ct_apply(&sign_op, (ct_tensor *[]){x}, 1, NULL); }

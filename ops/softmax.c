@@ -72,5 +72,5 @@ ct_tensor *ct_softmax(ct_tensor *x, int dim) {
     dim = cti_op_dim_or_scalar("softmax", x, dim);
     if (dim < 0) return NULL;
     return dim >= x->shape.ndim - 1 ? cti_op_along(&softmax_rows_op, x, dim)
-                                    : cti_apply(&softmax_columns_op, (ct_tensor *[]){x}, 1, &dim);
+                                    : ct_apply(&softmax_columns_op, (ct_tensor *[]){x}, 1, &dim);
 }

@@ -27,5 +27,5 @@ static const ct_op squeeze_op = {.name = "squeeze",
                                  .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_squeeze(ct_tensor *x, int dim) {
-    return cti_apply(&squeeze_op, (ct_tensor *[]){x}, 1, &dim);
+    return ct_apply(&squeeze_op, (ct_tensor *[]){x}, 1, &dim);
 }

@@ -41,5 +41,5 @@ static const ct_op stack_op = {.name = "stack",
                                .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_stack(ct_tensor *const *tensors, int n, int dim) {
-    return tensors && n > 0 ? cti_apply(&stack_op, tensors, n, &dim) : NULL;
+    return tensors && n > 0 ? ct_apply(&stack_op, tensors, n, &dim) : NULL;
 }

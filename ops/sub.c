@@ -19,5 +19,5 @@ static bool sub_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
 static const ct_op sub_op = {.name = "sub", .forward = sub_forward, .backward = sub_backward};
 
 ct_tensor *ct_sub(ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&sub_op, (ct_tensor *[]){a, b}, 2, NULL);
+    return ct_apply(&sub_op, (ct_tensor *[]){a, b}, 2, NULL);
 }

@@ -25,5 +25,5 @@ static const ct_op sum_op = {.name = "sum",
                              .backward = sum_backward};
 
 ct_tensor *ct_sum(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return cti_apply(&sum_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+    return ct_apply(&sum_op, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }

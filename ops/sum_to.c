@@ -39,7 +39,7 @@ static const ct_op sum_to_op = {.name = "sum_to",
                                 .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_sum_to(ct_tensor *x, ct_shape shape) {
-    return cti_apply(&sum_to_op, (ct_tensor *[]){x}, 1, &shape);
+    return ct_apply(&sum_to_op, (ct_tensor *[]){x}, 1, &shape);
 }
 
 bool cti_op_sum_to_input(const ct_call *c, int i, ct_tensor *g, ct_tensor **grad) {

@@ -77,6 +77,6 @@ static const ct_op topk_op = {.name = "topk",
 
 ct_topk_out ct_topk(ct_tensor *x, int64_t k, int dim) {
     ct_tensor *out[2] = {NULL, NULL};
-    cti_apply_many(&topk_op, (ct_tensor *[]){x}, 1, &(topk_attrs){k, dim}, out);
+    ct_apply_many(&topk_op, (ct_tensor *[]){x}, 1, &(topk_attrs){k, dim}, out);
     return (ct_topk_out){out[0], out[1]};
 }

@@ -34,5 +34,5 @@ static const ct_op transpose_op = {.name = "transpose",
                                    .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_transpose(ct_tensor *x, int dim0, int dim1) {
-    return cti_apply(&transpose_op, (ct_tensor *[]){x}, 1, &(swapped){{dim0, dim1}});
+    return ct_apply(&transpose_op, (ct_tensor *[]){x}, 1, &(swapped){{dim0, dim1}});
 }

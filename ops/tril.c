@@ -60,5 +60,5 @@ static const ct_op tril_op = {.name = "tril",
                               .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_tril(ct_tensor *x, int64_t diagonal) {
-    return cti_apply(&tril_op, (ct_tensor *[]){x}, 1, &diagonal);
+    return ct_apply(&tril_op, (ct_tensor *[]){x}, 1, &diagonal);
 }

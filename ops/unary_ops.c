@@ -31,7 +31,7 @@ static bool unary_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
         .value = offsetof(cti_kernels, f),                                                         \
         .slope = offsetof(cti_kernels, f##_backward),                                              \
         .from_y = (keeps_y)};                                                                      \
-    ct_tensor *ct_##f(ct_tensor *x) { return cti_apply(&f##_op.op, (ct_tensor *[]){x}, 1, NULL); }
+    ct_tensor *ct_##f(ct_tensor *x) { return ct_apply(&f##_op.op, (ct_tensor *[]){x}, 1, NULL); }
 #define UNARY_OP_NONE(f, ...)
 #define UNARY_OP_FROM_X(f, ...) UNARY_OP(f, false)
 #define UNARY_OP_FROM_Y(f, ...) UNARY_OP(f, true)
@@ -61,7 +61,7 @@ static bool unary_scalar_backward(const ct_call *c, ct_tensor *const *g, ct_tens
                                     .slope = offsetof(cti_kernels, f##_backward),                  \
                                     .cost = (of_slope)};                                           \
     ct_tensor *ct_##f(ct_tensor *x, double a) {                                                    \
-        return cti_apply(&f##_op.op, (ct_tensor *[]){x}, 1, &a);                                   \
+        return ct_apply(&f##_op.op, (ct_tensor *[]){x}, 1, &a);                                    \
     }
 #define UNARY_SCALAR_OP_FROM_X(f, ...) UNARY_SCALAR_OP(f, 1)
 #define UNARY_SCALAR_OP_LOOPS(f, ...)  UNARY_SCALAR_OP(f, 8)

@@ -30,5 +30,5 @@ static const ct_op unsqueeze_op = {.name = "unsqueeze",
                                    .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_unsqueeze(ct_tensor *x, int dim) {
-    return cti_apply(&unsqueeze_op, (ct_tensor *[]){x}, 1, &dim);
+    return ct_apply(&unsqueeze_op, (ct_tensor *[]){x}, 1, &dim);
 }

@@ -156,5 +156,5 @@ static const ct_op var_op = {.name = "var",
                              .backward = var_backward};
 
 ct_tensor *ct_var(ct_tensor *x, ct_shape dims, double correction, bool keepdim) {
-    return cti_apply(&var_op, (ct_tensor *[]){x}, 1, &(var_attrs){dims, correction, keepdim});
+    return ct_apply(&var_op, (ct_tensor *[]){x}, 1, &(var_attrs){dims, correction, keepdim});
 }

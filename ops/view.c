@@ -27,5 +27,5 @@ static const ct_op view_op = {.name = "view",
                               .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_view(ct_tensor *x, ct_shape shape) {
-    return cti_apply(&view_op, (ct_tensor *[]){x}, 1, &shape);
+    return ct_apply(&view_op, (ct_tensor *[]){x}, 1, &shape);
 }

@@ -62,5 +62,5 @@ static const ct_op where_op = {
     .name = "where", .forward = where_forward, .backward = where_backward};
 
 ct_tensor *ct_where(ct_tensor *cond, ct_tensor *a, ct_tensor *b) {
-    return cti_apply(&where_op, (ct_tensor *[]){cond, a, b}, 3, NULL);
+    return ct_apply(&where_op, (ct_tensor *[]){cond, a, b}, 3, NULL);
 }

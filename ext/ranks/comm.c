@@ -31,9 +31,7 @@ static void copy_name(const ct_comm *comm, char name[MOST_NAME + 1]) {
     copy_words(name, MOST_NAME, comm->engine->name ? comm->engine->name : "without a name");
 }
 
-/* engine_enter and engine_leave enclose every call of an engine's function. If the function is left
- * otherwise, by longjmp for instance, it counts as running for ever, so the comm is not used
- * again. */
+/* engine_enter and engine_leave enclose every call of an engine's function. */
 static void engine_enter(ct_comm *comm) {
     comm->inside = true;
     cti_lend(comm->context, "a comm's engine");

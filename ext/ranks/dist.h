@@ -137,7 +137,6 @@ struct ct_dist {
     int64_t next;  /* micro-batches that ct_dist_next has returned */
     bool begun;    /* the generator is a micro-batch's; `rng` has the one to restore */
     bool finished; /* ct_dist_next has returned false */
-    bool steps;    /* ct_dist_step is running, or an exception has left it */
     /* the sums lack gradients, or may lack them: a function that adds some has failed, or runs */
     bool incomplete, was_incomplete; /* was_incomplete: before the running backward */
     bool early;                      /* the running backward may stage buckets */
@@ -233,9 +232,7 @@ void cti_dist_make_group(ct_dist *dist);
  * ranks record the error. There must be other ranks. */
 bool cti_dist_meet(ct_dist *dist, cti_comm_call call, int64_t count, bool ok);
 /* Returns whether a call of all ranks may begin: neither the ct_dist, which is not NULL, nor its
- * comm has ended, no rank is lost, and no other call of the ct_dist is running. If an exception has
- * left the last step, the step ends now. Several ranks then cannot go on, because the others wait
- * for this one. */
+ * comm has ended, no rank is lost, and no other call of the ct_dist is running. */
 bool cti_dist_is_usable(ct_dist *dist, cti_comm_call call);
 
 /* Resets to the state before the first micro-batch. */

@@ -234,7 +234,6 @@ static bool alone(ct_dist *dist) {
 
 static bool run_dist_step(void *arg) {
     ct_dist *dist = arg;
-    dist->steps = true;
     cti_dist_watch(dist, false);
     cti_dist_end_left(dist);
     if (dist->begun) ct_rng_set(dist->context, dist->rng);

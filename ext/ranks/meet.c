@@ -10,17 +10,9 @@ void cti_dist_end_step(ct_dist *dist) {
     for (int64_t i = 0; i < dist->params; i++) dist->param[i].present = false;
     for (int64_t b = 0; b < dist->buckets; b++) dist->bucket[b].stage = 0;
     dist->staged = 0;
-    dist->begun = dist->finished = dist->incomplete = dist->steps = false;
+    dist->begun = dist->finished = dist->incomplete = false;
     dist->next = 0;
     dist->last_sent = dist->sent;
-}
-
-/* Ends a step that an exception has left. */
-static void end_left_step(ct_dist *dist) {
-    if (!dist->steps) return;
-    cti_dist_end_step(dist);
-    if (dist->comm && dist->comm->object.self == &dist->comm->object)
-        cti_comm_break(dist->comm, "a step of one of them was left by an exception or by longjmp");
 }
 
 bool cti_dist_is_usable(ct_dist *dist, cti_comm_call call) {
@@ -31,7 +23,6 @@ bool cti_dist_is_usable(ct_dist *dist, cti_comm_call call) {
     if (cti_optim_is_running(dist->optim))
         return ct_fail(dist->context, CT_ERR_ARGUMENT, "%s: called inside a call of its ct_dist",
                        name);
-    end_left_step(dist);
     return !dist->comm || cti_comm_is_usable(dist->comm, call);
 }
 

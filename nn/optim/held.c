@@ -30,20 +30,17 @@ double cti_optim_lr(const ct_optim *optim) { return optim->value[CTI_NN_LR]; }
 
 bool cti_optim_run(ct_optim *optim, bool (*run)(void *arg), void *arg) {
     ct_context *context = optim->context;
-    const uint64_t outer = optim->running;
     cti_frame frame;
     cti_frame_open(context, &frame, true);
     frame.steps = &optim->module->namer;
-    optim->running = frame.id;
+    optim->running++;
     const bool ok = run(arg);
-    optim->running = outer;
+    optim->running--;
     cti_frame_close(context, &frame);
     return ok;
 }
 
-bool cti_optim_is_running(const ct_optim *optim) {
-    return cti_nn_frame_is_open(optim->context, optim->running);
-}
+bool cti_optim_is_running(const ct_optim *optim) { return optim->running > 0; }
 
 /* ---- parameters and ranges ---- */
 

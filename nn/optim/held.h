@@ -70,8 +70,7 @@ bool cti_optim_is_idle(const ct_optim *optim, const char *function);
 /* Runs a function that changes the optimiser or its parameters. While it runs, the optimiser and
  * its module cannot be freed, and no parameter gets another dtype. */
 bool cti_optim_run(ct_optim *optim, bool (*run)(void *arg), void *arg);
-/* Returns whether such a function of the optimiser is running. The answer is no after an exception
- * or longjmp has left it. */
+/* Returns whether such a function of the optimiser is running. */
 bool cti_optim_is_running(const ct_optim *optim);
 
 /* ---- parameters and ranges ---- */

@@ -11,8 +11,7 @@
  * can fail and changes no parameter; undo then frees the states that prepare made.
  *
  * (1) state[k] is not NULL exactly if step > 0 and the item's rule has a name for state k. Between
- * prepare and run, items with step 0 have new states too. If an exception has left a step, they
- * keep these states until the next collect.
+ * prepare and run, items with step 0 have new states too.
  *
  * (2) Between collect and prepare, steps[0 ... n_steps - 1] are the items whose grad is not NULL,
  * in the order of the items. After prepare they are grouped by rule, in the order of the rules, and
@@ -97,9 +96,9 @@ struct ct_optim {
                    step_all */
     double *value;
     void *user;
-    uint64_t busy;    /* id of the frame of a function of a rule that runs, or was left; 0: none */
-    uint64_t running; /* id of the frame of cti_optim_run, if that runs or was left; 0: none */
-    int64_t skipped;  /* steps that skip_nonfinite left out */
+    int busy;        /* functions of a program's rule that are running */
+    int running;     /* calls that are running in which the optimiser must not end: cti_optim_run */
+    int64_t skipped; /* steps that skip_nonfinite left out */
     cti_optim_client *client; /* NULL: none */
     /* norm and clipping factor of the current or last step; NaN and 1 if the step needed no norm */
     double grad_norm, grad_scale;
@@ -181,9 +180,6 @@ enum { CTI_NN_ITEM_NUMBERS = 4, CTI_NN_GROUP_NUMBERS = 1 };
 extern const cti_nn_number cti_nn_item_numbers[CTI_NN_ITEM_NUMBERS];
 
 /* ---- optim_rule.c: functions of a rule ---- */
-
-/* Returns whether the frame with this id is open. */
-bool cti_nn_frame_is_open(ct_context *context, uint64_t id);
 
 /* Returns the index of the rule that updates a parameter; the rules are asked for each of its
  * names. Returns -1 if no rule does, or if an error was recorded. */

@@ -236,8 +236,7 @@ static bool refuse_option(const ct_optim *optim, const char *name) {
                    cti_nn_optim_name(optim), name, known);
 }
 
-/* Checks a copy of the values, so that a value is not kept if an exception leaves the rule's
- * `fault` or on_error. */
+/* Checks a copy of the values, so that the rule's `fault` and on_error see the old value. */
 static bool set_option(ct_optim *optim, int i, double value) {
     const size_t bytes = cti_bytes(optim->values, sizeof(double));
     ct_optim copy = *optim;

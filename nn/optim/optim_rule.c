@@ -1,8 +1,6 @@
-/* Calls of a rule's functions. The library's are called directly. A function of a program is a
- * callback: it runs in a frame of its
- * own, so that the optimiser's module cannot be freed meanwhile, and its errors are held until
- * their text names the rule. */
-#include "../../src/core/callback.h"
+/* Calls of a rule's functions. The library's are called directly. A function of a program runs in a
+ * frame of its own, so that the optimiser's module cannot be freed meanwhile; the optimiser is busy
+ * until the function returns; and its errors are held until their text names the rule. */
 #include "optim.h"
 
 #include <string.h>
@@ -22,36 +20,18 @@ typedef struct {
 } rule_call;
 
 /* The gradient becomes as clipping leaves it. */
-static void call_step(void *arg) {
-    rule_call *c = arg;
+static void call_step(rule_call *c) {
     ct_optim_item *item = c->items;
     if (item->grad_scale != 1) item->grad = ct_scale(item->grad, item->grad_scale);
     item->grad_scale = 1;
     c->done = item->grad && c->rule->step(item, c->user);
 }
-static void call_step_all(void *arg) {
-    rule_call *c = arg;
-    c->done = c->rule->step_all(c->items, c->n, c->user);
-}
-static void call_takes(void *arg) {
-    rule_call *c = arg;
-    c->done = c->rule->takes(c->name, c->param, c->user);
-}
-static void call_fault(void *arg) {
-    rule_call *c = arg;
-    c->fault = c->rule->fault(c->numbers);
-}
-
-bool cti_nn_frame_is_open(ct_context *context, uint64_t id) {
-    if (!id) return false;
-    cti_check_callbacks(context); /* closes frames of calls that were left */
-    const cti_frame *frame = context->frame;
-    while (frame && frame->id != id) frame = frame->outer;
-    return frame;
-}
+static void call_step_all(rule_call *c) { c->done = c->rule->step_all(c->items, c->n, c->user); }
+static void call_takes(rule_call *c) { c->done = c->rule->takes(c->name, c->param, c->user); }
+static void call_fault(rule_call *c) { c->fault = c->rule->fault(c->numbers); }
 
 bool cti_optim_is_idle(const ct_optim *optim, const char *function) {
-    if (!cti_nn_frame_is_open(optim->context, optim->busy)) return true;
+    if (!optim->busy) return true;
     return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: called by the optimiser's own rule",
                    function);
 }
@@ -67,32 +47,26 @@ static void name_error(ct_context *context, const ct_optim_rule *rule, const cha
             message);
 }
 
-/* Runs a function of the rule, called `what` in messages, in an open frame. param NULL: it is for
- * no single parameter. False with an error. */
-static bool rule_callback(ct_optim *optim, rule_call *c, const char *what, void (*call)(void *),
+/* Runs a function of the rule in a frame in which nothing is recorded. param NULL: it is for no
+ * single parameter. False with an error. */
+static bool rule_callback(ct_optim *optim, rule_call *c, void (*call)(rule_call *c),
                           const char *param) {
     ct_context *context = optim->context;
     const char *op = context->op;
     const bool held = context->held;
+    cti_frame frame;
+    cti_frame_open(context, &frame, true);
+    frame.module = &optim->module->namer;
     context->op = c->rule->name;
     context->held = true;
-    cti_callback_run(context, what, c->rule->name, call, c);
+    optim->busy++;
+    call(c);
+    optim->busy--;
     context->held = held;
     context->op = op;
-    if (context->status == CT_OK) return true;
-    name_error(context, c->rule, param);
-    return false;
-}
-
-/* Opens the frame of a function of a rule. Nothing is recorded in it. */
-static void enter_rule(ct_optim *optim, cti_frame *frame) {
-    cti_frame_open(optim->context, frame, true);
-    frame->module = &optim->module->namer;
-    optim->busy = frame->id;
-}
-static void leave_rule(ct_optim *optim, cti_frame *frame) {
-    cti_frame_close(optim->context, frame);
-    optim->busy = 0;
+    if (context->status != CT_OK) name_error(context, c->rule, param);
+    cti_frame_close(context, &frame);
+    return context->status == CT_OK;
 }
 
 /* ---- takes, fault ---- */
@@ -100,12 +74,9 @@ static void leave_rule(ct_optim *optim, cti_frame *frame) {
 static bool rule_takes(ct_optim *optim, const ct_optim_rule *rule, const cti_nn_item *item) {
     rule_call c = {.rule = rule, .user = optim->user, .param = item->param, .done = true};
     for (const cti_nn_name *name = item->names; rule->takes && c.done && name; name = name->next) {
-        cti_frame frame;
         c.name = name->text;
-        enter_rule(optim, &frame);
         if (optim->own) call_takes(&c);
-        else c.done &= rule_callback(optim, &c, "takes", call_takes, item->names->text);
-        leave_rule(optim, &frame);
+        else c.done &= rule_callback(optim, &c, call_takes, item->names->text);
     }
     return c.done;
 }
@@ -124,13 +95,7 @@ const char *cti_nn_rule_fault(ct_optim *of, const ct_optim_rule *rule, const dou
     rule_call c = {.rule = rule, .numbers = numbers};
     if (!rule->fault) return NULL;
     if (of->own) return rule->fault(numbers);
-    const uint64_t busy = of->busy;
-    cti_frame frame;
-    enter_rule(of, &frame);
-    const bool ok = rule_callback(of, &c, "fault", call_fault, NULL);
-    leave_rule(of, &frame);
-    of->busy = busy;
-    return ok ? c.fault : NULL;
+    return rule_callback(of, &c, call_fault, NULL) ? c.fault : NULL;
 }
 
 /* ---- a step ---- */
@@ -143,16 +108,12 @@ static void count_writes(const ct_optim_rule *rule, const ct_optim_item *items, 
 
 /* Runs the rule on one item; false with an error that names the parameter. */
 static bool run_step(ct_optim *optim, const ct_optim_rule *rule, int64_t at) {
-    ct_context *context = optim->context;
     ct_optim_item item = optim->steps[at];
     rule_call c = {.rule = rule, .user = optim->user, .items = &item};
-    cti_frame frame;
     count_writes(rule, &item, 1);
-    enter_rule(optim, &frame);
-    bool ok = rule_callback(optim, &c, "step", call_step, item.name);
-    leave_rule(optim, &frame);
+    bool ok = rule_callback(optim, &c, call_step, item.name);
     if (ok && !c.done)
-        ok = ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: its step returned false", rule->name,
+        ok = ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: %s: its step returned false", rule->name,
                      optim->steps[at].name);
     return ok;
 }
@@ -161,11 +122,8 @@ static bool run_step(ct_optim *optim, const ct_optim_rule *rule, int64_t at) {
 static bool run_step_all(ct_optim *optim, const ct_optim_rule *rule, ct_optim_item *items,
                          int64_t n) {
     rule_call c = {.rule = rule, .user = optim->user, .items = items, .n = n};
-    cti_frame frame;
     count_writes(rule, items, n);
-    enter_rule(optim, &frame);
-    const bool ok = rule_callback(optim, &c, "step_all", call_step_all, NULL);
-    leave_rule(optim, &frame);
+    const bool ok = rule_callback(optim, &c, call_step_all, NULL);
     if (ok && !c.done)
         ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: its step_all returned false", rule->name);
     return ok && c.done;

@@ -35,8 +35,6 @@ static ct_tensor *item_param(const cti_nn_item *item) {
 
 void cti_nn_step_collect(ct_optim *optim) {
     int64_t n = 0;
-    cti_nn_step_undo(optim); /* the step before may have been left by an exception */
-    optim->busy = 0;
     for (cti_nn_item *item = optim->items, *end = item + optim->count; item < end; item++) {
         item->grad = item_grad(item);
         if (item->grad) optim->steps[n++].grad = item->grad;

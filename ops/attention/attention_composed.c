@@ -87,12 +87,12 @@ static const ct_op scores_op = {.name = "attention_scores",
 
 static ct_tensor *weighted_values(ct_tensor *p, ct_tensor *v) {
     ct_tensor *y = cti_attention_seen_product(ct_detach(p), ct_detach(v));
-    return y ? cti_apply(&values_op, (ct_tensor *[]){p, v, y}, 3, NULL) : NULL;
+    return y ? ct_apply(&values_op, (ct_tensor *[]){p, v, y}, 3, NULL) : NULL;
 }
 
 static ct_tensor *recorded_scores(ct_tensor *q, ct_tensor *k) {
     ct_tensor *y = ct_matmul(ct_detach(q), ct_transpose(ct_detach(k), 2, 3));
-    return y ? cti_apply(&scores_op, (ct_tensor *[]){q, k, y}, 3, NULL) : NULL;
+    return y ? ct_apply(&scores_op, (ct_tensor *[]){q, k, y}, 3, NULL) : NULL;
 }
 
 /* ---- masks ---- */

@@ -269,10 +269,10 @@ ct_tensor *cti_attention_fused(ct_tensor *const in[CTI_ATTENTION_INPUTS],
     const bool few =
         !in[CTI_ATTENTION_BIAS] && !in[CTI_ATTENTION_LENGTHS] && !in[CTI_ATTENTION_SEGMENTS];
     const int n = few ? CTI_ATTENTION_FEWEST_INPUTS : CTI_ATTENTION_INPUTS;
-    if (!stats) return cti_apply(attrs->packed_heads ? &packed : &separate, in, n, attrs);
+    if (!stats) return ct_apply(attrs->packed_heads ? &packed : &separate, in, n, attrs);
     const ct_op *op = attrs->packed_heads ? &packed_with_stats : &separate_with_stats;
     ct_tensor *outs[2];
-    if (!cti_apply_many(op, in, n, attrs, outs)) return NULL;
+    if (!ct_apply_many(op, in, n, attrs, outs)) return NULL;
     *stats = ct_detach(outs[1]); /* no gradient flows through them */
     return *stats ? outs[0] : NULL;
 }

@@ -221,5 +221,5 @@ ct_tensor *cti_attention_weights(ct_tensor *const in[CTI_ATTENTION_INPUTS], ct_t
                                          [CTI_ATTENTION_LENGTHS] = in[CTI_ATTENTION_LENGTHS],
                                          [CTI_ATTENTION_SEGMENTS] = in[CTI_ATTENTION_SEGMENTS],
                                          [WEIGHTS_STATS] = stats};
-    return cti_apply(&weights_op, inputs, WEIGHTS_INPUTS, attrs);
+    return ct_apply(&weights_op, inputs, WEIGHTS_INPUTS, attrs);
 }

@@ -23,17 +23,17 @@ static ct_tensor *bring_back(ct_tensor *x, int dim, int ndim) {
 
 static ct_tensor *along(const ct_op *op, ct_tensor *const *in, int n, int dim) {
     ct_tensor *x = in[0];
-    if (!x) return cti_apply(op, in, n, NULL); /* cti_apply records the error */
+    if (!x) return ct_apply(op, in, n, NULL); /* ct_apply records the error */
     if (!cti_tensor_ready(x, op->name)) return NULL;
     const int ndim = x->shape.ndim;
     dim = cti_op_dim_or_scalar(op->name, x, dim);
     if (dim < 0) return NULL;
-    if (dim == ndim - 1) return cti_apply(op, in, n, NULL);
+    if (dim == ndim - 1) return ct_apply(op, in, n, NULL);
     cti_frame frame;
     cti_frame_open(x->context, &frame, false);
     ct_tensor *last[2] = {bring_last(x, dim),
                           n > 1 && in[1] ? bring_last(ct_expand(in[1], x->shape), dim) : NULL};
-    ct_tensor *y = cti_apply(op, last, n, NULL);
+    ct_tensor *y = ct_apply(op, last, n, NULL);
     if (y && y->shape.ndim == last[0]->shape.ndim) y = bring_back(y, dim, ndim);
     return cti_frame_return(x->context, &frame, y);
 }

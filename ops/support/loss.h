@@ -26,7 +26,7 @@ static inline ct_tensor *cti_op_constant(ct_tensor *t) {
 static inline ct_tensor *cti_op_weighted_loss(const ct_op *op, ct_tensor **in, int n,
                                               ct_tensor *weight, const void *opts) {
     in[n] = cti_op_constant(weight);
-    return cti_apply(op, in, in[n] ? n + 1 : n, opts);
+    return ct_apply(op, in, in[n] ? n + 1 : n, opts);
 }
 
 /* ---- cross_entropy and linear_cross_entropy ---- */

@@ -1,5 +1,4 @@
 /* ct_apply, which runs an op's forward and records the call if a gradient is wanted. */
-#include "../core/callback.h"
 #include "observe.h"
 
 /* Checks the inputs `given`. Sets in[i] to the input or, for an op without CT_OP_STRIDED, to a
@@ -49,27 +48,12 @@ static inline ct_tensor *own_result(const ct_call *c, const cti_frame *frame, in
                : NULL;
 }
 
-/* The forward of an op of the program, which is a callback. */
-typedef struct {
-    ct_call *call;
-    ct_tensor *out;
-} own_forward_call;
-static void call_own_forward(void *arg) {
-    own_forward_call *own = arg;
-    own->out = own->call->op->forward(own->call);
-}
-static ct_tensor *own_forward(ct_call *c) {
-    own_forward_call own = {.call = c};
-    return cti_callback_run(c->context, "forward", c->op->name, call_own_forward, &own) ? own.out
-                                                                                        : NULL;
-}
-
 static inline __attribute__((always_inline)) bool apply_compute(ct_call *c, ct_tensor *const *given,
-                                                                cti_frame *frame, bool own) {
+                                                                cti_frame *frame) {
     const cti_running running = {
         .outer = c->context->running, .given = given, .n = c->n, .call = c, .frame = frame};
     c->context->running = &running;
-    c->outs[0] = own ? own_forward(c) : c->op->forward(c);
+    c->outs[0] = c->op->forward(c);
     c->context->running = running.outer;
     for (int k = 0; k < c->n_outs; k++) {
         ct_tensor *out = own_result(c, frame, k);
@@ -88,7 +72,7 @@ static bool has_gradient(const ct_call *c) {
 /* Runs the op in a frame. Then the outputs are in the outer scope. If it fails, they are NULL and
  * false is returned. */
 static inline __attribute__((always_inline)) bool apply_run(ct_call *c, ct_tensor *const *given,
-                                                            ct_tensor **in, bool *wants, bool own) {
+                                                            ct_tensor **in, bool *wants) {
     ct_context *context = c->context;
     const bool recording = !context->frame->no_grad && c->op->backward;
     bool wanted = false;
@@ -96,11 +80,9 @@ static inline __attribute__((always_inline)) bool apply_run(ct_call *c, ct_tenso
     cti_frame frame;
     cti_frame_open(context, &frame, true);
     context->op = c->op->name;
-    bool done = apply_prepare(c, given, in, wants, recording, &wanted) &&
-                apply_compute(c, given, &frame, own);
+    bool done =
+        apply_prepare(c, given, in, wants, recording, &wanted) && apply_compute(c, given, &frame);
     if (done && wanted && has_gradient(c)) done = cti_tape_record(c, given);
-    CTI_ASSERT(own || context->frame == &frame);
-    if (own && done && wanted && has_gradient(c)) context->tape_last->special = CTI_NODE_OWN;
     if (done && context->observed) done = cti_observe_result(c, given);
     for (int k = 1; k < c->n_outs; k++) {
         if (done) cti_tensor_lift(c->outs[k], frame.outer);
@@ -111,8 +93,8 @@ static inline __attribute__((always_inline)) bool apply_run(ct_call *c, ct_tenso
     return done;
 }
 
-static inline __attribute__((always_inline)) bool
-apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs, ct_tensor **outs, bool own) {
+static bool apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
+                  ct_tensor **outs) {
     ct_context *context = NULL;
     for (int i = 0; in && i < n && !context; i++)
         if (in[i]) context = cti_handle_context(in[i]);
@@ -146,21 +128,10 @@ apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs, ct_tensor
                     .wants = wants,
                     .outs = outs,
                     .n_outs = op->outputs > 1 ? op->outputs : 1};
-    const bool done = apply_run(&call, in, call_in, wants, own);
+    const bool done = apply_run(&call, in, call_in, wants);
     if (bytes) cti_give(context, call_in, bytes);
     if (context->observed) cti_observe_leave(context, &span);
     return done;
-}
-
-/* The code above is compiled twice, so that calls of the library's ops do not test for a callback.
- */
-static bool apply_library(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
-                          ct_tensor **outs) {
-    return apply(op, in, n, attrs, outs, false);
-}
-static bool apply_own(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
-                      ct_tensor **outs) {
-    return apply(op, in, n, attrs, outs, true);
 }
 
 /* Returns the first of several outputs and ends the others. */
@@ -169,15 +140,9 @@ static ct_tensor *first_output(const ct_op *op, ct_tensor **outs) {
     return outs[0];
 }
 
-ct_tensor *cti_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs) {
-    ct_tensor *outs[CT_MAX_OUTPUTS], *out = NULL;
-    if (!op || op->outputs < 2) return apply_library(op, in, n, attrs, &out) ? out : NULL;
-    return cti_apply_many(op, in, n, attrs, outs) ? first_output(op, outs) : NULL;
-}
-
 ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs) {
     ct_tensor *outs[CT_MAX_OUTPUTS], *out = NULL;
-    if (!op || op->outputs < 2) return apply_own(op, in, n, attrs, &out) ? out : NULL;
+    if (!op || op->outputs < 2) return apply(op, in, n, attrs, &out) ? out : NULL;
     return ct_apply_many(op, in, n, attrs, outs) ? first_output(op, outs) : NULL;
 }
 
@@ -195,12 +160,7 @@ static bool clear_outs(const ct_op *op, ct_tensor *const *in, int n, ct_tensor *
     return true;
 }
 
-bool cti_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
-                    ct_tensor **outs) {
-    return clear_outs(op, in, n, outs) && apply_library(op, in, n, attrs, outs);
-}
-
 bool ct_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
                    ct_tensor **outs) {
-    return clear_outs(op, in, n, outs) && apply_own(op, in, n, attrs, outs);
+    return clear_outs(op, in, n, outs) && apply(op, in, n, attrs, outs);
 }

@@ -2,7 +2,6 @@
  * gradient has arrived in one of its slots. The nodes of a node's inputs are older than the node,
  * so when the loop reaches a pending node, all its gradients have arrived. The loop ends when no
  * node is pending. It takes no memory. */
-#include "../core/callback.h"
 #include "observe.h"
 #include "recompute.h"
 #include "watch.h"
@@ -69,29 +68,10 @@ bool cti_backward_continue(cti_grad_slot *slot, ct_tensor *grad) {
     return receive(slot, grad, context->frame, context->pending);
 }
 
-typedef bool (*backward_fn)(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad);
-
-/* The backward of an op of the program, which is a callback. */
-typedef struct {
-    const ct_call *call;
-    ct_tensor *const *cotangents;
-    ct_tensor **grad;
-    bool done;
-} own_backward_call;
-static void call_own_backward(void *arg) {
-    own_backward_call *own = arg;
-    own->done = own->call->op->backward(own->call, own->cotangents, own->grad);
-}
-static bool own_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
-    own_backward_call own = {.call = c, .cotangents = cotangents, .grad = grad};
-    return cti_callback_run(c->context, "backward", c->op->name, call_own_backward, &own) &&
-           own.done;
-}
-
-/* Calls the op's backward, through `run`, with the gradients in the node's slots. Adds the
- * gradients that it returns to the slots of the inputs. */
-static bool call_backward(cti_node *node, backward_fn run, ct_tensor **cotangent, ct_tensor **grad,
-                          cti_frame *frame, int *pending) {
+/* Calls the op's backward with the gradients in the node's slots. Adds the gradients that it
+ * returns to the slots of the inputs. */
+static bool call_backward(cti_node *node, ct_tensor **cotangent, ct_tensor **grad, cti_frame *frame,
+                          int *pending) {
     const ct_call *c = &node->call;
     for (int k = 0; k < node->call.n_outs; k++) {
         cti_grad_slot *slot = &node->slot[k];
@@ -103,7 +83,7 @@ static bool call_backward(cti_node *node, backward_fn run, ct_tensor **cotangent
         cotangent[k] = cti_tensor_dense(slot->sum);
         if (!cotangent[k]) return false;
     }
-    if (!run(c, cotangent, grad) || c->context->status)
+    if (!c->op->backward(c, cotangent, grad) || c->context->status)
         return ct_fail(c->context, CT_ERR_GRAD, "%s: backward failed", c->op->name);
     if (c->context->observed) cti_observe_gradients(node, cotangent, grad);
     for (int k = 0; k < node->call.n_outs; k++) {
@@ -125,15 +105,11 @@ static bool call_backward(cti_node *node, backward_fn run, ct_tensor **cotangent
 static bool node_backward(cti_node *node, int *pending, bool retain_graph, cti_span *span) {
     const ct_call *c = &node->call;
     ct_context *context = c->context;
-    backward_fn run = c->op->backward;
-    if (node->special) {
-        if (cti_node_is_released(node))
-            return ct_fail(context, CT_ERR_GRAD,
-                           "backward: %s: an earlier backward has released this part of the graph; "
-                           "it can be kept with retain_graph",
-                           c->op->name);
-        run = own_backward;
-    }
+    if (node->released)
+        return ct_fail(context, CT_ERR_GRAD,
+                       "backward: %s: an earlier backward has released this part of the graph; it "
+                       "can be kept with retain_graph",
+                       c->op->name);
     if (!values_are_unchanged(node)) return false;
     enum { ON_STACK = 8 };
     ct_tensor *stack_grad[ON_STACK] = {0}, **grad = stack_grad, *cotangent[CT_MAX_OUTPUTS];
@@ -148,7 +124,7 @@ static bool node_backward(cti_node *node, int *pending, bool retain_graph, cti_s
     context->op = context->backward = c->op->name;
     node->last = !retain_graph;
     const bool clean = context->observed && cti_observe_node(node, span);
-    bool done = call_backward(node, run, cotangent, grad, &frame, pending);
+    bool done = call_backward(node, cotangent, grad, &frame, pending);
     if (context->observed) done = cti_observe_node_end(node, span, clean, done);
     for (int i = 0; i < n; i++) /* a backward that succeeds has returned all loans */
         CTI_ASSERT(!done || !node->edge[i] || !node->edge[i]->lent);
@@ -190,18 +166,6 @@ static bool backward_give_up(cti_node *node, int pending) {
     return false;
 }
 
-/* Does the same for the whole tape after a callback has left a backward. */
-static void backward_give_up_left(ct_context *context) {
-    int pending = 0;
-    for (cti_node *node = context->tape_first; node; node = node->next) {
-        if (!node->pending) continue;
-        pending++;
-        for (int i = 0; i < node->call.n; i++)
-            if (node->edge[i]) cti_grad_slot_end_loans(node->edge[i]);
-    }
-    if (pending) backward_give_up(context->tape_last, pending);
-}
-
 /* Runs backward of the pending nodes, from `node` to older ones. The span belongs to the caller and
  * this function is not inlined, so that GCC inlines node_backward, which saves some 20 instructions
  * for each node. */
@@ -237,7 +201,7 @@ static bool check_seed(ct_context *context, const ct_tensor *out, const ct_tenso
         ct_fail(context, CT_ERR_GRAD,
                 "backward: output %d %s was not computed from anything that requires a gradient", i,
                 SHAPE(out->shape));
-    else if (cti_node_is_released(cti_node_of(out->slot)))
+    else if (cti_node_of(out->slot)->released)
         ct_fail(context, CT_ERR_GRAD,
                 "backward: %s: an earlier backward has released this graph; it can be kept with "
                 "retain_graph",
@@ -304,7 +268,6 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     cti_span span; /* the span of the running node */
     cti_frame_open(context, &frame, true);
     context->backward = "backward";
-    context->give_up_backward = backward_give_up_left;
     int pending = 0;
     bool ok = !is_watched(context) || cti_watch_begin(context, outs, n, opts.retain_graph);
     for (int i = 0; ok && i < n; i++) {

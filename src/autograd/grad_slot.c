@@ -184,7 +184,7 @@ ct_tensor *cti_saved_writable(const ct_call *call, int k) {
         ct_tensor *taken = cti_tensor_view(saved, saved->data, saved->shape, NULL);
         if (!taken) return NULL;
         /* the node cannot run again, even if this backward fails */
-        node->special |= CTI_NODE_RELEASED;
+        node->released = true;
         cti_storage_unref(call->context, saved->storage);
         saved->storage = NULL;
         return taken;

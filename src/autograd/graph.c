@@ -203,7 +203,7 @@ static void graph_put_op(graph *g, const cti_node *node) {
     fprintf(file, g->dot ? "    n%lld [label=\"" : "%%%lld = ", (long long)w->id);
     graph_put_name(g, c->op->name);
     if (g->dot) {
-        fputs(cti_node_is_released(node) ? " (released)\\n" : "\\n", file);
+        fputs(node->released ? " (released)\\n" : "\\n", file);
         put_result(g, node);
         put_end(g, put_outputs(g, node), node == g->root ? ", penwidth=2" : "");
         for (int i = 0; i < c->n; i++) put_input(g, node, i, w->id);
@@ -214,7 +214,7 @@ static void graph_put_op(graph *g, const cti_node *node) {
         if (i) fputs(", ", file);
         put_input(g, node, i, 0);
     }
-    fputs(cti_node_is_released(node) ? "released by backward) " : ") ", file);
+    fputs(node->released ? "released by backward) " : ") ", file);
     put_type(file, type_of(g, w));
     fputc('\n', file);
 }

@@ -16,7 +16,6 @@
  * shows whether the result has a gradient, and which leaves and outside results (mostly
  * parameters) fn uses. */
 #include "recompute.h"
-#include "../core/callback.h"
 #include "fingerprint.h"
 #include "observe.h"
 
@@ -37,25 +36,11 @@ typedef struct {
 
 /* ---- a run ---- */
 
-typedef struct {
-    const recompute_attrs *of;
-    ct_tensor *const *in;
-    ct_tensor *y;
-} run_call;
-static void call_fn(void *arg) {
-    run_call *call = arg;
-    const recompute_attrs *a = call->of;
-    call->y = a->fn(call->in, a->n, a->copied ? (void *)a->copy : a->arg);
-}
-
 static ct_tensor *run_function(ct_context *context, const recompute_attrs *a, ct_tensor *const *in,
                                cti_frame *frame) {
     const cti_running running = {.outer = context->running, .given = in, .n = a->n, .frame = frame};
     context->running = &running;
-    run_call call = {.of = a, .in = in};
-    if (a->copied) call_fn(&call); /* fn is the library's own */
-    else cti_callback_run(context, "function", "recompute", call_fn, &call);
-    ct_tensor *y = call.y;
+    ct_tensor *y = a->fn(in, a->n, a->copied ? (void *)a->copy : a->arg);
     context->running = running.outer;
     if (!y) ct_fail(context, CT_ERR_ARGUMENT, "recompute: the function returned nothing");
     else if (cti_tensor_in(y, context, "recompute")) cti_tensor_has_values(y, "recompute");

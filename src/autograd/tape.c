@@ -176,7 +176,7 @@ cti_node *cti_tape_leaf(ct_tensor *owner) {
 }
 
 void cti_node_release(cti_node *node) {
-    node->special |= CTI_NODE_RELEASED;
+    node->released = true;
     ct_context *context = node->call.context;
     for (int i = 0; i < node->saved_count; i++) {
         cti_storage_unref(context, node->saved[i].storage);

@@ -42,8 +42,8 @@ struct cti_node {
     size_t bytes; /* the size of this block */
     /* whether a slot has a gradient for the running backward, which holds a reference */
     bool pending;
-    unsigned char special; /* bits of CTI_NODE_..., mostly 0 */
-    bool last;             /* whether the running backward will release the node */
+    bool released; /* a backward has dropped the saved tensors, or taken one */
+    bool last;     /* whether the running backward will release the node */
     /* Two flags are in one byte, because a fifth byte would make each node longer. */
     bool tainted : 1; /* debug mode: whether an input or an output had a NaN */
     bool moved : 1;   /* whether cti_tape_move has moved the node */
@@ -58,10 +58,6 @@ struct cti_node {
     uint32_t mark;    /* cti_profile_mark at the recording; 0 if no profile ran */
     cti_grad_slot slot[]; /* [call.n_outs] the slots of the outputs; a leaf has one */
 };
-enum {
-    CTI_NODE_RELEASED = 1, /* a backward has dropped the saved tensors */
-    CTI_NODE_OWN = 2       /* the op is the program's, so its backward is a callback */
-};
 _Static_assert(offsetof(cti_node, call) == 0, "a call's address is its node's");
 
 /* A flag of ct_op: nodes that this op's backward puts on the tape may add to leaves after the op's
@@ -70,12 +66,6 @@ _Static_assert(offsetof(cti_node, call) == 0, "a call's address is its node's");
 /* A flag of ct_op: the attributes are a struct without padding or pointers, so the bytes tell
  * whether two calls are equal. */
 #define CTI_OP_EXACT_ATTRS (1u << 9)
-
-/* ct_apply and ct_apply_many for the library's own ops. Their forward and backward are no callbacks
- * of the program, so they always return. */
-ct_tensor *cti_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs);
-bool cti_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
-                    ct_tensor **outs);
 
 static inline cti_node *cti_node_of(const cti_grad_slot *slot) {
     return (cti_node *)((char *)(slot - slot->index) - offsetof(cti_node, slot));
@@ -122,10 +112,6 @@ static inline int64_t cti_tape_pending(const ct_context *context) {
 
 /* Makes a leaf, a node without an op. Returns NULL with an error if memory is short. */
 cti_node *cti_tape_leaf(ct_tensor *owner);
-
-static inline bool cti_node_is_released(const cti_node *node) {
-    return node->special & CTI_NODE_RELEASED;
-}
 
 static inline void cti_node_ref(cti_node *node) { node->refs++; }
 /* Drops a reference. The last one frees the node and, without recursion, the older nodes to which

@@ -2,8 +2,6 @@
  * are in watch.h. */
 #include "watch.h"
 
-#include "../core/callback.h"
-
 #include <inttypes.h>
 #include <limits.h>
 
@@ -23,11 +21,6 @@ struct cti_watch {
     bool *reached; /* [n] whether the running backward reaches the leaf and has not reported it */
     watch_state state;
     bool calling; /* whether a function of the watcher is running */
-    /* the function that runs next, and its arguments */
-    void (*call)(struct cti_watch *watch);
-    int64_t i;
-    bool flag;
-    cti_callback_reserve reserve;
 };
 typedef struct cti_watch watch;
 
@@ -103,48 +96,54 @@ bool ct_watch(ct_context *context, ct_tensor *const *leaves, int64_t n, const ct
 
 void ct_unwatch(ct_context *context, void *self) {
     if (!context) return;
-    cti_check_callbacks(context);
     watch *w = context->watch;
     if (!w || w->self != self) return;
     context->watch = NULL;
-    if (!w->calling || !context->backward)
-        watch_free(w); /* without a backward no function runs; an exception has left it */
+    if (!w->calling) watch_free(w);
 }
 
 /* ---- calling the program's functions ---- */
 
-static void run_watch_call(void *arg) {
-    watch *w = arg;
-    w->call(w);
-}
-
-/* Calls one of the watcher's functions. Returns false if it has left an error. If the function has
- * called ct_unwatch the watcher is freed, so the caller compares it with context->watch. */
-static bool watch_tell(watch *w, void (*call)(watch *w)) {
+/* Ends a call of one of the watcher's functions, before which `calling` was set. Returns false if
+ * the function has left an error. If it has called ct_unwatch the watcher is freed now, so the
+ * caller compares it with context->watch. */
+static bool watch_told(watch *w) {
     ct_context *context = w->context;
-    w->call = call;
-    w->calling = true;
-    cti_callback_run_in(&w->reserve, context, "function", "watch", run_watch_call, w);
     w->calling = false;
     if (context->watch != w) watch_free(w);
     return context->status == CT_OK;
 }
 
-static void call_begin(watch *w) { w->fns->begin(w->self, w->reached, w->flag); }
-static void call_turn(watch *w) { w->fns->turn(w->self); }
-static void call_end(watch *w) { w->fns->end(w->self, w->flag); }
-static void call_whole(watch *w) {
-    const cti_node *node = w->leaf[w->i].node;
-    cti_grad_slot *slot = leaf_slot(w, w->i);
-    if (node->owner && slot->sum && w->fns->whole(w->self, w->i, slot->sum))
-        cti_grad_slot_empty(slot);
+static bool tell_begin(watch *w, bool retain_graph) {
+    if (!w->fns->begin) return true;
+    w->calling = true;
+    w->fns->begin(w->self, w->reached, retain_graph);
+    return watch_told(w);
 }
 
 /* Reports that the gradient of leaf i is whole. */
 static bool tell_whole(watch *w, int64_t i) {
+    const cti_node *node = w->leaf[i].node;
+    cti_grad_slot *slot = leaf_slot(w, i);
     w->reached[i] = false;
-    w->i = i;
-    return !w->fns->whole || watch_tell(w, call_whole);
+    if (!w->fns->whole || !node->owner || !slot->sum) return true;
+    w->calling = true;
+    if (w->fns->whole(w->self, i, slot->sum)) cti_grad_slot_empty(slot);
+    return watch_told(w);
+}
+
+static bool tell_turn(watch *w) {
+    if (!w->fns->turn) return true;
+    w->calling = true;
+    w->fns->turn(w->self);
+    return watch_told(w);
+}
+
+static bool tell_end(watch *w, bool ok) {
+    if (!w->fns->end) return true;
+    w->calling = true;
+    w->fns->end(w->self, ok);
+    return watch_told(w);
 }
 
 /* ---- in a backward ---- */
@@ -179,8 +178,7 @@ bool cti_watch_begin(ct_context *context, ct_tensor *const *outs, int n, bool re
     watch *w = context->watch;
     w->state = count_uses(w, outs, n);
     if (retain_graph) w->state = WATCH_LATE;
-    w->flag = retain_graph;
-    return !w->fns->begin || watch_tell(w, call_begin);
+    return tell_begin(w, retain_graph);
 }
 
 bool cti_watch_ran(ct_context *context, const cti_node *node) {
@@ -192,7 +190,7 @@ bool cti_watch_ran(ct_context *context, const cti_node *node) {
         ok = tell_whole(w, i);
         if (!ok || context->watch != w) return ok;
     }
-    return w->state == WATCH_IDLE || !w->fns->turn || watch_tell(w, call_turn);
+    return w->state == WATCH_IDLE || tell_turn(w);
 }
 
 bool cti_watch_end(ct_context *context, bool ok) {
@@ -204,6 +202,5 @@ bool cti_watch_end(ct_context *context, bool ok) {
     }
     if (w->state == WATCH_IDLE) return ok;
     w->state = WATCH_IDLE;
-    w->flag = ok;
-    return (!w->fns->end || watch_tell(w, call_end)) && ok;
+    return tell_end(w, ok) && ok;
 }

@@ -2,7 +2,6 @@
  * cti_check_run (check.c) and ct_jacobian (jacobian.c) are made of these functions. */
 #include "phases.h"
 
-#include "../core/callback.h"
 #include "../core/message.h"
 #include "../autograd/tape.h"
 
@@ -76,24 +75,13 @@ bool cti_check_drop_errors(cti_check *check, cti_held_errors held) {
     return status == CT_OK;
 }
 
-typedef struct {
-    const cti_check *of;
-    ct_tensor *y;
-} checked_call;
-static void call_checked(void *arg) {
-    checked_call *call = arg;
-    call->y = call->of->fn(call->of->in, call->of->n, call->of->arg);
-}
-
 ct_tensor *cti_check_call(cti_check *check) {
     ct_context *context = check->context;
     const cti_running running = {
         .outer = context->running, .given = check->in, .n = check->n, .frame = check->frame};
     ct_rng_set(context, check->rng);
     context->running = &running;
-    checked_call call = {.of = check};
-    cti_callback_run(context, "function", check->name, call_checked, &call);
-    ct_tensor *y = call.y;
+    ct_tensor *y = check->fn(check->in, check->n, check->arg);
     context->running = running.outer;
     if (!y) ct_fail(context, CT_ERR_ARGUMENT, "%s: the function returned nothing", check->name);
     else if (cti_tensor_in(y, context, check->name)) cti_tensor_has_values(y, check->name);

@@ -1,6 +1,6 @@
 /* The gradients of tensors that exist before a call of ct_jacobian, such as a module's parameters,
  * are hidden from its backwards: they leave their slots before the first backward and return after
- * the last, or when a callback leaves the call.
+ * the last.
  *
  * Invariants:
  *
@@ -20,15 +20,15 @@ typedef struct {
     ct_tensor *grad; /* the gradient before the backwards, or NULL */
 } hidden_entry;
 
-typedef struct {
-    cti_undo undo;
+struct cti_hidden_gradients {
     int64_t count;
     size_t bytes; /* the size of this block */
     hidden_entry entry[];
-} hidden_gradients;
+};
 
 /* Appends an entry, or only counts it if h is NULL. */
-static void hide_gradient(hidden_gradients *h, int64_t *count, cti_node *node, ct_tensor **grad) {
+static void hide_gradient(cti_hidden_gradients *h, int64_t *count, cti_node *node,
+                          ct_tensor **grad) {
     if (h) {
         h->entry[*count] = (hidden_entry){.node = node, .at = grad, .grad = *grad};
         *grad = NULL;
@@ -37,12 +37,12 @@ static void hide_gradient(hidden_gradients *h, int64_t *count, cti_node *node, c
     ++*count;
 }
 /* The same for the gradient of a slot, if it is a leaf's. */
-static void hide_leaf(hidden_gradients *h, int64_t *count, cti_grad_slot *slot) {
+static void hide_leaf(cti_hidden_gradients *h, int64_t *count, cti_grad_slot *slot) {
     if (slot && !cti_node_of(slot)->call.op) hide_gradient(h, count, cti_node_of(slot), &slot->sum);
 }
 
 /* Returns the number of entries. */
-static int64_t hide_all(hidden_gradients *h, const ct_tensor *y) {
+static int64_t hide_all(cti_hidden_gradients *h, const ct_tensor *y) {
     int64_t count = 0;
     hide_leaf(h, &count, y->slot); /* if fn returns a leaf, no node has an edge to it */
     for (cti_node *node = y->context->tape_first; node; node = node->next) {
@@ -53,8 +53,18 @@ static int64_t hide_all(hidden_gradients *h, const ct_tensor *y) {
     return count;
 }
 
-static void show_gradients(ct_context *context, cti_undo *undo) {
-    hidden_gradients *h = (hidden_gradients *)(void *)undo;
+cti_hidden_gradients *cti_check_hide(cti_check *check, const ct_tensor *y) {
+    const int64_t count = hide_all(NULL, y);
+    const size_t bytes = sizeof(cti_hidden_gradients) + cti_bytes(count, sizeof(hidden_entry));
+    cti_hidden_gradients *h = cti_take(check->context, bytes);
+    if (!h) return NULL;
+    h->count = count;
+    h->bytes = bytes;
+    hide_all(h, y);
+    return h;
+}
+
+void cti_check_show(cti_check *check, cti_hidden_gradients *h) {
     for (int64_t i = 0; i < h->count; i++) {
         ct_tensor **grad = h->entry[i].at;
         if (*grad) cti_tensor_free(*grad);
@@ -64,23 +74,5 @@ static void show_gradients(ct_context *context, cti_undo *undo) {
         if (h->entry[i].grad) *h->entry[i].at = h->entry[i].grad;
         cti_node_unref(h->entry[i].node);
     }
-    context->undo = undo->outer;
-    cti_give(context, h, h->bytes);
-}
-
-bool cti_check_hide(cti_check *check, const ct_tensor *y) {
-    const int64_t count = hide_all(NULL, y);
-    const size_t bytes = sizeof(hidden_gradients) + cti_bytes(count, sizeof(hidden_entry));
-    hidden_gradients *h = cti_take(check->context, bytes);
-    if (!h) return false;
-    *h = (hidden_gradients){
-        .undo = {check->context->undo, show_gradients}, .count = count, .bytes = bytes};
-    hide_all(h, y);
-    check->context->undo = &h->undo;
-    return true;
-}
-
-void cti_check_show(cti_check *check) {
-    CTI_ASSERT(check->context->undo && check->context->undo->undo == show_gradients);
-    show_gradients(check->context, check->context->undo);
+    cti_give(check->context, h, h->bytes);
 }

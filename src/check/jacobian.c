@@ -49,13 +49,14 @@ static bool jacobian_backwards(cti_check *check) {
     cti_frame frame;
     cti_frame_open(check->context, &frame, false);
     ct_tensor *y = cti_check_call(check);
-    const bool ok = y && cti_check_is_alike(check, y) && cti_check_hide(check, y);
-    if (ok) { /* the graph of tensors from outside is kept */
+    cti_hidden_gradients *hidden =
+        y && cti_check_is_alike(check, y) ? cti_check_hide(check, y) : NULL;
+    if (hidden) { /* the graph of tensors from outside is kept */
         cti_check_rows(check, check->checked, check->count, y, true);
-        cti_check_show(check);
+        cti_check_show(check, hidden);
     }
     cti_frame_close(check->context, &frame);
-    return ok && cti_ready(check->context);
+    return hidden && cti_ready(check->context);
 }
 
 /* The rounding error of column i, if y has errors of up to 8 units in the last place of its largest

@@ -69,10 +69,11 @@ void cti_check_weigh(const cti_check *check, const double *plus, const double *m
 bool cti_check_backward_once(cti_check *check, ct_tensor *y, ct_tensor *cotangent, bool retain);
 
 /* hide.c: hides the gradients of all leaves and results on the tape of y while backwards run.
- * False: out of memory. */
-bool cti_check_hide(cti_check *check, const ct_tensor *y);
+ * NULL: out of memory. */
+typedef struct cti_hidden_gradients cti_hidden_gradients;
+cti_hidden_gradients *cti_check_hide(cti_check *check, const ct_tensor *y);
 /* Drops the gradients that these tensors have got since, and gives them the old ones. */
-void cti_check_show(cti_check *check);
+void cti_check_show(cti_check *check, cti_hidden_gradients *hidden);
 
 /* nearby.c: computes y and A of all inputs at the first `points` points nearby, unless they are
  * there already. They belong to the innermost frame. */

@@ -12,9 +12,7 @@
  * 1. While the context is lent, ct_context_free is refused, and so is each function that would free
  *    an object and calls cti_is_lent first.
  * 2. Loans may nest. A function that is refused in an inner loan counts as refused in the outer
- *    loans too.
- * 3. A function that is left by longjmp or an exception counts as running for ever, so its loan
- * does not end. But if a callback around the loan was left, the loan has ended (callback.h). */
+ *    loans too. */
 #ifndef CTI_CORE_BUSY_H
 #define CTI_CORE_BUSY_H
 

@@ -173,7 +173,6 @@ const char *cti_lend_end(ct_context *context) {
 }
 
 bool cti_is_lent(ct_context *context, const char *function) {
-    cti_check_callbacks(context); /* a callback that was left may have ended the loan */
     cti_loans *loans = &context->loans;
     if (!loans->open) return false;
     loans->refused = function;
@@ -187,7 +186,6 @@ bool cti_in_backward(const ct_context *context) { return context->backward; }
 
 void ct_context_free(ct_context *context) {
     if (!context || cti_is_lent(context, "ct_context_free")) return;
-    cti_check_callbacks(context);
     cti_error_print_unseen(context);
     context->closing = true;
     while (context->closers) context->closers->close(context->closers);
@@ -248,13 +246,14 @@ ct_memory_stats ct_memory(const ct_context *context) {
 
 /* ---- debug mode: two threads at once ---- */
 
-uintptr_t cti_this_thread(void) {
+/* A number that differs from the numbers of all other running threads. */
+static uintptr_t this_thread(void) {
     static _Thread_local char thread;
     return (uintptr_t)&thread;
 }
 
 bool cti_debug_enter(ct_context *context) {
-    const uintptr_t self = cti_this_thread();
+    const uintptr_t self = this_thread();
     uintptr_t inside = 0;
     if (!atomic_compare_exchange_strong(&context->inside, &inside, self) && inside != self) {
         atomic_store(&context->intruded, true);

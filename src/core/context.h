@@ -24,9 +24,7 @@
  * 2. An error is reported at most once.
  * 3. The call that sets `held` restores its old value, and then reports the pending error, replaces
  *    it, or clears it.
- * 4. ct_context_free prints an error that is unseen.
- * 5. status_or_callbacks is 0 exactly if no error is pending and no callback runs. Then cti_ready
- *    needs no other test. */
+ * 4. ct_context_free prints an error that is unseen. */
 #ifndef CTI_CORE_CONTEXT_H
 #define CTI_CORE_CONTEXT_H
 
@@ -83,52 +81,6 @@ typedef struct {
     const char *refused; /* the last function that was refused in the open loans, or NULL */
 } cti_loans;
 
-/* A change of the program's tensors that a running call must take back before it ends. The call
- * embeds it in a block from cti_take and puts it at the front of context->undo. If a callback
- * leaves the call, `undo` is called instead of the call's own end. It takes the change back,
- * removes itself from the list and gives its block back. */
-typedef struct cti_undo cti_undo;
-struct cti_undo {
-    cti_undo *outer;
-    void (*undo)(ct_context *context, cti_undo *self);
-};
-
-/* The fields of a context that a running call of the library changes and at its end restores. */
-typedef struct {
-    const char *op, *backward;
-    const cti_running *running;
-    int *pending;
-    struct cti_data_copies *data_copies;
-    struct cti_span *span;
-    cti_undo *undo;
-    struct cti_file_set *set;
-    bool in_recompute, held;
-    cti_rows rows;
-    int depth, loans;
-} cti_call_state;
-
-/* A frame that was moved from the C stack for the time of a callback. */
-typedef struct {
-    cti_frame *home; /* its address on the stack */
-    cti_frame frame;
-} cti_moved_frame;
-
-/* The record of a callback that is running: see callback.h. */
-typedef struct cti_callback cti_callback;
-struct cti_callback {
-    cti_callback *outer;
-    char name[40];              /* the name of the op or module with this callback */
-    const char *what;           /* the kind of the callback: "forward" */
-    uintptr_t stack;            /* the callback and its calls use the stack below this address */
-    uintptr_t thread;           /* cti_this_thread of the callback's thread */
-    cti_call_state inside;      /* the state with which calls inside the callback begin */
-    const cti_frame *innermost; /* context->frame when the callback began */
-    size_t bytes;               /* the size of the record's block; 0 in context->report */
-    int count;
-    cti_moved_frame *moved; /* [count] the moved frames, the innermost first */
-};
-enum { CTI_REPORT_FRAMES = 24 };
-
 /* The record of a run in which gradcheck calls a function on inputs of another layout or dtype. If
  * ct_data_* refuses a tensor during this run, it stores its message here and returns a dense copy
  * instead of NULL. So gradcheck can diagnose an op that does not check its inputs, and the op does
@@ -148,14 +100,7 @@ typedef struct cti_data_copies {
 
 struct ct_context {
     cti_pool pool;
-    /* two fields that are also one number, so that cti_ready compares once */
-    union {
-        struct {
-            ct_status status;
-            int callbacks; /* the number of running callbacks, the length of the list `callback` */
-        };
-        uint64_t status_or_callbacks;
-    };
+    ct_status status;
     char message[CTI_MESSAGE_SIZE];
     ct_error_fn on_error;
     void *on_error_data;
@@ -186,17 +131,11 @@ struct ct_context {
     const char *backward; /* the name of the op whose backward is running, or NULL */
     int *pending;         /* the number of pending nodes of this backward */
     bool in_recompute;    /* a function of ct_recompute runs; its nodes are dropped at its end */
-    cti_undo *undo;       /* the changes that running calls must take back */
     struct cti_file_set *set; /* the set that files of a running save join, or NULL: io/set.h */
     struct cti_watch *watch;  /* the watcher of the leaves, or NULL */
     _Atomic uintptr_t inside; /* debug mode: the thread that is inside a call, or 0 */
     _Atomic bool intruded;    /* debug mode: whether another thread has called meanwhile */
     int depth;                /* debug mode: the number of nested calls of the thread inside */
-    cti_callback *callback;   /* the innermost running callback, or NULL */
-    cti_callback report;      /* the record for on_error */
-    cti_moved_frame report_moved[CTI_REPORT_FRAMES];
-    /* called after a callback has left a backward, so that no node stays pending */
-    void (*give_up_backward)(ct_context *context);
     cti_handles handles;
     cti_objects objects;
     cti_closer *closers; /* the resources that ct_context_free closes */
@@ -358,20 +297,9 @@ ct_rng cti_rng_next(ct_context *context);
 
 /* Whether the context is not NULL and has no pending error. Every function that computes or changes
  * something checks this first. */
-bool cti_ready_in_callback(const ct_context *context);
 static inline bool cti_ready(const ct_context *context) {
-    return context && (!context->status_or_callbacks || cti_ready_in_callback(context));
+    return context && context->status == CT_OK;
 }
-
-/* Records an error if a callback was left by an exception or longjmp (callback.h). A function that
- * works even while an error is pending calls this before it reads any other field. */
-void cti_callback_check(ct_context *context);
-static inline void cti_check_callbacks(const ct_context *context) {
-    if (context->callbacks) cti_callback_check((ct_context *)(uintptr_t)context);
-}
-
-/* A number that differs from the numbers of all other running threads. */
-uintptr_t cti_this_thread(void);
 
 /* cti_enter and cti_leave run around code that allocates or changes lists of the context. In debug
  * mode cti_enter returns false, without an error, while another thread is inside. The other thread

@@ -1,5 +1,5 @@
 /* The pending error of a context. Its states and invariants are in context.h. */
-#include "callback.h"
+#include "context.h"
 #include "message.h"
 
 #include <cotangent/autograd.h>
@@ -44,11 +44,6 @@ void *cti_fail_in_both(ct_context *a, ct_context *b, ct_status status, const cha
     return NULL;
 }
 
-static void call_on_error(void *arg) {
-    const ct_context *context = arg;
-    context->on_error(context->on_error_data, context->status, context->message);
-}
-
 /* Debug mode prints the error, except if on_error is ct_error_die, which prints the same line. */
 void cti_error_report(ct_context *context) {
     if (context->held) return;
@@ -56,9 +51,12 @@ void cti_error_report(ct_context *context) {
         fprintf(stderr, "cotangent: %s\n", context->message);
     context->unseen = !context->on_error;
     if (!context->on_error) return;
+    struct cti_file_set *set = context->set;
+    context->set = NULL; /* a file that on_error saves joins no set */
     context->reporting = true;
-    cti_callback_report(context, call_on_error, context);
+    context->on_error(context->on_error_data, context->status, context->message);
     context->reporting = false;
+    context->set = set;
 }
 
 void cti_error_print_unseen(const ct_context *context) {
@@ -74,14 +72,12 @@ static void mark_seen(const ct_context *context) {
 
 ct_status ct_error(const ct_context *context) {
     if (!context) return CT_ERR_MEMORY;
-    cti_check_callbacks(context);
     if (context->status) mark_seen(context);
     return context->status;
 }
 
 const char *ct_error_message(const ct_context *context) {
     if (!context) return "no context: out of memory";
-    cti_check_callbacks(context);
     if (!context->status) return "";
     mark_seen(context);
     return context->message;
@@ -94,7 +90,6 @@ const char *cti_pending_error(const ct_context *context, ct_status *status) {
 
 void ct_error_clear(ct_context *context) {
     if (!context) return;
-    cti_check_callbacks(context);
     if (!context->reporting) context->status = CT_OK;
 }
 

@@ -14,13 +14,8 @@ cti_on_free *cti_on_free_new(ct_context *context, void (*fn)(void *arg), void *a
     return node;
 }
 
-static void call_on_free(void *node) {
-    const cti_on_free *of = node;
-    of->fn(of->arg);
-}
-
-void cti_on_free_run(cti_on_free *node, const char *what, const char *name) {
-    cti_callback_run_in(&node->reserve, node->context, what, name, call_on_free, node);
+void cti_on_free_run(cti_on_free *node) {
+    node->fn(node->arg);
     cti_on_free_give(node);
 }
 
@@ -33,7 +28,7 @@ static cti_on_free *node_of(cti_closer *closer) {
 static void run_with_context(cti_closer *closer) {
     cti_on_free *node = node_of(closer);
     cti_closer_remove(&node->context->closers, closer);
-    cti_on_free_run(node, "function for its end", "context");
+    cti_on_free_run(node);
 }
 
 /* Removes the function with this argument that was added last, if there is one. */
@@ -48,7 +43,6 @@ static void take_off(ct_context *context, const void *arg) {
 
 bool ct_context_on_free(ct_context *context, void (*fn)(void *), void *arg) {
     if (!context) return false;
-    cti_check_callbacks(context);
     if (!fn) {
         take_off(context, arg);
         return true;

@@ -191,7 +191,6 @@ bool ct_profile_start(ct_context *context) {
 
 bool ct_profile_stop(ct_context *context) {
     if (!context) return false;
-    cti_check_callbacks(context);
     cti_profile *p = context->profile;
     if (!cti_profile_is_running(context))
         return ct_fail(context, CT_ERR_ARGUMENT, "profile_stop: no profile runs");

@@ -34,7 +34,6 @@ void cti_frame_close(ct_context *context, cti_frame *frame) {
 
 /* Opens a frame of the program in a block of `bytes` bytes. Returns NULL if it cannot be opened. */
 static cti_frame *open_frame(ct_context *context, bool no_grad, size_t bytes) {
-    cti_check_callbacks(context);
     if (!cti_enter(context)) return NULL;
     cti_frame *frame = cti_take(context, bytes);
     if (frame) {
@@ -93,7 +92,6 @@ static bool is_in_use(const ct_context *context, const cti_frame *frame) {
 
 void ct_scope_close(ct_scope scope) {
     ct_context *context = scope.context;
-    if (context) cti_check_callbacks(context);
     cti_frame *frame = frame_of(scope);
     if (frame && (!frame->pooled || is_in_use(context, frame)))
         ct_fail(context, context->backward ? CT_ERR_GRAD : CT_ERR_ARGUMENT,
@@ -111,6 +109,5 @@ ct_tensor *ct_keep(ct_tensor *tensor) {
 /* A tensor in no scope, such as a parameter or a gradient, belongs to a module or the tape and
  * stays. */
 void ct_release(ct_tensor *tensor) {
-    if (tensor) cti_check_callbacks(cti_handle_context(tensor));
     if (tensor && cti_tensor_is_open(tensor, "release") && tensor->frame) cti_tensor_end(tensor);
 }

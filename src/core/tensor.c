@@ -1,5 +1,5 @@
 /* Handles and storages, copies between any two layouts, and reading values. */
-#include "callback.h"
+#include "context.h"
 #include "int_math.h"
 #include "message.h"
 #include "strided_loop.h"
@@ -144,7 +144,7 @@ __attribute__((noinline)) static void end_in_forward(ct_tensor *tensor) {
         return;
     }
     cti_tensor_disown(tensor);
-    cti_tensor_own(cti_callback_frame(tensor->context, frame), tensor);
+    cti_tensor_own(frame, tensor);
 }
 
 void cti_tensor_end(ct_tensor *tensor) {
@@ -325,7 +325,7 @@ static void *data_of_copy(ct_tensor *t, ct_dtype dtype) {
               *fresh = dense ? cti_tensor_new(context, dtype, t->shape) : NULL;
     if (!fresh) return NULL;
     context->isa->of[t->dtype]->cast[dtype](t->numel, dense->data, fresh->data);
-    cti_tensor_lift(fresh, cti_callback_frame(context, copies->frame));
+    cti_tensor_lift(fresh, copies->frame);
     const int at = copies->count++ % CTI_DATA_COPIES;
     copies->made[at].of = t, copies->made[at].data = t->data, copies->made[at].copy = fresh;
     return fresh->data;

@@ -60,11 +60,6 @@ bool cti_os_count_forks(void);
 /* The number of forks between the process that began to count and this process. */
 unsigned cti_os_forks(void);
 
-/* Whether both addresses lie on the stack that the system has given to this thread. The answer is
- * false if one lies elsewhere, such as on a stack that the program has made itself, and if the
- * system does not tell where the stack lies. */
-bool cti_os_on_stack(uintptr_t a, uintptr_t b);
-
 /* Requests the registers of AMX's tiles for this process. Returns false if the system refuses. */
 bool cti_os_grants_amx(void);
 /* Whether XCR0 has the bits of AVX-512's registers only after a thread has used the registers. */

@@ -98,33 +98,6 @@ bool cti_os_count_forks(void) {
 
 unsigned cti_os_forks(void) { return fork_count; }
 
-/* Finds the lowest address and the size of this thread's stack. Returns false if the system does
- * not tell them. */
-static bool thread_stack(uintptr_t *low, size_t *size) {
-#ifdef __APPLE__
-    *size = pthread_get_stacksize_np(pthread_self());
-    *low = (uintptr_t)pthread_get_stackaddr_np(pthread_self()) - *size;
-    return true;
-#elif defined __linux__
-    pthread_attr_t attr;
-    void *address = NULL;
-    if (pthread_getattr_np(pthread_self(), &attr)) return false;
-    const bool known = !pthread_attr_getstack(&attr, &address, size);
-    pthread_attr_destroy(&attr);
-    *low = (uintptr_t)address;
-    return known;
-#else
-    (void)low, (void)size;
-    return false;
-#endif
-}
-
-bool cti_os_on_stack(uintptr_t a, uintptr_t b) {
-    uintptr_t low;
-    size_t size;
-    return thread_stack(&low, &size) && a - low < size && b - low < size;
-}
-
 bool cti_os_saves_avx512_late(void) {
 #ifdef __APPLE__
     return true;

@@ -97,13 +97,6 @@ uint64_t cti_os_entropy(void) {
 bool cti_os_count_forks(void) { return true; }
 unsigned cti_os_forks(void) { return 0; }
 
-/* In a fiber the limits are the limits of the fiber's own stack. */
-bool cti_os_on_stack(uintptr_t a, uintptr_t b) {
-    ULONG_PTR low, high;
-    GetCurrentThreadStackLimits(&low, &high);
-    return a - low < high - low && b - low < high - low;
-}
-
 bool cti_os_grants_amx(void) { return false; }
 bool cti_os_saves_avx512_late(void) { return false; }
 
