@@ -19,18 +19,16 @@
  *
  * Callbacks are the functions of the program that the library calls: on_error, the forward and
  * backward of an op, a module's functions, the functions of ct_context_on_free, ct_recompute,
- * ct_gradcheck and ct_jacobian, an allocator, and a comm's engine. A callback must return. No C++
- * exception and no longjmp may leave it, because the library's function that called it would never
- * finish.
+ * ct_gradcheck and ct_jacobian, those of ct_watch and of a ct_optim_rule, an allocator, and a
+ * comm's engine. A callback must return: no C++ exception and no longjmp may leave it, because the
+ * library's function that called it would never finish. If one does, nothing in the context may be
+ * used again, and the library does not notice. A program in C++ catches exceptions inside the
+ * callback and records an error by ct_fail, which is then the error of the call that runs the
+ * callback. Scopes that the callback has opened and not closed end with that call.
  *
- * If an exception or a longjmp nevertheless leaves a callback (other than an allocator's or an
- * engine's function), the program does not crash. The next call in the context closes the scopes
- * that were opened inside the callback, drops the unfinished computation and fails with
- * CT_ERR_ARGUMENT ("mine: its forward was left by an exception or by longjmp"), or with the error
- * that was already pending. After ct_error_clear the context is usable again. The library detects
- * this at the next call if that call comes from the same thread and from at most some 4 KB further
- * down the stack, and otherwise at a later call. It cannot detect it on a stack that the program
- * has made itself, such as a coroutine's; the context can then only be freed.
+ * A callback may use the context, but it cannot free the context, and it cannot free or step the
+ * object that is running, such as the module of a forward or the optimiser of a step: that is
+ * CT_ERR_ARGUMENT.
  *
  * ct_context_free prints a pending error to stderr ("cotangent: error never looked at: matmul:
  * ...") if there is no on_error and neither ct_error nor ct_error_message has returned the error.
@@ -142,15 +140,16 @@ typedef struct {
 CT_API ct_context *ct_context_new(ct_context_opts opts);
 
 /* Frees the context and everything made in it: tensors, modules, optimisers, threads. Prints a
- * pending error that no ct_error or ct_error_message has returned. NULL does nothing. */
+ * pending error that no ct_error or ct_error_message has returned. NULL does nothing. In a callback
+ * it is CT_ERR_ARGUMENT, and nothing is freed. */
 CT_API void ct_context_free(ct_context *context);
 
 /* Makes ct_context_free call fn(arg) once, while all objects of the context still exist. Functions
  * run in the reverse order of their addition. Files, tokens, comms, and modules with functions of
  * ct_module_on_free or an `end` take part in the same order: a file is added when it is opened, and
- * a module when it gets its first such function. fn is a callback and must return. It may use the
- * context but not free it. If fn is NULL, the function that was added last with this arg is
- * removed. If ct_context_on_free returns false, nothing has changed. */
+ * a module when it gets its first such function. fn is a callback and must return. If fn is NULL,
+ * the function that was added last with this arg is removed. If ct_context_on_free returns false,
+ * nothing has changed. */
 CT_API bool ct_context_on_free(ct_context *context, void (*fn)(void *arg), void *arg);
 
 /* Returns the code of the pending error; CT_OK if none is pending; CT_ERR_MEMORY if context is

@@ -186,11 +186,7 @@ CT_API bool ct_dist_next(ct_dist *dist, int64_t *micro_batch);
  * with one rank a step of the program's own rule fails as ct_optim_step does.
  *
  * If ct_dist_next or the backward of the last micro-batch has failed after it has taken gradients,
- * the step fails too, even if the program has cleared the error.
- *
- * If an exception or longjmp leaves a function of the optimiser's rule, that ends the step. The
- * next call of the ct_dist begins a new one. But several ranks cannot go on, because the others
- * wait for the parameters of this rank. */
+ * the step fails too, even if the program has cleared the error. */
 CT_API bool ct_dist_step(ct_dist *dist);
 
 /* Replaces values[i] by its sum over the ranks, on all ranks, for logs. The sum is in the order of

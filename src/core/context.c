@@ -184,8 +184,19 @@ bool cti_in_backward(const ct_context *context) { return context->backward; }
 
 /* ---- freeing, and reading settings ---- */
 
+/* Whether a function of the program is running that the library has called. */
+static bool in_callback(const ct_context *context) {
+    const cti_frame *frame = context->frame;
+    while (frame->pooled) frame = frame->outer;
+    return context->closing || context->reporting || frame != &context->root;
+}
+
 void ct_context_free(ct_context *context) {
     if (!context || cti_is_lent(context, "ct_context_free")) return;
+    if (in_callback(context)) {
+        ct_fail(context, CT_ERR_ARGUMENT, "ct_context_free: a call of the context is running");
+        return;
+    }
     cti_error_print_unseen(context);
     context->closing = true;
     while (context->closers) context->closers->close(context->closers);

@@ -38,7 +38,6 @@ uint64_t cti_os_process(void) {
 
 bool cti_os_count_forks(void) { return true; }
 unsigned cti_os_forks(void) { return 0; }
-/* The program has one stack. */
 bool cti_os_grants_amx(void) { return false; }
 bool cti_os_saves_avx512_late(void) { return false; }
 double cti_libm_tanh(double x) { return tanh(x); }
