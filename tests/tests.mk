@@ -7,7 +7,7 @@ CHECK_PROGRAMS := $(sort $(patsubst test_%.c,%,$(notdir $(wildcard tests/*/test_
 # POSIX_FAULTS wrap functions of POSIX, and test_unseen reads stderr by dup.
 POSIX_FAULTS = io_faults model_faults set_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
 WRAPPED  = $(POSIX_FAULTS) faults op_faults optim_faults dist_faults graph gradcheck_html jacobian_calls module_types \
-    text_faults text_normalize_faults text_pretokenize_faults watch
+    watch
 # The Check programs of each floor in ext/, which a build without the floor leaves out.
 programs_of = $(patsubst test_%.c,%,$(notdir $(wildcard tests/$(1)/test_*.c)))
 TESTS_OF_data = $(call programs_of,data)
@@ -71,6 +71,7 @@ wrapped = $(foreach f,$(1),-Wl$(comma)--wrap=$(f) $(if $(filter $(f),$(OFFSETS))
     $(if $(filter $(f),$(TIMES)),-Wl$(comma)--wrap=__$(f)64_time64) \
     $(if $(filter fcntl,$(f)),-Wl$(comma)--wrap=__fcntl_time64))
 CHECK_CFLAGS += $(if $(OFFSETS),-include tests/portable/wide_offsets.h)
+MALLOCS = $(call wrapped,malloc calloc realloc)
 TAKES = cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any
 LDFLAGS_test_io_faults = $(call wrapped,open openat pread write pwrite close fsync rename mkdir unlink unlinkat \
     fstat fstatat lstat stat fchmod fchown fcntl realpath $(TAKES))
@@ -81,8 +82,8 @@ LDFLAGS_test_model_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_set_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_token_faults = $(LDFLAGS_test_io_faults)
 # A system's own functions would fail with malloc.
-POSIX_FAULTS += text_faults text_model_faults text_normalize_faults text_pretokenize_faults text_train_faults
-LDFLAGS_test_text_train_faults = $(LDFLAGS_test_io_faults) $(call wrapped,malloc calloc realloc)
+POSIX_FAULTS += text_faults text_model_faults
+LDFLAGS_test_text_faults = $(LDFLAGS_test_io_faults) $(MALLOCS)
 LDFLAGS_test_disk_model = $(call wrapped,open openat pread write pwrite ftruncate close fsync rename mkdir unlink \
     unlinkat fstat lstat stat)
 LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,$(TAKES))
@@ -92,19 +93,16 @@ LDFLAGS_test_optim_faults = $(LDFLAGS_test_faults)
 LDFLAGS_test_threads_refused = $(patsubst %,-Wl$(comma)--wrap=%,\
     pthread_mutex_init pthread_cond_init pthread_create pthread_once)
 # The models of tokenizers.
-LDFLAGS_test_text_model_faults = $(call wrapped,malloc calloc cti_arena_take cti_arena_copy)
+LDFLAGS_test_text_model_faults = $(call wrapped,cti_arena_take cti_arena_copy) $(MALLOCS)
 LDFLAGS_test_graph = $(LDFLAGS_test_faults)
 LDFLAGS_test_watch = $(LDFLAGS_test_faults)
 LDFLAGS_test_module_types = $(LDFLAGS_test_faults)
 LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
-LDFLAGS_test_text_faults = $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc cti_take_any)
-LDFLAGS_test_text_normalize_faults = $(patsubst %,-Wl$(comma)--wrap=%,malloc calloc realloc)
 LDFLAGS_test_jacobian_calls = $(LDFLAGS_test_faults)
-LDFLAGS_test_text_pretokenize_faults = $(call wrapped,malloc realloc)
 $(foreach t,disk_model finetune run_log,$(BUILD)/tests/test_$(t)$(EXE)): $(PARTS_LIB)
 $(BUILD)/tests/test_amx$(EXE): $(BUILD)/obj/tests/kernels/amx_avx512.o
 DIST_TESTS = $(filter $(addprefix $(BUILD)/tests/,test_dist$(EXE) test_dist_%),$(TESTS))
-$(foreach t,text_normalize text_normalize_faults,$(BUILD)/tests/test_$(t)$(EXE)): $(BUILD)/obj/tests/text/text_probe.o
+$(foreach t,text_normalize text_faults,$(BUILD)/tests/test_$(t)$(EXE)): $(BUILD)/obj/tests/text/text_probe.o
 $(DIST_TESTS): $(BUILD)/obj/tests/ranks/thread_comm.o
 
 EXAMPLES_TEST = $(if $(filter-out $(EXT),ext/data ext/ranks),,$(BUILD)/tests/test_examples)

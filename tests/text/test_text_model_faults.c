@@ -4,28 +4,7 @@
 
 #include "ext/text/model.h"
 #include "tests/support/fault_sweep.h"
-
-/* Requests to malloc and calloc of the library. */
-static struct {
-    bool counts;
-    int64_t at, calls; /* the request that is refused, 0: none; the number of requests */
-    size_t bytes;      /* the sum of all requests since the count began */
-} heap;
-
-static bool heap_refuses(size_t size) {
-    if (!heap.counts) return false;
-    heap.bytes += size;
-    return ++heap.calls == heap.at;
-}
-
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_malloc(size_t size) { return heap_refuses(size) ? NULL : __real_malloc(size); }
-void *__real_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size) {
-    return heap_refuses(count * size) ? NULL : __real_calloc(count, size);
-}
+#include "tests/support/malloc_faults.h"
 
 /* Requests to the arena, of which each is refused in turn; blocks of the arena are fewer. */
 static bool arena_refuses(cti_arena *from) {
@@ -86,6 +65,12 @@ static bool open_and_close(void *arg) {
 static void start(void) { context = ct_context_new((ct_context_opts){0}); }
 static void stop(void) { ct_context_free(context); }
 
+static void sweep_mallocs(fault_case f) {
+    f.kind = FAULT_CALL, f.only = "malloc", f.status = CT_ERR_MEMORY;
+    fault_sweep(&f);
+}
+
+/* The merges of a new token are found in memory of malloc. */
 START_TEST(an_opening_without_memory) {
     fault_case f = {.name = models[_i],
                     .kind = FAULT_TAKE,
@@ -94,65 +79,50 @@ START_TEST(an_opening_without_memory) {
                     .run = open_and_close,
                     .least = 10};
     fault_sweep(&f);
-    /* the merges of a new token are found in memory of malloc */
-    bool good = false;
-    for (int64_t at = 1; !good; at++) {
-        memset(&heap, 0, sizeof heap);
-        heap.counts = true, heap.at = at;
-        good = open_nth(&_i);
-        heap.counts = false;
-        close_model();
-        ck_assert(good == (ct_error(context) == CT_OK) &&
-                  (good || ct_error(context) == CT_ERR_MEMORY));
-        ct_error_clear(context);
-        if (heap.calls < at) ck_assert(good);
-    }
+    f.least = 0, f.may_succeed = true;
+    sweep_mallocs(f);
 }
 END_TEST
 
-/* Encodes a text as one piece. */
-static bool encode(const char *text, size_t size, int64_t *count) {
-    const cti_aligned aligned = {.at = text, .size = size};
+/* A long text of "a" and "b", which is encoded as one piece. */
+static char text[SIZE];
+static int64_t tokens;
+
+static bool encode(void *arg) {
+    (void)arg;
+    const cti_aligned aligned = {.at = text, .size = SIZE};
     cti_sink sink = {.text = &aligned};
-    cti_model_work *work = cti_model_work_new(model, size);
-    const bool good = work && cti_model_encode(model, work, 0, size, &sink);
+    cti_model_work *work = cti_model_work_new(model, SIZE);
+    const bool good = work && cti_model_encode(model, work, 0, SIZE, &sink);
     cti_model_work_free(work);
-    *count = sink.count;
+    tokens = sink.count;
     return good;
 }
 
+static void begin_text(int i) {
+    ck_assert(open_nth(&i));
+    for (int k = 0; k < SIZE; k++) text[k] = "ab"[k % 2];
+}
+
+/* A cache that has no memory is left out. */
+static void has_all_tokens(const fault_end *end, void *all) {
+    FAULT_CK(end, !end->done || tokens == *(int64_t *)all);
+}
+
 START_TEST(an_encode_without_memory) {
-    static char text[SIZE];
-    int64_t all, count;
-    ck_assert(open_nth(&_i));
-    for (int i = 0; i < SIZE; i++) text[i] = "ab"[i % 2];
-    ck_assert(encode(text, SIZE, &all));
-    ck_assert_int_eq(all, _i ? SIZE : SIZE / 4);
-    int64_t failed = 0;
-    for (int64_t at = 1;; at++) {
-        memset(&heap, 0, sizeof heap);
-        heap.counts = true, heap.at = at;
-        const bool good = encode(text, SIZE, &count);
-        heap.counts = false;
-        if (good) ck_assert_int_eq(count, all); /* a cache that has no memory is left out */
-        failed += !good;
-        if (heap.calls < at) break;
-    }
-    ck_assert_int_ge(failed, 2);
+    int64_t all = _i ? SIZE : SIZE / 4;
+    begin_text(_i);
+    sweep_mallocs((fault_case){
+        .name = models[_i], .arg = &all, .run = encode, .end = has_all_tokens, .least = 2});
     close_model();
 }
 END_TEST
 
 START_TEST(memory_of_an_encode) {
-    static char text[SIZE];
-    int64_t count;
-    ck_assert(open_nth(&_i));
-    for (int i = 0; i < SIZE; i++) text[i] = "ab"[i % 2];
-    memset(&heap, 0, sizeof heap);
-    heap.counts = true;
-    ck_assert(encode(text, SIZE, &count));
-    heap.counts = false;
-    ck_assert_uint_le(heap.bytes, 16 * SIZE);
+    begin_text(_i);
+    malloced = 0;
+    ck_assert(encode(NULL));
+    ck_assert_uint_le(malloced, 16 * SIZE);
     close_model();
 }
 END_TEST

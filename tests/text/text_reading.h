@@ -19,7 +19,7 @@ typedef struct {
 static inline void begin_reading(text_reading *r, const char *json) {
     const size_t size = strlen(json);
     ck_assert_uint_lt(size, sizeof r->text);
-    *r = (text_reading){.context = ct_context_new((ct_context_opts){0})};
+    *r = (text_reading){.context = ct_context_new((ct_context_opts){.threads = 1})};
     r->arena.context = r->context;
     memcpy(r->text, json, size + 1);
     ck_assert(cti_json_tree_read(r->context, "test", "t.json", r->text, size, &r->tree));
