@@ -46,7 +46,7 @@ is_one_of = $(filter $(1:%=test_%.c),$(notdir $<))
 at_O0 = $(patsubst -O3,-O0,$(patsubst -O2,-O0,$(1)))
 at_O2 = $(patsubst -O3,-O2,$(1))
 MODELS = amx gemm generate_rows
-COMPUTING = attention_fused attention_hidden attention_rounded checksum disk_model dist_faults faults graph \
+COMPUTING = attention_fused attention_hidden attention_rounded attention_seen checksum disk_model dist_faults faults graph \
     kernel_rows kernels losses ops ops_more rounded rows shard_faults stored text_unicode
 
 $(BUILD)/obj/tests/kernels/amx_avx512.o: TEST_OPT = at_O2

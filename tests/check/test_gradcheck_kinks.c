@@ -94,10 +94,12 @@ static ct_gradcheck_result check(ct_fn fn, int which, ct_dtype dtype, place at, 
     return r;
 }
 
+/* A place has four seeds, with which x has each of its shapes; the next place has four others. */
 START_TEST(right_near_a_kink) {
     for (int where = 0; where < PLACES; where++)
         for (int mode = 0; mode < 4; mode++)
-            for (uint64_t seed = 1; seed <= 8; seed++) {
+            for (uint64_t k = 0; k < 4; k++) {
+                const uint64_t seed = 1 + k + 4 * (uint64_t)(where % 2);
                 const ct_gradcheck_result r =
                     check(right_of, _i, mode % 2 ? CT_F64 : CT_F32, places[where], mode / 2, seed);
                 ck_assert_msg(r.verdict != CT_VERDICT_WRONG,

@@ -67,7 +67,7 @@ static void sweep(program *run, int threads) {
         {.name = "the allocator, once", .kind = FAULT_ALLOCATOR, .may_succeed = true},
         {.name = "the allocator, for ever", .kind = FAULT_ALLOCATOR, .forever = true},
         {.name = "cti_take, once", .kind = FAULT_TAKE},
-        {.name = "cti_take, for ever", .kind = FAULT_TAKE, .forever = true}};
+        {.name = "cti_take, for ever", .kind = FAULT_TAKE, .forever = true, .sparse = 40}};
     static subject s;
     s = (subject){.run = run, .threads = threads};
     ck_assert_msg(run_anew(&s), "without a fault: %s", ct_error_message(context));

@@ -97,7 +97,7 @@ START_TEST(products) {
     static const int64_t n[] = {1, 2, 15, 16, 33, 70}, k[] = {1, 7, 19, 40, 130, 600, 900};
     static const int64_t rows[] = {1, 2, 3, 5, 8, 13, 16, 31, 33, 64, 100, 150};
     context = context_of(_i / 2, 1 + _i % 2);
-    for (int i = 0; i < 150; i++) {
+    for (int i = 0; i < 100; i++) {
         const int type = (int)ct_random_below(context, 3);
         const product p = {.dtype = type == 1 ? CT_F64 : CT_F32,
                            .weight = type == 2 ? CT_BF16 : CT_F32,

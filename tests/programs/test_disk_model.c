@@ -176,20 +176,20 @@ static void save_and_crash(kind k, int outcomes, bool no_file_sync, bool no_fold
 }
 
 START_TEST(old_or_new) {
-    save_and_crash((kind)_i, 40, false, false);
+    save_and_crash((kind)_i, 20, false, false);
     ck_assert_msg(ruined == 0, "%lld of %lld: %s", (long long)ruined, (long long)disk.tried,
                   first_ruin);
 }
 END_TEST
 
 START_TEST(without_a_sync_of_the_file) {
-    save_and_crash((kind)_i, 40, true, false);
+    save_and_crash((kind)_i, 20, true, false);
     ck_assert_int_gt(ruined, 0);
 }
 END_TEST
 
 START_TEST(without_a_sync_of_the_folder) {
-    save_and_crash((kind)_i, 40, false, true);
+    save_and_crash((kind)_i, 20, false, true);
     ck_assert_int_gt(ruined, 0);
 }
 END_TEST

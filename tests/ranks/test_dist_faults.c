@@ -153,7 +153,7 @@ START_TEST(memory_runs_out) {
                               .end = check_world,
                               /* a later rank needs no memory for a save */
                               .least = w.phase == SUM || w.phase == SAVE ? 1 : 5,
-                              .sparse = w.phase < SAVE ? 12 : 6});
+                              .sparse = w.phase < SAVE ? 8 : 5});
 }
 END_TEST
 
