@@ -6,6 +6,8 @@
 
 #include <cotangent/nn.h>
 
+#include "../src/core/object.h"
+
 /* These return a module whose parameters have undefined values. Its options are checked as the
  * public constructor checks them. The dtype of a Linear or an Embedding may be bf16, which is that
  * of the matrix; a bias is f32 then. */
@@ -25,5 +27,8 @@ bool cti_nn_is_embedding(const ct_module *module);
 /* The options of a norm; NULL for any other module. */
 const ct_layer_norm_opts *cti_nn_layer_norm_of(const ct_module *module);
 const ct_rms_norm_opts *cti_nn_rms_norm_of(const ct_module *module);
+
+/* Makes ct_module_free of the module, or of a module above it, end the object by `end`. */
+void cti_nn_end_with(ct_module *module, cti_object *object, void (*end)(cti_hook *self));
 
 #endif

@@ -198,21 +198,21 @@ static bool is_running(const ct_module *module) {
     return false;
 }
 
-/* May all dependents of the tree end? If one may not, an error was recorded. */
-static bool dependents_may_end(const ct_module *module) {
-    for (const cti_nn_dependent *d = module->dependents; d; d = d->next)
-        if (d->may_end && !d->may_end(d, "ct_module_free")) return false;
+/* May all hooks of the tree end? If one may not, an error was recorded. */
+static bool hooks_may_end(const ct_module *module) {
+    for (const cti_hook *hook = module->hooks; hook; hook = hook->next)
+        if (hook->may_end && !hook->may_end(hook, "ct_module_free")) return false;
     for (const ct_module *child = module->children; child; child = child->next)
-        if (!dependents_may_end(child)) return false;
+        if (!hooks_may_end(child)) return false;
     return true;
 }
 
 static void module_end(ct_module *module) {
     ct_context *context = module->context;
-    CTI_ASSERT(!module->ends);
+    CTI_ASSERT(!module->ends_data && !module->object.hook.link);
     char text[CTI_OBJECT_NAME] = "";
     if (context->debug) write_name(module, text);
-    while (module->dependents) module->dependents->end(module->dependents);
+    while (module->hooks) cti_hook_end(module->hooks);
     while (module->children) module_end(module->children);
     free_entries(context, module->params);
     free_entries(context, module->buffers);
@@ -232,8 +232,8 @@ void ct_module_free(ct_module *module) {
                 cti_nn_kind_name(module));
         return;
     }
-    if (!dependents_may_end(module)) return;
-    cti_nn_run_ends(module);
+    if (!hooks_may_end(module)) return;
+    cti_nn_run_functions(module);
     module_end(module);
 }
 

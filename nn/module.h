@@ -24,7 +24,6 @@
 
 #include "../ops/update/update.h"
 #include "../src/core/assert.h"
-#include "../src/core/on_free.h"
 #include "../src/core/option.h"
 #include "../src/core/profile.h"
 #include "../src/autograd/tape.h"
@@ -51,17 +50,6 @@ typedef struct cti_nn_entry {
     bool persistent; /* a buffer is saved */
 } cti_nn_entry;
 
-/* A struct that is embedded in the objects that end with a module but are not its children:
- * optimisers and caches. */
-typedef struct cti_nn_dependent cti_nn_dependent;
-struct cti_nn_dependent {
-    cti_nn_dependent *next;
-    /* Returns whether the object may end now. If not, it records an error that names the calling
-     * function. NULL: it may end at any time. */
-    bool (*may_end)(const cti_nn_dependent *self, const char *function);
-    void (*end)(cti_nn_dependent *self); /* ends the object, which removes itself from the list */
-};
-
 struct ct_module {
     union {
         cti_object object; /* must be first */
@@ -72,10 +60,7 @@ struct ct_module {
     ct_module *parent, *next; /* next: the next sibling */
     ct_module *children; /* children, parameters and buffers are in the order of their addition */
     cti_nn_entry *params, *buffers;
-    cti_nn_dependent *dependents; /* optimisers and caches */
-    cti_on_free *ends; /* functions that run when the module is freed, the latest first */
-    cti_closer closer; /* runs `ends` when the context is freed; is in its list while `ends` is not
-                          empty */
+    cti_hook *hooks; /* what is done when the module is freed: functions, optimisers, caches */
     char *name;        /* the name in the parent; NULL without a parent */
     char *label; /* the name of a module of the program's kind; NULL: kind->name is the name */
     const ct_module_type *type; /* the type that was given to ct_module_new_of, or NULL */
@@ -83,6 +68,7 @@ struct ct_module {
     ct_tensor *(*forward)(void *self, ct_tensor *x);
     void *self;      /* the first argument of forward; the data of a module with a type */
     void *kind_data; /* kind->size bytes */
+    bool ends_data; /* the `end` of the type is still to be called */
     bool training;
     /* the number of changes of the tree: a parameter or child was added, a child was removed, or a
      * dtype was changed */
@@ -126,29 +112,13 @@ bool cti_nn_check_chance(ct_context *context, const cti_nn_kind *kind, const cha
                          double value);
 bool cti_nn_check_number(ct_context *context, const char *owner, const char *option, double value);
 
-/* ---- dependents ---- */
-
-static inline void cti_nn_dependent_add(ct_module *module, cti_nn_dependent *dependent,
-                                        void (*end)(cti_nn_dependent *self)) {
-    *dependent = (cti_nn_dependent){.next = module->dependents, .end = end};
-    module->dependents = dependent;
-}
-static inline void cti_nn_dependent_remove(ct_module *module, cti_nn_dependent *dependent) {
-    cti_nn_dependent **link = &module->dependents;
-    while (*link != dependent) {
-        CTI_ASSERT(*link);
-        link = &(*link)->next;
-    }
-    *link = dependent->next;
-}
-
-/* ---- functions that run when a module is freed ---- */
+/* ---- functions that run when a module is freed: hook.h ---- */
 
 /* Runs the functions of the module and of all modules below it. The functions of a module run
  * before the functions of its children, and may change the tree. */
-void cti_nn_run_ends(ct_module *module);
-/* Adds a function; the module takes ownership of the node. */
-void cti_nn_end_add(ct_module *module, cti_on_free *node);
+void cti_nn_run_functions(ct_module *module);
+/* The module has functions now, so it is a hook of its context. */
+void cti_nn_functions_added(ct_module *module);
 /* Returns whether such functions of the module, or of a module above it, are running. */
 static inline bool cti_nn_is_ending(const ct_module *module) {
     for (const cti_frame *frame = module->context->frame; frame; frame = frame->outer)

@@ -1,79 +1,76 @@
-/* Functions that run when a module is freed, and with it when its context is. */
+/* The functions that run when a module is freed, by ct_module_free or with the context: hook.h. */
 #include "module.h"
 
+#include "bare.h"
+
+static bool has_functions(const ct_module *module) {
+    return module->ends_data || cti_function_newest(module->hooks);
+}
+
 /* The first module of the tree that has functions to run, parents before children. */
-static ct_module *first_with_ends(ct_module *module) {
-    if (module->ends) return module;
+static ct_module *first_with_functions(ct_module *module) {
+    if (has_functions(module)) return module;
     for (ct_module *child = module->children; child; child = child->next) {
-        ct_module *found = first_with_ends(child);
+        ct_module *found = first_with_functions(child);
         if (found) return found;
     }
     return NULL;
 }
 
-static void unlink_end(ct_module *module, cti_on_free **link) {
-    *link = (*link)->next;
-    if (!module->ends) cti_closer_remove(&module->context->closers, &module->closer);
+/* Runs the newest function, and the `end` of the type after all others. */
+static void run_next(ct_module *module) {
+    cti_hook *function = cti_function_newest(module->hooks);
+    if (function) {
+        cti_hook_end(function);
+    } else {
+        module->ends_data = false;
+        module->type->end(module->self);
+    }
+    if (!has_functions(module)) cti_hook_remove(&module->object.hook);
 }
 
 /* A function may change the tree, so the search begins anew after each. In the frame no function
  * can be added and `module` cannot be freed. */
-void cti_nn_run_ends(ct_module *module) {
-    ct_context *context = module->context;
-    ct_module *owner = first_with_ends(module);
+void cti_nn_run_functions(ct_module *module) {
+    ct_module *owner = first_with_functions(module);
     if (!owner) return;
     cti_frame frame;
-    cti_frame_open(context, &frame, true);
+    cti_frame_open(module->context, &frame, true);
     frame.module = &module->namer;
     frame.ending = true;
-    for (; owner; owner = first_with_ends(module)) {
-        cti_on_free *node = owner->ends;
-        unlink_end(owner, &owner->ends);
-        cti_on_free_run(node);
-    }
-    cti_frame_close(context, &frame);
+    for (; owner; owner = first_with_functions(module)) run_next(owner);
+    cti_frame_close(module->context, &frame);
 }
 
-/* Runs the functions when the context is freed. It runs those of the whole tree at once, so that
- * the order is the same as in ct_module_free. */
-static void run_with_context_of(cti_closer *closer) {
-    ct_module *module = (ct_module *)((char *)closer - offsetof(ct_module, closer));
+/* Runs the functions of the whole tree at once, so that the order is that of ct_module_free. */
+static void run_with_context(cti_hook *self) {
+    ct_module *module = (ct_module *)self;
     while (module->parent) module = module->parent;
-    cti_nn_run_ends(module);
+    cti_nn_run_functions(module);
 }
 
-void cti_nn_end_add(ct_module *module, cti_on_free *node) {
-    if (!module->ends) {
-        module->closer.close = run_with_context_of;
-        cti_closer_add(&module->context->closers, &module->closer);
-    }
-    node->next = module->ends;
-    module->ends = node;
-}
-
-/* Takes off the latest function with that argument, if there is one; never the end of a type, which
- * was added first. */
-static void take_off_module(ct_module *module, const void *arg) {
-    cti_on_free **link = &module->ends;
-    while (*link && (*link)->arg != arg) link = &(*link)->next;
-    cti_on_free *node = *link;
-    if (!node || (!node->next && module->type && node->fn == module->type->end)) return;
-    unlink_end(module, link);
-    cti_on_free_give(node);
+void cti_nn_functions_added(ct_module *module) {
+    cti_hook *hook = &module->object.hook;
+    if (!hook->link) cti_hook_add(&module->context->hooks, hook, run_with_context);
 }
 
 bool ct_module_on_free(ct_module *module, void (*fn)(void *), void *arg) {
     if (!module || !cti_object_is_open(&module->object, "ct_module_on_free")) return false;
+    ct_context *context = module->context;
     if (!fn) {
-        take_off_module(module, arg);
+        cti_function_remove(module->hooks, arg);
+        if (!has_functions(module)) cti_hook_remove(&module->object.hook);
         return true;
     }
-    ct_context *context = module->context;
     if (!cti_ready(context)) return false;
     if (cti_nn_is_ending(module))
         return ct_fail(context, CT_ERR_ARGUMENT, "ct_module_on_free: the %s is being freed",
                        cti_nn_kind_name(module));
-    cti_on_free *node = cti_on_free_new(context, fn, arg);
-    if (node) cti_nn_end_add(module, node);
-    return node;
+    if (!cti_function_add(context, &module->hooks, fn, arg)) return false;
+    cti_nn_functions_added(module);
+    return true;
+}
+
+void cti_nn_end_with(ct_module *module, cti_object *object, void (*end)(cti_hook *self)) {
+    cti_hook_add(&module->hooks, &object->hook, end);
 }

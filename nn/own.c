@@ -31,17 +31,11 @@ ct_module *ct_module_set_forward(ct_module *module, ct_tensor *(*forward)(void *
     return module;
 }
 
-/* The type's end as a function for the module's end; NULL if it has none, or with an error. */
-static cti_on_free *new_end(ct_context *context, const ct_module_type *type) {
-    return type->end ? cti_on_free_new(context, type->end, NULL) : NULL;
-}
-
-/* Gives the module its data and, if the type has one, their end. */
-static void set_data(ct_module *module, void *data, cti_on_free *end) {
+/* Gives the module its data, of which it is the owner now. */
+static void set_data(ct_module *module, void *data) {
     module->self = data;
-    if (!end) return;
-    end->arg = data;
-    cti_nn_end_add(module, end);
+    module->ends_data = module->type->end;
+    if (module->ends_data) cti_nn_functions_added(module);
 }
 
 ct_module *ct_module_new_of(ct_context *context, const ct_module_type *type, void *data) {
@@ -53,8 +47,7 @@ ct_module *ct_module_new_of(ct_context *context, const ct_module_type *type, voi
     if (!module) return NULL;
     module->type = type;
     module->forward = type->forward;
-    cti_on_free *end = new_end(context, type);
-    if (cti_ready(context)) set_data(module, data, end);
+    if (!type->end || cti_functions_can_be_added(context)) set_data(module, data);
     return cti_nn_made(module);
 }
 
@@ -145,18 +138,15 @@ static void *cloned_data(ct_module *to, const ct_module *from) {
     return made;
 }
 
-/* The end is made before the data are cloned, so that the clone's data are freed even if a later
- * step fails. */
 bool cti_nn_copy_data(ct_module *to, const ct_module *from) {
     const ct_module_type *type = from->type;
     if (!type) return true;
     if (from->self && !type->clone)
         return ct_fail(to->context, CT_ERR_ARGUMENT,
                        "%s: it cannot be cloned, as its type has no clone", cti_nn_kind_name(from));
-    cti_on_free *end = new_end(to->context, type);
-    if (!cti_ready(to->context)) return false;
+    if (!cti_ready(to->context) || (type->end && !cti_functions_can_be_added(to->context)))
+        return false;
     void *data = from->self ? cloned_data(to, from) : NULL;
-    if (data || !from->self) set_data(to, data, end);
-    else if (end) cti_on_free_give(end);
+    if (data || !from->self) set_data(to, data);
     return cti_ready(to->context);
 }

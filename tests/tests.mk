@@ -10,9 +10,9 @@ WRAPPED  = $(POSIX_FAULTS) faults op_faults optim_faults dist_faults graph gradc
     watch
 # The Check programs of each floor in ext/, which a build without the floor leaves out.
 programs_of = $(patsubst test_%.c,%,$(notdir $(wildcard tests/$(1)/test_*.c)))
-TESTS_OF_data = $(call programs_of,data)
+TESTS_OF_data = $(call programs_of,data) hooks
 TESTS_OF_diagnose = $(call programs_of,diagnose)
-TESTS_OF_ranks = $(call programs_of,ranks) disk_model
+TESTS_OF_ranks = $(call programs_of,ranks) disk_model hooks
 TESTS_OF_models = $(call programs_of,models) finetune
 TESTS_OF_text = $(call programs_of,text)
 FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data diagnose models ranks text),$(TESTS_OF_$(f)))

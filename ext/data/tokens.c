@@ -50,17 +50,12 @@ static void tokens_end(ct_tokens *tokens, int opened, const char *name) {
     cti_object_end(&tokens->object, name);
 }
 
-/* The argument is the address of a field, because no function that the program registers has this
- * argument. */
-static void close_with_context(void *count) {
-    ct_tokens_close((ct_tokens *)((char *)count - offsetof(ct_tokens, count)));
-}
+static void tokens_close_with_context(cti_hook *self) { ct_tokens_close((ct_tokens *)self); }
 
 void ct_tokens_close(ct_tokens *tokens) {
     if (!tokens || tokens->object.self != &tokens->object) return;
     char name[CTI_OBJECT_NAME];
     snprintf(name, sizeof name, "%.*s", (int)sizeof name - 1, tokens->file[0].path);
-    ct_context_on_free(tokens->context, NULL, &tokens->count);
     tokens_end(tokens, tokens->n, name);
 }
 
@@ -92,7 +87,8 @@ static bool open_all(ct_tokens *tokens, const char *const *paths, int bytes, int
             return ct_fail(context, CT_ERR_FORMAT,
                            "tokens: %s: with it the number of ids overflows", file->path);
     }
-    return ct_context_on_free(context, close_with_context, &tokens->count);
+    cti_object_end_with_context(&tokens->object, tokens_close_with_context);
+    return true;
 }
 
 static bool tokens_check_opts(ct_context *context, const char *const *paths, int n,

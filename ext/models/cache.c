@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "../../nn/bare.h"
 #include "../../src/core/memory.h"
 #include "lm.h"
 
@@ -10,7 +11,8 @@ static size_t lengths_bytes(const ct_lm_cache *cache) {
     return cti_bytes(cache->batch > 0 ? cache->batch : 1, 3 * sizeof(int64_t));
 }
 
-static void lm_cache_end(ct_lm_cache *cache) {
+static void lm_cache_end(cti_hook *self) {
+    ct_lm_cache *cache = (ct_lm_cache *)self;
     ct_context *context = cache->context;
     for (int64_t i = 0; cache->layer && i < cache->layers; i++) ct_kv_cache_free(cache->layer[i]);
     cti_give_any(context, cache->layer, cti_bytes(cache->layers + 1, sizeof *cache->layer));
@@ -18,15 +20,8 @@ static void lm_cache_end(ct_lm_cache *cache) {
     cti_object_end(&cache->object, "of a language model");
 }
 
-/* Runs when the model is freed; the argument is the address of a field of the cache. */
-static void end_with_model(void *batch) {
-    lm_cache_end((ct_lm_cache *)((char *)batch - offsetof(ct_lm_cache, batch)));
-}
-
 void ct_lm_cache_free(ct_lm_cache *cache) {
-    if (!cache || cache->object.self != &cache->object) return;
-    ct_module_on_free(cache->module, NULL, &cache->batch);
-    lm_cache_end(cache);
+    if (cache && cache->object.self == &cache->object) lm_cache_end(&cache->object.hook);
 }
 
 static bool lm_cache_fill(ct_lm_cache *cache, const cti_lm *lm, ct_dtype dtype) {
@@ -45,7 +40,8 @@ static bool lm_cache_fill(ct_lm_cache *cache, const cti_lm *lm, ct_dtype dtype) 
                                                    cti_lm_integer(&lm->config, CTI_LM_HEAD_DIM));
         if (!cache->layer[i]) return false;
     }
-    return ct_module_on_free(cache->module, end_with_model, &cache->batch);
+    cti_nn_end_with(cache->module, &cache->object, lm_cache_end);
+    return true;
 }
 
 ct_lm_cache *ct_lm_cache_new(ct_module *module, int64_t batch, int64_t max_length) {
@@ -63,7 +59,7 @@ ct_lm_cache *ct_lm_cache_new(ct_module *module, int64_t batch, int64_t max_lengt
     cache->batch = batch, cache->max_length = max_length;
     cache->layers = cti_lm_integer(&lm->config, CTI_LM_LAYERS);
     if (lm_cache_fill(cache, lm, cti_lm_dtype(lm) == CT_F64 ? CT_F64 : CT_F32)) return cache;
-    lm_cache_end(cache);
+    lm_cache_end(&cache->object.hook);
     return NULL;
 }
 

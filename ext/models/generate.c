@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "../../nn/bare.h"
 #include "../../src/core/int_math.h"
 #include "../../src/core/memory.h"
 #include "../../src/core/row_rule.h"
@@ -61,7 +62,8 @@ _Static_assert(sizeof(struct ct_generator) <= CTI_OBJECT_BYTES, "a generator is 
 
 static size_t seen_bytes(const ct_generator *g) { return (size_t)(g->vocab / 8 + 1); }
 
-static void generator_end(ct_generator *g) {
+static void generator_end(cti_hook *self) {
+    ct_generator *g = (ct_generator *)self;
     ct_context *context = g->context;
     for (int64_t i = 0; g->row && i < g->n; i++) {
         if (g->row[i].id) cti_give_any(context, g->row[i].id, cti_bytes(g->room, sizeof(int64_t)));
@@ -79,15 +81,8 @@ static void generator_end(ct_generator *g) {
     cti_object_end(&g->object, "of a language model");
 }
 
-/* Runs when the model is freed; the argument is the address of a field of the generator. */
-static void end_generator(void *n) {
-    generator_end((ct_generator *)((char *)n - offsetof(ct_generator, n)));
-}
-
 void ct_generate_free(ct_generator *g) {
-    if (!g || g->object.self != &g->object) return;
-    ct_module_on_free(g->lm->module, NULL, &g->n);
-    generator_end(g);
+    if (g && g->object.self == &g->object) generator_end(&g->object.hook);
 }
 
 /* ---- options ---- */
@@ -241,7 +236,9 @@ static bool generator_fill(ct_generator *g, ct_batch prompts, const ct_generate_
     if (!g->row || !copy_lists(g, opts) || !fill_rows_of(g, prompts.ids, prompts.mask) ||
         !check_positions(g))
         return false;
-    return make_caches(g) && ct_module_on_free(g->lm->module, end_generator, &g->n);
+    if (!make_caches(g)) return false;
+    cti_nn_end_with(g->lm->module, &g->object, generator_end);
+    return true;
 }
 
 static bool check_prompts(const cti_lm *lm, const ct_batch *prompts) {
@@ -275,7 +272,7 @@ ct_generator *ct_generate_new(ct_module *module, ct_batch prompts, ct_generate_o
     if (!ok) ct_fail(lm->context, CT_ERR_MEMORY, "%s: the length overflows", generate_new_op);
     g->opts.eos = NULL, g->opts.stop = NULL;
     if (ok && generator_fill(g, prompts, &opts)) return g;
-    generator_end(g);
+    ct_generate_free(g);
     return NULL;
 }
 

@@ -100,11 +100,7 @@ static void engine_reason(ct_comm *comm, char words[MOST_REASON + 1]) {
 
 /* ---- making and closing ---- */
 
-/* The argument is the address of a field, because no function that the program registers has this
- * argument. */
-static void comm_close_with_context(void *fault) {
-    ct_comm_close((ct_comm *)((char *)fault - offsetof(ct_comm, fault)));
-}
+static void comm_close_with_context(cti_hook *self) { ct_comm_close((ct_comm *)self); }
 
 static bool comm_check(ct_context *context, const ct_comm_engine *engine, int rank, int size) {
     if (!engine || !engine->start || !engine->test || !engine->cancel || !engine->reason ||
@@ -131,7 +127,8 @@ ct_comm *ct_comm_new(ct_context *context, const ct_comm_engine *engine, int rank
         comm->lost = cti_take_zeroed(context, cti_bytes(size, sizeof *comm->lost));
         comm->roll = comm->lost ? cti_take_any(context, cti_bytes(size, sizeof *comm->roll)) : NULL;
         for (int r = 0; comm->roll && r < size; r++) comm->roll[r] = (cti_roll){.note = {.n = -1}};
-        if (comm->roll && ct_context_on_free(context, comm_close_with_context, comm->fault)) {
+        if (comm->roll) {
+            cti_object_end_with_context(&comm->object, comm_close_with_context);
             comm->engine = engine;
             comm->data = data;
             return comm;
@@ -183,7 +180,6 @@ void ct_comm_close(ct_comm *comm) {
     if (!comm || comm->object.self != &comm->object || cti_comm_is_inside(comm, "ct_comm_close"))
         return;
     close_engine(comm);
-    ct_context_on_free(comm->context, NULL, comm->fault);
     comm_end(comm);
 }
 

@@ -44,7 +44,8 @@ _Static_assert(sizeof(ct_json_lines) <= CTI_OBJECT_BYTES, "a file of lines is an
 
 /* ---- open and close ---- */
 
-static void json_lines_end(ct_json_lines *lines) {
+static void json_lines_end(cti_hook *self) {
+    ct_json_lines *lines = (ct_json_lines *)self;
     cti_file_close(&lines->file);
     free(lines->path);
     free(lines->text);
@@ -53,16 +54,8 @@ static void json_lines_end(ct_json_lines *lines) {
     cti_object_end(&lines->object, "");
 }
 
-/* The argument is the address of a field, because no function that the program registers has this
- * argument. */
-static void lines_close_with_context(void *number) {
-    ct_json_lines_close((ct_json_lines *)((char *)number - offsetof(ct_json_lines, number)));
-}
-
 void ct_json_lines_close(ct_json_lines *lines) {
-    if (!lines || lines->object.self != &lines->object) return;
-    ct_context_on_free(lines->context, NULL, &lines->number);
-    json_lines_end(lines);
+    if (lines && lines->object.self == &lines->object) json_lines_end(&lines->object.hook);
 }
 
 static bool lines_no_memory(ct_context *context, const char *op) {
@@ -76,16 +69,16 @@ static bool lines_open(ct_json_lines *lines, const char *path) {
     lines->path = malloc(size);
     if (!lines->path) return lines_no_memory(lines->context, lines_open_op);
     memcpy(lines->path, path, size);
-    return cti_file_open(lines->context, lines_open_op, lines->path, &lines->file) &&
-           ct_context_on_free(lines->context, lines_close_with_context, &lines->number);
+    return cti_file_open(lines->context, lines_open_op, lines->path, &lines->file);
 }
 
 ct_json_lines *ct_json_lines_open(ct_context *context, const char *path) {
     ct_json_lines *lines = cti_object_new(context, sizeof *lines, "file of JSON lines");
     if (!lines) return NULL;
+    cti_object_end_with_context(&lines->object, json_lines_end);
     lines->file.fd = -1;
     if (lines_open(lines, path)) return lines;
-    json_lines_end(lines);
+    json_lines_end(&lines->object.hook);
     return NULL;
 }
 

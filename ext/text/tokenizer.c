@@ -17,22 +17,15 @@ const char *const cti_role_names[CTI_ROLES] = {"bos_token", "eos_token", "unk_to
 /* ---- the end ---- */
 
 /* Gives the memory back and ends the object. */
-static void tokenizer_end(ct_tokenizer *tokenizer) {
+static void tokenizer_end(cti_hook *self) {
+    ct_tokenizer *tokenizer = (ct_tokenizer *)self;
     cti_arena_free(&tokenizer->arena);
     tokenizer->parts = NULL;
     cti_object_end(&tokenizer->object, "");
 }
 
-/* The argument is the address of a field, because no function that the program registers has this
- * argument. */
-static void tokenizer_close_with_context(void *parts) {
-    ct_tokenizer_close((ct_tokenizer *)((char *)parts - offsetof(ct_tokenizer, parts)));
-}
-
 void ct_tokenizer_close(ct_tokenizer *tokenizer) {
-    if (!cti_tokenizer_is_open(tokenizer)) return;
-    ct_context_on_free(tokenizer->context, NULL, &tokenizer->parts);
-    tokenizer_end(tokenizer);
+    if (cti_tokenizer_is_open(tokenizer)) tokenizer_end(&tokenizer->object.hook);
 }
 
 /* ---- reading ---- */
@@ -114,10 +107,11 @@ bool cti_tokenizer_read(ct_tokenizer *tokenizer, const char *path, cti_text json
 ct_tokenizer *cti_tokenizer_new(ct_context *context) {
     ct_tokenizer *tokenizer = cti_object_new(context, sizeof *tokenizer, "tokenizer");
     if (!tokenizer) return NULL;
+    cti_object_end_with_context(&tokenizer->object, tokenizer_end);
     tokenizer->arena.context = context;
     tokenizer->parts = cti_arena_take(&tokenizer->arena, 1, sizeof *tokenizer->parts);
     if (!tokenizer->parts) {
-        tokenizer_end(tokenizer);
+        ct_tokenizer_close(tokenizer);
         return NULL;
     }
     *tokenizer->parts = (cti_tokenizer_parts){0};
@@ -126,10 +120,8 @@ ct_tokenizer *cti_tokenizer_new(ct_context *context) {
 }
 
 ct_tokenizer *cti_tokenizer_begin(ct_tokenizer *tokenizer, bool done) {
-    if (done &&
-        ct_context_on_free(tokenizer->context, tokenizer_close_with_context, &tokenizer->parts))
-        return tokenizer;
-    tokenizer_end(tokenizer);
+    if (done) return tokenizer;
+    tokenizer_end(&tokenizer->object.hook);
     return NULL;
 }
 

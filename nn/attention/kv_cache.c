@@ -57,11 +57,7 @@ ct_kv_cache *ct_kv_cache_new_of(ct_context *context, ct_dtype dtype, int64_t bat
 }
 
 /* Runs when the module is freed. The cache is not freed, because the caller owns it. */
-static void cache_let_go(cti_nn_dependent *self) {
-    ct_kv_cache *cache = (ct_kv_cache *)((char *)self - offsetof(ct_kv_cache, dependent));
-    cti_nn_dependent_remove(cache->mha, self);
-    cache->mha = NULL;
-}
+static void cache_let_go(cti_hook *self) { ((ct_kv_cache *)self)->mha = NULL; }
 
 /* Makes a cache of the module; dtype is the module's or, if `halved` and the module is of f32,
  * bf16. */
@@ -77,7 +73,7 @@ static ct_kv_cache *cache_of(ct_module *mha, bool halved, int64_t batch, int64_t
                                    CT_SHAPE(batch, o->num_kv_heads, rows, o->head_dim), max_length);
     if (!cache) return NULL;
     cache->mha = mha;
-    cti_nn_dependent_add(mha, &cache->dependent, cache_let_go);
+    cti_hook_add(&mha->hooks, &cache->object.hook, cache_let_go);
     return cache;
 }
 
@@ -89,7 +85,6 @@ ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) 
 
 void ct_kv_cache_free(ct_kv_cache *cache) {
     if (!cache || cache->object.self != &cache->object) return;
-    if (cache->mha) cti_nn_dependent_remove(cache->mha, &cache->dependent);
     ct_kv_cache_free(cache->memory);
     if (cache->k) cti_tensor_end(cache->k);
     if (cache->v) cti_tensor_end(cache->v);

@@ -70,8 +70,8 @@ void cti_nn_masks_hide_queries(ct_tensor *lengths, ct_attention_out *attention);
  *    overwritten by the next position. A module with extra keys has rows of one length.
  * 3. rows grow only after a whole forward, or ct_kv_cache_append, has succeeded. A call that fails
  *    changes no filled position.
- * 4. The caller owns the cache. The module has it in the list of its dependents, and mha becomes
- *    NULL when the module is freed.
+ * 4. The caller owns the cache. It is a hook of its module, so that mha becomes NULL when the
+ *    module is freed.
  * 5. memory belongs to the cache and is freed with it.
  * 6. While `marks` is not 0, a layer or a stack runs, which sets rows back to `marked` if it
  *    fails. */
@@ -81,7 +81,6 @@ struct ct_kv_cache {
         ct_context *context;
     };
     ct_module *mha; /* its module; NULL if it has none, or the module was freed */
-    cti_nn_dependent dependent;
     int64_t batch, length, max_length;
     ct_tensor *k, *v;
     /* the lengths of the rows: now, after the forward that cti_nn_cache_plan was called for, and

@@ -92,7 +92,8 @@ bool cti_nn_can_train(const ct_optim *optim, const ct_param *param) {
 
 /* ---- making and freeing ---- */
 
-static bool may_end(const ct_optim *optim, const char *function) {
+static bool optim_may_end(const cti_hook *self, const char *function) {
+    const ct_optim *optim = (const ct_optim *)self;
     const cti_optim_client *client = optim->client;
     if (!cti_optim_is_idle(optim, function)) return false;
     if (cti_optim_is_running(optim))
@@ -101,12 +102,17 @@ static bool may_end(const ct_optim *optim, const char *function) {
     return !client || client->may_end(client, function);
 }
 
-static bool optim_may_end(const cti_nn_dependent *self, const char *function) {
-    return may_end((const ct_optim *)((const char *)self - offsetof(ct_optim, dependent)),
-                   function);
-}
-static void optim_end(cti_nn_dependent *self) {
-    ct_optim_free((ct_optim *)((char *)self - offsetof(ct_optim, dependent)));
+static void optim_end(cti_hook *self) {
+    ct_optim *optim = (ct_optim *)self;
+    ct_context *context = optim->context;
+    if (optim->client) optim->client->end(optim->client);
+    if (optim->items) {
+        for (int64_t i = 0; i < optim->count; i++) item_end(context, &optim->items[i]);
+        cti_give(context, optim->items, cti_bytes(optim->count, sizeof(cti_nn_item)));
+    }
+    cti_give(context, optim->steps, cti_bytes(optim->count, sizeof(ct_optim_item)));
+    cti_give(context, optim->value, cti_bytes(optim->values, sizeof(double)));
+    cti_object_end(&optim->object, cti_nn_optim_name(optim));
 }
 
 /* Checks the numbers, and counts the parameters. */
@@ -132,8 +138,8 @@ static ct_optim *object_of(ct_optim *made) {
     made->items = cti_take_zeroed(context, cti_bytes(made->count, sizeof(cti_nn_item)));
     made->steps = cti_take(context, cti_bytes(made->count, sizeof(ct_optim_item)));
     *optim = *made;
-    cti_nn_dependent_add(optim->module, &optim->dependent, optim_end);
-    optim->dependent.may_end = optim_may_end;
+    cti_hook_add(&optim->module->hooks, &optim->object.hook, optim_end);
+    optim->object.hook.may_end = optim_may_end;
     return optim;
 }
 
@@ -172,17 +178,7 @@ ct_optim *ct_optim_new(ct_module *module, const ct_optim_rule *rule, ct_optim_op
 
 void ct_optim_free(ct_optim *optim) {
     if (!optim || optim->object.self != &optim->object) return;
-    ct_context *context = optim->context;
-    if (!may_end(optim, "ct_optim_free")) return;
-    if (optim->client) optim->client->end(optim->client);
-    cti_nn_dependent_remove(optim->module, &optim->dependent);
-    if (optim->items) {
-        for (int64_t i = 0; i < optim->count; i++) item_end(context, &optim->items[i]);
-        cti_give(context, optim->items, cti_bytes(optim->count, sizeof(cti_nn_item)));
-    }
-    cti_give(context, optim->steps, cti_bytes(optim->count, sizeof(ct_optim_item)));
-    cti_give(context, optim->value, cti_bytes(optim->values, sizeof(double)));
-    cti_object_end(&optim->object, cti_nn_optim_name(optim));
+    if (optim_may_end(&optim->object.hook, "ct_optim_free")) optim_end(&optim->object.hook);
 }
 
 /* ---- reading ---- */

@@ -87,7 +87,6 @@ struct ct_optim {
         cti_object object; /* must be first */
         ct_context *context;
     };
-    cti_nn_dependent dependent;
     ct_module *module;
     cti_nn_rule rule[CTI_NN_RULES];
     int rules;  /* number of rules in use */

@@ -199,7 +199,7 @@ void ct_context_free(ct_context *context) {
     }
     cti_error_print_unseen(context);
     context->closing = true;
-    while (context->closers) context->closers->close(context->closers);
+    while (context->hooks) cti_hook_end(context->hooks);
     cti_workers_free(context);
     cti_pool pool = context->pool;
     cti_pool_free(&pool);

@@ -32,7 +32,6 @@
 #include <cotangent/scope.h>
 
 #include "isa.h"
-#include "closer.h"
 #include "handle.h"
 #include "memory.h"
 #include "message.h"
@@ -138,7 +137,7 @@ struct ct_context {
     int depth;                /* debug mode: the number of nested calls of the thread inside */
     cti_handles handles;
     cti_objects objects;
-    cti_closer *closers; /* the resources that ct_context_free closes */
+    cti_hook *hooks; /* what is done when the context is freed: see hook.h */
     bool closing;        /* whether ct_context_free is closing them */
     cti_loans loans;
     cti_profile *profile; /* the profile; NULL if none was started */

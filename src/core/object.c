@@ -32,10 +32,15 @@ void *cti_object_new(ct_context *context, size_t size, const char *noun) {
     return object;
 }
 
+void cti_object_end_with_context(cti_object *object, void (*end)(cti_hook *self)) {
+    cti_hook_add(&object->context->hooks, &object->hook, end);
+}
+
 void cti_object_end(cti_object *object, const char *name) {
     ct_context *context = object->context;
     cti_objects *queue = &context->objects;
     CTI_ASSERT(object->self == object);
+    cti_hook_remove(&object->hook);
     object->self = NULL;
     object->next = NULL;
     snprintf(name_of(object), CTI_OBJECT_NAME, "%s", name);

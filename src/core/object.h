@@ -1,5 +1,6 @@
-/* Objects: modules, optimisers and caches, which a program holds by a pointer and frees. Each
- * begins with a cti_object, by which the library finds a use of an object that was freed.
+/* Objects: modules, optimisers, caches, files and others, which a program holds by a pointer and
+ * frees. Each begins with a cti_object, by which the library finds a use of an object that was
+ * freed, and which is a hook (hook.h): some objects end with a module or the context.
  *
  *                cti_object_new            cti_object_end
  *     no object ----------------> OPEN ---------------------> ENDED
@@ -17,17 +18,21 @@
  * 2. The memory of an object is never given back to the pool before the context is freed, and is
  *    only used for objects. So `self`, `context` and `noun` can be read through an old pointer.
  * 3. The queue has the ended objects in the order of their ends, and its first object is reused
- *    first. */
+ *    first.
+ * 4. An object that has ended is on no list of hooks. */
 #ifndef CTI_CORE_OBJECT_H
 #define CTI_CORE_OBJECT_H
 
-#include <cotangent/context.h>
+#include "hook.h"
 
 enum { CTI_OBJECT_BYTES = 448, CTI_OBJECT_NAME = 256 };
 
 typedef struct cti_object cti_object;
 struct cti_object {
-    ct_context *context;
+    union {
+        cti_hook hook; /* must be first */
+        ct_context *context;
+    };
     const cti_object *self; /* the object's own address; NULL after its end */
     const char *noun;       /* the word for the object in messages: "module" */
     cti_object *next;       /* the next object in the queue */
@@ -43,7 +48,11 @@ typedef struct {
  * other bytes are 0. Returns NULL if an error is pending or memory is short. */
 void *cti_object_new(ct_context *context, size_t size, const char *noun);
 
-/* Ends an object. Messages of debug mode call it `name`. */
+/* Makes ct_context_free end the object by `end`, in the order of ct_context_on_free. */
+void cti_object_end_with_context(cti_object *object, void (*end)(cti_hook *self));
+
+/* Ends an object and takes it off the list of hooks on which it is. Messages of debug mode call it
+ * `name`. */
 void cti_object_end(cti_object *object, const char *name);
 
 /* Whether an object has not ended. If it has, the error is recorded under the function's name. */

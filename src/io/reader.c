@@ -9,17 +9,13 @@ struct ct_safetensors {
         cti_object object; /* must be first */
         ct_context *context;
     };
-    cti_closer closer; /* closes it with the context */
     cti_shards shards;
 };
 _Static_assert(sizeof(ct_safetensors) <= CTI_OBJECT_BYTES, "a reader is an object");
 
 static const char reader_op[] = "safetensors";
 
-static void reader_end(cti_closer *closer) {
-    ct_safetensors_close(
-        (ct_safetensors *)((char *)closer - offsetof(struct ct_safetensors, closer)));
-}
+static void reader_end(cti_hook *self) { ct_safetensors_close((ct_safetensors *)self); }
 
 ct_safetensors *ct_safetensors_open(ct_context *context, const char *path) {
     if (!cti_ready(context)) return NULL;
@@ -32,8 +28,7 @@ ct_safetensors *ct_safetensors_open(ct_context *context, const char *path) {
         return NULL;
     }
     file->shards = shards;
-    file->closer.close = reader_end;
-    cti_closer_add(&context->closers, &file->closer);
+    cti_object_end_with_context(&file->object, reader_end);
     return file;
 }
 
@@ -41,7 +36,6 @@ void ct_safetensors_close(ct_safetensors *file) {
     if (!file || file->object.self != &file->object) return;
     char name[CTI_OBJECT_NAME];
     snprintf(name, sizeof name, "%.*s", (int)sizeof name - 1, file->shards.path);
-    cti_closer_remove(&file->context->closers, &file->closer);
     cti_shards_close(&file->shards);
     cti_object_end(&file->object, name);
 }
