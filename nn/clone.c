@@ -1,7 +1,5 @@
 /* clone: a copy of a tree of modules that shares no parameter and no buffer with it, as
  * copy.deepcopy of a torch module. */
-#include <string.h>
-
 #include "module.h"
 
 /* ---- parameters and buffers ---- */
@@ -12,7 +10,7 @@ typedef struct {
 } trees;
 
 /* The clone's tensor for one that has been copied under an earlier name (tied weights). */
-static ct_tensor *copied_before(const trees *t, const ct_tensor *tensor) {
+static ct_tensor *tensor_copied_before(const trees *t, const ct_tensor *tensor) {
     if (tensor->parameter == 1) return NULL;
     ct_param param = {0}, buffer = {0}; /* its first names; it may be a parameter and a buffer */
     while (ct_module_next(t->from, &param) && param.tensor != tensor) {}
@@ -21,22 +19,22 @@ static ct_tensor *copied_before(const trees *t, const ct_tensor *tensor) {
     return copy || !buffer.tensor ? copy : cti_nn_find(t->to, buffer.name);
 }
 
-static ct_tensor *clone_tensor(const trees *t, const ct_tensor *tensor) {
-    ct_tensor *before = copied_before(t, tensor);
+static ct_tensor *tensor_clone(const trees *t, const ct_tensor *tensor) {
+    ct_tensor *before = tensor_copied_before(t, tensor);
     if (before) return before;
     ct_tensor *copy = ct_empty(tensor->context, tensor->dtype, tensor->shape);
     if (copy) cti_tensor_copy(copy, tensor, false);
     return copy;
 }
 
-static bool copy_tensors(const trees *t, ct_module *to, const ct_module *from) {
+static bool tensors_copy(const trees *t, ct_module *to, const ct_module *from) {
     for (const cti_nn_entry *entry = from->params; entry; entry = entry->next) {
-        ct_tensor *param = ct_module_add_param(to, entry->name, clone_tensor(t, entry->tensor));
+        ct_tensor *param = ct_module_add_param(to, entry->name, tensor_clone(t, entry->tensor));
         if (!param || !ct_set_requires_grad(param, ct_requires_grad(entry->tensor))) return false;
         param->frozen = entry->tensor->frozen;
     }
     for (const cti_nn_entry *entry = from->buffers; entry; entry = entry->next) {
-        ct_tensor *buffer = clone_tensor(t, entry->tensor);
+        ct_tensor *buffer = tensor_clone(t, entry->tensor);
         const bool trained = ct_requires_grad(buffer); /* it is a parameter under another name */
         if (trained) ct_set_requires_grad(buffer, false);
         if (!ct_module_add_buffer(to, entry->name, buffer, entry->persistent)) return false;
@@ -47,23 +45,11 @@ static bool copy_tensors(const trees *t, ct_module *to, const ct_module *from) {
 
 /* ---- the tree ---- */
 
-/* A module without tensors and children. */
-static ct_module *bare(const ct_module *from) {
-    ct_context *context = from->context;
-    ct_module *to = cti_nn_new(context, from->kind);
-    if (!to) return NULL;
-    if (from->kind->size) memcpy(to->kind_data, from->kind_data, from->kind->size);
-    to->training = from->training;
-    cti_nn_copy_forward(to, from);
-    if (from->label) to->label = cti_take_string(context, from->label);
-    return cti_nn_made(to);
-}
-
-static bool copy_below(const trees *t, ct_module *to, const ct_module *from) {
-    if (!copy_tensors(t, to, from)) return false;
+static bool tree_copy(const trees *t, ct_module *to, const ct_module *from) {
+    if (!tensors_copy(t, to, from)) return false;
     for (const ct_module *child = from->children; child; child = child->next) {
-        ct_module *copy = bare(child);
-        if (!copy || !cti_nn_child_add(to, child->name, copy) || !copy_below(t, copy, child))
+        ct_module *copy = cti_nn_copy(child);
+        if (!copy || !cti_nn_child_add(to, child->name, copy) || !tree_copy(t, copy, child))
             return false;
     }
     return cti_nn_copy_data(to, from);
@@ -72,11 +58,11 @@ static bool copy_below(const trees *t, ct_module *to, const ct_module *from) {
 ct_module *ct_module_clone(const ct_module *module) {
     if (!cti_nn_ready(module, "ct_module_clone", NULL)) return NULL;
     ct_context *context = module->context;
-    ct_module *clone = bare(module);
+    ct_module *clone = cti_nn_copy(module);
     if (!clone) return NULL;
     cti_frame frame;
     cti_frame_open(context, &frame, true);
-    copy_below(&(trees){module, clone}, clone, module);
+    tree_copy(&(trees){module, clone}, clone, module);
     cti_frame_close(context, &frame);
     return cti_nn_made(clone);
 }

@@ -1,27 +1,21 @@
 /* dropout: in training zero with probability p, else x / (1 - p); in evaluation x itself. */
 #include "module.h"
 
-typedef struct {
-    double p;
-} dropout_data;
-
-static ct_tensor *forward_dropout(ct_module *module, ct_tensor *x) {
-    const dropout_data *data = cti_nn_data(module);
-    return ct_dropout(x, data->p, module->training);
+static ct_tensor *dropout_module_forward(void *self, ct_tensor *x) {
+    ct_module *module = self;
+    const double *p = cti_nn_data(module);
+    return ct_dropout(x, *p, module->training);
 }
 
-static void describe_dropout(const ct_module *module, FILE *file) {
-    fprintf(file, "p=%g", ((dropout_data *)cti_nn_data(module))->p);
+static void dropout_describe(const void *self, FILE *file) {
+    const double *p = cti_nn_data(self);
+    fprintf(file, "p=%g", *p);
 }
 
-static const cti_nn_kind dropout_kind = {.name = "Dropout",
-                                         .forward = forward_dropout,
-                                         .describe = describe_dropout,
-                                         .size = sizeof(dropout_data)};
+static const ct_module_type dropout_type = {
+    .name = "Dropout", .forward = dropout_module_forward, .describe = dropout_describe};
 
 ct_module *ct_dropout_new(ct_context *context, double p) {
-    if (!cti_nn_check_chance(context, &dropout_kind, "p", p)) return NULL;
-    ct_module *module = cti_nn_new(context, &dropout_kind);
-    if (module) ((dropout_data *)cti_nn_data(module))->p = p;
-    return module;
+    if (!cti_nn_check_chance(context, &dropout_type, "p", p)) return NULL;
+    return cti_nn_new(context, &dropout_type, &p, sizeof p);
 }

@@ -3,31 +3,28 @@
 #include "module.h"
 #include "bare.h"
 
-static ct_tensor *forward_embedding(ct_module *module, ct_tensor *ids) {
+static ct_tensor *embedding_module_forward(void *self, ct_tensor *ids) {
+    ct_module *module = self;
     return ct_embedding(ids, ct_module_get(module, "weight"));
 }
 
-static void describe_embedding(const ct_module *module, FILE *file) {
-    const ct_embedding_opts *o = cti_nn_data(module);
+static void embedding_describe(const void *self, FILE *file) {
+    const ct_embedding_opts *o = cti_nn_data(self);
     fprintf(file, "%" PRId64 ", %" PRId64, o->num_embeddings, o->embedding_dim);
 }
 
-static const cti_nn_kind embedding_kind = {.name = "Embedding",
-                                           .forward = forward_embedding,
-                                           .describe = describe_embedding,
-                                           .size = sizeof(ct_embedding_opts)};
+static const ct_module_type embedding_type = {
+    .name = "Embedding", .forward = embedding_module_forward, .describe = embedding_describe};
 
 bool cti_nn_is_embedding(const ct_module *module) {
-    return module && module->kind == &embedding_kind;
+    return module && module->type == &embedding_type;
 }
 
 ct_module *cti_nn_embedding_bare(ct_context *context, ct_embedding_opts o) {
-    if (!cti_nn_check_size(context, &embedding_kind, "num_embeddings", o.num_embeddings, 1) ||
-        !cti_nn_check_size(context, &embedding_kind, "embedding_dim", o.embedding_dim, 1))
+    if (!cti_nn_check_size(context, &embedding_type, "num_embeddings", o.num_embeddings, 1) ||
+        !cti_nn_check_size(context, &embedding_type, "embedding_dim", o.embedding_dim, 1))
         return NULL;
-    ct_module *module = cti_nn_new(context, &embedding_kind);
-    if (module) *(ct_embedding_opts *)cti_nn_data(module) = o;
-    return module;
+    return cti_nn_new(context, &embedding_type, &o, sizeof o);
 }
 
 ct_module *cti_nn_embedding_empty(ct_context *context, ct_embedding_opts o) {

@@ -4,10 +4,10 @@
 #include "../ops/support/activation.h"
 #include "bare.h"
 
-bool cti_nn_activation_check(ct_context *context, const cti_nn_kind *kind,
+bool cti_nn_activation_check(ct_context *context, const ct_module_type *type,
                              ct_activation activation) {
     if (cti_activation_name(activation)) return true;
-    ct_fail(context, CT_ERR_ARGUMENT, "%s: no activation %d", kind->name, (int)activation);
+    ct_fail(context, CT_ERR_ARGUMENT, "%s: no activation %d", type->name, (int)activation);
     return false;
 }
 

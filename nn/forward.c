@@ -1,11 +1,11 @@
-/* Running a module: the library's by the forward of its kind, a program's by its own function. */
+/* Running a module: by the forward of its type. */
 #include "module.h"
 
-bool cti_nn_is(const ct_module *module, const cti_nn_kind *kind, const char *function,
+bool cti_nn_is(const ct_module *module, const ct_module_type *type, const char *function,
                const ct_tensor *beside) {
     if (!cti_nn_ready(module, function, beside)) return false;
-    if (module->kind == kind) return true;
-    ct_fail(module->context, CT_ERR_ARGUMENT, "%s: expected a %s, got a %s", function, kind->name,
+    if (module->type == type) return true;
+    ct_fail(module->context, CT_ERR_ARGUMENT, "%s: expected a %s, got a %s", function, type->name,
             cti_nn_kind_name(module));
     return false;
 }
@@ -18,10 +18,10 @@ ct_tensor *ct_forward(ct_module *module, ct_tensor *x) {
     cti_nn_enter(module, &scope);
     ct_tensor *y = NULL;
     if (!x) ct_fail(context, CT_ERR_ARGUMENT, "%s: the input is NULL", name);
-    else if (!module->forward && !module->kind->forward)
+    else if (!module->type->forward)
         ct_fail(context, CT_ERR_ARGUMENT, "%s has no forward of one input", name);
     else if (cti_tensor_in(x, context, name)) {
-        y = module->forward ? module->forward(module->self, x) : module->kind->forward(module, x);
+        y = module->type->forward(module->self, x);
         if (!y) ct_fail(context, CT_ERR_ARGUMENT, "%s: its forward returned nothing", name);
         else cti_tensor_in(y, context, name);
     }

@@ -4,15 +4,9 @@
 /* Depth first as torch's named_parameters: a module's own parameters, then its children's, each in
  * the order in which they were added. Buffers likewise. */
 
-static ct_module *module_after(const ct_module *root, ct_module *module) {
-    if (module->children) return module->children;
-    while (module != root && !module->next) module = module->parent;
-    return module == root ? NULL : module->next;
-}
-
 typedef enum { PARAMS, BUFFERS } list;
 
-static cti_nn_entry *first_of(const ct_module *module, list of) {
+static cti_nn_entry *list_first(const ct_module *module, list of) {
     return of == PARAMS ? module->params : module->buffers;
 }
 
@@ -20,17 +14,17 @@ static cti_nn_entry *first_of(const ct_module *module, list of) {
  * *owner to the module that has it. */
 static cti_nn_entry *entry_after(const ct_module *root, cti_nn_entry *entry, ct_module **owner,
                                  list of) {
-    cti_nn_entry *next = entry ? entry->next : first_of(*owner, of);
+    cti_nn_entry *next = entry ? entry->next : list_first(*owner, of);
     while (!next) {
-        *owner = module_after(root, *owner);
+        *owner = cti_nn_after(root, *owner);
         if (!*owner) return NULL;
-        next = first_of(*owner, of);
+        next = list_first(*owner, of);
     }
     return next;
 }
 
 /* Whether the tensor has an earlier name in the tree below root, so that this name is skipped. */
-static bool named_before(const ct_module *root, const cti_nn_entry *entry, list of) {
+static bool entry_named_before(const ct_module *root, const cti_nn_entry *entry, list of) {
     if (entry->tensor->parameter == 1) return false;
     ct_module *owner = (ct_module *)root;
     cti_nn_entry *before = NULL;
@@ -41,10 +35,11 @@ static bool named_before(const ct_module *root, const cti_nn_entry *entry, list 
 
 /* Whether the entry that an iteration has reached is still in the tree below root. Its owner may
  * have been freed or removed from the tree between two calls. */
-static bool is_below(const ct_module *root, const ct_param *at, list of, const char *function) {
+static bool param_is_below(const ct_module *root, const ct_param *at, list of,
+                           const char *function) {
     const ct_module *module = at->owner;
     if (!cti_object_is_open(&module->object, function)) return false;
-    const cti_nn_entry *entry = first_of(module, of);
+    const cti_nn_entry *entry = list_first(module, of);
     while (entry && (uintptr_t)entry != at->position[0]) entry = entry->next;
     while (entry && module && module != root) module = module->parent;
     if (entry && module) return true;
@@ -54,15 +49,15 @@ static bool is_below(const ct_module *root, const ct_param *at, list of, const c
 }
 
 /* position[0] is the entry that was returned last; position[1] is true after the last. */
-static bool iterate(const ct_module *module, ct_param *param, list of, bool every_name,
-                    const char *function) {
+static bool param_iterate(const ct_module *module, ct_param *param, list of, bool every_name,
+                          const char *function) {
     if (!module || !param || param->position[1]) return false;
     if (!cti_object_is_open(&module->object, function)) return false;
     cti_nn_entry *entry = (cti_nn_entry *)(uintptr_t)param->position[0];
     if (!entry) param->owner = (ct_module *)module;
-    else if (!is_below(module, param, of, function)) return false;
+    else if (!param_is_below(module, param, of, function)) return false;
     do entry = entry_after(module, entry, &param->owner, of);
-    while (entry && !every_name && named_before(module, entry, of));
+    while (entry && !every_name && entry_named_before(module, entry, of));
     param->position[0] = (uintptr_t)entry;
     param->position[1] = !entry;
     param->tensor = entry ? entry->tensor : NULL;
@@ -71,19 +66,19 @@ static bool iterate(const ct_module *module, ct_param *param, list of, bool ever
 }
 
 bool ct_module_next(const ct_module *module, ct_param *param) {
-    return iterate(module, param, PARAMS, false, "ct_module_next");
+    return param_iterate(module, param, PARAMS, false, "ct_module_next");
 }
 
 bool cti_nn_next_name(const ct_module *module, ct_param *param) {
-    return iterate(module, param, PARAMS, true, "cti_nn_next_name");
+    return param_iterate(module, param, PARAMS, true, "cti_nn_next_name");
 }
 
 bool ct_module_next_buffer(const ct_module *module, ct_param *buffer) {
-    return iterate(module, buffer, BUFFERS, false, "ct_module_next_buffer");
+    return param_iterate(module, buffer, BUFFERS, false, "ct_module_next_buffer");
 }
 
 bool cti_nn_next_buffer_name(const ct_module *module, ct_param *buffer) {
-    return iterate(module, buffer, BUFFERS, true, "cti_nn_next_buffer_name");
+    return param_iterate(module, buffer, BUFFERS, true, "cti_nn_next_buffer_name");
 }
 
 int64_t ct_module_count(const ct_module *module) {
@@ -94,7 +89,7 @@ int64_t ct_module_count(const ct_module *module) {
 
 void ct_module_train(ct_module *module, bool training) {
     if (!cti_nn_ready(module, "ct_module_train", NULL)) return;
-    for (ct_module *m = module; m; m = module_after(module, m)) m->training = training;
+    for (ct_module *m = module; m; m = cti_nn_after(module, m)) m->training = training;
 }
 
 bool ct_module_training(const ct_module *module) {

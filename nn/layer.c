@@ -16,13 +16,14 @@ static const cti_nn_layer_names names_of_torch = {
 };
 
 static bool is_of_family(const ct_module *layer) {
-    return layer->kind == &cti_nn_family_layer_kind;
+    return layer->type == &cti_nn_family_layer_type;
 }
 
 /* ---- options ---- */
 
 /* Returns whether the options of attention leave to the layer what the layer decides. */
-static bool check_attention(ct_context *context, const cti_nn_kind *kind, const ct_layer_opts *o) {
+static bool check_attention(ct_context *context, const ct_module_type *type,
+                            const ct_layer_opts *o) {
     const ct_mha_opts *a = &o->attn;
     const char *set = a->embed_dim         ? "embed_dim"
                       : a->num_heads       ? "num_heads"
@@ -34,34 +35,34 @@ static bool check_attention(ct_context *context, const cti_nn_kind *kind, const 
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: attn.%s is set; it must be 0, because the layer's own %s is also its "
                        "attention's",
-                       kind->name, set, set);
+                       type->name, set, set);
     const bool wide_k = a->kdim && a->kdim != o->embed_dim,
                wide_v = a->vdim && a->vdim != o->embed_dim;
     if (wide_k || wide_v)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: attn.%s is %" PRId64 ", but the keys and values of a layer have its "
                        "embed_dim %" PRId64,
-                       kind->name, wide_k ? "kdim" : "vdim", wide_k ? a->kdim : a->vdim,
+                       type->name, wide_k ? "kdim" : "vdim", wide_k ? a->kdim : a->vdim,
                        o->embed_dim);
     return true;
 }
 
 /* Replaces `hidden` by its default if it is 0, and checks the options. */
-static bool layer_check_options(ct_context *context, const cti_nn_kind *kind, ct_layer_opts *o) {
-    if (!cti_nn_check_size(context, kind, "embed_dim", o->embed_dim, 1) ||
-        !cti_nn_check_size(context, kind, "hidden", o->hidden, 0) ||
-        !cti_nn_check_chance(context, kind, "dropout", o->dropout) ||
-        !cti_nn_activation_check(context, kind, o->activation) ||
-        !check_attention(context, kind, o))
+static bool layer_check_options(ct_context *context, const ct_module_type *type, ct_layer_opts *o) {
+    if (!cti_nn_check_size(context, type, "embed_dim", o->embed_dim, 1) ||
+        !cti_nn_check_size(context, type, "hidden", o->hidden, 0) ||
+        !cti_nn_check_chance(context, type, "dropout", o->dropout) ||
+        !cti_nn_activation_check(context, type, o->activation) ||
+        !check_attention(context, type, o))
         return false;
     if (o->norm_offset != 0 && !o->rms_norm)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: norm_offset %g needs rms_norm", kind->name,
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: norm_offset %g needs rms_norm", type->name,
                        o->norm_offset);
     if ((o->sandwich || o->parallel) && !o->norm_first)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s needs norm_first", kind->name,
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s needs norm_first", type->name,
                        o->sandwich ? "sandwich" : "parallel");
     if (!o->hidden && o->embed_dim > INT64_MAX / 4)
-        return ct_fail(context, CT_ERR_MEMORY, "%s: 4 embed_dim overflows", kind->name);
+        return ct_fail(context, CT_ERR_MEMORY, "%s: 4 embed_dim overflows", type->name);
     if (!o->hidden) o->hidden = 4 * o->embed_dim;
     return true;
 }
@@ -181,15 +182,15 @@ static void layer_add_children(ct_module *layer) {
 
 /* ---- construction ---- */
 
-static ct_module *layer_new(ct_context *context, const cti_nn_kind *kind, ct_layer_opts opts,
+static ct_module *layer_new(ct_context *context, const ct_module_type *type, ct_layer_opts opts,
                             cti_nn_layer_more more) {
-    if (!layer_check_options(context, kind, &opts)) return NULL;
-    ct_module *layer = cti_nn_new(context, kind);
+    if (!layer_check_options(context, type, &opts)) return NULL;
+    ct_module *layer = cti_nn_new(context, type, &(cti_nn_layer){.opts = opts, .more = more},
+                                  sizeof(cti_nn_layer));
     if (!layer) return NULL;
-    *(cti_nn_layer *)cti_nn_data(layer) = (cti_nn_layer){.opts = opts, .more = more};
     layer_add_children(layer);
     /* the caller's array, which the attention has copied */
-    ((cti_nn_layer *)cti_nn_data(layer))->opts.attn.rotary.frequencies = NULL;
+    ((cti_nn_layer *)layer->block)->opts.attn.rotary.frequencies = NULL;
     return cti_nn_made(layer);
 }
 
@@ -200,15 +201,15 @@ static cti_nn_layer_more more_of_torch(const ct_layer_opts *opts) {
 }
 
 ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts) {
-    return layer_new(context, &cti_nn_encoder_layer_kind, opts, more_of_torch(&opts));
+    return layer_new(context, &cti_nn_encoder_layer_type, opts, more_of_torch(&opts));
 }
 
 ct_module *ct_decoder_layer_new(ct_context *context, ct_layer_opts opts) {
-    return layer_new(context, &cti_nn_decoder_layer_kind, opts, more_of_torch(&opts));
+    return layer_new(context, &cti_nn_decoder_layer_type, opts, more_of_torch(&opts));
 }
 
 ct_module *cti_nn_layer_named(ct_context *context, ct_layer_opts opts, cti_nn_layer_more more) {
-    return layer_new(context, &cti_nn_family_layer_kind, opts, more);
+    return layer_new(context, &cti_nn_family_layer_type, opts, more);
 }
 
 ct_module *cti_nn_layer_norm_new(ct_context *context, const ct_layer_opts *o) {

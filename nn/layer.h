@@ -12,13 +12,13 @@ typedef struct {
 } cti_nn_layer;
 
 /* torch's two layers, and an encoder layer with a family's names. */
-extern const cti_nn_kind cti_nn_encoder_layer_kind, cti_nn_decoder_layer_kind,
-    cti_nn_family_layer_kind;
+extern const ct_module_type cti_nn_encoder_layer_type, cti_nn_decoder_layer_type,
+    cti_nn_family_layer_type;
 
 /* The number of a layer's sublayers: attention, in a decoder attention of the memory, and the
  * feed-forward. */
 static inline int cti_nn_sublayers(const ct_module *layer) {
-    return layer->kind == &cti_nn_decoder_layer_kind ? 3 : 2;
+    return layer->type == &cti_nn_decoder_layer_type ? 3 : 2;
 }
 
 /* Returns a LayerNorm, or an RMSNorm if the options have rms_norm. */

@@ -107,7 +107,7 @@ static bool layer_feed(ct_module *layer, int i, layer_stream *stream) {
 
 /* A call of a layer. For an encoder layer memory and cross are empty. */
 typedef struct {
-    const cti_nn_kind *kind;
+    const ct_module_type *type;
     ct_module *layer;
     ct_tensor *x, *memory;
     ct_mha_call self, cross;
@@ -208,7 +208,7 @@ static bool layer_recomputes(const layer_call *c) {
 static ct_tensor *layer_rerun(ct_tensor *const *in, int n, void *arg) {
     (void)n;
     layer_call c = *(const layer_call *)arg;
-    if (!cti_nn_is(c.layer, c.kind, c.kind->name, in[X])) return NULL;
+    if (!cti_nn_is(c.layer, c.type, c.type->name, in[X])) return NULL;
     if (!c.layer->training)
         return ct_fail(c.layer->context, CT_ERR_GRAD,
                        "%s: with recompute a layer must be in training until backward has run",
@@ -233,20 +233,20 @@ static ct_layer_out layer_forward(layer_call call) {
 
 ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_call self) {
     static const char name[] = "ct_encoder_layer_forward";
-    const bool family = layer && layer->kind == &cti_nn_family_layer_kind;
-    const cti_nn_kind *kind = family ? &cti_nn_family_layer_kind : &cti_nn_encoder_layer_kind;
-    if (!cti_nn_is(layer, kind, name, x) || !cti_nn_cache_in(self.cache, layer, name))
+    const bool family = layer && layer->type == &cti_nn_family_layer_type;
+    const ct_module_type *type = family ? &cti_nn_family_layer_type : &cti_nn_encoder_layer_type;
+    if (!cti_nn_is(layer, type, name, x) || !cti_nn_cache_in(self.cache, layer, name))
         return (ct_layer_out){0};
-    return layer_forward((layer_call){.kind = kind, .layer = layer, .x = x, .self = self});
+    return layer_forward((layer_call){.type = type, .layer = layer, .x = x, .self = self});
 }
 
 ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor *memory,
                                       ct_mha_call self, ct_mha_call cross) {
     static const char name[] = "ct_decoder_layer_forward";
-    if (!cti_nn_is(layer, &cti_nn_decoder_layer_kind, name, x) ||
+    if (!cti_nn_is(layer, &cti_nn_decoder_layer_type, name, x) ||
         !cti_nn_cache_in(self.cache, layer, name) || !cti_nn_cache_in(cross.cache, layer, name))
         return (ct_layer_out){0};
-    return layer_forward((layer_call){.kind = &cti_nn_decoder_layer_kind,
+    return layer_forward((layer_call){.type = &cti_nn_decoder_layer_type,
                                       .layer = layer,
                                       .x = x,
                                       .memory = memory,
@@ -255,31 +255,28 @@ ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor 
 }
 
 ct_module *cti_nn_layer_attention(const ct_module *layer) {
-    if (!layer || layer->kind != &cti_nn_family_layer_kind) return NULL;
+    if (!layer || layer->type != &cti_nn_family_layer_type) return NULL;
     const cti_nn_layer *data = cti_nn_data(layer);
     ct_module *attention = cti_nn_child(layer, data->more.names->attention[0]);
     return cti_nn_is_mha(attention) ? attention : NULL;
 }
 
-/* ---- kinds ---- */
+/* ---- types ---- */
 
-static void layer_describe(const ct_module *layer, FILE *file) {
-    const ct_layer_opts *o = cti_nn_data(layer);
+static void layer_describe(const void *self, FILE *file) {
+    const ct_layer_opts *o = cti_nn_data(self);
     fprintf(file, "activation=%s, dropout=%g, norm_first=%s", cti_activation_name(o->activation),
             o->dropout, cti_nn_bool(o->norm_first));
     if (o->sandwich) fprintf(file, ", sandwich=True");
     if (o->parallel) fprintf(file, ", parallel=True");
 }
 
-static ct_tensor *layer_forward_one(ct_module *layer, ct_tensor *x) {
-    return ct_encoder_layer_forward(layer, x, (ct_mha_call){0}).out;
+static ct_tensor *layer_forward_one(void *self, ct_tensor *x) {
+    return ct_encoder_layer_forward(self, x, (ct_mha_call){0}).out;
 }
 
-const cti_nn_kind cti_nn_encoder_layer_kind = {.name = "TransformerEncoderLayer",
-                                               .forward = layer_forward_one,
-                                               .describe = layer_describe,
-                                               .size = sizeof(cti_nn_layer)};
-const cti_nn_kind cti_nn_decoder_layer_kind = {
-    .name = "TransformerDecoderLayer", .describe = layer_describe, .size = sizeof(cti_nn_layer)};
-const cti_nn_kind cti_nn_family_layer_kind = {
-    .name = "Layer", .forward = layer_forward_one, .size = sizeof(cti_nn_layer)};
+const ct_module_type cti_nn_encoder_layer_type = {
+    .name = "TransformerEncoderLayer", .forward = layer_forward_one, .describe = layer_describe};
+const ct_module_type cti_nn_decoder_layer_type = {.name = "TransformerDecoderLayer",
+                                                  .describe = layer_describe};
+const ct_module_type cti_nn_family_layer_type = {.name = "Layer", .forward = layer_forward_one};

@@ -4,30 +4,27 @@
 
 #include <math.h>
 
-static ct_tensor *forward_linear(ct_module *module, ct_tensor *x) {
+static ct_tensor *linear_module_forward(void *self, ct_tensor *x) {
+    ct_module *module = self;
     return ct_linear(x, ct_module_get(module, "weight"), cti_nn_param(module, "bias"));
 }
 
-static void describe_linear(const ct_module *module, FILE *file) {
-    const ct_linear_opts *o = cti_nn_data(module);
+static void linear_describe(const void *self, FILE *file) {
+    const ct_linear_opts *o = cti_nn_data(self);
     fprintf(file, "in_features=%" PRId64 ", out_features=%" PRId64 ", bias=%s", o->in_features,
             o->out_features, cti_nn_bool(!o->no_bias));
 }
 
-static const cti_nn_kind linear_kind = {.name = "Linear",
-                                        .forward = forward_linear,
-                                        .describe = describe_linear,
-                                        .size = sizeof(ct_linear_opts)};
+static const ct_module_type linear_type = {
+    .name = "Linear", .forward = linear_module_forward, .describe = linear_describe};
 
-bool cti_nn_is_linear(const ct_module *module) { return module && module->kind == &linear_kind; }
+bool cti_nn_is_linear(const ct_module *module) { return module && module->type == &linear_type; }
 
 ct_module *cti_nn_linear_bare(ct_context *context, ct_linear_opts o) {
-    if (!cti_nn_check_size(context, &linear_kind, "in_features", o.in_features, 1) ||
-        !cti_nn_check_size(context, &linear_kind, "out_features", o.out_features, 1))
+    if (!cti_nn_check_size(context, &linear_type, "in_features", o.in_features, 1) ||
+        !cti_nn_check_size(context, &linear_type, "out_features", o.out_features, 1))
         return NULL;
-    ct_module *module = cti_nn_new(context, &linear_kind);
-    if (module) *(ct_linear_opts *)cti_nn_data(module) = o;
-    return module;
+    return cti_nn_new(context, &linear_type, &o, sizeof o);
 }
 
 ct_module *cti_nn_linear_empty(ct_context *context, ct_linear_opts o) {

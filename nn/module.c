@@ -7,18 +7,24 @@
 
 /* ---- making ---- */
 
-static const char *path_of(const cti_namer *namer, char buffer[CTI_NAME_SIZE]);
+static const char *module_path(const cti_namer *namer, char buffer[CTI_NAME_SIZE]);
 
-ct_module *cti_nn_new(ct_context *context, const cti_nn_kind *kind) {
+ct_module *cti_nn_new(ct_context *context, const ct_module_type *type, const void *data,
+                      size_t size) {
     ct_module *module = cti_object_new(context, sizeof *module, "module");
     if (!module) return NULL;
-    module->namer.name = path_of;
-    module->kind = kind;
+    module->namer.name = module_path;
+    module->type = type;
+    module->self = module;
     module->training = true;
-    if (!kind->size) return module;
-    module->kind_data = cti_take_zeroed(context, kind->size);
-    if (module->kind_data) return module;
-    cti_object_end(&module->object, kind->name);
+    if (!size) return module;
+    module->block = cti_take(context, size);
+    module->block_size = size;
+    if (module->block) {
+        memcpy(module->block, data, size);
+        return module;
+    }
+    cti_object_end(&module->object, type->name);
     return NULL;
 }
 
@@ -28,7 +34,7 @@ ct_module *cti_nn_made(ct_module *module) {
     return NULL;
 }
 
-static void give_string(ct_context *context, char *string) {
+static void string_give(ct_context *context, char *string) {
     if (string) cti_give(context, string, strlen(string) + 1);
 }
 
@@ -36,7 +42,7 @@ void cti_nn_changed(ct_module *module) {
     for (; module; module = module->parent) module->changes++;
 }
 
-static void unlink_child(ct_module *child) {
+static void child_unlink(ct_module *child) {
     if (!child->parent) return;
     cti_nn_changed(child->parent);
     ct_module **link = &child->parent->children;
@@ -46,7 +52,7 @@ static void unlink_child(ct_module *child) {
     }
     *link = child->next;
     child->parent = child->next = NULL;
-    give_string(child->context, child->name);
+    string_give(child->context, child->name);
     child->name = NULL;
 }
 
@@ -75,12 +81,12 @@ static ct_module *child_named(const ct_module *module, const char *name, size_t 
     return NULL;
 }
 
-static const ct_module *root_of(const ct_module *module) {
+static const ct_module *module_root(const ct_module *module) {
     while (module->parent) module = module->parent;
     return module;
 }
 
-static size_t longest_of(const cti_nn_entry *entry) {
+static size_t entries_longest(const cti_nn_entry *entry) {
     size_t longest = 0;
     for (; entry; entry = entry->next) {
         size_t length = strlen(entry->name);
@@ -90,19 +96,20 @@ static size_t longest_of(const cti_nn_entry *entry) {
 }
 
 /* Length in bytes of the longest name below the module, relative to it: "0.weight" */
-static size_t longest_name(const ct_module *module) {
-    const size_t params = longest_of(module->params), buffers = longest_of(module->buffers);
+static size_t module_longest_name(const ct_module *module) {
+    const size_t params = entries_longest(module->params),
+                 buffers = entries_longest(module->buffers);
     size_t longest = params > buffers ? params : buffers;
     for (ct_module *child = module->children; child; child = child->next) {
-        size_t length = strlen(child->name) + 1 + longest_name(child);
+        size_t length = strlen(child->name) + 1 + module_longest_name(child);
         if (length > longest) longest = length;
     }
     return longest;
 }
 
 /* Does the full name from the root fit ct_param.buffer? This check also bounds the depth of a tree,
- * and with it the recursion in longest_name and print_at. `below` is the length of the longest name
- * below. */
+ * and with it the recursion in module_longest_name and module_print_at. `below` is the length of
+ * the longest name below. */
 static bool name_fits(const ct_module *module, const char *name, size_t below) {
     size_t length = strlen(name) + (below ? 1 + below : 0);
     for (const ct_module *m = module; m->parent; m = m->parent) length += strlen(m->name) + 1;
@@ -147,19 +154,20 @@ const char *cti_nn_full_name(const ct_module *root, const ct_module *owner, cons
 
 static const char *entry_name(const cti_namer *namer, char buffer[CTI_NAME_SIZE]) {
     const cti_nn_entry *entry = (const cti_nn_entry *)namer;
-    return cti_nn_full_name(root_of(entry->module), entry->module, entry->name, buffer);
+    return cti_nn_full_name(module_root(entry->module), entry->module, entry->name, buffer);
 }
 
-static const char *path_of(const cti_namer *namer, char buffer[CTI_NAME_SIZE]) {
+static const char *module_path(const cti_namer *namer, char buffer[CTI_NAME_SIZE]) {
     const ct_module *module = cti_nn_module_of(namer);
-    return module->parent ? cti_nn_full_name(root_of(module), module->parent, module->name, buffer)
-                          : "";
+    return module->parent
+               ? cti_nn_full_name(module_root(module), module->parent, module->name, buffer)
+               : "";
 }
 
 void cti_nn_begin_span(const ct_module *module, cti_span *span) {
     if (!cti_profile_is_running(module->context)) return;
     char buffer[CTI_NAME_SIZE];
-    const char *name = path_of(&module->namer, buffer);
+    const char *name = module_path(&module->namer, buffer);
     cti_span_begin_module(module->context, span, &module->namer,
                           *name ? name : cti_nn_kind_name(module));
 }
@@ -167,43 +175,43 @@ void cti_nn_begin_span(const ct_module *module, cti_span *span) {
 /* ---- ending ---- */
 
 /* The name of a freed module in debug mode: its kind and full name, "Linear layers.2.linear1". */
-static void write_name(const ct_module *module, char text[CTI_OBJECT_NAME]) {
+static void module_write_name(const ct_module *module, char text[CTI_OBJECT_NAME]) {
     char buffer[CTI_NAME_SIZE];
-    const char *name = path_of(&module->namer, buffer);
+    const char *name = module_path(&module->namer, buffer);
     snprintf(text, CTI_OBJECT_NAME, "%.60s%s%s", cti_nn_kind_name(module), *name ? " " : "", name);
 }
 
-static void free_entries(ct_context *context, cti_nn_entry *entry) {
+static void entries_free(ct_context *context, cti_nn_entry *entry) {
     for (cti_nn_entry *next; entry; entry = next) {
         next = entry->next;
         CTI_ASSERT(entry->tensor->parameter > 0);
         if (entry->tensor->namer == &entry->namer) entry->tensor->namer = NULL;
         if (--entry->tensor->parameter == 0) cti_tensor_end(entry->tensor);
-        give_string(context, entry->name);
+        string_give(context, entry->name);
         cti_give(context, entry, sizeof *entry);
     }
 }
 
 /* Is the module the one that a frame names, or above it? */
-static bool is_above(const ct_module *module, const cti_namer *named) {
+static bool module_is_above(const ct_module *module, const cti_namer *named) {
     const ct_module *m = named ? cti_nn_module_of(named) : NULL;
     while (m && m != module) m = m->parent;
     return m;
 }
 
 /* Is a forward or an optimiser's step of the module, or of a module below it, running? */
-static bool is_running(const ct_module *module) {
+static bool module_is_running(const ct_module *module) {
     for (const cti_frame *frame = module->context->frame; frame; frame = frame->outer)
-        if (is_above(module, frame->module) || is_above(module, frame->steps)) return true;
+        if (module_is_above(module, frame->module) || module_is_above(module, frame->steps))
+            return true;
     return false;
 }
 
 /* May all hooks of the tree end? If one may not, an error was recorded. */
-static bool hooks_may_end(const ct_module *module) {
-    for (const cti_hook *hook = module->hooks; hook; hook = hook->next)
-        if (hook->may_end && !hook->may_end(hook, "ct_module_free")) return false;
-    for (const ct_module *child = module->children; child; child = child->next)
-        if (!hooks_may_end(child)) return false;
+static bool hooks_may_end(ct_module *root) {
+    for (ct_module *module = root; module; module = cti_nn_after(root, module))
+        for (const cti_hook *hook = module->hooks; hook; hook = hook->next)
+            if (hook->may_end && !hook->may_end(hook, "ct_module_free")) return false;
     return true;
 }
 
@@ -211,21 +219,20 @@ static void module_end(ct_module *module) {
     ct_context *context = module->context;
     CTI_ASSERT(!module->ends_data && !module->object.hook.link);
     char text[CTI_OBJECT_NAME] = "";
-    if (context->debug) write_name(module, text);
+    if (context->debug) module_write_name(module, text);
     while (module->hooks) cti_hook_end(module->hooks);
     while (module->children) module_end(module->children);
-    free_entries(context, module->params);
-    free_entries(context, module->buffers);
-    unlink_child(module);
+    entries_free(context, module->params);
+    entries_free(context, module->buffers);
+    child_unlink(module);
     CTI_ASSERT(!module->parent && !module->name);
-    give_string(context, module->label);
-    cti_give(context, module->kind_data, module->kind->size);
+    cti_give(context, module->block, module->block_size);
     cti_object_end(&module->object, text);
 }
 
 void ct_module_free(ct_module *module) {
     if (!module || module->object.self != &module->object) return;
-    if (is_running(module)) {
+    if (module_is_running(module)) {
         ct_fail(module->context, CT_ERR_ARGUMENT,
                 "ct_module_free: the %s is running: free it when its forward, or the step of its "
                 "optimiser, has returned",
@@ -240,8 +247,8 @@ void ct_module_free(ct_module *module) {
 /* ---- building a tree ---- */
 
 /* May the module hold the tensor under that name? `noun` is "parameter" or "buffer". */
-static bool can_hold(const ct_module *module, const char *noun, const char *name,
-                     const ct_tensor *tensor) {
+static bool module_can_hold(const ct_module *module, const char *noun, const char *name,
+                            const ct_tensor *tensor) {
     ct_context *context = module->context;
     const char *kind = cti_nn_kind_name(module);
     if (!tensor)
@@ -260,7 +267,7 @@ static bool can_hold(const ct_module *module, const char *noun, const char *name
 }
 
 /* Appends an entry to one of the module's lists; the module then holds the tensor. */
-static cti_nn_entry *append_entry(ct_module *module, cti_nn_entry **list, const char *name,
+static cti_nn_entry *entry_append(ct_module *module, cti_nn_entry **list, const char *name,
                                   ct_tensor *tensor) {
     ct_context *context = module->context;
     cti_nn_entry *entry = cti_take(context, sizeof *entry);
@@ -271,7 +278,7 @@ static cti_nn_entry *append_entry(ct_module *module, cti_nn_entry **list, const 
                             .name = cti_take_string(context, name)};
     if (!entry->name || (list == &module->params && cti_is_real(tensor->dtype) &&
                          !ct_set_requires_grad(tensor, true))) {
-        give_string(context, entry->name);
+        string_give(context, entry->name);
         cti_give(context, entry, sizeof *entry);
         return NULL;
     }
@@ -287,12 +294,12 @@ static cti_nn_entry *append_entry(ct_module *module, cti_nn_entry **list, const 
 
 ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *tensor) {
     if (!cti_nn_ready(module, "ct_module_add_param", tensor)) return NULL;
-    if (!can_hold(module, "parameter", name, tensor)) return NULL;
+    if (!module_can_hold(module, "parameter", name, tensor)) return NULL;
     if (!cti_is_real(tensor->dtype) && tensor->dtype != CT_BF16)
         return ct_fail(module->context, CT_ERR_DTYPE,
                        "%s: %s is %s; a parameter is f32, f64 or bf16", cti_nn_kind_name(module),
                        name, cti_dtype_name(tensor->dtype));
-    if (!append_entry(module, &module->params, name, tensor)) return NULL;
+    if (!entry_append(module, &module->params, name, tensor)) return NULL;
     cti_nn_changed(module);
     return tensor;
 }
@@ -300,12 +307,12 @@ ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *t
 ct_tensor *ct_module_add_buffer(ct_module *module, const char *name, ct_tensor *tensor,
                                 bool persistent) {
     if (!cti_nn_ready(module, "ct_module_add_buffer", tensor)) return NULL;
-    if (!can_hold(module, "buffer", name, tensor)) return NULL;
+    if (!module_can_hold(module, "buffer", name, tensor)) return NULL;
     if (ct_requires_grad(tensor))
         return ct_fail(module->context, CT_ERR_ARGUMENT,
                        "%s: %s requires a gradient; a buffer has none", cti_nn_kind_name(module),
                        name);
-    cti_nn_entry *entry = append_entry(module, &module->buffers, name, tensor);
+    cti_nn_entry *entry = entry_append(module, &module->buffers, name, tensor);
     if (!entry) return NULL;
     entry->persistent = persistent;
     return tensor;
@@ -320,7 +327,7 @@ ct_tensor *cti_nn_param_new(ct_module *module, const char *name, ct_dtype dtype,
 }
 
 /* Are both open, and is no error pending? A NULL module is an error of the child's context. */
-static bool can_add(const ct_module *module, const char *function, const ct_module *child) {
+static bool module_can_add(const ct_module *module, const char *function, const ct_module *child) {
     ct_context *beside = child ? child->context : NULL;
     if (module && child && child->object.self != &child->object)
         return cti_object_in(&child->object, module->context, function);
@@ -329,7 +336,7 @@ static bool can_add(const ct_module *module, const char *function, const ct_modu
 }
 
 /* May the module own the child? It must have no parent, and be of the same context. */
-static bool can_own(const ct_module *module, const char *name, const ct_module *child) {
+static bool module_can_own(const ct_module *module, const char *name, const ct_module *child) {
     ct_context *context = module->context;
     const char *kind = cti_nn_kind_name(module);
     if (!child)
@@ -341,7 +348,7 @@ static bool can_own(const ct_module *module, const char *name, const ct_module *
     if (child->parent)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: the %s has a parent already", kind,
                        cti_nn_kind_name(child));
-    if (child == root_of(module))
+    if (child == module_root(module))
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: a module cannot be inside itself", kind);
     if (cti_nn_is_ending(module))
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: the module is being freed", kind);
@@ -349,8 +356,9 @@ static bool can_own(const ct_module *module, const char *name, const ct_module *
 }
 
 ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *child) {
-    if (!can_add(module, "ct_module_add_child", child) || !can_own(module, name, child) ||
-        !name_is_free(module, name, longest_name(child)))
+    if (!module_can_add(module, "ct_module_add_child", child) ||
+        !module_can_own(module, name, child) ||
+        !name_is_free(module, name, module_longest_name(child)))
         return NULL;
     child->name = cti_take_string(module->context, name);
     if (!child->name) return NULL;
@@ -368,16 +376,16 @@ ct_module *cti_nn_child_add(ct_module *module, const char *name, ct_module *chil
     return NULL;
 }
 
-const cti_nn_kind cti_nn_list_kind = {.name = "ModuleList"};
+const ct_module_type cti_nn_list_type = {.name = "ModuleList"};
 
 ct_module *ct_module_append(ct_module *module, const char *list, ct_module *child) {
-    if (!can_add(module, "ct_module_append", child)) return NULL;
+    if (!module_can_add(module, "ct_module_append", child)) return NULL;
     ct_module *children = list ? cti_nn_child(module, list) : NULL, *made = NULL;
     if (!children)
         children = made =
-            cti_nn_child_add(module, list, cti_nn_new(module->context, &cti_nn_list_kind));
+            cti_nn_child_add(module, list, cti_nn_new(module->context, &cti_nn_list_type, NULL, 0));
     if (!children) return NULL;
-    if (children->kind != &cti_nn_list_kind)
+    if (children->type != &cti_nn_list_type)
         return ct_fail(module->context, CT_ERR_ARGUMENT, "%s: \"%s\" is a %s, not a list",
                        cti_nn_kind_name(module), list, cti_nn_kind_name(children));
     int64_t last = -1;
@@ -393,7 +401,7 @@ ct_module *ct_module_append(ct_module *module, const char *list, ct_module *chil
 /* ---- lookup ---- */
 
 /* The owner of "a.b.c" is child a.b; *last is set to "c". NULL if there is no such child. */
-static const ct_module *owner_of(const ct_module *module, const char *name, const char **last) {
+static const ct_module *path_owner(const ct_module *module, const char *name, const char **last) {
     for (const char *dot; module && (dot = strchr(name, '.')); name = dot + 1)
         module = child_named(module, name, (size_t)(dot - name));
     *last = name;
@@ -403,7 +411,7 @@ static const ct_module *owner_of(const ct_module *module, const char *name, cons
 ct_module *ct_module_child(ct_module *module, const char *name) {
     if (!module || !cti_object_is_open(&module->object, "ct_module_child")) return NULL;
     const char *last;
-    const ct_module *owner = name ? owner_of(module, name, &last) : NULL;
+    const ct_module *owner = name ? path_owner(module, name, &last) : NULL;
     ct_module *child = owner ? cti_nn_child(owner, last) : NULL;
     if (!child)
         ct_fail(module->context, CT_ERR_ARGUMENT, "%s: no child \"%s\"", cti_nn_kind_name(module),
@@ -412,11 +420,12 @@ ct_module *ct_module_child(ct_module *module, const char *name) {
 }
 
 ct_module *ct_module_set_child(ct_module *module, const char *path, ct_module *child) {
-    if (!can_add(module, "ct_module_set_child", child)) return NULL;
+    if (!module_can_add(module, "ct_module_set_child", child)) return NULL;
     ct_module *old = ct_module_child(module, path);
     if (!old) return NULL;
     ct_module *owner = old->parent;
-    if (!can_own(owner, old->name, child) || !name_fits(owner, old->name, longest_name(child)))
+    if (!module_can_own(owner, old->name, child) ||
+        !name_fits(owner, old->name, module_longest_name(child)))
         return NULL;
     ct_module **link = &owner->children;
     while (*link != old) link = &(*link)->next;
@@ -429,7 +438,7 @@ ct_module *ct_module_set_child(ct_module *module, const char *path, ct_module *c
 
 ct_tensor *cti_nn_find(const ct_module *module, const char *name) {
     const char *last;
-    const ct_module *owner = owner_of(module, name, &last);
+    const ct_module *owner = path_owner(module, name, &last);
     if (!owner) return NULL;
     ct_tensor *param = cti_nn_param(owner, last);
     return param ? param : entry_named(owner->buffers, last);
@@ -446,18 +455,18 @@ ct_tensor *ct_module_get(ct_module *module, const char *name) {
 
 /* ---- options ---- */
 
-bool cti_nn_check_size(ct_context *context, const cti_nn_kind *kind, const char *option,
+bool cti_nn_check_size(ct_context *context, const ct_module_type *type, const char *option,
                        int64_t value, int64_t least) {
     if (value >= least) return true;
     ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %" PRId64 ", must be at least %" PRId64,
-            kind->name, option, value, least);
+            type->name, option, value, least);
     return false;
 }
 
-bool cti_nn_check_chance(ct_context *context, const cti_nn_kind *kind, const char *option,
+bool cti_nn_check_chance(ct_context *context, const ct_module_type *type, const char *option,
                          double value) {
     if (value >= 0 && value <= 1) return true;
-    ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %g, must be between 0 and 1", kind->name, option,
+    ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %g, must be between 0 and 1", type->name, option,
             value);
     return false;
 }

@@ -11,7 +11,16 @@
  * (3) tensor->parameter counts the entries and optimisers that hold the tensor. The tensor ends
  * with the last one.
  *
- * (4) `changes` of a module grows with each change of the parameters or children in its tree. */
+ * (4) `changes` of a module grows with each change of the parameters or children in its tree.
+ *
+ * (5) Every module has a type. Its functions get `self`:
+ *
+ *                               type                      self
+ *     the library's modules     static, one for a kind    the module; its options are in block
+ *     of ct_module_new_of       the program's             the program's data
+ *     of ct_module_new          in block                  of ct_module_set_forward
+ *
+ * (6) A module owns `block`. A clone has its own. */
 #ifndef CTI_NN_MODULE_H
 #define CTI_NN_MODULE_H
 
@@ -29,17 +38,6 @@
 #include "../src/autograd/tape.h"
 #include "names.h"
 
-/* A kind of module, like a class: one static instance for Linear, one for LayerNorm, ... */
-typedef struct {
-    const char *name;
-    /* computes y from x in a scope of its own; NULL if the kind has no forward of one input */
-    ct_tensor *(*forward)(ct_module *module, ct_tensor *x);
-    /* prints the options between the parentheses of torch's repr; may be NULL */
-    void (*describe)(const ct_module *module, FILE *file);
-    /* the size of the kind's data in bytes */
-    size_t size;
-} cti_nn_kind;
-
 /* A name of a parameter or a buffer. A tensor may have several names (tied weights). */
 typedef struct cti_nn_entry {
     cti_namer namer; /* must be first: the tape casts it back to the entry for the name */
@@ -56,19 +54,16 @@ struct ct_module {
         ct_context *context;
     };
     cti_namer namer; /* contains the function that returns the module's full name */
-    const cti_nn_kind *kind;
+    const ct_module_type *type;
+    void *self; /* the first argument of the functions of the type */
+    void *block;
+    size_t block_size;
     ct_module *parent, *next; /* next: the next sibling */
     ct_module *children; /* children, parameters and buffers are in the order of their addition */
     cti_nn_entry *params, *buffers;
     cti_hook *hooks; /* what is done when the module is freed: functions, optimisers, caches */
-    char *name;        /* the name in the parent; NULL without a parent */
-    char *label; /* the name of a module of the program's kind; NULL: kind->name is the name */
-    const ct_module_type *type; /* the type that was given to ct_module_new_of, or NULL */
-    /* the forward of a program's module, from ct_module_set_forward or the type */
-    ct_tensor *(*forward)(void *self, ct_tensor *x);
-    void *self;      /* the first argument of forward; the data of a module with a type */
-    void *kind_data; /* kind->size bytes */
-    bool ends_data; /* the `end` of the type is still to be called */
+    char *name;      /* the name in the parent; NULL without a parent */
+    bool ends_data;  /* the `end` of the type is still to be called */
     bool training;
     /* the number of changes of the tree: a parameter or child was added, a child was removed, or a
      * dtype was changed */
@@ -82,9 +77,15 @@ void cti_nn_changed(ct_module *module);
 
 enum { CTI_NN_NAME_SIZE = sizeof(((ct_param *)0)->buffer) };
 
-static inline const char *cti_nn_kind_name(const ct_module *module) {
-    return module->label ? module->label : module->kind->name;
+static inline const char *cti_nn_kind_name(const ct_module *module) { return module->type->name; }
+/* Returns the module after this one in a walk over the tree below root, depth first, each module
+ * before its children; NULL after the last. */
+static inline ct_module *cti_nn_after(const ct_module *root, ct_module *module) {
+    if (module->children) return module->children;
+    while (module != root && !module->next) module = module->parent;
+    return module == root ? NULL : module->next;
 }
+
 /* The module that a frame or a span names. */
 static inline const ct_module *cti_nn_module_of(const cti_namer *namer) {
     return (const ct_module *)((const char *)namer - offsetof(ct_module, namer));
@@ -92,12 +93,14 @@ static inline const ct_module *cti_nn_module_of(const cti_namer *namer) {
 
 /* ---- making ---- */
 
-/* Returns a new module of that kind with zeroed data; NULL while an error is pending. */
-ct_module *cti_nn_new(ct_context *context, const cti_nn_kind *kind);
+/* Returns a new module of the library with a block that is a copy of `data`; NULL while an error is
+ * pending. */
+ct_module *cti_nn_new(ct_context *context, const ct_module_type *type, const void *data,
+                      size_t size);
 /* The end of a constructor: returns the module, or frees it and returns NULL if an error is
  * pending. */
 ct_module *cti_nn_made(ct_module *module);
-static inline void *cti_nn_data(const ct_module *module) { return module->kind_data; }
+static inline const void *cti_nn_data(const ct_module *module) { return module->block; }
 
 /* Adds a new parameter with undefined values. Returns NULL after it has recorded an error. */
 ct_tensor *cti_nn_param_new(ct_module *module, const char *name, ct_dtype dtype, ct_shape shape);
@@ -106,9 +109,9 @@ ct_module *cti_nn_child_add(ct_module *module, const char *name, ct_module *chil
 
 /* These check an option: that value >= least; that it is a probability in [0, 1]; that it is finite
  * and >= 0. Otherwise they record an error with the option's name and return false. */
-bool cti_nn_check_size(ct_context *context, const cti_nn_kind *kind, const char *option,
+bool cti_nn_check_size(ct_context *context, const ct_module_type *type, const char *option,
                        int64_t value, int64_t least);
-bool cti_nn_check_chance(ct_context *context, const cti_nn_kind *kind, const char *option,
+bool cti_nn_check_chance(ct_context *context, const ct_module_type *type, const char *option,
                          double value);
 bool cti_nn_check_number(ct_context *context, const char *owner, const char *option, double value);
 
@@ -137,8 +140,8 @@ static inline bool cti_nn_ready(const ct_module *module, const char *function,
                                ct_context_of(beside));
 }
 
-/* Does the same, and also checks that the module is of the kind. */
-bool cti_nn_is(const ct_module *module, const cti_nn_kind *kind, const char *function,
+/* Does the same, and also checks that the module is of the type. */
+bool cti_nn_is(const ct_module *module, const ct_module_type *type, const char *function,
                const ct_tensor *beside);
 /* Returns the parameter or child of that name in the module itself, not in its children; NULL,
  * without an error, if there is none. */
@@ -185,19 +188,16 @@ static inline bool cti_nn_is_persistent(const ct_param *buffer) {
 ct_tensor *cti_nn_forward(ct_module *module, const char *child, ct_tensor *x, int64_t width);
 ct_tensor *cti_nn_dropout(const ct_module *module, ct_tensor *x, double p); /* in training */
 
-/* Prints the text between the parentheses of a module's repr; returns false if there is none. */
-bool cti_nn_describe(const ct_module *module, FILE *file);
-
-/* Gives the copy of a module its forward, without data if it has a type. */
-void cti_nn_copy_forward(ct_module *to, const ct_module *from);
-/* Gives the copy of a module, which has its parameters and children already, the data that its
- * type's clone returns. Returns false after it has recorded an error. */
+/* Returns a copy of a module without parameters, children and the program's data. */
+ct_module *cti_nn_copy(const ct_module *from);
+/* Gives the copy, which has its parameters and children already, the data that its type's clone
+ * returns. Returns false after it has recorded an error. */
 bool cti_nn_copy_data(ct_module *to, const ct_module *from);
 
-/* The kind of the lists that ct_module_append makes. */
-extern const cti_nn_kind cti_nn_list_kind;
+/* The type of the lists that ct_module_append makes. */
+extern const ct_module_type cti_nn_list_type;
 
-bool cti_nn_activation_check(ct_context *context, const cti_nn_kind *kind,
+bool cti_nn_activation_check(ct_context *context, const ct_module_type *type,
                              ct_activation activation);
 
 /* residual + out(dropout(activation(in(x)))), or with a gate residual +

@@ -3,22 +3,19 @@
 
 #include "bare.h"
 
-static bool has_functions(const ct_module *module) {
+static bool module_has_functions(const ct_module *module) {
     return module->ends_data || cti_function_newest(module->hooks);
 }
 
 /* The first module of the tree that has functions to run, parents before children. */
-static ct_module *first_with_functions(ct_module *module) {
-    if (has_functions(module)) return module;
-    for (ct_module *child = module->children; child; child = child->next) {
-        ct_module *found = first_with_functions(child);
-        if (found) return found;
-    }
-    return NULL;
+static ct_module *first_with_functions(ct_module *root) {
+    ct_module *module = root;
+    while (module && !module_has_functions(module)) module = cti_nn_after(root, module);
+    return module;
 }
 
 /* Runs the newest function, and the `end` of the type after all others. */
-static void run_next(ct_module *module) {
+static void functions_run_next(ct_module *module) {
     cti_hook *function = cti_function_newest(module->hooks);
     if (function) {
         cti_hook_end(function);
@@ -26,7 +23,7 @@ static void run_next(ct_module *module) {
         module->ends_data = false;
         module->type->end(module->self);
     }
-    if (!has_functions(module)) cti_hook_remove(&module->object.hook);
+    if (!module_has_functions(module)) cti_hook_remove(&module->object.hook);
 }
 
 /* A function may change the tree, so the search begins anew after each. In the frame no function
@@ -38,12 +35,12 @@ void cti_nn_run_functions(ct_module *module) {
     cti_frame_open(module->context, &frame, true);
     frame.module = &module->namer;
     frame.ending = true;
-    for (; owner; owner = first_with_functions(module)) run_next(owner);
+    for (; owner; owner = first_with_functions(module)) functions_run_next(owner);
     cti_frame_close(module->context, &frame);
 }
 
 /* Runs the functions of the whole tree at once, so that the order is that of ct_module_free. */
-static void run_with_context(cti_hook *self) {
+static void module_end_with_context(cti_hook *self) {
     ct_module *module = (ct_module *)self;
     while (module->parent) module = module->parent;
     cti_nn_run_functions(module);
@@ -51,7 +48,7 @@ static void run_with_context(cti_hook *self) {
 
 void cti_nn_functions_added(ct_module *module) {
     cti_hook *hook = &module->object.hook;
-    if (!hook->link) cti_hook_add(&module->context->hooks, hook, run_with_context);
+    if (!hook->link) cti_hook_add(&module->context->hooks, hook, module_end_with_context);
 }
 
 bool ct_module_on_free(ct_module *module, void (*fn)(void *), void *arg) {
@@ -59,7 +56,7 @@ bool ct_module_on_free(ct_module *module, void (*fn)(void *), void *arg) {
     ct_context *context = module->context;
     if (!fn) {
         cti_function_remove(module->hooks, arg);
-        if (!has_functions(module)) cti_hook_remove(&module->object.hook);
+        if (!module_has_functions(module)) cti_hook_remove(&module->object.hook);
         return true;
     }
     if (!cti_ready(context)) return false;

@@ -1,38 +1,58 @@
-/* Modules of a program: with a forward that is set afterwards (ct_module_set_forward), or with a
- * type that has a forward, a description, a copy and an end for the program's data
- * (ct_module_new_of). */
+/* Modules of a program: with a type (ct_module_new_of), or with a name and a forward that is set
+ * afterwards (ct_module_new); and how a module of any type is copied. */
 #include "module.h"
 
 #include <string.h>
 
-static const cti_nn_kind user_kind = {.name = "Module"};
-
 /* ---- making ---- */
+
+/* The block of a module of ct_module_new: a type of its own. */
+typedef struct {
+    ct_module_type type; /* must be first */
+    char name[];
+} own_type;
+
+static bool module_has_own_type(const ct_module *module) { return module->type == module->block; }
+
+static ct_module *own_new(ct_context *context, const char *name,
+                          ct_tensor *(*forward)(void *self, ct_tensor *x)) {
+    const size_t size = sizeof(own_type) + strlen(name) + 1;
+    own_type *own = cti_take(context, size);
+    if (!own) return NULL;
+    own->type = (ct_module_type){.name = strcpy(own->name, name), .forward = forward};
+    ct_module *module = cti_nn_new(context, &own->type, NULL, 0);
+    if (!module) {
+        cti_give(context, own, size);
+        return NULL;
+    }
+    module->block = own, module->block_size = size;
+    module->self = NULL;
+    return module;
+}
 
 ct_module *ct_module_new(ct_context *context, const char *kind) {
     if (!cti_ready(context)) return NULL;
     if (!kind || !*kind)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "ct_module_new: a module needs the name of its kind");
-    ct_module *module = cti_nn_new(context, &user_kind);
-    if (module) module->label = cti_take_string(context, kind);
-    return cti_nn_made(module);
+    return own_new(context, kind, NULL);
 }
 
 ct_module *ct_module_set_forward(ct_module *module, ct_tensor *(*forward)(void *self, ct_tensor *x),
                                  void *self) {
-    if (!cti_nn_is(module, &user_kind, "ct_module_set_forward", NULL)) return NULL;
-    if (module->type)
+    if (!cti_nn_ready(module, "ct_module_set_forward", NULL)) return NULL;
+    if (!module_has_own_type(module))
         return ct_fail(module->context, CT_ERR_ARGUMENT,
-                       "ct_module_set_forward: the forward of a %s is its type's",
+                       "ct_module_set_forward: expected a Module of ct_module_new, got a %s, whose "
+                       "forward is its type's",
                        cti_nn_kind_name(module));
-    module->forward = forward;
+    ((own_type *)module->block)->type.forward = forward;
     module->self = self;
     return module;
 }
 
 /* Gives the module its data, of which it is the owner now. */
-static void set_data(ct_module *module, void *data) {
+static void module_set_data(ct_module *module, void *data) {
     module->self = data;
     module->ends_data = module->type->end;
     if (module->ends_data) cti_nn_functions_added(module);
@@ -43,12 +63,10 @@ ct_module *ct_module_new_of(ct_context *context, const ct_module_type *type, voi
     if (!type || !type->name || !*type->name)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "ct_module_new_of: a module needs a type with a name");
-    ct_module *module = ct_module_new(context, type->name);
-    if (!module) return NULL;
-    module->type = type;
-    module->forward = type->forward;
-    if (!type->end || cti_functions_can_be_added(context)) set_data(module, data);
-    return cti_nn_made(module);
+    if (type->end && !cti_functions_can_be_added(context)) return NULL;
+    ct_module *module = cti_nn_new(context, type, NULL, 0);
+    if (module) module_set_data(module, data);
+    return module;
 }
 
 /* ---- groups ---- */
@@ -93,18 +111,6 @@ ct_scope ct_module_enter(ct_module *module) {
     return scope;
 }
 
-/* ---- describing ---- */
-
-bool cti_nn_describe(const ct_module *module, FILE *file) {
-    if (module->kind->describe) {
-        module->kind->describe(module, file);
-        return true;
-    }
-    if (!module->type || !module->type->describe) return false;
-    module->type->describe(module->self, file);
-    return true;
-}
-
 /* ---- copying ---- */
 
 static ct_tensor *no_forward(void *self, ct_tensor *x) {
@@ -114,18 +120,26 @@ static ct_tensor *no_forward(void *self, ct_tensor *x) {
                    "ct_module_set_forward");
 }
 
-/* If `self` is NULL or the module, the copy has an equivalent. Otherwise it is a program's struct,
- * which may point to the original's modules. */
-void cti_nn_copy_forward(ct_module *to, const ct_module *from) {
-    to->type = from->type;
-    if (!from->forward) return;
-    const bool known = from->type || !from->self || from->self == from;
-    to->forward = known ? from->forward : no_forward;
+/* A `self` of ct_module_set_forward that is neither NULL nor the module is a program's struct,
+ * which may point to the original's modules. So the copy does not get it, nor the forward. */
+static ct_module *own_copy(const ct_module *from) {
+    const ct_module_type *type = from->type;
+    const bool known = !type->forward || !from->self || from->self == from;
+    return own_new(from->context, type->name, known ? type->forward : no_forward);
+}
+
+ct_module *cti_nn_copy(const ct_module *from) {
+    ct_module *to = module_has_own_type(from)
+                        ? own_copy(from)
+                        : cti_nn_new(from->context, from->type, from->block, from->block_size);
+    if (!to) return NULL;
     to->self = from->self == from ? to : NULL;
+    to->training = from->training;
+    return to;
 }
 
 /* While clone runs, the copy counts as running, so that it cannot be freed. */
-static void *cloned_data(ct_module *to, const ct_module *from) {
+static void *data_clone(ct_module *to, const ct_module *from) {
     ct_context *context = to->context;
     cti_frame frame;
     cti_frame_open(context, &frame, true);
@@ -140,13 +154,13 @@ static void *cloned_data(ct_module *to, const ct_module *from) {
 
 bool cti_nn_copy_data(ct_module *to, const ct_module *from) {
     const ct_module_type *type = from->type;
-    if (!type) return true;
+    if (module_has_own_type(from) || from->self == from) return cti_ready(to->context);
     if (from->self && !type->clone)
         return ct_fail(to->context, CT_ERR_ARGUMENT,
                        "%s: it cannot be cloned, as its type has no clone", cti_nn_kind_name(from));
     if (!cti_ready(to->context) || (type->end && !cti_functions_can_be_added(to->context)))
         return false;
-    void *data = from->self ? cloned_data(to, from) : NULL;
-    if (data || !from->self) set_data(to, data);
+    void *data = from->self ? data_clone(to, from) : NULL;
+    if (data || !from->self) module_set_data(to, data);
     return cti_ready(to->context);
 }

@@ -49,23 +49,19 @@ static ct_tensor *positions_add_at(ct_module *module, ct_tensor *x, ct_tensor *p
     return cti_nn_dropout(module, ct_add(x, ct_embedding(positions, table)), o->dropout);
 }
 
-static ct_tensor *forward_positions(ct_module *module, ct_tensor *x) {
-    return positions_add(module, x, 0);
-}
+static ct_tensor *positions_forward(void *self, ct_tensor *x) { return positions_add(self, x, 0); }
 
-static void describe_positions(const ct_module *module, FILE *file) {
-    const ct_positions_opts *o = cti_nn_data(module);
+static void positions_describe(const void *self, FILE *file) {
+    const ct_positions_opts *o = cti_nn_data(self);
     fprintf(file, "max_length=%" PRId64 ", embed_dim=%" PRId64 ", learned=%s, dropout=%g",
             o->max_length, o->embed_dim, cti_nn_bool(o->learned), o->dropout);
 }
 
-static const cti_nn_kind positions_kind = {.name = "Positions",
-                                           .forward = forward_positions,
-                                           .describe = describe_positions,
-                                           .size = sizeof(ct_positions_opts)};
+static const ct_module_type positions_type = {
+    .name = "Positions", .forward = positions_forward, .describe = positions_describe};
 
 ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t first) {
-    if (!cti_nn_is(positions, &positions_kind, "ct_positions_forward", x)) return NULL;
+    if (!cti_nn_is(positions, &positions_type, "ct_positions_forward", x)) return NULL;
     ct_context *context = positions->context;
     cti_nn_scope scope;
     cti_nn_enter(positions, &scope);
@@ -76,7 +72,7 @@ ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t firs
 }
 
 ct_tensor *ct_positions_forward_at(ct_module *module, ct_tensor *x, ct_tensor *positions) {
-    if (!cti_nn_is(module, &positions_kind, "ct_positions_forward_at", x)) return NULL;
+    if (!cti_nn_is(module, &positions_type, "ct_positions_forward_at", x)) return NULL;
     ct_context *context = module->context;
     cti_nn_scope scope;
     cti_nn_enter(module, &scope);
@@ -89,7 +85,7 @@ ct_tensor *ct_positions_forward_at(ct_module *module, ct_tensor *x, ct_tensor *p
     return cti_nn_leave(context, &scope, y);
 }
 
-static void add_sinusoidal(ct_module *module) {
+static void sinusoidal_add(ct_module *module) {
     ct_context *context = module->context;
     const ct_positions_opts *o = cti_nn_data(module);
     int64_t n = o->max_length, e = o->embed_dim;
@@ -111,19 +107,18 @@ static void add_sinusoidal(ct_module *module) {
 }
 
 ct_module *ct_positions_new(ct_context *context, ct_positions_opts o) {
-    if (!cti_nn_check_size(context, &positions_kind, "max_length", o.max_length, 1) ||
-        !cti_nn_check_size(context, &positions_kind, "embed_dim", o.embed_dim, 1) ||
-        !cti_nn_check_chance(context, &positions_kind, "dropout", o.dropout))
+    if (!cti_nn_check_size(context, &positions_type, "max_length", o.max_length, 1) ||
+        !cti_nn_check_size(context, &positions_type, "embed_dim", o.embed_dim, 1) ||
+        !cti_nn_check_chance(context, &positions_type, "dropout", o.dropout))
         return NULL;
     if (!cti_is_real(o.dtype))
         return ct_fail(context, CT_ERR_DTYPE, "Positions: dtype must be f32 or f64");
-    ct_module *module = cti_nn_new(context, &positions_kind);
+    ct_module *module = cti_nn_new(context, &positions_type, &o, sizeof o);
     if (!module) return NULL;
-    *(ct_positions_opts *)cti_nn_data(module) = o;
     if (o.learned)
         ct_init_normal(
             cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.max_length, o.embed_dim)), 0,
             0.02);
-    else add_sinusoidal(module);
+    else sinusoidal_add(module);
     return cti_nn_made(module);
 }

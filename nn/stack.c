@@ -5,14 +5,13 @@
 
 #include "attention/mha.h"
 
-static ct_tensor *forward_encoder(ct_module *encoder, ct_tensor *x) {
-    return ct_encoder_forward(encoder, x, (ct_stack_call){0});
+static ct_tensor *encoder_forward(void *self, ct_tensor *x) {
+    return ct_encoder_forward(self, x, (ct_stack_call){0});
 }
 
-const cti_nn_kind cti_nn_encoder_kind = {
-    .name = "TransformerEncoder", .forward = forward_encoder, .size = sizeof(ct_layer_opts)};
-const cti_nn_kind cti_nn_decoder_kind = {.name = "TransformerDecoder",
-                                         .size = sizeof(ct_layer_opts)};
+const ct_module_type cti_nn_encoder_type = {.name = "TransformerEncoder",
+                                            .forward = encoder_forward};
+const ct_module_type cti_nn_decoder_type = {.name = "TransformerDecoder"};
 
 /* ---- making ---- */
 
@@ -29,34 +28,33 @@ static const ct_layer_opts *opts_of_layer(const layer_list *layers, int64_t i) {
 
 /* Returns whether all layers have one width and dtype: each layer's result is the next one's
  * input. */
-static bool layers_fit(ct_context *context, const cti_nn_kind *kind, const layer_list *layers) {
-    if (!cti_nn_check_size(context, kind, "num_layers", layers->n, 1)) return false;
+static bool layers_fit(ct_context *context, const ct_module_type *type, const layer_list *layers) {
+    if (!cti_nn_check_size(context, type, "num_layers", layers->n, 1)) return false;
     if (!layers->opts)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: the options of the layers are NULL",
-                       kind->name);
+                       type->name);
     const ct_layer_opts *first = layers->opts;
     for (int64_t i = 1; layers->own && i < layers->n; i++) {
         const ct_layer_opts *o = &layers->opts[i];
         if (o->embed_dim != first->embed_dim)
             return ct_fail(context, CT_ERR_ARGUMENT,
                            "%s: layers 0 and %" PRId64 " have embed_dim %" PRId64 " and %" PRId64,
-                           kind->name, i, first->embed_dim, o->embed_dim);
+                           type->name, i, first->embed_dim, o->embed_dim);
         if (o->dtype != first->dtype)
             return ct_fail(context, CT_ERR_DTYPE, "%s: layers 0 and %" PRId64 " are %s and %s",
-                           kind->name, i, cti_dtype_name(first->dtype), cti_dtype_name(o->dtype));
+                           type->name, i, cti_dtype_name(first->dtype), cti_dtype_name(o->dtype));
     }
     return true;
 }
 
-static ct_module *stack_new(ct_context *context, const cti_nn_kind *kind, layer_list layers,
+static ct_module *stack_new(ct_context *context, const ct_module_type *type, layer_list layers,
                             bool final_norm) {
-    if (!layers_fit(context, kind, &layers)) return NULL;
-    ct_module *stack = cti_nn_new(context, kind);
+    if (!layers_fit(context, type, &layers)) return NULL;
+    ct_module *stack = cti_nn_new(context, type, layers.opts, sizeof *layers.opts);
     if (!stack) return NULL;
-    *(ct_layer_opts *)cti_nn_data(stack) = layers.opts[0];
     for (int64_t i = 0; i < layers.n && cti_ready(context); i++) {
         const ct_layer_opts *o = opts_of_layer(&layers, i);
-        ct_module *layer = kind == &cti_nn_decoder_kind ? ct_decoder_layer_new(context, *o)
+        ct_module *layer = type == &cti_nn_decoder_type ? ct_decoder_layer_new(context, *o)
                                                         : ct_encoder_layer_new(context, *o);
         if (!ct_module_append(stack, "layers", layer)) ct_module_free(layer);
     }
@@ -66,19 +64,19 @@ static ct_module *stack_new(ct_context *context, const cti_nn_kind *kind, layer_
 
 ct_module *ct_encoder_new_of(ct_context *context, const ct_layer_opts *layers, int64_t n,
                              bool final_norm) {
-    return stack_new(context, &cti_nn_encoder_kind,
+    return stack_new(context, &cti_nn_encoder_type,
                      (layer_list){.opts = layers, .n = n, .own = true}, final_norm);
 }
 
 ct_module *ct_encoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers,
                           bool final_norm) {
-    return stack_new(context, &cti_nn_encoder_kind, (layer_list){.opts = &layer, .n = num_layers},
+    return stack_new(context, &cti_nn_encoder_type, (layer_list){.opts = &layer, .n = num_layers},
                      final_norm);
 }
 
 ct_module *ct_decoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers,
                           bool final_norm) {
-    return stack_new(context, &cti_nn_decoder_kind, (layer_list){.opts = &layer, .n = num_layers},
+    return stack_new(context, &cti_nn_decoder_type, (layer_list){.opts = &layer, .n = num_layers},
                      final_norm);
 }
 
@@ -96,7 +94,7 @@ int64_t cti_nn_stack_layers(const ct_module *stack) {
 /* Has a caller left the list of layers in its place? */
 static bool has_list(ct_module *stack) {
     const ct_module *layers = ct_module_child(stack, "layers");
-    if (!layers || layers->kind == &cti_nn_list_kind) return layers;
+    if (!layers || layers->type == &cti_nn_list_type) return layers;
     return ct_fail(stack->context, CT_ERR_ARGUMENT, "%s: layers is a %s, not a list of layers",
                    cti_nn_kind_name(stack), cti_nn_kind_name(layers));
 }
@@ -107,10 +105,10 @@ bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length, ct_kv
                       int64_t n) {
     if (!cti_nn_ready(stack, "ct_kv_caches_new", NULL)) return false;
     ct_context *context = stack->context;
-    if (stack->kind != &cti_nn_encoder_kind && stack->kind != &cti_nn_decoder_kind)
+    if (stack->type != &cti_nn_encoder_type && stack->type != &cti_nn_decoder_type)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "ct_kv_caches_new: expected a %s or a %s, got a %s",
-                       cti_nn_encoder_kind.name, cti_nn_decoder_kind.name, cti_nn_kind_name(stack));
+                       cti_nn_encoder_type.name, cti_nn_decoder_type.name, cti_nn_kind_name(stack));
     if (!has_list(stack)) return false;
     const int64_t layers = cti_nn_stack_layers(stack);
     int64_t made = 0;
@@ -218,7 +216,7 @@ static ct_tensor *stack_run(ct_module *stack, ct_tensor *x, ct_tensor *memory, c
 }
 
 ct_tensor *ct_encoder_forward(ct_module *encoder, ct_tensor *x, ct_stack_call call) {
-    if (!cti_nn_is(encoder, &cti_nn_encoder_kind, "ct_encoder_forward", x) ||
+    if (!cti_nn_is(encoder, &cti_nn_encoder_type, "ct_encoder_forward", x) ||
         !cti_nn_layer_takes(encoder, x, "x"))
         return NULL;
     if (call.cross_weights)
@@ -229,7 +227,7 @@ ct_tensor *ct_encoder_forward(ct_module *encoder, ct_tensor *x, ct_stack_call ca
 
 ct_tensor *ct_decoder_forward(ct_module *decoder, ct_tensor *x, ct_tensor *memory,
                               ct_stack_call call) {
-    if (!cti_nn_is(decoder, &cti_nn_decoder_kind, "ct_decoder_forward", x) ||
+    if (!cti_nn_is(decoder, &cti_nn_decoder_type, "ct_decoder_forward", x) ||
         !cti_nn_layer_takes(decoder, x, "x") || !cti_nn_layer_takes(decoder, memory, "memory"))
         return NULL;
     return stack_run(decoder, x, memory, call);

@@ -9,26 +9,26 @@ typedef struct {
     bool frozen;      /* the parameter required no gradient before */
 } pair;
 
-static bool is_matrix(const ct_tensor *t, ct_dtype dtype) {
+static bool tensor_is_matrix(const ct_tensor *t, ct_dtype dtype) {
     return t->shape.ndim == 2 && t->dtype == dtype;
 }
 
 /* Counts the parameters to convert; -1 with an error recorded. */
-static int64_t count_matrices(const ct_module *module, const char *function, ct_dtype from) {
+static int64_t matrices_count(const ct_module *module, const char *function, ct_dtype from) {
     int64_t n = 0;
     for (ct_param p = {0}; ct_module_next(module, &p);) {
-        if (is_matrix(p.tensor, CT_F64))
+        if (tensor_is_matrix(p.tensor, CT_F64))
             return ct_fail(module->context, CT_ERR_DTYPE,
                            "%s: the parameter %s is f64; bf16 stands for f32", function, p.name),
                    -1;
-        n += is_matrix(p.tensor, from);
+        n += tensor_is_matrix(p.tensor, from);
     }
     return cti_ready(module->context) ? n : -1;
 }
 
-static bool make_copies(const ct_module *module, ct_dtype from, ct_dtype to, pair *pairs) {
+static bool copies_make(const ct_module *module, ct_dtype from, ct_dtype to, pair *pairs) {
     for (ct_param p = {0}; ct_module_next(module, &p);) {
-        if (!is_matrix(p.tensor, from)) continue;
+        if (!tensor_is_matrix(p.tensor, from)) continue;
         *pairs = (pair){.param = p.tensor,
                         .copy = ct_cast(p.tensor, to),
                         .owner = p.owner,
@@ -38,14 +38,14 @@ static bool make_copies(const ct_module *module, ct_dtype from, ct_dtype to, pai
     return true;
 }
 
-static void exchange_storage(const pair *pairs, int64_t n) {
+static void pairs_exchange(const pair *pairs, int64_t n) {
     for (int64_t i = 0; i < n; i++) cti_tensor_exchange(pairs[i].param, pairs[i].copy);
 }
 
 /* Exchanges the storages. Matrices of f32 require a gradient again; matrices of bf16 do not, which
  * does not count as frozen. If there is no memory for a gradient, nothing has changed. */
-static bool exchange_with_gradients(const pair *pairs, int64_t n, bool required) {
-    exchange_storage(pairs, n);
+static bool pairs_exchange_with_gradients(const pair *pairs, int64_t n, bool required) {
+    pairs_exchange(pairs, n);
     for (int64_t i = 0; i < n; i++) {
         const bool set = ct_set_requires_grad(pairs[i].param, required);
         pairs[i].param->frozen = required && set ? false : pairs[i].frozen;
@@ -55,37 +55,37 @@ static bool exchange_with_gradients(const pair *pairs, int64_t n, bool required)
             pairs[i].param->slot = NULL;
             pairs[i].param->frozen = pairs[i].frozen;
         }
-        exchange_storage(pairs, n);
+        pairs_exchange(pairs, n);
         return false;
     }
     return true;
 }
 
 /* Is a step of an optimiser running? */
-static bool a_step_runs(const ct_context *context) {
+static bool step_is_running(const ct_context *context) {
     const cti_frame *frame = context->frame;
     while (frame && !frame->steps) frame = frame->outer;
     return frame;
 }
 
-static bool convert(ct_module *module, const char *function, ct_dtype from, ct_dtype to) {
+static bool module_convert(ct_module *module, const char *function, ct_dtype from, ct_dtype to) {
     if (!cti_nn_ready(module, function, NULL)) return false;
     ct_context *context = module->context;
     if (context->running)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: an op is running, which may read the parameters", function);
-    if (a_step_runs(context))
+    if (step_is_running(context))
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: a step of an optimiser is running, which may change the parameters",
                        function);
-    const int64_t n = count_matrices(module, function, from);
+    const int64_t n = matrices_count(module, function, from);
     if (n <= 0) return n == 0;
     const size_t bytes = cti_bytes(n, sizeof(pair));
     pair *pairs = cti_take(context, bytes);
     if (!pairs) return false;
     const ct_scope scope = ct_scope_open_no_grad(context);
-    const bool done =
-        make_copies(module, from, to, pairs) && exchange_with_gradients(pairs, n, to == CT_F32);
+    const bool done = copies_make(module, from, to, pairs) &&
+                      pairs_exchange_with_gradients(pairs, n, to == CT_F32);
     for (int64_t i = 0; done && i < n; i++) cti_nn_changed(pairs[i].owner);
     ct_scope_close(scope);
     cti_give(context, pairs, bytes);
@@ -93,9 +93,9 @@ static bool convert(ct_module *module, const char *function, ct_dtype from, ct_d
 }
 
 bool ct_module_to_bf16(ct_module *module) {
-    return convert(module, "ct_module_to_bf16", CT_F32, CT_BF16);
+    return module_convert(module, "ct_module_to_bf16", CT_F32, CT_BF16);
 }
 
 bool ct_module_to_f32(ct_module *module) {
-    return convert(module, "ct_module_to_f32", CT_BF16, CT_F32);
+    return module_convert(module, "ct_module_to_f32", CT_BF16, CT_F32);
 }

@@ -2,17 +2,16 @@
  * matrix xavier_uniform (Vaswani et al. 2017, arXiv:1706.03762). */
 #include "stack.h"
 
-static const cti_nn_kind transformer_kind = {.name = "Transformer", .size = sizeof(ct_layer_opts)};
+static const ct_module_type transformer_type = {.name = "Transformer"};
 
 ct_module *ct_transformer_new(ct_context *context, ct_transformer_opts o) {
-    if (!cti_nn_check_size(context, &transformer_kind, "num_encoder_layers", o.num_encoder_layers,
+    if (!cti_nn_check_size(context, &transformer_type, "num_encoder_layers", o.num_encoder_layers,
                            0) ||
-        !cti_nn_check_size(context, &transformer_kind, "num_decoder_layers", o.num_decoder_layers,
+        !cti_nn_check_size(context, &transformer_type, "num_decoder_layers", o.num_decoder_layers,
                            0))
         return NULL;
-    ct_module *module = cti_nn_new(context, &transformer_kind);
+    ct_module *module = cti_nn_new(context, &transformer_type, &o.layer, sizeof(ct_layer_opts));
     if (!module) return NULL;
-    *(ct_layer_opts *)cti_nn_data(module) = o.layer;
     cti_nn_child_add(
         module, "encoder",
         ct_encoder_new(context, o.layer, o.num_encoder_layers ? o.num_encoder_layers : 6, true));
@@ -33,7 +32,7 @@ static void hand_out_all(ct_context *context, const cti_nn_scope *scope, ct_tens
 
 ct_tensor *ct_transformer_forward(ct_module *transformer, ct_tensor *src, ct_tensor *tgt,
                                   ct_stack_call encoder, ct_stack_call decoder) {
-    if (!cti_nn_is(transformer, &transformer_kind, "ct_transformer_forward", src) ||
+    if (!cti_nn_is(transformer, &transformer_type, "ct_transformer_forward", src) ||
         !cti_nn_layer_takes(transformer, src, "src") ||
         !cti_nn_layer_takes(transformer, tgt, "tgt"))
         return NULL;

@@ -35,7 +35,7 @@ static bool out_biased(const ct_mha_opts *o) { return o->bias == CT_BIAS_ALL; }
 
 /* Replaces sizes that are 0 by their defaults, and checks them. */
 static bool check_sizes(ct_context *context, ct_mha_opts *o) {
-    const cti_nn_kind *kind = &cti_nn_mha_kind;
+    const ct_module_type *type = &cti_nn_mha_type;
     if (!o->num_kv_heads) o->num_kv_heads = o->num_heads;
     if (!o->kdim) o->kdim = o->embed_dim;
     if (!o->vdim) o->vdim = o->embed_dim;
@@ -43,21 +43,21 @@ static bool check_sizes(ct_context *context, ct_mha_opts *o) {
         ct_fail(context, CT_ERR_ARGUMENT,
                 "%s: embed_dim %" PRId64 " is not divisible by num_heads %" PRId64
                 ", and head_dim is 0",
-                kind->name, o->embed_dim, o->num_heads);
+                type->name, o->embed_dim, o->num_heads);
     if (o->num_heads % o->num_kv_heads)
         ct_fail(context, CT_ERR_ARGUMENT,
-                "%s: num_heads %" PRId64 " is not divisible by num_kv_heads %" PRId64, kind->name,
+                "%s: num_heads %" PRId64 " is not divisible by num_kv_heads %" PRId64, type->name,
                 o->num_heads, o->num_kv_heads);
     if (!o->head_dim) o->head_dim = o->embed_dim / o->num_heads;
     int64_t width = 0;
     if (__builtin_mul_overflow(o->head_dim, o->num_heads, &width) || width > INT64_MAX / 3)
-        ct_fail(context, CT_ERR_MEMORY, "%s: 3 num_heads head_dim overflows", kind->name);
+        ct_fail(context, CT_ERR_MEMORY, "%s: 3 num_heads head_dim overflows", type->name);
     return cti_ready(context);
 }
 
 /* Replaces rotary options that are 0 by their defaults, and checks them. */
 static bool check_rotary(ct_context *context, ct_mha_opts *o) {
-    const char *name = cti_nn_mha_kind.name;
+    const char *name = cti_nn_mha_type.name;
     if (!cti_rotary_check(context, "MultiheadAttention: rotary.", &o->rotary, o->head_dim))
         return false;
     if (o->rope && o->rotary.dims > o->head_dim)
@@ -73,24 +73,24 @@ static bool check_rotary(ct_context *context, ct_mha_opts *o) {
 }
 
 static bool check_options(ct_context *context, ct_mha_opts *o) {
-    const cti_nn_kind *kind = &cti_nn_mha_kind;
-    if (!cti_nn_check_size(context, kind, "embed_dim", o->embed_dim, 1) ||
-        !cti_nn_check_size(context, kind, "num_heads", o->num_heads, 1) ||
-        !cti_nn_check_size(context, kind, "num_kv_heads", o->num_kv_heads, 0) ||
-        !cti_nn_check_size(context, kind, "kdim", o->kdim, 0) ||
-        !cti_nn_check_size(context, kind, "vdim", o->vdim, 0) ||
-        !cti_nn_check_size(context, kind, "head_dim", o->head_dim, 0) ||
-        !cti_nn_check_chance(context, kind, "dropout", o->dropout) ||
-        !cti_nn_check_chance(context, kind, "out_dropout", o->out_dropout) ||
-        !cti_nn_check_number(context, kind->name, "scale", cti_option(o->scale, 1)) ||
-        !cti_nn_check_number(context, kind->name, "softcap", o->softcap) ||
-        !cti_nn_check_size(context, kind, "window.left", o->window.left, 0) ||
-        !cti_nn_check_size(context, kind, "window.right", o->window.right, 0) ||
-        !cti_nn_check_number(context, kind->name, "qk_norm_offset", o->qk_norm_offset) ||
-        !cti_nn_check_number(context, kind->name, "qk_norm_eps", cti_option(o->qk_norm_eps, 1e-5)))
+    const ct_module_type *type = &cti_nn_mha_type;
+    if (!cti_nn_check_size(context, type, "embed_dim", o->embed_dim, 1) ||
+        !cti_nn_check_size(context, type, "num_heads", o->num_heads, 1) ||
+        !cti_nn_check_size(context, type, "num_kv_heads", o->num_kv_heads, 0) ||
+        !cti_nn_check_size(context, type, "kdim", o->kdim, 0) ||
+        !cti_nn_check_size(context, type, "vdim", o->vdim, 0) ||
+        !cti_nn_check_size(context, type, "head_dim", o->head_dim, 0) ||
+        !cti_nn_check_chance(context, type, "dropout", o->dropout) ||
+        !cti_nn_check_chance(context, type, "out_dropout", o->out_dropout) ||
+        !cti_nn_check_number(context, type->name, "scale", cti_option(o->scale, 1)) ||
+        !cti_nn_check_number(context, type->name, "softcap", o->softcap) ||
+        !cti_nn_check_size(context, type, "window.left", o->window.left, 0) ||
+        !cti_nn_check_size(context, type, "window.right", o->window.right, 0) ||
+        !cti_nn_check_number(context, type->name, "qk_norm_offset", o->qk_norm_offset) ||
+        !cti_nn_check_number(context, type->name, "qk_norm_eps", cti_option(o->qk_norm_eps, 1e-5)))
         return false;
     if ((unsigned)o->bias > CT_BIAS_NONE)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: bias is %d, which is no ct_bias", kind->name,
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: bias is %d, which is no ct_bias", type->name,
                        (int)o->bias);
     if (o->bias == CT_BIAS_DEFAULT) o->bias = o->no_bias ? CT_BIAS_NONE : CT_BIAS_ALL;
     return check_sizes(context, o) && check_rotary(context, o);
@@ -152,15 +152,14 @@ static void add_frequencies(ct_module *mha, const double *frequencies, int64_t n
 }
 
 /* Checks the options and replaces 0 by defaults; returns the module without projections. */
-static ct_module *mha_new(ct_context *context, const cti_nn_kind *kind, ct_mha_opts *o,
+static ct_module *mha_new(ct_context *context, const ct_module_type *type, ct_mha_opts *o,
                           const cti_nn_mha_names *names) {
     if (!check_options(context, o)) return NULL;
-    ct_module *module = cti_nn_new(context, kind);
-    if (!module) return NULL;
-    if (o->rope && o->rotary.frequencies)
-        add_frequencies(module, o->rotary.frequencies, o->rotary.dims / 2);
+    const double *frequencies = o->rotary.frequencies;
     o->rotary.frequencies = NULL; /* the caller's array; the module reads its buffer */
-    *(cti_nn_mha *)cti_nn_data(module) = (cti_nn_mha){*o, names};
+    const cti_nn_mha data = {*o, names};
+    ct_module *module = cti_nn_new(context, type, &data, sizeof data);
+    if (module && o->rope && frequencies) add_frequencies(module, frequencies, o->rotary.dims / 2);
     return module;
 }
 
@@ -171,7 +170,7 @@ ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
                                            .q_norm = "q_norm",
                                            .k_norm = "k_norm",
                                            .out = "out_proj"};
-    ct_module *module = mha_new(context, &cti_nn_mha_kind, &o, &names);
+    ct_module *module = mha_new(context, &cti_nn_mha_type, &o, &names);
     if (!module) return NULL;
     const int64_t w = kv_width(&o);
     add_projections(module);
@@ -197,7 +196,7 @@ ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
 
 ct_module *cti_nn_mha_named(ct_context *context, ct_mha_opts o, const cti_nn_mha_names *names) {
     o.separate = !names->qkv;
-    return cti_nn_made(mha_new(context, &cti_nn_family_mha_kind, &o, names));
+    return cti_nn_made(mha_new(context, &cti_nn_family_mha_type, &o, names));
 }
 
 static void add_empty_linear(ct_module *mha, const char *path, int64_t in, int64_t out,
@@ -220,7 +219,7 @@ static void add_empty_norm(ct_module *mha, const char *path, int64_t heads) {
 
 void cti_nn_mha_fill(ct_module *mha) {
     if (!mha) return;
-    cti_nn_mha *data = cti_nn_data(mha);
+    const cti_nn_mha *data = cti_nn_data(mha);
     const cti_nn_mha_names *names = data->names;
     const ct_mha_opts *o = &data->opts;
     const int64_t e = o->embed_dim, n = q_width(o), w = kv_width(o);
@@ -235,7 +234,7 @@ void cti_nn_mha_fill(ct_module *mha) {
         add_empty_norm(mha, names->k_norm, o->num_kv_heads);
     }
     add_empty_linear(mha, names->out, n, e, out_biased(o));
-    data->opts.dtype = cti_dtype_computed(o->dtype);
+    ((cti_nn_mha *)mha->block)->opts.dtype = cti_dtype_computed(o->dtype);
 }
 
 /* Returns the frequencies that the options gave; NULL: the powers of the base. */
@@ -243,7 +242,7 @@ static const ct_tensor *own_frequencies(const ct_module *mha) {
     return mha->buffers ? cti_nn_find(mha, FREQUENCIES) : NULL;
 }
 
-static void describe_rotary(const ct_module *mha, const ct_rope_opts *o, int64_t d, FILE *file) {
+static void rotary_describe(const ct_module *mha, const ct_rope_opts *o, int64_t d, FILE *file) {
     if (own_frequencies(mha)) fprintf(file, ", rope=frequencies");
     else fprintf(file, ", rope=%g", o->base);
     if (o->interleaved) fprintf(file, " interleaved");
@@ -251,8 +250,8 @@ static void describe_rotary(const ct_module *mha, const ct_rope_opts *o, int64_t
     if (o->attention_factor != 1) fprintf(file, " attention_factor=%g", o->attention_factor);
 }
 
-static void mha_describe(const ct_module *module, FILE *file) {
-    const ct_mha_opts *o = cti_nn_data(module);
+static void mha_describe(const void *self, FILE *file) {
+    const ct_mha_opts *o = cti_nn_data(self);
     fprintf(file, "embed_dim=%" PRId64 ", num_heads=%" PRId64, o->embed_dim, o->num_heads);
     if (o->num_kv_heads != o->num_heads) fprintf(file, ", num_kv_heads=%" PRId64, o->num_kv_heads);
     if (q_width(o) != o->embed_dim) fprintf(file, ", head_dim=%" PRId64, o->head_dim);
@@ -268,7 +267,7 @@ static void mha_describe(const ct_module *module, FILE *file) {
     if (o->softcap > 0) fprintf(file, ", softcap=%g", o->softcap);
     if (o->window.left || o->window.right)
         fprintf(file, ", window=(%" PRId64 ", %" PRId64 ")", o->window.left, o->window.right);
-    if (o->rope) describe_rotary(module, &o->rotary, o->head_dim, file);
+    if (o->rope) rotary_describe(self, &o->rotary, o->head_dim, file);
 }
 
 /* ---- projections ---- */
@@ -579,13 +578,10 @@ ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor 
     return y;
 }
 
-static ct_tensor *mha_forward(ct_module *mha, ct_tensor *x) {
-    return ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){0}).out;
+static ct_tensor *mha_forward(void *self, ct_tensor *x) {
+    return ct_mha_forward(self, x, NULL, NULL, (ct_mha_call){0}).out;
 }
 
-const cti_nn_kind cti_nn_mha_kind = {.name = "MultiheadAttention",
-                                     .forward = mha_forward,
-                                     .describe = mha_describe,
-                                     .size = sizeof(cti_nn_mha)};
-const cti_nn_kind cti_nn_family_mha_kind = {
-    .name = "Group", .forward = mha_forward, .size = sizeof(cti_nn_mha)};
+const ct_module_type cti_nn_mha_type = {
+    .name = "MultiheadAttention", .forward = mha_forward, .describe = mha_describe};
+const ct_module_type cti_nn_family_mha_type = {.name = "Group", .forward = mha_forward};

@@ -14,15 +14,15 @@ typedef struct {
 } cti_nn_mha;
 
 /* torch's module, and the attention of a family's layer, which prints as a Group. */
-extern const cti_nn_kind cti_nn_mha_kind, cti_nn_family_mha_kind;
+extern const ct_module_type cti_nn_mha_type, cti_nn_family_mha_type;
 static inline bool cti_nn_is_mha(const ct_module *module) {
-    return module && (module->kind == &cti_nn_mha_kind || module->kind == &cti_nn_family_mha_kind);
+    return module && (module->type == &cti_nn_mha_type || module->type == &cti_nn_family_mha_type);
 }
 /* Returns whether a function may use this attention; otherwise records an error. */
 static inline bool cti_nn_mha_is_ready(const ct_module *mha, const char *function,
                                        const ct_tensor *beside) {
-    const bool family = mha && mha->kind == &cti_nn_family_mha_kind;
-    return cti_nn_is(mha, family ? &cti_nn_family_mha_kind : &cti_nn_mha_kind, function, beside);
+    const bool family = mha && mha->type == &cti_nn_family_mha_type;
+    return cti_nn_is(mha, family ? &cti_nn_family_mha_type : &cti_nn_mha_type, function, beside);
 }
 
 /* Returns the attention of a family's layer without children, and adds these, with undefined
