@@ -1,5 +1,5 @@
 /* A seam for the floor of models: the modules of one parameter or two of which a tree is built,
- * without values or without parameters, and questions about a module's kind. A kind is told by its
+ * without values or without parameters, and questions about a module's type. A type is told by its
  * address: a program's own type may have any name. */
 #ifndef CTI_NN_BARE_H
 #define CTI_NN_BARE_H

@@ -1,4 +1,4 @@
-/* The struct behind ct_module, and helpers for the kinds of modules. Errors are sticky, so a
+/* The struct behind ct_module, and helpers for the types of modules. Errors are sticky, so a
  * constructor is a plain list of steps: after a failure the later steps do nothing, and cti_nn_made
  * at the end frees the incomplete module.
  *
