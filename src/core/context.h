@@ -138,7 +138,7 @@ struct ct_context {
     cti_handles handles;
     cti_objects objects;
     cti_hook *hooks; /* what is done when the context is freed: see hook.h */
-    bool closing;        /* whether ct_context_free is closing them */
+    bool closing;    /* whether ct_context_free is closing them */
     cti_loans loans;
     cti_profile *profile; /* the profile; NULL if none was started */
 };

@@ -18,9 +18,8 @@ static void function_run(cti_hook *self) {
 
 bool cti_functions_can_be_added(ct_context *context) {
     return cti_ready(context) &&
-           (!context->closing ||
-            ct_fail(context, CT_ERR_ARGUMENT,
-                    "a function for the end: the context is being freed"));
+           (!context->closing || ct_fail(context, CT_ERR_ARGUMENT,
+                                         "a function for the end: the context is being freed"));
 }
 
 bool cti_function_add(ct_context *context, cti_hook **list, void (*fn)(void *arg), void *arg) {

@@ -1,5 +1,5 @@
-/* What is done when a context or a module is freed, in which order: files, tokens, comms and modules
- * beside the program's functions, and optimisers and caches that end with a module. */
+/* What is done when a context or a module is freed, in which order: files, tokens, comms and
+ * modules beside the program's functions, and optimisers and caches that end with a module. */
 #include "tests/support/files.h"
 
 /* ---- what was seen ---- */
@@ -155,7 +155,8 @@ END_TEST
 
 /* A module that gets its first function later is added then. */
 START_TEST(a_module_is_added_with_its_first_function) {
-    made.module = ct_linear_new(made.context, (ct_linear_opts){.in_features = 1, .out_features = 1});
+    made.module =
+        ct_linear_new(made.context, (ct_linear_opts){.in_features = 1, .out_features = 1});
     function_of_context(0);
     ck_assert(ct_sgd_new(made.module, (ct_sgd_opts){.lr = 1}));
     function_of_context(1);
