@@ -54,5 +54,8 @@ ct_module *cti_nn_add_at(ct_module *module, const char *path, ct_module *child);
 /* Returns the child with the name that is the first `length` characters of `name`, a Group that is
  * made if it is missing. */
 ct_module *cti_nn_group(ct_module *module, const char *name, size_t length);
+/* Return the first child of a module, and the child behind another; NULL: there is none. */
+ct_module *cti_nn_first_child(const ct_module *module);
+ct_module *cti_nn_next_child(const ct_module *child);
 
 #endif

@@ -69,7 +69,7 @@ ct_module *ct_module_new_of(ct_context *context, const ct_module_type *type, voi
     return module;
 }
 
-/* ---- groups ---- */
+/* ---- children ---- */
 
 ct_module *cti_nn_group(ct_module *module, const char *name, size_t length) {
     char group[CTI_NN_NAME_SIZE];
@@ -84,6 +84,9 @@ ct_module *cti_nn_add_at(ct_module *module, const char *path, ct_module *child) 
         module = cti_nn_group(module, path, (size_t)(dot - path));
     return cti_nn_child_add(module, path, child);
 }
+
+ct_module *cti_nn_first_child(const ct_module *module) { return module->children; }
+ct_module *cti_nn_next_child(const ct_module *child) { return child->next; }
 
 /* ---- using ---- */
 

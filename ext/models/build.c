@@ -235,10 +235,11 @@ const char *cti_lm_path(const cti_lm *lm, const char *part, char out[CTI_LM_PATH
     return out;
 }
 
-ct_module *cti_lm_layer_of(const cti_lm *lm, int64_t i) {
-    char path[CTI_LM_PATH], part[CTI_LM_PART];
-    snprintf(part, sizeof part, "%s.%" PRId64, lm->config.family->names.layers, i);
-    return ct_module_child(lm->module, cti_lm_path(lm, part, path));
+ct_module *cti_lm_first_layer(const cti_lm *lm) {
+    char path[CTI_LM_PATH];
+    const ct_module *list =
+        ct_module_child(lm->module, cti_lm_path(lm, lm->config.family->names.layers, path));
+    return list ? cti_nn_first_child(list) : NULL;
 }
 
 /* Writes down which parameters the family has, before a program can replace a module. */

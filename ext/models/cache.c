@@ -30,8 +30,9 @@ static bool lm_cache_fill(ct_lm_cache *cache, const cti_lm *lm, ct_dtype dtype) 
     cache->before = cti_take_zeroed(context, lengths_bytes(cache));
     if (!cache->layer || !cache->before) return false;
     cache->after = cache->before + cache->batch, cache->length = cache->after + cache->batch;
-    for (int64_t i = 0; i < cache->layers; i++) {
-        ct_module *attention = cti_nn_layer_attention(cti_lm_layer_of(lm, i));
+    ct_module *layer = cache->layers ? cti_lm_first_layer(lm) : NULL;
+    for (int64_t i = 0; i < cache->layers; i++, layer = layer ? cti_nn_next_child(layer) : NULL) {
+        ct_module *attention = cti_nn_layer_attention(layer);
         cache->layer[i] = attention
                               ? ct_kv_cache_new(attention, cache->batch, cache->max_length)
                               : ct_kv_cache_new_of(context, dtype, cache->batch,

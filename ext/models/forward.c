@@ -178,11 +178,15 @@ static ct_tensor *embed(const cti_lm *lm, ct_tensor *ids, const ct_lm_call *call
 
 /* ---- layers ---- */
 
+/* A layer may replace itself; so the one behind it is read before it runs. */
 static ct_tensor *lm_run_layers(cti_lm *lm, ct_tensor *x, ct_mha_call call, ct_lm_cache *cache) {
     char path[CTI_LM_PATH];
-    for (int64_t i = 0; i < cti_lm_integer(&lm->config, CTI_LM_LAYERS) && x; i++) {
+    const int64_t layers = cti_lm_integer(&lm->config, CTI_LM_LAYERS);
+    ct_module *layer = layers ? cti_lm_first_layer(lm) : NULL, *next;
+    for (int64_t i = 0; i < layers && x; i++, layer = next) {
+        next = layer ? cti_nn_next_child(layer) : NULL;
         if (cache) call.cache = cache->layer[i];
-        x = ct_encoder_layer_forward(cti_lm_layer_of(lm, i), x, call).out;
+        x = ct_encoder_layer_forward(layer, x, call).out;
     }
     const char *norm = lm->config.family->names.norm;
     return norm && x ? cti_lm_run(lm, cti_lm_path(lm, norm, path), x) : x;

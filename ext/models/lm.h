@@ -63,8 +63,8 @@ cti_lm *cti_lm_of(const ct_module *module);
 
 /* Writes the path of a part of the model without its head, "model.norm". */
 const char *cti_lm_path(const cti_lm *lm, const char *part, char out[CTI_LM_PATH]);
-/* Layer i; NULL after an error. */
-ct_module *cti_lm_layer_of(const cti_lm *lm, int64_t i);
+/* The first layer, which the others follow (cti_nn_next_child). */
+ct_module *cti_lm_first_layer(const cti_lm *lm);
 
 /* Makes the tree, of parameters that have no values yet. On an error there is nothing to free. */
 ct_module *cti_lm_build(ct_context *context, cti_lm_config *config, ct_lm_opts opts,
