@@ -116,6 +116,24 @@ START_TEST(layers_of_nn) {
 }
 END_TEST
 
+/* GPT-NeoX adds the results of both sublayers before x, as transformers does: in f32 the order of
+ * the sum is seen in its rounding. */
+START_TEST(sums_of_a_parallel_layer) {
+    ct_module *lm = rough_lm(NEOX, (ct_lm_opts){0}), *layer = part_of(lm, "layers.0");
+    ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(2, 7, 16));
+    const ct_mha_call call = {.causal = true};
+    ct_tensor *a = ct_mha_forward(ct_module_child(layer, "attention"),
+                                  ct_forward(ct_module_child(layer, "input_layernorm"), x), NULL,
+                                  NULL, call)
+                       .out,
+              *f = ct_forward(ct_module_child(layer, "mlp"),
+                              ct_forward(ct_module_child(layer, "post_attention_layernorm"), x));
+    ct_tensor *y = run_layer(layer, x, call);
+    ck_assert_double_eq(apart(y, ct_add(ct_add(f, a), x)), 0);
+    ck_assert_double_gt(apart(y, ct_add(ct_add(x, a), f)), 0);
+}
+END_TEST
+
 /* A layer, its attention and its feed-forward run by themselves, also a copy whose model is gone,
  * with its frequencies. */
 START_TEST(copies_of_layers) {
@@ -277,6 +295,7 @@ int main(void) {
     tcase_add_checked_fixture(all, setup, end_with_folders);
     tcase_add_test(all, trees_stay);
     tcase_add_loop_test(all, layers_of_nn, 0, LAYER_CONFIGS);
+    tcase_add_test(all, sums_of_a_parallel_layer);
     tcase_add_test(all, copies_of_layers);
     tcase_add_loop_test(all, attention_of_one_product, 0, 2);
     tcase_add_test(all, feed_forwards_of_a_program);
