@@ -53,6 +53,10 @@ static const ct_op dropout_op = {.name = "dropout",
                                  .backward = dropout_backward,
                                  .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
+ct_tensor *cti_op_dropout(ct_tensor *x, double p, cti_random random) {
+    return ct_apply(&dropout_op, (ct_tensor *[]){x}, 1, &(dropout_attrs){.p = p, .random = random});
+}
+
 ct_tensor *ct_dropout(ct_tensor *x, double p, bool training) {
     if (!cti_tensor_ready(x, "dropout")) return NULL;
     if (!(p >= 0 && p <= 1))

@@ -13,6 +13,7 @@
  * their positions, and with a cache K and V are appended to its keys and values. */
 #include "mha.h"
 
+#include "../../ops/attention/attention_hidden.h"
 #include "../../ops/support/rotary.h"
 #include "../bare.h"
 
@@ -463,9 +464,9 @@ static bool mha_check_positions(const ct_module *mha, const ct_mha_call *call, i
  * gradient of k_proj_weight would be 0 * NaN. */
 static void clear_hidden(const ct_tensor *q, ct_tensor **k, ct_tensor **v, ct_tensor *key_mask) {
     const bool shared = *k == *v;
-    if (*k != q) *k = cti_nn_masks_clear(*k, key_mask);
+    if (*k != q) *k = cti_hidden_zero_rows(*k, key_mask);
     if (shared) *v = *k;
-    else if (*v != q) *v = cti_nn_masks_clear(*v, key_mask);
+    else if (*v != q) *v = cti_hidden_zero_rows(*v, key_mask);
 }
 
 /* Returns whether ct_packed_attention can read Q, K and V directly from the product with

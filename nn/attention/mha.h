@@ -42,11 +42,6 @@ static inline int64_t cti_nn_mha_extra_keys(const ct_mha_opts *o) {
 bool cti_nn_masks_fit(const ct_module *mha, const ct_mha_call *call, bool self, int64_t batch,
                       int64_t t, int64_t s);
 
-/* Returns x (B, S, width) with zeros in rows whose element of the key mask (B, S) is false. So
- * hidden keys and values may be NaN: they reach no product, forward or backward, and their gradient
- * is zero. */
-ct_tensor *cti_nn_masks_clear(ct_tensor *x, ct_tensor *key_mask);
-
 /* Returns the options of ct_attention for a call over s keys, of which the first `offset` come from
  * a cache: query i has the index offset + i among the keys, and every query sees the extra keys,
  * which are not counted in s. If the cache's rows are ragged, query i of row b has the index of the

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "../../ops/attention/attention_hidden.h"
 #include "../../ops/attention/attention_masks.h"
 
 /* ---- the check ---- */
@@ -57,10 +58,6 @@ bool cti_nn_masks_fit(const ct_module *mha, const ct_mha_call *call, bool self, 
 }
 
 /* ---- masks ---- */
-
-ct_tensor *cti_nn_masks_clear(ct_tensor *x, ct_tensor *key_mask) {
-    return ct_where(ct_unsqueeze(key_mask, 2), x, ct_zeros(x->context, x->dtype, CT_SCALAR));
-}
 
 /* Returns one mask that applies both, of which either may be NULL: the float mask `mask` becomes
  * -inf in elements whose bool mask is false. */
@@ -174,13 +171,9 @@ ct_attention_opts cti_nn_masks_opts(const ct_module *mha, const ct_mha_call *cal
 }
 
 void cti_nn_masks_hide_queries(ct_tensor *lengths, ct_attention_out *a) {
-    const int64_t b = lengths->shape.dim[0], t = a->out->shape.dim[1];
+    const int64_t t = a->out->shape.dim[1];
     ct_tensor *index = ct_arange(lengths->context, CT_I64, 0, (double)t, 1),
               *real = ct_lt(index, ct_unsqueeze(lengths, 1)); /* (B, T) */
-    a->out = cti_nn_masks_clear(a->out, real);
-    if (!a->weights) return;
-    if (a->weights->shape.ndim == 4) real = ct_view(real, CT_SHAPE(b, 1, t, 1));
-    else real = ct_unsqueeze(real, 2);
-    a->weights =
-        ct_where(real, a->weights, ct_zeros(lengths->context, a->weights->dtype, CT_SCALAR));
+    a->out = cti_hidden_zero_rows(a->out, real);
+    if (a->weights) a->weights = cti_hidden_zero_rows(a->weights, real);
 }

@@ -2,8 +2,8 @@
  * k^T, or softcap tanh(scale q k^T / softcap). Vaswani et al. 2017, arXiv:1706.03762
  *
  * q (B, H, T, d), k (B, H_kv, S, d), v (B, H_kv, S, dv); query heads h G ... h G + G - 1 share key
- * head h. This file has the public functions, their checks, and the choice between the fused op
- * (attention_forward.c) and a composition of public ops (attention_composed.c). */
+ * head h. This file has the public functions, their checks, and the plan of a call, which chooses
+ * one of the ways to compute it. attention_reference.h is the whole of it in scalar code. */
 #include "attention.h"
 
 #include <float.h>
@@ -70,70 +70,7 @@ static bool check_packed(ct_context *context, const ct_tensor *x, int64_t heads)
     return true;
 }
 
-/* ---- fused or composed ---- */
-
-/* Returns whether there is memory for the weights. It is called if q has no elements: with d = 0, T
- * and S may be of any size, and the fused op would loop over all of them before the allocation of
- * the weights fails. */
-static bool weights_fit(ct_context *context, ct_dtype dtype, ct_shape scores,
-                        const ct_attention_opts *opts) {
-    if (opts->mean_weights) scores.dim[1] = 1;
-    ct_tensor *weights = cti_tensor_new(context, dtype, scores);
-    ct_release(weights);
-    return weights != NULL;
-}
-
-/* scores is (B, H, T, S). If k and v are NULL, q has all three, packed. */
-static ct_attention_out attend_fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_shape scores,
-                                     const ct_attention_opts *opts) {
-    cti_attention_attrs attrs = {.causal = opts->causal,
-                                 .lower_right = opts->lower_right,
-                                 .window = opts->window,
-                                 .scale = opts->scale,
-                                 .softcap = opts->softcap,
-                                 .dropout = opts->dropout,
-                                 .packed_heads = k ? 0 : scores.dim[1],
-                                 .mean_weights = opts->mean_weights};
-    const int64_t d = k ? q->shape.dim[3] : q->shape.dim[2] / 3 / scores.dim[1];
-    attrs.rounded = cti_attention_is_rounded(q->context, q->dtype, scores.dim[2], scores.dim[3], d,
-                                             v ? v->shape.dim[3] : d);
-    if (opts->dropout > 0) {
-        const ct_rng next = cti_rng_next(q->context);
-        attrs.random = (cti_random){.seed = next.seed, .stream = next.stream};
-    }
-    ct_tensor *in[CTI_ATTENTION_INPUTS] = {[CTI_ATTENTION_Q] = q,
-                                           [CTI_ATTENTION_K] = k,
-                                           [CTI_ATTENTION_V] = v,
-                                           [CTI_ATTENTION_MASK] = opts->mask,
-                                           [CTI_ATTENTION_KEY_MASK] = opts->key_mask,
-                                           [CTI_ATTENTION_BIAS] = opts->bias,
-                                           [CTI_ATTENTION_LENGTHS] = opts->lengths,
-                                           [CTI_ATTENTION_SEGMENTS] = opts->segments};
-    ct_attention_out y = {0};
-    if (!opts->need_weights) {
-        y.out = cti_attention_fused(in, &attrs, NULL);
-    } else if (q->numel > 0 || weights_fit(q->context, q->dtype, scores, opts)) {
-        ct_tensor *stats;
-        y.out = cti_attention_fused(in, &attrs, &stats);
-        if (y.out) y.weights = cti_attention_weights(in, stats, &attrs);
-    }
-    return y;
-}
-
-/* If weights are asked for, attention is composed of public ops in three cases: dropout applies to
- * the weights, there are one or two queries, or there are few weights. For few weights this takes
- * no longer, and it rounds less: the two gradients of a weight, its own and the one through out,
- * are added before softmax's backward. Composed sums depend on S, so only dropout remains if
- * kernels are chosen for a given number of rows. */
-static bool is_composed(cti_rows rows, const ct_attention_opts *opts, int64_t t, int64_t s) {
-    enum { MOST_SCORES = 128 * 128 };
-    if (!opts->need_weights) return false;
-    if (opts->dropout > 0) return true;
-    if (rows != CTI_ROWS_ANY) return false;
-    if (t <= CTI_ATTENTION_DECODE_QUERIES) return true;
-    /* The fused op keeps a NaN from the queries that a window or segments hide it from. */
-    return s <= MOST_SCORES / t && !cti_attention_is_limited(opts);
-}
+/* ---- the plan ---- */
 
 /* Gives the scale its default, and moves a float mask to the bias. */
 static void complete_opts(ct_attention_opts *opts, int64_t d) {
@@ -143,19 +80,105 @@ static void complete_opts(ct_attention_opts *opts, int64_t d) {
     opts->mask = NULL;
 }
 
-static ct_attention_out composed(ct_tensor *q, ct_tensor *k, ct_tensor *v,
-                                 const ct_attention_opts *opts) {
-    k = cti_attention_widened(k, q->dtype);
-    v = cti_attention_widened(v, q->dtype);
-    return k && v ? cti_attention_composed(q, k, v, opts) : (ct_attention_out){0};
+/* The way of a call with t queries and s keys; `gradient` tells whether it is recorded.
+ *
+ * Few queries use each key once or twice, too rarely for tiles, which copy it first. With a softcap
+ * a recorded call needs tiles all the same: backward needs tanh, which it cannot find from the
+ * scores that a call by rows saves.
+ *
+ * If the weights are asked for, they are in memory at the end in any case. They are there from the
+ * start if dropout applies to them, or if they are few: this takes no longer, and it rounds less,
+ * because the two gradients of a weight, its own and the one through out, are added before
+ * softmax's backward. But such sums depend on S, so only dropout is left if kernels are chosen for
+ * a given number of rows (src/core/row_rule.h). */
+static cti_attention_way choose_way(cti_rows rows, const ct_attention_opts *opts, int64_t t,
+                                    int64_t s, bool gradient) {
+    enum { FEW_QUERIES = 2, FEW_WEIGHTS = 128 * 128 };
+    const bool few = rows == CTI_ROWS_ANY ? t <= FEW_QUERIES : rows == CTI_ROWS_ONE;
+    if (opts->need_weights && opts->dropout > 0) return CTI_ATTENTION_WHOLE;
+    if (opts->need_weights && rows == CTI_ROWS_ANY) {
+        if (few) return CTI_ATTENTION_WHOLE;
+        if (s <= FEW_WEIGHTS / t && !cti_attention_is_limited(opts)) return CTI_ATTENTION_WHOLE;
+    }
+    return few && !(opts->softcap > 0 && gradient) ? CTI_ATTENTION_ROWS : CTI_ATTENTION_TILES;
 }
 
-/* Closes the scope, and moves the results to the outer one. */
-static ct_attention_out close_scope(ct_scope scope, ct_attention_out y) {
+static bool wants_gradient(const ct_context *context, ct_tensor *const *in) {
+    bool wants = false;
+    for (int i = 0; i < CTI_ATTENTION_INPUTS; i++) wants |= in[i] && in[i]->slot;
+    return wants && !context->frame->no_grad;
+}
+
+/* Sets all that a call does not read from its inputs. scores is (B, H, T, S). */
+static void plan_of(ct_tensor *const in[CTI_ATTENTION_INPUTS], ct_shape scores,
+                    const ct_attention_opts *opts, cti_attention_attrs *plan) {
+    const ct_tensor *q = in[CTI_ATTENTION_Q], *v = in[CTI_ATTENTION_V];
+    ct_context *context = q->context;
+    const int64_t t = scores.dim[2], s = scores.dim[3];
+    const int64_t d = v ? q->shape.dim[3] : q->shape.dim[2] / 3 / scores.dim[1];
+    *plan = (cti_attention_attrs){
+        .way = choose_way(context->rows, opts, t, s, wants_gradient(context, in)),
+        .rounded = cti_attention_is_rounded(context, q->dtype, t, s, d, v ? v->shape.dim[3] : d),
+        .causal = opts->causal,
+        .lower_right = opts->lower_right,
+        .window = opts->window,
+        .scale = opts->scale,
+        .softcap = opts->softcap,
+        .dropout = opts->dropout,
+        .packed_heads = v ? 0 : scores.dim[1],
+        .mean_weights = opts->mean_weights};
+    if (opts->dropout > 0) {
+        const ct_rng next = cti_rng_next(context);
+        plan->random = (cti_random){.seed = next.seed, .stream = next.stream};
+    }
+}
+
+/* ---- the call ---- */
+
+/* Returns whether there is memory for the weights. It is called if q has no elements: with d = 0, T
+ * and S may be of any size, and tiles would loop over all of them before the allocation of the
+ * weights fails. */
+static bool weights_fit(ct_context *context, ct_dtype dtype, ct_shape scores,
+                        const ct_attention_opts *opts) {
+    if (opts->mean_weights) scores.dim[1] = 1;
+    ct_tensor *weights = cti_tensor_new(context, dtype, scores);
+    ct_release(weights);
+    return weights != NULL;
+}
+
+/* Fused, the weights are a second op, from the statistics of the first. */
+static ct_attention_out attend_with_weights(ct_tensor *const in[CTI_ATTENTION_INPUTS],
+                                            const cti_attention_attrs *plan) {
+    const ct_scope scope = ct_scope_open(in[0]->context);
+    ct_attention_out y = {0};
+    ct_tensor *stats;
+    if (plan->way == CTI_ATTENTION_WHOLE) y = cti_attention_whole(in, plan);
+    else y.out = cti_attention_fused(in, plan, &stats);
+    if (y.out && !y.weights) y.weights = cti_attention_weights(in, stats, plan);
     y.out = ct_scope_keep(scope, y.weights ? y.out : NULL);
     y.weights = y.out ? ct_scope_keep(scope, y.weights) : NULL;
     ct_scope_close(scope);
     return y;
+}
+
+/* Attention of checked tensors. If k and v are NULL, q has all three, packed. */
+static ct_attention_out attend(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_shape scores,
+                               const ct_attention_opts *opts) {
+    ct_tensor *in[CTI_ATTENTION_INPUTS] = {[CTI_ATTENTION_Q] = q,
+                                           [CTI_ATTENTION_K] = k,
+                                           [CTI_ATTENTION_V] = v,
+                                           [CTI_ATTENTION_MASK] = opts->mask,
+                                           [CTI_ATTENTION_KEY_MASK] = opts->key_mask,
+                                           [CTI_ATTENTION_BIAS] = opts->bias,
+                                           [CTI_ATTENTION_LENGTHS] = opts->lengths,
+                                           [CTI_ATTENTION_SEGMENTS] = opts->segments};
+    cti_attention_attrs plan;
+    plan_of(in, scores, opts, &plan);
+    if (!opts->need_weights) return (ct_attention_out){.out = cti_attention_fused(in, &plan, NULL)};
+    if (plan.way != CTI_ATTENTION_WHOLE && q->numel == 0 &&
+        !weights_fit(q->context, q->dtype, scores, opts))
+        return (ct_attention_out){0};
+    return attend_with_weights(in, &plan);
 }
 
 /* ---- fewer dims ---- */
@@ -196,26 +219,11 @@ ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_atten
     if ((dims == 2 || dims == 3) && k->shape.ndim == dims && v->shape.ndim == dims)
         return attend_fewer_dims(q, k, v, opts);
     if (!check_qkv(context, q, k, v)) return none;
-    const int64_t *n = q->shape.dim, t = n[2], s = k->shape.dim[2];
-    const ct_shape scores = CT_SHAPE(n[0], n[1], t, s);
+    const int64_t *n = q->shape.dim;
+    const ct_shape scores = CT_SHAPE(n[0], n[1], n[2], k->shape.dim[2]);
     if (!check_opts(context, &opts, q->dtype, scores)) return none;
     complete_opts(&opts, n[3]);
-    if (!opts.need_weights) return attend_fused(q, k, v, scores, &opts);
-    const ct_scope scope = ct_scope_open(context);
-    return close_scope(scope, is_composed(context->rows, &opts, t, s)
-                                  ? composed(q, k, v, &opts)
-                                  : attend_fused(q, k, v, scores, &opts));
-}
-
-static ct_attention_out packed_composed(ct_tensor *x, int64_t heads,
-                                        const ct_attention_opts *opts) {
-    const int64_t e = x->shape.dim[2] / 3;
-    ct_tensor *third[3];
-    for (int i = 0; i < 3; i++) third[i] = ct_split_heads(ct_narrow(x, 2, i * e, e), heads);
-    if (!cti_ready(x->context)) return (ct_attention_out){0};
-    ct_attention_out y = cti_attention_composed(third[0], third[1], third[2], opts);
-    y.out = ct_combine_heads(y.out);
-    return y;
+    return attend(q, k, v, scores, &opts);
 }
 
 ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attention_opts opts) {
@@ -235,9 +243,5 @@ ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attenti
     const ct_shape scores = CT_SHAPE(b, num_heads, t, t);
     if (!check_opts(context, &opts, x->dtype, scores)) return none;
     complete_opts(&opts, x->shape.dim[2] / 3 / num_heads);
-    if (!opts.need_weights) return attend_fused(x, NULL, NULL, scores, &opts);
-    const ct_scope scope = ct_scope_open(context);
-    return close_scope(scope, is_composed(context->rows, &opts, t, t)
-                                  ? packed_composed(x, num_heads, &opts)
-                                  : attend_fused(x, NULL, NULL, scores, &opts));
+    return attend(x, NULL, NULL, scores, &opts);
 }

@@ -10,7 +10,15 @@
 
 /* ---- a call ---- */
 
+/* The way in which a call is computed; plan_of in attention.c chooses it. */
+typedef enum {
+    CTI_ATTENTION_TILES, /* a block of scores at a time, never all weights (attention_forward.c) */
+    CTI_ATTENTION_ROWS,  /* a query at a time, as in decoding (attention_decode.c) */
+    CTI_ATTENTION_WHOLE  /* with all weights in memory (attention_whole.c) */
+} cti_attention_way;
+
 typedef struct {
+    cti_attention_way way;
     bool causal;       /* query i attends to keys 0 ... i */
     bool lower_right;  /* the last query has the index of the last key */
     bool mean_weights; /* attention_weights.c returns the mean over heads */
@@ -38,9 +46,14 @@ enum {
     CTI_ATTENTION_FEWEST_INPUTS = CTI_ATTENTION_KEY_MASK + 1
 };
 
-/* ---- the fused op ---- */
+/* Returns how many inputs a call has. */
+static inline int cti_attention_input_count(ct_tensor *const in[CTI_ATTENTION_INPUTS]) {
+    const bool few =
+        !in[CTI_ATTENTION_BIAS] && !in[CTI_ATTENTION_LENGTHS] && !in[CTI_ATTENTION_SEGMENTS];
+    return few ? CTI_ATTENTION_FEWEST_INPUTS : CTI_ATTENTION_INPUTS;
+}
 
-enum { CTI_ATTENTION_DECODE_QUERIES = 2 };
+/* ---- the fused op ---- */
 
 typedef struct cti_attention_params cti_attention_params; /* attention_tiles.h */
 
@@ -49,8 +62,8 @@ typedef struct cti_attention_params cti_attention_params; /* attention_tiles.h *
 ct_tensor *cti_attention_fused(ct_tensor *const in[CTI_ATTENTION_INPUTS],
                                const cti_attention_attrs *attrs, ct_tensor **stats);
 
-/* Computes forward of the fused op for few queries: up to CTI_ATTENTION_DECODE_QUERIES, or any
- * number with CTI_ROWS_ONE (../../src/core/row_rule.h). False: out of memory, recorded. */
+/* Computes forward of the fused op a query at a time (CTI_ATTENTION_ROWS). False: out of memory,
+ * recorded. */
 bool cti_attention_decode(ct_context *context, const cti_attention_params *a);
 
 bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad);
@@ -60,30 +73,27 @@ bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_t
 ct_tensor *cti_attention_weights(ct_tensor *const in[CTI_ATTENTION_INPUTS], ct_tensor *stats,
                                  const cti_attention_attrs *attrs);
 
-/* ---- the composition of public ops ---- */
+/* ---- with the weights in memory ---- */
 
-/* These take opts of which mask is bool or NULL, and scale is used as it is: 0 is not the default
- * here. Keys and values have the dtype of q. */
+/* Returns out and the weights after dropout, (B, H, T, S), or their mean over heads. */
+ct_attention_out cti_attention_whole(ct_tensor *const in[CTI_ATTENTION_INPUTS],
+                                     const cti_attention_attrs *attrs);
 
-/* Returns keys or values in the dtype of q: x, or a copy of x if it is bf16. NULL: an error. */
-static inline ct_tensor *cti_attention_widened(ct_tensor *x, ct_dtype dtype) {
-    return x->dtype == dtype ? x : ct_cast(x, dtype);
-}
+/* Backward of the fused op's weights has the weights in memory too. It uses these three, which
+ * return NULL after an error. */
 
-/* Computes attention with the weights (B, H, T, S) in memory. */
-ct_attention_out cti_attention_composed(ct_tensor *q, ct_tensor *k, ct_tensor *v,
-                                        const ct_attention_opts *opts);
-/* Returns the weights of the composition: softmax(score + bias), (B, H, T, S). If tanh is not NULL
- * and there is a softcap, *tanh is tanh(scale q k^T / softcap). */
-ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, const ct_attention_opts *opts,
+typedef struct cti_attention_tensors cti_attention_tensors; /* attention_tiles.h */
+
+/* Returns what a call's masks, scale and softcap are in ct_attention_opts. */
+ct_attention_opts cti_attention_opts_of(const cti_attention_tensors *x,
+                                        const cti_attention_attrs *attrs);
+/* Returns the weights before dropout, (B, H, T, S). *tanh is tanh(scale q k^T / softcap), or NULL
+ * if there is no softcap. */
+ct_tensor *cti_attention_softmax(const cti_attention_tensors *x, const ct_attention_opts *opts,
                                  ct_tensor **tanh);
-/* Returns x (B, H_kv, S, d) with zeros in place of keys that the key mask or lengths hide, so that
- * their values reach no product and their gradients are zeros. */
-ct_tensor *cti_attention_zero_masked(ct_tensor *x, const ct_attention_opts *opts);
-/* Returns A B of A (b, h, M, K) and B (b, h, K, N). A NaN or an infinity in a row of B reaches a
- * row of the result only if its element of A is not 0. The product is not recorded. */
-ct_tensor *cti_attention_seen_product(ct_tensor *a, ct_tensor *b);
-/* Returns ds (B, H, T, S), with zeros where p is 0 if a number in ds is not finite. */
-ct_tensor *cti_attention_zero_hidden(ct_tensor *p, ct_tensor *ds);
+/* Returns keys or values, or their gradient, x (B, H_kv, S, d), in this dtype, with zeros in the
+ * rows that the key mask or lengths hide. Either may be NULL. */
+ct_tensor *cti_attention_visible_rows(ct_tensor *x, ct_dtype dtype, ct_tensor *key_mask,
+                                      ct_tensor *lengths);
 
 #endif

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "attention_hidden.h"
 #include "attention_masks.h"
 #include "attention_workspace.h"
 
@@ -116,20 +117,6 @@ static int64_t find_key(const cti_attention_params *a, const cti_attention_tile 
     return key;
 }
 
-/* Replaces the matrix of p, of at most kc rows, by a copy with zeros in the rows whose factor is 0.
- * Its elements have the order that they have in p, and so the product sums in the same order. */
-static void clean_rows(const cti_attention_params *a, char *buffer, vector_matrix *p) {
-    const vector_matrix from = *p;
-    const bool by_columns = from.row == 1 && from.col != 1;
-    p->b = memset(buffer, 0, (size_t)(p->k * p->n * a->keys_size));
-    p->row = by_columns ? 1 : p->n;
-    p->col = by_columns ? p->k : 1;
-    for (int64_t i = 0; i < p->k; i++)
-        for (int64_t j = 0; j < p->n && cti_real_get(a->dtype, p->x, i) != 0; j++)
-            memcpy(buffer + (i * p->row + j * p->col) * a->keys_size,
-                   from.b + (i * from.row + j * from.col) * a->keys_size, (size_t)a->keys_size);
-}
-
 /* vector_product without the rows whose factor is 0, which may be NaN. The bits are those of the
  * product of finite rows. */
 static void clean_product(const cti_attention_params *a, const decode_buffers *w,
@@ -140,7 +127,8 @@ static void clean_product(const cti_attention_params *a, const decode_buffers *w
         part.k = cti_min(kc, p->k - i);
         part.x += i * p->x_stride * a->size;
         part.b += i * p->row * a->keys_size;
-        clean_rows(a, w->clean, &part);
+        cti_hidden_leave_out(a, part.k, part.n, part.x, part.b, &part.row, &part.col, w->clean);
+        part.b = w->clean;
         vector_product(a, &part, alpha, accumulate || i > 0, y);
     }
 }

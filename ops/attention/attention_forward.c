@@ -43,7 +43,7 @@ typedef struct {
     char *bias;             /* a panel (k_block, nr): a mask's numbers, or dropout's factors */
     char *rows; /* (nr, k_block): the same by queries, before it is transposed into bias */
     char *ones; /* (k_block): ones, from which the dropout kernel makes its factors */
-    cti_attention_guard_buffers guard; /* a block of values */
+    cti_hidden_buffers guard; /* a block of values */
 } forward_buffers;
 _Static_assert(sizeof(forward_buffers) <= CTI_ATTENTION_BUFFERS * sizeof(char *), "buffers");
 
@@ -82,7 +82,7 @@ static void drop_weights(const cti_attention_params *a, const forward_buffers *w
 /* A block of keys and its values, as factors. */
 typedef struct {
     cti_attention_rows k, v;
-    cti_attention_raw raw; /* the values that are not finite */
+    cti_hidden_rows hidden; /* the values that are not finite */
 } key_block;
 
 /* Attends from one panel of queries, from row `panel` of the range on, to keys of a block, from row
@@ -109,8 +109,8 @@ static void attend_panel(const cti_attention_params *a, const forward_buffers *w
                                   .k = t->nk,
                                   .low = seen.low,
                                   .high = seen.high,
-                                  .raw = &keys->raw,
-                                  .raw_first = key};
+                                  .hidden = &keys->hidden,
+                                  .hidden_first = key};
     cti_attention_band_product(a, &p, a->dv, &v, 1, begun, o, a->dv);
 }
 
@@ -120,9 +120,9 @@ static void attend_keys(const cti_attention_params *a, const forward_buffers *w,
     key_block keys;
     keys.k = cti_attention_gather_keys(a, &a->k, t, a->d, w->k);
     keys.v = cti_attention_gather_keys(a, &a->v, t, a->dv, w->v);
-    keys.raw.bad = NULL;
+    keys.hidden.bad = NULL;
     if (guarded && cti_attention_hides_pairs(a, t))
-        keys.raw = cti_attention_guard(a, &keys.v, t->nk, a->dv, &w->guard);
+        keys.hidden = cti_hidden_guard(a->kernels, a->size, &keys.v, t->nk, a->dv, &w->guard);
     if (a->rounded) {
         keys.k = cti_attention_left(a, &keys.k, t->nk, a->d, w->k_left);
         keys.v = cti_attention_right(a, &keys.v, t->nk, a->dv, w->v_right);
@@ -225,11 +225,7 @@ static ct_tensor *fused_forward(ct_call *c) {
     cti_attention_tensors x;
     if (!cti_attention_tensors_of(c, &x)) return NULL;
     const int64_t *q = x.q->shape.dim, *k = x.k->shape.dim;
-    const bool few = c->context->rows == CTI_ROWS_ANY ? q[2] <= CTI_ATTENTION_DECODE_QUERIES
-                                                      : c->context->rows == CTI_ROWS_ONE;
-    /* With a softcap backward needs its tanh, which cannot be found from saved scores. */
-    const bool decode =
-        few && !(((const cti_attention_attrs *)c->attrs)->softcap > 0 && wants_gradient(c));
+    const bool decode = ((const cti_attention_attrs *)c->attrs)->way == CTI_ATTENTION_ROWS;
     ct_tensor *y = new_output(c, &x);
     if (!y) return NULL;
     /* There is nothing to compute. This is not only a shortcut: if d and dv are 0, T and S may be
@@ -254,21 +250,18 @@ static ct_tensor *fused_forward(ct_call *c) {
 /* The statistics are a second output only of a call that asks for weights. In all others they are a
  * saved tensor, and the recorded graph shows an op with one output. */
 #define FUSED(its_name, its_outputs)                                                               \
-    {.name = (its_name),                                                                           \
-     .attrs_size = sizeof(cti_attention_attrs),                                                    \
-     .forward = fused_forward,                                                                     \
-     .backward = cti_attention_backward,                                                           \
-     .flags = CT_OP_STRIDED | CT_OP_OPTIONAL,                                                      \
-     .outputs = (its_outputs)}
+    {                                                                                              \
+        .name = (its_name), .attrs_size = sizeof(cti_attention_attrs), .forward = fused_forward,   \
+        .backward = cti_attention_backward, .flags = CT_OP_STRIDED | CT_OP_OPTIONAL,               \
+        .outputs = (its_outputs)                                                                   \
+    }
 static const ct_op separate = FUSED("attention", 1), packed = FUSED("packed_attention", 1);
 static const ct_op separate_with_stats = FUSED("attention", 2);
 static const ct_op packed_with_stats = FUSED("packed_attention", 2);
 
 ct_tensor *cti_attention_fused(ct_tensor *const in[CTI_ATTENTION_INPUTS],
                                const cti_attention_attrs *attrs, ct_tensor **stats) {
-    const bool few =
-        !in[CTI_ATTENTION_BIAS] && !in[CTI_ATTENTION_LENGTHS] && !in[CTI_ATTENTION_SEGMENTS];
-    const int n = few ? CTI_ATTENTION_FEWEST_INPUTS : CTI_ATTENTION_INPUTS;
+    const int n = cti_attention_input_count(in);
     if (!stats) return ct_apply(attrs->packed_heads ? &packed : &separate, in, n, attrs);
     const ct_op *op = attrs->packed_heads ? &packed_with_stats : &separate_with_stats;
     ct_tensor *outs[2];

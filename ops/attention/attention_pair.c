@@ -31,7 +31,7 @@ typedef struct {
     char *factors; /* dropout's factors against a block of keys (queries, k_block) */
     char *tanh;    /* a panel (queries, nr): tanh of the scores, with a softcap */
     char *hidden;  /* a panel (queries, nr): -inf for the pairs that are hidden */
-    cti_attention_guard_buffers k_guard, q_guard, dout_guard;
+    cti_hidden_buffers k_guard, q_guard, dout_guard;
 } pair_buffers;
 _Static_assert(sizeof(pair_buffers) <= CTI_ATTENTION_BUFFERS * sizeof(char *), "buffers");
 
@@ -96,7 +96,7 @@ enum { FEWEST_LANES = 4 }; /* nr is not smaller */
 typedef struct {
     int64_t k0;
     cti_attention_rows k;     /* (keys, d); a right factor if products do not round */
-    cti_attention_raw raw;    /* the keys that are not finite */
+    cti_hidden_rows hidden;   /* the keys that are not finite */
     cti_attention_sum dk, dv; /* (keys, d), (keys, dv) */
     /* for each panel of nr keys, whether its rows of dk and dv have been written */
     bool begun[CTI_ATTENTION_MOST_KEYS / FEWEST_LANES];
@@ -111,10 +111,8 @@ typedef struct {
      * pointer is no copy of a struct that has just been written (docs/design.md). */
     const cti_attention_rows *q_right, *dout_right;
     cti_attention_rows right_q, right_dout;
-    cti_attention_raw q_raw, dout_raw; /* the rows of both that are not finite */
-    /* Whether P, dS or their factors may be NaN for a hidden pair: then hide_pairs is
-     * needed. */
-    bool scrubbed;
+    cti_hidden_rows q_hidden, dout_hidden; /* the rows of both that are not finite */
+    bool clears_pairs;    /* whether P, dS or their factors may be NaN for a hidden pair */
     cti_attention_sum dq; /* (queries, d) */
     bool begun;           /* whether dq has been written */
 } query_block;
@@ -173,17 +171,12 @@ static void compute_scores(const cti_attention_params *a, const pair_buffers *w,
 
 /* Sets P and dS of hidden pairs to 0. They are 0 already, unless a query or a key has numbers that
  * are not finite: then the statistics of a query that sees it are NaN, and 0 times NaN is NaN. */
-static void hide_pairs(const cti_attention_backward_call *f, const pair_buffers *w,
-                       const cti_attention_tile *t, char *ds) {
+static void clear_hidden_pairs(const cti_attention_backward_call *f, const pair_buffers *w,
+                               const cti_attention_tile *t, char *ds) {
     const cti_attention_params *a = &f->a;
     for (int64_t i = 0; i < t->nq; i++) a->kernels->fill(a->nr, 0, w->hidden + i * a->nr * a->size);
     cti_attention_mask_panel(a, t, false, w->hidden, w->bias, NULL);
-    for (int64_t i = 0; i < t->nq; i++)
-        for (int64_t j = 0; j < t->nk; j++) {
-            if (cti_real_get(a->dtype, w->hidden, i * a->nr + j) != -INFINITY) continue;
-            cti_real_set(a->dtype, w->s, i * a->nr + j, 0);
-            cti_real_set(a->dtype, ds, i * ds_row(f) + j, 0);
-        }
+    cti_hidden_clear_pairs(a, t, w->hidden, w->s, ds, ds_row(f));
 }
 
 /* dS *= 1 - tanh^2 */
@@ -217,12 +210,12 @@ static void add_key_gradients(const cti_attention_backward_call *f, const pair_b
                                .k = t->nq,
                                .low = seen.low,
                                .high = seen.high,
-                               .raw = &queries->dout_raw,
-                               .raw_first = row};
+                               .hidden = &queries->dout_hidden,
+                               .hidden_first = row};
     cti_attention_band_product(a, &band, a->dv, &dout, 1, *begun, dv, keys->dv.stride);
     band.data = ds;
     band.col = ds_row(f);
-    band.raw = &queries->q_raw;
+    band.hidden = &queries->q_hidden;
     cti_attention_band_product(a, &band, a->d, &q, a->attrs.scale, *begun, dk, keys->dk.stride);
     *begun = true;
 }
@@ -252,10 +245,10 @@ static void backprop_panel(const cti_attention_backward_call *f, const pair_buff
     a->kernels->attention.softmax_backward(t->nq, width, w->s, w->dp, a->max + stat,
                                            a->inverse_sum + stat, dot, ds, ds_row(f));
     if (factors) drop_panel(f, t, factors, w->s);
-    if (queries->scrubbed) hide_pairs(f, w, t, ds);
+    if (queries->clears_pairs) clear_hidden_pairs(f, w, t, ds);
     if (f->dbias.data) add_bias_gradient(f, w, t, queries->bias_sum, ds);
     if (a->cap > 0) uncap(f, w, t, ds);
-    if (a->cap > 0 && queries->scrubbed) hide_pairs(f, w, t, ds); /* tanh may be NaN */
+    if (a->cap > 0 && queries->clears_pairs) clear_hidden_pairs(f, w, t, ds); /* tanh may be NaN */
     add_key_gradients(f, w, keys, queries, t, ds);
 }
 
@@ -283,8 +276,8 @@ static void add_query_gradients(const cti_attention_backward_call *f, const pair
                                      .k = rows.nk,
                                      .low = visible.low,
                                      .high = visible.high,
-                                     .raw = &keys->raw,
-                                     .raw_first = key};
+                                     .hidden = &keys->hidden,
+                                     .hidden_first = key};
     if (!queries->begun) {
         cti_attention_sum_clear(f, &queries->dq, 0, seen.begin, a->d);
         cti_attention_sum_clear(f, &queries->dq, seen.end, t->nq, a->d);
@@ -337,15 +330,6 @@ static void backprop_key_block(const cti_attention_backward_call *f, const pair_
  * end. A product may have written to such a row if others of its tile are visible, and the row
  * would be -0 if the scale is negative: the bits would depend on the sizes of tiles. */
 
-/* Returns false if a score of one of the tile's queries is NaN or +inf, or all its scores are -inf:
- * then 1 / sum is NaN or 0. Without a softcap that is so for each query that is not finite. */
-static bool stats_are_sound(const cti_attention_params *a, const pair_buffers *w,
-                            const cti_attention_tile *t) {
-    const char *sums = a->inverse_sum + cti_attention_query(a, t, 0) * a->stat_size;
-    a->kernels->min(t->nq, 1, sums, 1, w->s);
-    return cti_real_get(a->dtype, w->s, 0) > 0;
-}
-
 /* Sets the fields of a block of queries. None is set before: to zero the whole struct takes longer
  * than the products of a few tokens. */
 static void query_block_begin(const cti_attention_backward_call *f, const pair_buffers *w,
@@ -353,8 +337,8 @@ static void query_block_begin(const cti_attention_backward_call *f, const pair_b
                               query_block *queries) {
     const cti_attention_params *a = &f->a;
     queries->q0 = t->q0;
-    queries->begun = queries->scrubbed = false;
-    queries->q_raw.bad = queries->dout_raw.bad = NULL;
+    queries->begun = queries->clears_pairs = false;
+    queries->q_hidden.bad = queries->dout_hidden.bad = NULL;
     queries->q = cti_attention_gather_queries(a, &a->q, t, a->d, w->q);
     queries->dout = cti_attention_gather_queries(a, &f->dout, t, a->dv, w->dout);
     queries->dq = cti_attention_sum_begin(f, &f->dq, t->b, t->h, t->q0, t->nq, a->d, w->dq);
@@ -371,13 +355,14 @@ static void query_block_begin(const cti_attention_backward_call *f, const pair_b
         queries->dout_right = &queries->right_dout;
     }
     if (guarded) {
-        const bool sound = stats_are_sound(a, w, t);
-        if (!sound || a->cap > 0)
-            queries->q_raw = cti_attention_guard(a, &queries->right_q, t->nq, a->d, &w->q_guard);
+        const bool broken = cti_hidden_breaks_weights(a, t, w->s);
+        if (broken || a->cap > 0)
+            queries->q_hidden =
+                cti_hidden_guard(a->kernels, a->size, &queries->right_q, t->nq, a->d, &w->q_guard);
         if (!a->kernels->is_finite(t->nq, w->dot))
-            queries->dout_raw =
-                cti_attention_guard(a, &queries->right_dout, t->nq, a->dv, &w->dout_guard);
-        queries->scrubbed = keys->raw.bad || queries->q_raw.bad || !sound;
+            queries->dout_hidden = cti_hidden_guard(a->kernels, a->size, &queries->right_dout,
+                                                    t->nq, a->dv, &w->dout_guard);
+        queries->clears_pairs = keys->hidden.bad || queries->q_hidden.bad || broken;
     }
     if (a->rounded) {
         queries->right_q = cti_attention_right(a, &queries->right_q, t->nq, a->d, w->q_right);
@@ -420,13 +405,13 @@ static void key_range_begin(const cti_attention_backward_call *f, const pair_buf
     const cti_attention_rows v = cti_attention_gather_keys(a, &a->v, t, a->dv, w->kv);
     cti_attention_pack_columns(a, a->dv, t->nk, v.data, 1, v.stride, w->vt_panels);
     keys->k0 = t->k0;
-    keys->raw.bad = NULL;
+    keys->hidden.bad = NULL;
     memset(keys->begun, false, (size_t)cti_ceil_div(t->nk, FEWEST_LANES));
     keys->k = cti_attention_gather_keys(a, &a->k, t, a->d, w->kv);
     if (!a->scores)
         cti_attention_pack_columns(a, a->d, t->nk, keys->k.data, 1, keys->k.stride, w->kt_panels);
     if (cti_attention_hides_pairs(a, t))
-        keys->raw = cti_attention_guard(a, &keys->k, t->nk, a->d, &w->k_guard);
+        keys->hidden = cti_hidden_guard(a->kernels, a->size, &keys->k, t->nk, a->d, &w->k_guard);
     for (int64_t i = 0; i < t->nk && a->rounded; i += f->schedule.k_block) {
         const cti_attention_rows rows = cti_attention_rows_from(a, &keys->k, i);
         cti_attention_right(a, &rows, cti_min(f->schedule.k_block, t->nk - i), a->d,

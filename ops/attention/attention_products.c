@@ -1,9 +1,6 @@
 /* The products of a tile in the computed type; attention_rounded.c has the products that round. */
 #include "attention_products.h"
 
-#include <math.h>
-#include <string.h>
-
 void cti_attention_pack(const cti_attention_params *a, int64_t k, int64_t n, const char *b,
                         int64_t row, int64_t col, char *packed) {
     for (int64_t j = 0; j < n; j += a->nr)
@@ -60,42 +57,5 @@ void cti_attention_band_product(const cti_attention_params *a, const cti_attenti
     if (band->m <= 0) return;
     if (a->rounded) cti_attention_rounded_band(a, band, cols, b, alpha, accumulate, c, c_row);
     else exact_band(a, band, cols, b, alpha, accumulate, c, c_row);
-    if (band->raw->bad) cti_attention_add_raw(a, band, cols, alpha, c, c_row);
-}
-
-/* ---- rows that are not finite ---- */
-
-cti_attention_raw cti_attention_guard(const cti_attention_params *a, cti_attention_rows *x,
-                                      int64_t n, int64_t cols,
-                                      const cti_attention_guard_buffers *w) {
-    CTI_ASSERT(a->guarded && n > 0);
-    /* A column's sum is not finite if one of its numbers is not. Sums of columns are a fast first
-     * test, which finite numbers fail only if a sum overflows. */
-    a->kernels->sum(n, cols, x->data, x->stride, w->clean);
-    if (a->kernels->is_finite(cols, w->clean)) return (cti_attention_raw){0};
-    const cti_attention_raw raw = {.rows = *x, .bad = w->bad};
-    for (int64_t i = 0; i < n; i++) {
-        const char *from = x->data + i * x->stride * a->size;
-        char *to = w->clean + i * cols * a->size;
-        w->bad[i] = !a->kernels->is_finite(cols, from);
-        if (w->bad[i]) a->kernels->fill(cols, 0, to);
-        else memcpy(to, from, (size_t)(cols * a->size));
-    }
-    *x = (cti_attention_rows){.data = w->clean, .stride = cols};
-    return raw;
-}
-
-void cti_attention_add_raw(const cti_attention_params *a, const cti_attention_band *band,
-                           int64_t cols, double alpha, char *c, int64_t c_row) {
-    for (int64_t k = 0; k < band->k; k++) {
-        const int64_t at = band->raw_first + k;
-        if (!band->raw->bad[at]) continue;
-        const char *row = band->raw->rows.data + at * band->raw->rows.stride * a->size;
-        /* i + low <= k < i + high */
-        for (int64_t i = cti_max(0, k - band->high + 1); i < cti_min(band->m, k - band->low + 1);
-             i++) {
-            const double x = cti_real_get(a->dtype, band->data, i * band->row + k * band->col);
-            if (x != 0) a->kernels->axpy(cols, alpha * x, row, c + i * c_row * a->size);
-        }
-    }
+    if (band->hidden->bad) cti_hidden_add(a->kernels, a->dtype, band, cols, alpha, c, c_row);
 }

@@ -2,7 +2,7 @@
 #ifndef CTI_OPS_ATTENTION_ATTENTION_PRODUCTS_H
 #define CTI_OPS_ATTENTION_ATTENTION_PRODUCTS_H
 
-#include "attention_tiles.h"
+#include "attention_hidden.h"
 
 /* ---- factors ---- */
 
@@ -43,28 +43,6 @@ static inline void cti_attention_pack_columns(const cti_attention_params *a, int
     else cti_attention_pack(a, k, n, b, row, col, packed);
 }
 
-/* ---- rows that are not finite ---- */
-
-/* A product of zeros and a NaN or an infinity is NaN. In a tile that may hide single pairs
- * (cti_attention_hides_pairs) a row of a right factor that is not finite is read as zeros in the
- * product. The row is added afterwards to each row of C whose element of A is not 0. */
-typedef struct {
-    cti_attention_rows rows; /* as they are in the tensor */
-    const bool *bad;         /* whether a row is not finite; NULL: all rows are */
-} cti_attention_raw;
-
-/* The buffers of a guard; reserved only if a->guarded. */
-typedef struct {
-    bool *bad;   /* (rows) */
-    char *clean; /* (rows, cols) */
-} cti_attention_guard_buffers;
-
-/* Returns x, n rows of `cols` numbers, as raw rows. If any is not finite, *x becomes a copy with
- * zeros in place of it. It is called only if a->guarded, and n is not 0. */
-cti_attention_raw cti_attention_guard(const cti_attention_params *a, cti_attention_rows *x,
-                                      int64_t n, int64_t cols,
-                                      const cti_attention_guard_buffers *w);
-
 /* ---- products ---- */
 
 /* Computes panel (m, width) = alpha A B: A (m, k) is a left factor, B a panel of packed columns (k,
@@ -77,13 +55,13 @@ void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64
  * is zero unless i + low <= j < i + high. A micro-kernel computes up to mr_narrow rows at once, and
  * reads for all of them the columns in which any of them is not zero. In these columns memory must
  * hold the zeros. In all others memory is not read, and may hold anything. */
-typedef struct {
+struct cti_attention_band {
     const char *data;
     int64_t row, col; /* strides, in elements */
     int64_t m, k, low, high;
-    const cti_attention_raw *raw; /* the rows of which B was guarded */
-    int64_t raw_first;            /* B's first row among them */
-} cti_attention_band;
+    const cti_hidden_rows *hidden; /* the rows of B that are left out; they are added afterwards */
+    int64_t hidden_first;          /* B's first row among them */
+};
 
 /* Computes C (m, cols) = alpha A B, or C += alpha A B with accumulate; B (k, cols) is a right
  * factor. C's rows are c_row apart. If products are rounded A is packed here; up to row_unit - 1 of
@@ -91,10 +69,6 @@ typedef struct {
 void cti_attention_band_product(const cti_attention_params *a, const cti_attention_band *band,
                                 int64_t cols, const cti_attention_rows *b, double alpha,
                                 bool accumulate, char *c, int64_t c_row);
-
-/* C (m, cols) += alpha A B for the rows of B that are not finite, where A is not 0. */
-void cti_attention_add_raw(const cti_attention_params *a, const cti_attention_band *band,
-                           int64_t cols, double alpha, char *c, int64_t c_row);
 
 /* The same two products with rounded operands. */
 void cti_attention_rounded_panel(const cti_attention_params *a, int64_t m, int64_t width, int64_t k,

@@ -14,7 +14,7 @@
 
 /* The tensors of a call, each with a dim of heads. If q, k and v are packed in one tensor these are
  * views of it. */
-typedef struct {
+struct cti_attention_tensors {
     ct_tensor *q, *k;    /* (B, H, T, d), (B, H_kv, S, d) */
     ct_tensor *v, *out;  /* (B, H_kv, S, dv), (B, H, T, dv); either may be NULL */
     ct_tensor *mask;     /* bool, broadcasts to (B, H, T, S); or NULL */
@@ -27,7 +27,7 @@ typedef struct {
     ct_tensor *stats;
     /* (B, H, T, S), masked: saved by attention_decode.c for backward. NULL if it is not used. */
     ct_tensor *scores;
-} cti_attention_tensors;
+};
 
 /* Sets q, k, v, masks, bias, lengths and segments from the call's inputs, and the other fields to
  * NULL. False: an error. */

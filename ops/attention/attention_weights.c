@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "../update/update.h"
+#include "attention_hidden.h"
 #include "attention_masks.h"
 #include "attention_products.h"
 #include "attention_schedule.h"
@@ -161,37 +162,26 @@ static bool backward_of_scores(const ct_call *c, const cti_attention_tensors *x,
     const int64_t *nq = x->q->shape.dim, *nk = x->k->shape.dim;
     const int64_t b = nq[0], d = nq[3], h_kv = nk[1], s = nk[2];
     const int64_t rows = (h_kv > 0 ? nq[1] / h_kv : nq[1]) * nq[2]; /* G T */
-    ct_tensor *k = cti_attention_zero_masked(x->k, opts);
+    ct_tensor *k = cti_attention_visible_rows(x->k, x->q->dtype, x->key_mask, x->lengths);
     ds = ct_view(ct_scale(ds, opts->scale), CT_SHAPE(b, h_kv, rows, s));
-    dqk[0] = ct_view(cti_attention_seen_product(ds, k), x->q->shape);
-    dqk[1] = cti_attention_seen_product(ct_transpose(ds, 2, 3),
-                                        ct_reshape(x->q, CT_SHAPE(b, h_kv, rows, d)));
+    dqk[0] = ct_view(cti_hidden_product(ds, k), x->q->shape);
+    dqk[1] =
+        cti_hidden_product(ct_transpose(ds, 2, 3), ct_reshape(x->q, CT_SHAPE(b, h_kv, rows, d)));
     return cti_ready(c->context);
 }
 
 static bool weights_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
     const cti_attention_attrs *attrs = c->attrs;
-    ct_tensor *g = cotangents[0], *dqk[2], *tanh = NULL;
+    ct_tensor *g = cotangents[0], *dqk[2], *tanh;
     cti_attention_tensors x;
     if (!cti_attention_tensors_of(c, &x)) return false;
     if (attrs->mean_weights) g = ct_scale(ct_unsqueeze(g, 1), 1 / (double)x.q->shape.dim[1]);
-    x.k = cti_attention_widened(x.k, x.q->dtype);
-    if (!x.k) return false;
-    const ct_attention_opts opts = {.mask = x.mask,
-                                    .bias = x.bias,
-                                    .key_mask = x.key_mask,
-                                    .lengths = x.lengths,
-                                    .segments = x.segments,
-                                    .window = attrs->window,
-                                    .causal = attrs->causal,
-                                    .lower_right = attrs->lower_right,
-                                    .scale = attrs->scale,
-                                    .softcap = attrs->softcap};
-    ct_tensor *p = cti_attention_softmax(x.q, x.k, &opts, &tanh), *pg = ct_mul(p, g);
+    const ct_attention_opts opts = cti_attention_opts_of(&x, attrs);
+    ct_tensor *p = cti_attention_softmax(&x, &opts, &tanh), *pg = ct_mul(p, g);
     ct_tensor *dbias = ct_sub(pg, ct_mul(p, ct_sum(pg, CT_DIMS(-1), true))), *ds;
-    dbias = ds = cti_attention_zero_hidden(p, dbias);
-    if (tanh) ds = ct_sub(dbias, ct_mul(dbias, ct_mul(tanh, tanh)));
-    if (!backward_of_scores(c, &x, &opts, ds, dqk)) return false;
+    dbias = ds = cti_hidden_clear_gradient(p, dbias);
+    if (p && tanh) ds = ct_sub(dbias, ct_mul(dbias, ct_mul(tanh, tanh)));
+    if (!ds || !backward_of_scores(c, &x, &opts, ds, dqk)) return false;
     if (attrs->packed_heads) { /* the third of v has no gradient */
         ct_tensor *third[3];
         grad[0] = ct_zeros(c->context, g->dtype, c->in[CTI_ATTENTION_Q]->shape);

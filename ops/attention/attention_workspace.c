@@ -20,10 +20,10 @@ char *cti_attention_reserve_ones(cti_attention_workspace *w, int64_t n) {
     return ones;
 }
 
-cti_attention_guard_buffers cti_attention_reserve_guard(cti_attention_workspace *w, int64_t n,
-                                                        int64_t cols) {
-    return (cti_attention_guard_buffers){.bad = (bool *)cti_attention_reserve(w, n, 1),
-                                         .clean = cti_attention_reserve(w, n, cols)};
+cti_hidden_buffers cti_attention_reserve_guard(cti_attention_workspace *w, int64_t n,
+                                               int64_t cols) {
+    return (cti_hidden_buffers){.bad = (bool *)cti_attention_reserve(w, n, 1),
+                                .clean = cti_attention_reserve(w, n, cols)};
 }
 
 char *cti_attention_reserve_columns(cti_attention_workspace *w, int64_t n, int64_t bytes) {

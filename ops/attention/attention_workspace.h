@@ -31,8 +31,7 @@ char *cti_attention_reserve(cti_attention_workspace *w, int64_t rows, int64_t co
 char *cti_attention_reserve_ones(cti_attention_workspace *w, int64_t n);
 /* Returns the buffers of a guard of n rows of `cols` numbers (attention_products.h). It is called
  * only if a->guarded. */
-cti_attention_guard_buffers cti_attention_reserve_guard(cti_attention_workspace *w, int64_t n,
-                                                        int64_t cols);
+cti_hidden_buffers cti_attention_reserve_guard(cti_attention_workspace *w, int64_t n, int64_t cols);
 /* Returns n packed columns of `bytes` each: d_bytes or dv_bytes. */
 char *cti_attention_reserve_columns(cti_attention_workspace *w, int64_t n, int64_t bytes);
 /* Return a left factor of n rows of `cols` numbers, and a right one of `cols` columns. They are

@@ -48,6 +48,9 @@ static inline char *cti_op_second_half(const ct_tensor *t) {
  * view. */
 ct_tensor *cti_op_heads(ct_tensor *x, int64_t heads, int64_t start, int64_t width);
 
+/* Returns x times the factors of dropout that belong to `random`, as ct_dropout. */
+ct_tensor *cti_op_dropout(ct_tensor *x, double p, cti_random random);
+
 /* ---- loops of dense tensors ---- */
 
 /* A loop records CT_ERR_DTYPE with the op's name if its kernel is NULL. */

@@ -45,42 +45,19 @@ static bool any_has_nan(ct_tensor *const *tensors, int n) {
     return false;
 }
 
-static bool fail_forward(ct_context *context, const char *op, ct_tensor *const *results) {
-    ct_shape at;
-    while (!find_nan(*results, &at)) results++;
-    return ct_fail(
-        context, CT_ERR_ARGUMENT,
-        "%s: forward made the first NaN: element %s of a result %s, from inputs without one", op,
-        SHAPE(at), SHAPE((*results)->shape));
-}
-
 bool cti_debug_result(const ct_call *call) {
-    const cti_running *running = call->context->running;
     if (is_part_of_an_op(call->context)) return true;
     const bool made = any_has_nan(call->outs, call->n_outs), given = any_has_nan(call->in, call->n);
     for (int k = 0; k < call->n_outs; k++)
         if (call->outs[k]->slot) cti_node_of(call->outs[k]->slot)->tainted = given || made;
-    if (given || !made || (running && running->composition)) return true;
-    return fail_forward(call->context, call->op->name, call->outs);
-}
-
-void cti_composition_begin(ct_context *context, cti_running *composition, const char *name,
-                           ct_tensor *const *given, int n) {
-    *composition = (cti_running){.outer = context->running,
-                                 .given = given,
-                                 .n = n,
-                                 .frame = context->frame,
-                                 .composition = name};
-    context->running = composition;
-}
-
-bool cti_composition_end(ct_context *context, const cti_running *composition,
-                         ct_tensor *const *results, int n) {
-    context->running = composition->outer;
-    if (!context->debug || is_part_of_an_op(context) || !any_has_nan(results, n) ||
-        any_has_nan(composition->given, composition->n))
-        return true;
-    return fail_forward(context, composition->composition, results);
+    if (given || !made) return true;
+    ct_tensor *const *results = call->outs;
+    ct_shape at;
+    while (!find_nan(*results, &at)) results++;
+    return ct_fail(
+        call->context, CT_ERR_ARGUMENT,
+        "%s: forward made the first NaN: element %s of a result %s, from inputs without one",
+        call->op->name, SHAPE(at), SHAPE((*results)->shape));
 }
 
 /* Whether a slot's sum has a NaN. The range of a partial slot that is not written yet is left out.

@@ -42,8 +42,7 @@
 
 #include <stdatomic.h>
 
-/* A running forward of an op or of a composition of ops, or a running function of ct_gradcheck or
- * ct_recompute. Its inputs and saved tensors must exist until it returns. If code inside it
+/* A running forward of an op, or a running function of ct_gradcheck or ct_recompute. Its inputs and saved tensors must exist until it returns. If code inside it
  * releases one of them, cti_tensor_end moves the handle to `frame` instead of ending it. */
 typedef struct cti_running cti_running;
 struct cti_running {
@@ -52,7 +51,6 @@ struct cti_running {
     int n;
     const ct_call *call; /* an op's call, with its dense copies of inputs and its saved tensors */
     cti_frame *frame;
-    const char *composition; /* the name of a composition of ops, such as "attention", or NULL */
 };
 
 /* An open scope: a list of the handles that it owns. The outermost frame is the context's root.
