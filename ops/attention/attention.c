@@ -103,7 +103,7 @@ static cti_attention_way choose_way(cti_rows rows, const ct_attention_opts *opts
     return few && !(opts->softcap > 0 && gradient) ? CTI_ATTENTION_ROWS : CTI_ATTENTION_TILES;
 }
 
-static bool wants_gradient(const ct_context *context, ct_tensor *const *in) {
+static bool inputs_want_gradient(const ct_context *context, ct_tensor *const *in) {
     bool wants = false;
     for (int i = 0; i < CTI_ATTENTION_INPUTS; i++) wants |= in[i] && in[i]->slot;
     return wants && !context->frame->no_grad;
@@ -117,7 +117,7 @@ static void plan_of(ct_tensor *const in[CTI_ATTENTION_INPUTS], ct_shape scores,
     const int64_t t = scores.dim[2], s = scores.dim[3];
     const int64_t d = v ? q->shape.dim[3] : q->shape.dim[2] / 3 / scores.dim[1];
     *plan = (cti_attention_attrs){
-        .way = choose_way(context->rows, opts, t, s, wants_gradient(context, in)),
+        .way = choose_way(context->rows, opts, t, s, inputs_want_gradient(context, in)),
         .rounded = cti_attention_is_rounded(context, q->dtype, t, s, d, v ? v->shape.dim[3] : d),
         .causal = opts->causal,
         .lower_right = opts->lower_right,
@@ -162,8 +162,8 @@ static ct_attention_out attend_with_weights(ct_tensor *const in[CTI_ATTENTION_IN
 }
 
 /* Attention of checked tensors. If k and v are NULL, q has all three, packed. */
-static ct_attention_out attend(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_shape scores,
-                               const ct_attention_opts *opts) {
+static ct_attention_out attend_checked(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_shape scores,
+                                       const ct_attention_opts *opts) {
     ct_tensor *in[CTI_ATTENTION_INPUTS] = {[CTI_ATTENTION_Q] = q,
                                            [CTI_ATTENTION_K] = k,
                                            [CTI_ATTENTION_V] = v,
@@ -223,7 +223,7 @@ ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_atten
     const ct_shape scores = CT_SHAPE(n[0], n[1], n[2], k->shape.dim[2]);
     if (!check_opts(context, &opts, q->dtype, scores)) return none;
     complete_opts(&opts, n[3]);
-    return attend(q, k, v, scores, &opts);
+    return attend_checked(q, k, v, scores, &opts);
 }
 
 ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attention_opts opts) {
@@ -243,5 +243,5 @@ ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attenti
     const ct_shape scores = CT_SHAPE(b, num_heads, t, t);
     if (!check_opts(context, &opts, x->dtype, scores)) return none;
     complete_opts(&opts, x->shape.dim[2] / 3 / num_heads);
-    return attend(x, NULL, NULL, scores, &opts);
+    return attend_checked(x, NULL, NULL, scores, &opts);
 }

@@ -117,7 +117,7 @@ static int64_t find_key(const cti_attention_params *a, const cti_attention_tile 
     return key;
 }
 
-/* vector_product without the rows whose factor is 0, which may be NaN. The bits are those of the
+/* vector_product without the rows whose factor is 0 (attention_hidden.h). The bits are those of the
  * product of finite rows. */
 static void clean_product(const cti_attention_params *a, const decode_buffers *w,
                           const vector_matrix *p, double alpha, bool accumulate, char *y) {
@@ -187,7 +187,7 @@ static void decode_query(const cti_attention_params *a, const decode_buffers *w,
         sum = softmax_of_row(a, w, t->nk, max);
         if (a->attrs.dropout > 0) cti_attention_dropout(a, t, w->s, t->nk, w->s);
         sum_values(a, w, t, false, 1 / sum, out);
-        /* A NaN may be a value of a single hidden pair times 0. */
+        /* A NaN may come from a hidden value (attention_hidden.h, invariant 5). */
         if (has_hidden_pairs(a) && a->kernels->has_nan(a->dv, out)) {
             a->kernels->fill(a->dv, 0, out);
             sum_values(a, w, t, true, 1 / sum, out);

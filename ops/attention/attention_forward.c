@@ -160,8 +160,8 @@ static bool attend_all_keys(const forward_call *f, const forward_buffers *w,
                                                          a->out.stride[2]);
 }
 
-/* A value that is not finite makes the outputs of queries that do not see it NaN, because 0 times
- * it is NaN. If there may be such queries, a range with NaN is computed again, with a guard. */
+/* A NaN in the output may come from a hidden value, so what has one is computed again with a guard
+ * (attention_hidden.h, invariants 4 and 5). */
 static void attend_range(const forward_call *f, const forward_buffers *w,
                          const cti_attention_tile *all) {
     const cti_attention_params *a = f->a;

@@ -14,7 +14,7 @@
  *    lengths and segments hide all pairs of the tile. So a tile with an empty range is hidden and
  *    is not computed. The ranges depend on the tile only, not on threads.
  * 3. Inside these ranges cti_attention_mask_panel sets the score of each hidden pair to -inf,
- *    even if the score is NaN; the weight and the gradient of the score are then exactly 0.
+ *    even if the score is NaN (attention_hidden.h has what follows from it).
  * 4. If !a->limited, lengths, segments, the window and lower_right are not given: then only the
  *    causal mask limits the ranges. */
 #ifndef CTI_OPS_ATTENTION_ATTENTION_MASKS_H
@@ -129,7 +129,7 @@ static inline bool cti_attention_is_hidden(const cti_attention_params *a,
 }
 
 /* Returns whether single pairs of the tile may be hidden, apart from keys that the key mask or
- * lengths hide from all queries: its products then need a guard (attention_products.h). */
+ * lengths hide from all queries: its products then need a guard (attention_hidden.h). */
 bool cti_attention_may_hide_pairs(const cti_attention_params *a, const cti_attention_tile *t);
 static inline bool cti_attention_hides_pairs(const cti_attention_params *a,
                                              const cti_attention_tile *t) {
@@ -192,8 +192,8 @@ static inline bool cti_attention_is_limited(const ct_attention_opts *opts) {
            opts->lower_right;
 }
 
-/* Returns the mask (B, 1, T, S) that the composition uses: true if lengths, diagonals and segments
- * leave the pair visible. NULL: an error. */
+/* Returns the mask (B, 1, T, S) of a call with its weights in memory: true if lengths, diagonals
+ * and segments leave the pair visible. NULL: an error. */
 ct_tensor *cti_attention_visible(ct_context *context, const ct_attention_opts *opts,
                                  ct_shape scores);
 

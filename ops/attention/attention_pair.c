@@ -169,8 +169,8 @@ static void compute_scores(const cti_attention_params *a, const pair_buffers *w,
     }
 }
 
-/* Sets P and dS of hidden pairs to 0. They are 0 already, unless a query or a key has numbers that
- * are not finite: then the statistics of a query that sees it are NaN, and 0 times NaN is NaN. */
+/* Sets P and dS of hidden pairs to 0, which they are already if all numbers are finite
+ * (attention_hidden.h, invariant 2). */
 static void clear_hidden_pairs(const cti_attention_backward_call *f, const pair_buffers *w,
                                const cti_attention_tile *t, char *ds) {
     const cti_attention_params *a = &f->a;

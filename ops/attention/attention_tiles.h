@@ -77,7 +77,7 @@ struct cti_attention_params {
     bool hides_keys;                       /* a key mask or lengths */
     bool masked;                           /* any mask but causal, or a bias */
     /* Whether a tile may have pairs that are hidden one by one, so that products must keep rows
-     * that are not finite from them (cti_attention_guard). */
+     * that are not finite from them (attention_hidden.h). */
     bool guarded;
     /* the types of q, of scores and of results; of k and v, bf16 or the same; of statistics */
     ct_dtype dtype, keys_dtype, stats_dtype;
@@ -195,8 +195,8 @@ cti_attention_rows cti_attention_gather_queries(const cti_attention_params *a,
                                                 const cti_attention_tile *t, int64_t cols,
                                                 char *buffer);
 /* Returns the tile's keys of x (B, H_kv, S, cols), in place or copied to buffer (nk, cols), which
- * widens keys of bf16. If the key mask hides some of them, their rows are zeros in the copy, so
- * that no NaN in them reaches a product. */
+ * widens keys of bf16. Rows of keys that the key mask or lengths hide are zeros in the copy
+ * (attention_hidden.h, invariant 3). */
 cti_attention_rows cti_attention_gather_keys(const cti_attention_params *a,
                                              const cti_attention_operand *x,
                                              const cti_attention_tile *t, int64_t cols,

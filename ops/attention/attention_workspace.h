@@ -29,7 +29,7 @@ typedef struct {
 char *cti_attention_reserve(cti_attention_workspace *w, int64_t rows, int64_t cols);
 /* Returns n ones, from which the dropout kernel makes its factors. */
 char *cti_attention_reserve_ones(cti_attention_workspace *w, int64_t n);
-/* Returns the buffers of a guard of n rows of `cols` numbers (attention_products.h). It is called
+/* Returns the buffers of a guard of n rows of `cols` numbers (attention_hidden.h). It is called
  * only if a->guarded. */
 cti_hidden_buffers cti_attention_reserve_guard(cti_attention_workspace *w, int64_t n, int64_t cols);
 /* Returns n packed columns of `bytes` each: d_bytes or dv_bytes. */

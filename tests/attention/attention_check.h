@@ -1,11 +1,12 @@
 /* Helpers of the suites of tiled attention: problems with every option, layout and mask, solved by
- * the fused op or by composed ops, and compared. */
+ * ct_attention or by its scalar reference, and compared. */
 #ifndef ATTENTION_CHECK_H
 #define ATTENTION_CHECK_H
 
 #include "tests/support/op_check.h"
 
 #include "src/core/isa.h"
+#include "tests/attention/reference_op.h"
 
 static uint64_t state;
 static inline uint64_t draw(uint64_t n) {
@@ -77,7 +78,7 @@ typedef enum { KEYS_LEAVES, KEYS_ROUNDED, KEYS_BF16 } keys_kind;
 typedef struct {
     ct_dtype dtype;
     keys_kind keys;
-    bool composed; /* whether attention is composed from ops, with the whole weight matrix */
+    bool reference; /* whether the scalar reference computes attention */
     /* 0: none, 1: of each head, 2: their mean; if any, they have a cotangent too */
     int weights;
     const char *isa;
@@ -114,67 +115,6 @@ static inline ct_tensor *laid_out(ct_tensor *x, int layout, int64_t b, int64_t h
                          CT_SHAPE(b, h, t, d));
     default: return ct_view(x, CT_SHAPE(b, h, t, d));
     }
-}
-
-/* Keys or values (b, kv, s, d) for each query head: zeros for a hidden key, each head repeated
- * for the query heads of its group. */
-static inline ct_tensor *as_seen(ct_tensor *x, ct_tensor *keys, int64_t h) {
-    const ct_shape n = ct_shape_of(x);
-    const int64_t kv = n.dim[1];
-    if (keys)
-        x = ct_where(ct_view(keys, CT_SHAPE(n.dim[0], 1, n.dim[2], 1)), x,
-                     ct_zeros(ct_context_of(x), ct_dtype_of(x), CT_SCALAR));
-    if (kv == h) return x;
-    x = ct_expand(ct_unsqueeze(x, 2), CT_SHAPE(n.dim[0], kv, h / kv, n.dim[2], n.dim[3]));
-    return ct_reshape(x, CT_SHAPE(n.dim[0], h, n.dim[2], n.dim[3]));
-}
-
-/* The pairs that causal, window, lengths and segments leave visible, (B, 1, T, S). */
-static inline ct_tensor *seen_pairs(const problem *p, ct_context *c, ct_attention_opts o) {
-    const int64_t t = p->t, s = p->s;
-    bool *seen = malloc((size_t)(p->b * t * s) + 1);
-    for (int64_t b = 0; b < p->b; b++) {
-        const int64_t n = o.lengths ? ct_data_i64(o.lengths)[b] : s;
-        const int64_t *id = o.segments ? ct_data_i64(o.segments) + b * t : NULL;
-        for (int64_t q = 0; q < t; q++)
-            for (int64_t j = 0; j < s; j++) {
-                const int64_t i = o.lower_right ? n - t + q : q;
-                bool *pair = &seen[(b * t + q) * s + j];
-                *pair = j < n;
-                if (o.causal && j > i) *pair = false;
-                if (o.window.left && j <= i - o.window.left) *pair = false;
-                if (o.window.right && j >= i + o.window.right) *pair = false;
-                if (id && id[q] != id[j]) *pair = false;
-            }
-    }
-    ct_tensor *y = ct_from_bool(c, CT_SHAPE(p->b, 1, t, s), seen);
-    free(seen);
-    return y;
-}
-
-/* Attention composed by its formula. With dropout it is ct_attention with weights, which draws the
- * same random numbers. */
-static inline ct_attention_out written_out(const problem *p, ct_tensor *const in[3],
-                                           ct_attention_opts o) {
-    ct_context *c = ct_context_of(in[0]);
-    if (o.dropout > 0) {
-        o.need_weights = true;
-        return ct_attention(in[0], in[1], in[2], o);
-    }
-    ct_tensor *k = as_seen(in[1], o.key_mask, p->h), *v = as_seen(in[2], o.key_mask, p->h);
-    ct_tensor *s = ct_scale(ct_matmul(in[0], ct_transpose(k, 2, 3)),
-                            o.scale != 0 ? o.scale : 1 / sqrt((double)p->d));
-    if (o.softcap > 0) s = ct_scale(ct_tanh(ct_scale(s, 1 / o.softcap)), o.softcap);
-    if (p->mask && !p->mask_is_bool) s = ct_add(s, o.mask);
-    if (o.bias) s = ct_add(s, o.bias);
-    ct_tensor *keep = NULL,
-              *all[] = {p->mask_is_bool ? o.mask : NULL,
-                        o.key_mask ? ct_view(o.key_mask, CT_SHAPE(p->b, 1, 1, p->s)) : NULL,
-                        seen_pairs(p, c, o)};
-    for (int i = 0; i < 3; i++)
-        if (all[i]) keep = keep ? ct_logical_and(keep, all[i]) : all[i];
-    ct_tensor *w = ct_masked_softmax(s, keep, -1);
-    return (ct_attention_out){ct_matmul(w, v), o.mean_weights ? ct_mean(w, CT_DIMS(1), false) : w};
 }
 
 static inline ct_tensor *cotangent_of(ct_tensor *y, ct_dtype dtype) {
@@ -270,8 +210,8 @@ static inline result solve(const problem *p, how w) {
             }
     }
     const ct_attention_out a =
-        w.composed ? written_out(p, in, o) : ct_attention(in[0], in[1], in[2], o);
-    ck_assert_msg(a.out && !a.weights == !(w.weights || w.composed), "%s", ct_error_message(c));
+        (w.reference ? reference_attention : ct_attention)(in[0], in[1], in[2], o);
+    ck_assert_msg(a.out && !a.weights == !(w.weights || w.reference), "%s", ct_error_message(c));
     has_shape(a.out, CT_SHAPE(p->b, p->h, p->t, p->dv));
     if (w.weights == 1) has_shape(a.weights, CT_SHAPE(p->b, p->h, p->t, p->s));
     if (w.weights == 2) has_shape(a.weights, CT_SHAPE(p->b, p->t, p->s));
@@ -400,11 +340,11 @@ static inline const char *isa_of(int i) {
     return cti_isa_at(i % count)->name;
 }
 
-/* Compares fused attention in f64 and in f32 with composed attention in f64, on the same values,
+/* Compares attention in f64 and in f32 with the reference in f64, on the same values,
  * without weights, with each head's weights, or with their mean. */
 static inline void agree(const problem *p, const char *isa) {
     const int weights = (int)((p->seed + (uint64_t)p->causal) % 3);
-    const how written = {CT_F64, .composed = true, .weights = weights};
+    const how written = {CT_F64, .reference = true, .weights = weights};
     const result want = solve(p, written);
     for (int k = 0; k < 2; k++) {
         const result got = solve(p, (how){k ? CT_F32 : CT_F64, .weights = weights, .isa = isa});

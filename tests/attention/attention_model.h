@@ -1,8 +1,9 @@
-/* Multi-head attention composed of elementary ops, from the parameters of a module, and the
- * comparison of a module with such a composition: values and all gradients in f64. */
+/* Multi-head attention of elementary ops around the scalar reference, from the parameters of a
+ * module, and the comparison of a module with it: values and all gradients in f64. */
 #ifndef ATTENTION_MODEL_H
 #define ATTENTION_MODEL_H
 
+#include "tests/attention/reference_op.h"
 #include "tests/support/nn_check.h"
 
 static inline ct_tensor *param_of(ct_module *m, const char *name) {
@@ -94,14 +95,6 @@ static inline ct_tensor *model_extend(ct_module *m, const ct_mha_opts *o, const 
     return x;
 }
 
-/* Repeats each head of keys or values for the queries that share it. */
-static inline ct_tensor *model_repeat(const ct_mha_opts *o, ct_tensor *x) {
-    const attention_sizes s = sizes_of(o);
-    const int64_t b = ct_dim(x, 0), keys = ct_dim(x, 2), each = s.heads / s.kv_heads;
-    x = ct_expand(ct_unsqueeze(x, 2), CT_SHAPE(b, s.kv_heads, each, keys, s.d));
-    return ct_reshape(x, CT_SHAPE(b, s.heads, keys, s.d));
-}
-
 /* Widens x by `extra` keys of this value. */
 static inline ct_tensor *model_widen(ct_tensor *x, int64_t extra, double value) {
     if (!extra) return x;
@@ -120,20 +113,23 @@ static inline ct_mha_out model_mha_biased(ct_module *m, const ct_mha_opts *o, ct
     const int64_t b = ct_dim(q, 0), t = ct_dim(q, 1), keys = ct_dim(k, 1);
     ct_tensor *qq = model_turn(m, o, 0, model_project(m, o, 0, q)),
               *kk = model_turn(m, o, 1, model_project(m, o, 1, k)), *vv = model_project(m, o, 2, v);
-    kk = model_repeat(o, model_extend(m, o, "bias_k", kk));
-    vv = model_repeat(o, model_extend(m, o, "bias_v", vv));
-    ct_tensor *scores = ct_scale(ct_matmul(qq, ct_transpose(kk, 2, 3)), s.scale);
-    if (o->softcap > 0) scores = ct_scale(ct_tanh(ct_scale(scores, 1 / o->softcap)), o->softcap);
+    kk = model_extend(m, o, "bias_k", kk);
+    vv = model_extend(m, o, "bias_v", vv);
     const ct_shape all = CT_SHAPE(b, s.heads, t, keys);
     const int64_t extra = ct_dim(kk, 2) - keys;
-    if (bias) scores = ct_add(scores, model_widen(ct_expand(bias, all), extra, 0));
+    if (bias) bias = model_widen(ct_expand(bias, all), extra, 0);
     if (seen) seen = model_widen(ct_expand(seen, all), extra, 1);
-    ct_tensor *weights = seen ? ct_masked_softmax(scores, seen, 3) : ct_softmax(scores, 3),
-              *y = ct_permute(ct_matmul(weights, vv), CT_DIMS(0, 2, 1, 3));
+    const ct_attention_out a =
+        reference_attention(qq, kk, vv,
+                            (ct_attention_opts){.mask = seen,
+                                                .bias = bias,
+                                                .scale = s.scale != 0 ? s.scale : CT_ZERO,
+                                                .softcap = o->softcap});
+    ct_tensor *y = ct_permute(a.out, CT_DIMS(0, 2, 1, 3));
     y = ct_reshape(y, CT_SHAPE(b, t, s.heads * s.d));
     y = ct_matmul(y, ct_transpose(param_of(m, "out_proj.weight"), 0, 1));
     ct_tensor *last = param_of(m, "out_proj.bias");
-    return (ct_mha_out){.out = last ? ct_add(y, last) : y, .weights = weights};
+    return (ct_mha_out){.out = last ? ct_add(y, last) : y, .weights = a.weights};
 }
 static inline ct_mha_out model_mha(ct_module *m, const ct_mha_opts *o, ct_tensor *q, ct_tensor *k,
                                    ct_tensor *v, ct_tensor *seen) {

@@ -36,7 +36,7 @@ START_TEST(one_or_two_queries) {
         p.t = 1 + k % 2;
         if (k == 3) p.s = 1500; /* several K blocks of a product */
         const bool weights = k % 4 == 3;
-        /* These are composed of ops, which read a copy of k and v in f32 that is dense. */
+        /* These have the weights in memory, and read a copy of k and v in f32 that is dense. */
         if (weights) p.layout[1] = p.layout[2] = 0;
         for (int isa = 0; isa < 8; isa++)
             same_as_rounded(&p,

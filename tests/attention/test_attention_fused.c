@@ -1,8 +1,8 @@
-/* Attention in blocks against attention composed of ops: every option, odd sizes, strides, every
+/* Attention in blocks against its scalar reference: every option, odd sizes, strides, every
  * ISA, any number of threads; and how much memory it takes. */
 #include "attention_check.h"
 
-START_TEST(fused_is_composed) {
+START_TEST(attention_is_the_reference) {
     for (int k = 0; k < 12; k++) {
         const problem p = random_problem((uint64_t)(_i * 12 + k));
         agree(&p, isa_of(k));
@@ -100,9 +100,9 @@ START_TEST(one_number_for_all_pairs) {
                      .mask = b > 1 ? MASKS + 1 : 7,
                      .seed = 3};
         const result one = solve(&p, (how){CT_F64, .threads = 1}),
-                     composed = solve(&p, (how){CT_F64, .composed = true});
-        near(&p, one, composed, 1e-12, "composed");
-        forget(composed);
+                     reference = solve(&p, (how){CT_F64, .reference = true});
+        near(&p, one, reference, 1e-12, "reference");
+        forget(reference);
         for (int k = 0; k < 6; k++) {
             const result more = solve(&p, (how){CT_F64, .threads = 2 + k});
             same_bits(&p, more, one, "threads");
@@ -168,7 +168,7 @@ START_TEST(large_scores) {
         &(problem){
             .b = 1, .h = 1, .kv = 1, .t = 5, .s = 6, .d = 3, .dv = 2, .scale = 1e-3, .seed = 1},
         NULL);
-    const result want = solve(&p, (how){CT_F64, .composed = true}),
+    const result want = solve(&p, (how){CT_F64, .reference = true}),
                  got = solve(&p, (how){.dtype = CT_F64}),
                  single = solve(&p, (how){.dtype = CT_F32});
     near(&p, got, want, 1e-9, "f64");
@@ -182,7 +182,7 @@ START_TEST(large_scores) {
     double bias[150];
     for (int i = 0; i < 150; i++) bias[i] = i % 2 ? -3.4028234663852886e38 : 0;
     const result low = solve(&p, (how){CT_F32, .mask = bias}),
-                 whole = solve(&p, (how){CT_F32, .mask = bias, .composed = true});
+                 whole = solve(&p, (how){CT_F32, .mask = bias, .reference = true});
     near(&p, low, whole, 1e-5, "lowest float");
     forget(low), forget(whole);
 }
@@ -423,7 +423,7 @@ int main(void) {
     TCase *all = tcase_create("fused"), *alone = tcase_create("fused, whatever the threads");
     tcase_add_checked_fixture(alone, open_context, close_context);
     tcase_set_tags(alone, "one-thread");
-    tcase_add_loop_test(alone, fused_is_composed, 0, 20);
+    tcase_add_loop_test(alone, attention_is_the_reference, 0, 20);
     tcase_add_loop_test(alone, edges_of_blocks, 0, 13);
     tcase_add_loop_test(alone, several_blocks_in_a_pair, 0, 4);
     tcase_add_test(alone, memory_is_linear);

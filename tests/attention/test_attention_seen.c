@@ -2,7 +2,7 @@
  * formula written out, one at a time and together. */
 #include "attention_check.h"
 
-START_TEST(fused_is_composed) {
+START_TEST(attention_is_the_reference) {
     for (int k = 0; k < 12; k++) {
         const problem p = limited_problem((uint64_t)(_i * 12 + k), false);
         agree(&p, isa_of(k));
@@ -420,7 +420,7 @@ int main(void) {
     TCase *all = tcase_create("seen"), *alone = tcase_create("seen, whatever the threads");
     tcase_add_checked_fixture(alone, open_context, close_context);
     tcase_set_tags(alone, "one-thread");
-    tcase_add_loop_test(alone, fused_is_composed, 0, 20);
+    tcase_add_loop_test(alone, attention_is_the_reference, 0, 20);
     tcase_add_loop_test(alone, several_blocks, 0, 40);
     tcase_add_loop_test(alone, any_number_of_threads, 0, 6);
     tcase_add_loop_test(alone, hidden_tokens_change_no_bit, 0, 18);

@@ -53,10 +53,10 @@ static ct_tensor *composed(ct_module *m, const ct_mha_opts *o, ct_tensor *q, ct_
                            ct_tensor *at, ct_tensor *keys_at) {
     const attention_sizes s = sizes_of(o);
     ct_tensor *qq = rotated(m, o, 0, q, at), *kk = rotated(m, o, 1, k, keys_at);
-    kk = model_repeat(o, model_extend(m, o, "bias_k", kk));
-    ct_tensor *vv = model_repeat(o, model_extend(m, o, "bias_v", model_project(m, o, 2, k)));
-    ct_tensor *weights = ct_softmax(ct_scale(ct_matmul(qq, ct_transpose(kk, 2, 3)), s.scale), 3);
-    ct_tensor *y = ct_permute(ct_matmul(weights, vv), CT_DIMS(0, 2, 1, 3));
+    kk = model_extend(m, o, "bias_k", kk);
+    ct_tensor *vv = model_extend(m, o, "bias_v", model_project(m, o, 2, k));
+    const ct_attention_opts opts = {.scale = s.scale};
+    ct_tensor *y = ct_permute(reference_attention(qq, kk, vv, opts).out, CT_DIMS(0, 2, 1, 3));
     y = ct_reshape(y, CT_SHAPE(ct_dim(q, 0), ct_dim(q, 1), s.heads * s.d));
     y = ct_matmul(y, ct_transpose(param_of(m, "out_proj.weight"), 0, 1));
     return ct_add(y, param_of(m, "out_proj.bias"));

@@ -97,7 +97,7 @@ enum { ATTENTIONS = sizeof attentions / sizeof *attentions };
 
 /* keys: 1: k and v are one tensor; 2: two tensors; 3: the values are the queries, which a key mask
  * does not clear. */
-static void attend(record *r, ct_mha_opts opts, int keys, bool composed, ct_dtype dtype,
+static void attend(record *r, ct_mha_opts opts, int keys, bool whole, ct_dtype dtype,
                    double value) {
     ct_seed(context, 5);
     r->n = 0;
@@ -109,9 +109,8 @@ static void attend(record *r, ct_mha_opts opts, int keys, bool composed, ct_dtyp
     overwrite(k, padding, value);
     if (v != k) overwrite(v, padding, value);
     ct_mha_out y = ct_mha_forward(
-        mha, q, k, v, (ct_mha_call){.key_mask = mask, .need_weights = composed, .per_head = true});
-    finish(r, mha, (ct_tensor *[]){q, k, v}, 3, (ct_tensor *[]){y.out, y.weights},
-           composed ? 2 : 1);
+        mha, q, k, v, (ct_mha_call){.key_mask = mask, .need_weights = whole, .per_head = true});
+    finish(r, mha, (ct_tensor *[]){q, k, v}, 3, (ct_tensor *[]){y.out, y.weights}, whole ? 2 : 1);
     rows_are_zero(ct_grad(k), padding, "keys");
     rows_are_zero(ct_grad(v), padding, "values");
     ct_module_free(mha);
@@ -125,7 +124,7 @@ START_TEST(padding_reaches_nothing) {
         attend(&first, opts, keys, which & 1, which & 2 ? CT_F64 : CT_F32, 0.5);
         for (int i = 0; i < JUNK; i++) {
             attend(&again, opts, keys, which & 1, which & 2 ? CT_F64 : CT_F32, junk[i]);
-            same_bits(which & 1 ? "composed" : "fused");
+            same_bits(which & 1 ? "whole" : "fused");
         }
     }
     ct_scope_close(scope);
@@ -180,7 +179,7 @@ START_TEST(padding_in_a_cache) {
 END_TEST
 
 /* Padding of memory in modules with cross-attention: a layer, a stack, a transformer's decoder. */
-static void decode(record *r, int kind, bool composed, ct_dtype dtype, double value) {
+static void decode(record *r, int kind, bool whole, ct_dtype dtype, double value) {
     ct_seed(context, 5);
     r->n = 0;
     const ct_layer_opts opts = {.embed_dim = E,
@@ -202,16 +201,15 @@ static void decode(record *r, int kind, bool composed, ct_dtype dtype, double va
     overwrite(memory, padding, value);
     ct_mha_call self = {.causal = true}, cross = {.key_mask = padding_mask(), .per_head = true};
     if (kind < 2) {
-        cross.need_weights = composed;
+        cross.need_weights = whole;
         ct_layer_out y = ct_decoder_layer_forward(decoder, x, memory, self, cross);
         out[0] = y.out, out[1] = y.cross_weights;
     } else {
-        out[0] = ct_decoder_forward(decoder, x, memory,
-                                    (ct_stack_call){.self = self,
-                                                    .cross = cross,
-                                                    .cross_weights = composed ? out + 1 : NULL});
+        out[0] = ct_decoder_forward(
+            decoder, x, memory,
+            (ct_stack_call){.self = self, .cross = cross, .cross_weights = whole ? out + 1 : NULL});
     }
-    finish(r, all, (ct_tensor *[]){x, memory}, 2, out, composed ? kind < 2 ? 2 : 3 : 1);
+    finish(r, all, (ct_tensor *[]){x, memory}, 2, out, whole ? kind < 2 ? 2 : 3 : 1);
     rows_are_zero(ct_grad(memory), padding, "memory");
     ct_module_free(all);
 }
@@ -221,7 +219,7 @@ START_TEST(padding_of_a_memory) {
         decode(&first, _i, which & 1, which & 2 ? CT_F64 : CT_F32, 0.5);
         for (int i = 0; i < JUNK; i++) {
             decode(&again, _i, which & 1, which & 2 ? CT_F64 : CT_F32, junk[i]);
-            same_bits(which & 1 ? "composed" : "fused");
+            same_bits(which & 1 ? "whole" : "fused");
         }
     }
 }
@@ -267,7 +265,7 @@ static ct_tensor *mask_of(hider by, int shape, int64_t b, int64_t h, int64_t n, 
                     ct_full(context, dtype, CT_SCALAR, -INFINITY));
 }
 
-static void look(record *r, ct_mha_opts opts, hider by, int shape, bool composed, ct_dtype dtype,
+static void look(record *r, ct_mha_opts opts, hider by, int shape, bool whole, ct_dtype dtype,
                  int64_t n, double value) {
     ct_seed(context, 6);
     r->n = 0;
@@ -281,15 +279,14 @@ static void look(record *r, ct_mha_opts opts, hider by, int shape, bool composed
     ct_tensor *v = by == CAUSAL ? q : input(dtype, B, n, opts.vdim ? opts.vdim : E);
     overwrite(k, hidden, value);
     overwrite(v, hidden, -value);
-    ct_mha_call call = {.causal = by == CAUSAL, .need_weights = composed, .per_head = true};
+    ct_mha_call call = {.causal = by == CAUSAL, .need_weights = whole, .per_head = true};
     if (by == KEY_MASK) call.key_mask = mask_of(by, 0, B, opts.num_heads, n, seen, dtype);
     else if (by != CAUSAL) call.mask = mask_of(by, shape, B, opts.num_heads, n, seen, dtype);
     ct_mha_out y = ct_mha_forward(mha, q, k, v, call);
     if (by == CAUSAL)
         y.out = ct_narrow(y.out, 1, 0, seen),
-        y.weights = composed ? ct_narrow(y.weights, 2, 0, seen) : NULL;
-    finish(r, mha, (ct_tensor *[]){q, k, v}, 3, (ct_tensor *[]){y.out, y.weights},
-           composed ? 2 : 1);
+        y.weights = whole ? ct_narrow(y.weights, 2, 0, seen) : NULL;
+    finish(r, mha, (ct_tensor *[]){q, k, v}, 3, (ct_tensor *[]){y.out, y.weights}, whole ? 2 : 1);
     rows_are_zero(ct_grad(k), hidden, "keys");
     rows_are_zero(ct_grad(v), hidden, "values");
     ct_module_free(mha);
