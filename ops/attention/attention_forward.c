@@ -250,11 +250,12 @@ static ct_tensor *fused_forward(ct_call *c) {
 /* The statistics are a second output only of a call that asks for weights. In all others they are a
  * saved tensor, and the recorded graph shows an op with one output. */
 #define FUSED(its_name, its_outputs)                                                               \
-    {                                                                                              \
-        .name = (its_name), .attrs_size = sizeof(cti_attention_attrs), .forward = fused_forward,   \
-        .backward = cti_attention_backward, .flags = CT_OP_STRIDED | CT_OP_OPTIONAL,               \
-        .outputs = (its_outputs)                                                                   \
-    }
+    {.name = (its_name),                                                                           \
+     .attrs_size = sizeof(cti_attention_attrs),                                                    \
+     .forward = fused_forward,                                                                     \
+     .backward = cti_attention_backward,                                                           \
+     .flags = CT_OP_STRIDED | CT_OP_OPTIONAL,                                                      \
+     .outputs = (its_outputs)}
 static const ct_op separate = FUSED("attention", 1), packed = FUSED("packed_attention", 1);
 static const ct_op separate_with_stats = FUSED("attention", 2);
 static const ct_op packed_with_stats = FUSED("packed_attention", 2);

@@ -42,8 +42,9 @@
 
 #include <stdatomic.h>
 
-/* A running forward of an op, or a running function of ct_gradcheck or ct_recompute. Its inputs and saved tensors must exist until it returns. If code inside it
- * releases one of them, cti_tensor_end moves the handle to `frame` instead of ending it. */
+/* A running forward of an op, or a running function of ct_gradcheck or ct_recompute. Its inputs and
+ * saved tensors must exist until it returns. If code inside it releases one of them, cti_tensor_end
+ * moves the handle to `frame` instead of ending it. */
 typedef struct cti_running cti_running;
 struct cti_running {
     const cti_running *outer;
