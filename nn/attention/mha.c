@@ -35,7 +35,7 @@ static bool in_biased(const ct_mha_opts *o) { return o->bias != CT_BIAS_NONE; }
 static bool out_biased(const ct_mha_opts *o) { return o->bias == CT_BIAS_ALL; }
 
 /* Replaces sizes that are 0 by their defaults, and checks them. */
-static bool check_sizes(ct_context *context, ct_mha_opts *o) {
+static bool mha_check_sizes(ct_context *context, ct_mha_opts *o) {
     const ct_module_type *type = &cti_nn_mha_type;
     if (!o->num_kv_heads) o->num_kv_heads = o->num_heads;
     if (!o->kdim) o->kdim = o->embed_dim;
@@ -57,7 +57,7 @@ static bool check_sizes(ct_context *context, ct_mha_opts *o) {
 }
 
 /* Replaces rotary options that are 0 by their defaults, and checks them. */
-static bool check_rotary(ct_context *context, ct_mha_opts *o) {
+static bool mha_check_rotary(ct_context *context, ct_mha_opts *o) {
     const char *name = cti_nn_mha_type.name;
     if (!cti_rotary_check(context, "MultiheadAttention: rotary.", &o->rotary, o->head_dim))
         return false;
@@ -73,7 +73,7 @@ static bool check_rotary(ct_context *context, ct_mha_opts *o) {
     return true;
 }
 
-static bool check_options(ct_context *context, ct_mha_opts *o) {
+static bool mha_check_options(ct_context *context, ct_mha_opts *o) {
     const ct_module_type *type = &cti_nn_mha_type;
     if (!cti_nn_check_size(context, type, "embed_dim", o->embed_dim, 1) ||
         !cti_nn_check_size(context, type, "num_heads", o->num_heads, 1) ||
@@ -94,11 +94,11 @@ static bool check_options(ct_context *context, ct_mha_opts *o) {
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: bias is %d, which is no ct_bias", type->name,
                        (int)o->bias);
     if (o->bias == CT_BIAS_DEFAULT) o->bias = o->no_bias ? CT_BIAS_NONE : CT_BIAS_ALL;
-    return check_sizes(context, o) && check_rotary(context, o);
+    return mha_check_sizes(context, o) && mha_check_rotary(context, o);
 }
 
 /* Adds a Linear (out, in) as a child. Its bias starts at zero, as in torch's attention. */
-static void add_linear(ct_module *mha, const char *name, ct_linear_opts opts, bool xavier) {
+static void mha_add_linear(ct_module *mha, const char *name, ct_linear_opts opts, bool xavier) {
     const ct_mha_opts *o = cti_nn_data(mha);
     opts.dtype = o->dtype;
     ct_module *linear = cti_nn_child_add(mha, name, ct_linear_new(mha->context, opts));
@@ -106,37 +106,38 @@ static void add_linear(ct_module *mha, const char *name, ct_linear_opts opts, bo
     if (linear && !opts.no_bias) ct_init_constant(cti_nn_param(linear, "bias"), 0);
 }
 
-static void add_projection(ct_module *mha, const char *name, int64_t in, int64_t out) {
+static void mha_add_projection(ct_module *mha, const char *name, int64_t in, int64_t out) {
     const bool no_bias = !in_biased(cti_nn_data(mha));
-    add_linear(mha, name,
-               (ct_linear_opts){.in_features = in, .out_features = out, .no_bias = no_bias}, true);
+    mha_add_linear(mha, name,
+                   (ct_linear_opts){.in_features = in, .out_features = out, .no_bias = no_bias},
+                   true);
 }
 
-static void add_matrix(ct_module *mha, const char *name, int64_t in, int64_t out, double gain) {
+static void mha_add_matrix(ct_module *mha, const char *name, int64_t in, int64_t out, double gain) {
     const ct_mha_opts *o = cti_nn_data(mha);
     ct_init_xavier_uniform(cti_nn_param_new(mha, name, o->dtype, CT_SHAPE(out, in)), gain);
 }
 
 /* Adds the projections of queries, keys and values. */
-static void add_projections(ct_module *mha) {
+static void mha_add_projections(ct_module *mha) {
     const ct_mha_opts *o = cti_nn_data(mha);
     const int64_t e = o->embed_dim, n = q_width(o), w = kv_width(o);
     if (o->separate) {
-        add_projection(mha, "q_proj", e, n);
-        add_projection(mha, "k_proj", o->kdim, w);
-        add_projection(mha, "v_proj", o->vdim, w);
+        mha_add_projection(mha, "q_proj", e, n);
+        mha_add_projection(mha, "k_proj", o->kdim, w);
+        mha_add_projection(mha, "v_proj", o->vdim, w);
         return;
     }
     if (is_packed(o)) {
         /* xavier's bound for (3n, E) is sqrt(6 / (E + 3n)); this gain makes it the bound for
          * (n, E) */
         const double one = (double)e + (double)n, all = one + 2 * (double)n;
-        add_matrix(mha, "in_proj_weight", e, 3 * n,
-                   o->init == CT_INIT_XAVIER ? sqrt(all / one) : 1);
+        mha_add_matrix(mha, "in_proj_weight", e, 3 * n,
+                       o->init == CT_INIT_XAVIER ? sqrt(all / one) : 1);
     } else {
-        add_matrix(mha, "q_proj_weight", e, n, 1);
-        add_matrix(mha, "k_proj_weight", o->kdim, w, 1);
-        add_matrix(mha, "v_proj_weight", o->vdim, w, 1);
+        mha_add_matrix(mha, "q_proj_weight", e, n, 1);
+        mha_add_matrix(mha, "k_proj_weight", o->kdim, w, 1);
+        mha_add_matrix(mha, "v_proj_weight", o->vdim, w, 1);
     }
     if (in_biased(o))
         ct_init_constant(cti_nn_param_new(mha, "in_proj_bias", o->dtype, CT_SHAPE(n + 2 * w)), 0);
@@ -144,7 +145,7 @@ static void add_projections(ct_module *mha) {
 
 #define FREQUENCIES "rotary_frequencies"
 
-static void add_frequencies(ct_module *mha, const double *frequencies, int64_t n) {
+static void mha_add_frequencies(ct_module *mha, const double *frequencies, int64_t n) {
     cti_frame frame;
     cti_frame_open(mha->context, &frame, true);
     ct_tensor *table = ct_from_f64(mha->context, CT_SHAPE(n), frequencies);
@@ -153,14 +154,15 @@ static void add_frequencies(ct_module *mha, const double *frequencies, int64_t n
 }
 
 /* Checks the options and replaces 0 by defaults; returns the module without projections. */
-static ct_module *mha_new(ct_context *context, const ct_module_type *type, ct_mha_opts *o,
-                          const cti_nn_mha_names *names) {
-    if (!check_options(context, o)) return NULL;
+static ct_module *mha_new_empty(ct_context *context, const ct_module_type *type, ct_mha_opts *o,
+                                const cti_nn_mha_names *names) {
+    if (!mha_check_options(context, o)) return NULL;
     const double *frequencies = o->rotary.frequencies;
     o->rotary.frequencies = NULL; /* the caller's array; the module reads its buffer */
     const cti_nn_mha data = {*o, names};
     ct_module *module = cti_nn_new(context, type, &data, sizeof data);
-    if (module && o->rope && frequencies) add_frequencies(module, frequencies, o->rotary.dims / 2);
+    if (module && o->rope && frequencies)
+        mha_add_frequencies(module, frequencies, o->rotary.dims / 2);
     return module;
 }
 
@@ -171,19 +173,19 @@ ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
                                            .q_norm = "q_norm",
                                            .k_norm = "k_norm",
                                            .out = "out_proj"};
-    ct_module *module = mha_new(context, &cti_nn_mha_type, &o, &names);
+    ct_module *module = mha_new_empty(context, &cti_nn_mha_type, &o, &names);
     if (!module) return NULL;
     const int64_t w = kv_width(&o);
-    add_projections(module);
+    mha_add_projections(module);
     if (o.add_bias_kv) {
         ct_init_xavier_normal(cti_nn_param_new(module, "bias_k", o.dtype, CT_SHAPE(1, 1, w)), 1);
         ct_init_xavier_normal(cti_nn_param_new(module, "bias_v", o.dtype, CT_SHAPE(1, 1, w)), 1);
     }
-    add_linear(module, "out_proj",
-               (ct_linear_opts){.in_features = q_width(&o),
-                                .out_features = o.embed_dim,
-                                .no_bias = !out_biased(&o)},
-               o.init == CT_INIT_XAVIER);
+    mha_add_linear(module, "out_proj",
+                   (ct_linear_opts){.in_features = q_width(&o),
+                                    .out_features = o.embed_dim,
+                                    .no_bias = !out_biased(&o)},
+                   o.init == CT_INIT_XAVIER);
     if (o.qk_norm) {
         ct_rms_norm_opts norm = {
             .dim = o.head_dim, .eps = o.qk_norm_eps, .dtype = o.dtype, .offset = o.qk_norm_offset};
@@ -197,18 +199,18 @@ ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
 
 ct_module *cti_nn_mha_named(ct_context *context, ct_mha_opts o, const cti_nn_mha_names *names) {
     o.separate = !names->qkv;
-    return cti_nn_made(mha_new(context, &cti_nn_family_mha_type, &o, names));
+    return cti_nn_made(mha_new_empty(context, &cti_nn_family_mha_type, &o, names));
 }
 
-static void add_empty_linear(ct_module *mha, const char *path, int64_t in, int64_t out,
-                             bool biased) {
+static void mha_add_empty_linear(ct_module *mha, const char *path, int64_t in, int64_t out,
+                                 bool biased) {
     const ct_mha_opts *o = cti_nn_data(mha);
     const ct_linear_opts opts = {
         .in_features = in, .out_features = out, .no_bias = !biased, .dtype = o->dtype};
     cti_nn_add_at(mha, path, cti_nn_linear_empty(mha->context, opts));
 }
 
-static void add_empty_norm(ct_module *mha, const char *path, int64_t heads) {
+static void mha_add_empty_norm(ct_module *mha, const char *path, int64_t heads) {
     const cti_nn_mha *data = cti_nn_data(mha);
     const ct_rms_norm_opts opts = {.dim = data->opts.head_dim *
                                           (data->names->wide_qk_norm ? heads : 1),
@@ -224,27 +226,27 @@ void cti_nn_mha_fill(ct_module *mha) {
     const cti_nn_mha_names *names = data->names;
     const ct_mha_opts *o = &data->opts;
     const int64_t e = o->embed_dim, n = q_width(o), w = kv_width(o);
-    if (names->qkv) add_empty_linear(mha, names->qkv, e, n + 2 * w, in_biased(o));
+    if (names->qkv) mha_add_empty_linear(mha, names->qkv, e, n + 2 * w, in_biased(o));
     else {
-        add_empty_linear(mha, names->q, e, n, in_biased(o));
-        add_empty_linear(mha, names->k, e, w, in_biased(o));
-        add_empty_linear(mha, names->v, e, w, in_biased(o));
+        mha_add_empty_linear(mha, names->q, e, n, in_biased(o));
+        mha_add_empty_linear(mha, names->k, e, w, in_biased(o));
+        mha_add_empty_linear(mha, names->v, e, w, in_biased(o));
     }
     if (o->qk_norm) {
-        add_empty_norm(mha, names->q_norm, o->num_heads);
-        add_empty_norm(mha, names->k_norm, o->num_kv_heads);
+        mha_add_empty_norm(mha, names->q_norm, o->num_heads);
+        mha_add_empty_norm(mha, names->k_norm, o->num_kv_heads);
     }
-    add_empty_linear(mha, names->out, n, e, out_biased(o));
+    mha_add_empty_linear(mha, names->out, n, e, out_biased(o));
     ((cti_nn_mha *)mha->block)->opts.dtype = cti_dtype_computed(o->dtype);
 }
 
 /* Returns the frequencies that the options gave; NULL: the powers of the base. */
-static const ct_tensor *own_frequencies(const ct_module *mha) {
+static const ct_tensor *mha_frequencies(const ct_module *mha) {
     return mha->buffers ? cti_nn_find(mha, FREQUENCIES) : NULL;
 }
 
 static void rotary_describe(const ct_module *mha, const ct_rope_opts *o, int64_t d, FILE *file) {
-    if (own_frequencies(mha)) fprintf(file, ", rope=frequencies");
+    if (mha_frequencies(mha)) fprintf(file, ", rope=frequencies");
     else fprintf(file, ", rope=%g", o->base);
     if (o->interleaved) fprintf(file, " interleaved");
     if (o->dims != d) fprintf(file, " dims=%" PRId64, o->dims);
@@ -278,7 +280,7 @@ static ct_tensor *weight_rows(ct_tensor *x, int64_t start, int64_t length) {
 }
 
 /* Projects q, k and v by the children, which a caller may have replaced. */
-static void project_separately(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v) {
+static void mha_project_by_children(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v) {
     const cti_nn_mha *data = cti_nn_data(mha);
     const cti_nn_mha_names *names = data->names;
     const int64_t w = kv_width(&data->opts);
@@ -290,8 +292,8 @@ static void project_separately(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_
 
 /* Projects x by the child that makes Q, K and V. If these are interleaved, the results are heads
  * (B, H, T, d). */
-static void project_at_once(ct_module *mha, ct_tensor *x, ct_tensor **q, ct_tensor **k,
-                            ct_tensor **v) {
+static void mha_project_by_child(ct_module *mha, ct_tensor *x, ct_tensor **q, ct_tensor **k,
+                                 ct_tensor **v) {
     const cti_nn_mha *data = cti_nn_data(mha);
     const ct_mha_opts *o = &data->opts;
     const int64_t n = q_width(o), w = kv_width(o), d = o->head_dim;
@@ -310,15 +312,15 @@ static void project_at_once(ct_module *mha, ct_tensor *x, ct_tensor **q, ct_tens
 
 /* Projects q, k and v, or only q if *k and *v are NULL. Inputs that are one tensor are projected by
  * one product, whose columns are narrowed afterwards. */
-static void project(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v) {
+static void mha_project(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v) {
     const cti_nn_mha *data = cti_nn_data(mha);
     const ct_mha_opts *o = &data->opts;
     if (data->names->qkv) {
-        project_at_once(mha, *q, q, k, v);
+        mha_project_by_child(mha, *q, q, k, v);
         return;
     }
     if (o->separate) {
-        project_separately(mha, q, k, v);
+        mha_project_by_children(mha, q, k, v);
         return;
     }
     const int64_t n = q_width(o), w = kv_width(o);
@@ -347,28 +349,26 @@ static void project(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v)
     *v = ct_linear(*v, wv, weight_rows(bias, n + w, w));
 }
 
-/* Returns the positions first, first + 1, ... of n rows, for ct_rope; NULL if rope is off, or they
- * begin at 0. With a cache they are made also at 0, so that every token needs the same memory. */
-static ct_tensor *count_positions(const ct_module *mha, const ct_kv_cache *cache, int64_t first,
-                                  int64_t n) {
-    const ct_mha_opts *o = cti_nn_data(mha);
-    if (!o->rope || (first == 0 && !cache)) return NULL;
-    return ct_arange(mha->context, CT_I64, (double)first, (double)(first + n), 1);
+/* Returns the positions first, first + 1, ... of n tokens, for ct_rope; NULL if rope is off, or
+ * they begin at 0. With a cache they are made also at 0, so that every token needs the same memory.
+ */
+static ct_tensor *positions_count(const cti_mha_plan *p, int64_t first, int64_t n) {
+    if (!p->opts->rope || (first == 0 && !p->call->cache)) return NULL;
+    return ct_arange(p->mha->context, CT_I64, (double)first, (double)(first + n), 1);
 }
 
-/* Returns the positions (T), or (B, T) if the cache's rows have different lengths, of a call's
- * tokens; NULL as above. */
-static ct_tensor *own_positions(const ct_module *mha, const ct_mha_call *call, int64_t offset,
-                                int64_t t) {
-    const ct_mha_opts *o = cti_nn_data(mha);
-    if (call->positions || !o->rope) return call->positions;
-    if (!offset || !cti_nn_cache_is_ragged(call->cache, t))
-        return count_positions(mha, call->cache, call->rope_offset + offset, t);
-    return ct_add_scalar(cti_nn_cache_indices(call->cache, t), (double)call->rope_offset);
+/* Returns the positions of the queries, (T), or (B, T) if the cache's rows have different lengths;
+ * NULL as above. */
+static ct_tensor *positions_of_queries(const cti_mha_plan *p) {
+    const ct_mha_call *call = p->call;
+    if (call->positions || !p->opts->rope) return call->positions;
+    if (!p->offset || !cti_nn_cache_is_ragged(call->cache, p->t))
+        return positions_count(p, call->rope_offset + p->offset, p->t);
+    return ct_add_scalar(cti_nn_cache_indices(call->cache, p->t), (double)call->rope_offset);
 }
 
 /* Applies a norm to each head's row of x (B, T, H d), or to all heads' rows together. */
-static ct_tensor *norm_heads(ct_module *mha, const char *norm, ct_tensor *x, int64_t heads) {
+static ct_tensor *heads_norm(ct_module *mha, const char *norm, ct_tensor *x, int64_t heads) {
     const cti_nn_mha *data = cti_nn_data(mha);
     const int64_t d = data->opts.head_dim, parts = data->names->wide_qk_norm ? 1 : heads;
     const ct_shape shape = ct_shape_of(x);
@@ -383,18 +383,18 @@ static ct_tensor *heads_of(ct_module *mha, const char *norm, ct_tensor *position
     const ct_mha_opts *o = cti_nn_data(mha);
     if (!x) return NULL;
     if (x->shape.ndim == 3) {
-        if (o->qk_norm) x = norm_heads(mha, norm, x, heads);
+        if (o->qk_norm) x = heads_norm(mha, norm, x, heads);
         x = ct_split_heads(x, heads);
     }
     if (!o->rope) return x;
     ct_rope_opts turn = o->rotary;
-    turn.frequencies = cti_rotary_values(own_frequencies(mha));
+    turn.frequencies = cti_rotary_values(mha_frequencies(mha));
     return ct_rope(x, positions, turn);
 }
 
 /* Appends the keys or values of add_bias_kv (bias_k or bias_v) and add_zero_attn (zeros): (B, H_kv,
  * S, d) -> (B, H_kv, S + extra, d). */
-static ct_tensor *append_extra(const ct_module *mha, ct_tensor *x, const char *bias) {
+static ct_tensor *heads_append_extra(const ct_module *mha, ct_tensor *x, const char *bias) {
     const ct_mha_opts *o = cti_nn_data(mha);
     if (!x || !cti_nn_mha_extra_keys(o)) return x;
     ct_shape one = x->shape;
@@ -409,11 +409,11 @@ static ct_tensor *append_extra(const ct_module *mha, ct_tensor *x, const char *b
 
 /* ---- forward ---- */
 
-static bool mha_check_inputs(const ct_module *mha, const ct_tensor *q, const ct_tensor *k,
-                             const ct_tensor *v) {
-    const ct_mha_opts *o = cti_nn_data(mha);
-    ct_context *context = mha->context;
-    const char *name = cti_nn_kind_name(mha);
+static bool mha_check_inputs(const cti_mha_plan *p) {
+    const ct_mha_opts *o = p->opts;
+    ct_context *context = p->mha->context;
+    const ct_tensor *q = p->q, *k = p->k, *v = p->v;
+    const char *name = cti_nn_kind_name(p->mha);
     if (!cti_tensor_in(q, context, name) || !cti_tensor_in(k, context, name) ||
         !cti_tensor_in(v, context, name))
         return false;
@@ -432,137 +432,121 @@ static bool mha_check_inputs(const ct_module *mha, const ct_tensor *q, const ct_
     return cti_ready(context);
 }
 
-/* Returns whether rope can use the call's positions or offset, for t queries and s keys of a call
- * that begins at `first`. If not, records an error. */
-static bool mha_check_positions(const ct_module *mha, const ct_mha_call *call, int64_t batch,
-                                int64_t t, int64_t s, int64_t first) {
-    ct_context *context = mha->context;
-    const char *name = cti_nn_kind_name(mha);
-    const ct_tensor *p = call->positions;
+/* Returns whether rope can use the call's positions or offset. If not, records an error. */
+static bool mha_check_positions(const cti_mha_plan *p) {
+    ct_context *context = p->mha->context;
+    const char *name = cti_nn_kind_name(p->mha);
+    const ct_tensor *x = p->call->positions;
+    const int64_t rope_offset = p->call->rope_offset;
     /* counted positions are exact as doubles */
-    const int64_t most = ((int64_t)1 << 53) - first - (t > s ? t : s);
-    if (call->rope_offset < -most || call->rope_offset > most)
+    const int64_t most = ((int64_t)1 << 53) - p->offset - (p->t > p->s ? p->t : p->s);
+    if (rope_offset < -most || rope_offset > most)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: a rope_offset of %" PRId64, name,
-                       call->rope_offset);
-    if (!p) return true;
-    if (!cti_tensor_in(p, context, name)) return false;
-    if (call->rope_offset)
+                       rope_offset);
+    if (!x) return true;
+    if (!cti_tensor_in(x, context, name)) return false;
+    if (rope_offset)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: positions and also a rope_offset of %" PRId64,
-                       name, call->rope_offset);
-    if (p->dtype != CT_I64)
+                       name, rope_offset);
+    if (x->dtype != CT_I64)
         return ct_fail(context, CT_ERR_DTYPE, "%s: positions are %s, not i64", name,
-                       cti_dtype_name(p->dtype));
-    if ((p->shape.ndim != 1 && (p->shape.ndim != 2 || p->shape.dim[0] != batch)) ||
-        p->shape.dim[p->shape.ndim - 1] != t)
+                       cti_dtype_name(x->dtype));
+    if ((x->shape.ndim != 1 && (x->shape.ndim != 2 || x->shape.dim[0] != p->batch)) ||
+        x->shape.dim[x->shape.ndim - 1] != p->t)
         return ct_fail(context, CT_ERR_SHAPE,
                        "%s: expected positions (%" PRId64 ") or (%" PRId64 ", %" PRId64 "), got %s",
-                       name, t, batch, t, SHAPE(p->shape));
+                       name, p->t, p->batch, p->t, SHAPE(x->shape));
     return true;
+}
+
+/* Checks all that a caller hands in, and sets all fields of p but its mha, q, k, v and call, of
+ * which k and v may be NULL. */
+static bool mha_plan(cti_mha_plan *p) {
+    ct_module *mha = p->mha;
+    const cti_nn_mha *data = cti_nn_data(mha);
+    ct_kv_cache *cache = p->call->cache;
+    if (!p->q || !p->k != !p->v)
+        return ct_fail(mha->context, CT_ERR_ARGUMENT, "%s: %s is NULL", cti_nn_kind_name(mha),
+                       !p->q  ? "query"
+                       : p->k ? "value"
+                              : "key");
+    if (!p->k) p->k = p->v = p->q;
+    p->opts = &data->opts;
+    p->names = data->names;
+    p->self = p->k == p->q;
+    if (p->names->qkv && !(p->self && p->v == p->q))
+        return ct_fail(mha->context, CT_ERR_ARGUMENT,
+                       "%s: one product makes its queries, keys and values, so it is only for "
+                       "self-attention",
+                       cti_nn_kind_name(mha));
+    if (!cti_nn_cache_in(cache, mha, "ct_mha_forward") || !mha_check_inputs(p)) return false;
+    p->batch = p->q->shape.dim[0];
+    p->t = p->q->shape.dim[1];
+    p->s = p->k->shape.dim[1];
+    p->offset = cache && p->self ? cache->length : 0;
+    p->projected = cache && !p->self && cache->length > 0;
+    p->packed = p->self && p->v == p->q && !cache && !p->opts->rope && !p->opts->qk_norm &&
+                !cti_nn_mha_extra_keys(p->opts) && cti_nn_param(mha, "in_proj_weight");
+    return (!cache || cti_nn_cache_takes(cache, p)) && cti_mha_check_masks(p) &&
+           (!cache || cti_nn_cache_plan(cache, p->self, p->s, p->call->lengths)) &&
+           mha_check_positions(p);
 }
 
 /* Zeroes hidden keys and values, except those that are also queries: they may hold NaN, and the
- * gradient of k_proj_weight would be 0 * NaN. */
-static void clear_hidden(const ct_tensor *q, ct_tensor **k, ct_tensor **v, ct_tensor *key_mask) {
-    const bool shared = *k == *v;
-    if (*k != q) *k = cti_hidden_zero_rows(*k, key_mask);
-    if (shared) *v = *k;
-    else if (*v != q) *v = cti_hidden_zero_rows(*v, key_mask);
+ * gradient of k_proj_weight would be 0 * NaN (attention_hidden.h, invariant 3). */
+static void inputs_zero_hidden(const cti_mha_plan *p, ct_tensor **k, ct_tensor **v) {
+    ct_tensor *seen = p->call->key_mask;
+    if (p->k != p->q) *k = cti_hidden_zero_rows(p->k, seen);
+    if (p->v == p->k) *v = *k;
+    else if (p->v != p->q) *v = cti_hidden_zero_rows(p->v, seen);
 }
 
-/* Returns whether ct_packed_attention can read Q, K and V directly from the product with
- * in_proj_weight. It cannot if the heads are normed, rotated, cached or extended in between. */
-static bool is_plain(const ct_module *mha, const ct_tensor *q, const ct_tensor *k,
-                     const ct_tensor *v, const ct_mha_call *call) {
-    const ct_mha_opts *o = cti_nn_data(mha);
-    return q == k && k == v && !call->cache && !o->rope && !o->qk_norm &&
-           !cti_nn_mha_extra_keys(o) && cti_nn_param(mha, "in_proj_weight");
-}
-
-/* Replaces q, k and v by their projected heads (B, H, T, d), with k and v including the heads in
- * the cache. */
-static bool mha_prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v,
-                        const ct_mha_call *call) {
-    const cti_nn_mha *data = cti_nn_data(mha);
-    const cti_nn_mha_names *names = data->names;
-    const ct_mha_opts *o = &data->opts;
-    const int64_t t = (*q)->shape.dim[1], s = (*k)->shape.dim[1];
-    const int64_t offset = cti_nn_cache_offset(call->cache, *q, *k);
-    const bool self = *k == *q, cached = call->cache && !self && call->cache->length > 0;
-    if (cached) *k = *v = NULL;
-    else if (call->key_mask && !call->cache)
-        clear_hidden(*q, k, v, call->key_mask); /* not with a cache: it has no gradient */
-    project(mha, q, k, v);
-    ct_tensor *positions = own_positions(mha, call, offset, t);
-    *q = heads_of(mha, names->q_norm, positions, *q, o->num_heads);
-    if (cached) cti_nn_cache_read(call->cache, k, v);
-    else {
-        if (!self) positions = count_positions(mha, call->cache, call->rope_offset, s);
-        *k = heads_of(mha, names->k_norm, positions, *k, o->num_kv_heads); /* (B, H_kv, S, d) */
-        *k = append_extra(mha, *k, "bias_k");
-        if (*v && (*v)->shape.ndim == 3) *v = ct_split_heads(*v, o->num_kv_heads);
-        *v = append_extra(mha, *v, "bias_v");
-        if (call->cache && !cti_nn_cache_extend(call->cache, offset, s, k, v)) return false;
+/* Sets q, k and v to projected heads (B, H, T, d), with k and v including the heads in the cache.
+ */
+static bool mha_project_heads(const cti_mha_plan *p, ct_tensor **q, ct_tensor **k, ct_tensor **v) {
+    const ct_mha_opts *o = p->opts;
+    ct_module *mha = p->mha;
+    ct_kv_cache *cache = p->call->cache;
+    *q = p->q;
+    *k = p->projected ? NULL : p->k;
+    *v = p->projected ? NULL : p->v;
+    if (p->call->key_mask && !cache) inputs_zero_hidden(p, k, v); /* a cache has no gradient */
+    mha_project(mha, q, k, v);
+    ct_tensor *positions = positions_of_queries(p);
+    *q = heads_of(mha, p->names->q_norm, positions, *q, o->num_heads);
+    if (p->projected) {
+        cti_nn_cache_read(cache, k, v);
+        return true;
     }
-    return true;
+    if (!p->self) positions = positions_count(p, p->call->rope_offset, p->s);
+    *k = heads_of(mha, p->names->k_norm, positions, *k, o->num_kv_heads); /* (B, H_kv, S, d) */
+    *k = heads_append_extra(mha, *k, "bias_k");
+    if (*v && (*v)->shape.ndim == 3) *v = ct_split_heads(*v, o->num_kv_heads);
+    *v = heads_append_extra(mha, *v, "bias_v");
+    return !cache || cti_nn_cache_extend(cache, p->offset, p->s, k, v);
 }
 
-static ct_mha_out mha_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v,
-                             ct_mha_call call) {
-    const cti_nn_mha *data = cti_nn_data(mha);
-    const ct_mha_opts *o = &data->opts;
-    const bool plain = is_plain(mha, q, k, v, &call), self = k == q;
-    const int64_t t = q->shape.dim[1], offset = cti_nn_cache_offset(call.cache, q, k),
-                  length = offset + k->shape.dim[1]; /* the keys of the call, and of the cache */
-    if (!plain && !mha_prepare(mha, &q, &k, &v, &call)) return (ct_mha_out){0};
-    const ct_attention_opts opts = cti_nn_masks_opts(mha, &call, self, t, length, offset);
+static ct_mha_out mha_attend(const cti_mha_plan *p) {
+    ct_module *mha = p->mha;
+    const ct_mha_call *call = p->call;
+    ct_tensor *q = NULL, *k = NULL, *v = NULL;
+    if (!p->packed && !mha_project_heads(p, &q, &k, &v)) return (ct_mha_out){0};
+    const ct_attention_opts opts = cti_mha_attention_opts(p);
     ct_attention_out a;
-    if (plain) {
-        a = ct_packed_attention(
-            ct_linear(q, cti_nn_param(mha, "in_proj_weight"), cti_nn_param(mha, "in_proj_bias")),
-            o->num_heads, opts);
+    if (p->packed) {
+        ct_tensor *qkv =
+            ct_linear(p->q, cti_nn_param(mha, "in_proj_weight"), cti_nn_param(mha, "in_proj_bias"));
+        a = ct_packed_attention(qkv, p->opts->num_heads, opts);
     } else {
         a = ct_attention(q, k, v, opts);
         a.out = ct_combine_heads(a.out); /* (B, H, T, d) -> (B, T, H d) */
     }
-    if (call.lengths && a.out) cti_nn_masks_hide_queries(call.lengths, &a);
-    ct_mha_out y = {
-        .out = cti_nn_dropout(mha, cti_nn_forward(mha, data->names->out, a.out, o->embed_dim),
-                              o->out_dropout),
-        .weights = a.weights};
-    if (call.cache && cti_ready(mha->context)) cti_nn_cache_grow(call.cache);
+    if (call->lengths && a.out) cti_mha_zero_queries(call->lengths, &a);
+    ct_tensor *out = cti_nn_forward(mha, p->names->out, a.out, p->opts->embed_dim);
+    const ct_mha_out y = {.out = cti_nn_dropout(mha, out, p->opts->out_dropout),
+                          .weights = a.weights};
+    if (call->cache && cti_ready(mha->context)) cti_nn_cache_grow(call->cache);
     return y;
-}
-
-/* Checks all that a caller hands in, then attends. */
-static ct_mha_out check_and_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v,
-                                   ct_mha_call call) {
-    const ct_mha_out none = {0};
-    ct_context *context = mha->context;
-    if (!q || !k != !v) {
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", cti_nn_kind_name(mha),
-                !q  ? "query"
-                : k ? "value"
-                    : "key");
-        return none;
-    }
-    if (!k) k = v = q;
-    if ((k != q || v != q) && ((const cti_nn_mha *)cti_nn_data(mha))->names->qkv) {
-        ct_fail(context, CT_ERR_ARGUMENT,
-                "%s: one product makes its queries, keys and values, so it is only for "
-                "self-attention",
-                cti_nn_kind_name(mha));
-        return none;
-    }
-    if (!cti_nn_cache_in(call.cache, mha, "ct_mha_forward") || !mha_check_inputs(mha, q, k, v))
-        return none;
-    const int64_t t = q->shape.dim[1], s = k->shape.dim[1],
-                  offset = cti_nn_cache_offset(call.cache, q, k);
-    if ((call.cache && !cti_nn_cache_takes(call.cache, mha, q, k)) ||
-        !cti_nn_masks_fit(mha, &call, k == q, q->shape.dim[0], t, offset + s) ||
-        (call.cache && !cti_nn_cache_plan(call.cache, k == q, s, call.lengths)) ||
-        !mha_check_positions(mha, &call, q->shape.dim[0], t, s, offset))
-        return none;
-    return mha_attend(mha, q, k, v, call);
 }
 
 ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v,
@@ -572,7 +556,8 @@ ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor 
     ct_context *context = mha->context;
     cti_nn_scope scope;
     cti_nn_enter(mha, &scope);
-    ct_mha_out y = check_and_attend(mha, q, k, v, call);
+    cti_mha_plan plan = {.mha = mha, .q = q, .k = k, .v = v, .call = &call};
+    ct_mha_out y = mha_plan(&plan) ? mha_attend(&plan) : none;
     if (!cti_ready(context)) y = none;
     cti_nn_hand_out(context, &scope, y.weights);
     cti_nn_leave(context, &scope, y.out);

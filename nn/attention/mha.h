@@ -36,22 +36,34 @@ static inline int64_t cti_nn_mha_extra_keys(const ct_mha_opts *o) {
     return o->add_bias_kv + o->add_zero_attn;
 }
 
-/* Returns whether the masks and the bias broadcast to scores (batch, H, t, s), and whether segments
- * and lengths fit t tokens; s includes the keys in the cache, and `self` is true in self-attention.
- * If not, records an error. */
-bool cti_nn_masks_fit(const ct_module *mha, const ct_mha_call *call, bool self, int64_t batch,
-                      int64_t t, int64_t s);
+/* A forward, as it is known before anything is computed. */
+typedef struct {
+    ct_module *mha;
+    const ct_mha_opts *opts;
+    const cti_nn_mha_names *names;
+    ct_tensor *q, *k, *v; /* the inputs, (B, T, E), (B, S, kdim) and (B, S, vdim) */
+    const ct_mha_call *call;
+    int64_t batch, t, s; /* B, T, S */
+    int64_t offset;      /* the cache's keys that come before the call's keys, of its longest row */
+    bool self;           /* k is q; otherwise keys are another sequence */
+    bool projected;      /* the cache has the other sequence already: k and v are not projected */
+    /* Whether ct_packed_attention can read Q, K and V from the product with in_proj_weight. It
+     * cannot if the heads are normed, rotated, cached or extended in between */
+    bool packed;
+} cti_mha_plan;
 
-/* Returns the options of ct_attention for a call over s keys, of which the first `offset` come from
- * a cache: query i has the index offset + i among the keys, and every query sees the extra keys,
- * which are not counted in s. If the cache's rows are ragged, query i of row b has the index of the
+/* Returns whether the masks and the bias broadcast to the scores, which include keys in the cache,
+ * and whether segments and lengths fit the tokens. If not, records an error. */
+bool cti_mha_check_masks(const cti_mha_plan *p);
+
+/* Returns the options of ct_attention. Query i has the index offset + i among the keys, and every
+ * query sees the extra keys. If the cache's rows are ragged, query i of row b has the index of the
  * row's length + i, and the masks are cut to the keys that the cache has room for. */
-ct_attention_opts cti_nn_masks_opts(const ct_module *mha, const ct_mha_call *call, bool self,
-                                    int64_t t, int64_t s, int64_t offset);
+ct_attention_opts cti_mha_attention_opts(const cti_mha_plan *p);
 
 /* Makes the results of queries behind the lengths (B) of their rows zeros, because such queries see
  * nothing: out (B, T, width), and the weights if there are any. */
-void cti_nn_masks_hide_queries(ct_tensor *lengths, ct_attention_out *attention);
+void cti_mha_zero_queries(ct_tensor *lengths, ct_attention_out *attention);
 
 /* Keys and values (B, H_kv, max_length + extra, d), stored in the dtype of the module or, after
  * ct_kv_cache_to_bf16, in bf16. In self-attention they are of earlier positions, in cross-attention
@@ -109,18 +121,10 @@ static inline bool cti_nn_cache_in(const ct_kv_cache *cache, const ct_module *mo
     return !cache || cti_object_in(&cache->object, module->context, function);
 }
 
-/* Returns the number of keys that come before this call's keys: in self-attention (k == q) all keys
- * in the cache, of its longest row, otherwise 0. cache may be NULL. */
-static inline int64_t cti_nn_cache_offset(const ct_kv_cache *cache, const ct_tensor *q,
-                                          const ct_tensor *k) {
-    return cache && k == q ? cache->length : 0;
-}
-
-/* Returns whether the cache is one of this module and fits the batch. In cross-attention (k is not
- * q) the other sequence must fit if the cache is empty, and must have the cache's length if it is
- * not. If the cache cannot be used, records an error. */
-bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q,
-                        const ct_tensor *k);
+/* Returns whether the cache is one of this module and fits the batch. In cross-attention the other
+ * sequence must fit if the cache is empty, and must have the cache's length if it is not. If the
+ * cache cannot be used, records an error. */
+bool cti_nn_cache_takes(const ct_kv_cache *cache, const cti_mha_plan *p);
 /* Computes cache->after: each row grows by t positions, or by lengths[b] of them if lengths, i64
  * (B), is not NULL. In cross-attention (self is false) each row gets t positions
  * in place of its own. Returns false, with an error recorded, if a row has no room. */

@@ -1,23 +1,21 @@
 /* A KV cache in multi-head attention: whether it fits a call, and its keys and values. */
 #include "mha.h"
 
-bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q,
-                        const ct_tensor *k) {
-    ct_context *context = mha->context;
-    const int64_t s = k->shape.dim[1];
-    if (cache->mha != mha)
+bool cti_nn_cache_takes(const ct_kv_cache *cache, const cti_mha_plan *p) {
+    ct_context *context = p->mha->context;
+    if (cache->mha != p->mha)
         ct_fail(context, CT_ERR_ARGUMENT,
                 "MultiheadAttention: the cache was made for another module, or for none");
-    if (q->shape.dim[0] != cache->batch)
+    if (p->batch != cache->batch)
         ct_fail(context, CT_ERR_SHAPE,
                 "MultiheadAttention: query %s with a cache for a batch of %" PRId64,
-                SHAPE(q->shape), cache->batch);
-    if (k != q && cache->length && s != cache->length)
+                SHAPE(p->q->shape), cache->batch);
+    if (!p->self && cache->length && p->s != cache->length)
         ct_fail(context, CT_ERR_SHAPE,
                 "MultiheadAttention: key %s with a cache that holds the %" PRId64
                 " keys of another sequence",
-                SHAPE(k->shape), cache->length);
-    for (int64_t b = 0; k != q && b < cache->batch; b++)
+                SHAPE(p->k->shape), cache->length);
+    for (int64_t b = 0; !p->self && b < cache->batch; b++)
         if (cache->rows[b] != cache->length)
             ct_fail(context, CT_ERR_ARGUMENT,
                     "MultiheadAttention: rows 0 and %" PRId64 " of the cache have lengths %" PRId64

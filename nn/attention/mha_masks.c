@@ -21,12 +21,13 @@ static bool is_of_ids(const ct_module *mha, const char *what, const ct_tensor *x
 }
 
 /* Returns whether a call may have segments and lengths, if it has them. */
-static bool tokens_fit(const ct_module *mha, const ct_mha_call *call, bool self, int64_t batch,
-                       int64_t t) {
+static bool tokens_fit(const cti_mha_plan *p) {
+    const ct_module *mha = p->mha;
+    const ct_mha_call *call = p->call;
     ct_context *context = mha->context;
     const char *name = cti_nn_kind_name(mha);
     const char *given = call->segments ? "segments" : call->lengths ? "lengths" : NULL;
-    if (given && !self)
+    if (given && !p->self)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: %s are only for self-attention; a key_mask hides keys of another "
                        "sequence",
@@ -34,41 +35,42 @@ static bool tokens_fit(const ct_module *mha, const ct_mha_call *call, bool self,
     if (call->segments && call->cache)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: segments with a cache, which has none for its keys", name);
-    if (call->lengths && cti_nn_mha_extra_keys(cti_nn_data(mha)))
+    if (call->lengths && cti_nn_mha_extra_keys(p->opts))
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: lengths with the extra keys of add_bias_kv or add_zero_attn", name);
-    return (!call->segments || is_of_ids(mha, "segments", call->segments, CT_SHAPE(batch, t))) &&
-           (!call->lengths || is_of_ids(mha, "lengths", call->lengths, CT_SHAPE(batch)));
+    return (!call->segments ||
+            is_of_ids(mha, "segments", call->segments, CT_SHAPE(p->batch, p->t))) &&
+           (!call->lengths || is_of_ids(mha, "lengths", call->lengths, CT_SHAPE(p->batch)));
 }
 
-bool cti_nn_masks_fit(const ct_module *mha, const ct_mha_call *call, bool self, int64_t batch,
-                      int64_t t, int64_t s) {
-    const ct_mha_opts *o = cti_nn_data(mha);
-    ct_context *context = mha->context;
+bool cti_mha_check_masks(const cti_mha_plan *p) {
+    const ct_mha_opts *o = p->opts;
+    const ct_mha_call *call = p->call;
+    ct_context *context = p->mha->context;
     const ct_tensor *const given[] = {call->mask, call->key_mask, call->bias, call->segments,
                                       call->lengths};
-    const char *name = cti_nn_kind_name(mha);
+    const char *name = cti_nn_kind_name(p->mha);
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         if (given[i] && !cti_tensor_in(given[i], context, name)) return false;
-    const ct_shape scores = CT_SHAPE(batch, o->num_heads, t, s);
+    const ct_shape scores = CT_SHAPE(p->batch, o->num_heads, p->t, p->offset + p->s);
     return cti_attention_check_masks(context, name, call->mask, call->key_mask, o->dtype, scores) &&
            (!call->bias ||
             cti_attention_check_bias(context, call->bias, call->mask, o->dtype, scores)) &&
-           tokens_fit(mha, call, self, batch, t);
+           tokens_fit(p);
 }
 
 /* ---- masks ---- */
 
 /* Returns one mask that applies both, of which either may be NULL: the float mask `mask` becomes
  * -inf in elements whose bool mask is false. */
-static ct_tensor *combine_masks(ct_tensor *bools, ct_tensor *mask) {
+static ct_tensor *masks_combine(ct_tensor *bools, ct_tensor *mask) {
     if (!mask || !bools) return bools ? bools : mask;
     if (mask->dtype == CT_BOOL) return ct_logical_and(bools, mask);
     return ct_where(bools, mask, ct_full(mask->context, mask->dtype, CT_SCALAR, -INFINITY));
 }
 
 /* Widens a mask or a bias over s keys by `extra` keys that every query sees. */
-static ct_tensor *pad_mask(ct_tensor *mask, int64_t s, int64_t extra) {
+static ct_tensor *mask_pad(ct_tensor *mask, int64_t s, int64_t extra) {
     if (!mask) return NULL;
     ct_shape shape = mask->shape;
     if (!shape.ndim) shape.ndim = 1, shape.dim[0] = 1;
@@ -82,19 +84,19 @@ static ct_tensor *pad_mask(ct_tensor *mask, int64_t s, int64_t extra) {
 
 /* Returns a bool mask of the keys that a window leaves visible, of s keys, to queries of the given
  * indices (..., T, 1); NULL if the window is open on both sides. */
-static ct_tensor *window_mask(ct_tensor *index, int64_t s, ct_window window) {
+static ct_tensor *mask_of_window(ct_tensor *index, int64_t s, ct_window window) {
     if (!index) return NULL; /* after an error */
     ct_tensor *seen = NULL, *key = ct_arange(index->context, CT_I64, 0, (double)s, 1);
     if (window.right) seen = ct_lt(key, ct_add_scalar(index, (double)window.right));
     if (window.left)
-        seen = combine_masks(seen, ct_gt(key, ct_add_scalar(index, -(double)window.left)));
+        seen = masks_combine(seen, ct_gt(key, ct_add_scalar(index, -(double)window.left)));
     return seen;
 }
 
 /* Replaces causal, the window and segments of the options by a mask, and widens the masks by the
  * extra keys: these follow all other keys, and every query sees them. */
-static void see_extra_keys(ct_context *context, ct_attention_opts *a, int64_t t, int64_t s,
-                           int64_t offset, int64_t extra) {
+static void opts_add_extra_keys(ct_context *context, ct_attention_opts *a, int64_t t, int64_t s,
+                                int64_t offset, int64_t extra) {
     ct_window window = a->window;
     if (a->causal) window.right = 1;
     if (s == offset + 1) window.right = 0; /* the only query stands at the last key */
@@ -103,20 +105,20 @@ static void see_extra_keys(ct_context *context, ct_attention_opts *a, int64_t t,
     window.right = cti_min(window.right, s);
     if (window.left || window.right) {
         ct_tensor *index = ct_arange(context, CT_I64, (double)offset, (double)(offset + t), 1);
-        a->mask = combine_masks(window_mask(ct_unsqueeze(index, 1), s, window), a->mask);
+        a->mask = masks_combine(mask_of_window(ct_unsqueeze(index, 1), s, window), a->mask);
     }
     if (a->segments) {
         ct_tensor *same = ct_eq(ct_unsqueeze(a->segments, 2), ct_unsqueeze(a->segments, 1));
-        a->mask = combine_masks(ct_unsqueeze(same, 1), a->mask); /* (B, 1, T, T) */
+        a->mask = masks_combine(ct_unsqueeze(same, 1), a->mask); /* (B, 1, T, T) */
     }
-    a->mask = pad_mask(a->mask, s, extra);
-    a->bias = pad_mask(a->bias, s, extra);
-    a->key_mask = pad_mask(a->key_mask, s, extra);
+    a->mask = mask_pad(a->mask, s, extra);
+    a->bias = mask_pad(a->bias, s, extra);
+    a->key_mask = mask_pad(a->key_mask, s, extra);
     a->causal = false, a->window = (ct_window){0}, a->segments = NULL;
 }
 
 /* Cuts a mask or a bias over s keys to its first n keys. */
-static ct_tensor *cut_mask(ct_tensor *mask, int64_t s, int64_t n) {
+static ct_tensor *mask_cut(ct_tensor *mask, int64_t s, int64_t n) {
     const int last = mask ? mask->shape.ndim - 1 : -1;
     return last >= 0 && n < s && mask->shape.dim[last] == s ? ct_narrow(mask, last, 0, n) : mask;
 }
@@ -124,10 +126,10 @@ static ct_tensor *cut_mask(ct_tensor *mask, int64_t s, int64_t n) {
 /* Fits the options to rows of different lengths: t queries of each row stand behind the row's keys
  * in the cache. Row b then has after[b] keys, of which the queries see those that causal and the
  * window allow. */
-static void see_rows(ct_attention_opts *a, const ct_kv_cache *cache, int64_t t) {
+static void opts_fit_rows(ct_attention_opts *a, const ct_kv_cache *cache, int64_t t) {
     const int64_t longest = cache->length + t, s = cti_min(longest, cache->max_length);
-    a->mask = cut_mask(a->mask, longest, s), a->bias = cut_mask(a->bias, longest, s);
-    a->key_mask = cut_mask(a->key_mask, longest, s);
+    a->mask = mask_cut(a->mask, longest, s), a->bias = mask_cut(a->bias, longest, s);
+    a->key_mask = mask_cut(a->key_mask, longest, s);
     a->lengths = ct_from_i64(cache->context, CT_SHAPE(cache->batch), cache->after);
     ct_window window = a->window;
     if (a->causal) window.right = 1;
@@ -140,16 +142,16 @@ static void see_rows(ct_attention_opts *a, const ct_kv_cache *cache, int64_t t) 
     if (window.left > s) window.left = 0; /* no key is so far away; so doubles are exact */
     window.right = cti_min(window.right, s);
     ct_tensor *index = ct_unsqueeze(cti_nn_cache_indices(cache, t), 2),
-              *seen = window_mask(index, s, window); /* (B, T, S), or NULL */
-    if (seen) a->mask = combine_masks(ct_unsqueeze(seen, 1), a->mask);
+              *seen = mask_of_window(index, s, window); /* (B, T, S), or NULL */
+    if (seen) a->mask = masks_combine(ct_unsqueeze(seen, 1), a->mask);
     a->causal = false, a->window = (ct_window){0};
 }
 
-ct_attention_opts cti_nn_masks_opts(const ct_module *mha, const ct_mha_call *call, bool self,
-                                    int64_t t, int64_t s, int64_t offset) {
-    const ct_mha_opts *o = cti_nn_data(mha);
-    const int64_t extra = cti_nn_mha_extra_keys(o);
-    /* A call's lengths count its own tokens; see_rows counts the keys in a cache. */
+ct_attention_opts cti_mha_attention_opts(const cti_mha_plan *p) {
+    const ct_mha_opts *o = p->opts;
+    const ct_mha_call *call = p->call;
+    const int64_t extra = cti_nn_mha_extra_keys(o), t = p->t, offset = p->offset;
+    /* A call's lengths count its own tokens; opts_fit_rows counts the keys in a cache. */
     ct_attention_opts a = {.mask = call->mask,
                            .bias = call->bias,
                            .key_mask = call->key_mask,
@@ -157,20 +159,20 @@ ct_attention_opts cti_nn_masks_opts(const ct_module *mha, const ct_mha_call *cal
                            .segments = call->segments,
                            .window = o->window,
                            .causal = call->causal,
-                           .dropout = mha->training ? o->dropout : 0,
+                           .dropout = p->mha->training ? o->dropout : 0,
                            .scale = o->scale,
                            .softcap = o->softcap,
                            .need_weights = call->need_weights,
                            .mean_weights = !call->per_head};
-    if (extra) see_extra_keys(mha->context, &a, t, s, offset, extra);
-    else if (call->cache && self && cti_nn_cache_is_ragged(call->cache, t))
-        see_rows(&a, call->cache, t);
+    if (extra) opts_add_extra_keys(p->mha->context, &a, t, offset + p->s, offset, extra);
+    else if (call->cache && p->self && cti_nn_cache_is_ragged(call->cache, t))
+        opts_fit_rows(&a, call->cache, t);
     else if (offset && t == 1 && !a.window.left) a.causal = false, a.window.right = 0;
     else if (offset) a.lower_right = a.causal || a.window.left || a.window.right;
     return a;
 }
 
-void cti_nn_masks_hide_queries(ct_tensor *lengths, ct_attention_out *a) {
+void cti_mha_zero_queries(ct_tensor *lengths, ct_attention_out *a) {
     const int64_t t = a->out->shape.dim[1];
     ct_tensor *index = ct_arange(lengths->context, CT_I64, 0, (double)t, 1),
               *real = ct_lt(index, ct_unsqueeze(lengths, 1)); /* (B, T) */
