@@ -8,9 +8,7 @@ cti_category cti_unicode_category(uint32_t c) {
 }
 
 cti_class cti_unicode_class(uint32_t c) {
-    if (c >= CTI_BLOCKS_END) return CTI_OTHER;
-    const uint8_t four = cti_class_item[32 * cti_class_block[c / 128] + c % 128 / 4];
-    return (cti_class)(four >> 2 * (c % 4) & 3);
+    return (cti_class)(cti_unicode_record_of(c)->flags >> CTI_CLASS_SHIFT);
 }
 
 bool cti_unicode_is_space(uint32_t c) { return cti_unicode_has(c, CTI_HAS_SPACE); }
@@ -97,26 +95,35 @@ static int decompose_hangul(uint32_t syllable, uint32_t out[CTI_FOLDED]) {
     return trailing ? 3 : 2;
 }
 
-int cti_unicode_decompose(uint32_t c, uint32_t out[CTI_FOLDED]) {
-    out[0] = c;
-    if (!cti_unicode_has(c, CTI_HAS_DECOMPOSES)) return 1;
-    if (c >= SYLLABLES && c < SYLLABLES + N_SYLLABLES) return decompose_hangul(c - SYLLABLES, out);
-    size_t low = 0, high = sizeof cti_decomposed / sizeof cti_decomposed[0];
-    while (high - low > 1) { /* the last character that is at or before c */
+enum {
+    DECOMPOSED_RUNS = sizeof cti_decomposed_runs / sizeof *cti_decomposed_runs,
+    COMPOSED = sizeof cti_composed / sizeof *cti_composed
+};
+
+/* The index of the decomposition of a character that has one. */
+static size_t find_decomposition(uint32_t c) {
+    size_t low = 0, high = DECOMPOSED_RUNS;
+    while (high - low > 1) { /* the last run that begins at or before c */
         const size_t middle = (low + high) / 2;
-        if (cti_decomposed[middle] >> 2 <= c) low = middle;
+        if (cti_decomposed_runs[middle].first <= c) low = middle;
         else high = middle;
     }
-    const uint16_t *unit = cti_decomposed_parts + cti_decomposed_at[low];
-    const int n = (int)(cti_decomposed[low] & 3) + 1;
-    for (int i = 0; i < n; i++) {
-        uint32_t part = *unit++;
-        if (part >= 0xD800 && part < 0xDC00) {
-            part = 0x10000 + ((part & 0x3FF) << 10 | (*unit++ & 0x3FFu));
-        }
-        out[i] = part;
+    return cti_decomposed_runs[low].at + (c - cti_decomposed_runs[low].first);
+}
+
+/* The parts are found from the last to the first. */
+int cti_unicode_decompose(uint32_t c, uint32_t out[CTI_FOLDED]) {
+    if (c >= SYLLABLES && c < SYLLABLES + N_SYLLABLES) return decompose_hangul(c - SYLLABLES, out);
+    uint32_t seconds[CTI_FOLDED - 1];
+    int n = 0;
+    while (cti_unicode_has(c, CTI_HAS_DECOMPOSES)) {
+        const size_t at = find_decomposition(c);
+        if (cti_decomposed_second[at]) seconds[n++] = cti_decomposed_second[at];
+        c = cti_decomposed_first[at];
     }
-    return n;
+    out[0] = c;
+    for (int i = 0; i < n; i++) out[1 + i] = seconds[n - 1 - i];
+    return 1 + n;
 }
 
 static uint32_t compose_hangul(uint32_t a, uint32_t b) {
@@ -130,25 +137,27 @@ static uint32_t compose_hangul(uint32_t a, uint32_t b) {
     return 0;
 }
 
-uint32_t cti_unicode_compose(uint32_t a, uint32_t b) {
-    if (a >= 0x10000 || b >= 0x10000) {
-        for (size_t i = 0; i < sizeof cti_composed_large / sizeof cti_composed_large[0]; i++) {
-            if (cti_composed_large[i][0] == a && cti_composed_large[i][1] == b) {
-                return cti_composed_large[i][2];
-            }
-        }
-        return 0;
-    }
-    size_t low = 0, high = sizeof cti_composed / sizeof cti_composed[0];
-    while (low < high) { /* the first pair that is not before (a, b) */
+/* The character with a decomposition. */
+static uint32_t character_of_decomposition(size_t at) {
+    size_t low = 0, high = DECOMPOSED_RUNS;
+    while (high - low > 1) { /* the last run whose decompositions begin at or before `at` */
         const size_t middle = (low + high) / 2;
-        const uint16_t *pair = cti_composed[middle];
-        if (pair[0] < a || (pair[0] == a && pair[1] < b)) low = middle + 1;
+        if (cti_decomposed_runs[middle].at <= at) low = middle;
         else high = middle;
     }
-    if (low < sizeof cti_composed / sizeof cti_composed[0] && cti_composed[low][0] == a &&
-        cti_composed[low][1] == b) {
-        return cti_composed[low][2];
+    return cti_decomposed_runs[low].first + (uint32_t)(at - cti_decomposed_runs[low].at);
+}
+
+uint32_t cti_unicode_compose(uint32_t a, uint32_t b) {
+    size_t low = 0, high = COMPOSED;
+    while (low < high) { /* the first pair that is not before (a, b) */
+        const size_t middle = (low + high) / 2, at = cti_composed[middle];
+        const uint32_t first = cti_decomposed_first[at], second = cti_decomposed_second[at];
+        if (first < a || (first == a && second < b)) low = middle + 1;
+        else high = middle;
     }
+    const size_t at = low < COMPOSED ? cti_composed[low] : 0;
+    if (low < COMPOSED && cti_decomposed_first[at] == a && cti_decomposed_second[at] == b)
+        return character_of_decomposition(at);
     return compose_hangul(a, b);
 }

@@ -1,10 +1,10 @@
 /* The tables behind unicode.h, which make_unicode makes.
  *
- * A character c has the item cti_unicode_item[64 b + c % 64] of the block b = cti_unicode_block[c /
- * 64], which is the index of its record. Distinct blocks are there once. The blocks are those below
- * CTI_BLOCKS_END and, behind them, those of the tags; the other characters are unassigned or
- * private. The classes of cti_unicode_class are in two tables of the same form, of blocks of 128
- * characters with four characters in each byte.
+ * A character has a record, which is found in three steps, as equal blocks are there once: a block
+ * of 128 characters begins at cti_unicode_block[c / 128] in cti_unicode_eight, which has one entry
+ * for each eight of them; these begin there in cti_unicode_item, which has the indices of records.
+ * Blocks overlap where they can. The blocks are those below CTI_BLOCKS_END and, behind them, those
+ * of the tags; the other characters are unassigned or private.
  *
  * The sizes here are those that make_unicode found: the compiler says if they differ. */
 #ifndef CTI_TEXT_UNICODE_TABLES_H
@@ -12,6 +12,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "char_set.h"
 
 enum { CTI_BLOCKS_END = 0x32400, CTI_TAGS = 0xE0000, CTI_TAGS_END = 0xE0200 };
 
@@ -30,7 +32,8 @@ enum {
     CTI_HAS_BERT_ACCENT = 1 << 10,
     CTI_HAS_LOWER = 1 << 11,      /* its lower case is another character */
     CTI_HAS_DECOMPOSES = 1 << 12, /* NFD changes it */
-    CTI_HAS_NFC_MOVES = 1 << 13   /* NFC may change it, move it, or compose it with another */
+    CTI_HAS_NFC_MOVES = 1 << 13,  /* NFC may change it, move it, or compose it with another */
+    CTI_CLASS_SHIFT = 14          /* the two bits above are its cti_class */
 };
 
 /* The properties that many characters share. */
@@ -45,12 +48,24 @@ typedef struct {
     int32_t step, delta;
 } cti_case_run;
 
-extern const uint16_t cti_unicode_block[3224];
-extern const uint8_t cti_unicode_item[28544];
-extern const uint8_t cti_unicode_unassigned, cti_unicode_private; /* indices of records */
+/* Characters from `first` on, up to the first of the next run: one after the other their
+ * decompositions are those from `at` on. */
+typedef struct {
+    uint32_t first;
+    uint16_t at;
+} cti_decomposed_run;
+
+/* A script of regular expressions: `count` ranges of cti_script_ranges from `at` on. */
+typedef struct {
+    const char *name;
+    uint16_t at, count;
+} cti_script;
+
+extern const uint16_t cti_unicode_block[1612];
+extern const uint16_t cti_unicode_eight[4042];
+extern const uint8_t cti_unicode_item[5928];
 extern const cti_unicode_record cti_unicode_records[144];
-extern const uint8_t cti_class_block[1608];
-extern const uint8_t cti_class_item[6656];
+extern const uint8_t cti_unicode_unassigned, cti_unicode_private; /* indices of records */
 extern const cti_case_run cti_lower_runs[186];
 /* The folds that are not lower cases, and the folds of several characters: an entry has the fold of
  * one character and the two or three that it is equal to. A fold stands before those that it
@@ -58,27 +73,31 @@ extern const cti_case_run cti_lower_runs[186];
 extern const cti_case_run cti_fold_runs[32];
 extern const uint16_t cti_long_folds[73][4];
 
-/* Decompositions, in the order of their characters, without those of Hangul syllables: 4 c + n - 1
- * for n parts, and the index of the first of them in cti_decomposed_parts, which is UTF-16. */
-extern const uint32_t cti_decomposed[2060];
-extern const uint16_t cti_decomposed_at[2060];
-extern const uint16_t cti_decomposed_parts[3575];
-/* Pairs in order, each with the character that it composes to. */
-extern const uint16_t cti_composed[928][3];
-extern const uint32_t cti_composed_large[12][3];
+/* Decompositions in the order of their characters, without those of Hangul syllables. A character
+ * is equal to its first part, which may have a decomposition too, and its second part, which has
+ * none; second 0: to the first alone. cti_composed has the decompositions that NFC composes again,
+ * in the order of (first, second). */
+extern const cti_decomposed_run cti_decomposed_runs[230];
+extern const uint32_t cti_decomposed_first[2060];
+extern const uint32_t cti_decomposed_second[2060];
+extern const uint16_t cti_composed[940];
+
+extern const cti_script cti_scripts[12];
+extern const cti_char_range cti_script_ranges[219];
 
 /* The record of a character. */
 static inline const cti_unicode_record *cti_unicode_record_of(uint32_t c) {
-    uint32_t block = c / 64;
+    uint32_t block = c / 128;
     if (c >= CTI_BLOCKS_END) {
         if (c < CTI_TAGS || c >= CTI_TAGS_END) {
             return &cti_unicode_records[c >= 0xF0000 && (c & 0xFFFE) != 0xFFFE
                                             ? cti_unicode_private
                                             : cti_unicode_unassigned];
         }
-        block = (CTI_BLOCKS_END + c - CTI_TAGS) / 64;
+        block = (CTI_BLOCKS_END + c - CTI_TAGS) / 128;
     }
-    return &cti_unicode_records[cti_unicode_item[64 * cti_unicode_block[block] + c % 64]];
+    const uint32_t eight = cti_unicode_eight[cti_unicode_block[block] + c / 8 % 16];
+    return &cti_unicode_records[cti_unicode_item[eight + c % 8]];
 }
 
 static inline bool cti_unicode_has(uint32_t c, unsigned flag) {
