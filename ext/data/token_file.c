@@ -15,10 +15,18 @@ static const char token_op[] = "tokens";
 /* ---- llm.c's header ---- */
 
 /* llm.c's header has 256 little-endian i32, of which three are used: the magic, a version and the
- * number of ids. The magic is MAGIC_GPT2 or MAGIC_LLAMA3. A file of u16 without a header is not
+ * number of ids. The magic is MAGIC_GPT2 or MAGIC_LLAMA3; version 1 has ids of 2 bytes, version 7
+ * of 4. A file of u16 without a header is not
  * mistaken for one with a header: it would have to begin with the id 55432 or 55713, and GPT-2's
  * vocabulary has 50257 ids. */
-enum { TOKEN_HEADER = 1024, MAGIC_GPT2 = 20240520, MAGIC_LLAMA3 = 20240801 };
+enum { MAGIC_GPT2 = 20240520, MAGIC_LLAMA3 = 20240801 };
+
+void cti_token_header(unsigned char header[CTI_TOKEN_HEADER], int bytes, int64_t ids) {
+    memset(header, 0, CTI_TOKEN_HEADER);
+    cti_token_put(header, bytes == 2 ? MAGIC_GPT2 : MAGIC_LLAMA3, 4);
+    cti_token_put(header + 4, bytes == 2 ? 1 : 7, 4);
+    cti_token_put(header + 8, (uint64_t)ids, 4);
+}
 
 static bool has_header(const unsigned char first[12]) {
     const int64_t magic = cti_token_at(first, 4, 0);
@@ -28,11 +36,11 @@ static bool has_header(const unsigned char first[12]) {
 static bool read_token_header(cti_token_file *file, const unsigned char first[12], int asked) {
     ct_context *context = file->file.context;
     const long long version = cti_token_at(first, 4, 1), count = cti_token_at(first, 4, 2),
-                    rest = file->file.size - TOKEN_HEADER;
+                    rest = file->file.size - CTI_TOKEN_HEADER;
     if (rest < 0)
         return ct_fail(context, CT_ERR_FORMAT,
                        "%s: %s: the file ends at byte %lld, inside llm.c's header of %d bytes",
-                       token_op, file->path, (long long)file->file.size, TOKEN_HEADER);
+                       token_op, file->path, (long long)file->file.size, CTI_TOKEN_HEADER);
     if (version != 1 && version != 7)
         return ct_fail(context, CT_ERR_FORMAT,
                        "%s: %s: byte 4: version %lld of llm.c's header, not 1 (ids of 2 bytes) or "
@@ -48,7 +56,7 @@ static bool read_token_header(cti_token_file *file, const unsigned char first[12
                        "%s: %s: byte 8: llm.c's header says %lld ids of %d bytes, and %lld bytes "
                        "follow it",
                        token_op, file->path, count, file->bytes, rest);
-    file->data = TOKEN_HEADER;
+    file->data = CTI_TOKEN_HEADER;
     file->ids = count;
     return true;
 }

@@ -15,6 +15,10 @@ typedef struct {
     cti_os_about about; /* size, identity and time of change at cti_token_file_open */
 } cti_token_file;
 
+/* llm.c's header of a file of `ids` ids of 2 or 4 bytes. */
+enum { CTI_TOKEN_HEADER = 1024 };
+void cti_token_header(unsigned char header[CTI_TOKEN_HEADER], int bytes, int64_t ids);
+
 /* Opens the file and checks its header and size; bytes is 2, 4, 8 or 0, as in ct_tokens_opts.
  * False: an error was recorded, and there is nothing to free. */
 bool cti_token_file_open(ct_context *context, const char *path, int bytes, cti_token_file *file);
@@ -35,6 +39,11 @@ static inline int64_t cti_token_at(const unsigned char *raw, int bytes, int64_t 
     const uint32_t high =
         (uint32_t)at[4] | (uint32_t)at[5] << 8 | (uint32_t)at[6] << 16 | (uint32_t)at[7] << 24;
     return (int64_t)((uint64_t)high << 32 | word);
+}
+
+/* Writes a number as so many bytes. */
+static inline void cti_token_put(unsigned char *at, uint64_t number, int bytes) {
+    for (int b = 0; b < bytes; b++) at[b] = (unsigned char)(number >> 8 * b);
 }
 
 /* Id i of these bytes: the number, negative if the file says so. */

@@ -13,8 +13,8 @@
 #include "../../src/core/int_math.h"
 #include "../../src/core/object.h"
 #include "../../src/io/file.h"
+#include "../../src/io/json.h"
 #include "json_line.h"
-#include "tokenizer.h"
 
 enum { LINES_READ = 1 << 16 }; /* bytes that are read at once */
 

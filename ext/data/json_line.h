@@ -1,6 +1,6 @@
 /* An object of a file of JSON lines as a ct_json_line. */
-#ifndef CTI_TEXT_JSON_LINE_H
-#define CTI_TEXT_JSON_LINE_H
+#ifndef CTI_EXT_DATA_JSON_LINE_H
+#define CTI_EXT_DATA_JSON_LINE_H
 
 #include <cotangent/tokenizer.h>
 

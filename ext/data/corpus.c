@@ -1,4 +1,4 @@
-/* ct_encode_files: documents of files become one file of ids with llm.c's header.
+/* Documents of files become one file of ids with llm.c's header.
  *
  * A document ends at the separator or with its file. Documents are read into a buffer, one behind
  * the other, and divided into groups of at least CORPUS_GROUP_BYTES. When there are CORPUS_GROUPS
@@ -6,6 +6,8 @@
  * the ids are written in the order of the groups. So the file does not depend on the number of
  * threads. The header has the number of ids, which is known at the end; the new file has its name
  * only then. */
+#include "corpus.h"
+
 #include <cotangent/autograd.h>
 
 #include <stdlib.h>
@@ -14,15 +16,9 @@
 #include "../../src/core/int_math.h"
 #include "../../src/core/message.h"
 #include "../../src/core/parallel.h"
-#include "../../src/io/file.h"
-#include "tokenizer.h"
-
-static const char corpus_op[] = "encode_files";
+#include "token_file.h"
 
 enum {
-    CORPUS_HEADER = 1024,
-    CORPUS_MAGIC_2 = 20240520, /* the magic of ids of 2 bytes, version 1 */
-    CORPUS_MAGIC_4 = 20240801, /* the magic of ids of 4 bytes, version 7 */
     CORPUS_READ = 1 << 20,
     CORPUS_WRITE = 1 << 16, /* bytes that are written at once */
     CORPUS_GROUPS = 16,
@@ -31,49 +27,41 @@ enum {
     CORPUS_MOST = CORPUS_GROUPS * CORPUS_GROUP_BYTES, /* no more than one document above it */
 };
 
+typedef struct {
+    size_t begin, end;
+} corpus_document;
+
 /* Documents [first, end) of the buffer, and their ids. */
 typedef struct {
     size_t first, end, bytes;
     int64_t *ids; /* [count], in a block of `room`, which later groups use again */
     size_t count, room;
-    bool failed; /* memory was short */
+    bool failed;
 } corpus_group;
 
 typedef struct {
-    const ct_tokenizer *tokenizer;
+    const cti_corpus_job *job;
     ct_context *context;
-    const ct_corpus_opts *opts;
-    cti_text separator; /* .size is 0 if there is none */
+    const char *op;
+    size_t separator; /* the bytes of the job's separator; 0 if it has none */
     cti_file_new out;
     int bytes; /* the size of an id in the file */
     int64_t count;
     char *text; /* the bytes that were read and not yet encoded */
     size_t size, room;
-    size_t begin, seen;   /* the document that is read begins at begin, and has no separator that
-                           * begins before seen */
-    cti_extent *document; /* [documents]: whole documents in the buffer */
+    size_t begin, seen; /* the document that is read begins at begin, and has no separator that
+                         * begins before seen */
+    corpus_document *document; /* [documents]: whole documents in the buffer */
     size_t documents;
     corpus_group group[CORPUS_GROUPS]; /* the last of the groups is not yet full */
     int groups;
 } corpus_writer;
 
 static bool corpus_no_memory(const corpus_writer *corpus) {
-    return ct_fail(corpus->context, CT_ERR_MEMORY, "%s: out of memory", corpus_op);
+    return ct_fail(corpus->context, CT_ERR_MEMORY, "%s: out of memory", corpus->op);
 }
 
 /* ---- writing ---- */
-
-static void put_little(unsigned char *at, uint64_t number, int bytes) {
-    for (int b = 0; b < bytes; b++) at[b] = (unsigned char)(number >> 8 * b);
-}
-
-static bool write_corpus_header(const corpus_writer *corpus) {
-    unsigned char header[CORPUS_HEADER] = {0};
-    put_little(header, corpus->bytes == 2 ? CORPUS_MAGIC_2 : CORPUS_MAGIC_4, 4);
-    put_little(header + 4, corpus->bytes == 2 ? 1 : 7, 4);
-    put_little(header + 8, (uint64_t)corpus->count, 4);
-    return cti_file_new_write_at(&corpus->out, 0, header, sizeof header);
-}
 
 static bool write_ids(corpus_writer *corpus, const int64_t *ids, int64_t n) {
     unsigned char block[CORPUS_WRITE];
@@ -81,11 +69,11 @@ static bool write_ids(corpus_writer *corpus, const int64_t *ids, int64_t n) {
     if (n > INT32_MAX - corpus->count)
         return ct_fail(corpus->context, CT_ERR_FORMAT,
                        "%s: %s: more than 2^31 - 1 ids, the most that llm.c's header can say",
-                       corpus_op, corpus->out.path);
+                       corpus->op, corpus->out.path);
     for (int64_t i = 0; i < n; i += most) {
         const int64_t part = cti_min(most, n - i);
         for (int64_t k = 0; k < part; k++)
-            put_little(block + k * corpus->bytes, (uint64_t)ids[i + k], corpus->bytes);
+            cti_token_put(block + k * corpus->bytes, (uint64_t)ids[i + k], corpus->bytes);
         if (!cti_file_new_write(&corpus->out, block, (size_t)(part * corpus->bytes))) return false;
     }
     corpus->count += n;
@@ -107,21 +95,20 @@ static bool grow_ids(corpus_group *group, size_t more) {
 
 /* Appends the ids of a document. Most texts have fewer ids than half their bytes; others are
  * encoded twice. */
-static bool encode_document(const corpus_writer *corpus, cti_extent document, corpus_group *group) {
+static bool add_ids(const corpus_writer *corpus, corpus_document document, corpus_group *group) {
     const size_t size = document.end - document.begin;
     size_t need = size / 2 + 64;
     for (;;) {
         if (!grow_ids(group, need)) return false;
         const size_t left = group->room - group->count;
-        const int64_t n =
-            ct_encode(corpus->tokenizer, corpus->text + document.begin, size, corpus->opts->encode,
-                      group->ids + group->count, NULL, (int64_t)left);
+        const int64_t n = corpus->job->encode(corpus->job->arg, corpus->text + document.begin, size,
+                                              group->ids + group->count, (int64_t)left);
         if (n < 0) return false;
         need = (size_t)n + 1; /* one more for the end_id */
         if (need <= left) break;
     }
     group->count += need - 1;
-    if (corpus->opts->end_id >= 0) group->ids[group->count++] = corpus->opts->end_id;
+    if (corpus->job->end_id >= 0) group->ids[group->count++] = corpus->job->end_id;
     return true;
 }
 
@@ -134,7 +121,7 @@ static void encode_groups(void *arg, int64_t begin, int64_t end, int thread) {
         group->count = 0;
         group->failed = false;
         for (size_t d = group->first; d < group->end && !group->failed; d++)
-            group->failed = !encode_document(corpus, corpus->document[d], group);
+            group->failed = !add_ids(corpus, corpus->document[d], group);
     }
 }
 
@@ -143,7 +130,7 @@ static bool flush_documents(corpus_writer *corpus) {
     cti_parallel(corpus->context, corpus->groups, 1, encode_groups, corpus);
     for (int i = 0; i < corpus->groups; i++) {
         corpus_group *group = &corpus->group[i];
-        if (group->failed) return cti_encode_failed(corpus->tokenizer, corpus_op);
+        if (group->failed) return corpus->job->failed(corpus->job->arg);
         if (!write_ids(corpus, group->ids, (int64_t)group->count)) return false;
         if (group->room > CORPUS_MOST) { /* a large document made it grow */
             free(group->ids);
@@ -175,7 +162,7 @@ static bool add_document(corpus_writer *corpus, size_t end) {
         last->first = last->end = corpus->documents;
         last->bytes = 0;
     }
-    corpus->document[corpus->documents++] = (cti_extent){corpus->begin, end};
+    corpus->document[corpus->documents++] = (corpus_document){corpus->begin, end};
     last->end++;
     last->bytes += size;
     corpus->begin = end;
@@ -186,13 +173,12 @@ static bool add_document(corpus_writer *corpus, size_t end) {
 /* The offset of the separator in the buffer at or after `from`; the buffer's size if there is
  * none. */
 static size_t find_separator(const corpus_writer *corpus, size_t from) {
-    const cti_text separator = corpus->separator;
-    const char *text = corpus->text;
-    while (separator.size && corpus->size - from >= separator.size) {
-        const char *at =
-            memchr(text + from, separator.at[0], corpus->size - from - separator.size + 1);
+    const size_t length = corpus->separator;
+    const char *text = corpus->text, *separator = corpus->job->separator;
+    while (length && corpus->size - from >= length) {
+        const char *at = memchr(text + from, separator[0], corpus->size - from - length + 1);
         if (!at) break;
-        if (!memcmp(at, separator.at, separator.size)) return (size_t)(at - text);
+        if (!memcmp(at, separator, length)) return (size_t)(at - text);
         from = (size_t)(at - text) + 1;
     }
     return corpus->size;
@@ -200,7 +186,7 @@ static size_t find_separator(const corpus_writer *corpus, size_t from) {
 
 /* Adds the documents that end in the buffer at a separator. */
 static bool add_whole(corpus_writer *corpus) {
-    const size_t length = corpus->separator.size;
+    const size_t length = corpus->separator;
     for (;;) {
         const size_t end = find_separator(corpus, corpus->seen);
         if (end == corpus->size) break;
@@ -229,7 +215,7 @@ static bool grow_text(corpus_writer *corpus, int64_t left) {
 
 static bool encode_file(corpus_writer *corpus, const char *path) {
     cti_file file;
-    if (!cti_file_open(corpus->context, corpus_op, path, &file)) return false;
+    if (!cti_file_open(corpus->context, corpus->op, path, &file)) return false;
     bool ok = true;
     corpus->begin = corpus->seen = corpus->size;
     for (int64_t at = 0; ok && at < file.size;) {
@@ -250,40 +236,37 @@ static bool encode_file(corpus_writer *corpus, const char *path) {
 
 /* ---- the whole ---- */
 
-static bool check_corpus(const corpus_writer *corpus, const char *const *paths, int64_t n,
+static bool check_corpus(const cti_corpus_job *job, const char *const *paths, int64_t n,
                          const char *out) {
-    const int64_t size = ct_tokenizer_size(corpus->tokenizer), end = corpus->opts->end_id;
     if (!paths || n < 1 || !out)
-        return ct_fail(corpus->context, CT_ERR_ARGUMENT, "%s: %s", corpus_op,
+        return ct_fail(job->context, CT_ERR_ARGUMENT, "%s: %s", job->op,
                        !out ? "out is NULL" : "no files");
     for (int64_t i = 0; i < n; i++)
         if (!paths[i])
-            return ct_fail(corpus->context, CT_ERR_ARGUMENT, "%s: path %lld of %lld is NULL",
-                           corpus_op, (long long)i, (long long)n);
-    if (end >= -1 && end < size) return true;
-    return ct_fail(corpus->context, CT_ERR_ARGUMENT,
-                   "%s: the end_id %lld is neither -1 nor an id of the vocabulary of %lld",
-                   corpus_op, (long long)end, (long long)size);
+            return ct_fail(job->context, CT_ERR_ARGUMENT, "%s: path %lld of %lld is NULL", job->op,
+                           (long long)i, (long long)n);
+    if (job->end_id >= -1 && job->end_id < job->vocabulary) return true;
+    return ct_fail(job->context, CT_ERR_ARGUMENT,
+                   "%s: the end_id %lld is neither -1 nor an id of the vocabulary of %lld", job->op,
+                   (long long)job->end_id, (long long)job->vocabulary);
 }
 
-int64_t ct_encode_files(ct_tokenizer *tokenizer, const char *const *paths, int64_t n,
-                        const char *out, ct_corpus_opts opts) {
-    if (!tokenizer ||
-        !cti_object_is_ready(&tokenizer->object, "ct_encode_files", "tokenizer", NULL))
-        return -1;
+int64_t cti_corpus_write(const cti_corpus_job *job, const char *const *paths, int64_t n,
+                         const char *out) {
     corpus_writer corpus = {
-        .tokenizer = tokenizer,
-        .context = tokenizer->context,
-        .opts = &opts,
-        .separator = opts.separator ? cti_text_of(opts.separator) : (cti_text){0},
-        .bytes = ct_tokenizer_size(tokenizer) <= UINT16_MAX + 1 ? 2 : 4,
+        .job = job,
+        .context = job->context,
+        .op = job->op,
+        .separator = job->separator ? strlen(job->separator) : 0,
+        .bytes = job->vocabulary <= UINT16_MAX + 1 ? 2 : 4,
     };
-    if (!check_corpus(&corpus, paths, n, out) ||
-        !cti_file_new_open(corpus.context, corpus_op, out, &corpus.out))
+    if (!check_corpus(job, paths, n, out) ||
+        !cti_file_new_open(job->context, job->op, out, &corpus.out))
         return -1;
-    static const unsigned char header[CORPUS_HEADER]; /* zeros, until the number of ids is known */
     const size_t documents = (size_t)CORPUS_GROUPS * CORPUS_GROUP_DOCUMENTS;
     corpus.document = malloc(documents * sizeof *corpus.document);
+    unsigned char header[CTI_TOKEN_HEADER];
+    cti_token_header(header, corpus.bytes, 0);
     bool ok = (corpus.document || corpus_no_memory(&corpus)) &&
               cti_file_new_write(&corpus.out, header, sizeof header);
     for (int64_t i = 0; ok && i < n; i++) ok = encode_file(&corpus, paths[i]);
@@ -291,7 +274,8 @@ int64_t ct_encode_files(ct_tokenizer *tokenizer, const char *const *paths, int64
     free(corpus.text);
     free(corpus.document);
     for (int i = 0; i < CORPUS_GROUPS; i++) free(corpus.group[i].ids);
-    ok = ok && write_corpus_header(&corpus);
+    cti_token_header(header, corpus.bytes, corpus.count); /* now their number is known */
+    ok = ok && cti_file_new_write_at(&corpus.out, 0, header, sizeof header);
     if (!ok) cti_file_new_drop(&corpus.out);
     return ok && cti_file_new_commit(&corpus.out) ? corpus.count : -1;
 }
