@@ -83,9 +83,11 @@ CT_API double ct_item(const ct_tensor *tensor);
 
 /* These functions change the values of `to`. If `to` is a view, the tensor under it changes too.
  * `from` broadcasts to the shape of `to`, and both may have any strides. They may share memory, as
- * views of one tensor do: the result is as if `from` had been copied first. If two elements of
- * `to` share memory, as in an expanded tensor, that is CT_ERR_ARGUMENT. Every other layout of `to`
- * is allowed, even an interleaved layout (strides 2 and 5 of 4 x 4 elements).
+ * views of one tensor do: the result is as if `from` had been copied first. The elements of `to`
+ * must not share memory, as they do in an expanded tensor: each stride of `to` must be larger than
+ * all that the dims with smaller strides reach; otherwise it is CT_ERR_ARGUMENT. Every view of a
+ * contiguous tensor that was not expanded is allowed. An interleaved layout of ct_wrap is refused
+ * even if its elements are apart (strides 2 and 5 of 4 x 4 elements).
  *
  * The change is not recorded: no gradient flows to `from`, and `to` may require a gradient. A later
  * backward that needs the earlier values of `to` fails with CT_ERR_GRAD. If the functions return

@@ -3,7 +3,6 @@
 #include "../support/op.h"
 #include "into.h"
 
-#include "../../src/core/distinct.h"
 #include "../../src/core/int_math.h"
 #include "../../src/core/strided_loop.h"
 
@@ -11,11 +10,30 @@
 
 /* ---- checks ---- */
 
+static uint64_t step_of(const ct_tensor *t, int d) {
+    return t->stride[d] < 0 ? 0 - (uint64_t)t->stride[d] : (uint64_t)t->stride[d];
+}
+
+/* Whether the stride of each dim is larger than all that the dims with smaller strides reach. Then
+ * no two elements have the same address. This is the test of torch's as_strided: it is false for
+ * some layouts whose elements are apart, which are interleaved. */
+static bool strides_are_nested(const ct_tensor *t) {
+    const ct_shape *shape = &t->shape;
+    for (int d = 0; d < shape->ndim && t->numel; d++) {
+        uint64_t reach = 0;
+        for (int e = 0; e < shape->ndim; e++)
+            if (e != d && step_of(t, e) <= step_of(t, d))
+                reach += (uint64_t)(shape->dim[e] - 1) * step_of(t, e);
+        if (shape->dim[d] > 1 && step_of(t, d) <= reach) return false;
+    }
+    return true;
+}
+
 static bool has_an_address_each(const ct_tensor *to, const char *name) {
-    if (to->contiguous || cti_offsets_are_distinct(&to->shape, to->stride)) return true;
+    if (to->contiguous || strides_are_nested(to)) return true;
     return ct_fail(to->context, CT_ERR_ARGUMENT,
-                   "%s: elements of %s share memory, as in an expanded tensor", name,
-                   SHAPE(to->shape));
+                   "%s: elements of %s share memory, as in an expanded tensor, or are interleaved",
+                   name, SHAPE(to->shape));
 }
 
 bool cti_op_writes(ct_tensor *to, const char *name) {
