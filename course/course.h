@@ -95,9 +95,8 @@ void course_forward(const char *what, const course_function *f, void *arg, ct_te
  * and none makes the gradient easier, the test goes on with the gradient of the forward that was
  * written. It ends with about half of its points if that gradient is right.
  *
- * These points cannot be had for less work. An op that returns its input, zeros, or a result
- * without a name gets none, and the gradient is compared with the gradient of the variant
- * (course_as_yours) at the same large inputs. */
+ * An op that returns its input, zeros, or a result without a name gets no points. The gradient is
+ * compared with the gradient of the variant (course_as_yours) at the same large inputs. */
 void course_forward_first(const char *what, const course_function *f, void *arg,
                           ct_tensor *const *in, int n, double tolerance);
 

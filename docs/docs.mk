@@ -43,6 +43,6 @@ docs-check: $(BUILD)/make_parameters $(BUILD)/graph$(EXE) $(BUILD)/flags \
 	    $(call wrong,docs/scaling.md does not have these lines of docs/scaling_table)
 	@$(RUN) $(BUILD)/graph$(EXE) $(BUILD)/docs/graph.dot > $(BUILD)/docs/graph.txt && \
 	    docs/graph_labels $(BUILD)/docs/graph.dot docs/graph.svg
-	@docs/check_names README.md docs/*.md
+	@docs/check_names README.md docs/*.md docs/notes/*.md
 	@echo "docs: the pages are up to date, and their programs compile"
 .PHONY: docs graph-picture docs-check

@@ -91,7 +91,7 @@ int64_t cti_nn_stack_layers(const ct_module *stack) {
     return n;
 }
 
-/* Has a caller left the list of layers in its place? */
+/* Whether "layers" is still the list that the constructor made; a program may have replaced it. */
 static bool has_list(ct_module *stack) {
     const ct_module *layers = ct_module_child(stack, "layers");
     if (!layers || layers->type == &cti_nn_list_type) return layers;

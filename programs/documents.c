@@ -175,7 +175,7 @@ static bool is_json_name(const char *path) {
     return false;
 }
 
-/* Whether a file begins as an object, or as an array of objects, does. */
+/* Whether the content of a file looks like JSON: an object, or an array of objects. */
 static bool is_json_content(const char *path) {
     system_file about;
     if (!system_find_file(path, &about) || !about.exists) return false; /* a pipe is read once */

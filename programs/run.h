@@ -50,11 +50,12 @@ typedef struct {
 /* Declares flags that change the result of the training, as names with spaces between them. A run
  * cannot be resumed with different values of these flags. */
 void run_same_flags(run *r, const flag *flags, int n, const char *names);
-void run_same_text(run *r, const contents *text); /* the text must be the same, too */
-/* Declares that the ids of the text must be the same too; called after run_same_text. */
+/* A run that is resumed must read the text that the checkpoint's run read. */
+void run_same_text(run *r, const contents *text);
+/* It must also read the same ids of that text. Called after run_same_text. */
 void run_same_ids(run *r, const int32_t *ids, int64_t n);
-/* Declares that the weights that are not trained, and a description of the model, must be the same;
- * called when the parameters that are trained are known. */
+/* It must also have the same model: the same description, and the same weights that are not
+ * trained. Called when the program knows which parameters it trains. */
 void run_same_model(run *r, const ct_module *module, const char *description);
 void run_restore(run *r, const char *name, double *number);
 

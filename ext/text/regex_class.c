@@ -31,7 +31,8 @@ static bool read_hex(cti_regex_parser *p, int least, int most, uint32_t *c) {
     return n >= least || cti_regex_fault(p, p->at, "a hexadecimal digit is missing");
 }
 
-/* Reads the rest of \x or \u. A byte above 0x7F, which \xHH could be, is no character. */
+/* Reads the rest of \x or \u. \xHH above 7F would be a byte and not a character, so it is refused.
+ */
 static bool read_number_escape(cti_regex_parser *p, bool is_x, uint32_t *c) {
     const char *at = p->at;
     bool works;

@@ -67,9 +67,10 @@ static const amx_products amx_one_product = {1, {0}, {0}};
 static const amx_products amx_three_products = {3, {1, 0, 0}, {0, 1, 0}};
 static const amx_products amx_six_products = {6, {2, 1, 0, 1, 0, 0}, {0, 1, 2, 0, 1, 0}};
 
-/* Packs one piece of each number of n lines. It writes the first of every `count` chunks of the
- * panels; the caller offsets `packed` for the other chunks. layout and piece are compile-time
- * constants of the caller. */
+/* Packs one piece of the n lines: a number is the sum of `count` pieces, and the panels have their
+ * chunks in turn. So this writes every count-th chunk, and the caller offsets `packed` to choose
+ * the first. The caller passes constants for layout and piece, and the compiler makes a loop of
+ * each. */
 INLINE void amx_pack_piece(const bf16_layout layout, const int piece, int count, int64_t n,
                            int64_t k, const float *x, int64_t line, int64_t step, char *packed) {
     const bf16_panels of = {.width = AMX_ROWS,

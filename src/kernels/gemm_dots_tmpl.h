@@ -12,8 +12,8 @@
 
 /* B is read from memory once. If its columns follow each other without a gap, it is read in the
  * order of its addresses: a single column is too short for a hardware prefetcher to help, and
- * several columns side by side would be several short streams. docs/performance.md (Decoding) has
- * the measurements. */
+ * several columns side by side would be several short streams. docs/notes/performance.md (Decoding)
+ * has the measurements. */
 
 /* Returns the columns of a tile. A tile is `rows` rows of A by this many columns of B; its
  * accumulators are vectors of partial sums along K, whose lanes are added at the end. A tile of few

@@ -1,6 +1,6 @@
 /* The tuning table of matrix products. A comment beside each threshold gives the measurement on
  * which it rests, and BY_ISA gives one value for each instruction set if they differ.
- * docs/performance.md (Products) has the longer story.
+ * docs/notes/performance.md (Products) has the longer story.
  *
  * How to read a comment: "1.31" means that a product is 1.31 times as fast as with the alternative
  * that the comment names, or as with the opposite decision if it names none. Numbers are of f32 on

@@ -1,5 +1,5 @@
-/* The kernels of AMX (src/kernels/amx.c) on a model of its tiles, as in test_amx.c, with panels
- * packed by AVX512-BF16 where the machine has it, as for AMX itself. */
+/* The kernels of AMX (src/kernels/amx.c) on a model of its tiles, as in test_amx.c. Here
+ * AVX512-BF16 packs the panels if the machine has it, because a machine with AMX packs so too. */
 #include "src/kernels/kernels.h"
 
 void kernels_packed_by_avx512(cti_kernels *table);
