@@ -88,9 +88,9 @@ typedef struct cti_attention_tensors cti_attention_tensors; /* attention_tiles.h
 ct_attention_opts cti_attention_opts_of(const cti_attention_tensors *x,
                                         const cti_attention_attrs *attrs);
 /* Returns the weights before dropout, (B, H, T, S). *tanh is tanh(scale q k^T / softcap), or NULL
- * if there is no softcap. */
+ * if there is no softcap; *keys is k, with zeros in the rows that the key mask or lengths hide. */
 ct_tensor *cti_attention_softmax(const cti_attention_tensors *x, const ct_attention_opts *opts,
-                                 ct_tensor **tanh);
+                                 ct_tensor **tanh, ct_tensor **keys);
 /* Returns keys or values, or their gradient, x (B, H_kv, S, d), in this dtype, with zeros in the
  * rows that the key mask or lengths hide. Either may be NULL. */
 ct_tensor *cti_attention_visible_rows(ct_tensor *x, ct_dtype dtype, ct_tensor *key_mask,

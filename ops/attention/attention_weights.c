@@ -172,12 +172,12 @@ static bool backward_of_scores(const ct_call *c, const cti_attention_tensors *x,
 
 static bool weights_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
     const cti_attention_attrs *attrs = c->attrs;
-    ct_tensor *g = cotangents[0], *dqk[2], *tanh;
+    ct_tensor *g = cotangents[0], *dqk[2], *tanh, *k;
     cti_attention_tensors x;
     if (!cti_attention_tensors_of(c, &x)) return false;
     if (attrs->mean_weights) g = ct_scale(ct_unsqueeze(g, 1), 1 / (double)x.q->shape.dim[1]);
     const ct_attention_opts opts = cti_attention_opts_of(&x, attrs);
-    ct_tensor *p = cti_attention_softmax(&x, &opts, &tanh), *pg = ct_mul(p, g);
+    ct_tensor *p = cti_attention_softmax(&x, &opts, &tanh, &k), *pg = ct_mul(p, g);
     ct_tensor *dbias = ct_sub(pg, ct_mul(p, ct_sum(pg, CT_DIMS(-1), true))), *ds;
     dbias = ds = cti_hidden_clear_gradient(p, dbias);
     if (p && tanh) ds = ct_sub(dbias, ct_mul(dbias, ct_mul(tanh, tanh)));

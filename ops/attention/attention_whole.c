@@ -101,13 +101,14 @@ ct_attention_opts cti_attention_opts_of(const cti_attention_tensors *x,
 }
 
 ct_tensor *cti_attention_softmax(const cti_attention_tensors *x, const ct_attention_opts *opts,
-                                 ct_tensor **tanh) {
+                                 ct_tensor **tanh, ct_tensor **keys) {
     const int64_t *q = x->q->shape.dim, s = x->k->shape.dim[2];
     const ct_shape shape = CT_SHAPE(q[0], q[1], q[2], s);
     ct_tensor *keep;
     if (!join_masks(x->q->context, opts, shape, &keep)) return NULL;
     ct_tensor *k = cti_attention_visible_rows(x->k, x->q->dtype, opts->key_mask, opts->lengths);
     if (!k) return NULL;
+    *keys = k;
     ct_tensor *scores = ct_matmul(scaled_queries(x, opts), ct_transpose(k, 2, 3));
     scores = ct_view(scores, shape); /* (B, H_kv, G T, S) -> (B, H, T, S) */
     *tanh = NULL;
@@ -133,7 +134,9 @@ static ct_tensor *softmax_forward_of_scores(ct_call *c) {
     if (c->n > CTI_ATTENTION_FEWEST_INPUTS)
         c->drop |= CT_DROP_IN(CTI_ATTENTION_BIAS) | CT_DROP_IN(CTI_ATTENTION_SEGMENTS);
     const ct_attention_opts opts = cti_attention_opts_of(&x, c->attrs);
-    return cti_attention_softmax(&x, &opts, &c->saved[0]);
+    ct_tensor *k, *p = cti_attention_softmax(&x, &opts, &c->saved[0], &k);
+    if (p && k != x.k) c->saved[1] = k;
+    return p;
 }
 
 /* From the cotangent of P back to q and k. */
@@ -156,9 +159,8 @@ static bool softmax_backward_of_scores(const ct_call *c, ct_tensor *const *g, ct
             return false;
     }
     /* S was q' k^T, and q' was scale q */
-    ct_tensor *q = scaled_queries(&x, &o),
-              *k = cti_attention_visible_rows(x.k, x.q->dtype, o.key_mask, o.lengths);
-    if (!q || !k) return false;
+    ct_tensor *q = scaled_queries(&x, &o), *k = c->saved[1] ? c->saved[1] : x.k;
+    if (!q) return false;
     ds =
         ct_view(ds, CT_SHAPE(q->shape.dim[0], q->shape.dim[1], q->shape.dim[2], x.k->shape.dim[2]));
     if (c->wants[CTI_ATTENTION_Q])
@@ -191,13 +193,13 @@ static ct_tensor *values_forward(ct_call *c) {
     c->drop = CT_DROP_OUT;
     const int64_t *dim = w->shape.dim;
     if (!v) return NULL;
+    if (v != c->in[VALUES_V]) c->saved[0] = v;
     return ct_view(cti_hidden_product(by_key_heads(w, v), v),
                    CT_SHAPE(dim[0], dim[1], dim[2], v->shape.dim[3]));
 }
 
 static bool values_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    ct_tensor *v = visible_values(c);
-    if (!v) return false;
+    ct_tensor *v = c->saved[0] ? c->saved[0] : c->in[VALUES_V];
     ct_tensor *w = by_key_heads(c->in[VALUES_W], v), *dout = by_key_heads(g[0], v);
     if (c->wants[VALUES_W])
         grad[VALUES_W] =
