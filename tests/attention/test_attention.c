@@ -370,19 +370,11 @@ START_TEST(errors_of_sampling) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("attention");
-    TCase *all = tcase_create("attention");
-    tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_add_loop_test(all, every_mask_alone_and_together, 0, 7 * 3 * 2 * 2);
-    tcase_add_test(all, no_row_sees_anything);
-    tcase_add_test(all, the_future_changes_no_bit);
-    tcase_add_test(all, heads_of_a_projection);
-    tcase_add_test(all, dropped_weights);
-    tcase_add_test(all, errors_of_attention);
-    tcase_add_test(all, greedy_and_narrow_choices);
-    tcase_add_test(all, frequencies_are_the_probabilities);
-    tcase_add_test(all, sampling_repeats_itself);
-    tcase_add_test(all, errors_of_sampling);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("attention", open_context, close_context,
+                     TESTS(LOOP(every_mask_alone_and_together, 7 * 3 * 2 * 2),
+                           TEST(no_row_sees_anything), TEST(the_future_changes_no_bit),
+                           TEST(heads_of_a_projection), TEST(dropped_weights),
+                           TEST(errors_of_attention), TEST(greedy_and_narrow_choices),
+                           TEST(frequencies_are_the_probabilities), TEST(sampling_repeats_itself),
+                           TEST(errors_of_sampling)));
 }

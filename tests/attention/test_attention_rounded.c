@@ -75,13 +75,7 @@ START_TEST(weights_of_scores) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("attention with rounded products");
-    TCase *tests = tcase_create("attention");
-    tcase_add_test(tests, near_f32);
-    tcase_add_test(tests, specification);
-    tcase_add_test(tests, any_threads);
-    tcase_add_test(tests, setting_between);
-    tcase_add_test(tests, weights_of_scores);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests("attention with rounded products", NULL, NULL,
+                     TESTS(TEST(near_f32), TEST(specification), TEST(any_threads),
+                           TEST(setting_between), TEST(weights_of_scores)));
 }

@@ -155,12 +155,6 @@ START_TEST(order) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("attention's schedules");
-    TCase *all = tcase_create("schedules");
-    tcase_add_test(all, examples);
-    tcase_add_test(all, what_holds_always);
-    tcase_add_test(all, order);
-    tcase_add_test(all, forward);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("attention's schedules", NULL, NULL,
+                     TESTS(TEST(examples), TEST(what_holds_always), TEST(order), TEST(forward)));
 }

@@ -359,14 +359,10 @@ START_TEST(a_token_allocates_nothing) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {rope_and_norms_are_their_ops,
-                                  rope_is_checked,
-                                  a_cache_changes_nothing,
-                                  caches_are_checked,
-                                  a_cache_may_outlive_its_module,
-                                  a_failed_forward_leaves_the_cache,
-                                  a_token_allocates_nothing,
-                                  causality_without_a_cache_needs_no_mask,
-                                  NULL};
-    return run_tests("cache", tests);
+    return run_tests("cache", setup, teardown,
+                     TESTS(TEST(rope_and_norms_are_their_ops), TEST(rope_is_checked),
+                           TEST(a_cache_changes_nothing), TEST(caches_are_checked),
+                           TEST(a_cache_may_outlive_its_module),
+                           TEST(a_failed_forward_leaves_the_cache), TEST(a_token_allocates_nothing),
+                           TEST(causality_without_a_cache_needs_no_mask)));
 }

@@ -384,16 +384,10 @@ START_TEST(a_token_allocates_nothing) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {own_attention_is_that_of_a_module,
-                                  all_so_far,
-                                  a_window_that_slides,
-                                  who_owns_them,
-                                  appending_counts_a_write,
-                                  appends_are_checked,
-                                  makers_are_checked,
-                                  caches_of_modules,
-                                  a_failed_append_changes_nothing,
-                                  a_token_allocates_nothing,
-                                  NULL};
-    return run_tests("cache_append", tests);
+    return run_tests("cache_append", setup, teardown,
+                     TESTS(TEST(own_attention_is_that_of_a_module), TEST(all_so_far),
+                           TEST(a_window_that_slides), TEST(who_owns_them),
+                           TEST(appending_counts_a_write), TEST(appends_are_checked),
+                           TEST(makers_are_checked), TEST(caches_of_modules),
+                           TEST(a_failed_append_changes_nothing), TEST(a_token_allocates_nothing)));
 }

@@ -375,17 +375,12 @@ START_TEST(positions_in_bf16) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {positions_at_given_places,
-                                  positions_in_bf16,
-                                  another_sequence_is_read_once,
-                                  what_has_one_input_has_one_product,
-                                  what_is_held_is_not_projected,
-                                  another_sequence_is_checked,
-                                  memory_is_read_when_caches_are_empty,
-                                  a_cache_that_is_given_is_the_one,
-                                  a_failed_token_leaves_the_caches,
-                                  a_decoders_tokens_allocate_nothing,
-                                  positions_from_anywhere,
-                                  NULL};
-    return run_tests("decoding", tests);
+    return run_tests(
+        "decoding", setup, teardown,
+        TESTS(TEST(positions_at_given_places), TEST(positions_in_bf16),
+              TEST(another_sequence_is_read_once), TEST(what_has_one_input_has_one_product),
+              TEST(what_is_held_is_not_projected), TEST(another_sequence_is_checked),
+              TEST(memory_is_read_when_caches_are_empty), TEST(a_cache_that_is_given_is_the_one),
+              TEST(a_failed_token_leaves_the_caches), TEST(a_decoders_tokens_allocate_nothing),
+              TEST(positions_from_anywhere)));
 }

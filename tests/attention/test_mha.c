@@ -402,15 +402,9 @@ START_TEST(gradients) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {shapes_of_torchs_tests,
-                                  every_mask,
-                                  widths_that_differ,
-                                  grouped_queries,
-                                  extra_keys,
-                                  properties,
-                                  heads_may_be_permuted,
-                                  dropout_in_training_alone,
-                                  gradients,
-                                  NULL};
-    return run_tests("mha", tests);
+    return run_tests("mha", setup, teardown,
+                     TESTS(TEST(shapes_of_torchs_tests), TEST(every_mask), TEST(widths_that_differ),
+                           TEST(grouped_queries), TEST(extra_keys), TEST(properties),
+                           TEST(heads_may_be_permuted), TEST(dropout_in_training_alone),
+                           TEST(gradients)));
 }

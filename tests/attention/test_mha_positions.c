@@ -396,21 +396,13 @@ START_TEST(refused_positions) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {values_and_gradients,
-                                  counted_positions_are_an_offset,
-                                  rows_are_independent,
-                                  packed_and_padded_rows,
-                                  differences_of_positions_count,
-                                  without_rope_positions_do_nothing,
-                                  decoding_in_chunks,
-                                  recomputed_layers_have_positions,
-                                  the_table_is_a_buffer,
-                                  the_table_is_not_in_files,
-                                  the_table_stays_f64_in_bf16,
-                                  without_memory_nothing_is_left,
-                                  printed,
-                                  refused_options,
-                                  refused_positions,
-                                  NULL};
-    return run_tests("mha_positions", tests);
+    return run_tests("mha_positions", setup, teardown,
+                     TESTS(TEST(values_and_gradients), TEST(counted_positions_are_an_offset),
+                           TEST(rows_are_independent), TEST(packed_and_padded_rows),
+                           TEST(differences_of_positions_count),
+                           TEST(without_rope_positions_do_nothing), TEST(decoding_in_chunks),
+                           TEST(recomputed_layers_have_positions), TEST(the_table_is_a_buffer),
+                           TEST(the_table_is_not_in_files), TEST(the_table_stays_f64_in_bf16),
+                           TEST(without_memory_nothing_is_left), TEST(printed),
+                           TEST(refused_options), TEST(refused_positions)));
 }

@@ -413,18 +413,10 @@ START_TEST(tokens_may_be_permuted) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("mha properties");
-    TCase *all = tcase_create("properties");
-    tcase_add_checked_fixture(all, setup, teardown);
-    tcase_add_loop_test(all, padding_reaches_nothing, 0, 2 * ATTENTIONS);
-    tcase_add_test(all, queries_are_never_cleared);
-    tcase_add_test(all, padding_in_a_cache);
-    tcase_add_loop_test(all, padding_of_a_memory, 0, 5);
-    tcase_add_test(all, padding_of_a_source);
-    tcase_add_loop_test(all, hidden_rows_change_no_bit, 0, 2 * ATTENTIONS);
-    tcase_add_test(all, weights_are_shares);
-    tcase_add_test(all, a_mask_of_one_number);
-    tcase_add_test(all, tokens_may_be_permuted);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests(
+        "mha properties", setup, teardown,
+        TESTS(LOOP(padding_reaches_nothing, 2 * ATTENTIONS), TEST(queries_are_never_cleared),
+              TEST(padding_in_a_cache), LOOP(padding_of_a_memory, 5), TEST(padding_of_a_source),
+              LOOP(hidden_rows_change_no_bit, 2 * ATTENTIONS), TEST(weights_are_shares),
+              TEST(a_mask_of_one_number), TEST(tokens_may_be_permuted)));
 }

@@ -291,6 +291,7 @@ START_TEST(memory) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {options, inputs, masks, caches, of_the_op, memory, NULL};
-    return run_tests("mha refused", tests);
+    return run_tests("mha refused", setup, teardown,
+                     TESTS(TEST(options), TEST(inputs), TEST(masks), TEST(caches), TEST(of_the_op),
+                           TEST(memory)));
 }

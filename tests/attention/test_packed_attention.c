@@ -119,12 +119,7 @@ START_TEST(refused) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("packed attention");
-    TCase *all = tcase_create("packed");
-    tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_add_loop_test(all, is_attention_of_its_thirds, 0, (int)(sizeof kinds / sizeof *kinds));
-    tcase_add_test(all, a_mask_alone);
-    tcase_add_test(all, refused);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("packed attention", open_context, close_context,
+                     TESTS(LOOP(is_attention_of_its_thirds, (int)(sizeof kinds / sizeof *kinds)),
+                           TEST(a_mask_alone), TEST(refused)));
 }

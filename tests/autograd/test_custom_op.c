@@ -413,13 +413,8 @@ START_TEST(out_of_memory_in_the_middle) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("custom_op");
-    TCase *tcase = tcase_create("custom_op");
-    tcase_add_loop_test(tcase, every_way_to_do_it, 0, 2);
-    tcase_add_loop_test(tcase, inputs_last_as_long_as_the_forward, 0, 2);
-    tcase_add_test(tcase, what_debug_mode_adds);
-    tcase_add_loop_test(tcase, many_inputs, 0, 2);
-    tcase_add_loop_test(tcase, out_of_memory_in_the_middle, 0, 2);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("custom_op", NULL, NULL,
+                     TESTS(LOOP(every_way_to_do_it, 2), LOOP(inputs_last_as_long_as_the_forward, 2),
+                           TEST(what_debug_mode_adds), LOOP(many_inputs, 2),
+                           LOOP(out_of_memory_in_the_middle, 2)));
 }

@@ -114,13 +114,7 @@ START_TEST(gradcheck_finds_what_is_wrong) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("custom_op_mistakes");
-    TCase *tcase = tcase_create("custom_op_mistakes");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, an_op_of_ones_own);
-    tcase_add_test(tcase, a_wrong_backward_is_named);
-    tcase_add_test(tcase, a_wrong_forward_is_named);
-    tcase_add_test(tcase, gradcheck_finds_what_is_wrong);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("custom_op_mistakes", setup, teardown,
+                     TESTS(TEST(an_op_of_ones_own), TEST(a_wrong_backward_is_named),
+                           TEST(a_wrong_forward_is_named), TEST(gradcheck_finds_what_is_wrong)));
 }

@@ -141,10 +141,6 @@ START_TEST(several_outputs_refused) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("custom_op_outputs");
-    TCase *tcase = tcase_create("custom_op_outputs");
-    tcase_add_loop_test(tcase, several_outputs, 0, 2);
-    tcase_add_loop_test(tcase, several_outputs_refused, 0, 2);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("custom_op_outputs", NULL, NULL,
+                     TESTS(LOOP(several_outputs, 2), LOOP(several_outputs_refused, 2)));
 }

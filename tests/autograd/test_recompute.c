@@ -418,22 +418,12 @@ START_TEST(profiled) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {the_same_bits,
-                                  the_same_bits_in_debug_mode,
-                                  the_same_bits_by_another_precision,
-                                  slices_and_strides,
-                                  inputs_twice_and_none,
-                                  parameters_where_no_input_requires_a_gradient,
-                                  results_from_outside,
-                                  what_fn_returns,
-                                  nothing_is_recorded,
-                                  only_inputs_are_kept,
-                                  a_long_chain_needs_no_stack,
-                                  kept_handles,
-                                  gradcheck,
-                                  drawn_as_one_node,
-                                  edges_of_its_node,
-                                  profiled,
-                                  NULL};
-    return run_tests("recompute", tests);
+    return run_tests(
+        "recompute", setup, teardown,
+        TESTS(TEST(the_same_bits), TEST(the_same_bits_in_debug_mode),
+              TEST(the_same_bits_by_another_precision), TEST(slices_and_strides),
+              TEST(inputs_twice_and_none), TEST(parameters_where_no_input_requires_a_gradient),
+              TEST(results_from_outside), TEST(what_fn_returns), TEST(nothing_is_recorded),
+              TEST(only_inputs_are_kept), TEST(a_long_chain_needs_no_stack), TEST(kept_handles),
+              TEST(gradcheck), TEST(drawn_as_one_node), TEST(edges_of_its_node), TEST(profiled)));
 }

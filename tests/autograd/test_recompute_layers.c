@@ -252,13 +252,8 @@ START_TEST(errors_name_the_layer) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {layers,
-                                  stacks,
-                                  memory,
-                                  evaluation_caches_and_weights,
-                                  children_of_ones_own,
-                                  a_layer_that_cannot_do_it_again,
-                                  errors_name_the_layer,
-                                  NULL};
-    return run_tests("recompute, layers", tests);
+    return run_tests("recompute, layers", setup, teardown,
+                     TESTS(TEST(layers), TEST(stacks), TEST(memory),
+                           TEST(evaluation_caches_and_weights), TEST(children_of_ones_own),
+                           TEST(a_layer_that_cannot_do_it_again), TEST(errors_name_the_layer)));
 }

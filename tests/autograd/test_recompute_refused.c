@@ -255,15 +255,10 @@ START_TEST(a_handle_that_has_ended) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {arguments,
-                                  a_second_run_that_differs,
-                                  a_first_run_that_fails,
-                                  what_a_run_may_do,
-                                  nothing_is_refused_where_nothing_is_recorded,
-                                  changes_in_place,
-                                  other_values,
-                                  an_error_is_reported_once,
-                                  a_handle_that_has_ended,
-                                  NULL};
-    return run_tests("recompute, refused", tests);
+    return run_tests("recompute, refused", setup, teardown,
+                     TESTS(TEST(arguments), TEST(a_second_run_that_differs),
+                           TEST(a_first_run_that_fails), TEST(what_a_run_may_do),
+                           TEST(nothing_is_refused_where_nothing_is_recorded),
+                           TEST(changes_in_place), TEST(other_values),
+                           TEST(an_error_is_reported_once), TEST(a_handle_that_has_ended)));
 }

@@ -299,8 +299,7 @@ START_TEST(one_element_of_a_constant) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {
-        random_changes,        changed_modules,           changes_behind_zeros,
-        one_bit_of_the_result, one_element_of_a_constant, NULL};
-    return run_tests("recompute, repeated", tests);
+    return run_tests("recompute, repeated", setup, teardown,
+                     TESTS(TEST(random_changes), TEST(changed_modules), TEST(changes_behind_zeros),
+                           TEST(one_bit_of_the_result), TEST(one_element_of_a_constant)));
 }

@@ -432,23 +432,12 @@ START_TEST(without_memory) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("watch");
-    TCase *all = tcase_create("watch");
-    tcase_add_checked_fixture(all, begin, teardown);
-    tcase_add_test(all, in_the_order_of_the_tape);
-    tcase_add_test(all, used_elsewhere);
-    tcase_add_test(all, retained_at_the_end);
-    tcase_add_test(all, recomputed_at_the_end);
-    tcase_add_test(all, an_output_that_is_a_leaf);
-    tcase_add_test(all, an_output_that_is_another_leaf);
-    tcase_add_loop_test(all, random_graphs, 0, 30);
-    tcase_add_test(all, taken_gradients_give_their_memory_back);
-    tcase_add_test(all, changed_in_place);
-    tcase_add_test(all, refused);
-    tcase_add_test(all, leaves_that_are_gone);
-    tcase_add_loop_test(all, misbehaved, 0, MISDEEDS * (int)(sizeof moments - 1));
-    tcase_add_test(all, a_backward_that_fails);
-    tcase_add_test(all, without_memory);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("watch", begin, teardown,
+                     TESTS(TEST(in_the_order_of_the_tape), TEST(used_elsewhere),
+                           TEST(retained_at_the_end), TEST(recomputed_at_the_end),
+                           TEST(an_output_that_is_a_leaf), TEST(an_output_that_is_another_leaf),
+                           LOOP(random_graphs, 30), TEST(taken_gradients_give_their_memory_back),
+                           TEST(changed_in_place), TEST(refused), TEST(leaves_that_are_gone),
+                           LOOP(misbehaved, MISDEEDS * (int)(sizeof moments - 1)),
+                           TEST(a_backward_that_fails), TEST(without_memory)));
 }

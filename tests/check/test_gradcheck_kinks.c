@@ -147,11 +147,7 @@ START_TEST(between_two_neighbours) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("gradcheck_kinks");
-    TCase *tcase = tcase_create("kinks");
-    tcase_add_loop_test(tcase, right_near_a_kink, 0, FUNCTIONS);
-    tcase_add_loop_test(tcase, wrong_near_a_kink, 0, FUNCTIONS);
-    tcase_add_test(tcase, between_two_neighbours);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("gradcheck_kinks", NULL, NULL,
+                     TESTS(LOOP(right_near_a_kink, FUNCTIONS), LOOP(wrong_near_a_kink, FUNCTIONS),
+                           TEST(between_two_neighbours)));
 }

@@ -303,12 +303,8 @@ static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 3, 
 static void teardown(void) { ct_context_free(context); }
 
 int main(void) {
-    Suite *suite = suite_create("gradcheck_right");
-    TCase *tcase = tcase_create("right");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_loop_test(tcase, right_is_not_called_wrong, 0, sizeof points / sizeof *points);
-    tcase_add_loop_test(tcase, cancellation_is_no_mistake, 0,
-                        sizeof cancellations / sizeof *cancellations);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(
+        "gradcheck_right", setup, teardown,
+        TESTS(LOOP(right_is_not_called_wrong, sizeof points / sizeof *points),
+              LOOP(cancellation_is_no_mistake, sizeof cancellations / sizeof *cancellations)));
 }

@@ -197,11 +197,6 @@ START_TEST(one_context_is_right) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("contexts");
-    TCase *tcase = tcase_create("contexts");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, two_contexts_do_not_mix);
-    tcase_add_test(tcase, one_context_is_right);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("contexts", setup, teardown,
+                     TESTS(TEST(two_contexts_do_not_mix), TEST(one_context_is_right)));
 }

@@ -258,18 +258,9 @@ START_TEST(modules_that_are_null) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("ended");
-    TCase *tcase = tcase_create("ended");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_loop_test(tcase, every_use, 0, 8);
-    tcase_add_test(tcase, the_oldest_crash_nothing);
-    tcase_add_test(tcase, an_input_is_named);
-    tcase_add_test(tcase, the_last_are_remembered);
-    tcase_add_test(tcase, usual_mistakes);
-    tcase_add_test(tcase, trimmed);
-    tcase_add_loop_test(tcase, freed_modules, 0, 4);
-    tcase_add_test(tcase, freed_optimisers_and_caches);
-    tcase_add_test(tcase, modules_that_are_null);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("ended", setup, teardown,
+                     TESTS(LOOP(every_use, 8), TEST(the_oldest_crash_nothing),
+                           TEST(an_input_is_named), TEST(the_last_are_remembered),
+                           TEST(usual_mistakes), TEST(trimmed), LOOP(freed_modules, 4),
+                           TEST(freed_optimisers_and_caches), TEST(modules_that_are_null)));
 }

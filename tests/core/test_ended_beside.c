@@ -181,13 +181,7 @@ START_TEST(objects_of_two_contexts) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("ended_beside");
-    TCase *tcase = tcase_create("ended_beside");
-    tcase_add_checked_fixture(tcase, set_up, tear_down);
-    tcase_add_loop_test(tcase, every_use, 0, 66);
-    tcase_add_loop_test(tcase, every_use_beside_an_error, 0, 8);
-    tcase_add_loop_test(tcase, objects, 0, 3);
-    tcase_add_test(tcase, objects_of_two_contexts);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("ended_beside", set_up, tear_down,
+                     TESTS(LOOP(every_use, 66), LOOP(every_use_beside_an_error, 8),
+                           LOOP(objects, 3), TEST(objects_of_two_contexts)));
 }

@@ -57,11 +57,6 @@ START_TEST(the_module_is_named) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("ended_modules");
-    TCase *tcase = tcase_create("ended_modules");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, their_memory_is_used_again);
-    tcase_add_test(tcase, the_module_is_named);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("ended_modules", setup, teardown,
+                     TESTS(TEST(their_memory_is_used_again), TEST(the_module_is_named)));
 }

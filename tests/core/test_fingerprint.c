@@ -212,15 +212,8 @@ START_TEST(a_file_with_other_words) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("fingerprint");
-    TCase *tcase = tcase_create("fingerprint");
-    suite_add_tcase(suite, tcase);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, the_same_for_the_same_bits);
-    tcase_add_test(tcase, another_for_a_mode);
-    tcase_add_test(tcase, another_for_products_that_round);
-    tcase_add_test(tcase, one_kernel_of_another_set);
-    tcase_add_test(tcase, a_load_by_other_kernels);
-    tcase_add_test(tcase, a_file_with_other_words);
-    return run_suite(suite);
+    return run_tests("fingerprint", setup, teardown,
+                     TESTS(TEST(the_same_for_the_same_bits), TEST(another_for_a_mode),
+                           TEST(another_for_products_that_round), TEST(one_kernel_of_another_set),
+                           TEST(a_load_by_other_kernels), TEST(a_file_with_other_words)));
 }

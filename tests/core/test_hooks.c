@@ -242,16 +242,9 @@ START_TEST(functions_free_objects) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("hooks");
-    TCase *all = tcase_create("hooks");
-    tcase_add_checked_fixture(all, begin, teardown);
-    tcase_add_test(all, in_order);
-    tcase_add_test(all, in_the_opposite_order);
-    tcase_add_test(all, without_those_that_ended);
-    tcase_add_test(all, a_module_is_added_with_its_first_function);
-    tcase_add_test(all, opened_by_a_function);
-    tcase_add_loop_test(all, functions_use_objects, 0, 2);
-    tcase_add_test(all, functions_free_objects);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests(
+        "hooks", begin, teardown,
+        TESTS(TEST(in_order), TEST(in_the_opposite_order), TEST(without_those_that_ended),
+              TEST(a_module_is_added_with_its_first_function), TEST(opened_by_a_function),
+              LOOP(functions_use_objects, 2), TEST(functions_free_objects)));
 }

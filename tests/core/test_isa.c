@@ -64,10 +64,7 @@ START_TEST(a_program_finds_it_by_name) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("instruction sets");
-    TCase *tests = tcase_create("inheritance");
-    tcase_add_test(tests, a_child_has_all_but_what_it_replaces);
-    tcase_add_test(tests, a_program_finds_it_by_name);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests(
+        "instruction sets", NULL, NULL,
+        TESTS(TEST(a_child_has_all_but_what_it_replaces), TEST(a_program_finds_it_by_name)));
 }

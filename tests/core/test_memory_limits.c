@@ -60,10 +60,4 @@ START_TEST(every_limit) {
 }
 END_TEST
 
-int main(void) {
-    Suite *suite = suite_create("memory_limits");
-    TCase *tcase = tcase_create("memory_limits");
-    tcase_add_loop_test(tcase, every_limit, 0, 4);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
-}
+int main(void) { return run_tests("memory_limits", NULL, NULL, TESTS(LOOP(every_limit, 4))); }

@@ -155,6 +155,7 @@ START_TEST(refused) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {optimisers, modules, attention, gradcheck, refused, NULL};
-    return run_tests("options", tests);
+    return run_tests(
+        "options", setup, teardown,
+        TESTS(TEST(optimisers), TEST(modules), TEST(attention), TEST(gradcheck), TEST(refused)));
 }

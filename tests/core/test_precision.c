@@ -89,11 +89,6 @@ START_TEST(refused) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("precision of products");
-    TCase *tests = tcase_create("setting");
-    tcase_add_test(tests, setting);
-    tcase_add_test(tests, environment);
-    tcase_add_test(tests, refused);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests("precision of products", NULL, NULL,
+                     TESTS(TEST(setting), TEST(environment), TEST(refused)));
 }

@@ -266,19 +266,9 @@ START_TEST(printing) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("refused");
-    TCase *tcase = tcase_create("refused");
-    tcase_add_checked_fixture(tcase, open_context, close_context);
-    tcase_add_test(tcase, wrapping);
-    tcase_add_test(tcase, reading);
-    tcase_add_test(tcase, ops_of_ones_own);
-    tcase_add_test(tcase, no_memory_for_the_inputs);
-    tcase_add_test(tcase, inside_a_backward);
-    tcase_add_test(tcase, scopes);
-    tcase_add_test(tcase, modules_that_are_too_wide);
-    tcase_add_test(tcase, names_in_a_profile);
-    tcase_add_test(tcase, variables);
-    tcase_add_test(tcase, printing);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("refused", open_context, close_context,
+                     TESTS(TEST(wrapping), TEST(reading), TEST(ops_of_ones_own),
+                           TEST(no_memory_for_the_inputs), TEST(inside_a_backward), TEST(scopes),
+                           TEST(modules_that_are_too_wide), TEST(names_in_a_profile),
+                           TEST(variables), TEST(printing)));
 }

@@ -50,11 +50,5 @@ START_TEST(sums) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("summary");
-    TCase *tcase = tcase_create("summary");
-    tcase_add_checked_fixture(tcase, open_context, close_context);
-    tcase_add_test(tcase, texts);
-    tcase_add_test(tcase, sums);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("summary", open_context, close_context, TESTS(TEST(texts), TEST(sums)));
 }

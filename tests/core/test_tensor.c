@@ -305,20 +305,10 @@ START_TEST(random_integers) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("tensor");
-    TCase *tcase = tcase_create("tensor");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, shapes_that_cannot_be);
-    tcase_add_test(tcase, sizes_are_checked_against_the_machine);
-    tcase_add_test(tcase, values_of_new_tensors);
-    tcase_add_test(tcase, ranges_at_the_ends_of_f64);
-    tcase_add_test(tcase, wrapping_with_any_strides);
-    tcase_add_test(tcase, a_stride_of_one_element);
-    tcase_add_test(tcase, reading_with_a_cast);
-    tcase_add_test(tcase, printing);
-    tcase_add_test(tcase, streams);
-    tcase_add_test(tcase, normal_numbers);
-    tcase_add_test(tcase, random_integers);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("tensor", setup, teardown,
+                     TESTS(TEST(shapes_that_cannot_be), TEST(sizes_are_checked_against_the_machine),
+                           TEST(values_of_new_tensors), TEST(ranges_at_the_ends_of_f64),
+                           TEST(wrapping_with_any_strides), TEST(a_stride_of_one_element),
+                           TEST(reading_with_a_cast), TEST(printing), TEST(streams),
+                           TEST(normal_numbers), TEST(random_integers)));
 }

@@ -94,10 +94,6 @@ START_TEST(signals_of_a_thread) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("threads_refused");
-    TCase *tcase = tcase_create("threads_refused");
-    tcase_add_test(tcase, no_help);
-    tcase_add_test(tcase, signals_of_a_thread);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("threads_refused", NULL, NULL,
+                     TESTS(TEST(no_help), TEST(signals_of_a_thread)));
 }

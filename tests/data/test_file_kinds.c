@@ -252,15 +252,7 @@ START_TEST(cut_anywhere) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("file kinds");
-    TCase *tcase = tcase_create("kinds");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, loads);
-    tcase_add_test(tcase, in_sets);
-    tcase_add_test(tcase, token_files);
-    tcase_add_test(tcase, ids_that_look_like_others);
-    tcase_add_test(tcase, random_ids);
-    tcase_add_test(tcase, cut_anywhere);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("file kinds", setup, teardown,
+                     TESTS(TEST(loads), TEST(in_sets), TEST(token_files),
+                           TEST(ids_that_look_like_others), TEST(random_ids), TEST(cut_anywhere)));
 }

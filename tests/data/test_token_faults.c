@@ -137,13 +137,7 @@ START_TEST(cut_while_it_is_read) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("token faults");
-    TCase *faults = tcase_create("faults");
-    tcase_add_checked_fixture(faults, begin_files, end_files);
-    tcase_add_test(faults, every_call_fails);
-    tcase_add_test(faults, every_request_for_memory_fails);
-    tcase_add_test(faults, interrupted_and_short);
-    tcase_add_test(faults, cut_while_it_is_read);
-    suite_add_tcase(suite, faults);
-    return run_suite(suite);
+    return run_tests("token faults", begin_files, end_files,
+                     TESTS(TEST(every_call_fails), TEST(every_request_for_memory_fails),
+                           TEST(interrupted_and_short), TEST(cut_while_it_is_read)));
 }

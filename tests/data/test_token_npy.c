@@ -173,13 +173,6 @@ START_TEST(raw_of_8_bytes) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("token npy");
-    TCase *files = tcase_create("files");
-    tcase_add_checked_fixture(files, setup, teardown);
-    tcase_add_test(files, headers);
-    tcase_add_test(files, lengths);
-    tcase_add_test(files, numbers);
-    tcase_add_test(files, raw_of_8_bytes);
-    suite_add_tcase(suite, files);
-    return run_suite(suite);
+    return run_tests("token npy", setup, teardown,
+                     TESTS(TEST(headers), TEST(lengths), TEST(numbers), TEST(raw_of_8_bytes)));
 }

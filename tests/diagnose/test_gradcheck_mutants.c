@@ -244,10 +244,6 @@ static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 7, 
 static void teardown(void) { ct_context_free(context); }
 
 int main(void) {
-    Suite *suite = suite_create("gradcheck_mutants");
-    TCase *tcase = tcase_create("mutants");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, mutations_are_caught_and_named);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("gradcheck_mutants", setup, teardown,
+                     TESTS(TEST(mutations_are_caught_and_named)));
 }

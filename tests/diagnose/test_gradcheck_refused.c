@@ -154,13 +154,7 @@ START_TEST(both_are_wrong) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("gradcheck_refused");
-    TCase *tcase = tcase_create("gradcheck_refused");
-    tcase_add_checked_fixture(tcase, open_context, close_context);
-    tcase_add_test(tcase, what_is_no_function);
-    tcase_add_test(tcase, mistakes_in_part);
-    tcase_add_test(tcase, factors_of_several_dims);
-    tcase_add_test(tcase, both_are_wrong);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("gradcheck_refused", open_context, close_context,
+                     TESTS(TEST(what_is_no_function), TEST(mistakes_in_part),
+                           TEST(factors_of_several_dims), TEST(both_are_wrong)));
 }

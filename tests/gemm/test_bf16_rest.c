@@ -504,22 +504,12 @@ START_TEST(every_op_takes_it_or_says_so) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("bf16_rest");
-    TCase *all = tcase_create("all");
-    tcase_add_checked_fixture(all, setup, teardown);
-    tcase_add_test(all, modules_have_the_bits_of_rounded_f32);
-    tcase_add_test(all, linear_of_any_size);
-    tcase_add_test(all, gradients_pass_to_x);
-    tcase_add_test(all, half_the_memory);
-    tcase_add_test(all, refused_memory_changes_nothing);
-    tcase_add_test(all, cast_rounds_to_nearest_even);
-    tcase_add_test(all, saved_and_loaded_as_they_are);
-    tcase_add_test(all, a_nan_keeps_its_bits_in_a_file);
-    tcase_add_test(all, clones_and_tied_weights);
-    tcase_add_test(all, a_recorded_graph_goes_on);
-    tcase_add_test(all, not_trained);
-    tcase_add_test(all, frozen_ones_are_left_out);
-    tcase_add_test(all, every_op_takes_it_or_says_so);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("bf16_rest", setup, teardown,
+                     TESTS(TEST(modules_have_the_bits_of_rounded_f32), TEST(linear_of_any_size),
+                           TEST(gradients_pass_to_x), TEST(half_the_memory),
+                           TEST(refused_memory_changes_nothing), TEST(cast_rounds_to_nearest_even),
+                           TEST(saved_and_loaded_as_they_are), TEST(a_nan_keeps_its_bits_in_a_file),
+                           TEST(clones_and_tied_weights), TEST(a_recorded_graph_goes_on),
+                           TEST(not_trained), TEST(frozen_ones_are_left_out),
+                           TEST(every_op_takes_it_or_says_so)));
 }

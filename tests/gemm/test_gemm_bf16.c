@@ -78,10 +78,4 @@ START_TEST(bits_of_f32) {
 }
 END_TEST
 
-int main(void) {
-    Suite *suite = suite_create("gemm_bf16");
-    TCase *all = tcase_create("products");
-    tcase_add_test(all, bits_of_f32);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
-}
+int main(void) { return run_tests("gemm_bf16", NULL, NULL, TESTS(TEST(bits_of_f32))); }

@@ -164,15 +164,7 @@ START_TEST(only_checkpoints) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("checksum");
-    TCase *damaged = tcase_create("checksums");
-    tcase_add_checked_fixture(damaged, begin_small, teardown);
-    tcase_add_test(damaged, every_bit);
-    tcase_add_test(damaged, bursts_and_blocks);
-    tcase_add_test(damaged, another_length);
-    tcase_add_test(damaged, what_it_says);
-    tcase_add_test(damaged, sizes);
-    tcase_add_test(damaged, only_checkpoints);
-    suite_add_tcase(suite, damaged);
-    return run_suite(suite);
+    return run_tests("checksum", begin_small, teardown,
+                     TESTS(TEST(every_bit), TEST(bursts_and_blocks), TEST(another_length),
+                           TEST(what_it_says), TEST(sizes), TEST(only_checkpoints)));
 }

@@ -151,15 +151,9 @@ START_TEST(file_shrinks_while_it_is_read) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("io faults");
-    TCase *faults = tcase_create("faults");
-    tcase_add_checked_fixture(faults, setup, teardown);
-    tcase_add_loop_test(faults, every_call_fails, 0, OPERATIONS);
-    tcase_add_loop_test(faults, every_request_for_memory_fails, 0, OPERATIONS);
-    tcase_add_loop_test(faults, no_room, 0, OPERATIONS);
-    tcase_add_loop_test(faults, interrupted_and_short, 0, OPERATIONS);
-    tcase_add_loop_test(faults, each_call_is_interrupted, 0, OPERATIONS);
-    tcase_add_test(faults, file_shrinks_while_it_is_read);
-    suite_add_tcase(suite, faults);
-    return run_suite(suite);
+    return run_tests(
+        "io faults", setup, teardown,
+        TESTS(LOOP(every_call_fails, OPERATIONS), LOOP(every_request_for_memory_fails, OPERATIONS),
+              LOOP(no_room, OPERATIONS), LOOP(interrupted_and_short, OPERATIONS),
+              LOOP(each_call_is_interrupted, OPERATIONS), TEST(file_shrinks_while_it_is_read)));
 }

@@ -58,12 +58,6 @@ START_TEST(long_name) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("io_limits");
-    TCase *tcase = tcase_create("io_limits");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, long_index);
-    tcase_add_test(tcase, long_header);
-    tcase_add_test(tcase, long_name);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("io_limits", setup, teardown,
+                     TESTS(TEST(long_index), TEST(long_header), TEST(long_name)));
 }

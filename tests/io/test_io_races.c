@@ -282,18 +282,9 @@ START_TEST(owners) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("io races");
-    TCase *races = tcase_create("races");
-    tcase_add_checked_fixture(races, setup, teardown);
-    tcase_add_test(races, killed_saves);
-    tcase_add_loop_test(races, live_saves_stay, 0, 3);
-    tcase_add_test(races, lost_before_it_was_locked);
-    tcase_add_test(races, names_that_are_taken);
-    tcase_add_test(races, dead_and_not_readable);
-    tcase_add_test(races, renamed_before_it_was_locked);
-    tcase_add_test(races, modes_are_kept);
-    tcase_add_test(races, mode_changes_during_the_save);
-    tcase_add_test(races, owners);
-    suite_add_tcase(suite, races);
-    return run_suite(suite);
+    return run_tests("io races", setup, teardown,
+                     TESTS(TEST(killed_saves), LOOP(live_saves_stay, 3),
+                           TEST(lost_before_it_was_locked), TEST(names_that_are_taken),
+                           TEST(dead_and_not_readable), TEST(renamed_before_it_was_locked),
+                           TEST(modes_are_kept), TEST(mode_changes_during_the_save), TEST(owners)));
 }

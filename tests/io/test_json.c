@@ -339,16 +339,8 @@ START_TEST(reals) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("json");
-    TCase *tcase = tcase_create("json");
-    tcase_add_test(tcase, escapes);
-    tcase_add_test(tcase, strings_that_are_none);
-    tcase_add_test(tcase, numbers);
-    tcase_add_test(tcase, skipping);
-    tcase_add_test(tcase, keys_that_are_skipped);
-    tcase_add_test(tcase, utf8);
-    tcase_add_test(tcase, order_of_texts);
-    tcase_add_test(tcase, reals);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("json", NULL, NULL,
+                     TESTS(TEST(escapes), TEST(strings_that_are_none), TEST(numbers),
+                           TEST(skipping), TEST(keys_that_are_skipped), TEST(utf8),
+                           TEST(order_of_texts), TEST(reals)));
 }

@@ -210,17 +210,9 @@ START_TEST(trees_cut_at_each_byte) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("json_tree");
-    TCase *tcase = tcase_create("json_tree");
-    tcase_add_checked_fixture(tcase, start, stop);
-    tcase_add_test(tcase, values_of_a_tree);
-    tcase_add_test(tcase, numbers_of_a_tree);
-    tcase_add_test(tcase, faults_of_a_tree);
-    tcase_add_test(tcase, nul_in_a_tree);
-    tcase_add_test(tcase, depth_of_a_tree);
-    tcase_add_test(tcase, repeated_keys_of_large_objects);
-    tcase_add_test(tcase, many_values);
-    tcase_add_test(tcase, trees_cut_at_each_byte);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("json_tree", start, stop,
+                     TESTS(TEST(values_of_a_tree), TEST(numbers_of_a_tree), TEST(faults_of_a_tree),
+                           TEST(nul_in_a_tree), TEST(depth_of_a_tree),
+                           TEST(repeated_keys_of_large_objects), TEST(many_values),
+                           TEST(trees_cut_at_each_byte)));
 }

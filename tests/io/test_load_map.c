@@ -335,17 +335,8 @@ START_TEST(without_copies) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("load map");
-    TCase *file = tcase_create("maps");
-    tcase_add_checked_fixture(file, setup, teardown);
-    tcase_add_test(file, pieces_fill_a_parameter);
-    tcase_add_test(file, transposed);
-    tcase_add_test(file, prefix_and_other_names);
-    tcase_add_test(file, map_refuses);
-    tcase_add_test(file, taken_twice);
-    tcase_add_test(file, the_report);
-    tcase_add_test(file, a_part_that_fits_nothing);
-    tcase_add_test(file, without_copies);
-    suite_add_tcase(suite, file);
-    return run_suite(suite);
+    return run_tests("load map", setup, teardown,
+                     TESTS(TEST(pieces_fill_a_parameter), TEST(transposed),
+                           TEST(prefix_and_other_names), TEST(map_refuses), TEST(taken_twice),
+                           TEST(the_report), TEST(a_part_that_fits_nothing), TEST(without_copies)));
 }

@@ -367,17 +367,9 @@ START_TEST(save_refuses) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("safetensors");
-    TCase *file = tcase_create("files");
-    tcase_add_checked_fixture(file, setup, teardown);
-    tcase_add_test(file, any_dtype_and_strides);
-    tcase_add_loop_test(file, rounds_to_nearest_even, 0, 4);
-    tcase_add_test(file, f64_becomes_f32);
-    tcase_add_test(file, integers_become_i64);
-    tcase_add_test(file, what_cannot_be_read);
-    tcase_add_test(file, uses_of_a_reader);
-    tcase_add_test(file, a_context_closes_its_files);
-    tcase_add_test(file, save_refuses);
-    suite_add_tcase(suite, file);
-    return run_suite(suite);
+    return run_tests("safetensors", setup, teardown,
+                     TESTS(TEST(any_dtype_and_strides), LOOP(rounds_to_nearest_even, 4),
+                           TEST(f64_becomes_f32), TEST(integers_become_i64),
+                           TEST(what_cannot_be_read), TEST(uses_of_a_reader),
+                           TEST(a_context_closes_its_files), TEST(save_refuses)));
 }

@@ -312,15 +312,7 @@ START_TEST(refused) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("save map");
-    TCase *tcase = tcase_create("maps");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, gpt2);
-    tcase_add_test(tcase, rows);
-    tcase_add_test(tcase, tied);
-    tcase_add_test(tcase, both_names);
-    tcase_add_test(tcase, tensors);
-    tcase_add_test(tcase, refused);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(
+        "save map", setup, teardown,
+        TESTS(TEST(gpt2), TEST(rows), TEST(tied), TEST(both_names), TEST(tensors), TEST(refused)));
 }

@@ -368,15 +368,8 @@ START_TEST(never_mixed) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("shard faults");
-    TCase *faults = tcase_create("faults");
-    tcase_add_checked_fixture(faults, begin_all, end_all);
-    tcase_add_loop_test(faults, every_call_fails, 0, RUNS);
-    tcase_add_loop_test(faults, every_request_for_memory_fails, 0, RUNS);
-    tcase_add_test(faults, a_buffer_without_memory);
-    tcase_add_loop_test(faults, interrupted_and_short, 0, RUNS);
-    tcase_add_loop_test(faults, replaced_meanwhile, 0, 2);
-    tcase_add_test(faults, never_mixed);
-    suite_add_tcase(suite, faults);
-    return run_suite(suite);
+    return run_tests("shard faults", begin_all, end_all,
+                     TESTS(LOOP(every_call_fails, RUNS), LOOP(every_request_for_memory_fails, RUNS),
+                           TEST(a_buffer_without_memory), LOOP(interrupted_and_short, RUNS),
+                           LOOP(replaced_meanwhile, 2), TEST(never_mixed)));
 }

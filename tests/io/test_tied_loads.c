@@ -397,18 +397,8 @@ START_TEST(messages_of_shapes) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("tied loads");
-    TCase *tcase = tcase_create("loads");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, any_names);
-    tcase_add_test(tcase, converted);
-    tcase_add_test(tcase, some_names_mapped);
-    tcase_add_test(tcase, checkpoints);
-    tcase_add_test(tcase, buffers);
-    tcase_add_test(tcase, ignored);
-    tcase_add_test(tcase, ignored_names);
-    tcase_add_test(tcase, square_matrices);
-    tcase_add_test(tcase, messages_of_shapes);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("tied loads", setup, teardown,
+                     TESTS(TEST(any_names), TEST(converted), TEST(some_names_mapped),
+                           TEST(checkpoints), TEST(buffers), TEST(ignored), TEST(ignored_names),
+                           TEST(square_matrices), TEST(messages_of_shapes)));
 }

@@ -326,18 +326,8 @@ START_TEST(sgd_steps) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("kernels of data");
-    TCase *tcase = tcase_create("data");
-    tcase_add_test(tcase, isas);
-    tcase_add_test(tcase, selects);
-    tcase_add_test(tcase, fills);
-    tcase_add_test(tcase, casts);
-    tcase_add_test(tcase, copies);
-    tcase_add_test(tcase, rows_at_once);
-    tcase_add_test(tcase, wraps);
-    tcase_add_test(tcase, logic);
-    tcase_add_test(tcase, adam_steps);
-    tcase_add_test(tcase, sgd_steps);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("kernels of data", NULL, NULL,
+                     TESTS(TEST(isas), TEST(selects), TEST(fills), TEST(casts), TEST(copies),
+                           TEST(rows_at_once), TEST(wraps), TEST(logic), TEST(adam_steps),
+                           TEST(sgd_steps)));
 }

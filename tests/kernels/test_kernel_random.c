@@ -187,15 +187,8 @@ START_TEST(dropout_rate) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("random kernels");
-    TCase *tcase = tcase_create("random");
-    tcase_add_test(tcase, known_answers);
-    tcase_add_test(tcase, numbers_are_philox);
-    tcase_add_loop_test(tcase, any_cut_and_any_isa, 0, 3);
-    tcase_add_test(tcase, streams_differ);
-    tcase_add_test(tcase, uniform_moments);
-    tcase_add_test(tcase, normal_moments);
-    tcase_add_test(tcase, dropout_rate);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("random kernels", NULL, NULL,
+                     TESTS(TEST(known_answers), TEST(numbers_are_philox),
+                           LOOP(any_cut_and_any_isa, 3), TEST(streams_differ),
+                           TEST(uniform_moments), TEST(normal_moments), TEST(dropout_rate)));
 }

@@ -543,19 +543,9 @@ START_TEST(rotary) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("kernels of rows");
-    TCase *tcase = tcase_create("rows");
-    tcase_add_test(tcase, sum_of_bad_condition);
-    tcase_add_test(tcase, reductions);
-    tcase_add_test(tcase, finds_nan);
-    tcase_add_test(tcase, softmaxes);
-    tcase_add_test(tcase, rows_together);
-    tcase_add_test(tcase, softmax_of_columns);
-    tcase_add_test(tcase, softmax_of_infinities);
-    tcase_add_test(tcase, masked);
-    tcase_add_test(tcase, loss);
-    tcase_add_test(tcase, norms);
-    tcase_add_test(tcase, rotary);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("kernels of rows", NULL, NULL,
+                     TESTS(TEST(sum_of_bad_condition), TEST(reductions), TEST(finds_nan),
+                           TEST(softmaxes), TEST(rows_together), TEST(softmax_of_columns),
+                           TEST(softmax_of_infinities), TEST(masked), TEST(loss), TEST(norms),
+                           TEST(rotary)));
 }

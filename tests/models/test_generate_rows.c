@@ -467,14 +467,9 @@ START_TEST(caches_in_bf16) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("generate rows");
-    TCase *all = tcase_create("generate rows");
-    tcase_add_loop_test(all, products, 0, 2 * isas());
-    tcase_add_test(all, numbers_of_other_rows);
-    tcase_add_loop_test(all, attention_with_weights, 0, 2 * isas());
-    tcase_add_loop_test(all, generations, 0, COUNT(models) * isas());
-    tcase_add_loop_test(all, many_rows, 0, 6);
-    tcase_add_loop_test(all, caches_in_bf16, 0, 2 * isas());
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("generate rows", NULL, NULL,
+                     TESTS(LOOP(products, 2 * isas()), TEST(numbers_of_other_rows),
+                           LOOP(attention_with_weights, 2 * isas()),
+                           LOOP(generations, COUNT(models) * isas()), LOOP(many_rows, 6),
+                           LOOP(caches_in_bf16, 2 * isas())));
 }

@@ -312,18 +312,10 @@ START_TEST(files_that_lack_matrices) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("model adapters");
-    TCase *all = tcase_create("model adapters");
-    tcase_add_checked_fixture(all, setup, end_with_folders);
-    tcase_add_test(all, values_of_adapters);
-    tcase_add_test(all, trained_are_only_adapters);
-    tcase_add_test(all, adapters_of_bf16);
-    tcase_add_test(all, paths_that_are_too_long);
-    tcase_add_test(all, files_of_adapters);
-    tcase_add_test(all, files_that_are_refused);
-    tcase_add_test(all, files_that_lack_matrices);
-    tcase_add_test(all, adapter_of_a_tied_head);
-    tcase_add_test(all, base_of_adapters);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("model adapters", setup, end_with_folders,
+                     TESTS(TEST(values_of_adapters), TEST(trained_are_only_adapters),
+                           TEST(adapters_of_bf16), TEST(paths_that_are_too_long),
+                           TEST(files_of_adapters), TEST(files_that_are_refused),
+                           TEST(files_that_lack_matrices), TEST(adapter_of_a_tied_head),
+                           TEST(base_of_adapters)));
 }

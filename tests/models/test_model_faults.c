@@ -236,11 +236,6 @@ START_TEST(without_files) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("model faults");
-    TCase *all = tcase_create("model faults");
-    tcase_add_checked_fixture(all, begin_lm, finish_lm);
-    tcase_add_test(all, without_memory);
-    tcase_add_test(all, without_files);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("model faults", begin_lm, finish_lm,
+                     TESTS(TEST(without_memory), TEST(without_files)));
 }

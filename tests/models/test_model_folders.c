@@ -272,13 +272,7 @@ START_TEST(cut_files) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("model folders");
-    TCase *all = tcase_create("model folders");
-    tcase_add_checked_fixture(all, begin_folders, end_folders);
-    tcase_add_test(all, no_folders_of_models);
-    tcase_add_test(all, several_files);
-    tcase_add_test(all, no_folders_of_tokenizers);
-    tcase_add_test(all, cut_files);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("model folders", begin_folders, end_folders,
+                     TESTS(TEST(no_folders_of_models), TEST(several_files),
+                           TEST(no_folders_of_tokenizers), TEST(cut_files)));
 }

@@ -498,23 +498,11 @@ START_TEST(in_training) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("model generate");
-    TCase *all = tcase_create("model generate");
-    tcase_add_checked_fixture(all, setup, end_with_folders);
-    tcase_add_test(all, greedy_ids);
-    tcase_add_test(all, penalties_of_negative_logits);
-    tcase_add_test(all, draws);
-    tcase_add_test(all, ends_of_rows);
-    tcase_add_test(all, stop_texts);
-    tcase_add_test(all, a_stop_text_behind_a_long_text);
-    tcase_add_test(all, options_of_folders);
-    tcase_add_test(all, ends_that_are_set);
-    tcase_add_test(all, options_of_config);
-    tcase_add_test(all, options_that_are_not_supported);
-    tcase_add_test(all, a_token_that_is_added);
-    tcase_add_test(all, heads_of_another_size);
-    tcase_add_test(all, a_larger_vocabulary);
-    tcase_add_test(all, in_training);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests(
+        "model generate", setup, end_with_folders,
+        TESTS(TEST(greedy_ids), TEST(penalties_of_negative_logits), TEST(draws), TEST(ends_of_rows),
+              TEST(stop_texts), TEST(a_stop_text_behind_a_long_text), TEST(options_of_folders),
+              TEST(ends_that_are_set), TEST(options_of_config),
+              TEST(options_that_are_not_supported), TEST(a_token_that_is_added),
+              TEST(heads_of_another_size), TEST(a_larger_vocabulary), TEST(in_training)));
 }

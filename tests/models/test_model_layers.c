@@ -290,18 +290,10 @@ START_TEST(attentions_in_layers_of_nn) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("model layers");
-    TCase *all = tcase_create("model layers");
-    tcase_add_checked_fixture(all, setup, end_with_folders);
-    tcase_add_test(all, trees_stay);
-    tcase_add_loop_test(all, layers_of_nn, 0, LAYER_CONFIGS);
-    tcase_add_test(all, sums_of_a_parallel_layer);
-    tcase_add_test(all, copies_of_layers);
-    tcase_add_loop_test(all, attention_of_one_product, 0, 2);
-    tcase_add_test(all, feed_forwards_of_a_program);
-    tcase_add_loop_test(all, attentions_of_a_program, 0, 2);
-    tcase_add_test(all, attentions_of_nn);
-    tcase_add_test(all, attentions_in_layers_of_nn);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("model layers", setup, end_with_folders,
+                     TESTS(TEST(trees_stay), LOOP(layers_of_nn, LAYER_CONFIGS),
+                           TEST(sums_of_a_parallel_layer), TEST(copies_of_layers),
+                           LOOP(attention_of_one_product, 2), TEST(feed_forwards_of_a_program),
+                           LOOP(attentions_of_a_program, 2), TEST(attentions_of_nn),
+                           TEST(attentions_in_layers_of_nn)));
 }

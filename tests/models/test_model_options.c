@@ -435,22 +435,11 @@ START_TEST(names_of_old_files) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("model options");
-    TCase *all = tcase_create("model options");
-    tcase_add_checked_fixture(all, setup, end_with_folders);
-    tcase_add_test(all, dropouts);
-    tcase_add_test(all, padding_on_the_left);
-    tcase_add_test(all, tables_of_positions);
-    tcase_add_test(all, segments_that_lie_apart);
-    tcase_add_test(all, a_loss_with_a_softcap);
-    tcase_add_test(all, a_loss_of_few_tokens);
-    tcase_add_test(all, caches_of_another_model);
-    tcase_add_test(all, initial_values);
-    tcase_add_test(all, initial_values_in_bf16);
-    tcase_add_test(all, more_rows);
-    tcase_add_loop_test(all, more_masked_rows, 0, 2);
-    tcase_add_test(all, layouts_of_saved_folders);
-    tcase_add_test(all, names_of_old_files);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("model options", setup, end_with_folders,
+                     TESTS(TEST(dropouts), TEST(padding_on_the_left), TEST(tables_of_positions),
+                           TEST(segments_that_lie_apart), TEST(a_loss_with_a_softcap),
+                           TEST(a_loss_of_few_tokens), TEST(caches_of_another_model),
+                           TEST(initial_values), TEST(initial_values_in_bf16), TEST(more_rows),
+                           LOOP(more_masked_rows, 2), TEST(layouts_of_saved_folders),
+                           TEST(names_of_old_files)));
 }

@@ -61,11 +61,7 @@ START_TEST(values_of_transformers) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("model values");
-    TCase *all = tcase_create("model values");
-    tcase_add_checked_fixture(all, begin_values, end_values);
-    tcase_add_loop_test(all, values_of_transformers, 0,
-                        (int)(sizeof model_values / sizeof *model_values));
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests(
+        "model values", begin_values, end_values,
+        TESTS(LOOP(values_of_transformers, (int)(sizeof model_values / sizeof *model_values))));
 }

@@ -542,30 +542,14 @@ START_TEST(models_of_another_type) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("models");
-    TCase *all = tcase_create("models");
-    tcase_add_checked_fixture(all, setup, teardown_folders);
-    tcase_add_test(all, results_of_each_architecture);
-    tcase_add_test(all, packed_rows);
-    tcase_add_test(all, norms_of_queries);
-    tcase_add_test(all, losses);
-    tcase_add_test(all, losses_of_views);
-    tcase_add_test(all, recomputed_layers_have_the_same_bits);
-    tcase_add_test(all, gradient_of_the_padding_row);
-    tcase_add_test(all, copies);
-    tcase_add_test(all, folders);
-    tcase_add_test(all, tied_matrix_under_the_name_of_the_head);
-    tcase_add_test(all, more_layers_than_tensors);
-    tcase_add_test(all, files_beside_the_weights);
-    tcase_add_test(all, folders_that_are_refused);
-    tcase_add_test(all, texts_that_are_refused);
-    tcase_add_test(all, two_dialects_at_once);
-    tcase_add_test(all, keys_that_change_nothing);
-    tcase_add_test(all, texts_that_are_cut);
-    tcase_add_test(all, rows_of_a_cache);
-    tcase_add_test(all, adapters_beside_bf16);
-    tcase_add_test(all, generators);
-    tcase_add_test(all, models_of_another_type);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests(
+        "models", setup, teardown_folders,
+        TESTS(TEST(results_of_each_architecture), TEST(packed_rows), TEST(norms_of_queries),
+              TEST(losses), TEST(losses_of_views), TEST(recomputed_layers_have_the_same_bits),
+              TEST(gradient_of_the_padding_row), TEST(copies), TEST(folders),
+              TEST(tied_matrix_under_the_name_of_the_head), TEST(more_layers_than_tensors),
+              TEST(files_beside_the_weights), TEST(folders_that_are_refused),
+              TEST(texts_that_are_refused), TEST(two_dialects_at_once),
+              TEST(keys_that_change_nothing), TEST(texts_that_are_cut), TEST(rows_of_a_cache),
+              TEST(adapters_beside_bf16), TEST(generators), TEST(models_of_another_type)));
 }

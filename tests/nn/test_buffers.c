@@ -158,14 +158,7 @@ START_TEST(not_trained) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("buffers");
-    TCase *file = tcase_create("buffers");
-    tcase_add_checked_fixture(file, setup, teardown);
-    tcase_add_test(file, names_and_counts);
-    tcase_add_test(file, saved_if_persistent);
-    tcase_add_test(file, refused);
-    tcase_add_test(file, lifetime);
-    tcase_add_test(file, not_trained);
-    suite_add_tcase(suite, file);
-    return run_suite(suite);
+    return run_tests("buffers", setup, teardown,
+                     TESTS(TEST(names_and_counts), TEST(saved_if_persistent), TEST(refused),
+                           TEST(lifetime), TEST(not_trained)));
 }

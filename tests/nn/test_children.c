@@ -487,20 +487,12 @@ START_TEST(out_of_memory) { constructors_leave_nothing(make, 2, 6); }
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {what_stands_there_is_called,
-                                  feed_forward_of_an_mlp,
-                                  other_widths,
-                                  results_of_another_shape,
-                                  a_child_takes_its_place,
-                                  set_child_refused,
-                                  an_optimiser_of_the_old_parameters,
-                                  separate_is_packed,
-                                  separate_with_a_cache_and_masks,
-                                  separate_names_and_values,
-                                  clones,
-                                  clones_of_a_part,
-                                  a_clones_forward,
-                                  out_of_memory,
-                                  NULL};
-    return run_tests("children", tests);
+    return run_tests("children", setup, teardown,
+                     TESTS(TEST(what_stands_there_is_called), TEST(feed_forward_of_an_mlp),
+                           TEST(other_widths), TEST(results_of_another_shape),
+                           TEST(a_child_takes_its_place), TEST(set_child_refused),
+                           TEST(an_optimiser_of_the_old_parameters), TEST(separate_is_packed),
+                           TEST(separate_with_a_cache_and_masks), TEST(separate_names_and_values),
+                           TEST(clones), TEST(clones_of_a_part), TEST(a_clones_forward),
+                           TEST(out_of_memory)));
 }

@@ -335,15 +335,9 @@ START_TEST(init_functions) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {mlp_is_its_parts,
-                                  positions,
-                                  heads,
-                                  a_vector_is_normed,
-                                  modules_refuse_shapes,
-                                  dropout_of_a_layer,
-                                  layers_are_torchs,
-                                  initialisation_is_torchs,
-                                  init_functions,
-                                  NULL};
-    return run_tests("layers", tests);
+    return run_tests("layers", setup, teardown,
+                     TESTS(TEST(mlp_is_its_parts), TEST(positions), TEST(heads),
+                           TEST(a_vector_is_normed), TEST(modules_refuse_shapes),
+                           TEST(dropout_of_a_layer), TEST(layers_are_torchs),
+                           TEST(initialisation_is_torchs), TEST(init_functions)));
 }

@@ -442,22 +442,11 @@ START_TEST(without_memory) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("module_types");
-    TCase *all = tcase_create("module_types");
-    tcase_add_checked_fixture(all, begin, teardown);
-    tcase_add_test(all, several_inputs);
-    tcase_add_test(all, forward_of_one_input);
-    tcase_add_test(all, data_has_a_type);
-    tcase_add_test(all, described);
-    tcase_add_test(all, errors_have_the_path);
-    tcase_add_test(all, the_profile_has_it);
-    tcase_add_test(all, cloned);
-    tcase_add_test(all, not_cloned);
-    tcase_add_test(all, ends_in_order);
-    tcase_add_test(all, ends_with_the_context);
-    tcase_add_loop_test(all, hostile_ends, 0, sizeof hostile / sizeof *hostile);
-    tcase_add_test(all, hostile_ends_of_a_context);
-    tcase_add_test(all, without_memory);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("module_types", begin, teardown,
+                     TESTS(TEST(several_inputs), TEST(forward_of_one_input), TEST(data_has_a_type),
+                           TEST(described), TEST(errors_have_the_path), TEST(the_profile_has_it),
+                           TEST(cloned), TEST(not_cloned), TEST(ends_in_order),
+                           TEST(ends_with_the_context),
+                           LOOP(hostile_ends, sizeof hostile / sizeof *hostile),
+                           TEST(hostile_ends_of_a_context), TEST(without_memory)));
 }

@@ -557,23 +557,13 @@ START_TEST(activations_are_ops) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {names_are_torchs_in_torchs_order,
-                                  counts,
-                                  lists_and_nested_names,
-                                  bad_names,
-                                  full_names_fit,
-                                  a_module_that_is_freed_gives_all_back,
-                                  no_cycles_and_one_parent,
-                                  what_a_parameter_may_be,
-                                  a_shared_parameter_is_one,
-                                  a_shared_parameter_has_its_first_name,
-                                  training_mode,
-                                  forwards_are_checked,
-                                  modules_of_your_own,
-                                  prints_as_torch,
-                                  prints_options,
-                                  activations_are_ops,
-                                  a_dropout_module,
-                                  NULL};
-    return run_tests("nn", tests);
+    return run_tests(
+        "nn", setup, teardown,
+        TESTS(TEST(names_are_torchs_in_torchs_order), TEST(counts), TEST(lists_and_nested_names),
+              TEST(bad_names), TEST(full_names_fit), TEST(a_module_that_is_freed_gives_all_back),
+              TEST(no_cycles_and_one_parent), TEST(what_a_parameter_may_be),
+              TEST(a_shared_parameter_is_one), TEST(a_shared_parameter_has_its_first_name),
+              TEST(training_mode), TEST(forwards_are_checked), TEST(modules_of_your_own),
+              TEST(prints_as_torch), TEST(prints_options), TEST(activations_are_ops),
+              TEST(a_dropout_module)));
 }

@@ -227,12 +227,8 @@ START_TEST(parameters_that_came_later) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {a_failed_constructor_leaves_nothing,
-                                  options_are_checked,
-                                  the_smallest_and_largest_options,
-                                  constructors_refuse,
-                                  errors_name_the_module,
-                                  parameters_that_came_later,
-                                  NULL};
-    return run_tests("nn refused", tests);
+    return run_tests("nn refused", setup, teardown,
+                     TESTS(TEST(a_failed_constructor_leaves_nothing), TEST(options_are_checked),
+                           TEST(the_smallest_and_largest_options), TEST(constructors_refuse),
+                           TEST(errors_name_the_module), TEST(parameters_that_came_later)));
 }

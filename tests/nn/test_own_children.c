@@ -286,17 +286,12 @@ START_TEST(clones_of_a_buffer_that_is_a_parameter) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {a_running_module_stays,
-                                  a_layer_replaced_by_its_own_child,
-                                  a_layer_freed_before_its_turn,
-                                  tensors_of_the_caller_stay,
-                                  a_stack_has_a_list,
-                                  a_feed_forward_has_its_end,
-                                  a_narrow_feed_forward_with_dropout,
-                                  projections_of_another_dtype,
-                                  a_cache_freed_by_a_projection,
-                                  a_walk_while_the_tree_changes,
-                                  clones_of_a_buffer_that_is_a_parameter,
-                                  NULL};
-    return run_tests("own_children", tests);
+    return run_tests("own_children", setup, teardown,
+                     TESTS(TEST(a_running_module_stays), TEST(a_layer_replaced_by_its_own_child),
+                           TEST(a_layer_freed_before_its_turn), TEST(tensors_of_the_caller_stay),
+                           TEST(a_stack_has_a_list), TEST(a_feed_forward_has_its_end),
+                           TEST(a_narrow_feed_forward_with_dropout),
+                           TEST(projections_of_another_dtype), TEST(a_cache_freed_by_a_projection),
+                           TEST(a_walk_while_the_tree_changes),
+                           TEST(clones_of_a_buffer_that_is_a_parameter)));
 }

@@ -106,10 +106,7 @@ START_TEST(the_same_bits_on_any_number_of_threads) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("train");
-    TCase *tcase = tcase_create("train");
-    tcase_add_test(tcase, four_digits_backwards);
-    tcase_add_test(tcase, the_same_bits_on_any_number_of_threads);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(
+        "train", NULL, NULL,
+        TESTS(TEST(four_digits_backwards), TEST(the_same_bits_on_any_number_of_threads)));
 }

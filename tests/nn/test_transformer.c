@@ -462,20 +462,12 @@ START_TEST(caches_that_cannot_be_leave_none) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {names_are_torchs,
-                                  a_stack_is_its_layers,
-                                  a_transformer_is_both,
-                                  gated_layers,
-                                  caches_change_nothing,
-                                  caches_are_checked,
-                                  calls_with_caches_are_checked,
-                                  calls_are_checked,
-                                  a_call_that_fails_leaves_nothing,
-                                  constructors_are_checked,
-                                  tokens_allocate_nothing,
-                                  layers_give_their_inputs_back,
-                                  a_failed_constructor_leaves_nothing,
-                                  caches_that_cannot_be_leave_none,
-                                  NULL};
-    return run_tests("transformer", tests);
+    return run_tests(
+        "transformer", setup, teardown,
+        TESTS(TEST(names_are_torchs), TEST(a_stack_is_its_layers), TEST(a_transformer_is_both),
+              TEST(gated_layers), TEST(caches_change_nothing), TEST(caches_are_checked),
+              TEST(calls_with_caches_are_checked), TEST(calls_are_checked),
+              TEST(a_call_that_fails_leaves_nothing), TEST(constructors_are_checked),
+              TEST(tokens_allocate_nothing), TEST(layers_give_their_inputs_back),
+              TEST(a_failed_constructor_leaves_nothing), TEST(caches_that_cannot_be_leave_none)));
 }

@@ -433,21 +433,11 @@ START_TEST(a_clone_has_memory_of_its_own) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("copy_into");
-    TCase *all = tcase_create("copy_into");
-    tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_add_test(all, into_views);
-    tcase_add_test(all, into_large_views);
-    tcase_add_test(all, threads_write_the_same_bits);
-    tcase_add_test(all, the_nearer_end_is_exact);
-    tcase_add_test(all, dtypes_are_converted);
-    tcase_add_test(all, sums_and_products_in_other_dtypes);
-    tcase_add_test(all, from_is_read_first);
-    tcase_add_test(all, elements_of_to_have_an_address_each);
-    tcase_add_test(all, what_is_refused);
-    tcase_add_test(all, writes_are_counted);
-    tcase_add_test(all, writes_through_a_pointer);
-    tcase_add_test(all, a_clone_has_memory_of_its_own);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("copy_into", open_context, close_context,
+                     TESTS(TEST(into_views), TEST(into_large_views),
+                           TEST(threads_write_the_same_bits), TEST(the_nearer_end_is_exact),
+                           TEST(dtypes_are_converted), TEST(sums_and_products_in_other_dtypes),
+                           TEST(from_is_read_first), TEST(elements_of_to_have_an_address_each),
+                           TEST(what_is_refused), TEST(writes_are_counted),
+                           TEST(writes_through_a_pointer), TEST(a_clone_has_memory_of_its_own)));
 }

@@ -144,12 +144,4 @@ START_TEST(written) {
 }
 END_TEST
 
-int main(void) {
-    Suite *suite = suite_create("distinct");
-    TCase *tcase = tcase_create("distinct");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, large);
-    tcase_add_test(tcase, written);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
-}
+int main(void) { return run_tests("distinct", setup, teardown, TESTS(TEST(large), TEST(written))); }

@@ -457,21 +457,10 @@ START_TEST(what_the_tape_keeps) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("elementwise");
-    TCase *all = tcase_create("all");
-    tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_add_test(all, dtypes_that_are_refused);
-    tcase_add_test(all, dtypes_of_one_tensor);
-    tcase_add_test(all, shapes_that_do_not_fit);
-    tcase_add_test(all, integers);
-    tcase_add_test(all, ties_share);
-    tcase_add_test(all, kinks);
-    tcase_add_test(all, infinite_cotangents);
-    tcase_add_test(all, powers);
-    tcase_add_test(all, comparisons_with_a_number);
-    tcase_add_test(all, nan_in_nan_out);
-    tcase_add_test(all, causal_masks);
-    tcase_add_test(all, what_the_tape_keeps);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("elementwise", open_context, close_context,
+                     TESTS(TEST(dtypes_that_are_refused), TEST(dtypes_of_one_tensor),
+                           TEST(shapes_that_do_not_fit), TEST(integers), TEST(ties_share),
+                           TEST(kinks), TEST(infinite_cotangents), TEST(powers),
+                           TEST(comparisons_with_a_number), TEST(nan_in_nan_out),
+                           TEST(causal_masks), TEST(what_the_tape_keeps)));
 }

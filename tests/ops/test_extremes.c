@@ -139,13 +139,7 @@ START_TEST(norms_of_infinities) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("extremes");
-    TCase *tcase = tcase_create("extremes");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, targets_of_infinite_logits);
-    tcase_add_test(tcase, hidden_beside_nan);
-    tcase_add_test(tcase, norms_of_large_numbers);
-    tcase_add_test(tcase, norms_of_infinities);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("extremes", setup, teardown,
+                     TESTS(TEST(targets_of_infinite_logits), TEST(hidden_beside_nan),
+                           TEST(norms_of_large_numbers), TEST(norms_of_infinities)));
 }

@@ -298,17 +298,10 @@ START_TEST(a_common_offset_costs_no_digits) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("losses");
-    TCase *all = tcase_create("losses");
-    tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_add_test(all, rows_that_do_not_count);
-    tcase_add_test(all, a_row_whose_loss_is_nan_has_a_gradient_of_nan);
-    tcase_add_test(all, z_loss_is_the_composed_one);
-    tcase_add_test(all, z_loss_at_the_limits);
-    tcase_add_test(all, errors_of_losses);
-    tcase_add_test(all, linear_loss_in_blocks);
-    tcase_add_test(all, linear_loss_again);
-    tcase_add_loop_test(all, a_common_offset_costs_no_digits, 0, OF_LOGITS);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests(
+        "losses", open_context, close_context,
+        TESTS(TEST(rows_that_do_not_count), TEST(a_row_whose_loss_is_nan_has_a_gradient_of_nan),
+              TEST(z_loss_is_the_composed_one), TEST(z_loss_at_the_limits), TEST(errors_of_losses),
+              TEST(linear_loss_in_blocks), TEST(linear_loss_again),
+              LOOP(a_common_offset_costs_no_digits, OF_LOGITS)));
 }

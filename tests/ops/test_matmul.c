@@ -297,15 +297,8 @@ START_TEST(refusals) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("matmul");
-    TCase *tcase = tcase_create("matmul");
-    tcase_add_test(tcase, matmul_of_views);
-    tcase_add_test(tcase, matmul_of_two_matrices);
-    tcase_add_test(tcase, matmul_of_many_dims);
-    tcase_add_test(tcase, bias_of_views);
-    tcase_add_test(tcase, activated_linear_is_both);
-    tcase_add_test(tcase, rows_apart);
-    tcase_add_test(tcase, refusals);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("matmul", NULL, NULL,
+                     TESTS(TEST(matmul_of_views), TEST(matmul_of_two_matrices),
+                           TEST(matmul_of_many_dims), TEST(bias_of_views),
+                           TEST(activated_linear_is_both), TEST(rows_apart), TEST(refusals)));
 }

@@ -231,17 +231,7 @@ START_TEST(into) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("ops_refused");
-    TCase *tcase = tcase_create("ops_refused");
-    tcase_add_checked_fixture(tcase, open_context, close_context);
-    tcase_add_test(tcase, attention);
-    tcase_add_test(tcase, attention_without_a_width);
-    tcase_add_test(tcase, products);
-    tcase_add_test(tcase, losses);
-    tcase_add_test(tcase, shapes);
-    tcase_add_test(tcase, numbers);
-    tcase_add_test(tcase, sampling);
-    tcase_add_test(tcase, into);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("ops_refused", open_context, close_context,
+                     TESTS(TEST(attention), TEST(attention_without_a_width), TEST(products),
+                           TEST(losses), TEST(shapes), TEST(numbers), TEST(sampling), TEST(into)));
 }

@@ -281,17 +281,9 @@ START_TEST(same_bits_for_any_threads) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("reductions");
-    TCase *all = tcase_create("all");
-    tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_add_test(all, every_set_of_dims);
-    tcase_add_test(all, scalars);
-    tcase_add_test(all, no_element);
-    tcase_add_test(all, sum_to_shares_memory);
-    tcase_add_test(all, rows_with_gaps);
-    tcase_add_test(all, sums_are_accurate);
-    tcase_add_test(all, large_reductions_are_right);
-    tcase_add_test(all, same_bits_for_any_threads);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("reductions", open_context, close_context,
+                     TESTS(TEST(every_set_of_dims), TEST(scalars), TEST(no_element),
+                           TEST(sum_to_shares_memory), TEST(rows_with_gaps),
+                           TEST(sums_are_accurate), TEST(large_reductions_are_right),
+                           TEST(same_bits_for_any_threads)));
 }

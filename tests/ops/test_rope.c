@@ -289,17 +289,9 @@ START_TEST(refusals) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("rope");
-    TCase *all = tcase_create("rope");
-    tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_add_test(all, options_and_positions);
-    tcase_add_test(all, written_out_options_change_no_bit);
-    tcase_add_test(all, threads_change_no_bit);
-    tcase_add_test(all, sequences_are_independent);
-    tcase_add_test(all, large_positions_are_exact);
-    tcase_add_test(all, arrays_are_copied);
-    tcase_add_test(all, nothing_to_rotate);
-    tcase_add_test(all, refusals);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("rope", open_context, close_context,
+                     TESTS(TEST(options_and_positions), TEST(written_out_options_change_no_bit),
+                           TEST(threads_change_no_bit), TEST(sequences_are_independent),
+                           TEST(large_positions_are_exact), TEST(arrays_are_copied),
+                           TEST(nothing_to_rotate), TEST(refusals)));
 }

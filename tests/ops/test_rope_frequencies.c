@@ -157,13 +157,7 @@ START_TEST(options_of_another_kind_are_refused) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("rope_frequencies");
-    TCase *all = tcase_create("rope_frequencies");
-    tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_add_test(all, golden_values);
-    tcase_add_test(all, plain_frequencies_are_those_of_rope);
-    tcase_add_test(all, refusals);
-    tcase_add_test(all, options_of_another_kind_are_refused);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("rope_frequencies", open_context, close_context,
+                     TESTS(TEST(golden_values), TEST(plain_frequencies_are_those_of_rope),
+                           TEST(refusals), TEST(options_of_another_kind_are_refused)));
 }

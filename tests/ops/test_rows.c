@@ -315,21 +315,11 @@ START_TEST(rotary_positions) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("rows");
-    TCase *all = tcase_create("rows");
-    tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_add_test(all, softmax_of_extremes);
-    tcase_add_test(all, hidden_values_are_not_read);
-    tcase_add_test(all, masks_are_not_made_whole);
-    tcase_add_test(all, norms);
-    tcase_add_test(all, sums_over_rows_are_exact);
-    tcase_add_test(all, look_ups);
-    tcase_add_test(all, indices_are_checked_again);
-    tcase_add_test(all, embedding_of_wide_rows);
-    tcase_add_test(all, dropout_drops);
-    tcase_add_test(all, dropout_takes_a_stream_when_it_acts);
-    tcase_add_test(all, a_large_mean_costs_no_digits);
-    tcase_add_test(all, rotary_positions);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("rows", open_context, close_context,
+                     TESTS(TEST(softmax_of_extremes), TEST(hidden_values_are_not_read),
+                           TEST(masks_are_not_made_whole), TEST(norms),
+                           TEST(sums_over_rows_are_exact), TEST(look_ups),
+                           TEST(indices_are_checked_again), TEST(embedding_of_wide_rows),
+                           TEST(dropout_drops), TEST(dropout_takes_a_stream_when_it_acts),
+                           TEST(a_large_mean_costs_no_digits), TEST(rotary_positions)));
 }

@@ -280,18 +280,9 @@ START_TEST(views_keep_no_values) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("shapes");
-    TCase *all = tcase_create("shapes");
-    tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_add_test(all, views_share_memory);
-    tcase_add_test(all, values_of_views);
-    tcase_add_test(all, viewed_or_refused);
-    tcase_add_test(all, errors_of_shapes);
-    tcase_add_test(all, splitting);
-    tcase_add_test(all, gradients_of_parts_add_up);
-    tcase_add_test(all, gradients_of_dims_from_the_end);
-    tcase_add_test(all, casting);
-    tcase_add_test(all, views_keep_no_values);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("shapes", open_context, close_context,
+                     TESTS(TEST(views_share_memory), TEST(values_of_views), TEST(viewed_or_refused),
+                           TEST(errors_of_shapes), TEST(splitting), TEST(gradients_of_parts_add_up),
+                           TEST(gradients_of_dims_from_the_end), TEST(casting),
+                           TEST(views_keep_no_values)));
 }

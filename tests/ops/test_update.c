@@ -265,16 +265,8 @@ START_TEST(values_changed_since) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("update");
-    TCase *all = tcase_create("update");
-    tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_add_test(all, filling_and_copying);
-    tcase_add_test(all, random_fills);
-    tcase_add_test(all, steps);
-    tcase_add_test(all, steps_of_many);
-    tcase_add_test(all, moments_fade_to_zero);
-    tcase_add_test(all, threads_write_the_same_bits);
-    tcase_add_test(all, values_changed_since);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("update", open_context, close_context,
+                     TESTS(TEST(filling_and_copying), TEST(random_fills), TEST(steps),
+                           TEST(steps_of_many), TEST(moments_fade_to_zero),
+                           TEST(threads_write_the_same_bits), TEST(values_changed_since)));
 }

@@ -460,24 +460,13 @@ START_TEST(many_tensors) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("checkpoint");
-    TCase *checkpoint = tcase_create("checkpoints");
-    tcase_add_checked_fixture(checkpoint, setup, teardown);
-    tcase_add_loop_test(checkpoint, resume_is_bit_identical, 0, 4);
-    tcase_add_test(checkpoint, checkpoints_of_another_optimiser);
-    tcase_add_test(checkpoint, metadata_of_a_checkpoint);
-    tcase_add_test(checkpoint, arguments_of_checkpoints);
-    tcase_add_test(checkpoint, a_checkpoint_that_is_cut);
-    tcase_add_test(checkpoint, what_a_checkpoint_holds);
-    tcase_add_test(checkpoint, refusals_name_the_file);
-    tcase_add_loop_test(checkpoint, numbers_that_no_constructor_takes, 0,
-                        (int)(sizeof wrong_numbers / sizeof *wrong_numbers));
-    tcase_add_test(checkpoint, bools_and_counts);
-    tcase_add_test(checkpoint, the_last_count);
-    tcase_add_test(checkpoint, clipping_ends);
-    tcase_add_test(checkpoint, largest_numbers);
-    tcase_add_test(checkpoint, names_go_back);
-    tcase_add_test(checkpoint, many_tensors);
-    suite_add_tcase(suite, checkpoint);
-    return run_suite(suite);
+    return run_tests("checkpoint", setup, teardown,
+                     TESTS(LOOP(resume_is_bit_identical, 4), TEST(checkpoints_of_another_optimiser),
+                           TEST(metadata_of_a_checkpoint), TEST(arguments_of_checkpoints),
+                           TEST(a_checkpoint_that_is_cut), TEST(what_a_checkpoint_holds),
+                           TEST(refusals_name_the_file),
+                           LOOP(numbers_that_no_constructor_takes,
+                                (int)(sizeof wrong_numbers / sizeof *wrong_numbers)),
+                           TEST(bools_and_counts), TEST(the_last_count), TEST(clipping_ends),
+                           TEST(largest_numbers), TEST(names_go_back), TEST(many_tensors)));
 }

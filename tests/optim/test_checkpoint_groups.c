@@ -322,15 +322,8 @@ START_TEST(a_file_without_groups) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("checkpoint groups");
-    TCase *file = tcase_create("groups");
-    tcase_add_checked_fixture(file, setup, teardown);
-    tcase_add_loop_test(file, resume_is_bit_identical, 0, 4);
-    tcase_add_test(file, states_of_frozen_parameters);
-    tcase_add_test(file, one_optimiser_twice);
-    tcase_add_test(file, numbers_that_no_group_takes);
-    tcase_add_test(file, what_does_not_fit);
-    tcase_add_test(file, a_file_without_groups);
-    suite_add_tcase(suite, file);
-    return run_suite(suite);
+    return run_tests("checkpoint groups", setup, teardown,
+                     TESTS(LOOP(resume_is_bit_identical, 4), TEST(states_of_frozen_parameters),
+                           TEST(one_optimiser_twice), TEST(numbers_that_no_group_takes),
+                           TEST(what_does_not_fit), TEST(a_file_without_groups)));
 }

@@ -309,15 +309,7 @@ START_TEST(refused) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("checkpoint parts");
-    TCase *file = tcase_create("parts");
-    tcase_add_checked_fixture(file, setup, teardown);
-    tcase_add_test(file, resume_is_bit_identical);
-    tcase_add_test(file, both_fields);
-    tcase_add_test(file, inference);
-    tcase_add_test(file, trained);
-    tcase_add_test(file, tensors_match);
-    tcase_add_test(file, refused);
-    suite_add_tcase(suite, file);
-    return run_suite(suite);
+    return run_tests("checkpoint parts", setup, teardown,
+                     TESTS(TEST(resume_is_bit_identical), TEST(both_fields), TEST(inference),
+                           TEST(trained), TEST(tensors_match), TEST(refused)));
 }

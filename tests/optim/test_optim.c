@@ -440,18 +440,11 @@ START_TEST(training_asks_the_allocator_nothing_from_the_third_step_on) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {sgd,
-                                  adam_and_adamw,
-                                  no_gradient_no_step,
-                                  zero_grad_takes_every_gradient,
-                                  a_shared_parameter_steps_once,
-                                  everything_goes_back,
-                                  a_failed_optimiser_leaves_nothing,
-                                  options_are_checked,
-                                  clipping,
-                                  clipping_in_the_step,
-                                  schedule,
-                                  training_asks_the_allocator_nothing_from_the_third_step_on,
-                                  NULL};
-    return run_tests("optim", tests);
+    return run_tests("optim", setup, teardown,
+                     TESTS(TEST(sgd), TEST(adam_and_adamw), TEST(no_gradient_no_step),
+                           TEST(zero_grad_takes_every_gradient),
+                           TEST(a_shared_parameter_steps_once), TEST(everything_goes_back),
+                           TEST(a_failed_optimiser_leaves_nothing), TEST(options_are_checked),
+                           TEST(clipping), TEST(clipping_in_the_step), TEST(schedule),
+                           TEST(training_asks_the_allocator_nothing_from_the_third_step_on)));
 }

@@ -114,11 +114,4 @@ START_TEST(memory_runs_out) {
 }
 END_TEST
 
-int main(void) {
-    Suite *suite = suite_create("optim_faults");
-    TCase *tcase = tcase_create("optim_faults");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, memory_runs_out);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
-}
+int main(void) { return run_tests("optim_faults", setup, teardown, TESTS(TEST(memory_runs_out))); }

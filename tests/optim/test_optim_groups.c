@@ -503,20 +503,11 @@ START_TEST(steady_state) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("optim groups");
-    TCase *all = tcase_create("groups");
-    tcase_add_checked_fixture(all, setup, teardown);
-    tcase_add_loop_test(all, groups_follow_the_formula, 0, 4 * KINDS);
-    tcase_add_loop_test(all, steps_left_out, 0, 2 * KINDS);
-    tcase_add_test(all, matching);
-    tcase_add_test(all, patterns_that_match_nothing);
-    tcase_add_test(all, characters_and_time);
-    tcase_add_test(all, any_name_counts);
-    tcase_add_test(all, groups_are_checked);
-    tcase_add_test(all, states_of_those_that_are_updated);
-    tcase_add_test(all, every_byte_goes_back);
-    tcase_add_test(all, a_first_step_without_memory);
-    tcase_add_test(all, steady_state);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("optim groups", setup, teardown,
+                     TESTS(LOOP(groups_follow_the_formula, 4 * KINDS),
+                           LOOP(steps_left_out, 2 * KINDS), TEST(matching),
+                           TEST(patterns_that_match_nothing), TEST(characters_and_time),
+                           TEST(any_name_counts), TEST(groups_are_checked),
+                           TEST(states_of_those_that_are_updated), TEST(every_byte_goes_back),
+                           TEST(a_first_step_without_memory), TEST(steady_state)));
 }

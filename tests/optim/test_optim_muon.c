@@ -198,7 +198,7 @@ START_TEST(what_is_refused) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {muon_follows_its_formula, updates_are_orthogonal,
-                                  gradients_without_a_direction, what_is_refused, NULL};
-    return run_tests("optim_muon", tests);
+    return run_tests("optim_muon", setup, teardown,
+                     TESTS(TEST(muon_follows_its_formula), TEST(updates_are_orthogonal),
+                           TEST(gradients_without_a_direction), TEST(what_is_refused)));
 }

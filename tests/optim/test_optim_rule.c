@@ -481,19 +481,9 @@ START_TEST(a_checkpoint_of_before) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("optim_rule");
-    TCase *tcase = tcase_create("optim_rule");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, lion_follows_its_formula);
-    tcase_add_test(tcase, adamw_as_a_rule);
-    tcase_add_test(tcase, numbers_are_checked);
-    tcase_add_test(tcase, ranges);
-    tcase_add_test(tcase, incomplete_rules);
-    tcase_add_test(tcase, a_rest);
-    tcase_add_test(tcase, options_of_a_rest);
-    tcase_add_test(tcase, resumed_with_the_same_bits);
-    tcase_add_test(tcase, checkpoints_of_others);
-    tcase_add_test(tcase, a_checkpoint_of_before);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("optim_rule", setup, teardown,
+                     TESTS(TEST(lion_follows_its_formula), TEST(adamw_as_a_rule),
+                           TEST(numbers_are_checked), TEST(ranges), TEST(incomplete_rules),
+                           TEST(a_rest), TEST(options_of_a_rest), TEST(resumed_with_the_same_bits),
+                           TEST(checkpoints_of_others), TEST(a_checkpoint_of_before)));
 }

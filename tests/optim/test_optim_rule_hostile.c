@@ -402,17 +402,9 @@ START_TEST(a_load_that_is_changed) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("optim_rule_hostile");
-    TCase *tcase = tcase_create("optim_rule_hostile");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, hostile_steps);
-    tcase_add_test(tcase, hostile_questions);
-    tcase_add_test(tcase, a_step_that_ends_early);
-    tcase_add_test(tcase, writes_are_counted);
-    tcase_add_test(tcase, a_fault_that_refuses);
-    tcase_add_loop_test(tcase, a_step_that_is_reported, 0, 2);
-    tcase_add_test(tcase, no_memory_to_clip);
-    tcase_add_loop_test(tcase, a_load_that_is_changed, 0, CHANGES);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("optim_rule_hostile", setup, teardown,
+                     TESTS(TEST(hostile_steps), TEST(hostile_questions),
+                           TEST(a_step_that_ends_early), TEST(writes_are_counted),
+                           TEST(a_fault_that_refuses), LOOP(a_step_that_is_reported, 2),
+                           TEST(no_memory_to_clip), LOOP(a_load_that_is_changed, CHANGES)));
 }

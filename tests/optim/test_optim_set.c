@@ -162,12 +162,6 @@ START_TEST(refused) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("optim_set");
-    TCase *tcase = tcase_create("optim_set");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, goes_on_with_another);
-    tcase_add_test(tcase, flags_and_zeros);
-    tcase_add_test(tcase, refused);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("optim_set", setup, teardown,
+                     TESTS(TEST(goes_on_with_another), TEST(flags_and_zeros), TEST(refused)));
 }

@@ -13,7 +13,7 @@
 #include <string.h>
 
 typedef void TFun(int i);
-typedef void SFun(void);
+typedef void (*SFun)(void);
 
 typedef struct {
     TFun *run;
@@ -29,7 +29,7 @@ typedef struct {
     const char *name, *tags;
     ck_test *test; /* [n] */
     int n;
-    SFun *setup, *teardown;
+    SFun setup, teardown;
 } TCase;
 
 typedef struct {
@@ -80,7 +80,7 @@ static inline void ck_add(TCase *tcase, ck_test test) {
 /* A test that ends its process is left out, as it would end the others. */
 #define tcase_add_exit_test(tcase, test, code) ((void)(tcase), (void)(test))
 
-static inline void tcase_add_checked_fixture(TCase *tcase, SFun *setup, SFun *teardown) {
+static inline void tcase_add_checked_fixture(TCase *tcase, SFun setup, SFun teardown) {
     tcase->setup = setup;
     tcase->teardown = teardown;
 }

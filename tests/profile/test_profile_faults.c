@@ -101,14 +101,8 @@ START_TEST(interrupted_and_short) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("profile faults");
-    TCase *faults = tcase_create("faults");
-    tcase_add_checked_fixture(faults, setup, teardown);
-    tcase_add_test(faults, no_memory_to_start);
-    tcase_add_test(faults, no_memory_in_a_step);
-    tcase_add_test(faults, no_memory_for_the_trace);
-    tcase_add_test(faults, calls_that_fail);
-    tcase_add_test(faults, interrupted_and_short);
-    suite_add_tcase(suite, faults);
-    return run_suite(suite);
+    return run_tests("profile faults", setup, teardown,
+                     TESTS(TEST(no_memory_to_start), TEST(no_memory_in_a_step),
+                           TEST(no_memory_for_the_trace), TEST(calls_that_fail),
+                           TEST(interrupted_and_short)));
 }

@@ -477,23 +477,10 @@ START_TEST(memory_of_many_ids) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("finetune");
-    TCase *parts = tcase_create("parts");
-    tcase_add_checked_fixture(parts, setup, teardown_folders);
-    tcase_add_test(parts, plain_text);
-    tcase_add_test(parts, conversations);
-    tcase_add_test(parts, completions);
-    tcase_add_test(parts, kinds_of_files);
-    tcase_add_test(parts, hold_out);
-    tcase_add_test(parts, packing);
-    tcase_add_test(parts, all_tokens);
-    tcase_add_test(parts, long_conversations);
-    tcase_add_loop_test(parts, packed_rows_are_separate, 0, 2);
-    tcase_add_test(parts, orders);
-    tcase_add_loop_test(parts, adapters_out, 0, 2);
-    tcase_add_test(parts, model_out);
-    tcase_add_test(parts, memory);
-    tcase_add_test(parts, memory_of_many_ids);
-    suite_add_tcase(suite, parts);
-    return run_suite(suite);
+    return run_tests("finetune", setup, teardown_folders,
+                     TESTS(TEST(plain_text), TEST(conversations), TEST(completions),
+                           TEST(kinds_of_files), TEST(hold_out), TEST(packing), TEST(all_tokens),
+                           TEST(long_conversations), LOOP(packed_rows_are_separate, 2),
+                           TEST(orders), LOOP(adapters_out, 2), TEST(model_out), TEST(memory),
+                           TEST(memory_of_many_ids)));
 }

@@ -469,17 +469,9 @@ START_TEST(whole_parameters_are_shared) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("dist");
-    TCase *tcase = tcase_create("dist");
-    suite_add_tcase(suite, tcase);
-    tcase_add_loop_test(tcase, same_bits, 0, 13);
-    tcase_add_loop_test(tcase, as_by_hand, 0, 7);
-    tcase_add_test(tcase, without_a_comm);
-    tcase_add_test(tcase, options_are_checked);
-    tcase_add_test(tcase, begins_as_rank_0);
-    tcase_add_test(tcase, several_ranks);
-    tcase_add_test(tcase, comms_are_checked);
-    tcase_add_test(tcase, sent_early);
-    tcase_add_test(tcase, whole_parameters_are_shared);
-    return run_suite(suite);
+    return run_tests("dist", NULL, NULL,
+                     TESTS(LOOP(same_bits, 13), LOOP(as_by_hand, 7), TEST(without_a_comm),
+                           TEST(options_are_checked), TEST(begins_as_rank_0), TEST(several_ranks),
+                           TEST(comms_are_checked), TEST(sent_early),
+                           TEST(whole_parameters_are_shared)));
 }

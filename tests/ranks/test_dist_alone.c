@@ -207,15 +207,8 @@ START_TEST(in_a_backward) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("dist_alone");
-    TCase *tcase = tcase_create("dist_alone");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_loop_test(tcase, ended_beside, 0, 3);
-    tcase_add_test(tcase, two_contexts);
-    tcase_add_test(tcase, groups);
-    tcase_add_loop_test(tcase, in_a_rule, 0, 2);
-    tcase_add_loop_test(tcase, hostile_in_a_step, 0, ACTS);
-    tcase_add_loop_test(tcase, in_a_backward, 0, 2);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("dist_alone", setup, teardown,
+                     TESTS(LOOP(ended_beside, 3), TEST(two_contexts), TEST(groups),
+                           LOOP(in_a_rule, 2), LOOP(hostile_in_a_step, ACTS),
+                           LOOP(in_a_backward, 2)));
 }

@@ -120,11 +120,6 @@ START_TEST(file_knows_no_ranks) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("dist_checkpoint");
-    TCase *tcase = tcase_create("dist_checkpoint");
-    suite_add_tcase(suite, tcase);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_loop_test(tcase, number_of_ranks_changes, 0, 6);
-    tcase_add_test(tcase, file_knows_no_ranks);
-    return run_suite(suite);
+    return run_tests("dist_checkpoint", setup, teardown,
+                     TESTS(LOOP(number_of_ranks_changes, 6), TEST(file_knows_no_ranks)));
 }

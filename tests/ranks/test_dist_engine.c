@@ -275,13 +275,8 @@ START_TEST(transfers_of_nothing) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("dist_engine");
-    TCase *tcase = tcase_create("dist_engine");
-    suite_add_tcase(suite, tcase);
-    tcase_add_loop_test(tcase, an_engine_calls_the_library, 0, CALLS * FUNCTIONS);
-    tcase_add_loop_test(tcase, a_misused_transfer_is_cancelled, 0, 2);
-    tcase_add_test(tcase, a_state_that_is_none);
-    tcase_add_test(tcase, reasons_of_any_kind);
-    tcase_add_test(tcase, transfers_of_nothing);
-    return run_suite(suite);
+    return run_tests("dist_engine", NULL, NULL,
+                     TESTS(LOOP(an_engine_calls_the_library, CALLS * FUNCTIONS),
+                           LOOP(a_misused_transfer_is_cancelled, 2), TEST(a_state_that_is_none),
+                           TEST(reasons_of_any_kind), TEST(transfers_of_nothing)));
 }

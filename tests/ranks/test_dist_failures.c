@@ -185,12 +185,7 @@ START_TEST(lost_anywhere) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("dist_failures");
-    TCase *tcase = tcase_create("dist_failures");
-    suite_add_tcase(suite, tcase);
-    tcase_add_test(tcase, a_rule_fails_on_one_rank);
-    tcase_add_test(tcase, a_step_closes_the_comm_of_one_rank);
-    tcase_add_test(tcase, a_backward_that_fails);
-    tcase_add_loop_test(tcase, lost_anywhere, 0, 4);
-    return run_suite(suite);
+    return run_tests("dist_failures", NULL, NULL,
+                     TESTS(TEST(a_rule_fails_on_one_rank), TEST(a_step_closes_the_comm_of_one_rank),
+                           TEST(a_backward_that_fails), LOOP(lost_anywhere, 4)));
 }

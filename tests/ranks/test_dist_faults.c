@@ -209,11 +209,6 @@ START_TEST(a_cleared_error) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("dist_faults");
-    TCase *tcase = tcase_create("dist_faults");
-    suite_add_tcase(suite, tcase);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_loop_test(tcase, memory_runs_out, 0, 2 * (PHASES - NEW));
-    tcase_add_loop_test(tcase, a_cleared_error, 0, 2);
-    return run_suite(suite);
+    return run_tests("dist_faults", setup, teardown,
+                     TESTS(LOOP(memory_runs_out, 2 * (PHASES - NEW)), LOOP(a_cleared_error, 2)));
 }

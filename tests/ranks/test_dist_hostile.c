@@ -191,10 +191,6 @@ START_TEST(in_on_error) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("dist_hostile");
-    TCase *tcase = tcase_create("dist_hostile");
-    tcase_add_loop_test(tcase, in_a_backward, 0, ACTS);
-    tcase_add_loop_test(tcase, in_on_error, 0, REPORTS);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("dist_hostile", NULL, NULL,
+                     TESTS(LOOP(in_a_backward, ACTS), LOOP(in_on_error, REPORTS)));
 }

@@ -566,11 +566,6 @@ START_TEST(instruction_sets_differ) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("dist_mistakes");
-    TCase *tcase = tcase_create("dist_mistakes");
-    suite_add_tcase(suite, tcase);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_loop_test(tcase, each_mistake, 0, MISTAKES);
-    tcase_add_test(tcase, instruction_sets_differ);
-    return run_suite(suite);
+    return run_tests("dist_mistakes", setup, teardown,
+                     TESTS(LOOP(each_mistake, MISTAKES), TEST(instruction_sets_differ)));
 }

@@ -49,16 +49,6 @@ static inline void memory_sweep(fault_case f) {
     fault_sweep(&f);
 }
 
-/* Runs a list of tests that ends with NULL. */
-static inline int run_tests(const char *name, const TTest *const *tests) {
-    Suite *suite = suite_create(name);
-    TCase *all = tcase_create(name);
-    tcase_add_checked_fixture(all, setup, teardown);
-    for (; *tests; tests++) tcase_add_test(all, *tests);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
-}
-
 typedef struct {
     ct_context *c;
     ct_module *(*make)(ct_context *c, int which);

@@ -31,13 +31,38 @@ static inline bool tests_fork(void) {
     return !fork || strcmp(fork, "no") != 0;
 }
 
-/* Runs the suite; returns the exit code of main. */
+/* Runs a suite; returns the exit code of main. */
 static inline int run_suite(Suite *suite) {
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
     const int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* A test, and how often it runs: with _i from 0 to n - 1, or once. */
+typedef struct {
+    const TTest *test;
+    int n; /* -1: once */
+} suite_test;
+#define TEST(name)    {name, -1}
+#define LOOP(name, n) {name, n}
+#define TESTS(...)                                                                                 \
+    (const suite_test[]) {                                                                         \
+        __VA_ARGS__, { NULL, 0 }                                                                   \
+    }
+
+/* The main of a suite that is one list: each test between `before` and `after`, if these are not
+ * NULL. */
+static inline int run_tests(const char *name, SFun before, SFun after, const suite_test *tests) {
+    Suite *suite = suite_create(name);
+    TCase *all = tcase_create(name);
+    if (before) tcase_add_checked_fixture(all, before, after);
+    for (const suite_test *t = tests; t->test; t++)
+        if (t->n < 0) tcase_add_test(all, t->test);
+        else tcase_add_loop_test(all, t->test, 0, t->n);
+    suite_add_tcase(suite, all);
+    return run_suite(suite);
 }
 
 #endif

@@ -510,20 +510,10 @@ START_TEST(beside_a_pending_error) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("text chat");
-    TCase *all = tcase_create("text chat");
-    tcase_add_checked_fixture(all, begin_chats, end_chats);
-    tcase_add_test(all, texts_of_kinds);
-    tcase_add_test(all, reasoning);
-    tcase_add_test(all, ids_and_targets);
-    tcase_add_test(all, reasoning_is_plain);
-    tcase_add_test(all, json_messages);
-    tcase_add_test(all, json_messages_refused);
-    tcase_add_test(all, learned_messages);
-    tcase_add_test(all, templates_of_folders);
-    tcase_add_test(all, chats_that_are_refused);
-    tcase_add_test(all, room_for_the_message);
-    tcase_add_test(all, beside_a_pending_error);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("text chat", begin_chats, end_chats,
+                     TESTS(TEST(texts_of_kinds), TEST(reasoning), TEST(ids_and_targets),
+                           TEST(reasoning_is_plain), TEST(json_messages),
+                           TEST(json_messages_refused), TEST(learned_messages),
+                           TEST(templates_of_folders), TEST(chats_that_are_refused),
+                           TEST(room_for_the_message), TEST(beside_a_pending_error)));
 }

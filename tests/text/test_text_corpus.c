@@ -223,14 +223,7 @@ START_TEST(refused) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("text corpus");
-    TCase *files = tcase_create("files");
-    tcase_add_checked_fixture(files, setup, teardown);
-    tcase_add_test(files, documents);
-    tcase_add_test(files, separators_in_two_blocks);
-    tcase_add_test(files, many_documents);
-    tcase_add_test(files, wide_ids);
-    tcase_add_test(files, refused);
-    suite_add_tcase(suite, files);
-    return run_suite(suite);
+    return run_tests("text corpus", setup, teardown,
+                     TESTS(TEST(documents), TEST(separators_in_two_blocks), TEST(many_documents),
+                           TEST(wide_ids), TEST(refused)));
 }

@@ -206,14 +206,7 @@ START_TEST(refused) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("folders of tokenizers");
-    TCase *files = tcase_create("files");
-    tcase_add_checked_fixture(files, setup, teardown);
-    tcase_add_loop_test(files, roles_and_tokens, 0, CASES);
-    tcase_add_test(files, flags);
-    tcase_add_test(files, saved_in_place);
-    tcase_add_loop_test(files, template_that_is_set, 0, 8);
-    tcase_add_test(files, refused);
-    suite_add_tcase(suite, files);
-    return run_suite(suite);
+    return run_tests("folders of tokenizers", setup, teardown,
+                     TESTS(LOOP(roles_and_tokens, CASES), TEST(flags), TEST(saved_in_place),
+                           LOOP(template_that_is_set, 8), TEST(refused)));
 }

@@ -355,20 +355,8 @@ START_TEST(encoded) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("JSON lines");
-    TCase *files = tcase_create("files");
-    tcase_add_checked_fixture(files, setup, teardown);
-    tcase_add_test(files, texts_and_messages);
-    tcase_add_test(files, byte_order_marks);
-    tcase_add_test(files, empty_files);
-    tcase_add_loop_test(files, long_lines, 0, 2);
-    tcase_add_test(files, forms);
-    tcase_add_test(files, arrays);
-    tcase_add_test(files, faults);
-    tcase_add_loop_test(files, hostile, 0, 3);
-    tcase_add_test(files, many_members);
-    tcase_add_test(files, refused);
-    tcase_add_test(files, encoded);
-    suite_add_tcase(suite, files);
-    return run_suite(suite);
+    return run_tests("JSON lines", setup, teardown,
+                     TESTS(TEST(texts_and_messages), TEST(byte_order_marks), TEST(empty_files),
+                           LOOP(long_lines, 2), TEST(forms), TEST(arrays), TEST(faults),
+                           LOOP(hostile, 3), TEST(many_members), TEST(refused), TEST(encoded)));
 }

@@ -522,16 +522,12 @@ START_TEST(bytes_of_affixes_are_tokens) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("text_model");
-    TCase *models = tcase_create("models");
-    tcase_add_checked_fixture(models, start, stop);
-    tcase_add_loop_test(models, tokens_of_the_package, 0, (int)(sizeof rows / sizeof *rows));
-    tcase_add_test(models, merges_are_in_order_of_rank);
-    tcase_add_test(models, a_token_that_is_no_result_of_merges_is_not_found);
-    tcase_add_test(models, a_long_piece_takes_no_square_of_its_length);
-    tcase_add_test(models, a_sink_without_room_counts);
-    tcase_add_test(models, an_unknown_token_that_is_no_token_is_an_error_of_the_piece);
-    tcase_add_test(models, bytes_of_affixes_are_tokens);
-    suite_add_tcase(suite, models);
-    return run_suite(suite);
+    return run_tests("text_model", start, stop,
+                     TESTS(LOOP(tokens_of_the_package, (int)(sizeof rows / sizeof *rows)),
+                           TEST(merges_are_in_order_of_rank),
+                           TEST(a_token_that_is_no_result_of_merges_is_not_found),
+                           TEST(a_long_piece_takes_no_square_of_its_length),
+                           TEST(a_sink_without_room_counts),
+                           TEST(an_unknown_token_that_is_no_token_is_an_error_of_the_piece),
+                           TEST(bytes_of_affixes_are_tokens)));
 }

@@ -128,12 +128,8 @@ START_TEST(memory_of_an_encode) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("text_model_faults");
-    TCase *faults = tcase_create("faults");
-    tcase_add_checked_fixture(faults, start, stop);
-    tcase_add_loop_test(faults, an_opening_without_memory, 0, MODELS);
-    tcase_add_loop_test(faults, an_encode_without_memory, 0, MODELS);
-    tcase_add_loop_test(faults, memory_of_an_encode, 0, MODELS);
-    suite_add_tcase(suite, faults);
-    return run_suite(suite);
+    return run_tests("text_model_faults", start, stop,
+                     TESTS(LOOP(an_opening_without_memory, MODELS),
+                           LOOP(an_encode_without_memory, MODELS),
+                           LOOP(memory_of_an_encode, MODELS)));
 }

@@ -118,13 +118,8 @@ START_TEST(ids_that_are_allowed) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("text_model_refused");
-    TCase *models = tcase_create("models");
-    tcase_add_checked_fixture(models, start, stop);
-    tcase_add_loop_test(models, a_file_that_is_refused, 0, REFUSED);
-    tcase_add_test(models, ids_have_gaps);
-    tcase_add_test(models, tokens_are_added_without_an_announcement);
-    tcase_add_test(models, ids_that_are_allowed);
-    suite_add_tcase(suite, models);
-    return run_suite(suite);
+    return run_tests("text_model_refused", start, stop,
+                     TESTS(LOOP(a_file_that_is_refused, REFUSED), TEST(ids_have_gaps),
+                           TEST(tokens_are_added_without_an_announcement),
+                           TEST(ids_that_are_allowed)));
 }

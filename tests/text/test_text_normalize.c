@@ -328,14 +328,7 @@ START_TEST(too_long) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("text_normalize");
-    TCase *tests = tcase_create("text_normalize");
-    tcase_add_test(tests, texts_and_places);
-    tcase_add_test(tests, refused);
-    tcase_add_test(tests, unchanged);
-    tcase_add_test(tests, long_runs);
-    tcase_add_test(tests, rewriting);
-    tcase_add_test(tests, too_long);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests("text_normalize", NULL, NULL,
+                     TESTS(TEST(texts_and_places), TEST(refused), TEST(unchanged), TEST(long_runs),
+                           TEST(rewriting), TEST(too_long)));
 }

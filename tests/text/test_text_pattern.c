@@ -430,19 +430,9 @@ START_TEST(alphabet) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("text_pattern");
-    TCase *tests = tcase_create("text_pattern");
-    tcase_add_checked_fixture(tests, open_null, close_null);
-    tcase_add_test(tests, known_patterns);
-    tcase_add_test(tests, known_expressions);
-    tcase_add_test(tests, matches_of_expressions);
-    tcase_add_test(tests, empty_matches_once);
-    tcase_add_test(tests, strings);
-    tcase_add_test(tests, faults);
-    tcase_add_test(tests, deep_expressions);
-    tcase_add_test(tests, long_texts);
-    tcase_add_test(tests, kinds_of_patterns);
-    tcase_add_test(tests, alphabet);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests("text_pattern", open_null, close_null,
+                     TESTS(TEST(known_patterns), TEST(known_expressions),
+                           TEST(matches_of_expressions), TEST(empty_matches_once), TEST(strings),
+                           TEST(faults), TEST(deep_expressions), TEST(long_texts),
+                           TEST(kinds_of_patterns), TEST(alphabet)));
 }

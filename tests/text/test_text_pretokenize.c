@@ -479,15 +479,8 @@ START_TEST(long_texts) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("text_pretokenize");
-    TCase *tests = tcase_create("text_pretokenize");
-    tcase_add_test(tests, pieces_of_texts);
-    tcase_add_test(tests, first_section);
-    tcase_add_test(tests, none_and_empty);
-    tcase_add_test(tests, functions_of_pieces);
-    tcase_add_test(tests, faults);
-    tcase_add_test(tests, too_many_parts);
-    tcase_add_test(tests, long_texts);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests("text_pretokenize", NULL, NULL,
+                     TESTS(TEST(pieces_of_texts), TEST(first_section), TEST(none_and_empty),
+                           TEST(functions_of_pieces), TEST(faults), TEST(too_many_parts),
+                           TEST(long_texts)));
 }

@@ -509,27 +509,12 @@ START_TEST(large_texts) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("text_tokenizer");
-    TCase *tcase = tcase_create("text_tokenizer");
-    tcase_add_checked_fixture(tcase, start, stop);
-    tcase_add_test(tcase, byte_level);
-    tcase_add_test(tcase, sentencepiece);
-    tcase_add_test(tcase, wordpiece);
-    tcase_add_test(tcase, options);
-    tcase_add_test(tcase, tokens);
-    tcase_add_test(tcase, ids_of_a_template);
-    tcase_add_test(tcase, no_unknown_token);
-    tcase_add_test(tcase, arguments);
-    tcase_add_test(tcase, closed_with_the_context);
-    tcase_add_test(tcase, streams_of_bytes);
-    tcase_add_test(tcase, decoders);
-    tcase_add_test(tcase, kinds_that_are_not_there);
-    tcase_add_test(tcase, files_cut_at_each_byte);
-    tcase_add_test(tcase, files_with_a_wrong_byte);
-    tcase_add_test(tcase, folders_and_roles);
-    tcase_add_test(tcase, new_tokens);
-    tcase_add_test(tcase, long_texts);
-    tcase_add_test(tcase, large_texts);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("text_tokenizer", start, stop,
+                     TESTS(TEST(byte_level), TEST(sentencepiece), TEST(wordpiece), TEST(options),
+                           TEST(tokens), TEST(ids_of_a_template), TEST(no_unknown_token),
+                           TEST(arguments), TEST(closed_with_the_context), TEST(streams_of_bytes),
+                           TEST(decoders), TEST(kinds_that_are_not_there),
+                           TEST(files_cut_at_each_byte), TEST(files_with_a_wrong_byte),
+                           TEST(folders_and_roles), TEST(new_tokens), TEST(long_texts),
+                           TEST(large_texts)));
 }

@@ -176,16 +176,8 @@ START_TEST(pending_error) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("text train");
-    TCase *trained = tcase_create("trained");
-    tcase_add_checked_fixture(trained, setup, teardown);
-    tcase_add_test(trained, special_tokens);
-    tcase_add_test(trained, byte_order_marks);
-    tcase_add_test(trained, ids_of_each_split);
-    tcase_add_test(trained, saved_and_opened);
-    tcase_add_test(trained, refused_options);
-    tcase_add_test(trained, progress);
-    tcase_add_test(trained, pending_error);
-    suite_add_tcase(suite, trained);
-    return run_suite(suite);
+    return run_tests("text train", setup, teardown,
+                     TESTS(TEST(special_tokens), TEST(byte_order_marks), TEST(ids_of_each_split),
+                           TEST(saved_and_opened), TEST(refused_options), TEST(progress),
+                           TEST(pending_error)));
 }
