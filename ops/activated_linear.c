@@ -4,6 +4,7 @@
  * h is not saved for backward: the epilogue of the product g W turns each block of it into dx while
  * the block is in cache, and computes h again. */
 #include "support/activation.h"
+#include "../src/kernels/elementwise.h"
 
 #include <string.h>
 
@@ -71,7 +72,7 @@ static void add_residual(void *arg, const cti_matrix *y, int64_t rows, int64_t c
     int64_t at = (char *)y->data - s->y;
     for (int64_t i = 0; i < rows; i++, at += s->row) {
         char *to = (char *)y->data + i * s->row;
-        s->kernels->add(cols, to, 1, s->residual + at, 1, to);
+        s->kernels->elementwise->add(cols, to, 1, s->residual + at, 1, to);
     }
 }
 

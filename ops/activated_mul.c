@@ -4,6 +4,7 @@
  * f(a) is not saved for backward, which computes f and f' from one exponential. Shazeer 2020,
  * arXiv:2002.05202 */
 #include "support/activation.h"
+#include "../src/kernels/elementwise.h"
 
 typedef struct {
     ct_activation activation;
@@ -27,7 +28,7 @@ static void activated_mul_range(void *arg, int64_t begin, int64_t end, int worke
         const int64_t n = end - i < ACTIVATED_BLOCK ? end - i : ACTIVATED_BLOCK;
         const size_t at = (size_t)i * m->size;
         cti_activate(&m->f, n, m->a + at, m->y + at);
-        m->k->mul(n, m->y + at, 1, m->b + at, 1, m->y + at);
+        m->k->elementwise->mul(n, m->y + at, 1, m->b + at, 1, m->y + at);
     }
 }
 
@@ -42,10 +43,10 @@ static void activated_mul_gradients(void *arg, int64_t begin, int64_t end, int w
         char *da = m->da ? m->da + at : (char *)block[0];
         char *db = m->db ? m->db + at : (char *)block[1];
         if (m->da) {
-            m->k->mul(n, g, 1, m->b + at, 1, da);
+            m->k->elementwise->mul(n, g, 1, m->b + at, 1, da);
             cti_activation_both(&m->f, n, a, da, db, da);
         } else cti_activate(&m->f, n, a, db);
-        if (m->db) m->k->mul(n, g, 1, db, 1, db);
+        if (m->db) m->k->elementwise->mul(n, g, 1, db, 1, db);
     }
 }
 

@@ -1,9 +1,10 @@
 /* add: y = a + b, broadcast;   da = g, db = g, each summed to its input's shape.   i64 too */
 #include "support/op.h"
+#include "../src/kernels/elementwise.h"
 
 static ct_tensor *add_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    return cti_op_binary(c, kernels(c)->add, c->in[0]->dtype);
+    return cti_op_binary(c, kernels(c)->elementwise->add, c->in[0]->dtype);
 }
 
 static bool add_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {

@@ -1,11 +1,13 @@
 /* add_scalar: y = x + a;   dx = g.   i64 too, for a whole a */
 #include "support/op.h"
+#include "../src/kernels/unary.h"
 
 static ct_tensor *add_scalar_forward(ct_call *c) {
     double a = *(const double *)c->attrs;
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    return cti_op_takes_number(c, a) ? cti_op_unary_scalar(c, c->in[0], kernels(c)->add_scalar, a)
-                                     : NULL;
+    return cti_op_takes_number(c, a)
+               ? cti_op_unary_scalar(c, c->in[0], kernels(c)->unary->add_scalar, a)
+               : NULL;
 }
 
 static bool add_scalar_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {

@@ -3,6 +3,8 @@
  * Each: bool; no gradient. An element of another dtype is true if it is not 0, so NaN is true: x is
  * cast first */
 #include "support/reduce.h"
+#include "../src/core/isa.h"
+#include "../src/kernels/rows.h"
 
 #include <string.h>
 
@@ -14,7 +16,7 @@ static ct_tensor *truth_of(ct_call *c, bool all) {
     if (!cti_dim_set(c->context, c->op->name, attrs->dims, x->shape.ndim, &set)) return NULL;
     if (x->dtype != CT_BOOL) x = ct_cast(x, CT_BOOL);
     if (!x) return NULL;
-    cti_reduce *f = all ? k->min : k->max;
+    cti_reduce *f = all ? k->rows->min : k->rows->max;
     ct_tensor *y = cti_reduce_dims(c, f, f, CT_BOOL, x, set, attrs->keepdim);
     if (y && all && x->numel == 0) memset(y->data, 1, (size_t)y->numel);
     return y;

@@ -2,6 +2,7 @@
  * largest; no gradient. i64 too */
 #include "support/reduce.h"
 #include "support/shape_ops.h"
+#include "../src/kernels/rows.h"
 
 static ct_tensor *argmax_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
@@ -10,7 +11,7 @@ static ct_tensor *argmax_forward(ct_call *c) {
     if (x->shape.ndim && !x->shape.dim[dim])
         return ct_fail(c->context, CT_ERR_SHAPE, "argmax: dim %d of %s has no element", dim,
                        SHAPE(x->shape));
-    return cti_reduce_dims(c, kernels(c)->argmax, NULL, CT_I64, x, 1u << dim, false);
+    return cti_reduce_dims(c, kernels(c)->rows->argmax, NULL, CT_I64, x, 1u << dim, false);
 }
 
 static const ct_op argmax_op = {

@@ -3,6 +3,7 @@
  * all; dx = g ((1 - t) s - w t (1 - s)), s = sigmoid(x);  dt = g ((w - 1) log(1 + e^-x) - x) */
 #include "support/loss.h"
 #include "../src/core/strided_loop.h"
+#include "../src/kernels/rows.h"
 
 typedef struct {
     const cti_kernels *k;
@@ -24,18 +25,18 @@ static void bce_range(void *arg, int64_t begin, int64_t end, int worker) {
         int64_t of[CTI_STRIDED_MOST];
         cti_strided_loop_at(loop, begin, of);
         const char *w = b->w ? b->w + of[0] * (int64_t)b->size : NULL;
-        if (!b->g) b->k->bce(n, b->x + at, b->t + at, w, loop->step[0], b->y + at);
+        if (!b->g) b->k->rows->bce(n, b->x + at, b->t + at, w, loop->step[0], b->y + at);
         else
-            b->k->bce_backward(&(cti_bce_backward){.n = n,
-                                                   .x = b->x + at,
-                                                   .t = b->t + at,
-                                                   .w = w,
-                                                   .g = b->g + of[1] * (int64_t)b->size,
-                                                   .w_step = loop->step[0],
-                                                   .g_step = loop->step[1],
-                                                   .scale = b->scale,
-                                                   .dx = b->y ? b->y + at : NULL,
-                                                   .dt = b->dt ? b->dt + at : NULL});
+            b->k->rows->bce_backward(&(cti_bce_backward){.n = n,
+                                                         .x = b->x + at,
+                                                         .t = b->t + at,
+                                                         .w = w,
+                                                         .g = b->g + of[1] * (int64_t)b->size,
+                                                         .w_step = loop->step[0],
+                                                         .g_step = loop->step[1],
+                                                         .scale = b->scale,
+                                                         .dx = b->y ? b->y + at : NULL,
+                                                         .dt = b->dt ? b->dt + at : NULL});
         begin += n;
     }
 }

@@ -1,6 +1,7 @@
 /* cast: each element converted to another dtype as in C, to bool by != 0;
  * dx = g cast back, between f32 and f64. bf16 is rounded to nearest even, and has no gradient. */
 #include "support/op.h"
+#include "../src/kernels/elementwise.h"
 
 typedef struct {
     void (*kernel)(int64_t n, const void *x, void *y);
@@ -22,7 +23,7 @@ static ct_tensor *cast_forward(ct_call *c) {
     ct_tensor *y = cti_op_new(c, dtype, x->shape), *dense = y ? cti_tensor_dense(x) : NULL;
     if (!dense) return NULL;
     cti_parallel(c->context, y->numel, cti_op_grain(1), cast_chunk,
-                 &(casting){kernels(c)->cast[dtype], dense, y});
+                 &(casting){kernels(c)->elementwise->cast[dtype], dense, y});
     return y;
 }
 

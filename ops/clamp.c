@@ -2,6 +2,7 @@
  * dx = g if lo <= x <= hi, otherwise 0.
  * i64 too, with whole bounds */
 #include "support/op.h"
+#include "../src/kernels/unary.h"
 
 #include <math.h>
 
@@ -21,8 +22,10 @@ static void clamp_range(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const clamp_args *a = arg;
     const size_t at = (size_t)begin * a->size;
-    if (!a->g) a->k->clamp(end - begin, a->x + at, a->to.low, a->to.high, a->y + at);
-    else a->k->clamp_backward(end - begin, a->x + at, a->to.low, a->to.high, a->g + at, a->y + at);
+    if (!a->g) a->k->unary->clamp(end - begin, a->x + at, a->to.low, a->to.high, a->y + at);
+    else
+        a->k->unary->clamp_backward(end - begin, a->x + at, a->to.low, a->to.high, a->g + at,
+                                    a->y + at);
 }
 
 static ct_tensor *clamped(const ct_call *c, const char *g) {
@@ -44,7 +47,7 @@ static bool is_whole(double bound) { return bound == trunc(bound); /* infinities
 static ct_tensor *clamp_forward(ct_call *c) {
     const clamp_attrs *to = c->attrs;
     c->drop = CT_DROP_OUT;
-    if (!kernels(c)->clamp) return cti_op_refuse(c, c->in[0]->dtype), NULL;
+    if (!kernels(c)->unary->clamp) return cti_op_refuse(c, c->in[0]->dtype), NULL;
     if (c->in[0]->dtype == CT_I64 && !(is_whole(to->low) && is_whole(to->high)))
         return ct_fail(c->context, CT_ERR_ARGUMENT, "clamp: i64 needs whole bounds, not %g and %g",
                        to->low, to->high);

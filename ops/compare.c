@@ -6,13 +6,26 @@
  * ge: y = (a >= b), false if either is NaN
  * Each: broadcast; of any one dtype to bool; no gradient */
 #include "support/op.h"
+#include "../src/kernels/elementwise.h"
 
-static ct_tensor *eq_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->eq, CT_BOOL); }
-static ct_tensor *ne_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->ne, CT_BOOL); }
-static ct_tensor *lt_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->lt, CT_BOOL); }
-static ct_tensor *le_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->le, CT_BOOL); }
-static ct_tensor *gt_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->gt, CT_BOOL); }
-static ct_tensor *ge_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->ge, CT_BOOL); }
+static ct_tensor *eq_forward(ct_call *c) {
+    return cti_op_binary(c, kernels(c)->elementwise->eq, CT_BOOL);
+}
+static ct_tensor *ne_forward(ct_call *c) {
+    return cti_op_binary(c, kernels(c)->elementwise->ne, CT_BOOL);
+}
+static ct_tensor *lt_forward(ct_call *c) {
+    return cti_op_binary(c, kernels(c)->elementwise->lt, CT_BOOL);
+}
+static ct_tensor *le_forward(ct_call *c) {
+    return cti_op_binary(c, kernels(c)->elementwise->le, CT_BOOL);
+}
+static ct_tensor *gt_forward(ct_call *c) {
+    return cti_op_binary(c, kernels(c)->elementwise->gt, CT_BOOL);
+}
+static ct_tensor *ge_forward(ct_call *c) {
+    return cti_op_binary(c, kernels(c)->elementwise->ge, CT_BOOL);
+}
 
 static const ct_op eq_op = {.name = "eq", .forward = eq_forward};
 static const ct_op ne_op = {.name = "ne", .forward = ne_forward};

@@ -6,13 +6,14 @@
  * ge_scalar: y = (x >= a), false if either is NaN
  * Each: f32 with a rounded to f32, i64 and bool exactly; to bool; no gradient */
 #include "support/op.h"
+#include "../src/kernels/elementwise.h"
 
 #include <math.h>
 #include <string.h>
 
 typedef struct {
     ct_op op;           /* the first member, so a call's op points to this struct */
-    size_t kernel;      /* the offset of the kernel in cti_kernels */
+    size_t kernel;      /* the offset of the kernel in cti_elementwise_kernels */
     bool less, greater; /* the result if x < a, and if x > a */
     bool unordered;     /* the result if x or a is NaN */
 } compare_op;
@@ -45,7 +46,7 @@ static void compare_whole(const ct_call *c, double a, compare_job *j) {
         j->f = NULL;
         return;
     }
-    if (whole != a) j->f = o->less ? kernels(c)->le : kernels(c)->gt;
+    if (whole != a) j->f = o->less ? kernels(c)->elementwise->le : kernels(c)->elementwise->gt;
     if (is_bool) memcpy(j->a, &(bool){whole != 0}, sizeof(bool));
     else memcpy(j->a, &(int64_t){(int64_t)whole}, sizeof(int64_t));
 }
@@ -54,7 +55,7 @@ static ct_tensor *compare_scalar_forward(ct_call *c) {
     const ct_tensor *x = c->in[0];
     const double a = *(const double *)c->attrs;
     const size_t kernel = ((const compare_op *)c->op)->kernel;
-    compare_job j = {.f = *(cti_binary *const *)((const char *)kernels(c) + kernel),
+    compare_job j = {.f = *(cti_binary *const *)((const char *)kernels(c)->elementwise + kernel),
                      .x = x->data,
                      .size = (int64_t)cti_dtype_size(x->dtype)};
     if (!j.f) return cti_op_refuse(c, x->dtype), NULL;
@@ -72,7 +73,7 @@ static ct_tensor *compare_scalar_forward(ct_call *c) {
                                                     .attrs_size = sizeof(double),                  \
                                                     .forward = compare_scalar_forward,             \
                                                     .flags = CTI_OP_EXACT_ATTRS},                  \
-                                             .kernel = offsetof(cti_kernels, f),                   \
+                                             .kernel = offsetof(cti_elementwise_kernels, f),       \
                                              .less = (of_less),                                    \
                                              .greater = (of_greater),                              \
                                              .unordered = (of_less) && (of_greater)};              \

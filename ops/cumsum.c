@@ -1,7 +1,9 @@
 /* cumsum: y_i = x_0 + ... + x_i along dim;   dx_i = g_i + ... + g_(n-1).
  * i64 too; for bool the count, i64. Sums are kept in f64, together with their rounding errors. */
 #include "support/columns.h"
+#include "../src/core/isa.h"
 #include "support/shape_ops.h"
+#include "../src/kernels/rows.h"
 
 typedef struct {
     const cti_kernels *k;
@@ -15,7 +17,7 @@ typedef struct {
 static void cumsum_columns(const void *arg, int64_t o, int64_t j, int64_t width) {
     const cumsum_args *r = arg;
     const int64_t at = cti_columns_start(&r->of, o, j) * r->size;
-    r->k->cumsum(r->of.n, width, r->x + at, r->of.inner, r->reverse, r->y + at);
+    r->k->rows->cumsum(r->of.n, width, r->x + at, r->of.inner, r->reverse, r->y + at);
 }
 
 static ct_tensor *cumsum_run(const ct_call *c, ct_tensor *x, bool reverse) {

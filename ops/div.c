@@ -1,9 +1,10 @@
 /* div: y = a / b, broadcast;   da = g / b, db = -(g / b) y, each summed to its input's shape */
 #include "support/op.h"
+#include "../src/kernels/elementwise.h"
 
 static ct_tensor *div_forward(ct_call *c) {
     c->drop = CT_DROP_IN(0) | (c->wants[1] ? 0 : CT_DROP_OUT);
-    return cti_op_binary(c, kernels(c)->div, c->in[0]->dtype);
+    return cti_op_binary(c, kernels(c)->elementwise->div, c->in[0]->dtype);
 }
 
 static bool div_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {

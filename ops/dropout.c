@@ -3,6 +3,7 @@
  * keep_i is a function of (seed, stream, i) only, so backward computes it again and nothing is
  * saved. */
 #include "support/op.h"
+#include "../src/kernels/random.h"
 
 typedef struct {
     double p; /* if p is 0, y is x itself */
@@ -21,7 +22,7 @@ static void dropout_chunk(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const dropout_args *a = arg;
     const size_t at = (size_t)begin * a->size;
-    a->k->dropout(end - begin, begin, a->noise->random, a->noise->p, a->x + at, a->y + at);
+    a->k->random->dropout(end - begin, begin, a->noise->random, a->noise->p, a->x + at, a->y + at);
 }
 
 static ct_tensor *dropout_run(const ct_call *c, ct_tensor *x) {

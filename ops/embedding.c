@@ -1,7 +1,9 @@
 /* embedding: y[i] = W[ids[i]];   dW[v] = sum of g[i] over the i with ids[i] = v, in increasing i.
  * If W is bf16, y is f32. */
 #include "support/index.h"
+#include "../src/core/isa.h"
 #include "support/shape_ops.h"
+#include "../src/kernels/elementwise.h"
 
 #include <string.h>
 
@@ -33,8 +35,8 @@ static void add_gradient_columns(void *arg, int64_t begin, int64_t end, int work
     const embedding_lookup *a = arg;
     const size_t row = (size_t)a->n * a->size, at = (size_t)begin * a->size;
     for (int64_t i = 0; i < a->tokens; i++)
-        a->k->axpy(end - begin, 1, a->rows + (size_t)i * row + at,
-                   a->weight + (size_t)a->ids[i] * row + at);
+        a->k->elementwise->axpy(end - begin, 1, a->rows + (size_t)i * row + at,
+                                a->weight + (size_t)a->ids[i] * row + at);
 }
 
 static ct_tensor *embedding_forward(ct_call *c) {
@@ -56,13 +58,14 @@ static ct_tensor *embedding_forward(ct_call *c) {
     if (y)
         cti_parallel(
             c->context, ids->numel, cti_op_grain(weight->shape.dim[1]), look_up_rows,
-            &(embedding_lookup){.ids = (const int64_t *)ids->data,
-                                .n = weight->shape.dim[1],
-                                .size = cti_dtype_size(weight->dtype),
-                                .row_size = cti_dtype_size(y->dtype),
-                                .widen = bf16 ? c->context->isa->of[CT_BF16]->cast[CT_F32] : NULL,
-                                .weight = weight->data,
-                                .rows = y->data});
+            &(embedding_lookup){
+                .ids = (const int64_t *)ids->data,
+                .n = weight->shape.dim[1],
+                .size = cti_dtype_size(weight->dtype),
+                .row_size = cti_dtype_size(y->dtype),
+                .widen = bf16 ? c->context->isa->of[CT_BF16]->elementwise->cast[CT_F32] : NULL,
+                .weight = weight->data,
+                .rows = y->data});
     return y;
 }
 

@@ -1,9 +1,10 @@
 /* floor: y = the largest whole number up to x; -0, infinities and NaN stay;   dx = 0 */
 #include "support/op.h"
+#include "../src/kernels/unary.h"
 
 static ct_tensor *floor_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    return cti_op_unary(c, c->in[0], kernels(c)->floor);
+    return cti_op_unary(c, c->in[0], kernels(c)->unary->floor);
 }
 
 static bool floor_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {

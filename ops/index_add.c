@@ -3,13 +3,14 @@
  * i64 too */
 #include "support/index_rows.h"
 #include "support/shape_ops.h"
+#include "../src/kernels/elementwise.h"
 
 static ct_tensor *index_add_forward(ct_call *c) {
     ct_tensor *x = c->in[0], *index = c->in[1], *src = c->in[2];
     c->drop = CT_DROP_IN(0) | CT_DROP_IN(2) | CT_DROP_OUT;
     const int dim = cti_op_dim_or_scalar("index_add", x, *(const int *)c->attrs);
     if (dim < 0) return NULL;
-    if (!kernels(c)->axpy) return cti_op_refuse(c, x->dtype), NULL;
+    if (!kernels(c)->elementwise->axpy) return cti_op_refuse(c, x->dtype), NULL;
     if (src->dtype != x->dtype) return cti_op_refuse_dtypes(c, 2), NULL;
     if (!cti_index_rows_check(c, dim)) return NULL;
     ct_shape shape = x->shape;

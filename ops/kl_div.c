@@ -3,6 +3,7 @@
  * dx = -g t, dt = g (log t + 1 - x);  with log_target dx = -g e^t, dt = g e^t (t - x + 1).
  * At t = 0 dt is NaN, as in torch */
 #include "support/loss.h"
+#include "../src/kernels/rows.h"
 
 static const ct_kl_div_opts *kl_div_options(const ct_call *c) { return c->attrs; }
 
@@ -11,7 +12,7 @@ static ct_tensor *kl_div_forward(ct_call *c) {
     if (!cti_op_is_real(c, 0) || !cti_op_reduction_check(c, kl_div_options(c)->reduction, true))
         return NULL;
     ct_tensor *losses = cti_op_binary(
-        c, kl_div_options(c)->log_target ? kernels(c)->kl_div_log : kernels(c)->kl_div,
+        c, kl_div_options(c)->log_target ? kernels(c)->rows->kl_div_log : kernels(c)->rows->kl_div,
         c->in[0]->dtype);
     return losses ? cti_op_loss_reduced(c, losses, kl_div_options(c)->reduction) : NULL;
 }
@@ -29,7 +30,7 @@ static bool kl_div_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     }
     if (!c->wants[1]) return true;
     if (kl_div_options(c)->log_target) d = ct_mul(e_t, ct_add_scalar(ct_sub(t, x), 1));
-    else d = ct_sub(cti_op_unary(c, t, kernels(c)->entropy_slope), x);
+    else d = ct_sub(cti_op_unary(c, t, kernels(c)->rows->entropy_slope), x);
     d = ct_mul(of_g, d);
     return d && cti_op_sum_to_input(c, 1, d, &grad[1]);
 }

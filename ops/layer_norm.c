@@ -6,6 +6,7 @@
  * Ba et al. 2016, arXiv:1607.06450 */
 #include "support/along.h"
 #include "support/norm.h"
+#include "../src/kernels/rows.h"
 
 typedef struct {
     const cti_kernels *k;
@@ -20,15 +21,15 @@ static void layer_norm_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const layer_norm_args *a = arg;
     const size_t row = (size_t)(begin * a->n) * a->size, stat = (size_t)begin * a->stat_size;
-    a->k->layer_norm(&(cti_norm){.rows = end - begin,
-                                 .n = a->n,
-                                 .x = a->x + row,
-                                 .w = a->w,
-                                 .b = a->b,
-                                 .eps = a->eps,
-                                 .y = a->y + row,
-                                 .mean = a->mean + stat,
-                                 .rstd = a->rstd + stat});
+    a->k->rows->layer_norm(&(cti_norm){.rows = end - begin,
+                                       .n = a->n,
+                                       .x = a->x + row,
+                                       .w = a->w,
+                                       .b = a->b,
+                                       .eps = a->eps,
+                                       .y = a->y + row,
+                                       .mean = a->mean + stat,
+                                       .rstd = a->rstd + stat});
 }
 
 static ct_tensor *layer_norm_forward(ct_call *c) {

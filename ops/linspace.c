@@ -1,6 +1,8 @@
 /* linspace: y_i = start + i (end - start) / (n - 1), counted from the nearer end, so that both ends
  * are exact and y is symmetric; start if n = 1; in i64 rounded towards 0 */
 #include "support/op.h"
+#include "../src/core/isa.h"
+#include "../src/kernels/elementwise.h"
 
 #include <math.h>
 
@@ -27,8 +29,8 @@ ct_tensor *ct_linspace(ct_context *context, ct_dtype dtype, double start, double
             value[i] = before == 0 || before < behind ? start + (n > 1 ? (double)before * step : 0)
                                                       : end - (double)behind * step;
         }
-        context->isa->of[CT_F64]->cast[dtype](count, value,
-                                              y->data + (size_t)at * cti_dtype_size(dtype));
+        context->isa->of[CT_F64]->elementwise->cast[dtype](
+            count, value, y->data + (size_t)at * cti_dtype_size(dtype));
     }
     return y;
 }

@@ -3,15 +3,17 @@
  * logical_not: y = not x
  * Each: of bool to bool; no gradient */
 #include "support/op.h"
+#include "../src/kernels/elementwise.h"
+#include "../src/kernels/unary.h"
 
 static ct_tensor *and_forward(ct_call *c) {
-    return cti_op_binary(c, kernels(c)->logical_and, CT_BOOL);
+    return cti_op_binary(c, kernels(c)->elementwise->logical_and, CT_BOOL);
 }
 static ct_tensor *or_forward(ct_call *c) {
-    return cti_op_binary(c, kernels(c)->logical_or, CT_BOOL);
+    return cti_op_binary(c, kernels(c)->elementwise->logical_or, CT_BOOL);
 }
 static ct_tensor *not_forward(ct_call *c) {
-    return cti_op_unary(c, c->in[0], kernels(c)->logical_not);
+    return cti_op_unary(c, c->in[0], kernels(c)->unary->logical_not);
 }
 
 static const ct_op logical_and_op = {.name = "logical_and", .forward = and_forward};

@@ -2,6 +2,7 @@
  * dx_i = g e^(x_i - max) / sum. max and 1 / sum are saved for backward, because y itself has the
  * rounding error of a large max. */
 #include "support/along.h"
+#include "../src/kernels/rows.h"
 
 typedef struct {
     const cti_kernels *k;
@@ -15,7 +16,8 @@ static void logsumexp_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const logsumexp_args *a = arg;
     const size_t first = (size_t)begin * a->size, stat = (size_t)begin * a->stat_size;
     char *max = a->max ? a->max + stat : NULL, *inverse = a->max ? a->inverse + stat : NULL;
-    a->k->logsumexp(end - begin, a->n, a->x + first * (size_t)a->n, a->y + first, max, inverse);
+    a->k->rows->logsumexp(end - begin, a->n, a->x + first * (size_t)a->n, a->y + first, max,
+                          inverse);
 }
 
 static void logsumexp_backward_rows(void *arg, int64_t begin, int64_t end, int worker) {
@@ -24,8 +26,8 @@ static void logsumexp_backward_rows(void *arg, int64_t begin, int64_t end, int w
     for (int64_t r = begin; r < end; r++) {
         const size_t one = (size_t)r * a->size, row = one * (size_t)a->n,
                      stat = (size_t)r * a->stat_size;
-        a->k->logsumexp_backward(a->n, a->x + row, a->max + stat, a->inverse + stat, a->g + one,
-                                 a->dx + row);
+        a->k->rows->logsumexp_backward(a->n, a->x + row, a->max + stat, a->inverse + stat,
+                                       a->g + one, a->dx + row);
     }
 }
 

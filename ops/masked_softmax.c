@@ -4,6 +4,7 @@
  * The mask is read in place by strides: a (T, S) mask of (B, H, T, S) scores is never expanded in
  * memory. */
 #include "support/along.h"
+#include "../src/kernels/rows.h"
 
 typedef struct {
     const cti_kernels *k;
@@ -26,7 +27,7 @@ static void masked_rows(void *arg, int64_t begin, int64_t end, int worker) {
             offset += rest % a->lead.dim[d] * a->stride[d];
             rest /= a->lead.dim[d];
         }
-        a->k->masked_softmax(a->n, a->x + at, a->mask + offset, a->along, a->y + at);
+        a->k->rows->masked_softmax(a->n, a->x + at, a->mask + offset, a->along, a->y + at);
     }
 }
 
@@ -63,7 +64,8 @@ static bool masked_softmax_backward(const ct_call *c, ct_tensor *const *cotangen
                                     ct_tensor **grad) {
     ct_tensor *g = cotangents[0];
     g = cti_tensor_dense(g);
-    return g && cti_op_rows_backward(c, c->out, g, kernels(c)->masked_softmax_backward, &grad[0]);
+    return g &&
+           cti_op_rows_backward(c, c->out, g, kernels(c)->rows->masked_softmax_backward, &grad[0]);
 }
 
 static const ct_op masked_softmax_op = {.name = "masked_softmax",

@@ -2,8 +2,9 @@
  * dx = g / (the number of elements equal to y) if x = y, otherwise 0.
  * i64 too; torch's amax */
 #include "support/reduce_extremum.h"
+#include "../src/kernels/rows.h"
 
-static ct_tensor *max_forward(ct_call *c) { return cti_reduce_extremum(c, kernels(c)->max); }
+static ct_tensor *max_forward(ct_call *c) { return cti_reduce_extremum(c, kernels(c)->rows->max); }
 
 static const ct_op max_op = {.name = "max",
                              .attrs_size = sizeof(cti_reduce_attrs),

@@ -2,8 +2,9 @@
  * dx = g / (the number of elements equal to y) if x = y, otherwise 0.
  * i64 too; torch's amin */
 #include "support/reduce_extremum.h"
+#include "../src/kernels/rows.h"
 
-static ct_tensor *min_forward(ct_call *c) { return cti_reduce_extremum(c, kernels(c)->min); }
+static ct_tensor *min_forward(ct_call *c) { return cti_reduce_extremum(c, kernels(c)->rows->min); }
 
 static const ct_op min_op = {.name = "min",
                              .attrs_size = sizeof(cti_reduce_attrs),

@@ -1,9 +1,10 @@
 /* mul: y = a b, broadcast;   da = g b, db = g a, each summed to its input's shape.   i64 too */
 #include "support/op.h"
+#include "../src/kernels/elementwise.h"
 
 static ct_tensor *mul_forward(ct_call *c) {
     c->drop = CT_DROP_OUT | (c->wants[1] ? 0 : CT_DROP_IN(0)) | (c->wants[0] ? 0 : CT_DROP_IN(1));
-    return cti_op_binary(c, kernels(c)->mul, c->in[0]->dtype);
+    return cti_op_binary(c, kernels(c)->elementwise->mul, c->in[0]->dtype);
 }
 
 static bool mul_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {

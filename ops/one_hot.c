@@ -1,5 +1,7 @@
 /* one_hot: y[.., j] = (ids[..] = j), ids (...) -> (..., n), of any dtype;   no gradient */
 #include "support/index.h"
+#include "../src/core/isa.h"
+#include "../src/kernels/elementwise.h"
 
 #include <string.h>
 
@@ -24,7 +26,7 @@ static ct_tensor *one_hot_forward(ct_call *c) {
     if (!y) return NULL;
     double one; /* the number 1 in the dtype */
     const size_t size = cti_dtype_size(w->dtype);
-    c->context->isa->of[w->dtype]->fill(1, 1, &one);
+    c->context->isa->of[w->dtype]->elementwise->fill(1, 1, &one);
     for (int64_t i = 0; i < ids->numel; i++)
         memcpy(y->data + (size_t)(i * w->n + ((const int64_t *)ids->data)[i]) * size, &one, size);
     return y;

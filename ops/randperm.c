@@ -2,6 +2,8 @@
  * Each element in turn is exchanged with a random one up to itself (Fisher and Yates, Durstenfeld
  * 1964): the result is the same for any number of threads and any instruction set. */
 #include "support/op.h"
+#include "../src/core/isa.h"
+#include "../src/kernels/random.h"
 
 /* Numbers below 2^53 of one stream, in order. */
 typedef struct {
@@ -16,7 +18,7 @@ typedef struct {
 static int64_t below(stream *s, int64_t n) {
     const uint64_t mask = n == 1 ? 0 : UINT64_MAX >> __builtin_clzll((uint64_t)n - 1);
     for (;;) {
-        if (s->at % 256 == 0) s->k->uniform(256, s->at, s->random, 0, 1, s->next);
+        if (s->at % 256 == 0) s->k->random->uniform(256, s->at, s->random, 0, 1, s->next);
         const uint64_t bits = (uint64_t)(s->next[s->at % 256] * 0x1p53) & mask;
         s->at++;
         if (bits < (uint64_t)n) return (int64_t)bits;

@@ -5,6 +5,8 @@
  * Each: Zhang & Sennrich 2019, arXiv:1910.07467 */
 #include "support/along.h"
 #include "support/norm.h"
+#include "../src/kernels/rows.h"
+#include "../src/kernels/unary.h"
 
 #include <math.h>
 
@@ -25,13 +27,13 @@ static void rms_norm_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const rms_norm_args *a = arg;
     const size_t row = (size_t)(begin * a->n) * a->size, stat = (size_t)begin * a->stat_size;
-    a->k->rms_norm(&(cti_norm){.rows = end - begin,
-                               .n = a->n,
-                               .x = a->x + row,
-                               .w = a->w,
-                               .eps = a->eps,
-                               .y = a->y + row,
-                               .rstd = a->rstd + stat});
+    a->k->rows->rms_norm(&(cti_norm){.rows = end - begin,
+                                     .n = a->n,
+                                     .x = a->x + row,
+                                     .w = a->w,
+                                     .eps = a->eps,
+                                     .y = a->y + row,
+                                     .rstd = a->rstd + stat});
 }
 
 /* Sets *w to the weight plus the offset: the weight itself if the offset is 0, NULL if there is no
@@ -39,7 +41,7 @@ static void rms_norm_rows(void *arg, int64_t begin, int64_t end, int worker) {
 static bool rms_norm_weight(const ct_call *c, ct_tensor **w) {
     const double offset = ((const rms_norm_attrs *)c->attrs)->offset;
     *w = c->in[1];
-    if (*w && offset != 0) *w = cti_op_unary_scalar(c, *w, kernels(c)->add_scalar, offset);
+    if (*w && offset != 0) *w = cti_op_unary_scalar(c, *w, kernels(c)->unary->add_scalar, offset);
     return *w || !c->in[1];
 }
 

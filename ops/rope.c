@@ -4,6 +4,7 @@
  * Su et al. 2021, arXiv:2104.09864 */
 #include "support/op.h"
 #include "support/rotary.h"
+#include "../src/kernels/rows.h"
 
 #include <string.h>
 
@@ -27,8 +28,8 @@ static void rope_rows(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t r = begin; r < end; r++) {
         const size_t row = (size_t)(r * a->n) * a->size,
                      angles = (size_t)((first + t) * (a->dims / 2)) * a->angle_size;
-        a->k->rope(a->dims, a->x + row, a->cos + angles, a->sin + angles, a->interleaved, a->sign,
-                   a->y + row);
+        a->k->rows->rope(a->dims, a->x + row, a->cos + angles, a->sin + angles, a->interleaved,
+                         a->sign, a->y + row);
         if (rest) memcpy(a->y + row + turned, a->x + row + turned, rest);
         if (++t < a->positions) continue;
         t = 0;

@@ -4,6 +4,8 @@
  * least min_p times the largest. Holtzman et al. 2019, arXiv:1904.09751; Nguyen et al. 2024,
  * arXiv:2407.01082 */
 #include "support/op.h"
+#include "../src/core/isa.h"
+#include "../src/kernels/random.h"
 
 #include <math.h>
 
@@ -137,7 +139,7 @@ static bool sample_rows(const ct_tensor *logits, const ct_sample_opts *opts, int
         return true;
     }
     const ct_rng next = cti_rng_next(context);
-    context->isa->of[CT_F64]->uniform(n, 0, (cti_random){next.seed, next.stream}, 0, 1, u);
+    context->isa->of[CT_F64]->random->uniform(n, 0, (cti_random){next.seed, next.stream}, 0, 1, u);
     for (int64_t r = 0; r < n; r++) out[r] = sample_draw(values + r * size, size, opts, u[r], c);
     return true;
 }

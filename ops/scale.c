@@ -1,10 +1,11 @@
 /* scale: y = a x;   dx = a g.   i64 too, for a whole a */
 #include "support/op.h"
+#include "../src/kernels/unary.h"
 
 static ct_tensor *scale_forward(ct_call *c) {
     double a = *(const double *)c->attrs;
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    return cti_op_takes_number(c, a) ? cti_op_unary_scalar(c, c->in[0], kernels(c)->scale, a)
+    return cti_op_takes_number(c, a) ? cti_op_unary_scalar(c, c->in[0], kernels(c)->unary->scale, a)
                                      : NULL;
 }
 

@@ -5,14 +5,15 @@
 #include "support/along.h"
 #include "support/columns.h"
 #include "support/shape_ops.h"
+#include "../src/kernels/rows.h"
 
 static ct_tensor *softmax_rows_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS;
-    return cti_op_rows(c, c->in[0], kernels(c)->softmax);
+    return cti_op_rows(c, c->in[0], kernels(c)->rows->softmax);
 }
 
 static bool softmax_rows_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    return cti_op_rows_backward(c, c->out, g[0], kernels(c)->softmax_backward, &grad[0]);
+    return cti_op_rows_backward(c, c->out, g[0], kernels(c)->rows->softmax_backward, &grad[0]);
 }
 
 static const ct_op softmax_rows_op = {
@@ -32,9 +33,9 @@ static void softmax_some_columns(const void *arg, int64_t o, int64_t j, int64_t 
     const softmax_columns_args *a = arg;
     const int64_t at = cti_columns_start(&a->of, o, j) * a->size;
     if (a->g)
-        a->k->softmax_columns_backward(a->of.n, width, a->x + at, a->g + at, a->of.inner,
-                                       a->y + at);
-    else a->k->softmax_columns(a->of.n, width, a->x + at, a->of.inner, a->y + at);
+        a->k->rows->softmax_columns_backward(a->of.n, width, a->x + at, a->g + at, a->of.inner,
+                                             a->y + at);
+    else a->k->rows->softmax_columns(a->of.n, width, a->x + at, a->of.inner, a->y + at);
 }
 
 static ct_tensor *softmax_along_columns(const ct_call *c, const ct_tensor *x, const char *g) {

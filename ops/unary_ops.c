@@ -1,16 +1,17 @@
 /* The ops of src/kernels/unary.h's rows with a slope. An op keeps its input or its output for
  * backward, as its slope is an expression of x or of y. */
 #include "support/op.h"
+#include "../src/kernels/unary.h"
 
 typedef struct {
     ct_op op;            /* the first member, so a call's op points to this struct */
-    size_t value, slope; /* offsets of the kernels in cti_kernels */
+    size_t value, slope; /* offsets of the kernels in cti_unary_kernels */
     bool from_y;         /* whether the slope is computed from the output */
     int64_t cost;        /* the cost of a slope of x and a number, for cti_op_grain */
 } unary_op;
 
 static const unary_op *unary_op_of(const ct_call *c) { return (const unary_op *)c->op; }
-static const char *unary_kernels(const ct_call *c) { return (const char *)kernels(c); }
+static const char *unary_kernels(const ct_call *c) { return (const char *)kernels(c)->unary; }
 
 static ct_tensor *unary_forward(ct_call *c) {
     const unary_op *u = unary_op_of(c);
@@ -28,8 +29,8 @@ static bool unary_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
 #define UNARY_OP(f, keeps_y)                                                                       \
     static const unary_op f##_op = {                                                               \
         .op = {.name = #f, .forward = unary_forward, .backward = unary_backward},                  \
-        .value = offsetof(cti_kernels, f),                                                         \
-        .slope = offsetof(cti_kernels, f##_backward),                                              \
+        .value = offsetof(cti_unary_kernels, f),                                                   \
+        .slope = offsetof(cti_unary_kernels, f##_backward),                                        \
         .from_y = (keeps_y)};                                                                      \
     ct_tensor *ct_##f(ct_tensor *x) { return ct_apply(&f##_op.op, (ct_tensor *[]){x}, 1, NULL); }
 #define UNARY_OP_NONE(f, ...)
@@ -57,8 +58,8 @@ static bool unary_scalar_backward(const ct_call *c, ct_tensor *const *g, ct_tens
                                            .forward = unary_scalar_forward,                        \
                                            .backward = unary_scalar_backward,                      \
                                            .flags = CTI_OP_EXACT_ATTRS},                           \
-                                    .value = offsetof(cti_kernels, f),                             \
-                                    .slope = offsetof(cti_kernels, f##_backward),                  \
+                                    .value = offsetof(cti_unary_kernels, f),                       \
+                                    .slope = offsetof(cti_unary_kernels, f##_backward),            \
                                     .cost = (of_slope)};                                           \
     ct_tensor *ct_##f(ct_tensor *x, double a) {                                                    \
         return ct_apply(&f##_op.op, (ct_tensor *[]){x}, 1, &a);                                    \

@@ -6,6 +6,7 @@
  * are combined by their counts (Chan, Golub, LeVeque 1983). So x is read once from memory, and a
  * large mean costs no digits. */
 #include "support/reduce.h"
+#include "../src/kernels/rows.h"
 
 #include <math.h>
 
@@ -61,7 +62,7 @@ static void moments_of_chunk(const void *arg, int64_t chunk, int64_t j, int64_t 
     size_t at;
     int64_t column;
     const int64_t n = var_rows_of(v, chunk, j, &at, &column), to = chunk * v->of.inner + j;
-    v->k->moments(n, width, v->x + at, v->of.inner, v->mean + to, v->squares + to);
+    v->k->rows->moments(n, width, v->x + at, v->of.inner, v->mean + to, v->squares + to);
 }
 
 static void gradient_of_chunk(const void *arg, int64_t chunk, int64_t j, int64_t width) {
@@ -69,8 +70,8 @@ static void gradient_of_chunk(const void *arg, int64_t chunk, int64_t j, int64_t
     size_t at;
     int64_t column;
     const int64_t n = var_rows_of(v, chunk, j, &at, &column);
-    v->k->var_backward(n, width, v->x + at, v->of.inner, v->mean + column,
-                       v->g + (size_t)column * v->size, v->factor, v->dx + at);
+    v->k->rows->var_backward(n, width, v->x + at, v->of.inner, v->mean + column,
+                             v->g + (size_t)column * v->size, v->factor, v->dx + at);
 }
 
 /* Combines the chunks of column (o, j) in their order. */

@@ -1,7 +1,9 @@
 /* where: y = cond ? a : b, all three broadcast, a and b of any one dtype;
  * da = cond ? g : 0, db = cond ? 0 : g, each summed to its input's shape */
 #include "support/op.h"
+#include "../src/core/isa.h"
 #include "../src/core/strided_loop.h"
+#include "../src/kernels/elementwise.h"
 
 typedef struct {
     const cti_kernels *k;
@@ -20,8 +22,8 @@ static void where_range(void *arg, int64_t begin, int64_t end, int worker) {
         int64_t left = cti_strided_loop_left(w, begin), n = left < end - begin ? left : end - begin,
                 at[CTI_STRIDED_MOST];
         cti_strided_loop_at(w, begin, at);
-        c->k->where(n, c->cond + at[0], w->step[0], c->a + at[1] * c->size, w->step[1],
-                    c->b + at[2] * c->size, w->step[2], c->y + begin * c->size);
+        c->k->elementwise->where(n, c->cond + at[0], w->step[0], c->a + at[1] * c->size, w->step[1],
+                                 c->b + at[2] * c->size, w->step[2], c->y + begin * c->size);
         begin += n;
     }
 }

@@ -5,6 +5,7 @@
  * head h. This file has the public functions, their checks, and the plan of a call, which chooses
  * one of the ways to compute it. attention_reference.h is the whole of it in scalar code. */
 #include "attention.h"
+#include "../../src/kernels/random.h"
 
 #include <float.h>
 #include <inttypes.h>

@@ -7,6 +7,7 @@
 #define CTI_OPS_ATTENTION_ATTENTION_H
 
 #include "../support/op.h"
+#include "../../src/kernels/random.h"
 
 /* ---- a call ---- */
 

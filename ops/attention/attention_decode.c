@@ -8,6 +8,11 @@
  * scores would be rounded differently, and for a large score the weight 2^(s - max) would be off by
  * that rounding. So the scores, S for each query, are saved for backward. */
 #include "attention.h"
+#include "../../src/kernels/attention_kernels.h"
+#include "../../src/kernels/elementwise.h"
+#include "../../src/kernels/products.h"
+#include "../../src/kernels/rows.h"
+#include "../../src/kernels/unary.h"
 
 #include <math.h>
 #include <string.h>
@@ -29,7 +34,7 @@ typedef struct {
 _Static_assert(sizeof(decode_buffers) <= CTI_ATTENTION_BUFFERS * sizeof(char *), "buffers");
 
 static const cti_gemm_kernels *vector_kernels(const cti_attention_params *a) {
-    return a->keys_dtype == CT_BF16 ? &a->kernels->gemm_of_bf16 : &a->kernels->gemm;
+    return a->keys_dtype == CT_BF16 ? a->kernels->gemm_of_bf16 : a->kernels->gemm;
 }
 
 /* Returns whether a key of a query's range may be hidden apart from the key mask: diagonals and
@@ -83,7 +88,7 @@ static void vector_product(const cti_attention_params *a, const vector_matrix *p
 /* w->s = score + bias, masked, in units of log 2. */
 static void score(const cti_attention_params *a, const decode_buffers *w,
                   const cti_attention_tile *t) {
-    a->kernels->fill(cti_round_up(t->nk, a->nr), -INFINITY, w->s);
+    a->kernels->elementwise->fill(cti_round_up(t->nk, a->nr), -INFINITY, w->s);
     if (a->d > 0) {
         const vector_matrix qk = {.k = a->d,
                                   .n = t->nk,
@@ -94,7 +99,7 @@ static void score(const cti_attention_params *a, const decode_buffers *w,
                                   .col = a->k.stride[2]};
         vector_product(a, &qk, a->score_scale, false, w->s);
     } else {
-        a->kernels->fill(t->nk, 0, w->s);
+        a->kernels->elementwise->fill(t->nk, 0, w->s);
     }
     if (a->cap > 0) cti_attention_cap_panel(a, 1, t->nk, w->s, NULL);
     cti_attention_mask_row(a, t, w->s, w->bias);
@@ -104,9 +109,9 @@ static void keep_scores(const cti_attention_params *a, const decode_buffers *w,
                         const cti_attention_tile *t) {
     char *to = a->scores + cti_attention_query(a, t, 0) * a->s * a->size;
     const int64_t end = t->k0 + t->nk;
-    if (t->k0 > 0) a->kernels->fill(t->k0, -INFINITY, to);
+    if (t->k0 > 0) a->kernels->elementwise->fill(t->k0, -INFINITY, to);
     memcpy(to + t->k0 * a->size, w->s, (size_t)(t->nk * a->size));
-    if (end < a->s) a->kernels->fill(a->s - end, -INFINITY, to + end * a->size);
+    if (end < a->s) a->kernels->elementwise->fill(a->s - end, -INFINITY, to + end * a->size);
 }
 
 /* Returns the first of the tile's keys, from `key` on, that the key mask hides (masked) or does not
@@ -156,18 +161,18 @@ static void sum_values(const cti_attention_params *a, const decode_buffers *w,
         begin = find_key(a, t, end, false);
         end = find_key(a, t, begin, true);
     }
-    if (!one_run) a->kernels->scale(a->dv, out, inverse_sum, out);
+    if (!one_run) a->kernels->unary->scale(a->dv, out, inverse_sum, out);
 }
 
 /* Turns the row of scores into weights and returns their sum. The kernel reads the row as a panel:
  * every lane is given the maximum of the whole row, and its sum is a partial sum. */
 static double softmax_of_row(const cti_attention_params *a, const decode_buffers *w, int64_t n,
                              double max) {
-    a->kernels->fill(a->nr, max, w->max);
-    a->kernels->fill(a->nr, 0, w->sum);
-    a->kernels->attention.online_softmax_update(cti_ceil_div(n, a->nr), a->nr, w->s, w->max, w->sum,
-                                                0, NULL);
-    a->kernels->sum(a->nr, 1, w->sum, 1, w->bias);
+    a->kernels->elementwise->fill(a->nr, max, w->max);
+    a->kernels->elementwise->fill(a->nr, 0, w->sum);
+    a->kernels->attention->online_softmax_update(cti_ceil_div(n, a->nr), a->nr, w->s, w->max,
+                                                 w->sum, 0, NULL);
+    a->kernels->rows->sum(a->nr, 1, w->sum, 1, w->bias);
     return cti_real_get(a->dtype, w->bias, 0);
 }
 
@@ -178,18 +183,18 @@ static void decode_query(const cti_attention_params *a, const decode_buffers *w,
     double max = -INFINITY, sum = 0;
     if (t->nk > 0) {
         score(a, w, t);
-        a->kernels->max(t->nk, 1, w->s, 1, w->max);
+        a->kernels->rows->max(t->nk, 1, w->s, 1, w->max);
         max = cti_real_get(a->dtype, w->max, 0);
         if (a->scores) keep_scores(a, w, t);
     }
-    a->kernels->fill(a->dv, 0, out);
+    a->kernels->elementwise->fill(a->dv, 0, out);
     if (max != -INFINITY) {
         sum = softmax_of_row(a, w, t->nk, max);
         if (a->attrs.dropout > 0) cti_attention_dropout(a, t, w->s, t->nk, w->s);
         sum_values(a, w, t, false, 1 / sum, out);
         /* A NaN may come from a hidden value (attention_hidden.h, invariant 5). */
-        if (has_hidden_pairs(a) && a->kernels->has_nan(a->dv, out)) {
-            a->kernels->fill(a->dv, 0, out);
+        if (has_hidden_pairs(a) && a->kernels->rows->has_nan(a->dv, out)) {
+            a->kernels->elementwise->fill(a->dv, 0, out);
             sum_values(a, w, t, true, 1 / sum, out);
         }
     }

@@ -16,6 +16,8 @@
  * An item is a range of queries of one head against all its keys. Panels of scores are
  * transposed, keys by queries, so that a query is a lane (src/kernels/attention_tmpl.h). */
 #include "attention.h"
+#include "../../src/kernels/attention_kernels.h"
+#include "../../src/kernels/elementwise.h"
 
 #include <math.h>
 #include <string.h>
@@ -76,7 +78,7 @@ static void drop_weights(const cti_attention_params *a, const forward_buffers *w
                          const cti_attention_tile *t) {
     cti_attention_dropout(a, t, w->ones, t->nk, w->rows);
     cti_attention_pack(a, t->nk, t->nq, w->rows, 1, t->nk, w->bias);
-    a->kernels->mul(t->nk * a->nr, w->s, 1, w->bias, 1, w->s);
+    a->kernels->elementwise->mul(t->nk * a->nr, w->s, 1, w->bias, 1, w->s);
 }
 
 /* A block of keys and its values, as factors. */
@@ -98,8 +100,8 @@ static void attend_panel(const cti_attention_params *a, const forward_buffers *w
                                 a->score_scale, w->s);
     if (a->cap > 0) cti_attention_cap_panel(a, t->nk, width, w->s, NULL);
     cti_attention_mask_panel(a, t, true, w->s, w->bias, w->rows);
-    const bool begun = a->kernels->attention.online_softmax_update(t->nk, width, w->s, w->max + at,
-                                                                   w->sum + at, a->dv, o);
+    const bool begun = a->kernels->attention->online_softmax_update(t->nk, width, w->s, w->max + at,
+                                                                    w->sum + at, a->dv, o);
     if (a->attrs.dropout > 0) drop_weights(a, w, t);
     const cti_attention_diagonals seen = cti_attention_diagonals_of(a, t);
     const cti_attention_band p = {.data = w->s, /* P (queries, keys) */
@@ -145,8 +147,8 @@ static bool attend_all_keys(const forward_call *f, const forward_buffers *w,
     const cti_attention_params *a = f->a;
     const int64_t nq = all->nq, padded = cti_round_up(nq, a->nr);
     const cti_attention_span keys = cti_attention_keys_of(a, all);
-    a->kernels->fill(padded, -INFINITY, w->max);
-    a->kernels->fill(padded, 0, w->sum);
+    a->kernels->elementwise->fill(padded, -INFINITY, w->max);
+    a->kernels->elementwise->fill(padded, 0, w->sum);
     /* Blocks begin at multiples of their length, so the bits of a query do not depend on the range
      * that it is in. */
     for (int64_t k0 = keys.begin / f->schedule.k_block * f->schedule.k_block; k0 < keys.end;
@@ -156,8 +158,8 @@ static bool attend_all_keys(const forward_call *f, const forward_buffers *w,
         if (cti_attention_visible_keys(a, &t) != CTI_KEYS_NONE) attend_keys(a, w, &t, guarded);
     }
     char *out = cti_attention_at(a, &a->out, all->b, all->h, all->q0, 0);
-    return a->kernels->attention.online_softmax_finalize(nq, a->dv, w->max, w->sum, w->o, out,
-                                                         a->out.stride[2]);
+    return a->kernels->attention->online_softmax_finalize(nq, a->dv, w->max, w->sum, w->o, out,
+                                                          a->out.stride[2]);
 }
 
 /* A NaN in the output may come from a hidden value, so what has one is computed again with a guard

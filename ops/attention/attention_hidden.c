@@ -1,10 +1,12 @@
 /* Keeps numbers that are not finite behind their masks; attention_hidden.h has the rule. */
 #include "attention_hidden.h"
+#include "../../src/kernels/rows.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "attention_products.h"
+#include "../../src/kernels/elementwise.h"
 
 /* ---- rows of a product's right factor ---- */
 
@@ -13,14 +15,14 @@ cti_hidden_rows cti_hidden_guard(const cti_kernels *f, int64_t size, cti_attenti
     CTI_ASSERT(n > 0);
     /* A column's sum is not finite if one of its numbers is not. Sums of columns are a fast first
      * test, which finite numbers fail only if a sum overflows. */
-    f->sum(n, cols, x->data, x->stride, w->clean);
-    if (f->is_finite(cols, w->clean)) return (cti_hidden_rows){0};
+    f->rows->sum(n, cols, x->data, x->stride, w->clean);
+    if (f->rows->is_finite(cols, w->clean)) return (cti_hidden_rows){0};
     const cti_hidden_rows hidden = {.rows = *x, .bad = w->bad};
     for (int64_t i = 0; i < n; i++) {
         const char *from = x->data + i * x->stride * size;
         char *to = w->clean + i * cols * size;
-        w->bad[i] = !f->is_finite(cols, from);
-        if (w->bad[i]) f->fill(cols, 0, to);
+        w->bad[i] = !f->rows->is_finite(cols, from);
+        if (w->bad[i]) f->elementwise->fill(cols, 0, to);
         else memcpy(to, from, (size_t)(cols * size));
     }
     *x = (cti_attention_rows){.data = w->clean, .stride = cols};
@@ -39,7 +41,7 @@ void cti_hidden_add(const cti_kernels *f, ct_dtype dtype, const cti_attention_ba
         const int64_t end = cti_min(a->m, k - a->low + 1);
         for (int64_t i = cti_max(0, k - a->high + 1); i < end; i++) {
             const double x = cti_real_get(dtype, a->data, i * a->row + k * a->col);
-            if (x != 0) f->axpy(cols, alpha * x, row, c + i * c_row * size);
+            if (x != 0) f->elementwise->axpy(cols, alpha * x, row, c + i * c_row * size);
         }
     }
 }
@@ -62,7 +64,7 @@ void cti_hidden_leave_out(const cti_attention_params *a, int64_t k, int64_t n, c
 bool cti_hidden_breaks_weights(const cti_attention_params *a, const cti_attention_tile *t,
                                char *scratch) {
     const char *sums = a->inverse_sum + cti_attention_query(a, t, 0) * a->stat_size;
-    a->kernels->min(t->nq, 1, sums, 1, scratch);
+    a->kernels->rows->min(t->nq, 1, sums, 1, scratch);
     return !(cti_real_get(a->dtype, scratch, 0) > 0);
 }
 
@@ -79,7 +81,7 @@ void cti_hidden_clear_pairs(const cti_attention_params *a, const cti_attention_t
 /* ---- tensors ---- */
 
 static bool contains_nan(const ct_tensor *x) {
-    return x && x->numel > 0 && x->context->isa->of[x->dtype]->has_nan(x->numel, x->data);
+    return x && x->numel > 0 && x->context->isa->of[x->dtype]->rows->has_nan(x->numel, x->data);
 }
 
 ct_tensor *cti_hidden_zero_rows(ct_tensor *x, ct_tensor *seen) {
@@ -140,7 +142,7 @@ ct_tensor *cti_hidden_product(ct_tensor *a, ct_tensor *b) {
 }
 
 ct_tensor *cti_hidden_clear_gradient(ct_tensor *p, ct_tensor *ds) {
-    if (!ds || ds->context->isa->of[ds->dtype]->is_finite(ds->numel, ds->data)) return ds;
+    if (!ds || ds->context->isa->of[ds->dtype]->rows->is_finite(ds->numel, ds->data)) return ds;
     return ct_where(ct_eq_scalar(p, 0), ct_zeros(p->context, p->dtype, CT_SCALAR), ds);
 }
 

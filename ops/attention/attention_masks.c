@@ -1,6 +1,9 @@
 /* Visibility in attention: checks, ranges of keys and queries, and the effect on scores.
  * attention_segments.c reads segments. */
 #include "attention_masks.h"
+#include "../../src/kernels/attention_kernels.h"
+#include "../../src/kernels/elementwise.h"
+#include "../../src/kernels/unary.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -192,8 +195,8 @@ double cti_attention_pairs(const cti_attention_params *a) {
  * to `width` become zeros: kernels compute them too, so they must not be undefined memory. */
 static void flags_to_bias(const cti_attention_params *a, const void *flags, int64_t stride,
                           int64_t n, int64_t width, char *bias) {
-    a->kernels->attention.mask_to_bias(n, flags, stride, bias);
-    if (n < width) a->kernels->fill(width - n, 0, bias + n * a->size);
+    a->kernels->attention->mask_to_bias(n, flags, stride, bias);
+    if (n < width) a->kernels->elementwise->fill(width - n, 0, bias + n * a->size);
 }
 
 /* The same of the tile's keys. */
@@ -203,8 +206,8 @@ static void keys_to_bias(const cti_attention_params *a, const cti_attention_tile
     if (a->key_mask.data)
         flags_to_bias(a, cti_attention_key_flags(a, t->b, t->k0), a->key_mask.stride[3], t->nk,
                       width, bias);
-    else a->kernels->fill(width, 0, bias);
-    if (n < t->nk) a->kernels->fill(t->nk - n, -INFINITY, bias + n * a->size);
+    else a->kernels->elementwise->fill(width, 0, bias);
+    if (n < t->nk) a->kernels->elementwise->fill(t->nk - n, -INFINITY, bias + n * a->size);
 }
 
 /* Returns the address of the mask's element for the tile's first query and key; an element has
@@ -244,10 +247,10 @@ static void mask_keys(const cti_attention_params *a, const cti_attention_tile *t
     if (transposed) {
         for (int64_t i = 0; i < t->nk; i++)
             if (cti_attention_key_is_masked(a, t->b, t->k0 + i))
-                a->kernels->fill(width, -INFINITY, panel + i * a->nr * a->size);
+                a->kernels->elementwise->fill(width, -INFINITY, panel + i * a->nr * a->size);
     } else {
         keys_to_bias(a, t, width, bias);
-        a->kernels->attention.add_bias(t->nq, width, panel, bias, 0);
+        a->kernels->attention->add_bias(t->nq, width, panel, bias, 0);
     }
 }
 
@@ -256,7 +259,7 @@ static void mask_keys(const cti_attention_params *a, const cti_attention_tile *t
  * of query q0 + i keys from i + high on, and those before i + low, are hidden. */
 static void mask_diagonals(const cti_attention_params *a, const cti_attention_tile *t,
                            bool transposed, int64_t width, char *panel) {
-    const cti_attention_kernels *f = &a->kernels->attention;
+    const cti_attention_kernels *f = a->kernels->attention;
     const cti_attention_diagonals seen = cti_attention_diagonals_of(a, t);
     const int64_t rows = transposed ? t->nk : t->nq;
     const int64_t low = transposed ? 1 - seen.low : seen.low;
@@ -271,11 +274,11 @@ static void segments_to_bias(const cti_attention_params *a, const cti_attention_
                              int64_t n, int64_t id, int64_t width, char *bias) {
     enum { FLAGS = 256 };
     bool flags[FLAGS];
-    a->kernels->fill(width, 0, bias);
+    a->kernels->elementwise->fill(width, 0, bias);
     for (int64_t i = 0; i < n; i += FLAGS) {
         const int64_t count = cti_min(FLAGS, n - i);
         for (int64_t j = 0; j < count; j++) flags[j] = of[i + j].id == id;
-        a->kernels->attention.mask_to_bias(count, flags, 1, bias + i * a->size);
+        a->kernels->attention->mask_to_bias(count, flags, 1, bias + i * a->size);
     }
 }
 
@@ -287,7 +290,7 @@ static void mask_segments(const cti_attention_params *a, const cti_attention_til
     for (int64_t i = 0; i < rows; i++) {
         if (i == 0 || of[row0 + i].id != of[row0 + i - 1].id)
             segments_to_bias(a, of + lane0, lanes, of[row0 + i].id, width, bias);
-        a->kernels->attention.add_bias(1, width, panel + i * a->nr * a->size, bias, 0);
+        a->kernels->attention->add_bias(1, width, panel + i * a->nr * a->size, bias, 0);
     }
 }
 
@@ -298,15 +301,15 @@ void cti_attention_cap_panel(const cti_attention_params *a, int64_t rows, int64_
     for (int64_t i = 0; i < calls; i++) {
         const int64_t at = i * a->nr * a->size;
         char *capped = tanh ? tanh + at : panel + at;
-        a->kernels->tanh(n, panel + at, capped);
-        a->kernels->scale(n, capped, a->cap, panel + at);
+        a->kernels->unary->tanh(n, panel + at, capped);
+        a->kernels->unary->scale(n, capped, a->cap, panel + at);
     }
 }
 
 /* The bias comes first: all that hides a pair replaces the score, also a NaN of the bias. */
 void cti_attention_apply_masks(const cti_attention_params *a, const cti_attention_tile *t,
                                bool transposed, char *panel, char *bias, char *stage) {
-    const cti_attention_kernels *f = &a->kernels->attention;
+    const cti_attention_kernels *f = a->kernels->attention;
     const int64_t rows = transposed ? t->nk : t->nq;
     const int64_t width = cti_attention_width(a, transposed ? t->nq : t->nk);
     if (a->bias.data) {
@@ -326,13 +329,13 @@ void cti_attention_apply_masks(const cti_attention_params *a, const cti_attentio
 
 void cti_attention_mask_row(const cti_attention_params *a, const cti_attention_tile *t,
                             char *scores, char *bias) {
-    const cti_attention_kernels *f = &a->kernels->attention;
+    const cti_attention_kernels *f = a->kernels->attention;
     const int64_t n = t->nk, rows = cti_ceil_div(n, a->nr); /* read as a panel */
     const int64_t width = rows * a->nr;
     if (a->bias.data) {
-        a->kernels->fill(width, 0, bias);
-        a->kernels->copy2d(1, n, mask_at(&a->bias, t, a->size), n, a->bias.stride[3], bias, n, 1,
-                           false);
+        a->kernels->elementwise->fill(width, 0, bias);
+        a->kernels->elementwise->copy2d(1, n, mask_at(&a->bias, t, a->size), n, a->bias.stride[3],
+                                        bias, n, 1, false);
         f->add_bias(rows, a->nr, scores, bias, a->nr);
     }
     if (a->mask.data) {

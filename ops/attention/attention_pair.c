@@ -2,6 +2,10 @@
  * keys, against a block of keys, and against the range of keys. Panels of scores are not
  * transposed: a key is a lane. */
 #include "attention_pair.h"
+#include "../../src/kernels/attention_kernels.h"
+#include "../../src/kernels/elementwise.h"
+#include "../../src/kernels/rows.h"
+#include "../../src/kernels/unary.h"
 
 #include <math.h>
 #include <string.h>
@@ -126,10 +130,10 @@ static void add_bias_gradient(const cti_attention_backward_call *f, const pair_b
     char *to = cti_attention_at(&f->a, &f->dbias, t->b, t->h, t->q0, t->k0) +
                bias_sum * f->bias_stride * f->a.size;
     if (row != 0) {
-        kernels->copy2d(t->nq, t->nk, ds, ds_row(f), 1, to, row, col, true);
+        kernels->elementwise->copy2d(t->nq, t->nk, ds, ds_row(f), 1, to, row, col, true);
     } else {
-        kernels->sum(t->nq, t->nk, ds, ds_row(f), w->bias);
-        kernels->copy2d(1, t->nk, w->bias, t->nk, 1, to, t->nk, col, true);
+        kernels->rows->sum(t->nq, t->nk, ds, ds_row(f), w->bias);
+        kernels->elementwise->copy2d(1, t->nk, w->bias, t->nk, 1, to, t->nk, col, true);
     }
 }
 
@@ -139,7 +143,8 @@ static void drop_panel(const cti_attention_backward_call *f, const cti_attention
     const cti_attention_params *a = &f->a;
     for (int64_t i = 0; i < t->nq; i++) {
         char *row = panel + i * a->nr * a->size;
-        a->kernels->mul(t->nk, row, 1, factors + i * f->schedule.k_block * a->size, 1, row);
+        a->kernels->elementwise->mul(t->nk, row, 1, factors + i * f->schedule.k_block * a->size, 1,
+                                     row);
     }
 }
 
@@ -174,7 +179,8 @@ static void compute_scores(const cti_attention_params *a, const pair_buffers *w,
 static void clear_hidden_pairs(const cti_attention_backward_call *f, const pair_buffers *w,
                                const cti_attention_tile *t, char *ds) {
     const cti_attention_params *a = &f->a;
-    for (int64_t i = 0; i < t->nq; i++) a->kernels->fill(a->nr, 0, w->hidden + i * a->nr * a->size);
+    for (int64_t i = 0; i < t->nq; i++)
+        a->kernels->elementwise->fill(a->nr, 0, w->hidden + i * a->nr * a->size);
     cti_attention_mask_panel(a, t, false, w->hidden, w->bias, NULL);
     cti_hidden_clear_pairs(a, t, w->hidden, w->s, ds, ds_row(f));
 }
@@ -185,7 +191,7 @@ static void uncap(const cti_attention_backward_call *f, const pair_buffers *w,
     const cti_attention_params *a = &f->a;
     for (int64_t i = 0; i < t->nq; i++) {
         char *row = ds + i * ds_row(f) * a->size;
-        a->kernels->tanh_backward(t->nk, w->tanh + i * a->nr * a->size, row, row);
+        a->kernels->unary->tanh_backward(t->nk, w->tanh + i * a->nr * a->size, row, row);
     }
 }
 
@@ -242,8 +248,8 @@ static void backprop_panel(const cti_attention_backward_call *f, const pair_buff
     compute_scores(a, w, t, &q, key);
     cti_attention_panel_product(a, t->nq, width, a->dv, &dout, vt, 1, w->dp);
     if (factors) drop_panel(f, t, factors, w->dp);
-    a->kernels->attention.softmax_backward(t->nq, width, w->s, w->dp, a->max + stat,
-                                           a->inverse_sum + stat, dot, ds, ds_row(f));
+    a->kernels->attention->softmax_backward(t->nq, width, w->s, w->dp, a->max + stat,
+                                            a->inverse_sum + stat, dot, ds, ds_row(f));
     if (factors) drop_panel(f, t, factors, w->s);
     if (queries->clears_pairs) clear_hidden_pairs(f, w, t, ds);
     if (f->dbias.data) add_bias_gradient(f, w, t, queries->bias_sum, ds);
@@ -342,9 +348,9 @@ static void query_block_begin(const cti_attention_backward_call *f, const pair_b
     queries->q = cti_attention_gather_queries(a, &a->q, t, a->d, w->q);
     queries->dout = cti_attention_gather_queries(a, &f->dout, t, a->dv, w->dout);
     queries->dq = cti_attention_sum_begin(f, &f->dq, t->b, t->h, t->q0, t->nq, a->d, w->dq);
-    a->kernels->attention.row_dots(t->nq, a->dv, queries->dout.data, queries->dout.stride,
-                                   cti_attention_at(a, &a->out, t->b, t->h, t->q0, 0),
-                                   a->out.stride[2], w->dot);
+    a->kernels->attention->row_dots(t->nq, a->dv, queries->dout.data, queries->dout.stride,
+                                    cti_attention_at(a, &a->out, t->b, t->h, t->q0, 0),
+                                    a->out.stride[2], w->dot);
     queries->q_right = &queries->q;
     queries->dout_right = &queries->dout;
     const bool guarded = cti_attention_hides_pairs(a, t);
@@ -359,7 +365,7 @@ static void query_block_begin(const cti_attention_backward_call *f, const pair_b
         if (broken || a->cap > 0)
             queries->q_hidden =
                 cti_hidden_guard(a->kernels, a->size, &queries->right_q, t->nq, a->d, &w->q_guard);
-        if (!a->kernels->is_finite(t->nq, w->dot))
+        if (!a->kernels->rows->is_finite(t->nq, w->dot))
             queries->dout_hidden = cti_hidden_guard(a->kernels, a->size, &queries->right_dout,
                                                     t->nq, a->dv, &w->dout_guard);
         queries->clears_pairs = keys->hidden.bad || queries->q_hidden.bad || broken;

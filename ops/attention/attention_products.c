@@ -1,11 +1,15 @@
 /* The products of a tile in the computed type; attention_rounded.c has the products that round. */
 #include "attention_products.h"
+#include "../../src/kernels/attention_kernels.h"
+#include "../../src/kernels/elementwise.h"
+#include "../../src/kernels/products.h"
+#include "../../src/kernels/rows.h"
 
 void cti_attention_pack(const cti_attention_params *a, int64_t k, int64_t n, const char *b,
                         int64_t row, int64_t col, char *packed) {
     for (int64_t j = 0; j < n; j += a->nr)
-        a->kernels->gemm.pack_b(k, cti_min(a->nr, n - j), b + j * col * a->size, row, col,
-                                packed + j * k * a->size);
+        a->kernels->gemm->pack_b(k, cti_min(a->nr, n - j), b + j * col * a->size, row, col,
+                                 packed + j * k * a->size);
 }
 
 void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64_t width, int64_t k,
@@ -23,7 +27,7 @@ void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64
                                     .col = 1,
                                     .base_row = a->nr,
                                     .alpha = alpha};
-    a->kernels->gemm.macro_kernel(&params, m, width, rows->data, b, a->nr * a->size, NULL, panel);
+    a->kernels->gemm->macro_kernel(&params, m, width, rows->data, b, a->nr * a->size, NULL, panel);
 }
 
 /* Each micro-kernel tile of rows is one call of the macro-kernel: so few rows share a range of
@@ -31,7 +35,7 @@ void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64
 static void exact_band(const cti_attention_params *a, const cti_attention_band *band, int64_t cols,
                        const cti_attention_rows *b, double alpha, bool accumulate, char *c,
                        int64_t c_row) {
-    const int64_t most = cols > a->kernels->attention.lanes ? a->mr : a->mr_narrow;
+    const int64_t most = cols > a->kernels->attention->lanes ? a->mr : a->mr_narrow;
     const int64_t rows = cti_ceil_div(band->m, cti_ceil_div(band->m, most));
     for (int64_t i = 0; i < band->m; i += rows, c += rows * c_row * a->size) {
         const int64_t m = cti_min(rows, band->m - i);
@@ -45,7 +49,7 @@ static void exact_band(const cti_attention_params *a, const cti_attention_band *
                                         .col = 1,
                                         .base_row = c_row,
                                         .alpha = alpha};
-        a->kernels->gemm.macro_kernel(
+        a->kernels->gemm->macro_kernel(
             &params, m, cols, band->data + (i * band->row + begin * band->col) * a->size,
             b->data + begin * b->stride * a->size, a->nr * a->size, accumulate ? c : NULL, c);
     }

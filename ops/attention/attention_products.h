@@ -3,6 +3,7 @@
 #define CTI_OPS_ATTENTION_ATTENTION_PRODUCTS_H
 
 #include "attention_hidden.h"
+#include "../../src/kernels/products.h"
 
 /* ---- factors ---- */
 

@@ -2,6 +2,8 @@
  * their factors, and the products. The weights P and their gradients dS are rounded when the
  * products that read them pack them; the softmax between stays f32. */
 #include "attention_products.h"
+#include "../../src/core/isa.h"
+#include "../../src/kernels/products.h"
 
 /* Bytes of the rows of a band's A that are packed at once. */
 enum { BAND_BYTES = 32 * CTI_ATTENTION_RIGHT_ROWS * 2 };
@@ -15,7 +17,7 @@ bool cti_attention_is_rounded(const ct_context *context, ct_dtype dtype, int64_t
     const bool many = context->rows == CTI_ROWS_MANY || cti_min(t, s) >= lines;
     const bool large = many && cti_min(d, dv) >= lines;
     /* A panel of scores is a block of C of both kinds of kernels. */
-    const bool fits = rounded->nr == context->isa->of[dtype]->gemm.nr &&
+    const bool fits = rounded->nr == context->isa->of[dtype]->gemm->nr &&
                       rounded->mr * CTI_ATTENTION_RIGHT_ROWS * rounded->packed_bytes <= BAND_BYTES;
     return large && fits;
 }

@@ -3,6 +3,7 @@
 #define CTI_OPS_ATTENTION_ATTENTION_SUMS_H
 
 #include "attention_pair.h"
+#include "../../src/kernels/elementwise.h"
 
 /* The rows are summed in the gradient itself, or in the workspace, from which
  * cti_attention_sum_end copies or adds them to the gradient. */
@@ -37,14 +38,14 @@ static inline void cti_attention_sum_clear(const cti_attention_backward_call *f,
                                            const cti_attention_sum *s, int64_t begin, int64_t end,
                                            int64_t cols) {
     for (int64_t i = begin; i < end; i++)
-        f->a.kernels->fill(cols, 0, cti_attention_sum_row(f, s, i));
+        f->a.kernels->elementwise->fill(cols, 0, cti_attention_sum_row(f, s, i));
 }
 /* Gives the n rows to the gradient. */
 static inline void cti_attention_sum_end(const cti_attention_backward_call *f,
                                          const cti_attention_sum *s, int64_t n, int64_t cols) {
     if (!s->gradient || s->gradient == s->data) return;
-    f->a.kernels->copy2d(n, cols, s->data, s->stride, 1, s->gradient, s->gradient_stride, 1,
-                         f->accumulate);
+    f->a.kernels->elementwise->copy2d(n, cols, s->data, s->stride, 1, s->gradient,
+                                      s->gradient_stride, 1, f->accumulate);
 }
 
 #endif

@@ -1,5 +1,10 @@
 /* A call's tensors and operands, and the rows of a tile. */
 #include "attention_tiles.h"
+#include "../../src/core/isa.h"
+#include "../../src/kernels/attention_kernels.h"
+#include "../../src/kernels/elementwise.h"
+#include "../../src/kernels/products.h"
+#include "../../src/kernels/random.h"
 
 #include <string.h>
 
@@ -74,9 +79,9 @@ void cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x,
     *a = (cti_attention_params){
         .attrs = *(const cti_attention_attrs *)c->attrs,
         .kernels = f,
-        .nr = f->gemm.nr,
-        .mr = f->gemm.mr,
-        .mr_narrow = f->gemm.mr_narrow,
+        .nr = f->gemm->nr,
+        .mr = f->gemm->mr,
+        .mr_narrow = f->gemm->mr_narrow,
         .size = (int64_t)cti_dtype_size(x->q->dtype),
         .keys_size = (int64_t)cti_dtype_size(x->k->dtype),
         .dtype = x->q->dtype,
@@ -103,7 +108,8 @@ void cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x,
     if (x->scores) a->scores = x->scores->data;
     if (x->v) a->v = cti_attention_operand_of(x->v);
     if (x->v) a->dv = x->v->shape.dim[3];
-    if (a->keys_dtype != a->dtype) a->widen = c->context->isa->of[a->keys_dtype]->cast[a->dtype];
+    if (a->keys_dtype != a->dtype)
+        a->widen = c->context->isa->of[a->keys_dtype]->elementwise->cast[a->dtype];
     a->rounded = a->attrs.rounded ? f->bf16 : NULL;
     a->row_unit = 1;
     a->d_bytes = a->d * a->size;
@@ -119,7 +125,7 @@ void cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x,
     CTI_ASSERT(a->heads == a->kv_heads * a->group && a->mr <= a->mr_narrow);
     CTI_ASSERT(cti_dtype_computed(a->keys_dtype) == a->dtype);
     CTI_ASSERT(!x->v || x->v->dtype == a->keys_dtype);
-    CTI_ASSERT(a->nr % f->attention.lanes == 0);
+    CTI_ASSERT(a->nr % f->attention->lanes == 0);
     CTI_ASSERT(!x->stats || (x->stats->dtype == a->stats_dtype && x->stats->contiguous &&
                              x->stats->numel == 2 * a->batch * a->heads * a->t));
     CTI_ASSERT(!x->scores || x->scores->numel == a->batch * a->heads * a->t * a->s);
@@ -141,8 +147,8 @@ void cti_attention_dropout(const cti_attention_params *a, const cti_attention_ti
                            const char *x, int64_t row, char *y) {
     for (int64_t i = 0; i < t->nq; i++) {
         const int64_t index = cti_attention_query(a, t, i) * a->s + t->k0; /* in (B, H, T, S) */
-        a->kernels->dropout(t->nk, index, a->attrs.random, a->attrs.dropout, x,
-                            y + i * row * a->size);
+        a->kernels->random->dropout(t->nk, index, a->attrs.random, a->attrs.dropout, x,
+                                    y + i * row * a->size);
     }
 }
 
@@ -164,7 +170,8 @@ static cti_attention_rows gather_rows(const cti_attention_params *a, const cti_a
                                       const char *from, int64_t n, int64_t cols, char *buffer) {
     if (x->stride[3] == 1 && cti_attention_in_place(a, n, x->stride[2], cols))
         return (cti_attention_rows){.data = from, .stride = x->stride[2]};
-    a->kernels->copy2d(n, cols, from, x->stride[2], x->stride[3], buffer, cols, 1, false);
+    a->kernels->elementwise->copy2d(n, cols, from, x->stride[2], x->stride[3], buffer, cols, 1,
+                                    false);
     return (cti_attention_rows){.data = buffer, .stride = cols};
 }
 
@@ -173,7 +180,7 @@ static void copy_keys(const cti_attention_params *a, const cti_attention_operand
                       const char *from, int64_t n, int64_t cols, char *buffer) {
     const int64_t row = x->stride[2], col = x->stride[3];
     if (!a->widen) {
-        a->kernels->copy2d(n, cols, from, row, col, buffer, cols, 1, false);
+        a->kernels->elementwise->copy2d(n, cols, from, row, col, buffer, cols, 1, false);
         return;
     }
     int64_t run = row == cols ? n * cols : cols; /* the numbers that follow each other in x */

@@ -9,6 +9,7 @@
 #include "../../src/core/assert.h"
 #include "../../src/core/int_math.h"
 #include "attention.h"
+#include "../../src/kernels/attention_kernels.h"
 
 /* ---- tensors ---- */
 
@@ -61,7 +62,7 @@ struct cti_attention_params {
     void (*widen)(int64_t n, const void *x, void *y);
     int64_t nr;        /* the lanes of a panel: columns of the micro-kernel */
     int64_t mr;        /* the rows of the micro-kernel */
-    int64_t mr_narrow; /* its rows for at most kernels->attention.lanes columns; >= mr */
+    int64_t mr_narrow; /* its rows for at most kernels->attention->lanes columns; >= mr */
     const cti_gemm_kernels *rounded; /* the kernels that round products, or NULL */
     int64_t row_unit; /* a tile begins at a multiple of this in its range: 1 or rounded->mr */
     int64_t d_bytes, dv_bytes; /* bytes of a packed column of d, dv */
@@ -168,7 +169,7 @@ void cti_attention_dropout(const cti_attention_params *a, const cti_attention_ti
 /* Returns the `width` of a panel of which n lanes are used: one vector, or nr. */
 static inline int64_t cti_attention_width(const cti_attention_params *a, int64_t n) {
     CTI_ASSERT(0 < n && n <= a->nr);
-    return n <= a->kernels->attention.lanes ? a->kernels->attention.lanes : a->nr;
+    return n <= a->kernels->attention->lanes ? a->kernels->attention->lanes : a->nr;
 }
 
 /* Returns the last row at or before row i of a range at which a tile may begin. */

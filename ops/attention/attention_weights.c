@@ -9,6 +9,8 @@
  * This gradient is rarely wanted, so backward is made of public ops, with P in memory. An item
  * is a tile of one head, or, for a mean, of all heads one after the other. */
 #include "attention.h"
+#include "../../src/kernels/attention_kernels.h"
+#include "../../src/kernels/elementwise.h"
 
 #include <math.h>
 
@@ -67,9 +69,9 @@ static void add_panel(const weights_call *f, const weights_buffers *w, const cti
     cti_attention_panel_product(a, t->nq, width, a->d, q, kt, a->score_scale, w->s);
     if (a->cap > 0) cti_attention_cap_panel(a, t->nq, width, w->s, NULL);
     cti_attention_mask_panel(a, t, false, w->s, w->bias, NULL);
-    a->kernels->attention.softmax_from_stats(t->nq, width, w->s, a->max + stat,
-                                             a->inverse_sum + stat, factor);
-    a->kernels->copy2d(t->nq, t->nk, w->s, a->nr, 1, y, stride[2], stride[3], true);
+    a->kernels->attention->softmax_from_stats(t->nq, width, w->s, a->max + stat,
+                                              a->inverse_sum + stat, factor);
+    a->kernels->elementwise->copy2d(t->nq, t->nk, w->s, a->nr, 1, y, stride[2], stride[3], true);
 }
 
 /* Adds the weights of a block of queries and the tile's keys. */
@@ -112,7 +114,7 @@ static void weights_item(const void *call, const void *buffers, int64_t item) {
         &head, q_tile * CTI_ATTENTION_WEIGHTS_QUERIES, CTI_ATTENTION_WEIGHTS_QUERIES,
         k_tile * CTI_ATTENTION_WEIGHTS_KEYS, CTI_ATTENTION_WEIGHTS_KEYS);
     for (int64_t q = t.q0; q < t.q0 + t.nq; q++)
-        a->kernels->fill(t.nk, 0, cti_attention_at(a, &f->y, t.b, t.h, q, t.k0));
+        a->kernels->elementwise->fill(t.nk, 0, cti_attention_at(a, &f->y, t.b, t.h, q, t.k0));
     for (; t.h < head.h + f->summed_heads; t.h++) add_tile(f, buffers, &t);
 }
 

@@ -12,6 +12,8 @@
 
 #include "attention_hidden.h"
 #include "attention_masks.h"
+#include "../../src/kernels/rows.h"
+#include "../../src/kernels/unary.h"
 
 /* ---- masks ---- */
 
@@ -147,7 +149,7 @@ static bool softmax_backward_of_scores(const ct_call *c, ct_tensor *const *g, ct
     const double scale = o.softcap > 0 ? o.scale / o.softcap : o.scale;
     ct_tensor *p = c->out, *tanh = c->saved[0], *ds = cti_tensor_dense(g[0]);
     /* P was the softmax of the scores and the bias */
-    if (!ds || !cti_op_rows_backward(c, p, ds, kernels(c)->masked_softmax_backward, &ds))
+    if (!ds || !cti_op_rows_backward(c, p, ds, kernels(c)->rows->masked_softmax_backward, &ds))
         return false;
     if (c->n > CTI_ATTENTION_BIAS && c->wants[CTI_ATTENTION_BIAS] &&
         !cti_op_sum_to_input(c, CTI_ATTENTION_BIAS, ds, &grad[CTI_ATTENTION_BIAS]))
@@ -155,7 +157,7 @@ static bool softmax_backward_of_scores(const ct_call *c, ct_tensor *const *g, ct
     /* a score was c tanh S */
     if (tanh) {
         ds = ct_scale(ds, o.softcap);
-        if (!ds || !cti_op_unary_backward(c, tanh, ds, kernels(c)->tanh_backward, &ds))
+        if (!ds || !cti_op_unary_backward(c, tanh, ds, kernels(c)->unary->tanh_backward, &ds))
             return false;
     }
     /* S was q' k^T, and q' was scale q */

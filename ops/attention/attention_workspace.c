@@ -1,5 +1,7 @@
 /* Lays out the workspace of attention, and runs its passes on all threads. */
 #include "attention_workspace.h"
+#include "../../src/kernels/elementwise.h"
+#include "../../src/kernels/products.h"
 
 #include "../../src/core/profile.h"
 #include "attention_masks.h"
@@ -16,7 +18,7 @@ char *cti_attention_reserve(cti_attention_workspace *w, int64_t rows, int64_t co
 
 char *cti_attention_reserve_ones(cti_attention_workspace *w, int64_t n) {
     char *ones = cti_attention_reserve(w, n, 1);
-    if (ones && n > 0) w->a->kernels->fill(n, 1, ones);
+    if (ones && n > 0) w->a->kernels->elementwise->fill(n, 1, ones);
     return ones;
 }
 

@@ -1,4 +1,5 @@
 #include "activation.h"
+#include "../../src/kernels/unary.h"
 
 /* The compiler names an activation that has no row. */
 
@@ -23,12 +24,13 @@ ct_tensor *ct_activate(ct_tensor *x, ct_activation f) {
 static cti_activation kernels_of_activation(const cti_kernels *k, ct_activation f) {
 #define ROW_KERNELS(value, op)                                                                     \
     case value:                                                                                    \
-        return (cti_activation){.f = k->op, .backward = k->op##_backward, .both = k->op##_both};
+        return (cti_activation){                                                                   \
+            .f = k->unary->op, .backward = k->unary->op##_backward, .both = k->unary->op##_both};
 #define ROW_KERNELS_AND(value, op, a)                                                              \
     case value:                                                                                    \
-        return (cti_activation){.scalar = k->op,                                                   \
-                                .scalar_backward = k->op##_backward,                               \
-                                .scalar_both = k->op##_both,                                       \
+        return (cti_activation){.scalar = k->unary->op,                                            \
+                                .scalar_backward = k->unary->op##_backward,                        \
+                                .scalar_both = k->unary->op##_both,                                \
                                 .number = (a)};
     switch (f) { CTI_ACTIVATIONS(ROW_KERNELS, ROW_KERNELS_AND) }
     return (cti_activation){0};

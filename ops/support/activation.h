@@ -4,6 +4,7 @@
 #define CTI_OPS_SUPPORT_ACTIVATION_H
 
 #include "op.h"
+#include "../../src/kernels/kernels.h"
 
 /* The rows of all activations: the value, the op, and the number of an op that has one. A new
  * activation is a row here. relu's backward takes y, and x serves as well: both are positive or

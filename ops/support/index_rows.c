@@ -1,6 +1,8 @@
 #include "index_rows.h"
+#include "../../src/core/isa.h"
 #include "columns.h"
 #include "index.h"
+#include "../../src/kernels/elementwise.h"
 
 #include <string.h>
 
@@ -29,8 +31,9 @@ static void copy_index_rows(void *arg, int64_t begin, int64_t end, int worker) {
 static void add_index_columns(const void *arg, int64_t o, int64_t j, int64_t width) {
     const index_rows_args *a = arg;
     for (int64_t i = 0; i < a->count; i++)
-        a->k->axpy(width, 1, a->y + (size_t)((o * a->count + i) * a->of.inner + j) * a->size,
-                   a->x + (size_t)((o * a->of.n + a->index[i]) * a->of.inner + j) * a->size);
+        a->k->elementwise->axpy(
+            width, 1, a->y + (size_t)((o * a->count + i) * a->of.inner + j) * a->size,
+            a->x + (size_t)((o * a->of.n + a->index[i]) * a->of.inner + j) * a->size);
 }
 
 static index_rows_args index_rows_of(const ct_call *c, int dim, const ct_tensor *index,

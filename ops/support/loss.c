@@ -1,5 +1,8 @@
 #include "loss.h"
 #include "index.h"
+#include "../../src/kernels/elementwise.h"
+#include "../../src/kernels/rows.h"
+#include "../../src/kernels/unary.h"
 
 #include <math.h>
 
@@ -105,8 +108,8 @@ ct_tensor *cti_op_loss_total(const ct_call *c, ct_tensor *losses, double weight)
     if (cross_entropy_reduction(c) == CT_NONE) return losses;
     ct_tensor *y = cti_op_new(c, losses->dtype, CT_SCALAR);
     if (!y) return NULL;
-    kernels(c)->sum(losses->numel, 1, losses->data, 1, y->data);
-    kernels(c)->scale(1, y->data, weight, y->data);
+    kernels(c)->rows->sum(losses->numel, 1, losses->data, 1, y->data);
+    kernels(c)->unary->scale(1, y->data, weight, y->data);
     return y;
 }
 
@@ -142,9 +145,9 @@ static void weigh_loss(const loss_rows_job *a, int64_t r) {
     double loss = (1 - a->smoothing) * weight_of(a, t) * own;
     if (a->smoothing != 0)
         loss += a->smoothing / (double)classes *
-                (a->total * own + a->k->weighted_gap(classes,
-                                                     a->block->x + (size_t)(r * classes) * a->size,
-                                                     a->weight->data, t));
+                (a->total * own +
+                 a->k->rows->weighted_gap(classes, a->block->x + (size_t)(r * classes) * a->size,
+                                          a->weight->data, t));
     cti_real_set(a->dtype, a->loss, r, loss);
 }
 
@@ -167,8 +170,8 @@ static void plain_gradient(const loss_rows_job *a, int64_t r, double scale, doub
                                 .more = more,
                                 .target = 1 - a->smoothing,
                                 .each = a->smoothing / (double)a->block->classes};
-    a->k->cross_entropy_backward(a->block->classes, a->block->x + row, a->target[r], a->max + one,
-                                 a->inverse + one, &f, a->block->dx + row);
+    a->k->rows->cross_entropy_backward(a->block->classes, a->block->x + row, a->target[r],
+                                       a->max + one, a->inverse + one, &f, a->block->dx + row);
 }
 
 /* Writes scale ((own + even + more) softmax(x)_j - own [j = t] - s / C w_j) for each class j of a
@@ -182,11 +185,11 @@ static void weighted_gradient(const loss_rows_job *a, int64_t r, double scale, d
                  both = (1 - a->smoothing) * weight + share * a->total;
     const cti_loss_factors f = {.scale = scale, .softmax = both, .more = more, .target = both};
     char *dx = a->block->dx + row;
-    a->k->cross_entropy_backward(classes, a->block->x + row, t, a->max + one, a->inverse + one, &f,
-                                 dx);
+    a->k->rows->cross_entropy_backward(classes, a->block->x + row, t, a->max + one,
+                                       a->inverse + one, &f, dx);
     if (a->smoothing == 0) return;
     const double of_t = cti_real_get(a->dtype, dx, t) + scale * share * (a->total - weight);
-    a->k->axpy(classes, -scale * share, a->weight->data, dx);
+    a->k->elementwise->axpy(classes, -scale * share, a->weight->data, dx);
     cti_real_set(a->dtype, dx, t, of_t);
 }
 
@@ -194,7 +197,7 @@ static void gradient_of_row(const loss_rows_job *a, int64_t r) {
     const int64_t classes = a->block->classes;
     const cti_loss_scale *s = &a->block->scale;
     if (a->target[r] == CTI_IGNORED) {
-        a->k->fill(classes, 0, a->block->dx + (size_t)(r * classes) * a->size);
+        a->k->elementwise->fill(classes, 0, a->block->dx + (size_t)(r * classes) * a->size);
         return;
     }
     const double each =
@@ -209,10 +212,10 @@ static void loss_rows_task(void *arg, int64_t begin, int64_t end, int worker) {
     const loss_rows_job *a = arg;
     const size_t first = (size_t)begin * a->size, stat = (size_t)begin * a->stat_size;
     if (a->loss)
-        a->k->cross_entropy(end - begin, a->block->classes,
-                            a->block->x + first * (size_t)a->block->classes, a->target + begin,
-                            a->weight ? 0 : a->smoothing, a->loss + first, a->max + stat,
-                            a->inverse + stat);
+        a->k->rows->cross_entropy(end - begin, a->block->classes,
+                                  a->block->x + first * (size_t)a->block->classes,
+                                  a->target + begin, a->weight ? 0 : a->smoothing, a->loss + first,
+                                  a->max + stat, a->inverse + stat);
     for (int64_t r = begin; a->loss && a->weight && r < end; r++)
         if (a->target[r] != CTI_IGNORED) weigh_loss(a, r);
     for (int64_t r = begin; a->loss && a->z != 0 && r < end; r++)

@@ -3,6 +3,8 @@
  * the same bits for any number of threads. */
 #include "norm.h"
 #include "along.h"
+#include "../../src/kernels/elementwise.h"
+#include "../../src/kernels/rows.h"
 
 enum { NORM_BLOCK = 32 }; /* rows */
 
@@ -40,8 +42,8 @@ static void norm_backward_blocks(void *arg, int64_t begin, int64_t end, int work
         const char *base = a->base ? a->base + at : NULL;
         char *dx = a->dx ? a->dx + at : NULL, *dw = a->dw ? a->dw + (size_t)b * row : NULL,
              *db = a->db ? a->db + (size_t)b * row : NULL;
-        if (dw) a->k->fill(a->n, 0, dw);
-        if (db) a->k->fill(a->n, 0, db);
+        if (dw) a->k->elementwise->fill(a->n, 0, dw);
+        if (db) a->k->elementwise->fill(a->n, 0, db);
         const cti_norm_backward block = {.rows = m,
                                          .n = a->n,
                                          .x = a->x + at,
@@ -53,8 +55,8 @@ static void norm_backward_blocks(void *arg, int64_t begin, int64_t end, int work
                                          .dx = dx,
                                          .dw = dw,
                                          .db = db};
-        if (a->mean) a->k->layer_norm_backward(&block);
-        else a->k->rms_norm_backward(&block);
+        if (a->mean) a->k->rows->layer_norm_backward(&block);
+        else a->k->rows->rms_norm_backward(&block);
     }
 }
 
@@ -72,7 +74,7 @@ static bool norm_sum_blocks(const ct_call *c, int i, int64_t blocks, const char 
     const int64_t n = x->shape.dim[x->shape.ndim - 1];
     grad[i] = cti_op_new(c, x->dtype, CT_SHAPE(n));
     if (!grad[i]) return false;
-    kernels(c)->sum(blocks, n, block_sums, n, grad[i]->data);
+    kernels(c)->rows->sum(blocks, n, block_sums, n, grad[i]->data);
     return true;
 }
 

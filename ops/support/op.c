@@ -1,4 +1,5 @@
 #include "op.h"
+#include "../../src/core/isa.h"
 #include "../../src/core/strided_loop.h"
 
 #include <math.h>

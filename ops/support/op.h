@@ -5,7 +5,9 @@
 #include <cotangent/ops.h>
 
 #include "../../src/core/context.h"
+#include "../../src/core/isa.h"
 #include "../../src/core/option.h"
+#include "../../src/kernels/random.h"
 #include "../../src/autograd/tape.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))

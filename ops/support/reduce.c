@@ -8,6 +8,8 @@
  * few units, n is divided too and a further pass combines the partial results. So a sum is a tree
  * of pairwise sums and has the error of pairwise summation. */
 #include "reduce.h"
+#include "../../src/core/isa.h"
+#include "../../src/kernels/rows.h"
 
 #include <string.h>
 
@@ -93,7 +95,9 @@ static bool reduce_run(const ct_call *c, const reduced_run *r) {
             r->again && r->outer * p.blocks < REDUCE_FEW && n >= 2 * (REDUCE_UNIT / p.width);
         const cti_kernels *k = c->context->isa->of[f == r->again ? r->to : r->from];
         p.f = f;
-        p.whole_rows = f == k->sum ? k->sum_rows : f == k->max ? k->max_rows : NULL;
+        p.whole_rows = f == k->rows->sum   ? k->rows->sum_rows
+                       : f == k->rows->max ? k->rows->max_rows
+                                           : NULL;
         p.n = n;
         p.rows = cut ? REDUCE_UNIT / p.width : n;
         p.chunks = (n + p.rows - 1) / p.rows;
@@ -153,8 +157,9 @@ ct_tensor *cti_reduce_dims(const ct_call *c, cti_reduce *f, cti_reduce *again, c
 ct_tensor *cti_reduce_sum(const ct_call *c, ct_tensor *x, unsigned set, bool keepdim) {
     const cti_kernels *const *of = c->context->isa->of;
     ct_dtype dtype = x->dtype == CT_BOOL ? CT_I64 : x->dtype;
-    if (!of[x->dtype]->sum) return cti_op_refuse(c, x->dtype), NULL;
-    return cti_reduce_dims(c, of[x->dtype]->sum, of[dtype]->sum, dtype, x, set, keepdim);
+    if (!of[x->dtype]->rows->sum) return cti_op_refuse(c, x->dtype), NULL;
+    return cti_reduce_dims(c, of[x->dtype]->rows->sum, of[dtype]->rows->sum, dtype, x, set,
+                           keepdim);
 }
 
 ct_tensor *cti_reduce_as_columns(ct_tensor *x, unsigned set, cti_columns *of, ct_shape *back) {

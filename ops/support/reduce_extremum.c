@@ -1,5 +1,6 @@
 #include "reduce_extremum.h"
 #include "columns.h"
+#include "../../src/kernels/rows.h"
 
 ct_tensor *cti_reduce_extremum(ct_call *c, cti_reduce *f) {
     const cti_reduce_attrs *attrs = c->attrs;
@@ -24,7 +25,8 @@ static void extremum_columns(const void *arg, int64_t o, int64_t j, int64_t widt
     const extremum_args *s = arg;
     const int64_t at = cti_columns_start(&s->of, o, j) * s->size,
                   one = (o * s->of.inner + j) * s->size;
-    s->k->max_backward(s->of.n, width, s->x + at, s->of.inner, s->y + one, s->g + one, s->dx + at);
+    s->k->rows->max_backward(s->of.n, width, s->x + at, s->of.inner, s->y + one, s->g + one,
+                             s->dx + at);
 }
 
 static ct_tensor *share_gradient(const ct_call *c, ct_tensor *x, ct_tensor *g, cti_columns of) {

@@ -1,7 +1,9 @@
 /* One step of Adam or AdamW of all parameters: the kernel's formula.
  * Kingma & Ba 2014, arXiv:1412.6980 */
 #include "../support/op.h"
+#include "../../src/core/isa.h"
 #include "update.h"
+#include "../../src/kernels/elementwise.h"
 
 #include <math.h>
 
@@ -24,9 +26,9 @@ static void adam_task(void *arg, const ct_optim_item *item, int64_t first, int64
                                       .grad_scale = item->grad_scale,
                                       .decoupled = *(const bool *)arg};
     (void)first;
-    p->context->isa->of[p->dtype]->adam(count, p->data + place, item->grad->data + place,
-                                        item->state[0]->data + place, item->state[1]->data + place,
-                                        &numbers);
+    p->context->isa->of[p->dtype]->elementwise->adam(
+        count, p->data + place, item->grad->data + place, item->state[0]->data + place,
+        item->state[1]->data + place, &numbers);
 }
 
 /* Fills in the bias corrections of all[i]. Items mostly have the step and the numbers of the item

@@ -2,19 +2,21 @@
 #include "../support/op.h"
 #include "../../src/core/int_math.h"
 #include "into.h"
+#include "../../src/kernels/elementwise.h"
 
 /* If from has one element for the whole row, a short row of copies of it is added repeatedly. */
 static void add_into_row(const cti_op_row *r) {
     enum { COPIES = 64 };
     double copies[COPIES], value;
     if (r->step || r->n == 1) {
-        r->kernels->axpy(r->n, r->w, r->from, r->to);
+        r->kernels->elementwise->axpy(r->n, r->w, r->from, r->to);
         return;
     }
-    r->kernels->cast[CT_F64](1, r->from, &value);
-    r->kernels->fill(cti_min(r->n, COPIES), value, copies);
+    r->kernels->elementwise->cast[CT_F64](1, r->from, &value);
+    r->kernels->elementwise->fill(cti_min(r->n, COPIES), value, copies);
     for (int64_t i = 0; i < r->n; i += COPIES)
-        r->kernels->axpy(cti_min(r->n - i, COPIES), r->w, copies, (char *)r->to + i * r->size);
+        r->kernels->elementwise->axpy(cti_min(r->n - i, COPIES), r->w, copies,
+                                      (char *)r->to + i * r->size);
 }
 
 bool ct_add_into(ct_tensor *to, const ct_tensor *from, double w) {

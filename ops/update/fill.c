@@ -1,7 +1,9 @@
 /* t = value, in place. */
 #include "../../src/core/profile.h"
+#include "../../src/core/isa.h"
 #include "../support/op.h"
 #include "update.h"
+#include "../../src/kernels/elementwise.h"
 
 typedef struct {
     ct_tensor *t;
@@ -12,8 +14,8 @@ static void fill_chunk(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const fill_args *f = arg;
     ct_tensor *t = f->t;
-    t->context->isa->of[t->dtype]->fill(end - begin, f->value,
-                                        t->data + (size_t)begin * cti_dtype_size(t->dtype));
+    t->context->isa->of[t->dtype]->elementwise->fill(
+        end - begin, f->value, t->data + (size_t)begin * cti_dtype_size(t->dtype));
 }
 
 bool cti_op_fill(ct_tensor *t, double value) {

@@ -1,6 +1,7 @@
 /* Updates of a tensor of any strides: checks, whether two tensors overlap, and the loop over their
  * rows. */
 #include "../support/op.h"
+#include "../../src/core/isa.h"
 #include "into.h"
 
 #include "../../src/core/int_math.h"

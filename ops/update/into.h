@@ -3,6 +3,7 @@
 #define CTI_OPS_UPDATE_INTO_H
 
 #include "../../src/core/profile.h"
+#include "../../src/core/isa.h"
 
 /* Returns whether no error is pending and no two elements of `to` have one address. If not, records
  * the error; NULL has no context to record it in. */

@@ -2,11 +2,12 @@
  * lerp_. from broadcasts; any strides. */
 #include "../support/op.h"
 #include "into.h"
+#include "../../src/kernels/elementwise.h"
 
 #include <math.h>
 
 static void lerp_row(const cti_op_row *r) {
-    r->kernels->lerp(r->n, r->to, r->from, r->step, r->w, r->to);
+    r->kernels->elementwise->lerp(r->n, r->to, r->from, r->step, r->w, r->to);
 }
 
 bool ct_lerp_into(ct_tensor *to, const ct_tensor *from, double w) {

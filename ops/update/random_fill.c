@@ -1,8 +1,10 @@
 /* t = random numbers, in place: element i is a function of (seed, stream, i) only, so the number of
  * threads does not matter. */
 #include "../../src/core/profile.h"
+#include "../../src/core/isa.h"
 #include "../support/op.h"
 #include "update.h"
+#include "../../src/kernels/random.h"
 
 typedef struct {
     ct_tensor *t;
@@ -32,11 +34,11 @@ static bool fill_at_random(random_fill_args f) {
 bool cti_op_fill_uniform(ct_tensor *t, double low, double high) {
     if (!cti_op_updatable(t, "fill_uniform", true)) return false;
     return fill_at_random((random_fill_args){
-        .t = t, .kernel = t->context->isa->of[t->dtype]->uniform, .a = low, .b = high});
+        .t = t, .kernel = t->context->isa->of[t->dtype]->random->uniform, .a = low, .b = high});
 }
 
 bool cti_op_fill_normal(ct_tensor *t, double mean, double std) {
     if (!cti_op_updatable(t, "fill_normal", true)) return false;
     return fill_at_random((random_fill_args){
-        .t = t, .kernel = t->context->isa->of[t->dtype]->normal, .a = mean, .b = std});
+        .t = t, .kernel = t->context->isa->of[t->dtype]->random->normal, .a = mean, .b = std});
 }

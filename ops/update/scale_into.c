@@ -2,8 +2,11 @@
 #include "../support/op.h"
 #include "into.h"
 #include "update.h"
+#include "../../src/kernels/unary.h"
 
-static void scale_into_row(const cti_op_row *r) { r->kernels->scale(r->n, r->to, r->w, r->to); }
+static void scale_into_row(const cti_op_row *r) {
+    r->kernels->unary->scale(r->n, r->to, r->w, r->to);
+}
 
 bool ct_scale_into(ct_tensor *to, double a) {
     if (!cti_op_writes(to, "scale_into") || !cti_op_computes_into(to, a, "scale_into"))

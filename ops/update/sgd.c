@@ -1,7 +1,9 @@
 /* One step of gradient descent of all parameters, with or without momentum: the kernel's
  * formula. */
 #include "../support/op.h"
+#include "../../src/core/isa.h"
 #include "update.h"
+#include "../../src/kernels/elementwise.h"
 
 enum { SGD_UNIT = 64 };
 
@@ -19,9 +21,9 @@ static void sgd_task(void *arg, const ct_optim_item *item, int64_t first, int64_
                                      .nesterov = item->numbers[CTI_OP_NESTEROV] != 0,
                                      .first = item->step == 1};
     (void)arg, (void)first;
-    p->context->isa->of[p->dtype]->sgd(count, p->data + place, item->grad->data + place,
-                                       sgd_states(item) ? item->state[0]->data + place : NULL,
-                                       &numbers);
+    p->context->isa->of[p->dtype]->elementwise->sgd(
+        count, p->data + place, item->grad->data + place,
+        sgd_states(item) ? item->state[0]->data + place : NULL, &numbers);
 }
 
 bool cti_op_sgd_step(ct_optim_item *all, int64_t n) {

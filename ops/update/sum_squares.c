@@ -1,13 +1,15 @@
 /* sum_i g_i^2 over all gradients, in f64: the sums of fixed units, added in their order. */
 #include "../support/op.h"
+#include "../../src/core/isa.h"
 #include "update.h"
+#include "../../src/kernels/rows.h"
 
 #include <math.h>
 
 static void sum_squares_chunk(void *arg, const ct_optim_item *item, int64_t first, int64_t at,
                               int64_t count) {
     const ct_tensor *g = item->grad;
-    ((double *)arg)[first] = g->context->isa->of[g->dtype]->sum_squares(
+    ((double *)arg)[first] = g->context->isa->of[g->dtype]->rows->sum_squares(
         count, g->data + (size_t)at * cti_dtype_size(g->dtype));
 }
 

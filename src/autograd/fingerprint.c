@@ -2,8 +2,10 @@
  * index is added to each word, and the squares of the results are summed modulo 2^64. A sum can be
  * computed in chunks and in any order, and the compiler makes vector code of a square. */
 #include "fingerprint.h"
+#include "../core/isa.h"
 #include "../core/int_math.h"
 #include "../core/strided_loop.h"
+#include "../kernels/elementwise.h"
 
 #include <string.h>
 
@@ -102,7 +104,8 @@ static uint64_t sum_of_rows(const ct_tensor *t) {
         int64_t at[CTI_STRIDED_MOST];
         n = cti_min(cti_strided_loop_left(&loop, i), CHUNK);
         cti_strided_loop_at(&loop, i, at);
-        kernels->copy2d(1, n, t->data + at[0] * size, 0, loop.step[0], buffer, 0, 1, false);
+        kernels->elementwise->copy2d(1, n, t->data + at[0] * size, 0, loop.step[0], buffer, 0, 1,
+                                     false);
         sum += sum_of(t->dtype, (const char *)buffer, n, (uint64_t)i);
     }
     return sum;

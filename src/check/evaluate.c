@@ -1,6 +1,8 @@
 /* The two matrices of an input: differences of the forward, and gradients from backward.
  * cti_check_run (check.c) and ct_jacobian (jacobian.c) are made of these functions. */
 #include "phases.h"
+#include "../core/isa.h"
+#include "../kernels/random.h"
 
 #include "../core/message.h"
 #include "../autograd/tape.h"
@@ -27,8 +29,8 @@ bool *cti_check_flags(cti_check *check, int64_t count) {
 }
 
 void cti_check_normal(const cti_check *check, uint64_t stream, int64_t count, double *out) {
-    check->context->isa->of[CT_F64]->normal(count, 0, (cti_random){check->opts.seed, stream}, 0, 1,
-                                            out);
+    check->context->isa->of[CT_F64]->random->normal(
+        count, 0, (cti_random){check->opts.seed, stream}, 0, 1, out);
 }
 
 /* max(1, |x|), or 1 if x is not finite. */

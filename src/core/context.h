@@ -31,7 +31,6 @@
 #include <cotangent/context.h>
 #include <cotangent/scope.h>
 
-#include "isa.h"
 #include "handle.h"
 #include "memory.h"
 #include "message.h"
@@ -106,10 +105,11 @@ struct ct_context {
     bool held;      /* whether errors are held by a running call */
     bool unseen;    /* whether the program has not looked at the pending error */
     const char *op; /* the running op, for messages about shapes and memory; NULL if none runs */
-    const cti_isa *isa;              /* the kernels */
-    ct_matmul_precision matmul;      /* the setting of ct_set_matmul */
-    const cti_gemm_kernels *rounded; /* the kernels for rounded products; NULL if f32's are used */
-    cti_rows rows;                   /* the number of rows for which kernels are chosen */
+    const struct cti_isa *isa;  /* the kernels */
+    ct_matmul_precision matmul; /* the setting of ct_set_matmul */
+    const struct cti_gemm_kernels
+        *rounded;  /* the kernels for rounded products; NULL if f32's are used */
+    cti_rows rows; /* the number of rows for which kernels are chosen */
     ct_rng rng;
     int64_t l2_bytes; /* the size of a core's L2 cache */
     int64_t l1d_ways; /* the associativity of a core's L1d cache */

@@ -1,5 +1,8 @@
 /* New tensors: undefined, filled with one value, a range, random, or copied from an array. */
 #include "context.h"
+#include "isa.h"
+#include "../kernels/elementwise.h"
+#include "../kernels/random.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,7 +21,7 @@ static ct_tensor *create(ct_context *context, const char *op, ct_dtype dtype, ct
 static ct_tensor *filled(ct_context *context, const char *op, ct_dtype dtype, ct_shape shape,
                          double value) {
     ct_tensor *tensor = create(context, op, dtype, shape);
-    if (tensor) context->isa->of[dtype]->fill(tensor->numel, value, tensor->data);
+    if (tensor) context->isa->of[dtype]->elementwise->fill(tensor->numel, value, tensor->data);
     return tensor;
 }
 
@@ -49,7 +52,8 @@ ct_tensor *ct_arange(ct_context *context, ct_dtype dtype, double start, double e
     const double count = start == end ? 0 : fmax(1, ceil(steps));
     if (!(count < 0x1p53)) return ct_fail(context, CT_ERR_MEMORY, "arange: %g elements", count);
     ct_tensor *tensor = create(context, "arange", dtype, CT_SHAPE((int64_t)count));
-    if (tensor) context->isa->of[dtype]->arange(tensor->numel, 0, start, step, tensor->data);
+    if (tensor)
+        context->isa->of[dtype]->elementwise->arange(tensor->numel, 0, start, step, tensor->data);
     return tensor;
 }
 
@@ -64,8 +68,8 @@ static void draw_range(void *arg, int64_t begin, int64_t end, int worker) {
     const create_fill *d = arg;
     const cti_kernels *k = d->tensor->context->isa->of[d->tensor->dtype];
     void *y = d->tensor->data + begin * (int64_t)cti_dtype_size(d->tensor->dtype);
-    if (d->normal) k->normal(end - begin, begin, d->random, 0, 1, y);
-    else k->uniform(end - begin, begin, d->random, 0, 1, y);
+    if (d->normal) k->random->normal(end - begin, begin, d->random, 0, 1, y);
+    else k->random->uniform(end - begin, begin, d->random, 0, 1, y);
 }
 
 static ct_tensor *drawn(ct_context *context, const char *op, ct_dtype dtype, ct_shape shape,

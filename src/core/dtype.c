@@ -1,5 +1,6 @@
 #include "dtype.h"
 
+#include "../kernels/elementwise.h"
 #include "isa.h"
 
 const cti_dtype_info cti_dtype_table[CTI_DTYPES] = {
@@ -12,6 +13,7 @@ const cti_dtype_info cti_dtype_table[CTI_DTYPES] = {
 };
 
 #define TABLE_ENTRIES(type, array) (sizeof((type *)0)->array / sizeof *((type *)0)->array)
-_Static_assert(TABLE_ENTRIES(cti_kernels, cast) == CTI_DTYPES, "a kernel casts to each dtype");
+_Static_assert(TABLE_ENTRIES(cti_elementwise_kernels, cast) == CTI_DTYPES,
+               "a kernel casts to each dtype");
 _Static_assert(TABLE_ENTRIES(cti_isa, of) == CTI_DTYPES,
                "an instruction set has a table for each dtype");

@@ -16,6 +16,10 @@
 #include <cpuid.h>
 #endif
 
+#include "../kernels/elementwise.h"
+#include "../kernels/random.h"
+#include "../kernels/rows.h"
+#include "../kernels/unary.h"
 #include "../os/os.h"
 
 /* ---- the sets that this machine runs ---- */
@@ -122,7 +126,15 @@ static void fill_tables(isa_tables *all, int row) {
     }
 }
 
+/* A dtype without kernels of a subject has NULL for each. */
+static const cti_unary_kernels no_unary;
+static const cti_elementwise_kernels no_elementwise;
+static const cti_row_kernels no_rows;
+static const cti_random_kernels no_random;
+
 static void prepare_isas(isa_tables *all) {
+    all->i64 = all->boolean = all->bf16 = (cti_kernels){
+        .unary = &no_unary, .elementwise = &no_elementwise, .rows = &no_rows, .random = &no_random};
     cti_kernels_i64(&all->i64);
     cti_kernels_bool(&all->boolean);
     cti_kernels_bf16(&all->bf16);

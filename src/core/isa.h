@@ -5,7 +5,7 @@
 #include "../kernels/kernels.h"
 
 /* The tables of one instruction set. */
-typedef struct {
+typedef struct cti_isa {
     const char *name;
     const cti_kernels *of[5]; /* the table of each ct_dtype */
 } cti_isa;

@@ -9,6 +9,12 @@
  * Kernels with the same signature are in one list. Kernels that only move, compare or choose
  * numbers are left out, except for those in the lists of src/kernels/unary.h. */
 #include "kernel_bits.h"
+#include "../kernels/attention_kernels.h"
+#include "../kernels/elementwise.h"
+#include "../kernels/products.h"
+#include "../kernels/random.h"
+#include "../kernels/rows.h"
+#include "../kernels/unary.h"
 
 #include <math.h>
 #include <string.h>
@@ -95,11 +101,11 @@ static void hash_three(bits_probe *p, int64_t n) { hash_elements(p, p->three, n)
 static void probe_unary(bits_probe *p) {
     const cti_kernels *k = p->k;
 #define PROBE_NONE(...)
-#define PROBE_VALUE(name, ...) k->name,
-#define PROBE_SLOPE(name, ...) k->name##_backward,
-#define PROBE_BOTH(name)       k->name##_both,
+#define PROBE_VALUE(name, ...) k->unary->name,
+#define PROBE_SLOPE(name, ...) k->unary->name##_backward,
+#define PROBE_BOTH(name)       k->unary->name##_both,
     cti_unary *const f[] = {CTI_UNARY_KERNELS(PROBE_VALUE, PROBE_VALUE, PROBE_VALUE, PROBE_VALUE)
-                                k->entropy_slope};
+                                k->rows->entropy_slope};
     cti_unary_backward *const d[] = {
         CTI_UNARY_KERNELS(PROBE_NONE, PROBE_SLOPE, PROBE_SLOPE, PROBE_SLOPE)};
     cti_unary_both *const both[] = {CTI_BOTH_KERNELS(PROBE_BOTH)};
@@ -134,34 +140,35 @@ static void probe_scalar(bits_probe *p) {
 
 static void probe_binary(bits_probe *p) {
     const cti_kernels *k = p->k;
-    cti_binary *const f[] = {k->add, k->sub, k->mul, k->div, k->kl_div, k->kl_div_log};
+    cti_binary *const f[] = {k->elementwise->add, k->elementwise->sub, k->elementwise->mul,
+                             k->elementwise->div, k->rows->kl_div,     k->rows->kl_div_log};
     for (size_t i = 0; i < sizeof f / sizeof *f; i++)
         for (int step = 0; step < 2; step++) {
             f[i](N, p->a, 1, p->positive, step, p->one);
             hash_one(p, N);
         }
-    k->mul(N, p->small, 1, p->positive, 1, p->one);
+    k->elementwise->mul(N, p->small, 1, p->positive, 1, p->one);
     hash_one(p, N);
     for (double e = -1.5; e < 4; e += 0.5) {
         memcpy(p->one, p->b, sizeof p->b);
-        k->axpy(N, 0.3 * e, p->a, p->one), hash_one(p, N);
-        k->lerp(N, p->a, p->b, 1, 0.3 * e, p->one), hash_one(p, N);
-        k->arange(N, 3, 0.1, e, p->one), hash_one(p, N);
+        k->elementwise->axpy(N, 0.3 * e, p->a, p->one), hash_one(p, N);
+        k->elementwise->lerp(N, p->a, p->b, 1, 0.3 * e, p->one), hash_one(p, N);
+        k->elementwise->arange(N, 3, 0.1, e, p->one), hash_one(p, N);
     }
-    k->bce(N, p->a, p->positive, p->b, 1, p->one), hash_one(p, N);
-    k->bce_backward(&(cti_bce_backward){.n = N,
-                                        .x = p->a,
-                                        .t = p->positive,
-                                        .w = p->b,
-                                        .g = p->b,
-                                        .w_step = 1,
-                                        .g_step = 1,
-                                        .scale = 0.3,
-                                        .dx = p->one,
-                                        .dt = p->two});
+    k->rows->bce(N, p->a, p->positive, p->b, 1, p->one), hash_one(p, N);
+    k->rows->bce_backward(&(cti_bce_backward){.n = N,
+                                              .x = p->a,
+                                              .t = p->positive,
+                                              .w = p->b,
+                                              .g = p->b,
+                                              .w_step = 1,
+                                              .g_step = 1,
+                                              .scale = 0.3,
+                                              .dx = p->one,
+                                              .dt = p->two});
     hash_one(p, N), hash_two(p, N);
     for (int interleaved = 0; interleaved < 2; interleaved++) {
-        k->rope(N - 1, p->a, p->b, p->positive, interleaved, 1, p->one);
+        k->rows->rope(N - 1, p->a, p->b, p->positive, interleaved, 1, p->one);
         hash_one(p, N - 1);
     }
 }
@@ -172,7 +179,7 @@ static void probe_binary(bits_probe *p) {
 
 static void probe_sums(bits_probe *p) {
     enum { INNER = 7, LONG = N / INNER };
-    const cti_kernels *k = p->k;
+    const cti_row_kernels *k = p->k->rows;
     double mean[INNER], squares[INNER];
     k->sum(N, 1, p->a, 1, p->one), hash_one(p, 1);
     k->sum(LONG, INNER, p->a, INNER, p->one), hash_one(p, INNER);
@@ -192,7 +199,7 @@ static void probe_sums(bits_probe *p) {
 }
 
 static void probe_softmax(bits_probe *p) {
-    const cti_kernels *k = p->k;
+    const cti_row_kernels *k = p->k->rows;
     const int64_t target[PROBE_ROWS] = {2, 0, 7}, n = N / PROBE_ROWS;
     bool keep[N];
     for (int i = 0; i < N; i++) keep[i] = i % 5 != 2;
@@ -214,7 +221,7 @@ static void probe_softmax(bits_probe *p) {
 
 /* Runs with few long rows and with many short rows, for which norms have different code. */
 static void probe_norms(bits_probe *p) {
-    const cti_kernels *k = p->k;
+    const cti_row_kernels *k = p->k->rows;
     for (int64_t rows = 1; rows <= 20; rows = 3 * rows + 1) {
         const int64_t n = N / rows;
         zero_results(p);
@@ -256,9 +263,9 @@ static void probe_norms(bits_probe *p) {
 static void probe_updates(bits_probe *p) {
     const cti_kernels *k = p->k;
     const cti_random stream = {42, 7};
-    k->uniform(N, 5, stream, -1, 3, p->one), hash_one(p, N);
-    k->normal(N, 5, stream, 1, 2, p->one), hash_one(p, N);
-    k->dropout(N, 5, stream, 0.3, p->a, p->one), hash_one(p, N);
+    k->random->uniform(N, 5, stream, -1, 3, p->one), hash_one(p, N);
+    k->random->normal(N, 5, stream, 1, 2, p->one), hash_one(p, N);
+    k->random->dropout(N, 5, stream, 0.3, p->a, p->one), hash_one(p, N);
     for (int kind = 0; kind < 2; kind++) {
         const cti_adam_numbers adam = {.lr = 0.01,
                                        .beta1 = 0.9,
@@ -277,9 +284,9 @@ static void probe_updates(bits_probe *p) {
                                      .nesterov = kind};
         memcpy(p->one, p->a, sizeof p->a), memcpy(p->two, p->b, sizeof p->b);
         memcpy(p->three, p->positive, sizeof p->positive);
-        k->adam(N, p->one, p->b, p->two, p->three, &adam);
+        k->elementwise->adam(N, p->one, p->b, p->two, p->three, &adam);
         hash_one(p, N), hash_two(p, N), hash_three(p, N);
-        k->sgd(N, p->one, p->a, p->two, &sgd), hash_one(p, N), hash_two(p, N);
+        k->elementwise->sgd(N, p->one, p->a, p->two, &sgd), hash_one(p, N), hash_two(p, N);
     }
 }
 
@@ -343,8 +350,8 @@ static void probe_gemm(bits_probe *p, const cti_gemm_kernels *g) {
 static void probe_attention(bits_probe *p) {
     enum { KEYS = 5, D = 3, DOTS = 6, MOST_WIDTH = 64 };
     _Static_assert(KEYS * MOST_WIDTH <= ROOM && (int)MOST_WIDTH <= (int)N, "panels fit");
-    const cti_attention_kernels *a = &p->k->attention;
-    const int64_t width = p->k->gemm.nr;
+    const cti_attention_kernels *a = p->k->attention;
+    const int64_t width = p->k->gemm->nr;
     double max[MOST_WIDTH] = {0}, sum[MOST_WIDTH] = {0}, y[MOST_WIDTH * D];
     if (width > MOST_WIDTH) return;
     zero_results(p);
@@ -394,7 +401,7 @@ uint64_t cti_fingerprint(const cti_isa *isa, const cti_gemm_kernels *rounded) {
         probe_binary(&p);
         probe_norms(&p);
         probe_updates(&p);
-        probe_gemm(&p, &p.k->gemm);
+        probe_gemm(&p, p.k->gemm);
         if (rounded && !wide) probe_gemm(&p, rounded);
         probe_attention(&p);
     }

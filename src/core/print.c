@@ -1,6 +1,8 @@
 /* ct_print, which prints as torch does: all numbers have the same width, and of a large tensor it
  * shows the first three and the last three indices of each dim. */
 #include "context.h"
+#include "isa.h"
+#include "../kernels/elementwise.h"
 
 #include <math.h>
 
@@ -15,7 +17,7 @@ typedef struct {
 
 static double printed_value(const ct_tensor *t, int64_t offset) {
     double value;
-    t->context->isa->of[t->dtype]->cast[CT_F64](
+    t->context->isa->of[t->dtype]->elementwise->cast[CT_F64](
         1, t->data + offset * (int64_t)cti_dtype_size(t->dtype), &value);
     return value;
 }

@@ -1,6 +1,8 @@
 /* The generator's state: a seed and the number of the next stream. The kernels compute the numbers
  * of a stream by Philox 4x32-10. */
 #include "context.h"
+#include "isa.h"
+#include "../kernels/random.h"
 
 void ct_seed(ct_context *context, uint64_t seed) {
     if (cti_ready(context)) context->rng = (ct_rng){.seed = seed};
@@ -30,7 +32,8 @@ int64_t ct_random_below(ct_context *context, int64_t n) {
     uint64_t mask = n == 1 ? 0 : UINT64_MAX >> __builtin_clzll((uint64_t)n - 1);
     for (int64_t i = 0;; i += 2) {
         double half[2]; /* multiples of 2^-53, of which the upper 32 bits are used */
-        context->isa->of[CT_F64]->uniform(2, i, (cti_random){rng.seed, rng.stream}, 0, 1, half);
+        context->isa->of[CT_F64]->random->uniform(2, i, (cti_random){rng.seed, rng.stream}, 0, 1,
+                                                  half);
         uint64_t bits = (uint64_t)(half[0] * 0x1p32) << 32 | (uint64_t)(half[1] * 0x1p32);
         if ((bits & mask) < (uint64_t)n) return (int64_t)(bits & mask);
     }

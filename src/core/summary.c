@@ -2,10 +2,12 @@
  * sums. These are scaled by the extremes, so that squares of large values do not overflow and
  * squares of small values do not become 0. */
 #include "summary.h"
+#include "../kernels/elementwise.h"
 
 #include <math.h>
 
 #include "context.h"
+#include "isa.h"
 #include "strided_loop.h"
 
 enum { SHOWN = 8 }; /* a tensor of up to this many elements is written element by element */
@@ -13,7 +15,7 @@ enum { SHOWN = 8 }; /* a tensor of up to this many elements is written element b
 /* The element at an offset, which is in elements. */
 static double summary_value(const ct_tensor *t, int64_t offset) {
     double value;
-    t->context->isa->of[t->dtype]->cast[CT_F64](
+    t->context->isa->of[t->dtype]->elementwise->cast[CT_F64](
         1, t->data + offset * (int64_t)cti_dtype_size(t->dtype), &value);
     return value;
 }

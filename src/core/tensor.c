@@ -1,8 +1,10 @@
 /* Handles and storages, copies between any two layouts, and reading values. */
 #include "context.h"
 #include "int_math.h"
+#include "isa.h"
 #include "message.h"
 #include "strided_loop.h"
+#include "../kernels/elementwise.h"
 
 #include <math.h>
 #include <string.h>
@@ -243,9 +245,9 @@ static void copy_block(const copy *c, int64_t i, int64_t m, int64_t n) {
     const int64_t *row = loop->ndim ? loop->stride[loop->ndim - 1] : none;
     int64_t at[CTI_STRIDED_MOST];
     cti_strided_loop_at(loop, i, at);
-    c->kernels->copy2d(m, n, c->from + at[COPY_FROM] * c->size, row[COPY_FROM],
-                       loop->step[COPY_FROM], c->to + at[COPY_TO] * c->size, row[COPY_TO],
-                       loop->step[COPY_TO], c->add);
+    c->kernels->elementwise->copy2d(m, n, c->from + at[COPY_FROM] * c->size, row[COPY_FROM],
+                                    loop->step[COPY_FROM], c->to + at[COPY_TO] * c->size,
+                                    row[COPY_TO], loop->step[COPY_TO], c->add);
 }
 
 static void copy_range(void *arg, int64_t begin, int64_t end, int worker) {
@@ -324,7 +326,7 @@ static void *data_of_copy(ct_tensor *t, ct_dtype dtype) {
     ct_tensor *dense = cti_tensor_dense(t),
               *fresh = dense ? cti_tensor_new(context, dtype, t->shape) : NULL;
     if (!fresh) return NULL;
-    context->isa->of[t->dtype]->cast[dtype](t->numel, dense->data, fresh->data);
+    context->isa->of[t->dtype]->elementwise->cast[dtype](t->numel, dense->data, fresh->data);
     cti_tensor_lift(fresh, copies->frame);
     const int at = copies->count++ % CTI_DATA_COPIES;
     copies->made[at].of = t, copies->made[at].data = t->data, copies->made[at].copy = fresh;
@@ -371,7 +373,7 @@ static bool read_values_as(const ct_tensor *t, ct_dtype dtype, void *out, int64_
                            out_size = (int64_t)cti_dtype_size(dtype);
     const cti_kernels *kernels = t->context->isa->of[t->dtype];
     if (t->contiguous) {
-        kernels->cast[dtype](count, t->data, out);
+        kernels->elementwise->cast[dtype](count, t->data, out);
         return true;
     }
     int last = t->shape.ndim - 1;
@@ -384,9 +386,9 @@ static bool read_values_as(const ct_tensor *t, ct_dtype dtype, void *out, int64_
         }
         for (int64_t i = 0; i < n; i += CHUNK) {
             const int64_t m = cti_min(n - i, CHUNK);
-            kernels->copy2d(1, m, t->data + (offset + i * stride) * size, 0, stride, buffer, 0, 1,
-                            false);
-            kernels->cast[dtype](m, buffer, (char *)out + (row * n + i) * out_size);
+            kernels->elementwise->copy2d(1, m, t->data + (offset + i * stride) * size, 0, stride,
+                                         buffer, 0, 1, false);
+            kernels->elementwise->cast[dtype](m, buffer, (char *)out + (row * n + i) * out_size);
         }
     }
     return true;
@@ -412,6 +414,6 @@ double ct_item(const ct_tensor *t) {
         return (double)NAN;
     }
     double value;
-    t->context->isa->of[t->dtype]->cast[CT_F64](1, t->data, &value);
+    t->context->isa->of[t->dtype]->elementwise->cast[CT_F64](1, t->data, &value);
     return value;
 }

@@ -1,5 +1,8 @@
 /* This file carries out plans; gemm_blocked.c does that for the kinds blocked and split-K. */
 #include "gemm.h"
+#include "../core/isa.h"
+#include "../kernels/elementwise.h"
+#include "../kernels/products.h"
 
 #include "../core/int_math.h"
 #include "gemm_blocked.h"
@@ -142,8 +145,9 @@ void cti_gemm_count(ct_context *context, int64_t batch, int64_t m, int64_t n, in
 /* Sets every row of the C of the caller, not of C', to the bias. */
 static void fill_with_bias(const cti_kernels *kernels, const cti_gemm_args *args) {
     for (int64_t i = 0; i < args->batch; i++)
-        kernels->copy2d(args->m, args->n, args->epilogue->bias, 0, 1,
-                        cti_matrix_at(&args->c, i, 0, 0), args->c.row, args->c.col, false);
+        kernels->elementwise->copy2d(args->m, args->n, args->epilogue->bias, 0, 1,
+                                     cti_matrix_at(&args->c, i, 0, 0), args->c.row, args->c.col,
+                                     false);
 }
 
 /* Computes a product from copies of operands that no kernel reads directly. */
@@ -190,7 +194,7 @@ bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
     switch (plan.kind) {
     case CTI_GEMM_ZERO:
         cti_parallel(context, g->batch * g->m,
-                     cti_ceil_div(kernels->gemm.tuning.zero_task_elements, g->n), zero_rows, &run);
+                     cti_ceil_div(kernels->gemm->tuning.zero_task_elements, g->n), zero_rows, &run);
         return true;
     case CTI_GEMM_GEMV:
     case CTI_GEMM_DOTS:

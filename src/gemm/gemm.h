@@ -8,7 +8,9 @@
 #define CTI_GEMM_GEMM_H
 
 #include "../core/assert.h"
+#include "../core/isa.h"
 #include "../core/profile.h"
+#include "../kernels/products.h"
 
 /* A batch of matrices: element (i, j) of matrix b is data[b batch + i row + j col]. Strides are in
  * elements and may be negative or 0; with batch 0 all b are the same matrix. dtype is the type of
@@ -70,7 +72,7 @@ static inline bool cti_gemm_has_bf16(const cti_gemm_args *g) {
 static inline const cti_gemm_kernels *cti_gemm_kernels_of(const cti_isa *isa,
                                                           const cti_gemm_args *g) {
     const cti_kernels *kernels = isa->of[cti_gemm_computed_type(g)];
-    return g->b.dtype == CT_BF16 ? &kernels->gemm_of_bf16 : &kernels->gemm;
+    return g->b.dtype == CT_BF16 ? kernels->gemm_of_bf16 : kernels->gemm;
 }
 
 /* Computes a product of any size by a plan. False: CT_ERR_MEMORY. */
@@ -132,7 +134,7 @@ static inline bool cti_gemm(ct_context *context, const cti_gemm_args *g) {
         const cti_gemm_args args = *g;
         return small ? cti_gemm_small(context, &args) : cti_gemm_planned(context, &args);
     }
-    const cti_gemm_kernels *kernels = &context->isa->of[cti_gemm_computed_type(g)]->gemm;
+    const cti_gemm_kernels *kernels = context->isa->of[cti_gemm_computed_type(g)]->gemm;
     const cti_gemm_epilogue *e = g->epilogue;
     const int64_t panel = kernels->nr * (int64_t)cti_dtype_size(g->b.dtype);
     cti_gemm_macro_kernel(kernels, g, 0, g->k, g->b.data, g->b.row, panel, e && e->add);

@@ -12,6 +12,9 @@
  * in order within a K block, and K blocks are added in order, so neither tiles nor threads change
  * its bits. */
 #include "gemm_blocked.h"
+#include "../core/isa.h"
+#include "../kernels/elementwise.h"
+#include "../kernels/products.h"
 
 #include "../core/int_math.h"
 
@@ -267,9 +270,9 @@ bool cti_gemm_blocked(ct_context *context, const cti_gemm_args *g, const cti_gem
     blocked_product run = {.g = g,
                            .plan = plan,
                            .kernels = plan->kernels,
-                           .add = context->isa->of[type]->add,
+                           .add = context->isa->of[type]->elementwise->add,
                            .widen = plan->rounded && g->b.dtype == CT_BF16
-                                        ? context->isa->of[CT_BF16]->cast[CT_F32]
+                                        ? context->isa->of[CT_BF16]->elementwise->cast[CT_F32]
                                         : NULL,
                            .size = (int64_t)cti_dtype_size(type)};
     if (workspace) {

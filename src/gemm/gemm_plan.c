@@ -3,6 +3,7 @@
  * of C are tasks. All thresholds and their measurements are in the tuning table
  * (src/kernels/gemm_tuning_tmpl.h). */
 #include "gemm_plan.h"
+#include "../kernels/products.h"
 
 #include "../core/cache_sets.h"
 #include "../core/int_math.h"

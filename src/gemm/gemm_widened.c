@@ -1,6 +1,8 @@
 /* This file copies bf16 matrices to f32, and an A that is not dense along K, for the few products
  * that no kernel computes from the matrices themselves. */
 #include "gemm_widened.h"
+#include "../core/isa.h"
+#include "../kernels/elementwise.h"
 
 #include "../core/int_math.h"
 
@@ -46,7 +48,7 @@ static bool widen_matrix(ct_context *context, cti_matrix *x, int64_t batch, int6
     const cti_matrix from = *x;
     matrix_widening w = {.from = &from,
                          .by_columns = !dense_rows && x->col != 1 && x->row == 1,
-                         .cast = context->isa->of[x->dtype]->cast[type]};
+                         .cast = context->isa->of[x->dtype]->elementwise->cast[type]};
     const ct_shape shape = CT_SHAPE(items, rows, cols);
     int64_t numel;
     if (!cti_shape_fits(context, "a product's copy of an operand", &shape, cti_dtype_size(type),

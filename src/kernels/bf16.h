@@ -4,7 +4,7 @@
 #ifndef CTI_KERNELS_BF16_H
 #define CTI_KERNELS_BF16_H
 
-#include "kernels.h"
+#include "products.h"
 
 /* The specification. The panels and the results of AVX512-BF16 have the same bits. No instruction
  * set's table has these kernels, because f32 products are faster. */

@@ -9,7 +9,7 @@
 
 #include "bf16_tmpl.h"
 #include "gemm_tuning_tmpl.h"
-#include "kernels.h"
+#include "products.h"
 
 enum {
     BF16_MR = 12,

@@ -23,7 +23,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels.h"
+#include "products.h"
 #include "simd.h"
 
 typedef uint16_t bf16_bits;

@@ -1,5 +1,7 @@
 /* The kernels of the dtype bool, which masks have. */
-#include "kernels.h"
+#include "elementwise.h"
+#include "rows.h"
+#include "unary.h"
 
 #define CTI_ELEMENT_BOOL
 #include "compare_tmpl.h"
@@ -44,12 +46,21 @@ static void bool_min(int64_t n, int64_t inner, const void *x, int64_t stride, vo
 }
 
 void cti_kernels_bool(cti_kernels *table) {
-    compare_put(table);
-    data_put(table);
-    table->logical_and = bool_and;
-    table->logical_or = bool_or;
-    table->logical_not = bool_not;
-    table->sum = bool_sum;
-    table->max = bool_max;
-    table->min = bool_min;
+    static const cti_unary_kernels unary = {
+        .logical_not = bool_not,
+    };
+    static const cti_elementwise_kernels elementwise = {
+        COMPARE_KERNELS,
+        DATA_KERNELS,
+        .logical_and = bool_and,
+        .logical_or = bool_or,
+    };
+    static const cti_row_kernels rows = {
+        .sum = bool_sum,
+        .max = bool_max,
+        .min = bool_min,
+    };
+    table->elementwise = &elementwise;
+    table->unary = &unary;
+    table->rows = &rows;
 }

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "element_tmpl.h"
-#include "kernels.h"
+#include "elementwise.h"
 
 /* Each common pair of strides has a loop of its own, which compilers vectorize. */
 static inline __attribute__((always_inline)) void compare_arrays(int64_t n, const void *a,
@@ -50,13 +50,9 @@ static void compare_ge(int64_t n, const void *a, int64_t sa, const void *b, int6
     compare_arrays(n, b, sb, a, sa, y, is_le);
 }
 
-static void compare_put(cti_kernels *table) {
-    table->eq = compare_eq;
-    table->ne = compare_ne;
-    table->lt = compare_lt;
-    table->le = compare_le;
-    table->gt = compare_gt;
-    table->ge = compare_ge;
-}
+/* Entries of cti_elementwise_kernels. */
+#define COMPARE_KERNELS                                                                            \
+    .eq = compare_eq, .ne = compare_ne, .lt = compare_lt, .le = compare_le, .gt = compare_gt,      \
+    .ge = compare_ge
 
 #endif

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "element_tmpl.h"
-#include "kernels.h"
+#include "elementwise.h"
 
 static void data_fill(int64_t n, double value, void *y) {
     const element e = element_of(value);
@@ -114,15 +114,9 @@ static void cast_bf16(int64_t n, const void *x, void *y) {
                                                        : cti_bf16_narrow((double)value_of(from[i]));
 }
 
-static void data_put(cti_kernels *table) {
-    table->where = data_where;
-    table->fill = data_fill;
-    table->copy2d = data_copy2d;
-    table->cast[0] = cast_f32;
-    table->cast[1] = cast_f64;
-    table->cast[2] = cast_i64;
-    table->cast[3] = cast_bool;
-    table->cast[4] = cast_bf16;
-}
+/* Entries of cti_elementwise_kernels. */
+#define DATA_KERNELS                                                                               \
+    .where = data_where, .fill = data_fill, .copy2d = data_copy2d,                                 \
+    .cast = {cast_f32, cast_f64, cast_i64, cast_bool, cast_bf16}
 
 #endif

@@ -1,6 +1,6 @@
 /* The elementwise kernels of several arrays, the kernels that move and convert elements, and the
  * steps of optimisers. */
-#include "kernels.h"
+#include "elementwise.h"
 #include "simd.h"
 
 #include "binary_tmpl.h"
@@ -40,19 +40,22 @@ static void real_lerp(int64_t n, const void *x, const void *end, int64_t se, dou
 
 void CTI_PUT(elementwise)(cti_kernels *table);
 void CTI_PUT(elementwise)(cti_kernels *table) {
-    compare_put(table);
-    data_put(table);
-    table->add = zip_add;
-    table->sub = zip_sub;
-    table->mul = zip_mul;
-    table->div = zip_div;
-    table->maximum = zip_maximum;
-    table->minimum = zip_minimum;
-    table->maximum_backward = zip_maximum_backward;
-    table->minimum_backward = zip_minimum_backward;
-    table->arange = real_arange;
-    table->axpy = real_axpy;
-    table->lerp = real_lerp;
-    table->adam = update_adam;
-    table->sgd = update_sgd;
+    static const cti_elementwise_kernels kernels = {
+        COMPARE_KERNELS,
+        DATA_KERNELS,
+        .add = zip_add,
+        .sub = zip_sub,
+        .mul = zip_mul,
+        .div = zip_div,
+        .maximum = zip_maximum,
+        .minimum = zip_minimum,
+        .maximum_backward = zip_maximum_backward,
+        .minimum_backward = zip_minimum_backward,
+        .arange = real_arange,
+        .axpy = real_axpy,
+        .lerp = real_lerp,
+        .adam = update_adam,
+        .sgd = update_sgd,
+    };
+    table->elementwise = &kernels;
 }

@@ -6,7 +6,7 @@
 #define CTI_KERNELS_GEMM_DOTS_TMPL_H
 
 #include "gemm_source_tmpl.h"
-#include "kernels.h"
+#include "products.h"
 
 /* ---- dot products ---- */
 

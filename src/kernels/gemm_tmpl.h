@@ -23,7 +23,7 @@
 #include "gemm_dots_tmpl.h"
 #include "gemm_pack_tmpl.h"
 #include "gemm_tuning_tmpl.h"
-#include "kernels.h"
+#include "products.h"
 
 /* ---- micro-kernels ---- */
 

@@ -11,7 +11,7 @@
 #ifndef CTI_KERNELS_GEMM_TUNING_TMPL_H
 #define CTI_KERNELS_GEMM_TUNING_TMPL_H
 
-#include "kernels.h"
+#include "products.h"
 #include "simd.h"
 
 #if CTI_VECTOR_BYTES == 64

@@ -1,6 +1,8 @@
 /* The kernels of the dtype i64, which indices have. Arithmetic wraps on overflow, because it is
  * done on unsigned numbers. */
-#include "kernels.h"
+#include "elementwise.h"
+#include "rows.h"
+#include "unary.h"
 
 #define CTI_ELEMENT_I64
 #include "compare_tmpl.h"
@@ -126,24 +128,27 @@ static void i64_argmax(int64_t n, int64_t inner, const void *x, int64_t stride, 
 }
 
 void cti_kernels_i64(cti_kernels *table) {
-    compare_put(table);
-    data_put(table);
-    table->neg = i64_neg;
-    table->abs = i64_abs;
-    table->add = i64_add;
-    table->sub = i64_sub;
-    table->mul = i64_mul;
-    table->maximum = i64_maximum;
-    table->minimum = i64_minimum;
-    table->scale = i64_scale;
-    table->add_scalar = i64_add_scalar;
-    table->arange = i64_arange;
-    table->axpy = i64_axpy;
-    table->sign = i64_sign;
-    table->clamp = i64_clamp;
-    table->cumsum = i64_cumsum;
-    table->min = i64_min;
-    table->sum = i64_sum;
-    table->max = i64_max;
-    table->argmax = i64_argmax;
+    static const cti_unary_kernels unary = {
+        .neg = i64_neg,
+        .abs = i64_abs,
+        .scale = i64_scale,
+        .add_scalar = i64_add_scalar,
+        .sign = i64_sign,
+        .clamp = i64_clamp,
+    };
+    static const cti_elementwise_kernels elementwise = {
+        COMPARE_KERNELS,        DATA_KERNELS,         .add = i64_add,
+        .sub = i64_sub,         .mul = i64_mul,       .maximum = i64_maximum,
+        .minimum = i64_minimum, .arange = i64_arange, .axpy = i64_axpy,
+    };
+    static const cti_row_kernels rows = {
+        .cumsum = i64_cumsum,
+        .min = i64_min,
+        .sum = i64_sum,
+        .max = i64_max,
+        .argmax = i64_argmax,
+    };
+    table->unary = &unary;
+    table->elementwise = &elementwise;
+    table->rows = &rows;
 }

@@ -1,5 +1,6 @@
 /* The kernels of matrix products and of attention. */
-#include "kernels.h"
+#include "attention_kernels.h"
+#include "products.h"
 
 #include "attention_tmpl.h"
 #include "gemm_tmpl.h"
@@ -7,9 +8,12 @@
 
 void CTI_PUT(products)(cti_kernels *table);
 void CTI_PUT(products)(cti_kernels *table) {
-    table->gemm = (cti_gemm_kernels)GEMM_KERNELS;
+    static const cti_gemm_kernels gemm = GEMM_KERNELS;
+    static const cti_attention_kernels attention = ATTENTION_KERNELS;
+    table->gemm = &gemm;
+    table->attention = &attention;
 #ifndef CTI_F64_KERNELS
-    table->gemm_of_bf16 = (cti_gemm_kernels)GEMM_KERNELS_OF_BF16;
+    static const cti_gemm_kernels gemm_of_bf16 = GEMM_KERNELS_OF_BF16;
+    table->gemm_of_bf16 = &gemm_of_bf16;
 #endif
-    table->attention = (cti_attention_kernels)ATTENTION_KERNELS;
 }

@@ -3,7 +3,7 @@
  *
  * Elements come in groups. A group is the elements that 16 blocks of Philox give: first come the
  * first words of all blocks, then their second words, and so on. */
-#include "kernels.h"
+#include "random.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -140,7 +140,10 @@ static void random_dropout(int64_t n, int64_t start, cti_random r, double p, con
 
 void CTI_PUT(random)(cti_kernels *table);
 void CTI_PUT(random)(cti_kernels *table) {
-    table->uniform = random_uniform;
-    table->normal = random_normal;
-    table->dropout = random_dropout;
+    static const cti_random_kernels kernels = {
+        .uniform = random_uniform,
+        .normal = random_normal,
+        .dropout = random_dropout,
+    };
+    table->random = &kernels;
 }

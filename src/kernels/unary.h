@@ -1,7 +1,8 @@
 /* The elementwise functions of one array. A row has a function's name and two expressions of
  * vectors (simd.h, vmath.h, unary_tmpl.h): the value at x, and the slope times the cotangent g. The
- * rows make the kernels, their fields in cti_kernels, their entries in a table, the ops ct_NAME
- * (ops/unary_ops.c) and rows of the tests. docs/ops.md has the formula in the comment of a row.
+ * rows make the kernels, their fields in cti_unary_kernels, their entries in a table, the ops
+ * ct_NAME (ops/unary_ops.c) and rows of the tests. docs/ops.md has the formula in the comment of a
+ * row.
  *
  *     PLAIN(name, value)            y = value;  no kernel computes the slope, and ops/NAME.c has
  *                                   the op
@@ -10,6 +11,8 @@
  *     LOOPS(name)                   the same as FROM_X, with kernels that are written elsewhere */
 #ifndef CTI_KERNELS_UNARY_H
 #define CTI_KERNELS_UNARY_H
+
+#include "kernels.h"
 
 /* clang-format off */
 #define CTI_UNARY_KERNELS(PLAIN, FROM_X, FROM_Y, LOOPS)                                            \
@@ -86,5 +89,33 @@
     BOTH(elu)                                                                                      \
     BOTH(leaky_relu)
 /* clang-format on */
+
+struct cti_unary_kernels {
+#define CTI_FIELD(name, ...) cti_unary *name;
+#define CTI_FIELDS(name, ...)                                                                      \
+    cti_unary *name;                                                                               \
+    cti_unary_backward *name##_backward;
+#define CTI_SCALAR_FIELD(name, ...) cti_unary_scalar *name;
+#define CTI_SCALAR_FIELDS(name, ...)                                                               \
+    cti_unary_scalar *name;                                                                        \
+    cti_unary_scalar_backward *name##_backward;
+#define CTI_BOTH_FIELD(name)        cti_unary_both *name##_both;
+#define CTI_SCALAR_BOTH_FIELD(name) cti_unary_scalar_both *name##_both;
+    CTI_UNARY_KERNELS(CTI_FIELD, CTI_FIELDS, CTI_FIELDS, CTI_FIELDS)
+    CTI_SCALAR_KERNELS(CTI_SCALAR_FIELD, CTI_SCALAR_FIELDS, CTI_SCALAR_FIELDS)
+    CTI_BOTH_KERNELS(CTI_BOTH_FIELD)
+    CTI_SCALAR_BOTH_KERNELS(CTI_SCALAR_BOTH_FIELD)
+#undef CTI_FIELD
+#undef CTI_FIELDS
+#undef CTI_SCALAR_FIELD
+#undef CTI_SCALAR_FIELDS
+#undef CTI_BOTH_FIELD
+#undef CTI_SCALAR_BOTH_FIELD
+    cti_unary *logical_not; /* bool's table only */
+    /* NaN stays; of bounds that cross the upper one wins. g where low <= x <= high, else 0 */
+    void (*clamp)(int64_t n, const void *x, double low, double high, void *y);
+    void (*clamp_backward)(int64_t n, const void *x, double low, double high, const void *g,
+                           void *dx);
+};
 
 #endif

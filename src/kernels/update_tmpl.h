@@ -2,7 +2,7 @@
 #ifndef CTI_KERNELS_UPDATE_TMPL_H
 #define CTI_KERNELS_UPDATE_TMPL_H
 
-#include "kernels.h"
+#include "elementwise.h"
 #include "simd.h"
 
 /* Returns x, with 0 in place of numbers smaller than any normal one. The moments of a gradient that

@@ -4,6 +4,7 @@
 #define CTI_ASSERTS
 #endif
 #include "src/core/dtype.h"
+#include "src/kernels/elementwise.h"
 
 #include <cotangent/cotangent.h>
 #include <signal.h>
@@ -41,10 +42,11 @@ START_TEST(kernels_move_and_convert_it) {
         const cti_kernels *kernels = cti_isa_at(isa)->of[_i];
         ck_assert_msg(kernels, "%s: no kernels of %s", cti_isa_at(isa)->name,
                       cti_dtype_name((ct_dtype)_i));
-        ck_assert(kernels->fill && kernels->where);
+        ck_assert(kernels->elementwise->fill && kernels->elementwise->where);
         for (int to = 0; to < CTI_DTYPES; to++)
-            ck_assert_msg(kernels->cast[to], "%s: no cast from %s to %s", cti_isa_at(isa)->name,
-                          cti_dtype_name((ct_dtype)_i), cti_dtype_name((ct_dtype)to));
+            ck_assert_msg(kernels->elementwise->cast[to], "%s: no cast from %s to %s",
+                          cti_isa_at(isa)->name, cti_dtype_name((ct_dtype)_i),
+                          cti_dtype_name((ct_dtype)to));
     }
 }
 END_TEST

@@ -4,6 +4,8 @@
 
 #define CTI_SETS SET(scalar) HEIR(child) HEIR(grandchild)
 #include "src/core/isa.h"
+#include "src/kernels/products.h"
+#include "src/kernels/unary.h"
 
 static void exp_is_7(int64_t n, const void *x, void *y) {
     (void)x;
@@ -13,10 +15,20 @@ static void tanh_is_8(int64_t n, const void *x, void *y) {
     (void)x;
     for (int64_t i = 0; i < n; i++) ((float *)y)[i] = 8;
 }
-void cti_kernels_child(cti_kernels *table) { table->exp = exp_is_7; }
+static cti_unary_kernels unary_of_child, unary_of_grandchild;
+static cti_gemm_kernels gemm_of_grandchild;
+void cti_kernels_child(cti_kernels *table) {
+    unary_of_child = *table->unary;
+    unary_of_child.exp = exp_is_7;
+    table->unary = &unary_of_child;
+}
 void cti_kernels_grandchild(cti_kernels *table) {
-    table->tanh = tanh_is_8;
-    table->gemm.mr = 2; /* numbers are entries too */
+    unary_of_grandchild = *table->unary;
+    unary_of_grandchild.tanh = tanh_is_8;
+    table->unary = &unary_of_grandchild;
+    gemm_of_grandchild = *table->gemm;
+    gemm_of_grandchild.mr = 2; /* numbers are entries too */
+    table->gemm = &gemm_of_grandchild;
 }
 
 #include "src/core/isa.c"
@@ -29,9 +41,14 @@ START_TEST(a_child_has_all_but_what_it_replaces) {
     const cti_isa *scalar = cti_isa_find("scalar"), *child = cti_isa_find("child");
     const cti_isa *grandchild = cti_isa_find("grandchild");
     cti_kernels expected = *scalar->of[CT_F32];
-    expected.exp = exp_is_7;
+    cti_unary_kernels unary = *expected.unary;
+    unary.exp = exp_is_7;
+    ck_assert(!memcmp(&unary, child->of[CT_F32]->unary, sizeof unary));
+    expected.unary = &unary_of_child;
     ck_assert(!memcmp(&expected, child->of[CT_F32], sizeof expected));
-    expected.tanh = tanh_is_8, expected.gemm.mr = 2;
+    unary.tanh = tanh_is_8;
+    ck_assert(!memcmp(&unary, grandchild->of[CT_F32]->unary, sizeof unary));
+    expected.unary = &unary_of_grandchild, expected.gemm = &gemm_of_grandchild;
     ck_assert(!memcmp(&expected, grandchild->of[CT_F32], sizeof expected));
     ck_assert(!memcmp(scalar->of[CT_F64], grandchild->of[CT_F64], sizeof expected));
     ck_assert_ptr_eq(grandchild->of[CT_I64], scalar->of[CT_I64]);

@@ -190,7 +190,7 @@ static cti_gemm_plan plan_of(const row *r, const cti_kernels *kernels) {
                              .a = stored(r->abc[0], r->m, r->k, r->type),
                              .b = stored(r->abc[1], r->k, r->n, r->type),
                              .c = stored(r->abc[2], r->m, r->n, r->type)};
-    const cti_gemm_machine machine = {.kernels = &kernels->gemm,
+    const cti_gemm_machine machine = {.kernels = kernels->gemm,
                                       .l2_bytes = r->l2_kb << 10,
                                       .l1d_ways = r->ways,
                                       .threads = r->threads};
@@ -198,7 +198,7 @@ static cti_gemm_plan plan_of(const row *r, const cti_kernels *kernels) {
     cti_gemm_args transposed;
     ck_assert(cti_plan_gemm(&g, &machine, &plan, &transposed) ==
               (plan.transposed ? &transposed : &g));
-    ck_assert(plan.kernels == &kernels->gemm && !plan.rounded);
+    ck_assert(plan.kernels == kernels->gemm && !plan.rounded);
     return plan;
 }
 
@@ -334,7 +334,7 @@ START_TEST(rows_beside_rows) {
         const int64_t n = sizes[i % COUNT(sizes)], k = sizes[i / COUNT(sizes) % COUNT(sizes)];
         const int rest = i / COUNT(sizes) / COUNT(sizes);
         const cti_gemm_machine machine = {
-            .kernels = type == 2 ? &kernels->gemm_of_bf16 : &kernels->gemm,
+            .kernels = type == 2 ? kernels->gemm_of_bf16 : kernels->gemm,
             .rounded = computed == CT_F32 ? rounding(kernels, rest / 4) : NULL,
             .l2_bytes = 1 << 20,
             .l1d_ways = 8,

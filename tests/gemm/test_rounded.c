@@ -1,6 +1,7 @@
 /* Products whose operands are rounded to bf16: the rounding, the kernels of each instruction set
  * against their specification bit by bit, and the products that are made of them. */
 #include "rounded_check.h"
+#include "src/kernels/products.h"
 
 static float of_bits(uint32_t bits) {
     float x;
@@ -284,7 +285,7 @@ START_TEST(choice) {
     const cti_isa *scalar = cti_isa_find("scalar");
     for (int i = 0; i < COUNT(list); i++)
         for (int threads = 1; threads <= 16; threads *= 4) {
-            const cti_gemm_machine machine = {.kernels = &scalar->of[CT_F32]->gemm,
+            const cti_gemm_machine machine = {.kernels = scalar->of[CT_F32]->gemm,
                                               .rounded = &cti_bf16_scalar,
                                               .l2_bytes = (int64_t)(256 << 10) * threads,
                                               .l1d_ways = 8,

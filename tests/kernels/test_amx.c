@@ -62,7 +62,7 @@ END_TEST
 /* Where f32's panels of scores are as wide as AMX's tiles of C. */
 START_TEST(attention) {
     WITH_MODEL(isa);
-    if (isa.f32.gemm.nr != isa.f32.bf16->nr) return;
+    if (isa.f32.gemm->nr != isa.f32.bf16->nr) return;
     check_near_f32(&isa);
     check_attention_threads(&isa);
 }

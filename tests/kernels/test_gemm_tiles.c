@@ -2,6 +2,7 @@
  * of each instruction set, each layout of A, with and without a base, C by rows and strided.
  * Operands are small whole numbers, so that the sums are exact and equal in any order. */
 #include "kernels.h"
+#include "src/kernels/products.h"
 
 enum { ROWS = 16, K = 9, SLACK = 3 };
 
@@ -42,8 +43,8 @@ static void tile(table t, int64_t m, int64_t n, int64_t k, strides a, strides c,
                                     .col = c.col,
                                     .base_row = base_row,
                                     .alpha = alpha};
-    t.k->gemm.macro_kernel(&params, m, n, pa, pb, t.k->gemm.nr * (int64_t)t.size,
-                           base ? pbase : NULL, pc);
+    t.k->gemm->macro_kernel(&params, m, n, pa, pb, t.k->gemm->nr * (int64_t)t.size,
+                            base ? pbase : NULL, pc);
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) {
             double sum = 0;
@@ -63,16 +64,17 @@ static void tile(table t, int64_t m, int64_t n, int64_t k, strides a, strides c,
 START_TEST(every_tile) {
     table t;
     ck_assert(table_at(_i, &t));
-    const int64_t most = t.k->gemm.mr_narrow > t.k->gemm.mr ? t.k->gemm.mr_narrow : t.k->gemm.mr,
-                  nr = t.k->gemm.nr, lanes = t.k->gemm.lanes;
+    const int64_t most =
+                      t.k->gemm->mr_narrow > t.k->gemm->mr ? t.k->gemm->mr_narrow : t.k->gemm->mr,
+                  nr = t.k->gemm->nr, lanes = t.k->gemm->lanes;
     ck_assert(most <= ROWS && nr <= 80);
     for (int64_t m = 1; m <= most; m++)
         for (int64_t n = 1; n <= nr; n++) {
-            if (m > t.k->gemm.mr && n > lanes) continue; /* several tiles, as below */
+            if (m > t.k->gemm->mr && n > lanes) continue; /* several tiles, as below */
             const int64_t k = 1 + (m + n) % K;
-            const strides layouts[] = {{K, 1}, {1, m}, {1, t.k->gemm.mr}, {2 * K, 2}};
+            const strides layouts[] = {{K, 1}, {1, m}, {1, t.k->gemm->mr}, {2 * K, 2}};
             for (int l = 0; l < 4; l++) {
-                if (l == 2 && m > t.k->gemm.mr) continue;
+                if (l == 2 && m > t.k->gemm->mr) continue;
                 const bool base = (m + n + l) % 2, halved = (m + n) % 3 == 0;
                 tile(t, m, n, k, layouts[l], (strides){n + SLACK, 1}, base, halved ? 0.5 : 1);
                 tile(t, m, n, k, layouts[l], (strides){n + SLACK, 1}, !base, 1);

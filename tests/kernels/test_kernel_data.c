@@ -1,6 +1,9 @@
 /* Kernels that move, count and update: selecting, filling, casting, copying blocks; whole numbers
  * and truth values; Adam and SGD against their formulas; and which tables there are. */
 #include "kernels.h"
+#include "src/kernels/elementwise.h"
+#include "src/kernels/rows.h"
+#include "src/kernels/unary.h"
 
 #include <stdint.h>
 
@@ -35,13 +38,13 @@ START_TEST(selects) {
                 array y = output(t, n);
                 bool *cond = c.p;
                 for (int64_t j = 0; j < (sc ? n : 1); j++) cond[j] = noise_bits() % 2;
-                t.k->where(n, cond, sc, a.p, sa, b.p, sb, y.p);
+                t.k->elementwise->where(n, cond, sc, a.p, sa, b.p, sb, y.p);
                 for (int64_t j = 0; j < n; j++)
                     EXPECT(get(t, y.p, j) ==
                                (cond[j * sc] ? get(t, a.p, j * sa) : get(t, b.p, j * sb)),
                            "%s: where", t.isa);
                 if (sb) {
-                    t.k->where(n, cond, sc, a.p, sa, b.p, sb, b.p);
+                    t.k->elementwise->where(n, cond, sc, a.p, sa, b.p, sb, b.p);
                     EXPECT(memcmp(b.p, y.p, y.bytes) == 0, "%s: where in place", t.isa);
                 }
                 release(a, "a"), release(b, "where"), release(c, "cond"), release(y, "where");
@@ -54,16 +57,16 @@ START_TEST(fills) {
     for (int i = 0; table_at(i, &t); i++)
         for (int64_t n = 0; n <= 70; n++) {
             array y = output(t, n), x = filled(t, n, -1, 1), z = output(t, n);
-            t.k->fill(n, -2.5, y.p);
+            t.k->elementwise->fill(n, -2.5, y.p);
             for (int64_t j = 0; j < n; j++) EXPECT(get(t, y.p, j) == -2.5, "%s: fill", t.isa);
-            t.k->axpy(n, 0.5, x.p, y.p);
+            t.k->elementwise->axpy(n, 0.5, x.p, y.p);
             for (int64_t j = 0; j < n; j++)
                 EXPECT(error_in_ulp(t, get(t, y.p, j), 0.5L * (wide)get(t, x.p, j) - 2.5L, 0) <=
                            0.5,
                        "%s: axpy", t.isa);
-            t.k->arange(n, 0, 0.1, 0.3, y.p); /* in two parts, the same */
-            t.k->arange(n / 2, 0, 0.1, 0.3, z.p);
-            t.k->arange(n - n / 2, n / 2, 0.1, 0.3, at(t, z.p, n / 2));
+            t.k->elementwise->arange(n, 0, 0.1, 0.3, y.p); /* in two parts, the same */
+            t.k->elementwise->arange(n / 2, 0, 0.1, 0.3, z.p);
+            t.k->elementwise->arange(n - n / 2, n / 2, 0.1, 0.3, at(t, z.p, n / 2));
             for (int64_t j = 0; j < n; j++)
                 EXPECT(error_in_ulp(t, get(t, y.p, j), 0.1L + 0.3L * (wide)j, 0) <= 2, "%s: arange",
                        t.isa);
@@ -83,8 +86,8 @@ START_TEST(casts) {
               d = array_of_bytes(8, N, true), w = array_of_bytes(8, N, true),
               b = array_of_bytes(1, N, true);
         for (int j = 0; j < N; j++) put(t, x.p, j, values[j % COUNT(values)]);
-        t.k->cast[0](N, x.p, f.p), t.k->cast[1](N, x.p, d.p), t.k->cast[2](N, x.p, w.p),
-            t.k->cast[3](N, x.p, b.p);
+        t.k->elementwise->cast[0](N, x.p, f.p), t.k->elementwise->cast[1](N, x.p, d.p),
+            t.k->elementwise->cast[2](N, x.p, w.p), t.k->elementwise->cast[3](N, x.p, b.p);
         for (int j = 0; j < N; j++) {
             const double v = get(t, x.p, j);
             const float single = ((float *)f.p)[j];
@@ -121,7 +124,7 @@ START_TEST(copies) {
                     array x = filled(t, room, -1, 1), y = output(t, room), before = output(t, room);
                     for (int64_t j = 0; j < room; j++) put(t, y.p, j, (double)j);
                     memcpy(before.p, y.p, y.bytes);
-                    t.k->copy2d(m, n, x.p, xr, xc, y.p, yr, yc, add);
+                    t.k->elementwise->copy2d(m, n, x.p, xr, xc, y.p, yr, yc, add);
                     for (int64_t r = 0; r < m; r++)
                         for (int64_t c = 0; c < n; c++) {
                             const int64_t to = r * yr + c * yc;
@@ -145,9 +148,10 @@ START_TEST(rows_at_once) {
             for (int64_t rows = n % 2, most = n / 2 % 2; rows <= 35;
                  rows += n % 3 + 5, most = !most) {
                 array x = filled(t, rows * n, -1, 1), y = output(t, rows), one = output(t, rows);
-                (most ? t.k->max_rows : t.k->sum_rows)(rows, n, x.p, y.p);
+                (most ? t.k->rows->max_rows : t.k->rows->sum_rows)(rows, n, x.p, y.p);
                 for (int64_t r = 0; r < rows; r++)
-                    (most ? t.k->max : t.k->sum)(n, 1, at(t, x.p, r * n), 1, at(t, one.p, r));
+                    (most ? t.k->rows->max : t.k->rows->sum)(n, 1, at(t, x.p, r * n), 1,
+                                                             at(t, one.p, r));
                 EXPECT(memcmp(y.p, one.p, y.bytes) == 0, "%s %s of %d x %d", t.isa,
                        most ? "max" : "sum", (int)rows, (int)n);
                 release(x, "x"), release(y, "rows at once"), release(one, "one row");
@@ -161,52 +165,52 @@ START_TEST(wraps) {
     const cti_kernels *k = whole_numbers();
     const int64_t a[] = {INT64_MAX, INT64_MIN, 5, -7, 0}, b[] = {1, -1, -9, 3, 0};
     int64_t y[5];
-    k->add(5, a, 1, b, 1, y);
+    k->elementwise->add(5, a, 1, b, 1, y);
     ck_assert(y[0] == INT64_MIN && y[1] == INT64_MAX && y[2] == -4 && y[3] == -4);
-    k->sub(5, a, 1, b, 1, y);
+    k->elementwise->sub(5, a, 1, b, 1, y);
     ck_assert(y[0] == INT64_MAX - 1 && y[1] == INT64_MIN + 1 && y[2] == 14 && y[3] == -10);
-    k->mul(5, a, 1, b, 0, y);
+    k->elementwise->mul(5, a, 1, b, 0, y);
     ck_assert(y[0] == INT64_MAX && y[1] == INT64_MIN && y[2] == 5 && y[3] == -7);
-    k->neg(5, a, y);
+    k->unary->neg(5, a, y);
     ck_assert(y[0] == -INT64_MAX && y[1] == INT64_MIN && y[2] == -5 && y[3] == 7);
-    k->abs(5, a, y);
+    k->unary->abs(5, a, y);
     ck_assert(y[0] == INT64_MAX && y[1] == INT64_MIN && y[2] == 5 && y[3] == 7);
-    k->maximum(5, a, 1, b, 1, y);
+    k->elementwise->maximum(5, a, 1, b, 1, y);
     ck_assert(y[0] == INT64_MAX && y[1] == -1 && y[2] == 5 && y[3] == 3);
-    k->minimum(5, a, 1, b, 1, y);
+    k->elementwise->minimum(5, a, 1, b, 1, y);
     ck_assert(y[0] == 1 && y[1] == INT64_MIN && y[2] == -9 && y[3] == -7);
-    k->scale(5, a, -3, y);
+    k->unary->scale(5, a, -3, y);
     ck_assert(y[2] == -15 && y[3] == 21);
-    k->add_scalar(5, a, 2, y);
+    k->unary->add_scalar(5, a, 2, y);
     ck_assert(y[0] == INT64_MIN + 1 && y[2] == 7 && y[3] == -5);
-    k->axpy(5, 2, b, y);
+    k->elementwise->axpy(5, 2, b, y);
     ck_assert(y[2] == -11 && y[3] == 1);
-    k->arange(5, 1, 10, -3, y);
+    k->elementwise->arange(5, 1, 10, -3, y);
     ck_assert(y[0] == 7 && y[4] == -5);
-    k->fill(5, 1e300, y);
+    k->elementwise->fill(5, 1e300, y);
     ck_assert(y[0] == INT64_MIN);
-    k->sum(5, 1, a, 1, y);
+    k->rows->sum(5, 1, a, 1, y);
     ck_assert(y[0] == -3);
-    k->sum(2, 2, a, 2, y);
+    k->rows->sum(2, 2, a, 2, y);
     ck_assert(y[0] == INT64_MIN + 4 && y[1] == INT64_MAX - 6);
-    k->sum(0, 2, a, 2, y);
+    k->rows->sum(0, 2, a, 2, y);
     ck_assert(y[0] == 0 && y[1] == 0);
-    k->max(5, 1, a, 1, y);
+    k->rows->max(5, 1, a, 1, y);
     ck_assert(y[0] == INT64_MAX);
-    k->max(2, 2, b, 3, y);
+    k->rows->max(2, 2, b, 3, y);
     ck_assert(y[0] == 3 && y[1] == 0);
     const int64_t ties[] = {3, 1, 3, 9, 0, 9};
-    k->argmax(6, 1, ties, 1, y);
+    k->rows->argmax(6, 1, ties, 1, y);
     ck_assert(y[0] == 3);
-    k->argmax(3, 2, ties, 2, y);
+    k->rows->argmax(3, 2, ties, 2, y);
     ck_assert(y[0] == 0 && y[1] == 1);
     bool smaller[5];
-    k->lt(5, a, 1, b, 1, smaller);
+    k->elementwise->lt(5, a, 1, b, 1, smaller);
     ck_assert(!smaller[0] && smaller[1] && !smaller[2] && smaller[3] && !smaller[4]);
     float f[5];
-    k->cast[0](5, a, f);
+    k->elementwise->cast[0](5, a, f);
     ck_assert(f[0] == 0x1p63f && f[3] == -7);
-    k->cast[3](5, a, smaller);
+    k->elementwise->cast[3](5, a, smaller);
     ck_assert(smaller[0] && smaller[3] && !smaller[4]);
 }
 END_TEST
@@ -215,8 +219,10 @@ START_TEST(logic) {
     const cti_kernels *k = truths();
     const bool a[] = {false, false, true, true}, b[] = {false, true, false, true};
     bool y[4];
-    cti_binary *const run[] = {k->logical_and, k->logical_or, k->eq, k->ne,
-                               k->lt,          k->le,         k->gt, k->ge};
+    cti_binary *const run[] = {k->elementwise->logical_and, k->elementwise->logical_or,
+                               k->elementwise->eq,          k->elementwise->ne,
+                               k->elementwise->lt,          k->elementwise->le,
+                               k->elementwise->gt,          k->elementwise->ge};
     const unsigned want[] = {8, 14, 9, 6, 2, 11, 4, 13}; /* bit j: the result for (a[j], b[j]) */
     for (int r = 0; r < COUNT(run); r++) {
         run[r](4, a, 1, b, 1, y);
@@ -224,19 +230,19 @@ START_TEST(logic) {
         run[r](4, a, 1, &b[1], 0, y); /* with true */
         for (int j = 0; j < 4; j++) ck_assert(y[j] == (want[r] >> (a[j] ? 3 : 1) & 1));
     }
-    k->logical_not(4, a, y);
+    k->unary->logical_not(4, a, y);
     ck_assert(y[0] && y[1] && !y[2] && !y[3]);
     int64_t count[2];
-    k->sum(4, 1, b, 1, count);
+    k->rows->sum(4, 1, b, 1, count);
     ck_assert(count[0] == 2);
-    k->sum(2, 2, a, 2, count);
+    k->rows->sum(2, 2, a, 2, count);
     ck_assert(count[0] == 1 && count[1] == 1);
-    k->max(2, 2, b, 1, y);
+    k->rows->max(2, 2, b, 1, y);
     ck_assert(y[0] && y[1]);
     int64_t numbers[4];
-    k->cast[2](4, a, numbers);
+    k->elementwise->cast[2](4, a, numbers);
     ck_assert(numbers[1] == 0 && numbers[2] == 1);
-    k->where(4, a, 1, b, 1, a, 1, y);
+    k->elementwise->where(4, a, 1, b, 1, a, 1, y);
     ck_assert(!y[0] && !y[1] && !y[2] && y[3]);
 }
 END_TEST
@@ -266,7 +272,7 @@ START_TEST(adam_steps) {
                                                 .bias2 = 1 - pow(b2, step),
                                                 .grad_scale = 0.5,
                                                 .decoupled = variant >> 1};
-                    t.k->adam(n, p.p, g.p, m.p, v.p, &a);
+                    t.k->elementwise->adam(n, p.p, g.p, m.p, v.p, &a);
                     for (int64_t j = 0; j < n; j++) {
                         double *q = &want[j], *m1 = &want[n + j], *m2 = &want[2 * n + j],
                                grad = 0.5 * get(t, g.p, j);
@@ -306,7 +312,7 @@ START_TEST(sgd_steps) {
                     for (int64_t j = 0; j < n; j++) put(t, g.p, j, noise(-1, 1));
                     const cti_sgd_numbers a = {0.1, momentum, dampening, wd,
                                                2,   nesterov, step == 0};
-                    t.k->sgd(n, p.p, g.p, momentum != 0 ? buffer.p : NULL, &a);
+                    t.k->elementwise->sgd(n, p.p, g.p, momentum != 0 ? buffer.p : NULL, &a);
                     for (int64_t j = 0; j < n; j++) {
                         double *q = &want[j], *b = &want[n + j],
                                grad = 2 * get(t, g.p, j) + wd * *q;

@@ -2,6 +2,7 @@
  * stream, moments, ranges, and dropout. */
 #define CTI_VECTOR_BYTES 0
 #include "src/kernels/philox.h"
+#include "src/kernels/random.h"
 
 #include "kernels.h"
 
@@ -37,7 +38,7 @@ START_TEST(numbers_are_philox) {
     for (int i = 0; table_at(i, &t); i++) {
         const int64_t start = (int64_t)1 << 45; /* blocks past 32 bits */
         array y = output(t, 64);
-        t.k->uniform(64, start, stream, 0, 1, y.p);
+        t.k->random->uniform(64, start, stream, 0, 1, y.p);
         uint32_t word[4][PHILOX_BLOCKS], next[4][PHILOX_BLOCKS];
         const uint64_t group = (uint64_t)start / (t.dtype ? 32 : 64);
         philox(stream.seed, stream.stream, group * PHILOX_BLOCKS, word);
@@ -57,9 +58,9 @@ END_TEST
 
 /* Draws n numbers of one kind from the stream. */
 static void draw(table t, int kind, int64_t n, int64_t start, const void *x, void *y) {
-    if (kind == 0) t.k->uniform(n, start, stream, -1, 3, y);
-    else if (kind == 1) t.k->normal(n, start, stream, 1, 2, y);
-    else t.k->dropout(n, start, stream, 0.3, x, y);
+    if (kind == 0) t.k->random->uniform(n, start, stream, -1, 3, y);
+    else if (kind == 1) t.k->random->normal(n, start, stream, 1, 2, y);
+    else t.k->random->dropout(n, start, stream, 0.3, x, y);
 }
 
 START_TEST(any_cut_and_any_isa) {
@@ -91,10 +92,10 @@ START_TEST(streams_differ) {
         array a = output(t, N), b = output(t, N);
         const cti_random others[] = {
             {43, 7}, {42, 8}, {42 | (uint64_t)1 << 40, 7}, {42, 7 | (uint64_t)1 << 40}};
-        t.k->uniform(N, 0, stream, 0, 1, a.p);
+        t.k->random->uniform(N, 0, stream, 0, 1, a.p);
         for (int k = 0; k < COUNT(others); k++) {
             int equal = 0;
-            t.k->uniform(N, 0, others[k], 0, 1, b.p);
+            t.k->random->uniform(N, 0, others[k], 0, 1, b.p);
             for (int j = 0; j < N; j++) equal += get(t, a.p, j) == get(t, b.p, j);
             EXPECT(equal < 3, "%s: stream %d repeats", t.isa, k);
         }
@@ -113,7 +114,7 @@ START_TEST(uniform_moments) {
         for (int r = 0; r < COUNT(ranges); r++) {
             double low = ranges[r][0], high = ranges[r][1];
             if (!t.dtype) low = (float)low, high = (float)high;
-            t.k->uniform(N, 0, stream, ranges[r][0], ranges[r][1], y.p);
+            t.k->random->uniform(N, 0, stream, ranges[r][0], ranges[r][1], y.p);
             double mean = 0, square = 0;
             for (int j = 0; j < N; j++) {
                 const double v = get(t, y.p, j), u = (v / 2 - low / 2) / (high / 2 - low / 2);
@@ -124,7 +125,7 @@ START_TEST(uniform_moments) {
             EXPECT(fabs(mean - 0.5) < 5 / sqrt(12.0 * N), "%s: mean %g", t.isa, mean);
             EXPECT(fabs(square - 1 / 12.0) < 5 / sqrt(180.0 * N), "%s: variance %g", t.isa, square);
         }
-        t.k->uniform(5, 0, stream, 2, 2, y.p); /* an empty range is its one end */
+        t.k->random->uniform(5, 0, stream, 2, 2, y.p); /* an empty range is its one end */
         for (int j = 0; j < 5; j++) EXPECT(get(t, y.p, j) == 2, "%s: of an empty range", t.isa);
         release(y, "uniform");
     }
@@ -136,7 +137,7 @@ START_TEST(normal_moments) {
     table t;
     for (int i = 0; table_at(i, &t); i++) {
         array y = output(t, N);
-        t.k->normal(N, 0, stream, 3, 0.5, y.p);
+        t.k->random->normal(N, 0, stream, 3, 0.5, y.p);
         double moment[5] = {0}, neighbours = 0, last = 0;
         int beyond = 0;
         for (int j = 0; j < N; j++) {
@@ -165,7 +166,7 @@ START_TEST(dropout_rate) {
         put(t, x.p, 5, NAN);
         for (int r = 0; r < COUNT(rates); r++) {
             const double p = rates[r];
-            t.k->dropout(N, 64, stream, p, x.p, y.p);
+            t.k->random->dropout(N, 64, stream, p, x.p, y.p);
             int dropped = 0;
             for (int j = 0; j < N; j++) {
                 const double v = get(t, y.p, j), u = get(t, x.p, j);
@@ -178,8 +179,8 @@ START_TEST(dropout_rate) {
                    "%s: %d dropped of %d, p = %g", t.isa, dropped, N, p);
             EXPECT(p < 1 || dropped == N, "%s: something is left", t.isa);
         }
-        t.k->dropout(N, 64, stream, 0.5, x.p, y.p);
-        t.k->dropout(N, 64, stream, 0.5, x.p, x.p);
+        t.k->random->dropout(N, 64, stream, 0.5, x.p, y.p);
+        t.k->random->dropout(N, 64, stream, 0.5, x.p, x.p);
         EXPECT(memcmp(x.p, y.p, y.bytes) == 0, "%s: in place", t.isa);
         release(x, "x"), release(y, "dropout");
     }

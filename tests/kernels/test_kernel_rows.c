@@ -2,6 +2,7 @@
  * extrema with NaN and ties, softmax and its relatives, norms, the loss, rotary positions; every
  * length around the vector's; masked elements leave no trace. */
 #include "kernels.h"
+#include "src/kernels/rows.h"
 
 /* |got - want| <= ulps units of the last place of want, or of magnitude if it is larger. If
  * e^(x - m) is compared, the mere rounding of x - m costs |x - m| / 2 units. */
@@ -31,21 +32,21 @@ START_TEST(sum_of_bad_condition) {
         wide want = 0, size = 0;
         for (int64_t j = 0; j < N; j++)
             want += (wide)get(t, x.p, j), size += fabsl((wide)get(t, x.p, j));
-        t.k->sum(N, 1, x.p, 1, y.p);
+        t.k->rows->sum(N, 1, x.p, 1, y.p);
         const double bound = (16 + 20) * t.eps / 2 * (double)size;
         EXPECT(fabsl(get(t, y.p, 0) - want) <= (wide)bound / 8, "%s: sum is %g, want %Lg", t.isa,
                get(t, y.p, 0), want);
-        const double squares = t.k->sum_squares(N, x.p);
+        const double squares = t.k->rows->sum_squares(N, x.p);
         want = 0;
         for (int64_t j = 0; j < N; j++) want += (wide)get(t, x.p, j) * (wide)get(t, x.p, j);
         EXPECT(fabsl(squares / want - 1) < 1e-12L, "%s: sum of squares", t.isa);
         for (int64_t j = 0; j < N; j++)
             put(t, x.p, j, 0.1); /* in order, f32 would be off by a thousandth */
         want = (wide)get(t, x.p, 0) * N;
-        t.k->sum(N, 1, x.p, 1, y.p);
+        t.k->rows->sum(N, 1, x.p, 1, y.p);
         near(t, "sum of tenths", N, get(t, y.p, 0), want, 0, 8);
         array columns = output(t, 3);
-        t.k->sum(N / 3, 3, x.p, 3, columns.p);
+        t.k->rows->sum(N / 3, 3, x.p, 3, columns.p);
         for (int j = 0; j < 3; j++)
             near(t, "column sum of tenths", N, get(t, columns.p, j), want / N * (N / 3), 0, 8);
         release(x, "sum"), release(y, "sum"), release(columns, "sum");
@@ -66,11 +67,11 @@ static void reductions_of(table t, int64_t n, int64_t inner, int64_t stride, boo
           place = array_of_bytes(8, inner, true);
     array g = filled(t, inner, 1, 2), dx = output(t, numel);
     for (int64_t i = 0; i < numel; i++) put(t, x.p, i, small_whole(nan)), put(t, dx.p, i, 77);
-    t.k->sum(n, inner, x.p, stride, sum.p);
+    t.k->rows->sum(n, inner, x.p, stride, sum.p);
     if (n) {
-        t.k->max(n, inner, x.p, stride, max.p);
-        t.k->argmax(n, inner, x.p, stride, place.p);
-        t.k->max_backward(n, inner, x.p, stride, max.p, g.p, dx.p);
+        t.k->rows->max(n, inner, x.p, stride, max.p);
+        t.k->rows->argmax(n, inner, x.p, stride, place.p);
+        t.k->rows->max_backward(n, inner, x.p, stride, max.p, g.p, dx.p);
     }
     for (int64_t j = 0; j < inner; j++) {
         double total = 0, top = -INFINITY;
@@ -116,16 +117,16 @@ START_TEST(finds_nan) {
     for (int i = 0; table_at(i, &t); i++)
         for (int64_t n = 0; n <= 70; n++) {
             array x = filled(t, n, -1, 1);
-            EXPECT(!t.k->has_nan(n, x.p), "%s: there is none", t.isa);
-            EXPECT(t.k->is_finite(n, x.p), "%s: all are", t.isa);
+            EXPECT(!t.k->rows->has_nan(n, x.p), "%s: there is none", t.isa);
+            EXPECT(t.k->rows->is_finite(n, x.p), "%s: all are", t.isa);
             for (int64_t j = 0; j < n; j++) {
                 const double v = get(t, x.p, j);
                 put(t, x.p, j, INFINITY);
-                EXPECT(!t.k->has_nan(n, x.p), "%s: infinity is a number", t.isa);
-                EXPECT(!t.k->is_finite(n, x.p), "%s: an infinity at %d", t.isa, (int)j);
+                EXPECT(!t.k->rows->has_nan(n, x.p), "%s: infinity is a number", t.isa);
+                EXPECT(!t.k->rows->is_finite(n, x.p), "%s: an infinity at %d", t.isa, (int)j);
                 put(t, x.p, j, NAN);
-                EXPECT(t.k->has_nan(n, x.p), "%s: not found at %d", t.isa, (int)j);
-                EXPECT(!t.k->is_finite(n, x.p), "%s: a NaN at %d", t.isa, (int)j);
+                EXPECT(t.k->rows->has_nan(n, x.p), "%s: not found at %d", t.isa, (int)j);
+                EXPECT(!t.k->rows->is_finite(n, x.p), "%s: a NaN at %d", t.isa, (int)j);
                 put(t, x.p, j, v);
             }
             release(x, "has_nan");
@@ -156,14 +157,14 @@ START_TEST(softmaxes) {
             array one = output(t, 1), top = output(t, 1), inverse = output(t, 1);
             wide max, dot = 0, total = 0;
             const wide sum = sum_exp(t, x.p, n, NULL, &max);
-            t.k->softmax(n, x.p, y.p);
-            t.k->log_softmax(n, x.p, z.p);
+            t.k->rows->softmax(n, x.p, y.p);
+            t.k->rows->log_softmax(n, x.p, z.p);
             /* Half an ulp for the addition, half for the logarithm, and a little for the sum. A
              * negative maximum and log(sum) may nearly cancel. */
             const double magnitude = (double)fmaxl(fabsl(max), logl(sum));
-            t.k->logsumexp(1, n, x.p, one.p, NULL, NULL);
+            t.k->rows->logsumexp(1, n, x.p, one.p, NULL, NULL);
             near(t, "logsumexp", n, get(t, one.p, 0), max + logl(sum), magnitude, 1.25);
-            t.k->logsumexp(1, n, x.p, one.p, top.p, inverse.p);
+            t.k->rows->logsumexp(1, n, x.p, one.p, top.p, inverse.p);
             near(t, "logsumexp", n, get(t, one.p, 0), max + logl(sum), magnitude, 1.25);
             near(t, "its max", n, get(t, top.p, 0), max, 0, 0);
             near(t, "its 1 / sum", n, get(t, inverse.p, 0), 1 / sum, 0, INVERSE_ULPS);
@@ -173,24 +174,24 @@ START_TEST(softmaxes) {
                 near(t, "log_softmax", n, get(t, z.p, j), logl(p), 16, 2);
                 dot += (wide)get(t, y.p, j) * (wide)get(t, g.p, j), total += (wide)get(t, g.p, j);
             }
-            t.k->softmax_backward(n, y.p, g.p, dx.p);
+            t.k->rows->softmax_backward(n, y.p, g.p, dx.p);
             for (int64_t j = 0; j < n; j++)
                 near(t, "softmax_backward", n, get(t, dx.p, j),
                      (wide)get(t, y.p, j) * ((wide)get(t, g.p, j) - dot), get(t, y.p, j), 8);
-            t.k->log_softmax_backward(n, z.p, g.p, dx.p);
+            t.k->rows->log_softmax_backward(n, z.p, g.p, dx.p);
             for (int64_t j = 0; j < n; j++)
                 near(t, "log_softmax_backward", n, get(t, dx.p, j),
                      (wide)get(t, g.p, j) - expl((wide)get(t, z.p, j)) * total,
                      1 + fabs((double)total), 4);
-            t.k->logsumexp_backward(n, x.p, top.p, inverse.p, g.p, dx.p);
+            t.k->rows->logsumexp_backward(n, x.p, top.p, inverse.p, g.p, dx.p);
             for (int64_t j = 0; j < n; j++)
                 near(t, "logsumexp_backward", n, get(t, dx.p, j),
                      (wide)get(t, g.p, 0) * expl((wide)get(t, x.p, j) - max) / sum, 0, 20);
             memcpy(dx.p, x.p, dx.bytes);
-            t.k->softmax(n, dx.p, dx.p);
+            t.k->rows->softmax(n, dx.p, dx.p);
             EXPECT(memcmp(dx.p, y.p, y.bytes) == 0, "%s: softmax in place", t.isa);
             memcpy(dx.p, x.p, dx.bytes);
-            t.k->log_softmax(n, dx.p, dx.p);
+            t.k->rows->log_softmax(n, dx.p, dx.p);
             EXPECT(memcmp(dx.p, z.p, z.bytes) == 0, "%s: log_softmax in place", t.isa);
             release(x, "x"), release(y, "softmax"), release(z, "log_softmax"), release(g, "g"),
                 release(dx, "dx");
@@ -212,12 +213,14 @@ START_TEST(rows_together) {
             int64_t target[ROWS];
             for (int r = 0; r < ROWS; r++) target[r] = r % 5 == 3 ? -100 : r * 7 % n;
             for (int loss = 0; loss < 2; loss++) {
-                if (loss) t.k->cross_entropy(ROWS, n, x.p, target, 0.1, y.p, top.p, inverse.p);
-                else t.k->logsumexp(ROWS, n, x.p, y.p, top.p, inverse.p);
+                if (loss)
+                    t.k->rows->cross_entropy(ROWS, n, x.p, target, 0.1, y.p, top.p, inverse.p);
+                else t.k->rows->logsumexp(ROWS, n, x.p, y.p, top.p, inverse.p);
                 for (int r = 0; r < ROWS; r++) {
                     void *row = at(t, x.p, r * n), *max = at(t, one.p, 1), *share = at(t, one.p, 2);
-                    if (loss) t.k->cross_entropy(1, n, row, &target[r], 0.1, one.p, max, share);
-                    else t.k->logsumexp(1, n, row, one.p, max, share);
+                    if (loss)
+                        t.k->rows->cross_entropy(1, n, row, &target[r], 0.1, one.p, max, share);
+                    else t.k->rows->logsumexp(1, n, row, one.p, max, share);
                     EXPECT(get(t, one.p, 0) == get(t, y.p, r) &&
                                get(t, one.p, 1) == get(t, top.p, r) &&
                                get(t, one.p, 2) == get(t, inverse.p, r),
@@ -239,13 +242,13 @@ START_TEST(softmax_of_columns) {
                 array x = filled(t, n * inner, -5, 5), g = filled(t, n * inner, -1, 1),
                       y = output(t, n * inner), dx = output(t, n * inner);
                 array row = filled(t, n, 0, 0), z = output(t, n), dz = output(t, n);
-                t.k->softmax_columns(n, inner, x.p, inner, y.p);
-                t.k->softmax_columns_backward(n, inner, y.p, g.p, inner, dx.p);
+                t.k->rows->softmax_columns(n, inner, x.p, inner, y.p);
+                t.k->rows->softmax_columns_backward(n, inner, y.p, g.p, inner, dx.p);
                 for (int64_t j = 0; j < inner; j++) {
                     for (int64_t r = 0; r < n; r++) put(t, row.p, r, get(t, x.p, r * inner + j));
-                    t.k->softmax(n, row.p, z.p);
+                    t.k->rows->softmax(n, row.p, z.p);
                     for (int64_t r = 0; r < n; r++) put(t, row.p, r, get(t, g.p, r * inner + j));
-                    t.k->softmax_backward(n, z.p, row.p, dz.p);
+                    t.k->rows->softmax_backward(n, z.p, row.p, dz.p);
                     for (int64_t r = 0; r < n; r++) {
                         near(t, "softmax of columns", n, get(t, y.p, r * inner + j),
                              (wide)get(t, z.p, r), 0, 8);
@@ -267,36 +270,36 @@ START_TEST(softmax_of_infinities) {
                   g = filled(t, 1, 1, 1);
             array top = output(t, 1), inverse = output(t, 1);
             for (int64_t j = 0; j < n; j++) put(t, x.p, j, -INFINITY);
-            t.k->softmax(n, x.p, y.p);
+            t.k->rows->softmax(n, x.p, y.p);
             for (int64_t j = 0; j < n; j++)
                 EXPECT(isnan(get(t, y.p, j)), "%s: softmax of -inf", t.isa);
-            t.k->logsumexp(1, n, x.p, one.p, top.p, inverse.p);
+            t.k->rows->logsumexp(1, n, x.p, one.p, top.p, inverse.p);
             EXPECT(get(t, one.p, 0) == -INFINITY, "%s: logsumexp of -inf", t.isa);
-            t.k->logsumexp_backward(n, x.p, top.p, inverse.p, g.p, y.p);
+            t.k->rows->logsumexp_backward(n, x.p, top.p, inverse.p, g.p, y.p);
             for (int64_t j = 0; j < n; j++)
                 EXPECT(get(t, y.p, j) == 0, "%s: logsumexp' of -inf", t.isa);
             put(t, x.p, n - 1, 3); /* one that counts */
-            t.k->softmax(n, x.p, y.p);
+            t.k->rows->softmax(n, x.p, y.p);
             for (int64_t j = 0; j < n; j++)
                 EXPECT(get(t, y.p, j) == (j == n - 1), "%s: -inf has weight", t.isa);
-            t.k->logsumexp(1, n, x.p, one.p, NULL, NULL);
+            t.k->rows->logsumexp(1, n, x.p, one.p, NULL, NULL);
             EXPECT(get(t, one.p, 0) == 3, "%s: logsumexp beside -inf", t.isa);
             put(t, x.p, n / 2, INFINITY);
-            t.k->logsumexp(1, n, x.p, one.p, top.p, inverse.p);
+            t.k->rows->logsumexp(1, n, x.p, one.p, top.p, inverse.p);
             EXPECT(get(t, one.p, 0) == INFINITY, "%s: logsumexp of inf", t.isa);
-            t.k->logsumexp_backward(n, x.p, top.p, inverse.p, g.p, y.p);
+            t.k->rows->logsumexp_backward(n, x.p, top.p, inverse.p, g.p, y.p);
             for (int64_t j = 0; j < n; j++)
                 EXPECT(j == n / 2 ? isnan(get(t, y.p, j)) : get(t, y.p, j) == 0,
                        "%s: logsumexp' of inf", t.isa);
             put(t, x.p, n / 2, NAN);
-            t.k->logsumexp(1, n, x.p, one.p, NULL, NULL);
+            t.k->rows->logsumexp(1, n, x.p, one.p, NULL, NULL);
             EXPECT(isnan(get(t, one.p, 0)), "%s: logsumexp of NaN", t.isa);
             release(x, "x"), release(y, "softmax"), release(one, "one"), release(g, "g"),
                 release(top, "its max"), release(inverse, "its 1 / sum");
         }
     for (int i = 0; table_at(i, &t); i++) {
         array one = output(t, 1);
-        t.k->logsumexp(1, 0, one.p, one.p, NULL, NULL);
+        t.k->rows->logsumexp(1, 0, one.p, one.p, NULL, NULL);
         EXPECT(get(t, one.p, 0) == -INFINITY, "%s: logsumexp of nothing", t.isa);
         release(one, "logsumexp");
     }
@@ -317,7 +320,7 @@ START_TEST(masked) {
                     if (!keep[j]) put(t, x.p, j, hidden[h]);
                 wide max;
                 const wide sum = sum_exp(t, x.p, n, keep, &max);
-                t.k->masked_softmax(n, x.p, keep, 1, y.p);
+                t.k->rows->masked_softmax(n, x.p, keep, 1, y.p);
                 for (int64_t j = 0; j < n; j++) {
                     if (keep[j])
                         near(t, "masked_softmax", n, get(t, y.p, j),
@@ -326,24 +329,24 @@ START_TEST(masked) {
                         EXPECT(get(t, y.p, j) == 0 && !signbit(get(t, y.p, j)),
                                "%s: hidden %g has weight", t.isa, hidden[h]);
                 }
-                t.k->masked_softmax(n, x.p, keep, 1, x.p);
+                t.k->rows->masked_softmax(n, x.p, keep, 1, x.p);
                 EXPECT(memcmp(x.p, y.p, y.bytes) == 0, "%s: masked in place", t.isa);
                 for (int64_t j = 0; j < n; j++) keep[j] = true, put(t, x.p, j, -INFINITY);
-                t.k->masked_softmax(n, x.p, keep, 1, y.p);
+                t.k->rows->masked_softmax(n, x.p, keep, 1, y.p);
                 for (int64_t j = 0; j < n; j++)
                     EXPECT(get(t, y.p, j) == 0, "%s: all -inf gives zeros", t.isa);
                 put(t, x.p, n - 1, NAN);
                 if (n > 1) keep[0] = false;
-                t.k->masked_softmax(n, x.p, keep, 1, y.p);
+                t.k->rows->masked_softmax(n, x.p, keep, 1, y.p);
                 for (int64_t j = 0; j < n; j++)
                     EXPECT(keep[j] ? isnan(get(t, y.p, j)) : get(t, y.p, j) == 0, "%s: a kept NaN",
                            t.isa);
                 for (int64_t j = 0; j < n; j++) put(t, x.p, j, 1);
                 const bool one[] = {false, true}; /* a single bool for the row */
-                t.k->masked_softmax(n, x.p, &one[0], 0, y.p);
+                t.k->rows->masked_softmax(n, x.p, &one[0], 0, y.p);
                 for (int64_t j = 0; j < n; j++)
                     EXPECT(get(t, y.p, j) == 0, "%s: all hidden", t.isa);
-                t.k->masked_softmax(n, x.p, &one[1], 0, y.p);
+                t.k->rows->masked_softmax(n, x.p, &one[1], 0, y.p);
                 for (int64_t j = 0; j < n; j++)
                     near(t, "masked_softmax", n, get(t, y.p, j), 1 / (wide)n, 0, 2);
                 release(x, "x"), release(y, "masked_softmax"), release(mask, "mask");
@@ -367,7 +370,7 @@ START_TEST(loss) {
                 rest += j == target ? 0 : expl((wide)get(t, x.p, j) - max);
             const wide own = (wide)get(t, x.p, target) - max,
                        log_sum = own == 0 ? log1pl(rest) : logl(sum);
-            t.k->cross_entropy(1, n, x.p, &target, smoothing, one.p, top.p, inverse.p);
+            t.k->rows->cross_entropy(1, n, x.p, &target, smoothing, one.p, top.p, inverse.p);
             const wide want_loss = log_sum - (1 - (wide)smoothing) * own - (wide)smoothing * mean;
             near(t, "cross_entropy", n, get(t, one.p, 0), want_loss, smoothing * 50, 40);
             near(t, "its max", n, get(t, top.p, 0), max, 0, 0);
@@ -378,7 +381,7 @@ START_TEST(loss) {
                                               .more = n % 3 == 1 ? 0.5 : 0,
                                               .target = 1 - smoothing,
                                               .each = smoothing / (double)n};
-            t.k->cross_entropy_backward(n, x.p, target, top.p, inverse.p, &factors, dx.p);
+            t.k->rows->cross_entropy_backward(n, x.p, target, top.p, inverse.p, &factors, dx.p);
             for (int64_t j = 0; j < n; j++) {
                 const wide p = expl((wide)get(t, x.p, j) - max) / sum;
                 const wide want = (p * (1 + (wide)factors.more) -
@@ -388,7 +391,7 @@ START_TEST(loss) {
                 near(t, "cross_entropy_backward", n, get(t, dx.p, j), want, cancels ? 0.25 : 0,
                      cancels ? 4 : 40);
             }
-            t.k->cross_entropy_backward(n, x.p, target, top.p, inverse.p, &factors, x.p);
+            t.k->rows->cross_entropy_backward(n, x.p, target, top.p, inverse.p, &factors, x.p);
             EXPECT(memcmp(x.p, dx.p, dx.bytes) == 0, "%s: loss in place", t.isa);
             release(x, "x"), release(dx, "dx"), release(one, "loss"), release(top, "its max"),
                 release(inverse, "its 1 / sum");
@@ -420,9 +423,9 @@ static void norm_of(table t, int64_t rows, int64_t n, double centre, bool weight
     for (int64_t j = 0; j < n; j++)
         want_w[j] = (wide)get(t, dw.p, j), want_b[j] = (wide)get(t, db.p, j);
     memcpy(only.p, dw.p, dw.bytes);
-    void (*const norm)(const cti_norm *) = rms ? t.k->rms_norm : t.k->layer_norm;
+    void (*const norm)(const cti_norm *) = rms ? t.k->rows->rms_norm : t.k->rows->layer_norm;
     void (*const norm_backward)(const cti_norm_backward *) =
-        rms ? t.k->rms_norm_backward : t.k->layer_norm_backward;
+        rms ? t.k->rows->rms_norm_backward : t.k->rows->layer_norm_backward;
     cti_norm forward = {.rows = rows,
                         .n = n,
                         .x = x.p,
@@ -524,7 +527,7 @@ START_TEST(rotary) {
                 array x = filled(t, 2 * half, -1, 1), c = filled(t, half, -1, 1),
                       s = filled(t, half, -1, 1), y = output(t, 2 * half);
                 for (int back = -1; back <= 1; back += 2) {
-                    t.k->rope(2 * half, x.p, c.p, s.p, interleaved, back, y.p);
+                    t.k->rows->rope(2 * half, x.p, c.p, s.p, interleaved, back, y.p);
                     for (int64_t j = 0; j < half; j++) {
                         const int64_t p = interleaved ? 2 * j : j,
                                       q = interleaved ? 2 * j + 1 : j + half;
@@ -535,7 +538,7 @@ START_TEST(rotary) {
                         near(t, "rope", half, get(t, y.p, q), v * cosine + u * sine, 1, 1);
                     }
                 }
-                t.k->rope(2 * half, x.p, c.p, s.p, interleaved, 1, x.p);
+                t.k->rows->rope(2 * half, x.p, c.p, s.p, interleaved, 1, x.p);
                 EXPECT(memcmp(x.p, y.p, y.bytes) == 0, "%s: rope in place", t.isa);
                 release(x, "x"), release(c, "cos"), release(s, "sin"), release(y, "rope");
             }

@@ -2,6 +2,8 @@
  * infinities and denormals; every length around the vector's; in place; nothing written past the
  * end; the same bits wherever an element stands. */
 #include "kernels.h"
+#include "src/kernels/elementwise.h"
+#include "src/kernels/unary.h"
 
 /* ---- functions of one array ---- */
 
@@ -87,7 +89,7 @@ typedef struct {
     bool of_number;
     double a; /* the number, if of_number */
 } function;
-#define FIELD(name) #name, offsetof(cti_kernels, name)
+#define FIELD(name) #name, offsetof(cti_unary_kernels, name)
 
 #define VALUE_AT(name, ...) {FIELD(name), value_##name, &bounds_##name, false, __VA_ARGS__},
 #define SLOPE_AT(name, ...)                                                                        \
@@ -121,14 +123,14 @@ static int trigonometric(void) {
 }
 
 static void run_value(table t, const function *f, int64_t n, const void *x, void *y) {
-    const char *kernel = (const char *)t.k + f->field;
+    const char *kernel = (const char *)t.k->unary + f->field;
     if (f->of_number) (*(cti_unary_scalar *const *)kernel)(n, x, f->a, y);
     else (*(cti_unary *const *)kernel)(n, x, y);
 }
 
 static void run_slope(table t, const function *f, int64_t n, const void *x, const void *g,
                       void *dx) {
-    const char *kernel = (const char *)t.k + f->field;
+    const char *kernel = (const char *)t.k->unary + f->field;
     if (f->of_number) (*(cti_unary_scalar_backward *const *)kernel)(n, x, f->a, g, dx);
     else (*(cti_unary_backward *const *)kernel)(n, x, g, dx);
 }
@@ -235,7 +237,7 @@ START_TEST(both_at_once) {
             cti_unary *map;
             cti_unary_backward *backward;
             cti_unary_both *both;
-#define ACTIVATION(name) {t.k->name, t.k->name##_backward, t.k->name##_both},
+#define ACTIVATION(name) {t.k->unary->name, t.k->unary->name##_backward, t.k->unary->name##_both},
         } activations[] = {CTI_BOTH_KERNELS(ACTIVATION)};
         for (int a = 0; a < COUNT(activations); a++)
             for (int64_t n = 0; n <= 70; n++) {
@@ -372,15 +374,16 @@ static double z_lt(double a, double b) { return a < b; }
 static double z_le(double a, double b) { return a <= b; }
 static double z_gt(double a, double b) { return a > b; }
 static double z_ge(double a, double b) { return a >= b; }
+#define ZIP(name) #name, offsetof(cti_elementwise_kernels, name)
 static const struct {
     const char *name;
     size_t field;
     double (*want)(double, double);
     bool compares;
-} zips[] = {{FIELD(add), z_add, 0}, {FIELD(sub), z_sub, 0},         {FIELD(mul), z_mul, 0},
-            {FIELD(div), z_div, 0}, {FIELD(maximum), z_maximum, 0}, {FIELD(minimum), z_minimum, 0},
-            {FIELD(eq), z_eq, 1},   {FIELD(ne), z_ne, 1},           {FIELD(lt), z_lt, 1},
-            {FIELD(le), z_le, 1},   {FIELD(gt), z_gt, 1},           {FIELD(ge), z_ge, 1}};
+} zips[] = {{ZIP(add), z_add, 0}, {ZIP(sub), z_sub, 0},         {ZIP(mul), z_mul, 0},
+            {ZIP(div), z_div, 0}, {ZIP(maximum), z_maximum, 0}, {ZIP(minimum), z_minimum, 0},
+            {ZIP(eq), z_eq, 1},   {ZIP(ne), z_ne, 1},           {ZIP(lt), z_lt, 1},
+            {ZIP(le), z_le, 1},   {ZIP(gt), z_gt, 1},           {ZIP(ge), z_ge, 1}};
 
 static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
 
@@ -402,7 +405,7 @@ START_TEST(zip_all) {
                 for (int64_t j = 0; j < na; j++) put(t, a.p, j, whole());
                 for (int64_t j = 0; j < nb; j++) put(t, b.p, j, whole());
                 cti_binary *run;
-                memcpy(&run, (const char *)t.k + zips[_i].field, sizeof run);
+                memcpy(&run, (const char *)t.k->elementwise + zips[_i].field, sizeof run);
                 run(n, a.p, sa, b.p, sb, zips[_i].compares ? truth.p : y.p);
                 for (int64_t j = 0; j < n; j++) {
                     const double u = get(t, a.p, j * sa), v = get(t, b.p, j * sb);
@@ -436,8 +439,8 @@ START_TEST(picked_backward) {
                       da = output(t, n);
                 for (int64_t j = 0; j < na; j++) put(t, a.p, j, whole());
                 for (int64_t j = 0; j < nb; j++) put(t, b.p, j, whole());
-                (least ? t.k->minimum_backward : t.k->maximum_backward)(n, a.p, sa, b.p, sb, g.p,
-                                                                        da.p);
+                (least ? t.k->elementwise->minimum_backward
+                       : t.k->elementwise->maximum_backward)(n, a.p, sa, b.p, sb, g.p, da.p);
                 for (int64_t j = 0; j < n; j++) {
                     const double u = get(t, a.p, j * sa), v = get(t, b.p, j * sb);
                     const double share = u == v                                            ? 0.5
@@ -457,13 +460,13 @@ START_TEST(powers) {
         for (int64_t n = 0; n <= 40; n++) {
             array x = filled(t, n, 0.1, 4), g = filled(t, n, -1, 1), y = output(t, n);
             for (int e = 0; e < COUNT(exponents); e++) {
-                t.k->pow(n, x.p, exponents[e], y.p);
+                t.k->unary->pow(n, x.p, exponents[e], y.p);
                 for (int64_t j = 0; j < n; j++) {
                     const wide want = powl((wide)get(t, x.p, j), (wide)exponents[e]);
                     EXPECT(error_in_ulp(t, get(t, y.p, j), want, 0) <= 2, "%s pow %g", t.isa,
                            exponents[e]);
                 }
-                t.k->pow_backward(n, x.p, exponents[e], g.p, y.p);
+                t.k->unary->pow_backward(n, x.p, exponents[e], g.p, y.p);
                 for (int64_t j = 0; j < n; j++) {
                     const wide slope =
                         (wide)exponents[e] * powl((wide)get(t, x.p, j), (wide)exponents[e] - 1);
@@ -473,9 +476,9 @@ START_TEST(powers) {
             }
             if (n) { /* 0 ^ 0 = 1, and its slope is 0 */
                 put(t, x.p, 0, 0);
-                t.k->pow(1, x.p, 0, y.p);
+                t.k->unary->pow(1, x.p, 0, y.p);
                 EXPECT(get(t, y.p, 0) == 1, "%s", t.isa);
-                t.k->pow_backward(1, x.p, 0, g.p, y.p);
+                t.k->unary->pow_backward(1, x.p, 0, g.p, y.p);
                 EXPECT(get(t, y.p, 0) == 0, "%s", t.isa);
             }
             release(x, "x"), release(g, "g"), release(y, "pow");
@@ -504,18 +507,19 @@ START_TEST(lerps) {
                         put(t, x.p, j, whole());
                         if (se) put(t, end.p, n - 1 - j, whole());
                     }
-                    t.k->lerp(n, x.p, end.p, se, w, y.p);
+                    t.k->elementwise->lerp(n, x.p, end.p, se, w, y.p);
                     for (int64_t j = 0; j < n; j++) {
                         const wide a = (wide)get(t, x.p, j), b = (wide)get(t, end.p, se ? j : 0);
                         const double error = error_in_ulp(t, get(t, y.p, j), of_lerp(t, a, b, w),
                                                           20 * (1 + fabs(w)));
                         EXPECT(error <= 2, "%s lerp(%Lg, %Lg, %g) = %g: %g ulp", t.isa, a, b, w,
                                get(t, y.p, j), error);
-                        t.k->lerp(1, at(t, x.p, j), at(t, end.p, se ? j : 0), se, w, at(t, z.p, j));
+                        t.k->elementwise->lerp(1, at(t, x.p, j), at(t, end.p, se ? j : 0), se, w,
+                                               at(t, z.p, j));
                     }
                     EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s lerp: bits depend on the place",
                            t.isa);
-                    t.k->lerp(n, x.p, end.p, se, w, x.p);
+                    t.k->elementwise->lerp(n, x.p, end.p, se, w, x.p);
                     EXPECT(memcmp(y.p, x.p, y.bytes) == 0, "%s lerp: in place differs", t.isa);
                     release(x, "x"), release(end, "end"), release(y, "lerp"), release(z, "lerp");
                 }

@@ -15,6 +15,10 @@
 #include "src/kernels/elementwise.c"
 #include "src/kernels/rows.c"
 #include "src/kernels/products.c"
+#include "src/kernels/elementwise.h"
+#include "src/kernels/products.h"
+#include "src/kernels/rows.h"
+#include "src/kernels/unary.h"
 
 #include "src/core/isa.h"
 
@@ -68,8 +72,8 @@ static void same_reals(int64_t n, const double *got, const double *want, const c
 
 START_TEST(of_one_array) {
 /* The kernel of both tables. */
-#define BOTH(name)                                                                                 \
-    { #name, stored_apart.name, of_f64()->name }
+#define BOTH_OF(subject, name) {#name, stored_apart.subject->name, of_f64()->subject->name}
+#define BOTH(name)             BOTH_OF(unary, name)
 #define NONE(...)
 #define VALUE(name, ...) BOTH(name),
 #define SLOPE(name, ...) BOTH(name##_backward),
@@ -77,7 +81,8 @@ START_TEST(of_one_array) {
     const struct {
         const char *name;
         cti_unary *s, *d;
-    } f[] = {CTI_UNARY_KERNELS(VALUE, VALUE, VALUE, VALUE) BOTH(softmax), BOTH(log_softmax)};
+    } f[] = {CTI_UNARY_KERNELS(VALUE, VALUE, VALUE, VALUE) BOTH_OF(rows, softmax),
+             BOTH_OF(rows, log_softmax)};
     for (size_t i = 0; i < sizeof f / sizeof *f; i++) {
         pair x = numbers(0.1, 3), y = numbers(0, 1);
         f[i].s(N, x.s, y.s), f[i].d(N, x.d, y.d);
@@ -134,14 +139,16 @@ START_TEST(with_a_number) {
             both_[k].s(N, z.s, e, g.s, y.s, dz.s), both_[k].d(N, z.d, e, g.d, y.d, dz.d);
             same_numbers(&y, N, both_[k].name), same_numbers(&dz, N, both_[k].name);
         }
-        stored_apart.fill(N, e, y.s), of_f64()->fill(N, e, y.d);
+        stored_apart.elementwise->fill(N, e, y.s), of_f64()->elementwise->fill(N, e, y.d);
         same_numbers(&y, N, "fill");
-        stored_apart.arange(N, 2, e, 0.3, y.s), of_f64()->arange(N, 2, e, 0.3, y.d);
+        stored_apart.elementwise->arange(N, 2, e, 0.3, y.s),
+            of_f64()->elementwise->arange(N, 2, e, 0.3, y.d);
         same_numbers(&y, N, "arange");
-        stored_apart.axpy(N, e, x.s, y.s), of_f64()->axpy(N, e, x.d, y.d);
+        stored_apart.elementwise->axpy(N, e, x.s, y.s), of_f64()->elementwise->axpy(N, e, x.d, y.d);
         close_numbers(&y, N, "axpy");
         for (int se = 0; se < 2; se++) {
-            stored_apart.lerp(N, x.s, g.s, se, e, y.s), of_f64()->lerp(N, x.d, g.d, se, e, y.d);
+            stored_apart.elementwise->lerp(N, x.s, g.s, se, e, y.s),
+                of_f64()->elementwise->lerp(N, x.d, g.d, se, e, y.d);
             same_numbers(&y, N, "lerp");
         }
     }
@@ -152,11 +159,14 @@ START_TEST(of_two_arrays) {
     const struct {
         const char *name;
         cti_binary *s, *d;
-    } f[] = {BOTH(add), BOTH(sub), BOTH(mul), BOTH(div), BOTH(maximum), BOTH(minimum)};
+    } f[] = {BOTH_OF(elementwise, add),     BOTH_OF(elementwise, sub),
+             BOTH_OF(elementwise, mul),     BOTH_OF(elementwise, div),
+             BOTH_OF(elementwise, maximum), BOTH_OF(elementwise, minimum)};
     const struct {
         const char *name;
         cti_binary *s, *d;
-    } c[] = {BOTH(eq), BOTH(ne), BOTH(lt), BOTH(le), BOTH(gt), BOTH(ge)};
+    } c[] = {BOTH_OF(elementwise, eq), BOTH_OF(elementwise, ne), BOTH_OF(elementwise, lt),
+             BOTH_OF(elementwise, le), BOTH_OF(elementwise, gt), BOTH_OF(elementwise, ge)};
     for (int strides = 0; strides < 4; strides++) {
         const int sa = strides & 1, sb = strides >> 1;
         for (size_t i = 0; i < sizeof f / sizeof *f; i++) {
@@ -172,13 +182,13 @@ START_TEST(of_two_arrays) {
             ck_assert_msg(!memcmp(of_s, of_d, sizeof of_s), "%s", c[i].name);
         }
         pair a = numbers(1, 2), b = numbers(1, 2), g = numbers(-1, 1), y = numbers(0, 1);
-        stored_apart.maximum_backward(N, a.s, sa, b.s, sb, g.s, y.s);
-        of_f64()->maximum_backward(N, a.d, sa, b.d, sb, g.d, y.d);
+        stored_apart.elementwise->maximum_backward(N, a.s, sa, b.s, sb, g.s, y.s);
+        of_f64()->elementwise->maximum_backward(N, a.d, sa, b.d, sb, g.d, y.d);
         same_numbers(&y, N, "maximum_backward");
         bool cond[N];
         for (int i = 0; i < N; i++) cond[i] = i % 3 == 0;
-        stored_apart.where(N, cond, 1, a.s, sa, b.s, sb, y.s);
-        of_f64()->where(N, cond, 1, a.d, sa, b.d, sb, y.d);
+        stored_apart.elementwise->where(N, cond, 1, a.s, sa, b.s, sb, y.s);
+        of_f64()->elementwise->where(N, cond, 1, a.d, sa, b.d, sb, y.d);
         same_numbers(&y, N, "where");
     }
 }
@@ -187,8 +197,8 @@ END_TEST
 START_TEST(moves) {
     pair x = numbers(-3, 3), y = numbers(0, 1);
     for (int add = 0; add < 2; add++) {
-        stored_apart.copy2d(N, ROWS, x.s, 1, N, y.s, ROWS, 1, add);
-        of_f64()->copy2d(N, ROWS, x.d, 1, N, y.d, ROWS, 1, add);
+        stored_apart.elementwise->copy2d(N, ROWS, x.s, 1, N, y.s, ROWS, 1, add);
+        of_f64()->elementwise->copy2d(N, ROWS, x.d, 1, N, y.d, ROWS, 1, add);
         close_numbers(&y, SIZE, "copy2d");
     }
     float f32[2][N];
@@ -197,7 +207,8 @@ START_TEST(moves) {
     bool truth[2][N];
     void *const to[2][4] = {{f32[0], f64[0], i64[0], truth[0]}, {f32[1], f64[1], i64[1], truth[1]}};
     for (int t = 0; t < 4; t++)
-        stored_apart.cast[t](N, x.s, to[0][t]), of_f64()->cast[t](N, x.d, to[1][t]);
+        stored_apart.elementwise->cast[t](N, x.s, to[0][t]),
+            of_f64()->elementwise->cast[t](N, x.d, to[1][t]);
     ck_assert(!memcmp(f32[0], f32[1], sizeof f32[0]) && !memcmp(f64[0], f64[1], sizeof f64[0]));
     ck_assert(!memcmp(i64[0], i64[1], sizeof i64[0]) &&
               !memcmp(truth[0], truth[1], sizeof truth[0]));
@@ -214,52 +225,56 @@ START_TEST(reductions) {
     for (int i = 0; i < 3; i++) {
         const int64_t n = forms[i].n, inner = forms[i].inner, stride = forms[i].stride;
         int64_t at[2][N];
-        stored_apart.sum(n, inner, x.s, stride, y.s), of_f64()->sum(n, inner, x.d, stride, y.d);
+        stored_apart.rows->sum(n, inner, x.s, stride, y.s),
+            of_f64()->rows->sum(n, inner, x.d, stride, y.d);
         same_numbers(&y, inner, "sum");
-        stored_apart.max(n, inner, x.s, stride, y.s), of_f64()->max(n, inner, x.d, stride, y.d);
+        stored_apart.rows->max(n, inner, x.s, stride, y.s),
+            of_f64()->rows->max(n, inner, x.d, stride, y.d);
         same_numbers(&y, inner, "max");
-        stored_apart.max_backward(n, inner, x.s, stride, y.s, g.s, dx.s);
-        of_f64()->max_backward(n, inner, x.d, stride, y.d, g.d, dx.d);
+        stored_apart.rows->max_backward(n, inner, x.s, stride, y.s, g.s, dx.s);
+        of_f64()->rows->max_backward(n, inner, x.d, stride, y.d, g.d, dx.d);
         same_numbers(&dx, SIZE, "max_backward");
-        stored_apart.argmax(n, inner, x.s, stride, at[0]);
-        of_f64()->argmax(n, inner, x.d, stride, at[1]);
+        stored_apart.rows->argmax(n, inner, x.s, stride, at[0]);
+        of_f64()->rows->argmax(n, inner, x.d, stride, at[1]);
         ck_assert(!memcmp(at[0], at[1], (size_t)inner * sizeof at[0][0]));
     }
-    stored_apart.sum_rows(ROWS, N, x.s, y.s), of_f64()->sum_rows(ROWS, N, x.d, y.d);
+    stored_apart.rows->sum_rows(ROWS, N, x.s, y.s), of_f64()->rows->sum_rows(ROWS, N, x.d, y.d);
     same_numbers(&y, ROWS, "sum_rows");
-    stored_apart.max_rows(ROWS, N, x.s, y.s), of_f64()->max_rows(ROWS, N, x.d, y.d);
+    stored_apart.rows->max_rows(ROWS, N, x.s, y.s), of_f64()->rows->max_rows(ROWS, N, x.d, y.d);
     same_numbers(&y, ROWS, "max_rows");
-    const double squares = of_f64()->sum_squares(SIZE, x.d);
-    ck_assert(fabs(stored_apart.sum_squares(SIZE, x.s) - squares) <= 1e-13 * squares);
-    ck_assert(!stored_apart.has_nan(N, x.s));
+    const double squares = of_f64()->rows->sum_squares(SIZE, x.d);
+    ck_assert(fabs(stored_apart.rows->sum_squares(SIZE, x.s) - squares) <= 1e-13 * squares);
+    ck_assert(!stored_apart.rows->has_nan(N, x.s));
     x.s[N - 1] = to_stored((double)NAN);
-    ck_assert(stored_apart.has_nan(N, x.s));
+    ck_assert(stored_apart.rows->has_nan(N, x.s));
 }
 END_TEST
 
 START_TEST(softmaxes) {
     pair x = numbers(-3, 3), g = numbers(-1, 1), y = numbers(0, 1), dx = numbers(0, 1);
     double max[2][ROWS], inverse[2][ROWS];
-    stored_apart.softmax_columns(ROWS, N, x.s, N, y.s),
-        of_f64()->softmax_columns(ROWS, N, x.d, N, y.d);
+    stored_apart.rows->softmax_columns(ROWS, N, x.s, N, y.s),
+        of_f64()->rows->softmax_columns(ROWS, N, x.d, N, y.d);
     close_numbers(&y, SIZE, "softmax_columns");
     const bool mask[3] = {true, false, true};
-    stored_apart.masked_softmax(3, x.s, mask, 1, y.s),
-        of_f64()->masked_softmax(3, x.d, mask, 1, y.d);
+    stored_apart.rows->masked_softmax(3, x.s, mask, 1, y.s),
+        of_f64()->rows->masked_softmax(3, x.d, mask, 1, y.d);
     close_numbers(&y, 3, "masked_softmax");
-    stored_apart.logsumexp(ROWS, N, x.s, y.s, max[0], inverse[0]);
-    of_f64()->logsumexp(ROWS, N, x.d, y.d, max[1], inverse[1]);
+    stored_apart.rows->logsumexp(ROWS, N, x.s, y.s, max[0], inverse[0]);
+    of_f64()->rows->logsumexp(ROWS, N, x.d, y.d, max[1], inverse[1]);
     close_numbers(&y, ROWS, "logsumexp");
     same_reals(ROWS, max[0], max[1], "logsumexp"),
         same_reals(ROWS, inverse[0], inverse[1], "logsumexp");
-    stored_apart.logsumexp_backward(N, x.s, max[0], inverse[0], g.s, dx.s);
-    of_f64()->logsumexp_backward(N, x.d, max[1], inverse[1], g.d, dx.d);
+    stored_apart.rows->logsumexp_backward(N, x.s, max[0], inverse[0], g.s, dx.s);
+    of_f64()->rows->logsumexp_backward(N, x.d, max[1], inverse[1], g.d, dx.d);
     same_numbers(&dx, N, "logsumexp_backward");
     for (int smooth = 0; smooth < 2; smooth++) {
         const int64_t target[ROWS] = {0, 7, -1, 3, N - 1};
         pair loss = numbers(0, 1);
-        stored_apart.cross_entropy(ROWS, N, x.s, target, 0.1 * smooth, loss.s, max[0], inverse[0]);
-        of_f64()->cross_entropy(ROWS, N, x.d, target, 0.1 * smooth, loss.d, max[1], inverse[1]);
+        stored_apart.rows->cross_entropy(ROWS, N, x.s, target, 0.1 * smooth, loss.s, max[0],
+                                         inverse[0]);
+        of_f64()->rows->cross_entropy(ROWS, N, x.d, target, 0.1 * smooth, loss.d, max[1],
+                                      inverse[1]);
         same_numbers(&loss, ROWS, "cross_entropy");
         same_reals(ROWS, inverse[0], inverse[1], "cross_entropy");
         const cti_loss_factors factors = {.scale = 0.5,
@@ -267,8 +282,8 @@ START_TEST(softmaxes) {
                                           .more = 0.2 * smooth,
                                           .target = 1 - 0.1 * smooth,
                                           .each = 0.1 * smooth / N};
-        stored_apart.cross_entropy_backward(N, x.s, 0, max[0], inverse[0], &factors, dx.s);
-        of_f64()->cross_entropy_backward(N, x.d, 0, max[1], inverse[1], &factors, dx.d);
+        stored_apart.rows->cross_entropy_backward(N, x.s, 0, max[0], inverse[0], &factors, dx.s);
+        of_f64()->rows->cross_entropy_backward(N, x.d, 0, max[1], inverse[1], &factors, dx.d);
         close_numbers(&dx, N, "cross_entropy_backward");
     }
 }
@@ -317,17 +332,17 @@ START_TEST(norms) {
                                       .dx = dx.d,
                                       .dw = dw.d,
                                       .db = db.d};
-    stored_apart.layer_norm(&of_s), of_f64()->layer_norm(&of_d);
+    stored_apart.rows->layer_norm(&of_s), of_f64()->rows->layer_norm(&of_d);
     same_reals(ROWS, rstd[0], rstd[1], "layer_norm");
     close_numbers(&y, SIZE, "layer_norm");
-    stored_apart.layer_norm_backward(&back_s), of_f64()->layer_norm_backward(&back_d);
+    stored_apart.rows->layer_norm_backward(&back_s), of_f64()->rows->layer_norm_backward(&back_d);
     close_numbers(&dx, SIZE, "layer_norm_backward");
     close_numbers(&dw, N, "layer_norm_backward");
     close_numbers(&db, N, "layer_norm_backward");
-    stored_apart.rms_norm(&of_s), of_f64()->rms_norm(&of_d);
+    stored_apart.rows->rms_norm(&of_s), of_f64()->rows->rms_norm(&of_d);
     same_reals(ROWS, rstd[0], rstd[1], "rms_norm");
     same_numbers(&y, SIZE, "rms_norm");
-    stored_apart.rms_norm_backward(&back_s), of_f64()->rms_norm_backward(&back_d);
+    stored_apart.rows->rms_norm_backward(&back_s), of_f64()->rows->rms_norm_backward(&back_d);
     close_numbers(&dx, SIZE, "rms_norm_backward");
 }
 END_TEST
@@ -337,8 +352,8 @@ START_TEST(rotation_and_steps) {
     for (int i = 0; i < N; i++) cosine[i] = cos(i), sine[i] = sin(i);
     for (int interleaved = 0; interleaved < 2; interleaved++) {
         pair x = numbers(-1, 1), y = numbers(0, 1);
-        stored_apart.rope(N - 1, x.s, cosine, sine, interleaved, -1, y.s);
-        of_f64()->rope(N - 1, x.d, cosine, sine, interleaved, -1, y.d);
+        stored_apart.rows->rope(N - 1, x.s, cosine, sine, interleaved, -1, y.s);
+        of_f64()->rows->rope(N - 1, x.d, cosine, sine, interleaved, -1, y.d);
         close_numbers(&y, N, "rope");
     }
     pair p = numbers(-1, 1), g = numbers(-1, 1), m = numbers(-1, 1), v = numbers(1, 2);
@@ -349,11 +364,12 @@ START_TEST(rotation_and_steps) {
                                            .bias1 = 0.5,
                                            .bias2 = 0.5,
                                            .grad_scale = 1};
-    stored_apart.adam(N, p.s, g.s, m.s, v.s, &adam_numbers),
-        of_f64()->adam(N, p.d, g.d, m.d, v.d, &adam_numbers);
+    stored_apart.elementwise->adam(N, p.s, g.s, m.s, v.s, &adam_numbers),
+        of_f64()->elementwise->adam(N, p.d, g.d, m.d, v.d, &adam_numbers);
     close_numbers(&p, N, "adam"), close_numbers(&v, N, "adam");
     const cti_sgd_numbers sgd_numbers = {.lr = 0.1, .momentum = 0.9, .grad_scale = 1};
-    stored_apart.sgd(N, p.s, g.s, m.s, &sgd_numbers), of_f64()->sgd(N, p.d, g.d, m.d, &sgd_numbers);
+    stored_apart.elementwise->sgd(N, p.s, g.s, m.s, &sgd_numbers),
+        of_f64()->elementwise->sgd(N, p.d, g.d, m.d, &sgd_numbers);
     close_numbers(&p, N, "sgd");
 }
 END_TEST
@@ -363,7 +379,7 @@ END_TEST
 
 START_TEST(products) {
     enum { M = 11, K = 13, COLS = 9 };
-    const cti_gemm_kernels *f = &stored_apart.gemm;
+    const cti_gemm_kernels *f = stored_apart.gemm;
     double panels_a[64 * K], panels_b[64 * K], c[M * COLS], row_[COLS];
     for (int layout = 0; layout < 4; layout++) {
         const pair a = numbers(-1, 1), b = numbers(-1, 1);
