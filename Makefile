@@ -26,7 +26,7 @@ include packaging/target.mk
 
 STD ?= c11
 WARN = -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings \
-    -Werror=vla -Werror=switch -Werror=incompatible-pointer-types
+    -Werror=vla -Werror=switch -Werror=implicit-function-declaration -Werror=incompatible-pointer-types
 BASE = -std=$(STD) $(EXCESS) $(SYSTEM_FLAGS) -Iinclude -fvisibility=hidden \
     -ffp-contract=off -fno-math-errno -fno-trapping-math
 # Sanitizers and coverage are of a library that checks its invariants (src/core/assert.h). ASSERTS=-DCTI_ASSERTS makes

@@ -1,6 +1,7 @@
 /* The profile: the exact counts of each op and module; how time is divided; when it
  * starts and stops; and that it changes no bit. */
 #include "ops/update/update.h"
+#include "src/core/isa.h"
 #include "profile_check.h"
 
 /* ---- counts ---- */
