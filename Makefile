@@ -119,6 +119,8 @@ $(BUILD)/asserts/libcotangent.a: $(ASSERTED_OBJ) $(KOBJ)
 $(SHARED): $(OBJ)
 	$(call if_quiet,LD)$(CC) -shared $(SHARED_FLAGS) $(LINK_FLAGS) $(OBJ) -o $@ $(LIBS)
 	@[ $(@F) = $(SONAME) ] || { ln -sf $(@F) $(BUILD)/$(SONAME) && ln -sf $(SONAME) $(BUILD)/$(LINKED); }
+# The names of links, so that `make build/libcotangent.so` makes the library.
+$(addprefix $(BUILD)/,$(filter-out $(notdir $(SHARED)),$(SONAME) $(LINKED))): $(SHARED) ;
 
 # A change of compiler, flags or floors rebuilds. The line is expanded here, as the recipe would have the variables of
 # the object that is made first.

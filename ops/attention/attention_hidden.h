@@ -11,9 +11,10 @@
  * guard never repairs what is visible.
  *
  * Invariants:
+ *
  * 1. The score of a hidden pair is -inf, whatever its query, key and bias hold. So its weight is
  *    exactly 0. The masks set the score instead of adding to it (attention_masks.c;
- * attention_add_bias in src/kernels/attention_tmpl.h; row_masked_softmax in softmax_tmpl.h).
+ *    attention_add_bias in attention_tmpl.h; row_masked_softmax in softmax_tmpl.h).
  * 2. The score of a pair of weight 0 has the gradient 0, although dP and <dO, O> may be NaN
  *    (softmax_backward in attention_tmpl.h, t_masked_softmax_backward in softmax_tmpl.h). If the
  *    statistics of the row are NaN, the weight is NaN too, and cti_hidden_clear_pairs sets both.
@@ -22,10 +23,10 @@
  *    attention_decode.c, key_range_end in attention_pair.c; cti_hidden_zero_rows for tensors). A
  *    module zeroes the rows before it projects them (nn/attention/mha.c): otherwise the gradient of
  *    its weight would contain them.
- * 4. All other hidden pairs meet in the products P V, P^T dO, dS K and dS^T Q, with a weight of 0
- * on the left. A row of the right factor that is not finite is zeros in the product, and is added
- *    afterwards where its weight is not 0 (cti_hidden_guard, cti_hidden_add). A product of one
- * query leaves out the rows of weight 0 instead (cti_hidden_leave_out).
+ * 4. All other hidden pairs meet in the products P V, P^T dO, dS K and dS^T Q, where the left
+ *    factor has the weight 0. A row of the right factor that is not finite is zeros in the product,
+ *    and is added afterwards where its weight is not 0 (cti_hidden_guard, cti_hidden_add). A
+ *    product of one query leaves out the rows of weight 0 instead (cti_hidden_leave_out).
  * 5. A call of finite numbers pays only for a look at its results: forward computes a second time,
  *    with a guard, what has a NaN; backward guards if a statistic, <dO, O> or a sum of columns
  *    tells that a number is not finite.
