@@ -9,7 +9,8 @@ typedef struct {
     ct_module *to;
 } trees;
 
-/* The clone's tensor for one that has been copied under an earlier name (tied weights). */
+/* Returns the clone's copy of a tensor that has been copied under an earlier name (tied weights);
+ * NULL if it has not. */
 static ct_tensor *tensor_copied_before(const trees *t, const ct_tensor *tensor) {
     if (tensor->parameter == 1) return NULL;
     ct_param param = {0}, buffer = {0}; /* its first names; it may be a parameter and a buffer */

@@ -164,7 +164,8 @@ static void layer_add_attention(ct_module *layer, int i) {
     }
 }
 
-/* A family's norms stand beside their sublayers, and torch's behind all of them. */
+/* The order of the children: a family's norms stand beside their sublayers, torch's come after all
+ * sublayers. */
 static void layer_add_children(ct_module *layer) {
     const cti_nn_layer *data = cti_nn_data(layer);
     const cti_nn_layer_names *names = data->more.names;

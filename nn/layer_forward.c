@@ -17,13 +17,15 @@
 
 /* ---- the stream ---- */
 
-/* At first both are the layer's input. After an error sum is NULL. With input_last `sum` is NULL
- * also before the first sublayer, and the layer adds its input at the end. */
+/* `in` is what the next sublayer reads, and `sum` the running sum. Both begin as the layer's input,
+ * but with input_last `sum` begins as NULL and the layer adds its input at the end. After an error
+ * `sum` is NULL. */
 typedef struct {
     ct_tensor *in, *sum;
 } layer_stream;
 
-/* Returns the input of a sublayer's function. */
+/* Returns what sublayer i computes f of: the stream's `in`, after the norm if the layer has
+ * norm_first. */
 static ct_tensor *layer_before(ct_module *layer, int i, const layer_stream *stream) {
     const cti_nn_layer *data = cti_nn_data(layer);
     const char *norm = data->more.names->norm[i];
@@ -32,7 +34,8 @@ static ct_tensor *layer_before(ct_module *layer, int i, const layer_stream *stre
                : stream->in;
 }
 
-/* Makes `sum`, to which the sublayer's result has been added, the stream's. */
+/* Stores `sum`, to which sublayer i has added its result, in the stream, after the norm in a
+ * post-norm layer. */
 static bool layer_added(ct_module *layer, int i, layer_stream *stream, ct_tensor *sum) {
     const cti_nn_layer *data = cti_nn_data(layer);
     if (sum && !data->opts.norm_first)
@@ -42,7 +45,7 @@ static bool layer_added(ct_module *layer, int i, layer_stream *stream, ct_tensor
     return sum;
 }
 
-/* Adds the result of a sublayer's function to the stream. */
+/* Adds f(in) of sublayer i to the stream. */
 static bool layer_add(ct_module *layer, int i, layer_stream *stream, ct_tensor *fx) {
     const cti_nn_layer *data = cti_nn_data(layer);
     if (fx && data->opts.sandwich)

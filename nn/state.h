@@ -71,8 +71,9 @@ bool cti_nn_state_add_flag(cti_nn_state *state, const char *prefix, const char *
                            double *value);
 bool cti_nn_state_add_module(cti_nn_state *state, const char *prefix, const ct_module *module,
                              bool trained);
-/* Adds a source for each name, without values. The module's tensors are the first of the state and
- * have that prefix; they get a source for every name. Called once, after all tensors were added. */
+/* Adds a source, without values yet, for each tensor, and one more for each further name that the
+ * module has for it. The module's tensors must come first in the state, under that prefix. Call it
+ * once, after all tensors were added. */
 bool cti_nn_state_add_sources(cti_nn_state *state, const char *prefix, const ct_module *module);
 bool cti_nn_state_add_range(cti_nn_state *state, cti_nn_range range);
 void cti_nn_state_free(cti_nn_state *state);

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* The group whose processes each have the states of ranges of this optimiser, or NULL. */
+/* The group of the optimiser's client if it has several processes, which step ranges; otherwise
+ * NULL. */
 static ct_checkpoint_group *group_of_parts(const ct_optim *optim) {
     ct_checkpoint_group *group = optim->client ? optim->client->group : NULL;
     return group && group->several ? group : NULL;

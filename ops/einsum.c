@@ -123,8 +123,8 @@ static ct_tensor *without_lone(ct_tensor *x, const einsum_letters *l, int own) {
 
 /* ---- the products ---- */
 
-/* The first returns the size of the dim of a letter in x, 1 if x has no such dim; the second
- * returns the step along the dim, 0 if the dim repeats. */
+/* The size of a letter's dim in x, or 1 if x lacks the letter, and the step along this dim, or 0 if
+ * x repeats along it. */
 static int64_t letter_size(const ct_tensor *x, const char *own, char letter) {
     return has_letter(own, letter) ? x->shape.dim[strchr(own, letter) - own] : 1;
 }
@@ -132,9 +132,10 @@ static int64_t letter_step(const ct_tensor *x, const char *own, char letter) {
     return letter_size(x, own, letter) == 1 ? 0 : x->stride[strchr(own, letter) - own];
 }
 
-/* Computes z = x y, or z += x y: letters for which z has no step are summed over. Letters that step
- * only in x and z, only in y and z, or only in x and y fit m, n and k. One of each becomes that dim
- * of the product; the others are batch dims, and merge if they can. */
+/* Computes z = x y, or z += x y, with the sum over the letters for which z has no step. A letter
+ * that steps in x and z only can be m, in y and z only n, in x and y only k. The first such letter
+ * becomes the product's m, n or k; all others are batch dims, which cti_contract merges if it
+ * can. */
 static bool einsum_product(const ct_call *c, const ct_tensor *const tensor[CTI_OPERANDS],
                            const char *const own[CTI_OPERANDS], bool add) {
     enum { OF_M, OF_N, OF_K };

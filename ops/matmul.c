@@ -12,8 +12,8 @@ static int matmul_batch_dims(const ct_tensor *x) {
     return x->shape.ndim > 2 ? x->shape.ndim - 2 : 0;
 }
 
-/* The first returns the size of a batch dim, counted from the last one back; the second returns its
- * step, 0 if it is broadcast. */
+/* The size of a batch dim, counted back from the last one, and its step, or 0 if it is
+ * broadcast. */
 static int64_t matmul_batch_size(const ct_tensor *x, int back) {
     return back < matmul_batch_dims(x) ? x->shape.dim[matmul_batch_dims(x) - 1 - back] : 1;
 }

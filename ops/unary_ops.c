@@ -1,5 +1,5 @@
-/* The ops of src/kernels/unary.h's rows with a slope. An op keeps its input or its output for
- * backward, as its slope is an expression of x or of y. */
+/* The elementwise ops of one tensor: those rows of src/kernels/unary.h that have a slope. For
+ * backward an op keeps x or y, whichever its row computes the slope from. */
 #include "support/op.h"
 #include "../src/kernels/unary.h"
 

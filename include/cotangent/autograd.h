@@ -103,8 +103,8 @@ CT_API ct_tensor *ct_recompute(ct_fn fn, void *arg, ct_tensor *const *in, int n)
 
 /* Functions that backward calls while it runs. Any of them may be NULL. Each is a callback and must
  * return (context.h). If one of them records an error, backward stops and fails with this error.
- * They may read gradients, change
- * their values in place, and call ct_unwatch; a backward or ct_zero_grad is CT_ERR_GRAD. */
+ * They may read gradients, change their values in place, and call ct_unwatch; a backward or
+ * ct_zero_grad is CT_ERR_GRAD. */
 typedef struct {
     /* Called before the first node runs. reached[i] is true if this backward will add to the
      * gradient of leaf i; the array is valid only during the call. */
@@ -171,9 +171,9 @@ CT_API bool ct_graph_dot_with(const ct_tensor *tensor, FILE *file, ct_graph_opts
 /* An op is a forward and a backward, which use only public functions; ct_apply runs and records the
  * op. An op may have attributes and several outputs, may save tensors for backward, and may drop
  * tensors that backward does not read. Backward returns the gradient that this op contributes to
- * each input, and the library adds up the contributions. The library's own
- * ops use the same struct, and they can also write directly into the memory of a gradient
- * (src/autograd/grad_slot.h). For an example see examples/custom_op.c. */
+ * each input, and the library adds up the contributions. The library's own ops use the same struct,
+ * and they can also write directly into the memory of a gradient (src/autograd/grad_slot.h). For an
+ * example see examples/custom_op.c. */
 
 /* One call of an op. */
 typedef struct {

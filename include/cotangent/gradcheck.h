@@ -214,8 +214,7 @@ typedef struct {
 } ct_jacobian_out;
 
 /* Computes the Jacobian of a function twice, by central differences and by backward, and fills
- * out[0] ... out[n - 1]. It uses the differences of ct_gradcheck, but returns
- * no verdict:
+ * out[0] ... out[n - 1]. It uses the differences of ct_gradcheck, but returns no verdict:
  *
  *     h             = eps max(1, |x_i|)
  *     D(h)          = sum over j of g_rj (y_j(x + h e_i) - y_j(x - h e_i)) / (2 h)

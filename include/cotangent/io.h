@@ -53,8 +53,8 @@ typedef struct {
     const char *const *metadata; /* key, value, ..., NULL, all UTF-8; or NULL for none */
     ct_file_float floats;
     /* the maximum number of bytes of tensors in a shard (a larger tensor has a shard of its own);
-     * 0: one file. With shards path is a folder, which is created if it does not exist (its parent
-     * must exist). The folder gets the files model-00001-of-00003.safetensors, ... and
+     * 0: one file. With shards, `path` is a folder, which is created if it does not exist (its
+     * parent must exist). The folder gets the files model-00001-of-00003.safetensors, ... and
      * model.safetensors.index.json, with the names that Hugging Face uses. Each shard has the
      * metadata */
     int64_t shard_bytes;
@@ -74,7 +74,7 @@ typedef struct {
  * without a *. If path is a symbolic link, the file that it points to is replaced. It works while
  * an error is pending.
  *
- * A set of shards is replaced as one, as every folder that the library saves. First all files are
+ * A set of shards is replaced as one, like every folder that the library saves. First all files are
  * written and synced under temporary names, so a full disk changes nothing. Then a record of what
  * is to be renamed and removed, .cotangent-save, is put into the folder; then the old files are
  * removed, the index first, and the new ones renamed, the index last; then the record is removed.
@@ -87,9 +87,8 @@ typedef struct {
  * stay.
  *
  * Errors: CT_ERR_IO; CT_ERR_ARGUMENT for text that is not UTF-8, a key that occurs twice, a
- * parameter named
- * __metadata__, or a map that names no parameter of the module, leaves out rows, has rows twice, or
- * puts rows of different shapes or dtypes into one tensor. */
+ * parameter named __metadata__, or a map that names no parameter of the module, leaves out rows,
+ * has rows twice, or puts rows of different shapes or dtypes into one tensor. */
 CT_API bool ct_save(ct_module *module, const char *path, ct_save_opts opts);
 
 /* A tensor and its name. */

@@ -76,7 +76,8 @@ typedef enum {
     CT_LM_LAST,   /* the logits of each row's last token (B, V) */
     CT_LM_HIDDEN, /* the last hidden state, after the last norm (B, T, E) */
     CT_LM_POOLED, /* the result of BERT's pooler (B, E) */
-    /* the mean of the last hidden state over the tokens of each row (B, E); 0 if it has none */
+    /* the mean of the last hidden state over the tokens of each row (B, E); 0 for a row without
+     * tokens */
     CT_LM_MEAN
 } ct_lm_result;
 
@@ -108,9 +109,9 @@ CT_API ct_tensor *ct_lm_forward(ct_module *lm, ct_tensor *ids, ct_lm_call call);
  * targets of a causal model are the next ids, and the ids themselves (also with -100 in some
  * places) are CT_ERR_ARGUMENT. Targets of -100 are ignored; with CT_MEAN and CT_SUM no logits are
  * computed for them, unless the head is a module of the program's own, which may need all rows. The
- * targets of a classifier are i64 (B). The logits are those of ct_lm_forward. If the last step to
- * them is a Linear without a bias, as in causal models without a softcap, they are never in memory
- * as a whole. call.cache and call.result must be 0. */
+ * targets of a classifier are i64 (B). The logits are those of ct_lm_forward. They are never in
+ * memory as a whole if the model ends in a Linear without a bias, as causal models without a
+ * softcap do. call.cache and call.result must be 0. */
 CT_API ct_tensor *ct_lm_loss(ct_module *lm, ct_tensor *ids, ct_tensor *targets, ct_lm_call call,
                              ct_cross_entropy_opts opts);
 

@@ -175,10 +175,11 @@ typedef struct {
     /* i64 (T) or (B, T): the positions, for rope, of the queries, which in self-attention are also
      * the positions of their keys. They may be any numbers, and hide nothing: causality depends
      * only on the order of the keys. Keys of another sequence are at 0, 1, .... NULL: positions
-     * count from rope_offset. Both are CT_ERR_ARGUMENT. Without rope, positions have no effect */
+     * count from rope_offset, and beside positions a rope_offset is CT_ERR_ARGUMENT. Without rope,
+     * positions have no effect */
     ct_tensor *positions;
     /* the number that is added to a score; float (T, S), or of any shape that broadcasts to
-     * (B, H, T, S). A float mask is a bias; both are CT_ERR_ARGUMENT */
+     * (B, H, T, S). A float mask is a bias; a bias beside it is CT_ERR_ARGUMENT */
     ct_tensor *bias;
     /* i64 (B, T): a token sees only tokens of its own number. Only in self-attention without a
      * cache */

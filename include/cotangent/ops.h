@@ -235,8 +235,7 @@ typedef struct {
     bool log_target; /* target contains logarithms of probabilities, as input does */
 } ct_kl_div_opts;
 /* target (log target - input), where input contains logarithms of probabilities. input and target
- * broadcast.
- * Gradients flow to both; the gradient of target is NaN at a target of 0. */
+ * broadcast. Gradients flow to both; the gradient of target is NaN at a target of 0. */
 CT_API ct_tensor *ct_kl_div(ct_tensor *input, ct_tensor *target, ct_kl_div_opts opts);
 
 typedef struct {
@@ -394,8 +393,8 @@ CT_API bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n
  * lengths or segments hide are not computed: with a window time grows with T, not with T^2. */
 
 /* A query sees `left` keys up to and with its own, and `right` keys from its own on: keys j with
- * i - left < j < i + right. 0: all on that side. A sliding window of w is {w}; 64 keys on each side
- * and the query's own are {65, 65}. */
+ * i - left < j < i + right. 0: no limit on that side. A sliding window of w is {w}; 64 keys on each
+ * side and the query's own are {65, 65}. */
 typedef struct {
     int64_t left, right;
 } ct_window;
@@ -410,8 +409,8 @@ typedef struct {
     ct_tensor *key_mask; /* bool (B, S), false for padding */
     /* i64 (B): only keys j < lengths[b] are seen. A length outside [0, S] is CT_ERR_ARGUMENT */
     ct_tensor *lengths;
-    /* i64 (B, T), S = T: a query sees only the keys that have its own number. The numbers are any,
-     * and tokens of one number need not be neighbours; tiles are left out only if they are */
+    /* i64 (B, T), S = T: a query sees only the keys that have its own number. Any numbers will do.
+     * Tokens of one number need not be neighbours, but tiles are left out only if they are */
     ct_tensor *segments;
     ct_window window;
     bool causal;       /* query i sees keys 0 ... i, even if there are more keys than queries; for

@@ -135,10 +135,10 @@ CT_API void ct_optim_set_lr(ct_optim *optim, double lr); /* ct_optim_set(optim, 
  * may change them after the load.
  *
  * The value 0 (or CT_ZERO) means the number 0 and not a default; a bool takes 0 and 1. Parameters
- * in a group keep the group's weight decay. It is CT_ERR_ARGUMENT, and nothing
- * changes, if there is no such option, if the constructor would refuse the value, or if the
- * momentum of an SGD changes from 0 or to 0. With a ct_dist all ranks must set the same value
- * before the same step; otherwise that step fails. */
+ * in a group keep the group's weight decay. It is CT_ERR_ARGUMENT, and nothing changes, if there is
+ * no such option, if the constructor would refuse the value, or if the momentum of an SGD changes
+ * from 0 or to 0. With a ct_dist all ranks must set the same value before the same step; otherwise
+ * that step fails. */
 CT_API bool ct_optim_set(ct_optim *optim, const char *number, double value);
 /* Returns the norm of the gradients before clipping in the last step; NaN if that step had neither
  * clip_norm nor skip_nonfinite. */

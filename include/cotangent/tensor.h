@@ -1,5 +1,5 @@
-/* This header has the functions that make, read and write tensors. A tensor has up to 8 dims,
- * elements of f32, f64, i64, bool or bf16, and any strides.
+/* This header has the functions that make, read and write tensors. A tensor has up to 8 dims and
+ * any strides, and its elements are f32, f64, i64, bool or bf16.
  *
  * The size of a dim is an int64_t and may be 0; a scalar has no dims and one element. A negative
  * size or more than 8 dims are CT_ERR_SHAPE. If the size of a tensor in bytes overflows, that is
@@ -59,9 +59,9 @@ CT_API int64_t ct_dim(const ct_tensor *tensor, int dim);
 CT_API int64_t ct_numel(const ct_tensor *tensor);
 
 /* Returns a pointer to the elements themselves. A tensor that is not contiguous is CT_ERR_ARGUMENT
- * (see ct_contiguous), and a tensor of another dtype is CT_ERR_DTYPE.
- * Backward cannot detect that a write through the pointer has changed a value that was saved for
- * it, unless ct_wrote is called after the write. */
+ * (see ct_contiguous), and a tensor of another dtype is CT_ERR_DTYPE. Backward cannot detect that a
+ * write through the pointer has changed a value that was saved for it, unless ct_wrote is called
+ * after the write. */
 CT_API float *ct_data_f32(ct_tensor *tensor);
 CT_API double *ct_data_f64(ct_tensor *tensor);
 CT_API int64_t *ct_data_i64(ct_tensor *tensor);

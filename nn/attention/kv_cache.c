@@ -318,7 +318,7 @@ bool ct_kv_cache_append(ct_kv_cache *cache, ct_tensor **k, ct_tensor **v) {
         cti_tensor_lift(all_k, frame.outer);
         cti_tensor_lift(all_v, frame.outer);
         *k = all_k, *v = all_v;
-        if (!cache->length) { /* as a decoder layer does when it begins a sequence */
+        if (!cache->length) { /* a new sequence has another memory, as in a decoder layer */
             ct_kv_cache_free(cache->memory);
             cache->memory = NULL;
         }

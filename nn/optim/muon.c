@@ -112,7 +112,8 @@ static bool muon_takes(const char *name, const ct_tensor *param, void *user) {
     return takes;
 }
 
-/* The numbers of AdamW as a rest: its own, and options that differ from the matrices'. */
+/* The numbers of AdamW for the parameters that Muon leaves to it: AdamW's own, and options that may
+ * differ from those of the matrices. */
 enum { REST_WEIGHT_DECAY = CTI_OP_ADAM_NUMBERS, REST_MATRICES_ONLY, REST_LR_SCALE, REST_NUMBERS };
 static const ct_optim_number rest_numbers[REST_NUMBERS] = {
     [CTI_OP_BETA1] = CTI_NN_BETA1,

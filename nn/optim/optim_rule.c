@@ -19,7 +19,7 @@ typedef struct {
     bool done;
 } rule_call;
 
-/* The gradient becomes as clipping leaves it. */
+/* A rule's `step` gets a gradient that is clipped already; step_all clips by itself. */
 static void call_step(rule_call *c) {
     ct_optim_item *item = c->items;
     if (item->grad_scale != 1) item->grad = ct_scale(item->grad, item->grad_scale);

@@ -1,4 +1,5 @@
-/* Parts of states; see the header. */
+/* The states of the ranges that a client steps: made, moved and put in place. parts.h has the
+ * invariants. */
 #include "parts.h"
 
 #include <string.h>

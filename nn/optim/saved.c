@@ -1,4 +1,5 @@
-/* The tensors of an optimiser in a checkpoint, and a load by way of a draft; see the header. */
+/* The tensors of an optimiser in a checkpoint, and a load by way of a draft. saved.h has the names
+ * and the invariants. */
 #include "saved.h"
 #include "../../src/core/assert.h"
 

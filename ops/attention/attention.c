@@ -147,7 +147,8 @@ static bool weights_fit(ct_context *context, ct_dtype dtype, ct_shape scores,
     return weights != NULL;
 }
 
-/* Fused, the weights are a second op, from the statistics of the first. */
+/* By tiles or by rows the weights are a second op, which computes them from the statistics of the
+ * first. */
 static ct_attention_out attend_with_weights(ct_tensor *const in[CTI_ATTENTION_INPUTS],
                                             const cti_attention_attrs *plan) {
     const ct_scope scope = ct_scope_open(in[0]->context);

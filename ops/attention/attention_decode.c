@@ -37,8 +37,8 @@ static const cti_gemm_kernels *vector_kernels(const cti_attention_params *a) {
     return a->keys_dtype == CT_BF16 ? a->kernels->gemm_of_bf16 : a->kernels->gemm;
 }
 
-/* Returns whether a key of a query's range may be hidden apart from the key mask: diagonals and
- * lengths only limit the range. */
+/* Returns whether a key inside a query's range may be hidden by something other than the key mask.
+ * Diagonals and lengths cannot: they only limit the range. */
 static bool has_hidden_pairs(const cti_attention_params *a) {
     return a->mask.data || a->bias.data || a->segments;
 }
@@ -122,8 +122,8 @@ static int64_t find_key(const cti_attention_params *a, const cti_attention_tile 
     return key;
 }
 
-/* vector_product without the rows whose factor is 0 (attention_hidden.h). The bits are those of the
- * product of finite rows. */
+/* Computes vector_product without the rows whose factor is 0, which may be NaN
+ * (attention_hidden.h). If all rows are finite it has the same bits. */
 static void clean_product(const cti_attention_params *a, const decode_buffers *w,
                           const vector_matrix *p, double alpha, bool accumulate, char *y) {
     const int64_t kc = vector_kernels(a)->kc;

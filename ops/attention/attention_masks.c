@@ -199,7 +199,7 @@ static void flags_to_bias(const cti_attention_params *a, const void *flags, int6
     if (n < width) a->kernels->elementwise->fill(width - n, 0, bias + n * a->size);
 }
 
-/* The same of the tile's keys. */
+/* Does this for the tile's keys, by the key mask and lengths. */
 static void keys_to_bias(const cti_attention_params *a, const cti_attention_tile *t, int64_t width,
                          char *bias) {
     const int64_t n = cti_max(0, cti_min(t->nk, cti_attention_length(a, t->b) - t->k0));

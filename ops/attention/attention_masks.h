@@ -39,7 +39,7 @@ bool cti_attention_check_seen(ct_context *context, const ct_attention_opts *opts
 
 /* Which of the tile's keys are visible, that is, not hidden by the key mask or lengths. */
 typedef enum { CTI_KEYS_ALL, CTI_KEYS_SOME, CTI_KEYS_NONE } cti_attention_keys;
-/* Tells this of a tile if there are a key mask or lengths, and nk is not 0. */
+/* Returns this for a tile of at least one key. Call it only if there is a key mask, or lengths. */
 cti_attention_keys cti_attention_flagged_keys(const cti_attention_params *a,
                                               const cti_attention_tile *t);
 static inline cti_attention_keys cti_attention_visible_keys(const cti_attention_params *a,
@@ -99,7 +99,7 @@ typedef struct {
     int64_t begin, end;
 } cti_attention_span;
 
-/* The same as the two functions below, of a call that is limited. */
+/* The two functions below, for a call that is limited. */
 cti_attention_span cti_attention_limited_keys(const cti_attention_params *a,
                                               const cti_attention_tile *t);
 cti_attention_span cti_attention_limited_queries(const cti_attention_params *a,

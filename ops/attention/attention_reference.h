@@ -14,11 +14,11 @@ typedef struct {
     int64_t batch, heads, kv_heads, t, s, d, dv;
     const double *q, *k, *v; /* (B, H, T, d), (B, H_kv, S, d), (B, H_kv, S, dv) */
     double scale, softcap;   /* softcap 0: none */
-    const double *bias;      /* (B, H, T, S), added to scores; -inf hides. This and the next four */
-    const bool *mask;        /* (B, H, T, S), true: visible                may be NULL */
-    const bool *key_mask;    /* (B, S), true: visible */
-    const int64_t *lengths;  /* (B): row b has the keys 0 ... lengths[b] - 1 */
-    const int64_t *segments; /* (B, T), T = S: a query sees the keys of its own number */
+    const double *bias;      /* (B, H, T, S), added to scores; -inf hides; NULL: none */
+    const bool *mask;        /* (B, H, T, S), true: visible; NULL: none */
+    const bool *key_mask;    /* (B, S), true: visible; NULL: none */
+    const int64_t *lengths;  /* (B): row b has the keys 0 ... lengths[b] - 1; NULL: S */
+    const int64_t *segments; /* (B, T), T = S: a query sees the keys of its number; NULL: all */
     bool causal, lower_right;
     int64_t left, right;   /* the window: keys j with i - left < j < i + right; 0: no limit */
     const double *factors; /* (B, H, T, S): dropout's 0 or 1 / (1 - p); NULL: no dropout */

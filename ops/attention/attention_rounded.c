@@ -16,7 +16,7 @@ bool cti_attention_is_rounded(const ct_context *context, ct_dtype dtype, int64_t
     const int64_t lines = rounded->tuning.rounded_lines;
     const bool many = context->rows == CTI_ROWS_MANY || cti_min(t, s) >= lines;
     const bool large = many && cti_min(d, dv) >= lines;
-    /* A panel of scores is a block of C of both kinds of kernels. */
+    /* A panel of scores must be a block of C for both kinds of kernels. */
     const bool fits = rounded->nr == context->isa->of[dtype]->gemm->nr &&
                       rounded->mr * CTI_ATTENTION_RIGHT_ROWS * rounded->packed_bytes <= BAND_BYTES;
     return large && fits;

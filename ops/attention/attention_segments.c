@@ -1,7 +1,8 @@
 /* Segments of packed sequences: which tokens have the same id as a token. */
 #include "attention_masks.h"
 
-/* Sets first and end of all tokens from runs of equal ids. False: an id may have several runs. */
+/* Sets first and end of all tokens from runs of equal ids. Returns false if the ids neither rise
+ * nor fall, because an id may then have several runs. */
 static bool read_runs(cti_attention_segment *of, int64_t n) {
     bool rises = true, falls = true;
     for (int64_t begin = 0, end; begin < n; begin = end) {

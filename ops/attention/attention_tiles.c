@@ -48,7 +48,7 @@ cti_attention_operand cti_attention_broadcast(const ct_tensor *x, ct_shape shape
     return o;
 }
 
-/* Sets the fields of a call's masks. */
+/* Sets what the code of a tile reads of masks, bias, lengths, segments and the window. */
 static void masks_of(const cti_attention_tensors *x, cti_attention_params *a) {
     const ct_window *window = &a->attrs.window;
     if (x->mask || x->bias) {

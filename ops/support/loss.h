@@ -1,4 +1,4 @@
-/* This header has code that the losses share. */
+/* What the losses share: checks, reductions, and the rows of the cross-entropies. */
 #ifndef CTI_OPS_SUPPORT_LOSS_H
 #define CTI_OPS_SUPPORT_LOSS_H
 
@@ -10,8 +10,7 @@
  * `batch`. If not, an error is recorded. */
 bool cti_op_reduction_check(const ct_call *c, ct_reduction reduction, bool batch);
 
-/* The first function returns the reduced losses, the second the factor of each loss in the result.
- */
+/* Return the reduced losses, and the factor by which each loss enters the result. */
 ct_tensor *cti_op_loss_reduced(const ct_call *c, ct_tensor *losses, ct_reduction reduction);
 double cti_op_loss_share(const ct_call *c, int64_t losses, ct_reduction reduction);
 

@@ -1,4 +1,4 @@
-/* This header has helpers of ops: new tensors, and loops over elements or rows on all threads. */
+/* Helpers of ops: new tensors, loops over elements or rows on all threads, and checks. */
 #ifndef CTI_OPS_SUPPORT_OP_H
 #define CTI_OPS_SUPPORT_OP_H
 
@@ -94,7 +94,7 @@ static inline bool cti_op_same_dtype(const ct_call *c) {
     return true;
 }
 
-/* Allows in[weight] to be bf16 if the others are f32. */
+/* the same, but in[weight] may be bf16 if the others are f32 */
 bool cti_op_same_dtype_or_bf16(const ct_call *c, int weight);
 
 /* Sums a gradient to the shape of in[i], the last step in the backward of every broadcast. sum_to.c

@@ -1,4 +1,4 @@
-/* One step of Adam or AdamW of all parameters: the kernel's formula.
+/* One step of Adam or AdamW of all parameters. The kernel has the formula.
  * Kingma & Ba 2014, arXiv:1412.6980 */
 #include "../support/op.h"
 #include "../../src/core/isa.h"

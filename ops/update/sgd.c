@@ -1,4 +1,4 @@
-/* One step of gradient descent of all parameters, with or without momentum: the kernel's
+/* One step of gradient descent of all parameters, with or without momentum. The kernel has the
  * formula. */
 #include "../support/op.h"
 #include "../../src/core/isa.h"

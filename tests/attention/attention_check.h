@@ -26,8 +26,8 @@ typedef struct {
     int bias; /* the same of a bias beside a bool mask */
     ct_window window;
     bool lower_right, lengths;
-    /* 0: none; ids that rise, are in any order, or of tokens that are apart; 4: three ids in turns
-     * of 7 tokens */
+    /* 0: none; 1: ids that rise; 2: ids in any order; 3: tokens of one id that are apart; 4: three
+     * ids in turns of 7 tokens */
     int segments;
     double dropout, scale, softcap;
     int layout[3];   /* layouts of q, k, v: 0 dense, 1 split heads, 2 transposed, 3 expanded */

@@ -15,8 +15,9 @@ static inline ct_tensor *the_argument(ct_tensor *const *in, int n, void *arg) {
 }
 static inline ct_tensor *the_users(void *self, ct_tensor *x) { return (void)x, self; }
 
-/* Ops whose attribute is a tensor. Each gives it to the library in one of the ways that an op has.
- */
+/* Ops with a tensor as attribute. An op can give the library such a tensor as a result, as a saved
+ * tensor or as a gradient; each of these ops uses one of the three ways.
+ *  */
 static inline ct_tensor *pass(ct_call *c) { return c->in[0]; }
 static inline ct_tensor *return_it(ct_call *c) { return *(ct_tensor *const *)c->attrs; }
 static inline ct_tensor *save_it(ct_call *c) {

@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 typedef struct {
-    /* sizes of input 0, whose last dim is the columns; elements of input 0 and of the output */
+    /* input 0 as a matrix, whose last dim is the columns; n and m: the numbers of elements of input
+     * 0 and of the output */
     int64_t rows, columns, n, m;
     const double *x[2];
     double *y;
