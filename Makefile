@@ -15,7 +15,7 @@ CPPFLAGS ?=
 CFLAGS   ?=
 LDFLAGS  ?=
 SANITIZE ?=
-# The same for kernels, of which one takes half a minute and more to compile with sanitizers.
+# The same for kernels. With sanitizers one of them takes half a minute or more to compile.
 KERNEL_SANITIZE ?= $(SANITIZE)
 .DEFAULT_GOAL := all
 
@@ -29,8 +29,8 @@ WARN = -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -
     -Werror=vla -Werror=switch -Werror=implicit-function-declaration -Werror=incompatible-pointer-types
 BASE = -std=$(STD) $(EXCESS) $(SYSTEM_FLAGS) -Iinclude -fvisibility=hidden \
     -ffp-contract=off -fno-math-errno -fno-trapping-math
-# Sanitizers and coverage are of a library that checks its invariants (src/core/assert.h). ASSERTS=-DCTI_ASSERTS makes
-# another build one with checks.
+# Builds with sanitizers or for coverage check the library's invariants (src/core/assert.h). ASSERTS=-DCTI_ASSERTS adds
+# these checks to another build.
 ASSERTS ?= $(if $(findstring -fsanitize,$(SANITIZE))$(findstring --coverage,$(SANITIZE)),-DCTI_ASSERTS)
 ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(ASSERTS) $(CPPFLAGS) $(CFLAGS)
 LINK_FLAGS = $(SANITIZE) $(CFLAGS) $(LDFLAGS)
@@ -53,8 +53,8 @@ $(call stands_on,ext/text,ext/data)$(call stands_on,ext/models,ext/text)
 FOLDERS  = $(patsubst %/,%,$(wildcard src/*/) ops/ $(wildcard ops/*/) nn/ $(wildcard nn/*/)) $(EXT)
 SOURCES  = $(filter-out src/kernels/% $(OTHER_OS),$(wildcard $(FOLDERS:%=%/*.c)))
 OBJ      = $(SOURCES:%.c=$(BUILD)/obj/%.o) $(KOBJ)
-# The library from its amalgamation, to test that: make BUILD=build/amalgamated AMALGAMATED=1 test. Three files are
-# compiled by themselves, as tests make their functions fail by the linker or have one of their own.
+# AMALGAMATED=1 builds the library from its amalgamation, to test it: make BUILD=build/amalgamated AMALGAMATED=1 test.
+# Three files are compiled by themselves, because tests make their functions fail by the linker or define their own.
 ifdef AMALGAMATED
 OBJ = $(AMALGAMATION)/cotangent.o $(addprefix $(BUILD)/obj/src/,core/memory.o core/handle.o core/isa.o)
 endif
@@ -64,7 +64,8 @@ STATIC   = $(BUILD)/libcotangent.a
 ASSERTED = $(if $(ASSERTS)$(AMALGAMATED),$(STATIC),$(BUILD)/asserts/libcotangent.a)
 ASSERTED_OBJ = $(patsubst $(BUILD)/obj/%,$(BUILD)/obj/asserts/%,$(filter-out $(KOBJ),$(OBJ)))
 at_O1    = $(patsubst -O3,-O1,$(patsubst -O2,-O1,$(1)))
-# What programs/ and examples/ have besides files with a main; of the archive the linker takes what a program needs.
+# The files of programs/ and examples/ that have no main go into an archive, from which the linker takes what a program
+# needs.
 MAINS   := $(filter-out examples/no_arguments.c,$(shell grep -l '^int main\b' \
     $(wildcard programs/*.c examples/*.c) /dev/null))
 PARTS    = $(filter-out $(MAINS) $(OTHER_OS),$(wildcard programs/*.c examples/*.c))
@@ -103,7 +104,7 @@ $(BUILD)/obj/asserts/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call if_quiet,CC)$(CC) $(call at_O1,$(ALL_CFLAGS)) -DCTI_ASSERTS -MMD -MP -c $< -o $@
 
-# A text in it says how far this build is optimised: the last -O counts.
+# kernel_bits.c has a text that says how far this build is optimised. The last -O counts.
 OPTIMISED = $(lastword $(filter -O%,$(OPT) $(CFLAGS)))
 $(foreach d,obj obj/asserts,$(BUILD)/$(d)/src/core/kernel_bits.o): ALL_CFLAGS += $(OPTIMISED:%='-DCTI_OPTIMISED="%"')
 
@@ -122,8 +123,8 @@ $(SHARED): $(OBJ)
 # The names of links, so that `make build/libcotangent.so` makes the library.
 $(addprefix $(BUILD)/,$(filter-out $(notdir $(SHARED)),$(SONAME) $(LINKED))): $(SHARED) ;
 
-# A change of compiler, flags or floors rebuilds. The line is expanded here, as the recipe would have the variables of
-# the object that is made first.
+# A change of compiler, flags or floors rebuilds everything. The line is expanded here, because the recipe would see the
+# variables of the object that is made first.
 FLAGS_LINE := $(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(LDFLAGS) $(ISAS) $(HEIRS) $(EXT)
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
@@ -158,7 +159,7 @@ include course/course.mk tests/tests.mk
 
 tests: $(TESTS)
 CHOSEN = $(SUITES:%=$(BUILD)/tests/test_%$(EXE))
-# On macOS, Windows and WASI, and of a library without a floor, the Check programs only.
+# Only the Check programs are run on macOS, Windows and WASI, and if the library lacks a floor.
 ifneq (,$(filter windows wasi,$(OS_NAME))$(IS_MACOS)$(FLOORLESS))
 SUITE = $(or $(CHOSEN),$(TESTS))
 else
@@ -175,7 +176,7 @@ $(CHECK_PROGRAMS:%=$(BUILD)/tests/test_%$(EXE)): $(BUILD)/obj/tests/support/case
 
 # ---- installing ----
 
-# Paths may have spaces. Of a build with -g the debug information stays in build/.
+# Paths may have spaces. Installed files are stripped, so the debug information of a build with -g stays in build/.
 STRIP ?= $(shell $(CC) -print-prog-name=strip)
 HEADERS = $(notdir $(wildcard include/cotangent/*.h))
 TO_INCLUDE = $(DESTDIR)$(PREFIX)/include/cotangent

@@ -31,7 +31,7 @@ static ct_module *root, *wte, *wpe, *h[MAX_LAYERS], *ln_f;
 static ct_kv_cache *caches[MAX_LAYERS];
 static double sum;
 
-/* The logits (B, T, V) of T tokens of each sequence, which the caches then have too. */
+/* The logits (B, T, V) of T tokens of each sequence, which are then in the caches too. */
 static ct_tensor *logits(ct_context *c, int64_t length) {
     const int64_t first = ct_kv_cache_length(caches[0]);
     ct_tensor *ids = ct_empty(c, CT_I64, CT_SHAPE(batch, length));

@@ -2,8 +2,8 @@
  *
  *     build/bench/encode tokenizer.json TEXT
  *
- * A line of stdin is a round, of which the program prints the seconds of processor time and the
- * number of tokens as JSON. The text is one call of ct_encode, without offsets. */
+ * Each line of stdin asks for a round. The program prints its seconds of processor time and the
+ * number of tokens as JSON. A round encodes the text by one call of ct_encode, without offsets. */
 #include <cotangent/cotangent.h>
 #include <cotangent/tokenizer.h>
 

@@ -91,7 +91,7 @@ static double (*find_loop(const char *isa, bool f64))(int64_t) {
 }
 
 #if defined __x86_64__ && (defined __clang__ || __GNUC__ >= 10)
-/* As the loops of fma.c: twelve accumulators. Each instruction adds two products to each of 16
+/* Twelve accumulators, as in the loops of fma.c. Each instruction adds two products to each of 16
  * sums.
  */
 __attribute__((target("avx512f,avx512bf16"))) static double fma_bf16(int64_t n) {

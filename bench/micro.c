@@ -1,8 +1,8 @@
-/* Rows that measure overheads: microgpt (Karpathy 2026), 4,192 parameters, one name a step, or as
- * many as the row's name says, padded to the longest; padding has no loss, and as attention is
- * causal and padding comes last, no letter sees it. One block of width 16 with 4 heads, RMSNorm
- * without weights, a ReLU MLP, no biases, a head of its own, Adam, no clipping. Written like any
- * other model. */
+/* Rows that measure overheads: microgpt (Karpathy 2026) with 4,192 parameters. A step takes one
+ * name, or as many as the row's name says, padded to the longest. Padding has no loss, and no
+ * letter sees it, because attention is causal and padding comes last. The model is one block of
+ * width 16 with 4 heads, RMSNorm without weights, a ReLU MLP, no biases and a head of its own; it
+ * is trained by Adam without clipping. It is written like any other model. */
 #include "row.h"
 
 #include <stdlib.h>

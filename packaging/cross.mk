@@ -40,7 +40,8 @@ cross-help:
 	@echo "For TARGET=$(TARGET), on Debian:"
 	@echo "  apt-get install $(strip $(call machine_column,5) $(if $(CROSS_RUN),qemu-user) make python3 python3-venv)"
 
-# A part of the suite, PART programs (6) that SEED chooses, on every machine of CROSS_PART: what CI has time for.
+# Runs a part of the suite on every machine of CROSS_PART, because CI has no time for more: PART programs
+# (6), which SEED chooses.
 CROSS_PART ?= $(MACHINES)
 SEED_OF_COMMIT = $(shell git rev-parse HEAD 2>/dev/null | cksum | cut -d ' ' -f 1)
 cross-part: ## a few suites, PART=6, on each machine of CROSS_PART="arm musl"; SEED chooses them, by default the commit

@@ -9,7 +9,8 @@ IS_MACOS = $(findstring macos,$(MACHINE_TRIPLE))$(findstring darwin,$(MACHINE_TR
 
 # What the compiler takes for granted. Where expressions of floats are doubles under -std=c11 (s390x,
 # __FLT_EVAL_METHOD__ 1), GCC refuses a vector of floats times a float; with -fexcess-precision=fast they
-# are floats, as elsewhere. The x87 keeps 64 bits of a double's 53 until it stores it: SSE2 instead.
+# are floats, as elsewhere. The x87 computes a double with 64 bits instead of 53 until it stores it, so
+# SSE2 is used.
 FACTS   := $(shell echo __FLT_EVAL_METHOD__ __SIZEOF_POINTER__ __i386__ | $(CC) -std=c11 -E -P -x c - 2>/dev/null)
 IS_I386 := $(filter 1,$(word 3,$(FACTS)))
 EXCESS   = $(if $(IS_I386),-msse2 -mfpmath=sse,$(if $(filter 1 2,$(firstword $(FACTS))),-fexcess-precision=fast))

@@ -47,11 +47,12 @@ tsan: ## the suite under ThreadSanitizer, but for the course and what is tagged 
 	CK_FORK=no CK_EXCLUDE_TAGS=one-thread \
 	    $(MAKE) BUILD=$(BUILD)/tsan OPT="-O2 -g1" SANITIZE="-fsanitize=thread" COURSE_TEST= test
 
-# Branches are counted as the source has them: without optimisation, which merges some, and without inlining, as each
-# copy of a function would count its branches again; without those of asserts, of which one is never taken. A program's
-# tests are one process, as each process writes the counters of all files; test_engine, in which one test ends its
-# process, runs once more. The objects of one source for several instruction sets and dtypes count as one, over those
-# sets that this machine runs. Needs gcc, and the gcov of its version.
+# Branches are counted as the source has them. So nothing is optimised, which would merge some, and nothing is inlined,
+# because each copy of a function would count its branches again. The branches of asserts do not count, because one of
+# the two is never taken. A program's tests run in one process, because each process writes the counters of all files.
+# test_engine runs once more, because one of its tests ends its process. The objects of one source for several
+# instruction sets and dtypes count as one, over those sets that this machine runs. Needs gcc, and the gcov of its
+# version.
 LINES    = 97
 BRANCHES = 90
 COVERAGE = --coverage -fprofile-update=atomic -Dalways_inline=

@@ -38,8 +38,8 @@ CHECK_CFLAGS += $(WASI_CHECK)
 CHECK_LIBS   += -mexception-handling
 endif
 
-# Tests are compiled with -O0, which takes half the time of -O1, but for those that compute much themselves (-O1) and
-# those that contain kernels or their models (-O2).
+# Tests are compiled with -O0, which takes half the time of -O1. Those that compute much themselves have -O1, and those
+# that contain kernels or models of kernels have -O2.
 TEST_OPT = $(if $(call is_one_of,$(MODELS)),at_O2,$(if $(call is_one_of,$(COMPUTING)),at_O1,at_O0))
 TEST_CFLAGS = $(call $(TEST_OPT),$(ALL_CFLAGS))
 is_one_of = $(filter $(1:%=test_%.c),$(notdir $<))

@@ -49,10 +49,10 @@ static ct_tensor *run_function(ct_context *context, const recompute_attrs *a, ct
 
 /* ---- the nodes that a run has recorded ---- */
 
-/* The nodes by which a run computed its result are inside; other nodes to which these have edges
- * are outside. During a walk along the tape the nodes inside are numbered from 1 in the order in
- * which the walk reaches them, and the number of a node outside has a bit for each of its known
- * slots. */
+/* A node by which a run computed its result is inside; any other node to which an edge of such a
+ * node leads is outside. During a walk along the tape the nodes inside are numbered from 1 in the
+ * order in which the walk reaches them, and the number of a node outside has a bit for each of its
+ * known slots. */
 typedef struct {
     uint64_t mark; /* the sequence of the last node before the run */
     const cti_frame *frame;
@@ -168,7 +168,8 @@ static void add_given(cti_node *node, ct_tensor *const *in, int n) {
 }
 
 /* Adds a slot outside that fn has used. A leaf's tensor is saved, so that a change of it in place
- * is found. For a result the node saves the values that `used` has, the input of a node inside. */
+ * is found. For a result the node saves the values of `used`, which is the input of a node inside.
+ */
 static void add_outside(cti_node *node, int i, cti_grad_slot *slot, const ct_tensor *used) {
     const cti_node *from = cti_node_of(slot);
     if (!from->call.op && from->owner) {

@@ -148,8 +148,9 @@ static bool tell_end(watch *w, bool ok) {
 
 /* ---- in a backward ---- */
 
-/* Counts the edges to leaves, and finds the leaves that this backward reaches. A node's number is 1
- * from the time when an edge of a reached node leads to it until the walk passes it. */
+/* Counts the edges to leaves, and finds the leaves that this backward reaches. The walk sets a
+ * node's number to 1 when it finds that the backward reaches the node, and back to 0 when it passes
+ * the node. */
 static watch_state count_uses(watch *w, ct_tensor *const *outs, int n) {
     watch_state state = WATCH_EARLY;
     for (int64_t i = 0; i < w->n; i++) w->leaf[i].uses = 0, w->reached[i] = false;

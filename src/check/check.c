@@ -8,7 +8,7 @@
 
 /* Chooses the cotangents and directions, and allocates the matrices. */
 static bool prepare_check(cti_check *check) {
-    /* limits for a row for each element of the output: rows, and entries of all matrices */
+    /* each element of the output has its own row up to so many rows, and entries of all matrices */
     enum { MOST_ROWS = 1024, MOST = 1 << 18 };
     int64_t columns = 1;
     for (int q = 0; q < check->count; q++) columns += check->checked[q].n;

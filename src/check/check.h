@@ -2,9 +2,9 @@
  * <g_r, dy/dx_i> for cotangent r and element i. `analytic` is computed by backward, `numeric` by
  * differences. In fast mode column i is a random direction instead of an element.
  *
- * This header is a seam. Its client, ct_gradcheck, runs a check by cti_check_run. The client finds
- * the mistake that explains a wrong gradient, from both matrices and by measuring at other points,
- * and reports the result.
+ * The client of this header is ct_gradcheck, which runs a check by cti_check_run. It finds the
+ * mistake that explains a wrong gradient, from both matrices and by measuring at other points, and
+ * it reports the result.
  *
  * The phases of a check, in this order (check.c), and the fields that each sets:
  *
@@ -66,8 +66,8 @@ enum {
 };
 #define CTI_LARGE 8192.0
 
-/* The number of points nearby at which an error is looked for again (nearby.c): of most errors at
- * FEW_POINTS, of errors of the size of f32's rounding at all. */
+/* An error is looked for again at points nearby (nearby.c): most errors at CTI_FEW_POINTS of them,
+ * and errors of the size of f32's rounding at all CTI_POINTS. */
 enum { CTI_FEW_POINTS = 4, CTI_POINTS = 8 };
 
 /* The state of a column: backward is right, or is wrong, or the differences cannot tell, for one of

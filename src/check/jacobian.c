@@ -73,8 +73,9 @@ static void add_rounding(const cti_check *check, const cti_checked *c, int64_t i
     for (int64_t r = 0; r < check->rows; r++) c->noise[r * c->n + i] += size[r] * error;
 }
 
-/* Reports that fn failed beside x. Its error is held and says nothing of the place. If the error is
- * ct_jacobian's own, its message begins with the name too. */
+/* Reports that fn failed beside x. The held error does not say where, so the report adds the place.
+ * If the error is ct_jacobian's own, its message begins with the name already, which the report
+ * does not repeat. */
 static bool fail_beside(cti_check *check, const cti_checked *c, int64_t i, cti_held_errors held) {
     const ct_status status = check->context->status;
     char message[CTI_MESSAGE_SIZE];

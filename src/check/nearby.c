@@ -1,12 +1,12 @@
 /* Is an error a mistake, or rounding? The error of a mistake is nearly the same at a point very
- * close to x. An error by the rounding of backward or of the differences is another one at each
- * point: if numbers near 10^9 move by their last digits, the rounding of their mean is another one,
- * and so is the error of the gradient of their variance. So a gradient is called wrong only if its
- * error is found again at points nearby.
+ * close to x. An error that comes from rounding, in backward or in the differences, changes from
+ * point to point. If numbers near 10^9 move by their last digits, the rounding of their mean
+ * changes, and with it the error of the gradient of their variance. So a gradient is called wrong
+ * only if its error is found again at points nearby.
  *
  * The points are x + d with random d. d is relative to |x| at every other point, and to max(1, |x|)
- * at the rest, because an addend of that size may absorb the moves of the former. Both are far
- * below the steps of the differences, and far above the last digit of x, because rounding may
+ * at the rest: a function that adds 1 to a small x may absorb a d that is relative to x. Both are
+ * far below the steps of the differences, and far above the last digit of x, because rounding may
  * change slowly: near 1 the rounding of x^2 has a period of many last digits. An f32 number with
  * the same digits as x stays the same in nearly all elements, so an error by storing x in f32 is
  * found again. */

@@ -47,7 +47,7 @@ bool cti_check_value(cti_check *check, double *y);
 /* Sets column i of c->numeric and c->noise. check->plus and check->minus are then y at x + 2 h v
  * and at x - 2 h v. */
 bool cti_check_column(cti_check *check, cti_checked *c, int64_t i);
-/* Does this for every column. */
+/* Calls cti_check_column for every column. */
 bool cti_check_differences(cti_check *check, cti_checked *c);
 /* Fills `analytic` of `count` inputs by backwards of y, of which the last releases the graph unless
  * `retain` is set. Returns the number of rows that are filled, which is check->rows if all

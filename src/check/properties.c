@@ -178,8 +178,8 @@ static bool outcome_in(cti_check *check, input_layout as, outcome *o, char refus
 }
 
 /* Reports a refusal of ct_data_*, or the difference `which` (as differs returns it). An op that
- * reads ct_data_* of a tensor that it refuses has a mistake, even if the numbers are right because
- * it got a copy here. */
+ * calls ct_data_* on a tensor that ct_data_* refuses has a mistake. Its numbers may be right
+ * nevertheless, because it got a copy here. */
 static void compare_layout(cti_check *check, ct_mistake mistake, const char *what,
                            const char *refused, int which) {
     char text[512];

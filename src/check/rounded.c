@@ -59,7 +59,7 @@ bool cti_check_is_rounded(const cti_check *check, const cti_checked *c, bool ref
            has_f32_errors(check, c, is_all_f32(check, c, rows) ? 4 : 20, refined);
 }
 
-/* Clears *again if the errors are other ones at points nearby: then they come from cancellation. */
+/* Clears *again if the errors differ at points nearby: then they come from cancellation. */
 static bool found_again(cti_check *check, const cti_checked *c, bool *again) {
     cti_steps s;
     if (!cti_check_nearby(check, CTI_POINTS)) return false;

@@ -23,7 +23,7 @@
  *     (the directions are measured once for an input)
  *              | no
  *              v
- *     the error is another one at points nearby (nearby.c; not at a
+ *     the error differs at points nearby (nearby.c; not at a
  *     kink, and after 16 columns whose error was the same) ------------> IMPRECISE
  *              | no
  *              v
@@ -59,8 +59,8 @@ static bool is_clear(cti_check *check, const cti_checked *c, int64_t i, double *
     return true;
 }
 
-/* The distance of the derivative from D of step `at` that kinks and jumps, and the evidence of
- * smaller steps, allow. */
+/* How far the derivative may lie from D of step `at` because of kinks and jumps, and by the
+ * evidence of smaller steps. */
 static double structure_of(const cti_check *check, const cti_steps *s, int64_t r, int at) {
     return cti_steps_room(check, s, r, at) + 4 * cti_steps_refuted(check, s, r, at);
 }
@@ -229,7 +229,7 @@ static bool judge(cti_check *check, cti_checked *c, int64_t i, cti_steps *s, pro
         if (!probe_step(check, c, p)) return false;
         *state = weigh(check, c, i, s, p);
     }
-    /* at a kink the error is another one at points nearby, and what is wrong there stays so */
+    /* at a kink any error changes at points nearby, so a column that is wrong there stays wrong */
     if (*state != CTI_WRONG || s->bent || p->found == ENOUGH_FOUND) return true;
     if (!cti_check_again(check, c, i, 1, false, s, &again)) return false;
     if (again) p->found++;

@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The other inputs have their elements in reversed order, and checked inputs times 3/4. The
- * function may fail at these inputs, so two milder choices follow. */
+/* The other inputs are the given ones with their elements in reverse order; checked inputs are also
+ * multiplied by 3/4. The function may fail at these inputs, so two milder choices follow. */
 typedef enum { REVERSED, REVERSED_CHECKED, SCALED, CHOICES } other_choice;
 
 static const double shrunk = 0.75;

@@ -125,9 +125,10 @@ static bool is_jump(const cti_check *check, const cti_steps *s, int64_t j, doubl
     return isfinite(high) && high < 1.1 * low;
 }
 
-/* Does S grow from step `at` to the next larger one, three times in a row? The S of a root does. */
+/* Does S grow from step `at` to the next larger one, three times in a row? It does at a root, such
+ * as sqrt |x| at 0. */
 static bool grows_steadily(const cti_check *check, const cti_steps *s, int64_t j, int at) {
-    const double growth = check->coarse ? 1.7 : 2.5; /* a root grows with the root of 4 or 10 */
+    const double growth = check->coarse ? 1.7 : 2.5; /* the S of a root: sqrt 4 or sqrt 10 */
     enum { STEPS = 3 };
     for (int less = at; less > at - STEPS; less--)
         if (less < 1 ||
@@ -136,13 +137,13 @@ static bool grows_steadily(const cti_check *check, const cti_steps *s, int64_t j
     return true;
 }
 
-/* The rounding error of output j, as S(h) = |y(x + h) - 2 y(x) + y(x - h)| shows it. By curvature S
- * grows with h^2, by a kink with h; by rounding it has the same size for all steps. So the error is
- * the largest S from the smallest step on. The search ends at the step from which S grows like h or
- * h^2, or steadily; or at which S, after three steps, is much larger than before; or at which S
- * jumps while smaller steps were exact. From there on S comes from the function, although it may
- * look like noise. (If an intermediate result is large, the smallest steps are lost in it, and S is
- * 0 for them.) */
+/* The rounding error of output j, as S(h) = |y(x + h) - 2 y(x) + y(x - h)| shows it. Curvature
+ * makes S grow with h^2, and a kink makes it grow with h; rounding gives S the same size for all
+ * steps. So the error is the largest S, from the smallest step up to the step at which S begins to
+ * come from the function. That is the step from which S grows like h or h^2, or steadily; or at
+ * which S, after three steps, is much larger than before; or at which S jumps while smaller steps
+ * were exact. From there on S may still look like noise. (If an intermediate result is large, the
+ * smallest steps are lost in it, and their S is 0.) */
 static double rounding_seen(const cti_check *check, const cti_steps *s, int64_t j) {
     const double least = (check->coarse ? FLT_EPSILON : DBL_EPSILON) * fabs(check->y[j]),
                  linear = s->ratio, square = s->ratio * s->ratio;
@@ -180,13 +181,13 @@ static bool grows_by(const cti_check *check, const cti_steps *s, int64_t j, int 
     return true;
 }
 
-/* Has output j a kink, a jump or a vertical tangent at x, or nearer than it is smooth? S tells by
- * the way in which it grows where it emerges from rounding: with h at a kink, not at all at a jump,
- * with the root of h at a vertical tangent, and with h^2 if the function is smooth. */
+/* Has output j a kink, a jump or a vertical tangent at x or close to it? The answer is in the way
+ * in which S grows where it emerges from rounding: with h at a kink, not at all at a jump, with the
+ * root of h at a vertical tangent, and with h^2 if the function is smooth. */
 static bool is_bent(const cti_check *check, const cti_steps *s, int64_t j) {
     const double least = 16 * (check->coarse ? FLT_EPSILON : DBL_EPSILON) * fabs(check->y[j]);
     double below = 0,              /* the largest S of the smaller steps */
-        range = fabs(check->y[j]); /* a jump of a small part of it is rounding */
+        range = fabs(check->y[j]); /* a jump that is small beside this is rounding */
     for (int at = 0; at < s->count; at++) range = fmax(range, s->second[at * check->m + j]);
     const int usual = check->coarse ? 2 : 3; /* a kink farther away does not disturb D */
     for (int at = s->count - 1; at >= usual; at--) {

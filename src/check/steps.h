@@ -68,10 +68,10 @@ bool cti_steps_saturated(const cti_check *check, const cti_steps *s, int64_t r, 
  * around x whose distance is `step`. */
 void cti_steps_gaps(const cti_check *check, double step, double *gap);
 
-/* nearby.c: sets *again to whether the errors of these columns, whose differences are the best
- * ones, are found again at the points nearby, which cti_check_nearby has made: the errors of the
- * entries that are not right at each point; or with `rounded` nearly all that are clear, at all
- * points of one kind. s is scratch. */
+/* nearby.c: sets *again to whether the errors of these columns are found again at the points
+ * nearby, which cti_check_nearby has made. The differences of the columns are the best ones. The
+ * errors of the entries that are not right must be found at each point; with `rounded`, nearly all
+ * clear errors at all points of one kind. s is scratch. */
 bool cti_check_again(cti_check *check, const cti_checked *c, int64_t first, int64_t count,
                      bool rounded, cti_steps *s, bool *again);
 

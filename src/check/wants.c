@@ -142,7 +142,7 @@ static bool try_sets(cti_check *check, const wanted_results *all, wanted_results
     const wanted_set every = n == MOST_INPUTS ? ~(wanted_set)0 : ((wanted_set)1 << n) - 1;
     const int64_t sets = n <= ALL_SETS ? (int64_t)every : 2 * n + 1;
     for (int64_t k = 0; k < sets && check->result.mistake == CT_MISTAKE_NONE; k++) {
-        /* of few inputs all sets but `every`; of more none, each alone, and all but one */
+        /* with few inputs all sets but `every`; with more no input, each alone, and all but one */
         const wanted_set one = k > 0 && n > ALL_SETS ? (wanted_set)1 << (k - 1) % n : 0,
                          set = n <= ALL_SETS ? (wanted_set)k
                                : k > n       ? every & ~one

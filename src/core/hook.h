@@ -1,6 +1,6 @@
-/* Hooks: what is done when a context or a module, the owner, is freed. A hook is an object that
- * then closes or lets go of something (each object has one, see object.h), or a function of the
- * program (ct_context_on_free, ct_module_on_free).
+/* Hooks: what is done when their owner, a context or a module, is freed. A hook belongs to an
+ * object, which then closes or lets go of something (each object begins with a hook, see object.h),
+ * or to a function of the program (ct_context_on_free, ct_module_on_free).
  *
  *                  cti_hook_add               cti_hook_end, which calls `end`
  *     on no list ---------------> on a list ----------------------------------> on no list

@@ -126,7 +126,7 @@ static void fill_tables(isa_tables *all, int row) {
     }
 }
 
-/* A dtype without kernels of a subject has NULL for each. */
+/* For a dtype that has no kernels of a subject: every kernel is NULL. */
 static const cti_unary_kernels no_unary;
 static const cti_elementwise_kernels no_elementwise;
 static const cti_row_kernels no_rows;

@@ -419,7 +419,7 @@ uint64_t cti_fingerprint(const cti_isa *isa, const cti_gemm_kernels *rounded) {
 #define COMPILER "another compiler"
 #endif
 
-/* The Makefile defines this as the option -O of the build. */
+/* The Makefile defines this: the build's option -O. */
 #ifndef CTI_OPTIMISED
 #ifdef __OPTIMIZE__
 #define CTI_OPTIMISED "optimised"

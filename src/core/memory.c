@@ -37,9 +37,10 @@ struct cti_block {
     size_t free_bytes; /* of a slab: its free blocks and the uncut rest; set by free_slabs */
 };
 
-/* Poisoned for AddressSanitizer are free blocks, the uncut rest of a slab, and the bytes of a block
- * beyond the requested size. A chunk may have no such bytes, so guard bytes are its end. In debug
- * mode nothing is poisoned, because free memory is all ones then and may be read. */
+/* AddressSanitizer reports accesses to free blocks, to the uncut rest of a slab, and to the bytes
+ * of a block beyond the requested size, because these are poisoned. A chunk may have no bytes
+ * beyond the requested size, so it ends with guard bytes. In debug mode nothing is poisoned,
+ * because free memory is all ones then and may be read. */
 #if defined CTI_ASAN
 enum { GUARD = 8 * CTI_ALIGN };
 #else
@@ -171,7 +172,7 @@ static void retire_slab(cti_pool *pool) {
 
 /* Cuts a small block from the slab or, if it does not fit, from a new slab. A new slab has an
  * eighth of the pool's size, 64 KiB to 16 MiB, so a large pool has few slabs and a small pool has
- * little unused memory. If there is no memory for it, it has 4 KiB. */
+ * little unused memory. If there is no memory for that, it has 4 KiB. */
 static void *cut_from_slab(cti_pool *pool, size_t bytes) {
     enum { SLAB_MAX = 16 << 20 };
     cti_slab *slab = &pool->slab;
@@ -194,7 +195,7 @@ static void *cut_from_slab(cti_pool *pool, size_t bytes) {
     return data;
 }
 
-/* Takes a chunk of a region. If no free chunk is large enough there is a new region. It has the
+/* Takes a chunk of a region. If no free chunk is large enough, a new region is made. It has the
  * pool's size, because pages that are never written take no memory, but at most 16 MiB or an eighth
  * of the pool, unless the chunk alone is larger. With its header it is a multiple of 64 KiB, or of
  * a huge page. If there is no memory for it, it holds the chunk alone. */
@@ -237,9 +238,9 @@ static int64_t bytes_allowed(const cti_pool *pool) {
 }
 
 /* Keeps the bound (invariant 8) after a block was taken that no free list had. All that is free is
- * given back, so that memory of sizes that no longer occur is not kept while that of the others
- * goes and comes. If not enough could be given back, it is not tried again before a sixteenth more
- * is written. */
+ * given back. If only a part were, memory of sizes that no longer occur might be kept, while memory
+ * of other sizes would be given back and requested again and again. If not enough could be given
+ * back, it is not tried again before a sixteenth more is written. */
 static void keep_bound(ct_context *context) {
     cti_pool *pool = &context->pool;
     pool->most = cti_max(pool->most, pool->peak);

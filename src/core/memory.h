@@ -26,11 +26,12 @@
  * 6. A lasting block is never free: its memory returns to the allocator with the context.
  * 7. In debug mode a free block is all ones behind its link, and so is new memory.
  * 8. The bytes that may take memory of the machine are those held without the clean bytes of free
- *    chunks. Whenever cti_take returns they are at most 1.2 times the largest `live` so far and
- *    1 MiB, unless what is above could not be given back at the last attempt, and has grown by less
- *    than a sixteenth since: free blocks in slabs that are in use, and parts of pages. So the sizes
- *    that a program takes may change as they like. If the system takes no pages back
- *    (cti_os_discard), free chunks in regions that are in use cannot be given back either. */
+ *    chunks. Whenever cti_take returns they are at most 1.2 times the largest `live` so far, plus 1
+ *    MiB. They may be more only if the excess could not be given back at the last attempt (it is
+ *    free blocks in slabs that are in use, and parts of pages) and has grown by less than a
+ *    sixteenth since. So the sizes that a program takes may change as they like. If the system
+ *    takes no pages back (cti_os_discard), free chunks in regions that are in use cannot be given
+ *    back either. */
 #ifndef CTI_CORE_MEMORY_H
 #define CTI_CORE_MEMORY_H
 

@@ -1,5 +1,5 @@
 /* A printf that escapes control characters and ill-formed bytes, and shortens long texts. It parses
- * the format itself, because the %s in the format are the places of the texts. */
+ * the format itself, because it must know which parts of a message are texts (%s). */
 #include "message.h"
 
 #include <limits.h>

@@ -1,9 +1,9 @@
 /* The same bits for a row, whatever rows stand beside it.
  *
  * The fastest kernel of a product depends on the number of its rows, and kernels differ in the
- * order of a sum and in what they round. So a row usually has other bits beside other rows.
- * Generation promises that it has not. It names the number of rows for which kernels are chosen,
- * one or many, and every product chooses as if it had that number.
+ * order of a sum and in what they round. So a row's bits usually depend on how many rows are beside
+ * it. Generation promises that they do not. It names the number of rows for which kernels are
+ * chosen, one or many, and every product chooses as if it had that number.
  *
  * Invariants, for CTI_ROWS_ONE and CTI_ROWS_MANY (alpha is 1):
  * 1. An element of C = A B has bits that follow from its row of A, its column of B, n, k, the type

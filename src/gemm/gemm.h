@@ -3,7 +3,7 @@
  *
  * A caller fills cti_gemm_args and calls cti_gemm. A small product is one inline call of the
  * macro-kernel; any other gets a plan (gemm_plan.h), which gemm.c and gemm_blocked.c carry out.
- * contract.h makes such products of a product of tensors with batch dims. */
+ * contract.h computes a product of tensors with batch dims by such products. */
 #ifndef CTI_GEMM_GEMM_H
 #define CTI_GEMM_GEMM_H
 

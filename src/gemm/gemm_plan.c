@@ -61,8 +61,8 @@ static int64_t plan_k_block(const plan_problem *p) {
 
 /* Returns whether A and B are rounded, which must be allowed and pay off. Both are then packed. A
  * product that is small enough to be direct is not rounded in a batch either: its bits are the same
- * with and without a batch. Of many rows none is small. Kernels that look at magnitudes may be
- * refused for the numbers of one row, and then for all. */
+ * with and without a batch. With CTI_ROWS_MANY no product counts as small. Kernels that look at
+ * magnitudes are then not used: the numbers of one row could refuse them for all rows. */
 static bool plan_is_rounded(const plan_problem *p) {
     const cti_gemm_args *g = p->g;
     const cti_gemm_kernels *rounded = p->machine->rounded;

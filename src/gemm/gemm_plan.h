@@ -57,8 +57,8 @@ typedef enum {
 
 typedef struct {
     cti_gemm_kind kind;
-    /* The machine's kernels, or its kernels that round if A and B are rounded (blocked and split-K
-     * only). */
+    /* The machine's kernels. If A and B are rounded (blocked and split-K only) they are the
+     * machine's kernels that round. */
     const cti_gemm_kernels *kernels;
     bool rounded;
     /* Whether C' = B' A' is computed: a single column becomes a row, and a C that is dense by

@@ -286,7 +286,7 @@ bool cti_journal_settle(ct_context *context, const char *op, const char *folder)
     cti_journal journal;
     char *record = cti_path_in(context, folder, CTI_JOURNAL_RECORD);
     if (!record) return false;
-    /* a longer name than the system takes is that of no record */
+    /* if the name is too long for the system, there is no record */
     const bool there = cti_os_about_path(record, &about),
                none = !there && (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG);
     if (!there && !none) cti_file_fail(context, op, record, "cannot look for an interrupted save");

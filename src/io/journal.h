@@ -52,8 +52,8 @@ void cti_journal_close(cti_journal *journal);
 /* Removes the temporary files of dead writers from the folder. */
 void cti_journal_remove_dead(const cti_journal *journal);
 
-/* Replaces the n files. *kept is set to whether the folder has its old files; the temporary files
- * then still belong to the caller. If it has not, an error leaves the record, by which the next
+/* Replaces the n files. *kept is set to whether the folder still has its old files. If so, the
+ * temporary files still belong to the caller. If not, an error leaves the record, by which the next
  * open or save completes the set. */
 bool cti_journal_commit(const cti_journal *journal, const cti_journal_step *step, int64_t n,
                         bool *kept);

@@ -185,7 +185,7 @@ static bool kind_is_utf16(const unsigned char *at, size_t n) {
     return true;
 }
 
-/* Whether the text begins with `begin`, whose letters are small, in letters of any case. */
+/* Whether the text begins with `begin`, which is in lower case. The text may be in any case. */
 static bool kind_begins(const unsigned char *at, size_t n, const char *begin) {
     for (; *begin; begin++, at++, n--) {
         const int small = n && *at >= 'A' && *at <= 'Z' ? *at - 'A' + 'a' : n ? *at : 0;

@@ -110,8 +110,8 @@ static bool save_check_rows(const saving *s, const save_range *range, int64_t n)
 }
 
 /* Adds the ranges of one name of a tensor. If there are any, *mapped becomes true. If it is true
- * already, by an earlier name of the tensor, entries with a * do not count. They do not count
- * either for a further name that an entry without a * has. */
+ * already, by an earlier name of the tensor, entries with a * do not count. Nor do they count for a
+ * further name of the tensor if an entry without a * has it. */
 static bool save_add_name(saving *s, const char *name, ct_tensor *tensor, bool further,
                           bool *mapped) {
     const bool exact = (further || *mapped) && cti_name_map_calls(&s->map, name);

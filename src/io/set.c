@@ -68,7 +68,7 @@ bool cti_set_end(cti_set *set, bool ok) {
     ok = ok && commit_set(set, &kept);
     for (int64_t i = 0; i < files->n; i++) {
         cti_file_new *file = &files->member[i].file;
-        file->exists &= kept; /* else it has its name, or the record will give it to it */
+        file->exists &= kept; /* else it has its final name, or gets it by the record */
         if (!files->member[i].removed) cti_file_new_drop(file);
     }
     cti_give(set->context, files->member, (size_t)files->room * sizeof *files->member);
@@ -100,7 +100,8 @@ bool cti_set_read_begin(cti_set_reading *r) {
     return true;
 }
 
-/* Whether a name of the folder is still the open file or, with fd -1, is still free. */
+/* Whether `name` in the folder is still the file that is open as fd. With fd -1: whether there is
+ * still no such file. */
 static bool is_still(const cti_set_reading *r, const char *name, int fd, bool *ok) {
     cti_os_about opened, named;
     char *path = cti_path_in(r->context, r->folder, name);

@@ -24,8 +24,8 @@ typedef struct {
     bool checks; /* files are opened by cti_safetensors_open_checked */
 } cti_shards;
 
-/* Opens a file, an index (a name that ends in .json) or a folder with one of them. All shards that
- * are open afterwards are of one save. False: an error was recorded, and no file is open. */
+/* Opens a file, an index (a name that ends in .json) or a folder with one of them. The shards that
+ * are then open come from one save. False: an error was recorded, and no file is open. */
 bool cti_shards_open(ct_context *context, const char *op, const char *path, cti_shards *shards);
 /* Does the same by cti_safetensors_open_checked. A file without a checksum is no error here: the
  * caller looks at .file[i].checked, and may have a better message for such a file. */

@@ -94,8 +94,8 @@ void cti_temporary_remove_dead(char *path, size_t folder, bool of_sets, cti_lock
     *name = first;
     if (!list) return;
     /* Closing a descriptor of a file ends this process's CTI_LOCK_PROCESS on it, and a save in
-     * another thread may hold that lock. So with that kind all files with this process's tag are
-     * skipped, otherwise only the caller's own file. */
+     * another thread may hold that lock. So with CTI_LOCK_PROCESS all files with this process's tag
+     * are skipped. With another kind of lock only the caller's own file is skipped. */
     const bool skips = lock == CTI_LOCK_PROCESS;
     int removed = 0;
     for (int i = 0; i < ENTRIES && removed < REMOVALS; i++) {

@@ -159,7 +159,7 @@ typedef struct {
     const ct_named *named;
     int64_t n, i;
     ct_file_float floats;
-    int64_t size; /* the size that is visited now, at tensors [i, n); 0 when all were visited */
+    int64_t size; /* the size that is visited now, of tensors i to n - 1; 0 at the end */
 } file_order;
 enum { LARGEST_ELEMENT = 8 };
 

@@ -67,10 +67,10 @@ static const amx_products amx_one_product = {1, {0}, {0}};
 static const amx_products amx_three_products = {3, {1, 0, 0}, {0, 1, 0}};
 static const amx_products amx_six_products = {6, {2, 1, 0, 1, 0, 0}, {0, 1, 2, 0, 1, 0}};
 
-/* Packs one piece of the n lines: a number is the sum of `count` pieces, and the panels have their
- * chunks in turn. So this writes every count-th chunk, and the caller offsets `packed` to choose
- * the first. The caller passes constants for layout and piece, and the compiler makes a loop of
- * each. */
+/* Packs one piece of each number of the n lines, for one of the `count` products. The chunks of the
+ * products take turns in a panel, so this writes every count-th chunk, and the caller chooses the
+ * first by an offset to `packed`. The caller passes layout and piece as constants, so the compiler
+ * makes a loop for each. */
 INLINE void amx_pack_piece(const bf16_layout layout, const int piece, int count, int64_t n,
                            int64_t k, const float *x, int64_t line, int64_t step, char *packed) {
     const bf16_panels of = {.width = AMX_ROWS,

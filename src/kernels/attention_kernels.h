@@ -1,4 +1,4 @@
-/* The kernels of products.c for attention. */
+/* The kernels of attention (products.c). */
 #ifndef CTI_KERNELS_ATTENTION_KERNELS_H
 #define CTI_KERNELS_ATTENTION_KERNELS_H
 

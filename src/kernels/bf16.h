@@ -6,8 +6,8 @@
 
 #include "products.h"
 
-/* The specification. The panels and the results of AVX512-BF16 have the same bits. No instruction
- * set's table has these kernels, because f32 products are faster. */
+/* The specification. AVX512-BF16 packs and computes the same bits. No instruction set's table has
+ * these kernels themselves: in plain C they are slower than f32 products. */
 extern const cti_gemm_kernels cti_bf16_scalar;
 
 void cti_kernels_avx512bf16(cti_kernels *table);

@@ -1,5 +1,5 @@
-/* Products of an A of f32 and a B of bf16. Packing converts B to f32, so the macro-kernel is the
- * one of f32, and C has the bits that a B of f32 with the same numbers gives. dots and gemv are in
+/* Products of an A of f32 and a B of bf16. Packing converts B to f32, so the macro-kernel is that
+ * of f32, and C has the bits that a B of f32 with the same numbers gives. dots and gemv are in
  * gemm_dots_tmpl.h. */
 #ifndef CTI_KERNELS_GEMM_BF16_TMPL_H
 #define CTI_KERNELS_GEMM_BF16_TMPL_H
@@ -17,8 +17,8 @@ INLINE void gemm_widen(int64_t n, const bf16_stored *x, int64_t step, real *y) {
 }
 
 /* Packs B as gemm_pack_b does. If rows of B are dense, each is converted into a row of a panel.
- * Otherwise K_CHUNK k of a panel's columns at a time are converted to f32 and then packed; the f32
- * numbers stay in L1d. */
+ * Otherwise a panel's columns are converted to f32 in chunks of K_CHUNK k, and each chunk is then
+ * packed from f32, while it is in L1d. */
 static void gemm_pack_b_bf16(int64_t k, int64_t n, const void *b, int64_t row_stride,
                              int64_t col_stride, void *packed_) {
     enum { K_CHUNK = 128 };

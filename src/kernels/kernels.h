@@ -4,8 +4,8 @@
  * and bool have the kernels that make sense for them; the others are NULL, which an op reports as a
  * dtype that it does not take.
  *
- * A table points to a struct for each subject, which has a header of its own. A file includes the
- * headers of the kernels that it calls, so a kernel more compiles these files alone.
+ * A table points to a struct for each subject, which has a header of its own. A file includes only
+ * the headers of the kernels that it calls. So a new kernel makes few files compile again.
  *
  * Arrays are contiguous unless a stride is given; strides are in elements. An output may be one of
  * the inputs of the same dtype (the same address), else they do not overlap. void * points to the
@@ -47,8 +47,8 @@ typedef struct cti_random_kernels cti_random_kernels;           /* random.h */
 typedef struct cti_gemm_kernels cti_gemm_kernels;               /* products.h */
 typedef struct cti_attention_kernels cti_attention_kernels;     /* attention_kernels.h */
 
-/* Each dtype has the first four, in which kernels may be NULL. The others are NULL except in the
- * tables of f32 and f64. */
+/* Every dtype's table has the first four structs, in which kernels may be NULL. The pointers after
+ * them are NULL except in the tables of f32 and f64. */
 typedef struct cti_kernels {
     const cti_unary_kernels *unary;
     const cti_elementwise_kernels *elementwise;
@@ -63,7 +63,7 @@ typedef struct cti_kernels {
     /* f32's table only: products of f32 whose operands are rounded while they are packed, to bf16,
      * or to sums of two or three bf16 of which three or six products are computed (ct_set_matmul).
      * Panels are of bf16, C of f32. The macro-kernel reads only packed panels; dots and gemv are
-     * NULL. NULL: not faster than gemm on this instruction set. */
+     * NULL. A pointer is NULL where its products are not faster than gemm's. */
     const cti_gemm_kernels *bf16, *bf16x3, *bf16x6;
 } cti_kernels;
 

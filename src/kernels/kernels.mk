@@ -9,7 +9,7 @@ define kernel_flags
 $(1)_FLAGS := $(shell awk '$$1 == "$(1)" {printf "-DCTI_VECTOR_BYTES=%s", $$3; \
     for (i = 5; i <= NF; i++) printf " %s", $$i}' $(SETS))
 endef
-# AMX is not asked for on Windows, where GCC's tile loads have a long for a stride: 32 bits.
+# AMX is left out on Windows, because GCC's tile loads take a stride as a long, which has 32 bits there.
 HEIRS_OF_ARCH := $(filter-out $(if $(filter windows,$(OS_NAME)),amx),$(call sets_of,heir))
 $(foreach i,$(ISAS) $(HEIRS_OF_ARCH),$(eval $(call kernel_flags,$(i))))
 has_flags = $(shell $(CC) $($(1)_FLAGS) -E -x c /dev/null >/dev/null 2>&1 && echo $(1))

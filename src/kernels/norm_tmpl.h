@@ -8,7 +8,7 @@
  * digits.
  *
  * The kernels compute as many rows at once as a vector has lanes. Each number that a row has one
- * of, such as its mean, is then a lane, and no row waits for its own. */
+ * of, such as its mean, is then a lane of a vector, and no row waits for its own number. */
 #ifndef CTI_KERNELS_NORM_TMPL_H
 #define CTI_KERNELS_NORM_TMPL_H
 
@@ -85,8 +85,9 @@ INLINE triple t_moments(operands o) {
     return (triple){{d, d * d}};
 }
 
-/* The statistics of a row whose squares overflow are computed in f64; of f64, x is scaled first.
- * Rows with NaN and infinities come here too, and their statistics are NaN or infinite. */
+/* The statistics of a row whose squares overflow are computed in f64. If x is f64 already, it is
+ * scaled first. Rows with NaN and infinities come here too, and their statistics are NaN or
+ * infinite. */
 #define NORM_SCALE (sizeof(real) == 8 ? 0x1p-600 : 1)
 
 static double scaled_squares(int64_t n, const stored *x, double mean, double *sum) {

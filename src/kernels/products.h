@@ -1,4 +1,4 @@
-/* The kernels of products.c for matrix products, which src/gemm calls. */
+/* The kernels of matrix products, which src/gemm calls (products.c). */
 #ifndef CTI_KERNELS_PRODUCTS_H
 #define CTI_KERNELS_PRODUCTS_H
 
@@ -24,20 +24,22 @@ typedef struct {
 /* Numbers of the tuning table that inlined code and the size of an array need as constants. */
 enum {
     CTI_GEMM_DEEP = 512, /* a product with K under this is one K block, on every ISA */
-    /* Multiply-adds of a small product, at most: one thread has done them before another wakes. */
+    /* The most multiply-adds of a small product: one thread has done them before another wakes. */
     CTI_GEMM_SMALL = 1 << 18,
-    /* Bytes of B packed on the stack, at most: 16 cubed with B transposed 461 -> 360 cycles. */
+    /* The most bytes of B that are packed on the stack. With that, 16 cubed with B transposed takes
+     * 360 cycles instead of 461. */
     CTI_GEMM_STACK_B = 20 << 10,
     CTI_GEMM_ROUNDED_NR = 32, /* the largest nr of kernels that round */
 };
 
-/* A is packed if C has more panels of nr columns than the field for A's strides says. "Sets": at
- * how many different L1d sets columns, or rows, of A begin (src/core/cache_sets.h). */
+/* A is packed if C has more panels of nr columns than the field for A's strides says. "In 3 to 16
+ * sets" means that the columns, or rows, of A begin in so many different L1d sets
+ * (src/core/cache_sets.h). */
 typedef struct {
     int64_t strided;         /* columns more than a_stride_bytes apart, in over 16 sets */
     int64_t sets_16, sets_2; /* the same in 3 to 16 sets; in 1 or 2 */
     int64_t set_1_beyond_l2; /* the same in 1 set, a K block of columns spanning more than L2 */
-    int64_t rows_set_1;      /* A dense along K, its rows in 1 set */
+    int64_t rows_set_1;      /* A is dense along K, and its rows begin in 1 set */
 } cti_gemm_pack_a_panels;
 
 /* When a product's operands are packed and how its work is shared (src/gemm/gemm_plan.c). The
@@ -79,7 +81,7 @@ struct cti_gemm_kernels {
     void (*begin)(void), (*end)(void);
     /* Lowers *least to the bits of the least magnitude of n numbers that is not 0, and raises *most
      * to the bits of the greatest. The smallest piece of a product must not vanish and no sum may
-     * overflow: cti_gemm_in_range. NULL unless the kernels split operands into pieces (bf16x3,
+     * overflow (see cti_gemm_in_range). NULL unless the kernels split operands into pieces (bf16x3,
      * bf16x6). */
     void (*magnitudes)(int64_t n, const void *x, int64_t step, uint32_t *least, uint32_t *most);
     /* Packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B as panels
@@ -88,11 +90,12 @@ struct cti_gemm_kernels {
                    void *packed);
     void (*pack_b)(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride,
                    void *packed);
-    /* The macro-kernel: C[m x n] = base + alpha A B, any m and n. A has any strides; of packed A
-     * one panel is given (row stride 1, column stride mr, m at most mr). B is panels of nr columns,
-     * `panel` bytes apart, with dense rows; of B in place panel is nr elements, of packed B the
-     * rows are nr apart. base is NULL (zero), C itself, or one row for all rows of C (base_row 0);
-     * its columns have C's stride. All are of the computed type. */
+    /* The macro-kernel: C[m x n] = base + alpha A B, any m and n. A has any strides; a packed A is
+     * given one panel at a time (row stride 1, column stride mr, m at most mr). B is given as
+     * panels of nr columns, `panel` bytes apart, with dense rows. If B is in place, `panel` is the
+     * size of nr elements; if it is packed, its rows are nr apart. base is NULL (zero), C itself,
+     * or one row for all rows of C (base_row 0); its columns have C's stride. All are of the
+     * computed type. */
     void (*macro_kernel)(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
                          const void *b, int64_t panel, const void *base, void *c);
     /* Products for which nothing is packed. dots computes any m and n by dot products of A's rows

@@ -22,8 +22,8 @@ typedef struct {
         *db; /* dw, db: n elements, which the rows' sums are added to. Each may be NULL */
 } cti_norm_backward;
 
-/* The factors of cross_entropy_backward: scale of all; a and more of the softmax, b of the target's
- * 1, and c, which is subtracted from each element. */
+/* cross_entropy_backward computes dx = scale ((a + more) softmax(x) - b onehot - c). These are its
+ * factors. */
 typedef struct {
     double scale, softmax, more, target, each; /* scale, a, more, b, c */
 } cti_loss_factors;

@@ -4,7 +4,7 @@
  * A translation unit is compiled for one ISA and one dtype: CTI_F64_KERNELS picks double, and
  * CTI_VECTOR_BYTES is the width (0: one element, the scalar build). Everything is static; an object
  * exports only the function that puts its kernels into a table (CTI_PUT). A comparison of vectors
- * gives 0 or -1 in each lane, and < and > give 0 if an operand is NaN. By that v_max and v_min
+ * gives 0 or -1 in each lane, and < and > give 0 if an operand is NaN. That is how v_max and v_min
  * return NaN if an operand is NaN.
  *
  * An element of a tensor is `stored` in memory and `real` in arithmetic. In f32 and f64 the two are

@@ -59,8 +59,8 @@
     /* cos: y = cos x, for any finite angle, NaN for infinities;   dx = -g sin x */                \
     LOOPS(cos)
 
-/* The elementwise functions of an array and a number: likewise. The expressions may contain the
- * number as a. */
+/* The elementwise functions of an array and a number, in rows of the same form. The expressions
+ * call the number a. */
 #define CTI_SCALAR_KERNELS(PLAIN, FROM_X, LOOPS)                                                   \
     PLAIN(scale, x * a)                                                                            \
     PLAIN(add_scalar, x + a)                                                                       \
@@ -75,8 +75,8 @@
     /* pow: y = x^e for a number e, 0^0 = 1;   dx = g e x^(e-1), 0 for e = 0 */                    \
     LOOPS(pow)
 
-/* The activations, of an array and of an array and a number. A kernel computes value and slope in
- * one pass. */
+/* The activations, first those of an array, then those of an array and a number. A kernel computes
+ * value and slope in one pass. */
 #define CTI_BOTH_KERNELS(BOTH)                                                                     \
     BOTH(relu)                                                                                     \
     BOTH(silu)                                                                                     \

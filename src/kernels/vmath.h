@@ -1,8 +1,8 @@
-/* Elementary functions of vectors. The functions of f32 vectors are an argument reduction and a
- * minimax polynomial each (Remez, in extended precision). The stated errors are the largest over
- * all floats; `make bench ROW=vmath` measures them. f64, which is for checking, and the scalar
- * build, which is the specification, call libm for each lane. Results for denormals, infinities and
- * NaN are right. */
+/* Elementary functions of vectors. Each function of f32 vectors is an argument reduction and a
+ * minimax polynomial (Remez, in extended precision). The stated errors are the largest over all
+ * floats; `make bench ROW=vmath` measures them. f64, which is for checking, and the scalar build,
+ * which is the specification, call libm for each lane. Results for denormals, infinities and NaN
+ * are right. */
 #ifndef CTI_KERNELS_VMATH_H
 #define CTI_KERNELS_VMATH_H
 

@@ -57,7 +57,7 @@ uint64_t cti_os_entropy(void); /* bits of the time of day, which differ from cal
 
 /* Begins to count the forks of the process. Returns false if the system refuses. */
 bool cti_os_count_forks(void);
-/* The number of forks between the process that began to count and this process. */
+/* The number of forks since the count began: 0 in the process that began it, 1 in its child. */
 unsigned cti_os_forks(void);
 
 /* Requests the registers of AMX's tiles for this process. Returns false if the system refuses. */

@@ -34,7 +34,7 @@ format: $(STYLE)/ready ## clang-format in place
 format-check: $(STYLE)/ready ## fail where clang-format would change something
 	@$(STYLE)/bin/clang-format --dry-run -Werror $(C_FILES) && echo "format: as .clang-format says"
 
-# With asserts, as a variable may stand in an assert only.
+# With asserts, because a variable may be used in an assert only.
 tidy: $(STYLE)/ready compile_commands.json \
     ## clang-tidy, the checks of .clang-tidy, which are errors; PART=3: every third file, the commit chooses which
 	@printf '%s\n' $(filter-out $(OTHER_OS),$(wildcard $(FOLDERS:%=%/*.c) programs/*.c examples/*.c)) | \
