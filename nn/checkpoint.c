@@ -72,8 +72,8 @@ static bool gather_state(cti_nn_state *state, const ct_checkpoint *checkpoint, c
 
 /* ---- arguments ---- */
 
-/* Arguments that are objects have the numbers MODULE, ITS_GROUP, -1 for .optim, and 0 ... n_optims
- * - 1. */
+/* The objects among the arguments have numbers: MODULE, ITS_GROUP, -1 for .optim, and for .optims
+ * 0 ... n_optims - 1. */
 enum { MODULE = -3, ITS_GROUP };
 
 static const cti_object *object_at(const ct_checkpoint *checkpoint, int64_t i) {

@@ -124,7 +124,7 @@ static ct_tensor *no_forward(void *self, ct_tensor *x) {
 }
 
 /* A `self` of ct_module_set_forward that is neither NULL nor the module is a program's struct,
- * which may point to the original's modules. So the copy does not get it, nor the forward. */
+ * which may point to the original's modules. So the copy gets neither `self` nor the forward. */
 static ct_module *own_copy(const ct_module *from) {
     const ct_module_type *type = from->type;
     const bool known = !type->forward || !from->self || from->self == from;

@@ -164,9 +164,9 @@ static bool stack_check(ct_module *stack, const ct_stack_call *call) {
 
 /* ---- running ---- */
 
-/* Runs the layers and the norm. A user's layer may return a tensor of the user, which is not
- * released here. It may also replace itself; then its `next` is no longer valid, so that is read
- * before it runs. */
+/* Runs the layers and the norm. A layer of the program may return a tensor that the program owns,
+ * which is not released here. It may also replace itself, and its `next` is invalid then, so `next`
+ * is read before the layer runs. */
 static ct_tensor *run_layers(ct_module *stack, ct_tensor *x, ct_tensor *memory,
                              const ct_stack_call *call, int64_t layers) {
     const cti_frame *frame = stack->context->frame;

@@ -1,7 +1,7 @@
 /* any: y = whether any element of x over dims is true; false for no elements
  * all: y = whether every element of x over dims is true; true for no elements
- * Each: bool; no gradient. An element of another dtype is true if it is not 0, so NaN is true: x is
- * cast first */
+ * Each: bool; no gradient. An element of another dtype is true if it is not 0, so NaN is
+ * true */
 #include "support/reduce.h"
 #include "../src/core/isa.h"
 #include "../src/kernels/rows.h"

@@ -4,7 +4,7 @@
  * le_scalar: y = (x <= a), false if either is NaN
  * gt_scalar: y = (x > a), false if either is NaN
  * ge_scalar: y = (x >= a), false if either is NaN
- * Each: f32 with a rounded to f32, i64 and bool exactly; to bool; no gradient */
+ * Each: to bool, no gradient; for f32 a is rounded to f32, i64 and bool are compared exactly */
 #include "support/op.h"
 #include "../src/kernels/elementwise.h"
 

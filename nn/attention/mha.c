@@ -290,8 +290,8 @@ static void mha_project_by_children(ct_module *mha, ct_tensor **q, ct_tensor **k
     *v = cti_nn_forward(mha, names->v, *v, w);
 }
 
-/* Projects x by the child that makes Q, K and V. If these are interleaved, the results are heads
- * (B, H, T, d). */
+/* Projects x by the one child that makes Q, K and V. If its rows are interleaved, the results are
+ * split in heads already, (B, H, T, d). */
 static void mha_project_by_child(ct_module *mha, ct_tensor *x, ct_tensor **q, ct_tensor **k,
                                  ct_tensor **v) {
     const cti_nn_mha *data = cti_nn_data(mha);
@@ -358,7 +358,7 @@ static ct_tensor *positions_count(const cti_mha_plan *p, int64_t first, int64_t 
 }
 
 /* Returns the positions of the queries, (T), or (B, T) if the cache's rows have different lengths;
- * NULL as above. */
+ * NULL as positions_count does. */
 static ct_tensor *positions_of_queries(const cti_mha_plan *p) {
     const ct_mha_call *call = p->call;
     if (call->positions || !p->opts->rope) return call->positions;
@@ -377,7 +377,7 @@ static ct_tensor *heads_norm(ct_module *mha, const char *norm, ct_tensor *x, int
 }
 
 /* Returns the heads (B, H, T, d) of queries or keys (B, T, H d), after qk_norm and rope, if these
- * are enabled, at these positions. Interleaved ones are heads already. */
+ * are enabled, at these positions. Those of an interleaved projection are heads already. */
 static ct_tensor *heads_of(ct_module *mha, const char *norm, ct_tensor *positions, ct_tensor *x,
                            int64_t heads) {
     const ct_mha_opts *o = cti_nn_data(mha);

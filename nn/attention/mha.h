@@ -36,7 +36,8 @@ static inline int64_t cti_nn_mha_extra_keys(const ct_mha_opts *o) {
     return o->add_bias_kv + o->add_zero_attn;
 }
 
-/* A forward, as it is known before anything is computed. */
+/* What is known of a forward before it computes anything: its inputs, which have been checked, and
+ * their sizes. */
 typedef struct {
     ct_module *mha;
     const ct_mha_opts *opts;
@@ -44,7 +45,7 @@ typedef struct {
     ct_tensor *q, *k, *v; /* the inputs, (B, T, E), (B, S, kdim) and (B, S, vdim) */
     const ct_mha_call *call;
     int64_t batch, t, s; /* B, T, S */
-    int64_t offset;      /* the cache's keys that come before the call's keys, of its longest row */
+    int64_t offset;      /* the keys in the cache's longest row, which come before the call's */
     bool self;           /* k is q; otherwise keys are another sequence */
     bool projected;      /* the cache has the other sequence already: k and v are not projected */
     /* Whether ct_packed_attention can read Q, K and V from the product with in_proj_weight. It

@@ -101,7 +101,7 @@ static void opts_add_extra_keys(ct_context *context, ct_attention_opts *a, int64
     if (a->causal) window.right = 1;
     if (s == offset + 1) window.right = 0; /* the only query stands at the last key */
     if (window.left >= offset + t)
-        window.left = 0; /* no key is so far away; so doubles are exact */
+        window.left = 0; /* no key is so far away, and smaller numbers are exact as doubles */
     window.right = cti_min(window.right, s);
     if (window.left || window.right) {
         ct_tensor *index = ct_arange(context, CT_I64, (double)offset, (double)(offset + t), 1);
@@ -139,7 +139,8 @@ static void opts_fit_rows(ct_attention_opts *a, const ct_kv_cache *cache, int64_
     if (t == 1 && !window.left) a->causal = false, a->window.right = 0;
     else if (whole || t == 1) a->lower_right = true;
     if (whole || t == 1) return;
-    if (window.left > s) window.left = 0; /* no key is so far away; so doubles are exact */
+    if (window.left > s)
+        window.left = 0; /* no key is so far away, and smaller numbers are exact as doubles */
     window.right = cti_min(window.right, s);
     ct_tensor *index = ct_unsqueeze(cti_nn_cache_indices(cache, t), 2),
               *seen = mask_of_window(index, s, window); /* (B, T, S), or NULL */

@@ -103,7 +103,8 @@ static bool rule_fits(ct_context *context, const ct_optim_rule *rule, bool rest)
     return true;
 }
 
-/* The index in value[] of a rest's number of that name, or `otherwise`. */
+/* The index in value[] of the rule's number of that name, if the rule is a rest and has one; if
+ * not, `otherwise`. */
 static int override(const cti_nn_rule *rule, bool rest, const char *name, int otherwise) {
     for (int i = 0; rest && i < rule->is->n_numbers; i++)
         if (!strcmp(rule->is->numbers[i].name, name)) return rule->first + i;

@@ -111,8 +111,9 @@ typedef struct {
     int64_t q0;
     int64_t bias_sum;           /* the partial sum of dbias to which it adds */
     cti_attention_rows q, dout; /* (queries, d), (queries, dv), left factors */
-    /* The right factors of both: q and dout, or right_q and right_dout if these must differ. A
-     * pointer is no copy of a struct that has just been written (docs/design.md). */
+    /* The right factors of both: q and dout, or right_q and right_dout if these must differ. They
+     * are pointers, because a copy of a struct that has just been written is a store-forwarding
+     * stall (docs/design.md). */
     const cti_attention_rows *q_right, *dout_right;
     cti_attention_rows right_q, right_dout;
     cti_hidden_rows q_hidden, dout_hidden; /* the rows of both that are not finite */

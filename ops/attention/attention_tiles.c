@@ -155,8 +155,8 @@ void cti_attention_dropout(const cti_attention_params *a, const cti_attention_ti
 /* ---- rows ---- */
 
 /* At most 16 rows in place may begin at one offset of an L1d way (src/core/cache_sets.h). That is
- * twice the 8 ways of a set; a limit of 8 was slower: 64 x 64 attention 22.1 us a head backward,
- * now 17.5 (docs/notes/performance.md). */
+ * twice the 8 ways of a set, and faster than a limit of 8: the backward of 64 x 64 attention takes
+ * 17.5 us a head in place of 22.1 (docs/notes/performance.md). */
 bool cti_attention_in_place(const cti_attention_params *a, int64_t n, int64_t stride,
                             int64_t cols) {
     enum { ROWS_PER_OFFSET = 16 };

@@ -92,7 +92,7 @@ static inline void put_little(void *to, const void *number, size_t size) {
         ((char *)to)[b] = ((const char *)number)[big ? size - 1 - b : b];
 }
 
-/* Does the work of `put` with n numbers of `size` bytes as the data. */
+/* Writes a file as `put` does, with n numbers of `size` bytes each as the data. */
 static inline const char *put_numbers(const char *header, const void *number, size_t size,
                                       size_t n) {
     unsigned char bytes[128];
