@@ -4,7 +4,8 @@
 
 #include "layer.h"
 
-/* The data of both is the ct_layer_opts of the caller, without defaults filled in. */
+/* The types of torch's two stacks. A module of either has as its data the ct_layer_opts that the
+ * caller gave, without defaults filled in. */
 extern const ct_module_type cti_nn_encoder_type, cti_nn_decoder_type;
 
 int64_t cti_nn_stack_layers(const ct_module *stack);

@@ -104,8 +104,8 @@ typedef struct {
 } ct_comm_engine;
 
 /* Returns a comm, which belongs to the context. `engine` is not copied and must outlive the comm.
- * `data` belongs to the engine. NULL is returned, and close is not called, after CT_ERR_MEMORY, or
- * CT_ERR_ARGUMENT: a rank outside 0 ... size - 1, or an engine that lacks a function. */
+ * `data` belongs to the engine. Returns NULL, without a call of close, after CT_ERR_MEMORY, or
+ * after CT_ERR_ARGUMENT: a rank outside 0 ... size - 1, or an engine that lacks a function. */
 CT_API ct_comm *ct_comm_new(ct_context *context, const ct_comm_engine *engine, int rank, int size,
                             void *data);
 CT_API int ct_comm_rank(const ct_comm *comm); /* returns 0 for NULL */

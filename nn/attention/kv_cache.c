@@ -13,7 +13,7 @@ static ct_tensor *buffer_new(ct_context *context, ct_dtype dtype, ct_shape shape
     return tensor;
 }
 
-/* The lengths of the rows, three times. */
+/* The bytes of the three arrays of lengths: rows, after and marked. */
 static size_t rows_bytes(int64_t batch) {
     return cti_bytes(batch > 0 ? batch : 1, 3 * sizeof(int64_t));
 }

@@ -96,7 +96,7 @@ struct ct_optim {
     double *value;
     void *user;
     int busy;        /* functions of a program's rule that are running */
-    int running;     /* calls that are running in which the optimiser must not end: cti_optim_run */
+    int running;     /* running calls during which the optimiser must not end; see cti_optim_run */
     int64_t skipped; /* steps that skip_nonfinite left out */
     cti_optim_client *client; /* NULL: none */
     /* norm and clipping factor of the current or last step; NaN and 1 if the step needed no norm */

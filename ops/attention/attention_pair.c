@@ -1,6 +1,6 @@
 /* A pair of attention's backward, from the inside outwards: a block of queries against a panel of
- * keys, against a block of keys, and against the range of keys. Panels of scores are not
- * transposed: a key is a lane. */
+ * keys, against a block of keys, and against the range of keys. Unlike in forward, panels of scores
+ * are not transposed: a key is a lane. */
 #include "attention_pair.h"
 #include "../../src/kernels/attention_kernels.h"
 #include "../../src/kernels/elementwise.h"
@@ -227,8 +227,8 @@ static void add_key_gradients(const cti_attention_backward_call *f, const pair_b
     *begun = true;
 }
 
-/* dS in w->ds, and dV, dK and dbias, of a tile that is one panel: at most nr keys, and the queries
- * of the block that attend to any of them. */
+/* Computes dS, into w->ds, and adds to dV, dK and dbias, for a tile that is one panel: at most nr
+ * keys, and the queries of the block that attend to any of them. */
 static void backprop_panel(const cti_attention_backward_call *f, const pair_buffers *w,
                            key_range *keys, const query_block *queries,
                            const cti_attention_tile *t) {

@@ -114,8 +114,8 @@ static const ct_op reference_op = {.name = "attention_reference",
                                    .flags = CT_OP_OPTIONAL,
                                    .outputs = 2};
 
-/* ct_attention(q, k, v, o) by the reference, always with the weights. Its dropout draws the same
- * factors. */
+/* ct_attention(q, k, v, o) by the reference, always with the weights. Its dropout draws the factors
+ * that ct_attention draws. */
 static inline ct_attention_out reference_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v,
                                                    ct_attention_opts o) {
     ct_context *c = ct_context_of(q);
