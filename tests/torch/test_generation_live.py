@@ -142,7 +142,9 @@ def test_stop_texts(context, tmp_path):
     new = next(i for i in range(9, 30) if tokenizer.decode([free[0][i]]) not in tokenizer.decode(free[0][:i]))
     special = tokenizer.decode([free[0][new]]).encode()   # from now on of a special token, which decoding leaves out
     assert lib.ct_token_add(ours, tokenizer.id_to_token(free[0][new]).encode(), None) == free[0][new]
-    for stop in text[20:23].encode(), special:
+    # A character of which the last token has only the first bytes is U+FFFD to tokenizers, and not yet a character to us.
+    whole = next(text[i : i + 3] for i in range(20, len(text)) if "\ufffd" not in text[i : i + 3])
+    for stop in whole.encode(), special:
         texts = (C.c_char_p * 1)(stop)
         got = generate(context, lm, rows, max_new=30, no_eos=True, sample=sample, seed=5, stop=C.cast(texts, C.c_void_p), n_stop=1, tokenizer=ours)
         assert stop == special or stop in tokenizer.decode(got[0]).encode()
