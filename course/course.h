@@ -48,7 +48,8 @@ void course_value(const char *what, ct_tensor *got, ct_tensor *expected, double 
 typedef struct {
     const char *what; /* the end of a sentence, "this is what comes out without the scale 1 / sqrt
                        * d" */
-    bool easier;      /* the gradient is then easier than the right one: it gets no points */
+    bool easier;      /* with this mistake the gradient is easier than the right one, so it gets no
+                         points */
 } course_mistake;
 __extension__ typedef unsigned __int128 course_set;
 #define COURSE_BIT(mistake) ((course_set)1 << (mistake))

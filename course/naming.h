@@ -108,10 +108,10 @@ static void name_reading(const course_function *f, int number, int n, char *said
 
 /* ---- which of all ---- */
 
-/* One reading, or mistakes of the table. */
+/* A guess at what was done: some mistakes of the table, or one wrong reading of an input. */
 typedef struct {
     course_set mistakes;
-    int reading; /* its number and one more; 0: none */
+    int reading; /* the number of the reading + 1; 0: none */
 } guess;
 
 static guess wrongs; /* mistakes found in the forward so far, if its gradient is tested */

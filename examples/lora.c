@@ -24,7 +24,7 @@ enum { QUERIES, KEYS, VALUES, ADAPTERS = 2, PATH = 128 };
 
 static const struct {
     const char *name;
-    int rows; /* the third of in_proj_weight that W is in a model without adapters */
+    int rows; /* without adapters W is a third of in_proj_weight: which one */
 } adapted[ADAPTERS] = {{"q_proj", QUERIES}, {"v_proj", VALUES}};
 
 /* ---- a Linear with an adapter ---- */

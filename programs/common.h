@@ -90,8 +90,8 @@ typedef struct {
     int64_t length, capacity;
 } contents;
 contents read_files(int n, char **paths); /* concatenates them; fails if one is empty */
-/* The same of texts: a byte order mark is left out, and a file that is not UTF-8 or has a NUL is an
- * error with its byte. */
+/* Does the same for text files. A byte order mark is left out. A file that is not UTF-8 or has a
+ * NUL is an error, which names the byte. */
 contents read_text_files(int n, char **paths);
 /* Fails if a file is no such text; it may be larger than the memory. */
 void check_text_file(const char *path);
@@ -141,7 +141,7 @@ void progress_show(progress *p, int64_t done, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void progress_end(void);
 
-/* Whether a loss is larger than it was before the training, by more than rounding, or no number. */
+/* Whether a loss is larger than it was before the training, by more than rounding, or is NaN. */
 bool loss_is_worse(double after, double before);
 
 #endif

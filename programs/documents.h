@@ -26,10 +26,10 @@ typedef struct {
 } documents_opts;
 
 /* Reads a file. If .format does not say, it is one of JSON lines or of a JSON array if its name
- * ends in .json, .jsonl or .ndjson, or if it begins as such; otherwise it is plain text. In a text
- * each token counts in the loss, in a completion the tokens behind the prompt, and in a
- * conversation the assistant's words and the end of its turns. Prints a message and exits if it
- * fails. */
+ * ends in .json, .jsonl or .ndjson, or if its first bytes look like JSON; otherwise it is plain
+ * text. In a text each token counts in the loss, in a completion the tokens behind the prompt, and
+ * in a conversation the assistant's words and the end of its turns. Prints a message and exits if
+ * it fails. */
 documents documents_read(ct_context *context, const char *path, const documents_opts *opts);
 void documents_free(documents *d);
 
@@ -68,8 +68,8 @@ typedef struct {
 /* Makes a batch of n rows; T is the length of the longest. */
 row_batch rows_batch(ct_context *context, const rows *r, const int64_t *which, int64_t n);
 
-/* The order of the rows, which is another one in each epoch and depends on the seed and the epoch
- * only. So a resumed run and all ranks have the same order. */
+/* The order of the rows. Each epoch has another one, which depends only on the seed and the epoch.
+ * So a resumed run and all ranks have the same order. */
 typedef struct {
     const rows *rows;
     uint64_t seed;

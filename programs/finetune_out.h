@@ -4,9 +4,10 @@
 
 #include <cotangent/cotangent.h>
 
-/* Checks that the folder can be made: its path is free, and its parent can be written to. Prints a
- * message and exits otherwise; but with `may_exist` the path may be taken. Returns whether it is.
- */
+/* Checks that the folder can be made: its path is free, and its parent can be written to. Otherwise
+ * prints a message and exits, except that with `may_exist` the path may be taken. Returns whether
+ * the path is taken.
+ *  */
 bool out_check(const char *path, bool may_exist);
 
 /* Writes the adapters, or the whole model, to the folder path.unfinished, and then renames this

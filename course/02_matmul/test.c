@@ -130,7 +130,8 @@ static ct_tensor *first_of(ct_tensor *x) {
                                                : x;
 }
 
-/* x with rows that begin `row` numbers apart, and matrices `matrix`; NULL if that leaves it. */
+/* x as it is read if rows begin `row` numbers apart, and matrices `matrix` numbers. NULL if this
+ * reads beyond x. */
 static ct_tensor *by_steps(ct_tensor *x, int64_t row, int64_t matrix) {
     const int64_t rows = ct_dim(x, -2), columns = ct_dim(x, -1), n = ct_numel(x);
     int64_t from[1024];
@@ -144,7 +145,8 @@ static ct_tensor *by_steps(ct_tensor *x, int64_t row, int64_t matrix) {
                       ct_shape_of(x));
 }
 
-/* 1 for elements that are left and 0 for others, in the last dims (rows, columns). */
+/* A mask (..., rows, columns): 1 at the elements of the result that the mistake leaves right, 0 at
+ * the others. */
 static ct_tensor *left(ct_context *context, ct_shape shape, course_set bits) {
     double one[1024];
     int64_t n = 1;

@@ -214,7 +214,7 @@ static ct_tensor *losses(ct_tensor *x, course_set bits) {
     return bits >> SUM_ALONE & 1 ? ct_expand(sum, ct_shape_of(x)) : ct_sub(sum, x);
 }
 
-/* The logarithms of the rows' sums less the x that stand at target N + row. */
+/* The loss if x is read at target N + row, as if the logits were stored transposed. */
 static ct_tensor *by_column(batch b, const double *counts, double count) {
     ct_context *context = ct_context_of(b.logits);
     const int64_t rows = ct_dim(b.logits, 0);

@@ -138,7 +138,8 @@ static void explain(ct_tensor *const *in, int n, void *causal, ct_tensor *got, c
     course_explain_weights(by_you, right_one, causal, in, n, said, size);
 }
 
-/* Fewer queries than keys, as many columns of v as of neither; a key mask if there is one. */
+/* The numbers of queries, of keys, and of columns of q and of v all differ, so that no two can be
+ * exchanged unseen. A call with a key mask gets one of its own. */
 static void probe(ct_context *context, ct_tensor **in, void **causal) {
     (void)causal;
     in[0] = course_randn(context, CT_SHAPE(2, 4, 3));

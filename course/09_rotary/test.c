@@ -1,5 +1,5 @@
-/* rotary against the library's rope, against numbers made by hand, and its purpose: scores depend
- * on distances. */
+/* Tests rotary against the library's rope and against numbers made by hand, and tests what it is
+ * for: scores depend only on distances. */
 #include "../course.h"
 #include "exercise.h"
 

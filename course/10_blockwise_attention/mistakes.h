@@ -240,8 +240,9 @@ static int64_t simulated_keys(int64_t keys, int64_t all, int64_t block, course_s
     return keys > all ? all : keys;
 }
 
-/* One query that sees `keys` of S keys, in blocks, with mistakes; `state` is of the query before.
- */
+/* Computes one query that sees `keys` of `all` keys, in blocks, with mistakes. `state` still has
+ * the numbers of the query before.
+ *  */
 static void simulate(simulated *state, const double *score, const double *v, int64_t keys,
                      int64_t all, int64_t e, int64_t block, course_set bits) {
     int64_t blocks = 0;

@@ -1,5 +1,5 @@
-/* The engine against derivatives that are written out here, on graphs of which each has its own
- * difficulty. */
+/* The engine against derivatives that are written out here, on graphs that are each difficult in
+ * another way. */
 #include "../course.h"
 #include "exercise.h"
 

@@ -63,7 +63,7 @@ EXPORT(int, web_test, int n) {
 EXPORT(const double *, web_attention, void) { return web.weights; }
 
 /* Answers one sequence, the same at each call, for web_attention and web_shown; returns how many
- * digits it has. It is of those that are never trained on. */
+ * digits it has. It is one of the sequences that training never sees. */
 EXPORT(int, web_show, void) {
     static const sequence s = {.length = 9, .digits = {9, 2, 5, 3, 8, 4, 0, 1, 7}};
     sequence drawn = s;

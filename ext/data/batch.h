@@ -11,7 +11,7 @@ typedef struct {
     int64_t length;
 } cti_batch_row;
 
-/* Whether n and the options are those of a batch; false: `op` has recorded an error. */
+/* Returns whether n and the options describe a batch. If not, an error of `op` is recorded. */
 bool cti_batch_check(ct_context *context, const ct_batch_opts *opts, int64_t n, const char *op);
 /* n rows of zeros, by calloc; NULL after an error of `op`. */
 cti_batch_row *cti_batch_rows_new(ct_context *context, int64_t n, const char *op);

@@ -1,11 +1,11 @@
-/* Documents of files become one file of ids with llm.c's header.
+/* Turns the documents of files into one file of ids, with llm.c's header.
  *
  * A document ends at the separator or with its file. Documents are read into a buffer, one behind
  * the other, and divided into groups of at least CORPUS_GROUP_BYTES. When there are CORPUS_GROUPS
  * of them, or CORPUS_MOST bytes, the threads of the context encode one group after the other, and
  * the ids are written in the order of the groups. So the file does not depend on the number of
- * threads. The header has the number of ids, which is known at the end; the new file has its name
- * only then. */
+ * threads. The header has the number of ids, which is known only at the end. The new file gets its
+ * name then. */
 #include "corpus.h"
 
 #include <cotangent/autograd.h>

@@ -137,8 +137,8 @@ static bool check_learned(const line_reading *reading, cti_json_at message) {
     return true;
 }
 
-/* Writes a message as a template sees it. If it is not learned whatever it says itself, "train" is
- * false. */
+/* Writes a message as a template sees it. Unless it is `learned`, "train": false is written in
+ * place of what the message itself says about "train". */
 static void put_message(line_reading *reading, cti_json_at at, const message_names *names,
                         const char *role, bool learned) {
     const cti_json_tree *tree = &reading->tree;

@@ -204,8 +204,8 @@ static bool scan_element(element_scan *scan, const ct_json_lines *lines) {
     return false;
 }
 
-/* Finds the next element of an array. A NUL takes the place of the byte behind it, which is put
- * back here. Returns false behind the last element, or after an error. */
+/* Finds the next element of an array. A NUL takes the place of the byte behind it; the next call
+ * puts that byte back. Returns false behind the last element, or after an error. */
 static bool find_element(ct_json_lines *lines, cti_text *element) {
     if (lines->has_ended) return false;
     if (lines->behind) lines->text[lines->begin] = lines->behind;

@@ -1,4 +1,5 @@
-/* The header of a NumPy file (.npy), which has the place of an array's numbers, and their kind:
+/* The header of a NumPy file (.npy). It says of what kind an array's numbers are, and the numbers
+ * follow it:
  *
  *     "\x93NUMPY", major and minor version, the length of the text (2 bytes; 4 from version 2 on),
  *     {'descr': '<u2', 'fortran_order': False, 'shape': (100,), }   spaces and a line end

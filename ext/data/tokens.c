@@ -206,7 +206,8 @@ static bool read_window(ct_tokens *tokens, int64_t w, int64_t T, int64_t *x, int
 
 static const char batch_op[] = "tokens_batch";
 
-/* The number of windows of an epoch; 0 if the numbers of the batch are wrong, after an error. */
+/* The number of windows of an epoch. If the sizes of the batch are wrong, records an error and
+ * returns 0. */
 static int64_t check_batch(ct_tokens *tokens, int64_t index, int64_t B, int64_t T) {
     ct_context *context = tokens->context;
     if (B < 1 || T < 1) {

@@ -17,8 +17,8 @@ static bool can_move(const cti_suspect *s) {
     return !s->check->opts.fast && s->check->count <= CTI_SUSPECT_INPUTS;
 }
 
-/* Is the distance of a and j within the fit? Columns that are not finite do not count; they must be
- * fewer than half. */
+/* Do a and j differ by no more than s->fit times the error? Columns that are not finite do not
+ * count, but they must be fewer than half. */
 static bool agree(const cti_suspect *s, const double *a, const double *j) {
     double left = 0;
     int64_t finite = 0;

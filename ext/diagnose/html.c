@@ -127,8 +127,8 @@ typedef struct {
     int64_t first; /* index of the plane's first element */
 } plane;
 
-/* Both write a cell: its colour, and its digit if it is large. Level 0 is right, a level above
- * LEVELS is not finite. */
+/* The next two functions begin and end a cell: the first gives it its colour, the second a digit if
+ * the cell is large. Level 0 is right, and a level above LEVELS is not finite. */
 static void put_cell_open(FILE *file, int level) {
     if (level > LEVELS) fputs("<i class=\"x\"", file);
     else if (level == 0) fputs("<i class=\"r\"", file);

@@ -1,6 +1,6 @@
-/* Hypotheses: backward reads an operand at the wrong place. It reads the whole operand rearranged,
- * as J tells at the point at which the operand is so; or in its formula an element at another
- * index; or the element of another operand at the same index. */
+/* Hypotheses: backward reads an operand at the wrong place. Either it reads the whole operand
+ * rearranged: then A is J at the point at which the operand is rearranged in this way. Or its
+ * formula has an element at another index, or the element of another operand at the same index. */
 #include "suspect.h"
 
 #include <math.h>

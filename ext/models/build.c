@@ -178,7 +178,8 @@ static void lm_describe(const void *data, FILE *file) {
             cti_lm_integer(&lm->config, CTI_LM_LAYERS));
 }
 
-/* The data of a root that has no module yet. *config is moved into it; NULL: it stays. */
+/* Makes the data of a root, whose module is made later. It takes *config over; if it returns NULL,
+ * *config is still the caller's. */
 static cti_lm *lm_data_new(ct_context *context, cti_lm_config *config, bool ignore_unknown,
                            const char *folder) {
     cti_lm *lm = cti_take_any(context, sizeof *lm);

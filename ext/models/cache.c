@@ -72,7 +72,8 @@ bool cti_lm_cache_align(ct_lm_cache *cache) {
     return true;
 }
 
-/* Whether a function may begin with the cache and one number for each of its rows. */
+/* Whether a function may begin: the cache is alive, and `numbers`, one for each row, are not
+ * NULL. */
 static bool lm_cache_is_ready(const ct_lm_cache *cache, const char *function,
                               const int64_t *numbers) {
     if (!cti_object_is_ready(cache ? &cache->object : NULL, function, "cache", NULL)) return false;

@@ -33,8 +33,8 @@ void cti_lm_map_free(const cti_lm *lm, cti_lm_map *map);
  * that the folder has instead, such as a pickle, and the remedy. */
 bool cti_lm_check_folder(ct_context *context, const char *op, const char *folder);
 
-/* Sets what the text of a config.json says about the weights, as they are now: their format, under
- * the key that it has for it, and whether the head is tied. */
+/* Sets what the text of a config.json says about the weights, as they are now: their dtype, under
+ * whichever key the text has for it, and whether the head is tied. */
 bool cti_lm_set_weights(const cti_lm *lm, cti_lm_edit *edit, ct_file_float floats);
 
 #endif

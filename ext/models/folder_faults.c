@@ -37,7 +37,8 @@ static const struct {
 };
 enum { SIGNS = sizeof signs / sizeof *signs, SHOWN_NAME = 128 };
 
-/* The index of a name's sign, or -1. Files of a Trainer's state are not weights. */
+/* The index in `signs` of the first row that a name matches, or -1. Files of a Trainer's state are
+ * not weights. */
 static int sign_of(const char *name) {
     static const char *const state[] = {"training_args.", "optimizer.", "scheduler.", "rng_state"};
     for (size_t i = 0; i < sizeof state / sizeof *state; i++)
@@ -47,8 +48,8 @@ static int sign_of(const char *name) {
     return -1;
 }
 
-/* Writes a note about the first sign in a folder, "; its x.gguf is ...", or "". Of two names with
- * this sign it has the smaller one. */
+/* Writes a note about the file of a folder that matches the earliest row of `signs`, "; its x.gguf
+ * is ...", or "". If two files match this row, the note has the smaller name. */
 static void note_of(const char *folder, char *note, size_t size) {
     char name[SHOWN_NAME];
     const int sign = cti_kind_find(folder, sign_of, name, sizeof name);

@@ -332,8 +332,8 @@ static bool check_result(const cti_lm *lm, ct_lm_result result) {
                                             : "such result");
 }
 
-/* The logits (B, V) of x (B, 1, E). A text has one token of them, so they count as one row also
- * where its other tokens count as many. */
+/* The logits (B, V) of x (B, 1, E). Each text has one token here, so products choose the kernel for
+ * one row, even where the text's other tokens were computed as many rows. */
 static ct_tensor *last_logits(const cti_lm *lm, ct_tensor *x) {
     const cti_rows before = cti_set_rows(lm->context, CTI_ROWS_ANY);
     if (before != CTI_ROWS_ANY) cti_set_rows(lm->context, CTI_ROWS_ONE);

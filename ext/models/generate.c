@@ -30,7 +30,7 @@ typedef struct {
     int64_t count;  /* the number of these ids */
     int64_t prompt; /* the length of the prompt */
     unsigned char
-        *seen; /* a bit for each id of the vocabulary that the row has; NULL: no penalty */
+        *seen; /* a bit for each id of the vocabulary, 1 if the row has the id; NULL: no penalty */
     bool ended;
     ct_decode_state text; /* the stream in which stop texts are searched */
     char tail[ROW_TAIL];  /* the end of the text so far */
@@ -404,7 +404,7 @@ static bool group_step(ct_generator *g, int64_t group, int64_t *ids) {
     return ok;
 }
 
-/* A row's ids that a penalty lowers have room for the vocabulary of ct_generate_new. */
+/* A row's bits (`seen`) have room for the vocabulary that the model had at ct_generate_new. */
 static bool check_vocabulary(const ct_generator *g) {
     const int64_t vocab = cti_lm_integer(&g->lm->config, CTI_LM_VOCAB);
     return vocab == g->vocab ||

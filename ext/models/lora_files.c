@@ -137,8 +137,8 @@ bool ct_lora_save(ct_module *module, const char *folder) {
 
 static const char end_of_a[] = ".lora_A.weight", end_of_b[] = ".lora_B.weight";
 
-/* Writes the path of a Linear from the name of its A or B, which has this end, and returns whether
- * the name is one. */
+/* Returns whether a name of the file is the A (or B, as `end` says) of a Linear, and then writes
+ * the Linear's path. */
 static bool path_of_matrix(const char *name, const char *end, char path[CTI_LM_PATH]) {
     const size_t n = strlen(name), p = sizeof peft_prefix - 1, m = strlen(end);
     if (n <= p + m || n - p - m >= CTI_LM_PATH || strncmp(name, peft_prefix, p) ||

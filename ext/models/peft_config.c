@@ -203,8 +203,8 @@ static bool matches_expression(const cti_lm_reader *reader, const char *key, cti
     return ok;
 }
 
-/* Whether layers_pattern, a name or a list of names, has the name of a list of layers; without it
- * any list is one. */
+/* Whether layers_pattern, a name or a list of names, has the name of this list of layers. Without a
+ * layers_pattern every name does. */
 static bool is_list_of_layers(const cti_json_tree *tree, cti_json_at patterns, cti_text name) {
     if (!patterns || is_off(tree, patterns)) return true;
     if (tree->value[patterns].kind != CTI_JSON_ARRAY)

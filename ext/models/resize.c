@@ -187,8 +187,8 @@ static bool owner_has_bias(const cti_lm *lm, const ct_module *head) {
     return bias && cti_lm_param(ct_module_child(lm->module, predictions_path), "bias") == bias;
 }
 
-/* The parameters of a new module require a gradient if the old ones do. This is done when each has
- * all its names, as a module that gets a parameter lets it require one. */
+/* The parameters of a new module require a gradient if the old ones do. This comes after all names
+ * are set, because a module makes every parameter that it gets require a gradient. */
 static bool want_as_before(const ct_module *new, const ct_module *old) {
     ct_param param = {0};
     while (new &&ct_module_next(new, &param))

@@ -74,8 +74,8 @@ static const cti_lm_known *known_of(const cti_lm *lm, const char *name) {
     return NULL;
 }
 
-/* The name of the head's weight, which the family has or has not: config.json says whether it is
- * tied. */
+/* Whether this is the name of the head's weight. A tied head has none, and config.json says whether
+ * it is tied. */
 static bool is_head_weight(const cti_lm *lm, const char *name) {
     char path[CTI_LM_PATH];
     snprintf(path, sizeof path, "%s.weight", cti_lm_has_logits(lm) ? cti_lm_head_path(lm) : "");

@@ -14,7 +14,7 @@ typedef struct {
     char *next, *end; /* the rest of the newest block */
 } cti_arena;
 
-/* Takes count * size bytes, aligned to 16, of which none is set. Returns NULL after an error of the
+/* Takes count * size bytes, aligned to 16 and not initialised. Returns NULL after an error of the
  * context. */
 void *cti_arena_take(cti_arena *arena, size_t count, size_t size);
 /* A copy of a text, with a NUL behind it; .at is NULL after an error. */

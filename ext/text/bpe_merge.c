@@ -432,8 +432,8 @@ static void cache_put(const cti_bpe_cached *entry, size_t begin, cti_sink *sink)
         cti_sink_put(sink, entry->id[i], begin + at, begin + entry->end[i]);
 }
 
-/* Writes the tokens of a piece, or of a part of a piece, which no table has if `part` and the
- * model ignores merges: the tables then have texts that merges do not make. */
+/* Writes the tokens of a piece or, with `part`, of a part of one. A part is not looked up in the
+ * tables if the model ignores merges, because they then have tokens that merges do not make. */
 static bool encode_piece(const cti_bpe *m, cti_bpe_work *work, size_t begin, size_t end, bool part,
                          cti_sink *sink) {
     const char *piece = sink->text->at + begin;

@@ -49,8 +49,8 @@ static void chat_put_content(chat_writer *out, const char *text, size_t size) {
 
 /* ---- rendering ---- */
 
-/* The ranges of a message in the text: written has the parts that its author wrote, in order, and
- * begin and end are the ends of its head and of the token that ends its turn. */
+/* Where a message lies in the text. .written has the parts that its author wrote, in order. Its
+ * head ends at .begin, and the token that ends its turn ends at .end. */
 typedef struct {
     cti_extent written[2];
     size_t begin, end;

@@ -11,7 +11,7 @@ static int64_t write_result(const cti_buffer *from, char *text, size_t room) {
     return (int64_t)from->size;
 }
 
-/* The text of a token that decoding does not leave out; .at is NULL otherwise. */
+/* The text of a token; .at is NULL if decoding leaves the token out. */
 static cti_text decoded_token(const cti_tokenizer_parts *parts, int64_t id, bool keep_special) {
     const cti_added_token *added = cti_added_token_of(&parts->added, id);
     if (added && added->decoded.at)

@@ -366,8 +366,8 @@ static const folder_class folder_classes[] = {
      {"<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"}},
 };
 
-/* The class that tokenizer_config.json names, or else config.json's type of model stands for; NULL:
- * one without defaults. */
+/* The class that tokenizer_config.json names or, if it names none, the class of config.json's
+ * model_type. NULL if this class has no default tokens. */
 static const folder_class *folder_class_of(const folder_reading *read) {
     const cti_json_at named = folder_member(read, FOLDER_CONFIG, "tokenizer_class");
     const int which = named ? FOLDER_CONFIG : FOLDER_MODEL;
@@ -400,8 +400,8 @@ static bool add_default(folder_reading *read, const char *token, int64_t *id) {
     return index >= 0;
 }
 
-/* A role that tokenizer_config.json neither has nor has the class for is `changed`, so that a saved
- * folder, which need not have the other files, says it. */
+/* A role is `changed` if tokenizer_config.json has neither the role nor the class that implies it.
+ * Then a save writes it, because the saved folder need not have the other files. */
 static bool read_roles(folder_reading *read) {
     cti_tokenizer_parts *parts = read->tokenizer->parts;
     const folder_class *class = folder_class_of(read);

@@ -66,7 +66,7 @@ static bool sort_run(form_work *work, form_item *item, size_t n) {
     }
     if (n > work->sorted_room) {
         free(work->sorted);
-        work->sorted = malloc(n * sizeof *item); /* n items are there already, so it fits */
+        work->sorted = malloc(n * sizeof *item); /* no overflow: n items are in memory already */
         work->sorted_room = work->sorted ? n : 0;
         if (!work->sorted) return false;
     }

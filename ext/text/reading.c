@@ -11,7 +11,7 @@
 
 static const char reading_op[] = "tokenizer_open";
 
-/* The text of the "type" of the kind that is being read; "" if there is none. */
+/* The "type" of the object that is being read, for the message; "" if it has none. */
 static cti_text kind_in_message(const cti_reading *reading) {
     cti_json_at type = 0;
     if (reading->type_of) type = cti_json_member(reading->tree, reading->type_of, "type");

@@ -16,8 +16,8 @@ static bool draft_has(const cti_set_draft *set, uint32_t c) {
     return cti_set_has_wide(&(cti_char_set){.count = (uint32_t)set->count, .range = set->range}, c);
 }
 
-/* A set that gets the characters equal to its own: first the folds of its characters are found,
- * then every character with one of these folds is added. */
+/* A set to which all characters are added that equal one of its own. This takes two passes: one
+ * finds the folds of its characters, one adds every character with such a fold. */
 typedef struct {
     cti_set_draft *set, folds;
 } set_folding;

@@ -92,7 +92,8 @@ static bool save_json(const ct_tokenizer *tokenizer, const char *path) {
     if (parts->changed) {
         const bool has_array = parts->added_array.end > 0;
         edit.range = parts->added_array;
-        if (!has_array) { /* behind the object's bracket; its model makes it not empty */
+        if (!has_array) { /* right behind the object's bracket; the comma after it is right, because
+                             the object has a model */
             const size_t at = (size_t)((const char *)memchr(parts->file.at, '{', parts->file.size) -
                                        parts->file.at) +
                               1;
@@ -109,9 +110,9 @@ static bool save_json(const ct_tokenizer *tokenizer, const char *path) {
 
 /* ---- tokenizer_config.json ---- */
 
-/* Writes the members that `config` does not have right: roles, and a chat template that was set.
- * "added_tokens_decoder" is for the folder that was opened: with it the folder's
- * special_tokens_map.json is not read. */
+/* Writes the members that have changed since `config` was read: roles, and a chat template that was
+ * set. If the folder has a special_tokens_map.json, it would override the roles; an empty
+ * "added_tokens_decoder" keeps it from being read. */
 static void write_roles(cti_writer *writer, const cti_tokenizer_parts *parts) {
     if (parts->has_map) cti_write(writer, "\n  \"added_tokens_decoder\": {},");
     for (int i = 0; i < CTI_ROLES; i++) {
@@ -154,8 +155,8 @@ static bool is_changed_member(const cti_tokenizer_parts *parts, cti_text key) {
     return false;
 }
 
-/* The end of a value's text in the file: a string is longer there than without its quotes and
- * escapes. */
+/* The offset at which a value ends in the file. For a string value->size does not tell it, because
+ * the file also has its quotes and escapes. */
 static size_t end_in_file(cti_text file, const cti_json_value *value) {
     if (value->kind != CTI_JSON_STRING) return value->begin + value->size;
     size_t at = value->begin;

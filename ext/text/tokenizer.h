@@ -89,7 +89,7 @@ cti_text cti_read_file(cti_arena *arena, const char *op, const char *path);
 
 /* The text of a token as the file spells it; .at is NULL if there is none. */
 cti_text cti_token_text(const cti_tokenizer_parts *parts, int64_t id);
-/* The id of such a text; -1 if there is none. */
+/* The id of the token that the file spells so; -1 if there is none. */
 int64_t cti_token_find(const cti_tokenizer_parts *parts, cti_text token);
 
 /* Ranges of a well-formed text in which no added token is found, in order. */
@@ -99,9 +99,9 @@ typedef struct {
     size_t n;
 } cti_plain;
 
-/* Encodes one text without the tokens of the post-processor. Ranges are trimmed as it says. The
- * sink has a count of 0. Returns false if memory is short, or if the text needs the unknown token
- * and the vocabulary lacks it. */
+/* Encodes one text without the tokens of the post-processor. Ranges are trimmed as the
+ * post-processor says. The sink has a count of 0. Returns false if memory is short, or if the text
+ * needs the unknown token and the vocabulary lacks it. */
 bool cti_encode_text(const cti_tokenizer_parts *parts, cti_text text, const cti_plain *plain,
                      cti_sink *sink);
 /* The reason for which an encoding failed. cti_encode_failed records it as the error of `op`, and

@@ -48,7 +48,7 @@ static inline cti_text cti_vocabulary_text(const cti_vocabulary *vocabulary, int
     return id >= 0 && id < vocabulary->size ? vocabulary->text[id] : (cti_text){0};
 }
 
-/* An open hash table from bytes to ids, of which the number is known when it is made. */
+/* An open hash table from bytes to ids. The most entries are known when it is made. */
 typedef struct {
     const char *at;
     uint32_t size;
@@ -56,7 +56,8 @@ typedef struct {
 } cti_byte_entry;
 typedef struct {
     cti_byte_entry *entry; /* [count] */
-    uint64_t *slot;        /* [slots], as in a vocabulary, with the index of an entry */
+    uint64_t *
+        slot; /* [slots], as in cti_vocabulary, but with the index of an entry in place of the id */
     size_t slots, count;
     size_t longest; /* the size of the longest key */
 } cti_byte_map;

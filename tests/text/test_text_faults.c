@@ -1,6 +1,6 @@
 /* Tokenizers when memory is short or the system refuses: each malloc (also calloc and realloc),
- * each request to the context and each call into the system fails once. The call then says so,
- * loses nothing, and the next one is right.
+ * each request to the context and each call into the system fails once. The call then reports the
+ * failure and leaks nothing, and the next call gives the right result.
  *
  * Each test is a few rows of `fault_sweep`. A run asserts nothing, because Check's own requests
  * would be struck; it stores what it got, and `end` looks at that. */
@@ -55,20 +55,21 @@ static void stop(void) {
 
 /* ---- the driver's rows ---- */
 
-/* Strikes each malloc, of which there are at least so many; 0: the context's memory is enough. */
+/* Lets each malloc fail in turn; there must be at least `least` of them. With 0 the run may also
+ * succeed, because the context's memory may be enough. */
 static void without_malloc(fault_case f, int64_t least) {
     f.may_succeed = !least;
     f.kind = FAULT_CALL, f.only = "malloc", f.status = CT_ERR_MEMORY, f.least = least;
     fault_sweep(&f);
 }
 
-/* Strikes each request to the context. */
+/* Lets each request to the context fail in turn. */
 static void without_context_memory(fault_case f, int64_t least) {
     f.kind = FAULT_TAKE, f.least = least;
     fault_sweep(&f);
 }
 
-/* Strikes each call of this name into the system. */
+/* Lets each call into the system of this name fail in turn. */
 static void without_call(fault_case f, const char *call, int64_t least) {
     f.kind = FAULT_CALL, f.only = call, f.least = least;
     fault_sweep(&f);
@@ -79,7 +80,7 @@ static void nothing_is_left(const fault_end *end, void *arg) {
     FAULT_CK(end, ct_memory(context).live == end->live);
 }
 
-/* A run that needs all that it asks for. */
+/* For a run that needs all that it asks for: it is done exactly if nothing was refused. */
 static void fails_if_struck(const fault_end *end, void *arg) {
     (void)arg;
     FAULT_CK(end, end->done == !end->struck);
@@ -226,7 +227,7 @@ static void is_the_answer_or_an_error(const fault_end *end, void *arg) {
                       strstr(chat_error, "memory is short"));
 }
 
-/* A decode has no cache that may do without its memory. */
+/* A decode has no cache that could do without memory, so it fails whenever a request does. */
 static void is_no_answer(const fault_end *end, void *arg) {
     fails_if_struck(end, arg);
     is_the_answer_or_none(end, arg);
@@ -276,7 +277,8 @@ START_TEST(a_token_and_a_save) {
 }
 END_TEST
 
-/* Lines that need a larger buffer and larger arrays of messages one after the other. */
+/* Writes three lines. Each needs a larger buffer and larger arrays of messages than the one before.
+ * */
 static void write_lines(bool array) {
     FILE *file = fopen(path, "wb");
     ck_assert_ptr_nonnull(file);
@@ -331,7 +333,7 @@ static bool train_once(void *arg) {
     return ok;
 }
 
-static bool halves, empty; /* a batch has some of its tensors; it lacks the texts' ids */
+static bool halves, empty; /* a batch had only some of its tensors; a batch lacked the texts' ids */
 
 static bool make_batch(void *arg) {
     (void)arg;

@@ -62,7 +62,7 @@ static void next_sequence(problem *p) {
     p->v += p->keys * p->e;
 }
 
-/* How many keys query i sees: the first ones. */
+/* Query i sees the first keys only; returns how many. */
 static int64_t seen_by(const problem *p, int64_t i) {
     return p->causal && i + 1 < p->keys ? i + 1 : p->keys;
 }
