@@ -53,7 +53,7 @@ def short(value):
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
-# What the picture of steps shows, and what it calls it.
+# The rows in the picture of steps, and their titles there.
 STEPS = {
     "micro": "microgpt, 4,192 parameters",
     "micro_16": "the same, 16 names a step",

@@ -29,7 +29,7 @@ bool cti_kind_is_text(const cti_kind *kind);
  * error. */
 bool cti_kind_refuse(const cti_file *file, const unsigned char *at, size_t n, const char *expected);
 
-/* Does this for the whole content of a file that should be a JSON text. A plain text is not
+/* Refuses in this way a file that should be a JSON text, by its whole content. A plain text is not
  * refused. The file may be closed. */
 bool cti_kind_refuse_json(const cti_file *file, const char *text);
 

@@ -14,7 +14,8 @@
 
 #include "row_sum_tmpl.h"
 
-/* Bytes of the rows that are computed at once: they are read several times from the cache. */
+/* The most bytes of rows that are computed at once: rows are read several times, so they should
+ * stay in the cache. */
 enum { NORM_BYTES = 16 << 10 };
 
 typedef struct {

@@ -101,9 +101,10 @@ INLINE void get_all(int64_t n, const stored *from, real *to) {
 #endif
 }
 
-/* Arrays that are read once, from one end to the other, are prefetched FETCH bytes ahead, further
- * than the hardware prefetcher does. An array that is also written is prefetched for writing: the
- * prefetch invalidates other cores' copies of the line, and the store does not wait for that. */
+/* Arrays that are read once, from one end to the other, are prefetched FETCH bytes ahead, which is
+ * further than the hardware prefetcher goes. An array that is also written is prefetched for
+ * writing: the prefetch invalidates other cores' copies of the line, and the store does not wait
+ * for that. */
 enum { FETCH = 2048 };
 INLINE void fetch(const void *p) { __builtin_prefetch((const char *)p + FETCH); }
 INLINE void fetch_to_write(void *p) { __builtin_prefetch((char *)p + FETCH, 1); }
