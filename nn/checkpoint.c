@@ -51,8 +51,8 @@ static const char *optim_key(int64_t i, char key[PREFIX]) {
 /* Collects everything except the metadata. `copies` replace the optimisers: gathered copies for a
  * save; drafts for a load, with the bytes that were found for each. If `copies` is NULL the
  * optimisers themselves are collected. */
-static bool gather_state(cti_nn_state *state, const ct_checkpoint *checkpoint, ct_optim *copies,
-                         const unsigned char *found) {
+static bool checkpoint_gather(cti_nn_state *state, const ct_checkpoint *checkpoint,
+                              ct_optim *copies, const unsigned char *found) {
     if (!cti_nn_state_add_module(state, "model.", checkpoint->module, checkpoint->trained))
         return false;
     const int64_t first = first_optim(checkpoint);
@@ -133,7 +133,7 @@ static bool are_together(const char *op, const ct_checkpoint *checkpoint) {
     return true;
 }
 
-static bool check_optims(ct_context *context, const char *op, const ct_checkpoint *checkpoint) {
+static bool optims_check(ct_context *context, const char *op, const ct_checkpoint *checkpoint) {
     if (checkpoint->n_optims < 0 || (checkpoint->n_optims > 0 && !checkpoint->optims))
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: optims is NULL, or n_optims negative", op);
     for (int64_t i = first_optim(checkpoint); i < checkpoint->n_optims; i++) {
@@ -144,7 +144,7 @@ static bool check_optims(ct_context *context, const char *op, const ct_checkpoin
     return true;
 }
 
-static bool check_tensors(ct_context *context, const char *op, const ct_checkpoint *checkpoint) {
+static bool tensors_check(ct_context *context, const char *op, const ct_checkpoint *checkpoint) {
     if (checkpoint->n_tensors < 0 || (checkpoint->n_tensors > 0 && !checkpoint->tensors))
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: tensors is NULL, or n_tensors negative", op);
     for (int64_t i = 0; i < checkpoint->n_tensors; i++) {
@@ -164,7 +164,7 @@ static ct_checkpoint_group *group_of(const ct_optim *optim) {
 
 /* Checks that every optimiser with a group may join .group, and that .group is the group of one of
  * them. */
-static bool check_group(ct_context *context, const char *op, const ct_checkpoint *checkpoint) {
+static bool group_check(ct_context *context, const char *op, const ct_checkpoint *checkpoint) {
     const ct_checkpoint_group *group = checkpoint->group;
     bool found = !group;
     for (int64_t i = first_optim(checkpoint); i < checkpoint->n_optims; i++) {
@@ -184,8 +184,8 @@ static ct_context *checkpoint_check(const char *op, const char *path,
     if (!context || !are_together(op, checkpoint)) return NULL;
     if (!path || !checkpoint->module)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: path or module is NULL", op);
-    return check_optims(context, op, checkpoint) && check_group(context, op, checkpoint) &&
-                   check_tensors(context, op, checkpoint)
+    return optims_check(context, op, checkpoint) && group_check(context, op, checkpoint) &&
+                   tensors_check(context, op, checkpoint)
                ? context
                : NULL;
 }
@@ -194,7 +194,7 @@ static ct_context *checkpoint_check(const char *op, const char *path,
 
 /* Adds 1 or -1 to the calls that are running in each optimiser: while a save or load runs, its
  * optimisers cannot be freed, and so neither can its group. */
-static void count_running(const ct_checkpoint *checkpoint, int change) {
+static void optims_count_running(const ct_checkpoint *checkpoint, int change) {
     for (int64_t i = -1; i < objects_end(checkpoint); i++) {
         ct_optim *optim = optim_at(checkpoint, i);
         if (optim && optim->object.self == &optim->object &&
@@ -214,7 +214,7 @@ typedef struct {
     size_t bytes;
 } optim_list;
 
-static bool list_optims(ct_context *context, const ct_checkpoint *checkpoint, optim_list *list) {
+static bool optims_collect(ct_context *context, const ct_checkpoint *checkpoint, optim_list *list) {
     const int64_t first = first_optim(checkpoint), n = checkpoint->n_optims - first;
     *list = (optim_list){
         .n = n, .bytes = cti_bytes(n, sizeof(ct_optim) + sizeof(ct_optim *) + sizeof(uint64_t))};
@@ -237,12 +237,12 @@ typedef struct {
 } optim_texts;
 
 /* Writes the key of a group's count of steps: "optim.dist". */
-static void write_steps_key(const ct_checkpoint_group *group, const char *key,
+static void steps_key_write(const ct_checkpoint_group *group, const char *key,
                             char steps_key[2 * PREFIX]) {
     snprintf(steps_key, 2 * PREFIX, "%s.%s", key, group->fns->steps);
 }
 
-static bool write_checkpoint(ct_context *context, const char *op, const char *path,
+static bool checkpoint_write(ct_context *context, const char *op, const char *path,
                              const ct_checkpoint *checkpoint, const optim_list *list) {
     const ct_rng rng = ct_rng_get(context);
     char step[24], seed[24], stream[24], fingerprint[CTI_FINGERPRINT_TEXT];
@@ -265,14 +265,14 @@ static bool write_checkpoint(ct_context *context, const char *op, const char *pa
             *at++ = optim_key(first_optim(checkpoint) + i, texts[i].key);
             *at++ = cti_nn_optim_name(list->optim[i]);
             if (!group) continue;
-            write_steps_key(group, texts[i].key, texts[i].steps_key);
+            steps_key_write(group, texts[i].key, texts[i].steps_key);
             snprintf(texts[i].steps, sizeof texts->steps, "%" PRId64, group->steps);
             *at++ = texts[i].steps_key, *at++ = texts[i].steps;
         }
         *at++ = "step", *at++ = step, *at++ = "seed", *at++ = seed;
         *at++ = "stream", *at++ = stream;
         *at++ = fingerprint_key, *at++ = fingerprint, *at++ = NULL;
-        ok = gather_state(&state, checkpoint, list->copy, NULL) &&
+        ok = checkpoint_gather(&state, checkpoint, list->copy, NULL) &&
              cti_safetensors_save_checked(context, op, path, state.named, state.n, metadata);
     }
     cti_nn_state_free(&state);
@@ -281,7 +281,8 @@ static bool write_checkpoint(ct_context *context, const char *op, const char *pa
     return ok;
 }
 
-static ct_context *check_save(const char *op, const char *path, const ct_checkpoint *checkpoint) {
+static ct_context *checkpoint_check_save(const char *op, const char *path,
+                                         const ct_checkpoint *checkpoint) {
     ct_context *context = checkpoint_check(op, path, checkpoint);
     if (!context) return NULL;
     if (!has_optim(checkpoint) && !checkpoint->n_tensors)
@@ -302,17 +303,17 @@ static bool call_may_begin(cti_group_call call, const char *op, const ct_checkpo
     return false;
 }
 
-static bool save_running(const char *path, const ct_checkpoint *checkpoint) {
+static bool checkpoint_save_running(const char *path, const ct_checkpoint *checkpoint) {
     static const char op[] = "checkpoint_save";
     ct_checkpoint_group *group = checkpoint->group;
-    ct_context *context = check_save(op, path, checkpoint);
+    ct_context *context = checkpoint_check_save(op, path, checkpoint);
     if (!context && !group) return false;
     optim_list list = {0};
-    bool ok = context && list_optims(context, checkpoint, &list);
+    bool ok = context && optims_collect(context, checkpoint, &list);
     if (!context) context = group->context;
     ok = cti_nn_gather(group, list.optim, list.n, list.copy, checkpoint->step, ok);
     if (ok && cti_group_is_first(group))
-        ok = write_checkpoint(context, op, path, checkpoint, &list);
+        ok = checkpoint_write(context, op, path, checkpoint, &list);
     ok = cti_group_agree(group, CTI_GROUP_SAVE, 1, ok);
     cti_nn_gathered_free(list.optim, list.n, list.copy);
     cti_give(context, list.copy, list.bytes);
@@ -325,9 +326,9 @@ bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
     ct_context *context = context_of(checkpoint);
     cti_frame frame; /* it owns the states that cti_nn_gather makes */
     cti_frame_open(context, &frame, true);
-    count_running(checkpoint, 1);
-    const bool ok = save_running(path, checkpoint);
-    count_running(checkpoint, -1);
+    optims_count_running(checkpoint, 1);
+    const bool ok = checkpoint_save_running(path, checkpoint);
+    optims_count_running(checkpoint, -1);
     cti_frame_close(context, &frame);
     return ok;
 }
@@ -335,7 +336,7 @@ bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
 /* ---- loading ---- */
 
 /* Reads a decimal number up to `most` from the metadata. */
-static bool read_decimal(const cti_shards *file, const char *key, uint64_t most, uint64_t *out) {
+static bool decimal_read(const cti_shards *file, const char *key, uint64_t most, uint64_t *out) {
     const cti_text *text = cti_shards_metadata(file, cti_text_of(key));
     bool ok = text && text->size > 0;
     *out = 0;
@@ -366,7 +367,7 @@ typedef struct {
 
 /* Writes other_bits if the file was saved with kernels of another fingerprint. Earlier versions
  * wrote no fingerprint. */
-static void compare_fingerprints(const cti_shards *file, read_numbers *numbers) {
+static void fingerprints_compare(const cti_shards *file, read_numbers *numbers) {
     char here[CTI_FINGERPRINT_TEXT], saved[CTI_FINGERPRINT_TEXT];
     const cti_text *text = cti_shards_metadata(file, cti_text_of(fingerprint_key));
     if (!text || text->size < CTI_FINGERPRINT_DIGITS) return;
@@ -401,26 +402,26 @@ static bool checkpoint_metadata(const cti_shards *file, const ct_checkpoint *che
                            name ? NAME(*name) : "missing");
         const ct_checkpoint_group *group = group_of(optim);
         if (!group) continue;
-        write_steps_key(group, key, steps);
+        steps_key_write(group, key, steps);
         if (cti_shards_metadata(file, cti_text_of(steps)) &&
-            !read_decimal(file, steps, CTI_NN_LAST_STEP, &list->steps[n]))
+            !decimal_read(file, steps, CTI_NN_LAST_STEP, &list->steps[n]))
             return false;
     }
-    compare_fingerprints(file, numbers);
-    return read_decimal(file, "step", CTI_NN_LAST_STEP, &numbers->step) &&
-           read_decimal(file, "seed", UINT64_MAX, &numbers->rng.seed) &&
-           read_decimal(file, "stream", UINT64_MAX, &numbers->rng.stream);
+    fingerprints_compare(file, numbers);
+    return decimal_read(file, "step", CTI_NN_LAST_STEP, &numbers->step) &&
+           decimal_read(file, "seed", UINT64_MAX, &numbers->rng.seed) &&
+           decimal_read(file, "stream", UINT64_MAX, &numbers->rng.stream);
 }
 
 /* Makes the drafts, and collects all tensors to load. */
-static bool make_drafts(cti_nn_state *state, const ct_checkpoint *checkpoint,
+static bool drafts_make(cti_nn_state *state, const ct_checkpoint *checkpoint,
                         const optim_list *list, const unsigned char *found, bool cut) {
     const unsigned char *at = found;
     for (int64_t i = 0; i < list->n; i++) {
         if (!cti_nn_draft_begin(&list->copy[i], list->optim[i], at, cut)) return false;
         at += cti_nn_look_up_size(list->optim[i]);
     }
-    return gather_state(state, checkpoint, list->copy, found);
+    return checkpoint_gather(state, checkpoint, list->copy, found);
 }
 
 /* Checks that the `fault` of a rule has not freed or changed what is being loaded. */
@@ -432,9 +433,9 @@ static bool is_as_before(const char *op, const ct_checkpoint *checkpoint, int64_
 }
 
 /* Reads everything: the optimisers into drafts, the other tensors into new ones. */
-static bool read_all(cti_nn_state *state, const cti_nn_match *match,
-                     const ct_checkpoint *checkpoint, const optim_list *list,
-                     unsigned char *found) {
+static bool tensors_read_all(cti_nn_state *state, const cti_nn_match *match,
+                             const ct_checkpoint *checkpoint, const optim_list *list,
+                             unsigned char *found) {
     const int64_t first = first_optim(checkpoint), changes = checkpoint->module->changes;
     char key[PREFIX];
     unsigned char *at = found;
@@ -442,7 +443,7 @@ static bool read_all(cti_nn_state *state, const cti_nn_match *match,
         cti_nn_look_up(list->optim[i], optim_key(first + i, key), match->file, at);
         at += cti_nn_look_up_size(list->optim[i]);
     }
-    if (!make_drafts(state, checkpoint, list, found, false) || !cti_nn_state_match(state, match) ||
+    if (!drafts_make(state, checkpoint, list, found, false) || !cti_nn_state_match(state, match) ||
         !cti_nn_state_read(state))
         return false;
     cti_nn_state_write_numbers(state);
@@ -456,7 +457,7 @@ static bool read_all(cti_nn_state *state, const cti_nn_match *match,
 
 /* Sends the first process's numbers and tensors to all processes, which make the same drafts.
  * Returns whether all processes have everything. */
-static bool receive_found(ct_checkpoint_group *group, cti_nn_state *state,
+static bool found_receive(ct_checkpoint_group *group, cti_nn_state *state,
                           const ct_checkpoint *checkpoint, const optim_list *list,
                           read_numbers *numbers, unsigned char *found, bool ok) {
     const cti_group_fns *fns = group->fns;
@@ -470,7 +471,7 @@ static bool receive_found(ct_checkpoint_group *group, cti_nn_state *state,
     if (!cti_group_agree(group, CTI_GROUP_LOAD, 0, numbers->found_bytes == mine)) return false;
     fns->broadcast(group, found, (size_t)mine);
     fns->broadcast(group, list->steps, (size_t)list->n * sizeof *list->steps);
-    ok = cti_group_is_first(group) || make_drafts(state, checkpoint, list, found, true);
+    ok = cti_group_is_first(group) || drafts_make(state, checkpoint, list, found, true);
     return cti_nn_scatter(group, list->optim, list->n, list->copy, state, ok);
 }
 
@@ -482,7 +483,7 @@ static bool checkpoint_load(ct_context *context, const cti_shards *file, ct_chec
     read_numbers numbers = {0};
     optim_list list = {0};
     cti_nn_state state = {.context = context};
-    ok = ok && list_optims(context, checkpoint, &list);
+    ok = ok && optims_collect(context, checkpoint, &list);
     for (int64_t i = 0; i < list.n && ok; i++)
         numbers.found_bytes += (uint64_t)cti_nn_look_up_size(list.optim[i]);
     const size_t found_bytes = (size_t)numbers.found_bytes;
@@ -498,9 +499,9 @@ static bool checkpoint_load(ct_context *context, const cti_shards *file, ct_chec
     cti_frame_open(context, &frame, true);
     if (file)
         ok = ok && checkpoint_metadata(file, checkpoint, &list, &numbers) &&
-             read_all(&state, &match, checkpoint, &list, found);
+             tensors_read_all(&state, &match, checkpoint, &list, found);
     if (group && group->several)
-        ok = receive_found(group, &state, checkpoint, &list, &numbers, found, ok);
+        ok = found_receive(group, &state, checkpoint, &list, &numbers, found, ok);
     if (ok) {
         cti_nn_state_commit(&state);
         for (int64_t i = 0; i < list.n; i++) {
@@ -522,7 +523,7 @@ static bool checkpoint_load(ct_context *context, const cti_shards *file, ct_chec
     return ok;
 }
 
-static bool load_running(const char *path, ct_checkpoint *checkpoint) {
+static bool checkpoint_load_running(const char *path, ct_checkpoint *checkpoint) {
     static const char op[] = "checkpoint_load";
     ct_checkpoint_group *group = checkpoint->group;
     const bool reads = cti_group_is_first(group);
@@ -541,8 +542,8 @@ static bool load_running(const char *path, ct_checkpoint *checkpoint) {
 bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
     if (!context_of(checkpoint) || !call_may_begin(CTI_GROUP_LOAD, "checkpoint_load", checkpoint))
         return false;
-    count_running(checkpoint, 1);
-    const bool ok = load_running(path, checkpoint);
-    count_running(checkpoint, -1);
+    optims_count_running(checkpoint, 1);
+    const bool ok = checkpoint_load_running(path, checkpoint);
+    optims_count_running(checkpoint, -1);
     return ok;
 }

@@ -22,8 +22,8 @@ static bool is_of_family(const ct_module *layer) {
 /* ---- options ---- */
 
 /* Returns whether the options of attention leave to the layer what the layer decides. */
-static bool check_attention(ct_context *context, const ct_module_type *type,
-                            const ct_layer_opts *o) {
+static bool layer_attention_check(ct_context *context, const ct_module_type *type,
+                                  const ct_layer_opts *o) {
     const ct_mha_opts *a = &o->attn;
     const char *set = a->embed_dim         ? "embed_dim"
                       : a->num_heads       ? "num_heads"
@@ -53,7 +53,7 @@ static bool layer_check_options(ct_context *context, const ct_module_type *type,
         !cti_nn_check_size(context, type, "hidden", o->hidden, 0) ||
         !cti_nn_check_chance(context, type, "dropout", o->dropout) ||
         !cti_nn_activation_check(context, type, o->activation) ||
-        !check_attention(context, type, o))
+        !layer_attention_check(context, type, o))
         return false;
     if (o->norm_offset != 0 && !o->rms_norm)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: norm_offset %g needs rms_norm", type->name,
@@ -91,7 +91,7 @@ static bool path_leads_to(const char *path, const char *name) {
 
 /* Makes the attention or the feed-forward of a family's layer, without children, if a path leads to
  * it and it is missing. */
-static void make_owner(ct_module *layer, const char *path) {
+static void owner_make(ct_module *layer, const char *path) {
     const cti_nn_layer *data = cti_nn_data(layer);
     const cti_nn_layer_names *names = data->more.names;
     const ct_layer_opts *o = &data->opts;
@@ -116,7 +116,7 @@ static void layer_add_norm(ct_module *layer, const char *path) {
         cti_nn_child_add(layer, path, cti_nn_layer_norm_new(layer->context, o));
         return;
     }
-    make_owner(layer, path);
+    owner_make(layer, path);
     const ct_dtype dtype = cti_dtype_computed(o->dtype);
     const ct_rms_norm_opts rms = {
         .dim = o->embed_dim, .eps = o->eps, .dtype = dtype, .offset = o->norm_offset};
@@ -137,7 +137,7 @@ static void layer_add_linear(ct_module *layer, const char *name, int64_t in, int
         return;
     }
     const char *feed = data->more.names->feed_forward;
-    if (feed) make_owner(layer, feed);
+    if (feed) owner_make(layer, feed);
     ct_module *owner = feed ? ct_module_child(layer, feed) : layer;
     cti_nn_add_at(owner, name, cti_nn_linear_empty(layer->context, opts));
 }
@@ -157,7 +157,7 @@ static void layer_add_attention(ct_module *layer, int i) {
     const cti_nn_layer *data = cti_nn_data(layer);
     const char *name = data->more.names->attention[i];
     if (is_of_family(layer)) {
-        make_owner(layer, name);
+        owner_make(layer, name);
         cti_nn_mha_fill(cti_nn_child(layer, name));
     } else {
         cti_nn_child_add(layer, name, ct_mha_new(layer->context, attention_of(layer, i > 0)));

@@ -94,7 +94,7 @@ static bool range_fits(cti_nn_range *range, const ct_tensor *tensor) {
     return range->rows <= has - range->file_start && range->rows <= wants - range->param_start;
 }
 
-static bool overlap(const cti_nn_range *a, const cti_nn_range *b) {
+static bool ranges_overlap(const cti_nn_range *a, const cti_nn_range *b) {
     return a->param_start < b->param_start + b->rows && b->param_start < a->param_start + a->rows;
 }
 
@@ -117,8 +117,8 @@ static cti_nn_found misfit(const cti_nn_source *source, const cti_nn_range *rang
 }
 
 /* Whether the file has the tensor of every range. If not, `what` has the missing tensors. */
-static cti_nn_found check_there(const cti_nn_state *state, const cti_nn_source *source,
-                                char what[CTI_NN_MAP_FAULT]) {
+static cti_nn_found source_check_there(const cti_nn_state *state, const cti_nn_source *source,
+                                       char what[CTI_NN_MAP_FAULT]) {
     const cti_nn_range *range = &state->range[source->range], *missing = NULL;
     int64_t there = 0;
     for (int64_t k = 0; k < source->ranges; k++) {
@@ -135,13 +135,13 @@ cti_nn_found cti_nn_map_check(cti_nn_state *state, int64_t s, char what[CTI_NN_M
     const cti_nn_source *source = &state->source[s];
     const ct_tensor *tensor = state->named[source->record].tensor;
     cti_nn_range *range = &state->range[source->range];
-    const cti_nn_found there = check_there(state, source, what);
+    const cti_nn_found there = source_check_there(state, source, what);
     if (there != CTI_NN_GOOD) return there;
     int64_t filled = 0;
     for (int64_t k = 0; k < source->ranges; k++) {
         if (!range_fits(&range[k], tensor)) return misfit(source, &range[k], tensor, what);
         for (int64_t before = 0; before < k; before++) {
-            if (!overlap(&range[before], &range[k])) continue;
+            if (!ranges_overlap(&range[before], &range[k])) continue;
             snprintf(what, CTI_NN_MAP_FAULT,
                      "%s: two entries of the map fill rows from %" PRId64 " on", source->name,
                      cti_max(range[before].param_start, range[k].param_start));

@@ -29,7 +29,7 @@ static void mismatches_begin(mismatches *m, const cti_shards *file) {
 }
 
 /* Appends a mismatch. If it does not fit it is counted instead; the very first one is shortened. */
-static void add_mismatch(mismatches *m, const char *heading, const char *what) {
+static void mismatch_add(mismatches *m, const char *heading, const char *what) {
     const bool first = !m->heading, same = !first && !strcmp(m->heading, heading);
     const size_t used = m->out.used;
     if (!first) cti_write(&m->out, same && *heading ? ", " : "; ");
@@ -59,7 +59,7 @@ static bool tensor_fits(const cti_nn_state *state, int64_t i, const cti_file_ten
            dtype_fits(state, i, from->dtype);
 }
 
-static void describe_misfit(const ct_tensor *tensor, const cti_file_tensor *from,
+static void misfit_describe(const ct_tensor *tensor, const cti_file_tensor *from,
                             char what[CTI_NN_MAP_FAULT]) {
     const size_t size = CTI_NN_MAP_FAULT;
     const char *name = NAME(from->name);
@@ -94,13 +94,13 @@ static bool mismatches_end(const mismatches *m, const cti_shards *file) {
 
 enum { REPORT_NAMES = 4, REPORT_NAME = sizeof((ct_load_report *)0)->loaded_names[0] };
 
-static void report_name(int64_t *n, char names[REPORT_NAMES][REPORT_NAME], const char *name) {
+static void report_add_name(int64_t *n, char names[REPORT_NAMES][REPORT_NAME], const char *name) {
     if (*n < REPORT_NAMES) cti_shorten(names[*n], REPORT_NAME - 1, name, strlen(name));
     ++*n;
 }
 
-static void print_line(FILE *file, const char *heading, int64_t n,
-                       const char names[REPORT_NAMES][REPORT_NAME]) {
+static void report_print_line(FILE *file, const char *heading, int64_t n,
+                              const char names[REPORT_NAMES][REPORT_NAME]) {
     fprintf(file, "%s %" PRId64, heading, n);
     for (int i = 0; i < REPORT_NAMES && i < n; i++)
         fprintf(file, "%s%s", i ? ", " : ": ", NAME(cti_text_of(names[i])));
@@ -109,26 +109,26 @@ static void print_line(FILE *file, const char *heading, int64_t n,
 
 void ct_load_report_print(const ct_load_report *report, FILE *file) {
     if (!report || !file) return;
-    print_line(file, "loaded", report->loaded, report->loaded_names);
-    print_line(file, "missing", report->missing, report->missing_names);
-    print_line(file, "unexpected", report->unexpected, report->unexpected_names);
-    print_line(file, "mismatched", report->mismatched, report->mismatched_names);
-    if (report->ignored) print_line(file, "ignored", report->ignored, report->ignored_names);
+    report_print_line(file, "loaded", report->loaded, report->loaded_names);
+    report_print_line(file, "missing", report->missing, report->missing_names);
+    report_print_line(file, "unexpected", report->unexpected, report->unexpected_names);
+    report_print_line(file, "mismatched", report->mismatched, report->mismatched_names);
+    if (report->ignored) report_print_line(file, "ignored", report->ignored, report->ignored_names);
     if (report->square)
-        print_line(file, "square and not transposed, as others are", report->square,
-                   report->square_names);
+        report_print_line(file, "square and not transposed, as others are", report->square,
+                          report->square_names);
 }
 
 /* ---- what the file has for each name ---- */
 
 /* Whether the tensors of a source are in the file and fit. If not, `what` has the reason, except
  * for a single tensor that is missing. */
-static cti_nn_found check_source(cti_nn_state *state, int64_t s, char what[CTI_NN_MAP_FAULT]) {
+static cti_nn_found source_check(cti_nn_state *state, int64_t s, char what[CTI_NN_MAP_FAULT]) {
     const cti_nn_source *source = &state->source[s];
     if (source->ranges) return cti_nn_map_check(state, s, what);
     if (!source->from) return CTI_NN_ABSENT;
     if (tensor_fits(state, source->record, source->from)) return CTI_NN_GOOD;
-    describe_misfit(state->named[source->record].tensor, source->from, what);
+    misfit_describe(state->named[source->record].tensor, source->from, what);
     return CTI_NN_MISFIT;
 }
 
@@ -140,8 +140,8 @@ static bool is_ignored(const cti_nn_match *match, const cti_file_tensor *tensor)
 
 /* Counts the tensors that the file has for a source, and in *needed the tensors that are not to be
  * ignored. */
-static int64_t count_tensors(const cti_nn_state *state, const cti_nn_match *match,
-                             const cti_nn_source *source, int64_t *needed) {
+static int64_t file_tensors_count(const cti_nn_state *state, const cti_nn_match *match,
+                                  const cti_nn_source *source, int64_t *needed) {
     int64_t n = source->from != NULL;
     *needed = n && !is_ignored(match, source->from);
     for (int64_t k = 0; k < source->ranges; k++) {
@@ -154,29 +154,29 @@ static int64_t count_tensors(const cti_nn_state *state, const cti_nn_match *matc
 
 /* Leaves out the names of a shared tensor that are to be ignored, if the file has another name of
  * it. */
-static void leave_out_ignored(cti_nn_state *state, const cti_nn_match *match, int64_t i) {
+static void ignored_leave_out(cti_nn_state *state, const cti_nn_match *match, int64_t i) {
     int64_t needed;
     bool any = false;
     for (int64_t s = i; s >= 0; s = state->source[s].next) {
-        count_tensors(state, match, &state->source[s], &needed);
+        file_tensors_count(state, match, &state->source[s], &needed);
         any |= needed > 0;
     }
     for (int64_t s = i; any && s >= 0; s = state->source[s].next) {
         cti_nn_source *source = &state->source[s];
-        if (!count_tensors(state, match, source, &needed) || needed) continue;
+        if (!file_tensors_count(state, match, source, &needed) || needed) continue;
         source->from = NULL;
         for (int64_t k = 0; k < source->ranges; k++) state->range[source->range + k].from = NULL;
     }
 }
 
-static void mark_taken(const cti_nn_match *match, const cti_file_tensor *from, bool *taken) {
+static void match_mark_taken(const cti_nn_match *match, const cti_file_tensor *from, bool *taken) {
     const int64_t j = from ? cti_shards_find(match->file, from->name) : -1;
     if (j >= 0) taken[j] = true;
 }
 
 /* Sets the tensor of each source without ranges, and taken[j] for each tensor of the file that a
  * source uses. */
-static void match_names(cti_nn_state *state, const cti_nn_match *match, bool *taken) {
+static void matching_match_names(cti_nn_state *state, const cti_nn_match *match, bool *taken) {
     for (int64_t s = 0; s < state->sources; s++) {
         cti_nn_source *source = &state->source[s];
         const int64_t j =
@@ -184,14 +184,16 @@ static void match_names(cti_nn_state *state, const cti_nn_match *match, bool *ta
         if (j >= 0) source->from = match->file->tensor[j];
     }
     for (int64_t i = 0; i < state->n; i++)
-        if (match->load.ignore && state->source[i].next >= 0) leave_out_ignored(state, match, i);
-    for (int64_t s = 0; s < state->sources; s++) mark_taken(match, state->source[s].from, taken);
-    for (int64_t k = 0; k < state->ranges; k++) mark_taken(match, state->range[k].from, taken);
+        if (match->load.ignore && state->source[i].next >= 0) ignored_leave_out(state, match, i);
+    for (int64_t s = 0; s < state->sources; s++)
+        match_mark_taken(match, state->source[s].from, taken);
+    for (int64_t k = 0; k < state->ranges; k++)
+        match_mark_taken(match, state->range[k].from, taken);
 }
 
 /* Sets taken[j] for each tensor of the file that has the name of a frozen parameter, which the
  * state does not have. */
-static bool mark_frozen(const cti_nn_state *state, const cti_nn_match *match, bool *taken) {
+static bool match_mark_frozen(const cti_nn_state *state, const cti_nn_match *match, bool *taken) {
     for (ct_param param = {0}; match->trained && cti_nn_next_name(match->module, &param);) {
         if (ct_requires_grad(param.tensor)) continue;
         char *name = cti_nn_prefixed(state->context, match->prefix, param.name);
@@ -213,11 +215,11 @@ typedef struct {
 } matching;
 
 /* Sets `found` of each source. A record is loaded from its first good source. */
-static void find_sources(matching *m) {
+static void matching_find_sources(matching *m) {
     cti_nn_state *state = m->state;
     char what[CTI_NN_MAP_FAULT];
     for (int64_t s = 0; s < state->sources; s++)
-        state->source[s].found = check_source(state, s, what);
+        state->source[s].found = source_check(state, s, what);
     for (int64_t i = 0; i < state->n; i++) {
         int64_t s = i;
         while (s >= 0 && state->source[s].found != CTI_NN_GOOD) s = state->source[s].next;
@@ -226,7 +228,7 @@ static void find_sources(matching *m) {
 }
 
 /* Counts the sources of a record with this result. */
-static int64_t count_found(const cti_nn_state *state, int64_t i, cti_nn_found found) {
+static int64_t matching_count_found(const cti_nn_state *state, int64_t i, cti_nn_found found) {
     int64_t n = 0;
     for (int64_t s = i; s >= 0; s = state->source[s].next) n += state->source[s].found == found;
     return n;
@@ -234,53 +236,54 @@ static int64_t count_found(const cti_nn_state *state, int64_t i, cti_nn_found fo
 
 /* Reports missing tensors. A record with several names needs only one of them, but no name may be
  * incomplete. */
-static void check_missing(matching *m, int64_t i) {
+static void matching_check_missing(matching *m, int64_t i) {
     cti_nn_state *state = m->state;
     char what[CTI_NN_MAP_FAULT];
-    if (state->record[i].source < 0 && !count_found(state, i, CTI_NN_MISFIT))
-        report_name(&m->report->missing, m->report->missing_names, state->named[i].name);
-    const bool any = count_found(state, i, CTI_NN_GOOD) || count_found(state, i, CTI_NN_PART) ||
-                     count_found(state, i, CTI_NN_MISFIT);
+    if (state->record[i].source < 0 && !matching_count_found(state, i, CTI_NN_MISFIT))
+        report_add_name(&m->report->missing, m->report->missing_names, state->named[i].name);
+    const bool any = matching_count_found(state, i, CTI_NN_GOOD) ||
+                     matching_count_found(state, i, CTI_NN_PART) ||
+                     matching_count_found(state, i, CTI_NN_MISFIT);
     for (int64_t s = i; s >= 0; s = state->source[s].next) {
         const cti_nn_source *source = &state->source[s];
         if (source->found != CTI_NN_PART && (any || s != i)) continue;
-        check_source(state, s, what);
-        add_mismatch(&m->mismatches, "missing: ", source->ranges ? what : source->name);
+        source_check(state, s, what);
+        mismatch_add(&m->mismatches, "missing: ", source->ranges ? what : source->name);
     }
 }
 
 /* Reports tensors that do not fit. In a partial load one name that fits is enough. */
-static void check_misfits(matching *m, int64_t i) {
+static void matching_check_misfits(matching *m, int64_t i) {
     cti_nn_state *state = m->state;
     char what[CTI_NN_MAP_FAULT];
     if (m->match->load.partial && state->record[i].source >= 0) return;
     for (int64_t s = i; s >= 0; s = state->source[s].next) {
         if (state->source[s].found != CTI_NN_MISFIT) continue;
-        check_source(state, s, what);
-        add_mismatch(&m->mismatches, "", what);
-        report_name(&m->report->mismatched, m->report->mismatched_names, state->named[i].name);
+        source_check(state, s, what);
+        mismatch_add(&m->mismatches, "", what);
+        report_add_name(&m->report->mismatched, m->report->mismatched_names, state->named[i].name);
     }
 }
 
-static void check_others(matching *m, const bool *taken) {
+static void matching_check_others(matching *m, const bool *taken) {
     const cti_shards *file = m->match->file;
     ct_load_report *report = m->report;
     for (int64_t j = 0; j < file->tensors; j++) {
         if (taken[j] || m->match->ignore_others) continue;
         const char *name = file->tensor[j]->name.at;
         if (is_ignored(m->match, file->tensor[j])) {
-            report_name(&report->ignored, report->ignored_names, name);
+            report_add_name(&report->ignored, report->ignored_names, name);
             continue;
         }
-        add_mismatch(&m->mismatches, "unexpected: ", NAME(file->tensor[j]->name));
-        report_name(&report->unexpected, report->unexpected_names, name);
+        mismatch_add(&m->mismatches, "unexpected: ", NAME(file->tensor[j]->name));
+        report_add_name(&report->unexpected, report->unexpected_names, name);
     }
 }
 
 /* ---- several tensors for one ---- */
 
 /* Compares the values of a source with the values that were read for its record. */
-static bool compare_source(const cti_nn_state *state, int64_t s, bool *equal) {
+static bool source_compare(const cti_nn_state *state, int64_t s, bool *equal) {
     ct_tensor *values = state->record[state->source[s].record].read;
     cti_frame frame;
     cti_frame_open(state->context, &frame, true);
@@ -303,7 +306,7 @@ static const char *source_text(const cti_nn_state *state, int64_t s, char text[2
 
 /* Checks that the names of a shared tensor have the same values in the file. If they differ none is
  * loaded. */
-static bool compare_names(matching *m, int64_t i) {
+static bool match_names_compare(matching *m, int64_t i) {
     cti_nn_state *state = m->state;
     cti_nn_record *record = &state->record[i];
     const ct_tensor *tensor = state->named[i].tensor;
@@ -319,7 +322,7 @@ static bool compare_names(matching *m, int64_t i) {
             if (!record->read || !cti_nn_state_read_source(state, first, record->read))
                 return false;
         }
-        if (!compare_source(state, s, &equal)) return false;
+        if (!source_compare(state, s, &equal)) return false;
         if (equal) continue;
         differ = true;
         char a[2 * CTI_NAME_TEXT], b[2 * CTI_NAME_TEXT];
@@ -327,10 +330,10 @@ static bool compare_names(matching *m, int64_t i) {
             what, sizeof what,
             "%s and %s are one tensor of the module, but the file has different values for them",
             source_text(state, first, a), source_text(state, s, b));
-        add_mismatch(&m->mismatches, "", what);
+        mismatch_add(&m->mismatches, "", what);
     }
     if (differ) {
-        report_name(&m->report->mismatched, m->report->mismatched_names, state->named[i].name);
+        report_add_name(&m->report->mismatched, m->report->mismatched_names, state->named[i].name);
         record->source = -1;
         record->read = NULL;
     }
@@ -339,28 +342,28 @@ static bool compare_names(matching *m, int64_t i) {
 
 /* ---- all of it ---- */
 
-static bool match_all(matching *m) {
+static bool matching_match_all(matching *m) {
     cti_nn_state *state = m->state;
     const size_t bytes = cti_bytes(m->match->file->tensors, sizeof(bool));
     bool *taken = cti_take_zeroed(state->context, bytes);
     if (!taken) return false;
-    match_names(state, m->match, taken);
-    bool ok = mark_frozen(state, m->match, taken);
-    find_sources(m);
-    for (int64_t i = 0; i < state->n; i++) check_missing(m, i);
-    if (ok) check_others(m, taken);
+    matching_match_names(state, m->match, taken);
+    bool ok = match_mark_frozen(state, m->match, taken);
+    matching_find_sources(m);
+    for (int64_t i = 0; i < state->n; i++) matching_check_missing(m, i);
+    if (ok) matching_check_others(m, taken);
     cti_give(state->context, taken, bytes);
-    for (int64_t i = 0; i < state->n; i++) check_misfits(m, i);
-    for (int64_t i = 0; ok && i < state->n; i++) ok = compare_names(m, i);
+    for (int64_t i = 0; i < state->n; i++) matching_check_misfits(m, i);
+    for (int64_t i = 0; ok && i < state->n; i++) ok = match_names_compare(m, i);
     return ok;
 }
 
-static void report_loaded(const cti_nn_state *state, ct_load_report *report) {
+static void report_set_loaded(const cti_nn_state *state, ct_load_report *report) {
     for (int64_t i = 0; i < state->n; i++) {
         if (state->record[i].source < 0) continue;
-        report_name(&report->loaded, report->loaded_names, state->named[i].name);
+        report_add_name(&report->loaded, report->loaded_names, state->named[i].name);
         if (cti_nn_map_forgets(state, i))
-            report_name(&report->square, report->square_names, state->named[i].name);
+            report_add_name(&report->square, report->square_names, state->named[i].name);
     }
 }
 
@@ -373,8 +376,8 @@ bool cti_nn_state_match(cti_nn_state *state, const cti_nn_match *match) {
         !cti_nn_map_apply(state, match))
         return false;
     mismatches_begin(&m.mismatches, match->file);
-    if (!match_all(&m)) return false;
-    report_loaded(state, m.report);
+    if (!matching_match_all(&m)) return false;
+    report_set_loaded(state, m.report);
     if (!match->load.partial && mismatches_end(&m.mismatches, match->file)) return false;
     if (match->load.partial && state->n > 0 && m.report->loaded == 0)
         return ct_fail(state->context, CT_ERR_FORMAT, "%s: %s: nothing in it fits the module",

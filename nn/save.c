@@ -7,7 +7,7 @@
 #include "match.h"
 
 /* Saves a module. Only a map needs the further names of shared tensors. */
-static bool save_module(cti_nn_state *state, const ct_module *module, const char *path,
+static bool module_save(cti_nn_state *state, const ct_module *module, const char *path,
                         ct_save_opts opts) {
     ct_context *context = state->context;
     if (!cti_nn_state_add_module(state, "", module, false)) return false;
@@ -31,12 +31,12 @@ bool ct_save(ct_module *module, const char *path, ct_save_opts opts) {
     ct_context *context = module->context;
     if (!path) return ct_fail(context, CT_ERR_ARGUMENT, "save: path is NULL");
     cti_nn_state state = {.context = context};
-    const bool ok = save_module(&state, module, path, opts);
+    const bool ok = module_save(&state, module, path, opts);
     cti_nn_state_free(&state);
     return ok;
 }
 
-static bool load_module(ct_module *module, const cti_shards *file, ct_load_opts opts) {
+static bool module_load(ct_module *module, const cti_shards *file, ct_load_opts opts) {
     cti_nn_state state = {.context = module->context};
     const cti_nn_match match = {.file = file, .module = module, .prefix = "", .load = opts};
     cti_frame frame;
@@ -58,7 +58,7 @@ bool ct_load(ct_module *module, const char *path, ct_load_opts opts) {
     if (!path) return ct_fail(context, CT_ERR_ARGUMENT, "load: path is NULL");
     cti_shards file;
     if (!cti_shards_open(context, "load", path, &file)) return false;
-    const bool ok = load_module(module, &file, opts);
+    const bool ok = module_load(module, &file, opts);
     if (!ok && opts.report) { /* nothing was loaded */
         opts.report->loaded = 0;
         memset(opts.report->loaded_names, 0, sizeof opts.report->loaded_names);

@@ -167,7 +167,7 @@ static bool stack_check(ct_module *stack, const ct_stack_call *call) {
 /* Runs the layers and the norm. A layer of the program may return a tensor that the program owns,
  * which is not released here. It may also replace itself, and its `next` is invalid then, so `next`
  * is read before the layer runs. */
-static ct_tensor *run_layers(ct_module *stack, ct_tensor *x, ct_tensor *memory,
+static ct_tensor *layers_run(ct_module *stack, ct_tensor *x, ct_tensor *memory,
                              const ct_stack_call *call, int64_t layers) {
     const cti_frame *frame = stack->context->frame;
     ct_mha_call self = call->self, cross = call->cross;
@@ -201,7 +201,7 @@ static ct_tensor *stack_run(ct_module *stack, ct_tensor *x, ct_tensor *memory, c
         if (call.self_weights) call.self_weights[i] = NULL;
         if (call.cross_weights) call.cross_weights[i] = NULL;
     }
-    ct_tensor *y = run_layers(stack, x, memory, &call, layers);
+    ct_tensor *y = layers_run(stack, x, memory, &call, layers);
     const bool good = cti_ready(context);
     for (int64_t i = 0; i < layers; i++) {
         if (call.caches) cti_nn_cache_unmark(call.caches[i], good);

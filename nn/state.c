@@ -89,7 +89,7 @@ bool cti_nn_state_add_module(cti_nn_state *state, const char *prefix, const ct_m
 
 /* ---- the names under which a file may have them ---- */
 
-static bool add_source(cti_nn_state *state, cti_nn_source source) {
+static bool source_add(cti_nn_state *state, cti_nn_source source) {
     if (state->sources == state->source_room) {
         const int64_t more = cti_max(2 * state->source_room, state->n);
         cti_nn_source *block = grown(state->context, state->source, state->sources,
@@ -103,14 +103,14 @@ static bool add_source(cti_nn_state *state, cti_nn_source source) {
 }
 
 /* Adds a further name of a shared tensor, after its other names. */
-static bool add_other_name(cti_nn_state *state, const char *prefix, const ct_param *param,
+static bool other_name_add(cti_nn_state *state, const char *prefix, const ct_param *param,
                            int64_t records) {
     int64_t i = 0;
     while (i < records && state->named[i].tensor != param->tensor) i++;
     if (i == records) return true; /* a buffer or a frozen parameter that is not saved */
     char *name = cti_nn_prefixed(state->context, prefix, param->name);
     if (!name) return false;
-    if (!add_source(state, (cti_nn_source){.name = name, .record = i, .next = -1})) {
+    if (!source_add(state, (cti_nn_source){.name = name, .record = i, .next = -1})) {
         cti_path_free(state->context, name);
         return false;
     }
@@ -122,13 +122,13 @@ static bool add_other_name(cti_nn_state *state, const char *prefix, const ct_par
 
 /* Adds the further names of shared tensors. Records are in the order of the iteration, so a name is
  * either the next record's own or a further name of an earlier record. */
-static bool add_names(cti_nn_state *state, const char *prefix, const ct_module *module,
+static bool names_add(cti_nn_state *state, const char *prefix, const ct_module *module,
                       bool (*next)(const ct_module *, ct_param *), int64_t *records) {
     const size_t before = strlen(prefix);
     for (ct_param param = {0}; next(module, &param);) {
         if (*records < state->n && !strcmp(state->named[*records].name + before, param.name))
             ++*records;
-        else if (!add_other_name(state, prefix, &param, *records)) return false;
+        else if (!other_name_add(state, prefix, &param, *records)) return false;
     }
     return true;
 }
@@ -136,12 +136,12 @@ static bool add_names(cti_nn_state *state, const char *prefix, const ct_module *
 bool cti_nn_state_add_sources(cti_nn_state *state, const char *prefix, const ct_module *module) {
     for (int64_t i = 0; i < state->n; i++) {
         const cti_nn_source own = {.name = state->named[i].name, .record = i, .next = -1};
-        if (!add_source(state, own)) return false;
+        if (!source_add(state, own)) return false;
         state->record[i].source = -1;
     }
     int64_t records = 0;
-    return add_names(state, prefix, module, cti_nn_next_name, &records) &&
-           add_names(state, prefix, module, cti_nn_next_buffer_name, &records);
+    return names_add(state, prefix, module, cti_nn_next_name, &records) &&
+           names_add(state, prefix, module, cti_nn_next_buffer_name, &records);
 }
 
 bool cti_nn_state_add_range(cti_nn_state *state, cti_nn_range range) {
@@ -176,7 +176,7 @@ void cti_nn_state_free(cti_nn_state *state) {
 
 /* Reads rows that the file has as columns: reads the whole tensor, and copies from a transposed
  * view. */
-static bool read_transposed(const cti_nn_range *range, ct_tensor *to) {
+static bool transposed_read(const cti_nn_range *range, ct_tensor *to) {
     ct_context *context = to->context;
     cti_frame frame;
     cti_frame_open(context, &frame, true);
@@ -190,9 +190,9 @@ static bool read_transposed(const cti_nn_range *range, ct_tensor *to) {
     return place;
 }
 
-static bool read_range(const cti_nn_range *range, ct_tensor *to) {
+static bool source_range_read(const cti_nn_range *range, ct_tensor *to) {
     if (range->rows == 0 || to->numel == 0) return true;
-    if (range->transposed) return read_transposed(range, to);
+    if (range->transposed) return transposed_read(range, to);
     const int64_t row = to->numel / (to->shape.ndim ? to->shape.dim[0] : 1);
     return cti_safetensors_read(range->from, range->file_start * row, range->rows * row, to,
                                 range->param_start * row);
@@ -202,7 +202,7 @@ bool cti_nn_state_read_source(const cti_nn_state *state, int64_t source, ct_tens
     const cti_nn_source *at = &state->source[source];
     if (at->from) return cti_safetensors_read(at->from, 0, at->from->numel, to, 0);
     for (int64_t k = 0; k < at->ranges; k++)
-        if (!read_range(&state->range[at->range + k], to)) return false;
+        if (!source_range_read(&state->range[at->range + k], to)) return false;
     return true;
 }
 

@@ -15,7 +15,7 @@ static ct_checkpoint_group *group_of_parts(const ct_optim *optim) {
 
 /* Makes the first process's copy of the optimiser with whole states, whose values are still
  * undefined. On other processes the copy shares the items. */
-static bool make_whole(ct_optim *whole, ct_optim *optim) {
+static bool whole_make(ct_optim *whole, ct_optim *optim) {
     ct_context *context = optim->context;
     const ct_checkpoint_group *group = group_of_parts(optim);
     *whole = *optim;
@@ -59,7 +59,7 @@ static bool has_first_facts(ct_checkpoint_group *group, ct_optim *const *optims,
 bool cti_nn_gather(ct_checkpoint_group *group, ct_optim *const *optims, int64_t n, ct_optim *whole,
                    int64_t step, bool ok) {
     for (int64_t i = 0; i < n; i++) whole[i].items = NULL;
-    for (int64_t i = 0; ok && i < n; i++) ok = make_whole(&whole[i], optims[i]);
+    for (int64_t i = 0; ok && i < n; i++) ok = whole_make(&whole[i], optims[i]);
     if (!cti_group_agree(group, CTI_GROUP_SAVE, 0, ok)) return false;
     if (!group || !group->several) return true;
     if (!cti_group_agree(group, CTI_GROUP_SAVE, 0, has_first_facts(group, optims, n, step)))
@@ -98,7 +98,7 @@ static uint64_t state_hash(const cti_nn_state *state) {
 }
 
 /* Makes the tensors that receive values, on the processes that have read no file. */
-static bool make_tensors(const ct_checkpoint_group *group, cti_nn_state *state) {
+static bool tensors_make(const ct_checkpoint_group *group, cti_nn_state *state) {
     for (int64_t i = 0; !cti_group_is_first(group) && i < state->n; i++) {
         cti_nn_record *record = &state->record[i];
         const ct_tensor *t = state->named[i].tensor;
@@ -143,7 +143,7 @@ bool cti_nn_scatter(ct_checkpoint_group *group, ct_optim *const *optims, int64_t
     const bool first = cti_group_is_first(group);
     const size_t bytes = cti_bytes(n, sizeof(cti_optim_parts *));
     cti_optim_parts **parts = cti_take_zeroed(context, bytes);
-    ok = ok && parts && make_tensors(group, state);
+    ok = ok && parts && tensors_make(group, state);
     for (int64_t i = 0; ok && first && i < n; i++) {
         if (!group_of_parts(optims[i])) continue;
         parts[i] = cti_nn_parts_new(optims[i], &drafts[i]);

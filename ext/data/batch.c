@@ -16,7 +16,7 @@ enum { IGNORED_TARGET = -100 };
 
 /* ---- tensors ---- */
 
-static void fill_row(const ct_batch *batch, const cti_batch_row *row, int64_t at, int64_t T,
+static void row_fill(const ct_batch *batch, const cti_batch_row *row, int64_t at, int64_t T,
                      const ct_batch_opts *opts) {
     int64_t *ids = ct_data_i64(batch->ids) + at * T, *types = ct_data_i64(batch->types) + at * T;
     bool *mask = ct_data_bool(batch->mask) + at * T;
@@ -42,7 +42,7 @@ ct_batch cti_batch_make(ct_context *context, const cti_batch_row *rows, int64_t 
     batch.types = ct_empty(context, CT_I64, shape);
     if (has_targets) batch.targets = ct_empty(context, CT_I64, shape);
     const bool ok = batch.types && (batch.targets || !has_targets);
-    for (int64_t i = 0; ok && T && i < n; i++) fill_row(&batch, &rows[i], i, T, opts);
+    for (int64_t i = 0; ok && T && i < n; i++) row_fill(&batch, &rows[i], i, T, opts);
     if (ok) {
         batch.ids = ct_scope_keep(scope, batch.ids);
         batch.mask = ct_scope_keep(scope, batch.mask);

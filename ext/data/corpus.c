@@ -63,7 +63,7 @@ static bool corpus_no_memory(const corpus_writer *corpus) {
 
 /* ---- writing ---- */
 
-static bool write_ids(corpus_writer *corpus, const int64_t *ids, int64_t n) {
+static bool ids_write(corpus_writer *corpus, const int64_t *ids, int64_t n) {
     unsigned char block[CORPUS_WRITE];
     const int64_t most = CORPUS_WRITE / corpus->bytes;
     if (n > INT32_MAX - corpus->count)
@@ -82,7 +82,7 @@ static bool write_ids(corpus_writer *corpus, const int64_t *ids, int64_t n) {
 
 /* ---- documents ---- */
 
-static bool grow_ids(corpus_group *group, size_t more) {
+static bool ids_grow(corpus_group *group, size_t more) {
     if (group->room - group->count >= more) return true;
     if (more > SIZE_MAX / sizeof *group->ids / 2 - group->count) return false;
     const size_t room = group->count + group->count / 2 + more;
@@ -95,11 +95,11 @@ static bool grow_ids(corpus_group *group, size_t more) {
 
 /* Appends the ids of a document. Most texts have fewer ids than half their bytes; others are
  * encoded twice. */
-static bool add_ids(const corpus_writer *corpus, corpus_document document, corpus_group *group) {
+static bool ids_add(const corpus_writer *corpus, corpus_document document, corpus_group *group) {
     const size_t size = document.end - document.begin;
     size_t need = size / 2 + 64;
     for (;;) {
-        if (!grow_ids(group, need)) return false;
+        if (!ids_grow(group, need)) return false;
         const size_t left = group->room - group->count;
         const int64_t n = corpus->job->encode(corpus->job->arg, corpus->text + document.begin, size,
                                               group->ids + group->count, (int64_t)left);
@@ -113,7 +113,7 @@ static bool add_ids(const corpus_writer *corpus, corpus_document document, corpu
 }
 
 /* Encodes groups [begin, end). */
-static void encode_groups(void *arg, int64_t begin, int64_t end, int thread) {
+static void groups_encode(void *arg, int64_t begin, int64_t end, int thread) {
     corpus_writer *corpus = arg;
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
@@ -121,17 +121,17 @@ static void encode_groups(void *arg, int64_t begin, int64_t end, int thread) {
         group->count = 0;
         group->failed = false;
         for (size_t d = group->first; d < group->end && !group->failed; d++)
-            group->failed = !add_ids(corpus, corpus->document[d], group);
+            group->failed = !ids_add(corpus, corpus->document[d], group);
     }
 }
 
 /* Encodes and writes the documents of the buffer, and moves the rest to its beginning. */
 static bool flush_documents(corpus_writer *corpus) {
-    cti_parallel(corpus->context, corpus->groups, 1, encode_groups, corpus);
+    cti_parallel(corpus->context, corpus->groups, 1, groups_encode, corpus);
     for (int i = 0; i < corpus->groups; i++) {
         corpus_group *group = &corpus->group[i];
         if (group->failed) return corpus->job->failed(corpus->job->arg);
-        if (!write_ids(corpus, group->ids, (int64_t)group->count)) return false;
+        if (!ids_write(corpus, group->ids, (int64_t)group->count)) return false;
         if (group->room > CORPUS_MOST) { /* a large document made it grow */
             free(group->ids);
             group->ids = NULL;
@@ -153,7 +153,7 @@ static bool group_is_full(const corpus_group *group) {
 }
 
 /* Adds the document [corpus->begin, end) to the last group, or to a new one. */
-static bool add_document(corpus_writer *corpus, size_t end) {
+static bool document_add(corpus_writer *corpus, size_t end) {
     const size_t size = end - corpus->begin;
     if (!size) return true;
     corpus_group *last = corpus->groups ? &corpus->group[corpus->groups - 1] : NULL;
@@ -172,7 +172,7 @@ static bool add_document(corpus_writer *corpus, size_t end) {
 
 /* The offset of the separator in the buffer at or after `from`; the buffer's size if there is
  * none. */
-static size_t find_separator(const corpus_writer *corpus, size_t from) {
+static size_t separator_find(const corpus_writer *corpus, size_t from) {
     const size_t length = corpus->separator;
     const char *text = corpus->text, *separator = corpus->job->separator;
     while (length && corpus->size - from >= length) {
@@ -185,14 +185,14 @@ static size_t find_separator(const corpus_writer *corpus, size_t from) {
 }
 
 /* Adds the documents that end in the buffer at a separator. */
-static bool add_whole(corpus_writer *corpus) {
+static bool whole_text_add(corpus_writer *corpus) {
     const size_t length = corpus->separator;
     for (;;) {
-        const size_t end = find_separator(corpus, corpus->seen);
+        const size_t end = separator_find(corpus, corpus->seen);
         if (end == corpus->size) break;
         corpus->seen = end + length;
         const size_t size = corpus->size;
-        if (!add_document(corpus, end)) return false;
+        if (!document_add(corpus, end)) return false;
         corpus->begin = end + length - (size - corpus->size); /* a flush moves the buffer */
     }
     const size_t tail = length ? length - 1 : 0, least = corpus->begin;
@@ -201,7 +201,7 @@ static bool add_whole(corpus_writer *corpus) {
 }
 
 /* Makes room to read a part of a file of which `left` bytes are left. */
-static bool grow_text(corpus_writer *corpus, int64_t left) {
+static bool text_grow(corpus_writer *corpus, int64_t left) {
     const size_t more = (size_t)cti_min(left, CORPUS_READ);
     if (corpus->room - corpus->size >= more) return true;
     if (corpus->room > SIZE_MAX / 2 - more) return corpus_no_memory(corpus);
@@ -213,13 +213,13 @@ static bool grow_text(corpus_writer *corpus, int64_t left) {
     return true;
 }
 
-static bool encode_file(corpus_writer *corpus, const char *path) {
+static bool file_encode(corpus_writer *corpus, const char *path) {
     cti_file file;
     if (!cti_file_open(corpus->context, corpus->op, path, &file)) return false;
     bool ok = true;
     corpus->begin = corpus->seen = corpus->size;
     for (int64_t at = 0; ok && at < file.size;) {
-        ok = grow_text(corpus, file.size - at);
+        ok = text_grow(corpus, file.size - at);
         if (!ok) break;
         const int64_t n = cti_min(file.size - at, CORPUS_READ);
         ok = cti_file_read(&file, at, corpus->text + corpus->size, (size_t)n);
@@ -228,15 +228,15 @@ static bool encode_file(corpus_writer *corpus, const char *path) {
         if (at == n && n >= 3 && !memcmp(corpus->text + corpus->size, "\xef\xbb\xbf", 3))
             corpus->begin = corpus->seen = corpus->size + 3; /* a byte order mark */
         corpus->size += (size_t)n;
-        ok = add_whole(corpus);
+        ok = whole_text_add(corpus);
     }
     cti_file_close(&file);
-    return ok && add_document(corpus, corpus->size);
+    return ok && document_add(corpus, corpus->size);
 }
 
 /* ---- the whole ---- */
 
-static bool check_corpus(const cti_corpus_job *job, const char *const *paths, int64_t n,
+static bool corpus_check(const cti_corpus_job *job, const char *const *paths, int64_t n,
                          const char *out) {
     if (!paths || n < 1 || !out)
         return ct_fail(job->context, CT_ERR_ARGUMENT, "%s: %s", job->op,
@@ -260,7 +260,7 @@ int64_t cti_corpus_write(const cti_corpus_job *job, const char *const *paths, in
         .separator = job->separator ? strlen(job->separator) : 0,
         .bytes = job->vocabulary <= UINT16_MAX + 1 ? 2 : 4,
     };
-    if (!check_corpus(job, paths, n, out) ||
+    if (!corpus_check(job, paths, n, out) ||
         !cti_file_new_open(job->context, job->op, out, &corpus.out))
         return -1;
     const size_t documents = (size_t)CORPUS_GROUPS * CORPUS_GROUP_DOCUMENTS;
@@ -269,7 +269,7 @@ int64_t cti_corpus_write(const cti_corpus_job *job, const char *const *paths, in
     cti_token_header(header, corpus.bytes, 0);
     bool ok = (corpus.document || corpus_no_memory(&corpus)) &&
               cti_file_new_write(&corpus.out, header, sizeof header);
-    for (int64_t i = 0; ok && i < n; i++) ok = encode_file(&corpus, paths[i]);
+    for (int64_t i = 0; ok && i < n; i++) ok = file_encode(&corpus, paths[i]);
     ok = ok && flush_documents(&corpus);
     free(corpus.text);
     free(corpus.document);

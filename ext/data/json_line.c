@@ -58,8 +58,8 @@ static cti_json_at line_member(const line_reading *reading, cti_json_at object, 
 }
 
 /* A text in the object; it lies there until the next line. */
-static bool read_string(const line_reading *reading, cti_json_at at, const char *fault,
-                        const char **out) {
+static bool json_string_read(const line_reading *reading, cti_json_at at, const char *fault,
+                             const char **out) {
     if (!at || !is_kind(reading, at, CTI_JSON_STRING)) return line_fail(reading, at, fault);
     const cti_text text = cti_json_text(&reading->tree, at);
     if (strlen(text.at) != text.size)
@@ -125,7 +125,7 @@ static bool key_is(cti_text key, const char *name) {
 }
 
 /* Whether the message's own weight and train are values that they can have. */
-static bool check_learned(const line_reading *reading, cti_json_at message) {
+static bool learned_check(const line_reading *reading, cti_json_at message) {
     const cti_json_at weight = line_member(reading, message, "weight"),
                       train = line_member(reading, message, "train");
     double number;
@@ -139,7 +139,7 @@ static bool check_learned(const line_reading *reading, cti_json_at message) {
 
 /* Writes a message as a template sees it. Unless it is `learned`, "train": false is written in
  * place of what the message itself says about "train". */
-static void put_message(line_reading *reading, cti_json_at at, const message_names *names,
+static void message_put(line_reading *reading, cti_json_at at, const message_names *names,
                         const char *role, bool learned) {
     const cti_json_tree *tree = &reading->tree;
     cti_writer *out = &reading->out;
@@ -160,7 +160,7 @@ static void put_message(line_reading *reading, cti_json_at at, const message_nam
     cti_write(out, learned ? "}" : ", \"train\": false}"); /* there is a role at least */
 }
 
-static bool add_message(line_reading *reading, cti_json_at at, const message_names *names,
+static bool message_add(line_reading *reading, cti_json_at at, const message_names *names,
                         bool assistants_learned) {
     ct_message message = {0};
     if (!is_kind(reading, at, CTI_JSON_OBJECT))
@@ -169,37 +169,38 @@ static bool add_message(line_reading *reading, cti_json_at at, const message_nam
         return line_fail(reading, at, "the object has more than 64 members");
     const cti_json_at role = cti_json_member(&reading->tree, at, names->role),
                       content = line_member(reading, at, names->content);
-    if (!read_string(reading, role ? role : at, names->no_role, &message.role) ||
-        !check_learned(reading, at))
+    if (!json_string_read(reading, role ? role : at, names->no_role, &message.role) ||
+        !learned_check(reading, at))
         return false;
     if (names == &sharegpt && (cti_json_member(&reading->tree, at, "role") ||
                                cti_json_member(&reading->tree, at, "content")))
         return line_fail(reading, at, "a message has both \"from\" and \"role\" or \"content\"");
     if (content && is_kind(reading, content, CTI_JSON_STRING) &&
-        !read_string(reading, content, "", &message.content))
+        !json_string_read(reading, content, "", &message.content))
         return false;
     if (names == &sharegpt) message.role = usual_role(message.role);
     const bool learned = assistants_learned || strcmp(message.role, "assistant") != 0;
     message.json = text_begin(reading);
-    put_message(reading, at, names, message.role, learned);
+    message_put(reading, at, names, message.role, learned);
     text_end(reading);
     if (message.json) reading->memory->messages[reading->line->n_messages] = message;
     reading->line->n_messages++;
     return true;
 }
 
-static bool add_messages(line_reading *reading, cti_json_at list, const message_names *names,
+static bool messages_add(line_reading *reading, cti_json_at list, const message_names *names,
                          bool assistants_learned, const char *no_list) {
     const cti_json_tree *tree = &reading->tree;
     if (!is_kind(reading, list, CTI_JSON_ARRAY) || !tree->value[list].count)
         return line_fail(reading, list, no_list);
     for (cti_json_at i = cti_json_first(tree, list); i; i = tree->value[i].next)
-        if (!add_message(reading, i, names, assistants_learned)) return false;
+        if (!message_add(reading, i, names, assistants_learned)) return false;
     return true;
 }
 
 /* Adds a message of a role and up to two texts, with a line end between them. */
-static void add_made(line_reading *reading, const char *role, const char *text, const char *more) {
+static void message_add_made(line_reading *reading, const char *role, const char *text,
+                             const char *more) {
     cti_writer *out = &reading->out;
     ct_message message = {.role = role, .json = text_begin(reading)};
     cti_write(out, "{\"role\": ");
@@ -223,39 +224,39 @@ static void add_made(line_reading *reading, const char *role, const char *text, 
 
 /* A prompt and its completion: two texts, or two lists of messages, of which only the completion's
  * are learned. */
-static bool read_completion(line_reading *reading, cti_json_at prompt, cti_json_at completion) {
+static bool completion_read(line_reading *reading, cti_json_at prompt, cti_json_at completion) {
     static const char fault[] = "\"prompt\" and \"completion\" are two texts, or two lists of "
                                 "messages";
     ct_json_line *line = reading->line;
     if (is_kind(reading, prompt, CTI_JSON_STRING))
-        return read_string(reading, prompt, fault, &line->prompt) &&
-               read_string(reading, completion, fault, &line->completion);
-    return add_messages(reading, prompt, &openai, false, fault) &&
-           add_messages(reading, completion, &openai, true, fault);
+        return json_string_read(reading, prompt, fault, &line->prompt) &&
+               json_string_read(reading, completion, fault, &line->completion);
+    return messages_add(reading, prompt, &openai, false, fault) &&
+           messages_add(reading, completion, &openai, true, fault);
 }
 
 /* Alpaca's members, as messages of a user and an assistant. */
-static bool read_instruction(line_reading *reading, cti_json_at instruction, cti_json_at output) {
+static bool instruction_read(line_reading *reading, cti_json_at instruction, cti_json_at output) {
     const cti_json_at input = line_member(reading, 0, "input"),
                       system = line_member(reading, 0, "system"),
                       history = line_member(reading, 0, "history");
     const char *asked, *more = "", *first = "", *answer;
-    if (!read_string(reading, instruction, "\"instruction\" is not a text", &asked) ||
-        !read_string(reading, output, "\"output\" is not a text", &answer) ||
-        (input && !read_string(reading, input, "\"input\" is not a text", &more)) ||
-        (system && !read_string(reading, system, "\"system\" is not a text", &first)))
+    if (!json_string_read(reading, instruction, "\"instruction\" is not a text", &asked) ||
+        !json_string_read(reading, output, "\"output\" is not a text", &answer) ||
+        (input && !json_string_read(reading, input, "\"input\" is not a text", &more)) ||
+        (system && !json_string_read(reading, system, "\"system\" is not a text", &first)))
         return false;
     if (history && line_value(reading, history)->count)
         return line_fail(reading, history,
                          "\"history\" is not read beside an instruction: "
                          "\"messages\" can have all turns");
-    if (*first) add_made(reading, "system", first, "");
-    add_made(reading, "user", asked, more);
-    add_made(reading, "assistant", answer, "");
+    if (*first) message_add_made(reading, "system", first, "");
+    message_add_made(reading, "user", asked, more);
+    message_add_made(reading, "assistant", answer, "");
     return true;
 }
 
-static bool read_text(const line_reading *reading, cti_json_at text) {
+static bool plain_text_read(const line_reading *reading, cti_json_at text) {
     ct_json_line *line = reading->line;
     const cti_json_at label = line_member(reading, 0, "label");
     if (!is_kind(reading, text, CTI_JSON_STRING))
@@ -263,11 +264,11 @@ static bool read_text(const line_reading *reading, cti_json_at text) {
     line->text = cti_json_text(&reading->tree, text).at;
     line->bytes = cti_json_text(&reading->tree, text).size;
     return !label || !is_kind(reading, label, CTI_JSON_STRING) ||
-           read_string(reading, label, "", &line->label);
+           json_string_read(reading, label, "", &line->label);
 }
 
 /* Reads the first form that the object has. */
-static bool read_form(line_reading *reading) {
+static bool form_read(line_reading *reading) {
     const cti_json_at chosen = line_member(reading, 0, "chosen"),
                       rejected = line_member(reading, 0, "rejected"),
                       messages = line_member(reading, 0, "messages"),
@@ -280,28 +281,28 @@ static bool read_form(line_reading *reading) {
     if (chosen && rejected)
         return line_fail(reading, chosen, "\"chosen\" and \"rejected\" (preferences) are not read");
     if (messages)
-        return add_messages(reading, messages, &openai, true,
+        return messages_add(reading, messages, &openai, true,
                             "\"messages\" is not a list of messages");
     if (conversations)
-        return add_messages(reading, conversations, &sharegpt, true,
+        return messages_add(reading, conversations, &sharegpt, true,
                             "\"conversations\" is not a list of messages");
-    if (prompt && completion) return read_completion(reading, prompt, completion);
-    if (instruction && output) return read_instruction(reading, instruction, output);
-    if (text) return read_text(reading, text);
+    if (prompt && completion) return completion_read(reading, prompt, completion);
+    if (instruction && output) return instruction_read(reading, instruction, output);
+    if (text) return plain_text_read(reading, text);
     return line_fail(reading, 0,
                      "the object has no \"text\", \"messages\" or \"conversations\", no \"prompt\" "
                      "with a \"completion\", and no \"instruction\" with an \"output\"");
 }
 
 /* Tools beside messages: an array, or its text. A label that is no text is its spelling. */
-static bool read_beside(line_reading *reading) {
+static bool tools_and_label_read(line_reading *reading) {
     ct_json_line *line = reading->line;
     const cti_json_at tools = line_member(reading, 0, "tools"),
                       label = line_member(reading, 0, "label");
     if (tools && line->n_messages) {
         if (!is_kind(reading, tools, CTI_JSON_ARRAY))
-            return read_string(reading, tools, "\"tools\" is not a list, or its text",
-                               &line->tools);
+            return json_string_read(reading, tools, "\"tools\" is not a list, or its text",
+                                    &line->tools);
         line->tools = text_begin(reading);
         line_put_value(reading, tools);
         text_end(reading);
@@ -315,9 +316,9 @@ static bool read_beside(line_reading *reading) {
 
 /* ---- the passes ---- */
 
-static bool read_pass(line_reading *reading) {
+static bool messages_read_in_two_passes(line_reading *reading) {
     *reading->line = (ct_json_line){0};
-    return read_form(reading) && read_beside(reading);
+    return form_read(reading) && tools_and_label_read(reading);
 }
 
 /* Makes room for what the first pass has counted. */
@@ -341,17 +342,17 @@ static bool line_room(const line_reading *reading) {
     return true;
 }
 
-static bool read_object(line_reading *reading) {
+static bool json_object_read(line_reading *reading) {
     if (!is_kind(reading, 0, CTI_JSON_OBJECT))
         return line_fail(reading, 0,
                          "this is not an object; the file needs one object in each line, or one "
                          "array of objects");
     if (line_value(reading, 0)->count > LINE_MEMBERS)
         return line_fail(reading, 0, "the object has more than 64 members");
-    if (!read_pass(reading) || !line_room(reading)) return false;
+    if (!messages_read_in_two_passes(reading) || !line_room(reading)) return false;
     if (reading->out.used) { /* something is written */
         reading->out = (cti_writer){.at = reading->memory->text, .size = reading->out.used};
-        if (!read_pass(reading)) return false;
+        if (!messages_read_in_two_passes(reading)) return false;
     }
     if (reading->line->n_messages) reading->line->messages = reading->memory->messages;
     return true;
@@ -361,7 +362,7 @@ bool cti_json_line_read(ct_context *context, const char *place, char *text, size
                         cti_line_memory *memory, ct_json_line *line) {
     line_reading reading = {.context = context, .place = place, .memory = memory, .line = line};
     if (!cti_json_tree_read(context, line_op, place, text, size, &reading.tree)) return false;
-    const bool done = read_object(&reading);
+    const bool done = json_object_read(&reading);
     cti_json_tree_free(&reading.tree);
     return done;
 }

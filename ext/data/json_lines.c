@@ -85,7 +85,7 @@ ct_json_lines *ct_json_lines_open(ct_context *context, const char *path) {
 /* ---- lines ---- */
 
 /* Moves the bytes that are left to the beginning, and reads more behind them; a NUL follows. */
-static bool read_more(ct_json_lines *lines) {
+static bool buffer_fill(ct_json_lines *lines) {
     const size_t left = lines->size - lines->begin;
     const size_t more = (size_t)cti_min(LINES_READ, lines->file.size - lines->at);
     if (lines->begin) memmove(lines->text, lines->text + lines->begin, left);
@@ -108,14 +108,14 @@ static bool read_more(ct_json_lines *lines) {
 
 /* Finds the next line; its NUL takes the place of the line end. Returns false at the end of the
  * file, or after an error. */
-static bool find_line(ct_json_lines *lines, cti_text *line) {
+static bool line_find(ct_json_lines *lines, cti_text *line) {
     const char *end = NULL;
     while (!end) {
         if (lines->size > lines->seen)
             end = memchr(lines->text + lines->seen, '\n', lines->size - lines->seen);
         lines->seen = lines->size;
         if (end || lines->at == lines->file.size) break;
-        if (!read_more(lines)) return false;
+        if (!buffer_fill(lines)) return false;
     }
     if (!end && lines->begin == lines->size) return false;
     const size_t last = end ? (size_t)(end - lines->text) : lines->size;
@@ -144,15 +144,15 @@ static int next_byte(ct_json_lines *lines) {
             lines->number += c == '\n';
         }
         lines->seen = lines->begin;
-        if (lines->at == lines->file.size || !read_more(lines)) return -1;
+        if (lines->at == lines->file.size || !buffer_fill(lines)) return -1;
     }
 }
 
 /* Passes over a byte order mark, and decides between lines and an array by the first byte that is
  * no white space. */
-static bool begin_lines(ct_json_lines *lines) {
+static bool lines_begin(ct_json_lines *lines) {
     while (lines->size < 3 && lines->at < lines->file.size)
-        if (!read_more(lines)) return false;
+        if (!buffer_fill(lines)) return false;
     if (lines->size >= 3 && !memcmp(lines->text, "\xef\xbb\xbf", 3)) lines->begin = 3;
     lines->number = 1;
     lines->is_array = next_byte(lines) == '[';
@@ -160,7 +160,7 @@ static bool begin_lines(ct_json_lines *lines) {
     lines->is_begun = true;
     if (lines->is_array) {
         lines->begin++;
-    } else { /* back to the beginning of the line, which find_line counts */
+    } else { /* back to the beginning of the line, which line_find counts */
         lines->number--;
         while (lines->begin && strchr(" \t\r", lines->text[lines->begin - 1])) lines->begin--;
     }
@@ -206,7 +206,7 @@ static bool scan_element(element_scan *scan, const ct_json_lines *lines) {
 
 /* Finds the next element of an array. A NUL takes the place of the byte behind it; the next call
  * puts that byte back. Returns false behind the last element, or after an error. */
-static bool find_element(ct_json_lines *lines, cti_text *element) {
+static bool element_find(ct_json_lines *lines, cti_text *element) {
     if (lines->has_ended) return false;
     if (lines->behind) lines->text[lines->begin] = lines->behind;
     lines->behind = 0;
@@ -228,14 +228,14 @@ static bool find_element(ct_json_lines *lines, cti_text *element) {
     }
     element_scan scan = {0};
     while (!scan_element(&scan, lines) && lines->at < lines->file.size)
-        if (!read_more(lines)) return false;
+        if (!buffer_fill(lines)) return false;
     *element = (cti_text){lines->text + lines->begin, scan.size};
     lines->has_items = true;
     return true;
 }
 
 /* Puts a NUL behind an element, and passes over it. */
-static void take_element(ct_json_lines *lines, cti_text element) {
+static void element_take(ct_json_lines *lines, cti_text element) {
     for (size_t i = 0; i < element.size; i++) lines->number += element.at[i] == '\n';
     lines->begin += element.size;
     lines->seen = lines->begin;
@@ -245,7 +245,7 @@ static void take_element(ct_json_lines *lines, cti_text element) {
 
 /* ---- the next object ---- */
 
-static bool read_object_at(ct_json_lines *lines, cti_text text, ct_json_line *line) {
+static bool object_read_at(ct_json_lines *lines, cti_text text, ct_json_line *line) {
     const size_t room = strlen(lines->path) + 24;
     const int64_t number = line->number;
     char *place = malloc(room);
@@ -258,16 +258,16 @@ static bool read_object_at(ct_json_lines *lines, cti_text text, ct_json_line *li
     return done;
 }
 
-static bool find_object(ct_json_lines *lines, cti_text *text, int64_t *number) {
-    if (!lines->is_begun && !begin_lines(lines)) return false;
+static bool object_find(ct_json_lines *lines, cti_text *text, int64_t *number) {
+    if (!lines->is_begun && !lines_begin(lines)) return false;
     if (lines->is_array) {
-        if (!find_element(lines, text)) return false;
+        if (!element_find(lines, text)) return false;
         *number = lines->number;
-        take_element(lines, *text);
+        element_take(lines, *text);
         return true;
     }
     do {
-        if (!find_line(lines, text)) return false;
+        if (!line_find(lines, text)) return false;
     } while (is_blank(*text));
     *number = lines->number;
     return true;
@@ -282,7 +282,7 @@ bool ct_json_lines_next(ct_json_lines *lines, ct_json_line *line) {
     cti_text text = {0};
     ct_json_line found = {0};
     const bool done =
-        find_object(lines, &text, &found.number) && read_object_at(lines, text, &found);
+        object_find(lines, &text, &found.number) && object_read_at(lines, text, &found);
     if (done) *line = found;
     else if (ct_error(lines->context) == CT_ERR_FORMAT) lines->has_ended = true;
     return done;

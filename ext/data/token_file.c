@@ -33,7 +33,7 @@ static bool has_header(const unsigned char first[12]) {
     return magic == MAGIC_GPT2 || magic == MAGIC_LLAMA3;
 }
 
-static bool read_token_header(cti_token_file *file, const unsigned char first[12], int asked) {
+static bool token_header_read(cti_token_file *file, const unsigned char first[12], int asked) {
     ct_context *context = file->file.context;
     const long long version = cti_token_at(first, 4, 1), count = cti_token_at(first, 4, 2),
                     rest = file->file.size - CTI_TOKEN_HEADER;
@@ -63,7 +63,7 @@ static bool read_token_header(cti_token_file *file, const unsigned char first[12
 
 /* ---- NumPy's header ---- */
 
-static bool read_npy(cti_token_file *file, int asked) {
+static bool npy_read(cti_token_file *file, int asked) {
     static const struct {
         const char *dtype;
         int bytes;
@@ -106,12 +106,12 @@ static bool read_npy(cti_token_file *file, int asked) {
 
 /* ---- any file ---- */
 
-static bool read_layout(cti_token_file *file, int asked) {
+static bool layout_read(cti_token_file *file, int asked) {
     unsigned char first[CTI_KIND_BYTES] = {0};
     const int64_t size = file->file.size, n = size < CTI_KIND_BYTES ? size : CTI_KIND_BYTES;
     if (!cti_file_read(&file->file, 0, first, (size_t)n)) return false;
-    if (has_header(first)) return read_token_header(file, first, asked);
-    if (cti_npy_is(first, (size_t)n)) return read_npy(file, asked);
+    if (has_header(first)) return token_header_read(file, first, asked);
+    if (cti_npy_is(first, (size_t)n)) return npy_read(file, asked);
     const cti_kind *kind = cti_kind_of(first, (size_t)n, size, true);
     if (kind)
         return ct_fail(file->file.context, CT_ERR_FORMAT, "%s: %s: is %s, not a file of ids%s",
@@ -168,7 +168,7 @@ bool cti_token_file_open(ct_context *context, const char *path, int bytes, cti_t
         ok = cti_file_fail(context, token_op, file->path, "cannot read its size");
     if (ok) {
         file->file.size = file->about.size;
-        ok = read_layout(file, bytes);
+        ok = layout_read(file, bytes);
     }
     if (!ok) cti_token_file_free(file);
     return ok;

@@ -60,14 +60,14 @@ void ct_tokens_close(ct_tokens *tokens) {
 }
 
 /* Makes room for file i: closes the file that has its place in .open, unless that is file i. */
-static void make_room_for(ct_tokens *tokens, int i) {
+static void file_room_make(ct_tokens *tokens, int i) {
     int *place = &tokens->open[i % OPEN_FILES];
     if (*place != i) cti_file_close(&tokens->file[*place].file);
     *place = i;
 }
 
 /* Opens all files and fills in the struct. *opened is the number of files opened. */
-static bool open_all(ct_tokens *tokens, const char *const *paths, int bytes, int *opened) {
+static bool files_open(ct_tokens *tokens, const char *const *paths, int bytes, int *opened) {
     ct_context *context = tokens->context;
     tokens->file = cti_take_any(context, cti_bytes(tokens->n, sizeof *tokens->file));
     if (!tokens->file) return false;
@@ -80,7 +80,7 @@ static bool open_all(ct_tokens *tokens, const char *const *paths, int bytes, int
             return ct_fail(context, CT_ERR_ARGUMENT, "tokens_open: path %d of %d is NULL", i,
                            tokens->n);
         if (i < OPEN_FILES) tokens->open[i] = i;
-        else make_room_for(tokens, i);
+        else file_room_make(tokens, i);
         if (!cti_token_file_open(context, paths[i], bytes, file)) return false;
         ++*opened;
         if (__builtin_add_overflow(tokens->count, file->ids, &tokens->count))
@@ -114,7 +114,7 @@ ct_tokens *ct_tokens_open(ct_context *context, const char *const *paths, int n,
     if (tokens_check_opts(context, paths, n, opts)) {
         tokens->vocabulary = opts.vocabulary;
         tokens->n = n;
-        if (open_all(tokens, paths, opts.bytes, &opened)) return tokens;
+        if (files_open(tokens, paths, opts.bytes, &opened)) return tokens;
     }
     tokens_end(tokens, opened, "");
     return NULL;
@@ -141,7 +141,7 @@ int64_t ct_tokens_windows(const ct_tokens *tokens, int64_t T) {
 
 /* ---- batches ---- */
 
-static void count_windows(ct_tokens *tokens, int64_t T) {
+static void windows_count(ct_tokens *tokens, int64_t T) {
     if (tokens->window == T) return;
     tokens->before[0] = 0;
     for (int i = 0; i < tokens->n; i++)
@@ -160,7 +160,7 @@ static int file_of(const ct_tokens *tokens, int64_t w) {
     return low;
 }
 
-static bool refuse_id(const ct_tokens *tokens, const cti_token_file *file, int64_t i, int64_t id) {
+static bool id_refuse(const ct_tokens *tokens, const cti_token_file *file, int64_t i, int64_t id) {
     const long long offset = file->data + i * file->bytes;
     if (id < 0 && !file->is_signed)
         return ct_fail(tokens->context, CT_ERR_FORMAT,
@@ -175,7 +175,7 @@ static bool refuse_id(const ct_tokens *tokens, const cti_token_file *file, int64
 }
 
 /* Reads ids [first, first + T + 1) of a file: the first T into x, the last T into y. */
-static bool read_ids(cti_token_file *file, int64_t first, int64_t T, int64_t *x, int64_t *y) {
+static bool ids_read(cti_token_file *file, int64_t first, int64_t T, int64_t *x, int64_t *y) {
     /* The row of x first holds the window's bytes as they are in the file: 4 (T + 1) <= 8 T. It has
      * no room for the last id of 8 bytes, which is read into its place in y. */
     const bool is_wide = file->bytes == sizeof *x;
@@ -190,17 +190,17 @@ static bool read_ids(cti_token_file *file, int64_t first, int64_t T, int64_t *x,
 }
 
 /* Reads window w of all windows: its first T ids into a row of x, its last T into a row of y. */
-static bool read_window(ct_tokens *tokens, int64_t w, int64_t T, int64_t *x, int64_t *y) {
+static bool window_read(ct_tokens *tokens, int64_t w, int64_t T, int64_t *x, int64_t *y) {
     const int i = file_of(tokens, w);
     cti_token_file *file = &tokens->file[i];
     const int64_t first = (w - tokens->before[i]) * T;
-    make_room_for(tokens, i);
-    if (!read_ids(file, first, T, x, y)) return false;
+    file_room_make(tokens, i);
+    if (!ids_read(file, first, T, x, y)) return false;
     const uint64_t most =
         tokens->vocabulary ? (uint64_t)tokens->vocabulary : INT64_MAX + UINT64_C(1);
-    if ((uint64_t)x[0] >= most) return refuse_id(tokens, file, first, x[0]);
+    if ((uint64_t)x[0] >= most) return id_refuse(tokens, file, first, x[0]);
     for (int64_t t = 0; t < T; t++)
-        if ((uint64_t)y[t] >= most) return refuse_id(tokens, file, first + t + 1, y[t]);
+        if ((uint64_t)y[t] >= most) return id_refuse(tokens, file, first + t + 1, y[t]);
     return true;
 }
 
@@ -208,7 +208,7 @@ static const char batch_op[] = "tokens_batch";
 
 /* The number of windows of an epoch. If the sizes of the batch are wrong, records an error and
  * returns 0. */
-static int64_t check_batch(ct_tokens *tokens, int64_t index, int64_t B, int64_t T) {
+static int64_t batch_check(ct_tokens *tokens, int64_t index, int64_t B, int64_t T) {
     ct_context *context = tokens->context;
     if (B < 1 || T < 1) {
         ct_fail(context, CT_ERR_ARGUMENT, "%s: a batch (%lld, %lld), and not at least (1, 1)",
@@ -220,7 +220,7 @@ static int64_t check_batch(ct_tokens *tokens, int64_t index, int64_t B, int64_t 
                 "%s: batch %lld of %lld windows is too far: a window's number overflows", batch_op,
                 (long long)index, (long long)B);
     } else {
-        count_windows(tokens, T);
+        windows_count(tokens, T);
         const int64_t windows = tokens->before[tokens->n];
         int64_t most = 0;
         for (int i = 0; i < tokens->n; i++) most = cti_max(most, tokens->file[i].ids);
@@ -237,7 +237,7 @@ static int64_t check_batch(ct_tokens *tokens, int64_t index, int64_t B, int64_t 
     return 0;
 }
 
-static bool read_batch(ct_tokens *tokens, int64_t windows, uint64_t seed, int64_t index,
+static bool batch_read(ct_tokens *tokens, int64_t windows, uint64_t seed, int64_t index,
                        ct_tensor *x, ct_tensor *y) {
     const ct_shape shape = ct_shape_of(x);
     const int64_t B = shape.dim[0], T = shape.dim[1];
@@ -245,7 +245,7 @@ static bool read_batch(ct_tokens *tokens, int64_t windows, uint64_t seed, int64_
     for (int64_t b = 0; b < B; b++) {
         const int64_t number = index * B + b, epoch = number / windows;
         const int64_t w = cti_shuffle(seed, (uint64_t)epoch, windows, number % windows);
-        if (!read_window(tokens, w, T, ids + b * T, next + b * T)) return false;
+        if (!window_read(tokens, w, T, ids + b * T, next + b * T)) return false;
     }
     return true;
 }
@@ -257,12 +257,12 @@ bool ct_tokens_batch(ct_tokens *tokens, uint64_t seed, int64_t index, int64_t B,
     ct_context *context = tokens->context;
     if (!x || !y)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", batch_op, x ? "y" : "x");
-    const int64_t windows = check_batch(tokens, index, B, T);
+    const int64_t windows = batch_check(tokens, index, B, T);
     if (!windows) return false;
     ct_scope scope = ct_scope_open_no_grad(context);
     ct_tensor *ids = ct_empty(context, CT_I64, CT_SHAPE(B, T)),
               *next = ct_empty(context, CT_I64, CT_SHAPE(B, T));
-    const bool done = next && read_batch(tokens, windows, seed, index, ids, next);
+    const bool done = next && batch_read(tokens, windows, seed, index, ids, next);
     if (done) {
         *x = ct_scope_keep(scope, ids);
         *y = ct_scope_keep(scope, next);

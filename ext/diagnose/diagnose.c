@@ -20,7 +20,7 @@ bool cti_suspect_not_finite(cti_suspect *s) {
 
 /* ---- all hypotheses ---- */
 
-static void hypothesize(cti_suspect *s) {
+static void hypotheses_try(cti_suspect *s) {
     static cti_hypothesis *const all[] = {
         cti_suspect_not_finite, cti_suspect_rounded,       cti_suspect_zero,
         cti_suspect_cotangent,  cti_suspect_not_linear,    cti_suspect_factor,
@@ -44,7 +44,7 @@ static void hypothesize(cti_suspect *s) {
 }
 
 /* Sets s->a and s->j to A and J, or to copies of them with zeros in the undecided columns. */
-static bool take_columns(cti_suspect *s) {
+static bool columns_take(cti_suspect *s) {
     const cti_checked *c = s->c;
     s->a = c->analytic, s->j = c->numeric;
     if (!c->undecided) return true;
@@ -70,7 +70,7 @@ bool cti_diagnose(cti_check *check, cti_checked *c) {
                      .n = c->n,
                      .fit = check->coarse ? 0.05 : 1e-3};
     s.p = cti_check_numbers(check, s.rows, s.n);
-    bool ok = s.p != NULL && take_columns(&s);
+    bool ok = s.p != NULL && columns_take(&s);
     if (ok) {
         double most = 0;
         for (int64_t e = 0; e < s.rows * s.n; e++)
@@ -78,7 +78,7 @@ bool cti_diagnose(cti_check *check, cti_checked *c) {
         s.size = sqrt(s.size);
         s.error = cti_suspect_distance(&s, s.a, s.j);
         s.tiny = fmax(check->opts.atol, most * (check->coarse ? 1e-3 : 1e-8));
-        hypothesize(&s);
+        hypotheses_try(&s);
         ok = cti_ready(check->context);
     }
     if (ok) cti_check_say(check, c, s.mistake, s.factor, s.text);

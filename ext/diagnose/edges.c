@@ -92,7 +92,7 @@ bool cti_suspect_edges(cti_suspect *s) {
 
 /* Finds the columns that are wrong, and the columns that are right and not zero. False: there are
  * too few of either to look for a threshold. */
-static bool sort_columns(cti_suspect *s, bool **wrong, bool **right) {
+static bool columns_sort(cti_suspect *s, bool **wrong, bool **right) {
     *wrong = cti_check_flags(s->check, s->n), *right = cti_check_flags(s->check, s->n);
     if (!*wrong || !*right) return false;
     int64_t off = 0, good = 0;
@@ -120,7 +120,7 @@ static double common_factor(cti_suspect *s, const bool *wrong) {
 
 bool cti_suspect_threshold(cti_suspect *s) {
     bool *wrong, *right;
-    if (s->check->opts.fast || !sort_columns(s, &wrong, &right)) return false;
+    if (s->check->opts.fast || !columns_sort(s, &wrong, &right)) return false;
     enum { INPUT, SIZE, OUTPUT, OTHER };
     for (int of = INPUT; of < OTHER + s->check->count; of++) {
         const cti_checked *x = of < OUTPUT    ? s->c
@@ -231,7 +231,7 @@ static bool groups_fit(cti_suspect *s, bool rows, int d, bool others, double ran
 
 /* Says what the factors along dim d have in common: all but one index is left out, or the factor
  * grows with the index. False: nothing. */
-static bool say_factors(cti_suspect *s, bool rows, int d, const double *factor, int64_t n) {
+static bool factors_say(cti_suspect *s, bool rows, int d, const double *factor, int64_t n) {
     const double part = s->check->coarse ? 0.02 : 1e-4;
     int64_t there = 0, gone = 0, last = -1, known = 0;
     double first = 0, step = 0;
@@ -276,7 +276,7 @@ static bool factors_along(cti_suspect *s, bool named) {
                 double *factor = cti_check_numbers(s->check, 1, rows ? s->rows : s->n);
                 if (!factor || !groups_fit(s, rows, d, others, range, factor)) continue;
                 if (named) {
-                    if (say_factors(s, rows, d, factor, shape.dim[d])) return true;
+                    if (factors_say(s, rows, d, factor, shape.dim[d])) return true;
                     continue;
                 }
                 return cti_suspect_say(

@@ -19,7 +19,7 @@ static bool can_move(const cti_suspect *s) {
 
 /* Do a and j differ by no more than s->fit times the error? Columns that are not finite do not
  * count, but they must be fewer than half. */
-static bool agree(const cti_suspect *s, const double *a, const double *j) {
+static bool jacobians_agree(const cti_suspect *s, const double *a, const double *j) {
     double left = 0;
     int64_t finite = 0;
     for (int64_t i = 0; i < s->n; i++) {
@@ -47,11 +47,11 @@ bool cti_suspect_forward_value(cti_suspect *s) {
     if (!can_move(s) || s->c->dtype != check->dtype || !cti_shape_same(&s->in, &s->out) ||
         !cti_check_at(s->check, s->c, values, &other, NULL))
         return false;
-    if (agree(s, s->a, other.numeric))
+    if (jacobians_agree(s, s->a, other.numeric))
         return cti_suspect_say(
             s, CT_MISTAKE_FORWARD_VALUE,
             "the output is used where the input is meant: this is the derivative at x = y");
-    if (!agree(s, other.analytic, s->j)) return false;
+    if (!jacobians_agree(s, other.analytic, s->j)) return false;
     return cti_suspect_say(s, CT_MISTAKE_FORWARD_VALUE,
                            "the input is used where the output is meant: at x = y this backward "
                            "gives what is right here");
@@ -63,8 +63,8 @@ bool cti_suspect_is_at(cti_suspect *s, int q, double *instead) {
     cti_frame frame;
     cti_frame_open(s->check->context, &frame, false);
     values[q] = instead;
-    const bool yes =
-        cti_check_at(s->check, s->c, values, &other, NULL) && agree(s, s->a, other.numeric);
+    const bool yes = cti_check_at(s->check, s->c, values, &other, NULL) &&
+                     jacobians_agree(s, s->a, other.numeric);
     cti_frame_close(s->check->context, &frame);
     return yes;
 }
@@ -98,7 +98,7 @@ enum { QUANTITIES = 5 };
 static const char *const quantity_name[QUANTITIES] = {"the norm", "the sum", "the mean",
                                                       "the largest element", "the deviation"};
 
-static void measure_quantities(const double *x, int64_t n, double out[QUANTITIES]) {
+static void quantities_measure(const double *x, int64_t n, double out[QUANTITIES]) {
     double sum = 0, square = 0, most = 0, spread = 0;
     for (int64_t i = 0; i < n; i++)
         sum += x[i], square += x[i] * x[i], most = fmax(most, fabs(x[i]));
@@ -134,8 +134,8 @@ static bool name_varying(const cti_suspect *s, double c, double d, double *const
         double *now = q < 0 ? check->y : copy_of(s->check, &check->checked[q]);
         char of[32] = " of the output";
         if (!now || n < 1) continue;
-        measure_quantities(now, n, here);
-        measure_quantities(q < 0 ? y : moved[q], n, there);
+        quantities_measure(now, n, here);
+        quantities_measure(q < 0 ? y : moved[q], n, there);
         if (q >= 0) snprintf(of, sizeof of, " of input %d", check->checked[q].input);
         if (n == 1 && is_power(c, d, here[0], there[0], q < 0 ? "the output" : "input ",
                                q < 0 ? "" : of + sizeof " of input", text, size))
@@ -188,7 +188,7 @@ cti_constancy cti_suspect_constancy(cti_suspect *s, double c, char *text, size_t
 
 /* Sets values[q] to input q, rotated by one along the dim that is `from_right` from the right; to
  * NULL if the input has no such dim of that size. False: no input has it. */
-static bool rotate_inputs(cti_check *check, int from_right, int64_t size, double **values) {
+static bool inputs_rotate(cti_check *check, int from_right, int64_t size, double **values) {
     bool any = false;
     for (int q = 0; q < check->count; q++) {
         const cti_checked *x = &check->checked[q];
@@ -239,7 +239,7 @@ static symmetry symmetry_along(cti_suspect *s, int d) {
     symmetry found = NO_SYMMETRY;
     cti_frame frame;
     cti_frame_open(s->check->context, &frame, false);
-    if (rotate_inputs(s->check, s->in.ndim - 1 - d, s->in.dim[d], values) &&
+    if (inputs_rotate(s->check, s->in.ndim - 1 - d, s->in.dim[d], values) &&
         cti_check_at(s->check, s->c, values, &other, NULL))
         for (int p = s->out.ndim - 1; p >= -1 && found == NO_SYMMETRY; p--) {
             if (p >= 0 && s->out.dim[p] != s->in.dim[d]) continue;

@@ -156,14 +156,14 @@ static double whole_number(double v, double part) {
 /* Writes a possible reason for the factor c, or "". A factor of 2 needs no reason: it was forgotten
  * or doubled. Other whole numbers up to 4 are likely to be constants too, so only a size of exactly
  * that number is named for them. */
-static void guess_reason(const cti_suspect *s, double c, double number, char *text, size_t size) {
+static void reason_guess(const cti_suspect *s, double c, double number, char *text, size_t size) {
     const form_of_size forms = number && number <= 4 ? ITSELF : ANY_FORM;
     *text = 0;
     if (number == 2 || name_factor(s, c, forms, text, size) || forms == ITSELF) return;
     name_ratio(s, c, text, size);
 }
 
-static bool say_constant(cti_suspect *s, double c) {
+static bool constant_say(cti_suspect *s, double c) {
     const double size = fabs(c), part = s->check->coarse ? 0.02 : 1e-5,
                  times = whole_number(size, part), over = whole_number(1 / size, part);
     char what[128], reason[160];
@@ -174,7 +174,7 @@ static bool say_constant(cti_suspect *s, double c) {
         snprintf(what, sizeof what, "%.0f times what it must be: a factor of %.0f too many", times,
                  times);
     else snprintf(what, sizeof what, "%s times what it must be", CTI_SUSPECT_TIMES(size));
-    guess_reason(s, size, over ? over : times, reason, sizeof reason);
+    reason_guess(s, size, over ? over : times, reason, sizeof reason);
     return cti_suspect_say(s, CT_MISTAKE_FACTOR, "it is %s%s%s%s", what,
                            *reason ? ", perhaps " : "", reason,
                            c < 0 ? ", with the sign flipped" : "");
@@ -202,7 +202,7 @@ bool cti_suspect_factor(cti_suspect *s) {
         return cti_suspect_say(s, CT_MISTAKE_SCALE,
                                "the scale of the mask, %.6g (as of a dropout), is %s", scale,
                                close_to(c * scale, 1, part) ? "forgotten" : "applied twice");
-    return say_constant(s, c);
+    return constant_say(s, c);
 }
 
 /* ---- factors that are not constant ---- */

@@ -111,7 +111,7 @@ static const char script[] =
     "      if (e.target.title) input.querySelector('.read').textContent = e.target.title;\n"
     "    });\n";
 
-static void put_cotangent(const cti_check *check, int64_t output) {
+static void cotangent_put(const cti_check *check, int64_t output) {
     fputs(cti_diagnose_cotangent(output), check->opts.html);
     if (output >= 0) fputs(CTI_POSITION(check->shape, output), check->opts.html);
 }
@@ -129,14 +129,14 @@ typedef struct {
 
 /* The next two functions begin and end a cell: the first gives it its colour, the second a digit if
  * the cell is large. Level 0 is right, and a level above LEVELS is not finite. */
-static void put_cell_open(FILE *file, int level) {
+static void cell_put_open(FILE *file, int level) {
     if (level > LEVELS) fputs("<i class=\"x\"", file);
     else if (level == 0) fputs("<i class=\"r\"", file);
     else
         fprintf(file, "<i%s style=\"background: rgb(var(--hot) / %d%%)\"",
                 level >= 7 ? " class=\"h\"" : "", 9 + 9 * level);
 }
-static void put_cell_close(FILE *file, int level, bool large) {
+static void cell_put_close(FILE *file, int level, bool large) {
     if (large && level > LEVELS) fputs(">x</i>", file);
     else if (large && level) fprintf(file, ">%d</i>", level);
     else fputs(large ? ">\xc2\xb7</i>" : "></i>", file); /* a middle dot */
@@ -144,7 +144,7 @@ static void put_cell_close(FILE *file, int level, bool large) {
 
 /* Writes the cell in one row and column. It shows the element with the largest error over its
  * tolerance, of the elements that it stands for. */
-static void put_cell(const plane *p, int64_t row, int64_t column) {
+static void cell_put(const plane *p, int64_t row, int64_t column) {
     FILE *file = p->check->opts.html;
     const int64_t high = (row + 1) * p->high / p->rows, wide = (column + 1) * p->wide / p->columns;
     ct_gradcheck_element worst = {0};
@@ -157,17 +157,17 @@ static void put_cell(const plane *p, int64_t row, int64_t column) {
             if (here > most) most = here, worst = element;
         }
     const int level = most <= 1 ? 0 : isinf(most) ? LEVELS + 1 : 1 + (int)fmin(8, log10(most));
-    put_cell_open(file, level);
+    cell_put_open(file, level);
     fprintf(file, " title=\"%s", CTI_POSITION(p->c->shape, worst.index));
     cti_html_number(file, ": analytic %.9g", worst.analytic);
     cti_html_number(file, ", numeric %.9g", worst.numeric);
     cti_html_number(file, ", error %.2g, cotangent ", worst.error);
-    put_cotangent(p->check, worst.output);
+    cotangent_put(p->check, worst.output);
     fputc('"', file);
-    put_cell_close(file, level, p->columns <= MAP_WIDE);
+    cell_put_close(file, level, p->columns <= MAP_WIDE);
 }
 
-static void put_plane(const plane *p) {
+static void plane_put(const plane *p) {
     FILE *file = p->check->opts.html;
     const ct_shape shape = p->c->shape;
     fputs("<figure>", file);
@@ -181,7 +181,7 @@ static void put_plane(const plane *p) {
             p->columns <= MAP_WIDE ? " large" : "");
     fprintf(file, "repeat(%lld, max-content)\">\n", (long long)p->columns);
     for (int64_t row = 0; row < p->rows; row++) {
-        for (int64_t column = 0; column < p->columns; column++) put_cell(p, row, column);
+        for (int64_t column = 0; column < p->columns; column++) cell_put(p, row, column);
         fputc('\n', file);
     }
     fputs("</div></div></figure>\n", file);
@@ -199,7 +199,7 @@ static int64_t worst_plane(const cti_check *check, const cti_checked *c, int64_t
     return worst / size;
 }
 
-static void put_planes(const cti_check *check, const cti_checked *c) {
+static void planes_put(const cti_check *check, const cti_checked *c) {
     FILE *file = check->opts.html;
     const ct_shape shape = c->shape;
     plane p = {.check = check, .c = c, .high = 1, .wide = 1};
@@ -217,24 +217,24 @@ static void put_planes(const cti_check *check, const cti_checked *c) {
     fputs("<div class=\"planes\">\n", file);
     if (planes > MAP_PLANES) {
         p.first = worst_plane(check, c, size) * size;
-        put_plane(&p);
+        plane_put(&p);
     } else {
-        for (; p.first < c->n; p.first += size) put_plane(&p);
+        for (; p.first < c->n; p.first += size) plane_put(&p);
     }
     fputs("</div>\n<p class=\"read\">Point at a cell for its numbers.</p>\n", file);
 }
 
-static void put_map(const cti_check *check, const cti_checked *c) {
+static void map_put(const cti_check *check, const cti_checked *c) {
     FILE *file = check->opts.html;
     fprintf(file, "<section>\n<h3>input %d <span class=\"dim\">%s %s: ", c->input, SHAPE(c->shape),
             cti_dtype_name(c->dtype));
     fprintf(file, "%lld of %lld elements wrong</span></h3>\n", (long long)c->wrong,
             (long long)c->n);
-    if (c->n) put_planes(check, c);
+    if (c->n) planes_put(check, c);
     fputs("</section>\n", file);
 }
 
-static void put_key(FILE *file) {
+static void key_put(FILE *file) {
     const struct {
         int first, last;
         const char *meaning;
@@ -248,15 +248,15 @@ static void put_key(FILE *file) {
                 "max-content)\">",
                 keys[i].last - keys[i].first + 1);
         for (int level = keys[i].first; level <= keys[i].last; level++) {
-            put_cell_open(file, level);
-            put_cell_close(file, level, true);
+            cell_put_open(file, level);
+            cell_put_close(file, level, true);
         }
         fprintf(file, "</span>%s</span>", keys[i].meaning);
     }
     fputs("</div>\n", file);
 }
 
-static void put_maps(const cti_check *check) {
+static void maps_put(const cti_check *check) {
     FILE *file = check->opts.html;
     fputs("<h2>Where</h2>\n", file);
     if (check->opts.fast) {
@@ -268,13 +268,13 @@ static void put_maps(const cti_check *check) {
     fputs("<p class=\"dim\">|analytic - numeric| of each element, at the cotangent where it is "
           "largest.</p>\n",
           file);
-    put_key(file);
-    for (int q = 0; q < check->count; q++) put_map(check, &check->checked[q]);
+    key_put(file);
+    for (int q = 0; q < check->count; q++) map_put(check, &check->checked[q]);
 }
 
 /* ---- the worst elements ---- */
 
-static void put_worst(const cti_check *check) {
+static void worst_put(const cti_check *check) {
     const ct_gradcheck_result *r = &check->result;
     FILE *file = check->opts.html;
     if (!r->worst_count) return;
@@ -286,7 +286,7 @@ static void put_worst(const cti_check *check) {
         fprintf(file, "<tr><td>%d %s</td><td>", e->input,
                 e->index < 0 ? "a direction"
                              : CTI_POSITION(ct_shape_of(check->in[e->input]), e->index));
-        put_cotangent(check, e->output);
+        cotangent_put(check, e->output);
         cti_html_number(file, "</td><td>%.9g", e->analytic);
         cti_html_number(file, "</td><td>%.9g", e->numeric);
         cti_html_number(file, "</td><td>%.2g", e->error);
@@ -302,7 +302,7 @@ static void put_worst(const cti_check *check) {
 
 /* ---- the page ---- */
 
-static void put_head(const cti_check *check) {
+static void head_put(const cti_check *check) {
     const ct_gradcheck_result *r = &check->result;
     FILE *file = check->opts.html;
     const char *verdict = r->ran ? cti_diagnose_verdict(r) : "failed";
@@ -317,7 +317,7 @@ static void put_head(const cti_check *check) {
     fputs("</h1>\n", file);
 }
 
-static void put_diagnosis(const cti_check *check) {
+static void diagnosis_put(const cti_check *check) {
     const ct_gradcheck_result *r = &check->result;
     FILE *file = check->opts.html;
     const char *look =
@@ -342,7 +342,7 @@ static void put_diagnosis(const cti_check *check) {
     }
 }
 
-static void put_counts(const cti_check *check) {
+static void counts_put(const cti_check *check) {
     const ct_gradcheck_result *r = &check->result;
     FILE *file = check->opts.html;
     fprintf(file, "<p>%lld of %lld %s wrong", (long long)(r->wrong - r->undecided),
@@ -359,13 +359,13 @@ static void put_counts(const cti_check *check) {
 void cti_diagnose_html(cti_check *check) {
     FILE *file = check->opts.html;
     if (!file) return;
-    put_head(check);
-    put_diagnosis(check);
+    head_put(check);
+    diagnosis_put(check);
     /* a backward may have failed before the comparison, which then has no result */
     if (check->result.ran && (check->result.checked || !*check->refused)) {
-        put_counts(check);
-        put_maps(check);
-        put_worst(check);
+        counts_put(check);
+        maps_put(check);
+        worst_put(check);
     }
     if (check->result.ran) cti_html_graph(check);
     fprintf(file, "<script>\n%s</script>\n</body>\n</html>\n", script);

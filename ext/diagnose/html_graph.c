@@ -36,7 +36,7 @@ static int *graph_row(drawing *d, const char *text, const char **end) {
 
 /* Draws or measures the arc from the row of a result down to the row of a use. A longer arc reaches
  * further to the left. */
-static void put_arc(drawing *d, int from, int to) {
+static void arc_put(drawing *d, int from, int to) {
     const int reach = 16 + 8 * (int)cti_min(to - from, FARTHEST), x = d->gutter - 8,
               y = from * ROW_HEIGHT + ROW_HEIGHT / 2, below = y + (to - from) * ROW_HEIGHT;
     /* this Bezier curve comes three quarters of the way to its control points */
@@ -48,7 +48,7 @@ static void put_arc(drawing *d, int from, int to) {
 
 /* Draws the dot of a line and the arcs to it. The inputs stand behind the op's name: "%3 = add(%1,
  * x2) (2, 3) f32". */
-static void put_line_arcs(drawing *d, const char *line, int row) {
+static void line_arcs_put(drawing *d, const char *line, int row) {
     const char *at = line;
     int *own = graph_row(d, line, &at);
     if (d->file)
@@ -58,7 +58,7 @@ static void put_line_arcs(drawing *d, const char *line, int row) {
         if (*at != '(' && *at != ' ') continue;
         const char *end = at;
         const int *from = graph_row(d, at + 1, &end);
-        if (from && *from >= 0 && strchr(",).", *end)) put_arc(d, *from, row);
+        if (from && *from >= 0 && strchr(",).", *end)) arc_put(d, *from, row);
     }
     if (own) *own = row;
 }
@@ -68,7 +68,7 @@ static const char *next_line(const char *line) {
     return end ? end + 1 : line + strlen(line);
 }
 
-static void put_line(FILE *file, const char *line) {
+static void line_put(FILE *file, const char *line) {
     char piece[256];
     const char *end = next_line(line);
     fprintf(file, "<span%s>", *line == 'x' ? " class=\"leaf\"" : "");
@@ -87,25 +87,25 @@ static void put_line(FILE *file, const char *line) {
 }
 
 /* Draws or measures the arcs of all lines. */
-static void put_arcs(drawing *d, const char *line) {
+static void arcs_put(drawing *d, const char *line) {
     for (int i = 0; i <= GRAPH_ROWS; i++) d->op[i] = d->leaf[i] = -1;
-    for (int row = 0; row < d->rows; row++, line = next_line(line)) put_line_arcs(d, line, row);
+    for (int row = 0; row < d->rows; row++, line = next_line(line)) line_arcs_put(d, line, row);
 }
 
-static void draw_graph(FILE *file, const char *text) {
+static void graph_draw(FILE *file, const char *text) {
     int64_t lines = 0;
     for (const char *line = text; *line; line = next_line(line)) lines++;
     drawing d = {.rows = (int)cti_min(lines, GRAPH_ROWS), .gutter = 18};
-    put_arcs(&d, text);
+    arcs_put(&d, text);
     d.file = file;
     fprintf(file,
             "<div class=\"scroll\"><div class=\"graph\"><svg width=\"%d\" height=\"%d\" "
             "xmlns=\"http://www.w3.org/2000/svg\">\n",
             d.gutter, d.rows * ROW_HEIGHT);
-    put_arcs(&d, text);
+    arcs_put(&d, text);
     fputs("</svg><pre>", file);
     const char *line = text;
-    for (int row = 0; row < d.rows; row++, line = next_line(line)) put_line(file, line);
+    for (int row = 0; row < d.rows; row++, line = next_line(line)) line_put(file, line);
     fputs("</pre></div></div>\n", file);
     if (lines > GRAPH_ROWS)
         fprintf(file, "<p class=\"dim\">%lld lines more.</p>\n", (long long)(lines - GRAPH_ROWS));
@@ -135,7 +135,7 @@ void cti_html_graph(cti_check *check) {
     fputs("<h2>The recorded graph</h2>\n<p class=\"dim\">One line for each result, in the order of "
           "computation. An arc goes from a result down to its use; gradients go back up.</p>\n",
           check->opts.html);
-    if (text) draw_graph(check->opts.html, text);
+    if (text) graph_draw(check->opts.html, text);
     else fputs("<p>It could not be recorded again.</p>\n", check->opts.html);
     free(text);
 }

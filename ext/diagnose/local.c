@@ -161,7 +161,7 @@ static double *values_of(cti_suspect *s, int q, int64_t size) {
     return values;
 }
 
-static int list_known(cti_suspect *s, known list[KNOWN]) {
+static int known_collect(cti_suspect *s, known list[KNOWN]) {
     const cti_check *check = s->check;
     int count = 0;
     for (int q = SOFTMAX; q < check->count && count + 2 <= KNOWN; q++) {
@@ -227,7 +227,7 @@ bool cti_suspect_local_factor(cti_suspect *s) {
     char some[64];
     const bool *wrong = wrong_columns(s, some);
     if (!wrong) return false;
-    const int count = list_known(s, list);
+    const int count = known_collect(s, list);
     for (int f = 0; f < FUNCTIONS; f++)
         for (int q = 0; q < count; q++)
             for (int over = 1; over >= 0; over--) {
@@ -251,7 +251,7 @@ bool cti_suspect_local_term(cti_suspect *s) {
     char some[64];
     const bool *wrong = wrong_columns(s, some);
     if (!wrong || !s->check->whole) return false;
-    const int count = list_known(s, list);
+    const int count = known_collect(s, list);
     double *base = cti_check_numbers(s->check, s->rows, s->n);
     if (!base) return false;
     for (int of_j = 0; of_j < 2; of_j++) {
@@ -278,7 +278,7 @@ bool cti_suspect_row_term(cti_suspect *s) {
     int64_t stride[CT_MAX_DIMS];
     char some[64];
     if (!wrong_columns(s, some) || !s->check->whole) return false;
-    const int count = list_known(s, list);
+    const int count = known_collect(s, list);
     cti_shape_strides(s->in, stride);
     for (int d = s->in.ndim - 1; d >= 0; d--) {
         const int64_t length = s->in.dim[d];

@@ -28,7 +28,7 @@ static const char *const way_words[WAYS] = {
     "is left out at the last index of its dim %d: a loop ends too early"};
 
 /* Writes the elements of x to `to`, rearranged along dim d. */
-static void rearrange(const cti_checked *x, int d, rearranged_way way, double *to) {
+static void elements_rearrange(const cti_checked *x, int d, rearranged_way way, double *to) {
     int64_t stride[CT_MAX_DIMS];
     const int64_t size = x->shape.dim[d];
     cti_shape_strides(x->shape, stride);
@@ -71,7 +71,7 @@ static bool is_rearranged(cti_suspect *s, int q, double *to) {
     for (int way = 0; way < WAYS; way++)
         for (int d = 0; d < x->shape.ndim; d++) {
             if (x->shape.dim[d] < 2) continue;
-            rearrange(x, d, (rearranged_way)way, to);
+            elements_rearrange(x, d, (rearranged_way)way, to);
             if (!cti_suspect_is_at(s, q, to)) continue;
             snprintf(words, sizeof words, way_words[way], d);
             return cti_suspect_say(s, way >= NO_FIRST ? CT_MISTAKE_EDGES : CT_MISTAKE_PERMUTED,
@@ -163,7 +163,7 @@ static bool explains_places(cti_suspect *s, const double *x, ct_shape shape,
     return moved >= 4 && c > 0 && cti_suspect_fits(s);
 }
 
-static bool say_places(cti_suspect *s, const element_places *p, int input) {
+static bool places_say(cti_suspect *s, const element_places *p, int input) {
     const int dims = s->out.ndim + s->in.ndim;
     char where[64];
     if (p->wrong < dims)
@@ -197,7 +197,7 @@ static bool tries_places(cti_suspect *s, const double *x, ct_shape shape, int in
         for (p.wrong_dim = 0; suits && p.wrong_dim < shape.ndim; p.wrong_dim++)
             for (p.wrong = 0; p.wrong < words; p.wrong++) {
                 if (p.wrong == p.right[p.wrong_dim] || shape.dim[p.wrong_dim] < 2) continue;
-                if (explains_places(s, x, shape, &p, added)) return say_places(s, &p, input);
+                if (explains_places(s, x, shape, &p, added)) return places_say(s, &p, input);
             }
     }
     return false;

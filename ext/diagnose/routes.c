@@ -54,7 +54,7 @@ bool cti_suspect_mask(cti_suspect *s) {
 
 /* P = J in the rows whose index along every dim of the set is the first (or last), and 0 in the
  * other rows. False: a column loses all its entries by this. */
-static bool keep_end(const cti_suspect *s, unsigned set, bool last) {
+static bool route_keep_end(const cti_suspect *s, unsigned set, bool last) {
     for (int64_t r = 0; r < s->rows; r++) {
         bool kept = true;
         for (int d = 0; d < s->out.ndim; d++)
@@ -74,7 +74,7 @@ static bool keep_end(const cti_suspect *s, unsigned set, bool last) {
 }
 
 /* P = the last entry of each column of J. */
-static void keep_last(const cti_suspect *s) {
+static void route_keep_last(const cti_suspect *s) {
     memset(s->p, 0, (size_t)(s->rows * s->n) * sizeof *s->p);
     for (int64_t i = 0; i < s->n; i++)
         for (int64_t r = s->rows; r-- > 0;)
@@ -86,7 +86,7 @@ static void keep_last(const cti_suspect *s) {
 
 bool cti_suspect_assigned(cti_suspect *s) {
     if (!s->check->whole) return false;
-    keep_last(s);
+    route_keep_last(s);
     if (!cti_suspect_fits(s)) return false;
     return cti_suspect_say(s, CT_MISTAKE_ASSIGNED,
                            "assigned where it must be added: of several contributions to an "
@@ -139,7 +139,7 @@ bool cti_suspect_sum(cti_suspect *s) {
     for (unsigned which = 2; which < 2u << s->out.ndim; which++) {
         const unsigned set = which / 2;
         const bool last = which % 2;
-        if (!keep_end(s, set, last) || !cti_suspect_fits(s)) continue;
+        if (!route_keep_end(s, set, last) || !cti_suspect_fits(s)) continue;
         char dims[64] = "";
         int count = 0;
         for (int d = 0, end = 0; d < s->out.ndim; d++)

@@ -23,7 +23,7 @@ static bool fits_inside(const cti_suspect *s) {
 typedef enum { GRADIENT, COTANGENT, DERIVATIVE } shifted_part;
 
 /* Sets P[r][i] = J[r'][i']. In r', i' or both the index along a dim is larger by `by`. */
-static void shift(const cti_suspect *s, shifted_part part, int d, int64_t by) {
+static void part_shift(const cti_suspect *s, shifted_part part, int d, int64_t by) {
     int64_t of_in[CT_MAX_DIMS], of_out[CT_MAX_DIMS];
     cti_shape_strides(s->in, of_in);
     cti_shape_strides(s->out, of_out);
@@ -56,7 +56,7 @@ bool cti_suspect_shifted(cti_suspect *s) {
                 if (part == DERIVATIVE && !cti_shape_same(&s->in, &s->out)) continue;
                 for (int d = ndim - 1; d >= 0; d--) {
                     if ((part == COTANGENT ? s->out : s->in).dim[d] < by + 2) continue;
-                    shift(s, (shifted_part)part, d, back ? -by : by);
+                    part_shift(s, (shifted_part)part, d, back ? -by : by);
                     if (fits_inside(s))
                         return cti_suspect_say(s, CT_MISTAKE_PERMUTED,
                                                "%s shifted by %d along dim %d: an index is off",
@@ -104,7 +104,7 @@ static int64_t middle_of(const cti_suspect *s, int64_t row, int q) {
 /* In a convolution each row of J is the kernel, whose centre along a dim is c + t r for index r of
  * the output. Finds 2 c and 2 t from two rows in the middle, from which padding cuts nothing off.
  */
-static bool find_centre(const cti_suspect *s, int p, int q, int64_t *c, int64_t *t) {
+static bool centre_find(const cti_suspect *s, int p, int q, int64_t *c, int64_t *t) {
     int64_t stride[CT_MAX_DIMS], middle = 0;
     cti_shape_strides(s->out, stride);
     if (s->out.dim[p] < 3 || s->in.dim[q] < 3) return false;
@@ -117,14 +117,14 @@ static bool find_centre(const cti_suspect *s, int p, int q, int64_t *c, int64_t 
 }
 
 /* P = J with each row mirrored about its centre along the dims of a set, counted from the right. */
-static bool mirror(const cti_suspect *s, unsigned set) {
+static bool jacobian_mirror(const cti_suspect *s, unsigned set) {
     bool moves = false; /* the kernel's centre moves with the output */
     int64_t of_in[CT_MAX_DIMS], c[CT_MAX_DIMS] = {0}, t[CT_MAX_DIMS] = {0};
     cti_shape_strides(s->in, of_in);
     for (int d = 0; d < s->in.ndim; d++) {
         if (!(set >> d & 1)) continue;
         if (d >= s->out.ndim ||
-            !find_centre(s, s->out.ndim - 1 - d, s->in.ndim - 1 - d, &c[d], &t[d]))
+            !centre_find(s, s->out.ndim - 1 - d, s->in.ndim - 1 - d, &c[d], &t[d]))
             return false;
         moves |= t[d] != 0;
     }
@@ -152,7 +152,7 @@ static bool mirror(const cti_suspect *s, unsigned set) {
 bool cti_suspect_kernel(cti_suspect *s) {
     if (!s->check->whole) return false;
     for (unsigned set = 1; set < 1u << s->in.ndim; set++) {
-        if (!mirror(s, set) || !fits_inside(s)) continue;
+        if (!jacobian_mirror(s, set) || !fits_inside(s)) continue;
         char dims[48] = "";
         int end = 0;
         for (int d = 0; d < s->in.ndim; d++)

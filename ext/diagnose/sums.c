@@ -27,7 +27,7 @@ static bool in_one_row(const cti_suspect *s, int dim, int64_t r, int64_t i) {
     return true;
 }
 
-static void fill_term(const cti_suspect *s, sum_term term, double *out) {
+static void term_fill(const cti_suspect *s, sum_term term, double *out) {
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t i = 0; i < s->n; i++)
             out[r * s->n + i] = in_one_row(s, term.dim, r, i)
@@ -43,7 +43,8 @@ static double dot(const double *a, const double *b, int64_t n) {
 
 /* One step of Gram-Schmidt: makes `term` orthogonal to the terms taken before, and subtracts from
  * `left` its projection onto `term`. Returns the decrease of ||left||^2. */
-static double take(double *left, double *term, double *const *taken, int count, int64_t n) {
+static double terms_take_away(double *left, double *term, double *const *taken, int count,
+                              int64_t n) {
     for (int t = 0; t < count; t++) {
         const double part = dot(term, taken[t], n) / dot(taken[t], taken[t], n);
         for (int64_t e = 0; e < n; e++) term[e] -= part * taken[t][e];
@@ -53,7 +54,7 @@ static double take(double *left, double *term, double *const *taken, int count, 
     return c * c * size;
 }
 
-static int list_terms(const cti_suspect *s, sum_term list[MOST_TERMS]) {
+static int terms_collect(const cti_suspect *s, sum_term list[MOST_TERMS]) {
     int count = 0;
     for (int d = -2; d < s->in.ndim; d++) {
         if (d >= 0 && (s->in.dim[d] < 2 || s->in.ndim == 1)) continue;
@@ -71,15 +72,15 @@ static int best_term(const cti_suspect *s, const sum_term *list, int count, cons
     int best = 0;
     double most = -1;
     for (int t = 0; t < count; t++) {
-        fill_term(s, list[t], term);
+        term_fill(s, list[t], term);
         memcpy(trial, left, (size_t)n * sizeof *trial);
-        const double gone = take(trial, term, taken, have, n);
+        const double gone = terms_take_away(trial, term, taken, have, n);
         if (gone > most * (1 + 1e-9)) most = gone, best = t;
     }
     return best;
 }
 
-static void describe(const sum_term *terms, int count, char *text, size_t size) {
+static void terms_describe(const sum_term *terms, int count, char *text, size_t size) {
     size_t end = 0;
     for (int t = 0; t < count && end < size; t++) {
         char over[32] = "all elements";
@@ -102,7 +103,7 @@ bool cti_suspect_other_sum(cti_suspect *s) {
         return false;
     const int64_t n = s->rows * s->n;
     sum_term list[MOST_TERMS], found[TAKEN];
-    const int count = list_terms(s, list);
+    const int count = terms_collect(s, list);
     double *taken[TAKEN], *left = cti_check_numbers(s->check, 1, n),
                           *trial = cti_check_numbers(s->check, 1, n);
     if (!left || !trial) return false;
@@ -111,11 +112,11 @@ bool cti_suspect_other_sum(cti_suspect *s) {
         double *term = taken[have] = cti_check_numbers(s->check, 1, n);
         if (!term) return false;
         found[have] = list[best_term(s, list, count, left, taken, have, term, trial)];
-        fill_term(s, found[have], term);
-        take(left, term, taken, have, n);
+        term_fill(s, found[have], term);
+        terms_take_away(left, term, taken, have, n);
         if (sqrt(dot(left, left, n)) > s->fit * s->error) continue;
         char text[200];
-        describe(found, have + 1, text, sizeof text);
+        terms_describe(found, have + 1, text, sizeof text);
         const bool moved = have == 1 && found[0].u == found[1].u && found[0].v == found[1].v &&
                            found[0].dim != -2 && found[1].dim != -2;
         if (moved)

@@ -85,8 +85,8 @@ static const char *name_vector(const cti_suspect *s, const double *v, const line
 
 /* Does P = J + up to `rank` matrices u v^T in each line's block explain the error? They are fitted
  * by elimination with full pivoting. With rank 1, *u and *v are the names of the vectors. */
-static bool take_terms(cti_suspect *s, const lines *l, int rank, double *block, const char **u,
-                       const char **v) {
+static bool terms_subtract_known(cti_suspect *s, const lines *l, int rank, double *block,
+                                 const char **u, const char **v) {
     const int64_t n = l->length;
     double *row = block + n * n, *column = row + n, *known = column + n;
     memcpy(s->p, s->j, (size_t)(s->rows * s->n) * sizeof *s->p);
@@ -213,7 +213,7 @@ bool cti_suspect_term(cti_suspect *s) {
             double *block = cti_check_numbers(s->check, l.length + 3, l.length);
             const char *u = NULL, *v = NULL;
             if (!block) return false;
-            if (!take_terms(s, &l, rank, block, &u, &v)) continue;
+            if (!terms_subtract_known(s, &l, rank, block, &u, &v)) continue;
             char where[32] = "all elements";
             if (d >= 0) snprintf(where, sizeof where, "dim %d", d);
             if (u && v)

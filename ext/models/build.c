@@ -105,7 +105,7 @@ bool cti_lm_has_pooler(const cti_lm_config *config) {
            (config->head == CTI_LM_HEAD_BARE || config->head == CTI_LM_HEAD_CLASSES);
 }
 
-static void add_base(builder *b, ct_module *base) {
+static void base_model_add(builder *b, ct_module *base) {
     const cti_lm_names *names = &b->config->family->names;
     const int64_t width = cti_lm_integer(b->config, CTI_LM_WIDTH);
     lm_add_embedding(b, base, names->embed, CTI_LM_VOCAB);
@@ -131,7 +131,7 @@ static void lm_add_param(builder *b, ct_module *module, const char *name, ct_dty
 }
 
 /* Adds the head; a tied head has the embedding's parameter. */
-static void add_head(builder *b, ct_module *root) {
+static void head_add(builder *b, ct_module *root) {
     const cti_lm_config *config = b->config;
     const cti_lm_names *names = &config->family->names;
     const int64_t width = cti_lm_integer(config, CTI_LM_WIDTH),
@@ -244,7 +244,7 @@ ct_module *cti_lm_first_layer(const cti_lm *lm) {
 }
 
 /* Writes down which parameters the family has, before a program can replace a module. */
-static void note_parameters(cti_lm *lm) {
+static void parameters_note(cti_lm *lm) {
     ct_param counted = {0}, param = {0};
     while (ct_module_next(lm->module, &counted)) lm->n_known++;
     cti_lm_known *known = lm->known = cti_take_any(lm->context, known_bytes(lm));
@@ -275,9 +275,9 @@ ct_module *cti_lm_build(ct_context *context, cti_lm_config *config, ct_lm_opts o
     ct_module *base = root;
     if (!bare)
         base = cti_nn_add_at(root, config->family->names.base, ct_module_new(context, "Model"));
-    add_base(&b, base);
-    if (!bare) add_head(&b, root);
-    if (cti_lm_is_ready(context)) note_parameters(lm);
+    base_model_add(&b, base);
+    if (!bare) head_add(&b, root);
+    if (cti_lm_is_ready(context)) parameters_note(lm);
     if (cti_lm_is_ready(context)) return root;
     ct_module_free(root);
     return NULL;

@@ -31,7 +31,7 @@ static const struct {
     {"quick_gelu", CT_QUICK_GELU},
 };
 
-static bool read_activation(const cti_lm_reader *reader, const cti_lm_key *row, cti_json_at value) {
+static bool activation_read(const cti_lm_reader *reader, const cti_lm_key *row, cti_json_at value) {
     const cti_text name = cti_json_text(reader->tree, value);
     if (reader->tree->value[value].kind == CTI_JSON_STRING)
         for (size_t i = 0; i < sizeof activation_names / sizeof *activation_names; i++)
@@ -79,7 +79,7 @@ static bool config_number(const cti_lm_reader *reader, const cti_lm_key *row, ct
         if (number == 0 && reader->tree->value[value].kind != CTI_JSON_FALSE)
             wanted = "neither true nor false";
         break;
-    case CTI_LM_NAME: return read_activation(reader, row, value);
+    case CTI_LM_NAME: return activation_read(reader, row, value);
     default: return true; /* it has no number */
     }
     if (wanted) return cti_lm_refuse(reader, row->key, value, "%s", wanted);
@@ -108,7 +108,7 @@ static bool config_numbers(const cti_lm_reader *reader) {
 }
 
 /* Gives numbers that follow from others their values, and checks that sizes fit each other. */
-static bool complete_numbers(const cti_lm_reader *reader) {
+static bool numbers_complete(const cti_lm_reader *reader) {
     cti_lm_config *config = reader->config;
     double *number = config->number;
     const cti_lm_family *family = config->family;
@@ -213,7 +213,7 @@ static double scale_of_layer(const cti_lm_config *config, int64_t i) {
     return number[CTI_LM_SCALED_LAYER] > 0 ? scale / (double)(i + 1) : scale;
 }
 
-static bool read_layers(const cti_lm_reader *reader) {
+static bool config_layers_read(const cti_lm_reader *reader) {
     cti_lm_config *config = reader->config;
     const int64_t n = cti_lm_integer(config, CTI_LM_LAYERS);
     const double window = config->number[CTI_LM_WINDOW];
@@ -249,7 +249,7 @@ static bool read_layers(const cti_lm_reader *reader) {
 
 /* ---- architecture, tokens, unknown keys ---- */
 
-static bool read_head(const cti_lm_reader *reader) {
+static bool config_head_read(const cti_lm_reader *reader) {
     const cti_lm_family *family = reader->config->family;
     const char *const name[] = {[CTI_LM_HEAD_CAUSAL] = family->causal,
                                 [CTI_LM_HEAD_BARE] = family->bare,
@@ -274,7 +274,7 @@ static bool read_head(const cti_lm_reader *reader) {
 }
 
 /* A token's id, or null; an absent key has the default of the class. */
-static bool read_token(const cti_lm_reader *reader, const char *key, int64_t *id) {
+static bool config_token_read(const cti_lm_reader *reader, const char *key, int64_t *id) {
     const cti_json_at value = cti_json_member(reader->tree, 0, key);
     const cti_lm_key *row =
         reader->config ? cti_lm_key_of(reader->config->family, cti_text_of(key)) : NULL;
@@ -291,7 +291,7 @@ bool cti_lm_read_ids(const cti_lm_reader *reader, const char *key, int64_t *ids,
     const cti_json_at value = cti_json_member(reader->tree, 0, key);
     *n = 0;
     if (!value || reader->tree->value[value].kind != CTI_JSON_ARRAY) {
-        const bool ok = read_token(reader, key, &ids[0]);
+        const bool ok = config_token_read(reader, key, &ids[0]);
         *n = ids[0] >= 0;
         return ok;
     }
@@ -302,7 +302,7 @@ bool cti_lm_read_ids(const cti_lm_reader *reader, const char *key, int64_t *ids,
     return true;
 }
 
-static bool read_labels(const cti_lm_reader *reader) {
+static bool config_labels_read(const cti_lm_reader *reader) {
     cti_lm_config *config = reader->config;
     const cti_json_at names = cti_json_member(reader->tree, 0, "id2label"),
                       count = cti_json_member(reader->tree, 0, "num_labels");
@@ -319,7 +319,7 @@ static bool read_labels(const cti_lm_reader *reader) {
 
 /* ---- the whole ---- */
 
-static bool read_family(const cti_lm_reader *reader) {
+static bool config_family_read(const cti_lm_reader *reader) {
     const cti_json_at type = cti_json_member(reader->tree, 0, "model_type");
     if (reader->tree->value[0].kind != CTI_JSON_OBJECT)
         return ct_fail(reader->context, CT_ERR_FORMAT, "%s: %s: not a JSON object", reader->op,
@@ -343,7 +343,7 @@ static bool read_family(const cti_lm_reader *reader) {
 }
 
 /* The format of the weights is read from the files; the key must only be a name that exists. */
-static bool check_format(const cti_lm_reader *reader, const char *key) {
+static bool config_format_check(const cti_lm_reader *reader, const char *key) {
     static const char *const names[] = {"float32", "float16", "bfloat16", "float64",
                                         "auto",    "float",   "half",     "double"};
     const cti_json_at value = cti_json_member(reader->tree, 0, key);
@@ -355,17 +355,17 @@ static bool check_format(const cti_lm_reader *reader, const char *key) {
     return cti_lm_refuse(reader, key, value, "not a format of floats");
 }
 
-static bool read_whole(const cti_lm_reader *reader) {
-    return read_family(reader) && cti_lm_check_keys(reader) && read_head(reader) &&
-           check_format(reader, "dtype") && check_format(reader, "torch_dtype") &&
-           config_numbers(reader) && complete_numbers(reader) && read_layers(reader) &&
-           cti_lm_read_ropes(reader) && read_labels(reader) &&
-           read_token(reader, "bos_token_id", &reader->config->bos) &&
-           read_token(reader, "pad_token_id", &reader->config->pad) &&
+static bool config_read_whole(const cti_lm_reader *reader) {
+    return config_family_read(reader) && cti_lm_check_keys(reader) && config_head_read(reader) &&
+           config_format_check(reader, "dtype") && config_format_check(reader, "torch_dtype") &&
+           config_numbers(reader) && numbers_complete(reader) && config_layers_read(reader) &&
+           cti_lm_read_ropes(reader) && config_labels_read(reader) &&
+           config_token_read(reader, "bos_token_id", &reader->config->bos) &&
+           config_token_read(reader, "pad_token_id", &reader->config->pad) &&
            cti_lm_read_ids(reader, "eos_token_id", reader->config->eos, &reader->config->n_eos);
 }
 
-static char *copy_text(ct_context *context, cti_text text) {
+static char *text_copy(ct_context *context, cti_text text) {
     char *copy = cti_take_any(context, text.size + 1);
     if (!copy) return NULL;
     memcpy(copy, text.at, text.size);
@@ -376,8 +376,8 @@ static char *copy_text(ct_context *context, cti_text text) {
 bool cti_lm_config_read(ct_context *context, const char *op, const char *path, cti_text text,
                         bool ignore_unknown, cti_lm_config *config) {
     *config = (cti_lm_config){.context = context, .text_size = text.size};
-    config->text = copy_text(context, text);
-    char *parsed = config->text ? copy_text(context, text) : NULL;
+    config->text = text_copy(context, text);
+    char *parsed = config->text ? text_copy(context, text) : NULL;
     cti_json_tree tree;
     bool ok = parsed && cti_json_tree_read(context, op, path, parsed, text.size, &tree);
     if (ok) {
@@ -387,7 +387,7 @@ bool cti_lm_config_read(ct_context *context, const char *op, const char *path, c
                                       .tree = &tree,
                                       .config = config,
                                       .ignore_unknown = ignore_unknown};
-        ok = read_whole(&reader);
+        ok = config_read_whole(&reader);
         cti_json_tree_free(&tree);
     }
     if (parsed) cti_give_any(context, parsed, text.size + 1);
@@ -410,7 +410,7 @@ bool cti_lm_config_copy(const cti_lm_config *from, cti_lm_config *to) {
     ct_context *context = from->context;
     *to = *from;
     to->layer = config_block(context, from->layer, layers_bytes(from));
-    to->text = copy_text(context, (cti_text){from->text, from->text_size});
+    to->text = text_copy(context, (cti_text){from->text, from->text_size});
     bool ok = to->layer && to->text;
     for (int i = 0; i < from->ropes; i++) {
         to->frequencies[i] = config_block(context, from->frequencies[i],

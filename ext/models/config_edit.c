@@ -23,7 +23,7 @@ void cti_lm_edit_end(cti_lm_edit *edit) {
 
 /* The place of a member's value in the text, quotes included; *begin is SIZE_MAX if there is no
  * such key. */
-static bool find_value(const cti_lm_edit *edit, const char *key, size_t *begin, size_t *end) {
+static bool value_find(const cti_lm_edit *edit, const char *key, size_t *begin, size_t *end) {
     cti_lm_edit copy;
     cti_json_tree tree;
     *begin = *end = SIZE_MAX;
@@ -49,14 +49,14 @@ static bool find_value(const cti_lm_edit *edit, const char *key, size_t *begin, 
 
 bool cti_lm_edit_find(const cti_lm_edit *edit, const char *key, bool *has) {
     size_t begin, end;
-    const bool ok = find_value(edit, key, &begin, &end);
+    const bool ok = value_find(edit, key, &begin, &end);
     *has = begin != SIZE_MAX;
     return ok;
 }
 
 bool cti_lm_edit_set(cti_lm_edit *edit, const char *key, const char *value) {
     size_t begin, end;
-    if (!find_value(edit, key, &begin, &end)) return false;
+    if (!value_find(edit, key, &begin, &end)) return false;
     char added[256] = "";
     if (begin == SIZE_MAX) {
         begin = end = (size_t)(strchr(edit->text, '{') - edit->text) + 1;

@@ -203,7 +203,7 @@ static bool is_harmless(const cti_json_tree *tree, cti_lm_kind kind, cti_json_at
     }
 }
 
-static bool check_key(const cti_lm_reader *reader, cti_json_at value) {
+static bool key_check(const cti_lm_reader *reader, cti_json_at value) {
     const cti_json_tree *tree = reader->tree;
     const cti_text key = cti_json_key_of(tree, value);
     const cti_lm_key *row = cti_lm_key_of(reader->config->family, key);
@@ -224,6 +224,6 @@ static bool check_key(const cti_lm_reader *reader, cti_json_at value) {
 
 bool cti_lm_check_keys(const cti_lm_reader *reader) {
     for (cti_json_at i = cti_json_first(reader->tree, 0); i; i = reader->tree->value[i].next)
-        if (!check_key(reader, i)) return false;
+        if (!key_check(reader, i)) return false;
     return true;
 }

@@ -80,7 +80,7 @@ static bool rope_kind_of(const rope_source *source, ct_rope_scaling *kind) {
 
 /* The options that transformers or the authors of models write. A kind reads those of its formula
  * only; the others have no effect. An option that nobody writes may be one that is misspelt. */
-static bool check_rope_keys(const rope_source *source, cti_json_at object) {
+static bool rope_keys_check(const rope_source *source, cti_json_at object) {
     static const char *const all[] = {"rope_type",        "type",
                                       "rope_theta",       "partial_rotary_factor",
                                       "factor",           "original_max_position_embeddings",
@@ -126,7 +126,7 @@ static bool is_true(const cti_json_tree *tree, cti_json_at value) {
 }
 
 /* Reads original_max_position_embeddings. A key of the top level stands before the option. */
-static bool read_original(const rope_source *source, ct_rope_scaling_opts *opts) {
+static bool original_read(const rope_source *source, ct_rope_scaling_opts *opts) {
     static const char key[] = "original_max_position_embeddings";
     const cti_json_tree *tree = source->reader->tree;
     cti_json_at value = source->original ? cti_json_member(tree, 0, source->original) : 0;
@@ -140,7 +140,7 @@ static bool read_original(const rope_source *source, ct_rope_scaling_opts *opts)
     return true;
 }
 
-static bool read_yarn(const rope_source *source, ct_rope_scaling_opts *opts) {
+static bool yarn_read(const rope_source *source, ct_rope_scaling_opts *opts) {
     const cti_json_tree *tree = source->reader->tree;
     const cti_json_at truncate =
         source->outer ? cti_json_member(tree, source->outer, "truncate") : 0;
@@ -156,7 +156,7 @@ static bool rope_options(const rope_source *source, ct_rope_scaling_opts *opts) 
     if (opts->kind == CT_ROPE_DEFAULT) return true;
     const cti_json_at factor = rope_option(source, "factor", NULL);
     if (!rope_number(source, "factor", NULL, &opts->factor)) return false;
-    if (opts->kind != CT_ROPE_LINEAR && !read_original(source, opts)) return false;
+    if (opts->kind != CT_ROPE_LINEAR && !original_read(source, opts)) return false;
     if (opts->factor == 0 && factor && opts->kind == CT_ROPE_YARN) /* it is null */
         opts->factor =
             source->reader->config->number[CTI_LM_MAX_LENGTH] / (double)opts->original_length;
@@ -166,7 +166,7 @@ static bool rope_options(const rope_source *source, ct_rope_scaling_opts *opts) 
     case CT_ROPE_LLAMA3:
         return rope_number(source, "low_freq_factor", NULL, &opts->low) &&
                rope_number(source, "high_freq_factor", NULL, &opts->high);
-    case CT_ROPE_YARN: return read_yarn(source, opts);
+    case CT_ROPE_YARN: return yarn_read(source, opts);
     default: return true;
     }
 }
@@ -197,12 +197,12 @@ static bool rope_dims(const rope_source *source, ct_rope_scaling_opts *opts) {
 }
 
 /* Reads the frequencies number `config->ropes`. */
-static bool read_rope(const rope_source *source, double base) {
+static bool rope_read(const rope_source *source, double base) {
     cti_lm_config *config = source->reader->config;
     ct_context *context = source->reader->context;
     ct_rope_scaling_opts opts = {.base = base};
-    if (!rope_kind_of(source, &opts.kind) || !check_rope_keys(source, source->object) ||
-        !check_rope_keys(source, source->beneath) ||
+    if (!rope_kind_of(source, &opts.kind) || !rope_keys_check(source, source->object) ||
+        !rope_keys_check(source, source->beneath) ||
         !rope_number(source, "rope_theta", source->base, &opts.base) ||
         !rope_options(source, &opts) || !rope_dims(source, &opts))
         return false;
@@ -229,7 +229,8 @@ static bool rope_object(const cti_lm_reader *reader, cti_json_at owner, const ch
 }
 
 /* The options of a family in which they differ between full and sliding layers. */
-static bool read_layered(const cti_lm_reader *reader, cti_json_at scaling, cti_json_at parameters) {
+static bool layered_rope_read(const cti_lm_reader *reader, cti_json_at scaling,
+                              cti_json_at parameters) {
     const cti_lm_family *family = reader->config->family;
     rope_source full = {.reader = reader,
                         .key = scaling ? "rope_scaling" : "rope_parameters",
@@ -251,7 +252,7 @@ static bool read_layered(const cti_lm_reader *reader, cti_json_at scaling, cti_j
         return cti_lm_refuse(reader, "type", cti_json_member(reader->tree, scaling, "type"),
                              "in %s rope_scaling needs rope_type; transformers does not read type",
                              family->model_type);
-    return read_rope(&full, family->rope_base) && read_rope(&local, family->local_base);
+    return rope_read(&full, family->rope_base) && rope_read(&local, family->local_base);
 }
 
 bool cti_lm_read_ropes(const cti_lm_reader *reader) {
@@ -261,7 +262,7 @@ bool cti_lm_read_ropes(const cti_lm_reader *reader) {
     if (!rope_object(reader, 0, "rope_scaling", &scaling) ||
         !rope_object(reader, 0, "rope_parameters", &parameters))
         return false;
-    if (family->local_base != 0) return read_layered(reader, scaling, parameters);
+    if (family->local_base != 0) return layered_rope_read(reader, scaling, parameters);
     /* if a file has both, rope_scaling holds, as in transformers */
     const cti_json_at object = scaling ? scaling : parameters;
     const bool parts = family->partial < 1; /* GPT-NeoX has names of its own at the top level */
@@ -276,5 +277,5 @@ bool cti_lm_read_ropes(const cti_lm_reader *reader) {
         return cti_lm_refuse(reader, source.key, object,
                              "options for each type of layer are not supported in %s",
                              family->model_type);
-    return read_rope(&source, family->rope_base);
+    return rope_read(&source, family->rope_base);
 }

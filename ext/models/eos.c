@@ -25,7 +25,7 @@ static const char *eos_text(const int64_t *ids, int64_t n, char text[EOS_TEXT]) 
 }
 
 /* Sets the ids in a JSON text. */
-static bool edit_eos(const cti_lm *lm, const char *op, cti_text text, cti_lm_edit *edit) {
+static bool eos_edit(const cti_lm *lm, const char *op, cti_text text, cti_lm_edit *edit) {
     char ids[EOS_TEXT];
     if (!cti_lm_edit_begin(lm->context, op, text, edit)) return false;
     if (cti_lm_edit_set(edit, "eos_token_id", eos_text(lm->eos, lm->generation.n_eos, ids)))
@@ -51,7 +51,7 @@ bool ct_lm_set_eos(ct_module *module, const int64_t *ids, int64_t n) {
     memcpy(changed.eos, ids, (size_t)n * sizeof *ids);
     changed.generation.n_eos = n;
     cti_lm_edit edit;
-    if (!edit_eos(&changed, op, (cti_text){lm->config.text, lm->config.text_size}, &edit))
+    if (!eos_edit(&changed, op, (cti_text){lm->config.text, lm->config.text_size}, &edit))
         return false;
     cti_give_any(lm->context, lm->config.text, lm->config.text_size + 1);
     lm->config.text = edit.text, lm->config.text_size = edit.size;
@@ -70,7 +70,7 @@ bool cti_lm_save_eos(const cti_lm *lm, const char *op, const char *from, const c
     if (!cti_file_find(lm->context, op, from, &about)) return false;
     if (about.kind != CTI_OS_FILE) return true;
     char *text = cti_lm_read_file(lm->context, op, from, &size);
-    bool ok = text && edit_eos(lm, op, (cti_text){text, size}, &edit);
+    bool ok = text && eos_edit(lm, op, (cti_text){text, size}, &edit);
     if (ok) {
         ok = cti_file_write(lm->context, op, to, edit.text, edit.size);
         cti_lm_edit_end(&edit);

@@ -32,8 +32,8 @@ static const char *const skipped[] = {"*pooler.dense.*",
 /* Reads the names of the weights: the style that they have, and whether there is a tensor at least
  * for each layer. A tree of more layers would be made in vain, for a long time if the number is a
  * large one. */
-static bool read_names(const cti_lm_config *config, const char *folder, const char *path,
-                       cti_lm_style *style) {
+static bool weight_names_read(const cti_lm_config *config, const char *folder, const char *path,
+                              cti_lm_style *style) {
     const cti_lm_names *names = &config->family->names;
     ct_safetensors *file = ct_safetensors_open(config->context, folder);
     if (!file) return false;
@@ -91,7 +91,7 @@ static void file_name(const cti_lm *lm, const cti_lm_style *style, const char *n
         snprintf(out, CTI_LM_PATH, "%s%s", names->old_head, name + head);
 }
 
-static int64_t count_parameters(const cti_lm *lm) {
+static int64_t parameters_count(const cti_lm *lm) {
     ct_param param = {0};
     int64_t n = 0;
     while (ct_module_next(lm->module, &param)) n++;
@@ -99,7 +99,7 @@ static int64_t count_parameters(const cti_lm *lm) {
 }
 
 bool cti_lm_map_new(const cti_lm *lm, const cti_lm_style *style, cti_lm_map *map) {
-    *map = (cti_lm_map){.room = count_parameters(lm)};
+    *map = (cti_lm_map){.room = parameters_count(lm)};
     map->entry = cti_take_any(lm->context, cti_bytes(map->room + 1, sizeof *map->entry));
     map->text = cti_take_any(lm->context, cti_bytes(map->room + 1, sizeof *map->text));
     if (!map->entry || !map->text) {
@@ -127,7 +127,7 @@ void cti_lm_map_free(const cti_lm *lm, cti_lm_map *map) {
     map->entry = NULL, map->text = NULL;
 }
 
-static bool load_weights(const cti_lm *lm, const char *folder, const cti_lm_style *style) {
+static bool weights_load(const cti_lm *lm, const char *folder, const cti_lm_style *style) {
     cti_lm_map map;
     if (!cti_lm_map_new(lm, style, &map)) return false;
     const bool masked = lm->config.head == CTI_LM_HEAD_MASKED;
@@ -161,7 +161,7 @@ static ct_module *lm_open_folder(ct_context *context, const char *folder, const 
                                        opts.ignore_unknown, &config);
     cti_give_any(context, text, size + 1);
     if (!ok) return NULL;
-    if (!read_names(&config, folder, path, &style)) {
+    if (!weight_names_read(&config, folder, path, &style)) {
         cti_lm_config_free(&config);
         return NULL;
     }
@@ -169,7 +169,7 @@ static ct_module *lm_open_folder(ct_context *context, const char *folder, const 
     if (!module) return NULL;
     ct_module_train(module, false);
     cti_lm *lm = cti_lm_of(module);
-    if (load_weights(lm, folder, &style) && cti_lm_update_text(lm) &&
+    if (weights_load(lm, folder, &style) && cti_lm_update_text(lm) &&
         cti_lm_read_generation(lm, open_name))
         return module;
     ct_module_free(module);

@@ -58,7 +58,7 @@ static void note_of(const char *folder, char *note, size_t size) {
 }
 
 /* Refuses a path to a file. */
-static bool refuse_file(ct_context *context, const char *op, const char *path) {
+static bool file_refuse(ct_context *context, const char *op, const char *path) {
     cti_file file;
     unsigned char begin[CTI_KIND_BYTES];
     if (!cti_file_open(context, op, path, &file)) return false;
@@ -88,7 +88,7 @@ bool cti_lm_check_folder(ct_context *context, const char *op, const char *folder
     char note[SHOWN_NAME + 256];
     if (!cti_os_about_path(folder, &about))
         return cti_file_fail(context, op, folder, "cannot open the folder");
-    if (about.kind == CTI_OS_FILE) return refuse_file(context, op, folder);
+    if (about.kind == CTI_OS_FILE) return file_refuse(context, op, folder);
     bool ok = true;
     const bool config = has(context, op, folder, "config.json", &ok),
                weights = has(context, op, folder, "model.safetensors", &ok) ||

@@ -31,7 +31,8 @@ static bool is_input(const cti_lm *lm, const char *op, const char *name, const c
 }
 
 /* Checks ids and the call. Returns false after an error. */
-static bool check_call(const cti_lm *lm, const char *op, ct_tensor *ids, const ct_lm_call *call) {
+static bool forward_call_check(const cti_lm *lm, const char *op, ct_tensor *ids,
+                               const ct_lm_call *call) {
     ct_context *context = lm->context;
     if (!ids) return ct_fail(context, CT_ERR_ARGUMENT, "%s: ids is NULL", op);
     const ct_shape shape = ct_shape_of(ids);
@@ -67,7 +68,7 @@ static const bool *mask_values(ct_tensor *mask) {
 
 /* The number of tokens of each row of a call with a cache, in lengths[B]: its mask must be true in
  * front and false behind. */
-static bool count_tokens(const cti_lm *lm, const bool *mask, int64_t B, int64_t T,
+static bool tokens_count(const cti_lm *lm, const bool *mask, int64_t B, int64_t T,
                          int64_t *lengths) {
     for (int64_t b = 0; b < B; b++) {
         int64_t n = mask ? 0 : T;
@@ -198,7 +199,7 @@ static ct_tensor *hidden_states(cti_lm *lm, ct_tensor *ids, const ct_lm_call *ca
     const int64_t T = shape.dim[1];
     ct_lm_cache *cache = call->cache;
     if (cache && (!cti_lm_cache_align(cache) || !ct_lm_cache_lengths(cache, cache->before) ||
-                  !count_tokens(lm, mask_values(call->key_mask), shape.dim[0], T, cache->after)))
+                  !tokens_count(lm, mask_values(call->key_mask), shape.dim[0], T, cache->after)))
         return NULL;
     ct_tensor *positions = call->positions;
     if (lm_is_plain(call)) {
@@ -320,7 +321,7 @@ static int64_t classes_by_rows(const cti_lm *lm) {
 /* ---- results ---- */
 
 /* Whether the architecture has the result that a call asks for. */
-static bool check_result(const cti_lm *lm, ct_lm_result result) {
+static bool forward_result_check(const cti_lm *lm, ct_lm_result result) {
     const bool has = result == CT_LM_OUT || result == CT_LM_HIDDEN || result == CT_LM_MEAN ||
                      (result == CT_LM_LAST && cti_lm_has_logits(lm)) ||
                      (result == CT_LM_POOLED && cti_lm_has_pooler(&lm->config));
@@ -362,7 +363,8 @@ static ct_tensor *result_of(cti_lm *lm, ct_tensor *ids, const ct_lm_call *call) 
 
 ct_tensor *ct_lm_forward(ct_module *module, ct_tensor *ids, ct_lm_call call) {
     cti_lm *lm = cti_lm_of(module);
-    if (!lm || !check_call(lm, forward_name, ids, &call) || !check_result(lm, call.result))
+    if (!lm || !forward_call_check(lm, forward_name, ids, &call) ||
+        !forward_result_check(lm, call.result))
         return NULL;
     ct_scope scope = ct_module_enter(module);
     return ct_scope_return(scope, result_of(lm, ids, &call));
@@ -387,8 +389,8 @@ static bool targets_are_ids(ct_tensor *ids, ct_tensor *targets) {
     return other >= 2;
 }
 
-static bool check_loss(const cti_lm *lm, ct_tensor *ids, ct_tensor *targets,
-                       const ct_lm_call *call) {
+static bool loss_call_check(const cti_lm *lm, ct_tensor *ids, ct_tensor *targets,
+                            const ct_lm_call *call) {
     ct_context *context = lm->context;
     if (call->cache || call->result != CT_LM_OUT)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: .cache and .result must be 0", loss_name);
@@ -409,8 +411,8 @@ static bool check_loss(const cti_lm *lm, ct_tensor *ids, ct_tensor *targets,
  * models. Nothing is replaced if all rows or none would be left, if the caller wants the loss of
  * each row, if a head of the program's own may need all rows, or if a target is no id: the loss
  * refuses such a target by its place in (B, T). */
-static void keep_rows_with_targets(const cti_lm *lm, ct_tensor **x, ct_tensor **targets,
-                                   ct_reduction reduction) {
+static void target_rows_keep(const cti_lm *lm, ct_tensor **x, ct_tensor **targets,
+                             ct_reduction reduction) {
     const ct_shape shape = ct_shape_of(*x);
     const int64_t rows = shape.dim[0] * shape.dim[1], classes = classes_by_rows(lm);
     if (!classes || reduction == CT_NONE) return;
@@ -437,7 +439,7 @@ static ct_tensor *loss_of(cti_lm *lm, ct_tensor *ids, ct_tensor *targets, const 
                           ct_cross_entropy_opts opts) {
     ct_tensor *x = hidden_states(lm, ids, call);
     if (!x) return NULL;
-    keep_rows_with_targets(lm, &x, &targets, opts.reduction);
+    target_rows_keep(lm, &x, &targets, opts.reduction);
     const lm_logits logits = logits_of(lm, x);
     if (!logits.linear || cti_lm_param(logits.linear, "bias"))
         return ct_cross_entropy(computed(logits), targets, opts);
@@ -447,9 +449,9 @@ static ct_tensor *loss_of(cti_lm *lm, ct_tensor *ids, ct_tensor *targets, const 
 ct_tensor *ct_lm_loss(ct_module *module, ct_tensor *ids, ct_tensor *targets, ct_lm_call call,
                       ct_cross_entropy_opts opts) {
     cti_lm *lm = cti_lm_of(module);
-    if (!lm || !check_call(lm, loss_name, ids, &call)) return NULL;
+    if (!lm || !forward_call_check(lm, loss_name, ids, &call)) return NULL;
     ct_scope scope = ct_module_enter(module);
     ct_tensor *loss =
-        check_loss(lm, ids, targets, &call) ? loss_of(lm, ids, targets, &call, opts) : NULL;
+        loss_call_check(lm, ids, targets, &call) ? loss_of(lm, ids, targets, &call, opts) : NULL;
     return ct_scope_return(scope, loss);
 }

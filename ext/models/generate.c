@@ -47,7 +47,7 @@ struct ct_generator {
     char *stops;           /* the memory of the stop texts */
     size_t stops_size, longest_stop;
     /* [characters_room] the characters of an id, with space for those of any id that the tokenizer
-     * has now (reserve_characters); NULL without stop texts */
+     * has now (characters_reserve); NULL without stop texts */
     char *characters;
     size_t characters_room;
     generated_row *row; /* [n] */
@@ -87,7 +87,7 @@ void ct_generate_free(ct_generator *g) {
 
 /* ---- options ---- */
 
-static bool check_generate_opts(const cti_lm *lm, const ct_generate_opts *o) {
+static bool generate_opts_check(const cti_lm *lm, const ct_generate_opts *o) {
     ct_context *context = lm->context;
     if (lm->config.family->bidirectional || lm->config.head != CTI_LM_HEAD_CAUSAL)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: the model is not a causal language model",
@@ -116,7 +116,7 @@ static bool check_generate_opts(const cti_lm *lm, const ct_generate_opts *o) {
 
 /* Makes space for the characters of any id. The tokenizer may have got a longer token since the
  * last step (ct_token_add). */
-static bool reserve_characters(ct_generator *g) {
+static bool characters_reserve(ct_generator *g) {
     const size_t room = g->opts.n_stop ? ct_token_room(g->opts.tokenizer) : 0;
     if (room <= g->characters_room) return true;
     char *characters = cti_take_any(g->context, room);
@@ -127,7 +127,7 @@ static bool reserve_characters(ct_generator *g) {
 }
 
 /* Copies the stop texts and the ids that end a row. */
-static bool copy_lists(ct_generator *g, const ct_generate_opts *o) {
+static bool lists_copy(ct_generator *g, const ct_generate_opts *o) {
     ct_context *context = g->context;
     const ct_generate_opts *folder = &g->lm->generation;
     const int64_t *eos = o->n_eos ? o->eos : folder->eos;
@@ -149,7 +149,7 @@ static bool copy_lists(ct_generator *g, const ct_generate_opts *o) {
     if (!list) return false;
     g->opts.stop = list;
     g->stops = cti_take_any(context, g->stops_size);
-    if (!g->stops || !reserve_characters(g)) return false;
+    if (!g->stops || !characters_reserve(g)) return false;
     char *at = g->stops;
     for (int64_t i = 0; i < o->n_stop; i++) {
         const size_t size = strlen(o->stop[i]) + 1;
@@ -163,7 +163,7 @@ static bool copy_lists(ct_generator *g, const ct_generate_opts *o) {
 /* ---- making ---- */
 
 /* Copies the tokens of a prompt. */
-static bool copy_prompt(ct_generator *g, int64_t i, const int64_t *ids, const bool *mask,
+static bool prompt_copy(ct_generator *g, int64_t i, const int64_t *ids, const bool *mask,
                         int64_t T) {
     generated_row *row = &g->row[i];
     for (int64_t t = 0; t < T; t++) {
@@ -181,7 +181,7 @@ static bool copy_prompt(ct_generator *g, int64_t i, const int64_t *ids, const bo
                                  generate_new_op, i);
 }
 
-static bool fill_rows_of(ct_generator *g, ct_tensor *ids, ct_tensor *mask) {
+static bool generator_rows_fill(ct_generator *g, ct_tensor *ids, ct_tensor *mask) {
     ct_context *context = g->context;
     const int64_t T = ct_shape_of(ids).dim[1];
     ct_scope scope = ct_scope_open_no_grad(context);
@@ -197,7 +197,7 @@ static bool fill_rows_of(ct_generator *g, ct_tensor *ids, ct_tensor *mask) {
             row->seen = cti_take_zeroed(context, seen_bytes(g));
             ok = row->seen != NULL;
         }
-        ok = ok && copy_prompt(g, i, id + i * T, shown ? shown + i * T : NULL, T);
+        ok = ok && prompt_copy(g, i, id + i * T, shown ? shown + i * T : NULL, T);
         if (ok) g->longest = cti_max(g->longest, row->count);
     }
     ct_scope_close(scope);
@@ -209,7 +209,7 @@ static int64_t group_rows(const ct_generator *g, int64_t group) {
     return cti_min(GROUP_ROWS, g->n - group * GROUP_ROWS);
 }
 
-static bool make_caches(ct_generator *g) {
+static bool caches_make(ct_generator *g) {
     g->groups = cti_ceil_div(g->n, GROUP_ROWS);
     g->cache = cti_take_zeroed(g->context, cti_bytes(g->groups, sizeof *g->cache));
     for (int64_t i = 0; g->cache && i < g->groups; i++) {
@@ -221,7 +221,7 @@ static bool make_caches(ct_generator *g) {
 }
 
 /* Models with a table of positions have no position behind its end. */
-static bool check_positions(const ct_generator *g) {
+static bool positions_check(const ct_generator *g) {
     const int64_t most = cti_lm_integer(&g->lm->config, CTI_LM_MAX_LENGTH);
     if (!g->lm->config.family->names.positions || g->longest + g->opts.max_new <= most + 1)
         return true;
@@ -233,15 +233,15 @@ static bool check_positions(const ct_generator *g) {
 
 static bool generator_fill(ct_generator *g, ct_batch prompts, const ct_generate_opts *opts) {
     g->row = cti_take_zeroed(g->context, cti_bytes(g->n, sizeof *g->row));
-    if (!g->row || !copy_lists(g, opts) || !fill_rows_of(g, prompts.ids, prompts.mask) ||
-        !check_positions(g))
+    if (!g->row || !lists_copy(g, opts) || !generator_rows_fill(g, prompts.ids, prompts.mask) ||
+        !positions_check(g))
         return false;
-    if (!make_caches(g)) return false;
+    if (!caches_make(g)) return false;
     cti_nn_end_with(g->lm->module, &g->object, generator_end);
     return true;
 }
 
-static bool check_prompts(const cti_lm *lm, const ct_batch *prompts) {
+static bool prompts_check(const cti_lm *lm, const ct_batch *prompts) {
     ct_context *context = lm->context;
     const ct_shape ids = ct_shape_of(prompts->ids), mask = ct_shape_of(prompts->mask);
     if (!prompts->ids || ct_dtype_of(prompts->ids) != CT_I64 || ids.ndim != 2 || ids.dim[0] < 1)
@@ -257,8 +257,8 @@ static bool check_prompts(const cti_lm *lm, const ct_batch *prompts) {
 
 ct_generator *ct_generate_new(ct_module *module, ct_batch prompts, ct_generate_opts opts) {
     cti_lm *lm = cti_lm_of(module);
-    if (!lm || !cti_lm_is_ready(lm->context) || !check_generate_opts(lm, &opts) ||
-        !check_prompts(lm, &prompts))
+    if (!lm || !cti_lm_is_ready(lm->context) || !generate_opts_check(lm, &opts) ||
+        !prompts_check(lm, &prompts))
         return NULL;
     ct_generator *g = cti_object_new(lm->context, sizeof *g, "generator");
     if (!g) return NULL;
@@ -280,7 +280,7 @@ ct_generator *ct_generate_new(ct_module *module, ct_batch prompts, ct_generate_o
 
 /* Shortens a group's cache to its rows' prompts and ids before the last one. The cache is longer
  * in rows that have ended, and after a step that failed. */
-static bool align_cache(const ct_generator *g, int64_t group) {
+static bool cache_align(const ct_generator *g, int64_t group) {
     int64_t lengths[GROUP_ROWS];
     for (int64_t i = 0; i < group_rows(g, group); i++)
         lengths[i] = g->step ? g->row[group * GROUP_ROWS + i].count - 1 : 0;
@@ -290,7 +290,7 @@ static bool align_cache(const ct_generator *g, int64_t group) {
 /* Runs a group's forward: on the whole prompts at first, then on the last id of each row. */
 static ct_tensor *group_logits(ct_generator *g, int64_t group) {
     const int64_t n = group_rows(g, group), T = g->step ? 1 : g->longest;
-    if (!align_cache(g, group)) return NULL;
+    if (!cache_align(g, group)) return NULL;
     ct_tensor *ids = ct_zeros(g->context, CT_I64, CT_SHAPE(n, T));
     ct_tensor *mask = g->step ? NULL : ct_zeros(g->context, CT_BOOL, CT_SHAPE(n, T));
     int64_t *id = ids ? ct_data_i64(ids) : NULL;
@@ -335,7 +335,7 @@ static ct_tensor *penalised(const ct_generator *g, const generated_row *row, ct_
 }
 
 /* Draws an id from logits (1, V); -1 after an error. */
-static int64_t draw_id(const ct_generator *g, int64_t i, ct_tensor *logits) {
+static int64_t id_draw(const ct_generator *g, int64_t i, ct_tensor *logits) {
     int64_t id = -1;
     const ct_rng rng = ct_rng_get(g->context);
     if (logits && g->row[i].seen) logits = penalised(g, &g->row[i], logits);
@@ -397,7 +397,7 @@ static bool group_step(ct_generator *g, int64_t group, int64_t *ids) {
     for (int64_t i = 0; ok && i < group_rows(g, group); i++) {
         const int64_t at = group * GROUP_ROWS + i;
         if (g->row[at].ended) continue;
-        ids[at] = draw_id(g, at, ct_narrow(logits, 0, i, 1));
+        ids[at] = id_draw(g, at, ct_narrow(logits, 0, i, 1));
         ok = ids[at] >= 0;
     }
     ct_scope_close(scope);
@@ -405,7 +405,7 @@ static bool group_step(ct_generator *g, int64_t group, int64_t *ids) {
 }
 
 /* A row's bits (`seen`) have room for the vocabulary that the model had at ct_generate_new. */
-static bool check_vocabulary(const ct_generator *g) {
+static bool vocabulary_check(const ct_generator *g) {
     const int64_t vocab = cti_lm_integer(&g->lm->config, CTI_LM_VOCAB);
     return vocab == g->vocab ||
            ct_fail(g->context, CT_ERR_ARGUMENT,
@@ -418,7 +418,7 @@ bool ct_generate_next(ct_generator *g, int64_t *ids) {
     if (!cti_object_is_ready(g ? &g->object : NULL, generate_next_op, "generator", NULL))
         return false;
     if (!ids) return ct_fail(g->context, CT_ERR_ARGUMENT, "%s: ids is NULL", generate_next_op);
-    if (!check_vocabulary(g) || !reserve_characters(g)) return false;
+    if (!vocabulary_check(g) || !characters_reserve(g)) return false;
     const bool training = ct_module_training(g->lm->module);
     bool any = false, ok = true;
     for (int64_t i = 0; i < g->n; i++) ids[i] = -1;

@@ -63,7 +63,7 @@ static bool is_neutral(const cti_json_tree *tree, cti_json_at value, double neut
 
 /* Remembers the first key that is not followed for ct_lm_generate_opts: a program that does not
  * generate by the folder's options can use the model. */
-static void find_not_followed(const cti_lm_reader *reader, cti_lm *lm, bool samples) {
+static void keys_not_followed_find(const cti_lm_reader *reader, cti_lm *lm, bool samples) {
     if (lm->ignore_unknown) return;
     for (size_t i = 0; i < sizeof not_followed / sizeof *not_followed; i++) {
         const cti_json_at value = cti_json_member(reader->tree, 0, not_followed[i].key);
@@ -77,7 +77,7 @@ static void find_not_followed(const cti_lm_reader *reader, cti_lm *lm, bool samp
 }
 
 /* Reads a number that is at least 0; null and an absent key leave *out. */
-static bool read_generate_number(const cti_lm_reader *reader, const char *key, double *out) {
+static bool generate_number_read(const cti_lm_reader *reader, const char *key, double *out) {
     const cti_json_at value = cti_json_member(reader->tree, 0, key);
     if (!value || reader->tree->value[value].kind == CTI_JSON_NULL) return true;
     if (cti_json_real(reader->tree, value, out) && *out >= 0 && *out < 1e15) return true;
@@ -86,7 +86,7 @@ static bool read_generate_number(const cti_lm_reader *reader, const char *key, d
 
 /* As in transformers: without do_sample the largest logit is chosen; with it the defaults are
  * temperature 1 and top_k 50. */
-static bool read_generate_opts(const cti_lm_reader *reader, cti_lm *lm) {
+static bool generate_opts_read(const cti_lm_reader *reader, cti_lm *lm) {
     const cti_json_tree *tree = reader->tree;
     if (tree->value[0].kind != CTI_JSON_OBJECT)
         return ct_fail(reader->context, CT_ERR_FORMAT, "%s: %s: not a JSON object", reader->op,
@@ -94,15 +94,15 @@ static bool read_generate_opts(const cti_lm_reader *reader, cti_lm *lm) {
     ct_generate_opts *opts = &lm->generation;
     const cti_json_at sample = cti_json_member(tree, 0, "do_sample");
     const bool samples = sample && tree->value[sample].kind == CTI_JSON_TRUE;
-    find_not_followed(reader, lm, samples);
+    keys_not_followed_find(reader, lm, samples);
     double temperature = 1, top_k = 50, top_p = 1, min_p = 0, penalty = 1, most = 0;
     int64_t ids[CTI_LM_MOST_EOS], n;
-    if (!read_generate_number(reader, "temperature", &temperature) ||
-        !read_generate_number(reader, "top_k", &top_k) ||
-        !read_generate_number(reader, "top_p", &top_p) ||
-        !read_generate_number(reader, "min_p", &min_p) ||
-        !read_generate_number(reader, "repetition_penalty", &penalty) ||
-        !read_generate_number(reader, "max_new_tokens", &most) ||
+    if (!generate_number_read(reader, "temperature", &temperature) ||
+        !generate_number_read(reader, "top_k", &top_k) ||
+        !generate_number_read(reader, "top_p", &top_p) ||
+        !generate_number_read(reader, "min_p", &min_p) ||
+        !generate_number_read(reader, "repetition_penalty", &penalty) ||
+        !generate_number_read(reader, "max_new_tokens", &most) ||
         !cti_lm_read_ids(reader, "eos_token_id", ids, &n))
         return false;
     if (top_k != floor(top_k))
@@ -126,20 +126,20 @@ static bool read_generate_opts(const cti_lm_reader *reader, cti_lm *lm) {
 }
 
 /* Reads the options of a text, which is changed. */
-static bool read_generate_text(cti_lm *lm, const char *op, const char *path, char *text,
+static bool generate_text_read(cti_lm *lm, const char *op, const char *path, char *text,
                                size_t size) {
     cti_json_tree tree;
     if (!cti_json_tree_read(lm->context, op, path, text, size, &tree)) return false;
     const cti_lm_reader reader = {.context = lm->context, .op = op, .path = path, .tree = &tree};
-    const bool ok = read_generate_opts(&reader, lm);
+    const bool ok = generate_opts_read(&reader, lm);
     cti_json_tree_free(&tree);
     return ok;
 }
 
-static bool read_generation_file(cti_lm *lm, const char *op, const char *path) {
+static bool generation_file_read(cti_lm *lm, const char *op, const char *path) {
     size_t size;
     char *text = cti_lm_read_file(lm->context, op, path, &size);
-    const bool ok = text && read_generate_text(lm, op, path, text, size);
+    const bool ok = text && generate_text_read(lm, op, path, text, size);
     if (text) cti_give_any(lm->context, text, size + 1);
     lm->not_followed.file = generation_file;
     return ok;
@@ -147,13 +147,13 @@ static bool read_generation_file(cti_lm *lm, const char *op, const char *path) {
 
 /* Reads options of generation from config.json, as transformers does without
  * generation_config.json. */
-static bool read_config_generation(cti_lm *lm, const char *op) {
+static bool config_generation_read(cti_lm *lm, const char *op) {
     const size_t size = lm->config.text_size + 1;
     if (lm->config.head != CTI_LM_HEAD_CAUSAL) return true;
     char *copy = cti_take_any(lm->context, size);
     if (!copy) return false;
     memcpy(copy, lm->config.text, size);
-    const bool ok = read_generate_text(lm, op, config_file, copy, size - 1);
+    const bool ok = generate_text_read(lm, op, config_file, copy, size - 1);
     cti_give_any(lm->context, copy, size);
     lm->not_followed.file = config_file;
     return ok;
@@ -161,12 +161,12 @@ static bool read_config_generation(cti_lm *lm, const char *op) {
 
 bool cti_lm_read_generation(cti_lm *lm, const char *op) {
     cti_os_about about;
-    if (!lm->folder) return read_config_generation(lm, op);
+    if (!lm->folder) return config_generation_read(lm, op);
     char *path = cti_path_in(lm->context, lm->folder, generation_file);
     bool ok = path && cti_file_find(lm->context, op, path, &about);
     if (ok)
-        ok = about.kind == CTI_OS_FILE ? read_generation_file(lm, op, path)
-                                       : read_config_generation(lm, op);
+        ok = about.kind == CTI_OS_FILE ? generation_file_read(lm, op, path)
+                                       : config_generation_read(lm, op);
     cti_path_free(lm->context, path);
     return ok;
 }

@@ -25,7 +25,7 @@ static double deviation_of(const cti_lm *lm, const char *name) {
 }
 
 /* Draws N(0, std^2). The numbers of a bf16 tensor are drawn in f32 and rounded. */
-static bool draw_normal(ct_tensor *tensor, double std) {
+static bool normal_draw(ct_tensor *tensor, double std) {
     if (ct_dtype_of(tensor) != CT_BF16) return ct_init_normal(tensor, 0, std);
     ct_context *context = ct_context_of(tensor);
     ct_scope scope = ct_scope_open_no_grad(context);
@@ -36,11 +36,11 @@ static bool draw_normal(ct_tensor *tensor, double std) {
     return ok;
 }
 
-static bool initialise(const cti_lm *lm, const ct_param *param) {
+static bool parameter_initialise(const cti_lm *lm, const ct_param *param) {
     const bool bias = ends_with(param->name, "bias");
     if (bias || ct_shape_of(param->tensor).ndim == 1)
         return ct_init_constant(param->tensor, bias ? 0 : 1 - lm->config.family->norm_offset);
-    return draw_normal(param->tensor, deviation_of(lm, param->name));
+    return normal_draw(param->tensor, deviation_of(lm, param->name));
 }
 
 bool cti_lm_has_padding(const cti_lm *lm) {
@@ -50,7 +50,7 @@ bool cti_lm_has_padding(const cti_lm *lm) {
 }
 
 /* The row of the padding id is 0 in the families whose embedding has a padding_idx. */
-static bool clear_padding(const cti_lm *lm) {
+static bool padding_clear(const cti_lm *lm) {
     char path[CTI_LM_PATH], part[CTI_LM_PART];
     const cti_lm_names *names = &lm->config.family->names;
     const int64_t pad = lm->config.pad;
@@ -68,6 +68,6 @@ static bool clear_padding(const cti_lm *lm) {
 bool cti_lm_initialise(const cti_lm *lm) {
     ct_param param = {0};
     while (ct_module_next(lm->module, &param))
-        if (!initialise(lm, &param)) return false;
-    return cti_lm_is_ready(lm->context) && clear_padding(lm);
+        if (!parameter_initialise(lm, &param)) return false;
+    return cti_lm_is_ready(lm->context) && padding_clear(lm);
 }

@@ -177,7 +177,7 @@ void cti_lora_put(ct_module *module, const cti_lora_places *places) {
 
 /* ---- adding ---- */
 
-static bool complete_lora_opts(ct_context *context, ct_lora_opts *opts) {
+static bool lora_opts_complete(ct_context *context, ct_lora_opts *opts) {
     if (opts->rank == 0) opts->rank = 8;
     if (opts->alpha == 0) opts->alpha = (double)opts->rank;
     if (opts->rank > 0 && opts->rank < INT32_MAX && isfinite(opts->alpha) && opts->dropout >= 0 &&
@@ -190,7 +190,7 @@ static bool complete_lora_opts(ct_context *context, ct_lora_opts *opts) {
 }
 
 /* Collects the Linears whose paths match. Returns false after an error. */
-static bool match_linears(ct_module *module, const char *pattern, cti_lora_places *places) {
+static bool linears_match(ct_module *module, const char *pattern, cti_lora_places *places) {
     static const char inner[] = "." CTI_LORA_BASE;
     ct_param param = {0};
     char path[LORA_NAME];
@@ -224,7 +224,7 @@ int64_t ct_lora_add(ct_module *module, const char *pattern, ct_lora_opts opts) {
     bool ok = cti_lora_places_new(module, &places);
     if (ok && !pattern)
         ok = ct_fail(places.context, CT_ERR_ARGUMENT, "%s: no pattern", lora_add_name);
-    ok = ok && complete_lora_opts(places.context, &opts) && match_linears(module, pattern, &places);
+    ok = ok && lora_opts_complete(places.context, &opts) && linears_match(module, pattern, &places);
     if (ok && !cti_lora_make(module, &places, opts)) {
         cti_lora_drop(&places);
         ok = false;
@@ -302,7 +302,7 @@ static ct_module *linear_of(const cti_lora_place *place, ct_context *context, ct
 
 /* Merges one adapter, and puts its Linear in its place. A weight that another module has too stays
  * as it is: the sum becomes a weight of a new Linear. */
-static bool merge(ct_module *module, const cti_lora_place *place, ct_context *context) {
+static bool adapter_merge(ct_module *module, const cti_lora_place *place, ct_context *context) {
     ct_module *empty = ct_module_new(context, "Empty"), *own = NULL;
     ct_scope scope = ct_scope_open_no_grad(context);
     ct_tensor *weight = ct_module_get(place->adapter, CTI_LORA_BASE ".weight");
@@ -333,7 +333,7 @@ bool ct_lora_merge(ct_module *module) {
     if (!ok) ct_fail(places.context, CT_ERR_ARGUMENT, "lora_merge: there is no adapter");
     for (int64_t i = 0; ok && i < places.n; i++) ok = has_linear(&places.place[i], places.context);
     for (int64_t i = 0; ok && i < places.n; i++)
-        ok = merge(module, &places.place[i], places.context);
+        ok = adapter_merge(module, &places.place[i], places.context);
     cti_lora_places_free(&places);
     return ok;
 }

@@ -13,7 +13,7 @@
 static const char lora_base_op[] = "lora_base";
 
 /* Finds the name in the text of the file; it is "" if there is none. */
-static bool find_base(ct_context *context, const char *path, const cti_json_tree *tree,
+static bool base_find(ct_context *context, const char *path, const cti_json_tree *tree,
                       cti_text *name) {
     const cti_json_at at = cti_json_member(tree, 0, "base_model_name_or_path");
     *name = cti_text_of("");
@@ -27,7 +27,7 @@ static bool find_base(ct_context *context, const char *path, const cti_json_tree
 }
 
 /* Reads the name from the file. Returns its bytes, or -1 after an error. */
-static int64_t read_base(ct_context *context, const char *file, char *out, size_t room) {
+static int64_t base_read(ct_context *context, const char *file, char *out, size_t room) {
     size_t size;
     cti_json_tree tree;
     int64_t count = -1;
@@ -35,7 +35,7 @@ static int64_t read_base(ct_context *context, const char *file, char *out, size_
     if (!text) return -1;
     if (cti_json_tree_read(context, lora_base_op, file, text, size, &tree)) {
         cti_text name;
-        if (find_base(context, file, &tree, &name)) {
+        if (base_find(context, file, &tree, &name)) {
             const size_t fits = room ? room - 1 : 0, n = name.size < fits ? name.size : fits;
             if (room) memcpy(out, name.at, n);
             if (room) out[n] = 0;
@@ -57,7 +57,7 @@ int64_t ct_lora_base(ct_context *context, const char *folder, char *path, size_t
     if (!cti_set_settle_folder(context, lora_base_op, folder)) return -1;
     char *file = cti_path_in(context, folder, "adapter_config.json");
     if (!file) return -1;
-    const int64_t count = read_base(context, file, path, room);
+    const int64_t count = base_read(context, file, path, room);
     cti_path_free(context, file);
     return count;
 }

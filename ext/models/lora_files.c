@@ -46,7 +46,7 @@ static void peft_names_of(const char *path, peft_names *names) {
     snprintf(names->b, sizeof names->b, "%s%s.lora_B.weight", peft_prefix, path);
 }
 
-static bool write_tensors(const cti_lora_places *places, const char *path) {
+static bool tensors_write(const cti_lora_places *places, const char *path) {
     static const char *const metadata[] = {"format", "pt", NULL};
     ct_context *context = places->context;
     const size_t names_size = cti_bytes(places->n, sizeof(peft_names)),
@@ -90,7 +90,7 @@ static void peft_config(const cti_lora_places *places, const cti_lm *lm, cti_wri
     cti_write(out, "\n  ]\n}\n");
 }
 
-static bool write_peft_config(const cti_lora_places *places, const cti_lm *lm, const char *path) {
+static bool peft_config_write(const cti_lora_places *places, const cti_lm *lm, const char *path) {
     ct_context *context = places->context;
     cti_writer out = {0};
     peft_config(places, lm, &out); /* measures it */
@@ -112,7 +112,7 @@ static bool lora_write(const cti_lora_places *places, const cti_lm *lm, const ch
     char *config = weights ? cti_path_in(context, folder, "adapter_config.json") : NULL;
     const bool ok =
         config && cti_set_begin(context, lora_save_op, folder, &set) &&
-        cti_set_end(&set, write_tensors(places, weights) && write_peft_config(places, lm, config));
+        cti_set_end(&set, tensors_write(places, weights) && peft_config_write(places, lm, config));
     cti_path_free(context, weights);
     cti_path_free(context, config);
     return ok;
@@ -213,7 +213,7 @@ static bool are_of(const cti_lora_places *old, const char *path, const ct_lora_o
 }
 
 /* Reads a matrix of an adapter in its shape and dtype; NULL after an error. */
-static ct_tensor *read_matrix(ct_safetensors *file, const char *name, ct_tensor *to) {
+static ct_tensor *matrix_read(ct_safetensors *file, const char *name, ct_tensor *to) {
     ct_tensor *from = to ? ct_safetensors_read(file, name) : NULL;
     if (!from) return NULL;
     const ct_shape want = ct_shape_of(to), got = ct_shape_of(from);
@@ -225,19 +225,19 @@ static ct_tensor *read_matrix(ct_safetensors *file, const char *name, ct_tensor 
 }
 
 /* Reads the matrices of adapters into from[2 n], in the innermost scope. */
-static bool read_matrices(ct_safetensors *file, const cti_lora_places *places, ct_tensor **from) {
+static bool matrices_read(ct_safetensors *file, const cti_lora_places *places, ct_tensor **from) {
     for (int64_t i = 0; i < places->n; i++) {
         ct_module *adapter = places->place[i].adapter;
         peft_names names;
         peft_names_of(places->place[i].path, &names);
-        from[2 * i] = read_matrix(file, names.a, ct_module_get(adapter, "lora_A"));
-        from[2 * i + 1] = read_matrix(file, names.b, ct_module_get(adapter, "lora_B"));
+        from[2 * i] = matrix_read(file, names.a, ct_module_get(adapter, "lora_A"));
+        from[2 * i + 1] = matrix_read(file, names.b, ct_module_get(adapter, "lora_B"));
         if (!from[2 * i] || !from[2 * i + 1]) return false;
     }
     return true;
 }
 
-static bool write_matrices(const cti_lora_places *places, ct_tensor *const *from) {
+static bool matrices_write(const cti_lora_places *places, ct_tensor *const *from) {
     for (int64_t i = 0; i < places->n; i++) {
         ct_module *adapter = places->place[i].adapter;
         if (!ct_copy_into(ct_module_get(adapter, "lora_A"), from[2 * i]) ||
@@ -248,7 +248,7 @@ static bool write_matrices(const cti_lora_places *places, ct_tensor *const *from
 }
 
 /* Fills the adapters of both lists. Every matrix is read before one is written. */
-static bool fill_adapters(ct_safetensors *file, const cti_lora_places *old,
+static bool adapters_fill(ct_safetensors *file, const cti_lora_places *old,
                           const cti_lora_places *added) {
     const int64_t n = 2 * (old->n + added->n);
     const size_t size = cti_bytes(n ? n : 1, sizeof(ct_tensor *));
@@ -256,8 +256,8 @@ static bool fill_adapters(ct_safetensors *file, const cti_lora_places *old,
     if (!from) return false;
     ct_tensor **of_added = from + 2 * old->n;
     ct_scope scope = ct_scope_open_no_grad(old->context);
-    const bool ok = read_matrices(file, old, from) && read_matrices(file, added, of_added) &&
-                    write_matrices(added, of_added) && write_matrices(old, from);
+    const bool ok = matrices_read(file, old, from) && matrices_read(file, added, of_added) &&
+                    matrices_write(added, of_added) && matrices_write(old, from);
     ct_scope_close(scope);
     cti_give_any(old->context, from, size);
     return ok;
@@ -266,14 +266,14 @@ static bool fill_adapters(ct_safetensors *file, const cti_lora_places *old,
 /* ---- loading ---- */
 
 /* Makes the adapters that the tree lacks, fills all, and puts the new ones in place. */
-static bool load_adapters(ct_module *module, ct_safetensors *file, const char *path,
+static bool adapters_load(ct_module *module, ct_safetensors *file, const char *path,
                           const cti_peft_config *config) {
     cti_lora_places old, added = {0};
     bool ok = cti_lora_find(module, &old) && cti_lora_places_new(module, &added) &&
               new_places(module, file, path, config, &old, &added) &&
               are_of(&old, path, &config->opts);
     if (ok) {
-        ok = cti_lora_make(module, &added, config->opts) && fill_adapters(file, &old, &added);
+        ok = cti_lora_make(module, &added, config->opts) && adapters_fill(file, &old, &added);
         if (ok) {
             cti_lora_put(module, &added);
             cti_lora_freeze_others(module);
@@ -287,7 +287,7 @@ static bool load_adapters(ct_module *module, ct_safetensors *file, const char *p
 }
 
 /* Reads adapter_config.json and opens the weights of the same save; NULL after an error. */
-static ct_safetensors *open_adapters(ct_context *context, const char *folder, const char *weights,
+static ct_safetensors *adapters_open(ct_context *context, const char *folder, const char *weights,
                                      const char *path, cti_peft_config *config) {
     cti_set_reading reading = {
         .context = context, .op = lora_load_op, .folder = folder, .head = {"adapter_config.json"}};
@@ -306,9 +306,9 @@ static ct_safetensors *open_adapters(ct_context *context, const char *folder, co
 static bool lora_load(ct_module *module, ct_context *context, const char *folder,
                       const char *weights, const char *path) {
     cti_peft_config config;
-    ct_safetensors *file = open_adapters(context, folder, weights, path, &config);
+    ct_safetensors *file = adapters_open(context, folder, weights, path, &config);
     if (!file) return false;
-    const bool ok = load_adapters(module, file, weights, &config);
+    const bool ok = adapters_load(module, file, weights, &config);
     ct_safetensors_close(file);
     cti_peft_config_free(&config);
     return ok;

@@ -29,7 +29,7 @@ static const char *const companions[] = {"tokenizer_config.json",
                                          NULL};
 
 /* Copies a file in blocks. */
-static bool copy_file(ct_context *context, const char *from, const char *to) {
+static bool file_copy(ct_context *context, const char *from, const char *to) {
     enum { BLOCK = 1 << 16 };
     cti_file old;
     cti_file_new file;
@@ -51,27 +51,27 @@ static bool copy_file(ct_context *context, const char *from, const char *to) {
 
 /* Copies a file of the folder from which the model was opened, if it still exists and `to` is not
  * the same file. */
-static bool copy_companion(ct_context *context, const char *from, const char *to) {
+static bool companion_copy(ct_context *context, const char *from, const char *to) {
     cti_os_about old, own;
     if (!cti_file_find(context, save_op, from, &old) || !cti_file_find(context, save_op, to, &own))
         return false;
     const bool is_same =
         own.kind == old.kind && own.device == old.device && own.number == old.number;
-    return old.kind != CTI_OS_FILE || is_same || copy_file(context, from, to);
+    return old.kind != CTI_OS_FILE || is_same || file_copy(context, from, to);
 }
 
-static bool save_companion(const cti_lm *lm, const char *from, const char *to, const char *name) {
+static bool companion_save(const cti_lm *lm, const char *from, const char *to, const char *name) {
     if (lm->has_own_eos && !strcmp(name, "generation_config.json"))
         return cti_lm_save_eos(lm, save_op, from, to);
-    return copy_companion(lm->context, from, to);
+    return companion_copy(lm->context, from, to);
 }
 
-static bool save_companions(const cti_lm *lm, const char *folder) {
+static bool companions_save(const cti_lm *lm, const char *folder) {
     bool ok = !lm->folder || cti_set_settle_folder(lm->context, save_op, lm->folder);
     for (const char *const *name = companions; ok && lm->folder && *name; name++) {
         char *from = cti_path_in(lm->context, lm->folder, *name),
              *to = from ? cti_path_in(lm->context, folder, *name) : NULL;
-        ok = to && save_companion(lm, from, to, *name);
+        ok = to && companion_save(lm, from, to, *name);
         cti_path_free(lm->context, from);
         cti_path_free(lm->context, to);
     }
@@ -81,7 +81,7 @@ static bool save_companions(const cti_lm *lm, const char *folder) {
 /* ---- config.json ---- */
 
 /* Writes the model's config.json with the format of its weights. */
-static bool write_config(const cti_lm *lm, const char *folder, ct_file_float floats) {
+static bool lm_config_write(const cti_lm *lm, const char *folder, ct_file_float floats) {
     ct_context *context = lm->context;
     const cti_text text = {lm->config.text, lm->config.text_size};
     cti_lm_edit edit;
@@ -96,7 +96,7 @@ static bool write_config(const cti_lm *lm, const char *folder, ct_file_float flo
 
 /* ---- weights ---- */
 
-static bool save_weights(const cti_lm *lm, const char *folder, ct_save_opts opts) {
+static bool weights_save(const cti_lm *lm, const char *folder, ct_save_opts opts) {
     static const char *const metadata[] = {"format", "pt", NULL};
     ct_context *context = lm->context;
     const cti_lm_style style = {.prefixed = lm->config.head != CTI_LM_HEAD_BARE};
@@ -133,6 +133,6 @@ bool ct_lm_save(ct_module *module, const char *folder, ct_save_opts opts) {
                        save_op);
     cti_set set;
     return cti_lm_is_of_family(lm, save_op) && cti_set_begin(lm->context, save_op, folder, &set) &&
-           cti_set_end(&set, save_weights(lm, folder, opts) && save_companions(lm, folder) &&
-                                 write_config(lm, folder, opts.floats));
+           cti_set_end(&set, weights_save(lm, folder, opts) && companions_save(lm, folder) &&
+                                 lm_config_write(lm, folder, opts.floats));
 }

@@ -79,7 +79,7 @@ static bool is_off(const cti_json_tree *tree, cti_json_at value) {
             !cti_text_compare(cti_json_text(tree, value), cti_text_of("none")));
 }
 
-static bool check_peft_keys(const cti_lm_reader *reader) {
+static bool peft_keys_check(const cti_lm_reader *reader) {
     const cti_json_tree *tree = reader->tree;
     for (cti_json_at i = cti_json_first(tree, 0); i; i = tree->value[i].next) {
         const cti_text key = cti_json_key_of(tree, i);
@@ -101,7 +101,7 @@ static bool value_is(const cti_json_tree *tree, cti_json_at value, const char *t
 /* The values that draw A and B only: what is loaded takes their place. With the others (pissa,
  * olora, corda, loftq) PEFT takes a part out of the base model's weights when it loads an adapter.
  */
-static bool check_initialisation(const cti_lm_reader *reader) {
+static bool initialisation_check(const cti_lm_reader *reader) {
     const cti_json_tree *tree = reader->tree;
     const cti_json_at init = cti_json_member(tree, 0, "init_lora_weights");
     if (!init || tree->value[init].kind == CTI_JSON_TRUE || is_off(tree, init) ||
@@ -112,7 +112,7 @@ static bool check_initialisation(const cti_lm_reader *reader) {
                          "an initialisation that changes the base model, or is not known");
 }
 
-static bool read_peft_options(const cti_lm_reader *reader, ct_lora_opts *opts) {
+static bool peft_options_read(const cti_lm_reader *reader, ct_lora_opts *opts) {
     const cti_json_tree *tree = reader->tree;
     if (tree->value[0].kind != CTI_JSON_OBJECT)
         return ct_fail(reader->context, CT_ERR_FORMAT, "%s: %s: not a JSON object", reader->op,
@@ -120,7 +120,7 @@ static bool read_peft_options(const cti_lm_reader *reader, ct_lora_opts *opts) {
     const cti_json_at type = cti_json_member(tree, 0, "peft_type");
     if (!type || !value_is(tree, type, "LORA"))
         return cti_lm_refuse(reader, "peft_type", type, "only LORA is supported");
-    if (!check_peft_keys(reader) || !check_initialisation(reader)) return false;
+    if (!peft_keys_check(reader) || !initialisation_check(reader)) return false;
     const cti_json_at r = cti_json_member(tree, 0, "r"),
                       alpha = cti_json_member(tree, 0, "lora_alpha"),
                       dropout = cti_json_member(tree, 0, "lora_dropout");
@@ -144,7 +144,7 @@ bool cti_peft_config_read(ct_context *context, const char *op, const char *path,
     config->reader = (cti_lm_reader){.context = context, .op = op, .path = path};
     if (cti_json_tree_read(context, op, path, config->text, size, &config->tree)) {
         config->reader.tree = &config->tree;
-        if (read_peft_options(&config->reader, &config->opts)) return true;
+        if (peft_options_read(&config->reader, &config->opts)) return true;
         cti_json_tree_free(&config->tree);
     }
     cti_give_any(context, config->text, config->room);
@@ -258,7 +258,7 @@ static bool is_default_target(const cti_lm *lm, const char *linear) {
 }
 
 /* Whether target_modules has the Linear, and whether it has its whole name. */
-static bool find_peft_target(const cti_lm_reader *reader, const cti_lm *lm, const char *linear,
+static bool peft_target_find(const cti_lm_reader *reader, const cti_lm *lm, const char *linear,
                              bool *is_target, bool *is_whole) {
     static const char key[] = "target_modules";
     const cti_json_tree *tree = reader->tree;
@@ -285,7 +285,7 @@ bool cti_peft_config_adapts(const cti_peft_config *config, const cti_lm *lm, con
                       patterns = cti_json_member(tree, 0, "layers_pattern");
     const char *fault = NULL;
     bool is_target, is_whole, is_excluded = false;
-    if (!find_peft_target(reader, lm, linear, &is_target, &is_whole)) return false;
+    if (!peft_target_find(reader, lm, linear, &is_target, &is_whole)) return false;
     if (!is_target) fault = "target_modules";
     else if (!is_whole && !is_none(tree, layers) && !is_off(tree, layers) &&
              !is_transformed(tree, layers, layer_of(tree, patterns, linear)))

@@ -52,7 +52,7 @@ static const char *architecture_of(const cti_lm *lm) {
 
 /* Makes the text of config.json for the model in its present state. After an error *edit has no
  * text. */
-static bool make_text(const cti_lm *lm, cti_lm_edit *edit) {
+static bool config_text_make(const cti_lm *lm, cti_lm_edit *edit) {
     const cti_lm_config *config = &lm->config;
     char value[CTI_LM_PATH];
     if (!cti_lm_edit_begin(lm->context, "lm", (cti_text){config->text, config->text_size}, edit))
@@ -67,15 +67,15 @@ static bool make_text(const cti_lm *lm, cti_lm_edit *edit) {
 }
 
 /* Moves a text into the model. */
-static void take_text(cti_lm *lm, const cti_lm_edit *edit) {
+static void config_text_take(cti_lm *lm, const cti_lm_edit *edit) {
     cti_give_any(lm->context, lm->config.text, lm->config.text_size + 1);
     lm->config.text = edit->text, lm->config.text_size = edit->size;
 }
 
 bool cti_lm_update_text(cti_lm *lm) {
     cti_lm_edit edit;
-    if (!make_text(lm, &edit)) return false;
-    take_text(lm, &edit);
+    if (!config_text_make(lm, &edit)) return false;
+    config_text_take(lm, &edit);
     return true;
 }
 
@@ -84,7 +84,7 @@ bool cti_lm_update_text(cti_lm *lm) {
 static const char resize_name[] = "lm_resize";
 
 /* Fills rows of `to`: the old ones, then their mean. */
-static bool fill_rows(const cti_lm *lm, ct_tensor *to, ct_tensor *from) {
+static bool old_rows_fill(const cti_lm *lm, ct_tensor *to, ct_tensor *from) {
     const int64_t old = ct_shape_of(from).dim[0], rows = ct_shape_of(to).dim[0];
     const bool matrix = ct_shape_of(from).ndim == 2;
     const ct_dtype dtype = ct_dtype_of(from);
@@ -100,8 +100,8 @@ static bool fill_rows(const cti_lm *lm, ct_tensor *to, ct_tensor *from) {
 }
 
 /* Gives a module the parameter `name` of the old one with `rows` rows, in its dtype. */
-static bool add_grown(const cti_lm *lm, ct_module *module, const ct_module *old, const char *name,
-                      int64_t rows) {
+static bool grown_tensor_add(const cti_lm *lm, ct_module *module, const ct_module *old,
+                             const char *name, int64_t rows) {
     ct_tensor *from = cti_lm_param(old, name);
     if (!from) return true;
     ct_shape shape = ct_shape_of(from);
@@ -109,7 +109,7 @@ static bool add_grown(const cti_lm *lm, ct_module *module, const ct_module *old,
     ct_scope scope = ct_scope_open(lm->context);
     ct_tensor *to =
         ct_module_add_param(module, name, ct_empty(lm->context, ct_dtype_of(from), shape));
-    const bool ok = to && fill_rows(lm, to, from);
+    const bool ok = to && old_rows_fill(lm, to, from);
     ct_scope_close(scope);
     return ok;
 }
@@ -120,7 +120,7 @@ static ct_module *grown_table(const cti_lm *lm, const ct_module *old, int64_t ro
     ct_module *table = cti_nn_embedding_bare(
         lm->context, (ct_embedding_opts){.num_embeddings = rows, .embedding_dim = width});
     ct_module_train(table, ct_module_training(old));
-    if (table && add_grown(lm, table, old, "weight", rows)) return table;
+    if (table && grown_tensor_add(lm, table, old, "weight", rows)) return table;
     ct_module_free(table);
     return NULL;
 }
@@ -134,15 +134,15 @@ static ct_module *grown_head(const cti_lm *lm, const ct_module *old, int64_t row
                                       .no_bias = cti_lm_param(old, "bias") == NULL});
     ct_module_train(head, ct_module_training(old));
     const bool ok = head && (tied ? ct_module_add_param(head, "weight", tied) != NULL
-                                  : add_grown(lm, head, old, "weight", rows));
-    if (ok && add_grown(lm, head, old, "bias", rows)) return head;
+                                  : grown_tensor_add(lm, head, old, "weight", rows));
+    if (ok && grown_tensor_add(lm, head, old, "bias", rows)) return head;
     ct_module_free(head);
     return NULL;
 }
 
 /* Puts a module in the place of the one at a path, which is freed. Nothing can fail: the name is
  * there already. */
-static void replace(const cti_lm *lm, const char *path, ct_module *module) {
+static void module_replace(const cti_lm *lm, const char *path, ct_module *module) {
     ct_module_free(ct_module_set_child(lm->module, path, module));
 }
 
@@ -157,7 +157,7 @@ typedef struct {
 static const char predictions_path[] = "cls.predictions", transform_name[] = "transform";
 
 /* Makes the owner of the head of a masked language model, which has the head's bias too. */
-static bool make_predictions(const cti_lm *lm, resized *new) {
+static bool predictions_make(const cti_lm *lm, resized *new) {
     ct_module *old = ct_module_child(lm->module, predictions_path);
     ct_module *owner = new->predictions = ct_module_new(lm->context, ct_module_kind(old));
     new->left = ct_module_new(lm->context, ct_module_kind(old));
@@ -173,11 +173,11 @@ static bool make_predictions(const cti_lm *lm, resized *new) {
 }
 
 /* Puts the owner in its place, with the old transform. Nothing can fail. */
-static void place_predictions(const cti_lm *lm, const resized *new) {
+static void predictions_place(const cti_lm *lm, const resized *new) {
     ct_module *old = ct_module_child(lm->module, predictions_path);
     ct_module *transform = ct_module_set_child(old, transform_name, new->left);
     ct_module_free(ct_module_set_child(new->predictions, transform_name, transform));
-    replace(lm, predictions_path, new->predictions);
+    module_replace(lm, predictions_path, new->predictions);
 }
 
 /* Whether the head's bias is also a parameter of its owner, as in a masked language model. */
@@ -209,7 +209,7 @@ static bool resize_to(const cti_lm *lm, const char *embedding, const char *head,
         new.linear =
             grown_head(lm, old_head, rows, tied ? cti_lm_param(new.table, "weight") : NULL);
     const ct_module *new_head = new.linear;
-    const bool ok = new.table && (!head || new_head) && (!shared || make_predictions(lm, &new)) &&
+    const bool ok = new.table && (!head || new_head) && (!shared || predictions_make(lm, &new)) &&
                     want_as_before(new.table, old_table) && want_as_before(new_head, old_head);
     if (!ok) {
         ct_module_free(new.predictions);
@@ -218,9 +218,9 @@ static bool resize_to(const cti_lm *lm, const char *embedding, const char *head,
         ct_module_free(new.table);
         return false;
     }
-    if (shared) place_predictions(lm, &new);
-    else if (head) replace(lm, head, new.linear);
-    replace(lm, embedding, new.table);
+    if (shared) predictions_place(lm, &new);
+    else if (head) module_replace(lm, head, new.linear);
+    module_replace(lm, embedding, new.table);
     return true;
 }
 
@@ -256,11 +256,11 @@ bool ct_lm_resize(ct_module *module, int64_t vocab_size) {
     if (!can_grow(lm, path, head)) return false;
     lm->config.number[CTI_LM_VOCAB] = (double)vocab_size;
     cti_lm_edit text;
-    if (!make_text(lm, &text) || !resize_to(lm, path, head, vocab_size)) {
+    if (!config_text_make(lm, &text) || !resize_to(lm, path, head, vocab_size)) {
         cti_lm_edit_end(&text);
         lm->config.number[CTI_LM_VOCAB] = old;
         return false;
     }
-    take_text(lm, &text);
+    config_text_take(lm, &text);
     return true;
 }

@@ -23,8 +23,8 @@ const char *cti_call_name(int call) {
     return call >= 0 && call <= CTI_CALL_LOAD ? names[call] : "another call";
 }
 
-static void add_error(cti_agreement *mine, const ct_comm *comm, int status, bool lost,
-                      const char *message) {
+static void agreement_add_error(cti_agreement *mine, const ct_comm *comm, int status, bool lost,
+                                const char *message) {
     mine->failed = comm->rank;
     mine->status = status;
     mine->lost = lost;
@@ -40,7 +40,8 @@ void cti_agreement_begin(cti_agreement *mine, const ct_comm *comm, cti_place pla
     if (ok) return;
     ct_status status;
     const char *message = cti_pending_error(comm->context, &status);
-    add_error(mine, comm, status ? status : CT_ERR_ARGUMENT, false, status ? message : "failed");
+    agreement_add_error(mine, comm, status ? status : CT_ERR_ARGUMENT, false,
+                        status ? message : "failed");
 }
 
 static bool same_place(const cti_place *a, const cti_place *b) {
@@ -48,7 +49,7 @@ static bool same_place(const cti_place *a, const cti_place *b) {
 }
 
 /* `upper` is the block of higher ranks than `lower`. The result is in `lower`. */
-static void merge_head(cti_agreement *lower, const cti_agreement *upper) {
+static void agreement_merge_head(cti_agreement *lower, const cti_agreement *upper) {
     CTI_ASSERT(lower->rank < upper->rank);
     if (lower->elsewhere < 0 && !same_place(&lower->place, &upper->place)) {
         lower->elsewhere = upper->rank;
@@ -83,17 +84,18 @@ int64_t cti_agree(ct_comm *comm, int tag, cti_agreement *mine, cti_agreement *th
         cti_comm_start_bytes(comm, &receive, tag, peer, true, theirs, size);
         cti_comm_wait(comm, &receive);
         cti_comm_wait(comm, &send);
-        if (*comm->fault && !mine->lost) add_error(mine, comm, CT_ERR_IO, true, comm->fault);
+        if (*comm->fault && !mine->lost)
+            agreement_add_error(mine, comm, CT_ERR_IO, true, comm->fault);
         if (!receive.done) continue;
         const bool same_version = theirs->version == version;
         if (!same_version || !is_block_of(theirs, peer, bit)) {
-            add_error(mine, comm, CT_ERR_ARGUMENT, true,
-                      same_version ? "a rank has received the message of another rank"
-                                   : "ranks run different versions of the library");
+            agreement_add_error(mine, comm, CT_ERR_ARGUMENT, true,
+                                same_version ? "a rank has received the message of another rank"
+                                             : "ranks run different versions of the library");
             continue;
         }
         cti_agreement head = *(peer < comm->rank ? theirs : mine);
-        merge_head(&head, peer < comm->rank ? mine : theirs);
+        agreement_merge_head(&head, peer < comm->rank ? mine : theirs);
         if (merge) merge(mine, theirs, size);
         *mine = head;
     }

@@ -7,7 +7,7 @@
 
 /* ---- from rank 0 to all: rank r, with highest bit b, receives the data from r - b ---- */
 
-static void pass_on(ct_dist *dist, void *data, size_t size, ct_tensor *tensor) {
+static void broadcast_pass_on(ct_dist *dist, void *data, size_t size, ct_tensor *tensor) {
     ct_comm *comm = dist->comm;
     for (int bit = 1; bit < comm->size; bit *= 2) {
         const bool receives = comm->rank >= bit;
@@ -24,18 +24,18 @@ static void pass_on(ct_dist *dist, void *data, size_t size, ct_tensor *tensor) {
 }
 
 void cti_dist_broadcast(ct_dist *dist, ct_tensor *tensor) {
-    pass_on(dist, NULL, 0, tensor);
+    broadcast_pass_on(dist, NULL, 0, tensor);
     ct_wrote(tensor);
 }
 void cti_dist_broadcast_bytes(ct_dist *dist, void *data, size_t size) {
-    pass_on(dist, data, size, NULL);
+    broadcast_pass_on(dist, data, size, NULL);
 }
 
 /* ---- between rank 0 and the ranges ---- */
 
 /* Copies rank 0's own range. */
-static void move_own(const cti_optim_range *range, ct_tensor *whole, ct_tensor *part,
-                     bool to_whole) {
+static void own_range_move(const cti_optim_range *range, ct_tensor *whole, ct_tensor *part,
+                           bool to_whole) {
     const size_t size = cti_dtype_size(ct_dtype_of(part));
     char *in_whole = cti_comm_elements(whole) + (size_t)range->start * size,
          *own = cti_comm_elements(part);
@@ -57,7 +57,7 @@ void cti_dist_move(ct_dist *dist, const cti_optim_range *range, ct_tensor *whole
                        first ? whole : part, first ? start : 0, length);
         cti_comm_wait(dist->comm, &transfer);
     }
-    if (first) move_own(range, whole, part, to_whole);
+    if (first) own_range_move(range, whole, part, to_whole);
     ct_wrote(to_whole ? whole : part);
 }
 

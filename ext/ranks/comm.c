@@ -19,7 +19,7 @@
 enum { MOST_NAME = 40, MOST_REASON = 120 }; /* most bytes in a fault */
 
 /* Copies a text of the engine, which may have any length and any bytes, to a line of UTF-8. */
-static void copy_words(char *out, size_t most, const char *text) {
+static void words_copy(char *out, size_t most, const char *text) {
     const size_t length = cti_shorten(out, most, text, strlen(text));
     for (size_t bad = cti_json_utf8(out, length); bad < length; bad = cti_json_utf8(out, length))
         out[bad] = '?';
@@ -27,8 +27,8 @@ static void copy_words(char *out, size_t most, const char *text) {
         if ((unsigned char)out[i] < ' ' || out[i] == 0x7f) out[i] = ' ';
 }
 
-static void copy_name(const ct_comm *comm, char name[MOST_NAME + 1]) {
-    copy_words(name, MOST_NAME, comm->engine->name ? comm->engine->name : "without a name");
+static void name_copy(const ct_comm *comm, char name[MOST_NAME + 1]) {
+    words_copy(name, MOST_NAME, comm->engine->name ? comm->engine->name : "without a name");
 }
 
 /* engine_enter and engine_leave enclose every call of an engine's function. */
@@ -45,7 +45,7 @@ static void engine_leave(ct_comm *comm) {
 bool cti_comm_is_inside(ct_comm *comm, const char *function) {
     if (!comm->inside) return false;
     char name[MOST_NAME + 1];
-    copy_name(comm, name);
+    name_copy(comm, name);
     comm->misuse = function;
     ct_fail(comm->context, CT_ERR_ARGUMENT, "%s: called by a function of the engine %s", function,
             name);
@@ -86,7 +86,7 @@ static void engine_close(ct_comm *comm, bool failed) {
 /* Writes the engine's reason for the last failure. */
 static void engine_reason(ct_comm *comm, char words[MOST_REASON + 1]) {
     char name[MOST_NAME + 1];
-    copy_name(comm, name);
+    name_copy(comm, name);
     if (comm->misuse) {
         snprintf(words, MOST_REASON, "the engine %s has called %s", name, comm->misuse);
         return;
@@ -94,7 +94,7 @@ static void engine_reason(ct_comm *comm, char words[MOST_REASON + 1]) {
     engine_enter(comm);
     const char *reason = comm->engine->reason(comm);
     engine_leave(comm);
-    if (reason && *reason) copy_words(words, MOST_REASON, reason);
+    if (reason && *reason) words_copy(words, MOST_REASON, reason);
     else snprintf(words, MOST_REASON, "the engine %s gives no reason", name);
 }
 
@@ -147,7 +147,7 @@ void *ct_comm_data(const ct_comm *comm) {
     return is_open(comm, "ct_comm_data") ? comm->data : NULL;
 }
 
-static void unlink_transfer(ct_comm *comm, cti_transfer *transfer) {
+static void transfer_unlink(ct_comm *comm, cti_transfer *transfer) {
     CTI_ASSERT(transfer->pending);
     *(transfer->next ? &transfer->next->prev : &comm->last) = transfer->prev;
     *(transfer->prev ? &transfer->prev->next : &comm->pending) = transfer->next;
@@ -157,7 +157,7 @@ static void unlink_transfer(ct_comm *comm, cti_transfer *transfer) {
 void cti_comm_cancel(ct_comm *comm, cti_transfer *transfer) {
     if (!transfer->pending) return;
     engine_cancel(comm, &transfer->transfer);
-    unlink_transfer(comm, transfer);
+    transfer_unlink(comm, transfer);
 }
 
 void cti_comm_hush(ct_comm *comm) {
@@ -167,7 +167,7 @@ void cti_comm_hush(ct_comm *comm) {
     }
 }
 
-static void close_engine(ct_comm *comm) {
+static void comm_close_engine(ct_comm *comm) {
     if (!comm->engine) return;
     cti_comm_hush(comm);
     const bool failed = comm->pending || *comm->fault;
@@ -179,14 +179,14 @@ static void close_engine(ct_comm *comm) {
 void ct_comm_close(ct_comm *comm) {
     if (!comm || comm->object.self != &comm->object || cti_comm_is_inside(comm, "ct_comm_close"))
         return;
-    close_engine(comm);
+    comm_close_engine(comm);
     comm_end(comm);
 }
 
 void cti_comm_break(ct_comm *comm, const char *fault) {
     if (fault)
         snprintf(comm->fault, sizeof comm->fault, "%.*s", (int)sizeof comm->fault - 1, fault);
-    close_engine(comm);
+    comm_close_engine(comm);
 }
 
 /* ---- transfers ---- */
@@ -208,7 +208,7 @@ static void comm_fail(ct_comm *comm, int peer, ct_transfer_state state) {
         engine_reason(comm, words);
     } else {
         char name[MOST_NAME + 1];
-        copy_name(comm, name);
+        name_copy(comm, name);
         snprintf(words, sizeof words, "test of the engine %s has returned %d, no ct_transfer_state",
                  name, (int)state);
     }
@@ -255,10 +255,10 @@ int64_t cti_comm_start(ct_comm *comm, cti_transfer *transfer, int tag, int peer,
 /* Unlinks a transfer that has ended with this state. Returns whether the caller should look at its
  * transfers again. For a transfer of the roll call the answer is no, because a rank that has left
  * sends no roll message. */
-static bool end_transfer(ct_comm *comm, cti_transfer *transfer, ct_transfer_state state) {
+static bool transfer_end(ct_comm *comm, cti_transfer *transfer, ct_transfer_state state) {
     const int peer = transfer->transfer.peer;
     const bool roll = transfer->transfer.tag == CTI_ROLL_TAG;
-    unlink_transfer(comm, transfer);
+    transfer_unlink(comm, transfer);
     transfer->done = state == CT_TRANSFER_DONE;
     switch (state) {
     case CT_TRANSFER_PENDING:
@@ -283,7 +283,7 @@ bool cti_comm_poll(ct_comm *comm) {
         }
         const ct_transfer_state state = engine_run(comm, &t->transfer, false);
         cti_transfer *next = t->next;
-        if (state != CT_TRANSFER_PENDING && end_transfer(comm, t, state)) {
+        if (state != CT_TRANSFER_PENDING && transfer_end(comm, t, state)) {
             ended = true;
             /* other transfers with this peer may have ended too, including `next` */
             if (state != CT_TRANSFER_DONE) next = comm->pending;

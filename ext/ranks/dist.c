@@ -70,7 +70,7 @@ static void client_move(cti_optim_client *client, const cti_optim_range *range, 
     cti_dist_move(cti_dist_of_client(client), range, whole, part, to_whole);
 }
 
-static bool lay_out(void *dist) { return cti_dist_layout(dist); }
+static bool dist_lay_out(void *dist) { return cti_dist_layout(dist); }
 
 /* Makes a ct_dist without any message to other ranks. Returns NULL with an error if this fails. */
 static ct_dist *dist_make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
@@ -110,7 +110,7 @@ static ct_dist *dist_make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     if (dist->comm) dist->fingerprint = ct_fingerprint(context);
     cti_dist_make_group(dist);
     CTI_ASSERT(1 << dist->stages == ranks && ranks << dist->levels == opts.shares);
-    if (cti_optim_run(optim, lay_out, dist)) return dist;
+    if (cti_optim_run(optim, dist_lay_out, dist)) return dist;
     dist_end(dist);
     return NULL;
 }
@@ -127,7 +127,7 @@ static bool meet_without(ct_comm *comm, ct_dist_opts opts) {
 }
 
 /* Compares the ct_dist with the ct_dist of rank 0, and receives its values. */
-static bool begin_as_first(void *arg) {
+static bool dist_begin_as_first(void *arg) {
     ct_dist *dist = arg;
     return cti_dist_meet(dist, CTI_CALL_NEW, 0, true) && cti_dist_compare(dist) &&
            cti_dist_broadcast_all(dist);
@@ -147,7 +147,7 @@ ct_dist *ct_dist_new(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     bool ok;
     if (dist) {
         dist->number = comm->dists;
-        ok = cti_optim_run(optim, begin_as_first, dist);
+        ok = cti_optim_run(optim, dist_begin_as_first, dist);
     } else {
         ok = meet_without(comm, opts);
     }
@@ -165,7 +165,7 @@ static uint64_t stream_of(int64_t step, int64_t micro_batch) {
     return UINT64_C(1) << 63 | ((uint64_t)step & 0x1ffffff) << 38 | (uint64_t)micro_batch << 20;
 }
 
-static void begin_step(ct_dist *dist) {
+static void dist_step_begin(ct_dist *dist) {
     ct_optim_zero_grad(dist->optim);
     dist->sent = (ct_dist_traffic){0}; /* until now it has counted the bytes of other calls */
     dist->rng = ct_rng_get(dist->context);
@@ -191,7 +191,7 @@ static bool begin_micro_batch(void *arg) {
         cti_dist_end_left(dist);
         return false;
     }
-    if (dist->next == 0) begin_step(dist);
+    if (dist->next == 0) dist_step_begin(dist);
     else if (dist->next % share == 0) cti_dist_carry(dist, dist->next / share - 1);
     if (++dist->next == count && dist->comm) cti_dist_watch(dist, true);
     ct_rng_set(dist->context,

@@ -32,7 +32,7 @@
  *
  * (4) cut[0] <= cut[1] <= ... <= cut[ranks]. Every range begins at a unit of a parameter.
  *
- * (5) In a step parameters change only in write_params, after all ranks have agreed and every
+ * (5) In a step parameters change only in params_write, after all ranks have agreed and every
  * bucket has reached stage 2K.
  *
  * (6) The optimiser is running (cti_optim_run) in all calls of a ct_dist.

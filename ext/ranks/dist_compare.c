@@ -21,8 +21,9 @@ typedef struct {
     cti_optim_fact_walk facts;
 } property_walk;
 
-static property *say(property *it, const char *name, const char *format, ...) CT_FORMAT(3, 4);
-static property *say(property *it, const char *name, const char *format, ...) {
+static property *property_set(property *it, const char *name, const char *format, ...)
+    CT_FORMAT(3, 4);
+static property *property_set(property *it, const char *name, const char *format, ...) {
     va_list args;
     snprintf(it->fact.name, sizeof it->fact.name, "%s", name);
     va_start(args, format);
@@ -36,17 +37,18 @@ static property *say(property *it, const char *name, const char *format, ...) {
 
 enum { OPTIONS = 6 };
 
-static property *say_option(const ct_dist *dist, int64_t i, property *it) {
+static property *property_set_option(const ct_dist *dist, int64_t i, property *it) {
     const ct_dist_opts *o = &dist->opts;
     switch (i) {
-    case 0: return say(it, "shares", "%" PRId64, o->shares);
-    case 1: return say(it, "micro_batches", "%" PRId64, o->micro_batches);
-    case 2: return say(it, "bucket_bytes", "%" PRId64, o->bucket_bytes);
-    case 3: return say(it, "the instruction set", "%s", ct_isa_name(dist->context));
+    case 0: return property_set(it, "shares", "%" PRId64, o->shares);
+    case 1: return property_set(it, "micro_batches", "%" PRId64, o->micro_batches);
+    case 2: return property_set(it, "bucket_bytes", "%" PRId64, o->bucket_bytes);
+    case 3: return property_set(it, "the instruction set", "%s", ct_isa_name(dist->context));
     case 4:
-        return say(it, "the matmul precision", "%s", cti_matmul_name(ct_get_matmul(dist->context)));
+        return property_set(it, "the matmul precision", "%s",
+                            cti_matmul_name(ct_get_matmul(dist->context)));
     default:
-        say(it, "the fingerprint", "%016" PRIx64, dist->fingerprint);
+        property_set(it, "the fingerprint", "%016" PRIx64, dist->fingerprint);
         snprintf(it->more, sizeof it->more, " of %s", cti_build());
         return it;
     }
@@ -55,7 +57,7 @@ static property *say_option(const ct_dist *dist, int64_t i, property *it) {
 /* The next property; NULL after the last. */
 static property *next_property(const ct_dist *dist, property_walk *walk, property *it) {
     const int64_t i = walk->next++;
-    if (i < OPTIONS) return say_option(dist, i, it);
+    if (i < OPTIONS) return property_set_option(dist, i, it);
     *it->more = '\0';
     return cti_optim_next_fact(dist->optim, &walk->facts, &it->fact) ? it : NULL;
 }
@@ -82,7 +84,7 @@ static uint64_t property_hash(const property *it) {
 
 /* Records the error of this rank's property i against rank 0's; `first` has "" if rank 0 has no
  * such property. */
-static bool refuse_property(const ct_dist *dist, int64_t i, const property *first) {
+static bool property_refuse(const ct_dist *dist, int64_t i, const property *first) {
     property it;
     const int rank = dist->rank;
     if (!property_at(dist, i, &it))
@@ -104,7 +106,7 @@ typedef struct {
     int64_t rank, property; /* rank -1: no difference */
 } difference;
 
-static void merge_difference(void *mine, const void *theirs, size_t size) {
+static void difference_merge(void *mine, const void *theirs, size_t size) {
     difference *a = mine;
     const difference *b = theirs;
     (void)size;
@@ -137,12 +139,12 @@ bool cti_dist_compare(ct_dist *dist) {
     if (same < first || count != first) all.rank = dist->rank, all.property = same;
     cti_agreement_begin(&all.head, dist->comm, place, true);
     dist->sent.other += cti_agree(dist->comm, CTI_DIST_CONTROL, &all.head, &room.head, sizeof all,
-                                  merge_difference);
+                                  difference_merge);
     if (!cti_agreement_holds(dist->comm, &all.head, place)) return false;
     if (all.rank < 0) return true;
     memset(&it, 0, sizeof it);
     if (dist->rank == 0) property_at(dist, all.property, &it);
     cti_dist_broadcast_bytes(dist, &it, sizeof it);
     return cti_dist_meet(dist, CTI_CALL_NEW, 0,
-                         dist->rank != all.rank || refuse_property(dist, all.property, &it));
+                         dist->rank != all.rank || property_refuse(dist, all.property, &it));
 }

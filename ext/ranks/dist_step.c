@@ -87,7 +87,7 @@ static cti_dist_numbers numbers_of(const ct_dist *dist) {
                               .matmul = ct_get_matmul(dist->context)};
 }
 
-static void merge_block(void *mine, const void *theirs, size_t size) {
+static void sum_block_merge(void *mine, const void *theirs, size_t size) {
     cti_dist_block *a = mine;
     const cti_dist_block *b = theirs;
     const bool lower = a->head.rank < b->head.rank;
@@ -111,7 +111,7 @@ static void merge_block(void *mine, const void *theirs, size_t size) {
 
 /* Agrees with all ranks on equal numbers, on the parameters that have a gradient, and on the
  * norm. */
-static bool agree_on_step(ct_dist *dist, double *norm) {
+static bool dist_step_agree(ct_dist *dist, double *norm) {
     cti_dist_block *block = dist->block;
     const cti_place place = {
         .call = CTI_CALL_STEP, .dist = dist->number, .step = dist->group.steps};
@@ -126,7 +126,7 @@ static bool agree_on_step(ct_dist *dist, double *norm) {
     double *squares = (double *)(block->bits + block->words);
     if (ok && measures) cti_optim_unit_sums(dist->optim, squares, dist->own_squares);
     dist->sent.other += cti_agree(dist->comm, CTI_DIST_CONTROL, &block->head,
-                                  &dist->peer_block->head, dist->block_bytes, merge_block);
+                                  &dist->peer_block->head, dist->block_bytes, sum_block_merge);
     if (!cti_agreement_holds(dist->comm, &block->head, place)) return false;
     const cti_dist_numbers *a = &block->numbers, *b = &block->other;
     if (block->differs >= 0 && a->lr != b->lr)
@@ -156,7 +156,7 @@ static bool agree_on_step(ct_dist *dist, double *norm) {
 /* ---- parameters ---- */
 
 /* Copies this rank's ranges of the parameters; the step changes the copy. */
-static bool copy_ranges(ct_dist *dist) {
+static bool ranges_copy(ct_dist *dist) {
     const ct_scope scope = ct_scope_open_no_grad(dist->context);
     bool ok = true;
     for (int64_t i = 0; ok && i < dist->params; i++) {
@@ -171,7 +171,7 @@ static bool copy_ranges(ct_dist *dist) {
 }
 
 /* Writes the parameters that were stepped, by any rank. */
-static bool write_params(ct_dist *dist) {
+static bool params_write(ct_dist *dist) {
     bool ok = true;
     for (int64_t i = 0; i < dist->params; i++) {
         const cti_dist_param *p = &dist->param[i];
@@ -186,14 +186,14 @@ static bool write_params(ct_dist *dist) {
 /* ---- the step ---- */
 
 /* Phases 3 to 5, when the sums of gradients are complete. */
-static bool step_together(ct_dist *dist) {
+static bool dist_step_together(ct_dist *dist) {
     ct_optim *optim = dist->optim;
     double norm = (double)NAN;
-    if (!agree_on_step(dist, &norm)) return false;
+    if (!dist_step_agree(dist, &norm)) return false;
     cti_nn_step_collect(optim);
     if (!cti_nn_step_measured(optim, norm)) return true;
     CTI_ASSERT(dist->staged == dist->buckets);
-    const bool prepared = copy_ranges(dist) && cti_nn_step_prepare(optim);
+    const bool prepared = ranges_copy(dist) && cti_nn_step_prepare(optim);
     if (!cti_dist_meet(dist, CTI_CALL_STEP, 1, prepared)) {
         cti_nn_step_undo(optim);
         return false;
@@ -212,7 +212,7 @@ static bool step_together(ct_dist *dist) {
         cti_comm_break(dist->comm, NULL);
         return false;
     }
-    if (write_params(dist)) return true;
+    if (params_write(dist)) return true;
     cti_comm_break(dist->comm, "one of them has failed to write its parameters");
     return false;
 }
@@ -225,14 +225,14 @@ static bool several(ct_dist *dist) {
     }
     cti_dist_end_left(dist);
     cti_dist_finish(dist, dist->stages);
-    return met && step_together(dist);
+    return met && dist_step_together(dist);
 }
 
 static bool alone(ct_dist *dist) {
     return may_begin(dist) && cti_dist_carry_last(dist) && cti_nn_step_alone(dist->optim);
 }
 
-static bool run_dist_step(void *arg) {
+static bool dist_step_run(void *arg) {
     ct_dist *dist = arg;
     cti_dist_watch(dist, false);
     cti_dist_end_left(dist);
@@ -247,5 +247,5 @@ bool ct_dist_step(ct_dist *dist) {
     if (!dist || !cti_dist_is_usable(dist, CTI_CALL_STEP)) return false;
     if (cti_in_backward(dist->context))
         return ct_fail(dist->context, CT_ERR_GRAD, "dist_step: called inside a backward");
-    return cti_optim_run(dist->optim, run_dist_step, dist);
+    return cti_optim_run(dist->optim, dist_step_run, dist);
 }

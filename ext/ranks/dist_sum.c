@@ -7,7 +7,7 @@
 
 /* Gathers the values of all ranks. Rank r begins with its own values at r n; after round k it has
  * the values of 2^(k+1) ranks. */
-static void gather_values(ct_dist *dist, double *all, int64_t n) {
+static void sum_values_gather(ct_dist *dist, double *all, int64_t n) {
     ct_comm *comm = dist->comm;
     for (int bit = 1; bit < comm->size; bit *= 2) {
         const int mine = comm->rank & -bit, peer = comm->rank ^ bit, theirs = peer & -bit;
@@ -26,7 +26,7 @@ typedef struct {
     int64_t n;
 } sum_args;
 
-static bool run_sum(void *arg) {
+static bool dist_sum_run(void *arg) {
     const sum_args *args = arg;
     ct_dist *dist = args->dist;
     double *values = args->values;
@@ -40,7 +40,7 @@ static bool run_sum(void *arg) {
     double *all = ok ? cti_take_zeroed(context, bytes) : NULL;
     if (cti_dist_meet(dist, CTI_CALL_SUM, n, all)) {
         if (n) memcpy(all + dist->rank * n, values, (size_t)n * sizeof *all);
-        gather_values(dist, all, n);
+        sum_values_gather(dist, all, n);
         ok = cti_dist_meet(dist, CTI_CALL_SUM, n, true);
         for (int64_t i = 0; ok && i < n; i++) {
             values[i] = 0;
@@ -55,5 +55,5 @@ static bool run_sum(void *arg) {
 
 bool ct_dist_sum(ct_dist *dist, double *values, int64_t n) {
     return dist && cti_dist_is_usable(dist, CTI_CALL_SUM) &&
-           cti_optim_run(dist->optim, run_sum, &(sum_args){dist, values, n});
+           cti_optim_run(dist->optim, dist_sum_run, &(sum_args){dist, values, n});
 }

@@ -23,7 +23,7 @@ static ct_tensor *place_of(const cti_dist_param *p, ct_tensor *memory) {
 }
 
 /* Copies the gradient to `to`, or adds it. */
-static void take_grad(cti_dist_param *p, ct_tensor *to, bool add) {
+static void grad_take(cti_dist_param *p, ct_tensor *to, bool add) {
     ct_tensor *grad = ct_grad(p->of.tensor);
     p->present |= grad != NULL;
     if (grad && add) ct_add_into(to, grad, 1);
@@ -43,7 +43,7 @@ void cti_dist_carry(ct_dist *dist, int64_t share) {
         cti_dist_bucket *bucket = &dist->bucket[b];
         for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
             cti_dist_param *p = &dist->param[i];
-            take_grad(p, place_of(p, bucket->set[0]), ones > 0);
+            grad_take(p, place_of(p, bucket->set[0]), ones > 0);
             ct_zero_grad(p->of.tensor);
         }
         for (int k = 1; k < ones; k++) ct_add_into(bucket->set[k], bucket->set[k - 1], 1);
@@ -58,16 +58,16 @@ void cti_dist_carry(ct_dist *dist, int64_t share) {
 
 /* Makes a gradient of -0 for a parameter that had a gradient in earlier shares only. It is made by
  * a backward from the parameter itself, with -0 as the cotangent. */
-static bool make_grad(const cti_dist_param *p) {
+static bool grad_make(const cti_dist_param *p) {
     ct_tensor *param = p->of.tensor;
     if (!p->present || !ct_requires_grad(param)) return true;
     ct_tensor *zeros = ct_full(ct_context_of(param), ct_dtype_of(param), ct_shape_of(param), -0.0);
     return zeros && ct_backward_with(&param, &zeros, 1, (ct_backward_opts){0});
 }
 
-static bool carry_param(ct_dist *dist, const cti_dist_param *p) {
+static bool param_carry(ct_dist *dist, const cti_dist_param *p) {
     ct_tensor **set = dist->bucket[p->bucket].set;
-    if (!ct_grad(p->of.tensor) && !make_grad(p)) return false;
+    if (!ct_grad(p->of.tensor) && !grad_make(p)) return false;
     ct_tensor *grad = ct_grad(p->of.tensor);
     if (!grad) return true;
     for (int k = 0; k < dist->levels; k++)
@@ -79,7 +79,7 @@ static bool carry_param(ct_dist *dist, const cti_dist_param *p) {
 bool cti_dist_carry_last(ct_dist *dist) {
     const ct_scope scope = ct_scope_open_no_grad(dist->context);
     bool ok = true;
-    for (int64_t i = 0; ok && i < dist->params; i++) ok = carry_param(dist, &dist->param[i]);
+    for (int64_t i = 0; ok && i < dist->params; i++) ok = param_carry(dist, &dist->param[i]);
     ct_scope_close(scope);
     return ok;
 }
@@ -91,7 +91,7 @@ void cti_dist_stage(ct_dist *dist) {
     const ct_scope scope = ct_scope_open_no_grad(dist->context);
     for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
         cti_dist_param *p = &dist->param[i];
-        take_grad(p, p->work, p->taken);
+        grad_take(p, p->work, p->taken);
         p->taken = false;
         p->left = ct_grad(p->of.tensor) != NULL;
     }
@@ -204,7 +204,7 @@ static bool watch_whole(void *self, int64_t i, ct_tensor *grad) {
     (void)grad;
     if (!dist->early || p->bucket < dist->staged) return false;
     dist->incomplete = true; /* until the backward has succeeded */
-    take_grad(p, p->work, p->taken);
+    grad_take(p, p->work, p->taken);
     p->taken = true;
     return true;
 }

@@ -17,7 +17,7 @@ static size_t param_bytes(const cti_dist_param *p) {
 }
 
 /* Fills in param, or only counts. */
-static void list_params(ct_dist *dist) {
+static void params_collect(ct_dist *dist) {
     cti_optim_param param;
     dist->params = dist->units = 0;
     for (int64_t i = 0; cti_optim_param_at(dist->optim, i, &param); i++) {
@@ -32,7 +32,7 @@ static void list_params(ct_dist *dist) {
 
 /* Divides the parameters from the last to the first, or only counts the buckets. A bucket has one
  * dtype; it is full when the next parameter would make it larger than opts.bucket_bytes. */
-static void list_buckets(ct_dist *dist) {
+static void buckets_collect(ct_dist *dist) {
     int64_t n = 0, end = dist->params;
     while (end > 0) {
         const cti_dist_param *last = &dist->param[end - 1];
@@ -82,15 +82,15 @@ static int64_t nearest_unit(const ct_dist *dist, const cti_dist_bucket *bucket, 
  * neighbours. A range that cannot be divided, such as a bucket of one unit, goes to one side as the
  * last bit of `turn` says, and then as the next bit says. So buckets that follow each other go to
  * different ranks. */
-static void cut_between(const ct_dist *dist, cti_dist_bucket *bucket, int low, int high,
-                        int64_t turn) {
+static void range_cut_between(const ct_dist *dist, cti_dist_bucket *bucket, int low, int high,
+                              int64_t turn) {
     if (high - low < 2) return;
     const int middle = low + (high - low) / 2;
     const int64_t from = bucket->cut[low], to = bucket->cut[high];
     const int64_t at = nearest_unit(dist, bucket, from + (to - from) / 2, turn & 1);
     bucket->cut[middle] = cti_min(cti_max(at, from), to);
-    cut_between(dist, bucket, low, middle, turn / 2);
-    cut_between(dist, bucket, middle, high, turn / 2);
+    range_cut_between(dist, bucket, low, middle, turn / 2);
+    range_cut_between(dist, bucket, middle, high, turn / 2);
 }
 
 void cti_dist_bucket_range(const ct_dist *dist, const cti_dist_bucket *bucket, int rank, int stage,
@@ -132,7 +132,7 @@ static ct_tensor *kept_view(ct_tensor *of, int64_t start, int64_t n, const ct_sh
     return t;
 }
 
-static bool make_sets(ct_dist *dist, cti_dist_bucket *bucket, ct_dtype dtype) {
+static bool sets_make(ct_dist *dist, cti_dist_bucket *bucket, ct_dtype dtype) {
     if (!dist->levels) return true;
     bucket->set = cti_take_zeroed(dist->context, cti_bytes(dist->levels, sizeof(ct_tensor *)));
     for (int k = 0; bucket->set && k < dist->levels; k++) {
@@ -143,7 +143,7 @@ static bool make_sets(ct_dist *dist, cti_dist_bucket *bucket, ct_dtype dtype) {
 }
 
 /* Makes the views of a parameter in its bucket. */
-static bool make_views(ct_dist *dist, const cti_dist_bucket *bucket, cti_dist_param *p) {
+static bool views_make(ct_dist *dist, const cti_dist_bucket *bucket, cti_dist_param *p) {
     const ct_shape shape = ct_shape_of(p->of.tensor);
     int64_t from, to;
     cti_dist_bucket_range(dist, bucket, dist->rank, dist->stages, &from, &to);
@@ -156,37 +156,37 @@ static bool make_views(ct_dist *dist, const cti_dist_bucket *bucket, cti_dist_pa
     return p->range.grad;
 }
 
-static bool make_bucket(ct_dist *dist, cti_dist_bucket *bucket) {
+static bool bucket_make(ct_dist *dist, cti_dist_bucket *bucket) {
     const ct_dtype dtype = param_dtype(&dist->param[bucket->first]);
-    if (!make_sets(dist, bucket, dtype)) return false;
+    if (!sets_make(dist, bucket, dtype)) return false;
     if (dist->ranks == 1) return true;
     int64_t from, to;
     bucket->cut = cti_take_zeroed(dist->context, cti_bytes(dist->ranks + 1, sizeof(int64_t)));
     if (!bucket->cut) return false;
     bucket->cut[dist->ranks] = bucket->numel;
-    cut_between(dist, bucket, 0, dist->ranks, bucket - dist->bucket);
+    range_cut_between(dist, bucket, 0, dist->ranks, bucket - dist->bucket);
     for (int r = 0; r < dist->ranks; r++) CTI_ASSERT(bucket->cut[r] <= bucket->cut[r + 1]);
     cti_dist_bucket_range(dist, bucket, dist->rank, 1, &from, &to);
     bucket->work = kept_zeros(dist, dtype, bucket->numel);
     bucket->scratch = bucket->work ? kept_zeros(dist, dtype, to - from) : NULL;
     if (!bucket->scratch) return false;
     for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++)
-        if (!make_views(dist, bucket, &dist->param[i])) return false;
+        if (!views_make(dist, bucket, &dist->param[i])) return false;
     return true;
 }
 
 bool cti_dist_layout(ct_dist *dist) {
     ct_context *context = dist->context;
-    list_params(dist);
+    params_collect(dist);
     dist->param = cti_take_zeroed(context, cti_bytes(dist->params, sizeof(cti_dist_param)));
     if (!dist->param) return false;
-    list_params(dist);
-    list_buckets(dist);
+    params_collect(dist);
+    buckets_collect(dist);
     dist->bucket = cti_take_zeroed(context, cti_bytes(dist->buckets, sizeof(cti_dist_bucket)));
     if (!dist->bucket) return false;
-    list_buckets(dist);
+    buckets_collect(dist);
     for (int64_t i = 0; i < dist->buckets; i++)
-        if (!make_bucket(dist, &dist->bucket[i])) return false;
+        if (!bucket_make(dist, &dist->bucket[i])) return false;
     if (dist->ranks == 1) return true;
     dist->watched = cti_take_zeroed(context, cti_bytes(dist->params, sizeof *dist->watched));
     dist->leaf = dist->watched

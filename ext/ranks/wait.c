@@ -9,7 +9,7 @@
 
 /* ---- lost ranks ---- */
 
-static void lose(ct_comm *comm, int peer) {
+static void peer_lose(ct_comm *comm, int peer) {
     char says[CTI_LOSS_SIZE];
     snprintf(says, sizeof says, "has not answered for %g s", comm->timeout);
     cti_comm_lose(comm, peer, says);
@@ -17,20 +17,21 @@ static void lose(ct_comm *comm, int peer) {
 
 /* SETTLED: declares the ranks lost that the roll call has found. If all of them have answered
  * meanwhile, the first peer in this rank's own list is lost. */
-static void settle_roll(ct_comm *comm) {
+static void roll_call_settle(ct_comm *comm) {
     CTI_ASSERT(comm->called && !comm->settled);
     comm->settled = true;
-    for (int r = cti_roll_silent(comm, -1); r >= 0; r = cti_roll_silent(comm, r)) lose(comm, r);
+    for (int r = cti_roll_silent(comm, -1); r >= 0; r = cti_roll_silent(comm, r))
+        peer_lose(comm, r);
     const cti_roll_note *own = &comm->roll[comm->rank].note;
-    if (!*comm->fault && own->n > 0) lose(comm, own->peer[0]);
+    if (!*comm->fault && own->n > 0) peer_lose(comm, own->peer[0]);
 }
 
 /* Declares the peers of all transfers of the tag lost. */
-static void give_up_peers(ct_comm *comm, int tag) {
+static void peers_give_up(ct_comm *comm, int tag) {
     cti_transfer *t = comm->pending;
     while (t) {
         const bool lost = t->transfer.tag == tag;
-        if (lost) lose(comm, t->transfer.peer);
+        if (lost) peer_lose(comm, t->transfer.peer);
         t = lost ? comm->pending : t->next;
     }
 }
@@ -40,7 +41,7 @@ static void give_up_peers(ct_comm *comm, int tag) {
 static double listen_time(const ct_comm *comm) { return comm->timeout < 8 ? comm->timeout / 8 : 1; }
 
 /* Takes the step of the roll call that is due after `waited` seconds. */
-static void look_around(ct_comm *comm, cti_wait *wait, double waited) {
+static void wait_look_around(ct_comm *comm, cti_wait *wait, double waited) {
     if (!comm->called) {
         if (waited > listen_time(comm) && !comm->listens) cti_roll_listen(comm);
         if (waited <= comm->timeout && !(comm->listens && cti_roll_is_called(comm))) return;
@@ -48,10 +49,10 @@ static void look_around(ct_comm *comm, cti_wait *wait, double waited) {
         wait->called = cti_os_now();
     } else if (!comm->settled) {
         if ((double)(cti_os_now() - wait->called) <= 4 * listen_time(comm) * 1e9) return;
-        settle_roll(comm);
+        roll_call_settle(comm);
         wait->turns = 0;
     } else if (waited > comm->timeout) {
-        give_up_peers(comm, wait->tag);
+        peers_give_up(comm, wait->tag);
         wait->turns = 0;
     }
 }
@@ -70,7 +71,7 @@ void cti_wait_turn(ct_comm *comm, cti_wait *wait) {
     enum { TESTS = 64, YIELDS = 4096, LEAST = 20000, MOST = 1000000 };
     if (cti_comm_poll(comm)) {
         wait->turns = 0;
-        if (comm->called && !comm->settled) settle_roll(comm);
+        if (comm->called && !comm->settled) roll_call_settle(comm);
         return;
     }
     const int64_t turn = wait->turns++;
@@ -82,7 +83,7 @@ void cti_wait_turn(ct_comm *comm, cti_wait *wait) {
         const int64_t sleep = LEAST * (1 + (turn - YIELDS) / 16);
         cti_os_sleep(sleep < MOST ? sleep : MOST);
     }
-    look_around(comm, wait, (double)(cti_os_now() - wait->since) * 1e-9);
+    wait_look_around(comm, wait, (double)(cti_os_now() - wait->since) * 1e-9);
 }
 
 void cti_comm_wait(ct_comm *comm, const cti_transfer *transfer) {

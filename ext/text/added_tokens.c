@@ -12,7 +12,7 @@
 /* ---- adding ---- */
 
 /* Grows token[] to hold one more. */
-static bool grow_added(cti_added_tokens *added) {
+static bool added_tokens_grow(cti_added_tokens *added) {
     if (added->count < added->room) return true;
     const int64_t room = added->room ? 2 * added->room : 16;
     cti_added_token *token = cti_arena_take(added->arena, (size_t)room, sizeof *token);
@@ -24,7 +24,7 @@ static bool grow_added(cti_added_tokens *added) {
 }
 
 /* Sets the token of an id. */
-static bool map_id(cti_added_tokens *added, int64_t id, int64_t index) {
+static bool id_map_add(cti_added_tokens *added, int64_t id, int64_t index) {
     if (id >= added->of_ids) {
         int64_t room = added->of_ids + added->of_ids / 2;
         if (room < id + 64) room = id + 64;
@@ -54,13 +54,14 @@ int64_t cti_added_tokens_add(cti_added_tokens *added, cti_added_token token, boo
         token.id = added->token[index].id;
         token.content = added->token[index].content;
         added->token[index] = token;
-        return map_id(added, token.id, index) ? index : -1;
+        return id_map_add(added, token.id, index) ? index : -1;
     }
     token.id = id_to_add(added, token.content);
     *full = token.id >= CTI_MOST_IDS || added->count >= CTI_MOST_IDS - 1;
     index = added->count;
-    if (*full || !grow_added(added) || !cti_vocabulary_add(&added->index, token.content, index) ||
-        !map_id(added, token.id, index))
+    if (*full || !added_tokens_grow(added) ||
+        !cti_vocabulary_add(&added->index, token.content, index) ||
+        !id_map_add(added, token.id, index))
         return -1;
     if (token.id > added->largest) added->largest = token.id;
     added->token[added->count++] = token;
@@ -70,23 +71,25 @@ int64_t cti_added_tokens_add(cti_added_tokens *added, cti_added_token token, boo
 /* ---- reading ---- */
 
 /* Reads a member that must be true or false. */
-static bool read_flag(const cti_reading *reading, cti_json_at object, const char *key, bool *out) {
+static bool added_flag_read(const cti_reading *reading, cti_json_at object, const char *key,
+                            bool *out) {
     const cti_json_at member = cti_json_member(reading->tree, object, key);
     if (!member || reading->tree->value[member].kind == CTI_JSON_NULL)
         return cti_reading_fail(reading, object, "an added token has no \"%s\"", key);
     return cti_reading_bool(reading, object, key, out);
 }
 
-static bool read_added(const cti_reading *reading, cti_json_at object, cti_added_tokens *added) {
+static bool added_token_read(const cti_reading *reading, cti_json_at object,
+                             cti_added_tokens *added) {
     cti_added_token token = {.id = -1};
     bool full;
     if (!cti_reading_natural(reading, object, "id", &token.id) ||
         !cti_reading_needs_text(reading, object, "content", &token.content) ||
-        !read_flag(reading, object, "single_word", &token.single_word) ||
-        !read_flag(reading, object, "lstrip", &token.lstrip) ||
-        !read_flag(reading, object, "rstrip", &token.rstrip) ||
-        !read_flag(reading, object, "normalized", &token.normalized) ||
-        !read_flag(reading, object, "special", &token.special))
+        !added_flag_read(reading, object, "single_word", &token.single_word) ||
+        !added_flag_read(reading, object, "lstrip", &token.lstrip) ||
+        !added_flag_read(reading, object, "rstrip", &token.rstrip) ||
+        !added_flag_read(reading, object, "normalized", &token.normalized) ||
+        !added_flag_read(reading, object, "special", &token.special))
         return false;
     if (token.id < 0 || token.id >= CTI_MOST_IDS)
         return cti_reading_fail(reading, object,
@@ -106,7 +109,7 @@ bool cti_added_tokens_read(const cti_reading *reading, cti_json_at value, cti_ad
              i = reading->tree->value[i].next) {
             if (reading->tree->value[i].kind != CTI_JSON_OBJECT)
                 return cti_reading_fail(reading, i, "an added token is an object");
-            if (!read_added(reading, i, added)) return false;
+            if (!added_token_read(reading, i, added)) return false;
         }
     return cti_added_tokens_index(added);
 }
@@ -127,15 +130,15 @@ static cti_text normalized_content(const cti_added_tokens *added, cti_text conte
 }
 
 /* Compares texts, then the number of the needle, which rises. */
-static int compare_needles(const void *a, const void *b) {
+static int needles_compare(const void *a, const void *b) {
     const cti_needle *x = a, *y = b;
     const int order = cti_text_compare(x->text, y->text);
     return order ? order : (x->token > y->token) - (x->token < y->token);
 }
 
 /* Sorts the needles. Of equal texts the last stays; the package picks one by chance. */
-static void sort_needles(cti_needles *needles) {
-    if (needles->count) qsort(needles->needle, needles->count, sizeof(cti_needle), compare_needles);
+static void needles_sort(cti_needles *needles) {
+    if (needles->count) qsort(needles->needle, needles->count, sizeof(cti_needle), needles_compare);
     size_t kept = 0;
     for (size_t i = 0; i < needles->count; i++) {
         const cti_needle *next = &needles->needle[i + 1];
@@ -175,7 +178,7 @@ bool cti_added_tokens_index(cti_added_tokens *added) {
             if (!text.size) continue;
             needles->needle[needles->count++] = (cti_needle){text, (int32_t)i};
         }
-        sort_needles(needles);
+        needles_sort(needles);
     }
     return true;
 }
@@ -249,7 +252,7 @@ cti_search cti_search_begin(const cti_added_tokens *added, const cti_needles *ne
 }
 
 /* Moves `from` to the next byte with which a needle begins. */
-static void skip_to_first(cti_search *search) {
+static void search_skip_to_first(cti_search *search) {
     const cti_needles *needles = search->needles;
     const char first = needles->needle[0].text.at[0];
     if (first == needles->needle[needles->count - 1].text.at[0]) {
@@ -267,11 +270,11 @@ static void skip_to_first(cti_search *search) {
 }
 
 /* Finds the next match of a token, in .waiting; false if there is none. */
-static bool find_token(cti_search *search) {
+static bool search_find_token(cti_search *search) {
     if (!search->needles->count) return false;
     const char *text = search->text;
     while (search->from < search->size) {
-        skip_to_first(search);
+        search_skip_to_first(search);
         if (search->from == search->size) break;
         size_t begin = search->from;
         const cti_needle *found = longest_needle(search->needles, text, search->size, begin);
@@ -300,7 +303,7 @@ static bool find_token(cti_search *search) {
 }
 
 bool cti_search_next(cti_search *search) {
-    if (!search->waiting && !find_token(search)) {
+    if (!search->waiting && !search_find_token(search)) {
         search->token = NULL;
         search->part = (cti_extent){search->passed, search->size};
         search->passed = search->size;

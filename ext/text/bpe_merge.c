@@ -187,7 +187,7 @@ static bool bpe_divide(const cti_bpe *m, cti_bpe_work *work, const char *piece, 
 
 /* ---- merging of few symbols ---- */
 
-static void merge_few(const cti_bpe *m, few_symbols *s, uint32_t *rank) {
+static void few_merge(const cti_bpe *m, few_symbols *s, uint32_t *rank) {
     size_t n = s->count;
     while (n > 1) {
         size_t best = 0;
@@ -209,7 +209,7 @@ static void merge_few(const cti_bpe *m, few_symbols *s, uint32_t *rank) {
 }
 
 /* Merges a piece of at most FEW_SYMBOLS bytes whose symbols are its bytes. */
-static void merge_few_bytes(const cti_bpe *m, const char *piece, size_t size, few_symbols *s) {
+static void few_merge_bytes(const cti_bpe *m, const char *piece, size_t size, few_symbols *s) {
     const unsigned char *byte = (const unsigned char *)piece;
     uint32_t rank[FEW_SYMBOLS];
     for (size_t i = 0; i + 1 < size; i++)
@@ -220,11 +220,11 @@ static void merge_few_bytes(const cti_bpe *m, const char *piece, size_t size, fe
     }
     s->at[size] = (uint32_t)size;
     s->count = size;
-    merge_few(m, s, rank);
+    few_merge(m, s, rank);
 }
 
 /* Whether the symbols in the tags are few; copies and merges them if they are. */
-static bool merge_few_tags(const cti_bpe *m, const int32_t *tag, size_t units, few_symbols *s) {
+static bool few_merge_tags(const cti_bpe *m, const int32_t *tag, size_t units, few_symbols *s) {
     uint32_t rank[FEW_SYMBOLS];
     s->count = 0;
     for (size_t at = 0; at < units; at = tag_end(tag, at, units)) {
@@ -234,7 +234,7 @@ static bool merge_few_tags(const cti_bpe *m, const int32_t *tag, size_t units, f
     }
     s->at[s->count] = (uint32_t)units;
     for (size_t i = 0; i + 1 < s->count; i++) rank[i] = cti_merge_rank(m, s->id[i], s->id[i + 1]);
-    merge_few(m, s, rank);
+    few_merge(m, s, rank);
     return true;
 }
 
@@ -319,7 +319,7 @@ static void run_push(merge_run *run, size_t left, size_t right) {
  * full, so its room is the number of units: after k merges at most units - k - 1 pairs are left, so
  * that a removal makes room for the items of at least k merges. Otherwise nothing is removed, and
  * as each merge takes one item and adds at most two, there are never 2 units. */
-static bool merge_many(const cti_bpe *m, cti_bpe_work *work, size_t units) {
+static bool many_merge(const cti_bpe *m, cti_bpe_work *work, size_t units) {
     if (!bpe_queue_room(work, m->regular ? units : 2 * units)) return false;
     merge_run run = {m, work->tag, units, work->queue, 0, work->queue_room};
     int32_t *tag = run.tag;
@@ -379,7 +379,7 @@ static void token_put(token_writer *w, int32_t id, size_t at, size_t end) {
     cti_sink_put(w->sink, id, w->begin + at, w->begin + end);
 }
 
-static void put_few(const few_symbols *s, token_writer *w) {
+static void few_put(const few_symbols *s, token_writer *w) {
     for (size_t i = 0; i < s->count; i++) token_put(w, s->id[i], s->at[i], s->at[i + 1]);
 }
 
@@ -388,13 +388,13 @@ static bool bpe_merge_piece(const cti_bpe *m, cti_bpe_work *work, const char *pi
                             few_symbols *s, size_t *units) {
     if (m->exact && m->regular && size <= FEW_SYMBOLS) {
         *units = size;
-        merge_few_bytes(m, piece, size, s);
+        few_merge_bytes(m, piece, size, s);
         return true;
     }
     if (!bpe_divide(m, work, piece, size, units)) return false;
-    if (m->regular && merge_few_tags(m, work->tag, *units, s)) return true;
+    if (m->regular && few_merge_tags(m, work->tag, *units, s)) return true;
     s->count = SIZE_MAX;
-    return merge_many(m, work, *units);
+    return many_merge(m, work, *units);
 }
 
 bool cti_bpe_is_whole(const cti_bpe *m, cti_bpe_work *work, const char *piece, size_t size,
@@ -434,7 +434,7 @@ static void cache_put(const cti_bpe_cached *entry, size_t begin, cti_sink *sink)
 
 /* Writes the tokens of a piece or, with `part`, of a part of one. A part is not looked up in the
  * tables if the model ignores merges, because they then have tokens that merges do not make. */
-static bool encode_piece(const cti_bpe *m, cti_bpe_work *work, size_t begin, size_t end, bool part,
+static bool piece_encode(const cti_bpe *m, cti_bpe_work *work, size_t begin, size_t end, bool part,
                          cti_sink *sink) {
     const char *piece = sink->text->at + begin;
     const size_t size = end - begin;
@@ -468,7 +468,7 @@ static bool encode_piece(const cti_bpe *m, cti_bpe_work *work, size_t begin, siz
     token_writer w = {m, sink, begin, size, 0, 0};
     if (s.count != SIZE_MAX) {
         if (entry) cache_keep(entry, key, size, &s);
-        put_few(&s, &w);
+        few_put(&s, &w);
         return true;
     }
     for (size_t at = 0, next; at < units; at = next) {
@@ -507,7 +507,7 @@ static size_t part_end(const cti_bpe *m, const char *text, size_t size, size_t a
 bool cti_bpe_encode(const cti_bpe *m, cti_bpe_work *work, size_t begin, size_t end,
                     cti_sink *sink) {
     const size_t size = end - begin;
-    if (size <= CTI_KEY_BYTES || !m->joins) return encode_piece(m, work, begin, end, false, sink);
+    if (size <= CTI_KEY_BYTES || !m->joins) return piece_encode(m, work, begin, end, false, sink);
     const char *text = sink->text->at;
     if (size <= m->long_whole.longest) {
         const int32_t id = cti_byte_map_find(&m->long_whole, cti_text_hash(text + begin, size),
@@ -519,7 +519,7 @@ bool cti_bpe_encode(const cti_bpe *m, cti_bpe_work *work, size_t begin, size_t e
     }
     for (size_t at = begin, next; at < end; at = next) {
         next = part_end(m, text, end, at);
-        if (!encode_piece(m, work, at, next, true, sink)) return false;
+        if (!piece_encode(m, work, at, next, true, sink)) return false;
     }
     return true;
 }

@@ -26,14 +26,14 @@ void cti_set_add_all(cti_set_draft *set, const cti_set_draft *other) {
     set->failed |= other->failed;
 }
 
-static int compare_ranges(const void *a, const void *b) {
+static int ranges_compare(const void *a, const void *b) {
     const uint32_t x = ((const cti_char_range *)a)->first, y = ((const cti_char_range *)b)->first;
     return (x > y) - (x < y);
 }
 
 void cti_set_sort(cti_set_draft *set) {
     if (set->count < 2) return;
-    qsort(set->range, set->count, sizeof *set->range, compare_ranges);
+    qsort(set->range, set->count, sizeof *set->range, ranges_compare);
     size_t n = 0;
     for (size_t i = 1; i < set->count; i++) {
         const cti_char_range next = set->range[i];

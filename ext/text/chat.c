@@ -99,7 +99,7 @@ static cti_extent trimmed(const char *text) {
 static cti_extent chat_whole(const char *text) { return (cti_extent){0, strlen(text)}; }
 
 /* Divides an assistant's content into its reasoning, which may be empty, and the rest. */
-static void divide_thought(const char *text, cti_extent *thought, cti_extent *rest) {
+static void thought_divide(const char *text, cti_extent *thought, cti_extent *rest) {
     static const char begin[] = "<think>", end[] = "</think>";
     const char *last = strstr(text, end), *next;
     *thought = (cti_extent){0, 0}, *rest = chat_whole(text);
@@ -145,7 +145,7 @@ static chat_place chat_put_message(const chat_call *chat, int64_t i, const char 
     cti_extent thought, part = chat->kind->trims ? trimmed(text) : chat_whole(text);
     chat_place place = chat_begin_message(chat, message->role, out);
     if (chat->kind->thinks && place.learned) {
-        divide_thought(text, &thought, &part);
+        thought_divide(text, &thought, &part);
         const bool shown =
             i > chat->last_question && (i == chat->n - 1 || thought.end > thought.begin);
         while (shown && text[part.begin] == '\n') part.begin++;
@@ -229,7 +229,7 @@ CT_FORMAT(2, 3) static bool chat_fail(const chat_call *chat, const char *format,
 }
 
 /* Finds the kind, the default system message and the roles. */
-static bool find_kind(chat_call *chat) {
+static bool kind_find(chat_call *chat) {
     const ct_chat kind = chat->opts->kind;
     if (kind == CT_CHAT_FOLDER) {
         const cti_text text = chat->tokenizer->parts->template_text;
@@ -279,7 +279,7 @@ static const char *role_shown(const char *role, char text[ROLE_TEXT]) {
     return text;
 }
 
-static bool check_message(const chat_call *chat, int64_t i) {
+static bool message_check(const chat_call *chat, int64_t i) {
     char shown[ROLE_TEXT];
     const ct_message *message = &chat->message[i];
     if (!message->role || !message->content)
@@ -307,14 +307,14 @@ static bool check_message(const chat_call *chat, int64_t i) {
 }
 
 /* A token with a role, which the template needs. */
-static bool find_token_text(const chat_call *chat, const char *role, const char **text) {
+static bool token_text_find(const chat_call *chat, const char *role, const char **text) {
     *text = ct_token(chat->tokenizer, ct_token_role(chat->tokenizer, role));
     return *text || chat_fail(chat, "%s: the template needs a %s, and no token has this role",
                               chat->op, role);
 }
 
 /* Reads the messages that are JSON objects. */
-static bool read_messages(chat_call *chat) {
+static bool messages_read(chat_call *chat) {
     char fault[CTI_CHAT_FAULT];
     int64_t json = 0;
     for (int64_t i = 0; i < chat->n; i++) json += chat->message[i].json != NULL;
@@ -327,13 +327,13 @@ static bool read_messages(chat_call *chat) {
 }
 
 /* Checks the messages and finds the tokens that the kind needs. */
-static bool check_chat(chat_call *chat) {
+static bool chat_check(chat_call *chat) {
     for (int64_t i = 0; i < chat->n; i++)
-        if (!check_message(chat, i)) return false;
+        if (!message_check(chat, i)) return false;
     chat->last_question = last_question(chat);
     const bool eos = !chat->kind->end || (chat->kind->closes && !chat->opts->open);
-    return (!chat->kind->bos || find_token_text(chat, "bos_token", &chat->bos)) &&
-           (!eos || find_token_text(chat, "eos_token", &chat->eos));
+    return (!chat->kind->bos || token_text_find(chat, "bos_token", &chat->bos)) &&
+           (!eos || token_text_find(chat, "eos_token", &chat->eos));
 }
 
 static void chat_end(chat_call *chat) { cti_chat_messages_free(&chat->read); }
@@ -347,8 +347,8 @@ static bool chat_begin(const ct_tokenizer *tokenizer, const char *op, const ct_m
         return chat_fail(chat, "%s: the tokenizer %s", op, tokenizer ? "has ended" : "is NULL");
     chat->date = opts->date ? opts->date : "26 Jul 2024"; /* the default of Llama's templates */
     if (n < 1 || !messages) return chat_fail(chat, "%s: there are no messages", op);
-    if (!find_kind(chat) || !read_messages(chat)) return false;
-    if (check_chat(chat)) return true;
+    if (!kind_find(chat) || !messages_read(chat)) return false;
+    if (chat_check(chat)) return true;
     chat_end(chat);
     return false;
 }
@@ -376,7 +376,7 @@ static bool is_learned(const chat_place *places, int64_t n, int64_t *next, size_
 }
 
 /* Sets targets from the ranges of the tokens. */
-static void set_targets(const chat_place *places, int64_t n, const cti_sink *sink,
+static void targets_set(const chat_place *places, int64_t n, const cti_sink *sink,
                         int64_t *targets) {
     int64_t next = 0;
     const int64_t count = sink->count < sink->room ? sink->count : sink->room;
@@ -428,7 +428,7 @@ static bool chat_encode(const chat_call *chat, chat_memory *memory, size_t size,
     const cti_plain plain = {.range = memory->plain, .n = 2 * (size_t)places};
     if (!cti_encode_text(chat->tokenizer->parts, (cti_text){memory->text, size}, &plain, sink))
         return false;
-    if (targets && sink->room) set_targets(memory->places, places, sink, targets);
+    if (targets && sink->room) targets_set(memory->places, places, sink, targets);
     return true;
 }
 

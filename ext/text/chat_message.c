@@ -79,7 +79,7 @@ static bool content_read_parts(message_reading *reading) {
     return true;
 }
 
-static bool read_content(message_reading *reading) {
+static bool content_read(message_reading *reading) {
     cti_text text;
     if (cti_json_look(&reading->json) == '[') return content_read_parts(reading);
     if (cti_json_look(&reading->json) != '"')
@@ -91,7 +91,7 @@ static bool read_content(message_reading *reading) {
 
 /* ---- the other members ---- */
 
-static bool read_role(message_reading *reading) {
+static bool role_read(message_reading *reading) {
     cti_text text;
     if (cti_json_look(&reading->json) != '"')
         return message_fault(reading, "the role is not a text");
@@ -100,7 +100,7 @@ static bool read_role(message_reading *reading) {
     return true;
 }
 
-static bool read_weight(message_reading *reading) {
+static bool weight_read(message_reading *reading) {
     static const char *const values[] = {"0", "1", "0.0", "1.0"};
     cti_text spelled;
     const char c = cti_json_look(&reading->json);
@@ -116,7 +116,7 @@ static bool read_weight(message_reading *reading) {
     return message_fault(reading, "\"weight\" is neither 0 nor 1");
 }
 
-static bool read_train(message_reading *reading) {
+static bool train_read(message_reading *reading) {
     cti_json_look(&reading->json);
     if (cti_json_word(&reading->json, "true")) return true;
     if (!cti_json_word(&reading->json, "false"))
@@ -126,7 +126,7 @@ static bool read_train(message_reading *reading) {
 }
 
 /* A member that no built-in template writes: only an empty value is passed over. */
-static bool read_unknown(message_reading *reading, cti_text key) {
+static bool unknown_read(message_reading *reading, cti_text key) {
     cti_json *json = &reading->json;
     const char c = cti_json_look(json);
     const char *value = json->at;
@@ -156,9 +156,9 @@ static bool read_unknown(message_reading *reading, cti_text key) {
     return message_fault(reading, reading->fault);
 }
 
-static bool read_member(message_reading *reading) {
-    static bool (*const readers[MEMBERS])(message_reading *) = {read_role, read_content,
-                                                                read_weight, read_train};
+static bool member_read(message_reading *reading) {
+    static bool (*const readers[MEMBERS])(message_reading *) = {role_read, content_read,
+                                                                weight_read, train_read};
     cti_text key;
     if (!cti_json_key(&reading->json, &key)) return false;
     const int i = member_index(key);
@@ -167,17 +167,17 @@ static bool read_member(message_reading *reading) {
     if (i < MEMBERS) reading->seen[i] = true;
     cti_json_look(&reading->json);
     if (cti_json_word(&reading->json, "null")) return true; /* as if it were not there */
-    return i < MEMBERS ? readers[i](reading) : read_unknown(reading, key);
+    return i < MEMBERS ? readers[i](reading) : unknown_read(reading, key);
 }
 
 /* Reads the message in text[size]. */
-static bool read_message(message_reading *reading, char *text, size_t size) {
+static bool message_read(message_reading *reading, char *text, size_t size) {
     cti_json *json = &reading->json;
     *json = cti_json_read(text, size);
     if (cti_json_utf8(text, size) != size) return message_fault(reading, "it is not UTF-8");
     if (cti_json_look(json) != '{') return message_fault(reading, "it is not a JSON object");
     for (bool first = cti_json_open(json, '{'); cti_json_next(json, '}', &first);)
-        if (!read_member(reading)) return false;
+        if (!member_read(reading)) return false;
     if (json->fault) return false;
     if (cti_json_look(json) || json->at != json->end)
         return message_fault(reading, "something follows the JSON object");
@@ -225,7 +225,7 @@ bool cti_chat_messages_read(const ct_message *message, int64_t n, cti_chat_messa
         out->message[i] = (ct_message){0};
         message_reading reading = {
             .to = &out->message[i], .learned = &out->learned[i], .fault = room};
-        if (!read_message(&reading, text, size)) {
+        if (!message_read(&reading, text, size)) {
             snprintf(fault, CTI_CHAT_FAULT, "message %" PRId64 ": %.360s", i, reading.json.fault);
             cti_chat_messages_free(out);
             return false;

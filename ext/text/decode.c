@@ -4,7 +4,7 @@
 #include "tokenizer.h"
 
 /* Writes at most room - 1 bytes and a NUL. Returns the number of bytes of the whole text. */
-static int64_t write_result(const cti_buffer *from, char *text, size_t room) {
+static int64_t decoded_write(const cti_buffer *from, char *text, size_t room) {
     const size_t size = from->size < room ? from->size : room - !!room;
     if (size) memcpy(text, from->at, size);
     if (room) text[size] = 0;
@@ -19,7 +19,7 @@ static cti_text decoded_token(const cti_tokenizer_parts *parts, int64_t id, bool
     return id >= 0 && id < parts->vocabulary.size ? parts->vocabulary.text[id] : (cti_text){0};
 }
 
-static bool decode_ids(const cti_tokenizer_parts *parts, const int64_t *ids, int64_t n,
+static bool ids_decode(const cti_tokenizer_parts *parts, const int64_t *ids, int64_t n,
                        bool keep_special, cti_decoding *decoding) {
     const cti_decoder *decoder = &parts->decoder;
     while (n && !decoded_token(parts, ids[n - 1], keep_special).at)
@@ -38,8 +38,8 @@ int64_t ct_decode(const ct_tokenizer *tokenizer, const int64_t *ids, int64_t n, 
                   char *text, size_t room) {
     if (!cti_tokenizer_is_open(tokenizer) || n < 0 || (!ids && n) || (!text && room)) return -1;
     cti_decoding decoding = {0};
-    const bool done = decode_ids(tokenizer->parts, ids, n, keep_special, &decoding);
-    const int64_t size = done ? write_result(&decoding.text, text, room) : -1;
+    const bool done = ids_decode(tokenizer->parts, ids, n, keep_special, &decoding);
+    const int64_t size = done ? decoded_write(&decoding.text, text, room) : -1;
     cti_decoding_free(&decoding);
     return size;
 }
@@ -78,7 +78,7 @@ int64_t ct_decode_next(const ct_tokenizer *tokenizer, ct_decode_state *state, in
         done = cti_decoder_waits(decoder)
                    ? stream_behind(parts, &decoding, &after, id)
                    : cti_decode_stream(decoder, &decoding, &after, token, false);
-    const int64_t size = done ? write_result(&decoding.text, text, room) : -1;
+    const int64_t size = done ? decoded_write(&decoding.text, text, room) : -1;
     if (done && (decoding.text.size < room || !decoding.text.size))
         *state = id == -1 ? (ct_decode_state){.keep_special = state->keep_special} : after;
     cti_decoding_free(&decoding);

@@ -24,7 +24,7 @@ static bool is_one_character(cti_text text) {
     return text.size && cti_utf8_length((unsigned char)text.at[0]) == text.size;
 }
 
-static bool read_metaspace_stage(const cti_reading *reading, cti_json_at value,
+static bool metaspace_stage_read(const cti_reading *reading, cti_json_at value,
                                  cti_decode_stage *stage) {
     static const char *const keys[] = {"replacement", "prepend_scheme", "add_prefix_space",
                                        "split",       "str_rep",        NULL};
@@ -48,7 +48,7 @@ static bool read_metaspace_stage(const cti_reading *reading, cti_json_at value,
     return true;
 }
 
-static bool read_wordpiece_stage(const cti_reading *reading, cti_json_at value,
+static bool wordpiece_stage_read(const cti_reading *reading, cti_json_at value,
                                  cti_decode_stage *stage) {
     static const char *const keys[] = {"prefix", "cleanup", NULL};
     return cti_reading_only(reading, value, keys) &&
@@ -56,7 +56,7 @@ static bool read_wordpiece_stage(const cti_reading *reading, cti_json_at value,
            cti_reading_bool(reading, value, "cleanup", &stage->flag);
 }
 
-static bool read_strip_stage(const cti_reading *reading, cti_json_at value,
+static bool strip_stage_read(const cti_reading *reading, cti_json_at value,
                              cti_decode_stage *stage) {
     static const char *const keys[] = {"content", "start", "stop", NULL};
     if (!cti_reading_only(reading, value, keys) ||
@@ -72,7 +72,7 @@ static bool read_strip_stage(const cti_reading *reading, cti_json_at value,
     return true;
 }
 
-static bool read_replace_stage(const cti_reading *reading, cti_json_at value,
+static bool replace_stage_read(const cti_reading *reading, cti_json_at value,
                                cti_decode_stage *stage) {
     static const char *const keys[] = {"pattern", "content", NULL};
     const cti_json_at pattern = cti_json_member(reading->tree, value, "pattern");
@@ -83,15 +83,15 @@ static bool read_replace_stage(const cti_reading *reading, cti_json_at value,
 }
 
 /* Reads the members of a stage. */
-static bool read_stage(const cti_reading *reading, cti_json_at value, cti_decode_stage *stage) {
+static bool stage_read(const cti_reading *reading, cti_json_at value, cti_decode_stage *stage) {
     static const char *const bpe_keys[] = {"suffix", NULL}, *const none[] = {NULL},
                              *const byte_keys[] = {"add_prefix_space", "trim_offsets", "use_regex",
                                                    NULL};
     switch (stage->kind) {
-    case CTI_DECODE_REPLACE: return read_replace_stage(reading, value, stage);
-    case CTI_DECODE_METASPACE: return read_metaspace_stage(reading, value, stage);
-    case CTI_DECODE_WORDPIECE: return read_wordpiece_stage(reading, value, stage);
-    case CTI_DECODE_STRIP: return read_strip_stage(reading, value, stage);
+    case CTI_DECODE_REPLACE: return replace_stage_read(reading, value, stage);
+    case CTI_DECODE_METASPACE: return metaspace_stage_read(reading, value, stage);
+    case CTI_DECODE_WORDPIECE: return wordpiece_stage_read(reading, value, stage);
+    case CTI_DECODE_STRIP: return strip_stage_read(reading, value, stage);
     case CTI_DECODE_BPE:
         return cti_reading_only(reading, value, bpe_keys) &&
                cti_reading_needs_text(reading, value, "suffix", &stage->text);
@@ -101,7 +101,7 @@ static bool read_stage(const cti_reading *reading, cti_json_at value, cti_decode
 }
 
 /* Puts a stage into its place in the decoder, if the order allows it. */
-static bool place_stage(decoder_read *read, const cti_reading *reading, cti_json_at value,
+static bool stage_place(decoder_read *read, const cti_reading *reading, cti_json_at value,
                         cti_decode_stage stage) {
     cti_decoder *out = read->out;
     if (stage.kind == CTI_DECODE_FUSE) {
@@ -129,14 +129,14 @@ static bool place_stage(decoder_read *read, const cti_reading *reading, cti_json
 }
 
 /* Reads a decoder that is no Sequence. */
-static bool read_decoder(decoder_read *read, cti_json_at value, int kind) {
+static bool decoder_read_one(decoder_read *read, cti_json_at value, int kind) {
     cti_reading reading = *read->reading;
     reading.type_of = value;
     cti_decode_stage stage = {.kind = (cti_decode_kind)kind};
-    return read_stage(&reading, value, &stage) && place_stage(read, &reading, value, stage);
+    return stage_read(&reading, value, &stage) && stage_place(read, &reading, value, stage);
 }
 
-static bool read_decoders(decoder_read *read, cti_json_at value) {
+static bool decoders_read(decoder_read *read, cti_json_at value) {
     const cti_json_tree *tree = read->reading->tree;
     const cti_json_at list = cti_json_member(tree, value, "decoders");
     if (!list || tree->value[list].kind != CTI_JSON_ARRAY)
@@ -144,7 +144,7 @@ static bool read_decoders(decoder_read *read, cti_json_at value) {
     for (cti_json_at i = cti_json_first(tree, list); i; i = tree->value[i].next) {
         const int kind =
             cti_reading_kind(read->reading, i, "decoder", decode_names, CTI_DECODE_SEQUENCE);
-        if (kind < 0 || !read_decoder(read, i, kind)) return false;
+        if (kind < 0 || !decoder_read_one(read, i, kind)) return false;
     }
     return true;
 }
@@ -156,8 +156,8 @@ bool cti_decoder_read(const cti_reading *reading, cti_json_at value, cti_decoder
     decoder_read read = {.reading = reading, .out = decoder};
     const int kind = cti_reading_kind(reading, value, "decoder", decode_names, CTI_DECODE_KINDS);
     if (kind < 0) return false;
-    return kind == CTI_DECODE_SEQUENCE ? read_decoders(&read, value)
-                                       : read_decoder(&read, value, kind);
+    return kind == CTI_DECODE_SEQUENCE ? decoders_read(&read, value)
+                                       : decoder_read_one(&read, value, kind);
 }
 
 bool cti_decoder_waits(const cti_decoder *decoder) {

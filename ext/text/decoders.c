@@ -25,15 +25,15 @@ static bool buffer_grow(cti_buffer *buffer, size_t more) {
     return true;
 }
 
-static void append_bytes(cti_buffer *buffer, const char *bytes, size_t size) {
+static void bytes_append(cti_buffer *buffer, const char *bytes, size_t size) {
     if (!size || !buffer_grow(buffer, size)) return;
     memcpy(buffer->at + buffer->size, bytes, size);
     buffer->size += size;
 }
 
-static void append_character(cti_buffer *buffer, uint32_t c) {
+static void character_append(cti_buffer *buffer, uint32_t c) {
     char bytes[4];
-    append_bytes(buffer, bytes, cti_utf8_put(bytes, c));
+    bytes_append(buffer, bytes, cti_utf8_put(bytes, c));
 }
 
 static cti_text buffer_text(const cti_buffer *buffer) {
@@ -55,8 +55,8 @@ static size_t character_size(cti_text text, size_t at) {
 }
 
 /* Returns false if memory is short. */
-static bool decode_replace(const cti_decode_stage *stage, cti_text token,
-                           cti_pattern_memory *memory, cti_buffer *out) {
+static bool replace_stage_decode(const cti_decode_stage *stage, cti_text token,
+                                 cti_pattern_memory *memory, cti_buffer *out) {
     if (!token.size) return true; /* the package finds nothing in it, also no empty match */
     size_t copied = 0;
     cti_extent found;
@@ -64,18 +64,18 @@ static bool decode_replace(const cti_decode_stage *stage, cti_text token,
     cti_find_result result =
         cti_pattern_find(stage->pattern, token.at, token.size, 0, memory, &found);
     while (result == CTI_FOUND) {
-        append_bytes(out, token.at + copied, found.begin - copied);
-        append_bytes(out, stage->text.at, stage->text.size);
+        bytes_append(out, token.at + copied, found.begin - copied);
+        bytes_append(out, stage->text.at, stage->text.size);
         copied = found.end;
         result = cti_pattern_find(stage->pattern, token.at, token.size, copied, memory, &found);
     }
     if (result == CTI_NO_MEMORY) return false;
-    append_bytes(out, token.at + copied, token.size - copied);
+    bytes_append(out, token.at + copied, token.size - copied);
     return true;
 }
 
 /* The offset of the first `what` in text at or after `from`; SIZE_MAX if there is none. */
-static size_t find_text(cti_text text, size_t from, cti_text what) {
+static size_t text_find(cti_text text, size_t from, cti_text what) {
     while (from <= text.size && what.size <= text.size - from) {
         if (!what.size) return from;
         const char *at = memchr(text.at + from, what.at[0], text.size - from);
@@ -88,49 +88,49 @@ static size_t find_text(cti_text text, size_t from, cti_text what) {
 }
 
 /* Replaces every `what`; an empty one is found before each character and at the end. */
-static void replace_text(cti_text text, cti_text what, cti_text by, cti_buffer *out) {
-    size_t copied = 0, at = find_text(text, 0, what);
+static void text_replace(cti_text text, cti_text what, cti_text by, cti_buffer *out) {
+    size_t copied = 0, at = text_find(text, 0, what);
     while (at != SIZE_MAX) {
-        append_bytes(out, text.at + copied, at - copied);
-        append_bytes(out, by.at, by.size);
+        bytes_append(out, text.at + copied, at - copied);
+        bytes_append(out, by.at, by.size);
         copied = at + what.size;
-        at = find_text(text, what.size ? copied : at + character_size(text, at), what);
+        at = text_find(text, what.size ? copied : at + character_size(text, at), what);
     }
-    append_bytes(out, text.at + copied, text.size - copied);
+    bytes_append(out, text.at + copied, text.size - copied);
 }
 
-static void decode_metaspace(const cti_decode_stage *stage, cti_text token, bool first,
-                             cti_buffer *out) {
+static void metaspace_stage_decode(const cti_decode_stage *stage, cti_text token, bool first,
+                                   cti_buffer *out) {
     const cti_text space = cti_text_of(first && !stage->flag ? "" : " ");
-    replace_text(token, stage->text, space, out);
+    text_replace(token, stage->text, space, out);
 }
 
 /* WordPiece's cleanup: these replacements one after the other. */
-static void clean_up(cti_buffer *text, cti_buffer *other) {
+static void spaces_clean_up(cti_buffer *text, cti_buffer *other) {
     static const char *const pairs[][2] = {
         {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
         {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
         {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        if (find_text(buffer_text(text), 0, cti_text_of(pairs[i][0])) == SIZE_MAX) continue;
+        if (text_find(buffer_text(text), 0, cti_text_of(pairs[i][0])) == SIZE_MAX) continue;
         other->size = 0;
-        replace_text(buffer_text(text), cti_text_of(pairs[i][0]), cti_text_of(pairs[i][1]), other);
+        text_replace(buffer_text(text), cti_text_of(pairs[i][0]), cti_text_of(pairs[i][1]), other);
         const cti_buffer swapped = *text;
         *text = *other;
         *other = swapped;
     }
 }
 
-static void decode_wordpiece(const cti_decode_stage *stage, cti_text token, bool first,
-                             cti_buffer *out) {
+static void wordpiece_stage_decode(const cti_decode_stage *stage, cti_text token, bool first,
+                                   cti_buffer *out) {
     const cti_text prefix = stage->text;
     if (!first) {
         if (token.size >= prefix.size && !memcmp(token.at, prefix.at, prefix.size))
             token = (cti_text){token.at + prefix.size, token.size - prefix.size};
-        else append_bytes(out, " ", 1);
+        else bytes_append(out, " ", 1);
     }
-    append_bytes(out, token.at, token.size);
+    bytes_append(out, token.at, token.size);
 }
 
 /* The number of bytes at the beginning of a text that are at most n times the character `what`; or
@@ -157,7 +157,7 @@ static cti_text stripped(const cti_decode_stage *stage, cti_text text) {
 }
 
 /* Runs the stages of single tokens. The result is in decoding->token or is the token itself. */
-static bool run_stages(const cti_decoder *decoder, cti_decoding *decoding, cti_text *token,
+static bool stages_run(const cti_decoder *decoder, cti_decoding *decoding, cti_text *token,
                        bool first, bool last) {
     for (int i = 0; i < decoder->stages; i++) {
         const cti_decode_stage *stage = &decoder->stage[i];
@@ -165,12 +165,12 @@ static bool run_stages(const cti_decoder *decoder, cti_decoding *decoding, cti_t
         out->size = 0;
         switch (stage->kind) {
         case CTI_DECODE_REPLACE:
-            if (!decode_replace(stage, *token, &decoding->memory, out)) return false;
+            if (!replace_stage_decode(stage, *token, &decoding->memory, out)) return false;
             break;
-        case CTI_DECODE_METASPACE: decode_metaspace(stage, *token, first, out); break;
-        case CTI_DECODE_WORDPIECE: decode_wordpiece(stage, *token, first, out); break;
+        case CTI_DECODE_METASPACE: metaspace_stage_decode(stage, *token, first, out); break;
+        case CTI_DECODE_WORDPIECE: wordpiece_stage_decode(stage, *token, first, out); break;
         case CTI_DECODE_BPE:
-            replace_text(*token, stage->text, cti_text_of(last ? "" : " "), out);
+            text_replace(*token, stage->text, cti_text_of(last ? "" : " "), out);
             break;
         default: *token = stripped(stage, *token); continue;
         }
@@ -178,7 +178,7 @@ static bool run_stages(const cti_decoder *decoder, cti_decoding *decoding, cti_t
         decoding->token = *out;
         decoding->other = swapped;
         if (stage->kind == CTI_DECODE_WORDPIECE && stage->flag)
-            clean_up(&decoding->token, &decoding->other);
+            spaces_clean_up(&decoding->token, &decoding->other);
         if (decoding->token.failed || decoding->other.failed) return false;
         *token = buffer_text(&decoding->token);
     }
@@ -188,10 +188,10 @@ static bool run_stages(const cti_decoder *decoder, cti_decoding *decoding, cti_t
 /* ---- bytes ---- */
 
 /* Appends the bytes that a token stands for, or its text if a character is not in the alphabet. */
-static void append_alphabet(cti_buffer *out, cti_text token) {
+static void alphabet_text_append(cti_buffer *out, cti_text token) {
     if (!buffer_grow(out, token.size)) return;
     const size_t size = cti_alphabet_to_bytes(token, out->at + out->size);
-    if (size == SIZE_MAX) append_bytes(out, token.at, token.size);
+    if (size == SIZE_MAX) bytes_append(out, token.at, token.size);
     else out->size += size;
 }
 
@@ -211,14 +211,14 @@ static int fallback_byte(cti_text token) {
 }
 
 /* Ends a run of byte tokens in a whole text: if it is ill-formed each byte becomes U+FFFD. */
-static void end_run(cti_decoding *decoding) {
+static void byte_run_end(cti_decoding *decoding) {
     if (!decoding->in_run) return;
     decoding->in_run = false;
     cti_buffer *text = &decoding->text;
     const size_t run = decoding->run, size = text->size - run;
     if (text->failed || cti_utf8_check(text->at + run, size) == size) return;
     text->size = run;
-    for (size_t i = 0; i < size; i++) append_character(text, CTI_REPLACEMENT);
+    for (size_t i = 0; i < size; i++) character_append(text, CTI_REPLACEMENT);
 }
 
 /* ---- a whole text ---- */
@@ -226,44 +226,44 @@ static void end_run(cti_decoding *decoding) {
 bool cti_decode_token(const cti_decoder *decoder, cti_decoding *decoding, cti_text token,
                       bool first, bool last) {
     cti_buffer *text = &decoding->text;
-    if (!run_stages(decoder, decoding, &token, first, last)) return false;
-    if (decoder->joins_with_space && !first) append_bytes(text, " ", 1);
+    if (!stages_run(decoder, decoding, &token, first, last)) return false;
+    if (decoder->joins_with_space && !first) bytes_append(text, " ", 1);
     if (decoder->bytes == CTI_DECODE_BYTES) {
-        append_alphabet(text, token);
+        alphabet_text_append(text, token);
         return !text->failed;
     }
     const int byte = decoder->bytes == CTI_DECODE_FALLBACK ? fallback_byte(token) : -1;
     if (byte < 0) {
-        end_run(decoding);
-        append_bytes(text, token.at, token.size);
+        byte_run_end(decoding);
+        bytes_append(text, token.at, token.size);
         return !text->failed;
     }
     if (!decoding->in_run) decoding->run = text->size;
     decoding->in_run = true;
-    append_bytes(text, (const char[]){(char)byte}, 1);
+    bytes_append(text, (const char[]){(char)byte}, 1);
     return !text->failed;
 }
 
 /* Appends text with U+FFFD for each ill-formed part. */
-static void append_lossy(cti_buffer *out, cti_text text) {
+static void text_append_lossy(cti_buffer *out, cti_text text) {
     for (size_t at = 0; at < text.size;) {
         const size_t good = cti_utf8_check(text.at + at, text.size - at);
-        append_bytes(out, text.at + at, good);
+        bytes_append(out, text.at + at, good);
         at += good;
         if (at == text.size) break;
         uint32_t c;
         at += cti_utf8_read(text.at + at, text.size - at, &c);
-        append_character(out, CTI_REPLACEMENT);
+        character_append(out, CTI_REPLACEMENT);
     }
 }
 
 bool cti_decode_end(const cti_decoder *decoder, cti_decoding *decoding) {
     cti_buffer *text = &decoding->text;
-    end_run(decoding);
+    byte_run_end(decoding);
     if (decoder->bytes == CTI_DECODE_BYTES && !text->failed &&
         cti_utf8_check(buffer_text(text).at, text->size) < text->size) {
         decoding->other.size = 0;
-        append_lossy(&decoding->other, buffer_text(text));
+        text_append_lossy(&decoding->other, buffer_text(text));
         const cti_buffer swapped = *text;
         *text = decoding->other;
         decoding->other = swapped;
@@ -289,13 +289,13 @@ enum {
 };
 
 /* Moves the held bytes into the front of a buffer. */
-static void take_held(ct_decode_state *state, cti_buffer *out) {
+static void held_take(ct_decode_state *state, cti_buffer *out) {
     if (state->count > 0 && state->count <= STATE_MOST_HELD)
-        append_bytes(out, (const char *)state->held, (size_t)state->count);
+        bytes_append(out, (const char *)state->held, (size_t)state->count);
     state->count = 0;
 }
 
-static void hold_bytes(ct_decode_state *state, cti_text bytes) {
+static void held_put(ct_decode_state *state, cti_text bytes) {
     memcpy(state->held, bytes.at, bytes.size);
     state->count = (int)bytes.size;
 }
@@ -318,18 +318,18 @@ static size_t unfinished(cti_text text) {
 static void stream_bytes(cti_decoding *decoding, ct_decode_state *state, cti_text token) {
     cti_buffer *raw = &decoding->other;
     raw->size = 0;
-    take_held(state, raw);
-    if (token.at) append_alphabet(raw, token);
+    held_take(state, raw);
+    if (token.at) alphabet_text_append(raw, token);
     if (raw->failed) return;
     cti_text text = buffer_text(raw);
     const size_t tail = token.at ? unfinished(text) : 0;
     text.size -= tail;
-    append_lossy(&decoding->text, text);
-    hold_bytes(state, (cti_text){text.at + text.size, tail});
+    text_append_lossy(&decoding->text, text);
+    held_put(state, (cti_text){text.at + text.size, tail});
 }
 
-static void replace_held(ct_decode_state *state, cti_buffer *text) {
-    for (; state->count > 0; state->count--) append_character(text, CTI_REPLACEMENT);
+static void held_replace(ct_decode_state *state, cti_buffer *text) {
+    for (; state->count > 0; state->count--) character_append(text, CTI_REPLACEMENT);
 }
 
 /* Adds a token to a stream of ByteFallback. */
@@ -337,9 +337,9 @@ static void stream_fallback(cti_decoding *decoding, ct_decode_state *state, cti_
     cti_buffer *text = &decoding->text;
     const int byte = token.at ? fallback_byte(token) : -1;
     if (byte < 0) {
-        replace_held(state, text);
+        held_replace(state, text);
         state->held[STATE_BAD_RUN] = 0;
-        append_bytes(text, token.at, token.size);
+        bytes_append(text, token.at, token.size);
         return;
     }
     if (state->count < 0 || state->count > STATE_MOST_HELD) state->count = 0;
@@ -348,9 +348,9 @@ static void stream_fallback(cti_decoding *decoding, ct_decode_state *state, cti_
     if (state->held[STATE_BAD_RUN] ||
         (cti_utf8_check(held.at, held.size) < held.size && unfinished(held) < held.size)) {
         state->held[STATE_BAD_RUN] = 1;
-        replace_held(state, text);
+        held_replace(state, text);
     } else if (!unfinished(held)) {
-        append_bytes(text, held.at, held.size);
+        bytes_append(text, held.at, held.size);
         state->count = 0;
     }
 }
@@ -371,13 +371,13 @@ static void stream_strip(const cti_decode_stage *strip, cti_decoding *decoding,
     }
     other->size = 0;
     for (int i = 0; i < state->held[STATE_TRAILING]; i++)
-        append_bytes(other, strip->text.at, strip->text.size);
-    append_bytes(other, now.at, now.size);
+        bytes_append(other, strip->text.at, strip->text.size);
+    bytes_append(other, now.at, now.size);
     now = buffer_text(other);
     const size_t tail = trailing_bytes(now, strip->text, strip->stop);
     state->held[STATE_TRAILING] = ends ? 0 : (unsigned char)(tail / strip->text.size);
     text->size = 0;
-    append_bytes(text, now.at, now.size - tail);
+    bytes_append(text, now.at, now.size - tail);
     text->failed |= other->failed;
 }
 
@@ -385,12 +385,12 @@ bool cti_decode_stream(const cti_decoder *decoder, cti_decoding *decoding, ct_de
                        cti_text token, bool last) {
     cti_buffer *text = &decoding->text;
     if (token.at) {
-        if (!run_stages(decoder, decoding, &token, !state->begun, last)) return false;
-        if (decoder->joins_with_space && state->begun) append_bytes(text, " ", 1);
+        if (!stages_run(decoder, decoding, &token, !state->begun, last)) return false;
+        if (decoder->joins_with_space && state->begun) bytes_append(text, " ", 1);
     }
     if (decoder->bytes == CTI_DECODE_BYTES) stream_bytes(decoding, state, token);
     else if (decoder->bytes == CTI_DECODE_FALLBACK) stream_fallback(decoding, state, token);
-    else append_bytes(text, token.at, token.size);
+    else bytes_append(text, token.at, token.size);
     if (decoder->strips) stream_strip(&decoder->strip, decoding, state, !token.at);
     state->begun = true;
     return !text->failed && !decoding->other.failed;

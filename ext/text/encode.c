@@ -25,7 +25,7 @@ static void clean_free(clean_copy *clean) {
 }
 
 /* Writes the characters, or with out == NULL only counts their bytes. */
-static size_t write_clean(cti_text from, char *out, size_t *original) {
+static size_t clean_copy_write(cti_text from, char *out, size_t *original) {
     size_t size = 0, next = 0;
     for (size_t at = 0; at < from.size;) {
         uint32_t c;
@@ -43,17 +43,17 @@ static size_t write_clean(cti_text from, char *out, size_t *original) {
 }
 
 /* Returns false if memory is short. */
-static bool make_clean(cti_text from, clean_copy *clean) {
+static bool clean_copy_make(cti_text from, clean_copy *clean) {
     *clean = (clean_copy){.from = from};
     if (!from.size || cti_utf8_check(from.at, from.size) == from.size) return true;
-    clean->size = write_clean(from, NULL, NULL);
+    clean->size = clean_copy_write(from, NULL, NULL);
     clean->at = malloc(clean->size);
     clean->original = malloc((clean->size / CHECKPOINT + 1) * sizeof *clean->original);
     if (!clean->at || !clean->original) {
         clean_free(clean);
         return false;
     }
-    write_clean(from, clean->at, clean->original);
+    clean_copy_write(from, clean->at, clean->original);
     return true;
 }
 
@@ -81,7 +81,7 @@ static int64_t original_of(const clean_copy *clean, clean_cursor *cursor, size_t
 }
 
 /* Turns ranges in the copy into ranges in the text, from token `begin` on. */
-static void map_ranges(const clean_copy *clean, const cti_sink *sink, int64_t begin) {
+static void clean_copy_map_ranges(const clean_copy *clean, const cti_sink *sink, int64_t begin) {
     clean_cursor cursor = {0};
     for (int64_t i = begin; i < sink->count && i < sink->room; i++) {
         int64_t *range = sink->offsets + 2 * i;
@@ -105,7 +105,7 @@ typedef struct {
 } encoding;
 
 /* Keeps a text's memory for another one: in *spare if that has none. */
-static void keep_memory(cti_aligned *text, cti_aligned *spare) {
+static void aligned_keep_memory(cti_aligned *text, cti_aligned *spare) {
     if (text->sources && !spare->text) {
         *spare = *text;
         *text = (cti_aligned){0};
@@ -116,14 +116,14 @@ static void keep_memory(cti_aligned *text, cti_aligned *spare) {
 }
 
 /* Frees memory that only another large text could use again. */
-static void drop_large(cti_aligned *spare) {
+static void aligned_drop_large(cti_aligned *spare) {
     if (spare->room < LARGE_TEXT) return;
     cti_aligned_free(spare);
     *spare = (cti_aligned){0};
 }
 
 /* Cuts the memory of a large text to its size, and frees its ranges unless they are asked for. */
-static void shrink_large(cti_aligned *text, bool ranges) {
+static void aligned_shrink_large(cti_aligned *text, bool ranges) {
     if (text->room < LARGE_TEXT) return;
     if (!ranges) {
         free(text->sources);
@@ -147,7 +147,7 @@ static cti_aligned slice_of(const cti_aligned *section, cti_extent part) {
 }
 
 /* Trims the ranges of the tokens from `begin` on. */
-static void trim_tokens(const encoding *e, int64_t begin) {
+static void tokens_trim(const encoding *e, int64_t begin) {
     const cti_sink *sink = e->sink;
     if (!e->parts->postprocessor.trims || !sink->offsets) return;
     for (int64_t i = begin; i < sink->count && i < sink->room; i++) {
@@ -158,7 +158,7 @@ static void trim_tokens(const encoding *e, int64_t begin) {
 }
 
 /* Encodes a part of a section that is no added token. */
-static bool encode_part(encoding *e, cti_extent part) {
+static bool part_encode(encoding *e, cti_extent part) {
     const cti_tokenizer_parts *parts = e->parts;
     const int64_t begin = e->sink->count;
     bool done = true;
@@ -170,24 +170,24 @@ static bool encode_part(encoding *e, cti_extent part) {
             done = cti_model_encode(parts->model, e->work, at, end, e->sink);
         }
     } else {
-        keep_memory(&e->pieces.text, &e->pieces.spare);
+        aligned_keep_memory(&e->pieces.text, &e->pieces.spare);
         e->pieces.text = slice_of(&e->section, part);
         e->pieces.count = 0;
         done = cti_pretokenize(parts->pretokenizer, &e->pieces);
-        drop_large(&e->pieces.spare);
-        shrink_large(&e->pieces.text, e->sink->offsets != NULL);
+        aligned_drop_large(&e->pieces.spare);
+        aligned_shrink_large(&e->pieces.text, e->sink->offsets != NULL);
         e->sink->text = &e->pieces.text;
         for (size_t i = 0; done && i < e->pieces.count; i++) {
             const size_t from = e->pieces.piece[i].begin, to = e->pieces.piece[i].end;
             done = cti_model_encode(parts->model, e->work, from, to, e->sink);
         }
     }
-    if (done) trim_tokens(e, begin);
+    if (done) tokens_trim(e, begin);
     return done;
 }
 
 /* Writes an added token, a range of the section. */
-static void put_added(encoding *e, cti_extent part, const cti_added_token *token) {
+static void added_put(encoding *e, cti_extent part, const cti_added_token *token) {
     cti_sink *sink = e->sink;
     const cti_aligned *section = &e->section;
     if (sink->count < sink->room && part.begin < part.end) {
@@ -226,28 +226,29 @@ static bool refuses_plain(const void *arg, size_t begin, size_t end) {
 }
 
 /* Encodes a part of the text in which no token that is not normalized stands. */
-static bool encode_section(encoding *e, cti_extent part, const cti_plain *plain) {
+static bool section_encode(encoding *e, cti_extent part, const cti_plain *plain) {
     const cti_tokenizer_parts *parts = e->parts;
-    keep_memory(&e->section, &e->spare);
+    aligned_keep_memory(&e->section, &e->spare);
     e->section = (cti_aligned){
         .at = e->text.at + part.begin, .size = part.end - part.begin, .base = part.begin};
     if (parts->normalizer && !cti_normalize(parts->normalizer, &e->section, &e->spare))
         return false;
-    drop_large(&e->spare);
-    shrink_large(&e->section, e->sink->offsets || parts->pretokenizer); /* Metaspace reads ranges */
+    aligned_drop_large(&e->spare);
+    aligned_shrink_large(&e->section,
+                         e->sink->offsets || parts->pretokenizer); /* Metaspace reads ranges */
     const cti_needles none = {0};
     cti_search search = cti_search_begin(&parts->added, plain->all ? &none : &parts->added.normal,
                                          e->section.at, e->section.size);
     search.refuse = refuses_plain, search.refuse_arg = &(plain_check){plain, &e->section};
     while (cti_search_next(&search)) {
-        if (search.token) put_added(e, search.part, search.token);
-        else if (!encode_part(e, search.part)) return false;
+        if (search.token) added_put(e, search.part, search.token);
+        else if (!part_encode(e, search.part)) return false;
     }
     return true;
 }
 
 /* Encodes a well-formed text. */
-static bool encode_parts(encoding *e, const cti_plain *plain) {
+static bool parts_encode(encoding *e, const cti_plain *plain) {
     const cti_added_tokens *added = &e->parts->added;
     const cti_needles none = {0};
     cti_search search =
@@ -255,12 +256,12 @@ static bool encode_parts(encoding *e, const cti_plain *plain) {
     search.refuse = refuses_plain, search.refuse_arg = &(plain_check){plain, NULL};
     while (cti_search_next(&search)) {
         if (!search.token) {
-            if (!encode_section(e, search.part, plain)) return false;
+            if (!section_encode(e, search.part, plain)) return false;
             continue;
         }
-        keep_memory(&e->section, &e->spare);
+        aligned_keep_memory(&e->section, &e->spare);
         e->section = (cti_aligned){.at = e->text.at, .size = e->text.size};
-        put_added(e, search.part, search.token);
+        added_put(e, search.part, search.token);
     }
     return true;
 }
@@ -273,19 +274,19 @@ static bool has_allowed_size(const cti_tokenizer_parts *parts, size_t size) {
 bool cti_encode_text(const cti_tokenizer_parts *parts, cti_text text, const cti_plain *plain,
                      cti_sink *sink) {
     clean_copy clean;
-    if (!make_clean(text, &clean)) return false;
+    if (!clean_copy_make(text, &clean)) return false;
     encoding e = {.parts = parts, .sink = sink, .first = sink->count};
     e.text = clean.at ? (cti_text){clean.at, clean.size} : text;
     bool done = has_allowed_size(parts, e.text.size);
     if (done) {
         e.work = cti_model_work_new(parts->model, e.text.size);
-        done = e.work && encode_parts(&e, plain);
+        done = e.work && parts_encode(&e, plain);
         cti_model_work_free(e.work);
         cti_aligned_free(&e.section);
         cti_aligned_free(&e.spare);
         cti_pieces_free(&e.pieces);
     }
-    if (done && clean.at && sink->offsets) map_ranges(&clean, sink, e.first);
+    if (done && clean.at && sink->offsets) clean_copy_map_ranges(&clean, sink, e.first);
     clean_free(&clean);
     return done;
 }
@@ -305,7 +306,7 @@ bool cti_encode_failed(const ct_tokenizer *tokenizer, const char *op) {
 
 /* ---- the public function ---- */
 
-static void put_special(cti_sink *sink, int64_t id) {
+static void special_put(cti_sink *sink, int64_t id) {
     if (sink->count < sink->room) {
         sink->ids[sink->count] = id;
         if (sink->offsets) memset(sink->offsets + 2 * sink->count, 0, 2 * sizeof *sink->offsets);
@@ -323,7 +324,7 @@ int64_t ct_encode(const ct_tokenizer *tokenizer, const char *text, size_t bytes,
     for (int64_t i = 0; i < post->singles; i++) {
         const int64_t id = post->single[i].id;
         if (id >= 0) {
-            if (!opts.no_special) put_special(&sink, id);
+            if (!opts.no_special) special_put(&sink, id);
         } else {
             const cti_plain plain = {.all = opts.plain};
             if (!cti_encode_text(parts, (cti_text){text, bytes}, &plain, &sink)) return -1;

@@ -28,8 +28,8 @@ typedef struct {
 
 /* Encodes a text without the template's tokens into a block that the caller frees. Returns false if
  * memory is short. */
-static bool encode_one(const batch_encoder *encoder, const char *text, int64_t **ids,
-                       int64_t *count) {
+static bool text_encode_one(const batch_encoder *encoder, const char *text, int64_t **ids,
+                            int64_t *count) {
     const cti_text whole = cti_text_of(text);
     *ids = NULL;
     *count = 0;
@@ -49,7 +49,7 @@ static bool encode_one(const batch_encoder *encoder, const char *text, int64_t *
 
 /* Shortens a pair to at most `most` ids by the rule of the package: the shorter text stays whole if
  * it has less than half of them. */
-static void shorten_pair(int64_t most, int64_t *first, int64_t *second) {
+static void pair_shorten(int64_t most, int64_t *first, int64_t *second) {
     if (*first + *second <= most) return;
     int64_t *low = *first <= *second ? first : second, *high = low == first ? second : first;
     *high = *low > most ? *low : cti_max(*low, most - *low);
@@ -59,7 +59,7 @@ static void shorten_pair(int64_t most, int64_t *first, int64_t *second) {
 }
 
 /* Makes a row of the ids of both texts by the template. */
-static bool join_row(const batch_encoder *encoder, cti_batch_row *row, int64_t *const ids[2],
+static bool row_join(const batch_encoder *encoder, cti_batch_row *row, int64_t *const ids[2],
                      const int64_t count[2]) {
     const bool has_specials = !encoder->opts->encode.no_special;
     uint64_t length = 0;
@@ -83,30 +83,31 @@ static bool join_row(const batch_encoder *encoder, cti_batch_row *row, int64_t *
     return true;
 }
 
-static bool encode_row(const batch_encoder *encoder, int64_t i) {
+static bool row_encode(const batch_encoder *encoder, int64_t i) {
     int64_t *ids[2] = {NULL, NULL}, count[2] = {0, 0};
-    bool ok = encode_one(encoder, encoder->texts[i], &ids[0], &count[0]);
-    if (ok && encoder->seconds) ok = encode_one(encoder, encoder->seconds[i], &ids[1], &count[1]);
+    bool ok = text_encode_one(encoder, encoder->texts[i], &ids[0], &count[0]);
+    if (ok && encoder->seconds)
+        ok = text_encode_one(encoder, encoder->seconds[i], &ids[1], &count[1]);
     if (ok && encoder->opts->max_length) {
         const int64_t most = encoder->opts->max_length - encoder->specials;
-        if (encoder->seconds) shorten_pair(most, &count[0], &count[1]);
+        if (encoder->seconds) pair_shorten(most, &count[0], &count[1]);
         else count[0] = cti_min(count[0], most);
     }
-    ok = ok && join_row(encoder, &encoder->rows[i], ids, count);
+    ok = ok && row_join(encoder, &encoder->rows[i], ids, count);
     free(ids[0]);
     free(ids[1]);
     return ok;
 }
 
-static void encode_rows(void *arg, int64_t begin, int64_t end, int worker) {
+static void rows_encode(void *arg, int64_t begin, int64_t end, int worker) {
     const batch_encoder *encoder = arg;
     for (int64_t i = begin; i < end && !encoder->failed[worker]; i++)
-        encoder->failed[worker] = !encode_row(encoder, i);
+        encoder->failed[worker] = !row_encode(encoder, i);
 }
 
 /* The template of the batch, and the number of its tokens. Without them it still has the order and
  * the types of the texts. */
-static void set_template(batch_encoder *encoder) {
+static void template_set(batch_encoder *encoder) {
     const cti_postprocessor *post = &encoder->parts->postprocessor;
     encoder->template = encoder->seconds ? post->pair : post->single;
     encoder->n_template = encoder->seconds ? post->pairs : post->singles;
@@ -114,7 +115,7 @@ static void set_template(batch_encoder *encoder) {
         encoder->specials += encoder->template[i].id >= 0 && !encoder->opts->encode.no_special;
 }
 
-static bool check_texts(ct_context *context, const char *const *texts, int64_t n,
+static bool texts_check(ct_context *context, const char *const *texts, int64_t n,
                         const char *name) {
     if (!texts) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", encode_batch_op, name);
     for (int64_t i = 0; i < n; i++)
@@ -125,12 +126,12 @@ static bool check_texts(ct_context *context, const char *const *texts, int64_t n
 }
 
 /* Encodes the rows on all threads. */
-static bool encode_all(const ct_tokenizer *tokenizer, batch_encoder *encoder, int64_t n) {
+static bool batch_encode_all(const ct_tokenizer *tokenizer, batch_encoder *encoder, int64_t n) {
     ct_context *context = tokenizer->context;
     const int threads = cti_parallel_width(context);
     encoder->failed = calloc((size_t)threads, sizeof *encoder->failed);
     bool ok = encoder->failed != NULL;
-    if (ok) cti_parallel(context, n, 1, encode_rows, encoder);
+    if (ok) cti_parallel(context, n, 1, rows_encode, encoder);
     for (int i = 0; ok && i < threads; i++) ok = !encoder->failed[i];
     free(encoder->failed);
     return ok || cti_encode_failed(tokenizer, encode_batch_op);
@@ -146,10 +147,10 @@ ct_batch ct_encode_batch(ct_tokenizer *tokenizer, const char *const *texts,
     batch_encoder encoder = {
         .parts = tokenizer->parts, .texts = texts, .seconds = seconds, .opts = &opts};
     if (!cti_batch_check(context, &opts, n, encode_batch_op) ||
-        !check_texts(context, texts, n, "texts") ||
-        (seconds && !check_texts(context, seconds, n, "seconds")))
+        !texts_check(context, texts, n, "texts") ||
+        (seconds && !texts_check(context, seconds, n, "seconds")))
         return batch;
-    set_template(&encoder);
+    template_set(&encoder);
     if (opts.max_length && opts.max_length < encoder.specials) {
         ct_fail(context, CT_ERR_ARGUMENT,
                 "%s: max_length is %lld, and the tokens around the texts are %lld", encode_batch_op,
@@ -158,7 +159,7 @@ ct_batch ct_encode_batch(ct_tokenizer *tokenizer, const char *const *texts,
     }
     encoder.rows = cti_batch_rows_new(context, n, encode_batch_op);
     if (!encoder.rows) return batch;
-    if (encode_all(tokenizer, &encoder, n))
+    if (batch_encode_all(tokenizer, &encoder, n))
         batch = cti_batch_make(context, encoder.rows, n, false, &opts);
     for (int64_t i = 0; i < n; i++) free(encoder.rows[i].ids);
     free(encoder.rows);

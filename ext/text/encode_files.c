@@ -9,7 +9,7 @@ typedef struct {
     ct_encode_opts opts;
 } document_encoder;
 
-static int64_t encode_document(const void *arg, const char *text, size_t size, int64_t *ids,
+static int64_t document_encode(const void *arg, const char *text, size_t size, int64_t *ids,
                                int64_t room) {
     const document_encoder *encoder = arg;
     return ct_encode(encoder->tokenizer, text, size, encoder->opts, ids, NULL, room);
@@ -32,7 +32,7 @@ int64_t ct_encode_files(ct_tokenizer *tokenizer, const char *const *paths, int64
         .separator = opts.separator,
         .end_id = opts.end_id,
         .vocabulary = ct_tokenizer_size(tokenizer),
-        .encode = encode_document,
+        .encode = document_encode,
         .failed = document_failed,
         .arg = &encoder,
     };

@@ -86,7 +86,7 @@ bool cti_folder_is_no_json(ct_context *context, const char *path, cti_text text)
 }
 
 /* Reads and parses a file of the folder, if it is there. */
-static bool read_folder_file(folder_reading *read, const char *folder, int which) {
+static bool folder_file_read(folder_reading *read, const char *folder, int which) {
     ct_tokenizer *tokenizer = read->tokenizer;
     char *path;
     cti_text text;
@@ -124,7 +124,7 @@ static cti_json_at effective_member(const folder_reading *read, const char *key,
 /* ---- tokens ---- */
 
 /* Reads a token: a string, or an object with a "content" and flags. */
-static bool read_folder_token(const cti_reading *file, cti_json_at value, const char *key,
+static bool folder_token_read(const cti_reading *file, cti_json_at value, const char *key,
                               cti_added_token *token) {
     const cti_json_kind kind = file->tree->value[value].kind;
     if (kind == CTI_JSON_STRING) {
@@ -157,11 +157,11 @@ static int64_t folder_add(folder_reading *read, const cti_reading *file, cti_jso
 /* Reads a token that is special and adds it, unless it is an added token of tokenizer.json or of a
  * list. Of several with one content the flags of the last count. *id, which may be NULL, is
  * its id. */
-static bool add_named(folder_reading *read, const cti_reading *file, cti_json_at value,
-                      const char *key, int64_t *id) {
+static bool named_token_add(folder_reading *read, const cti_reading *file, cti_json_at value,
+                            const char *key, int64_t *id) {
     cti_added_tokens *added = &read->tokenizer->parts->added;
     cti_added_token token = {0};
-    if (!read_folder_token(file, value, key, &token)) return false;
+    if (!folder_token_read(file, value, key, &token)) return false;
     if (!token.content.size) return true;
     token.special = true;
     int64_t index = cti_vocabulary_find(&added->index, token.content.at, token.content.size);
@@ -179,7 +179,7 @@ typedef struct {
     cti_added_token token;
 } listed_token;
 
-static int compare_listed(const void *a, const void *b) {
+static int listed_compare(const void *a, const void *b) {
     const listed_token *x = a, *y = b;
     return (x->id > y->id) - (x->id < y->id);
 }
@@ -196,7 +196,7 @@ static bool is_listed_already(const cti_added_tokens *added, const cti_added_tok
 }
 
 /* Reads member {"id": token} of "added_tokens_decoder". */
-static bool read_listed(const cti_reading *file, cti_json_at member, listed_token *listed) {
+static bool listed_read(const cti_reading *file, cti_json_at member, listed_token *listed) {
     const cti_text key = cti_json_key_of(file->tree, member);
     for (size_t i = 0; i < key.size; i++) {
         if (key.at[i] < '0' || key.at[i] > '9' || listed->id >= CTI_MOST_IDS)
@@ -206,7 +206,7 @@ static bool read_listed(const cti_reading *file, cti_json_at member, listed_toke
     listed->token.normalized = true; /* the defaults of AddedToken */
     if (file->tree->value[member].kind != CTI_JSON_OBJECT)
         return cti_reading_fail(file, member, "a token of \"added_tokens_decoder\" is an object");
-    if (!read_folder_token(file, member, "added_tokens_decoder", &listed->token)) return false;
+    if (!folder_token_read(file, member, "added_tokens_decoder", &listed->token)) return false;
     const cti_json_at normalized = cti_json_member(file->tree, member, "normalized");
     if (!normalized) listed->token.normalized = !listed->token.special;
     return true;
@@ -277,7 +277,7 @@ static bool is_extra(const folder_reading *read, cti_text text) {
 }
 
 /* Reads member {"content": id} of added_tokens.json. */
-static bool read_old_listed(const folder_reading *read, cti_json_at member, listed_token *listed) {
+static bool old_listed_read(const folder_reading *read, cti_json_at member, listed_token *listed) {
     const cti_reading *file = &read->file[FOLDER_ADDED];
     const cti_text key = cti_json_key_of(file->tree, member);
     if (!cti_json_whole(file->tree, member, &listed->id) || listed->id >= CTI_MOST_IDS)
@@ -289,7 +289,7 @@ static bool read_old_listed(const folder_reading *read, cti_json_at member, list
 }
 
 /* Adds the tokens of "added_tokens_decoder", the value `list`, or of added_tokens.json. */
-static bool add_listed(folder_reading *read, int which, cti_json_at list) {
+static bool listed_token_add(folder_reading *read, int which, cti_json_at list) {
     const cti_reading *file = &read->file[which];
     const cti_added_tokens *added = &read->tokenizer->parts->added;
     const uint32_t n = file->tree->value[list].count;
@@ -299,13 +299,13 @@ static bool add_listed(folder_reading *read, int which, cti_json_at list) {
     for (cti_json_at i = cti_json_first(file->tree, list); i; i = file->tree->value[i].next) {
         listed_token *next = &listed[count];
         *next = (listed_token){.value = i};
-        if (which == FOLDER_CONFIG ? !read_listed(file, i, next) : !read_old_listed(read, i, next))
+        if (which == FOLDER_CONFIG ? !listed_read(file, i, next) : !old_listed_read(read, i, next))
             return false;
         const cti_text text = next->token.content;
         next->token.special |= has_role(read, text) || has_name(read, text);
         count += text.size > 0;
     }
-    qsort(listed, count, sizeof *listed, compare_listed);
+    qsort(listed, count, sizeof *listed, listed_compare);
     for (size_t i = 0; i < count; i++) {
         const cti_text text = listed[i].token.content;
         const bool known = which == FOLDER_CONFIG ? is_listed_already(added, &listed[i].token)
@@ -317,17 +317,17 @@ static bool add_listed(folder_reading *read, int which, cti_json_at list) {
 }
 
 /* Adds the tokens that members of a file name and that have no role. */
-static bool add_other_named(folder_reading *read, int which) {
+static bool other_named_token_add(folder_reading *read, int which) {
     const cti_reading *file = &read->file[which];
     if (!file->tree) return true;
     for (cti_json_at i = cti_json_first(file->tree, 0); i; i = file->tree->value[i].next)
         if (is_other_named(file, i) &&
-            !add_named(read, file, i, cti_json_key_of(file->tree, i).at, NULL))
+            !named_token_add(read, file, i, cti_json_key_of(file->tree, i).at, NULL))
             return false;
     return true;
 }
 
-static bool add_extra(folder_reading *read) {
+static bool extra_tokens_add(folder_reading *read) {
     const cti_reading *file;
     const cti_json_at list = extra_member(read, &file);
     if (!list) return true;
@@ -336,7 +336,7 @@ static bool add_extra(folder_reading *read) {
     if (kind != CTI_JSON_ARRAY && kind != CTI_JSON_OBJECT)
         return cti_reading_fail(file, list, "\"%s\" is not a list of tokens", key);
     for (cti_json_at i = cti_json_first(file->tree, list); i; i = file->tree->value[i].next)
-        if (!add_named(read, file, i, key, NULL)) return false;
+        if (!named_token_add(read, file, i, key, NULL)) return false;
     return true;
 }
 
@@ -387,7 +387,7 @@ static const folder_class *folder_class_of(const folder_reading *read) {
 }
 
 /* Gives a role to the default token of the class, if the tokenizer has it. */
-static bool add_default(folder_reading *read, const char *token, int64_t *id) {
+static bool default_token_add(folder_reading *read, const char *token, int64_t *id) {
     cti_tokenizer_parts *parts = read->tokenizer->parts;
     if (!token || cti_token_find(parts, cti_text_of(token)) < 0) return true;
     cti_added_tokens *added = &parts->added;
@@ -402,7 +402,7 @@ static bool add_default(folder_reading *read, const char *token, int64_t *id) {
 
 /* A role is `changed` if tokenizer_config.json has neither the role nor the class that implies it.
  * Then a save writes it, because the saved folder need not have the other files. */
-static bool read_roles(folder_reading *read) {
+static bool roles_read(folder_reading *read) {
     cti_tokenizer_parts *parts = read->tokenizer->parts;
     const folder_class *class = folder_class_of(read);
     const bool has_defaults = class && !(parts->bytes && !strcmp(class->name, "LlamaTokenizer"));
@@ -410,14 +410,15 @@ static bool read_roles(folder_reading *read) {
         const cti_reading *file;
         const cti_json_at value = effective_member(read, cti_role_names[i], &file);
         if (!value) {
-            if (has_defaults && !add_default(read, class->token[i], &parts->role[i])) return false;
+            if (has_defaults && !default_token_add(read, class->token[i], &parts->role[i]))
+                return false;
             parts->role_changed[i] =
                 parts->role[i] >= 0 && !folder_member(read, FOLDER_CONFIG, "tokenizer_class");
             continue;
         }
         parts->role_changed[i] = file == &read->file[FOLDER_MAP];
         if (file->tree->value[value].kind != CTI_JSON_NULL &&
-            !add_named(read, file, value, cti_role_names[i], &parts->role[i]))
+            !named_token_add(read, file, value, cti_role_names[i], &parts->role[i]))
             return false;
     }
     return true;
@@ -426,7 +427,7 @@ static bool read_roles(folder_reading *read) {
 /* ---- the whole ---- */
 
 /* Reads "chat_template", which is a text or a list of named texts. "default" of a list is used. */
-static bool read_template_text(const cti_reading *file, cti_tokenizer_parts *parts) {
+static bool template_text_read(const cti_reading *file, cti_tokenizer_parts *parts) {
     const cti_json_tree *tree = file->tree;
     const cti_json_at value = cti_json_member(tree, 0, "chat_template");
     if (value && tree->value[value].kind == CTI_JSON_ARRAY) {
@@ -442,7 +443,7 @@ static bool read_template_text(const cti_reading *file, cti_tokenizer_parts *par
 }
 
 /* Adds the tokens of all files, and gives the roles. */
-static bool add_folder_tokens(folder_reading *read) {
+static bool folder_tokens_add(folder_reading *read) {
     const cti_reading *config = &read->file[FOLDER_CONFIG];
     bool splits = false;
     if (config->tree) {
@@ -455,21 +456,21 @@ static bool add_folder_tokens(folder_reading *read) {
     }
     const cti_json_at list = folder_member(read, FOLDER_CONFIG, "added_tokens_decoder");
     read->has_list = list && config->tree->value[list].kind == CTI_JSON_OBJECT;
-    if (read->has_list ? !add_listed(read, FOLDER_CONFIG, list)
-                       : read->file[FOLDER_ADDED].tree && !add_listed(read, FOLDER_ADDED, 0))
+    if (read->has_list ? !listed_token_add(read, FOLDER_CONFIG, list)
+                       : read->file[FOLDER_ADDED].tree && !listed_token_add(read, FOLDER_ADDED, 0))
         return false;
     read->names = read->tokenizer->parts->added.count;
-    return read_roles(read) && add_other_named(read, FOLDER_CONFIG) &&
-           (read->has_list || add_other_named(read, FOLDER_MAP)) && add_extra(read);
+    return roles_read(read) && other_named_token_add(read, FOLDER_CONFIG) &&
+           (read->has_list || other_named_token_add(read, FOLDER_MAP)) && extra_tokens_add(read);
 }
 
 bool cti_folder_read(ct_tokenizer *tokenizer, const char *folder) {
     cti_tokenizer_parts *parts = tokenizer->parts;
     folder_reading read = {.tokenizer = tokenizer};
     bool done = true;
-    for (int i = 0; i < FOLDER_FILES && done; i++) done = read_folder_file(&read, folder, i);
-    done = done && add_folder_tokens(&read) &&
-           (!read.file[FOLDER_CONFIG].tree || read_template_text(&read.file[FOLDER_CONFIG], parts));
+    for (int i = 0; i < FOLDER_FILES && done; i++) done = folder_file_read(&read, folder, i);
+    done = done && folder_tokens_add(&read) &&
+           (!read.file[FOLDER_CONFIG].tree || template_text_read(&read.file[FOLDER_CONFIG], parts));
     for (int i = 0; i < FOLDER_FILES; i++)
         if (read.file[i].tree) cti_json_tree_free(&read.tree[i]);
     if (!done) return false;

@@ -39,7 +39,7 @@ typedef struct {
     size_t sorted_room;
 } form_work;
 
-static bool push_item(form_work *work, form_item item) {
+static bool form_item_push(form_work *work, form_item item) {
     if (work->count == work->room) {
         if (work->room > SIZE_MAX / sizeof item / 4) return false;
         const size_t room = work->room ? 2 * work->room : 64;
@@ -53,7 +53,7 @@ static bool push_item(form_work *work, form_item item) {
 }
 
 /* Sorts n items by class and keeps the order of items of one class. */
-static bool sort_run(form_work *work, form_item *item, size_t n) {
+static bool marks_sort_run(form_work *work, form_item *item, size_t n) {
     if (n <= SHORT_RUN) {
         for (size_t i = 1; i < n; i++) {
             const form_item moved = item[i];
@@ -78,16 +78,16 @@ static bool sort_run(form_work *work, form_item *item, size_t n) {
     return true;
 }
 
-static bool sort_marks(form_work *work) {
+static bool marks_sort(form_work *work) {
     for (size_t at = 0; at < work->count; at++) {
         const size_t begin = at;
         while (at < work->count && item_class(work->item[at])) at++;
-        if (!sort_run(work, work->item + begin, at - begin)) return false;
+        if (!marks_sort_run(work, work->item + begin, at - begin)) return false;
     }
     return true;
 }
 
-static void compose(form_work *work) {
+static void marks_compose(form_work *work) {
     form_item *item = work->item, *starter = NULL;
     size_t kept = 0;
     int last = 0; /* the class of the last character kept behind the starter; 0: there is none */
@@ -117,7 +117,7 @@ static bool is_same_segment(const form_work *work, const cti_aligned *text, cti_
     return true;
 }
 
-static void write_segment(const form_work *work, cti_edit *edit, cti_extent segment) {
+static void segment_write(const form_work *work, cti_edit *edit, cti_extent segment) {
     const char *text = edit->text->at;
     cti_edit_drop(edit, segment.begin, segment.end);
     size_t at = segment.begin;
@@ -134,7 +134,7 @@ static void write_segment(const form_work *work, cti_edit *edit, cti_extent segm
     }
 }
 
-static bool make_segment(form_work *work, cti_edit *edit, cti_extent segment) {
+static bool segment_make(form_work *work, cti_edit *edit, cti_extent segment) {
     work->count = 0;
     size_t length;
     for (size_t at = segment.begin; at < segment.end; at += length) {
@@ -142,12 +142,12 @@ static bool make_segment(form_work *work, cti_edit *edit, cti_extent segment) {
         const int n = cti_unicode_decompose(cti_utf8_get(edit->text->at + at, &length), part);
         for (int i = 0; i < n; i++) {
             const int class = cti_unicode_combining_class(part[i]);
-            if (!push_item(work, item_of(part[i], class, i > 0))) return false;
+            if (!form_item_push(work, item_of(part[i], class, i > 0))) return false;
         }
     }
-    if (!sort_marks(work)) return false;
-    if (work->composed) compose(work);
-    if (!is_same_segment(work, edit->text, segment)) write_segment(work, edit, segment);
+    if (!marks_sort(work)) return false;
+    if (work->composed) marks_compose(work);
+    if (!is_same_segment(work, edit->text, segment)) segment_write(work, edit, segment);
     return true;
 }
 
@@ -185,7 +185,7 @@ bool cti_normal_form(bool composed, cti_aligned *text, cti_aligned *spare) {
     bool fits = true;
     cti_extent segment = {0};
     while (fits && next_segment(&work, text, segment.end, &segment)) {
-        fits = make_segment(&work, &edit, segment);
+        fits = segment_make(&work, &edit, segment);
     }
     free(work.item);
     free(work.sorted);

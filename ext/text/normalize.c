@@ -40,7 +40,7 @@ typedef struct {
     const cti_normalizer **end; /* the place of the next step */
 } step_reader;
 
-static cti_normalizer *add_step(step_reader *reader, step_kind kind) {
+static cti_normalizer *step_add(step_reader *reader, step_kind kind) {
     cti_normalizer *step = cti_arena_take(reader->reading.arena, 1, sizeof *step);
     if (!step) return NULL;
     *step = (cti_normalizer){.kind = kind};
@@ -65,12 +65,12 @@ static bool has_only(const step_reader *reader, const char *const *keys) {
     return cti_reading_only(&reader->reading, reader->value, keys);
 }
 
-static bool read_plain(step_reader *reader, step_kind kind) {
+static bool plain_step_read(step_reader *reader, step_kind kind) {
     static const char *const keys[] = {NULL};
-    return has_only(reader, keys) && add_step(reader, kind);
+    return has_only(reader, keys) && step_add(reader, kind);
 }
 
-static bool read_bert(step_reader *reader) {
+static bool bert_step_read(step_reader *reader) {
     static const char *const keys[] = {"clean_text", "handle_chinese_chars", "strip_accents",
                                        "lowercase", NULL};
     bool clean, chinese, lowercase;
@@ -80,40 +80,40 @@ static bool read_bert(step_reader *reader) {
     }
     bool accents = lowercase; /* the default */
     if (!cti_reading_bool(&reader->reading, reader->value, keys[2], &accents)) return false;
-    return (!clean || add_step(reader, STEP_BERT_CLEAN)) &&
-           (!chinese || add_step(reader, STEP_BERT_CHINESE)) &&
-           (!accents || (add_step(reader, STEP_NFD) && add_step(reader, STEP_BERT_ACCENTS))) &&
-           (!lowercase || add_step(reader, STEP_LOWERCASE));
+    return (!clean || step_add(reader, STEP_BERT_CLEAN)) &&
+           (!chinese || step_add(reader, STEP_BERT_CHINESE)) &&
+           (!accents || (step_add(reader, STEP_NFD) && step_add(reader, STEP_BERT_ACCENTS))) &&
+           (!lowercase || step_add(reader, STEP_LOWERCASE));
 }
 
-static bool read_replace(step_reader *reader) {
+static bool replace_step_read(step_reader *reader) {
     static const char *const keys[] = {"pattern", "content", NULL};
     if (!has_only(reader, keys) || !needs_member(reader, keys[0])) return false;
-    cti_normalizer *step = add_step(reader, STEP_REPLACE);
+    cti_normalizer *step = step_add(reader, STEP_REPLACE);
     if (!step) return false;
     const cti_json_at pattern = cti_json_member(reader->reading.tree, reader->value, keys[0]);
     return cti_reading_needs_text(&reader->reading, reader->value, keys[1], &step->text) &&
            cti_pattern_read(&reader->reading, pattern, &step->pattern);
 }
 
-static bool read_prepend(step_reader *reader) {
+static bool prepend_step_read(step_reader *reader) {
     static const char *const keys[] = {"prepend", NULL};
     if (!has_only(reader, keys)) return false;
-    cti_normalizer *step = add_step(reader, STEP_PREPEND);
+    cti_normalizer *step = step_add(reader, STEP_PREPEND);
     return step && cti_reading_needs_text(&reader->reading, reader->value, keys[0], &step->text);
 }
 
-static bool read_strip(step_reader *reader) {
+static bool strip_step_read(step_reader *reader) {
     static const char *const keys[] = {"strip_left", "strip_right", NULL};
     if (!has_only(reader, keys)) return false;
-    cti_normalizer *step = add_step(reader, STEP_STRIP);
+    cti_normalizer *step = step_add(reader, STEP_STRIP);
     return step && needs_bool(reader, keys[0], &step->left) &&
            needs_bool(reader, keys[1], &step->right);
 }
 
-static bool read_steps(step_reader *reader, cti_json_at value);
+static bool steps_read(step_reader *reader, cti_json_at value);
 
-static bool read_normalizer_sequence(step_reader *reader) {
+static bool normalizer_sequence_read(step_reader *reader) {
     static const char *const keys[] = {"normalizers", NULL};
     if (!has_only(reader, keys) || !needs_member(reader, keys[0])) return false;
     const cti_json_tree *tree = reader->reading.tree;
@@ -122,13 +122,13 @@ static bool read_normalizer_sequence(step_reader *reader) {
         return cti_reading_fail(&reader->reading, list, "\"%s\" is not an array", keys[0]);
     }
     for (cti_json_at i = cti_json_first(tree, list); i; i = tree->value[i].next) {
-        if (!read_steps(reader, i)) return false;
+        if (!steps_read(reader, i)) return false;
     }
     return true;
 }
 
 /* Reads the steps of one value. The parser of JSON bounds the depth of Sequences in Sequences. */
-static bool read_steps(step_reader *reader, cti_json_at value) {
+static bool steps_read(step_reader *reader, cti_json_at value) {
     static const char *const kinds[] = {
         "NFC",     "NFD",     "Lowercase", "StripAccents", "BertNormalizer",
         "Replace", "Prepend", "Strip",     "Sequence"};
@@ -140,12 +140,12 @@ static bool read_steps(step_reader *reader, cti_json_at value) {
     inner.value = inner.reading.type_of = value;
     bool read = false;
     switch (kind) {
-    case 4: read = read_bert(&inner); break;
-    case 5: read = read_replace(&inner); break;
-    case 6: read = read_prepend(&inner); break;
-    case 7: read = read_strip(&inner); break;
-    case 8: read = read_normalizer_sequence(&inner); break;
-    default: read = read_plain(&inner, plain[kind]); break;
+    case 4: read = bert_step_read(&inner); break;
+    case 5: read = replace_step_read(&inner); break;
+    case 6: read = prepend_step_read(&inner); break;
+    case 7: read = strip_step_read(&inner); break;
+    case 8: read = normalizer_sequence_read(&inner); break;
+    default: read = plain_step_read(&inner, plain[kind]); break;
     }
     reader->end = inner.end;
     return read;
@@ -156,7 +156,7 @@ bool cti_normalizer_read(const cti_reading *reading, cti_json_at value,
     *normalizer = NULL;
     if (reading->tree->value[value].kind == CTI_JSON_NULL) return true;
     step_reader reader = {.reading = *reading, .end = normalizer};
-    return read_steps(&reader, value);
+    return steps_read(&reader, value);
 }
 
 /* ---- normalizing ---- */
@@ -178,15 +178,15 @@ static void lower_one(cti_edit *edit, uint32_t c, size_t at, size_t length) {
     for (int i = 0; i < n; i++) cti_edit_put(edit, lower[i], at);
 }
 
-static void strip_accent(cti_edit *edit, uint32_t c, size_t at, size_t length) {
+static void accent_strip(cti_edit *edit, uint32_t c, size_t at, size_t length) {
     if (c >= 0x80 && cti_unicode_is_accent(c)) cti_edit_drop(edit, at, at + length);
 }
 
-static void strip_bert_accent(cti_edit *edit, uint32_t c, size_t at, size_t length) {
+static void bert_accent_strip(cti_edit *edit, uint32_t c, size_t at, size_t length) {
     if (c >= 0x80 && cti_bert_is_accent(c)) cti_edit_drop(edit, at, at + length);
 }
 
-static void clean(cti_edit *edit, uint32_t c, size_t at, size_t length) {
+static void bert_clean(cti_edit *edit, uint32_t c, size_t at, size_t length) {
     if (c >= ' ' && c < 0x7F) return;
     const bool space = cti_bert_is_space(c);
     if (!space && !cti_bert_is_removed(c)) return;
@@ -202,7 +202,7 @@ static void space_chinese(cti_edit *edit, uint32_t c, size_t at, size_t length) 
     cti_edit_put(edit, ' ', at);
 }
 
-static void edit_each(cti_edit *edit, edit_character *one) {
+static void edit_each_character(cti_edit *edit, edit_character *one) {
     const cti_aligned *text = edit->text;
     size_t length;
     for (size_t at = 0; at < text->size; at += length) {
@@ -212,7 +212,7 @@ static void edit_each(cti_edit *edit, edit_character *one) {
 }
 
 /* Appends all characters of a text. */
-static void put_text(cti_edit *edit, cti_text text, size_t from) {
+static void edit_put_text(cti_edit *edit, cti_text text, size_t from) {
     size_t length;
     for (size_t at = 0; at < text.size; at += length) {
         cti_edit_put(edit, cti_utf8_get(text.at + at, &length), from);
@@ -221,17 +221,17 @@ static void put_text(cti_edit *edit, cti_text text, size_t from) {
 
 /* The prepended text has the first character's source, and so has that character itself. If the
  * prepended text is empty the character has no source, as in the tokenizers package. */
-static void prepend(cti_edit *edit, cti_text inserted) {
+static void text_prepend(cti_edit *edit, cti_text inserted) {
     const cti_aligned *text = edit->text;
     if (!text->size) return;
     size_t length;
     const uint32_t first = cti_utf8_get(text->at, &length);
     cti_edit_drop(edit, 0, length);
-    put_text(edit, inserted, 0);
+    edit_put_text(edit, inserted, 0);
     cti_edit_put(edit, first, inserted.size ? 0 : CTI_FROM_NOTHING);
 }
 
-static void strip(cti_edit *edit, const cti_normalizer *step) {
+static void spaces_strip(cti_edit *edit, const cti_normalizer *step) {
     const cti_aligned *text = edit->text;
     size_t begin = 0, end = text->size, length;
     while (step->left && begin < end &&
@@ -250,7 +250,7 @@ static void strip(cti_edit *edit, const cti_normalizer *step) {
 
 /* The content of a match has the source of the byte before the match's end. Returns false if the
  * search has no memory. */
-static bool replace_matches(cti_edit *edit, const cti_normalizer *step,
+static bool matches_replace(cti_edit *edit, const cti_normalizer *step,
                             cti_pattern_memory *memory) {
     const cti_aligned *text = edit->text;
     cti_extent found = {0};
@@ -260,32 +260,32 @@ static bool replace_matches(cti_edit *edit, const cti_normalizer *step,
         if (result == CTI_NO_MEMORY) return false;
         if (result == CTI_NOT_FOUND) break;
         cti_edit_drop(edit, found.begin, found.end);
-        put_text(edit, step->text, found.end ? found.end - 1 : CTI_FROM_NOTHING);
+        edit_put_text(edit, step->text, found.end ? found.end - 1 : CTI_FROM_NOTHING);
     }
     return true;
 }
 
-static bool replace_all(cti_edit *edit, const cti_normalizer *step) {
+static bool matches_replace_all(cti_edit *edit, const cti_normalizer *step) {
     cti_pattern_memory memory = {0};
-    const bool replaced = replace_matches(edit, step, &memory);
+    const bool replaced = matches_replace(edit, step, &memory);
     cti_pattern_memory_free(&memory);
     return replaced;
 }
 
-static bool take_step(const cti_normalizer *step, cti_aligned *text, cti_aligned *spare) {
+static bool normalizer_step_run(const cti_normalizer *step, cti_aligned *text, cti_aligned *spare) {
     cti_edit edit = cti_edit_begin(text, spare);
     bool fits = true;
     switch (step->kind) {
     case STEP_NFC: return cti_normal_form(true, text, spare);
     case STEP_NFD: return cti_normal_form(false, text, spare);
-    case STEP_LOWERCASE: edit_each(&edit, lower_one); break;
-    case STEP_STRIP_ACCENTS: edit_each(&edit, strip_accent); break;
-    case STEP_BERT_CLEAN: edit_each(&edit, clean); break;
-    case STEP_BERT_CHINESE: edit_each(&edit, space_chinese); break;
-    case STEP_BERT_ACCENTS: edit_each(&edit, strip_bert_accent); break;
-    case STEP_REPLACE: fits = replace_all(&edit, step); break;
-    case STEP_PREPEND: prepend(&edit, step->text); break;
-    case STEP_STRIP: strip(&edit, step); break;
+    case STEP_LOWERCASE: edit_each_character(&edit, lower_one); break;
+    case STEP_STRIP_ACCENTS: edit_each_character(&edit, accent_strip); break;
+    case STEP_BERT_CLEAN: edit_each_character(&edit, bert_clean); break;
+    case STEP_BERT_CHINESE: edit_each_character(&edit, space_chinese); break;
+    case STEP_BERT_ACCENTS: edit_each_character(&edit, bert_accent_strip); break;
+    case STEP_REPLACE: fits = matches_replace_all(&edit, step); break;
+    case STEP_PREPEND: text_prepend(&edit, step->text); break;
+    case STEP_STRIP: spaces_strip(&edit, step); break;
     }
     if (!fits) edit.rewriter.failed = true;
     return cti_edit_end(&edit) && fits;
@@ -293,7 +293,7 @@ static bool take_step(const cti_normalizer *step, cti_aligned *text, cti_aligned
 
 bool cti_normalize(const cti_normalizer *normalizer, cti_aligned *text, cti_aligned *spare) {
     for (const cti_normalizer *step = normalizer; step; step = step->next) {
-        if (!take_step(step, text, spare)) return false;
+        if (!normalizer_step_run(step, text, spare)) return false;
     }
     return true;
 }

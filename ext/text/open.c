@@ -23,7 +23,7 @@ static bool advises(cti_arena *arena, const char *folder, const char *name) {
 static int rank_gguf(const char *name) { return cti_kind_is_name(name, "", CTI_KIND_GGUF) - 1; }
 
 /* Refuses a folder without a tokenizer.json, and names the files of another format that it has. */
-static bool refuse_folder(cti_arena *arena, const char *folder) {
+static bool folder_refuse(cti_arena *arena, const char *folder) {
     static const char *const others[][2] = {
         {"vocab.json", "merges.txt"}, {"tokenizer.model"}, {"spiece.model"},
         {"sentencepiece.bpe.model"},  {"vocab.txt"},
@@ -51,7 +51,7 @@ static bool is_other_format(ct_context *context, const char *path) {
 }
 
 /* Reads a tokenizer.json. */
-static bool read_tokenizer_file(ct_tokenizer *tokenizer, const char *path) {
+static bool tokenizer_file_read(ct_tokenizer *tokenizer, const char *path) {
     const cti_text json = cti_read_file(&tokenizer->arena, tokenizer_open_op, path);
     return json.at && !cti_folder_is_no_json(tokenizer->context, path, json) &&
            (json.at[0] == '{' || !is_other_format(tokenizer->context, path)) &&
@@ -59,14 +59,14 @@ static bool read_tokenizer_file(ct_tokenizer *tokenizer, const char *path) {
 }
 
 /* Reads the files of a folder. */
-static bool read_tokenizer_folder(ct_tokenizer *tokenizer, const char *folder) {
+static bool tokenizer_folder_read(ct_tokenizer *tokenizer, const char *folder) {
     cti_arena *arena = &tokenizer->arena;
     char *path = cti_tokenizer_path(arena, folder, "tokenizer.json");
     if (!path) return false;
     cti_os_about about;
     if (!cti_file_find(arena->context, tokenizer_open_op, path, &about)) return false;
-    if (about.kind == CTI_OS_ABSENT) return refuse_folder(arena, folder);
-    return read_tokenizer_file(tokenizer, path) && cti_folder_read(tokenizer, folder);
+    if (about.kind == CTI_OS_ABSENT) return folder_refuse(arena, folder);
+    return tokenizer_file_read(tokenizer, path) && cti_folder_read(tokenizer, folder);
 }
 
 /* ---- the functions ---- */
@@ -80,7 +80,7 @@ ct_tokenizer *cti_tokenizer_of(ct_context *context, const char *path, cti_text j
 
 /* Reads a folder into a new tokenizer. Its set has the head tokenizer.json; config.json, which is
  * read too, is the head of the model's set. */
-static ct_tokenizer *open_tokenizer_folder(ct_tokenizer *tokenizer, const char *folder) {
+static ct_tokenizer *tokenizer_folder_open(ct_tokenizer *tokenizer, const char *folder) {
     ct_context *context = tokenizer->context;
     cti_set_reading reading = {.context = context,
                                .op = tokenizer_open_op,
@@ -88,7 +88,7 @@ static ct_tokenizer *open_tokenizer_folder(ct_tokenizer *tokenizer, const char *
                                .head = {"tokenizer.json", "config.json"}};
     bool done = false, again = true;
     while (again && tokenizer && cti_set_read_begin(&reading)) {
-        done = cti_set_read_end(&reading, read_tokenizer_folder(tokenizer, folder), &again);
+        done = cti_set_read_end(&reading, tokenizer_folder_read(tokenizer, folder), &again);
         if (!again) break;
         cti_tokenizer_begin(tokenizer, false);
         tokenizer = cti_tokenizer_new(context);
@@ -102,8 +102,8 @@ ct_tokenizer *ct_tokenizer_open(ct_context *context, const char *path) {
     cti_os_about about = {.kind = CTI_OS_ABSENT};
     if (!path) ct_fail(context, CT_ERR_ARGUMENT, "%s: the path is NULL", tokenizer_open_op);
     bool done = path && cti_file_find(context, tokenizer_open_op, path, &about);
-    if (done && about.kind == CTI_OS_FOLDER) return open_tokenizer_folder(tokenizer, path);
+    if (done && about.kind == CTI_OS_FOLDER) return tokenizer_folder_open(tokenizer, path);
     done = done && cti_set_settle(context, tokenizer_open_op, path) &&
-           read_tokenizer_file(tokenizer, path);
+           tokenizer_file_read(tokenizer, path);
     return cti_tokenizer_begin(tokenizer, done);
 }

@@ -65,7 +65,7 @@ bool cti_pattern_read(const cti_reading *reading, cti_json_at value, const cti_p
     return *pattern != NULL;
 }
 
-static cti_find_result find_literal(cti_text literal, const char *text, size_t size, size_t from,
+static cti_find_result literal_find(cti_text literal, const char *text, size_t size, size_t from,
                                     cti_extent *found) {
     while (literal.size && size - from >= literal.size) {
         const char *at = memchr(text + from, literal.at[0], size - from - literal.size + 1);
@@ -79,9 +79,10 @@ static cti_find_result find_literal(cti_text literal, const char *text, size_t s
     return CTI_FOUND;
 }
 
-static cti_find_result find_from(const cti_pattern *pattern, const char *text, size_t size,
-                                 size_t from, cti_pattern_memory *memory, cti_extent *found) {
-    if (pattern->literal) return find_literal(pattern->text, text, size, from, found);
+static cti_find_result pattern_find_from(const cti_pattern *pattern, const char *text, size_t size,
+                                         size_t from, cti_pattern_memory *memory,
+                                         cti_extent *found) {
+    if (pattern->literal) return literal_find(pattern->text, text, size, from, found);
     if (!pattern->next) return cti_regex_search(&pattern->regex, text, size, from, memory, found);
     if (from == size) return CTI_NOT_FOUND;
     *found = (cti_extent){.begin = from, .end = pattern->next(text, size, from)};
@@ -96,7 +97,7 @@ cti_find_result cti_pattern_find(const cti_pattern *pattern, const char *text, s
         memory->rows = 0;
     }
     while (from <= size) {
-        const cti_find_result result = find_from(pattern, text, size, from, memory, found);
+        const cti_find_result result = pattern_find_from(pattern, text, size, from, memory, found);
         if (result != CTI_FOUND) {
             memory->ended = 0;
             return result;

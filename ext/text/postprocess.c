@@ -18,7 +18,7 @@ typedef struct {
 static const cti_template_part plain_single[] = {{CTI_FIRST_TEXT, 0}},
                                plain_pair[] = {{CTI_FIRST_TEXT, 0}, {CTI_SECOND_TEXT, 1}};
 
-static bool copy_parts(const cti_reading *reading, const cti_template_part *from, int64_t n,
+static bool parts_copy(const cti_reading *reading, const cti_template_part *from, int64_t n,
                        cti_template_part **to, int64_t *count) {
     *to = cti_arena_take(reading->arena, (size_t)n, sizeof **to);
     if (!*to) return false;
@@ -46,7 +46,7 @@ static cti_json_at special_ids(const cti_reading *reading, cti_json_at kind, cti
 /* Reads an item of "single" or "pair": {"SpecialToken": {"id": ..., "type_id": ...}} or
  * {"Sequence":
  * ...}. Writes its parts to out, unless it is NULL. Returns their number, or -1 after an error. */
-static int64_t read_template_part(const cti_reading *reading, cti_json_at kind, cti_json_at item,
+static int64_t template_part_read(const cti_reading *reading, cti_json_at kind, cti_json_at item,
                                   cti_template_part *out) {
     const cti_json_tree *tree = reading->tree;
     const cti_json_at special = cti_json_member(tree, item, "SpecialToken"),
@@ -83,7 +83,7 @@ static int64_t read_template_part(const cti_reading *reading, cti_json_at kind, 
 }
 
 /* Reads "single" or "pair". */
-static bool read_template_parts(const cti_reading *reading, cti_json_at kind, const char *key,
+static bool template_parts_read(const cti_reading *reading, cti_json_at kind, const char *key,
                                 cti_template_part **parts, int64_t *count) {
     const cti_json_tree *tree = reading->tree;
     const cti_json_at list = cti_json_member(tree, kind, key);
@@ -91,7 +91,7 @@ static bool read_template_parts(const cti_reading *reading, cti_json_at kind, co
         return cti_reading_fail(reading, list ? list : kind, "it has no array \"%s\"", key);
     int64_t n = 0;
     for (cti_json_at i = cti_json_first(tree, list); i; i = tree->value[i].next) {
-        const int64_t more = read_template_part(reading, kind, i, NULL);
+        const int64_t more = template_part_read(reading, kind, i, NULL);
         if (more < 0) return false;
         n += more;
     }
@@ -99,15 +99,15 @@ static bool read_template_parts(const cti_reading *reading, cti_json_at kind, co
     if (!*parts) return false;
     *count = 0;
     for (cti_json_at i = cti_json_first(tree, list); i; i = tree->value[i].next)
-        *count += read_template_part(reading, kind, i, *parts + *count);
+        *count += template_part_read(reading, kind, i, *parts + *count);
     return true;
 }
 
-static bool read_template(const cti_reading *reading, cti_json_at kind, cti_postprocessor *out) {
+static bool template_read(const cti_reading *reading, cti_json_at kind, cti_postprocessor *out) {
     static const char *const keys[] = {"single", "pair", "special_tokens", NULL};
     if (!cti_reading_only(reading, kind, keys) ||
-        !read_template_parts(reading, kind, "single", &out->single, &out->singles) ||
-        !read_template_parts(reading, kind, "pair", &out->pair, &out->pairs))
+        !template_parts_read(reading, kind, "single", &out->single, &out->singles) ||
+        !template_parts_read(reading, kind, "pair", &out->pair, &out->pairs))
         return false;
     for (int64_t i = 0; i < out->singles; i++)
         if (out->single[i].id == CTI_SECOND_TEXT)
@@ -118,8 +118,8 @@ static bool read_template(const cti_reading *reading, cti_json_at kind, cti_post
 /* ---- BertProcessing and RobertaProcessing ---- */
 
 /* Reads "sep" or "cls": a token's text and its id. */
-static bool read_pair_of(const cti_reading *reading, cti_json_at kind, const char *key,
-                         int64_t *id) {
+static bool special_pair_read(const cti_reading *reading, cti_json_at kind, const char *key,
+                              int64_t *id) {
     const cti_json_tree *tree = reading->tree;
     const cti_json_at list = cti_json_member(tree, kind, key);
     const bool is_list = list && tree->value[list].kind == CTI_JSON_ARRAY;
@@ -131,23 +131,24 @@ static bool read_pair_of(const cti_reading *reading, cti_json_at kind, const cha
     return true;
 }
 
-static bool read_cls_and_sep(const cti_reading *reading, cti_json_at kind, cti_postprocessor *out,
+static bool cls_and_sep_read(const cti_reading *reading, cti_json_at kind, cti_postprocessor *out,
                              bool roberta) {
     int64_t sep = CTI_NO_ID, cls = CTI_NO_ID;
-    if (!read_pair_of(reading, kind, "sep", &sep) || !read_pair_of(reading, kind, "cls", &cls))
+    if (!special_pair_read(reading, kind, "sep", &sep) ||
+        !special_pair_read(reading, kind, "cls", &cls))
         return false;
     const int64_t a = CTI_FIRST_TEXT, b = CTI_SECOND_TEXT;
     const cti_template_part single[] = {{cls, 0}, {a, 0}, {sep, 0}};
     const cti_template_part bert[] = {{cls, 0}, {a, 0}, {sep, 0}, {b, 1}, {sep, 1}};
     const cti_template_part pairs[] = {{cls, 0}, {a, 0}, {sep, 0}, {sep, 0}, {b, 0}, {sep, 0}};
-    return copy_parts(reading, single, 3, &out->single, &out->singles) &&
-           copy_parts(reading, roberta ? pairs : bert, roberta ? 6 : 5, &out->pair, &out->pairs);
+    return parts_copy(reading, single, 3, &out->single, &out->singles) &&
+           parts_copy(reading, roberta ? pairs : bert, roberta ? 6 : 5, &out->pair, &out->pairs);
 }
 
 /* ---- all kinds ---- */
 
 /* Reads trim_offsets and add_prefix_space. */
-static bool read_trim(const cti_reading *reading, cti_json_at kind, cti_postprocessor *out) {
+static bool trim_read(const cti_reading *reading, cti_json_at kind, cti_postprocessor *out) {
     bool trims = true, keeps = true;
     if (!cti_reading_bool(reading, kind, "trim_offsets", &trims) ||
         !cti_reading_bool(reading, kind, "add_prefix_space", &keeps))
@@ -165,7 +166,7 @@ static const char *const post_names[POST_KINDS] = {"TemplateProcessing", "BertPr
                                                    "RobertaProcessing", "ByteLevel", "Sequence"};
 
 /* Reads a post-processor that is no Sequence. */
-static bool read_post(post_read *read, cti_json_at value, int kind) {
+static bool post_read_one(post_read *read, cti_json_at value, int kind) {
     static const char *const bert_keys[] = {"sep", "cls", NULL},
                              *const byte_keys[] = {"add_prefix_space", "trim_offsets", "use_regex",
                                                    NULL},
@@ -175,21 +176,21 @@ static bool read_post(post_read *read, cti_json_at value, int kind) {
     reading.type_of = value;
     if (kind == POST_BYTES)
         return cti_reading_only(&reading, value, byte_keys) &&
-               read_trim(&reading, value, read->out);
+               trim_read(&reading, value, read->out);
     if (read->has_template)
         return cti_reading_fail(&reading, value, "a second post-processor that adds tokens");
     read->has_template = true;
-    if (kind == POST_TEMPLATE) return read_template(&reading, value, read->out);
+    if (kind == POST_TEMPLATE) return template_read(&reading, value, read->out);
     if (kind == POST_BERT)
         return cti_reading_only(&reading, value, bert_keys) &&
-               read_cls_and_sep(&reading, value, read->out, false);
+               cls_and_sep_read(&reading, value, read->out, false);
     return cti_reading_only(&reading, value, roberta_keys) &&
-           read_cls_and_sep(&reading, value, read->out, true) &&
-           read_trim(&reading, value, read->out);
+           cls_and_sep_read(&reading, value, read->out, true) &&
+           trim_read(&reading, value, read->out);
 }
 
 /* Reads the list of a Sequence. A Sequence inside a Sequence is refused. */
-static bool read_post_sequence(post_read *read, cti_json_at value) {
+static bool post_sequence_read(post_read *read, cti_json_at value) {
     const cti_json_tree *tree = read->reading->tree;
     const cti_json_at list = cti_json_member(tree, value, "processors");
     if (!list || tree->value[list].kind != CTI_JSON_ARRAY)
@@ -197,7 +198,7 @@ static bool read_post_sequence(post_read *read, cti_json_at value) {
     for (cti_json_at i = cti_json_first(tree, list); i; i = tree->value[i].next) {
         const int kind =
             cti_reading_kind(read->reading, i, "post-processor", post_names, POST_SEQUENCE);
-        if (kind < 0 || !read_post(read, i, kind)) return false;
+        if (kind < 0 || !post_read_one(read, i, kind)) return false;
     }
     return true;
 }
@@ -209,13 +210,13 @@ bool cti_postprocessor_read(const cti_reading *reading, cti_json_at value,
     if (value && reading->tree->value[value].kind != CTI_JSON_NULL) {
         const int kind = cti_reading_kind(reading, value, "post-processor", post_names, POST_KINDS);
         if (kind < 0) return false;
-        if (kind == POST_SEQUENCE ? !read_post_sequence(&read, value)
-                                  : !read_post(&read, value, kind))
+        if (kind == POST_SEQUENCE ? !post_sequence_read(&read, value)
+                                  : !post_read_one(&read, value, kind))
             return false;
     }
     if (read.has_template) return true;
-    return copy_parts(reading, plain_single, 1, &postprocessor->single, &postprocessor->singles) &&
-           copy_parts(reading, plain_pair, 2, &postprocessor->pair, &postprocessor->pairs);
+    return parts_copy(reading, plain_single, 1, &postprocessor->single, &postprocessor->singles) &&
+           parts_copy(reading, plain_pair, 2, &postprocessor->pair, &postprocessor->pairs);
 }
 
 /* ---- trims ---- */
@@ -241,7 +242,7 @@ static size_t trailing_spaces(cti_text token) {
 }
 
 /* The offset that lies n characters before `at`, but not before `least`. */
-static size_t go_back(const char *text, size_t at, size_t n, size_t least) {
+static size_t spaces_go_back(const char *text, size_t at, size_t n, size_t least) {
     for (; n && at > least; n--) {
         do at--;
         while (at > least && cti_utf8_continues(text[at]));
@@ -249,14 +250,14 @@ static size_t go_back(const char *text, size_t at, size_t n, size_t least) {
     return at;
 }
 
-static size_t go_on(const char *text, size_t at, size_t n, size_t most) {
+static size_t spaces_go_on(const char *text, size_t at, size_t n, size_t most) {
     for (; n && at < most; n--) at += cti_utf8_length((unsigned char)text[at]);
     return at < most ? at : most;
 }
 
 /* Whether text[0 ... at) has at least n characters. */
 static bool has_characters(const char *text, size_t at, size_t n) {
-    return n <= at / 4 || go_on(text, 0, n - 1, at) < at;
+    return n <= at / 4 || spaces_go_on(text, 0, n - 1, at) < at;
 }
 
 void cti_trim(const cti_postprocessor *postprocessor, cti_text token, bool first, const char *text,
@@ -267,9 +268,9 @@ void cti_trim(const cti_postprocessor *postprocessor, cti_text token, bool first
     size_t begin = (size_t)range[0], end = (size_t)range[1];
     for (int i = 0; i < postprocessor->trims; i++) {
         const bool keeps = postprocessor->keeps_prefix[i] && (first || begin == 0) && leading == 1;
-        if (!keeps) begin = go_on(text, begin, leading, end);
+        if (!keeps) begin = spaces_go_on(text, begin, leading, end);
         if (trailing && has_characters(text, end, trailing))
-            end = go_back(text, end, trailing, begin);
+            end = spaces_go_back(text, end, trailing, begin);
     }
     range[0] = (int64_t)begin;
     range[1] = (int64_t)end;

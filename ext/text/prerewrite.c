@@ -29,14 +29,14 @@ static bool changes_text(const cti_step *step, const cti_pieces *pieces) {
 }
 
 /* Writes a piece in the alphabet of bytes. */
-static void put_in_alphabet(cti_rewriter *rewriter, const char *text, cti_piece piece) {
+static void piece_put_in_alphabet(cti_rewriter *rewriter, const char *text, cti_piece piece) {
     for (size_t at = piece.begin; at < piece.end; at++)
         cti_rewriter_put(rewriter, cti_byte_character((unsigned char)text[at]), at);
 }
 
 /* Writes a piece with `c` in place of each space. */
-static void put_without_spaces(cti_rewriter *rewriter, const char *text, cti_piece piece,
-                               uint32_t c) {
+static void piece_put_without_spaces(cti_rewriter *rewriter, const char *text, cti_piece piece,
+                                     uint32_t c) {
     for (size_t at = piece.begin; at < piece.end;) {
         const char *space = memchr(text + at, ' ', piece.end - at);
         const size_t end = space ? (size_t)(space - text) : piece.end;
@@ -55,8 +55,9 @@ bool cti_rewrite_pieces(const cti_step *step, cti_pieces *pieces) {
         const cti_piece piece = pieces->piece[i];
         const size_t begin = rewriter.made.size;
         if (has_prefix(step, pieces, piece)) cti_rewriter_put(&rewriter, c, piece.begin);
-        if (step->kind == CTI_STEP_ALPHABET) put_in_alphabet(&rewriter, text, piece);
-        else if (step->kind == CTI_STEP_METASPACE) put_without_spaces(&rewriter, text, piece, c);
+        if (step->kind == CTI_STEP_ALPHABET) piece_put_in_alphabet(&rewriter, text, piece);
+        else if (step->kind == CTI_STEP_METASPACE)
+            piece_put_without_spaces(&rewriter, text, piece, c);
         else cti_rewriter_copy(&rewriter, (cti_extent){.begin = piece.begin, .end = piece.end});
         if (rewriter.made.size >= UINT32_MAX) rewriter.failed = true;
         pieces->piece[i] =

@@ -18,7 +18,7 @@ typedef struct {
 } piece_divider;
 
 /* Adds a piece unless it is empty. */
-static void put_piece(piece_divider *d, cti_piece piece) {
+static void divided_piece_put(piece_divider *d, cti_piece piece) {
     cti_pieces *p = d->pieces;
     if (d->failed || piece.begin == piece.end) return;
     if (d->made == p->spared_room) {
@@ -35,27 +35,27 @@ static void put_piece(piece_divider *d, cti_piece piece) {
     p->spared[d->made++] = piece;
 }
 
-static void close_piece(piece_divider *d) {
-    if (d->has_open) put_piece(d, d->open);
+static void open_piece_close(piece_divider *d) {
+    if (d->has_open) divided_piece_put(d, d->open);
     d->has_open = false;
 }
 
 /* Adds the next part of a piece, a match or a gap. */
-static void put_part(piece_divider *d, size_t begin, size_t end, bool is_match) {
+static void piece_part_put(piece_divider *d, size_t begin, size_t end, bool is_match) {
     const bool matched = is_match != d->step->invert, grows = d->has_open;
     const cti_piece part = {.begin = (uint32_t)begin, .end = (uint32_t)end};
     bool joins = false;
     switch (d->step->behavior) {
     case CTI_REMOVED:
-        if (!matched) put_piece(d, part);
+        if (!matched) divided_piece_put(d, part);
         return;
-    case CTI_ISOLATED: put_piece(d, part); return;
+    case CTI_ISOLATED: divided_piece_put(d, part); return;
     case CTI_MERGED_WITH_PREVIOUS: joins = matched && !d->open_matched; break;
     case CTI_MERGED_WITH_NEXT: joins = !matched && d->open_matched; break;
     case CTI_CONTIGUOUS: joins = matched == d->open_matched; break;
     }
     if (!grows || !joins) {
-        close_piece(d);
+        open_piece_close(d);
         d->open = part;
         d->has_open = true;
     }
@@ -63,7 +63,7 @@ static void put_part(piece_divider *d, size_t begin, size_t end, bool is_match) 
     d->open_matched = matched;
 }
 
-static bool divide_by_pattern(piece_divider *d, cti_piece piece) {
+static bool piece_divide_by_pattern(piece_divider *d, cti_piece piece) {
     const char *text = d->pieces->text.at + piece.begin;
     const size_t size = piece.end - piece.begin;
     size_t end = 0;
@@ -73,24 +73,25 @@ static bool divide_by_pattern(piece_divider *d, cti_piece piece) {
     for (;; end = found.end) {
         result = cti_pattern_find(d->step->pattern, text, size, end, &d->pieces->memory, &found);
         if (result != CTI_FOUND) break;
-        if (found.begin > end) put_part(d, piece.begin + end, piece.begin + found.begin, false);
-        put_part(d, piece.begin + found.begin, piece.begin + found.end, true);
+        if (found.begin > end)
+            piece_part_put(d, piece.begin + end, piece.begin + found.begin, false);
+        piece_part_put(d, piece.begin + found.begin, piece.begin + found.end, true);
     }
-    if (end < size) put_part(d, piece.begin + end, piece.end, false);
+    if (end < size) piece_part_put(d, piece.begin + end, piece.end, false);
     return result == CTI_NOT_FOUND;
 }
 
-static void divide_by_class(piece_divider *d, cti_piece piece) {
+static void piece_divide_by_class(piece_divider *d, cti_piece piece) {
     const char *text = d->pieces->text.at;
     size_t gap = piece.begin, length;
     for (size_t at = piece.begin; at < piece.end; at += length) {
         const uint32_t c = cti_utf8_get(text + at, &length);
         if (d->step->in_class ? !d->step->in_class(c) : c != d->step->c) continue;
-        if (gap < at) put_part(d, gap, at, false);
-        put_part(d, at, at + length, true);
+        if (gap < at) piece_part_put(d, gap, at, false);
+        piece_part_put(d, at, at + length, true);
         gap = at + length;
     }
-    if (gap < piece.end) put_part(d, gap, piece.end, false);
+    if (gap < piece.end) piece_part_put(d, gap, piece.end, false);
 }
 
 typedef enum { OF_WHITE_SPACE, OF_WORD, OF_SYMBOLS } run_kind;
@@ -101,7 +102,7 @@ static run_kind run_kind_at(const char *at, size_t *length) {
 }
 
 /* The runs of word characters and of symbols are pieces, white space is none. */
-static void divide_into_words(piece_divider *d, cti_piece piece) {
+static void piece_divide_into_words(piece_divider *d, cti_piece piece) {
     const char *text = d->pieces->text.at;
     size_t length;
     for (size_t at = piece.begin, end; at < piece.end; at = end) {
@@ -109,7 +110,7 @@ static void divide_into_words(piece_divider *d, cti_piece piece) {
         for (end = at + length; end < piece.end; end += length)
             if (run_kind_at(text + end, &length) != kind) break;
         if (kind != OF_WHITE_SPACE)
-            put_piece(d, (cti_piece){.begin = (uint32_t)at, .end = (uint32_t)end});
+            divided_piece_put(d, (cti_piece){.begin = (uint32_t)at, .end = (uint32_t)end});
     }
 }
 
@@ -117,10 +118,10 @@ bool cti_divide_pieces(const cti_step *step, cti_pieces *pieces) {
     piece_divider d = {.step = step, .pieces = pieces};
     for (size_t i = 0; i < pieces->count && !d.failed; i++) {
         const cti_piece piece = pieces->piece[i];
-        if (step->kind == CTI_STEP_PATTERN) d.failed |= !divide_by_pattern(&d, piece);
-        else if (step->kind == CTI_STEP_CLASS) divide_by_class(&d, piece);
-        else divide_into_words(&d, piece);
-        close_piece(&d);
+        if (step->kind == CTI_STEP_PATTERN) d.failed |= !piece_divide_by_pattern(&d, piece);
+        else if (step->kind == CTI_STEP_CLASS) piece_divide_by_class(&d, piece);
+        else piece_divide_into_words(&d, piece);
+        open_piece_close(&d);
     }
     if (d.failed) return false;
     cti_piece *old = pieces->piece;

@@ -17,7 +17,7 @@ struct cti_pretokenizer {
 };
 
 /* Adds a step; returns it, or NULL after an error. */
-static cti_step *add_presplit_step(const cti_reading *reading, cti_json_at value,
+static cti_step *presplit_step_add(const cti_reading *reading, cti_json_at value,
                                    cti_pretokenizer *made, cti_step_kind kind) {
     if (made->steps == MOST_STEPS) {
         cti_reading_fail(reading, value, "the pre-tokenizer has too many parts");
@@ -28,9 +28,9 @@ static cti_step *add_presplit_step(const cti_reading *reading, cti_json_at value
     return step;
 }
 
-static bool add_class(const cti_reading *reading, cti_json_at value, cti_pretokenizer *made,
-                      cti_character_class *in_class, cti_behavior behavior) {
-    cti_step *step = add_presplit_step(reading, value, made, CTI_STEP_CLASS);
+static bool class_step_add(const cti_reading *reading, cti_json_at value, cti_pretokenizer *made,
+                           cti_character_class *in_class, cti_behavior behavior) {
+    cti_step *step = presplit_step_add(reading, value, made, CTI_STEP_CLASS);
     if (!step) return false;
     step->in_class = in_class;
     step->behavior = behavior;
@@ -46,8 +46,8 @@ static bool requires_bool(const cti_reading *reading, cti_json_at value, const c
 }
 
 /* Reads a member that is one of n names or absent. */
-static bool read_name(const cti_reading *reading, cti_json_at value, const char *key,
-                      const char *const *names, int n, int *out) {
+static bool quoted_name_read(const cti_reading *reading, cti_json_at value, const char *key,
+                             const char *const *names, int n, int *out) {
     cti_text text = {0};
     if (!cti_reading_text(reading, value, key, &text)) return false;
     if (!text.at) return true;
@@ -60,11 +60,11 @@ static bool read_name(const cti_reading *reading, cti_json_at value, const char 
                             "\"%s\" cannot be '%s'", key, text.at);
 }
 
-static bool read_behavior(const cti_reading *reading, cti_json_at value, cti_behavior *behavior) {
+static bool behavior_read(const cti_reading *reading, cti_json_at value, cti_behavior *behavior) {
     static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious",
                                         "MergedWithNext", "Contiguous"};
     int i = (int)*behavior;
-    if (!read_name(reading, value, "behavior", names, 5, &i)) return false;
+    if (!quoted_name_read(reading, value, "behavior", names, 5, &i)) return false;
     *behavior = (cti_behavior)i;
     return true;
 }
@@ -80,7 +80,7 @@ static bool needs_char(const cti_reading *reading, cti_json_at value, const char
            cti_reading_fail(reading, value, "\"%s\" is not one character", key);
 }
 
-static bool read_byte_level(const cti_reading *reading, cti_json_at value, cti_pretokenizer *made) {
+static bool byte_level_read(const cti_reading *reading, cti_json_at value, cti_pretokenizer *made) {
     static const char *const keys[] = {"add_prefix_space", "trim_offsets", "use_regex", NULL};
     bool prefix = false, trim = false, regex = true;
     if (!cti_reading_only(reading, value, keys) ||
@@ -88,50 +88,50 @@ static bool read_byte_level(const cti_reading *reading, cti_json_at value, cti_p
         !requires_bool(reading, value, keys[1], &trim) ||
         !cti_reading_bool(reading, value, keys[2], &regex))
         return false;
-    if (prefix && !add_presplit_step(reading, value, made, CTI_STEP_PREFIX)) return false;
+    if (prefix && !presplit_step_add(reading, value, made, CTI_STEP_PREFIX)) return false;
     if (regex) {
-        cti_step *step = add_presplit_step(reading, value, made, CTI_STEP_PATTERN);
+        cti_step *step = presplit_step_add(reading, value, made, CTI_STEP_PATTERN);
         if (!step) return false;
         step->behavior = CTI_ISOLATED;
         step->pattern = cti_pattern_new(reading, value, cti_text_of(cti_gpt2_expression), false);
         if (!step->pattern) return false;
     }
-    return add_presplit_step(reading, value, made, CTI_STEP_ALPHABET) != NULL;
+    return presplit_step_add(reading, value, made, CTI_STEP_ALPHABET) != NULL;
 }
 
-static bool read_split(const cti_reading *reading, cti_json_at value, cti_pretokenizer *made) {
+static bool split_read(const cti_reading *reading, cti_json_at value, cti_pretokenizer *made) {
     static const char *const keys[] = {"pattern", "behavior", "invert", NULL};
-    cti_step *step = add_presplit_step(reading, value, made, CTI_STEP_PATTERN);
+    cti_step *step = presplit_step_add(reading, value, made, CTI_STEP_PATTERN);
     if (!step || !cti_reading_only(reading, value, keys)) return false;
     for (int i = 0; i < 2; i++)
         if (!cti_json_member(reading->tree, value, keys[i]))
             return cti_reading_fail(reading, value, "it has no \"%s\"", keys[i]);
     const cti_json_at pattern = cti_json_member(reading->tree, value, "pattern");
     return cti_pattern_read(reading, pattern, &step->pattern) &&
-           read_behavior(reading, value, &step->behavior) &&
+           behavior_read(reading, value, &step->behavior) &&
            requires_bool(reading, value, "invert", &step->invert);
 }
 
-static bool read_digits(const cti_reading *reading, cti_json_at value, cti_pretokenizer *made) {
+static bool digits_read(const cti_reading *reading, cti_json_at value, cti_pretokenizer *made) {
     static const char *const keys[] = {"individual_digits", NULL};
     bool individual = false;
     return cti_reading_only(reading, value, keys) &&
            requires_bool(reading, value, keys[0], &individual) &&
-           add_class(reading, value, made, cti_rust_is_numeric,
-                     individual ? CTI_ISOLATED : CTI_CONTIGUOUS);
+           class_step_add(reading, value, made, cti_rust_is_numeric,
+                          individual ? CTI_ISOLATED : CTI_CONTIGUOUS);
 }
 
-static bool read_punctuation(const cti_reading *reading, cti_json_at value,
+static bool punctuation_read(const cti_reading *reading, cti_json_at value,
                              cti_pretokenizer *made) {
     static const char *const keys[] = {"behavior", NULL};
     cti_behavior behavior = CTI_ISOLATED;
-    return cti_reading_only(reading, value, keys) && read_behavior(reading, value, &behavior) &&
-           add_class(reading, value, made, cti_bert_is_punctuation, behavior);
+    return cti_reading_only(reading, value, keys) && behavior_read(reading, value, &behavior) &&
+           class_step_add(reading, value, made, cti_bert_is_punctuation, behavior);
 }
 
 /* Old files have add_prefix_space in place of prepend_scheme, and str_rep beside it, which repeats
  * the replacement. */
-static bool read_metaspace(const cti_reading *reading, cti_json_at value, cti_pretokenizer *made) {
+static bool metaspace_read(const cti_reading *reading, cti_json_at value, cti_pretokenizer *made) {
     static const char *const keys[] = {"replacement", "prepend_scheme",   "split",
                                        "str_rep",     "add_prefix_space", NULL};
     static const char *const schemes[] = {"always", "first", "never"};
@@ -139,58 +139,58 @@ static bool read_metaspace(const cti_reading *reading, cti_json_at value, cti_pr
     bool prefix = true, split = true;
     uint32_t c = 0;
     if (!cti_reading_only(reading, value, keys) || !needs_char(reading, value, keys[0], &c) ||
-        !read_name(reading, value, keys[1], schemes, 3, &scheme) ||
+        !quoted_name_read(reading, value, keys[1], schemes, 3, &scheme) ||
         !cti_reading_bool(reading, value, "split", &split) ||
         !cti_reading_bool(reading, value, "add_prefix_space", &prefix))
         return false;
     if (!prefix && scheme != CTI_PREPEND_NEVER)
         return cti_reading_fail(reading, value,
                                 "\"add_prefix_space\" does not agree with \"prepend_scheme\"");
-    cti_step *step = add_presplit_step(reading, value, made, CTI_STEP_METASPACE);
+    cti_step *step = presplit_step_add(reading, value, made, CTI_STEP_METASPACE);
     if (!step) return false;
     step->c = c;
     step->scheme = (cti_prepend_scheme)scheme;
     if (!split) return true;
-    step = add_presplit_step(reading, value, made, CTI_STEP_CLASS);
+    step = presplit_step_add(reading, value, made, CTI_STEP_CLASS);
     if (!step) return false;
     step->c = c;
     step->behavior = CTI_MERGED_WITH_NEXT;
     return true;
 }
 
-static bool read_delimiter(const cti_reading *reading, cti_json_at value, cti_pretokenizer *made) {
+static bool delimiter_read(const cti_reading *reading, cti_json_at value, cti_pretokenizer *made) {
     static const char *const keys[] = {"delimiter", NULL};
-    cti_step *step = add_presplit_step(reading, value, made, CTI_STEP_CLASS);
+    cti_step *step = presplit_step_add(reading, value, made, CTI_STEP_CLASS);
     return step && cti_reading_only(reading, value, keys) &&
            needs_char(reading, value, keys[0], &step->c);
 }
 
-static bool read_bert_pieces(const cti_reading *reading, cti_json_at value,
+static bool bert_pieces_read(const cti_reading *reading, cti_json_at value,
                              cti_pretokenizer *made) {
     static const char *const keys[] = {NULL};
     return cti_reading_only(reading, value, keys) &&
-           add_class(reading, value, made, cti_rust_is_space, CTI_REMOVED) &&
-           add_class(reading, value, made, cti_bert_is_punctuation, CTI_ISOLATED);
+           class_step_add(reading, value, made, cti_rust_is_space, CTI_REMOVED) &&
+           class_step_add(reading, value, made, cti_bert_is_punctuation, CTI_ISOLATED);
 }
 
-static bool read_whitespace(const cti_reading *reading, cti_json_at value, cti_pretokenizer *made) {
+static bool whitespace_read(const cti_reading *reading, cti_json_at value, cti_pretokenizer *made) {
     static const char *const keys[] = {NULL};
     return cti_reading_only(reading, value, keys) &&
-           add_presplit_step(reading, value, made, CTI_STEP_WORDS) != NULL;
+           presplit_step_add(reading, value, made, CTI_STEP_WORDS) != NULL;
 }
 
-static bool read_whitespace_split(const cti_reading *reading, cti_json_at value,
+static bool whitespace_split_read(const cti_reading *reading, cti_json_at value,
                                   cti_pretokenizer *made) {
     static const char *const keys[] = {NULL};
     return cti_reading_only(reading, value, keys) &&
-           add_class(reading, value, made, cti_rust_is_space, CTI_REMOVED);
+           class_step_add(reading, value, made, cti_rust_is_space, CTI_REMOVED);
 }
 
-static bool read_pretokenizer(const cti_reading *reading, cti_json_at value,
+static bool pretokenizer_read(const cti_reading *reading, cti_json_at value,
                               cti_pretokenizer *made);
 
 /* The tree of JSON bounds the depth of Sequences. */
-static bool read_sequence_of(const cti_reading *reading, cti_json_at value,
+static bool sequence_read_of(const cti_reading *reading, cti_json_at value,
                              cti_pretokenizer *made) {
     static const char *const keys[] = {"pretokenizers", NULL};
     if (!cti_reading_only(reading, value, keys)) return false;
@@ -199,19 +199,19 @@ static bool read_sequence_of(const cti_reading *reading, cti_json_at value,
     if (!list || tree->value[list].kind != CTI_JSON_ARRAY)
         return cti_reading_fail(reading, value, "it has no list of \"%s\"", keys[0]);
     for (cti_json_at i = cti_json_first(tree, list); i; i = tree->value[i].next)
-        if (!read_pretokenizer(reading, i, made)) return false;
+        if (!pretokenizer_read(reading, i, made)) return false;
     return true;
 }
 
-static bool read_pretokenizer(const cti_reading *reading, cti_json_at value,
+static bool pretokenizer_read(const cti_reading *reading, cti_json_at value,
                               cti_pretokenizer *made) {
     static const char *const names[] = {
         "ByteLevel",  "Split",           "Digits",      "Metaspace",          "BertPreTokenizer",
         "Whitespace", "WhitespaceSplit", "Punctuation", "CharDelimiterSplit", "Sequence"};
     static bool (*const readers[])(const cti_reading *, cti_json_at, cti_pretokenizer *) = {
-        read_byte_level,  read_split,      read_digits,           read_metaspace,
-        read_bert_pieces, read_whitespace, read_whitespace_split, read_punctuation,
-        read_delimiter,   read_sequence_of};
+        byte_level_read,  split_read,      digits_read,           metaspace_read,
+        bert_pieces_read, whitespace_read, whitespace_split_read, punctuation_read,
+        delimiter_read,   sequence_read_of};
     cti_reading inner = *reading;
     inner.type_of = value;
     const int kind =
@@ -226,7 +226,7 @@ bool cti_pretokenizer_read(const cti_reading *reading, cti_json_at value,
     cti_pretokenizer *made = cti_arena_take(reading->arena, 1, sizeof *made);
     if (!made) return false;
     made->steps = 0;
-    if (!read_pretokenizer(reading, value, made)) return false;
+    if (!pretokenizer_read(reading, value, made)) return false;
     made->ends_in_bytes = made->steps && made->step[made->steps - 1].kind == CTI_STEP_ALPHABET;
     *pretokenizer = made;
     return true;
@@ -247,7 +247,7 @@ cti_next_piece *cti_pretokenizer_pieces(const cti_pretokenizer *pretokenizer) {
 }
 
 /* Makes one piece of the whole text. */
-static bool begin_pieces(cti_pieces *pieces) {
+static bool pieces_begin(cti_pieces *pieces) {
     pieces->count = 0;
     if (!pieces->text.size) return true;
     if (pieces->text.size >= UINT32_MAX) return false;
@@ -261,7 +261,7 @@ static bool begin_pieces(cti_pieces *pieces) {
 }
 
 bool cti_pretokenize(const cti_pretokenizer *pretokenizer, cti_pieces *pieces) {
-    if (!begin_pieces(pieces)) return false;
+    if (!pieces_begin(pieces)) return false;
     const int steps = pretokenizer ? pretokenizer->steps - pretokenizer->ends_in_bytes : 0;
     for (int i = 0; i < steps; i++) {
         const cti_step *step = &pretokenizer->step[i];

@@ -23,7 +23,7 @@ static int value_of_hex(char c) {
 }
 
 /* Reads at least `least` and at most `most` hexadecimal digits. */
-static bool read_hex(cti_regex_parser *p, int least, int most, uint32_t *c) {
+static bool hex_read(cti_regex_parser *p, int least, int most, uint32_t *c) {
     int n = 0;
     *c = 0;
     for (; n < most && p->at < p->end && value_of_hex(*p->at) >= 0; n++)
@@ -33,16 +33,16 @@ static bool read_hex(cti_regex_parser *p, int least, int most, uint32_t *c) {
 
 /* Reads the rest of \x or \u. \xHH above 7F would be a byte and not a character, so it is refused.
  */
-static bool read_number_escape(cti_regex_parser *p, bool is_x, uint32_t *c) {
+static bool number_escape_read(cti_regex_parser *p, bool is_x, uint32_t *c) {
     const char *at = p->at;
     bool works;
     if (is_x && looking_at(p, "{")) {
         p->at++;
-        works = read_hex(p, 1, 8, c);
+        works = hex_read(p, 1, 8, c);
         if (works && !looking_at(p, "}")) works = cti_regex_fault(p, p->at, "'}' is missing");
         p->at++;
     } else {
-        works = is_x ? read_hex(p, 1, 2, c) : read_hex(p, 4, 4, c);
+        works = is_x ? hex_read(p, 1, 2, c) : hex_read(p, 4, 4, c);
         if (works && is_x && *c >= 0x80)
             works = cti_regex_fault(p, at, "a byte above 0x7F is not supported");
     }
@@ -61,14 +61,14 @@ bool cti_regex_read_char_escape(cti_regex_parser *p, uint32_t *c) {
     *c = cti_regex_take_char(p);
     if (name) *c = (unsigned char)values[name - names];
     if (name) return true;
-    if (*at == 'x' || *at == 'u') return read_number_escape(p, *at == 'x', c);
+    if (*at == 'x' || *at == 'u') return number_escape_read(p, *at == 'x', c);
     if (*at >= '0' && *at <= '9')
         return cti_regex_fault(p, at, "back-references and octal numbers are not supported");
     return !is_ascii_letter(*at) || cti_regex_fault(p, at, "this escape is not supported");
 }
 
 /* Adds a property, or the complement of it. */
-static bool add_property(cti_regex_parser *p, cti_set_draft *set, int number, bool negated) {
+static bool property_add(cti_regex_parser *p, cti_set_draft *set, int number, bool negated) {
     if (!number) return cti_regex_fault(p, p->at, "this property of characters is not supported");
     if (!p->property[number].count) cti_property_add(&p->property[number], number);
     if (!negated) {
@@ -84,7 +84,7 @@ static bool add_property(cti_regex_parser *p, cti_set_draft *set, int number, bo
 }
 
 /* Reads {NAME} or {^NAME}. */
-static bool read_property(cti_regex_parser *p, cti_set_draft *set, bool bracket, bool negated) {
+static bool property_read(cti_regex_parser *p, cti_set_draft *set, bool bracket, bool negated) {
     if (!looking_at(p, "{")) return cti_regex_fault(p, p->at, "'{' is missing");
     p->at++;
     if (looking_at(p, "^")) {
@@ -95,7 +95,7 @@ static bool read_property(cti_regex_parser *p, cti_set_draft *set, bool bracket,
     if (!close) return cti_regex_fault(p, p->at, "'}' is missing");
     int number = cti_property_number(p->at, (size_t)(close - p->at));
     if (bracket) number = cti_property_in_bracket(number, false);
-    if (!add_property(p, set, number, negated)) return false;
+    if (!property_add(p, set, number, negated)) return false;
     p->at = close + 1;
     return true;
 }
@@ -110,15 +110,15 @@ bool cti_regex_read_set_escape(cti_regex_parser *p, cti_set_draft *set, bool bra
     if (!place && letter != 'p' && letter != 'P') return true;
     *is_set = true;
     p->at++;
-    if (!place) return read_property(p, set, bracket, letter == 'P');
+    if (!place) return property_read(p, set, bracket, letter == 'P');
     const size_t i = (size_t)(place - letters);
     int number = cti_property_number(names[i / 2], strlen(names[i / 2]));
     if (bracket) number = cti_property_in_bracket(number, false);
-    return add_property(p, set, number, i % 2);
+    return property_add(p, set, number, i % 2);
 }
 
 /* Reads [:NAME:] or [:^NAME:] if that is at p->at. */
-static bool read_posix(cti_regex_parser *p, cti_set_draft *set, bool *is_posix) {
+static bool posix_read(cti_regex_parser *p, cti_set_draft *set, bool *is_posix) {
     *is_posix = false;
     if (!looking_at(p, "[:")) return true;
     const char *name = p->at + 2;
@@ -129,13 +129,13 @@ static bool read_posix(cti_regex_parser *p, cti_set_draft *set, bool *is_posix) 
     if (negated) name++;
     const size_t size = close - 1 > name ? (size_t)(close - 1 - name) : 0;
     const int number = cti_property_in_bracket(cti_property_number(name, size), true);
-    if (!add_property(p, set, number, negated)) return false;
+    if (!property_add(p, set, number, negated)) return false;
     p->at = close + 1;
     return true;
 }
 
 /* An item of a bracket that is one character, which may begin a range. */
-static bool read_item_char(cti_regex_parser *p, uint32_t *c) {
+static bool class_item_char_read(cti_regex_parser *p, uint32_t *c) {
     if (*p->at != '\\') {
         *c = cti_regex_take_char(p);
         return true;
@@ -150,10 +150,10 @@ static bool read_item_char(cti_regex_parser *p, uint32_t *c) {
 }
 
 /* Reads a character or a range of characters. */
-static bool read_item(cti_regex_parser *p, cti_set_draft *set) {
+static bool class_item_read(cti_regex_parser *p, cti_set_draft *set) {
     const char *begin = p->at;
     uint32_t first;
-    if (!read_item_char(p, &first)) return false;
+    if (!class_item_char_read(p, &first)) return false;
     if (!looking_at(p, "-") || looking_at(p, "-]")) {
         cti_set_add(set, first, first);
         return true;
@@ -174,7 +174,7 @@ static bool read_item(cti_regex_parser *p, cti_set_draft *set) {
     }
     uint32_t last;
     if (p->at == p->end) return cti_regex_fault(p, at, "']' is missing");
-    if (!read_item_char(p, &last)) return false;
+    if (!class_item_char_read(p, &last)) return false;
     if (last < first) return cti_regex_fault(p, begin, "the range is empty");
     cti_set_add(set, first, last);
     /* A '-' behind a range is itself. */
@@ -185,10 +185,10 @@ static bool read_item(cti_regex_parser *p, cti_set_draft *set) {
 }
 
 /* Reads one of [set], [:name:], \s, a character or a range. */
-static bool read_items(cti_regex_parser *p, cti_set_draft *set) {
+static bool class_items_read(cti_regex_parser *p, cti_set_draft *set) {
     bool is_read = false;
     if (looking_at(p, "[")) {
-        if (!read_posix(p, set, &is_read)) return false;
+        if (!posix_read(p, set, &is_read)) return false;
         if (is_read) return true;
         p->at++;
         cti_set_draft inner = {0};
@@ -199,12 +199,12 @@ static bool read_items(cti_regex_parser *p, cti_set_draft *set) {
         cti_set_free(&inner);
         return works;
     }
-    if (!looking_at(p, "\\")) return read_item(p, set);
+    if (!looking_at(p, "\\")) return class_item_read(p, set);
     const char *begin = p->at++;
     if (!cti_regex_read_set_escape(p, set, true, &is_read)) return false;
     if (!is_read) {
         p->at = begin;
-        return read_item(p, set);
+        return class_item_read(p, set);
     }
     if (looking_at(p, "-") && !looking_at(p, "-]"))
         return cti_regex_fault(p, p->at, "a set begins a range");
@@ -212,13 +212,13 @@ static bool read_items(cti_regex_parser *p, cti_set_draft *set) {
 }
 
 /* Reads up to the bracket's end: items, and && between them. */
-static bool read_bracket_body(cti_regex_parser *p, cti_set_draft *set) {
+static bool bracket_body_read(cti_regex_parser *p, cti_set_draft *set) {
     cti_set_draft left = {0}; /* the intersection of the parts before the last && */
     bool has_left = false, works = true;
     const char *begin = p->at;
     while (works && p->at < p->end && (*p->at != ']' || p->at == begin)) {
         if (!looking_at(p, "&&")) {
-            works = read_items(p, set);
+            works = class_items_read(p, set);
             continue;
         }
         p->at += 2;
@@ -242,7 +242,7 @@ bool cti_regex_read_bracket(cti_regex_parser *p, cti_set_draft *set, bool *negat
         return cti_regex_fault(p, begin, "brackets are nested too deeply");
     if (*negated) p->at++;
     p->depth++;
-    const bool works = read_bracket_body(p, set);
+    const bool works = bracket_body_read(p, set);
     p->depth--;
     return works;
 }

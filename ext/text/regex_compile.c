@@ -14,7 +14,7 @@ typedef struct {
     uint32_t count, room, choices;
 } regex_draft;
 
-static uint32_t emit(regex_draft *d, cti_regex_kind kind, uint32_t a, uint32_t b) {
+static uint32_t op_emit(regex_draft *d, cti_regex_kind kind, uint32_t a, uint32_t b) {
     const bool is_choice = kind == CTI_RE_SPLIT || kind == CTI_RE_STAR || kind == CTI_RE_SPAN;
     if (d->count == MOST_REGEX_OPS || (is_choice && d->choices == MOST_CHOICES))
         return cti_regex_fault(d->p, d->p->end, "the expression is too large");
@@ -33,16 +33,16 @@ static uint32_t emit(regex_draft *d, cti_regex_kind kind, uint32_t a, uint32_t b
     return d->count++;
 }
 
-static void emit_node(regex_draft *d, uint32_t index);
+static void node_emit(regex_draft *d, uint32_t index);
 
 /* SPLIT first, second; first: ...; JUMP end; second: ...; end: */
-static void emit_choice(regex_draft *d, uint32_t index) {
+static void choice_emit(regex_draft *d, uint32_t index) {
     uint32_t jumps = UINT32_MAX; /* the last JUMP to the end, whose `a` is the one before it */
     for (uint32_t child = d->p->node[index].child; child && !d->p->fault;) {
         const uint32_t next = d->p->node[child].next;
-        const uint32_t split = next ? emit(d, CTI_RE_SPLIT, d->count + 1, 0) : 0;
-        emit_node(d, child);
-        if (next) jumps = emit(d, CTI_RE_JUMP, jumps, 0);
+        const uint32_t split = next ? op_emit(d, CTI_RE_SPLIT, d->count + 1, 0) : 0;
+        node_emit(d, child);
+        if (next) jumps = op_emit(d, CTI_RE_JUMP, jumps, 0);
         if (next && !d->p->fault) d->op[split].b = d->count;
         child = next;
     }
@@ -68,71 +68,71 @@ static bool is_one_char_node(const regex_draft *d, uint32_t index) {
 }
 
 /* Sets the two ways of a SPLIT at `split`: on into the body at split + 1, or out to `out`. */
-static void aim_split(regex_draft *d, uint32_t split, uint32_t out, bool lazy) {
+static void split_aim(regex_draft *d, uint32_t split, uint32_t out, bool lazy) {
     if (d->p->fault) return;
     d->op[split].a = lazy ? out : split + 1;
     d->op[split].b = lazy ? split + 1 : out;
 }
 
 /* The part of a repeat that has no upper limit. */
-static void emit_endless(regex_draft *d, const cti_regex_node *repeat) {
+static void endless_emit(regex_draft *d, const cti_regex_node *repeat) {
     if (repeat->mode != CTI_LAZY && is_one_char_node(d, repeat->child)) {
         const cti_regex_kind kind = repeat->mode == CTI_GREEDY ? CTI_RE_STAR : CTI_RE_SPAN;
-        emit(d, kind, set_of_node(d, repeat->child), 0);
+        op_emit(d, kind, set_of_node(d, repeat->child), 0);
         return;
     }
-    const uint32_t split = emit(d, CTI_RE_SPLIT, 0, 0);
-    emit_node(d, repeat->child);
-    emit(d, CTI_RE_JUMP, split, 0);
-    aim_split(d, split, d->count, repeat->mode == CTI_LAZY);
+    const uint32_t split = op_emit(d, CTI_RE_SPLIT, 0, 0);
+    node_emit(d, repeat->child);
+    op_emit(d, CTI_RE_JUMP, split, 0);
+    split_aim(d, split, d->count, repeat->mode == CTI_LAZY);
 }
 
 /* Up to n more copies of a repeat's body: SPLIT, body, SPLIT, body, ..., all SPLITs to the end. */
-static void emit_optional(regex_draft *d, const cti_regex_node *repeat, int32_t n) {
+static void optional_emit(regex_draft *d, const cti_regex_node *repeat, int32_t n) {
     uint32_t splits = UINT32_MAX; /* the last SPLIT, whose `a` is the one before it */
     for (int32_t i = 0; i < n && !d->p->fault; i++) {
-        splits = emit(d, CTI_RE_SPLIT, splits, 0);
-        emit_node(d, repeat->child);
+        splits = op_emit(d, CTI_RE_SPLIT, splits, 0);
+        node_emit(d, repeat->child);
     }
     while (!d->p->fault && splits != UINT32_MAX) {
         const uint32_t before = d->op[splits].a;
-        aim_split(d, splits, d->count, repeat->mode == CTI_LAZY);
+        split_aim(d, splits, d->count, repeat->mode == CTI_LAZY);
         splits = before;
     }
 }
 
-static void emit_repeat(regex_draft *d, const cti_regex_node repeat) {
+static void repeat_emit(regex_draft *d, const cti_regex_node repeat) {
     for (int32_t i = 0; i < repeat.min && !d->p->fault; i++) {
         const uint32_t begin = d->count;
-        emit_node(d, repeat.child);
+        node_emit(d, repeat.child);
         if (d->count == begin) break; /* an empty body */
     }
-    if (repeat.max == CTI_NO_MAX) emit_endless(d, &repeat);
-    else if (repeat.mode != CTI_POSSESSIVE) emit_optional(d, &repeat, repeat.max - repeat.min);
-    else if (repeat.max > repeat.min) emit(d, CTI_RE_OPTION, set_of_node(d, repeat.child), 0);
+    if (repeat.max == CTI_NO_MAX) endless_emit(d, &repeat);
+    else if (repeat.mode != CTI_POSSESSIVE) optional_emit(d, &repeat, repeat.max - repeat.min);
+    else if (repeat.max > repeat.min) op_emit(d, CTI_RE_OPTION, set_of_node(d, repeat.child), 0);
 }
 
 /* The parser bounds the depth of the tree, so this recursion is bounded. */
-static void emit_node(regex_draft *d, uint32_t index) {
+static void node_emit(regex_draft *d, uint32_t index) {
     if (d->p->fault) return;
     const cti_regex_node node = d->p->node[index];
     switch (node.kind) {
     case CTI_NODE_EMPTY: break;
-    case CTI_NODE_CHAR: emit(d, CTI_RE_CHAR, node.a, 0); break;
-    case CTI_NODE_SET: emit(d, CTI_RE_SET, node.a, 0); break;
-    case CTI_NODE_ANCHOR: emit(d, CTI_RE_ANCHOR, node.a, 0); break;
-    case CTI_NODE_LOOK: emit(d, CTI_RE_LOOK, node.a, node.b); break;
-    case CTI_NODE_CHOICE: emit_choice(d, index); break;
-    case CTI_NODE_REPEAT: emit_repeat(d, node); break;
+    case CTI_NODE_CHAR: op_emit(d, CTI_RE_CHAR, node.a, 0); break;
+    case CTI_NODE_SET: op_emit(d, CTI_RE_SET, node.a, 0); break;
+    case CTI_NODE_ANCHOR: op_emit(d, CTI_RE_ANCHOR, node.a, 0); break;
+    case CTI_NODE_LOOK: op_emit(d, CTI_RE_LOOK, node.a, node.b); break;
+    case CTI_NODE_CHOICE: choice_emit(d, index); break;
+    case CTI_NODE_REPEAT: repeat_emit(d, node); break;
     case CTI_NODE_SEQUENCE:
         for (uint32_t child = node.child; child && !d->p->fault; child = d->p->node[child].next)
-            emit_node(d, child);
+            node_emit(d, child);
         break;
     }
 }
 
 /* Copies a set into the arena. */
-static bool keep_set(const cti_reading *reading, const cti_set_draft *draft, cti_char_set *set) {
+static bool set_keep(const cti_reading *reading, const cti_set_draft *draft, cti_char_set *set) {
     *set = (cti_char_set){.count = (uint32_t)draft->count};
     cti_char_range *range = cti_arena_take(reading->arena, draft->count + 1, sizeof *range);
     if (!range) return false;
@@ -145,18 +145,18 @@ static bool keep_set(const cti_reading *reading, const cti_set_draft *draft, cti
 }
 
 /* Copies the program into the arena. */
-static bool keep_program(const cti_reading *reading, const regex_draft *d, cti_regex *regex) {
+static bool program_keep(const cti_reading *reading, const regex_draft *d, cti_regex *regex) {
     cti_regex_op *op = cti_arena_take(reading->arena, d->count, sizeof *op);
     cti_char_set *set = cti_arena_take(reading->arena, d->p->sets + 1, sizeof *set);
     if (!op || !set) return false;
     memcpy(op, d->op, d->count * sizeof *op);
     for (uint32_t i = 0; i < d->p->sets; i++)
-        if (!keep_set(reading, &d->p->set[i], &set[i])) return false;
+        if (!set_keep(reading, &d->p->set[i], &set[i])) return false;
     *regex = (cti_regex){.op = op, .set = set, .count = d->count, .choices = d->choices};
     return true;
 }
 
-static void free_draft(regex_draft *d) {
+static void regex_draft_free(regex_draft *d) {
     for (uint32_t i = 0; i < d->p->sets; i++) cti_set_free(&d->p->set[i]);
     for (int i = 0; i < CTI_PROPERTIES; i++) cti_set_free(&d->p->property[i]);
     free(d->p->set);
@@ -169,15 +169,15 @@ bool cti_regex_compile(const cti_reading *reading, cti_json_at value, cti_text e
     cti_regex_parser p = {.at = expression.at, .end = expression.at + expression.size};
     regex_draft d = {.p = &p};
     const uint32_t root = cti_regex_parse(&p);
-    if (root) emit_node(&d, root);
-    if (root) emit(&d, CTI_RE_MATCH, 0, 0);
+    if (root) node_emit(&d, root);
+    if (root) op_emit(&d, CTI_RE_MATCH, 0, 0);
     bool works = !p.fault;
-    if (works) works = keep_program(reading, &d, regex);
+    if (works) works = program_keep(reading, &d, regex);
     else if (p.no_memory)
         ct_fail(reading->context, CT_ERR_MEMORY, "tokenizer_open: no memory for an expression");
     else
         cti_reading_fail(reading, value, "regex: byte %lu: %s",
                          (unsigned long)(p.fault_at - expression.at), p.fault);
-    free_draft(&d);
+    regex_draft_free(&d);
     return works;
 }

@@ -22,13 +22,13 @@ typedef struct {
     cti_set_draft *set, folds;
 } set_folding;
 
-static void find_fold(void *arg, uint32_t c) {
+static void fold_find(void *arg, uint32_t c) {
     set_folding *f = arg;
     const uint32_t fold = cti_unicode_fold(c);
     if (draft_has(f->set, c) || draft_has(f->set, fold)) cti_set_add(&f->folds, fold, fold);
 }
 
-static void add_equal(void *arg, uint32_t c) {
+static void fold_add_equal(void *arg, uint32_t c) {
     set_folding *f = arg;
     const uint32_t fold = cti_unicode_fold(c);
     if (!draft_has(&f->folds, fold)) return;
@@ -39,16 +39,16 @@ static void add_equal(void *arg, uint32_t c) {
 static void set_fold(cti_set_draft *set) {
     set_folding f = {.set = set};
     cti_set_sort(set);
-    cti_unicode_each_cased(find_fold, &f);
+    cti_unicode_each_cased(fold_find, &f);
     cti_set_sort(&f.folds);
-    cti_unicode_each_cased(add_equal, &f);
+    cti_unicode_each_cased(fold_add_equal, &f);
     set->failed |= f.folds.failed;
     cti_set_free(&f.folds);
     cti_set_sort(set);
 }
 
 /* Adds the node of a sorted set: a character, if there is only one. */
-static uint32_t add_set(cti_regex_parser *p, cti_set_draft *set) {
+static uint32_t fold_add_set(cti_regex_parser *p, cti_set_draft *set) {
     if (set->failed || set->count != 1 || set->range[0].first != set->range[0].last)
         return cti_regex_add_node(
             p, (cti_regex_node){.kind = CTI_NODE_SET, .a = cti_regex_add_set(p, set)});
@@ -58,14 +58,14 @@ static uint32_t add_set(cti_regex_parser *p, cti_set_draft *set) {
 }
 
 /* The sequence of characters of a long fold. */
-static uint32_t add_long_fold(cti_regex_parser *p, const uint16_t fold[LONGEST_FOLD]) {
+static uint32_t fold_add_long(cti_regex_parser *p, const uint16_t fold[LONGEST_FOLD]) {
     const uint32_t parent = cti_regex_add_node(p, (cti_regex_node){.kind = CTI_NODE_SEQUENCE});
     uint32_t last = 0;
     for (int i = 0; i < LONGEST_FOLD && fold[i] && !p->fault; i++) {
         cti_set_draft set = {0};
         cti_set_add(&set, fold[i], fold[i]);
         set_fold(&set);
-        cti_regex_append(p, parent, &last, add_set(p, &set));
+        cti_regex_append(p, parent, &last, fold_add_set(p, &set));
     }
     return p->fault ? 0 : parent;
 }
@@ -77,13 +77,13 @@ uint32_t cti_regex_add_class(cti_regex_parser *p, cti_set_draft *set, bool negat
         any |= matches[i] = draft_has(set, cti_long_folds[i][0]);
     if (negated) cti_set_negate(set);
     cti_set_sort(set);
-    const uint32_t first = add_set(p, set);
+    const uint32_t first = fold_add_set(p, set);
     if (!any || !first) return first;
     const uint32_t parent = cti_regex_add_node(p, (cti_regex_node){.kind = CTI_NODE_CHOICE});
     uint32_t last = 0;
     if (parent) cti_regex_append(p, parent, &last, first);
     for (int i = 0; i < LONG_FOLDS && !p->fault; i++)
-        if (matches[i]) cti_regex_append(p, parent, &last, add_long_fold(p, cti_long_folds[i] + 1));
+        if (matches[i]) cti_regex_append(p, parent, &last, fold_add_long(p, cti_long_folds[i] + 1));
     return p->fault ? 0 : parent;
 }
 

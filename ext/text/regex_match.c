@@ -54,7 +54,7 @@ static bool rows_up_to(regex_search *s, size_t at) {
 }
 
 /* Forgets the rows before `from` if they are more than the others. */
-static void move_base(regex_search *s, size_t from) {
+static void search_move_base(regex_search *s, size_t from) {
     cti_pattern_memory *m = s->memory;
     const size_t gone = from - m->base;
     if (gone >= m->rows) {
@@ -74,13 +74,13 @@ static bool is_marked(const regex_search *s, uint32_t choice, size_t at) {
     return row[choice / 8] >> (choice % 8) & 1;
 }
 
-static void mark(regex_search *s, uint32_t choice, size_t at) {
+static void choice_mark(regex_search *s, uint32_t choice, size_t at) {
     if (!rows_up_to(s, at)) return;
     unsigned char *row = (unsigned char *)s->memory->block + (at - s->memory->base) * s->row_bytes;
     row[choice / 8] |= (unsigned char)(1u << (choice % 8));
 }
 
-static void push_way(regex_search *s, uint32_t op, uint32_t low, size_t at) {
+static void way_push(regex_search *s, uint32_t op, uint32_t low, size_t at) {
     cti_pattern_memory *m = s->memory;
     if (s->depth == m->ways) {
         const size_t most = SIZE_MAX / 2 / sizeof *m->way, ways = 2 * m->ways + 64;
@@ -129,10 +129,10 @@ static size_t past_one(const regex_search *s, uint32_t set, size_t at) {
 
 /* Reads the run of a SPAN and marks all of its places, because from each of them the SPAN has the
  * same end. Returns false if that has failed before. */
-static bool read_span(regex_search *s, const cti_regex_op *span, size_t *at) {
+static bool span_read(regex_search *s, const cti_regex_op *span, size_t *at) {
     for (;;) {
         if (is_marked(s, span->choice, *at)) return false;
-        mark(s, span->choice, *at);
+        choice_mark(s, span->choice, *at);
         const size_t next = past_one(s, span->a, *at);
         if (next == *at) return true;
         *at = next;
@@ -141,7 +141,7 @@ static bool read_span(regex_search *s, const cti_regex_op *span, size_t *at) {
 
 /* Reads the run of a STAR and leaves a way to its shorter ends. Returns false if every end has
  * failed before. */
-static bool read_star(regex_search *s, uint32_t op, size_t *at) {
+static bool star_read(regex_search *s, uint32_t op, size_t *at) {
     const cti_regex_op *star = &s->regex->op[op];
     const size_t low = *at;
     if (is_marked(s, star->choice, low)) return false;
@@ -150,14 +150,14 @@ static bool read_star(regex_search *s, uint32_t op, size_t *at) {
         if (is_marked(s, star->choice, next)) break;
         end = next;
     }
-    mark(s, star->choice, end);
-    if (end > low) push_way(s, op, (uint32_t)low, end);
+    choice_mark(s, star->choice, end);
+    if (end > low) way_push(s, op, (uint32_t)low, end);
     *at = end;
     return true;
 }
 
 /* Goes back to the last way that was left. Returns false if there is none. */
-static bool take_way(regex_search *s, uint32_t *op, size_t *at) {
+static bool way_take(regex_search *s, uint32_t *op, size_t *at) {
     if (!s->depth) return false;
     cti_pattern_way *way = &s->memory->way[s->depth - 1];
     *op = way->op;
@@ -167,7 +167,7 @@ static bool take_way(regex_search *s, uint32_t *op, size_t *at) {
         return true;
     }
     *at = before(s->text, way->at);
-    mark(s, s->regex->op[way->op].choice, *at);
+    choice_mark(s, s->regex->op[way->op].choice, *at);
     way->at = (uint32_t)*at;
     if (way->at == way->low) s->depth--;
     (*op)++;
@@ -180,7 +180,7 @@ static bool look_holds(const regex_search *s, const cti_regex_op *op, size_t at)
 }
 
 /* Runs an op that consumes characters or looks at the place. Returns false if it fails. */
-static bool run_plain_op(const regex_search *s, const cti_regex_op *op, size_t *at) {
+static bool plain_op_run(const regex_search *s, const cti_regex_op *op, size_t *at) {
     const size_t was = *at;
     size_t length;
     switch (op->kind) {
@@ -208,25 +208,25 @@ static bool match_at(regex_search *s, size_t at, size_t *end) {
         case CTI_RE_SPLIT:
             works = !is_marked(s, op->choice, at);
             if (works) {
-                mark(s, op->choice, at);
-                push_way(s, op->b, PLAIN_WAY, at);
+                choice_mark(s, op->choice, at);
+                way_push(s, op->b, PLAIN_WAY, at);
                 pc = op->a;
             }
             break;
         case CTI_RE_STAR:
-            works = read_star(s, pc, &at);
+            works = star_read(s, pc, &at);
             pc++;
             break;
         case CTI_RE_SPAN:
-            works = read_span(s, op, &at);
+            works = span_read(s, op, &at);
             pc++;
             break;
         default:
-            works = run_plain_op(s, op, &at);
+            works = plain_op_run(s, op, &at);
             pc++;
             break;
         }
-        if (!works && !take_way(s, &pc, &at)) return false;
+        if (!works && !way_take(s, &pc, &at)) return false;
     }
     return false;
 }
@@ -237,7 +237,7 @@ cti_find_result cti_regex_search(const cti_regex *regex, const char *text, size_
     regex_search s = {.regex = regex, .text = text, .size = size, .memory = memory};
     s.row_bytes = regex->choices / 8 + 1;
     for (size_t at = from, end; at <= size;) {
-        move_base(&s, at);
+        search_move_base(&s, at);
         if (match_at(&s, at, &end)) {
             if (end - memory->base < memory->rows)
                 memset((char *)memory->block + (end - memory->base) * s.row_bytes, 0, s.row_bytes);

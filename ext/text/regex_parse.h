@@ -28,7 +28,7 @@ typedef struct {
     int32_t min, max; /* the limits of a repeat; CTI_NO_MAX: it has no upper limit */
     cti_repeat_mode mode;
     bool may_be_empty;    /* whether it matches an empty text */
-    bool no_target;       /* oniguruma repeats no such node: see add_repeat */
+    bool no_target;       /* oniguruma repeats no such node: see repeat_add */
     uint32_t child, next; /* indices of the first child and the next sibling; 0: none */
 } cti_regex_node;
 

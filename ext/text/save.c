@@ -32,7 +32,7 @@ static char *text_by(write_text *write, const void *arg, size_t *size) {
     return text;
 }
 
-static void write_flag(cti_writer *writer, const char *key, bool flag, const char *end) {
+static void flag_write(cti_writer *writer, const char *key, bool flag, const char *end) {
     cti_write(writer, "      \"");
     cti_write(writer, key);
     cti_write(writer, flag ? "\": true" : "\": false");
@@ -40,7 +40,7 @@ static void write_flag(cti_writer *writer, const char *key, bool flag, const cha
 }
 
 /* The array of added tokens in the layout of the tokenizers package. */
-static void write_added(cti_writer *writer, const void *arg) {
+static void added_token_write(cti_writer *writer, const void *arg) {
     const cti_added_tokens *added = arg;
     cti_write(writer, added->count ? "[\n" : "[");
     for (int64_t i = 0; i < added->count; i++) {
@@ -50,28 +50,28 @@ static void write_added(cti_writer *writer, const void *arg) {
         cti_write(writer, ",\n      \"content\": ");
         cti_write_quoted(writer, token->content);
         cti_write(writer, ",\n");
-        write_flag(writer, "single_word", token->single_word, ",\n");
-        write_flag(writer, "lstrip", token->lstrip, ",\n");
-        write_flag(writer, "rstrip", token->rstrip, ",\n");
-        write_flag(writer, "normalized", token->normalized, ",\n");
-        write_flag(writer, "special", token->special, "\n    }");
+        flag_write(writer, "single_word", token->single_word, ",\n");
+        flag_write(writer, "lstrip", token->lstrip, ",\n");
+        flag_write(writer, "rstrip", token->rstrip, ",\n");
+        flag_write(writer, "normalized", token->normalized, ",\n");
+        flag_write(writer, "special", token->special, "\n    }");
         cti_write(writer, i + 1 < added->count ? ",\n" : "\n");
     }
     cti_write(writer, added->count ? "  ]" : "]");
 }
 
 /* The same as a new first member of the file's object. */
-static void write_added_member(cti_writer *writer, const void *added) {
+static void added_member_write(cti_writer *writer, const void *added) {
     cti_write(writer, "\n  \"added_tokens\": ");
-    write_added(writer, added);
+    added_token_write(writer, added);
     cti_write(writer, ",");
 }
 
 /* ---- edits ---- */
 
 /* Writes a text with one edit to a file. */
-static bool write_edited(ct_context *context, const char *path, cti_text text,
-                         const text_edit *edit) {
+static bool edited_json_write(ct_context *context, const char *path, cti_text text,
+                              const text_edit *edit) {
     cti_file_new file;
     if (!cti_file_new_open(context, tokenizer_save_op, path, &file)) return false;
     if (cti_file_new_write(&file, text.at, edit->range.begin) &&
@@ -86,7 +86,7 @@ static bool no_memory(ct_context *context) {
     return ct_fail(context, CT_ERR_MEMORY, "%s: out of memory", tokenizer_save_op);
 }
 
-static bool save_json(const ct_tokenizer *tokenizer, const char *path) {
+static bool tokenizer_json_save(const ct_tokenizer *tokenizer, const char *path) {
     const cti_tokenizer_parts *parts = tokenizer->parts;
     text_edit edit = {0};
     if (parts->changed) {
@@ -100,10 +100,10 @@ static bool save_json(const ct_tokenizer *tokenizer, const char *path) {
             edit.range = (cti_extent){at, at};
         }
         edit.text =
-            text_by(has_array ? write_added : write_added_member, &parts->added, &edit.size);
+            text_by(has_array ? added_token_write : added_member_write, &parts->added, &edit.size);
         if (!edit.text) return no_memory(tokenizer->context);
     }
-    const bool done = write_edited(tokenizer->context, path, parts->file, &edit);
+    const bool done = edited_json_write(tokenizer->context, path, parts->file, &edit);
     free(edit.text);
     return done;
 }
@@ -113,7 +113,7 @@ static bool save_json(const ct_tokenizer *tokenizer, const char *path) {
 /* Writes the members that have changed since `config` was read: roles, and a chat template that was
  * set. If the folder has a special_tokens_map.json, it would override the roles; an empty
  * "added_tokens_decoder" keeps it from being read. */
-static void write_roles(cti_writer *writer, const cti_tokenizer_parts *parts) {
+static void roles_write(cti_writer *writer, const cti_tokenizer_parts *parts) {
     if (parts->has_map) cti_write(writer, "\n  \"added_tokens_decoder\": {},");
     for (int i = 0; i < CTI_ROLES; i++) {
         if (!parts->role_changed[i]) continue;
@@ -131,9 +131,9 @@ static void write_roles(cti_writer *writer, const cti_tokenizer_parts *parts) {
 }
 
 /* A config for a tokenizer that was opened without one. */
-static void write_new_config(cti_writer *writer, const void *arg) {
+static void new_config_write(cti_writer *writer, const void *arg) {
     cti_write(writer, "{");
-    write_roles(writer, arg);
+    roles_write(writer, arg);
     cti_write(writer, "\n  \"clean_up_tokenization_spaces\": false,\n"
                       "  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
 }
@@ -165,12 +165,12 @@ static size_t end_in_file(cti_text file, const cti_json_value *value) {
 }
 
 /* The config with the changed members in front, and the others as they were. */
-static void write_edited_config(cti_writer *writer, const void *arg) {
+static void edited_config_write(cti_writer *writer, const void *arg) {
     const edited_config *edited = arg;
     const cti_json_tree *tree = edited->tree;
     const cti_text file = edited->parts->config;
     cti_write(writer, "{");
-    write_roles(writer, edited->parts);
+    roles_write(writer, edited->parts);
     const char *separator = "\n  ";
     for (cti_json_at i = cti_json_first(tree, 0); i; i = tree->value[i].next) {
         const cti_json_value *value = &tree->value[i];
@@ -188,10 +188,10 @@ static void write_edited_config(cti_writer *writer, const void *arg) {
 }
 
 /* Makes the text of the config in edit->text. */
-static bool make_config(const ct_tokenizer *tokenizer, text_edit *edit) {
+static bool tokenizer_config_make(const ct_tokenizer *tokenizer, text_edit *edit) {
     const cti_tokenizer_parts *parts = tokenizer->parts;
     if (!parts->config.at) {
-        edit->text = text_by(write_new_config, parts, &edit->size);
+        edit->text = text_by(new_config_write, parts, &edit->size);
         return edit->text || no_memory(tokenizer->context);
     }
     char *copy = malloc(parts->config.size + 1);
@@ -201,21 +201,21 @@ static bool make_config(const ct_tokenizer *tokenizer, text_edit *edit) {
     const bool done = cti_json_tree_read(tokenizer->context, tokenizer_save_op,
                                          "tokenizer_config.json", copy, parts->config.size, &tree);
     if (done) {
-        edit->text = text_by(write_edited_config, &(edited_config){parts, &tree}, &edit->size);
+        edit->text = text_by(edited_config_write, &(edited_config){parts, &tree}, &edit->size);
         cti_json_tree_free(&tree);
     }
     free(copy);
     return done && (edit->text || no_memory(tokenizer->context));
 }
 
-static bool save_config(const ct_tokenizer *tokenizer, const char *path) {
+static bool tokenizer_config_save(const ct_tokenizer *tokenizer, const char *path) {
     const cti_tokenizer_parts *parts = tokenizer->parts;
     bool changed = !parts->config.at || parts->has_map || parts->template_changed;
     for (int i = 0; i < CTI_ROLES; i++) changed |= parts->role_changed[i];
     text_edit edit = {0};
-    if (!changed) return write_edited(tokenizer->context, path, parts->config, &edit);
-    const bool done = make_config(tokenizer, &edit) &&
-                      write_edited(tokenizer->context, path, (cti_text){"", 0}, &edit);
+    if (!changed) return edited_json_write(tokenizer->context, path, parts->config, &edit);
+    const bool done = tokenizer_config_make(tokenizer, &edit) &&
+                      edited_json_write(tokenizer->context, path, (cti_text){"", 0}, &edit);
     free(edit.text);
     return done;
 }
@@ -228,16 +228,16 @@ static bool ends_in(const char *path, const char *end) {
 }
 
 /* transformers takes the template of this file before the one of the config. */
-static bool save_jinja(const ct_tokenizer *tokenizer, const char *path) {
+static bool template_save(const ct_tokenizer *tokenizer, const char *path) {
     ct_context *context = tokenizer->context;
     const cti_text text = tokenizer->parts->template_text;
     if (!tokenizer->parts->template_is_file) return true;
     if (!text.at) return cti_set_remove(context, tokenizer_save_op, "chat_template.jinja");
-    return write_edited(context, path, text, &(text_edit){0});
+    return edited_json_write(context, path, text, &(text_edit){0});
 }
 
 /* Saves a set of files (src/io/set.h) whose head is tokenizer.json. */
-static bool save_folder(const ct_tokenizer *tokenizer, const char *folder) {
+static bool tokenizer_folder_save(const ct_tokenizer *tokenizer, const char *folder) {
     ct_context *context = tokenizer->context;
     cti_arena arena = {.context = context};
     const char *json = cti_tokenizer_path(&arena, folder, "tokenizer.json"),
@@ -246,8 +246,9 @@ static bool save_folder(const ct_tokenizer *tokenizer, const char *folder) {
     cti_set set;
     bool done = json && config && jinja && cti_set_begin(context, tokenizer_save_op, folder, &set);
     if (done)
-        done = cti_set_end(&set, save_jinja(tokenizer, jinja) && save_config(tokenizer, config) &&
-                                     save_json(tokenizer, json));
+        done = cti_set_end(&set, template_save(tokenizer, jinja) &&
+                                     tokenizer_config_save(tokenizer, config) &&
+                                     tokenizer_json_save(tokenizer, json));
     cti_arena_free(&arena);
     return done;
 }
@@ -258,6 +259,6 @@ bool ct_tokenizer_save(const ct_tokenizer *tokenizer, const char *path) {
     if (!path || !*path)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: the path is %s", tokenizer_save_op,
                        path ? "empty" : "NULL");
-    if (!ends_in(path, ".json")) return save_folder(tokenizer, path);
-    return cti_set_settle(context, tokenizer_save_op, path) && save_json(tokenizer, path);
+    if (!ends_in(path, ".json")) return tokenizer_folder_save(tokenizer, path);
+    return cti_set_settle(context, tokenizer_save_op, path) && tokenizer_json_save(tokenizer, path);
 }

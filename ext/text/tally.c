@@ -29,7 +29,7 @@ static uint32_t tally_hash(const char *at, size_t size) {
 }
 
 /* Doubles the slots. The texts are distinct, so each goes to the first free slot. */
-static bool grow_slots(cti_tally *tally) {
+static bool slots_grow(cti_tally *tally) {
     const size_t slots = tally->slots ? 2 * tally->slots : LEAST_TALLY;
     if (slots > SIZE_MAX / 2 / sizeof *tally->slot) return false;
     uint64_t *slot = calloc(slots, sizeof *slot);
@@ -46,7 +46,7 @@ static bool grow_slots(cti_tally *tally) {
 }
 
 /* Makes room for one more text of `size` bytes. */
-static bool grow_texts(cti_tally *tally, size_t size) {
+static bool texts_grow(cti_tally *tally, size_t size) {
     if (tally->count == MOST_TEXTS || size > SIZE_MAX / 4 - tally->used) return false;
     if (tally->count == tally->room) {
         const size_t room = tally->room ? tally->room + tally->room / 2 : LEAST_TALLY / 2;
@@ -67,8 +67,8 @@ static bool grow_texts(cti_tally *tally, size_t size) {
 }
 
 static size_t tally_new(cti_tally *tally, const char *at, size_t size, uint32_t hash) {
-    if (tally->count >= tally->slots / 2 && !grow_slots(tally)) return CTI_TALLY_FULL;
-    if (!grow_texts(tally, size)) return CTI_TALLY_FULL;
+    if (tally->count >= tally->slots / 2 && !slots_grow(tally)) return CTI_TALLY_FULL;
+    if (!texts_grow(tally, size)) return CTI_TALLY_FULL;
     const size_t index = tally->count++;
     memcpy(tally->bytes + tally->used, at, size);
     tally->text[index] = (cti_tally_text){.at = tally->used, .size = (uint32_t)size, .hash = hash};

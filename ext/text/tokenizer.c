@@ -31,7 +31,7 @@ void ct_tokenizer_close(ct_tokenizer *tokenizer) {
 /* ---- reading ---- */
 
 /* Reads the kinds in the order in which they need each other. */
-static bool read_parts(const cti_reading *reading, cti_tokenizer_parts *parts) {
+static bool tokenizer_parts_read(const cti_reading *reading, cti_tokenizer_parts *parts) {
     const cti_json_tree *tree = reading->tree;
     const cti_json_at model = cti_json_member(tree, 0, "model"),
                       added = cti_json_member(tree, 0, "added_tokens"),
@@ -61,7 +61,7 @@ static bool read_parts(const cti_reading *reading, cti_tokenizer_parts *parts) {
 }
 
 /* Raises the size above the ids of the post-processor, which need not be ids of tokens. */
-static void measure_template(cti_tokenizer_parts *parts, const cti_template_part *part, int64_t n) {
+static void template_measure(cti_tokenizer_parts *parts, const cti_template_part *part, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         if (part[i].id >= parts->size) parts->size = part[i].id + 1;
 }
@@ -78,8 +78,8 @@ void cti_tokenizer_measure(cti_tokenizer_parts *parts) {
         const size_t size = parts->added.token[i].decoded.size;
         if (size > parts->longest_token) parts->longest_token = size;
     }
-    measure_template(parts, parts->postprocessor.single, parts->postprocessor.singles);
-    measure_template(parts, parts->postprocessor.pair, parts->postprocessor.pairs);
+    template_measure(parts, parts->postprocessor.single, parts->postprocessor.singles);
+    template_measure(parts, parts->postprocessor.pair, parts->postprocessor.pairs);
 }
 
 /* Parses a copy of the text, because the tree overwrites it. */
@@ -96,7 +96,7 @@ bool cti_tokenizer_read(ct_tokenizer *tokenizer, const char *path, cti_text json
     if (done) {
         const cti_reading reading = {
             .context = context, .arena = &tokenizer->arena, .path = path, .tree = &tree};
-        done = read_parts(&reading, parts);
+        done = tokenizer_parts_read(&reading, parts);
         cti_json_tree_free(&tree);
     }
     cti_give_any(context, copy, room);
@@ -171,7 +171,7 @@ int64_t ct_token_role(const ct_tokenizer *tokenizer, const char *role) {
 }
 
 /* Makes the text a special token. Returns its id, or -1 after an error. */
-static int64_t add_special(ct_tokenizer *tokenizer, cti_text text) {
+static int64_t special_add(ct_tokenizer *tokenizer, cti_text text) {
     cti_tokenizer_parts *parts = tokenizer->parts;
     cti_added_token token = {.special = true};
     const int64_t known = cti_vocabulary_find(&parts->added.index, text.at, text.size);
@@ -209,7 +209,7 @@ int64_t ct_token_add(ct_tokenizer *tokenizer, const char *token, const char *rol
         ct_fail(context, CT_ERR_ARGUMENT, "token_add: unknown role '%s'", role);
         return -1;
     }
-    const int64_t id = add_special(tokenizer, text);
+    const int64_t id = special_add(tokenizer, text);
     if (id < 0 || !role) return id;
     tokenizer->parts->role_changed[i] |= tokenizer->parts->role[i] != id;
     tokenizer->parts->role[i] = id;

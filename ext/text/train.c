@@ -14,7 +14,7 @@ enum { DEFAULT_VOCABULARY = 30000, ALPHABET = 256 };
 
 /* ---- options ---- */
 
-static bool check_special(const cti_training *training, const char *text, int64_t i) {
+static bool special_check(const cti_training *training, const char *text, int64_t i) {
     const size_t size = text ? strlen(text) : 0;
     const char *fault = NULL;
     if (!text) fault = "is NULL";
@@ -26,13 +26,13 @@ static bool check_special(const cti_training *training, const char *text, int64_
 }
 
 /* Makes the list of the special tokens, each once. The caller frees it. */
-static cti_text *read_specials(cti_training *training, const char *const *special, int64_t n) {
+static cti_text *specials_read(cti_training *training, const char *const *special, int64_t n) {
     if ((uint64_t)n >= SIZE_MAX / sizeof(cti_text)) return cti_training_no_memory(training), NULL;
     cti_text *list = malloc(((size_t)n + 1) * sizeof *list);
     bool ok = list || cti_training_no_memory(training);
     cti_tally seen = {0};
     for (int64_t i = 0; ok && i < n; i++) {
-        ok = check_special(training, special[i], i);
+        ok = special_check(training, special[i], i);
         if (!ok) break;
         const cti_text text = cti_text_of(special[i]);
         const size_t index = cti_tally_add(&seen, text.at, text.size, 1);
@@ -44,7 +44,7 @@ static cti_text *read_specials(cti_training *training, const char *const *specia
     return ok ? list : NULL;
 }
 
-static bool set_split(cti_training *training, ct_tokenizer_split split) {
+static bool split_set(cti_training *training, ct_tokenizer_split split) {
     switch (split) {
     case CT_SPLIT_GPT2:
         training->next = cti_next_gpt2;
@@ -64,7 +64,7 @@ static bool set_split(cti_training *training, ct_tokenizer_split split) {
                    (int)split);
 }
 
-static bool check_train_opts(ct_context *context, const char *const *paths, int64_t n,
+static bool train_opts_check(ct_context *context, const char *const *paths, int64_t n,
                              const ct_tokenizer_opts *opts) {
     if (!paths || n < 1) return ct_fail(context, CT_ERR_ARGUMENT, "%s: no files", cti_train_op);
     if (opts->n_special < 0 || (opts->n_special && !opts->special))
@@ -76,7 +76,7 @@ static bool check_train_opts(ct_context *context, const char *const *paths, int6
     return true;
 }
 
-static bool check_size(const cti_training *training) {
+static bool vocabulary_size_check(const cti_training *training) {
     const int64_t least = training->n_special + ALPHABET;
     if (training->vocab_size >= least && training->vocab_size < CTI_MOST_IDS) return true;
     return ct_fail(training->context, CT_ERR_ARGUMENT,
@@ -88,7 +88,7 @@ static bool check_size(const cti_training *training) {
 
 /* ---- the whole ---- */
 
-static ct_tokenizer *open_trained(const cti_training *training, const cti_trained *trained) {
+static ct_tokenizer *trained_open(const cti_training *training, const cti_trained *trained) {
     cti_writer out = {0};
     cti_train_write(training, trained, &out);
     char *text = malloc(out.used);
@@ -101,15 +101,15 @@ static ct_tokenizer *open_trained(const cti_training *training, const cti_traine
     return tokenizer;
 }
 
-static ct_tokenizer *train_files(const cti_training *training, const char *const *paths,
-                                 int64_t n) {
+static ct_tokenizer *tokenizer_train_files(const cti_training *training, const char *const *paths,
+                                           int64_t n) {
     cti_tally pieces = {0};
     cti_trained trained = {0};
     const bool ok = cti_train_count(training, paths, n, &pieces) &&
                     cti_train_merge(training, &pieces, &trained) &&
                     cti_training_goes_on(training, 1);
     cti_tally_free(&pieces);
-    ct_tokenizer *tokenizer = ok ? open_trained(training, &trained) : NULL;
+    ct_tokenizer *tokenizer = ok ? trained_open(training, &trained) : NULL;
     cti_trained_free(&trained);
     return tokenizer;
 }
@@ -118,7 +118,7 @@ ct_tokenizer *ct_tokenizer_train(ct_context *context, const char *const *paths, 
                                  ct_tokenizer_opts opts) {
     ct_status pending = CT_OK;
     if (context) cti_pending_error(context, &pending);
-    if (!context || pending != CT_OK || !check_train_opts(context, paths, n, &opts)) return NULL;
+    if (!context || pending != CT_OK || !train_opts_check(context, paths, n, &opts)) return NULL;
     cti_training training = {
         .context = context,
         .vocab_size = opts.vocab_size ? opts.vocab_size : DEFAULT_VOCABULARY,
@@ -126,11 +126,12 @@ ct_tokenizer *ct_tokenizer_train(ct_context *context, const char *const *paths, 
         .progress = opts.progress,
         .arg = opts.arg,
     };
-    if (!set_split(&training, opts.split)) return NULL;
-    cti_text *special = read_specials(&training, opts.special, opts.n_special);
+    if (!split_set(&training, opts.split)) return NULL;
+    cti_text *special = specials_read(&training, opts.special, opts.n_special);
     if (!special) return NULL;
     training.special = special;
-    ct_tokenizer *tokenizer = check_size(&training) ? train_files(&training, paths, n) : NULL;
+    ct_tokenizer *tokenizer =
+        vocabulary_size_check(&training) ? tokenizer_train_files(&training, paths, n) : NULL;
     free(special);
     return tokenizer;
 }

@@ -46,7 +46,7 @@ static size_t special_at(const train_counter *counter, const char *at, size_t si
 }
 
 /* Counts the pieces of a text without line ends, but for its last byte, and special tokens. */
-static bool count_section(const train_counter *counter, cti_tally *tally, const char *at,
+static bool section_tally(const train_counter *counter, cti_tally *tally, const char *at,
                           size_t size) {
     cti_next_piece *next = counter->training->next;
     for (size_t i = 0; i < size;) {
@@ -57,35 +57,35 @@ static bool count_section(const train_counter *counter, cti_tally *tally, const 
     return true;
 }
 
-static bool count_line(const train_counter *counter, cti_tally *tally, const char *at,
+static bool line_tally(const train_counter *counter, cti_tally *tally, const char *at,
                        size_t size) {
     size_t begin = 0;
     for (size_t i = 0; counter->training->n_special && i < size;) {
         const size_t length =
             counter->begins[(unsigned char)at[i]] ? special_at(counter, at + i, size - i) : 0;
         if (length) {
-            if (!count_section(counter, tally, at + begin, i - begin)) return false;
+            if (!section_tally(counter, tally, at + begin, i - begin)) return false;
             begin = i + length;
         }
         i += length ? length : 1;
     }
-    return count_section(counter, tally, at + begin, size - begin);
+    return section_tally(counter, tally, at + begin, size - begin);
 }
 
-static bool count_lines(const train_counter *counter, cti_tally *tally, const char *at,
+static bool lines_tally(const train_counter *counter, cti_tally *tally, const char *at,
                         size_t size) {
     for (size_t i = 0; i < size;) {
         const char *line_end = memchr(at + i, '\n', size - i);
         const size_t end = line_end ? (size_t)(line_end - at) + 1 : size;
-        if (!count_line(counter, tally, at + i, end - i)) return false;
+        if (!line_tally(counter, tally, at + i, end - i)) return false;
         i = end;
     }
     return true;
 }
 
 /* Counts a text that has ill-formed parts: each is U+FFFD. */
-static bool count_repaired(const train_counter *counter, cti_tally *tally, const char *at,
-                           size_t size) {
+static bool line_tally_repaired(const train_counter *counter, cti_tally *tally, const char *at,
+                                size_t size) {
     if (size > SIZE_MAX / 3) return false;
     char *text = malloc(3 * size), *out = text; /* U+FFFD has 3 bytes */
     if (!text) return false;
@@ -94,20 +94,20 @@ static bool count_repaired(const train_counter *counter, cti_tally *tally, const
         i += cti_utf8_read(at + i, size - i, &c);
         out += cti_utf8_put(out, c);
     }
-    const bool ok = count_lines(counter, tally, text, (size_t)(out - text));
+    const bool ok = lines_tally(counter, tally, text, (size_t)(out - text));
     free(text);
     return ok;
 }
 
-static void count_chunks(void *arg, int64_t begin, int64_t end, int worker) {
+static void chunks_tally(void *arg, int64_t begin, int64_t end, int worker) {
     const train_counter *counter = arg;
     cti_tally *tally = &counter->tally[worker];
     for (int64_t i = begin; i < end && !counter->failed[worker]; i++) {
         const char *at = counter->text + counter->cut[i];
         const size_t size = counter->cut[i + 1] - counter->cut[i];
         counter->failed[worker] = cti_utf8_check(at, size) == size
-                                      ? !count_lines(counter, tally, at, size)
-                                      : !count_repaired(counter, tally, at, size);
+                                      ? !lines_tally(counter, tally, at, size)
+                                      : !line_tally_repaired(counter, tally, at, size);
     }
 }
 
@@ -129,7 +129,7 @@ static size_t last_cut(const train_counter *counter, size_t begin, size_t size) 
 }
 
 /* Counts the first `size` bytes of the block, and moves the rest to its beginning. */
-static bool count_block(train_counter *counter, size_t size) {
+static bool block_tally(train_counter *counter, size_t size) {
     const int64_t most = MOST_CHUNKS;
     const size_t chunk = (size_t)cti_max(CHUNK, cti_ceil_div((int64_t)size, most));
     int64_t chunks = 0;
@@ -143,7 +143,7 @@ static bool count_block(train_counter *counter, size_t size) {
         begin = end;
     }
     counter->cut[chunks] = size;
-    cti_parallel(counter->training->context, chunks, 1, count_chunks, counter);
+    cti_parallel(counter->training->context, chunks, 1, chunks_tally, counter);
     for (int i = 0; i < counter->threads; i++)
         if (counter->failed[i]) return cti_training_no_memory(counter->training);
     counter->size -= size;
@@ -152,7 +152,7 @@ static bool count_block(train_counter *counter, size_t size) {
     return cti_training_goes_on(counter->training, done / 2);
 }
 
-static bool grow_block(train_counter *counter, const cti_file *file) {
+static bool block_grow(train_counter *counter, const cti_file *file) {
     if (counter->room >= MOST_BLOCK)
         return ct_fail(counter->training->context, CT_ERR_FORMAT,
                        "%s: %s: a line has more than %d bytes", cti_train_op, file->path,
@@ -165,14 +165,14 @@ static bool grow_block(train_counter *counter, const cti_file *file) {
     return true;
 }
 
-static bool count_file(train_counter *counter, const char *path) {
+static bool file_tally(train_counter *counter, const char *path) {
     cti_file file;
     ct_context *context = counter->training->context;
     if (!cti_file_open(context, cti_train_op, path, &file)) return false;
     bool ok = true;
     for (int64_t at = 0; ok && at < file.size;) {
         if (counter->size == counter->room) {
-            ok = grow_block(counter, &file);
+            ok = block_grow(counter, &file);
             continue;
         }
         const int64_t n = cti_min(file.size - at, (int64_t)(counter->room - counter->size));
@@ -185,14 +185,14 @@ static bool count_file(train_counter *counter, const char *path) {
         counter->read += n;
         counter->size += (size_t)n - mark;
         const size_t cut = at == file.size ? counter->size : last_cut(counter, 0, counter->size);
-        if (cut) ok = count_block(counter, cut);
+        if (cut) ok = block_tally(counter, cut);
     }
     cti_file_close(&file);
     return ok;
 }
 
 /* Opens every file once, so that a path that is wrong is found before the work begins. */
-static bool find_total(train_counter *counter, const char *const *paths, int64_t n) {
+static bool total_find(train_counter *counter, const char *const *paths, int64_t n) {
     ct_context *context = counter->training->context;
     for (int64_t i = 0; i < n; i++) {
         cti_file file;
@@ -225,9 +225,9 @@ bool cti_train_count(const cti_training *training, const char *const *paths, int
     set_specials(&counter);
     counter.tally = calloc((size_t)threads, sizeof *counter.tally);
     counter.failed = calloc((size_t)threads, sizeof *counter.failed);
-    bool ok = counter.tally && counter.failed ? find_total(&counter, paths, n)
+    bool ok = counter.tally && counter.failed ? total_find(&counter, paths, n)
                                               : cti_training_no_memory(training);
-    for (int64_t i = 0; ok && i < n; i++) ok = count_file(&counter, paths[i]);
+    for (int64_t i = 0; ok && i < n; i++) ok = file_tally(&counter, paths[i]);
     free(counter.text);
     if (ok) {
         *pieces = counter.tally[0];

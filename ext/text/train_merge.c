@@ -97,7 +97,7 @@ static size_t pair_place(const train_merger *m, train_pair pair) {
     return at;
 }
 
-static bool grow_pairs(train_merger *m) {
+static bool pairs_grow(train_merger *m) {
     train_pair_count *old = m->table;
     const size_t n = m->places, places = n ? 2 * n : 1 << 16;
     if (places > SIZE_MAX / 2 / sizeof *old) return false;
@@ -113,8 +113,8 @@ static bool grow_pairs(train_merger *m) {
 }
 
 /* Adds to the count of a pair. Returns false if memory is short. */
-static bool add_to_pair(train_merger *m, train_pair pair, int64_t count) {
-    if (m->pairs >= m->places / 2 && !grow_pairs(m)) return false;
+static bool pair_add_count(train_merger *m, train_pair pair, int64_t count) {
+    if (m->pairs >= m->places / 2 && !pairs_grow(m)) return false;
     train_pair_count *at = &m->table[pair_place(m, pair)];
     if (at->pair == NO_PAIR) {
         at->pair = pair;
@@ -124,7 +124,7 @@ static bool add_to_pair(train_merger *m, train_pair pair, int64_t count) {
     return true;
 }
 
-static int64_t count_of_pair(const train_merger *m, train_pair pair) {
+static int64_t pair_count_of(const train_merger *m, train_pair pair) {
     return m->table[pair_place(m, pair)].count;
 }
 
@@ -137,7 +137,7 @@ static bool comes_first(const train_entry *a, const train_entry *b) {
     return a->pair != b->pair ? a->pair < b->pair : a->born < b->born;
 }
 
-static void sift_down(train_merger *m, size_t i) {
+static void queue_sift_down(train_merger *m, size_t i) {
     const train_entry entry = m->queue[i];
     for (size_t child = 2 * i + 1; child < m->queued; child = 2 * i + 1) {
         if (child + 1 < m->queued && comes_first(&m->queue[child + 1], &m->queue[child])) child++;
@@ -149,7 +149,7 @@ static void sift_down(train_merger *m, size_t i) {
 }
 
 /* Makes an entry of a pair in `words` words and returns the list to fill in; NULL if memory is
- * short. The entry goes to the end of the array, and place_entry brings it to its place. */
+ * short. The entry goes to the end of the array, and queue_place brings it to its place. */
 static uint32_t *new_entry(train_merger *m, train_pair pair, uint32_t words) {
     if (m->queued == m->queue_room) {
         const size_t room = m->queue_room ? m->queue_room / 2 * 3 : 1 << 14;
@@ -160,7 +160,7 @@ static uint32_t *new_entry(train_merger *m, train_pair pair, uint32_t words) {
         m->queue_room = room;
     }
     train_entry *entry = &m->queue[m->queued];
-    *entry = (train_entry){.count = count_of_pair(m, pair), .pair = pair, .born = m->step};
+    *entry = (train_entry){.count = pair_count_of(m, pair), .pair = pair, .born = m->step};
     if (words > 1) {
         entry->list = calloc(words, sizeof *entry->list);
         if (!entry->list) return NULL;
@@ -170,7 +170,7 @@ static uint32_t *new_entry(train_merger *m, train_pair pair, uint32_t words) {
     return words > 1 ? entry->list : &entry->one;
 }
 
-static void place_entry(train_merger *m, size_t i) {
+static void queue_place(train_merger *m, size_t i) {
     const train_entry entry = m->queue[i];
     for (; i && comes_first(&entry, &m->queue[(i - 1) / 2]); i = (i - 1) / 2)
         m->queue[i] = m->queue[(i - 1) / 2];
@@ -182,25 +182,25 @@ static void entry_free(const train_entry *entry) {
 }
 
 /* Takes the entry that is merged next out of the queue. Returns false if no pair is left. */
-static bool take_entry(train_merger *m, train_entry *entry) {
+static bool queue_take(train_merger *m, train_entry *entry) {
     while (m->queued) {
         train_entry *first = &m->queue[0];
-        const int64_t count = count_of_pair(m, first->pair);
+        const int64_t count = pair_count_of(m, first->pair);
         if (first->count == count) {
             *entry = *first;
             *first = m->queue[--m->queued];
-            if (m->queued) sift_down(m, 0);
+            if (m->queued) queue_sift_down(m, 0);
             return true;
         }
         first->count = count;
-        sift_down(m, 0);
+        queue_sift_down(m, 0);
     }
     return false;
 }
 
 /* ---- tokens ---- */
 
-static bool put_token(train_merger *m, const char *at, size_t size, uint32_t *id) {
+static bool merged_token_put(train_merger *m, const char *at, size_t size, uint32_t *id) {
     const size_t index = cti_tally_add(&m->out->tokens, at, size, 1);
     if (index == CTI_TALLY_FULL) return cti_training_no_memory(m->training);
     *id = (uint32_t)index;
@@ -211,20 +211,20 @@ static bool put_token(train_merger *m, const char *at, size_t size, uint32_t *id
 static bool first_tokens(train_merger *m, uint32_t id_of_byte[BYTES]) {
     uint32_t id;
     for (int64_t i = 0; i < m->training->n_special; i++)
-        if (!put_token(m, m->training->special[i].at, m->training->special[i].size, &id))
+        if (!merged_token_put(m, m->training->special[i].at, m->training->special[i].size, &id))
             return false;
     for (uint32_t c = 0, found = 0; found < BYTES; c++) {
         const int byte = cti_character_byte(c);
         if (byte < 0) continue;
         char text[SYMBOL_TEXT];
-        if (!put_token(m, text, cti_utf8_put(text, c), &id_of_byte[byte])) return false;
+        if (!merged_token_put(m, text, cti_utf8_put(text, c), &id_of_byte[byte])) return false;
         found++;
     }
     return true;
 }
 
 /* Writes down the merge of a pair and sets *c to the id of its token, which may exist already. */
-static bool put_merge(train_merger *m, uint32_t a, uint32_t b, uint32_t *c) {
+static bool merge_put(train_merger *m, uint32_t a, uint32_t b, uint32_t *c) {
     cti_trained *out = m->out;
     const cti_tally_text left = out->tokens.text[a], right = out->tokens.text[b];
     char *text = malloc((size_t)left.size + right.size);
@@ -232,7 +232,7 @@ static bool put_merge(train_merger *m, uint32_t a, uint32_t b, uint32_t *c) {
     memcpy(text, out->tokens.bytes + left.at, left.size);
     memcpy(text + left.size, out->tokens.bytes + right.at, right.size);
     const size_t tokens = out->tokens.count;
-    const bool ok = put_token(m, text, (size_t)left.size + right.size, c);
+    const bool ok = merged_token_put(m, text, (size_t)left.size + right.size, c);
     free(text);
     if (!ok) return false;
     if (out->count == out->room) {
@@ -252,7 +252,7 @@ static bool put_merge(train_merger *m, uint32_t a, uint32_t b, uint32_t *c) {
 /* ---- a step ---- */
 
 /* Makes the arrays of sides long enough for every id. */
-static bool grow_sides(train_merger *m) {
+static bool sides_grow(train_merger *m) {
     const size_t ids = m->out->tokens.count;
     if (ids <= m->sides) return true;
     const size_t sides = 2 * ids;
@@ -267,7 +267,7 @@ static bool grow_sides(train_merger *m) {
     return true;
 }
 
-static bool grow_made(train_merger *m) {
+static bool made_grow(train_merger *m) {
     const size_t room = m->made_room ? 2 * m->made_room : 1 << 12;
     if (room > SIZE_MAX / sizeof *m->made) return false;
     train_made *made = realloc(m->made, room * sizeof *made);
@@ -277,7 +277,7 @@ static bool grow_made(train_merger *m) {
     return true;
 }
 
-static train_side *change_side(train_merger *m, uint32_t s) {
+static train_side *side_change(train_merger *m, uint32_t s) {
     train_side *side = &m->side[s];
     if (!side->changed) {
         side->changed = true;
@@ -287,8 +287,8 @@ static train_side *change_side(train_merger *m, uint32_t s) {
 }
 
 /* Notes that word w has a new pair beside neighbour s, `count` times. */
-static void make_pair(train_merger *m, uint32_t s, uint32_t w, int64_t count) {
-    train_side *side = change_side(m, s);
+static void pair_make(train_merger *m, uint32_t s, uint32_t w, int64_t count) {
+    train_side *side = side_change(m, s);
     side->plus += count;
     if (side->last == w + 1) return;
     side->last = w + 1;
@@ -318,25 +318,25 @@ static const uint32_t *symbol_before(const train_merger *m, size_t w, size_t *fo
 
 /* Counts the pairs that a merge into c changes, beside the symbols on its left and right, which
  * may be NULL. `left_word` is the word of the left one. */
-static void change_pairs(train_merger *m, const uint32_t *left, size_t left_word,
+static void pairs_change(train_merger *m, const uint32_t *left, size_t left_word,
                          const uint32_t *right, uint32_t w, uint32_t c) {
     const int64_t count = m->word[w].count;
     if (left) {
-        change_side(m, *left)->minus += count;
-        make_pair(m, *left, (uint32_t)left_word, count);
+        side_change(m, *left)->minus += count;
+        pair_make(m, *left, (uint32_t)left_word, count);
     }
     if (!right) return;
-    change_side(m, m->sides + *right)->minus += count;
+    side_change(m, m->sides + *right)->minus += count;
     /* The pair (c, c) is counted once, by its left symbol. */
-    make_pair(m, *right == c ? c : m->sides + *right, w, count);
+    pair_make(m, *right == c ? c : m->sides + *right, w, count);
 }
 
 /* Merges (a, b) into c in word w. */
-static bool merge_in_word(train_merger *m, uint32_t w, uint32_t a, uint32_t b, uint32_t c) {
+static bool word_merge_pair(train_merger *m, uint32_t w, uint32_t a, uint32_t b, uint32_t c) {
     train_word *word = &m->word[w];
     uint32_t *symbol = m->symbols + word->begin, n = 0;
     while (m->made_room - m->n_made < (size_t)word->size + 1)
-        if (!grow_made(m)) return false;
+        if (!made_grow(m)) return false;
     for (uint32_t i = 0; i < word->size; n++) {
         size_t left_word = w, next = w;
         const bool is_last = i + 1 == word->size;
@@ -357,21 +357,21 @@ static bool merge_in_word(train_merger *m, uint32_t w, uint32_t a, uint32_t b, u
         i += is_last ? 1 : 2;
         symbol[n] = c;
         const uint32_t *right = i < word->size ? &symbol[i] : symbol_behind(m, w, &next);
-        change_pairs(m, left, left_word, right, w, c);
+        pairs_change(m, left, left_word, right, w, c);
     }
     word->size = n;
     return true;
 }
 
 /* Adds the changes beside the neighbours to the counts of the pairs. */
-static bool count_changes(train_merger *m, uint32_t a, uint32_t b, uint32_t c) {
+static bool changes_count(train_merger *m, uint32_t a, uint32_t b, uint32_t c) {
     for (size_t i = 0; i < m->n_changed; i++) {
         const uint32_t s = m->changed[i], id = s % m->sides;
         const train_side *side = &m->side[s];
         const bool left = s < m->sides;
-        if (side->minus && !add_to_pair(m, left ? pair_of(id, a) : pair_of(b, id), -side->minus))
+        if (side->minus && !pair_add_count(m, left ? pair_of(id, a) : pair_of(b, id), -side->minus))
             return false;
-        if (side->plus && !add_to_pair(m, left ? pair_of(id, c) : pair_of(c, id), side->plus))
+        if (side->plus && !pair_add_count(m, left ? pair_of(id, c) : pair_of(c, id), side->plus))
             return false;
     }
     return true;
@@ -379,14 +379,14 @@ static bool count_changes(train_merger *m, uint32_t a, uint32_t b, uint32_t c) {
 
 /* Makes entries of the new pairs, of which .filled is the place in the queue's array, + 1. They
  * have no place in the heap until all lists are filled in. */
-static bool queue_changes(train_merger *m, uint32_t c) {
+static bool changes_queue(train_merger *m, uint32_t c) {
     const size_t first = m->queued;
     for (size_t i = 0; i < m->n_changed; i++) {
         const uint32_t s = m->changed[i], id = s % m->sides;
         train_side *side = &m->side[s];
         const train_pair pair = s < m->sides ? pair_of(id, c) : pair_of(c, id);
         side->filled = 0;
-        if (!side->words || count_of_pair(m, pair) <= 0) continue;
+        if (!side->words || pair_count_of(m, pair) <= 0) continue;
         if (!new_entry(m, pair, side->words)) return false;
         side->last = (uint32_t)(m->queued - 1 - first);
         side->filled = 1;
@@ -399,11 +399,11 @@ static bool queue_changes(train_merger *m, uint32_t c) {
         else entry->list[side->filled++ - 1] = m->made[i].word;
     }
     const size_t end = m->queued;
-    for (size_t i = first; i < end; i++) place_entry(m, i);
+    for (size_t i = first; i < end; i++) queue_place(m, i);
     return true;
 }
 
-static void clear_changes(train_merger *m) {
+static void changes_clear(train_merger *m) {
     for (size_t i = 0; i < m->n_changed; i++) m->side[m->changed[i]] = (train_side){0};
     m->n_changed = m->n_made = 0;
 }
@@ -411,8 +411,8 @@ static void clear_changes(train_merger *m) {
 /* Merges (a, b) into c in the words of an entry. If a or b was made by two steps, another entry may
  * have the same pair in other words of a piece. The package's entry has pieces and merges the pair
  * everywhere in each of them, so all words of these pieces are read. */
-static bool merge_in_words(train_merger *m, const train_entry *entry, uint32_t a, uint32_t b,
-                           uint32_t c) {
+static bool words_merge_pair(train_merger *m, const train_entry *entry, uint32_t a, uint32_t b,
+                             uint32_t c) {
     const cti_tally_text *token = m->out->tokens.text;
     const bool in_pieces = token[a].count > 1 || token[b].count > 1;
     size_t done = 0; /* the words before this one have been read */
@@ -422,30 +422,30 @@ static bool merge_in_words(train_merger *m, const train_entry *entry, uint32_t a
         while (in_pieces && w && m->word[w - 1].goes_on) w--;
         while (in_pieces && m->word[end - 1].goes_on) end++;
         for (; w < end; w++)
-            if (!merge_in_word(m, (uint32_t)w, a, b, c)) return false;
+            if (!word_merge_pair(m, (uint32_t)w, a, b, c)) return false;
         done = end;
     }
     return true;
 }
 
-static bool merge_entry(train_merger *m, const train_entry *entry) {
+static bool entry_merge(train_merger *m, const train_entry *entry) {
     const uint32_t a = (uint32_t)(entry->pair >> 32), b = (uint32_t)entry->pair;
     uint32_t c = 0;
-    if (!put_merge(m, a, b, &c)) return false;
-    const bool ok = grow_sides(m) && merge_in_words(m, entry, a, b, c) &&
-                    count_changes(m, a, b, c) && queue_changes(m, c);
-    if (ok) clear_changes(m);
+    if (!merge_put(m, a, b, &c)) return false;
+    const bool ok = sides_grow(m) && words_merge_pair(m, entry, a, b, c) &&
+                    changes_count(m, a, b, c) && changes_queue(m, c);
+    if (ok) changes_clear(m);
     return ok || cti_training_no_memory(m->training);
 }
 
 /* Merges until the vocabulary is full or no pair is frequent enough. */
-static bool merge_until_full(train_merger *m) {
+static bool pairs_merge_until_full(train_merger *m) {
     const size_t first = m->out->tokens.count, size = (size_t)m->training->vocab_size;
     for (m->step = 1; m->out->tokens.count < size; m->step++) {
         train_entry entry;
-        if (!take_entry(m, &entry)) break;
+        if (!queue_take(m, &entry)) break;
         const bool enough = entry.count >= cti_max(1, m->training->min_frequency);
-        bool ok = !enough || merge_entry(m, &entry);
+        bool ok = !enough || entry_merge(m, &entry);
         entry_free(&entry);
         if (!enough) break;
         if (ok && m->step % STEPS_OF_PROGRESS == 0) {
@@ -460,7 +460,7 @@ static bool merge_until_full(train_merger *m) {
 /* ---- the words, and the first pairs ---- */
 
 /* Makes words of the pieces and frees the pieces. */
-static bool make_words(train_merger *m, cti_tally *pieces, const uint32_t id_of_byte[BYTES]) {
+static bool words_make(train_merger *m, cti_tally *pieces, const uint32_t id_of_byte[BYTES]) {
     size_t words = 0;
     for (size_t i = 0; i < pieces->count; i++) words += 1 + pieces->text[i].size / MOST_IN_WORD;
     if (pieces->used > SIZE_MAX / sizeof *m->symbols || words > UINT32_MAX - 1 ||
@@ -495,7 +495,7 @@ typedef struct {
 } train_first;
 
 /* Visits the pairs of every word, and either counts them and their words, or lists the words. */
-static void visit_pairs(const train_merger *m, const uint32_t byte_of_id[], train_first *first,
+static void pairs_visit(const train_merger *m, const uint32_t byte_of_id[], train_first *first,
                         bool list) {
     for (size_t w = 0; w < m->words; w++) {
         const train_word *word = &m->word[w];
@@ -513,25 +513,25 @@ static void visit_pairs(const train_merger *m, const uint32_t byte_of_id[], trai
     }
 }
 
-static bool queue_first(train_merger *m, const uint32_t id_of_byte[BYTES],
-                        const uint32_t byte_of_id[], train_first *first) {
-    visit_pairs(m, byte_of_id, first, false);
+static bool queue_fill(train_merger *m, const uint32_t id_of_byte[BYTES],
+                       const uint32_t byte_of_id[], train_first *first) {
+    pairs_visit(m, byte_of_id, first, false);
     for (uint32_t i = 0; i < BYTES * BYTES; i++) {
         if (!first[i].count) continue;
         const train_pair pair = pair_of(id_of_byte[i / BYTES], id_of_byte[i % BYTES]);
-        if (!add_to_pair(m, pair, first[i].count)) return false;
+        if (!pair_add_count(m, pair, first[i].count)) return false;
         first[i].list = new_entry(m, pair, first[i].words);
         if (!first[i].list) return false;
         first[i].last = 0;
         /* The address of a single word is inside of its entry, which still moves. */
         if (first[i].words == 1) first[i].list = &first[i].words;
     }
-    visit_pairs(m, byte_of_id, first, true);
+    pairs_visit(m, byte_of_id, first, true);
     size_t n = 0;
     for (uint32_t i = 0; i < BYTES * BYTES; i++)
         if (first[i].count && m->queue[n++].words == 1) m->queue[n - 1].one = first[i].words;
     CTI_ASSERT(n == m->queued);
-    for (size_t i = m->queued / 2; i--;) sift_down(m, i);
+    for (size_t i = m->queued / 2; i--;) queue_sift_down(m, i);
     return true;
 }
 
@@ -540,7 +540,7 @@ static bool first_pairs(train_merger *m, const uint32_t id_of_byte[BYTES]) {
     uint32_t *byte_of_id = calloc(m->out->tokens.count, sizeof *byte_of_id);
     for (uint32_t i = 0; byte_of_id && i < BYTES; i++) byte_of_id[id_of_byte[i]] = i;
     const bool ok =
-        first && byte_of_id && grow_pairs(m) && queue_first(m, id_of_byte, byte_of_id, first);
+        first && byte_of_id && pairs_grow(m) && queue_fill(m, id_of_byte, byte_of_id, first);
     free(byte_of_id);
     free(first);
     return ok || cti_training_no_memory(m->training);
@@ -563,8 +563,8 @@ bool cti_train_merge(const cti_training *training, cti_tally *pieces, cti_traine
     *trained = (cti_trained){0};
     train_merger m = {.training = training, .out = trained};
     uint32_t id_of_byte[BYTES];
-    const bool ok = first_tokens(&m, id_of_byte) && make_words(&m, pieces, id_of_byte) &&
-                    first_pairs(&m, id_of_byte) && merge_until_full(&m);
+    const bool ok = first_tokens(&m, id_of_byte) && words_make(&m, pieces, id_of_byte) &&
+                    first_pairs(&m, id_of_byte) && pairs_merge_until_full(&m);
     merger_free(&m);
     return ok;
 }

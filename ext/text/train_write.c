@@ -8,7 +8,7 @@ static cti_text token_text(const cti_trained *trained, size_t id) {
     return (cti_text){trained->tokens.bytes + text->at, text->size};
 }
 
-static void write_specials(const cti_training *training, cti_writer *out) {
+static void specials_write(const cti_training *training, cti_writer *out) {
     cti_write(out, "\"added_tokens\":[");
     for (int64_t i = 0; i < training->n_special; i++) {
         cti_write(out, i ? ",{\"id\":" : "{\"id\":");
@@ -21,13 +21,13 @@ static void write_specials(const cti_training *training, cti_writer *out) {
     cti_write(out, "]");
 }
 
-static void write_byte_level(const cti_training *training, cti_writer *out) {
+static void byte_level_write(const cti_training *training, cti_writer *out) {
     cti_write(out, "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,"
                    "\"use_regex\":");
     cti_write(out, training->use_regex ? "true}" : "false}");
 }
 
-static void write_pretokenizer(const cti_training *training, cti_writer *out) {
+static void pretokenizer_write(const cti_training *training, cti_writer *out) {
     cti_write(out, "\"pre_tokenizer\":");
     const char *expression = training->expression;
     if (expression) {
@@ -36,11 +36,11 @@ static void write_pretokenizer(const cti_training *training, cti_writer *out) {
         cti_write_quoted(out, (cti_text){expression, strlen(expression)});
         cti_write(out, "},\"behavior\":\"Isolated\",\"invert\":false},");
     }
-    write_byte_level(training, out);
+    byte_level_write(training, out);
     if (expression) cti_write(out, "]}");
 }
 
-static void write_merges(const cti_trained *trained, cti_writer *out) {
+static void merges_write(const cti_trained *trained, cti_writer *out) {
     cti_write(out, "\"merges\":[");
     const char *separator = "[";
     for (size_t i = 0; i < trained->count; i++) {
@@ -58,9 +58,9 @@ static void write_merges(const cti_trained *trained, cti_writer *out) {
 
 void cti_train_write(const cti_training *training, const cti_trained *trained, cti_writer *out) {
     cti_write(out, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,");
-    write_specials(training, out);
+    specials_write(training, out);
     cti_write(out, ",\"normalizer\":null,");
-    write_pretokenizer(training, out);
+    pretokenizer_write(training, out);
     cti_write(out, ",\"post_processor\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,"
                    "\"trim_offsets\":false,\"use_regex\":true},"
                    "\"decoder\":{\"type\":\"ByteLevel\",\"add_prefix_space\":true,"
@@ -76,6 +76,6 @@ void cti_train_write(const cti_training *training, const cti_trained *trained, c
         cti_write_natural(out, (int64_t)id);
     }
     cti_write(out, "},");
-    write_merges(trained, out);
+    merges_write(trained, out);
     cti_write(out, "}}");
 }

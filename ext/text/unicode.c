@@ -33,7 +33,7 @@ enum {
 };
 
 /* The last of n runs that begins at or before c; the first if none does. */
-static const cti_case_run *find_run(const cti_case_run *runs, size_t n, uint32_t c) {
+static const cti_case_run *case_run_find(const cti_case_run *runs, size_t n, uint32_t c) {
     size_t low = 0, high = n;
     while (high - low > 1) {
         const size_t middle = (low + high) / 2;
@@ -47,14 +47,14 @@ static const cti_case_run *find_run(const cti_case_run *runs, size_t n, uint32_t
 int cti_unicode_lower(uint32_t c, uint32_t out[CTI_FOLDED]) {
     out[0] = c;
     if (!cti_unicode_has(c, CTI_HAS_LOWER)) return 1;
-    out[0] = (uint32_t)((int32_t)c + find_run(cti_lower_runs, LOWER_RUNS, c)->delta);
+    out[0] = (uint32_t)((int32_t)c + case_run_find(cti_lower_runs, LOWER_RUNS, c)->delta);
     if (c != CAPITAL_I_DOT) return 1;
     out[1] = DOT_ABOVE;
     return 2;
 }
 
 uint32_t cti_unicode_fold(uint32_t c) {
-    const cti_case_run *run = find_run(cti_fold_runs, FOLD_RUNS, c);
+    const cti_case_run *run = case_run_find(cti_fold_runs, FOLD_RUNS, c);
     if (c >= run->first && c <= run->last && (c - run->first) % (uint32_t)run->step == 0)
         return (uint32_t)((int32_t)c + run->delta);
     uint32_t lower[CTI_FOLDED];
@@ -101,7 +101,7 @@ enum {
 };
 
 /* The index of the decomposition of a character that has one. */
-static size_t find_decomposition(uint32_t c) {
+static size_t decomposition_find(uint32_t c) {
     size_t low = 0, high = DECOMPOSED_RUNS;
     while (high - low > 1) { /* the last run that begins at or before c */
         const size_t middle = (low + high) / 2;
@@ -117,7 +117,7 @@ int cti_unicode_decompose(uint32_t c, uint32_t out[CTI_FOLDED]) {
     uint32_t seconds[CTI_FOLDED - 1];
     int n = 0;
     while (cti_unicode_has(c, CTI_HAS_DECOMPOSES)) {
-        const size_t at = find_decomposition(c);
+        const size_t at = decomposition_find(c);
         if (cti_decomposed_second[at]) seconds[n++] = cti_decomposed_second[at];
         c = cti_decomposed_first[at];
     }
@@ -126,7 +126,7 @@ int cti_unicode_decompose(uint32_t c, uint32_t out[CTI_FOLDED]) {
     return 1 + n;
 }
 
-static uint32_t compose_hangul(uint32_t a, uint32_t b) {
+static uint32_t hangul_compose(uint32_t a, uint32_t b) {
     if (a >= LEADING && a < LEADING + N_LEADING && b >= VOWELS && b < VOWELS + N_VOWELS) {
         return SYLLABLES + ((a - LEADING) * N_VOWELS + (b - VOWELS)) * N_TRAILING;
     }
@@ -159,5 +159,5 @@ uint32_t cti_unicode_compose(uint32_t a, uint32_t b) {
     const size_t at = low < COMPOSED ? cti_composed[low] : 0;
     if (low < COMPOSED && cti_decomposed_first[at] == a && cti_decomposed_second[at] == b)
         return character_of_decomposition(at);
-    return compose_hangul(a, b);
+    return hangul_compose(a, b);
 }

@@ -208,8 +208,8 @@ static ct_tensor *cache_filled(const ct_kv_cache *cache, ct_tensor *buffer) {
 
 /* Sets *to to the filled positions of a buffer, and *from to a copy of these with its rows in the
  * order of index. */
-static bool select_from(const ct_kv_cache *cache, ct_tensor *buffer, ct_tensor *index,
-                        ct_tensor **to, ct_tensor **from) {
+static bool buffer_select(const ct_kv_cache *cache, ct_tensor *buffer, ct_tensor *index,
+                          ct_tensor **to, ct_tensor **from) {
     *to = cache_filled(cache, buffer);
     *from = ct_index_select(*to, 0, index);
     return *from;
@@ -217,12 +217,12 @@ static bool select_from(const ct_kv_cache *cache, ct_tensor *buffer, ct_tensor *
 
 /* Moves the rows of the caches, which have one batch. All copies are made first: if there is no
  * memory for one of them, nothing has changed. */
-static bool select_rows(ct_kv_cache *const *caches, int n, ct_tensor *index) {
+static bool caches_select_rows(ct_kv_cache *const *caches, int n, ct_tensor *index) {
     ct_tensor *from[4], *to[4];
     for (int i = 0; i < n; i++) {
         const int j = 2 * i;
-        if (!select_from(caches[i], caches[i]->k, index, &to[j], &from[j]) ||
-            !select_from(caches[i], caches[i]->v, index, &to[j + 1], &from[j + 1]))
+        if (!buffer_select(caches[i], caches[i]->k, index, &to[j], &from[j]) ||
+            !buffer_select(caches[i], caches[i]->v, index, &to[j + 1], &from[j + 1]))
             return false;
     }
     for (int j = 0; j < 2 * n; j++)
@@ -230,7 +230,7 @@ static bool select_rows(ct_kv_cache *const *caches, int n, ct_tensor *index) {
     return true;
 }
 
-static void select_lengths(ct_kv_cache *cache, const int64_t *rows) {
+static void lengths_select(ct_kv_cache *cache, const int64_t *rows) {
     for (int64_t b = 0; b < cache->batch; b++) cache->after[b] = cache->rows[rows[b]];
     for (int64_t b = 0; b < cache->batch; b++) cache->rows[b] = cache->after[b];
     cache->length = cti_nn_longest(cache->rows, cache->batch);
@@ -249,9 +249,9 @@ bool ct_kv_cache_select(ct_kv_cache *cache, const int64_t *rows) {
     const int n = cache->memory ? 2 : 1;
     const ct_scope scope = ct_scope_open_no_grad(cache->context);
     const bool done =
-        select_rows(both, n, ct_from_i64(cache->context, CT_SHAPE(cache->batch), rows));
+        caches_select_rows(both, n, ct_from_i64(cache->context, CT_SHAPE(cache->batch), rows));
     ct_scope_close(scope);
-    for (int i = 0; done && i < n; i++) select_lengths(both[i], rows);
+    for (int i = 0; done && i < n; i++) lengths_select(both[i], rows);
     return done;
 }
 

@@ -84,23 +84,23 @@ void cti_nn_cache_unmark(ct_kv_cache *cache, bool good) {
 /* ---- keys and values ---- */
 
 /* Copies the first after[b] - rows[b] positions of x to the end of row b. */
-static bool extend_row(const ct_kv_cache *cache, ct_tensor *buffer, ct_tensor *x, int64_t b) {
+static bool row_extend(const ct_kv_cache *cache, ct_tensor *buffer, ct_tensor *x, int64_t b) {
     const int64_t at = cache->rows[b], n = cache->after[b] - at;
     return n == 0 || ct_copy_into(ct_narrow(ct_narrow(buffer, 0, b, 1), 2, at, n),
                                   ct_narrow(ct_narrow(x, 0, b, 1), 2, 0, n));
 }
-static bool extend_rows(const ct_kv_cache *cache, ct_tensor *buffer, ct_tensor *x) {
+static bool rows_extend(const ct_kv_cache *cache, ct_tensor *buffer, ct_tensor *x) {
     bool good = true;
     const ct_scope scope = ct_scope_open_no_grad(cache->context);
-    for (int64_t b = 0; good && b < cache->batch; b++) good = extend_row(cache, buffer, x, b);
+    for (int64_t b = 0; good && b < cache->batch; b++) good = row_extend(cache, buffer, x, b);
     ct_scope_close(scope);
     return good;
 }
 
 /* A child that makes another dtype is an error, the same as without a cache: only a cache of bf16
  * converts. */
-static ct_tensor *extend(const ct_kv_cache *cache, ct_tensor *buffer, int64_t length, bool ragged,
-                         ct_tensor *x) {
+static ct_tensor *buffer_extend(const ct_kv_cache *cache, ct_tensor *buffer, int64_t length,
+                                bool ragged, ct_tensor *x) {
     if (!x) return NULL;
     if (x->dtype != cti_dtype_computed(buffer->dtype))
         return ct_fail(buffer->context, CT_ERR_DTYPE,
@@ -108,7 +108,7 @@ static ct_tensor *extend(const ct_kv_cache *cache, ct_tensor *buffer, int64_t le
                        cti_dtype_name(buffer->dtype), cti_dtype_name(x->dtype));
     const int64_t all = cti_min(length + x->shape.dim[2], buffer->shape.dim[2]);
     CTI_ASSERT(0 <= length && (ragged || length + x->shape.dim[2] <= buffer->shape.dim[2]));
-    const bool good = ragged ? extend_rows(cache, buffer, x)
+    const bool good = ragged ? rows_extend(cache, buffer, x)
                              : ct_copy_into(ct_narrow(buffer, 2, length, x->shape.dim[2]), x);
     return good ? ct_narrow(buffer, 2, 0, all) : NULL;
 }
@@ -116,8 +116,8 @@ static ct_tensor *extend(const ct_kv_cache *cache, ct_tensor *buffer, int64_t le
 bool cti_nn_cache_extend(ct_kv_cache *cache, int64_t n, int64_t t, ct_tensor **k, ct_tensor **v) {
     if (!cti_object_is_open(&cache->object, "MultiheadAttention")) return false;
     const bool ragged = cti_nn_cache_is_ragged(cache, t);
-    *k = extend(cache, cache->k, n, ragged, *k);
-    *v = extend(cache, cache->v, n, ragged, *v);
+    *k = buffer_extend(cache, cache->k, n, ragged, *k);
+    *v = buffer_extend(cache, cache->v, n, ragged, *v);
     return *k && *v;
 }
 

@@ -13,7 +13,7 @@ bool cti_nn_optim_has(const ct_optim *optim, const char *pattern) {
     return i < optim->count;
 }
 
-static void join_group(cti_nn_item *item, const cti_nn_item *group) {
+static void group_join(cti_nn_item *item, const cti_nn_item *group) {
     item->lr_scale = group->lr_scale;
     item->weight_decay = group->weight_decay;
     item->frozen = group->frozen;
@@ -36,7 +36,7 @@ bool ct_optim_group(ct_optim *optim, const char *pattern, ct_group_opts opts) {
     bool any = false;
     for (cti_nn_item *item = optim->items, *end = item + optim->count; item < end; item++) {
         if (!matches_any(pattern, item->names)) continue;
-        join_group(item, &group);
+        group_join(item, &group);
         any = true;
     }
     return any || ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: no parameter is called \"%s\"", op,

@@ -39,7 +39,7 @@ static void item_end(ct_context *context, cti_nn_item *item) {
 }
 
 /* Appends a name to the item's list. */
-static bool add_name(ct_context *context, cti_nn_item *item, const char *text) {
+static bool optim_add_name(ct_context *context, cti_nn_item *item, const char *text) {
     const size_t size = strlen(text) + 1;
     cti_nn_name *name = cti_take(context, sizeof *name + size), **end = &item->names;
     if (!name) return false;
@@ -52,7 +52,7 @@ static bool add_name(ct_context *context, cti_nn_item *item, const char *text) {
 
 /* Fills in parameters and names. In a walk over all names, the first names are in the order of the
  * items; a further name follows the first name of its tensor. */
-static bool add_params(ct_optim *optim, const ct_module *module) {
+static bool optim_add_params(ct_optim *optim, const ct_module *module) {
     cti_nn_item *items = optim->items;
     int64_t made = 0;
     for (ct_param param = {0}; ct_module_next(module, &param);) {
@@ -68,14 +68,14 @@ static bool add_params(ct_optim *optim, const ct_module *module) {
         else do
                 item--;
             while (item->param != param.tensor);
-        if (!add_name(optim->context, item, param.name)) return false;
+        if (!optim_add_name(optim->context, item, param.name)) return false;
     }
     return true;
 }
 
 /* Finds the rule of each parameter. The items have names and hold their parameters already, so what
  * a rule's function does to the module's children is harmless. */
-static bool add_rules(ct_optim *optim) {
+static bool optim_add_rules(ct_optim *optim) {
     for (cti_nn_item *item = optim->items, *end = item + optim->count; item < end; item++) {
         item->rule = cti_nn_rule_for(optim, item);
         if (item->rule < 0) return false;
@@ -165,7 +165,8 @@ ct_optim *cti_nn_optim_new(ct_module *module, const ct_optim_rule *rule, ct_opti
         cti_give(context, made.value, bytes);
         return NULL;
     }
-    if (optim->items && optim->steps && add_params(optim, module) && add_rules(optim)) return optim;
+    if (optim->items && optim->steps && optim_add_params(optim, module) && optim_add_rules(optim))
+        return optim;
     ct_optim_free(optim);
     return NULL;
 }

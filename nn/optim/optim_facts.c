@@ -11,7 +11,7 @@
 enum { FACTS_OF_ITEM = 5, FACTS_OF_BUFFER = 2, FACT_NUMBER = 40 };
 
 /* The processes may have different locales. */
-static const char *spell(double number, char text[FACT_NUMBER]) {
+static const char *number_spell(double number, char text[FACT_NUMBER]) {
     cti_write_real(&(cti_writer){.at = text, .size = FACT_NUMBER - 1}, number);
     return text;
 }
@@ -19,14 +19,14 @@ static const char *spell(double number, char text[FACT_NUMBER]) {
 static const char *item_name(const cti_nn_item *item) { return item->names->text; }
 
 /* Writes the names of the rules: "Muon + AdamW". */
-static void write_kind(const ct_optim *optim, char *text, size_t size) {
+static void kind_write(const ct_optim *optim, char *text, size_t size) {
     size_t used = 0;
     for (int i = 0; i < optim->rules && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, "%s%s", i ? " + " : "",
                                  optim->rule[i].is->name);
 }
 
-static void say_item(const ct_optim *optim, const cti_nn_item *item, int64_t which,
+static void item_say(const ct_optim *optim, const cti_nn_item *item, int64_t which,
                      cti_optim_fact *fact) {
     static const char *const of[FACTS_OF_ITEM] = {"the parameter ", "the dtype of ", "the step of ",
                                                   "the group of ", "the rule of "};
@@ -48,14 +48,14 @@ static void say_item(const ct_optim *optim, const cti_nn_item *item, int64_t whi
         break;
     default:
         snprintf(value, size, "(lr_scale %s, weight_decay %s%s%s)",
-                 spell(item->lr_scale, (char[FACT_NUMBER]){0}),
-                 spell(item->weight_decay, (char[FACT_NUMBER]){0}), item->frozen ? ", frozen" : "",
-                 item->grouped ? "" : ", none");
+                 number_spell(item->lr_scale, (char[FACT_NUMBER]){0}),
+                 number_spell(item->weight_decay, (char[FACT_NUMBER]){0}),
+                 item->frozen ? ", frozen" : "", item->grouped ? "" : ", none");
     }
 }
 
 /* Writes the shape of the next buffer, and then its dtype. */
-static bool say_buffer(const ct_module *module, ct_param *buffer, bool dtype,
+static bool buffer_say(const ct_module *module, ct_param *buffer, bool dtype,
                        cti_optim_fact *fact) {
     if (!dtype && !ct_module_next_buffer(module, buffer)) return false;
     const ct_tensor *t = buffer->tensor;
@@ -80,19 +80,19 @@ bool cti_optim_next_fact(const ct_optim *optim, cti_optim_fact_walk *walk, cti_o
     const char *name = option;
     if (i == 0) {
         name = "the optimiser";
-        write_kind(optim, value, size);
+        kind_write(optim, value, size);
     } else if (i <= optim->values) {
         cti_nn_option_name(optim, (int)i - 1, option);
-        snprintf(value, size, "%s", spell(optim->value[i - 1], (char[FACT_NUMBER]){0}));
+        snprintf(value, size, "%s", number_spell(optim->value[i - 1], (char[FACT_NUMBER]){0}));
     } else if (i == optim->values + 1) {
         name = "skipped";
         snprintf(value, size, "%" PRId64, optim->skipped);
     } else {
         i -= optim->values + 2;
         if (i >= FACTS_OF_ITEM * optim->count)
-            return say_buffer(optim->module, &walk->buffer,
+            return buffer_say(optim->module, &walk->buffer,
                               (i - FACTS_OF_ITEM * optim->count) % FACTS_OF_BUFFER, fact);
-        say_item(optim, &optim->items[i / FACTS_OF_ITEM], i % FACTS_OF_ITEM, fact);
+        item_say(optim, &optim->items[i / FACTS_OF_ITEM], i % FACTS_OF_ITEM, fact);
         return true;
     }
     snprintf(fact->name, sizeof fact->name, "%s", name);
@@ -101,7 +101,7 @@ bool cti_optim_next_fact(const ct_optim *optim, cti_optim_fact_walk *walk, cti_o
 
 /* ---- the digest ---- */
 
-static uint64_t add_hash(uint64_t hash, const void *bytes, size_t size) { /* FNV-1a */
+static uint64_t hash_add(uint64_t hash, const void *bytes, size_t size) { /* FNV-1a */
     const unsigned char *at = bytes;
     for (size_t i = 0; i < size; i++) hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
     return hash;
@@ -109,8 +109,8 @@ static uint64_t add_hash(uint64_t hash, const void *bytes, size_t size) { /* FNV
 
 uint64_t cti_optim_digest(const ct_optim *optim) {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    hash = add_hash(hash, optim->value, (size_t)optim->values * sizeof(double));
-    hash = add_hash(hash, &optim->skipped, sizeof optim->skipped);
+    hash = hash_add(hash, optim->value, (size_t)optim->values * sizeof(double));
+    hash = hash_add(hash, &optim->skipped, sizeof optim->skipped);
     for (int64_t i = 0; i < optim->count; i++) {
         const cti_nn_item *item = &optim->items[i];
         const bool flags[] = {item->grouped, item->param->slot != NULL,
@@ -118,9 +118,9 @@ uint64_t cti_optim_digest(const ct_optim *optim) {
         for (int k = 0; k < CTI_NN_ITEM_NUMBERS; k++) {
             const cti_nn_number *number = &cti_nn_item_numbers[k];
             hash =
-                add_hash(hash, (const char *)item + number->offset, cti_dtype_size(number->dtype));
+                hash_add(hash, (const char *)item + number->offset, cti_dtype_size(number->dtype));
         }
-        hash = add_hash(hash, flags, sizeof flags);
+        hash = hash_add(hash, flags, sizeof flags);
     }
     return hash;
 }

@@ -105,7 +105,7 @@ static bool rule_fits(ct_context *context, const ct_optim_rule *rule, bool rest)
 
 /* The index in value[] of the rule's number of that name, if the rule is a rest and has one; if
  * not, `otherwise`. */
-static int override(const cti_nn_rule *rule, bool rest, const char *name, int otherwise) {
+static int option_override(const cti_nn_rule *rule, bool rest, const char *name, int otherwise) {
     for (int i = 0; rest && i < rule->is->n_numbers; i++)
         if (!strcmp(rule->is->numbers[i].name, name)) return rule->first + i;
     return otherwise;
@@ -121,9 +121,10 @@ bool cti_nn_rules_fit(ct_context *context, ct_optim *optim, const ct_optim_rule 
         if (!rule_fits(context, rule, rest)) return false;
         cti_nn_rule *added = &optim->rule[optim->rules++];
         *added = (cti_nn_rule){.is = rule, .first = optim->values};
-        added->weight_decay = override(added, rest, "weight_decay", CTI_NN_WEIGHT_DECAY);
-        added->matrices_only = override(added, rest, "decay_matrices_only", CTI_NN_MATRICES_ONLY);
-        added->lr_scale = override(added, rest, "lr_scale", -1);
+        added->weight_decay = option_override(added, rest, "weight_decay", CTI_NN_WEIGHT_DECAY);
+        added->matrices_only =
+            option_override(added, rest, "decay_matrices_only", CTI_NN_MATRICES_ONLY);
+        added->lr_scale = option_override(added, rest, "lr_scale", -1);
         optim->values += rule->n_numbers;
     }
     return true;
@@ -152,7 +153,7 @@ static bool is_in_range(const ct_optim_number *number, double x) {
 }
 
 /* Writes "is VALUE, must be RANGE". */
-static void say_range(const ct_optim_number *number, double x, char *says, size_t size) {
+static void option_say_range(const ct_optim_number *number, double x, char *says, size_t size) {
     const double least = number->least, most = cti_option(number->most, INFINITY);
     const char *over = number->open_least ? "greater than" : "at least",
                *under = number->open_most ? "less than" : "at most";
@@ -174,7 +175,7 @@ bool cti_nn_optim_fault(const ct_optim *optim, ct_optim *of, cti_nn_fault *fault
         const ct_optim_number *number = cti_nn_option(optim, i);
         if (is_in_range(number, optim->value[i])) continue;
         cti_nn_option_name(optim, i, fault->name);
-        say_range(number, optim->value[i], fault->says, sizeof fault->says);
+        option_say_range(number, optim->value[i], fault->says, sizeof fault->says);
         return true;
     }
     *fault->name = '\0';
@@ -203,7 +204,7 @@ bool cti_nn_item_fault(const cti_nn_item *item, cti_nn_fault *fault) {
         if (is_in_range(&at_least_0, of_group[i])) continue;
         snprintf(fault->name, sizeof fault->name, "%s",
                  cti_nn_item_numbers[CTI_NN_GROUP_NUMBERS + i].name);
-        say_range(&at_least_0, of_group[i], fault->says, sizeof fault->says);
+        option_say_range(&at_least_0, of_group[i], fault->says, sizeof fault->says);
         return true;
     }
     return false;
@@ -227,7 +228,7 @@ static int option_named(const ct_optim *optim, const char *name) {
 }
 
 /* Records the error for an unknown option, with the names of all options. */
-static bool refuse_option(const ct_optim *optim, const char *name) {
+static bool option_refuse(const ct_optim *optim, const char *name) {
     char known[256] = "", buffer[CTI_NN_OPTION_NAME];
     size_t used = 0;
     for (int i = 0; i < optim->values && used < sizeof known; i++)
@@ -238,7 +239,7 @@ static bool refuse_option(const ct_optim *optim, const char *name) {
 }
 
 /* Checks a copy of the values, so that the rule's `fault` and on_error see the old value. */
-static bool set_option(ct_optim *optim, int i, double value) {
+static bool option_set(ct_optim *optim, int i, double value) {
     const size_t bytes = cti_bytes(optim->values, sizeof(double));
     ct_optim copy = *optim;
     copy.value = cti_take(optim->context, bytes);
@@ -254,10 +255,10 @@ static bool set_option(ct_optim *optim, int i, double value) {
 bool ct_optim_set(ct_optim *optim, const char *number, double value) {
     if (!cti_nn_optim_ready(optim, "ct_optim_set")) return false;
     const int option = number ? option_named(optim, number) : -1;
-    return option < 0 ? refuse_option(optim, number ? number : "NULL")
-                      : set_option(optim, option, value);
+    return option < 0 ? option_refuse(optim, number ? number : "NULL")
+                      : option_set(optim, option, value);
 }
 
 void ct_optim_set_lr(ct_optim *optim, double lr) {
-    if (cti_nn_optim_ready(optim, "ct_optim_set_lr")) set_option(optim, CTI_NN_LR, lr);
+    if (cti_nn_optim_ready(optim, "ct_optim_set_lr")) option_set(optim, CTI_NN_LR, lr);
 }

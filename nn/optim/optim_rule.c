@@ -20,15 +20,17 @@ typedef struct {
 } rule_call;
 
 /* A rule's `step` gets a gradient that is clipped already; step_all clips by itself. */
-static void call_step(rule_call *c) {
+static void rule_call_step(rule_call *c) {
     ct_optim_item *item = c->items;
     if (item->grad_scale != 1) item->grad = ct_scale(item->grad, item->grad_scale);
     item->grad_scale = 1;
     c->done = item->grad && c->rule->step(item, c->user);
 }
-static void call_step_all(rule_call *c) { c->done = c->rule->step_all(c->items, c->n, c->user); }
-static void call_takes(rule_call *c) { c->done = c->rule->takes(c->name, c->param, c->user); }
-static void call_fault(rule_call *c) { c->fault = c->rule->fault(c->numbers); }
+static void rule_call_step_all(rule_call *c) {
+    c->done = c->rule->step_all(c->items, c->n, c->user);
+}
+static void rule_call_takes(rule_call *c) { c->done = c->rule->takes(c->name, c->param, c->user); }
+static void rule_call_fault(rule_call *c) { c->fault = c->rule->fault(c->numbers); }
 
 bool cti_optim_is_idle(const ct_optim *optim, const char *function) {
     if (!optim->busy) return true;
@@ -75,8 +77,8 @@ static bool rule_takes(ct_optim *optim, const ct_optim_rule *rule, const cti_nn_
     rule_call c = {.rule = rule, .user = optim->user, .param = item->param, .done = true};
     for (const cti_nn_name *name = item->names; rule->takes && c.done && name; name = name->next) {
         c.name = name->text;
-        if (optim->own) call_takes(&c);
-        else c.done &= rule_callback(optim, &c, call_takes, item->names->text);
+        if (optim->own) rule_call_takes(&c);
+        else c.done &= rule_callback(optim, &c, rule_call_takes, item->names->text);
     }
     return c.done;
 }
@@ -95,23 +97,23 @@ const char *cti_nn_rule_fault(ct_optim *of, const ct_optim_rule *rule, const dou
     rule_call c = {.rule = rule, .numbers = numbers};
     if (!rule->fault) return NULL;
     if (of->own) return rule->fault(numbers);
-    return rule_callback(of, &c, call_fault, NULL) ? c.fault : NULL;
+    return rule_callback(of, &c, rule_call_fault, NULL) ? c.fault : NULL;
 }
 
 /* ---- a step ---- */
 
 /* Counts the writes of a program's rule before they are made, because the rule may change the
  * items. */
-static void count_writes(const ct_optim_rule *rule, const ct_optim_item *items, int64_t n) {
+static void writes_count(const ct_optim_rule *rule, const ct_optim_item *items, int64_t n) {
     for (int64_t i = 0; i < n; i++) cti_op_step_wrote(&items[i], rule->n_states);
 }
 
 /* Runs the rule on one item; false with an error that names the parameter. */
-static bool run_step(ct_optim *optim, const ct_optim_rule *rule, int64_t at) {
+static bool rule_run_step(ct_optim *optim, const ct_optim_rule *rule, int64_t at) {
     ct_optim_item item = optim->steps[at];
     rule_call c = {.rule = rule, .user = optim->user, .items = &item};
-    count_writes(rule, &item, 1);
-    bool ok = rule_callback(optim, &c, call_step, item.name);
+    writes_count(rule, &item, 1);
+    bool ok = rule_callback(optim, &c, rule_call_step, item.name);
     if (ok && !c.done)
         ok = ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: %s: its step returned false", rule->name,
                      optim->steps[at].name);
@@ -119,30 +121,30 @@ static bool run_step(ct_optim *optim, const ct_optim_rule *rule, int64_t at) {
 }
 
 /* Runs a program's rule on n items at once. */
-static bool run_step_all(ct_optim *optim, const ct_optim_rule *rule, ct_optim_item *items,
-                         int64_t n) {
+static bool rule_run_step_all(ct_optim *optim, const ct_optim_rule *rule, ct_optim_item *items,
+                              int64_t n) {
     rule_call c = {.rule = rule, .user = optim->user, .items = items, .n = n};
-    count_writes(rule, items, n);
-    const bool ok = rule_callback(optim, &c, call_step_all, NULL);
+    writes_count(rule, items, n);
+    const bool ok = rule_callback(optim, &c, rule_call_step_all, NULL);
     if (ok && !c.done)
         ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: its step_all returned false", rule->name);
     return ok && c.done;
 }
 
 /* Runs the rule on n items. Returns how many of them were updated. */
-static int64_t run_rule(ct_optim *optim, const ct_optim_rule *rule, int64_t first, int64_t n) {
+static int64_t rule_run(ct_optim *optim, const ct_optim_rule *rule, int64_t first, int64_t n) {
     ct_optim_item *items = optim->steps + first;
     int64_t i = 0;
     if (optim->own) return rule->step_all(items, n, optim->user) ? n : 0;
-    if (rule->step_all) return n && run_step_all(optim, rule, items, n) ? n : 0;
-    while (i < n && run_step(optim, rule, first + i)) i++;
+    if (rule->step_all) return n && rule_run_step_all(optim, rule, items, n) ? n : 0;
+    while (i < n && rule_run_step(optim, rule, first + i)) i++;
     return i;
 }
 
 int64_t cti_nn_rules_run(ct_optim *optim) {
     int64_t first = 0;
     for (int r = 0; r < optim->rules; r++) {
-        const int64_t n = optim->rule[r].steps, done = run_rule(optim, optim->rule[r].is, first, n);
+        const int64_t n = optim->rule[r].steps, done = rule_run(optim, optim->rule[r].is, first, n);
         first += done;
         if (done < n) break;
     }

@@ -67,7 +67,7 @@ static double item_decay(const ct_optim *optim, const cti_nn_rule *rule, const c
     return optim->value[rule->weight_decay];
 }
 
-static void fill_step(const ct_optim *optim, const cti_nn_rule *rule, const cti_nn_item *item,
+static void step_fill(const ct_optim *optim, const cti_nn_rule *rule, const cti_nn_item *item,
                       ct_optim_item *step) {
     step->name = item->names->text;
     step->param = item_param(item);
@@ -88,7 +88,7 @@ bool cti_nn_step_prepare(ct_optim *optim) {
         for (cti_nn_item *item = optim->items, *end = item + optim->count; item < end; item++) {
             if (!item->grad || item->rule != r) continue;
             if (item->step == 0 && !cti_nn_item_start(rule->is, item)) return false;
-            if (item_param(item)->numel) fill_step(optim, rule, item, step++);
+            if (item_param(item)->numel) step_fill(optim, rule, item, step++);
         }
         rule->steps = step - first;
     }
@@ -98,7 +98,7 @@ bool cti_nn_step_prepare(ct_optim *optim) {
 }
 
 /* Counts an update of the first `done` items in steps. */
-static void count_updates(ct_optim *optim, int64_t done) {
+static void updates_count(ct_optim *optim, int64_t done) {
     for (int r = 0; r < optim->rules; r++)
         for (cti_nn_item *item = optim->items, *end = item + optim->count; item < end; item++) {
             if (!item->grad || item->rule != r || !item_param(item)->numel) continue;
@@ -109,7 +109,7 @@ static void count_updates(ct_optim *optim, int64_t done) {
 
 /* Counts the step, also of items without elements. An item whose parameter no longer requires a
  * gradient loses its states. */
-static void finish(ct_optim *optim) {
+static void step_finish(ct_optim *optim) {
     for (cti_nn_item *item = optim->items, *end = item + optim->count; item < end; item++) {
         if (item->grad) item->step += item->step < CTI_NN_LAST_STEP;
         else if (item->step > 0 && !ct_requires_grad(item->param)) cti_nn_item_reset(item);
@@ -121,10 +121,10 @@ static void finish(ct_optim *optim) {
 bool cti_nn_step_run(ct_optim *optim) {
     const int64_t done = cti_nn_rules_run(optim);
     if (done == optim->n_steps) {
-        finish(optim);
+        step_finish(optim);
         return true;
     }
-    count_updates(optim, done);
+    updates_count(optim, done);
     cti_nn_step_undo(optim);
     return false;
 }
@@ -147,7 +147,7 @@ bool cti_nn_step_alone(ct_optim *optim) {
     return false;
 }
 
-static bool step_whole(void *arg) {
+static bool step_run_whole(void *arg) {
     ct_optim *optim = arg;
     return cti_nn_step_is_complete(optim) && cti_nn_step_alone(optim);
 }
@@ -158,7 +158,7 @@ bool ct_optim_step(ct_optim *optim) {
         return ct_fail(optim->context, CT_ERR_ARGUMENT,
                        "%s: the optimiser has a %s, and is stepped by %s", cti_nn_optim_name(optim),
                        optim->client->noun, optim->client->function);
-    return cti_optim_run(optim, step_whole, optim);
+    return cti_optim_run(optim, step_run_whole, optim);
 }
 
 void ct_optim_zero_grad(ct_optim *optim) {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static bool start_parts(cti_optim_parts *parts) {
+static bool parts_start(cti_optim_parts *parts) {
     const ct_optim *held = parts->held;
     for (int64_t i = 0; i < held->count; i++) {
         const cti_nn_item *item = &held->items[i];
@@ -24,7 +24,7 @@ cti_optim_parts *cti_nn_parts_new(const ct_optim *held, ct_optim *of) {
     if (!parts) return NULL;
     *parts = (cti_optim_parts){.held = held, .of = of};
     parts->item = cti_take_zeroed(context, cti_bytes(held->count, sizeof *parts->item));
-    if (parts->item && start_parts(parts)) return parts;
+    if (parts->item && parts_start(parts)) return parts;
     cti_optim_parts_end(parts, false);
     return NULL;
 }
@@ -41,7 +41,7 @@ void cti_nn_parts_move(const ct_optim *held, cti_nn_item *whole, cti_nn_item *pa
     }
 }
 
-static void replace_states(cti_optim_parts *parts) {
+static void parts_replace_states(cti_optim_parts *parts) {
     for (int64_t i = 0; i < parts->held->count; i++) {
         cti_nn_item *whole = &parts->of->items[i], *part = &parts->item[i];
         if (!part->range) continue;
@@ -60,7 +60,7 @@ void cti_optim_parts_end(cti_optim_parts *parts, bool replace) {
     if (!parts) return;
     ct_context *context = parts->held->context;
     const int64_t count = parts->held->count;
-    if (replace) replace_states(parts);
+    if (replace) parts_replace_states(parts);
     for (int64_t i = 0; parts->item && i < count; i++) cti_nn_item_reset(&parts->item[i]);
     cti_give(context, parts->item, cti_bytes(count, sizeof *parts->item));
     cti_give(context, parts, sizeof *parts);

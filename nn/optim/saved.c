@@ -18,7 +18,7 @@ static bool file_has(const cti_shards *file, const char *key, const char *field,
 }
 
 /* Adds a number of an item. */
-static bool gather_number(cti_nn_state *state, const char *key, const cti_nn_number *number,
+static bool number_gather(cti_nn_state *state, const char *key, const cti_nn_number *number,
                           cti_nn_item *item) {
     char prefix[FIELD];
     snprintf(prefix, sizeof prefix, "%s.%s.", key, number->name);
@@ -33,11 +33,11 @@ static const char *state_field(const ct_optim *optim, const cti_nn_item *item, i
     return field;
 }
 
-static bool gather_item(cti_nn_state *state, const char *key, const ct_optim *optim,
+static bool item_gather(cti_nn_state *state, const char *key, const ct_optim *optim,
                         cti_nn_item *item) {
     const int numbers = item->grouped ? CTI_NN_ITEM_NUMBERS : CTI_NN_GROUP_NUMBERS;
     for (int i = 0; i < numbers; i++)
-        if (!gather_number(state, key, &cti_nn_item_numbers[i], item)) return false;
+        if (!number_gather(state, key, &cti_nn_item_numbers[i], item)) return false;
     for (int k = 0; k < CTI_NN_STATES && item->state[k]; k++) {
         char prefix[2 * FIELD], field[FIELD];
         snprintf(prefix, sizeof prefix, "%s.%s.", key, state_field(optim, item, k, field));
@@ -47,7 +47,7 @@ static bool gather_item(cti_nn_state *state, const char *key, const ct_optim *op
     return true;
 }
 
-static bool gather_option(cti_nn_state *state, const char *key, ct_optim *optim, int i) {
+static bool option_gather(cti_nn_state *state, const char *key, ct_optim *optim, int i) {
     char prefix[FIELD], name[CTI_NN_OPTION_NAME];
     snprintf(prefix, sizeof prefix, "%s.", key);
     cti_nn_option_name(optim, i, name);
@@ -61,12 +61,12 @@ bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim,
     char prefix[FIELD];
     for (int i = 0; i < optim->values; i++) {
         const bool skips = i == CTI_NN_MATRICES_ONLY && found && !found[optim->count];
-        if (!skips && !gather_option(state, key, optim, i)) return false;
+        if (!skips && !option_gather(state, key, optim, i)) return false;
     }
     snprintf(prefix, sizeof prefix, "%s.", key);
     if (!cti_nn_state_add_number(state, prefix, "skipped", CT_I64, &optim->skipped)) return false;
     for (int64_t i = 0; i < optim->count; i++)
-        if (!gather_item(state, key, optim, &optim->items[i])) return false;
+        if (!item_gather(state, key, optim, &optim->items[i])) return false;
     return true;
 }
 
@@ -126,28 +126,28 @@ bool cti_nn_draft_begin(ct_optim *draft, const ct_optim *optim, const unsigned c
 }
 
 /* Records that KEY.FIELD, or KEY.FIELD.NAME, `says` something wrong. field "": KEY itself. */
-static bool refuse_item(const cti_shards *file, const char *key, const char *field,
+static bool item_refuse(const cti_shards *file, const char *key, const char *field,
                         const char *name, const char *says) {
     return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %s%s%s%s%s%s %s", file->op, file->path,
                    key, *field ? "." : "", field, name ? "." : "", name ? name : "",
                    *field ? "" : ":", says);
 }
 
-static bool check_item(const ct_optim *draft, const cti_nn_item *item, const char *key,
-                       const cti_shards *file) {
+static bool saved_item_check(const ct_optim *draft, const cti_nn_item *item, const char *key,
+                             const cti_shards *file) {
     const char *name = item->names->text;
     char state[FIELD];
     cti_nn_fault fault;
     const bool has_states = cti_nn_rule_of(draft, item)->n_states > 0;
     if (has_states) state_field(draft, item, 0, state);
     if (cti_nn_item_fault(item, &fault))
-        return refuse_item(file, key, fault.name, name, fault.says);
+        return item_refuse(file, key, fault.name, name, fault.says);
     if (item->frozen && item->state[0])
-        return refuse_item(file, key, state, name, "is there, but the parameter is frozen");
+        return item_refuse(file, key, state, name, "is there, but the parameter is frozen");
     if (item->frozen && item->step > 0)
-        return refuse_item(file, key, "step", name, "is not 0, but the parameter is frozen");
+        return item_refuse(file, key, "step", name, "is not 0, but the parameter is frozen");
     if (has_states && item->step > 0 && !item->state[0])
-        return refuse_item(file, key, state, name, "is missing, but the parameter was updated");
+        return item_refuse(file, key, state, name, "is missing, but the parameter was updated");
     return true;
 }
 
@@ -155,13 +155,13 @@ bool cti_nn_draft_check(const ct_optim *draft, ct_optim *optim, const char *key,
                         const cti_shards *file) {
     cti_nn_fault fault;
     if (cti_nn_optim_fault(draft, optim, &fault))
-        return refuse_item(file, key, fault.name, NULL, fault.says);
+        return item_refuse(file, key, fault.name, NULL, fault.says);
     if (draft->skipped < 0 || draft->skipped > CTI_NN_LAST_STEP)
         return ct_fail(file->context, CT_ERR_FORMAT,
                        "%s: %s: %s.skipped is %" PRId64 ", must be at least 0 and at most %" PRId64,
                        file->op, file->path, key, draft->skipped, CTI_NN_LAST_STEP);
     for (int64_t i = 0; i < draft->count; i++)
-        if (!check_item(draft, &draft->items[i], key, file)) return false;
+        if (!saved_item_check(draft, &draft->items[i], key, file)) return false;
     return true;
 }
 

@@ -30,7 +30,7 @@ static pid_t started_by; /* the process that started MPI; a child of fork is ano
 
 /* Ends all ranks. MPI_Abort may run at_exit. MPI_Abort of MPICH 4.0 over UCX does not return while
  * a send is pending; then a signal ends this rank, and the launcher ends the others. */
-static void abort_all(MPI_Comm comm) {
+static void mpi_abort_all(MPI_Comm comm) {
     sigset_t alarms;
     aborting = true;
     fflush(NULL); /* messages about the failure */
@@ -42,15 +42,15 @@ static void abort_all(MPI_Comm comm) {
     MPI_Abort(comm, EXIT_FAILURE);
 }
 
-static void end_mpi(void) {
+static void mpi_library_end(void) {
     int over = 0;
     MPI_Finalized(&over);
     if (!started_here || open_comms || failed_comms || over) return;
-    if (abandoned) abort_all(MPI_COMM_WORLD);
+    if (abandoned) mpi_abort_all(MPI_COMM_WORLD);
     MPI_Finalize();
 }
 
-static void free_comm(cti_mpi *m) {
+static void comm_free(cti_mpi *m) {
     if (!m) return;
     free(m->left);
     free(m->leaving);
@@ -60,14 +60,14 @@ static void free_comm(cti_mpi *m) {
 
 /* Returns when all ranks have parted; otherwise the program ends. */
 static void part_comm(cti_mpi *m, bool failed) {
-    if (!cti_mpi_part(m, failed)) abort_all(m->comm);
+    if (!cti_mpi_part(m, failed)) mpi_abort_all(m->comm);
     MPI_Comm_free(&m->comm);
 }
 
 void cti_mpi_close(cti_mpi *m, bool failed) {
     if (m->process != getpid()) return; /* the comm is the parent process's */
     if (m->comm == MPI_COMM_NULL) {     /* MPI has already ended */
-        free_comm(m);
+        comm_free(m);
         return;
     }
     cti_mpi **link = &open_comms;
@@ -80,8 +80,8 @@ void cti_mpi_close(cti_mpi *m, bool failed) {
         return;
     }
     part_comm(m, false);
-    free_comm(m);
-    end_mpi();
+    comm_free(m);
+    mpi_library_end();
 }
 
 /* Runs at the end of the program or of MPI. A comm may still be open, for instance when
@@ -95,7 +95,7 @@ static void part_all(void) {
         cti_mpi *m = failed_comms;
         failed_comms = m->next;
         part_comm(m, true);
-        free_comm(m);
+        comm_free(m);
     }
 }
 
@@ -104,7 +104,7 @@ static void at_exit(void) {
     if (started_by != getpid() || aborting) return;
     MPI_Finalized(&over);
     if (!over) part_all();
-    end_mpi();
+    mpi_library_end();
 }
 
 static int at_finalize(MPI_Comm self, int key, void *value, void *state) {
@@ -115,7 +115,7 @@ static int at_finalize(MPI_Comm self, int key, void *value, void *state) {
 
 /* ---- the start ---- */
 
-static bool start_mpi(ct_context *context) {
+static bool mpi_library_start(ct_context *context) {
     int running = 0, over = 0, main_thread = 0, level;
     MPI_Finalized(&over);
     if (over)
@@ -149,7 +149,7 @@ static bool start_mpi(ct_context *context) {
 }
 
 /* Returns false if the request has failed, or has not ended in time. */
-static bool wait_request(MPI_Request *request, double until) {
+static bool request_wait(MPI_Request *request, double until) {
     for (int done = 0;; cti_mpi_nap()) {
         if (MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
         if (done) return true;
@@ -178,13 +178,13 @@ static cti_mpi *new_comm(ct_context *context) {
         MPI_Comm_rank(MPI_COMM_WORLD, &m->rank);
     }
     if (m && m->left && m->leaving && m->parting) return m;
-    free_comm(m);
+    comm_free(m);
     return ct_fail(context, CT_ERR_MEMORY, "ct_mpi_comm: out of memory");
 }
 
 /* Duplicates MPI_COMM_WORLD, with all ranks. A rank with an error takes part too, and its message
  * becomes every rank's error. */
-static bool agree_on_comm(ct_context *context, MPI_Comm *comm) {
+static bool comm_agree_all(ct_context *context, MPI_Comm *comm) {
     double until = MPI_Wtime() + MINUTES * 60;
     char message[MESSAGE];
     int own = 0, size = 0, who = 0;
@@ -194,12 +194,12 @@ static bool agree_on_comm(ct_context *context, MPI_Comm *comm) {
     snprintf(message, sizeof message, "%s", ct_error_message(context));
     if (ct_error(context) == CT_OK) own = size;
     abandoned = MPI_Comm_idup(MPI_COMM_WORLD, comm, &request) != MPI_SUCCESS ||
-                !wait_request(&request, until) ||
+                !request_wait(&request, until) ||
                 MPI_Iallreduce(&own, &who, 1, MPI_INT, MPI_MIN, *comm, &request) != MPI_SUCCESS ||
-                !wait_request(&request, until);
+                !request_wait(&request, until);
     if (!abandoned && who < size)
         abandoned = MPI_Ibcast(message, MESSAGE, MPI_CHAR, who, *comm, &request) != MPI_SUCCESS ||
-                    !wait_request(&request, until);
+                    !request_wait(&request, until);
     if (abandoned)
         return ct_fail(context, CT_ERR_IO,
                        "ct_mpi_comm: not all ranks have called it within %d minutes", MINUTES);
@@ -210,10 +210,10 @@ static bool agree_on_comm(ct_context *context, MPI_Comm *comm) {
 
 ct_comm *ct_mpi_comm(ct_context *context) {
     MPI_Comm comm;
-    if (!context || !start_mpi(context)) return NULL;
+    if (!context || !mpi_library_start(context)) return NULL;
     cti_mpi *m = new_comm(context);
-    if (!agree_on_comm(context, &comm)) {
-        free_comm(m);
+    if (!comm_agree_all(context, &comm)) {
+        comm_free(m);
         return NULL;
     }
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);

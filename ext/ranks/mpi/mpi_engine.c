@@ -71,7 +71,7 @@ static void has_left(cti_mpi *m, int rank, int tag) {
 
 /* Receives "leave" and "over" messages, at most once in a millisecond, because pending transfers
  * are tested often. */
-static void take_leaves(cti_mpi *m) {
+static void leaves_take(cti_mpi *m) {
     const double now = MPI_Wtime();
     if (now - m->looked < 1e-3) return;
     m->looked = now;
@@ -85,13 +85,13 @@ static void take_leaves(cti_mpi *m) {
     }
 }
 
-static void announce(cti_mpi *m, int tag, MPI_Request *requests) {
+static void end_announce(cti_mpi *m, int tag, MPI_Request *requests) {
     for (int r = 0; r < m->size; r++)
         if (r != m->rank) MPI_Isend(NULL, 0, MPI_BYTE, r, tag, m->comm, &requests[r]);
 }
 
 /* Receives and discards messages that no transfer waits for, one at a time. */
-static void discard(cti_mpi *m) {
+static void messages_discard(cti_mpi *m) {
     for (;;) {
         int there = 0, size = 0, ended = 0;
         MPI_Message message;
@@ -115,18 +115,18 @@ static void discard(cti_mpi *m) {
     }
 }
 
-static void free_segments(segments *p) {
+static void segments_free(segments *p) {
     free(p->statuses);
     free(p);
 }
 
-static void end_lost(cti_mpi *m) {
+static void lost_peers_end(cti_mpi *m) {
     int error = MPI_SUCCESS;
     for (segments **link = &m->lost; *link;) {
         segments *p = *link;
         if (test_all(p->n, p->requests, NULL, &error)) {
             *link = p->next;
-            free_segments(p);
+            segments_free(p);
         } else link = &p->next;
     }
 }
@@ -137,11 +137,11 @@ void cti_mpi_leave(cti_mpi *m) {
     double until = MPI_Wtime() + grace;
     bool all = false;
     m->leaves = true;
-    announce(m, LEAVE, m->leaving);
+    end_announce(m, LEAVE, m->leaving);
     while (!all && MPI_Wtime() < until) {
         cti_mpi_nap();
-        discard(m);
-        end_lost(m);
+        messages_discard(m);
+        lost_peers_end(m);
         all = !m->lost;
         for (int r = 0; r < m->size; r++) all = all && (m->left[r] || r == m->rank);
     }
@@ -158,13 +158,13 @@ bool cti_mpi_part(cti_mpi *m, bool failed) {
     double until = MPI_Wtime() + seconds_to_part(m);
     int error = MPI_SUCCESS;
     m->parts = true;
-    announce(m, OVER, m->parting);
+    end_announce(m, OVER, m->parting);
     for (;; cti_mpi_nap()) {
         /* While a transfer is lost MPI is not called: it could use memory that is no longer
          * valid. */
         if (failed && MPI_Wtime() > until) return false;
         if (m->lost) continue;
-        discard(m);
+        messages_discard(m);
         bool sent = test_all(m->size, m->leaving, NULL, &error) &&
                     test_all(m->size, m->parting, NULL, &error);
         if (sent && m->staying == 0 && m->discard == MPI_REQUEST_NULL) return true;
@@ -173,10 +173,10 @@ bool cti_mpi_part(cti_mpi *m, bool failed) {
 
 /* ---- transfers ---- */
 
-static void release_segments(ct_transfer *t) {
+static void segments_release(ct_transfer *t) {
     segments *p = t->state;
     t->state = NULL;
-    free_segments(p);
+    segments_free(p);
 }
 
 static size_t segment_size(const ct_transfer *t, int i) {
@@ -184,7 +184,7 @@ static size_t segment_size(const ct_transfer *t, int i) {
     return left < CTI_MPI_SEGMENT ? left : CTI_MPI_SEGMENT;
 }
 
-static void cancel_receives(segments *p) {
+static void receives_cancel(segments *p) {
     for (int i = 0; i < p->n; i++)
         if (p->requests[i] != MPI_REQUEST_NULL) MPI_Cancel(&p->requests[i]);
     p->cancelled = true;
@@ -202,16 +202,16 @@ static void mpi_end(cti_mpi *m, ct_transfer *t) {
     double now = start;
     int error = MPI_SUCCESS;
     if (t->tag != ROLL && now - p->started > m->waited) m->waited = now - p->started;
-    if (t->receives && !p->cancelled) cancel_receives(p);
+    if (t->receives && !p->cancelled) receives_cancel(p);
     bool done = test_all(p->n, p->requests, NULL, &error);
     for (; !done; now = MPI_Wtime()) {
-        take_leaves(m);
+        leaves_take(m);
         if (now - start > (t->receives || m->left[t->peer] ? grace : glance)) break;
         cti_mpi_nap();
         done = test_all(p->n, p->requests, NULL, &error);
     }
     if (done) {
-        release_segments(t);
+        segments_release(t);
     } else {
         p->next = m->lost;
         m->lost = p;
@@ -291,7 +291,7 @@ static void mpi_cancel(ct_comm *comm, ct_transfer *t) {
     cti_mpi *m = ct_comm_data(comm);
     if (!t->state) return;
     if (has_mpi(m)) mpi_end(m, t);
-    else release_segments(t);
+    else segments_release(t);
 }
 
 static ct_transfer_state mpi_test(ct_comm *comm, ct_transfer *t) {
@@ -305,9 +305,9 @@ static ct_transfer_state mpi_test(ct_comm *comm, ct_transfer *t) {
     }
     done = test_all(p->n, p->requests, p->statuses, &error);
     if (!done && error == MPI_SUCCESS && t->receives && !p->cancelled) {
-        take_leaves(m);
+        leaves_take(m);
         if (m->left[t->peer]) {
-            cancel_receives(p);
+            receives_cancel(p);
             done = test_all(p->n, p->requests, p->statuses, &error);
         }
     }
@@ -318,7 +318,7 @@ static ct_transfer_state mpi_test(ct_comm *comm, ct_transfer *t) {
     }
     if (!done) return CT_TRANSFER_PENDING;
     ct_transfer_state state = transfer_outcome(m, t);
-    release_segments(t);
+    segments_release(t);
     return state;
 }
 
@@ -327,7 +327,7 @@ static const char *mpi_reason(ct_comm *comm) {
     return m->reason;
 }
 
-static void close_comm(ct_comm *comm, bool failed) { cti_mpi_close(ct_comm_data(comm), failed); }
+static void comm_close(ct_comm *comm, bool failed) { cti_mpi_close(ct_comm_data(comm), failed); }
 
 const ct_comm_engine cti_mpi_engine = {
     .name = "MPI",
@@ -335,5 +335,5 @@ const ct_comm_engine cti_mpi_engine = {
     .test = mpi_test,
     .cancel = mpi_cancel,
     .reason = mpi_reason,
-    .close = close_comm,
+    .close = comm_close,
 };
