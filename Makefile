@@ -50,7 +50,8 @@ EXT     ?= $(patsubst %/,%,$(wildcard ext/*/))
 # ext/models stands on ext/text, and ext/text on ext/data.
 stands_on = $(if $(filter $(1),$(EXT)),$(if $(filter $(2),$(EXT)),,$(error EXT has $(1), which stands on $(2))))
 $(call stands_on,ext/text,ext/data)$(call stands_on,ext/models,ext/text)
-FOLDERS  = $(patsubst %/,%,$(wildcard src/*/) ops/ $(wildcard ops/*/) nn/ $(wildcard nn/*/)) $(EXT)
+FOLDERS  = $(patsubst %/,%,$(wildcard src/*/) ops/ $(wildcard ops/*/) nn/ $(wildcard nn/*/)) $(EXT) \
+    $(if $(filter ext/text,$(EXT)),ext/text/jinja)
 SOURCES  = $(filter-out src/kernels/% $(OTHER_OS),$(wildcard $(FOLDERS:%=%/*.c)))
 OBJ      = $(SOURCES:%.c=$(BUILD)/obj/%.o) $(KOBJ)
 # AMALGAMATED=1 builds the library from its amalgamation, to test it: make BUILD=build/amalgamated AMALGAMATED=1 test.

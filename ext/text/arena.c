@@ -1,7 +1,7 @@
-/* An arena: a list of blocks of the context, of which the newest small one is cut from its front.
- */
+/* An arena: a list of blocks, of which the newest small one is cut from its front. */
 #include "arena.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "../../src/core/memory.h"
@@ -24,7 +24,7 @@ _Static_assert(ARENA_HEADER % ARENA_ALIGN == 0, "the first part is aligned");
 static char *new_block(cti_arena *arena, size_t bytes) {
     size_t whole;
     if (__builtin_add_overflow(bytes, (size_t)ARENA_HEADER, &whole)) whole = SIZE_MAX;
-    cti_arena_block *block = cti_take_any(arena->context, whole);
+    cti_arena_block *block = arena->context ? cti_take_any(arena->context, whole) : malloc(whole);
     if (!block) return NULL;
     *block = (cti_arena_block){.next = arena->blocks, .bytes = whole};
     arena->blocks = block;
@@ -60,7 +60,8 @@ void cti_arena_free(cti_arena *arena) {
     while (arena->blocks) {
         cti_arena_block *block = arena->blocks;
         arena->blocks = block->next;
-        cti_give_any(arena->context, block, block->bytes);
+        if (arena->context) cti_give_any(arena->context, block, block->bytes);
+        else free(block);
     }
     arena->next = arena->end = NULL;
 }
