@@ -4,7 +4,7 @@
  * Invariants:
  *
  * 1. Every key that transformers reads has one row: in the table of its family (families.c), or in
- *    cti_lm_common_keys (config_keys.c) if all families treat it alike. The row says whether the
+ *    common_keys (config_keys.c) if all families treat it alike. The row says whether the
  *    key is followed, has no effect on logits, or is refused, and why.
  * 2. A key without a row is one that transformers does not read in this family. It is an error,
  *    unless the caller ignores unknown keys. So what is ignored never changes logits.
@@ -115,7 +115,6 @@ typedef struct {
 
 const cti_lm_family *cti_lm_family_of(cti_text model_type); /* NULL: there is none */
 void cti_lm_family_names(char *out, size_t size); /* all model_types, "gpt2, llama, ..." */
-extern const cti_lm_key cti_lm_common_keys[];     /* ends with a NULL key */
 
 typedef enum {
     CTI_LM_HEAD_CAUSAL,

@@ -8,7 +8,7 @@
 #define UNLESS_OFF(name, text) {.key = (name), .kind = CTI_LM_OFF, .why = (text)}
 
 /* A row of a family's own table stands before these. */
-const cti_lm_key cti_lm_common_keys[] = {
+static const cti_lm_key common_keys[] = {
     NAMED("architectures"),
     NAMED("model_type"),
     NAMED("dtype"),
@@ -174,7 +174,7 @@ static const cti_lm_key *row_of(const cti_lm_key *row, cti_text key) {
 
 const cti_lm_key *cti_lm_key_of(const cti_lm_family *family, cti_text key) {
     const cti_lm_key *row = row_of(family->keys, key);
-    return row ? row : row_of(cti_lm_common_keys, key);
+    return row ? row : row_of(common_keys, key);
 }
 
 static bool is_empty(const cti_json_tree *tree, cti_json_at value) {

@@ -91,9 +91,6 @@ bool cti_lm_has_padding(const cti_lm *lm);
 /* Gives a model's matrices and biases their initial values. */
 bool cti_lm_initialise(const cti_lm *lm);
 
-/* Runs the module at a path below the root. */
-ct_tensor *cti_lm_run(const cti_lm *lm, const char *path, ct_tensor *x);
-
 struct ct_lm_cache {
     union {
         cti_object object; /* must be first */

@@ -154,24 +154,20 @@ static void transfer_unlink(ct_comm *comm, cti_transfer *transfer) {
     transfer->pending = false;
 }
 
-void cti_comm_cancel(ct_comm *comm, cti_transfer *transfer) {
+static void transfer_cancel(ct_comm *comm, cti_transfer *transfer) {
     if (!transfer->pending) return;
     engine_cancel(comm, &transfer->transfer);
     transfer_unlink(comm, transfer);
 }
 
-void cti_comm_hush(ct_comm *comm) {
-    for (int r = 0; r < comm->size; r++) {
-        cti_comm_cancel(comm, &comm->roll[r].receive);
-        cti_comm_cancel(comm, &comm->roll[r].send);
-    }
-}
-
 static void comm_close_engine(ct_comm *comm) {
     if (!comm->engine) return;
-    cti_comm_hush(comm);
+    for (int r = 0; r < comm->size; r++) {
+        transfer_cancel(comm, &comm->roll[r].receive);
+        transfer_cancel(comm, &comm->roll[r].send);
+    }
     const bool failed = comm->pending || *comm->fault;
-    while (comm->pending) cti_comm_cancel(comm, comm->pending);
+    while (comm->pending) transfer_cancel(comm, comm->pending);
     engine_close(comm, failed);
     CTI_ASSERT(!comm->pending && !comm->last);
 }
@@ -196,7 +192,7 @@ void cti_comm_lose(ct_comm *comm, int peer, const char *says) {
     if (!*comm->fault) snprintf(comm->fault, sizeof comm->fault, "rank %d %s", peer, says);
     for (cti_transfer *t = comm->pending, *next; t; t = next) {
         next = t->next;
-        if (t->transfer.peer == peer) cti_comm_cancel(comm, t);
+        if (t->transfer.peer == peer) transfer_cancel(comm, t);
     }
 }
 

@@ -96,15 +96,9 @@ bool cti_comm_is_inside(ct_comm *comm, const char *function);
 /* Tests every pending transfer once, without waiting. Returns whether any has ended. */
 bool cti_comm_poll(ct_comm *comm);
 
-/* Cancels the transfer if it is pending. */
-void cti_comm_cancel(ct_comm *comm, cti_transfer *transfer);
-
 /* Declares a peer lost and cancels all transfers with it. `says` continues "rank 3 ...": "has left
  * the run". It becomes the fault unless the comm has one. */
 void cti_comm_lose(ct_comm *comm, int peer, const char *says);
-
-/* Cancels the transfers of the roll call. */
-void cti_comm_hush(ct_comm *comm);
 
 /* Cancels all transfers and closes the engine. A fault that is not NULL replaces the comm's. */
 void cti_comm_break(ct_comm *comm, const char *fault);

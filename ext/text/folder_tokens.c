@@ -67,8 +67,10 @@ char *cti_tokenizer_path(cti_arena *arena, const char *folder, const char *name)
     return path;
 }
 
-bool cti_folder_text(cti_arena *arena, const char *folder, const char *name, char **path,
-                     cti_text *text) {
+/* Reads a file of the folder, which may be absent. *text is in the arena; its .at is NULL if there
+ * is no file. Returns false after an error. */
+static bool folder_text(cti_arena *arena, const char *folder, const char *name, char **path,
+                        cti_text *text) {
     *text = (cti_text){0};
     *path = cti_tokenizer_path(arena, folder, name);
     if (!*path) return false;
@@ -90,8 +92,7 @@ static bool folder_file_read(folder_reading *read, const char *folder, int which
     ct_tokenizer *tokenizer = read->tokenizer;
     char *path;
     cti_text text;
-    if (!cti_folder_text(&tokenizer->arena, folder, folder_names[which], &path, &text))
-        return false;
+    if (!folder_text(&tokenizer->arena, folder, folder_names[which], &path, &text)) return false;
     if (!text.at) return true;
     if (cti_folder_is_no_json(tokenizer->context, path, text)) return false;
     const cti_text copy = cti_arena_copy(&tokenizer->arena, text);
@@ -481,8 +482,7 @@ bool cti_folder_read(ct_tokenizer *tokenizer, const char *folder) {
     }
     char *path;
     cti_text jinja;
-    if (!cti_folder_text(&tokenizer->arena, folder, "chat_template.jinja", &path, &jinja))
-        return false;
+    if (!folder_text(&tokenizer->arena, folder, "chat_template.jinja", &path, &jinja)) return false;
     parts->has_map = !read.has_list && read.file[FOLDER_MAP].tree;
     parts->template_is_file = jinja.at != NULL;
     if (jinja.at) parts->template_text = jinja;

@@ -192,9 +192,4 @@ static inline bool cti_attention_is_limited(const ct_attention_opts *opts) {
            opts->lower_right;
 }
 
-/* Returns the mask (B, 1, T, S) of a call with its weights in memory: true if lengths, diagonals
- * and segments leave the pair visible. NULL: an error. */
-ct_tensor *cti_attention_visible(ct_context *context, const ct_attention_opts *opts,
-                                 ct_shape scores);
-
 #endif

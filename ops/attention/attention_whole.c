@@ -24,8 +24,10 @@ static bool sees(const ct_attention_opts *o, int64_t i, int64_t j, int64_t lengt
     return (!w.left || w.left > i - j) && (!w.right || w.right > j - i);
 }
 
-ct_tensor *cti_attention_visible(ct_context *context, const ct_attention_opts *opts,
-                                 ct_shape scores) {
+/* Returns the mask (B, 1, T, S) of a call with its weights in memory: true if lengths, diagonals
+ * and segments leave the pair visible. NULL: an error. */
+static ct_tensor *whole_visible(ct_context *context, const ct_attention_opts *opts,
+                                ct_shape scores) {
     const int64_t batch = scores.dim[0], n = scores.dim[2], s = scores.dim[3];
     ct_tensor *y = cti_tensor_new(context, CT_BOOL, CT_SHAPE(batch, 1, n, s));
     const ct_tensor *ids = opts->segments;
@@ -52,7 +54,7 @@ static bool join_masks(ct_context *context, const ct_attention_opts *opts, ct_sh
                        ct_tensor **keep) {
     ct_tensor *limits = NULL;
     *keep = opts->mask;
-    if (cti_attention_is_limited(opts)) limits = cti_attention_visible(context, opts, scores);
+    if (cti_attention_is_limited(opts)) limits = whole_visible(context, opts, scores);
     else if (opts->causal) limits = ct_causal_mask(context, scores.dim[2], scores.dim[3]);
     if (limits) *keep = *keep ? ct_logical_and(*keep, limits) : limits;
     if (opts->key_mask) {
@@ -70,7 +72,7 @@ ct_tensor *cti_attention_visible_rows(ct_tensor *x, ct_dtype dtype, ct_tensor *k
     if (x && lengths) {
         const ct_attention_opts only = {.lengths = lengths};
         const int64_t b = x->shape.dim[0], s = x->shape.dim[2];
-        keys = cti_attention_visible(x->context, &only, CT_SHAPE(b, 1, 1, s));
+        keys = whole_visible(x->context, &only, CT_SHAPE(b, 1, 1, s));
         keys = keys ? ct_view(keys, CT_SHAPE(b, s)) : NULL;
         if (keys && key_mask) keys = ct_logical_and(keys, key_mask);
         if (!keys) return NULL;

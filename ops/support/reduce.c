@@ -15,8 +15,17 @@
 
 enum { REDUCE_UNIT = 32768, REDUCE_COLUMNS = 1024, REDUCE_FEW = 16 };
 
-cti_reduce_runs cti_reduce_runs_of(ct_shape shape, unsigned set) {
-    cti_reduce_runs runs = {.count = 0};
+/* The runs of a shape. A run is a maximal group of adjacent dims that are all reduced or all kept,
+ * so reduced and kept runs alternate. Dims of size 1 are left out. size[i] is the product of the
+ * dims of run i. */
+typedef struct {
+    int count;
+    int64_t size[CT_MAX_DIMS];
+    bool reduced[CT_MAX_DIMS];
+} reduce_runs;
+
+static reduce_runs runs_of(ct_shape shape, unsigned set) {
+    reduce_runs runs = {.count = 0};
     for (int d = 0; d < shape.ndim; d++) {
         bool reduced = set >> d & 1;
         if (shape.dim[d] == 1) continue;
@@ -29,7 +38,11 @@ cti_reduce_runs cti_reduce_runs_of(ct_shape shape, unsigned set) {
     return runs;
 }
 
-int cti_reduce_last(const cti_reduce_runs *runs, int64_t *outer, int64_t *n, int64_t *inner) {
+/* Finds the last reduced run. Sets *n to its size, *outer to the product of the runs before it, and
+ * *inner to the size of the kept run after it. Returns the index of the run. If the index is 0 or
+ * 1, this is the only reduced run, because runs alternate. If no run is reduced, *outer and *n are
+ * 1 and the result is -1. */
+static int last_run(const reduce_runs *runs, int64_t *outer, int64_t *n, int64_t *inner) {
     int last = runs->count - 1;
     *outer = *n = *inner = 1;
     while (last >= 0 && !runs->reduced[last]) *inner *= runs->size[last--];
@@ -136,10 +149,10 @@ ct_tensor *cti_reduce_dims(const ct_call *c, cti_reduce *f, cti_reduce *again, c
     const int64_t step = x->contiguous ? 0 : row_step(x, set);
     if (!step) x = cti_tensor_dense(x);
     if (!x) return NULL;
-    cti_reduce_runs runs = cti_reduce_runs_of(x->shape, set);
+    reduce_runs runs = runs_of(x->shape, set);
     reduced_run r = {.f = f, .again = again, .from = x->dtype, .to = dtype, .x = x->data};
     for (bool first = true;; first = false) {
-        const int last = cti_reduce_last(&runs, &r.outer, &r.n, &r.inner);
+        const int last = last_run(&runs, &r.outer, &r.n, &r.inner);
         ct_tensor *reduced = last < 2 ? y : cti_op_new(c, dtype, CT_SHAPE(r.outer, r.inner));
         if (!reduced) return NULL;
         r.y = reduced->data;
@@ -163,9 +176,9 @@ ct_tensor *cti_reduce_sum(const ct_call *c, ct_tensor *x, unsigned set, bool kee
 }
 
 ct_tensor *cti_reduce_as_columns(ct_tensor *x, unsigned set, cti_columns *of, ct_shape *back) {
-    const cti_reduce_runs runs = cti_reduce_runs_of(x->shape, set);
+    const reduce_runs runs = runs_of(x->shape, set);
     *back = CT_SCALAR;
-    if (cti_reduce_last(&runs, &of->outer, &of->n, &of->inner) < 2) return x;
+    if (last_run(&runs, &of->outer, &of->n, &of->inner) < 2) return x;
     ct_shape order = {.ndim = x->shape.ndim};
     *back = order;
     *of = (cti_columns){1, 1, 1};

@@ -12,23 +12,6 @@ typedef struct {
     bool keepdim;
 } cti_reduce_attrs;
 
-/* The runs of a shape. A run is a maximal group of adjacent dims that are all reduced or all kept,
- * so reduced and kept runs alternate. Dims of size 1 are left out. size[i] is the product of the
- * dims of run i. */
-typedef struct {
-    int count;
-    int64_t size[CT_MAX_DIMS];
-    bool reduced[CT_MAX_DIMS];
-} cti_reduce_runs;
-
-cti_reduce_runs cti_reduce_runs_of(ct_shape shape, unsigned set);
-
-/* Finds the last reduced run. Sets *n to its size, *outer to the product of the runs before it, and
- * *inner to the size of the kept run after it. Returns the index of the run. If the index is 0 or
- * 1, this is the only reduced run, because runs alternate. If no run is reduced, *outer and *n are
- * 1 and the result is -1. */
-int cti_reduce_last(const cti_reduce_runs *runs, int64_t *outer, int64_t *n, int64_t *inner);
-
 /* Reduces x over a set of dims by the kernel f, to a result of the given dtype. The kernel `again`
  * combines partial results, which have the result's dtype. If the op's partial results cannot be
  * combined (argmax), `again` is NULL and the set must have exactly one dim. If x has no elements,

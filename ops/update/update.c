@@ -23,7 +23,9 @@ static bool update_fits(const ct_tensor *t, const ct_tensor *u) {
            u->dtype == t->dtype && cti_shape_same(&u->shape, &t->shape);
 }
 
-bool cti_op_updates_with(ct_tensor *t, ct_tensor *u, const char *name) {
+/* Returns whether u, the second tensor, is contiguous and has t's context, shape and dtype. If not,
+ * records the error. */
+static bool updates_with(ct_tensor *t, ct_tensor *u, const char *name) {
     if (update_fits(t, u)) return true;
     if (!u) return ct_fail(t->context, CT_ERR_ARGUMENT, "%s: a tensor is NULL", name);
     if (!cti_tensor_in(u, t->context, name)) return false;
@@ -37,11 +39,10 @@ bool cti_op_updates_with(ct_tensor *t, ct_tensor *u, const char *name) {
 }
 
 bool cti_op_step_is_ready(const ct_optim_item *item, int states, const char *name) {
-    if (!cti_op_updatable(item->param, name, true) ||
-        !cti_op_updates_with(item->param, item->grad, name))
+    if (!cti_op_updatable(item->param, name, true) || !updates_with(item->param, item->grad, name))
         return false;
     for (int i = 0; i < states; i++)
-        if (!cti_op_updates_with(item->param, item->state[i], name)) return false;
+        if (!updates_with(item->param, item->state[i], name)) return false;
     return true;
 }
 

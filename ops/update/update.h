@@ -46,10 +46,6 @@ double cti_op_add_units(const double *sums, int64_t units);
  * If not, records the error. */
 bool cti_op_updatable(ct_tensor *t, const char *name, bool real);
 
-/* Returns whether u, the second tensor, is contiguous and has t's context, shape and dtype. If not,
- * records the error. */
-bool cti_op_updates_with(ct_tensor *t, ct_tensor *u, const char *name);
-
 /* Returns whether the parameter, the gradient and the first `states` states exist and have one
  * shape and dtype. If not, records the error. */
 bool cti_op_step_is_ready(const ct_optim_item *item, int states, const char *name);

@@ -8,9 +8,6 @@
 #include "../core/cache_sets.h"
 #include "../core/int_math.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-
 /* The inputs of every decision. */
 typedef struct {
     const cti_gemm_args *g;
@@ -360,40 +357,4 @@ const cti_gemm_args *cti_plan_gemm(const cti_gemm_args *args, const cti_gemm_mac
     check_order_of_sums(&p, plan);
     if (plan->kind == CTI_GEMM_BLOCKED || plan->kind == CTI_GEMM_SPLIT_K) check_blocked(&p, plan);
     return p.g;
-}
-
-const char *cti_gemm_plan_text(const cti_gemm_plan *plan, char text[CTI_GEMM_PLAN_TEXT]) {
-    static const char *const kind[] = {
-        [CTI_GEMM_ZERO] = "zero",       [CTI_GEMM_GEMV] = "gemv",
-        [CTI_GEMM_DOTS] = "dots",       [CTI_GEMM_DIRECT] = "direct",
-        [CTI_GEMM_BLOCKED] = "blocked", [CTI_GEMM_SPLIT_K] = "split-K"};
-    static const char *const b[] = {[CTI_B_IN_PLACE] = "in place",
-                                    [CTI_B_ON_STACK] = "on the stack",
-                                    [CTI_B_PER_WORKER] = "per worker",
-                                    [CTI_B_SHARED] = "shared"};
-    int n = snprintf(text, CTI_GEMM_PLAN_TEXT, "%s%s%s%s", plan->rounded ? "rounded, " : "",
-                     kind[plan->kind], plan->transposed ? ", transposed" : "",
-                     plan->bias_first ? ", bias first" : "");
-#define APPEND(...) n += snprintf(text + n, (size_t)(CTI_GEMM_PLAN_TEXT - n), __VA_ARGS__)
-    switch (plan->kind) {
-    case CTI_GEMM_ZERO: break;
-    case CTI_GEMM_GEMV:
-    case CTI_GEMM_DOTS:
-        APPEND(": kc %" PRId64 ", tasks of %" PRId64 " columns, grain %" PRId64, plan->kc, plan->nc,
-               plan->grain);
-        break;
-    case CTI_GEMM_DIRECT: APPEND(": B %s; kc %" PRId64, b[plan->b], plan->kc); break;
-    case CTI_GEMM_BLOCKED:
-    case CTI_GEMM_SPLIT_K:
-        APPEND(": A %s, B %s; kc %" PRId64, plan->pack_a ? "packed" : "in place", b[plan->b],
-               plan->kc);
-        if (plan->kind == CTI_GEMM_SPLIT_K) APPEND(" of %" PRId64, plan->k_pass);
-        if (plan->pack_a)
-            APPEND(", %" PRId64 " rows x %" PRId64 " at once", plan->m_pass, plan->batch_pass);
-        APPEND(", tasks of %" PRId64 " x %" PRId64 ", grain %" PRId64, plan->mc, plan->nc,
-               plan->grain);
-        APPEND("; %d workers, %" PRId64 " bytes", plan->workers, cti_gemm_workspace(plan));
-    }
-#undef APPEND
-    return text;
 }

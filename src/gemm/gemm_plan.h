@@ -110,8 +110,4 @@ static inline void cti_gemm_apply(const cti_gemm_args *g, const cti_gemm_plan *p
     e->apply(e->arg, &tile, plan->transposed ? cols : rows, plan->transposed ? rows : cols);
 }
 
-/* Prints the plan, for example "direct: B in place; kc 16". */
-enum { CTI_GEMM_PLAN_TEXT = 320 }; /* enough for the largest numbers */
-const char *cti_gemm_plan_text(const cti_gemm_plan *plan, char text[CTI_GEMM_PLAN_TEXT]);
-
 #endif

@@ -222,7 +222,7 @@ static bool keep_access(cti_file_new *file) {
     return !failed || cti_file_fail(file->context, file->op, file->path, failed);
 }
 
-bool cti_file_new_sync(const cti_file_new *file) {
+static bool sync_file(const cti_file_new *file) {
     return cti_os_sync(file->fd) ||
            cti_file_fail(file->context, file->op, file->path, "cannot sync");
 }
@@ -247,7 +247,7 @@ static bool sync_folder(int fd) {
 /* The folder is opened before the rename, so that a failure to open it leaves the old file in
  * place. The temporary file stays open until after the rename, so its lock holds until then. */
 static bool commit_file(cti_file_new *file) {
-    if (!keep_access(file) || !cti_file_new_sync(file)) return false;
+    if (!keep_access(file) || !sync_file(file)) return false;
     int fd = open_folder(file->context, file->op, file->path, file->target,
                          cti_os_folder_length(file->target));
     if (fd < 0) return false;
@@ -295,7 +295,7 @@ cti_set_member *cti_file_set_add(ct_context *context, const char *op, cti_file_s
 /* Syncs the file and hands it to the context's set. The path belongs to the caller and may end
  * before the set does, so messages then have the target. */
 static bool join_set(cti_file_new *file) {
-    if (!keep_access(file) || !cti_file_new_sync(file)) return false;
+    if (!keep_access(file) || !sync_file(file)) return false;
     cti_set_member *member =
         cti_file_set_add(file->context, file->op, file->context->set, name_in_set(file));
     if (!member) return false;

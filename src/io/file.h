@@ -99,8 +99,6 @@ void cti_file_new_remove_dead(const cti_file_new *file);
 bool cti_file_new_write(const cti_file_new *file, const void *data, size_t size);
 /* Overwrites bytes that were written before. */
 bool cti_file_new_write_at(const cti_file_new *file, int64_t offset, const void *data, size_t size);
-/* Syncs the bytes written so far. Commit syncs too, and is quick after this call. */
-bool cti_file_new_sync(const cti_file_new *file);
 bool cti_file_new_commit(cti_file_new *file);
 void cti_file_new_drop(cti_file_new *file);
 

@@ -17,7 +17,7 @@ HEIRS := $(if $(filter avx512,$(ISAS)),$(foreach i,$(HEIRS_OF_ARCH),$(call has_f
 KERNELS = $(BUILD)/obj/src/kernels
 REAL = real unary elementwise rows products random
 KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(REAL:%=$(KERNELS)/%_$(i)_$(t).o))) \
-    $(HEIRS:%=$(KERNELS)/%.o) $(foreach k,bf16_scalar i64 bool bfloat16,$(KERNELS)/$(k).o)
+    $(HEIRS:%=$(KERNELS)/%.o) $(foreach k,i64 bool bfloat16,$(KERNELS)/$(k).o)
 
 KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CPPFLAGS) $(CFLAGS)
 
@@ -30,7 +30,6 @@ endef
 # random.c never makes one instruction of a b + c: its results are the same bits on every ISA.
 flags_of_set = $($(1)_FLAGS) $(if $(filter f64,$(2)),-DCTI_F64_KERNELS) -DCTI_SET=$(1)_$(2) \
     $(if $(filter random,$(3)),-ffp-contract=off)
-$(eval $(call kernel_object,bf16_scalar,bf16_scalar,$(scalar_FLAGS)))
 $(foreach i,$(HEIRS),$(eval $(call kernel_object,$(i),$(i),$($(i)_FLAGS))))
 $(foreach s,$(REAL),$(foreach i,$(ISAS),$(foreach t,f32 f64,$(eval \
     $(call kernel_object,$(s)_$(i)_$(t),$(s),$(call flags_of_set,$(i),$(t),$(s)))))))

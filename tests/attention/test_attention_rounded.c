@@ -1,11 +1,12 @@
 /* Attention whose products round their operands: near f32's results, forward and backward, for all
  * masks and shapes; the specification's bits; the same bits for any number of threads. */
 #include "attention_rounded_check.h"
+#include "tests/gemm/bf16_scalar.h"
 
 /* AVX-512's kernels with the rounded products of the specification, and with AVX512-BF16's. */
 static int isas(rounding_isa to[2]) {
     if (!cti_isa_find("avx512")) return 0;
-    rounding_isa_of(&to[0], "avx512", "the specification", &cti_bf16_scalar, NULL, NULL);
+    rounding_isa_of(&to[0], "avx512", "the specification", &bf16_scalar, NULL, NULL);
     const cti_isa *fast = cti_isa_find("avx512bf16");
     if (!fast) return 1;
     rounding_isa_of(&to[1], "avx512bf16", "avx512bf16", fast->of[CT_F32]->bf16, NULL, NULL);

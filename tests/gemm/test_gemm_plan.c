@@ -353,67 +353,6 @@ START_TEST(rows_beside_rows) {
 }
 END_TEST
 
-/* A plan in words. */
-START_TEST(text_of_plan) {
-    static const struct {
-        const char *abc;
-        int64_t m, k, n;
-        int threads, more;
-        const char *text;
-    } in_words[] = {
-        {"NNN", 3, 0, 5, 1, BIAS, "zero, bias first"},
-        {"NNN", 400, 70, 1, 1, 0, "dots, transposed: kc 70, tasks of 512 columns, grain 2"},
-        {"TTN", 1, 16, 300, 2, 0, "gemv: kc 16, tasks of 512 columns, grain 13"},
-        {"NTN", 16, 16, 16, 1, 0, "direct: B on the stack; kc 16"},
-        {"TNN", 70, 2600, 50, 2, 0,
-         "split-K: A in place, B in place; "
-         "kc 656 of 1968, tasks of 12 x 52, grain 1; 2 workers, 28000 bytes"},
-        {"TNN", 70, 2600, 50, 1, 0,
-         "blocked: A packed, B in place; "
-         "kc 656, 70 rows x 1 at once, tasks of 70 x 52, grain 1; 1 workers, 188928 bytes"},
-    };
-    const cti_kernels *kernels = cti_isa_find("scalar")->of[CT_F32];
-    for (int i = 0; i < COUNT(in_words); i++) {
-        const row r = {.type = CT_F32,
-                       .abc = in_words[i].abc,
-                       .m = in_words[i].m,
-                       .k = in_words[i].k,
-                       .n = in_words[i].n,
-                       .batch = 1,
-                       .l2_kb = 1024,
-                       .ways = 8,
-                       .threads = in_words[i].threads,
-                       .more = in_words[i].more};
-        char text[CTI_GEMM_PLAN_TEXT];
-        const cti_gemm_plan plan = plan_of(&r, kernels);
-        ck_assert_str_eq(cti_gemm_plan_text(&plan, text), in_words[i].text);
-    }
-}
-END_TEST
-
-/* The longest plan fits the text. */
-START_TEST(long_text) {
-    char text[CTI_GEMM_PLAN_TEXT];
-    const cti_gemm_plan plan = {.kind = CTI_GEMM_SPLIT_K,
-                                .transposed = true,
-                                .bias_first = true,
-                                .kc = INT64_MAX,
-                                .mc = INT64_MAX,
-                                .nc = INT64_MAX,
-                                .grain = INT64_MAX,
-                                .pack_a = true,
-                                .b = CTI_B_ON_STACK,
-                                .k_pass = INT64_MAX,
-                                .m_pass = INT64_MAX,
-                                .batch_pass = INT64_MAX,
-                                .workers = 1,
-                                .sum_bytes = INT64_MAX};
-    const char *end = " bytes";
-    cti_gemm_plan_text(&plan, text);
-    ck_assert(strlen(text) > strlen(end) && !strcmp(text + strlen(text) - strlen(end), end));
-}
-END_TEST
-
 int main(void) {
     Suite *suite = suite_create("gemm plans");
     TCase *tcase = tcase_create("gemm plans");
@@ -422,8 +361,6 @@ int main(void) {
     int isas = 0;
     while (cti_isa_at(isas)) isas++;
     tcase_add_loop_test(tcase, rows_beside_rows, 0, 3 * isas);
-    tcase_add_test(tcase, text_of_plan);
-    tcase_add_test(tcase, long_text);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

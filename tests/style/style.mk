@@ -9,7 +9,7 @@ json = $(subst ",\",$(subst \,\\,$(1)))
 flags_of = $(ALL_CFLAGS) $(if $(filter $(REAL:%=src/kernels/%.c),$(1)),$(COMMANDS_KERNELS)) \
     $(if $(filter src/core/isa.c,$(1)),$(DEFINE_SETS)) \
     $(if $(filter $(HEIRS:%=src/kernels/%.c),$(1)),$($(patsubst src/kernels/%.c,%,$(1))_FLAGS)) \
-    $(if $(filter src/kernels/bf16_scalar.c,$(1)),$(scalar_FLAGS)) $(if $(filter tests/%,$(1)),-I. $(CHECK_CFLAGS))
+    $(if $(filter tests/%,$(1)),-I. $(CHECK_CFLAGS))
 command_of = {"directory": "$(call json,$(CURDIR))", "file": "$(1)", \
     "command": "$(strip $(call json,$(CC) $(call flags_of,$(1)) -c $(1)))"}
 compile_commands.json: FORCE

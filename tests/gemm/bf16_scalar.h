@@ -1,10 +1,13 @@
-/* The products of bf16 panels in plain C: the specification of the other instruction sets'
- * products. */
-#include "bf16.h"
-#include "bf16_product_tmpl.h"
+/* The products of bf16 panels in plain C: the specification. AVX512-BF16 packs and computes the
+ * same bits. In plain C they are slower than f32 products, so no instruction set has them. */
+#ifndef BF16_SCALAR_H
+#define BF16_SCALAR_H
 
 #include <math.h>
 #include <string.h>
+
+#define CTI_VECTOR_BYTES 0
+#include "src/kernels/bf16_product_tmpl.h"
 
 /* Returns x y + s rounded once, for x and y that are bf16 values. fmaf would do, but in MinGW's
  * libm it overflows in an intermediate result. Here the product is exact in f64, and the sum is
@@ -46,4 +49,6 @@ static void bf16_scalar_product(const cti_gemm_params *params, int64_t m, int64_
     bf16_panels_of_b(&(bf16_block){params, m, n, a, b, panel, base, c}, bf16_scalar_tile);
 }
 
-const cti_gemm_kernels cti_bf16_scalar = BF16_KERNELS(bf16_scalar_product);
+static const cti_gemm_kernels bf16_scalar = BF16_KERNELS(bf16_scalar_product);
+
+#endif
