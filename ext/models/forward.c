@@ -132,7 +132,7 @@ static bool lm_is_plain(const ct_lm_call *call) {
 /* ---- embeddings ---- */
 
 /* Runs the module at a path below the root. */
-static ct_tensor *run_child(const cti_lm *lm, const char *path, ct_tensor *x) {
+static ct_tensor *child_run(const cti_lm *lm, const char *path, ct_tensor *x) {
     return ct_forward(ct_module_child(lm->module, path), x);
 }
 
@@ -167,13 +167,13 @@ static ct_tensor *embed(const cti_lm *lm, ct_tensor *ids, const ct_lm_call *call
         ct_tensor *types = call->token_types
                                ? call->token_types
                                : ct_zeros(lm->context, CT_I64, CT_SHAPE(1, shape.dim[1]));
-        x = ct_add(x, run_child(lm, cti_lm_path(lm, names->types, path), types));
+        x = ct_add(x, child_run(lm, cti_lm_path(lm, names->types, path), types));
     }
     if (names->positions) {
         if (!positions) positions = ct_arange(lm->context, CT_I64, 0, (double)shape.dim[1], 1);
-        x = ct_add(x, run_child(lm, cti_lm_path(lm, names->positions, path), positions));
+        x = ct_add(x, child_run(lm, cti_lm_path(lm, names->positions, path), positions));
     }
-    if (names->embed_norm) x = run_child(lm, cti_lm_path(lm, names->embed_norm, path), x);
+    if (names->embed_norm) x = child_run(lm, cti_lm_path(lm, names->embed_norm, path), x);
     const double p = lm->config.number[CTI_LM_EMBEDDING_DROPOUT];
     return p > 0 ? ct_dropout(x, p, ct_module_training(lm->module)) : x;
 }
@@ -191,7 +191,7 @@ static ct_tensor *lm_run_layers(cti_lm *lm, ct_tensor *x, ct_mha_call call, ct_l
         x = ct_encoder_layer_forward(layer, x, call).out;
     }
     const char *norm = lm->config.family->names.norm;
-    return norm && x ? run_child(lm, cti_lm_path(lm, norm, path), x) : x;
+    return norm && x ? child_run(lm, cti_lm_path(lm, norm, path), x) : x;
 }
 
 /* The last hidden state (B, T, E). After an error the cache is as it was before. */
@@ -261,7 +261,7 @@ static ct_tensor *mean_of_tokens(const cti_lm *lm, const ct_lm_call *call, ct_te
 
 static ct_tensor *pooled(const cti_lm *lm, ct_tensor *x) {
     char path[CTI_LM_PATH];
-    return ct_tanh(run_child(lm, cti_lm_path(lm, "pooler.dense", path), ct_select(x, 1, 0)));
+    return ct_tanh(child_run(lm, cti_lm_path(lm, "pooler.dense", path), ct_select(x, 1, 0)));
 }
 
 /* ---- logits ---- */
@@ -287,8 +287,8 @@ static lm_logits logits_of(const cti_lm *lm, ct_tensor *x) {
     const double drop = lm->config.number[CTI_LM_CLASS_DROPOUT],
                  cap = lm->config.number[CTI_LM_FINAL_CAP];
     if (lm->config.head == CTI_LM_HEAD_MASKED) {
-        x = ct_activate(run_child(lm, transform_dense, x), lm->config.activation);
-        x = run_child(lm, transform_norm, x);
+        x = ct_activate(child_run(lm, transform_dense, x), lm->config.activation);
+        x = child_run(lm, transform_norm, x);
     } else if (lm->config.head == CTI_LM_HEAD_CLASSES) {
         x = pooled(lm, x);
         if (drop > 0) x = ct_dropout(x, drop, ct_module_training(lm->module));
