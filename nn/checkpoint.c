@@ -373,7 +373,7 @@ static void fingerprints_compare(const cti_shards *file, read_numbers *numbers) 
     if (!text || text->size < CTI_FINGERPRINT_DIGITS) return;
     cti_fingerprint_text(file->context, here);
     if (!memcmp(text->at, here, CTI_FINGERPRINT_DIGITS)) return;
-    cti_shorten(saved, sizeof saved - 1, text->at, text->size);
+    cti_text_shorten(saved, sizeof saved - 1, text->at, text->size);
     snprintf(numbers->other_bits, sizeof numbers->other_bits, "saved by %s, loaded by %s", saved,
              here);
 }

@@ -32,15 +32,15 @@ static void mismatches_begin(mismatches *m, const cti_shards *file) {
 static void mismatch_add(mismatches *m, const char *heading, const char *what) {
     const bool first = !m->heading, same = !first && !strcmp(m->heading, heading);
     const size_t used = m->out.used;
-    if (!first) cti_write(&m->out, same && *heading ? ", " : "; ");
-    if (!same) cti_write(&m->out, heading);
+    if (!first) cti_string_write(&m->out, same && *heading ? ", " : "; ");
+    if (!same) cti_string_write(&m->out, heading);
     const size_t before = m->out.used;
-    cti_write(&m->out, what);
+    cti_string_write(&m->out, what);
     m->heading = heading;
     if (m->out.used <= m->out.size && !m->omitted) return;
     if (first) {
         m->out.used =
-            before + cti_shorten(m->text + before, m->out.size - before, what, strlen(what));
+            before + cti_text_shorten(m->text + before, m->out.size - before, what, strlen(what));
     } else {
         m->omitted++;
         m->out.used = used;
@@ -84,7 +84,7 @@ static bool mismatches_end(const mismatches *m, const cti_shards *file) {
     char more[MORE_SHOWN] = "", path[CTI_MESSAGE_SIZE];
     if (m->omitted) snprintf(more, sizeof more, "; and %" PRId64 " more", m->omitted);
     const size_t taken = strlen(file->op) + strlen(": : ") + m->out.used + strlen(more);
-    cti_shorten(path, CTI_MESSAGE_SIZE - 1 - taken, file->path, strlen(file->path));
+    cti_text_shorten(path, CTI_MESSAGE_SIZE - 1 - taken, file->path, strlen(file->path));
     ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %.*s%s", file->op, path, (int)m->out.used,
             m->text, more);
     return true;
@@ -95,7 +95,7 @@ static bool mismatches_end(const mismatches *m, const cti_shards *file) {
 enum { REPORT_NAMES = 4, REPORT_NAME = sizeof((ct_load_report *)0)->loaded_names[0] };
 
 static void report_add_name(int64_t *n, char names[REPORT_NAMES][REPORT_NAME], const char *name) {
-    if (*n < REPORT_NAMES) cti_shorten(names[*n], REPORT_NAME - 1, name, strlen(name));
+    if (*n < REPORT_NAMES) cti_text_shorten(names[*n], REPORT_NAME - 1, name, strlen(name));
     ++*n;
 }
 

@@ -275,7 +275,7 @@ static cti_nn_entry *entry_append(ct_module *module, cti_nn_entry **list, const 
     *entry = (cti_nn_entry){.namer = {entry_name},
                             .module = module,
                             .tensor = tensor,
-                            .name = cti_take_string(context, name)};
+                            .name = cti_string_take(context, name)};
     if (!entry->name || (list == &module->params && cti_is_real(tensor->dtype) &&
                          !ct_set_requires_grad(tensor, true))) {
         string_give(context, entry->name);
@@ -360,7 +360,7 @@ ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *c
         !module_can_own(module, name, child) ||
         !name_is_free(module, name, module_longest_name(child)))
         return NULL;
-    child->name = cti_take_string(module->context, name);
+    child->name = cti_string_take(module->context, name);
     if (!child->name) return NULL;
     child->parent = module;
     ct_module **end = &module->children;

@@ -72,7 +72,7 @@ wrapped = $(foreach f,$(1),-Wl$(comma)--wrap=$(f) $(if $(filter $(f),$(OFFSETS))
     $(if $(filter fcntl,$(f)),-Wl$(comma)--wrap=__fcntl_time64))
 CHECK_CFLAGS += $(if $(OFFSETS),-include tests/portable/wide_offsets.h)
 MALLOCS = $(call wrapped,malloc calloc realloc)
-TAKES = cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any
+TAKES = cti_take_any cti_take_zeroed cti_string_take cti_handle_take_any
 LDFLAGS_test_io_faults = $(call wrapped,open openat pread write pwrite close fsync rename mkdir unlink unlinkat \
     fstat fstatat lstat stat fchmod fchown fcntl realpath $(TAKES))
 LDFLAGS_test_io_races = $(LDFLAGS_test_io_faults)

@@ -73,24 +73,24 @@ static void line_put_value(line_reading *reading, cti_json_at at) {
     const cti_json_tree *tree = &reading->tree;
     const cti_json_value *value = line_value(reading, at);
     if (value->kind <= CTI_JSON_TRUE) {
-        cti_write(&reading->out, words[value->kind]);
+        cti_string_write(&reading->out, words[value->kind]);
     } else if (value->kind == CTI_JSON_NUMBER) {
         const cti_text spelled = cti_json_text(tree, at);
-        cti_write_bytes(&reading->out, spelled.at, spelled.size);
+        cti_bytes_write(&reading->out, spelled.at, spelled.size);
     } else if (value->kind == CTI_JSON_STRING) {
-        cti_write_quoted(&reading->out, cti_json_text(tree, at));
+        cti_quoted_write(&reading->out, cti_json_text(tree, at));
     } else {
         const bool object = value->kind == CTI_JSON_OBJECT;
-        cti_write(&reading->out, object ? "{" : "[");
+        cti_string_write(&reading->out, object ? "{" : "[");
         for (cti_json_at i = cti_json_first(tree, at); i; i = tree->value[i].next) {
-            if (i != at + 1) cti_write(&reading->out, ", ");
+            if (i != at + 1) cti_string_write(&reading->out, ", ");
             if (object) {
-                cti_write_quoted(&reading->out, cti_json_key_of(tree, i));
-                cti_write(&reading->out, ": ");
+                cti_quoted_write(&reading->out, cti_json_key_of(tree, i));
+                cti_string_write(&reading->out, ": ");
             }
             line_put_value(reading, i); /* the tree is at most 64 deep */
         }
-        cti_write(&reading->out, object ? "}" : "]");
+        cti_string_write(&reading->out, object ? "}" : "]");
     }
 }
 
@@ -99,7 +99,7 @@ static const char *text_begin(const line_reading *reading) {
     return reading->out.at ? reading->out.at + reading->out.used : NULL;
 }
 
-static void text_end(line_reading *reading) { cti_write_bytes(&reading->out, "", 1); }
+static void text_end(line_reading *reading) { cti_bytes_write(&reading->out, "", 1); }
 
 /* ---- messages ---- */
 
@@ -148,16 +148,16 @@ static void message_put(line_reading *reading, cti_json_at at, const message_nam
         const cti_text key = cti_json_key_of(tree, i);
         const bool is_role = key_is(key, names->role), is_content = key_is(key, names->content);
         if (!learned && key_is(key, "train")) continue;
-        cti_write(out, between);
-        cti_write_quoted(out, is_role      ? cti_text_of("role")
+        cti_string_write(out, between);
+        cti_quoted_write(out, is_role      ? cti_text_of("role")
                               : is_content ? cti_text_of("content")
                                            : key);
-        cti_write(out, ": ");
-        if (is_role) cti_write_quoted(out, cti_text_of(role));
+        cti_string_write(out, ": ");
+        if (is_role) cti_quoted_write(out, cti_text_of(role));
         else line_put_value(reading, i);
         between = ", ";
     }
-    cti_write(out, learned ? "}" : ", \"train\": false}"); /* there is a role at least */
+    cti_string_write(out, learned ? "}" : ", \"train\": false}"); /* there is a role at least */
 }
 
 static bool message_add(line_reading *reading, cti_json_at at, const message_names *names,
@@ -203,18 +203,18 @@ static void message_add_made(line_reading *reading, const char *role, const char
                              const char *more) {
     cti_writer *out = &reading->out;
     ct_message message = {.role = role, .json = text_begin(reading)};
-    cti_write(out, "{\"role\": ");
-    cti_write_quoted(out, cti_text_of(role));
-    cti_write(out, ", \"content\": \"");
-    cti_write_escaped(out, cti_text_of(text));
-    if (*more) cti_write(out, "\\n");
-    cti_write_escaped(out, cti_text_of(more));
-    cti_write(out, "\"}");
+    cti_string_write(out, "{\"role\": ");
+    cti_quoted_write(out, cti_text_of(role));
+    cti_string_write(out, ", \"content\": \"");
+    cti_escaped_write(out, cti_text_of(text));
+    if (*more) cti_string_write(out, "\\n");
+    cti_escaped_write(out, cti_text_of(more));
+    cti_string_write(out, "\"}");
     text_end(reading);
     message.content = text_begin(reading);
-    cti_write(out, text);
-    if (*more) cti_write(out, "\n");
-    cti_write(out, more);
+    cti_string_write(out, text);
+    if (*more) cti_string_write(out, "\n");
+    cti_string_write(out, more);
     text_end(reading);
     if (message.json) reading->memory->messages[reading->line->n_messages] = message;
     reading->line->n_messages++;

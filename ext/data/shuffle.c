@@ -21,7 +21,7 @@ static uint32_t round_function(uint64_t seed, uint64_t epoch, uint32_t round, ui
     return block[0];
 }
 
-int64_t cti_shuffle(uint64_t seed, uint64_t epoch, int64_t n, int64_t i) {
+int64_t cti_index_shuffle(uint64_t seed, uint64_t epoch, int64_t n, int64_t i) {
     /* the bits of n - 1, at most 63 */
     const int bits = n > 1 ? 64 - __builtin_clzll((uint64_t)n - 1) : 0;
     const int low_bits = bits / 2;

@@ -8,6 +8,6 @@
 /* The image of i under the permutation of 0 ... n - 1 that (seed, epoch) selects; 0 <= i < n. The
  * result for given arguments is the same in every version of the library, because resumed runs
  * rely on it. */
-int64_t cti_shuffle(uint64_t seed, uint64_t epoch, int64_t n, int64_t i);
+int64_t cti_index_shuffle(uint64_t seed, uint64_t epoch, int64_t n, int64_t i);
 
 #endif

@@ -147,11 +147,11 @@ static bool current_folder(ct_context *context, char **folder, size_t *size) {
 /* A copy of a path, in a block of strlen + 1. A relative path is made absolute, because the file is
  * opened again later, and the current folder may be another one then. */
 static char *absolute(ct_context *context, const char *path) {
-    if (cti_os_is_absolute(path) || !*path) return cti_take_string(context, path);
+    if (cti_os_is_absolute(path) || !*path) return cti_string_take(context, path);
     char *folder;
     size_t size;
     if (!current_folder(context, &folder, &size)) return NULL;
-    if (!folder) return cti_take_string(context, path);
+    if (!folder) return cti_string_take(context, path);
     const size_t length = strlen(folder) + 1 + strlen(path) + 1;
     char *whole = cti_take_any(context, length);
     if (whole) snprintf(whole, length, "%s/%s", folder, path);

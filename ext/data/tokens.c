@@ -244,7 +244,7 @@ static bool batch_read(ct_tokens *tokens, int64_t windows, uint64_t seed, int64_
     int64_t *ids = ct_data_i64(x), *next = ct_data_i64(y);
     for (int64_t b = 0; b < B; b++) {
         const int64_t number = index * B + b, epoch = number / windows;
-        const int64_t w = cti_shuffle(seed, (uint64_t)epoch, windows, number % windows);
+        const int64_t w = cti_index_shuffle(seed, (uint64_t)epoch, windows, number % windows);
         if (!window_read(tokens, w, T, ids + b * T, next + b * T)) return false;
     }
     return true;

@@ -185,7 +185,7 @@ static cti_lm *lm_data_new(ct_context *context, cti_lm_config *config, bool igno
     cti_lm *lm = cti_take_any(context, sizeof *lm);
     if (!lm) return NULL;
     *lm = (cti_lm){.context = context, .config = *config, .ignore_unknown = ignore_unknown};
-    lm->folder = folder ? cti_take_string(context, folder) : NULL;
+    lm->folder = folder ? cti_string_take(context, folder) : NULL;
     if (folder && !lm->folder) {
         cti_give_any(context, lm, sizeof *lm);
         return NULL;

@@ -208,7 +208,7 @@ static bool key_check(const cti_lm_reader *reader, cti_json_at value) {
     const cti_text key = cti_json_key_of(tree, value);
     const cti_lm_key *row = cti_lm_key_of(reader->config->family, key);
     char name[64];
-    cti_shorten(name, sizeof name - 1, key.at, key.size);
+    cti_text_shorten(name, sizeof name - 1, key.at, key.size);
     /* the parser looks for a key that is there twice only in a small object */
     for (cti_json_at i = tree->value[value].next; tree->value[0].count > 64 && i;
          i = tree->value[i].next)

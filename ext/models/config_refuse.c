@@ -21,7 +21,7 @@ void cti_lm_value_text(const cti_lm_reader *reader, cti_json_at value, char out[
         const bool quoted = tree->value[value].kind == CTI_JSON_STRING;
         const cti_text text = cti_json_text(tree, value);
         char shortened[88];
-        cti_shorten(shortened, sizeof shortened - 1, text.at, text.size);
+        cti_text_shorten(shortened, sizeof shortened - 1, text.at, text.size);
         snprintf(out, CTI_LM_VALUE, quoted ? "\"%s\"" : "%s", shortened);
     }
     }

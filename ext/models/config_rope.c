@@ -100,7 +100,7 @@ static bool rope_keys_check(const rope_source *source, cti_json_at object) {
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
             known |= !cti_text_compare(key, cti_text_of(all[k]));
         char name[64];
-        cti_shorten(name, sizeof name - 1, key.at, key.size);
+        cti_text_shorten(name, sizeof name - 1, key.at, key.size);
         if (!known)
             return cti_lm_refuse(source->reader, name, i,
                                  "an option of %s that is not known; .ignore_unknown loads all the "

@@ -70,24 +70,24 @@ static bool tensors_write(const cti_lora_places *places, const char *path) {
 /* Writes the text of adapter_config.json. */
 static void peft_config(const cti_lora_places *places, const cti_lm *lm, cti_writer *out) {
     const ct_lora_opts *opts = &data_of(&places->place[0])->opts;
-    cti_write(out, "{\n  \"peft_type\": \"LORA\",\n  \"task_type\": ");
-    cti_write(out, lm && lm->config.head == CTI_LM_HEAD_CAUSAL ? "\"CAUSAL_LM\"" : "null");
-    cti_write(out, ",\n  \"base_model_name_or_path\": ");
-    cti_write_quoted(out, cti_text_of(lm && lm->folder ? lm->folder : ""));
-    cti_write(out, ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": ");
-    cti_write(out, lm && lm->config.family->transposed ? "true" : "false");
-    cti_write(out, ",\n  \"inference_mode\": true,\n  \"r\": ");
-    cti_write_natural(out, opts->rank);
-    cti_write(out, ",\n  \"lora_alpha\": ");
-    cti_write_real(out, opts->alpha);
-    cti_write(out, ",\n  \"lora_dropout\": ");
-    cti_write_real(out, opts->dropout);
-    cti_write(out, ",\n  \"target_modules\": [");
+    cti_string_write(out, "{\n  \"peft_type\": \"LORA\",\n  \"task_type\": ");
+    cti_string_write(out, lm && lm->config.head == CTI_LM_HEAD_CAUSAL ? "\"CAUSAL_LM\"" : "null");
+    cti_string_write(out, ",\n  \"base_model_name_or_path\": ");
+    cti_quoted_write(out, cti_text_of(lm && lm->folder ? lm->folder : ""));
+    cti_string_write(out, ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": ");
+    cti_string_write(out, lm && lm->config.family->transposed ? "true" : "false");
+    cti_string_write(out, ",\n  \"inference_mode\": true,\n  \"r\": ");
+    cti_natural_write(out, opts->rank);
+    cti_string_write(out, ",\n  \"lora_alpha\": ");
+    cti_real_write(out, opts->alpha);
+    cti_string_write(out, ",\n  \"lora_dropout\": ");
+    cti_real_write(out, opts->dropout);
+    cti_string_write(out, ",\n  \"target_modules\": [");
     for (int64_t i = 0; i < places->n; i++) {
-        cti_write(out, i ? ",\n    " : "\n    ");
-        cti_write_quoted(out, cti_text_of(places->place[i].path));
+        cti_string_write(out, i ? ",\n    " : "\n    ");
+        cti_quoted_write(out, cti_text_of(places->place[i].path));
     }
-    cti_write(out, "\n  ]\n}\n");
+    cti_string_write(out, "\n  ]\n}\n");
 }
 
 static bool peft_config_write(const cti_lora_places *places, const cti_lm *lm, const char *path) {

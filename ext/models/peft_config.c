@@ -85,7 +85,7 @@ static bool peft_keys_check(const cti_lm_reader *reader) {
         const cti_text key = cti_json_key_of(tree, i);
         const peft_treatment treatment = treatment_of(key);
         char name[64];
-        cti_shorten(name, sizeof name - 1, key.at, key.size);
+        cti_text_shorten(name, sizeof name - 1, key.at, key.size);
         if ((treatment == IF_OFF && !is_off(tree, i)) ||
             (treatment == IF_NULL && tree->value[i].kind != CTI_JSON_NULL))
             return cti_lm_refuse(reader, name, i, "not supported");

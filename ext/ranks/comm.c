@@ -20,7 +20,7 @@ enum { MOST_NAME = 40, MOST_REASON = 120 }; /* most bytes in a fault */
 
 /* Copies a text of the engine, which may have any length and any bytes, to a line of UTF-8. */
 static void words_copy(char *out, size_t most, const char *text) {
-    const size_t length = cti_shorten(out, most, text, strlen(text));
+    const size_t length = cti_text_shorten(out, most, text, strlen(text));
     for (size_t bad = cti_json_utf8(out, length); bad < length; bad = cti_json_utf8(out, length))
         out[bad] = '?';
     for (size_t i = 0; i < length; i++)

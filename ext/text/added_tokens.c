@@ -121,7 +121,7 @@ static cti_text normalized_content(const cti_added_tokens *added, cti_text conte
     if (!added->normalizer) return content;
     cti_aligned text = {.at = content.at, .size = content.size}, spare = {0};
     cti_text result = {0};
-    if (cti_normalize(added->normalizer, &text, &spare))
+    if (cti_normalizer_run(added->normalizer, &text, &spare))
         result = cti_arena_copy(added->arena, (cti_text){text.at, text.size});
     else ct_fail(added->arena->context, CT_ERR_MEMORY, "tokenizer: out of memory");
     cti_aligned_free(&text);

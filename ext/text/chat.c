@@ -272,9 +272,9 @@ enum { ROLE_SHOWN = 100, ROLE_TEXT = 6 * ROLE_SHOWN + 1 };
 static const char *role_shown(const char *role, char text[ROLE_TEXT]) {
     char part[ROLE_SHOWN + 1], clean[3 * ROLE_SHOWN];
     chat_writer out = {.at = clean, .room = sizeof clean};
-    chat_put_content(&out, part, cti_shorten(part, ROLE_SHOWN, role, strlen(role)));
+    chat_put_content(&out, part, cti_text_shorten(part, ROLE_SHOWN, role, strlen(role)));
     cti_writer writer = {.at = text, .size = ROLE_TEXT - 1};
-    cti_write_escaped(&writer, (cti_text){clean, out.size});
+    cti_escaped_write(&writer, (cti_text){clean, out.size});
     text[writer.used] = 0;
     return text;
 }
@@ -426,7 +426,7 @@ static bool chat_encode(const chat_call *chat, chat_memory *memory, size_t size,
     for (int64_t i = 0; i < 2 * places; i++)
         memory->plain[i] = memory->places[i / 2].written[i % 2];
     const cti_plain plain = {.range = memory->plain, .n = 2 * (size_t)places};
-    if (!cti_encode_text(chat->tokenizer->parts, (cti_text){memory->text, size}, &plain, sink))
+    if (!cti_text_encode(chat->tokenizer->parts, (cti_text){memory->text, size}, &plain, sink))
         return false;
     if (targets && sink->room) targets_set(memory->places, places, sink, targets);
     return true;

@@ -135,7 +135,7 @@ static bool unknown_read(message_reading *reading, cti_text key) {
     while (begin.size && begin.size < key.size && (begin.at[begin.size] & 0xC0) == 0x80)
         begin.size--; /* a whole character */
     cti_writer writer = {.at = shown, .size = sizeof shown - 1};
-    cti_write_escaped(&writer, begin);
+    cti_escaped_write(&writer, begin);
     shown[writer.used < writer.size ? writer.used : writer.size] = 0;
     cti_text text;
     if (cti_json_word(json, "false")) return true;

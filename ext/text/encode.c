@@ -152,8 +152,8 @@ static void tokens_trim(const encoding *e, int64_t begin) {
     if (!e->parts->postprocessor.trims || !sink->offsets) return;
     for (int64_t i = begin; i < sink->count && i < sink->room; i++) {
         const cti_text token = e->parts->vocabulary.text[sink->ids[i]];
-        cti_trim(&e->parts->postprocessor, token, i == e->first, e->text.at, e->text.size,
-                 sink->offsets + 2 * i);
+        cti_postprocessor_trim(&e->parts->postprocessor, token, i == e->first, e->text.at,
+                               e->text.size, sink->offsets + 2 * i);
     }
 }
 
@@ -173,7 +173,7 @@ static bool part_encode(encoding *e, cti_extent part) {
         aligned_keep_memory(&e->pieces.text, &e->pieces.spare);
         e->pieces.text = slice_of(&e->section, part);
         e->pieces.count = 0;
-        done = cti_pretokenize(parts->pretokenizer, &e->pieces);
+        done = cti_pretokenizer_run(parts->pretokenizer, &e->pieces);
         aligned_drop_large(&e->pieces.spare);
         aligned_shrink_large(&e->pieces.text, e->sink->offsets != NULL);
         e->sink->text = &e->pieces.text;
@@ -196,8 +196,8 @@ static void added_put(encoding *e, cti_extent part, const cti_added_token *token
             sink->text = section;
             cti_sink_offsets(sink, part.begin, part.end);
             const cti_text text = {section->at + part.begin, part.end - part.begin};
-            cti_trim(&e->parts->postprocessor, text, sink->count == e->first, e->text.at,
-                     e->text.size, sink->offsets + 2 * sink->count);
+            cti_postprocessor_trim(&e->parts->postprocessor, text, sink->count == e->first,
+                                   e->text.at, e->text.size, sink->offsets + 2 * sink->count);
         }
     }
     sink->count += part.begin < part.end;
@@ -231,7 +231,7 @@ static bool section_encode(encoding *e, cti_extent part, const cti_plain *plain)
     aligned_keep_memory(&e->section, &e->spare);
     e->section = (cti_aligned){
         .at = e->text.at + part.begin, .size = part.end - part.begin, .base = part.begin};
-    if (parts->normalizer && !cti_normalize(parts->normalizer, &e->section, &e->spare))
+    if (parts->normalizer && !cti_normalizer_run(parts->normalizer, &e->section, &e->spare))
         return false;
     aligned_drop_large(&e->spare);
     aligned_shrink_large(&e->section,
@@ -271,7 +271,7 @@ static bool has_allowed_size(const cti_tokenizer_parts *parts, size_t size) {
     return size < UINT32_MAX || (!parts->normalizer && parts->next_piece);
 }
 
-bool cti_encode_text(const cti_tokenizer_parts *parts, cti_text text, const cti_plain *plain,
+bool cti_text_encode(const cti_tokenizer_parts *parts, cti_text text, const cti_plain *plain,
                      cti_sink *sink) {
     clean_copy clean;
     if (!clean_copy_make(text, &clean)) return false;
@@ -327,7 +327,7 @@ int64_t ct_encode(const ct_tokenizer *tokenizer, const char *text, size_t bytes,
             if (!opts.no_special) special_put(&sink, id);
         } else {
             const cti_plain plain = {.all = opts.plain};
-            if (!cti_encode_text(parts, (cti_text){text, bytes}, &plain, &sink)) return -1;
+            if (!cti_text_encode(parts, (cti_text){text, bytes}, &plain, &sink)) return -1;
         }
     }
     return sink.count;

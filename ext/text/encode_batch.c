@@ -40,7 +40,7 @@ static bool text_encode_one(const batch_encoder *encoder, const char *text, int6
         *ids = more;
         cti_sink sink = {.ids = more, .room = room};
         const cti_plain plain = {.all = encoder->opts->encode.plain};
-        if (!cti_encode_text(encoder->parts, whole, &plain, &sink)) return false;
+        if (!cti_text_encode(encoder->parts, whole, &plain, &sink)) return false;
         *count = sink.count;
         if (*count <= room) return true;
         room = *count;

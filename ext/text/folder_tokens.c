@@ -41,7 +41,7 @@ typedef struct {
 
 /* ---- files ---- */
 
-cti_text cti_read_file(cti_arena *arena, const char *op, const char *path) {
+cti_text cti_file_read_whole(cti_arena *arena, const char *op, const char *path) {
     cti_file file;
     cti_text text = {0};
     if (!cti_file_open(arena->context, op, path, &file)) return text;
@@ -77,7 +77,7 @@ static bool folder_text(cti_arena *arena, const char *folder, const char *name, 
     cti_os_about about;
     if (!cti_file_find(arena->context, folder_op, *path, &about)) return false;
     if (about.kind == CTI_OS_ABSENT) return true;
-    *text = cti_read_file(arena, folder_op, *path);
+    *text = cti_file_read_whole(arena, folder_op, *path);
     return text->at != NULL;
 }
 

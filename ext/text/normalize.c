@@ -291,7 +291,7 @@ static bool normalizer_step_run(const cti_normalizer *step, cti_aligned *text, c
     return cti_edit_end(&edit) && fits;
 }
 
-bool cti_normalize(const cti_normalizer *normalizer, cti_aligned *text, cti_aligned *spare) {
+bool cti_normalizer_run(const cti_normalizer *normalizer, cti_aligned *text, cti_aligned *spare) {
     for (const cti_normalizer *step = normalizer; step; step = step->next) {
         if (!normalizer_step_run(step, text, spare)) return false;
     }

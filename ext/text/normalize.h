@@ -14,6 +14,6 @@ bool cti_normalizer_read(const cti_reading *reading, cti_json_at value,
 
 /* Normalizes a section. Returns false if memory is short. Reads only the normalizer, so several
  * threads may call it. */
-bool cti_normalize(const cti_normalizer *normalizer, cti_aligned *text, cti_aligned *spare);
+bool cti_normalizer_run(const cti_normalizer *normalizer, cti_aligned *text, cti_aligned *spare);
 
 #endif

@@ -52,7 +52,7 @@ static bool is_other_format(ct_context *context, const char *path) {
 
 /* Reads a tokenizer.json. */
 static bool tokenizer_file_read(ct_tokenizer *tokenizer, const char *path) {
-    const cti_text json = cti_read_file(&tokenizer->arena, tokenizer_open_op, path);
+    const cti_text json = cti_file_read_whole(&tokenizer->arena, tokenizer_open_op, path);
     return json.at && !cti_folder_is_no_json(tokenizer->context, path, json) &&
            (json.at[0] == '{' || !is_other_format(tokenizer->context, path)) &&
            cti_tokenizer_read(tokenizer, path, json);

@@ -260,8 +260,8 @@ static bool has_characters(const char *text, size_t at, size_t n) {
     return n <= at / 4 || spaces_go_on(text, 0, n - 1, at) < at;
 }
 
-void cti_trim(const cti_postprocessor *postprocessor, cti_text token, bool first, const char *text,
-              size_t size, int64_t range[2]) {
+void cti_postprocessor_trim(const cti_postprocessor *postprocessor, cti_text token, bool first,
+                            const char *text, size_t size, int64_t range[2]) {
     if (!token.size || range[0] < 0 || range[1] < range[0] || (uint64_t)range[1] > size) return;
     const size_t leading = leading_spaces(token), trailing = trailing_spaces(token);
     if (!leading && !trailing) return;

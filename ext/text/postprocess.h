@@ -31,7 +31,7 @@ bool cti_postprocessor_read(const cti_reading *reading, cti_json_at value,
 /* Trims the range of one token. `token` is the token's text, in the alphabet of bytes if it is of a
  * model of bytes; text[size] is the well-formed text in which the range lies; `first` tells that
  * the token is the first of the text. */
-void cti_trim(const cti_postprocessor *postprocessor, cti_text token, bool first, const char *text,
-              size_t size, int64_t range[2]);
+void cti_postprocessor_trim(const cti_postprocessor *postprocessor, cti_text token, bool first,
+                            const char *text, size_t size, int64_t range[2]);
 
 #endif

@@ -46,7 +46,7 @@ static void piece_put_without_spaces(cti_rewriter *rewriter, const char *text, c
     }
 }
 
-bool cti_rewrite_pieces(const cti_step *step, cti_pieces *pieces) {
+bool cti_pieces_rewrite(const cti_step *step, cti_pieces *pieces) {
     if (!changes_text(step, pieces)) return true;
     const char *text = pieces->text.at;
     const uint32_t c = step->kind == CTI_STEP_METASPACE ? step->c : ' ';

@@ -114,7 +114,7 @@ static void piece_divide_into_words(piece_divider *d, cti_piece piece) {
     }
 }
 
-bool cti_divide_pieces(const cti_step *step, cti_pieces *pieces) {
+bool cti_pieces_divide(const cti_step *step, cti_pieces *pieces) {
     piece_divider d = {.step = step, .pieces = pieces};
     for (size_t i = 0; i < pieces->count && !d.failed; i++) {
         const cti_piece piece = pieces->piece[i];

@@ -39,7 +39,7 @@ typedef struct {
 } cti_step;
 
 /* Divide or rewrite the pieces. They return false if memory is short. */
-bool cti_divide_pieces(const cti_step *step, cti_pieces *pieces);
-bool cti_rewrite_pieces(const cti_step *step, cti_pieces *pieces);
+bool cti_pieces_divide(const cti_step *step, cti_pieces *pieces);
+bool cti_pieces_rewrite(const cti_step *step, cti_pieces *pieces);
 
 #endif

@@ -260,13 +260,13 @@ static bool pieces_begin(cti_pieces *pieces) {
     return true;
 }
 
-bool cti_pretokenize(const cti_pretokenizer *pretokenizer, cti_pieces *pieces) {
+bool cti_pretokenizer_run(const cti_pretokenizer *pretokenizer, cti_pieces *pieces) {
     if (!pieces_begin(pieces)) return false;
     const int steps = pretokenizer ? pretokenizer->steps - pretokenizer->ends_in_bytes : 0;
     for (int i = 0; i < steps; i++) {
         const cti_step *step = &pretokenizer->step[i];
-        const bool works = step->kind < CTI_STEP_PREFIX ? cti_divide_pieces(step, pieces)
-                                                        : cti_rewrite_pieces(step, pieces);
+        const bool works = step->kind < CTI_STEP_PREFIX ? cti_pieces_divide(step, pieces)
+                                                        : cti_pieces_rewrite(step, pieces);
         if (!works) return false;
     }
     return true;

@@ -39,6 +39,6 @@ bool cti_pretokenizer_ends_in_bytes(const cti_pretokenizer *pretokenizer);
 cti_next_piece *cti_pretokenizer_pieces(const cti_pretokenizer *pretokenizer);
 
 /* Divides pieces->text into pieces. Returns false if memory is short. */
-bool cti_pretokenize(const cti_pretokenizer *pretokenizer, cti_pieces *pieces);
+bool cti_pretokenizer_run(const cti_pretokenizer *pretokenizer, cti_pieces *pieces);
 
 #endif

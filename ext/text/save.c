@@ -33,38 +33,38 @@ static char *text_by(write_text *write, const void *arg, size_t *size) {
 }
 
 static void flag_write(cti_writer *writer, const char *key, bool flag, const char *end) {
-    cti_write(writer, "      \"");
-    cti_write(writer, key);
-    cti_write(writer, flag ? "\": true" : "\": false");
-    cti_write(writer, end);
+    cti_string_write(writer, "      \"");
+    cti_string_write(writer, key);
+    cti_string_write(writer, flag ? "\": true" : "\": false");
+    cti_string_write(writer, end);
 }
 
 /* The array of added tokens in the layout of the tokenizers package. */
 static void added_token_write(cti_writer *writer, const void *arg) {
     const cti_added_tokens *added = arg;
-    cti_write(writer, added->count ? "[\n" : "[");
+    cti_string_write(writer, added->count ? "[\n" : "[");
     for (int64_t i = 0; i < added->count; i++) {
         const cti_added_token *token = &added->token[i];
-        cti_write(writer, "    {\n      \"id\": ");
-        cti_write_natural(writer, token->id);
-        cti_write(writer, ",\n      \"content\": ");
-        cti_write_quoted(writer, token->content);
-        cti_write(writer, ",\n");
+        cti_string_write(writer, "    {\n      \"id\": ");
+        cti_natural_write(writer, token->id);
+        cti_string_write(writer, ",\n      \"content\": ");
+        cti_quoted_write(writer, token->content);
+        cti_string_write(writer, ",\n");
         flag_write(writer, "single_word", token->single_word, ",\n");
         flag_write(writer, "lstrip", token->lstrip, ",\n");
         flag_write(writer, "rstrip", token->rstrip, ",\n");
         flag_write(writer, "normalized", token->normalized, ",\n");
         flag_write(writer, "special", token->special, "\n    }");
-        cti_write(writer, i + 1 < added->count ? ",\n" : "\n");
+        cti_string_write(writer, i + 1 < added->count ? ",\n" : "\n");
     }
-    cti_write(writer, added->count ? "  ]" : "]");
+    cti_string_write(writer, added->count ? "  ]" : "]");
 }
 
 /* The same as a new first member of the file's object. */
 static void added_member_write(cti_writer *writer, const void *added) {
-    cti_write(writer, "\n  \"added_tokens\": ");
+    cti_string_write(writer, "\n  \"added_tokens\": ");
     added_token_write(writer, added);
-    cti_write(writer, ",");
+    cti_string_write(writer, ",");
 }
 
 /* ---- edits ---- */
@@ -114,28 +114,28 @@ static bool tokenizer_json_save(const ct_tokenizer *tokenizer, const char *path)
  * set. If the folder has a special_tokens_map.json, it would override the roles; an empty
  * "added_tokens_decoder" keeps it from being read. */
 static void roles_write(cti_writer *writer, const cti_tokenizer_parts *parts) {
-    if (parts->has_map) cti_write(writer, "\n  \"added_tokens_decoder\": {},");
+    if (parts->has_map) cti_string_write(writer, "\n  \"added_tokens_decoder\": {},");
     for (int i = 0; i < CTI_ROLES; i++) {
         if (!parts->role_changed[i]) continue;
-        cti_write(writer, "\n  \"");
-        cti_write(writer, cti_role_names[i]);
-        cti_write(writer, "\": ");
-        if (parts->role[i] < 0) cti_write(writer, "null");
-        else cti_write_quoted(writer, cti_token_text(parts, parts->role[i]));
-        cti_write(writer, ",");
+        cti_string_write(writer, "\n  \"");
+        cti_string_write(writer, cti_role_names[i]);
+        cti_string_write(writer, "\": ");
+        if (parts->role[i] < 0) cti_string_write(writer, "null");
+        else cti_quoted_write(writer, cti_token_text(parts, parts->role[i]));
+        cti_string_write(writer, ",");
     }
     if (!parts->template_changed || !parts->template_text.at) return;
-    cti_write(writer, "\n  \"chat_template\": ");
-    cti_write_quoted(writer, parts->template_text);
-    cti_write(writer, ",");
+    cti_string_write(writer, "\n  \"chat_template\": ");
+    cti_quoted_write(writer, parts->template_text);
+    cti_string_write(writer, ",");
 }
 
 /* A config for a tokenizer that was opened without one. */
 static void new_config_write(cti_writer *writer, const void *arg) {
-    cti_write(writer, "{");
+    cti_string_write(writer, "{");
     roles_write(writer, arg);
-    cti_write(writer, "\n  \"clean_up_tokenization_spaces\": false,\n"
-                      "  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
+    cti_string_write(writer, "\n  \"clean_up_tokenization_spaces\": false,\n"
+                             "  \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n");
 }
 
 /* The config that was opened, with its members. */
@@ -169,22 +169,23 @@ static void edited_config_write(cti_writer *writer, const void *arg) {
     const edited_config *edited = arg;
     const cti_json_tree *tree = edited->tree;
     const cti_text file = edited->parts->config;
-    cti_write(writer, "{");
+    cti_string_write(writer, "{");
     roles_write(writer, edited->parts);
     const char *separator = "\n  ";
     for (cti_json_at i = cti_json_first(tree, 0); i; i = tree->value[i].next) {
         const cti_json_value *value = &tree->value[i];
         if (is_changed_member(edited->parts, cti_json_key_of(tree, i))) continue;
         const size_t begin = value->begin - (value->kind == CTI_JSON_STRING);
-        cti_write(writer, separator);
-        cti_write_quoted(writer, cti_json_key_of(tree, i));
-        cti_write(writer, ": ");
-        cti_write_bytes(writer, file.at + begin, end_in_file(file, value) - begin);
+        cti_string_write(writer, separator);
+        cti_quoted_write(writer, cti_json_key_of(tree, i));
+        cti_string_write(writer, ": ");
+        cti_bytes_write(writer, file.at + begin, end_in_file(file, value) - begin);
         separator = ",\n  ";
     }
     /* the last role has a comma behind it */
-    if (separator[0] != ',') cti_write(writer, "\n  \"clean_up_tokenization_spaces\": false");
-    cti_write(writer, "\n}\n");
+    if (separator[0] != ',')
+        cti_string_write(writer, "\n  \"clean_up_tokenization_spaces\": false");
+    cti_string_write(writer, "\n}\n");
 }
 
 /* Makes the text of the config in edit->text. */

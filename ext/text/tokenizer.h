@@ -85,7 +85,7 @@ char *cti_tokenizer_path(cti_arena *arena, const char *folder, const char *name)
 void cti_tokenizer_measure(cti_tokenizer_parts *parts);
 
 /* Reads a whole file into the arena; .at is NULL after an error. */
-cti_text cti_read_file(cti_arena *arena, const char *op, const char *path);
+cti_text cti_file_read_whole(cti_arena *arena, const char *op, const char *path);
 
 /* The text of a token as the file spells it; .at is NULL if there is none. */
 cti_text cti_token_text(const cti_tokenizer_parts *parts, int64_t id);
@@ -102,7 +102,7 @@ typedef struct {
 /* Encodes one text without the tokens of the post-processor. Ranges are trimmed as the
  * post-processor says. The sink has a count of 0. Returns false if memory is short, or if the text
  * needs the unknown token and the vocabulary lacks it. */
-bool cti_encode_text(const cti_tokenizer_parts *parts, cti_text text, const cti_plain *plain,
+bool cti_text_encode(const cti_tokenizer_parts *parts, cti_text text, const cti_plain *plain,
                      cti_sink *sink);
 /* The reason for which an encoding failed. cti_encode_failed records it as the error of `op`, and
  * returns false. */

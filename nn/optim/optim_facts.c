@@ -12,7 +12,7 @@ enum { FACTS_OF_ITEM = 5, FACTS_OF_BUFFER = 2, FACT_NUMBER = 40 };
 
 /* The processes may have different locales. */
 static const char *number_spell(double number, char text[FACT_NUMBER]) {
-    cti_write_real(&(cti_writer){.at = text, .size = FACT_NUMBER - 1}, number);
+    cti_real_write(&(cti_writer){.at = text, .size = FACT_NUMBER - 1}, number);
     return text;
 }
 

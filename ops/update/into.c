@@ -168,7 +168,7 @@ bool cti_op_into_computed(ct_tensor *to, const ct_tensor *from, double w, cti_op
 /* ---- the frame of an update ---- */
 
 bool cti_op_update_open(ct_context *context, cti_op_update *update, const char *name) {
-    if (!cti_enter(context)) return false;
+    if (!cti_context_enter(context)) return false;
     update->outer = context->op;
     context->op = name;
     cti_frame_open(context, &update->frame, true);
@@ -180,5 +180,5 @@ void cti_op_update_close(ct_context *context, cti_op_update *update, int64_t byt
     cti_update_end(context, &update->span, bytes);
     cti_frame_close(context, &update->frame);
     context->op = update->outer;
-    cti_leave(context);
+    cti_context_leave(context);
 }

@@ -261,7 +261,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
         if (node->moved) newest = context->tape_last; /* its place on the tape is not known */
         else if (!newest || node->sequence > newest->sequence) newest = node;
     }
-    if (!cti_enter(context)) return false;
+    if (!cti_context_enter(context)) return false;
     const char *outer_op = context->op;
     context->op = "backward";
     cti_frame frame;
@@ -283,7 +283,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     cti_frame_close(context, &frame);
     context->backward = NULL;
     context->op = outer_op;
-    cti_leave(context);
+    cti_context_leave(context);
     return ok;
 }
 

@@ -104,7 +104,7 @@ static bool put_value(const graph *g, const ct_tensor *value, const char *name) 
         fputs("values not kept", g->file);
         return true;
     }
-    const cti_summary summary = cti_summarize(value);
+    const cti_summary summary = cti_tensor_summarize(value);
     cti_summary_print(value, &summary, g->file);
     return summary.finite == value->numel;
 }
@@ -113,7 +113,7 @@ static bool put_grad(const graph *g, const cti_grad_slot *slot, const char *name
     const ct_tensor *grad = cti_node_of(slot)->call.op ? slot->retained : slot->sum;
     /* a sum that is lent to the running backward may still be undefined */
     if (!g->opts.grads || !grad || slot->lent) return true;
-    const cti_summary summary = cti_summarize(grad);
+    const cti_summary summary = cti_tensor_summarize(grad);
     fprintf(g->file, "\\n%s|grad| ", name);
     if (summary.nans) fprintf(g->file, "nan (%lld nan)", (long long)summary.nans);
     else if (summary.infinities) fprintf(g->file, "inf (%lld inf)", (long long)summary.infinities);

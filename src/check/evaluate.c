@@ -265,8 +265,8 @@ bool cti_check_backward_once(cti_check *check, ct_tensor *y, ct_tensor *cotangen
     ct_backward_with(&y, &cotangent, 1, (ct_backward_opts){.retain_graph = retain});
     check->used_ended = check->context->status && check->context->ended_uses > ended_uses;
     if (check->context->status && check->context->status != CT_ERR_MEMORY)
-        cti_shorten(check->refused, sizeof check->refused - 1, check->context->message,
-                    strlen(check->context->message));
+        cti_text_shorten(check->refused, sizeof check->refused - 1, check->context->message,
+                         strlen(check->context->message));
     return cti_check_drop_errors(check, held);
 }
 

@@ -173,15 +173,15 @@ void cti_check_found(cti_check *check, ct_mistake mistake, const char *sentence)
     check->result.ok = false;
     if (check->result.mistake != CT_MISTAKE_NONE) return;
     check->result.mistake = mistake;
-    cti_shorten(check->result.diagnosis, sizeof check->result.diagnosis - 1, sentence,
-                strlen(sentence));
+    cti_text_shorten(check->result.diagnosis, sizeof check->result.diagnosis - 1, sentence,
+                     strlen(sentence));
 }
 
 void cti_check_say(cti_check *check, cti_checked *c, ct_mistake mistake, double factor,
                    const char *sentence) {
     char text[CTI_SHAPE_TEXT + 320];
     snprintf(text, sizeof text, "input %d %s: %s", c->input, SHAPE(c->x->shape), sentence);
-    cti_shorten(c->diagnosis, sizeof c->diagnosis - 1, text, strlen(text));
+    cti_text_shorten(c->diagnosis, sizeof c->diagnosis - 1, text, strlen(text));
     if (c->input != check->result.input || check->result.mistake != CT_MISTAKE_NONE) return;
     cti_check_found(check, mistake, c->diagnosis);
     check->result.factor = factor;

@@ -299,15 +299,15 @@ static inline bool cti_ready(const ct_context *context) {
     return context && context->status == CT_OK;
 }
 
-/* cti_enter and cti_leave run around code that allocates or changes lists of the context. In debug
- * mode cti_enter returns false, without an error, while another thread is inside. The other thread
- * owns the context then, and records the error when it leaves. */
+/* cti_context_enter and cti_context_leave run around code that allocates or changes lists of the
+ * context. In debug mode cti_context_enter returns false, without an error, while another thread is
+ * inside. The other thread owns the context then, and records the error when it leaves. */
 bool cti_debug_enter(ct_context *context);
 void cti_debug_leave(ct_context *context);
-static inline bool cti_enter(ct_context *context) {
+static inline bool cti_context_enter(ct_context *context) {
     return !context->debug || cti_debug_enter(context);
 }
-static inline void cti_leave(ct_context *context) {
+static inline void cti_context_leave(ct_context *context) {
     if (context->debug) cti_debug_leave(context);
 }
 

@@ -9,12 +9,12 @@
 
 static ct_tensor *create(ct_context *context, const char *op, ct_dtype dtype, ct_shape shape) {
     if (!cti_ready(context) || !cti_dtype_check(context, op, dtype)) return NULL;
-    if (!cti_enter(context)) return NULL;
+    if (!cti_context_enter(context)) return NULL;
     const char *outer = context->op;
     context->op = op;
     ct_tensor *tensor = cti_tensor_new(context, dtype, shape);
     context->op = outer;
-    cti_leave(context);
+    cti_context_leave(context);
     return tensor;
 }
 

@@ -321,7 +321,7 @@ void cti_give_any(ct_context *context, void *block, size_t size) {
     push_free(pool, block, bytes, class);
 }
 
-char *cti_take_string(ct_context *context, const char *string) {
+char *cti_string_take(ct_context *context, const char *string) {
     size_t size = strlen(string) + 1;
     char *copy = cti_take(context, size);
     return copy ? memcpy(copy, string, size) : NULL;

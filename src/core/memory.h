@@ -90,6 +90,6 @@ static inline size_t cti_bytes(int64_t count, size_t size) {
 }
 
 /* A copy of the string, which is given back with the size strlen + 1. */
-char *cti_take_string(ct_context *context, const char *string);
+char *cti_string_take(ct_context *context, const char *string);
 
 #endif

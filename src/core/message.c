@@ -17,7 +17,7 @@ enum { ELLIPSIS = sizeof ellipsis - 1, SHORTEST = 8 };
 /* Whether c is a continuation byte of UTF-8. */
 static bool continues(char c) { return ((unsigned char)c & 0xC0) == 0x80; }
 
-size_t cti_shorten(char *out, size_t most, const char *text, size_t length) {
+size_t cti_text_shorten(char *out, size_t most, const char *text, size_t length) {
     if (length <= most) {
         memcpy(out, text, length);
         out[length] = 0;
@@ -194,7 +194,7 @@ static int print_text(char *out, size_t size, size_t most, const directive *d, a
                                              : (size_t)d->precision;
     char shortened[CTI_MESSAGE_SIZE];
     if (most >= sizeof shortened) most = sizeof shortened - 1;
-    const size_t n = cti_shorten(shortened, most, text, length);
+    const size_t n = cti_text_shorten(shortened, most, text, length);
     const int shown = show_text(out, size, shortened, n);
     const bool same = length <= most && (size_t)shown == n; /* printed with its width */
     return same ? snprintf(out, size, d->text, text) : shown;

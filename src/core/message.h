@@ -26,6 +26,6 @@ void cti_message(char *out, size_t size, const char *format, va_list list);
 
 /* Copies a text and a NUL. A text of more than `most` >= 5 bytes is shortened in the same way to at
  * most this length. Returns the length of the copy. UTF-8 sequences stay whole. */
-size_t cti_shorten(char *out, size_t most, const char *text, size_t length);
+size_t cti_text_shorten(char *out, size_t most, const char *text, size_t length);
 
 #endif

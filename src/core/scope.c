@@ -34,13 +34,13 @@ void cti_frame_close(ct_context *context, cti_frame *frame) {
 
 /* Opens a frame of the program in a block of `bytes` bytes. Returns NULL if it cannot be opened. */
 static cti_frame *open_frame(ct_context *context, bool no_grad, size_t bytes) {
-    if (!cti_enter(context)) return NULL;
+    if (!cti_context_enter(context)) return NULL;
     cti_frame *frame = cti_take(context, bytes);
     if (frame) {
         cti_frame_open(context, frame, no_grad);
         frame->pooled = true;
     }
-    cti_leave(context);
+    cti_context_leave(context);
     return frame;
 }
 

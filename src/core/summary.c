@@ -40,7 +40,7 @@ static void add_scaled(cti_summary *s, double value, double largest) {
     s->norm += scaled * scaled;
 }
 
-cti_summary cti_summarize(const ct_tensor *t) {
+cti_summary cti_tensor_summarize(const ct_tensor *t) {
     cti_summary s = {0};
     double largest = 0;
     cti_strided_loop loop;

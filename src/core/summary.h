@@ -14,7 +14,7 @@ typedef struct {
 } cti_summary;
 
 /* The summary of a tensor that has values, of any dtype and strides. This takes no memory. */
-cti_summary cti_summarize(const ct_tensor *tensor);
+cti_summary cti_tensor_summarize(const ct_tensor *tensor);
 
 /* Writes a tensor of up to 8 elements as it is: "[[1, 2.5], [3, nan]]". For a larger tensor it
  * writes "min -1, mean 0.2, max 3", and before this "2 nan, 1 inf, " if some elements are not

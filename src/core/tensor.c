@@ -314,8 +314,8 @@ static void *data_of_copy(ct_tensor *t, ct_dtype dtype) {
     ct_context *context = t->context;
     cti_data_copies *copies = context->data_copies;
     if (!*copies->message)
-        cti_shorten(copies->message, sizeof copies->message - 1, context->message,
-                    strlen(context->message));
+        cti_text_shorten(copies->message, sizeof copies->message - 1, context->message,
+                         strlen(context->message));
     ct_error_clear(context);
     for (int i = 0; i < CTI_DATA_COPIES; i++) {
         ct_tensor *made = copies->made[i].copy;

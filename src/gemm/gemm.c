@@ -172,7 +172,7 @@ bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
     cti_gemm_plan plan;
     cti_gemm_args transposed, onto_bias;
     cti_gemm_epilogue add;
-    const cti_gemm_args *g = cti_plan_gemm(args, &machine, &plan, &transposed);
+    const cti_gemm_args *g = cti_gemm_plan_make(args, &machine, &plan, &transposed);
     const bool in_range_only = plan.rounded && plan.kernels->magnitudes;
     const bool sparse_dots = plan.kind == CTI_GEMM_DOTS && g->a.col != 1;
     if (sparse_dots ||
@@ -180,7 +180,7 @@ bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
         return planned_widened(context, args, sparse_dots);
     if (in_range_only && !cti_gemm_in_range(context, g, plan.kernels)) {
         machine.rounded = NULL;
-        g = cti_plan_gemm(args, &machine, &plan, &transposed);
+        g = cti_gemm_plan_make(args, &machine, &plan, &transposed);
     }
     if (plan.bias_first) {
         fill_with_bias(kernels, args);

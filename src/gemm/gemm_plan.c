@@ -332,8 +332,8 @@ static void check_blocked(const plan_problem *p, const cti_gemm_plan *plan) {
     CTI_ASSERT(plan->pack_a == (plan->a_bytes > 0));
 }
 
-const cti_gemm_args *cti_plan_gemm(const cti_gemm_args *args, const cti_gemm_machine *machine,
-                                   cti_gemm_plan *plan, cti_gemm_args *transposed) {
+const cti_gemm_args *cti_gemm_plan_make(const cti_gemm_args *args, const cti_gemm_machine *machine,
+                                        cti_gemm_plan *plan, cti_gemm_args *transposed) {
     plan_problem p = {.g = args,
                       .machine = machine,
                       .kernels = machine->kernels,

@@ -1,13 +1,13 @@
-/* A plan describes how a product is computed. cti_plan_gemm makes it from the args and the machine,
- * without reading a matrix; gemm.c and gemm_blocked.c carry it out. tests/gemm/test_gemm_plan.c is
- * a table of plans.
+/* A plan describes how a product is computed. cti_gemm_plan_make makes it from the args and the
+ * machine, without reading a matrix; gemm.c and gemm_blocked.c carry it out.
+ * tests/gemm/test_gemm_plan.c is a table of plans.
  *
  * A task is the work that one worker does at a time: for blocked products and split-K a tile of C,
  * for gemv and dots a range of columns. A pass is the range of the product for which the workspace
  * holds packed panels and partial sums: k_pass of K, m_pass rows, batch_pass matrices. The loops
  * over passes are outside of the loop over tasks.
  *
- * Invariants of a plan, most of which cti_plan_gemm asserts:
+ * Invariants of a plan, most of which cti_gemm_plan_make asserts:
  * 1. The order of sums follows from sizes, strides and the ISA, never from caches or threads: an
  *    element of C is summed over k in order within a K block, and K blocks are added in order.
  * 2. The kind is zero if and only if K = 0. gemv has M = 1; dots has A and B dense along K.
@@ -86,8 +86,8 @@ typedef struct {
 
 /* Returns the product to compute: args or, if the plan is transposed, *transposed. It has the
  * epilogue of args, which gets tiles of C and not of C' (cti_gemm_apply). */
-const cti_gemm_args *cti_plan_gemm(const cti_gemm_args *args, const cti_gemm_machine *machine,
-                                   cti_gemm_plan *plan, cti_gemm_args *transposed);
+const cti_gemm_args *cti_gemm_plan_make(const cti_gemm_args *args, const cti_gemm_machine *machine,
+                                        cti_gemm_plan *plan, cti_gemm_args *transposed);
 
 /* Returns the number of copies of packed B in the workspace. */
 static inline int cti_gemm_b_copies(const cti_gemm_plan *p) {

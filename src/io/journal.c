@@ -136,14 +136,14 @@ static bool complete(const cti_journal *j, const cti_journal_step *step, int64_t
 /* ---- the record ---- */
 
 static void write_steps(cti_writer *out, const cti_journal_step *step, int64_t n) {
-    cti_write(out, record_begin);
+    cti_string_write(out, record_begin);
     for (int64_t i = 0; i < n; i++) {
-        cti_write(out, step[i].temporary ? step[i].temporary : "-");
-        cti_write(out, " ");
-        cti_write(out, step[i].name);
-        cti_write(out, "\n");
+        cti_string_write(out, step[i].temporary ? step[i].temporary : "-");
+        cti_string_write(out, " ");
+        cti_string_write(out, step[i].name);
+        cti_string_write(out, "\n");
     }
-    cti_write(out, record_end);
+    cti_string_write(out, record_end);
 }
 
 static bool write_record(const cti_journal *j, const cti_journal_step *step, int64_t n) {

@@ -266,22 +266,22 @@ bool cti_json_skip(cti_json *json, cti_json_visit *visit, void *arg) {
 
 /* ---- writing ---- */
 
-void cti_write_bytes(cti_writer *writer, const char *bytes, size_t size) {
+void cti_bytes_write(cti_writer *writer, const char *bytes, size_t size) {
     if (writer->used <= writer->size && size <= writer->size - writer->used)
         memcpy(writer->at + writer->used, bytes, size);
     writer->used += size;
 }
 
-void cti_write(cti_writer *writer, const char *string) {
-    cti_write_bytes(writer, string, strlen(string));
+void cti_string_write(cti_writer *writer, const char *string) {
+    cti_bytes_write(writer, string, strlen(string));
 }
 
-void cti_write_natural(cti_writer *writer, int64_t number) {
+void cti_natural_write(cti_writer *writer, int64_t number) {
     char digits[20];
     int i = 20;
     do digits[--i] = (char)('0' + number % 10);
     while (number /= 10);
-    cti_write_bytes(writer, digits + i, (size_t)(20 - i));
+    cti_bytes_write(writer, digits + i, (size_t)(20 - i));
 }
 
 void cti_json_point(char *number) {
@@ -292,31 +292,31 @@ void cti_json_point(char *number) {
     memmove(at + 1, rest, strlen(rest) + 1);
 }
 
-void cti_write_real(cti_writer *writer, double number) {
+void cti_real_write(cti_writer *writer, double number) {
     char text[40];
     int digits = 1;
     do snprintf(text, sizeof text, "%.*g", digits, number);
     while (digits++ < 17 && strtod(text, NULL) != number); /* both in the same locale */
     cti_json_point(text);
-    cti_write(writer, text);
+    cti_string_write(writer, text);
 }
 
-void cti_write_escaped(cti_writer *writer, cti_text text) {
+void cti_escaped_write(cti_writer *writer, cti_text text) {
     static const char hex[] = "0123456789abcdef";
     for (size_t i = 0; i < text.size; i++) {
         char c = text.at[i];
         if (c == '"' || c == '\\') {
-            cti_write_bytes(writer, (char[]){'\\', c}, 2);
+            cti_bytes_write(writer, (char[]){'\\', c}, 2);
         } else if ((unsigned char)c < 0x20 || c == 0x7F) {
-            cti_write_bytes(writer, (char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
+            cti_bytes_write(writer, (char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
         } else {
-            cti_write_bytes(writer, &c, 1);
+            cti_bytes_write(writer, &c, 1);
         }
     }
 }
 
-void cti_write_quoted(cti_writer *writer, cti_text text) {
-    cti_write(writer, "\"");
-    cti_write_escaped(writer, text);
-    cti_write(writer, "\"");
+void cti_quoted_write(cti_writer *writer, cti_text text) {
+    cti_string_write(writer, "\"");
+    cti_escaped_write(writer, text);
+    cti_string_write(writer, "\"");
 }

@@ -65,17 +65,17 @@ typedef struct {
     size_t size, used;
 } cti_writer;
 
-void cti_write_bytes(cti_writer *writer, const char *bytes, size_t size);
-void cti_write(cti_writer *writer, const char *string);
-void cti_write_natural(cti_writer *writer, int64_t number);
+void cti_bytes_write(cti_writer *writer, const char *bytes, size_t size);
+void cti_string_write(cti_writer *writer, const char *string);
+void cti_natural_write(cti_writer *writer, int64_t number);
 /* Writes a finite number with the fewest digits that give the same number when they are read. */
-void cti_write_real(cti_writer *writer, double number);
+void cti_real_write(cti_writer *writer, double number);
 /* A number that printf has written has the decimal point of the program's locale, which may have
  * several bytes. Puts '.' in its place. */
 void cti_json_point(char *number);
-/* These write a JSON string: cti_write_escaped without the quotes around it, cti_write_quoted with
+/* These write a JSON string: cti_escaped_write without the quotes around it, cti_quoted_write with
  * them. The text must be UTF-8. */
-void cti_write_escaped(cti_writer *writer, cti_text text);
-void cti_write_quoted(cti_writer *writer, cti_text text);
+void cti_escaped_write(cti_writer *writer, cti_text text);
+void cti_quoted_write(cti_writer *writer, cti_text text);
 
 #endif

@@ -30,8 +30,8 @@ const char *cti_name_text(cti_text name, char text[CTI_NAME_TEXT]) {
         /* does not cut inside a character of UTF-8 */
         while (shown.size > 0 && (name.at[shown.size] & 0xC0) == 0x80) shown.size--;
     }
-    cti_write_escaped(&out, shown);
-    if (shown.size < name.size) cti_write(&out, "...");
+    cti_escaped_write(&out, shown);
+    if (shown.size < name.size) cti_string_write(&out, "...");
     text[out.used] = 0;
     return text;
 }

@@ -148,7 +148,7 @@ static bool save_add_all(saving *s, const ct_named *named, int64_t n, const cti_
             if (other[k].of == i && !save_add_name(s, other[k].name, tensor, true, &mapped))
                 return false;
         const save_range whole = {.file =
-                                      mapped ? NULL : cti_take_string(s->context, named[i].name),
+                                      mapped ? NULL : cti_string_take(s->context, named[i].name),
                                   .name = named[i].name,
                                   .tensor = tensor,
                                   .rows = save_rows(tensor)};

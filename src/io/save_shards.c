@@ -102,18 +102,18 @@ static bool write_shards(const shard_set *set, ct_save_opts opts) {
 }
 
 static void write_index(const shard_set *set, cti_writer *out) {
-    cti_write(out, "{\n  \"metadata\": {\n    \"total_size\": ");
-    cti_write_natural(out, set->total);
-    cti_write(out, "\n  },\n  \"weight_map\": {");
+    cti_string_write(out, "{\n  \"metadata\": {\n    \"total_size\": ");
+    cti_natural_write(out, set->total);
+    cti_string_write(out, "\n  },\n  \"weight_map\": {");
     const char *before = "\n    ";
     for (int64_t i = 0; i < set->n; i++)
         for (int64_t k = 0; k < set->shard[i].n; k++, before = ",\n    ") {
-            cti_write(out, before);
-            cti_write_quoted(out, cti_text_of(set->shard[i].named[k].name));
-            cti_write(out, ": ");
-            cti_write_quoted(out, cti_text_of(set->shard[i].name));
+            cti_string_write(out, before);
+            cti_quoted_write(out, cti_text_of(set->shard[i].named[k].name));
+            cti_string_write(out, ": ");
+            cti_quoted_write(out, cti_text_of(set->shard[i].name));
         }
-    cti_write(out, "\n  }\n}\n");
+    cti_string_write(out, "\n  }\n}\n");
 }
 
 /* Writes the index, the head of the set. */

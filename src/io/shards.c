@@ -114,7 +114,7 @@ static bool sort_names(cti_shards *shards) {
 
 static bool open_one(cti_shards *shards) {
     if (!take_files(shards, 1) ||
-        !open_file(shards, cti_take_string(shards->context, shards->path)) ||
+        !open_file(shards, cti_string_take(shards->context, shards->path)) ||
         !take_tensors(shards, shards->file[0].tensors))
         return false;
     for (int64_t i = 0; i < shards->tensors; i++) shards->tensor[i] = &shards->file[0].tensor[i];
@@ -226,7 +226,7 @@ void cti_shards_close(cti_shards *shards) {
 /* Opens what a path leads to, once. */
 static bool open_found(cti_shards *shards, const char *path, bool is_folder) {
     shards->path = is_folder ? find_in(shards->context, shards->op, path)
-                             : cti_take_string(shards->context, path);
+                             : cti_string_take(shards->context, path);
     return shards->path && (is_index(shards->path) ? open_index : open_one)(shards);
 }
 
@@ -236,7 +236,7 @@ static bool open_shards(ct_context *context, const char *op, const char *path, b
     *shards = (cti_shards){.context = context, .op = op, .checks = checks};
     if (!cti_file_find(context, op, path, &about)) return false;
     const bool is_folder = about.kind == CTI_OS_FOLDER;
-    char *folder = is_folder ? cti_take_string(context, path) : cti_path_folder(context, path);
+    char *folder = is_folder ? cti_string_take(context, path) : cti_path_folder(context, path);
     const char *name = is_index(path) ? path + cti_os_folder_length(path) : NULL;
     cti_set_reading reading = {
         .context = context,

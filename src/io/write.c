@@ -123,33 +123,33 @@ int64_t cti_file_bytes(const ct_tensor *tensor, ct_file_float floats) {
 /* ---- the header ---- */
 
 static void write_metadata(cti_writer *out, const char *const *metadata) {
-    cti_write(out, "\"__metadata__\":{");
+    cti_string_write(out, "\"__metadata__\":{");
     for (int64_t i = 0; metadata[i]; i += 2) {
-        if (i) cti_write(out, ",");
-        cti_write_quoted(out, cti_text_of(metadata[i]));
-        cti_write(out, ":");
-        cti_write_quoted(out, cti_text_of(metadata[i + 1]));
+        if (i) cti_string_write(out, ",");
+        cti_quoted_write(out, cti_text_of(metadata[i]));
+        cti_string_write(out, ":");
+        cti_quoted_write(out, cti_text_of(metadata[i + 1]));
     }
-    cti_write(out, "}");
+    cti_string_write(out, "}");
 }
 
 static int64_t write_entry(cti_writer *out, const ct_named *named, ct_file_float floats,
                            int64_t begin) {
     const ct_tensor *tensor = named->tensor;
     int64_t end = begin + cti_file_bytes(tensor, floats);
-    cti_write_quoted(out, cti_text_of(named->name));
-    cti_write(out, ":{\"dtype\":\"");
-    cti_write(out, cti_file_dtype_name(stored_as(tensor->dtype, floats)));
-    cti_write(out, "\",\"shape\":[");
+    cti_quoted_write(out, cti_text_of(named->name));
+    cti_string_write(out, ":{\"dtype\":\"");
+    cti_string_write(out, cti_file_dtype_name(stored_as(tensor->dtype, floats)));
+    cti_string_write(out, "\",\"shape\":[");
     for (int d = 0; d < tensor->shape.ndim; d++) {
-        if (d) cti_write(out, ",");
-        cti_write_natural(out, tensor->shape.dim[d]);
+        if (d) cti_string_write(out, ",");
+        cti_natural_write(out, tensor->shape.dim[d]);
     }
-    cti_write(out, "],\"data_offsets\":[");
-    cti_write_natural(out, begin);
-    cti_write(out, ",");
-    cti_write_natural(out, end);
-    cti_write(out, "]}");
+    cti_string_write(out, "],\"data_offsets\":[");
+    cti_natural_write(out, begin);
+    cti_string_write(out, ",");
+    cti_natural_write(out, end);
+    cti_string_write(out, "]}");
     return end;
 }
 
@@ -184,19 +184,19 @@ static file_order order_of(const ct_named *named, int64_t n, ct_file_float float
 static void write_header(cti_writer *out, const ct_named *named, int64_t n, ct_save_opts opts,
                          uint64_t length) {
     const char *const *metadata = opts.metadata;
-    for (int i = 0; i < 8; i++) cti_write_bytes(out, &(char){(char)(length >> 8 * i & 0xFF)}, 1);
-    cti_write(out, "{");
+    for (int i = 0; i < 8; i++) cti_bytes_write(out, &(char){(char)(length >> 8 * i & 0xFF)}, 1);
+    cti_string_write(out, "{");
     bool first = !(metadata && metadata[0]);
     if (!first) write_metadata(out, metadata);
     int64_t offset = 0;
     file_order order = order_of(named, n, opts.floats);
     for (const ct_named *entry = next(&order); entry; entry = next(&order)) {
-        if (!first) cti_write(out, ",");
+        if (!first) cti_string_write(out, ",");
         first = false;
         offset = write_entry(out, entry, opts.floats, offset);
     }
-    cti_write(out, "}");
-    while (out->used % 8) cti_write(out, " ");
+    cti_string_write(out, "}");
+    while (out->used % 8) cti_string_write(out, " ");
 }
 
 /* ---- the data ---- */

@@ -34,7 +34,7 @@ CT_FORMAT(2, 3) static void trace_put(trace *t, const char *format, ...) {
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    cti_write(&t->out, text);
+    cti_string_write(&t->out, text);
 }
 
 /* Writes a name between quotes. Bytes that are not UTF-8 become "?". */
@@ -44,7 +44,7 @@ static void put_string(trace *t, const char *string) {
     memcpy(text, string, size + 1);
     for (size_t bad = cti_json_utf8(text, size); bad < size; bad = cti_json_utf8(text, size))
         text[bad] = '?';
-    cti_write_quoted(&t->out, cti_text_of(text));
+    cti_quoted_write(&t->out, cti_text_of(text));
 }
 
 /* Writes a time of `time` nanoseconds in microseconds. */

@@ -116,7 +116,7 @@ START_TEST(every_length) {
     for (size_t most = 5; most < 15; most++)
         for (size_t length = 0; length < 30; length++) {
             memset(out, 'x', sizeof out);
-            const size_t n = cti_shorten(out, most, repeated("abc", 10), length);
+            const size_t n = cti_text_shorten(out, most, repeated("abc", 10), length);
             ck_assert_uint_eq(n, length < most ? length : most);
             ck_assert_uint_eq(strlen(out), n);
             ck_assert(length <= most || strstr(out, "..."));

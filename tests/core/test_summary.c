@@ -10,7 +10,7 @@ static char text[256];
 static const char *summary_of(ct_tensor *t) {
     memset(text, 0, sizeof text);
     FILE *file = fmemopen(text, sizeof text, "w");
-    const cti_summary s = cti_summarize(t);
+    const cti_summary s = cti_tensor_summarize(t);
     cti_summary_print(t, &s, file);
     fclose(file);
     return text;
@@ -41,9 +41,9 @@ END_TEST
 
 /* Neither large nor small squares are lost. */
 START_TEST(sums) {
-    cti_summary s = cti_summarize(F64(3e200, -4e200));
+    cti_summary s = cti_tensor_summarize(F64(3e200, -4e200));
     ck_assert(fabs(s.norm - 5e200) < 1e186 && s.mean == -0.5e200 && s.min == -4e200);
-    s = cti_summarize(F64(3e-200, 4e-200, NAN, INFINITY));
+    s = cti_tensor_summarize(F64(3e-200, 4e-200, NAN, INFINITY));
     ck_assert(fabs(s.norm - 5e-200) < 1e-214 && fabs(s.mean - 3.5e-200) < 1e-214 && s.nans == 1 &&
               s.infinities == 1 && s.finite == 2);
 }

@@ -37,14 +37,14 @@ START_TEST(shuffle_is_a_permutation) {
     for (int64_t n = 1; n <= 4100; n += n < 300 ? 1 : 950) {
         memset(seen, 0, sizeof seen);
         for (int64_t i = 0; i < n; i++) {
-            const int64_t to = cti_shuffle(3, 5, n, i);
+            const int64_t to = cti_index_shuffle(3, 5, n, i);
             ck_assert(to >= 0 && to < n && !seen[to]);
             seen[to] = true;
         }
     }
     for (int64_t n = INT64_MAX; n > 2; n = n / 3 * 2) {
         for (int64_t k = 0; k < 5; k++) {
-            const int64_t to = cti_shuffle(1, 1, n, n / 5 * k);
+            const int64_t to = cti_index_shuffle(1, 1, n, n / 5 * k);
             ck_assert(to >= 0 && to < n);
         }
     }
@@ -63,7 +63,8 @@ START_TEST(shuffle_is_uniform) {
             int64_t to[5];
             int code = 0;
             for (int i = 0; i < n; i++) {
-                to[i] = cti_shuffle(seeds ? (uint64_t)run : 11, seeds ? 2 : (uint64_t)run, n, i);
+                to[i] =
+                    cti_index_shuffle(seeds ? (uint64_t)run : 11, seeds ? 2 : (uint64_t)run, n, i);
                 int less = 0;
                 for (int j = 0; j < i; j++) less += to[j] < to[i];
                 code = code * (i + 1) + less;
@@ -87,13 +88,13 @@ START_TEST(shuffle_shuffles) {
     double product = 0;
     int fixed = 0, neighbours = 0, same[3] = {0};
     for (int64_t i = 0; i < N; i++) {
-        const int64_t to = cti_shuffle(1, 0, N, i);
+        const int64_t to = cti_index_shuffle(1, 0, N, i);
         product += ((double)i / N - 0.5) * ((double)to / N - 0.5);
         fixed += to == i;
-        neighbours += i && llabs(to - cti_shuffle(1, 0, N, i - 1)) == 1;
-        same[0] += to == cti_shuffle(1, 1, N, i);
-        same[1] += to == cti_shuffle(2, 0, N, i);
-        same[2] += to == cti_shuffle(1, UINT64_C(1) << 32, N, i);
+        neighbours += i && llabs(to - cti_index_shuffle(1, 0, N, i - 1)) == 1;
+        same[0] += to == cti_index_shuffle(1, 1, N, i);
+        same[1] += to == cti_index_shuffle(2, 0, N, i);
+        same[2] += to == cti_index_shuffle(1, UINT64_C(1) << 32, N, i);
     }
     /* a correlation of N pairs has a standard deviation of 1 / sqrt(N) = 0.01; expected are one
      * fixed point, two neighbours and one equal place */
@@ -117,7 +118,7 @@ START_TEST(shuffle_stays_what_it_is) {
         {42, UINT64_C(1) << 40, INT64_C(1) << 32, 77, 1492069935},
     };
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-        ck_assert_int_eq(cti_shuffle(known[k].seed, known[k].epoch, known[k].n, known[k].i),
+        ck_assert_int_eq(cti_index_shuffle(known[k].seed, known[k].epoch, known[k].n, known[k].i),
                          known[k].to);
 }
 END_TEST
@@ -195,7 +196,7 @@ START_TEST(batches_are_windows_in_order) {
             ck_assert(ct_numel(x) == B * T && ct_dim(x, 0) == B && ct_dim(y, 1) == T);
             for (int64_t b = 0; b < B; b++) {
                 const int64_t number = index * B + b, epoch = number / windows;
-                const int64_t w = cti_shuffle(9, (uint64_t)epoch, windows, number % windows);
+                const int64_t w = cti_index_shuffle(9, (uint64_t)epoch, windows, number % windows);
                 ck_row(x, y, b, list[w]);
                 if (epoch < 5) visits[w]++;
             }
@@ -365,7 +366,7 @@ START_TEST(larger_than_memory) {
     must(tokens);
     ck_assert(ct_tokens_count(tokens) == ids && ct_tokens_windows(tokens, LONG) == windows);
     int64_t number = 0;
-    while (cti_shuffle(1, 0, windows, number) != windows - 1) number++;
+    while (cti_index_shuffle(1, 0, windows, number) != windows - 1) number++;
     long before = 0;
     for (int64_t i = 0; i < 260; i++) {
         ct_scope scope = ct_scope_open(context);

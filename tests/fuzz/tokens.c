@@ -124,7 +124,7 @@ static outcome check_batch(int n, int changed, int64_t vocabulary, uint64_t seed
     if (B > 4096) return ANY; /* too slow to look at, or no memory */
     for (int64_t b = 0; b < B; b++) {
         const int64_t i = index * B + b,
-                      w = cti_shuffle(seed, (uint64_t)(i / windows), windows, i % windows);
+                      w = cti_index_shuffle(seed, (uint64_t)(i / windows), windows, i % windows);
         if (check_row(n, changed, vocabulary, w, T, x ? x + b * T : NULL, y ? y + b * T : NULL) !=
             RIGHT)
             return REFUSED;

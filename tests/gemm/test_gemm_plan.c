@@ -196,7 +196,7 @@ static cti_gemm_plan plan_of(const row *r, const cti_kernels *kernels) {
                                       .threads = r->threads};
     cti_gemm_plan plan;
     cti_gemm_args transposed;
-    ck_assert(cti_plan_gemm(&g, &machine, &plan, &transposed) ==
+    ck_assert(cti_gemm_plan_make(&g, &machine, &plan, &transposed) ==
               (plan.transposed ? &transposed : &g));
     ck_assert(plan.kernels == kernels->gemm && !plan.rounded);
     return plan;
@@ -278,7 +278,7 @@ typedef struct {
 static order order_of(const cti_gemm_args *g, const cti_gemm_machine *machine) {
     cti_gemm_plan plan;
     cti_gemm_args transposed;
-    if (cti_plan_gemm(g, machine, &plan, &transposed) != g) ck_abort_msg("transposed");
+    if (cti_gemm_plan_make(g, machine, &plan, &transposed) != g) ck_abort_msg("transposed");
     const bool dense_b = g->b.row == 1 && g->b.col != 1;
     return (order){.zero = plan.kind == CTI_GEMM_ZERO,
                    .by_lanes = plan.kind == CTI_GEMM_DOTS ||

@@ -299,7 +299,7 @@ START_TEST(choice) {
                                      .c = {.row = n, .col = 1, .batch = m * n, .dtype = CT_F32}};
             cti_gemm_plan plan;
             cti_gemm_args transposed;
-            cti_plan_gemm(&g, &machine, &plan, &transposed);
+            cti_gemm_plan_make(&g, &machine, &plan, &transposed);
             const bool rounded = list[i].rounded, split = plan.kind == CTI_GEMM_SPLIT_K;
             ck_assert_msg(
                 (split ? CTI_GEMM_BLOCKED : plan.kind) == list[i].kind && plan.rounded == rounded &&

@@ -303,7 +303,7 @@ static bool set_comma(void) {
 static const char *real(double number) {
     static char text[40];
     memset(text, 0, sizeof text);
-    cti_write_real(&(cti_writer){.at = text, .size = sizeof text}, number);
+    cti_real_write(&(cti_writer){.at = text, .size = sizeof text}, number);
     return text;
 }
 

@@ -1,5 +1,5 @@
 /* Requests to cti_take that are refused. The Makefile links a test that includes this header with
- * --wrap of cti_take_any, cti_take_zeroed, cti_take_string and cti_handle_take_any. */
+ * --wrap of cti_take_any, cti_take_zeroed, cti_string_take and cti_handle_take_any. */
 #ifndef MEMORY_FAULTS_H
 #define MEMORY_FAULTS_H
 
@@ -38,7 +38,7 @@ WRAP_TAKE(ct_tensor *, cti_handle_take_any, sizeof(ct_tensor), (ct_context * c),
 char *__real_cti_take_string(ct_context *c, const char *string);
 char *__wrap_cti_take_string(ct_context *c, const char *string);
 char *__wrap_cti_take_string(ct_context *c, const char *string) { /* `asked` does not count it */
-    if (!fault_strikes(FAULT_TAKE, "cti_take_string")) return __real_cti_take_string(c, string);
+    if (!fault_strikes(FAULT_TAKE, "cti_string_take")) return __real_cti_take_string(c, string);
     ct_fail(c, CT_ERR_MEMORY, "injected: out of memory");
     return NULL;
 }

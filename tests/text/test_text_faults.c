@@ -471,7 +471,7 @@ static cti_aligned normal;
 static bool normalize(void *probe) {
     cti_aligned spare = {0};
     normal = (cti_aligned){.at = marks, .size = strlen(marks)};
-    const bool done = cti_normalize(text_probe_normalizer(probe), &normal, &spare);
+    const bool done = cti_normalizer_run(text_probe_normalizer(probe), &normal, &spare);
     cti_aligned_free(&spare);
     return done;
 }
@@ -552,7 +552,7 @@ static cti_pieces pieces;
 static bool divide(void *arg) {
     (void)arg;
     pieces.text = (cti_aligned){.at = many, .size = sizeof many};
-    return cti_pretokenize(pretokenizer, &pieces);
+    return cti_pretokenizer_run(pretokenizer, &pieces);
 }
 /* The memory of the pieces can be used again after a failure. */
 static bool divide_again(void *arg) {

@@ -278,7 +278,7 @@ START_TEST(pieces_of_texts) {
                       ct_error_message(r.context));
         cti_aligned_free(&pieces.text);
         pieces.text = (cti_aligned){.at = cases[i].text, .size = strlen(cases[i].text)};
-        ck_assert(cti_pretokenize(pretokenizer, &pieces));
+        ck_assert(cti_pretokenizer_run(pretokenizer, &pieces));
         const bool bytes = cti_pretokenizer_ends_in_bytes(pretokenizer);
         size_t n = 0;
         for (; n < MOST_PIECES && cases[i].piece[n].text; n++) {
@@ -300,7 +300,7 @@ START_TEST(first_section) {
     const cti_pretokenizer *pretokenizer;
     ck_assert(cti_pretokenizer_read(&r.reading, 0, &pretokenizer));
     cti_pieces pieces = {.text = {.at = "ab c", .size = 4, .base = 7}};
-    ck_assert(cti_pretokenize(pretokenizer, &pieces));
+    ck_assert(cti_pretokenizer_run(pretokenizer, &pieces));
     ck_assert_uint_eq(pieces.count, 1);
     ck_assert_uint_eq(pieces.text.size, 4);
     ck_assert(memcmp(pieces.text.at, "ab_c", 4) == 0);
@@ -318,14 +318,14 @@ START_TEST(none_and_empty) {
     ck_assert(cti_pretokenizer_read(&r.reading, 1, &pretokenizer) && !pretokenizer);
     ck_assert(!cti_pretokenizer_ends_in_bytes(NULL) && !cti_pretokenizer_pieces(NULL));
     cti_pieces pieces = {.text = {.at = "a b", .size = 3}};
-    ck_assert(cti_pretokenize(NULL, &pieces));
+    ck_assert(cti_pretokenizer_run(NULL, &pieces));
     ck_assert(pieces.count == 1 && pieces.piece[0].begin == 0 && pieces.piece[0].end == 3);
     ck_assert(cti_pretokenizer_read(&r.reading, 2, &pretokenizer) && pretokenizer);
     pieces.text = (cti_aligned){.at = "  ", .size = 2};
-    ck_assert(cti_pretokenize(pretokenizer, &pieces));
+    ck_assert(cti_pretokenizer_run(pretokenizer, &pieces));
     ck_assert_uint_eq(pieces.count, 0);
     pieces.text.size = 0;
-    ck_assert(cti_pretokenize(NULL, &pieces));
+    ck_assert(cti_pretokenizer_run(NULL, &pieces));
     ck_assert_uint_eq(pieces.count, 0);
     cti_pieces_free(&pieces);
     end_reading(&r);
@@ -461,7 +461,7 @@ START_TEST(long_texts) {
             for (; size + unit <= LONG_TEXT / 4; size += unit) memcpy(text + size, units[j], unit);
             cti_aligned_free(&pieces.text);
             pieces.text = (cti_aligned){.at = text, .size = size};
-            ck_assert(cti_pretokenize(pretokenizer, &pieces));
+            ck_assert(cti_pretokenizer_run(pretokenizer, &pieces));
             size_t end = 0;
             for (size_t k = 0; k < pieces.count; k++) {
                 const cti_piece piece = pieces.piece[k];

@@ -51,7 +51,7 @@ int64_t text_probe_normalize(const text_probe *probe, const char *text, int64_t 
     cti_aligned normal = {.at = text + base, .size = (size_t)size, .base = (size_t)base};
     cti_aligned spare = {0};
     int64_t n = -1;
-    if (cti_normalize(probe->normalizer, &normal, &spare)) {
+    if (cti_normalizer_run(probe->normalizer, &normal, &spare)) {
         n = (int64_t)normal.size;
         for (int64_t i = 0; i < n && i < room; i++) {
             const cti_extent origin = cti_aligned_origin(&normal, (size_t)i, (size_t)i + 1);
