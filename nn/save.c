@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../src/io/save_map.h"
+#include "load.h"
 #include "match.h"
 
 /* Saves a module. Only a map needs the further names of shared tensors. */
@@ -36,7 +37,7 @@ bool ct_save(ct_module *module, const char *path, ct_save_opts opts) {
     return ok;
 }
 
-static bool module_load(ct_module *module, const cti_shards *file, ct_load_opts opts) {
+bool cti_nn_load(ct_module *module, const cti_shards *file, ct_load_opts opts) {
     cti_nn_state state = {.context = module->context};
     const cti_nn_match match = {.file = file, .module = module, .prefix = "", .load = opts};
     cti_frame frame;
@@ -58,7 +59,7 @@ bool ct_load(ct_module *module, const char *path, ct_load_opts opts) {
     if (!path) return ct_fail(context, CT_ERR_ARGUMENT, "load: path is NULL");
     cti_shards file;
     if (!cti_shards_open(context, "load", path, &file)) return false;
-    const bool ok = module_load(module, &file, opts);
+    const bool ok = cti_nn_load(module, &file, opts);
     if (!ok && opts.report) { /* nothing was loaded */
         opts.report->loaded = 0;
         memset(opts.report->loaded_names, 0, sizeof opts.report->loaded_names);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "../../nn/load.h"
 #include "../../src/core/memory.h"
 #include "../../src/io/set.h"
 #include "folder.h"
@@ -32,28 +33,24 @@ static const char *const skipped[] = {"*pooler.dense.*",
 /* Reads the names of the weights: the style that they have, and whether there is a tensor at least
  * for each layer. A tree of more layers would be made in vain, for a long time if the number is a
  * large one. */
-static bool weight_names_read(const cti_lm_config *config, const char *folder, const char *path,
-                              cti_lm_style *style) {
+static bool weight_names_read(const cti_lm_config *config, const cti_shards *weights,
+                              const char *path, cti_lm_style *style) {
     const cti_lm_names *names = &config->family->names;
-    ct_safetensors *file = ct_safetensors_open(config->context, folder);
-    if (!file) return false;
-    ct_safetensors_entry entry = {0};
     char head[CTI_LM_PATH];
     const size_t base = strlen(names->base);
     const int64_t layers = cti_lm_integer(config, CTI_LM_LAYERS);
-    int64_t n = 0;
     snprintf(head, sizeof head, "%s.weight", names->old_head ? names->old_head : "");
     *style = (cti_lm_style){0};
-    for (; ct_safetensors_next(file, &entry); n++) {
-        style->prefixed |= !strncmp(entry.name, names->base, base) && entry.name[base] == '.';
-        style->gamma |= strstr(entry.name, "LayerNorm.gamma") != NULL;
-        style->old_head |= names->old_head && !strcmp(entry.name, head);
+    for (int64_t i = 0; i < weights->tensors; i++) {
+        const char *name = weights->tensor[i]->name.at;
+        style->prefixed |= !strncmp(name, names->base, base) && name[base] == '.';
+        style->gamma |= strstr(name, "LayerNorm.gamma") != NULL;
+        style->old_head |= names->old_head && !strcmp(name, head);
     }
-    ct_safetensors_close(file);
-    return layers <= n ||
+    return layers <= weights->tensors ||
            ct_fail(config->context, CT_ERR_FORMAT,
                    "%s: %s: %" PRId64 " layers, but the weights are %" PRId64 " tensors", open_name,
-                   path, layers, n);
+                   path, layers, weights->tensors);
 }
 
 static bool file_has_transposed(const cti_lm *lm, const char *name) {
@@ -127,15 +124,15 @@ void cti_lm_map_free(const cti_lm *lm, cti_lm_map *map) {
     map->entry = NULL, map->text = NULL;
 }
 
-static bool weights_load(const cti_lm *lm, const char *folder, const cti_lm_style *style) {
+static bool weights_load(const cti_lm *lm, const cti_shards *weights, const cti_lm_style *style) {
     cti_lm_map map;
     if (!cti_lm_map_new(lm, style, &map)) return false;
     const bool masked = lm->config.head == CTI_LM_HEAD_MASKED;
-    const bool ok = ct_load(lm->module, folder,
-                            (ct_load_opts){.map = map.n ? map.entry : NULL,
-                                           .n_map = map.n,
-                                           .in_place = true,
-                                           .ignore = masked ? skipped : skipped + ONLY_MASKED});
+    const bool ok = cti_nn_load(lm->module, weights,
+                                (ct_load_opts){.map = map.n ? map.entry : NULL,
+                                               .n_map = map.n,
+                                               .in_place = true,
+                                               .ignore = masked ? skipped : skipped + ONLY_MASKED});
     cti_lm_map_free(lm, &map);
     return ok;
 }
@@ -150,30 +147,43 @@ static bool lm_check_opts(ct_context *context, const char *op, const void *text,
     return ct_fail(context, CT_ERR_DTYPE, "%s: the dtype must be f32, f64 or bf16", op);
 }
 
+/* Makes the model of a configuration, which this takes, and reads its weights. */
+static ct_module *lm_open_weights(cti_lm_config *config, const cti_shards *weights,
+                                  const char *folder, const char *path, ct_lm_opts opts) {
+    cti_lm_style style;
+    if (!weight_names_read(config, weights, path, &style)) {
+        cti_lm_config_free(config);
+        return NULL;
+    }
+    ct_module *module = cti_lm_build(config->context, config, opts, folder);
+    if (!module) return NULL;
+    ct_module_train(module, false);
+    cti_lm *lm = cti_lm_of(module);
+    if (weights_load(lm, weights, &style) && cti_lm_update_text(lm) &&
+        cti_lm_read_generation(lm, open_name))
+        return module;
+    ct_module_free(module);
+    return NULL;
+}
+
 static ct_module *lm_open_folder(ct_context *context, const char *folder, const char *path,
                                  ct_lm_opts opts) {
     size_t size;
     cti_lm_config config;
-    cti_lm_style style;
+    cti_shards weights;
     char *text = cti_lm_read_file(context, open_name, path, &size);
     if (!text) return NULL;
     const bool ok = cti_lm_config_read(context, open_name, path, (cti_text){text, size},
                                        opts.ignore_unknown, &config);
     cti_give_any(context, text, size + 1);
     if (!ok) return NULL;
-    if (!weight_names_read(&config, folder, path, &style)) {
+    if (!cti_shards_open(context, "load", folder, &weights)) {
         cti_lm_config_free(&config);
         return NULL;
     }
-    ct_module *module = cti_lm_build(context, &config, opts, folder);
-    if (!module) return NULL;
-    ct_module_train(module, false);
-    cti_lm *lm = cti_lm_of(module);
-    if (weights_load(lm, folder, &style) && cti_lm_update_text(lm) &&
-        cti_lm_read_generation(lm, open_name))
-        return module;
-    ct_module_free(module);
-    return NULL;
+    ct_module *module = lm_open_weights(&config, &weights, folder, path, opts);
+    cti_shards_close(&weights);
+    return module;
 }
 
 ct_module *ct_lm_open(ct_context *context, const char *folder, ct_lm_opts opts) {

@@ -235,7 +235,17 @@ START_TEST(without_files) {
 }
 END_TEST
 
+/* The names of the weights say how the module is made; then the values are read, from the same open
+ * file. */
+START_TEST(header_is_read_once) {
+    ct_dtype dtype = CT_F32;
+    headers_read = 0;
+    ck_assert(open_and_free(&dtype));
+    ck_assert_int_eq(headers_read, 1);
+}
+END_TEST
+
 int main(void) {
     return run_tests("model faults", begin_lm, finish_lm,
-                     TESTS(TEST(without_memory), TEST(without_files)));
+                     TESTS(TEST(without_memory), TEST(without_files), TEST(header_is_read_once)));
 }

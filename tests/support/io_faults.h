@@ -33,6 +33,7 @@ static int names_taken; /* the number of new files that are refused because thei
 static bool no_reading; /* a file in the folder can be opened for writing only */
 static int no_locks;    /* 1: no locks of open file descriptions; 2: no locks at all */
 
+static int headers_read;        /* reads from byte 8 on, where a header of safetensors begins */
 static void (*meanwhile)(void); /* the function that FAULT_MEANWHILE runs */
 
 static inline bool fails(const char *call) {
@@ -77,6 +78,7 @@ int __wrap_open(const char *name, int flags, ...) {
 ssize_t __real_pread(int fd, void *out, size_t size, off_t offset);
 ssize_t __wrap_pread(int fd, void *out, size_t size, off_t offset);
 ssize_t __wrap_pread(int fd, void *out, size_t size, off_t offset) {
+    headers_read += offset == 8;
     if (fails("pread") || interrupted("pread")) return -1;
     if (fault_strikes(FAULT_SHRINK, "pread") && truncate(path, offset)) return -1;
     return __real_pread(fd, out, transfers == SHORT && size > 1 ? 1 : size, offset);
