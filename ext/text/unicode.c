@@ -25,10 +25,58 @@ bool cti_bert_is_accent(uint32_t c) { return cti_unicode_has(c, CTI_HAS_BERT_ACC
 
 int cti_unicode_combining_class(uint32_t c) { return cti_unicode_record_of(c)->combining_class; }
 
+static bool category_is_in(uint32_t c, unsigned categories) {
+    return CTI_IN(cti_unicode_category(c)) & categories;
+}
+
+bool cti_python_is_alpha(uint32_t c) { return category_is_in(c, CTI_LETTERS); }
+bool cti_python_is_decimal(uint32_t c) { return category_is_in(c, CTI_IN(CTI_ND)); }
+bool cti_python_is_digit(uint32_t c) {
+    return cti_python_is_decimal(c) || cti_unicode_has(c, CTI_HAS_MORE_DIGIT);
+}
+bool cti_python_is_numeric(uint32_t c) {
+    return category_is_in(c, CTI_NUMBERS) || cti_unicode_has(c, CTI_HAS_MORE_NUMERIC);
+}
+bool cti_python_is_space(uint32_t c) { return (c >= 0x1C && c <= 0x1F) || cti_unicode_is_space(c); }
+bool cti_python_is_printable(uint32_t c) {
+    const unsigned hidden = CTI_IN(CTI_CN) | CTI_IN(CTI_CC) | CTI_IN(CTI_CF) | CTI_IN(CTI_CO) |
+                            CTI_IN(CTI_ZS) | CTI_IN(CTI_ZL) | CTI_IN(CTI_ZP);
+    return c == ' ' || !category_is_in(c, hidden);
+}
+bool cti_python_is_lower(uint32_t c) {
+    return category_is_in(c, CTI_IN(CTI_LL)) || cti_unicode_has(c, CTI_HAS_MORE_LOWER);
+}
+bool cti_python_is_upper(uint32_t c) {
+    return category_is_in(c, CTI_IN(CTI_LU)) || cti_unicode_has(c, CTI_HAS_MORE_UPPER);
+}
+bool cti_python_is_title(uint32_t c) { return category_is_in(c, CTI_IN(CTI_LT)); }
+
+/* The characters of Word_Break MidLetter, MidNumLet and Single_Quote, and the marks and signs. */
+bool cti_python_is_case_ignorable(uint32_t c) {
+    static const uint16_t inside_words[] = {'\'',   '.',    ':',    0xB7,   0x387,  0x55F,
+                                            0x5F4,  0x2018, 0x2019, 0x2024, 0x2027, 0xFE13,
+                                            0xFE52, 0xFE55, 0xFF07, 0xFF0E, 0xFF1A};
+    for (size_t i = 0; i < sizeof inside_words / sizeof *inside_words; i++)
+        if (c == inside_words[i]) return true;
+    return category_is_in(c, CTI_IN(CTI_MN) | CTI_IN(CTI_ME) | CTI_IN(CTI_CF) | CTI_IN(CTI_LM) |
+                                 CTI_IN(CTI_SK));
+}
+
+/* Digits stand in tens, from zero on; several tens may follow each other. */
+int cti_python_decimal(uint32_t c) {
+    if (c < 0x80) return c >= '0' && c <= '9' ? (int)(c - '0') : -1;
+    if (!cti_python_is_decimal(c)) return -1;
+    uint32_t first = c;
+    while (cti_python_is_decimal(first - 1)) first--;
+    return (int)((c - first) % 10);
+}
+
 enum { CAPITAL_I_DOT = 0x130, DOT_ABOVE = 0x307 };
 
 enum {
     LOWER_RUNS = sizeof cti_lower_runs / sizeof *cti_lower_runs,
+    UPPER_RUNS = sizeof cti_upper_runs / sizeof *cti_upper_runs,
+    LONG_CASES = sizeof cti_long_cases / sizeof *cti_long_cases,
     FOLD_RUNS = sizeof cti_fold_runs / sizeof *cti_fold_runs
 };
 
@@ -53,10 +101,71 @@ int cti_unicode_lower(uint32_t c, uint32_t out[CTI_FOLDED]) {
     return 2;
 }
 
+/* What a run of `runs` makes of a character; itself if it is in none. */
+static uint32_t case_run_map(const cti_case_run *runs, size_t n, uint32_t c) {
+    const cti_case_run *run = case_run_find(runs, n, c);
+    const bool is_in_run =
+        c >= run->first && c <= run->last && (c - run->first) % (uint32_t)run->step == 0;
+    return is_in_run ? (uint32_t)((int32_t)c + run->delta) : c;
+}
+
+/* The upper or title case in a row of cti_long_cases; 0 if the character has no row. */
+static int long_case_find(uint32_t c, int column, uint32_t out[CTI_FOLDED]) {
+    size_t low = 0, high = LONG_CASES;
+    while (low < high) { /* the first row that is not before c */
+        const size_t middle = (low + high) / 2;
+        if (cti_long_cases[middle][0] < c) low = middle + 1;
+        else high = middle;
+    }
+    if (low == LONG_CASES || cti_long_cases[low][0] != c) return 0;
+    int n = 0;
+    for (; n < 3 && cti_long_cases[low][column + n]; n++) out[n] = cti_long_cases[low][column + n];
+    return n;
+}
+
+int cti_unicode_upper(uint32_t c, uint32_t out[CTI_FOLDED]) {
+    const int n = long_case_find(c, 1, out);
+    if (n) return n;
+    out[0] = case_run_map(cti_upper_runs, UPPER_RUNS, c);
+    return 1;
+}
+
+/* The title case is the upper case, except that of the letters DZ, LJ and NJ with and without caron
+ * in threes (capital, title, small), and of Georgian letters, whose capitals are for whole words.
+ */
+int cti_unicode_title(uint32_t c, uint32_t out[CTI_FOLDED]) {
+    const int n = long_case_find(c, 4, out);
+    if (n) return n;
+    if (c >= 0x1C4 && c <= 0x1CC) out[0] = c - (c - 0x1C4) % 3 + 1;
+    else if (c >= 0x1F1 && c <= 0x1F3) out[0] = 0x1F2;
+    else if (c >= 0x10D0 && c <= 0x10FF) out[0] = c;
+    else out[0] = case_run_map(cti_upper_runs, UPPER_RUNS, c);
+    return 1;
+}
+
+/* The fold is the lower case of the upper case, except that of the dotless i (itself), of the
+ * capital sharp s, and of Cherokee letters (the capitals). */
+int cti_unicode_full_fold(uint32_t c, uint32_t out[CTI_FOLDED]) {
+    enum { DOTLESS_I = 0x131, CAPITAL_SHARP_S = 0x1E9E };
+    if (c == CAPITAL_SHARP_S) {
+        out[0] = out[1] = 's';
+        return 2;
+    }
+    const int n = cti_unicode_upper(c, out);
+    if (c == DOTLESS_I) out[0] = c;
+    if ((c >= 0x13A0 && c <= 0x13FD) || (c >= 0xAB70 && c <= 0xABBF) || c == DOTLESS_I) return 1;
+    uint32_t lower[CTI_FOLDED];
+    if (n == 1) return cti_unicode_lower(out[0], out);
+    for (int i = 0; i < n; i++) {
+        cti_unicode_lower(out[i], lower);
+        out[i] = lower[0];
+    }
+    return n;
+}
+
 uint32_t cti_unicode_fold(uint32_t c) {
-    const cti_case_run *run = case_run_find(cti_fold_runs, FOLD_RUNS, c);
-    if (c >= run->first && c <= run->last && (c - run->first) % (uint32_t)run->step == 0)
-        return (uint32_t)((int32_t)c + run->delta);
+    const uint32_t fold = case_run_map(cti_fold_runs, FOLD_RUNS, c);
+    if (fold != c) return fold;
     uint32_t lower[CTI_FOLDED];
     cti_unicode_lower(c, lower);
     return lower[0];

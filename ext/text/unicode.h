@@ -1,7 +1,7 @@
-/* Properties of characters, as the tokenizers package 0.23.3 sees them. The package has several
- * versions of Unicode in it: one for the regular expressions (oniguruma's), one for BERT's rules,
- * one for normal forms and one for Rust's standard library. The tables in unicode_tables.c are made
- * by make_unicode, which asks the package itself. */
+/* Properties of characters, as the tokenizers package 0.23.3 and Python see them. The package has
+ * several versions of Unicode in it: one for the regular expressions (oniguruma's), one for BERT's
+ * rules, one for normal forms and one for Rust's standard library. The tables in unicode_tables.c
+ * are made by make_unicode, which asks the package itself. */
 #ifndef CTI_TEXT_UNICODE_H
 #define CTI_TEXT_UNICODE_H
 
@@ -78,10 +78,29 @@ bool cti_bert_is_punctuation(uint32_t c);
 bool cti_unicode_is_accent(uint32_t c);
 bool cti_bert_is_accent(uint32_t c);
 
+/* Python's str.isalpha, isdecimal, isdigit, isnumeric, isspace and isprintable of one character; a
+ * letter's case: isupper, islower, or the title case, of which Python's istitle speaks. */
+bool cti_python_is_alpha(uint32_t c);
+bool cti_python_is_decimal(uint32_t c);
+bool cti_python_is_digit(uint32_t c);
+bool cti_python_is_numeric(uint32_t c);
+bool cti_python_is_space(uint32_t c);
+bool cti_python_is_printable(uint32_t c);
+bool cti_python_is_lower(uint32_t c);
+bool cti_python_is_upper(uint32_t c);
+bool cti_python_is_title(uint32_t c);
+/* Whether the lower case of a sigma before or behind it depends on what lies beyond. */
+bool cti_python_is_case_ignorable(uint32_t c);
+int cti_python_decimal(uint32_t c); /* 0 to 9 of a decimal digit; -1 of any other character */
+
 enum { CTI_FOLDED = 4 }; /* the most characters that one character becomes */
 
 /* The lower case of a character, by Rust's char::to_lowercase: n characters in out[]. */
 int cti_unicode_lower(uint32_t c, uint32_t out[CTI_FOLDED]);
+/* The same for its upper case, its title case, and the full fold of Python's str.casefold. */
+int cti_unicode_upper(uint32_t c, uint32_t out[CTI_FOLDED]);
+int cti_unicode_title(uint32_t c, uint32_t out[CTI_FOLDED]);
+int cti_unicode_full_fold(uint32_t c, uint32_t out[CTI_FOLDED]);
 /* The character that stands for all that option i of a regular expression takes for equal to c.
  * cti_long_folds has the folds of several characters. cti_unicode_each_cased calls a function with
  * each character that is not its own fold, and with some others. */

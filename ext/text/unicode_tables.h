@@ -30,19 +30,24 @@ enum {
     CTI_HAS_BERT_PUNCTUATION = 1 << 8,
     CTI_HAS_ACCENT = 1 << 9,
     CTI_HAS_BERT_ACCENT = 1 << 10,
-    CTI_HAS_LOWER = 1 << 11,      /* its lower case is another character */
-    CTI_HAS_DECOMPOSES = 1 << 12, /* NFD changes it */
-    CTI_HAS_NFC_MOVES = 1 << 13,  /* NFC may change it, move it, or compose it with another */
-    CTI_CLASS_SHIFT = 14          /* the two bits above are its cti_class */
+    CTI_HAS_LOWER = 1 << 11,        /* its lower case is another character */
+    CTI_HAS_DECOMPOSES = 1 << 12,   /* NFD changes it */
+    CTI_HAS_NFC_MOVES = 1 << 13,    /* NFC may change it, move it, or compose it with another */
+    CTI_HAS_MORE_LOWER = 1 << 14,   /* Python's islower, though its category is not Ll */
+    CTI_HAS_MORE_UPPER = 1 << 15,   /* isupper, not Lu */
+    CTI_HAS_MORE_DIGIT = 1 << 16,   /* isdigit, not Nd */
+    CTI_HAS_MORE_NUMERIC = 1 << 17, /* isnumeric, no number */
+    CTI_CLASS_SHIFT = 30            /* the two bits above are its cti_class */
 };
 
 /* The properties that many characters share. */
 typedef struct {
     uint8_t category, combining_class;
-    uint16_t flags;
+    uint32_t flags;
 } cti_unicode_record;
 
-/* Characters first, first + step ... last, whose lower case or fold is `delta` further. */
+/* Characters first, first + step ... last, whose lower case, upper case or fold is
+ * `delta` further. */
 typedef struct {
     uint32_t first, last;
     int32_t step, delta;
@@ -62,11 +67,14 @@ typedef struct {
 } cti_script;
 
 extern const uint16_t cti_unicode_block[1612];
-extern const uint16_t cti_unicode_eight[4042];
-extern const uint8_t cti_unicode_item[5928];
-extern const cti_unicode_record cti_unicode_records[144];
+extern const uint16_t cti_unicode_eight[4413];
+extern const uint8_t cti_unicode_item[6124];
+extern const cti_unicode_record cti_unicode_records[152];
 extern const uint8_t cti_unicode_unassigned, cti_unicode_private; /* indices of records */
 extern const cti_case_run cti_lower_runs[186];
+extern const cti_case_run cti_upper_runs[194]; /* upper cases of one character */
+/* A character, its upper case of two or three characters, and its title case, in order. */
+extern const uint16_t cti_long_cases[102][7];
 /* The folds that are not lower cases, and the folds of several characters: an entry has the fold of
  * one character and the two or three that it is equal to. A fold stands before those that it
  * begins. */

@@ -1,5 +1,6 @@
 /* UTF-8 and the properties of characters. The checksums over all characters are from the
- * tokenizers package 0.23.3, which ext/text/make_unicode asks in the same way. */
+ * tokenizers package 0.23.3, which ext/text/make_unicode asks in the same way. Python's properties
+ * were compared with Python 3.11's on all characters that it has; the package knows newer ones. */
 #include "ext/text/unicode.h"
 #include "ext/text/utf8.h"
 #include "tests/support/suite.h"
@@ -42,6 +43,15 @@ START_TEST(properties) {
         {"bert punctuation", cti_bert_is_punctuation, 726, 0x177dd1},
         {"accent", cti_unicode_is_accent, 2097, 0x90afcbd5},
         {"bert accent", cti_bert_is_accent, 1567, 0xeed2a11d},
+        {"alpha", cti_python_is_alpha, 141028, 0x530a92c0},
+        {"decimal", cti_python_is_decimal, 760, 0x3607c4d4},
+        {"digit", cti_python_is_digit, 888, 0x89969e40},
+        {"numeric", cti_python_is_numeric, 1992, 0xfe7605f7},
+        {"python space", cti_python_is_space, 29, 0x57327d3b},
+        {"printable", cti_python_is_printable, 154810, 0x9311ca1d},
+        {"lower", cti_python_is_lower, 2502, 0x3d27780e},
+        {"upper", cti_python_is_upper, 1978, 0x49cac25c},
+        {"title", cti_python_is_title, 31, 0xa0b7b16c},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int count = 0;
@@ -83,6 +93,9 @@ START_TEST(mappings) {
     } cases[] = {
         {"lower", cti_unicode_lower, 0xa7c3c2a9},
         {"decompose", cti_unicode_decompose, 0x7a9418b9},
+        {"upper", cti_unicode_upper, 0x52f9d0c8},
+        {"title", cti_unicode_title, 0x93971ac},
+        {"full fold", cti_unicode_full_fold, 0x3bbe9c35},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint32_t crc = UINT32_MAX;
@@ -98,6 +111,23 @@ START_TEST(mappings) {
         }
         ck_assert_msg(~crc == cases[i].crc, "%s: %x", cases[i].name, (unsigned)~crc);
     }
+}
+END_TEST
+
+START_TEST(decimal_digits) {
+    static const struct {
+        uint32_t c;
+        int is;
+    } cases[] = {{'0', 0},   {'9', 9},     {'a', -1},    {0x661, 1},   {0x669, 9},
+                 {0xB2, -1}, {0x1D7CE, 0}, {0x1D7E1, 9}, {0x1D7FF, 9}, {0xFF15, 5}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_assert_int_eq(cti_python_decimal(cases[i].c), cases[i].is);
+    static const uint32_t ignorable[] = {'\'', 0x300, 0xAD, 0x2B0, '^', 0x387},
+                          others[] = {'a', '-', ' ', '5', 0x3A3};
+    for (size_t i = 0; i < sizeof ignorable / sizeof *ignorable; i++)
+        ck_assert(cti_python_is_case_ignorable(ignorable[i]));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        ck_assert(!cti_python_is_case_ignorable(others[i]));
 }
 END_TEST
 
@@ -238,6 +268,7 @@ int main(void) {
     tcase_add_test(tests, mappings);
     tcase_add_test(tests, compositions);
     tcase_add_test(tests, combining_classes);
+    tcase_add_test(tests, decimal_digits);
     tcase_add_test(tests, characters_in_utf8);
     tcase_add_test(tests, ill_formed);
     tcase_add_test(tests, check_finds_the_first);
