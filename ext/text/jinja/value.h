@@ -259,6 +259,14 @@ cti_jinja_list *cti_jinja_collect(cti_jinja_run *run, cti_jinja_value value);
 /* `len(value)`; -1 after an error, "object of type 'int' has no len()". */
 int64_t cti_jinja_length(cti_jinja_run *run, cti_jinja_value value);
 
+/* A member of a loop or a macro, such as loop.first. Returns false if there is no such member. */
+bool cti_jinja_loop_member(cti_jinja_run *run, cti_jinja_loop *loop, const cti_jinja_string *name,
+                           cti_jinja_value *found);
+bool cti_jinja_macro_member(cti_jinja_run *run, const cti_jinja_macro *macro,
+                            const cti_jinja_string *name, cti_jinja_value *found);
+/* The length of what a loop passes over; -1 after an error. */
+int64_t cti_jinja_loop_length(cti_jinja_run *run, cti_jinja_loop *loop);
+
 /* ---- other kinds ---- */
 
 /* What an undefined value would have been: a variable, or an attribute or item of `of`. */
@@ -343,6 +351,8 @@ bool cti_jinja_contains(cti_jinja_run *run, cti_jinja_value container, cti_jinja
 /* op is one of + - * / // % **. */
 cti_jinja_value cti_jinja_arithmetic(cti_jinja_run *run, const char *op, cti_jinja_value a,
                                      cti_jinja_value b);
+/* -a, or with `plus` +a */
+cti_jinja_value cti_jinja_negate(cti_jinja_run *run, cti_jinja_value a, bool plus);
 /* a.name and a[key] by Jinja's rules: attribute and item, item and attribute. */
 cti_jinja_value cti_jinja_attribute(cti_jinja_run *run, cti_jinja_value of, cti_jinja_value name);
 cti_jinja_value cti_jinja_item(cti_jinja_run *run, cti_jinja_value of, cti_jinja_value key);
@@ -358,6 +368,9 @@ void cti_jinja_print(cti_jinja_builder *out, cti_jinja_value value);
 void cti_jinja_repr(cti_jinja_builder *out, cti_jinja_value value, int32_t quotes);
 /* The string of str(value): the string itself if it is one. NULL after an error. */
 const cti_jinja_string *cti_jinja_text(cti_jinja_run *run, cti_jinja_value value);
+/* format % arguments, where the arguments are a tuple, a dict, or one value. */
+cti_jinja_value cti_jinja_percent(cti_jinja_run *run, const cti_jinja_string *format,
+                                  cti_jinja_value arguments);
 /* Adds the string with &, <, >, ' and " escaped, as `|escape`. */
 void cti_jinja_add_escaped(cti_jinja_builder *out, const cti_jinja_string *string);
 
