@@ -521,7 +521,7 @@ int main(int count, char **args) {
     if (*args[7] == '1' && !namespaces()) course_fail("the namespaces cannot be had");
     if (!limit(RLIMIT_CORE, 0, 0) || !limit(RLIMIT_FSIZE, 0, 0) ||
         !limit(RLIMIT_CPU, whole_seconds, whole_seconds + 1) ||
-        /* a sanitizer's shadow is larger than any limit, and it has threads */
+        /* a sanitizer reserves more address space than such a limit, and has threads of its own */
         (!sanitized &&
          (!limit(RLIMIT_AS, memory_mib << 20, memory_mib << 20) || !limit(RLIMIT_NPROC, 0, 0))))
         course_fail("the limits cannot be set");

@@ -228,10 +228,10 @@ static bool elsewhere(likeness *l) {
  * own. */
 static bool by_rows(likeness *l) {
     static const char *const sentences[] = {
-        "the numbers of a row (of the last dim) are all wrong by one factor, another one in each "
+        "the numbers of a row (of the last dim) are all wrong by one factor, which differs in each "
         "row: look at what a row is divided by or multiplied with",
         "to all numbers of a row (of the last dim) the same is added, another number in each row",
-        "the numbers of a column are all wrong by one factor, another one in each column",
+        "the numbers of a column are all wrong by one factor, which differs in each column",
         "to all numbers of a column the same is added, another number in each column"};
     const int64_t columns = l->shape.ndim ? l->shape.dim[l->shape.ndim - 1] : 1;
     const int64_t rows = l->n / columns;

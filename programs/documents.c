@@ -86,8 +86,8 @@ static void add_text(encoder *e, const char *text, size_t bytes) {
     add_document(e->to, e->ids, NULL, n, false);
 }
 
-/* A prompt and its completion are one text. The tokens that begin in the completion are learned,
- * and the end of the text. */
+/* A prompt and its completion are encoded as one text. Only the tokens that begin in the
+ * completion, and the end of the text, are targets. */
 static void add_completion(encoder *e, const ct_json_line *line) {
     const size_t prompt = strlen(line->prompt), completion = strlen(line->completion);
     char *text = room_for(NULL, prompt + completion + 1, 1);

@@ -68,7 +68,7 @@ typedef struct {
 /* Makes a batch of n rows; T is the length of the longest. */
 row_batch rows_batch(ct_context *context, const rows *r, const int64_t *which, int64_t n);
 
-/* The order of the rows. Each epoch has another one, which depends only on the seed and the epoch.
+/* The order of the rows. It differs in each epoch, and depends only on the seed and the epoch.
  * So a resumed run and all ranks have the same order. */
 typedef struct {
     const rows *rows;

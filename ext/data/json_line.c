@@ -294,7 +294,8 @@ static bool form_read(line_reading *reading) {
                      "with a \"completion\", and no \"instruction\" with an \"output\"");
 }
 
-/* Tools beside messages: an array, or its text. A label that is no text is its spelling. */
+/* Reads the tools of a conversation and the label of a text. The tools are an array, or a string
+ * that contains the JSON of one. A label that is not a string is returned as its JSON. */
 static bool tools_and_label_read(line_reading *reading) {
     ct_json_line *line = reading->line;
     const cti_json_at tools = line_member(reading, 0, "tools"),

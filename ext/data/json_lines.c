@@ -32,7 +32,8 @@ struct ct_json_lines {
      * text[begin ... seen) have no line end */
     char *text;
     size_t begin, seen, size, room;
-    int64_t number; /* the number of the last line, from 1 on; in an array of the line at `begin` */
+    int64_t number; /* a line number, from 1 on: of the last line that was returned, or, in an
+                     * array, of the line of the byte at `begin` */
     bool is_begun, is_array;
     bool has_ended; /* behind the array's bracket, or behind an error in it */
     bool has_items; /* an element of the array was returned */

@@ -13,7 +13,8 @@
 #define ALL_CATEGORIES                                                                             \
     (OTHER_CATEGORIES | CTI_LETTERS | CTI_MARKS | CTI_NUMBERS | PUNCTUATION | SYMBOLS | SEPARATORS)
 
-/* Names of sets of categories. Surrogates (Cs) are in no text. */
+/* The names of general categories and of unions of them. Surrogates (Cs) have no name here, because
+ * well-formed UTF-8 has none. */
 static const struct {
     const char *name;
     uint32_t categories;
@@ -100,7 +101,7 @@ static const struct {
     {"paragraphseparator", CTI_IN(CTI_ZP)},
 };
 
-/* Sets that are no sets of categories. */
+/* Sets that are not unions of general categories. */
 enum { SET_SPACE, SET_WORD, SET_BRACKET_WORD, SET_XDIGIT, SET_BLANK, SET_ASCII, SET_POSIX_PUNCT };
 static const struct {
     const char *name;
@@ -120,7 +121,7 @@ _Static_assert(PROPERTIES_IN(cti_scripts) + PROPERTIES_IN(category_sets) + SET_P
 static int number_of_script(int i) { return SET_POSIX_PUNCT + 2 + i; }
 static int number_of_categories(int i) { return number_of_script(PROPERTIES_IN(cti_scripts)) + i; }
 
-/* Compares a name with one of the tables: case, spaces, '-' and '_' do not matter. */
+/* Whether a name is `wanted`, a name of the tables. Case, spaces, '-' and '_' do not matter. */
 static bool is_property_name(const char *name, size_t size, const char *wanted) {
     for (size_t i = 0; i < size; i++) {
         char c = name[i];

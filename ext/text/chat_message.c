@@ -63,7 +63,8 @@ static bool content_read_part(message_reading *reading, cti_text *text) {
            message_fault(reading, fault);
 }
 
-/* Joins the parts where the first of them lies: a part is shorter than its JSON. */
+/* Joins the parts in the memory of the list's JSON. A part is shorter than its JSON, so the joined
+ * text never reaches JSON that is still to be read. */
 static bool content_read_parts(message_reading *reading) {
     cti_json *json = &reading->json;
     char *joined = json->at, *end = joined;
@@ -74,7 +75,7 @@ static bool content_read_parts(message_reading *reading) {
         end += part.size;
     }
     if (json->fault) return false;
-    *end = 0; /* the opening bracket of the list at least lies before it */
+    *end = 0; /* fits, because the list's brackets were read too */
     reading->to->content = joined;
     return true;
 }

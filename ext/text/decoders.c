@@ -279,7 +279,8 @@ bool cti_decode_end(const cti_decoder *decoder, cti_decoding *decoding) {
 
 /* ---- a stream ---- */
 
-/* Bytes of ct_decode_state.held beside the bytes that are held, of which there are at most 3. */
+/* ct_decode_state.held begins with the bytes that are held, at most STATE_MOST_HELD. The constants
+ * below are the indices of further bytes of it, in which the stages keep their state. */
 enum {
     STATE_STRIPPED = 56, /* how many characters Strip has removed at the beginning */
     STATE_STRIP_DONE,    /* 1: the beginning is over */

@@ -248,8 +248,8 @@ static void spaces_strip(cti_edit *edit, const cti_normalizer *step) {
     if (end < text->size) cti_edit_drop(edit, end, text->size);
 }
 
-/* The content of a match has the source of the byte before the match's end. Returns false if the
- * search has no memory. */
+/* Replaces each match by the step's text, which gets the range of the match's last byte in the
+ * original. Returns false if the search has no memory. */
 static bool matches_replace(cti_edit *edit, const cti_normalizer *step,
                             cti_pattern_memory *memory) {
     const cti_aligned *text = edit->text;

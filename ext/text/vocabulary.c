@@ -18,11 +18,15 @@ bool cti_vocabulary_allows(int64_t id, int64_t tokens) {
     return id >= 0 && id < CTI_MOST_IDS && (id - SPARE_IDS) / IDS_TO_A_TOKEN <= tokens;
 }
 
-/* ---- slots: the upper half of a hash, and an index + 1 ---- */
+/* ---- slots ----
+ *
+ * A slot is 0 if it is empty. Otherwise its upper 32 bits are those of the text's hash, and its
+ * lower 32 bits are the text's index + 1. */
 
 static const uint64_t upper_half = 0xFFFFFFFF00000000u;
 
-/* A number of slots of which at most half are used. */
+/* The number of slots for `count` texts: a power of two, of which at most half are used, so that a
+ * search soon meets an empty slot. */
 static size_t slots_for(size_t count) {
     size_t slots = LEAST_SLOTS;
     while (slots / 2 < count) slots *= 2;

@@ -40,7 +40,10 @@ typedef enum {
     CT_VERDICT_CANNOT_TELL
 } ct_verdict;
 
-/* The kind of mistake: the first in this order that explains the whole error. */
+/* The kind of mistake: the first that is found. The calls are checked before the numbers of the
+ * gradient: whether backward fails, whether runs agree, and what the function writes and keeps. A
+ * wrong gradient of correct calls gets the simplest kind that explains its whole error. Kinds are
+ * not tried in the order of this enum. */
 typedef enum {
     CT_MISTAKE_NONE,
     CT_MISTAKE_UNKNOWN, /* no known mistake explains the error */
@@ -95,11 +98,10 @@ typedef enum {
     CT_MISTAKE_ROWS,      /* each row along a dim is wrong by its own factor */
     /* a constant, a factor or a term is wrong in the same way at every index */
     CT_MISTAKE_FORMULA,
-    /* an op keeps a value between forward and backward outside its call, as in a static variable.
-     * This mistake has precedence over all mistakes of the gradient itself */
+    /* an op keeps a value between forward and backward outside its call, as in a static variable */
     CT_MISTAKE_STATE,
-    /* a gradient, or the value, is another one if some other input wants no gradient, as with
-     * frozen weights */
+    /* a gradient, or the value, changes if some other input wants no gradient, as with frozen
+     * weights */
     CT_MISTAKE_WANTS
 } ct_mistake;
 

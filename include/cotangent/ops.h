@@ -30,8 +30,9 @@ CT_API ct_tensor *ct_div(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_maximum(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_minimum(ct_tensor *a, ct_tensor *b); /* NaN and gradient as in ct_maximum */
 CT_API ct_tensor *ct_pow(ct_tensor *x, double e);         /* x^e */
-CT_API ct_tensor *ct_scale(ct_tensor *x, double a);       /* a x; takes i64 if a is whole */
-CT_API ct_tensor *ct_add_scalar(ct_tensor *x, double a);  /* x + a; takes i64 if a is whole */
+CT_API ct_tensor *ct_scale(ct_tensor *x, double a); /* a x; x may be i64 if a is a whole number */
+CT_API ct_tensor *ct_add_scalar(ct_tensor *x,
+                                double a); /* x + a; x may be i64 if a is a whole number */
 
 /* ---- elementwise, one tensor ---- */
 CT_API ct_tensor *ct_neg(ct_tensor *x); /* takes i64 too */

@@ -121,7 +121,7 @@ static void compare_wanted(cti_check *check, wanted_set set, const wanted_result
         return;
     }
     if (!cti_check_near(all->y, now->y, check->m, check->coarse ? 1e-4 : 1e-9)) {
-        say_wanted(check, set, "the value is another one than with all wanted");
+        say_wanted(check, set, "the value differs from that with all gradients wanted");
         return;
     }
     for (int q = 0; q < check->count; q++) {
@@ -129,8 +129,8 @@ static void compare_wanted(cti_check *check, wanted_set set, const wanted_result
             same_numbers_in(all->grad[q], now->grad[q], check->checked[q].numel))
             continue;
         snprintf(text, sizeof text,
-                 "the gradient of input %d is another one than with all wanted: backward leaves "
-                 "out work that it needs",
+                 "the gradient of input %d differs from that with all gradients wanted: backward "
+                 "leaves out work that it needs",
                  check->checked[q].input);
         say_wanted(check, set, text);
         return;

@@ -21,9 +21,10 @@
  * 7. split-K has one matrix, alpha 1, rows of C that are dense, and no apply.
  * 8. A shared B is the B of one matrix. If the product is rounded, both A and B are packed.
  * 9. With rows other than CTI_ROWS_ANY the order of sums and what is rounded do not depend on m,
- * and no product is transposed (../core/row_rule.h). A of dots is then copied if it is not dense.
+ *    and no product is transposed (../core/row_rule.h). A of dots is then copied if it is not
+ *    dense.
  * 10. The workspace has packed A, then the copies of packed B, then the partial sums; each begins
- * at a multiple of CTI_ALIGN. A copy of B belongs to one worker, or, if B is shared, to all. */
+ *     at a multiple of CTI_ALIGN. A copy of B belongs to one worker, or, if B is shared, to all. */
 #ifndef CTI_GEMM_GEMM_PLAN_H
 #define CTI_GEMM_GEMM_PLAN_H
 

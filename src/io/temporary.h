@@ -29,7 +29,7 @@
  *    recognises by the first 8 digits of the name.
  * 6. If the file system has no locks, the name ends in ".part" and no save ever removes the file.
  * 7. A record (journal.h) may name a file that ends in ".new" although its writer was killed. Only
- * a save that holds the folder's lock, and has found no record, removes such a file. */
+ *    a save that holds the folder's lock, and has found no record, removes such a file. */
 #ifndef CTI_IO_TEMPORARY_H
 #define CTI_IO_TEMPORARY_H
 

@@ -1,5 +1,5 @@
 /* The second run of ct_recompute: it computes what the first has, by the same ops from the same
- * tensors, or backward is CT_ERR_GRAD. A gradient is never another one without an error. */
+ * tensors, or backward is CT_ERR_GRAD. A gradient never changes without an error. */
 #include "src/autograd/recompute.h"
 
 #include "tests/support/recompute_check.h"

@@ -265,7 +265,7 @@ typedef enum {
     WITHOUT_ONE, /* a's gradient is wrong if b wants none */
     ONLY_TWO,    /* b's gradient is wrong if a wants one and c does not */
     UNSET,       /* c's gradient is not set if a wants none */
-    VALUE        /* the value is another one if no gradient is wanted */
+    VALUE        /* the value changes if no gradient is wanted */
 } need_kind;
 
 static ct_tensor *need_forward(ct_call *c) {
@@ -321,11 +321,11 @@ START_TEST(a_gradient_does_not_depend_on_who_else_wants_one) {
     static const char *const words[] = {
         [BY_NEED] = "",
         [IN_A_BRANCH] = "wanted for input 2 and not for input 0 and 1, the gradient of input 2 is",
-        [STALE] = "the gradient of input 2 is another one",
+        [STALE] = "the gradient of input 2 differs",
         [WITHOUT_ONE] = "for input 0 and not for input 1 and 2, the gradient of input 0 is another",
         [ONLY_TWO] = "for input 0 and 1 and not for input 2, the gradient of input 1 is another",
         [UNSET] = "for input 2 and not for input 0 and 1, backward fails: ",
-        [VALUE] = "with no gradient wanted, the value is another one"};
+        [VALUE] = "with no gradient wanted, the value differs"};
     ct_tensor *in[6];
     const ct_fn all[] = {needing, needing_in_a_layer, needing_of_six};
     const int inputs[] = {3, 4, 6};

@@ -1,6 +1,6 @@
-/* Which strided layouts may be written: their strides are nested, and then each element has an
- * address of its own, which is counted; and copy_into and lerp_into of these, between elements of
- * others. */
+/* Which strided layouts ct_copy_into may write: those whose strides are nested (ops/update/into.c).
+ * The tests count the addresses of such a layout, and each element must have one of its own. Then
+ * copy_into and lerp_into write it among elements of other tensors. */
 #include "tests/support/one_context.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ static int64_t offset_of(ct_shape shape, const int64_t *stride, int64_t i) {
 enum { MIDDLE = 1 << 20 };
 static unsigned char count[2 * MIDDLE];
 
-/* How many elements have an offset that an earlier one has. */
+/* The number of elements whose offset an earlier element has too. */
 static int64_t shared(ct_shape shape, const int64_t *stride) {
     const int64_t n = numel_of(shape);
     int64_t twice = 0;
@@ -144,4 +144,6 @@ START_TEST(written) {
 }
 END_TEST
 
-int main(void) { return run_tests("distinct", setup, teardown, TESTS(TEST(large), TEST(written))); }
+int main(void) {
+    return run_tests("strides_nested", setup, teardown, TESTS(TEST(large), TEST(written)));
+}
