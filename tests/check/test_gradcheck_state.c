@@ -320,10 +320,11 @@ static ct_tensor *needing_of_six(ct_tensor *const *in, int n, void *arg) {
 START_TEST(a_gradient_does_not_depend_on_who_else_wants_one) {
     static const char *const words[] = {
         [BY_NEED] = "",
-        [IN_A_BRANCH] = "wanted for input 2 and not for input 0 and 1, the gradient of input 2 is",
+        [IN_A_BRANCH] =
+            "wanted for input 2 and not for input 0 and 1, the gradient of input 2 differs",
         [STALE] = "the gradient of input 2 differs",
-        [WITHOUT_ONE] = "for input 0 and not for input 1 and 2, the gradient of input 0 is another",
-        [ONLY_TWO] = "for input 0 and 1 and not for input 2, the gradient of input 1 is another",
+        [WITHOUT_ONE] = "for input 0 and not for input 1 and 2, the gradient of input 0 differs",
+        [ONLY_TWO] = "for input 0 and 1 and not for input 2, the gradient of input 1 differs",
         [UNSET] = "for input 2 and not for input 0 and 1, backward fails: ",
         [VALUE] = "with no gradient wanted, the value differs"};
     ct_tensor *in[6];
