@@ -16,6 +16,7 @@ typedef struct cti_jinja_template cti_jinja_template;
 typedef struct {
     char text[CTI_MESSAGE_SIZE];
     int line, column;
+    bool memory; /* memory was short, which says nothing about the template */
 } cti_jinja_fault;
 
 /* Reads a template. NULL after an error. The arena may have a context or none. The text is copied.

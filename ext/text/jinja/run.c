@@ -22,9 +22,13 @@ void *cti_jinja_take(cti_jinja_run *run, size_t count, size_t size) {
         return NULL;
     }
     void *part = cti_arena_take(&run->arena, count, size);
-    if (part) run->taken += bytes;
-    else cti_jinja_fail(run, "out of memory");
-    return part;
+    if (part) {
+        run->taken += bytes;
+        return part;
+    }
+    run->no_memory = true;
+    cti_jinja_fail(run, "out of memory");
+    return NULL;
 }
 
 bool cti_jinja_step(cti_jinja_run *run) {

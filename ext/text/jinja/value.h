@@ -98,7 +98,7 @@ struct cti_jinja_run {
     size_t taken; /* bytes of the arena */
     int64_t steps;
     int depth;
-    bool failed;
+    bool failed, no_memory; /* no_memory: the error is that memory was short */
     char error[CTI_MESSAGE_SIZE];
     int line, column;              /* of the expression that runs; of the error after it */
     int64_t now;                   /* the Unix time of strftime_now */
