@@ -54,13 +54,6 @@ void check(const ct_context *context, int exit_code) {
     if (ct_error(context) != CT_OK) fail(exit_code, "%s", error_text(ct_error_message(context)));
 }
 
-/* Returns the length of the folder in a path, separator included; 0 if the path has no folder. */
-static int folder_length(const char *path) {
-    int length = (int)strlen(path);
-    while (length > 0 && !system_is_separator(path[length - 1])) length--;
-    return length;
-}
-
 /* Runs at every exit of the program: removes a file that is not complete, and reports an error of
  * standard output. */
 static void at_exit(void) {
@@ -74,7 +67,7 @@ static void at_exit(void) {
 
 const char *begin_program(int argc, char **argv) {
     system_begin(argc, argv);
-    program = argv[0] + folder_length(argv[0]);
+    program = argv[0] + cti_os_folder_length(argv[0]);
     atexit(at_exit);
     return program;
 }
@@ -143,7 +136,7 @@ void input_paths(int n, char **paths) {
 }
 
 static void make_folder(const char *folder) {
-    if (!system_make_folder(folder) && errno != EEXIST)
+    if (!cti_os_make_folder(folder) && errno != EEXIST)
         fail(EXIT_USAGE, "cannot make the folder %s: %s", folder, strerror(errno));
 }
 
@@ -185,11 +178,11 @@ contents read_files(int n, char **paths) {
  * a folder. */
 static void check_writable(const char *path) {
     char folder[1024 + 2];
-    snprintf(folder, sizeof folder, "%s/.", path);
+    cti_os_about about;
     if (!*path) fail(EXIT_USAGE, "the name of an output is empty");
-    if (system_may_write_in(folder))
+    if (cti_os_about_path(path, &about) && about.kind == CTI_OS_FOLDER)
         fail(EXIT_USAGE, "cannot write %s: %s", path, strerror(EISDIR));
-    snprintf(folder, sizeof folder, "%.*s.", folder_length(path), path);
+    snprintf(folder, sizeof folder, "%.*s.", (int)cti_os_folder_length(path), path);
     if (!system_may_write_in(folder))
         fail(EXIT_USAGE, "cannot write %s: %s", path, strerror(errno));
 }
@@ -212,7 +205,7 @@ static char unfinished[4096]; /* the path of the temporary file that is being wr
                                  is none */
 
 void output_remove(void) {
-    if (*unfinished) system_remove(unfinished);
+    if (*unfinished) cti_os_remove(unfinished);
 }
 
 static _Noreturn void fail_to_write(const output *o) {
@@ -236,7 +229,7 @@ void output_end(output *o) {
     if (ferror(o->file) || fflush(o->file)) fail_to_write(o);
     if (*o->temporary && !system_sync(o->fd)) fail_to_write(o);
     if (fclose(o->file)) fail_to_write(o);
-    if (*o->temporary && !system_rename(o->temporary, o->target)) fail_to_write(o);
+    if (*o->temporary && !cti_os_rename(o->temporary, o->target)) fail_to_write(o);
     *unfinished = '\0';
 }
 
@@ -247,7 +240,7 @@ bool colours(void) {
     return system_is_terminal() && !(none && *none);
 }
 
-double now(void) { return system_seconds(); }
+double now(void) { return 1e-9 * (double)cti_os_now(); }
 
 static void on_signal(int number) { stop = number; }
 

@@ -26,9 +26,7 @@ static bool is_there(const char *path) {
 
 /* The folder in which a path is. */
 static void folder_of(const char *path, char folder[PATH]) {
-    size_t length = strlen(path);
-    while (length && !system_is_separator(path[length - 1])) length--;
-    if (snprintf(folder, PATH, "%.*s.", (int)length, path) >= PATH)
+    if (snprintf(folder, PATH, "%.*s.", (int)cti_os_folder_length(path), path) >= PATH)
         fail(EXIT_USAGE, "the path %s is too long", path);
 }
 
@@ -37,7 +35,7 @@ bool out_check(const char *path, bool may_exist) {
     unfinished_path(path, unfinished);
     folder_of(path, parent);
     const size_t length = strlen(path);
-    if (!length || system_is_separator(path[length - 1]))
+    if (!length || cti_os_is_separator(path[length - 1]))
         fail(EXIT_USAGE,
              "--out needs the name of a folder that will be made, without a / behind it");
     const bool exists = is_there(path);
@@ -78,7 +76,7 @@ static void compare_file(void *to, const char *name) {
 static void remove_file(void *folder, const char *name) {
     char path[PATH + 300];
     snprintf(path, sizeof path, "%s/%s", (const char *)folder, name);
-    system_remove(path);
+    cti_os_remove(path);
 }
 
 /* Whether the folder at the path has every file that was written, with the same bytes. Removes the
@@ -96,7 +94,7 @@ bool out_save(ct_context *context, ct_module *lm, const ct_tokenizer *tokenizer,
     char unfinished[PATH], parent[PATH];
     unfinished_path(path, unfinished);
     folder_of(path, parent);
-    if (!system_make_folder(unfinished)) {
+    if (!cti_os_make_folder(unfinished)) {
         if (errno != EEXIST)
             fail(EXIT_FAILED, "cannot make the folder %s: %s", unfinished, strerror(errno));
         system_list(unfinished, remove_file, unfinished);
@@ -109,7 +107,7 @@ bool out_save(ct_context *context, ct_module *lm, const ct_tokenizer *tokenizer,
         if (is_same_folder(unfinished, path)) return false;
         fail(EXIT_USAGE, "%s is there already, and is not the result of this run", path);
     }
-    if (!system_rename(unfinished, path))
+    if (!cti_os_rename(unfinished, path))
         fail(EXIT_FAILED, "cannot rename %s to %s: %s", unfinished, path, strerror(errno));
     if (!system_sync_folder(parent))
         fail(EXIT_FAILED, "cannot sync the folder of %s: %s", path, strerror(errno));

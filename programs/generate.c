@@ -133,10 +133,10 @@ static bool is_in(const char *folder, const char *name) {
 static const char *find_named(const char *folder, const char *named) {
     static char path[3 * PATH];
     size_t length = strlen(folder), last = strlen(named);
-    while (length > 1 && system_is_separator(folder[length - 1])) length--;
-    while (length && !system_is_separator(folder[length - 1])) length--;
-    while (last && system_is_separator(named[last - 1])) last--;
-    while (last && !system_is_separator(named[last - 1])) last--;
+    while (length > 1 && cti_os_is_separator(folder[length - 1])) length--;
+    while (length && !cti_os_is_separator(folder[length - 1])) length--;
+    while (last && cti_os_is_separator(named[last - 1])) last--;
+    while (last && !cti_os_is_separator(named[last - 1])) last--;
     snprintf(path, sizeof path, "%s", named);
     if (*named && is_in(path, "config.json")) return path;
     snprintf(path, sizeof path, "%.*s%s", (int)length, folder, named);

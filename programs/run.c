@@ -387,7 +387,7 @@ static void remove_old(const run *r) {
         whole += !damaged;
         if (!damaged && whole <= r->keep) continue;
         checkpoint_path(r, steps[i], path);
-        if (!system_remove(path) && errno != ENOENT)
+        if (!cti_os_remove(path) && errno != ENOENT)
             warn("cannot remove %s: %s", path, strerror(errno));
     }
     free(steps);
@@ -486,7 +486,7 @@ bool run_is_logged(const run *r) { return r->log.fd >= 0; }
 
 void run_end(run *r) {
     run_log_close(&r->log);
-    if (r->folder_fd >= 0) system_close(r->folder_fd);
+    if (r->folder_fd >= 0) cti_os_close(r->folder_fd);
     r->folder_fd = -1;
     free(r->damaged);
     r->damaged = NULL;

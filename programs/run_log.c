@@ -172,9 +172,9 @@ static bool refuse_call(run_log *log, const char *what) {
 bool sync_entry(const char *path) {
     char folder[1200];
     size_t length = strlen(path);
-    while (length > 1 && system_is_separator(path[length - 1]))
+    while (length > 1 && cti_os_is_separator(path[length - 1]))
         length--; /* separators at the end */
-    while (length > 0 && !system_is_separator(path[length - 1])) length--;
+    while (length > 0 && !cti_os_is_separator(path[length - 1])) length--;
     if (length + 2 > sizeof folder) {
         errno = ENAMETOOLONG;
         return false;
@@ -186,7 +186,10 @@ bool sync_entry(const char *path) {
 static bool open_file(run_log *log) {
     log->fd = system_open_log(log->path);
     if (log->fd < 0) return refuse_call(log, "open");
-    if (!system_look_at(log->fd, &log->ordinary, &log->size)) return refuse_call(log, "look at");
+    cti_os_about about;
+    if (!cti_os_about_file(log->fd, &about)) return refuse_call(log, "look at");
+    log->ordinary = about.kind == CTI_OS_FILE;
+    log->size = about.size;
     if (!log->ordinary) return true;
     if (!system_lock(log->fd)) return refuse(log, "%s: another run is writing this log", log->path);
     return sync_entry(log->path) || refuse_call(log, "sync the folder of");
@@ -200,7 +203,7 @@ bool run_log_open(run_log *log, const char *path) {
 }
 
 void run_log_close(run_log *log) {
-    if (log->fd >= 0) system_close(log->fd);
+    if (log->fd >= 0) cti_os_close(log->fd);
     log->fd = -1;
 }
 
@@ -218,7 +221,7 @@ bool run_log_append(run_log *log, const log_line *line) {
     char text[LOG_LINE];
     const int length = log_line_print(line, text);
     for (int done = 0; done < length;) {
-        const int64_t n = system_write(log->fd, text + done, (size_t)(length - done));
+        const int64_t n = cti_os_write(log->fd, text + done, (size_t)(length - done));
         if (n == 0) errno = EIO;
         if (n <= 0) {
             refuse_call(log, "write");
@@ -244,7 +247,7 @@ typedef struct {
 } reader;
 
 static bool fill(reader *r) {
-    const int64_t n = system_read_at(r->log->fd, r->offset, r->bytes, sizeof r->bytes);
+    const int64_t n = cti_os_read_at(r->log->fd, r->offset, r->bytes, sizeof r->bytes);
     if (n < 0) return refuse_call(r->log, "read");
     r->offset += n;
     r->used = 0;

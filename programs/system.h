@@ -1,19 +1,17 @@
-/* Functions that differ between systems: arguments, terminals, signals, files. system_posix.c
- * implements them for Linux and macOS, system_windows.c for Windows, system_wasi.c for WebAssembly.
- * POSIX and WASI share system_unix_tmpl.h. Paths are UTF-8. A function that fails sets errno. */
+/* What programs need of the system. The library's own services are in ../src/os/os.h: the clock,
+ * folders, reads and writes. Programs call them, and system.c makes some more of them. The rest is
+ * in system_posix.c for Linux and macOS, system_windows.c for Windows, system_wasi.c for
+ * WebAssembly; POSIX and WASI share system_unix_tmpl.h. Paths are UTF-8. A descriptor is one of
+ * os.h, also on Windows. A function that fails sets errno. */
 #ifndef PROGRAMS_SYSTEM_H
 #define PROGRAMS_SYSTEM_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+#include "../src/os/os.h"
 
 /* The program calls this first. It converts the arguments to UTF-8, and makes the system write the
  * bytes of the output unchanged. From now on a write beyond the limit of a file's size fails
  * instead of ending the program. */
 void system_begin(int argc, char **argv);
-double system_seconds(void);     /* the seconds of a clock that never goes back */
 double system_peak_memory(void); /* the maximum of resident bytes so far; NaN: not known */
 
 bool system_is_terminal(void); /* whether stdout is a terminal */
@@ -27,14 +25,16 @@ void system_on_request(void (*handler)(int)); /* for SIGUSR1, or Ctrl-Break on W
 /* ---- paths ---- */
 FILE *system_fopen(const char *path, const char *mode);
 bool system_may_write_in(const char *folder);
-bool system_make_folder(const char *path); /* errno is EEXIST if the path exists */
-bool system_remove(const char *path);
-bool system_remove_folder(const char *path);          /* an empty one */
-bool system_rename(const char *from, const char *to); /* replaces an existing `to` */
+bool system_remove_folder(const char *path); /* an empty one */
 /* Calls each(to, name) for every name in the folder. Returns false if it cannot be read. */
 bool system_list(const char *folder, void (*each)(void *to, const char *name), void *to);
 /* Syncs a folder, so that files made or renamed in it survive a power failure. */
 bool system_sync_folder(const char *folder);
+/* Locks a folder and returns a descriptor; the lock ends when the descriptor is closed or the
+ * process ends. If the file system has no locks, nothing is locked. Returns -1 if the folder cannot
+ * be opened, or with errno EAGAIN if another process has locked it. */
+int system_lock_folder(const char *folder);
+
 /* Identifies the file that a path leads to, so that two paths can be compared. */
 typedef struct {
     bool exists;
@@ -50,28 +50,26 @@ bool system_find_folder(const char *path, system_file *file); /* sets the folder
                                                                * no name */
 bool system_same_file(const system_file *a, const system_file *b);
 bool system_same_folder(const system_file *a, const system_file *b);
-/* Locks a folder and returns a descriptor; the lock ends when the descriptor is closed or the
- * process ends. If the file system has no locks, nothing is locked. Returns -1 if the folder cannot
- * be opened, or with errno EAGAIN if another process has locked it. */
-int system_lock_folder(const char *folder);
+/* Whether these are names of one file in a folder. On macOS and Windows, names that differ only by
+ * upper and lower case are. */
+bool system_same_name(const char *a, const char *b);
+/* Replaces a path whose last part is a symbolic link by the path that the link stands for. Returns
+ * false if it is not a link or the new path is too long. Windows follows links when it opens. */
+bool system_follow_link(char *path, size_t room);
 
 /* ---- open files ---- */
+int system_standard_input(void);
 int system_open_log(const char *path); /* opens for reading and appending; makes a missing file */
-bool system_look_at(int fd, bool *ordinary, int64_t *size);
 /* Locks the file until the process ends. Returns false if another process has locked it. */
 bool system_lock(int fd);
-int64_t system_read_at(int fd, int64_t offset, void *out, size_t size);
-int64_t system_write(int fd, const void *data, size_t size); /* returns bytes, or -1 */
-FILE *system_open_stream(int fd, const char *mode);          /* fclose closes the descriptor too */
+FILE *system_open_stream(int fd, const char *mode); /* fclose closes the descriptor too */
 bool system_cut(int fd, int64_t size);
-bool system_sync(int fd);
-bool system_close(int fd);
+bool system_sync(int fd); /* what is no regular file, such as a pipe, needs no sync */
 
 /* Creates a file in the folder of `path`, which the caller will rename to the target. Its mode is
  * the mode of an existing file at path, or the mode of a new file. Sets target, which is path
- * without links (on Windows path itself), and temporary, each of at most `room` bytes. Returns -1
- * after a failure, with errno 0 if path is not a regular file. */
+ * without links, and temporary, each of at most `room` bytes. Returns -1 after a failure, with
+ * errno 0 if path is not a regular file. */
 int system_create_beside(const char *path, char *target, char *temporary, size_t room);
-bool system_is_separator(char c);
 
 #endif

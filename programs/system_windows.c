@@ -1,5 +1,5 @@
-/* system.h on Windows 10 and later. A descriptor is the C library's. */
-#define WIN32_LEAN_AND_MEAN
+/* system.h on Windows 10 and later. A descriptor is a HANDLE, as in os_windows_files.c. */
+#include "../src/os/os_windows.h"
 #include "system.h"
 
 #include <errno.h>
@@ -9,41 +9,25 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <windows.h>
-/* these headers must follow windows.h */
+/* this header must follow windows.h */
 #include <psapi.h>
 
-static bool fail(DWORD error) {
-    errno = EIO;
-    if (error == ERROR_FILE_NOT_FOUND || error == ERROR_PATH_NOT_FOUND ||
-        error == ERROR_INVALID_NAME)
-        errno = ENOENT;
-    if (error == ERROR_ACCESS_DENIED || error == ERROR_SHARING_VIOLATION) errno = EACCES;
-    if (error == ERROR_ALREADY_EXISTS || error == ERROR_FILE_EXISTS) errno = EEXIST;
-    if (error == ERROR_DISK_FULL || error == ERROR_HANDLE_DISK_FULL) errno = ENOSPC;
-    if (error == ERROR_FILENAME_EXCED_RANGE) errno = ENAMETOOLONG;
-    return false;
+/* Opens a file or folder. Returns a descriptor, or -1 with errno set. */
+static int open_path(const char *path, DWORD access, DWORD share, DWORD how, DWORD flags) {
+    wchar_t *wide = cti_windows_path(path);
+    if (!wide) return -1;
+    const HANDLE handle = CreateFileW(wide, access, share, NULL, how, flags, NULL);
+    const DWORD error = GetLastError(), attributes = GetFileAttributesW(wide);
+    free(wide);
+    if (handle != INVALID_HANDLE_VALUE) return (int)(intptr_t)handle;
+    SetLastError(error);
+    cti_windows_fail(error);
+    if (!flags && attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY))
+        errno = EISDIR;
+    return -1;
 }
 
-enum { PATH = 4096 }; /* units of UTF-16, or bytes of UTF-8 */
-
-/* The path in UTF-16, in one of two buffers in turn. A long path on a drive is made absolute and
- * gets the prefix \\?\, with which it may be longer than MAX_PATH. */
-static const wchar_t *wide(const char *path) {
-    enum { PREFIX = 4, SHORT_PATH = MAX_PATH - 13 }; /* leaves room for an 8.3 name */
-    static wchar_t paths[2][PATH];
-    static int turn;
-    turn = 1 - turn;
-    wchar_t *out = paths[turn], whole[PATH];
-    if (!MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, PATH))
-        *out = 0; /* the empty path, which nothing opens */
-    const DWORD units = *out ? GetFullPathNameW(out, PATH, whole, NULL) : 0;
-    if (units >= SHORT_PATH && units < PATH - PREFIX && *whole != L'\\') {
-        wcscpy(out, L"\\\\?\\");
-        wcscpy(out + PREFIX, whole);
-    }
-    return out;
-}
+static HANDLE handle_of(int fd) { return (HANDLE)(intptr_t)fd; }
 
 /* Windows converts main's arguments to the system's code page, which may lack a letter. So this
  * replaces the arguments by those of the command line in UTF-16, converted to UTF-8. */
@@ -70,13 +54,6 @@ void system_begin(int argc, char **argv) {
         WideCharToMultiByte(CP_UTF8, 0, words[i], -1, word, size, NULL, NULL);
         argv[i] = word;
     }
-}
-
-double system_seconds(void) {
-    LARGE_INTEGER ticks, a_second;
-    QueryPerformanceCounter(&ticks);
-    QueryPerformanceFrequency(&a_second);
-    return (double)ticks.QuadPart / (double)a_second.QuadPart;
 }
 
 double system_peak_memory(void) {
@@ -119,28 +96,28 @@ void system_on_request(void (*handler)(int)) {
 FILE *system_fopen(const char *path, const char *mode) {
     wchar_t wide_mode[8] = {0};
     for (int i = 0; i < 7 && mode[i]; i++) wide_mode[i] = (wchar_t)mode[i];
-    return _wfopen(wide(path), wide_mode);
+    wchar_t *wide = cti_windows_path(path);
+    FILE *file = wide ? _wfopen(wide, wide_mode) : NULL;
+    const int error = errno;
+    free(wide);
+    errno = error;
+    return file;
 }
-
-static bool done(BOOL ok) { return ok || fail(GetLastError()); }
 
 /* Opens the folder with the right to make files in it. _waccess would test only the read-only
  * attribute, which has no meaning for a folder. */
 bool system_may_write_in(const char *folder) {
-    const DWORD share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
-    const HANDLE handle = CreateFileW(wide(folder), FILE_ADD_FILE, share, NULL, OPEN_EXISTING,
-                                      FILE_FLAG_BACKUP_SEMANTICS, NULL);
-    return done(handle != INVALID_HANDLE_VALUE) && done(CloseHandle(handle));
+    const int fd = open_path(folder, FILE_ADD_FILE, CTI_WINDOWS_SHARED, OPEN_EXISTING,
+                             FILE_FLAG_BACKUP_SEMANTICS);
+    if (fd >= 0) cti_os_close(fd);
+    return fd >= 0;
 }
 
-bool system_make_folder(const char *path) { return done(CreateDirectoryW(wide(path), NULL)); }
-bool system_remove(const char *path) { return done(DeleteFileW(wide(path))); }
-bool system_remove_folder(const char *path) { return done(RemoveDirectoryW(wide(path))); }
-bool system_is_separator(char c) { return c == '/' || c == '\\'; }
-
-bool system_rename(const char *from, const char *to) {
-    const DWORD flags = MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH;
-    return done(MoveFileExW(wide(from), wide(to), flags));
+bool system_remove_folder(const char *path) {
+    wchar_t *wide = cti_windows_path(path);
+    const bool ok = wide && cti_windows_done(RemoveDirectoryW(wide));
+    free(wide);
+    return ok;
 }
 
 /* This does not use FindFirstFile, because FindFirstFile may refuse a folder that
@@ -150,11 +127,11 @@ bool system_list(const char *folder, void (*each)(void *to, const char *name), v
         FILE_ID_BOTH_DIR_INFO first;
         char bytes[8192];
     } list;
-    const DWORD share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
-    const HANDLE handle = CreateFileW(wide(folder), FILE_LIST_DIRECTORY, share, NULL, OPEN_EXISTING,
-                                      FILE_FLAG_BACKUP_SEMANTICS, NULL);
-    if (handle == INVALID_HANDLE_VALUE) return fail(GetLastError());
-    while (GetFileInformationByHandleEx(handle, FileIdBothDirectoryInfo, &list, sizeof list)) {
+    const int fd = open_path(folder, FILE_LIST_DIRECTORY, CTI_WINDOWS_SHARED, OPEN_EXISTING,
+                             FILE_FLAG_BACKUP_SEMANTICS);
+    if (fd < 0) return false;
+    while (
+        GetFileInformationByHandleEx(handle_of(fd), FileIdBothDirectoryInfo, &list, sizeof list)) {
         const FILE_ID_BOTH_DIR_INFO *at = &list.first;
         for (DWORD next = 1; next; at = (const void *)((const char *)at + next)) {
             char name[3 * MAX_PATH];
@@ -167,121 +144,31 @@ bool system_list(const char *folder, void (*each)(void *to, const char *name), v
         }
     }
     const DWORD error = GetLastError();
-    CloseHandle(handle);
-    return error == ERROR_NO_MORE_FILES || fail(error);
+    cti_os_close(fd);
+    return error == ERROR_NO_MORE_FILES || cti_windows_fail(error);
 }
 
-/* The system itself syncs changes in a folder. */
-bool system_sync_folder(const char *folder) { return (void)folder, true; }
-
-/* ---- open files ---- */
-
-static HANDLE handle_of(int fd) { return (HANDLE)_get_osfhandle(fd); }
-
-/* Returns a descriptor of the C library for the handle. Closing the descriptor closes the handle.
- * Returns -1 if there are too many descriptors. */
-static int descriptor_of(HANDLE handle) {
-    const int fd = _open_osfhandle((intptr_t)handle, _O_BINARY | _O_NOINHERIT);
-    if (fd < 0) CloseHandle(handle);
-    return fd;
-}
-
-static int open_file(const char *path, DWORD access, DWORD share, DWORD how) {
-    const HANDLE handle = CreateFileW(wide(path), access, share, NULL, how, 0, NULL);
-    if (handle == INVALID_HANDLE_VALUE) {
-        const DWORD error = GetLastError(), attributes = GetFileAttributesW(wide(path));
-        fail(error);
-        if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY))
-            errno = EISDIR;
-        return -1;
-    }
-    return descriptor_of(handle);
-}
-
-/* Sets the numbers that identify an open file or folder. Returns false if the system does not give
- * them. */
-static bool identify(HANDLE handle, uint64_t *device, uint64_t *number) {
-    BY_HANDLE_FILE_INFORMATION about;
-    if (!GetFileInformationByHandle(handle, &about)) return false;
-    *device = about.dwVolumeSerialNumber;
-    *number = (uint64_t)about.nFileIndexHigh << 32 | about.nFileIndexLow;
-    return true;
-}
-
-/* Does the same for a path. *ordinary is set to false for a folder or a device. */
-static bool identify_path(const char *path, uint64_t *device, uint64_t *number, bool *ordinary) {
-    const DWORD share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
-    const HANDLE handle = CreateFileW(wide(path), FILE_READ_ATTRIBUTES, share, NULL, OPEN_EXISTING,
-                                      FILE_FLAG_BACKUP_SEMANTICS, NULL);
-    if (handle == INVALID_HANDLE_VALUE) return false;
-    const DWORD attributes = GetFileAttributesW(wide(path));
-    *ordinary = GetFileType(handle) == FILE_TYPE_DISK && !(attributes & FILE_ATTRIBUTE_DIRECTORY);
-    const bool ok = identify(handle, device, number);
-    CloseHandle(handle);
-    return ok;
-}
-
-bool system_find_folder(const char *path, system_file *file) {
-    bool ordinary;
-    *file = (system_file){0};
-    file->in_folder = identify_path(path, &file->folder_device, &file->folder, &ordinary);
-    return file->in_folder;
-}
-
-bool system_find_file(const char *path, system_file *file) {
-    bool ordinary = true;
-    *file = (system_file){0};
-    if (!path) {
-        file->exists = identify((HANDLE)_get_osfhandle(0), &file->device, &file->number);
-        return file->exists;
-    }
-    size_t length = strlen(path);
-    while (length > 0 && !system_is_separator(path[length - 1])) length--;
-    char folder[PATH];
-    if (snprintf(folder, sizeof folder, "%.*s.", (int)length, path) >= PATH) return false;
-    system_find_folder(folder, file);
-    if (strlen(path + length) >= sizeof file->name) return false;
-    strcpy(file->name, path + length);
-    file->exists = identify_path(path, &file->device, &file->number, &ordinary);
-    return ordinary && (file->exists || file->in_folder);
-}
-
-bool system_same_folder(const system_file *a, const system_file *b) {
-    return a->in_folder && b->in_folder && a->folder_device == b->folder_device &&
-           a->folder == b->folder;
-}
-
-/* Names that differ only by upper and lower case are names of one file. */
-bool system_same_file(const system_file *a, const system_file *b) {
-    if (a->exists && b->exists) return a->device == b->device && a->number == b->number;
-    return a->exists == b->exists && system_same_folder(a, b) && !_stricmp(a->name, b->name);
-}
+bool system_same_name(const char *a, const char *b) { return !_stricmp(a, b); }
+bool system_follow_link(char *path, size_t room) { return (void)path, (void)room, false; }
 
 /* The handle has the right to delete the folder and does not share this right, so the system
  * refuses a second such handle. This is the lock. */
 int system_lock_folder(const char *folder) {
-    const HANDLE handle = CreateFileW(wide(folder), DELETE, FILE_SHARE_READ | FILE_SHARE_WRITE,
-                                      NULL, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL);
-    if (handle != INVALID_HANDLE_VALUE) return descriptor_of(handle);
-    const DWORD error = GetLastError();
-    fail(error);
-    if (error == ERROR_SHARING_VIOLATION) errno = EAGAIN;
-    return -1;
-}
-
-int system_open_log(const char *path) {
-    const DWORD share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
-    const int fd = open_file(path, GENERIC_READ | GENERIC_WRITE, share, OPEN_ALWAYS);
-    if (fd >= 0) _lseeki64(fd, 0, SEEK_END);
+    const int fd = open_path(folder, DELETE, FILE_SHARE_READ | FILE_SHARE_WRITE, OPEN_EXISTING,
+                             FILE_FLAG_BACKUP_SEMANTICS);
+    if (fd < 0 && GetLastError() == ERROR_SHARING_VIOLATION) errno = EAGAIN;
     return fd;
 }
 
-bool system_look_at(int fd, bool *ordinary, int64_t *size) {
-    LARGE_INTEGER bytes = {.QuadPart = 0};
-    *ordinary = GetFileType(handle_of(fd)) == FILE_TYPE_DISK;
-    if (*ordinary && !GetFileSizeEx(handle_of(fd), &bytes)) return fail(GetLastError());
-    *size = bytes.QuadPart;
-    return true;
+/* ---- open files ---- */
+
+int system_standard_input(void) { return (int)(intptr_t)GetStdHandle(STD_INPUT_HANDLE); }
+
+int system_open_log(const char *path) {
+    const int fd =
+        open_path(path, GENERIC_READ | GENERIC_WRITE, CTI_WINDOWS_SHARED, OPEN_ALWAYS, 0);
+    if (fd >= 0) SetFilePointer(handle_of(fd), 0, NULL, FILE_END);
+    return fd;
 }
 
 /* Locks one byte far behind the end of the file, because other programs cannot read locked
@@ -293,57 +180,16 @@ bool system_lock(int fd) {
            GetLastError() != ERROR_LOCK_VIOLATION;
 }
 
-int64_t system_read_at(int fd, int64_t offset, void *out, size_t size) {
-    OVERLAPPED where = {.Offset = (DWORD)offset, .OffsetHigh = (DWORD)(offset >> 32)};
-    const int64_t before = _telli64(fd); /* the read changes this position */
-    DWORD n = 0;
-    const bool ok = ReadFile(handle_of(fd), out, (DWORD)size, &n, &where);
-    const DWORD error = ok ? 0 : GetLastError();
-    _lseeki64(fd, before, SEEK_SET);
-    if (ok) return n;
-    if (error == ERROR_HANDLE_EOF) return 0;
-    return fail(error), -1;
+/* fclose of the stream closes the handle. */
+FILE *system_open_stream(int fd, const char *mode) {
+    const int of_c = _open_osfhandle(fd, _O_BINARY | _O_NOINHERIT);
+    FILE *file = of_c < 0 ? NULL : _fdopen(of_c, mode);
+    if (of_c >= 0 && !file) _close(of_c);
+    return file;
 }
-
-int64_t system_write(int fd, const void *data, size_t size) {
-    DWORD n = 0;
-    if (WriteFile(handle_of(fd), data, (DWORD)size, &n, NULL)) return n;
-    return fail(GetLastError()), -1;
-}
-
-static bool seek(int fd, int64_t offset, DWORD from) {
-    return done(SetFilePointerEx(handle_of(fd), (LARGE_INTEGER){.QuadPart = offset}, NULL, from));
-}
-
-FILE *system_open_stream(int fd, const char *mode) { return _fdopen(fd, mode); }
 
 bool system_cut(int fd, int64_t size) {
-    return seek(fd, size, FILE_BEGIN) && done(SetEndOfFile(handle_of(fd)));
-}
-
-bool system_sync(int fd) {
-    return GetFileType(handle_of(fd)) != FILE_TYPE_DISK || done(FlushFileBuffers(handle_of(fd)));
-}
-
-bool system_close(int fd) { return _close(fd) == 0; }
-
-int system_create_beside(const char *path, char *target, char *temporary, size_t room) {
-    errno = ENAMETOOLONG;
-    if (snprintf(target, room, "%s", path) >= (int)room) return -1;
-    const DWORD attributes = GetFileAttributesW(wide(path));
-    errno = 0;
-    if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY)) return -1;
-    /* The file is shared so that it can be removed while it is open. An earlier process with the
-     * same number may have left a file of this name; then the next name is tried. */
-    const unsigned long long tag = GetCurrentProcessId();
-    int fd = -1;
-    errno = EEXIST;
-    for (unsigned i = 0; i < 16 && fd < 0 && errno == EEXIST; i++) {
-        if (snprintf(temporary, room, "%s.%06llx%x", target, tag, i) >= (int)room) {
-            errno = ENAMETOOLONG;
-            return -1;
-        }
-        fd = open_file(temporary, GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_DELETE, CREATE_NEW);
-    }
-    return fd;
+    const LARGE_INTEGER end = {.QuadPart = size};
+    return cti_windows_done(SetFilePointerEx(handle_of(fd), end, NULL, FILE_BEGIN) &&
+                            SetEndOfFile(handle_of(fd)));
 }

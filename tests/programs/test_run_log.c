@@ -284,10 +284,11 @@ START_TEST(a_file_beside) {
               fd = system_create_beside(path, target, name, sizeof name);
     ck_assert_msg(other >= 0 && fd >= 0, "%s", strerror(errno));
     ck_assert_str_ne(left, name);
-    ck_assert_int_eq(system_write(fd, "x", 1), 1);
-    ck_assert_msg(system_remove(name), "%s", strerror(errno));
-    ck_assert(system_close(fd) && !is_there(name));
-    ck_assert(system_close(other) && is_there(left) && system_rename(left, target));
+    ck_assert_int_eq(cti_os_write(fd, "x", 1), 1);
+    ck_assert_msg(cti_os_remove(name), "%s", strerror(errno));
+    cti_os_close(fd);
+    cti_os_close(other);
+    ck_assert(!is_there(name) && is_there(left) && cti_os_rename(left, target));
     ck_assert(is_there(path) && !is_there(left));
 }
 END_TEST
@@ -307,9 +308,9 @@ START_TEST(folders) {
     ck_assert(found && system_may_write_in(folder));
     char other[128];
     snprintf(other, sizeof other, "%s/other", folder);
-    ck_assert_msg(system_rename(path, other), "%s", strerror(errno));
-    ck_assert_msg(system_remove(other), "%s", strerror(errno));
-    system_close(lock);
+    ck_assert_msg(cti_os_rename(path, other), "%s", strerror(errno));
+    ck_assert_msg(cti_os_remove(other), "%s", strerror(errno));
+    cti_os_close(lock);
     ck_assert(!system_list(none, see, &found) && errno == ENOENT);
 }
 END_TEST
@@ -321,7 +322,7 @@ START_TEST(same_files) {
     char other[256], x[128];
     system_file a, b;
     snprintf(x, sizeof x, "%s/x", folder);
-    ck_assert(system_make_folder(x));
+    ck_assert(cti_os_make_folder(x));
     for (int there = 0; there < 2; there++) {
         const char *name = there ? "run.jsonl" : "later";
         snprintf(other, sizeof other, "%s/%s", folder, name);
@@ -355,14 +356,15 @@ START_TEST(long_paths) {
     for (int i = 0; i < FOLDERS; i++) {
         ends[i] = length;
         length += (size_t)snprintf(deep + length, sizeof deep - length, "/%060d", i);
-        ck_assert_msg(system_make_folder(deep), "%s: %s", deep, strerror(errno));
+        ck_assert_msg(cti_os_make_folder(deep), "%s: %s", deep, strerror(errno));
     }
     ck_assert(system_may_write_in(deep));
     snprintf(file, sizeof file, "%s/file", deep);
     const int fd = system_create_beside(file, target, name, sizeof name);
     ck_assert_msg(fd >= 0, "%s", strerror(errno));
-    ck_assert(system_close(fd) && system_rename(name, target) && is_there(file));
-    ck_assert(system_remove(file));
+    cti_os_close(fd);
+    ck_assert(cti_os_rename(name, target) && is_there(file));
+    ck_assert(cti_os_remove(file));
     for (int i = FOLDERS; i-- > 0; deep[ends[i]] = 0) ck_assert_int_eq(rmdir(deep), 0);
 }
 END_TEST
