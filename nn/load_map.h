@@ -4,12 +4,12 @@
 
 #include "match.h"
 
-/* Adds the ranges of the map's entries to the state's sources. A range has from == NULL if the file
+/* Adds the slices of the map's entries to the state's sources. A slice has from == NULL if the file
  * lacks its tensor. An entry that is invalid or matches no parameter is CT_ERR_ARGUMENT. */
 bool cti_nn_map_apply(cti_nn_state *state, const cti_nn_match *match);
 
-/* Returns whether the ranges of a source are in the file, fit, and fill the tensor exactly once. If
- * not, the text has the reason. Sets `rows` of the ranges. */
+/* Returns whether the slices of a source are in the file, fit, and fill the tensor exactly once. If
+ * not, the text has the reason. Sets `rows` of the slices. */
 enum { CTI_NN_MAP_FAULT = CTI_NAME_TEXT + 2 * CTI_SHAPE_TEXT + 256 + 120 };
 cti_nn_found cti_nn_map_check(cti_nn_state *state, int64_t source, char what[CTI_NN_MAP_FAULT]);
 

@@ -125,7 +125,7 @@ void ct_load_report_print(const ct_load_report *report, FILE *file) {
  * for a single tensor that is missing. */
 static cti_nn_found source_check(cti_nn_state *state, int64_t s, char what[CTI_NN_MAP_FAULT]) {
     const cti_nn_source *source = &state->source[s];
-    if (source->ranges) return cti_nn_map_check(state, s, what);
+    if (source->slices) return cti_nn_map_check(state, s, what);
     if (!source->from) return CTI_NN_ABSENT;
     if (tensor_fits(state, source->record, source->from)) return CTI_NN_GOOD;
     misfit_describe(state->named[source->record].tensor, source->from, what);
@@ -144,8 +144,8 @@ static int64_t file_tensors_count(const cti_nn_state *state, const cti_nn_match 
                                   const cti_nn_source *source, int64_t *needed) {
     int64_t n = source->from != NULL;
     *needed = n && !is_ignored(match, source->from);
-    for (int64_t k = 0; k < source->ranges; k++) {
-        const cti_file_tensor *from = state->range[source->range + k].from;
+    for (int64_t k = 0; k < source->slices; k++) {
+        const cti_file_tensor *from = state->slice[source->slice + k].from;
         n += from != NULL;
         *needed += from && !is_ignored(match, from);
     }
@@ -165,7 +165,7 @@ static void ignored_leave_out(cti_nn_state *state, const cti_nn_match *match, in
         cti_nn_source *source = &state->source[s];
         if (!file_tensors_count(state, match, source, &needed) || needed) continue;
         source->from = NULL;
-        for (int64_t k = 0; k < source->ranges; k++) state->range[source->range + k].from = NULL;
+        for (int64_t k = 0; k < source->slices; k++) state->slice[source->slice + k].from = NULL;
     }
 }
 
@@ -174,21 +174,21 @@ static void match_mark_taken(const cti_nn_match *match, const cti_file_tensor *f
     if (j >= 0) taken[j] = true;
 }
 
-/* Sets the tensor of each source without ranges, and taken[j] for each tensor of the file that a
+/* Sets the tensor of each source without slices, and taken[j] for each tensor of the file that a
  * source uses. */
 static void matching_match_names(cti_nn_state *state, const cti_nn_match *match, bool *taken) {
     for (int64_t s = 0; s < state->sources; s++) {
         cti_nn_source *source = &state->source[s];
         const int64_t j =
-            source->ranges ? -1 : cti_shards_find(match->file, cti_text_of(source->name));
+            source->slices ? -1 : cti_shards_find(match->file, cti_text_of(source->name));
         if (j >= 0) source->from = match->file->tensor[j];
     }
     for (int64_t i = 0; i < state->n; i++)
         if (match->load.ignore && state->source[i].next >= 0) ignored_leave_out(state, match, i);
     for (int64_t s = 0; s < state->sources; s++)
         match_mark_taken(match, state->source[s].from, taken);
-    for (int64_t k = 0; k < state->ranges; k++)
-        match_mark_taken(match, state->range[k].from, taken);
+    for (int64_t k = 0; k < state->slices; k++)
+        match_mark_taken(match, state->slice[k].from, taken);
 }
 
 /* Sets taken[j] for each tensor of the file that has the name of a frozen parameter, which the
@@ -248,7 +248,7 @@ static void matching_check_missing(matching *m, int64_t i) {
         const cti_nn_source *source = &state->source[s];
         if (source->found != CTI_NN_PART && (any || s != i)) continue;
         source_check(state, s, what);
-        mismatch_add(&m->mismatches, "missing: ", source->ranges ? what : source->name);
+        mismatch_add(&m->mismatches, "missing: ", source->slices ? what : source->name);
     }
 }
 
@@ -297,7 +297,7 @@ static bool source_compare(const cti_nn_state *state, int64_t s, bool *equal) {
 /* "wte.weight", or "transformer.wte.weight for wte.weight". */
 static const char *source_text(const cti_nn_state *state, int64_t s, char text[2 * CTI_NAME_TEXT]) {
     const cti_nn_source *source = &state->source[s];
-    const cti_file_tensor *from = source->ranges ? state->range[source->range].from : NULL;
+    const cti_file_tensor *from = source->slices ? state->slice[source->slice].from : NULL;
     if (from && !cti_text_compare(from->name, cti_text_of(source->name))) from = NULL;
     snprintf(text, 2 * CTI_NAME_TEXT, "%s%s%s", from ? NAME(from->name) : "", from ? " for " : "",
              source->name);

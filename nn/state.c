@@ -144,16 +144,16 @@ bool cti_nn_state_add_sources(cti_nn_state *state, const char *prefix, const ct_
            names_add(state, prefix, module, cti_nn_next_buffer_name, &records);
 }
 
-bool cti_nn_state_add_range(cti_nn_state *state, cti_nn_range range) {
-    if (state->ranges == state->range_room) {
-        const int64_t more = state->range_room ? 2 * state->range_room : 64;
-        cti_nn_range *block = grown(state->context, state->range, state->ranges, state->range_room,
+bool cti_nn_state_add_slice(cti_nn_state *state, cti_nn_slice slice) {
+    if (state->slices == state->slice_room) {
+        const int64_t more = state->slice_room ? 2 * state->slice_room : 64;
+        cti_nn_slice *block = grown(state->context, state->slice, state->slices, state->slice_room,
                                     more, sizeof *block);
         if (!block) return false;
-        state->range = block;
-        state->range_room = more;
+        state->slice = block;
+        state->slice_room = more;
     }
-    state->range[state->ranges++] = range;
+    state->slice[state->slices++] = slice;
     return true;
 }
 
@@ -168,7 +168,7 @@ void cti_nn_state_free(cti_nn_state *state) {
     cti_give(context, state->named, (size_t)state->room * sizeof *state->named);
     cti_give(context, state->record, (size_t)state->room * sizeof *state->record);
     cti_give(context, state->source, (size_t)state->source_room * sizeof *state->source);
-    cti_give(context, state->range, (size_t)state->range_room * sizeof *state->range);
+    cti_give(context, state->slice, (size_t)state->slice_room * sizeof *state->slice);
     *state = (cti_nn_state){.context = context};
 }
 
@@ -176,33 +176,33 @@ void cti_nn_state_free(cti_nn_state *state) {
 
 /* Reads rows that the file has as columns: reads the whole tensor, and copies from a transposed
  * view. */
-static bool transposed_read(const cti_nn_range *range, ct_tensor *to) {
+static bool transposed_read(const cti_nn_slice *slice, ct_tensor *to) {
     ct_context *context = to->context;
     cti_frame frame;
     cti_frame_open(context, &frame, true);
-    ct_tensor *all = cti_tensor_new(context, to->dtype, range->from->shape);
-    const bool ok = all && cti_safetensors_read(range->from, 0, range->from->numel, all, 0);
+    ct_tensor *all = cti_tensor_new(context, to->dtype, slice->from->shape);
+    const bool ok = all && cti_safetensors_read(slice->from, 0, slice->from->numel, all, 0);
     ct_tensor *rows =
-                  ok ? ct_narrow(ct_transpose(all, 0, 1), 0, range->file_start, range->rows) : NULL,
-              *place = rows ? ct_narrow(to, 0, range->param_start, range->rows) : NULL;
+                  ok ? ct_narrow(ct_transpose(all, 0, 1), 0, slice->file_start, slice->rows) : NULL,
+              *place = rows ? ct_narrow(to, 0, slice->param_start, slice->rows) : NULL;
     if (place) cti_tensor_copy(place, rows, false);
     cti_frame_close(context, &frame);
     return place;
 }
 
-static bool source_range_read(const cti_nn_range *range, ct_tensor *to) {
-    if (range->rows == 0 || to->numel == 0) return true;
-    if (range->transposed) return transposed_read(range, to);
+static bool source_slice_read(const cti_nn_slice *slice, ct_tensor *to) {
+    if (slice->rows == 0 || to->numel == 0) return true;
+    if (slice->transposed) return transposed_read(slice, to);
     const int64_t row = to->numel / (to->shape.ndim ? to->shape.dim[0] : 1);
-    return cti_safetensors_read(range->from, range->file_start * row, range->rows * row, to,
-                                range->param_start * row);
+    return cti_safetensors_read(slice->from, slice->file_start * row, slice->rows * row, to,
+                                slice->param_start * row);
 }
 
 bool cti_nn_state_read_source(const cti_nn_state *state, int64_t source, ct_tensor *to) {
     const cti_nn_source *at = &state->source[source];
     if (at->from) return cti_safetensors_read(at->from, 0, at->from->numel, to, 0);
-    for (int64_t k = 0; k < at->ranges; k++)
-        if (!source_range_read(&state->range[at->range + k], to)) return false;
+    for (int64_t k = 0; k < at->slices; k++)
+        if (!source_slice_read(&state->slice[at->slice + k], to)) return false;
     return true;
 }
 

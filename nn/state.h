@@ -30,18 +30,18 @@ typedef struct {
     const ct_load_map *entry;    /* the map's entry */
     int64_t param_start, file_start, rows;
     bool transposed;
-} cti_nn_range;
+} cti_nn_slice;
 
 /* The result of looking for a name in the file: values that fit; nothing; some of the map's
  * tensors; values that do not fit. */
 typedef enum { CTI_NN_GOOD, CTI_NN_ABSENT, CTI_NN_PART, CTI_NN_MISFIT } cti_nn_found;
 
-/* One name of a record, and its values in the file: one tensor, or ranges. */
+/* One name of a record, and its values in the file: one tensor, or slices. */
 typedef struct {
     const char *name;            /* owned by the state if it is a further name of a shared tensor */
     int64_t record, next;        /* next: the source of the record's next name; -1: no more */
-    const cti_file_tensor *from; /* the tensor of that name; NULL: none, or ranges */
-    int64_t range, ranges;       /* [range, range + ranges) in the state's ranges; 0: none */
+    const cti_file_tensor *from; /* the tensor of that name; NULL: none, or slices */
+    int64_t slice, slices;       /* [slice, slice + slices) in the state's slices; 0: none */
     cti_nn_found found;
 } cti_nn_source;
 
@@ -52,8 +52,8 @@ typedef struct {
     int64_t n, room;
     cti_nn_source *source; /* [sources] */
     int64_t sources, source_room;
-    cti_nn_range *range; /* [ranges] */
-    int64_t ranges, range_room;
+    cti_nn_slice *slice; /* [slices] */
+    int64_t slices, slice_room;
 } cti_nn_state;
 
 /* Returns prefix + name in a new block, which cti_path_free frees; NULL if there is no memory. */
@@ -75,7 +75,7 @@ bool cti_nn_state_add_module(cti_nn_state *state, const char *prefix, const ct_m
  * module has for it. The module's tensors must come first in the state, under that prefix. Call it
  * once, after all tensors were added. */
 bool cti_nn_state_add_sources(cti_nn_state *state, const char *prefix, const ct_module *module);
-bool cti_nn_state_add_range(cti_nn_state *state, cti_nn_range range);
+bool cti_nn_state_add_slice(cti_nn_state *state, cti_nn_slice slice);
 void cti_nn_state_free(cti_nn_state *state);
 
 /* Reads a source's values into a row-major tensor. */

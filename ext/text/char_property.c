@@ -165,7 +165,7 @@ static bool is_in_set(int set, uint32_t c, uint32_t categories) {
     }
 }
 
-void cti_property_add(cti_set_draft *set, int number) {
+void cti_property_add(cti_set_builder *set, int number) {
     const int script = number - number_of_script(0), category = number - number_of_categories(0);
     if (script >= 0 && category < 0) {
         for (int i = 0; i < cti_scripts[script].count; i++) {

@@ -12,6 +12,6 @@ int cti_property_number(const char *name, size_t size);
 /* The property that the name means inside of a bracket; `posix`: it is written [:name:]. */
 int cti_property_in_bracket(int number, bool posix);
 /* Adds the characters of a property to a set. */
-void cti_property_add(cti_set_draft *set, int number);
+void cti_property_add(cti_set_builder *set, int number);
 
 #endif

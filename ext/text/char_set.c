@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void cti_set_add(cti_set_draft *set, uint32_t first, uint32_t last) {
+void cti_set_add(cti_set_builder *set, uint32_t first, uint32_t last) {
     if (set->failed) return;
     if (set->count == set->room) {
         const size_t room = set->room ? 2 * set->room : 8;
@@ -20,7 +20,7 @@ void cti_set_add(cti_set_draft *set, uint32_t first, uint32_t last) {
     set->range[set->count++] = (cti_char_range){.first = first, .last = last};
 }
 
-void cti_set_add_all(cti_set_draft *set, const cti_set_draft *other) {
+void cti_set_add_all(cti_set_builder *set, const cti_set_builder *other) {
     for (size_t i = 0; i < other->count; i++)
         cti_set_add(set, other->range[i].first, other->range[i].last);
     set->failed |= other->failed;
@@ -31,7 +31,7 @@ static int ranges_compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-void cti_set_sort(cti_set_draft *set) {
+void cti_set_sort(cti_set_builder *set) {
     if (set->count < 2) return;
     qsort(set->range, set->count, sizeof *set->range, ranges_compare);
     size_t n = 0;
@@ -44,9 +44,9 @@ void cti_set_sort(cti_set_draft *set) {
     set->count = n + 1;
 }
 
-void cti_set_negate(cti_set_draft *set) {
+void cti_set_negate(cti_set_builder *set) {
     cti_set_sort(set);
-    cti_set_draft result = {.failed = set->failed};
+    cti_set_builder result = {.failed = set->failed};
     uint32_t next = 0; /* the first character that no range before has */
     for (size_t i = 0; i < set->count; i++) {
         if (set->range[i].first > next) cti_set_add(&result, next, set->range[i].first - 1);
@@ -57,8 +57,8 @@ void cti_set_negate(cti_set_draft *set) {
     *set = result;
 }
 
-void cti_set_intersect(cti_set_draft *set, const cti_set_draft *other) {
-    cti_set_draft neither = {0};
+void cti_set_intersect(cti_set_builder *set, const cti_set_builder *other) {
+    cti_set_builder neither = {0};
     cti_set_add_all(&neither, other);
     cti_set_negate(&neither);
     cti_set_negate(set);
@@ -67,9 +67,9 @@ void cti_set_intersect(cti_set_draft *set, const cti_set_draft *other) {
     cti_set_free(&neither);
 }
 
-void cti_set_free(cti_set_draft *set) {
+void cti_set_free(cti_set_builder *set) {
     free(set->range);
-    *set = (cti_set_draft){.failed = set->failed};
+    *set = (cti_set_builder){.failed = set->failed};
 }
 
 bool cti_set_has_wide(const cti_char_set *set, uint32_t c) {

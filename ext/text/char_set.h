@@ -17,14 +17,14 @@ typedef struct {
     cti_char_range *range;
     size_t count, room;
     bool failed;
-} cti_set_draft;
+} cti_set_builder;
 
-void cti_set_add(cti_set_draft *set, uint32_t first, uint32_t last);
-void cti_set_add_all(cti_set_draft *set, const cti_set_draft *other);
-void cti_set_negate(cti_set_draft *set);
-void cti_set_intersect(cti_set_draft *set, const cti_set_draft *other);
-void cti_set_sort(cti_set_draft *set); /* sorts the ranges and joins those that touch */
-void cti_set_free(cti_set_draft *set);
+void cti_set_add(cti_set_builder *set, uint32_t first, uint32_t last);
+void cti_set_add_all(cti_set_builder *set, const cti_set_builder *other);
+void cti_set_negate(cti_set_builder *set);
+void cti_set_intersect(cti_set_builder *set, const cti_set_builder *other);
+void cti_set_sort(cti_set_builder *set); /* sorts the ranges and joins those that touch */
+void cti_set_free(cti_set_builder *set);
 
 /* A set that a program looks up: `ascii` has a bit for each character below 0x80. */
 typedef struct {

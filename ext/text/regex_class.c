@@ -68,14 +68,14 @@ bool cti_regex_read_char_escape(cti_regex_parser *p, uint32_t *c) {
 }
 
 /* Adds a property, or the complement of it. */
-static bool property_add(cti_regex_parser *p, cti_set_draft *set, int number, bool negated) {
+static bool property_add(cti_regex_parser *p, cti_set_builder *set, int number, bool negated) {
     if (!number) return cti_regex_fault(p, p->at, "this property of characters is not supported");
     if (!p->property[number].count) cti_property_add(&p->property[number], number);
     if (!negated) {
         cti_set_add_all(set, &p->property[number]);
         return true;
     }
-    cti_set_draft part = {0};
+    cti_set_builder part = {0};
     cti_set_add_all(&part, &p->property[number]);
     cti_set_negate(&part);
     cti_set_add_all(set, &part);
@@ -84,7 +84,7 @@ static bool property_add(cti_regex_parser *p, cti_set_draft *set, int number, bo
 }
 
 /* Reads {NAME} or {^NAME}. */
-static bool property_read(cti_regex_parser *p, cti_set_draft *set, bool bracket, bool negated) {
+static bool property_read(cti_regex_parser *p, cti_set_builder *set, bool bracket, bool negated) {
     if (!looking_at(p, "{")) return cti_regex_fault(p, p->at, "'{' is missing");
     p->at++;
     if (looking_at(p, "^")) {
@@ -100,7 +100,7 @@ static bool property_read(cti_regex_parser *p, cti_set_draft *set, bool bracket,
     return true;
 }
 
-bool cti_regex_read_set_escape(cti_regex_parser *p, cti_set_draft *set, bool bracket,
+bool cti_regex_read_set_escape(cti_regex_parser *p, cti_set_builder *set, bool bracket,
                                bool *is_set) {
     static const char letters[] = "sSdDwWhH";
     static const char *const names[] = {"space", "digit", "word", "xdigit"};
@@ -118,7 +118,7 @@ bool cti_regex_read_set_escape(cti_regex_parser *p, cti_set_draft *set, bool bra
 }
 
 /* Reads [:NAME:] or [:^NAME:] if that is at p->at. */
-static bool posix_read(cti_regex_parser *p, cti_set_draft *set, bool *is_posix) {
+static bool posix_read(cti_regex_parser *p, cti_set_builder *set, bool *is_posix) {
     *is_posix = false;
     if (!looking_at(p, "[:")) return true;
     const char *name = p->at + 2;
@@ -150,7 +150,7 @@ static bool class_item_char_read(cti_regex_parser *p, uint32_t *c) {
 }
 
 /* Reads a character or a range of characters. */
-static bool class_item_read(cti_regex_parser *p, cti_set_draft *set) {
+static bool class_item_read(cti_regex_parser *p, cti_set_builder *set) {
     const char *begin = p->at;
     uint32_t first;
     if (!class_item_char_read(p, &first)) return false;
@@ -161,7 +161,7 @@ static bool class_item_read(cti_regex_parser *p, cti_set_draft *set) {
     p->at++;
     const char *at = p->at;
     bool is_set = false;
-    cti_set_draft none = {0};
+    cti_set_builder none = {0};
     if (looking_at(p, "[") || looking_at(p, "&&"))
         return cti_regex_fault(p, at, "a set ends a range");
     if (looking_at(p, "\\")) {
@@ -185,13 +185,13 @@ static bool class_item_read(cti_regex_parser *p, cti_set_draft *set) {
 }
 
 /* Reads one of [set], [:name:], \s, a character or a range. */
-static bool class_items_read(cti_regex_parser *p, cti_set_draft *set) {
+static bool class_items_read(cti_regex_parser *p, cti_set_builder *set) {
     bool is_read = false;
     if (looking_at(p, "[")) {
         if (!posix_read(p, set, &is_read)) return false;
         if (is_read) return true;
         p->at++;
-        cti_set_draft inner = {0};
+        cti_set_builder inner = {0};
         bool negated;
         const bool works = cti_regex_read_bracket(p, &inner, &negated);
         if (works && negated) cti_set_negate(&inner);
@@ -212,8 +212,8 @@ static bool class_items_read(cti_regex_parser *p, cti_set_draft *set) {
 }
 
 /* Reads up to the bracket's end: items, and && between them. */
-static bool bracket_body_read(cti_regex_parser *p, cti_set_draft *set) {
-    cti_set_draft left = {0}; /* the intersection of the parts before the last && */
+static bool bracket_body_read(cti_regex_parser *p, cti_set_builder *set) {
+    cti_set_builder left = {0}; /* the intersection of the parts before the last && */
     bool has_left = false, works = true;
     const char *begin = p->at;
     while (works && p->at < p->end && (*p->at != ']' || p->at == begin)) {
@@ -225,7 +225,7 @@ static bool bracket_body_read(cti_regex_parser *p, cti_set_draft *set) {
         if (has_left) cti_set_intersect(set, &left);
         cti_set_free(&left);
         left = *set;
-        *set = (cti_set_draft){.failed = left.failed};
+        *set = (cti_set_builder){.failed = left.failed};
         has_left = true;
     }
     if (works && p->at == p->end) works = cti_regex_fault(p, p->at, "']' is missing");
@@ -235,7 +235,7 @@ static bool bracket_body_read(cti_regex_parser *p, cti_set_draft *set) {
     return works;
 }
 
-bool cti_regex_read_bracket(cti_regex_parser *p, cti_set_draft *set, bool *negated) {
+bool cti_regex_read_bracket(cti_regex_parser *p, cti_set_builder *set, bool *negated) {
     const char *begin = p->at;
     *negated = looking_at(p, "^");
     if (p->depth == CTI_REGEX_DEPTH)

@@ -8,23 +8,23 @@ static bool no_regex_memory(cti_regex_parser *p) {
     return cti_regex_fault(p, p->at, "no memory");
 }
 
-uint32_t cti_regex_add_set(cti_regex_parser *p, cti_set_draft *draft) {
-    cti_set_sort(draft);
+uint32_t cti_regex_add_set(cti_regex_parser *p, cti_set_builder *builder) {
+    cti_set_sort(builder);
     if (p->sets == p->set_room || !p->sets) {
         const uint32_t room = p->set_room ? 2 * p->set_room : 16;
-        cti_set_draft *more = realloc(p->set, room * sizeof *more);
+        cti_set_builder *more = realloc(p->set, room * sizeof *more);
         if (!more) {
-            cti_set_free(draft);
+            cti_set_free(builder);
             return no_regex_memory(p);
         }
         p->set = more;
         p->set_room = room;
-        if (!p->sets) p->set[p->sets++] = (cti_set_draft){0};
+        if (!p->sets) p->set[p->sets++] = (cti_set_builder){0};
     }
-    p->ranges += draft->count;
+    p->ranges += builder->count;
     if (p->ranges > CTI_MOST_RANGES) cti_regex_fault(p, p->at, "the expression is too large");
-    p->set[p->sets] = *draft;
-    if (draft->failed) no_regex_memory(p);
+    p->set[p->sets] = *builder;
+    if (builder->failed) no_regex_memory(p);
     return p->sets++;
 }
 

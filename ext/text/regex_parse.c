@@ -6,8 +6,8 @@
 #include "unicode.h"
 #include "utf8.h"
 
-static uint32_t set_node_add(cti_regex_parser *p, cti_set_draft *draft) {
-    const uint32_t set = cti_regex_add_set(p, draft);
+static uint32_t set_node_add(cti_regex_parser *p, cti_set_builder *builder) {
+    const uint32_t set = cti_regex_add_set(p, builder);
     return cti_regex_add_node(p, (cti_regex_node){.kind = CTI_NODE_SET, .a = set});
 }
 
@@ -32,7 +32,7 @@ static uint32_t char_node_add(cti_regex_parser *p, const char *at, uint32_t c) {
     p->folded = cti_unicode_fold(c);
     if (cti_regex_begins_fold(previous, p->folded))
         return cti_regex_fault(p, at, "with option i this pair of letters is not supported");
-    cti_set_draft set = {0};
+    cti_set_builder set = {0};
     cti_set_add(&set, c, c);
     return cti_regex_add_class(p, &set, false);
 }
@@ -47,7 +47,7 @@ static uint32_t escape_read(cti_regex_parser *p) {
         p->at++;
         return anchor_add(p, anchors[anchor - letters]);
     }
-    cti_set_draft set = {0};
+    cti_set_builder set = {0};
     bool is_set;
     uint32_t c = 0;
     if (cti_regex_read_set_escape(p, &set, false, &is_set) && is_set) return set_node_add(p, &set);
@@ -57,7 +57,7 @@ static uint32_t escape_read(cti_regex_parser *p) {
 }
 
 static uint32_t bracket_node_read(cti_regex_parser *p) {
-    cti_set_draft set = {0};
+    cti_set_builder set = {0};
     bool negated;
     p->at++;
     if (cti_regex_read_bracket(p, &set, &negated)) return cti_regex_add_class(p, &set, negated);
@@ -66,7 +66,7 @@ static uint32_t bracket_node_read(cti_regex_parser *p) {
 }
 
 static uint32_t dot_read(cti_regex_parser *p) {
-    cti_set_draft set = {0};
+    cti_set_builder set = {0};
     p->at++;
     if (!p->dot_all) cti_set_add(&set, '\n', '\n');
     cti_set_negate(&set);
@@ -88,7 +88,7 @@ static uint32_t group_body_read(cti_regex_parser *p, const char *begin) {
 }
 
 /* Adds the characters that a lookahead may see, or the end of the text. */
-static bool look_add(cti_regex_parser *p, const char *begin, uint32_t index, cti_set_draft *set,
+static bool look_add(cti_regex_parser *p, const char *begin, uint32_t index, cti_set_builder *set,
                      uint32_t *bits) {
     const cti_regex_node *node = &p->node[index];
     switch (node->kind) {
@@ -110,7 +110,7 @@ static bool look_add(cti_regex_parser *p, const char *begin, uint32_t index, cti
 
 static uint32_t lookahead_read(cti_regex_parser *p, const char *begin, bool negated) {
     const uint32_t body = group_body_read(p, begin);
-    cti_set_draft set = {0};
+    cti_set_builder set = {0};
     uint32_t bits = negated ? CTI_LOOK_NOT : 0;
     if (!body || !look_add(p, begin, body, &set, &bits)) {
         cti_set_free(&set);
@@ -366,7 +366,7 @@ static uint32_t sequence_read(cti_regex_parser *p) {
 
 /* Makes one set of alternatives that are one character each. */
 static uint32_t alternatives_join(cti_regex_parser *p, uint32_t choice) {
-    cti_set_draft set = {0};
+    cti_set_builder set = {0};
     for (uint32_t child = p->node[choice].child; child; child = p->node[child].next) {
         const cti_regex_node *node = &p->node[child];
         if (!is_one_char(node)) {

@@ -43,10 +43,11 @@ typedef struct {
     int depth;            /* the number of groups and brackets around the place */
     cti_regex_node *node; /* node[0] is not used */
     uint32_t nodes, node_room;
-    cti_set_draft *set; /* sorted */
+    cti_set_builder *set; /* sorted */
     uint32_t sets, set_room;
-    size_t ranges;                          /* the number of ranges in all sets */
-    cti_set_draft property[CTI_PROPERTIES]; /* those that have been read; without ranges: not yet */
+    size_t ranges; /* the number of ranges in all sets */
+    cti_set_builder
+        property[CTI_PROPERTIES]; /* those that have been read; without ranges: not yet */
 } cti_regex_parser;
 
 enum { CTI_REGEX_DEPTH = 50, CTI_MOST_RANGES = 500000 };
@@ -60,17 +61,17 @@ static inline bool cti_regex_fault(cti_regex_parser *p, const char *at, const ch
     return false;
 }
 
-/* Takes over a draft, which is sorted here. Returns the index of the set; 0 after a fault. Set 0 is
- * not used. */
-uint32_t cti_regex_add_set(cti_regex_parser *p, cti_set_draft *draft);
+/* Takes over a builder, which is sorted here. Returns the index of the set; 0 after a fault. Set 0
+ * is not used. */
+uint32_t cti_regex_add_set(cti_regex_parser *p, cti_set_builder *builder);
 
 /* Adds a node; returns its index, or 0 after a fault. */
 uint32_t cti_regex_add_node(cti_regex_parser *p, cti_regex_node node);
 /* Appends a child to a node's list, whose last child is *last. */
 void cti_regex_append(cti_regex_parser *p, uint32_t parent, uint32_t *last, uint32_t child);
 /* Adds the node of a class of characters, or of all others, folded if option i is on. Takes over
- * the draft. */
-uint32_t cti_regex_add_class(cti_regex_parser *p, cti_set_draft *set, bool negated);
+ * the builder. */
+uint32_t cti_regex_add_class(cti_regex_parser *p, cti_set_builder *set, bool negated);
 /* Whether the fold of several characters begins with these two folds. */
 bool cti_regex_begins_fold(uint32_t a, uint32_t b);
 
@@ -78,11 +79,12 @@ bool cti_regex_begins_fold(uint32_t a, uint32_t b);
 uint32_t cti_regex_parse(cti_regex_parser *p);
 
 /* Reads a bracket expression, of which p->at is behind the '['. The set is not negated yet. */
-bool cti_regex_read_bracket(cti_regex_parser *p, cti_set_draft *set, bool *negated);
+bool cti_regex_read_bracket(cti_regex_parser *p, cti_set_builder *set, bool *negated);
 /* Reads the escape of a set of characters, such as \s or \p{L}, of which p->at is behind the
  * backslash; `bracket`: it is in a bracket. Sets *is_set to whether it is one; if not, nothing is
  * read. */
-bool cti_regex_read_set_escape(cti_regex_parser *p, cti_set_draft *set, bool bracket, bool *is_set);
+bool cti_regex_read_set_escape(cti_regex_parser *p, cti_set_builder *set, bool bracket,
+                               bool *is_set);
 /* Reads the escape of a character, of which p->at is behind the backslash. */
 bool cti_regex_read_char_escape(cti_regex_parser *p, uint32_t *c);
 uint32_t cti_regex_take_char(cti_regex_parser *p); /* reads a character as it is */

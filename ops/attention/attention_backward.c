@@ -8,7 +8,7 @@
  * 1 - tanh^2 after dbias, with tanh of the scores computed again). Dao et al. 2022,
  * arXiv:2205.14135.
  *
- * A pair is a range of queries against a range of keys of one key head; one item computes all five
+ * A pair is a range of queries against a range of keys of one key head; one task computes all five
  * products of its blocks. Two pairs that differ in both ranges write to different rows of dQ, dK
  * and dV. So a step runs, in parallel, one pair for each range of queries and head, and steps
  * follow each other: every gradient is summed in one order, for any number of threads.
@@ -19,7 +19,7 @@
  *
  * The query heads of one key head belong to one pair, because they share dK and dV. If a bias is
  * broadcast over batch or heads, many pairs add to the same elements of its gradient: these pairs
- * are one item, or up to 8 items with a partial sum of the gradient each. */
+ * are one task, or up to 8 tasks with a partial sum of the gradient each. */
 #include "attention_pair.h"
 
 #include "../update/update.h"
@@ -29,19 +29,19 @@ enum { BIAS_SUMS = 8 }; /* the most partial sums of a broadcast bias's gradient 
 
 /* ---- steps ---- */
 
-/* An item is one pair, or, if heads add to the same elements of dbias, all pairs that add to one
- * partial sum. Items of a step are numbered by (element group of dbias, partial sum, range of
+/* A task is one pair, or, if heads add to the same elements of dbias, all pairs that add to one
+ * partial sum. Tasks of a step are numbered by (element group of dbias, partial sum, range of
  * queries), the last one fastest; a group is the heads that share elements of dbias. */
-static void backward_item(const void *call, const void *buffers, int64_t item) {
+static void backward_task(const void *call, const void *buffers, int64_t task) {
     const cti_attention_backward_call *f = call;
-    const int64_t step = item < f->items ? 0 : item / f->items, in_step = item - step * f->items;
+    const int64_t step = task < f->tasks ? 0 : task / f->tasks, in_step = task - step * f->tasks;
     const int64_t group_heads = f->shared_b * f->shared_h; /* key heads of all batches in a group */
-    const int64_t q_range = in_step % f->sum_items * f->item_ranges;
-    const int64_t sum = in_step / f->sum_items % f->bias_sums;
-    const int64_t group = in_step / f->sum_items / f->bias_sums;
+    const int64_t q_range = in_step % f->sum_tasks * f->task_ranges;
+    const int64_t sum = in_step / f->sum_tasks % f->bias_sums;
+    const int64_t group = in_step / f->sum_tasks / f->bias_sums;
     const int64_t last = group_heads * (sum + 1) / f->bias_sums;
     for (int64_t n = group_heads * sum / f->bias_sums; n < last; n++)
-        for (int64_t q = q_range; q < q_range + f->item_ranges; q++) {
+        for (int64_t q = q_range; q < q_range + f->task_ranges; q++) {
             /* Either all batches are in one group, or each is in a group of its own: one of the two
              * summands is 0. The same holds for heads. */
             const cti_attention_pair pair = {.b = n / f->shared_h + group / f->groups_h,
@@ -56,15 +56,15 @@ static void backward_item(const void *call, const void *buffers, int64_t item) {
 
 static bool run_steps(ct_context *context, cti_attention_backward_call *f) {
     const cti_attention_params *a = &f->a;
-    f->item_ranges = f->shared_ranges ? f->schedule.q_ranges : 1;
-    f->sum_items = f->schedule.q_ranges / f->item_ranges;
+    f->task_ranges = f->shared_ranges ? f->schedule.q_ranges : 1;
+    f->sum_tasks = f->schedule.q_ranges / f->task_ranges;
     f->groups_h = a->kv_heads / f->shared_h;
-    f->items = a->batch / f->shared_b * f->groups_h * f->bias_sums * f->sum_items;
+    f->tasks = a->batch / f->shared_b * f->groups_h * f->bias_sums * f->sum_tasks;
     const cti_attention_pass pass = {.a = a,
                                      .call = f,
                                      .reserve = cti_attention_pair_reserve,
-                                     .run = backward_item,
-                                     .items = f->items,
+                                     .run = backward_task,
+                                     .tasks = f->tasks,
                                      .grain = f->schedule.grain,
                                      .steps = f->schedule.k_ranges,
                                      .flops = 2 * a->dv + (a->scores ? 2 : 3) * a->d};

@@ -203,11 +203,11 @@ static void decode_query(const cti_attention_params *a, const decode_buffers *w,
     CTI_ASSERT(cti_attention_stats_are_sound(a, t, 0));
 }
 
-/* An item is a query. */
-static void decode_item(const void *call, const void *buffers, int64_t item) {
+/* A task is a query. */
+static void decode_task(const void *call, const void *buffers, int64_t task) {
     const cti_attention_params *a = call;
-    const cti_attention_tile head = cti_attention_head(a, item / a->t);
-    cti_attention_tile t = cti_attention_subtile(&head, item % a->t, 1, 0, a->s);
+    const cti_attention_tile head = cti_attention_head(a, task / a->t);
+    cti_attention_tile t = cti_attention_subtile(&head, task % a->t, 1, 0, a->s);
     const cti_attention_span seen = cti_attention_keys_of(a, &t);
     t.k0 = seen.end > seen.begin ? seen.begin : 0;
     t.nk = cti_max(0, seen.end - seen.begin);
@@ -222,8 +222,8 @@ bool cti_attention_decode(ct_context *context, const cti_attention_params *a) {
         .a = a,
         .call = a,
         .reserve = decode_reserve,
-        .run = decode_item,
-        .items = queries,
+        .run = decode_task,
+        .tasks = queries,
         .grain = cti_op_grain((a->s + 8) * (a->d + a->dv + 16) / 8),
         .steps = 1,
         .steady = true,

@@ -13,7 +13,7 @@
  * be rounded to the last place of a large score. Scores and m are divided by log 2, so that e^(s -
  * m) is computed as 2^(s - m).
  *
- * An item is a range of queries of one head against all its keys. Panels of scores are
+ * A task is a range of queries of one head against all its keys. Panels of scores are
  * transposed, keys by queries, so that a query is a lane (src/kernels/attention_tmpl.h). */
 #include "attention.h"
 #include "../../src/kernels/attention_kernels.h"
@@ -177,14 +177,14 @@ static void attend_range(const forward_call *f, const forward_buffers *w,
     for (int64_t i = 0; i < nq; i++) CTI_ASSERT(cti_attention_stats_are_sound(a, all, i));
 }
 
-/* The items of one head follow each other, so that its keys stay in cache. Within a head the last
- * range of queries comes first: under a causal mask it has the most keys, and a long item at the
+/* The tasks of one head follow each other, so that its keys stay in cache. Within a head the last
+ * range of queries comes first: under a causal mask it has the most keys, and a long task at the
  * end leaves the other threads without work. */
-static void forward_item(const void *call, const void *buffers, int64_t item) {
+static void forward_task(const void *call, const void *buffers, int64_t task) {
     const forward_call *f = call;
     const int64_t ranges = f->schedule.q_ranges, range = f->schedule.q_range;
-    const int64_t q0 = (ranges - 1 - item % ranges) * range;
-    const cti_attention_tile head = cti_attention_head(f->a, item / ranges);
+    const int64_t q0 = (ranges - 1 - task % ranges) * range;
+    const cti_attention_tile head = cti_attention_head(f->a, task / ranges);
     const cti_attention_tile t = cti_attention_subtile(&head, q0, range, 0, f->a->s);
     attend_range(f, buffers, &t);
 }
@@ -196,8 +196,8 @@ static bool attend_tiles(ct_context *context, const cti_attention_params *a) {
     const cti_attention_pass pass = {.a = a,
                                      .call = &f,
                                      .reserve = forward_reserve,
-                                     .run = forward_item,
-                                     .items = heads * f.schedule.q_ranges,
+                                     .run = forward_task,
+                                     .tasks = heads * f.schedule.q_ranges,
                                      .grain = f.schedule.grain,
                                      .steps = 1,
                                      .steady = true,

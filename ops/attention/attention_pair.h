@@ -22,9 +22,9 @@ typedef struct {
     int64_t shared_b, shared_h;
     bool shared_ranges;  /* dbias is broadcast over T and S, so all pairs of a head add to it too */
     int64_t groups_h;    /* groups of heads that add to the same elements of dbias */
-    int64_t item_ranges; /* the ranges of queries of an item: 1 or all */
-    int64_t sum_items;   /* the items that add to one partial sum of dbias */
-    int64_t items;       /* the items of a step */
+    int64_t task_ranges; /* the ranges of queries of a task: 1 or all */
+    int64_t sum_tasks;   /* the tasks that add to one partial sum of dbias */
+    int64_t tasks;       /* the tasks of a step */
 } cti_attention_backward_call;
 
 typedef struct {

@@ -1,4 +1,4 @@
-/* Cuts the passes of attention into items. */
+/* Cuts the passes of attention into tasks. */
 #include "attention_schedule.h"
 
 /* The multiplications from which on waking a thread pays off. */
@@ -9,12 +9,12 @@ enum { THREAD_COST = 1 << 20 };
 /* The queries of a range are packed once, and their outputs are summed in the workspace: both must
  * stay in L2, so they take at most 512 KB. A block has 120 keys, so that a panel of scores (120 x
  * nr) stays in L1d; this does not depend on S, so the workspace does not grow with a KV cache.
- * Ranges are halved, down to 128 queries, until there are 16 items for the threads. */
+ * Ranges are halved, down to 128 queries, until there are 16 tasks for the threads. */
 enum {
     FORWARD_QUERIES = 1024, /* the most queries of a range */
     FORWARD_RANGE_BYTES = 512 << 10,
     FORWARD_KEYS = 120, /* the keys of a block */
-    FORWARD_ITEMS = 16,
+    FORWARD_TASKS = 16,
 };
 
 cti_attention_forward_schedule cti_attention_schedule_forward(const cti_attention_params *a) {
@@ -23,7 +23,7 @@ cti_attention_forward_schedule cti_attention_schedule_forward(const cti_attentio
     const int64_t capacity = FORWARD_RANGE_BYTES / a->size;
     int64_t range =
         row < capacity / FORWARD_QUERIES ? FORWARD_QUERIES : capacity / row / a->nr * a->nr;
-    while (range > 128 && heads * cti_ceil_div(a->t, range) < FORWARD_ITEMS) range /= 2;
+    while (range > 128 && heads * cti_ceil_div(a->t, range) < FORWARD_TASKS) range /= 2;
     range = cti_max(range, a->nr);
     /* Ranges of equal length, in whole panels. */
     const int64_t queries = cti_ceil_div(a->t, cti_ceil_div(a->t, range));
@@ -42,13 +42,13 @@ cti_attention_forward_schedule cti_attention_schedule_forward(const cti_attentio
 
 /* The keys and values of a range, and their gradients, must stay in L2, so they take at most 1,280
  * KB. Ranges are halved, down to 128 keys, until all heads together have 8. There is one range of
- * queries, unless a step would then have fewer than 16 items: with more ranges keys are packed more
+ * queries, unless a step would then have fewer than 16 tasks: with more ranges keys are packed more
  * often, once for each pair. */
 enum {
     BACKWARD_RANGE_BYTES = 1280 << 10,
     BACKWARD_KEYS = 128, /* the keys of a block */
     BACKWARD_KEY_RANGES = 8,
-    BACKWARD_ITEMS = 16, /* the items of a step */
+    BACKWARD_TASKS = 16, /* the tasks of a step */
 };
 
 cti_attention_backward_schedule cti_attention_schedule_backward(const cti_attention_params *a) {
@@ -62,7 +62,7 @@ cti_attention_backward_schedule cti_attention_schedule_backward(const cti_attent
     s.k_range = cti_min(cti_round_up(cti_ceil_div(a->s, cti_ceil_div(a->s, range)), a->nr), a->s);
     s.k_ranges = cti_ceil_div(a->s, s.k_range);
     const int64_t most = cti_min(s.k_ranges, cti_ceil_div(a->t, CTI_ATTENTION_QUERY_BLOCK));
-    s.q_ranges = cti_min(most, cti_ceil_div(BACKWARD_ITEMS, heads));
+    s.q_ranges = cti_min(most, cti_ceil_div(BACKWARD_TASKS, heads));
     s.q_range = cti_ceil_div(a->t, s.q_ranges);
     s.k_block = cti_min(BACKWARD_KEYS / a->nr * a->nr, cti_round_up(s.k_range, a->nr));
     CTI_ASSERT(s.q_ranges <= s.k_ranges); /* otherwise two pairs of a step share keys */

@@ -1,11 +1,11 @@
-/* How the passes of attention are cut into items.
+/* How the passes of attention are cut into tasks.
  *
  * Invariants:
  * 1. A schedule follows from sizes only: no sum depends on the number of threads.
- * 2. Items of forward and of weights write disjoint elements, so they may run in any order.
+ * 2. Tasks of forward and of weights write disjoint elements, so they may run in any order.
  * 3. Backward runs in k_ranges steps, one after the other. In a step each range of queries meets
  *    one range of keys, and no two ranges of queries the same one (q_ranges <= k_ranges); over all
- *    steps each pair occurs once. So items of a step write disjoint rows of dQ, dK and dV, and each
+ *    steps each pair occurs once. So tasks of a step write disjoint rows of dQ, dK and dV, and each
  *    of these rows is summed in the order of the steps.
  * 4. Ranges of queries of forward and ranges of keys of backward are whole panels (multiples of
  *    nr), except the last one, which may be shorter. */
@@ -23,15 +23,15 @@ enum {
     CTI_ATTENTION_WEIGHTS_KEYS = 256,
 };
 
-/* Forward: an item is a range of q_range queries of one head against all keys, k_block of them at a
+/* Forward: a task is a range of q_range queries of one head against all keys, k_block of them at a
  * time. */
 typedef struct {
     int64_t q_ranges, q_range, k_block;
-    int64_t grain; /* the items that a thread takes at once */
+    int64_t grain; /* the tasks that a thread takes at once */
 } cti_attention_forward_schedule;
 cti_attention_forward_schedule cti_attention_schedule_forward(const cti_attention_params *a);
 
-/* Backward: an item is a pair of a range of q_range queries and a range of k_range keys. There are
+/* Backward: a task is a pair of a range of q_range queries and a range of k_range keys. There are
  * q_ranges x k_ranges pairs; the last range of each is shorter. Inside a pair, blocks of
  * CTI_ATTENTION_QUERY_BLOCK queries meet blocks of k_block keys. */
 typedef struct {
@@ -46,7 +46,7 @@ cti_attention_backward_schedule cti_attention_schedule_backward(const cti_attent
 int64_t cti_attention_keys_of_step(const cti_attention_backward_schedule *s, int64_t q_range,
                                    int64_t step);
 
-/* Weights: an item is a tile of CTI_ATTENTION_WEIGHTS_QUERIES x CTI_ATTENTION_WEIGHTS_KEYS of one
+/* Weights: a task is a tile of CTI_ATTENTION_WEIGHTS_QUERIES x CTI_ATTENTION_WEIGHTS_KEYS of one
  * head or, for a mean, of all heads one after the other. */
 typedef struct {
     int64_t q_tiles, k_tiles;

@@ -6,7 +6,7 @@
  *     dS = P (g - <P, g>),  dq = scale dS k,  dk = scale dS^T q,  dbias += dS
  *     (of a mean: g / H for each head)
  *
- * This gradient is rarely wanted, so backward is made of public ops, with P in memory. An item
+ * This gradient is rarely wanted, so backward is made of public ops, with P in memory. A task
  * is a tile of one head, or, for a mean, of all heads one after the other. */
 #include "attention.h"
 #include "../../src/kernels/attention_kernels.h"
@@ -30,7 +30,7 @@ typedef struct {
     cti_attention_params a;
     cti_attention_weights_schedule schedule;
     cti_attention_operand y; /* (B, H, T, S); for a mean the stride over heads is 0 */
-    int64_t summed_heads;    /* the heads of an item: 1, or H for a mean */
+    int64_t summed_heads;    /* the heads of a task: 1, or H for a mean */
 } weights_call;
 
 /* A worker's buffers. */
@@ -103,13 +103,13 @@ static void add_tile(const weights_call *f, const weights_buffers *w, const cti_
     }
 }
 
-static void weights_item(const void *call, const void *buffers, int64_t item) {
+static void weights_task(const void *call, const void *buffers, int64_t task) {
     const weights_call *f = call;
     const cti_attention_params *a = &f->a;
     const int64_t q_tiles = f->schedule.q_tiles, k_tiles = f->schedule.k_tiles;
-    const int64_t q_tile = item / k_tiles % q_tiles, k_tile = item % k_tiles;
+    const int64_t q_tile = task / k_tiles % q_tiles, k_tile = task % k_tiles;
     const cti_attention_tile head =
-        cti_attention_head(a, item / k_tiles / q_tiles * f->summed_heads);
+        cti_attention_head(a, task / k_tiles / q_tiles * f->summed_heads);
     cti_attention_tile t = cti_attention_subtile(
         &head, q_tile * CTI_ATTENTION_WEIGHTS_QUERIES, CTI_ATTENTION_WEIGHTS_QUERIES,
         k_tile * CTI_ATTENTION_WEIGHTS_KEYS, CTI_ATTENTION_WEIGHTS_KEYS);
@@ -124,8 +124,8 @@ static bool compute_tiles(ct_context *context, const weights_call *f) {
     const cti_attention_pass pass = {.a = a,
                                      .call = f,
                                      .reserve = weights_reserve,
-                                     .run = weights_item,
-                                     .items = a->batch * a->heads / f->summed_heads * tiles,
+                                     .run = weights_task,
+                                     .tasks = a->batch * a->heads / f->summed_heads * tiles,
                                      .grain = f->schedule.grain,
                                      .steps = 1,
                                      .flops = a->d};

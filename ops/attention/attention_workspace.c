@@ -49,10 +49,10 @@ typedef struct {
     const cti_attention_pass *pass;
     char *workspaces; /* one workspace for each worker */
     size_t bytes;     /* the bytes of one workspace */
-    int64_t first;    /* the first item of the step */
+    int64_t first;    /* the first task of the step */
 } pass_step;
 
-static void pass_task(void *arg, int64_t begin, int64_t end, int worker) {
+static void pass_run_tasks(void *arg, int64_t begin, int64_t end, int worker) {
     const pass_step *step = arg;
     const cti_attention_pass *pass = step->pass;
     const cti_gemm_kernels *rounded = pass->a->rounded;
@@ -76,16 +76,16 @@ static void count_flops(ct_context *context, const cti_attention_pass *pass) {
 bool cti_attention_run(ct_context *context, const cti_attention_pass *pass) {
     char *unset[CTI_ATTENTION_BUFFERS];
     cti_attention_workspace counted = {.a = pass->a};
-    CTI_ASSERT(pass->items > 0 && pass->grain > 0 && pass->steps > 0);
+    CTI_ASSERT(pass->tasks > 0 && pass->grain > 0 && pass->steps > 0);
     pass->reserve(pass->call, &counted, unset);
-    const bool all = pass->steady || pass->items > pass->grain;
+    const bool all = pass->steady || pass->tasks > pass->grain;
     const size_t bytes = cti_bytes(all ? cti_parallel_width(context) : 1, counted.used);
     pass_step step = {.pass = pass, .bytes = counted.used};
     step.workspaces = cti_take(context, bytes);
     if (!step.workspaces) return false;
     if (context->observed) count_flops(context, pass);
-    for (int64_t i = 0; i < pass->steps; i++, step.first += pass->items)
-        cti_parallel(context, pass->items, pass->grain, pass_task, &step);
+    for (int64_t i = 0; i < pass->steps; i++, step.first += pass->tasks)
+        cti_parallel(context, pass->tasks, pass->grain, pass_run_tasks, &step);
     cti_give(context, step.workspaces, bytes);
     return true;
 }

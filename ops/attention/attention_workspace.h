@@ -1,15 +1,15 @@
 /* The workspace of attention, and the driver of its passes: forward, backward, decoding, weights.
  *
- * A pass has steps, and a step has items, which threads take a few at a time. A worker's workspace
+ * A pass has steps, and a step has tasks, which threads take a few at a time. A worker's workspace
  * is one block of memory in which the pass lays out its buffers.
  *
  * Invariants:
- * 1. Items of a step run in parallel and in any order. A step begins when all items of the step
+ * 1. Tasks of a step run in parallel and in any order. A step begins when all tasks of the step
  *    before have ended.
- * 2. The driver takes the workspaces of all workers before the first item and gives them back after
- *    the last. Items take no memory.
- * 3. A workspace belongs to one worker. Its buffers hold anything at the beginning of an item,
- *    except for ones (cti_attention_reserve_ones), which items do not change.
+ * 2. The driver takes the workspaces of all workers before the first task and gives them back after
+ *    the last. Tasks take no memory.
+ * 3. A workspace belongs to one worker. Its buffers hold anything at the beginning of a task,
+ *    except for ones (cti_attention_reserve_ones), which tasks do not change.
  * 4. reserve lays out the same buffers each time: once without memory, to count bytes, then for
  *    each worker. A buffer begins at a multiple of CTI_ALIGN. */
 #ifndef CTI_OPS_ATTENTION_ATTENTION_WORKSPACE_H
@@ -49,17 +49,17 @@ typedef struct {
     const void *call; /* the first argument of both functions */
     /* Sets all pointers of the pass's struct of buffers (invariant 4). */
     void (*reserve)(const void *call, cti_attention_workspace *w, void *buffers);
-    void (*run)(const void *call, const void *buffers, int64_t item);
-    int64_t items; /* the items of a step */
-    int64_t grain; /* the items that a thread takes at once */
-    int64_t steps; /* the number of steps; items of step i are numbered from i * items on */
-    bool steady;   /* whether the workspaces of all threads are taken also for few items: a token of
+    void (*run)(const void *call, const void *buffers, int64_t task);
+    int64_t tasks; /* the tasks of a step */
+    int64_t grain; /* the tasks that a thread takes at once */
+    int64_t steps; /* the number of steps; tasks of step i are numbered from i * tasks on */
+    bool steady;   /* whether the workspaces of all threads are taken also for few tasks: a token of
                     * decoding then takes the same memory as the last one, though it has more
                     * keys */
     int64_t flops; /* the multiplications for each pair of a query and a key, for a profile */
 } cti_attention_pass;
 
-/* Runs all items of all steps. False: out of memory, recorded. */
+/* Runs all tasks of all steps. False: out of memory, recorded. */
 bool cti_attention_run(ct_context *context, const cti_attention_pass *pass);
 
 #endif

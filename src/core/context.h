@@ -194,7 +194,7 @@ static inline ct_tensor *cti_handle_take(ct_context *context) {
     CTI_ASSERT(cti_handle_is_placed(context, ended) && ended->self != ended);
     context->handles.free = ended->next;
     cti_handle_count(context, 1);
-    return cti_entry_next(ended);
+    return cti_cell_next(ended);
 }
 
 /* Ends a handle. From now on its address is not the address of a handle. */
@@ -203,7 +203,7 @@ static inline void cti_handle_give(ct_context *context, ct_tensor *tensor) {
     CTI_ASSERT(tensor->self == tensor && cti_handle_is_placed(context, tensor));
     tensor->self = cti_handle_ended(tensor);
     context->pool.live -= CTI_HANDLE_BYTES;
-    if (cti_entry_is_last(handles, tensor)) {
+    if (cti_cell_is_last(handles, tensor)) {
         cti_handle_enqueue(context, tensor);
         return;
     }

@@ -15,7 +15,7 @@
  *    product of one row has.
  * 3. MANY: an element is summed over k in order, in as few K blocks as the kernels' kc allows. Both
  *    operands are rounded if ct_set_matmul asks for bf16, the instruction set can, and n is at
- *    least rounded_lines. bf16x3 and bf16x6 are computed in f32: whether pieces may be used depends
+ *    least rounded_lines. bf16x3 and bf16x6 are computed in f32: whether terms may be used depends
  *    on the numbers in all rows.
  * 4. Attention: ONE takes the kernels of decoding for any number of queries, MANY the tiles. Tiles
  *    round if the setting is bf16 and the heads are wide enough, for any number of queries and

@@ -110,7 +110,7 @@ bool cti_contract(ct_context *context, const cti_contraction *p,
                                        operand[CTI_C]->data};
     if (p->dims == 0) return matrix_product(context, p, &single, operand, start, epilogue);
     cti_contraction left;
-    cti_contract_dim items = single;
+    cti_contract_dim matrices = single;
     left.m = p->m, left.n = p->n, left.k = p->k, left.dims = p->dims;
     bool empty = left.m.size == 0 || left.n.size == 0, no_terms = left.k.size == 0;
     for (int i = 0; i < p->dims; i++) {
@@ -127,7 +127,7 @@ bool cti_contract(ct_context *context, const cti_contraction *p,
     merge_all(&left, epilogue && (epilogue->apply || epilogue->bias));
     const int wide = widest(left.batch, left.dims);
     if (wide >= 0) {
-        items = left.batch[wide];
+        matrices = left.batch[wide];
         left.batch[wide] = left.batch[--left.dims];
     }
 
@@ -147,7 +147,7 @@ bool cti_contract(ct_context *context, const cti_contraction *p,
             }
             if (summed && index[i] < d->size - 1) of_term.apply = NULL;
         }
-        if (!matrix_product(context, &left, &items, operand, data, &of_term)) return false;
+        if (!matrix_product(context, &left, &matrices, operand, data, &of_term)) return false;
     } while (next_index(index, left.batch, left.dims));
     return true;
 }

@@ -31,10 +31,10 @@ static void zero_rows(void *arg, int64_t begin, int64_t end, int worker) {
                   cols = g->c.col == 1 ? g->n : 1; /* cleared by one memset */
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t item = i / g->m, row = i % g->m;
+        const int64_t matrix = i / g->m, row = i % g->m;
         for (int64_t col = 0; col < g->n && !adds_to_c(g); col += cols)
-            memset(cti_matrix_at(&g->c, item, row, col), 0, (size_t)(cols * size));
-        cti_gemm_apply(g, r->plan, item, row, 0, 1, g->n);
+            memset(cti_matrix_at(&g->c, matrix, row, col), 0, (size_t)(cols * size));
+        cti_gemm_apply(g, r->plan, matrix, row, 0, 1, g->n);
     }
 }
 
@@ -49,9 +49,9 @@ static void gemm_columns_task(void *arg, int64_t begin, int64_t end, int worker)
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         CTI_ASSERT(r->plan->kc <= r->kernels->kc || r->plan->kind == CTI_GEMM_DOTS);
-        const int64_t item = i / across, n = i % across * r->plan->nc,
+        const int64_t matrix = i / across, n = i % across * r->plan->nc,
                       cols = cti_min(r->plan->nc, g->n - n);
-        void *to = cti_matrix_at(c, item, 0, n);
+        void *to = cti_matrix_at(c, matrix, 0, n);
         for (int64_t k = 0; k < g->k; k += r->plan->kc) {
             const int64_t kl = cti_min(r->plan->kc, g->k - k);
             const cti_gemm_rows rows = {.m = g->m,
@@ -63,15 +63,15 @@ static void gemm_columns_task(void *arg, int64_t begin, int64_t end, int worker)
                                         .b_col = b->col,
                                         .row = c->row,
                                         .col = c->col,
-                                        .a = cti_matrix_at(a, item, 0, k),
-                                        .b = cti_matrix_at(b, item, k, n),
+                                        .a = cti_matrix_at(a, matrix, 0, k),
+                                        .b = cti_matrix_at(b, matrix, k, n),
                                         .c = to,
                                         .alpha = g->alpha,
                                         .add = k > 0 || adds_to_c(g)};
             if (r->plan->kind == CTI_GEMM_GEMV) r->kernels->gemv(&rows);
             else r->kernels->dots(&rows);
         }
-        cti_gemm_apply(g, r->plan, item, 0, n, g->m, cols);
+        cti_gemm_apply(g, r->plan, matrix, 0, n, g->m, cols);
     }
 }
 

@@ -32,9 +32,9 @@ static inline cti_matrix cti_matrix_transposed(const cti_matrix *x) {
         .data = x->data, .row = x->col, .col = x->row, .batch = x->batch, .dtype = x->dtype};
 }
 
-static inline void *cti_matrix_at(const cti_matrix *x, int64_t item, int64_t row, int64_t col) {
+static inline void *cti_matrix_at(const cti_matrix *x, int64_t matrix, int64_t row, int64_t col) {
     return (char *)x->data +
-           (item * x->batch + row * x->row + col * x->col) * (int64_t)cti_dtype_size(x->dtype);
+           (matrix * x->batch + row * x->row + col * x->col) * (int64_t)cti_dtype_size(x->dtype);
 }
 
 /* The start of C, and a function that completes its tiles. C starts from zero, from its present

@@ -30,9 +30,9 @@ typedef struct {
     /* The workspace: packed A; packed B, one copy for all workers or one for each; partial sums,
      * each a dense m x n matrix. */
     char *packed_a, *packed_b, *sums;
-    /* The ranges of this pass: K [k0, k0 + kl), matrices [item0, item0 + items), rows [m0, m0 +
-     * ml). */
-    int64_t k0, kl, item0, items, m0, ml;
+    /* The ranges of this pass: K [k0, k0 + kl), matrices [matrix0, matrix0 + matrices), rows [m0,
+     * m0 + ml). */
+    int64_t k0, kl, matrix0, matrices, m0, ml;
 } blocked_product;
 
 static bool blocked_is_split_k(const blocked_product *r) {
@@ -46,11 +46,12 @@ static int64_t blocked_k_blocks(const blocked_product *r) {
 
 /* Returns the address of row m of a matrix in packed A, which has panels of mr rows and kl columns.
  * m - m0 is a multiple of mr. */
-static char *packed_rows(const blocked_product *r, int64_t item, int64_t m) {
+static char *packed_rows(const blocked_product *r, int64_t matrix, int64_t m) {
     CTI_ASSERT(m >= r->m0 && m < r->m0 + r->ml && (m - r->m0) % r->kernels->mr == 0);
-    CTI_ASSERT(item >= r->item0 && item < r->item0 + r->items);
-    return r->packed_a + ((item - r->item0) * cti_round_up(r->ml, r->kernels->mr) + (m - r->m0)) *
-                             cti_gemm_packed(r->kernels, r->kl);
+    CTI_ASSERT(matrix >= r->matrix0 && matrix < r->matrix0 + r->matrices);
+    return r->packed_a +
+           ((matrix - r->matrix0) * cti_round_up(r->ml, r->kernels->mr) + (m - r->m0)) *
+               cti_gemm_packed(r->kernels, r->kl);
 }
 
 static void pack_a_task(void *arg, int64_t begin, int64_t end, int worker) {
@@ -60,9 +61,9 @@ static void pack_a_task(void *arg, int64_t begin, int64_t end, int worker) {
                   tasks = cti_ceil_div(r->ml, rows); /* tasks of a matrix */
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t item = r->item0 + i / tasks, at = i % tasks * rows, m = r->m0 + at;
-        r->kernels->pack_a(cti_min(rows, r->ml - at), r->kl, cti_matrix_at(a, item, m, r->k0),
-                           a->row, a->col, packed_rows(r, item, m));
+        const int64_t matrix = r->matrix0 + i / tasks, at = i % tasks * rows, m = r->m0 + at;
+        r->kernels->pack_a(cti_min(rows, r->ml - at), r->kl, cti_matrix_at(a, matrix, m, r->k0),
+                           a->row, a->col, packed_rows(r, matrix, m));
     }
 }
 
@@ -150,11 +151,11 @@ typedef struct {
 
 /* Returns the panels of the columns of a task, from n on. A B in place or shared is ready;
  * otherwise the worker packs the panels, unless the task before (`last`) had the same. */
-static b_panels panels_of(const blocked_product *r, const k_range *k, int64_t item, int64_t n,
+static b_panels panels_of(const blocked_product *r, const k_range *k, int64_t matrix, int64_t n,
                           const b_panels *last, int worker) {
     const cti_matrix *b = &r->g->b;
     const int64_t nr = r->kernels->nr, cols = cti_min(r->plan->nc, r->g->n - n);
-    const char *source = cti_matrix_at(b, item, r->k0 + k->k, n);
+    const char *source = cti_matrix_at(b, matrix, r->k0 + k->k, n);
     if (r->plan->b == CTI_B_IN_PLACE)
         return (b_panels){.data = source,
                           .panel = nr * (int64_t)cti_dtype_size(b->dtype),
@@ -173,14 +174,14 @@ static b_panels panels_of(const blocked_product *r, const k_range *k, int64_t it
 }
 
 /* Computes rows [m, m + rows) of C, at most mr of them, over the columns of the panels. */
-static void multiply_rows(const blocked_product *r, const k_range *k, int64_t item, int64_t m,
+static void multiply_rows(const blocked_product *r, const k_range *k, int64_t matrix, int64_t m,
                           int64_t rows, const b_panels *b) {
     const cti_matrix *a = &r->g->a;
     const bool packed = r->plan->pack_a;
     CTI_ASSERT(rows <= r->kernels->mr);
     const char *from =
-        packed ? packed_rows(r, item, m) + r->kernels->mr * cti_gemm_packed(r->kernels, k->k)
-               : cti_matrix_at(a, item, m, r->k0 + k->k);
+        packed ? packed_rows(r, matrix, m) + r->kernels->mr * cti_gemm_packed(r->kernels, k->k)
+               : cti_matrix_at(a, matrix, m, r->k0 + k->k);
     const cti_gemm_params params = {.k = k->kl,
                                     .a_row = packed ? 1 : a->row,
                                     .a_col = packed ? r->kernels->mr : a->col,
@@ -189,10 +190,10 @@ static void multiply_rows(const blocked_product *r, const k_range *k, int64_t it
                                     .col = k->c.col,
                                     .base_row = k->add ? k->c.row : 0,
                                     .alpha = r->g->alpha};
-    char *c = cti_matrix_at(&k->c, item, m, b->n);
+    char *c = cti_matrix_at(&k->c, matrix, m, b->n);
     const char *base = k->add ? c : k->bias ? k->bias + b->n * r->size : NULL;
     r->kernels->macro_kernel(&params, rows, b->cols, from, b->data, b->panel, base, c);
-    if (r->k0 + r->kl == r->g->k) cti_gemm_apply(r->g, r->plan, item, m, b->n, rows, b->cols);
+    if (r->k0 + r->kl == r->g->k) cti_gemm_apply(r->g, r->plan, matrix, m, b->n, rows, b->cols);
 }
 
 /* Tasks that use the same panels of B are consecutive: first come all rows of a matrix, then all
@@ -204,12 +205,12 @@ static void tile_task(void *arg, int64_t begin, int64_t end, int worker) {
     b_panels b = {0};
     if (r->kernels->begin) r->kernels->begin();
     for (int64_t i = begin; i < end; i++) {
-        const int64_t item = r->item0 + i / down % r->items, first = i % down * mc,
-                      column = i / down / r->items;
+        const int64_t matrix = r->matrix0 + i / down % r->matrices, first = i % down * mc,
+                      column = i / down / r->matrices;
         const k_range k = k_range_of(r, column / across);
-        b = panels_of(r, &k, item, column % across * nc, &b, worker);
+        b = panels_of(r, &k, matrix, column % across * nc, &b, worker);
         for (int64_t m = first, last = cti_min(first + mc, r->ml); m < last; m += mr)
-            multiply_rows(r, &k, item, r->m0 + m, cti_min(mr, last - m), &b);
+            multiply_rows(r, &k, matrix, r->m0 + m, cti_min(mr, last - m), &b);
     }
     if (r->kernels->end) r->kernels->end();
 }
@@ -233,9 +234,9 @@ static void run_rows(ct_context *context, blocked_product *r) {
     const cti_gemm_plan *plan = r->plan;
     if (plan->pack_a) {
         const int64_t rows = r->kernels->tuning.a_task_tiles * r->kernels->mr;
-        cti_parallel(context, r->items * cti_ceil_div(r->ml, rows), 1, pack_a_task, r);
+        cti_parallel(context, r->matrices * cti_ceil_div(r->ml, rows), 1, pack_a_task, r);
     }
-    const int64_t tasks = blocked_k_blocks(r) * r->items * cti_ceil_div(r->ml, plan->mc) *
+    const int64_t tasks = blocked_k_blocks(r) * r->matrices * cti_ceil_div(r->ml, plan->mc) *
                           cti_ceil_div(r->g->n, plan->nc);
     cti_parallel(context, tasks, plan->grain, tile_task, r);
 }
@@ -248,8 +249,8 @@ static void run_pass(ct_context *context, blocked_product *r) {
                       share = cti_ceil_div(panels, 2 * cti_parallel_width(context));
         cti_parallel(context, g->n, share * r->kernels->nr, pack_b_task, r);
     }
-    for (r->item0 = 0; r->item0 < g->batch; r->item0 += plan->batch_pass) {
-        r->items = cti_min(plan->batch_pass, g->batch - r->item0);
+    for (r->matrix0 = 0; r->matrix0 < g->batch; r->matrix0 += plan->batch_pass) {
+        r->matrices = cti_min(plan->batch_pass, g->batch - r->matrix0);
         for (r->m0 = 0; r->m0 < g->m; r->m0 += plan->m_pass) {
             r->ml = cti_min(plan->m_pass, g->m - r->m0);
             run_rows(context, r);

@@ -100,11 +100,11 @@ static inline int64_t cti_gemm_workspace(const cti_gemm_plan *p) {
 
 /* Calls the apply of the epilogue for a complete tile: rows x cols of the product that is computed,
  * from (m, n) on. apply gets the tile in terms of the caller's C. */
-static inline void cti_gemm_apply(const cti_gemm_args *g, const cti_gemm_plan *plan, int64_t item,
+static inline void cti_gemm_apply(const cti_gemm_args *g, const cti_gemm_plan *plan, int64_t matrix,
                                   int64_t m, int64_t n, int64_t rows, int64_t cols) {
     const cti_gemm_epilogue *e = g->epilogue;
     if (!e || !e->apply) return;
-    const cti_matrix tile = {.data = cti_matrix_at(&g->c, item, m, n),
+    const cti_matrix tile = {.data = cti_matrix_at(&g->c, matrix, m, n),
                              .row = plan->transposed ? g->c.col : g->c.row,
                              .col = plan->transposed ? g->c.row : g->c.col,
                              .dtype = g->c.dtype};

@@ -1,5 +1,5 @@
-/* A number of 24 bits is the sum of three pieces of 8 bits; the last piece is at least 2^-23 of the
- * number, or 0. Tiles count a piece, or a product of pieces, below 2^-126 as 0. So each |a| and |b|
+/* A number of 24 bits is the sum of three terms of 8 bits; the last term is at least 2^-23 of the
+ * number, or 0. Tiles count a term, or a product of terms, below 2^-126 as 0. So each |a| and |b|
  * that is not 0 must be at least 2^-103, and so must each |a b|. K max |a| max |b| must stay below
  * 2^127, so that no order of summation overflows. Infinities and NaN are above every bound. */
 #include "gemm_range.h"

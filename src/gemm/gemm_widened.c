@@ -24,10 +24,10 @@ static void widen_lines(void *arg, int64_t begin, int64_t end, int worker) {
     const int64_t step = w->by_columns ? w->from->row : w->from->col;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t item = i / w->lines, line = i % w->lines, row = w->by_columns ? 0 : line,
+        const int64_t matrix = i / w->lines, line = i % w->lines, row = w->by_columns ? 0 : line,
                       col = w->by_columns ? line : 0;
-        const char *from = cti_matrix_at(w->from, item, row, col);
-        char *to = cti_matrix_at(&w->to, item, row, col);
+        const char *from = cti_matrix_at(w->from, matrix, row, col);
+        char *to = cti_matrix_at(&w->to, matrix, row, col);
         const int64_t from_size = (int64_t)cti_dtype_size(w->from->dtype),
                       to_size = (int64_t)cti_dtype_size(w->to.dtype);
         if (step == 1) w->cast(w->length, from, to);
@@ -44,12 +44,12 @@ static bool widen_matrix(ct_context *context, cti_matrix *x, int64_t batch, int6
     *bytes = 0;
     if (x->dtype != CT_BF16 && (!dense_rows || x->col == 1)) return true;
     const ct_dtype type = cti_dtype_computed(x->dtype);
-    const int64_t items = x->batch ? batch : 1;
+    const int64_t matrices = x->batch ? batch : 1;
     const cti_matrix from = *x;
     matrix_widening w = {.from = &from,
                          .by_columns = !dense_rows && x->col != 1 && x->row == 1,
                          .cast = context->isa->of[x->dtype]->elementwise->cast[type]};
-    const ct_shape shape = CT_SHAPE(items, rows, cols);
+    const ct_shape shape = CT_SHAPE(matrices, rows, cols);
     int64_t numel;
     if (!cti_shape_fits(context, "a product's copy of an operand", &shape, cti_dtype_size(type),
                         &numel))
@@ -70,7 +70,7 @@ static bool widen_matrix(ct_context *context, cti_matrix *x, int64_t batch, int6
                         .batch = x->batch ? rows * cols : 0,
                         .dtype = type};
     enum { ELEMENTS = 16384 }; /* the minimum number of elements of a task */
-    cti_parallel(context, items * w.lines, cti_ceil_div(ELEMENTS, w.length), widen_lines, &w);
+    cti_parallel(context, matrices * w.lines, cti_ceil_div(ELEMENTS, w.length), widen_lines, &w);
     *x = w.to;
     return true;
 }

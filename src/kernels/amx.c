@@ -7,10 +7,10 @@
  * two sums, and adds the result to C. Each step rounds to nearest, and a number below 2^-126 counts
  * as zero.
  *
- * BF16X3 and X6 (Henry, Tang & Heinecke 2019, arXiv:1904.06376): an operand is split into pieces of
- * bf16, a = a0 + a1 + a2. a0 is a rounded to bf16; each later piece is the rounded remainder after
- * the pieces before it. Of the nine products of pieces the three, or six, largest are summed, the
- * smallest first. A panel has each chunk of k once for each of these products, with the piece that
+ * BF16X3 and X6 (Henry, Tang & Heinecke 2019, arXiv:1904.06376): an operand is split into terms of
+ * bf16, a = a0 + a1 + a2. a0 is a rounded to bf16; each later term is the rounded remainder after
+ * the terms before it. Of the nine products of terms the three, or six, largest are summed, the
+ * smallest first. A panel has each chunk of k once for each of these products, with the term that
  * the product takes, so the micro-kernel is the same for one, three and six products.
  *
  * tests/kernels/test_amx.c runs this file on a model of the tiles in plain C. */
@@ -57,8 +57,8 @@ static void amx_end(void) { tile_release(); }
 
 /* ---- packing ---- */
 
-/* The products of pieces that are summed, in the order of summation: product p is piece a[p] of A
- * times piece b[p] of B. */
+/* The products of terms that are summed, in the order of summation: product p is term a[p] of A
+ * times term b[p] of B. */
 typedef struct {
     int count;
     int a[AMX_MOST_PRODUCTS], b[AMX_MOST_PRODUCTS];
@@ -67,16 +67,16 @@ static const amx_products amx_one_product = {1, {0}, {0}};
 static const amx_products amx_three_products = {3, {1, 0, 0}, {0, 1, 0}};
 static const amx_products amx_six_products = {6, {2, 1, 0, 1, 0, 0}, {0, 1, 2, 0, 1, 0}};
 
-/* Packs one piece of each number of the n lines, for one of the `count` products. The chunks of the
+/* Packs one term of each number of the n lines, for one of the `count` products. The chunks of the
  * products take turns in a panel, so this writes every count-th chunk, and the caller chooses the
- * first by an offset to `packed`. The caller passes layout and piece as constants, so the compiler
+ * first by an offset to `packed`. The caller passes layout and term as constants, so the compiler
  * makes a loop for each. */
-INLINE void amx_pack_piece(const bf16_layout layout, const int piece, int count, int64_t n,
-                           int64_t k, const float *x, int64_t line, int64_t step, char *packed) {
+INLINE void amx_pack_term(const bf16_layout layout, const int term, int count, int64_t n, int64_t k,
+                          const float *x, int64_t line, int64_t step, char *packed) {
     const bf16_panels of = {.width = AMX_ROWS,
                             .layout = layout,
                             .unit = BF16_CHUNK,
-                            .piece = piece,
+                            .term_index = term,
                             .chunk = count * BF16_CHUNK};
     const int64_t chunks = (k + BF16_CHUNK - 1) / BF16_CHUNK;
     bf16_pack_panels(&of, n, k, x, line, step, (bf16_bits *)packed,
@@ -84,24 +84,24 @@ INLINE void amx_pack_piece(const bf16_layout layout, const int piece, int count,
 }
 
 /* Packs n lines into panels in which each chunk of k appears `count` times, once for each product.
- * Each piece is computed once, and copied for later products that take it again. */
-INLINE void amx_pack_products(const bf16_layout layout, int count, const int *pieces, int64_t n,
+ * Each term is computed once, and copied for later products that take it again. */
+INLINE void amx_pack_products(const bf16_layout layout, int count, const int *terms, int64_t n,
                               int64_t k, const float *x, int64_t line, int64_t step, char *packed) {
     const int64_t chunks = (k + BF16_CHUNK - 1) / BF16_CHUNK;
     const int64_t panels = (n + AMX_ROWS - 1) / AMX_ROWS;
-    int first[3] = {-1, -1, -1}; /* the first product that takes each piece */
+    int first[3] = {-1, -1, -1}; /* the first product that takes each term */
     for (int p = 0; p < count; p++) {
         char *to = packed + p * AMX_CHUNK_BYTES;
-        const int from = first[pieces[p]];
+        const int from = first[terms[p]];
         for (int64_t i = 0; from >= 0 && i < panels * chunks; i++)
             memcpy(to + i * count * AMX_CHUNK_BYTES, packed + (i * count + from) * AMX_CHUNK_BYTES,
                    AMX_CHUNK_BYTES);
         if (from >= 0) continue;
-        first[pieces[p]] = p;
-        switch (pieces[p]) {
-        case 0: amx_pack_piece(layout, 0, count, n, k, x, line, step, to); break;
-        case 1: amx_pack_piece(layout, 1, count, n, k, x, line, step, to); break;
-        case 2: amx_pack_piece(layout, 2, count, n, k, x, line, step, to); break;
+        first[terms[p]] = p;
+        switch (terms[p]) {
+        case 0: amx_pack_term(layout, 0, count, n, k, x, line, step, to); break;
+        case 1: amx_pack_term(layout, 1, count, n, k, x, line, step, to); break;
+        case 2: amx_pack_term(layout, 2, count, n, k, x, line, step, to); break;
         }
     }
 }

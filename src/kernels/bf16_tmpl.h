@@ -51,26 +51,25 @@ INLINE float bf16_value(bf16_bits x) {
     return y;
 }
 
-/* Returns one of the pieces 0, 1 and 2 of x. Piece 0 is bf16_of(x); each later piece is the bf16 of
- * the remainder after the pieces before it. The sum of the three is x to within 2^-24 of it. */
-INLINE bf16_bits bf16_piece(float x, const int piece) {
-    for (int i = 0; i < piece; i++) x -= bf16_value(bf16_of(x));
+/* Returns one of the terms 0, 1 and 2 of x. Term 0 is bf16_of(x); each later term is the bf16 of
+ * the remainder after the terms before it. The sum of the three is x to within 2^-24 of it. */
+INLINE bf16_bits bf16_term(float x, const int term) {
+    for (int i = 0; i < term; i++) x -= bf16_value(bf16_of(x));
     return bf16_of(x);
 }
 
 #if defined __AVX512BF16__
-INLINE __m512 bf16_piece_of_16(__m512 x, const int piece) {
+INLINE __m512 bf16_term_of_16(__m512 x, const int term) {
     UNROLL
-    for (int i = 0; i < piece; i++)
+    for (int i = 0; i < term; i++)
         x = _mm512_sub_ps(x, _mm512_castsi512_ps(_mm512_slli_epi32(
                                  _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(x)), 16)));
     return x;
 }
 
-/* Returns a piece of each of the 16 numbers in low, then of each of the 16 in high. */
-INLINE __m512i bf16_of_two(__m512 low, __m512 high, const int piece) {
-    return (__m512i)_mm512_cvtne2ps_pbh(bf16_piece_of_16(high, piece),
-                                        bf16_piece_of_16(low, piece));
+/* Returns a term of each of the 16 numbers in low, then of each of the 16 in high. */
+INLINE __m512i bf16_of_two(__m512 low, __m512 high, const int term) {
+    return (__m512i)_mm512_cvtne2ps_pbh(bf16_term_of_16(high, term), bf16_term_of_16(low, term));
 }
 
 /* Returns a mask with a bit for each of the first n of 16 lanes. */
@@ -79,24 +78,23 @@ INLINE __mmask16 bf16_first_of_16(int64_t n) {
 }
 
 /* Returns the first n numbers of a line, n <= BF16_CHUNK, then zeros, as 16 pairs. */
-INLINE __m512i bf16_pairs_of_line(const float *x, int64_t n, const int piece) {
+INLINE __m512i bf16_pairs_of_line(const float *x, int64_t n, const int term) {
     return n >= BF16_CHUNK
-               ? bf16_of_two(_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16), piece)
+               ? bf16_of_two(_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16), term)
                : bf16_of_two(_mm512_maskz_loadu_ps(bf16_first_of_16(n), x),
-                             _mm512_maskz_loadu_ps(bf16_first_of_16(n - 16), x + 16), piece);
+                             _mm512_maskz_loadu_ps(bf16_first_of_16(n - 16), x + 16), term);
 }
 
 /* Returns the pair (x[i], y[i]) for each line i in the mask `lines`, and zeros for other lines. A y
  * of NULL counts as zeros. */
-INLINE __m512i bf16_pair_of_lines(const float *x, const float *y, __mmask16 lines,
-                                  const int piece) {
+INLINE __m512i bf16_pair_of_lines(const float *x, const float *y, __mmask16 lines, const int term) {
     static const uint16_t order[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                        21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
                                        11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     return _mm512_permutexvar_epi16(
         _mm512_loadu_si512(order),
         bf16_of_two(_mm512_maskz_loadu_ps(lines, x),
-                    y ? _mm512_maskz_loadu_ps(lines, y) : _mm512_setzero_ps(), piece));
+                    y ? _mm512_maskz_loadu_ps(lines, y) : _mm512_setzero_ps(), term));
 }
 
 /* Transposes 16 vectors of 16 elements of 32 bits. */
@@ -132,14 +130,14 @@ INLINE void bf16_transpose_pairs(__m512i x[16]) {
 
 /* ---- packing ---- */
 
-/* The format of the panels that a call packs. width, layout, unit and piece are compile-time
+/* The format of the panels that a call packs. width, layout, unit and term are compile-time
  * constants. */
 typedef struct {
     int width; /* the number of lines of a panel */
     bf16_layout layout;
-    int unit;  /* K is padded to a multiple of this: 2 or BF16_CHUNK */
-    int piece; /* the piece of each element that is packed: see bf16_piece */
-    int chunk; /* a panel's next chunk begins chunk * width elements further */
+    int unit;       /* K is padded to a multiple of this: 2 or BF16_CHUNK */
+    int term_index; /* the term of each element that is packed: see bf16_term */
+    int chunk;      /* a panel's next chunk begins chunk * width elements further */
 } bf16_panels;
 
 /* Packs k numbers, k <= BF16_CHUNK, of n lines, n <= width, into one chunk of a panel. */
@@ -149,7 +147,7 @@ INLINE void bf16_pack_chunk_plain(const bf16_panels *p, int64_t n, int64_t k, co
     for (int64_t i = 0; i < p->width; i++)
         for (int64_t j = 0; j < padded; j++) {
             const bf16_bits value =
-                i < n && j < k ? bf16_piece(x[i * line + j * step], p->piece) : 0;
+                i < n && j < k ? bf16_term(x[i * line + j * step], p->term_index) : 0;
             packed[p->layout == BF16_BY_LINE ? i * BF16_CHUNK + j
                                              : (j / 2 * p->width + i) * 2 + j % 2] = value;
         }
@@ -167,11 +165,11 @@ INLINE void bf16_pack_16_lines(const bf16_panels *p, const int first, int64_t n,
     for (int i = 0; i < 16; i++) {
         const float *at = by_line ? x + i * line : x + 2 * i * step;
         if (by_line)
-            block[i] =
-                i < count && i < n ? bf16_pairs_of_line(at, k, p->piece) : _mm512_setzero_si512();
+            block[i] = i < count && i < n ? bf16_pairs_of_line(at, k, p->term_index)
+                                          : _mm512_setzero_si512();
         else
             block[i] = 2 * i < k ? bf16_pair_of_lines(at, 2 * i + 1 < k ? at + step : NULL,
-                                                      bf16_first_of_16(n), p->piece)
+                                                      bf16_first_of_16(n), p->term_index)
                                  : _mm512_setzero_si512();
     }
     if (by_line == (p->layout == BF16_BY_PAIR)) bf16_transpose_pairs(block);
@@ -223,7 +221,7 @@ INLINE void bf16_pack_dense_lines(const bf16_panels *p, int64_t n, int64_t k, co
                 __builtin_prefetch(at + AHEAD * step);
                 __builtin_prefetch(at + (AHEAD + 1) * step);
                 const __m512i pair =
-                    bf16_pair_of_lines(at, j + 1 < k ? at + step : NULL, lines, p->piece);
+                    bf16_pair_of_lines(at, j + 1 < k ? at + step : NULL, lines, p->term_index);
                 if (count == 16) _mm512_storeu_si512(to + first * 2, pair);
                 else _mm512_mask_storeu_epi32(to + first * 2, written, pair);
             }

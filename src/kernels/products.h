@@ -80,8 +80,8 @@ struct cti_gemm_kernels {
      * nothing to do. */
     void (*begin)(void), (*end)(void);
     /* Lowers *least to the bits of the least magnitude of n numbers that is not 0, and raises *most
-     * to the bits of the greatest. The smallest piece of a product must not vanish and no sum may
-     * overflow (see cti_gemm_in_range). NULL unless the kernels split operands into pieces (bf16x3,
+     * to the bits of the greatest. The smallest term of a product must not vanish and no sum may
+     * overflow (see cti_gemm_in_range). NULL unless the kernels split operands into terms (bf16x3,
      * bf16x6). */
     void (*magnitudes)(int64_t n, const void *x, int64_t step, uint32_t *least, uint32_t *most);
     /* Packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B as panels

@@ -14,7 +14,7 @@ static void tear_down(void) {
     teardown();
 }
 
-/* A handle of `other` that has ended. Its entry has had `age` handles since, and has the last. */
+/* A handle of `other` that has ended. Its cell has had `age` handles since, and has the last. */
 static ct_tensor *ended(int age) {
     ct_tensor *y = ct_full(other, CT_F32, CT_SHAPE(2, 3), 3);
     ct_release(y);
@@ -62,7 +62,7 @@ static void is_an_error_in_both(const char *call, const char *function) {
     if (pending) ct_fail(other, CT_ERR_IO, "an earlier fault");
 }
 
-/* At each offset of an entry, and past the last. */
+/* At each offset of a cell, and past the last. */
 START_TEST(every_use) { each_use_of(ended(_i), is_an_error_in_both); }
 END_TEST
 

@@ -382,8 +382,8 @@ START_TEST(alone) {
 }
 END_TEST
 
-/* Several slices, blocks and pieces; C shared out by slices, B packed for all: the same bits for
- * any number of threads and any cache; A is packed or not. */
+/* Several slices, blocks and terms of bf16; C shared out by slices, B packed for all: the same bits
+ * for any number of threads and any cache; A is packed or not. */
 START_TEST(threads) {
     static const problem list[] = {{1, 150, 300, 800, .add = true, .alpha = 0.7},
                                    {30, 40, 33, 70, .alpha = 1},

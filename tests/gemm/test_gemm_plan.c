@@ -315,11 +315,11 @@ static void check_rows(const cti_gemm_machine *machine, cti_gemm_args g, cti_gem
 /* Sets the kernels that round: none, those of bf16, or a stand-in for bf16x3 and bf16x6, which look
  * at magnitudes. */
 static const cti_gemm_kernels *rounding(const cti_kernels *kernels, int setting) {
-    static cti_gemm_kernels pieces;
+    static cti_gemm_kernels terms;
     if (setting == 0 || !kernels->bf16) return NULL;
-    pieces = *kernels->bf16;
-    pieces.magnitudes = (void (*)(int64_t, const void *, int64_t, uint32_t *, uint32_t *))abort;
-    return setting == 1 ? kernels->bf16 : &pieces;
+    terms = *kernels->bf16;
+    terms.magnitudes = (void (*)(int64_t, const void *, int64_t, uint32_t *, uint32_t *))abort;
+    return setting == 1 ? kernels->bf16 : &terms;
 }
 
 START_TEST(rows_beside_rows) {

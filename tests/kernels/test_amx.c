@@ -68,7 +68,7 @@ START_TEST(attention) {
 }
 END_TEST
 
-/* ---- how exact pieces are ---- */
+/* ---- how exact terms are ---- */
 
 enum { SIZE = 72, DEPTH = 200 };
 
@@ -128,7 +128,7 @@ static errors errors_of(const rounding_isa *isa, ct_matmul_precision precision, 
 
 /* Six products are as exact as f32 in the mean, and where terms cancel off by at most a unit; three
  * are exact to some 2^-16. Both are f32's where the range asks for that. */
-START_TEST(pieces) {
+START_TEST(sums_of_terms) {
     static float a[SIZE * DEPTH], b[SIZE * DEPTH];
     static const char *const names[] = {"random",    "graded", "cancelling",
                                         "subnormal", "huge",   "mixed"};
@@ -156,7 +156,7 @@ int main(void) {
     tcase_add_loop_test(tests, not_finite, 0, packings());
     tcase_add_loop_test(tests, alone, 0, packings());
     tcase_add_loop_test(tests, attention, 0, packings());
-    tcase_add_loop_test(tests, pieces, 0, packings());
+    tcase_add_loop_test(tests, sums_of_terms, 0, packings());
     suite_add_tcase(suite, tests);
     tcase_set_tags(threads, "several-threads");
     tcase_add_loop_test(threads, any_threads, 0, packings());
