@@ -35,10 +35,10 @@ WRAP_TAKE(void *, cti_take_any, size, (ct_context * c, size_t size), (c, size))
 WRAP_TAKE(void *, cti_take_zeroed, size, (ct_context * c, size_t size), (c, size))
 WRAP_TAKE(ct_tensor *, cti_handle_take_any, sizeof(ct_tensor), (ct_context * c), (c))
 
-char *__real_cti_take_string(ct_context *c, const char *string);
-char *__wrap_cti_take_string(ct_context *c, const char *string);
-char *__wrap_cti_take_string(ct_context *c, const char *string) { /* `asked` does not count it */
-    if (!fault_strikes(FAULT_TAKE, "cti_string_take")) return __real_cti_take_string(c, string);
+char *__real_cti_string_take(ct_context *c, const char *string);
+char *__wrap_cti_string_take(ct_context *c, const char *string);
+char *__wrap_cti_string_take(ct_context *c, const char *string) { /* `asked` does not count it */
+    if (!fault_strikes(FAULT_TAKE, "cti_string_take")) return __real_cti_string_take(c, string);
     ct_fail(c, CT_ERR_MEMORY, "injected: out of memory");
     return NULL;
 }
