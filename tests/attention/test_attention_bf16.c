@@ -134,15 +134,11 @@ START_TEST(dtypes_are_checked) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("attention, bf16");
-    TCase *all = tcase_create("all");
-    tcase_set_timeout(all, 120);
-    tcase_add_loop_test(all, has_the_bits_of_f32, 0, 12);
-    tcase_add_loop_test(all, one_or_two_queries, 0, 6);
-    tcase_add_loop_test(all, several_blocks, 0, 12);
-    tcase_add_loop_test(all, any_number_of_threads, 0, 9);
-    tcase_add_loop_test(all, hidden_numbers_reach_nothing, 0, 9);
-    tcase_add_test(all, dtypes_are_checked);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_cases(
+        "attention, bf16",
+        CASES({.name = "all",
+               .timeout = 120,
+               .tests = TESTS(LOOP(has_the_bits_of_f32, 12), LOOP(one_or_two_queries, 6),
+                              LOOP(several_blocks, 12), LOOP(any_number_of_threads, 9),
+                              LOOP(hidden_numbers_reach_nothing, 9), TEST(dtypes_are_checked))}));
 }

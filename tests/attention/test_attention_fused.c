@@ -419,29 +419,23 @@ START_TEST(one_stream_of_dropout) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("attention in blocks");
-    TCase *all = tcase_create("fused"), *alone = tcase_create("fused, whatever the threads");
-    tcase_add_checked_fixture(alone, open_context, close_context);
-    tcase_set_tags(alone, "one-thread");
-    tcase_add_loop_test(alone, attention_is_the_reference, 0, 20);
-    tcase_add_loop_test(alone, edges_of_blocks, 0, 13);
-    tcase_add_loop_test(alone, several_blocks_in_a_pair, 0, 4);
-    tcase_add_test(alone, memory_is_linear);
-    suite_add_tcase(suite, alone);
-    tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_add_loop_test(all, rows_far_apart, 0, 2);
-    tcase_add_loop_test(all, any_number_of_threads, 0, 12);
-    tcase_add_test(all, one_number_for_all_pairs);
-    tcase_add_loop_test(all, gradients_are_right, 0, 3 * (MASKS + 1));
-    tcase_add_test(all, a_long_sum_of_a_masks_gradient);
-    tcase_add_test(all, large_scores);
-    tcase_add_loop_test(all, backward_has_forwards_weights, 0, 6);
-    tcase_add_loop_test(all, a_weight_of_1_has_no_gradient, 0, 4);
-    tcase_add_test(all, runs_of_keys_are_scaled_once);
-    tcase_add_test(all, memory_of_a_masks_gradient);
-    tcase_add_test(all, heads_stay_where_they_were);
-    tcase_add_test(all, one_tensor_three_times);
-    tcase_add_test(all, one_stream_of_dropout);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_cases(
+        "attention in blocks",
+        CASES({.name = "fused, whatever the threads",
+               .tags = "one-thread",
+               .before = open_context,
+               .after = close_context,
+               .tests = TESTS(LOOP(attention_is_the_reference, 20), LOOP(edges_of_blocks, 13),
+                              LOOP(several_blocks_in_a_pair, 4), TEST(memory_is_linear))},
+              {.name = "fused",
+               .before = open_context,
+               .after = close_context,
+               .tests =
+                   TESTS(LOOP(rows_far_apart, 2), LOOP(any_number_of_threads, 12),
+                         TEST(one_number_for_all_pairs), LOOP(gradients_are_right, 3 * (MASKS + 1)),
+                         TEST(a_long_sum_of_a_masks_gradient), TEST(large_scores),
+                         LOOP(backward_has_forwards_weights, 6),
+                         LOOP(a_weight_of_1_has_no_gradient, 4), TEST(runs_of_keys_are_scaled_once),
+                         TEST(memory_of_a_masks_gradient), TEST(heads_stay_where_they_were),
+                         TEST(one_tensor_three_times), TEST(one_stream_of_dropout))}));
 }

@@ -210,18 +210,17 @@ START_TEST(nothing_at_all) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("what attention does not see");
-    TCase *all = tcase_create("hidden"), *alone = tcase_create("hidden, whatever the threads");
-    tcase_add_checked_fixture(alone, open_context, close_context);
-    tcase_set_tags(alone, "one-thread");
-    tcase_add_loop_test(alone, hidden_is_untouched, 0, 72);
-    suite_add_tcase(suite, alone);
-    tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_add_test(all, the_future_is_untouched);
-    tcase_add_loop_test(all, a_query_that_sees_nothing, 0, 4);
-    tcase_add_test(all, zeros_are_plain);
-    tcase_add_test(all, written_not_added);
-    tcase_add_test(all, nothing_at_all);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_cases(
+        "what attention does not see",
+        CASES({.name = "hidden, whatever the threads",
+               .tags = "one-thread",
+               .before = open_context,
+               .after = close_context,
+               .tests = TESTS(LOOP(hidden_is_untouched, 72))},
+              {.name = "hidden",
+               .before = open_context,
+               .after = close_context,
+               .tests =
+                   TESTS(TEST(the_future_is_untouched), LOOP(a_query_that_sees_nothing, 4),
+                         TEST(zeros_are_plain), TEST(written_not_added), TEST(nothing_at_all))}));
 }

@@ -416,25 +416,20 @@ START_TEST(hostile_arguments) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("what attention sees");
-    TCase *all = tcase_create("seen"), *alone = tcase_create("seen, whatever the threads");
-    tcase_add_checked_fixture(alone, open_context, close_context);
-    tcase_set_tags(alone, "one-thread");
-    tcase_add_loop_test(alone, attention_is_the_reference, 0, 20);
-    tcase_add_loop_test(alone, several_blocks, 0, 40);
-    tcase_add_loop_test(alone, any_number_of_threads, 0, 6);
-    tcase_add_loop_test(alone, hidden_tokens_change_no_bit, 0, 18);
-    tcase_add_loop_test(alone, the_future_may_be_nan, 0, 28);
-    tcase_add_loop_test(alone, past_a_length, 0, 16);
-    suite_add_tcase(suite, alone);
-    tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_add_loop_test(all, packed_sequences_are_a_batch, 0, 4);
-    tcase_add_test(all, an_id_that_returns);
-    tcase_add_loop_test(all, one_query_of_many, 0, 4);
-    tcase_add_loop_test(all, hidden_values_of_few_queries, 0, 24);
-    tcase_add_loop_test(all, hidden_biases, 0, 16);
-    tcase_add_test(all, nothing_at_all);
-    tcase_add_test(all, hostile_arguments);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_cases(
+        "what attention sees",
+        CASES({.name = "seen, whatever the threads",
+               .tags = "one-thread",
+               .before = open_context,
+               .after = close_context,
+               .tests = TESTS(LOOP(attention_is_the_reference, 20), LOOP(several_blocks, 40),
+                              LOOP(any_number_of_threads, 6), LOOP(hidden_tokens_change_no_bit, 18),
+                              LOOP(the_future_may_be_nan, 28), LOOP(past_a_length, 16))},
+              {.name = "seen",
+               .before = open_context,
+               .after = close_context,
+               .tests =
+                   TESTS(LOOP(packed_sequences_are_a_batch, 4), TEST(an_id_that_returns),
+                         LOOP(one_query_of_many, 4), LOOP(hidden_values_of_few_queries, 24),
+                         LOOP(hidden_biases, 16), TEST(nothing_at_all), TEST(hostile_arguments))}));
 }

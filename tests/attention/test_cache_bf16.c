@@ -536,28 +536,20 @@ START_TEST(keys_of_another_dtype) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {rotated_keys_are_rounded,
-                                  queries_have_gradients,
-                                  another_sequence_is_rounded,
-                                  a_decoder_and_its_memory,
-                                  appended_keys_are_views,
-                                  positions_are_rounded,
-                                  memory_is_halved,
-                                  no_copy_of_the_cache,
-                                  tokens_allocate_nothing,
-                                  faults_change_nothing,
-                                  refused_calls,
-                                  keys_of_another_dtype,
-                                  NULL};
     int isas = 0;
     while (cti_isa_at(isas)) isas++;
-    Suite *suite = suite_create("cache, bf16");
-    TCase *steps_of = tcase_create("steps"), *rest = tcase_create("uses");
-    tcase_add_checked_fixture(rest, setup, teardown);
-    tcase_add_loop_test(steps_of, every_use_has_the_bits_of_rounded_f32, 0, ALL + 1);
-    tcase_add_loop_test(steps_of, any_number_of_threads, 0, isas);
-    for (const TTest *const *t = tests; *t; t++) tcase_add_test(rest, *t);
-    suite_add_tcase(suite, steps_of);
-    suite_add_tcase(suite, rest);
-    return run_suite(suite);
+    return run_cases(
+        "cache, bf16",
+        CASES({.name = "steps",
+               .tests = TESTS(LOOP(every_use_has_the_bits_of_rounded_f32, ALL + 1),
+                              LOOP(any_number_of_threads, isas))},
+              {.name = "uses",
+               .before = setup,
+               .after = teardown,
+               .tests = TESTS(TEST(rotated_keys_are_rounded), TEST(queries_have_gradients),
+                              TEST(another_sequence_is_rounded), TEST(a_decoder_and_its_memory),
+                              TEST(appended_keys_are_views), TEST(positions_are_rounded),
+                              TEST(memory_is_halved), TEST(no_copy_of_the_cache),
+                              TEST(tokens_allocate_nothing), TEST(faults_change_nothing),
+                              TEST(refused_calls), TEST(keys_of_another_dtype))}));
 }

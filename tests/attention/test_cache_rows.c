@@ -492,25 +492,17 @@ START_TEST(tokens_allocate_nothing) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {lengths_are_set,
-                                  extra_keys_have_one_length,
-                                  rows_of_another_sequence,
-                                  room_is_checked,
-                                  lengths_may_be_all_tokens,
-                                  rows_are_selected,
-                                  rows_of_a_memory_are_selected,
-                                  a_failed_selection_changes_nothing,
-                                  a_failed_forward_leaves_the_rows,
-                                  a_failed_stack_leaves_all_rows,
-                                  keys_are_appended_to_each_row,
-                                  tokens_allocate_nothing,
-                                  NULL};
-    Suite *suite = suite_create("cache, rows");
-    TCase *formula = tcase_create("formula"), *rest = tcase_create("uses");
-    tcase_add_loop_test(formula, a_batch_is_its_rows, 0, ALL);
-    tcase_add_checked_fixture(rest, setup, teardown);
-    for (const TTest *const *t = tests; *t; t++) tcase_add_test(rest, *t);
-    suite_add_tcase(suite, formula);
-    suite_add_tcase(suite, rest);
-    return run_suite(suite);
+    return run_cases(
+        "cache, rows",
+        CASES({.name = "formula", .tests = TESTS(LOOP(a_batch_is_its_rows, ALL))},
+              {.name = "uses",
+               .before = setup,
+               .after = teardown,
+               .tests = TESTS(
+                   TEST(lengths_are_set), TEST(extra_keys_have_one_length),
+                   TEST(rows_of_another_sequence), TEST(room_is_checked),
+                   TEST(lengths_may_be_all_tokens), TEST(rows_are_selected),
+                   TEST(rows_of_a_memory_are_selected), TEST(a_failed_selection_changes_nothing),
+                   TEST(a_failed_forward_leaves_the_rows), TEST(a_failed_stack_leaves_all_rows),
+                   TEST(keys_are_appended_to_each_row), TEST(tokens_allocate_nothing))}));
 }

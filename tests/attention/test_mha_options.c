@@ -285,22 +285,14 @@ START_TEST(a_failed_constructor_leaves_nothing) { constructors_leave_nothing(mak
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {names_and_shapes,
-                                  printed_lines,
-                                  initial_values,
-                                  decoding_equals_the_whole,
-                                  copies_and_files,
-                                  weights_in_bf16,
-                                  projections_of_ones_own,
-                                  options_are_checked,
-                                  a_failed_constructor_leaves_nothing,
-                                  NULL};
-    Suite *suite = suite_create("mha options");
-    TCase *formula = tcase_create("formula"), *rest = tcase_create("uses");
-    tcase_add_loop_test(formula, equals_its_formula, 0, ALL);
-    tcase_add_checked_fixture(rest, setup, teardown);
-    for (const TTest *const *t = tests; *t; t++) tcase_add_test(rest, *t);
-    suite_add_tcase(suite, formula);
-    suite_add_tcase(suite, rest);
-    return run_suite(suite);
+    return run_cases("mha options",
+                     CASES({.name = "formula", .tests = TESTS(LOOP(equals_its_formula, ALL))},
+                           {.name = "uses",
+                            .before = setup,
+                            .after = teardown,
+                            .tests = TESTS(TEST(names_and_shapes), TEST(printed_lines),
+                                           TEST(initial_values), TEST(decoding_equals_the_whole),
+                                           TEST(copies_and_files), TEST(weights_in_bf16),
+                                           TEST(projections_of_ones_own), TEST(options_are_checked),
+                                           TEST(a_failed_constructor_leaves_nothing))}));
 }

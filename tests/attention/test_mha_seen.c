@@ -294,19 +294,13 @@ START_TEST(options_are_checked) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {decoding_equals_the_whole,
-                                  recomputed_layers,
-                                  windows_of_layers,
-                                  a_failed_forward_leaves_nothing,
-                                  calls_are_checked,
-                                  options_are_checked,
-                                  NULL};
-    Suite *suite = suite_create("mha, seen");
-    TCase *formula = tcase_create("formula"), *rest = tcase_create("uses");
-    tcase_add_loop_test(formula, equals_its_formula, 0, ALL * 2);
-    tcase_add_checked_fixture(rest, setup, teardown);
-    for (const TTest *const *t = tests; *t; t++) tcase_add_test(rest, *t);
-    suite_add_tcase(suite, formula);
-    suite_add_tcase(suite, rest);
-    return run_suite(suite);
+    return run_cases(
+        "mha, seen",
+        CASES({.name = "formula", .tests = TESTS(LOOP(equals_its_formula, ALL * 2))},
+              {.name = "uses",
+               .before = setup,
+               .after = teardown,
+               .tests = TESTS(TEST(decoding_equals_the_whole), TEST(recomputed_layers),
+                              TEST(windows_of_layers), TEST(a_failed_forward_leaves_nothing),
+                              TEST(calls_are_checked), TEST(options_are_checked))}));
 }

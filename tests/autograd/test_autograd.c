@@ -422,40 +422,31 @@ START_TEST(two_contexts_do_not_mix) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("autograd");
-    TCase *tcase = tcase_create("autograd"), *large = tcase_create("a large tape");
-    tcase_set_tags(large, "one-thread");
-    tcase_add_checked_fixture(large, setup, teardown);
-    tcase_add_test(large, a_million_nodes);
-    suite_add_tcase(suite, large);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, gradients_accumulate_until_zeroed);
-    tcase_add_test(tcase, one_tensor_used_many_times);
-    tcase_add_test(tcase, same_tensor_twice_in_one_call);
-    tcase_add_test(tcase, the_gradient_handed_out_is_not_a_cotangent_of_mine);
-    tcase_add_test(tcase, two_leaves_of_one_sum_do_not_share_a_gradient);
-    tcase_add_test(tcase, a_norm_adds_to_a_gradient_that_others_share);
-    tcase_add_test(tcase, several_outputs_with_cotangents);
-    tcase_add_test(tcase, an_output_may_be_a_leaf_or_come_twice);
-    tcase_add_test(tcase, through_views_and_broadcasts);
-    tcase_add_test(tcase, gradients_of_slices);
-    tcase_add_test(tcase, f32_and_zero_sizes);
-    tcase_add_test(tcase, retain_graph_lets_backward_run_again);
-    tcase_add_test(tcase, a_second_backward_is_an_error);
-    tcase_add_test(tcase, retained_gradients_of_intermediates);
-    tcase_add_test(tcase, detach_cuts_and_shares);
-    tcase_add_test(tcase, no_grad_scopes_record_nothing);
-    tcase_add_test(tcase, closed_scopes_under_a_live_tape);
-    tcase_add_test(tcase, a_leaf_may_end_before_backward);
-    tcase_add_test(tcase, backward_lets_go_what_it_has_passed);
-    tcase_add_test(tcase, a_loss_of_several_elements);
-    tcase_add_test(tcase, nothing_to_go_back_through);
-    tcase_add_test(tcase, cotangents_that_do_not_fit);
-    tcase_add_test(tcase, saved_values_that_changed);
-    tcase_add_test(tcase, values_that_nobody_saved_may_change);
-    tcase_add_test(tcase, only_real_leaves_collect);
-    tcase_add_test(tcase, a_pending_error_stops_backward);
-    tcase_add_test(tcase, two_contexts_do_not_mix);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_cases(
+        "autograd",
+        CASES({.name = "a large tape",
+               .tags = "one-thread",
+               .before = setup,
+               .after = teardown,
+               .tests = TESTS(TEST(a_million_nodes))},
+              {.name = "autograd",
+               .before = setup,
+               .after = teardown,
+               .tests = TESTS(
+                   TEST(gradients_accumulate_until_zeroed), TEST(one_tensor_used_many_times),
+                   TEST(same_tensor_twice_in_one_call),
+                   TEST(the_gradient_handed_out_is_not_a_cotangent_of_mine),
+                   TEST(two_leaves_of_one_sum_do_not_share_a_gradient),
+                   TEST(a_norm_adds_to_a_gradient_that_others_share),
+                   TEST(several_outputs_with_cotangents),
+                   TEST(an_output_may_be_a_leaf_or_come_twice), TEST(through_views_and_broadcasts),
+                   TEST(gradients_of_slices), TEST(f32_and_zero_sizes),
+                   TEST(retain_graph_lets_backward_run_again), TEST(a_second_backward_is_an_error),
+                   TEST(retained_gradients_of_intermediates), TEST(detach_cuts_and_shares),
+                   TEST(no_grad_scopes_record_nothing), TEST(closed_scopes_under_a_live_tape),
+                   TEST(a_leaf_may_end_before_backward), TEST(backward_lets_go_what_it_has_passed),
+                   TEST(a_loss_of_several_elements), TEST(nothing_to_go_back_through),
+                   TEST(cotangents_that_do_not_fit), TEST(saved_values_that_changed),
+                   TEST(values_that_nobody_saved_may_change), TEST(only_real_leaves_collect),
+                   TEST(a_pending_error_stops_backward), TEST(two_contexts_do_not_mix))}));
 }

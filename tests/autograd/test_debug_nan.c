@@ -230,14 +230,11 @@ START_TEST(attention_hides_infinities) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("debug, nan");
-    TCase *ops = tcase_create("ops"), *named = tcase_create("named");
-    tcase_add_loop_test(ops, each_op, 0, case_count());
-    tcase_add_checked_fixture(named, setup, teardown);
-    tcase_add_test(named, ops_of_ones_own);
-    tcase_add_test(named, named_ones);
-    tcase_add_loop_test(named, attention_hides_infinities, 0, 64);
-    suite_add_tcase(suite, ops);
-    suite_add_tcase(suite, named);
-    return run_suite(suite);
+    return run_cases("debug, nan",
+                     CASES({.name = "ops", .tests = TESTS(LOOP(each_op, case_count()))},
+                           {.name = "named",
+                            .before = setup,
+                            .after = teardown,
+                            .tests = TESTS(TEST(ops_of_ones_own), TEST(named_ones),
+                                           LOOP(attention_hides_infinities, 64))}));
 }

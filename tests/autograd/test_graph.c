@@ -483,29 +483,23 @@ START_TEST(what_fails_with_numbers) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("graph");
-    TCase *tcase = tcase_create("graph"), *large = tcase_create("a large graph");
-    tcase_set_tags(large, "one-thread");
-    tcase_add_checked_fixture(large, setup, teardown);
-    tcase_add_test(large, a_million_nodes);
-    suite_add_tcase(suite, large);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, ops_in_the_order_of_computation);
-    tcase_add_test(tcase, the_same_for_graphviz);
-    tcase_add_test(tcase, names_are_escaped);
-    tcase_add_test(tcase, parameters_have_their_full_names);
-    tcase_add_test(tcase, a_leaf_whose_parameter_has_gone);
-    tcase_add_test(tcase, what_fails);
-    tcase_add_test(tcase, values_of_small_tensors);
-    tcase_add_test(tcase, values_of_large_tensors);
-    tcase_add_test(tcase, nan_and_infinities_are_red);
-    tcase_add_test(tcase, norms_of_gradients);
-    tcase_add_test(tcase, values_that_were_not_kept);
-    tcase_add_test(tcase, values_of_parameters);
-    tcase_add_test(tcase, a_leaf_that_has_changed);
-    tcase_add_test(tcase, several_outputs);
-    tcase_add_test(tcase, without_options_it_is_graph_dot);
-    tcase_add_test(tcase, what_fails_with_numbers);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_cases(
+        "graph",
+        CASES({.name = "a large graph",
+               .tags = "one-thread",
+               .before = setup,
+               .after = teardown,
+               .tests = TESTS(TEST(a_million_nodes))},
+              {.name = "graph",
+               .before = setup,
+               .after = teardown,
+               .tests =
+                   TESTS(TEST(ops_in_the_order_of_computation), TEST(the_same_for_graphviz),
+                         TEST(names_are_escaped), TEST(parameters_have_their_full_names),
+                         TEST(a_leaf_whose_parameter_has_gone), TEST(what_fails),
+                         TEST(values_of_small_tensors), TEST(values_of_large_tensors),
+                         TEST(nan_and_infinities_are_red), TEST(norms_of_gradients),
+                         TEST(values_that_were_not_kept), TEST(values_of_parameters),
+                         TEST(a_leaf_that_has_changed), TEST(several_outputs),
+                         TEST(without_options_it_is_graph_dot), TEST(what_fails_with_numbers))}));
 }

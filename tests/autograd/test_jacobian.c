@@ -440,31 +440,12 @@ START_TEST(a_backward_that_fails) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("jacobian");
-    TCase *tcase = tcase_create("jacobian");
-    tcase_add_checked_fixture(tcase, open_context, close_context);
-    const TTest *const tests[] = {of_each_element,
-                                  of_softmax,
-                                  of_two_inputs,
-                                  of_broadcast_inputs,
-                                  of_numbers,
-                                  of_views,
-                                  of_other_inputs,
-                                  without_a_gradient,
-                                  given_twice,
-                                  zero_sizes,
-                                  steps_and_noise,
-                                  curvature,
-                                  not_finite,
-                                  right_backwards_are_within_the_noise,
-                                  weighted_rows,
-                                  unit_cotangents,
-                                  noise_of_a_sum,
-                                  cotangents_of_f32,
-                                  a_wrong_backward,
-                                  a_backward_that_fails,
-                                  NULL};
-    for (const TTest *const *test = tests; *test; test++) tcase_add_test(tcase, *test);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(
+        "jacobian", open_context, close_context,
+        TESTS(TEST(of_each_element), TEST(of_softmax), TEST(of_two_inputs),
+              TEST(of_broadcast_inputs), TEST(of_numbers), TEST(of_views), TEST(of_other_inputs),
+              TEST(without_a_gradient), TEST(given_twice), TEST(zero_sizes), TEST(steps_and_noise),
+              TEST(curvature), TEST(not_finite), TEST(right_backwards_are_within_the_noise),
+              TEST(weighted_rows), TEST(unit_cotangents), TEST(noise_of_a_sum),
+              TEST(cotangents_of_f32), TEST(a_wrong_backward), TEST(a_backward_that_fails)));
 }

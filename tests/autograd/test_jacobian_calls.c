@@ -418,20 +418,10 @@ START_TEST(memory_that_runs_out) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("jacobian_calls");
-    TCase *tcase = tcase_create("jacobian_calls");
-    tcase_add_checked_fixture(tcase, open_context, close_context);
-    const TTest *const tests[] = {gradients_and_graphs_from_before,
-                                  a_leaf_from_outside_is_the_result,
-                                  no_watcher_is_told,
-                                  flags_of_inputs_and_scopes,
-                                  random_numbers,
-                                  functions_that_fail,
-                                  wrong_arguments,
-                                  hostile_functions,
-                                  memory_that_runs_out,
-                                  NULL};
-    for (const TTest *const *test = tests; *test; test++) tcase_add_test(tcase, *test);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("jacobian_calls", open_context, close_context,
+                     TESTS(TEST(gradients_and_graphs_from_before),
+                           TEST(a_leaf_from_outside_is_the_result), TEST(no_watcher_is_told),
+                           TEST(flags_of_inputs_and_scopes), TEST(random_numbers),
+                           TEST(functions_that_fail), TEST(wrong_arguments),
+                           TEST(hostile_functions), TEST(memory_that_runs_out)));
 }

@@ -391,14 +391,12 @@ START_TEST(on_error_meddles) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("callbacks");
-    TCase *ways_to_fail = tcase_create("failed"), *rest = tcase_create("rest");
-    tcase_add_loop_test(ways_to_fail, failed, 0, WAYS * MANNERS);
-    tcase_add_checked_fixture(rest, setup, teardown);
-    const TTest *const tests[] = {gradients_after, hidden_gradients_return, inside_another,
-                                  released_inputs, on_error_meddles};
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) tcase_add_test(rest, tests[i]);
-    suite_add_tcase(suite, ways_to_fail);
-    suite_add_tcase(suite, rest);
-    return run_suite(suite);
+    return run_cases("callbacks",
+                     CASES({.name = "failed", .tests = TESTS(LOOP(failed, WAYS * MANNERS))},
+                           {.name = "rest",
+                            .before = setup,
+                            .after = teardown,
+                            .tests = TESTS(TEST(gradients_after), TEST(hidden_gradients_return),
+                                           TEST(inside_another), TEST(released_inputs),
+                                           TEST(on_error_meddles))}));
 }

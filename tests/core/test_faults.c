@@ -485,26 +485,19 @@ START_TEST(appends_to_a_cache) { sweep(append, 1); }
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("faults");
-    TCase *memory = tcase_create("memory"), *alone = tcase_create("memory of a step"),
-          *io = tcase_create("files");
-    tcase_set_tags(alone, "one-thread");
-    tcase_add_test(alone, a_training_step);
-    tcase_add_test(alone, a_training_step_with_recompute);
-    tcase_add_test(alone, recompute_inside_of_recompute);
-    suite_add_tcase(suite, alone);
-    tcase_add_test(memory, work_on_three_threads);
-    tcase_add_test(memory, weights_of_attention);
-    tcase_add_test(memory, changes_in_place);
-    tcase_add_test(memory, appends_to_a_cache);
-    tcase_add_loop_test(memory, a_constructor, 0, 11);
-    suite_add_tcase(suite, memory);
-    tcase_set_tags(io, "one-thread");
-    tcase_add_checked_fixture(io, with_folder, without_folder);
-    tcase_add_test(io, a_save);
-    tcase_add_test(io, a_load);
-    tcase_add_test(io, a_checkpoint);
-    tcase_add_test(io, a_checkpoint_of_trained);
-    suite_add_tcase(suite, io);
-    return run_suite(suite);
+    return run_cases(
+        "faults", CASES({.name = "memory of a step",
+                         .tags = "one-thread",
+                         .tests = TESTS(TEST(a_training_step), TEST(a_training_step_with_recompute),
+                                        TEST(recompute_inside_of_recompute))},
+                        {.name = "memory",
+                         .tests = TESTS(TEST(work_on_three_threads), TEST(weights_of_attention),
+                                        TEST(changes_in_place), TEST(appends_to_a_cache),
+                                        LOOP(a_constructor, 11))},
+                        {.name = "files",
+                         .tags = "one-thread",
+                         .before = with_folder,
+                         .after = without_folder,
+                         .tests = TESTS(TEST(a_save), TEST(a_load), TEST(a_checkpoint),
+                                        TEST(a_checkpoint_of_trained))}));
 }

@@ -340,26 +340,19 @@ START_TEST(controls_are_escaped) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("message");
-    TCase *formats = tcase_create("formats");
-    tcase_add_test(formats, conversions);
-    tcase_add_test(formats, unknown_conversions);
-    tcase_add_test(formats, the_longest_gives_way);
-    tcase_add_test(formats, every_length);
-    tcase_add_test(formats, nothing_to_shorten);
-    tcase_add_test(formats, controls_are_escaped);
-    suite_add_tcase(suite, formats);
-    TCase *texts = tcase_create("texts of callers");
-    tcase_add_checked_fixture(texts, setup, teardown);
-    tcase_add_test(texts, long_paths);
-    tcase_add_test(texts, long_path_and_long_report);
-    tcase_add_test(texts, long_names);
-    tcase_add_test(texts, long_name_in_a_diagnosis);
-    suite_add_tcase(suite, texts);
-    TCase *posix = tcase_create("longer than POSIX systems allow");
-    tcase_set_tags(posix, "posix");
-    tcase_add_checked_fixture(posix, setup, teardown);
-    tcase_add_test(posix, too_long_paths);
-    suite_add_tcase(suite, posix);
-    return run_suite(suite);
+    return run_cases("message",
+                     CASES({.name = "formats",
+                            .tests = TESTS(TEST(conversions), TEST(unknown_conversions),
+                                           TEST(the_longest_gives_way), TEST(every_length),
+                                           TEST(nothing_to_shorten), TEST(controls_are_escaped))},
+                           {.name = "texts of callers",
+                            .before = setup,
+                            .after = teardown,
+                            .tests = TESTS(TEST(long_paths), TEST(long_path_and_long_report),
+                                           TEST(long_names), TEST(long_name_in_a_diagnosis))},
+                           {.name = "longer than POSIX systems allow",
+                            .tags = "posix",
+                            .before = setup,
+                            .after = teardown,
+                            .tests = TESTS(TEST(too_long_paths))}));
 }

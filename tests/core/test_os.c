@@ -380,33 +380,21 @@ START_TEST(threads) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("os");
-    TCase *files = tcase_create("files");
-    tcase_add_checked_fixture(files, setup, teardown);
-    tcase_add_test(files, names_beyond_ascii);
-    tcase_add_test(files, long_paths);
-    tcase_add_test(files, real_paths);
-    tcase_add_test(files, parts_of_paths);
-    tcase_add_test(files, current_folder_of_a_drive);
-    tcase_add_test(files, any_bytes);
-    tcase_add_test(files, over_2_gib);
-    tcase_add_test(files, replaced_while_open);
-    tcase_add_test(files, saved_while_read);
-    tcase_add_test(files, saved_while_several_read);
-    tcase_add_test(files, refusals);
-    suite_add_tcase(suite, files);
-    TCase *locks = tcase_create("locks");
-    tcase_set_tags(locks, "locks");
-    tcase_add_checked_fixture(locks, setup, teardown);
-    tcase_add_test(locks, locked_files_stay);
-    suite_add_tcase(suite, locks);
-    TCase *rest = tcase_create("machine, text and threads");
-    tcase_add_test(rest, text_in_memory);
-    tcase_add_test(rest, the_machine);
-    suite_add_tcase(suite, rest);
-    TCase *parallel = tcase_create("parallel");
-    tcase_set_tags(parallel, "threads");
-    tcase_add_test(parallel, threads);
-    suite_add_tcase(suite, parallel);
-    return run_suite(suite);
+    return run_cases(
+        "os", CASES({.name = "files",
+                     .before = setup,
+                     .after = teardown,
+                     .tests = TESTS(TEST(names_beyond_ascii), TEST(long_paths), TEST(real_paths),
+                                    TEST(parts_of_paths), TEST(current_folder_of_a_drive),
+                                    TEST(any_bytes), TEST(over_2_gib), TEST(replaced_while_open),
+                                    TEST(saved_while_read), TEST(saved_while_several_read),
+                                    TEST(refusals))},
+                    {.name = "locks",
+                     .tags = "locks",
+                     .before = setup,
+                     .after = teardown,
+                     .tests = TESTS(TEST(locked_files_stay))},
+                    {.name = "machine, text and threads",
+                     .tests = TESTS(TEST(text_in_memory), TEST(the_machine))},
+                    {.name = "parallel", .tags = "threads", .tests = TESTS(TEST(threads))}));
 }

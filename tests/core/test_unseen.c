@@ -195,11 +195,8 @@ START_TEST(held_errors) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("unseen errors");
-    TCase *posix = tcase_create("posix");
-    tcase_set_tags(posix, "posix");
-    const TTest *const tests[] = {looked_at, contexts, debug_mode, held_errors};
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) tcase_add_test(posix, tests[i]);
-    suite_add_tcase(suite, posix);
-    return run_suite(suite);
+    return run_cases("unseen errors", CASES({.name = "posix",
+                                             .tags = "posix",
+                                             .tests = TESTS(TEST(looked_at), TEST(contexts),
+                                                            TEST(debug_mode), TEST(held_errors))}));
 }

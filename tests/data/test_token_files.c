@@ -370,22 +370,17 @@ START_TEST(relative_paths) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("token files");
-    TCase *files = tcase_create("files");
-    tcase_add_checked_fixture(files, setup, teardown);
-    tcase_add_test(files, headers);
-    tcase_add_test(files, little_endian);
-    tcase_add_test(files, vocabulary);
-    tcase_add_test(files, refused_batches);
-    tcase_add_test(files, after_close);
-    tcase_add_test(files, functions_for_the_end);
-    suite_add_tcase(suite, files);
-    TCase *posix = tcase_create("links, FIFOs and modes");
-    tcase_set_tags(posix, "posix");
-    tcase_add_checked_fixture(posix, setup, teardown);
-    tcase_add_loop_test(posix, files_that_change, 0, 2 * CHANGES);
-    tcase_add_test(posix, refused_at_open);
-    tcase_add_test(posix, relative_paths);
-    suite_add_tcase(suite, posix);
-    return run_suite(suite);
+    return run_cases("token files",
+                     CASES({.name = "files",
+                            .before = setup,
+                            .after = teardown,
+                            .tests = TESTS(TEST(headers), TEST(little_endian), TEST(vocabulary),
+                                           TEST(refused_batches), TEST(after_close),
+                                           TEST(functions_for_the_end))},
+                           {.name = "links, FIFOs and modes",
+                            .tags = "posix",
+                            .before = setup,
+                            .after = teardown,
+                            .tests = TESTS(LOOP(files_that_change, 2 * CHANGES),
+                                           TEST(refused_at_open), TEST(relative_paths))}));
 }

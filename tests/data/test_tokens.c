@@ -385,30 +385,26 @@ START_TEST(larger_than_memory) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("tokens");
-    TCase *order = tcase_create("order");
-    tcase_add_test(order, philox);
-    tcase_add_test(order, shuffle_is_a_permutation);
-    tcase_add_test(order, shuffle_is_uniform);
-    tcase_add_test(order, shuffle_shuffles);
-    tcase_add_test(order, shuffle_stays_what_it_is);
-    suite_add_tcase(suite, order);
-    TCase *batches = tcase_create("batches");
-    tcase_add_checked_fixture(batches, setup, teardown);
-    tcase_add_loop_test(batches, batches_are_windows_in_order, 0, KINDS);
-    tcase_add_test(batches, a_batch_depends_on_its_index_alone);
-    tcase_add_test(batches, epochs_differ);
-    tcase_add_test(batches, a_resumed_run_has_the_same_bits);
-    suite_add_tcase(suite, batches);
-    TCase *descriptors = tcase_create("descriptors");
-    tcase_set_tags(descriptors, "proc");
-    tcase_add_checked_fixture(descriptors, setup, teardown);
-    tcase_add_test(descriptors, many_files);
-    suite_add_tcase(suite, descriptors);
-    TCase *posix = tcase_create("links, FIFOs and modes");
-    tcase_set_tags(posix, "posix");
-    tcase_add_checked_fixture(posix, setup, teardown);
-    tcase_add_test(posix, larger_than_memory);
-    suite_add_tcase(suite, posix);
-    return run_suite(suite);
+    return run_cases(
+        "tokens",
+        CASES(
+            {.name = "order",
+             .tests = TESTS(TEST(philox), TEST(shuffle_is_a_permutation), TEST(shuffle_is_uniform),
+                            TEST(shuffle_shuffles), TEST(shuffle_stays_what_it_is))},
+            {.name = "batches",
+             .before = setup,
+             .after = teardown,
+             .tests = TESTS(LOOP(batches_are_windows_in_order, KINDS),
+                            TEST(a_batch_depends_on_its_index_alone), TEST(epochs_differ),
+                            TEST(a_resumed_run_has_the_same_bits))},
+            {.name = "descriptors",
+             .tags = "proc",
+             .before = setup,
+             .after = teardown,
+             .tests = TESTS(TEST(many_files))},
+            {.name = "links, FIFOs and modes",
+             .tags = "posix",
+             .before = setup,
+             .after = teardown,
+             .tests = TESTS(TEST(larger_than_memory))}));
 }

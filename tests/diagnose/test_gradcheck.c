@@ -542,27 +542,15 @@ static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 12,
 static void teardown(void) { ct_context_free(context); }
 
 int main(void) {
-    Suite *suite = suite_create("gradcheck");
-    TCase *tcase = tcase_create("gradcheck");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_loop_test(tcase, what_else_is_wrong_is_found, 0, 17);
-    const TTest *const tests[] = {an_error_is_the_functions_or_none,
-                                  unchecked_reads_are_named,
-                                  a_kink_is_named,
-                                  a_kink_has_bounds,
-                                  noise_is_named,
-                                  a_function_that_is_not_finite_is_named,
-                                  the_generator_is_restored,
-                                  inputs_without_a_gradient_are_left_alone,
-                                  what_the_caller_has_stays,
-                                  small_and_strange,
-                                  a_large_output_is_checked_by_random_cotangents,
-                                  the_noise_of_a_sum_is_allowed_for,
-                                  the_result_says_where,
-                                  the_report_is_for_people,
-                                  every_mistake_has_a_name,
-                                  out_of_memory_at_any_point};
-    for (size_t t = 0; t < sizeof tests / sizeof *tests; t++) tcase_add_test(tcase, tests[t]);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(
+        "gradcheck", setup, teardown,
+        TESTS(LOOP(what_else_is_wrong_is_found, 17), TEST(an_error_is_the_functions_or_none),
+              TEST(unchecked_reads_are_named), TEST(a_kink_is_named), TEST(a_kink_has_bounds),
+              TEST(noise_is_named), TEST(a_function_that_is_not_finite_is_named),
+              TEST(the_generator_is_restored), TEST(inputs_without_a_gradient_are_left_alone),
+              TEST(what_the_caller_has_stays), TEST(small_and_strange),
+              TEST(a_large_output_is_checked_by_random_cotangents),
+              TEST(the_noise_of_a_sum_is_allowed_for), TEST(the_result_says_where),
+              TEST(the_report_is_for_people), TEST(every_mistake_has_a_name),
+              TEST(out_of_memory_at_any_point)));
 }

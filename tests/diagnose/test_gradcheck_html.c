@@ -469,31 +469,22 @@ START_TEST(memory_that_runs_out) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("gradcheck_html");
-    TCase *tcase = tcase_create("page");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, a_wrong_element);
-    tcase_add_test(tcase, a_right_gradient);
-    tcase_add_test(tcase, not_a_number);
-    tcase_add_test(tcase, what_to_look_for);
-    tcase_add_test(tcase, large_inputs_are_aggregated);
-    tcase_add_test(tcase, planes_of_the_last_two_dims);
-    tcase_add_test(tcase, without_a_map);
-    tcase_add_test(tcase, the_recorded_graph);
-    tcase_add_test(tcase, a_long_graph);
-    tcase_add_test(tcase, a_function_that_fails_at_last);
-    tcase_add_test(tcase, a_backward_that_fails);
-    tcase_add_test(tcase, a_function_that_fails);
-    tcase_add_test(tcase, the_result_is_the_same);
-    tcase_add_test(tcase, odd_names);
-    tcase_add_test(tcase, a_file_that_cannot_be_written);
-    tcase_add_test(tcase, memory_that_runs_out);
-    suite_add_tcase(suite, tcase);
-    TCase *parsed = tcase_create("pages that Python's parser reads");
-    tcase_set_tags(parsed, "posix");
-    tcase_add_checked_fixture(parsed, setup, teardown);
-    tcase_add_test(parsed, names_are_escaped);
-    tcase_add_test(parsed, each_page_is_well_formed_and_alone);
-    suite_add_tcase(suite, parsed);
-    return run_suite(suite);
+    return run_cases(
+        "gradcheck_html",
+        CASES({.name = "page",
+               .before = setup,
+               .after = teardown,
+               .tests =
+                   TESTS(TEST(a_wrong_element), TEST(a_right_gradient), TEST(not_a_number),
+                         TEST(what_to_look_for), TEST(large_inputs_are_aggregated),
+                         TEST(planes_of_the_last_two_dims), TEST(without_a_map),
+                         TEST(the_recorded_graph), TEST(a_long_graph),
+                         TEST(a_function_that_fails_at_last), TEST(a_backward_that_fails),
+                         TEST(a_function_that_fails), TEST(the_result_is_the_same), TEST(odd_names),
+                         TEST(a_file_that_cannot_be_written), TEST(memory_that_runs_out))},
+              {.name = "pages that Python's parser reads",
+               .tags = "posix",
+               .before = setup,
+               .after = teardown,
+               .tests = TESTS(TEST(names_are_escaped), TEST(each_page_is_well_formed_and_alone))}));
 }

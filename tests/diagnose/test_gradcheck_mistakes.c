@@ -537,12 +537,7 @@ static void teardown(void) { ct_context_free(context); }
 
 int main(void) {
     const int count = (int)(sizeof ops / sizeof *ops);
-    Suite *suite = suite_create("gradcheck_mistakes");
-    TCase *tcase = tcase_create("mistakes");
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_loop_test(tcase, the_diagnosis_is_made, 0, count);
-    tcase_add_loop_test(tcase, fast_mode_finds_them_too, 0, count);
-    tcase_add_test(tcase, the_page_is_up_to_date);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("gradcheck_mistakes", setup, teardown,
+                     TESTS(LOOP(the_diagnosis_is_made, count),
+                           LOOP(fast_mode_finds_them_too, count), TEST(the_page_is_up_to_date)));
 }

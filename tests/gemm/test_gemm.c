@@ -577,22 +577,12 @@ START_TEST(end_of_sum) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("gemm");
-    TCase *tcase = tcase_create("gemm"), *values = tcase_create("values of many products");
-    tcase_set_tags(values, "one-thread");
-    tcase_add_test(values, orientations);
-    tcase_add_test(values, large);
-    suite_add_tcase(suite, values);
-    tcase_add_test(tcase, sizes);
-    tcase_add_test(tcase, batches);
-    tcase_add_test(tcase, strides);
-    tcase_add_test(tcase, alone);
-    tcase_add_test(tcase, threads);
-    tcase_add_test(tcase, part_of_whole);
-    tcase_add_test(tcase, few_rows);
-    tcase_add_test(tcase, not_finite);
-    tcase_add_test(tcase, steady_memory);
-    tcase_add_test(tcase, end_of_sum);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_cases(
+        "gemm", CASES({.name = "values of many products",
+                       .tags = "one-thread",
+                       .tests = TESTS(TEST(orientations), TEST(large))},
+                      {.name = "gemm",
+                       .tests = TESTS(TEST(sizes), TEST(batches), TEST(strides), TEST(alone),
+                                      TEST(threads), TEST(part_of_whole), TEST(few_rows),
+                                      TEST(not_finite), TEST(steady_memory), TEST(end_of_sum))}));
 }

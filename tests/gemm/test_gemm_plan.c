@@ -354,13 +354,8 @@ START_TEST(rows_beside_rows) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("gemm plans");
-    TCase *tcase = tcase_create("gemm plans");
-    tcase_add_test(tcase, plans);
-    tcase_add_test(tcase, order_of_sums);
     int isas = 0;
     while (cti_isa_at(isas)) isas++;
-    tcase_add_loop_test(tcase, rows_beside_rows, 0, 3 * isas);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests("gemm plans", NULL, NULL,
+                     TESTS(TEST(plans), TEST(order_of_sums), LOOP(rows_beside_rows, 3 * isas)));
 }

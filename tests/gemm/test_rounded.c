@@ -312,19 +312,11 @@ START_TEST(choice) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("products with rounded operands");
-    TCase *kernels = tcase_create("kernels"), *products = tcase_create("products");
-    tcase_add_test(kernels, rounding);
-    tcase_add_test(kernels, rounding_of_all_numbers);
-    tcase_add_test(kernels, panels);
-    tcase_add_test(kernels, micro_kernels);
-    suite_add_tcase(suite, kernels);
-    tcase_add_test(products, values);
-    tcase_add_test(products, any_threads);
-    tcase_add_test(products, not_finite);
-    tcase_add_test(products, alone);
-    tcase_add_test(products, not_rounded);
-    tcase_add_test(products, choice);
-    suite_add_tcase(suite, products);
-    return run_suite(suite);
+    return run_cases("products with rounded operands",
+                     CASES({.name = "kernels",
+                            .tests = TESTS(TEST(rounding), TEST(rounding_of_all_numbers),
+                                           TEST(panels), TEST(micro_kernels))},
+                           {.name = "products",
+                            .tests = TESTS(TEST(values), TEST(any_threads), TEST(not_finite),
+                                           TEST(alone), TEST(not_rounded), TEST(choice))}));
 }

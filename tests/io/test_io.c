@@ -505,28 +505,21 @@ START_TEST(of_after_2038) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("io");
-    TCase *file = tcase_create("files");
-    tcase_add_checked_fixture(file, setup, teardown);
-    tcase_add_loop_test(file, malformed_header, 0, (int)(sizeof malformed / sizeof *malformed));
-    tcase_add_test(file, malformed_length);
-    tcase_add_test(file, hostile_name);
-    tcase_add_loop_test(file, accepted_header, 0, (int)(sizeof accepted / sizeof *accepted));
-    tcase_add_test(file, metadata);
-    tcase_add_test(file, many_tensors);
-    tcase_add_test(file, names_are_whole);
-    tcase_add_loop_test(file, every_half, 0, 2);
-    tcase_add_test(file, between_f32_and_f64);
-    tcase_add_test(file, bytes_of_numbers);
-    tcase_add_test(file, load_counts_as_a_write);
-    tcase_add_test(file, tied_names);
-    tcase_add_test(file, mismatches_are_all_named);
-    suite_add_tcase(suite, file);
-    TCase *posix = tcase_create("links, FIFOs and modes");
-    tcase_set_tags(posix, "posix");
-    tcase_add_checked_fixture(posix, setup, teardown);
-    tcase_add_test(posix, not_an_ordinary_file);
-    tcase_add_test(posix, of_after_2038);
-    suite_add_tcase(suite, posix);
-    return run_suite(suite);
+    return run_cases(
+        "io",
+        CASES({.name = "files",
+               .before = setup,
+               .after = teardown,
+               .tests = TESTS(LOOP(malformed_header, (int)(sizeof malformed / sizeof *malformed)),
+                              TEST(malformed_length), TEST(hostile_name),
+                              LOOP(accepted_header, (int)(sizeof accepted / sizeof *accepted)),
+                              TEST(metadata), TEST(many_tensors), TEST(names_are_whole),
+                              LOOP(every_half, 2), TEST(between_f32_and_f64),
+                              TEST(bytes_of_numbers), TEST(load_counts_as_a_write),
+                              TEST(tied_names), TEST(mismatches_are_all_named))},
+              {.name = "links, FIFOs and modes",
+               .tags = "posix",
+               .before = setup,
+               .after = teardown,
+               .tests = TESTS(TEST(not_an_ordinary_file), TEST(of_after_2038))}));
 }

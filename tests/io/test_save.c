@@ -240,28 +240,24 @@ START_TEST(a_full_folder) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("save");
-    TCase *file = tcase_create("files");
-    tcase_add_checked_fixture(file, setup, teardown);
-    tcase_add_test(file, round_trip);
-    tcase_add_test(file, save_refuses);
-    tcase_add_test(file, while_an_error_is_pending);
-    suite_add_tcase(suite, file);
-    TCase *full = tcase_create("full");
-    tcase_set_tags(full, "full-folder");
-    tcase_add_checked_fixture(full, setup, teardown);
-    tcase_add_test(full, a_full_folder);
-    suite_add_tcase(suite, full);
-    TCase *threads = tcase_create("threads");
-    tcase_set_tags(threads, "threads");
-    tcase_add_checked_fixture(threads, setup, teardown);
-    tcase_add_test(threads, threads_save);
-    suite_add_tcase(suite, threads);
-    TCase *posix = tcase_create("links, FIFOs and modes");
-    tcase_set_tags(posix, "posix");
-    tcase_add_checked_fixture(posix, setup, teardown);
-    tcase_add_test(posix, target);
-    tcase_add_test(posix, leftovers);
-    suite_add_tcase(suite, posix);
-    return run_suite(suite);
+    return run_cases("save", CASES({.name = "files",
+                                    .before = setup,
+                                    .after = teardown,
+                                    .tests = TESTS(TEST(round_trip), TEST(save_refuses),
+                                                   TEST(while_an_error_is_pending))},
+                                   {.name = "full",
+                                    .tags = "full-folder",
+                                    .before = setup,
+                                    .after = teardown,
+                                    .tests = TESTS(TEST(a_full_folder))},
+                                   {.name = "threads",
+                                    .tags = "threads",
+                                    .before = setup,
+                                    .after = teardown,
+                                    .tests = TESTS(TEST(threads_save))},
+                                   {.name = "links, FIFOs and modes",
+                                    .tags = "posix",
+                                    .before = setup,
+                                    .after = teardown,
+                                    .tests = TESTS(TEST(target), TEST(leftovers))}));
 }

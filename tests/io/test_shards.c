@@ -350,24 +350,18 @@ START_TEST(in_the_current_folder) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("shards");
-    TCase *file = tcase_create("sets");
-    tcase_add_checked_fixture(file, setup, end);
-    tcase_add_test(file, round_trip);
-    tcase_add_test(file, the_index);
-    tcase_add_test(file, a_set_of_nothing);
-    tcase_add_test(file, a_set_replaces_another);
-    tcase_add_test(file, save_refuses);
-    tcase_add_test(file, refused_index);
-    tcase_add_test(file, names_of_windows);
-    tcase_add_test(file, in_the_current_folder);
-    tcase_add_test(file, cut_index);
-    tcase_add_test(file, a_folder);
-    suite_add_tcase(suite, file);
-    TCase *posix = tcase_create("links, FIFOs and modes");
-    tcase_set_tags(posix, "posix");
-    tcase_add_checked_fixture(posix, setup, end);
-    tcase_add_test(posix, accepted_index);
-    suite_add_tcase(suite, posix);
-    return run_suite(suite);
+    return run_cases(
+        "shards",
+        CASES({.name = "sets",
+               .before = setup,
+               .after = end,
+               .tests = TESTS(TEST(round_trip), TEST(the_index), TEST(a_set_of_nothing),
+                              TEST(a_set_replaces_another), TEST(save_refuses), TEST(refused_index),
+                              TEST(names_of_windows), TEST(in_the_current_folder), TEST(cut_index),
+                              TEST(a_folder))},
+              {.name = "links, FIFOs and modes",
+               .tags = "posix",
+               .before = setup,
+               .after = end,
+               .tests = TESTS(TEST(accepted_index))}));
 }

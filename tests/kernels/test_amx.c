@@ -150,16 +150,12 @@ START_TEST(sums_of_terms) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("AMX on a model of its tiles");
-    TCase *tests = tcase_create("products"), *threads = tcase_create("several threads");
-    tcase_add_loop_test(tests, values, 0, packings());
-    tcase_add_loop_test(tests, not_finite, 0, packings());
-    tcase_add_loop_test(tests, alone, 0, packings());
-    tcase_add_loop_test(tests, attention, 0, packings());
-    tcase_add_loop_test(tests, sums_of_terms, 0, packings());
-    suite_add_tcase(suite, tests);
-    tcase_set_tags(threads, "several-threads");
-    tcase_add_loop_test(threads, any_threads, 0, packings());
-    suite_add_tcase(suite, threads);
-    return run_suite(suite);
+    return run_cases("AMX on a model of its tiles",
+                     CASES({.name = "products",
+                            .tests = TESTS(LOOP(values, packings()), LOOP(not_finite, packings()),
+                                           LOOP(alone, packings()), LOOP(attention, packings()),
+                                           LOOP(sums_of_terms, packings()))},
+                           {.name = "several threads",
+                            .tags = "several-threads",
+                            .tests = TESTS(LOOP(any_threads, packings()))}));
 }

@@ -527,21 +527,13 @@ START_TEST(lerps) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("kernels");
-    TCase *tcase = tcase_create("elementwise");
     const int without = trigonometric();
-    tcase_add_loop_test(tcase, map_accuracy, 0, COUNT(maps) - without);
-    tcase_add_loop_test(tcase, map_of_all_floats, 0, COUNT(maps) - without);
-    tcase_add_loop_test(tcase, derivative_accuracy, 0, COUNT(derivatives) - without);
-    tcase_add_test(tcase, both_at_once);
-    tcase_add_test(tcase, both_of_a_number_at_once);
-    tcase_add_loop_test(tcase, derivatives_far_out, 0, COUNT(derivatives));
-    tcase_add_loop_test(tcase, map_lengths, 0, COUNT(maps));
-    tcase_add_loop_test(tcase, derivative_lengths, 0, COUNT(derivatives));
-    tcase_add_loop_test(tcase, zip_all, 0, COUNT(zips));
-    tcase_add_test(tcase, picked_backward);
-    tcase_add_test(tcase, powers);
-    tcase_add_test(tcase, lerps);
-    suite_add_tcase(suite, tcase);
-    return run_suite(suite);
+    return run_tests(
+        "kernels", NULL, NULL,
+        TESTS(LOOP(map_accuracy, COUNT(maps) - without),
+              LOOP(map_of_all_floats, COUNT(maps) - without),
+              LOOP(derivative_accuracy, COUNT(derivatives) - without), TEST(both_at_once),
+              TEST(both_of_a_number_at_once), LOOP(derivatives_far_out, COUNT(derivatives)),
+              LOOP(map_lengths, COUNT(maps)), LOOP(derivative_lengths, COUNT(derivatives)),
+              LOOP(zip_all, COUNT(zips)), TEST(picked_backward), TEST(powers), TEST(lerps)));
 }

@@ -431,20 +431,11 @@ START_TEST(folders_of_replaced_modules) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("model modules");
-    TCase *all = tcase_create("model modules");
-    tcase_add_checked_fixture(all, setup, end_with_folders);
-    tcase_add_loop_test(all, losses_of_any_head, 0, 6 * HEADS);
-    tcase_add_test(all, targets_of_another_head);
-    tcase_add_loop_test(all, losses_of_adapted_heads, 0, 2);
-    tcase_add_test(all, norms_and_embeddings_are_run);
-    tcase_add_test(all, hidden_states_of_another_shape);
-    tcase_add_test(all, types_are_told_by_their_address);
-    tcase_add_test(all, merging_into_another_base);
-    tcase_add_loop_test(all, more_rows_of_replaced_heads, 0, 6);
-    tcase_add_test(all, dtypes_of_the_parameters);
-    tcase_add_test(all, adapters_in_bf16);
-    tcase_add_test(all, folders_of_replaced_modules);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_tests("model modules", setup, end_with_folders,
+                     TESTS(LOOP(losses_of_any_head, 6 * HEADS), TEST(targets_of_another_head),
+                           LOOP(losses_of_adapted_heads, 2), TEST(norms_and_embeddings_are_run),
+                           TEST(hidden_states_of_another_shape),
+                           TEST(types_are_told_by_their_address), TEST(merging_into_another_base),
+                           LOOP(more_rows_of_replaced_heads, 6), TEST(dtypes_of_the_parameters),
+                           TEST(adapters_in_bf16), TEST(folders_of_replaced_modules)));
 }

@@ -331,12 +331,10 @@ START_TEST(at_the_same_time) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("set faults");
-    TCase *all = tcase_create("set faults");
-    tcase_add_checked_fixture(all, begin_top, end_top);
-    tcase_set_timeout(all, 120);
-    tcase_add_loop_test(all, old_or_new, 0, 2 * CASES);
-    tcase_add_loop_test(all, at_the_same_time, 0, 4);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_cases("set faults", CASES({.name = "set faults",
+                                          .timeout = 120,
+                                          .before = begin_top,
+                                          .after = end_top,
+                                          .tests = TESTS(LOOP(old_or_new, 2 * CASES),
+                                                         LOOP(at_the_same_time, 4))}));
 }

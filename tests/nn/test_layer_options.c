@@ -380,23 +380,17 @@ START_TEST(a_failed_constructor_leaves_nothing) { constructors_leave_nothing(mak
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {names_and_lines,
-                                  offsets_begin_as_ones,
-                                  copies_files_and_bf16,
-                                  dropout_of_sublayers,
-                                  norms_of_ones_own,
-                                  options_are_checked,
-                                  lists_of_layers_are_checked,
-                                  a_failed_constructor_leaves_nothing,
-                                  NULL};
-    Suite *suite = suite_create("layer options");
-    TCase *formula = tcase_create("formula"), *rest = tcase_create("uses");
-    tcase_add_loop_test(formula, layers_equal_their_formula, 0, ALL);
-    tcase_add_loop_test(formula, stacks_equal_their_formula, 0, ALL + 1);
-    tcase_add_loop_test(formula, decoding_equals_the_whole, 0, ALL + 1);
-    tcase_add_checked_fixture(rest, setup, teardown);
-    for (const TTest *const *t = tests; *t; t++) tcase_add_test(rest, *t);
-    suite_add_tcase(suite, formula);
-    suite_add_tcase(suite, rest);
-    return run_suite(suite);
+    return run_cases("layer options",
+                     CASES({.name = "formula",
+                            .tests = TESTS(LOOP(layers_equal_their_formula, ALL),
+                                           LOOP(stacks_equal_their_formula, ALL + 1),
+                                           LOOP(decoding_equals_the_whole, ALL + 1))},
+                           {.name = "uses",
+                            .before = setup,
+                            .after = teardown,
+                            .tests = TESTS(TEST(names_and_lines), TEST(offsets_begin_as_ones),
+                                           TEST(copies_files_and_bf16), TEST(dropout_of_sublayers),
+                                           TEST(norms_of_ones_own), TEST(options_are_checked),
+                                           TEST(lists_of_layers_are_checked),
+                                           TEST(a_failed_constructor_leaves_nothing))}));
 }

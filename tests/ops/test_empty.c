@@ -136,12 +136,8 @@ START_TEST(others) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("empty tensors");
-    TCase *all = tcase_create("empty");
-    tcase_add_loop_test(all, ops, 0, case_count());
-    tcase_add_test(all, lists_run);
-    tcase_add_test(all, others);
-    tcase_set_timeout(all, 20);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_cases("empty tensors", CASES({.name = "empty",
+                                             .timeout = 20,
+                                             .tests = TESTS(LOOP(ops, case_count()),
+                                                            TEST(lists_run), TEST(others))}));
 }

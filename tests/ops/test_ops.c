@@ -530,23 +530,18 @@ START_TEST(large_lists_are_used) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("ops");
-    TCase *threads = tcase_create("lines of ops.def, several threads"),
-          *alone = tcase_create("lines of ops.def");
     int n = case_count();
-    tcase_set_tags(threads, "several-threads");
-    tcase_add_loop_test(threads, threads_change_no_bit, 0, n);
-    suite_add_tcase(suite, threads);
-    tcase_set_tags(alone, "one-thread");
-    tcase_add_loop_test(alone, gradients_are_those_of_differences, 0, n);
-    tcase_add_loop_test(alone, large_gradients_are_those_of_differences, 0, n);
-    tcase_add_loop_test(alone, strides_change_nothing, 0, n);
-    tcase_add_loop_test(alone, f32_is_f64_rounded, 0, n);
-    tcase_add_loop_test(alone, instruction_sets_agree, 0, n);
-    tcase_add_loop_test(alone, gradients_only_where_wanted, 0, n);
-    tcase_add_loop_test(alone, null_inputs_are_errors, 0, n);
-    tcase_add_loop_test(alone, other_dtypes_are_errors, 0, n);
-    tcase_add_test(alone, large_lists_are_used);
-    suite_add_tcase(suite, alone);
-    return run_suite(suite);
+    return run_cases(
+        "ops",
+        CASES({.name = "lines of ops.def, several threads",
+               .tags = "several-threads",
+               .tests = TESTS(LOOP(threads_change_no_bit, n))},
+              {.name = "lines of ops.def",
+               .tags = "one-thread",
+               .tests = TESTS(LOOP(gradients_are_those_of_differences, n),
+                              LOOP(large_gradients_are_those_of_differences, n),
+                              LOOP(strides_change_nothing, n), LOOP(f32_is_f64_rounded, n),
+                              LOOP(instruction_sets_agree, n), LOOP(gradients_only_where_wanted, n),
+                              LOOP(null_inputs_are_errors, n), LOOP(other_dtypes_are_errors, n),
+                              TEST(large_lists_are_used))}));
 }

@@ -469,27 +469,19 @@ START_TEST(letters) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("more ops");
-    TCase *all = tcase_create("all");
-    tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_add_test(all, what_is_refused);
-    tcase_add_test(all, bounds_and_steps);
-    tcase_add_test(all, truth);
-    tcase_add_test(all, smallest);
-    tcase_add_test(all, variances);
-    tcase_add_test(all, running_sums);
-    tcase_add_test(all, order);
-    tcase_add_test(all, permutations);
-    tcase_add_test(all, even_steps);
-    tcase_add_test(all, rows_by_index);
-    tcase_add_test(all, reductions_and_weights);
-    tcase_add_test(all, linear_loss_of_each_row);
-    tcase_add_test(all, letters);
-    suite_add_tcase(suite, all);
-    TCase *exact = tcase_create("against the C library's sin");
-    tcase_set_tags(exact, "exact-sin");
-    tcase_add_checked_fixture(exact, open_context, close_context);
-    tcase_add_test(exact, angles);
-    suite_add_tcase(suite, exact);
-    return run_suite(suite);
+    return run_cases(
+        "more ops",
+        CASES({.name = "all",
+               .before = open_context,
+               .after = close_context,
+               .tests =
+                   TESTS(TEST(what_is_refused), TEST(bounds_and_steps), TEST(truth), TEST(smallest),
+                         TEST(variances), TEST(running_sums), TEST(order), TEST(permutations),
+                         TEST(even_steps), TEST(rows_by_index), TEST(reductions_and_weights),
+                         TEST(linear_loss_of_each_row), TEST(letters))},
+              {.name = "against the C library's sin",
+               .tags = "exact-sin",
+               .before = open_context,
+               .after = close_context,
+               .tests = TESTS(TEST(angles))}));
 }

@@ -370,32 +370,27 @@ START_TEST(long_paths) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("run log");
-    TCase *log = tcase_create("logs");
-    tcase_add_checked_fixture(log, setup, teardown);
-    tcase_add_test(log, lines_read_back);
-    tcase_add_loop_test(log, what_is_no_line, 0, sizeof lines / sizeof *lines);
-    tcase_add_test(log, cut_and_gone_on);
-    tcase_add_test(log, another_log);
-    tcase_add_test(log, many_lines);
-    tcase_add_test(log, a_new_run);
-    suite_add_tcase(suite, log);
-    TCase *systems = tcase_create("systems");
-    tcase_add_checked_fixture(systems, setup, teardown);
-    tcase_add_test(systems, a_file_beside);
-    tcase_add_test(systems, folders);
-    tcase_add_test(systems, same_files);
-    tcase_add_test(systems, long_paths);
-    suite_add_tcase(suite, systems);
-    TCase *forks = tcase_create("locks");
-    tcase_set_tags(forks, "forks");
-    tcase_add_checked_fixture(forks, setup, teardown);
-    tcase_add_test(forks, locked);
-    suite_add_tcase(suite, forks);
-    TCase *posix = tcase_create("what is no file");
-    tcase_set_tags(posix, "posix");
-    tcase_add_checked_fixture(posix, setup, teardown);
-    tcase_add_test(posix, what_is_no_file);
-    suite_add_tcase(suite, posix);
-    return run_suite(suite);
+    return run_cases(
+        "run log",
+        CASES({.name = "logs",
+               .before = setup,
+               .after = teardown,
+               .tests = TESTS(
+                   TEST(lines_read_back), LOOP(what_is_no_line, sizeof lines / sizeof *lines),
+                   TEST(cut_and_gone_on), TEST(another_log), TEST(many_lines), TEST(a_new_run))},
+              {.name = "systems",
+               .before = setup,
+               .after = teardown,
+               .tests =
+                   TESTS(TEST(a_file_beside), TEST(folders), TEST(same_files), TEST(long_paths))},
+              {.name = "locks",
+               .tags = "forks",
+               .before = setup,
+               .after = teardown,
+               .tests = TESTS(TEST(locked))},
+              {.name = "what is no file",
+               .tags = "posix",
+               .before = setup,
+               .after = teardown,
+               .tests = TESTS(TEST(what_is_no_file))}));
 }

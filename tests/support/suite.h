@@ -52,17 +52,38 @@ typedef struct {
         __VA_ARGS__, { NULL, 0 }                                                                   \
     }
 
-/* The main of a suite that is one list: each test between `before` and `after`, if these are not
- * NULL. */
-static inline int run_tests(const char *name, SFun before, SFun after, const suite_test *tests) {
+/* A part of a suite: each test runs between `before` and `after`, if these are not NULL. Systems
+ * and sanitizers leave out parts by their tags. */
+typedef struct {
+    const char *name, *tags;
+    double timeout; /* seconds; 0: the usual limit */
+    SFun before, after;
+    const suite_test *tests;
+} suite_case;
+#define CASES(...)                                                                                 \
+    (const suite_case[]) {                                                                         \
+        __VA_ARGS__, { .name = NULL }                                                              \
+    }
+
+static inline TCase *case_new(const suite_case *c) {
+    TCase *made = tcase_create(c->name);
+    if (c->tags) tcase_set_tags(made, c->tags);
+    if (c->timeout > 0) tcase_set_timeout(made, c->timeout);
+    if (c->before || c->after) tcase_add_checked_fixture(made, c->before, c->after);
+    for (const suite_test *t = c->tests; t->test; t++)
+        if (t->n < 0) tcase_add_test(made, t->test);
+        else tcase_add_loop_test(made, t->test, 0, t->n);
+    return made;
+}
+
+/* The main of a suite of several parts, and of a suite that is one list of tests. */
+static inline int run_cases(const char *name, const suite_case *cases) {
     Suite *suite = suite_create(name);
-    TCase *all = tcase_create(name);
-    if (before) tcase_add_checked_fixture(all, before, after);
-    for (const suite_test *t = tests; t->test; t++)
-        if (t->n < 0) tcase_add_test(all, t->test);
-        else tcase_add_loop_test(all, t->test, 0, t->n);
-    suite_add_tcase(suite, all);
+    for (const suite_case *c = cases; c->name; c++) suite_add_tcase(suite, case_new(c));
     return run_suite(suite);
+}
+static inline int run_tests(const char *name, SFun before, SFun after, const suite_test *tests) {
+    return run_cases(name, CASES({.name = name, .before = before, .after = after, .tests = tests}));
 }
 
 #endif

@@ -322,21 +322,17 @@ START_TEST(refused) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("text batch");
-    TCase *batches = tcase_create("batches");
-    tcase_add_checked_fixture(batches, setup, teardown);
-    tcase_add_test(batches, equal_to_the_package);
-    tcase_add_test(batches, templates_without_tokens);
-    tcase_add_test(batches, padding);
-    tcase_add_test(batches, threads);
-    tcase_add_test(batches, rows_of_ids);
-    tcase_add_test(batches, no_unknown_token);
-    tcase_add_test(batches, refused);
-    suite_add_tcase(suite, batches);
-    TCase *threads_of = tcase_create("threads");
-    tcase_set_tags(threads_of, "threads");
-    tcase_add_checked_fixture(threads_of, setup, teardown);
-    tcase_add_test(threads_of, refusals_on_threads);
-    suite_add_tcase(suite, threads_of);
-    return run_suite(suite);
+    return run_cases(
+        "text batch",
+        CASES({.name = "batches",
+               .before = setup,
+               .after = teardown,
+               .tests =
+                   TESTS(TEST(equal_to_the_package), TEST(templates_without_tokens), TEST(padding),
+                         TEST(threads), TEST(rows_of_ids), TEST(no_unknown_token), TEST(refused))},
+              {.name = "threads",
+               .tags = "threads",
+               .before = setup,
+               .after = teardown,
+               .tests = TESTS(TEST(refusals_on_threads))}));
 }

@@ -580,20 +580,15 @@ START_TEST(dividing) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("text_faults");
-    TCase *all = tcase_create("text_faults");
-    tcase_set_timeout(all, 60);
-    tcase_add_checked_fixture(all, start, stop);
-    tcase_add_loop_test(all, opening_a_text, 0, FILES);
-    tcase_add_test(all, opening_a_folder);
-    tcase_add_loop_test(all, encoding_and_decoding, 0, FILES);
-    tcase_add_test(all, a_token_and_a_save);
-    tcase_add_loop_test(all, lines_of_json, 0, 2);
-    tcase_add_test(all, training_and_batches);
-    tcase_add_test(all, a_file_of_ids);
-    tcase_add_loop_test(all, normalizing, 0, 2 * NORMALIZERS);
-    tcase_add_test(all, reading_a_pretokenizer);
-    tcase_add_test(all, dividing);
-    suite_add_tcase(suite, all);
-    return run_suite(suite);
+    return run_cases(
+        "text_faults",
+        CASES({.name = "text_faults",
+               .timeout = 60,
+               .before = start,
+               .after = stop,
+               .tests = TESTS(LOOP(opening_a_text, FILES), TEST(opening_a_folder),
+                              LOOP(encoding_and_decoding, FILES), TEST(a_token_and_a_save),
+                              LOOP(lines_of_json, 2), TEST(training_and_batches),
+                              TEST(a_file_of_ids), LOOP(normalizing, 2 * NORMALIZERS),
+                              TEST(reading_a_pretokenizer), TEST(dividing))}));
 }

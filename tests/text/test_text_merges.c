@@ -431,22 +431,19 @@ START_TEST(progress) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("text merges");
-    TCase *merges = tcase_create("merges"), *threads = tcase_create("blocks and threads");
-    tcase_set_tags(merges, "one-thread");
-    tcase_set_timeout(merges, 60);
-    tcase_set_timeout(threads, 60);
-    tcase_add_checked_fixture(merges, setup, teardown);
-    tcase_add_checked_fixture(threads, setup, teardown);
-    tcase_add_loop_test(merges, equal_to_the_package, 0, CASES);
-    tcase_add_test(merges, long_piece);
-    tcase_add_test(merges, special_tokens_divide);
-    tcase_add_test(merges, special_tokens_of_the_alphabet);
-    tcase_add_test(merges, ill_formed_parts);
-    tcase_add_test(merges, nothing_to_learn);
-    tcase_add_test(merges, progress);
-    tcase_add_loop_test(threads, blocks_and_threads, 0, 3);
-    suite_add_tcase(suite, merges);
-    suite_add_tcase(suite, threads);
-    return run_suite(suite);
+    return run_cases(
+        "text merges",
+        CASES({.name = "merges",
+               .tags = "one-thread",
+               .timeout = 60,
+               .before = setup,
+               .after = teardown,
+               .tests = TESTS(LOOP(equal_to_the_package, CASES), TEST(long_piece),
+                              TEST(special_tokens_divide), TEST(special_tokens_of_the_alphabet),
+                              TEST(ill_formed_parts), TEST(nothing_to_learn), TEST(progress))},
+              {.name = "blocks and threads",
+               .timeout = 60,
+               .before = setup,
+               .after = teardown,
+               .tests = TESTS(LOOP(blocks_and_threads, 3))}));
 }

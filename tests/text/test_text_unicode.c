@@ -261,17 +261,9 @@ END_TEST
 
 int main(void) {
     make_crc_of();
-    Suite *suite = suite_create("text_unicode");
-    TCase *tests = tcase_create("text_unicode");
-    tcase_add_test(tests, properties);
-    tcase_add_test(tests, categories_and_classes);
-    tcase_add_test(tests, mappings);
-    tcase_add_test(tests, compositions);
-    tcase_add_test(tests, combining_classes);
-    tcase_add_test(tests, decimal_digits);
-    tcase_add_test(tests, characters_in_utf8);
-    tcase_add_test(tests, ill_formed);
-    tcase_add_test(tests, check_finds_the_first);
-    suite_add_tcase(suite, tests);
-    return run_suite(suite);
+    return run_tests("text_unicode", NULL, NULL,
+                     TESTS(TEST(properties), TEST(categories_and_classes), TEST(mappings),
+                           TEST(compositions), TEST(combining_classes), TEST(decimal_digits),
+                           TEST(characters_in_utf8), TEST(ill_formed),
+                           TEST(check_finds_the_first)));
 }
