@@ -234,8 +234,8 @@ static int64_t matching_count_found(const cti_nn_state *state, int64_t i, cti_nn
     return n;
 }
 
-/* Reports missing tensors. A record with several names needs only one of them, but no name may be
- * incomplete. */
+/* Reports missing tensors. A record with several names needs the tensor of only one of them. But a
+ * name for which the file has some of the map's tensors and not all is always an error. */
 static void matching_check_missing(matching *m, int64_t i) {
     cti_nn_state *state = m->state;
     char what[CTI_NN_MAP_FAULT];

@@ -14,7 +14,8 @@ static void unfinished_path(const char *path, char unfinished[PATH]) {
         fail(EXIT_USAGE, "the path %s is too long", path);
 }
 
-/* Whether a path leads to a file or a folder. Where the system cannot tell, one may be there. */
+/* Whether a path leads to a file or a folder. If the system cannot tell, there may
+ * be one. */
 static bool is_there(const char *path) {
     system_file file;
     errno = 0;

@@ -73,8 +73,8 @@ static double measure(tuning *t, const run *r) {
     return t->held.n ? measure_rows(t, r, &t->held, t->held.n) : NAN;
 }
 
-/* The loss over a few rows of the training, by which a run without validation sees whether it has
- * made the model worse. */
+/* The loss over a few of the rows that are trained on. A run without validation compares this loss
+ * before and after, to find whether it has made the model worse. */
 static double measure_trained(tuning *t, const run *r) {
     const int64_t few = option.batch < 8 ? 8 : option.batch;
     return measure_rows(t, r, &t->rows, t->rows.n < few ? t->rows.n : few);

@@ -181,8 +181,8 @@ typedef struct {
     bool in_string, escaped;
 } element_scan;
 
-/* Reads on in text[begin + size ... lines->size). Returns whether the element ends there: behind
- * the bracket that closes its first one, or before the comma or bracket behind a scalar. */
+/* Reads on in text[begin + size ... lines->size). Returns whether the element ends there. An array
+ * or object ends behind the bracket that closes it; a scalar ends before a comma or a bracket. */
 static bool scan_element(element_scan *scan, const ct_json_lines *lines) {
     for (; lines->begin + scan->size < lines->size; scan->size++) {
         const char c = lines->text[lines->begin + scan->size];

@@ -96,10 +96,10 @@ bool cti_suspect_rearranged(cti_suspect *s) {
 
 /* ---- an element at another index ----
  *
- * Each dim of the operand has its index from a dim of the output or of the input: index k of an
- * entry (r, i) is that of r, or of i, along the dim. The right index and the one that is read
- * differ in one dim of the operand, where the one that is read may also be the first, the last, the
- * next or the one before. */
+ * Entry (r, i) of J uses one element of the operand. Its index along each dim of the operand is the
+ * index of r along a dim of the output, or of i along a dim of the input. The element that backward
+ * reads differs from it along one dim of the operand: there the index comes from another dim, or is
+ * the first, the last, the next or the previous one. */
 
 typedef struct {
     int right[3]; /* for each dim: a dim of the output, or ndim of it plus a dim of the input */

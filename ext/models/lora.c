@@ -300,8 +300,9 @@ static ct_module *linear_of(const cti_lora_place *place, ct_context *context, ct
     return NULL;
 }
 
-/* Merges one adapter, and puts its Linear in its place. A weight that another module has too stays
- * as it is: the sum becomes a weight of a new Linear. */
+/* Adds one adapter's product to the weight of its base Linear, and puts this Linear back in the
+ * adapter's place. If another module shares the weight, the weight stays as it is, and a new Linear
+ * gets the sum. */
 static bool adapter_merge(ct_module *module, const cti_lora_place *place, ct_context *context) {
     ct_module *empty = ct_module_new(context, "Empty"), *own = NULL;
     ct_scope scope = ct_scope_open_no_grad(context);

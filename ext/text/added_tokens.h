@@ -68,8 +68,8 @@ static inline const cti_added_token *cti_added_token_of(const cti_added_tokens *
     return &added->token[added->of_id[id]];
 }
 
-/* A search of a text, and its last result: the range of a part of the text, which is a token or, if
- * token is NULL, has none. */
+/* A search that divides a text into parts: each part is one added token, or text between two of
+ * them. */
 typedef struct {
     const cti_added_tokens *added;
     const cti_needles *needles;
@@ -80,6 +80,8 @@ typedef struct {
     const void *refuse_arg;
     size_t from;   /* the search goes on here */
     size_t passed; /* parts up to here have been found */
+    /* the last result: the range of a part, and its token; NULL if the part is text between tokens
+     */
     cti_extent part;
     const cti_added_token *token;
     /* a token that was found behind the part */

@@ -11,7 +11,7 @@
  * written. A projection that a file fuses (c_attn, query_key_value) is one Linear.
  *
  * A layer (ct_module_child(lm, "model.layers.0")) is an encoder layer of nn.h with the family's
- * names: ct_encoder_layer_forward runs it. Where the family has one module for attention or for the
+ * names: ct_encoder_layer_forward runs it. If the family has one module for attention or for the
  * feed-forward (self_attn, attn, attention; mlp), ct_mha_forward and ct_forward run this module,
  * and any module of one input may take its place.
  *

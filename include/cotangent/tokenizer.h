@@ -109,9 +109,9 @@ typedef struct {
  * Returns the number of bytes written without the NUL, which may be 0. If they do not fit into
  * `room` bytes with the NUL, it returns their number, and the state has not changed.
  *
- * The results joined are the text of ct_decode, except of an ill-formed run of byte tokens (such as
- * <0xE2>): ct_decode writes U+FFFD for each byte of the run, but here the whole characters at the
- * beginning of the run have been written already. */
+ * The results of all calls together are the text of ct_decode, with one exception. For an
+ * ill-formed run of byte tokens (such as <0xE2>) ct_decode writes U+FFFD for each byte of the run,
+ * but here the whole characters at the beginning of the run have been written already. */
 CT_API int64_t ct_decode_next(const ct_tokenizer *tokenizer, ct_decode_state *state, int64_t id,
                               char *text, size_t room);
 

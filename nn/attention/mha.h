@@ -57,9 +57,10 @@ typedef struct {
  * and whether segments and lengths fit the tokens. If not, records an error. */
 bool cti_mha_check_masks(const cti_mha_plan *p);
 
-/* Returns the options of ct_attention. Query i has the index offset + i among the keys, and every
- * query sees the extra keys. If the cache's rows are ragged, query i of row b has the index of the
- * row's length + i, and the masks are cut to the keys that the cache has room for. */
+/* Returns the options of ct_attention. Query i is the key number offset + i of the sequence, so a
+ * causal mask hides the keys from offset + i + 1 on. Every query sees the extra keys. If the
+ * cache's rows are ragged, the offset of a row is its own length, and the masks are cut to the keys
+ * that the cache has room for. */
 ct_attention_opts cti_mha_attention_opts(const cti_mha_plan *p);
 
 /* Makes the results of queries behind the lengths (B) of their rows zeros, because such queries see

@@ -84,7 +84,7 @@ static void complete_opts(ct_attention_opts *opts, int64_t d) {
 /* The way of a call with t queries and s keys; `gradient` tells whether it is recorded.
  *
  * Few queries use each key once or twice, too rarely for tiles, which copy it first. With a softcap
- * a recorded call needs tiles all the same: backward needs tanh, which it cannot find from the
+ * a recorded call needs tiles nevertheless: backward needs tanh, which it cannot find from the
  * scores that a call by rows saves.
  *
  * If the weights are asked for, they are in memory at the end in any case. They are there from the

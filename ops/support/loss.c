@@ -175,9 +175,10 @@ static void plain_gradient(const loss_rows_job *a, int64_t r, double scale, doub
 }
 
 /* Writes scale ((own + even + more) softmax(x)_j - own [j = t] - s / C w_j) for each class j of a
- * row, with own = (1 - s) w_t and even = s / C times the sum of weights. It begins with (own + even
- * + more) softmax(x)_j - (own + even) [j = t]. The target's own weight is subtracted from the sum
- * first, so that a single class leaves no rounding error. */
+ * row, with own = (1 - s) w_t and even = s / C times the sum of weights. The kernel computes (own +
+ * even + more) softmax(x)_j - (own + even) [j = t]. Then s / C w_j is subtracted, and for the
+ * target even - s / C w_t is added. That difference is computed from the sum of weights less w_t,
+ * so that it is exactly 0 if there is a single class. */
 static void weighted_gradient(const loss_rows_job *a, int64_t r, double scale, double more) {
     const int64_t t = a->target[r], classes = a->block->classes;
     const size_t one = (size_t)r * a->stat_size, row = (size_t)(r * classes) * a->size;

@@ -51,8 +51,9 @@ static ct_tensor *run_function(ct_context *context, const recompute_attrs *a, ct
 
 /* A node by which a run computed its result is inside; any other node to which an edge of such a
  * node leads is outside. During a walk along the tape the nodes inside are numbered from 1 in the
- * order in which the walk reaches them, and the number of a node outside has a bit for each of its
- * known slots. */
+ * order in which the walk reaches them. A grad slot of a node outside is known if the walk has met
+ * it already, or if it belongs to an input of fn; the node's number has a bit for each known slot.
+ */
 typedef struct {
     uint64_t mark; /* the sequence of the last node before the run */
     const cti_frame *frame;
@@ -188,8 +189,8 @@ static void add_outside(cti_node *node, int i, cti_grad_slot *slot, const ct_ten
     cti_node_ref(cti_node_of(slot));
 }
 
-/* Walks along the tape again: adds the known slots to the node, from input n on, and marks them as
- * not known. If node is NULL it adds none. */
+/* Walks along the tape again, adds the known slots to the inputs of the node from input n on, and
+ * makes them unknown, so that each is added once. If node is NULL, it only makes them unknown. */
 static void add_all_outside(cti_node *node, const ct_tensor *y, recompute_extent e, int n) {
     cti_node *next;
     for (cti_node *inside = cti_node_of(y->slot); inside; inside = next) {

@@ -10,7 +10,7 @@
  *                   cti_handle_take                cti_handle_give
  *     FREE -------------------------> IN USE -------------------------> FREE
  *                                     ^    |
- *       cti_handle_take, if no cell  |    |  cti_handle_give of the handle
+ *       cti_handle_take, if no cell   |    |  cti_handle_give of the handle
  *       is FREE and the queue is long |    v  at the last of 32 offsets
  *                                     QUEUED
  *

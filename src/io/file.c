@@ -106,8 +106,7 @@ void cti_file_close(cti_file *file) {
 
 /* ---- writing ---- */
 
-/* The name of the file if its path is folder/name with the folder of the context's set, else NULL.
- */
+/* The name of the file if its folder is that of the context's set, otherwise NULL. */
 static const char *name_in_set(const cti_file_new *file) {
     const cti_file_set *set = file->context->set;
     const size_t length = set ? strlen(set->folder) : 0;

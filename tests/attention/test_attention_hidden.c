@@ -152,8 +152,8 @@ START_TEST(zeros_are_plain) {
 }
 END_TEST
 
-/* Where one pair of ranges makes a whole gradient, it is written and not added to zeros, which
- * would take a zero's sign. */
+/* A gradient to which one pair of ranges contributes is written and not added to zeros, because 0 +
+ * -0 would lose the sign of -0. */
 START_TEST(written_not_added) {
     const ct_shape shape = CT_SHAPE(2, 4, 20, 8);
     ct_tensor *x[3], *y, *g = ct_zeros(context, CT_F32, shape);

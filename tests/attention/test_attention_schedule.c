@@ -137,14 +137,14 @@ START_TEST(forward) {
     const example one = {4, 1, 1, 4096, 4096, 64, 64, {0}},
                   many = {4, 8, 8, 4096, 4096, 64, 64, {0}};
     cti_attention_params a = params_of(&one, 16, 1);
-    ck_assert_int_eq(cti_attention_schedule_forward(&a).q_range, 256); /* 16 pieces */
+    ck_assert_int_eq(cti_attention_schedule_forward(&a).q_range, 256); /* 16 tasks */
     a = params_of(&many, 16, 1);
     ck_assert_int_eq(cti_attention_schedule_forward(&a).q_range, 1024);
 }
 END_TEST
 
-/* Where the sequences are as long as each other, a range of queries begins with keys that it
- * sees. */
+/* The first range of keys of each range of queries. If T = S and the mask is causal, the queries
+ * see keys of this range. */
 START_TEST(order) {
     const cti_attention_backward_schedule c = {.q_ranges = 2, .k_ranges = 7};
     static const int keys[7][2] = {{0, 3}, {1, 4}, {2, 5}, {3, 6}, {4, 0}, {5, 1}, {6, 2}};

@@ -24,7 +24,7 @@ START_TEST(arguments) {
 END_TEST
 
 enum { EACH_RUN = -1 };
-/* In its odd run fn does what `act` says; else it is exp(x) w. */
+/* In its odd run fn does what `act` says; otherwise it is exp(x) w. */
 typedef enum {
     FAILS,
     RETURNS_NULL,
@@ -177,7 +177,7 @@ START_TEST(what_a_run_may_do) {
 }
 END_TEST
 
-/* Where nothing is recorded fn is called once, and may do all that it may without. */
+/* If nothing is recorded, fn is called once, and may do all that it may outside of ct_recompute. */
 START_TEST(nothing_is_refused_where_nothing_is_recorded) {
     static const act any[] = {ZERO_GRAD, WRITES_INPUT, WRITES_LEAF};
     for (size_t i = 0; i < sizeof any / sizeof *any; i++) {

@@ -122,7 +122,7 @@ typedef struct {
     const curve *curve;
     wanted wanted;
     ct_shape shape;
-    double x[6];     /* all elements of a smaller shape, else repeated; NAN first: random */
+    double x[6];     /* the elements, repeated for a larger shape; NAN first: random */
     double other[6]; /* elements of the second input */
     int inputs;
 } point;
@@ -237,7 +237,7 @@ END_TEST
 /* ---- cancellation ----
  *
  * Far from 0, or where large terms cancel, f64 has few digits left for the gradient and for the
- * differences. The function is smooth all the same: what cannot be told is a matter of precision,
+ * differences. The function is smooth there, so the checker must report a lack of precision,
  * and neither a mistake nor a kink. */
 
 #define MEAN(x) ct_mean((x), CT_DIMS(-1), true)

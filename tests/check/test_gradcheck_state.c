@@ -1,6 +1,6 @@
 /* Ops that keep something between forward and backward outside of their call, and ops whose
- * backward is wrong only if some input wants no gradient. Alone in a graph, with all gradients
- * wanted, they give the right gradient, and are found all the same. */
+ * backward is wrong only if some input wants no gradient. They give the right gradient as
+ * the only op of a graph with all gradients wanted, and the checker must find them nevertheless. */
 #include "tests/support/suite.h"
 
 #include <cotangent/cotangent.h>
@@ -127,7 +127,7 @@ START_TEST(state_is_found_and_named) {
 }
 END_TEST
 
-START_TEST(only_the_gradient) { /* a tensor that has ended is named all the same */
+START_TEST(only_the_gradient) { /* the message names an ended tensor here too */
     ct_tensor *in[] = {ct_randn(context, CT_F64, CT_SHAPE(4)),
                        ct_randn(context, CT_F64, CT_SHAPE(4))};
     state_kind kind = ENDED;

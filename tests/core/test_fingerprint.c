@@ -126,9 +126,10 @@ static const char *subject_of(const cti_kernels *table, int kernel) {
     return *(const char *const *)((const char *)table + kernels[kernel].subject);
 }
 
-/* (sin, cos and sums of f64 are the same bits in all sets.) A set with one other kernel, or one
- * number that orders sums, of another set has another number. Where the compiler fuses no product,
- * a formula as short as axpy's has the same bits in both sets: then f64's kernel replaces it. */
+/* (sin, cos and sums of f64 are the same bits in all sets.) The fingerprint of a
+ * set changes if one of its kernels, or one number that orders sums, is replaced by another set's.
+ * If the compiler fuses no product, a formula as short as axpy's has the same bits in both sets:
+ * then f64's kernel replaces it. */
 START_TEST(one_kernel_of_another_set) {
     const cti_isa *plain = cti_isa_find("scalar"), *best = cti_isa_find("avx2");
     if (!best) return;

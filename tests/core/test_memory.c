@@ -298,8 +298,9 @@ static bool can_discard(void) {
 
 /* The lengths grow, shrink, vary, and one is huge among small ones. At every moment the context
  * holds at most a fifth more than was in use at most, and 1 MiB; the allocator's and the system's
- * counts confirm it. Where the system takes no pages back, free chunks of regions that are in use
- * stay: a third more. Equal lengths call the allocator in the first steps only. */
+ * counts confirm it. If the system takes no pages back, free chunks of regions that are in use
+ * stay, and the limit is a third more instead of a fifth. Equal lengths call the allocator in the
+ * first steps only. */
 START_TEST(any_mixture_of_lengths) {
     enum { STEPS = 14, EQUAL = 6 };
     counter count = {0};

@@ -300,8 +300,9 @@ static void count_an_end(void *arg) {
     ended++;
 }
 
-/* A function of the program with the same argument stays when the files are closed, and the files
- * are closed when the program takes off one. */
+/* The program may add a function whose argument is the files. Closing the files does not remove it.
+ * And removing the program's functions of this argument does not remove the hook by which the
+ * context closes the files. */
 START_TEST(functions_for_the_end) {
     ct_context *c = ct_context_new((ct_context_opts){.threads = 1});
     const char *path = put_with_header(MAGIC, 1, 5, 10, 0);

@@ -570,7 +570,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length) {
     allocated.largest = 1 << 26;
     p.at = data + 4;
     p.end = data + length;
-    const bool goes_on = data[2] & 4; /* errors are cleared after each call; else they stay */
+    const bool goes_on = data[2] & 4; /* errors are cleared after each call; otherwise they stay */
     fault_arm(data[2] & 2 ? FAULT_TAKE : FAULT_ALLOCATOR, data[0] | data[1] << 8);
     fault.forever = data[2] & 1;
     p.context = new_with((ct_context_opts){.seed = 1,

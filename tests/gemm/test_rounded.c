@@ -231,8 +231,8 @@ START_TEST(alone) {
 }
 END_TEST
 
-/* An instruction set without such kernels has f32's bits with any setting; so have small products,
- * and f64, with each. */
+/* Products that no setting rounds: those of instruction sets without kernels for bf16 products,
+ * small ones, and those of f64. Their bits are those of CT_MATMUL_F32. */
 START_TEST(not_rounded) {
     static const int64_t sizes[] = {5, 64, 200}; /* the last is large */
     for (int isa = 0; cti_isa_at(isa); isa++) {

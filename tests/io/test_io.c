@@ -491,7 +491,7 @@ START_TEST(mismatches_are_all_named) {
 }
 END_TEST
 
-/* Where a long has 32 bits, times have 64 all the same. */
+/* Times have 64 bits also on systems whose long has 32. */
 START_TEST(of_after_2038) {
     const time_t then = (time_t)INT64_C(2208988800); /* 2040 */
     if (sizeof(time_t) < 8) return;                  /* glibc before 2.34 */

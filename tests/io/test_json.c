@@ -316,7 +316,8 @@ static void check_reals(void) {
     ck_assert_str_eq(real(0), "0");
 }
 
-/* A locale with another point changes no number. Where no such locale is, its texts are read. */
+/* A locale whose decimal point is a comma changes no number. If the machine has no such locale, the
+ * texts that it would print are read. */
 START_TEST(reals) {
     check_reals();
     if (set_comma()) check_reals();

@@ -1,5 +1,5 @@
 /* The macro-kernel on every tile there is: each number of rows and columns up to the largest tile
- * of each instruction set, each layout of A, with and without a base, C by rows and strided.
+ * of each instruction set, each layout of A, C = A B and C = base + A B, C by rows and strided.
  * Operands are small whole numbers, so that the sums are exact and equal in any order. */
 #include "kernels.h"
 #include "src/kernels/products.h"

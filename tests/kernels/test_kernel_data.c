@@ -115,8 +115,8 @@ START_TEST(copies) {
             for (int layouts = 0; layouts < 9; layouts++)
                 for (int add = 0; add < 2; add++) {
                     const int64_t m = sizes[s][0], n = sizes[s][1];
-                    /* layouts: by rows; by columns; every second element of rows that are three too
-                     * long */
+                    /* layouts: by rows; by columns; every second element, in rows with three
+                     * unused elements at their end */
                     const int64_t strides[][2] = {{n, 1}, {1, m}, {2 * n + 3, 2}},
                                   room = m * (2 * n + 3) + 1;
                     const int64_t xr = strides[layouts % 3][0], xc = strides[layouts % 3][1];

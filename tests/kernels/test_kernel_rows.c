@@ -16,8 +16,9 @@ static void near(table t, const char *what, int64_t n, double got, wide want, do
 static const int64_t lengths[] = {1,  2,  3,  7,  8,   9,   15,  16,  17,  31,  33,
                                   48, 63, 64, 65, 127, 128, 129, 200, 257, 1000};
 
-/* Of 1 / sum e^x: an ulp for e^x, half for the sum and half for the quotient; and an ulp of a
- * number just above a power of 2 is two of its inverse, which lies just below one. */
+/* The error of 1 / sum e^x in units of the last place: one for e^x, half for the sum and half for
+ * the quotient. This is doubled, because one unit of a sum just above a power of 2 is two units of
+ * its inverse, which lies just below a power of 2. */
 enum { INVERSE_ULPS = 4 };
 
 /* ---- reductions ---- */

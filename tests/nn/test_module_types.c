@@ -78,7 +78,7 @@ static ct_module *new_pool_in(ct_context *c, char name, double factor) {
 }
 static ct_module *new_pool(char name) { return new_pool_in(context, name, 2); }
 
-/* y = x weight where the mask is true, else 0; *weights also leaves the scope */
+/* y = x weight where the mask is true, otherwise 0; *weights also leaves the scope */
 static ct_tensor *pool(ct_module *m, ct_tensor *x, ct_tensor *mask, ct_tensor **weights) {
     ct_scope scope = ct_module_enter(m);
     ct_tensor *y = ct_mul(x, ct_module_get(m, "weight"));

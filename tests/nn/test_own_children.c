@@ -86,7 +86,7 @@ START_TEST(a_layer_replaced_by_its_own_child) {
     put("layers.2.norm1", own(count_runs));
     runs = 0;
     ck_assert_ptr_nonnull(ct_forward(root, input()));
-    ck_assert_int_eq(runs, 2); /* the later layers run all the same */
+    ck_assert_int_eq(runs, 2); /* the later layers run too */
 }
 END_TEST
 

@@ -5,8 +5,8 @@
 
 #include "tests/support/cases.h"
 
-/* Where sizes have 32 bits, 2^21: products with the other sizes fit, and a tensor that is not empty
- * is more than can_be_made(). */
+/* 2^45, or 2^21 if size_t has 32 bits. Products with the other sizes do not overflow, and a tensor
+ * of this size that is not empty is too large for can_be_made(). */
 static const int64_t HUGE_SIZE = (int64_t)1 << (sizeof(size_t) > 4 ? 45 : 21);
 
 /* With a memory limit, so that a huge result that is not empty is CT_ERR_MEMORY even if the system
@@ -51,8 +51,8 @@ static bool run(const case_line *line, const case_input *input, int n, ct_dtype 
     return y != NULL;
 }
 
-/* Each line of ops.def on its lists of inputs, with one of its sizes, wherever it stands, 0, and
- * another huge. */
+/* Each line of ops.def on its lists of inputs. One size is 0 in every shape that has it, and
+ * another is huge. */
 START_TEST(ops) {
     const case_line *line = case_at(_i);
     for (int variant = 0; variant < case_variants(line); variant++) {

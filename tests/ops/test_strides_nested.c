@@ -102,8 +102,8 @@ START_TEST(large) {
 }
 END_TEST
 
-/* A copy and a lerp write these elements and none between them; else they are an error. A layout
- * that is nested has no element at the address of another. */
+/* A copy or a lerp into a nested layout writes its elements and none between them. Into any other
+ * layout it is an error. No two elements of a nested layout have one address. */
 START_TEST(written) {
     enum { REACH = 1 << 19 };
     static float memory[2 * REACH];

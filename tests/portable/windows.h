@@ -1,6 +1,6 @@
-/* What the tests use of POSIX and Windows lacks; included before each of their files. What it
- * cannot have (links, FIFOs, modes, forks) fails, and the tests that need it are tagged "posix" or
- * "forks" and left out. */
+/* The functions of POSIX that the tests use and Windows lacks. The file is included before each file
+ * of the tests. Links, FIFOs, modes and forks cannot be had here: their functions fail, and the
+ * tests that need them are tagged "posix" or "forks" and left out. */
 #ifndef PORTABLE_WINDOWS_H
 #define PORTABLE_WINDOWS_H
 
@@ -67,8 +67,8 @@ static inline int portable_remove(const char *path) {
 #define remove            portable_remove
 #define unlink            portable_remove
 
-/* Names in UTF-8. Wine shows the system that it runs on, whose descriptors are not the program's.
- */
+/* Folders with names in UTF-8. Under Wine /proc is that of the Unix system, which lists other
+ * descriptors than the program's, so it counts as missing. */
 __declspec(dllimport) int __stdcall WideCharToMultiByte(unsigned page, unsigned long flags,
                                                         const wchar_t *text, int size, char *out,
                                                         int room, const char *other, int *used);

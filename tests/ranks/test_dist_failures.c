@@ -149,8 +149,8 @@ END_TEST
 
 /* ---- a rank that is lost ---- */
 
-/* A rank whose message number n is lost, or that is killed there, for each n: all ranks end, with
- * an error unless n is past the end. Where one has none, those without have the same parameters. */
+/* For each n a rank loses its message number n, or is killed there. All ranks end, with an error
+ * unless n is past the end. The ranks that end without an error have the same parameters. */
 START_TEST(lost_anywhere) {
     static model_run run;
     const plan p = {.ranks = _i % 2 ? 4 : 2,

@@ -235,8 +235,9 @@ static void backward_twice(rank_state *s) {
     }
     ct_dist_step(s->dist);
 }
-/* The first backward of the last micro-batch does not reach a gradient of an earlier micro-batch,
- * which is sent all the same; the second adds to it. */
+/* m.sometimes gets a gradient in the first micro-batch of a rank and none in the first backward of
+ * its last, which sends the gradient because it is complete. A second backward of the last
+ * micro-batch then adds to a gradient that was sent. */
 static void backward_twice_of_one(rank_state *s) {
     s->p.shares = s->ranks, s->p.micro_batches = 2 * s->ranks;
     make_and_step(s);

@@ -35,8 +35,8 @@ static inline double distance(ct_tensor *a, ct_tensor *b) {
 
 static inline ct_tensor *randn(ct_shape shape) { return ct_randn(context, CT_F64, shape); }
 
-/* A context whose allocator can be refused. Large blocks are requested one by one, so each of them
- * can be the refused one. */
+/* A context whose allocator can refuse a request. Large blocks are requested one by one, so each of
+ * them can be the one that is refused. */
 static inline ct_context *refusing_context(void) {
     return ct_context_new((ct_context_opts){.threads = 1, .allocator = {allocate, release, NULL}});
 }
