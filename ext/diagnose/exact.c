@@ -20,8 +20,9 @@ static double row_size(const double *row, int64_t n) {
     return sqrt(sum);
 }
 
-/* The distance of the random cotangent's row from the sum of the rows of single ones, each times
- * its element of the cotangent; relative to the sizes of these terms. */
+/* Backward is linear if the row of a random cotangent is the sum, over r, of element r of the
+ * cotangent times the row of the cotangent that is 1 at element r. Returns the distance of the two,
+ * relative to the sizes of the terms. */
 static double sum_differs(const cti_suspect *s, const double *random) {
     const cti_check *check = s->check;
     double off = 0, most = 0;

@@ -21,11 +21,12 @@ bool cti_peft_config_read(ct_context *context, const char *op, const char *path,
                           cti_peft_config *config);
 void cti_peft_config_free(cti_peft_config *config);
 
-/* Whether PEFT adapts the Linear of a model (NULL: of a program's own module) with this name, such
- * as "model.layers.0.self_attn.q_proj": target_modules, a list of names and ends of names, a
- * regular expression of whole names, or "all-linear" for all but the head, has it; exclude_modules,
- * a list or an expression, does not; and layers_to_transform has its layer, unless target_modules
- * has the whole name. False: CT_ERR_FORMAT. */
+/* Whether PEFT adapts the Linear of this name, such as "model.layers.0.self_attn.q_proj", of a
+ * model (NULL: of a program's own module). Three conditions must hold. target_modules has the name:
+ * it is a list of names and ends of names, a regular expression of whole names, or "all-linear" for
+ * all Linears except the head. exclude_modules, a list or an expression, does not have it.
+ * layers_to_transform has its layer, unless target_modules has the whole name. False:
+ * CT_ERR_FORMAT. */
 bool cti_peft_config_adapts(const cti_peft_config *config, const cti_lm *lm, const char *linear);
 
 #endif

@@ -65,9 +65,9 @@ static void agreement_merge_head(cti_agreement *lower, const cti_agreement *uppe
     memcpy(lower->message, upper->message, sizeof lower->message);
 }
 
-/* Whether a message is the one that the peer should send: a block whose lowest rank is one of the
- * `bit` ranks among which the peer is. An engine may mix messages up, or two processes may have one
- * rank. */
+/* Whether a message is the one that the peer should send. By now the peer's block is merged from
+ * `bit` ranks, of which the peer is one; so the message's lowest rank must be among these. It is
+ * not if the engine mixes messages up, or if two processes have one rank. */
 static bool is_block_of(const cti_agreement *theirs, int peer, int bit) {
     return theirs->rank / bit == peer / bit && theirs->rank >= 0 &&
            memchr(theirs->message, 0, sizeof theirs->message);

@@ -345,8 +345,8 @@ static bool many_merge(const cti_bpe *m, cti_bpe_work *work, size_t units) {
 
 /* ---- tokens ---- */
 
-/* In bytes mode: the byte of a piece that has a unit of the alphabet's text, from an earlier byte
- * and its first unit, which it updates. */
+/* In bytes mode: returns the byte of a piece to which a unit of the alphabet's text belongs. The
+ * search begins at an earlier byte and its first unit, and sets both to the ones found. */
 static size_t byte_of_unit(const char *piece, size_t size, size_t unit, size_t *byte,
                            size_t *first) {
     while (*byte < size) {

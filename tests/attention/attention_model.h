@@ -178,8 +178,8 @@ static inline results results_of(ct_module *m, ct_tensor *const *outs, int n_out
     return r;
 }
 
-/* Compares, by the largest value of the model's, or of all gradients if that is less: a gradient
- * that is zero mathematically has no scale. */
+/* Compares results. An error may be up to `gate` times the model's largest value, or times 1 if
+ * that is larger: a gradient that is zero mathematically has no scale of its own. */
 static inline void results_same(const char *what, const results *got, const results *want,
                                 double gate) {
     ck_assert_int_eq(got->n, want->n);

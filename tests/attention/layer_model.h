@@ -53,8 +53,8 @@ static inline ct_mha_opts model_attn(const ct_layer_opts *o, bool cross) {
     return a;
 }
 
-/* Sublayer i of a layer with `n`, from 1: self-attention, cross-attention if n is 3, the
- * feed-forward. */
+/* The result of sublayer i of n, counted from 1. They are self-attention, cross-attention if n is
+ * 3, and the feed-forward. */
 static inline ct_tensor *model_sublayer(ct_module *m, const ct_layer_opts *o, int i, int n,
                                         ct_tensor *x, ct_tensor *memory, ct_tensor *seen) {
     if (i == n) return model_feed(m, o, x);

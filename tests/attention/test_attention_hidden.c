@@ -111,9 +111,9 @@ START_TEST(a_query_that_sees_nothing) {
 }
 END_TEST
 
-/* A key that the key mask hides, and a query that sees nothing, have gradients of +0, also where
- * the scale is negative, and whether their block has others or not: 140 is a multiple of no block's
- * length. So many heads that each is one pair of ranges. */
+/* A key that the key mask hides, and a query that sees nothing, have gradients of +0, also with a
+ * negative scale. 140 is a multiple of no block's length, so some blocks have visible keys too.
+ * There are so many heads that backward divides none of them. */
 START_TEST(zeros_are_plain) {
     enum { T = 300, HIDDEN = 140 };
     bool seen[4 * T];

@@ -62,8 +62,9 @@ static void change_cotangent(const problem *p, ct_tensor *g) {
     }
 }
 
-/* No result of another token changes a bit if its query does not see the changed key, and, of a
- * key, if no query sees it that is the changed one or sees the changed key. */
+/* Changes one token, and compares the bits of all results of the other tokens. The result of a
+ * query may change only if it sees the changed key. The gradient of a key may change only if a
+ * query sees it that is the changed one or sees the changed key. */
 static void token_is_hidden(const problem *p, how w, const bool *seen) {
     const result want = solve(p, w);
     w.change = change_one;
@@ -103,8 +104,8 @@ static void no_junk_leaks_in(const problem *p, how w, const bool *seen) {
     }
 }
 
-/* Without weights, and with the two kinds of weights if there are few tokens: these passes have no
- * tiles. */
+/* Without weights, and with the two kinds of weights if there are few tokens, because these take
+ * long for many. */
 static void no_junk_leaks(const problem *p, how w, const bool *seen) {
     for (w.weights = 0; w.weights < (p->t <= 64 ? 3 : 1); w.weights++) no_junk_leaks_in(p, w, seen);
 }

@@ -272,8 +272,9 @@ END_TEST
 
 enum { LAYERS = 2 };
 
-/* A decoder whose memory is cached too. Until the conversion its values are others, and so are then
- * the keys of its second layer: it has one layer, unless it is converted at once. */
+/* A decoder, whose caches also hold the keys and values of the memory. Before the conversion its
+ * results differ from those of the model with rounded keys, and so would the keys of a second
+ * layer. So it has one layer, unless it is converted at once. */
 static void decoder_steps(int convert_at) {
     const int layers = convert_at ? 1 : LAYERS;
     const ct_layer_opts o = {.embed_dim = E, .num_heads = H, .hidden = 12, .attn.separate = true};

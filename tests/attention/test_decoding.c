@@ -139,8 +139,8 @@ static const ct_layer_opts layer = {.embed_dim = 8,
                                     .dtype = CT_F64,
                                     .attn = {.num_kv_heads = 2, .rope = true, .qk_norm = true}};
 
-/* Repeatedly, with another memory of any length whenever the caches are empty. While they are not,
- * only the shape of memory is read. */
+/* Whenever the caches are empty, another memory of any length may be given, and its keys are
+ * projected. While they are not, only the shape of memory is read. */
 START_TEST(memory_is_read_when_caches_are_empty) {
     ct_module *decoder = shake(ct_decoder_new(context, layer, LAYERS, true));
     ct_kv_cache *caches[LAYERS];

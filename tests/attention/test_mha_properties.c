@@ -95,8 +95,9 @@ static const ct_mha_opts attentions[] = {
     {.num_heads = 2, .add_bias_kv = true, .add_zero_attn = true, .qk_norm = true}};
 enum { ATTENTIONS = sizeof attentions / sizeof *attentions };
 
-/* keys: 1: k and v are one tensor; 2: two tensors; 3: the values are the queries, which a key mask
- * does not clear. */
+/* Runs attention and backward with `value` in the padded rows of keys and values. keys = 1: k and v
+ * are one tensor; 2: they are two; 3: the values are the queries, which a key mask does not clear.
+ */
 static void attend(record *r, ct_mha_opts opts, int keys, bool whole, ct_dtype dtype,
                    double value) {
     ct_seed(context, 5);

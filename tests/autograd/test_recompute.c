@@ -368,8 +368,9 @@ START_TEST(drawn_as_one_node) {
 }
 END_TEST
 
-/* A gradient leaves the node's edges only after its own backward, through nodes that stand before
- * it then: code that counts the uses of a leaf can see both. */
+/* The edges of a recomputed node lead to the leaves that it uses. The nodes of the second run are
+ * on the tape only from the node's own backward on, so code that counts the uses of a leaf sees the
+ * node before, and these nodes after. */
 static const cti_node *watched;
 static ct_tensor *watch(ct_tensor *const *in, int n, void *arg) {
     ct_tensor *y = block(in, n, arg);

@@ -97,8 +97,8 @@ START_TEST(in_the_order_of_the_tape) {
 }
 END_TEST
 
-/* A leaf that another graph uses, too, is told of at the end; a leaf that only that one uses, not.
- */
+/* The gradient of a leaf that another live graph uses too is reported as whole only at the end of
+ * the backward. A leaf that only the other graph uses is not reported. */
 START_TEST(used_elsewhere) {
     ct_tensor *y = four(), *other = total(ct_mul(w.leaf[2], w.leaf[3]));
     watch_all();
@@ -153,8 +153,8 @@ START_TEST(an_output_that_is_a_leaf) {
 }
 END_TEST
 
-/* Another leaf as the output, which no op has computed, is left as it was: recompute counts by the
- * same number. */
+/* A backward from a leaf, which no op has computed, leaves the number of its node as it was.
+ * ct_recompute uses the same number for its counts, and would fail. */
 START_TEST(an_output_that_is_another_leaf) {
     w.leaf[0] = leaf(CT_SHAPE(4));
     ct_tensor *other = leaf(CT_SCALAR);
@@ -170,8 +170,8 @@ START_TEST(an_output_that_is_another_leaf) {
 }
 END_TEST
 
-/* Random graphs: at the end every reached leaf was said to be whole once, with its final gradient,
- * and after that no node has used it. */
+/* Random graphs. Every leaf that is reached is reported as whole exactly once, with its final
+ * gradient; no node adds to it afterwards. */
 static ct_tensor *random_graph(int leaves) {
     ct_tensor *made[40];
     int n = 0;

@@ -1,5 +1,6 @@
 /* Right gradients at random points near kinks, jumps and ties, in f32 and f64, of every element and
- * of directions: none may be called wrong. Wrong ones at the same points must still be. */
+ * of directions: none may be called wrong. Wrong gradients at the same points must still be called
+ * wrong. */
 #include "tests/support/suite.h"
 
 #include <cotangent/cotangent.h>

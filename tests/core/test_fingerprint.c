@@ -54,8 +54,9 @@ START_TEST(another_for_a_mode) {
 }
 END_TEST
 
-/* The products of one context round, then no longer: each call has the number of its kernels. A set
- * without kernels that round takes f32's. */
+/* ct_set_matmul makes the products of a context round, and then no longer: ct_fingerprint is always
+ * that of the kernels in use. An instruction set without kernels that round keeps f32's
+ * fingerprint. */
 START_TEST(another_for_products_that_round) {
     ct_context *c = ct_context_new((ct_context_opts){.threads = 1});
     const uint64_t number = ct_fingerprint(c);

@@ -128,8 +128,8 @@ START_TEST(in_the_opposite_order) {
 }
 END_TEST
 
-/* What is closed before, or has no functions any more, leaves the order of the others. A function
- * is removed by its argument; an object with that address stays. */
+/* Closing an object early, or removing a function, leaves the order of the others. A function is
+ * removed by its argument; an object with that address is not closed by this. */
 START_TEST(without_those_that_ended) {
     static const ct_module_type quiet = {.name = "Quiet"};
     function_of_context(0);
@@ -201,8 +201,9 @@ static void use(void *text) {
     note_open("o");
 }
 
-/* Functions run while optimisers and caches exist, even if these are newer. With the context these
- * do not end at all, so a function of the context that runs later may use them too. */
+/* The functions of a module run while its optimisers and caches exist, even if these are newer. If
+ * the context is freed, optimisers and caches do not end at that moment, so a function of the
+ * context that runs later may use them too. */
 START_TEST(functions_use_objects) {
     make_attention();
     ck_assert(_i == 0 || ct_context_on_free(made.context, use, name[0]));

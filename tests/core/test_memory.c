@@ -419,8 +419,8 @@ START_TEST(a_memory_limit) {
 }
 END_TEST
 
-/* Bytes that are a little more than 2^32, and so few in a number of 32 bits, are refused: by the
- * limit, or because they overflow. */
+/* Requests of a little more than 2^32 bytes, a number that is small when it is cut to 32 bits. They
+ * are refused, by the memory limit or because the size overflows. */
 START_TEST(sizes_beyond_32_bits) {
     ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .memory_limit = 32 << 20});
     enum { ROWS = 1 << 16, COLS = (1 << 14) + 1 }; /* a matrix of f32 has 2^32 + 2^18 bytes */

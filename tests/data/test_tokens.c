@@ -81,8 +81,8 @@ START_TEST(shuffle_is_uniform) {
 }
 END_TEST
 
-/* The places of items do not depend on their old places, their neighbours are not theirs before,
- * and another seed or epoch is another order. */
+/* The new place of an item is not correlated with its old place, old neighbours are not neighbours
+ * again, and each seed and epoch has its own order. */
 START_TEST(shuffle_shuffles) {
     enum { N = 10007 };
     double product = 0;
@@ -207,8 +207,8 @@ START_TEST(batches_are_windows_in_order) {
 }
 END_TEST
 
-/* In any order of calls, with other lengths between, in another context with more threads, and far
- * on. */
+/* The same batch is read in any order of calls, with batches of other lengths between, in another
+ * context with more threads, and many epochs later. */
 START_TEST(a_batch_depends_on_its_index_alone) {
     ct_context *other = ct_context_new((ct_context_opts){.seed = 99, .threads = 3});
     put_kind(0);

@@ -1,7 +1,7 @@
-/* Mutations of right backwards: each must be caught, and most must be named. A third of them, by a
- * hash of their names, was not looked at while the hypotheses were written: their share says how
- * the checker does on mistakes that nobody had in mind. MUTANTS=1 prints every diagnosis but
- * theirs, MUTANTS=held theirs too. */
+/* Mutations of right backwards: the checker must find each, and must name the mistake of most. A
+ * third of them, chosen by a hash of their names, was held back while the hypotheses were written.
+ * How many of these are named tells how the checker does on mistakes that nobody had in mind.
+ * MUTANTS=1 prints every diagnosis except those of the held third, MUTANTS=held prints all. */
 #include "tests/support/suite.h"
 #include <stdio.h>
 #include <stdlib.h>

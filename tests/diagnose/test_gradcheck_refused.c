@@ -62,8 +62,8 @@ static bool applied_in_part(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     return true;
 }
 
-/* The mean over two dims whose backward forgets to divide, and the sum that repeating asks for
- * taken as a mean. */
+/* The mean over two dims, whose backward forgets to divide; and a repetition, whose backward takes
+ * the mean in place of the sum. */
 static ct_tensor *averaged(ct_call *c) { return ct_mean(c->in[0], CT_DIMS(1, 2), true); }
 static bool averaged_undivided(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     grad[0] = ct_contiguous(ct_expand(g[0], ct_shape_of(c->in[0])));

@@ -137,8 +137,8 @@ static void look(void *arg, const cti_matrix *c, int64_t rows, int64_t cols) {
     }
 }
 
-/* Elements of C that are not the product's stay as they are: C has a margin of columns. All others
- * the end sees once, complete. Half of the products that are not added to C are added to a bias. */
+/* C has a margin of columns, which must stay as it is. The epilogue must see every other element
+ * once, with its final value. Half of the products that are not added to C are added to a bias. */
 static void check(ct_context *context, ct_dtype dtype, problem p) {
     enum { MARGIN = 3 };
     void *a = filled(dtype, p.batch * p.m * p.k), *b = filled(dtype, p.batch * p.k * p.n);
@@ -207,8 +207,9 @@ START_TEST(sizes) {
         int turn = 0;
         for (int m = 0; m < COUNT(size); m++) {
             for (int n = 0; n < COUNT(size); n++) {
-                for (int k = 0; k < COUNT(size); k++, turn++) { /* the rest of a case goes round, in
-                                                                   steps without a common factor */
+                for (int k = 0; k < COUNT(size);
+                     k++, turn++) { /* `turn` selects the other fields, with periods that have no
+                                       common factor */
                     problem p = {1,
                                  size[m],
                                  size[n],
@@ -339,8 +340,8 @@ START_TEST(strides) {
 }
 END_TEST
 
-/* A single product, which may be done at once, has the bits of each in a batch of them, which is
- * not. */
+/* A single product, which may be direct, has the bits of the same product in a batch, which is
+ * never direct. */
 START_TEST(alone) {
     static const problem list[] = {{4, 16, 16, 16, .alpha = 1},
                                    {4, 13, 31, 20, false, true, .alpha = 0.7},
@@ -500,8 +501,8 @@ START_TEST(few_rows) {
 }
 END_TEST
 
-/* NaN and infinity of A and B come through, and do not leak out of the padding; old values of C do
- * not come through without add. */
+/* A NaN or an infinity in A or B reaches its row or column of C, and no other element by way of the
+ * padding. Without add, a NaN in the old C does not reach the new one. */
 START_TEST(not_finite) {
     ct_context *context = context_of(NULL, 1);
     float a[5 * 5], b[5 * 5], c[5 * 5];
@@ -542,8 +543,8 @@ START_TEST(steady_memory) {
 }
 END_TEST
 
-/* Where products are added up, the end comes after the last: C (2, 3, 5) summed over a dim that
- * joins nothing. */
+/* If C is a sum of products, the epilogue runs after the last of them: C (2, 3, 5) is summed over a
+ * batch dim that it does not have. */
 START_TEST(end_of_sum) {
     enum { R = 4, P = 2, M = 3, K = 6, N = 5 };
     ct_context *context = context_of(NULL, 1);

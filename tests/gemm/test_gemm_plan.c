@@ -245,8 +245,9 @@ START_TEST(plans) {
 }
 END_TEST
 
-/* The kind of a product and its K blocks decide the order of a sum. They are the same on every
- * machine; only blocked products may be split-K on some, which has the same order. */
+/* The kind of a product and its K blocks decide the order of a sum, so they must not depend on
+ * caches and threads. A blocked product may be split-K on some machines, because both have the same
+ * order. */
 START_TEST(order_of_sums) {
     static const int64_t l2_kb[] = {256, 1024, 4096}, ways[] = {8, 12};
     for (int i = 0; i < COUNT(table); i++) {

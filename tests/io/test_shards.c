@@ -278,8 +278,8 @@ START_TEST(refused_index) {
 }
 END_TEST
 
-/* Where \ separates folders too, an index names no file by it, nor on a drive. Elsewhere these are
- * names like others. */
+/* On Windows, where \ separates folders too, an index cannot name a file by a path with \ or with a
+ * drive. On other systems these are names like any other. */
 START_TEST(names_of_windows) {
     static const char *const names[] = {"..\\\\gone",           "a\\\\gone",  "\\\\gone",
                                         "\\\\\\\\host\\\\gone", "C:\\\\gone", "C:gone"};
@@ -328,8 +328,8 @@ START_TEST(a_folder) {
 }
 END_TEST
 
-/* A set by a relative path. On Windows C: is one too, the drive's current folder. C:/ is its root.
- * Without a slash behind it, names are joined to it as they are. */
+/* Saves and loads a set by a relative path. On Windows C: is a relative path too: it means the
+ * drive's current folder, and C:/ means its root. So no slash may be put between C: and a name. */
 START_TEST(in_the_current_folder) {
     char here[CTI_OS_PATH], there[CTI_OS_PATH], drive[] = "C:";
     const bool is_windows = cti_os_is_separator('\\');

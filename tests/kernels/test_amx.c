@@ -126,8 +126,9 @@ static errors errors_of(const rounding_isa *isa, ct_matmul_precision precision, 
     return e;
 }
 
-/* Six products are as exact as f32 in the mean, and where terms cancel off by at most a unit; three
- * are exact to some 2^-16. Both are f32's where the range asks for that. */
+/* Sums of six products are as exact as f32 in the mean, and off by at most one unit if the sum
+ * cancels; sums of three are exact to some 2^-16. If the range of the numbers forbids terms, both
+ * are computed in f32. */
 START_TEST(sums_of_terms) {
     static float a[SIZE * DEPTH], b[SIZE * DEPTH];
     static const char *const names[] = {"random",    "graded", "cancelling",

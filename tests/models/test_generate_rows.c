@@ -116,8 +116,8 @@ START_TEST(products) {
 }
 END_TEST
 
-/* A row whose numbers are too large or too small for pieces, or not finite, is no matter of the
- * others. */
+/* A row whose numbers are not finite, or too large or too small for terms of bf16, does not change
+ * the bits of the other rows. */
 START_TEST(numbers_of_other_rows) {
     static const float odd[] = {1e30f, 1e-33f, INFINITY, NAN};
     for (int i = 0; i < isas(); i++) {
@@ -145,8 +145,8 @@ END_TEST
 
 /* ---- attention that returns its weights, which no model of the floor asks for ---- */
 
-/* out of a row of T queries and S keys, by itself, and beside a row with more keys, with queries
- * behind its own. */
+/* Compares the result of a row of T queries and S keys by itself with its result beside a row that
+ * has more queries and keys. */
 START_TEST(attention_with_weights) {
     enum { S = 600, MORE_S = 1000, D = 16 }; /* K blocks of several lengths */
     const int64_t T = _i % 2 ? 3 : 1, MORE_T = _i % 2 ? 20 : 1;
@@ -257,8 +257,8 @@ static void draw_rows(int64_t longest) {
     length[0] = 1, length[1] = longest;
 }
 
-/* Generates n rows, the given ones, and keeps what each has: the first step tells how the generator
- * groups rows, and later ones leave out the groups without a living row. */
+/* Generates the n given rows and stores the bits of each. The first step shows how the generator
+ * groups rows; later steps leave out groups whose rows have all ended. */
 static void generate(ct_module *lm, const settings *s, const int *rows, int n, row_bits *out) {
     static int64_t ids[ROWS * LONGEST];
     static bool mask[ROWS * LONGEST];

@@ -165,8 +165,8 @@ START_TEST(ties_share) {
     ct_zero_grad(x);
     backward(ct_max(x, CT_ALL, false));
     IS(ct_grad(x), 0, 1 / 3., 1 / 3., 0, 1 / 3., 0, 0, 0);
-    /* dims that alternate: the 3, 3 in row 0 and the 3 in row 1 get a third each, not two halves
-     * of which one shares again */
+    /* dims 0 and 2 with dim 1 between: three equal maxima get a third each. A maximum over one dim
+     * after the other would give a half and two quarters */
     ct_tensor *y = F64(3, 3, 0, 1, 3, 2, 1, 1);
     backward(ct_max(ct_reshape(y, CT_SHAPE(2, 2, 2)), CT_DIMS(0, 2), true));
     IS(ct_grad(y), 1 / 3., 1 / 3., 0, 2 / 3., 1 / 3., 0, 2 / 3., 2 / 3.);

@@ -1,5 +1,5 @@
 /* The memory of each line of ops.def, forward and backward: every request that it makes is refused
- * once, and it makes no more of them than before. */
+ * once, and the next run makes as many requests as the first. */
 #include <cotangent/cotangent.h>
 #include <string.h>
 

@@ -57,8 +57,8 @@ static double *copy(ct_context *context, ct_tensor *t, int64_t *count) {
 static bool real(ct_dtype dtype) { return dtype == CT_F32 || dtype == CT_F64; }
 static bool collects(const case_input *input) { return input->kind == 'R' || input->kind == 'D'; }
 
-/* Value and gradients for a random cotangent. ran is false if the call fails on multiplied sizes,
- * as one that has sizes in it may. */
+/* Returns the value, and the gradients for a random cotangent. ran is false if the call fails on
+ * multiplied sizes, which may happen if its text has sizes in it. */
 static outcome run(ct_context *context, int index, int variant, setup s) {
     outcome o = {0};
     const case_line *line = case_at(index);
@@ -192,9 +192,9 @@ static int64_t largest_input(const case_line *line, int variant, int64_t scale) 
     return most;
 }
 
-/* By how much to multiply sizes so that an elementwise loop over the largest input has three chunks
- * of 16384 (cti_op_grain). Other loops have as many with less. Inputs without a size above 1 cannot
- * grow. */
+/* Returns the factor for sizes with which an elementwise loop over the largest input has three
+ * chunks of 16384 (cti_op_grain). Other loops have smaller chunks, so they have at least three.
+ * Inputs without a size above 1 cannot grow. */
 static int64_t large_scale(const case_line *line, int variant) {
     const int64_t small = largest_input(line, variant, 1);
     int64_t scale = 1;

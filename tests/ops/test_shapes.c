@@ -60,9 +60,9 @@ START_TEST(values_of_views) {
 }
 END_TEST
 
-/* Every shape of 12 elements, of every permutation of a (2, 3, 2) tensor and of a narrowed one: a
- * view, if possible, equals reshape; and it is possible exactly if the row-major order has one
- * stride for each dim. */
+/* Views of every permutation of a (2, 3, 2) tensor and of a narrowed one, in every shape of 12
+ * elements. A view has the values of reshape. It is possible exactly if each of its dims has one
+ * stride. */
 START_TEST(viewed_or_refused) {
     const ct_shape shapes[] = {CT_SHAPE(12),           CT_SHAPE(1, 12),   CT_SHAPE(2, 6),
                                CT_SHAPE(6, 2),         CT_SHAPE(3, 4),    CT_SHAPE(4, 3),
@@ -82,8 +82,8 @@ START_TEST(viewed_or_refused) {
                 ct_tensor *copy = ct_reshape(x, shapes[s]);
                 ck_assert_msg(ct_to_f64(copy, place, 12), "%s", ct_error_message(context));
                 ck_assert_mem_eq(want, place, sizeof want);
-                /* values are places: along each dim of size n a view must step by one difference,
-                 * for any other dims */
+                /* a value is the element's place in memory, so along each dim neighbours must
+                 * differ by one number */
                 bool regular = true;
                 int64_t inner = 1;
                 for (int d = shapes[s].ndim - 1; d >= 0; inner *= shapes[s].dim[d--])

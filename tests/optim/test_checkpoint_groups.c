@@ -211,8 +211,8 @@ END_TEST
 
 enum { TENSORS = 128 };
 
-/* The file once more, without the tensors whose name ends in `without`, and the tensor of name
- * `instead` with another tensor's content, and with `more` (NULL: none). */
+/* Copies a file. Leaves out the tensors whose names end in `without`, gives the tensor named
+ * `instead` the content of `tensor`, and adds `more`. NULL: not this change. */
 static void rewrite(const char *from, const char *to, const char *without, const char *instead,
                     ct_tensor *tensor, const char *more) {
     ct_named named[TENSORS];

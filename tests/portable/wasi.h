@@ -1,6 +1,6 @@
-/* What the tests use of POSIX and WASI lacks; included before each of their files. What it cannot
- * have (threads, forks, FIFOs, modes) fails, and the tests that need it are tagged "threads",
- * "forks" or "posix" and left out. */
+/* The functions of POSIX that the tests use and WASI lacks. The file is included before each file
+ * of the tests. Threads, forks, FIFOs and modes cannot be had here: their functions fail, and the
+ * tests that need them are tagged "threads", "forks" or "posix" and left out. */
 #ifndef PORTABLE_WASI_H
 #define PORTABLE_WASI_H
 

@@ -1,5 +1,5 @@
-/* glibc has other names for the calls with offsets where a long has 32 bits and offsets have 64,
- * and from 2.34 on for those with times of 64 bits; the linker wraps these. */
+/* On machines whose long has 32 bits glibc has other names for the calls with offsets of 64 bits,
+ * and from 2.34 on for those with times of 64 bits. The linker wraps calls by these names. */
 #ifndef WIDE_OFFSETS_H
 #define WIDE_OFFSETS_H
 

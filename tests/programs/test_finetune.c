@@ -118,8 +118,9 @@ START_TEST(conversations) {
 }
 END_TEST
 
-/* Lines of a text and of a completion. Special tokens are tokens unless .plain; of a completion the
- * tokens behind the prompt count, and the end of the text. */
+/* Lines with a text, and with a prompt and a completion. A special token in the text is one token,
+ * unless .plain is set. The targets of a completion are the tokens behind the prompt and the end of
+ * the text. */
 START_TEST(completions) {
     ct_tokenizer *tokenizer = bytes_tokenizer();
     documents_opts opts = {.tokenizer = tokenizer, .end_id = 0};

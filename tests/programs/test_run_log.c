@@ -276,8 +276,8 @@ static bool is_there(const char *file) {
     return found != NULL;
 }
 
-/* A program that is stopped removes its temporary file while that is open; if one could not, a
- * later program, which may have the same number, takes another name. */
+/* A program that is stopped removes its temporary file, which is still open. If it could not, a
+ * later program with the same process number takes another name. */
 START_TEST(a_file_beside) {
     char target[256], left[256], name[256];
     const int other = system_create_beside(path, target, left, sizeof left),

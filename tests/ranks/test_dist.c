@@ -65,8 +65,10 @@ static ct_rng stream_of(int64_t step, int64_t i) {
     return (ct_rng){7, UINT64_C(1) << 63 | (uint64_t)step << 38 | (uint64_t)i << 20};
 }
 
-/* sum[k] of the gradients of all parameters, one behind the other, as if each missing one were 0;
- * returns the number of elements. Sums in double, rounded to the dtype, equal sums in the dtype. */
+/* Adds the gradients of all parameters, or the numbers `more`, to sum[k]; parameters follow each
+ * other, and a missing gradient counts as 0. Returns the number of elements. Each sum of two
+ * numbers is computed in double and rounded to the dtype, which gives the bits of a sum in the
+ * dtype. */
 static int64_t add_grads(ct_module *root, double *sum, const double *more) {
     int64_t at = 0;
     for (ct_param p = {0}; ct_module_next(root, &p); at += ct_numel(p.tensor)) {

@@ -1,5 +1,5 @@
-/* All others name a rank that does not answer, also ranks that only wait for ranks
- * that wait for it, and wherever in a step it stops. */
+/* One rank stops to answer, at any place of a step. All others must name it, also those that wait
+ * only for ranks that wait for it. */
 #include "dist_model.h"
 
 #include <time.h>

@@ -459,8 +459,8 @@ START_TEST(new_tokens) {
 }
 END_TEST
 
-/* A megabyte of which each byte could begin an added token, and of one that takes the white space
- * beside it. */
+/* A megabyte in which each byte could begin an added token, or which is full of an added token that
+ * strips the white space beside it: a quadratic search would take minutes. */
 START_TEST(long_texts) {
     enum { SIZE = 1 << 20 };
     ct_tokenizer *tokenizer = tokenizer_of(bpe_json);
@@ -476,8 +476,8 @@ START_TEST(long_texts) {
 }
 END_TEST
 
-/* Large texts of one repeated part, also of parts that a normalizer removes: their ids are as many
- * for any room, and ranges are within the text. */
+/* Large texts of one repeated part, also of parts that a normalizer removes. The number of ids does
+ * not depend on the room for them, and ranges are within the text. */
 START_TEST(large_texts) {
     static const char *const files[] = {bpe_json, llama_json, bert_json};
     static const char *const parts[] = {

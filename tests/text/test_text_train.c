@@ -64,8 +64,8 @@ START_TEST(byte_order_marks) {
 }
 END_TEST
 
-/* The package's numbers of tokens of `other`, with 300 ids learned from `sample`.
- * The text comes back. */
+/* With 300 ids learned from `sample`, the text `other` has as many tokens as in the package, and
+ * decoding them gives the text. */
 START_TEST(ids_of_each_split) {
     static const int64_t counts[] = {39, 40, 38, 40};
     for (int split = 0; split <= CT_SPLIT_NONE; split++) {

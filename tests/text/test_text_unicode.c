@@ -237,8 +237,8 @@ START_TEST(ill_formed) {
 }
 END_TEST
 
-/* An ill-formed byte is found wherever it is among ASCII and other characters, and a U+FFFD that is
- * in the text is none. */
+/* An ill-formed byte is found at any place among ASCII and other characters. A U+FFFD that the text
+ * has itself is well-formed. */
 START_TEST(check_finds_the_first) {
     for (size_t size = 1; size < 40; size++) {
         char text[48];
