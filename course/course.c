@@ -1,35 +1,28 @@
-/* Runs one test of an exercise:
- *     program TEST FD SECONDS MIB SEED SANITIZED NAMESPACES     the last two are 0 or 1
- *     program --list                                            the tests, with points and hidden
- *     program --namespaces                                      whether namespaces can be had
- * The verdict goes to FD. First "over" is sent there, once the test has returned or failed; `grade`
- * answers with a nonce on standard input and believes only what begins with it: the submission's
- * code, which no longer runs then, cannot have read it. Limits are set before that code runs. */
-#define _GNU_SOURCE /* unshare, syscall */
+/* Runs one test of an exercise. This is the judge: it starts the submission, a program of its own
+ * behind a seal, and compares the numbers that it answers (remote.h).
+ *     program TEST FD SECONDS MIB SEED SUBMISSION SEAL    SEAL: sealed, practice or sanitized
+ *     program --list                                      the tests, with points and hidden
+ *     program --probe SUBMISSION                          whether it runs, sealed: exit status 0
+ * The verdict goes to FD:
+ *     passed                              or
+ *     failed POINTS, word, sentence, report, each on a line of its own, the report on many; or
+ *     died CODE                           the submission: its exit code, or minus a signal */
+#define _GNU_SOURCE /* M_PI, open_memstream */
 #include "course.h"
 #include "likeness.h"
+#include "remote.h"
+#include "seal.h"
 
+#include <fcntl.h>
 #include <math.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
-#ifdef __linux__
-#include <sched.h>
-#include <sys/mount.h>
-#include <sys/syscall.h>
-#endif
 
-enum { NONCE = 32 };
 static int result;
 static double seconds; /* the time limit of the test */
-static bool sanitized;
-static unsigned long memory_mib;
 static ct_context *context;
 static const course_test *running;
 static char hint[1024];
@@ -63,17 +56,10 @@ typedef struct {
     const char *word, *sentence, *numbers, *report;
 } failure;
 
+static void end(const char *verdict, const failure *t) __attribute__((noreturn));
 static void end(const char *verdict, const failure *t) {
-    char nonce[NONCE];
-    size_t size = 0;
     fflush(NULL);
-    put("over\n", 5);
-    while (size < NONCE) {
-        const ssize_t got = read(STDIN_FILENO, nonce + size, NONCE - size);
-        if (got <= 0) _exit(3);
-        size += (size_t)got;
-    }
-    put(nonce, NONCE), put(verdict, strlen(verdict));
+    put(verdict, strlen(verdict));
     if (t) {
         put_line(t->word), put_line(t->sentence);
         if (*t->numbers) put_line(t->numbers);
@@ -81,6 +67,12 @@ static void end(const char *verdict, const failure *t) {
         put(t->report, strlen(t->report));
     }
     _exit(0);
+}
+
+void course_end_as_died(int code) {
+    char verdict[32];
+    snprintf(verdict, sizeof verdict, "died %d\n", code);
+    end(verdict, NULL);
 }
 
 static void end_as_failed(int points, const failure *t) {
@@ -137,35 +129,9 @@ void course_hint(const char *format, ...) {
     va_end(args);
 }
 
-/* ---- memory ---- */
-
-/* The linker replaces malloc and its like by these functions. New memory holds NaN, and the test
- * ends if memory is short. */
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *block, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *block, size_t size);
-
-static void *there(void *block, size_t count, size_t size) {
-    if (!block && count && size)
-        course_fail("needed more memory than the limit of %lu MiB: there is no room for %zu times "
-                    "%zu bytes",
-                    memory_mib, count, size);
-    return block;
-}
-
-void *__wrap_malloc(size_t size) {
-    void *block = there(__real_malloc(size), 1, size);
-    return block ? memset(block, 0xff, size) : NULL;
-}
-void *__wrap_calloc(size_t count, size_t size) {
-    return there(__real_calloc(count, size), count, size);
-}
-void *__wrap_realloc(void *block, size_t size) {
-    return there(__real_realloc(block, size), 1, size);
+void course_end_as_found(const char *word, const char *sentence) {
+    fail_reporting(word, "", "%s", sentence);
+    _exit(0);
 }
 
 /* ---- comparing ---- */
@@ -198,6 +164,7 @@ static ct_tensor *made(ct_tensor *tensor) {
 static double *values_of(const char *what, ct_tensor *tensor) {
     const int64_t n = ct_numel(tensor);
     double *values = malloc((size_t)n * sizeof *values + 1);
+    if (!values) course_fail("%s: the test has no memory", what);
     if (!ct_to_f64(tensor, values, n)) course_fail("%s: %s", what, ct_error_message(context));
     return values;
 }
@@ -353,14 +320,70 @@ static void fail_of_gradient(const char *what, const ct_gradcheck_result *r, cha
                                 *hint ? hint : sentence, numbers, rest ? rest + 1 : ""});
 }
 
+/* The value of a function of yours, which the judge has computed, too: forward hands on the judge's
+ * numbers, and backward goes to yours. Inputs: yours, the judge's. */
+static ct_tensor *settled_forward(ct_call *call) { return ct_scale(call->in[1], 1); }
+static bool settled_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    (void)call;
+    grad[0] = ct_scale(cotangents[0], 1);
+    return grad[0] != NULL;
+}
+static const ct_op settled = {
+    .name = "settled", .forward = settled_forward, .backward = settled_backward};
+
+/* A function whose gradient is checked, and the judge's own forward of it, if a course_forward_first
+ * at the same inputs has told it. */
+typedef struct {
+    const char *what;
+    ct_fn yours;
+    void *arg;
+    const course_function *own;
+    void *own_arg;
+} judged_function;
+
+static void find_own_forward(judged_function *judged, ct_tensor *const *in, int n) {
+    if (n != first_forward.n || memcmp(in, first_forward.in, (size_t)n * sizeof *in)) return;
+    judged->own = first_forward.f, judged->own_arg = first_forward.arg;
+}
+
+/* Differences are taken of the judge's forward: one that is right only where it was compared would
+ * else make any gradient right. Yours must be the same function everywhere. */
+static ct_tensor *judge_forward(ct_tensor *const *in, int n, void *arg) {
+    const judged_function *judged = arg;
+    const ct_rng before = ct_rng_get(context);
+    /* the judge's first: a forward may change its inputs, which the checker finds */
+    ct_scope scope = ct_scope_open_no_grad(context);
+    ct_tensor *own = judged->own ? course_as_yours(judged->own, in, n, judged->own_arg) : NULL;
+    own = own ? ct_scope_return(scope, own) : NULL;
+    if (!own) ct_scope_close(scope);
+    bool wanted = false;
+    for (int i = 0; i < n; i++) wanted = wanted || (in[i] && ct_requires_grad(in[i]));
+    if (own && !wanted) return own;
+    ct_rng_set(context, before);
+    ct_tensor *yours = judged->yours(in, n, judged->arg);
+    if (own && yours && !course_same(yours, own, 1e-9)) {
+        course_hint("%s", "");
+        course_value(judged->what, yours, own, 1e-9);
+    }
+    return own && yours ? ct_apply(&settled, (ct_tensor *[]){yours, own}, 2, NULL) : yours;
+}
+
 void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const *in, int n,
                         ct_gradcheck_opts opts) {
     char *report = NULL;
     size_t size;
     opts.report = open_memstream(&report, &size);
-    ct_gradcheck_result r = ct_gradcheck(fn, arg, in, n, opts);
+    judged_function judged = {.yours = fn, .arg = arg, .what = what};
+    find_own_forward(&judged, in, n);
+    remote_allow_changes(true);
+    ct_gradcheck_result r = ct_gradcheck(judge_forward, &judged, in, n, opts);
+    remote_allow_changes(false);
     if (opts.report) fclose(opts.report);
     if (!r.ran) fail_reporting(ct_error_message(context), "", "%s", what);
+    const bool unwritten = remote_unwritten();
+    if (!r.ok && unwritten && r.mistake == CT_MISTAKE_NOT_FINITE && !*hint)
+        course_hint("the gradient has numbers that were never written, or were computed from memory "
+                    "that was not (new memory holds NaN here)");
     if (!r.ok) fail_of_gradient(what, &r, report ? report : (char[1]){""});
     free(report);
 }
@@ -399,25 +422,6 @@ void course_gradient_is(const char *what, const ct_op *op, const void *attrs, ct
     }
 }
 
-static const char *timed; /* the name of the function whose backward is timed */
-static double allowed_seconds;
-
-static void too_long(int signal) {
-    (void)signal;
-    course_fail("backward takes too long: does it take differences of forward? %s: it has not "
-                "ended after %.1f s of work",
-                timed, allowed_seconds);
-}
-
-/* Sets the seconds of work after which `too_long` ends the test; 0: never. */
-static void time_limit(double after) {
-    const struct itimerval timer = {
-        .it_value = {(time_t)after, (suseconds_t)((after - floor(after)) * 1e6)}};
-    if (setitimer(ITIMER_PROF, &timer, NULL)) course_fail("the timer cannot be set");
-}
-
-static double work(void) { return (double)clock() / CLOCKS_PER_SEC; }
-
 /* Returns fn(in), and sets grad[i] to the gradient of sum(weights fn(in)), NULL if there is none.
  * If *weights is NULL the weights are made. */
 static ct_tensor *gradients_of(const char *what, ct_fn fn, void *arg, ct_tensor *const *in, int n,
@@ -428,15 +432,20 @@ static ct_tensor *gradients_of(const char *what, ct_fn fn, void *arg, ct_tensor 
         if (in[i] && ct_dtype_of(in[i]) == CT_F64)
             leaf[i] = ct_set_requires_grad(made(ct_scale(ct_detach(in[i]), 1)), true);
     }
-    const double start = work();
+    const double start = remote_work();
     ct_tensor *out = fn(leaf, n, arg);
     if (!out) fail_reporting(ct_error_message(context), "", "%s", what);
-    timed = what, allowed_seconds = fmin(seconds / 5 + 100 * (work() - start), seconds / 2.5);
+    const double allowed = fmin(seconds / 5 + 100 * (remote_work() - start), seconds / 2.5);
     if (!*weights) *weights = course_randn(context, ct_shape_of(out));
     ct_tensor *loss = made(ct_sum(ct_mul(out, *weights), CT_ALL, false));
-    if (limited) signal(SIGPROF, too_long), time_limit(allowed_seconds);
+    char late[512];
+    snprintf(late, sizeof late,
+             "backward takes too long: does it take differences of forward? %s: it has not ended "
+             "after %.1f s of work",
+             what, allowed);
+    if (limited) remote_limit(allowed, late);
     if (!ct_backward(loss)) fail_reporting(ct_error_message(context), "", "%s", what);
-    if (limited) time_limit(0);
+    if (limited) remote_limit(0, NULL);
     for (int i = 0; i < n; i++) grad[i] = leaf[i] == in[i] ? NULL : ct_grad(leaf[i]);
     return out;
 }
@@ -473,31 +482,7 @@ ct_tensor *course_randn(ct_context *of, ct_shape shape) {
 
 /* ---- one test ---- */
 
-static bool limit(int what, unsigned long soft, unsigned long hard) {
-    return setrlimit(what, &(struct rlimit){soft, hard}) == 0;
-}
-
-/* Takes the network from this process and makes every file system read-only for it. Returns whether
- * this succeeded. */
-static bool namespaces(void) {
-#ifdef __linux__
-    enum { MOUNT_SETATTR = 442, RECURSIVE = 0x8000 };
-    const struct {
-        uint64_t set, clear, propagation, userns;
-    } read_only = {.set = 1, .propagation = MS_PRIVATE};
-    return unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC) == 0 &&
-           syscall(MOUNT_SETATTR, -1, "/", RECURSIVE, &read_only, sizeof read_only) == 0;
-#else
-    return false;
-#endif
-}
-
-/* Whether there are other threads: a thread of the submission could send a verdict in place of this
- * one. A sanitizer has threads of its own, so with it the answer is false. */
-static bool other_threads(void) {
-    struct stat tasks; /* its number of links is the number of threads plus 2 */
-    return !sanitized && stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 3;
-}
+__attribute__((weak)) void remote_ready(void) {}
 
 static int list(void) {
     for (int i = 0; i < course_test_count; i++)
@@ -505,36 +490,39 @@ static int list(void) {
     return fflush(stdout) == 0 ? 0 : 2;
 }
 
+static int probe(const char *submission) {
+    remote_start(&(remote_options){
+        .program = submission, .seconds = 10, .memory_mib = 1024, .sealed = true});
+    remote_stop();
+    return 0;
+}
+
 int main(int count, char **args) {
     if (count == 2 && strcmp(args[1], "--list") == 0) return list();
-    if (count == 2 && strcmp(args[1], "--namespaces") == 0) return namespaces() ? 0 : 1;
+    if (count == 3 && strcmp(args[1], "--probe") == 0) return result = 2, probe(args[2]);
     if (count != 8) {
         fprintf(stderr, "this program is run by course/grade\n");
         return 2;
     }
-    const char *name = args[1];
-    const unsigned long whole_seconds = strtoul(args[3], NULL, 10);
-    const uint64_t seed = strtoull(args[5], NULL, 10);
-    result = atoi(args[2]), memory_mib = strtoul(args[4], NULL, 10);
-    seconds = (double)whole_seconds, sanitized = *args[6] == '1';
-    setvbuf(stdout, NULL, _IOLBF, 0); /* a crash loses no line */
-    if (*args[7] == '1' && !namespaces()) course_fail("the namespaces cannot be had");
-    if (!limit(RLIMIT_CORE, 0, 0) || !limit(RLIMIT_FSIZE, 0, 0) ||
-        !limit(RLIMIT_CPU, whole_seconds, whole_seconds + 1) ||
-        /* a sanitizer reserves more address space than such a limit, and has threads of its own */
-        (!sanitized &&
-         (!limit(RLIMIT_AS, memory_mib << 20, memory_mib << 20) || !limit(RLIMIT_NPROC, 0, 0))))
-        course_fail("the limits cannot be set");
+    const char *name = args[1], *seal = args[7];
+    const remote_options options = {.program = args[6],
+                                    .seconds = strtoul(args[3], NULL, 10),
+                                    .memory_mib = strtoul(args[4], NULL, 10),
+                                    .sealed = strcmp(seal, "sealed") == 0,
+                                    .sanitized = strcmp(seal, "sanitized") == 0};
+    result = atoi(args[2]), seconds = (double)options.seconds;
+    fcntl(result, F_SETFD, FD_CLOEXEC);
     for (int i = 0; i < course_test_count; i++) {
         if (strcmp(course_tests[i].name, name)) continue;
-        context = ct_context_new((ct_context_opts){.seed = seed, .threads = 1});
+        const ct_context_opts of_judge = {.seed = strtoull(args[5], NULL, 10), .threads = 1};
+        context = ct_context_new(of_judge);
         if (!context || ct_error(context)) course_fail("no context: %s", ct_error_message(context));
         running = &course_tests[i];
+        remote_start(&options), remote_ready();
         running->run(context);
         end_with_wrongs();
         if (ct_error(context)) course_fail("an error is left: %s", ct_error_message(context));
-        ct_context_free(context);
-        if (other_threads()) course_fail("a thread is left");
+        remote_stop();
         end("passed\n", NULL);
     }
     course_fail("there is no test %s", name);

@@ -1,9 +1,21 @@
 # The course: grading, what a teacher gives away, and the tests of both.
 
-COURSE = $(patsubst %.c,$(BUILD)/obj/%.o,course/course.c $(wildcard course/[0-9]*/test.c))
-$(COURSE): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
+# Of each exercise a program is built, its judge: tests, what stands in them for a submission, and the library. A submission
+# is linked, by course/grade, with the sealed.o of course/ and of its exercise.
+COURSE_SHARED  = course/course.c course/remote.c course/seal.c
+COURSE_FOLDERS = $(patsubst course/%/test.c,%,$(wildcard course/[0-9]*/test.c))
+COURSE_OBJ     = $(patsubst %.c,$(BUILD)/obj/%.o,$(COURSE_SHARED) course/sealed.c \
+                   $(foreach e,$(COURSE_FOLDERS),$(addprefix course/$(e)/,test.c remote.c sealed.c)))
+WITHOUT_DEBUG  = -Wl,--strip-debug
+JUDGES         = $(COURSE_FOLDERS:%=$(BUILD)/course/%/judge)
+COURSE         = $(COURSE_OBJ) $(JUDGES)
+$(COURSE_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call if_quiet,CC)$(CC) $(call at_O1,$(ALL_CFLAGS)) -MMD -MP -c $< -o $@
+$(JUDGES): $(BUILD)/course/%/judge: $(BUILD)/obj/course/%/test.o $(BUILD)/obj/course/%/remote.o \
+    $(COURSE_SHARED:%.c=$(BUILD)/obj/%.o) $(STATIC)
+	@mkdir -p $(@D)
+	$(call if_quiet,LD)$(CC) $(LINK_FLAGS) $(if $(SANITIZE),,$(WITHOUT_DEBUG)) $^ -o $@ $(LIBS)
 
 EX ?= all
 course: $(STATIC) $(COURSE) ## what grading needs, built

@@ -5,6 +5,9 @@ import tempfile
 from pathlib import Path
 
 
+UNSEALED = "not sealed: for practice"  # what marks without the seal are worth
+
+
 class Trouble(Exception):
     """Nothing can be graded."""
 
@@ -71,6 +74,8 @@ def show(graded):
     print(f"  {'total':{width}}  {graded['score']:2}/{graded['points']}\n")
     if graded.get("left_out"):
         print(f"  and {graded['left_out']} hidden\n")
+    if graded["seal"] != "sealed":
+        print(f"  {UNSEALED}\n")
     if graded["seed"] != 1:
         print(f"  with SEED={graded['seed']}\n")
     if graded["note"]:
@@ -100,11 +105,12 @@ def gradescope(all_graded, hidden="hidden"):
               "max_score": test["points"], "status": "passed" if test["passed"] else "failed", "output": told(test) or "right",
               "visibility": hidden if test["hidden"] else "visible"}
              for graded in all_graded for number, test in enumerate(graded["tests"], 1)]
-    seed, sandbox = all_graded[0]["seed"], all_graded[0]["sandbox"]
+    seed, seal = all_graded[0]["seed"], all_graded[0]["seal"]
     notes = [of(graded, graded["note"]) for graded in all_graded if graded["note"]] + [f"SEED={seed}"] * (seed != 1)
+    notes += [UNSEALED] * any(graded["seal"] != "sealed" for graded in all_graded)
     return {"score": sum(graded["score"] for graded in all_graded),
             "execution_time": round(sum(graded["seconds"] for graded in all_graded)),
-            "output": "\n\n".join(notes), "extra_data": {"seed": seed, "sandbox": sandbox}, "tests": tests}
+            "output": "\n\n".join(notes), "extra_data": {"seed": seed, "seal": seal}, "tests": tests}
 
 
 def write_whole(path, text):

@@ -119,6 +119,14 @@ static char wrongs_hint[sizeof hint];
 /* A mistake that fits here, but not at the probe: said if nothing fits better. */
 static char only_here[sizeof hint];
 
+/* The function and the inputs of the last course_forward_first: the judge's own forward. */
+static struct {
+    const course_function *f;
+    void *arg;
+    ct_tensor *in[MOST_INPUTS];
+    int n;
+} first_forward;
+
 static bool nothing(guess g) { return g.mistakes == 0 && g.reading == 0; }
 
 /* The result of a guess; NULL if the guess gives none. */
@@ -155,8 +163,13 @@ typedef struct {
 } suspicion;
 
 static ct_tensor *again(const suspicion *s, ct_tensor *const *in, void *arg) {
+    ct_tensor *copy[MOST_INPUTS];
+    for (int i = 0; i < s->n; i++)
+        copy[i] = in[i] && ct_dtype_of(in[i]) == CT_F64 ? ct_scale(ct_detach(in[i]), 1) : in[i];
     ct_rng_set(context, s->rng);
-    ct_tensor *out = s->f->yours(in, s->n, arg);
+    remote_allow_changes(true);
+    ct_tensor *out = s->f->yours(copy, s->n, arg);
+    remote_allow_changes(false);
     if (!ct_error(context)) return out;
     ct_error_clear(context);
     return NULL;
@@ -446,7 +459,9 @@ static guess forward(const char *what, const course_function *f, void *arg, ct_t
     ct_tensor *right = made(f->variant(in, n, arg, 0));
     right = made(ct_scale(ct_detach(right), 1));
     ct_rng_set(context, rng);
+    remote_allow_changes(true); /* to copies: `right` stands already */
     ct_tensor *got = f->yours(kept, n, arg);
+    remote_allow_changes(false);
     const guess found = look_at(f, arg, in, n, rng, kept, got, right, tolerance);
     if (nothing(found) || is_easier(f, found) || !go_on) course_value(what, got, right, tolerance);
     *about = *depends = 0;
@@ -461,6 +476,8 @@ void course_forward(const char *what, const course_function *f, void *arg, ct_te
 
 void course_forward_first(const char *what, const course_function *f, void *arg,
                           ct_tensor *const *in, int n, double tolerance) {
+    first_forward.f = f, first_forward.arg = arg, first_forward.n = n;
+    memcpy(first_forward.in, in, (size_t)n * sizeof *in);
     const guess found = forward(what, f, arg, in, n, tolerance, true);
     if (nothing(found)) return;
     if (found.reading || wrongs.reading) wrongs = found;

@@ -2,6 +2,7 @@
  * its memory, and a transformer of it. */
 #include "../attention_variants.h"
 #include "../course.h"
+#include "../remote.h"
 #include "exercise.h"
 #include "mistakes.h"
 
@@ -298,26 +299,16 @@ enum { RESIDENT = 4 };
 enum { RESIDENT = 1 };
 #endif
 
-/* The largest memory of this process so far, in bytes, or 0 if the system does not give it (Linux
- * does). */
-static double process_peak(void) {
-    char line[128];
-    double kib = 0;
-    FILE *status = fopen("/proc/self/status", "r");
-    while (status && fgets(line, sizeof line, status))
-        if (strncmp(line, "VmHWM:", 6) == 0) kib = strtod(line + 6, NULL);
-    if (status) fclose(status);
-    return kib * 1024 / RESIDENT;
-}
-
 enum { LONG = 1024 };
 /* bytes; all that is needed is less than half a megabyte */
 static const double limit = 2 << 20, matrix = 8.0 * LONG * LONG;
 
-/* Checks the memory that was taken beyond `live`, from the library or in any other way, since the
- * process had at most `peak`. */
-static void check_memory(ct_context *context, const char *what, int64_t live, double peak) {
-    const double taken = (double)(ct_memory(context).peak - live), grown = process_peak() - peak;
+/* Checks the memory that the submission has taken, from the library or in any other way, beyond what
+ * it had before. */
+static void check_memory(const char *what, const remote_memory_stats *before) {
+    const remote_memory_stats now = remote_memory(false);
+    const double taken = (double)(now.peak - before->live),
+                 grown = (now.process_peak - before->process_peak) / RESIDENT;
     if (fmax(taken, grown) > limit)
         course_fail("%s took %.1f MB for %d queries and keys, where %.1f MB are allowed: a (T, T) "
                     "matrix has %.1f MB",
@@ -334,14 +325,12 @@ static void memory(ct_context *context) {
         expected[i] = ct_scale(ct_grad(p.in[i]), 1);
         ct_zero_grad(p.in[i]);
     }
-    ct_memory_reset_peak(context);
-    const int64_t live = ct_memory(context).live;
-    const double peak = process_peak();
+    const remote_memory_stats before = remote_memory(true);
     ct_tensor *out = yours(&p);
-    check_memory(context, "forward", live, peak);
+    check_memory("forward", &before);
     course_value("1,024 keys in blocks of 64", out, expected[3], 1e-10);
     ct_backward(ct_sum(ct_mul(out, weights), CT_ALL, false));
-    check_memory(context, "forward and backward", live, peak);
+    check_memory("forward and backward", &before);
     const char *names[] = {"the gradient of q", "the gradient of k", "the gradient of v"};
     for (int i = 0; i < 3; i++) course_value(names[i], ct_grad(p.in[i]), expected[i], 1e-10);
 }

@@ -1,6 +1,7 @@
 /* adamw_step beside the library's AdamW, and train beside a loop that calls the same adamw_step, so
  * that a mistake in the one costs nothing in the other. */
 #include "../course.h"
+#include "../remote.h"
 #include "exercise.h"
 
 #include <math.h>
@@ -320,16 +321,17 @@ static void memory(ct_context *context) {
     static double losses[LONG];
     moons p = new_moons(context);
     run(&p, PARAMS, SHORT, usual, losses);
-    int64_t live = ct_memory(context).live, peak = ct_memory(context).peak;
+    const remote_memory_stats before = remote_memory(false);
     p.calls = 0;
     run(&p, PARAMS, LONG, usual, losses);
     /* handles of the gradients may be left */
-    if (ct_memory(context).peak > peak + 20000)
+    const remote_memory_stats after = remote_memory(false);
+    if (after.peak > before.peak + 20000)
         course_fail("%d steps took %.0f kB more than %d: what a step makes must end with it", LONG,
-                    (double)(ct_memory(context).peak - peak) / 1e3, SHORT);
-    if (ct_memory(context).live > live + 20000)
-        course_fail("%.0f kB are left after %d steps",
-                    (double)(ct_memory(context).live - live) / 1e3, LONG);
+                    (double)(after.peak - before.peak) / 1e3, SHORT);
+    if (after.live > before.live + 20000)
+        course_fail("%.0f kB are left after %d steps", (double)(after.live - before.live) / 1e3,
+                    LONG);
 }
 
 static void reaches(ct_context *context) {

@@ -1,0 +1,11 @@
+/* What the judge may ask a submission of this exercise for. */
+#include "../sealed.h"
+#include "exercise.h"
+
+const sealed_op sealed_ops[] = {
+    {"neuron", &neuron, NULL},
+    {"add", &add, NULL},
+    {"mul", &mul, NULL},
+    {NULL, NULL, NULL},
+};
+const sealed_function sealed_functions[] = {{NULL, NULL}};
