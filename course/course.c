@@ -77,7 +77,7 @@ void course_end_as_died(int code) {
 
 static void end_as_failed(int points, const failure *t) {
     char verdict[32];
-    const int most = running ? running->points - 1 : 0;
+    const int most = running && running->points > 0 ? running->points - 1 : 0;
     snprintf(verdict, sizeof verdict, "failed %d\n",
              points < 0      ? 0
              : points < most ? points
@@ -331,8 +331,8 @@ static bool settled_backward(const ct_call *call, ct_tensor *const *cotangents, 
 static const ct_op settled = {
     .name = "settled", .forward = settled_forward, .backward = settled_backward};
 
-/* A function whose gradient is checked, and the judge's own forward of it, if a course_forward_first
- * at the same inputs has told it. */
+/* A function whose gradient is checked, and the judge's own forward of it, if a
+ * course_forward_first at the same inputs has told it. */
 typedef struct {
     const char *what;
     ct_fn yours;
@@ -382,8 +382,9 @@ void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const 
     if (!r.ran) fail_reporting(ct_error_message(context), "", "%s", what);
     const bool unwritten = remote_unwritten();
     if (!r.ok && unwritten && r.mistake == CT_MISTAKE_NOT_FINITE && !*hint)
-        course_hint("the gradient has numbers that were never written, or were computed from memory "
-                    "that was not (new memory holds NaN here)");
+        course_hint(
+            "the gradient has numbers that were never written, or were computed from memory "
+            "that was not (new memory holds NaN here)");
     if (!r.ok) fail_of_gradient(what, &r, report ? report : (char[1]){""});
     free(report);
 }

@@ -152,6 +152,12 @@ static void check_silence(void) {
     if (recv(talk, &byte, 1, MSG_DONTWAIT | MSG_PEEK) > 0) no_answer();
 }
 
+static void end_for_memory(const char *text) {
+    char word[64];
+    snprintf(word, sizeof word, "needed more memory than the limit of %lu MiB", options.memory_mib);
+    course_end_as_found(word, text);
+}
+
 /* The answer to a request, when the submission has called back as often as it wants. */
 static message_kind ask(message_kind kind, remote_back back, void *arg) {
     check_silence();
@@ -162,6 +168,7 @@ static message_kind ask(message_kind kind, remote_back back, void *arg) {
             char word[64], sentence[1024];
             get_text(&answer, word, sizeof word), get_text(&answer, sentence, sizeof sentence);
             if (answer.broken || !*word || !*sentence) no_answer();
+            if (!strcmp(word, NO_MEMORY)) end_for_memory(sentence);
             course_end_as_found(word, sentence);
         }
         if (got != ANSWER_BACK || !back) return got;
@@ -178,9 +185,7 @@ static void take_error(ct_context *context) {
     const int64_t status = get_number(&answer);
     get_text(&answer, text, sizeof text);
     if (answer.broken || status <= CT_OK || status > CT_ERR_GRAD) no_answer();
-    if (status == CT_ERR_MEMORY)
-        course_end_as_found("needed more memory than the limit",
-                            text); /* the submission's context has no limit of its own */
+    if (status == CT_ERR_MEMORY) end_for_memory(text);
     if (!context) course_fail("%s", text);
     ct_fail(context, (ct_status)status, "%s", text);
 }

@@ -23,17 +23,18 @@
 /* An op whose forward and backward are the submission's. */
 ct_tensor *remote_forward(ct_call *call);
 bool remote_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad);
-/* Whether a backward since the last call of this function has given a number that was never written,
- * or was computed from one. */
+/* Whether a backward since the last call of this function has given a number that was never
+ * written, or was computed from one. */
 bool remote_unwritten(void);
 #define REMOTE_OP(its_name, size_of_attrs)                                                         \
-    {                                                                                              \
-        .name = (its_name), .attrs_size = (size_of_attrs), .forward = remote_forward,              \
-        .backward = remote_backward, .flags = CT_OP_OPTIONAL                                       \
-    }
+    {.name = (its_name),                                                                           \
+     .attrs_size = (size_of_attrs),                                                                \
+     .forward = remote_forward,                                                                    \
+     .backward = remote_backward,                                                                  \
+     .flags = CT_OP_OPTIONAL}
 
-/* Whether a forward that changes an input changes the judge's tensor: for a test that compares them.
- * Elsewhere the judge's stay as they are. Returns what held before. */
+/* Whether a forward that changes an input changes the judge's tensor: for a test that compares
+ * them. Elsewhere the judge's stay as they are. Returns what held before. */
 bool remote_allow_changes(bool allowed);
 
 /* ---- other functions ---- */
@@ -80,7 +81,8 @@ void remote_stop(void); /* the last look at guards; then the submission is ended
 void remote_ready(void);
 
 /* What ends a test (course.c): a mistake that the sealed program has found; a submission that is
- * no more, with its exit code or minus the signal that ended it, or late; an answer that is none. */
+ * no more, with its exit code or minus the signal that ended it, or late; an answer that is none.
+ */
 void course_end_as_found(const char *word, const char *sentence) __attribute__((noreturn));
 void course_end_as_died(int code) __attribute__((noreturn));
 

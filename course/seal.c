@@ -49,7 +49,8 @@ enum { UNSEALED = 125, PROGRAM = 4 /* the descriptor that is executed, and then 
 #define ANY_OF(x, yes, no) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, (uint32_t)(x), (yes), (no))
 #define CALL(name)         EQUAL(SYS_##name, 0, 1), ALLOW
 /* allowed if an argument is this number, or lies in this range */
-#define CALL_IF(name, argument, x) EQUAL(SYS_##name, 0, 4), LOW(argument), EQUAL(x, 0, 1), ALLOW, REFUSE
+#define CALL_IF(name, argument, x)                                                                 \
+    EQUAL(SYS_##name, 0, 4), LOW(argument), EQUAL(x, 0, 1), ALLOW, REFUSE
 #define CALL_IN(name, argument, first, last)                                                       \
     EQUAL(SYS_##name, 0, 5), LOW(argument), BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (first), 0, 2),    \
         BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, (last), 1, 0), ALLOW, REFUSE
@@ -62,28 +63,71 @@ enum { UNSEALED = 125, PROGRAM = 4 /* the descriptor that is executed, and then 
  * a thread or a process, or reaches another one. */
 static bool set_filter(void) {
     const struct sock_filter rows[] = {
-        LOAD(arch), EQUAL(OWN_ABI, 1, 0), RETURN(SECCOMP_RET_KILL_PROCESS), LOAD(nr),
+        LOAD(arch),
+        EQUAL(OWN_ABI, 1, 0),
+        RETURN(SECCOMP_RET_KILL_PROCESS),
+        LOAD(nr),
 #ifdef __x86_64__
         /* the third ABI, x32, has numbers from 2^30 on */
-        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1), RETURN(SECCOMP_RET_KILL_PROCESS),
-        EQUAL(SYS_arch_prctl, 0, 4), LOW(0), EQUAL(0x1002 /* ARCH_SET_FS */, 0, 1), ALLOW, REFUSE,
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1),
+        RETURN(SECCOMP_RET_KILL_PROCESS),
+        EQUAL(SYS_arch_prctl, 0, 4),
+        LOW(0),
+        EQUAL(0x1002 /* ARCH_SET_FS */, 0, 1),
+        ALLOW,
+        REFUSE,
 #endif
-        EQUAL(SYS_clone3, 0, 1), RETURN(SECCOMP_RET_ERRNO | ENOSYS),
+        EQUAL(SYS_clone3, 0, 1),
+        RETURN(SECCOMP_RET_ERRNO | ENOSYS),
         /* talk with the judge, and output */
-        EQUAL(SYS_read, 0, 5), LOW(0), EQUAL(3, 1, 0), EQUAL(0, 0, 1), ALLOW, REFUSE,
-        CALL_IN(write, 0, 1, 3), CALL_IN(writev, 0, 1, 2), CALL_IN(fstat, 0, 0, 2),
+        EQUAL(SYS_read, 0, 5),
+        LOW(0),
+        EQUAL(3, 1, 0),
+        EQUAL(0, 0, 1),
+        ALLOW,
+        REFUSE,
+        CALL_IN(write, 0, 1, 3),
+        CALL_IN(writev, 0, 1, 2),
+        CALL_IN(fstat, 0, 0, 2),
         /* memory: anonymous, and never executable */
-        CALL(brk), CALL(munmap), CALL(mremap), CALL(madvise),
+        CALL(brk),
+        CALL(munmap),
+        CALL(mremap),
+        CALL(madvise),
         CALL_WITHOUT(mprotect, 2, PROT_EXEC),
-        EQUAL(SYS_mmap, 0, 7), LOW(2), ANY_OF(PROT_EXEC, 4, 0), LOW(3), ANY_OF(MAP_ANONYMOUS, 0, 2),
-        ANY_OF(MAP_SHARED, 1, 0), ALLOW, REFUSE,
+        EQUAL(SYS_mmap, 0, 7),
+        LOW(2),
+        ANY_OF(PROT_EXEC, 4, 0),
+        LOW(3),
+        ANY_OF(MAP_ANONYMOUS, 0, 2),
+        ANY_OF(MAP_SHARED, 1, 0),
+        ALLOW,
+        REFUSE,
         /* the C library's begin and end */
-        CALL(set_tid_address), CALL(set_robust_list), CALL(rseq), CALL(getrandom), CALL(getpid),
-        CALL(gettid), CALL(clock_gettime), CALL(sched_getaffinity), CALL(sched_yield), CALL(uname),
-        CALL(futex), CALL(exit), CALL(exit_group), CALL(rt_sigreturn), CALL(rt_sigprocmask),
+        CALL(set_tid_address),
+        CALL(set_robust_list),
+        CALL(rseq),
+        CALL(getrandom),
+        CALL(getpid),
+        CALL(gettid),
+        CALL(clock_gettime),
+        CALL(sched_getaffinity),
+        CALL(sched_yield),
+        CALL(uname),
+        CALL(futex),
+        CALL(exit),
+        CALL(exit_group),
+        CALL(rt_sigreturn),
+        CALL(rt_sigprocmask),
         CALL(rt_sigaction),
         /* limits are read, not set: the new ones are NULL */
-        EQUAL(SYS_prlimit64, 0, 6), LOW(2), EQUAL(0, 0, 3), HIGH(2), EQUAL(0, 0, 1), ALLOW, REFUSE,
+        EQUAL(SYS_prlimit64, 0, 6),
+        LOW(2),
+        EQUAL(0, 0, 3),
+        HIGH(2),
+        EQUAL(0, 0, 1),
+        ALLOW,
+        REFUSE,
         /* abort sends a signal to its own process */
         CALL_IF(tgkill, 0, getpid()),
         /* the program itself: its descriptor is closed by this call, so there is no second one */
@@ -119,9 +163,7 @@ static bool drop_root(void) {
 
 static void end_with_judge(void) { prctl(PR_SET_PDEATHSIG, SIGKILL); }
 
-static bool set_seal(void) {
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && set_filter();
-}
+static bool set_seal(void) { return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && set_filter(); }
 static void execute(char **args, char **environment) {
     syscall(SYS_execveat, PROGRAM, "", args, environment, AT_EMPTY_PATH);
 }

@@ -164,7 +164,8 @@ static ct_tensor *guarded_tensor(ct_context *of, const char *name, ct_dtype dtyp
     const size_t element = wire_size_of(dtype);
     int64_t n = 1;
     for (int d = 0; d < shape.ndim; d++)
-        if (shape.dim[d] < 0 || n > MESSAGE_MOST || (shape.dim[d] && n > MESSAGE_MOST / shape.dim[d]))
+        if (shape.dim[d] < 0 || n > MESSAGE_MOST ||
+            (shape.dim[d] && n > MESSAGE_MOST / shape.dim[d]))
             return ct_empty(of, dtype, shape); /* which says why */
         else n *= shape.dim[d];
     const int64_t guard = (int64_t)(GUARD / element);
@@ -240,9 +241,7 @@ static void check_block(block *b) {
 
 static void *block_new(size_t size, int fill) {
     block *b = size > (size_t)1 << 40 ? NULL : malloc(HEAD + size + GUARD_OF_BLOCK);
-    if (!b)
-        sealed_says("out of memory", "it needed more memory than the limit: there is no room for "
-                                     "%zu bytes more", size);
+    if (!b) sealed_says(NO_MEMORY, "there is no room for %zu bytes more", size);
     *b = (block){&blocks, blocks.after, size, own_mark(b)};
     b->after->before = b, blocks.after = b;
     fill_guard(content_of(b) - GUARD_OF_BLOCK, GUARD_OF_BLOCK);
@@ -275,8 +274,8 @@ void *sealed_realloc(void *content, size_t size) {
     return grown;
 }
 
-/* Looks at the arrays of this request and of the call that it is about, and at the newest blocks; or
- * at all of them. */
+/* Looks at the arrays of this request and of the call that it is about, and at the newest blocks;
+ * or at all of them. */
 static void check_all(const char *who, int call, bool all) {
     for (guarded *array = arrays; array; array = array->next) {
         if (!all && array->call != NO_CALL && array->call != call) continue;
@@ -400,8 +399,8 @@ static message_kind do_call(message *in) {
     const void *attrs = get_bytes(in, &size);
     if (in->broken || ct_error(context)) _exit(3);
     ct_rng_set(context, rng);
-    call.out = op->op ? ct_apply(op->op, call.in, call.n, attrs)
-                      : op->function(call.in, call.n, attrs);
+    call.out =
+        op->op ? ct_apply(op->op, call.in, call.n, attrs) : op->function(call.in, call.n, attrs);
     tell_changes(call.in, call.n);
     check_all("forward", slot, false);
     if (!call.out || ct_error(context)) {
@@ -413,7 +412,8 @@ static message_kind do_call(message *in) {
         if (call.out == call.in[i]) call.out = ct_reshape(call.out, ct_shape_of(call.out));
     put_rng(&answer, ct_rng_get(context));
     const bool differentiable = ct_requires_grad(call.out); /* a function may use no input */
-    put_number(&answer, keep && differentiable ? call_count - 1 : -1), put_tensor(&answer, call.out);
+    put_number(&answer, keep && differentiable ? call_count - 1 : -1),
+        put_tensor(&answer, call.out);
     if (keep) {
         for (int i = 0; i < call.n; i++)
             if (call.in[i]) ct_keep(call.in[i]);
@@ -433,8 +433,8 @@ static message_kind do_backward(message *in) {
     const ct_rng rng = get_rng(in);
     const wire_tensor x = get_wire_tensor(in);
     ct_scope scope = ct_scope_open(context);
-    ct_tensor *out = call->out, *cotangent = guarded_tensor(context, "the cotangent", x.dtype,
-                                                            x.shape, x.data, true);
+    ct_tensor *out = call->out,
+              *cotangent = guarded_tensor(context, "the cotangent", x.dtype, x.shape, x.data, true);
     for (int i = 0; i < call->n; i++)
         if (call->wants[i]) ct_zero_grad(call->in[i]);
     if (in->broken || ct_error(context)) _exit(3);

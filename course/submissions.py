@@ -1,7 +1,7 @@
 """Grades a folder of submissions: `grade --all DIR --csv marks.csv`; README.md says what may lie in it.
 
-No submission can harm another: each is compiled in a folder of its own, each of its tests is a process group of its own with limits and the
-sandbox, and an error that nobody has thought of is a line of the list, too. The list is replaced, whole, whenever a submission is done."""
+No submission can harm another: each is compiled in a folder of its own, each of its tests is a process group of its own behind the
+seal, and an error that nobody has thought of is a line of the list, too. The list is replaced, whole, whenever a submission is done."""
 import collections
 import concurrent.futures
 import csv

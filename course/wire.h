@@ -23,17 +23,19 @@ enum { ITEM_NUMBER = 1, ITEM_BYTES, ITEM_TENSOR, ITEM_NOTHING };
 
 /* What is asked of a submission, and what it answers. */
 typedef enum {
-    ASK_CALL = 1,  /* call an op, and keep the call if a gradient is wanted */
-    ASK_BACKWARD,  /* the gradients of a kept call */
-    ASK_FUNCTION,  /* call a function of the exercise's adapter by its name */
-    ASK_MEMORY,    /* the memory of the submission's context */
-    ASK_GO_ON,     /* the answer to ANSWER_BACK */
-    ASK_END,       /* the test has ended */
-    ANSWER = 16,   /* done */
-    ANSWER_ERROR,  /* the library has an error pending: status, message */
-    ANSWER_SAYS,   /* the sealed program found a mistake: a word, a sentence */
-    ANSWER_BACK    /* a function of the judge's is called by the submission */
+    ASK_CALL = 1, /* call an op, and keep the call if a gradient is wanted */
+    ASK_BACKWARD, /* the gradients of a kept call */
+    ASK_FUNCTION, /* call a function of the exercise's adapter by its name */
+    ASK_MEMORY,   /* the memory of the submission's context */
+    ASK_GO_ON,    /* the answer to ANSWER_BACK */
+    ASK_END,      /* the test has ended */
+    ANSWER = 16,  /* done */
+    ANSWER_ERROR, /* the library has an error pending: status, message */
+    ANSWER_SAYS,  /* the sealed program found a mistake: a word, a sentence */
+    ANSWER_BACK   /* a function of the judge's is called by the submission */
 } message_kind;
+
+#define NO_MEMORY "no memory" /* the word of ANSWER_SAYS for it: the judge knows the limit */
 
 typedef struct {
     unsigned char *bytes;

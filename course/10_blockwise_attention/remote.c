@@ -2,7 +2,8 @@
 #include "../remote.h"
 #include "exercise.h"
 
-const ct_op blockwise_attention = REMOTE_OP("blockwise_attention", sizeof(blockwise_attention_attrs));
+const ct_op blockwise_attention =
+    REMOTE_OP("blockwise_attention", sizeof(blockwise_attention_attrs));
 
 void attend_block(attention_state *state, int64_t n, const double *score, int64_t e,
                   const double *v) {

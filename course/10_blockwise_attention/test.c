@@ -303,8 +303,8 @@ enum { LONG = 1024 };
 /* bytes; all that is needed is less than half a megabyte */
 static const double limit = 2 << 20, matrix = 8.0 * LONG * LONG;
 
-/* Checks the memory that the submission has taken, from the library or in any other way, beyond what
- * it had before. */
+/* Checks the memory that the submission has taken, from the library or in any other way, beyond
+ * what it had before. */
 static void check_memory(const char *what, const remote_memory_stats *before) {
     const remote_memory_stats now = remote_memory(false);
     const double taken = (double)(now.peak - before->live),

@@ -13,13 +13,23 @@ void attention_backward(const attention_values *a, const attention_gradients *gr
     const struct {
         const double *at;
         int64_t n;
-    } in[] = {{a->x, te}, {a->w_in, 3 * ee}, {a->q, te}, {a->k, te},     {a->v, te},
+    } in[] = {{a->x, te}, {a->w_in, 3 * ee}, {a->q, te},     {a->k, te}, {a->v, te},
               {a->P, tt}, {a->O, te},        {a->w_out, ee}, {a->dy, te}};
-    const array out[] = {{grad->dW_out, ee}, {grad->db_out, a->width}, {grad->dO, te},
-                         {grad->dO_heads, te}, {grad->dv, te}, {grad->dP, tt}, {grad->D, rows},
-                         {grad->dS, tt}, {grad->dq, te}, {grad->dk, te}, {grad->dqkv, 3 * te},
-                         {grad->dW_in, 3 * ee}, {grad->db_in, 3 * a->width},
-                         {grad->dx_paths, 3 * te}, {grad->dx, te}};
+    const array out[] = {{grad->dW_out, ee},
+                         {grad->db_out, a->width},
+                         {grad->dO, te},
+                         {grad->dO_heads, te},
+                         {grad->dv, te},
+                         {grad->dP, tt},
+                         {grad->D, rows},
+                         {grad->dS, tt},
+                         {grad->dq, te},
+                         {grad->dk, te},
+                         {grad->dqkv, 3 * te},
+                         {grad->dW_in, 3 * ee},
+                         {grad->db_in, 3 * a->width},
+                         {grad->dx_paths, 3 * te},
+                         {grad->dx, te}};
     enum { INS = sizeof in / sizeof *in, OUTS = sizeof out / sizeof *out };
     message *m = remote_begin("attention_backward");
     put_number(m, a->batch), put_number(m, a->tokens), put_number(m, a->width);

@@ -1,5 +1,6 @@
 /* The names of exercise.h, which stand for the submission's. A graph of a million values is sent in
- * pieces: what is recorded is kept here, of all tapes in its order, until anything else is asked. */
+ * pieces: what is recorded is kept here, of all tapes in its order, until anything else is asked.
+ */
 #include "../course.h"
 #include "../remote.h"
 #include "exercise.h"

@@ -49,7 +49,7 @@ static void keep_value(int t, value made) {
         tapes[t].room = 2 * tapes[t].room + 64;
         tapes[t].values = realloc(tapes[t].values, (size_t)tapes[t].room * sizeof(value));
         if (!tapes[t].values)
-            sealed_says("out of memory", "a tape of %lld values needs more memory than the limit",
+            sealed_says(NO_MEMORY, "there is no room for %lld values more",
                         (long long)tapes[t].count);
     }
     tapes[t].values[tapes[t].count++] = made;

@@ -1,5 +1,6 @@
 /* The names of exercise.h, which stand for the submission's. The loss stays here: each of its calls
- * is a call back with the parameters, which the judge replies to with the loss and its gradients. */
+ * is a call back with the parameters, which the judge replies to with the loss and its gradients.
+ */
 #include "../course.h"
 #include "../remote.h"
 #include "exercise.h"

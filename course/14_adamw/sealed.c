@@ -106,8 +106,7 @@ static void call_train(ct_context *context, message *in, message *out) {
     put_number(out, done), put_number(out, ct_error(context));
     put_text(out, ct_error_message(context)), ct_error_clear(context);
     put_array(out, losses, steps);
-    for (int i = 0; i < t.n; i++)
-        put_array(out, ct_data_f64(t.params[i]), ct_numel(t.params[i]));
+    for (int i = 0; i < t.n; i++) put_array(out, ct_data_f64(t.params[i]), ct_numel(t.params[i]));
     ct_scope_close(scope);
 }
 

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -99,52 +98,47 @@ AT_RUN_TIME = [
     ("a cry of success", "", "puts(\"passed\"); fflush(stdout); *(volatile int *)0 = 1;", "crashed: "),
 ]
 
-# printf to another descriptor: what could be done with a nonce that lies in memory near a variable of the submission.
+# Answers on the judge's descriptor, by what stdio has in its image: without the rules a submission may write there anyway.
 SEND = """
-static char near[64];
-static int hex(const char *p) {
-    for (int i = 0; i < 32; i++)
-        if (!((p[i] >= '0' && p[i] <= '9') || (p[i] >= 'a' && p[i] <= 'f'))) return 0;
-    return 1;
-}
 static void send(const char *text) {
-    for (int fd = 3; fd < 12; fd++) {
-        fflush(stdout);
-        const int old = stdout->_fileno;
-        stdout->_fileno = fd;
-        printf("%s", text), fflush(stdout);
-        stdout->_fileno = old;
-    }
+    fflush(stdout);
+    const int old = stdout->_fileno;
+    stdout->_fileno = 3;
+    printf("%s", text), fflush(stdout);
+    stdout->_fileno = old;
 }
-"""
-SCAN = """
-for (char *p = near - 96; p < near + 1024; p++)
-    if (hex(p)) {
-        char text[48] = "";
-        memcpy(text, p, 32), memcpy(text + 32, "passed\\n", 8), send(text);
-        break;
-    }
 """
 MEMORY = [
-    ("the nonce in memory", SEND, SCAN + "return ct_fail(call->context, CT_ERR_ARGUMENT, \"scanned\");", ""),
-    ("the nonce asked for too early", SEND, "send(\"over\\n\");", "ended with exit code "),
-    ("a verdict without a nonce", SEND, "send(\"over\\npassed\\n\");", "ended with exit code "),
+    ("a text in place of an answer", SEND, "send(\"passed\\n                                \");", "no answer"),
+    ("less than an answer", SEND, "send(\"passed\\n\");", ""),
 ]
 
 # With the rules switched off: the verdict itself must not be forged.
 FORGED = [
-    ("passed on every pipe", "", "for (int fd = 3; fd < 64; fd++) if (write(fd, \"passed\\n\", 7)) {} _exit(0);", "ended with exit code 0"),
-    ("a nonce that is guessed", "", "char n[40]; memset(n, '0', 40); memcpy(n + 32, \"passed\\n\", 7);"
-     "for (int fd = 3; fd < 64; fd++) if (write(fd, n, 39)) {} _exit(0);",
-     "ended with exit code 0"),
+    ("passed on every pipe", "", "for (int fd = 3; fd < 64; fd++) if (write(fd, \"passed\\n                         \", 32)) {} _exit(0);", "no answer"),
     ("exit", "", "exit(0);", "ended with exit code 0"),
     ("exit before the tests", "__attribute__((constructor)) static void early(void) { _exit(0); }", "", "ended with exit code 0"),
-    ("a process that stays", "", "if (fork() == 0) for (;;) {} _exit(0);", ""),
+    ("a process that stays", "", "if (fork() == 0) for (;;) {} _exit(0);", "ended with exit code 0"),
 ]
 
 
 # An exercise that is none of the course's: it asks the submission which test it wants to be.
 TOY = {"exercise.h": "int chosen(void);\nextern int chosen(void);\n", "allowed": "", "exercise.c": "int chosen(void) { return 0; }\n",
+       "remote.c": """#include "../remote.h"
+#include "exercise.h"
+int chosen(void) {
+    remote_begin("chosen");
+    message *got = remote_call(NULL);
+    const int x = (int)get_number(got);
+    return remote_end(got), x;
+}
+""",
+       "sealed.c": """#include "../sealed.h"
+#include "exercise.h"
+static void call(ct_context *context, message *in, message *out) { (void)context, (void)in, put_number(out, chosen()); }
+const sealed_op sealed_ops[] = {{NULL, NULL, NULL}};
+const sealed_function sealed_functions[] = {{"chosen", call}, {NULL, NULL}};
+""",
        "test.c": """#include "../course.h"
 #include "exercise.h"
 static void some(ct_context *context) { (void)context, course_partial(chosen(), "%d of three", chosen()); }
@@ -169,15 +163,20 @@ def toy(grade, build, submission, seed=1):
         folder.mkdir()
         for name, text in TOY.items():
             (folder / name).write_text(text)
-        (Path(place) / "course.h").write_bytes((GRADE.parent / "course.h").read_bytes())
+        for header in ("course.h", "remote.h", "sealed.h", "wire.h"):
+            (Path(place) / header).write_bytes((GRADE.parent / header).read_bytes())
         file = Path(place) / "submission.c"
         file.write_text(submission)
-        done = subprocess.run([*build.compiler, "-std=gnu11", f"-I{ROOT / 'include'}", "-c", "test.c"], cwd=folder, capture_output=True,
-                              text=True)
-        if done.returncode:
-            raise grade.Trouble(done.stderr)
+        shared = [build.object(GRADE.parent / name) for name in ("course.c", "remote.c", "seal.c")]
+        compiler = [*build.compiler, *build.sanitize, "-std=gnu11", f"-I{ROOT / 'include'}"]
+        link = ["test.o", "remote.o", *shared, build.library, "-lm", "-pthread", "-o", "judge"]
+        for command in ([*compiler, "-c", "test.c", "remote.c", "sealed.c"], [*compiler, *link]):
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+            if done.returncode:
+                raise grade.Trouble(done.stderr)
         of_toy = grade.Build(build.folder)
-        of_toy.object = lambda path: folder / "test.o" if path.name == "test.c" else build.object(path)
+        of_toy.object = lambda path: folder / "sealed.o" if path.parent == folder else build.object(path)
+        of_toy.judge = lambda exercise: folder / "judge"
         return grade.grade(grade.Exercise(folder), of_toy, file, 10, 1024, seed=seed)
 
 
@@ -397,37 +396,39 @@ def seeds(folder):
 
 
 WORLD = """
-int s = socket(2, 1, 0), c;
-struct { unsigned short family, port; unsigned address; char rest[8]; } here = {2, 0x0900, 0x0100007f, ""};
-c = connect(s, (void *)&here, sizeof here);
-printf("network %d\\n", c < 0 ? errno : 0);
-printf("file %d\\n", open("/tmp/cotangent-course-world", 0101, 0600) < 0 ? errno : 0);
-unlink("/tmp/cotangent-course-world");
-printf("user %d\\n", (int)getuid());
+int s = socket(2, 1, 0);
+printf("network %d\\n", s < 0 ? errno : 0);
+printf("read %d\\n", open("/etc/passwd", 0) < 0 ? errno : 0);
+printf("write %d\\n", open("/tmp/cotangent-course-world", 0101, 0600) < 0 ? errno : 0);
+printf("fork %d\\n", fork() < 0 ? errno : 0);
+printf("kill %d\\n", kill(getppid(), 0) < 0 ? errno : 0);
 """
 
 
-def sandboxed(without_rules, build, kind):
-    """What a submission that is past all rules can reach."""
+def sealed(without_rules, build):
+    """What a submission that is past all rules can reach: nothing."""
     exercise = without_rules.exercises("01")[0]
-    try:
-        with tempfile.TemporaryDirectory() as place:
-            Path(place).chmod(0o711)
-            build.sandbox(kind, exercise, Path(place))
-    except Exception as error:  # of the other module, whose build it is
-        if "there is no sandbox" in str(error):
-            return None  # not to be had here
-        raise
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "exercise.c"
-        file.write_text("#include <errno.h>\n#include <fcntl.h>\n#include <sys/socket.h>\n" + source("", WORLD))
-        graded = without_rules.grade(exercise, build, file, 10, 1024, sandbox=kind)
+        file.write_text("#include <errno.h>\n#include <fcntl.h>\n#include <signal.h>\n#include <sys/socket.h>\n" + source("", WORLD))
+        graded = without_rules.grade(exercise, build, file, 10, 1024)
+    if graded["seal"] != "sealed":
+        return f"the seal is {graded['seal']}: a static C library and seccomp are needed"
     test = next(test for test in graded["tests"] if test["name"] == "add_broadcast")
-    unreachable, refused, read_only = "network 101", "network 111", "file 30"
-    wanted = ([refused], "file 0") if kind == "none" else ([unreachable, refused], read_only)
-    right = test["passed"] and any(word in test["printed"] for word in wanted[0]) and wanted[1] in test["printed"]
-    right = right and "user 0" not in test["printed"]  # root leaves tests to nobody
-    return None if right and graded["sandbox"] == kind else f"{kind}: {test}, {graded['sandbox']}"
+    wanted = "network 1\nread 1\nwrite 1\nfork 1\nkill 1\n"
+    return None if test["passed"] and test["printed"].startswith(wanted) else f"{test}"
+
+
+def practice(grade, build):
+    """Without a static C library the marks say what they are worth."""
+    of_dynamic = grade.Build(build.folder)
+    of_dynamic.has_static_libc = False
+    graded = grade.grade(grade.exercises("01")[0], of_dynamic, SOLUTION, 10, 1024)
+    with contextlib.redirect_stdout(io.StringIO()) as table:
+        grade.show(graded)
+    told = "not sealed: for practice"
+    right = graded["score"] == 10 and told in table.getvalue() and told in grade.gradescope([graded])["output"]
+    return None if right else f"{graded} {table.getvalue()}"
 
 
 def json_not_written(folder, path, words):
@@ -440,18 +441,6 @@ def full_output(folder):
     with open("/dev/full", "w") as full:
         done = subprocess.run([GRADE, "--build", str(folder), "1"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=1200)
     return None if done.returncode == 2 and re.fullmatch("grade: .*No space left.*\n", done.stderr) else f"{done.returncode}: {done.stderr}"
-
-
-def no_bubblewrap(folder, code, words, kind):
-    """As where user namespaces are disabled: bwrap is there, and fails."""
-    with tempfile.TemporaryDirectory() as place:
-        bwrap = Path(place) / "bwrap"
-        bwrap.write_text("#!/bin/sh\necho no permission to create a namespace >&2\nexit 1\n")
-        bwrap.chmod(0o755)
-        done = subprocess.run([GRADE, "--build", str(folder), "--sandbox", kind, "--verbose", "1", SOLUTION], capture_output=True, text=True,
-                              env=dict(os.environ, PATH=f"{place}:{os.environ['PATH']}"), timeout=1200)
-    right = done.returncode == code and words in done.stdout + done.stderr and "permission" not in done.stdout + done.stderr
-    return None if right else f"{done.returncode}: {done.stdout} {done.stderr}"
 
 
 def no_compiler():
@@ -494,11 +483,8 @@ def tasks(grade, without_rules, build):
     yield "grade: more than 1 MiB", lambda: handed_in(folder, named("exercise.c", b"/" * (1 << 20) + b"/"), "it is larger than 1 MiB", 1)
     yield "grade: a folder with it", lambda: in_a_folder(folder)
     yield "grade: seeds", lambda: seeds(folder)
-    for kind in ("none", "namespaces", "bwrap"):
-        yield f"sandbox: {kind}", lambda kind=kind: sandboxed(without_rules, build, kind)
-    yield "sandbox: which", lambda: command(folder, 0, "sandbox: none", "--sandbox", "none", "--verbose", "1", SOLUTION)
-    yield "sandbox: a bubblewrap that may not", lambda: no_bubblewrap(folder, 2, "grade: there is no sandbox of bwrap", "bwrap")
-    yield "sandbox: silently none", lambda: no_bubblewrap(folder, 0, "sandbox: ", "auto")
+    yield "seal: what can be reached", lambda: sealed(without_rules, build)
+    yield "seal: none", lambda: practice(grade, build)
     yield "grade: one file for all", lambda: command(folder, 2, "one file is one exercise", "all", SOLUTION)
     yield "grade: no time", lambda: command(folder, 2, "0 is no whole number", "--time", "0", "1")
     yield "grade: an unknown flag", lambda: command(folder, 2, "usage:", "--points", "10")
