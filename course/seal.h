@@ -8,7 +8,8 @@
 typedef struct {
     unsigned long seconds, memory_mib; /* of processor time and of address space */
     bool sealed;    /* false: only limits, for practice, where there is no filter or no libc.a */
-    bool sanitized; /* a sanitizer reserves more address space than such a limit, and has threads of its own */
+    bool sanitized; /* a sanitizer reserves more address space than such a limit, and has threads of
+                       its own */
 } seal_options;
 
 /* Whether this system has the filter. */

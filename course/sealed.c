@@ -13,16 +13,18 @@ static message request, answer, called_back;
 
 /* ---- sending ---- */
 
+void sealed_give_up(void) { _exit(3); }
+
 static void send_message(message_kind kind, const message *m) {
     const uint64_t header[2] = {kind, m->size};
     const unsigned char *parts[] = {(const unsigned char *)header, m->bytes};
     const size_t sizes[] = {sizeof header, m->size};
     fflush(stdout);
-    if (m->broken) _exit(3); /* no memory for the answer */
+    if (m->broken) sealed_give_up(); /* no memory for the answer */
     for (int i = 0; i < 2; i++)
         for (size_t done = 0; done < sizes[i];) {
             const ssize_t n = write(JUDGE, parts[i] + done, sizes[i] - done);
-            if (n <= 0) _exit(3);
+            if (n <= 0) sealed_give_up();
             done += (size_t)n;
         }
 }
@@ -39,11 +41,11 @@ static message_kind receive(message *m) {
     uint64_t header[2];
     message_clear(m);
     read_whole(header, sizeof header);
-    if (header[1] > MESSAGE_MOST) _exit(3);
+    if (header[1] > MESSAGE_MOST) sealed_give_up();
     if (header[1] > m->room) {
         m->room = (size_t)header[1];
         m->bytes = realloc(m->bytes, m->room);
-        if (!m->bytes) _exit(3);
+        if (!m->bytes) sealed_give_up();
     }
     m->size = (size_t)header[1];
     read_whole(m->bytes, m->size);
@@ -52,7 +54,7 @@ static message_kind receive(message *m) {
 
 message *sealed_call_back(message *back) {
     send_message(ANSWER_BACK, back);
-    if (receive(&called_back) != ASK_GO_ON) _exit(3);
+    if (receive(&called_back) != ASK_GO_ON) sealed_give_up();
     return &called_back;
 }
 
@@ -144,7 +146,7 @@ static void check_guards(const char *name, const unsigned char *data, size_t byt
 
 static guarded *guarded_new(const char *name, size_t element, bool constant) {
     guarded *array = calloc(1, sizeof *array);
-    if (!array) _exit(3);
+    if (!array) sealed_give_up();
     snprintf(array->name, sizeof array->name, "%s", name);
     array->element = element, array->constant = constant, array->call = new_arrays_call;
     array->next = arrays, arrays = array;
@@ -185,7 +187,7 @@ static double *guarded_array(const char *name, message *in, int64_t *n, bool con
     const void *data = get_bytes(in, &bytes);
     guarded *array = guarded_new(name, sizeof(double), constant);
     array->memory = malloc(bytes + 2 * GUARD);
-    if (!array->memory || bytes % sizeof(double)) _exit(3);
+    if (!array->memory || bytes % sizeof(double)) sealed_give_up();
     if (bytes) memcpy((unsigned char *)array->memory + GUARD, data, bytes);
     guarded_set(array, array->memory, bytes);
     *n = (int64_t)(bytes / sizeof(double));
@@ -362,7 +364,7 @@ static message_kind answer_error(void) {
 static const sealed_op *op_named(const char *name) {
     for (const sealed_op *op = sealed_ops; op->name; op++)
         if (!strcmp(op->name, name)) return op;
-    _exit(3);
+    sealed_give_up();
 }
 
 /* Answers with the inputs of a forward that it has changed, and nothing for the others. */
@@ -386,7 +388,7 @@ static message_kind do_call(message *in) {
     if (keep) forget_call(slot), new_arrays_call = slot, call_count++;
     ct_scope scope = keep ? ct_scope_open(context) : ct_scope_open_no_grad(context);
     kept_call call = {.n = (int)get_number(in)};
-    if (call.n < 1 || call.n > MOST_IN) _exit(3);
+    if (call.n < 1 || call.n > MOST_IN) sealed_give_up();
     for (int i = 0; i < call.n; i++) {
         call.wants[i] = get_number(in);
         const wire_tensor x = get_wire_tensor(in);
@@ -397,7 +399,7 @@ static message_kind do_call(message *in) {
     }
     size_t size;
     const void *attrs = get_bytes(in, &size);
-    if (in->broken || ct_error(context)) _exit(3);
+    if (in->broken || ct_error(context)) sealed_give_up();
     ct_rng_set(context, rng);
     call.out =
         op->op ? ct_apply(op->op, call.in, call.n, attrs) : op->function(call.in, call.n, attrs);
@@ -428,7 +430,7 @@ static message_kind do_backward(message *in) {
     const int64_t number = get_number(in);
     const int slot = (int)(number % KEPT);
     if (number < 0 || number >= call_count || number < call_count - KEPT || !calls[slot].out)
-        _exit(3);
+        sealed_give_up();
     const kept_call *call = &calls[slot];
     const ct_rng rng = get_rng(in);
     const wire_tensor x = get_wire_tensor(in);
@@ -437,13 +439,13 @@ static message_kind do_backward(message *in) {
               *cotangent = guarded_tensor(context, "the cotangent", x.dtype, x.shape, x.data, true);
     for (int i = 0; i < call->n; i++)
         if (call->wants[i]) ct_zero_grad(call->in[i]);
-    if (in->broken || ct_error(context)) _exit(3);
+    if (in->broken || ct_error(context)) sealed_give_up();
     ct_rng_set(context, rng);
     const bool done =
         ct_backward_with(&out, &cotangent, 1, (ct_backward_opts){.retain_graph = true});
     check_all("backward", slot, false);
     if (!done || ct_error(context)) {
-        if (!ct_error(context)) _exit(3);
+        if (!ct_error(context)) sealed_give_up();
         ct_scope_close(scope);
         return answer_error();
     }
@@ -463,9 +465,9 @@ static message_kind do_function(message *in) {
     get_text(in, name, sizeof name);
     const sealed_function *f = sealed_functions;
     while (f->name && strcmp(f->name, name) != 0) f++;
-    if (!f->name) _exit(3);
+    if (!f->name) sealed_give_up();
     f->call(context, in, &answer);
-    if (in->broken) _exit(3);
+    if (in->broken) sealed_give_up();
     check_all(name, NO_CALL, false);
     return ct_error(context) ? answer_error() : ANSWER;
 }
@@ -491,10 +493,10 @@ int main(void) {
     };
     setvbuf(stdout, NULL, _IOLBF, 0); /* a crash loses no line */
     context = ct_context_new((ct_context_opts){.threads = 1});
-    if (!context || ct_error(context)) _exit(3);
+    if (!context || ct_error(context)) sealed_give_up();
     for (;;) {
         const message_kind kind = receive(&request);
-        if ((unsigned)kind >= sizeof doing / sizeof *doing || !doing[kind]) _exit(3);
+        if ((unsigned)kind >= sizeof doing / sizeof *doing || !doing[kind]) sealed_give_up();
         message_clear(&answer);
         new_arrays_call = NO_CALL;
         send_message(doing[kind](&request), &answer);

@@ -2,8 +2,6 @@
 #include "../sealed.h"
 #include "exercise.h"
 
-#include <unistd.h>
-
 static adamw_opts get_opts(message *m) {
     adamw_opts o = {.lr = get_f64(m)};
     o.beta1 = get_f64(m), o.beta2 = get_f64(m), o.eps = get_f64(m), o.weight_decay = get_f64(m);
@@ -74,7 +72,7 @@ static ct_tensor *loss(void *arg) {
     loss_attrs attrs = {get_f64(got), NULL};
     if (status != CT_OK) return ct_fail(t->context, (ct_status)status, "%s", text);
     double *all = malloc((size_t)room * sizeof *all + 1);
-    if (!all) _exit(3);
+    if (!all) sealed_give_up();
     for (int i = 0; i < t->n; i++) {
         const wire_tensor grad = get_wire_tensor(got);
         if (!grad.data) continue;
@@ -92,7 +90,7 @@ static void call_train(ct_context *context, message *in, message *out) {
     t.context = context, t.n = (int)get_number(in), steps = get_number(in);
     const adamw_opts opts = get_opts(in);
     double *losses = sealed_array("losses", in, &steps);
-    if (t.n > MOST) _exit(3);
+    if (t.n > MOST) sealed_give_up();
     ct_scope scope = ct_scope_open(context);
     for (int i = 0; i < t.n; i++) {
         t.params[i] = ct_set_requires_grad(get_tensor(in, context), true);
