@@ -24,8 +24,8 @@ static _Noreturn void fail_text(const utf8_check *check) {
          check->path, (long long)check->begin);
 }
 
-/* The bytes that follow the first byte of a character, and the bounds of the second; -1: no
- * character begins so. */
+/* Returns how many bytes follow the first byte of a character, and sets the bounds of the second
+ * byte; -1: no character begins with this byte. */
 static int begin_character(utf8_check *check, int byte) {
     check->low = byte == 0xe0 ? 0xa0 : byte == 0xf0 ? 0x90 : 0x80;
     check->high = byte == 0xed ? 0x9f : byte == 0xf4 ? 0x8f : 0xbf;

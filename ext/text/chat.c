@@ -367,9 +367,9 @@ int64_t ct_chat_text(const ct_tokenizer *tokenizer, const ct_message *messages, 
     return (int64_t)out.size;
 }
 
-/* Whether a token that begins at `at` is of an assistant's content that is learned, or ends its
- * turn. Places are in
- * order, and *next is the first that does not end before the last token. */
+/* Whether a token that begins at `at` is a target: it belongs to the content of an assistant's
+ * message that is learned, or ends the turn of one. The tokens are asked about in order; *next is
+ * the first place that does not end before the last token. */
 static bool is_learned(const chat_place *places, int64_t n, int64_t *next, size_t at) {
     while (*next < n && places[*next].end <= at) ++*next;
     return *next < n && places[*next].learned && places[*next].begin <= at;

@@ -12,8 +12,7 @@ static const char *const decode_names[CTI_DECODE_KINDS] = {
     "ByteLevel", "ByteFallback", "Fuse",      "Sequence",
 };
 
-/* A decoder that is being read: whether a stage of bytes, a Fuse, and the Strip behind it have
- * come. */
+/* A decoder that is being read, and which stages have come already. */
 typedef struct {
     const cti_reading *reading;
     cti_decoder *out;

@@ -133,8 +133,8 @@ static void wordpiece_stage_decode(const cti_decode_stage *stage, cti_text token
     bytes_append(out, token.at, token.size);
 }
 
-/* The number of bytes at the beginning of a text that are at most n times the character `what`; or
- * at its end. */
+/* A text begins with some copies of the character `what`. Returns the number of bytes of the first
+ * n copies, or of all if there are fewer. trailing_bytes does the same at the end. */
 static size_t leading_bytes(cti_text text, cti_text what, int64_t n) {
     size_t at = 0;
     for (; n && what.size <= text.size - at && !memcmp(text.at + at, what.at, what.size); n--)

@@ -156,8 +156,8 @@ static int64_t folder_add(folder_reading *read, const cti_reading *file, cti_jso
 }
 
 /* Reads a token that is special and adds it, unless it is an added token of tokenizer.json or of a
- * list. Of several with one content the flags of the last count. *id, which may be NULL, is
- * its id. */
+ * list. If several tokens have one content, the last one's flags hold. *id, which may be NULL,
+ * receives the token's id. */
 static bool named_token_add(folder_reading *read, const cti_reading *file, cti_json_at value,
                             const char *key, int64_t *id) {
     cti_added_tokens *added = &read->tokenizer->parts->added;

@@ -1,8 +1,8 @@
 /* kv_cache: memory for the keys and values of max_length positions, filled in place, and for the
- * extra keys of add_bias_kv and add_zero_attn, which follow the last position and are overwritten
- * by the next. In cross-attention the first call fills the cache and later calls only read it.
- * Freeing a module sets the mha of its caches to NULL; the caller still owns the caches. A cache of
- * no module (ct_kv_cache_new_of) is filled by ct_kv_cache_append. */
+ * extra keys of add_bias_kv and add_zero_attn, which lie behind the last position and are
+ * overwritten by the next position. In cross-attention the first call fills the cache and later
+ * calls only read it. Freeing a module sets the mha of its caches to NULL; the caller still owns
+ * the caches. A cache of no module (ct_kv_cache_new_of) is filled by ct_kv_cache_append. */
 #include "mha.h"
 
 /* ---- making and freeing ---- */

@@ -1,5 +1,6 @@
 /* clip_grad_norm: c = max_norm / (norm + 1e-6); if c < 1, every gradient is multiplied by c. As in
- * torch, a norm that is not finite makes the gradients NaN or zero; the returned norm tells. */
+ * torch, a norm that is not finite makes the gradients NaN or zero; the caller finds this out from
+ * the returned norm. */
 #include "optim.h"
 
 #include <math.h>

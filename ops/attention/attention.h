@@ -85,7 +85,7 @@ ct_attention_out cti_attention_whole(ct_tensor *const in[CTI_ATTENTION_INPUTS],
 
 typedef struct cti_attention_tensors cti_attention_tensors; /* attention_tiles.h */
 
-/* Returns what a call's masks, scale and softcap are in ct_attention_opts. */
+/* Returns the masks, the scale and the softcap of a call as ct_attention_opts. */
 ct_attention_opts cti_attention_opts_of(const cti_attention_tensors *x,
                                         const cti_attention_attrs *attrs);
 /* Returns the weights before dropout, (B, H, T, S). *tanh is tanh(scale q k^T / softcap), or NULL

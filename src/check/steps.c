@@ -291,8 +291,8 @@ static void bound_gaps(const cti_check *check, const cti_checked *c, int64_t i, 
 
 double cti_steps_room(const cti_check *check, const cti_steps *s, int64_t r, int at) {
     const int64_t e = at * check->rows + r;
-    /* Half a gap, and a little for curvature. If outputs change places, an output may show no gap
-     * of its own, because it is as flat on both sides as the other one is steep. */
+    /* Half a gap, and a little for curvature. If two outputs exchange places (a sort), an output
+     * may show no gap of its own, because it is as flat on both sides as the other one is steep. */
     enum { OTHERS = 8, SUMS = 4 };
     return r < first_sum(check) ? 0.55 * s->bound[e] + OTHERS * s->others[e] : SUMS * s->bound[e];
 }

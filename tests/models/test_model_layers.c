@@ -134,8 +134,8 @@ START_TEST(sums_of_a_parallel_layer) {
 }
 END_TEST
 
-/* A layer, its attention and its feed-forward run by themselves, also a copy whose model is gone,
- * with its frequencies. */
+/* A model's layer, its attention and its feed-forward can run without the model. So can a copy of
+ * the layer after the model was freed: it has its own copy of the rotary frequencies. */
 START_TEST(copies_of_layers) {
     ct_module *lm = rough_lm(GEMMA, f64), *layer = part_of(lm, "layers.0");
     ct_tensor *x = ct_randn(context, CT_F64, CT_SHAPE(2, 7, 16));

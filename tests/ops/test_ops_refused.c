@@ -30,8 +30,8 @@ START_TEST(attention) {
 }
 END_TEST
 
-/* Keys of no numbers: all scores are 0, so that each query gets the mean of the values, however
- * many queries there are. */
+/* Keys of width 0: all scores are 0, so each query gets the mean of the values, however many
+ * queries there are. */
 START_TEST(attention_without_a_width) {
     for (int64_t t = 1; t <= 4; t++) {
         ct_tensor *q = of(CT_F64, CT_SHAPE(1, 1, t, 0)), *k = of(CT_F64, CT_SHAPE(1, 1, 4, 0));

@@ -1,5 +1,5 @@
-/* One rank stops to answer, at any place of a step. All others must name it, also those that wait
- * only for ranks that wait for it. */
+/* One rank no longer answers, from any place of a step on. All others must name it, also those that
+ * wait only for ranks that wait for it. */
 #include "dist_model.h"
 
 #include <time.h>
