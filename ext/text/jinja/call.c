@@ -26,7 +26,9 @@ const cti_jinja_row *cti_jinja_method_find(cti_jinja_value receiver, const char 
     case CTI_JINJA_LOOP: table = cti_jinja_loop_methods; break;
     default: return NULL;
     }
-    return cti_jinja_row_find(table, name, size);
+    const cti_jinja_row *row = cti_jinja_row_find(table, name, size);
+    if (row || receiver.kind != CTI_JINJA_STRING || !receiver.string->markup) return row;
+    return cti_jinja_row_find(cti_jinja_markup_methods, name, size);
 }
 
 static int parameters_of(const cti_jinja_row *row) {

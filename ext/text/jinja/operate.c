@@ -13,7 +13,7 @@ const char *cti_jinja_type_name(cti_jinja_value value) {
     case CTI_JINJA_REAL: return "float";
     case CTI_JINJA_STRING: return value.string->markup ? "Markup" : "str";
     case CTI_JINJA_LIST: return "list";
-    case CTI_JINJA_TUPLE: return "tuple";
+    case CTI_JINJA_TUPLE: return value.list->name ? value.list->name : "tuple";
     case CTI_JINJA_VIEW: return value.list->name;
     case CTI_JINJA_RANGE_OBJECT: return "range";
     case CTI_JINJA_DICT: return "dict";

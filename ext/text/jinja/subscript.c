@@ -59,6 +59,12 @@ static bool find_member(cti_jinja_run *run, cti_jinja_value of, const cti_jinja_
         else if (cti_jinja_string_is(name, "sep")) *found = of.joiner->separator;
         else return false;
         return true;
+    case CTI_JINJA_TUPLE:
+        if (!of.list->name) return false;
+        if (cti_jinja_string_is(name, "grouper")) *found = of.list->item[0];
+        else if (cti_jinja_string_is(name, "list")) *found = of.list->item[1];
+        else return false;
+        return true;
     case CTI_JINJA_RANGE_OBJECT:
         if (cti_jinja_string_is(name, "start")) *found = cti_jinja_int(of.list->start, 0);
         else if (cti_jinja_string_is(name, "stop")) *found = cti_jinja_int(of.list->stop, 0);
@@ -130,7 +136,9 @@ static bool find_item(cti_jinja_run *run, cti_jinja_value of, cti_jinja_value ke
     return true;
 }
 
-cti_jinja_value cti_jinja_attribute(cti_jinja_run *run, cti_jinja_value of, cti_jinja_value name) {
+/* a.name, and with `items` the item of this name if there is no attribute. */
+static cti_jinja_value read_attribute(cti_jinja_run *run, cti_jinja_value of, cti_jinja_value name,
+                                      bool items) {
     cti_jinja_value found = {.kind = CTI_JINJA_UNDEFINED};
     if (run->failed) return found;
     if (of.kind == CTI_JINJA_UNDEFINED) {
@@ -138,9 +146,18 @@ cti_jinja_value cti_jinja_attribute(cti_jinja_run *run, cti_jinja_value of, cti_
             return cti_jinja_undefined_fail(run, of);
         return unsafe_attribute(run, of, name.string);
     }
-    if (find_attribute(run, of, name.string, &found) || find_item(run, of, name, &found))
-        return found;
+    if (find_attribute(run, of, name.string, &found)) return found;
+    if (items && find_item(run, of, name, &found)) return found;
     return cti_jinja_undefined(run, of, name);
+}
+
+cti_jinja_value cti_jinja_attribute(cti_jinja_run *run, cti_jinja_value of, cti_jinja_value name) {
+    return read_attribute(run, of, name, true);
+}
+
+cti_jinja_value cti_jinja_attribute_only(cti_jinja_run *run, cti_jinja_value of,
+                                         cti_jinja_value name) {
+    return read_attribute(run, of, name, false);
 }
 
 cti_jinja_value cti_jinja_item(cti_jinja_run *run, cti_jinja_value of, cti_jinja_value key) {

@@ -201,9 +201,11 @@ cti_jinja_value cti_jinja_built(cti_jinja_builder *builder, bool markup);
 struct cti_jinja_list {
     cti_jinja_value *item;
     int64_t count, room;
-    const char *name;          /* a view's, "dict_items" */
+    const char *name;          /* a view's, "dict_items"; a group's, CTI_JINJA_GROUP; or NULL */
     int64_t start, stop, step; /* a range's */
 };
+/* The type of a tuple of groupby, which has the attributes grouper and list. */
+#define CTI_JINJA_GROUP "_GroupTuple"
 /* A list, which can be appended to until it is a value that a template sees; NULL after an error.
  */
 cti_jinja_list *cti_jinja_list_new(cti_jinja_run *run, int64_t room);
@@ -322,9 +324,10 @@ struct cti_jinja_row {
 /* The tables. Each ends with a row without a name. The language's documentation, and the test that
  * compares them with jinja2's registries, are made from them. */
 extern const cti_jinja_row cti_jinja_filters[], cti_jinja_tests[], cti_jinja_globals[];
-extern const cti_jinja_row cti_jinja_string_methods[], cti_jinja_list_methods[],
-    cti_jinja_tuple_methods[], cti_jinja_dict_methods[], cti_jinja_int_methods[],
-    cti_jinja_real_methods[], cti_jinja_cycler_methods[], cti_jinja_loop_methods[];
+extern const cti_jinja_row cti_jinja_string_methods[], cti_jinja_markup_methods[],
+    cti_jinja_list_methods[], cti_jinja_tuple_methods[], cti_jinja_dict_methods[],
+    cti_jinja_int_methods[], cti_jinja_real_methods[], cti_jinja_cycler_methods[],
+    cti_jinja_loop_methods[];
 
 const cti_jinja_row *cti_jinja_row_find(const cti_jinja_row *table, const char *name, size_t size);
 /* The method of this name of a value's kind; NULL if it has none. */
@@ -356,6 +359,9 @@ cti_jinja_value cti_jinja_negate(cti_jinja_run *run, cti_jinja_value a, bool plu
 /* a.name and a[key] by Jinja's rules: attribute and item, item and attribute. */
 cti_jinja_value cti_jinja_attribute(cti_jinja_run *run, cti_jinja_value of, cti_jinja_value name);
 cti_jinja_value cti_jinja_item(cti_jinja_run *run, cti_jinja_value of, cti_jinja_value key);
+/* a.name without the item, as `|attr` has it. */
+cti_jinja_value cti_jinja_attribute_only(cti_jinja_run *run, cti_jinja_value of,
+                                         cti_jinja_value name);
 /* of[start:stop:step]; ABSENT or None where nothing is given. */
 cti_jinja_value cti_jinja_slice(cti_jinja_run *run, cti_jinja_value of, cti_jinja_value start,
                                 cti_jinja_value stop, cti_jinja_value step);
