@@ -88,10 +88,19 @@ typedef struct cti_attention_tensors cti_attention_tensors; /* attention_tiles.h
 /* Returns the masks, the scale and the softcap of a call as ct_attention_opts. */
 ct_attention_opts cti_attention_opts_of(const cti_attention_tensors *x,
                                         const cti_attention_attrs *attrs);
-/* Returns the weights before dropout, (B, H, T, S). *tanh is tanh(scale q k^T / softcap), or NULL
- * if there is no softcap; *keys is k, with zeros in the rows that the key mask or lengths hide. */
-ct_tensor *cti_attention_softmax(const cti_attention_tensors *x, const ct_attention_opts *opts,
-                                 ct_tensor **tanh, ct_tensor **keys);
+/* The weights before dropout, in memory, and what backward needs besides. */
+typedef struct {
+    ct_tensor *p;    /* (B, H, T, S) */
+    ct_tensor *tanh; /* tanh(scale q k^T / softcap); NULL without a softcap */
+    ct_tensor *k;    /* k, with zeros in the rows that the key mask or lengths hide */
+} cti_attention_softmax;
+bool cti_attention_softmax_of(const cti_attention_tensors *x, const ct_attention_opts *opts,
+                              cti_attention_softmax *out);
+/* From g, the cotangent of P, back to q, k and the bias of the inputs: sets those of grad that the
+ * call wants. Of packed heads it sets q and k, which are views of one input. */
+bool cti_attention_softmax_backward(const ct_call *c, const cti_attention_tensors *x,
+                                    const cti_attention_softmax *s, ct_tensor *g,
+                                    ct_tensor *grad[CTI_ATTENTION_INPUTS]);
 /* Returns keys or values, or their gradient, x (B, H_kv, S, d), in this dtype, with zeros in the
  * rows that the key mask or lengths hide. Either may be NULL. */
 ct_tensor *cti_attention_visible_rows(ct_tensor *x, ct_dtype dtype, ct_tensor *key_mask,

@@ -6,8 +6,8 @@
  *     dS = P (g - <P, g>),  dq = scale dS k,  dk = scale dS^T q,  dbias += dS
  *     (of a mean: g / H for each head)
  *
- * This gradient is rarely wanted, so backward is made of public ops, with P in memory. A task
- * is a tile of one head, or, for a mean, of all heads one after the other. */
+ * This gradient is rarely wanted, so backward is that of attention_whole.c, with P in memory. A
+ * task is a tile of one head, or, for a mean, of all heads one after the other. */
 #include "attention.h"
 #include "../../src/kernels/attention_kernels.h"
 #include "../../src/kernels/elementwise.h"
@@ -157,44 +157,30 @@ static ct_tensor *weights_forward(ct_call *c) {
 
 /* ---- backward ---- */
 
-/* Sets dqk to dq (B, H, T, d) and dk (B, H_kv, S, d), from dS (B, H, T, S), which is zero for keys
- * that a mask hides. */
-static bool backward_of_scores(const ct_call *c, const cti_attention_tensors *x,
-                               const ct_attention_opts *opts, ct_tensor *ds, ct_tensor *dqk[2]) {
-    const int64_t *nq = x->q->shape.dim, *nk = x->k->shape.dim;
-    const int64_t b = nq[0], d = nq[3], h_kv = nk[1], s = nk[2];
-    const int64_t rows = (h_kv > 0 ? nq[1] / h_kv : nq[1]) * nq[2]; /* G T */
-    ct_tensor *k = cti_attention_visible_rows(x->k, x->q->dtype, x->key_mask, x->lengths);
-    ds = ct_view(ct_scale(ds, opts->scale), CT_SHAPE(b, h_kv, rows, s));
-    dqk[0] = ct_view(cti_hidden_product(ds, k), x->q->shape);
-    dqk[1] =
-        cti_hidden_product(ct_transpose(ds, 2, 3), ct_reshape(x->q, CT_SHAPE(b, h_kv, rows, d)));
-    return cti_ready(c->context);
-}
-
 static bool weights_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
     const cti_attention_attrs *attrs = c->attrs;
-    ct_tensor *g = cotangents[0], *dqk[2], *tanh, *k;
+    ct_tensor *g = cotangents[0], *parts[CTI_ATTENTION_INPUTS] = {NULL}, *third[3];
     cti_attention_tensors x;
+    cti_attention_softmax s;
     if (!cti_attention_tensors_of(c, &x)) return false;
-    if (attrs->mean_weights) g = ct_scale(ct_unsqueeze(g, 1), 1 / (double)x.q->shape.dim[1]);
     const ct_attention_opts opts = cti_attention_opts_of(&x, attrs);
-    ct_tensor *p = cti_attention_softmax(&x, &opts, &tanh, &k), *pg = ct_mul(p, g);
-    ct_tensor *dbias = ct_sub(pg, ct_mul(p, ct_sum(pg, CT_DIMS(-1), true))), *ds;
-    dbias = ds = cti_hidden_clear_gradient(p, dbias);
-    if (p && tanh) ds = ct_sub(dbias, ct_mul(dbias, ct_mul(tanh, tanh)));
-    if (!ds || !backward_of_scores(c, &x, &opts, ds, dqk)) return false;
-    if (attrs->packed_heads) { /* the third of v has no gradient */
-        ct_tensor *third[3];
-        grad[0] = ct_zeros(c->context, g->dtype, c->in[CTI_ATTENTION_Q]->shape);
-        if (!grad[0] || !cti_attention_unpack(grad[0], attrs->packed_heads, third)) return false;
-        if (!ct_copy_into(third[0], dqk[0]) || !ct_copy_into(third[1], dqk[1])) return false;
-    } else {
-        grad[CTI_ATTENTION_Q] = dqk[0];
-        grad[CTI_ATTENTION_K] = dqk[1];
+    if (!cti_attention_softmax_of(&x, &opts, &s)) return false;
+    if (attrs->mean_weights) {
+        g = ct_scale(ct_unsqueeze(g, 1), 1 / (double)x.q->shape.dim[1]);
+        g = ct_expand(g, s.p->shape);
     }
-    return !c->wants[CTI_ATTENTION_BIAS] ||
-           cti_op_sum_to_input(c, CTI_ATTENTION_BIAS, dbias, &grad[CTI_ATTENTION_BIAS]);
+    if (!g || !cti_attention_softmax_backward(c, &x, &s, g, parts)) return false;
+    grad[CTI_ATTENTION_BIAS] = parts[CTI_ATTENTION_BIAS];
+    if (!attrs->packed_heads) {
+        grad[CTI_ATTENTION_Q] = parts[CTI_ATTENTION_Q];
+        grad[CTI_ATTENTION_K] = parts[CTI_ATTENTION_K];
+        return true;
+    }
+    /* the third of v has no gradient */
+    grad[0] = ct_zeros(c->context, g->dtype, c->in[CTI_ATTENTION_Q]->shape);
+    return grad[0] && cti_attention_unpack(grad[0], attrs->packed_heads, third) &&
+           ct_copy_into(third[0], parts[CTI_ATTENTION_Q]) &&
+           ct_copy_into(third[1], parts[CTI_ATTENTION_K]);
 }
 
 static const ct_op weights_op = {.name = "attention_weights",

@@ -104,76 +104,87 @@ ct_attention_opts cti_attention_opts_of(const cti_attention_tensors *x,
                                .softcap = attrs->softcap};
 }
 
-ct_tensor *cti_attention_softmax(const cti_attention_tensors *x, const ct_attention_opts *opts,
-                                 ct_tensor **tanh, ct_tensor **keys) {
+bool cti_attention_softmax_of(const cti_attention_tensors *x, const ct_attention_opts *opts,
+                              cti_attention_softmax *out) {
     const int64_t *q = x->q->shape.dim, s = x->k->shape.dim[2];
     const ct_shape shape = CT_SHAPE(q[0], q[1], q[2], s);
     ct_tensor *keep;
-    if (!join_masks(x->q->context, opts, shape, &keep)) return NULL;
-    ct_tensor *k = cti_attention_visible_rows(x->k, x->q->dtype, opts->key_mask, opts->lengths);
-    if (!k) return NULL;
-    *keys = k;
-    ct_tensor *scores = ct_matmul(scaled_queries(x, opts), ct_transpose(k, 2, 3));
+    *out = (cti_attention_softmax){0};
+    if (!join_masks(x->q->context, opts, shape, &keep)) return false;
+    out->k = cti_attention_visible_rows(x->k, x->q->dtype, opts->key_mask, opts->lengths);
+    if (!out->k) return false;
+    ct_tensor *scores = ct_matmul(scaled_queries(x, opts), ct_transpose(out->k, 2, 3));
     scores = ct_view(scores, shape); /* (B, H_kv, G T, S) -> (B, H, T, S) */
-    *tanh = NULL;
     if (opts->softcap > 0) {
         /* the slope of a hidden pair's tanh must not be NaN */
         if (opts->bias) keep = cti_hidden_by_bias(keep, opts->bias, scores);
         if (keep && scores)
             scores = ct_where(keep, scores, ct_zeros(scores->context, scores->dtype, CT_SCALAR));
-        *tanh = ct_tanh(scores);
-        scores = ct_scale(*tanh, opts->softcap);
+        out->tanh = ct_tanh(scores);
+        scores = ct_scale(out->tanh, opts->softcap);
     }
     if (opts->bias) {
         scores = ct_add(scores, opts->bias);
         keep = cti_hidden_by_bias(keep, opts->bias, scores);
     }
-    return ct_masked_softmax(scores, keep, -1);
+    out->p = ct_masked_softmax(scores, keep, -1);
+    return out->p != NULL;
 }
 
 static ct_tensor *softmax_forward_of_scores(ct_call *c) {
     cti_attention_tensors x;
+    cti_attention_softmax s;
     if (!cti_attention_tensors_of(c, &x)) return NULL;
     c->drop = CT_DROP_IN(CTI_ATTENTION_MASK);
     if (c->n > CTI_ATTENTION_FEWEST_INPUTS)
         c->drop |= CT_DROP_IN(CTI_ATTENTION_BIAS) | CT_DROP_IN(CTI_ATTENTION_SEGMENTS);
     const ct_attention_opts opts = cti_attention_opts_of(&x, c->attrs);
-    ct_tensor *k, *p = cti_attention_softmax(&x, &opts, &c->saved[0], &k);
-    if (p && k != x.k) c->saved[1] = k;
-    return p;
+    if (!cti_attention_softmax_of(&x, &opts, &s)) return NULL;
+    c->saved[0] = s.tanh;
+    if (s.k != x.k) c->saved[1] = s.k;
+    return s.p;
 }
 
-/* From the cotangent of P back to q and k. */
-static bool softmax_backward_of_scores(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    cti_attention_tensors x;
-    if (!cti_attention_tensors_of(c, &x)) return false;
-    const ct_attention_opts o = cti_attention_opts_of(&x, c->attrs);
+bool cti_attention_softmax_backward(const ct_call *c, const cti_attention_tensors *x,
+                                    const cti_attention_softmax *s, ct_tensor *g,
+                                    ct_tensor *grad[CTI_ATTENTION_INPUTS]) {
+    const cti_attention_attrs *attrs = c->attrs;
+    const ct_attention_opts o = cti_attention_opts_of(x, attrs);
+    const bool packed = attrs->packed_heads > 0;
     const double scale = o.softcap > 0 ? o.scale / o.softcap : o.scale;
-    ct_tensor *p = c->out, *tanh = c->saved[0], *ds = cti_tensor_dense(g[0]);
+    ct_tensor *ds = cti_tensor_dense(g);
     /* P was the softmax of the scores and the bias */
-    if (!ds || !cti_op_rows_backward(c, p, ds, kernels(c)->rows->masked_softmax_backward, &ds))
+    if (!ds || !cti_op_rows_backward(c, s->p, ds, kernels(c)->rows->masked_softmax_backward, &ds))
         return false;
     if (c->n > CTI_ATTENTION_BIAS && c->wants[CTI_ATTENTION_BIAS] &&
         !cti_op_sum_to_input(c, CTI_ATTENTION_BIAS, ds, &grad[CTI_ATTENTION_BIAS]))
         return false;
     /* a score was c tanh S */
-    if (tanh) {
+    if (s->tanh) {
         ds = ct_scale(ds, o.softcap);
-        if (!ds || !cti_op_unary_backward(c, tanh, ds, kernels(c)->unary->tanh_backward, &ds))
+        if (!ds || !cti_op_unary_backward(c, s->tanh, ds, kernels(c)->unary->tanh_backward, &ds))
             return false;
     }
     /* S was q' k^T, and q' was scale q */
-    ct_tensor *q = scaled_queries(&x, &o), *k = c->saved[1] ? c->saved[1] : x.k;
+    ct_tensor *q = scaled_queries(x, &o);
     if (!q) return false;
-    ds =
-        ct_view(ds, CT_SHAPE(q->shape.dim[0], q->shape.dim[1], q->shape.dim[2], x.k->shape.dim[2]));
-    if (c->wants[CTI_ATTENTION_Q])
-        grad[CTI_ATTENTION_Q] = ct_scale(ct_view(cti_hidden_product(ds, k), x.q->shape), scale);
-    if (!c->wants[CTI_ATTENTION_K]) return cti_ready(c->context);
+    const int64_t *dim = q->shape.dim;
+    ds = ct_view(ds, CT_SHAPE(dim[0], dim[1], dim[2], x->k->shape.dim[2]));
+    if (packed || c->wants[CTI_ATTENTION_Q])
+        grad[CTI_ATTENTION_Q] = ct_scale(ct_view(cti_hidden_product(ds, s->k), x->q->shape), scale);
+    if (!packed && !c->wants[CTI_ATTENTION_K]) return cti_ready(c->context);
     ct_tensor *dk = cti_hidden_product(ct_transpose(ds, 2, 3), q);
     if (!dk) return false;
     grad[CTI_ATTENTION_K] = cti_attention_visible_rows(dk, dk->dtype, o.key_mask, o.lengths);
     return cti_ready(c->context);
+}
+
+static bool softmax_backward_of_scores(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    cti_attention_tensors x;
+    if (!cti_attention_tensors_of(c, &x)) return false;
+    const cti_attention_softmax s = {
+        .p = c->out, .tanh = c->saved[0], .k = c->saved[1] ? c->saved[1] : x.k};
+    return cti_attention_softmax_backward(c, &x, &s, g[0], grad);
 }
 
 /* ---- the weighted values ---- */
