@@ -306,11 +306,12 @@ typedef struct {
     const char *label; /* beside a text: a text, or the spelling of a number */
 } ct_json_line;
 
-/* Reads the next line. Returns false behind the last one, or after an error: CT_ERR_IO,
- * CT_ERR_MEMORY, or CT_ERR_FORMAT with the file, the number of the line and the byte in the line or
- * element: it is not such an object, has an empty list of messages, a message without a role, with
- * another weight than 0 and 1 or another train than true and false, or the character U+0000. After
- * ct_error_clear the call behind a CT_ERR_FORMAT reads the following line; an array has ended. */
+/* Reads the next line. Returns false behind the last one, or after CT_ERR_IO, CT_ERR_MEMORY or
+ * CT_ERR_FORMAT. A CT_ERR_FORMAT names the file, the number of the line, and the byte in the line
+ * or element. Its reasons are: the line is not such an object; a list of messages is empty; a
+ * message has no role, a weight other than 0 and 1, or a "train" other than true and false; a text
+ * has the character U+0000. After CT_ERR_FORMAT and ct_error_clear the next call reads the
+ * following line; in an array it returns false. */
 CT_API bool ct_json_lines_next(ct_json_lines *lines, ct_json_line *line);
 
 /* Closes the file. ct_context_free does it too. */

@@ -160,9 +160,9 @@ enum { NEVER = 1 << 30 };
     /* A task's tile of C shrinks until each thread has at least this many tasks, and at least \
      * this fraction of all threads' time is work. */ \
     .tasks_per_thread = 4, .min_useful = 0.93, \
-    /* The least rows of a task's tile, in tiles of MR rows, and its least columns, in panels. The \
-     * last is the least rows while columns can still be cut and each worker packs B: many rows \
-     * must pay for a packing. */ \
+    /* The least rows of a task's tile, in tiles of MR rows, and its least columns, in panels. If \
+     * each worker packs B, the least rows are mc_min_tiles_private_b as long as columns can be cut \
+     * instead: a panel that is packed for few rows does not pay. */ \
     .mc_min_tiles = 2, .nc_min_panels = 2, .mc_min_tiles_private_b = 20, \
     /* The bytes of one row of A that a pass of split-K sums. They bound the memory of partial \
      * sums. */ \
