@@ -47,6 +47,9 @@ ct_module *cti_nn_layer_named(ct_context *context, ct_layer_opts opts, cti_nn_la
 /* Returns the attention of a layer, for a cache; NULL, without an error, if a program has put
  * another module in its place, or the module is no layer. */
 ct_module *cti_nn_layer_attention(const ct_module *layer);
+/* Makes room for max_length positions in a cache, which keeps what it has. After an error it is as
+ * it was. */
+bool cti_nn_cache_reserve(ct_kv_cache *cache, int64_t max_length);
 
 /* Adds a child at a path below the module, in Groups that are made if they are missing. If this
  * fails, the child is freed. */

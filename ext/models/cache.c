@@ -64,6 +64,15 @@ ct_lm_cache *ct_lm_cache_new(ct_module *module, int64_t batch, int64_t max_lengt
     return NULL;
 }
 
+/* A layer whose cache is larger than the others' is no harm, so an error leaves them so. */
+bool cti_lm_cache_reserve(ct_lm_cache *cache, int64_t max_length) {
+    if (max_length <= cache->max_length) return true;
+    for (int64_t i = 0; i < cache->layers; i++)
+        if (!cti_nn_cache_reserve(cache->layer[i], max_length)) return false;
+    cache->max_length = max_length;
+    return true;
+}
+
 /* ---- lengths and rows ---- */
 
 bool cti_lm_cache_align(ct_lm_cache *cache) {

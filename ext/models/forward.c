@@ -240,10 +240,10 @@ static ct_tensor *last_tokens(const cti_lm *lm, const ct_lm_call *call, ct_tenso
     for (int64_t b = 0; b < B; b++) {
         int64_t t = T - 1;
         while (t >= 0 && !mask[b * T + t]) t--;
-        if (t < 0)
+        if (t < 0 && !call->cache)
             return ct_fail(lm->context, CT_ERR_ARGUMENT, "%s: row %" PRId64 " has no token",
                            forward_name, b);
-        at[b] = b * T + t;
+        at[b] = b * T + cti_max(t, 0);
     }
     x = ct_index_select(ct_reshape(x, CT_SHAPE(B * T, -1)), 0, index);
     return ct_unsqueeze(x, 1);

@@ -1,11 +1,12 @@
-/* Generation: prompts are read at once, then each row gets one id a step.
+/* Generation: what a row has been given is read at once, then it gets one id a step.
  *
  * A row has the bits that it has by itself, because products and attention choose their kernels for
- * a number of rows that the call names (src/core/row_rule.h): a prompt counts as many rows, and a
- * step, which has one token of each row, as one. The logits behind a prompt are a product with one
- * row of each text, so they count as one too (forward.c). What a row computes then follows from its
- * own calls. Rows are generated in groups, each with a cache of its own; how many rows a group has
- * is a matter of speed and memory only. */
+ * a number of rows that the call names (src/core/row_rule.h). A row with several ids that its cache
+ * has not, a prompt or what ct_generate_more has added, counts as many rows; a row with one such id
+ * is a step, and counts as one. Rows of both kinds run in a forward each. The logits behind a
+ * prompt are a product with one row of each text, so they count as one too (forward.c). What a row
+ * computes then follows from its own calls. Rows are generated in groups, each with a cache of its
+ * own; how many rows a group has is a matter of speed and memory only. */
 #include <cotangent/autograd.h>
 #include <cotangent/tensor.h>
 
@@ -20,15 +21,19 @@
 #include "lm.h"
 
 static const char generate_new_op[] = "generate_new", generate_next_op[] = "generate_next",
-                  generate_end_op[] = "generate_end";
+                  generate_end_op[] = "generate_end", generate_more_op[] = "generate_more",
+                  generate_back_op[] = "generate_back";
 
 enum { GROUP_ROWS = 8, ROW_TAIL = 512 };
 
 /* The state of a row. */
 typedef struct {
-    int64_t *id;    /* [room]: the prompt and the generated ids */
-    int64_t count;  /* the number of these ids */
-    int64_t prompt; /* the length of the prompt */
+    int64_t *id; /* [room]: the prompt, the generated ids, and what was added */
+    int64_t room;
+    int64_t count; /* the number of these ids */
+    int64_t read;  /* how many of them the cache keeps: at most count - 1 */
+    int64_t given; /* the ids at the last prompt or ct_generate_more: max_new counts from here */
+    int64_t drawn; /* the ids that were drawn in all, forgotten ones too */
     unsigned char
         *seen; /* a bit for each id of the vocabulary, 1 if the row has the id; NULL: no penalty */
     bool ended;
@@ -51,7 +56,7 @@ struct ct_generator {
     char *characters;
     size_t characters_room;
     generated_row *row; /* [n] */
-    int64_t n, room, vocab, step;
+    int64_t n, vocab;
     int64_t groups;      /* each has GROUP_ROWS rows; the last may have fewer */
     int64_t longest;     /* the tokens of the longest prompt */
     ct_lm_cache **cache; /* [groups] */
@@ -66,7 +71,8 @@ static void generator_end(cti_hook *self) {
     ct_generator *g = (ct_generator *)self;
     ct_context *context = g->context;
     for (int64_t i = 0; g->row && i < g->n; i++) {
-        if (g->row[i].id) cti_give_any(context, g->row[i].id, cti_bytes(g->room, sizeof(int64_t)));
+        if (g->row[i].id)
+            cti_give_any(context, g->row[i].id, cti_bytes(g->row[i].room, sizeof(int64_t)));
         if (g->row[i].seen) cti_give_any(context, g->row[i].seen, seen_bytes(g));
     }
     for (int64_t i = 0; g->cache && i < g->groups; i++) ct_lm_cache_free(g->cache[i]);
@@ -162,21 +168,45 @@ static bool lists_copy(ct_generator *g, const ct_generate_opts *o) {
 
 /* ---- making ---- */
 
+static void row_saw(generated_row *row, int64_t id) {
+    if (row->seen) row->seen[id / 8] |= (unsigned char)(1 << id % 8);
+}
+
+/* What is searched for stop texts begins here. */
+static void row_text_begin(generated_row *row) {
+    row->text = (ct_decode_state){.keep_special = true};
+    row->tail_size = 0;
+}
+
+static bool row_takes_id(const ct_generator *g, const char *op, int64_t i, int64_t id) {
+    return (id >= 0 && id < g->vocab) ||
+           ct_fail(g->context, CT_ERR_ARGUMENT,
+                   "%s: row %" PRId64 ": the id %" PRId64 " is not in the vocabulary of %" PRId64,
+                   op, i, id, g->vocab);
+}
+
+/* Makes space for ids of a row. */
+static bool row_reserve(const ct_generator *g, generated_row *row, int64_t room) {
+    if (room <= row->room) return true;
+    int64_t *id = cti_take_any(g->context, cti_bytes(room, sizeof *id));
+    if (!id) return false;
+    if (row->count) memcpy(id, row->id, (size_t)row->count * sizeof *id);
+    if (row->id) cti_give_any(g->context, row->id, cti_bytes(row->room, sizeof *id));
+    row->id = id, row->room = room;
+    return true;
+}
+
 /* Copies the tokens of a prompt. */
 static bool prompt_copy(ct_generator *g, int64_t i, const int64_t *ids, const bool *mask,
                         int64_t T) {
     generated_row *row = &g->row[i];
     for (int64_t t = 0; t < T; t++) {
         if (mask && !mask[t]) continue;
-        if (ids[t] < 0 || ids[t] >= g->vocab)
-            return ct_fail(g->context, CT_ERR_ARGUMENT,
-                           "%s: row %" PRId64 ": the id %" PRId64 " is not in the vocabulary of "
-                           "%" PRId64,
-                           generate_new_op, i, ids[t], g->vocab);
+        if (!row_takes_id(g, generate_new_op, i, ids[t])) return false;
         row->id[row->count++] = ids[t];
-        if (row->seen) row->seen[ids[t] / 8] |= (unsigned char)(1 << ids[t] % 8);
+        row_saw(row, ids[t]);
     }
-    row->prompt = row->count;
+    row->given = row->count;
     return row->count || ct_fail(g->context, CT_ERR_ARGUMENT, "%s: row %" PRId64 " has no token",
                                  generate_new_op, i);
 }
@@ -187,12 +217,14 @@ static bool generator_rows_fill(ct_generator *g, ct_tensor *ids, ct_tensor *mask
     ct_scope scope = ct_scope_open_no_grad(context);
     const int64_t *id = ct_data_i64(ct_contiguous(ids));
     const bool *shown = mask ? ct_data_bool(ct_contiguous(mask)) : NULL;
+    int64_t room = 0;
     bool ok = id && (shown || !mask);
+    if (ok && __builtin_add_overflow(T, g->opts.max_new, &room))
+        ok = ct_fail(context, CT_ERR_MEMORY, "%s: the length overflows", generate_new_op);
     for (int64_t i = 0; ok && i < g->n; i++) {
         generated_row *row = &g->row[i];
-        row->id = cti_take_any(context, cti_bytes(g->room, sizeof *row->id));
-        ok = row->id != NULL;
-        row->text.keep_special = true;
+        ok = row_reserve(g, row, room);
+        row_text_begin(row);
         if (ok && g->opts.repetition_penalty != 1) {
             row->seen = cti_take_zeroed(context, seen_bytes(g));
             ok = row->seen != NULL;
@@ -221,20 +253,19 @@ static bool caches_make(ct_generator *g) {
 }
 
 /* Models with a table of positions have no position behind its end. */
-static bool positions_check(const ct_generator *g) {
+static bool positions_check(const ct_generator *g, const char *op, int64_t length) {
     const int64_t most = cti_lm_integer(&g->lm->config, CTI_LM_MAX_LENGTH);
-    if (!g->lm->config.family->names.positions || g->longest + g->opts.max_new <= most + 1)
-        return true;
+    if (!g->lm->config.family->names.positions || length + g->opts.max_new <= most + 1) return true;
     return ct_fail(g->context, CT_ERR_ARGUMENT,
                    "%s: prompts of %" PRId64 " tokens and %" PRId64 " new ones, but the model has "
                    "%" PRId64 " positions",
-                   generate_new_op, g->longest, g->opts.max_new, most);
+                   op, length, g->opts.max_new, most);
 }
 
 static bool generator_fill(ct_generator *g, ct_batch prompts, const ct_generate_opts *opts) {
     g->row = cti_take_zeroed(g->context, cti_bytes(g->n, sizeof *g->row));
     if (!g->row || !lists_copy(g, opts) || !generator_rows_fill(g, prompts.ids, prompts.mask) ||
-        !positions_check(g))
+        !positions_check(g, generate_new_op, g->longest))
         return false;
     if (!caches_make(g)) return false;
     cti_nn_end_with(g->lm->module, &g->object, generator_end);
@@ -268,44 +299,63 @@ ct_generator *ct_generate_new(ct_module *module, ct_batch prompts, ct_generate_o
     g->opts = opts;
     if (!g->opts.max_new) g->opts.max_new = 100;
     if (g->opts.repetition_penalty == 0) g->opts.repetition_penalty = 1;
-    bool ok = !__builtin_add_overflow(ct_shape_of(prompts.ids).dim[1], g->opts.max_new, &g->room);
-    if (!ok) ct_fail(lm->context, CT_ERR_MEMORY, "%s: the length overflows", generate_new_op);
     g->opts.eos = NULL, g->opts.stop = NULL;
-    if (ok && generator_fill(g, prompts, &opts)) return g;
+    if (generator_fill(g, prompts, &opts)) return g;
     ct_generate_free(g);
     return NULL;
 }
 
 /* ---- a step ---- */
 
-/* Shortens a group's cache to its rows' prompts and ids before the last one. The cache is longer
- * in rows that have ended, and after a step that failed. */
+/* Shortens a group's cache to what its rows keep in it. It is longer after a step that failed, and
+ * after ct_generate_back. */
 static bool cache_align(const ct_generator *g, int64_t group) {
     int64_t lengths[GROUP_ROWS];
     for (int64_t i = 0; i < group_rows(g, group); i++)
-        lengths[i] = g->step ? g->row[group * GROUP_ROWS + i].count - 1 : 0;
+        lengths[i] = g->row[group * GROUP_ROWS + i].read;
     return ct_lm_cache_set_lengths(g->cache[group], lengths);
 }
 
-/* Runs a group's forward: on the whole prompts at first, then on the last id of each row. */
-static ct_tensor *group_logits(ct_generator *g, int64_t group) {
-    const int64_t n = group_rows(g, group), T = g->step ? 1 : g->longest;
-    if (!cache_align(g, group)) return NULL;
-    ct_tensor *ids = ct_zeros(g->context, CT_I64, CT_SHAPE(n, T));
-    ct_tensor *mask = g->step ? NULL : ct_zeros(g->context, CT_BOOL, CT_SHAPE(n, T));
+/* Whether a row has a part in a forward of this kind. */
+static bool row_is_run(const generated_row *row, cti_rows kind) {
+    return !row->ended && (row->count - row->read > 1) == (kind == CTI_ROWS_MANY);
+}
+
+/* The rows of a group that a forward of this kind runs, and T, the most ids that one of them has
+ * for it. Every row of the cache needs room for T more, because the forward pads. Returns -1 after
+ * an error. */
+static int64_t rows_run(const ct_generator *g, int64_t group, cti_rows kind, int64_t *T) {
+    int64_t n = 0, longest = 0;
+    *T = 0;
+    for (int64_t i = 0; i < group_rows(g, group); i++) {
+        const generated_row *row = &g->row[group * GROUP_ROWS + i];
+        longest = cti_max(longest, row->read);
+        if (!row_is_run(row, kind)) continue;
+        *T = cti_max(*T, row->count - row->read);
+        n++;
+    }
+    return !n || cti_lm_cache_reserve(g->cache[group], longest + *T) ? n : -1;
+}
+
+/* Runs a group's forward on the ids that the cache has not, of n rows. The other rows have no token
+ * in it; a step of all rows needs no mask. */
+static ct_tensor *group_logits(ct_generator *g, int64_t group, cti_rows kind, int64_t n,
+                               int64_t T) {
+    const int64_t all = group_rows(g, group);
+    const bool masked = kind == CTI_ROWS_MANY || n < all;
+    ct_tensor *ids = ct_zeros(g->context, CT_I64, CT_SHAPE(all, T));
+    ct_tensor *mask = masked ? ct_zeros(g->context, CT_BOOL, CT_SHAPE(all, T)) : NULL;
     int64_t *id = ids ? ct_data_i64(ids) : NULL;
     bool *shown = mask ? ct_data_bool(mask) : NULL;
-    if (!id || (!g->step && !shown)) return NULL;
-    for (int64_t i = 0; i < n; i++) {
+    if (!id || (masked && !shown)) return NULL;
+    for (int64_t i = 0; i < all; i++) {
         const generated_row *row = &g->row[group * GROUP_ROWS + i];
-        if (g->step) {
-            id[i] = row->id[row->count - 1];
-            continue;
-        }
-        memcpy(id + i * T, row->id, (size_t)row->prompt * sizeof *id);
-        for (int64_t t = 0; t < row->prompt; t++) shown[i * T + t] = true;
+        if (!row_is_run(row, kind)) continue;
+        const int64_t new_ids = row->count - row->read;
+        memcpy(id + i * T, row->id + row->read, (size_t)new_ids * sizeof *id);
+        for (int64_t t = 0; shown && t < new_ids; t++) shown[i * T + t] = true;
     }
-    const cti_rows before = cti_set_rows(g->context, g->step ? CTI_ROWS_ONE : CTI_ROWS_MANY);
+    const cti_rows before = cti_set_rows(g->context, kind);
     ct_tensor *logits = ct_lm_forward(
         g->lm->module, ids,
         (ct_lm_call){.key_mask = mask, .cache = g->cache[group], .result = CT_LM_LAST});
@@ -340,7 +390,7 @@ static int64_t id_draw(const ct_generator *g, int64_t i, ct_tensor *logits) {
     const ct_rng rng = ct_rng_get(g->context);
     if (logits && g->row[i].seen) logits = penalised(g, &g->row[i], logits);
     if (!logits) return -1;
-    ct_rng_set(g->context, (ct_rng){g->opts.seed, (uint64_t)i << 32 ^ (uint64_t)g->step});
+    ct_rng_set(g->context, (ct_rng){g->opts.seed, (uint64_t)i << 32 ^ (uint64_t)g->row[i].drawn});
     const bool ok = ct_sample(logits, g->opts.sample, &id, 1);
     ct_rng_set(g->context, rng);
     return ok ? id : -1;
@@ -372,10 +422,12 @@ static int finds_stop(const ct_generator *g, generated_row *row, int64_t id) {
 
 /* Gives a row its next id, and ends it if this was the last. Returns false after an error. */
 static bool row_takes(ct_generator *g, generated_row *row, int64_t id) {
+    row->read = row->count; /* from now on the cache's ids count as read */
     row->id[row->count++] = id;
-    if (row->seen) row->seen[id / 8] |= (unsigned char)(1 << id % 8);
+    row->drawn++;
+    row_saw(row, id);
     for (int64_t i = 0; i < g->opts.n_eos; i++) row->ended |= g->opts.eos[i] == id;
-    row->ended |= row->count - row->prompt == g->opts.max_new;
+    row->ended |= row->count - row->given == g->opts.max_new;
     if (row->ended || !g->opts.n_stop) return true;
     const int found = finds_stop(g, row, id);
     row->ended |= found == 1;
@@ -389,36 +441,46 @@ static bool group_ended(const ct_generator *g, int64_t group) {
     return true;
 }
 
-/* Draws the ids of a group's rows, which are -1 in rows that have ended. */
-static bool group_step(ct_generator *g, int64_t group, int64_t *ids) {
-    ct_scope scope = ct_scope_open_no_grad(g->context);
-    ct_tensor *logits = group_logits(g, group);
+/* Draws the ids of the rows that a forward of this kind runs. */
+static bool group_run(ct_generator *g, int64_t group, cti_rows kind, int64_t *ids) {
+    int64_t T;
+    const int64_t n = rows_run(g, group, kind, &T);
+    if (n < 1) return n == 0;
+    ct_tensor *logits = group_logits(g, group, kind, n, T);
     bool ok = logits != NULL;
     for (int64_t i = 0; ok && i < group_rows(g, group); i++) {
         const int64_t at = group * GROUP_ROWS + i;
-        if (g->row[at].ended) continue;
+        if (!row_is_run(&g->row[at], kind)) continue;
         ids[at] = id_draw(g, at, ct_narrow(logits, 0, i, 1));
         ok = ids[at] >= 0;
     }
+    return ok;
+}
+
+/* Draws the ids of a group's rows, which are -1 in rows that have ended. */
+static bool group_step(ct_generator *g, int64_t group, int64_t *ids) {
+    ct_scope scope = ct_scope_open_no_grad(g->context);
+    const bool ok = cache_align(g, group) && group_run(g, group, CTI_ROWS_MANY, ids) &&
+                    group_run(g, group, CTI_ROWS_ONE, ids);
     ct_scope_close(scope);
     return ok;
 }
 
 /* A row's bits (`seen`) have room for the vocabulary that the model had at ct_generate_new. */
-static bool vocabulary_check(const ct_generator *g) {
+static bool vocabulary_check(const ct_generator *g, const char *op) {
     const int64_t vocab = cti_lm_integer(&g->lm->config, CTI_LM_VOCAB);
     return vocab == g->vocab ||
            ct_fail(g->context, CT_ERR_ARGUMENT,
                    "%s: the model had %" PRId64 " ids when the generator was made and has %" PRId64
                    " now: make another generator after ct_lm_resize",
-                   generate_next_op, g->vocab, vocab);
+                   op, g->vocab, vocab);
 }
 
 bool ct_generate_next(ct_generator *g, int64_t *ids) {
     if (!cti_object_is_ready(g ? &g->object : NULL, generate_next_op, "generator", NULL))
         return false;
     if (!ids) return ct_fail(g->context, CT_ERR_ARGUMENT, "%s: ids is NULL", generate_next_op);
-    if (!vocabulary_check(g) || !characters_reserve(g)) return false;
+    if (!vocabulary_check(g, generate_next_op) || !characters_reserve(g)) return false;
     const bool training = ct_module_training(g->lm->module);
     bool any = false, ok = true;
     for (int64_t i = 0; i < g->n; i++) ids[i] = -1;
@@ -431,16 +493,67 @@ bool ct_generate_next(ct_generator *g, int64_t *ids) {
     if (training) ct_module_train(g->lm->module, true);
     for (int64_t i = 0; ok && i < g->n; i++)
         if (ids[i] >= 0) ok = row_takes(g, &g->row[i], ids[i]);
-    g->step += ok && any;
     return ok && any;
 }
 
+/* ---- what a program does to a row ---- */
+
+/* The row that a function is about; NULL after an error. */
+static generated_row *generated_row_of(const ct_generator *g, const char *op, int64_t row) {
+    if (!cti_object_is_ready(g ? &g->object : NULL, op, "generator", NULL)) return NULL;
+    if (row >= 0 && row < g->n) return &g->row[row];
+    return ct_fail(g->context, CT_ERR_ARGUMENT, "%s: row %" PRId64 " of %" PRId64, op, row, g->n);
+}
+
 bool ct_generate_end(ct_generator *g, int64_t row) {
-    if (!cti_object_is_ready(g ? &g->object : NULL, generate_end_op, "generator", NULL))
-        return false;
-    if (row < 0 || row >= g->n)
-        return ct_fail(g->context, CT_ERR_ARGUMENT, "%s: row %" PRId64 " of %" PRId64,
-                       generate_end_op, row, g->n);
-    g->row[row].ended = true;
+    generated_row *of = generated_row_of(g, generate_end_op, row);
+    if (of) of->ended = true;
+    return of != NULL;
+}
+
+/* Makes space for a row that grows to `length` ids before the next one is drawn. */
+static bool row_grow(ct_generator *g, int64_t row, int64_t length) {
+    int64_t room;
+    if (__builtin_add_overflow(length, g->opts.max_new, &room))
+        return ct_fail(g->context, CT_ERR_MEMORY, "%s: the length overflows", generate_more_op);
+    return positions_check(g, generate_more_op, length) && row_reserve(g, &g->row[row], room) &&
+           cti_lm_cache_reserve(g->cache[row / GROUP_ROWS], room);
+}
+
+bool ct_generate_more(ct_generator *g, int64_t row, const int64_t *ids, int64_t n) {
+    generated_row *of = generated_row_of(g, generate_more_op, row);
+    if (!of || !vocabulary_check(g, generate_more_op)) return false;
+    if (n < 0 || (n && !ids))
+        return ct_fail(g->context, CT_ERR_ARGUMENT, "%s: %" PRId64 " ids%s", generate_more_op, n,
+                       ids ? "" : ", which are NULL");
+    for (int64_t i = 0; i < n; i++)
+        if (!row_takes_id(g, generate_more_op, row, ids[i])) return false;
+    int64_t length;
+    if (__builtin_add_overflow(of->count, n, &length))
+        return ct_fail(g->context, CT_ERR_MEMORY, "%s: the length overflows", generate_more_op);
+    if (!row_grow(g, row, length)) return false;
+    for (int64_t i = 0; i < n; i++) {
+        of->id[of->count++] = ids[i];
+        row_saw(of, ids[i]);
+    }
+    of->given = of->count;
+    of->ended = false;
+    row_text_begin(of);
+    return true;
+}
+
+bool ct_generate_back(ct_generator *g, int64_t row, int64_t length) {
+    generated_row *of = generated_row_of(g, generate_back_op, row);
+    if (!of) return false;
+    if (length < 1 || length > of->count)
+        return ct_fail(g->context, CT_ERR_ARGUMENT,
+                       "%s: row %" PRId64 ": a length of %" PRId64 " from one of %" PRId64,
+                       generate_back_op, row, length, of->count);
+    of->count = length;
+    of->read = cti_min(of->read, length - 1);
+    of->given = cti_min(of->given, length);
+    row_text_begin(of);
+    if (of->seen) memset(of->seen, 0, seen_bytes(g));
+    for (int64_t i = 0; of->seen && i < length; i++) row_saw(of, of->id[i]);
     return true;
 }

@@ -107,5 +107,7 @@ struct ct_lm_cache {
 
 /* Shortens the caches of all layers to cache->length. */
 bool cti_lm_cache_align(ct_lm_cache *cache);
+/* Makes room for rows of up to max_length tokens. After an error the cache is as it was. */
+bool cti_lm_cache_reserve(ct_lm_cache *cache, int64_t max_length);
 
 #endif

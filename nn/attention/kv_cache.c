@@ -255,6 +255,42 @@ bool ct_kv_cache_select(ct_kv_cache *cache, const int64_t *rows) {
     return done;
 }
 
+/* ---- room ---- */
+
+/* Returns a larger buffer with the filled positions of one of the cache's. */
+static ct_tensor *larger_buffer(const ct_kv_cache *cache, ct_tensor *buffer, int64_t more) {
+    ct_shape shape = buffer->shape;
+    if (__builtin_add_overflow(shape.dim[2], more, &shape.dim[2]))
+        return ct_fail(cache->context, CT_ERR_MEMORY, "a cache's length overflows");
+    ct_tensor *larger = buffer_new(cache->context, buffer->dtype, shape);
+    if (!larger) return NULL;
+    const ct_scope scope = ct_scope_open_no_grad(cache->context);
+    ct_tensor *filled = cache_filled(cache, buffer);
+    const bool copied =
+        filled && ct_copy_into(ct_narrow(larger, 2, 0, filled->shape.dim[2]), filled);
+    ct_scope_close(scope);
+    if (copied) return larger;
+    cti_tensor_end(larger);
+    return NULL;
+}
+
+bool cti_nn_cache_reserve(ct_kv_cache *cache, int64_t max_length) {
+    if (max_length <= cache->max_length) return true;
+    const int64_t more = max_length - cache->max_length;
+    ct_tensor *k = larger_buffer(cache, cache->k, more);
+    ct_tensor *v = k ? larger_buffer(cache, cache->v, more) : NULL;
+    if (!v) {
+        if (k) cti_tensor_end(k);
+        return false;
+    }
+    cti_tensor_end(cache->k);
+    cti_tensor_end(cache->v);
+    cache->k = k, cache->v = v;
+    cache->max_length = max_length;
+    CTI_ASSERT(cti_nn_cache_is_sound(cache));
+    return true;
+}
+
 /* ---- use by attention of one's own ---- */
 
 static const char append_name[] = "ct_kv_cache_append";

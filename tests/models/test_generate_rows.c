@@ -1,6 +1,6 @@
 /* A generator's row has the bits that it has by itself (src/core/row_rule.h): products of each
- * number of rows, and generations of 1 to 128 rows beside the same rows one by one. The logits are
- * read by a module of the test in the place of the head. */
+ * number of rows, and generations of 1 to 128 rows beside the same rows one by one, of which some
+ * end, go back and go on. The logits are read by a module of the test in the place of the head. */
 #include "tests/support/suite.h"
 
 #include <cotangent/cotangent.h>
@@ -219,6 +219,8 @@ static void keep_logits(ct_module *lm) {
 
 static int64_t prompt[ROWS][LONGEST], length[ROWS];
 static int64_t end[ROWS]; /* the step before which the program ends the row */
+/* the step before which the row loses `lost` ids and gets `added`; STEPS: it does not */
+static int64_t goes_on[ROWS], lost[ROWS], added[ROWS];
 
 /* The settings of ct_set_matmul before each step, of which the first is set when the generator is
  * made and another after that. */
@@ -253,20 +255,49 @@ static void draw_rows(int64_t longest) {
                                      : ct_random_below(context, longest));
         end[r] = ct_random_below(context, 3) ? STEPS : 1 + ct_random_below(context, STEPS);
         for (int64_t t = 0; t < LONGEST; t++) prompt[r][t] = ct_random_below(context, 40);
+        goes_on[r] = ct_random_below(context, 2) ? STEPS : 1 + ct_random_below(context, STEPS - 1);
+        lost[r] = ct_random_below(context, 3) ? ct_random_below(context, 4) : 0;
+        added[r] = ct_random_below(context, 3) ? ct_random_below(context, 60) : 0;
     }
     length[0] = 1, length[1] = longest;
 }
 
-/* Generates the n given rows and stores the bits of each. The first step shows how the generator
- * groups rows; later steps leave out groups whose rows have all ended. */
+/* A row of the generator as the test follows it. */
+typedef struct {
+    bool alive;
+    int64_t count, read; /* its ids, and those that are in the cache */
+} row_state;
+
+/* What the program does to row i before a step. */
+static void change_row(ct_generator *g, int i, int r, int step, row_state *row) {
+    if (end[r] == step) {
+        ck_assert(ct_generate_end(g, i));
+        row->alive = false;
+    }
+    if (goes_on[r] != step) return;
+    row->count = cti_max(1, row->count - lost[r]);
+    row->read = cti_min(row->read, row->count - 1);
+    ck_assert(ct_generate_back(g, i, row->count));
+    ck_assert_msg(ct_generate_more(g, i, prompt[r], cti_min(added[r], 310 - row->count)), "%s",
+                  ct_error_message(context));
+    row->count += cti_min(added[r], 310 - row->count);
+    row->alive = true;
+}
+
+/* Generates n rows, the given ones, and keeps what each has: the first step tells how the generator
+ * groups rows, and later ones leave out the groups without a living row. A group has a forward of
+ * the rows that read several ids, and one of those that read one. */
 static void generate(ct_module *lm, const settings *s, const int *rows, int n, row_bits *out) {
     static int64_t ids[ROWS * LONGEST];
     static bool mask[ROWS * LONGEST];
-    int64_t T = 1, group = n, next[ROWS];
+    int64_t T = 1, group = cti_min(n, 8), next[ROWS];
+    row_state state[ROWS];
     ct_scope scope = ct_scope_open(context);
     for (int i = 0; i < n; i++) T = cti_max(T, length[rows[i]]);
     for (int i = 0; i < n; i++) {
         out[i].steps = 0;
+        state[i] = (row_state){true, length[rows[i]], 0};
+        for (int step = 0; step < STEPS; step++) out[i].id[step] = -1;
         for (int64_t t = 0; t < T; t++) {
             mask[i * T + t] = t < length[rows[i]];
             ids[i * T + t] = prompt[rows[i]][t];
@@ -279,31 +310,30 @@ static void generate(ct_module *lm, const settings *s, const int *rows, int n, r
                                    .mask = ct_from_bool(context, CT_SHAPE(n, T), mask)},
                         (ct_generate_opts){.max_new = STEPS, .no_eos = true});
     for (int step = 0; step < STEPS; step++) {
-        bool alive[ROWS];
-        for (int i = 0; i < n; i++) {
-            alive[i] = end[rows[i]] > step;
-            if (end[rows[i]] == step) ck_assert(ct_generate_end(g, i));
-        }
+        for (int i = 0; i < n; i++) change_row(g, i, rows[i], step, &state[i]);
         ck_assert(ct_set_matmul(context, s->step[step] ? s->step[step] : s->made));
         n_calls = 0;
-        const bool more = ct_generate_next(g, next);
+        ct_generate_next(g, next);
         ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
-        if (!more) break;
-        if (step == 0) group = calls[0].n;
-        for (int64_t i = 0, at = 0; i < n; i += group) {
-            bool any = false;
-            for (int64_t r = i; r < cti_min(n, i + group); r++) any |= alive[r];
-            if (!any) continue;
-            ck_assert_int_eq(calls[at].n, cti_min(group, n - i));
-            for (int64_t r = i; r < cti_min(n, i + group); r++) {
-                if (!alive[r]) continue;
-                memcpy(out[r].logits[step], calls[at].logits + (r - i) * calls[at].bytes,
-                       (size_t)calls[at].bytes);
-                out[r].id[step] = next[r];
-                out[r].steps = step + 1;
+        int at = 0;
+        for (int64_t i = 0; i < n; i += group)
+            for (int single = 0; single < 2; single++) {
+                bool any = false;
+                for (int64_t r = i; r < cti_min(n, i + group); r++) {
+                    row_state *row = &state[r];
+                    if (!row->alive || (row->count - row->read == 1) != single) continue;
+                    any = true;
+                    ck_assert_int_eq(calls[at].n, cti_min(group, n - i));
+                    memcpy(out[r].logits[step], calls[at].logits + (r - i) * calls[at].bytes,
+                           (size_t)calls[at].bytes);
+                    out[r].id[step] = next[r];
+                    out[r].steps = step + 1;
+                }
+                at += any;
             }
-            at++;
-        }
+        ck_assert_int_eq(n_calls, at);
+        for (int i = 0; i < n; i++)
+            if (state[i].alive) state[i].read = state[i].count++;
     }
     ct_generate_free(g);
     ct_scope_close(scope);
@@ -373,11 +403,12 @@ static void check_generations(ct_module *lm, const settings *s, const int *count
             ck_assert_msg(one[r].steps == together[i].steps, "%s: %lld steps for %lld", name,
                           (long long)together[i].steps, (long long)one[r].steps);
             for (int64_t step = 0; step < one[r].steps; step++)
-                ck_assert_msg(!memcmp(one[r].logits[step], together[i].logits[step],
-                                      (size_t)calls[0].bytes) &&
-                                  one[r].id[step] == together[i].id[step],
-                              "%s: row %d of %d, a prompt of %lld, step %lld: other logits", name,
-                              i, counts[c], (long long)length[r], (long long)step);
+                ck_assert_msg(
+                    (one[r].id[step] < 0 || !memcmp(one[r].logits[step], together[i].logits[step],
+                                                    (size_t)calls[0].bytes)) &&
+                        one[r].id[step] == together[i].id[step],
+                    "%s: row %d of %d, a prompt of %lld, step %lld: other logits", name, i,
+                    counts[c], (long long)length[r], (long long)step);
         }
     }
 }

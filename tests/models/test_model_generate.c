@@ -497,12 +497,175 @@ START_TEST(in_training) {
 }
 END_TEST
 
+/* ---- a row that goes on ---- */
+
+/* A row as its ids, beside the generator's. */
+typedef struct {
+    int64_t id[64], n;
+    bool ended;
+} followed;
+
+/* Lets the generator make its next ids, each of which must be the one that a forward of the whole
+ * row gives, with the penalty for all of the row's ids. */
+static bool follow(ct_module *lm, ct_generator *g, followed *rows, double penalty) {
+    int64_t ids[PROMPTS];
+    const bool any = ct_generate_next(g, ids);
+    ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
+    for (int b = 0; b < PROMPTS; b++) {
+        followed *row = &rows[b];
+        ck_assert_int_eq(ids[b] == -1, row->ended || !any);
+        if (row->ended || !any) continue;
+        ck_assert_int_eq(ids[b], greedy(lm, row->id, row->n, penalty));
+        row->id[row->n++] = ids[b];
+    }
+    return any;
+}
+
+static void add_ids(ct_generator *g, followed *rows, int b, const int64_t *ids, int64_t n) {
+    ck_assert_msg(ct_generate_more(g, b, ids, n), "%s", ct_error_message(context));
+    for (int64_t i = 0; i < n; i++) rows[b].id[rows[b].n++] = ids[i];
+    rows[b].ended = false;
+}
+
+/* Rows that end, go back and go on have the ids of a run that reads the whole row each time.
+ * max_new counts from what was added, and the cache grows. */
+START_TEST(rows_that_go_on) {
+    static const char *const configs[] = {LLAMA, GEMMA, GPT2, NEOX};
+    static const int64_t more[] = {7, 7, 22, 30, 0, 11};
+    ct_module *lm = rough_lm(configs[_i % 4], f64);
+    const double penalty = _i < 4 ? 1 : 1.3;
+    followed rows[PROMPTS] = {0};
+    for (int b = 0; b < PROMPTS; b++) {
+        memcpy(rows[b].id, prompts[b], sizeof prompts[b]);
+        rows[b].n = sizes[b];
+    }
+    ct_generator *g = ct_generate_new(
+        lm, padded(_i % 2),
+        (ct_generate_opts){.max_new = 3, .no_eos = true, .repetition_penalty = penalty});
+    ck_assert_ptr_nonnull(g);
+    ck_assert(follow(lm, g, rows, penalty));
+    ck_assert(ct_generate_end(g, 1));
+    rows[1].ended = true;
+    ck_assert(follow(lm, g, rows, penalty));
+    add_ids(g, rows, 0, more, 6); /* a row that has not ended, while another makes a step */
+    ck_assert(follow(lm, g, rows, penalty));
+    rows[2].ended = true; /* its third id */
+    for (int i = 0; i < 2; i++) ck_assert(follow(lm, g, rows, penalty));
+    rows[0].ended = true; /* three ids behind those that were added */
+    ck_assert(!follow(lm, g, rows, penalty));
+    add_ids(g, rows, 1, more, 1);
+    add_ids(g, rows, 2, NULL, 0);
+    ck_assert(ct_generate_back(g, 0, 2)); /* into the prompt; the row has ended all the same */
+    rows[0].n = 2;
+    ck_assert(follow(lm, g, rows, penalty));
+    add_ids(g, rows, 0, more + 2, 1);
+    ck_assert(ct_generate_back(g, 2, rows[2].n - 1)); /* the id of the last step, in a living row */
+    rows[2].n--;
+    for (int i = 0; i < 2; i++) ck_assert(follow(lm, g, rows, penalty));
+    rows[1].ended = true;
+    for (int b = 0; b < PROMPTS; b++) { /* the same from the first id on */
+        ck_assert(ct_generate_back(g, b, 1));
+        rows[b].n = 1;
+        add_ids(g, rows, b, more, b);
+    }
+    for (int i = 0; i < 3; i++) ck_assert(follow(lm, g, rows, penalty));
+    ck_assert_int_eq(rows[0].n, 4);
+    ct_generate_free(g);
+}
+END_TEST
+
+/* An error leaves the row as it was. */
+START_TEST(rows_that_cannot_go_on) {
+    ct_module *lm = rough_lm(GPT2, f64); /* 32 positions */
+    static const int64_t ids[40] = {3, 31};
+    ct_generator *g =
+        ct_generate_new(lm, padded(false), (ct_generate_opts){.max_new = 4, .no_eos = true});
+    int64_t want[PROMPTS], got[PROMPTS];
+    ck_refused(ct_generate_more(NULL, 0, ids, 1), CT_OK, "", "");
+    ck_refused(ct_generate_more(g, 3, ids, 1), CT_ERR_ARGUMENT, "generate_more", "row 3 of 3");
+    ck_refused(ct_generate_back(g, -1, 1), CT_ERR_ARGUMENT, "generate_back", "row -1 of 3");
+    ck_refused(ct_generate_more(g, 0, ids, 2), CT_ERR_ARGUMENT, "row 0", "id 31");
+    ck_refused(ct_generate_more(g, 0, ids, -1), CT_ERR_ARGUMENT, "generate_more", "-1 ids");
+    ck_refused(ct_generate_more(g, 0, NULL, 1), CT_ERR_ARGUMENT, "generate_more", "NULL");
+    ck_refused(ct_generate_more(g, 0, ids + 2, 26), CT_ERR_ARGUMENT, "generate_more",
+               "32 positions");
+    ck_refused(ct_generate_back(g, 1, 0), CT_ERR_ARGUMENT, "row 1", "length of 0 from one of 2");
+    ck_refused(ct_generate_back(g, 1, 3), CT_ERR_ARGUMENT, "row 1", "length of 3 from one of 2");
+    ck_assert(ct_generate_next(g, got));
+    ct_generate_free(g);
+    g = ct_generate_new(lm, padded(false), (ct_generate_opts){.max_new = 4, .no_eos = true});
+    ck_assert(ct_generate_next(g, want));
+    ck_assert(!memcmp(want, got, sizeof want));
+    ck_assert(ct_generate_more(g, 0, ids + 2, 24)); /* 29 ids and 4 more: the last is not read */
+    for (int i = 0; i < 4; i++) ck_assert(ct_generate_next(g, got) && got[0] >= 0);
+    ck_assert_int_eq(ct_error(context), CT_OK);
+    ct_generate_free(g);
+}
+END_TEST
+
+static bool ends_in_b(const ct_tokenizer *tokenizer, int64_t id) {
+    const char *text = ct_token(tokenizer, id);
+    const size_t size = strlen(text);
+    return text[size - 1] == 'b' && !strstr(text, "ba");
+}
+
+/* A stop text is searched in what was generated since the row went on: one that the text before
+ * begins is not found. Draws go on, also after ids were forgotten. */
+START_TEST(stop_texts_of_a_row_that_goes_on) {
+    ct_tokenizer *tokenizer = open_small(context, "");
+    ct_module *lm = new_lm("{\"model_type\": \"llama\", \"vocab_size\": 7, \"hidden_size\": 8, "
+                           "\"intermediate_size\": 8, \"num_hidden_layers\": 1, "
+                           "\"num_attention_heads\": 2}",
+                           f64);
+    const int64_t first[] = {0};
+    const ct_batch prompt = {.ids = ct_from_i64(context, CT_SHAPE(1, 1), first)};
+    static const char *const stops[] = {"ba"};
+    ct_generate_opts opts = {
+        .max_new = 3000, .no_eos = true, .tokenizer = tokenizer, .stop = stops, .n_stop = 1};
+    opts.sample.temperature = 1;
+    bool across = false, differ = false;
+    for (int i = 0; i < 30; i++) {
+        opts.seed = (uint64_t)i;
+        ct_generator *g = ct_generate_new(lm, prompt, opts);
+        ck_assert_ptr_nonnull(g);
+        int64_t ids[2000], n = 0, before[2000], n_before = 0;
+        char text[8000];
+        for (int turn = 0; turn < 4; turn++) {
+            n = 0;
+            while (n < 2000 && ct_generate_next(g, &ids[n])) n++;
+            ck_assert(ct_error(context) == CT_OK && n > 0 && n < 2000);
+            ct_decode(tokenizer, ids, n, true, text, sizeof text);
+            ck_assert_msg(strstr(text, "ba") != NULL, "%s", text);
+            ct_decode(tokenizer, ids, n - 1, true, text, sizeof text);
+            ck_assert_msg(!strstr(text, "ba"), "%s", text);
+            differ |= turn && (n != n_before || memcmp(ids, before, (size_t)n * sizeof *ids) != 0);
+            memcpy(before, ids, (size_t)n * sizeof *ids);
+            n_before = n;
+            ck_assert(ct_generate_back(g, 0, 1) && ct_generate_more(g, 0, NULL, 0));
+        }
+        int64_t id = -1, behind = -1; /* an id that ends in b, and the one behind it */
+        while (id < 0 || !ends_in_b(tokenizer, id)) ck_assert(ct_generate_next(g, &id));
+        ck_assert(ct_generate_more(g, 0, NULL, 0) && ct_generate_next(g, &behind));
+        const char *text_behind = ct_token(tokenizer, behind);
+        if (*text_behind == 'a' && !strstr(text_behind, "ba")) {
+            across = true;
+            ck_assert(ct_generate_next(g, &id)); /* the row has not ended */
+        }
+        ct_generate_free(g);
+    }
+    ck_assert(across && differ);
+    ct_tokenizer_close(tokenizer);
+}
+END_TEST
+
 int main(void) {
-    return run_tests(
-        "model generate", setup, end_with_folders,
-        TESTS(TEST(greedy_ids), TEST(penalties_of_negative_logits), TEST(draws), TEST(ends_of_rows),
-              TEST(stop_texts), TEST(a_stop_text_behind_a_long_text), TEST(options_of_folders),
-              TEST(ends_that_are_set), TEST(options_of_config),
-              TEST(options_that_are_not_supported), TEST(a_token_that_is_added),
-              TEST(heads_of_another_size), TEST(a_larger_vocabulary), TEST(in_training)));
+    return run_tests("model generate", setup, end_with_folders,
+                     TESTS(TEST(greedy_ids), TEST(penalties_of_negative_logits), TEST(draws),
+                           TEST(ends_of_rows), TEST(stop_texts),
+                           TEST(a_stop_text_behind_a_long_text), TEST(options_of_folders),
+                           TEST(ends_that_are_set), TEST(options_of_config),
+                           TEST(options_that_are_not_supported), TEST(a_token_that_is_added),
+                           TEST(heads_of_another_size), TEST(a_larger_vocabulary),
+                           TEST(in_training), LOOP(rows_that_go_on, 8),
+                           TEST(rows_that_cannot_go_on), TEST(stop_texts_of_a_row_that_goes_on)));
 }
