@@ -101,12 +101,14 @@ int cti_unicode_lower(uint32_t c, uint32_t out[CTI_FOLDED]) {
     return 2;
 }
 
+static bool case_run_has(const cti_case_run *run, uint32_t c) {
+    return c >= run->first && c <= run->last && (c - run->first) % (uint32_t)run->step == 0;
+}
+
 /* What a run of `runs` makes of a character; itself if it is in none. */
 static uint32_t case_run_map(const cti_case_run *runs, size_t n, uint32_t c) {
     const cti_case_run *run = case_run_find(runs, n, c);
-    const bool is_in_run =
-        c >= run->first && c <= run->last && (c - run->first) % (uint32_t)run->step == 0;
-    return is_in_run ? (uint32_t)((int32_t)c + run->delta) : c;
+    return case_run_has(run, c) ? (uint32_t)((int32_t)c + run->delta) : c;
 }
 
 /* The upper or title case in a row of cti_long_cases; 0 if the character has no row. */
@@ -164,8 +166,9 @@ int cti_unicode_full_fold(uint32_t c, uint32_t out[CTI_FOLDED]) {
 }
 
 uint32_t cti_unicode_fold(uint32_t c) {
-    const uint32_t fold = case_run_map(cti_fold_runs, FOLD_RUNS, c);
-    if (fold != c) return fold;
+    /* A run may map a character to itself: U+0130 is its own fold, although it has a lower case. */
+    const cti_case_run *run = case_run_find(cti_fold_runs, FOLD_RUNS, c);
+    if (case_run_has(run, c)) return (uint32_t)((int32_t)c + run->delta);
     uint32_t lower[CTI_FOLDED];
     cti_unicode_lower(c, lower);
     return lower[0];
