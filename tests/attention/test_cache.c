@@ -299,41 +299,6 @@ START_TEST(a_failed_forward_leaves_the_cache) {
 }
 END_TEST
 
-/* Decoding one token at a time does not call the allocator, and its memory does not grow with the
- * cache. */
-static void flat(ct_mha_opts opts, int threads, int64_t prefill, bool masked) {
-    enum { LENGTH = 400 };
-    ck_assert(ct_set_threads(context, threads));
-    opts.embed_dim = 32;
-    ct_module *mha = make(opts);
-    ct_kv_cache *cache = ct_kv_cache_new(mha, 2, LENGTH);
-    ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(2, LENGTH, 32)),
-              *real = coin(CT_SHAPE(2, LENGTH));
-    ct_memory_trim(context);
-    ct_mha_call call = {.causal = true, .cache = cache};
-    if (prefill)
-        ck_assert_ptr_nonnull(
-            ct_mha_forward(mha, ct_narrow(x, 1, 0, prefill), NULL, NULL, call).out);
-    int64_t calls = -1, peak = -1;
-    for (int64_t at = prefill; at < LENGTH; at++) {
-        ct_memory_reset_peak(context);
-        const int64_t live = ct_memory(context).live;
-        ct_scope scope = ct_scope_open_no_grad(context);
-        if (masked) call.key_mask = ct_narrow(real, 1, 0, at + 1);
-        ck_assert_ptr_nonnull(ct_mha_forward(mha, ct_narrow(x, 1, at, 1), NULL, NULL, call).out);
-        ct_scope_close(scope);
-        const ct_memory_stats now = ct_memory(context);
-        if (calls < 0) calls = now.allocator_calls, peak = now.peak - live;
-        ck_assert_msg(now.allocator_calls == calls, "%d calls more at token %d",
-                      (int)(now.allocator_calls - calls), (int)at);
-        ck_assert_msg(now.peak - live == peak, "%d bytes more at token %d",
-                      (int)(now.peak - live - peak), (int)at);
-    }
-    no_error();
-    ct_kv_cache_free(cache);
-    ct_module_free(mha);
-}
-
 START_TEST(causality_without_a_cache_needs_no_mask) {
     enum { T = 1500 };
     ct_module *mha = make((ct_mha_opts){.embed_dim = 4, .num_heads = 1, .rope = true});
@@ -347,22 +312,11 @@ START_TEST(causality_without_a_cache_needs_no_mask) {
 }
 END_TEST
 
-START_TEST(a_token_allocates_nothing) {
-    for (int threads = 1; threads <= 2; threads++)
-        for (int64_t prefill = 0; prefill <= 20; prefill += 20) {
-            flat((ct_mha_opts){.num_heads = 4}, threads, prefill, false);
-            flat((ct_mha_opts){.num_heads = 4, .num_kv_heads = 2, .rope = true, .qk_norm = true},
-                 threads, prefill, true);
-            flat((ct_mha_opts){.num_heads = 2, .add_bias_kv = true}, threads, prefill, false);
-        }
-}
-END_TEST
-
 int main(void) {
     return run_tests("cache", setup, teardown,
                      TESTS(TEST(rope_and_norms_are_their_ops), TEST(rope_is_checked),
                            TEST(a_cache_changes_nothing), TEST(caches_are_checked),
                            TEST(a_cache_may_outlive_its_module),
-                           TEST(a_failed_forward_leaves_the_cache), TEST(a_token_allocates_nothing),
+                           TEST(a_failed_forward_leaves_the_cache),
                            TEST(causality_without_a_cache_needs_no_mask)));
 }

@@ -349,45 +349,11 @@ START_TEST(a_failed_append_changes_nothing) {
 }
 END_TEST
 
-/* From the second token on decoding takes no memory from the allocator, and no more at any token.
- */
-START_TEST(a_token_allocates_nothing) {
-    enum { LENGTH = 400 };
-    for (int threads = 1; threads <= 2; threads++)
-        for (int64_t prefill = 0; prefill <= 20; prefill += 20) {
-            ck_assert(ct_set_threads(context, threads));
-            ct_mha_opts opts = grouped;
-            opts.dtype = CT_F32;
-            ct_module *mha = make(opts);
-            own a = own_of(mha);
-            ct_kv_cache *cache = ct_kv_cache_new_of(context, CT_F32, B, KV, LENGTH, D);
-            ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(B, LENGTH, E));
-            ct_memory_trim(context);
-            if (prefill) ck_assert(own_forward(&a, cache, ct_narrow(x, 1, 0, prefill)));
-            int64_t calls = -1;
-            for (int64_t at = prefill; at < LENGTH; at++) {
-                ct_scope scope = ct_scope_open_no_grad(context);
-                ct_tensor *q = ct_split_heads(
-                              ct_linear(ct_narrow(x, 1, at, 1), a.weight[0], a.bias[0]), H),
-                          *k = ct_narrow(q, 1, 0, KV), *v = ct_narrow(q, 1, KV, KV);
-                ck_assert(ct_kv_cache_append(cache, &k, &v));
-                ck_assert_ptr_nonnull(ct_attention(q, k, v, (ct_attention_opts){0}).out);
-                ct_scope_close(scope);
-                const int64_t now = ct_memory(context).allocator_calls;
-                if (calls < 0) calls = now;
-                ck_assert_msg(now == calls, "%d calls more at token %d", (int)(now - calls),
-                              (int)at);
-            }
-            ct_kv_cache_free(cache);
-        }
-}
-END_TEST
-
 int main(void) {
     return run_tests("cache_append", setup, teardown,
                      TESTS(TEST(own_attention_is_that_of_a_module), TEST(all_so_far),
                            TEST(a_window_that_slides), TEST(who_owns_them),
                            TEST(appending_counts_a_write), TEST(appends_are_checked),
                            TEST(makers_are_checked), TEST(caches_of_modules),
-                           TEST(a_failed_append_changes_nothing), TEST(a_token_allocates_nothing)));
+                           TEST(a_failed_append_changes_nothing)));
 }

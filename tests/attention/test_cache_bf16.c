@@ -387,38 +387,6 @@ START_TEST(no_copy_of_the_cache) {
 }
 END_TEST
 
-START_TEST(tokens_allocate_nothing) {
-    enum { LENGTH = 150 };
-    for (int which = 0; which < 2 * (ALL + 1); which++) {
-        const int kind = which % (ALL + 1), threads = 1 + which / (ALL + 1);
-        ct_mha_opts o = kind < ALL ? all[kind] : extra;
-        ck_assert(ct_set_threads(context, threads));
-        o.embed_dim = E;
-        ct_module *m = ct_mha_new(context, o);
-        ct_kv_cache *cache = ct_kv_cache_new(m, B, LENGTH);
-        ck_assert(ct_kv_cache_to_bf16(cache));
-        ct_tensor *x = randn32(CT_SHAPE(B, LENGTH, E)), *seen = coin(CT_SHAPE(B, LENGTH));
-        int64_t calls = 0;
-        for (int64_t at = 0; at < LENGTH; at++) {
-            ct_scope scope = ct_scope_open_no_grad(context);
-            ct_mha_call call = {.causal = true, .cache = cache};
-            if (kind % 2) call.key_mask = ct_narrow(seen, 1, 0, at + 1);
-            if (kind != ALL && !call.key_mask && at % 3)
-                call.lengths = ct_from_i64(context, CT_SHAPE(B), (int64_t[]){1, at % 2, 1});
-            ck_assert_msg(ct_mha_forward(m, ct_narrow(x, 1, at, 1), NULL, NULL, call).out, "%s",
-                          ct_error_message(context));
-            ct_scope_close(scope);
-            const int64_t now = ct_memory(context).allocator_calls;
-            const int kinds = call.key_mask || kind == ALL ? 1 : 3; /* kinds of tokens */
-            if (at < kinds) calls = now;
-            ck_assert_msg(now == calls, "%d: %d calls more at token %d", which, (int)(now - calls),
-                          (int)at);
-        }
-        ct_kv_cache_free(cache);
-    }
-}
-END_TEST
-
 /* ---- faults ---- */
 
 typedef struct {
@@ -551,6 +519,6 @@ int main(void) {
                               TEST(another_sequence_is_rounded), TEST(a_decoder_and_its_memory),
                               TEST(appended_keys_are_views), TEST(positions_are_rounded),
                               TEST(memory_is_halved), TEST(no_copy_of_the_cache),
-                              TEST(tokens_allocate_nothing), TEST(faults_change_nothing),
-                              TEST(refused_calls), TEST(keys_of_another_dtype))}));
+                              TEST(faults_change_nothing), TEST(refused_calls),
+                              TEST(keys_of_another_dtype))}));
 }

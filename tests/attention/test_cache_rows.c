@@ -461,48 +461,18 @@ START_TEST(keys_are_appended_to_each_row) {
 }
 END_TEST
 
-/* ---- tokens ---- */
-
-START_TEST(tokens_allocate_nothing) {
-    enum { LENGTH = 150 };
-    for (int which = 0; which < ALL; which++) {
-        ct_module *m = make(which, CT_F32);
-        ct_kv_cache *cache = ct_kv_cache_new(m, B, LENGTH);
-        ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(B, LENGTH, E)),
-                  *some = ct_from_i64(context, CT_SHAPE(B), (int64_t[]){2, 1, 3});
-        ck_assert(ct_mha_forward(m, ct_narrow(x, 1, 0, 3), NULL, NULL,
-                                 (ct_mha_call){.causal = true, .cache = cache, .lengths = some})
-                      .out);
-        int64_t calls = 0;
-        for (int64_t at = 3; at < LENGTH; at++) {
-            ct_scope scope = ct_scope_open_no_grad(context);
-            ct_tensor *lengths =
-                at % 3 ? ct_from_i64(context, CT_SHAPE(B), (int64_t[]){1, at % 2, 1}) : NULL;
-            ck_assert(
-                ct_mha_forward(m, ct_narrow(x, 1, at, 1), NULL, NULL,
-                               (ct_mha_call){.causal = true, .cache = cache, .lengths = lengths})
-                    .out);
-            ct_scope_close(scope);
-            if (at == 5) calls = ct_memory(context).allocator_calls;
-            if (at > 5) ck_assert_int_eq(ct_memory(context).allocator_calls, calls);
-        }
-        ct_kv_cache_free(cache);
-    }
-}
-END_TEST
-
 int main(void) {
-    return run_cases(
-        "cache, rows",
-        CASES({.name = "formula", .tests = TESTS(LOOP(a_batch_is_its_rows, ALL))},
-              {.name = "uses",
-               .before = setup,
-               .after = teardown,
-               .tests = TESTS(
-                   TEST(lengths_are_set), TEST(extra_keys_have_one_length),
-                   TEST(rows_of_another_sequence), TEST(room_is_checked),
-                   TEST(lengths_may_be_all_tokens), TEST(rows_are_selected),
-                   TEST(rows_of_a_memory_are_selected), TEST(a_failed_selection_changes_nothing),
-                   TEST(a_failed_forward_leaves_the_rows), TEST(a_failed_stack_leaves_all_rows),
-                   TEST(keys_are_appended_to_each_row), TEST(tokens_allocate_nothing))}));
+    return run_cases("cache, rows",
+                     CASES({.name = "formula", .tests = TESTS(LOOP(a_batch_is_its_rows, ALL))},
+                           {.name = "uses",
+                            .before = setup,
+                            .after = teardown,
+                            .tests = TESTS(TEST(lengths_are_set), TEST(extra_keys_have_one_length),
+                                           TEST(rows_of_another_sequence), TEST(room_is_checked),
+                                           TEST(lengths_may_be_all_tokens), TEST(rows_are_selected),
+                                           TEST(rows_of_a_memory_are_selected),
+                                           TEST(a_failed_selection_changes_nothing),
+                                           TEST(a_failed_forward_leaves_the_rows),
+                                           TEST(a_failed_stack_leaves_all_rows),
+                                           TEST(keys_are_appended_to_each_row))}));
 }
