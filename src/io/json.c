@@ -264,6 +264,39 @@ bool cti_json_skip(cti_json *json, cti_json_visit *visit, void *arg) {
     return !json->fault;
 }
 
+static bool is_decimal(char c) { return c >= '0' && c <= '9'; }
+
+/* The spelling is written anew as 19 digits and an exponent, because strtod reads the decimal point
+ * of the program's locale. A 1 behind the digits stands for all that are left out: the number is
+ * rounded as if they were there. */
+double cti_real_read(cti_text spelling) {
+    enum { LARGEST_EXPONENT = 100000 };
+    const bool negative = spelling.at[0] == '-';
+    uint64_t digits = 0;
+    int64_t scale = 0, exponent = 0;
+    bool point = false, more = false;
+    size_t i = negative;
+    for (; i < spelling.size && (is_decimal(spelling.at[i]) || spelling.at[i] == '.'); i++) {
+        const bool fits = digits < UINT64_MAX / 10 - 1;
+        if (spelling.at[i] == '.') {
+            point = true;
+            continue;
+        }
+        if (fits) digits = 10 * digits + (uint64_t)(spelling.at[i] - '0');
+        else more |= spelling.at[i] != '0';
+        scale += (fits ? 0 : 1) - (point ? 1 : 0);
+    }
+    const bool down = i + 1 < spelling.size && spelling.at[i + 1] == '-';
+    for (; i < spelling.size; i++)
+        if (is_decimal(spelling.at[i]) && exponent < LARGEST_EXPONENT)
+            exponent = 10 * exponent + (spelling.at[i] - '0');
+    scale += (down ? -exponent : exponent) - more;
+    char spelled[48];
+    snprintf(spelled, sizeof spelled, "%s%llu%se%lld", negative ? "-" : "",
+             (unsigned long long)digits, more ? "1" : "", (long long)scale);
+    return strtod(spelled, NULL);
+}
+
 /* ---- writing ---- */
 
 void cti_bytes_write(cti_writer *writer, const char *bytes, size_t size) {

@@ -41,6 +41,8 @@ bool cti_json_key(cti_json *json, cti_text *key); /* reads the key and its colon
 bool cti_json_string(cti_json *json, cti_text *string);
 /* Reads one of 0, 1, 2, ... INT64_MAX. A sign, point, exponent or leading zero is a fault. */
 bool cti_json_natural(cti_json *json, int64_t *number);
+/* The double of a number's spelling: digits with a point and an exponent, as in JSON. */
+double cti_real_read(cti_text spelling);
 /* The next byte that is no white space, which is not passed over; 0 at the end of the text and
  * after a fault. */
 char cti_json_look(cti_json *json);

@@ -213,34 +213,8 @@ bool cti_json_whole(const cti_json_tree *tree, cti_json_at value, int64_t *out) 
     return true;
 }
 
-/* A number's spelling is written anew as 19 digits and an exponent, because strtod reads the
- * decimal point of the program's locale. */
 bool cti_json_real(const cti_json_tree *tree, cti_json_at value, double *out) {
-    enum { LARGEST_EXPONENT = 100000 };
     if (tree->value[value].kind != CTI_JSON_NUMBER) return false;
-    const cti_text text = cti_json_text(tree, value);
-    const bool negative = text.at[0] == '-';
-    uint64_t digits = 0;
-    int64_t scale = 0, exponent = 0;
-    bool point = false;
-    size_t i = negative;
-    for (; i < text.size && (is_digit(text.at[i]) || text.at[i] == '.'); i++) {
-        const bool fits = digits < UINT64_MAX / 10 - 1;
-        if (text.at[i] == '.') {
-            point = true;
-            continue;
-        }
-        if (fits) digits = 10 * digits + (uint64_t)(text.at[i] - '0');
-        scale += (fits ? 0 : 1) - (point ? 1 : 0);
-    }
-    const bool down = i + 1 < text.size && text.at[i + 1] == '-';
-    for (; i < text.size; i++)
-        if (is_digit(text.at[i]) && exponent < LARGEST_EXPONENT)
-            exponent = 10 * exponent + (text.at[i] - '0');
-    scale += down ? -exponent : exponent;
-    char spelled[48];
-    snprintf(spelled, sizeof spelled, "%s%llue%lld", negative ? "-" : "",
-             (unsigned long long)digits, (long long)scale);
-    *out = strtod(spelled, NULL);
+    *out = cti_real_read(cti_json_text(tree, value));
     return true;
 }

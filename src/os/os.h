@@ -54,6 +54,16 @@ int64_t cti_os_now(void);      /* nanoseconds of a clock that never moves backwa
 void cti_os_sleep(int64_t ns);
 uint64_t cti_os_process(void); /* the number of the process; on WASI a random number */
 uint64_t cti_os_entropy(void); /* bits of the time of day, which differ from call to call */
+int64_t cti_os_time(void);     /* seconds since the beginning of 1970, in UTC */
+
+/* A date and a time of day. */
+typedef struct {
+    int64_t year;
+    int month, day, hour, minute, second; /* month and day from 1 on */
+    int week_day, year_day;               /* days since Sunday, and since the 1st of January */
+} cti_os_date;
+/* The local date of a time. Returns false if the system knows none, for a far year. */
+bool cti_os_local_date(int64_t time, cti_os_date *date);
 
 /* Begins to count the forks of the process. Returns false if the system refuses. */
 bool cti_os_count_forks(void);

@@ -34,6 +34,23 @@ uint64_t cti_os_entropy(void) {
     return (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 30;
 }
 
+int64_t cti_os_time(void) { return (int64_t)time(NULL); }
+
+bool cti_os_local_date(int64_t time, cti_os_date *date) {
+    const time_t at = (time_t)time;
+    struct tm tm;
+    if ((int64_t)at != time || !localtime_r(&at, &tm)) return false;
+    *date = (cti_os_date){.year = 1900 + (int64_t)tm.tm_year,
+                          .month = tm.tm_mon + 1,
+                          .day = tm.tm_mday,
+                          .hour = tm.tm_hour,
+                          .minute = tm.tm_min,
+                          .second = tm.tm_sec,
+                          .week_day = tm.tm_wday,
+                          .year_day = tm.tm_yday};
+    return true;
+}
+
 /* ---- numbers ---- */
 
 double cti_libm_pow(double x, double e) { return pow(x, e); }

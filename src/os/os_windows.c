@@ -7,6 +7,7 @@
 #include <process.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 bool cti_windows_fail(DWORD error) {
     enum { MOST = 7 };
@@ -91,6 +92,23 @@ uint64_t cti_os_entropy(void) {
     LARGE_INTEGER ticks; /* another clock, because the time may be the same in two calls */
     QueryPerformanceCounter(&ticks);
     return cti_windows_join(now.dwHighDateTime, now.dwLowDateTime) ^ (uint64_t)ticks.QuadPart << 20;
+}
+
+int64_t cti_os_time(void) { return (int64_t)_time64(NULL); }
+
+bool cti_os_local_date(int64_t time, cti_os_date *date) {
+    const __time64_t at = time;
+    struct tm tm;
+    if (_localtime64_s(&tm, &at) != 0) return false;
+    *date = (cti_os_date){.year = 1900 + (int64_t)tm.tm_year,
+                          .month = tm.tm_mon + 1,
+                          .day = tm.tm_mday,
+                          .hour = tm.tm_hour,
+                          .minute = tm.tm_min,
+                          .second = tm.tm_sec,
+                          .week_day = tm.tm_wday,
+                          .year_day = tm.tm_yday};
+    return true;
 }
 
 /* Windows has no fork. */

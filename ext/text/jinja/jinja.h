@@ -48,11 +48,12 @@ bool cti_jinja_chat_message_json(cti_jinja_chat *chat, const char *json); /* an 
 bool cti_jinja_chat_messages(cti_jinja_chat *chat, const char *json);     /* an array of objects */
 bool cti_jinja_chat_tools(cti_jinja_chat *chat, const char *json);        /* an array; NULL: None */
 bool cti_jinja_chat_documents(cti_jinja_chat *chat, const char *json);
-/* A variable of the text of a token, such as bos_token. */
+/* A variable of the text of a token, such as bos_token. Tokens come before variables. */
 bool cti_jinja_chat_token(cti_jinja_chat *chat, const char *role, const char *text);
 /* The members of an object are variables, which override tokens and globals. */
 bool cti_jinja_chat_variables(cti_jinja_chat *chat, const char *json);
 const char *cti_jinja_chat_error(const cti_jinja_chat *chat);
+bool cti_jinja_chat_no_memory(const cti_jinja_chat *chat); /* that was the error */
 
 int64_t cti_jinja_chat_count(const cti_jinja_chat *chat);
 /* Message i as the template sees it, a dict; cti_jinja_get_text reads its members. */

@@ -100,8 +100,8 @@ struct cti_jinja_run {
     int depth;
     bool failed, no_memory; /* no_memory: the error is that memory was short */
     char error[CTI_MESSAGE_SIZE];
-    int line, column;              /* of the expression that runs; of the error after it */
-    int64_t now;                   /* the Unix time of strftime_now */
+    size_t at;   /* 1 + the byte of the template at which the error was met; 0: not known */
+    int64_t now; /* the Unix time of strftime_now */
     struct cti_jinja_state *state; /* of the interpreter */
 };
 
