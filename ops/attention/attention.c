@@ -153,10 +153,13 @@ static ct_attention_out attend_with_weights(ct_tensor *const in[CTI_ATTENTION_IN
                                             const cti_attention_attrs *plan) {
     const ct_scope scope = ct_scope_open(in[0]->context);
     ct_attention_out y = {0};
-    ct_tensor *stats;
-    if (plan->way == CTI_ATTENTION_WHOLE) y = cti_attention_whole(in, plan);
-    else y.out = cti_attention_fused(in, plan, &stats);
-    if (y.out && !y.weights) y.weights = cti_attention_weights(in, stats, plan);
+    if (plan->way == CTI_ATTENTION_WHOLE) {
+        y = cti_attention_whole(in, plan);
+    } else {
+        ct_tensor *stats = NULL;
+        y.out = cti_attention_fused(in, plan, &stats);
+        if (y.out) y.weights = cti_attention_weights(in, stats, plan);
+    }
     y.out = ct_scope_keep(scope, y.weights ? y.out : NULL);
     y.weights = y.out ? ct_scope_keep(scope, y.weights) : NULL;
     ct_scope_close(scope);
