@@ -29,8 +29,8 @@ WARN = -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -
     -Werror=vla -Werror=switch -Werror=implicit-function-declaration -Werror=incompatible-pointer-types
 BASE = -std=$(STD) $(EXCESS) $(SYSTEM_FLAGS) -Iinclude -fvisibility=hidden \
     -ffp-contract=off -fno-math-errno -fno-trapping-math
-# Builds with sanitizers or for coverage check the library's invariants (src/core/assert.h). ASSERTS=-DCTI_ASSERTS adds
-# these checks to another build.
+# Builds with sanitizers or for coverage check the library's invariants (src/core/assert.h). Another build does with
+# ASSERTS=-DCTI_ASSERTS, and a step of a small model then has a tenth more instructions.
 ASSERTS ?= $(if $(findstring -fsanitize,$(SANITIZE))$(findstring --coverage,$(SANITIZE)),-DCTI_ASSERTS)
 ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(ASSERTS) $(CPPFLAGS) $(CFLAGS)
 LINK_FLAGS = $(SANITIZE) $(CFLAGS) $(LDFLAGS)
@@ -60,11 +60,6 @@ ifdef AMALGAMATED
 OBJ = $(AMALGAMATION)/cotangent.o $(addprefix $(BUILD)/obj/src/,core/memory.o core/handle.o core/isa.o)
 endif
 STATIC   = $(BUILD)/libcotangent.a
-# The Check programs link the kernels' objects and the others compiled once more, with asserts. -O1 gives the same bits
-# outside of src/kernels and takes half the time.
-ASSERTED = $(if $(ASSERTS)$(AMALGAMATED),$(STATIC),$(BUILD)/asserts/libcotangent.a)
-ASSERTED_OBJ = $(patsubst $(BUILD)/obj/%,$(BUILD)/obj/asserts/%,$(filter-out $(KOBJ),$(OBJ)))
-at_O1    = $(patsubst -O3,-O1,$(patsubst -O2,-O1,$(1)))
 # The files of programs/ and examples/ that have no main go into an archive, from which the linker takes what a program
 # needs.
 MAINS   := $(filter-out examples/no_arguments.c,$(shell grep -l '^int main\b' \
@@ -101,22 +96,13 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
-$(BUILD)/obj/asserts/%.o: %.c $(BUILD)/flags
-	@mkdir -p $(@D)
-	$(call if_quiet,CC)$(CC) $(call at_O1,$(ALL_CFLAGS)) -DCTI_ASSERTS -MMD -MP -c $< -o $@
-
 # kernel_bits.c has a text that says how far this build is optimised. The last -O counts.
 OPTIMISED = $(lastword $(filter -O%,$(OPT) $(CFLAGS)))
-$(foreach d,obj obj/asserts,$(BUILD)/$(d)/src/core/kernel_bits.o): ALL_CFLAGS += $(OPTIMISED:%='-DCTI_OPTIMISED="%"')
+$(BUILD)/obj/src/core/kernel_bits.o: ALL_CFLAGS += $(OPTIMISED:%='-DCTI_OPTIMISED="%"')
 
 $(STATIC): $(OBJ)
 	@rm -f $@
 	$(call if_quiet,AR)$(AR) rcs $@ $(OBJ)
-
-$(BUILD)/asserts/libcotangent.a: $(ASSERTED_OBJ) $(KOBJ)
-	@mkdir -p $(@D)
-	@rm -f $@
-	$(call if_quiet,AR)$(AR) rcs $@ $(ASSERTED_OBJ) $(KOBJ)
 
 $(SHARED): $(OBJ)
 	$(call if_quiet,LD)$(CC) -shared $(SHARED_FLAGS) $(LINK_FLAGS) $(OBJ) -o $@ $(LIBS)
@@ -170,9 +156,9 @@ endif
 test: $(SUITE) $(PAGES) ## the whole suite, or SUITES="nn io"; needs Check and python3
 	@BUILD=$(BUILD) tests/run $(SUITE)
 
-$(CHECK_PROGRAMS:%=$(BUILD)/tests/test_%$(EXE)): $(BUILD)/obj/tests/support/cases.o $(PLAIN_CHECK) $(ASSERTED)
+$(CHECK_PROGRAMS:%=$(BUILD)/tests/test_%$(EXE)): $(BUILD)/obj/tests/support/cases.o $(PLAIN_CHECK) $(STATIC)
 	@mkdir -p $(@D)
-	$(call if_quiet,LD)$(CC) $(LINK_FLAGS) $(filter %.o,$^) $(filter $(PARTS_LIB),$^) $(ASSERTED) -o $@ \
+	$(call if_quiet,LD)$(CC) $(LINK_FLAGS) $(filter %.o,$^) $(filter $(PARTS_LIB),$^) $(STATIC) -o $@ \
 	    $(CHECK_LIBS) $(LIBS) $(LDFLAGS_$(basename $(@F)))
 
 # ---- installing ----

@@ -106,7 +106,7 @@ mutate: mutants-listed $(STATIC) $(TESTS) $(BUILD)/mutation/venv/ready \
     SAMPLE=150 SEED=1, or FILE=ops/clamp.c
 	@+$(WITH_ASAN) tests
 	@BUILD=$(BUILD) CC='$(CC)' FLAGS='$(BASE) $(OPT)' SANITIZED='$(BASE) -O1 -g1 $(ASAN)' WARN='$(WARN)' \
-	    LIBRARY='$(ASSERTED)' LIBRARIES='$(CHECK_LIBS) $(LIBS)' \
+	    LIBRARIES='$(CHECK_LIBS) $(LIBS)' \
 	    $(foreach v,$(filter LDFLAGS_test_%,$(.VARIABLES)),$(v)='$($(v))') \
 	    $(BUILD)/mutation/venv/bin/python tests/mutation/mutate.py
 

@@ -43,6 +43,7 @@ endif
 TEST_OPT = $(if $(call is_one_of,$(MODELS)),at_O2,$(if $(call is_one_of,$(COMPUTING)),at_O1,at_O0))
 TEST_CFLAGS = $(call $(TEST_OPT),$(ALL_CFLAGS))
 is_one_of = $(filter $(1:%=test_%.c),$(notdir $<))
+at_O1 = $(patsubst -O3,-O1,$(patsubst -O2,-O1,$(1)))
 at_O0 = $(patsubst -O3,-O0,$(patsubst -O2,-O0,$(1)))
 at_O2 = $(patsubst -O3,-O2,$(1))
 MODELS = amx gemm generate_rows

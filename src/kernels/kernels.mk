@@ -36,4 +36,4 @@ $(foreach s,$(REAL),$(foreach i,$(ISAS),$(foreach t,f32 f64,$(eval \
 
 # The list of these sets, from the plainest to the best.
 DEFINE_SETS = '-DCTI_SETS=$(foreach i,$(ISAS),SET($(i))) $(foreach i,$(HEIRS),HEIR($(i)))'
-$(foreach d,obj obj/asserts,$(BUILD)/$(d)/src/core/isa.o): ALL_CFLAGS += $(DEFINE_SETS)
+$(BUILD)/obj/src/core/isa.o: ALL_CFLAGS += $(DEFINE_SETS)

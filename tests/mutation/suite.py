@@ -68,7 +68,7 @@ class Suite:
         build, self.folder = (f"{BUILD}/asan", f"{HERE}/suite_asan") if sanitized else (BUILD, f"{HERE}/suite")
         os.makedirs(self.folder, exist_ok=True)
         self.library = f"{self.folder}/library.a"
-        run(["objcopy", "-g", f"{build}/libcotangent.a" if sanitized else os.environ["LIBRARY"], self.library])
+        run(["objcopy", "-g", f"{build}/libcotangent.a", self.library])
         object_of = {Path(p).stem: f"{build}/obj/{p.with_suffix('.o')}" for p in Path("tests").glob("*/*.c")}
         self.programs = sorted(name for name in object_of if name.startswith("test_"))
         self.sha, objects = {}, {}
