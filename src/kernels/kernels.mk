@@ -1,5 +1,6 @@
-# The sources of kernels are compiled for each instruction set of this machine in the table and for each of f32 and f64.
-# An heir is a set that adds a few kernels to another's table.
+# A source of kernels with CTI_PUT is compiled for each instruction set of this machine in the table and for each of f32
+# and f64. An heir is a set that adds a few kernels to another's table, from a source of its name. Other sources are
+# compiled once. CMakeLists.txt and packaging/amalgamate find the sources by the same rule.
 
 ARCH := $(if $(IS_I386),i386,$(patsubst arm64,aarch64,$(firstword $(subst -, ,$(MACHINE_TRIPLE)))))
 SETS := src/kernels/sets.txt
@@ -15,9 +16,11 @@ $(foreach i,$(ISAS) $(HEIRS_OF_ARCH),$(eval $(call kernel_flags,$(i))))
 has_flags = $(shell $(CC) $($(1)_FLAGS) -E -x c /dev/null >/dev/null 2>&1 && echo $(1))
 HEIRS := $(if $(filter avx512,$(ISAS)),$(foreach i,$(HEIRS_OF_ARCH),$(call has_flags,$(i))))
 KERNELS = $(BUILD)/obj/src/kernels
-REAL = real unary elementwise rows products random
+REAL := $(patsubst src/kernels/%.c,%,$(shell grep -lw CTI_PUT src/kernels/*.c))
+ONCE := $(filter-out $(REAL) $(shell awk '$$4 == "heir" {print $$1}' $(SETS)),$(patsubst src/kernels/%.c,%, \
+    $(wildcard src/kernels/*.c)))
 KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(REAL:%=$(KERNELS)/%_$(i)_$(t).o))) \
-    $(HEIRS:%=$(KERNELS)/%.o) $(foreach k,i64 bool bfloat16,$(KERNELS)/$(k).o)
+    $(HEIRS:%=$(KERNELS)/%.o) $(ONCE:%=$(KERNELS)/%.o)
 
 KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CPPFLAGS) $(CFLAGS)
 
