@@ -163,7 +163,7 @@ void cti_jinja_set(cti_jinja_run *run, cti_jinja_dict *dict, cti_jinja_value key
 const cti_jinja_value *cti_jinja_get(cti_jinja_run *run, const cti_jinja_dict *dict,
                                      cti_jinja_value key) {
     uint64_t hash;
-    if (!dict || run->failed || !dict->count || !hash_value(run, key, &hash)) return NULL;
+    if (!dict || run->failed || !hash_value(run, key, &hash)) return NULL;
     const int64_t found = find_entry(run, dict, key, hash);
     return found < 0 ? NULL : &dict->entry[found].value;
 }

@@ -114,6 +114,12 @@ static cti_jinja_list *split_commas(cti_jinja_run *run, cti_jinja_value attribut
     return one;
 }
 
+static bool is_reversed(cti_jinja_run *run, cti_jinja_value value, int64_t *reverse) {
+    *reverse = 0;
+    if (!cti_jinja_is_absent(value)) cti_jinja_int_of(run, value, reverse);
+    return !run->failed;
+}
+
 CTI_JINJA_FILTER(sort) {
     enum { VALUE, REVERSE, CASE_SENSITIVE, ATTRIBUTE };
     const bool lower = !cti_jinja_truth(run, call->arg[CASE_SENSITIVE]);
@@ -130,8 +136,8 @@ CTI_JINJA_FILTER(sort) {
             cti_jinja_append(run, key, cti_jinja_path_get(run, &paths[j], items->item[i]));
         cti_jinja_append(run, keys, cti_jinja_list_value(CTI_JINJA_LIST, key, 0));
     }
-    if (run->failed) return call->arg[VALUE];
-    const bool reverse = cti_jinja_truth(run, call->arg[REVERSE]);
+    int64_t reverse;
+    if (!is_reversed(run, call->arg[REVERSE], &reverse)) return call->arg[VALUE];
     return ordered(run, items, cti_jinja_order(run, keys, reverse, true), call->arg[VALUE].mark);
 }
 
@@ -157,8 +163,8 @@ CTI_JINJA_FILTER(dictsort) {
         cti_jinja_append(run, keys,
                          cti_jinja_path_get(run, &path, by_value ? entry->value : entry->key));
     }
-    if (run->failed) return value;
-    const bool reverse = cti_jinja_truth(run, call->arg[REVERSE]);
+    int64_t reverse;
+    if (!is_reversed(run, call->arg[REVERSE], &reverse)) return value;
     return ordered(run, items.list, cti_jinja_order(run, keys, reverse, false), value.mark);
 }
 

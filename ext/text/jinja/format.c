@@ -182,7 +182,9 @@ static void real_general(double x, int precision, char *text, size_t room) {
 void cti_jinja_add_real(cti_jinja_builder *out, double x, int32_t mark,
                         const cti_jinja_spec *spec) {
     const bool percent = spec->type == '%';
-    char type = percent ? 'f' : spec->type == 'n' ? 'g' : spec->type;
+    const bool capitals = spec->type == 'E' || spec->type == 'F' || spec->type == 'G';
+    const char small = capitals ? (char)(spec->type - 'A' + 'a') : spec->type;
+    const char type = percent ? 'f' : small == 'n' ? 'g' : small;
     const int64_t precision = spec->precision < 0 ? 6 : spec->precision;
     if (precision > CTI_JINJA_OUTPUT) {
         cti_jinja_fail(out->run, "precision too big");
@@ -194,11 +196,9 @@ void cti_jinja_add_real(cti_jinja_builder *out, double x, int32_t mark,
     if (percent) x *= 100;
     if (!type && spec->precision < 0) cti_jinja_real_text(x, text);
     else if (!type) real_general(x, (int)precision, text, room);
-    else
-        cti_jinja_real_digits(x, type == 'F' ? 'f' : type, spec->alternate, (int)precision, text,
-                              room);
+    else cti_jinja_real_digits(x, type, spec->alternate, (int)precision, text, room);
     if (percent) strcat(text, "%");
-    if (type == 'E' || type == 'F' || type == 'G')
+    if (capitals)
         for (char *at = text; *at; at++)
             if (*at >= 'a' && *at <= 'z') *at = (char)(*at - 'a' + 'A');
     const bool negative = text[0] == '-';

@@ -71,7 +71,8 @@ static cti_jinja_value method_split(cti_jinja_run *run, const cti_jinja_call *ca
 }
 
 static cti_jinja_value method_splitlines(cti_jinja_run *run, const cti_jinja_call *call) {
-    const bool keep = cti_jinja_truth(run, call->arg[0]);
+    int64_t keep;
+    if (!optional_int(run, call, 0, 0, &keep)) return call->receiver;
     return cti_jinja_list_value(CTI_JINJA_LIST, cti_jinja_splitlines(run, self_of(call), keep),
                                 call->receiver.mark);
 }

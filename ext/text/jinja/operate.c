@@ -166,8 +166,7 @@ bool cti_jinja_contains(cti_jinja_run *run, cti_jinja_value container, cti_jinja
                        cti_jinja_type_name(item));
         return false;
     }
-    if (container.kind == CTI_JINJA_DICT)
-        return container.dict->count ? cti_jinja_get(run, container.dict, item) != NULL : false;
+    if (container.kind == CTI_JINJA_DICT) return cti_jinja_get(run, container.dict, item) != NULL;
     if (!cti_jinja_is_iterable(container)) {
         cti_jinja_fail(run, "argument of type '%s' is not iterable",
                        cti_jinja_type_name(container));

@@ -157,15 +157,15 @@ static void percent_convert(percent_job *job) {
     cti_jinja_spec spec = {.fill = " ", .fill_size = 1, .mark = mark, .precision = -1};
     char c = percent_byte(job);
     cti_jinja_value value = {.kind = CTI_JINJA_ABSENT};
+    if (c == '%') {
+        cti_jinja_add_text(&job->out, "%", mark);
+        return;
+    }
     if (c == '(') {
         value = keyed_argument(job);
         if (!job->run->failed) c = percent_byte(job);
     }
     if (job->run->failed || !read_percent_spec(job, &c, &spec)) return;
-    if (c == '%') {
-        cti_jinja_add_text(&job->out, "%", mark);
-        return;
-    }
     if (value.kind == CTI_JINJA_ABSENT) value = next_argument(job);
     if (job->run->failed) return;
     int64_t integer = 0;

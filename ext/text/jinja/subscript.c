@@ -220,15 +220,28 @@ static cti_jinja_value slice_string(cti_jinja_run *run, const cti_jinja_string *
     return cti_jinja_built(&out, string->markup);
 }
 
+/* The bounds of a slice of a range, which is a range. */
+static void slice_range(cti_jinja_run *run, const cti_jinja_list *range, int64_t start,
+                        int64_t stop, int64_t step, cti_jinja_list *slice) {
+    const int64_t by = range->step;
+    if (__builtin_mul_overflow(start, by, &slice->start) ||
+        __builtin_add_overflow(slice->start, range->start, &slice->start) ||
+        __builtin_mul_overflow(stop, by, &slice->stop) ||
+        __builtin_add_overflow(slice->stop, range->start, &slice->stop) ||
+        __builtin_mul_overflow(step, by, &slice->step))
+        cti_jinja_fail(run, "integers beyond 64 bits are not run");
+}
+
 static cti_jinja_value slice_list(cti_jinja_run *run, cti_jinja_value of, int64_t start,
                                   int64_t stop, int64_t step) {
     cti_jinja_list *list = cti_jinja_list_new(run, step == 1 && stop > start ? stop - start : 0);
+    if (list && of.kind == CTI_JINJA_RANGE_OBJECT)
+        slice_range(run, of.list, start, stop, step, list);
     while ((step > 0 ? start < stop : start > stop) && cti_jinja_step(run)) {
         cti_jinja_append(run, list, of.list->item[start]);
         if (__builtin_add_overflow(start, step, &start)) break;
     }
-    return cti_jinja_list_value(of.kind == CTI_JINJA_RANGE_OBJECT ? CTI_JINJA_LIST : of.kind, list,
-                                of.mark);
+    return cti_jinja_list_value(of.kind, list, of.mark);
 }
 
 cti_jinja_value cti_jinja_slice(cti_jinja_run *run, cti_jinja_value of, cti_jinja_value start,

@@ -98,7 +98,7 @@ TEST(equal) {
 TEST(ordered) {
     const char *name = call->row->name;
     const bool greater = name[0] == '>' || name[0] == 'g';
-    const bool equal = name[1] == '=' || name[1] == 'e';
+    const bool equal = name[1] == '=' || (name[1] == 'e' && !name[2]);
     const char *op = greater ? (equal ? ">=" : ">") : (equal ? "<=" : "<");
     return cti_jinja_bool(cti_jinja_compare(run, op, call->arg[0], call->arg[1]), 0);
 }

@@ -148,13 +148,13 @@ static void json_value(json_job *job, cti_jinja_value value, int32_t quotes) {
     }
 }
 
-/* separators: two strings. */
-static void json_separators(json_job *job, cti_jinja_value value) {
+/* separators: two strings; two of any kind where a string is written, which needs none. */
+static void json_separators(json_job *job, cti_jinja_value value, bool string) {
     cti_jinja_run *run = job->out.run;
     const cti_jinja_list *two = cti_jinja_collect(run, value);
     if (!two) return;
-    if (two->count != 2 || two->item[0].kind != CTI_JINJA_STRING ||
-        two->item[1].kind != CTI_JINJA_STRING) {
+    if (two->count != 2 || (!string && (two->item[0].kind != CTI_JINJA_STRING ||
+                                        two->item[1].kind != CTI_JINJA_STRING))) {
         cti_jinja_fail(run, "tojson: separators must be two strings");
         return;
     }
@@ -170,9 +170,11 @@ cti_jinja_value cti_jinja_filter_tojson(cti_jinja_run *run, const cti_jinja_call
                     .sort_keys = cti_jinja_truth(run, call->arg[SORT_KEYS]),
                     .indented = !cti_jinja_is_none(indent),
                     .indent = indent};
-    if (job.indented && indent.kind != CTI_JINJA_STRING)
+    const bool string = value.kind == CTI_JINJA_STRING;
+    if (job.indented && indent.kind != CTI_JINJA_STRING && !string)
         job.indent = cti_jinja_arithmetic(run, "*", cti_jinja_string_view(run, " ", 1, 0), indent);
-    if (!cti_jinja_is_none(call->arg[SEPARATORS])) json_separators(&job, call->arg[SEPARATORS]);
+    if (!cti_jinja_is_none(call->arg[SEPARATORS]))
+        json_separators(&job, call->arg[SEPARATORS], string);
     if (run->failed) return value;
     json_value(&job, value, value.mark);
     return cti_jinja_built(&job.out, false);
