@@ -93,8 +93,8 @@ static inline __attribute__((always_inline)) bool apply_run(ct_call *c, ct_tenso
     return done;
 }
 
-static bool apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
-                  ct_tensor **outs) {
+static bool call_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
+                       ct_tensor **outs) {
     ct_context *context = NULL;
     for (int i = 0; in && i < n && !context; i++)
         if (in[i]) context = cti_handle_context(in[i]);
@@ -142,12 +142,12 @@ static ct_tensor *first_output(const ct_op *op, ct_tensor **outs) {
 
 ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs) {
     ct_tensor *outs[CT_MAX_OUTPUTS], *out = NULL;
-    if (!op || op->outputs < 2) return apply(op, in, n, attrs, &out) ? out : NULL;
+    if (!op || op->outputs < 2) return call_apply(op, in, n, attrs, &out) ? out : NULL;
     return ct_apply_many(op, in, n, attrs, outs) ? first_output(op, outs) : NULL;
 }
 
 /* Sets the outputs to NULL. Returns false with an error if `outs` has no room for them. */
-static bool clear_outs(const ct_op *op, ct_tensor *const *in, int n, ct_tensor **outs) {
+static bool outs_clear(const ct_op *op, ct_tensor *const *in, int n, ct_tensor **outs) {
     if (!outs || (op && op->outputs > CT_MAX_OUTPUTS)) {
         for (int i = 0; in && i < n; i++)
             if (in[i])
@@ -162,5 +162,5 @@ static bool clear_outs(const ct_op *op, ct_tensor *const *in, int n, ct_tensor *
 
 bool ct_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
                    ct_tensor **outs) {
-    return clear_outs(op, in, n, outs) && apply(op, in, n, attrs, outs);
+    return outs_clear(op, in, n, outs) && call_apply(op, in, n, attrs, outs);
 }

@@ -27,7 +27,7 @@ static bool values_are_unchanged(const cti_node *node) {
     return true;
 }
 
-static bool refuse_gradient(const ct_call *c, int i, const ct_tensor *grad) {
+static bool gradient_refuse(const ct_call *c, int i, const ct_tensor *grad) {
     char what[48];
     snprintf(what, sizeof what, "backward's gradient for input %d is", i);
     return cti_call_owns(c, grad, CT_ERR_GRAD, what);
@@ -38,7 +38,7 @@ static bool is_gradient_of(const ct_call *c, int i, const ct_tensor *grad) {
     if (!grad)
         ct_fail(c->context, CT_ERR_GRAD, "%s: backward set no gradient for input %d", c->op->name,
                 i);
-    else if (!cti_tensor_is_of(grad, c->context)) return refuse_gradient(c, i, grad);
+    else if (!cti_tensor_is_of(grad, c->context)) return gradient_refuse(c, i, grad);
     else if (!cti_shape_same(&grad->shape, &in->shape))
         ct_fail(c->context, CT_ERR_GRAD,
                 "%s: backward's gradient for input %d has shape %s, the input %s", c->op->name, i,
@@ -51,7 +51,8 @@ static bool is_gradient_of(const ct_call *c, int i, const ct_tensor *grad) {
 }
 
 /* Adds a gradient to a slot; the slot's node, unless it is a leaf, becomes pending. */
-static bool receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame *frame, int *pending) {
+static bool gradient_receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame *frame,
+                             int *pending) {
     if (!cti_grad_slot_receive(slot, grad, frame)) return false;
     cti_node *node = cti_node_of(slot);
     if (node->call.op && !node->pending) {
@@ -65,13 +66,13 @@ static bool receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame *frame
 
 bool cti_backward_continue(cti_grad_slot *slot, ct_tensor *grad) {
     ct_context *context = grad->context;
-    return receive(slot, grad, context->frame, context->pending);
+    return gradient_receive(slot, grad, context->frame, context->pending);
 }
 
 /* Calls the op's backward with the gradients in the node's slots. Adds the gradients that it
  * returns to the slots of the inputs. */
-static bool call_backward(cti_node *node, ct_tensor **cotangent, ct_tensor **grad, cti_frame *frame,
-                          int *pending) {
+static bool node_call_backward(cti_node *node, ct_tensor **cotangent, ct_tensor **grad,
+                               cti_frame *frame, int *pending) {
     const ct_call *c = &node->call;
     for (int k = 0; k < node->call.n_outs; k++) {
         cti_grad_slot *slot = &node->slot[k];
@@ -96,8 +97,8 @@ static bool call_backward(cti_node *node, ct_tensor **cotangent, ct_tensor **gra
     for (int i = 0; i < c->n; i++)
         CTI_ASSERT(!c->wants[i] || cti_node_may_be_older(cti_node_of(node->edge[i]), node));
     for (int i = 0; i < c->n; i++)
-        if (c->wants[i] &&
-            (!is_gradient_of(c, i, grad[i]) || !receive(node->edge[i], grad[i], frame, pending)))
+        if (c->wants[i] && (!is_gradient_of(c, i, grad[i]) ||
+                            !gradient_receive(node->edge[i], grad[i], frame, pending)))
             return false;
     return true;
 }
@@ -124,7 +125,7 @@ static bool node_backward(cti_node *node, int *pending, bool retain_graph, cti_s
     context->op = context->backward = c->op->name;
     node->last = !retain_graph;
     const bool clean = context->observed && cti_observe_node(node, span);
-    bool done = call_backward(node, cotangent, grad, &frame, pending);
+    bool done = node_call_backward(node, cotangent, grad, &frame, pending);
     if (context->observed) done = cti_observe_node_end(node, span, clean, done);
     for (int i = 0; i < n; i++) /* a backward that succeeds has returned all loans */
         CTI_ASSERT(!done || !node->edge[i] || !node->edge[i]->lent);
@@ -140,7 +141,7 @@ static bool node_backward(cti_node *node, int *pending, bool retain_graph, cti_s
 
 /* ---- along the tape ---- */
 
-static void clear_pending(cti_node *node, int *pending) {
+static void pending_clear(cti_node *node, int *pending) {
     CTI_ASSERT(node->pending && *pending > 0);
     node->pending = false;
     --*pending;
@@ -154,7 +155,7 @@ static bool backward_give_up(cti_node *node, int pending) {
     while (pending) {
         CTI_ASSERT(node);
         if (node->pending) {
-            clear_pending(node, &pending);
+            pending_clear(node, &pending);
             node->refs--; /* not the last reference, because this function holds one */
         }
         cti_node *older = node->prev;
@@ -178,7 +179,7 @@ __attribute__((noinline)) static bool run_pending(cti_node *node, int pending, b
         if (node->pending) {
             if (!node_backward(node, &pending, retain_graph, span))
                 return backward_give_up(node, pending);
-            clear_pending(node, &pending);
+            pending_clear(node, &pending);
             /* read only now, because node_backward may have freed older nodes or put nodes before
              * this one */
             older = node->prev;
@@ -191,7 +192,7 @@ __attribute__((noinline)) static bool run_pending(cti_node *node, int pending, b
     return true;
 }
 
-static bool check_seed(ct_context *context, const ct_tensor *out, const ct_tensor *cotangent,
+static bool seed_check(ct_context *context, const ct_tensor *out, const ct_tensor *cotangent,
                        int i) {
     if (!out) ct_fail(context, CT_ERR_ARGUMENT, "backward: output %d is NULL", i);
     else if (!cti_tensor_has_values(out, "backward") ||
@@ -256,7 +257,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
         return ct_fail(context, CT_ERR_GRAD, "backward: called inside a function of ct_recompute");
     cti_node *newest = NULL;
     for (int i = 0; i < n; i++) {
-        if (!check_seed(context, outs[i], cotangents ? cotangents[i] : NULL, i)) return false;
+        if (!seed_check(context, outs[i], cotangents ? cotangents[i] : NULL, i)) return false;
         cti_node *node = cti_node_of(outs[i]->slot);
         if (node->moved) newest = context->tape_last; /* its place on the tape is not known */
         else if (!newest || node->sequence > newest->sequence) newest = node;
@@ -274,7 +275,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
         ct_tensor *seed = cotangents && cotangents[i]
                               ? cotangents[i]
                               : ct_ones(context, outs[i]->dtype, outs[i]->shape);
-        ok = seed && receive(outs[i]->slot, seed, &frame, &pending);
+        ok = seed && gradient_receive(outs[i]->slot, seed, &frame, &pending);
     }
     ok = ok ? run_pending(newest, pending, opts.retain_graph, &span)
             : backward_give_up(newest, pending);
@@ -294,7 +295,7 @@ bool ct_backward(ct_tensor *loss) {
 /* ---- leaves and gradients ---- */
 
 /* Records that a dtype has no gradients. The error names a parameter of bf16. */
-static ct_tensor *refuse_dtype(const ct_tensor *t) {
+static ct_tensor *dtype_refuse(const ct_tensor *t) {
     char buffer[CTI_NAME_SIZE];
     const bool named = t->parameter && t->namer;
     return ct_fail(t->context, CT_ERR_DTYPE, "set_requires_grad: %s%s%s has no gradient",
@@ -309,7 +310,7 @@ ct_tensor *ct_set_requires_grad(ct_tensor *t, bool requires_grad) {
         return ct_fail(context, CT_ERR_GRAD,
                        "set_requires_grad: a result of %s is not a leaf; detach it first",
                        cti_node_of(t->slot)->call.op->name);
-    if (requires_grad && !cti_is_real(t->dtype)) return refuse_dtype(t);
+    if (requires_grad && !cti_is_real(t->dtype)) return dtype_refuse(t);
     if (requires_grad && !t->slot) {
         cti_node *leaf = cti_tape_leaf(t);
         if (!leaf) return NULL;

@@ -9,7 +9,7 @@ static int64_t nan_in_row(const ct_tensor *t, int64_t offset, int64_t n, int64_t
 }
 
 /* Whether a tensor has a NaN; *index is the index of the first. */
-static bool find_nan(const ct_tensor *t, ct_shape *index) {
+static bool nan_find(const ct_tensor *t, ct_shape *index) {
     if (!t || !t->storage || !cti_is_real(t->dtype)) return false;
     cti_strided_loop loop;
     cti_strided_loop_over(&loop, t->shape, 1, &t);
@@ -41,7 +41,7 @@ static bool is_part_of_an_op(const ct_context *context) {
 static bool any_has_nan(ct_tensor *const *tensors, int n) {
     ct_shape ignored;
     for (int i = 0; i < n; i++)
-        if (find_nan(tensors[i], &ignored)) return true;
+        if (nan_find(tensors[i], &ignored)) return true;
     return false;
 }
 
@@ -53,7 +53,7 @@ bool cti_debug_result(const ct_call *call) {
     if (given || !made) return true;
     ct_tensor *const *results = call->outs;
     ct_shape at;
-    while (!find_nan(*results, &at)) results++;
+    while (!nan_find(*results, &at)) results++;
     return ct_fail(
         call->context, CT_ERR_ARGUMENT,
         "%s: forward made the first NaN: element %s of a result %s, from inputs without one",
@@ -62,20 +62,20 @@ bool cti_debug_result(const ct_call *call) {
 
 /* Whether a slot's sum has a NaN. The range of a partial slot that is not written yet is left out.
  */
-static bool find_nan_gathered(const cti_grad_slot *slot, ct_shape *index) {
+static bool nan_gathered_find(const cti_grad_slot *slot, ct_shape *index) {
     const ct_tensor *t = slot->sum;
     const int64_t start = slot->start, end = slot->end;
-    if (!t || start >= end) return find_nan(t, index);
+    if (!t || start >= end) return nan_find(t, index);
     const int dim = slot->dim;
     ct_tensor side = *t;
     side.contiguous = false;
     side.shape.dim[dim] = start;
     side.numel = cti_shape_numel(side.shape);
-    if (find_nan(&side, index)) return true;
+    if (nan_find(&side, index)) return true;
     side.data += end * t->stride[dim] * (int64_t)cti_dtype_size(t->dtype);
     side.shape.dim[dim] = t->shape.dim[dim] - end;
     side.numel = cti_shape_numel(side.shape);
-    if (!find_nan(&side, index)) return false;
+    if (!nan_find(&side, index)) return false;
     index->dim[dim] += end;
     return true;
 }
@@ -84,9 +84,9 @@ bool cti_debug_node_is_clean(const cti_node *node) {
     ct_shape ignored;
     bool clean = !node->tainted;
     for (int k = 0; clean && k < node->call.n_outs; k++)
-        clean = !find_nan_gathered(&node->slot[k], &ignored);
+        clean = !nan_gathered_find(&node->slot[k], &ignored);
     for (int i = 0; clean && i < node->call.n; i++)
-        clean = !node->edge[i] || !find_nan_gathered(node->edge[i], &ignored);
+        clean = !node->edge[i] || !nan_gathered_find(node->edge[i], &ignored);
     return clean;
 }
 
@@ -94,7 +94,7 @@ bool cti_debug_gradients(const cti_node *node) {
     const ct_call *call = &node->call;
     ct_shape at;
     for (int i = 0; i < call->n; i++) {
-        if (!node->edge[i] || !find_nan_gathered(node->edge[i], &at)) continue;
+        if (!node->edge[i] || !nan_gathered_find(node->edge[i], &at)) continue;
         return ct_fail(call->context, CT_ERR_GRAD,
                        "%s: backward made the first NaN: element %s of the gradient of input %d %s",
                        call->op->name, SHAPE(at), i, SHAPE(call->in[i]->shape));

@@ -83,7 +83,7 @@ typedef struct {
 } values;
 
 /* Adds the elements [begin, end) of a row-major tensor to the sum. */
-static void add_elements(void *arg, int64_t begin, int64_t end, int worker) {
+static void elements_add(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     values *v = arg;
     const ct_dtype dtype = v->tensor->dtype;
@@ -123,6 +123,6 @@ uint64_t cti_fingerprint_values(uint64_t print, const ct_tensor *t) {
     enum { CHUNK_ELEMENTS = 1 << 17 };
     if (!t->contiguous) return cti_fingerprint_add(print, sum_of_rows(t));
     values v = {.tensor = t};
-    cti_parallel(t->context, t->numel, CHUNK_ELEMENTS, add_elements, &v);
+    cti_parallel(t->context, t->numel, CHUNK_ELEMENTS, elements_add, &v);
     return cti_fingerprint_add(print, atomic_load(&v.sum));
 }

@@ -7,7 +7,7 @@
 static bool is_leaf(const cti_grad_slot *slot) { return !cti_node_of(slot)->call.op; }
 
 /* Writes zeros into [start, end) of a dim of a row-major tensor. */
-static void write_zeros(ct_tensor *t, int dim, int64_t start, int64_t end) {
+static void zeros_write(ct_tensor *t, int dim, int64_t start, int64_t end) {
     const int64_t size = t->shape.dim[dim],
                   inner = t->stride[dim] * (int64_t)cti_dtype_size(t->dtype);
     const int64_t outer = t->numel ? t->numel / (size * t->stride[dim]) : 0;
@@ -18,14 +18,14 @@ static void write_zeros(ct_tensor *t, int dim, int64_t start, int64_t end) {
 void cti_grad_slot_write_rest(cti_grad_slot *slot) {
     cti_grad_slot_assert(slot);
     CTI_ASSERT(cti_grad_slot_is_partial(slot));
-    write_zeros(slot->sum, slot->dim, slot->start, slot->end);
+    zeros_write(slot->sum, slot->dim, slot->start, slot->end);
     slot->start = slot->end = 0;
 }
 
 /* Returns a handle that the slot owns and no scope: grad if the frame of this backward owns it,
  * otherwise a view of it. If ct_grad will show the handle (`shown`) it must be row-major and the
  * only holder of its memory, so another grad is copied. */
-static ct_tensor *move_in(ct_tensor *grad, const cti_frame *frame, bool shown) {
+static ct_tensor *sum_move_in(ct_tensor *grad, const cti_frame *frame, bool shown) {
     if (grad->frame != frame || grad->slot || (shown && !cti_tensor_is_sole(grad))) {
         ct_tensor *from = grad;
         grad = shown ? cti_tensor_new(from->context, from->dtype, from->shape)
@@ -39,7 +39,7 @@ static ct_tensor *move_in(ct_tensor *grad, const cti_frame *frame, bool shown) {
 
 /* Gives sum the memory of `from`, a row-major tensor, and ends `from`. The handle `sum` stays,
  * because a caller of ct_grad may have it. */
-static void replace_memory(ct_tensor *sum, ct_tensor *from) {
+static void sum_replace_memory(ct_tensor *sum, ct_tensor *from) {
     CTI_ASSERT(from->contiguous && from->dtype == sum->dtype);
     CTI_ASSERT(cti_shape_same(&from->shape, &sum->shape));
     cti_storage *storage = sum->storage;
@@ -52,12 +52,12 @@ static void replace_memory(ct_tensor *sum, ct_tensor *from) {
 }
 
 /* sum += grad, in place if nothing else holds sum's memory. */
-static bool accumulate(ct_tensor *sum, const ct_tensor *grad) {
+static bool sum_accumulate(ct_tensor *sum, const ct_tensor *grad) {
     if (!cti_tensor_is_sole(sum)) {
         ct_tensor *copy = cti_tensor_new(grad->context, grad->dtype, grad->shape);
         if (!copy) return false;
         cti_tensor_copy(copy, sum, false);
-        replace_memory(sum, copy);
+        sum_replace_memory(sum, copy);
     }
     cti_tensor_copy(sum, grad, true);
     return true;
@@ -71,15 +71,15 @@ bool cti_grad_slot_receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame
         return true;
     }
     cti_grad_slot_fill(slot);
-    if (slot->sum) return accumulate(slot->sum, grad);
-    slot->sum = move_in(grad, frame, is_leaf(slot));
+    if (slot->sum) return sum_accumulate(slot->sum, grad);
+    slot->sum = sum_move_in(grad, frame, is_leaf(slot));
     return slot->sum != NULL;
 }
 
 bool cti_grad_slot_retain(cti_grad_slot *slot, const cti_frame *frame) {
     CTI_ASSERT(slot->sum && !cti_grad_slot_is_partial(slot));
-    if (slot->retained) return accumulate(slot->retained, slot->sum);
-    slot->retained = move_in(slot->sum, frame, true);
+    if (slot->retained) return sum_accumulate(slot->retained, slot->sum);
+    slot->retained = sum_move_in(slot->sum, frame, true);
     return slot->retained != NULL;
 }
 
@@ -91,7 +91,7 @@ static cti_grad_slot *input_slot(const ct_call *call, int i) {
 }
 
 /* Does the work of cti_grad_writable, but may leave the slot PARTIAL. */
-static ct_tensor *lend(const ct_call *call, int i, bool *add) {
+static ct_tensor *sum_lend(const ct_call *call, int i, bool *add) {
     const ct_tensor *in = call->in[i];
     cti_grad_slot *slot = input_slot(call, i);
     CTI_ASSERT(call->wants[i]);
@@ -111,7 +111,7 @@ static ct_tensor *lend(const ct_call *call, int i, bool *add) {
 }
 
 ct_tensor *cti_grad_writable(const ct_call *call, int i, bool *accumulate) {
-    ct_tensor *sum = lend(call, i, accumulate);
+    ct_tensor *sum = sum_lend(call, i, accumulate);
     if (*accumulate) cti_grad_slot_fill(input_slot(call, i));
     return sum;
 }
@@ -129,14 +129,14 @@ ct_tensor *cti_grad_writable_onto(const ct_call *call, int i, ct_tensor **base) 
     *base = cti_tensor_view(sum, sum->data, sum->shape, NULL); /* keeps the old memory alive */
     ct_tensor *fresh = *base ? cti_tensor_new(call->context, sum->dtype, sum->shape) : NULL;
     if (!fresh) return NULL;
-    replace_memory(sum, fresh);
+    sum_replace_memory(sum, fresh);
     slot->lent++;
     return sum;
 }
 
 /* Returns true if [start, end) of the dim is at an end of the range that is not written yet. It
  * then counts as written, and the slice can be stored, not added. Otherwise makes the slot FULL. */
-static bool claim_slice(cti_grad_slot *slot, int dim, int64_t start, int64_t end) {
+static bool slice_claim(cti_grad_slot *slot, int dim, int64_t start, int64_t end) {
     CTI_ASSERT(start <= end && end <= slot->sum->shape.dim[dim]);
     const bool same = dim == slot->dim;
     if (same && start == slot->start && end <= slot->end) {
@@ -155,7 +155,7 @@ bool cti_grad_accumulate_slice(const ct_call *call, int i, int dim, int64_t star
                                const ct_tensor *g, ct_tensor **grad) {
     cti_grad_slot *slot = input_slot(call, i);
     bool add;
-    ct_tensor *sum = lend(call, i, &add);
+    ct_tensor *sum = sum_lend(call, i, &add);
     if (!sum) return false;
     const bool may_be_partial = slot && !is_leaf(slot) && sum == slot->sum;
     if (!add && may_be_partial) {
@@ -163,9 +163,9 @@ bool cti_grad_accumulate_slice(const ct_call *call, int i, int dim, int64_t star
         slot->start = 0;
         slot->end = sum->shape.dim[dim];
     } else if (!add) {
-        write_zeros(sum, dim, 0, sum->shape.dim[dim]);
+        zeros_write(sum, dim, 0, sum->shape.dim[dim]);
     }
-    const bool fresh = may_be_partial && claim_slice(slot, dim, start, start + length);
+    const bool fresh = may_be_partial && slice_claim(slot, dim, start, start + length);
     ct_shape shape = sum->shape;
     shape.dim[dim] = length;
     char *data = sum->data + start * sum->stride[dim] * (int64_t)cti_dtype_size(sum->dtype);

@@ -63,7 +63,7 @@ static cti_node *next_op(const graph *g, cti_node *node) {
 }
 
 /* Sets every number back to 0. */
-static void clear_numbers(graph *g) {
+static void numbers_clear(graph *g) {
     for (cti_node *node = g->oldest; node; node = next_op(g, node)) {
         for (int i = 0; i < node->call.n; i++)
             if (node->edge[i] && !cti_node_of(node->edge[i])->call.op)
@@ -84,7 +84,7 @@ static void graph_put_name(const graph *g, const char *name) {
     }
 }
 
-static void put_type(FILE *file, const ct_tensor *t) {
+static void type_put(FILE *file, const ct_tensor *t) {
     fprintf(file, "%s %s", SHAPE(t->shape), cti_dtype_name(t->dtype));
 }
 
@@ -97,7 +97,7 @@ static const ct_tensor *type_of(const graph *g, const graph_entry *w) {
 
 /* Writes at most two lines of a label, each behind its "\n". Returns whether all shown numbers are
  * finite. */
-static bool put_value(const graph *g, const ct_tensor *value, const char *name) {
+static bool value_put(const graph *g, const ct_tensor *value, const char *name) {
     if (!g->opts.values) return true;
     fprintf(g->file, "\\n%s", name);
     if (!value || !value->storage) {
@@ -109,7 +109,7 @@ static bool put_value(const graph *g, const ct_tensor *value, const char *name) 
     return summary.finite == value->numel;
 }
 
-static bool put_grad(const graph *g, const cti_grad_slot *slot, const char *name) {
+static bool grad_put(const graph *g, const cti_grad_slot *slot, const char *name) {
     const ct_tensor *grad = cti_node_of(slot)->call.op ? slot->retained : slot->sum;
     /* a sum that is lent to the running backward may still be undefined */
     if (!g->opts.grads || !grad || slot->lent) return true;
@@ -122,25 +122,25 @@ static bool put_grad(const graph *g, const cti_grad_slot *slot, const char *name
 }
 
 /* Writes the lines of each output of a node. */
-static bool put_outputs(const graph *g, const cti_node *node) {
+static bool outputs_put(const graph *g, const cti_node *node) {
     bool finite = true;
     for (int k = 0; k < node->call.n_outs; k++) {
         char name[32] = "";
         if (node->call.n_outs > 1) snprintf(name, sizeof name, "output %d: ", k);
-        if (g->value) finite &= put_value(g, g->value[g->of[node->number - 1].first + k], name);
-        finite &= put_grad(g, &node->slot[k], name);
+        if (g->value) finite &= value_put(g, g->value[g->of[node->number - 1].first + k], name);
+        finite &= grad_put(g, &node->slot[k], name);
     }
     return finite;
 }
 
 /* Ends a label and the node's attributes. A node with NaN or infinities is red. */
-static void put_end(const graph *g, bool finite, const char *attributes) {
+static void end_put(const graph *g, bool finite, const char *attributes) {
     fprintf(g->file, "\"%s%s];\n", attributes, finite ? "" : ", color=red, fontcolor=red");
 }
 
 /* ---- nodes ---- */
 
-static void put_leaf(graph *g, const cti_node *node) {
+static void leaf_put(graph *g, const cti_node *node) {
     graph_entry *w = &g->of[node->number - 1];
     char buffer[CTI_NAME_SIZE];
     const cti_namer *namer = node->owner && node->owner->parameter > 0 ? node->owner->namer : NULL;
@@ -151,14 +151,14 @@ static void put_leaf(graph *g, const cti_node *node) {
     graph_put_name(g, name ? name : "leaf");
     if (name && !g->dot) fputc('"', g->file);
     fputs(g->dot ? "\\n" : " ", g->file);
-    put_type(g->file, type_of(g, w));
+    type_put(g->file, type_of(g, w));
     if (g->dot)
-        put_end(g, put_outputs(g, node),
+        end_put(g, outputs_put(g, node),
                 name ? ", fillcolor=\"#d5e8f7\"" : ", fillcolor=\"#fdf0c8\"");
     else fputc('\n', g->file);
 }
 
-static void put_input(graph *g, const cti_node *node, int i, int64_t to) {
+static void input_put(graph *g, const cti_node *node, int i, int64_t to) {
     const cti_grad_slot *slot = node->edge[i];
     if (slot) {
         const cti_node *from = cti_node_of(slot);
@@ -172,13 +172,13 @@ static void put_input(graph *g, const cti_node *node, int i, int64_t to) {
     } else if (g->dot && node->call.in[i]) {
         const long long id = ++g->constant_ids;
         fprintf(g->file, "    c%lld [label=\"", id);
-        put_type(g->file, node->call.in[i]);
-        const bool finite = put_value(g, node->call.in[i], "");
-        put_end(g, finite,
+        type_put(g->file, node->call.in[i]);
+        const bool finite = value_put(g, node->call.in[i], "");
+        end_put(g, finite,
                 finite ? ", style=dashed, color=gray50, fontcolor=gray30" : ", style=dashed");
         fprintf(g->file, "    c%lld -> n%lld [style=dashed, color=gray50];\n", id, (long long)to);
     } else if (!g->dot && node->call.in[i]) {
-        put_type(g->file, node->call.in[i]);
+        type_put(g->file, node->call.in[i]);
     } else if (!g->dot) {
         fputs("NULL", g->file);
     }
@@ -186,9 +186,9 @@ static void put_input(graph *g, const cti_node *node, int i, int64_t to) {
 
 /* Writes the shape of a single output. Of several outputs it writes only the number, because
  * `saved` may be any of them. */
-static void put_result(const graph *g, const cti_node *node) {
+static void result_put(const graph *g, const cti_node *node) {
     if (node->call.n_outs > 1) fprintf(g->file, "%d outputs", node->call.n_outs);
-    else put_type(g->file, type_of(g, &g->of[node->number - 1]));
+    else type_put(g->file, type_of(g, &g->of[node->number - 1]));
 }
 
 static void graph_put_op(graph *g, const cti_node *node) {
@@ -198,24 +198,24 @@ static void graph_put_op(graph *g, const cti_node *node) {
     for (int i = 0; i < c->n; i++)
         if (node->edge[i] && !cti_node_of(node->edge[i])->call.op &&
             !g->of[cti_node_of(node->edge[i])->number - 1].id)
-            put_leaf(g, cti_node_of(node->edge[i]));
+            leaf_put(g, cti_node_of(node->edge[i]));
     w->id = ++g->op_ids;
     fprintf(file, g->dot ? "    n%lld [label=\"" : "%%%lld = ", (long long)w->id);
     graph_put_name(g, c->op->name);
     if (g->dot) {
         fputs(node->released ? " (released)\\n" : "\\n", file);
-        put_result(g, node);
-        put_end(g, put_outputs(g, node), node == g->root ? ", penwidth=2" : "");
-        for (int i = 0; i < c->n; i++) put_input(g, node, i, w->id);
+        result_put(g, node);
+        end_put(g, outputs_put(g, node), node == g->root ? ", penwidth=2" : "");
+        for (int i = 0; i < c->n; i++) input_put(g, node, i, w->id);
         return;
     }
     fputc('(', file);
     for (int i = 0; i < c->n; i++) {
         if (i) fputs(", ", file);
-        put_input(g, node, i, 0);
+        input_put(g, node, i, 0);
     }
     fputs(node->released ? "released by backward) " : ") ", file);
-    put_type(file, type_of(g, w));
+    type_put(file, type_of(g, w));
     fputc('\n', file);
 }
 
@@ -233,18 +233,18 @@ static void graph_put_all(graph *g) {
               g->file);
     if (!g->root) {
         fputs(g->dot ? "    c1 [label=\"" : "", g->file);
-        put_type(g->file, g->tensor);
-        if (g->dot) put_end(g, put_value(g, g->tensor, ""), ", style=dashed");
+        type_put(g->file, g->tensor);
+        if (g->dot) end_put(g, value_put(g, g->tensor, ""), ", style=dashed");
         else fputs(", of no recorded op\n", g->file);
     } else if (!g->oldest) {
-        put_leaf(g, g->root);
+        leaf_put(g, g->root);
     }
     for (cti_node *node = g->oldest; node; node = next_op(g, node)) graph_put_op(g, node);
     if (g->dot) fputs("}\n", g->file);
 }
 
 /* Finds the nodes' types, and with opts.values their values. */
-static void find_saved(graph *g) {
+static void saved_find(graph *g) {
     for (cti_node *node = g->oldest; node; node = next_op(g, node)) {
         for (int i = 0; i < node->call.n; i++) {
             if (!node->edge[i]) continue;
@@ -260,21 +260,21 @@ static void find_saved(graph *g) {
     }
 }
 
-static void keep_value(graph *g, const ct_tensor *t) {
+static void value_keep(graph *g, const ct_tensor *t) {
     if (!t->slot || !t->storage || !cti_node_of(t->slot)->number) return;
     g->value[g->of[cti_node_of(t->slot)->number - 1].first + t->slot->index] = t;
 }
 
 /* Finds the values of results and leaves whose handles have not ended. */
-static void find_alive(graph *g) {
+static void alive_find(graph *g) {
     for (const cti_frame *frame = g->tensor->context->frame; frame; frame = frame->outer)
-        for (const ct_tensor *t = frame->tensors; t; t = t->next) keep_value(g, t);
+        for (const ct_tensor *t = frame->tensors; t; t = t->next) value_keep(g, t);
     for (cti_node *node = g->oldest; node; node = next_op(g, node))
         for (int i = 0; i < node->call.n; i++) {
             const cti_node *from = node->edge[i] ? cti_node_of(node->edge[i]) : NULL;
-            if (from && !from->call.op && from->owner) keep_value(g, from->owner);
+            if (from && !from->call.op && from->owner) value_keep(g, from->owner);
         }
-    keep_value(g, g->tensor);
+    value_keep(g, g->tensor);
 }
 
 static void number_outputs(graph *g, const cti_node *node) {
@@ -299,12 +299,12 @@ static bool graph_prepare(graph *g) {
         g->value = cti_take_zeroed(context, cti_bytes(g->outputs + 1, sizeof *g->value));
         if (!g->value) return false;
     }
-    find_saved(g);
-    if (g->value) find_alive(g);
+    saved_find(g);
+    if (g->value) alive_find(g);
     return true;
 }
 
-static bool write_graph(const ct_tensor *tensor, FILE *file, bool dot, ct_graph_opts opts) {
+static bool graph_write(const ct_tensor *tensor, FILE *file, bool dot, ct_graph_opts opts) {
     if (!tensor || !cti_tensor_is_open(tensor, "graph")) return false;
     ct_context *context = tensor->context;
     if (!file) return ct_fail(context, CT_ERR_ARGUMENT, "graph: file is NULL");
@@ -316,7 +316,7 @@ static bool write_graph(const ct_tensor *tensor, FILE *file, bool dot, ct_graph_
     if (g.root) graph_reach(&g);
     const bool able = !g.root || graph_prepare(&g);
     if (able) graph_put_all(&g);
-    if (g.root) clear_numbers(&g);
+    if (g.root) numbers_clear(&g);
     cti_give(context, g.value, cti_bytes(g.outputs + 1, sizeof *g.value));
     cti_give(context, g.of, cti_bytes(g.count, sizeof *g.of));
     if (able && ferror(file))
@@ -325,11 +325,11 @@ static bool write_graph(const ct_tensor *tensor, FILE *file, bool dot, ct_graph_
 }
 
 bool ct_graph_dot_with(const ct_tensor *tensor, FILE *file, ct_graph_opts opts) {
-    return write_graph(tensor, file, true, opts);
+    return graph_write(tensor, file, true, opts);
 }
 bool ct_graph_dot(const ct_tensor *tensor, FILE *file) {
     return ct_graph_dot_with(tensor, file, (ct_graph_opts){0});
 }
 bool ct_graph_print(const ct_tensor *tensor, FILE *file) {
-    return write_graph(tensor, file, false, (ct_graph_opts){0});
+    return graph_write(tensor, file, false, (ct_graph_opts){0});
 }

@@ -20,7 +20,7 @@ static bool is_view_of_one(const ct_tensor *out, ct_tensor *const *given, int n)
 
 /* Counts the bytes that the call has made and read. An op that returns only views of its inputs has
  * read none. */
-static void measure_call(cti_span *span, const ct_call *c, ct_tensor *const *given) {
+static void call_measure(cti_span *span, const ct_call *c, ct_tensor *const *given) {
     for (int k = 0; k < c->n_outs; k++)
         if (!is_view_of_one(c->outs[k], given, c->n)) span->made += cti_profile_bytes(c->outs[k]);
     if (!span->made) return;
@@ -30,7 +30,7 @@ static void measure_call(cti_span *span, const ct_call *c, ct_tensor *const *giv
 }
 
 /* Counts the bytes that the node keeps. Parameters are not counted, because they exist anyway. */
-static void measure_node(cti_span *span, cti_node *node, ct_tensor *const *given) {
+static void node_measure(cti_span *span, cti_node *node, ct_tensor *const *given) {
     for (int i = 0; i < node->saved_count; i++) {
         const bool is_parameter = i < node->call.n && given[i] && given[i]->parameter;
         if (node->saved[i].storage && !is_parameter)
@@ -44,9 +44,9 @@ bool cti_observe_result(const ct_call *c, ct_tensor *const *given) {
         cti_node *node = NULL;
         for (int k = 0; k < c->n_outs && !node; k++)
             if (c->outs[k]->slot) node = cti_node_of(c->outs[k]->slot);
-        measure_call(span, c, given);
+        call_measure(span, c, given);
         if (node) {
-            if (!c->context->in_recompute) measure_node(span, node, given);
+            if (!c->context->in_recompute) node_measure(span, node, given);
             node->mark = cti_profile_mark(c->context);
         }
         cti_span_shapes(c->context, span, given, c->n, c->outs, c->n_outs);

@@ -36,8 +36,8 @@ typedef struct {
 
 /* ---- a run ---- */
 
-static ct_tensor *run_function(ct_context *context, const recompute_attrs *a, ct_tensor *const *in,
-                               cti_frame *frame) {
+static ct_tensor *recompute_run_function(ct_context *context, const recompute_attrs *a,
+                                         ct_tensor *const *in, cti_frame *frame) {
     const cti_running running = {.outer = context->running, .given = in, .n = a->n, .frame = frame};
     context->running = &running;
     ct_tensor *y = a->fn(in, a->n, a->copied ? (void *)a->copy : a->arg);
@@ -76,8 +76,10 @@ _Static_assert(CT_MAX_OUTPUTS < sizeof(int) * 8, "a node's number has a bit for 
 static bool is_known(const cti_grad_slot *slot) {
     return cti_node_of(slot)->number & 1 << slot->index;
 }
-static void know(const cti_grad_slot *slot) { cti_node_of(slot)->number |= 1 << slot->index; }
-static void forget(const cti_grad_slot *slot) { cti_node_of(slot)->number &= ~(1 << slot->index); }
+static void slot_know(const cti_grad_slot *slot) { cti_node_of(slot)->number |= 1 << slot->index; }
+static void slot_forget(const cti_grad_slot *slot) {
+    cti_node_of(slot)->number &= ~(1 << slot->index);
+}
 
 /* The next older node inside, or NULL. */
 static cti_node *next_inside(const cti_node *node, recompute_extent e) {
@@ -88,7 +90,7 @@ static cti_node *next_inside(const cti_node *node, recompute_extent e) {
 
 /* Collects the nodes that fn recorded and the outside slots that they use. Returns the number of
  * slots that were not known before. */
-static int64_t collect_nodes(const ct_tensor *y, recompute_extent e) {
+static int64_t nodes_collect(const ct_tensor *y, recompute_extent e) {
     CTI_ASSERT(is_inside_run(y->slot, e) && !cti_node_of(y->slot)->number);
     int64_t found = 0;
     int reached = 1;
@@ -99,7 +101,7 @@ static int64_t collect_nodes(const ct_tensor *y, recompute_extent e) {
             if (edge && is_inside_run(edge, e) && !cti_node_of(edge)->number)
                 cti_node_of(edge)->number = ++reached;
             if (!slot || is_known(slot)) continue;
-            know(slot);
+            slot_know(slot);
             found++;
         }
     return found;
@@ -108,7 +110,7 @@ static int64_t collect_nodes(const ct_tensor *y, recompute_extent e) {
 /* Continues a fingerprint by one input of a node inside. A gradient goes on to another node inside,
  * or to a slot outside, which is the same in both runs. Other inputs are constants, and backward
  * reads their values if they are saved. */
-static uint64_t print_input(uint64_t print, const ct_tensor *in, cti_grad_slot *edge,
+static uint64_t input_print(uint64_t print, const ct_tensor *in, cti_grad_slot *edge,
                             recompute_extent e) {
     if (!in) return cti_fingerprint_add(print, 0);
     print = cti_fingerprint_type(print, in);
@@ -120,7 +122,7 @@ static uint64_t print_input(uint64_t print, const ct_tensor *in, cti_grad_slot *
     return in->storage ? cti_fingerprint_values(print, in) : print;
 }
 
-static uint64_t print_attrs(uint64_t print, const ct_call *c) {
+static uint64_t attrs_print(uint64_t print, const ct_call *c) {
     const size_t size = c->op->flags & CTI_OP_EXACT_ATTRS ? c->op->attrs_size : 0;
     for (size_t i = 0; i < size; i += sizeof(uint64_t)) {
         uint64_t word = 0;
@@ -131,14 +133,14 @@ static uint64_t print_attrs(uint64_t print, const ct_call *c) {
 }
 
 /* The fingerprint of the nodes inside, while they are numbered. */
-static uint64_t print_graph(const ct_tensor *y, recompute_extent e) {
+static uint64_t graph_print(const ct_tensor *y, recompute_extent e) {
     uint64_t print = cti_fingerprint_add(CTI_FINGERPRINT, y->slot->index);
     for (const cti_node *node = cti_node_of(y->slot); node; node = next_inside(node, e)) {
         print = cti_fingerprint_add(print, (uintptr_t)node->call.op);
-        print = print_attrs(print, &node->call);
+        print = attrs_print(print, &node->call);
         print = cti_fingerprint_add(print, (uint64_t)node->call.n);
         for (int i = 0; i < node->call.n; i++)
-            print = print_input(print, node->call.in[i], node->edge[i], e);
+            print = input_print(print, node->call.in[i], node->edge[i], e);
     }
     return print;
 }
@@ -146,7 +148,7 @@ static uint64_t print_graph(const ct_tensor *y, recompute_extent e) {
 /* ---- the first run ---- */
 
 /* Saves a tensor as input i of the node, with an edge to the slot, if there is one. */
-static void add_input(cti_node *node, int i, const ct_tensor *tensor, cti_grad_slot *slot) {
+static void input_add(cti_node *node, int i, const ct_tensor *tensor, cti_grad_slot *slot) {
     cti_tape_save(&node->saved[i], tensor);
     ((ct_tensor **)node->call.in)[i] = &node->saved[i];
     node->edge[i] = slot;
@@ -155,7 +157,7 @@ static void add_input(cti_node *node, int i, const ct_tensor *tensor, cti_grad_s
 
 /* Adds the inputs of fn. An input that is given twice is saved once, so that the second run is
  * given one tensor twice, too. */
-static void add_given(cti_node *node, ct_tensor *const *in, int n) {
+static void given_add(cti_node *node, ct_tensor *const *in, int n) {
     ct_tensor **saved = (ct_tensor **)node->call.in;
     for (int i = 0; i < n; i++) {
         int first = 0;
@@ -163,7 +165,7 @@ static void add_given(cti_node *node, ct_tensor *const *in, int n) {
         node->saved[i].storage = NULL;
         node->edge[i] = NULL;
         saved[i] = NULL;
-        if (in[i] && first == i) add_input(node, i, in[i], in[i]->slot);
+        if (in[i] && first == i) input_add(node, i, in[i], in[i]->slot);
         else if (in[i]) saved[i] = saved[first];
     }
 }
@@ -171,14 +173,14 @@ static void add_given(cti_node *node, ct_tensor *const *in, int n) {
 /* Adds a slot outside that fn has used. A leaf's tensor is saved, so that a change of it in place
  * is found. For a result the node saves the values of `used`, which is the input of a node inside.
  */
-static void add_outside(cti_node *node, int i, cti_grad_slot *slot, const ct_tensor *used) {
+static void outside_add(cti_node *node, int i, cti_grad_slot *slot, const ct_tensor *used) {
     const cti_node *from = cti_node_of(slot);
     if (!from->call.op && from->owner) {
-        add_input(node, i, from->owner, slot);
+        input_add(node, i, from->owner, slot);
         return;
     }
     if (used->storage) {
-        add_input(node, i, used, slot);
+        input_add(node, i, used, slot);
         node->saved[i].writes = used->writes;
         return;
     }
@@ -191,14 +193,14 @@ static void add_outside(cti_node *node, int i, cti_grad_slot *slot, const ct_ten
 
 /* Walks along the tape again, adds the known slots to the inputs of the node from input n on, and
  * makes them unknown, so that each is added once. If node is NULL, it only makes them unknown. */
-static void add_all_outside(cti_node *node, const ct_tensor *y, recompute_extent e, int n) {
+static void outside_add_all(cti_node *node, const ct_tensor *y, recompute_extent e, int n) {
     cti_node *next;
     for (cti_node *inside = cti_node_of(y->slot); inside; inside = next) {
         for (int i = 0; i < inside->call.n; i++) {
             cti_grad_slot *slot = outside(inside->edge[i], e);
             if (!slot || !is_known(slot)) continue;
-            forget(slot);
-            if (node) add_outside(node, n++, slot, inside->call.in[i]);
+            slot_forget(slot);
+            if (node) outside_add(node, n++, slot, inside->call.in[i]);
         }
         next = next_inside(inside, e);
         inside->number = 0;
@@ -207,22 +209,22 @@ static void add_all_outside(cti_node *node, const ct_tensor *y, recompute_extent
 }
 
 /* Collects the outside slots that are not inputs of fn. Returns their number. */
-static int64_t collect_others(const ct_tensor *y, recompute_extent e, ct_tensor *const *in, int n) {
+static int64_t others_collect(const ct_tensor *y, recompute_extent e, ct_tensor *const *in, int n) {
     for (int i = 0; i < n; i++)
-        if (in[i] && in[i]->slot) know(in[i]->slot);
-    const int64_t others = collect_nodes(y, e);
+        if (in[i] && in[i]->slot) slot_know(in[i]->slot);
+    const int64_t others = nodes_collect(y, e);
     for (int i = 0; i < n; i++)
-        if (in[i] && in[i]->slot) forget(in[i]->slot);
+        if (in[i] && in[i]->slot) slot_forget(in[i]->slot);
     return others;
 }
 
 /* Records the node that stands for all nodes inside, and makes y its result. No slot is known
  * during the allocation, because on_error may draw a graph, which uses the numbers, too. */
-static cti_node *record_recompute(ct_context *context, recompute_attrs *a, ct_tensor *const *in,
+static cti_node *recompute_record(ct_context *context, recompute_attrs *a, ct_tensor *const *in,
                                   ct_tensor *y, recompute_extent e) {
-    const int64_t others = collect_others(y, e, in, a->n);
-    a->graph = print_graph(y, e);
-    add_all_outside(NULL, y, e, 0);
+    const int64_t others = others_collect(y, e, in, a->n);
+    a->graph = graph_print(y, e);
+    outside_add_all(NULL, y, e, 0);
     const bool fits = others <= INT_MAX - a->n;
     const ct_call call = {.context = context,
                           .op = &cti_op_recompute,
@@ -232,9 +234,9 @@ static cti_node *record_recompute(ct_context *context, recompute_attrs *a, ct_te
     cti_node *node = fits ? cti_tape_node(&call) : NULL;
     if (!fits) ct_fail(context, CT_ERR_MEMORY, "recompute: more than %d tensors", INT_MAX);
     if (!node) return NULL;
-    add_given(node, in, a->n);
-    collect_others(y, e, in, a->n);
-    add_all_outside(node, y, e, a->n);
+    given_add(node, in, a->n);
+    others_collect(y, e, in, a->n);
+    outside_add_all(node, y, e, a->n);
     memset((bool *)node->call.wants, 0, (size_t)call.n * sizeof(bool));
     node->slot[0] = (cti_grad_slot){.retain = y->slot->retain};
     cti_tape_append(node);
@@ -244,7 +246,7 @@ static cti_node *record_recompute(ct_context *context, recompute_attrs *a, ct_te
     return node;
 }
 
-static void observe_recompute(cti_node *node, ct_tensor *const *in, int n, ct_tensor *y) {
+static void recompute_observe(cti_node *node, ct_tensor *const *in, int n, ct_tensor *y) {
     ct_context *context = node->call.context;
     cti_span *span = cti_span_open(context);
     if (!span) return;
@@ -280,12 +282,12 @@ static bool wrote_to_leaf(const ct_context *context, recompute_extent e) {
 
 static ct_tensor *first_run(ct_context *context, recompute_attrs *a, ct_tensor *const *in,
                             cti_frame *frame) {
-    if (frame->no_grad) return run_function(context, a, in, frame);
+    if (frame->no_grad) return recompute_run_function(context, a, in, frame);
     const recompute_extent e = {.mark = context->sequence, .frame = frame};
     const uint64_t writes = writes_to(in, a->n);
     const bool in_recompute = context->in_recompute;
     context->in_recompute = true;
-    ct_tensor *y = run_function(context, a, in, frame);
+    ct_tensor *y = recompute_run_function(context, a, in, frame);
     context->in_recompute = in_recompute;
     /* If no node inside leads to y, because nothing has a gradient or y is an outside tensor, there
      * is nothing to recompute. */
@@ -295,8 +297,8 @@ static ct_tensor *first_run(ct_context *context, recompute_attrs *a, ct_tensor *
                        "recompute: the function has changed an input, or a leaf that it uses, in "
                        "place, so its second run would begin with other values");
     a->values = cti_fingerprint_values(CTI_FINGERPRINT, y);
-    cti_node *node = record_recompute(context, a, in, y, e);
-    if (node && context->observed) observe_recompute(node, in, a->n, y);
+    cti_node *node = recompute_record(context, a, in, y, e);
+    if (node && context->observed) recompute_observe(node, in, a->n, y);
     return node ? y : NULL;
 }
 
@@ -345,7 +347,7 @@ static ct_tensor *input_again(const cti_node *node, int i) {
     return t;
 }
 
-static ct_tensor *run_again(const cti_node *node, cti_frame *frame) {
+static ct_tensor *function_run_again(const cti_node *node, cti_frame *frame) {
     enum { ON_STACK = 8 };
     const recompute_attrs *a = node->call.attrs;
     ct_context *context = node->call.context;
@@ -366,7 +368,7 @@ static ct_tensor *run_again(const cti_node *node, cti_frame *frame) {
     const ct_matmul_precision matmul = context->matmul;
     context->rng = a->rng;
     cti_set_matmul(context, a->matmul);
-    ct_tensor *y = able ? run_function(context, a, in, frame) : NULL;
+    ct_tensor *y = able ? recompute_run_function(context, a, in, frame) : NULL;
     context->rng = rng;
     cti_set_matmul(context, matmul);
     if (a->n > ON_STACK) cti_give(context, in, bytes);
@@ -378,7 +380,7 @@ static ct_tensor *second_run(const cti_node *node, cti_frame *frame) {
     ct_context *context = node->call.context;
     const bool held = context->held;
     context->held = true;
-    ct_tensor *y = run_again(node, frame);
+    ct_tensor *y = function_run_again(node, frame);
     context->held = held;
     if (y) return y;
     const ct_status status = context->status;
@@ -422,23 +424,24 @@ static bool leaves_have_their_storage(const cti_node *node) {
 
 /* Forgets the slots to which the nodes inside have edges. Returns the number of the node's slots
  * that are not among them, without the slots of fn's inputs, which fn need not use. */
-static int64_t forget_used(const cti_node *node, const ct_tensor *y, recompute_extent e) {
+static int64_t used_forget(const cti_node *node, const ct_tensor *y, recompute_extent e) {
     const recompute_attrs *a = node->call.attrs;
     int64_t unused = 0;
     for (const cti_node *inside = cti_node_of(y->slot); inside; inside = next_inside(inside, e))
         for (int i = 0; i < inside->call.n; i++)
-            if (outside(inside->edge[i], e)) forget(inside->edge[i]);
+            if (outside(inside->edge[i], e)) slot_forget(inside->edge[i]);
     for (int i = 0; i < node->call.n; i++) {
         if (!node->edge[i] || !is_known(node->edge[i])) continue;
         unused += i >= a->n;
-        forget(node->edge[i]);
+        slot_forget(node->edge[i]);
     }
     return unused;
 }
 
 /* Records how the second run differs from the first, and returns false. `others` tensors with a
  * gradient were used by the second run only, `unused` by the first only. */
-static bool refuse_run(ct_context *context, int64_t others, int64_t unused, bool same_values) {
+static bool second_run_refuse(ct_context *context, int64_t others, int64_t unused,
+                              bool same_values) {
     if (others)
         return ct_fail(context, CT_ERR_GRAD,
                        "recompute: the function's second run has used tensors with a gradient that "
@@ -459,13 +462,13 @@ static bool refuse_run(ct_context *context, int64_t others, int64_t unused, bool
 /* Moves the nodes inside to the older side of this node if they equal the nodes of the first run.
  * Their edges lead to nodes that are still older, because the first run has used these too, so the
  * loop of backward reaches them. */
-static bool move_nodes(cti_node *node, const ct_tensor *y, recompute_extent e) {
+static bool nodes_move(cti_node *node, const ct_tensor *y, recompute_extent e) {
     const recompute_attrs *a = node->call.attrs;
     for (int i = 0; i < node->call.n; i++)
-        if (node->edge[i]) know(node->edge[i]);
-    const int64_t others = collect_nodes(y, e);
-    const bool same_graph = print_graph(y, e) == a->graph;
-    const int64_t unused = forget_used(node, y, e);
+        if (node->edge[i]) slot_know(node->edge[i]);
+    const int64_t others = nodes_collect(y, e);
+    const bool same_graph = graph_print(y, e) == a->graph;
+    const int64_t unused = used_forget(node, y, e);
     const bool same_values = cti_fingerprint_values(CTI_FINGERPRINT, y) == a->values;
     const bool same = same_graph && same_values && !others && !unused;
     cti_node *next, *before = node;
@@ -476,7 +479,7 @@ static bool move_nodes(cti_node *node, const ct_tensor *y, recompute_extent e) {
         cti_tape_move(inside, before);
         before = inside;
     }
-    return same || refuse_run(node->call.context, others, unused, same_values);
+    return same || second_run_refuse(node->call.context, others, unused, same_values);
 }
 
 static bool recompute_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
@@ -487,7 +490,7 @@ static bool recompute_backward(const ct_call *c, ct_tensor *const *cotangents, c
     frame.no_grad = false; /* the frame of backward around this one records nothing */
     const recompute_extent e = {.mark = c->context->sequence, .frame = &frame};
     ct_tensor *y = leaves_have_their_storage(node) ? second_run(node, &frame) : NULL;
-    const bool done = y && is_same(y, cotangents[0], e) && move_nodes(node, y, e) &&
+    const bool done = y && is_same(y, cotangents[0], e) && nodes_move(node, y, e) &&
                       cti_backward_continue(y->slot, cotangents[0]);
     cti_frame_close(c->context, &frame);
     return done;

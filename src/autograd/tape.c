@@ -144,7 +144,7 @@ void cti_tape_save(ct_tensor *to, const ct_tensor *tensor) { tape_save(to, tenso
 void cti_tape_append(cti_node *node) { tape_append(node); }
 
 /* Takes a node out of the tape. */
-static void unlink_node(cti_node *node) {
+static void node_unlink(cti_node *node) {
     ct_context *context = node->call.context;
     CTI_ASSERT((node->next ? node->next->prev : context->tape_last) == node);
     CTI_ASSERT((node->prev ? node->prev->next : context->tape_first) == node);
@@ -155,7 +155,7 @@ static void unlink_node(cti_node *node) {
 
 void cti_tape_move(cti_node *node, cti_node *before) {
     CTI_ASSERT(node != before && !node->moved && before->sequence);
-    unlink_node(node);
+    node_unlink(node);
     node->next = before;
     node->prev = before->prev;
     *(node->prev ? &node->prev->next : &node->call.context->tape_first) = node;
@@ -200,7 +200,7 @@ void cti_node_unref(cti_node *node) {
     if (--node->refs) return;
     CTI_ASSERT(!node->pending); /* a pending node has a reference */
     ct_context *context = node->call.context;
-    if (node->sequence) unlink_node(node);
+    if (node->sequence) node_unlink(node);
     node->next = context->to_free;
     context->to_free = node;
     if (context->freeing) return;

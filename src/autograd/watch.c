@@ -45,7 +45,7 @@ static int64_t number_of(const watch *w, const cti_grad_slot *slot) {
     return w->leaf[i].node && leaf_slot(w, i) == slot ? i : -1;
 }
 
-static bool add_leaf(watch *w, int64_t i, ct_tensor *t) {
+static bool leaf_add(watch *w, int64_t i, ct_tensor *t) {
     ct_context *context = w->context;
     if (!t) return ct_fail(context, CT_ERR_ARGUMENT, "watch: leaf %" PRId64 " is NULL", i);
     if (!cti_tensor_in(t, context, "watch")) return false;
@@ -72,7 +72,7 @@ static watch *watch_new(ct_context *context, ct_tensor *const *leaves, int64_t n
     w->leaf = cti_take_zeroed(context, cti_bytes(n, sizeof *w->leaf));
     w->reached = w->leaf ? cti_take_zeroed(context, cti_bytes(n, sizeof *w->reached)) : NULL;
     bool made = w->reached;
-    for (int64_t i = 0; made && i < n; i++) made = add_leaf(w, i, leaves[i]);
+    for (int64_t i = 0; made && i < n; i++) made = leaf_add(w, i, leaves[i]);
     if (made) return w;
     watch_free(w);
     return NULL;
@@ -114,7 +114,7 @@ static bool watch_told(watch *w) {
     return context->status == CT_OK;
 }
 
-static bool tell_begin(watch *w, bool retain_graph) {
+static bool watch_tell_begin(watch *w, bool retain_graph) {
     if (!w->fns->begin) return true;
     w->calling = true;
     w->fns->begin(w->self, w->reached, retain_graph);
@@ -122,7 +122,7 @@ static bool tell_begin(watch *w, bool retain_graph) {
 }
 
 /* Reports that the gradient of leaf i is whole. */
-static bool tell_whole(watch *w, int64_t i) {
+static bool watch_tell_whole(watch *w, int64_t i) {
     const cti_node *node = w->leaf[i].node;
     cti_grad_slot *slot = leaf_slot(w, i);
     w->reached[i] = false;
@@ -132,14 +132,14 @@ static bool tell_whole(watch *w, int64_t i) {
     return watch_told(w);
 }
 
-static bool tell_turn(watch *w) {
+static bool watch_tell_turn(watch *w) {
     if (!w->fns->turn) return true;
     w->calling = true;
     w->fns->turn(w->self);
     return watch_told(w);
 }
 
-static bool tell_end(watch *w, bool ok) {
+static bool watch_tell_end(watch *w, bool ok) {
     if (!w->fns->end) return true;
     w->calling = true;
     w->fns->end(w->self, ok);
@@ -151,7 +151,7 @@ static bool tell_end(watch *w, bool ok) {
 /* Counts the edges to leaves, and finds the leaves that this backward reaches. The walk sets a
  * node's number to 1 when it finds that the backward reaches the node, and back to 0 when it passes
  * the node. */
-static watch_state count_uses(watch *w, ct_tensor *const *outs, int n) {
+static watch_state watch_count_uses(watch *w, ct_tensor *const *outs, int n) {
     watch_state state = WATCH_EARLY;
     for (int64_t i = 0; i < w->n; i++) w->leaf[i].uses = 0, w->reached[i] = false;
     for (int i = 0; i < n; i++) {
@@ -177,9 +177,9 @@ static watch_state count_uses(watch *w, ct_tensor *const *outs, int n) {
 
 bool cti_watch_begin(ct_context *context, ct_tensor *const *outs, int n, bool retain_graph) {
     watch *w = context->watch;
-    w->state = count_uses(w, outs, n);
+    w->state = watch_count_uses(w, outs, n);
     if (retain_graph) w->state = WATCH_LATE;
-    return tell_begin(w, retain_graph);
+    return watch_tell_begin(w, retain_graph);
 }
 
 bool cti_watch_ran(ct_context *context, const cti_node *node) {
@@ -188,20 +188,20 @@ bool cti_watch_ran(ct_context *context, const cti_node *node) {
     for (int e = 0; w->state == WATCH_EARLY && e < node->call.n; e++) {
         const int64_t i = number_of(w, node->edge[e]);
         if (i < 0 || !w->leaf[i].uses || --w->leaf[i].uses || !w->reached[i]) continue;
-        ok = tell_whole(w, i);
+        ok = watch_tell_whole(w, i);
         if (!ok || context->watch != w) return ok;
     }
-    return w->state == WATCH_IDLE || tell_turn(w);
+    return w->state == WATCH_IDLE || watch_tell_turn(w);
 }
 
 bool cti_watch_end(ct_context *context, bool ok) {
     watch *w = context->watch;
     for (int64_t i = 0; ok && w->state != WATCH_IDLE && i < w->n; i++) {
         if (!w->reached[i]) continue;
-        ok = tell_whole(w, i);
+        ok = watch_tell_whole(w, i);
         if (context->watch != w) return ok;
     }
     if (w->state == WATCH_IDLE) return ok;
     w->state = WATCH_IDLE;
-    return tell_end(w, ok) && ok;
+    return watch_tell_end(w, ok) && ok;
 }

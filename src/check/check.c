@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Chooses the cotangents and directions, and allocates the matrices. */
-static bool prepare_check(cti_check *check) {
+static bool check_prepare(cti_check *check) {
     /* each element of the output has its own row up to so many rows, and entries of all matrices */
     enum { MOST_ROWS = 1024, MOST = 1 << 18 };
     int64_t columns = 1;
@@ -53,7 +53,7 @@ static bool prepare_check(cti_check *check) {
 }
 
 /* Sets the diagnosis of each input with columns that are not right. */
-static bool explain_inputs(cti_check *check) {
+static bool inputs_explain(cti_check *check) {
     for (int q = 0; q < check->count; q++) { /* wrong inputs before those that are undecided */
         cti_checked *c = &check->checked[q];
         if (!c->wrong) continue;
@@ -68,14 +68,14 @@ static bool explain_inputs(cti_check *check) {
     return true;
 }
 
-static bool run_check(cti_check *check) {
+static bool check_run_phases(cti_check *check) {
     ct_gradcheck_opts *o = &check->opts;
     if (!cti_check_copy_inputs(check) || !cti_check_fingerprints(check) ||
         !cti_check_first_call(check))
         return false;
     o->atol = cti_option(o->atol, check->coarse ? 1e-3 : 1e-8);
     o->rtol = cti_option(o->rtol, check->coarse ? 1e-2 : 1e-6);
-    if (!cti_check_choose_eps(check) || !prepare_check(check) ||
+    if (!cti_check_choose_eps(check) || !check_prepare(check) ||
         !cti_check_value(check, check->y) ||
         !cti_check_backwards(check, check->checked, check->count))
         return false;
@@ -89,7 +89,7 @@ static bool run_check(cti_check *check) {
             return false;
     }
     cti_check_compare(check);
-    return cti_check_properties(check) && explain_inputs(check);
+    return cti_check_properties(check) && inputs_explain(check);
 }
 
 static bool cannot_tell(const cti_check *check) {
@@ -101,7 +101,7 @@ static bool cannot_tell(const cti_check *check) {
 }
 
 /* Sets the diagnosis after a backward that failed. */
-static void say_refused(cti_check *check) {
+static void refused_say(cti_check *check) {
     const char *why = check->used_ended ? "backward uses a tensor that has ended, kept outside of "
                                           "the call, as in a static variable: keep it in "
                                           "call->saved; "
@@ -132,10 +132,10 @@ ct_gradcheck_result cti_check_run(ct_fn fn, void *arg, ct_tensor *const *in, int
     }
     const size_t print_bytes = cti_bytes(n, sizeof *check.prints);
     check.prints = cti_take(check.context, print_bytes);
-    check.result.ran = check.prints && run_check(&check);
+    check.result.ran = check.prints && check_run_phases(&check);
     if (*check.refused) {
         check.result.ran = true;
-        say_refused(&check);
+        refused_say(&check);
     }
     if (!check.result.ran) check.result.ok = false;
     if (!check.result.ok)

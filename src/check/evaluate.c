@@ -271,7 +271,7 @@ bool cti_check_backward_once(cti_check *check, ct_tensor *y, ct_tensor *cotangen
 }
 
 /* Sets row r of `analytic` of all `count` inputs from their gradients, and zeroes the gradients. */
-static bool collect(cti_checked *c, int count, int64_t r) {
+static bool inputs_collect(cti_checked *c, int count, int64_t r) {
     for (int q = 0; q < count; q++) {
         double *row = c[q].analytic + r * c[q].n;
         ct_tensor *grad = ct_grad(c[q].x);
@@ -292,7 +292,7 @@ static double cotangent_at(const cti_check *check, int64_t r, int64_t j) {
     return r < first ? j == r : check->cotangent[(r - first) * check->m + j];
 }
 
-static void set_cotangent(const cti_check *check, ct_tensor *cotangent, int64_t r) {
+static void cotangent_set(const cti_check *check, ct_tensor *cotangent, int64_t r) {
     for (int64_t j = 0; j < check->m; j++) cti_check_set(cotangent, j, cotangent_at(check, r, j));
 }
 
@@ -304,7 +304,7 @@ static bool succeeds_alone(cti_check *check, int64_t r) {
     check->refused[0] = 0;
     ct_tensor *y = cti_check_call(check),
               *cotangent = y ? cti_tensor_new(check->context, check->dtype, check->shape) : NULL;
-    if (cotangent) set_cotangent(check, cotangent, r);
+    if (cotangent) cotangent_set(check, cotangent, r);
     const bool succeeds =
         cotangent && cti_check_backward_once(check, y, cotangent, false) && !*check->refused;
     memcpy(check->refused, refused, sizeof refused);
@@ -315,9 +315,9 @@ int64_t cti_check_rows(cti_check *check, cti_checked *c, int count, ct_tensor *y
     ct_tensor *cotangent = cti_tensor_new(check->context, check->dtype, check->shape);
     int64_t r = 0;
     for (; cotangent && r < check->rows; r++) {
-        set_cotangent(check, cotangent, r);
+        cotangent_set(check, cotangent, r);
         if (!cti_check_backward_once(check, y, cotangent, retain || r + 1 < check->rows) ||
-            !collect(c, count, r))
+            !inputs_collect(c, count, r))
             break;
         for (int64_t j = 0; j < check->m; j++)
             check->wrote_cotangent |= cti_check_get(cotangent, j) != cotangent_at(check, r, j);
@@ -353,7 +353,7 @@ static void exchange(const cti_checked *c, double *values) {
     }
 }
 
-static bool measure_here(cti_check *check, cti_checked *c, double *y) {
+static bool point_measure(cti_check *check, cti_checked *c, double *y) {
     const cti_held_errors held = cti_check_hold_errors(check);
     const bool ok = cti_check_backwards(check, c, 1) && cti_check_differences(check, c) &&
                     (!y || cti_check_value(check, y));
@@ -379,7 +379,7 @@ bool cti_check_at(cti_check *check, const cti_checked *c, double *const *values,
     }
     for (int q = 0; ok && q < check->count; q++)
         if (there[q]) exchange(&check->checked[q], there[q]);
-    const bool measured = ok && measure_here(check, other, y);
+    const bool measured = ok && point_measure(check, other, y);
     for (int q = 0; ok && q < check->count; q++)
         if (there[q]) exchange(&check->checked[q], there[q]);
     if (there) cti_give(check->context, there, cti_bytes(check->count, sizeof *there));

@@ -27,7 +27,7 @@ struct cti_hidden_gradients {
 };
 
 /* Appends an entry, or only counts it if h is NULL. */
-static void hide_gradient(cti_hidden_gradients *h, int64_t *count, cti_node *node,
+static void gradient_hide(cti_hidden_gradients *h, int64_t *count, cti_node *node,
                           ct_tensor **grad) {
     if (h) {
         h->entry[*count] = (hidden_entry){.node = node, .at = grad, .grad = *grad};
@@ -37,30 +37,30 @@ static void hide_gradient(cti_hidden_gradients *h, int64_t *count, cti_node *nod
     ++*count;
 }
 /* The same for the gradient of a slot, if it is a leaf's. */
-static void hide_leaf(cti_hidden_gradients *h, int64_t *count, cti_grad_slot *slot) {
-    if (slot && !cti_node_of(slot)->call.op) hide_gradient(h, count, cti_node_of(slot), &slot->sum);
+static void leaf_hide(cti_hidden_gradients *h, int64_t *count, cti_grad_slot *slot) {
+    if (slot && !cti_node_of(slot)->call.op) gradient_hide(h, count, cti_node_of(slot), &slot->sum);
 }
 
 /* Returns the number of entries. */
-static int64_t hide_all(cti_hidden_gradients *h, const ct_tensor *y) {
+static int64_t gradients_hide_all(cti_hidden_gradients *h, const ct_tensor *y) {
     int64_t count = 0;
-    hide_leaf(h, &count, y->slot); /* if fn returns a leaf, no node has an edge to it */
+    leaf_hide(h, &count, y->slot); /* if fn returns a leaf, no node has an edge to it */
     for (cti_node *node = y->context->tape_first; node; node = node->next) {
-        for (int i = 0; i < node->call.n; i++) hide_leaf(h, &count, node->edge[i]);
+        for (int i = 0; i < node->call.n; i++) leaf_hide(h, &count, node->edge[i]);
         for (int o = 0; o < node->call.n_outs; o++)
-            if (node->slot[o].retain) hide_gradient(h, &count, node, &node->slot[o].retained);
+            if (node->slot[o].retain) gradient_hide(h, &count, node, &node->slot[o].retained);
     }
     return count;
 }
 
 cti_hidden_gradients *cti_check_hide(cti_check *check, const ct_tensor *y) {
-    const int64_t count = hide_all(NULL, y);
+    const int64_t count = gradients_hide_all(NULL, y);
     const size_t bytes = sizeof(cti_hidden_gradients) + cti_bytes(count, sizeof(hidden_entry));
     cti_hidden_gradients *h = cti_take(check->context, bytes);
     if (!h) return NULL;
     h->count = count;
     h->bytes = bytes;
-    hide_all(h, y);
+    gradients_hide_all(h, y);
     return h;
 }
 

@@ -61,7 +61,7 @@ static bool jacobian_backwards(cti_check *check) {
 
 /* The rounding error of column i, if y has errors of up to 8 units in the last place of its largest
  * element, as the sum of some terms has. check->plus and check->minus are values of y beside x. */
-static void add_rounding(const cti_check *check, const cti_checked *c, int64_t i,
+static void rounding_add(const cti_check *check, const cti_checked *c, int64_t i,
                          const double *size) {
     double most = 0;
     for (int64_t j = 0; j < check->m; j++) {
@@ -96,7 +96,7 @@ static bool jacobian_differences(cti_check *check, const double *size) {
             const cti_held_errors held = cti_check_hold_errors(check);
             if (!cti_check_column(check, c, i)) return fail_beside(check, c, i, held);
             cti_check_drop_errors(check, held);
-            add_rounding(check, c, i, size);
+            rounding_add(check, c, i, size);
         }
     }
     return true;
@@ -109,7 +109,7 @@ static uint64_t fingerprint_of_inputs(const cti_check *check) {
     return print;
 }
 
-static bool run_jacobian(cti_check *check, ct_tensor *cotangents, ct_jacobian_out *out) {
+static bool jacobian_run(cti_check *check, ct_tensor *cotangents, ct_jacobian_out *out) {
     if (!out) return ct_fail(check->context, CT_ERR_ARGUMENT, "jacobian: out is NULL");
     if (cotangents && (!cti_tensor_in(cotangents, check->context, check->name) ||
                        !cti_tensor_has_values(cotangents, check->name)))
@@ -144,7 +144,7 @@ bool ct_jacobian(ct_fn fn, void *arg, ct_tensor *const *in, int n, ct_jacobian_o
         ct_fail(cti_handle_context(opts.cotangents), CT_ERR_ARGUMENT, "jacobian: no input");
     if (!cti_check_open(&check, &frame)) return false;
     if (opts.seed) check.rng = (ct_rng){.seed = opts.seed};
-    const bool done = run_jacobian(&check, opts.cotangents, out);
+    const bool done = jacobian_run(&check, opts.cotangents, out);
     for (int i = 0; i < n && out; i++) {
         if (!done) out[i] = (ct_jacobian_out){0};
         if (*check.refused) out[i].analytic = NULL;

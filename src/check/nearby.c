@@ -88,7 +88,7 @@ typedef struct {
                              them that are found again */
 } found_errors;
 
-static void add_errors(const cti_check *check, const cti_checked *c, const cti_checked *other,
+static void errors_add(const cti_check *check, const cti_checked *c, const cti_checked *other,
                        int64_t i, found_errors *f) {
     for (int64_t r = 0; r < check->rows; r++) {
         const int64_t e = r * c->n + i;
@@ -104,8 +104,9 @@ static void add_errors(const cti_check *check, const cti_checked *c, const cti_c
 
 /* Measures the columns at a point nearby, and compares their errors. *there is false if this is not
  * possible at the point. */
-static bool find_errors(cti_check *check, const cti_checked *c, cti_checked *other, int64_t first,
-                        int64_t count, int point, cti_steps *s, found_errors *f, bool *there) {
+static bool errors_find_again(cti_check *check, const cti_checked *c, cti_checked *other,
+                              int64_t first, int64_t count, int point, cti_steps *s,
+                              found_errors *f, bool *there) {
     double *const y = check->y;
     const cti_held_errors held = cti_check_hold_errors(check);
     *there = check->is_nearby[point];
@@ -114,7 +115,7 @@ static bool find_errors(cti_check *check, const cti_checked *c, cti_checked *oth
     check->y = check->nearby_y[point];
     for (int64_t i = first; i < first + count && *there; i++) {
         *there = cti_check_column(check, other, i) && cti_steps_measure(check, other, i, s);
-        if (*there) add_errors(check, c, other, i, f);
+        if (*there) errors_add(check, c, other, i, f);
     }
     check->y = y;
     exchange_inputs(check, check->nearby_x[point]);
@@ -136,7 +137,7 @@ bool cti_check_again(cti_check *check, const cti_checked *c, int64_t first, int6
     for (int point = 0; ok && *again && point < points; point++) {
         bool there;
         found_errors here = {0};
-        ok = find_errors(check, c, &other, first, count, point, s, &here, &there);
+        ok = errors_find_again(check, c, &other, first, count, point, s, &here, &there);
         if (!ok || !there) continue;
         all[point % 2].clear += here.clear, all[point % 2].found += here.found;
         /* an error that is not finite is found again */

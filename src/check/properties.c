@@ -33,7 +33,7 @@ static void gradients(cti_check *check, double *out) {
     for (int q = 0; q < check->count; q++) ct_zero_grad(check->in[check->checked[q].input]);
 }
 
-static bool run_property(cti_check *check, outcome *o) {
+static bool property_run(cti_check *check, outcome *o) {
     ct_tensor *y = cti_check_call(check);
     if (!y || !cti_shape_same(&y->shape, &check->shape) || !cti_is_real(y->dtype)) return false;
     ct_tensor *cotangent = cti_tensor_new(check->context, y->dtype, y->shape);
@@ -53,7 +53,7 @@ static bool outcome_of(cti_check *check, outcome *o) {
     cti_frame frame;
     cti_held_errors held = cti_check_hold_errors(check);
     cti_frame_open(check->context, &frame, false);
-    bool ok = run_property(check, o);
+    bool ok = property_run(check, o);
     cti_frame_close(check->context, &frame);
     check->refused[0] = 0;
     return cti_check_drop_errors(check, held) && ok;
@@ -180,7 +180,7 @@ static bool outcome_in(cti_check *check, input_layout as, outcome *o, char refus
 /* Reports a refusal of ct_data_*, or the difference `which` (as differs returns it). An op that
  * calls ct_data_* on a tensor that ct_data_* refuses has a mistake. Its numbers may be right
  * nevertheless, because it got a copy here. */
-static void compare_layout(cti_check *check, ct_mistake mistake, const char *what,
+static void layout_compare(cti_check *check, ct_mistake mistake, const char *what,
                            const char *refused, int which) {
     char text[512];
     snprintf(text, sizeof text, "%s: %s", what, refused);
@@ -188,16 +188,16 @@ static void compare_layout(cti_check *check, ct_mistake mistake, const char *wha
     else if (which > -2) found_part(check, mistake, what, which);
 }
 
-static void check_layouts(cti_check *check, const outcome *usual, outcome *a, outcome *b) {
+static void layouts_check(cti_check *check, const outcome *usual, outcome *a, outcome *b) {
     const double part = check->coarse ? 1e-4 : 1e-9;
     char refused[256], of_f64[256];
     bool ran = outcome_in(check, STRIDED, a, refused);
     if (ran || *refused)
-        compare_layout(check, CT_MISTAKE_LAYOUT, "with strided inputs of the same values", refused,
+        layout_compare(check, CT_MISTAKE_LAYOUT, "with strided inputs of the same values", refused,
                        ran ? differs(check, usual->value, a->value, part) : -2);
     ran = outcome_in(check, REPEATED, a, refused) && outcome_in(check, EXPANDED, b, refused);
     if (ran || *refused)
-        compare_layout(check, CT_MISTAKE_LAYOUT,
+        layout_compare(check, CT_MISTAKE_LAYOUT,
                        "with an expanded input (stride 0) of the same values", refused,
                        ran ? differs(check, a->value, b->value, part) : -2);
     if (!check->opts.both_dtypes) return;
@@ -206,7 +206,7 @@ static void check_layouts(cti_check *check, const outcome *usual, outcome *a, ou
     for (int64_t e = 0; ran && e < a->count; e++) /* numbers beyond f32's range do not count */
         if (!(fabs(a->value[e]) < FLT_MAX / 16)) b->value[e] = a->value[e];
     if (ran || *refused || *of_f64)
-        compare_layout(check, CT_MISTAKE_DTYPE,
+        layout_compare(check, CT_MISTAKE_DTYPE,
                        *of_f64    ? "in f64"
                        : *refused ? "in f32"
                                   : "in f32, by more than a thousandth of what f64 gives",
@@ -215,7 +215,7 @@ static void check_layouts(cti_check *check, const outcome *usual, outcome *a, ou
 }
 
 /* The gradient of f(x, x) is the sum of the two gradients of f(x, copy of x). */
-static void check_shared(cti_check *check, outcome *apart, outcome *shared) {
+static void shared_check(cti_check *check, outcome *apart, outcome *shared) {
     int64_t at = check->m, where = 0;
     for (int p = 0; p < check->count; at += check->checked[p++].x->numel)
         for (int q = p + 1; q < check->count; q++) {
@@ -263,7 +263,7 @@ static bool fingerprint(cti_check *check, ct_tensor *t, uint64_t *print) {
     return ok;
 }
 
-static bool check_inputs(cti_check *check) {
+static bool inputs_check(cti_check *check) {
     for (int i = 0; i < check->n; i++) {
         uint64_t before = check->prints[i], now;
         if (!fingerprint(check, check->in[i], &now)) return false;
@@ -283,7 +283,7 @@ bool cti_check_fingerprints(cti_check *check) {
     return true;
 }
 
-static void check_again(cti_check *check, const outcome *usual, outcome *other) {
+static void second_run_check(cti_check *check, const outcome *usual, outcome *other) {
     if (!same_bits(usual->value, usual->again, usual->count))
         cti_check_found(check, CT_MISTAKE_NONDETERMINISTIC,
                         "a second backward of the same graph gives other bits: backward is not "
@@ -299,7 +299,7 @@ static void check_again(cti_check *check, const outcome *usual, outcome *other) 
                         "gives another gradient");
 }
 
-static void check_threads(cti_check *check, const outcome *usual, outcome *other) {
+static void threads_check(cti_check *check, const outcome *usual, outcome *other) {
     const int threads = check->context->threads, tried[] = {1, 3};
     for (int t = 0; t < 2; t++) {
         if (tried[t] == threads || !ct_set_threads(check->context, tried[t])) continue;
@@ -311,7 +311,7 @@ static void check_threads(cti_check *check, const outcome *usual, outcome *other
 }
 
 /* Fills free memory with NaN, so that the next runs allocate memory that holds NaN. */
-static void check_memory(cti_check *check, const outcome *usual, outcome *other) {
+static void memory_check(cti_check *check, const outcome *usual, outcome *other) {
     cti_pool *pool = &check->context->pool, before = *pool;
     pool->poison = true;
     pool->plain = false;
@@ -325,7 +325,7 @@ static void check_memory(cti_check *check, const outcome *usual, outcome *other)
 }
 
 bool cti_check_properties(cti_check *check) {
-    if (!check_inputs(check)) return false;
+    if (!inputs_check(check)) return false;
     if (check->opts.gradient_only) return true;
     cti_frame frame;
     cti_frame_open(check->context, &frame, false);
@@ -334,13 +334,13 @@ bool cti_check_properties(cti_check *check) {
     for (int q = 0; q < check->count; q++) wrong |= check->checked[q].wrong > 0;
     bool ok = new_outcome(check, &usual) && new_outcome(check, &a) && new_outcome(check, &b);
     if (ok && outcome_of(check, &usual)) {
-        check_again(check, &usual, &a);
+        second_run_check(check, &usual, &a);
         if (check->result.mistake == CT_MISTAKE_NONE) ok = cti_check_state(check);
-        if (check->result.mistake == CT_MISTAKE_NONE) check_memory(check, &usual, &a);
-        if (check->result.mistake == CT_MISTAKE_NONE) check_threads(check, &usual, &a);
+        if (check->result.mistake == CT_MISTAKE_NONE) memory_check(check, &usual, &a);
+        if (check->result.mistake == CT_MISTAKE_NONE) threads_check(check, &usual, &a);
         if (check->result.mistake == CT_MISTAKE_NONE && !wrong) ok = ok && cti_check_wants(check);
-        if (check->result.mistake == CT_MISTAKE_NONE) check_layouts(check, &usual, &a, &b);
-        if (check->result.mistake == CT_MISTAKE_NONE) check_shared(check, &a, &b);
+        if (check->result.mistake == CT_MISTAKE_NONE) layouts_check(check, &usual, &a, &b);
+        if (check->result.mistake == CT_MISTAKE_NONE) shared_check(check, &a, &b);
     }
     cti_frame_close(check->context, &frame);
     return ok && cti_ready(check->context);

@@ -70,7 +70,7 @@ static double structure_of(const cti_check *check, const cti_steps *s, int64_t r
  * difference. Otherwise it is CTI_KINK if kinks and jumps make up more than half of the least of
  * these errors and do not shrink with the step, which the error of a smooth function does; if not,
  * it is CTI_IMPRECISE. `hidden` is an error that the entry's own column does not show. */
-static cti_state weigh_entry(const cti_check *check, const cti_checked *c, int64_t r, int64_t i,
+static cti_state entry_weigh(const cti_check *check, const cti_checked *c, int64_t r, int64_t i,
                              const cti_steps *s, double hidden) {
     const double a = c->analytic[r * c->n + i];
     double least = INFINITY;
@@ -185,15 +185,15 @@ static double hidden_from(const cti_check *check, const cti_checked *c, int64_t 
 
 /* The state of a column by the differences with many steps. If there is no derivative, a gradient
  * that is not finite is as good as any. */
-static cti_state weigh(const cti_check *check, const cti_checked *c, int64_t i, const cti_steps *s,
-                       const probes *p) {
+static cti_state column_weigh(const cti_check *check, const cti_checked *c, int64_t i,
+                              const cti_steps *s, const probes *p) {
     bool kink = false, finite = true, single = false;
     for (int64_t r = 0; r < check->rows; r++) {
         /* sums over outputs are judged only if all single ones are right */
         if (cti_check_right(check, c, r, i) || (single && r >= check->m)) continue;
         single = single || (check->whole && r < check->m);
         const double hidden = hidden_from(check, c, r, i, s, p);
-        const cti_state state = weigh_entry(check, c, r, i, s, hidden);
+        const cti_state state = entry_weigh(check, c, r, i, s, hidden);
         if (state == CTI_WRONG) return CTI_WRONG;
         kink = kink || (state == CTI_KINK && (s->bent || hidden > 0));
         finite = finite && isfinite(c->analytic[r * c->n + i]);
@@ -219,15 +219,15 @@ static bool is_undefined(const cti_check *check, const cti_checked *c, int64_t i
 }
 
 /* Sets the state of a column after all its steps were measured. */
-static bool judge(cti_check *check, cti_checked *c, int64_t i, cti_steps *s, probes *p) {
+static bool column_judge(cti_check *check, cti_checked *c, int64_t i, cti_steps *s, probes *p) {
     cti_state *state = &c->state[i];
     bool again = true;
     *state = is_right(check, c, i)       ? CTI_RIGHT
              : is_undefined(check, c, i) ? CTI_NOT_FINITE
-                                         : weigh(check, c, i, s, p);
+                                         : column_weigh(check, c, i, s, p);
     if (*state == CTI_WRONG && !p->measured) {
         if (!probe_step(check, c, p)) return false;
-        *state = weigh(check, c, i, s, p);
+        *state = column_weigh(check, c, i, s, p);
     }
     /* at a kink any error changes at points nearby, so a column that is wrong there stays wrong */
     if (*state != CTI_WRONG || s->bent || p->found == ENOUGH_FOUND) return true;
@@ -240,8 +240,8 @@ static bool judge(cti_check *check, cti_checked *c, int64_t i, cti_steps *s, pro
 /* Sets the state of column i. While *spare is above 0, a clear column is measured with many steps
  * too; each column that is then found wrong lowers it. After that a clear column is wrong without
  * many steps. */
-static bool settle(cti_check *check, cti_checked *c, int64_t i, cti_steps *s, probes *p,
-                   int *spare) {
+static bool column_settle(cti_check *check, cti_checked *c, int64_t i, cti_steps *s, probes *p,
+                          int *spare) {
     bool clear = false;
     c->state[i] = CTI_RIGHT;
     if (is_right(check, c, i)) return true;
@@ -250,7 +250,7 @@ static bool settle(cti_check *check, cti_checked *c, int64_t i, cti_steps *s, pr
         c->state[i] = is_undefined(check, c, i) ? CTI_NOT_FINITE : CTI_WRONG;
         return true;
     }
-    if (!cti_steps_measure(check, c, i, s) || !judge(check, c, i, s, p)) return false;
+    if (!cti_steps_measure(check, c, i, s) || !column_judge(check, c, i, s, p)) return false;
     *spare -= *spare > 0 && c->state[i] == CTI_WRONG;
     return true;
 }
@@ -265,7 +265,7 @@ bool cti_check_settle(cti_check *check, cti_checked *c) {
     probes p = {0};
     int spare = 64;
     bool ok = cti_steps_new(check, &s);
-    for (int64_t i = 0; ok && i < c->n; i++) ok = settle(check, c, i, &s, &p, &spare);
+    for (int64_t i = 0; ok && i < c->n; i++) ok = column_settle(check, c, i, &s, &p, &spare);
     cti_frame_close(check->context, &frame);
     return ok;
 }

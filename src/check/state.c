@@ -14,7 +14,7 @@ typedef enum { REVERSED, REVERSED_CHECKED, SCALED, CHOICES } other_choice;
 
 static const double shrunk = 0.75;
 
-static void reverse_bytes(char *data, int64_t count, size_t size) {
+static void bytes_reverse(char *data, int64_t count, size_t size) {
     char one[sizeof(double)];
     for (int64_t i = 0; i < count / 2; i++) {
         char *low = data + (size_t)i * size, *high = data + (size_t)(count - 1 - i) * size;
@@ -39,7 +39,7 @@ static ct_tensor *other_input(cti_check *check, int input, other_choice how) {
     ct_tensor *x = cti_tensor_new(check->context, given->dtype, given->shape);
     if (!x) return NULL;
     cti_tensor_copy(x, given, false);
-    if (how != SCALED) reverse_bytes((char *)x->data, x->numel, cti_dtype_size(x->dtype));
+    if (how != SCALED) bytes_reverse((char *)x->data, x->numel, cti_dtype_size(x->dtype));
     for (int64_t i = 0; checked && i < x->numel; i++)
         cti_check_set(x, i, shrunk * cti_check_get(x, i));
     return checked ? ct_set_requires_grad(x, true) : x;
@@ -62,7 +62,7 @@ static ct_tensor *call_at(cti_check *check, ct_tensor **other) {
 }
 
 /* Runs the backward of y for the first random cotangent. */
-static bool run_backward(cti_check *check, ct_tensor *y) {
+static bool backward_run(cti_check *check, ct_tensor *y) {
     ct_tensor *cotangent = cti_tensor_new(check->context, y->dtype, y->shape);
     if (!cotangent) return false;
     for (int64_t j = 0; j < y->numel; j++) cti_check_set(cotangent, j, check->cotangent[j]);
@@ -70,7 +70,7 @@ static bool run_backward(cti_check *check, ct_tensor *y) {
 }
 
 /* Writes the gradients of the checked inputs to out, and clears them. */
-static void take_gradients(cti_check *check, double *out) {
+static void gradients_take(cti_check *check, double *out) {
     for (int q = 0; q < check->count; q++) {
         ct_tensor *x = check->checked[q].x, *grad = ct_grad(x);
         for (int64_t i = 0; i < x->numel; i++) *out++ = grad ? cti_check_get(grad, i) : 0;
@@ -85,7 +85,7 @@ typedef enum { NOTHING, FORWARD, FORWARD_AND_BACKWARD } run_between;
  * forward failed or gave another shape, or the second call's backward failed. */
 typedef enum { DID_RUN, DID_FAIL, IS_NOT_THERE } run_outcome;
 
-static run_outcome run_with(cti_check *check, ct_tensor **other, run_between what, double *out) {
+static run_outcome pair_run(cti_check *check, ct_tensor **other, run_between what, double *out) {
     cti_frame frame;
     run_outcome outcome = IS_NOT_THERE;
     cti_held_errors held = cti_check_hold_errors(check);
@@ -93,9 +93,9 @@ static run_outcome run_with(cti_check *check, ct_tensor **other, run_between wha
     ct_tensor *y = cti_check_call(check), *z = y && what != NOTHING ? call_at(check, other) : NULL;
     const bool there = y && cti_shape_same(&y->shape, &check->shape) &&
                        (what == NOTHING || (z && cti_shape_same(&z->shape, &check->shape))) &&
-                       (what != FORWARD_AND_BACKWARD || run_backward(check, z));
-    if (there) outcome = run_backward(check, y) ? DID_RUN : DID_FAIL;
-    if (outcome == DID_RUN) take_gradients(check, out);
+                       (what != FORWARD_AND_BACKWARD || backward_run(check, z));
+    if (there) outcome = backward_run(check, y) ? DID_RUN : DID_FAIL;
+    if (outcome == DID_RUN) gradients_take(check, out);
     else
         for (int q = 0; q < check->count; q++) ct_zero_grad(check->checked[q].x);
     cti_frame_close(check->context, &frame);
@@ -111,11 +111,11 @@ static bool same_gradients(const double *a, const double *b, int64_t n) {
 
 /* Compares the gradients after each kind of second call. *decided is false if the function's
  * forward failed at these inputs, so that the caller tries the next choice. */
-static void interleave(cti_check *check, ct_tensor **other, int64_t n, double *usual, double *now,
-                       bool *decided) {
-    *decided = run_with(check, other, NOTHING, usual) != DID_RUN;
+static void calls_interleave(cti_check *check, ct_tensor **other, int64_t n, double *usual,
+                             double *now, bool *decided) {
+    *decided = pair_run(check, other, NOTHING, usual) != DID_RUN;
     for (run_between what = FORWARD; !*decided && what <= FORWARD_AND_BACKWARD; what++) {
-        const run_outcome outcome = run_with(check, other, what, now);
+        const run_outcome outcome = pair_run(check, other, what, now);
         if (outcome == IS_NOT_THERE) {
             *decided = what == FORWARD_AND_BACKWARD;
             return;
@@ -137,7 +137,7 @@ static void interleave(cti_check *check, ct_tensor **other, int64_t n, double *u
 }
 
 /* Checks the gradient at the other inputs, along directions. */
-static void check_gradient_at(cti_check *check, ct_tensor **other) {
+static void gradient_at_check(cti_check *check, ct_tensor **other) {
     const ct_gradcheck_opts *o = &check->opts;
     const ct_rng rng = check->context->rng;
     cti_held_errors held = cti_check_hold_errors(check);
@@ -174,7 +174,7 @@ bool cti_check_elsewhere(cti_check *check) {
         ok = other[i] || !check->in[i];
     }
     ct_tensor *y = ok ? call_at(check, other) : NULL;
-    if (y && cti_shape_same(&y->shape, &check->shape)) run_backward(check, y);
+    if (y && cti_shape_same(&y->shape, &check->shape)) backward_run(check, y);
     check->refused[0] = 0;
     cti_frame_close(check->context, &frame);
     cti_give(check->context, other, bytes);
@@ -200,9 +200,9 @@ bool cti_check_state(cti_check *check) {
             ok = other[i] || !check->in[i];
         }
         if (!ok) break;
-        interleave(check, other, n, usual, now, &decided);
+        calls_interleave(check, other, n, usual, now, &decided);
         if (decided && !wrong && check->result.mistake == CT_MISTAKE_NONE)
-            check_gradient_at(check, other);
+            gradient_at_check(check, other);
         ok = cti_ready(check->context);
     }
     if (other) cti_give(check->context, other, bytes);

@@ -48,7 +48,7 @@ void cti_steps_gaps(const cti_check *check, double step, double *gap) {
 
 /* Sets the size of every row's slope. For a sum it is 2 |g| times the norm of the slopes, because
  * terms that cancel in the sum do not cancel in its rounding. */
-static void measure_steepness(const cti_check *check, double step, double *steep) {
+static void steepness_measure(const cti_check *check, double step, double *steep) {
     double squares = 0;
     for (int64_t j = 0; j < check->m; j++) {
         const double here =
@@ -62,7 +62,7 @@ static void measure_steepness(const cti_check *check, double step, double *steep
 
 /* Adds the difference with step h. A larger step may leave the function's domain. This is no error:
  * the difference is then NaN and not used. */
-static bool add_difference(cti_check *check, const cti_checked *c, int64_t i, double h,
+static bool difference_add(cti_check *check, const cti_checked *c, int64_t i, double h,
                            cti_steps *s) {
     const int at = s->count++;
     const int64_t row = at * check->rows;
@@ -75,7 +75,7 @@ static bool add_difference(cti_check *check, const cti_checked *c, int64_t i, do
     if (ran) {
         cti_check_weigh(check, check->plus, check->minus, step, s->slope + row, 1);
         cti_steps_gaps(check, step, s->gap + row);
-        measure_steepness(check, step, s->steep + row);
+        steepness_measure(check, step, s->steep + row);
     }
     for (int64_t r = row; r < row + check->rows && !ran; r++)
         s->slope[r] = s->gap[r] = s->steep[r] = (double)NAN;
@@ -97,14 +97,14 @@ static double size_of_point(const cti_checked *c, int64_t i) {
     return fmin(most, 1);
 }
 
-static bool take_steps(cti_check *check, const cti_checked *c, int64_t i, cti_steps *s) {
+static bool steps_take(cti_check *check, const cti_checked *c, int64_t i, cti_steps *s) {
     const double x = size_of_point(c, i), epsilon = check->coarse ? FLT_EPSILON : DBL_EPSILON,
                  least = (check->coarse ? 1 : 32) * epsilon * fmax(x, DBL_MIN);
     double h = cti_check_step(check, c, i) * (check->coarse ? 10 : 1000);
     s->count = 0;
     s->unit = epsilon * x;
     while (s->count < CTI_STEPS && h > least) {
-        if (!add_difference(check, c, i, h, s)) return false;
+        if (!difference_add(check, c, i, h, s)) return false;
         h /= s->ratio;
     }
     return true;
@@ -204,7 +204,7 @@ static bool is_bent(const cti_check *check, const cti_steps *s, int64_t j) {
     return false;
 }
 
-static void estimate_noise(const cti_check *check, cti_steps *s) {
+static void noise_estimate(const cti_check *check, cti_steps *s) {
     double sum[CTI_ROWS_SUMMED] = {0}, squares = 0;
     s->bent = false;
     for (int64_t j = 0; j < check->m; j++) {
@@ -240,7 +240,7 @@ static double bend(const cti_check *check, const cti_steps *s, int64_t r, int at
 }
 
 /* B(h) less its noise. */
-static double clean_gap(const cti_check *check, const cti_steps *s, int64_t r, int at) {
+static double gap_clean(const cti_check *check, const cti_steps *s, int64_t r, int at) {
     return bend(check, s, r, at) - 8 * s->gap_noise[r] / s->h[at];
 }
 
@@ -261,18 +261,18 @@ static bool steepens(const cti_check *check, const cti_steps *s, int64_t r, doub
 static bool is_unbounded(const cti_check *check, const cti_steps *s, int64_t r, double allowed) {
     const double growth = 1.2;
     int last = s->count - 1;
-    while (last > 0 && !(clean_gap(check, s, r, last) > allowed)) last--;
+    while (last > 0 && !(gap_clean(check, s, r, last) > allowed)) last--;
     return steepens(check, s, r, allowed) ||
-           (last > 1 && clean_gap(check, s, r, last) > growth * clean_gap(check, s, r, last - 1) &&
-            clean_gap(check, s, r, last - 1) > growth * clean_gap(check, s, r, last - 2));
+           (last > 1 && gap_clean(check, s, r, last) > growth * gap_clean(check, s, r, last - 1) &&
+            gap_clean(check, s, r, last - 1) > growth * gap_clean(check, s, r, last - 2));
 }
 
-static void bound_gaps(const cti_check *check, const cti_checked *c, int64_t i, cti_steps *s) {
+static void gaps_bound(const cti_check *check, const cti_checked *c, int64_t i, cti_steps *s) {
     for (int64_t r = 0; r < check->rows; r++) {
         const double allowed = cti_check_allowed(check, r, c->numeric[r * c->n + i]);
         double most = is_unbounded(check, s, r, allowed) ? INFINITY : 0;
         for (int at = s->count - 1; at >= 0; at--) {
-            const double here = bend(check, s, r, at), clean = clean_gap(check, s, r, at);
+            const double here = bend(check, s, r, at), clean = gap_clean(check, s, r, at);
             s->bound[at * check->rows + r] = here > most ? here : most;
             if (clean > most) most = clean;
         }
@@ -312,7 +312,7 @@ double cti_steps_lasting(const cti_check *check, const cti_steps *s, int64_t r) 
         if (here < least) least = here, best = at;
     }
     if (!isfinite(least)) return INFINITY;
-    for (int at = best; at < s->count; at++) most = fmax(most, clean_gap(check, s, r, at));
+    for (int at = best; at < s->count; at++) most = fmax(most, gap_clean(check, s, r, at));
     return most;
 }
 
@@ -363,7 +363,7 @@ bool cti_steps_saturated(const cti_check *check, const cti_steps *s, int64_t r, 
 
 /* ---- the best differences ---- */
 
-static void take_best(const cti_check *check, cti_checked *c, int64_t i, const cti_steps *s) {
+static void best_take(const cti_check *check, cti_checked *c, int64_t i, const cti_steps *s) {
     for (int64_t r = 0; r < check->rows; r++) {
         double best = INFINITY, value = 0;
         for (int at = 0; at < s->count; at++) {
@@ -375,10 +375,10 @@ static void take_best(const cti_check *check, cti_checked *c, int64_t i, const c
 }
 
 bool cti_steps_measure(cti_check *check, cti_checked *c, int64_t i, cti_steps *s) {
-    if (!take_steps(check, c, i, s)) return false;
-    estimate_noise(check, s);
-    take_best(check, c, i, s);
-    bound_gaps(check, c, i, s);
+    if (!steps_take(check, c, i, s)) return false;
+    noise_estimate(check, s);
+    best_take(check, c, i, s);
+    gaps_bound(check, c, i, s);
     return true;
 }
 

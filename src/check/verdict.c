@@ -59,7 +59,8 @@ double cti_check_worst(const cti_check *check, const cti_checked *c, int64_t i,
 
 /* Draws the input as rows of its last dim. If it is larger than the map, a cell stands for several
  * elements and shows the worst. */
-static void draw_map(const cti_check *check, const cti_checked *c, char map[CT_GRADCHECK_MAP]) {
+static void error_map_draw(const cti_check *check, const cti_checked *c,
+                           char map[CT_GRADCHECK_MAP]) {
     const int ndim = c->x->shape.ndim;
     const int64_t columns = ndim ? c->x->shape.dim[ndim - 1] : 1, rows = c->n / columns;
     const int64_t high = rows < MAP_ROWS ? rows : MAP_ROWS,
@@ -80,7 +81,7 @@ static void draw_map(const cti_check *check, const cti_checked *c, char map[CT_G
 }
 
 /* Puts an element into worst[], which is sorted by excess_of[]. */
-static void insert_worst(ct_gradcheck_result *r, double excess_of[CT_GRADCHECK_WORST], double here,
+static void worst_insert(ct_gradcheck_result *r, double excess_of[CT_GRADCHECK_WORST], double here,
                          const ct_gradcheck_element *element) {
     int at = r->worst_count < CT_GRADCHECK_WORST ? r->worst_count++ : CT_GRADCHECK_WORST;
     for (; at > 0 && here > excess_of[at - 1]; at--)
@@ -115,13 +116,13 @@ void cti_check_compare(cti_check *check) {
                 r->input = c->input, r->index = element.index, r->analytic = element.analytic,
                 r->numeric = element.numeric;
             }
-            if (rank == most && rank) insert_worst(r, excess_of, here, &element);
+            if (rank == most && rank) worst_insert(r, excess_of, here, &element);
         }
         r->wrong += c->wrong + c->undecided, r->undecided += c->undecided;
     }
     if (r->wrong) r->ok = false;
     for (int q = 0; q < check->count && r->wrong && !check->opts.fast; q++)
-        if (check->checked[q].input == r->input) draw_map(check, &check->checked[q], r->map);
+        if (check->checked[q].input == r->input) error_map_draw(check, &check->checked[q], r->map);
 }
 
 /* ---- mistakes ---- */

@@ -36,7 +36,7 @@ static bool is_wanted(wanted_set set, int q) { return set >> q & 1; }
 /* Calls the function with copies that want no gradient in place of the inputs outside of the set,
  * and runs backward for the first random cotangent. *refused is set if the backward fails, and its
  * message is in check->refused. False: the function itself fails. */
-static bool run_wanted(cti_check *check, wanted_set set, wanted_results *w, bool *refused) {
+static bool wanted_run(cti_check *check, wanted_set set, wanted_results *w, bool *refused) {
     for (int q = 0; q < check->count; q++) {
         const cti_checked *c = &check->checked[q];
         if (is_wanted(set, q)) continue;
@@ -60,13 +60,13 @@ static bool run_wanted(cti_check *check, wanted_set set, wanted_results *w, bool
     return !set || cotangent;
 }
 
-/* Does run_wanted as a trial. check->refused keeps the message of a failed backward. */
-static bool try_wanted(cti_check *check, wanted_set set, wanted_results *w, bool *refused) {
+/* Does wanted_run as a trial. check->refused keeps the message of a failed backward. */
+static bool wanted_set_try(cti_check *check, wanted_set set, wanted_results *w, bool *refused) {
     cti_frame frame;
     const cti_held_errors held = cti_check_hold_errors(check);
     *refused = false;
     cti_frame_open(check->context, &frame, false);
-    const bool ran = run_wanted(check, set, w, refused);
+    const bool ran = wanted_run(check, set, w, refused);
     for (int q = 0; q < check->count; q++) {
         check->in[check->checked[q].input] = check->checked[q].x;
         ct_zero_grad(check->checked[q].x);
@@ -100,7 +100,7 @@ static void name_inputs(const cti_check *check, wanted_set set, bool inside, cha
     }
 }
 
-static void say_wanted(cti_check *check, wanted_set set, const char *what) {
+static void wanted_say(cti_check *check, wanted_set set, const char *what) {
     char text[512], wanted[64], frozen[64];
     name_inputs(check, set, true, wanted, sizeof wanted);
     name_inputs(check, set, false, frozen, sizeof frozen);
@@ -112,16 +112,16 @@ static void say_wanted(cti_check *check, wanted_set set, const char *what) {
 }
 
 /* Compares the results with those of all gradients wanted. */
-static void compare_wanted(cti_check *check, wanted_set set, const wanted_results *all,
+static void wanted_compare(cti_check *check, wanted_set set, const wanted_results *all,
                            const wanted_results *now, bool refused) {
     char text[sizeof check->refused + 64];
     if (refused) {
         snprintf(text, sizeof text, "backward fails: %s", check->refused);
-        say_wanted(check, set, text);
+        wanted_say(check, set, text);
         return;
     }
     if (!cti_check_near(all->y, now->y, check->m, check->coarse ? 1e-4 : 1e-9)) {
-        say_wanted(check, set, "the value differs from that with all gradients wanted");
+        wanted_say(check, set, "the value differs from that with all gradients wanted");
         return;
     }
     for (int q = 0; q < check->count; q++) {
@@ -132,12 +132,12 @@ static void compare_wanted(cti_check *check, wanted_set set, const wanted_result
                  "the gradient of input %d differs from that with all gradients wanted: backward "
                  "leaves out work that it needs",
                  check->checked[q].input);
-        say_wanted(check, set, text);
+        wanted_say(check, set, text);
         return;
     }
 }
 
-static bool try_sets(cti_check *check, const wanted_results *all, wanted_results *now) {
+static bool wanted_sets_try(cti_check *check, const wanted_results *all, wanted_results *now) {
     const int n = check->count;
     const wanted_set every = n == MOST_INPUTS ? ~(wanted_set)0 : ((wanted_set)1 << n) - 1;
     const int64_t sets = n <= ALL_SETS ? (int64_t)every : 2 * n + 1;
@@ -149,8 +149,8 @@ static bool try_sets(cti_check *check, const wanted_results *all, wanted_results
                                              : one;
         bool refused;
         if (!cti_check_elsewhere(check)) return false;
-        const bool ran = try_wanted(check, set, now, &refused);
-        if (ran) compare_wanted(check, set, all, now, refused);
+        const bool ran = wanted_set_try(check, set, now, &refused);
+        if (ran) wanted_compare(check, set, all, now, refused);
         check->refused[0] = 0;
         if (!cti_ready(check->context)) return false;
     }
@@ -169,8 +169,8 @@ bool cti_check_wants(cti_check *check) {
     pool->plain = false;
     const wanted_set every =
         check->count == MOST_INPUTS ? ~(wanted_set)0 : ((wanted_set)1 << check->count) - 1;
-    if (ok && try_wanted(check, every, &all, &refused) && !refused)
-        ok = try_sets(check, &all, &now);
+    if (ok && wanted_set_try(check, every, &all, &refused) && !refused)
+        ok = wanted_sets_try(check, &all, &now);
     check->refused[0] = 0;
     pool->poison = before.poison;
     pool->plain = before.plain;

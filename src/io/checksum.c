@@ -16,7 +16,7 @@ enum {
     CHECKSUM_CHUNK = 1 << 16 /* bytes read at a time */
 };
 
-static void write_digits(const cti_crc64 *crc, char digits[CHECKSUM_DIGITS]) {
+static void digits_write(const cti_crc64 *crc, char digits[CHECKSUM_DIGITS]) {
     const uint64_t value = cti_crc64_value(crc);
     for (int i = 0; i < CHECKSUM_DIGITS; i++)
         digits[i] = "0123456789abcdef"[value >> 4 * (CHECKSUM_DIGITS - 1 - i) & 15];
@@ -32,7 +32,7 @@ bool cti_checksum_begin(cti_file_new *file) {
 
 bool cti_checksum_end(const cti_file_new *file) {
     char digits[CHECKSUM_DIGITS];
-    write_digits(file->crc, digits);
+    digits_write(file->crc, digits);
     return cti_file_new_write_at(file, AT, digits, sizeof digits);
 }
 
@@ -45,7 +45,7 @@ bool cti_checksum_is_there(const cti_file *file, bool *ok) {
     return *ok && memcmp(found, before_digits, sizeof found) == 0;
 }
 
-static bool compare_checksum(const cti_file *file, cti_crc64 *crc, char *chunk) {
+static bool checksum_compare(const cti_file *file, cti_crc64 *crc, char *chunk) {
     char expected[CHECKSUM_DIGITS], found[CHECKSUM_DIGITS];
     cti_crc64_begin(crc);
     for (int64_t at = 0; at < file->size; at += CHECKSUM_CHUNK) {
@@ -57,7 +57,7 @@ static bool compare_checksum(const cti_file *file, cti_crc64 *crc, char *chunk) 
         }
         cti_crc64_add(crc, chunk, size);
     }
-    write_digits(crc, found);
+    digits_write(crc, found);
     if (memcmp(expected, found, sizeof found) == 0) return true;
     for (int i = 0; i < CHECKSUM_DIGITS; i++) /* makes the message printable */
         if (expected[i] < ' ' || expected[i] > '~') expected[i] = '?';
@@ -69,7 +69,7 @@ static bool compare_checksum(const cti_file *file, cti_crc64 *crc, char *chunk) 
 bool cti_checksum_compare(const cti_file *file) {
     cti_crc64 *crc = cti_take(file->context, sizeof *crc);
     char *chunk = crc ? cti_take(file->context, CHECKSUM_CHUNK) : NULL;
-    const bool ok = chunk && compare_checksum(file, crc, chunk);
+    const bool ok = chunk && checksum_compare(file, crc, chunk);
     cti_give(file->context, chunk, CHECKSUM_CHUNK);
     cti_give(file->context, crc, sizeof *crc);
     return ok;

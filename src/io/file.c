@@ -16,7 +16,8 @@ bool cti_file_fail(ct_context *context, const char *op, const char *path, const 
     return ct_fail(context, CT_ERR_IO, "%s: %s: %s: %s", op, path, what, words);
 }
 
-static bool refuse_kind(ct_context *context, const char *op, const char *path, cti_os_kind kind) {
+static bool file_kind_refuse(ct_context *context, const char *op, const char *path,
+                             cti_os_kind kind) {
     return ct_fail(context, CT_ERR_IO, "%s: %s: %s", op, path,
                    kind == CTI_OS_FOLDER ? "is a folder" : "is not an ordinary file");
 }
@@ -71,7 +72,7 @@ bool cti_file_open(ct_context *context, const char *op, const char *path, cti_fi
     if (!cti_os_about_file(file->fd, &about)) {
         cti_file_fail(context, op, path, "cannot read its size");
     } else if (about.kind != CTI_OS_FILE) {
-        refuse_kind(context, op, path, about.kind);
+        file_kind_refuse(context, op, path, about.kind);
     } else {
         file->size = about.size;
         return true;
@@ -118,7 +119,7 @@ static const char *name_in_set(const cti_file_new *file) {
 }
 
 /* Sets `old` to the file behind a link, whose access the new file gets. */
-static bool follow_target(cti_file_new *file) {
+static bool target_follow(cti_file_new *file) {
     if (!file->in_set && !cti_os_real_path(file->path, file->target))
         return cti_file_fail(file->context, file->op, file->path, "cannot follow the link");
     if (cti_os_about_path(file->target, &file->old)) return true;
@@ -130,7 +131,7 @@ static bool follow_target(cti_file_new *file) {
 
 /* Sets target, old and replaces, and takes the memory of both paths. An existing target must be a
  * regular file, because a rename would replace a device by a file. */
-static bool find_target(cti_file_new *file) {
+static bool target_find(cti_file_new *file) {
     size_t length = strlen(file->path);
     file->capacity = (length < CTI_OS_PATH ? CTI_OS_PATH : length) + CTI_TEMPORARY_NAME;
     file->target = cti_take(file->context, file->capacity);
@@ -142,16 +143,16 @@ static bool find_target(cti_file_new *file) {
         return errno == ENOENT ||
                cti_file_fail(file->context, file->op, file->path, "cannot write");
     }
-    if (file->old.kind == CTI_OS_LINK && !follow_target(file)) return false;
+    if (file->old.kind == CTI_OS_LINK && !target_follow(file)) return false;
     file->replaces = file->old.kind == CTI_OS_FILE;
     return file->replaces || file->old.kind == CTI_OS_ABSENT ||
-           refuse_kind(file->context, file->op, file->path, file->old.kind);
+           file_kind_refuse(file->context, file->op, file->path, file->old.kind);
 }
 
 bool cti_file_new_open(ct_context *context, const char *op, const char *path, cti_file_new *file) {
     *file = (cti_file_new){.context = context, .op = op, .path = path, .fd = -1};
     file->in_set = name_in_set(file) != NULL;
-    if (!find_target(file)) {
+    if (!target_find(file)) {
         cti_file_new_drop(file);
         return false;
     }
@@ -174,7 +175,7 @@ void cti_file_new_remove_dead(const cti_file_new *file) {
 }
 
 /* Whether a write has written at least a byte. Records an error if it has not. */
-static bool count_written(const cti_file_new *file, int64_t n) {
+static bool written_count(const cti_file_new *file, int64_t n) {
     if (n > 0) return true;
     if (n == 0) errno = EIO;
     return cti_file_fail(file->context, file->op, file->path, "cannot write");
@@ -185,7 +186,7 @@ bool cti_file_new_write(const cti_file_new *file, const void *data, size_t size)
     if (file->crc) cti_crc64_add(file->crc, data, size);
     for (size_t done = 0; done < size;) {
         const int64_t n = cti_os_write(file->fd, at + done, size - done);
-        if (!count_written(file, n)) return false;
+        if (!written_count(file, n)) return false;
         done += (size_t)n;
     }
     return true;
@@ -197,7 +198,7 @@ bool cti_file_new_write_at(const cti_file_new *file, int64_t offset, const void 
     for (size_t done = 0; done < size;) {
         const int64_t to = offset + (int64_t)done,
                       n = cti_os_write_at(file->fd, to, at + done, size - done);
-        if (!count_written(file, n)) return false;
+        if (!written_count(file, n)) return false;
         done += (size_t)n;
     }
     return true;
@@ -205,12 +206,12 @@ bool cti_file_new_write_at(const cti_file_new *file, int64_t offset, const void 
 
 /* Gives the new file the group, owner and mode of the old file. They are read again because they
  * may have changed since open. */
-static bool keep_access(cti_file_new *file) {
+static bool access_keep(cti_file_new *file) {
     cti_os_about old;
     if (file->in_set ? cti_os_about_path(file->target, &old)
                      : cti_os_about_link(file->target, &old)) {
         if (old.kind != CTI_OS_FILE)
-            return refuse_kind(file->context, file->op, file->path, old.kind);
+            return file_kind_refuse(file->context, file->op, file->path, old.kind);
         file->replaces = true;
         file->old = old;
     } else if (errno != ENOENT && errno != ENOTDIR) {
@@ -221,13 +222,13 @@ static bool keep_access(cti_file_new *file) {
     return !failed || cti_file_fail(file->context, file->op, file->path, failed);
 }
 
-static bool sync_file(const cti_file_new *file) {
+static bool file_sync(const cti_file_new *file) {
     return cti_os_sync(file->fd) ||
            cti_file_fail(file->context, file->op, file->path, "cannot sync");
 }
 
 /* Opens the folder that the first `length` bytes of target name. Returns -1 after an error. */
-static int open_folder(ct_context *context, const char *op, const char *path, const char *target,
+static int folder_open(ct_context *context, const char *op, const char *path, const char *target,
                        size_t length) {
     char *folder = cti_take(context, length + 2);
     if (!folder) return -1;
@@ -239,15 +240,15 @@ static int open_folder(ct_context *context, const char *op, const char *path, co
     return fd;
 }
 
-static bool sync_folder(int fd) {
+static bool folder_sync(int fd) {
     return cti_os_sync(fd) || errno == EINVAL; /* some file systems cannot sync a folder */
 }
 
 /* The folder is opened before the rename, so that a failure to open it leaves the old file in
  * place. The temporary file stays open until after the rename, so its lock holds until then. */
 static bool commit_file(cti_file_new *file) {
-    if (!keep_access(file) || !sync_file(file)) return false;
-    int fd = open_folder(file->context, file->op, file->path, file->target,
+    if (!access_keep(file) || !file_sync(file)) return false;
+    int fd = folder_open(file->context, file->op, file->path, file->target,
                          cti_os_folder_length(file->target));
     if (fd < 0) return false;
     bool ok = cti_os_rename(file->temporary, file->target);
@@ -255,7 +256,7 @@ static bool commit_file(cti_file_new *file) {
         cti_file_fail(file->context, file->op, file->path, "cannot rename to it");
     } else {
         file->exists = false;
-        ok = sync_folder(fd);
+        ok = folder_sync(fd);
         if (!ok)
             cti_file_fail(file->context, file->op, file->path,
                           "written, but its folder cannot be synced");
@@ -269,9 +270,9 @@ bool cti_file_sync_folder(ct_context *context, const char *op, const char *path)
     while (length > 1 && cti_os_is_separator(path[length - 1]))
         length--; /* skips separators at the end: the path may be a folder */
     while (length > 0 && !cti_os_is_separator(path[length - 1])) length--;
-    const int fd = open_folder(context, op, path, path, length);
+    const int fd = folder_open(context, op, path, path, length);
     if (fd < 0) return false;
-    const bool ok = sync_folder(fd) || cti_file_fail(context, op, path, "cannot sync its folder");
+    const bool ok = folder_sync(fd) || cti_file_fail(context, op, path, "cannot sync its folder");
     cti_os_close(fd);
     return ok;
 }
@@ -293,8 +294,8 @@ cti_set_member *cti_file_set_add(ct_context *context, const char *op, cti_file_s
 
 /* Syncs the file and hands it to the context's set. The path belongs to the caller and may end
  * before the set does, so messages then have the target. */
-static bool join_set(cti_file_new *file) {
-    if (!keep_access(file) || !sync_file(file)) return false;
+static bool set_join(cti_file_new *file) {
+    if (!access_keep(file) || !file_sync(file)) return false;
     cti_set_member *member =
         cti_file_set_add(file->context, file->op, file->context->set, name_in_set(file));
     if (!member) return false;
@@ -307,7 +308,7 @@ static bool join_set(cti_file_new *file) {
 }
 
 bool cti_file_new_commit(cti_file_new *file) {
-    bool ok = file->in_set ? join_set(file) : commit_file(file);
+    bool ok = file->in_set ? set_join(file) : commit_file(file);
     cti_file_new_drop(file);
     return ok;
 }

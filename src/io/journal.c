@@ -18,7 +18,7 @@ static const char record_begin[] = "cotangent save 1\n", record_end[] = "end\n";
  * fork the number of the parent counts for nothing. */
 static _Atomic uintptr_t journal_holder;
 
-static bool take_turn(void) {
+static bool journal_take_turn(void) {
     const uintptr_t self = (uintptr_t)cti_os_process();
     uintptr_t holder = atomic_load(&journal_holder);
     return holder != self && atomic_compare_exchange_strong(&journal_holder, &holder, self);
@@ -28,7 +28,7 @@ static bool take_turn(void) {
  * of the other thread. That thread removes the file at its end, and then false is returned. */
 static bool has_turn(cti_journal *j, int64_t end) {
     if (j->lock == CTI_LOCK_DESCRIPTION) return true;
-    while (!take_turn()) {
+    while (!journal_take_turn()) {
         if (cti_os_now() > end) return false;
         cti_os_sleep(lock_pause);
     }
@@ -37,7 +37,7 @@ static bool has_turn(cti_journal *j, int64_t end) {
     return j->turn;
 }
 
-static bool lock_journal(cti_journal *j) {
+static bool journal_lock(cti_journal *j) {
     const int64_t end = cti_os_now() + (int64_t)WAIT_SECONDS * 1000000000;
     while (cti_os_now() <= end) {
         j->fd = cti_os_lock_path(j->lock_path, &j->lock);
@@ -53,7 +53,7 @@ static bool lock_journal(cti_journal *j) {
                    j->lock_path, WAIT_SECONDS);
 }
 
-static void unlock_journal(cti_journal *j) {
+static void journal_unlock(cti_journal *j) {
     if (j->fd < 0) return;
     cti_os_unlock_path(j->fd, j->lock_path);
     if (j->turn) atomic_store(&journal_holder, 0);
@@ -83,59 +83,61 @@ static bool journal_has(const cti_journal *j, const char *name, bool *ok) {
     return false;
 }
 
-static bool sync_journal(const cti_journal *j) {
+static bool journal_sync(const cti_journal *j) {
     return cti_os_sync(j->folder_fd) || errno == EINVAL || /* some file systems cannot */
            journal_fail(j, j->folder, "cannot sync the folder");
 }
 
 /* Removes a file that may be missing. */
-static bool remove_name(const cti_journal *j, const char *name) {
+static bool name_remove(const cti_journal *j, const char *name) {
     const char *path = path_to(j, j->to, name);
     return cti_os_remove(path) || errno == ENOENT ||
            journal_fail(j, path, "cannot remove it to put the new file in its place");
 }
 
 /* Removes the old files, the head first. A file whose temporary file is gone is a new one. */
-static bool remove_old(const cti_journal *j, const cti_journal_step *step, int64_t n, bool *kept) {
+static bool old_files_remove(const cti_journal *j, const cti_journal_step *step, int64_t n,
+                             bool *kept) {
     bool ok = true;
     for (int64_t i = n - 1; ok && i >= 0; i--) {
         if (step[i].temporary && !journal_has(j, step[i].temporary, &ok)) {
             if (ok) *kept = false;
             continue;
         }
-        ok = remove_name(j, step[i].name);
+        ok = name_remove(j, step[i].name);
         if (ok) *kept = false;
     }
-    return ok && sync_journal(j);
+    return ok && journal_sync(j);
 }
 
 /* Renames the new files, the head last. A temporary file that is gone was renamed before. */
-static bool rename_new(const cti_journal *j, const cti_journal_step *step, int64_t n) {
+static bool new_files_rename(const cti_journal *j, const cti_journal_step *step, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
-        if (i == n - 1 && !sync_journal(j)) return false;
+        if (i == n - 1 && !journal_sync(j)) return false;
         if (!step[i].temporary) continue;
         const char *from = path_to(j, j->from, step[i].temporary),
                    *to = path_to(j, j->to, step[i].name);
         if (!cti_os_rename(from, to) && errno != ENOENT)
             return journal_fail(j, to, "cannot rename the new file to it");
     }
-    return sync_journal(j);
+    return journal_sync(j);
 }
 
-static bool remove_record(const cti_journal *j) {
+static bool record_remove(const cti_journal *j) {
     return (cti_os_remove(j->record) || errno == ENOENT ||
             journal_fail(j, j->record, "cannot remove it")) &&
-           sync_journal(j);
+           journal_sync(j);
 }
 
 /* Does what a record says, from any state in which a process may have left it. */
-static bool complete(const cti_journal *j, const cti_journal_step *step, int64_t n, bool *kept) {
-    return remove_old(j, step, n, kept) && rename_new(j, step, n) && remove_record(j);
+static bool journal_complete(const cti_journal *j, const cti_journal_step *step, int64_t n,
+                             bool *kept) {
+    return old_files_remove(j, step, n, kept) && new_files_rename(j, step, n) && record_remove(j);
 }
 
 /* ---- the record ---- */
 
-static void write_steps(cti_writer *out, const cti_journal_step *step, int64_t n) {
+static void steps_write(cti_writer *out, const cti_journal_step *step, int64_t n) {
     cti_string_write(out, record_begin);
     for (int64_t i = 0; i < n; i++) {
         cti_string_write(out, step[i].temporary ? step[i].temporary : "-");
@@ -146,21 +148,21 @@ static void write_steps(cti_writer *out, const cti_journal_step *step, int64_t n
     cti_string_write(out, record_end);
 }
 
-static bool write_record(const cti_journal *j, const cti_journal_step *step, int64_t n) {
+static bool record_write(const cti_journal *j, const cti_journal_step *step, int64_t n) {
     cti_writer out = {0};
-    write_steps(&out, step, n);
+    steps_write(&out, step, n);
     const size_t size = out.used;
     char *text = cti_take(j->context, size);
     if (!text) return false;
     out = (cti_writer){.at = text, .size = size};
-    write_steps(&out, step, n);
+    steps_write(&out, step, n);
     const bool ok = cti_file_write(j->context, j->op, j->record, text, size);
     cti_give(j->context, text, size);
     return ok;
 }
 
 /* Reads the line at *at, and moves *at behind it. False: it is no line of a step. */
-static bool read_step(char **at, cti_journal_step *step) {
+static bool step_read(char **at, cti_journal_step *step) {
     char *space = strchr(*at, ' '), *end = strchr(*at, '\n');
     if (!space || !end || space > end) return false;
     *space = *end = 0;
@@ -172,23 +174,23 @@ static bool read_step(char **at, cti_journal_step *step) {
 }
 
 /* Completes the save of a record's text, which has this number of lines. */
-static bool complete_text(const cti_journal *j, char *text, int64_t lines) {
+static bool text_complete(const cti_journal *j, char *text, int64_t lines) {
     const size_t bytes = cti_bytes(lines, sizeof(cti_journal_step));
     cti_journal_step *step = cti_take(j->context, bytes);
     if (!step) return false;
     int64_t n = 0;
     bool ok = !strncmp(text, record_begin, sizeof record_begin - 1), kept;
     char *at = text + (ok ? sizeof record_begin - 1 : 0);
-    while (ok && strcmp(at, record_end) != 0) ok = read_step(&at, &step[n++]);
+    while (ok && strcmp(at, record_end) != 0) ok = step_read(&at, &step[n++]);
     if (!ok)
         ct_fail(j->context, CT_ERR_FORMAT, "%s: %s: is not the record of a save", j->op, j->record);
-    ok = ok && complete(j, step, n, &kept);
+    ok = ok && journal_complete(j, step, n, &kept);
     cti_give(j->context, step, bytes);
     return ok;
 }
 
 /* Completes an interrupted save. The folder is locked. */
-static bool complete_record(const cti_journal *j) {
+static bool record_complete(const cti_journal *j) {
     bool ok = true;
     cti_file file;
     if (!journal_has(j, CTI_JOURNAL_RECORD, &ok)) return ok;
@@ -206,7 +208,7 @@ static bool complete_record(const cti_journal *j) {
         int64_t lines = 1;
         text[size] = 0;
         for (size_t i = 0; i < size; i++) lines += text[i] == '\n';
-        ok = complete_text(j, text, lines);
+        ok = text_complete(j, text, lines);
     }
     cti_give(j->context, text, size + 1);
     return ok;
@@ -222,7 +224,7 @@ static void give_journal(cti_journal *j) {
     cti_give(j->context, j->to, j->room);
 }
 
-static bool make_journal(cti_journal *j) {
+static bool journal_make(cti_journal *j) {
     j->record = cti_path_in(j->context, j->folder, CTI_JOURNAL_RECORD);
     j->lock_path = j->record ? cti_path_in(j->context, j->folder, CTI_JOURNAL_LOCK) : NULL;
     if (!j->lock_path) return false;
@@ -234,21 +236,21 @@ static bool make_journal(cti_journal *j) {
     return j->folder_fd >= 0 || journal_fail(j, j->folder, "cannot open the folder");
 }
 
-static bool open_journal(ct_context *context, const char *op, const char *folder, const char *what,
+static bool journal_open(ct_context *context, const char *op, const char *folder, const char *what,
                          cti_journal *j) {
     *j = (cti_journal){
         .context = context, .op = op, .folder = folder, .what = what, .folder_fd = -1, .fd = -1};
-    if (make_journal(j) && lock_journal(j) && complete_record(j)) return true;
+    if (journal_make(j) && journal_lock(j) && record_complete(j)) return true;
     cti_journal_close(j);
     return false;
 }
 
 bool cti_journal_open(ct_context *context, const char *op, const char *folder, cti_journal *j) {
-    return open_journal(context, op, folder, "cannot lock the folder", j);
+    return journal_open(context, op, folder, "cannot lock the folder", j);
 }
 
 void cti_journal_close(cti_journal *j) {
-    unlock_journal(j);
+    journal_unlock(j);
     give_journal(j);
 }
 
@@ -275,9 +277,9 @@ static bool can_replace(const cti_journal *j, const cti_journal_step *step, int6
 /* If nothing has changed yet, the record is taken back. If it cannot be, the set is the new one. */
 bool cti_journal_commit(const cti_journal *j, const cti_journal_step *step, int64_t n, bool *kept) {
     *kept = true;
-    if (!can_replace(j, step, n) || !sync_journal(j)) return false;
-    const bool ok = write_record(j, step, n) && complete(j, step, n, kept);
-    if (!ok && *kept) *kept = remove_record(j);
+    if (!can_replace(j, step, n) || !journal_sync(j)) return false;
+    const bool ok = record_write(j, step, n) && journal_complete(j, step, n, kept);
+    if (!ok && *kept) *kept = record_remove(j);
     return ok;
 }
 
@@ -292,7 +294,7 @@ bool cti_journal_settle(ct_context *context, const char *op, const char *folder)
     if (!there && !none) cti_file_fail(context, op, record, "cannot look for an interrupted save");
     cti_path_free(context, record);
     if (!there) return none;
-    if (!open_journal(context, op, folder,
+    if (!journal_open(context, op, folder,
                       "cannot lock the folder, which has an interrupted save to complete",
                       &journal))
         return false;

@@ -24,7 +24,7 @@ size_t cti_json_utf8(const char *text, size_t size) {
     return size;
 }
 
-static char *put_utf8(char *out, uint32_t code) {
+static char *utf8_put(char *out, uint32_t code) {
     if (code < 0x80) {
         *out++ = (char)code;
         return out;
@@ -49,18 +49,18 @@ bool cti_json_fail(cti_json *json, const char *fault) {
 
 /* The next byte after white space; 0 at the end of the text. A byte 0 is no JSON, so a caller need
  * not tell the two apart. */
-static char peek(cti_json *json) {
+static char json_peek(cti_json *json) {
     while (json->at < json->end &&
            (*json->at == ' ' || *json->at == '\n' || *json->at == '\t' || *json->at == '\r'))
         json->at++;
     return json->at < json->end ? *json->at : 0;
 }
 
-char cti_json_look(cti_json *json) { return json->fault ? 0 : peek(json); }
+char cti_json_look(cti_json *json) { return json->fault ? 0 : json_peek(json); }
 
 bool cti_json_open(cti_json *json, char bracket) {
     if (json->fault) return false;
-    if (peek(json) != bracket)
+    if (json_peek(json) != bracket)
         return cti_json_fail(json,
                              bracket == '{' ? "an object is expected" : "an array is expected");
     json->at++;
@@ -69,7 +69,7 @@ bool cti_json_open(cti_json *json, char bracket) {
 
 bool cti_json_next(cti_json *json, char bracket, bool *first) {
     if (json->fault) return false;
-    char c = peek(json);
+    char c = json_peek(json);
     if (c == bracket) {
         json->at++;
         return false;
@@ -104,7 +104,7 @@ static bool unit(cti_json *json, uint32_t *out) {
 
 /* Reads the rest of an escape, behind its backslash. Writes the character as UTF-8, which is never
  * longer than the escape. */
-static bool escape(cti_json *json, char **out) {
+static bool json_escape_read(cti_json *json, char **out) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     const char *known = json->at < json->end && *json->at ? strchr(from, *json->at) : NULL;
     if (known) {
@@ -125,13 +125,13 @@ static bool escape(cti_json *json, char **out) {
         if (low < 0xDC00 || low > 0xDFFF) return cti_json_fail(json, "half a surrogate pair");
         code = 0x10000 + ((code - 0xD800) << 10 | (low - 0xDC00));
     }
-    *out = put_utf8(*out, code);
+    *out = utf8_put(*out, code);
     return true;
 }
 
 bool cti_json_string(cti_json *json, cti_text *string) {
     if (json->fault) return false;
-    if (peek(json) != '"') return cti_json_fail(json, "a string is expected");
+    if (json_peek(json) != '"') return cti_json_fail(json, "a string is expected");
     char *out = ++json->at;
     string->at = out;
     while (json->at < json->end && *json->at != '"') {
@@ -141,7 +141,7 @@ bool cti_json_string(cti_json *json, cti_text *string) {
             *out++ = *json->at++;
         } else {
             json->at++;
-            if (!escape(json, &out)) return false;
+            if (!json_escape_read(json, &out)) return false;
         }
     }
     if (json->at == json->end) return cti_json_fail(json, "the string does not end");
@@ -153,14 +153,14 @@ bool cti_json_string(cti_json *json, cti_text *string) {
 
 bool cti_json_key(cti_json *json, cti_text *key) {
     if (!cti_json_string(json, key)) return false;
-    if (peek(json) != ':') return cti_json_fail(json, "':' is expected");
+    if (json_peek(json) != ':') return cti_json_fail(json, "':' is expected");
     json->at++;
     return true;
 }
 
 bool cti_json_natural(cti_json *json, int64_t *number) {
     if (json->fault) return false;
-    char c = peek(json);
+    char c = json_peek(json);
     if (c < '0' || c > '9')
         return cti_json_fail(json,
                              c == '-' ? "a number is negative" : "a whole number is expected");
@@ -180,35 +180,35 @@ bool cti_json_natural(cti_json *json, int64_t *number) {
 }
 
 /* Passes over decimal digits, at least one. */
-static bool skip_digits(cti_json *json) {
+static bool digits_skip(cti_json *json) {
     const char *start = json->at;
     while (json->at < json->end && *json->at >= '0' && *json->at <= '9') json->at++;
     return json->at > start || cti_json_fail(json, "a digit is expected");
 }
 
-static bool skip_one_of(cti_json *json, const char *characters) {
+static bool one_of_skip(cti_json *json, const char *characters) {
     const bool is_there = json->at < json->end && *json->at && strchr(characters, *json->at);
     json->at += is_there;
     return is_there;
 }
 
-static bool skip_number(cti_json *json) {
-    skip_one_of(json, "-");
+static bool number_skip(cti_json *json) {
+    one_of_skip(json, "-");
     const char *start = json->at;
-    if (!skip_digits(json)) return false;
+    if (!digits_skip(json)) return false;
     if (*start == '0' && json->at - start > 1) return cti_json_fail(json, "a number begins with 0");
-    if (skip_one_of(json, ".") && !skip_digits(json)) return false;
-    if (!skip_one_of(json, "eE")) return true;
-    skip_one_of(json, "+-");
-    return skip_digits(json);
+    if (one_of_skip(json, ".") && !digits_skip(json)) return false;
+    if (!one_of_skip(json, "eE")) return true;
+    one_of_skip(json, "+-");
+    return digits_skip(json);
 }
 
 bool cti_json_number(cti_json *json, cti_text *spelling) {
     if (json->fault) return false;
-    const char c = peek(json);
+    const char c = json_peek(json);
     if (c != '-' && (c < '0' || c > '9')) return cti_json_fail(json, "a number is expected");
     spelling->at = json->at;
-    if (!skip_number(json)) return false;
+    if (!number_skip(json)) return false;
     spelling->size = (size_t)(json->at - spelling->at);
     return true;
 }
@@ -223,11 +223,11 @@ bool cti_json_word(cti_json *json, const char *word) {
 }
 
 /* Passes over a string, a number, true, false or null. cti_json_next checks the text behind it. */
-static bool skip_scalar(cti_json *json) {
+static bool scalar_skip(cti_json *json) {
     cti_text string;
-    const char c = peek(json);
+    const char c = json_peek(json);
     if (c == '"') return cti_json_string(json, &string);
-    if (c == '-' || (c >= '0' && c <= '9')) return skip_number(json);
+    if (c == '-' || (c >= '0' && c <= '9')) return number_skip(json);
     if (cti_json_word(json, "true") || cti_json_word(json, "false") || cti_json_word(json, "null"))
         return true;
     return cti_json_fail(json, "a value is expected");
@@ -241,7 +241,7 @@ bool cti_json_skip(cti_json *json, cti_json_visit *visit, void *arg) {
     int depth = 0;
     cti_text key;
     do {
-        const char c = json->fault ? 0 : peek(json);
+        const char c = json->fault ? 0 : json_peek(json);
         if (c == '{' || c == '[') {
             if (depth == DEEPEST) return cti_json_fail(json, "nested too deep");
             json->at++;
@@ -249,7 +249,7 @@ bool cti_json_skip(cti_json *json, cti_json_visit *visit, void *arg) {
             object[depth] = json->skipped;
             bracket[depth++] = c == '{' ? '}' : ']';
             first = true;
-        } else if (!json->fault && !skip_scalar(json)) {
+        } else if (!json->fault && !scalar_skip(json)) {
             return false;
         }
         while (depth && !cti_json_next(json, bracket[depth - 1], &first)) {

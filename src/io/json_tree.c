@@ -34,7 +34,7 @@ static uint32_t offset_of(const tree_parse *parse, const char *at) {
     return (uint32_t)(at - parse->json.text);
 }
 
-static bool grow_tree(cti_json_tree *tree) {
+static bool tree_grow(cti_json_tree *tree) {
     const size_t room = tree->room ? 2 * tree->room : TREE_FIRST_ROOM;
     cti_json_value *value = cti_take_any(tree->context, cti_bytes((int64_t)room, sizeof *value));
     if (!value) return false;
@@ -49,9 +49,9 @@ static bool grow_tree(cti_json_tree *tree) {
 
 /* Appends a value as the next child of the innermost open array or object. Returns NULL if memory
  * is short. */
-static cti_json_value *add_value(tree_parse *parse, cti_text key) {
+static cti_json_value *value_add(tree_parse *parse, cti_text key) {
     cti_json_tree *tree = parse->tree;
-    if (tree->count == tree->room && !grow_tree(tree)) {
+    if (tree->count == tree->room && !tree_grow(tree)) {
         parse->no_memory = true;
         return NULL;
     }
@@ -69,7 +69,7 @@ static cti_json_value *add_value(tree_parse *parse, cti_text key) {
 
 /* ---- values ---- */
 
-static bool parse_scalar(tree_parse *parse, cti_json_value *value) {
+static bool scalar_parse(tree_parse *parse, cti_json_value *value) {
     static const char *const words[] = {"null", "false", "true"}; /* in the order of the kinds */
     cti_json *json = &parse->json;
     cti_text text = {.at = json->at};
@@ -93,13 +93,13 @@ static bool parse_scalar(tree_parse *parse, cti_json_value *value) {
 }
 
 /* Reads a scalar, or the bracket that opens an array or an object. */
-static bool parse_value(tree_parse *parse, cti_text key) {
+static bool value_parse(tree_parse *parse, cti_text key) {
     cti_json *json = &parse->json;
     const char c = cti_json_look(json);
     if (json->fault) return false;
-    cti_json_value *value = add_value(parse, key);
+    cti_json_value *value = value_add(parse, key);
     if (!value) return false;
-    if (c != '{' && c != '[') return parse_scalar(parse, value);
+    if (c != '{' && c != '[') return scalar_parse(parse, value);
     if (parse->depth == TREE_DEEPEST) return cti_json_fail(json, "nested too deep");
     value->kind = c == '{' ? CTI_JSON_OBJECT : CTI_JSON_ARRAY;
     value->begin = offset_of(parse, json->at++);
@@ -121,7 +121,7 @@ static cti_json_at repeated_member(const cti_json_tree *tree, cti_json_at object
 }
 
 /* Ends the innermost open array or object, whose bracket has been passed. */
-static bool close_value(tree_parse *parse) {
+static bool value_close(tree_parse *parse) {
     cti_json_tree *tree = parse->tree;
     const cti_json_at parent = parse->at[--parse->depth].parent;
     cti_json_value *value = &tree->value[parent];
@@ -133,21 +133,21 @@ static bool close_value(tree_parse *parse) {
     return cti_json_fail(&parse->json, "the object has this key twice");
 }
 
-static bool parse_all(tree_parse *parse) {
+static bool json_parse_all(tree_parse *parse) {
     cti_json *json = &parse->json;
-    if (!parse_value(parse, (cti_text){0})) return false;
+    if (!value_parse(parse, (cti_text){0})) return false;
     while (parse->depth) {
         const cti_json_value *open = &parse->tree->value[parse->at[parse->depth - 1].parent];
         const bool is_object = open->kind == CTI_JSON_OBJECT;
         bool first = !open->count;
         if (!cti_json_next(json, is_object ? '}' : ']', &first)) {
-            if (json->fault || !close_value(parse)) return false;
+            if (json->fault || !value_close(parse)) return false;
             continue;
         }
         cti_text key = {0};
         if (is_object && !cti_json_key(json, &key)) return false;
         if (key.size > TREE_LONGEST_KEY) return cti_json_fail(json, "a key is too long");
-        if (!parse_value(parse, key)) return false;
+        if (!value_parse(parse, key)) return false;
     }
     cti_json_look(json);
     return json->at == json->end || cti_json_fail(json, "the text does not end behind its value");
@@ -164,7 +164,7 @@ bool cti_json_tree_read(ct_context *context, const char *op, const char *path, c
         return ct_fail(context, CT_ERR_FORMAT, "%s: %s: byte %llu: the JSON is not UTF-8", op, path,
                        (unsigned long long)bad);
     tree_parse parse = {.json = cti_json_read(text, size), .tree = tree};
-    if (parse_all(&parse)) return true;
+    if (json_parse_all(&parse)) return true;
     cti_json_tree_free(tree);
     if (parse.no_memory) return false;
     return ct_fail(context, CT_ERR_FORMAT, "%s: %s: byte %llu: %s", op, path,

@@ -18,21 +18,22 @@ void *cti_list_grow(ct_context *context, void *items, int64_t n, int64_t *room, 
 
 /* ---- sorting: a merge sort ---- */
 
-static void merge_runs(const void **to, const void *const *a, const void *const *a_end,
+static void runs_merge(const void **to, const void *const *a, const void *const *a_end,
                        const void *const *b, const void *const *b_end, cti_compare *compare) {
     while (a < a_end && b < b_end) *to++ = compare(*b, *a) < 0 ? *b++ : *a++;
     while (a < a_end) *to++ = *a++;
     while (b < b_end) *to++ = *b++;
 }
 
-static void merge_sort(const void **item, const void **scratch, int64_t n, cti_compare *compare) {
+static void list_merge_sort(const void **item, const void **scratch, int64_t n,
+                            cti_compare *compare) {
     const void **from = item, **to = scratch;
     int64_t width = 1; /* length of the sorted runs in `from` */
     while (width < n) {
         for (int64_t i = 0, end; i < n; i = end) {
             const int64_t middle = i + cti_min(width, n - i);
             end = middle + cti_min(width, n - middle);
-            merge_runs(to + i, from + i, from + middle, from + middle, from + end, compare);
+            runs_merge(to + i, from + i, from + middle, from + middle, from + end, compare);
         }
         const void **swap = from;
         from = to;
@@ -46,7 +47,7 @@ bool cti_list_sort(ct_context *context, const void **item, int64_t n, cti_compar
     const size_t bytes = cti_bytes(n, sizeof *item);
     const void **scratch = cti_take(context, bytes);
     if (!scratch) return false;
-    merge_sort(item, scratch, n, compare);
+    list_merge_sort(item, scratch, n, compare);
     cti_give(context, scratch, bytes);
     return true;
 }

@@ -53,7 +53,7 @@ static int stars(const char *pattern) {
     return n;
 }
 
-static bool check_entry(const cti_name_map *map, int64_t k) {
+static bool entry_check(const cti_name_map *map, int64_t k) {
     const ct_load_map *entry = &map->entry[k];
     if (!entry->param || !entry->file) return cti_name_map_refuse(map, k, "param or file is NULL");
     if (stars(entry->param) > 1 || stars(entry->file) > 1)
@@ -70,7 +70,7 @@ bool cti_name_map_check(const cti_name_map *map) {
         return ct_fail(map->context, CT_ERR_ARGUMENT, "%s: %s: map is NULL, or n_map negative",
                        map->op, map->path);
     for (int64_t k = 0; k < map->n; k++)
-        if (!check_entry(map, k)) return false;
+        if (!entry_check(map, k)) return false;
     return true;
 }
 

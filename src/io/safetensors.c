@@ -49,14 +49,14 @@ CT_FORMAT(2, 3) static bool refuse_header(const cti_file *file, const char *form
 
 #define NO_FILE "is not a safetensors file: "
 
-static bool refuse_json(const cti_safetensors *header, const cti_json *json) {
+static bool json_refuse(const cti_safetensors *header, const cti_json *json) {
     return refuse_header(&header->file, "header: %s at byte %lld", json->fault,
                          (long long)(8 + (json->at - json->text)));
 }
 
 /* ---- one tensor's entry ---- */
 
-static bool read_dtype(cti_json *json, cti_file_tensor *tensor) {
+static bool dtype_read(cti_json *json, cti_file_tensor *tensor) {
     cti_text name;
     if (!cti_json_string(json, &name)) return false;
     for (int i = 0; i < CTI_FILE_DTYPE_COUNT; i++) {
@@ -66,7 +66,7 @@ static bool read_dtype(cti_json *json, cti_file_tensor *tensor) {
     return cti_json_fail(json, "an unknown dtype");
 }
 
-static bool read_shape(cti_json *json, cti_file_tensor *tensor) {
+static bool shape_read(cti_json *json, cti_file_tensor *tensor) {
     tensor->numel = 1;
     for (bool first = cti_json_open(json, '['); cti_json_next(json, ']', &first); tensor->ndim++) {
         int64_t size;
@@ -79,7 +79,7 @@ static bool read_shape(cti_json *json, cti_file_tensor *tensor) {
     return !json->fault;
 }
 
-static bool read_offsets(cti_json *json, cti_file_tensor *tensor) {
+static bool offsets_read(cti_json *json, cti_file_tensor *tensor) {
     int64_t offset[2], n = 0;
     for (bool first = cti_json_open(json, '['); cti_json_next(json, ']', &first); n++) {
         if (n == 2) return cti_json_fail(json, "data_offsets are two numbers");
@@ -92,9 +92,9 @@ static bool read_offsets(cti_json *json, cti_file_tensor *tensor) {
     return true;
 }
 
-static bool read_tensor_entry(cti_json *json, cti_file_tensor *tensor) {
-    static bool (*const read[])(cti_json *, cti_file_tensor *) = {read_dtype, read_shape,
-                                                                  read_offsets};
+static bool tensor_entry_read(cti_json *json, cti_file_tensor *tensor) {
+    static bool (*const read[])(cti_json *, cti_file_tensor *) = {dtype_read, shape_read,
+                                                                  offsets_read};
     static const char *const keys[] = {"dtype", "shape", "data_offsets"};
     static const char *const missing[] = {"dtype is missing", "shape is missing",
                                           "data_offsets are missing"};
@@ -116,7 +116,7 @@ static bool read_tensor_entry(cti_json *json, cti_file_tensor *tensor) {
 }
 
 /* Whether the offsets lie inside the data and enclose as many bytes as dtype and shape need. */
-static bool check_range(const cti_safetensors *header, const cti_file_tensor *tensor) {
+static bool range_check(const cti_safetensors *header, const cti_file_tensor *tensor) {
     long long begin = tensor->begin, end = tensor->end;
     if (end < begin)
         return refuse_header(&header->file,
@@ -145,7 +145,7 @@ static bool check_range(const cti_safetensors *header, const cti_file_tensor *te
 
 /* ---- the header ---- */
 
-static bool read_metadata(cti_safetensors *header, cti_json *json) {
+static bool metadata_read(cti_safetensors *header, cti_json *json) {
     for (bool first = cti_json_open(json, '{'); cti_json_next(json, '}', &first);) {
         cti_file_pair pair;
         if (!cti_json_key(json, &pair.key) || !cti_json_string(json, &pair.value)) break;
@@ -155,10 +155,10 @@ static bool read_metadata(cti_safetensors *header, cti_json *json) {
         header->pair = items;
         header->pair[header->pairs++] = pair;
     }
-    return !json->fault || refuse_json(header, json);
+    return !json->fault || json_refuse(header, json);
 }
 
-static bool read_members(cti_safetensors *header) {
+static bool members_read(cti_safetensors *header) {
     cti_json json = cti_json_read(header->text, header->text_size);
     bool metadata = false;
     if (!header->text_size || header->text[0] != '{')
@@ -169,15 +169,15 @@ static bool read_members(cti_safetensors *header) {
         if (cti_text_compare(tensor.name, cti_text_of("__metadata__")) == 0) {
             if (metadata) cti_json_fail(&json, "__metadata__ is there twice");
             metadata = true;
-            if (!json.fault && !read_metadata(header, &json)) return false;
+            if (!json.fault && !metadata_read(header, &json)) return false;
             continue;
         }
-        if (!read_tensor_entry(&json, &tensor)) {
+        if (!tensor_entry_read(&json, &tensor)) {
             return refuse_header(&header->file, "header: tensor \"%s\": %s at byte %lld",
                                  NAME(tensor.name), json.fault,
                                  (long long)(8 + (json.at - json.text)));
         }
-        if (!check_range(header, &tensor)) return false;
+        if (!range_check(header, &tensor)) return false;
         void *items = cti_list_grow(header->file.context, header->tensor, header->tensors,
                                     &header->tensor_capacity, sizeof tensor);
         if (!items) return false;
@@ -186,7 +186,7 @@ static bool read_members(cti_safetensors *header) {
     }
     while (!json.fault && json.at < json.end && *json.at == ' ') json.at++;
     if (json.at < json.end) cti_json_fail(&json, "something other than spaces behind the header");
-    return !json.fault || refuse_json(header, &json);
+    return !json.fault || json_refuse(header, &json);
 }
 
 static int tensor_by_name(const void *a, const void *b) {
@@ -203,7 +203,7 @@ static int by_offset(const void *a, const void *b) {
 }
 
 /* Checks that the metadata have no key twice. order is scratch. */
-static bool check_keys(const cti_safetensors *header, const void **order) {
+static bool keys_check(const cti_safetensors *header, const void **order) {
     for (int64_t i = 0; i < header->pairs; i++) order[i] = &header->pair[i];
     if (!cti_list_sort(header->file.context, order, header->pairs, by_key)) return false;
     const cti_file_pair *repeat = cti_list_repeat(order, header->pairs, by_key);
@@ -212,7 +212,7 @@ static bool check_keys(const cti_safetensors *header, const void **order) {
 }
 
 /* Sets by_name, and checks that no tensor is there twice. */
-static bool sort_tensors(cti_safetensors *header) {
+static bool tensors_sort(cti_safetensors *header) {
     ct_context *context = header->file.context;
     const int64_t n = header->tensors;
     header->by_name = cti_take(context, cti_bytes(n, sizeof *header->by_name));
@@ -226,7 +226,7 @@ static bool sort_tensors(cti_safetensors *header) {
 
 /* Checks invariant 6: in the order of their offsets, each tensor begins where the tensor before it
  * ends, the first begins at 0, and the last ends at the end of the data. order is scratch. */
-static bool check_offsets(const cti_safetensors *header, const void **order) {
+static bool offsets_check(const cti_safetensors *header, const void **order) {
     for (int64_t i = 0; i < header->tensors; i++) order[i] = &header->tensor[i];
     if (!cti_list_sort(header->file.context, order, header->tensors, by_offset)) return false;
     int64_t end = 0;
@@ -259,12 +259,12 @@ bool cti_safetensors_parse(cti_safetensors *header) {
     if (valid < header->text_size)
         return refuse_header(&header->file, NO_FILE "header: not UTF-8 at byte %lld",
                              (long long)(8 + valid));
-    if (!read_members(header)) return false;
+    if (!members_read(header)) return false;
     const size_t bytes = cti_bytes(cti_max(header->tensors, header->pairs), sizeof(void *));
     const void **order = cti_take(context, bytes);
-    const bool ok = order && check_offsets(header, order) && check_keys(header, order);
+    const bool ok = order && offsets_check(header, order) && keys_check(header, order);
     cti_give(context, order, bytes);
-    return ok && sort_tensors(header);
+    return ok && tensors_sort(header);
 }
 
 static uint64_t length_of(const unsigned char first[8]) {
@@ -290,7 +290,7 @@ int64_t cti_safetensors_length(const cti_file *file, const unsigned char first[8
 
 /* Whether the file may begin with a header. If it may not, a file of a known other kind is refused
  * with that kind's name; for any other the result is true, and the caller reports the fault. */
-static bool check_kind(const cti_file *file, const unsigned char first[9]) {
+static bool kind_check(const cti_file *file, const unsigned char first[9]) {
     if (file->size > 8 && first[8] == '{' && length_of(first) <= CTI_LARGEST_HEADER &&
         (int64_t)length_of(first) <= file->size - 8)
         return true;
@@ -300,12 +300,12 @@ static bool check_kind(const cti_file *file, const unsigned char first[9]) {
            !cti_kind_refuse(file, begin, n, "a safetensors file");
 }
 
-static bool read_safetensors_header(cti_safetensors *header) {
+static bool safetensors_header_read(cti_safetensors *header) {
     const cti_file *file = &header->file;
     unsigned char first[9] = {0};
     if (file->size == 0) return refuse_header(file, NO_FILE "the file is empty");
     if (!cti_file_read(file, 0, first, (size_t)cti_min(file->size, sizeof first)) ||
-        !check_kind(file, first))
+        !kind_check(file, first))
         return false;
     if (file->size < 8)
         return refuse_header(file,
@@ -323,7 +323,7 @@ bool cti_safetensors_open(ct_context *context, const char *op, const char *path,
                           cti_safetensors *header) {
     *header = (cti_safetensors){0};
     if (!cti_file_open(context, op, path, &header->file)) return false;
-    if (read_safetensors_header(header)) return true;
+    if (safetensors_header_read(header)) return true;
     cti_safetensors_close(header);
     return false;
 }
@@ -335,7 +335,7 @@ bool cti_safetensors_open_checked(ct_context *context, const char *op, const cha
     bool ok = true;
     header->checked = cti_checksum_is_there(&header->file, &ok);
     if (ok && (!header->checked || cti_checksum_compare(&header->file)) &&
-        read_safetensors_header(header))
+        safetensors_header_read(header))
         return true;
     cti_safetensors_close(header);
     return false;

@@ -65,7 +65,7 @@ static int64_t fitting(const ct_named *named, int64_t n, ct_save_opts opts) {
 }
 
 /* Sets the shards' tensors, names and paths. */
-static bool divide_shards(shard_set *set, const ct_named *named, int64_t n, ct_save_opts opts) {
+static bool shards_divide(shard_set *set, const ct_named *named, int64_t n, ct_save_opts opts) {
     set->n = n == 0;
     for (int64_t at = 0; at < n; set->n++) at += fitting(named + at, n - at, opts);
     if (set->n > MOST_SHARDS) {
@@ -93,7 +93,7 @@ static bool divide_shards(shard_set *set, const ct_named *named, int64_t n, ct_s
 }
 
 /* Writes the shards, which wait for the end of the set. */
-static bool write_shards(const shard_set *set, ct_save_opts opts) {
+static bool shards_write(const shard_set *set, ct_save_opts opts) {
     for (int64_t i = 0; i < set->n; i++) {
         const shard *s = &set->shard[i];
         if (!save_file(set->context, set->op, s->path, s->named, s->n, opts)) return false;
@@ -101,7 +101,7 @@ static bool write_shards(const shard_set *set, ct_save_opts opts) {
     return true;
 }
 
-static void write_index(const shard_set *set, cti_writer *out) {
+static void index_write(const shard_set *set, cti_writer *out) {
     cti_string_write(out, "{\n  \"metadata\": {\n    \"total_size\": ");
     cti_natural_write(out, set->total);
     cti_string_write(out, "\n  },\n  \"weight_map\": {");
@@ -119,7 +119,7 @@ static void write_index(const shard_set *set, cti_writer *out) {
 /* Writes the index, the head of the set. */
 static bool save_index(const shard_set *set) {
     cti_writer out = {0};
-    write_index(set, &out);
+    index_write(set, &out);
     const size_t bytes = out.used;
     if (bytes > CTI_LARGEST_HEADER)
         return ct_fail(set->context, CT_ERR_ARGUMENT, "%s: %s: an index of %zu bytes, over %d",
@@ -127,7 +127,7 @@ static bool save_index(const shard_set *set) {
     char *text = cti_take(set->context, bytes);
     if (!text) return false;
     out = (cti_writer){.at = text, .size = bytes};
-    write_index(set, &out);
+    index_write(set, &out);
     const bool ok = cti_file_write(set->context, set->op, set->index_path, text, bytes);
     cti_give(set->context, text, bytes);
     return ok;
@@ -137,9 +137,9 @@ static bool save_shards(ct_context *context, const char *op, const char *path,
                         const ct_named *named, int64_t n, ct_save_opts opts) {
     shard_set shards = {.context = context, .op = op, .path = path};
     cti_set set;
-    bool ok = divide_shards(&shards, named, n, opts) && cti_set_begin(context, op, path, &set);
+    bool ok = shards_divide(&shards, named, n, opts) && cti_set_begin(context, op, path, &set);
     if (ok)
-        ok = cti_set_end(&set, write_shards(&shards, opts) &&
+        ok = cti_set_end(&set, shards_write(&shards, opts) &&
                                    cti_set_remove(context, op, CTI_MODEL_FILE) &&
                                    save_index(&shards));
     for (int64_t i = 0; shards.shard && i < shards.n; i++)

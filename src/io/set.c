@@ -11,7 +11,7 @@
 
 /* ---- saving ---- */
 
-static bool make_set_folder(const cti_set *set) {
+static bool set_folder_make(const cti_set *set) {
     const char *folder = set->files.folder;
     if (cti_os_make_folder(folder)) return cti_file_sync_folder(set->context, set->op, folder);
     return errno == EEXIST ||
@@ -24,7 +24,7 @@ bool cti_set_begin(ct_context *context, const char *op, const char *folder, cti_
     set->joins = set->outer && !strcmp(set->outer->folder, folder);
     if (set->joins) return true;
     cti_journal journal;
-    if (!make_set_folder(set) || !cti_journal_open(context, op, folder, &journal)) return false;
+    if (!set_folder_make(set) || !cti_journal_open(context, op, folder, &journal)) return false;
     cti_journal_remove_dead(&journal);
     cti_journal_close(&journal);
     context->set = &set->files;
@@ -39,7 +39,7 @@ bool cti_set_remove(ct_context *context, const char *op, const char *name) {
     return true;
 }
 
-static bool commit_set(const cti_set *set, bool *kept) {
+static bool set_commit_files(const cti_set *set, bool *kept) {
     const cti_file_set *files = &set->files;
     const size_t bytes = cti_bytes(files->n, sizeof(cti_journal_step));
     cti_journal journal;
@@ -65,7 +65,7 @@ bool cti_set_end(cti_set *set, bool ok) {
     cti_file_set *files = &set->files;
     bool kept = true;
     set->context->set = set->outer;
-    ok = ok && commit_set(set, &kept);
+    ok = ok && set_commit_files(set, &kept);
     for (int64_t i = 0; i < files->n; i++) {
         cti_file_new *file = &files->member[i].file;
         file->exists &= kept; /* else it has its final name, or gets it by the record */
@@ -77,7 +77,7 @@ bool cti_set_end(cti_set *set, bool ok) {
 
 /* ---- reading ---- */
 
-static void close_heads(const cti_set_reading *r) {
+static void heads_close(const cti_set_reading *r) {
     for (int i = 0; i < CTI_SET_HEADS; i++)
         if (r->fd[i] >= 0) cti_os_close(r->fd[i]);
 }
@@ -93,7 +93,7 @@ bool cti_set_read_begin(cti_set_reading *r) {
                                  cti_file_fail(r->context, r->op, path, "cannot open"));
         cti_path_free(r->context, path);
         if (!ok) {
-            close_heads(r);
+            heads_close(r);
             return false;
         }
     }
@@ -118,7 +118,7 @@ bool cti_set_read_end(cti_set_reading *r, bool ok, bool *again) {
     bool known = true, same = is_still(r, CTI_JOURNAL_RECORD, -1, &known);
     for (int i = 0; i < CTI_SET_HEADS && r->head[i]; i++)
         same = same && is_still(r, r->head[i], r->fd[i], &known);
-    close_heads(r);
+    heads_close(r);
     *again = known && !same && ++r->attempts < ATTEMPTS;
     if (*again && !ok && !r->pending) ct_error_clear(r->context);
     if (!*again && ok && known && !same)

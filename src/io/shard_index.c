@@ -5,7 +5,7 @@
 #include "list.h"
 #include "shards.h"
 
-static bool refuse_index(const cti_index *index, const cti_json *json) {
+static bool index_refuse(const cti_index *index, const cti_json *json) {
     const cti_file *file = index->file;
     return ct_fail(file->context, CT_ERR_FORMAT,
                    "%s: %s: is not an index of safetensors files: %s at byte %lld", file->op,
@@ -18,7 +18,7 @@ static bool is_plain_name(cti_text file) {
     return strlen(file.at) == file.size && cti_path_is_name(file.at);
 }
 
-static bool add_shard_tensor(cti_index *index, cti_index_entry entry) {
+static bool shard_tensor_add(cti_index *index, cti_index_entry entry) {
     const cti_file *file = index->file;
     if (!is_plain_name(entry.file))
         return ct_fail(file->context, CT_ERR_FORMAT,
@@ -65,13 +65,13 @@ static bool index_check_keys(const cti_index *index) {
     return sorted;
 }
 
-static bool read_map(cti_index *index, cti_json *json) {
+static bool map_read(cti_index *index, cti_json *json) {
     for (bool first = cti_json_open(json, '{'); cti_json_next(json, '}', &first);) {
         cti_index_entry entry;
         if (!cti_json_key(json, &entry.name) || !cti_json_string(json, &entry.file)) break;
-        if (!add_shard_tensor(index, entry)) return false;
+        if (!shard_tensor_add(index, entry)) return false;
     }
-    return !json->fault || refuse_index(index, json);
+    return !json->fault || index_refuse(index, json);
 }
 
 bool cti_index_parse(cti_index *index) {
@@ -92,12 +92,12 @@ bool cti_index_parse(cti_index *index) {
         }
         if (map) cti_json_fail(&json, "weight_map is there twice");
         map = true;
-        if (!json.fault && !read_map(index, &json)) return false;
+        if (!json.fault && !map_read(index, &json)) return false;
     }
     while (json.at < json.end && strchr(" \n\t\r", *json.at) && *json.at) json.at++;
     if (json.at < json.end) cti_json_fail(&json, "something behind the index");
     if (!map) cti_json_fail(&json, "weight_map is missing");
-    return json.fault ? refuse_index(index, &json) : index_check_keys(index);
+    return json.fault ? index_refuse(index, &json) : index_check_keys(index);
 }
 
 void cti_index_free(cti_index *index) {

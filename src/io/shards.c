@@ -41,7 +41,7 @@ static bool has_pickle(ct_context *context, const char *folder) {
 }
 
 /* The path of the single file or of the index in a folder. */
-static char *find_in(ct_context *context, const char *op, const char *folder) {
+static char *shards_find_in(ct_context *context, const char *op, const char *folder) {
     char *file = cti_path_in(context, folder, CTI_MODEL_FILE),
          *index = file ? cti_path_in(context, folder, CTI_MODEL_INDEX) : NULL, *found = NULL;
     bool ok = index != NULL;
@@ -70,7 +70,7 @@ static bool is_index(const char *path) {
 
 /* ---- one list of tensors ---- */
 
-static bool take_files(cti_shards *shards, int64_t n) {
+static bool files_take(cti_shards *shards, int64_t n) {
     shards->file = cti_take_zeroed(shards->context, cti_bytes(n, sizeof *shards->file));
     shards->file_path =
         shards->file ? cti_take_zeroed(shards->context, cti_bytes(n, sizeof *shards->file_path))
@@ -79,7 +79,7 @@ static bool take_files(cti_shards *shards, int64_t n) {
     return shards->file_path != NULL;
 }
 
-static bool take_tensors(cti_shards *shards, int64_t n) {
+static bool tensors_take(cti_shards *shards, int64_t n) {
     const size_t bytes = cti_bytes(n, sizeof(void *));
     shards->tensors = n;
     shards->tensor = cti_take(shards->context, bytes);
@@ -88,7 +88,7 @@ static bool take_tensors(cti_shards *shards, int64_t n) {
 }
 
 /* Opens the next file. The path belongs to `shards` from then on, also if the open fails. */
-static bool open_file(cti_shards *shards, char *path) {
+static bool file_open(cti_shards *shards, char *path) {
     if (!path) return false;
     shards->file_path[shards->files] = path;
     cti_safetensors *file = &shards->file[shards->files++];
@@ -101,7 +101,7 @@ static int shard_tensor_by_name(const void *a, const void *b) {
     return cti_text_compare((*x)->name, (*y)->name);
 }
 
-static bool sort_names(cti_shards *shards) {
+static bool names_sort(cti_shards *shards) {
     const int64_t n = shards->tensors;
     for (int64_t i = 0; i < n; i++) shards->by_name[i] = &shards->tensor[i];
     if (!cti_list_sort(shards->context, shards->by_name, n, shard_tensor_by_name)) return false;
@@ -112,13 +112,13 @@ static bool sort_names(cti_shards *shards) {
                    shards->op, shards->path, NAME((*repeat)->name));
 }
 
-static bool open_one(cti_shards *shards) {
-    if (!take_files(shards, 1) ||
-        !open_file(shards, cti_string_take(shards->context, shards->path)) ||
-        !take_tensors(shards, shards->file[0].tensors))
+static bool shard_open(cti_shards *shards) {
+    if (!files_take(shards, 1) ||
+        !file_open(shards, cti_string_take(shards->context, shards->path)) ||
+        !tensors_take(shards, shards->file[0].tensors))
         return false;
     for (int64_t i = 0; i < shards->tensors; i++) shards->tensor[i] = &shards->file[0].tensor[i];
-    return sort_names(shards);
+    return names_sort(shards);
 }
 
 /* ---- an index ---- */
@@ -128,10 +128,10 @@ static int by_file(const void *a, const void *b) {
 }
 
 /* Opens a file that the index names. */
-static bool open_named(cti_shards *shards, cti_text name) {
+static bool shards_open_named(cti_shards *shards, cti_text name) {
     char *path = beside(shards->context, shards->path, name.at);
     bool ok = path != NULL;
-    if (!ok || exists(shards->context, shards->op, path, &ok)) return open_file(shards, path);
+    if (!ok || exists(shards->context, shards->op, path, &ok)) return file_open(shards, path);
     if (ok)
         ct_fail(shards->context, CT_ERR_IO,
                 "%s: %s: cannot open: No such file, although %s names it", shards->op, path,
@@ -142,14 +142,15 @@ static bool open_named(cti_shards *shards, cti_text name) {
 
 /* Opens each file that the entries name, and finds their tensors. The entries are sorted by file.
  */
-static bool open_sorted(cti_shards *shards, const cti_index *index, const void *const *entry) {
+static bool shards_open_sorted(cti_shards *shards, const cti_index *index,
+                               const void *const *entry) {
     int64_t files = 0;
     for (int64_t i = 0; i < index->entries; i++)
         files += i == 0 || by_file(entry[i - 1], entry[i]) != 0;
-    if (!take_files(shards, files) || !take_tensors(shards, index->entries)) return false;
+    if (!files_take(shards, files) || !tensors_take(shards, index->entries)) return false;
     for (int64_t i = 0; i < index->entries; i++) {
         const cti_index_entry *at = entry[i];
-        if ((i == 0 || by_file(entry[i - 1], at) != 0) && !open_named(shards, at->file))
+        if ((i == 0 || by_file(entry[i - 1], at) != 0) && !shards_open_named(shards, at->file))
             return false;
         const cti_safetensors *file = &shards->file[shards->files - 1];
         const cti_file_tensor *tensor = cti_safetensors_find(file, at->name);
@@ -159,15 +160,15 @@ static bool open_sorted(cti_shards *shards, const cti_index *index, const void *
                            file->file.path, NAME(at->name));
         shards->tensor[at - index->entry] = tensor;
     }
-    return sort_names(shards);
+    return names_sort(shards);
 }
 
-static bool open_listed(cti_shards *shards, const cti_index *index) {
+static bool shards_open_listed(cti_shards *shards, const cti_index *index) {
     const size_t bytes = cti_bytes(index->entries, sizeof(void *));
     const void **entry = cti_take(shards->context, bytes);
     for (int64_t i = 0; entry && i < index->entries; i++) entry[i] = &index->entry[i];
     const bool ok = entry && cti_list_sort(shards->context, entry, index->entries, by_file) &&
-                    open_sorted(shards, index, entry);
+                    shards_open_sorted(shards, index, entry);
     cti_give(shards->context, entry, bytes);
     return ok;
 }
@@ -186,7 +187,7 @@ static bool check_begin(const cti_index *index) {
            !cti_kind_refuse(index->file, begin, n, "an index of safetensors files");
 }
 
-static bool read_index(cti_shards *shards, const cti_file *file) {
+static bool index_read(cti_shards *shards, const cti_file *file) {
     if (file->size > CTI_LARGEST_HEADER)
         return ct_fail(shards->context, CT_ERR_FORMAT,
                        "%s: %s: is not an index of safetensors files: it has %lld bytes, over %d",
@@ -194,16 +195,17 @@ static bool read_index(cti_shards *shards, const cti_file *file) {
     cti_index index = {.file = file, .size = (size_t)file->size};
     index.text = cti_take(shards->context, index.size + 1);
     const bool ok = index.text && cti_file_read(file, 0, index.text, index.size) &&
-                    check_begin(&index) && cti_index_parse(&index) && open_listed(shards, &index);
+                    check_begin(&index) && cti_index_parse(&index) &&
+                    shards_open_listed(shards, &index);
     cti_index_free(&index);
     cti_give(shards->context, index.text, index.size + 1);
     return ok;
 }
 
-static bool open_index(cti_shards *shards) {
+static bool index_open(cti_shards *shards) {
     cti_file file;
     if (!cti_file_open(shards->context, shards->op, shards->path, &file)) return false;
-    const bool ok = read_index(shards, &file);
+    const bool ok = index_read(shards, &file);
     cti_file_close(&file);
     return ok;
 }
@@ -224,13 +226,13 @@ void cti_shards_close(cti_shards *shards) {
 }
 
 /* Opens what a path leads to, once. */
-static bool open_found(cti_shards *shards, const char *path, bool is_folder) {
-    shards->path = is_folder ? find_in(shards->context, shards->op, path)
+static bool shards_open_found(cti_shards *shards, const char *path, bool is_folder) {
+    shards->path = is_folder ? shards_find_in(shards->context, shards->op, path)
                              : cti_string_take(shards->context, path);
-    return shards->path && (is_index(shards->path) ? open_index : open_one)(shards);
+    return shards->path && (is_index(shards->path) ? index_open : shard_open)(shards);
 }
 
-static bool open_shards(ct_context *context, const char *op, const char *path, bool checks,
+static bool shards_open(ct_context *context, const char *op, const char *path, bool checks,
                         cti_shards *shards) {
     cti_os_about about;
     *shards = (cti_shards){.context = context, .op = op, .checks = checks};
@@ -245,7 +247,7 @@ static bool open_shards(ct_context *context, const char *op, const char *path, b
         .head = {is_folder ? CTI_MODEL_INDEX : name, is_folder ? CTI_MODEL_FILE : NULL}};
     bool ok = false, again = folder != NULL;
     while (again && cti_set_read_begin(&reading)) {
-        ok = cti_set_read_end(&reading, open_found(shards, path, is_folder), &again);
+        ok = cti_set_read_end(&reading, shards_open_found(shards, path, is_folder), &again);
         if (!ok) cti_shards_close(shards);
     }
     cti_path_free(context, folder);
@@ -253,12 +255,12 @@ static bool open_shards(ct_context *context, const char *op, const char *path, b
 }
 
 bool cti_shards_open(ct_context *context, const char *op, const char *path, cti_shards *shards) {
-    return open_shards(context, op, path, false, shards);
+    return shards_open(context, op, path, false, shards);
 }
 
 bool cti_shards_open_checked(ct_context *context, const char *op, const char *path,
                              cti_shards *shards) {
-    return open_shards(context, op, path, true, shards);
+    return shards_open(context, op, path, true, shards);
 }
 
 int64_t cti_shards_find(const cti_shards *shards, cti_text name) {

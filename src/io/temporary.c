@@ -21,27 +21,27 @@ enum {
 
 /* ---- names ---- */
 
-static uint64_t mix(uint64_t x) { /* the output function of splitmix64 */
+static uint64_t tag_mix(uint64_t x) { /* the output function of splitmix64 */
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
     x = (x ^ x >> 27) * 0x94D049BB133111EBu;
     return x ^ x >> 31;
 }
 
-static void write_hex(char *out, uint64_t x, int digits) {
+static void hex_write(char *out, uint64_t x, int digits) {
     for (int i = 0; i < digits; i++) out[i] = "0123456789abcdef"[x >> 4 * i & 15];
 }
 
 /* Writes a hash of the process. If two processes have the same tag, neither removes the other's
  * stale files under CTI_LOCK_PROCESS; a third process will. */
-static void write_tag(char out[TAG]) {
+static void tag_write(char out[TAG]) {
     static const char here;
-    write_hex(out, mix(cti_os_process() << 32 ^ (uint64_t)(uintptr_t)&here), TAG);
+    hex_write(out, tag_mix(cti_os_process() << 32 ^ (uint64_t)(uintptr_t)&here), TAG);
 }
 
 /* The digits need not be unpredictable, because cti_os_create refuses a name that exists. */
 static uint64_t random_digits(const void *here, int attempt) {
     const uint64_t x = cti_os_entropy() ^ (uint64_t)(uintptr_t)here << 3;
-    return mix(x + (uint64_t)attempt * 0x9E3779B97F4A7C15u);
+    return tag_mix(x + (uint64_t)attempt * 0x9E3779B97F4A7C15u);
 }
 
 static bool is_temporary(const char *name, const char *end) {
@@ -63,9 +63,9 @@ int cti_temporary_open(char *path, size_t folder, unsigned mode, bool in_set, ct
     char *name = path + folder;
     bool locks = true;
     memcpy(name, stem, STEM);
-    write_tag(name + STEM);
+    tag_write(name + STEM);
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-        write_hex(name + STEM + TAG, random_digits(&mode, attempt), TEMPORARY_DIGITS - TAG);
+        hex_write(name + STEM + TAG, random_digits(&mode, attempt), TEMPORARY_DIGITS - TAG);
         strcpy(name + STEM + TEMPORARY_DIGITS, locks ? end : unlocked_end);
         const int fd = cti_os_create(path, mode);
         if (fd < 0 && errno != EEXIST) return -1;
@@ -88,7 +88,7 @@ void cti_temporary_remove_dead(char *path, size_t folder, bool of_sets, cti_lock
     char *name = path + folder, own[CTI_TEMPORARY_NAME], first = *name;
     if (lock == CTI_LOCK_NONE) return;
     memcpy(own, stem, STEM);
-    write_tag(own + STEM);
+    tag_write(own + STEM);
     *name = 0;
     cti_os_folder *list = cti_os_folder_open(path);
     *name = first;

@@ -25,7 +25,7 @@ bool cti_safetensors_fits(cti_file_dtype from, ct_dtype to) {
     return false;
 }
 
-static inline uint64_t read_little(const unsigned char *byte, int size) {
+static inline uint64_t little_endian_read(const unsigned char *byte, int size) {
     uint64_t bits = 0;
     for (int i = 0; i < size; i++) bits |= (uint64_t)byte[i] << 8 * i;
     return bits;
@@ -48,12 +48,14 @@ static void to_f32(cti_file_dtype from, const unsigned char *in, char *out, int6
         uint32_t bits = 0;
         float value;
         switch (from) {
-        case CTI_FILE_F16: bits = cti_f16_widen((uint32_t)read_little(in + 2 * i, 2)); break;
-        case CTI_FILE_BF16: bits = cti_bf16_widen((uint32_t)read_little(in + 2 * i, 2)); break;
-        case CTI_FILE_F32: bits = (uint32_t)read_little(in + 4 * i, 4); break;
+        case CTI_FILE_F16: bits = cti_f16_widen((uint32_t)little_endian_read(in + 2 * i, 2)); break;
+        case CTI_FILE_BF16:
+            bits = cti_bf16_widen((uint32_t)little_endian_read(in + 2 * i, 2));
+            break;
+        case CTI_FILE_F32: bits = (uint32_t)little_endian_read(in + 4 * i, 4); break;
         default:
             CTI_ASSERT(from == CTI_FILE_F64);
-            value = (float)as_double(read_little(in + 8 * i, 8));
+            value = (float)as_double(little_endian_read(in + 8 * i, 8));
             memcpy(&bits, &value, 4);
         }
         memcpy(out + 4 * i, &bits, 4);
@@ -62,10 +64,11 @@ static void to_f32(cti_file_dtype from, const unsigned char *in, char *out, int6
 
 static double real_of(cti_file_dtype from, const unsigned char *in) {
     switch (from) {
-    case CTI_FILE_F16: return (double)as_float(cti_f16_widen((uint32_t)read_little(in, 2)));
-    case CTI_FILE_BF16: return (double)as_float(cti_bf16_widen((uint32_t)read_little(in, 2)));
-    case CTI_FILE_F32: return (double)as_float((uint32_t)read_little(in, 4));
-    default: CTI_ASSERT(from == CTI_FILE_F64); return as_double(read_little(in, 8));
+    case CTI_FILE_F16: return (double)as_float(cti_f16_widen((uint32_t)little_endian_read(in, 2)));
+    case CTI_FILE_BF16:
+        return (double)as_float(cti_bf16_widen((uint32_t)little_endian_read(in, 2)));
+    case CTI_FILE_F32: return (double)as_float((uint32_t)little_endian_read(in, 4));
+    default: CTI_ASSERT(from == CTI_FILE_F64); return as_double(little_endian_read(in, 8));
     }
 }
 
@@ -81,7 +84,7 @@ static void to_f64(cti_file_dtype from, const unsigned char *in, char *out, int6
 static void to_bf16(cti_file_dtype from, const unsigned char *in, char *out, int64_t n) {
     const int64_t size = cti_file_dtype_bits(from) / 8;
     for (int64_t i = 0; i < n; i++) {
-        const uint16_t bits = from == CTI_FILE_BF16 ? (uint16_t)read_little(in + 2 * i, 2)
+        const uint16_t bits = from == CTI_FILE_BF16 ? (uint16_t)little_endian_read(in + 2 * i, 2)
                                                     : cti_bf16_narrow(real_of(from, in + size * i));
         memcpy(out + 2 * i, &bits, 2);
     }
@@ -93,7 +96,7 @@ static int64_t to_i64(cti_file_dtype from, const unsigned char *in, char *out, i
     const int size = cti_file_dtype_bits(from) / 8;
     const uint64_t sign = UINT64_C(1) << (8 * size - 1);
     for (int64_t i = 0; i < n; i++) {
-        uint64_t bits = read_little(in + size * i, size);
+        uint64_t bits = little_endian_read(in + size * i, size);
         if (from == CTI_FILE_U64 && bits > INT64_MAX) return i;
         if (is_signed) bits = (bits ^ sign) - sign;
         memcpy(out + 8 * i, &bits, 8);
@@ -110,7 +113,7 @@ static int64_t to_bool(const unsigned char *in, char *out, int64_t n) {
     return n;
 }
 
-static bool refuse_bool(const cti_file_tensor *from, int byte, int64_t i) {
+static bool bool_refuse(const cti_file_tensor *from, int byte, int64_t i) {
     const cti_file *file = &from->header->file;
     return ct_fail(file->context, CT_ERR_FORMAT,
                    "%s: %s: tensor \"%s\": the byte of a bool is %d, not 0 or 1, at byte %lld",
@@ -118,7 +121,7 @@ static bool refuse_bool(const cti_file_tensor *from, int byte, int64_t i) {
                    (long long)(from->header->data + from->begin + i));
 }
 
-static bool refuse_u64(const cti_file_tensor *from, uint64_t value, int64_t i) {
+static bool u64_refuse(const cti_file_tensor *from, uint64_t value, int64_t i) {
     const cti_file *file = &from->header->file;
     return ct_fail(file->context, CT_ERR_DTYPE,
                    "%s: %s: tensor \"%s\": the U64 %llu is beyond i64, at byte %lld", file->op,
@@ -149,11 +152,12 @@ bool cti_safetensors_read(const cti_file_tensor *from, int64_t first, int64_t co
         case CT_BF16: to_bf16(from->dtype, chunk, out, n); break;
         case CT_I64:
             wrong = to_i64(from->dtype, chunk, out, n);
-            ok = wrong == n || refuse_u64(from, read_little(chunk + 8 * wrong, 8), i + wrong);
+            ok =
+                wrong == n || u64_refuse(from, little_endian_read(chunk + 8 * wrong, 8), i + wrong);
             break;
         case CT_BOOL:
             wrong = to_bool(chunk, out, n);
-            ok = wrong == n || refuse_bool(from, chunk[wrong], i + wrong);
+            ok = wrong == n || bool_refuse(from, chunk[wrong], i + wrong);
             break;
         }
     }

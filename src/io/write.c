@@ -11,7 +11,7 @@ enum { WRITE_CHUNK = 1 << 16 }; /* bytes converted and written at a time */
 
 /* ---- checks ---- */
 
-static bool check_text(ct_context *context, const char *op, const char *path, const char *what,
+static bool text_check(ct_context *context, const char *op, const char *path, const char *what,
                        const char *text) {
     if (cti_json_utf8(text, strlen(text)) == strlen(text)) return true;
     return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: %s is not UTF-8 at byte %zu", op, path, what,
@@ -21,23 +21,23 @@ static bool check_text(ct_context *context, const char *op, const char *path, co
 static int by_string(const void *a, const void *b) { return strcmp(a, b); }
 
 /* Sorts the strings and checks that no two are equal. */
-static bool check_twice(ct_context *context, const char *op, const char *path, const char *what,
-                        const void **string, int64_t n) {
+static bool names_check_twice(ct_context *context, const char *op, const char *path,
+                              const char *what, const void **string, int64_t n) {
     if (!cti_list_sort(context, string, n, by_string)) return false;
     const char *repeat = cti_list_repeat(string, n, by_string);
     return !repeat || ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: %s \"%s\" is there twice", op,
                               path, what, NAME(cti_text_of(repeat)));
 }
 
-static bool check_metadata(ct_context *context, const char *op, const char *path,
+static bool metadata_check(ct_context *context, const char *op, const char *path,
                            const char *const *metadata) {
     int64_t n = 0;
     for (; metadata && metadata[2 * n]; n++) {
         if (!metadata[2 * n + 1])
             return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: a metadata key without a value", op,
                            path);
-        if (!check_text(context, op, path, "a metadata key", metadata[2 * n]) ||
-            !check_text(context, op, path, "a metadata value", metadata[2 * n + 1])) {
+        if (!text_check(context, op, path, "a metadata key", metadata[2 * n]) ||
+            !text_check(context, op, path, "a metadata value", metadata[2 * n + 1])) {
             return false;
         }
     }
@@ -45,17 +45,17 @@ static bool check_metadata(ct_context *context, const char *op, const char *path
     const void **key = cti_take(context, bytes);
     if (!key) return false;
     for (int64_t i = 0; i < n; i++) key[i] = metadata[2 * i];
-    bool ok = check_twice(context, op, path, "metadata key", key, n);
+    bool ok = names_check_twice(context, op, path, "metadata key", key, n);
     cti_give(context, key, bytes);
     return ok;
 }
 
-static bool check_written_tensor(ct_context *context, const char *op, const char *path,
+static bool written_tensor_check(ct_context *context, const char *op, const char *path,
                                  const ct_named *named, int64_t i) {
     if (!named->name)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: the name of tensor %lld is NULL", op,
                        path, (long long)i);
-    if (!check_text(context, op, path, "a name", named->name)) return false;
+    if (!text_check(context, op, path, "a name", named->name)) return false;
     if (strcmp(named->name, "__metadata__") == 0)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: no tensor can have the name __metadata__",
                        op, path);
@@ -73,14 +73,14 @@ bool cti_safetensors_check(ct_context *context, const char *op, const char *path
     if (opts.shard_bytes < 0)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: shard_bytes is %lld, must be at least 0",
                        op, path, (long long)opts.shard_bytes);
-    if (!check_metadata(context, op, path, opts.metadata)) return false;
+    if (!metadata_check(context, op, path, opts.metadata)) return false;
     for (int64_t i = 0; i < n; i++)
-        if (!check_written_tensor(context, op, path, &named[i], i)) return false;
+        if (!written_tensor_check(context, op, path, &named[i], i)) return false;
     size_t bytes = cti_bytes(n, sizeof(void *));
     const void **name = cti_take(context, bytes);
     if (!name) return false;
     for (int64_t i = 0; i < n; i++) name[i] = named[i].name;
-    bool ok = check_twice(context, op, path, "tensor", name, n);
+    bool ok = names_check_twice(context, op, path, "tensor", name, n);
     cti_give(context, name, bytes);
     return ok;
 }
@@ -122,7 +122,7 @@ int64_t cti_file_bytes(const ct_tensor *tensor, ct_file_float floats) {
 
 /* ---- the header ---- */
 
-static void write_metadata(cti_writer *out, const char *const *metadata) {
+static void metadata_write(cti_writer *out, const char *const *metadata) {
     cti_string_write(out, "\"__metadata__\":{");
     for (int64_t i = 0; metadata[i]; i += 2) {
         if (i) cti_string_write(out, ",");
@@ -133,7 +133,7 @@ static void write_metadata(cti_writer *out, const char *const *metadata) {
     cti_string_write(out, "}");
 }
 
-static int64_t write_entry(cti_writer *out, const ct_named *named, ct_file_float floats,
+static int64_t entry_write(cti_writer *out, const ct_named *named, ct_file_float floats,
                            int64_t begin) {
     const ct_tensor *tensor = named->tensor;
     int64_t end = begin + cti_file_bytes(tensor, floats);
@@ -181,19 +181,19 @@ static file_order order_of(const ct_named *named, int64_t n, ct_file_float float
 
 /* Writes the length, then the JSON, padded with spaces so that the data begin at a multiple of 8.
  */
-static void write_header(cti_writer *out, const ct_named *named, int64_t n, ct_save_opts opts,
+static void header_write(cti_writer *out, const ct_named *named, int64_t n, ct_save_opts opts,
                          uint64_t length) {
     const char *const *metadata = opts.metadata;
     for (int i = 0; i < 8; i++) cti_bytes_write(out, &(char){(char)(length >> 8 * i & 0xFF)}, 1);
     cti_string_write(out, "{");
     bool first = !(metadata && metadata[0]);
-    if (!first) write_metadata(out, metadata);
+    if (!first) metadata_write(out, metadata);
     int64_t offset = 0;
     file_order order = order_of(named, n, opts.floats);
     for (const ct_named *entry = next(&order); entry; entry = next(&order)) {
         if (!first) cti_string_write(out, ",");
         first = false;
-        offset = write_entry(out, entry, opts.floats, offset);
+        offset = entry_write(out, entry, opts.floats, offset);
     }
     cti_string_write(out, "}");
     while (out->used % 8) cti_string_write(out, " ");
@@ -209,7 +209,7 @@ static bool little_endian(void) {
 }
 
 /* Copies elements [first, first + n) of a tensor, in row-major order, into out. */
-static void gather_elements(const ct_tensor *tensor, int64_t first, int64_t n, char *out) {
+static void elements_gather(const ct_tensor *tensor, int64_t first, int64_t n, char *out) {
     const size_t size = cti_dtype_size(tensor->dtype);
     if (tensor->contiguous) {
         memcpy(out, tensor->data + (size_t)first * size, (size_t)n * size);
@@ -254,7 +254,7 @@ static double real_at(ct_dtype dtype, const char *at) {
 }
 
 /* The bits of an element as the file has it, in their lowest bytes. */
-static uint64_t encode(ct_dtype from, cti_file_dtype to, const char *at) {
+static uint64_t elements_encode(ct_dtype from, cti_file_dtype to, const char *at) {
     uint64_t bits = 0;
     uint32_t low;
     uint16_t half;
@@ -281,17 +281,17 @@ static uint64_t encode(ct_dtype from, cti_file_dtype to, const char *at) {
 
 /* Writes a tensor in chunks, which are converted in place: from the first element on, or from the
  * last one on if elements become larger (bf16). */
-static bool write_converted(const cti_file_new *file, const ct_tensor *tensor, cti_file_dtype to) {
+static bool converted_write(const cti_file_new *file, const ct_tensor *tensor, cti_file_dtype to) {
     char *chunk = cti_take(file->context, WRITE_CHUNK);
     bool ok = chunk != NULL;
     const int64_t size = (int64_t)cti_dtype_size(tensor->dtype),
                   bytes = cti_file_dtype_bits(to) / 8, step = WRITE_CHUNK / cti_max(size, bytes);
     for (int64_t i = 0; ok && i < tensor->numel; i += step) {
         const int64_t n = cti_min(tensor->numel - i, step);
-        gather_elements(tensor, i, n, chunk);
+        elements_gather(tensor, i, n, chunk);
         for (int64_t j = 0; j < n; j++) {
             const int64_t at = bytes > size ? n - 1 - j : j;
-            const uint64_t bits = encode(tensor->dtype, to, chunk + at * size);
+            const uint64_t bits = elements_encode(tensor->dtype, to, chunk + at * size);
             for (int64_t b = 0; b < bytes; b++)
                 chunk[at * bytes + b] = (char)(bits >> 8 * b & 0xFF);
         }
@@ -301,20 +301,20 @@ static bool write_converted(const cti_file_new *file, const ct_tensor *tensor, c
     return ok;
 }
 
-static bool write_tensor(const cti_file_new *file, const ct_tensor *tensor, ct_file_float floats) {
+static bool tensor_write(const cti_file_new *file, const ct_tensor *tensor, ct_file_float floats) {
     const cti_file_dtype to = stored_as(tensor->dtype, floats);
     const size_t size = cti_dtype_size(tensor->dtype);
     if (tensor->numel == 0) return true;
     if (tensor->contiguous && to == stored_as(tensor->dtype, CT_FILE_SAME) &&
         (size == 1 || little_endian()))
         return cti_file_new_write(file, tensor->data, (size_t)tensor->numel * size);
-    return write_converted(file, tensor, to);
+    return converted_write(file, tensor, to);
 }
 
 bool cti_safetensors_write(const cti_file_new *file, const ct_named *named, int64_t n,
                            ct_save_opts opts) {
     cti_writer out = {0}; /* without a buffer it measures the header */
-    write_header(&out, named, n, opts, 0);
+    header_write(&out, named, n, opts, 0);
     if (out.used - 8 > CTI_LARGEST_HEADER) {
         return ct_fail(file->context, CT_ERR_ARGUMENT, "%s: %s: a header of %zu bytes, over %d",
                        file->op, file->path, out.used - 8, CTI_LARGEST_HEADER);
@@ -323,11 +323,11 @@ bool cti_safetensors_write(const cti_file_new *file, const ct_named *named, int6
     char *header = cti_take(file->context, bytes);
     if (!header) return false;
     out = (cti_writer){.at = header, .size = bytes};
-    write_header(&out, named, n, opts, bytes - 8);
+    header_write(&out, named, n, opts, bytes - 8);
     bool ok = cti_file_new_write(file, header, bytes);
     cti_give(file->context, header, bytes);
     file_order order = order_of(named, n, opts.floats);
     for (const ct_named *entry = next(&order); ok && entry; entry = next(&order))
-        ok = write_tensor(file, entry->tensor, opts.floats);
+        ok = tensor_write(file, entry->tensor, opts.floats);
     return ok;
 }

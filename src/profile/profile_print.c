@@ -9,7 +9,7 @@ static double milliseconds(int64_t nanoseconds) { return (double)nanoseconds * 1
 static int64_t total_time(const cti_profile_row *row) { return row->time[0] + row->time[1]; }
 
 /* Prints a name behind `indent` spaces, padded to `width` characters. */
-static void print_region_name(FILE *file, int indent, const char *name, int width) {
+static void region_name_print(FILE *file, int indent, const char *name, int width) {
     fprintf(file, "%*s", indent, "");
     for (const char *c = name; *c; c++)
         fputc((unsigned char)*c < ' ' || *c == 127 ? '?' : *c, file);
@@ -18,16 +18,16 @@ static void print_region_name(FILE *file, int indent, const char *name, int widt
 }
 
 /* Prints a count, or "-" if it is 0. */
-static void put_count(FILE *file, int64_t count) {
+static void count_put(FILE *file, int64_t count) {
     if (count) fprintf(file, "  %8lld", (long long)count);
     else fprintf(file, "  %8s", "-");
 }
-static void print_number(FILE *file, int width, int digits, bool shown, double number) {
+static void number_print(FILE *file, int width, int digits, bool shown, double number) {
     if (shown) fprintf(file, "  %*.*f", width, digits, number);
     else fprintf(file, "  %*s", width, "-");
 }
 
-static void put_share(FILE *file, int64_t time, int64_t wall) {
+static void share_put(FILE *file, int64_t time, int64_t wall) {
     fprintf(file, "  %5.1f %%", wall > 0 ? 100 * (double)time / (double)wall : 0);
 }
 
@@ -42,19 +42,19 @@ static int name_width(const cti_profile_table *table) {
     return width;
 }
 
-static void print_op(FILE *file, const cti_profile_row *row, int width, int64_t wall) {
+static void op_print(FILE *file, const cti_profile_row *row, int width, int64_t wall) {
     const int64_t time = total_time(row);
-    print_region_name(file, 0, row->name, width);
+    region_name_print(file, 0, row->name, width);
     for (int b = 0; b < 2; b++) {
-        put_count(file, row->calls[b]);
-        print_number(file, 9, 2, row->calls[b], milliseconds(row->time[b]));
+        count_put(file, row->calls[b]);
+        number_print(file, 9, 2, row->calls[b], milliseconds(row->time[b]));
     }
-    put_share(file, time, wall);
-    print_number(file, 7, 1, row->flops > 0 && time > 0, row->flops / (double)time);
-    print_number(file, 7, 1, row->flops == 0 && row->bytes && time > 0,
+    share_put(file, time, wall);
+    number_print(file, 7, 1, row->flops > 0 && time > 0, row->flops / (double)time);
+    number_print(file, 7, 1, row->flops == 0 && row->bytes && time > 0,
                  (double)row->bytes / (double)time);
-    print_number(file, 8, 2, row->made, (double)row->made * 1e-6);
-    print_number(file, 8, 2, row->kept, (double)row->kept * 1e-6);
+    number_print(file, 8, 2, row->made, (double)row->made * 1e-6);
+    number_print(file, 8, 2, row->kept, (double)row->kept * 1e-6);
     fputc('\n', file);
 }
 
@@ -70,7 +70,7 @@ static int longest(const cti_profile_table *table, const bool *listed) {
     return best;
 }
 
-static void put_ops(FILE *file, const cti_profile *p, int64_t wall) {
+static void ops_put(FILE *file, const cti_profile *p, int64_t wall) {
     const cti_profile_table *table = &p->ops;
     const int width = name_width(table);
     bool listed[CT_PROFILE_OPS + CTI_PROFILE_FIRST] = {false};
@@ -81,11 +81,11 @@ static void put_ops(FILE *file, const cti_profile *p, int64_t wall) {
     for (int i = longest(table, listed); i >= 0; i = longest(table, listed)) {
         listed[i] = true;
         inside += total_time(&table->row[i]);
-        print_op(file, &table->row[i], width, wall);
+        op_print(file, &table->row[i], width, wall);
     }
-    print_region_name(file, 0, "outside ops", width);
+    region_name_print(file, 0, "outside ops", width);
     fprintf(file, "  %8s  %9.2f  %8s  %9s", "", milliseconds(wall - inside), "", "");
-    put_share(file, wall - inside, wall);
+    share_put(file, wall - inside, wall);
     fputc('\n', file);
 }
 
@@ -98,7 +98,7 @@ typedef struct {
     int depth;
 } module_total;
 
-static void sum_modules(const cti_profile_table *table, module_total *sum) {
+static void modules_sum(const cti_profile_table *table, module_total *sum) {
     for (int i = 0; i < table->count; i++) {
         const cti_profile_row *row = &table->row[i];
         sum[i] = (module_total){.time = {row->time[0], row->time[1]}};
@@ -125,31 +125,31 @@ static int next_in_tree(const cti_profile_table *table, int i) {
     return next;
 }
 
-static void put_module(FILE *file, const cti_profile_row *row, const module_total *sum, int width,
+static void module_put(FILE *file, const cti_profile_row *row, const module_total *sum, int width,
                        int64_t wall) {
-    print_region_name(file, 2 * sum->depth, row->name, width);
-    put_count(file, row->calls[0] + row->calls[1]);
+    region_name_print(file, 2 * sum->depth, row->name, width);
+    count_put(file, row->calls[0] + row->calls[1]);
     for (int b = 0; b < 2; b++)
-        print_number(file, 9, 2, sum->time[b] > 0, milliseconds(sum->time[b]));
-    put_share(file, sum->time[0] + sum->time[1], wall);
+        number_print(file, 9, 2, sum->time[b] > 0, milliseconds(sum->time[b]));
+    share_put(file, sum->time[0] + sum->time[1], wall);
     fprintf(file, "  %9.2f", milliseconds(total_time(row)));
-    put_share(file, total_time(row), wall);
+    share_put(file, total_time(row), wall);
     fputc('\n', file);
 }
 
-static void put_modules(FILE *file, const cti_profile *p, int64_t wall) {
+static void modules_put(FILE *file, const cti_profile *p, int64_t wall) {
     const cti_profile_table *table = &p->modules;
     module_total sum[CT_PROFILE_MODULES + CTI_PROFILE_FIRST];
     const int width = name_width(table) + 8;
-    sum_modules(table, sum);
+    modules_sum(table, sum);
     fprintf(file, "\n%*s  %8s  %29s  %18s\n", width, "", "", "with all inside", "its own");
     fprintf(file, "%-*s  %8s  %9s  %9s  %7s  %9s  %7s\n", width, "module", "calls", "forward",
             "backward", "share", "ms", "share");
     int i = next_child(table, CTI_PROFILE_NONE, 0);
     for (; i; i = next_in_tree(table, i))
         if (sum[i].time[0] + sum[i].time[1] > 0)
-            put_module(file, &table->row[i], &sum[i], width, wall);
-    put_module(file, &table->row[CTI_PROFILE_NONE], &sum[CTI_PROFILE_NONE], width, wall);
+            module_put(file, &table->row[i], &sum[i], width, wall);
+    module_put(file, &table->row[CTI_PROFILE_NONE], &sum[CTI_PROFILE_NONE], width, wall);
 }
 
 void ct_profile_print(ct_context *context, FILE *file) {
@@ -167,8 +167,8 @@ void ct_profile_print(ct_context *context, FILE *file) {
         const int64_t wall = cti_profile_wall(p);
         fprintf(file, "Profile of %.1f ms, %s, %d thread%s\n\n", milliseconds(wall),
                 ct_isa_name(context), ct_threads(context), ct_threads(context) == 1 ? "" : "s");
-        put_ops(file, p, wall);
-        put_modules(file, p, wall);
+        ops_put(file, p, wall);
+        modules_put(file, p, wall);
         if (p->dropped)
             fprintf(file, "\nThe trace has the first %lld calls; %lld later ones did not fit.\n",
                     (long long)p->events_count, (long long)p->dropped);

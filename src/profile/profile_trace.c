@@ -23,7 +23,7 @@ typedef struct {
     char buffer[BUFFER];
 } trace;
 
-static void flush(trace *t) {
+static void trace_flush(trace *t) {
     t->ok = t->ok && cti_file_new_write(t->file, t->buffer, t->out.used);
     t->out.used = 0;
 }
@@ -38,7 +38,7 @@ CT_FORMAT(2, 3) static void trace_put(trace *t, const char *format, ...) {
 }
 
 /* Writes a name between quotes. Bytes that are not UTF-8 become "?". */
-static void put_string(trace *t, const char *string) {
+static void string_put(trace *t, const char *string) {
     char text[CTI_NAME_SIZE];
     const size_t size = strlen(string);
     memcpy(text, string, size + 1);
@@ -48,7 +48,7 @@ static void put_string(trace *t, const char *string) {
 }
 
 /* Writes a time of `time` nanoseconds in microseconds. */
-static void put_time(trace *t, const char *key, int64_t time) {
+static void time_put(trace *t, const char *key, int64_t time) {
     trace_put(t, ",\"%s\":%" PRId64 ".%03d", key, time / 1000, (int)(time % 1000));
 }
 
@@ -74,15 +74,15 @@ static const char *category(const cti_profile_event *e) {
     return e->kind == CTI_SPAN_UPDATE ? "update" : "forward";
 }
 
-static void put_event(trace *t, const cti_profile *p, const cti_profile_event *e) {
+static void event_put(trace *t, const cti_profile *p, const cti_profile_event *e) {
     const char *module = p->modules.row[e->module].name;
     trace_put(t, ",\n{\"name\":");
-    put_string(t, e->kind == CTI_SPAN_MODULE ? module : p->ops.row[e->op].name);
+    string_put(t, e->kind == CTI_SPAN_MODULE ? module : p->ops.row[e->op].name);
     trace_put(t, ",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":1", category(e));
-    put_time(t, "ts", e->start);
-    put_time(t, "dur", e->duration);
+    time_put(t, "ts", e->start);
+    time_put(t, "dur", e->duration);
     trace_put(t, ",\"args\":{\"module\":");
-    put_string(t, module);
+    string_put(t, module);
     if (e->shapes_count) {
         trace_put(t, ",\"shapes\":\"");
         trace_shapes(t, p->shapes + e->shapes, e->shapes_count);
@@ -91,9 +91,9 @@ static void put_event(trace *t, const cti_profile *p, const cti_profile_event *e
     trace_put(t, "}}");
 }
 
-static void put_memory(trace *t, const cti_profile_event *e) {
+static void memory_put(trace *t, const cti_profile_event *e) {
     trace_put(t, ",\n{\"name\":\"memory in use\",\"ph\":\"C\",\"pid\":1");
-    put_time(t, "ts", e->start + e->duration);
+    time_put(t, "ts", e->start + e->duration);
     trace_put(t, ",\"args\":{\"bytes\":%" PRId64 "}}", e->live);
 }
 
@@ -107,13 +107,13 @@ static void trace_all(trace *t, const ct_context *context) {
         t, "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":\"cotangent\"}}");
     for (int64_t i = 0; t->ok && i < p->events_count; i++) {
         const cti_profile_event *e = &p->event[i];
-        put_event(t, p, e);
-        if (e->live != live) put_memory(t, e);
+        event_put(t, p, e);
+        if (e->live != live) memory_put(t, e);
         live = e->live;
-        if (t->out.used > BUFFER / 2) flush(t);
+        if (t->out.used > BUFFER / 2) trace_flush(t);
     }
     trace_put(t, "\n]}\n");
-    flush(t);
+    trace_flush(t);
 }
 
 bool ct_profile_trace(ct_context *context, const char *path) {
