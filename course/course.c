@@ -335,30 +335,46 @@ static const ct_op settled = {
  * course_forward_first at the same inputs has told it. */
 typedef struct {
     const char *what;
-    ct_fn yours;
-    void *arg;
-    const course_function *own;
-    void *own_arg;
+    ct_fn yours, own; /* own: NULL if it is not known */
+    int beside;       /* how often yours was called although no gradient was wanted */
+    void *arg, *own_arg;
 } judged_function;
 
+static struct {
+    ct_fn own;
+    void *arg;
+} told_forward;
+void course_own_forward(ct_fn own, void *arg) { told_forward.own = own, told_forward.arg = arg; }
+
+static ct_tensor *own_of_first(ct_tensor *const *in, int n, void *arg) {
+    (void)arg;
+    return course_as_yours(first_forward.f, in, n, first_forward.arg);
+}
+
 static void find_own_forward(judged_function *judged, ct_tensor *const *in, int n) {
-    if (n != first_forward.n || memcmp(in, first_forward.in, (size_t)n * sizeof *in)) return;
-    judged->own = first_forward.f, judged->own_arg = first_forward.arg;
+    judged->own = told_forward.own, judged->own_arg = told_forward.arg;
+    told_forward.own = NULL;
+    if (judged->own) return;
+    if (n == first_forward.n && !memcmp(in, first_forward.in, (size_t)n * sizeof *in))
+        judged->own = own_of_first;
 }
 
 /* Differences are taken of the judge's forward: one that is right only where it was compared would
  * else make any gradient right. Yours must be the same function everywhere. */
 static ct_tensor *judge_forward(ct_tensor *const *in, int n, void *arg) {
-    const judged_function *judged = arg;
+    judged_function *judged = arg;
     const ct_rng before = ct_rng_get(context);
     /* the judge's first: a forward may change its inputs, which the checker finds */
     ct_scope scope = ct_scope_open_no_grad(context);
-    ct_tensor *own = judged->own ? course_as_yours(judged->own, in, n, judged->own_arg) : NULL;
+    ct_tensor *own = judged->own ? judged->own(in, n, judged->own_arg) : NULL;
     own = own ? ct_scope_return(scope, own) : NULL;
     if (!own) ct_scope_close(scope);
     bool wanted = false;
     for (int i = 0; i < n; i++) wanted = wanted || (in[i] && ct_requires_grad(in[i]));
-    if (own && !wanted) return own;
+    /* of what only differences need, yours is called for the first ones: it may keep something from
+     * one call for another */
+    enum { BESIDE = 48 };
+    if (own && !wanted && judged->beside++ >= BESIDE) return own;
     ct_rng_set(context, before);
     ct_tensor *yours = judged->yours(in, n, judged->arg);
     if (own && yours && !course_same(yours, own, 1e-9)) {

@@ -101,13 +101,21 @@ void course_forward(const char *what, const course_function *f, void *arg, ct_te
 void course_forward_first(const char *what, const course_function *f, void *arg,
                           ct_tensor *const *in, int n, double tolerance);
 
+/* Gives back the points that course_forward_first takes for a forward whose mistakes have names:
+ * for a gradient on which those have no influence. */
+void course_forgive(void);
+
 /* f->variant with the mistakes that course_forward_first has found, if any. course_gradient_as
  * compares the student's gradient with its gradient. */
 ct_tensor *course_as_yours(const course_function *f, ct_tensor *const *in, int n, void *arg);
 
 /* ---- gradients ---- */
 
-/* Checks the gradients of ct_apply(op, in, n, attrs), or of a function, by ct_gradcheck. */
+/* Checks the gradients of ct_apply(op, in, n, attrs), or of a function, by ct_gradcheck.
+ * Differences are taken of the judge's own forward, which course_own_forward tells for the next
+ * check, or a course_forward_first at the same tensors. Without it they are taken of the student's,
+ * so a forward that is right only now and then could make any gradient right. */
+void course_own_forward(ct_fn own, void *arg);
 void course_gradient(const char *what, const ct_op *op, const void *attrs, ct_tensor *const *in,
                      int n, ct_gradcheck_opts opts);
 void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const *in, int n,

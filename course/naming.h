@@ -420,6 +420,24 @@ static void explain(const suspicion *s) {
     find_dependence(s, depends, sizeof depends);
 }
 
+/* Whether the same inputs give another result if other numbers stand beside the arrays: then a
+ * number beside one was read. The same code on the same numbers gives the same bits. */
+static bool reads_beside(const suspicion *s) {
+    ct_tensor *same = again(s, s->in, s->arg);
+    if (!same || !same_shape(same, s->got)) return false;
+    remote_guards(1);
+    ct_tensor *other = again(s, s->in, s->arg);
+    remote_guards(0);
+    if (!other || !same_shape(same, other)) return false;
+    const int64_t n = ct_numel(same);
+    double *a = values_of("comparing", same), *b = values_of("comparing", other),
+           *got = values_of("comparing", s->got);
+    const size_t bytes = (size_t)n * sizeof *a;
+    const bool reads = memcmp(a, got, bytes) == 0 && memcmp(a, b, bytes) != 0;
+    free(a), free(b), free(got);
+    return reads;
+}
+
 /* The mistakes found where `got` is wrong, and a hint. */
 static guess look_at(const course_function *f, void *arg, ct_tensor *const *in, int n, ct_rng rng,
                      ct_tensor *const *now, ct_tensor *got, ct_tensor *right, double tolerance) {
@@ -436,6 +454,13 @@ static guess look_at(const course_function *f, void *arg, ct_tensor *const *in, 
                    .tolerance = fmax(tolerance, 1e-9),
                    .got = got,
                    .right = right};
+    if (reads_beside(&s)) {
+        course_hint(
+            "forward reads out of bounds: the result depends on what stands before or behind "
+            "an array");
+        ct_rng_set(context, after);
+        return none;
+    }
     draw_inputs(&s);
     const guess found = mistake_of(&s);
     for (int i = 0; i < n; i++) {
@@ -485,6 +510,8 @@ void course_forward_first(const char *what, const course_function *f, void *arg,
     snprintf(wrongs_hint, sizeof wrongs_hint, "%s", hint);
     snprintf(also, sizeof also, "the forward is wrong, too: %s", wrongs_hint);
 }
+
+void course_forgive(void) { wrongs = (guess){0, 0}, *also = 0; }
 
 /* The test has found nothing else wrong. */
 static void end_with_wrongs(void) {

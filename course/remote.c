@@ -232,6 +232,13 @@ remote_memory_stats remote_memory(bool reset_peak) {
     return stats;
 }
 
+void remote_guards(int set) {
+    message_clear(&request);
+    put_number(&request, set);
+    if (ask(ASK_GUARDS, NULL, NULL) != ANSWER) no_answer();
+    remote_end(&answer);
+}
+
 void remote_stop(void) {
     message_clear(&request);
     if (ask(ASK_END, NULL, NULL) != ANSWER) no_answer();

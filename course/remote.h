@@ -62,6 +62,9 @@ typedef struct {
 } remote_memory_stats;
 remote_memory_stats remote_memory(bool reset_peak);
 
+/* Fills the guards around arrays with another set of numbers (1), or with the first again (0). */
+void remote_guards(int set);
+
 double remote_work(void); /* seconds of processor time that the submission has taken */
 /* From now on a request ends the test with this sentence when the submission has worked for so
  * many seconds more; NULL: only the test's limit holds. */

@@ -76,16 +76,32 @@ void sealed_says(const char *word, const char *format, ...) {
  *
  *     | GUARD bytes | the array | GUARD bytes |
  *
- * Both guards are full of one very large number: who reads there has a wrong result, also when it
- * is a maximum, and who writes there is found when the request ends. */
-enum { GUARD = 1024, GUARD_OF_BLOCK = 64, NO_CALL = -1 };
-static const double guard_number = 1.2345678912345678e300;
+ * A guard is full of very large numbers: who reads there has a wrong result, also when it is a
+ * maximum, and who writes there is found when the request ends. No two numbers of a guard, or at
+ * the same place of two neighbouring arrays, are equal, so a copy from one guard to another is
+ * found. There is a second set, of small numbers: a result that is another one with it shows a read
+ * out of bounds. */
+enum { GUARD = 1024, GUARD_OF_BLOCK = 64, SALTS = 64, NO_CALL = -1 };
+enum { NUMBERS = GUARD / sizeof(double) + SALTS };
+static double guard_numbers[2][NUMBERS];
+static int guard_set, next_salt;
+
+/* What the next array's guards are full of. */
+static const unsigned char *next_guard(void) {
+    if (guard_numbers[0][0] == 0)
+        for (int i = 0; i < NUMBERS; i++)
+            guard_numbers[0][i] = 1.2345678912345678e300 * (1 + i / 512.0),
+            guard_numbers[1][i] = 1.2345678912345678e-3 * (1 + i / 512.0);
+    next_salt = (next_salt + 1) % SALTS;
+    return (const unsigned char *)&guard_numbers[guard_set][next_salt];
+}
 
 typedef struct guarded guarded;
 struct guarded {
     guarded *next;
     char name[64];
     unsigned char *data;
+    const unsigned char *guard; /* what the guards are full of */
     size_t bytes, element;
     bool constant; /* the student's code must not change it */
     uint64_t hash; /* of its content, if it is constant */
@@ -107,33 +123,24 @@ static uint64_t hash_of(const unsigned char *data, size_t bytes) {
     return hash;
 }
 
-static unsigned char full_guard[GUARD]; /* what a guard is full of; it begins at its first byte */
-
-static void fill_guard(unsigned char *at, size_t bytes) {
-    if (!*full_guard)
-        for (size_t i = 0; i < GUARD; i += sizeof guard_number)
-            memcpy(full_guard + i, &guard_number, sizeof guard_number);
-    memcpy(at, full_guard, bytes);
-}
-
 /* The place of the first byte of a guard that has changed; `bytes`: none has. */
-static size_t changed_at(const unsigned char *at, size_t bytes) {
+static size_t first_changed(const unsigned char *at, const unsigned char *right, size_t bytes) {
     size_t i = 0;
-    if (memcmp(at, full_guard, bytes) == 0) return bytes;
-    while (i < bytes && at[i] == full_guard[i]) i++;
+    if (memcmp(at, right, bytes) == 0) return bytes;
+    while (i < bytes && at[i] == right[i]) i++;
     return i;
 }
 /* The place of the last byte that has changed, + 1; 0: none has. */
-static size_t changed_before(const unsigned char *at, size_t bytes) {
-    if (memcmp(at, full_guard, bytes) == 0) return 0;
-    while (bytes > 0 && at[bytes - 1] == full_guard[bytes - 1]) bytes--;
+static size_t last_changed(const unsigned char *at, const unsigned char *right, size_t bytes) {
+    if (memcmp(at, right, bytes) == 0) return 0;
+    while (bytes > 0 && at[bytes - 1] == right[bytes - 1]) bytes--;
     return bytes;
 }
 
 static void check_guards(const char *name, const unsigned char *data, size_t bytes, size_t element,
-                         size_t guard) {
-    const size_t behind = changed_at(data + bytes, guard),
-                 before = changed_before(data - guard, guard);
+                         const unsigned char *right, size_t guard) {
+    const size_t behind = first_changed(data + bytes, right, guard),
+                 before = last_changed(data - guard, right, guard);
     const size_t n = bytes / element;
     const char *word = "writes out of bounds";
     if (behind < guard)
@@ -156,7 +163,9 @@ static guarded *guarded_new(const char *name, size_t element, bool constant) {
 /* Sets the guards around an array whose content stands. */
 static void guarded_set(guarded *array, void *first, size_t bytes) {
     array->data = (unsigned char *)first + GUARD, array->bytes = bytes;
-    fill_guard(array->data - GUARD, GUARD), fill_guard(array->data + bytes, GUARD);
+    array->guard = next_guard();
+    memcpy(array->data - GUARD, array->guard, GUARD);
+    memcpy(array->data + bytes, array->guard, GUARD);
     if (array->constant) array->hash = hash_of(array->data, bytes);
 }
 
@@ -226,10 +235,11 @@ void sealed_free(void *block);
 typedef struct block block;
 struct block {
     block *before, *after;
+    const unsigned char *guard;
     size_t size, own; /* `own` is derived from the address: only a block of these has it */
 };
 enum { HEAD = (sizeof(block) + 15) / 16 * 16 + GUARD_OF_BLOCK, LOOKED_AT = 256 };
-static block blocks = {&blocks, &blocks, 0, 0};
+static block blocks = {&blocks, &blocks, NULL, 0, 0};
 
 static size_t own_mark(const block *b) { return (size_t)(uintptr_t)b ^ (size_t)0x5ea1ed0b10c5u; }
 static unsigned char *content_of(block *b) { return (unsigned char *)b + HEAD; }
@@ -238,16 +248,16 @@ static void check_block(block *b) {
     char name[64];
     snprintf(name, sizeof name, "a block of %zu bytes from malloc", b->size);
     check_guards(name, content_of(b), b->size, b->size % sizeof(double) ? 1 : sizeof(double),
-                 GUARD_OF_BLOCK);
+                 b->guard, GUARD_OF_BLOCK);
 }
 
 static void *block_new(size_t size, int fill) {
     block *b = size > (size_t)1 << 40 ? NULL : malloc(HEAD + size + GUARD_OF_BLOCK);
     if (!b) sealed_says(NO_MEMORY, "there is no room for %zu bytes more", size);
-    *b = (block){&blocks, blocks.after, size, own_mark(b)};
+    *b = (block){&blocks, blocks.after, next_guard(), size, own_mark(b)};
     b->after->before = b, blocks.after = b;
-    fill_guard(content_of(b) - GUARD_OF_BLOCK, GUARD_OF_BLOCK);
-    fill_guard(content_of(b) + size, GUARD_OF_BLOCK);
+    memcpy(content_of(b) - GUARD_OF_BLOCK, b->guard, GUARD_OF_BLOCK);
+    memcpy(content_of(b) + size, b->guard, GUARD_OF_BLOCK);
     memset(content_of(b), fill, size);
     return content_of(b);
 }
@@ -281,7 +291,7 @@ void *sealed_realloc(void *content, size_t size) {
 static void check_all(const char *who, int call, bool all) {
     for (guarded *array = arrays; array; array = array->next) {
         if (!all && array->call != NO_CALL && array->call != call) continue;
-        check_guards(array->name, array->data, array->bytes, array->element, GUARD);
+        check_guards(array->name, array->data, array->bytes, array->element, array->guard, GUARD);
         if (array->constant && hash_of(array->data, array->bytes) != array->hash)
             sealed_says("changes its input", "%s has changed %s, which others may still read", who,
                         array->name);
@@ -472,6 +482,11 @@ static message_kind do_function(message *in) {
     return ct_error(context) ? answer_error() : ANSWER;
 }
 
+static message_kind do_guards(message *in) {
+    guard_set = get_number(in) != 0, next_salt = 0;
+    return ANSWER;
+}
+
 static message_kind do_memory(message *in) {
     const ct_memory_stats memory = ct_memory(context);
     put_number(&answer, memory.live), put_number(&answer, memory.peak);
@@ -489,7 +504,7 @@ static message_kind do_end(message *in) {
 int main(void) {
     static message_kind (*const doing[])(message *) = {
         [ASK_CALL] = do_call,     [ASK_BACKWARD] = do_backward, [ASK_FUNCTION] = do_function,
-        [ASK_MEMORY] = do_memory, [ASK_END] = do_end,
+        [ASK_MEMORY] = do_memory, [ASK_END] = do_end,           [ASK_GUARDS] = do_guards,
     };
     setvbuf(stdout, NULL, _IOLBF, 0); /* a crash loses no line */
     context = ct_context_new((ct_context_opts){.threads = 1});

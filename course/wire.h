@@ -26,6 +26,7 @@ typedef enum {
     ASK_CALL = 1, /* call an op, and keep the call if a gradient is wanted */
     ASK_BACKWARD, /* the gradients of a kept call */
     ASK_FUNCTION, /* call a function of the exercise's adapter by its name */
+    ASK_GUARDS,   /* which of two sets of numbers new guards are full of */
     ASK_MEMORY,   /* the memory of the submission's context */
     ASK_GO_ON,    /* the answer to ANSWER_BACK */
     ASK_END,      /* the test has ended */

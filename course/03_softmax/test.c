@@ -364,10 +364,10 @@ static void softmax_large(ct_context *context) {
 static void gradient(ct_context *context, pair p) {
     const ct_shape shapes[] = {CT_SHAPE(3, 5), CT_SHAPE(2, 1, 4), CT_SHAPE(4, 1)};
     for (int i = 0; i < 3; i++) {
-        course_forward_first("the forward whose gradient is asked for", &function, &p,
-                             (ct_tensor *[]){course_randn(context, shapes[i])}, 1, 1e-12);
-        course_gradient(p.op->name, p.op, NULL, (ct_tensor *[]){course_randn(context, shapes[i])},
-                        1, (ct_gradcheck_opts){0});
+        ct_tensor *x = course_randn(context, shapes[i]);
+        course_forward_first("the forward whose gradient is asked for", &function, &p, &x, 1,
+                             1e-12);
+        course_gradient(p.op->name, p.op, NULL, &x, 1, (ct_gradcheck_opts){0});
     }
     ct_tensor *large = course_randn(context, CT_SHAPE(1, 20000));
     course_gradient_as("a row of 20,000", by_you, by_library, &p, &large, 1, 1e-9);

@@ -471,6 +471,15 @@ static void large_logits(ct_context *context) {
     value("logits (1000, 0, -1000), target 2", batch_of(context, wide, (int64_t[]){2}, 1, IGNORE));
     value("logits (-1001, -1000, -1002), target 1",
           batch_of(context, low, (int64_t[]){1}, 1, IGNORE));
+    /* a row has neighbours whose logits are far larger, or far smaller; one row counts */
+    ct_tensor *beside = course_f64(context, CT_SHAPE(4, 1), (double[]){3000, 0, 2000, -2000});
+    ct_tensor *logits = ct_add(course_randn(context, CT_SHAPE(4, 3)), beside);
+    for (int row = 0; row < 4; row++) {
+        int64_t targets[] = {IGNORE, IGNORE, IGNORE, IGNORE};
+        targets[row] = row % 3;
+        value("one row that counts of logits around 3000, 0, 2000 and -2000",
+              batch_of(context, logits, targets, 4, IGNORE));
+    }
 }
 
 static void gradient_by_hand(ct_context *context) {

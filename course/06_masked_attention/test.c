@@ -199,6 +199,22 @@ static void shapes(ct_context *context) {
     }
 }
 
+/* The same with very large scores of the last key, and of key 1, where these are hidden. */
+static void compare_beside(ct_context *context, const char *what, problem p) {
+    ct_tensor *q = ct_abs(p.in[0]), *k = ct_scale(p.in[1], 1);
+    const int64_t keys = ct_dim(k, 1), d = ct_dim(k, 2);
+    const bool *real = p.in[3] ? ct_data_bool(p.in[3]) : NULL;
+    double *at = ct_data_f64(k);
+    for (int64_t row = 0; row < ct_dim(k, 0) * keys; row++)
+        for (int64_t i = 0; i < d; i++)
+            if (real ? !real[row] : row % keys == keys - 1) at[row * d + i] = 3000;
+    p.in[0] = q, p.in[1] = k;
+    course_hint("here hidden keys have very large scores: they must take no part, not even in the "
+                "maximum");
+    compare(what, p);
+    (void)context;
+}
+
 static void causal(ct_context *context) {
     const int64_t sizes[][2] = {{4, 4}, {5, 3}, {3, 5}, {1, 1}};
     for (int i = 0; i < 4; i++) {
@@ -237,6 +253,13 @@ static void large(ct_context *context) {
     p.in[0] = ct_full(context, CT_F64, CT_SHAPE(1, 4, 2), -1e6);
     p.in[1] = ct_full(context, CT_F64, CT_SHAPE(1, 5, 2), 1);
     compare("attention where every score is minus a million", p);
+    p = random_problem(context, 2, 4, 4, 3, 2);
+    p.causal = true;
+    compare_beside(context, "causal attention, with large scores of the last key", p);
+    p = random_problem(context, 2, 3, 4, 3, 2);
+    p.in[3] = ct_from_bool(context, CT_SHAPE(2, 4),
+                           (bool[]){true, true, true, false, false, true, false, true});
+    compare_beside(context, "attention with a key mask, with large scores of hidden keys", p);
 }
 
 static void large_gradient(ct_context *context, const char *what, bool causal, bool masked) {

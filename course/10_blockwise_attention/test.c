@@ -266,6 +266,11 @@ static void large(ct_context *context) {
     p.in[0] = ct_full(context, CT_F64, CT_SHAPE(1, 4, 2), -1e6);
     p.in[1] = ct_full(context, CT_F64, CT_SHAPE(1, 9, 2), 1);
     compare("every score minus a million", p);
+    /* the last key is hidden from all queries but the last, and has the largest scores by far */
+    p = random_problem(context, 1, 5, 5, 2, 3, 2, true);
+    p.in[0] = ct_abs(p.in[0]);
+    for (int i = 0; i < 2; i++) ct_data_f64(p.in[1])[4 * 2 + i] = 3000;
+    compare("causal, with large scores of the last key", p);
 }
 
 static void large_gradient(ct_context *context, const char *what, bool causal) {

@@ -1,110 +1,209 @@
-/* check_gradient is given functions with right and with wrong backwards. Each test has both, so a
- * checker that always says the same passes none. */
+/* check_gradient is given functions with right and with wrong backwards. Each test has both, in an
+ * order that is drawn, so a checker that always says the same, or counts, passes none. */
 #include "../course.h"
 #include "exercise.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 static const char *const verdicts[] = {"NO_VERDICT", "GRADIENT_RIGHT", "GRADIENT_WRONG",
                                        "NOT_DETERMINISTIC"};
 
+/* Of the trials that went wrong, what is said of the first in the order of their table: the order
+ * of the calls is drawn. */
+static char failure[1024];
+static int failed = 64, tried;
+
+static void wrong_trial(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void wrong_trial(const char *format, ...) {
+    va_list args;
+    if (tried >= failed) return;
+    failed = tried;
+    va_start(args, format);
+    vsnprintf(failure, sizeof failure, format, args);
+    va_end(args);
+}
+
 static check judge(const char *what, function f, const double *x, verdict expected) {
-    check c = check_gradient(&f, x);
-    if (c.verdict == NO_VERDICT)
+    const check got = check_gradient(&f, x);
+    if (got.verdict == NO_VERDICT)
         course_fail("check_gradient returns NO_VERDICT, as the stub does: is it not written yet?");
-    if (c.verdict == expected) return c;
-    if ((unsigned)c.verdict > NOT_DETERMINISTIC)
-        course_fail("no verdict: %s: %d", what, (int)c.verdict);
-    if (c.verdict == GRADIENT_WRONG)
-        course_fail("wrong verdict: %s: the verdict is GRADIENT_WRONG (d y[%d] / d x[%d] is %.10g "
+    if (got.verdict == expected) return got;
+    if ((unsigned)got.verdict > NOT_DETERMINISTIC)
+        wrong_trial("no verdict: %s: %d", what, (int)got.verdict);
+    else if (got.verdict == GRADIENT_WRONG)
+        wrong_trial("wrong verdict: %s: the verdict is GRADIENT_WRONG (d y[%d] / d x[%d] is %.10g "
                     "by backward and "
                     "%.10g by differences) and must be %s",
-                    what, c.output, c.input, c.analytic, c.numeric, verdicts[expected]);
-    course_fail("wrong verdict: %s: the verdict is %s and must be %s", what, verdicts[c.verdict],
-                verdicts[expected]);
+                    what, got.output, got.input, got.analytic,
+                    isnan(got.numeric) ? NAN : got.numeric, verdicts[expected]);
+    else
+        wrong_trial("wrong verdict: %s: the verdict is %s and must be %s", what,
+                    verdicts[got.verdict], verdicts[expected]);
+    return got;
 }
-static void right(const char *what, function f, const double *x) {
-    judge(what, f, x, GRADIENT_RIGHT);
+
+/* ---- trials ---- */
+
+/* Coefficients of the functions below, and points, are drawn anew for each trial. */
+enum { MOST = 4 };
+static double c[MOST], drawn[MOST];
+
+/* A number between 0.4 and 1.6 of either sign: no derivative is 0, and no difference is lost. */
+static double draw(ct_context *context) {
+    const double u = ct_item(ct_rand(context, CT_F64, CT_SCALAR));
+    return u < 0.5 ? 0.4 + 2.4 * u : 0.8 - 2.4 * u;
 }
-static check wrong(const char *what, function f, const double *x) {
-    return judge(what, f, x, GRADIENT_WRONG);
+
+/* A function and what must be said of it. `point` changes the point that was drawn, if it must be a
+ * special one; `then` looks at the rest of the answer. Both may be NULL. */
+typedef struct {
+    const char *what;
+    function f;
+    verdict expected;
+    void (*point)(double *x);
+    void (*then)(const char *what, check answer);
+} trial;
+
+static void try(ct_context *context, const trial *t) {
+    for (int i = 0; i < MOST; i++) c[i] = draw(context), drawn[i] = draw(context);
+    if (t->point) t->point(drawn);
+    const check answer = judge(t->what, t->f, drawn, t->expected);
+    if (t->then && answer.verdict == t->expected) t->then(t->what, answer);
 }
+
+/* Makes each trial whose answer is not GRADIENT_RIGHT twice, and those with GRADIENT_RIGHT as often
+ * in all, in an order that is drawn: who guesses, or counts the calls, is wrong at one of them. */
+static void try_all(ct_context *context, const trial *trials, int n) {
+    const trial *all[64], *rights[8];
+    int count = 0, right = 0, wrongs;
+    for (int i = 0; i < n; i++)
+        if (trials[i].expected == GRADIENT_RIGHT) rights[right++] = &trials[i];
+        else all[count++] = &trials[i], all[count++] = &trials[i];
+    wrongs = count;
+    for (int i = 0; i < wrongs; i++) all[count++] = rights[i % right];
+    for (int i = count - 1; i > 0; i--) {
+        const int64_t j = ct_random_below(context, i + 1);
+        const trial *other = all[i];
+        all[i] = all[j], all[j] = other;
+    }
+    try(context, rights[0]); /* a stub, and a checker that finds all wrong, hear of the simplest */
+    for (int i = 0; i < count; i++) tried = (int)(all[i] - trials), try(context, all[i]);
+    if (failed < n) course_fail("%s", failure);
+}
+#define TRY_ALL(context, trials) try_all(context, trials, sizeof(trials) / sizeof *(trials))
 
 /* ---- one number ---- */
 
-static void square(const double *x, double *y) { y[0] = x[0] * x[0]; }
-static void square_right(const double *x, const double *g, double *dx) { dx[0] = 2 * x[0] * g[0]; }
-static void square_sign(const double *x, const double *g, double *dx) { dx[0] = -2 * x[0] * g[0]; }
-static void square_half(const double *x, const double *g, double *dx) { dx[0] = x[0] * g[0]; }
+static void square(const double *x, double *y) { y[0] = c[0] * x[0] * x[0]; }
+static void square_right(const double *x, const double *g, double *dx) {
+    dx[0] = 2 * c[0] * x[0] * g[0];
+}
+static void square_sign(const double *x, const double *g, double *dx) {
+    dx[0] = -2 * c[0] * x[0] * g[0];
+}
+static void square_half(const double *x, const double *g, double *dx) {
+    dx[0] = c[0] * x[0] * g[0];
+}
 static void square_zero(const double *x, const double *g, double *dx) {
     (void)x, (void)g;
     dx[0] = 0;
 }
 
 static void one_number(ct_context *context) {
-    (void)context;
-    const double x[] = {1.5};
-    right("y = x^2 with dx = 2 x g, at 1.5", (function){1, 1, square, square_right}, x);
-    wrong("y = x^2 with dx = -2 x g", (function){1, 1, square, square_sign}, x);
-    wrong("y = x^2 with dx = x g", (function){1, 1, square, square_half}, x);
-    wrong("y = x^2 with dx = 0", (function){1, 1, square, square_zero}, x);
+    static const trial trials[] = {
+        {"y = c x^2 with dx = 2 c x g", {1, 1, square, square_right}, GRADIENT_RIGHT, NULL, NULL},
+        {"y = c x^2 with dx = -2 c x g", {1, 1, square, square_sign}, GRADIENT_WRONG, NULL, NULL},
+        {"y = c x^2 with dx = c x g", {1, 1, square, square_half}, GRADIENT_WRONG, NULL, NULL},
+        {"y = c x^2 with dx = 0", {1, 1, square, square_zero}, GRADIENT_WRONG, NULL, NULL}};
+    TRY_ALL(context, trials);
 }
 
 /* ---- several numbers ---- */
 
-/* y[0] = x[0] x[1], y[1] = sin x[1] + 3 x[2], y[2] = x[0]: not symmetric */
+/* y[0] = c[0] x[0] x[1], y[1] = c[1] sin x[1] + 3 x[2], y[2] = c[2] x[0]: not symmetric */
 static void several(const double *x, double *y) {
-    y[0] = x[0] * x[1], y[1] = sin(x[1]) + 3 * x[2], y[2] = x[0];
+    y[0] = c[0] * x[0] * x[1], y[1] = c[1] * sin(x[1]) + 3 * x[2], y[2] = c[2] * x[0];
 }
 static void several_right(const double *x, const double *g, double *dx) {
-    dx[0] = x[1] * g[0] + g[2], dx[1] = x[0] * g[0] + cos(x[1]) * g[1], dx[2] = 3 * g[1];
+    dx[0] = c[0] * x[1] * g[0] + c[2] * g[2];
+    dx[1] = c[0] * x[0] * g[0] + c[1] * cos(x[1]) * g[1], dx[2] = 3 * g[1];
 }
 /* the matrix times g, not its transpose */
 static void several_transposed(const double *x, const double *g, double *dx) {
-    dx[0] = x[1] * g[0] + x[0] * g[1], dx[1] = cos(x[1]) * g[1] + 3 * g[2], dx[2] = g[0];
+    dx[0] = c[0] * x[1] * g[0] + c[0] * x[0] * g[1];
+    dx[1] = c[1] * cos(x[1]) * g[1] + 3 * g[2], dx[2] = c[2] * g[0];
 }
 static void several_one_use(const double *x, const double *g, double *dx) {
-    several_right(x, g, dx), dx[0] = g[2];
+    several_right(x, g, dx), dx[0] = c[2] * g[2];
 }
-/* d y[1] / d x[1] is off by 0.001, d y[0] / d x[1] by 0.5, d y[1] / d x[2] by 0.01 */
+/* three entries are off: one by 0.5, the others by 0.001 and 0.01; c[3] tells which is the worst */
+static int worst_output(void) { return c[3] < 0 ? 0 : 2; }
+static int worst_input(void) { return fabs(c[3]) < 1 ? 1 : 2; }
 static void several_three(const double *x, const double *g, double *dx) {
-    several_right(x, g, dx), dx[1] += 0.001 * g[1] + 0.5 * g[0], dx[2] += 0.01 * g[1];
+    several_right(x, g, dx);
+    dx[worst_input()] += 0.5 * g[worst_output()], dx[1] += 0.001 * g[1], dx[2] += 0.01 * g[1];
 }
-
-static const double place[] = {0.7, -1.2, 0.4};
 
 static void several_numbers(ct_context *context) {
-    (void)context;
-    right("three numbers to three, right", (function){3, 3, several, several_right}, place);
-    wrong("the same with the Jacobian not transposed",
-          (function){3, 3, several, several_transposed}, place);
-    wrong("the same with one use of x[0] forgotten", (function){3, 3, several, several_one_use},
-          place);
+    static const trial trials[] = {{"three numbers to three, right",
+                                    {3, 3, several, several_right},
+                                    GRADIENT_RIGHT,
+                                    NULL,
+                                    NULL},
+                                   {"the same with the Jacobian not transposed",
+                                    {3, 3, several, several_transposed},
+                                    GRADIENT_WRONG,
+                                    NULL,
+                                    NULL},
+                                   {"the same with one use of x[0] forgotten",
+                                    {3, 3, several, several_one_use},
+                                    GRADIENT_WRONG,
+                                    NULL,
+                                    NULL}};
+    TRY_ALL(context, trials);
 }
 
-static void expect_worst(const char *what, check c, int output, int input, double analytic,
+static void expect_worst(const char *what, check answer, int output, int input, double analytic,
                          double numeric) {
-    if (c.output != output || c.input != input)
-        course_fail("wrong report: %s: the worst entry is said to be d y[%d] / d x[%d], and is d "
+    if (answer.output != output || answer.input != input)
+        wrong_trial("wrong report: %s: the worst entry is said to be d y[%d] / d x[%d], and is d "
                     "y[%d] / d x[%d]",
-                    what, c.output, c.input, output, input);
-    if (!(fabs(c.analytic - analytic) < 1e-12))
-        course_fail("wrong report: %s: analytic is %.10g and must be %.10g", what, c.analytic,
+                    what, answer.output, answer.input, output, input);
+    if (!(fabs(answer.analytic - analytic) < 1e-12))
+        wrong_trial("wrong report: %s: analytic is %.10g and must be %.10g", what, answer.analytic,
                     analytic);
-    if (!(fabs(c.numeric - numeric) < 1e-6))
-        course_fail("wrong report: %s: numeric is %.10g and must be near %.10g", what, c.numeric,
-                    numeric);
+    if (!(fabs(answer.numeric - numeric) < 1e-6))
+        wrong_trial("wrong report: %s: numeric is %.10g and must be near %.10g", what,
+                    answer.numeric, numeric);
+}
+static void then_three(const char *what, check answer) {
+    /* d y[0] / d x[1] is c[0] x[0]; x[2] acts on y[1] alone, and x[1] not on y[2] */
+    const double right = worst_output() == 0 && worst_input() == 1 ? c[0] * drawn[0] : 0;
+    expect_worst(what, answer, worst_output(), worst_input(), right + 0.5, right);
+}
+static void then_one_use(const char *what, check answer) {
+    expect_worst(what, answer, 0, 0, 0, c[0] * drawn[1]);
 }
 
 static void worst(ct_context *context) {
-    (void)context;
-    right("three numbers to three, right", (function){3, 3, several, several_right}, place);
-    const char *what = "three entries off by 0.001, 0.5 and 0.01";
-    expect_worst(what, wrong(what, (function){3, 3, several, several_three}, place), 0, 1,
-                 place[0] + 0.5, place[0]);
-    what = "one use of x[0] forgotten";
-    expect_worst(what, wrong(what, (function){3, 3, several, several_one_use}, place), 0, 0, 0,
-                 place[1]);
+    static const trial trials[] = {{"three numbers to three, right",
+                                    {3, 3, several, several_right},
+                                    GRADIENT_RIGHT,
+                                    NULL,
+                                    NULL},
+                                   {"three entries off by 0.001, 0.5 and 0.01",
+                                    {3, 3, several, several_three},
+                                    GRADIENT_WRONG,
+                                    NULL,
+                                    then_three},
+                                   {"one use of x[0] forgotten",
+                                    {3, 3, several, several_one_use},
+                                    GRADIENT_WRONG,
+                                    NULL,
+                                    then_one_use}};
+    TRY_ALL(context, trials);
 }
 
 /* ---- what a plain sum hides ---- */
@@ -112,16 +211,16 @@ static void worst(ct_context *context) {
 enum { ROW = 4 };
 static void softmax(const double *x, double *y) {
     double sum = 0;
-    for (int i = 0; i < ROW; i++) sum += exp(x[i]);
-    for (int i = 0; i < ROW; i++) y[i] = exp(x[i]) / sum;
+    for (int i = 0; i < ROW; i++) sum += exp(c[0] * x[i]);
+    for (int i = 0; i < ROW; i++) y[i] = exp(c[0] * x[i]) / sum;
 }
-/* dx = y (factor g - shift sum of g y) */
+/* the softmax of c x: dx = c y (factor g - shift sum of g y) */
 static void softmax_with(const double *x, const double *g, double *dx, double factor,
                          double shift) {
     double y[ROW], dot = 0;
     softmax(x, y);
     for (int i = 0; i < ROW; i++) dot += g[i] * y[i];
-    for (int i = 0; i < ROW; i++) dx[i] = y[i] * (factor * g[i] - shift * dot);
+    for (int i = 0; i < ROW; i++) dx[i] = c[0] * y[i] * (factor * g[i] - shift * dot);
 }
 static void softmax_right(const double *x, const double *g, double *dx) {
     softmax_with(x, g, dx, 1, 1);
@@ -135,52 +234,79 @@ static void softmax_alone(const double *x, const double *g, double *dx) {
 static void softmax_nothing(const double *x, const double *g, double *dx) {
     softmax_with(x, g, dx, 0, 0);
 }
-/* y[i] = x[i]^2 with a wrong backward: it uses the mean of the cotangent, not its element i */
+/* y[i] = c x[i]^2 with a wrong backward: it uses the mean of the cotangent, not its element i */
 static void squares(const double *x, double *y) {
-    for (int i = 0; i < ROW; i++) y[i] = x[i] * x[i];
+    for (int i = 0; i < ROW; i++) y[i] = c[0] * x[i] * x[i];
 }
 static void squares_right(const double *x, const double *g, double *dx) {
-    for (int i = 0; i < ROW; i++) dx[i] = 2 * x[i] * g[i];
+    for (int i = 0; i < ROW; i++) dx[i] = 2 * c[0] * x[i] * g[i];
 }
 static void squares_mean(const double *x, const double *g, double *dx) {
-    for (int i = 0; i < ROW; i++) dx[i] = 2 * x[i] * (g[0] + g[1] + g[2] + g[3]) / ROW;
+    for (int i = 0; i < ROW; i++) dx[i] = 2 * c[0] * x[i] * (g[0] + g[1] + g[2] + g[3]) / ROW;
 }
 
-static const double row[ROW] = {0.3, -0.8, 1.1, 0.2};
-
 static void hidden_by_a_sum(ct_context *context) {
-    (void)context;
-    right("softmax, right", (function){ROW, ROW, softmax, softmax_right}, row);
-    wrong("softmax with the sign flipped", (function){ROW, ROW, softmax, softmax_sign}, row);
-    wrong("softmax with dx = 0", (function){ROW, ROW, softmax, softmax_nothing}, row);
-    wrong("softmax with dx = y g", (function){ROW, ROW, softmax, softmax_alone}, row);
-    right("y = x^2 for each, right", (function){ROW, ROW, squares, squares_right}, row);
-    wrong("y = x^2 for each, with the mean of g in place of g",
-          (function){ROW, ROW, squares, squares_mean}, row);
+    static const trial trials[] = {
+        {"softmax, right", {ROW, ROW, softmax, softmax_right}, GRADIENT_RIGHT, NULL, NULL},
+        {"softmax with the sign flipped",
+         {ROW, ROW, softmax, softmax_sign},
+         GRADIENT_WRONG,
+         NULL,
+         NULL},
+        {"softmax with dx = 0", {ROW, ROW, softmax, softmax_nothing}, GRADIENT_WRONG, NULL, NULL},
+        {"softmax with dx = y g", {ROW, ROW, softmax, softmax_alone}, GRADIENT_WRONG, NULL, NULL},
+        {"y = c x^2 for each, right",
+         {ROW, ROW, squares, squares_right},
+         GRADIENT_RIGHT,
+         NULL,
+         NULL},
+        {"y = c x^2 for each, with the mean of g in place of g",
+         {ROW, ROW, squares, squares_mean},
+         GRADIENT_WRONG,
+         NULL,
+         NULL},
+    };
+    TRY_ALL(context, trials);
 }
 
 /* ---- what a cotangent of one hides ---- */
 
 static void square_ignores(const double *x, const double *g, double *dx) {
     (void)g;
-    dx[0] = 2 * x[0];
+    dx[0] = 2 * c[0] * x[0];
 }
 static void square_of_square(const double *x, const double *g, double *dx) {
-    dx[0] = 2 * x[0] * g[0] * g[0];
+    dx[0] = 2 * c[0] * x[0] * g[0] * g[0];
 }
 static void squares_absolute(const double *x, const double *g, double *dx) {
-    for (int i = 0; i < ROW; i++) dx[i] = 2 * x[i] * fabs(g[i]);
+    for (int i = 0; i < ROW; i++) dx[i] = 2 * c[0] * x[i] * fabs(g[i]);
 }
 
 static void cotangent(ct_context *context) {
-    (void)context;
-    const double x[] = {1.5};
-    right("y = x^2 with dx = 2 x g", (function){1, 1, square, square_right}, x);
-    wrong("y = x^2 with dx = 2 x, where g is ignored", (function){1, 1, square, square_ignores}, x);
-    wrong("y = x^2 with dx = 2 x g^2", (function){1, 1, square, square_of_square}, x);
-    right("y = x^2 for each, right", (function){ROW, ROW, squares, squares_right}, row);
-    wrong("y = x^2 for each with dx = 2 x |g|", (function){ROW, ROW, squares, squares_absolute},
-          row);
+    static const trial trials[] = {
+        {"y = c x^2 with dx = 2 c x g", {1, 1, square, square_right}, GRADIENT_RIGHT, NULL, NULL},
+        {"y = c x^2 with dx = 2 c x, where g is ignored",
+         {1, 1, square, square_ignores},
+         GRADIENT_WRONG,
+         NULL,
+         NULL},
+        {"y = c x^2 with dx = 2 c x g^2",
+         {1, 1, square, square_of_square},
+         GRADIENT_WRONG,
+         NULL,
+         NULL},
+        {"y = c x^2 for each, right",
+         {ROW, ROW, squares, squares_right},
+         GRADIENT_RIGHT,
+         NULL,
+         NULL},
+        {"y = c x^2 for each with dx = 2 c x |g|",
+         {ROW, ROW, squares, squares_absolute},
+         GRADIENT_WRONG,
+         NULL,
+         NULL},
+    };
+    TRY_ALL(context, trials);
 }
 
 /* ---- no numbers at all ---- */
@@ -193,65 +319,106 @@ static void squares_infinite(const double *x, const double *g, double *dx) {
 }
 /* dx[2] is never written */
 static void squares_unwritten(const double *x, const double *g, double *dx) {
-    dx[0] = 2 * x[0] * g[0], dx[1] = 2 * x[1] * g[1], dx[3] = 2 * x[3] * g[3];
+    for (int i = 0; i < ROW; i++)
+        if (i != 2) dx[i] = 2 * c[0] * x[i] * g[i];
 }
 /* writes where g is not 0, and leaves what was there elsewhere */
 static void squares_where(const double *x, const double *g, double *dx) {
     for (int i = 0; i < ROW; i++)
-        if (g[i] != 0) dx[i] = 2 * x[i] * g[i];
+        if (g[i] != 0) dx[i] = 2 * c[0] * x[i] * g[i];
 }
 /* adds, as if dx had been zeroed */
 static void squares_adds(const double *x, const double *g, double *dx) {
-    for (int i = 0; i < ROW; i++) dx[i] += 2 * x[i] * g[i];
+    for (int i = 0; i < ROW; i++) dx[i] += 2 * c[0] * x[i] * g[i];
 }
 
 static void not_finite(ct_context *context) {
-    (void)context;
-    right("y = x^2 for each, right", (function){ROW, ROW, squares, squares_right}, row);
-    wrong("dx[2] is NaN", (function){ROW, ROW, squares, squares_nan}, row);
-    wrong("dx[1] is infinite", (function){ROW, ROW, squares, squares_infinite}, row);
+    static const trial trials[] = {
+        {"y = c x^2 for each, right",
+         {ROW, ROW, squares, squares_right},
+         GRADIENT_RIGHT,
+         NULL,
+         NULL},
+        {"dx[2] is NaN", {ROW, ROW, squares, squares_nan}, GRADIENT_WRONG, NULL, NULL},
+        {"dx[1] is infinite", {ROW, ROW, squares, squares_infinite}, GRADIENT_WRONG, NULL, NULL},
+    };
+    TRY_ALL(context, trials);
 }
 
+/* where d y[2] / d x[2] is 0 */
+static void with_a_zero(double *x) { x[2] = 0; }
+
 static void unwritten(ct_context *context) {
-    (void)context;
-    const double zero[ROW] = {0.3, -0.8, 0, 0.2}; /* where d y[2] / d x[2] is 0 */
-    right("y = x^2 for each, right", (function){ROW, ROW, squares, squares_right}, zero);
-    wrong("dx[2], which must be 0, is never written",
-          (function){ROW, ROW, squares, squares_unwritten}, zero);
-    wrong("dx is only written where g is not 0", (function){ROW, ROW, squares, squares_where}, row);
-    wrong("what is in dx already is added to", (function){ROW, ROW, squares, squares_adds}, row);
+    static const trial trials[] = {
+        {"y = c x^2 for each, right",
+         {ROW, ROW, squares, squares_right},
+         GRADIENT_RIGHT,
+         with_a_zero,
+         NULL},
+        {"dx[2], which must be 0, is never written",
+         {ROW, ROW, squares, squares_unwritten},
+         GRADIENT_WRONG,
+         with_a_zero,
+         NULL},
+        {"dx is only written where g is not 0",
+         {ROW, ROW, squares, squares_where},
+         GRADIENT_WRONG,
+         NULL,
+         NULL},
+        {"what is in dx already is added to",
+         {ROW, ROW, squares, squares_adds},
+         GRADIENT_WRONG,
+         NULL,
+         NULL},
+    };
+    TRY_ALL(context, trials);
 }
 
 /* ---- steps and tolerances ---- */
 
-static void steep(const double *x, double *y) { y[0] = exp(10 * x[0]), y[1] = 1e-3 * x[0]; }
+static void steep(const double *x, double *y) { y[0] = exp(10 * x[0]), y[1] = 1e-3 * c[0] * x[0]; }
+static void steep_with(const double *x, const double *g, double *dx, double first, double second) {
+    dx[0] = first * 10 * exp(10 * x[0]) * g[0] + second * 1e-3 * c[0] * g[1];
+}
 static void steep_right(const double *x, const double *g, double *dx) {
-    dx[0] = 10 * exp(10 * x[0]) * g[0] + 1e-3 * g[1];
+    steep_with(x, g, dx, 1, 1);
 }
 static void steep_off(const double *x, const double *g, double *dx) {
-    dx[0] = 10.01 * exp(10 * x[0]) * g[0] + 1e-3 * g[1];
+    steep_with(x, g, dx, 1.001, 1);
 }
 static void steep_small(const double *x, const double *g, double *dx) {
-    dx[0] = 10 * exp(10 * x[0]) * g[0] + 1.01e-3 * g[1];
+    steep_with(x, g, dx, 1, 1.01);
 }
+static void near_one(double *x) { x[0] = 1 + 0.1 * x[0]; }
 
 static void curved(ct_context *context) {
-    (void)context;
-    const double x[] = {1};
-    right("y[0] = exp(10 x), y[1] = x / 1000, at x = 1", (function){1, 2, steep, steep_right}, x);
-    wrong("the same with d y[0] / d x 1.001 times too large", (function){1, 2, steep, steep_off},
-          x);
-    wrong("the same with d y[1] / d x 1.01 times too large", (function){1, 2, steep, steep_small},
-          x);
+    static const trial trials[] = {
+        {"y[0] = exp(10 x), y[1] = c x / 1000, near x = 1",
+         {1, 2, steep, steep_right},
+         GRADIENT_RIGHT,
+         near_one,
+         NULL},
+        {"the same with d y[0] / d x 1.001 times too large",
+         {1, 2, steep, steep_off},
+         GRADIENT_WRONG,
+         near_one,
+         NULL},
+        {"the same with d y[1] / d x 1.01 times too large",
+         {1, 2, steep, steep_small},
+         GRADIENT_WRONG,
+         near_one,
+         NULL},
+    };
+    TRY_ALL(context, trials);
 }
 
 /* x[0] is about 10^12, x[1] about 1 */
 static void far(const double *x, double *y) {
-    y[0] = x[0] * x[1] * 1e-12, y[1] = 2 * x[0] - x[1], y[2] = 1e6 + x[1] * x[1];
+    y[0] = c[0] * x[0] * x[1] * 1e-12, y[1] = 2 * x[0] - x[1], y[2] = 1e6 + x[1] * x[1];
 }
 static void far_right(const double *x, const double *g, double *dx) {
-    dx[0] = x[1] * 1e-12 * g[0] + 2 * g[1];
-    dx[1] = x[0] * 1e-12 * g[0] - g[1] + 2 * x[1] * g[2];
+    dx[0] = c[0] * x[1] * 1e-12 * g[0] + 2 * g[1];
+    dx[1] = c[0] * x[0] * 1e-12 * g[0] - g[1] + 2 * x[1] * g[2];
 }
 static void far_off(const double *x, const double *g, double *dx) {
     far_right(x, g, dx), dx[0] += 0.01 * g[1];
@@ -260,32 +427,46 @@ static void far_offset(const double *x, const double *g, double *dx) {
     far_right(x, g, dx), dx[1] += 0.01 * g[2];
 }
 
+static void far_away(double *x) { x[0] = 3e12 * fabs(x[0]), x[1] *= 0.6; }
+
 static void large(ct_context *context) {
-    (void)context;
-    const double x[] = {3e12, 0.6};
-    const char *what = "an input of 3e12: a step must move it";
-    right(what, (function){2, 3, far, far_right}, x);
-    wrong("an input of 3e12, with d y[1] / d x[0] 2.01 for 2", (function){2, 3, far, far_off}, x);
-    wrong("an output of a million, with d y[2] / d x[1] 1.21 for 1.2",
-          (function){2, 3, far, far_offset}, x);
+    static const trial trials[] = {
+        {"an input of about 3e12: a step must move it",
+         {2, 3, far, far_right},
+         GRADIENT_RIGHT,
+         far_away,
+         NULL},
+        {"an input of about 3e12, with d y[1] / d x[0] 2.01 for 2",
+         {2, 3, far, far_off},
+         GRADIENT_WRONG,
+         far_away,
+         NULL},
+        {"an output of a million, with d y[2] / d x[1] off by 0.01",
+         {2, 3, far, far_offset},
+         GRADIENT_WRONG,
+         far_away,
+         NULL},
+    };
+    TRY_ALL(context, trials);
 }
 
 /* ---- not a function ---- */
 
 static int calls;
+static void from_the_first_call(double *x) { (void)x, calls = 0; }
 /* a dropout of four elements that drops another one in each third call: two runs may give the same
  * numbers, three do not */
 static void dropout(const double *x, double *y) {
     const int dropped = ++calls % 3 == 0 ? 1 : 0;
-    for (int i = 0; i < ROW; i++) y[i] = i == dropped ? 0 : 2 * x[i];
+    for (int i = 0; i < ROW; i++) y[i] = i == dropped ? 0 : c[0] * x[i];
 }
 static void dropout_back(const double *x, const double *g, double *dx) {
     (void)x;
-    for (int i = 0; i < ROW; i++) dx[i] = i == 0 ? 0 : 2 * g[i];
+    for (int i = 0; i < ROW; i++) dx[i] = i == 0 ? 0 : c[0] * g[i];
 }
 /* a running mean that moves a little in each call */
 static void running(const double *x, double *y) {
-    for (int i = 0; i < ROW; i++) y[i] = x[i] * x[i] + 1e-9 * calls;
+    for (int i = 0; i < ROW; i++) y[i] = c[0] * x[i] * x[i] + 1e-9 * calls;
     calls++;
 }
 static void squares_noisy(const double *x, const double *g, double *dx) {
@@ -293,19 +474,34 @@ static void squares_noisy(const double *x, const double *g, double *dx) {
 }
 
 static void not_deterministic(ct_context *context) {
-    (void)context;
-    calls = 0;
-    right("y = x^2 for each, right", (function){ROW, ROW, squares, squares_right}, row);
-    wrong("y = x^2 for each, with the mean of g in place of g",
-          (function){ROW, ROW, squares, squares_mean}, row);
-    judge("a forward that adds 1e-9 more in each call",
-          (function){ROW, ROW, running, squares_right}, row, NOT_DETERMINISTIC);
-    calls = 0;
-    judge("a backward that differs by 1e-9 in each second call",
-          (function){ROW, ROW, squares, squares_noisy}, row, NOT_DETERMINISTIC);
-    calls = 0;
-    judge("a dropout that draws another mask in each third call",
-          (function){ROW, ROW, dropout, dropout_back}, row, NOT_DETERMINISTIC);
+    static const trial trials[] = {
+        {"y = c x^2 for each, right",
+         {ROW, ROW, squares, squares_right},
+         GRADIENT_RIGHT,
+         NULL,
+         NULL},
+        {"y = c x^2 for each, with the mean of g in place of g",
+         {ROW, ROW, squares, squares_mean},
+         GRADIENT_WRONG,
+         NULL,
+         NULL},
+        {"a forward that adds 1e-9 more in each call",
+         {ROW, ROW, running, squares_right},
+         NOT_DETERMINISTIC,
+         from_the_first_call,
+         NULL},
+        {"a backward that differs by 1e-9 in each second call",
+         {ROW, ROW, squares, squares_noisy},
+         NOT_DETERMINISTIC,
+         from_the_first_call,
+         NULL},
+        {"a dropout that draws another mask in each third call",
+         {ROW, ROW, dropout, dropout_back},
+         NOT_DETERMINISTIC,
+         from_the_first_call,
+         NULL},
+    };
+    TRY_ALL(context, trials);
 }
 
 const course_test course_tests[] = {

@@ -56,6 +56,7 @@ static void check_mended(const program *p) {
     if (p->answer == NOT_ANSWERED &&
         !ct_gradcheck(apply, (void *)p->op, p->in, p->n, (ct_gradcheck_opts){0}).ok)
         show_report(p);
+    course_own_forward(p->librarys, NULL);
     course_gradient(p->name, p->op, NULL, p->in, p->n, (ct_gradcheck_opts){0});
     /* the op is passed as `arg`, which the library's function does not read */
     course_gradient_as(p->name, apply, p->librarys, (void *)p->op, p->large, p->n, 1e-9);
