@@ -39,13 +39,28 @@ static void check_piece(const cti_pieces *pieces, size_t i, bool bytes, const wa
                   (int)origin.end);
 }
 
+/* The JSON of pre-tokenizers. */
+#define BYTE_LEVEL(prefix, regex)                                                                  \
+    "{\"type\": \"ByteLevel\", \"add_prefix_space\": " prefix                                      \
+    ", \"trim_offsets\": true, \"use_regex\": " regex "}"
+#define SPLIT(pattern, behavior, invert)                                                           \
+    "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" pattern "\"}, \"behavior\": \"" behavior   \
+    "\", \"invert\": " invert "}"
+#define SEQUENCE(list) "{\"type\": \"Sequence\", \"pretokenizers\": [" list "]}"
+#define SPLIT_STRING(string, behavior)                                                             \
+    "{\"type\": \"Split\", \"pattern\": {\"String\": \"" string "\"}, \"behavior\": \"" behavior   \
+    "\", \"invert\": false}"
+#define DIGITS(individual) "{\"type\": \"Digits\", \"individual_digits\": " individual "}"
+#define METASPACE(scheme, split)                                                                   \
+    "{\"type\": \"Metaspace\", \"replacement\": \"\xE2\x96\x81\", \"prepend_scheme\": \"" scheme   \
+    "\", \"split\": " split "}"
+
 START_TEST(pieces_of_texts) {
     static const struct {
         const char *json, *text;
         wanted_piece piece[MOST_PIECES];
     } cases[] = {
-        {"{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, "
-         "\"use_regex\": true}",
+        {BYTE_LEVEL("false", "true"),
          "H\xC3\xA9's  12 x",
          {{"H\xC3\x83\xC2\xA9", 0, 3},
           {"'s", 3, 5},
@@ -54,28 +69,22 @@ START_TEST(pieces_of_texts) {
            "12",
            6, 9},
           {"\xC4\xA0x", 9, 11}}},
-        {"{\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, "
-         "\"use_regex\": true}",
+        {BYTE_LEVEL("true", "true"),
          "H\xC3\xA9 x",
          {{"\xC4\xA0H\xC3\x83\xC2\xA9", 0, 3}, {"\xC4\xA0x", 3, 5}}},
-        {"{\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, "
-         "\"use_regex\": false}",
+        {BYTE_LEVEL("true", "false"),
          " H\xC3\xA9 x",
          {{"\xC4\xA0H\xC3\x83\xC2\xA9\xC4\xA0x", 0, 6}}},
-        {"{\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, "
-         "\"use_regex\": false}",
+        {BYTE_LEVEL("true", "false"),
          "H\xC3\xA9 x",
          {{"\xC4\xA0H\xC3\x83\xC2\xA9\xC4\xA0x", 0, 5}}},
-        {"{\"type\": \"Split\", \"pattern\": {\"Regex\": \"-|(?=o)\"}, \"behavior\": \"Removed\", "
-         "\"invert\": false}",
+        {SPLIT("-|(?=o)", "Removed", "false"),
          "a--bo-d-",
          {{"a", 0, 1}, {"b", 3, 4}, {"o", 4, 5}, {"d", 6, 7}}},
-        {"{\"type\": \"Split\", \"pattern\": {\"Regex\": \"-|(?=o)\"}, \"behavior\": \"Removed\", "
-         "\"invert\": true}",
+        {SPLIT("-|(?=o)", "Removed", "true"),
          "a--bo-d-",
          {{"-", 1, 2}, {"-", 2, 3}, {"-", 5, 6}, {"-", 7, 8}}},
-        {"{\"type\": \"Split\", \"pattern\": {\"Regex\": \"-|(?=o)\"}, \"behavior\": \"Isolated\", "
-         "\"invert\": false}",
+        {SPLIT("-|(?=o)", "Isolated", "false"),
          "a--bo-d-",
          {{"a", 0, 1},
           {"-", 1, 2},
@@ -85,8 +94,7 @@ START_TEST(pieces_of_texts) {
           {"-", 5, 6},
           {"d", 6, 7},
           {"-", 7, 8}}},
-        {"{\"type\": \"Split\", \"pattern\": {\"Regex\": \"-|(?=o)\"}, \"behavior\": \"Isolated\", "
-         "\"invert\": true}",
+        {SPLIT("-|(?=o)", "Isolated", "true"),
          "a--bo-d-",
          {{"a", 0, 1},
           {"-", 1, 2},
@@ -96,24 +104,19 @@ START_TEST(pieces_of_texts) {
           {"-", 5, 6},
           {"d", 6, 7},
           {"-", 7, 8}}},
-        {"{\"type\": \"Split\", \"pattern\": {\"Regex\": \"-|(?=o)\"}, \"behavior\": "
-         "\"MergedWithPrevious\", \"invert\": false}",
+        {SPLIT("-|(?=o)", "MergedWithPrevious", "false"),
          "a--bo-d-",
          {{"a-", 0, 2}, {"-", 2, 3}, {"b", 3, 4}, {"o-", 4, 6}, {"d-", 6, 8}}},
-        {"{\"type\": \"Split\", \"pattern\": {\"Regex\": \"-|(?=o)\"}, \"behavior\": "
-         "\"MergedWithPrevious\", \"invert\": true}",
+        {SPLIT("-|(?=o)", "MergedWithPrevious", "true"),
          "a--bo-d-",
          {{"a", 0, 1}, {"-", 1, 2}, {"-b", 2, 4}, {"o", 4, 5}, {"-d", 5, 7}, {"-", 7, 8}}},
-        {"{\"type\": \"Split\", \"pattern\": {\"Regex\": \"-|(?=o)\"}, \"behavior\": "
-         "\"MergedWithNext\", \"invert\": false}",
+        {SPLIT("-|(?=o)", "MergedWithNext", "false"),
          "a--bo-d-",
          {{"a", 0, 1}, {"-", 1, 2}, {"-b", 2, 4}, {"o", 4, 5}, {"-d", 5, 7}, {"-", 7, 8}}},
-        {"{\"type\": \"Split\", \"pattern\": {\"Regex\": \"-|(?=o)\"}, \"behavior\": "
-         "\"MergedWithNext\", \"invert\": true}",
+        {SPLIT("-|(?=o)", "MergedWithNext", "true"),
          "a--bo-d-",
          {{"a-", 0, 2}, {"-", 2, 3}, {"b", 3, 4}, {"o-", 4, 6}, {"d-", 6, 8}}},
-        {"{\"type\": \"Split\", \"pattern\": {\"Regex\": \"-|(?=o)\"}, \"behavior\": "
-         "\"Contiguous\", \"invert\": false}",
+        {SPLIT("-|(?=o)", "Contiguous", "false"),
          "a--bo-d-",
          {{"a", 0, 1},
           {"--", 1, 3},
@@ -122,8 +125,7 @@ START_TEST(pieces_of_texts) {
           {"-", 5, 6},
           {"d", 6, 7},
           {"-", 7, 8}}},
-        {"{\"type\": \"Split\", \"pattern\": {\"Regex\": \"-|(?=o)\"}, \"behavior\": "
-         "\"Contiguous\", \"invert\": true}",
+        {SPLIT("-|(?=o)", "Contiguous", "true"),
          "a--bo-d-",
          {{"a", 0, 1},
           {"--", 1, 3},
@@ -132,57 +134,42 @@ START_TEST(pieces_of_texts) {
           {"-", 5, 6},
           {"d", 6, 7},
           {"-", 7, 8}}},
-        {"{\"type\": \"Split\", \"pattern\": {\"String\": \"-\"}, \"behavior\": "
-         "\"MergedWithNext\", \"invert\": false}",
-         "a--b",
-         {{"a", 0, 1}, {"-", 1, 2}, {"-b", 2, 4}}},
-        {"{\"type\": \"Split\", \"pattern\": {\"String\": \"\"}, \"behavior\": \"Isolated\", "
-         "\"invert\": false}",
+        {SPLIT_STRING("-", "MergedWithNext"), "a--b", {{"a", 0, 1}, {"-", 1, 2}, {"-b", 2, 4}}},
+        {SPLIT_STRING("", "Isolated"),
          "a\xC3\xA9"
          "b",
          {{"a", 0, 1}, {"\xC3\xA9", 1, 3}, {"b", 3, 4}}},
-        {"{\"type\": \"Split\", \"pattern\": {\"Regex\": \"a*\"}, \"behavior\": "
-         "\"MergedWithPrevious\", \"invert\": false}",
-         "baac",
-         {{"baa", 0, 3}, {"c", 3, 4}}},
-        {"{\"type\": \"Digits\", \"individual_digits\": true}",
+        {SPLIT("a*", "MergedWithPrevious", "false"), "baac", {{"baa", 0, 3}, {"c", 3, 4}}},
+        {DIGITS("true"),
          "a12\xC2\xB2"
          "b",
          {{"a", 0, 1}, {"1", 1, 2}, {"2", 2, 3}, {"\xC2\xB2", 3, 5}, {"b", 5, 6}}},
-        {"{\"type\": \"Digits\", \"individual_digits\": false}",
+        {DIGITS("false"),
          "a12\xC2\xB2"
          "b",
          {{"a", 0, 1}, {"12\xC2\xB2", 1, 5}, {"b", 5, 6}}},
-        {"{\"type\": \"Metaspace\", \"replacement\": \"\xE2\x96\x81\", \"prepend_scheme\": "
-         "\"always\", \"split\": true}",
+        {METASPACE("always", "true"),
          " Hey  you",
          {{"\xE2\x96\x81Hey", 0, 4}, {"\xE2\x96\x81", 4, 5}, {"\xE2\x96\x81you", 5, 9}}},
-        {"{\"type\": \"Metaspace\", \"replacement\": \"\xE2\x96\x81\", \"prepend_scheme\": "
-         "\"always\", \"split\": false}",
+        {METASPACE("always", "false"),
          " Hey  you",
          {{"\xE2\x96\x81Hey\xE2\x96\x81\xE2\x96\x81you", 0, 9}}},
-        {"{\"type\": \"Metaspace\", \"replacement\": \"\xE2\x96\x81\", \"prepend_scheme\": "
-         "\"first\", \"split\": true}",
+        {METASPACE("first", "true"),
          " Hey  you",
          {{"\xE2\x96\x81Hey", 0, 4}, {"\xE2\x96\x81", 4, 5}, {"\xE2\x96\x81you", 5, 9}}},
-        {"{\"type\": \"Metaspace\", \"replacement\": \"\xE2\x96\x81\", \"prepend_scheme\": "
-         "\"first\", \"split\": false}",
+        {METASPACE("first", "false"),
          " Hey  you",
          {{"\xE2\x96\x81Hey\xE2\x96\x81\xE2\x96\x81you", 0, 9}}},
-        {"{\"type\": \"Metaspace\", \"replacement\": \"\xE2\x96\x81\", \"prepend_scheme\": "
-         "\"never\", \"split\": true}",
+        {METASPACE("never", "true"),
          " Hey  you",
          {{"\xE2\x96\x81Hey", 0, 4}, {"\xE2\x96\x81", 4, 5}, {"\xE2\x96\x81you", 5, 9}}},
-        {"{\"type\": \"Metaspace\", \"replacement\": \"\xE2\x96\x81\", \"prepend_scheme\": "
-         "\"never\", \"split\": false}",
+        {METASPACE("never", "false"),
          " Hey  you",
          {{"\xE2\x96\x81Hey\xE2\x96\x81\xE2\x96\x81you", 0, 9}}},
-        {"{\"type\": \"Metaspace\", \"replacement\": \"\xE2\x96\x81\", \"prepend_scheme\": "
-         "\"always\", \"split\": true}",
+        {METASPACE("always", "true"),
          "H\xC3\xA9 you",
          {{"\xE2\x96\x81H\xC3\xA9", 0, 3}, {"\xE2\x96\x81you", 3, 7}}},
-        {"{\"type\": \"Metaspace\", \"replacement\": \"\xE2\x96\x81\", \"prepend_scheme\": "
-         "\"always\", \"split\": true}",
+        {METASPACE("always", "true"),
          "\xE2\x96\x81"
          "a b",
          {{"\xE2\x96\x81"
@@ -332,13 +319,6 @@ START_TEST(none_and_empty) {
 }
 END_TEST
 
-#define BYTE_LEVEL(prefix, regex)                                                                  \
-    "{\"type\": \"ByteLevel\", \"add_prefix_space\": " prefix                                      \
-    ", \"trim_offsets\": true, \"use_regex\": " regex "}"
-#define SPLIT(pattern, behavior, invert)                                                           \
-    "{\"type\": \"Split\", \"pattern\": {\"Regex\": \"" pattern "\"}, \"behavior\": \"" behavior   \
-    "\", \"invert\": " invert "}"
-#define SEQUENCE(list) "{\"type\": \"Sequence\", \"pretokenizers\": [" list "]}"
 #define QWEN2                                                                                      \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "              \
     "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
