@@ -212,6 +212,8 @@ static cti_jinja_value evaluate_slice(cti_jinja_run *run, cti_jinja_activation *
     cti_jinja_value value[3] = {{.kind = CTI_JINJA_ABSENT}};
     for (int i = 0; i < 3; i++)
         if (bound[i]) value[i] = cti_jinja_evaluate(run, in, bound[i]);
+    if (run->state->folds && of.kind != CTI_JINJA_UNDEFINED && !cti_jinja_is_sliced(of, value))
+        return cti_jinja_undefined(run, of, cti_jinja_none(0));
     return cti_jinja_slice(run, of, value[0], value[1], value[2]);
 }
 

@@ -39,7 +39,10 @@ typedef struct cti_jinja_state {
     cti_jinja_dict *set;             /* at the top level, if the template has blocks */
     cti_jinja_builder *out, *root;   /* where output goes, and the text that is made */
     const cti_jinja_node *blocks;
-    cti_jinja_value captured;       /* by the set or filter block whose filter runs */
+    cti_jinja_value captured; /* by the set or filter block whose filter runs */
+    /* A constant is printed. jinja2 computes it when it compiles, by a function to which a slice of
+     * what has no slices is undefined. */
+    bool folds;
     int nesting;                    /* of calls of this code */
     cti_jinja_generated *generated; /* [generations] */
     size_t generations, generated_room;

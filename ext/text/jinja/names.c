@@ -121,6 +121,8 @@ static void alias_or(cti_jinja_binding *binding, int how) {
 static void scope_load(resolver *all, jinja_scope *scope, const cti_jinja_string *text) {
     cti_jinja_name *name = jinja_name_of(text);
     if (name->binding) return;
+    if (cti_jinja_string_is(text, "self"))
+        cti_jinja_parse_fail(all->parser, "the variable 'self' is not run: a template is one text");
     cti_jinja_binding *binding = name_bind(all, scope, name);
     if (binding) binding->load.how = CTI_JINJA_RESOLVED;
 }
@@ -341,7 +343,10 @@ static void resolve_row(resolver *all, const jinja_scope *scope, const cti_jinja
 static void resolve_name(resolver *all, const jinja_scope *scope, cti_jinja_node *node) {
     const cti_jinja_binding *binding = jinja_name_of(node->text)->binding;
     if (binding) node->ref = ref_of(scope, binding);
-    else scope_fail(all, node, "the name '%.*s' has no frame", node->text);
+    else
+        scope_fail(all, node,
+                   "the filter of a set block reads '%.*s', which nothing around it reads",
+                   node->text);
 }
 
 static void resolve_one(resolver *all, jinja_scope *scope, cti_jinja_node *node) {
@@ -514,7 +519,8 @@ static void resolve_inner(resolver *all, jinja_scope *outer, cti_jinja_node *nod
                              : node->kind == CTI_JINJA_FILTER_BLOCK ? node->first
                                                                     : NULL;
     search_statements(all, &scope, node->body);
-    search_expressions(all, &scope, filter);
+    /* jinja2 does not search the filter of a set block: a name that only it reads is an error. */
+    if (node->kind == CTI_JINJA_FILTER_BLOCK) search_expressions(all, &scope, filter);
     scope_loads(all, &scope, node->frame);
     if (node->kind == CTI_JINJA_WITH) resolve_expressions(all, &scope, node->first);
     resolve_statements(all, &scope, node->body);

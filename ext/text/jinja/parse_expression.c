@@ -162,7 +162,9 @@ cti_jinja_node *cti_jinja_parse_expression(cti_jinja_parser *parser, bool condit
 
 static cti_jinja_node *constant_new(cti_jinja_parser *parser, size_t at, cti_jinja_value value) {
     cti_jinja_node *node = cti_jinja_node_new(parser, CTI_JINJA_CONSTANT, at);
-    if (node) node->constant = value;
+    if (!node) return NULL;
+    node->constant = value;
+    node->flag = true;
     return node;
 }
 

@@ -103,11 +103,25 @@ cti_jinja_node *cti_jinja_node_new(cti_jinja_parser *parser, cti_jinja_node_kind
     return node;
 }
 
-static int list_depth(const cti_jinja_node *node) {
+/* The depth of a list; *constant stays true if all of its nodes are. */
+static int list_depth(const cti_jinja_node *node, bool *constant) {
     int depth = 0;
-    for (; node; node = node->next)
+    for (; node; node = node->next) {
         if (node->depth > depth) depth = node->depth;
+        *constant &= node->flag;
+    }
     return depth;
+}
+
+/* Whether a node is constant if those below it are: jinja2 folds no variable, no call, and no
+ * filter that reads the context. */
+static bool keeps_constant(const cti_jinja_node *node) {
+    static const char *const names[] = {"map",        "select",     "reject",
+                                        "selectattr", "rejectattr", NULL};
+    if (node->kind == CTI_JINJA_VARIABLE || node->kind == CTI_JINJA_CALL) return false;
+    for (int i = 0; node->kind == CTI_JINJA_FILTERED && names[i]; i++)
+        if (cti_jinja_string_is(node->text, names[i])) return false;
+    return true;
 }
 
 cti_jinja_node *cti_jinja_node_done(cti_jinja_parser *parser, cti_jinja_node *node) {
@@ -123,11 +137,13 @@ cti_jinja_node *cti_jinja_node_done(cti_jinja_parser *parser, cti_jinja_node *no
         below[7] = arguments->star_star;
     }
     int depth = 0;
+    bool constant = keeps_constant(node);
     for (int i = 0; i < 8; i++) {
-        const int of = list_depth(below[i]);
+        const int of = list_depth(below[i], &constant);
         if (of > depth) depth = of;
     }
     node->depth = (uint16_t)(depth + 1);
+    node->flag = constant;
     if (depth < CTI_JINJA_DEPTH) return node;
     return cti_jinja_parse_fail(parser, "the template is nested more than %d deep",
                                 CTI_JINJA_DEPTH);

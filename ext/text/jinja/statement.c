@@ -230,7 +230,9 @@ static cti_jinja_signal execute_if(cti_jinja_run *run, cti_jinja_activation *in,
 static void execute_print(cti_jinja_run *run, cti_jinja_activation *in,
                           const cti_jinja_node *node) {
     for (const cti_jinja_node *each = node->first; each; each = each->next) {
+        run->state->folds = each->flag;
         const cti_jinja_value value = cti_jinja_evaluate(run, in, each);
+        run->state->folds = false;
         if (run->failed) return;
         cti_jinja_print(run->state->out, value);
     }

@@ -244,6 +244,14 @@ static cti_jinja_value slice_list(cti_jinja_run *run, cti_jinja_value of, int64_
     return cti_jinja_list_value(of.kind, list, of.mark);
 }
 
+bool cti_jinja_is_sliced(cti_jinja_value of, const cti_jinja_value bound[3]) {
+    for (int i = 0; i < 3; i++)
+        if (bound[i].kind != CTI_JINJA_ABSENT && bound[i].kind != CTI_JINJA_NONE &&
+            bound[i].kind != CTI_JINJA_INT && bound[i].kind != CTI_JINJA_BOOL)
+            return false;
+    return of.kind == CTI_JINJA_STRING || (cti_jinja_has_items(of) && of.kind != CTI_JINJA_VIEW);
+}
+
 cti_jinja_value cti_jinja_slice(cti_jinja_run *run, cti_jinja_value of, cti_jinja_value start,
                                 cti_jinja_value stop, cti_jinja_value step) {
     const cti_jinja_value none = {.kind = CTI_JINJA_UNDEFINED};

@@ -94,10 +94,11 @@ typedef struct {
 struct cti_jinja_node {
     cti_jinja_node_kind kind : 8;
     uint16_t depth; /* of the tree below */
-    bool flag;      /* FOR: recursive; SET, SET_BLOCK: at the top level */
-    bool extended;  /* FOR: `loop` is read */
-    char op[4];     /* "+", "//", "<=", "in", "not" (not in), ... */
-    size_t at;      /* its byte in the template */
+    bool flag; /* an expression: it is constant; FOR: recursive; SET, SET_BLOCK, MACRO_OF: at the
+                * top level */
+    bool extended; /* FOR: `loop` is read */
+    char op[4];    /* "+", "//", "<=", "in", "not" (not in), ... */
+    size_t at;     /* its byte in the template */
     cti_jinja_node *next;
     cti_jinja_node *first, *second, *third, *fourth, *body, *other;
     const cti_jinja_string *text;

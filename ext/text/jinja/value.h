@@ -362,6 +362,8 @@ cti_jinja_value cti_jinja_item(cti_jinja_run *run, cti_jinja_value of, cti_jinja
 /* a.name without the item, as `|attr` has it. */
 cti_jinja_value cti_jinja_attribute_only(cti_jinja_run *run, cti_jinja_value of,
                                          cti_jinja_value name);
+/* Whether cti_jinja_slice takes a value with these bounds. */
+bool cti_jinja_is_sliced(cti_jinja_value of, const cti_jinja_value bound[3]);
 /* of[start:stop:step]; ABSENT or None where nothing is given. */
 cti_jinja_value cti_jinja_slice(cti_jinja_run *run, cti_jinja_value of, cti_jinja_value start,
                                 cti_jinja_value stop, cti_jinja_value step);
