@@ -5,9 +5,9 @@ $(BUILD)/tests/libcases.so: $(BUILD)/obj/tests/support/cases.o $(SHARED)
 	$(call if_quiet,LD)$(CC) -shared $< -o $@ -L$(BUILD) -lcotangent -Wl,-rpath,'$$ORIGIN/..'
 
 # Parts of the library that it does not export, for tests in Python.
-$(BUILD)/tests/libtext.so: $(BUILD)/obj/tests/text/text_probe.o $(STATIC)
+$(BUILD)/tests/libtext.so: $(BUILD)/obj/tests/text/text_probe.o $(BUILD)/obj/tests/text/jinja_probe.o $(STATIC)
 	@mkdir -p $(@D)
-	$(call if_quiet,LD)$(CC) -shared $< $(STATIC) -o $@ $(LIBS)
+	$(call if_quiet,LD)$(CC) -shared $^ -o $@ $(LIBS)
 
 $(BUILD)/venv/ready: tests/torch/requirements.txt
 	python3 -m venv $(BUILD)/venv

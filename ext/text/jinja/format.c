@@ -121,7 +121,7 @@ static void add_code_point(cti_jinja_builder *out, int64_t integer, int32_t mark
     }
     const size_t size = cti_utf8_put(utf8, (uint32_t)integer);
     const cti_jinja_value one = cti_jinja_string_make(out->run, utf8, size, mark);
-    if (!out->run->failed) cti_jinja_add_aligned(out, one.string, spec, '<');
+    if (!out->run->failed) cti_jinja_add_aligned(out, one.string, spec, '>');
 }
 
 void cti_jinja_add_integer(cti_jinja_builder *out, int64_t integer, int32_t mark,

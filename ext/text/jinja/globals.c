@@ -78,6 +78,8 @@ static cti_jinja_dict *dict_of(cti_jinja_run *run, const cti_jinja_call *call) {
         cti_jinja_fail(run, "dict expected at most 1 argument, got %lld", (long long)call->rests);
     const cti_jinja_dict *from =
         call->rests && call->rest[0].kind == CTI_JINJA_DICT ? call->rest[0].dict : NULL;
+    if (call->rests && call->rest[0].kind == CTI_JINJA_UNDEFINED)
+        cti_jinja_undefined_fail(run, call->rest[0]);
     if (call->rests && !from) {
         cti_jinja_iterator *iterator = cti_jinja_iterate(run, call->rest[0]);
         int64_t at = 0;

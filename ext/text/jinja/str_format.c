@@ -126,8 +126,6 @@ static void format_integer(cti_jinja_builder *out, cti_jinja_value value, int64_
         cti_jinja_fail(run, "Sign not allowed with integer format specifier 'c'");
     else if (spec->type == 'c' && spec->alternate)
         cti_jinja_fail(run, "Alternate form (#) not allowed with integer format specifier 'c'");
-    else if (spec->type == 'c' && (spec->align == '=' || !spec->align))
-        cti_jinja_fail(run, "'c' in a format is run with < > or ^ only");
     else cti_jinja_add_integer(out, integer, value.mark, spec);
 }
 
