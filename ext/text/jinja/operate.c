@@ -77,7 +77,8 @@ static int order_numbers(cti_jinja_value a, cti_jinja_value b) {
 }
 
 static int order_strings(const cti_jinja_string *a, const cti_jinja_string *b) {
-    return cti_text_compare((cti_text){a->at, a->size}, (cti_text){b->at, b->size});
+    const int order = cti_text_compare((cti_text){a->at, a->size}, (cti_text){b->at, b->size});
+    return (order > 0) - (order < 0);
 }
 
 static bool equal_lists(cti_jinja_run *run, const cti_jinja_list *a, const cti_jinja_list *b) {

@@ -15,6 +15,7 @@ typedef struct {
     size_t *byte; /* [n + 1] */
     int64_t n;
     int64_t width;
+    int64_t cut_end; /* the end of a chunk that was cut: what is left of it is one chunk */
     bool break_words, at_hyphens;
 } wrap_job;
 
@@ -55,6 +56,7 @@ static bool hyphen_ends(const wrap_job *job, int64_t i) {
 static int64_t chunk_end(const wrap_job *job, int64_t i) {
     const bool blank = is_wrap_space(job->c[i]);
     int64_t end = i + 1;
+    if (i < job->cut_end) return job->cut_end;
     if (blank || !job->at_hyphens) {
         while (end < job->n && is_wrap_space(job->c[end]) == blank) end++;
         return end;
@@ -89,7 +91,7 @@ static int64_t cut_of_word(const wrap_job *job, int64_t begin, int64_t end, int6
 
 /* The end of the line that begins at *begin with a chunk, and in *next where the next one begins.
  */
-static int64_t line_end(const wrap_job *job, int64_t begin, int64_t *next) {
+static int64_t line_end(wrap_job *job, int64_t begin, int64_t *next) {
     int64_t at = begin, last = begin; /* `last` begins the line's last chunk */
     while (at < job->n) {
         const int64_t end = chunk_end(job, at);
@@ -98,6 +100,7 @@ static int64_t line_end(const wrap_job *job, int64_t begin, int64_t *next) {
             if (job->break_words) {
                 last = at;
                 at = cut_of_word(job, at, end, job->width - (at - begin));
+                job->cut_end = end;
             } else if (at == begin) {
                 last = at;
                 at = end;
@@ -129,6 +132,7 @@ static bool read_characters(wrap_job *job) {
 /* The lines of one line of the text. */
 static cti_jinja_list *wrap_line(wrap_job *job) {
     cti_jinja_list *lines = cti_jinja_list_new(job->run, 0);
+    job->cut_end = 0;
     if (!lines || !read_characters(job)) return NULL;
     for (int64_t begin = 0, next; begin < job->n && cti_jinja_step(job->run); begin = next) {
         const int64_t end_of_chunk = chunk_end(job, begin);
