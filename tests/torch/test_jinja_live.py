@@ -397,3 +397,13 @@ def test_every_name_is_run_or_refused():
     assert set(rows("Markup")) == own
     refused = {name for table in ("filters", "tests", "globals") for name, why in rows(table).items() if why}
     assert refused == {"random", "urlize", "lipsum"}
+
+
+def test_the_page_lists_every_name():
+    page = open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "text.md")).read()
+    page = page.split("## The language of chat templates")[1].split("\n## ")[0]
+    for part, table in (("Filters", "filters"), ("Tests", "tests"), ("Globals", "globals"), ("Methods of strings", "str")):
+        listed, refused = (page.split(f"**{part}**: ")[1].split("\n- ")[0] + "Refused: ").split("Refused: ")[:2]
+        listed = {x for x in listed.split("; of Markup")[0].split("`")[1::2] if " " not in x}
+        assert {name for name, why in rows(table).items() if not why} == listed, part
+        assert {name for name, why in rows(table).items() if why} <= set(refused.split("`")[1::2]), part
