@@ -1,6 +1,8 @@
 # cotangent. `make help` lists the targets. This file builds the library, programs and examples, tests and installs;
 # the makefiles that it includes lie beside what they build.
 
+# What an archive of the course sets, if this is one.
+-include course/handout.mk
 CC     ?= cc
 AR     ?= ar
 BUILD  ?= build

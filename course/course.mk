@@ -43,4 +43,6 @@ $(BUILD)/tests/test_course: $(STATIC) $(COURSE)
 course-test: course \
     ## the course, its archives and its grader, with every wrong submission; make test grades two of each exercise
 	@BUILD=$(BUILD) course/tests/check
-.PHONY: course grade handout autograder kit-files course-test
+course-mutants: course ## a thousand small mistakes in the course's solutions, each of which must lose points
+	@BUILD=$(BUILD) course/tests/check mutants
+.PHONY: course-mutants course grade handout autograder kit-files course-test
