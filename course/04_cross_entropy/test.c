@@ -466,9 +466,11 @@ static void mean_of_rows(ct_context *context) {
 /* e^1000 overflows, and the probability of the last target is 0 in f64: its logarithm is not. */
 static void large_logits(ct_context *context) {
     ct_tensor *wide = course_f64(context, CT_SHAPE(1, 3), (double[]){1000, 0, -1000});
+    ct_tensor *last = course_f64(context, CT_SHAPE(1, 3), (double[]){-1000, 0, 1000});
     ct_tensor *low = course_f64(context, CT_SHAPE(1, 3), (double[]){-1001, -1000, -1002});
     value("logits (1000, 0, -1000), target 0", batch_of(context, wide, (int64_t[]){0}, 1, IGNORE));
     value("logits (1000, 0, -1000), target 2", batch_of(context, wide, (int64_t[]){2}, 1, IGNORE));
+    value("logits (-1000, 0, 1000), target 2", batch_of(context, last, (int64_t[]){2}, 1, IGNORE));
     value("logits (-1001, -1000, -1002), target 1",
           batch_of(context, low, (int64_t[]){1}, 1, IGNORE));
     /* a row has neighbours whose logits are far larger, or far smaller; one row counts */

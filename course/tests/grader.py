@@ -419,6 +419,23 @@ def sealed(without_rules, build):
     return None if test["passed"] and test["printed"].startswith(wanted) else f"{test}"
 
 
+OPS = set("""ct_add ct_mul ct_tanh ct_exp ct_matmul ct_linear ct_softmax ct_log_softmax ct_cross_entropy ct_layer_norm ct_rms_norm ct_attention
+ct_masked_softmax ct_causal_mask ct_split_heads ct_combine_heads ct_mha_new ct_dropout ct_rope ct_embedding ct_silu ct_adamw_new ct_gradcheck
+ct_jacobian""".split())
+
+
+def without_answers(grade, build):
+    """The program of a submission holds no op of the library but those that the exercise allows."""
+    wrong = []
+    for exercise in grade.exercises("all"):
+        with tempfile.TemporaryDirectory() as folder:
+            program, _ = grade.compile_submission(exercise, build, SOLUTION.parent.parent / exercise.name / "solution.c", Path(folder))
+            symbols = subprocess.run(["nm", program], capture_output=True, text=True).stdout
+        held = set(re.findall(r" [Tt] (ct_\w+)", symbols)) & OPS - exercise.allowed
+        wrong += [f"{exercise.name}: {', '.join(sorted(held))}"] * bool(held) + [f"{exercise.name}: no symbols"] * ("ct_apply" not in symbols)
+    return "; ".join(wrong) or None
+
+
 def practice(grade, build):
     """Without a static C library the marks say what they are worth."""
     of_dynamic = grade.Build(build.folder)
@@ -484,6 +501,7 @@ def tasks(grade, without_rules, build):
     yield "grade: a folder with it", lambda: in_a_folder(folder)
     yield "grade: seeds", lambda: seeds(folder)
     yield "seal: what can be reached", lambda: sealed(without_rules, build)
+    yield "seal: no answers inside", lambda: without_answers(grade, build)
     yield "seal: none", lambda: practice(grade, build)
     yield "grade: one file for all", lambda: command(folder, 2, "one file is one exercise", "all", SOLUTION)
     yield "grade: no time", lambda: command(folder, 2, "0 is no whole number", "--time", "0", "1")
