@@ -83,8 +83,9 @@ LDFLAGS_test_model_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_set_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_token_faults = $(LDFLAGS_test_io_faults)
 # A system's own functions would fail with malloc.
-POSIX_FAULTS += text_faults text_model_faults
+POSIX_FAULTS += text_faults text_model_faults jinja_faults
 LDFLAGS_test_text_faults = $(LDFLAGS_test_io_faults) $(MALLOCS)
+LDFLAGS_test_jinja_faults = $(MALLOCS)
 LDFLAGS_test_disk_model = $(call wrapped,open openat pread write pwrite ftruncate close fsync rename mkdir unlink \
     unlinkat fstat lstat stat)
 LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,$(TAKES))
