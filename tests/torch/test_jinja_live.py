@@ -23,8 +23,8 @@ probe.jinja_probe_row.restype = ctypes.c_char_p
 probe.jinja_probe_row.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_char_p)]
 out, marks, error = ctypes.create_string_buffer(ROOM), (ctypes.c_int32 * ROOM)(), ctypes.create_string_buffer(4096)
 
-# What the language refuses although Python has a result. A message with one of these words is no difference if Python's result is of that kind.
-REFUSED = ("not run", "Python prints its address", "beyond 64 bits", "are run", "is run")
+# Words of what the language refuses by name, and of its bounds. jinja2 is then not asked: it may try to make a string of gigabytes.
+REFUSED = ("not run", "Python prints its address", "beyond 64 bits", "are run", "is run", "longer than", "more than")
 
 
 def environment():
@@ -318,33 +318,28 @@ def is_refused(words):
     return any(mark in words for mark in REFUSED)
 
 
-def is_address(text):
-    return text is not None and " at 0x" in text
-
-
 def difference(template, variables):
     """What differs: None, "refused", or a description."""
-    want, fault = theirs(template, variables)
     got, words = ours(template, variables)
-    if got is None and (want is None or is_refused(words)):
-        return None if want is None else "refused: " + words
-    if want == got or is_address(want) and got is None:
+    if got is None and is_refused(words):
+        return "refused: " + words
+    want, fault = theirs(template, variables)
+    if want == got:
         return None
     return f"{template}\n  of {variables}\n  jinja2 {want!r} {fault}\n  ours   {got!r} {words}"
 
 
 def test_random_expressions():
-    refused, found, results = {}, [], 0
+    refused, found = {}, []
     for template, variables in draws(SEED, DRAWS):
         if what := difference(template, variables):
             if what.startswith("refused: "):
                 refused[what] = refused.get(what, 0) + 1
             else:
                 found.append(what)
-        results += theirs(template, variables)[0] is not None
     for what, count in sorted(refused.items(), key=lambda item: -item[1]):
         print(count, what)
-    print(f"{DRAWS} expressions, {results} with a result, {sum(refused.values())} refused, {len(found)} differ")
+    print(f"{DRAWS} expressions, {sum(refused.values())} refused, {len(found)} differ")
     assert not found, "\n".join(found[:20])
     assert sum(refused.values()) < DRAWS / 20
 
