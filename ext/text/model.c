@@ -5,30 +5,41 @@
 
 #include "../../src/core/int_math.h"
 #include "bpe.h"
+#include "unigram.h"
 #include "words.h"
 
-typedef enum { MODEL_BPE, MODEL_WORD_PIECE, MODEL_WORD_LEVEL, MODEL_KINDS } model_kind;
+typedef enum {
+    MODEL_BPE,
+    MODEL_UNIGRAM,
+    MODEL_WORD_PIECE,
+    MODEL_WORD_LEVEL,
+    MODEL_KINDS
+} model_kind;
 
 struct cti_model {
     model_kind kind;
     const cti_bpe *bpe;
+    const cti_unigram *unigram;
     const cti_words *words;
 };
 
 struct cti_model_work {
     cti_bpe_work bpe;
+    cti_unigram_work unigram;
     cti_words_work words;
 };
 
 /* The kind of a model. Old files do not name it; then its members tell it. Returns -1 after an
  * error. */
 static int model_kind_of(const cti_reading *r, cti_json_at value) {
-    static const char *const names[MODEL_KINDS] = {"BPE", "WordPiece", "WordLevel"};
+    static const char *const names[MODEL_KINDS] = {"BPE", "Unigram", "WordPiece", "WordLevel"};
     if (cti_json_member(r->tree, value, "type"))
         return cti_reading_kind(r, value, "model", names, MODEL_KINDS);
     if (cti_json_member(r->tree, value, "merges")) return MODEL_BPE;
     if (cti_json_member(r->tree, value, "max_input_chars_per_word")) return MODEL_WORD_PIECE;
     if (cti_json_member(r->tree, value, "unk_token")) return MODEL_WORD_LEVEL;
+    const cti_json_at vocabulary = cti_json_member(r->tree, value, "vocab");
+    if (vocabulary && r->tree->value[vocabulary].kind == CTI_JSON_ARRAY) return MODEL_UNIGRAM;
     return cti_reading_kind(r, value, "model", names, MODEL_KINDS);
 }
 
@@ -73,14 +84,31 @@ bool cti_model_read(const cti_reading *outer, cti_json_at value, bool bytes, cti
     if (!m) return false;
     *m = (cti_model){.kind = (model_kind)kind};
     *model = m;
+    if (m->kind == MODEL_UNIGRAM) return cti_unigram_read(&reading, value, bytes, v, &m->unigram);
     if (!model_read_vocabulary(&reading, value, v)) return false;
     if (m->kind == MODEL_BPE) return cti_bpe_read(&reading, value, bytes, v, &m->bpe);
     return cti_words_read(&reading, value, bytes, m->kind == MODEL_WORD_PIECE, v, &m->words);
 }
 
+int32_t cti_model_unknown(const cti_model *model) {
+    switch (model->kind) {
+    case MODEL_BPE: return model->bpe->unknown;
+    case MODEL_UNIGRAM: return model->unigram->unknown;
+    default: return model->words->unknown;
+    }
+}
+
 bool cti_model_lacks_unknown(const cti_model *model) {
-    if (model->kind != MODEL_BPE) return model->words->unknown == CTI_NO_ID;
-    return model->bpe->has_unknown && model->bpe->unknown == CTI_NO_ID;
+    return (model->kind != MODEL_BPE || model->bpe->has_unknown) &&
+           cti_model_unknown(model) == CTI_NO_ID;
+}
+
+void cti_byte_tokens(const cti_vocabulary *v, bool falls_back, int32_t token[256]) {
+    for (int b = 0; b < 256; b++) {
+        static const char digit[] = "0123456789ABCDEF";
+        const char name[] = {'<', '0', 'x', digit[b >> 4], digit[b & 15], '>'};
+        token[b] = falls_back ? (int32_t)cti_vocabulary_find(v, name, sizeof name) : CTI_NO_ID;
+    }
 }
 
 cti_model_work *cti_model_work_new(const cti_model *model, size_t text_size) {
@@ -92,13 +120,17 @@ cti_model_work *cti_model_work_new(const cti_model *model, size_t text_size) {
 void cti_model_work_free(cti_model_work *work) {
     if (!work) return;
     cti_bpe_work_end(&work->bpe);
+    cti_unigram_work_end(&work->unigram);
     cti_words_work_end(&work->words);
     free(work);
 }
 
 bool cti_model_encode(const cti_model *model, cti_model_work *work, size_t begin, size_t end,
                       cti_sink *sink) {
-    return model->kind == MODEL_BPE
-               ? cti_bpe_encode(model->bpe, &work->bpe, begin, end, sink)
-               : cti_words_encode(model->words, &work->words, begin, end, sink);
+    switch (model->kind) {
+    case MODEL_BPE: return cti_bpe_encode(model->bpe, &work->bpe, begin, end, sink);
+    case MODEL_UNIGRAM:
+        return cti_unigram_encode(model->unigram, &work->unigram, begin, end, sink);
+    default: return cti_words_encode(model->words, &work->words, begin, end, sink);
+    }
 }

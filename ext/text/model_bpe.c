@@ -31,12 +31,7 @@ static bool bpe_read_options(const cti_reading *r, cti_json_at value, const cti_
     m->has_unknown = unknown.at != NULL;
     m->unknown =
         m->has_unknown ? (int32_t)cti_vocabulary_find(v, unknown.at, unknown.size) : CTI_NO_ID;
-    for (int b = 0; b < 256; b++) {
-        static const char digit[] = "0123456789ABCDEF";
-        const char name[] = {'<', '0', 'x', digit[b >> 4], digit[b & 15], '>'};
-        m->byte_token[b] =
-            m->byte_fallback ? (int32_t)cti_vocabulary_find(v, name, sizeof name) : CTI_NO_ID;
-    }
+    cti_byte_tokens(v, m->byte_fallback, m->byte_token);
     return true;
 }
 

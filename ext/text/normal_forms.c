@@ -1,6 +1,7 @@
 /* NFD: every character is replaced by its decomposition, and combining marks in a row are sorted by
  * their classes. NFC: afterwards each starter, a character of class 0, is composed with the
- * characters behind it, unless another one of the same or a higher class is between.
+ * characters behind it, unless another one of the same or a higher class is between. NFKD and NFKC:
+ * the same with compatible decompositions.
  *
  * The text is handled in segments. A character that the form leaves as it is, that has class 0 and
  * that composes with no character before it does not meet the characters before it, so a segment
@@ -32,7 +33,7 @@ static int item_class(form_item item) { return (int)(item >> CLASS_AT & 0xFF); }
 static int item_change(form_item item) { return (int)(item >> CHANGE_AT) - MOST_REPLACED; }
 
 typedef struct {
-    bool composed;
+    bool composed, compatible;
     form_item *item; /* [count], the segment that is made */
     size_t count, room;
     form_item *sorted; /* [sorted_room], for long runs of marks */
@@ -138,8 +139,10 @@ static bool segment_make(form_work *work, cti_edit *edit, cti_extent segment) {
     work->count = 0;
     size_t length;
     for (size_t at = segment.begin; at < segment.end; at += length) {
-        uint32_t part[CTI_FOLDED];
-        const int n = cti_unicode_decompose(cti_utf8_get(edit->text->at + at, &length), part);
+        uint32_t part[CTI_COMPATIBLE];
+        const uint32_t c = cti_utf8_get(edit->text->at + at, &length);
+        const int n = work->compatible ? cti_unicode_decompose_compatible(c, part)
+                                       : cti_unicode_decompose(c, part);
         for (int i = 0; i < n; i++) {
             const int class = cti_unicode_combining_class(part[i]);
             if (!form_item_push(work, item_of(part[i], class, i > 0))) return false;
@@ -154,6 +157,7 @@ static bool segment_make(form_work *work, cti_edit *edit, cti_extent segment) {
 /* Whether a character can be changed, moved or composed with one before it. */
 static bool moves(const form_work *work, uint32_t c) {
     const cti_unicode_record *record = cti_unicode_record_of(c);
+    if (work->compatible && record->flags & CTI_HAS_COMPATIBLE) return true;
     if (work->composed) return record->flags & CTI_HAS_NFC_MOVES;
     return record->combining_class || record->flags & CTI_HAS_DECOMPOSES;
 }
@@ -179,8 +183,8 @@ static bool next_segment(const form_work *work, const cti_aligned *text, size_t 
     return true;
 }
 
-bool cti_normal_form(bool composed, cti_aligned *text, cti_aligned *spare) {
-    form_work work = {.composed = composed};
+bool cti_normal_form(cti_form form, cti_aligned *text, cti_aligned *spare) {
+    form_work work = {.composed = form & CTI_NFC, .compatible = form & CTI_NFKD};
     cti_edit edit = cti_edit_begin(text, spare);
     bool fits = true;
     cti_extent segment = {0};

@@ -6,14 +6,17 @@
  * has them for each kind. */
 #include "normalize.h"
 
+#include "charsmap.h"
 #include "normal_forms.h"
 #include "pattern.h"
 #include "unicode.h"
 #include "utf8.h"
 
 typedef enum {
+    STEP_NFD, /* the forms in the order of cti_form */
     STEP_NFC,
-    STEP_NFD,
+    STEP_NFKD,
+    STEP_NFKC,
     STEP_LOWERCASE,
     STEP_STRIP_ACCENTS,
     STEP_BERT_CLEAN,
@@ -21,7 +24,8 @@ typedef enum {
     STEP_BERT_ACCENTS,
     STEP_REPLACE,
     STEP_PREPEND,
-    STEP_STRIP
+    STEP_STRIP,
+    STEP_PRECOMPILED
 } step_kind;
 
 struct cti_normalizer {
@@ -29,6 +33,7 @@ struct cti_normalizer {
     cti_text text;              /* Replace's content, or the text that Prepend inserts */
     const cti_pattern *pattern; /* of Replace */
     bool left, right;           /* of Strip */
+    const cti_charsmap *charsmap; /* of Precompiled */
     const cti_normalizer *next;
 };
 
@@ -111,6 +116,14 @@ static bool strip_step_read(step_reader *reader) {
            needs_bool(reader, keys[1], &step->right);
 }
 
+static bool precompiled_step_read(step_reader *reader) {
+    static const char *const keys[] = {"precompiled_charsmap", NULL};
+    if (!has_only(reader, keys) || !needs_member(reader, keys[0])) return false;
+    cti_normalizer *step = step_add(reader, STEP_PRECOMPILED);
+    const cti_json_at map = cti_json_member(reader->reading.tree, reader->value, keys[0]);
+    return step && cti_charsmap_read(&reader->reading, map, &step->charsmap);
+}
+
 static bool steps_read(step_reader *reader, cti_json_at value);
 
 static bool normalizer_sequence_read(step_reader *reader) {
@@ -129,10 +142,12 @@ static bool normalizer_sequence_read(step_reader *reader) {
 
 /* Reads the steps of one value. The parser of JSON bounds the depth of Sequences in Sequences. */
 static bool steps_read(step_reader *reader, cti_json_at value) {
+    enum { PLAIN = 6 };
     static const char *const kinds[] = {
-        "NFC",     "NFD",     "Lowercase", "StripAccents", "BertNormalizer",
-        "Replace", "Prepend", "Strip",     "Sequence"};
-    static const step_kind plain[] = {STEP_NFC, STEP_NFD, STEP_LOWERCASE, STEP_STRIP_ACCENTS};
+        "NFC",     "NFD",     "NFKC",  "NFKD",     "Lowercase",  "StripAccents", "BertNormalizer",
+        "Replace", "Prepend", "Strip", "Sequence", "Precompiled"};
+    static const step_kind plain[PLAIN] = {STEP_NFC,  STEP_NFD,       STEP_NFKC,
+                                           STEP_NFKD, STEP_LOWERCASE, STEP_STRIP_ACCENTS};
     const int kind = cti_reading_kind(&reader->reading, value, "normalizer", kinds,
                                       sizeof kinds / sizeof *kinds);
     if (kind < 0) return false;
@@ -140,11 +155,12 @@ static bool steps_read(step_reader *reader, cti_json_at value) {
     inner.value = inner.reading.type_of = value;
     bool read = false;
     switch (kind) {
-    case 4: read = bert_step_read(&inner); break;
-    case 5: read = replace_step_read(&inner); break;
-    case 6: read = prepend_step_read(&inner); break;
-    case 7: read = strip_step_read(&inner); break;
-    case 8: read = normalizer_sequence_read(&inner); break;
+    case PLAIN: read = bert_step_read(&inner); break;
+    case PLAIN + 1: read = replace_step_read(&inner); break;
+    case PLAIN + 2: read = prepend_step_read(&inner); break;
+    case PLAIN + 3: read = strip_step_read(&inner); break;
+    case PLAIN + 4: read = normalizer_sequence_read(&inner); break;
+    case PLAIN + 5: read = precompiled_step_read(&inner); break;
     default: read = plain_step_read(&inner, plain[kind]); break;
     }
     reader->end = inner.end;
@@ -276,8 +292,11 @@ static bool normalizer_step_run(const cti_normalizer *step, cti_aligned *text, c
     cti_edit edit = cti_edit_begin(text, spare);
     bool fits = true;
     switch (step->kind) {
-    case STEP_NFC: return cti_normal_form(true, text, spare);
-    case STEP_NFD: return cti_normal_form(false, text, spare);
+    case STEP_NFD:
+    case STEP_NFC:
+    case STEP_NFKD:
+    case STEP_NFKC: return cti_normal_form((cti_form)(step->kind - STEP_NFD), text, spare);
+    case STEP_PRECOMPILED: return cti_charsmap_run(step->charsmap, text, spare);
     case STEP_LOWERCASE: edit_each_character(&edit, lower_one); break;
     case STEP_STRIP_ACCENTS: edit_each_character(&edit, accent_strip); break;
     case STEP_BERT_CLEAN: edit_each_character(&edit, bert_clean); break;

@@ -1,5 +1,5 @@
-/* Normalizers: functions that change a text before it is divided. NFC, NFD, Lowercase,
- * StripAccents, BertNormalizer, Replace, Prepend, Strip and Sequence. */
+/* Normalizers: functions that change a text before it is divided. NFC, NFD, NFKC, NFKD,
+ * Lowercase, StripAccents, BertNormalizer, Replace, Prepend, Strip, Precompiled and Sequence. */
 #ifndef CTI_TEXT_NORMALIZE_H
 #define CTI_TEXT_NORMALIZE_H
 

@@ -238,6 +238,27 @@ int cti_unicode_decompose(uint32_t c, uint32_t out[CTI_FOLDED]) {
     return 1 + n;
 }
 
+enum {
+    NEAR_RUNS = sizeof cti_compatible_near / sizeof *cti_compatible_near,
+    COMPATIBLE_RUNS = sizeof cti_compatible_runs / sizeof *cti_compatible_runs
+};
+
+int cti_unicode_decompose_compatible(uint32_t c, uint32_t out[CTI_COMPATIBLE]) {
+    if (!cti_unicode_has(c, CTI_HAS_COMPATIBLE)) return cti_unicode_decompose(c, out);
+    out[0] = case_run_map(cti_compatible_near, NEAR_RUNS, c);
+    if (out[0] != c) return 1;
+    size_t low = 0, high = COMPATIBLE_RUNS;
+    while (high - low > 1) { /* the last run that begins at or before c */
+        const size_t middle = (low + high) / 2;
+        if (cti_compatible_runs[middle].first <= c) low = middle;
+        else high = middle;
+    }
+    const cti_compatible_run *run = &cti_compatible_runs[low];
+    const uint16_t *part = cti_compatible + run->at + (size_t)run->length * (c - run->first);
+    for (int i = 0; i < run->length; i++) out[i] = part[i];
+    return run->length;
+}
+
 static uint32_t hangul_compose(uint32_t a, uint32_t b) {
     if (a >= LEADING && a < LEADING + N_LEADING && b >= VOWELS && b < VOWELS + N_VOWELS) {
         return SYLLABLES + ((a - LEADING) * N_VOWELS + (b - VOWELS)) * N_TRAILING;

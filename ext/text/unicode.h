@@ -108,6 +108,9 @@ uint32_t cti_unicode_fold(uint32_t c);
 void cti_unicode_each_cased(void (*each)(void *arg, uint32_t c), void *arg);
 /* The full canonical decomposition of a character: n characters in out[]; itself if it has none. */
 int cti_unicode_decompose(uint32_t c, uint32_t out[CTI_FOLDED]);
+/* The same for its full compatible decomposition. */
+enum { CTI_COMPATIBLE = 18 };
+int cti_unicode_decompose_compatible(uint32_t c, uint32_t out[CTI_COMPATIBLE]);
 int cti_unicode_combining_class(uint32_t c);
 /* The canonical composition of two characters; 0 if there is none. */
 uint32_t cti_unicode_compose(uint32_t a, uint32_t b);

@@ -15,7 +15,7 @@
 
 #include "char_set.h"
 
-enum { CTI_BLOCKS_END = 0x32400, CTI_TAGS = 0xE0000, CTI_TAGS_END = 0xE0200 };
+enum { CTI_BLOCKS_END = 0x32400, CTI_TAGS = 0xE0000, CTI_TAGS_END = 0xE1000 };
 
 /* The flags of a record. */
 enum {
@@ -37,14 +37,34 @@ enum {
     CTI_HAS_MORE_UPPER = 1 << 15,   /* isupper, not Lu */
     CTI_HAS_MORE_DIGIT = 1 << 16,   /* isdigit, not Nd */
     CTI_HAS_MORE_NUMERIC = 1 << 17, /* isnumeric, no number */
+    CTI_HAS_COMPATIBLE = 1 << 18,   /* NFKD makes something else of it than NFD */
     CTI_CLASS_SHIFT = 30            /* the two bits above are its cti_class */
 };
 
 /* The properties that many characters share. */
 typedef struct {
-    uint8_t category, combining_class;
+    uint8_t category, combining_class, grapheme; /* .grapheme: a cti_grapheme */
     uint32_t flags;
 } cti_unicode_record;
+
+/* Where a grapheme ends depends on these classes of its characters (grapheme.h). Those from
+ * CTI_EXTENDS to CTI_SPACING never begin one behind another character but a control. */
+typedef enum {
+    CTI_NO_GRAPHEME,
+    CTI_CONTROL,
+    CTI_PREPENDED,
+    CTI_EXTENDS,
+    CTI_EXTENDS_CONJUNCT, /* and may stand between a consonant and its linker */
+    CTI_LINKER,           /* a virama, which joins two consonants */
+    CTI_JOINER,           /* U+200D, which joins two pictures */
+    CTI_SPACING,
+    CTI_HANGUL_L,
+    CTI_HANGUL_V,
+    CTI_HANGUL_T,
+    CTI_HANGUL_SYLLABLE, /* LV or LVT */
+    CTI_PICTURE,
+    CTI_CONSONANT
+} cti_grapheme;
 
 /* Characters first, first + step ... last, whose lower case, upper case or fold is
  * `delta` further. */
@@ -60,16 +80,23 @@ typedef struct {
     uint16_t at;
 } cti_decomposed_run;
 
+/* Characters from `first` on, up to the first of the next run or as far as they have the flag: their
+ * compatible decompositions of `length` characters each are those from `at` on. */
+typedef struct {
+    uint32_t first;
+    uint16_t at, length;
+} cti_compatible_run;
+
 /* A script of regular expressions: `count` ranges of cti_script_ranges from `at` on. */
 typedef struct {
     const char *name;
     uint16_t at, count;
 } cti_script;
 
-extern const uint16_t cti_unicode_block[1612];
-extern const uint16_t cti_unicode_eight[4413];
-extern const uint8_t cti_unicode_item[6124];
-extern const cti_unicode_record cti_unicode_records[152];
+extern const uint16_t cti_unicode_block[1640];
+extern const uint16_t cti_unicode_eight[4636];
+extern const uint8_t cti_unicode_item[7069];
+extern const cti_unicode_record cti_unicode_records[210];
 extern const uint8_t cti_unicode_unassigned, cti_unicode_private; /* indices of records */
 extern const cti_case_run cti_lower_runs[186];
 extern const cti_case_run cti_upper_runs[194]; /* upper cases of one character */
@@ -89,6 +116,11 @@ extern const cti_decomposed_run cti_decomposed_runs[230];
 extern const uint32_t cti_decomposed_first[2060];
 extern const uint32_t cti_decomposed_second[2060];
 extern const uint16_t cti_composed[940];
+
+/* Full compatible decompositions of one character that is `delta` further, and of any others. */
+extern const cti_case_run cti_compatible_near[204];
+extern const cti_compatible_run cti_compatible_runs[480];
+extern const uint16_t cti_compatible[4063];
 
 extern const cti_script cti_scripts[12];
 extern const cti_char_range cti_script_ranges[219];

@@ -88,15 +88,33 @@ bool cti_vocabulary_add(cti_vocabulary *v, cti_text text, int64_t id) {
     return true;
 }
 
-int64_t cti_vocabulary_find(const cti_vocabulary *v, const char *at, size_t size) {
-    if (!v->slots) return CTI_NO_ID;
+static int64_t slot_id(uint64_t slot) { return (int64_t)(slot & ~upper_half) - 1; }
+
+/* The slot of a text; NULL if there is none. */
+static uint64_t *vocabulary_slot(const cti_vocabulary *v, const char *at, size_t size) {
+    if (!v->slots) return NULL;
     const uint64_t hash = cti_text_hash(at, size);
     for (size_t i = (size_t)hash & (v->slots - 1); v->slot[i]; i = (i + 1) & (v->slots - 1)) {
         if ((v->slot[i] ^ hash) & upper_half) continue;
-        const int64_t id = (int64_t)(v->slot[i] & ~upper_half) - 1;
-        if (v->text[id].size == size && !memcmp(v->text[id].at, at, size)) return id;
+        const int64_t id = slot_id(v->slot[i]);
+        if (v->text[id].size == size && !memcmp(v->text[id].at, at, size)) return &v->slot[i];
     }
-    return CTI_NO_ID;
+    return NULL;
+}
+
+int64_t cti_vocabulary_find(const cti_vocabulary *v, const char *at, size_t size) {
+    const uint64_t *slot = vocabulary_slot(v, at, size);
+    return slot ? slot_id(*slot) : CTI_NO_ID;
+}
+
+bool cti_vocabulary_add_again(cti_vocabulary *v, cti_text text, int64_t id) {
+    uint64_t *slot = vocabulary_slot(v, text.at, text.size);
+    if (!slot) return cti_vocabulary_add(v, text, id);
+    CTI_ASSERT(id < v->room && !cti_vocabulary_text(v, id).at);
+    for (; v->size <= id; v->size++) v->text[v->size] = (cti_text){0};
+    v->text[id] = text;
+    *slot = (*slot & upper_half) | (uint32_t)(id + 1);
+    return true;
 }
 
 /* ---- maps from bytes ---- */

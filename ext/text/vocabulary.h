@@ -41,6 +41,9 @@ bool cti_vocabulary_reserve(cti_vocabulary *vocabulary, int64_t tokens, int64_t 
 /* Adds a token, whose text must stay. Returns false after an error of memory. The caller checks
  * that the id is allowed, that the text is new and that the id is free. */
 bool cti_vocabulary_add(cti_vocabulary *vocabulary, cti_text text, int64_t id);
+/* The same, but the text may be there already: then it is found by the new id from now on, and the
+ * old id only keeps its text. Room for all tokens was reserved. */
+bool cti_vocabulary_add_again(cti_vocabulary *vocabulary, cti_text text, int64_t id);
 /* The id of a text; CTI_NO_ID if there is none. */
 int64_t cti_vocabulary_find(const cti_vocabulary *vocabulary, const char *at, size_t size);
 /* The text of an id; .at is NULL if there is none. */
