@@ -1,7 +1,7 @@
 /* SentencePiece's tables of texts that become others (charsmap.h).
  *
- * A unit of the double array is a node at its own index, or a value if its bit 31 is set. A node has
- * the last byte of its text in bits 0 to 7, in bit 8 whether the table has its text, and the
+ * A unit of the double array is a node at its own index, or a value if its bit 31 is set. A node
+ * has the last byte of its text in bits 0 to 7, in bit 8 whether the table has its text, and the
  * distance (by exclusive or) to its children in bits 10 to 30, in units of 256 if bit 9 is set. The
  * child by a byte is that far from the children's place, and the value is at that place. */
 #include "charsmap.h"
@@ -65,8 +65,7 @@ static size_t base64_decode(cti_text text, unsigned char *out) {
 
 /* Whether a place in the pool is the beginning of a character or the end. */
 static bool is_in_pool(const cti_charsmap *map, size_t at) {
-    return at <= map->pool.size &&
-           (at == map->pool.size || !cti_utf8_continues(map->pool.at[at]));
+    return at <= map->pool.size && (at == map->pool.size || !cti_utf8_continues(map->pool.at[at]));
 }
 
 /* Whether all units point into the table. */

@@ -8,15 +8,14 @@
 typedef struct {
     cti_grapheme last;
     uint32_t c;
-    bool picture; /* a picture, and behind it only what extends it, and perhaps a joiner */
+    bool picture;          /* a picture, and behind it only what extends it, and perhaps a joiner */
     bool conjunct, linked; /* a consonant and what extends it, and a linker among that */
 } grapheme_state;
 
 static void grapheme_add(grapheme_state *state, uint32_t c, cti_grapheme class) {
     const bool extends = class >= CTI_EXTENDS && class <= CTI_LINKER;
-    state->picture = class == CTI_PICTURE ||
-                     (state->picture && state->last != CTI_JOINER &&
-                      (extends || class == CTI_JOINER));
+    state->picture = class == CTI_PICTURE || (state->picture && state->last != CTI_JOINER &&
+                                              (extends || class == CTI_JOINER));
     if (class == CTI_CONSONANT) {
         state->conjunct = true;
         state->linked = false;

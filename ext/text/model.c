@@ -103,14 +103,6 @@ bool cti_model_lacks_unknown(const cti_model *model) {
            cti_model_unknown(model) == CTI_NO_ID;
 }
 
-void cti_byte_tokens(const cti_vocabulary *v, bool falls_back, int32_t token[256]) {
-    for (int b = 0; b < 256; b++) {
-        static const char digit[] = "0123456789ABCDEF";
-        const char name[] = {'<', '0', 'x', digit[b >> 4], digit[b & 15], '>'};
-        token[b] = falls_back ? (int32_t)cti_vocabulary_find(v, name, sizeof name) : CTI_NO_ID;
-    }
-}
-
 cti_model_work *cti_model_work_new(const cti_model *model, size_t text_size) {
     cti_model_work *work = calloc(1, sizeof *work);
     if (work && model->kind == MODEL_BPE) cti_bpe_work_begin(&work->bpe, text_size);
@@ -129,8 +121,7 @@ bool cti_model_encode(const cti_model *model, cti_model_work *work, size_t begin
                       cti_sink *sink) {
     switch (model->kind) {
     case MODEL_BPE: return cti_bpe_encode(model->bpe, &work->bpe, begin, end, sink);
-    case MODEL_UNIGRAM:
-        return cti_unigram_encode(model->unigram, &work->unigram, begin, end, sink);
+    case MODEL_UNIGRAM: return cti_unigram_encode(model->unigram, &work->unigram, begin, end, sink);
     default: return cti_words_encode(model->words, &work->words, begin, end, sink);
     }
 }

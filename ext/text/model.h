@@ -21,10 +21,6 @@ typedef struct cti_model_work cti_model_work;
 cti_model_work *cti_model_work_new(const cti_model *model, size_t text_size); /* NULL: no memory */
 void cti_model_work_free(cti_model_work *work);
 
-/* The ids of <0x00>, ..., <0xFF>; CTI_NO_ID for those that the vocabulary lacks, and for all if the
- * model does not fall back to bytes. */
-void cti_byte_tokens(const cti_vocabulary *vocabulary, bool falls_back, int32_t token[256]);
-
 /* The id of the unknown token; CTI_NO_ID if the model has none or the vocabulary lacks it. */
 int32_t cti_model_unknown(const cti_model *model);
 /* Whether the vocabulary lacks the unknown token of the model. */

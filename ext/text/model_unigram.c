@@ -13,7 +13,8 @@ enum { LARGEST_TEN = 308, LARGEST_SHIFT = 100000 };
 
 /* A number that is being read as the package does it: as many digits as 64 bits hold, which are
  * rounded, and a power of ten, by which they are multiplied or divided, with a second rounding. So
- * the last bit can be another one than strtod's, and sums that are nearly equal compare as there. */
+ * the last bit can be another one than strtod's, and sums that are nearly equal compare as there.
+ */
 typedef struct {
     cti_text text;
     size_t at;

@@ -30,9 +30,9 @@ typedef enum {
 
 struct cti_normalizer {
     step_kind kind;
-    cti_text text;              /* Replace's content, or the text that Prepend inserts */
-    const cti_pattern *pattern; /* of Replace */
-    bool left, right;           /* of Strip */
+    cti_text text;                /* Replace's content, or the text that Prepend inserts */
+    const cti_pattern *pattern;   /* of Replace */
+    bool left, right;             /* of Strip */
     const cti_charsmap *charsmap; /* of Precompiled */
     const cti_normalizer *next;
 };

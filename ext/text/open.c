@@ -55,7 +55,7 @@ static bool tokenizer_file_read(ct_tokenizer *tokenizer, const char *path) {
     const cti_text json = cti_file_read_whole(&tokenizer->arena, tokenizer_open_op, path);
     return json.at && !cti_folder_is_no_json(tokenizer->context, path, json) &&
            (json.at[0] == '{' || !is_other_format(tokenizer->context, path)) &&
-           cti_tokenizer_read(tokenizer, path, json);
+           cti_tokenizer_read(tokenizer, tokenizer_open_op, path, json);
 }
 
 /* Reads the files of a folder. */
@@ -71,11 +71,24 @@ static bool tokenizer_folder_read(ct_tokenizer *tokenizer, const char *folder) {
 
 /* ---- the functions ---- */
 
-ct_tokenizer *cti_tokenizer_of(ct_context *context, const char *path, cti_text json) {
+static ct_tokenizer *tokenizer_of_copy(ct_context *context, const char *op, const char *path,
+                                       cti_text json) {
     ct_tokenizer *tokenizer = cti_tokenizer_new(context);
     if (!tokenizer) return NULL;
     const cti_text copy = cti_arena_copy(&tokenizer->arena, json);
-    return cti_tokenizer_begin(tokenizer, copy.at && cti_tokenizer_read(tokenizer, path, copy));
+    return cti_tokenizer_begin(tokenizer, copy.at && cti_tokenizer_read(tokenizer, op, path, copy));
+}
+
+ct_tokenizer *cti_tokenizer_of(ct_context *context, const char *path, cti_text json) {
+    return tokenizer_of_copy(context, tokenizer_open_op, path, json);
+}
+
+ct_tokenizer *ct_tokenizer_parse(ct_context *context, const char *json, size_t bytes) {
+    static const char op[] = "tokenizer_parse";
+    if (json || !bytes)
+        return tokenizer_of_copy(context, op, "the text", (cti_text){json ? json : "", bytes});
+    ct_fail(context, CT_ERR_ARGUMENT, "%s: the text is NULL", op);
+    return NULL;
 }
 
 /* Reads a folder into a new tokenizer. Its set has the head tokenizer.json; config.json, which is

@@ -33,7 +33,7 @@ bool cti_reading_needs_text(const cti_reading *reading, cti_json_at object, cons
                             cti_text *out);
 
 /* Reads the "type" of a kind: the index of its name in names[0 ... n). Another name is an error
- * that lists nothing but the name and the place ("unknown normalizer 'Precompiled'"); `noun` is
+ * that lists nothing but the name and the place ("unknown normalizer 'Nmt'"); `noun` is
  * "normalizer", "pre-tokenizer", ... Returns -1 after an error. */
 int cti_reading_kind(const cti_reading *reading, cti_json_at object, const char *noun,
                      const char *const *names, int n);

@@ -9,8 +9,6 @@
 #include "../../src/core/memory.h"
 #include "utf8.h"
 
-static const char open_op[] = "tokenizer_open";
-
 const char *const cti_role_names[CTI_ROLES] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                "pad_token", "cls_token", "mask_token"};
 
@@ -83,7 +81,7 @@ void cti_tokenizer_measure(cti_tokenizer_parts *parts) {
 }
 
 /* Parses a copy of the text, because the tree overwrites it. */
-bool cti_tokenizer_read(ct_tokenizer *tokenizer, const char *path, cti_text json) {
+bool cti_tokenizer_read(ct_tokenizer *tokenizer, const char *op, const char *path, cti_text json) {
     cti_tokenizer_parts *parts = tokenizer->parts;
     ct_context *context = tokenizer->context;
     parts->file = json;
@@ -92,10 +90,10 @@ bool cti_tokenizer_read(ct_tokenizer *tokenizer, const char *path, cti_text json
     if (!copy) return false;
     memcpy(copy, json.at, json.size);
     cti_json_tree tree;
-    bool done = cti_json_tree_read(context, open_op, path, copy, json.size, &tree);
+    bool done = cti_json_tree_read(context, op, path, copy, json.size, &tree);
     if (done) {
         const cti_reading reading = {
-            .context = context, .arena = &tokenizer->arena, .path = path, .tree = &tree};
+            .context = context, .arena = &tokenizer->arena, .path = path, .tree = &tree, .op = op};
         done = tokenizer_parts_read(&reading, parts);
         cti_json_tree_free(&tree);
     }

@@ -70,8 +70,9 @@ static inline bool cti_tokenizer_is_open(const ct_tokenizer *tokenizer) {
  * messages. */
 ct_tokenizer *cti_tokenizer_of(ct_context *context, const char *path, cti_text json);
 
-/* Makes a tokenizer's parts of the text of a tokenizer.json, which lies in its arena. */
-bool cti_tokenizer_read(ct_tokenizer *tokenizer, const char *path, cti_text json);
+/* Makes a tokenizer's parts of the text of a tokenizer.json, which lies in its arena. Messages have
+ * the function and the path. */
+bool cti_tokenizer_read(ct_tokenizer *tokenizer, const char *op, const char *path, cti_text json);
 
 /* cti_tokenizer_new makes a tokenizer without parts. cti_tokenizer_begin returns the tokenizer if
  * `done`; otherwise it ends the tokenizer and returns NULL. */

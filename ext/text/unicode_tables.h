@@ -80,8 +80,8 @@ typedef struct {
     uint16_t at;
 } cti_decomposed_run;
 
-/* Characters from `first` on, up to the first of the next run or as far as they have the flag: their
- * compatible decompositions of `length` characters each are those from `at` on. */
+/* Characters from `first` on, up to the first of the next run or as far as they have the flag:
+ * their compatible decompositions of `length` characters each are those from `at` on. */
 typedef struct {
     uint32_t first;
     uint16_t at, length;

@@ -32,16 +32,16 @@ typedef struct {
 } cti_unigram_token;
 
 typedef struct {
-    bool bytes;       /* pieces are bytes, each of which stands for a character */
-    int32_t unknown;  /* unk_id; CTI_NO_ID if the file has none */
-    bool falls_back;  /* all bytes of unknown characters that have a token are tokens */
+    bool bytes;      /* pieces are bytes, each of which stands for a character */
+    int32_t unknown; /* unk_id; CTI_NO_ID if the file has none */
+    bool falls_back; /* all bytes of unknown characters that have a token are tokens */
     double unknown_score;
     int32_t byte_token[256]; /* the ids of <0x00>, ...; CTI_NO_ID: none */
     uint32_t nodes;
-    cti_unigram_node *node;   /* [nodes + 1] */
-    char *label;              /* [nodes] */
-    uint32_t root[256];       /* the children of node 0; 0: none */
-    cti_unigram_token *made;  /* the tokens, in the order of their bytes */
+    cti_unigram_node *node;  /* [nodes + 1] */
+    char *label;             /* [nodes] */
+    uint32_t root[256];      /* the children of node 0; 0: none */
+    cti_unigram_token *made; /* the tokens, in the order of their bytes */
 } cti_unigram;
 
 /* Reads the model and its vocabulary. */

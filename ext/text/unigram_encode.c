@@ -14,7 +14,7 @@ void cti_unigram_work_end(cti_unigram_work *work) {
 static bool unigram_room(cti_unigram_work *work, size_t size) {
     if (size < work->room) return true;
     if (size >= UINT32_MAX || size >= SIZE_MAX / sizeof *work->way / 2) return false;
-    const size_t room = size + size / 4 + 64;
+    const size_t room = size + 64;
     free(work->way);
     work->way = malloc(room * sizeof *work->way);
     work->room = work->way ? room : 0;
@@ -69,8 +69,8 @@ static int32_t unigram_find(const cti_unigram *m, const char *at, size_t size) {
     return token >= 0 && m->made[token].size == size ? m->made[token].id : CTI_NO_ID;
 }
 
-/* Puts the byte tokens of a character in bytes mode or of a byte; with no sink it only tells whether
- * they are there. */
+/* Puts the byte tokens of a character in bytes mode or of a byte; with no sink it only tells
+ * whether they are there. */
 static bool unigram_fall_back(const cti_unigram *m, char byte, size_t begin, size_t end,
                               cti_sink *sink) {
     char spelled[4] = {byte};
@@ -84,8 +84,8 @@ static bool unigram_fall_back(const cti_unigram *m, char byte, size_t begin, siz
     return true;
 }
 
-/* Puts unknown characters in a row: as the token that they happen to be, as bytes, or as the unknown
- * token. */
+/* Puts unknown characters in a row: as the token that they happen to be, as bytes, or as the
+ * unknown token. */
 static void unknown_put(const cti_unigram *m, size_t begin, size_t end, cti_sink *sink) {
     const char *text = sink->text->at;
     const int32_t whole = unigram_find(m, text + begin, end - begin);

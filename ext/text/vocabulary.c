@@ -117,6 +117,14 @@ bool cti_vocabulary_add_again(cti_vocabulary *v, cti_text text, int64_t id) {
     return true;
 }
 
+void cti_byte_tokens(const cti_vocabulary *v, bool falls_back, int32_t token[256]) {
+    for (int b = 0; b < 256; b++) {
+        static const char digit[] = "0123456789ABCDEF";
+        const char name[] = {'<', '0', 'x', digit[b >> 4], digit[b & 15], '>'};
+        token[b] = falls_back ? (int32_t)cti_vocabulary_find(v, name, sizeof name) : CTI_NO_ID;
+    }
+}
+
 /* ---- maps from bytes ---- */
 
 bool cti_byte_map_new(cti_arena *arena, size_t most, cti_byte_map *map) {

@@ -44,6 +44,9 @@ bool cti_vocabulary_add(cti_vocabulary *vocabulary, cti_text text, int64_t id);
 /* The same, but the text may be there already: then it is found by the new id from now on, and the
  * old id only keeps its text. Room for all tokens was reserved. */
 bool cti_vocabulary_add_again(cti_vocabulary *vocabulary, cti_text text, int64_t id);
+/* The ids of <0x00>, ..., <0xFF>; CTI_NO_ID for those that the vocabulary lacks, and for all if the
+ * model does not fall back to bytes. */
+void cti_byte_tokens(const cti_vocabulary *vocabulary, bool falls_back, int32_t token[256]);
 /* The id of a text; CTI_NO_ID if there is none. */
 int64_t cti_vocabulary_find(const cti_vocabulary *vocabulary, const char *at, size_t size);
 /* The text of an id; .at is NULL if there is none. */

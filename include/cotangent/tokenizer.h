@@ -28,9 +28,9 @@ typedef struct ct_tokenizer ct_tokenizer;
  * added_tokens.json may add tokens, with the ids that transformers.AutoTokenizer gives them. The
  * chat template is in tokenizer_config.json or in chat_template.jinja.
  *
- * The file's normalizer, pre-tokenizer, model (BPE, WordPiece, WordLevel), post-processor, decoder
- * and added tokens are read. Its truncation and padding are kept and not applied. The files are
- * read now and may change later.
+ * The file's normalizer, pre-tokenizer, model (BPE, Unigram, WordPiece, WordLevel), post-processor,
+ * decoder and added tokens are read. Its truncation and padding are kept and not applied. The files
+ * are read now and may change later.
  *
  * Returns NULL after an error:
  *
@@ -38,9 +38,14 @@ typedef struct ct_tokenizer ct_tokenizer;
  * - CT_ERR_IO: a file that cannot be read, and a folder without a tokenizer.json; the message names
  *   the files of another format that the folder has;
  * - CT_ERR_FORMAT, with the place in the file: a text that is not JSON or not a tokenizer, and a
- *   kind that the library does not have (Unigram, Precompiled, a regular expression with a
- *   look-behind, ...) with its name. */
+ *   kind that the library does not have (Nmt, CTC, a regular expression with a look-behind, ...)
+ *   with its name. */
 CT_API ct_tokenizer *ct_tokenizer_open(ct_context *context, const char *path);
+
+/* Makes a tokenizer of the text of a tokenizer.json, which is copied. Roles of tokens are set by
+ * ct_token_add, the chat template by ct_tokenizer_set_template. Returns NULL after an error, as
+ * ct_tokenizer_open. */
+CT_API ct_tokenizer *ct_tokenizer_parse(ct_context *context, const char *json, size_t bytes);
 
 /* Ends the tokenizer. ct_context_free does it too. */
 CT_API void ct_tokenizer_close(ct_tokenizer *tokenizer);

@@ -2,7 +2,22 @@
 #include "text_model_check.h"
 
 static const char *const refused[][2] = {
-    {"{'type': 'Unigram', 'vocab': []}", "byte 10: unknown model 'Unigram'"},
+    {"{'type': 'Bigram', 'vocab': []}", "byte 10: unknown model 'Bigram'"},
+    {"{'type': 'Unigram'}", "\"vocab\" is not a list"},
+    {"{'type': 'Unigram', 'vocab': {}}", "byte 29: \"vocab\" is not a list"},
+    {"{'type': 'Unigram', 'vocab': [['a', 1]], 'unk_id': 1}",
+     "\"unk_id\" is 1, but there are 1 tokens"},
+    {"{'type': 'Unigram', 'vocab': [], 'unk_id': 0}", "but there are 0 tokens"},
+    {"{'type': 'Unigram', 'vocab': [['a', 1]], 'unk_id': -1}", "not a natural number"},
+    {"{'type': 'Unigram', 'vocab': [['a', 1]], 'byte_fallback': 1}", "neither true nor false"},
+    {"{'type': 'Unigram', 'vocab': ['a']}", "byte 31: a token is not a text and a number"},
+    {"{'type': 'Unigram', 'vocab': [['a']]}", "a token is not a text and a number"},
+    {"{'type': 'Unigram', 'vocab': [['a', 1, 2]]}", "a token is not a text and a number"},
+    {"{'type': 'Unigram', 'vocab': [[1, 'a']]}", "a token is not a text and a number"},
+    {"{'type': 'Unigram', 'vocab': [['a', null]]}", "a token is not a text and a number"},
+    {"{'type': 'Unigram', 'vocab': [['a', 1e999]]}", "the score of a token is too large"},
+    {"{'type': 'Unigram', 'vocab': [['a', -1e99999999999999999999]]}", "is too large"},
+    {"{'type': 'Unigram', 'vocab': [['a', NaN]]}", "byte"},
     {"{'type': null, 'vocab': {}, 'merges': []}", "model"},
     {"{'vocab': {}}", "byte 0: a model is an object with a \"type\""},
     {"[]", "model"},

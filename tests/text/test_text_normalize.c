@@ -11,6 +11,30 @@
 
 enum { ROOM = 4096 };
 
+/* A charsmap: a -> XY, b -> PQR, c -> nothing, d -> D,
+ * U+00A9 -> (c), e U+0301 -> E, U+0915 -> K, CR LF -> N. */
+static const char charsmap[] =
+    "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\""
+    "AAQAAAAEAAAAAACAAgAAgAUAAIAJAACACgAAgAwAAIAOAACAEgAAgAAAAAAAAAAACikAAA00AAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAGGJAQAAAAAAY5kBAGKBAQBllAEAZIEBAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAgRkCAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAACVcQIA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAKSQAgAAAAAAAAAAAKm9AgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAMIIAwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAADMMAMAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAOCAAwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAABOAFhZAFBRUgAARABFAChjKQBLAA=="
+    "\"}";
+
 static const struct {
     const char *normalizer, *text;
     int64_t size;                /* the size of the text */
@@ -137,6 +161,51 @@ static const struct {
      "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\314\201\"},\"content\":\"..\"}, "
      "{\"type\":\"NFC\"}, {\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true}]}",
      " \303\251a\314\212\303\251 ", 9, "e..\303\245e..", "1-3 1-3 1-3 3-4 6-8 6-8 6-8"},
+    {"{\"type\":\"NFKC\"}", "\357\254\201\302\275x\357\274\241", 9, "fi1\342\201\2042xA",
+     "0-3 0-3 3-5 3-5 3-5 5-6 6-9"},
+    {"{\"type\":\"NFKD\"}", "\357\254\201\302\275x\357\274\241", 9, "fi1\342\201\2042xA",
+     "0-3 0-3 3-5 3-5 3-5 5-6 6-9"},
+    {"{\"type\":\"NFKC\"}", "\357\267\272z", 4,
+     "\330\265\331\204\331\211 \330\247\331\204\331\204\331\207 \330\271\331\204\331\212\331\207 "
+     "\331\210\330\263\331\204\331\205z",
+     "0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 3-4"},
+    {"{\"type\":\"NFKD\"}", "\357\267\272z", 4,
+     "\330\265\331\204\331\211 \330\247\331\204\331\204\331\207 \330\271\331\204\331\212\331\207 "
+     "\331\210\330\263\331\204\331\205z",
+     "0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 0-3 3-4"},
+    {"{\"type\":\"NFKC\"}", "\357\275\266\357\276\236\342\221\240\314\201", 11,
+     "\343\202\2541\314\201", "0-3 6-9 9-11"},
+    {"{\"type\":\"NFKD\"}", "\357\275\266\357\276\236\342\221\240\314\201", 11,
+     "\343\202\253\343\202\2311\314\201", "0-3 3-6 6-9 9-11"},
+    {"{\"type\":\"NFKC\"}", "\343\214\200a\341\272\233\314\243", 9,
+     "\343\202\242\343\203\221\343\203\274\343\203\210a\341\271\251", "0-3 0-3 0-3 0-3 3-4 4-7"},
+    {"{\"type\":\"NFKD\"}", "\343\214\200a\341\272\233\314\243", 9,
+     "\343\202\242\343\203\217\343\202\232\343\203\274\343\203\210as\314\243\314\207",
+     "0-3 0-3 0-3 0-3 0-3 3-4 4-7 7-9 7-9"},
+    {"{\"type\":\"NFKC\"}", "\342\204\246\360\235\220\200\314\226\357\272\215", 12,
+     "\316\251A\314\226\330\247", "0-3 3-7 7-9 9-12"},
+    {"{\"type\":\"NFKD\"}", "\342\204\246\360\235\220\200\314\226\357\272\215", 12,
+     "\316\251A\314\226\330\247", "0-3 3-7 7-9 9-12"},
+    {charsmap, "a\314\201z", 4, "XYz", "0-1 1-3 3-4"},
+    {charsmap, "a\314\201\314\202z", 6, "XYz", "0-1 1-3 5-6"},
+    {charsmap, "b\314\201z", 4, "PQRz", "0-1 1-3 1-3 3-4"},
+    {charsmap, "cz", 2, "z", "0-1"},
+    {charsmap, "zcz", 3, "zz", "0-1 2-3"},
+    {charsmap, "bcccz", 5, "PQRz", "0-1 0-1 1-2 4-5"},
+    {charsmap, "acz", 3, "XYz", "0-1 1-2 2-3"},
+    {charsmap, "ccaz", 4, "XYz", "0-1 0-1 1-2"},
+    {charsmap, "e\314\201d\314\201d\314\201\314\202\314\203", 13, "EDDE\314\202\314\203",
+     "0-1 3-4 6-7 7-9 9-11 11-13"},
+    {charsmap, "\302\251\342\200\215\302\251\314\201\302\251\314\201", 13, "(c)\342\200\215(c)E(c)",
+     "0-2 0-2 0-2 2-5 5-7 5-7 5-7 7-9 9-11 11-13 11-13"},
+    {charsmap, "\340\244\225\340\245\215\340\244\225\314\201\340\244\225\314\201", 16,
+     "K\340\245\215KEK", "0-3 3-6 6-9 9-11 11-14"},
+    {charsmap, "\330\200a\330\200z", 6, "\330\200XY\330\200z", "0-2 2-3 2-3 3-5 5-6"},
+    {charsmap, "\015\012d\015", 4, "ND\015", "0-1 2-3 3-4"},
+    {charsmap, "\341\204\200\341\205\241\341\206\250\314\201d", 12,
+     "\341\204\200\341\205\241\341\206\250ED", "0-3 3-6 6-9 9-11 11-12"},
+    {charsmap, "", 0, "", ""},
+    {charsmap, "xyz", 3, "xyz", "0-1 1-2 2-3"},
 };
 
 /* The text, between others, is a section of a longer one, whose places begin with it. */
@@ -181,14 +250,23 @@ START_TEST(refused) {
     static const struct {
         const char *normalizer, *message;
     } cases[] = {
-        {"{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"\"}",
-         "byte 10: unknown normalizer 'Precompiled'"},
-        {"{\"type\":\"NFKC\"}", "unknown normalizer 'NFKC'"},
-        {"{\"type\":\"NFKD\"}", "unknown normalizer 'NFKD'"},
+        {"{\"type\":\"Precompiled\"}", "Precompiled: it has no \"precompiled_charsmap\""},
+        {"{\"type\":\"Precompiled\",\"precompiled_charsmap\":1}", "is not a string"},
+        {"{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"\"}", "the charsmap is cut"},
+        {"{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAAAA==\"}", "is cut"},
+        {"{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"CAAAAAAAAAA=\"}", "is cut"},
+        {"{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"/////wAAAAA=\"}", "is cut"},
+        {"{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"A\"}", "is not base64"},
+        {"{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"BAAA!AAAAAA=\"}", "not base64"},
+        {"{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"BAAAAAAAAAB=\"}", "not base64"},
+        {"{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"BAAAAAAEAAA=\"}", "out of itself"},
+        {"{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"BAAAAAABAAA=\"}", "out of itself"},
+        {"{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"BAAAAAAAAAD/\"}", "not UTF-8"},
+        {"{\"type\":\"NFKC\",\"form\":2}", "NFKC: unknown member \"form\""},
         {"{\"type\":\"Nmt\"}", "unknown normalizer 'Nmt'"},
         {"{\"type\":\"ByteLevel\"}", "unknown normalizer 'ByteLevel'"},
-        {"{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"NFKC\"}]}",
-         "byte 59: Sequence: unknown normalizer 'NFKC'"},
+        {"{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"NFKX\"}]}",
+         "byte 59: Sequence: unknown normalizer 'NFKX'"},
         {"{\"type\":\"Sequence\"}", "byte 1: Sequence: it has no \"normalizers\""},
         {"{\"type\":\"Sequence\",\"normalizers\":{}}", "\"normalizers\" is not an array"},
         {"{\"type\":\"Sequence\",\"normalizers\":[null]}", "a normalizer is an object"},

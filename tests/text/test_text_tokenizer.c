@@ -292,9 +292,9 @@ START_TEST(kinds_that_are_not_there) {
     static const struct {
         const char *json, *message;
     } cases[] = {
-        {"{'model':{'type':'Unigram','vocab':[]}}", "'Unigram'"},
+        {"{'model':{'type':'Bigram','vocab':[]}}", "'Bigram'"},
         {"{'normalizer':{'type':'Precompiled'},'model':{'type':'BPE','vocab':{},'merges':[]}}",
-         "'Precompiled'"},
+         "Precompiled"},
         {"{'decoder':{'type':'CTC'},'model':{'type':'WordLevel','vocab':{'a':0},"
          "'unk_token':'a'}}",
          "unknown decoder 'CTC'"},

@@ -11,12 +11,14 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import tokenizers_of
+import unigrams_of
 from ct import C, BatchOpts, DecodeState, EncodeOpts, lib
 from texts import Texts
 
 STRINGS = int(os.environ.get("TOKENIZER_STRINGS", 20000))
 SEED = int(os.environ.get("TOKENIZER_SEED", 1))
 BATCH = 1000
+KINDS = tokenizers_of.KINDS + ([] if "TOKENIZER_FILE" in os.environ else unigrams_of.KINDS)
 ill_formed = []
 
 
@@ -92,7 +94,7 @@ def compare(ours, theirs, raw, text, chars, encoding):
             assert ours.stream(ids, keep) == want
 
 
-@pytest.fixture(params=tokenizers_of.KINDS, ids=lambda kind: kind.__name__)
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
 def pair(request, context, tmp_path):
     theirs = request.param()
     theirs.save(str(tmp_path / "tokenizer.json"))
@@ -106,8 +108,8 @@ def words_of(tokenizer):
 def test_random_texts(pair, request):
     ours, theirs = pair
     texts, differ = Texts(SEED, words_of(theirs)), []
-    for done in range(0, STRINGS // len(tokenizers_of.KINDS), BATCH):
-        raws = [texts.text() for _ in range(min(BATCH, STRINGS // len(tokenizers_of.KINDS) - done))]
+    for done in range(0, STRINGS // len(KINDS), BATCH):
+        raws = [texts.text() for _ in range(min(BATCH, STRINGS // len(KINDS) - done))]
         decoded = [text_of(raw) for raw in raws]
         for raw, (text, chars), encoding in zip(raws, decoded, theirs.encode_batch([text for text, _ in decoded])):
             try:
@@ -115,7 +117,7 @@ def test_random_texts(pair, request):
             except AssertionError as error:
                 differ.append((raw, str(error)))
     shown = "\n".join(f"{raw!r}\n{error[:600]}" for raw, error in sorted(differ, key=lambda x: len(x[0]))[:3])
-    assert not differ, f"{len(differ)} of {STRINGS // len(tokenizers_of.KINDS)} differ, such as\n{shown}"
+    assert not differ, f"{len(differ)} of {STRINGS // len(KINDS)} differ, such as\n{shown}"
 
 
 def test_special_tokens_and_plain_text(pair):
