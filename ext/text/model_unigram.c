@@ -22,14 +22,14 @@ typedef struct {
     int64_t shift;
 } score_read;
 
-static bool is_decimal(const score_read *s) {
+static bool score_has_digit(const score_read *s) {
     return s->at < s->text.size && s->text.at[s->at] >= '0' && s->text.at[s->at] <= '9';
 }
 
 /* Reads digits until they do not fit, and returns the number of those that it read. */
 static int64_t score_read_digits(score_read *s) {
     const size_t begin = s->at;
-    for (; is_decimal(s); s->at++) {
+    for (; score_has_digit(s); s->at++) {
         const uint64_t digit = (uint64_t)(s->text.at[s->at] - '0');
         if (s->digits > (UINT64_MAX - digit) / 10) break;
         s->digits = 10 * s->digits + digit;
@@ -39,7 +39,7 @@ static int64_t score_read_digits(score_read *s) {
 
 static int64_t score_skip_digits(score_read *s) {
     const size_t begin = s->at;
-    while (is_decimal(s)) s->at++;
+    while (score_has_digit(s)) s->at++;
     return (int64_t)(s->at - begin);
 }
 
@@ -49,7 +49,7 @@ static void score_read_exponent(score_read *s) {
     const bool down = s->text.at[s->at] == '-';
     int64_t exponent = 0;
     if (down || s->text.at[s->at] == '+') s->at++;
-    for (; is_decimal(s); s->at++)
+    for (; score_has_digit(s); s->at++)
         if (exponent < LARGEST_SHIFT) exponent = 10 * exponent + (s->text.at[s->at] - '0');
     s->shift += down ? -exponent : exponent;
 }
