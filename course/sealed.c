@@ -308,6 +308,7 @@ ct_tensor *sealed_empty(ct_context *of, ct_dtype dtype, ct_shape shape);
 ct_tensor *sealed_zeros(ct_context *of, ct_dtype dtype, ct_shape shape);
 ct_tensor *sealed_full(ct_context *of, ct_dtype dtype, ct_shape shape, double value);
 ct_tensor *sealed_ones(ct_context *of, ct_dtype dtype, ct_shape shape);
+ct_tensor *sealed_rand(ct_context *of, ct_dtype dtype, ct_shape shape);
 
 static ct_tensor *made_by_submission(ct_context *of, ct_dtype dtype, ct_shape shape) {
     char name[64];
@@ -341,6 +342,16 @@ ct_tensor *sealed_full(ct_context *of, ct_dtype dtype, ct_shape shape, double va
 }
 ct_tensor *sealed_ones(ct_context *of, ct_dtype dtype, ct_shape shape) {
     return dtype == CT_F64 ? sealed_full(of, dtype, shape, 1) : ct_ones(of, dtype, shape);
+}
+
+ct_tensor *sealed_rand(ct_context *of, ct_dtype dtype, ct_shape shape) {
+    ct_tensor *drawn = ct_rand(of, dtype, shape);
+    if (!drawn || !is_guarded(of, dtype, shape)) return drawn;
+    ct_tensor *x = made_by_submission(of, dtype, shape);
+    if (x && ct_numel(x))
+        memcpy((void *)(uintptr_t)wire_data_of(x), wire_data_of(drawn),
+               (size_t)ct_numel(x) * wire_size_of(dtype));
+    return x;
 }
 
 /* ---- calls ---- */

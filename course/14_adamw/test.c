@@ -208,8 +208,9 @@ static moons new_moons(ct_context *context) {
     ct_seed(context, 5); /* the same network each time */
     p.param[0] = ct_scale(course_randn(context, CT_SHAPE(HIDDEN, 2)), 0.7);
     p.param[1] = ct_zeros(context, CT_F64, CT_SHAPE(HIDDEN));
-    p.param[2] = ct_scale(course_randn(context, CT_SHAPE(2, HIDDEN)), 0.25);
-    p.param[3] = ct_zeros(context, CT_F64, CT_SHAPE(2));
+    /* a third class, which no point has: then this parameter is larger than the first */
+    p.param[2] = ct_scale(course_randn(context, CT_SHAPE(3, HIDDEN)), 0.25);
+    p.param[3] = ct_zeros(context, CT_F64, CT_SHAPE(3));
     p.param[4] = ct_full(context, CT_F64, CT_SHAPE(1, 2), 0.5);
     for (int i = 0; i <= PARAMS; i++) ct_set_requires_grad(p.param[i], true);
     return p;
@@ -229,7 +230,7 @@ static ct_tensor *moons_loss(void *arg) {
  * parameters have one count of updates. */
 static void train_as_it_should(moons *p, int n, int steps, adamw_opts opts, double *losses,
                                bool stale, bool together) {
-    static double m[PARAMS + 1][2 * HIDDEN], v[PARAMS + 1][2 * HIDDEN];
+    static double m[PARAMS + 1][3 * HIDDEN], v[PARAMS + 1][3 * HIDDEN];
     int64_t t[PARAMS + 1] = {0};
     memset(m, 0, sizeof m), memset(v, 0, sizeof v);
     for (int step = 0; step < steps; step++) {
