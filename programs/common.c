@@ -154,15 +154,22 @@ static void append_byte(contents *t, int byte) {
     t->length++;
 }
 
+static void append_stream(contents *t, FILE *file) {
+    for (int byte = getc(file); byte != EOF; byte = getc(file)) append_byte(t, byte);
+}
+
+contents read_standard_input(void) {
+    contents t = {0};
+    append_stream(&t, stdin);
+    if (ferror(stdin)) fail(EXIT_USAGE, "cannot read standard input: %s", strerror(errno));
+    return t;
+}
+
 static void append_file(contents *t, const char *path) {
     int64_t before = t->length;
     FILE *file = system_fopen(path, "rb");
     if (!file) fail(EXIT_USAGE, "cannot open %s: %s", path, strerror(errno));
-    int byte = getc(file);
-    while (byte != EOF) {
-        append_byte(t, byte);
-        byte = getc(file);
-    }
+    append_stream(t, file);
     if (ferror(file)) fail(EXIT_USAGE, "cannot read %s: %s", path, strerror(errno));
     if (t->length == before) fail(EXIT_USAGE, "%s is empty", path);
     fclose(file);
@@ -245,6 +252,16 @@ double now(void) { return 1e-9 * (double)cti_os_now(); }
 static void on_signal(int number) { stop = number; }
 
 void catch_interrupts(void) { system_on_interrupt(on_signal, true); }
+
+static void on_each_signal(int number) {
+    if (stop || number != SIGINT) system_die_of(number);
+    stop = number;
+    system_on_interrupt(on_each_signal, false); /* Windows forgets a handler that it has called */
+}
+
+void catch_each_interrupt(void) { system_on_interrupt(on_each_signal, false); }
+
+void interrupt_forget(void) { stop = 0; }
 
 bool interrupted(void) { return stop != 0; }
 

@@ -89,6 +89,7 @@ typedef struct {
     unsigned char *bytes; /* the caller frees them */
     int64_t length, capacity;
 } contents;
+contents read_standard_input(void);       /* to its end */
 contents read_files(int n, char **paths); /* concatenates them; fails if one is empty */
 /* Does the same for text files. A byte order mark is left out. A file that is not UTF-8 or has a
  * NUL is an error, which names the byte. */
@@ -124,6 +125,10 @@ double now(void);   /* seconds */
 /* ---- Ctrl-C: the first requests the end of a loop, the second kills the program ---- */
 void catch_interrupts(void);
 bool interrupted(void);
+/* For a program that goes on after Ctrl-C: each one interrupts, and two in a row without
+ * interrupt_forget between them kill the program. A read of standard input ends, with EINTR. */
+void catch_each_interrupt(void);
+void interrupt_forget(void);
 /* The exit code of a program that was interrupted, as a shell has it: 130 after Ctrl-C, 143 after a
  * request to end. An interrupted run must not look like one that is done, so the program writes
  * nothing under the final name of its result unless --keep-partial asks for it. */

@@ -105,41 +105,29 @@ static void add_completion(encoder *e, const ct_json_line *line) {
     add_document(e->to, e->ids, e->targets, n, true);
 }
 
-/* ---- conversations ---- */
+/* ---- lines ---- */
 
-static int64_t encode_chat(const encoder *e, const char *path, const ct_json_line *line) {
-    char error[500];
-    const ct_chat_opts opts = {.kind = e->opts->kind, .error = error, .error_room = sizeof error};
-    const int64_t n = ct_chat_encode(e->opts->tokenizer, line->messages, line->n_messages, opts,
-                                     e->ids, e->targets, e->room);
-    if (n < 0)
-        fail(EXIT_USAGE, "%s:%lld: %s%s", path, (long long)line->number, error_text(error),
-             strstr(error, "chat template") ? " (--template)" : "");
-    return n;
-}
-
-static void add_chat(encoder *e, const char *path, const ct_json_line *line) {
-    if (line->tools && strcmp(line->tools, "[]") != 0)
-        fail(EXIT_USAGE, "%s:%lld: it has \"tools\", which the built-in templates do not write",
-             path, (long long)line->number);
-    int64_t n = encode_chat(e, path, line);
-    if (n > e->room) {
-        grow(e, n);
-        n = encode_chat(e, path, line);
-    }
-    add_document(e->to, e->ids, e->targets, n, true);
-    e->to->chats++;
+static void add_conversation(void *to, const int64_t *ids, const int64_t *targets, int64_t n) {
+    add_document(((encoder *)to)->to, ids, targets, n, true);
 }
 
 static void read_lines(encoder *e, ct_context *context, const char *path) {
+    chat_reader *chats = NULL;
     ct_json_lines *lines = ct_json_lines_open(context, path);
     for (ct_json_line line; ct_json_lines_next(lines, &line);) {
-        if (line.messages) add_chat(e, path, &line);
+        if (line.chosen)
+            fail(EXIT_USAGE, "%s:%lld: preferences (\"chosen\" and \"rejected\") cannot be learned",
+                 path, (long long)line.number);
+        if (line.messages && !chats)
+            chats = chat_reader_new(e->opts->tokenizer, e->opts->chat, &e->to->chats,
+                                    add_conversation, e);
+        if (line.messages) chat_read(chats, path, &line);
         else if (line.prompt) add_completion(e, &line);
         else add_text(e, line.text, line.bytes);
     }
     check(context, EXIT_USAGE);
     ct_json_lines_close(lines);
+    if (chats) chat_reader_free(chats);
 }
 
 /* ---- plain files ---- */
@@ -235,7 +223,7 @@ static void copy_document(documents *to, const documents *from, int64_t i, int64
 }
 
 documents documents_hold_out(documents *d, double part) {
-    documents kept = {0}, held = {0};
+    documents kept = {.chats = d->chats}, held = {0};
     if (d->count == 1) {
         const int64_t n = d->n - (int64_t)((double)d->n * part);
         copy_document(&kept, d, 0, 0, n);

@@ -3,7 +3,7 @@
 #ifndef PROGRAMS_DOCUMENTS_H
 #define PROGRAMS_DOCUMENTS_H
 
-#include <cotangent/cotangent.h>
+#include "conversations.h"
 
 /* The documents of a file. Document i has the ids from begin[i] to begin[i + 1]. The target of a
  * token is the next id, if the loss counts it, and otherwise -100. */
@@ -13,7 +13,7 @@ typedef struct {
     int64_t *begin; /* [count + 1] */
     bool *is_whole; /* [count] a conversation or a completion, which is not cut into rows */
     int64_t count, count_room;
-    int64_t chats; /* the conversations that were read */
+    chat_tally chats; /* the conversations that were read */
 } documents;
 
 typedef struct {
@@ -22,7 +22,7 @@ typedef struct {
     const char *separator; /* the text between documents of a plain file; NULL: there is one */
     bool plain;            /* special tokens that are spelled in a text are ordinary text */
     enum { DOCUMENTS_ANY, DOCUMENTS_TEXT, DOCUMENTS_JSON } format;
-    ct_chat kind; /* the form of chats; 0: by the tokenizer's template */
+    ct_chat_opts chat; /* the form of chats */
 } documents_opts;
 
 /* Reads a file. If .format does not say, it is one of JSON lines or of a JSON array if its name

@@ -132,9 +132,13 @@ static void declare_data(const tuning *t, run *r) {
 
 /* Opens and reads everything, trains, and writes the result. Returns the exit code. */
 static int fine_tune(tuning *t, run *r, const char *folder, const flag *flags, int n_flags) {
-    finetune_open(t, folder);
+    t->date = (double)chat_date(&option.chat, cti_os_time());
+    if (!option.chat.date) run_peek(r, "date", &t->date);
+    run_restore(r, "date", &t->date);
+    finetune_open(t, r, folder);
     run_same_flags(r, flags, n_flags,
-                   "template length padded full rank alpha dropout targets merge bf16 batch "
+                   "template tools variables date parse-special length padded full rank alpha "
+                   "dropout targets merge bf16 batch "
                    "accumulate shares steps lr min-lr warmup decay clip eval-every hold-out seed "
                    "matmul");
     declare_data(t, r);
@@ -169,8 +173,7 @@ int main(int argc, char **argv) {
                     "what the data is; default: JSON if the file begins or is named so"),
         flag_switch("plain", &option.plain,
                     "special tokens that are spelled in texts are ordinary text"),
-        flag_text("template", &option.template, "NAME|FILE",
-                  "form of a chat, in place of the folder's: chatml, llama3, gemma, zephyr, phi3"),
+        CHAT_FLAGS(option.chat),
         flag_integer("length", &option.length, 2, 1e6,
                      "tokens in a row, at most the model's limit"),
         flag_switch("padded", &option.padded, "one document in each row, padded"),

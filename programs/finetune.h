@@ -3,6 +3,7 @@
 #ifndef PROGRAMS_FINETUNE_H
 #define PROGRAMS_FINETUNE_H
 
+#include "chat_form.h"
 #include "documents.h"
 #include "run.h"
 
@@ -10,7 +11,8 @@ enum { MOST_ROWS = 4096 }; /* the most rows of a micro-batch */
 
 /* Values of flags. */
 typedef struct {
-    const char *data, *valid, *out, *separator, *template, *targets, *sample;
+    const char *data, *valid, *out, *separator, *targets, *sample;
+    chat_flags chat;
     long long length, padded, plain, format;
     long long lora, full, rank, merge, bf16, recompute, ignore_unknown;
     long long batch, accumulate, shares, steps, epochs, eval_every, sample_every, sample_tokens;
@@ -28,6 +30,8 @@ typedef struct {
     documents documents, held_documents;
     rows rows, held; /* held.n is 0 without a validation */
     row_order order;
+    chat_form form;
+    double date;         /* the instant of templates that write the date */
     bool has_new_tokens; /* the tokenizer has tokens that the folder's has not */
     int64_t end_of_turn; /* the token that ends a turn of a chat; -1: no token */
     bool out_exists;     /* the folder of --out was there at the start */
@@ -35,8 +39,8 @@ typedef struct {
 
 static inline bool is_lora(void) { return !option.full; }
 
-/* Opens the model and its tokenizer, adds adapters, and reads the data. */
-void finetune_open(tuning *t, const char *folder);
+/* Opens the model and its tokenizer, adds adapters, and reads the data. t->date is known. */
+void finetune_open(tuning *t, const run *r, const char *folder);
 
 ct_optim *finetune_optim(const tuning *t);
 /* Prints a continuation of --sample. */

@@ -1,5 +1,4 @@
 /* What becomes of the result of finetune; see finetune.h. */
-#include "chat_tokens.h"
 #include "finetune.h"
 #include "finetune_out.h"
 #include "system.h"
@@ -31,7 +30,7 @@ static void add_end_of_turn(tuning *t) {
 static ct_tokenizer *complete_tokenizer(tuning *t) {
     if (t->end_of_turn < 0) return t->has_new_tokens ? t->tokenizer : NULL;
     if (!is_lora() || option.merge) add_end_of_turn(t);
-    if (!option.template) return t->has_new_tokens ? t->tokenizer : NULL;
+    if (!option.chat.template) return t->has_new_tokens ? t->tokenizer : NULL;
     ct_token_add(t->tokenizer, ct_token(t->tokenizer, t->end_of_turn), "eos_token");
     check(t->context, EXIT_FAILED);
     return t->tokenizer;

@@ -1,5 +1,4 @@
 /* The model and the data of finetune; see finetune.h. */
-#include "chat_tokens.h"
 #include "finetune.h"
 #include "system.h"
 
@@ -82,28 +81,30 @@ static rows make_rows(const documents *d, const char *path) {
            path, (long long)d->count, PLURAL(d->count), (long long)r.tokens, PLURAL(r.tokens),
            (long long)r.all_learned, (long long)r.n, PLURAL(r.n), option.length,
            100 * (double)r.tokens / ((double)r.n * (double)option.length));
+    chat_tally_print(&d->chats);
     return r;
 }
 
-/* The end of a turn must be one token, because generation ends with a token. Returns whether
- * tokens were added to the tokenizer. Their rows are trained, which needs --full. */
+/* The end of a turn should be one token, because generation ends with a token. Returns whether
+ * tokens of a built-in template were added to the tokenizer. Their rows are trained, which needs
+ * --full. */
 static bool add_chat_tokens(tuning *t) {
-    char end[CHAT_TOKEN];
     t->end_of_turn = -1;
-    if (!t->documents.chats && !t->held_documents.chats) return false;
-    t->end_of_turn = chat_end(t->tokenizer, end);
-    if (t->end_of_turn >= 0 || !*end) return false;
-    if (is_lora())
+    if (!t->documents.chats.conversations && !t->held_documents.chats.conversations) return false;
+    const char *end = chat_missing_end(t->tokenizer, &t->form);
+    if (end && is_lora())
         fail(EXIT_USAGE,
              "the tokenizer has no token %s, which ends a turn of this template: --full adds it "
              "and trains its row, and adapters cannot; or use a template whose end it has "
              "(zephyr's turns end with eos_token)",
              end);
-    chat_add_tokens(t->context, t->tokenizer);
-    t->end_of_turn = ct_token_id(t->tokenizer, end);
-    t->has_new_tokens = true;
-    grow_model(t);
-    return true;
+    if (end) {
+        chat_add_tokens(t->context, t->tokenizer, &t->form);
+        t->has_new_tokens = true;
+        grow_model(t);
+    }
+    t->end_of_turn = ct_chat_end(t->tokenizer, t->form.opts);
+    return end != NULL;
 }
 
 static void read_documents(tuning *t) {
@@ -112,7 +113,8 @@ static void read_documents(tuning *t) {
                            .end_id = ct_token_role(t->tokenizer, "eos_token"),
                            .separator = option.separator,
                            .plain = option.plain,
-                           .format = (int)option.format};
+                           .format = (int)option.format,
+                           .chat = t->form.opts};
     if (opts.end_id < 0 && about.n_eos) opts.end_id = about.eos[0];
     t->documents = documents_read(t->context, option.data, &opts);
     if (option.valid) t->held_documents = documents_read(t->context, option.valid, &opts);
@@ -151,11 +153,22 @@ static void refuse_adapters(const char *folder) {
              "%s has adapters, and no whole model: name their base, or train with --merge", folder);
 }
 
-void finetune_open(tuning *t, const char *folder) {
+/* The clocks of ranks differ, and their texts must not. */
+static void refuse_clocks(const tuning *t, const run *r) {
+    static const char *const names[] = {"default", "tool_use"};
+    for (int i = 0; i < 2 && ct_comm_size(r->world) > 1 && !option.chat.date; i++) {
+        const char *text = ct_chat_template(t->tokenizer, names[i]);
+        if (text && strstr(text, "strftime_now"))
+            fail(EXIT_USAGE, "the template writes the date, which all ranks need: --date DATE");
+    }
+}
+
+void finetune_open(tuning *t, const run *r, const char *folder) {
     refuse_adapters(folder);
     t->tokenizer = ct_tokenizer_open(t->context, folder);
     check(t->context, EXIT_USAGE);
-    if (option.template) chat_set_template(t->context, t->tokenizer, option.template);
+    t->form = chat_form_read(t->context, t->tokenizer, &option.chat, (int64_t)t->date);
+    refuse_clocks(t, r);
     open_model(t, folder);
     if (is_lora()) add_adapters(t);
     read_data(t);

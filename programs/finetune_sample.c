@@ -10,7 +10,8 @@ static int64_t sample_ids(const ct_tokenizer *tokenizer, const finetune_sample *
                           int64_t *ids) {
     const ct_message message = {.role = "user", .content = sample->prompt};
     char error[500] = "out of memory";
-    const ct_chat_opts form = {.open = true, .error = error, .error_room = sizeof error};
+    ct_chat_opts form = sample->chat;
+    form.add_generation_prompt = true, form.error = error, form.error_room = sizeof error;
     const int64_t n =
         sample->is_chat
             ? ct_chat_encode(tokenizer, &message, 1, form, ids, NULL, SAMPLE_ROOM)

@@ -8,6 +8,7 @@ typedef struct {
     const char *prompt; /* a user's message if is_chat */
     int64_t tokens;     /* the most that are written; the model's max_length bounds them too */
     bool is_chat;
+    ct_chat_opts chat;   /* the form of a chat */
     bool is_plain;       /* special tokens that are spelled in the prompt are ordinary text */
     int64_t end_of_turn; /* the id that ends an answer; -1: the model's own ids */
 } finetune_sample;

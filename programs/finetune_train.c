@@ -83,7 +83,8 @@ static double measure_trained(tuning *t, const run *r) {
 void finetune_write_sample(const tuning *t, int64_t step) {
     const finetune_sample sample = {.prompt = option.sample,
                                     .tokens = option.sample_tokens,
-                                    .is_chat = t->documents.chats > 0,
+                                    .is_chat = t->documents.chats.conversations > 0,
+                                    .chat = t->form.opts,
                                     .is_plain = option.plain,
                                     .end_of_turn = t->end_of_turn};
     sample_write(t->context, t->lm, t->tokenizer, &sample, step);

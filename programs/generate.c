@@ -1,40 +1,71 @@
 /* Continues a text with a language model of a Hugging Face folder, which has config.json,
  * safetensors and a tokenizer.json. With --chat the prompt is a user's message, in the form of the
- * folder's chat template or of --template, and the model answers it. The text is written as it
- * comes; the last line has the speed and the memory. */
-#include "chat_tokens.h"
+ * folder's chat template or of --template, and the model answers it; without a prompt it is a
+ * conversation. The text is written as it comes; the last line has the speed and the memory. */
+#include "chat_form.h"
 #include "common.h"
+#include "converse.h"
+#include "shown_text.h"
 #include "system.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static struct {
-    const char *prompt, *system, *stop, *template, *base;
+    const char *prompt, *prompt_file, *system, *stop, *base;
+    chat_flags form;
     long long chat, plain, tokens, top_k, seed, threads, bf16, no_eos, ignore_unknown;
     double temperature, top_p, min_p, penalty;
-} option = {.prompt = "", .seed = 1};
+} option = {.seed = 1};
 
 static ct_context *context;
 static ct_tokenizer *tokenizer;
+static chat_form form;
 
 /* ---- the prompt ---- */
 
-/* The ids of the prompt; *n is their number. */
-static int64_t *prompt_ids(int64_t *n) {
+/* Reads the prompt from --prompt-file or, without a prompt, from what is no terminal. A line end at
+ * its end is left out. */
+static void read_prompt(void) {
+    static const char needed[] =
+        "--prompt TEXT is needed, or a prompt from --prompt-file or a pipe";
+    if (option.prompt && option.prompt_file)
+        fail(EXIT_USAGE, "--prompt or --prompt-file, and not both");
+    if (option.prompt || (option.chat && !option.prompt_file)) return;
+    if (!option.prompt_file && system_input_is_terminal()) fail_usage("%s", needed);
+    const char *path = option.prompt_file;
+    contents all = path && strcmp(path, "-") != 0 ? read_text_files(1, (char *[]){(char *)path})
+                                                  : read_standard_input();
+    if (!path && !all.length) fail_usage("%s", needed);
+    if (all.length && all.bytes[all.length - 1] == '\n') all.length--;
+    char *text = malloc((size_t)all.length + 1);
+    if (!text) fail(EXIT_FAILED, "out of memory");
+    if (all.length) memcpy(text, all.bytes, (size_t)all.length);
+    text[all.length] = 0;
+    free(all.bytes);
+    option.prompt = text; /* for the whole run */
+}
+
+/* The ids of the prompt; *n is their number. A prompt that begins the model's reasoning sets
+ * *reasoning. */
+static int64_t *prompt_ids(int64_t *n, bool *reasoning) {
     const ct_message messages[] = {
         {.role = "system", .content = option.system ? option.system : ""},
         {.role = "user", .content = option.prompt}};
-    char error[500];
-    const ct_chat_opts form = {.open = true, .error = error, .error_room = sizeof error};
+    char error[600] = "";
+    ct_chat_opts opts = form.opts;
+    opts.add_generation_prompt = true, opts.error = error, opts.error_room = sizeof error;
     const int first = option.system ? 0 : 1;
     int64_t *ids = NULL, room = 0;
+    *reasoning = option.chat && chat_is_reasoning(tokenizer, messages + first, 2 - first, opts);
     for (int turn = 0; turn < 2; turn++) { /* at first only the number of ids is computed */
         *n = option.chat
-                 ? ct_chat_encode(tokenizer, messages + first, 2 - first, form, ids, NULL, room)
+                 ? ct_chat_encode(tokenizer, messages + first, 2 - first, opts, ids, NULL, room)
                  : ct_encode(tokenizer, option.prompt, strlen(option.prompt),
                              (ct_encode_opts){.plain = option.plain}, ids, NULL, room);
-        if (*n < 0 && option.chat) fail(EXIT_USAGE, "%s (--template)", error_text(error));
+        if (*n < 0 && option.chat)
+            fail(EXIT_USAGE, "%s%s", error_text(error),
+                 strstr(error, "chat template") ? " (--template)" : "");
         if (*n < 0) fail(EXIT_FAILED, "out of memory");
         if (turn) break;
         room = *n;
@@ -50,8 +81,7 @@ static int64_t *prompt_ids(int64_t *n) {
 /* An answer ends with its turn, also if the folder names only the end of a text. */
 static void add_end_of_turn(ct_generate_opts *opts) {
     static int64_t ids[64];
-    char end[CHAT_TOKEN];
-    const int64_t id = option.chat ? chat_end(tokenizer, end) : -1;
+    const int64_t id = option.chat ? ct_chat_end(tokenizer, form.opts) : -1;
     if (id < 0 || opts->n_eos >= (int64_t)(sizeof ids / sizeof *ids)) return;
     for (int64_t i = 0; i < opts->n_eos; i++) ids[i] = opts->eos[i];
     ids[opts->n_eos++] = id;
@@ -82,14 +112,13 @@ static ct_generate_opts generate_opts(const ct_module *lm) {
 
 /* ---- the text ---- */
 
-static void write_next(ct_decode_state *state, int64_t id, char *text) {
+static void write_next(shown_text *shown, ct_decode_state *state, int64_t id, char *text) {
     const int64_t size = ct_decode_next(tokenizer, state, id, text, ct_token_room(tokenizer));
-    if (size > 0) fwrite(text, 1, (size_t)size, stdout);
-    fflush(stdout);
+    if (size > 0) shown_write(shown, text, (size_t)size);
 }
 
 /* Returns the exit code. */
-static int generate(ct_module *lm, const int64_t *ids, int64_t n) {
+static int generate(ct_module *lm, const int64_t *ids, int64_t n, bool reasoning) {
     char *text = malloc(ct_token_room(tokenizer));
     if (!text) fail(EXIT_FAILED, "out of memory");
     ct_batch prompts = ct_batch_of(context, ids, NULL, &n, 1, (ct_batch_opts){0});
@@ -99,13 +128,15 @@ static int generate(ct_module *lm, const int64_t *ids, int64_t n) {
     int64_t id, count = 0;
     double begun = now(), first = begun;
     catch_interrupts();
-    if (!option.chat) fputs(option.prompt, stdout);
+    shown_text shown = shown_begin(reasoning);
+    if (!option.chat) shown_write(&shown, option.prompt, strlen(option.prompt));
     while (!interrupted() && ct_generate_next(generator, &id)) {
-        write_next(&state, id, text);
+        write_next(&shown, &state, id, text);
         if (!count++) first = now();
     }
     check(context, EXIT_FAILED);
-    write_next(&state, -1, text);
+    write_next(&shown, &state, -1, text);
+    shown_end(&shown);
     const double last = now();
     printf("\n");
     fflush(stdout);
@@ -176,13 +207,35 @@ static ct_module *open_model(const char *folder, const char *base) {
     return lm;
 }
 
+static int answer_prompt(const char *folder, const char *base) {
+    bool reasoning;
+    int64_t n, *ids = prompt_ids(&n, &reasoning);
+    const int code = generate(open_model(folder, base), ids, n, reasoning);
+    free(ids);
+    return code;
+}
+
+static int talk(const char *folder, const char *base) {
+    conversation_opts opts = {.context = context,
+                              .lm = open_model(folder, base),
+                              .tokenizer = tokenizer,
+                              .chat = form.opts,
+                              .system = option.system};
+    opts.generate = generate_opts(opts.lm);
+    return converse(&opts);
+}
+
 int main(int argc, char **argv) {
     const flag flags[] = {
-        flag_text("prompt", &option.prompt, "TEXT", "text to continue, or the message"),
-        flag_switch("chat", &option.chat, "the prompt is a message that the model answers"),
+        flag_text("prompt", &option.prompt, "TEXT",
+                  "text to continue, or the message; default: what a pipe has"),
+        flag_text("prompt-file", &option.prompt_file, "FILE",
+                  "file with the prompt; -: standard input"),
+        flag_switch("chat", &option.chat,
+                    "the prompt is a message that the model answers; without a prompt each line "
+                    "of the input is one (/reset begins anew)"),
         flag_text("system", &option.system, "TEXT", "system message before the prompt"),
-        flag_text("template", &option.template, "NAME|FILE",
-                  "form of a chat, in place of the folder's: chatml, llama3, gemma, zephyr, phi3"),
+        CHAT_FLAGS(option.form),
         flag_switch("plain", &option.plain,
                     "special tokens that are spelled in the prompt are ordinary text"),
         flag_text("base", &option.base, "FOLDER",
@@ -207,23 +260,25 @@ int main(int argc, char **argv) {
         flag_integer("threads", &option.threads, 0, 1024,
                      "number of threads; 0: one for each core"),
     };
-    const char *usage = "FOLDER --prompt TEXT [flags]\n\nContinues a text with a language model. "
-                        "Flags that are not given have the values of the folder's\n"
-                        "generation_config.json, if it has them:";
+    const char *usage =
+        "FOLDER [--prompt TEXT] [flags]\n\nContinues a text with a language model, or "
+        "talks with it (--chat). Flags that are not given\nhave the values of the "
+        "folder's generation_config.json, if it has them:";
     if (read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage) != 1)
         fail_usage("one folder of a model is needed");
-    if (!flag_was_read("prompt")) fail_usage("--prompt TEXT is needed");
-    if (!option.chat && (option.system || option.template))
-        fail(EXIT_USAGE, "--system and --template are for a chat: --chat is needed");
+    static const char *const of_chats[] = {"system",    "template", "tools",
+                                           "variables", "date",     "parse-special"};
+    for (int i = 0; i < 6 && !option.chat; i++)
+        if (flag_was_read(of_chats[i]))
+            fail(EXIT_USAGE, "--%s is for a chat: --chat is needed", of_chats[i]);
+    read_prompt();
     context = ct_context_new((ct_context_opts){.threads = (int)option.threads});
     check(context, EXIT_USAGE);
     const char *base = find_base(argv[1]);
     tokenizer = ct_tokenizer_open(context, is_in(argv[1], "tokenizer.json") ? argv[1] : base);
     check(context, EXIT_USAGE);
-    if (option.template) chat_set_template(context, tokenizer, option.template);
-    int64_t n, *ids = prompt_ids(&n);
-    const int code = generate(open_model(argv[1], base), ids, n);
-    free(ids);
+    form = chat_form_read(context, tokenizer, &option.form, cti_os_time());
+    const int code = option.prompt ? answer_prompt(argv[1], base) : talk(argv[1], base);
     ct_context_free(context);
     return code;
 }

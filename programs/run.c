@@ -280,6 +280,35 @@ bool run_goes_on(const run *r) {
     return n > 0;
 }
 
+/* Reads one number of a checkpoint. Returns false if the file is not whole or has no such number.
+ */
+static bool read_number_of(const run *r, const char *path, const char *name, double *number) {
+    char full[64];
+    snprintf(full, sizeof full, "tensor.%s", name);
+    const ct_scope scope = ct_scope_open_no_grad(r->context);
+    ct_safetensors *file = ct_safetensors_open(r->context, path);
+    ct_tensor *x = file ? ct_safetensors_read(file, full) : NULL;
+    const bool found = x && ct_numel(x) == 1;
+    if (found) *number = ct_item(x);
+    ct_safetensors_close(file);
+    ct_scope_close(scope);
+    if (ct_error(r->context) == CT_ERR_MEMORY) check(r->context, EXIT_FAILED);
+    ct_error_clear(r->context);
+    return found;
+}
+
+void run_peek(const run *r, const char *name, double *number) {
+    int n = 0;
+    if (!r->folder || !run_is_first(r)) return;
+    int64_t *steps = list_steps(r, &n);
+    for (int i = 0; i < n; i++) {
+        char path[PATH];
+        checkpoint_path(r, steps[i], path);
+        if (read_number_of(r, path, name, number)) break;
+    }
+    free(steps);
+}
+
 /* ---- loading ---- */
 
 /* Returns whether the file of this step is complete. If it is, its numbers are in the tensors

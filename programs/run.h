@@ -62,6 +62,10 @@ void run_restore(run *r, const char *name, double *number);
 /* Whether the folder has a checkpoint, whole or not; called after run_files. */
 bool run_goes_on(const run *r);
 
+/* Sets *number to what a checkpoint of the folder has under this name, if there is one. For numbers
+ * that are needed before run_start, which the whole run has in common. Called after run_files. */
+void run_peek(const run *r, const char *name, double *number);
+
 /* Names the outputs of the run, makes its folder, and sets log_path; only rank 0 calls it. */
 void run_files(run *r);
 

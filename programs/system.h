@@ -15,11 +15,14 @@ void system_begin(int argc, char **argv);
 double system_peak_memory(void); /* the maximum of resident bytes so far; NaN: not known */
 
 bool system_is_terminal(void); /* whether stdout is a terminal */
-int system_columns(void);      /* the columns of the terminal; 0: not known */
+bool system_input_is_terminal(void);
+int system_columns(void); /* the columns of the terminal; 0: not known */
 
 /* Installs a handler for Ctrl-C or a request to end. With `once` it handles only the first of them,
  * and the next one ends the program. */
 void system_on_interrupt(void (*handler)(int), bool once);
+/* Ends the program as the signal does that has no handler; a handler may call it. */
+void system_die_of(int number);
 void system_on_request(void (*handler)(int)); /* for SIGUSR1, or Ctrl-Break on Windows */
 
 /* ---- paths ---- */

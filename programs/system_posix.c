@@ -59,6 +59,11 @@ void system_on_interrupt(void (*handler)(int), bool once) {
     sigaction(SIGTERM, &action, NULL);
 }
 
+void system_die_of(int number) {
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
 void system_on_request(void (*handler)(int)) {
     const struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
     sigaction(SIGUSR1, &action, NULL);

@@ -2,6 +2,7 @@
  * headers. */
 
 bool system_is_terminal(void) { return isatty(STDOUT_FILENO); }
+bool system_input_is_terminal(void) { return isatty(STDIN_FILENO); }
 
 /* ---- paths ---- */
 

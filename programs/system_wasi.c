@@ -23,6 +23,7 @@ double system_peak_memory(void) { return 65536.0 * (double)__builtin_wasm_memory
 
 int system_columns(void) { return 0; }
 void system_on_interrupt(void (*handler)(int), bool once) { (void)handler, (void)once; }
+void system_die_of(int number) { (void)number; }
 void system_on_request(void (*handler)(int)) { (void)handler; }
 
 /* ---- open files ---- */

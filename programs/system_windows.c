@@ -63,6 +63,7 @@ double system_peak_memory(void) {
 }
 
 bool system_is_terminal(void) { return _isatty(_fileno(stdout)); }
+bool system_input_is_terminal(void) { return _isatty(_fileno(stdin)); }
 
 int system_columns(void) {
     CONSOLE_SCREEN_BUFFER_INFO screen;
@@ -76,6 +77,11 @@ void system_on_interrupt(void (*handler)(int), bool once) {
     (void)once;
     signal(SIGINT, handler);
     signal(SIGTERM, handler);
+}
+
+void system_die_of(int number) {
+    signal(number, SIG_DFL);
+    raise(number);
 }
 
 static void (*on_request)(int);

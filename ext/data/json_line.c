@@ -1,5 +1,5 @@
-/* The forms of an object in a file of JSON lines: messages, a prompt with its completion,
- * instructions, a text.
+/* The forms of an object in a file of JSON lines: preferences, messages, a prompt with its
+ * completion, instructions, a text.
  *
  * Each message is written anew as JSON, as a chat template sees it. All of these texts lie in one
  * block, which is measured by a first pass over the object and filled by a second one. */
@@ -23,6 +23,8 @@ typedef struct {
     cti_json_tree tree;
     cti_line_memory *memory;
     ct_json_line *line;
+    int64_t added;  /* the messages of the line so far, of the prompt, chosen and rejected */
+    bool prefers;   /* the line has preferences, which divide these messages themselves */
     cti_writer out; /* without a buffer in the first pass */
 } line_reading;
 
@@ -137,6 +139,31 @@ static bool learned_check(const line_reading *reading, cti_json_at message) {
     return true;
 }
 
+/* A content may be a list of parts, which a template reads. A picture or a sound has no tokens
+ * here, so it must not be lost in silence. */
+static bool parts_check(const line_reading *reading, cti_json_at content) {
+    static const char *const refused[] = {"image", "video", "audio"};
+    const cti_json_tree *tree = &reading->tree;
+    if (!content || !is_kind(reading, content, CTI_JSON_ARRAY)) return true;
+    for (cti_json_at i = cti_json_first(tree, content); i; i = tree->value[i].next) {
+        const cti_json_at type =
+            is_kind(reading, i, CTI_JSON_OBJECT) ? line_member(reading, i, "type") : 0;
+        if (!type || !is_kind(reading, type, CTI_JSON_STRING)) continue;
+        for (int k = 0; k < 3; k++)
+            if (strstr(cti_json_text(tree, type).at, refused[k]))
+                return line_fail(reading, type,
+                                 "a part of a content is an image, a video or audio, which are not "
+                                 "read");
+    }
+    return true;
+}
+
+/* Adds a message to the line; in the first pass it is only counted. */
+static void message_keep(line_reading *reading, ct_message message) {
+    if (reading->out.at) reading->memory->messages[reading->added] = message;
+    reading->added++;
+}
+
 /* Writes a message as a template sees it. Unless it is `learned`, "train": false is written in
  * place of what the message itself says about "train". */
 static void message_put(line_reading *reading, cti_json_at at, const message_names *names,
@@ -170,7 +197,7 @@ static bool message_add(line_reading *reading, cti_json_at at, const message_nam
     const cti_json_at role = cti_json_member(&reading->tree, at, names->role),
                       content = line_member(reading, at, names->content);
     if (!json_string_read(reading, role ? role : at, names->no_role, &message.role) ||
-        !learned_check(reading, at))
+        !learned_check(reading, at) || !parts_check(reading, content))
         return false;
     if (names == &sharegpt && (cti_json_member(&reading->tree, at, "role") ||
                                cti_json_member(&reading->tree, at, "content")))
@@ -183,8 +210,7 @@ static bool message_add(line_reading *reading, cti_json_at at, const message_nam
     message.json = text_begin(reading);
     message_put(reading, at, names, message.role, learned);
     text_end(reading);
-    if (message.json) reading->memory->messages[reading->line->n_messages] = message;
-    reading->line->n_messages++;
+    message_keep(reading, message);
     return true;
 }
 
@@ -216,11 +242,13 @@ static void message_add_made(line_reading *reading, const char *role, const char
     if (*more) cti_string_write(out, "\n");
     cti_string_write(out, more);
     text_end(reading);
-    if (message.json) reading->memory->messages[reading->line->n_messages] = message;
-    reading->line->n_messages++;
+    message_keep(reading, message);
 }
 
 /* ---- the forms ---- */
+
+static const char preferred_fault[] =
+    "\"chosen\" and \"rejected\" are two texts, or two lists of messages, and so is a \"prompt\"";
 
 /* A prompt and its completion: two texts, or two lists of messages, of which only the completion's
  * are learned. */
@@ -233,6 +261,75 @@ static bool completion_read(line_reading *reading, cti_json_at prompt, cti_json_
                json_string_read(reading, completion, fault, &line->completion);
     return messages_add(reading, prompt, &openai, false, fault) &&
            messages_add(reading, completion, &openai, true, fault);
+}
+
+/* Two texts, behind the text of the prompt or without it: then the prompt is their common
+ * beginning, up to a space before the first difference, as trl has it. */
+static bool preferred_texts_read(line_reading *reading, cti_json_at prompt, cti_json_at chosen,
+                                 cti_json_at rejected) {
+    ct_message good = {0}, bad = {0};
+    const char *given = NULL;
+    if (!json_string_read(reading, chosen, preferred_fault, &good.content) ||
+        !json_string_read(reading, rejected, preferred_fault, &bad.content) ||
+        (prompt && !json_string_read(reading, prompt, preferred_fault, &given)))
+        return false;
+    size_t common = 0;
+    if (!prompt) {
+        while (good.content[common] && good.content[common] == bad.content[common]) common++;
+        if (common && good.content[common - 1] == ' ') common--;
+        while (common && ((unsigned char)good.content[common] & 0xc0) == 0x80) common--;
+        given = good.content;
+    }
+    reading->line->prompt = text_begin(reading);
+    cti_bytes_write(&reading->out, given, prompt ? strlen(given) : common);
+    text_end(reading);
+    good.content += common, bad.content += common;
+    message_keep(reading, good);
+    message_keep(reading, bad);
+    reading->line->n_chosen = reading->line->n_rejected = 1;
+    return true;
+}
+
+/* Two lists of messages, behind those of the prompt or with a common beginning, which becomes the
+ * prompt. A prompt that is a text is the beginning once more. */
+static bool preferred_messages_read(line_reading *reading, cti_json_at prompt, cti_json_at chosen,
+                                    cti_json_at rejected) {
+    ct_json_line *line = reading->line;
+    const bool given = prompt && !is_kind(reading, prompt, CTI_JSON_STRING);
+    if (given && !messages_add(reading, prompt, &openai, false, preferred_fault)) return false;
+    const int64_t first = reading->added;
+    if (!messages_add(reading, chosen, &openai, true, preferred_fault)) return false;
+    line->n_chosen = reading->added - first;
+    if (!messages_add(reading, rejected, &openai, true, preferred_fault)) return false;
+    line->n_rejected = reading->added - first - line->n_chosen;
+    line->n_messages = first;
+    if (given || !reading->out.at) return true;
+    const ct_message *good = reading->memory->messages, *bad = good + line->n_chosen;
+    int64_t common = 0;
+    while (common < line->n_chosen && common < line->n_rejected &&
+           !strcmp(good[common].json, bad[common].json))
+        common++;
+    line->n_messages = common;
+    return true;
+}
+
+static bool preferences_read(line_reading *reading, cti_json_at chosen, cti_json_at rejected) {
+    const cti_json_at prompt = line_member(reading, 0, "prompt");
+    ct_json_line *line = reading->line;
+    const bool texts = is_kind(reading, chosen, CTI_JSON_STRING);
+    reading->prefers = true;
+    if (texts ? !preferred_texts_read(reading, prompt, chosen, rejected)
+              : !preferred_messages_read(reading, prompt, chosen, rejected))
+        return false;
+    if (!reading->out.at) return true;
+    /* messages of a common beginning stand in both lists */
+    const int64_t first = texts ? 0 : reading->added - line->n_chosen - line->n_rejected;
+    const int64_t common = first ? 0 : line->n_messages;
+    line->chosen = reading->memory->messages + first + common;
+    line->rejected = reading->memory->messages + first + line->n_chosen + common;
+    line->n_chosen -= common;
+    line->n_rejected -= common;
+    return true;
 }
 
 /* Alpaca's members, as messages of a user and an assistant. */
@@ -278,8 +375,7 @@ static bool form_read(line_reading *reading) {
                       instruction = line_member(reading, 0, "instruction"),
                       output = line_member(reading, 0, "output"),
                       text = line_member(reading, 0, "text");
-    if (chosen && rejected)
-        return line_fail(reading, chosen, "\"chosen\" and \"rejected\" (preferences) are not read");
+    if (chosen && rejected) return preferences_read(reading, chosen, rejected);
     if (messages)
         return messages_add(reading, messages, &openai, true,
                             "\"messages\" is not a list of messages");
@@ -300,7 +396,7 @@ static bool tools_and_label_read(line_reading *reading) {
     ct_json_line *line = reading->line;
     const cti_json_at tools = line_member(reading, 0, "tools"),
                       label = line_member(reading, 0, "label");
-    if (tools && line->n_messages) {
+    if (tools && reading->added && !line->prompt) {
         if (!is_kind(reading, tools, CTI_JSON_ARRAY))
             return json_string_read(reading, tools, "\"tools\" is not a list, or its text",
                                     &line->tools);
@@ -318,14 +414,18 @@ static bool tools_and_label_read(line_reading *reading) {
 /* ---- the passes ---- */
 
 static bool messages_read_in_two_passes(line_reading *reading) {
-    *reading->line = (ct_json_line){0};
-    return form_read(reading) && tools_and_label_read(reading);
+    ct_json_line *line = reading->line;
+    *line = (ct_json_line){0};
+    reading->added = 0, reading->prefers = false;
+    if (!form_read(reading) || !tools_and_label_read(reading)) return false;
+    if (!reading->prefers) line->n_messages = reading->added;
+    return true;
 }
 
 /* Makes room for what the first pass has counted. */
 static bool line_room(const line_reading *reading) {
     cti_line_memory *memory = reading->memory;
-    const size_t n = (size_t)reading->line->n_messages, size = reading->out.used;
+    const size_t n = (size_t)reading->added, size = reading->out.used;
     if (n > memory->messages_room) {
         ct_message *messages = n <= SIZE_MAX / sizeof *messages
                                    ? realloc(memory->messages, n * sizeof *messages)

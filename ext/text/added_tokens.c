@@ -185,15 +185,27 @@ bool cti_added_tokens_index(cti_added_tokens *added) {
 
 /* ---- the search ---- */
 
-/* The longest needle at text[at]; NULL if there is no needle. The needles that agree with the text
- * up to some length are a range in the sorted list, which is narrowed byte by byte. */
-static const cti_needle *longest_needle(const cti_needles *needles, const char *text, size_t size,
-                                        size_t at) {
+static bool search_refuses(const cti_search *search, const cti_needle *needle, size_t at) {
+    return search->refuse &&
+           search->refuse(search->refuse_arg, &search->added->token[needle->token], at,
+                          at + needle->text.size);
+}
+
+/* The longest needle at text[at] that is not refused; NULL if there is none. The needles that agree
+ * with the text up to some length are a range in the sorted list, which is narrowed byte by byte.
+ */
+static const cti_needle *longest_needle(const cti_search *search, size_t at) {
+    const cti_needles *needles = search->needles;
+    const char *text = search->text;
+    const size_t size = search->size;
     const unsigned char byte = (unsigned char)text[at];
     size_t low = needles->first[byte], high = needles->first[byte + 1];
     const cti_needle *found = NULL;
     for (size_t length = 1; low < high; length++) {
-        if (needles->needle[low].text.size == length) found = &needles->needle[low++];
+        if (needles->needle[low].text.size == length) {
+            const cti_needle *needle = &needles->needle[low++];
+            if (!search_refuses(search, needle, at)) found = needle;
+        }
         if (at + length == size) break;
         const unsigned char next = (unsigned char)text[at + length];
         size_t to = high;
@@ -277,9 +289,8 @@ static bool search_find_token(cti_search *search) {
         search_skip_to_first(search);
         if (search->from == search->size) break;
         size_t begin = search->from;
-        const cti_needle *found = longest_needle(search->needles, text, search->size, begin);
-        if (!found || (search->refuse &&
-                       search->refuse(search->refuse_arg, begin, begin + found->text.size))) {
+        const cti_needle *found = longest_needle(search, begin);
+        if (!found) {
             search->from++;
             continue;
         }

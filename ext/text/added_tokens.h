@@ -2,8 +2,9 @@
  *
  * The tokens that are not normalized are found in the original text. The parts between them are
  * normalized, and the others are found there, by their normalized texts. Of the tokens that match
- * at the leftmost place the longest wins. A match that `single_word` refuses is passed over: its
- * bytes are ordinary text, and the search goes on behind it. */
+ * at the leftmost place, and are not refused by the search, the longest wins. A match that
+ * `single_word` refuses is passed over: its bytes are ordinary text, and the search goes on behind
+ * it. */
 #ifndef CTI_TEXT_ADDED_TOKENS_H
 #define CTI_TEXT_ADDED_TOKENS_H
 
@@ -75,8 +76,8 @@ typedef struct {
     const cti_needles *needles;
     const char *text;
     size_t size;
-    /* returns whether the needle at [begin, end) is ordinary text; NULL: none is */
-    bool (*refuse)(const void *arg, size_t begin, size_t end);
+    /* returns whether the needle of this token at [begin, end) is ordinary text; NULL: none is */
+    bool (*refuse)(const void *arg, const cti_added_token *token, size_t begin, size_t end);
     const void *refuse_arg;
     size_t from;   /* the search goes on here */
     size_t passed; /* parts up to here have been found */

@@ -203,26 +203,27 @@ static void added_put(encoding *e, cti_extent part, const cti_added_token *token
     sink->count += part.begin < part.end;
 }
 
-/* The ranges in which no added token is found, and the section of a search; NULL: the search is in
- * the original text. */
+/* What a search asks: the section that it is in; NULL: the original text. */
 typedef struct {
     const cti_plain *plain;
     const cti_aligned *section;
 } plain_check;
 
-/* Whether a match [begin, end) touches a plain range. */
-static bool refuses_plain(const void *arg, size_t begin, size_t end) {
+static bool refuses_plain(const void *arg, const cti_added_token *token, size_t begin, size_t end) {
     const plain_check *check = arg;
-    if (!check->plain->n) return false;
     cti_extent match = {begin, end};
     if (check->section) match = cti_aligned_origin(check->section, begin, end);
-    size_t low = 0, high = check->plain->n; /* the first range that ends behind the match's begin */
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (check->plain->range[middle].end <= match.begin) low = middle + 1;
-        else high = middle;
-    }
-    return low < check->plain->n && check->plain->range[low].begin < match.end;
+    return check->plain->refuse(check->plain->arg, token, match);
+}
+
+/* Begins a search for tokens that are not plain text. */
+static cti_search plain_search_begin(const encoding *e, const plain_check *check,
+                                     const cti_needles *needles, cti_text text) {
+    static const cti_needles none;
+    cti_search search =
+        cti_search_begin(&e->parts->added, check->plain->all ? &none : needles, text.at, text.size);
+    if (check->plain->refuse) search.refuse = refuses_plain, search.refuse_arg = check;
+    return search;
 }
 
 /* Encodes a part of the text in which no token that is not normalized stands. */
@@ -236,10 +237,9 @@ static bool section_encode(encoding *e, cti_extent part, const cti_plain *plain)
     aligned_drop_large(&e->spare);
     aligned_shrink_large(&e->section,
                          e->sink->offsets || parts->pretokenizer); /* Metaspace reads ranges */
-    const cti_needles none = {0};
-    cti_search search = cti_search_begin(&parts->added, plain->all ? &none : &parts->added.normal,
-                                         e->section.at, e->section.size);
-    search.refuse = refuses_plain, search.refuse_arg = &(plain_check){plain, &e->section};
+    const plain_check check = {plain, &e->section};
+    cti_search search = plain_search_begin(e, &check, &parts->added.normal,
+                                           (cti_text){e->section.at, e->section.size});
     while (cti_search_next(&search)) {
         if (search.token) added_put(e, search.part, search.token);
         else if (!part_encode(e, search.part)) return false;
@@ -249,11 +249,8 @@ static bool section_encode(encoding *e, cti_extent part, const cti_plain *plain)
 
 /* Encodes a well-formed text. */
 static bool parts_encode(encoding *e, const cti_plain *plain) {
-    const cti_added_tokens *added = &e->parts->added;
-    const cti_needles none = {0};
-    cti_search search =
-        cti_search_begin(added, plain->all ? &none : &added->raw, e->text.at, e->text.size);
-    search.refuse = refuses_plain, search.refuse_arg = &(plain_check){plain, NULL};
+    const plain_check check = {plain, NULL};
+    cti_search search = plain_search_begin(e, &check, &e->parts->added.raw, e->text);
     while (cti_search_next(&search)) {
         if (!search.token) {
             if (!section_encode(e, search.part, plain)) return false;

@@ -26,9 +26,10 @@
 
 static const char folder_op[] = "tokenizer_open";
 
-enum { FOLDER_CONFIG, FOLDER_MAP, FOLDER_ADDED, FOLDER_MODEL, FOLDER_FILES };
+enum { FOLDER_CONFIG, FOLDER_MAP, FOLDER_ADDED, FOLDER_MODEL, FOLDER_GENERATION, FOLDER_FILES };
 static const char *const folder_names[FOLDER_FILES] = {
-    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json"};
+    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "config.json",
+    "generation_config.json"};
 
 typedef struct {
     ct_tokenizer *tokenizer;
@@ -427,20 +428,61 @@ static bool roles_read(folder_reading *read) {
 
 /* ---- the whole ---- */
 
-/* Reads "chat_template", which is a text or a list of named texts. "default" of a list is used. */
-static bool template_text_read(const cti_reading *file, cti_tokenizer_parts *parts) {
-    const cti_json_tree *tree = file->tree;
-    const cti_json_at value = cti_json_member(tree, 0, "chat_template");
-    if (value && tree->value[value].kind == CTI_JSON_ARRAY) {
-        for (cti_json_at i = cti_json_first(tree, value); i; i = tree->value[i].next) {
-            cti_text name = {0};
-            if (!cti_reading_text(file, i, "name", &name)) return false;
-            if (name.at && !strcmp(name.at, "default"))
-                return cti_reading_text(file, i, "template", &parts->template_text);
-        }
-        return true;
+/* Reads "eos_token_id", an id or a list of ids; what is neither is for ct_lm_open to judge. */
+static void eos_read(const cti_reading *generation, cti_tokenizer_parts *parts) {
+    const cti_json_tree *tree = generation->tree;
+    const cti_json_at value = cti_json_member(tree, 0, "eos_token_id");
+    const bool list = value && tree->value[value].kind == CTI_JSON_ARRAY;
+    cti_json_at i = list ? cti_json_first(tree, value) : value;
+    for (; i && parts->n_eos < CTI_MOST_EOS; i = list ? tree->value[i].next : 0)
+        parts->n_eos += cti_json_whole(tree, i, &parts->eos[parts->n_eos]);
+}
+
+/* Reads a file of a template, if it is there. */
+static bool template_file_read(ct_tokenizer *tokenizer, const char *folder, const char *file,
+                               cti_text name) {
+    char *path;
+    cti_text text;
+    if (!folder_text(&tokenizer->arena, folder, file, &path, &text)) return false;
+    tokenizer->parts->template_is_file |= text.at != NULL;
+    return !text.at ||
+           cti_chat_template_set(&tokenizer->arena, &tokenizer->parts->chat_templates, name, text);
+}
+
+/* Reads NAME.jinja of the folder of additional templates. */
+static bool named_templates_read(ct_tokenizer *tokenizer, const char *folder) {
+    static const char suffix[] = ".jinja";
+    ct_context *context = tokenizer->context;
+    const char *path = cti_tokenizer_path(&tokenizer->arena, folder, "additional_chat_templates");
+    cti_os_about about;
+    if (!path || !cti_file_find(context, folder_op, path, &about)) return false;
+    if (about.kind != CTI_OS_FOLDER) return true;
+    cti_os_folder *list = cti_os_folder_open(path);
+    if (!list) return ct_fail(context, CT_ERR_IO, "%s: %s: it cannot be listed", folder_op, path);
+    bool done = true;
+    while (done) {
+        const char *file = cti_os_folder_next(list);
+        if (!file) break;
+        const size_t size = strlen(file), end = sizeof suffix - 1;
+        if (size <= end || strcmp(file + size - end, suffix) != 0) continue;
+        const cti_text name = cti_arena_copy(&tokenizer->arena, (cti_text){file, size - end});
+        done = name.at && template_file_read(tokenizer, path, file, name);
     }
-    return cti_reading_text(file, 0, "chat_template", &parts->template_text);
+    cti_os_folder_close(list);
+    return done;
+}
+
+/* Templates in files of their own come in the place of those of tokenizer_config.json. */
+static bool template_files_read(ct_tokenizer *tokenizer, const char *folder) {
+    cti_chat_templates *templates = &tokenizer->parts->chat_templates;
+    const cti_chat_templates before = *templates;
+    *templates = (cti_chat_templates){0};
+    if (!template_file_read(tokenizer, folder, "chat_template.jinja",
+                            cti_text_of(cti_chat_default)) ||
+        !named_templates_read(tokenizer, folder))
+        return false;
+    if (!templates->count) *templates = before;
+    return true;
 }
 
 /* Adds the tokens of all files, and gives the roles. */
@@ -471,7 +513,9 @@ bool cti_folder_read(ct_tokenizer *tokenizer, const char *folder) {
     bool done = true;
     for (int i = 0; i < FOLDER_FILES && done; i++) done = folder_file_read(&read, folder, i);
     done = done && folder_tokens_add(&read) &&
-           (!read.file[FOLDER_CONFIG].tree || template_text_read(&read.file[FOLDER_CONFIG], parts));
+           (!read.file[FOLDER_CONFIG].tree ||
+            cti_chat_templates_read(&read.file[FOLDER_CONFIG], &parts->chat_templates));
+    if (done && read.file[FOLDER_GENERATION].tree) eos_read(&read.file[FOLDER_GENERATION], parts);
     for (int i = 0; i < FOLDER_FILES; i++)
         if (read.file[i].tree) cti_json_tree_free(&read.tree[i]);
     if (!done) return false;
@@ -480,11 +524,6 @@ bool cti_folder_read(ct_tokenizer *tokenizer, const char *folder) {
         parts->changed = true;
         cti_tokenizer_measure(parts);
     }
-    char *path;
-    cti_text jinja;
-    if (!folder_text(&tokenizer->arena, folder, "chat_template.jinja", &path, &jinja)) return false;
     parts->has_map = !read.has_list && read.file[FOLDER_MAP].tree;
-    parts->template_is_file = jinja.at != NULL;
-    if (jinja.at) parts->template_text = jinja;
-    return true;
+    return template_files_read(tokenizer, folder);
 }

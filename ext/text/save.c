@@ -110,6 +110,37 @@ static bool tokenizer_json_save(const ct_tokenizer *tokenizer, const char *path)
 
 /* ---- tokenizer_config.json ---- */
 
+/* One template is a text, and several are a list with their names. */
+static void templates_write(cti_writer *writer, const cti_chat_templates *templates) {
+    if (templates->count == 1 &&
+        !cti_text_compare(templates->at[0].name, cti_text_of(cti_chat_default))) {
+        cti_quoted_write(writer, templates->at[0].text);
+        return;
+    }
+    for (int64_t i = 0; i < templates->count; i++) {
+        cti_string_write(writer, i ? ", {\"name\": " : "[{\"name\": ");
+        cti_quoted_write(writer, templates->at[i].name);
+        cti_string_write(writer, ", \"template\": ");
+        cti_quoted_write(writer, templates->at[i].text);
+        cti_string_write(writer, "}");
+    }
+    cti_string_write(writer, "]");
+}
+
+/* Whether chat_template.jinja has the template: it had it, and there is only one, or none now. */
+static bool template_has_file(const cti_tokenizer_parts *parts) {
+    const cti_chat_templates *templates = &parts->chat_templates;
+    return parts->template_is_file &&
+           (!templates->count ||
+            (templates->count == 1 &&
+             !cti_text_compare(templates->at[0].name, cti_text_of(cti_chat_default))));
+}
+
+/* Whether the config gets the templates anew: they have changed, or come from several files. */
+static bool templates_have_changed(const cti_tokenizer_parts *parts) {
+    return parts->template_changed || (parts->template_is_file && !template_has_file(parts));
+}
+
 /* Writes the members that have changed since `config` was read: roles, and a chat template that was
  * set. If the folder has a special_tokens_map.json, it would override the roles; an empty
  * "added_tokens_decoder" keeps it from being read. */
@@ -124,9 +155,9 @@ static void roles_write(cti_writer *writer, const cti_tokenizer_parts *parts) {
         else cti_quoted_write(writer, cti_token_text(parts, parts->role[i]));
         cti_string_write(writer, ",");
     }
-    if (!parts->template_changed || !parts->template_text.at) return;
+    if (!templates_have_changed(parts) || !parts->chat_templates.count) return;
     cti_string_write(writer, "\n  \"chat_template\": ");
-    cti_quoted_write(writer, parts->template_text);
+    templates_write(writer, &parts->chat_templates);
     cti_string_write(writer, ",");
 }
 
@@ -145,7 +176,7 @@ typedef struct {
 } edited_config;
 
 static bool is_changed_member(const cti_tokenizer_parts *parts, cti_text key) {
-    if (parts->template_changed && !cti_text_compare(key, cti_text_of("chat_template")))
+    if (templates_have_changed(parts) && !cti_text_compare(key, cti_text_of("chat_template")))
         return true;
     if (parts->has_map && !cti_text_compare(key, cti_text_of("added_tokens_decoder"))) return true;
     for (int i = 0; i < CTI_ROLES; i++)
@@ -211,7 +242,7 @@ static bool tokenizer_config_make(const ct_tokenizer *tokenizer, text_edit *edit
 
 static bool tokenizer_config_save(const ct_tokenizer *tokenizer, const char *path) {
     const cti_tokenizer_parts *parts = tokenizer->parts;
-    bool changed = !parts->config.at || parts->has_map || parts->template_changed;
+    bool changed = !parts->config.at || parts->has_map || templates_have_changed(parts);
     for (int i = 0; i < CTI_ROLES; i++) changed |= parts->role_changed[i];
     text_edit edit = {0};
     if (!changed) return edited_json_write(tokenizer->context, path, parts->config, &edit);
@@ -228,13 +259,16 @@ static bool ends_in(const char *path, const char *end) {
     return length >= size && !strcmp(path + length - size, end);
 }
 
-/* transformers takes the template of this file before the one of the config. */
+/* transformers takes the template of this file before those of the config. */
 static bool template_save(const ct_tokenizer *tokenizer, const char *path) {
     ct_context *context = tokenizer->context;
-    const cti_text text = tokenizer->parts->template_text;
-    if (!tokenizer->parts->template_is_file) return true;
-    if (!text.at) return cti_set_remove(context, tokenizer_save_op, "chat_template.jinja");
-    return edited_json_write(context, path, text, &(text_edit){0});
+    const cti_tokenizer_parts *parts = tokenizer->parts;
+    const cti_chat_template *template =
+        cti_chat_template_find(&parts->chat_templates, cti_text_of(cti_chat_default));
+    if (!parts->template_is_file) return true;
+    if (!template || !template_has_file(parts))
+        return cti_set_remove(context, tokenizer_save_op, "chat_template.jinja");
+    return edited_json_write(context, path, template->text, &(text_edit){0});
 }
 
 /* Saves a set of files (src/io/set.h) whose head is tokenizer.json. */

@@ -219,6 +219,7 @@ bool ct_tokenizer_set_template(ct_tokenizer *tokenizer, const char *text) {
         !cti_object_is_ready(&tokenizer->object, "ct_tokenizer_set_template", "tokenizer", NULL))
         return false;
     cti_text copy = {0};
+    const cti_text name = cti_text_of(cti_chat_default);
     if (text) {
         copy = cti_text_of(text);
         if (cti_utf8_check(copy.at, copy.size) != copy.size)
@@ -227,7 +228,8 @@ bool ct_tokenizer_set_template(ct_tokenizer *tokenizer, const char *text) {
         copy = cti_arena_copy(&tokenizer->arena, copy);
         if (!copy.at) return false;
     }
-    tokenizer->parts->template_text = copy;
+    if (!cti_chat_template_set(&tokenizer->arena, &tokenizer->parts->chat_templates, name, copy))
+        return false;
     tokenizer->parts->template_changed = true;
     return true;
 }

@@ -14,13 +14,14 @@
 
 #include "../../src/core/object.h"
 #include "added_tokens.h"
+#include "chat_templates.h"
 #include "decoders.h"
 #include "model.h"
 #include "normalize.h"
 #include "postprocess.h"
 #include "pretokenize.h"
 
-enum { CTI_ROLES = 7 };
+enum { CTI_ROLES = 7, CTI_ROLE_EOS = 1, CTI_MOST_EOS = 64 };
 extern const char *const cti_role_names[CTI_ROLES]; /* "bos_token", ... */
 
 /* The parts of a tokenizer, which lie in its arena. */
@@ -38,9 +39,11 @@ typedef struct {
     int64_t size;            /* the largest id + 1 */
     size_t longest_token;    /* the bytes of the longest token, as spelled or as decoded */
     int64_t role[CTI_ROLES]; /* the id with each role; -1: none */
-    cti_text template_text;  /* the chat template of the folder; .at is NULL if there is none */
-    bool template_is_file;   /* it was in chat_template.jinja */
-    bool template_changed;   /* the program has set it since */
+    cti_chat_templates chat_templates;
+    bool template_is_file; /* they were in files of their own, such as chat_template.jinja */
+    bool template_changed; /* the program has set one since */
+    /* [n_eos] the ids of generation_config.json that end a text */
+    int64_t eos[CTI_MOST_EOS], n_eos;
     /* the text of the file, and the range of its array of added tokens with the brackets; empty if
      * the file has none */
     cti_text file;
@@ -93,11 +96,12 @@ cti_text cti_token_text(const cti_tokenizer_parts *parts, int64_t id);
 /* The id of the token that the file spells so; -1 if there is none. */
 int64_t cti_token_find(const cti_tokenizer_parts *parts, cti_text token);
 
-/* Ranges of a well-formed text in which no added token is found, in order. */
+/* Which added tokens of a text are ordinary text. */
 typedef struct {
-    bool all; /* the whole text is plain */
-    const cti_extent *range;
-    size_t n;
+    bool all; /* all of them */
+    /* whether this token, which the bytes `match` of the text spell, is; NULL: none is */
+    bool (*refuse)(void *arg, const cti_added_token *token, cti_extent match);
+    void *arg;
 } cti_plain;
 
 /* Encodes one text without the tokens of the post-processor. Ranges are trimmed as the

@@ -10,8 +10,8 @@
  * Functions of a const tokenizer only read it. Several threads may call them at the same time,
  * also while another thread uses the context, and whether or not it has a pending error. They use
  * malloc. If an argument is NULL, a size is negative, the tokenizer was closed or memory is short,
- * they return -1 (or NULL), and record no error; ct_chat_text and ct_chat_encode write theirs into
- * a text of the caller. Only ct_tokenizer_save, which writes files, uses the context. */
+ * they return -1 (or NULL), and record no error; the functions of chats write theirs into a
+ * text of the caller. Only ct_tokenizer_save, which writes files, uses the context. */
 #ifndef CT_TOKENIZER_H
 #define CT_TOKENIZER_H
 
@@ -26,7 +26,9 @@ typedef struct ct_tokenizer ct_tokenizer;
 /* Opens a tokenizer.json, or a folder with this file. A folder's tokenizer_config.json and
  * special_tokens_map.json, if they are there, name the roles of tokens (ct_token_role). They and
  * added_tokens.json may add tokens, with the ids that transformers.AutoTokenizer gives them. The
- * chat template is in tokenizer_config.json or in chat_template.jinja.
+ * chat templates are in tokenizer_config.json or in files of their own: chat_template.jinja and
+ * additional_chat_templates/NAME.jinja. A folder opens whatever its templates are; the use of one
+ * that is none fails. generation_config.json names the ids that end a turn.
  *
  * The file's normalizer, pre-tokenizer, model (BPE, Unigram, WordPiece, WordLevel), post-processor,
  * decoder and added tokens are read. Its truncation and padding are kept and not applied. The files
@@ -222,58 +224,97 @@ CT_API int64_t ct_encode_files(ct_tokenizer *tokenizer, const char *const *paths
 
 /* ---- chats ---- */
 
-/* A message. json, if it is not NULL, is the whole message as a JSON object, and role and content
- * do not count. Of its members the templates of this library write role and content: a text, or a
- * list of parts {"type": "text", "text": ...}, which are joined. "weight" (0 or 1) and "train"
- * (true or false) say whether an assistant's message has targets. Any other member is an error
- * unless it is null, false, or empty. */
+/* A message. json, if it is not NULL, is the whole message as a JSON object, with every member that
+ * a template may read, and role and content do not count. A role is of letters, digits and "_-. ".
+ * Members that are null are removed, as transformers does it. "weight" (0 or 1) and "train" (true
+ * or false) say whether an assistant's message has targets. */
 typedef struct {
-    const char *role, *content; /* "system", "user", "assistant"; some kinds take any role */
+    const char *role, *content; /* "system", "user", "assistant", "tool", ... */
     const char *json;
 } ct_message;
 
-/* The form of a chat's text. CT_CHAT_FOLDER is the form of the folder's chat template, which is
- * recognised by its whole text; another template is CT_ERR_FORMAT, and then a kind must be named.
- * docs/text.md has the forms. */
+/* What became of a message as something to learn (ct_chat_opts.turns). */
 typedef enum {
-    CT_CHAT_FOLDER,
-    CT_CHAT_CHATML,
-    CT_CHAT_LLAMA3,
-    CT_CHAT_GEMMA,
-    CT_CHAT_ZEPHYR,
-    CT_CHAT_PHI3,
-    CT_CHAT_LLAMA31,
-    CT_CHAT_GEMMA3,
-    CT_CHAT_QWEN3
-} ct_chat;
+    CT_TURN_NONE,    /* it is no assistant's, or its weight is 0 or train is false */
+    CT_TURN_LEARNED, /* its tokens are targets, with the one that ends the turn */
+    CT_TURN_OPEN,    /* its tokens are targets; the template writes no token that ends the turn */
+    CT_TURN_ABSENT,  /* the text has no byte of it */
+    /* it has no targets: the messages behind it change how the template writes it. As the last
+     * message of a shorter conversation it has */
+    CT_TURN_REWRITTEN
+} ct_chat_turn;
 
+/* JSON is checked as a file's is: integers have 64 bits, no member comes twice, and U+0000 and lone
+ * surrogates are errors. */
 typedef struct {
-    ct_chat kind;
-    bool open;        /* the text ends with the beginning of an assistant's message */
-    const char *date; /* the date that CT_CHAT_LLAMA31 writes; NULL: 26 Jul 2024 */
+    bool add_generation_prompt; /* the text ends with the beginning of an assistant's message */
+    /* special tokens that are spelled in messages, tools, documents and variables are these tokens,
+     * as in transformers; false: they are ordinary text */
+    bool parse_special;
+    /* NULL: the tokenizer's. With tools (also "[]") its template "tool_use", if it has one, else
+     * its default one. A text with "{{" or "{%" is a template. Any other is a name: of the
+     * tokenizer's, then of a built-in one: "chatml", "llama3", "gemma", "zephyr" */
+    const char *chat_template;
+    const char
+        *messages; /* a JSON array in place of the messages of the call, which then has none */
+    const char *tools, *documents; /* JSON arrays; NULL: None */
+    /* a JSON object: {"enable_thinking": false}. Its members override the texts of tokens, such as
+     * bos_token, and globals; "messages", "tools", "documents" and "add_generation_prompt" are an
+     * error */
+    const char *variables;
+    int64_t
+        now; /* the Unix time of strftime_now, in local time; 0: the clock, read once in a call */
     /* [error_room] where a call that returns -1 writes its message: as much as fits, with a NUL.
      * Other calls leave it as it is. NULL: not wanted */
     char *error;
     size_t error_room;
+    ct_chat_turn *turns; /* [n_turns], or NULL: what became of the first messages, by a call of */
+    int64_t n_turns;     /* ct_chat_encode with targets */
 } ct_chat_opts;
 
-/* Writes the text of n messages, as snprintf: at most room - 1 bytes and a NUL. An ill-formed part
- * of a content is U+FFFD.
+/* Writes the text of n messages, as snprintf: at most room - 1 bytes and a NUL. It is the text of
+ * transformers 5's apply_chat_template, byte for byte; docs/text.md lists the language of
+ * templates. An ill-formed part of a content is U+FFFD.
  *
  * Returns the number of bytes of the whole text. After an error, such as a conversation that the
  * template refuses, it returns -1, has written the message into .error of the options, and records
- * no error in the context. */
+ * no error in the context. A template that cannot be read, and one that fails, is named with line
+ * and column. Bounds: a template of 1 MB, 64 MB of text, 10^7 steps, a depth of 200. */
 CT_API int64_t ct_chat_text(const ct_tokenizer *tokenizer, const ct_message *messages, int64_t n,
                             ct_chat_opts opts, char *text, size_t room);
 
-/* Encodes that text without the tokens of the post-processor. In contents the texts of added tokens
- * are ordinary text, so a content cannot end its own turn. Returns the number of ids, of which the
- * first `room` are written, or -1 after an error, as ct_chat_text.
+/* Encodes that text without the tokens of the post-processor. Returns the number of ids, of which
+ * the first `room` are written, or -1 after an error, as ct_chat_text.
+ *
+ * No content ends its own turn. In what messages, tools, documents and variables write, however the
+ * template cuts and joins it, special tokens are ordinary text, and so are other added tokens that
+ * the template itself writes; in an assistant's message only the special ones, so that its <think>
+ * is a token. A role is no content. If the model makes a special token of such text by itself, that
+ * is an error. A template whose delimiters are no tokens cannot be protected.
  *
  * targets[room], if it is not NULL, is for ct_lm_loss: at t the id of token t + 1 if that token is
- * of an assistant's content or ends its turn, and otherwise -100. */
+ * learned, and otherwise -100. If the template has {% generation %}, what that encloses is learned.
+ * Otherwise an assistant's message is, from where the generation prompt ends to the token that ends
+ * the turn, unless messages behind it rewrite it (.turns); docs/text.md has the rule. */
 CT_API int64_t ct_chat_encode(const ct_tokenizer *tokenizer, const ct_message *messages, int64_t n,
                               ct_chat_opts opts, int64_t *ids, int64_t *targets, int64_t room);
+
+/* The id that ends an assistant's turn: the first special token that the template writes behind a
+ * plain answer, or else eos_token's; -1 without one, and after an error as ct_chat_text's. */
+CT_API int64_t ct_chat_end(const ct_tokenizer *tokenizer, ct_chat_opts opts);
+
+/* Whether the chosen template names this member of a message, such as "tool_calls": a message's
+ * member that it does not name is not in the text. False after an error as ct_chat_text's. */
+CT_API bool ct_chat_reads(const ct_tokenizer *tokenizer, ct_chat_opts opts, const char *member);
+
+/* A template of the tokenizer or else a built-in one, by its name; NULL is the default one. Valid
+ * until the next ct_tokenizer_set_template or the close. NULL if there is none. */
+CT_API const char *ct_chat_template(const ct_tokenizer *tokenizer, const char *name);
+
+/* Puts a chat template in the place of the default one; NULL removes it. ct_tokenizer_save writes
+ * it. A text that is no template is an error when it is used. Returns false after CT_ERR_ARGUMENT
+ * (text that is not UTF-8) or CT_ERR_MEMORY. */
+CT_API bool ct_tokenizer_set_template(ct_tokenizer *tokenizer, const char *text);
 
 /* ---- files of conversations ---- */
 
@@ -281,6 +322,8 @@ CT_API int64_t ct_chat_encode(const ct_tokenizer *tokenizer, const ct_message *m
  * the file, whatever its name is. Blank lines and a byte order mark at the beginning are ignored.
  * One line or element at a time is in memory. The first of these forms that an object has counts:
  *
+ *     {"chosen": ..., "rejected": ...}, preferences: two texts, or two lists of messages, with
+ *         "prompt" or a common beginning
  *     {"messages": [{"role": "user", "content": "..."}, ...]}, with "tools" or without
  *     {"conversations": [{"from": "human", "value": "..."}, ...]}: ShareGPT's; the roles human and
  *         gpt become user and assistant
@@ -289,7 +332,6 @@ CT_API int64_t ct_chat_encode(const ct_tokenizer *tokenizer, const ct_message *m
  *         left out, and a text "system" may be there
  *     {"text": "..."}, with "label" or without
  *
- * "chosen" with "rejected" (preferences) comes before these, and is an error until it is read.
  * Other members of an object are ignored; those of a message are part of its json. */
 typedef struct ct_json_lines ct_json_lines;
 
@@ -302,10 +344,11 @@ typedef struct {
     int64_t number;   /* the number of the line in the file, from 1; an element's first line */
     const char *text; /* [bytes] with a NUL behind them */
     size_t bytes;
-    const ct_message *messages; /* [n_messages] */
+    const ct_message *messages; /* [n_messages]; of preferences those before the answers */
     int64_t n_messages;
     const char *tools;               /* beside messages: a JSON array */
-    const char *prompt, *completion; /* two texts; two lists of messages are in `messages` */
+    const char *prompt, *completion; /* texts; lists of messages are in `messages` */
+    /* what follows the prompt; of two texts a message each, which has only a content */
     const ct_message *chosen, *rejected;
     int64_t n_chosen, n_rejected;
     const char *label; /* beside a text: a text, or the spelling of a number */
@@ -321,11 +364,6 @@ CT_API bool ct_json_lines_next(ct_json_lines *lines, ct_json_line *line);
 
 /* Closes the file. ct_context_free does it too. */
 CT_API void ct_json_lines_close(ct_json_lines *lines);
-
-/* Puts a chat template in the place of the folder's; NULL removes it. ct_tokenizer_save writes it.
- * The chat functions know the templates that docs/text.md lists, by their whole text, and refuse
- * another one. Returns false after CT_ERR_ARGUMENT (text that is not UTF-8) or CT_ERR_MEMORY. */
-CT_API bool ct_tokenizer_set_template(ct_tokenizer *tokenizer, const char *text);
 
 /* Writes the tokenizer as it is now to a file if the path ends in ".json", and otherwise into a
  * folder, which is made if there is none. The file has the text of the opened file, with the tokens

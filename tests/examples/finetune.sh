@@ -34,7 +34,7 @@ awk '/^step 200/ {exit !($4 < 0.05)}' out || wrong "finetune: the loss of six sh
 expect 0 'fox 55' "$finetune" full --data chats.jsonl --template chatml --out again --steps 1 --lr 1e-9 --sample 'the 5' # the folder opens as a model
 "$bin/generate" full --chat --template chatml --prompt 'the 2' --tokens 12 > out 2> err || wrong "generate: a folder of finetune"
 grep -q '^fox 22' out || wrong "generate: the folder of finetune answers otherwise"
-expect 2 'name a kind (--template)' "$bin/generate" lm --chat --prompt 'the 2'
+expect 2 'has no chat template: name one, as chatml, .* (--template)' "$bin/generate" lm --chat --prompt 'the 2'
 printf '{"max_new_tokens": 3}' > full/generation_config.json
 "$bin/generate" full --prompt 'the 2' --no-eos --tokens 0 > out 2> err && grep -q '^3 tokens behind' err || wrong "generate --tokens 0: another limit than the folder's"
 # a template whose tokens the tokenizer has not: --full adds them, trains their rows and saves the tokenizer
@@ -139,7 +139,7 @@ refuses 'cannot open missing: No such file' "$finetune" lm --data missing
 : > none.jsonl; : > none
 refuses 'none.jsonl has no document' "$finetune" lm --data none.jsonl
 refuses 'none is empty' "$finetune" lm --data none
-refuses 'chats.jsonl:1: the folder has no chat template: name a kind (--template)' "$finetune" lm --data chats.jsonl
+refuses 'chats.jsonl:1: the tokenizer has no chat template: name one, as chatml, .* (--template)' "$finetune" lm --data chats.jsonl
 printf '{"text": "fox"}\n\n{"texts": 1}\n' > bad.jsonl
 refuses 'bad.jsonl:3: byte 0: the object has no "text"' "$finetune" lm --data bad.jsonl
 printf '{"messages": [{"role": "user", "content": "fox"}]}\n' > unanswered.jsonl

@@ -24,10 +24,10 @@ grep -q '"eos_token_id": \[[0-9]*, 0\]' by_file/generation_config.json && grep -
 rm lm/generation_config.json
 expect 0 'Saved the model' "$finetune" lm --data prose --template chatml --full --out no_chats --steps 1
 grep -qs chat_template no_chats/tokenizer_config.json && wrong "finetune saves a template of which it has learned nothing"
-printf '{{ messages[0] }}' > odd.jinja
-expect 2 '[-][-]template odd.jinja: this template is none of those that are known' "$finetune" lm --data chats.jsonl --template odd.jinja --out never
-expect 2 "[-][-]template is chatml, llama3, gemma, zephyr, phi3 or a file, not 'chatmi'" "$finetune" lm --data chats.jsonl --template chatmi --out never
-expect 2 "[-][-]template is chatml, .* not 'chatmi'" "$bin/generate" full --chat --template chatmi --prompt a
+printf '{{ messages[0' > odd.jinja
+expect 2 'line 1, column .* of the chat template: .*([-][-]template)' "$finetune" lm --data chats.jsonl --template odd.jinja --out never
+expect 2 '[-][-]template chatmi is no file, and there is no template "chatmi", only chatml, llama3, gemma, zephyr' "$finetune" lm --data chats.jsonl --template chatmi --out never
+expect 2 'no template "chatmi", only default, chatml' "$bin/generate" full --chat --template chatmi --prompt a
 
 # a folder of adapters opens the model that it names: as it is written, beside it, or --base
 expect 0 'Saved the adapters as first' "$finetune" lm --data chats.jsonl --template chatml --length 128 --steps 200 --lr 0.01 --out first
@@ -74,11 +74,113 @@ done
 expect 0 '^weights.jsonl: 6 documents, 140 tokens, of which the loss counts 30;' "$finetune" $chats --data weights.jsonl --out form --steps 1 # the first answer is not learned
 grep -q '^1 document is left out, as the loss would count none of the tokens$' out || wrong "finetune: a document without targets is not said"
 rm -r form
-for refused in 'reasoning.jsonl:2: message 1: it has "reasoning_content"' 'calls.jsonl:2: message 1: it has "tool_calls"' 'named.jsonl:2: message 1: it has "name"' \
-    'heavy.jsonl:2: byte [0-9]*: the "weight"' 'trained.jsonl:2: byte [0-9]*: the "train"' 'image.jsonl:1: message 0: a part of the content' 'tools.jsonl:1: it has "tools"' \
-    'preferences.jsonl:1: byte [0-9]*: "chosen" and "rejected"'; do
+for refused in 'heavy.jsonl:2: byte [0-9]*: the "weight"' 'trained.jsonl:2: byte [0-9]*: the "train"' 'image.jsonl:1: ' 'preferences.jsonl:1: '; do
     refuses "^finetune: $refused" "$finetune" $chats --data "${refused%%:*}"
 done
+
+# what a template does not read is said before the training, and also what is plain text, and turns that are written otherwise later
+for unread in 'reasoning.jsonl reasoning_content of 1 message is' 'calls.jsonl tool_calls of 1 message is' 'named.jsonl name of 1 message is' 'tools.jsonl tools of 1 conversation are'; do
+    expect 0 "^  ${unread#* } not used by this template$" "$finetune" $chats --data "${unread%% *}" --out form --steps 1; rm -r form
+done
+expect 0 'documents, ' "$finetune" $chats --data weights.jsonl --out form --steps 1; rm -r form
+grep -q 'not used' out && wrong "finetune: a weight is no member that a template reads"
+cat > cut.jinja << 'END'
+{% for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content if loop.last else m.content.split('</think>') | last }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}
+END
+python3 - << 'END'
+import json
+talk = [{"role": "user", "content": "the 1"}, {"role": "assistant", "content": "<think>a</think>fox"}, {"role": "user", "content": "the 2"},
+        {"role": "assistant", "content": "<think>b</think>dog <|im_end|>"}]
+open("think.jsonl", "w").write(json.dumps({"messages": talk}) + "\n" + json.dumps({"messages": talk[:2]}) + "\n")
+END
+thinks="lm --data think.jsonl --template cut.jinja --length 128 --steps 1"
+expect 0 '^think.jsonl: 3 documents, ' "$finetune" $thinks --out form
+for said in '^  1 special token is spelled in what assistants say, such as <|im_end|> in line 1: learned as plain text (--parse-special' \
+    '^  1 conversation has turns that later messages rewrite (1): 2 rows, '; do grep -q -e "$said" out || wrong "finetune does not say '$said'"; done
+counted=$(sed -n 's/.*the loss counts \([0-9]*\);.*/\1/p' out); rm -r form
+expect 0 'documents, ' "$finetune" $thinks --out form --parse-special; rm -r form
+grep -q 'spelled' out && wrong "finetune --parse-special: a token is said to be text"
+[ "$(sed -n 's/.*the loss counts \([0-9]*\);.*/\1/p' out)" = $((counted - 9)) ] || wrong "finetune --parse-special: a token of 10 characters"
+
+# the date and the variables of a template; a run that goes on has the date with which it began
+printf '{%% for m in messages %%}{{ m.content }}<|im_end|>{%% endfor %%}{{ strftime_now("%%Y-%%m-%%d") }} {{ x }}' > date.jinja
+dated="lm --data chats.jsonl --template date.jinja --length 128 --steps 2"
+expect 2 'is a date such as 2026-01-31 .* not .2026-02-30.$' "$finetune" $dated --date 2026-02-30 --out never
+expect 2 'variables: .*([-][-]variables)$' "$finetune" $dated --variables '{"x":' --out never
+expect 0 'Saved' "$finetune" $dated --date 2020-02-29 --variables '{"x": 7}' --out form --checkpoint dated; rm -r form
+expect 2 'is of a run with [-][-]date 2020-02-29, not none' "$finetune" $dated --variables '{"x": 7}' --out form --checkpoint dated
+expect 2 'is of a run with [-][-]variables {"x": 7}, not none' "$finetune" $dated --date 2020-02-29 --out form --checkpoint dated; rm -r dated
+printf '{%% for m in messages %%}{{ m.content }}<|im_end|>{%% endfor %%}{{ strftime_now("%%H:%%M:%%S") }}' > date.jinja
+expect 0 'Saved' "$finetune" $dated --out form --checkpoint dated; rm -r form; sleep 1.1
+expect 0 'Saved' "$finetune" $dated --out form --checkpoint dated; rm -r form dated
+echo '[' > cut.json
+expect 2 'tools: .*([-][-]tools)$' "$bin/generate" full --chat --tools cut.json --prompt a
+expect 2 '[-][-]tools is for a chat: [-][-]chat is needed' "$bin/generate" full --tools cut.json --prompt a
+
+# a conversation on one cache answers as prompts of their own do; a prompt from a file or a pipe
+talks() { # talks PATTERN INPUT ARGUMENTS...: the answers, with | for line ends
+    pattern=$1 input=$2; shift 2
+    printf "$input" | "$bin/generate" "$@" > out 2> err || wrong "generate $* fails"
+    [ "$(tr '\n' '|' < out)" = "$pattern" ] || wrong "generate $* does not answer '$pattern'"
+}
+talks 'fox 22|' 'the 2\n' full --chat --tokens 12
+talks 'fox 22|fox 44|' 'the 2\r\n\n/reset\nthe 4' full --chat --tokens 12
+grep -q '^2 answers of 12 tokens' err || wrong "generate: the answers of a conversation are not counted"
+talks 'fox 55|' 'the 5\n' full --chat --tokens 12 --prompt-file -
+printf 'the 2\nthe 3\n' | "$bin/generate" full --chat --tokens 12 > talked 2> err || wrong "generate: two turns"
+printf '<|im_start|>user\nthe 2<|im_end|>\n<|im_start|>assistant\nfox 22<|im_end|>\n<|im_start|>user\nthe 3<|im_end|>\n<|im_start|>assistant\n' > asked
+printf '\n' >> asked # a line end at the end of a file is left out
+"$bin/generate" full --prompt-file asked --tokens 12 > out 2> err && [ "$(tail -n +2 talked)" = "$(tail -n 1 out)" ] || wrong "generate: the second turn of a conversation"
+printf 'the 5\n' > asked; talks 'fox 55|' '' full --chat --tokens 12 --prompt-file asked
+printf 'the quick\n' | "$bin/generate" lm --tokens 1 > out 2> err && grep -q '^the quick' out && grep -q 'behind a prompt of 2,' err || wrong "generate: a prompt of a pipe"
+expect 2 '[-][-]prompt TEXT is needed' "$bin/generate" lm
+expect 2 '[-][-]prompt or [-][-]prompt-file, and not both' "$bin/generate" lm --prompt a --prompt-file asked
+printf '%0400d\nthe 3\n' 7 | "$bin/generate" full --chat --tokens 12 > out 2> err || wrong "generate: a message that is too long ends the conversation"
+grep -q 'the model at most 128 (/reset begins anew)' err && grep -q '^fox 33$' out || wrong "generate: a message that is too long"
+python3 - "$bin/generate" << 'END' || wrong "generate on a terminal"
+import json, os, pty, re, select, signal, sys, time
+def talk(arguments, script):  # script: (what to wait for, what to send); returns the exit status and all that was shown
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm")
+        os.execv(sys.argv[1], [sys.argv[1], *arguments])
+    shown, end = b"", time.time() + 60
+    def wait(pattern):
+        nonlocal shown
+        start = len(shown)
+        while not re.search(pattern, shown[start:]) and time.time() < end:
+            if not select.select([fd], [], [], 0.1)[0]: continue
+            try: part = os.read(fd, 1000)
+            except OSError: return
+            if not part: return
+            shown += part
+        assert time.time() < end, (pattern, shown)
+    for pattern, sent in script:
+        wait(pattern)
+        if isinstance(sent, int): os.kill(pid, sent)
+        else: os.write(fd, sent)
+    wait(rb"no such text")
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown
+ready = rb"> $"
+code, shown = talk(["full", "--chat", "--tokens", "12"], [(ready, b"the 2\n"), (rb"fox 22\r\n> $", b"\x04")])
+assert code == 0, (code, shown)
+code, shown = talk(["full", "--chat", "--tokens", "12"], [(ready, b"the 2\n"), (rb"fox 22\r\n> $", b"\x03")])  # Ctrl-C while a line is awaited
+assert code == 130, (code, shown)
+# Ctrl-C ends an answer without an end, and the conversation goes on
+config = json.load(open("full/config.json")); config["max_position_embeddings"] = 10**6
+os.makedirs("long", exist_ok=True)
+for name in os.listdir("full"): open(f"long/{name}", "wb").write(open(f"full/{name}", "rb").read())
+json.dump(config, open("long/config.json", "w"))
+code, shown = talk(["long", "--chat", "--no-eos", "--tokens", "900000"],
+                   [(ready, b"the 2\n"), (rb"fox 22", b"\x03"), (ready, b"/reset\n"), (ready, b"the 4\n"), (rb"fox 44", b"\x03"), (ready, b"\x04")])
+assert code == 0, (code, shown[-500:])
+# control characters are shown as escapes, and reasoning is dim
+code, shown = talk(["lm", "--prompt", "a\x1b[31m\x9b <think>so</think> b", "--tokens", "1"], [])
+assert b"a\\x1b[31m\\x9b <think>\x1b[2mso</think>\x1b[22m b" in shown, shown
+END
 
 # special tokens of texts are tokens: in JSON, in files, in prompts; --plain reads characters
 for data in texts.jsonl texts.txt; do

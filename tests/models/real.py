@@ -40,7 +40,7 @@ def encode_batch(context, tokenizer, texts):
 
 def chat_call(messages, opened):
     return (ct.Message * len(messages))(*[ct.Message(m["role"].encode(), m["content"].encode()) for m in messages]), len(messages), \
-        ct.ChatOpts(open=opened)
+        ct.ChatOpts(add_generation_prompt=opened)
 
 
 def encode_chat(context, tokenizer, messages, opened=True):

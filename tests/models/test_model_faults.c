@@ -72,8 +72,7 @@ static bool open_tokenizer(void *arg) {
         const ct_message message = {.role = "user", .content = "a"};
         const ct_chat_opts opts = {.error = error, .error_room = sizeof error};
         ck_assert_int_eq(ct_token_role(opened, "eos_token"), 1);
-        ck_assert_int_eq(ct_chat_text(opened, &message, 1, opts, NULL, 0), -1);
-        ck_assert_msg(strstr(error, "chat template of 1 bytes") != NULL, "%s", error);
+        ck_assert_msg(ct_chat_text(opened, &message, 1, opts, NULL, 0) == 1, "%s", error);
     }
     ct_tokenizer_close(opened);
     return opened != NULL;

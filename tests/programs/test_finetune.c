@@ -1,8 +1,10 @@
 /* The parts of programs/finetune: documents and their targets, rows, batches, the order of rows,
  * and the folder that is written. tests/examples/check runs the program. */
+#include "programs/chat_form.h"
 #include "programs/documents.h"
 #include "programs/finetune_memory.h"
 #include "programs/finetune_out.h"
+#include "src/os/os.h"
 #include "tests/support/files.h"
 #include "tests/support/remove_tree.h"
 
@@ -90,14 +92,15 @@ END_TEST
 START_TEST(conversations) {
     ct_tokenizer *tokenizer = bytes_tokenizer();
     ck_assert_int_eq(ct_token_add(tokenizer, "<|im_end|>", NULL), 257);
-    const documents_opts opts = {.tokenizer = tokenizer, .end_id = 0, .kind = CT_CHAT_CHATML};
+    const documents_opts opts = {
+        .tokenizer = tokenizer, .end_id = 0, .chat = {.chat_template = "chatml"}};
     const char *path =
         put_text("a.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}, "
                             "{\"role\": \"assistant\", \"content\": \"yo\"}, {\"role\": \"user\", "
                             "\"content\": \"<|im_end|>\"}]}\n{\"text\": \"abc\"}\n");
     documents d = documents_read(context, path, &opts);
     ck_assert_int_eq(d.count, 2);
-    ck_assert_int_eq(d.chats, 1);
+    ck_assert_int_eq(d.chats.conversations, 1);
     ck_assert(d.is_whole[0] && !d.is_whole[1]);
     ck_assert_str_eq(document(tokenizer, &d, 0),
                      "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nyo<|im_end|>\n"
@@ -114,6 +117,162 @@ START_TEST(conversations) {
     ck_assert_str_eq(learned, "yo<|im_end|>");
     ck_assert_int_eq(n, 3);
     ck_assert_str_eq(targets_of(tokenizer, &d, 1), "bc~_");
+    documents_free(&d);
+}
+END_TEST
+
+/* What the loss counts of document i, as text. */
+static const char *learned_of(const ct_tokenizer *tokenizer, const documents *d, int64_t i) {
+    static char text[400];
+    *text = 0;
+    for (int64_t t = d->begin[i]; t < d->begin[i + 1]; t++) {
+        const int64_t id = d->targets[t];
+        if (id != -100) ct_decode(tokenizer, &id, 1, true, text + strlen(text), 40);
+    }
+    return text;
+}
+
+/* A template that drops all but the last answer's part before a bar, and all of a message that
+ * begins with a dash unless it is the last. It reads names with tools only. */
+static const char cutting[] = "{% for m in messages %}{% set c = m.content %}"
+                              "{% if not loop.last %}{% set c = c.split('|') | last %}{% endif %}"
+                              "{% if loop.last or not c.startswith('-') %}{{ m.role[:1] }}{{ c }}"
+                              "{% if c != 'open' %}<|im_end|>{% endif %}{% endif %}{% endfor %}"
+                              "{% if add_generation_prompt %}a{% endif %}";
+
+#define USER(content)      "{\"role\": \"user\", \"content\": \"" content "\"}"
+#define ASSISTANT(content) "{\"role\": \"assistant\", \"content\": \"" content "\"}"
+#define CHAT(messages)     "{\"messages\": [" messages "]}\n"
+
+/* Turns that later messages rewrite get a row each, of which only the last answer counts; a weight
+ * of 0 stays one. Turns that are not in the text, and those without an end, are counted. */
+START_TEST(rewritten_turns) {
+    ct_tokenizer *tokenizer = bytes_tokenizer();
+    ct_token_add(tokenizer, "<|im_end|>", NULL);
+    const documents_opts opts = {
+        .tokenizer = tokenizer, .end_id = 0, .chat = {.chat_template = cutting}};
+    documents d = documents_read(
+        context,
+        put_text(
+            "a.jsonl",
+            CHAT(USER("1") ", " ASSISTANT("x|p") ", " USER(
+                "2") ", {\"role\": \"assistant\", "
+                     "\"weight\": 1, \"content\": \"y|q\", \"tool\": {\"a\": [\"}\", 1]}}, " USER(
+                         "3") ", " ASSISTANT("r"))
+                CHAT(USER("1") ", " ASSISTANT("p") ", " USER("2") ", " ASSISTANT("y|q") ", " USER(
+                    "3") ", " ASSISTANT("r"))
+                    CHAT(USER("1") ", {\"weight\": 1, \"role\": \"assistant\", \"content\": "
+                                   "\"p\"}, " USER("2") ", " ASSISTANT("y|q") ", " USER("3"))
+                        CHAT(USER("1") ", " ASSISTANT("p") ", " USER("2") ", " ASSISTANT("q"))
+                            CHAT(USER(
+                                "1") ", {\"role\": \"assistant\", \"content\": \"x|p\", \"train\": "
+                                     "false}, " USER("2") ", " ASSISTANT("y|q"))
+                                CHAT(USER("1") ", " ASSISTANT("open")) CHAT(USER(
+                                    "1") ", " ASSISTANT("-") ", " USER("2") ", " ASSISTANT("q"))),
+        &opts);
+    static const struct {
+        const char *text, *learned;
+    } want[] = {
+        {"u1<|im_end|>ax|p<|im_end|>", "x|p<|im_end|>"},
+        {"u1<|im_end|>ap<|im_end|>u2<|im_end|>ay|q<|im_end|>", "y|q<|im_end|>"},
+        {"u1<|im_end|>ap<|im_end|>u2<|im_end|>aq<|im_end|>u3<|im_end|>ar<|im_end|>", "r<|im_end|>"},
+        {"u1<|im_end|>ap<|im_end|>", "p<|im_end|>"},
+        {"u1<|im_end|>ap<|im_end|>u2<|im_end|>ay|q<|im_end|>", "y|q<|im_end|>"},
+        {"u1<|im_end|>ap<|im_end|>u2<|im_end|>aq<|im_end|>u3<|im_end|>ar<|im_end|>", "r<|im_end|>"},
+        {"u1<|im_end|>ap<|im_end|>", "p<|im_end|>"},
+        {"u1<|im_end|>ap<|im_end|>u2<|im_end|>ay|q<|im_end|>", "y|q<|im_end|>"},
+        {"u1<|im_end|>ap<|im_end|>u2<|im_end|>aq<|im_end|>", "p<|im_end|>q<|im_end|>"},
+        {"u1<|im_end|>ap<|im_end|>u2<|im_end|>ay|q<|im_end|>", "y|q<|im_end|>"},
+        {"u1<|im_end|>aopen", "open"},
+        {"u1<|im_end|>u2<|im_end|>aq<|im_end|>", "q<|im_end|>"},
+    };
+    ck_assert_int_eq(d.count, 12);
+    for (int i = 0; i < 12; i++) {
+        ck_assert_str_eq(document(tokenizer, &d, i), want[i].text);
+        ck_assert_str_eq(learned_of(tokenizer, &d, i), want[i].learned);
+    }
+    const chat_tally *t = &d.chats;
+    ck_assert(t->conversations == 7 && t->rows == 12 && t->split == 3 && t->rewritten == 4);
+    ck_assert_int_eq(t->absent, 1);
+    ck_assert_int_eq(t->open, 1);
+    ck_assert_int_eq(t->learned, 13);
+    documents_free(&d);
+}
+END_TEST
+
+/* A conversation's own tools stand before those of the run. */
+START_TEST(tools) {
+    ct_tokenizer *tokenizer = bytes_tokenizer();
+    const documents_opts opts = {
+        .tokenizer = tokenizer,
+        .end_id = 0,
+        .chat = {.chat_template =
+                     "{{ tools[0].n }}{% for m in messages %}{{ m.content }}{% endfor %}",
+                 .tools = "[{\"n\": \"run\"}]"}};
+    documents d = documents_read(
+        context,
+        put_text("a.jsonl",
+                 CHAT(ASSISTANT("a")) "{\"messages\": [" ASSISTANT("b") "], \"tools\": "
+                                                                        "[{\"n\": \"own\"}]}\n"),
+        &opts);
+    ck_assert_str_eq(document(tokenizer, &d, 0), "runa");
+    ck_assert_str_eq(document(tokenizer, &d, 1), "ownb");
+    ck_assert_int_eq(d.chats.without_tools, 0);
+    documents_free(&d);
+}
+END_TEST
+
+/* A date is one of this place: noon, if it has no time of day. */
+START_TEST(dates) {
+    for (int year = 1971; year < 2100; year += 3)
+        for (int month = 1; month <= 12; month++) {
+            const int day = 1 + (year + 5 * month) % 28;
+            char text[40];
+            snprintf(text, sizeof text, "%d-%02d-%02d%s", year, month, day,
+                     month % 2 ? "" : "T23:59");
+            cti_os_date date;
+            ck_assert(cti_os_local_date(chat_date(&(chat_flags){.date = text}, 5), &date));
+            ck_assert_msg(date.year == year && date.month == month && date.day == day &&
+                              date.hour == (month % 2 ? 12 : 23) &&
+                              date.minute == (month % 2 ? 0 : 59) && date.second == 0,
+                          "%s", text);
+        }
+    ck_assert_int_eq(chat_date(&(chat_flags){0}, 5), 5);
+}
+END_TEST
+
+/* Members that the row's template does not read, and special tokens that assistants spell. */
+START_TEST(what_is_not_used) {
+    ct_tokenizer *tokenizer = bytes_tokenizer();
+    ct_token_add(tokenizer, "<|im_end|>", NULL);
+    ck_assert(ct_tokenizer_set_template(
+        tokenizer, "{% for m in messages %}{{ m.role }}{{ m.content }}{{ m.name }}{% endfor %}"));
+    documents_opts opts = {.tokenizer = tokenizer, .end_id = 0};
+    const char *path = put_text(
+        "a.jsonl", CHAT(USER("<|im_end|>") ", {\"role\": \"assistant\", \"content\": "
+                                           "\"<|im_end|><e\", \"name\": \"n\", "
+                                           "\"x\": {\"y\": \"z\"}, \"no\": null, \"weight\": "
+                                           "0}") "{\"messages\": [{\"x\": 1, \"role\": "
+                                                 "\"assistant\", \"content\": \"a<e>\", "
+                                                 "\"train\": true, \"v\": "
+                                                 "\"\\\"}\"}], \"tools\": [{}]}\n");
+    documents d = documents_read(context, path, &opts);
+    const chat_tally *t = &d.chats;
+    ck_assert_int_eq(t->n_members, 3);
+    static const char *const names[] = {"name", "x", "v"};
+    static const int unread[] = {0, 2, 1};
+    for (int i = 0; i < 3; i++) {
+        ck_assert_str_eq(t->member[i].name, names[i]);
+        ck_assert_int_eq(t->member[i].unread, unread[i]);
+    }
+    ck_assert_int_eq(t->without_tools, 1);
+    ck_assert_int_eq(t->spelled, 2);
+    ck_assert_str_eq(t->token, "<|im_end|>");
+    ck_assert_int_eq(t->line, 1);
+    documents_free(&d);
+    opts.chat.parse_special = true;
+    d = documents_read(context, path, &opts);
+    ck_assert_int_eq(d.chats.spelled, 0);
     documents_free(&d);
 }
 END_TEST
@@ -135,7 +294,7 @@ START_TEST(completions) {
     for (int plain = 0; plain < 2; plain++) {
         opts.plain = plain;
         documents d = documents_read(context, path, &opts);
-        ck_assert(d.count == 4 && d.chats == 0 && d.is_whole[0] && !d.is_whole[3]);
+        ck_assert(d.count == 4 && d.chats.conversations == 0 && d.is_whole[0] && !d.is_whole[3]);
         for (int i = 0; i < 4; i++) {
             ck_assert_str_eq(document(tokenizer, &d, i), shown[plain][i]);
             ck_assert_str_eq(targets_of(tokenizer, &d, i), targets[plain][i]);
@@ -278,7 +437,8 @@ END_TEST
 
 START_TEST(long_conversations) {
     ct_tokenizer *tokenizer = bytes_tokenizer();
-    const documents_opts opts = {.tokenizer = tokenizer, .end_id = 0, .kind = CT_CHAT_CHATML};
+    const documents_opts opts = {
+        .tokenizer = tokenizer, .end_id = 0, .chat = {.chat_template = "chatml"}};
     const char *path = put_text(
         "a.jsonl", "{\"messages\": [{\"role\": \"assistant\", \"content\": \"123456789\"}]}\n"
                    "{\"messages\": [{\"role\": \"user\", \"content\": \"1\"}]}\n"
@@ -479,7 +639,8 @@ END_TEST
 
 int main(void) {
     return run_tests("finetune", setup, teardown_folders,
-                     TESTS(TEST(plain_text), TEST(conversations), TEST(completions),
+                     TESTS(TEST(plain_text), TEST(conversations), TEST(rewritten_turns),
+                           TEST(tools), TEST(dates), TEST(what_is_not_used), TEST(completions),
                            TEST(kinds_of_files), TEST(hold_out), TEST(packing), TEST(all_tokens),
                            TEST(long_conversations), LOOP(packed_rows_are_separate, 2),
                            TEST(orders), LOOP(adapters_out, 2), TEST(model_out), TEST(memory),

@@ -212,7 +212,7 @@ enum { CHATTERS = 4, CHATS = 50 };
 typedef struct {
     const ct_tokenizer *tokenizer;
     ct_message message;
-    ct_chat kind;
+    const char *template;
     const char *text_says, *encode_says; /* NULL: the call is not refused */
     cti_thread thread;
     const char *fault; /* what went wrong */
@@ -221,7 +221,8 @@ typedef struct {
 static const char *one_chat(const chatter *c) {
     char error[200] = "";
     int64_t ids[40];
-    const ct_chat_opts opts = {.kind = c->kind, .error = error, .error_room = sizeof error};
+    const ct_chat_opts opts = {
+        .chat_template = c->template, .error = error, .error_room = sizeof error};
     int64_t n = ct_chat_text(c->tokenizer, &c->message, 1, opts, NULL, 0);
     if ((n == -1) != (c->text_says != NULL)) return "the result of ct_chat_text";
     if (c->text_says && strcmp(error, c->text_says) != 0) return "the message of ct_chat_text";
@@ -250,22 +251,27 @@ START_TEST(refusals_on_threads) {
     ct_tokenizer *tokenizer = ct_tokenizer_open(context, path);
     must(tokenizer);
     chatter chatters[CHATTERS] = {
-        {.kind = CT_CHAT_CHATML,
+        {.template = "chatml",
          .message = {.role = "user", .content = "b"},
          .encode_says = "chat_encode: a text has a part without a token, and the vocabulary does "
                         "not have the model's unk_token (or memory is short)"},
-        {.kind = CT_CHAT_GEMMA,
+        {.template = "gemma",
          .message = {.role = "system", .content = "a"},
-         .text_says = "chat_text: message 0: the template has no system messages",
-         .encode_says = "chat_encode: message 0: the template has no system messages"},
-        {.kind = CT_CHAT_LLAMA3,
+         .text_says = "chat_text: line 1, column 84 of the chat template: a chat of Gemma has no "
+                      "system message",
+         .encode_says = "chat_encode: line 1, column 84 of the chat template: a chat of Gemma has "
+                        "no system message"},
+        {.template = "{% for %}",
          .message = {.role = "user", .content = "a"},
-         .text_says = "chat_text: the template needs a bos_token, and no token has this role",
-         .encode_says = "chat_encode: the template needs a bos_token, and no token has this role"},
-        {.kind = CT_CHAT_FOLDER,
-         .message = {.role = "user", .content = "a"},
-         .text_says = "chat_text: the folder has no chat template: name a kind",
-         .encode_says = "chat_encode: the folder has no chat template: name a kind"},
+         .text_says = "chat_text: line 1, column 8 of the chat template: unexpected 'end of "
+                      "statement block'",
+         .encode_says = "chat_encode: line 1, column 8 of the chat template: unexpected 'end of "
+                        "statement block'"},
+        {.message = {.role = "user", .content = "a"},
+         .text_says = "chat_text: the tokenizer has no chat template: name one, as chatml, llama3, "
+                      "gemma, zephyr",
+         .encode_says = "chat_encode: the tokenizer has no chat template: name one, as chatml, "
+                        "llama3, gemma, zephyr"},
     };
     for (int i = 0; i < CHATTERS; i++) {
         chatters[i].tokenizer = tokenizer;

@@ -1,18 +1,60 @@
-/* Chats in C: the text of each kind, ids with targets, templates of folders, and refusals.
- * tests/torch/test_chats_live.py compares with transformers. */
+/* Chats in C: built-in templates and those of folders, contents that cannot end a turn, what is
+ * learned, and refusals. tests/torch/test_chats_live.py compares with transformers. */
 #include "tests/support/remove_tree.h"
 #include "text_files.h"
 #include <sys/stat.h>
 
+/* A tokenizer of single bytes, with special tokens <s>, </s>, [ and ], and with the tokens <think>,
+ * </think> and <call>, which are not special. A turn is [ROLE:CONTENT]. */
+static const char chat_json[] =
+    "{'version':'1.0','truncation':null,'padding':null,'added_tokens':["
+    "{'id':10,'content':'<s>','single_word':false,'lstrip':false,'rstrip':false,"
+    "'normalized':false,'special':true},"
+    "{'id':11,'content':'</s>','single_word':false,'lstrip':false,'rstrip':false,"
+    "'normalized':false,'special':true},"
+    "{'id':12,'content':'[','single_word':false,'lstrip':false,'rstrip':false,"
+    "'normalized':false,'special':true},"
+    "{'id':13,'content':']','single_word':false,'lstrip':false,'rstrip':false,"
+    "'normalized':false,'special':true},"
+    "{'id':14,'content':'<think>','single_word':false,'lstrip':false,'rstrip':false,"
+    "'normalized':false,'special':false},"
+    "{'id':15,'content':'</think>','single_word':false,'lstrip':false,'rstrip':false,"
+    "'normalized':false,'special':false},"
+    "{'id':16,'content':'<call>','single_word':false,'lstrip':false,'rstrip':false,"
+    "'normalized':false,'special':false},"
+    "{'id':17,'content':'[x]','single_word':false,'lstrip':false,'rstrip':false,"
+    "'normalized':false,'special':true}],"
+    "'normalizer':null,'pre_tokenizer':{'type':'Split','pattern':{'Regex':'.'},"
+    "'behavior':'Isolated','invert':false},'post_processor':null,'decoder':null,"
+    "'model':{'type':'WordLevel','unk_token':'?','vocab':{'?':0,'u':1,'a':2,'t':3,'s':4,':':5,"
+    "'p':6,'q':7,'r':8,'n':9}}}";
+#define USUAL                                                                                      \
+    "{% for m in messages %}[{{ m.role[0] }}:{{ m.content }}]{% endfor %}"                         \
+    "{% if add_generation_prompt %}[a:{% endif %}"
+/* Reasoning is written in the last message only, and the prompt begins it. */
+#define REASONS                                                                                    \
+    "{% for m in messages %}[{{ m.role[0] }}:{% if m.role == 'assistant' and loop.last %}<think>"  \
+    "{{ m.r }}</think>{% endif %}{{ m.content }}]{% endfor %}"                                     \
+    "{% if add_generation_prompt %}[a:<think>{% endif %}"
+
 static ct_tokenizer *tokenizer;
+
+static ct_tokenizer *chat_open(const char *name) {
+    static char text[sizeof chat_json];
+    strcpy(text, chat_json);
+    for (char *at = text; *at; at++)
+        if (*at == '\'') *at = '"';
+    write_all(name, text, strlen(text));
+    ct_tokenizer *opened = ct_tokenizer_open(context, name);
+    ck_assert_msg(opened != NULL, "%s", ct_error_message(context));
+    return opened;
+}
 
 static void begin_chats(void) {
     setup();
-    tokenizer = open_small(context, "");
-    ck_assert_int_ge(ct_token_add(tokenizer, "<s>", "bos_token"), 0);
-    ck_assert_int_ge(ct_token_add(tokenizer, "</s>", "eos_token"), 0);
-    ck_assert_int_ge(ct_token_add(tokenizer, "<|im_start|>", NULL), 0);
-    ck_assert_int_ge(ct_token_add(tokenizer, "<|im_end|>", NULL), 0);
+    tokenizer = chat_open(in_folder("chat.json"));
+    ck_assert_int_eq(ct_token_add(tokenizer, "<s>", "bos_token"), 10);
+    ck_assert_int_eq(ct_token_add(tokenizer, "</s>", "eos_token"), 11);
 }
 
 static void end_chats(void) {
@@ -24,14 +66,39 @@ static void end_chats(void) {
 static const char *chat_text(const ct_tokenizer *of, const ct_message *messages, int64_t n,
                              ct_chat_opts opts) {
     static char text[2000];
-    const int64_t size = ct_chat_text(of, messages, n, opts, NULL, 0);
-    ck_assert_msg(size >= 0, "%s", ct_error_message(context));
+    const int64_t size = ct_chat_text(of, messages, n, told(opts), NULL, 0);
+    ck_assert_msg(size >= 0, "%s", chat_error);
     ck_assert_int_eq(ct_chat_text(of, messages, n, opts, text, sizeof text), size);
     ck_assert_int_eq(strlen(text), size);
     char part[6];
     ck_assert_int_eq(ct_chat_text(of, messages, n, opts, part, sizeof part), size);
     ck_assert(!strncmp(part, text, 5) && part[5] == 0);
     return text;
+}
+
+/* The tokens of a chat, spelled, each with a space behind it; what is learned has a * before it. */
+static const char *chat_tokens(const ct_tokenizer *of, const char *messages, ct_chat_opts opts) {
+    static char shown[2000];
+    int64_t ids[400], targets[400];
+    opts.messages = messages;
+    const int64_t n = ct_chat_encode(of, NULL, 0, told(opts), ids, targets, 400);
+    ck_assert_msg(n >= 0 && n <= 400, "%s: %s", messages, chat_error);
+    *shown = 0;
+    for (int64_t t = 0; t < n; t++) {
+        const bool learned = t && targets[t - 1] != -100;
+        if (learned) ck_assert_int_eq(targets[t - 1], ids[t]);
+        snprintf(shown + strlen(shown), sizeof shown - strlen(shown), "%s%s%s", t ? " " : "",
+                 learned ? "*" : "", ct_token(of, ids[t]));
+    }
+    if (n) ck_assert_int_eq(targets[n - 1], -100);
+    /* a smaller room gets the first ids and the targets among them */
+    for (int64_t room = 0; room < n; room += 3) {
+        int64_t few[400], fewer[400];
+        ck_assert_int_eq(ct_chat_encode(of, NULL, 0, opts, few, fewer, room), n);
+        ck_assert(!memcmp(few, ids, (size_t)room * sizeof *ids));
+        ck_assert(!memcmp(fewer, targets, (size_t)room * sizeof *targets));
+    }
+    return shown;
 }
 
 static const ct_message talk[] = {{.role = "system", .content = " be\n"},
@@ -41,402 +108,327 @@ static const ct_message talk[] = {{.role = "system", .content = " be\n"},
                                               "b\n"},
                                   {.role = "user", .content = "c"}};
 
-START_TEST(texts_of_kinds) {
+START_TEST(built_in_templates) {
     static const struct {
-        ct_chat_opts opts;
+        const char *name;
         int first, n; /* of `talk` */
         const char *text;
     } cases[] = {
-        {{.kind = CT_CHAT_CHATML},
-         0,
-         3,
+        {"chatml", 0, 3,
          "<|im_start|>system\n be\n<|im_end|>\n<|im_start|>user\na <|im_end|>\n"
          "<|im_start|>assistant\n\x1f"
-         "b\n<|im_end|>\n"},
-        {{.kind = CT_CHAT_CHATML, .open = true},
-         1,
-         1,
-         "<|im_start|>user\na <|im_end|>\n<|im_start|>assistant\n"},
-        {{.kind = CT_CHAT_LLAMA3, .open = true},
-         0,
-         3,
+         "b\n<|im_end|>\n<|im_start|>assistant\n"},
+        {"llama3", 0, 3,
          "<s><|start_header_id|>system<|end_header_id|>\n\nbe<|eot_id|><|start_header_id|>user"
          "<|end_header_id|>\n\na<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nb"
          "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
-        {{.kind = CT_CHAT_GEMMA, .open = true},
-         1,
-         3,
+        {"gemma", 1, 3,
          "<s><start_of_turn>user\na<end_of_turn>\n<start_of_turn>model\nb<end_of_turn>\n"
          "<start_of_turn>user\nc<end_of_turn>\n<start_of_turn>model\n"},
-        {{.kind = CT_CHAT_ZEPHYR, .open = true},
-         0,
-         3,
+        {"zephyr", 0, 3,
          "<|system|>\n be\n</s>\n<|user|>\na </s>\n<|assistant|>\n\x1f"
          "b\n</s>\n<|assistant|>\n"},
-        {{.kind = CT_CHAT_PHI3},
-         1,
-         2,
-         "<|user|>\na <|end|>\n<|assistant|>\n\x1f"
-         "b\n<|end|>\n</s>"},
-        {{.kind = CT_CHAT_PHI3, .open = true}, 1, 1, "<|user|>\na <|end|>\n<|assistant|>\n"},
-        {{.kind = CT_CHAT_LLAMA31},
-         1,
-         1,
-         "<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\n"
-         "Today Date: 26 Jul 2024\n\n<|eot_id|><|start_header_id|>user<|end_header_id|>\n\na"
-         "<|eot_id|>"},
-        {{.kind = CT_CHAT_LLAMA31, .open = true, .date = "1 Mai 2025"},
-         0,
-         2,
-         "<s><|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\n"
-         "Today Date: 1 Mai 2025\n\nbe<|eot_id|><|start_header_id|>user<|end_header_id|>\n\na"
-         "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"},
-        {{.kind = CT_CHAT_GEMMA3, .open = true},
-         0,
-         4,
-         "<s><start_of_turn>user\n be\n\n\na<end_of_turn>\n<start_of_turn>model\nb<end_of_turn>\n"
-         "<start_of_turn>user\nc<end_of_turn>\n<start_of_turn>model\n"},
-        {{.kind = CT_CHAT_QWEN3},
-         1,
-         2,
-         "<|im_start|>user\na <|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n\x1f"
-         "b\n<|im_end|>\n"},
-        {{.kind = CT_CHAT_QWEN3},
-         1,
-         3,
-         "<|im_start|>user\na <|im_end|>\n<|im_start|>assistant\n\x1f"
-         "b\n<|im_end|>\n"
-         "<|im_start|>user\nc<|im_end|>\n"},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        ck_assert_str_eq(chat_text(tokenizer, talk + cases[i].first, cases[i].n, cases[i].opts),
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ct_chat_opts opts = {.chat_template = cases[i].name, .add_generation_prompt = true};
+        ck_assert_str_eq(chat_text(tokenizer, talk + cases[i].first, cases[i].n, opts),
                          cases[i].text);
+    }
     static const ct_message wrong[] = {{.role = "user",
                                         .content = "a\xff"
                                                    "b"}};
-    ck_assert_str_eq(chat_text(tokenizer, wrong, 1, (ct_chat_opts){.kind = CT_CHAT_CHATML}),
+    ck_assert_str_eq(chat_text(tokenizer, wrong, 1, (ct_chat_opts){.chat_template = "chatml"}),
                      "<|im_start|>user\na\xef\xbf\xbd"
                      "b<|im_end|>\n");
+    /* a message as JSON, and all of them */
+    static const ct_message json[] = {
+        {.json = "{\"role\": \"user\", \"content\": \"c\", \"name\": null}"}};
+    const char *want = "<|im_start|>user\nc<|im_end|>\n";
+    ck_assert_str_eq(chat_text(tokenizer, json, 1, (ct_chat_opts){.chat_template = "chatml"}),
+                     want);
+    ck_assert_str_eq(chat_text(tokenizer, NULL, 0,
+                               (ct_chat_opts){.chat_template = "chatml",
+                                              .messages = "[{\"role\":\"user\","
+                                                          "\"content\":\"c\"}]"}),
+                     want);
 }
 END_TEST
 
-/* Reasoning is written behind the last question only; a result of a tool is no question. */
-START_TEST(reasoning) {
-    static const ct_message messages[] = {
-        {.role = "user", .content = "q"},
-        {.role = "assistant", .content = "<think>\nold\n</think>\n\nx"},
-        {.role = "user", .content = "<tool_response>\n3\n</tool_response>"},
-        {.role = "assistant", .content = "\n<think>\nr\n\n</think>\n\ny"},
-        {.role = "assistant", .content = "\nplain"},
-    };
-    const ct_chat_opts opts = {.kind = CT_CHAT_QWEN3};
-    ck_assert_str_eq(chat_text(tokenizer, messages, 5, opts),
-                     "<|im_start|>user\nq<|im_end|>\n"
-                     "<|im_start|>assistant\n<think>\nold\n</think>\n\nx<|im_end|>\n"
-                     "<|im_start|>user\n<tool_response>\n3\n</tool_response><|im_end|>\n"
-                     "<|im_start|>assistant\n<think>\nr\n</think>\n\ny<|im_end|>\n"
-                     "<|im_start|>assistant\n<think>\n\n</think>\n\nplain<|im_end|>\n");
-    const ct_message asked[] = {messages[0], messages[1], {.role = "user", .content = "again"}};
-    ck_assert_str_eq(chat_text(tokenizer, asked, 3, opts),
-                     "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\nx<|im_end|>\n"
-                     "<|im_start|>user\nagain<|im_end|>\n");
-    /* without reasoning only the last message has the marks; the last </think> ends it */
-    static const ct_message several[] = {
-        {.role = "user", .content = "q"},
-        {.role = "assistant", .content = "x"},
-        {.role = "assistant", .content = "<think>a</think>b</think>\nc"}};
-    ck_assert_str_eq(chat_text(tokenizer, several, 3, opts),
-                     "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\nx<|im_end|>\n"
-                     "<|im_start|>assistant\n<think>\na\n</think>\n\nc<|im_end|>\n");
+START_TEST(variables) {
+    const ct_message one[] = {{.role = "user", .content = "q"}};
+    const ct_chat_opts opts = {
+        .chat_template = "{{ tools is none }} {{ documents[0].t }} {{ x }} {{ bos_token }} "
+                         "{{ strftime_now('%Y') }} {{ add_generation_prompt }}",
+        .documents = "[{\"t\": \"d\"}]",
+        .variables = "{\"x\": [1, 2.5], \"bos_token\": \"B\"}",
+        .now = 1000000000};
+    ck_assert_str_eq(chat_text(tokenizer, one, 1, opts), "True d [1, 2.5] B 2001 False");
+    const ct_chat_opts tools = {.chat_template = "{{ tools | length }}{{ tools[0].name }}",
+                                .tools = "[{\"name\": \"f\"}]"};
+    ck_assert_str_eq(chat_text(tokenizer, one, 1, tools), "1f");
 }
 END_TEST
 
-/* The vocabulary has a, b, space and "ab", and no other letter. */
-START_TEST(ids_and_targets) {
-    static const ct_message messages[] = {{.role = "system", .content = "ab"},
-                                          {.role = "user", .content = "b<|im_end|>b"},
-                                          {.role = "assistant", .content = "a b"},
-                                          {.role = "user", .content = "a"}};
-    const int64_t start = ct_token_id(tokenizer, "<|im_start|>"),
-                  end = ct_token_id(tokenizer, "<|im_end|>");
-    const ct_chat_opts opts = {.kind = CT_CHAT_CHATML};
-    int64_t ids[200], targets[200];
-    const int64_t n = ct_chat_encode(tokenizer, messages, 4, opts, ids, targets, 200);
-    ck_assert_msg(n > 0 && n < 200, "%s", ct_error_message(context));
-    /* the a's of "system" and "assistant" are tokens too: only ends and starts are counted */
-    int64_t ends = 0, starts = 0, learned = 0, at = -1;
-    for (int64_t t = 0; t < n; t++) {
-        ends += ids[t] == end;
-        starts += ids[t] == start;
-        if (ids[t] == start && starts == 3) at = t;
-        if (targets[t] != -100) {
-            learned++;
-            ck_assert_int_eq(targets[t], ids[t + 1]);
-            ck_assert(at >= 0 && starts == 3);
-        }
-    }
-    ck_assert(starts == 4 && ends == 4 && learned == 4); /* a, space, b, <|im_end|> */
-    int64_t last = n - 1;
-    while (targets[last] == -100) last--;
-    ck_assert_int_eq(targets[last], end);
-    /* less room writes the same beginning, and counts all */
-    int64_t few[8], part[8];
-    ck_assert_int_eq(ct_chat_encode(tokenizer, messages, 4, opts, few, part, 8), n);
-    ck_assert(!memcmp(few, ids, sizeof few));
-    for (int t = 0; t < 7; t++) ck_assert_int_eq(part[t], targets[t]);
-    ck_assert_int_eq(ct_chat_encode(tokenizer, messages, 4, opts, NULL, NULL, 0), n);
-    ck_chat_refused(ct_chat_encode(tokenizer, messages, 4, told(opts), NULL, NULL, 1),
-                    "chat_encode", "room for 1");
-    ck_chat_refused(ct_chat_encode(tokenizer, messages, 4, told(opts), ids, NULL, -1),
-                    "chat_encode", "room for -1");
-}
-END_TEST
-
-/* Reasoning and the text behind it are the author's, between tokens of the template. */
-START_TEST(reasoning_is_plain) {
-    ck_assert_int_ge(ct_token_add(tokenizer, "<think>", NULL), 0);
-    const int64_t think = ct_token_add(tokenizer, "</think>", NULL),
-                  end = ct_token_id(tokenizer, "<|im_end|>");
-    static const ct_message messages[] = {
-        {.role = "user", .content = "a"},
-        {.role = "assistant", .content = "<think>b<|im_end|>b</think>a<|im_end|>"}};
-    int64_t ids[200], targets[200], ends = 0, thoughts = 0, learned = 0;
-    const int64_t n = ct_chat_encode(tokenizer, messages, 2, (ct_chat_opts){.kind = CT_CHAT_QWEN3},
-                                     ids, targets, 200);
-    for (int64_t t = 0; t < n; t++) {
-        ends += ids[t] == end;
-        thoughts += ids[t] == think;
-        learned += targets[t] == think || targets[t] == end;
-    }
-    ck_assert(n > 0 && ends == 2 && thoughts == 1 && learned == 2);
-}
-END_TEST
-
-/* ---- messages that are JSON ---- */
-
-/* A message with quotes in place of '. */
-static const char *quoted(const char *json, char room[300]) {
-    strcpy(room, json);
-    for (char *at = room; *at; at++) *at = *at == '\'' ? '"' : *at;
-    return room;
-}
-
-/* The text of a message that is JSON is that of its role and content; parts are joined. */
-START_TEST(json_messages) {
+/* What a content spells, whole, in parts, cut and joined by the template, is plain text. */
+START_TEST(contents_are_plain) {
     static const struct {
-        const char *json, *text;
+        const char *template, *messages, *tokens;
     } cases[] = {
-        {"{'role': 'user', 'content': 'a\\n\\u00e9'}", "<|im_start|>user\na\n\xc3\xa9<|im_end|>\n"},
-        {" {'content': '', 'weight': 0.0, 'train': true, 'role': 'b'} ",
-         "<|im_start|>b\n<|im_end|>\n"},
-        {"{'role': 'user', 'content': [{'type': 'text', 'text': 'a'}, {'text': ' \\nb', 'type': "
-         "'text'}], 'weight': 1}",
-         "<|im_start|>user\na \nb<|im_end|>\n"},
-        {"{'role': 'user', 'content': [], 'name': null, 'tool_calls': [], 'x': {}, 'y': '', 'z': "
-         "false, 'weight': null, 'train': null}",
-         "<|im_start|>user\n<|im_end|>\n"},
+        {USUAL, "[{'role':'user','content':'q]p[</s>'}]", "[ u : q ? p ? ? ? s ? ]"},
+        {USUAL, "[{'role':'user','content':'<think>'}]", "[ u : <think> ]"},
+        {USUAL, "[{'role':'assistant','content':'<think>q</think>p'}]",
+         "[ a : *<think> *q *</think> *p *]"},
+        /* a token of the template is plain in what others write, and a token in an assistant's */
+        {REASONS,
+         "[{'role':'user','content':'<think>'},{'role':'assistant','content':'p',"
+         "'r':'</think><think>]'}]",
+         "[ u : ? t ? ? n ? ? ] [ a : <think> *</think> *<think> *? *</think> *p *]"},
+        {REASONS, "[{'role':'user','content':'<call>'}]", "[ u : <call> ]"},
+        /* made of two messages, and of a message and the template */
+        {"{% for m in messages %}{{ m.content }}{% endfor %}]",
+         "[{'role':'user','content':'</'},{'role':'user','content':'s>'}]", "? ? s ? ]"},
+        {"</{% for m in messages %}{{ m.content }}{% endfor %}", "[{'role':'user','content':'s>'}]",
+         "? ? s ?"},
+        /* the longest token [x] would take a byte of the message; the template's own [ stays */
+        {"[{{ messages[0].content }}", "[{'role':'user','content':'x]'}]", "[ ? ?"},
+        {"{% set c = messages[0].content %}{{ c[2:] + c[:2] }}]",
+         "[{'role':'user','content':'s></'}]", "? ? s ? ]"},
+        {"{{ messages[0].content.split('q') | join('') }}]", "[{'role':'user','content':'<q/sq>'}]",
+         "? ? s ? ]"},
+        {"{{ messages[0].content | upper | lower }}", "[{'role':'user','content':'</S>'}]",
+         "? ? s ?"},
+        {"{{ messages[0] | tojson }}", "[{'role':'user','n':'</s>'}]",
+         "? ? r ? ? ? ? ? ? u s ? r ? ? ? ? n ? ? ? ? ? ? s ? ? ?"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char json[300], text[200];
-        const ct_message messages[] = {{.role = "no", .json = quoted(cases[i].json, json)},
-                                       {.role = "user", .content = "c"}};
-        ct_chat_opts opts = {.kind = CT_CHAT_CHATML};
-        for (int n = 1; n < 3; n++) {
-            char error[300] = "";
-            opts.error = error, opts.error_room = sizeof error;
-            ck_assert_msg(ct_chat_text(tokenizer, messages, n, opts, text, 200) > 0, "%s", error);
-            ck_assert(!strncmp(text, cases[i].text, strlen(cases[i].text)));
-            ck_assert_str_eq(text + strlen(cases[i].text),
-                             n == 1 ? "" : "<|im_start|>user\nc<|im_end|>\n");
-        }
+        char messages[400];
+        snprintf(messages, sizeof messages, "%s", cases[i].messages);
+        for (char *at = messages; *at; at++)
+            if (*at == '\'') *at = '"';
+        if (strstr(cases[i].template, "tojson")) continue;
+        ck_assert_str_eq(
+            chat_tokens(tokenizer, messages, (ct_chat_opts){.chat_template = cases[i].template}),
+            cases[i].tokens);
     }
+    /* the quotes and brackets of JSON are the message's too */
+    const char *json = chat_tokens(tokenizer, "[{\"role\":\"user\",\"n\":\"</s>]\"}]",
+                                   (ct_chat_opts){.chat_template = "{{ messages[0] | tojson }}]"});
+    ck_assert(!strstr(json, "</s>") && strlen(json) && json[strlen(json) - 1] == ']');
+    ck_assert(strchr(json, ']') == json + strlen(json) - 1);
+    /* tools, documents and variables are of no message */
+    ct_chat_opts opts = {.chat_template =
+                             "{{ tools[0].n }}{{ documents[0].n }}{{ v }}{{ bos_token }}]",
+                         .tools = "[{\"n\":\"</s>\"}]",
+                         .documents = "[{\"n\":\"]\"}]",
+                         .variables = "{\"v\":\"[\"}"};
+    static const char one[] = "[{\"role\":\"user\",\"content\":\"\"}]";
+    ck_assert_str_eq(chat_tokens(tokenizer, one, opts), "? ? s ? ? ? <s> ]");
+    opts.parse_special = true;
+    ck_assert_str_eq(chat_tokens(tokenizer, one, opts), "</s> ] [ <s> ]");
+    /* a variable in the place of a token's text is the template's */
+    opts = (ct_chat_opts){.chat_template = "{{ bos_token }}", .variables = "{\"bos_token\":\"]\"}"};
+    ck_assert_str_eq(chat_tokens(tokenizer, one, opts), "]");
 }
 END_TEST
 
-/* What a template would read and ours do not write is refused, and so is what is no message. */
-START_TEST(json_messages_refused) {
-    static const char *const cases[][2] = {
-        {"{'role': 'user', 'content': 'a', 'reasoning_content': 'b'}", "\"reasoning_content\""},
-        {"{'role': 'user', 'content': 'a', 'tool_calls': [{}]}", "\"tool_calls\""},
-        {"{'role': 'user', 'content': 'a', 'name': 'b'}", "message 1: it has \"name\", which"},
-        {"{'role': 'user', 'content': 'a', 'x': 0}", "\"x\""},
-        {"{'role': 'user', 'content': 'a', 'x': true}", "\"x\""},
-        {"{'role': 'user', 'content': 'a', 'x': {'y': null}}", "\"x\""},
-        {"{'role': 'user', 'content': 'a', '\\u001b[2J': 1}", "\"\\u001b[2J\""},
-        {"{'role': 'user', 'content': 'a', 'weight': 0.5}", "\"weight\" is neither 0 nor 1"},
-        {"{'role': 'user', 'content': 'a', 'weight': '1'}", "\"weight\" is neither 0 nor 1"},
-        {"{'role': 'user', 'content': 'a', 'train': 1}", "\"train\" is neither true nor false"},
-        {"{'role': 'user', 'content': 'a', 'role': 'b'}", "a member twice"},
-        {"{'role': 'user', 'content': null}", "it has no \"content\""},
-        {"{'content': 'a'}", "it has no \"role\""},
-        {"{'role': 3, 'content': 'a'}", "the role is not a text"},
-        {"{'role': 'user', 'content': 3}", "neither a text nor a list of texts"},
-        {"{'role': 'user', 'content': ['a']}", "a part of the content"},
-        {"{'role': 'user', 'content': [{'type': 'text', 'text': 'a'}, {'type': 'image', 'text': "
-         "'b'}]}",
-         "a part of the content"},
-        {"{'role': 'user', 'content': [{'type': 'text'}]}", "a part of the content"},
-        {"{'role': 'user', 'content': [{'text': 'a'}]}", "a part of the content"},
-        {"{'role': 'user', 'content': [{'type': 'text', 'text': 'a', 'x': 1}]}", "a part of the"},
-        {"{'role': 'user', 'content': 'a\\u0000'}", "U+0000"},
-        {"{'role': 'user', 'content': '\xff'}", "not UTF-8"},
-        {"{'role': 'user', 'content': 'a'} 3", "something follows"},
-        {"{'role': 'user', 'content': 'a'", "message 1: "},
-        {"[]", "it is not a JSON object"},
-        {"", "it is not a JSON object"},
-        {"{'role': 'bad', 'content': 'a'}", "message 1: the role \"bad\" is none"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char json[300];
-        const ct_message messages[] = {{.role = "user", .content = "c"},
-                                       {.json = quoted(cases[i][0], json)}};
-        int64_t ids[100];
-        const ct_chat_opts opts = {.kind = CT_CHAT_ZEPHYR};
-        ck_chat_refused(ct_chat_encode(tokenizer, messages, 2, told(opts), ids, NULL, 100),
-                        "chat_encode", cases[i][1]);
-    }
-}
-END_TEST
-
-/* A message of weight 0, or with train false, has no targets; others have theirs. */
-START_TEST(learned_messages) {
+#define USER(text)      "{\"role\":\"user\",\"content\":\"" text "\"}"
+#define ASSISTANT(text) "{\"role\":\"assistant\",\"content\":\"" text "\"}"
+START_TEST(what_is_learned) {
     static const struct {
-        const char *more;
-        bool learned;
-    } cases[] = {{"", true},
-                 {", 'weight': 1", true},
-                 {", 'weight': 0", false},
-                 {", 'train': false", false},
-                 {", 'train': true", true},
-                 {", 'weight': 1, 'train': false", false},
-                 {", 'weight': 0, 'train': true", false}};
-    const int64_t end = ct_token_id(tokenizer, "<|im_end|>");
+        const char *template, *messages, *tokens;
+        int turn[4];
+    } cases[] = {
+        {USUAL,
+         "[" USER("q") "," ASSISTANT("p") "]",
+         "[ u : q ] [ a : *p *]",
+         {0, CT_TURN_LEARNED}},
+        {USUAL,
+         "[" USER("q") "," ASSISTANT("p") "," USER("r") "," ASSISTANT("n") "]",
+         "[ u : q ] [ a : *p *] [ u : r ] [ a : *n *]",
+         {0, CT_TURN_LEARNED, 0, CT_TURN_LEARNED}},
+        /* the prompt is known only from the messages before */
+        {USUAL, "[" ASSISTANT("p") "," USER("q") "]", "[ a : *p *] [ u : q ]", {CT_TURN_LEARNED}},
+        {USUAL,
+         "[" USER("q") ",{\"role\":\"assistant\",\"content\":\"p\",\"weight\":0},"
+                       "{\"role\":\"assistant\",\"content\":\"n\",\"train\":true}]",
+         "[ u : q ] [ a : p ] [ a : *n *]",
+         {0, CT_TURN_NONE, CT_TURN_LEARNED}},
+        {USUAL,
+         "[" USER("q") ",{\"role\":\"assistant\",\"content\":\"p\",\"train\":false}]",
+         "[ u : q ] [ a : p ]",
+         {0, CT_TURN_NONE}},
+        /* an empty answer: the text has no byte of it */
+        {USUAL, "[" USER("q") "," ASSISTANT("") "]", "[ u : q ] [ a : ]", {0, CT_TURN_ABSENT}},
+        /* a prompt that begins the reasoning; the earlier answer is rewritten by the later one */
+        {REASONS,
+         "[" USER("q") ",{\"role\":\"assistant\",\"content\":\"p\",\"r\":\"n\"}]",
+         "[ u : q ] [ a : <think> *n *</think> *p *]",
+         {0, CT_TURN_LEARNED}},
+        {REASONS,
+         "[" USER("q") ",{\"role\":\"assistant\",\"content\":\"p\",\"r\":\"n\"}," USER(
+             "r") ",{\"role\":\"assistant\",\"content\":\"t\",\"r\":\"s\"}]",
+         "[ u : q ] [ a : p ] [ u : r ] [ a : <think> *s *</think> *t *]",
+         {0, CT_TURN_REWRITTEN, 0, CT_TURN_LEARNED}},
+        /* no token ends a turn: the message's last byte */
+        {"{% for m in messages %}{{ m.role[0] }}:{{ m.content }} {% endfor %}"
+         "{% if add_generation_prompt %}a:{% endif %}",
+         "[" USER("q") "," ASSISTANT("p") "," USER("r") "]",
+         "u : q ? a : *p ? u : r ?",
+         {0, CT_TURN_OPEN}},
+        /* the next special token begins the next prompt, so it does not end this turn */
+        {"{% for m in messages %}[{{ m.role[0] }}:{{ m.content }}{% endfor %}"
+         "{% if add_generation_prompt %}[a:{% endif %}",
+         "[" USER("q") "," ASSISTANT("p") "," USER("r") "]",
+         "[ u : q [ a : *p [ u : r",
+         {0, CT_TURN_OPEN}},
+        /* what a template repeats at a result is no part of the call */
+        {"{% for m in messages %}[{{ m.role[0] }}:{% if m.role == 'tool' %}{{ m.content }}"
+         "{{ messages[loop.index0 - 1].name }}{% else %}{{ m.name }}{{ m.content }}{% endif %}]"
+         "{% endfor %}{% if add_generation_prompt %}[a:{% endif %}",
+         "[" USER("q") ",{\"role\":\"assistant\",\"content\":\"p\",\"name\":\"n\"},"
+                       "{\"role\":\"tool\",\"content\":\"r\"}]",
+         "[ u : q ] [ a : *n *p *] [ t : r n ]",
+         {0, CT_TURN_LEARNED}},
+        /* generation tags: what they enclose, but for a message that is not learned */
+        {"{% for m in messages %}[{% if m.role == 'assistant' %}{% generation %}a:{{ m.content }}"
+         "{% endgeneration %}{% else %}u:{{ m.content }}{% endif %}]{% endfor %}",
+         "[" USER("q") "," ASSISTANT(
+             "p") ",{\"role\":\"assistant\",\"content\":\"n\",\"weight\":0}]",
+         "[ u : q ] [ *a *: *p ] [ a : n ]",
+         {0, CT_TURN_LEARNED, CT_TURN_NONE}},
+    };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char spelled[200], json[300];
-        snprintf(spelled, sizeof spelled, "{'role': 'assistant', 'content': 'ab'%s}",
-                 cases[i].more);
-        const ct_message messages[] = {{.json = quoted(spelled, json)},
-                                       {.role = "user", .content = "b"},
-                                       {.role = "assistant", .content = "a"}};
-        int64_t ids[100], targets[100], learned = 0, ends = 0;
-        const int64_t n = ct_chat_encode(tokenizer, messages, 3,
-                                         (ct_chat_opts){.kind = CT_CHAT_CHATML}, ids, targets, 100);
-        for (int64_t t = 0; t < n; t++) {
-            learned += targets[t] != -100;
-            ends += targets[t] == end;
-        }
-        ck_assert_int_eq(ends, cases[i].learned ? 2 : 1);
-        ck_assert_int_gt(learned, ends);
+        ct_chat_turn turns[5] = {-1, -1, -1, -1, -1};
+        const ct_chat_opts opts = {
+            .chat_template = cases[i].template, .turns = turns, .n_turns = 4};
+        ck_assert_str_eq(chat_tokens(tokenizer, cases[i].messages, opts), cases[i].tokens);
+        for (int m = 0; m < 4 && (int)turns[m] >= 0; m++)
+            ck_assert_msg((int)turns[m] == cases[i].turn[m], "case %zu: message %d: %d", i, m,
+                          (int)turns[m]);
+        ck_assert_int_eq((int)turns[4], -1);
     }
+    /* with a generation prompt behind it the last turn ends where it did */
+    ck_assert_str_eq(
+        chat_tokens(tokenizer, "[" USER("q") "," ASSISTANT("p") "]",
+                    (ct_chat_opts){.chat_template = USUAL, .add_generation_prompt = true}),
+        "[ u : q ] [ a : *p *] [ a :");
 }
 END_TEST
 
-/* ---- folders ---- */
+START_TEST(ends_and_members) {
+    ck_assert_int_eq(ct_chat_end(tokenizer, (ct_chat_opts){.chat_template = USUAL}), 13);
+    ck_assert_int_eq(ct_chat_end(tokenizer, (ct_chat_opts){.chat_template = "{{ 1 }}"}), 11);
+    ck_assert_int_eq(
+        ct_chat_end(tokenizer, (ct_chat_opts){.chat_template = "{{ raise_exception('no') }}"}), 11);
+    ck_chat_refused(ct_chat_end(tokenizer, told((ct_chat_opts){.chat_template = "{% if %}"})),
+                    "chat_end", "line 1");
+    const ct_chat_opts opts = {.chat_template = REASONS "{{ messages[0]['tool_calls'] }}"};
+    ck_assert(ct_chat_reads(tokenizer, opts, "r"));
+    ck_assert(ct_chat_reads(tokenizer, opts, "tool_calls"));
+    ck_assert(!ct_chat_reads(tokenizer, opts, "reasoning_content"));
+    ck_assert(!ct_chat_reads(tokenizer, opts, NULL));
+}
+END_TEST
 
-#define CHATML_TEXT(line)                                                                          \
-    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '" line "' + "              \
-    "message['content'] + '<|im_end|>' + '" line "'}}{% endfor %}{% if add_generation_prompt %}"   \
-    "{{ '<|im_start|>assistant" line "' }}{% endif %}"
+static void put_text(const char *name, const char *text) {
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", in_folder("t"), name);
+    write_all(path, text, strlen(text));
+}
 
-static void put_template(const char *text) {
-    FILE *file = fopen(in_folder("t/chat_template.jinja"), "wb");
-    ck_assert(file && fwrite(text, 1, strlen(text), file) == strlen(text) && !fclose(file));
+static const char *template_text(const ct_tokenizer *of, ct_chat_opts opts) {
+    const ct_message one[] = {{.role = "user", .content = "q"}};
+    return chat_text(of, one, 1, opts);
 }
 
 START_TEST(templates_of_folders) {
-    static const struct {
-        const char *text;
-        bool known;
-    } cases[] = {
-        {CHATML_TEXT("\n"), true},
-        {CHATML_TEXT("\\n"), true},
-        {CHATML_TEXT("\\n") " ", false},
-        {" " CHATML_TEXT("\\n"), false},
-        {CHATML_TEXT("\\t"), false},
-        {"{% for message in messages", false},
-        {"", false},
-    };
     char path[100];
-    ck_assert_int_eq(mkdir(in_folder("t"), 0700), 0);
     snprintf(path, sizeof path, "%s", in_folder("t"));
+    ck_assert(!ct_chat_template(tokenizer, NULL));
+    ck_chat_refused(ct_chat_text(tokenizer, talk, 1, told((ct_chat_opts){0}), NULL, 0),
+                    "no chat template", "chatml");
+    ck_assert(ct_tokenizer_set_template(tokenizer, "D{{ messages[0].content }}"));
+    ck_assert_str_eq(ct_chat_template(tokenizer, NULL), "D{{ messages[0].content }}");
+    ck_assert_str_eq(template_text(tokenizer, (ct_chat_opts){.tools = "[]"}), "Dq");
     ck_assert(ct_tokenizer_save(tokenizer, path));
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        put_template(cases[i].text);
+    put_text("tokenizer_config.json",
+             "{\"chat_template\": [{\"name\": \"default\", \"template\": \"D\"}, {\"name\": "
+             "\"tool_use\", \"template\": \"T\"}, {\"name\": \"rag\", \"template\": \"{% if\"}]}");
+    for (int saved = 0; saved < 2; saved++) {
         ct_tokenizer *of = ct_tokenizer_open(context, path);
         ck_assert_msg(of != NULL, "%s", ct_error_message(context));
-        if (cases[i].known)
-            ck_assert_str_eq(chat_text(of, &talk[3], 1, (ct_chat_opts){0}),
-                             "<|im_start|>user\nc<|im_end|>\n");
-        else
-            ck_chat_refused(ct_chat_text(of, talk, 1, told((ct_chat_opts){0}), NULL, 0),
-                            "not one that is known", "name a kind");
+        ck_assert_str_eq(template_text(of, (ct_chat_opts){0}), saved ? "E" : "D");
+        ck_assert_str_eq(template_text(of, (ct_chat_opts){.tools = "[]"}), "T");
+        ck_assert_str_eq(template_text(of, (ct_chat_opts){.chat_template = "tool_use"}), "T");
+        /* a text that is no template fails when it is used */
+        ck_chat_refused(
+            ct_chat_text(of, talk, 1, told((ct_chat_opts){.chat_template = "rag"}), NULL, 0),
+            "line 1, column", "");
+        ck_chat_refused(
+            ct_chat_text(of, talk, 1, told((ct_chat_opts){.chat_template = "ragg"}), NULL, 0),
+            "there is no template \"ragg\"", "default, tool_use, rag, chatml, llama3");
+        ck_assert(ct_tokenizer_set_template(of, "E"));
+        ck_assert(ct_tokenizer_save(of, path));
         ct_tokenizer_close(of);
     }
-    /* SmolLM2's has a system message of its own, if there is none */
-    put_template("{% for message in messages %}{% if loop.first and messages[0]['role'] != "
-                 "'system' %}{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, "
-                 "trained by Hugging Face<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + "
-                 "message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
-                 "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}");
+    /* files of their own come in the place of all of these */
+    put_text("chat_template.jinja", "F\n");
+    ck_assert_int_eq(mkdir(in_folder("t/additional_chat_templates"), 0700), 0);
+    put_text("additional_chat_templates/other.jinja", "O{{ 1 }}");
+    put_text("additional_chat_templates/other.txt", "X");
+    put_text("generation_config.json", "{\"eos_token_id\": [13, 11]}");
     ct_tokenizer *of = ct_tokenizer_open(context, path);
-    ck_assert_str_eq(chat_text(of, &talk[3], 1, (ct_chat_opts){.open = true}),
-                     "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by "
-                     "Hugging Face<|im_end|>\n<|im_start|>user\nc<|im_end|>\n"
-                     "<|im_start|>assistant\n");
-    ck_assert_str_eq(chat_text(of, talk, 1, (ct_chat_opts){0}),
-                     "<|im_start|>system\n be\n<|im_end|>\n");
+    ck_assert_msg(of != NULL, "%s", ct_error_message(context));
+    ck_assert_str_eq(template_text(of, (ct_chat_opts){.tools = "[]"}), "F");
+    ck_assert_str_eq(template_text(of, (ct_chat_opts){.chat_template = "other"}), "O1");
+    ck_assert(!ct_chat_template(of, "tool_use") && !ct_chat_template(of, "other.txt"));
+    ck_assert(ct_tokenizer_set_template(of, NULL) && !ct_chat_template(of, NULL));
+    ck_refused(ct_tokenizer_set_template(of, "\xff"), CT_ERR_ARGUMENT, "set_template", "UTF-8");
     ct_tokenizer_close(of);
-    /* Phi-3.5's leaves an empty system message out */
-    put_template(
-        "{% for message in messages %}{% if message['role'] == 'system' and message['content'] %}"
-        "{{'<|system|>\n' + message['content'] + '<|end|>\n'}}{% elif message['role'] == 'user' %}"
-        "{{'<|user|>\n' + message['content'] + '<|end|>\n'}}{% elif message['role'] == 'assistant'"
-        " %}{{'<|assistant|>\n' + message['content'] + '<|end|>\n'}}{% endif %}{% endfor %}"
-        "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif "
-        "%}");
-    of = ct_tokenizer_open(context, path);
-    static const ct_message empty[] = {{.role = "system", .content = ""},
-                                       {.role = "user", .content = "c"},
-                                       {.role = "system", .content = "b"}};
-    ck_assert_str_eq(chat_text(of, empty, 3, (ct_chat_opts){.open = true}),
-                     "<|user|>\nc<|end|>\n<|system|>\nb<|end|>\n<|assistant|>\n");
-    ct_tokenizer_close(of);
-    ck_chat_refused(ct_chat_text(tokenizer, talk, 1, told((ct_chat_opts){0}), NULL, 0),
-                    "no chat template", "name a kind");
 }
 END_TEST
 
 START_TEST(chats_that_are_refused) {
-    static const ct_message tool[] = {{.role = "tool", .content = "x"}},
-                            null[] = {{.role = "user", .content = NULL}},
-                            users[] = {{.role = "user", .content = "x"},
-                                       {.role = "user", .content = "y"}},
-                            late[] = {{.role = "user", .content = "x"},
-                                      {.role = "system", .content = "y"}};
+    static const ct_message null[] = {{.role = "user", .content = "q"}, {.role = "user"}},
+                            odd[] = {{.role = "user]", .content = "q"}}, list[] = {{.json = "[1]"}},
+                            cut[] = {{.json = "{\"role\": \"user"}},
+                            weight[] = {{.json = "{\"role\":\"assistant\",\"weight\":2}"}},
+                            train[] = {{.json = "{\"role\":\"assistant\",\"train\":1}"}};
     static const struct {
-        int kind;
+        ct_chat_opts opts;
         const ct_message *messages;
         int64_t n;
         const char *word1, *word2;
     } cases[] = {
-        {-1, talk, 1, "kind -1", ""},
-        {99, talk, 1, "kind 99", ""},
-        {CT_CHAT_CHATML, talk, 0, "no messages", ""},
-        {CT_CHAT_CHATML, NULL, 1, "no messages", ""},
-        {CT_CHAT_CHATML, null, 1, "message 0", "content is NULL"},
-        {CT_CHAT_GEMMA, talk, 2, "message 0", "no system messages"},
-        {CT_CHAT_GEMMA, users, 2, "message 1", "must alternate"},
-        {CT_CHAT_GEMMA, talk + 2, 1, "message 0", "must alternate"},
-        {CT_CHAT_GEMMA3, users, 2, "message 1", "must alternate"},
-        {CT_CHAT_GEMMA3, talk + 2, 1, "message 0", "must alternate"},
-        {CT_CHAT_GEMMA3, late, 2, "message 1", "must be the first"},
-        {CT_CHAT_ZEPHYR, tool, 1, "\"tool\"", "none of system"},
-        {CT_CHAT_PHI3, tool, 1, "\"tool\"", "none of system"},
-        {CT_CHAT_LLAMA31, tool, 1, "\"tool\"", "none of system"},
-        {CT_CHAT_QWEN3, tool, 1, "\"tool\"", "none of system"},
+        {{.chat_template = "nothing"}, talk, 1, "\"nothing\"", "chatml, llama3, gemma, zephyr"},
+        {{.chat_template = "{{ x.y }}"}, talk, 1, "line 1", "x"},
+        {{.chat_template = "a\n{{ raise_exception('no way') }}"}, talk, 1, "line 2", "no way"},
+        {{.chat_template = "{{ 1"}, talk, 1, "line 1", ""},
+        {{.chat_template = "{{ \xff }}"}, talk, 1, "UTF-8", ""},
+        {{.chat_template = "gemma"}, talk, 2, "no system message", ""},
+        {{.chat_template = "gemma"}, talk + 2, 1, "must alternate", ""},
+        {{.chat_template = "chatml"}, talk, 0, "no messages", ""},
+        {{.chat_template = "chatml"}, NULL, 1, "no messages", ""},
+        {{.chat_template = "chatml", .messages = "[]"}, NULL, 0, "no messages", ""},
+        {{.chat_template = "chatml", .messages = "[{}]"}, talk, 1, "also of the options", ""},
+        {{.chat_template = "chatml", .messages = "{}"}, NULL, 0, "messages", "byte"},
+        {{.chat_template = "chatml"}, null, 2, "message 1", "content"},
+        {{.chat_template = "chatml"}, odd, 1, "message 0", "role"},
+        {{.chat_template = "chatml"}, list, 1, "message 0", "byte"},
+        {{.chat_template = "chatml"}, cut, 1, "message 0", "byte"},
+        {{.chat_template = "chatml", .tools = "{}"}, talk, 1, "tools", ""},
+        {{.chat_template = "chatml", .documents = "["}, talk, 1, "documents", ""},
+        {{.chat_template = "chatml", .variables = "[]"}, talk, 1, "variables", ""},
+        {{.chat_template = "chatml", .variables = "{\"tools\": 1}"}, talk, 1, "tools", ""},
+        {{.chat_template = "chatml", .variables = "{\"a\":1,\"a\":2}"},
+         talk,
+         1,
+         "variables",
+         "twice"},
     };
+    int64_t ids[100], targets[100];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const ct_chat_opts opts = {.kind = (ct_chat)cases[i].kind};
+        const ct_chat_opts opts = cases[i].opts;
         ck_chat_refused(ct_chat_text(tokenizer, cases[i].messages, cases[i].n, told(opts), NULL, 0),
                         cases[i].word1, cases[i].word2);
         ck_chat_refused(
@@ -444,64 +436,50 @@ START_TEST(chats_that_are_refused) {
             cases[i].word1, cases[i].word2);
         ck_assert(ct_chat_text(tokenizer, cases[i].messages, cases[i].n, opts, NULL, 0) == -1);
     }
-    ck_assert_str_eq(chat_text(tokenizer, tool, 1, (ct_chat_opts){.kind = CT_CHAT_CHATML}),
-                     "<|im_start|>tool\nx<|im_end|>\n");
-    ct_tokenizer *bare = open_small(context, "");
-    ck_chat_refused(
-        ct_chat_text(bare, talk, 1, told((ct_chat_opts){.kind = CT_CHAT_LLAMA3}), NULL, 0),
-        "bos_token", "no token has this role");
-    ck_chat_refused(
-        ct_chat_text(bare, talk, 1, told((ct_chat_opts){.kind = CT_CHAT_PHI3}), NULL, 0),
-        "eos_token", "no token has this role");
-    ct_tokenizer_close(bare);
-    const ct_chat_opts opts = {.kind = CT_CHAT_CHATML};
-    ck_chat_refused(ct_chat_text(bare, talk, 1, told(opts), NULL, 0), "chat_text", "has ended");
+    const ct_chat_opts opts = {.chat_template = "{{ messages[0].role }}"};
+    ck_chat_refused(ct_chat_encode(tokenizer, weight, 1, told(opts), ids, targets, 100),
+                    "message 0", "weight");
+    ck_chat_refused(ct_chat_encode(tokenizer, train, 1, told(opts), ids, targets, 100), "message 0",
+                    "train");
+    ck_chat_refused(ct_chat_encode(tokenizer, talk, 1, told(opts), ids, NULL, -1), "room", "-1");
+    ck_chat_refused(ct_chat_encode(tokenizer, talk, 1, told(opts), NULL, NULL, 1), "room", "1");
     ck_chat_refused(ct_chat_encode(NULL, talk, 1, told(opts), NULL, NULL, 0), "chat_encode",
                     "tokenizer is NULL");
+    ct_tokenizer *bare = open_small(context, "");
+    ct_tokenizer_close(bare);
+    ck_chat_refused(ct_chat_text(bare, talk, 1, told(opts), NULL, 0), "chat_text", "has ended");
+    ck_assert(!ct_chat_template(bare, NULL) && !ct_chat_reads(bare, opts, "role"));
 }
 END_TEST
 
 /* A message is whole if it fits, and otherwise ends with the last whole character that fits. */
 START_TEST(room_for_the_message) {
-    static const ct_message messages[] = {{.role = "h\xc3\xa9\xe2\x82\xac", .content = "x"}};
     static const char whole[] =
-        "chat_text: message 0: the role \"h\xc3\xa9\xe2\x82\xac\" is none of "
-        "system, user and assistant";
+        "chat_text: line 1, column 19 of the chat template: h\xc3\xa9\xe2\x82\xac";
     char error[sizeof whole + 2];
     for (size_t room = 0; room < sizeof error; room++) {
         memset(error, '#', sizeof error);
-        const ct_chat_opts opts = {.kind = CT_CHAT_ZEPHYR, .error = error, .error_room = room};
-        ck_assert_int_eq(ct_chat_text(tokenizer, messages, 1, opts, NULL, 0), -1);
+        const ct_chat_opts opts = {.chat_template =
+                                       "{{ raise_exception('h\xc3\xa9\xe2\x82\xac') }}",
+                                   .error = error,
+                                   .error_room = room};
+        ck_assert_int_eq(ct_chat_text(tokenizer, talk, 1, opts, NULL, 0), -1);
         ck_assert(error[room] == '#');
         if (!room) continue;
         size_t size = room < sizeof whole ? room - 1 : sizeof whole - 1;
         while (((unsigned char)whole[size] & 0xC0) == 0x80) size--;
         ck_assert_msg(strlen(error) == size && !memcmp(error, whole, size), "%zu: %s", room, error);
     }
-    ck_assert_int_eq(ct_chat_text(tokenizer, messages, 1,
-                                  (ct_chat_opts){.kind = CT_CHAT_ZEPHYR, .error_room = 9}, NULL, 0),
-                     -1);
-    static const ct_message odd[] = {{.role = "\x1b[2J\n\xff", .content = "x"}};
-    ck_chat_refused(
-        ct_chat_text(tokenizer, odd, 1, told((ct_chat_opts){.kind = CT_CHAT_ZEPHYR}), NULL, 0),
-        "role \"\\u001b[2J\\u000a\xef\xbf\xbd\"", "");
-    char role[1001] = "";
-    memset(role, '\n', 1000);
-    const ct_message longest = {.role = role, .content = "x"};
-    ck_chat_refused(
-        ct_chat_text(tokenizer, &longest, 1, told((ct_chat_opts){.kind = CT_CHAT_ZEPHYR}), NULL, 0),
-        "\\u000a...\\u000a", "");
-    /* nothing was refused: the text stays as it is */
+    const ct_chat_opts opts = {.chat_template = "chatml", .error = error, .error_room = 9};
     strcpy(error, "#");
-    const ct_chat_opts opts = {.kind = CT_CHAT_CHATML, .error = error, .error_room = sizeof error};
-    ck_assert(ct_chat_text(tokenizer, messages, 1, opts, NULL, 0) > 0 && !strcmp(error, "#"));
+    ck_assert(ct_chat_text(tokenizer, talk, 1, opts, NULL, 0) > 0 && !strcmp(error, "#"));
 }
 END_TEST
 
 /* An error of other work does not stop a chat, and a chat leaves it as it is. */
 START_TEST(beside_a_pending_error) {
     ct_fail(context, CT_ERR_IO, "another error");
-    const ct_chat_opts opts = {.kind = CT_CHAT_GEMMA};
+    const ct_chat_opts opts = {.chat_template = "gemma"};
     ck_assert(ct_chat_text(tokenizer, talk + 1, 2, opts, NULL, 0) > 0);
     ck_assert(ct_chat_encode(tokenizer, talk + 1, 2, opts, NULL, NULL, 0) > 0);
     ck_assert_int_eq(ct_chat_text(tokenizer, talk, 2, opts, NULL, 0), -1);
@@ -511,9 +489,8 @@ END_TEST
 
 int main(void) {
     return run_tests("text chat", begin_chats, end_chats,
-                     TESTS(TEST(texts_of_kinds), TEST(reasoning), TEST(ids_and_targets),
-                           TEST(reasoning_is_plain), TEST(json_messages),
-                           TEST(json_messages_refused), TEST(learned_messages),
+                     TESTS(TEST(built_in_templates), TEST(variables), TEST(contents_are_plain),
+                           TEST(what_is_learned), TEST(ends_and_members),
                            TEST(templates_of_folders), TEST(chats_that_are_refused),
                            TEST(room_for_the_message), TEST(beside_a_pending_error)));
 }

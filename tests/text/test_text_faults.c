@@ -182,8 +182,10 @@ static bool encode(void *arg) {
 static bool encode_chat(void *arg) {
     (void)arg;
     got = (answer){0};
-    const ct_chat_opts opts = {
-        .kind = CT_CHAT_CHATML, .open = true, .error = chat_error, .error_room = sizeof chat_error};
+    const ct_chat_opts opts = {.chat_template = "chatml",
+                               .add_generation_prompt = true,
+                               .error = chat_error,
+                               .error_room = sizeof chat_error};
     got.n = ct_chat_encode(tokenizer, messages, 3, opts, got.ids, got.more, ROOM);
     return got.n >= 0;
 }

@@ -87,6 +87,10 @@ static const char *show(const ct_json_line *line) {
         n += (size_t)sprintf(text + n, " %s(%s)%s", line->messages[i].role,
                              line->messages[i].content ? line->messages[i].content : "NULL",
                              line->messages[i].json);
+    for (int64_t i = 0; i < line->n_chosen; i++)
+        n += (size_t)sprintf(text + n, " chosen(%s)", line->chosen[i].content);
+    for (int64_t i = 0; i < line->n_rejected; i++)
+        n += (size_t)sprintf(text + n, " rejected(%s)", line->rejected[i].content);
     if (line->tools) sprintf(text + n, " tools%s", line->tools);
     return text;
 }
@@ -111,6 +115,22 @@ START_TEST(forms) {
         {"{'instruction': '', 'input': null, 'output': ''}",
          "1 user(){'role': 'user', 'content': ''} assistant(){'role': 'assistant', 'content': ''}"},
         {"{'text': 'a', 'label': 'b'}", "1 text(a) label(b)"},
+        {"{'prompt': 'a', 'chosen': ' b', 'rejected': ' c', 'messages': 3}",
+         "1 prompt(a) chosen( b) rejected( c)"},
+        {"{'chosen': 'so is it', 'rejected': 'so is he'}",
+         "1 prompt(so is) chosen( it) rejected( he)"},
+        {"{'chosen': '\\u00e9', 'rejected': '\\u00e8'}",
+         "1 prompt() chosen(\xc3\xa9) rejected(\xc3\xa8)"},
+        {"{'chosen': 'a', 'rejected': 'ab'}", "1 prompt(a) chosen() rejected(b)"},
+        {"{'prompt': [{'role': 'u', 'content': 'a'}], 'chosen': [{'role': 'b', 'content': 'b'}], "
+         "'rejected': [{'role': 'b', 'content': 'c'}, {'role': 'd', 'content': 'd'}], 'tools': []}",
+         "1 u(a){'role': 'u', 'content': 'a'} chosen(b) rejected(c) rejected(d) tools[]"},
+        {"{'prompt': 'a', 'chosen': [{'role': 'u', 'content': 'a'}, {'role': 'b', 'content': "
+         "'b'}], "
+         "'rejected': [{'role': 'u', 'content': 'a'}, {'role': 'b', 'content': 'c'}]}",
+         "1 u(a){'role': 'u', 'content': 'a'} chosen(b) rejected(c)"},
+        {"{'chosen': [{'role': 'u', 'content': 'b'}], 'rejected': [{'role': 'u', 'content': 'c'}]}",
+         "1 chosen(b) rejected(c)"},
         {"{'text': 'a', 'label': -1.50, 'chosen': 'c'}", "1 text(a) label(-1.50)"},
         {"{'text': 'a', 'prompt': 'b', 'output': 'c'}", "1 text(a)"},
         {"{'conversations': [{'value': [3], 'from': 'gpt', 'weight': null, 'x': {'y': ['\\u00e9', "
@@ -242,8 +262,11 @@ START_TEST(faults) {
         {"{\"instruction\": \"a\", \"input\": 3, \"output\": \"b\"}", "\"input\" is not a text"},
         {"{\"instruction\": \"a\", \"output\": \"b\", \"history\": [3]}",
          "\"history\" is not read"},
-        {"{\"text\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}",
-         "byte 25: \"chosen\" and \"rejected\""},
+        {"{\"chosen\": \"b\", \"rejected\": []}", "byte 28: \"chosen\" and \"rejected\" are"},
+        {"{\"chosen\": [], \"rejected\": []}", "byte 11: \"chosen\" and \"rejected\" are"},
+        {"{\"chosen\": \"a\", \"rejected\": \"b\", \"prompt\": []}", "byte 43: \"chosen\" and"},
+        {"{\"messages\": [{\"role\": \"a\", \"content\": [{\"type\": \"image_url\"}]}]}",
+         "byte 50: a part of a content is an image"},
         {"{\"messages\": [{\"role\": \"a\"}], \"tools\": {}}", "\"tools\" is not a list"},
         {"{\"messages\": [{\"role\": \"a\", \"content\": \"b\\u0000\"}]}", "U+0000"},
         {"{\"messages\": [{\"from\": \"a\", \"value\": \"b\"}]}", "needs a \"role\""},
@@ -348,7 +371,7 @@ START_TEST(encoded) {
     ct_json_line line;
     ck_assert(ct_json_lines_next(lines, &line));
     char text[100];
-    ct_chat_opts opts = {.kind = CT_CHAT_CHATML};
+    ct_chat_opts opts = {.chat_template = "chatml"};
     ck_assert_int_gt(ct_chat_text(tokenizer, line.messages, line.n_messages, opts, text, 100), 0);
     ck_assert_str_eq(text, "<|im_start|>b\nab<|im_end|>\n");
 }

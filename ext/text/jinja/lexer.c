@@ -27,6 +27,13 @@ bool cti_jinja_lex_fail(cti_jinja_lexer *lexer, size_t at, const char *format, .
     return false;
 }
 
+bool cti_jinja_lex_no_memory(cti_jinja_lexer *lexer) {
+    if (lexer->failed) return false;
+    lexer->failed = true;
+    *lexer->fault = (cti_jinja_fault){.text = "out of memory", .memory = true};
+    return false;
+}
+
 bool cti_jinja_lex(cti_jinja_lexer *lexer, cti_arena *arena, cti_text text,
                    cti_jinja_fault *fault) {
     *lexer = (cti_jinja_lexer){.arena = arena, .text = "", .fault = fault, .line_begins = true};
@@ -36,7 +43,7 @@ bool cti_jinja_lex(cti_jinja_lexer *lexer, cti_arena *arena, cti_text text,
     if (sound != text.size)
         return cti_jinja_lex_fail(lexer, 0, "byte %zu of the template is not UTF-8", sound);
     char *copy = cti_arena_take(arena, text.size + 1, 1);
-    if (!copy) return cti_jinja_lex_fail(lexer, 0, "out of memory");
+    if (!copy) return cti_jinja_lex_no_memory(lexer);
     size_t size = 0;
     for (size_t i = 0; i < text.size; i++) {
         if (text.at[i] == '\r') {

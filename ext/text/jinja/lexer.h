@@ -47,6 +47,8 @@ bool cti_jinja_lex(cti_jinja_lexer *lexer, cti_arena *arena, cti_text text, cti_
 cti_jinja_word cti_jinja_lex_next(cti_jinja_lexer *lexer);
 /* Records an error at a byte of the text, unless there is one. Returns false. */
 CT_FORMAT(3, 4) bool cti_jinja_lex_fail(cti_jinja_lexer *lexer, size_t at, const char *format, ...);
+/* Records that memory was short, which has no place in the text. Returns false. */
+bool cti_jinja_lex_no_memory(cti_jinja_lexer *lexer);
 /* The line and the column of a byte, from 1 on. */
 void cti_jinja_place(const char *text, size_t at, int *line, int *column);
 

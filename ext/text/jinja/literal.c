@@ -49,7 +49,7 @@ static size_t real_end(const cti_jinja_lexer *lexer, size_t at) {
 
 static bool lex_real(cti_jinja_lexer *lexer, cti_jinja_word *word, size_t end) {
     char *digits = cti_arena_take(lexer->arena, end - lexer->at + 1, 1);
-    if (!digits) return cti_jinja_lex_fail(lexer, lexer->at, "out of memory");
+    if (!digits) return cti_jinja_lex_no_memory(lexer);
     size_t size = 0;
     for (size_t i = lexer->at; i < end; i++)
         if (lexer->text[i] != '_') digits[size++] = lexer->text[i];
@@ -172,7 +172,7 @@ bool cti_jinja_lex_string(cti_jinja_lexer *lexer, cti_jinja_word *word) {
         /* A backslash and a character of 4 bytes become 10 bytes; nothing grows more. */
         char *out = cti_arena_take(lexer->arena, word->text.size, 3);
         size_t size = 0;
-        if (!out) return cti_jinja_lex_fail(lexer, lexer->at, "out of memory");
+        if (!out) return cti_jinja_lex_no_memory(lexer);
         for (const char *at = begin; at < end && !lexer->failed;) {
             if (*at != '\\') out[size++] = *at++;
             else at += 1 + read_escape(lexer, at + 1, end, out, &size);

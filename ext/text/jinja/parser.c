@@ -91,7 +91,10 @@ bool cti_jinja_expect_name(cti_jinja_parser *parser, cti_text *name) {
 void *cti_jinja_new(cti_jinja_parser *parser, size_t size) {
     if (parser->lexer.failed) return NULL;
     void *part = cti_arena_take(parser->arena, 1, size);
-    if (!part) return cti_jinja_parse_fail(parser, "out of memory");
+    if (!part) {
+        cti_jinja_lex_no_memory(&parser->lexer);
+        return NULL;
+    }
     return memset(part, 0, size);
 }
 
