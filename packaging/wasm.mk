@@ -11,7 +11,7 @@ SYSTEM_FLAGS = -D_GNU_SOURCE
 SYSTEM_LIBS = -Wl,-z,stack-size=8388608
 WASI_CHECK = -Itests/portable/wasi -include tests/portable/wasi.h -mexception-handling \
     -mllvm -wasm-enable-sjlj -mllvm -wasm-use-legacy-eh=false
-WASI_NOT_HERE = $(WRAPPED) $(call programs_of,ranks)
+WASI_NOT_HERE = $(WRAPPED) profile_output $(call programs_of,ranks)
 endif
 
 WASM_TOOLS = $(ZIG)/wasmtime

@@ -251,15 +251,21 @@ double now(void) { return 1e-9 * (double)cti_os_now(); }
 
 static void on_signal(int number) { stop = number; }
 
-void catch_interrupts(void) { system_on_interrupt(on_signal, true); }
+void catch_interrupts(void) { system_on_interrupt(on_signal, true, false); }
+
+static volatile sig_atomic_t reads_end; /* a signal ends a read that waits */
 
 static void on_each_signal(int number) {
     if (stop || number != SIGINT) system_die_of(number);
     stop = number;
-    system_on_interrupt(on_each_signal, false); /* Windows forgets a handler that it has called */
+    system_on_interrupt(on_each_signal, false, reads_end); /* Windows forgets a handler that it has
+                                                            * called */
 }
 
-void catch_each_interrupt(void) { system_on_interrupt(on_each_signal, false); }
+void catch_each_interrupt(bool ends_reads) {
+    reads_end = ends_reads;
+    system_on_interrupt(on_each_signal, false, ends_reads);
+}
 
 void interrupt_forget(void) { stop = 0; }
 

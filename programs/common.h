@@ -126,8 +126,9 @@ double now(void);   /* seconds */
 void catch_interrupts(void);
 bool interrupted(void);
 /* For a program that goes on after Ctrl-C: each one interrupts, and two in a row without
- * interrupt_forget between them kill the program. A read of standard input ends, with EINTR. */
-void catch_each_interrupt(void);
+ * interrupt_forget between them kill the program. With `ends_reads` a read that waits for standard
+ * input ends too. */
+void catch_each_interrupt(bool ends_reads);
 void interrupt_forget(void);
 /* The exit code of a program that was interrupted, as a shell has it: 130 after Ctrl-C, 143 after a
  * request to end. An interrupted run must not look like one that is done, so the program writes

@@ -55,6 +55,7 @@ static char *read_line(void) {
         printf("> ");
         fflush(stdout);
     }
+    catch_each_interrupt(true);
     for (int byte = getchar(); byte != EOF && byte != '\n'; byte = getchar()) {
         if (n + 1 >= room) {
             room = 2 * room + 256;
@@ -62,6 +63,7 @@ static char *read_line(void) {
         }
         line[n++] = (char)byte;
     }
+    catch_each_interrupt(false);
     if (!line && !feof(stdin) && !ferror(stdin)) line = resized(NULL, 1, 1); /* an empty line */
     if (!line || interrupted()) {
         free(line);
@@ -217,7 +219,6 @@ int converse(const conversation_opts *opts) {
     conversation c = {.opts = opts};
     c.characters = resized(NULL, ct_token_room(opts->tokenizer), 1);
     reset(&c);
-    catch_each_interrupt();
     for (char *line = read_line(); line; line = read_line()) {
         const bool is_reset = !strcmp(line, "/reset");
         if (is_reset) reset(&c);

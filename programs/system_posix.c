@@ -50,10 +50,10 @@ int system_columns(void) {
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) ? 0 : window.ws_col;
 }
 
-void system_on_interrupt(void (*handler)(int), bool once) {
+void system_on_interrupt(void (*handler)(int), bool once, bool ends_reads) {
     const struct sigaction action = {
         .sa_handler = handler,
-        .sa_flags = once ? SA_RESTART | (int)SA_RESETHAND : 0,
+        .sa_flags = (once ? (int)SA_RESETHAND : 0) | (ends_reads ? 0 : SA_RESTART),
     };
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

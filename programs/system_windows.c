@@ -73,8 +73,8 @@ int system_columns(void) {
 
 /* The C library resets a handler before it calls the handler, so each handler runs once, whatever
  * `once` is. */
-void system_on_interrupt(void (*handler)(int), bool once) {
-    (void)once;
+void system_on_interrupt(void (*handler)(int), bool once, bool ends_reads) {
+    (void)once, (void)ends_reads;
     signal(SIGINT, handler);
     signal(SIGTERM, handler);
 }

@@ -88,7 +88,7 @@ static void add_file(const char *path) {
 static void write_bytes(int files, char **paths) {
     if (out.bytes == 3) fail(EXIT_USAGE, "--bytes must be 2 or 4, not 3");
     output_begin(&out.file, out.path, true);
-    system_on_interrupt(on_signal, false);
+    system_on_interrupt(on_signal, false, true);
     if (out.header) put_header();
     for (int i = 0; i < files; i++) add_file(paths[i]);
     if (!out.ids) fail(EXIT_USAGE, "there is no text in the input");

@@ -7,7 +7,6 @@
 #include "src/kernels/elementwise.h"
 
 #include <cotangent/cotangent.h>
-#include <signal.h>
 #include <string.h>
 
 #include "src/core/tensor.h"
@@ -74,6 +73,8 @@ START_TEST(it_comes_back_from_casts_and_files) {
 END_TEST
 
 #ifdef tcase_add_loop_test_raise_signal /* Check has it, tests/portable has not */
+#include <signal.h>
+
 static const ct_dtype not_served[] = {CT_I64, CT_BOOL, CT_BF16, (ct_dtype)CTI_DTYPES};
 enum { NOT_SERVED = sizeof not_served / sizeof *not_served };
 static double number[2] = {1, 2};
