@@ -12,7 +12,7 @@
 static cti_jinja_value path_part(cti_jinja_run *run, cti_jinja_value part) {
     int64_t index;
     bool beyond;
-    if (!cti_jinja_text_is(part.string, "isdigit")) return part;
+    if (!cti_jinja_characters_are(part.string, "isdigit")) return part;
     if (!cti_jinja_int_read(run, part.string, 10, &index, &beyond) || beyond)
         return cti_jinja_fail(run, "a path's index is no integer of 64 bits");
     return cti_jinja_int(index, part.mark);

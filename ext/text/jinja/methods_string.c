@@ -49,7 +49,7 @@ static cti_jinja_value method_casefold(cti_jinja_run *run, const cti_jinja_call 
 }
 static cti_jinja_value method_text_is(cti_jinja_run *run, const cti_jinja_call *call) {
     (void)run;
-    return cti_jinja_bool(cti_jinja_text_is(self_of(call), call->row->name), 0);
+    return cti_jinja_bool(cti_jinja_characters_are(self_of(call), call->row->name), 0);
 }
 
 static cti_jinja_value method_strip(cti_jinja_run *run, const cti_jinja_call *call) {

@@ -49,7 +49,7 @@ TEST(divisibleby) { return has_rest(run, call->arg[0], call->arg[1], 0); }
 TEST(case) {
     const cti_jinja_string *text = cti_jinja_text(run, call->arg[0]);
     const char *question = call->row->name[0] == 'l' ? "islower" : "isupper";
-    return cti_jinja_bool(text && cti_jinja_text_is(text, question), 0);
+    return cti_jinja_bool(text && cti_jinja_characters_are(text, question), 0);
 }
 
 /* filter and test: whether there is one of this name. */

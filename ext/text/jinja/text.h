@@ -16,7 +16,7 @@ typedef enum {
 cti_jinja_value cti_jinja_to_case(cti_jinja_run *run, const cti_jinja_string *string,
                                   cti_jinja_case to);
 /* Whether a string is what isalpha, isupper, ... ask; `name` is one of these. */
-bool cti_jinja_text_is(const cti_jinja_string *string, const char *name);
+bool cti_jinja_characters_are(const cti_jinja_string *string, const char *name);
 
 /* Without the characters of `chars` at its ends, or without white space (NULL). */
 cti_jinja_value cti_jinja_strip(cti_jinja_run *run, const cti_jinja_string *string,

@@ -88,7 +88,7 @@ static bool case_is(const cti_jinja_string *string, const char *name) {
     return found;
 }
 
-bool cti_jinja_text_is(const cti_jinja_string *string, const char *name) {
+bool cti_jinja_characters_are(const cti_jinja_string *string, const char *name) {
     static const struct {
         const char *name;
         bool (*is)(uint32_t c);
