@@ -73,6 +73,11 @@ START_TEST(loops) {
          "13"},
         {"{% for a in l %}{% break %}{% else %}E{% endfor %}", "E"}, /* as jinja2 3.1.6 */
         {"{% for a in [] %}{% else %}E{% endfor %}{% for a in u %}{% else %}U{% endfor %}", "EU"},
+        {"{% for a, b in ['xy', 'zz'] if a != b %}{{ [a, loop.previtem, loop.nextitem] }}{% endfor "
+         "%}"
+         "{% for a, b in ['xy', 'zw'] if b %}{{ loop.nextitem }}{% endfor %}",
+         "['x', Undefined, Undefined]('z', 'w')"}, /* a condition makes tuples */
+        {"{% for a in 'xyz' %}{{ a }}{% for b in loop %}{{ b[0] }}{% endfor %}{% endfor %}", "xyz"},
         {"{% for k, v in {'a': 1}.items() %}{{ k }}{{ v }}{% endfor %}", "a1"},
         {"{% for a in [[1, [2]]] recursive %}{% if a is iterable %}<{{ loop(a) }}>"
          "{% else %}{{ a }}{{ loop.depth }}{% endif %}{% endfor %}",

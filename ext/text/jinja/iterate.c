@@ -56,6 +56,7 @@ cti_jinja_iterator *cti_jinja_iterate(cti_jinja_run *run, cti_jinja_value value)
     else if (value.kind == CTI_JINJA_DICT) made.next = next_key;
     else if (value.kind == CTI_JINJA_STRING) made.next = next_character;
     else if (value.kind == CTI_JINJA_UNDEFINED) made.next = next_nothing;
+    else if (value.kind == CTI_JINJA_LOOP) made.next = cti_jinja_loop_pair;
     else {
         cti_jinja_fail(run, "'%s' object is not iterable", cti_jinja_type_name(value));
         return NULL;

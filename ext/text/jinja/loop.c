@@ -8,13 +8,25 @@ typedef struct {
     cti_jinja_activation *in;
 } loop_condition;
 
+/* What a target has been given: with several names a new tuple, as jinja2's condition yields it. */
+static cti_jinja_value target_value(cti_jinja_run *run, cti_jinja_activation *in,
+                                    const cti_jinja_node *target) {
+    if (target->kind != CTI_JINJA_TUPLE_OF) return *cti_jinja_variable(in, target->ref);
+    cti_jinja_list *list = cti_jinja_list_new(run, 2);
+    for (const cti_jinja_node *item = target->first; item; item = item->next)
+        cti_jinja_append(run, list, target_value(run, in, item));
+    return cti_jinja_list_value(CTI_JINJA_TUPLE, list, 0);
+}
+
 static bool next_fitting(cti_jinja_run *run, cti_jinja_iterator *iterator, cti_jinja_value *item) {
     const loop_condition *condition = iterator->more;
     while (cti_jinja_next(run, iterator->inner, item)) {
         cti_jinja_assign(run, condition->in, condition->node->first, *item);
         if (run->failed) return false;
         const cti_jinja_value fits = cti_jinja_evaluate(run, condition->in, condition->node->third);
-        if (cti_jinja_truth(run, fits)) return !run->failed;
+        if (!cti_jinja_truth(run, fits)) continue;
+        *item = target_value(run, condition->in, condition->node->first);
+        return !run->failed;
     }
     return false;
 }
@@ -49,6 +61,17 @@ static bool loop_next(cti_jinja_run *run, cti_jinja_loop *loop, cti_jinja_value 
     loop->index0++;
     loop->before = loop->current;
     loop->current = *item;
+    return !run->failed;
+}
+
+bool cti_jinja_loop_pair(cti_jinja_run *run, cti_jinja_iterator *iterator, cti_jinja_value *item) {
+    const cti_jinja_value loop = iterator->source;
+    cti_jinja_value next;
+    if (!loop_next(run, loop.loop, &next)) return false;
+    cti_jinja_list *pair = cti_jinja_list_new(run, 2);
+    cti_jinja_append(run, pair, next);
+    cti_jinja_append(run, pair, loop);
+    *item = cti_jinja_list_value(CTI_JINJA_TUPLE, pair, 0);
     return !run->failed;
 }
 

@@ -261,6 +261,8 @@ cti_jinja_list *cti_jinja_collect(cti_jinja_run *run, cti_jinja_value value);
 /* `len(value)`; -1 after an error, "object of type 'int' has no len()". */
 int64_t cti_jinja_length(cti_jinja_run *run, cti_jinja_value value);
 
+/* The `next` of an iterator over `loop` itself: the loop's next item and the loop. */
+bool cti_jinja_loop_pair(cti_jinja_run *run, cti_jinja_iterator *iterator, cti_jinja_value *item);
 /* A member of a loop or a macro, such as loop.first. Returns false if there is no such member. */
 bool cti_jinja_loop_member(cti_jinja_run *run, cti_jinja_loop *loop, const cti_jinja_string *name,
                            cti_jinja_value *found);
