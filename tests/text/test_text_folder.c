@@ -205,8 +205,34 @@ START_TEST(refused) {
 }
 END_TEST
 
+/* A text in memory makes the tokenizer of the file that has it, which is saved as that file. */
+START_TEST(texts_in_memory) {
+    static char text[1 << 14], again[1 << 14];
+    ct_tokenizer *opened = open_small(context, "");
+    const size_t size = read_all(in_folder("small.json"), text, sizeof text);
+    ct_tokenizer *parsed = ct_tokenizer_parse(context, text, size);
+    ck_assert_msg(parsed != NULL, "%s", ct_error_message(context));
+    int64_t want[20], got[20];
+    const int64_t n = ct_encode(opened, "ab ba[SEP]b", 11, (ct_encode_opts){0}, want, NULL, 20);
+    memset(text, '#', size); /* it was copied */
+    ck_assert_int_eq(ct_encode(parsed, "ab ba[SEP]b", 11, (ct_encode_opts){0}, got, NULL, 20), n);
+    ck_assert(n > 5 && !memcmp(want, got, (size_t)n * sizeof *want));
+    ck_assert(ct_token_role(parsed, "eos_token") == -1 && !ct_chat_template(parsed, NULL));
+    ck_assert(ct_tokenizer_save(parsed, in_folder("again.json")));
+    read_all(in_folder("small.json"), text, sizeof text);
+    ck_assert(read_all(in_folder("again.json"), again, sizeof again) == size);
+    ck_assert(!memcmp(text, again, size));
+    ct_tokenizer_close(parsed);
+    ct_tokenizer_close(opened);
+    for (size_t cut = 0; cut < size; cut += 7)
+        ck_refused(ct_tokenizer_parse(context, text, cut), CT_ERR_FORMAT, "tokenizer_parse",
+                   "byte");
+    ck_refused(ct_tokenizer_parse(context, NULL, 1), CT_ERR_ARGUMENT, "tokenizer_parse", "NULL");
+}
+END_TEST
+
 int main(void) {
     return run_tests("folders of tokenizers", setup, teardown,
                      TESTS(LOOP(roles_and_tokens, CASES), TEST(flags), TEST(saved_in_place),
-                           LOOP(template_that_is_set, 8), TEST(refused)));
+                           LOOP(template_that_is_set, 8), TEST(refused), TEST(texts_in_memory)));
 }
