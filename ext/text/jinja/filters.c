@@ -2,15 +2,15 @@
 #include "filters.h"
 
 #define FILTER(filter, function, needed, ...)                                                      \
-    {.name = filter,                                                                               \
+    {.name = (filter),                                                                             \
      .run = cti_jinja_filter_##function,                                                           \
      .parameter = {"value", __VA_ARGS__},                                                          \
      .required = 1 + (needed)}
 #define FILTER_PLAIN(filter, function)                                                             \
-    {.name = filter, .run = cti_jinja_filter_##function, .parameter = {"value"}, .required = 1}
+    {.name = (filter), .run = cti_jinja_filter_##function, .parameter = {"value"}, .required = 1}
 /* Takes the name of a filter or test, and its arguments. */
 #define FILTER_APPLIES(filter, function)                                                           \
-    {.name = filter,                                                                               \
+    {.name = (filter),                                                                             \
      .run = cti_jinja_filter_##function,                                                           \
      .parameter = {"value"},                                                                       \
      .required = 1,                                                                                \

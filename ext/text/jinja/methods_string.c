@@ -264,29 +264,29 @@ static cti_jinja_value method_unescape(cti_jinja_run *run, const cti_jinja_call 
     return cti_jinja_unescape(run, self_of(call));
 }
 
-#define IS(method)   {.name = method, .run = method_text_is, .positional = true}
+#define IS(method)   {.name = (method), .run = method_text_is, .positional = true}
 #define CASE(method) {.name = #method, .run = method_##method, .positional = true}
 #define STRIP(method)                                                                              \
-    {.name = method, .run = method_strip, .parameter = {"chars"}, .positional = true}
+    {.name = (method), .run = method_strip, .parameter = {"chars"}, .positional = true}
 #define SPLIT(method)                                                                              \
     {                                                                                              \
-        .name = method, .run = method_split, .parameter = { "sep", "maxsplit" }                    \
+        .name = (method), .run = method_split, .parameter = { "sep", "maxsplit" }                  \
     }
 #define RANGED(method, function, what)                                                             \
-    {.name = method,                                                                               \
-     .run = function,                                                                              \
-     .parameter = {what, "start", "end"},                                                          \
+    {.name = (method),                                                                             \
+     .run = (function),                                                                            \
+     .parameter = {(what), "start", "end"},                                                        \
      .required = 1,                                                                                \
      .positional = true}
 #define ONE(method, function, what)                                                                \
-    {.name = method, .run = function, .parameter = {what}, .required = 1, .positional = true}
+    {.name = (method), .run = (function), .parameter = {(what)}, .required = 1, .positional = true}
 #define PAD(method)                                                                                \
-    {.name = method,                                                                               \
+    {.name = (method),                                                                             \
      .run = method_pad,                                                                            \
      .parameter = {"width", "fillchar"},                                                           \
      .required = 1,                                                                                \
      .positional = true}
-#define REFUSED(method, why) {.name = method, .refused = why}
+#define REFUSED(method, why) {.name = (method), .refused = (why)}
 
 const cti_jinja_row cti_jinja_string_methods[] = {
     CASE(capitalize),

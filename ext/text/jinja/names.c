@@ -1,11 +1,9 @@
-/* What each name of a template means, by the rules by which jinja2 3.1.6 compiles names to
- * variables of Python. They are seen in templates: `set` in a loop does not leave it, a macro sees
- * variables of the functions around it as they are when it is called, and the branches of an `if`
- * share their names with what is around it.
+/* What each name of a template means, by jinja2 3.1.6's rules: `set` in a loop does not leave it,
+ * a macro sees variables of the functions around it as they are when it is called, and branches of
+ * an `if` share their names with what is around it.
  *
- * A scope is a frame while it is compiled. It is first searched for the names that its statements
- * read and set, without those of the frames inside it, which gives its bindings; then its names are
- * resolved, and the frames inside it are treated in the same way. */
+ * A scope is a frame while it is compiled. It is searched for the names that its own statements
+ * read and set, its bindings; then its names are resolved, and so are the frames inside it. */
 #include <string.h>
 
 #include "parser.h"
