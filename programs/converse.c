@@ -27,7 +27,7 @@ static void *resized(void *block, size_t n, size_t size) {
 /* ---- messages ---- */
 
 /* Adds a message; its content becomes the conversation's. */
-static void add_message(conversation *c, const char *role, char *content) {
+static void add_message(conversation *c, const char *role, const char *content) {
     if (c->n == c->room) {
         c->room = 2 * c->room + 16;
         c->messages = resized(c->messages, (size_t)c->room, sizeof *c->messages);

@@ -136,7 +136,7 @@ static cti_jinja_value method_reset(cti_jinja_run *run, const cti_jinja_call *ca
     return cti_jinja_none(0);
 }
 
-#define METHOD(method, function) {.name = method, .run = function, .positional = true}
+#define METHOD(method, function) {.name = (method), .run = (function), .positional = true}
 #define METHOD_INDEX                                                                               \
     {.name = "index",                                                                              \
      .run = method_index,                                                                          \
