@@ -300,7 +300,7 @@ double cti_real_read(cti_text spelling) {
 /* ---- writing ---- */
 
 void cti_bytes_write(cti_writer *writer, const char *bytes, size_t size) {
-    if (writer->used <= writer->size && size <= writer->size - writer->used)
+    if (size && writer->used <= writer->size && size <= writer->size - writer->used)
         memcpy(writer->at + writer->used, bytes, size);
     writer->used += size;
 }
