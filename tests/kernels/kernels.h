@@ -56,6 +56,8 @@ static inline void *at(table t, void *p, int64_t i) { return (char *)p + (size_t
 
 /* Pseudo-random numbers, the same in each run. */
 static uint64_t noise_state = 88172645463325252u;
+/* Begins anew, so that a test draws the same numbers with a process of its own and without. */
+static inline void noise_begin(void) { noise_state = 88172645463325252u; }
 static inline uint64_t noise_bits(void) {
     noise_state = noise_state * 6364136223846793005u + 1442695040888963407u;
     uint64_t x = noise_state ^ noise_state >> 29;

@@ -529,7 +529,7 @@ END_TEST
 int main(void) {
     const int without = trigonometric();
     return run_tests(
-        "kernels", NULL, NULL,
+        "kernels", noise_begin, NULL,
         TESTS(LOOP(map_accuracy, COUNT(maps) - without),
               LOOP(map_of_all_floats, COUNT(maps) - without),
               LOOP(derivative_accuracy, COUNT(derivatives) - without), TEST(both_at_once),
