@@ -30,8 +30,8 @@ static const char *const models[] = {
     "{\"type\": \"WordPiece\", \"vocab\": {\"a\": 0, \"b\": 1, \"#b\": 2, \"#a\": 3, \"?\": 4}, "
     "\"unk_token\": \"?\", \"continuing_subword_prefix\": \"#\", "
     "\"max_input_chars_per_word\": 1000000}",
-    "{\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"?\", 0], [\"a\", -1], [\"b\", -1], "
-    "[\"ab\", -1.5]]}",
+    ("{\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"?\", 0], [\"a\", -1], [\"b\", -1], "
+     "[\"ab\", -1.5]]}"),
 };
 enum { MODELS = 3, SIZE = 100000 };
 
