@@ -471,7 +471,7 @@ static cti_jinja_node *parse_postfix(cti_jinja_parser *parser, cti_jinja_node *n
 /* The name of a filter or a test: no built-in one has a dot. */
 static bool parse_row_name(cti_jinja_parser *parser, cti_jinja_node *node,
                            const cti_jinja_row *table) {
-    cti_text name;
+    cti_text name = {0};
     node->at = parser->word.at;
     if (!cti_jinja_expect_name(parser, &name)) return false;
     const cti_text first = name;

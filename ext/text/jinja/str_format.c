@@ -140,7 +140,7 @@ static void format_real(cti_jinja_builder *out, cti_jinja_value value, cti_jinja
 static void format_value(cti_jinja_builder *out, cti_jinja_value value,
                          const cti_jinja_string *text) {
     cti_jinja_run *run = out->run;
-    int64_t integer;
+    int64_t integer = 0;
     cti_jinja_spec spec;
     const bool number = cti_jinja_is_int(value, &integer) || value.kind == CTI_JINJA_REAL;
     if (!text->size) {
