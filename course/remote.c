@@ -318,7 +318,7 @@ static bool has_unwritten(ct_tensor *x) {
 
 bool remote_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
     const int64_t number = *ct_data_i64(call->saved[0]);
-    for (int i = 0; i < call->n && number < 0; i++) /* of a function that depends on no input */
+    for (int i = 0; i < call->n && number < 0; i++) /* the function may depend on no input */
         if (call->wants[i])
             grad[i] = ct_zeros(call->context, ct_dtype_of(call->in[i]), ct_shape_of(call->in[i]));
     if (number < 0) return !ct_error(call->context);

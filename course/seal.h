@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 typedef struct {
-    unsigned long seconds, memory_mib; /* of processor time and of address space */
+    unsigned long seconds, memory_mib; /* the most processor time, and the most address space */
     bool sealed;    /* false: only limits, for practice, where there is no filter or no libc.a */
     bool sanitized; /* a sanitizer reserves more address space than such a limit, and has threads of
                        its own */

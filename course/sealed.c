@@ -104,7 +104,7 @@ struct guarded {
     const unsigned char *guard; /* what the guards are full of */
     size_t bytes, element;
     bool constant; /* the student's code must not change it */
-    uint64_t hash; /* of its content, if it is constant */
+    uint64_t hash; /* the hash of its content, if it is constant */
     int call;      /* the kept call that it ends with; NO_CALL: it ends with its request */
     ct_tensor *base;
     void *memory; /* of an array without a tensor */

@@ -2,7 +2,7 @@
 #include "../sealed.h"
 #include "exercise.h"
 
-/* As remote.c packs them. */
+/* The attributes, in the order in which remote.c packs them. */
 typedef struct {
     int64_t heads;
     bool causal;

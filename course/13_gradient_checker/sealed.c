@@ -2,7 +2,7 @@
 #include "../sealed.h"
 #include "exercise.h"
 
-static int inputs, outputs; /* of the function that is checked */
+static int inputs, outputs; /* how many the checked function has */
 static message call;
 
 static void forward(const double *x, double *y) {

@@ -345,7 +345,7 @@ static void not_finite(ct_context *context) {
     TRY_ALL(context, trials);
 }
 
-/* where d y[2] / d x[2] is 0 */
+/* here d y[2] / d x[2] is 0 */
 static void with_a_zero(double *x) { x[2] = 0; }
 
 static void unwritten(ct_context *context) {
