@@ -162,10 +162,7 @@ static void transfer_cancel(ct_comm *comm, cti_transfer *transfer) {
 
 static void comm_close_engine(ct_comm *comm) {
     if (!comm->engine) return;
-    for (int r = 0; r < comm->size; r++) {
-        transfer_cancel(comm, &comm->roll[r].receive);
-        transfer_cancel(comm, &comm->roll[r].send);
-    }
+    for (int r = 0; r < comm->size; r++) transfer_cancel(comm, &comm->roll[r].receive);
     const bool failed = comm->pending || *comm->fault;
     while (comm->pending) transfer_cancel(comm, comm->pending);
     engine_close(comm, failed);

@@ -118,6 +118,12 @@ START_TEST(converted) {
                "head.weight has shape (5, 3), file has (3, 5): an entry of a map with");
     ck_assert(ct_load(m, path, (ct_load_opts){.partial = true})); /* the others fit */
     ck_values(m, w);
+    ct_load_report report;
+    path = put_tied((ct_tensor *[]){ct_zeros(context, CT_F32, CT_SHAPE(3, 5)), w, NULL}, "", false);
+    m = tied();
+    ck_assert(ct_load(m, path, (ct_load_opts){.partial = true, .report = &report}));
+    ck_values(m, w);
+    ck_assert(report.loaded == 2 && report.mismatched == 0); /* the second name fits */
 }
 END_TEST
 
