@@ -3,10 +3,10 @@
  *     program TEST FD SECONDS MIB SEED SUBMISSION SEAL    SEAL: sealed, practice or sanitized
  *     program --list                                      the tests, with points and hidden
  *     program --probe SUBMISSION                          whether it runs, sealed: exit status 0
- * The verdict goes to FD:
- *     passed                              or
- *     failed POINTS, word, sentence, report, each on a line of its own, the report on many; or
- *     died CODE                           the submission: its exit code, or minus a signal */
+ * The verdict goes to FD, and is one of these:
+ *     passed
+ *     failed POINTS     then a line each for word, sentence and wrong elements, and the report
+ *     died CODE         the submission: its exit code, or minus a signal */
 #define _GNU_SOURCE /* M_PI, open_memstream */
 #include "course.h"
 #include "likeness.h"
@@ -29,6 +29,7 @@ static char hint[1024];
 /* Texts about the forward that is compared, for an empty hint; and a line that follows the
  * numbers. */
 static char about[512], depends[512], also[1200];
+static char *wrong_elements; /* a line of JSON (write_wrong); NULL: none are known */
 enum { MOST_INPUTS = 8 };
 
 /* ---- how a test ends ---- */
@@ -62,6 +63,7 @@ static void end(const char *verdict, const failure *t) {
     put(verdict, strlen(verdict));
     if (t) {
         put_line(t->word), put_line(t->sentence);
+        put_line(wrong_elements ? wrong_elements : "");
         if (*t->numbers) put_line(t->numbers);
         if (*also) put_line(also);
         put(t->report, strlen(t->report));
@@ -179,6 +181,8 @@ static double excess(double got, double expected, double tolerance) {
     return error <= allowed ? 0 : error / fmax(allowed, 1e-300);
 }
 
+#include "elements.h"
+
 /* Both tensors as ct_print shows them, if they are small. */
 static void show(FILE *report, ct_tensor *got, ct_tensor *expected) {
     if (!report || ct_numel(got) > 40) return;
@@ -223,6 +227,9 @@ void course_value(const char *what, ct_tensor *got, ct_tensor *expected, double 
         FILE *file = open_memstream(&report, &size);
         show(file, got, expected);
         if (file) fclose(file);
+        write_wrong(
+            &(compared){.input = -1, .shape = shape, .got = a, .right = b, .tolerance = tolerance},
+            n);
         if (worst != first)
             snprintf(largest, sizeof largest, "; the worst, %s, is %.10g and must be %.10g",
                      TEXT(place(shape, worst)), number(a[worst]), b[worst]);
@@ -299,13 +306,15 @@ static void shorten_worst(char *report) {
 }
 
 /* Fails because the gradient of backward is wrong or cannot be checked. */
-static void fail_of_gradient(const char *what, const ct_gradcheck_result *r, char *report) {
+static void fail_of_gradient(const char *what, const ct_gradcheck_result *r, ct_tensor *const *in,
+                             char *report) {
     const char *name = ct_mistake_name(r->mistake), *word = name;
     const bool refused = r->mistake == CT_MISTAKE_REFUSED; /* the diagnosis is backward's error */
     char sentence[400], numbers[400 + 400], *rest = strchr(report, '\n');
     if (r->verdict == CT_VERDICT_CANNOT_TELL) word = "cannot tell";
     else if (r->mistake == CT_MISTAKE_UNKNOWN) word = "wrong gradient";
     if (systematic(r->mistake)) shorten_worst(report);
+    write_wrong_gradient(r, in);
     snprintf(sentence, sizeof sentence, "%s%s%s", refused ? "" : word, refused ? "" : ": ",
              r->diagnosis);
     snprintf(numbers, sizeof numbers, "%s: %s (%s)%s%s", what,
@@ -401,7 +410,7 @@ void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const 
         course_hint(
             "the gradient has numbers that were never written, or were computed from memory "
             "that was not (new memory holds NaN here)");
-    if (!r.ok) fail_of_gradient(what, &r, report ? report : (char[1]){""});
+    if (!r.ok) fail_of_gradient(what, &r, in, report ? report : (char[1]){""});
     free(report);
 }
 
@@ -479,13 +488,21 @@ void course_gradient_as(const char *what, ct_fn yours, ct_fn librarys, void *arg
         const int64_t count = ct_numel(in[i]);
         double *a = values_of(what, got[i]), *b = values_of(what, expected[i]), largest = 0;
         for (int64_t j = 0; j < count; j++) largest = fmax(largest, fabs(b[j]));
+        const compared both = {.input = i,
+                               .shape = ct_shape_of(in[i]),
+                               .got = a,
+                               .right = b,
+                               .tolerance = tolerance,
+                               .largest = largest};
         for (int64_t j = 0; j < count; j++)
-            if (!(fabs(a[j] - b[j]) <= tolerance * largest))
+            if (!(fabs(a[j] - b[j]) <= tolerance * largest)) {
+                write_wrong(&both, count);
                 course_fail("inexact: differences of forward are not as exact as a gradient must "
                             "be; %s: that of input %d is %.16g at %s and must be %.16g, to %.0e of "
                             "the largest",
                             what, i, number(a[j]), TEXT(place(ct_shape_of(in[i]), j)), b[j],
                             tolerance);
+            }
         free(a), free(b);
     }
 }

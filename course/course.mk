@@ -21,7 +21,7 @@ EX ?= all
 course: $(STATIC) $(COURSE) ## what grading needs, built
 grade: course \
     ## grade exercises of course/: EX=05, all without it; \
-    FILE=a submission elsewhere, JSON=results.json, SEED=7; ALL=DIR CSV=marks.csv
+    FILE=a submission elsewhere, JSON=grading.json, SEED=7; ALL=DIR CSV=marks.csv
 	@command -v python3 >/dev/null || { echo "make grade needs python3"; exit 2; }
 	@course/grade --build $(BUILD) $(if $(JSON),--json '$(JSON)') $(if $(SEED),--seed '$(SEED)') \
 	    $(if $(ALL),--all '$(ALL)') $(if $(CSV),--csv '$(CSV)') $(EX) $(if $(FILE),'$(FILE)') || [ $$? -eq 1 ]

@@ -1,4 +1,5 @@
-"""How marks are told: on paper, to Gradescope, in words that tests have in common."""
+"""Gradings: what is said of one on paper, how several are kept in a file, and which mistakes tests have in common."""
+import json
 import os
 import re
 import tempfile
@@ -65,31 +66,38 @@ def mistake_of(test):
     return test["word"], pattern_of(test["sentence"])
 
 
-def show(graded):
-    width = max([len(test["name"]) for test in graded["tests"]] + [5])
-    print(f"{graded['exercise'].name}: {graded['submission']}\n")
-    for test in graded["tests"]:
-        end = "passed" if test["passed"] else "partly" if test["score"] else "failed"
-        print(f"  {test['name']:{width}}  {test['score']:2}/{test['points']}  {end}")
-    print(f"  {'total':{width}}  {graded['score']:2}/{graded['points']}\n")
-    if graded.get("left_out"):
-        print(f"  and {graded['left_out']} hidden\n")
-    if graded["seal"] != "sealed":
-        print(f"  {UNSEALED}\n")
-    if graded["seed"] != 1:
-        print(f"  with SEED={graded['seed']}\n")
-    if graded["note"]:
-        print(indented(graded["note"], "  "))
+def mistakes_of(graded):
+    """Each mistake once: the first test that has it, the names of others that it tells all of, and, of a test that has printed something else,
+    the name of the first with its mistake."""
     failed = [test for test in graded["tests"] if not test["passed"] and not graded["note"].startswith(test["sentence"])]
     shown = {}  # a mistake, and the first of the tests that have it
     for test in failed:
         first = shown.setdefault(told(test) if test["word"] in OF_NO_KIND else mistake_of(test), test)
-        alike = [other["name"] for other in failed if other is not test and is_told_by(test, other)]
         if first is test:
-            same = f"\nthe same mistake: {', '.join(alike)}" if alike else ""
-            print(f"{test['name']}:\n{indented(told(test) + same, '  ')}")
-        elif not is_told_by(first, test):  # it has printed something else
-            print(f"{test['name']}:\n{indented('the same mistake as in ' + first['name'] + chr(10) + printed_by(test), '  ')}")
+            yield test, [other["name"] for other in failed if other is not test and is_told_by(test, other)], None
+        elif not is_told_by(first, test):
+            yield test, [], first["name"]
+
+
+def how(test):
+    return "passed" if test["passed"] else "partly" if test["score"] else "failed"
+
+
+def shown(graded):
+    """A grading as it is printed."""
+    width = max([len(test["name"]) for test in graded["tests"]] + [5])
+    said = [f"{graded['exercise']}: {graded['submission']}\n"]
+    said += [f"  {test['name']:{width}}  {test['score']:2}/{test['points']}  {how(test)}" for test in graded["tests"]]
+    said += [f"  {'total':{width}}  {graded['score']:2}/{graded['points']}\n"]
+    left_out = graded.get("left_out", 0)
+    said += [f"  and {left_out} hidden\n"] * (left_out > 0)
+    said += [f"  {UNSEALED}\n"] * (graded["seal"] != "sealed") + [f"  with SEED={graded['seed']}\n"] * (graded["seed"] != 1)
+    said += [indented(graded["note"], "  ")] * bool(graded["note"])
+    for test, alike, first in mistakes_of(graded):
+        same = f"\nthe same mistake: {', '.join(alike)}" if alike else ""
+        text = f"the same mistake as in {first}\n{printed_by(test)}" if first else told(test) + same
+        said.append(f"{test['name']}:\n{indented(text, '  ')}")
+    return "\n".join(said) + "\n"
 
 
 def is_told_by(first, test):
@@ -98,19 +106,20 @@ def is_told_by(first, test):
     return alike and test["printed"] in ("", first["printed"])
 
 
-def gradescope(all_graded, hidden="hidden"):
-    """results.json as Gradescope reads it."""
-    of = lambda graded, text: f"{graded['exercise'].name}: {text}" if len(all_graded) > 1 else text
-    tests = [{"name": of(graded, test["name"]), "number": f"{graded['exercise'].name[:2]}.{number}", "score": test["score"],
-              "max_score": test["points"], "status": "passed" if test["passed"] else "failed", "output": told(test) or "right",
-              "visibility": hidden if test["hidden"] else "visible"}
-             for graded in all_graded for number, test in enumerate(graded["tests"], 1)]
-    seed, seal = all_graded[0]["seed"], all_graded[0]["seal"]
-    notes = [of(graded, graded["note"]) for graded in all_graded if graded["note"]] + [f"SEED={seed}"] * (seed != 1)
-    notes += [UNSEALED] * any(graded["seal"] != "sealed" for graded in all_graded)
-    return {"score": sum(graded["score"] for graded in all_graded),
-            "execution_time": round(sum(graded["seconds"] for graded in all_graded)),
-            "output": "\n\n".join(notes), "extra_data": {"seed": seed, "seal": seal}, "tests": tests}
+# ---- files ----
+
+def lines_of(gradings):
+    """Gradings as `--json` writes them: each a line of JSON."""
+    return "".join(json.dumps(graded) + "\n" for graded in gradings)
+
+
+def read_gradings(path):
+    try:
+        return [json.loads(line) for line in Path(path).read_text("utf-8").splitlines()]
+    except OSError as error:
+        raise Trouble(f"cannot read {path}: {error.strerror}") from None
+    except ValueError:
+        raise Trouble(f"{path} is no file of gradings: grade --json writes one") from None
 
 
 def write_whole(path, text):

@@ -141,7 +141,7 @@ class Marks:
         row = {"name": safe(submission.name), "exercise": submission.exercise.name if submission.exercise else ""}
         if isinstance(graded, str):
             return {**row, "diagnosis": safe(graded)}
-        row.update(zip(self.columns(graded["exercise"]), (test["score"] for test in graded["tests"])))
+        row.update(zip(self.columns(submission.exercise), (test["score"] for test in graded["tests"])))
         return {**row, "points": graded["score"], "of": graded["points"], "diagnosis": safe(diagnosis(graded))}
 
     def write(self):

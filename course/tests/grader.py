@@ -1,9 +1,6 @@
 """What a submission may try and what a teacher may mistype: each must end as it says here."""
-import contextlib
 import importlib.machinery
 import importlib.util
-import io
-import json
 import os
 import re
 import subprocess
@@ -15,6 +12,17 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 GRADE = HERE.parent / "grade"
 SOLUTION = HERE / "01_broadcasting/solution.c"
+
+
+def program(name):
+    """A program of course/, as a module."""
+    loader = importlib.machinery.SourceFileLoader(name, str(HERE.parent / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
+
+
+adapt = program("adapt")
 ADD = "static ct_tensor *forward(ct_call *call) {\n"  # of add and mul: a line put behind it runs in each of their forwards
 PROTOTYPES = "#include <unistd.h>\n#include <stdlib.h>\n#include <stdio.h>\n#include <string.h>\n"
 
@@ -185,13 +193,12 @@ def partly(grade, build):
     wrong = []
     for asked, score in ((-1000, 0), (0, 0), (1, 1), (2, 2), (3, 2), (4, 2), (2147483647, 2)):
         graded = toy(grade, build, f"int chosen(void);\nint chosen(void) {{ return {asked}; }}\n")
-        test, json_test = graded["tests"][0], grade.gradescope([graded])["tests"][0]
-        with contextlib.redirect_stdout(io.StringIO()) as table:
-            grade.show(graded)
+        test, json_test = graded["tests"][0], adapt.gradescope([graded])["tests"][0]
+        table = grade.marks.shown(graded)
         end = f"some      {score}/3  {'partly' if score else 'failed'}\n"
         if (test["score"], test["passed"], json_test["score"], json_test["status"], test["sentence"]) != (
-                score, False, score, "failed", f"{asked} of three") or end not in table.getvalue() or graded["tests"][2]["passed"]:
-            wrong.append(f"{asked}: {test}, {json_test}, {table.getvalue()}")
+                score, False, score, "failed", f"{asked} of three") or end not in table or graded["tests"][2]["passed"]:
+            wrong.append(f"{asked}: {test}, {json_test}, {table}")
     return "; ".join(wrong) or None
 
 
@@ -210,9 +217,7 @@ def shown_once(grade, build):
         file = Path(place) / "exercise.c"
         file.write_text(SOLUTION.read_text().replace("&add ? g[e] : g[e] *", "&add ? 3 * g[e] : 3 * g[e] *"))
         graded = grade.grade(exercise, build, file, 10, 1024)
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        grade.show(graded)
-    said = printed.getvalue()
+    said = grade.marks.shown(graded)
     failed = [test for test in graded["tests"] if not test["passed"]]
     line = said.split("\nsame_shapes_gradient:\n  ")[1].split("\n")[0]
     right = (len(failed) == 3 and said.count("the worst:") == 1 and said.count("\n  factor: ") == 1 and "  the same mistake: add_gradient, mul_gradient\n" in said
@@ -272,12 +277,11 @@ def hidden(grade, build):
     """A hidden test counts, and is told to Gradescope as hidden, but not to a student."""
     graded = toy(grade, build, "int chosen(void);\nint chosen(void) { return 10; }\n")
     student = grade.shown_to_student(graded)
-    kinds = [[test["visibility"] for test in grade.gradescope([graded], *args)["tests"]] for args in ((), ("after_published",))]
-    with contextlib.redirect_stdout(io.StringIO()) as table:
-        grade.show(student)
-    right = (kinds == [["visible", "visible", "hidden"], ["visible", "visible", "after_published"]] and "nothing" not in table.getvalue()
-             and "and 1 hidden" in table.getvalue() and len(student["tests"]) == 2 and len(graded["tests"]) == 3)
-    return None if right else f"{kinds} {table.getvalue()}"
+    kinds = [[test["visibility"] for test in adapt.gradescope([graded], *args)["tests"]] for args in ((), ("after_published",))]
+    table = grade.marks.shown(student)
+    right = (kinds == [["visible", "visible", "hidden"], ["visible", "visible", "after_published"]] and "nothing" not in table
+             and "and 1 hidden" in table and len(student["tests"]) == 2 and len(graded["tests"]) == 3)
+    return None if right else f"{kinds} {table}"
 
 
 def source(before, inside):
@@ -297,7 +301,7 @@ def attack(grade, build, before, inside, words, every):
     for test in graded["tests"]:
         if not every and test["name"] != "add_broadcast":
             continue
-        said = grade.told(test)
+        said = grade.marks.told(test)
         if test["passed"] != (words is None) or (words or "") not in said:
             wrong.append(f"{test['name']}, {'passed' if test['passed'] else 'failed'}: {said[:500]}")
         if "root:" in said or "daemon" in said:
@@ -315,31 +319,36 @@ def command(folder, code, words, *args):
     return None if right else f"exit status {done.returncode}, not {code}: {said[:1000]}"
 
 
+def results_of(path):
+    """What Gradescope reads, of a file of gradings."""
+    return adapt.gradescope(adapt.read_gradings(path))
+
+
 def with_json(folder):
-    """Marks in results.json are those that are printed; what was there before is replaced."""
+    """Marks in the file are those that are printed; what was there before is replaced."""
     with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "results.json"
+        path = Path(place) / "grading.json"
         path.write_text("old")
         said = command(folder, 0, "10/10", "1", SOLUTION, "--json", path)
-        results = json.loads(path.read_text())
+        results = results_of(path)
         stub = command(folder, 1, " 0/10", "1", "--json", path)
-        none = json.loads(path.read_text())
+        none = results_of(path)
         left = [name.name for name in Path(place).iterdir()]
     total = lambda r, key: sum(test[key] for test in r["tests"])
     marks = lambda r: (r["score"], total(r, "score"), total(r, "max_score"), {test["status"] for test in r["tests"]})
-    if marks(results) != (10, 10, 10, {"passed"}) or marks(none) != (0, 0, 10, {"failed"}) or left != ["results.json"]:
+    if marks(results) != (10, 10, 10, {"passed"}) or marks(none) != (0, 0, 10, {"failed"}) or left != ["grading.json"]:
         return f"{results} {none} {left}"
     return said or stub
 
 
 def handed_in(folder, make, words, code=2):
-    """Whatever is handed in, results.json says why it gets no points; `make` makes it in a folder and returns what is graded."""
+    """Whatever is handed in, the file says why it gets no points; `make` makes it in a folder and returns what is graded."""
     with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "results.json"
+        path = Path(place) / "grading.json"
         there = Path(place) / "submission"
         there.mkdir()
         said = command(folder, code, words, "1", make(there), "--json", path)
-        results = json.loads(path.read_text()) if path.exists() else {"tests": []}
+        results = results_of(path) if path.exists() else {"tests": []}
         told = [test["output"] for test in results["tests"]]
     if said:
         return said
@@ -380,14 +389,14 @@ def in_a_folder(folder):
 def seeds(folder):
     """Another seed is another set of inputs; it is told, and gives the same again."""
     with tempfile.TemporaryDirectory() as place:
-        wrong, path = Path(place) / "wrong.c", Path(place) / "results.json"
+        wrong, path = Path(place) / "wrong.c", Path(place) / "grading.json"
         wrong.write_text(SOLUTION.read_text().replace(ADD, ADD + "printf(\"%a\", ct_numel(call->in[0]) ? *ct_data_f64(call->in[0]) : 0);"
                                                       "if (ct_ndim(call->in[0]) == 2) return NULL;\n").replace("#include", "#include <stdio.h>\n#include", 1))
         told = []
         for seed in ("1", "2", "2", "random"):
             run = subprocess.run([GRADE, "--build", str(folder), "1", wrong, "--seed", seed, "--json", path], capture_output=True, text=True,
                                  timeout=1200)
-            results = json.loads(path.read_text())
+            results = results_of(path)
             used = results["extra_data"]["seed"]
             if seed != "1" and (f"with SEED={used}\n" not in run.stdout or f"SEED={used}" not in results["output"]):
                 return f"the seed is not told: {run.stdout} {results['output']}"
@@ -441,11 +450,9 @@ def practice(grade, build):
     of_dynamic = grade.Build(build.folder)
     of_dynamic.has_static_libc = False
     graded = grade.grade(grade.exercises("01")[0], of_dynamic, SOLUTION, 10, 1024)
-    with contextlib.redirect_stdout(io.StringIO()) as table:
-        grade.show(graded)
-    told = "not sealed: for practice"
-    right = graded["score"] == 10 and told in table.getvalue() and told in grade.gradescope([graded])["output"]
-    return None if right else f"{graded} {table.getvalue()}"
+    table, told = grade.marks.shown(graded), "not sealed: for practice"
+    right = graded["score"] == 10 and told in table and told in adapt.gradescope([graded])["output"]
+    return None if right else f"{graded} {table}"
 
 
 def json_not_written(folder, path, words):
@@ -482,9 +489,9 @@ def tasks(grade, without_rules, build):
     yield "grade: a hint", lambda: hinted(grade, build)
     yield "grade: one mistake, shown once", lambda: shown_once(grade, build)
     folder = build.folder
-    yield "grade: results.json", lambda: with_json(folder)
-    yield "grade: no folder for results.json", lambda: json_not_written(folder, "{place}/none/results.json", "grade: cannot write")
-    yield "grade: a folder for results.json", lambda: json_not_written(folder, "{place}", "grade: cannot write")
+    yield "grade: the file of gradings", lambda: with_json(folder)
+    yield "grade: no folder for the gradings", lambda: json_not_written(folder, "{place}/none/grading.json", "grade: cannot write")
+    yield "grade: a folder for the gradings", lambda: json_not_written(folder, "{place}", "grade: cannot write")
     yield "grade: a full disk", lambda: json_not_written(folder, "/dev/full", "grade: cannot write /dev/full: No space left")
     yield "grade: standard output is full", lambda: full_output(folder)
     yield "grade: an unknown exercise", lambda: command(folder, 2, "grade: there is no exercise 99; there are: 01_broadcasting, 02", "99")
