@@ -114,6 +114,11 @@ mutate: mutants-listed $(STATIC) $(TESTS) $(BUILD)/mutation/venv/ready \
 prose: ## count phrases that make comments and pages hard to read; see tests/prose
 	@tests/prose
 
+# PRIVATE_DATA names a folder of others' texts, which stays outside of the repository.
+no-copies: ## PRIVATE_DATA=DIR: fail if a committed file holds 200 consecutive bytes of DIR
+	@[ -d "$(PRIVATE_DATA)" ] || { echo "usage: make no-copies PRIVATE_DATA=DIR"; exit 2; }
+	@tests/no_copies "$(PRIVATE_DATA)"
+
 layers: $(STATIC) $(SHARED) \
     ## fail on an include, a circle of calls or a global name that the architecture does not allow
 	@tests/layers $(OBJ)
@@ -133,4 +138,4 @@ headers: $(BUILD)/flags \
 	done
 	@! command -v c++ >/dev/null || c++ -std=c++20 -Wall -Werror -Iinclude -fsyntax-only -x c++ examples/mha.c
 	@echo "headers: each compiles alone"
-.PHONY: test-torch test-models golden asan ubsan tsan coverage build-suite run-suite kill valgrind mutants-listed mutate layers headers
+.PHONY: test-torch test-models golden asan ubsan tsan coverage build-suite run-suite kill valgrind mutants-listed mutate no-copies layers headers
