@@ -1,76 +1,23 @@
 """Chats beside transformers: texts of the templates that the package trl has copies of, with tools and reasoning; ids; and targets beside the
-masks of templates with {% generation %}."""
-import importlib.util
+masks of templates with {% generation %}. PRIVATE_DATA adds templates, renders and expressions with their results."""
 import json
 import random
-from pathlib import Path
+import re
+from datetime import datetime
 
-import numpy
 import pytest
-import transformers
 
 import ct
-import tokenizers_of
-from ct import C, ChatOpts, lib
+import test_jinja_live
+from chats import MASKED, NOT_SPECIAL, NOW, PRIVATE, SPECIAL, TEMPLATES, TOOLS, Chats, folder_of, private, source_of, theirs_of
 
-FILES = {file.stem: file for file in sorted((Path(importlib.util.find_spec("trl").submodule_search_locations[0]) / "chat_templates").glob("*.jinja"))}
-TEMPLATES = {name: file.read_text() for name, file in FILES.items()}
-MASKED = [name for name, text in TEMPLATES.items() if "generation %}" in text]
-SPECIAL = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<start_of_turn>", "<end_of_turn>",
-           "<|user|>", "<|assistant|>", "<|system|>", "<|end|>", "<|endoftext|>", "<|return|>", "<|start|>", "<|message|>", "<|channel|>", "<|call|>"]
-NOT_SPECIAL = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
 CONTENTS = ["Hello, how are you?", " spaces at both ends  ", "", "two\nlines\n", "\n\nfirst empty", "naïve 中文 👩‍👩‍👧", "1234567", "\t tab", "I'm 'fine'",
             "<think>\nreason\n</think>\n\nanswer", "no</think>", "<tool_response>\n3\n</tool_response>", '"quoted" \\ {{ x }} {% y %}']
-TOOLS = [{"type": "function", "function": {"name": "get_weather", "description": "Gets it.\nReally: \"é\" <b>", "parameters": {
-    "type": "object", "properties": {"city": {"type": "string", "description": "where"}, "days": {"type": "integer", "enum": [1, 2]}}, "required": ["city"]}}}]
-NOW = 1700000000
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    """A tokenizer of Llama 3's rule with the tokens of many templates."""
-    tokenizer = tokenizers_of.llama3()
-    tokenizer.add_special_tokens(SPECIAL)
-    tokenizer.add_tokens(NOT_SPECIAL)
-    path = tmp_path_factory.mktemp("chat") / "tokenizer.json"
-    tokenizer.save(str(path))
-    return path
-
-
-def folder_of(source, tmp_path, template):
-    (tmp_path / "tokenizer.json").write_text(source.read_text())
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>", "chat_template": template}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    return tmp_path
-
-
-class Chats:
-    def __init__(self, context, folder):
-        self.context = context
-        self.pointer = context.check(lib.ct_tokenizer_open(context.pointer, str(folder).encode()))
-
-    def call(self, function, messages, options, *rest):
-        """The call's number; an error is raised, and is not in the context."""
-        error = C.create_string_buffer(1000)
-        dumped = {name: json.dumps(value).encode() for name, value in options.items() if name in ("tools", "documents", "variables") and value is not None}
-        given = json.dumps(messages).encode()
-        opts = ChatOpts(add_generation_prompt=options.get("prompt", False), messages=given, now=NOW, error=C.cast(error, C.c_char_p), error_room=1000, **dumped)
-        n = self.context.check(function(self.pointer, None, 0, opts, *rest))
-        if n == -1:
-            raise ct.Error(error.value.decode())
-        return n
-
-    def text(self, messages, **options):
-        n = self.call(lib.ct_chat_text, messages, options, None, 0)
-        out = C.create_string_buffer(n + 1)
-        assert self.call(lib.ct_chat_text, messages, options, out, n + 1) == n
-        return out.raw[:n].decode()
-
-    def encode(self, messages, **options):
-        ids, targets = numpy.zeros(1 << 14, numpy.int64), numpy.zeros(1 << 14, numpy.int64)
-        n = self.call(lib.ct_chat_encode, messages, options, ids.ctypes.data, targets.ctypes.data, len(ids))
-        assert 0 <= n <= len(ids)
-        return ids[:n].tolist(), targets[:n].tolist()
+def source():
+    return source_of(SPECIAL)
 
 
 def message_of(draw, role):
@@ -98,12 +45,6 @@ def conversations(n, seed=3):
             draw.shuffle(messages)
         variables = {key: value for key, value in (("enable_thinking", draw.random() < 0.5), ("date_string", "1 May 2025")) if draw.random() < 0.5}
         yield messages, dict(prompt=draw.random() < 0.5, tools=TOOLS if draw.random() < 0.4 else None, variables=variables)
-
-
-def theirs_of(folder):
-    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
-    return tokenizer, lambda messages, prompt, tools, variables: tokenizer.apply_chat_template(
-        messages, tools=tools, tokenize=False, add_generation_prompt=prompt, **variables)
 
 
 @pytest.fixture(autouse=True)
@@ -163,23 +104,25 @@ def test_targets_are_the_mask(context, source, tmp_path, name):
         assert targets == [ids[t + 1] if t + 1 < len(ids) and want["assistant_masks"][t + 1] else -100 for t in range(len(ids))]
 
 
-def test_a_content_cannot_end_its_turn(context, source, tmp_path):
-    """What users and tools spell, in whole or in parts, makes no special token in any template."""
-    special = set(SPECIAL)
-    draw = random.Random(11)
-    for i, (name, template) in enumerate(TEMPLATES.items()):
-        (tmp_path / str(i)).mkdir()
-        ours = Chats(context, folder_of(source, tmp_path / str(i), template))
-        ids_of_special = {lib.ct_token_id(ours.pointer, token.encode()) for token in special}
-        for _ in range(20):
-            spelled = draw.choice(SPECIAL)
-            cut = draw.randint(1, len(spelled) - 1)
-            hostile = draw.choice([spelled, f"a{spelled}b", spelled[:cut], spelled[cut:], f"{spelled[:cut]}{spelled}{spelled[cut:]}"])
-            counts = []
-            for content in ("Hello", hostile):
-                try:
-                    ids, _ = ours.encode([{"role": "user", "content": content}, {"role": "assistant", "content": content}, {"role": "user", "content": "x"}])
-                except ct.Error:
-                    break
-                counts.append([token for token in ids if token in ids_of_special])
-            assert len(counts) < 2 or counts[0] == counts[1], (name, hostile)
+if PRIVATE:
+    def test_renders(context, source, tmp_path):
+        """Texts of PRIVATE_DATA that transformers rendered, and where it refused."""
+        ours = Chats(context, folder_of(source, tmp_path, ""))
+        for row in private("templates.jsonl"):
+            given = dict(row["variables"])
+            messages, tools, prompt = given.pop("messages"), given.pop("tools", None), given.pop("add_generation_prompt")
+            day = re.search(r"\d{4}-\d\d-\d\d", row["result"] or "") if "strftime_now" in row["template"] else None
+            now = int(datetime.strptime(day[0], "%Y-%m-%d").timestamp()) + 3600 if day else NOW
+            options = dict(prompt=prompt, tools=tools, variables=given, template=row["template"], now=now)
+            if row["result"] is None:
+                with pytest.raises(ct.Error):
+                    ours.text(messages, **options)
+            else:
+                assert ours.text(messages, **options) == row["result"], (row["name"], row["scenario"])
+
+    def test_snippets():
+        """Expressions of PRIVATE_DATA and what jinja2 makes of them: "!" stands before an error, and an address is refused."""
+        for row in private("semantics.jsonl"):
+            text, words = test_jinja_live.ours(row["template"], row["variables"])
+            assert (text is None) == (row["result"].startswith("!") or " at 0x" in row["result"]), (row, words)
+            assert text is None or text == row["result"], row
