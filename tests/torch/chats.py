@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 import ct
 import tokenizers_of
-from ct import C, ChatOpts, lib
+from ct import ROOT, C, ChatOpts, lib
 
 PRIVATE = os.environ.get("PRIVATE_DATA") and Path(os.environ["PRIVATE_DATA"]) / "chat"
 TRL = {file.stem: file.read_text() for file in sorted((Path(importlib.util.find_spec("trl").submodule_search_locations[0]) / "chat_templates").glob("*.jinja"))}
@@ -54,9 +54,11 @@ def source_of(special):
     return tokenizer.to_str()
 
 
-def folder_of(source, tmp_path, template):
-    """A folder with the text of a tokenizer.json and a chat template."""
+def folder_of(source, tmp_path, template, ends=()):
+    """A folder with the text of a tokenizer.json, a chat template, and ids that end a turn."""
     tmp_path.mkdir(exist_ok=True)
+    if ends:
+        (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": list(ends)}))
     (tmp_path / "tokenizer.json").write_text(source)
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>", "chat_template": template}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
