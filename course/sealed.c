@@ -191,22 +191,22 @@ static ct_tensor *guarded_tensor(ct_context *of, const char *name, ct_dtype dtyp
     return ct_reshape(ct_narrow(base, 0, guard, n), shape);
 }
 
-static double *guarded_array(const char *name, message *in, int64_t *n, bool constant) {
+void *sealed_items(const char *name, message *in, size_t element, bool constant, int64_t *n) {
     size_t bytes;
     const void *data = get_bytes(in, &bytes);
-    guarded *array = guarded_new(name, sizeof(double), constant);
+    guarded *array = guarded_new(name, element, constant);
     array->memory = malloc(bytes + 2 * GUARD);
-    if (!array->memory || bytes % sizeof(double)) sealed_give_up();
+    if (!array->memory || bytes % element) sealed_give_up();
     if (bytes) memcpy((unsigned char *)array->memory + GUARD, data, bytes);
     guarded_set(array, array->memory, bytes);
-    *n = (int64_t)(bytes / sizeof(double));
-    return (double *)(void *)array->data;
+    *n = (int64_t)(bytes / element);
+    return array->data;
 }
 const double *sealed_input(const char *name, message *in, int64_t *n) {
-    return guarded_array(name, in, n, true);
+    return sealed_items(name, in, sizeof(double), true, n);
 }
 double *sealed_array(const char *name, message *in, int64_t *n) {
-    return guarded_array(name, in, n, false);
+    return sealed_items(name, in, sizeof(double), false, n);
 }
 
 /* Ends the arrays of a call. */

@@ -31,6 +31,8 @@ extern const sealed_function sealed_functions[];
  * function may only read an input; *n is the number of its numbers. */
 const double *sealed_input(const char *name, message *in, int64_t *n);
 double *sealed_array(const char *name, message *in, int64_t *n);
+/* Of elements of any size, which the student's function may write to unless they are constant. */
+void *sealed_items(const char *name, message *in, size_t element, bool constant, int64_t *n);
 
 /* Calls back: sends `back`, a name and arguments, and returns what the judge answers. The answer is
  * read at once: the next call of this function replaces it. */

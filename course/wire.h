@@ -163,13 +163,16 @@ static inline char *get_text(message *m, char *text, size_t room) {
     text[size] = 0;
     return text;
 }
-/* Copies exactly n numbers; false, and no number is written: there are not as many. */
-static inline bool get_array(message *m, double *x, int64_t n) {
+/* Copies exactly so many bytes; false, and nothing is written: there are not as many. */
+static inline bool get_items(message *m, void *x, size_t bytes) {
     size_t size;
     const void *data = get_bytes(m, &size);
-    if (!data || size != (size_t)n * sizeof *x) m->broken = true;
+    if (!data || size != bytes) m->broken = true;
     else if (size) memcpy(x, data, size);
     return !m->broken;
+}
+static inline bool get_array(message *m, double *x, int64_t n) {
+    return get_items(m, x, (size_t)n * sizeof *x);
 }
 
 /* The head of a tensor, and its elements, which lie in the message; `data` is NULL for nothing. */
