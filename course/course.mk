@@ -21,10 +21,11 @@ EX ?= all
 course: $(STATIC) $(COURSE) ## what grading needs, built
 grade: course \
     ## grade exercises of course/: EX=05, all without it; \
-    FILE=a submission elsewhere, JSON=grading.json, SEED=7; ALL=DIR CSV=marks.csv
+    FILE=a submission elsewhere, REPORT=report.html, JSON=grading.json, SEED=7; ALL=DIR CSV=marks.csv FEEDBACK=DIR
 	@command -v python3 >/dev/null || { echo "make grade needs python3"; exit 2; }
 	@course/grade --build $(BUILD) $(if $(JSON),--json '$(JSON)') $(if $(SEED),--seed '$(SEED)') \
-	    $(if $(ALL),--all '$(ALL)') $(if $(CSV),--csv '$(CSV)') $(EX) $(if $(FILE),'$(FILE)') || [ $$? -eq 1 ]
+	    $(if $(ALL),--all '$(ALL)') $(if $(CSV),--csv '$(CSV)') $(if $(FEEDBACK),--feedback '$(FEEDBACK)') \
+	    $(if $(REPORT),--report '$(REPORT)') $(EX) $(if $(FILE),'$(FILE)') || [ $$? -eq 1 ]
 handout: course ## the course for students, without solutions, in build/cotangent-course.tar.gz
 	@course/kit handout --build $(BUILD)
 autograder: course ## an exercise for Gradescope, EX=05, in build/autograder-05_....zip

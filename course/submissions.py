@@ -1,17 +1,22 @@
 """Grades a folder of submissions: `grade --all DIR --csv marks.csv`; README.md says what may lie in it.
 
 No submission can harm another: each is compiled in a folder of its own, each of its tests is a process group of its own behind the
-seal, and an error that nobody has thought of is a line of the list, too. The list is replaced, whole, whenever a submission is done."""
+seal, and an error that nobody has thought of is a line of the list, too. The list is replaced, whole, whenever a submission is done, and
+the file of gradings gets a line, from which the same command goes on after an interruption."""
 import collections
 import concurrent.futures
+import contextlib
 import csv
 import io
+import json
 import os
 import re
 import traceback
 from pathlib import Path
 
-from marks import Trouble, printable, write_whole
+import alike
+import page
+from marks import Trouble, lines_of, printable, shown_to_student, write_whole
 
 # One file to grade. `path` is what is graded: a file, or the folder of an exercise.c. If `why` is a sentence there is nothing to grade.
 Submission = collections.namedtuple("Submission", "name exercise path why")
@@ -86,12 +91,13 @@ def in_folder(name, folder, exercises, known):
 
 
 def found_in(folder, exercises, known, but):
-    """All submissions of a folder, in the order of their names; `but` is the list itself."""
+    """All submissions of a folder, in the order of their names; `but` are the files and folders that are written."""
     try:
         entries = sorted(Path(folder).iterdir())
     except OSError as error:
         raise Trouble(f"cannot read {folder}: {error.strerror}") from None
-    entries = [e for e in entries if not e.name.startswith(".") and e.name != "__MACOSX" and not (but and e.absolute() == Path(but).absolute())]
+    written = {Path(path).absolute() for path in but if path}
+    entries = [e for e in entries if not e.name.startswith(".") and e.name != "__MACOSX" and e.absolute() not in written]
     stems = collections.Counter(e.stem if e.suffix == ".c" else e.name for e in entries)
     only = exercises[0] if len(exercises) == 1 else None
     for entry in entries:
@@ -168,6 +174,111 @@ class Marks:
         mean = sum(marks["score"] for marks in graded) / max(1, len(graded))
         return f"{len(graded)} of {len(self.submissions)} graded, {full} with full marks, {mean:.2f} points on average"
 
+    def mistakes(self, most=25):
+        """How many submissions have each mistake, the most frequent first."""
+        counts = collections.Counter()
+        for marks in self.done.values():
+            if not isinstance(marks, str):
+                counts.update({(marks["exercise"], clean(test["word"], 120)) for test in marks["tests"] if not test["passed"]})
+        several = len(self.exercises) > 1
+        lines = [f"  {count:4}  {exercise[:2] + '  ' if several else ''}{word}" for (exercise, word), count in counts.most_common(most)]
+        return lines + [f"  and {len(counts) - most} others"] * (len(counts) > most)
+
+
+# ---- gradings that are kept, and pages ----
+
+class Kept:
+    """The file of gradings of a class: a line for each, written at once. `key(submission)` says what a grading depends on: one that is in the
+    file with the same key is not made again."""
+
+    def __init__(self, path, submissions, key):
+        self.path, self.keys = path, {number: key(submission) for number, submission in enumerate(submissions) if path and submission.exercise}
+        self.submissions, self.before = submissions, {}
+        if not path:
+            return
+        known = {(kept.get("name"), kept["exercise"]): kept for kept in whole_lines(path)}
+        for number, submission in enumerate(submissions):
+            kept = submission.exercise and known.get((submission.name, submission.exercise.name))
+            if kept and kept.get("key") == self.keys[number]:
+                self.before[number] = kept
+        write_whole(path, lines_of(self.before.values()))
+
+    def add(self, number, graded):
+        """The grading as it is in the file."""
+        if not self.path or isinstance(graded, str):
+            return graded
+        graded = {"name": self.submissions[number].name, "key": self.keys[number], **graded}
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(lines_of([graded]))
+            file.flush()
+            os.fsync(file.fileno())
+        return graded
+
+
+def whole_lines(path):
+    """The gradings of a file whose last line may have been cut short."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise Trouble(f"cannot read {path}: {error.strerror}") from None
+    if text and text[:1] != b"{":
+        raise Trouble(f"{path} is no file of gradings, and would be replaced")
+    with_end = text[:text.rfind(b"\n") + 1]
+    try:
+        return [json.loads(line) for line in with_end.splitlines()]
+    except ValueError:
+        raise Trouble(f"{path} is no file of gradings, and would be replaced") from None
+
+
+class Pages:
+    """A page for each student, in a folder."""
+
+    def __init__(self, folder, marks):
+        self.folder, self.marks, taken = folder and Path(folder), marks, set()
+        if not folder:
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Trouble(f"cannot make {folder}: {error.strerror}") from None
+        self.numbers = collections.defaultdict(list)
+        for number, submission in enumerate(marks.submissions):
+            self.numbers[submission.name].append(number)
+        self.files = {name: page.file_name(name, taken) for name in self.numbers}
+
+    def write(self, name):
+        if not self.folder:
+            return
+        graded = [self.marks.done.get(number, "") for number in self.numbers[name]]
+        graded = [shown_to_student(one) for one in graded if not isinstance(one, str)]
+        if graded:
+            write_whole(self.folder / self.files[name], page.page(name, graded))
+
+
+def texts_of(submissions, exercise, read):
+    """The programs of an exercise."""
+    found = {}
+    for submission in submissions:
+        if submission.exercise is exercise and not submission.why:
+            with contextlib.suppress(Trouble):
+                found[submission.name] = read(submission.path).decode("utf-8", "replace")
+    return found
+
+
+def tell_likeness(submissions, exercises, read):
+    """Which programs of a class are alike. It is printed, and nothing depends on it."""
+    for exercise in exercises:
+        solution = exercise.folder.parent / "tests" / exercise.name / "solution.c"
+        lines = alike.said(texts_of(submissions, exercise, read), solution.read_text() if solution.exists() else None,
+                           (exercise.folder / "exercise.c").read_text(), exercise.allowed | exercise.defines)
+        if lines:
+            print(f"\nprograms of {exercise.name} that are alike (no marks depend on it: look at them):", *lines, sep="\n")
+
+
+# ---- a class ----
 
 def attempt(submission, one):
     """The marks, or why there are none: of any error, as others are still to be graded."""
@@ -179,19 +290,30 @@ def attempt(submission, one):
         return f"not graded: {clean(traceback.format_exc(limit=-1).splitlines()[-1])}"
 
 
-def grade_all(found, exercises, build, one, stop, jobs, path):
+def grade_all(found, exercises, build, one, stop, kept, args):
     """Grades what was found with `one(submission)`, which `stop()` ends. 0: all got marks, however many."""
-    marks = Marks(path, found, exercises, build)
+    marks = Marks(args.csv, found, exercises, build)
+    pages = Pages(args.feedback, marks)
+    marks.done.update(kept.before)
     marks.write()
-    pool = concurrent.futures.ThreadPoolExecutor(jobs)
+    for name in {found[number].name for number in kept.before}:
+        pages.write(name)
+    if kept.before:
+        print(f"{len(kept.before)} of {len(found)} were graded before: {args.json} has them\n")
+    pool = concurrent.futures.ThreadPoolExecutor(args.jobs)
     try:
-        futures = {pool.submit(attempt, submission, one): number for number, submission in enumerate(found)}
+        futures = {pool.submit(attempt, submission, one): number for number, submission in enumerate(found) if number not in kept.before}
         for future in concurrent.futures.as_completed(futures):
-            marks.done[futures[future]] = future.result()
+            number = futures[future]
+            marks.done[number] = kept.add(number, future.result())
             marks.write()
-            print(marks.line(futures[future]), flush=True)
+            pages.write(found[number].name)
+            print(marks.line(number), flush=True)
     finally:
         stop()  # nothing runs, unless this is an interruption or the list cannot be written
         pool.shutdown(cancel_futures=True)
-    print(f"\n{marks.summary()}" + (f"; {path}" if path else ""))
+    print(f"\n{marks.summary()}" + (f"; {args.csv}" if args.csv else ""))
+    mistakes = marks.mistakes()
+    if mistakes:
+        print("\nhow many have each mistake:", *mistakes, sep="\n")
     return 2 if any(isinstance(m, str) for m in marks.done.values()) else 0

@@ -1,5 +1,8 @@
 """A class: folders of submissions, in which no submission may harm another."""
 import csv
+import html.parser
+import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -135,14 +138,144 @@ def refused(build):
         folder = Path(place) / "class"
         folder.mkdir()
         for words, args in (("there is no submission in", ["1", "--all", folder]), ("cannot read", ["1", "--all", Path(place) / "none"]),
-                            ("--csv goes with --all", ["1", "--csv", "x"]), ("goes with neither", ["1", "--all", folder, "--json", "x"])):
+                            ("--csv and --feedback go with --all", ["1", "--csv", "x"]),
+                            ("goes with neither", ["1", "--all", folder, "--report", "x"]),):
             done = subprocess.run([GRADE, "--build", str(build.folder), *args], capture_output=True, text=True, timeout=600)
             if done.returncode != 2 or words not in done.stderr or "Traceback" in done.stderr:
                 return f"{words}: {done.returncode} {done.stdout} {done.stderr}"
         shutil.copy(HERE / "01_broadcasting/solution.c", folder / "ada.c")
         done = subprocess.run([GRADE, "--build", str(build.folder), "1", "--all", folder, "--csv", Path(place) / "none/marks.csv"], capture_output=True,
                               text=True, timeout=600)
-    return None if done.returncode == 2 and "cannot write" in done.stderr and "10/10" not in done.stdout else f"{done.stdout} {done.stderr}"
+        if done.returncode != 2 or "cannot write" not in done.stderr or "10/10" in done.stdout:
+            return f"{done.stdout} {done.stderr}"
+        letter = Path(place) / "letter"
+        letter.write_text("Dear Ada,\n")
+        done = subprocess.run([GRADE, "--build", str(build.folder), "1", "--all", folder, "--json", letter], capture_output=True, text=True, timeout=600)
+        kept = letter.read_text() == "Dear Ada,\n"
+    return None if done.returncode == 2 and kept and "is no file of gradings" in done.stderr else f"{kept} {done.stdout} {done.stderr}"
+
+
+def goes_on(build):
+    """The same command grades only what is not in its file: what is new, changed, or was cut short; with the seed that was drawn first."""
+    with tempfile.TemporaryDirectory() as place:
+        folder, gradings, marks = Path(place) / "class", Path(place) / "gradings.json", Path(place) / "marks.csv"
+        lay_out(folder, [("ada.c", SOLUTION), ("bob.c", SOLUTION), ("cy.c", SOLUTION), ("dan.c", mistaken("return NULL;"))])
+        said = []
+        for run in range(3):
+            done = subprocess.run([GRADE, "--build", str(build.folder), "1", "--all", folder, "--csv", marks, "--json", gradings, "--seed", "random",
+                                   "--jobs", "1"], capture_output=True, text=True, timeout=600)
+            said.append([line.split()[0] for line in done.stdout.splitlines() if " 10/10  " in line or "/10  " in line])
+            lines = gradings.read_text().splitlines()
+            seeds = {json.loads(line)["seed"] for line in lines}
+            rows = [(row["name"], row["points"]) for row in listed(marks)]
+            if done.returncode or len(lines) != 4 or len(seeds) != 1 or (run and seeds != first):
+                return f"{run}: {done.returncode} {lines} {done.stdout} {done.stderr}"
+            first = seeds
+            if run == 0:
+                last = json.loads(lines[-1])["name"]
+                gradings.write_text("\n".join(lines[:-1]) + "\n" + lines[-1][:100])
+                (folder / "bob.c").write_text(mistaken("return NULL;"))
+    right = said == [["ada", "bob", "cy", "dan"], ["bob", "dan"], []] and last == "dan" and rows == [("ada", "10"), ("bob", "7"), ("cy", "10"), ("dan", "7")]
+    return None if right else f"{said} {last} {rows}"
+
+
+class Tags(html.parser.HTMLParser):
+    """The tags of a page, balanced, with their attributes, and its text."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.seen, self.attributes, self.text, self.wrong = [], set(), set(), "", []
+        self.feed(page)
+        self.wrong += self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.seen.add(tag)
+        self.attributes.update(name for name, _ in attributes)
+        self.wrong += [value for _, value in attributes if "://" in (value or "")]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+    def handle_data(self, data):
+        self.text += data
+
+
+PLAIN = {"html", "head", "meta", "title", "style", "body", "p", "h1", "h2", "table", "tr", "td", "th", "pre", "figure", "figcaption", "svg", "rect", "text"}
+HARMLESS = {"lang", "charset", "http-equiv", "content", "name", "class", "style", "width", "height", "viewbox", "role", "x", "y", "text-anchor"}
+OUTPUT = "</pre></style><script>alert(1)</script><img src=http://example.org/x onerror=alert(1)>&amp;"
+
+
+def feedback(build):
+    """A page for each student: a picture of what is wrong, nothing of another's, and of a hostile name or output only the text."""
+    names = ["<img src=x onerror=alert(1)>", "ada", "ADA", "a..b", "&quot;\"'"]
+    wrong = SOLUTION.replace("1 - y * y", "1 + y * y").replace(NEURON, NEURON + f"puts({json.dumps(OUTPUT)});\n")
+    with tempfile.TemporaryDirectory() as place:
+        folder, pages = Path(place) / "class", Path(place) / "pages"
+        lay_out(folder, [(f"{name}.c", "#include <stdio.h>\n" + wrong if name != "ada" else SOLUTION) for name in names])
+        done = subprocess.run([GRADE, "--build", str(build.folder), "1", "--all", folder, "--feedback", pages], capture_output=True, text=True, timeout=600)
+        found = {path.name: path.read_text("utf-8") for path in pages.iterdir()}
+        report = Path(place) / "report.html"
+        subprocess.run([GRADE, "--build", str(build.folder), "1", folder / "ADA.c", "--report", report], capture_output=True, timeout=600)
+        found["report"] = report.read_text("utf-8")
+    if done.returncode or len(found) != len(names) + 1 or "ada.html" not in {name.lower() for name in found}:
+        return f"{done.returncode} {sorted(found)} {done.stderr}"
+    for name, text in found.items():
+        tags, full = Tags(text), "10/10" in text
+        shown = [words in tags.text for words in (OUTPUT, "1 + y^2 is written for 1 - y^2", "neuron_by_hand")]
+        if tags.wrong or not tags.seen <= PLAIN or not tags.attributes <= HARMLESS or shown != [not full, not full, True]:
+            return f"{name}: {tags.wrong} {tags.seen - PLAIN} {tags.attributes - HARMLESS} {shown}"
+        if not full and ("svg" not in tags.seen or "must be" not in tags.text):
+            return f"{name}: no picture"
+    named = [Tags(text).text for text in found.values()]
+    return None if sum(names[0] in text for text in named) == 1 else f"{named}"
+
+
+def counted(build):
+    """After a class: how many have each mistake."""
+    with tempfile.TemporaryDirectory() as place:
+        lay_out(Path(place), [(f"{n}.c", SOLUTION.replace("1 - y * y", "1 + y * y")) for n in range(3)] + [("x.c", "int"), ("ada.c", SOLUTION)])
+        done = subprocess.run([GRADE, "--build", str(build.folder), "1", "--all", place], capture_output=True, text=True, timeout=600)
+    listed = done.stdout.split("how many have each mistake:\n")[-1].split("\n\n")[0].splitlines()
+    return None if listed == ["     3  1 + y^2 is written for 1 - y^2", "     1  does not compile"] else f"{done.stdout}"
+
+
+def likeness(build):
+    """A copy with other names, constants, comments and brackets, whose functions stand in another order, is like its original; a program that was
+    written apart is not. Nothing of this changes a mark."""
+    known = set("ct_tensor ct_call ct_context ct_fail ct_zeros ct_numel forward backward".split())
+    loop = "static void {name}(double *{a}, const double *{b}, int64_t n) {{\n    for (int64_t {i} = 0; {i} < n; {i}++) {a}[{i}] {op} {b}[{i}] * {c} + {a}[0];\n}}\n"
+    one = "".join(loop.format(name=f"f{n}", a="out", b="in", i="i", op=op, c=n) for n, op in enumerate(("=", "+=", "-=", "*=", "/=")))
+    other = "".join(loop.format(name=f"helper{n}", a="result", b="x", i="row", op=op, c=f"{n}.5").replace("const ", "").replace("\n    for", " /* a */ for")
+                    .replace(")\n", ") {\n").replace(";\n}", "; }\n}") for n, op in enumerate(("/=", "*=", "-=", "+=", "=")))
+    apart = """static double dot(const double *a, const double *b, int64_t n) {
+    double sum = 0;
+    while (n-- > 0) sum += *a++ * *b++;
+    return sum;
+}
+static void rows(double *y, const double *x, int64_t n, int64_t m) {
+    double *end = y + n;
+    do { *y = sqrt(dot(x, x, m)) > 1 ? 1 / *y : exp(-*y), x += m; } while (++y < end);
+    if (m == 0) memset(y - n, 0, n * sizeof *y);
+}
+"""
+    alike = grade_module("alike")
+    said = alike.said({"ada": one, "bob": other, "cy": apart}, None, "", known)
+    solved = alike.said({"bob": other, "cy": apart}, one, "", known)
+    # exercise 15: a stub that is nearly all of the program
+    same = alike.said({"ada": one + apart, "bob": one + apart}, None, one + apart.replace("n-- > 0", "--n > 0"), known)
+    right = (len(said) == 2 and said[0].endswith("%  ada, bob") and int(said[0].split("%")[0]) >= 90 and not same
+             and len(solved) == 2 and solved[0].endswith("%  bob, the published solution"))
+    return None if right else f"{said} {solved} {same}"
+
+
+def grade_module(name):
+    spec = importlib.util.spec_from_file_location(name, GRADE.parent / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def tasks(build):
@@ -151,3 +284,7 @@ def tasks(build):
     yield "class: interrupted", lambda: interrupted(build, signal.SIGINT)
     yield "class: ended", lambda: interrupted(build, signal.SIGTERM)
     yield "class: what is asked for wrongly", lambda: refused(build)
+    yield "class: goes on", lambda: goes_on(build)
+    yield "class: pages", lambda: feedback(build)
+    yield "class: counts of mistakes", lambda: counted(build)
+    yield "class: likeness", lambda: likeness(build)

@@ -404,6 +404,18 @@ def seeds(folder):
     return None if told[1] == told[2] and len({str(t) for t in told}) == 3 else f"{told}"
 
 
+def late(grade, build):
+    """After two tests that ran out of time each other one gets a second; one that ends is not in a hurry."""
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "exercise.c"
+        file.write_text(source("", "for (volatile int i = 0; i < 1; i *= 1) {}"))
+        graded = grade.grade(grade.exercises("01")[0], build, file, 3, 1024)
+    said = [test["sentence"] for test in graded["tests"] if not test["passed"]]
+    passed = [test["name"] for test in graded["tests"] if test["passed"]]
+    right = passed and said == ["ran longer than 3 s: an endless loop?"] * 2 + ["ran longer than 1 s: an endless loop?"] * (len(said) - 2)
+    return None if right and len(said) > 2 else f"{said} {passed}"
+
+
 WORLD = """
 int s = socket(2, 1, 0);
 printf("network %d\\n", s < 0 ? errno : 0);
@@ -507,6 +519,7 @@ def tasks(grade, without_rules, build):
     yield "grade: more than 1 MiB", lambda: handed_in(folder, named("exercise.c", b"/" * (1 << 20) + b"/"), "it is larger than 1 MiB", 1)
     yield "grade: a folder with it", lambda: in_a_folder(folder)
     yield "grade: seeds", lambda: seeds(folder)
+    yield "grade: out of time", lambda: late(grade, build)
     yield "seal: what can be reached", lambda: sealed(without_rules, build)
     yield "seal: no answers inside", lambda: without_answers(grade, build)
     yield "seal: none", lambda: practice(grade, build)
