@@ -1,7 +1,7 @@
 /* Runs one test of an exercise. This is the judge: it starts the submission, a program of its own
  * behind a seal, and compares the numbers that it answers (remote.h).
  *     program TEST FD SECONDS MIB SEED SUBMISSION SEAL    SEAL: sealed, practice or sanitized
- *     program --list                                      the tests, with points and hidden
+ *     program --list                                      the tests: name, points, hidden, times
  *     program --probe SUBMISSION                          whether it runs, sealed: exit status 0
  * The verdict goes to FD, and is one of these:
  *     passed
@@ -520,7 +520,8 @@ __attribute__((weak)) void remote_ready(void) {}
 
 static int list(void) {
     for (int i = 0; i < course_test_count; i++)
-        printf("%s %d %d\n", course_tests[i].name, course_tests[i].points, course_tests[i].hidden);
+        printf("%s %d %d %d\n", course_tests[i].name, course_tests[i].points,
+               course_tests[i].hidden, course_tests[i].times > 0 ? course_tests[i].times : 1);
     return fflush(stdout) == 0 ? 0 : 2;
 }
 

@@ -11,6 +11,7 @@ typedef struct {
     int points;
     void (*run)(ct_context *context); /* passed when it returns with no error pending */
     bool hidden; /* students do not see how it ends; may be left out, which the next line allows */
+    int times;   /* it may take so many times as long as other tests; 0: once */
 } course_test;
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 

@@ -5,7 +5,8 @@
 COURSE_SHARED  = course/course.c course/remote.c course/seal.c
 COURSE_FOLDERS = $(patsubst course/%/test.c,%,$(wildcard course/[0-9]*/test.c))
 COURSE_OBJ     = $(patsubst %.c,$(BUILD)/obj/%.o,$(COURSE_SHARED) course/sealed.c \
-                   $(foreach e,$(COURSE_FOLDERS),$(addprefix course/$(e)/,test.c remote.c sealed.c)))
+                   $(foreach e,$(COURSE_FOLDERS),$(addprefix course/$(e)/,test.c remote.c sealed.c)) \
+                   $(wildcard course/[0-9]*/ops_*.c))
 WITHOUT_DEBUG  = -Wl,--strip-debug
 JUDGES         = $(COURSE_FOLDERS:%=$(BUILD)/course/%/judge)
 COURSE         = $(COURSE_OBJ) $(JUDGES)
@@ -21,9 +22,11 @@ EX ?= all
 course: $(STATIC) $(COURSE) ## what grading needs, built
 grade: course \
     ## grade exercises of course/: EX=05, all without it; \
-    FILE=a submission elsewhere, REPORT=report.html, JSON=grading.json, SEED=7; ALL=DIR CSV=marks.csv FEEDBACK=DIR
+    FILE=a submission elsewhere, REPORT=report.html, JSON=grading.json, SEED=7; ALL=DIR CSV=marks.csv FEEDBACK=DIR; \
+    of 18: CUMULATIVE=1 with the ops of earlier exercises, PICTURE=model.html
 	@command -v python3 >/dev/null || { echo "make grade needs python3"; exit 2; }
 	@course/grade --build $(BUILD) $(if $(JSON),--json '$(JSON)') $(if $(SEED),--seed '$(SEED)') \
+	    $(if $(CUMULATIVE),--cumulative) $(if $(PICTURE),--picture '$(PICTURE)') \
 	    $(if $(ALL),--all '$(ALL)') $(if $(CSV),--csv '$(CSV)') $(if $(FEEDBACK),--feedback '$(FEEDBACK)') \
 	    $(if $(REPORT),--report '$(REPORT)') $(EX) $(if $(FILE),'$(FILE)') || [ $$? -eq 1 ]
 handout: course ## the course for students, without solutions, in build/cotangent-course.tar.gz
