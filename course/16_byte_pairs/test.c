@@ -308,7 +308,8 @@ static void explain_training(ct_tensor *const *in, int n, void *arg, ct_tensor *
     static int tokens[LONGEST_TEXT];
     const double *yours = ct_data_f64(got), *other = ct_data_f64(right);
     const int64_t bytes = ct_numel(in[0]), most = *(const int *)arg;
-    (void)n, (void)said, (void)size;
+    (void)n, (void)size;
+    *said = 0;
     int64_t left = first_tokens(ct_data_i64(in[0]), bytes, false, false, tokens), i = 0;
     while (i < most && yours[2 * i] == other[2 * i] && yours[2 * i + 1] == other[2 * i + 1]) {
         const pair p = {(int)other[2 * i], (int)other[2 * i + 1]};
@@ -386,7 +387,8 @@ static void explain_tokens(ct_tensor *const *in, int n, void *arg, ct_tensor *go
                            char *said, size_t size) {
     const double *yours = ct_data_f64(got), *other = ct_data_f64(right);
     int64_t i = 0, a = 0, b = 0;
-    (void)in, (void)n, (void)arg, (void)said, (void)size;
+    (void)in, (void)n, (void)arg, (void)size;
+    *said = 0;
     while (i + 1 < ct_numel(got) && yours[i] == other[i]) i++;
     while (a < ct_numel(got) && yours[a] != -1) a++;
     while (b < ct_numel(got) && other[b] != -1) b++;
