@@ -122,8 +122,8 @@ static ct_tensor *course_scores(ct_tensor *q, ct_tensor *k, ct_tensor *v, course
     if (bits >> SCALE_KEYS & 1) scale = 1 / sqrt((double)ct_dim(k, -2));
     if (bits >> SCALE_QUERIES & 1) scale = 1 / sqrt((double)ct_dim(q, -2));
     if (bits >> NEGATED_SCORES & 1) scale = -scale;
-    return ct_scale(bits >> SCORES_TURNED & 1 ? ct_matmul(k, ct_transpose(q, -1, -2))
-                                              : ct_matmul(q, ct_transpose(k, -1, -2)),
+    return ref_scale(bits >> SCORES_TURNED & 1 ? ref_matmul(k, ct_transpose(q, -1, -2))
+                                              : ref_matmul(q, ct_transpose(k, -1, -2)),
                     scale);
 }
 
@@ -138,7 +138,7 @@ static ct_tensor *course_causal(ct_tensor *scores, bool causal, course_set bits)
           (COURSE_BIT(CAUSAL_STRICT) | COURSE_BIT(CAUSAL_FUTURE) | COURSE_BIT(CAUSAL_ONE_MORE) |
            COURSE_BIT(CAUSAL_AT_END) | COURSE_BIT(DIAGONAL) | COURSE_BIT(CAUSAL_FROM_END))) ||
         t * s > 4096)
-        return ct_causal_mask(ct_context_of(scores), t, s);
+        return ref_causal_mask(ct_context_of(scores), t, s);
     for (int64_t i = 0; i < t; i++)
         for (int64_t j = 0; j < s; j++) {
             keep = j <= i;
@@ -156,12 +156,12 @@ static ct_tensor *course_causal(ct_tensor *scores, bool causal, course_set bits)
 /* The exponentials of a softmax, before the division by their sum. A maximum is subtracted from the
  * scores first, or not. */
 static ct_tensor *course_exponentials(ct_tensor *s, ct_tensor *seen, course_set bits) {
-    ct_tensor *from = seen ? ct_masked_fill(s, ct_logical_not(seen), -INFINITY) : s;
-    ct_tensor *max = ct_max(ct_detach(from), CT_DIMS(-1), true);
-    if (bits >> NO_MAXIMUM & 1) max = ct_scale(max, 0);
-    if (bits >> MAXIMUM_FROM_ZERO & 1) max = ct_relu(max);
-    ct_tensor *e = ct_exp(ct_sub(s, max));
-    return seen ? ct_masked_fill(e, ct_logical_not(seen), 0) : e;
+    ct_tensor *from = seen ? ref_masked_fill(s, ref_logical_not(seen), -INFINITY) : s;
+    ct_tensor *max = ref_max(ct_detach(from), CT_DIMS(-1), true);
+    if (bits >> NO_MAXIMUM & 1) max = ref_scale(max, 0);
+    if (bits >> MAXIMUM_FROM_ZERO & 1) max = ref_relu(max);
+    ct_tensor *e = ref_exp(ref_sub(s, max));
+    return seen ? ref_masked_fill(e, ref_logical_not(seen), 0) : e;
 }
 
 #define COURSE_OTHER_SUMS                                                                          \
@@ -174,65 +174,64 @@ static ct_tensor *course_exponentials(ct_tensor *s, ct_tensor *seen, course_set 
 /* Wrong weights, which are divided by another sum or are not exponentials. */
 static ct_tensor *course_other_sums(ct_tensor *s, ct_tensor *seen, course_set bits) {
     const int64_t keys = ct_dim(s, -1);
-    ct_tensor *hidden = seen ? ct_logical_not(seen) : NULL;
+    ct_tensor *hidden = seen ? ref_logical_not(seen) : NULL;
     if (bits >> SOFTMAX_TWICE & 1)
-        return ct_masked_softmax(ct_masked_softmax(s, seen, -1), seen, -1);
-    if (bits >> EQUAL_WEIGHTS & 1) return ct_masked_softmax(ct_scale(s, 0), seen, -1);
+        return ref_masked_softmax(ref_masked_softmax(s, seen, -1), seen, -1);
+    if (bits >> EQUAL_WEIGHTS & 1) return ref_masked_softmax(ref_scale(s, 0), seen, -1);
     if (bits >> SIGMOID_WEIGHTS & 1)
-        return hidden ? ct_masked_fill(ct_sigmoid(s), hidden, 0) : ct_sigmoid(s);
+        return hidden ? ref_masked_fill(ref_sigmoid(s), hidden, 0) : ref_sigmoid(s);
     if (bits >> LARGEST_ALONE & 1)
-        return ct_one_hot(ct_argmax(hidden ? ct_masked_fill(s, hidden, -INFINITY) : s, -1), keys,
-                          CT_F64);
+        return ref_one_hot(ref_argmax(hidden ? ref_masked_fill(s, hidden, -INFINITY) : s, -1), keys);
     ct_tensor *e = course_exponentials(s, seen, bits), *counted = e;
     if (keys > 1 && bits >> SUM_WITHOUT_FIRST & 1) counted = ct_narrow(e, -1, 1, keys - 1);
     if (keys > 1 && bits >> SUM_WITHOUT_LAST & 1) counted = ct_narrow(e, -1, 0, keys - 1);
-    ct_tensor *sum = ct_sum(counted, CT_DIMS(-1), true);
-    if (bits >> ROOT_OF_SUM & 1) sum = ct_sqrt(ct_sum(ct_mul(e, e), CT_DIMS(-1), true));
-    if (bits >> SUM_OF_ALL & 1) sum = ct_sum(sum, CT_ALL, true);
-    if (bits >> SUM_OF_SO_FAR & 1) sum = ct_cumsum(e, -1);
+    ct_tensor *sum = ref_sum(counted, CT_DIMS(-1), true);
+    if (bits >> ROOT_OF_SUM & 1) sum = ref_sqrt(ref_sum(ref_mul(e, e), CT_DIMS(-1), true));
+    if (bits >> SUM_OF_ALL & 1) sum = ref_sum(sum, CT_ALL, true);
+    if (bits >> SUM_OF_SO_FAR & 1) sum = ref_cumsum(e, -1);
     if (bits >> SUM_GOES_ON & 1)
-        sum = ct_reshape(ct_cumsum(ct_reshape(sum, CT_SHAPE(-1)), 0), ct_shape_of(sum));
-    if (bits >> DIVIDED_BY_KEYS & 1) return ct_scale(e, 1 / (double)keys);
-    ct_tensor *p = ct_div(e, sum);
-    if (hidden) p = ct_masked_fill(p, hidden, 0);
+        sum = ct_reshape(ref_cumsum(ct_reshape(sum, CT_SHAPE(-1)), 0), ct_shape_of(sum));
+    if (bits >> DIVIDED_BY_KEYS & 1) return ref_scale(e, 1 / (double)keys);
+    ct_tensor *p = ref_div(e, sum);
+    if (hidden) p = ref_masked_fill(p, hidden, 0);
     if (bits >> LAST_NOT_DIVIDED & 1)
-        p = ct_cat((ct_tensor *[]){ct_narrow(p, -1, 0, keys - 1), ct_narrow(e, -1, keys - 1, 1)}, 2,
+        p = ref_cat((ct_tensor *[]){ct_narrow(p, -1, 0, keys - 1), ct_narrow(e, -1, keys - 1, 1)}, 2,
                    -1);
     if (bits >> FIRST_NOT_DIVIDED & 1)
-        p = ct_cat((ct_tensor *[]){ct_narrow(e, -1, 0, 1), ct_narrow(p, -1, 1, keys - 1)}, 2, -1);
+        p = ref_cat((ct_tensor *[]){ct_narrow(e, -1, 0, 1), ct_narrow(p, -1, 1, keys - 1)}, 2, -1);
     return p;
 }
 
 static ct_tensor *course_weights(ct_tensor *s, ct_tensor *seen, course_set bits) {
-    ct_tensor *hidden = seen ? ct_logical_not(seen) : NULL;
+    ct_tensor *hidden = seen ? ref_logical_not(seen) : NULL;
     const course_set fills =
         COURSE_BIT(HIDDEN_ZERO) | COURSE_BIT(HIDDEN_LARGE) | COURSE_BIT(HIDDEN_INFINITE);
-    if (bits >> NO_SOFTMAX & 1) return hidden ? ct_masked_fill(s, hidden, 0) : s;
+    if (bits >> NO_SOFTMAX & 1) return hidden ? ref_masked_fill(s, hidden, 0) : s;
     if ((bits & (fills | COURSE_BIT(HIDDEN_ADDED) | COURSE_BIT(MASK_AFTER))) && !hidden)
         return NULL;
-    if (bits >> OVER_QUERIES & 1) return ct_masked_softmax(s, seen, -2);
+    if (bits >> OVER_QUERIES & 1) return ref_masked_softmax(s, seen, -2);
     if (bits & (COURSE_BIT(NO_MAXIMUM) | COURSE_BIT(MAXIMUM_FROM_ZERO) | COURSE_BIT(NOT_DIVIDED))) {
         ct_tensor *e = course_exponentials(s, seen, bits);
         if (bits >> NOT_DIVIDED & 1) return e;
-        e = ct_div(e, ct_sum(e, CT_DIMS(-1), true));
-        return seen ? ct_masked_fill(e, ct_logical_not(ct_any(seen, CT_DIMS(-1), true)), 0) : e;
+        e = ref_div(e, ref_sum(e, CT_DIMS(-1), true));
+        return seen ? ref_masked_fill(e, ref_logical_not(ref_any(seen, CT_DIMS(-1), true)), 0) : e;
     }
     if (bits & COURSE_OTHER_SUMS) return course_other_sums(s, seen, bits);
-    if (bits >> MASK_AFTER & 1) return ct_masked_fill(ct_softmax(s, -1), hidden, 0);
+    if (bits >> MASK_AFTER & 1) return ref_masked_fill(ref_softmax(s, -1), hidden, 0);
     if (bits >> HIDDEN_ADDED & 1) {
-        ct_tensor *zero = ct_scale(ct_detach(s), 0);
-        return ct_softmax(ct_add(s, ct_masked_fill(zero, hidden, -1e9)), -1);
+        ct_tensor *zero = ref_scale(ct_detach(s), 0);
+        return ref_softmax(ref_add(s, ref_masked_fill(zero, hidden, -1e9)), -1);
     }
     if (bits & fills) {
-        s = ct_masked_fill(s, hidden,
+        s = ref_masked_fill(s, hidden,
                            bits >> HIDDEN_ZERO & 1    ? 0
                            : bits >> HIDDEN_LARGE & 1 ? -1e30
                                                       : -INFINITY);
-        if (!(bits >> HIDDEN_INFINITE & 1)) return ct_softmax(s, -1);
-        ct_tensor *e = ct_exp(ct_sub(s, ct_max(ct_detach(s), CT_DIMS(-1), true)));
-        return ct_div(e, ct_sum(e, CT_DIMS(-1), true));
+        if (!(bits >> HIDDEN_INFINITE & 1)) return ref_softmax(s, -1);
+        ct_tensor *e = ref_exp(ref_sub(s, ref_max(ct_detach(s), CT_DIMS(-1), true)));
+        return ref_div(e, ref_sum(e, CT_DIMS(-1), true));
     }
-    return ct_masked_softmax(s, seen, -1);
+    return ref_masked_softmax(s, seen, -1);
 }
 
 /* key_seen: bool that broadcasts to the scores, or NULL. */
@@ -247,13 +246,13 @@ static ct_tensor *course_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_
     }
     ct_tensor *s = course_scores(q, k, v, bits), *seen = s ? course_causal(s, causal, bits) : NULL;
     if (!s) return NULL;
-    seen = seen && key_seen ? ct_logical_and(seen, key_seen) : key_seen ? key_seen : seen;
+    seen = seen && key_seen ? ref_logical_and(seen, key_seen) : key_seen ? key_seen : seen;
     ct_tensor *weights = course_weights(s, seen, bits);
     if (!weights) return NULL;
-    if (bits >> SCALE_AFTER & 1) weights = ct_scale(weights, 1 / sqrt((double)ct_dim(q, -1)));
+    if (bits >> SCALE_AFTER & 1) weights = ref_scale(weights, 1 / sqrt((double)ct_dim(q, -1)));
     if (bits >> WEIGHTS_TURNED & 1) weights = ct_transpose(weights, -1, -2);
     if (bits >> QUERIES_FOR_VALUES & 1) v = q;
-    return ct_matmul(weights, bits >> KEYS_FOR_VALUES & 1 ? k : v);
+    return ref_matmul(weights, bits >> KEYS_FOR_VALUES & 1 ? k : v);
 }
 
 /* Explains wrong weights: with a unit matrix for the values, the result of attention is its

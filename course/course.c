@@ -331,10 +331,10 @@ static void fail_of_gradient(const char *what, const ct_gradcheck_result *r, ct_
 
 /* The value of a function of yours, which the judge has computed, too: forward hands on the judge's
  * numbers, and backward goes to yours. Inputs: yours, the judge's. */
-static ct_tensor *settled_forward(ct_call *call) { return ct_scale(call->in[1], 1); }
+static ct_tensor *settled_forward(ct_call *call) { return ref_copy(call->in[1]); }
 static bool settled_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
     (void)call;
-    grad[0] = ct_scale(cotangents[0], 1);
+    grad[0] = ref_copy(cotangents[0]);
     return grad[0] != NULL;
 }
 static const ct_op settled = {
@@ -435,7 +435,7 @@ void course_gradient_is(const char *what, const ct_op *op, const void *attrs, ct
     ct_tensor *leaf[MOST_INPUTS];
     for (int i = 0; i < n; i++)
         leaf[i] =
-            expected[i] ? ct_set_requires_grad(made(ct_scale(ct_detach(in[i]), 1)), true) : in[i];
+            expected[i] ? ct_set_requires_grad(made(ref_copy(in[i])), true) : in[i];
     ct_tensor *out = ct_apply(op, leaf, n, attrs);
     ct_tensor *ones = out ? ct_full(context, CT_F64, ct_shape_of(out), 1) : NULL;
     if (!out || !ct_backward_with(&out, &ones, 1, (ct_backward_opts){false}))
@@ -451,60 +451,148 @@ void course_gradient_is(const char *what, const ct_op *op, const void *attrs, ct
 /* Returns fn(in), and sets grad[i] to the gradient of sum(weights fn(in)), NULL if there is none.
  * If *weights is NULL the weights are made. */
 static ct_tensor *gradients_of(const char *what, ct_fn fn, void *arg, ct_tensor *const *in, int n,
-                               ct_tensor **weights, bool limited, ct_tensor *grad[MOST_INPUTS]) {
+                               ct_tensor **weights, ct_tensor *grad[MOST_INPUTS]) {
     ct_tensor *leaf[MOST_INPUTS];
     for (int i = 0; i < n; i++) {
         leaf[i] = in[i];
         if (in[i] && ct_dtype_of(in[i]) == CT_F64)
-            leaf[i] = ct_set_requires_grad(made(ct_scale(ct_detach(in[i]), 1)), true);
+            leaf[i] = ct_set_requires_grad(made(ref_copy(in[i])), true);
     }
     const double start = remote_work();
     ct_tensor *out = fn(leaf, n, arg);
     if (!out) fail_reporting(ct_error_message(context), "", "%s", what);
     const double allowed = fmin(seconds / 5 + 100 * (remote_work() - start), seconds / 2.5);
     if (!*weights) *weights = course_randn(context, ct_shape_of(out));
-    ct_tensor *loss = made(ct_sum(ct_mul(out, *weights), CT_ALL, false));
     char late[512];
     snprintf(late, sizeof late,
              "backward takes too long: does it take differences of forward? %s: it has not ended "
              "after %.1f s of work",
              what, allowed);
-    if (limited) remote_limit(allowed, late);
-    if (!ct_backward(loss)) fail_reporting(ct_error_message(context), "", "%s", what);
-    if (limited) remote_limit(0, NULL);
+    remote_limit(allowed, late);
+    if (!ct_backward_with(&out, weights, 1, (ct_backward_opts){false}))
+        fail_reporting(ct_error_message(context), "", "%s", what);
+    remote_limit(0, NULL);
     for (int i = 0; i < n; i++) grad[i] = leaf[i] == in[i] ? NULL : ct_grad(leaf[i]);
     return out;
 }
 
-void course_gradient_as(const char *what, ct_fn yours, ct_fn librarys, void *arg,
-                        ct_tensor *const *in, int n, double tolerance) {
-    ct_tensor *weights = NULL, *expected[MOST_INPUTS], *got[MOST_INPUTS];
-    ct_tensor *right = gradients_of(what, librarys, arg, in, n, &weights, false, expected),
-              *out = gradients_of(what, yours, arg, in, n, &weights, true, got);
-    if (!course_same(out, right, 1e-9)) return;
-    for (int i = 0; i < n; i++) {
-        if (!expected[i]) continue;
-        if (!got[i]) course_fail("no gradient of input %d: %s", i, what);
-        const int64_t count = ct_numel(in[i]);
-        double *a = values_of(what, got[i]), *b = values_of(what, expected[i]), largest = 0;
-        for (int64_t j = 0; j < count; j++) largest = fmax(largest, fabs(b[j]));
-        const compared both = {.input = i,
-                               .shape = ct_shape_of(in[i]),
-                               .got = a,
-                               .right = b,
-                               .tolerance = tolerance,
-                               .largest = largest};
-        for (int64_t j = 0; j < count; j++)
-            if (!(fabs(a[j] - b[j]) <= tolerance * largest)) {
-                write_wrong(&both, count);
-                course_fail("inexact: differences of forward are not as exact as a gradient must "
-                            "be; %s: that of input %d is %.16g at %s and must be %.16g, to %.0e of "
-                            "the largest",
-                            what, i, number(a[j]), TEXT(place(ct_shape_of(in[i]), j)), b[j],
-                            tolerance);
-            }
-        free(a), free(b);
+/* A function of the judge's, at inputs of which number `which` is moved by a multiple of u. */
+typedef struct {
+    ct_fn fn;
+    void *arg;
+    ct_tensor *const *in;
+    int n, which;
+    const double *u;
+    ct_tensor *weights;
+    ct_rng rng;
+} moved_function;
+
+/* sum(weights fn(in + h u)) */
+static double value_moved(const moved_function *m, double h) {
+    ct_scope scope = ct_scope_open_no_grad(context);
+    ct_tensor *in[MOST_INPUTS];
+    memcpy(in, m->in, (size_t)m->n * sizeof *in);
+    in[m->which] = made(ref_copy(in[m->which]));
+    for (int64_t j = 0; j < ct_numel(in[m->which]); j++)
+        ct_data_f64(in[m->which])[j] += h * m->u[j];
+    ct_rng_set(context, m->rng);
+    ct_tensor *out = made(ct_contiguous(m->fn(in, m->n, m->arg)));
+    long double sum = 0;
+    for (int64_t j = 0; j < ct_numel(out); j++)
+        sum += (long double)ct_data_f64(out)[j] * ct_data_f64(m->weights)[j];
+    ct_scope_close(scope);
+    return (double)sum;
+}
+
+/* The derivative along u, by four points: the error of the formula is of the order h^4. */
+static double derivative_along(const moved_function *m, double h) {
+    return (8 * (value_moved(m, h) - value_moved(m, -h)) -
+            (value_moved(m, 2 * h) - value_moved(m, -2 * h))) /
+           (12 * h);
+}
+
+/* The elements from `first` up to `end` of the direction u, the others 0: how far the gradient `a`
+ * is off along it. */
+static double off_along(moved_function *m, const double *a, const double *u, int64_t first,
+                        int64_t end, double *part) {
+    const int64_t n = ct_numel(m->in[m->which]);
+    long double along = 0;
+    for (int64_t j = 0; j < n; j++) {
+        part[j] = j >= first && j < end ? u[j] : 0;
+        along += (long double)part[j] * a[j];
     }
+    m->u = part;
+    return (double)along - derivative_along(m, 1e-4);
+}
+
+/* Fails if the gradient is off along a random direction by more than is allowed; the wrong element
+ * is then found by halving the direction. An error that is not a number is the largest. */
+static void check_along(const char *what, moved_function *m, ct_tensor *gradient,
+                        double tolerance) {
+    const ct_shape shape = ct_shape_of(gradient);
+    const int64_t n = ct_numel(gradient);
+    double *a = values_of(what, gradient), largest = 0,
+           *u = values_of(what, course_randn(context, shape)),
+           *part = malloc((size_t)n * sizeof *part + 1);
+    for (int64_t j = 0; j < n; j++) largest = isnan(a[j]) ? a[j] : fmax(largest, fabs(a[j]));
+    const double off = off_along(m, a, u, 0, n, part),
+                 allowed = tolerance * largest * sqrt((double)n);
+    int64_t first = 0, end = n;
+    while (!(fabs(off) <= allowed) && end - first > 1) {
+        const int64_t middle = first + (end - first) / 2;
+        const double left = off_along(m, a, u, first, middle, part),
+                     right = off_along(m, a, u, middle, end, part);
+        if (isnan(left) || fabs(left) > fabs(right)) end = middle;
+        else first = middle;
+    }
+    if (!(fabs(off) <= allowed)) {
+        const double right = a[first] - off_along(m, a, u, first, first + 1, part) / u[first];
+        course_fail("%s; %s: that of input %d is %.12g at %s and must be %.12g",
+                    fabs(a[first] - right) < 1e-4 * fabs(right)
+                        ? "inexact: differences of forward are not as exact as a gradient must be"
+                        : "wrong gradient of large inputs",
+                    what, m->which, number(a[first]), TEXT(place(shape, first)), right);
+    }
+    free(a), free(u), free(part);
+}
+
+void course_gradient_along(const char *what, ct_fn reference, void *arg, ct_tensor *const *in,
+                           int n, ct_tensor *weights, ct_tensor *const *grad, double tolerance) {
+    moved_function m = {.fn = reference, .arg = arg, .in = in, .n = n, .weights = weights};
+    m.rng = ct_rng_get(context);
+    for (int i = 0; i < n; i++) {
+        if (!in[i] || ct_dtype_of(in[i]) != CT_F64) continue;
+        if (!grad[i]) course_fail("no gradient of input %d: %s", i, what);
+        m.which = i;
+        check_along(what, &m, grad[i], tolerance);
+    }
+}
+
+void course_gradient_as(const char *what, ct_fn yours, ct_fn reference, void *arg,
+                        ct_tensor *const *in, int n, double tolerance) {
+    ct_tensor *weights = NULL, *got[MOST_INPUTS];
+    ct_scope scope = ct_scope_open_no_grad(context);
+    ct_tensor *right = ct_scope_return(scope, made(reference(in, n, arg)));
+    ct_tensor *out = gradients_of(what, yours, arg, in, n, &weights, got);
+    if (course_same(out, right, 1e-9))
+        course_gradient_along(what, reference, arg, in, n, weights, got, tolerance);
+}
+
+ct_tensor *course_derivative(ct_fn fn, void *arg, ct_tensor *const *in, int n, int which,
+                             ct_tensor *cotangent, double step) {
+    moved_function m = {.fn = fn, .arg = arg, .in = in, .n = n, .which = which};
+    const int64_t count = ct_numel(in[which]);
+    m.weights = made(ct_contiguous(cotangent)), m.rng = ct_rng_get(context);
+    double *u = calloc((size_t)count + 1, sizeof *u);
+    ct_tensor *gradient = made(ct_zeros(context, CT_F64, ct_shape_of(in[which])));
+    m.u = u;
+    for (int64_t j = 0; j < count && u; j++) {
+        u[j] = 1;
+        ct_data_f64(gradient)[j] = derivative_along(&m, step);
+        u[j] = 0;
+    }
+    free(u);
+    return gradient;
 }
 
 ct_tensor *course_f64(ct_context *of, ct_shape shape, const double *values) {

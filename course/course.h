@@ -4,6 +4,8 @@
 #ifndef COURSE_H
 #define COURSE_H
 
+#include "reference.h"
+
 #include <cotangent/cotangent.h>
 
 typedef struct {
@@ -56,9 +58,9 @@ __extension__ typedef unsigned __int128 course_set;
 #define COURSE_BIT(mistake) ((course_set)1 << (mistake))
 static inline bool course_has(course_set set, int mistake) { return set >> mistake & 1; }
 
-/* The right forward (the empty set, 0), or the forward with the mistakes of the set, by the
- * library's ops, so that it can be differentiated. NULL if these inputs do not allow the
- * mistake; an error is cleared. */
+/* The right forward (the empty set, 0), or the forward with the mistakes of the set, by
+ * the plain loops of reference.h. NULL if these inputs do not allow the mistake; an error is
+ * cleared. */
 typedef ct_tensor *(*course_variant)(ct_tensor *const *in, int n, void *arg, course_set mistakes);
 
 /* Makes inputs at which most mistakes give different results, and may replace `arg`. If several
@@ -128,14 +130,24 @@ void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const 
 void course_gradient_is(const char *what, const ct_op *op, const void *attrs, ct_tensor *const *in,
                         int n, ct_tensor *const *expected, double tolerance);
 
-/* Compares the gradients of two functions at the same inputs, with one random cotangent: an error
- * is at most `tolerance` times the largest element of the input's gradient. It is used for tens of
- * thousands of inputs, for which a backward that takes differences of its own forward runs out of
- * time (a fifth of the test's time and a hundred forwards), and for inputs at which differences
- * lose more digits than `tolerance` allows. Inputs that are NULL or not f64 have no gradient. If
- * the results of the functions differ, which another test finds, only the time counts. */
-void course_gradient_as(const char *what, ct_fn yours, ct_fn librarys, void *arg,
+/* Compares the gradient of `yours`, for a random cotangent, with differences of `reference`, the
+ * same function by the judge: along a random direction of each input. It may be off by `tolerance`
+ * times the largest element, and sqrt n, as the errors of n elements add up. If it is off by more,
+ * the direction is halved until one wrong element is left. This is for tens of thousands of inputs,
+ * for which a backward that takes differences of its own forward runs out of time (a fifth of the
+ * test's time and a hundred forwards). Inputs that are NULL or not f64 have no gradient. If the
+ * results of the functions differ, which another test finds, only the time counts. */
+void course_gradient_as(const char *what, ct_fn yours, ct_fn reference, void *arg,
                         ct_tensor *const *in, int n, double tolerance);
+/* The same for gradients that are there: grad[i] of sum(weights reference(in)). */
+void course_gradient_along(const char *what, ct_fn reference, void *arg, ct_tensor *const *in,
+                           int n, ct_tensor *weights, ct_tensor *const *grad, double tolerance);
+
+/* The gradient of sum(cotangent fn(in)) with respect to input `which`, each element by differences
+ * at two steps on each side, so for small inputs. Of a function that is linear in this input they
+ * are exact but for rounding, with step 1. */
+ct_tensor *course_derivative(ct_fn fn, void *arg, ct_tensor *const *in, int n, int which,
+                             ct_tensor *cotangent, double step);
 
 /* Checks that `got` is NULL and that the pending error has this status and a message with the
  * words. Then clears the error. */

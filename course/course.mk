@@ -2,7 +2,7 @@
 
 # Of each exercise a program is built, its judge: tests, what stands in them for a submission, and the library. A submission
 # is linked, by course/grade, with the sealed.o of course/ and of its exercise.
-COURSE_SHARED  = course/course.c course/remote.c course/seal.c
+COURSE_SHARED  = course/course.c course/reference.c course/remote.c course/seal.c
 COURSE_FOLDERS = $(patsubst course/%/test.c,%,$(wildcard course/[0-9]*/test.c))
 COURSE_OBJ     = $(patsubst %.c,$(BUILD)/obj/%.o,$(COURSE_SHARED) course/sealed.c \
                    $(foreach e,$(COURSE_FOLDERS),$(addprefix course/$(e)/,test.c remote.c sealed.c)) \

@@ -48,14 +48,14 @@ static ct_tensor *read_so(ct_tensor *x, const reading *r) {
     if (r->kind == WITHOUT_FIRST || r->kind == WITHOUT_LAST) {
         if (ct_dtype_of(x) != CT_F64) return NULL;
         const int64_t from = r->kind == WITHOUT_FIRST;
-        return ct_pad(ct_narrow(x, dim, from, size - 1), dim, from, !from, 0);
+        return ref_pad(ct_narrow(x, dim, from, size - 1), dim, from, !from, 0);
     }
     int64_t *from = malloc((size_t)size * sizeof *from);
     for (int64_t i = 0; i < size; i++)
         from[i] = r->kind == FIRST_FOR_ALL ? 0 : r->kind == LAST_FOR_ALL ? size - 1 : size - 1 - i;
     ct_tensor *index = ct_from_i64(context, CT_SHAPE(size), from);
     free(from);
-    return ct_index_select(x, dim, index);
+    return ref_index_select(x, dim, index);
 }
 
 static ct_tensor *with_reading(const course_function *f, ct_tensor *const *in, int n, void *arg,
@@ -165,7 +165,7 @@ typedef struct {
 static ct_tensor *again(const suspicion *s, ct_tensor *const *in, void *arg) {
     ct_tensor *copy[MOST_INPUTS];
     for (int i = 0; i < s->n; i++)
-        copy[i] = in[i] && ct_dtype_of(in[i]) == CT_F64 ? ct_scale(ct_detach(in[i]), 1) : in[i];
+        copy[i] = in[i] && ct_dtype_of(in[i]) == CT_F64 ? ref_copy(in[i]) : in[i];
     ct_rng_set(context, s->rng);
     remote_allow_changes(true);
     ct_tensor *out = s->f->yours(copy, s->n, arg);
@@ -233,7 +233,7 @@ static bool no_numbers(ct_tensor *got) {
     free(values);
     return i == ct_numel(got);
 }
-static bool is_finite(ct_tensor *got) { return isfinite(ct_item(ct_sum(got, CT_ALL, false))); }
+static bool is_finite(ct_tensor *got) { return isfinite(ct_item(ref_sum(got, CT_ALL, false))); }
 
 static void draw_inputs(suspicion *s) {
     for (int i = 0; i < s->n; i++)
@@ -331,7 +331,7 @@ static double *moved_values(const dependence *d, bool yours) {
     const suspicion *s = d->s;
     ct_tensor *in[MOST_INPUTS];
     memcpy(in, s->random, (size_t)s->n * sizeof *in);
-    in[d->input] = ct_scale(ct_detach(s->random[d->input]), 1);
+    in[d->input] = ref_copy(s->random[d->input]);
     ct_data_f64(in[d->input])[d->at] += 0.6180339887;
     ct_tensor *out = yours ? again(s, in, s->arg) : guessed_again(s, in, s->arg, (guess){0, 0});
     if (!out || ct_numel(out) != d->n || ct_dtype_of(out) != CT_F64) return NULL;
@@ -480,9 +480,9 @@ static guess forward(const char *what, const course_function *f, void *arg, ct_t
     ct_tensor *kept[MOST_INPUTS];
     for (int i = 0; i < n; i++) /* copies, if your forward writes to its inputs */
         kept[i] =
-            in[i] && ct_dtype_of(in[i]) == CT_F64 ? made(ct_scale(ct_detach(in[i]), 1)) : in[i];
+            in[i] && ct_dtype_of(in[i]) == CT_F64 ? made(ref_copy(in[i])) : in[i];
     ct_tensor *right = made(f->variant(in, n, arg, 0));
-    right = made(ct_scale(ct_detach(right), 1));
+    right = made(ref_copy(right));
     ct_rng_set(context, rng);
     remote_allow_changes(true); /* to copies: `right` stands already */
     ct_tensor *got = f->yours(kept, n, arg);

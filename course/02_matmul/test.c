@@ -10,7 +10,7 @@ static ct_tensor *yours(ct_tensor *a, ct_tensor *b, bool transpose) {
 }
 
 static ct_tensor *librarys(ct_tensor *a, ct_tensor *b, bool transpose) {
-    return ct_matmul(a, transpose ? ct_transpose(b, -1, -2) : b);
+    return ref_matmul(a, transpose ? ct_transpose(b, -1, -2) : b);
 }
 
 typedef struct {
@@ -126,7 +126,7 @@ static ct_tensor *of_memory(ct_tensor *x) {
     return ct_transpose(ct_reshape(x, shape), -1, -2);
 }
 static ct_tensor *first_of(ct_tensor *x) {
-    return ct_ndim(x) == 3 && ct_dim(x, 0) > 1 ? ct_expand(ct_narrow(x, 0, 0, 1), ct_shape_of(x))
+    return ct_ndim(x) == 3 && ct_dim(x, 0) > 1 ? ref_expand(ct_narrow(x, 0, 0, 1), ct_shape_of(x))
                                                : x;
 }
 
@@ -140,7 +140,7 @@ static ct_tensor *by_steps(ct_tensor *x, int64_t row, int64_t matrix) {
         from[e] = e / (rows * columns) * matrix + e / columns % rows * row + e % columns;
         if (from[e] >= n) return NULL;
     }
-    return ct_reshape(ct_index_select(ct_reshape(x, CT_SHAPE(-1)), 0,
+    return ct_reshape(ref_index_select(ct_reshape(x, CT_SHAPE(-1)), 0,
                                       ct_from_i64(ct_context_of(x), CT_SHAPE(n), from)),
                       ct_shape_of(x));
 }
@@ -193,7 +193,7 @@ static factor_pair read_factors(ct_tensor *a, ct_tensor *b, bool turn, int64_t c
     if (a && bits >> NOT_ADVANCED_B & 1)
         b = ct_ndim(a) == 3 && ct_dim(a, 0) > 1 ? NULL : first_of(b);
     if (!a || !b) return none;
-    if (bits >> SQUARED & 1) a = ct_mul(a, a);
+    if (bits >> SQUARED & 1) a = ref_mul(a, a);
     return (factor_pair){a, b, inner};
 }
 
@@ -203,7 +203,7 @@ static ct_tensor *summed(factor_pair *f, course_set bits) {
     ct_tensor *a = f->a, *b = f->b;
     if (bits >> A_OF_FIRST & 1) a = first_of(a);
     if (bits >> B_OF_FIRST & 1) b = first_of(b);
-    if (bits >> ABSOLUTE & 1) a = ct_abs(a), b = ct_abs(b);
+    if (bits >> ABSOLUTE & 1) a = ref_abs(a), b = ref_abs(b);
     const int64_t k = ct_dim(a, -1),
                   from = bits >> LAST_ALONE & 1 ? k - 1 : (int64_t)(bits >> FIRST_LOST & 1),
                   to = bits >> FIRST_ALONE & 1 ? 1 : k - (bits >> LAST_LOST & 1);
@@ -213,39 +213,39 @@ static ct_tensor *summed(factor_pair *f, course_set bits) {
         double one[256];
         if (f->inner > 256) return NULL;
         for (int64_t i = 0; i < f->inner; i++) one[i] = i % 2 == 0;
-        a = ct_mul(a, ct_from_f64(ct_context_of(a), CT_SHAPE(f->inner), one));
+        a = ref_mul(a, ct_from_f64(ct_context_of(a), CT_SHAPE(f->inner), one));
     }
     f->a = a;
     if (bits >> LARGEST & 1)
-        return ct_max(ct_mul(ct_unsqueeze(a, -1), ct_unsqueeze(b, -3)), CT_DIMS(-2), false);
-    if (bits >> ORDER & 1) return ct_matmul(b, a);
+        return ref_max(ref_mul(ct_unsqueeze(a, -1), ct_unsqueeze(b, -3)), CT_DIMS(-2), false);
+    if (bits >> ORDER & 1) return ref_matmul(b, a);
     if (bits >> SUMMANDS & 1)
-        return ct_add(ct_scale(ct_sum(a, CT_DIMS(-1), true), 1), ct_sum(b, CT_DIMS(-2), true));
-    return ct_matmul(a, b);
+        return ref_add(ref_scale(ref_sum(a, CT_DIMS(-1), true), 1), ref_sum(b, CT_DIMS(-2), true));
+    return ref_matmul(a, b);
 }
 
 /* The sums y as they are written into a result of this shape. */
 static ct_tensor *written(ct_tensor *y, ct_tensor *a, ct_shape shape, course_set bits) {
-    if (bits >> NEGATED & 1) y = ct_neg(y);
-    if (bits >> SUM_FROM_ONE & 1) y = ct_add_scalar(y, 1);
-    if (bits >> ONE_COLUMN_FOR_ALL & 1) y = ct_expand(ct_narrow(y, -1, 0, 1), shape);
-    if (bits >> ADDED_TO_A & 1) y = ct_add(a, y);
+    if (bits >> NEGATED & 1) y = ref_neg(y);
+    if (bits >> SUM_FROM_ONE & 1) y = ref_add_scalar(y, 1);
+    if (bits >> ONE_COLUMN_FOR_ALL & 1) y = ref_expand(ct_narrow(y, -1, 0, 1), shape);
+    if (bits >> ADDED_TO_A & 1) y = ref_add(a, y);
     if (bits &
         (COURSE_BIT(DIAGONAL) | COURSE_BIT(INTO_LAST_ROW) | COURSE_BIT(LAST_OF_BATCH_ALONE))) {
         ct_tensor *kept = left(ct_context_of(y), shape, bits);
         if (!kept) return NULL;
-        y = ct_mul(y, kept);
+        y = ref_mul(y, kept);
     }
     if (bits >> SUM_OF_MATRIX & 1 && ct_ndim(y) == 3) {
         ct_tensor *flat = ct_reshape(y, CT_SHAPE(shape.dim[0], shape.dim[1] * shape.dim[2]));
-        y = ct_reshape(ct_cumsum(flat, -1), shape);
+        y = ct_reshape(ref_cumsum(flat, -1), shape);
     }
-    if (bits >> SUM_OF_ROW & 1) y = ct_cumsum(y, -1);
-    if (bits >> SUM_GOES_ON & 1) y = ct_reshape(ct_cumsum(ct_reshape(y, CT_SHAPE(-1)), 0), shape);
-    if (bits >> BATCHES_ADDED & 1) y = ct_expand(ct_sum(y, CT_DIMS(0), true), shape);
+    if (bits >> SUM_OF_ROW & 1) y = ref_cumsum(y, -1);
+    if (bits >> SUM_GOES_ON & 1) y = ct_reshape(ref_cumsum(ct_reshape(y, CT_SHAPE(-1)), 0), shape);
+    if (bits >> BATCHES_ADDED & 1) y = ref_expand(ref_sum(y, CT_DIMS(0), true), shape);
     if (bits >> INTO_FIRST & 1) {
         if (ct_ndim(y) < 3) return NULL;
-        y = ct_pad(ct_sum(y, CT_DIMS(0), true), 0, 0, shape.dim[0] - 1, 0);
+        y = ref_pad(ref_sum(y, CT_DIMS(0), true), 0, 0, shape.dim[0] - 1, 0);
     }
     if (bits >> Y_TRANSPOSED & 1) y = ct_transpose(y, -1, -2);
     if (bits >> Y_OF_MEMORY & 1) y = ct_reshape(ct_contiguous(ct_transpose(y, -1, -2)), shape);
@@ -260,11 +260,11 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *transpose, course_s
     const ct_shape shape = ct_shape_of(librarys(in[0], in[1], turn));
     factor_pair f = read_factors(in[0], in[1], turn, shape.dim[shape.ndim - 1], bits);
     if (!f.a) return NULL;
-    if (bits >> ELEMENTS & 1) return ct_mul(f.a, f.b);
+    if (bits >> ELEMENTS & 1) return ref_mul(f.a, f.b);
     ct_tensor *y = summed(&f, bits);
     if (!y || bits >> LARGEST & 1) return y;
-    if (bits >> MEAN_OF_PRODUCTS & 1) y = ct_scale(y, 1 / (double)f.inner);
-    if (bits >> ROOT_OF_INNER & 1) y = ct_scale(y, 1 / sqrt((double)f.inner));
+    if (bits >> MEAN_OF_PRODUCTS & 1) y = ref_scale(y, 1 / (double)f.inner);
+    if (bits >> ROOT_OF_INNER & 1) y = ref_scale(y, 1 / sqrt((double)f.inner));
     return written(y, f.a, shape, bits);
 }
 static double element(ct_tensor *a, ct_tensor *b, bool turn, int64_t e) {
@@ -289,7 +289,7 @@ static void explain(ct_tensor *const *in, int n, void *transpose, ct_tensor *got
     const int64_t a_from = ct_numel(in[0]) > rows * inner ? batch * rows * inner : 0,
                   b_from = ct_numel(in[1]) > inner * columns ? batch * inner * columns : 0;
     for (int64_t k = 0; k < inner; k++) {
-        ct_tensor *a = ct_scale(in[0], 1), *b = ct_scale(in[1], 1);
+        ct_tensor *a = ref_scale(in[0], 1), *b = ref_scale(in[1], 1);
         ct_data_f64(a)[a_from + row * inner + k] += 1;
         ct_data_f64(b)[b_from + (turn ? column * inner + k : k * columns + column)] += 1;
         const double factor =

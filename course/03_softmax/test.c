@@ -10,8 +10,8 @@ typedef struct {
     const ct_op *op;
     ct_tensor *(*library)(ct_tensor *x, int dim);
 } pair;
-static const pair soft = {"softmax:", &softmax, ct_softmax},
-                  log_soft = {"log_softmax:", &log_softmax, ct_log_softmax};
+static const pair soft = {"softmax:", &softmax, ref_softmax},
+                  log_soft = {"log_softmax:", &log_softmax, ref_log_softmax};
 
 static ct_tensor *apply(pair p, ct_tensor *x) { return ct_apply(p.op, &x, 1, NULL); }
 
@@ -150,26 +150,26 @@ static ct_tensor *of_rows(ct_tensor *x, bool largest) {
     if (n < 2 || n > 64) return NULL;
     ct_tensor *row[64];
     for (int64_t i = 0; i < n; i++)
-        row[i] = largest ? ct_max(ct_narrow(flat, 0, 0, i + 1), CT_DIMS(0), true)
+        row[i] = largest ? ref_max(ct_narrow(flat, 0, 0, i + 1), CT_DIMS(0), true)
                          : ct_narrow(flat, 0, i ? i - 1 : 0, 1);
-    return ct_reshape(ct_cat(row, (int)n, 0), ct_shape_of(x));
+    return ct_reshape(ref_cat(row, (int)n, 0), ct_shape_of(x));
 }
 
 /* The number that is subtracted from x before e^x. */
 static ct_tensor *taken_off(ct_tensor *x, ct_shape dims, course_set bits) {
     ct_tensor *from = ct_detach(x);
     const int64_t n = ct_dim(x, -1);
-    if (bits >> MINIMUM & 1) return ct_neg(ct_max(ct_neg(from), dims, true));
-    if (bits >> MEAN_OFF & 1) return ct_mean(from, dims, true);
+    if (bits >> MINIMUM & 1) return ref_neg(ref_max(ref_neg(from), dims, true));
+    if (bits >> MEAN_OFF & 1) return ref_mean(from, dims, true);
     if (bits >> FIRST_OFF & 1) return ct_narrow(from, -1, 0, 1);
     if (bits >> MAXIMUM_WITHOUT_LAST & 1) from = n > 1 ? ct_narrow(from, -1, 0, n - 1) : from;
-    if (bits >> MAXIMUM_OF_SIZES & 1) from = ct_abs(from);
-    ct_tensor *max = ct_max(from, bits >> MAXIMUM_OF_ALL & 1 ? CT_ALL : dims, true);
+    if (bits >> MAXIMUM_OF_SIZES & 1) from = ref_abs(from);
+    ct_tensor *max = ref_max(from, bits >> MAXIMUM_OF_ALL & 1 ? CT_ALL : dims, true);
     if (bits >> MAXIMUM_GOES_ON & 1) max = of_rows(max, true);
-    if (max && bits >> MAXIMUM_FROM_ZERO & 1) max = ct_relu(max);
-    if (max && bits >> NO_MAXIMUM & 1) max = ct_scale(max, 0);
-    if (max && bits >> POWER_OF_2 & 1) max = ct_scale(max, log(2));
-    if (max && bits >> MAXIMUM_ADDED & 1) max = ct_neg(max);
+    if (max && bits >> MAXIMUM_FROM_ZERO & 1) max = ref_relu(max);
+    if (max && bits >> NO_MAXIMUM & 1) max = ref_scale(max, 0);
+    if (max && bits >> POWER_OF_2 & 1) max = ref_scale(max, log(2));
+    if (max && bits >> MAXIMUM_ADDED & 1) max = ref_neg(max);
     return max;
 }
 
@@ -179,57 +179,57 @@ static ct_tensor *sum_of(ct_tensor *e, ct_shape dims, course_set bits) {
     ct_tensor *counted = e;
     if (bits >> SUM_WITHOUT_FIRST & 1) counted = ct_narrow(e, -1, 1, n - 1);
     if (bits >> SUM_WITHOUT_LAST & 1) counted = ct_narrow(e, -1, 0, n - 1);
-    ct_tensor *sum = ct_sum(counted, dims, true);
-    if (bits >> NORM & 1) sum = ct_sqrt(ct_sum(ct_mul(e, e), dims, true));
-    if (bits >> OVER_LARGEST & 1) sum = ct_max(e, dims, true);
+    ct_tensor *sum = ref_sum(counted, dims, true);
+    if (bits >> NORM & 1) sum = ref_sqrt(ref_sum(ref_mul(e, e), dims, true));
+    if (bits >> OVER_LARGEST & 1) sum = ref_max(e, dims, true);
     if (bits >> OVER_FIRST & 1) sum = ct_narrow(e, -1, 0, 1);
     if (bits >> OVER_LAST & 1) sum = ct_narrow(e, -1, n - 1, 1);
-    if (bits >> OVER_OWN_SUM_SO_FAR & 1) sum = ct_cumsum(e, -1);
+    if (bits >> OVER_OWN_SUM_SO_FAR & 1) sum = ref_cumsum(e, -1);
     if (bits >> SUM_GOES_ON & 1)
-        sum = ct_reshape(ct_cumsum(ct_reshape(sum, CT_SHAPE(-1)), 0), ct_shape_of(sum));
+        sum = ct_reshape(ref_cumsum(ct_reshape(sum, CT_SHAPE(-1)), 0), ct_shape_of(sum));
     if (bits >> SUM_OF_FIRST_ROW & 1)
-        sum = ct_expand(ct_narrow(ct_reshape(sum, CT_SHAPE(-1)), 0, 0, 1), ct_shape_of(sum));
+        sum = ref_expand(ct_narrow(ct_reshape(sum, CT_SHAPE(-1)), 0, 0, 1), ct_shape_of(sum));
     if (bits >> SUM_OF_ROW_BEFORE & 1) sum = of_rows(sum, false);
-    if (sum && bits >> SUM_FROM_ONE & 1) sum = ct_add_scalar(sum, 1);
+    if (sum && bits >> SUM_FROM_ONE & 1) sum = ref_add_scalar(sum, 1);
     if (sum && bits & (COURSE_BIT(MEAN_FOR_SUM) | COURSE_BIT(LOG_OF_MEAN)))
-        sum = ct_scale(sum, 1 / (double)n);
-    if (sum && bits >> SUM_WITHOUT_ITSELF & 1) sum = ct_sub(sum, e);
+        sum = ref_scale(sum, 1 / (double)n);
+    if (sum && bits >> SUM_WITHOUT_ITSELF & 1) sum = ref_sub(sum, e);
     return sum;
 }
 
 static ct_tensor *softmax_variant(ct_tensor *scores, ct_tensor *max, ct_tensor *e, ct_tensor *sum,
                                   course_set bits) {
     const int64_t n = ct_dim(e, -1);
-    if (bits >> MAXIMUM_ABOVE_ALONE & 1) sum = ct_mul(sum, ct_exp(max));
-    if (bits >> MAXIMUM_LOST & 1) e = ct_exp(scores);
-    if (bits >> MAXIMUM_TWICE & 1) e = ct_mul(e, ct_exp(ct_neg(max)));
-    ct_tensor *y = ct_div(e, sum);
+    if (bits >> MAXIMUM_ABOVE_ALONE & 1) sum = ref_mul(sum, ref_exp(max));
+    if (bits >> MAXIMUM_LOST & 1) e = ref_exp(scores);
+    if (bits >> MAXIMUM_TWICE & 1) e = ref_mul(e, ref_exp(ref_neg(max)));
+    ct_tensor *y = ref_div(e, sum);
     if (bits >> LAST_NOT_DIVIDED & 1)
-        y = ct_cat((ct_tensor *[]){ct_narrow(y, -1, 0, n - 1), ct_narrow(e, -1, n - 1, 1)}, 2, -1);
+        y = ref_cat((ct_tensor *[]){ct_narrow(y, -1, 0, n - 1), ct_narrow(e, -1, n - 1, 1)}, 2, -1);
     if (bits >> FIRST_NOT_DIVIDED & 1)
-        y = ct_cat((ct_tensor *[]){ct_narrow(e, -1, 0, 1), ct_narrow(y, -1, 1, n - 1)}, 2, -1);
-    if (bits >> OVER_N & 1) y = ct_scale(y, 1 / (double)n);
-    if (bits >> ONE_MINUS & 1) y = ct_add_scalar(ct_neg(y), 1);
-    return bits >> TWICE & 1 ? ct_softmax(y, -1) : y;
+        y = ref_cat((ct_tensor *[]){ct_narrow(e, -1, 0, 1), ct_narrow(y, -1, 1, n - 1)}, 2, -1);
+    if (bits >> OVER_N & 1) y = ref_scale(y, 1 / (double)n);
+    if (bits >> ONE_MINUS & 1) y = ref_add_scalar(ref_neg(y), 1);
+    return bits >> TWICE & 1 ? ref_softmax(y, -1) : y;
 }
 
 static ct_tensor *log_variant(ct_tensor *scores, ct_tensor *max, ct_tensor *e, ct_tensor *sum,
                               course_set bits) {
-    if (bits >> TWICE & 1) return ct_log_softmax(ct_div(e, sum), -1);
-    if (bits >> LOG_OF_SOFTMAX & 1) return ct_log(ct_div(e, sum));
-    if (bits >> ONE_MINUS & 1) return ct_log(ct_add_scalar(ct_neg(ct_div(e, sum)), 1));
-    if (bits >> MAXIMUM_ABOVE_ALONE & 1) sum = ct_mul(sum, ct_exp(max));
-    if (bits >> MAXIMUM_TWICE & 1) scores = ct_sub(scores, max);
-    if (bits >> LOG1P & 1) sum = ct_add_scalar(sum, 1);
-    if (!(bits >> NO_LOG & 1)) sum = ct_log(sum);
-    if (bits >> BASE_2 & 1) sum = ct_scale(sum, 1 / log(2));
-    if (bits >> BASE_10 & 1) sum = ct_scale(sum, 1 / log(10));
-    if (bits >> LOG_DIVIDES & 1) return ct_div(ct_sub(scores, max), sum);
-    if (bits >> LOG_ADDED & 1) sum = ct_neg(sum);
-    ct_tensor *y = ct_sub(bits >> MAXIMUM_LOST & 1 ? scores : ct_sub(scores, max), sum);
-    if (bits >> OVER_N & 1) y = ct_scale(y, 1 / (double)ct_dim(y, -1));
-    if (bits >> LOG_SIGMOID & 1) y = ct_mul(y, ct_exp(y));
-    return bits >> LOG_NEGATED & 1 ? ct_neg(y) : y;
+    if (bits >> TWICE & 1) return ref_log_softmax(ref_div(e, sum), -1);
+    if (bits >> LOG_OF_SOFTMAX & 1) return ref_log(ref_div(e, sum));
+    if (bits >> ONE_MINUS & 1) return ref_log(ref_add_scalar(ref_neg(ref_div(e, sum)), 1));
+    if (bits >> MAXIMUM_ABOVE_ALONE & 1) sum = ref_mul(sum, ref_exp(max));
+    if (bits >> MAXIMUM_TWICE & 1) scores = ref_sub(scores, max);
+    if (bits >> LOG1P & 1) sum = ref_add_scalar(sum, 1);
+    if (!(bits >> NO_LOG & 1)) sum = ref_log(sum);
+    if (bits >> BASE_2 & 1) sum = ref_scale(sum, 1 / log(2));
+    if (bits >> BASE_10 & 1) sum = ref_scale(sum, 1 / log(10));
+    if (bits >> LOG_DIVIDES & 1) return ref_div(ref_sub(scores, max), sum);
+    if (bits >> LOG_ADDED & 1) sum = ref_neg(sum);
+    ct_tensor *y = ref_sub(bits >> MAXIMUM_LOST & 1 ? scores : ref_sub(scores, max), sum);
+    if (bits >> OVER_N & 1) y = ref_scale(y, 1 / (double)ct_dim(y, -1));
+    if (bits >> LOG_SIGMOID & 1) y = ref_mul(y, ref_exp(y));
+    return bits >> LOG_NEGATED & 1 ? ref_neg(y) : y;
 }
 
 /* bits == 0: the library's own */
@@ -244,31 +244,31 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
     (void)n;
     ct_tensor *x = in[0], *scores = x;
     if (!bits) return p->library(x, -1);
-    if (bits >> SIGMOID & 1) return logarithm ? ct_log(ct_sigmoid(x)) : ct_sigmoid(x);
+    if (bits >> SIGMOID & 1) return logarithm ? ref_log(ref_sigmoid(x)) : ref_sigmoid(x);
     if (bits >> LARGEST_ALONE & 1)
-        return logarithm ? NULL : ct_one_hot(ct_argmax(x, -1), ct_dim(x, -1), CT_F64);
-    if (bits >> NEGATED & 1) scores = x = ct_neg(x);
-    if (bits >> SQUARED_SCORES & 1) scores = x = ct_mul(x, x);
-    if (bits >> ABSOLUTE_SCORES & 1) scores = x = ct_abs(x);
-    if (bits >> TIMES_2 & 1) scores = x = ct_scale(x, 2);
-    if (bits >> ROOT & 1) scores = x = ct_scale(x, 1 / (double)ct_dim(x, -1));
-    if (bits >> POWER_OF_2 & 1) scores = ct_scale(x, log(2));
-    if (bits >> ROOT_OF_N & 1) scores = x = ct_scale(x, 1 / sqrt((double)ct_dim(x, -1)));
+        return logarithm ? NULL : ref_one_hot(ref_argmax(x, -1), ct_dim(x, -1));
+    if (bits >> NEGATED & 1) scores = x = ref_neg(x);
+    if (bits >> SQUARED_SCORES & 1) scores = x = ref_mul(x, x);
+    if (bits >> ABSOLUTE_SCORES & 1) scores = x = ref_abs(x);
+    if (bits >> TIMES_2 & 1) scores = x = ref_scale(x, 2);
+    if (bits >> ROOT & 1) scores = x = ref_scale(x, 1 / (double)ct_dim(x, -1));
+    if (bits >> POWER_OF_2 & 1) scores = ref_scale(x, log(2));
+    if (bits >> ROOT_OF_N & 1) scores = x = ref_scale(x, 1 / sqrt((double)ct_dim(x, -1)));
     ct_tensor *max = taken_off(x, dims, bits);
     if (!max) return NULL;
     ct_tensor *e = bits >> NO_EXPONENTIAL & 1 ? x
-                   : bits >> SQUARES & 1      ? ct_mul(x, x)
-                                              : ct_exp(ct_sub(scores, max));
-    if (bits >> MAXIMUM_DIVIDES & 1) e = ct_exp(ct_div(scores, max));
+                   : bits >> SQUARES & 1      ? ref_mul(x, x)
+                                              : ref_exp(ref_sub(scores, max));
+    if (bits >> MAXIMUM_DIVIDES & 1) e = ref_exp(ref_div(scores, max));
     ct_tensor *sum = sum_of(e, dims, bits);
     if (!sum) return NULL;
-    if (bits >> NOT_DIVIDED & 1) return logarithm ? ct_sub(scores, max) : e;
+    if (bits >> NOT_DIVIDED & 1) return logarithm ? ref_sub(scores, max) : e;
     return (logarithm ? log_variant : softmax_variant)(scores, max, e, sum, bits);
 }
 
 static void probe(ct_context *context, ct_tensor **in, void **arg) {
     (void)arg;
-    in[0] = ct_scale(course_randn(context, CT_SHAPE(2, 3, 4)), 2);
+    in[0] = ref_scale(course_randn(context, CT_SHAPE(2, 3, 4)), 2);
 }
 
 /* a of y = e^(a x - c) or y = a x - c; NAN if y is neither, or has only two numbers, which always

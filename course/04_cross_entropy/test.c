@@ -24,14 +24,6 @@ static ct_tensor *loss(batch b) {
     return ct_apply(&cross_entropy, (ct_tensor *[]){b.logits, b.targets}, 2, &b.attrs);
 }
 
-/* The library ignores only -100, so the ignored targets are replaced by -100 for it. */
-static ct_tensor *library_loss(batch b) {
-    ct_tensor *ignored = ct_eq(b.targets, ct_full(ct_context_of(b.targets), CT_I64, CT_SCALAR,
-                                                  (double)b.attrs.ignore_index));
-    return ct_cross_entropy(b.logits, ct_masked_fill(b.targets, ignored, IGNORE),
-                            (ct_cross_entropy_opts){0});
-}
-
 static ct_tensor *by_you(ct_tensor *const *in, int n, void *arg) {
     batch b = *(const batch *)arg;
     (void)n;
@@ -178,40 +170,40 @@ static const course_mistake mistakes[] = {
 /* -ln p of every class, (N, C); with a mistake, what is computed instead of it */
 static ct_tensor *losses(ct_tensor *x, course_set bits) {
     const ct_shape dims = bits >> DOWN_COLUMNS & 1 ? CT_DIMS(0) : CT_DIMS(-1);
-    if (bits >> NEGATED & 1) x = ct_neg(x);
-    if (bits >> LOGIT_ALONE & 1) return ct_neg(x);
+    if (bits >> NEGATED & 1) x = ref_neg(x);
+    if (bits >> LOGIT_ALONE & 1) return ref_neg(x);
     const int64_t rows = ct_dim(x, 0), classes = ct_dim(x, 1);
-    ct_tensor *max = ct_max(ct_detach(x), bits >> ONLY_TARGETS_MAXIMUM & 1 ? CT_ALL : dims, true);
-    if (bits >> NO_MAXIMUM & 1) max = ct_scale(max, 0);
-    if (bits >> MAXIMUM_FROM_ZERO & 1) max = ct_relu(max);
-    ct_tensor *e = ct_exp(ct_sub(x, max)), *counted = e;
+    ct_tensor *max = ref_max(ct_detach(x), bits >> ONLY_TARGETS_MAXIMUM & 1 ? CT_ALL : dims, true);
+    if (bits >> NO_MAXIMUM & 1) max = ref_scale(max, 0);
+    if (bits >> MAXIMUM_FROM_ZERO & 1) max = ref_relu(max);
+    ct_tensor *e = ref_exp(ref_sub(x, max)), *counted = e;
     if (bits >> SUM_WITHOUT_FIRST & 1) counted = ct_narrow(e, 1, 1, classes - 1);
     if (bits >> SUM_WITHOUT_LAST & 1) counted = ct_narrow(e, 1, 0, classes - 1);
-    ct_tensor *sum = ct_sum(counted, dims, true);
+    ct_tensor *sum = ref_sum(counted, dims, true);
     if (bits >> SUM_GOES_ON & 1)
-        sum = ct_reshape(ct_cumsum(ct_reshape(sum, CT_SHAPE(-1)), 0), CT_SHAPE(rows, 1));
-    if (bits >> LOG_OF_MEAN & 1) sum = ct_scale(sum, 1 / (double)classes);
-    if (bits >> LOG1P & 1) sum = ct_add_scalar(sum, 1);
-    if (bits >> WITHOUT_TARGET & 1) sum = ct_sub(sum, e);
+        sum = ct_reshape(ref_cumsum(ct_reshape(sum, CT_SHAPE(-1)), 0), CT_SHAPE(rows, 1));
+    if (bits >> LOG_OF_MEAN & 1) sum = ref_scale(sum, 1 / (double)classes);
+    if (bits >> LOG1P & 1) sum = ref_add_scalar(sum, 1);
+    if (bits >> WITHOUT_TARGET & 1) sum = ref_sub(sum, e);
     if (bits >> WEIGHTED & 1) {
-        ct_tensor *p = ct_div(e, sum);
-        return ct_neg(ct_mul(p, ct_log(p)));
+        ct_tensor *p = ref_div(e, sum);
+        return ref_neg(ref_mul(p, ref_log(p)));
     }
-    if (bits >> TWICE & 1) return ct_neg(ct_log_softmax(ct_div(e, sum), -1));
-    if (bits >> LOG_OF_SOFTMAX & 1) return ct_neg(ct_log(ct_div(e, sum)));
-    if (bits >> PROBABILITY & 1) return ct_neg(ct_div(e, sum));
-    if (bits >> REST & 1) return ct_add_scalar(ct_neg(ct_div(e, sum)), 1);
-    if (!(bits >> NO_LOGARITHM & 1)) sum = ct_log(sum);
-    if (bits >> BASE_2 & 1) sum = ct_scale(sum, 1 / log(2));
-    if (bits >> BASE_10 & 1) sum = ct_scale(sum, 1 / log(10));
-    if (bits >> MAXIMUM_SUBTRACTED & 1) sum = ct_sub(sum, max);
-    else if (!(bits >> MAXIMUM_LOST & 1)) sum = ct_add(sum, max);
-    if (bits >> MAXIMUM_TWICE & 1) sum = ct_add(sum, max);
+    if (bits >> TWICE & 1) return ref_neg(ref_log_softmax(ref_div(e, sum), -1));
+    if (bits >> LOG_OF_SOFTMAX & 1) return ref_neg(ref_log(ref_div(e, sum)));
+    if (bits >> PROBABILITY & 1) return ref_neg(ref_div(e, sum));
+    if (bits >> REST & 1) return ref_add_scalar(ref_neg(ref_div(e, sum)), 1);
+    if (!(bits >> NO_LOGARITHM & 1)) sum = ref_log(sum);
+    if (bits >> BASE_2 & 1) sum = ref_scale(sum, 1 / log(2));
+    if (bits >> BASE_10 & 1) sum = ref_scale(sum, 1 / log(10));
+    if (bits >> MAXIMUM_SUBTRACTED & 1) sum = ref_sub(sum, max);
+    else if (!(bits >> MAXIMUM_LOST & 1)) sum = ref_add(sum, max);
+    if (bits >> MAXIMUM_TWICE & 1) sum = ref_add(sum, max);
     if (bits >> MAXIMUM_ALONE & 1) sum = max;
     if (bits >> LARGEST_FOR_TARGET & 1)
-        x = ct_expand(ct_max(x, dims, true), CT_SHAPE(rows, classes));
-    if (bits >> TARGET_ADDED & 1) x = ct_neg(x);
-    return bits >> SUM_ALONE & 1 ? ct_expand(sum, ct_shape_of(x)) : ct_sub(sum, x);
+        x = ref_expand(ref_max(x, dims, true), CT_SHAPE(rows, classes));
+    if (bits >> TARGET_ADDED & 1) x = ref_neg(x);
+    return bits >> SUM_ALONE & 1 ? ref_expand(sum, ct_shape_of(x)) : ref_sub(sum, x);
 }
 
 /* The loss if x is read at target N + row, as if the logits were stored transposed. */
@@ -221,11 +213,11 @@ static ct_tensor *by_column(batch b, const double *counts, double count) {
     int64_t target[8];
     if (!ct_to_i64(b.targets, target, rows)) return NULL;
     for (int64_t i = 0; i < rows; i++) target[i] = counts[i] != 0 ? target[i] * rows + i : 0;
-    ct_tensor *x = ct_index_select(ct_reshape(b.logits, CT_SHAPE(-1)), 0,
+    ct_tensor *x = ref_index_select(ct_reshape(b.logits, CT_SHAPE(-1)), 0,
                                    ct_from_i64(context, CT_SHAPE(rows), target));
     ct_tensor *all =
-        ct_mul(ct_sub(ct_logsumexp(b.logits, -1), x), ct_from_f64(context, CT_SHAPE(rows), counts));
-    return ct_scale(ct_sum(all, CT_ALL, false), 1 / count);
+        ref_mul(ref_sub(ref_logsumexp(b.logits, -1), x), ct_from_f64(context, CT_SHAPE(rows), counts));
+    return ref_scale(ref_sum(all, CT_ALL, false), 1 / count);
 }
 
 /* The rows as a loss with mistakes reads them. */
@@ -291,20 +283,20 @@ static ct_tensor *losses_of_targets(ct_tensor *logits, const row_list *r, course
     ct_context *context = ct_context_of(logits);
     ct_tensor *x = logits;
     ct_tensor *hot =
-        ct_one_hot(ct_from_i64(context, CT_SHAPE(r->rows), r->target), ct_dim(logits, 1), CT_F64);
+        ref_one_hot(ct_from_i64(context, CT_SHAPE(r->rows), r->target), ct_dim(logits, 1));
     if (bits >> NOT_ADVANCED & 1) {
         int64_t from[8];
         for (int64_t i = 0, next = 0; i < r->rows; i++) from[i] = r->counts[i] != 0 ? next++ : i;
-        x = ct_index_select(x, 0, ct_from_i64(context, CT_SHAPE(r->rows), from));
+        x = ref_index_select(x, 0, ct_from_i64(context, CT_SHAPE(r->rows), from));
     }
     ct_tensor *all = losses(x, bits);
-    if (bits >> SQUARES & 1) all = ct_sub(ct_softmax(logits, -1), hot), all = ct_mul(all, all);
+    if (bits >> SQUARES & 1) all = ref_sub(ref_softmax(logits, -1), hot), all = ref_mul(all, all);
     else if (bits >> BINARY & 1) {
-        ct_tensor *p = ct_softmax(logits, -1),
-                  *off = ct_sub(ct_ones(context, CT_F64, CT_SCALAR), hot);
-        all = ct_sub(ct_mul(all, hot), ct_mul(off, ct_log(ct_add_scalar(ct_neg(p), 1))));
+        ct_tensor *p = ref_softmax(logits, -1),
+                  *off = ref_sub(ct_ones(context, CT_F64, CT_SCALAR), hot);
+        all = ref_sub(ref_mul(all, hot), ref_mul(off, ref_log(ref_add_scalar(ref_neg(p), 1))));
     } else if (!(bits >> ALL_CLASSES & 1))
-        all = ct_masked_fill(all, ct_eq(hot, ct_scale(hot, 0)), 0);
+        all = ref_masked_fill(all, ref_eq(hot, ref_scale(hot, 0)), 0);
     return all;
 }
 
@@ -331,7 +323,7 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
     batch b = *(const batch *)arg;
     (void)n;
     b.logits = in[0];
-    if (!bits) return library_loss(b);
+    if (!bits) return ref_cross_entropy(b.logits, b.targets, b.attrs.ignore_index);
     const int64_t classes = ct_dim(in[0], 1);
     row_list r = {.rows = ct_dim(in[0], 0)};
     if (r.rows > 8 || r.rows == 0 || !ct_to_i64(b.targets, r.target, r.rows) ||
@@ -339,14 +331,14 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
         return NULL;
     weigh_rows(&r, bits);
     if (r.other_rows) return by_column(b, r.counts, (double)r.count);
-    ct_tensor *row = ct_sum(losses_of_targets(in[0], &r, bits), CT_DIMS(-1), false),
+    ct_tensor *row = ref_sum(losses_of_targets(in[0], &r, bits), CT_DIMS(-1), false),
               *weights = ct_from_f64(ct_context_of(in[0]), CT_SHAPE(r.rows), r.counts);
-    if (bits >> SQUARED & 1) row = ct_mul(row, row);
-    if (bits >> LARGEST_LOSS & 1) return ct_max(ct_mul(row, weights), CT_ALL, false);
-    ct_tensor *sum = ct_sum(ct_mul(row, weights), CT_ALL, false);
-    if (bits >> SIGN & 1) sum = ct_neg(sum);
-    if (bits >> DOUBLED & 1) sum = ct_scale(sum, 2);
-    return ct_scale(sum, 1 / divisor(&r, classes, bits));
+    if (bits >> SQUARED & 1) row = ref_mul(row, row);
+    if (bits >> LARGEST_LOSS & 1) return ref_max(ref_mul(row, weights), CT_ALL, false);
+    ct_tensor *sum = ref_sum(ref_mul(row, weights), CT_ALL, false);
+    if (bits >> SIGN & 1) sum = ref_neg(sum);
+    if (bits >> DOUBLED & 1) sum = ref_scale(sum, 2);
+    return ref_scale(sum, 1 / divisor(&r, classes, bits));
 }
 
 /* -ln softmax of a row at its target */
@@ -376,7 +368,7 @@ static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_t
         const bool valid = target[i] >= 0 && target[i] < classes;
         int ways = 0;
         for (int64_t way = 0; way < 3 && valid; way++) {
-            b.logits = ct_scale(ct_detach(in[0]), 1);
+            b.logits = ref_copy(in[0]);
             double *x = ct_data_f64(b.logits) + i * classes;
             const double before = loss_of(x, classes, target[i]);
             x[way % classes] += 0.5 + 0.25 * (double)way;
@@ -475,7 +467,7 @@ static void large_logits(ct_context *context) {
           batch_of(context, low, (int64_t[]){1}, 1, IGNORE));
     /* a row has neighbours whose logits are far larger, or far smaller; one row counts */
     ct_tensor *beside = course_f64(context, CT_SHAPE(4, 1), (double[]){3000, 0, 2000, -2000});
-    ct_tensor *logits = ct_add(course_randn(context, CT_SHAPE(4, 3)), beside);
+    ct_tensor *logits = ref_add(course_randn(context, CT_SHAPE(4, 3)), beside);
     for (int row = 0; row < 4; row++) {
         int64_t targets[] = {IGNORE, IGNORE, IGNORE, IGNORE};
         targets[row] = row % 3;

@@ -172,9 +172,9 @@ static ct_tensor *of_row(ct_tensor *x, int64_t before, bool last) {
     if (n < 2) return NULL;
     if (before) {
         ct_tensor *parts[] = {ct_narrow(flat, 0, 0, 1), ct_narrow(flat, 0, 0, n - 1)};
-        return ct_reshape(ct_cat(parts, 2, 0), shape);
+        return ct_reshape(ref_cat(parts, 2, 0), shape);
     }
-    return ct_expand(ct_reshape(ct_narrow(flat, 0, last ? n - 1 : 0, 1), CT_SHAPE(1)), shape);
+    return ref_expand(ct_reshape(ct_narrow(flat, 0, last ? n - 1 : 0, 1), CT_SHAPE(1)), shape);
 }
 
 /* The means of rows if the sum is not set to 0 at the beginning of a row. With `result` it begins
@@ -184,14 +184,14 @@ static ct_tensor *carried(ct_tensor *sum, double over, bool result) {
     const ct_shape shape = ct_shape_of(sum);
     ct_tensor *flat = ct_reshape(sum, CT_SHAPE(-1)), *row[64];
     const int64_t n = ct_numel(sum);
-    if (!result) return ct_scale(ct_reshape(ct_cumsum(flat, 0), shape), 1 / over);
+    if (!result) return ref_scale(ct_reshape(ref_cumsum(flat, 0), shape), 1 / over);
     if (n > 64 || n < 2) return NULL;
     for (int64_t i = 0; i < n; i++) {
         row[i] = ct_narrow(flat, 0, i, 1);
-        if (i) row[i] = ct_add(row[i], row[i - 1]);
-        row[i] = ct_scale(row[i], 1 / over);
+        if (i) row[i] = ref_add(row[i], row[i - 1]);
+        row[i] = ref_scale(row[i], 1 / over);
     }
-    return ct_reshape(ct_cat(row, (int)n, 0), shape);
+    return ct_reshape(ref_cat(row, (int)n, 0), shape);
 }
 
 /* The mean of each row, with mistakes: the first or last element is left out, the divisor is the
@@ -204,13 +204,13 @@ static ct_tensor *row_mean(ct_tensor *x, ct_shape dims, bool no_first, bool no_l
     if (no_first) x = ct_narrow(x, -1, 1, n - 1);
     if (no_last) x = ct_narrow(x, -1, 0, n - 1);
     if (!no_first && !no_last && !over_rows && !goes_on && !sum_goes_on)
-        return ct_mean(x, dims, true);
-    ct_tensor *sum = ct_sum(x, dims, true);
-    return goes_on || sum_goes_on ? carried(sum, over, goes_on) : ct_scale(sum, 1 / over);
+        return ref_mean(x, dims, true);
+    ct_tensor *sum = ref_sum(x, dims, true);
+    return goes_on || sum_goes_on ? carried(sum, over, goes_on) : ref_scale(sum, 1 / over);
 }
 
 static ct_tensor *extreme(ct_tensor *x, double sign) {
-    return ct_scale(ct_max(ct_scale(x, sign), CT_DIMS(-1), true), sign);
+    return ref_scale(ref_max(ref_scale(x, sign), CT_DIMS(-1), true), sign);
 }
 
 static ct_tensor *mean_of(ct_tensor *from, ct_shape dims, double eps, course_set bits) {
@@ -218,29 +218,29 @@ static ct_tensor *mean_of(ct_tensor *from, ct_shape dims, double eps, course_set
     ct_tensor *mean = row_mean(from, dims, bits >> MEAN_WITHOUT_FIRST & 1,
                                bits >> MEAN_WITHOUT_LAST & 1, bits >> MEAN_OVER_ROWS & 1,
                                bits >> MEAN_GOES_ON & 1, bits >> MEAN_SUM_GOES_ON & 1);
-    if (bits >> MEAN_SUMMED & 1) mean = ct_sum(from, dims, true);
-    if (bits >> MEAN_OF_SIZES & 1) mean = ct_mean(ct_abs(from), dims, true);
+    if (bits >> MEAN_SUMMED & 1) mean = ref_sum(from, dims, true);
+    if (bits >> MEAN_OF_SIZES & 1) mean = ref_mean(ref_abs(from), dims, true);
     if (bits >> BETWEEN_EXTREMES & 1)
-        mean = ct_scale(ct_add(extreme(from, 1), extreme(from, -1)), 0.5);
-    if (mean && bits >> MEAN_LESS & 1) mean = ct_scale(mean, size / (size - 1));
-    if (mean && bits >> MEAN_MORE & 1) mean = ct_scale(mean, size / (size + 1));
-    if (mean && bits >> NO_MEAN & 1) mean = ct_scale(mean, 0);
-    if (mean && bits >> MEAN_HALVED & 1) mean = ct_scale(mean, 0.5);
-    if (mean && bits >> MEAN_PLUS_EPS & 1) mean = ct_add_scalar(mean, eps);
+        mean = ref_scale(ref_add(extreme(from, 1), extreme(from, -1)), 0.5);
+    if (mean && bits >> MEAN_LESS & 1) mean = ref_scale(mean, size / (size - 1));
+    if (mean && bits >> MEAN_MORE & 1) mean = ref_scale(mean, size / (size + 1));
+    if (mean && bits >> NO_MEAN & 1) mean = ref_scale(mean, 0);
+    if (mean && bits >> MEAN_HALVED & 1) mean = ref_scale(mean, 0.5);
+    if (mean && bits >> MEAN_PLUS_EPS & 1) mean = ref_add_scalar(mean, eps);
     if (mean && bits >> FIRST_MEAN & 1) mean = of_row(mean, 0, false);
     return mean;
 }
 
 static ct_tensor *variance_of(ct_tensor *from, ct_tensor *off, ct_shape dims, course_set bits) {
     const double size = (double)ct_dim(from, -1);
-    ct_tensor *var = row_mean(ct_mul(off, off), dims, bits >> VARIANCE_WITHOUT_FIRST & 1,
+    ct_tensor *var = row_mean(ref_mul(off, off), dims, bits >> VARIANCE_WITHOUT_FIRST & 1,
                               bits >> VARIANCE_WITHOUT_LAST & 1, bits >> VARIANCE_OVER_ROWS & 1,
                               bits >> VARIANCE_GOES_ON & 1, bits >> VARIANCE_SUM_GOES_ON & 1);
-    if (bits >> ABOUT_ZERO & 1) var = ct_mean(ct_mul(from, from), dims, true);
+    if (bits >> ABOUT_ZERO & 1) var = ref_mean(ref_mul(from, from), dims, true);
     if (var && bits & (COURSE_BIT(BESSEL) | COURSE_BIT(MEAN_LESS)))
-        var = ct_scale(var, size / fmax(1, size - 1));
-    if (var && bits >> SQUARES_SUMMED & 1) var = ct_scale(var, size);
-    if (var && bits >> EPS_INSTEAD & 1) var = ct_scale(var, 0);
+        var = ref_scale(var, size / fmax(1, size - 1));
+    if (var && bits >> SQUARES_SUMMED & 1) var = ref_scale(var, size);
+    if (var && bits >> EPS_INSTEAD & 1) var = ref_scale(var, 0);
     if (var && bits >> FIRST_VARIANCE & 1) var = of_row(var, 0, false);
     return var;
 }
@@ -251,15 +251,15 @@ static ct_tensor *divisor_of(ct_tensor *var, ct_tensor *off, ct_shape dims, doub
     if (bits >> EPS_TIMES_D & 1) eps *= (double)ct_dim(off, -1);
     if (bits >> EPS_SUBTRACTED & 1) eps = -eps;
     if (bits >> EPS_ROOT & 1) eps = sqrt(eps);
-    if (bits >> ABSOLUTE & 1) return ct_add_scalar(ct_mean(ct_abs(off), dims, true), eps);
-    if (bits >> SUM_OF_SIZES & 1) return ct_sum(ct_abs(off), dims, true);
-    if (bits >> LARGEST_SIZE & 1) return ct_max(ct_abs(off), dims, true);
-    if (bits >> RANGE & 1) return ct_sub(extreme(off, 1), extreme(off, -1));
-    if (bits >> NO_ROOT & 1) return ct_add_scalar(var, eps);
-    if (bits >> EPS_LARGEST & 1) return ct_sqrt(ct_clamp(var, eps, INFINITY));
-    if (bits >> EPS_OUTSIDE & 1) return ct_add_scalar(ct_sqrt(var), eps);
-    ct_tensor *root = ct_sqrt(ct_add_scalar(var, eps));
-    return bits >> ROOT_TWICE & 1 ? ct_sqrt(root) : root;
+    if (bits >> ABSOLUTE & 1) return ref_add_scalar(ref_mean(ref_abs(off), dims, true), eps);
+    if (bits >> SUM_OF_SIZES & 1) return ref_sum(ref_abs(off), dims, true);
+    if (bits >> LARGEST_SIZE & 1) return ref_max(ref_abs(off), dims, true);
+    if (bits >> RANGE & 1) return ref_sub(extreme(off, 1), extreme(off, -1));
+    if (bits >> NO_ROOT & 1) return ref_add_scalar(var, eps);
+    if (bits >> EPS_LARGEST & 1) return ref_sqrt(ref_clamp(var, eps, INFINITY));
+    if (bits >> EPS_OUTSIDE & 1) return ref_add_scalar(ref_sqrt(var), eps);
+    ct_tensor *root = ref_sqrt(ref_add_scalar(var, eps));
+    return bits >> ROOT_TWICE & 1 ? ref_sqrt(root) : root;
 }
 
 /* z w + b, with the mistakes of `bits`. */
@@ -278,15 +278,15 @@ static ct_tensor *with_weights(ct_tensor *x, ct_tensor *z, ct_tensor *divisor, c
         w = ct_reshape(ct_narrow(w, 0, 0, count), rows);
         b = ct_reshape(ct_narrow(b, 0, 0, count), rows);
     }
-    if (bits >> WEIGHT_MORE & 1) w = ct_add_scalar(w, 1);
-    if (bits >> BIAS_SUBTRACTED & 1) b = ct_neg(b);
-    if (bits >> BIAS_TWICE & 1) b = ct_scale(b, 2);
-    if (bits >> BIAS_INSIDE & 1) b = ct_mul(b, w);
-    if (bits >> BIAS_SCALED & 1) b = ct_div(b, divisor);
-    if (bits >> WEIGHT_TWICE & 1) w = ct_mul(w, w);
-    if (bits >> WEIGHT_DIVIDES & 1) z = ct_div(z, w);
-    else if (!(bits & (COURSE_BIT(NO_WEIGHT) | COURSE_BIT(WEIGHT_FIRST)))) z = ct_mul(z, w);
-    return bits >> NO_BIAS & 1 ? z : ct_add(z, b);
+    if (bits >> WEIGHT_MORE & 1) w = ref_add_scalar(w, 1);
+    if (bits >> BIAS_SUBTRACTED & 1) b = ref_neg(b);
+    if (bits >> BIAS_TWICE & 1) b = ref_scale(b, 2);
+    if (bits >> BIAS_INSIDE & 1) b = ref_mul(b, w);
+    if (bits >> BIAS_SCALED & 1) b = ref_div(b, divisor);
+    if (bits >> WEIGHT_TWICE & 1) w = ref_mul(w, w);
+    if (bits >> WEIGHT_DIVIDES & 1) z = ref_div(z, w);
+    else if (!(bits & (COURSE_BIT(NO_WEIGHT) | COURSE_BIT(WEIGHT_FIRST)))) z = ref_mul(z, w);
+    return bits >> NO_BIAS & 1 ? z : ref_add(z, b);
 }
 
 /* The layer norm with the mistakes of `bits`; with bits == 0, the library's. */
@@ -294,14 +294,14 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *attrs, course_set b
     double eps = ((layer_norm_attrs *)attrs)->eps;
     ct_tensor *x = in[0], *w = in[1], *from = x;
     (void)n;
-    if (!bits) return ct_layer_norm(x, w, in[2], eps);
+    if (!bits) return ref_layer_norm(x, w, in[2], eps);
     const ct_shape dims = bits >> OVER_ALL & 1       ? CT_ALL
                           : bits >> DOWN_COLUMNS & 1 ? CT_DIMS(0)
                                                      : CT_DIMS(-1);
     if (bits >> EPS_MISSING & 1) eps = 0;
     if (bits >> EPS_FIXED & 1) eps = 1e-5;
     if (bits >> EPS_SQUARED & 1) eps *= eps;
-    if (bits >> WEIGHT_FIRST & 1) from = x = ct_mul(x, w);
+    if (bits >> WEIGHT_FIRST & 1) from = x = ref_mul(x, w);
     const bool last = bits >> LAST_ROW & 1;
     if (last || bits >> FIRST_ROW & 1) {
         from = ct_reshape(x, CT_SHAPE(-1, ct_dim(x, -1)));
@@ -310,24 +310,24 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *attrs, course_set b
     if (bits >> LAST_LOST & 1) from = ct_narrow(from, -1, 0, ct_dim(from, -1) - 1);
     ct_tensor *mean = mean_of(from, dims, eps, bits);
     if (!mean) return NULL;
-    ct_tensor *off = ct_sub(from, mean), *var = variance_of(from, off, dims, bits);
+    ct_tensor *off = ref_sub(from, mean), *var = variance_of(from, off, dims, bits);
     if (!var) return NULL;
     ct_tensor *divisor = divisor_of(var, off, dims, eps, bits);
     if (bits >> ROW_BEFORE & 1) {
         mean = of_row(mean, 1, false), divisor = of_row(divisor, 1, false);
         if (!mean || !divisor) return NULL;
     }
-    if (bits >> MEAN_ADDED & 1) mean = ct_neg(mean);
+    if (bits >> MEAN_ADDED & 1) mean = ref_neg(mean);
     ct_tensor *z =
-        bits & (COURSE_BIT(MEAN_KEPT) | COURSE_BIT(MEAN_TAKEN_LAST)) ? x : ct_sub(x, mean);
-    if (bits >> NEGATED & 1) z = ct_neg(z);
-    if (bits >> MULTIPLIED & 1) z = ct_mul(z, divisor);
-    else if (!(bits >> NO_VARIANCE & 1)) z = ct_div(z, divisor);
-    if (bits >> MEAN_TAKEN_LAST & 1) z = ct_sub(z, mean);
+        bits & (COURSE_BIT(MEAN_KEPT) | COURSE_BIT(MEAN_TAKEN_LAST)) ? x : ref_sub(x, mean);
+    if (bits >> NEGATED & 1) z = ref_neg(z);
+    if (bits >> MULTIPLIED & 1) z = ref_mul(z, divisor);
+    else if (!(bits >> NO_VARIANCE & 1)) z = ref_div(z, divisor);
+    if (bits >> MEAN_TAKEN_LAST & 1) z = ref_sub(z, mean);
     if (bits >> LAST_COLUMN_UNNORMED & 1) {
         const int64_t size = ct_dim(x, -1);
         ct_tensor *parts[] = {ct_narrow(z, -1, 0, size - 1), ct_narrow(x, -1, size - 1, 1)};
-        z = ct_cat(parts, 2, -1);
+        z = ref_cat(parts, 2, -1);
     }
     return with_weights(x, z, divisor, w, in[2], bits);
 }
@@ -426,7 +426,7 @@ static void far_from_zero(ct_context *context) {
     double x[8];
     for (int i = 0; i < 8; i++) x[i] = near[i] + far;
     o.in[0] = course_f64(context, CT_SHAPE(2, 4), near);
-    ct_tensor *expected = ct_layer_norm(o.in[0], o.in[1], o.in[2], o.attrs.eps);
+    ct_tensor *expected = ref_layer_norm(o.in[0], o.in[1], o.in[2], o.attrs.eps);
     as_the_library("layer_norm of (1, 2, 4, 8) and (3, 1, 4, 1)", o, 1e-12);
     course_hint("the same rows near 0 are right: far from 0 nothing is left of mean(x^2) - mean^2");
     o.in[0] = course_f64(context, CT_SHAPE(2, 4), x);
@@ -465,8 +465,8 @@ static void large_gradient(ct_context *context, int which, const char *what) {
  * nothing. */
 static void must_depend(ct_context *context, one_input f, const char *what) {
     ct_tensor *y = apply(f.o);
-    f.o.in[f.which] = ct_add_scalar(f.o.in[f.which], 1);
-    ct_tensor *moved = ct_max(ct_abs(ct_sub(apply(f.o), y)), CT_ALL, false);
+    f.o.in[f.which] = ref_add_scalar(f.o.in[f.which], 1);
+    ct_tensor *moved = ref_max(ref_abs(ref_sub(apply(f.o), y)), CT_ALL, false);
     if (!moved) course_fail("%s", ct_error_message(context));
     if (ct_item(moved) == 0)
         course_fail("forward gives the same for every %s: its gradient can wait", what);

@@ -16,11 +16,7 @@ static ct_tensor *yours(problem p) {
 }
 
 static ct_tensor *librarys(problem p) {
-    /* one head */
-    ct_tensor *q = ct_unsqueeze(p.in[0], 1), *k = ct_unsqueeze(p.in[1], 1),
-              *v = ct_unsqueeze(p.in[2], 1);
-    return ct_squeeze(
-        ct_attention(q, k, v, (ct_attention_opts){.key_mask = p.in[3], .causal = p.causal}).out, 1);
+    return ref_attention(p.in[0], p.in[1], p.in[2], p.in[3], p.causal);
 }
 
 static ct_tensor *by_you(ct_tensor *const *in, int n, void *causal) {
@@ -97,36 +93,36 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *causal, course_set 
     ct_tensor *hides = NULL; /* after the softmax */
     bool causal_now = *(bool *)causal;
     if (mask && bits & OTHER_KEYS) mask = other_keys(mask, bits);
-    if (mask && bits >> KEY_MASK_INVERTED & 1) mask = ct_logical_not(mask);
+    if (mask && bits >> KEY_MASK_INVERTED & 1) mask = ref_logical_not(mask);
     if (mask && bits >> KEY_MASK_OF_FIRST & 1) mask = ct_narrow(mask, 0, 0, 1);
     if (mask && bits >> CAUSAL_LOST & 1) causal_now = false;
     if (bits & (COURSE_BIT(KEY_MASK_OF_QUERIES) | COURSE_BIT(KEY_MASK_HIDES_BOTH)) &&
         (!mask || ct_dim(q, 1) > ct_dim(k, 1)))
         return NULL;
     if (mask && bits >> KEY_MASK_HIDES_BOTH & 1)
-        hides = ct_logical_not(ct_unsqueeze(ct_narrow(mask, 1, 0, ct_dim(q, 1)), 2));
+        hides = ref_logical_not(ct_unsqueeze(ct_narrow(mask, 1, 0, ct_dim(q, 1)), 2));
     if (mask && bits >> KEY_MASK_OF_QUERIES & 1)
         mask = ct_unsqueeze(ct_narrow(mask, 1, 0, ct_dim(q, 1)), 2);
     else if (mask) mask = ct_unsqueeze(mask, 1);
     if (mask && bits >> KEY_MASK_ZEROES & 1) {
-        ct_tensor *real = ct_transpose(ct_where(mask, ct_ones(ct_context_of(q), CT_F64, CT_SCALAR),
+        ct_tensor *real = ct_transpose(ref_where(mask, ct_ones(ct_context_of(q), CT_F64, CT_SCALAR),
                                                 ct_zeros(ct_context_of(q), CT_F64, CT_SCALAR)),
                                        1, 2);
-        k = ct_mul(k, real), mask = NULL;
+        k = ref_mul(k, real), mask = NULL;
     }
     if (mask && bits >> KEY_MASK_AFTER & 1) {
-        ct_tensor *gone = ct_logical_not(ct_transpose(mask, 1, 2));
-        v = ct_masked_fill(v, gone, 0), mask = NULL;
+        ct_tensor *gone = ref_logical_not(ct_transpose(mask, 1, 2));
+        v = ref_masked_fill(v, gone, 0), mask = NULL;
     }
     if (mask && bits >> HIDDEN_IF_BOTH & 1) {
         if (!causal_now) mask = NULL;
         else
             mask =
-                ct_logical_or(mask, ct_causal_mask(ct_context_of(q), ct_dim(q, 1), ct_dim(k, 1)));
+                ref_logical_or(mask, ref_causal_mask(ct_context_of(q), ct_dim(q, 1), ct_dim(k, 1)));
         causal_now = false;
     }
     ct_tensor *out = course_attention(q, k, v, mask, causal_now, bits);
-    return out && hides ? ct_masked_fill(out, hides, 0) : out;
+    return out && hides ? ref_masked_fill(out, hides, 0) : out;
 }
 
 static ct_tensor *right_one(ct_tensor *const *in, int n, void *causal) {
@@ -201,7 +197,7 @@ static void shapes(ct_context *context) {
 
 /* The same with very large scores of the last key, and of key 1, where these are hidden. */
 static void compare_beside(ct_context *context, const char *what, problem p) {
-    ct_tensor *q = ct_abs(p.in[0]), *k = ct_scale(p.in[1], 1);
+    ct_tensor *q = ref_abs(p.in[0]), *k = ref_scale(p.in[1], 1);
     const int64_t keys = ct_dim(k, 1), d = ct_dim(k, 2);
     const bool *real = p.in[3] ? ct_data_bool(p.in[3]) : NULL;
     double *at = ct_data_f64(k);
@@ -248,7 +244,7 @@ static void nothing_to_see(ct_context *context) {
 /* Scores up to a million; only the first query has small scores. */
 static void large(ct_context *context) {
     problem p = random_problem(context, 1, 4, 5, 2, 3);
-    p.in[0] = ct_mul(p.in[0], course_f64(context, CT_SHAPE(1, 4, 1), (double[]){1, 1e2, 1e4, 1e6}));
+    p.in[0] = ref_mul(p.in[0], course_f64(context, CT_SHAPE(1, 4, 1), (double[]){1, 1e2, 1e4, 1e6}));
     compare("attention with scores up to a million", p);
     p.in[0] = ct_full(context, CT_F64, CT_SHAPE(1, 4, 2), -1e6);
     p.in[1] = ct_full(context, CT_F64, CT_SHAPE(1, 5, 2), 1);
@@ -265,7 +261,7 @@ static void large(ct_context *context) {
 static void large_gradient(ct_context *context, const char *what, bool causal, bool masked) {
     problem p = random_problem(context, 1, 128, 128, 16, 16);
     if (masked)
-        p.in[3] = ct_lt(ct_rand(context, CT_F64, CT_SHAPE(1, 128)),
+        p.in[3] = ref_lt(ct_rand(context, CT_F64, CT_SHAPE(1, 128)),
                         ct_full(context, CT_F64, CT_SCALAR, 0.75));
     course_gradient_as(what, by_you, by_library, &causal, p.in, 4, 1e-9);
 }

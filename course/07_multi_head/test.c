@@ -1,5 +1,4 @@
-/* Heads split and combined against the library's and by hand; multi_head against the library's
- * module with the same parameters. */
+/* Heads split and combined, and multi_head, against plain loops and by hand. */
 #include "../attention_variants.h"
 #include "../course.h"
 #include "exercise.h"
@@ -43,16 +42,16 @@ static ct_tensor *turned(ct_tensor *x, int dim) {
     const int n = (int)ct_dim(x, dim);
     if (n > 64) return NULL;
     for (int i = 0; i < n; i++) part[i] = ct_narrow(x, dim, n - 1 - i, 1);
-    return ct_cat(part, n, dim);
+    return ref_cat(part, n, dim);
 }
 
 /* Applies the mistakes that keep the shape to y (B, H, T, d). */
 static ct_tensor *among_heads(ct_tensor *y, course_set bits) {
     const int64_t heads = ct_dim(y, 1);
     if (bits >> HEADS_TURNED & 1) y = turned(y, 1);
-    if (bits >> FIRST_HEAD & 1) y = ct_expand(ct_narrow(y, 1, 0, 1), ct_shape_of(y));
-    if (bits >> HEAD_AFTER & 1) y = ct_roll(y, -1, 1);
-    if (bits >> LAST_HEAD_LOST & 1) y = ct_pad(ct_narrow(y, 1, 0, heads - 1), 1, 0, 1, 0);
+    if (bits >> FIRST_HEAD & 1) y = ref_expand(ct_narrow(y, 1, 0, 1), ct_shape_of(y));
+    if (bits >> HEAD_AFTER & 1) y = ref_roll(y, -1, 1);
+    if (bits >> LAST_HEAD_LOST & 1) y = ref_pad(ct_narrow(y, 1, 0, heads - 1), 1, 0, 1, 0);
     if (y && bits >> COLUMNS_TURNED & 1) y = turned(y, 3);
     if (y && bits >> TOKENS_TURNED & 1) y = turned(y, 2);
     return y;
@@ -65,7 +64,7 @@ static ct_tensor *split_variant(ct_tensor *const *in, int n, void *heads, course
     const int64_t h = *(int64_t *)heads, b = ct_dim(x, 0), t = ct_dim(x, 1), d = ct_dim(x, 2) / h;
     const ct_shape shape = CT_SHAPE(b, h, t, d);
     if (bits >> RESHAPED & 1) return ct_reshape(x, shape);
-    ct_tensor *y = ct_split_heads(x, h);
+    ct_tensor *y = ref_split_heads(x, h);
     if (bits >> COLUMNS_IN_TURN & 1)
         y = ct_permute(ct_reshape(x, CT_SHAPE(b, t, d, h)), CT_DIMS(0, 3, 1, 2));
     y = among_heads(y, bits);
@@ -88,7 +87,7 @@ static ct_tensor *combine_variant(ct_tensor *const *in, int n, void *arg, course
     if (bits >> COLUMNS_IN_TURN & 1)
         return ct_reshape(ct_permute(x, CT_DIMS(0, 2, 3, 1)), CT_SHAPE(b, t, h * d));
     (void)shape;
-    return ct_combine_heads(x);
+    return ref_combine_heads(x);
 }
 
 static ct_tensor *split_by_you(ct_tensor *const *in, int n, void *heads) {
@@ -192,7 +191,6 @@ static void combine_gradient(ct_context *context) {
 enum { X, IN_WEIGHT, IN_BIAS, OUT_WEIGHT, OUT_BIAS, INPUTS };
 
 typedef struct {
-    ct_module *mha; /* the library's, whose parameters both have */
     int64_t heads;
     bool causal;
     ct_tensor *in[INPUTS];
@@ -200,17 +198,14 @@ typedef struct {
 
 static problem random_problem(ct_context *context, int64_t b, int64_t t, int64_t e, int64_t heads,
                               bool causal) {
-    problem p = {
-        ct_mha_new(context, (ct_mha_opts){.embed_dim = e, .num_heads = heads, .dtype = CT_F64}),
-        heads,
-        causal,
-        {NULL}};
-    p.in[X] = course_randn(context, CT_SHAPE(b, t, e));
-    p.in[IN_WEIGHT] = ct_module_get(p.mha, "in_proj_weight");
-    p.in[IN_BIAS] = ct_module_get(p.mha, "in_proj_bias");
-    p.in[OUT_WEIGHT] = ct_module_get(p.mha, "out_proj.weight");
-    p.in[OUT_BIAS] = ct_module_get(p.mha, "out_proj.bias");
-    for (int i = IN_WEIGHT; i < INPUTS; i++) ct_init_normal(p.in[i], 0, 0.5);
+    const ct_shape shapes[INPUTS] = {[X] = CT_SHAPE(b, t, e),
+                                     [IN_WEIGHT] = CT_SHAPE(3 * e, e),
+                                     [IN_BIAS] = CT_SHAPE(3 * e),
+                                     [OUT_WEIGHT] = CT_SHAPE(e, e),
+                                     [OUT_BIAS] = CT_SHAPE(e)};
+    problem p = {.heads = heads, .causal = causal};
+    for (int i = 0; i < INPUTS; i++)
+        p.in[i] = ref_scale(course_randn(context, shapes[i]), i == X ? 1 : 0.5);
     return p;
 }
 
@@ -329,11 +324,11 @@ static ct_tensor *projected(ct_tensor *const *in, course_set bits) {
         if (bits >> IN_WEIGHT_TURNED & 1) part[i] = ct_transpose(part[i], 0, 1);
         of_bias[i] = ct_narrow(bias, 0, bits >> BIAS_OF_FIRST & 1 ? 0 : i * e, e);
         if ((i == 0 && bits >> NO_QUERY_BIAS & 1) || (i == 2 && bits >> NO_VALUE_BIAS & 1))
-            of_bias[i] = ct_scale(of_bias[i], 0);
-        if (bits >> BIAS_SUBTRACTED & 1) of_bias[i] = ct_neg(of_bias[i]);
+            of_bias[i] = ref_scale(of_bias[i], 0);
+        if (bits >> BIAS_SUBTRACTED & 1) of_bias[i] = ref_neg(of_bias[i]);
     }
-    return ct_linear(in[X], ct_cat(part, 3, 0),
-                     bits >> NO_IN_BIAS & 1 ? NULL : ct_cat(of_bias, 3, 0));
+    return ref_linear(in[X], ref_cat(part, 3, 0),
+                     bits >> NO_IN_BIAS & 1 ? NULL : ref_cat(of_bias, 3, 0));
 }
 
 static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
@@ -342,10 +337,6 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
     const problem *p = arg;
     ct_tensor *x = in[X], *part[3];
     (void)n;
-    bool own = true; /* whether the module has these parameters */
-    for (int i = IN_WEIGHT; i < INPUTS; i++) own = own && in[i] == p->in[i];
-    if (!bits && own)
-        return ct_mha_forward(p->mha, x, NULL, NULL, (ct_mha_call){.causal = p->causal}).out;
     int64_t b = ct_dim(x, 0), t = ct_dim(x, 1), e = ct_dim(x, 2), h = p->heads;
     if (bits >> ONE_HEAD & 1) h = 1;
     ct_tensor *qkv = projected(in, bits);
@@ -369,28 +360,28 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
         part[i] = split_variant(&part[i], 1, &h, bits >> SPLIT & (COURSE_BIT(MOVES) - 1));
         if (!part[i]) return NULL;
     }
-    if (bits >> VALUE_HEADS_SHIFTED & 1) part[2] = ct_roll(part[2], -1, 1);
-    if (bits >> KEY_HEADS_SHIFTED & 1) part[1] = ct_roll(part[1], -1, 1);
+    if (bits >> VALUE_HEADS_SHIFTED & 1) part[2] = ref_roll(part[2], -1, 1);
+    if (bits >> KEY_HEADS_SHIFTED & 1) part[1] = ref_roll(part[1], -1, 1);
     for (int i = 1; i < 3; i++)
         if (bits >> (FIRST_KEY_HEAD + i - 1) & 1)
-            part[i] = ct_expand(ct_narrow(part[i], 1, 0, 1), ct_shape_of(part[i]));
+            part[i] = ref_expand(ct_narrow(part[i], 1, 0, 1), ct_shape_of(part[i]));
     double scale = 1;
     if (bits >> SCALE_WIDTH & 1) scale = sqrt((double)(e / h) / (double)e);
     if (bits >> SCALE_HEADS & 1) scale = sqrt((double)(e / h) / (double)h);
-    ct_tensor *out = course_attention(ct_scale(part[0], scale), part[1], part[2], NULL, p->causal,
+    ct_tensor *out = course_attention(ref_scale(part[0], scale), part[1], part[2], NULL, p->causal,
                                       bits & (COURSE_BIT(ATTENTION_MISTAKES) - 1));
     if (!out) return NULL;
     if (bits >> HEADS_AVERAGED & 1)
-        out = ct_expand(ct_mean(out, CT_DIMS(1), true), ct_shape_of(out));
+        out = ref_expand(ref_mean(out, CT_DIMS(1), true), ct_shape_of(out));
     out = combine_variant(&out, 1, NULL, bits >> COMBINED & (COURSE_BIT(MOVES) - 1));
     if (!out || bits >> NO_OUT_PROJECTION & 1) return out;
     ct_tensor *weight = in[OUT_WEIGHT], *bias = bits >> NO_OUT_BIAS & 1 ? NULL : in[OUT_BIAS];
     if (bits >> OUT_WEIGHT_TURNED & 1) weight = ct_transpose(weight, 0, 1);
-    if (bits >> OUT_BIAS_TWICE & 1 && bias) bias = ct_scale(bias, 2);
+    if (bits >> OUT_BIAS_TWICE & 1 && bias) bias = ref_scale(bias, 2);
     if (bits >> OUT_BIAS_OF_IN & 1) bias = ct_narrow(in[IN_BIAS], 0, 0, e);
-    if (bits >> OUT_WEIGHT_TWICE & 1) out = ct_linear(out, weight, bias);
-    out = bits >> NO_OUT_WEIGHT & 1 ? ct_add(out, in[OUT_BIAS]) : ct_linear(out, weight, bias);
-    return bits >> RESIDUAL & 1 ? ct_add(x, out) : out;
+    if (bits >> OUT_WEIGHT_TWICE & 1) out = ref_linear(out, weight, bias);
+    out = bits >> NO_OUT_WEIGHT & 1 ? ref_add(out, in[OUT_BIAS]) : ref_linear(out, weight, bias);
+    return bits >> RESIDUAL & 1 ? ref_add(x, out) : out;
 }
 
 /* Tries simpler parameters: if the result is right with these, the mistake is in the part that they
@@ -416,17 +407,17 @@ static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_t
     for (int64_t i = 0; i < e; i++) ct_data_f64(unit)[i * e + i] = 1;
     for (int way = 0; way < 7; way++) {
         ct_tensor *simple[INPUTS];
-        for (int i = 0; i < INPUTS; i++) simple[i] = ct_scale(ct_detach(in[i]), 1);
+        for (int i = 0; i < INPUTS; i++) simple[i] = ref_copy(in[i]);
         p = *(const problem *)arg;
         if ((way == 0 && p.heads == 1) || (way == 5 && !p.causal)) continue;
         if (way == 0) p.heads = 1;
-        if (way == 1) simple[IN_BIAS] = ct_scale(in[IN_BIAS], 0);
+        if (way == 1) simple[IN_BIAS] = ref_scale(in[IN_BIAS], 0);
         if (way == 2 || way == 6) {
-            simple[IN_WEIGHT] = ct_pad(ct_narrow(in[IN_WEIGHT], 0, 2 * e, e), 0, 2 * e, 0, 0);
-            simple[IN_BIAS] = ct_pad(ct_narrow(in[IN_BIAS], 0, 2 * e, e), 0, 2 * e, 0, 0);
+            simple[IN_WEIGHT] = ref_pad(ct_narrow(in[IN_WEIGHT], 0, 2 * e, e), 0, 2 * e, 0, 0);
+            simple[IN_BIAS] = ref_pad(ct_narrow(in[IN_BIAS], 0, 2 * e, e), 0, 2 * e, 0, 0);
         }
         if (way == 3 || way == 6) simple[OUT_WEIGHT] = unit;
-        if (way == 3 || way == 4 || way == 6) simple[OUT_BIAS] = ct_scale(in[OUT_BIAS], 0);
+        if (way == 3 || way == 4 || way == 6) simple[OUT_BIAS] = ref_scale(in[OUT_BIAS], 0);
         if (way == 5) p.causal = false;
         ct_tensor *mine = yours(simple, INPUTS, &p), *must = variant(simple, INPUTS, &p, 0);
         if (!mine || !must) return;

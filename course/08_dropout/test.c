@@ -22,13 +22,26 @@ typedef struct {
     bool training;
     ct_rng rng;
 } call;
+
+/* a + b on the tape */
+static ct_tensor *both_forward(ct_call *c) { return ref_add(c->in[0], c->in[1]); }
+static bool both_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
+    (void)c;
+    for (int i = 0; i < 2; i++) grad[i] = ref_copy(cotangents[0]);
+    return grad[0] && grad[1];
+}
+static const ct_op both = {.name = "both", .forward = both_forward, .backward = both_backward};
+
 static ct_tensor *by_you(ct_tensor *const *in, int n, void *arg) {
     const call *c = arg;
     ct_context *context = ct_context_of(in[0]);
     const ct_rng now = ct_rng_get(context);
     ct_rng_set(context, c->rng);
     ct_tensor *out = apply(in[0], c->p, c->training);
-    if (n == 2) out = ct_add(out, apply(in[1], c->p, c->training));
+    if (n == 2 && out) {
+        ct_tensor *second = apply(in[1], c->p, c->training);
+        out = second ? ct_apply(&both, (ct_tensor *[]){out, second}, 2, NULL) : NULL;
+    }
     ct_rng_set(context, now);
     return out;
 }
@@ -131,11 +144,11 @@ static ct_tensor *draw(ct_tensor *x, course_set bits) {
     if (bits >> DRAWN_TWICE & 1) ct_rand(context, CT_F64, shape);
     if (bits >> DRAWN_LATER & 1) ct_rand(context, CT_F64, CT_SCALAR);
     if (bits >> NORMAL & 1) return ct_randn(context, CT_F64, shape);
-    if (bits >> ONE_FOR_ALL & 1) return ct_expand(ct_rand(context, CT_F64, CT_SCALAR), shape);
+    if (bits >> ONE_FOR_ALL & 1) return ref_expand(ct_rand(context, CT_F64, CT_SCALAR), shape);
     if (bits >> ONE_A_COLUMN & 1) {
         if (n == 0 || columns == n) return NULL;
         ct_tensor *flat = ct_reshape(ct_rand(context, CT_F64, shape), CT_SHAPE(-1, columns));
-        return ct_reshape(ct_expand(ct_narrow(flat, 0, 0, 1), CT_SHAPE(n / columns, columns)),
+        return ct_reshape(ref_expand(ct_narrow(flat, 0, 0, 1), CT_SHAPE(n / columns, columns)),
                           shape);
     }
     if (bits >> DRAWN_TRANSPOSED & 1) {
@@ -177,7 +190,7 @@ static ct_tensor *gone_of(ct_tensor *x, double p, course_set bits) {
     if (bits >> HALF_P & 1) p /= 2;
     if (bits >> P_SQUARED & 1) p *= p;
     if (bits >> X_COMPARED & 1) u = x;
-    if (bits >> SIZE_COMPARED & 1) u = ct_abs(x);
+    if (bits >> SIZE_COMPARED & 1) u = ref_abs(x);
     const int64_t n = ct_numel(x);
     bool gone[256];
     if (bits & (COURSE_BIT(FIRST_DROPPED) | COURSE_BIT(FIRST_KEPT) | COURSE_BIT(LAST_KEPT))) {
@@ -188,16 +201,16 @@ static ct_tensor *gone_of(ct_tensor *x, double p, course_set bits) {
                                                       i != (bits >> FIRST_KEPT & 1 ? 0 : n - 1);
         return ct_from_bool(context, ct_shape_of(x), gone);
     }
-    return bits >> LARGE_DROPPED & 1 ? ct_gt(u, ct_full(context, CT_F64, CT_SCALAR, 1 - p))
-                                     : ct_lt(u, ct_full(context, CT_F64, CT_SCALAR, p));
+    return bits >> LARGE_DROPPED & 1 ? ref_gt(u, ct_full(context, CT_F64, CT_SCALAR, 1 - p))
+                                     : ref_lt(u, ct_full(context, CT_F64, CT_SCALAR, p));
 }
 
 /* The kept elements, divided by the fraction that was kept, of all elements or of a row. */
 static ct_tensor *over_count(ct_tensor *x, ct_tensor *gone, bool of_row) {
     ct_context *context = ct_context_of(x);
-    ct_tensor *kept = ct_where(gone, ct_zeros(context, CT_F64, ct_shape_of(x)),
+    ct_tensor *kept = ref_where(gone, ct_zeros(context, CT_F64, ct_shape_of(x)),
                                ct_ones(context, CT_F64, ct_shape_of(x)));
-    return ct_div(ct_mul(x, kept), ct_mean(kept, of_row ? CT_DIMS(-1) : CT_ALL, true));
+    return ref_div(ref_mul(x, kept), ref_mean(kept, of_row ? CT_DIMS(-1) : CT_ALL, true));
 }
 
 static ct_tensor *dropped(ct_tensor *x, double p, bool training, course_set bits) {
@@ -205,7 +218,7 @@ static ct_tensor *dropped(ct_tensor *x, double p, bool training, course_set bits
     if (bits >> TRAINING_IGNORED & 1) training = false;
     if (bits >> EVALUATION_DROPS & 1) training = true;
     if (!training)
-        return ct_scale(x, bits >> EVALUATION_SCALED & 1    ? 1 - p
+        return ref_scale(x, bits >> EVALUATION_SCALED & 1    ? 1 - p
                            : bits >> EVALUATION_DIVIDES & 1 ? 1 / (1 - p)
                                                             : 1);
     double scale = 1 / (1 - p);
@@ -215,24 +228,24 @@ static ct_tensor *dropped(ct_tensor *x, double p, bool training, course_set bits
     if (bits >> SCALE_ROOT & 1) scale = 1 / sqrt(1 - p);
     if (bits >> SCALE_SUM & 1) scale = 1 + p;
     if (bits >> SCALE_SQUARE & 1) scale *= scale;
-    if (bits >> TIMES_U & 1) return ct_mul(x, ct_rand(context, CT_F64, ct_shape_of(x)));
+    if (bits >> TIMES_U & 1) return ref_mul(x, ct_rand(context, CT_F64, ct_shape_of(x)));
     ct_tensor *gone = gone_of(x, p, bits);
     if (!gone) return NULL;
-    if (bits >> KEPT_WITH_P & 1) gone = ct_logical_not(gone);
-    gone = ct_expand(gone, ct_shape_of(x));
-    ct_tensor *kept = ct_scale(x, scale);
-    if (bits >> P_SUBTRACTED & 1) kept = ct_add_scalar(x, -p);
-    if (bits >> P_ADDED & 1) return ct_where(gone, ct_scale(x, p), kept);
-    if (bits >> DROPPED_NEGATED & 1) return ct_where(gone, ct_neg(x), kept);
-    if (bits >> DROPPED_KEPT & 1) return ct_where(gone, x, kept);
+    if (bits >> KEPT_WITH_P & 1) gone = ref_logical_not(gone);
+    gone = ref_expand(gone, ct_shape_of(x));
+    ct_tensor *kept = ref_scale(x, scale);
+    if (bits >> P_SUBTRACTED & 1) kept = ref_add_scalar(x, -p);
+    if (bits >> P_ADDED & 1) return ref_where(gone, ref_scale(x, p), kept);
+    if (bits >> DROPPED_NEGATED & 1) return ref_where(gone, ref_neg(x), kept);
+    if (bits >> DROPPED_KEPT & 1) return ref_where(gone, x, kept);
     if (bits >> DROPPED_MEAN & 1)
-        return ct_where(gone, ct_expand(ct_mean(x, CT_ALL, true), ct_shape_of(x)), kept);
+        return ref_where(gone, ref_expand(ref_mean(x, CT_ALL, true), ct_shape_of(x)), kept);
     if (bits >> COUNT_KEPT & 1) return over_count(x, gone, false);
     if (bits >> COUNT_KEPT_IN_ROW & 1) return ct_ndim(x) ? over_count(x, gone, true) : NULL;
     if (bits >> ONLY_KEPT_LEFT & 1)
-        return ct_masked_fill(ct_full(context, CT_F64, ct_shape_of(x), scale), gone, 0);
-    return bits >> MULTIPLIED & 1 ? ct_scale(ct_masked_fill(x, gone, 0), scale)
-                                  : ct_masked_fill(kept, gone, bits >> DROPPED_ONE & 1 ? 1 : 0);
+        return ref_masked_fill(ct_full(context, CT_F64, ct_shape_of(x), scale), gone, 0);
+    return bits >> MULTIPLIED & 1 ? ref_scale(ref_masked_fill(x, gone, 0), scale)
+                                  : ref_masked_fill(kept, gone, bits >> DROPPED_ONE & 1 ? 1 : 0);
 }
 
 /* The elements that are dropped, and the factor of the others. */
@@ -273,7 +286,7 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
     const ct_rng now = ct_rng_get(context);
     ct_rng_set(context, c->rng);
     ct_tensor *out = dropped(in[0], c->p, c->training, bits);
-    if (n == 2) out = ct_add(out, dropped(in[1], c->p, c->training, bits));
+    if (n == 2) out = ref_add(out, dropped(in[1], c->p, c->training, bits));
     ct_rng_set(context, now);
     return out;
 }
@@ -300,7 +313,9 @@ static void compare(ct_context *context, const char *what, ct_tensor *x, double 
 static ct_tensor *drawn_by_you(ct_tensor *const *in, int n, void *arg) {
     const call *c = arg;
     ct_tensor *out = apply(in[0], c->p, c->training);
-    return n == 2 ? ct_add(out, apply(in[1], c->p, c->training)) : out;
+    if (n < 2 || !out) return out;
+    ct_tensor *second = apply(in[1], c->p, c->training);
+    return second ? ct_apply(&both, (ct_tensor *[]){out, second}, 2, NULL) : NULL;
 }
 static ct_tensor *drawn_as_yours(ct_tensor *const *in, int n, void *arg) {
     call c = *(const call *)arg;
@@ -350,7 +365,7 @@ static void training(ct_context *context) {
 static void mean_is_kept(ct_context *context) {
     ct_tensor *y = apply(ct_ones(context, CT_F64, CT_SHAPE(100, 100)), 0.2, true);
     if (!y) course_fail("%s", ct_error_message(context));
-    const double dropped = (double)zeros_in(y) / 1e4, mean = ct_item(ct_mean(y, CT_ALL, false));
+    const double dropped = (double)zeros_in(y) / 1e4, mean = ct_item(ref_mean(y, CT_ALL, false));
     if (fabs(dropped - 0.2) > 0.025)
         course_fail("with p = 0.2, %g of 10,000 ones are dropped", dropped);
     if (!(fabs(mean - 1) <= 0.03))
@@ -374,7 +389,7 @@ static void another_mask_each_time(ct_context *context) {
     ct_tensor *x = ct_ones(context, CT_F64, CT_SHAPE(100));
     const ct_rng before = ct_rng_get(context);
     ct_tensor *first = apply(x, 0.5, true), *second = apply(x, 0.5, true);
-    ct_tensor *moved = ct_max(ct_abs(ct_sub(first, second)), CT_ALL, false);
+    ct_tensor *moved = ref_max(ref_abs(ref_sub(first, second)), CT_ALL, false);
     if (!moved) course_fail("%s", ct_error_message(context));
     if (ct_item(moved) == 0) course_fail("two calls drop the same of 100 elements");
     ct_rng_set(context, before);

@@ -183,12 +183,7 @@ static double angle(int64_t row, int64_t rows, int64_t j, int64_t d, const rotar
 }
 
 static ct_tensor *columns(ct_tensor *x, const int64_t *which, int64_t n) {
-    return ct_index_select(x, 1, ct_from_i64(ct_context_of(x), CT_SHAPE(n), which));
-}
-
-/* offset, offset + 1, ...: a position for each row of a sequence */
-static ct_tensor *positions_of(ct_tensor *x, int64_t offset) {
-    return ct_arange(ct_context_of(x), CT_I64, (double)offset, (double)(offset + ct_dim(x, -2)), 1);
+    return ref_index_select(x, 1, ct_from_i64(ct_context_of(x), CT_SHAPE(n), which));
 }
 
 enum { MOST = 2048 };
@@ -197,10 +192,8 @@ enum { MOST = 2048 };
 static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
     const rotary_attrs *a = arg;
     (void)n;
-    if (!bits)
-        return ct_rope(in[0], positions_of(in[0], a->offset),
-                       (ct_rope_opts){.base = a->base, .interleaved = a->interleaved});
-    if (bits >> NOT_TURNED & 1) return ct_scale(in[0], 1);
+    if (!bits) return ref_rope(in[0], a->offset, a->base, a->interleaved);
+    if (bits >> NOT_TURNED & 1) return ref_scale(in[0], 1);
     ct_context *context = ct_context_of(in[0]);
     const int64_t d = ct_dim(in[0], -1), half = d / 2, rows = ct_dim(in[0], -2);
     const int64_t count = d ? ct_numel(in[0]) / d : 0;
@@ -224,16 +217,16 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
             ct_data_f64(sine)[row * half + j] = bits >> EXCHANGED & 1 ? cos(t) : sin(t);
         }
     }
-    if (bits >> NO_SINE & 1) sine = ct_scale(sine, 0);
-    if (bits >> NO_COSINE & 1) cosine = ct_scale(cosine, 0);
+    if (bits >> NO_SINE & 1) sine = ref_scale(sine, 0);
+    if (bits >> NO_COSINE & 1) cosine = ref_scale(cosine, 0);
     ct_tensor *x = ct_reshape(in[0], CT_SHAPE(count, d)), *u = columns(x, first, half),
               *v = columns(x, second, half), *out[2];
     const bool sign = bits & (COURSE_BIT(SECOND_SIGN) | COURSE_BIT(FIRST_SIGN));
-    out[0] = ct_sub(ct_mul(u, cosine), ct_scale(ct_mul(v, sine), sign ? -1 : 1));
-    if (bits >> FIRST_NEGATED & 1) out[0] = ct_neg(out[0]);
+    out[0] = ref_sub(ref_mul(u, cosine), ref_scale(ref_mul(v, sine), sign ? -1 : 1));
+    if (bits >> FIRST_NEGATED & 1) out[0] = ref_neg(out[0]);
     if (bits >> FIRST_UNTURNED & 1) out[0] = u;
     if (bits >> OVERWRITTEN & 1) u = out[0];
-    if (bits >> SINE_SUBTRACTED & 1) sine = ct_neg(sine);
+    if (bits >> SINE_SUBTRACTED & 1) sine = ref_neg(sine);
     if (bits >> OWN_ANGLE & 1) {
         for (int64_t e = 0; e < count * half; e++) {
             const int64_t j = e % half;
@@ -241,13 +234,13 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
             ct_data_f64(cosine)[e] = cos(t), ct_data_f64(sine)[e] = sin(t);
         }
     }
-    out[1] = ct_add(ct_mul(u, sine), ct_scale(ct_mul(v, cosine), bits >> REFLECTED & 1 ? -1 : 1));
+    out[1] = ref_add(ref_mul(u, sine), ref_scale(ref_mul(v, cosine), bits >> REFLECTED & 1 ? -1 : 1));
     if (bits >> SECOND_UNTURNED & 1) out[1] = v;
     if (bits >> OUT_EXCHANGED & 1) {
         ct_tensor *other = out[0];
         out[0] = out[1], out[1] = other;
     }
-    return ct_reshape(columns(ct_cat(out, 2, 1), place, d), ct_shape_of(in[0]));
+    return ct_reshape(columns(ref_cat(out, 2, 1), place, d), ct_shape_of(in[0]));
 }
 /* Finds the angle by which the first wrong pair is rotated, if it is rotated. */
 static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_tensor *right,
@@ -335,10 +328,10 @@ static void distance(ct_context *context) {
     ct_tensor *score[3];
     for (int i = 0; i < 3; i++) {
         ct_tensor *turned_q =
-            yours(ct_scale(q, 1), (rotary_attrs){.base = 100, .offset = at[i][0]});
+            yours(ref_scale(q, 1), (rotary_attrs){.base = 100, .offset = at[i][0]});
         ct_tensor *turned_k =
-            yours(ct_scale(k, 1), (rotary_attrs){.base = 100, .offset = at[i][1]});
-        score[i] = ct_sum(ct_mul(turned_q, turned_k), CT_ALL, false);
+            yours(ref_scale(k, 1), (rotary_attrs){.base = 100, .offset = at[i][1]});
+        score[i] = ref_sum(ref_mul(turned_q, turned_k), CT_ALL, false);
         if (!score[i]) course_fail("%s", ct_error_message(context));
     }
     course_value(

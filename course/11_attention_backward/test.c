@@ -1,5 +1,5 @@
-/* attention_backward, a step at a time. Each step is compared with the library's gradient of that
- * step alone, given the student's own results of the steps before it: a mistake costs the
+/* attention_backward, a step at a time. Each step is compared with differences of what that step
+ * goes back through, given the student's own results of the steps before it: a mistake costs the
  * points of its own step only. */
 #include "../course.h"
 #include "exercise.h"
@@ -71,7 +71,7 @@ static ct_shape shape_of(const problem *p, int step) {
 
 static double scale_of(const problem *p) { return 1 / sqrt((double)p->e / (double)p->h); }
 static ct_tensor *scores(const problem *p, ct_tensor *q, ct_tensor *k) {
-    return ct_scale(ct_matmul(q, ct_transpose(k, -1, -2)), scale_of(p));
+    return ref_scale(ref_matmul(q, ct_transpose(k, -1, -2)), scale_of(p));
 }
 static ct_tensor *part_of(const problem *p, ct_tensor *qkv, int part) {
     return ct_narrow(qkv, -1, part * p->e, p->e);
@@ -99,69 +99,115 @@ static ct_tensor *unwritten_array(ct_context *context, ct_shape shape, int step)
     return array;
 }
 
-static ct_tensor *leaf(const problem *p, ct_shape shape) {
-    return ct_set_requires_grad(ct_zeros(p->context, CT_F64, shape), true);
+/* ---- the right results ---- */
+
+/* What a step goes back through: functions of one input, and of constants. Each is linear in that
+ * input, so differences of it are exact but for rounding. */
+typedef struct {
+    const problem *p;
+    ct_tensor *constant;
+    int part;
+} backed;
+
+static ct_tensor *linear_by_weight(ct_tensor *const *in, int n, void *arg) {
+    return (void)n, ref_linear(((backed *)arg)->constant, in[0], NULL);
 }
-static ct_tensor *leaf_of(ct_tensor *values) {
-    return ct_set_requires_grad(ct_scale(ct_detach(values), 1), true);
+static ct_tensor *linear_by_input(ct_tensor *const *in, int n, void *arg) {
+    return (void)n, ref_linear(in[0], ((backed *)arg)->constant, NULL);
 }
-/* The gradient of `leaf` when `out` gets `cotangent`. */
-static ct_tensor *back(ct_tensor *out, ct_tensor *cotangent, ct_tensor *leaf) {
-    ct_backward_with(&out, &cotangent, 1, (ct_backward_opts){false});
-    return ct_grad(leaf);
+/* a bias, added to each row of a result of this shape */
+static ct_tensor *bias_added(ct_tensor *const *in, int n, void *arg) {
+    return (void)n, ref_expand(in[0], ct_shape_of(((backed *)arg)->constant));
+}
+static ct_tensor *combined(ct_tensor *const *in, int n, void *arg) {
+    return (void)n, (void)arg, ref_combine_heads(in[0]);
+}
+static ct_tensor *weighted_values(ct_tensor *const *in, int n, void *arg) {
+    return (void)n, ref_matmul(((backed *)arg)->constant, in[0]);
+}
+static ct_tensor *values_weighted(ct_tensor *const *in, int n, void *arg) {
+    return (void)n, ref_matmul(in[0], ((backed *)arg)->constant);
+}
+static ct_tensor *scores_of_queries(ct_tensor *const *in, int n, void *arg) {
+    const backed *f = arg;
+    return (void)n, scores(f->p, in[0], f->constant);
+}
+static ct_tensor *scores_of_keys(ct_tensor *const *in, int n, void *arg) {
+    const backed *f = arg;
+    return (void)n, scores(f->p, f->constant, in[0]);
+}
+static ct_tensor *heads_of_part(ct_tensor *const *in, int n, void *arg) {
+    const backed *f = arg;
+    return (void)n, ref_split_heads(part_of(f->p, in[0], f->part), f->p->h);
+}
+
+/* The gradient of f(in, constant) with respect to `in` when it gets `cotangent`. */
+static ct_tensor *back(const problem *p, ct_fn f, ct_tensor *in, ct_tensor *constant,
+                       ct_tensor *cotangent) {
+    return course_derivative(f, &(backed){p, constant, 0}, &in, 1, 0, cotangent, 1);
 }
 
 /* The right result of a step, computed from the student's results of the steps before it. */
 static ct_tensor *step_given(const problem *p, int step, ct_tensor *const *before) {
-    ct_tensor *of;
+    ct_tensor *parts[3];
     switch (step) {
-    case DW_OUT: of = leaf_of(p->w_out); return back(ct_linear(p->O, of, NULL), p->dy, of);
-    case DB_OUT:
-        of = leaf(p, CT_SHAPE(p->e));
-        return back(ct_linear(p->O, p->w_out, of), p->dy, of);
-    case DO: of = leaf_of(p->O); return back(ct_linear(of, p->w_out, NULL), p->dy, of);
-    case DO_HEADS: of = leaf_of(p->q); return back(ct_combine_heads(of), before[DO], of);
-    case DV: of = leaf_of(p->v); return back(ct_matmul(p->P, of), before[DO_HEADS], of);
-    case DP: of = leaf_of(p->P); return back(ct_matmul(of, p->v), before[DO_HEADS], of);
-    case D: return ct_sum(ct_mul(p->P, before[DP]), CT_DIMS(-1), false);
-    case DS: return ct_mul(p->P, ct_sub(before[DP], ct_unsqueeze(before[D], -1)));
-    case DQ: of = leaf_of(p->q); return back(scores(p, of, p->k), before[DS], of);
-    case DK: of = leaf_of(p->k); return back(scores(p, p->q, of), before[DS], of);
+    case DW_OUT: return back(p, linear_by_weight, p->w_out, p->O, p->dy);
+    case DB_OUT: return back(p, bias_added, p->b_out, p->dy, p->dy);
+    case DO: return back(p, linear_by_input, p->O, p->w_out, p->dy);
+    case DO_HEADS: return back(p, combined, p->q, NULL, before[DO]);
+    case DV: return back(p, weighted_values, p->v, p->P, before[DO_HEADS]);
+    case DP: return back(p, values_weighted, p->P, p->v, before[DO_HEADS]);
+    case D: return ref_sum(ref_mul(p->P, before[DP]), CT_DIMS(-1), false);
+    case DS: return ref_mul(p->P, ref_sub(before[DP], ct_unsqueeze(before[D], -1)));
+    case DQ: return back(p, scores_of_queries, p->q, p->k, before[DS]);
+    case DK: return back(p, scores_of_keys, p->k, p->q, before[DS]);
     case DQKV: {
-        of = leaf(p, CT_SHAPE(p->b, p->t, 3 * p->e));
-        ct_tensor *parts[3], *cotangents[] = {before[DQ], before[DK], before[DV]};
-        for (int i = 0; i < 3; i++) parts[i] = ct_split_heads(part_of(p, of, i), p->h);
-        ct_backward_with(parts, cotangents, 3, (ct_backward_opts){false});
-        return ct_grad(of);
-    }
-    case DW_IN: of = leaf_of(p->w_in); return back(ct_linear(p->x, of, NULL), before[DQKV], of);
-    case DB_IN:
-        of = leaf(p, CT_SHAPE(3 * p->e));
-        return back(ct_linear(p->x, p->w_in, of), before[DQKV], of);
-    case DX_PATHS: {
-        ct_tensor *paths[3];
+        static const int steps[] = {DQ, DK, DV};
+        ct_tensor *qkv = ct_zeros(p->context, CT_F64, CT_SHAPE(p->b, p->t, 3 * p->e)), *sum = qkv;
         for (int i = 0; i < 3; i++) {
-            of = leaf_of(p->x);
-            paths[i] = back(ct_linear(of, ct_narrow(p->w_in, 0, i * p->e, p->e), NULL),
-                            part_of(p, before[DQKV], i), of);
+            backed f = {p, NULL, i};
+            sum = ref_add(sum, course_derivative(heads_of_part, &f, &qkv, 1, 0, before[steps[i]], 1));
         }
-        return ct_stack(paths, 3, 0);
+        return sum;
     }
-    default: return ct_sum(before[DX_PATHS], CT_DIMS(0), false);
+    case DW_IN: return back(p, linear_by_weight, p->w_in, p->x, before[DQKV]);
+    case DB_IN: return back(p, bias_added, p->b_in, before[DQKV], before[DQKV]);
+    case DX_PATHS:
+        for (int i = 0; i < 3; i++)
+            parts[i] = back(p, linear_by_input, p->x, ct_narrow(p->w_in, 0, i * p->e, p->e),
+                            part_of(p, before[DQKV], i));
+        return ref_stack(parts, 3, 0);
+    default: return ref_sum(before[DX_PATHS], CT_DIMS(0), false);
     }
+}
+
+/* Multi-head attention whole: in[] are x, w_in, b_in, w_out and b_out. */
+typedef struct {
+    const problem *p;
+    bool causal;
+} whole_attention;
+
+static ct_tensor *attention_whole(ct_tensor *const *in, int n, void *arg) {
+    const whole_attention *f = arg;
+    ct_tensor *qkv = ref_linear(in[0], in[1], in[2]), *part[3];
+    (void)n;
+    for (int i = 0; i < 3; i++) part[i] = ref_split_heads(part_of(f->p, qkv, i), f->p->h);
+    ct_tensor *seen = f->causal ? ref_causal_mask(f->p->context, f->p->t, f->p->t) : NULL;
+    ct_tensor *P = ref_masked_softmax(scores(f->p, part[0], part[1]), seen, -1);
+    return ref_linear(ref_combine_heads(ref_matmul(P, part[2])), in[3], in[4]);
 }
 
 /* ---- problems ---- */
 
-/* Forward by the library; then every step as it must be, and yours. */
+/* Forward; then every step as it must be, and yours. */
 static void solve(problem *p, bool causal) {
-    ct_tensor *qkv = ct_linear(p->x, p->w_in, p->b_in);
-    p->q = ct_split_heads(part_of(p, qkv, 0), p->h);
-    p->k = ct_split_heads(part_of(p, qkv, 1), p->h);
-    p->v = ct_split_heads(part_of(p, qkv, 2), p->h);
-    p->P = ct_masked_softmax(scores(p, p->q, p->k),
-                             causal ? ct_causal_mask(p->context, p->t, p->t) : NULL, -1);
-    p->O = ct_combine_heads(ct_matmul(p->P, p->v));
+    ct_tensor *qkv = ref_linear(p->x, p->w_in, p->b_in);
+    p->q = ref_split_heads(part_of(p, qkv, 0), p->h);
+    p->k = ref_split_heads(part_of(p, qkv, 1), p->h);
+    p->v = ref_split_heads(part_of(p, qkv, 2), p->h);
+    p->P = ref_masked_softmax(scores(p, p->q, p->k),
+                             causal ? ref_causal_mask(p->context, p->t, p->t) : NULL, -1);
+    p->O = ref_combine_heads(ref_matmul(p->P, p->v));
     for (int i = 0; i < STEPS; i++) p->right[i] = step_given(p, i, p->right);
     ct_tensor *in[] = {p->x, p->w_in, p->q, p->k, p->v, p->P, p->O, p->w_out, p->dy};
     double *array[9];
@@ -394,27 +440,20 @@ static void check_all(const problem *p) {
     }
 }
 
-/* Also against the library's module and its tape, which know nothing of the steps above. */
+/* Also against differences of the whole forward, which know nothing of the steps above. */
 static void check_whole(ct_context *context, problem p, bool causal) {
     check_all(&p);
-    ct_module *mha =
-        ct_mha_new(context, (ct_mha_opts){.embed_dim = p.e, .num_heads = p.h, .dtype = CT_F64});
-    const char *parameters[] = {"in_proj_weight", "in_proj_bias", "out_proj.weight",
-                                "out_proj.bias"};
-    ct_tensor *values_of[] = {p.w_in, p.b_in, p.w_out, p.b_out}, *x = leaf_of(p.x);
-    const int steps[] = {DW_IN, DB_IN, DW_OUT, DB_OUT};
-    for (int i = 0; i < 4; i++)
-        memcpy(ct_data_f64(ct_module_get(mha, parameters[i])), ct_data_f64(values_of[i]),
-               (size_t)ct_numel(values_of[i]) * sizeof(double));
-    ct_tensor *y = ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){.causal = causal}).out;
-    ct_backward_with(&y, &p.dy, 1, (ct_backward_opts){false});
-    char what[128];
-    for (int i = 0; i < 4; i++) {
-        snprintf(what, sizeof what, "%s of %s, beside the library's", names[steps[i]], p.what);
-        course_value(what, p.yours[steps[i]], ct_grad(ct_module_get(mha, parameters[i])), 1e-9);
+    (void)context;
+    static const int steps[] = {DX, DW_IN, DB_IN, DW_OUT, DB_OUT};
+    ct_tensor *in[] = {p.x, p.w_in, p.b_in, p.w_out, p.b_out};
+    whole_attention f = {&p, causal};
+    for (int i = 0; i < 5; i++) {
+        char what[128];
+        snprintf(what, sizeof what, "%s of %s, beside differences of the whole", names[steps[i]],
+                 p.what);
+        course_value(what, p.yours[steps[i]],
+                     course_derivative(attention_whole, &f, in, 5, i, p.dy, 1e-4), 1e-9);
     }
-    snprintf(what, sizeof what, "dx of %s, beside the library's", p.what);
-    course_value(what, p.yours[DX], ct_grad(x), 1e-9);
 }
 
 static void whole(ct_context *context) {
