@@ -64,9 +64,10 @@ endif
 STATIC   = $(BUILD)/libcotangent.a
 # The files of programs/ and examples/ that have no main go into an archive, from which the linker takes what a program
 # needs.
+OF_PROGRAMS ?= programs examples
 MAINS   := $(filter-out examples/no_arguments.c,$(shell grep -l '^int main\b' \
-    $(wildcard programs/*.c examples/*.c) /dev/null))
-PARTS    = $(filter-out $(MAINS) $(OTHER_OS),$(wildcard programs/*.c examples/*.c))
+    $(wildcard $(OF_PROGRAMS:%=%/*.c)) /dev/null))
+PARTS    = $(filter-out $(MAINS) $(OTHER_OS),$(wildcard $(OF_PROGRAMS:%=%/*.c)))
 PARTS_OBJ = $(PARTS:%.c=$(BUILD)/obj/%.o)
 PARTS_LIB = $(BUILD)/obj/programs/parts.a
 # Programs and examples that need a floor, which a build without it leaves out.

@@ -29,8 +29,8 @@ grade: course \
 	    $(if $(CUMULATIVE),--cumulative) $(if $(PICTURE),--picture '$(PICTURE)') \
 	    $(if $(ALL),--all '$(ALL)') $(if $(CSV),--csv '$(CSV)') $(if $(FEEDBACK),--feedback '$(FEEDBACK)') \
 	    $(if $(REPORT),--report '$(REPORT)') $(EX) $(if $(FILE),'$(FILE)') || [ $$? -eq 1 ]
-handout: course ## the course for students, without solutions, in build/cotangent-course.tar.gz
-	@course/kit handout --build $(BUILD)
+handout: course ## the course for students, without solutions, in build/cotangent-course.tar.gz; EX=01-05 is a part
+	@course/kit handout $(EX) --build $(BUILD)
 autograder: course ## an exercise for Gradescope, EX=05, in build/autograder-05_....zip
 	@course/kit autograder $(EX) --build $(BUILD)
 # The list of what both need to build the library: each makefile that make has read, the folders of headers with all that
