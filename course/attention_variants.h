@@ -123,8 +123,8 @@ static ct_tensor *course_scores(ct_tensor *q, ct_tensor *k, ct_tensor *v, course
     if (bits >> SCALE_QUERIES & 1) scale = 1 / sqrt((double)ct_dim(q, -2));
     if (bits >> NEGATED_SCORES & 1) scale = -scale;
     return ref_scale(bits >> SCORES_TURNED & 1 ? ref_matmul(k, ct_transpose(q, -1, -2))
-                                              : ref_matmul(q, ct_transpose(k, -1, -2)),
-                    scale);
+                                               : ref_matmul(q, ct_transpose(k, -1, -2)),
+                     scale);
 }
 
 /* A bool mask (T, S), true where query i sees key j. NULL means that each query sees all keys. */
@@ -181,7 +181,8 @@ static ct_tensor *course_other_sums(ct_tensor *s, ct_tensor *seen, course_set bi
     if (bits >> SIGMOID_WEIGHTS & 1)
         return hidden ? ref_masked_fill(ref_sigmoid(s), hidden, 0) : ref_sigmoid(s);
     if (bits >> LARGEST_ALONE & 1)
-        return ref_one_hot(ref_argmax(hidden ? ref_masked_fill(s, hidden, -INFINITY) : s, -1), keys);
+        return ref_one_hot(ref_argmax(hidden ? ref_masked_fill(s, hidden, -INFINITY) : s, -1),
+                           keys);
     ct_tensor *e = course_exponentials(s, seen, bits), *counted = e;
     if (keys > 1 && bits >> SUM_WITHOUT_FIRST & 1) counted = ct_narrow(e, -1, 1, keys - 1);
     if (keys > 1 && bits >> SUM_WITHOUT_LAST & 1) counted = ct_narrow(e, -1, 0, keys - 1);
@@ -195,8 +196,8 @@ static ct_tensor *course_other_sums(ct_tensor *s, ct_tensor *seen, course_set bi
     ct_tensor *p = ref_div(e, sum);
     if (hidden) p = ref_masked_fill(p, hidden, 0);
     if (bits >> LAST_NOT_DIVIDED & 1)
-        p = ref_cat((ct_tensor *[]){ct_narrow(p, -1, 0, keys - 1), ct_narrow(e, -1, keys - 1, 1)}, 2,
-                   -1);
+        p = ref_cat((ct_tensor *[]){ct_narrow(p, -1, 0, keys - 1), ct_narrow(e, -1, keys - 1, 1)},
+                    2, -1);
     if (bits >> FIRST_NOT_DIVIDED & 1)
         p = ref_cat((ct_tensor *[]){ct_narrow(e, -1, 0, 1), ct_narrow(p, -1, 1, keys - 1)}, 2, -1);
     return p;
@@ -224,9 +225,9 @@ static ct_tensor *course_weights(ct_tensor *s, ct_tensor *seen, course_set bits)
     }
     if (bits & fills) {
         s = ref_masked_fill(s, hidden,
-                           bits >> HIDDEN_ZERO & 1    ? 0
-                           : bits >> HIDDEN_LARGE & 1 ? -1e30
-                                                      : -INFINITY);
+                            bits >> HIDDEN_ZERO & 1    ? 0
+                            : bits >> HIDDEN_LARGE & 1 ? -1e30
+                                                       : -INFINITY);
         if (!(bits >> HIDDEN_INFINITE & 1)) return ref_softmax(s, -1);
         ct_tensor *e = ref_exp(ref_sub(s, ref_max(ct_detach(s), CT_DIMS(-1), true)));
         return ref_div(e, ref_sum(e, CT_DIMS(-1), true));

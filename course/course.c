@@ -434,8 +434,7 @@ void course_gradient_is(const char *what, const ct_op *op, const void *attrs, ct
     char text[256];
     ct_tensor *leaf[MOST_INPUTS];
     for (int i = 0; i < n; i++)
-        leaf[i] =
-            expected[i] ? ct_set_requires_grad(made(ref_copy(in[i])), true) : in[i];
+        leaf[i] = expected[i] ? ct_set_requires_grad(made(ref_copy(in[i])), true) : in[i];
     ct_tensor *out = ct_apply(op, leaf, n, attrs);
     ct_tensor *ones = out ? ct_full(context, CT_F64, ct_shape_of(out), 1) : NULL;
     if (!out || !ct_backward_with(&out, &ones, 1, (ct_backward_opts){false}))

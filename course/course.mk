@@ -40,11 +40,16 @@ kit-files:
 	@printf 'headers %s\n' $(patsubst -I%,%,$(filter -I%,$(BASE)))
 	@printf 'sources %s\n' $(FOLDERS)
 
+# The judge's plain loops beside the library's ops.
+COURSE_REFERENCE = $(BUILD)/course/reference
+$(COURSE_REFERENCE): course/tests/reference.c $(BUILD)/obj/course/reference.o $(STATIC)
+	@mkdir -p $(@D)
+	$(call if_quiet,LD)$(CC) $(call at_O1,$(ALL_CFLAGS)) $(LDFLAGS) $^ -o $@ $(LIBS)
 COURSE_TEST = $(BUILD)/tests/test_course
-$(BUILD)/tests/test_course: $(STATIC) $(COURSE)
+$(BUILD)/tests/test_course: $(STATIC) $(COURSE) $(COURSE_REFERENCE)
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec course/tests/check quick\n' > $@ && chmod +x $@
-course-test: course \
+course-test: course $(COURSE_REFERENCE) \
     ## the course, its archives and its grader, with every wrong submission; make test grades two of each exercise
 	@BUILD=$(BUILD) course/tests/check
 course-mutants: course ## a thousand small mistakes in the course's solutions, each of which must lose points

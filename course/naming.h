@@ -479,8 +479,7 @@ static guess forward(const char *what, const course_function *f, void *arg, ct_t
     const ct_rng rng = ct_rng_get(context);
     ct_tensor *kept[MOST_INPUTS];
     for (int i = 0; i < n; i++) /* copies, if your forward writes to its inputs */
-        kept[i] =
-            in[i] && ct_dtype_of(in[i]) == CT_F64 ? made(ref_copy(in[i])) : in[i];
+        kept[i] = in[i] && ct_dtype_of(in[i]) == CT_F64 ? made(ref_copy(in[i])) : in[i];
     ct_tensor *right = made(f->variant(in, n, arg, 0));
     right = made(ref_copy(right));
     ct_rng_set(context, rng);

@@ -335,7 +335,8 @@ static ct_tensor *picked(ct_tensor *x, int dim, const int64_t *from, int64_t cou
     unsigned char *to = (unsigned char *)wire_data_of(out);
     for (int64_t a = 0; a < l.before; a++)
         for (int64_t i = 0; i < count; i++, to += run) {
-            if (from[i] >= 0 && from[i] < l.n) memcpy(to, source + (a * l.n + from[i]) * (int64_t)run, run);
+            if (from[i] >= 0 && from[i] < l.n)
+                memcpy(to, source + (a * l.n + from[i]) * (int64_t)run, run);
             else
                 for (int64_t b = 0; b < l.after; b++) memcpy(to + b * 8, &value, 8);
         }
@@ -420,8 +421,7 @@ ct_tensor *ref_causal_mask(ct_context *context, int64_t t, int64_t s) {
 ct_tensor *ref_split_heads(ct_tensor *x, int64_t heads) {
     if (!x) return NULL;
     const int64_t b = ct_dim(x, 0), t = ct_dim(x, 1), d = ct_dim(x, 2) / heads;
-    return ct_contiguous(
-        ct_transpose(ct_reshape(ct_detach(x), CT_SHAPE(b, t, heads, d)), 1, 2));
+    return ct_contiguous(ct_transpose(ct_reshape(ct_detach(x), CT_SHAPE(b, t, heads, d)), 1, 2));
 }
 ct_tensor *ref_combine_heads(ct_tensor *x) {
     if (!x) return NULL;
@@ -479,8 +479,8 @@ ct_tensor *ref_rope(ct_tensor *x, int64_t offset, double base, bool interleaved)
     double *all = ct_data_f64(out);
     for (int64_t row = 0; d && row < ct_numel(x) / d; row++)
         for (int64_t j = 0; j < d / 2; j++) {
-            const double angle = (double)(offset + row % rows) *
-                                 pow(base, -2 * (double)j / (double)d);
+            const double angle =
+                (double)(offset + row % rows) * pow(base, -2 * (double)j / (double)d);
             double *first = all + row * d + (interleaved ? 2 * j : j),
                    *second = first + (interleaved ? 1 : d / 2);
             const double a = *first, b = *second;

@@ -1,4 +1,4 @@
-/* neuron, add and mul against numbers made by hand, the library's ct_add and ct_mul, and
+/* neuron, add and mul against numbers made by hand, plain loops, and
  * differences. */
 #include "../course.h"
 #include "exercise.h"
@@ -13,7 +13,7 @@ static ct_tensor *yours(const ct_op *op, ct_tensor *a, ct_tensor *b) {
     return ct_apply(op, (ct_tensor *[]){a, b}, 2, NULL);
 }
 
-static ct_tensor *librarys(const ct_op *op, ct_tensor *a, ct_tensor *b) {
+static ct_tensor *reference_of(const ct_op *op, ct_tensor *a, ct_tensor *b) {
     return op == &add ? ref_add(a, b) : ref_mul(a, b);
 }
 
@@ -206,7 +206,7 @@ static ct_tensor *spread(ct_tensor *x, ct_shape shape, course_set bits) {
                   : bits >> LAST_FOR_REST & 1 ? (e < n ? e : n - 1)
                                               : 0;
     x = ref_index_select(ct_reshape(x, CT_SHAPE(-1)), 0,
-                        ct_from_i64(ct_context_of(x), CT_SHAPE(count), from));
+                         ct_from_i64(ct_context_of(x), CT_SHAPE(count), from));
     return ct_reshape(x, shape);
 }
 
@@ -224,7 +224,7 @@ static ct_tensor *from_left(ct_tensor *y) {
             from[e] += rest % shape.dim[d] * step[d];
     }
     return ct_reshape(ref_index_select(ct_reshape(y, CT_SHAPE(-1)), 0,
-                                      ct_from_i64(ct_context_of(y), CT_SHAPE(ct_numel(y)), from)),
+                                       ct_from_i64(ct_context_of(y), CT_SHAPE(ct_numel(y)), from)),
                       shape);
 }
 
@@ -233,12 +233,12 @@ static ct_tensor *combined(const ct_op *op, ct_tensor *a, ct_tensor *b, course_s
     if (bits >> OVER_A & 1) return ref_div(b, a);
     if (bits >> MAXIMUM & 1) return ref_maximum(a, b);
     if (bits >> MINIMUM & 1) return ref_minimum(a, b);
-    return librarys((op == &add) != (bits >> OTHER_OP & 1) ? &add : &mul, a, b);
+    return reference_of((op == &add) != (bits >> OTHER_OP & 1) ? &add : &mul, a, b);
 }
 
 static ct_tensor *variant(ct_tensor *const *in, int n, void *op, course_set bits) {
     (void)n;
-    ct_tensor *right = librarys(op, in[0], in[1]);
+    ct_tensor *right = reference_of(op, in[0], in[1]);
     if (!bits || !right) return right;
     const ct_shape shape = ct_shape_of(right);
     ct_tensor *a = spread(in[0], shape, bits), *b = spread(in[1], shape, bits);
@@ -248,8 +248,8 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *op, course_set bits
     if (bits >> SUBTRACTED & 1) b = ref_neg(b);
     if (bits >> NEGATED_A & 1) a = ref_neg(a);
     if (bits >> ABSOLUTE & 1) a = ref_abs(a), b = ref_abs(b);
-    if (bits >> A_TWICE & 1) a = librarys(op, a, a);
-    if (bits >> B_TWICE & 1) b = librarys(op, b, b);
+    if (bits >> A_TWICE & 1) a = reference_of(op, a, a);
+    if (bits >> B_TWICE & 1) b = reference_of(op, b, b);
     ct_tensor *y = combined(op, a, b, bits);
     if (y && bits >> MEAN & 1) y = ref_scale(y, 0.5);
     if (y && bits >> FROM_LEFT & 1) y = from_left(y);
@@ -260,7 +260,7 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *op, course_set bits
         y = count > 512
                 ? NULL
                 : ct_reshape(ref_index_select(ct_reshape(y, CT_SHAPE(-1)), 0,
-                                             ct_from_i64(ct_context_of(y), CT_SHAPE(count), from)),
+                                              ct_from_i64(ct_context_of(y), CT_SHAPE(count), from)),
                              shape);
     }
     return y;
@@ -270,7 +270,7 @@ static const char *const inputs[] = {"a: matrix, row, column", "b: matrix, row, 
 static const course_function function =
     COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs);
 
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *op) {
+static ct_tensor *by_reference(ct_tensor *const *in, int n, void *op) {
     return course_as_yours(n == 3 ? &neuron_function : &function, in, n, op);
 }
 
@@ -378,8 +378,8 @@ static void neuron_gradient(ct_context *context) {
     if (!course_same(ct_apply(&neuron, in, 3, NULL), scalar(context, tanh(0.5)), 1e-9)) return;
     course_hint("inexact: differences of forward are not as exact as a gradient must be");
     course_gradient_is("w = 300000, x = 0.000001, b = 0.2 (inputs 0, 1, 2)", &neuron, NULL, in, 3,
-                       (ct_tensor *[]){scalar(context, slope * 1e-6),
-                                       scalar(context, slope * 3e5), scalar(context, slope)},
+                       (ct_tensor *[]){scalar(context, slope * 1e-6), scalar(context, slope * 3e5),
+                                       scalar(context, slope)},
                        1e-14);
     course_hint("%s", "");
 }
@@ -440,7 +440,7 @@ static void large_gradient(ct_context *context, const ct_op *op, ct_shape b) {
     snprintf(what, sizeof what, "%s of (300, 300) and %s", op->name,
              b.ndim == 1 ? "(300)" : "(300, 300)");
     ct_tensor *in[] = {course_randn(context, CT_SHAPE(300, 300)), course_randn(context, b)};
-    course_gradient_as(what, by_you, by_library, (void *)op, in, 2, 1e-9);
+    course_gradient_as(what, by_you, by_reference, (void *)op, in, 2, 1e-9);
 }
 
 static void same_shapes_gradient(ct_context *context) {

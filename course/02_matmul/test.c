@@ -1,4 +1,4 @@
-/* matmul against numbers made by hand, the library's ct_matmul, and differences. */
+/* matmul against numbers made by hand, plain loops, and differences. */
 #include "../course.h"
 #include "exercise.h"
 
@@ -9,7 +9,7 @@ static ct_tensor *yours(ct_tensor *a, ct_tensor *b, bool transpose) {
     return ct_apply(&matmul, (ct_tensor *[]){a, b}, 2, &(matmul_attrs){transpose});
 }
 
-static ct_tensor *librarys(ct_tensor *a, ct_tensor *b, bool transpose) {
+static ct_tensor *reference_of(ct_tensor *a, ct_tensor *b, bool transpose) {
     return ref_matmul(a, transpose ? ct_transpose(b, -1, -2) : b);
 }
 
@@ -141,7 +141,7 @@ static ct_tensor *by_steps(ct_tensor *x, int64_t row, int64_t matrix) {
         if (from[e] >= n) return NULL;
     }
     return ct_reshape(ref_index_select(ct_reshape(x, CT_SHAPE(-1)), 0,
-                                      ct_from_i64(ct_context_of(x), CT_SHAPE(n), from)),
+                                       ct_from_i64(ct_context_of(x), CT_SHAPE(n), from)),
                       ct_shape_of(x));
 }
 
@@ -252,12 +252,12 @@ static ct_tensor *written(ct_tensor *y, ct_tensor *a, ct_shape shape, course_set
     return y;
 }
 
-/* bits == 0: the library's product */
+/* bits == 0: the right product */
 static ct_tensor *variant(ct_tensor *const *in, int n, void *transpose, course_set bits) {
     (void)n;
     const bool turn = *(bool *)transpose;
-    if (!bits) return librarys(in[0], in[1], turn);
-    const ct_shape shape = ct_shape_of(librarys(in[0], in[1], turn));
+    if (!bits) return reference_of(in[0], in[1], turn);
+    const ct_shape shape = ct_shape_of(reference_of(in[0], in[1], turn));
     factor_pair f = read_factors(in[0], in[1], turn, shape.dim[shape.ndim - 1], bits);
     if (!f.a) return NULL;
     if (bits >> ELEMENTS & 1) return ref_mul(f.a, f.b);
@@ -316,7 +316,7 @@ static const char *const inputs[] = {"a: matrix, row, column", "b: matrix, row, 
 static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
                                                         .probe = probe, .explain = explain);
 
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *transpose) {
+static ct_tensor *by_reference(ct_tensor *const *in, int n, void *transpose) {
     return course_as_yours(&function, in, n, transpose);
 }
 
@@ -358,7 +358,7 @@ static const pair batched[] = {{"(3, 2, 4) by (3, 4, 2)", {3, {3, 2, 4}}, {3, {3
 
 static void large_gradient(ct_context *context, const char *what, ct_shape a, bool transpose) {
     ct_tensor *in[] = {course_randn(context, a), course_randn(context, CT_SHAPE(200, 200))};
-    course_gradient_as(what, by_you, by_library, &transpose, in, 2, 1e-9);
+    course_gradient_as(what, by_you, by_reference, &transpose, in, 2, 1e-9);
 }
 
 static void shapes(ct_context *context) { EACH(plain, false, false); }

@@ -1,14 +1,14 @@
-/* softmax and log_softmax against the library's own, and against numbers made by hand. */
+/* softmax and log_softmax against plain loops, and against numbers made by hand. */
 #include "../course.h"
 #include "exercise.h"
 
 #include <math.h>
 
-/* An op of the exercise, and the library's op of the same name. */
+/* An op of the exercise, and the same by plain loops. */
 typedef struct {
     const char *words; /* in an error's sentence */
     const ct_op *op;
-    ct_tensor *(*library)(ct_tensor *x, int dim);
+    ct_tensor *(*reference)(ct_tensor *x, int dim);
 } pair;
 static const pair soft = {"softmax:", &softmax, ref_softmax},
                   log_soft = {"log_softmax:", &log_softmax, ref_log_softmax};
@@ -232,7 +232,7 @@ static ct_tensor *log_variant(ct_tensor *scores, ct_tensor *max, ct_tensor *e, c
     return bits >> LOG_NEGATED & 1 ? ref_neg(y) : y;
 }
 
-/* bits == 0: the library's own */
+/* bits == 0: the right one */
 static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
     const pair *p = arg;
     const bool logarithm = (p->op == &log_softmax) != (bits >> OTHER_OP & 1);
@@ -243,7 +243,7 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
                                                     : CT_DIMS(-1);
     (void)n;
     ct_tensor *x = in[0], *scores = x;
-    if (!bits) return p->library(x, -1);
+    if (!bits) return p->reference(x, -1);
     if (bits >> SIGMOID & 1) return logarithm ? ref_log(ref_sigmoid(x)) : ref_sigmoid(x);
     if (bits >> LARGEST_ALONE & 1)
         return logarithm ? NULL : ref_one_hot(ref_argmax(x, -1), ct_dim(x, -1));
@@ -328,17 +328,17 @@ static const char *const inputs[] = {"x: matrix, row, column", "the result: matr
 static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
                                                         .probe = probe, .explain = explain);
 
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *p) {
+static ct_tensor *by_reference(ct_tensor *const *in, int n, void *p) {
     return course_as_yours(&function, in, n, p);
 }
 
-static void as_the_library(const char *what, pair p, ct_tensor *x) {
+static void as_the_reference(const char *what, pair p, ct_tensor *x) {
     course_forward(what, &function, &p, &x, 1, 1e-12);
 }
 
 static void softmax_by_hand(ct_context *context) {
     ct_tensor *x = course_f64(context, CT_SHAPE(3), (double[]){0, log(2), log(5)});
-    as_the_library("softmax of (0, ln 2, ln 5)", soft, x);
+    as_the_reference("softmax of (0, ln 2, ln 5)", soft, x);
     course_value("softmax of (0, ln 2, ln 5)", apply(soft, x),
                  course_f64(context, CT_SHAPE(3), (double[]){1.0 / 8, 2.0 / 8, 5.0 / 8}), 1e-12);
 }
@@ -347,7 +347,7 @@ static void softmax_shapes(ct_context *context) {
     const ct_shape shapes[] = {CT_SHAPE(3, 5), CT_SHAPE(17),   CT_SHAPE(2, 3, 4),
                                CT_SHAPE(4, 1), CT_SHAPE(0, 5), CT_SHAPE(5, 0)};
     for (int i = 0; i < 6; i++)
-        as_the_library("softmax of each row", soft, course_randn(context, shapes[i]));
+        as_the_reference("softmax of each row", soft, course_randn(context, shapes[i]));
 }
 
 /* Each row needs its own maximum: e^1000 overflows, and if 1e300 is subtracted every e^x of the
@@ -355,7 +355,7 @@ static void softmax_shapes(ct_context *context) {
 static void softmax_large(ct_context *context) {
     const double rows[] = {1000,      1001, 1002, -1000, -1001, -1002,
                            -INFINITY, 0,    0,    1e300, 0,     -1e300};
-    as_the_library(
+    as_the_reference(
         "softmax of (1000, 1001, 1002), (-1000, -1001, -1002), (-inf, 0, 0), (1e300, 0, -1e300)",
         soft, course_f64(context, CT_SHAPE(4, 3), rows));
 }
@@ -370,7 +370,7 @@ static void gradient(ct_context *context, pair p) {
         course_gradient(p.op->name, p.op, NULL, &x, 1, (ct_gradcheck_opts){0});
     }
     ct_tensor *large = course_randn(context, CT_SHAPE(1, 20000));
-    course_gradient_as("a row of 20,000", by_you, by_library, &p, &large, 1, 1e-9);
+    course_gradient_as("a row of 20,000", by_you, by_reference, &p, &large, 1, 1e-9);
 }
 static void softmax_gradient(ct_context *context) { gradient(context, soft); }
 static void log_softmax_gradient(ct_context *context) { gradient(context, log_soft); }
@@ -379,24 +379,24 @@ static void log_softmax_values(ct_context *context) {
     ct_tensor *x = course_f64(context, CT_SHAPE(3), (double[]){0, log(2), log(5)});
     ct_tensor *y =
         course_f64(context, CT_SHAPE(3), (double[]){log(1.0 / 8), log(2.0 / 8), log(5.0 / 8)});
-    as_the_library("log_softmax of (0, ln 2, ln 5)", log_soft, x);
+    as_the_reference("log_softmax of (0, ln 2, ln 5)", log_soft, x);
     course_value("log_softmax of (0, ln 2, ln 5)", apply(log_soft, x), y, 1e-12);
-    as_the_library("log_softmax of each row", log_soft, course_randn(context, CT_SHAPE(2, 3, 4)));
+    as_the_reference("log_softmax of each row", log_soft, course_randn(context, CT_SHAPE(2, 3, 4)));
 }
 
 /* The probabilities are 0 in f64; their logarithms are not. */
 static void log_softmax_large(ct_context *context) {
-    as_the_library("log_softmax of (1000, 1001, 1002), (0, 1000, -1000), (-5000, -5000, -4000)",
-                   log_soft,
-                   course_f64(context, CT_SHAPE(3, 3),
-                              (double[]){1000, 1001, 1002, 0, 1000, -1000, -5000, -5000, -4000}));
+    as_the_reference("log_softmax of (1000, 1001, 1002), (0, 1000, -1000), (-5000, -5000, -4000)",
+                     log_soft,
+                     course_f64(context, CT_SHAPE(3, 3),
+                                (double[]){1000, 1001, 1002, 0, 1000, -1000, -5000, -5000, -4000}));
 }
 
 static void scalar_is_an_error(ct_context *context) {
     const pair pairs[] = {soft, log_soft};
     for (int i = 0; i < 2; i++) {
-        as_the_library("one number, which is no error", pairs[i],
-                       course_f64(context, CT_SHAPE(1), (double[]){3}));
+        as_the_reference("one number, which is no error", pairs[i],
+                         course_f64(context, CT_SHAPE(1), (double[]){3}));
         course_refused("a scalar", context,
                        apply(pairs[i], course_f64(context, CT_SCALAR, (double[]){3})), CT_ERR_SHAPE,
                        pairs[i].words);

@@ -1,4 +1,4 @@
-/* cross_entropy against the library's own, and against numbers made by hand. */
+/* cross_entropy against plain loops, and against numbers made by hand. */
 #include "../course.h"
 #include "exercise.h"
 
@@ -214,9 +214,9 @@ static ct_tensor *by_column(batch b, const double *counts, double count) {
     if (!ct_to_i64(b.targets, target, rows)) return NULL;
     for (int64_t i = 0; i < rows; i++) target[i] = counts[i] != 0 ? target[i] * rows + i : 0;
     ct_tensor *x = ref_index_select(ct_reshape(b.logits, CT_SHAPE(-1)), 0,
-                                   ct_from_i64(context, CT_SHAPE(rows), target));
-    ct_tensor *all =
-        ref_mul(ref_sub(ref_logsumexp(b.logits, -1), x), ct_from_f64(context, CT_SHAPE(rows), counts));
+                                    ct_from_i64(context, CT_SHAPE(rows), target));
+    ct_tensor *all = ref_mul(ref_sub(ref_logsumexp(b.logits, -1), x),
+                             ct_from_f64(context, CT_SHAPE(rows), counts));
     return ref_scale(ref_sum(all, CT_ALL, false), 1 / count);
 }
 
@@ -318,7 +318,7 @@ static double divisor(const row_list *r, int64_t classes, course_set bits) {
                : number;
 }
 
-/* bits == 0: the library's loss */
+/* bits == 0: the right loss */
 static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
     batch b = *(const batch *)arg;
     (void)n;
@@ -413,7 +413,7 @@ static const char *const inputs[] = {"the logits: row, class", "the result:"};
 static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
                                                         .probe = probe, .explain = explain);
 
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *arg) {
+static ct_tensor *by_reference(ct_tensor *const *in, int n, void *arg) {
     return course_as_yours(&function, in, n, arg);
 }
 
@@ -422,7 +422,7 @@ static void value(const char *what, batch b) {
 }
 static void large_gradient(ct_context *context, const char *what, const int64_t *targets) {
     batch b = batch_of(context, course_randn(context, CT_SHAPE(3, 20000)), targets, 3, IGNORE);
-    course_gradient_as(what, by_you, by_library, &b, &b.logits, 1, 1e-9);
+    course_gradient_as(what, by_you, by_reference, &b, &b.logits, 1, 1e-9);
 }
 
 /* A gradient is worth something only if the function is the right one. */

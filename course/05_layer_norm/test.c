@@ -1,4 +1,4 @@
-/* layer_norm against the library's own, and against numbers made by hand. */
+/* layer_norm against plain loops, and against numbers made by hand. */
 #include "../course.h"
 #include "exercise.h"
 
@@ -289,7 +289,7 @@ static ct_tensor *with_weights(ct_tensor *x, ct_tensor *z, ct_tensor *divisor, c
     return bits >> NO_BIAS & 1 ? z : ref_add(z, b);
 }
 
-/* The layer norm with the mistakes of `bits`; with bits == 0, the library's. */
+/* The layer norm with the mistakes of `bits`; with bits == 0, the right one. */
 static ct_tensor *variant(ct_tensor *const *in, int n, void *attrs, course_set bits) {
     double eps = ((layer_norm_attrs *)attrs)->eps;
     ct_tensor *x = in[0], *w = in[1], *from = x;
@@ -388,10 +388,10 @@ static const char *const inputs[] = {"x: matrix, row, column", "the weight: colu
 static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
                                                         .probe = probe, .explain = explain);
 
-static void as_the_library(const char *what, operands o, double tolerance) {
+static void as_the_reference(const char *what, operands o, double tolerance) {
     course_forward(what, &function, &o.attrs, o.in, 3, tolerance);
 }
-static void first_as_the_library(operands o) {
+static void first_as_the_reference(operands o) {
     course_forward_first("the forward whose gradient is asked for", &function, &o.attrs, o.in, 3,
                          1e-12);
 }
@@ -401,7 +401,7 @@ static void by_hand(ct_context *context) {
                    course_f64(context, CT_SHAPE(4), (double[]){1, 2, 3, 4}),
                    course_f64(context, CT_SHAPE(4), (double[]){0, 0, 10, 10})},
                   {9}};
-    as_the_library(
+    as_the_reference(
         "layer_norm of (-3, -3, 5, 5) with weight (1, 2, 3, 4), bias (0, 0, 10, 10) and eps 9", o,
         1e-12);
     course_value(
@@ -413,10 +413,10 @@ static void shapes(ct_context *context) {
     const ct_shape all[] = {CT_SHAPE(3, 5), CT_SHAPE(17), CT_SHAPE(2, 3, 4), CT_SHAPE(4, 1),
                             CT_SHAPE(0, 5)};
     for (int i = 0; i < 5; i++)
-        as_the_library("layer_norm of each row", random_operands(context, all[i]), 1e-12);
+        as_the_reference("layer_norm of each row", random_operands(context, all[i]), 1e-12);
     operands same = random_operands(context, CT_SHAPE(2, 3));
     same.in[0] = course_f64(context, CT_SHAPE(2, 3), (double[]){7, 7, 7, 0, 0, 0});
-    as_the_library("layer_norm of a row of equal numbers", same, 1e-12);
+    as_the_reference("layer_norm of a row of equal numbers", same, 1e-12);
 }
 
 /* Moving a row does not change its norm. Each number here is exact in f64; its square is not. */
@@ -427,7 +427,7 @@ static void far_from_zero(ct_context *context) {
     for (int i = 0; i < 8; i++) x[i] = near[i] + far;
     o.in[0] = course_f64(context, CT_SHAPE(2, 4), near);
     ct_tensor *expected = ref_layer_norm(o.in[0], o.in[1], o.in[2], o.attrs.eps);
-    as_the_library("layer_norm of (1, 2, 4, 8) and (3, 1, 4, 1)", o, 1e-12);
+    as_the_reference("layer_norm of (1, 2, 4, 8) and (3, 1, 4, 1)", o, 1e-12);
     course_hint("the same rows near 0 are right: far from 0 nothing is left of mean(x^2) - mean^2");
     o.in[0] = course_f64(context, CT_SHAPE(2, 4), x);
     course_value("layer_norm of (1, 2, 4, 8) and (3, 1, 4, 1), each plus 2^30", apply(o), expected,
@@ -447,18 +447,18 @@ static ct_tensor *of_one_input(ct_tensor *const *in, int n, void *arg) {
     return apply(f.o);
 }
 
-static ct_tensor *of_one_input_by_library(ct_tensor *const *in, int n, void *arg) {
+static ct_tensor *of_one_input_by_reference(ct_tensor *const *in, int n, void *arg) {
     one_input f = *(const one_input *)arg;
     (void)n;
     f.o.in[f.which] = in[0];
     return course_as_yours(&function, f.o.in, 3, &f.o.attrs);
 }
-static ct_tensor *of_all_by_library(ct_tensor *const *in, int n, void *arg) {
+static ct_tensor *of_all_by_reference(ct_tensor *const *in, int n, void *arg) {
     return course_as_yours(&function, in, n, arg);
 }
 static void large_gradient(ct_context *context, int which, const char *what) {
     one_input f = {random_operands(context, CT_SHAPE(2, 20000)), which};
-    course_gradient_as(what, of_one_input, of_one_input_by_library, &f, &f.o.in[which], 1, 1e-9);
+    course_gradient_as(what, of_one_input, of_one_input_by_reference, &f, &f.o.in[which], 1, 1e-9);
 }
 
 /* A result that does not depend on an input has the gradient 0, which is right and worth
@@ -477,8 +477,8 @@ static void gradient(ct_context *context, int which, const char *what) {
     for (int i = 0; i < 2; i++) {
         one_input f = {random_operands(context, all[i]), which};
         must_depend(context, f, what);
-        first_as_the_library(f.o);
-        course_own_forward(of_one_input_by_library, &f);
+        first_as_the_reference(f.o);
+        course_own_forward(of_one_input_by_reference, &f);
         course_gradient_of(what, of_one_input, &f, &f.o.in[which], 1, (ct_gradcheck_opts){0});
     }
     course_forgive(); /* a mistake of the forward costs the points of its own tests */
@@ -496,9 +496,9 @@ static void gradient_of_weight(ct_context *context) {
 static void gradient_of_x(ct_context *context) {
     const ct_shape all[] = {CT_SHAPE(3, 5), CT_SHAPE(2, 1, 4), CT_SHAPE(4, 1)};
     for (int i = 0; i < 3; i++) {
-        first_as_the_library(random_operands(context, all[i]));
+        first_as_the_reference(random_operands(context, all[i]));
         one_input f = {random_operands(context, all[i]), 0};
-        course_own_forward(of_one_input_by_library, &f);
+        course_own_forward(of_one_input_by_reference, &f);
         course_gradient_of("x", of_one_input, &f, &f.o.in[0], 1, (ct_gradcheck_opts){0});
     }
     large_gradient(context, 0, "x of rows of 20,000");
@@ -506,9 +506,9 @@ static void gradient_of_x(ct_context *context) {
 
 /* Checks the three gradients of one backward, as in training: one must not change another. */
 static void gradients_together(ct_context *context) {
-    first_as_the_library(random_operands(context, CT_SHAPE(3, 5)));
+    first_as_the_reference(random_operands(context, CT_SHAPE(3, 5)));
     operands o = random_operands(context, CT_SHAPE(3, 5));
-    course_own_forward(of_all_by_library, &o.attrs);
+    course_own_forward(of_all_by_reference, &o.attrs);
     course_gradient("x, weight and bias", &layer_norm, &o.attrs, o.in, 3, (ct_gradcheck_opts){0});
     large_gradient(context, 0, "x of rows of 20,000");
 }

@@ -1,4 +1,4 @@
-/* masked_attention against the library's attention of one head, and against numbers made by
+/* masked_attention against plain loops, and against numbers made by
  * hand. */
 #include "../attention_variants.h"
 #include "../course.h"
@@ -15,7 +15,7 @@ static ct_tensor *yours(problem p) {
     return ct_apply(&masked_attention, p.in, 4, &(masked_attention_attrs){p.causal});
 }
 
-static ct_tensor *librarys(problem p) {
+static ct_tensor *reference_of(problem p) {
     return ref_attention(p.in[0], p.in[1], p.in[2], p.in[3], p.causal);
 }
 
@@ -83,11 +83,11 @@ static ct_tensor *other_keys(ct_tensor *mask, course_set bits) {
     return ct_from_bool(ct_context_of(mask), CT_SHAPE(batch, keys), other);
 }
 
-/* bits == 0: the library's own attention */
+/* bits == 0: the right attention */
 static ct_tensor *variant(ct_tensor *const *in, int n, void *causal, course_set bits) {
     (void)n;
     ct_tensor *q = in[0], *k = in[1], *v = in[2], *mask = in[3];
-    if (!bits) return librarys((problem){{q, k, v, mask}, *(bool *)causal});
+    if (!bits) return reference_of((problem){{q, k, v, mask}, *(bool *)causal});
     if (bits >> ONE_MASK & 1 && *(bool *)causal) mask = NULL;
     if (bits >> KEY_MASK_IGNORED & 1) mask = NULL;
     ct_tensor *hides = NULL; /* after the softmax */
@@ -106,7 +106,7 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *causal, course_set 
     else if (mask) mask = ct_unsqueeze(mask, 1);
     if (mask && bits >> KEY_MASK_ZEROES & 1) {
         ct_tensor *real = ct_transpose(ref_where(mask, ct_ones(ct_context_of(q), CT_F64, CT_SCALAR),
-                                                ct_zeros(ct_context_of(q), CT_F64, CT_SCALAR)),
+                                                 ct_zeros(ct_context_of(q), CT_F64, CT_SCALAR)),
                                        1, 2);
         k = ref_mul(k, real), mask = NULL;
     }
@@ -151,7 +151,7 @@ static const char *const inputs[] = {"q: sequence, query, column", "k: sequence,
 static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
                                                         .probe = probe, .explain = explain);
 
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *causal) {
+static ct_tensor *by_reference(ct_tensor *const *in, int n, void *causal) {
     return course_as_yours(&function, in, n, causal);
 }
 
@@ -244,7 +244,8 @@ static void nothing_to_see(ct_context *context) {
 /* Scores up to a million; only the first query has small scores. */
 static void large(ct_context *context) {
     problem p = random_problem(context, 1, 4, 5, 2, 3);
-    p.in[0] = ref_mul(p.in[0], course_f64(context, CT_SHAPE(1, 4, 1), (double[]){1, 1e2, 1e4, 1e6}));
+    p.in[0] =
+        ref_mul(p.in[0], course_f64(context, CT_SHAPE(1, 4, 1), (double[]){1, 1e2, 1e4, 1e6}));
     compare("attention with scores up to a million", p);
     p.in[0] = ct_full(context, CT_F64, CT_SHAPE(1, 4, 2), -1e6);
     p.in[1] = ct_full(context, CT_F64, CT_SHAPE(1, 5, 2), 1);
@@ -262,8 +263,8 @@ static void large_gradient(ct_context *context, const char *what, bool causal, b
     problem p = random_problem(context, 1, 128, 128, 16, 16);
     if (masked)
         p.in[3] = ref_lt(ct_rand(context, CT_F64, CT_SHAPE(1, 128)),
-                        ct_full(context, CT_F64, CT_SCALAR, 0.75));
-    course_gradient_as(what, by_you, by_library, &causal, p.in, 4, 1e-9);
+                         ct_full(context, CT_F64, CT_SCALAR, 0.75));
+    course_gradient_as(what, by_you, by_reference, &causal, p.in, 4, 1e-9);
 }
 
 /* A gradient is worth something only if the function is the right one. */

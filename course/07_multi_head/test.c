@@ -109,10 +109,10 @@ static const course_function split_function =
                                  COURSE_FUNCTION(combine_by_you, combine_variant, move_mistakes,
                                                  .inputs = combine_inputs);
 
-static ct_tensor *split_by_library(ct_tensor *const *in, int n, void *heads) {
+static ct_tensor *split_by_reference(ct_tensor *const *in, int n, void *heads) {
     return course_as_yours(&split_function, in, n, heads);
 }
-static ct_tensor *combine_by_library(ct_tensor *const *in, int n, void *arg) {
+static ct_tensor *combine_by_reference(ct_tensor *const *in, int n, void *arg) {
     return course_as_yours(&combine_function, in, n, arg);
 }
 
@@ -173,7 +173,7 @@ static void split_gradient(ct_context *context) {
     course_gradient("split_heads", &split_heads, &(split_heads_attrs){2}, &x, 1,
                     (ct_gradcheck_opts){0});
     x = course_randn(context, CT_SHAPE(2, 256, 256));
-    course_gradient_as("split_heads of (2, 256, 256)", split_by_you, split_by_library, &heads, &x,
+    course_gradient_as("split_heads of (2, 256, 256)", split_by_you, split_by_reference, &heads, &x,
                        1, 1e-9);
 }
 
@@ -182,7 +182,7 @@ static void combine_gradient(ct_context *context) {
     course_forward_first("the forward that is differentiated", &combine_function, NULL, &x, 1, 0);
     course_gradient("combine_heads", &combine_heads, NULL, &x, 1, (ct_gradcheck_opts){0});
     x = course_randn(context, CT_SHAPE(2, 2, 256, 128));
-    course_gradient_as("combine_heads of (2, 2, 256, 128)", combine_by_you, combine_by_library,
+    course_gradient_as("combine_heads of (2, 2, 256, 128)", combine_by_you, combine_by_reference,
                        NULL, &x, 1, 1e-9);
 }
 
@@ -328,7 +328,7 @@ static ct_tensor *projected(ct_tensor *const *in, course_set bits) {
         if (bits >> BIAS_SUBTRACTED & 1) of_bias[i] = ref_neg(of_bias[i]);
     }
     return ref_linear(in[X], ref_cat(part, 3, 0),
-                     bits >> NO_IN_BIAS & 1 ? NULL : ref_cat(of_bias, 3, 0));
+                      bits >> NO_IN_BIAS & 1 ? NULL : ref_cat(of_bias, 3, 0));
 }
 
 static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
@@ -451,7 +451,7 @@ static ct_tensor *yours_of_x(ct_tensor *const *in, int n, void *arg) {
     p.in[X] = in[0];
     return yours(p.in, INPUTS, &p);
 }
-static ct_tensor *librarys_of_x(ct_tensor *const *in, int n, void *arg) {
+static ct_tensor *right_of_x(ct_tensor *const *in, int n, void *arg) {
     problem p = *(const problem *)arg;
     (void)n;
     p.in[X] = in[0];
@@ -478,7 +478,7 @@ static void gradient(ct_context *context) {
                        "out_weight, out_bias",
                        yours, &p, p.in, INPUTS, (ct_gradcheck_opts){0});
     p = random_problem(context, 1, 512, 64, 2, true);
-    course_gradient_as("x of 512 tokens", yours_of_x, librarys_of_x, &p, &p.in[X], 1, 1e-9);
+    course_gradient_as("x of 512 tokens", yours_of_x, right_of_x, &p, &p.in[X], 1, 1e-9);
 }
 
 const course_test course_tests[] = {

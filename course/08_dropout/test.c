@@ -209,7 +209,7 @@ static ct_tensor *gone_of(ct_tensor *x, double p, course_set bits) {
 static ct_tensor *over_count(ct_tensor *x, ct_tensor *gone, bool of_row) {
     ct_context *context = ct_context_of(x);
     ct_tensor *kept = ref_where(gone, ct_zeros(context, CT_F64, ct_shape_of(x)),
-                               ct_ones(context, CT_F64, ct_shape_of(x)));
+                                ct_ones(context, CT_F64, ct_shape_of(x)));
     return ref_div(ref_mul(x, kept), ref_mean(kept, of_row ? CT_DIMS(-1) : CT_ALL, true));
 }
 
@@ -219,8 +219,8 @@ static ct_tensor *dropped(ct_tensor *x, double p, bool training, course_set bits
     if (bits >> EVALUATION_DROPS & 1) training = true;
     if (!training)
         return ref_scale(x, bits >> EVALUATION_SCALED & 1    ? 1 - p
-                           : bits >> EVALUATION_DIVIDES & 1 ? 1 / (1 - p)
-                                                            : 1);
+                            : bits >> EVALUATION_DIVIDES & 1 ? 1 / (1 - p)
+                                                             : 1);
     double scale = 1 / (1 - p);
     if (bits >> NOT_SCALED & 1) scale = 1;
     if (bits >> SCALE_P & 1) scale = 1 / p;
@@ -290,7 +290,7 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
     ct_rng_set(context, now);
     return out;
 }
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *arg) {
+static ct_tensor *by_reference(ct_tensor *const *in, int n, void *arg) {
     return variant(in, n, arg, 0);
 }
 /* Other numbers drawn: with few of them much is the same by chance. */
@@ -331,7 +331,7 @@ static void check_gradient(const char *what, call *c, ct_tensor *const *in, int 
 static void large_gradient(ct_context *context, const char *what, int n, double p, bool training) {
     ct_tensor *in[] = {course_randn(context, CT_SHAPE(256, 256)),
                        course_randn(context, CT_SHAPE(256, 256))};
-    course_gradient_as(what, by_you, by_library, &(call){p, training, ct_rng_get(context)}, in, n,
+    course_gradient_as(what, by_you, by_reference, &(call){p, training, ct_rng_get(context)}, in, n,
                        1e-9);
 }
 

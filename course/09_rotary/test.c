@@ -1,4 +1,4 @@
-/* Tests rotary against the library's rope and against numbers made by hand, and tests what it is
+/* Tests rotary against plain loops and against numbers made by hand, and tests what it is
  * for: scores depend only on distances. */
 #include "../course.h"
 #include "exercise.h"
@@ -188,7 +188,7 @@ static ct_tensor *columns(ct_tensor *x, const int64_t *which, int64_t n) {
 
 enum { MOST = 2048 };
 
-/* bits == 0: the library's */
+/* bits == 0: the right one */
 static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
     const rotary_attrs *a = arg;
     (void)n;
@@ -234,7 +234,8 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
             ct_data_f64(cosine)[e] = cos(t), ct_data_f64(sine)[e] = sin(t);
         }
     }
-    out[1] = ref_add(ref_mul(u, sine), ref_scale(ref_mul(v, cosine), bits >> REFLECTED & 1 ? -1 : 1));
+    out[1] =
+        ref_add(ref_mul(u, sine), ref_scale(ref_mul(v, cosine), bits >> REFLECTED & 1 ? -1 : 1));
     if (bits >> SECOND_UNTURNED & 1) out[1] = v;
     if (bits >> OUT_EXCHANGED & 1) {
         ct_tensor *other = out[0];
@@ -286,7 +287,7 @@ static const char *const inputs[] = {"x: head, sequence, row, column",
 static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
                                                         .probe = probe, .explain = explain);
 
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *attrs) {
+static ct_tensor *by_reference(ct_tensor *const *in, int n, void *attrs) {
     return course_as_yours(&function, in, n, attrs);
 }
 
@@ -360,7 +361,7 @@ static void check_gradient(ct_context *context, const char *what, rotary_attrs a
     course_forward_first("the forward that is differentiated", &function, &attrs, &x, 1, 1e-12);
     course_gradient(what, &rotary, &attrs, &x, 1, (ct_gradcheck_opts){0});
     x = course_randn(context, CT_SHAPE(2, 32, 1024));
-    course_gradient_as(what, by_you, by_library, &attrs, &x, 1, 1e-9);
+    course_gradient_as(what, by_you, by_reference, &attrs, &x, 1, 1e-9);
 }
 
 static void gradient(ct_context *context) {

@@ -1,4 +1,4 @@
-/* blockwise_attention: its step by hand, its values and gradients against the library's attention,
+/* blockwise_attention: its step by hand, its values and gradients against plain loops,
  * its memory, and a transformer of it. */
 #include "../attention_variants.h"
 #include "../course.h"
@@ -167,7 +167,7 @@ static ct_tensor *yours(const problem *p) {
     return ct_apply(&blockwise_attention, p->in, 3, &p->attrs);
 }
 
-/* bits == 0: the library's attention of one head */
+/* bits == 0: the right attention */
 static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
     const blockwise_attention_attrs *attrs = arg;
     ct_tensor *q = in[0], *k = in[1], *v = in[2];
@@ -209,7 +209,7 @@ static const char *const inputs[] = {"q: sequence, query, column", "k: sequence,
 static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
                                                         .probe = probe, .explain = explain);
 
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *attrs) {
+static ct_tensor *by_reference(ct_tensor *const *in, int n, void *attrs) {
     return course_as_yours(&function, in, n, attrs);
 }
 
@@ -252,7 +252,8 @@ static void causal(ct_context *context) {
 
 static void large(ct_context *context) {
     problem p = random_problem(context, 1, 4, 9, 2, 3, 4, false);
-    p.in[0] = ref_mul(p.in[0], course_f64(context, CT_SHAPE(1, 4, 1), (double[]){1, 1e2, 1e4, 1e6}));
+    p.in[0] =
+        ref_mul(p.in[0], course_f64(context, CT_SHAPE(1, 4, 1), (double[]){1, 1e2, 1e4, 1e6}));
     compare("scores up to a million", p);
     p.in[0] = ct_full(context, CT_F64, CT_SHAPE(1, 4, 2), -1e6);
     p.in[1] = ct_full(context, CT_F64, CT_SHAPE(1, 9, 2), 1);
@@ -266,7 +267,7 @@ static void large(ct_context *context) {
 
 static void large_gradient(ct_context *context, const char *what, bool causal) {
     problem p = random_problem(context, 1, 128, 128, 16, 16, 16, causal);
-    course_gradient_as(what, by_you, by_library, &p.attrs, p.in, 3, 1e-9);
+    course_gradient_as(what, by_you, by_reference, &p.attrs, p.in, 3, 1e-9);
 }
 
 /* A gradient is worth something only if the function is the right one. */
@@ -331,13 +332,7 @@ static void memory(ct_context *context) {
 
 /* A sequence is four random tokens and then the same four again. From the fourth on, the next token
  * is the token three places back. */
-enum {
-    TOKENS = 8,
-    HALF = 4,
-    LENGTH = 2 * HALF - 1,
-    BATCH = 16,
-    STEPS = 150
-};
+enum { TOKENS = 8, HALF = 4, LENGTH = 2 * HALF - 1, BATCH = 16, STEPS = 150 };
 static const double rate = 1;
 
 /* One head, of which queries, keys and values are learnt for each place and each token: the
@@ -378,8 +373,8 @@ static ct_tensor *looked_up(ct_context *context, model *m, int part) {
     for (int b = 0; b < BATCH; b++)
         for (int i = 0; i < LENGTH; i++)
             for (int c = 0; c < TOKENS; c++)
-                *to++ = table[(PLACE + i) * TOKENS + c] +
-                        table[(TOKEN + m->token[b][i]) * TOKENS + c];
+                *to++ =
+                    table[(PLACE + i) * TOKENS + c] + table[(TOKEN + m->token[b][i]) * TOKENS + c];
     return ct_set_requires_grad(x, true);
 }
 
@@ -419,8 +414,7 @@ static double train_step(ct_context *context, model *m) {
     for (int i = 0; i < 3; i++) in[i] = looked_up(context, m, i);
     ct_tensor *out = ct_apply(&blockwise_attention, in, 3, &(blockwise_attention_attrs){3, true}),
               *off = ct_zeros(context, CT_F64, CT_SHAPE(BATCH, LENGTH, TOKENS));
-    if (!out || !off)
-        course_fail("the transformer does not train: %s", ct_error_message(context));
+    if (!out || !off) course_fail("the transformer does not train: %s", ct_error_message(context));
     const double loss = mean_square(m, ct_data_f64(out), ct_data_f64(off));
     if (!ct_backward_with(&out, &off, 1, (ct_backward_opts){false}))
         course_fail("the transformer does not train: %s", ct_error_message(context));

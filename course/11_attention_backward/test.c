@@ -166,7 +166,8 @@ static ct_tensor *step_given(const problem *p, int step, ct_tensor *const *befor
         ct_tensor *qkv = ct_zeros(p->context, CT_F64, CT_SHAPE(p->b, p->t, 3 * p->e)), *sum = qkv;
         for (int i = 0; i < 3; i++) {
             backed f = {p, NULL, i};
-            sum = ref_add(sum, course_derivative(heads_of_part, &f, &qkv, 1, 0, before[steps[i]], 1));
+            sum =
+                ref_add(sum, course_derivative(heads_of_part, &f, &qkv, 1, 0, before[steps[i]], 1));
         }
         return sum;
     }
@@ -206,7 +207,7 @@ static void solve(problem *p, bool causal) {
     p->k = ref_split_heads(part_of(p, qkv, 1), p->h);
     p->v = ref_split_heads(part_of(p, qkv, 2), p->h);
     p->P = ref_masked_softmax(scores(p, p->q, p->k),
-                             causal ? ref_causal_mask(p->context, p->t, p->t) : NULL, -1);
+                              causal ? ref_causal_mask(p->context, p->t, p->t) : NULL, -1);
     p->O = ref_combine_heads(ref_matmul(p->P, p->v));
     for (int i = 0; i < STEPS; i++) p->right[i] = step_given(p, i, p->right);
     ct_tensor *in[] = {p->x, p->w_in, p->q, p->k, p->v, p->P, p->O, p->w_out, p->dy};

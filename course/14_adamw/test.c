@@ -1,4 +1,4 @@
-/* adamw_step beside the library's AdamW, and train beside a loop that calls the same adamw_step, so
+/* adamw_step beside plain loops, and train beside a loop that calls the same adamw_step, so
  * that a mistake in the one costs nothing in the other. */
 #include "../course.h"
 #include "../remote.h"
@@ -326,8 +326,8 @@ static void compare_loops(ct_context *context, const char *what, int n, int late
     course_value(what, losses, right, 1e-10);
     course_hint("%s", "");
     for (int i = 0; i < n; i++)
-        course_value("a parameter after these steps", ref_copy(p.param[i]),
-                     ref_copy(q.param[i]), 1e-9);
+        course_value("a parameter after these steps", ref_copy(p.param[i]), ref_copy(q.param[i]),
+                     1e-9);
 }
 
 static void loop(ct_context *context) {

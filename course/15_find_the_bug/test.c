@@ -1,12 +1,12 @@
 /* Five ops of which the student names the mistake and mends it: the names against what was put in,
- * the ops against the library's and against differences. */
+ * the ops against plain loops and their differences. */
 #include "../course.h"
 #include "exercise.h"
 
 typedef struct {
     const char *name;
     const ct_op *op;
-    ct_fn librarys; /* the same function by the library */
+    ct_fn reference; /* the same function by plain loops */
     /* and inputs for which differences take too long */
     ct_tensor *in[3], *large[3];
     int n;
@@ -52,32 +52,32 @@ static void check_name(const program *p) {
 
 static void check_mended(const program *p) {
     course_value("the forward, which was right", ct_apply(p->op, p->in, p->n, NULL),
-                 p->librarys(p->in, p->n, NULL), 1e-12);
+                 p->reference(p->in, p->n, NULL), 1e-12);
     if (p->answer == NOT_ANSWERED &&
         !ct_gradcheck(apply, (void *)p->op, p->in, p->n, (ct_gradcheck_opts){0}).ok)
         show_report(p);
-    course_own_forward(p->librarys, NULL);
+    course_own_forward(p->reference, NULL);
     course_gradient(p->name, p->op, NULL, p->in, p->n, (ct_gradcheck_opts){0});
-    /* the op is passed as `arg`, which the library's function does not read */
-    course_gradient_as(p->name, apply, p->librarys, (void *)p->op, p->large, p->n, 1e-9);
+    /* the op is passed as `arg`, which the reference does not read */
+    course_gradient_as(p->name, apply, p->reference, (void *)p->op, p->large, p->n, 1e-9);
 }
 
 /* ---- the five ---- */
 
-#define LIBRARYS(name, ...)                                                                        \
-    static ct_tensor *name##_by_library(ct_tensor *const *in, int n, void *arg) {                  \
+#define REFERENCE(name, ...)                                                                       \
+    static ct_tensor *name##_by_reference(ct_tensor *const *in, int n, void *arg) {                \
         (void)n, (void)arg;                                                                        \
         return __VA_ARGS__;                                                                        \
     }
 #define PROGRAM(op_name, inputs, mistake_it_had)                                                   \
     {.name = #op_name,                                                                             \
      .op = &op_name,                                                                               \
-     .librarys = op_name##_by_library,                                                             \
+     .reference = op_name##_by_reference,                                                          \
      .n = inputs,                                                                                  \
      .answer = op_name##_mistake,                                                                  \
      .right = mistake_it_had}
 
-LIBRARYS(silu, ref_silu(in[0]))
+REFERENCE(silu, ref_silu(in[0]))
 static program silu_program(ct_context *context) {
     program p = PROGRAM(silu, 1, DERIVATIVE_AT_OUTPUT);
     p.in[0] = ref_scale(course_randn(context, CT_SHAPE(3, 4)), 2);
@@ -85,7 +85,7 @@ static program silu_program(ct_context *context) {
     return p;
 }
 
-LIBRARYS(embedding, ref_index_select(in[0], 0, in[1]))
+REFERENCE(embedding, ref_index_select(in[0], 0, in[1]))
 static program embedding_program(ct_context *context) {
     program p = PROGRAM(embedding, 2, ASSIGNED);
     p.in[0] = course_randn(context, CT_SHAPE(5, 3));
@@ -96,7 +96,7 @@ static program embedding_program(ct_context *context) {
     return p;
 }
 
-LIBRARYS(rms_norm, ref_rms_norm(in[0], in[1], 1e-6))
+REFERENCE(rms_norm, ref_rms_norm(in[0], in[1], 1e-6))
 static program rms_norm_program(ct_context *context) {
     program p = PROGRAM(rms_norm, 2, TAKEN_FOR_CONSTANT);
     p.in[0] = course_randn(context, CT_SHAPE(3, 5));
@@ -106,7 +106,7 @@ static program rms_norm_program(ct_context *context) {
     return p;
 }
 
-LIBRARYS(cross_entropy, ref_cross_entropy(in[0], in[1], -100))
+REFERENCE(cross_entropy, ref_cross_entropy(in[0], in[1], -100))
 static program cross_entropy_program(ct_context *context) {
     program p = PROGRAM(cross_entropy, 2, WRONG_COUNT);
     p.in[0] = course_randn(context, CT_SHAPE(5, 4));
@@ -118,8 +118,8 @@ static program cross_entropy_program(ct_context *context) {
 }
 
 static ct_tensor *batch(ct_tensor *x) { return ct_unsqueeze(x, 0); }
-LIBRARYS(causal_attention,
-         ct_squeeze(ref_attention(batch(in[0]), batch(in[1]), batch(in[2]), NULL, true), 0))
+REFERENCE(causal_attention,
+          ct_squeeze(ref_attention(batch(in[0]), batch(in[1]), batch(in[2]), NULL, true), 0))
 static program causal_attention_program(ct_context *context) {
     program p = PROGRAM(causal_attention, 3, NOT_TRANSPOSED);
     for (int i = 0; i < 3; i++) {

@@ -74,14 +74,13 @@ static void dims(ct_tensor *x) {
 }
 
 static void products(void) {
-    SAME(matmul, draw(CT_SHAPE(3, 4)), draw(CT_SHAPE(4, 5)));
-    SAME(matmul, draw(CT_SHAPE(2, 3, 4)), draw(CT_SHAPE(4, 5)));
-    SAME(matmul, draw(CT_SHAPE(2, 1, 3, 4)), ct_transpose(draw(CT_SHAPE(3, 5, 4)), 1, 2));
-    SAME(linear, draw(CT_SHAPE(2, 3, 4)), draw(CT_SHAPE(5, 4)), draw(CT_SHAPE(5)));
-    SAME(linear, draw(CT_SHAPE(3, 4)), draw(CT_SHAPE(5, 4)), NULL);
-    SAME(causal_mask, context, 3, 5);
-    SAME(split_heads, draw(CT_SHAPE(2, 3, 8)), 4);
-    SAME(combine_heads, draw(CT_SHAPE(2, 4, 3, 2)));
+    ct_tensor *a = draw(CT_SHAPE(3, 4)), *b = draw(CT_SHAPE(4, 5)), *c = draw(CT_SHAPE(2, 1, 3, 4)),
+              *d = ct_transpose(draw(CT_SHAPE(3, 5, 4)), 1, 2), *bias = draw(CT_SHAPE(4)),
+              *w = draw(CT_SHAPE(4, 8)), *x = draw(CT_SHAPE(2, 3, 8)),
+              *heads = draw(CT_SHAPE(2, 4, 3, 2));
+    SAME(matmul, a, b), SAME(matmul, c, b), SAME(matmul, c, d);
+    SAME(linear, a, ct_transpose(b, 0, 1), NULL), SAME(linear, x, w, bias);
+    SAME(causal_mask, context, 3, 5), SAME(split_heads, x, 4), SAME(combine_heads, heads);
     ct_tensor *ids = ct_from_i64(context, CT_SHAPE(2, 2), (int64_t[]){3, 0, 2, 2});
     AS("one_hot", ref_one_hot(ids, 5), ct_one_hot(ids, 5, CT_F64));
 }
@@ -111,9 +110,9 @@ static void layers(void) {
                    (ct_rope_opts){.base = 50, .interleaved = interleaved}));
     ct_tensor *q = draw(CT_SHAPE(2, 4, 3)), *k = draw(CT_SHAPE(2, 5, 3)),
               *v = draw(CT_SHAPE(2, 5, 2)),
-              *mask = ct_from_bool(context, CT_SHAPE(2, 5),
-                                   (bool[]){false, true, true, false, true, false, false, false,
-                                            false, false});
+              *mask = ct_from_bool(
+                  context, CT_SHAPE(2, 5),
+                  (bool[]){false, true, true, false, true, false, false, false, false, false});
     for (int causal = 0; causal < 2; causal++) {
         AS("attention", ref_attention(q, k, v, NULL, causal),
            librarys_attention(q, k, v, NULL, causal));
