@@ -18,7 +18,7 @@ ROOT = COURSE.parent
 # Names of files that neither may have. Of tests/, bench/ and ext/ranks/mpi/ they have the makefiles, which the Makefile includes.
 # No op is there that an exercise asks for and a later one does not let students call.
 GIVEN_AWAY = re.compile(r"solution|wrong_|\.change|^course/tests/|^(tests|bench|ext/ranks/mpi)/.*(?<!\.mk)$|^nn/|"
-                        r"^ops/(add|mul|unary_ops|softmax|log_softmax|cross_entropy|layer_norm|rms_norm|dropout|heads|rope|embedding)\.c|"
+                        r"^ops/(mul|softmax|log_softmax|cross_entropy|layer_norm|rms_norm|dropout|heads|rope)\.c|"
                         r"^ops/attention/")
 
 
