@@ -54,4 +54,6 @@ course-test: course $(COURSE_REFERENCE) \
 	@BUILD=$(BUILD) course/tests/check
 course-mutants: course ## a thousand small mistakes in the course's solutions, each of which must lose points
 	@BUILD=$(BUILD) course/tests/check mutants
-.PHONY: course-mutants course grade handout autograder kit-files course-test
+course-class: course ## a class of 200 with every kind of submission, graded twice, with the same marks
+	@BUILD=$(BUILD) course/tests/check crowd
+.PHONY: course-mutants course-class course grade handout autograder kit-files course-test

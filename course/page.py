@@ -17,7 +17,7 @@ body { margin: 2rem auto; max-width: 62rem; padding: 0 1.2rem; background: var(-
 h1 { font-size: 1.5rem; margin: 2.4rem 0 .2rem } h1:first-of-type { margin-top: 0 } h2 { font-size: 1.1rem; margin: 2rem 0 .4rem }
 p { margin: .4rem 0; overflow-wrap: anywhere } .dim, figcaption { color: var(--dim) } .good { color: var(--good) } .bad { color: var(--bad) }
 .word { border-left: 4px solid var(--bad); background: var(--card); padding: .5rem 1rem; font-weight: 600 }
-pre, td, svg text { font-family: ui-monospace, Menlo, Consolas, monospace } pre { font-size: 13px; overflow-x: auto; background: var(--card); padding: .6rem }
+pre, td, svg text { font-family: ui-monospace, Menlo, Consolas, monospace } pre { font-size: 13px; white-space: pre-wrap; overflow-wrap: anywhere; background: var(--card); padding: .6rem }
 table { border-collapse: collapse; margin: .6rem 0 } td, th { padding: .1rem .9rem .1rem 0; text-align: left; border-bottom: 1px solid var(--line) }
 td.number { text-align: right } figure { margin: .8rem 0; overflow-x: auto } figcaption { font-size: 13px }
 svg { display: block } svg text { font-size: 10px; fill: var(--dim) } svg .in { fill: var(--text); text-anchor: middle } svg .light { fill: #fff }
@@ -85,6 +85,11 @@ def picture(wrong):
     what = "the result" if wrong["input"] < 0 else f"the gradient of input {wrong['input']}"
     caption = (f"{what}, {tuple_of(wrong['shape'])}: grey is right; red is wrong, and a digit d stands for an error of up to 10^d times what is "
                f"allowed; x is not finite")
+    elements = 1
+    for size in wrong["shape"]:
+        elements *= size
+    if sum(map(len, wrong["map"])) < elements:
+        caption += "; a cell shows the worst of several elements"
     rows = [f"<tr><td>{text(tuple_of(e['index']))}</td><td class=\"number\">{text(e['value'])}</td><td class=\"number\">{text(e['right'])}</td></tr>"
             for e in wrong["elements"][:MOST_ELEMENTS]]
     left_out = len(wrong["elements"]) - len(rows)

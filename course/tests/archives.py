@@ -170,6 +170,16 @@ def links(tree):
                 raise Wrong(f"{page.relative_to(tree)} names {link or name}, which is not there")
 
 
+def containers():
+    """All places that install packages install the same: a container that lacks one fails only when it is built."""
+    lists = {}
+    for name in ("Dockerfile", "kit", "README.md"):
+        for found in re.findall(r"apt-get install ((?:-\S+ |--\S+ )*)((?:[a-z0-9-]+ ?)+)", (COURSE / name).read_text()):
+            lists[name] = " ".join(sorted(found[1].split()))
+    packages = {" ".join(sorted(set(text.split()) | {"binutils"})) for text in lists.values()}  # gcc needs binutils
+    return None if len(lists) == 3 and len(packages) == 1 else f"{lists}"
+
+
 def hints():
     """Hints stand beside each other: one that is open shows no other's text, and a closed one hides no other."""
     for page in sorted(COURSE.glob("[0-9]*/README.md")):
@@ -192,3 +202,4 @@ def tasks(build):
     yield "kit: what is given away", lambda: kit(build)
     yield "pages: links", linked
     yield "pages: hints", hints
+    yield "pages: packages of containers", containers
