@@ -14,8 +14,8 @@
 #include "text_reading.h"
 #include "tokenizer_files.h"
 
-static const char *const files[] = {bpe_json, llama_json, bert_json};
-enum { FILES = 3, ROOM = 8 * MOST };
+static const char *const files[] = {bpe_json, llama_json, bert_json, unigram_json};
+enum { FILES = 4, ROOM = 8 * MOST };
 static char *text; /* of the tokenizer.json of `tokenizer` */
 static ct_tokenizer *tokenizer;
 static char out_path[160], json_path[160];
@@ -162,6 +162,8 @@ static const ct_message messages[] = {
     {.role = "user", .content = "caf\xc3\xa9 \xff"},
     {.json = "{\"role\": \"assistant\", \"weight\": 1, \"content\": \" hello <s> world \"}"}};
 static char chat_error[100];
+/* Of the messages: a piece of the Unigram file is "<s>", which a message may not spell. */
+static int said;
 
 typedef struct {
     int64_t n;                     /* -1: the call has failed */
@@ -186,7 +188,7 @@ static bool encode_chat(void *arg) {
                                .add_generation_prompt = true,
                                .error = chat_error,
                                .error_room = sizeof chat_error};
-    got.n = ct_chat_encode(tokenizer, messages, 3, opts, got.ids, got.more, ROOM);
+    got.n = ct_chat_encode(tokenizer, messages, said, opts, got.ids, got.more, ROOM);
     return got.n >= 0;
 }
 
@@ -241,13 +243,15 @@ START_TEST(encoding_and_decoding) {
         int64_t length, least;
     } rows[] = {
         {{.name = "encode", .run = encode, .end = is_the_answer_or_none}, 3, 3},
-        {{.name = "chat_encode", .run = encode_chat, .end = is_the_answer_or_an_error}, 21, 5},
+        {{.name = "chat_encode", .run = encode_chat, .end = is_the_answer_or_an_error}, 10, 5},
         {{.name = "decode", .run = decode, .end = is_no_answer}, 1, 1},
         {{.name = "decode_next", .run = decode_stream, .end = is_no_answer}, 1, 1},
     };
+    said = files[_i] == unigram_json ? 2 : 3;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         open_file(_i);
-        ck_assert(rows[i].f.run(NULL) && got.n >= rows[i].length);
+        ck_assert_msg(rows[i].f.run(NULL) && got.n >= rows[i].length, "%s: %d", rows[i].f.name,
+                      (int)got.n);
         want = got;
         fault_case f = rows[i].f;
         f.again = f.run;

@@ -102,6 +102,8 @@ START_TEST(sentencepiece) { CHECK(llama); }
 END_TEST
 START_TEST(wordpiece) { CHECK(bert); }
 END_TEST
+START_TEST(unigram) { CHECK(unigram); }
+END_TEST
 
 static int64_t encode_string(const ct_tokenizer *tokenizer, const char *text, ct_encode_opts opts,
                              int64_t *ids) {
@@ -327,8 +329,8 @@ START_TEST(kinds_that_are_not_there) {
 END_TEST
 
 START_TEST(files_cut_at_each_byte) {
-    const char *const files[] = {bpe_json, llama_json, bert_json};
-    for (int i = 0; i < 3; i++) {
+    const char *const files[] = {bpe_json, llama_json, bert_json, unigram_json};
+    for (int i = 0; i < 4; i++) {
         char *text = unquoted(files[i]);
         const int64_t live = ct_memory(context).live;
         for (size_t size = 0; size < strlen(text); size++) {
@@ -344,7 +346,7 @@ END_TEST
 
 /* One byte after the other is replaced: the file is refused, or makes a tokenizer that works. */
 START_TEST(files_with_a_wrong_byte) {
-    char *text = unquoted(llama_json);
+    char *text = unquoted(_i ? unigram_json : llama_json);
     static const char wrong[] = {'0', '9', '"', '}', ']', ',', 'A', '\\', '\x80'};
     for (size_t at = 0; at < strlen(text); at++) {
         const char right = text[at];
@@ -479,7 +481,7 @@ END_TEST
 /* Large texts of one repeated part, also of parts that a normalizer removes. The number of ids does
  * not depend on the room for them, and ranges are within the text. */
 START_TEST(large_texts) {
-    static const char *const files[] = {bpe_json, llama_json, bert_json};
+    static const char *const files[] = {bpe_json, llama_json, bert_json, unigram_json};
     static const char *const parts[] = {
         "\xff", " ", "a", "ab", "\xcc\x81", "hello <mask> ", "\x01", "\xe4\xb8\xad", "wor. "};
     enum { SIZE = 200000 };
@@ -510,11 +512,11 @@ END_TEST
 
 int main(void) {
     return run_tests("text_tokenizer", start, stop,
-                     TESTS(TEST(byte_level), TEST(sentencepiece), TEST(wordpiece), TEST(options),
-                           TEST(tokens), TEST(ids_of_a_template), TEST(no_unknown_token),
-                           TEST(arguments), TEST(closed_with_the_context), TEST(streams_of_bytes),
-                           TEST(decoders), TEST(kinds_that_are_not_there),
-                           TEST(files_cut_at_each_byte), TEST(files_with_a_wrong_byte),
+                     TESTS(TEST(byte_level), TEST(sentencepiece), TEST(wordpiece), TEST(unigram),
+                           TEST(options), TEST(tokens), TEST(ids_of_a_template),
+                           TEST(no_unknown_token), TEST(arguments), TEST(closed_with_the_context),
+                           TEST(streams_of_bytes), TEST(decoders), TEST(kinds_that_are_not_there),
+                           TEST(files_cut_at_each_byte), LOOP(files_with_a_wrong_byte, 2),
                            TEST(folders_and_roles), TEST(new_tokens), TEST(long_texts),
                            TEST(large_texts)));
 }

@@ -173,6 +173,117 @@ static const text_case bert_cases[] = {
      "[CLS] do not ' s [SEP]"},
 };
 
+static const char unigram_json[] =
+    "{'version':'1.0','truncation':null,'padding':null,'added_tokens':[{'id':0,'conte"
+    "nt':'<s>','single_word':false,'lstrip':false,'rstrip':false,'normalized':false,'"
+    "special':true},{'id':1,'content':'<pad>','single_word':false,'lstrip':false,'rst"
+    "rip':false,'normalized':false,'special':true},{'id':2,'content':'</s>','single_w"
+    "ord':false,'lstrip':false,'rstrip':false,'normalized':false,'special':true},{'id"
+    "':3,'content':'<unk>','single_word':false,'lstrip':false,'rstrip':false,'normali"
+    "zed':false,'special':true},{'id':24,'content':'<mask>','single_word':false,'lstr"
+    "ip':true,'rstrip':false,'normalized':false,'special':true}],'normalizer':{'type'"
+    ":'Sequence','normalizers':[{'type':'Precompiled','precompiled_charsmap':'AAQAAAA"
+    "EAAAAAACAAgAAgAUAAIAJAACACgAAgAwAAIAOAACAEgAAgAAAAAAAAAAACikAAA00AAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAGGJAQAAAAAAY5kBAGKBAQBllAEAZIEBAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAgRkCAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAACVcQIAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAKS"
+    "QAgAAAAAAAAAAAKm9AgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAMI"
+    "IAwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAADMMAMAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAOC"
+    "AAwAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    "AAABOAFhZAFBRUgAARABFAChjKQBLAA=='},{'type':'Replace','pattern':{'Regex':' {2,}'"
+    "},'content':' '}]},'pre_tokenizer':{'type':'Sequence','pretokenizers':[{'type':'"
+    "WhitespaceSplit'},{'type':'Metaspace','replacement':'\xe2\x96\x81','prepend_sche"
+    "me':'always','split':true}]},'post_processor':{'type':'TemplateProcessing','sing"
+    "le':[{'SpecialToken':{'id':'<s>','type_id':0}},{'Sequence':{'id':'A','type_id':0"
+    "}},{'SpecialToken':{'id':'</s>','type_id':0}}],'pair':[{'Sequence':{'id':'A','ty"
+    "pe_id':0}},{'Sequence':{'id':'B','type_id':1}}],'special_tokens':{'<s>':{'id':'<"
+    "s>','ids':[0],'tokens':['<s>']},'</s>':{'id':'</s>','ids':[2],'tokens':['</s>']}"
+    "}},'decoder':{'type':'Metaspace','replacement':'\xe2\x96\x81','prepend_scheme':'"
+    "always','split':true},'model':{'type':'Unigram','unk_id':3,'vocab':[['<s>',0],['"
+    "<pad>',0],['</s>',0],['<unk>',0],['\xe2\x96\x81',-2.5],['a',-4],['\xe2\x96\x81"
+    "a',-3.25],['X',-5],['XY',-6],['\xe2\x96\x81XY',-5.5],['\xe2\x96\x81the',-3.5],['"
+    "t',-5],['h',-5],['e',-4.5],['he',-6],['\xe2\x96\x81th',-8.25],['s',-4],['E',-5],"
+    "['\xc3\xa9',-6],['E\xe2\x96\x81',-7],['(c)',-5.25],['R',-6],['PQ',-6.5],['\xe4"
+    "\xb8\xad',-7],['<mask>',0]],'byte_fallback':false}}";
+
+static const text_case unigram_cases[] = {
+    {"", 2, {0, 2}, {0, 0, 0, 0}, "", "<s></s>"},
+    {"the cats",
+     6,
+     {0, 10, 9, 11, 16, 2},
+     {0, 0, 0, 3, 5, 6, 6, 7, 7, 8, 0, 0},
+     "the XYts",
+     "<s> the XYts</s>"},
+    {"a  b",
+     6,
+     {0, 9, 4, 22, 21, 2},
+     {0, 0, 0, 1, 3, 4, 3, 4, 3, 4, 0, 0},
+     "XY PQR",
+     "<s> XY PQR</s>"},
+    {"a\xcc\x81 the", 4, {0, 9, 10, 2}, {0, 0, 0, 3, 4, 7, 0, 0}, "XY the", "<s> XY the</s>"},
+    {"\xc3\xa9\xc3\xa9 e\xcc\x81x",
+     8,
+     {0, 4, 18, 18, 4, 17, 3, 2},
+     {0, 0, 0, 2, 0, 2, 2, 4, 5, 6, 5, 6, 8, 9, 0, 0},
+     "\xc3\xa9\xc3\xa9 E",
+     "<s> \xc3\xa9\xc3\xa9 E<unk></s>"},
+    {"<mask> a <mask>",
+     5,
+     {0, 24, 9, 24, 2},
+     {0, 0, 0, 6, 7, 8, 8, 15, 0, 0},
+     "XY",
+     "<s><mask> XY<mask></s>"},
+    {"x</s>y",
+     7,
+     {0, 4, 3, 2, 4, 3, 2},
+     {0, 0, 0, 1, 0, 1, 1, 5, 5, 6, 5, 6, 0, 0},
+     " ",
+     "<s> <unk></s> <unk></s>"},
+    {"ccc", 2, {0, 2}, {0, 0, 0, 0}, "", "<s></s>"},
+    {"\xc2\xa9the \xe4\xb8\xad\xe4\xb8\xad\x0d\x0a"
+     "d",
+     10,
+     {0, 4, 20, 11, 14, 4, 23, 23, 3, 2},
+     {0, 0, 0, 2, 0, 2, 2, 3, 3, 5, 6, 9, 6, 9, 9, 12, 12, 15, 0, 0},
+     "(c)the \xe4\xb8\xad\xe4\xb8\xad",
+     "<s> (c)the \xe4\xb8\xad\xe4\xb8\xad<unk></s>"},
+    {"\xe3\x80\x80"
+     "a\xc2\xa0the\x09",
+     4,
+     {0, 9, 10, 2},
+     {0, 0, 3, 4, 6, 9, 0, 0},
+     "XY the",
+     "<s> XY the</s>"},
+    {"zzthezz a",
+     8,
+     {0, 4, 3, 11, 14, 3, 9, 2},
+     {0, 0, 0, 1, 0, 2, 2, 3, 3, 5, 5, 7, 8, 9, 0, 0},
+     "the XY",
+     "<s> <unk>the<unk> XY</s>"},
+    {"\xf0\x9f\x91\xa9\xe2\x80\x8d\xf0\x9f\x91\xa9 a",
+     5,
+     {0, 4, 3, 9, 2},
+     {0, 0, 0, 4, 0, 11, 12, 13, 0, 0},
+     " XY",
+     "<s> <unk> XY</s>"},
+    {"heheheXXY",
+     8,
+     {0, 4, 14, 14, 14, 7, 8, 2},
+     {0, 0, 0, 1, 0, 2, 2, 4, 4, 6, 6, 7, 7, 9, 0, 0},
+     "heheheXXY",
+     "<s> heheheXXY</s>"},
+};
+
 /* A copy of a JSON text with " in place of ' and ' in place of byte 1. */
 static inline char *unquoted(const char *json) {
     char *text = malloc(strlen(json) + 1);
